@@ -14,6 +14,7 @@ import (
 //
 //lfvet:long a table of cases
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	base := tinyRun(t)
 	code, out := runIn(t, base, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true",
 		"checkpoint.save_hf_path=hf")

@@ -15,6 +15,7 @@ import (
 // TestTrainInChunks trains with sequences cut into chunks to the losses of whole ones, and refuses chunks
 // that cannot be.
 func TestTrainInChunks(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	losses := map[string][]string{}
 	for name, more := range map[string][]string{"whole": {"plan.recompute=full"},
@@ -56,6 +57,7 @@ func TestTrainInChunks(t *testing.T) {
 
 // TestChunksOfHybrids: a chunk has to have the rows that a convolution of linear attention joins.
 func TestChunksOfHybrids(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	args := []string{"plan", "run.yaml", "model.name=qwen/3.5-0.8b", "model.overrides.rope_scaling={}",
 		"plan.pp=1",

@@ -15,6 +15,7 @@ import (
 // TestConfigCheckLoong counts the models of a tree in LoongForge's layout, and explains what differs from
 // published ones.
 func TestConfigCheckLoong(t *testing.T) {
+	t.Parallel()
 	tree, err := filepath.Abs("../../configs/testdata/loong/configs/models")
 	require.NoError(t, err)
 	for file, want := range map[string]struct {

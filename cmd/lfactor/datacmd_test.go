@@ -41,6 +41,7 @@ func writeShard(t *testing.T, path string, keys ...string) {
 }
 
 func TestDataShards(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeShard(t, filepath.Join(dir, "s-0.tar"), "a", "b", "c", "d")
 	writeShard(t, filepath.Join(dir, "s-1.tar"), "e")
@@ -70,6 +71,7 @@ func TestDataShards(t *testing.T) {
 }
 
 func TestDataLintEnergon(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeShard(t, filepath.Join(dir, "s-0.tar"), "a", "b")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, ".nv-meta"), 0o700))
@@ -86,6 +88,7 @@ func TestDataLintEnergon(t *testing.T) {
 }
 
 func TestDataOfRun(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l, err := dataset.OpenLedger(filepath.Join(dir, "samples.ledger"))
 	require.NoError(t, err)
@@ -116,6 +119,7 @@ func TestDataOfRun(t *testing.T) {
 // Blame reads a step of a run again and names the files and places; the samples are those that the ledger
 // has.
 func TestBlameNamesPlaces(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps=3")
 	require.Zero(t, code, out)

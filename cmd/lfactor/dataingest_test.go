@@ -19,6 +19,7 @@ import (
 
 // A job that is killed at random moments ends with the bytes of one that nobody disturbed.
 func TestIngestKilled(t *testing.T) {
+	t.Parallel()
 	kills := 5
 	if *long {
 		kills = 20
@@ -52,6 +53,7 @@ func TestIngestKilled(t *testing.T) {
 
 // Jobs that cannot be carried out are refused with what is wrong, before anything is written.
 func TestIngestRefuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for text, want := range map[string]string{
 		"sources: [{json: a}]": "output is not given",
@@ -75,6 +77,7 @@ func TestIngestRefuses(t *testing.T) {
 
 // The page of a preview has the conversations and images in it, escaped, and nothing that loads or runs.
 func TestPreview(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ingestData(t, dir, 6)
 	f, err := os.OpenFile(filepath.Join(dir, "a.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
@@ -103,6 +106,7 @@ func TestPreview(t *testing.T) {
 
 // With a model stat counts the tokens that training sees, images among them.
 func TestStatTokens(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ingestData(t, dir, 4)
 	out, code := dataCommand(t, "convert", "--output_dir", dir+"/out", "--json_file", dir+"/a.jsonl",

@@ -12,6 +12,7 @@ import (
 // TestDemoLong: the demo trains both models on short and on long texts and asks both; with all of its steps
 // the hybrid finds needles that windows cannot reach.
 func TestDemoLong(t *testing.T) {
+	t.Parallel()
 	dir, args := t.TempDir(), []string{"demo", "--long", "--dir", "d", "-o", "json"}
 	if !*long {
 		t.Log("two steps instead of all: add -long")

@@ -12,6 +12,7 @@ import (
 // TestDemoMoE: the demo trains both models, and its result has their held-out losses, a map of experts and a
 // replay in the simulator.
 func TestDemoMoE(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	code, out, errs := streams(t, dir, "", "demo", "--moe", "--dir", "d", "--steps", "6", "-o", "json")
 	require.Zero(t, code, errs)

@@ -40,6 +40,7 @@ func tagged(t *testing.T) string {
 // TestDeviceLostInWorker: a GPU that is lost to a worker process ends that process, which is started again;
 // the run has the losses that it would have had.
 func TestDeviceLostInWorker(t *testing.T) {
+	t.Parallel()
 	e := emulate.New(t)
 	env := []string{cuda.LibraryVariable + "=" + e.Path, cuda.ProductsVariable + "=none",
 		cuda.AttentionVariable + "=none", cuda.ExchangeVariable + "=" + e.Path}
@@ -59,6 +60,7 @@ func TestDeviceLostInWorker(t *testing.T) {
 
 // TestPluginCrashInWorker: the same of a plug-in whose code crashes.
 func TestPluginCrashInWorker(t *testing.T) {
+	t.Parallel()
 	compiler, err := exec.LookPath("gcc")
 	if err != nil {
 		t.Skip("skipped: the plug-in is built with gcc, which is not installed")

@@ -18,6 +18,7 @@ import (
 // processes; one that is captured is read by a stock reader, message for message; patterns that match
 // nothing are refused.
 func TestEdges(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	list := func() map[string]host.Edge {
 		code, out, errs := streams(t, dir, "", "edges", "run", "-o", "json")

@@ -18,6 +18,7 @@ import (
 // TestBrokenPipe: when nobody reads the steps any more, as behind `| head`, the run saves its last committed
 // step and ends.
 func TestBrokenPipe(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	c := exec.Command(built(t), "train", "run.yaml", "train.steps=1000000", "checkpoint.interval=0", "-o",
 		"jsonl")
@@ -39,6 +40,7 @@ func TestBrokenPipe(t *testing.T) {
 
 // TestOtherUser: the state of another user's run is refused with the reason, and the run is none the worse.
 func TestOtherUser(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("skipped: becoming another user needs root")
 	}
@@ -63,6 +65,7 @@ func TestOtherUser(t *testing.T) {
 // TestStallIsSaid: a run whose device never comes back says by itself, and once, why no step comes; and a
 // request to stop ends it.
 func TestStallIsSaid(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	r := startRun(t, dir, []string{run.EnvFault + "=stuck=1@4"}, "train", "run.yaml", "log.stall=1",
 		"train.steps=1000000", "checkpoint.interval=0")

@@ -27,6 +27,7 @@ var ernieExport = flag.String("ernie-export", "",
 // on from the export with the loss that it had. What a model with two sets of experts cannot do is refused
 // by its key.
 func TestVisionErnie(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	ids, err := demo.SceneTokenizer(in("tokenizer"))

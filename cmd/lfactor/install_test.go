@@ -27,6 +27,7 @@ func output(t *testing.T, dir string, env []string, name string, args ...string)
 // TestGoInstall serves the checked-out commit as a module from a folder, as a proxy would, and installs
 // lfactor from there with an empty module cache; only other modules come from this machine's cache.
 func TestGoInstall(t *testing.T) {
+	t.Parallel()
 	if !*long {
 		t.Skip("left out without -long: go install of the commit from a module zip, which compiles " +
 			"everything once more")
@@ -64,6 +65,7 @@ func TestGoInstall(t *testing.T) {
 
 // TestModTidy: go.mod and go.sum list what the code needs.
 func TestModTidy(t *testing.T) {
+	t.Parallel()
 	if !*long {
 		t.Skip("left out without -long: go mod tidy -diff, which reads modules that only other modules' " +
 			"tests need")

@@ -17,6 +17,7 @@ const programLinesMax = 40
 // TestLibraryProgram takes the program out of docs/library.md, vets and builds it, and runs it in a
 // directory with a run file: it trains, goes on where it stopped, and simulates.
 func TestLibraryProgram(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/library.md")
 	require.NoError(t, err)
 	programs := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(text, -1)

@@ -20,6 +20,7 @@ import (
 // TestVisionLlava trains a small LLaVA on images that CLIP's processor prepares, exports it, and goes on
 // from the export: the layer that features do not pass is there, and as it was drawn.
 func TestVisionLlava(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	_, err := demo.WriteScenes(in("shards"), 160)

@@ -23,6 +23,7 @@ var mixed = []string{"model.name=qwen/3-30b-a3b", "model.overrides.num_experts=8
 // ledger and metrics are those of a run whose experts stay, also where a process is killed and goes back to
 // a copy in memory or to a checkpoint.
 func TestExpertsMovedBetweenProcesses(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the worker needs /proc")
 	}
@@ -51,6 +52,7 @@ func TestExpertsMovedBetweenProcesses(t *testing.T) {
 // alone, since it knows where experts lay and what the next move goes by; a run without copies goes on from
 // its checkpoint.
 func TestCopiesBetweenProcesses(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the worker needs /proc")
 	}
@@ -84,6 +86,7 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 
 // TestMovesRefused: what cannot move is one error with a remedy.
 func TestMovesRefused(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	for want, args := range map[string][]string{
 		"train.balance_every: the model has no experts; remove it":  nil,

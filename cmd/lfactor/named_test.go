@@ -20,6 +20,7 @@ var (
 
 // TestNamedCommandsExist: every command that an error, a help text or a document tells one to use is there.
 func TestNamedCommandsExist(t *testing.T) {
+	t.Parallel()
 	c, seen := root(), 0
 	c.InitDefaultCompletionCmd()
 	c.InitDefaultHelpCmd()

@@ -16,6 +16,7 @@ import (
 // TestWorkerOutOfMemory: a worker that the system kills for want of memory in a control group is started
 // again, with the cause and the limit said, and the run ends as one that nobody disturbed.
 func TestWorkerOutOfMemory(t *testing.T) {
+	t.Parallel()
 	const mib = 500
 	group := fmt.Sprint("/sys/fs/cgroup/memory/lfactor-test-", os.Getpid())
 	if err := os.Mkdir(group, 0o755); err != nil {

@@ -42,6 +42,7 @@ func composedFile(t *testing.T) string {
 // TestPlanComposed finds plans for a model with a vision encoder: every place of the encoder takes part, and
 // each plan uses the devices and sequences that there are.
 func TestPlanComposed(t *testing.T) {
+	t.Parallel()
 	file := composedFile(t)
 	out, err := simOutput(t, "plan", file, "--hosts", "1x4", "--cluster", "h100", "-o", "json")
 	require.NoError(t, err)
@@ -96,6 +97,7 @@ func boolInt(b bool) int {
 // TestPlanComposedSimulated: a candidate takes as long, and as much memory, as lfactor sim says of its
 // settings, and nearly so where replicas are left out.
 func TestPlanComposedSimulated(t *testing.T) {
+	t.Parallel()
 	file := composedFile(t)
 	for _, c := range []search.Candidate{
 		{TP: 2, PP: 2, DP: 2, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 8, Recompute: "none",
@@ -144,6 +146,7 @@ func TestPlanComposedSimulated(t *testing.T) {
 // TestPlanComposedIsCarriedOut plans a small model with its encoder for this machine and trains by the plan;
 // what the plan says of the encoder is what training does.
 func TestPlanComposedIsCarriedOut(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	_, err := demo.WriteScenes(in("shards"), 64)

@@ -21,6 +21,7 @@ import (
 // TestPlanHosts finds plans for a described machine; the list is sorted, and V-shaped and interleaved
 // schedules take part.
 func TestPlanHosts(t *testing.T) {
+	t.Parallel()
 	out, err := simOutput(t, "plan", shippedRun, "--hosts", "1x4", "--cluster", "h100",
 		"train.global_batch=64", "-o", "json")
 	require.NoError(t, err)
@@ -72,6 +73,7 @@ func searchOf(t *testing.T, file string, mine ...string) *planner.Search {
 // TestPlanFolded: a candidate that is simulated with one rank for each stage takes as long as all its ranks
 // take in lfactor sim.
 func TestPlanFolded(t *testing.T) {
+	t.Parallel()
 	p := searchOf(t, shippedRun, "--hosts", "1x8", "--cluster", "h100", "train.global_batch=32")
 	for _, c := range []search.Candidate{
 		{TP: 1, PP: 4, DP: 2, Schedule: "1f1b", Loops: 1, Batch: 2, Micro: 8, Recompute: "none"},
@@ -102,6 +104,7 @@ func TestPlanFolded(t *testing.T) {
 // each stage takes as long, and as much memory in the worst case of routing, as all its ranks take by its
 // own layout.
 func TestPlanExperts(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("text"), 0o644))
 	run := filepath.Join(dir, "run.yaml")
@@ -159,6 +162,7 @@ train: {steps: 2, global_batch: 32, precision: bf16}
 // TestPlanIsCarriedOut plans for this machine and trains by the plan; a plan for another model is refused by
 // name.
 func TestPlanIsCarriedOut(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "plan", "run.yaml", "--hosts", "1x4", "--out", "plan.yaml")
 	require.Zero(t, code, out)
@@ -197,6 +201,7 @@ func forced(t *testing.T, file string) string {
 }
 
 func TestPlanNothingFits(t *testing.T) {
+	t.Parallel()
 	_, err := simOutput(t, "plan", shippedRun, "--hosts", "1x2", "--cluster", "h100", "plan.memory=1MiB")
 	require.ErrorContains(t, err, "it would fit with devices of")
 	require.Equal(t, exit.Fit, cli.ExitCode(err))
@@ -211,6 +216,7 @@ func TestPlanNothingFits(t *testing.T) {
 // TestPlanTensors: lfactor plan --tensors shows what becomes of each tensor, writes it as a plan that a run
 // takes, and goes with no other search.
 func TestPlanTensors(t *testing.T) {
+	t.Parallel()
 	out := filepath.Join(t.TempDir(), "p.yaml")
 	text, err := simOutput(t, "plan", shippedRun, "--tensors", "--cluster", "h100", "--out", out,
 		"-o", "json")

@@ -45,6 +45,7 @@ checkpoint:
 // TestPlantedFaults: config check and train say every fault of a run file at once, each with its line; plan
 // and sim say all but those of files, since they lay out runs of other hosts.
 func TestPlantedFaults(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "run.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(plantedRun), 0o644))

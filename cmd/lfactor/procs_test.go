@@ -18,6 +18,7 @@ import (
 
 // TestProcsSame: two processes give the same losses to the last bit as one.
 func TestProcsSame(t *testing.T) {
+	t.Parallel()
 	t.Run("dense", func(t *testing.T) { procsSame(t) })
 	t.Run("experts", func(t *testing.T) { procsSame(t, tinyExperts...) })
 }
@@ -72,6 +73,7 @@ func children(t *testing.T, pid int) (out []int) {
 // TestProcKilled: kill -9 of one process ends the others within 5 s with one error that names rank, actor
 // and cause.
 func TestProcKilled(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the worker needs /proc")
 	}
@@ -113,6 +115,7 @@ func TestProcKilled(t *testing.T) {
 // TestSignals: SIGTERM ends with a durable checkpoint and exit 0, SIGINT with 130, and the same command goes
 // on.
 func TestSignals(t *testing.T) {
+	t.Parallel()
 	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 0, syscall.SIGINT: 130} {
 		dir := tinyRun(t)
 		c := exec.Command(built(t), "train", "run.yaml", "train.steps=100000", "checkpoint.interval=0",

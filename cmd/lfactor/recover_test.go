@@ -61,14 +61,15 @@ func trainKilled(t *testing.T, dir string, sig syscall.Signal, moments []time.Du
 // else: the other processes stay, and weights, optimizer state, ledger and metrics are those of a run that
 // nobody disturbed. The state comes from where the plan has it.
 func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the worker needs /proc")
 	}
-	n := 3
+	n := 2
 	if *long {
 		n = 50
 	} else {
-		t.Log("3 moments for each source of the state instead of 50: add -long")
+		t.Log("2 moments for each source of the state instead of 50: add -long")
 	}
 	for _, c := range []struct {
 		from string
@@ -106,6 +107,7 @@ func TestWorkerKilled(t *testing.T) {
 // TestWorkerStopped: a process that is stopped says nothing; it is ended and started again, and the run has
 // the bits that it would have had.
 func TestWorkerStopped(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the worker needs /proc")
 	}
@@ -123,6 +125,7 @@ func TestWorkerStopped(t *testing.T) {
 // TestWorkerKilledAgain: a process that dies in the same step again and again ends the run, with one error
 // that names the cause.
 func TestWorkerKilledAgain(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, []string{run.EnvFault + "=kill-always=update@5+0"}, "train", "run.yaml",
 		"plan.procs=2", "train.restarts=2", "plan.dp=1", "train.steps=20")
@@ -134,6 +137,7 @@ func TestWorkerKilledAgain(t *testing.T) {
 // TestPlanCopies: plan says what recovery keeps in memory, and how often, where there is more than one
 // process.
 func TestPlanCopies(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	plan := func(args ...string) (p struct {
 		Bytes int64 `json:"copy_bytes"`

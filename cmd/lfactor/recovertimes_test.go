@@ -37,6 +37,7 @@ func lines(r io.Reader, to chan<- written) {
 // TestRecoveryTimes kills a process again and again and prints how long it takes until the loss is known and
 // until the next step is committed: a table for people. It fails where no step comes for a minute.
 func TestRecoveryTimes(t *testing.T) {
+	t.Parallel()
 	if !*long {
 		t.Skip("50 kills of a process each for three sources of the state: add -long")
 	}
@@ -50,6 +51,7 @@ func TestRecoveryTimes(t *testing.T) {
 // after one another, in alternating order, and both at once, so that other work on the machine hits both
 // alike. It compares their steps' time and the processors' time of all their processes.
 func TestGoodput(t *testing.T) {
+	t.Parallel()
 	if !*long {
 		t.Skip("two times eight pairs of runs for two plans: add -long")
 	}

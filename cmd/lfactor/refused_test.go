@@ -11,6 +11,7 @@ import (
 // TestRefusedAtOnce: what cannot have an effect, or cannot be written in the end, is one error with a remedy
 // before any work.
 func TestRefusedAtOnce(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o755))
 	for want, args := range map[string][]string{

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // kill is a moment of a run: so many microseconds into a job of a kind, in a step.
@@ -41,6 +42,7 @@ func kills(n int, seed uint64) (out []kill) {
 // started again each time by the same command, a run ends with the same weights, optimizer state and ledger
 // as one that was left alone.
 func TestKillAndResume(t *testing.T) {
+	t.Parallel()
 	n := 5
 	if *long {
 		n = 20
@@ -74,6 +76,7 @@ func TestKillAndResume(t *testing.T) {
 // TestResumeElsewhere: stopped in the middle and resumed on another plan, a run sees exactly the same
 // samples, and its losses agree within 1e-4 relative: other orders of float32 sums over 12 steps.
 func TestResumeElsewhere(t *testing.T) {
+	t.Parallel()
 	want := tinyRun(t)
 	code, out := runIn(t, want, nil, "train", "run.yaml", "-q")
 	require.Zero(t, code, out)
@@ -86,13 +89,18 @@ func TestResumeElsewhere(t *testing.T) {
 	}
 	// The 401 rows of the vocabulary divide neither by 2 nor by 4: the last ranks' padding must not reach a
 	// checkpoint.
-	for before, plan := range map[string]string{"": "pp=1 dp=1 tp=2", "zero=1": "pp=1 dp=4 tp=1 zero=3",
-		"pp=1 dp=2 tp=2 zero=1": "pp=4 dp=1 tp=1 schedule=gpipe", "pp=1 dp=1 tp=4": "pp=1 dp=2 tp=2 zero=2",
-		"pp=1 dp=4 tp=1 zero=3 zero_ranks=2": "pp=1 dp=4 tp=1 zero=1 zero_ranks=2",
+	for _, plans := range clitest.Sample(t, 3, [][2]string{
+		{"pp=1 dp=2 tp=2 zero=1", "pp=4 dp=1 tp=1 schedule=gpipe"},
 		// in the middle of documents longer than a sequence: other ranks share the tokens, or chunks cut
 		// them
-		"pp=1 dp=1 tp=1 cp=2 cp_comm=ring zero=1": "pp=1 dp=1 tp=1 cp=4 cp_comm=hybrid ulysses=2 zero=2",
-		"pp=2 dp=1 tp=1 cp=2":                     "pp=1 dp=1 tp=1 cp=2 cp_comm=ring schedule=chunkpipe chunk_size=16"} {
+		{"pp=2 dp=1 tp=1 cp=2", "pp=1 dp=1 tp=1 cp=2 cp_comm=ring schedule=chunkpipe chunk_size=16"},
+		{"pp=1 dp=4 tp=1 zero=3 zero_ranks=2", "pp=1 dp=4 tp=1 zero=1 zero_ranks=2"},
+		{"", "pp=1 dp=1 tp=2"},
+		{"zero=1", "pp=1 dp=4 tp=1 zero=3"},
+		{"pp=1 dp=1 tp=4", "pp=1 dp=2 tp=2 zero=2"},
+		{"pp=1 dp=1 tp=1 cp=2 cp_comm=ring zero=1", "pp=1 dp=1 tp=1 cp=4 cp_comm=hybrid ulysses=2 zero=2"},
+	}) {
+		before, plan := plans[0], plans[1]
 		dir := t.TempDir()
 		require.NoError(t, os.CopyFS(dir, os.DirFS(want)))
 		for _, sub := range []string{"ckpt", "run"} {
@@ -114,6 +122,7 @@ func TestResumeElsewhere(t *testing.T) {
 // TestLatestGone: without the file latest a run goes on from the newest whole checkpoint and says so; it
 // never starts afresh over checkpoints that are there.
 func TestLatestGone(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "schedule.decay_steps=9")
 	require.Zero(t, code, out)
@@ -128,6 +137,7 @@ func TestLatestGone(t *testing.T) {
 // TestOwnStateWhole: checkpoint.load_optimizer and load_rng are about checkpoint.load. A run with both off
 // goes on from its own checkpoint with its moments, to the state of a run that was left alone, and says so.
 func TestOwnStateWhole(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	train := func(steps string) string {
 		code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps="+steps, "schedule.decay_steps=9",

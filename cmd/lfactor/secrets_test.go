@@ -18,6 +18,7 @@ import (
 // files that the run leaves, nor in what it prints, and these files are for their owner alone. The run can
 // go on with another password.
 func TestSecretsAreWrittenNowhere(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	var lines strings.Builder
 	files, err := filepath.Glob(filepath.Join(dir, "text", "*.txt"))

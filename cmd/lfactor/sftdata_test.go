@@ -51,6 +51,7 @@ func said(t *testing.T, f configs.SFTFormat, lines ...string) (out []string) {
 // TestSFTReading reads data by the entries that LoongForge comes with, as its sft_format_utils.py does: what
 // an entry does not name is not read, question and answer alternate, the system's message goes in front.
 func TestSFTReading(t *testing.T) {
+	t.Parallel()
 	all, err := configs.SFTFormats("")
 	require.NoError(t, err)
 	require.Equal(t, []string{"user: q\ni | assistant: a", "user: i | assistant: a",
@@ -89,6 +90,7 @@ func TestSFTReading(t *testing.T) {
 //
 //lfvet:long a table of cases
 func TestSFTImages(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, os.Mkdir(in("images"), 0o755))

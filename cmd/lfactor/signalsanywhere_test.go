@@ -18,6 +18,7 @@ import (
 // ends it with exit code 0 within ten seconds, and what was durable stays whole; the next run goes on from
 // there.
 func TestSignalsAnywhere(t *testing.T) {
+	t.Parallel()
 	if !*long {
 		t.Skip("-long sends SIGTERM at 20 random moments of runs that resume each other")
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,8 +17,12 @@ import (
 	"github.com/lfactor/lfactor/sim/rehearsal"
 )
 
+var printing sync.Mutex // one command line at a time has the process's stdout
+
 // simOutput runs a command line in this process and returns what it printed.
 func simOutput(t *testing.T, args ...string) (string, error) {
+	printing.Lock()
+	defer printing.Unlock()
 	old := os.Stdout
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -38,6 +43,7 @@ func simOutput(t *testing.T, args ...string) (string, error) {
 const shippedRun = "../../configs/runs/tiny.yaml"
 
 func TestSimCommand(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	svg, trace, page := filepath.Join(dir, "a.svg"), filepath.Join(dir, "a.json"),
 		filepath.Join(dir, "a.html")
@@ -70,6 +76,7 @@ func TestSimCommand(t *testing.T) {
 
 // TestSimShortSteps: what a loader reads costs by its bytes, so that steps of less than a millisecond differ.
 func TestSimShortSteps(t *testing.T) {
+	t.Parallel()
 	step := func(layers string) float64 {
 		out, err := simOutput(t, "sim", shippedRun, "plan.pp=1", "train.global_batch=1", "--cluster", "h100",
 			"model.overrides.num_hidden_layers="+layers, "-o", "json")
@@ -84,6 +91,7 @@ func TestSimShortSteps(t *testing.T) {
 }
 
 func TestSimSchedulesAndFaults(t *testing.T) {
+	t.Parallel()
 	out, err := simOutput(t, "sim", "compare", "1f1b", "zb-2p", "zb-v", "dualpipe", shippedRun)
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(out, "zb-"))
@@ -100,6 +108,7 @@ func TestSimSchedulesAndFaults(t *testing.T) {
 }
 
 func TestSimBadInput(t *testing.T) {
+	t.Parallel()
 	bad := filepath.Join(t.TempDir(), "c.yaml")
 	require.NoError(t, os.WriteFile(bad, []byte("name: x\ndevice:\n  flops: -1 TFLOP/s\n"), 0o600))
 	for _, c := range []struct {
@@ -128,6 +137,7 @@ func TestSimBadInput(t *testing.T) {
 // TestSimShrink: a seed that fails is brought down to at most 30 events that fail in the same way, and they
 // are listed; a rank that dies and comes back is not a failure.
 func TestSimShrink(t *testing.T) {
+	t.Parallel()
 	for _, seed := range []string{"2", "9"} {
 		out, err := simOutput(t, "sim", "replay", seed, shippedRun, "plan.dp=2", "--shrink", "--faults",
 			"crash,cut-link,lost-message")
@@ -144,6 +154,7 @@ func TestSimShrink(t *testing.T) {
 
 // TestSimProgram simulates a table in PyTorch's notation, and names rank and action of what is wrong in one.
 func TestSimProgram(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "p.csv")
 	args := []string{"sim", shippedRun, "--program", file, "--cluster", "h100", "train.global_batch=4",
 		"train.micro_batch=2", "-o", "json"}
@@ -181,6 +192,7 @@ func TestSimProgram(t *testing.T) {
 // before it, and with more microbatches than replicas filling the pipeline's waits is faster than encoding
 // round by round.
 func TestSimEncoder(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	text, err := simOutput(t, "sim", "encoder", "--paced=false", "--timelines", dir, "-o", "json")
 	require.NoError(t, err)

@@ -30,6 +30,7 @@ func withoutC(t *testing.T, args ...string) string {
 // that imports names of theirs; no file has one. With -long the program is linked, which compiles most of it
 // once more, and looked at.
 func TestStaticProgram(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped: what a program needs is read from ELF files, which Linux has")
 	}

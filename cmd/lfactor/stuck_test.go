@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 	"github.com/lfactor/lfactor/configs/exit"
 )
 
@@ -88,12 +89,13 @@ func hangingStore(t *testing.T, content string) (url string, hang *atomic.Bool) 
 // SIGHUP end the run all the same, with the state of the last committed step saved. While the data is being
 // opened they end it too.
 func TestStopWhileDataHangs(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	var lines strings.Builder
 	for i := range 60_000 {
 		fmt.Fprintf(&lines, "{\"text\":\"line %d %s\"}\n", i, strings.Repeat("some words of text ", 12))
 	}
-	for i, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+	for i, sig := range clitest.Sample(t, 1, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}) {
 		url, hang := hangingStore(t, lines.String())
 		cache, logs, ckpt := filepath.Join(dir, fmt.Sprint("cache", i)), fmt.Sprint("run", i),
 			fmt.Sprint("ckpt", i)
@@ -139,6 +141,7 @@ func TestStopWhileDataHangs(t *testing.T) {
 // number and state, by `lfactor why` and by the run itself when it is to end; its ranks' state cannot be
 // saved, and the run says so.
 func TestStoppedWorker(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	r := startRun(t, dir, nil, "train", "run.yaml", "train.steps=1000000", "checkpoint.interval=0",
 		"plan.procs=2", "train.restarts=0")
@@ -166,6 +169,7 @@ func TestStoppedWorker(t *testing.T) {
 
 // TestPipesAreNoData: a named pipe among the data, which nobody writes to, is refused at once.
 func TestPipesAreNoData(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	for _, name := range []string{"a.jsonl", "b.txt", "c.parquet", "d.bin", "d.idx", "e.tar"} {
 		require.NoError(t, syscall.Mkfifo(filepath.Join(dir, name), 0o600))

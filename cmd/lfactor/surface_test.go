@@ -77,6 +77,7 @@ var jsonArgs = map[string]string{
 
 // TestEveryCommandSpeaksJSON: with -o json stdout is JSON and nothing else, whatever the command.
 func TestEveryCommandSpeaksJSON(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true",
 		"checkpoint.save_hf_path=hf", "data.split=[80,20,0]")
@@ -118,6 +119,7 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 
 // TestStableNames: plan and sim have the names that docs/json.md promises, and they mean what it says.
 func TestStableNames(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	read := func(args ...string) map[string]float64 {
 		code, out, errs := streams(t, dir, "", append(args, "-o", "json")...)
@@ -154,6 +156,7 @@ func TestStableNames(t *testing.T) {
 
 // TestExitCodesOfCommands: as the table in docs/json.md has them.
 func TestExitCodesOfCommands(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4", "checkpoint.save_hf=true",
 		"checkpoint.save_hf_path=hf")
@@ -195,6 +198,7 @@ func TestExitCodesOfCommands(t *testing.T) {
 
 // TestExplainSection lists the keys of a section, and of no other.
 func TestExplainSection(t *testing.T) {
+	t.Parallel()
 	code, out, errs := streams(t, t.TempDir(), "", "config", "explain", "log")
 	require.Zero(t, code, errs)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -206,6 +210,7 @@ func TestExplainSection(t *testing.T) {
 
 // TestCompletion completes keys, their values, and names to explain.
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	for word, want := range map[string]string{
 		"train run.yaml plan.sched":        "plan.schedule=\t",
 		"plan run.yaml plan.schedule=zb-h": "plan.schedule=zb-h1\nplan.schedule=zb-h2\n",
@@ -222,6 +227,7 @@ func TestCompletion(t *testing.T) {
 
 // TestDemoWithFewSteps: a short demo does not fail, though the model has not learnt what the demo claims.
 func TestDemoWithFewSteps(t *testing.T) {
+	t.Parallel()
 	code, out, errs := streams(t, t.TempDir(), "", "demo", "--steps", "3")
 	require.Zero(t, code, errs)
 	require.Contains(t, out,
@@ -231,6 +237,7 @@ func TestDemoWithFewSteps(t *testing.T) {
 // TestResumedRunTells: a run that falls back to an older checkpoint saves the steps again that were damaged;
 // one that is extended says what becomes of its learning rate; and the curve shows the whole run.
 func TestResumedRunTells(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "train.steps=4")
 	require.Zero(t, code, out)
@@ -264,6 +271,7 @@ func TestResumedRunTells(t *testing.T) {
 // TestSampleChat asks a model in its own template: the answer comes back alone, and each turn is told those
 // before it.
 func TestSampleChat(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=2")
 	require.Zero(t, code, out)

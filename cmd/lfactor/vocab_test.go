@@ -14,6 +14,7 @@ import (
 // TestForeignIDs: ids that the model has no row for, as of another tokenizer's .bin file, are found by lint,
 // quarantined in training, and end it with exit code 4 over the budget.
 func TestForeignIDs(t *testing.T) {
+	t.Parallel()
 	dir := tinyRun(t)
 	w, err := format.NewIndexedWriter(filepath.Join(dir, "ids"), 70_000)
 	require.NoError(t, err)

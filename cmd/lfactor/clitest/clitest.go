@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,17 @@ import (
 // Long runs the fault tier in full; without it a few kills of each kind are tried.
 var Long = flag.Bool("long", false, "run the fault tier in full")
 
+// Sample is the first n of the cases of a grid, and all of them with -long; what is left out is said. Cases that fail
+// for reasons of their own stand first.
+func Sample[T any](t *testing.T, n int, cases []T) []T {
+	t.Helper()
+	if *Long || n >= len(cases) {
+		return cases
+	}
+	t.Logf("%d of %d cases: add -long", n, len(cases))
+	return cases[:n]
+}
+
 func binary() string { return filepath.Join(os.TempDir(), fmt.Sprintf("lfactor-test-%d", os.Getpid())) }
 
 // Main is the TestMain of a package that runs the command: it removes the binary at the end. The processes
@@ -38,14 +50,21 @@ func Main(m *testing.M) {
 		os.Setenv("GOGC", "400")
 	}
 	code := m.Run()
-	os.Remove(binary())
+	_ = os.Remove(binary()) // a package whose tests ran nothing has none
+	if tiny.dir != "" {
+		_ = os.RemoveAll(tiny.dir) // what stays lies in the system's folder for temporary files
+	}
 	os.Exit(code)
 }
+
+var building sync.Mutex // one test builds, the others wait
 
 // Built builds lfactor once for all tests of a package, and returns the binary's path. Unlike go build, go
 // run keeps what it has linked, so that the next package gets the same binary at once.
 func Built(t *testing.T) string {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	if path := binary(); machine.Exists(path) {
 		return path
 	}
@@ -55,17 +74,39 @@ func Built(t *testing.T) string {
 	return binary()
 }
 
+// tiny is what every TinyRun begins as, written once; Main removes it.
+var tiny struct {
+	sync.Once
+	dir string
+	err error
+}
+
 // TinyRun writes a corpus, a tokenizer and a run file, run.yaml, to a new directory.
 func TinyRun(t *testing.T) string {
 	t.Helper()
+	tiny.Do(func() { tiny.dir, tiny.err = writeTiny() })
+	require.NoError(t, tiny.err)
 	dir := t.TempDir()
-	_, err := demo.GoSources(filepath.Join(dir, "text"), 60)
-	require.NoError(t, err)
-	files, err := filepath.Glob(filepath.Join(dir, "text", "*.txt"))
-	require.NoError(t, err)
-	require.NoError(t, demo.TrainTokenizer(filepath.Join(dir, "tok"), files[:20], 400))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(TinyYAML), 0o644))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(tiny.dir)))
 	return dir
+}
+
+func writeTiny() (string, error) {
+	dir, err := os.MkdirTemp("", "lfactor-tiny-")
+	if err != nil {
+		return "", err
+	}
+	if _, err := demo.GoSources(filepath.Join(dir, "text"), 60); err != nil {
+		return "", err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "text", "*.txt"))
+	if err != nil {
+		return "", err
+	}
+	if err := demo.TrainTokenizer(filepath.Join(dir, "tok"), files[:20], 400); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(TinyYAML), 0o644)
 }
 
 // TinyYAML is the run file of TinyRun.

@@ -17,6 +17,7 @@ import (
 // TestNeedles: a text has its needle once, farther from its end than two layers of windows reach, and every
 // row of the data holds as many conversations as it has tokens for, longer and longer ones.
 func TestNeedles(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		text, answer := needle(r, longTokens-64)
@@ -54,6 +55,7 @@ func TestNeedles(t *testing.T) {
 
 // TestChunkPeaks: smaller chunks take less memory, all of them more than the state.
 func TestChunkPeaks(t *testing.T) {
+	t.Parallel()
 	peaks, err := chunkPeaks(1024)
 	require.NoError(t, err)
 	require.Len(t, peaks, 6)
