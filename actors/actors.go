@@ -53,7 +53,7 @@ const (
 	Activation // rank → rank: an output port; Action is the consumer's, Port, Payload
 	// rank → rank: the gradient of an input port; Action is the producer's, Port, Payload
 	Cotangent
-	Credit // rank → rank: Values[0] more messages may come on the edge Comm
+	Credit // rank → rank: Values: so many more messages may come on the edge Comm
 	Closed // rank → coordinator: Step ended; Values
 	Load   // rank → loader: send the batches of Step
 	Save   // coordinator → rank: write Step's state
@@ -73,12 +73,12 @@ const (
 	// Text the place in the data
 	Rewind
 	Rewound // rank → coordinator: it has the state of Step
-	// coordinator → rank: copy the state after Step in memory, for yourself and for Member; Values[0]: the
+	// coordinator → rank: copy the state after Step in memory, for yourself and for Member; Values: the
 	// newest step that all have copied; then the coordinator's own state
 	Keep
 	// rank → rank: the state after Step, to keep; Values are the coordinator's state then
 	Buddy
-	// rank → coordinator: it has the copy of Member's state after Step; Values[0]: nanoseconds that it took
+	// rank → coordinator: it has the copy of Member's state after Step; Values: nanoseconds that it took
 	Kept
 	Give  // coordinator → rank: send Member the state of Step, Segment is its source
 	State // rank → rank: the state of Step, to take; Values as those of Buddy, if it is a copy

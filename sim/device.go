@@ -75,7 +75,7 @@ func (b *Blob) Release() {
 type device struct {
 	// of a job's end
 	outs   []actors.Output
-	values [core.ClosedLen]float64
+	values [core.UsageLen]float64
 	flying bool // a compute job is under way
 	eval   bool
 	// of its beginning
@@ -209,10 +209,10 @@ func (s *Sim) norms(d *device, j *actors.Job, m *actors.Message) {
 	}
 	norm := 1.0
 	here := int(j.Step)%len(s.l.Ranks) == d.l.Rank
-	if here && s.l.Overflow != nil && s.l.Overflow(j.Step, j.Values[core.OpenScale]) {
+	if here && s.l.Overflow != nil && s.l.Overflow(j.Step, core.OpeningOf(j.Values).Scale) {
 		norm = math.Inf(1)
 	}
-	v := append(make([]float64, 0, 2*core.ClosedLen), m.Values...)
+	v := append(make([]float64, 0, 2*core.UsageLen), m.Values...)
 	for range s.l.Run.Norms[d.l.Rank] {
 		v = append(v, norm)
 	}
@@ -278,7 +278,7 @@ func (s *Sim) rankJob(d *device, j *actors.Job, m *actors.Message) *core.Segment
 		if s.l.Memory.Update != nil {
 			d.peak = max(d.peak, d.base+s.l.Memory.Update(d.l.Rank))
 		}
-		if len(j.Values) > core.CommitLen {
+		if core.MovesExperts(j.Values) {
 			segs = d.l.Moving
 		}
 	case actors.KeepJob, actors.StateJob:
@@ -431,8 +431,8 @@ func (s *Sim) batch(first actors.Ref, m *actors.Message) int64 {
 
 // account books a compute job's time and the wait before it.
 func (d *device) account(j *actors.Job, begin, took int64, m *actors.Message) {
-	d.values[core.ClosedBusy], d.values[core.ClosedPeak] = float64(took), float64(d.peak)
-	m.Values = d.values[:]
+	used := core.Usage{Busy: float64(took), Peak: float64(d.peak)}
+	m.Values = used.Put(d.values[:])
 	if j.Step < 0 {
 		return
 	}

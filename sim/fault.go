@@ -209,9 +209,9 @@ func (s *Sim) succeed() {
 	run := s.run
 	run.Durable = run.First - 1
 	if d := s.durable; d.values != nil {
-		run.Durable, run.OptimSteps = d.step, int64(d.values[0])
-		run.LossScale.Scale, run.LossScale.Good, run.LossScale.Left = d.values[1], int(d.values[2]),
-			int(d.values[3])
+		filed := core.FiledOf(d.values)
+		run.Durable, run.OptimSteps = d.step, filed.Updates
+		run.LossScale.Scale, run.LossScale.Good, run.LossScale.Left = filed.Scale, filed.Good, filed.Left
 	}
 	c.b, c.back = core.NewCoordinator(&run), true
 	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref, Step: int64(c.life)})
@@ -225,11 +225,13 @@ func (s *Sim) succeed() {
 
 // wild makes a job's results those of a router whose logits are not finite.
 func (s *Sim) wild(d *device, j *actors.Job, m *actors.Message) {
-	d.values[core.ClosedWild] = 0
 	for i := range s.faults.list {
 		if x := &s.faults.list[i]; x.Kind == Wild && x.Rank == d.l.Rank && int64(x.Nth) == j.Step &&
 			j.Kind == actors.RunSegment {
-			d.values[core.ClosedWild], m.Text = 1, fmt.Sprintf("rank %d: %v: logits that are not finite",
+			used := core.UsageOf(d.values[:])
+			used.Wild = 1
+			used.Put(d.values[:])
+			m.Text = fmt.Sprintf("rank %d: %v: logits that are not finite",
 				x.Rank, j.Action)
 		}
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
@@ -71,7 +72,7 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 	case m.Out == nil && m.Values == nil && m.Text == "" && m.Err == nil:
 	case m.Kind == actors.Credit && len(m.Values) == 1:
 		f.with |= carriesCredit
-		f.rest = int32(m.Values[0])
+		f.rest = int32(core.CreditsOf(m.Values))
 	case m.Kind == actors.Done && m.Text == "" && m.Err == nil && s.own(to, m):
 		f.with |= carriesResults
 	default:
@@ -84,7 +85,7 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 // own reports whether a Done's lists are those of its actor's device.
 func (s *Sim) own(to actors.Ref, m *actors.Message) bool {
 	d := s.cells[to].dev
-	return d != nil && len(m.Values) > 0 && &m.Values[0] == &d.values[0]
+	return d != nil && core.Same(m.Values, d.values[:])
 }
 
 func (s *Sim) keep(x rest) int32 {
@@ -122,8 +123,7 @@ func (s *Sim) unpack(i int32, m *actors.Message) (to actors.Ref) {
 	}
 	switch {
 	case f.with&carriesCredit != 0:
-		s.credit[0] = float64(f.rest)
-		m.Values = s.credit[:]
+		m.Values = core.PutCredits(s.credit[:], int(f.rest))
 	case f.with&carriesResults != 0:
 		if c := &s.cells[f.to]; c.life == f.epoch { // else its results went with the actor
 			m.Out, m.Values = c.dev.outs, c.dev.values[:]

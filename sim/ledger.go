@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/lfactor/lfactor/actors"
@@ -245,12 +246,13 @@ func (m *Monitor) bookSave(s Span) {
 			}
 		}
 		n, scale := m.after(s.Job.Step)
-		want := []float64{float64(m.l.Run.OptimSteps + int64(n)), scale.Scale, float64(scale.Good),
-			float64(scale.Left)}
-		// behind those it says where experts lie, which a coordinator that has taken over may not know
-		if !slices.Equal(s.Job.Values[:min(len(want), len(s.Job.Values))], want) {
-			m.broken("the checkpoint of step %d says %v of updates and loss scale, it should say %v",
-				s.Job.Step, s.Job.Values, want)
+		want := core.Filed{Updates: m.l.Run.OptimSteps + int64(n), Scale: scale.Scale, Good: scale.Good,
+			Left: scale.Left}
+		got := core.FiledOf(s.Job.Values)
+		// where experts lie a coordinator that has taken over may not know
+		if got.Laid = (core.Laid{}); !reflect.DeepEqual(got, want) {
+			m.broken("the checkpoint of step %d says %+v, it should say %+v",
+				s.Job.Step, got, want)
 		}
 		m.saves.job = s.Job.ID
 	}
@@ -302,10 +304,9 @@ func (m *Monitor) bookUpdate(rank int, j *actors.Job) {
 			m.broken("rank %d updates in step %d with gradients of %v of step %d", rank, j.Step, x.a, x.step)
 		}
 	}
-	if j.Values[core.CommitOverflow] == 0 {
-		b.updates = append(b.updates, update{step: j.Step, rate: j.Values[core.CommitLR],
-			number: int64(j.Values[core.CommitUpdate]),
-			scale:  1 / j.Values[core.CommitFactor], samples: len(want)})
+	if v := core.VerdictOf(j.Values); !v.Overflow {
+		b.updates = append(b.updates, update{step: j.Step, rate: v.LR, number: v.Update,
+			scale: 1 / v.Factor, samples: len(want)})
 	}
 	m.audit(rank, j.Step)
 }
@@ -378,7 +379,7 @@ func (m *Monitor) segments(rank int, j *actors.Job) []core.Segment {
 	l := m.l.Ranks[rank]
 	switch {
 	case j.Kind != actors.UpdatePhase:
-	case len(j.Values) > core.CommitLen:
+	case core.MovesExperts(j.Values):
 		return l.Moving
 	default:
 		return l.Update

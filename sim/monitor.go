@@ -146,10 +146,11 @@ func (m *Monitor) see(e Event) {
 		}
 	case actors.Credit:
 		k := edgeKey{m.rank(e.To), e.M.From, e.M.Comm}
-		m.owed -= int(e.M.Values[0])
-		if m.credit[k] -= int(e.M.Values[0]); m.credit[k] < 0 || e.M.Values[0] < 1 {
+		n := core.CreditsOf(e.M.Values)
+		m.owed -= n
+		if m.credit[k] -= n; m.credit[k] < 0 || n < 1 {
 			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank,
-				e.M.Values[0])
+				n)
 		}
 	case actors.Open:
 		if e.M.Step > 0 && e.M.Step != m.step+1 {
@@ -342,11 +343,12 @@ func (m *Monitor) applies(s Span) {
 	if n == 0 || !segs[n-1].Ready {
 		return
 	}
-	if v := s.Job.Values; len(v) < core.CommitLen || v[core.CommitLR] != m.l.Run.LR(s.Job.Step) {
+	v := s.Job.Values
+	if !core.IsVerdict(v) || core.VerdictOf(v).LR != m.l.Run.LR(s.Job.Step) {
 		m.broken("rank %d updates in step %d with %v, which the coordinator has not committed", s.Rank,
 			s.Job.Step, v)
 	}
-	if v := s.Job.Values; len(v) >= core.CommitLen {
+	if core.IsVerdict(v) {
 		m.bookUpdate(s.Rank, s.Job)
 	}
 	if at := m.books[s.Rank].copying; s.Start < at {

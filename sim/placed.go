@@ -42,7 +42,7 @@ func (m *Monitor) replace(rank int, j *actors.Job) {
 func (m *Monitor) bookPlaces(rank int, j *actors.Job) {
 	p, epoch := &m.books[rank].placed, int64(m.awake[rank])
 	if j.Kind == actors.UpdatePhase {
-		if n := len(m.segments(rank, j)); len(j.Values) > core.CommitLen && int(j.Segment) == n-1 {
+		if n := len(m.segments(rank, j)); core.MovesExperts(j.Values) && int(j.Segment) == n-1 {
 			p.now = epoch<<32 + j.Step
 		}
 		return

@@ -181,7 +181,7 @@ func fromEverySource(t *testing.T, faults func(l *sim.Layout, p *sim.Prices, o s
 		report := run.Report
 		run.Report = func(m actors.Message) {
 			if m.Text == core.TopicBack {
-				sources[int(m.Values[1])]++
+				sources[int(core.ReturnOf(m.Values).Source)]++
 			}
 			report(m)
 		}

@@ -243,8 +243,11 @@ var bugs = map[string]bug{
 	"commit twice":            {actors.Commit, twice, false},
 	"commit of another step":  {actors.Commit, keep(func(m *actors.Message) { m.Step-- }), false},
 	"commit with another rate": {actors.Commit,
-		keep(func(m *actors.Message) { m.Values = slices.Clone(m.Values); m.Values[core.CommitLR]++ }),
-		false},
+		keep(func(m *actors.Message) {
+			v := core.VerdictOf(m.Values)
+			v.LR++
+			m.Values = v.Values()
+		}), false},
 	"load lost":  {actors.Load, lose, false},
 	"load twice": {actors.Load, twice, false},
 	"data lost":  {actors.Batch, lose, false},

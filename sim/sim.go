@@ -451,8 +451,8 @@ func (o *observer) Receive(_ actors.Context, m *actors.Message) {
 		for n := len(s.res.Steps); n > 0 && s.res.Steps[n-1].Step >= m.Step; n-- {
 			s.res.Steps = s.res.Steps[:n-1] // it was run before a rank was lost, and again
 		}
-		s.res.Steps = append(s.res.Steps, StepReport{m.Step, m.Values[core.StepTime],
-			m.Values[core.StepPeak]})
+		x := core.SummaryOf(m.Values)
+		s.res.Steps = append(s.res.Steps, StepReport{m.Step, x.Time, x.Peak})
 	case core.TopicEnd:
 		s.ended = true
 	case core.TopicFailed:

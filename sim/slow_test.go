@@ -12,13 +12,13 @@ import (
 )
 
 // paced runs steps of a layout and returns when ranks were called slow, by rank, and when each step ended.
-func paced(t *testing.T, mesh topology.Mesh, steps int64, o sim.Options) (slow map[int][]float64,
+func paced(t *testing.T, mesh topology.Mesh, steps int64, o sim.Options) (slow map[int]core.Slowness,
 	at map[int]int64, ends []int64) {
 	t.Helper()
 	l := tinyLayout(t, "1f1b", 1, mesh, 0, false)
 	run := core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
 		LR: func(int64) float64 { return 1e-3 }, Same: l.Same()}
-	slow, at = map[int][]float64{}, map[int]int64{}
+	slow, at = map[int]core.Slowness{}, map[int]int64{}
 	var now int64
 	o.See = func(e sim.Event) { now = int64(e.At) }
 	o.Report = func(m actors.Message) {
@@ -26,9 +26,9 @@ func paced(t *testing.T, mesh topology.Mesh, steps int64, o sim.Options) (slow m
 		case core.TopicStep:
 			ends = append(ends, now)
 		case core.TopicSlow:
-			rank := int(m.Values[core.SlowRank])
-			require.NotContains(t, slow, rank, "named once")
-			slow[rank], at[rank] = m.Values, m.Step
+			x := core.SlownessOf(m.Values)
+			require.NotContains(t, slow, x.Rank, "named once")
+			slow[x.Rank], at[x.Rank] = x, m.Step
 		}
 	}
 	res := sim.New(simLayout(l, run), flat(50), o).Run()
@@ -49,8 +49,8 @@ func TestSlowRank(t *testing.T) {
 			require.Len(t, slow, 1, "%v rank %d", mesh, rank)
 			require.Contains(t, slow, rank)
 			require.LessOrEqual(t, at[rank], int64(21+10))
-			require.Equal(t, float64(core.SlowCompute), slow[rank][core.SlowCause])
-			require.InDelta(t, 5, slow[rank][core.SlowNow]/slow[rank][core.SlowUsual], 1.5)
+			require.Equal(t, core.SlowCompute, slow[rank].Cause)
+			require.InDelta(t, 5, slow[rank].Now/slow[rank].Usual, 1.5)
 
 			f.At = 0
 			slow, at, _ = paced(t, mesh, 20, sim.Options{Seed: 2, Jitter: 0.5, Faults: []sim.Fault{f}})
@@ -60,7 +60,7 @@ func TestSlowRank(t *testing.T) {
 			}
 			require.Len(t, slow, 1)
 			require.LessOrEqual(t, at[rank], int64(10))
-			require.Equal(t, 1.0, slow[rank][core.SlowTwin])
+			require.True(t, slow[rank].Twin)
 		}
 		slow, _, _ := paced(t, mesh, 1000, sim.Options{Seed: 3, Jitter: 1})
 		require.Empty(t, slow, "a clean run")

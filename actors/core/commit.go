@@ -14,33 +14,18 @@ import (
 // then do parameters change. A rank that is lost before Commit leaves every other at the step before; one
 // that is lost afterwards leaves a step that is decided, whoever has heard of it.
 
-// Layout of Commit.Values: the scalars of an update.
-const (
-	CommitNorm     = iota // global gradient norm, after unscaling
-	CommitFactor          // what every gradient is multiplied with; 0 if the step is skipped
-	CommitOverflow        // 1 if the norm is not finite: nothing changes
-	CommitLR              // learning rate
-	CommitUpdate          // number of this update, from 1: Adam's bias correction
-	CommitLoss            // of the step
-	CommitMoves           // 1 if experts move behind the update: where to follows the scalars
-	CommitKept            // what the coordinator holds after the step: see kept.values
-	CommitLen      = CommitKept + keptLen
-)
-
 // count takes in that a rank is ready; with the last one the step is committed.
 func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 	i, ok := c.place[m.From]
 	switch {
 	case !ok || m.Step != c.step || c.left == 0:
 		panic(fmt.Sprintf("core: actor %d is ready for step %d while step %d runs", m.From, m.Step, c.step))
-	case c.ready[i] != nil:
+	case c.ready[i].come:
 		panic(fmt.Sprintf("core: rank %d is ready for step %d twice", i, m.Step))
 	case c.l.Norms != nil:
 		c.readiness(i, m.Values)
 	}
-	if c.ready[i] = m.Values; m.Values == nil {
-		c.ready[i] = []float64{}
-	}
+	c.ready[i] = saidOf(m.Values)
 	c.object(i, m)
 	if c.unready--; c.unready > 0 {
 		return
@@ -60,7 +45,7 @@ func (c *Coordinator) decide() []float64 {
 			for int(p) >= len(c.norms) {
 				c.norms = append(c.norms, 0)
 			}
-			c.norms[p] += c.ready[i][ClosedLen+k]
+			c.norms[p] += c.ready[i].more[k]
 		}
 	}
 	c.takeExperts()
@@ -68,19 +53,18 @@ func (c *Coordinator) decide() []float64 {
 	for _, x := range c.norms {
 		sum += x
 	}
-	v := make([]float64, CommitLen)
-	v[CommitNorm], v[CommitFactor], v[CommitOverflow] = ClipFactor(sum, c.l.LossScale.Scale, c.l.Clip)
+	x := Verdict{LR: c.l.LR(c.step), Update: c.updates + 1}
+	x.Norm, x.Factor, x.Overflow = ClipFactor(sum, c.l.LossScale.Scale, c.l.Clip)
 	if c.void != nil {
-		v[CommitFactor], v[CommitOverflow] = 0, 1
+		x.Factor, x.Overflow = 0, true
 	}
-	v[CommitLR], v[CommitUpdate] = c.l.LR(c.step), float64(c.updates+1)
-	for _, x := range c.ready {
-		if len(x) > ClosedLoss {
-			v[CommitLoss] += x[ClosedLoss]
-		}
+	for i := range c.ready {
+		x.Loss += c.ready[i].used.Loss
 	}
-	copy(v[CommitKept:], c.next(v[CommitOverflow] > 0).values())
-	return c.move(v)
+	x.after = c.next(x.Overflow)
+	to := c.move()
+	x.Moves = len(to) > 0
+	return AppendPlaced(x.Values(), to...)
 }
 
 // next is what the coordinator holds after the step under way: a step that overflows makes no update, and
@@ -113,11 +97,11 @@ const voidsMost = 3
 
 // object takes in that a rank's gradients are worth nothing.
 func (c *Coordinator) object(rank int, m *actors.Message) {
-	if len(m.Values) < ClosedLen || m.Values[ClosedOver]+m.Values[ClosedWild] == 0 || c.void != nil &&
-		c.void.Rank < rank {
+	x := UsageOf(m.Values)
+	if x.Over+x.Wild == 0 || c.void != nil && c.void.Rank < rank {
 		return
 	}
-	c.void = &VoidError{Step: c.step, Rank: rank, Why: m.Text, Over: m.Values[ClosedOver] > 0}
+	c.void = &VoidError{Step: c.step, Rank: rank, Why: m.Text, Over: x.Over > 0}
 }
 
 // givenUp counts a step without an update, and says whether the run can go on.
@@ -132,14 +116,14 @@ func (c *Coordinator) givenUp(ctx actors.Context) bool {
 
 // ClipFactor is the global gradient norm of scaled gradients whose squares sum to sum, and the factor that
 // unscales them and keeps the norm within limit (0 for no limit), as torch.nn.utils.clip_grad_norm_ does; a
-// norm that is not finite gives factor 0 and overflow 1.
-func ClipFactor(sum, scale, limit float64) (norm, factor, overflow float64) {
+// norm that is not finite gives factor 0 and overflow.
+func ClipFactor(sum, scale, limit float64) (norm, factor float64, overflow bool) {
 	norm, factor = math.Sqrt(sum)/scale, 1/scale
 	switch {
 	case math.IsNaN(norm) || math.IsInf(norm, 0):
-		return norm, 0, 1
+		return norm, 0, true
 	case limit > 0 && norm > limit:
 		factor *= limit / (norm + 1e-6)
 	}
-	return norm, factor, 0
+	return norm, factor, false
 }

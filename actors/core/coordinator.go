@@ -10,38 +10,22 @@ import (
 
 // Topics of the reports that the coordinator sends to the observer.
 const (
-	TopicStep     = "step"     // Step, Values: as StepValues
-	TopicEval     = "eval"     // Step, Values[0]: mean loss
+	TopicStep     = "step"     // Step, Values: a Summary
+	TopicEval     = "eval"     // Step, Values: as EvalLoss reads them
 	TopicQueued   = "queued"   // Step: the state is copied
 	TopicDurable  = "durable"  // Step: the state is on disk and latest names it
 	TopicSaveLost = "savelost" // Step: the state could not be written; training goes on
-	TopicEnd      = "end"      // Step: the last step; Values[0] is 1 after a request to stop
+	TopicEnd      = "end"      // Step: the last step; Values: as Stopped reads them
 	TopicFailed   = "failed"   // Text says why the run ended
-	// Step: all have copies of its state in memory; Values: steps until the next, nanoseconds that these
-	// took
+	// Step: all have copies of its state in memory; Values: a Copying
 	TopicCopied = "copied"
 	TopicBroken = "broken" // Err: how messages were lost between processes that live; a new epoch begins
 	TopicVoid   = "void"   // Step, Err: a *VoidError, why its update was not made
 	TopicMoved  = "moved"  // Step, Values: records as AppendPlaced makes them, of layers whose experts have moved
 	// Step, Values: records as AppendLoad makes them, of all ranks together, in order of blocks
 	TopicExperts = "experts"
-	// Step: the state that all ranks hold again after a loss; Values: nanoseconds since the loss, source
+	// Step: the state that all ranks hold again after a loss; Values: a Return
 	TopicBack = "back"
-)
-
-// Layout of the values of a TopicStep report.
-const (
-	StepLoss     = iota // mean loss of the step
-	StepNorm            // gradient norm
-	StepOverflow        // 1 if skipped
-	StepLR              // learning rate
-	StepScale           // loss scale
-	StepWait            // longest wait of a rank for data, nanoseconds
-	StepPeak            // most bytes of a rank
-	StepTime            // nanoseconds from open to the last close
-	StepSlowest         // the rank with most busy time
-	StepSlack           // its busy time over the mean, minus 1
-	StepLen
 )
 
 // Coordinator opens each step, commits it when every rank is ready, and orders saves and evaluations. It
@@ -53,10 +37,10 @@ type Coordinator struct {
 	eval    int64 // evaluation batch under way, counted from 1; 0 for none
 	evalSum float64
 	opened  actors.Time
-	closed  []([]float64)
+	closed  []said // by rank, of the step under way
 	left    int
 	norms   []float64 // squared, by parameter, of the step under way
-	ready   [][]float64
+	ready   []said    // likewise
 	unready int       // ranks whose norms have not come
 	verdict []float64 // of the step under way, nil before it is committed
 	queued  int
@@ -106,12 +90,6 @@ func NewCoordinator(l *RunLayout) *Coordinator {
 	c.deaths, c.lives, c.newest = map[int]deaths{}, make([]int64, len(l.Ranks)), l.First-1
 	return c
 }
-
-// Layout of Open.Values: the scalars of a step.
-const (
-	OpenScale = iota // loss scale
-	OpenLen
-)
 
 // Receive implements actors.Behaviour.
 func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
@@ -189,17 +167,15 @@ func (c *Coordinator) advance(ctx actors.Context) {
 		c.end(ctx)
 	default:
 		c.step++
-		v := make([]float64, OpenLen)
-		v[OpenScale] = c.l.LossScale.Scale
-		c.open(ctx, c.step, v)
+		c.open(ctx, c.step, Opening{Scale: c.l.LossScale.Scale}.Values())
 	}
 }
 
 func (c *Coordinator) open(ctx actors.Context, step int64, v []float64) {
 	c.opened, c.since = ctx.Now(), ctx.Now()
-	c.closed, c.left = make([][]float64, len(c.l.Ranks)), len(c.l.Ranks)
+	c.closed, c.left = make([]said, len(c.l.Ranks)), len(c.l.Ranks)
 	c.void = nil
-	c.ready, c.unready, c.verdict = make([][]float64, len(c.l.Ranks)), len(c.l.Ranks), nil
+	c.ready, c.unready, c.verdict = make([]said, len(c.l.Ranks)), len(c.l.Ranks), nil
 	for _, r := range c.l.Ranks {
 		ctx.Send(r, actors.Message{Kind: actors.Open, Epoch: c.epoch, Step: step, Values: v})
 	}
@@ -207,10 +183,10 @@ func (c *Coordinator) open(ctx actors.Context, step int64, v []float64) {
 
 func (c *Coordinator) close(ctx actors.Context, m *actors.Message) {
 	if i, ok := c.place[m.From]; ok {
-		if c.closed[i] != nil {
+		if c.closed[i].come {
 			panic(fmt.Sprintf("core: rank %d closed step %d twice", i, m.Step))
 		}
-		c.closed[i] = m.Values
+		c.closed[i] = saidOf(m.Values)
 		if m.Step > 0 && c.verdict == nil {
 			panic(fmt.Sprintf("core: rank %d closed step %d before it was committed", i, m.Step))
 		}
@@ -232,7 +208,7 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 		c.newest, c.losses, c.breaks = c.step, 0, 0
 	}
 	v := c.report(ctx)
-	c.pace.see(ctx, c, v[StepTime])
+	c.pace.see(ctx, c, v.Time)
 	c.moves.settle(ctx, c)
 	if v := loadsOf(c.closed); v != nil {
 		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicExperts, Step: c.step,
@@ -242,28 +218,29 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicVoid, Step: c.step,
 			Err: c.void})
 	}
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step,
+		Values: v.Values()})
 	switch {
 	case c.void != nil && !c.givenUp(ctx):
 		return
 	case c.void == nil:
 		c.voids = 0
 	}
-	if c.void == nil && v[StepOverflow] > 0 && c.hopeless() {
+	if c.void == nil && v.Overflow && c.hopeless() {
 		c.fail(ctx, &actors.Message{Kind: actors.Failed,
 			Err: fmt.Errorf("step %d: loss %g, gradient norm %g: not finite, and no smaller loss scale "+
 				"can help; "+
 				"the weights or the data hold NaN, or the learning rate is too high. The newest checkpoint "+
-				"is from before", c.step, v[StepLoss], v[StepNorm])})
+				"is from before", c.step, v.Loss, v.Norm)})
 		return
 	}
-	s := keptOf(c.verdict[CommitKept:], c.l.LossScale)
+	s := keptAfter(c.verdict, c.l.LossScale)
 	c.updates, c.l.LossScale = s.updates, s.scale
 	if c.l.SaveEvery > 0 && c.step%c.l.SaveEvery == 0 && c.step < c.l.Last && !c.stopping {
 		c.waitSave = true
 	}
-	if t := v[StepTime]; c.shortest == 0 || t < c.shortest {
-		c.shortest = t
+	if c.shortest == 0 || v.Time < c.shortest {
+		c.shortest = v.Time
 	}
 	c.save(ctx)
 	c.keep(ctx)
@@ -279,30 +256,29 @@ func (c *Coordinator) hopeless() bool {
 }
 
 // report sums up the ranks' values, in rank order.
-func (c *Coordinator) report(ctx actors.Context) []float64 {
-	v := make([]float64, StepLen)
-	v[StepLR], v[StepScale], v[StepTime] = c.verdict[CommitLR], c.l.LossScale.Scale,
-		float64(ctx.Now()-c.opened)
-	v[StepNorm], v[StepOverflow] = c.verdict[CommitNorm], c.verdict[CommitOverflow]
+func (c *Coordinator) report(ctx actors.Context) Summary {
+	d := VerdictOf(c.verdict)
+	s := Summary{LR: d.LR, Scale: c.l.LossScale.Scale, Time: float64(ctx.Now() - c.opened), Norm: d.Norm,
+		Overflow: d.Overflow}
 	busy, most := 0.0, 0.0
-	for i, x := range c.closed {
-		v[StepLoss] += x[ClosedLoss]
-		v[StepWait] = max(v[StepWait], x[ClosedWait])
-		v[StepPeak] = max(v[StepPeak], x[ClosedPeak])
-		busy += x[ClosedBusy]
-		if x[ClosedBusy] > most {
-			most, v[StepSlowest] = x[ClosedBusy], float64(i)
+	for i := range c.closed {
+		x := &c.closed[i].used
+		s.Loss += x.Loss
+		s.Wait, s.Peak = max(s.Wait, x.Wait), max(s.Peak, x.Peak)
+		busy += x.Busy
+		if x.Busy > most {
+			most, s.Slowest = x.Busy, i
 		}
 	}
 	if busy > 0 {
-		v[StepSlack] = most*float64(len(c.closed))/busy - 1
+		s.Slack = most*float64(len(c.closed))/busy - 1
 	}
-	return v
+	return s
 }
 
 func (c *Coordinator) evaluated(ctx actors.Context) {
-	for _, x := range c.closed {
-		c.evalSum += x[ClosedLoss]
+	for i := range c.closed {
+		c.evalSum += c.closed[i].used.Loss
 	}
 	if c.eval++; c.eval > c.l.EvalSteps {
 		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEval, Step: c.step,
@@ -354,9 +330,8 @@ func (c *Coordinator) written(ctx actors.Context, m *actors.Message) {
 		c.jobs++
 		c.job = c.jobs
 		ctx.Do(actors.Job{ID: c.job, Kind: actors.CommitJob, Engine: actors.IO, Step: c.saving,
-			Text: strings.Join(c.parts, "\x00"),
-			Values: AppendLaid([]float64{float64(c.savedUpdates), s.Scale, float64(s.Good), float64(s.Left)},
-				c.moves.saving)})
+			Text:   strings.Join(c.parts, "\x00"),
+			Values: Filed{c.savedUpdates, s.Scale, s.Good, s.Left, c.moves.saving}.Values()})
 	}
 }
 
@@ -403,12 +378,9 @@ func (c *Coordinator) halt(ctx actors.Context) {
 	for _, r := range c.l.Ranks {
 		ctx.Send(r, actors.Message{Kind: actors.Halt, Epoch: c.epoch})
 	}
-	v := 0.0
-	if c.stopping && !c.l.EvalOnly && c.step < c.l.Last {
-		v = 1
-	}
+	asked := c.stopping && !c.l.EvalOnly && c.step < c.l.Last
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEnd, Step: c.step,
-		Values: []float64{v}})
+		Values: []float64{number(asked)}})
 }
 
 // fail ends the run with one error, the first that came.
@@ -435,14 +407,14 @@ func (c *Coordinator) Waits() actors.Wait {
 	if w, yes := c.recovering(); yes {
 		return w
 	}
-	for i, v := range c.ready {
-		if c.eval == 0 && c.left > 0 && c.unready > 0 && v == nil {
+	for i := range c.ready {
+		if c.eval == 0 && c.left > 0 && c.unready > 0 && !c.ready[i].come {
 			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the gradients of step %d", c.step),
 				Since: c.since}
 		}
 	}
-	for i, v := range c.closed {
-		if c.left > 0 && v == nil {
+	for i := range c.closed {
+		if c.left > 0 && !c.closed[i].come {
 			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the end of step %d", c.step),
 				Since: c.since}
 		}

@@ -42,7 +42,7 @@ func TestCommitFails(t *testing.T) {
 	say := func(m actors.Message) []string { ctx.take(); c.Receive(ctx, &m); return ctx.take() }
 	say(actors.Message{Kind: actors.Started})
 	say(actors.Message{Kind: actors.Ready, From: 5, Step: 1})
-	say(actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: make([]float64, ClosedLen)})
+	say(actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: ready()})
 	say(actors.Message{Kind: actors.Done, Job: c.job})
 	say(actors.Message{Kind: actors.Queued, From: 5, Step: 1})
 	require.Equal(t, []string{"job commit 1"}, say(actors.Message{Kind: actors.Durable, From: 5, Step: 1}))
@@ -83,7 +83,7 @@ func TestEvalAgain(t *testing.T) {
 	say := func(m actors.Message) []string { ctx.take(); c.Receive(ctx, &m); return ctx.take() }
 	closed := func(step int64) []string {
 		return say(actors.Message{Kind: actors.Closed, From: 5, Epoch: c.epoch, Step: step,
-			Values: make([]float64, ClosedLen)})
+			Values: ready()})
 	}
 	c.l.Same, c.l.Alone = [][]int{{}}, true
 	say(actors.Message{Kind: actors.Started})
@@ -116,7 +116,7 @@ func TestSaveBetweenSteps(t *testing.T) {
 	closed := func(step int64) []string {
 		commits(ctx, c, step)
 		c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: step,
-			Values: make([]float64, ClosedLen)})
+			Values: ready()})
 		return ctx.take()
 	}
 	say := func(m actors.Message) []string { c.Receive(ctx, &m); return ctx.take() }
@@ -158,9 +158,9 @@ func TestAbandon(t *testing.T) {
 		for _, r := range []actors.Ref{5, 6} {
 			say(actors.Message{Kind: actors.Ready, From: r, Step: 1})
 		}
-		say(actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: make([]float64, ClosedLen)})
+		say(actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: ready()})
 		require.Equal(t, []string{"report 1 step", "open 2", "open 2"},
-			say(actors.Message{Kind: actors.Closed, From: 6, Step: 1, Values: make([]float64, ClosedLen)}))
+			say(actors.Message{Kind: actors.Closed, From: 6, Step: 1, Values: ready()}))
 		return c, say
 	}
 	c, say := begin()
@@ -184,9 +184,9 @@ func TestAbandon(t *testing.T) {
 	say(actors.Message{Kind: actors.Ready, From: 5, Step: 2})
 	require.Len(t, say(actors.Message{Kind: actors.Ready, From: 6, Step: 2}), 2, "committed")
 	require.Empty(t, say(actors.Message{Kind: actors.Halt, Text: HaltNow}))
-	say(actors.Message{Kind: actors.Closed, From: 5, Step: 2, Values: make([]float64, ClosedLen)})
+	say(actors.Message{Kind: actors.Closed, From: 5, Step: 2, Values: ready()})
 	require.Equal(t, []string{"report 2 step", "job begin 2"},
-		say(actors.Message{Kind: actors.Closed, From: 6, Step: 2, Values: make([]float64, ClosedLen)}))
+		say(actors.Message{Kind: actors.Closed, From: 6, Step: 2, Values: ready()}))
 
 	_, say = begin()
 	require.Equal(t, []string{"job begin 1"}, say(actors.Message{Kind: actors.Halt, Text: HaltNow}))
@@ -201,12 +201,12 @@ func TestSaveLost(t *testing.T) {
 		LR: func(int64) float64 { return 0 }, LossScale: LossScale{Scale: 1}})
 	c.Receive(ctx, &actors.Message{Kind: actors.Started})
 	commits(ctx, c, 1)
-	c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: make([]float64, ClosedLen)})
+	c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: 1, Values: ready()})
 	ctx.take()
 	c.Receive(ctx, &actors.Message{Kind: actors.Done, Job: c.job, Err: fmt.Errorf("no space left on device")})
 	require.Equal(t, []string{"report 1 savelost", "open 2"}, ctx.take())
 	commits(ctx, c, 2)
-	c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: 2, Values: make([]float64, ClosedLen)})
+	c.Receive(ctx, &actors.Message{Kind: actors.Closed, From: 5, Step: 2, Values: ready()})
 	require.Equal(t, []string{"report 2 step", "job begin 2"}, ctx.take())
 }
 

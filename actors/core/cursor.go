@@ -194,7 +194,7 @@ func (r *Rank) start(ctx actors.Context, c *cursor) {
 		r.inputs(ctx, c, &j)
 	}
 	if r.hungry {
-		r.values[ClosedWait] += float64(ctx.Now() - r.since)
+		r.used.Wait += float64(ctx.Now() - r.since)
 		r.hungry = false
 	}
 	r.since, r.ins = ctx.Now(), j.In
@@ -249,13 +249,15 @@ func (r *Rank) finish(ctx actors.Context, c *cursor, m *actors.Message) {
 			r.sendPort(ctx, c, o)
 		}
 	}
-	if n := int(c.pc); c.a.Kind == plan.Step && len(m.Values) > ClosedLen && !c.segs[n].Ready {
-		r.loads = slices.Clone(m.Values[ClosedLen:])
+	if n := int(c.pc); c.a.Kind == plan.Step && !c.segs[n].Ready {
+		if more := Behind(m.Values); len(more) > 0 {
+			r.loads = slices.Clone(more)
+		}
 	}
 	if n := int(c.pc); n < len(c.segs) && c.segs[n].Ready {
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Ready, Step: r.step, Epoch: r.epoch,
 			Text:   r.why,
-			Values: append(slices.Clone(r.values[:]), m.Values[min(len(m.Values), ClosedLen):]...)})
+			Values: append(r.used.Values(), Behind(m.Values)...)})
 	}
 	c.pc++
 	switch {

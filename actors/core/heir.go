@@ -72,32 +72,8 @@ func (r *Rank) claimed(ctx actors.Context, m *actors.Message) {
 	}
 	r.leave(m.Epoch)
 	r.target = wanted{asked: true, early: r.target.early} // it goes nowhere before it is told where
-	v := []float64{float64(r.last.pending), 0, float64(min(1, len(r.last.verdict)))}
-	if r.last.half {
-		v[1] = 1
-	}
-	v = append(v, r.last.verdict[:min(len(r.last.verdict), CommitLen)]...)
-	for _, x := range r.copies {
-		v = append(append(v, float64(x.of)), x.kept...)
-	}
 	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Holding, Epoch: m.Epoch, Step: r.last.holds,
-		Port: r.life, Values: v})
-}
-
-// holdingOf reads a rank's answer.
-func holdingOf(m *actors.Message) *holding {
-	v := m.Values
-	h := &holding{step: m.Step, pending: int64(v[0]), half: v[1] > 0}
-	n := int(v[2])
-	v = v[3:]
-	for range n {
-		h.verdicts, v = append(h.verdicts, v[:CommitLen]), v[CommitLen:]
-	}
-	for ; len(v) > keptLen; v = v[1+keptLen:] {
-		k := v[1 : 1+keptLen]
-		h.copies = append(h.copies, copied{of: actors.Ref(v[0]), step: int64(k[0]), kept: k})
-	}
-	return h
+		Port: r.life, Values: claimValues(&r.last, r.copies)})
 }
 
 // hears takes in a rank's answer.
@@ -107,7 +83,7 @@ func (c *Coordinator) hears(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	c.lives[i] = int64(m.Port)
-	if h := holdingOf(m); m.Step == none {
+	if h := holdingOf(m.Step, m.Values); m.Step == none {
 		c.answered(ctx, i, nil)
 	} else {
 		c.answered(ctx, i, h)
@@ -143,11 +119,10 @@ func (c *Coordinator) inherit(ctx actors.Context) {
 	c.verdict = verdict
 	c.copies.inherit(h, c)
 	if c.source() == FromMember && verdict != nil { // the coordinator before may not have said so any more
-		v := make([]float64, StepLen)
-		v[StepLoss], v[StepNorm], v[StepOverflow] = verdict[CommitLoss], verdict[CommitNorm],
-			verdict[CommitOverflow]
-		v[StepLR], v[StepScale] = verdict[CommitLR], c.l.LossScale.Scale
-		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step, Values: v})
+		d := VerdictOf(verdict)
+		s := Summary{Loss: d.Loss, Norm: d.Norm, Overflow: d.Overflow, LR: d.LR, Scale: c.l.LossScale.Scale}
+		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicStep, Step: c.step,
+			Values: s.Values()})
 	}
 	if c.step >= c.l.First && c.evaluates(c.step) {
 		b.eval = c.step
@@ -164,7 +139,7 @@ func (h *heir) newest(step int64) int64 {
 		}
 		step = max(step, x.step)
 		for _, v := range x.verdicts {
-			if int64(v[CommitKept]) == x.pending {
+			if verdictStep(v) == x.pending {
 				step = max(step, x.pending)
 			}
 		}
@@ -175,25 +150,24 @@ func (h *heir) newest(step int64) int64 {
 // known is what the coordinator before has held after a step, nil if nobody can tell, and its commit, nil if
 // it is older than anybody remembers.
 func (h *heir) known(step int64, durable kept) (state *kept, verdict []float64) {
-	tell := func(v []float64) {
-		if int64(v[0]) == step {
-			k := keptOf(v, durable.scale)
+	tell := func(k kept) {
+		if k.step == step {
 			state = &k
 		}
 	}
-	tell(durable.values())
+	tell(durable)
 	for _, x := range h.held {
 		if x == nil {
 			continue
 		}
 		for _, v := range x.verdicts {
-			if int64(v[CommitKept]) == step {
+			if verdictStep(v) == step {
 				verdict = v
-				tell(v[CommitKept:])
+				tell(keptAfter(v, durable.scale))
 			}
 		}
 		for _, k := range x.copies {
-			tell(k.kept)
+			tell(keptOf(k.kept, durable.scale))
 		}
 	}
 	return state, verdict

@@ -26,18 +26,15 @@ func succession(change func(l *RunLayout)) (*Coordinator, func(m actors.Message)
 
 // verdictOf is the commit of a step after which so many updates were made with a loss scale.
 func verdictOf(step, updates int64, scale, loss float64) []float64 {
-	v := make([]float64, CommitLen)
-	v[CommitLoss] = loss
-	copy(v[CommitKept:], kept{step, updates, LossScale{Scale: scale, Good: 4, Left: 5}}.values())
-	return v
+	return Verdict{Loss: loss, after: kept{step, updates, LossScale{Scale: scale, Good: 4, Left: 5}}}.Values()
 }
 
 // answer is what a rank tells a coordinator that takes over.
 func answer(c *Coordinator, from actors.Ref, holds, pending int64, half float64, verdict []float64,
 	copies ...copied) actors.Message {
-	v := append([]float64{float64(pending), half, float64(len(verdict) / CommitLen)}, verdict...)
+	v := append([]float64{float64(pending), half, float64(len(verdict) / verdictLen)}, verdict...)
 	for _, x := range copies {
-		v = append(append(v, float64(x.of)), kept{x.step, x.step + 3, LossScale{Scale: 8}}.values()...)
+		v = kept{x.step, x.step + 3, LossScale{Scale: 8}}.append(append(v, float64(x.of)))
 	}
 	return actors.Message{Kind: actors.Holding, From: from, Epoch: c.epoch, Step: holds, Values: v}
 }
@@ -127,8 +124,8 @@ func TestKeptValues(t *testing.T) {
 	k := kept{3, 5, LossScale{Dynamic: true, Scale: 8, Min: 1, Window: 9, Hysteresis: 2, Good: 6, Left: 7}}
 	base := k.scale
 	base.Scale, base.Good, base.Left = 0, 0, 0
-	require.Equal(t, k, keptOf(k.values(), base))
-	require.Len(t, k.values(), keptLen)
+	require.Equal(t, k, keptOf(k.append(nil), base))
+	require.Len(t, k.append(nil), keptLen)
 }
 
 // letters keeps what an actor sends.
@@ -144,7 +141,7 @@ func (l *letters) Send(_ actors.Ref, m actors.Message) { l.sent = append(l.sent,
 // waits for others, and of one that it owes; a second claim gets the same answer.
 func TestClaimed(t *testing.T) {
 	v3, v4 := verdictOf(3, 6, 16, 2.5), verdictOf(4, 7, 8, 1.5)
-	kept := kept{step: 2}.values()
+	kept := kept{step: 2}.append(nil)
 	for _, x := range []struct {
 		name string
 		set  func(r *Rank)

@@ -31,20 +31,17 @@ type copied struct {
 // keep begins to copy the rank's state. Copies before the newest step that everybody has copied are not
 // needed any more.
 func (r *Rank) keep(ctx actors.Context, m *actors.Message) {
-	r.dropCopies(func(c *copied) bool { return c.step < int64(m.Values[0]) })
+	whole, now := keepOf(m.Values)
+	r.dropCopies(func(c *copied) bool { return c.step < whole })
 	r.buddy = actors.Ref(m.Member)
 	r.do(ctx, &actors.Job{Kind: actors.KeepJob, Engine: actors.Copy, Step: m.Step})
-	r.io[len(r.io)-1].kept = m.Values[1:]
+	r.io[len(r.io)-1].kept = now
 }
 
 // kept takes in the copy that was made, and lets the buddy have it.
 func (r *Rank) kept(ctx actors.Context, m *actors.Message, kept []float64) {
 	p := m.Out[0].Payload
-	took := 0.0
-	if len(m.Values) > ClosedBusy {
-		took = m.Values[ClosedBusy]
-	}
-	r.store(ctx, copied{ctx.Self(), m.Step, p, kept}, took)
+	r.store(ctx, copied{ctx.Self(), m.Step, p, kept}, UsageOf(m.Values).Busy)
 	if r.buddy != actors.None {
 		p.Retain()
 		ctx.Send(r.buddy, actors.Message{Kind: actors.Buddy, Step: m.Step, Epoch: r.epoch, Payload: p,
@@ -57,7 +54,7 @@ func (r *Rank) store(ctx actors.Context, x copied, took float64) {
 	r.dropCopies(func(c *copied) bool { return c.of == x.of && c.step == x.step })
 	r.copies = append(r.copies, x)
 	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Kept, Step: x.step, Epoch: r.epoch,
-		Member: int32(x.of), Values: []float64{took}})
+		Member: int32(x.of), Values: keptValues(took)})
 }
 
 func (r *Rank) dropCopies(old func(c *copied) bool) {
@@ -132,7 +129,7 @@ func (c *Coordinator) keep(ctx actors.Context) {
 			k.left++
 		}
 		ctx.Send(r, actors.Message{Kind: actors.Keep, Epoch: c.epoch, Step: c.step, Member: int32(buddy),
-			Values: append([]float64{float64(k.whole.step)}, k.step.values()...)})
+			Values: keepValues(k.whole.step, k.step)})
 	}
 }
 
@@ -146,7 +143,7 @@ func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
 		if k.owns--; k.owns == 0 {
 			k.mine = ctx.Now()
 		}
-		k.cost = max(k.cost, m.Values[0])
+		k.cost = max(k.cost, tookOf(m.Values))
 	}
 	if k.left--; k.left > 0 {
 		return
@@ -164,7 +161,7 @@ func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
 	}
 	k.next = k.step.step + k.period
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicCopied, Step: k.whole.step,
-		Values: []float64{float64(k.period), took}})
+		Values: Copying{float64(k.period), took}.Values()})
 }
 
 // KeepAuto lets the coordinator choose how often copies are made.

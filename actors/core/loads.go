@@ -5,32 +5,6 @@ import (
 	"slices"
 )
 
-// Load is how a layer's experts were used in a step.
-type Load struct {
-	Block   int       // of the model
-	Tokens  float64   // that were routed
-	Dropped float64   // rows that no expert took
-	Entropy float64   // of the router's shares, in nats, added up over tokens
-	Rows    []float64 // by expert
-}
-
-// AppendLoad writes a load as numbers, which travel with a rank's values at the end of a step.
-func AppendLoad(v []float64, l Load) []float64 {
-	v = append(v, float64(l.Block), float64(len(l.Rows)), l.Tokens, l.Dropped, l.Entropy)
-	return append(v, l.Rows...)
-}
-
-// Loads reads what AppendLoad has written.
-func Loads(v []float64) (out []Load) {
-	for len(v) >= 5 && len(v) >= 5+int(v[1]) {
-		n := int(v[1])
-		out = append(out, Load{Block: int(v[0]), Tokens: v[2], Dropped: v[3], Entropy: v[4],
-			Rows: v[5 : 5+n]})
-		v = v[5+n:]
-	}
-	return out
-}
-
 // addLoads adds loads to those of the same blocks.
 func addLoads(all, more []Load) []Load {
 	for _, l := range more {
@@ -59,13 +33,10 @@ func cloneLoads(all []Load) []Load {
 }
 
 // loadsOf adds up, in order of ranks, what they say behind their values; nil if none says anything.
-func loadsOf(closed [][]float64) (out []float64) {
+func loadsOf(closed []said) (out []float64) {
 	var all []Load
-	for _, v := range closed {
-		if len(v) <= ClosedLen {
-			continue
-		}
-		all = addLoads(all, Loads(v[ClosedLen:]))
+	for i := range closed {
+		all = addLoads(all, Loads(closed[i].more))
 	}
 	slices.SortFunc(all, func(a, b Load) int { return cmp.Compare(a.Block, b.Block) })
 	for _, l := range all {

@@ -10,17 +10,20 @@ import (
 )
 
 // readied is a coordinator to whom all ranks have said that they are ready for a step.
-func readied(step int64, l RunLayout, said ...[]float64) *Coordinator {
+func readied(step int64, l RunLayout, values ...[]float64) *Coordinator {
 	l.LR, l.LossScale = func(int64) float64 { return 1 }, LossScale{Scale: 1}
 	l.First, l.Last = 1, 10
 	c := NewCoordinator(&l)
-	c.step, c.ready = step, said
+	c.step = step
+	for _, v := range values {
+		c.ready = append(c.ready, saidOf(v))
+	}
 	return c
 }
 
-// said is what a rank says when it is ready, with the norm of one parameter.
-func said(norm float64, experts []ExpertNorms, loads ...Load) []float64 {
-	v := AppendExpertNorms(append(make([]float64, ClosedLen), norm), experts)
+// readyWith is what a rank says when it is ready, with the norm of one parameter.
+func readyWith(norm float64, experts []ExpertNorms, loads ...Load) []float64 {
+	v := AppendExpertNorms(ready(norm), experts)
 	for _, l := range loads {
 		v = AppendLoad(v, l)
 	}
@@ -32,7 +35,7 @@ func TestExpertNorms(t *testing.T) {
 	small, big := 1.0, float64(1<<53) // big + small + small is big, and small + small + big is not
 	layout := RunLayout{Norms: [][]int32{{0}, {1}}}
 	norm := func(first, second []ExpertNorms) float64 {
-		c := readied(1, layout, said(0, first), said(0, second))
+		c := readied(1, layout, readyWith(0, first), readyWith(0, second))
 		c.decide()
 		return c.norms[3]
 	}
@@ -58,8 +61,8 @@ func TestMovesDecided(t *testing.T) {
 		return []Placed{{Block: 4, Expert: []int{1, 0}}}
 	}}
 	rows := func(a, b float64) Load { return Load{Block: 4, Rows: []float64{a, b}} }
-	c := readied(1, layout, said(1, nil, rows(1, 2)), said(2, nil))
-	require.Len(t, c.decide(), CommitLen)
+	c := readied(1, layout, readyWith(1, nil, rows(1, 2)), readyWith(2, nil))
+	require.Len(t, c.decide(), verdictLen)
 	require.Nil(t, got)
 	c.moves.now = c.moves.next
 	c.step = 2
@@ -67,8 +70,8 @@ func TestMovesDecided(t *testing.T) {
 	require.Equal(t, []Load{rows(2, 4)}, got)
 	require.Equal(t, []Placed{{4, []int{1, 0}}}, Moves(c.verdict))
 	require.True(t, c.moving())
-	h := holdingOf(&actors.Message{Values: claimOf(c.verdict)})
-	require.Equal(t, [][]float64{c.verdict[:CommitLen]}, h.verdicts, "what a coordinator that takes over hears")
+	h := holdingOf(2, claimOf(c.verdict))
+	require.Equal(t, [][]float64{c.verdict[:verdictLen]}, h.verdicts, "what a coordinator that takes over hears")
 	require.Len(t, h.copies, 1)
 	require.Nil(t, c.moves.now.At)
 	require.Equal(t, []Load{rows(1, 2)}, c.moves.now.Loads)
@@ -82,7 +85,7 @@ func TestMovesDecided(t *testing.T) {
 	for _, skip := range []func(){func() { c.void = &VoidError{} }, func() { c.void, c.step = nil, 10 }} {
 		c.step = 6
 		skip()
-		require.Len(t, c.decide(), CommitLen)
+		require.Len(t, c.decide(), verdictLen)
 	}
 	c.moves.back(FromMember)
 	require.Equal(t, []Placed{{4, []int{1, 0}}}, c.moves.now.At)
@@ -117,11 +120,11 @@ func (a *answers) Send(_ actors.Ref, m actors.Message) { a.sent = append(a.sent,
 // TestReadinessFits: numbers that are cut short are a rank's bug.
 func TestReadinessFits(t *testing.T) {
 	c := readied(1, RunLayout{Norms: [][]int32{{0}}})
-	whole := said(1, []ExpertNorms{{3, []int{0, 1}, []float64{4, 5}}})
+	whole := readyWith(1, []ExpertNorms{{3, []int{0, 1}, []float64{4, 5}}})
 	require.NotPanics(t, func() { c.readiness(0, whole) })
-	require.NotPanics(t, func() { c.readiness(0, whole[:ClosedLen+1]) })
+	require.NotPanics(t, func() { c.readiness(0, whole[:UsageLen+1]) })
 	for n := range len(whole) {
-		if n != ClosedLen+1 {
+		if n != UsageLen+1 {
 			require.Panics(t, func() { c.readiness(0, whole[:n]) }, n)
 		}
 	}

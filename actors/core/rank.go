@@ -8,21 +8,6 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// Layout of Closed.Values.
-const (
-	ClosedLoss   = iota // this rank's share of the weighted loss
-	ClosedBusy          // nanoseconds in jobs
-	ClosedWait          // nanoseconds waiting for data
-	ClosedPeak          // peak bytes
-	ClosedOver          // jobs to which more rows of tokens came than memory is planned for
-	ClosedWild          // jobs in which a router's logits were not finite
-	ClosedCPU           // nanoseconds of processors that its process had during its jobs
-	ClosedQueued        // nanoseconds that threads of its process waited for one meanwhile
-	ClosedStood         // nanoseconds for which its process stood still and waited for no processor, since its job before
-	// a job that ends the part before a commit appends the squared norms that its rank counts
-	ClosedLen
-)
-
 // Rank carries out one rank's program: it runs segments in order, sends what they give, and waits for what
 // they need. A simulation has many ranks, and few of them in a cache: fields lie in the order in which
 // messages need them, and short lists begin in the rank itself.
@@ -55,9 +40,9 @@ type Rank struct {
 	parts   partLists
 
 	// of its end
-	values [ClosedLen]float64 // of the step so far
-	why    string             // the first reason to give the step up, "" for none
-	loads  []float64          // of experts in the step: what its device appends to the values of the update
+	used  Usage     // of the step so far
+	why   string    // the first reason to give the step up, "" for none
+	loads []float64 // of experts in the step: what its device appends to the values of the update
 
 	// of the beginning and the end of an action
 	row   []plan.Entry
@@ -127,7 +112,7 @@ func (r *Rank) Touch(kind actors.Kind) int64 {
 		return sum + int64(len(r.edges)) + int64(r.ports.edges[0].id) + int64(r.ports.edges[2].id)
 	case actors.Done:
 		return sum + int64(r.cur[0].pc) + int64(len(r.groups)) + int64(r.parts.groups[0].Pos) +
-			int64(r.values[0]) + int64(len(r.why))
+			int64(r.used.Loss) + int64(len(r.why))
 	case actors.Part:
 		return sum + r.touchParts()
 	}
@@ -201,13 +186,13 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.Batch, actors.Part, actors.Activation, actors.Cotangent:
 		r.inbox.put(m)
 	case actors.Credit:
-		r.edge(m.Comm, m.From).grant(ctx, int(m.Values[0]))
+		r.edge(m.Comm, m.From).grant(ctx, CreditsOf(m.Values))
 	case actors.Commit:
 		if !r.open || m.Step != r.step || r.verdict != nil {
 			panic(fmt.Sprintf("core: rank %d: commit of step %d while step %d runs", r.l.Rank, m.Step,
 				r.step))
 		}
-		if r.verdict = m.Values; len(m.Values) > CommitLen {
+		if r.verdict = m.Values; MovesExperts(m.Values) {
 			r.cur[0].segs = r.l.Moving
 		}
 	case actors.Done:
@@ -254,7 +239,7 @@ func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
 	if m.Step > 0 {
 		r.last.holds, r.last.pending, r.last.half = m.Step-1, none, false
 	}
-	r.values, r.why, r.loads = [ClosedLen]float64{}, "", nil
+	r.used, r.why, r.loads = Usage{}, "", nil
 	r.prog = r.l.Program
 	if m.Step < 0 {
 		r.prog = r.l.Eval
@@ -331,7 +316,7 @@ func (r *Rank) close(ctx actors.Context) {
 	r.open = false
 	r.inbox.endStep()
 	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Closed, Step: r.step, Epoch: r.epoch,
-		Values: append(slices.Clone(r.values[:]), r.loads...)})
+		Values: append(r.used.Values(), r.loads...)})
 }
 
 func (r *Rank) done(ctx actors.Context, m *actors.Message) {
@@ -367,13 +352,7 @@ func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 	if r.why == "" {
 		r.why = m.Text
 	}
-	for i, v := range m.Values[:min(len(m.Values), ClosedLen)] {
-		if i == ClosedPeak {
-			r.values[i] = max(r.values[i], v)
-		} else {
-			r.values[i] += v
-		}
-	}
+	r.used.add(UsageOf(m.Values))
 	r.finish(ctx, &r.cur[r.turn], m)
 }
 

@@ -14,21 +14,6 @@ type kept struct {
 	scale   LossScale
 }
 
-// keptLen is the length of a kept state's values.
-const keptLen = 5
-
-// values is the state as messages carry it, so that ranks can tell another coordinator.
-func (k kept) values() []float64 {
-	return []float64{float64(k.step), float64(k.updates), k.scale.Scale, float64(k.scale.Good),
-		float64(k.scale.Left)}
-}
-
-// keptOf is the inverse of values; what does not change in a run is taken from a loss scale of it.
-func keptOf(v []float64, s LossScale) kept {
-	s.Scale, s.Good, s.Left = v[2], int(v[3]), int(v[4])
-	return kept{int64(v[0]), int64(v[1]), s}
-}
-
 // now is the state of the newest committed step.
 func (c *Coordinator) now() kept { return kept{c.step, c.updates, c.l.LossScale} }
 
@@ -273,11 +258,9 @@ func (c *Coordinator) giver(i int) int {
 // concludeLost ends the step that was decided when a rank was lost. What a rank has not said at its end it
 // had said when it was ready.
 func (c *Coordinator) concludeLost(ctx actors.Context) {
-	for i, v := range c.closed {
-		if v == nil {
-			c.closed[i] = append(make([]float64, 0, ClosedLen),
-				c.ready[i][:min(ClosedLen, len(c.ready[i]))]...)
-			c.closed[i] = c.closed[i][:ClosedLen]
+	for i := range c.closed {
+		if !c.closed[i].come {
+			c.closed[i] = said{used: c.ready[i].used}
 		}
 	}
 	c.conclude(ctx)
@@ -314,7 +297,7 @@ func (c *Coordinator) resume(ctx actors.Context) {
 	b := &c.back
 	t := b.target
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicBack, Step: t.step,
-		Values: []float64{float64(ctx.Now() - b.since), float64(b.source)}})
+		Values: Return{float64(ctx.Now() - b.since), b.source}.Values()})
 	c.lost, c.ended, c.step, c.updates, c.l.LossScale = false, false, t.step, t.updates, t.scale
 	for i := range c.copies.own { // a rank that was given a copy keeps it
 		c.copies.own[i] = c.copies.own[i] || b.source == FromCopy && b.blank[i]

@@ -6,29 +6,19 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
-// TopicSlow names a rank that has become slow, or is from the beginning. Step is the newest, Values are as
-// listed.
+// TopicSlow names a rank that has become slow, or is from the beginning. Step is the newest, Values are a
+// Slowness.
 const TopicSlow = "slow"
 
-// Layout of the values of a TopicSlow report.
-const (
-	SlowRank  = iota
-	SlowCause // SlowCompute, SlowData, SlowCrowd or SlowStood
-	SlowNow   // nanoseconds a step that it takes; with SlowStood, those of this step that it stood still for
-	SlowUsual // nanoseconds that it took before, or that the ranks take that do the same work; with SlowStood, this step's
-	SlowTwin  // 1 where SlowUsual is that of other ranks
-	SlowHad   // processors that its process has during its jobs
-	SlowWants // processors that it had before, or that those of the other ranks have
-	SlowPart  // share of the time that slow steps take longer for, where ordinary ones lie between, or that it stood still for; else 0
-	SlowLen
-)
+// Cause is why a rank is slow.
+type Cause uint8
 
 // Causes of slowness.
 const (
-	SlowCompute = iota // its jobs take longer
-	SlowData           // it waits for its loader
-	SlowCrowd          // its jobs take longer, because other work on its host has the processors
-	SlowStood          // its process stands still for part of the time: it is stopped, frozen or over a quota
+	SlowCompute Cause = iota // its jobs take longer
+	SlowData                 // it waits for its loader
+	SlowCrowd                // its jobs take longer, because other work on its host has the processors
+	SlowStood                // its process stands still for part of the time: it is stopped, frozen or over a quota
 )
 
 const (
@@ -101,49 +91,51 @@ func (p *pace) see(ctx actors.Context, c *Coordinator, took float64) {
 		p.duties, p.stood = make([]duty, n), make([]duty, n)
 	}
 	usual, times := make([]float64, n), make([]float64, 0, n)
-	for i, v := range c.closed {
+	for i := range c.closed {
 		if len(p.past[i]) >= slowLearns {
 			usual[i] = median(p.past[i])
-			times = append(times, v[ClosedBusy]/usual[i])
+			times = append(times, c.closed[i].used.Busy/usual[i])
 		}
 	}
 	all := max(1, median(times))
-	for i, v := range c.closed {
-		busy, twins, stands := v[ClosedBusy], p.twins(c, i), p.standsStill(ctx, c, i, took)
+	for i := range c.closed {
+		x := &c.closed[i].used
+		busy, twins, stands := x.Busy, p.twins(c, i), p.standsStill(ctx, c, i, took)
 		late := usual[i] > 0 && n > 1 && busy > slowTimes*all*usual[i]
 		twin := twins > 0 && busy > slowTimes*twins
 		if twin && !late {
 			usual[i] = twins
 		}
 		if !late && !twin {
-			p.past[i], p.had[i] = recent(p.past[i], busy), recent(p.had[i], processors(v))
+			p.past[i], p.had[i] = recent(p.past[i], busy), recent(p.had[i], x.processors())
 		}
-		r := []float64{float64(i), SlowCompute, busy, usual[i], 0, processors(v), median(p.had[i]), 0}
+		r := Slowness{Rank: i, Cause: SlowCompute, Now: busy, Usual: usual[i], Had: x.processors(),
+			Wants: median(p.had[i])}
 		if twin && !late {
-			r[SlowTwin], r[SlowWants] = 1, c.ofTwins(i, processors)
+			r.Twin, r.Wants = true, c.ofTwins(i, (*Usage).processors)
 		}
-		if p.queued[i] += queued(v); !late && !twin {
+		if p.queued[i] += x.Queued; !late && !twin {
 			p.queued[i] = 0
 		}
 		late, twin = late && !stands, twin && !stands
 		p.count(ctx, c, r, late || twin)
-		p.nowAndThen(ctx, c, r, late, max(0, busy-all*usual[i]-queued(v)), took)
+		p.nowAndThen(ctx, c, r, late, max(0, busy-all*usual[i]-x.Queued), took)
 		others := 0.0
-		waits := n > 1 && v[ClosedWait] > slowShare*took
+		waits := n > 1 && x.Wait > slowShare*took
 		if waits {
 			others = p.othersWait(c, i)
 		}
-		p.count(ctx, c, []float64{float64(i), SlowData, v[ClosedWait], others, 1, processors(v), 0, 0},
-			waits && others < v[ClosedWait]/2)
+		p.count(ctx, c, Slowness{Rank: i, Cause: SlowData, Now: x.Wait, Usual: others, Twin: true,
+			Had: x.processors()}, waits && others < x.Wait/2)
 	}
 }
 
 // othersWait is the median of what all ranks but one wait for data.
 func (p *pace) othersWait(c *Coordinator, i int) float64 {
 	var waits []float64
-	for j, v := range c.closed {
+	for j := range c.closed {
 		if j != i {
-			waits = append(waits, v[ClosedWait])
+			waits = append(waits, c.closed[j].used.Wait)
 		}
 	}
 	return median(waits)
@@ -154,14 +146,14 @@ func (p *pace) twins(c *Coordinator, i int) float64 {
 	if c.l.Same == nil {
 		return 0
 	}
-	return c.ofTwins(i, func(v []float64) float64 { return v[ClosedBusy] })
+	return c.ofTwins(i, func(x *Usage) float64 { return x.Busy })
 }
 
 // ofTwins is the median of something over the ranks that do the same work as rank i.
-func (c *Coordinator) ofTwins(i int, of func(v []float64) float64) float64 {
+func (c *Coordinator) ofTwins(i int, of func(x *Usage) float64) float64 {
 	var all []float64
 	for _, j := range c.l.Same[i][:min(slowTwins, len(c.l.Same[i]))] {
-		all = append(all, of(c.closed[j]))
+		all = append(all, of(&c.closed[j].used))
 	}
 	return median(all)
 }
@@ -174,16 +166,16 @@ func recent(v []float64, x float64) []float64 {
 
 // processors is how many of them a rank's process has had while the rank's jobs ran. A rank that computes
 // for longer on as many has a slow machine, or more work; one that has fewer than before has to share them.
-func processors(v []float64) float64 {
-	if len(v) <= ClosedCPU || v[ClosedBusy] == 0 {
+func (x *Usage) processors() float64 {
+	if x.Busy == 0 {
 		return 0
 	}
-	return v[ClosedCPU] / v[ClosedBusy]
+	return x.CPU / x.Busy
 }
 
 // count reports a rank after enough slow steps in a row, once until it was ordinary for as long.
-func (p *pace) count(ctx actors.Context, c *Coordinator, r []float64, slow bool) {
-	i, cause := int(r[SlowRank]), int(r[SlowCause])
+func (p *pace) count(ctx actors.Context, c *Coordinator, r Slowness, slow bool) {
+	i, cause := r.Rank, r.Cause
 	k := &p.odd[i][cause]
 	if slow {
 		if *k = max(0, *k) + 1; *k == 1 {
@@ -192,14 +184,14 @@ func (p *pace) count(ctx actors.Context, c *Coordinator, r []float64, slow bool)
 		if *k < slowSteps || ctx.Now()-p.since[i][cause] < actors.Time(c.l.SlowFor) {
 			return
 		}
-		if cause == SlowCompute && p.crowded(i, float64(*k)*(r[SlowNow]-r[SlowUsual])) {
+		if cause == SlowCompute && p.crowded(i, float64(*k)*(r.Now-r.Usual)) {
 			cause = SlowCrowd
-			r[SlowCause] = SlowCrowd
+			r.Cause = SlowCrowd
 		}
 		if !p.named[i][cause] {
 			p.named[i][cause] = true
 			ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step,
-				Values: r})
+				Values: r.Values()})
 		}
 		return
 	}
@@ -213,8 +205,8 @@ func (p *pace) count(ctx actors.Context, c *Coordinator, r []float64, slow bool)
 
 // nowAndThen reports a rank that is slow in some steps, with ordinary ones between, once until it is not:
 // one whose process is stopped for part of the time. What it lost by waiting for processors is not its own.
-func (p *pace) nowAndThen(ctx actors.Context, c *Coordinator, r []float64, late bool, lost, took float64) {
-	i := int(r[SlowRank])
+func (p *pace) nowAndThen(ctx actors.Context, c *Coordinator, r Slowness, late bool, lost, took float64) {
+	i := r.Rank
 	if !late {
 		lost = 0
 	}
@@ -229,21 +221,14 @@ func (p *pace) nowAndThen(ctx actors.Context, c *Coordinator, r []float64, late 
 		return
 	}
 	d.named = true
-	r[SlowPart] = share
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step, Values: r})
+	r.Part = share
+	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step,
+		Values: r.Values()})
 }
 
 // crowded reports whether a rank is slow because its process waits for processors that other work on its
 // host has: about as long as the rank takes longer.
 func (p *pace) crowded(i int, excess float64) bool { return p.queued[i] > excess/2 }
-
-// queued is how long threads of a rank's process waited for processors during its jobs.
-func queued(v []float64) float64 {
-	if len(v) <= ClosedQueued {
-		return 0
-	}
-	return v[ClosedQueued]
-}
 
 // median is the middle one of some values, the lower of two, 0 for none.
 func median(v []float64) float64 {

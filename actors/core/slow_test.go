@@ -29,12 +29,11 @@ func TestSlowFor(t *testing.T) {
 		ctx.now += actors.Time(millis) * actors.Time(actors.Second/1000)
 		ctx.sent, c.closed = nil, nil
 		for i := range 3 {
-			v := make([]float64, ClosedLen)
-			v[ClosedBusy], v[ClosedCPU] = 100, 90
+			x := Usage{Busy: 100, CPU: 90}
 			if i == 1 {
-				v[ClosedBusy], v[ClosedCPU] = busy, cpu
+				x.Busy, x.CPU = busy, cpu
 			}
-			c.closed = append(c.closed, v)
+			c.closed = append(c.closed, said{used: x})
 		}
 		c.pace.see(ctx, c, float64(millis)*1e6)
 		for _, m := range ctx.sent {
@@ -55,19 +54,21 @@ func TestSlowFor(t *testing.T) {
 	for range 7 {
 		require.Nil(t, step(200, 500, 100), "seven steps")
 	}
-	require.Equal(t, []float64{1, SlowCompute, 500, 100, 0, .2, .8, 0}, step(200, 500, 100))
+	require.Equal(t, Slowness{Rank: 1, Now: 500, Usual: 100, Had: .2, Wants: .8}.Values(), step(200, 500, 100))
 	for range 20 {
 		require.Nil(t, step(200, 500, 100), "once")
 	}
-	require.Zero(t, processors(nil))
-	require.Zero(t, processors(make([]float64, ClosedLen)))
+	require.Zero(t, new(Usage).processors())
 }
 
 // TestSlowCrowd: a rank whose process waits for processors for half of what it takes longer is slow because
 // of other work; one that waits for less computes slowly. What it waited for before it was slow does not
 // count.
 func TestSlowCrowd(t *testing.T) {
-	for _, x := range []struct{ queued, cause float64 }{{201, SlowCrowd}, {199, SlowCompute}} {
+	for _, x := range []struct {
+		queued float64
+		cause  Cause
+	}{{201, SlowCrowd}, {199, SlowCompute}} {
 		ctx := &hours{}
 		c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6, 7}, Observer: 1, First: 1, Last: 99})
 		var named []actors.Message
@@ -75,11 +76,11 @@ func TestSlowCrowd(t *testing.T) {
 			c.step++
 			c.closed = nil
 			for i := range 3 {
-				v := make([]float64, ClosedLen)
-				if v[ClosedBusy] = 100; i == 1 {
-					v[ClosedBusy], v[ClosedQueued] = busy, queued
+				x := Usage{Busy: 100}
+				if i == 1 {
+					x.Busy, x.Queued = busy, queued
 				}
-				c.closed = append(c.closed, v)
+				c.closed = append(c.closed, said{used: x})
 			}
 			c.pace.see(ctx, c, 1e6)
 			named, ctx.sent = append(named, ctx.sent...), nil
@@ -91,7 +92,7 @@ func TestSlowCrowd(t *testing.T) {
 			step(500, x.queued)
 		}
 		require.Len(t, named, 1)
-		require.Equal(t, x.cause, named[0].Values[SlowCause])
+		require.Equal(t, x.cause, SlownessOf(named[0].Values).Cause)
 		for range 8 {
 			step(100, 0)
 		}
@@ -125,14 +126,13 @@ func TestSlowNowAndThen(t *testing.T) {
 				took := 50 * ms
 				c.closed = nil
 				for i := range 3 {
-					v := make([]float64, ClosedLen)
-					v[ClosedBusy] = 40 * ms
+					u := Usage{Busy: 40 * ms}
 					if n >= 400 && n < 800 && n%10 == 0 && (i == 1 || x.all) {
-						v[ClosedBusy] += x.stop * ms
-						v[ClosedQueued] = x.queued * ms
+						u.Busy += x.stop * ms
+						u.Queued = x.queued * ms
 						took = 50*ms + x.stop*ms
 					}
-					c.closed = append(c.closed, v)
+					c.closed = append(c.closed, said{used: u})
 				}
 				ctx.now += actors.Time(took)
 				ctx.sent = nil
@@ -143,8 +143,10 @@ func TestSlowNowAndThen(t *testing.T) {
 			}
 			require.Len(t, named, x.want)
 			for _, v := range named {
-				require.Equal(t, []float64{1, SlowCompute}, v[:2])
-				require.InDelta(t, .45, v[SlowPart], .12)
+				got := SlownessOf(v)
+				require.Equal(t, 1, got.Rank)
+				require.Equal(t, SlowCompute, got.Cause)
+				require.InDelta(t, .45, got.Part, .12)
 			}
 		})
 	}

@@ -14,14 +14,14 @@ const (
 // stoodFor is for how long in a step rank i's process stood still longer than those of others, in
 // nanoseconds.
 func (c *Coordinator) stoodFor(i int) float64 {
-	own := c.closed[i][ClosedStood]
+	own := c.closed[i].used.Stood
 	if own == 0 || len(c.closed) == 1 {
 		return 0
 	}
 	var others []float64
-	for j, v := range c.closed {
+	for j := range c.closed {
 		if j != i {
-			others = append(others, v[ClosedStood])
+			others = append(others, c.closed[j].used.Stood)
 		}
 	}
 	return own - median(others)
@@ -39,8 +39,9 @@ func (p *pace) standsStill(ctx actors.Context, c *Coordinator, i int, took float
 		return d.named
 	}
 	d.named = true
-	v := c.closed[i]
+	x := Slowness{Rank: i, Cause: SlowStood, Now: lost, Usual: took, Had: c.closed[i].used.processors(),
+		Wants: median(p.had[i]), Part: share}
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSlow, Step: c.step,
-		Values: []float64{float64(i), SlowStood, lost, took, 0, processors(v), median(p.had[i]), share}})
+		Values: x.Values()})
 	return true
 }

@@ -34,13 +34,12 @@ func TestSlowStood(t *testing.T) {
 				took := 100 * ms
 				c.closed = nil
 				for i := range 3 {
-					v := make([]float64, ClosedLen)
-					v[ClosedBusy] = 40 * ms
+					u := Usage{Busy: 40 * ms}
 					if n >= 40 && n < 120 && n%x.every == 0 && (i == 1 || x.all) {
-						v[ClosedStood], v[ClosedBusy] = x.stood*ms, x.busy*ms
+						u.Stood, u.Busy = x.stood*ms, x.busy*ms
 						took = (100 + x.stood) * ms
 					}
-					c.closed = append(c.closed, v)
+					c.closed = append(c.closed, said{used: u})
 				}
 				ctx.now += actors.Time(took)
 				ctx.sent = nil
@@ -51,8 +50,10 @@ func TestSlowStood(t *testing.T) {
 			}
 			require.Len(t, named, x.want)
 			for _, v := range named {
-				require.Equal(t, []float64{1, SlowStood, 130 * ms, 230 * ms}, v[:4])
-				require.Greater(t, v[SlowPart], stoodShare)
+				got := SlownessOf(v)
+				require.Greater(t, got.Part, stoodShare)
+				got.Part = 0
+				require.Equal(t, Slowness{Rank: 1, Cause: SlowStood, Now: 130 * ms, Usual: 230 * ms}, got)
 				require.Less(t, steps, 10)
 			}
 		})

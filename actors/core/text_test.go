@@ -62,8 +62,8 @@ func (w *world) words(m *actors.Message) string {
 	case actors.Down:
 		return "Down: " + m.Text
 	case actors.Open:
-		if m.Step > 0 && m.Values[core.OpenScale] != 1 {
-			return fmt.Sprintf("Open step %d with loss scale %g", m.Step, m.Values[core.OpenScale])
+		if m.Step > 0 && core.OpeningOf(m.Values).Scale != 1 {
+			return fmt.Sprintf("Open step %d with loss scale %g", m.Step, core.OpeningOf(m.Values).Scale)
 		}
 		return "Open " + stepText(m.Step)
 	case actors.Load:
@@ -83,11 +83,11 @@ func (w *world) words(m *actors.Message) string {
 		return fmt.Sprintf("Credit for %s", [2]string{"an activation", "a cotangent"}[m.Comm%2])
 	case actors.Ready:
 		return fmt.Sprintf("Ready for the commit of step %d, squared norms %v", m.Step,
-			m.Values[core.ClosedLen:])
+			core.Behind(m.Values))
 	case actors.Commit:
-		return fmt.Sprintf("Commit of step %d: norm %.4g, factor %g, rate %g, update %g", m.Step,
-			m.Values[core.CommitNorm], m.Values[core.CommitFactor], m.Values[core.CommitLR],
-			m.Values[core.CommitUpdate])
+		v := core.VerdictOf(m.Values)
+		return fmt.Sprintf("Commit of step %d: norm %.4g, factor %g, rate %g, update %d", m.Step,
+			v.Norm, v.Factor, v.LR, v.Update)
 	case actors.Closed:
 		return "Closed " + stepText(m.Step)
 	}
@@ -147,8 +147,9 @@ func (w *world) report(m *actors.Message) string {
 	s := fmt.Sprintf("Report %s, step %d", m.Text, m.Step)
 	switch m.Text {
 	case core.TopicStep:
-		s += fmt.Sprintf(": loss %g", m.Values[core.StepLoss])
-		if m.Values[core.StepOverflow] > 0 {
+		v := core.SummaryOf(m.Values)
+		s += fmt.Sprintf(": loss %g", v.Loss)
+		if v.Overflow {
 			s += ", gradients not finite"
 		}
 	case core.TopicExperts:
@@ -158,13 +159,13 @@ func (w *world) report(m *actors.Message) string {
 				l.Entropy, l.Rows)
 		}
 	case core.TopicEval:
-		s += fmt.Sprintf(": loss %g", m.Values[0])
+		s += fmt.Sprintf(": loss %g", core.EvalLoss(m.Values))
 	case core.TopicEnd:
-		if m.Values[0] == 1 {
+		if core.Stopped(m.Values) {
 			s += ", as requested"
 		}
 	case core.TopicCopied:
-		s += fmt.Sprintf(": again after %g", m.Values[0])
+		s += fmt.Sprintf(": again after %g", core.CopyingOf(m.Values).Every)
 	}
 	if void, ok := m.Err.(*core.VoidError); ok && void.Over {
 		s += fmt.Sprintf(" of rank %d, more rows than planned", void.Rank)

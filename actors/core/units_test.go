@@ -118,10 +118,8 @@ func TestHopeless(t *testing.T) {
 
 // TestShortValues: ranks of an older build say less in their values.
 func TestShortValues(t *testing.T) {
-	require.Zero(t, queued(nil))
-	require.Zero(t, queued(make([]float64, ClosedQueued)))
-	v := make([]float64, ClosedQueued+1)
-	v[ClosedQueued] = 7
-	require.Equal(t, 7.0, queued(v))
-	require.Nil(t, loadsOf([][]float64{nil, make([]float64, ClosedLen)}))
+	require.Zero(t, UsageOf(nil))
+	require.Equal(t, Usage{Loss: 1, Busy: 2}, UsageOf([]float64{1, 2}))
+	require.Empty(t, Behind([]float64{1, 2}))
+	require.Nil(t, loadsOf([]said{saidOf(nil), saidOf(new(Usage).Values())}))
 }

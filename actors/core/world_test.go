@@ -142,27 +142,30 @@ func (w *world) results(ref actors.Ref, j *actors.Job, done *actors.Message) {
 			part(actors.Output{Comm: int32(i), Member: int32(k)})
 		}
 	}
-	done.Values = make([]float64, core.ClosedLen)
+	var used core.Usage
 	if last := int(j.Segment) == len(segs)-1; last && j.Kind == actors.RunSegment {
 		w.ports(l, j.Action, part)
 		if j.Action.Kind == plan.F && int(j.Action.Stage) == w.pp-1 {
-			done.Values[core.ClosedLoss] = 2 / float64(w.micro*w.dp)
+			used.Loss = 2 / float64(w.micro*w.dp)
 		}
 	}
+	var norms []float64
 	if seg.Ready {
 		norm := 4.0
 		if j.Step == int64(w.overflows) && l.Rank == len(w.ranks)-1 {
 			norm = math.Inf(1)
 		}
-		done.Values = append(done.Values, norm)
+		norms = []float64{norm}
 		if l.Rank == len(w.ranks)-1 && j.Step > 1 && j.Step <= int64(w.voids)+1 {
-			done.Values[map[bool]int{true: core.ClosedOver, false: core.ClosedWild}[w.over]] = 1
+			used.Wild = 1
 			done.Text = fmt.Sprintf("rank %d: block 2: logits that are not finite", l.Rank)
 			if w.over {
+				used.Wild, used.Over = 0, 1
 				done.Text = fmt.Sprintf("rank %d: block 2: 9 rows, planned for 8", l.Rank)
 			}
 		}
 	}
+	done.Values = append(used.Values(), norms...)
 	if w.experts && j.Kind == actors.UpdatePhase && int(j.Segment) == len(segs)-1 {
 		done.Values = core.AppendLoad(done.Values, core.Load{Block: 3, Tokens: 4, Dropped: 1, Entropy: 0.5,
 			Rows: []float64{3, float64(l.Rank)}})

@@ -103,10 +103,10 @@ func (v contextPlan) train(t *testing.T, m *family.Model, rows int, steps int64)
 					if m.Text == core.TopicStep {
 						losses, norms = append(
 							losses,
-							m.Values[core.StepLoss],
+							core.SummaryOf(m.Values).Loss,
 						), append(
 							norms,
-							m.Values[core.StepNorm],
+							core.SummaryOf(m.Values).Norm,
 						)
 					}
 				},

@@ -327,8 +327,8 @@ func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64
 		Batches: func(int64, int) ([]Microbatch, error) { return []Microbatch{g.batch()}, nil },
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
-				losses, norms = append(losses, m.Values[core.StepLoss]),
-					append(norms, m.Values[core.StepNorm])
+				losses, norms = append(losses, core.SummaryOf(m.Values).Loss),
+					append(norms, core.SummaryOf(m.Values).Norm)
 			}
 		}}
 	if see != nil {

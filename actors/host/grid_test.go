@@ -130,7 +130,7 @@ func (v variant) run(t *testing.T, m *family.Model, steps int64, backend func(in
 		},
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep && losses != nil {
-				*losses = append(*losses, m.Values[core.StepLoss])
+				*losses = append(*losses, core.SummaryOf(m.Values).Loss)
 			}
 		}}
 }
@@ -143,7 +143,7 @@ func (v variant) train(t *testing.T, m *family.Model, steps int64,
 	o.Observe = func(m actors.Message) {
 		see(m)
 		if m.Text == core.TopicStep {
-			norms = append(norms, m.Values[core.StepNorm])
+			norms = append(norms, core.SummaryOf(m.Values).Norm)
 		}
 	}
 	require.NoError(t, Run(l, o))

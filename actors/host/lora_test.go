@@ -63,7 +63,7 @@ func TestLoraGolden(t *testing.T) {
 			Batches: func(int64, int) ([]Microbatch, error) { return []Microbatch{g.batch()}, nil },
 			Observe: func(m actors.Message) {
 				if m.Text == core.TopicStep {
-					loss = m.Values[core.StepLoss]
+					loss = core.SummaryOf(m.Values).Loss
 				}
 			}}
 		grads := make([]map[string][]float32, mesh.Size())

@@ -188,7 +188,7 @@ func (r *Rank) move(j actors.Job, in [][]*Pack, res *Result) error {
 			return err
 		}
 	}
-	if k < len(r.c.Moves) && len(j.Values) > core.CommitLen {
+	if k < len(r.c.Moves) && core.MovesExperts(j.Values) {
 		res.Out = r.leaving(r.c.Moves[k], j.Values)
 	}
 	return nil

@@ -44,7 +44,7 @@ func movedRun(t *testing.T, j *layout.Job, steps int64, o RunOptions) (curve []f
 	o.Observe = func(m actors.Message) {
 		switch m.Text {
 		case core.TopicStep:
-			curve = append(curve, m.Values[core.StepLoss], m.Values[core.StepNorm])
+			curve = append(curve, core.SummaryOf(m.Values).Loss, core.SummaryOf(m.Values).Norm)
 		case core.TopicMoved:
 			for _, p := range core.Placements(m.Values) {
 				moved = append(moved, p.Block)

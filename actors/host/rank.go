@@ -138,16 +138,15 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	if err != nil {
 		return res, fmt.Errorf("%s: %v of step %d: %w", r.c.Name, j.Action, j.Step, err)
 	}
-	if res.Values == nil {
-		res.Values = make([]float64, core.ClosedLen)
-	}
 	r.issued(res.Out)
-	res.Values[core.ClosedBusy] = float64(time.Since(began))
-	res.Values[core.ClosedCPU] = (machine.CPUSeconds() - had) * 1e9
-	res.Values[core.ClosedQueued] = (machine.QueuedSeconds() - queued) * 1e9
+	used := core.UsageOf(res.Values)
+	used.Busy = float64(time.Since(began))
+	used.CPU = (machine.CPUSeconds() - had) * 1e9
+	used.Queued = (machine.QueuedSeconds() - queued) * 1e9
 	stood := int64(machine.StoodStill())
-	res.Values[core.ClosedStood] = float64(stood - r.stood.Swap(stood))
-	res.Values[core.ClosedPeak] = float64(r.c.Pool.Peak())
+	used.Stood = float64(stood - r.stood.Swap(stood))
+	used.Peak = float64(r.c.Pool.Peak())
+	res.Values = used.Put(res.Values)
 	return res, nil
 }
 
@@ -166,7 +165,7 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 	}
 	if !eval && j.Values != nil {
 		for _, run := range r.runs {
-			run.Seed = j.Values[core.OpenScale]
+			run.Seed = core.OpeningOf(j.Values).Scale
 		}
 	}
 	segs := f.Trace.Segments(ph)
@@ -212,15 +211,14 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 func (r *Rank) void(j actors.Job, res *Result) {
 	for _, run := range r.runs {
 		for _, err := range run.Void {
-			if res.Values == nil {
-				res.Values = make([]float64, core.ClosedLen)
-			}
+			used := core.UsageOf(res.Values)
 			var over *grad.RowsError
 			if errors.As(err, &over) {
-				res.Values[core.ClosedOver]++
+				used.Over++
 			} else {
-				res.Values[core.ClosedWild]++
+				used.Wild++
 			}
+			res.Values = used.Put(res.Values)
 			if res.Text == "" {
 				res.Text = fmt.Sprintf("%s: %v: %v", r.c.Name, j.Action, err)
 			}
@@ -301,10 +299,11 @@ func arrivals(in []actors.Input) (out [][]grad.Bundle) {
 
 // end takes the results of an action out of its frame.
 func (r *Rank) end(j actors.Job, key frameKey, f *grad.Frame, ph grad.Phase, eval bool, res *Result) {
-	res.Values = make([]float64, core.ClosedLen)
+	var used core.Usage
 	if l := f.Loss(); r.c.Sides[layout.DecoderSide].First() {
-		res.Values[core.ClosedLoss] = l
+		used.Loss = l
 	}
+	res.Values = used.Values()
 	switch {
 	case ph == grad.F:
 		r.send(res, key, f.Outputs(), func(p core.Port) int { return p.From })

@@ -83,9 +83,8 @@ func (r *Rank) keep() (Result, error) {
 		p.Release()
 		return Result{}, err
 	}
-	v := make([]float64, core.ClosedLen)
-	v[core.ClosedBusy] = float64(time.Since(began))
-	return Result{Out: []actors.Output{{Comm: -1, Port: -1, Payload: p}}, Values: v}, nil
+	used := core.Usage{Busy: float64(time.Since(began))}
+	return Result{Out: []actors.Output{{Comm: -1, Port: -1, Payload: p}}, Values: used.Values()}, nil
 }
 
 // take sets the rank's state to a copy that keep has made, on this rank or on one that holds the same.

@@ -278,7 +278,7 @@ func (x *routed) end(step int64) (v []float64, err error) {
 	if len(x.loads) == 0 || !x.counts(step) {
 		return nil, nil
 	}
-	v = appendLoads(make([]float64, core.ClosedLen), x.loads)
+	v = appendLoads(new(core.Usage).Values(), x.loads)
 	clear(x.loads)
 	return v, nil
 }

@@ -30,7 +30,7 @@ func routedRun(t *testing.T, p expertPlan, o *Routing, seed uint64, steps int64)
 		Observe: func(m actors.Message) {
 			switch m.Text {
 			case core.TopicStep:
-				losses = append(losses, m.Values[core.StepLoss])
+				losses = append(losses, core.SummaryOf(m.Values).Loss)
 			case core.TopicExperts:
 				loads = append(loads, core.Loads(m.Values))
 			}

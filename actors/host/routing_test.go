@@ -114,7 +114,7 @@ func TestRoutingBound(t *testing.T) {
 			case core.TopicVoid:
 				given++
 			case core.TopicStep:
-				require.EqualValues(t, 1, m.Values[core.StepOverflow])
+				require.True(t, core.SummaryOf(m.Values).Overflow)
 			}
 		}})
 	require.Equal(t, 3, given)
@@ -210,7 +210,7 @@ func TestWildLogits(t *testing.T) {
 				case core.TopicVoid:
 					said = append(said, m.Err.Error())
 				case core.TopicStep:
-					losses = append(losses, m.Values[core.StepLoss])
+					losses = append(losses, core.SummaryOf(m.Values).Loss)
 				}
 			}})
 		return losses, said, err

@@ -52,8 +52,8 @@ func (s scheduled) train(t *testing.T, m *family.Model, steps int64) (losses, pe
 		},
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
-				losses, peaks = append(losses, m.Values[core.StepLoss]),
-					append(peaks, m.Values[core.StepPeak])
+				losses, peaks = append(losses, core.SummaryOf(m.Values).Loss),
+					append(peaks, core.SummaryOf(m.Values).Peak)
 			}
 		}}
 	require.NoError(t, Run(l, o))

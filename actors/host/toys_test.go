@@ -178,7 +178,7 @@ func toyWrapped(t *testing.T, j *layout.Job, batches BatchFunc, steps int64, bac
 			},
 			Observe: func(m actors.Message) {
 				if m.Text == core.TopicStep {
-					losses = append(losses, m.Values[core.StepLoss])
+					losses = append(losses, core.SummaryOf(m.Values).Loss)
 				}
 			}}))
 	return

@@ -256,7 +256,7 @@ func (r *Rank) takeTies(in [][]*Pack) {
 // norms are the squared norms of the parameters that this rank counts, in the order of core.RunLayout.Norms,
 // behind the values of a job, then those of experts and the rows that were sent to each.
 func (r *Rank) norms() []float64 {
-	v := make([]float64, core.ClosedLen)
+	v := new(core.Usage).Values()
 	one := tensor.Make(tensor.F64, 1)
 	if r.device != nil {
 		one = r.alloc("a squared norm", tensor.F64, 1)
@@ -275,13 +275,17 @@ func (r *Rank) norms() []float64 {
 
 // apply updates this rank's rows with the scalars that the coordinator has committed.
 func (r *Rank) apply(j actors.Job) {
-	v := j.Values
+	v := core.VerdictOf(j.Values)
+	overflow := 0.0
+	if v.Overflow {
+		overflow = 1
+	}
 	r.clip.F64()[kernels.ClipNorm], r.clip.F64()[kernels.ClipFactor],
-		r.clip.F64()[kernels.ClipOverflow] = v[core.CommitNorm], v[core.CommitFactor], v[core.CommitOverflow]
+		r.clip.F64()[kernels.ClipOverflow] = v.Norm, v.Factor, overflow
 	away := r.pieces()
 	defer func() { releaseAll(away.next) }()
 	for i, p := range r.c.Params {
-		r.opt.Hyper(r.c.Optim, v[core.CommitLR]*r.c.LRScale(p.Name), int64(v[core.CommitUpdate]),
+		r.opt.Hyper(r.c.Optim, v.LR*r.c.LRScale(p.Name), v.Update,
 			r.hyper.F64())
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)

@@ -147,8 +147,8 @@ func (v visionPlan) learn(t *testing.T, j *layout.Job, steps int64,
 			},
 			Observe: func(m actors.Message) {
 				if m.Text == core.TopicStep {
-					losses, norms = append(losses, m.Values[core.StepLoss]),
-						append(norms, m.Values[core.StepNorm])
+					losses, norms = append(losses, core.SummaryOf(m.Values).Loss),
+						append(norms, core.SummaryOf(m.Values).Norm)
 				}
 			}}))
 	return

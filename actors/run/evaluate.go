@@ -41,7 +41,7 @@ func Evaluate(ctx context.Context, cfg *configs.Config) (*Evaluation, error) {
 	out := &Evaluation{Loss: math.NaN(), From: r.start.from, Batches: cfg.Run.Train.EvalSteps}
 	o.Observe = func(m actors.Message) {
 		if m.Text == core.TopicEval {
-			out.Loss = m.Values[0]
+			out.Loss = core.EvalLoss(m.Values)
 		}
 	}
 	if err := host.Run(r.layout, o); err != nil {

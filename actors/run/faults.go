@@ -52,8 +52,10 @@ func (s slowed) Run(j actors.Job) (host.Result, error) {
 		<-time.After(standsStill)
 	}
 	r, err := s.Device.Run(j)
-	if still && len(r.Values) > core.ClosedBusy {
-		r.Values[core.ClosedBusy] += float64(standsStill)
+	if still && r.Values != nil {
+		used := core.UsageOf(r.Values)
+		used.Busy += float64(standsStill)
+		r.Values = used.Put(r.Values)
 	}
 	return r, err
 }

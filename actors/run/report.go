@@ -240,10 +240,11 @@ func (p *reporter) observe(m actors.Message) {
 	case core.TopicStep:
 		p.step(m)
 	case core.TopicEval:
-		p.evals = append(p.evals, point{float64(m.Step), m.Values[0]})
-		p.say("eval  step %d  loss %.4f  ppl %.2f", m.Step, m.Values[0], math.Exp(m.Values[0]))
-		p.board.scalar("eval/loss", m.Step, m.Values[0])
-		p.log.Info("eval", zap.Int64("step", m.Step), zap.Float64("loss", m.Values[0]))
+		loss := core.EvalLoss(m.Values)
+		p.evals = append(p.evals, point{float64(m.Step), loss})
+		p.say("eval  step %d  loss %.4f  ppl %.2f", m.Step, loss, math.Exp(loss))
+		p.board.scalar("eval/loss", m.Step, loss)
+		p.log.Info("eval", zap.Int64("step", m.Step), zap.Float64("loss", loss))
 	case core.TopicQueued:
 		p.log.Info("checkpoint queued", zap.Int64("step", m.Step))
 	case core.TopicDurable:
@@ -264,10 +265,10 @@ func (p *reporter) observe(m actors.Message) {
 		p.say("! the checkpoint of step %d was not saved: %v; training goes on, the checkpoint before "+
 			"stays valid; this is said once, log.jsonl has every attempt", m.Step, m.Err)
 	case core.TopicCopied:
-		if every := m.Values[0]; every != p.every {
-			p.every = every
-			p.log.Info("copies in memory", zap.Int64("step", m.Step), zap.Float64("every", every),
-				zap.Float64("seconds", m.Values[1]/1e9))
+		if v := core.CopyingOf(m.Values); v.Every != p.every {
+			p.every = v.Every
+			p.log.Info("copies in memory", zap.Int64("step", m.Step), zap.Float64("every", v.Every),
+				zap.Float64("seconds", v.Took/1e9))
 		}
 	case core.TopicBroken:
 		p.say("! a connection broke %v; all are made anew", m.Err)
@@ -289,7 +290,7 @@ func (p *reporter) observe(m actors.Message) {
 			p.log.Error("stack", zap.ByteString("stack", bug.Stack))
 		}
 	case core.TopicEnd:
-		if m.Values[0] > 0 {
+		if core.Stopped(m.Values) {
 			p.say("stopped on request after step %d; repeat the command to go on", m.Step)
 		}
 	}
@@ -301,12 +302,13 @@ func (p *reporter) back(m actors.Message) {
 	if n := p.newest - m.Step; n > 0 {
 		again = fmt.Sprintf("%d step(s) are taken again", n)
 	}
+	v := core.ReturnOf(m.Values)
 	from := map[int32]string{core.FromDisk: "the checkpoint", core.FromCopy: "copies in memory",
-		core.FromMember: "another replica"}[int32(m.Values[1])]
-	if m.Step < p.r.start.first && int32(m.Values[1]) == core.FromDisk {
+		core.FromMember: "another replica"}[v.Source]
+	if m.Step < p.r.start.first && v.Source == core.FromDisk {
 		from = "what the run began with"
 	}
-	p.say("recovered after %.2f s: all ranks hold step %d, from %s; %s", m.Values[0]/1e9, m.Step, from, again)
+	p.say("recovered after %.2f s: all ranks hold step %d, from %s; %s", v.Took/1e9, m.Step, from, again)
 	p.newest = m.Step
 	for len(p.losses) > 0 && p.losses[len(p.losses)-1].x > float64(m.Step) {
 		p.losses = p.losses[:len(p.losses)-1]
@@ -329,8 +331,8 @@ func (p *reporter) step(m actors.Message) {
 		return
 	}
 	p.newest = m.Step
-	v := m.Values
-	sec := v[core.StepTime] / 1e9
+	v := core.SummaryOf(m.Values)
+	sec := v.Time / 1e9
 	if sec == 0 { // as far as another leader had come with it
 		sec = math.Inf(1)
 	}
@@ -338,11 +340,10 @@ func (p *reporter) step(m actors.Message) {
 	if f := p.r.data.flops(m.Step); f > 0 {
 		flops = f
 	}
-	line := Metrics{Step: m.Step, Loss: v[core.StepLoss], GradNorm: v[core.StepNorm], LR: v[core.StepLR],
+	line := Metrics{Step: m.Step, Loss: v.Loss, GradNorm: v.Norm, LR: v.LR,
 		TokensSec: p.tokens / sec,
-		MFU:       flops / sec / p.peak, DataWait: v[core.StepWait] / 1e9, PeakBytes: v[core.StepPeak],
-		Scale:   v[core.StepScale],
-		Skipped: v[core.StepOverflow] > 0, Seconds: v[core.StepTime] / 1e9, Slowest: int(v[core.StepSlowest])}
+		MFU:       flops / sec / p.peak, DataWait: v.Wait / 1e9, PeakBytes: v.Peak,
+		Scale: v.Scale, Skipped: v.Overflow, Seconds: v.Time / 1e9, Slowest: v.Slowest}
 	if p.loadsAt == m.Step {
 		line.Experts = used(p.loads)
 	}

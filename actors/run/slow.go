@@ -16,10 +16,10 @@ type Noter interface {
 }
 
 // starved says that a process has fewer processors than it could use, "" if it has as many.
-func starved(v []float64) string {
-	if had, wants := v[core.SlowHad], v[core.SlowWants]; had < wants/2 {
+func starved(v core.Slowness) string {
+	if v.Had < v.Wants/2 {
 		return fmt.Sprintf("; its process has %.2g of a processor meanwhile, not %.2g, and waits for "+
-			"none: it is stopped now and then, or has a quota", had, wants)
+			"none: it is stopped now and then, or has a quota", v.Had, v.Wants)
 	}
 	return ""
 }
@@ -34,27 +34,27 @@ func (r *Run) slowWay(proc int, text string) {
 
 // slow tells which rank has become slow, where it runs, and by what that shows.
 func (r *Run) slow(m actors.Message) {
-	v := m.Values
-	rank := int(v[core.SlowRank])
+	v := core.SlownessOf(m.Values)
+	rank := v.Rank
 	proc := r.layout.Owner(rank, r.cfg.Run.Plan.Procs)
-	now, usual := v[core.SlowNow]/1e6, v[core.SlowUsual]/1e6
+	now, usual := v.Now/1e6, v.Usual/1e6
 	text := fmt.Sprintf("%s in process %d waits for its data: %.3g ms of step %d, the other ranks %.3g ms",
 		r.layout.Name(rank), proc, now, m.Step, usual)
-	switch v[core.SlowCause] {
+	switch v.Cause {
 	case core.SlowStood:
 		text = fmt.Sprintf("%s in process %d stood still for %.0f %% of the last seconds, and waited for no "+
 			"processor: its process is stopped now and then, frozen, or over its quota", r.layout.Name(rank),
-			proc, 100*v[core.SlowPart])
+			proc, 100*v.Part)
 	case core.SlowCrowd:
 		text = fmt.Sprintf("%s in process %d waits for processors, which other work on its host has: "+
 			"%.3g ms a "+
 			"step instead of %.3g ms", r.layout.Name(rank), proc, now, usual)
 	case core.SlowCompute:
 		than := "as it did before"
-		if v[core.SlowTwin] > 0 {
+		if v.Twin {
 			than = "as the ranks that do the same work"
 		}
-		if share := v[core.SlowPart]; share > 0 {
+		if share := v.Part; share > 0 {
 			than += fmt.Sprintf(" in some steps, in which it loses %.0f %% of the time", 100*share)
 		}
 		text = fmt.Sprintf("%s in process %d computes %.1f times as long %s: %.3g ms a step instead "+

@@ -228,7 +228,7 @@ func pacedRun(l *layout.Layout) (best float64, err error) {
 		},
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep && m.Step > 1 {
-				best = min(best, m.Values[core.StepTime]/1e9)
+				best = min(best, core.SummaryOf(m.Values).Time/1e9)
 			}
 		}})
 	return best, err
@@ -250,10 +250,11 @@ func imageBatches(v *family.Vision, micro int) host.BatchFunc {
 			}
 			mb.Images.Grids = []family.Grid{{T: 1, H: 8, W: pacedPatches / 8,
 				Spans: [][2]int32{{1, int32(1 + pacedPatches/v.Tower.Join)}}}}
-			mb.Images.Values = make([]float32, pacedPatches*v.Tower.PatchDim)
-			for k := range mb.Images.Values {
-				mb.Images.Values[k] = float32(r.NormFloat64())
+			pixels := make([]float32, pacedPatches*v.Tower.PatchDim)
+			for k := range pixels {
+				pixels[k] = float32(r.NormFloat64())
 			}
+			mb.Images.Values = pixels
 			out = append(out, mb)
 		}
 		return

@@ -332,8 +332,8 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 		},
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
-				times = append(times, m.Values[core.StepTime]/1e9)
-				out.peak = max(out.peak, m.Values[core.StepPeak])
+				times = append(times, core.SummaryOf(m.Values).Time/1e9)
+				out.peak = max(out.peak, core.SummaryOf(m.Values).Peak)
 			}
 		}})
 	if err != nil {

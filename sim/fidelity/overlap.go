@@ -208,7 +208,7 @@ func (p *pacedLinks) run() (x Exchange, err error) {
 		},
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep && m.Step == last {
-				x.Step = m.Values[core.StepTime] / 1e9
+				x.Step = core.SummaryOf(m.Values).Time / 1e9
 			}
 		}})
 	for _, d := range p.exposed {

@@ -243,10 +243,10 @@ func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profi
 			if msg.Text != core.TopicStep {
 				return
 			}
-			res.Losses = append(res.Losses, msg.Values[core.StepLoss])
+			res.Losses = append(res.Losses, core.SummaryOf(msg.Values).Loss)
 			if msg.Step > 1 {
-				res.Seconds = append(res.Seconds, msg.Values[core.StepTime]/1e9)
-				res.PeakBytes = int64(msg.Values[core.StepPeak])
+				res.Seconds = append(res.Seconds, core.SummaryOf(msg.Values).Time/1e9)
+				res.PeakBytes = int64(core.SummaryOf(msg.Values).Peak)
 			}
 		}}
 	of, closeAll, err := host.OpenBackends(cmp.Or(s.Device, kernels.CPU), host.Ranks(l.World()),

@@ -39,7 +39,7 @@ func replayedRun(t *testing.T, more string, steps int64, choose func(token, k in
 	run := func() float64 {
 		return r.Summary(r.Run(sim.Options{Report: func(m actors.Message) {
 			if m.Text == core.TopicStep {
-				all = append(all, m.Values[core.StepTime]/1e9)
+				all = append(all, core.SummaryOf(m.Values).Time/1e9)
 			}
 		}})).Step
 	}

@@ -183,7 +183,7 @@ type demoWatch struct {
 func (d *demoWatch) see(m actors.Message) {
 	switch m.Text {
 	case core.TopicEval:
-		d.loss = m.Values[0]
+		d.loss = core.EvalLoss(m.Values)
 	case core.TopicDurable:
 		if err := d.show(m.Step); err != nil {
 			fmt.Fprintln(os.Stderr, "! sampling:", err)

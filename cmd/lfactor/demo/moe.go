@@ -74,7 +74,7 @@ func demoMoE(ctx context.Context, dir string, steps int, show *shown) error {
 		cfg.Notices = nil
 		err := run.Train(ctx, cfg, run.Options{Progress: os.Stderr, Report: func(m actors.Message) {
 			if m.Text == core.TopicEval {
-				losses[cfg] = m.Values[0]
+				losses[cfg] = core.EvalLoss(m.Values)
 			}
 		}})
 		if err != nil {

@@ -1,0 +1,322 @@
+package core
+
+import "github.com/lfactor/lfactor/actors"
+
+// Messages and jobs carry numbers in one flat list, which a simulation passes on without allocating and which
+// the wire copies as it is. This file and lists.go are their one codec: what a number means is written and
+// read here and nowhere else. Records of a fixed length are here, lists of any length, which follow them, in
+// lists.go. A reader copies a record out of the list and allocates nothing. Which record a list begins with
+// follows from the kind of the message, as the comments of actors.Kind say:
+//
+//	Open                     Opening
+//	Done, Closed, Ready      Usage; behind it of a Ready norms, ExpertNorms and Loads, of a Closed Loads
+//	Commit, Rewind           Verdict; behind it Placed
+//	Credit                   a number of messages: CreditsOf
+//	Keep, Buddy, State       kept
+//	Holding                  holding
+//	Report                   by its topic: Summary, Slowness, Copying, Return …
+//
+// A job of an action carries the Opening of its step, a job of the optimizer step that too before the commit
+// and the Verdict behind it; a CommitJob carries a Filed.
+
+// Opening is what a step begins with.
+type Opening struct {
+	Scale float64 // loss scale
+}
+
+// OpeningOf reads the numbers of an Open, or of a job of an action.
+func OpeningOf(v []float64) Opening { return Opening{v[0]} }
+
+// Values writes it as numbers.
+func (x Opening) Values() []float64 { return []float64{x.Scale} }
+
+// Usage is what a job has made and used, or all jobs of a rank in a step so far. Times are nanoseconds.
+type Usage struct {
+	Loss   float64 // this rank's share of the weighted loss
+	Busy   float64 // in jobs
+	Wait   float64 // waiting for data
+	Peak   float64 // most bytes
+	Over   float64 // jobs to which more rows of tokens came than memory is planned for
+	Wild   float64 // jobs in which a router's logits were not finite
+	CPU    float64 // of processors that its process had during its jobs
+	Queued float64 // that threads of its process waited for one meanwhile
+	Stood  float64 // for which its process stood still and waited for no processor, since its job before
+}
+
+// UsageLen is how many numbers a Usage is.
+const UsageLen = 9
+
+// UsageOf reads the head of the numbers of a Done, Ready or Closed. What an older build does not say is 0.
+func UsageOf(v []float64) Usage {
+	if len(v) < UsageLen {
+		var whole [UsageLen]float64
+		copy(whole[:], v)
+		v = whole[:]
+	}
+	w := (*[UsageLen]float64)(v)
+	return Usage{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8]}
+}
+
+// Put writes it over the head of a list, which it makes where there is none, and returns the list.
+func (x *Usage) Put(v []float64) []float64 {
+	if v == nil {
+		v = make([]float64, UsageLen)
+	}
+	w := (*[UsageLen]float64)(v)
+	w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8] = x.Loss, x.Busy, x.Wait, x.Peak, x.Over, x.Wild,
+		x.CPU, x.Queued, x.Stood
+	return v
+}
+
+// Values writes it as a list of its own.
+func (x *Usage) Values() []float64 { return x.Put(nil) }
+
+// Behind is what follows a Usage.
+func Behind(v []float64) []float64 { return v[min(len(v), UsageLen):] }
+
+// add takes in what a job has used: all adds up, but for the peak.
+func (x *Usage) add(y Usage) {
+	x.Loss, x.Busy, x.Wait, x.Peak = x.Loss+y.Loss, x.Busy+y.Busy, x.Wait+y.Wait, max(x.Peak, y.Peak)
+	x.Over, x.Wild = x.Over+y.Over, x.Wild+y.Wild
+	x.CPU, x.Queued, x.Stood = x.CPU+y.CPU, x.Queued+y.Queued, x.Stood+y.Stood
+}
+
+// Verdict is what the coordinator decides of a step: the scalars of its update.
+type Verdict struct {
+	Norm     float64 // global gradient norm, after unscaling
+	Factor   float64 // what every gradient is multiplied with; 0 if the step is skipped
+	Overflow bool    // the step makes no update: the norm is not finite, or the step is given up
+	LR       float64 // learning rate
+	Update   int64   // number of this update, from 1: Adam's bias correction
+	Loss     float64 // of the step
+	Moves    bool    // experts move behind the update: where to follows the record
+	after    kept    // what the coordinator holds after the step; of a loss scale what changes in a run
+}
+
+// verdictLen is how many numbers a Verdict is, and keptAt the place of what the coordinator holds in them.
+const (
+	keptAt     = 7
+	verdictLen = keptAt + keptLen
+)
+
+// IsVerdict reports whether the numbers of a job of the optimizer step are those of a commit.
+func IsVerdict(v []float64) bool { return len(v) >= verdictLen }
+
+// VerdictOf reads a commit.
+func VerdictOf(v []float64) Verdict {
+	w := (*[verdictLen]float64)(v)
+	return Verdict{w[0], w[1], w[2] != 0, w[3], int64(w[4]), w[5], w[6] != 0,
+		keptAfter(v, LossScale{})}
+}
+
+// Values writes it as numbers.
+func (x Verdict) Values() []float64 {
+	v := append(make([]float64, 0, verdictLen), x.Norm, x.Factor, number(x.Overflow), x.LR, float64(x.Update),
+		x.Loss, number(x.Moves))
+	return x.after.append(v)
+}
+
+// verdictStep is the step that a commit is of.
+func verdictStep(v []float64) int64 { return keptAfter(v, LossScale{}).step }
+
+// keptAfter is what the coordinator holds after the step of a commit.
+func keptAfter(v []float64, s LossScale) kept { return keptOf(v[keptAt:], s) }
+
+// verdictAlone is a verdict without the places of experts that follow it; there may be none.
+func verdictAlone(v []float64) []float64 { return v[:min(len(v), verdictLen)] }
+
+// MovesExperts reports whether the numbers of a commit, or of a job behind it, say where experts go.
+func MovesExperts(v []float64) bool { return len(v) > verdictLen }
+
+// Moves reads from a commit where experts are to go; nil is nowhere.
+func Moves(v []float64) []Placed { return Placements(v[min(len(v), verdictLen):]) }
+
+// keptLen is how many numbers a kept state is.
+const keptLen = 5
+
+// append writes the state as messages carry it, so that ranks can tell another coordinator.
+func (k kept) append(v []float64) []float64 {
+	return append(v, float64(k.step), float64(k.updates), k.scale.Scale, float64(k.scale.Good),
+		float64(k.scale.Left))
+}
+
+// keptOf is the inverse of append; what does not change in a run is taken from a loss scale of it.
+func keptOf(v []float64, s LossScale) kept {
+	w := (*[keptLen]float64)(v)
+	s.Scale, s.Good, s.Left = w[2], int(w[3]), int(w[4])
+	return kept{int64(w[0]), int64(w[1]), s}
+}
+
+// keepValues are the numbers of a Keep: the newest step that all have copied, and what the coordinator holds.
+func keepValues(whole int64, now kept) []float64 {
+	return now.append(append(make([]float64, 0, 1+keptLen), float64(whole)))
+}
+
+// keepOf reads them; what the coordinator holds is passed on as it is.
+func keepOf(v []float64) (whole int64, now []float64) { return int64(v[0]), v[1:] }
+
+// keptValues are the numbers of a Kept: the nanoseconds that a copy took.
+func keptValues(took float64) []float64 { return []float64{took} }
+
+// tookOf reads them.
+func tookOf(v []float64) float64 { return v[0] }
+
+// CreditsOf reads from a Credit how many more messages may come.
+func CreditsOf(v []float64) int { return int(v[0]) }
+
+// PutCredits writes that into a list of one number, and returns it.
+func PutCredits(v []float64, n int) []float64 {
+	v[0] = float64(n)
+	return v
+}
+
+// Same reports whether two lists are one.
+func Same(v, w []float64) bool { return len(v) > 0 && len(w) > 0 && &v[0] == &w[0] }
+
+// Filed is what a checkpoint says of the coordinator.
+type Filed struct {
+	Updates    int64   // that were applied
+	Scale      float64 // loss scale, with its state:
+	Good, Left int     // good steps in a row, overflows left before it goes down
+	Laid       Laid    // where experts lie
+}
+
+// filedLen is how many numbers it is without Laid.
+const filedLen = 4
+
+// FiledOf reads the numbers of a CommitJob.
+func FiledOf(v []float64) Filed {
+	w := (*[filedLen]float64)(v)
+	return Filed{int64(w[0]), w[1], int(w[2]), int(w[3]), LaidOf(v[filedLen:])}
+}
+
+// Values writes it as numbers.
+func (x Filed) Values() []float64 {
+	return AppendLaid([]float64{float64(x.Updates), x.Scale, float64(x.Good), float64(x.Left)}, x.Laid)
+}
+
+// Summary is a TopicStep report. Times are nanoseconds.
+type Summary struct {
+	Loss     float64 // mean loss of the step
+	Norm     float64 // gradient norm
+	Overflow bool    // the step was skipped
+	LR       float64 // learning rate
+	Scale    float64 // loss scale
+	Wait     float64 // longest wait of a rank for data
+	Peak     float64 // most bytes of a rank
+	Time     float64 // from open to the last close
+	Slowest  int     // the rank with most busy time
+	Slack    float64 // its busy time over the mean, minus 1
+}
+
+// SummaryOf reads a TopicStep report.
+func SummaryOf(v []float64) Summary {
+	w := (*[10]float64)(v)
+	return Summary{w[0], w[1], w[2] != 0, w[3], w[4], w[5], w[6], w[7], int(w[8]), w[9]}
+}
+
+// Values writes it as numbers.
+func (x Summary) Values() []float64 {
+	return []float64{x.Loss, x.Norm, number(x.Overflow), x.LR, x.Scale, x.Wait, x.Peak, x.Time,
+		float64(x.Slowest), x.Slack}
+}
+
+// Slowness is a TopicSlow report. Times are nanoseconds a step.
+type Slowness struct {
+	Rank  int
+	Cause Cause
+	Now   float64 // that it takes; with SlowStood, those of this step that it stood still for
+	// Usual is what it took before, or what the ranks take that do the same work; with SlowStood, this step's.
+	Usual float64
+	Twin  bool    // Usual is that of other ranks
+	Had   float64 // processors that its process has during its jobs
+	Wants float64 // processors that it had before, or that those of the other ranks have
+	// Part is the share of the time that slow steps take longer for, where ordinary ones lie between, or that
+	// it stood still for; else 0.
+	Part float64
+}
+
+// SlownessOf reads a TopicSlow report.
+func SlownessOf(v []float64) Slowness {
+	w := (*[8]float64)(v)
+	return Slowness{int(w[0]), Cause(w[1]), w[2], w[3], w[4] != 0, w[5], w[6], w[7]}
+}
+
+// Values writes it as numbers.
+func (x Slowness) Values() []float64 {
+	return []float64{float64(x.Rank), float64(x.Cause), x.Now, x.Usual, number(x.Twin), x.Had, x.Wants,
+		x.Part}
+}
+
+// EvalLoss reads the mean loss from a TopicEval report.
+func EvalLoss(v []float64) float64 { return v[0] }
+
+// Stopped reads from a TopicEnd report whether the run ends on request.
+func Stopped(v []float64) bool { return v[0] != 0 }
+
+// Copying is a TopicCopied report.
+type Copying struct {
+	Every float64 // steps until the next copies
+	Took  float64 // nanoseconds that these took
+}
+
+// CopyingOf reads a TopicCopied report.
+func CopyingOf(v []float64) Copying { return Copying{v[0], v[1]} }
+
+// Values writes it as numbers.
+func (x Copying) Values() []float64 { return []float64{x.Every, x.Took} }
+
+// Return is a TopicBack report.
+type Return struct {
+	Took   float64 // nanoseconds since the loss
+	Source int32   // where the state came from: FromDisk, FromCopy or FromMember
+}
+
+// ReturnOf reads a TopicBack report.
+func ReturnOf(v []float64) Return { return Return{v[0], int32(v[1])} }
+
+// Values writes it as numbers.
+func (x Return) Values() []float64 { return []float64{x.Took, float64(x.Source)} }
+
+// number is 1 for true.
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// said is what a rank has said of a step: when it was ready, or at the end.
+type said struct {
+	come bool // it has said something
+	used Usage
+	more []float64 // what follows
+}
+
+// saidOf reads it; the list is not copied.
+func saidOf(v []float64) said { return said{true, UsageOf(v), Behind(v)} }
+
+// claimValues are the numbers of a rank's Holding: what it can tell, and the copies that it has.
+func claimValues(last *remembered, copies []copied) []float64 {
+	verdict := verdictAlone(last.verdict)
+	v := append([]float64{float64(last.pending), number(last.half), number(len(verdict) > 0)}, verdict...)
+	for _, x := range copies {
+		v = append(append(v, float64(x.of)), x.kept...)
+	}
+	return v
+}
+
+// holdingOf reads them, of a rank that holds the state of a step.
+func holdingOf(step int64, v []float64) *holding {
+	h := &holding{step: step, pending: int64(v[0]), half: v[1] != 0}
+	n := int(v[2])
+	v = v[3:]
+	for range n {
+		h.verdicts, v = append(h.verdicts, v[:verdictLen]), v[verdictLen:]
+	}
+	for ; len(v) > keptLen; v = v[1+keptLen:] {
+		k := v[1 : 1+keptLen]
+		h.copies = append(h.copies, copied{of: actors.Ref(v[0]), step: int64(k[0]), kept: k})
+	}
+	return h
+}
