@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"bytes"
+	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +10,8 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/kernelstest"
 )
+
+var long = flag.Bool("long", false, "run the long tier as well")
 
 // tested are the levels to test. Under the race detector plain Go takes long, and the loops above it are the
 // same: it is left out if there is another.
@@ -33,11 +36,15 @@ func TestConformance(t *testing.T) {
 	each(t, 2, func(t *testing.T, b *Backend) { kernelstest.Run(t, b) })
 }
 
-// Results must not depend on the number of threads.
+// Results must not depend on the number of threads; the ordinary tier has one and three.
 func TestThreads(t *testing.T) {
 	for _, k := range tested() {
 		var one [][]byte
-		for _, n := range []int{1, 2, 3, 5} {
+		counts := []int{1, 3}
+		if *long {
+			counts = []int{1, 2, 3, 5}
+		}
+		for _, n := range counts {
 			b := newBackend(k, n)
 			i := 0
 			kernelstest.Calls(func(name string, c *kernels.Call) {

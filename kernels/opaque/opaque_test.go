@@ -1,6 +1,7 @@
 package opaque
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,12 +11,23 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
+var long = flag.Bool("long", false, "run the long tier as well")
+
+// every is how many conformance cases there are to one that runs: the device computes with the definition's code.
+func every(t *testing.T) int {
+	if *long {
+		return 1
+	}
+	t.Log("one case of five, and one of each operation: add -long")
+	return 5
+}
+
 // TestConformance: the device gives the results that the definition gives.
 func TestConformance(t *testing.T) {
 	d := New(1)
 	defer d.Close()
 	pool := tensor.NewPool("device", 0).In(d)
-	kernelstest.Run(t, kernelstest.Carried(t, d, pool))
+	kernelstest.RunEvery(t, kernelstest.Carried(t, d, pool), every(t))
 	d.Sync()
 	require.Zero(t, pool.Live())
 }
