@@ -111,7 +111,7 @@ type Account struct {
 	Span   int64 // first action's start to last action's end
 }
 
-// touchResults reads what the end of a job needs, as core.Rank.Touch does.
+// touchResults reads what the end of a job needs.
 func (d *device) touchResults() int64 {
 	sum := int64(len(d.outs)) + int64(d.values[5]) + int64(d.class)
 	if cap(d.outs) > 0 {

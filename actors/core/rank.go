@@ -103,55 +103,6 @@ func (r *Rank) Init(l *RankLayout) {
 	r.wires = l.wires(y.wires[:0], y.ends[:0])
 }
 
-// Touch reads a word of every line of memory that a message of a kind is likely to need, so that a driver of
-// very many ranks can have them brought into the cache ahead. The sum means nothing.
-func (r *Rank) Touch(kind actors.Kind) int64 {
-	sum := r.step
-	switch kind {
-	case actors.Credit:
-		return sum + int64(len(r.edges)) + int64(r.ports.edges[0].id) + int64(r.ports.edges[2].id)
-	case actors.Done:
-		return sum + int64(r.cur[0].pc) + int64(len(r.groups)) + int64(r.parts.groups[0].Pos) +
-			int64(r.used.Loss) + int64(len(r.why))
-	case actors.Part:
-		return sum + r.touchParts()
-	}
-	return sum + r.touchParts() + r.touchPorts()
-}
-
-// touchParts is what the beginning of a job needs.
-func (r *Rank) touchParts() int64 {
-	x := &r.parts
-	return int64(r.cur[0].pc) + int64(len(r.groups)) + int64(len(r.scalars)) + int64(len(r.inbox.boxes)) +
-		int64(x.groups[0].Pos) + int64(x.ins[0].Port) + int64(x.boxes[0].n) + int64(x.boxes[0].key.seg)
-}
-
-// touchPorts is what the beginning and the end of an action need.
-func (r *Rank) touchPorts() int64 {
-	x := &r.ports
-	sum := int64(len(r.row)) + int64(len(r.edges)) + int64(x.wires[0].stage) + int64(x.wires[1].stage) +
-		int64(x.ends[3].id) + int64(x.held[0].key.port) + int64(x.held[1].key.port) + int64(x.edges[1].id) +
-		int64(x.edges[3].id)
-	if i := r.inbox.place(r.cur[0].a); i < len(r.inbox.batches) && r.inbox.batches[i] != nil {
-		sum++
-	}
-	return sum
-}
-
-// TouchBehind reads what the lines of Touch lead to, when those are there, and reports whether the message
-// starts a job, if nothing else is lacking.
-func (r *Rank) TouchBehind(kind actors.Kind) (sum int64, starts bool) {
-	switch {
-	case kind == actors.Credit:
-		return 0, false
-	case kind == actors.Done && !r.cur[0].atLastSegment():
-		return 0, false
-	case kind == actors.Done:
-		sum = r.touchParts() + r.touchPorts()
-	}
-	return sum + int64(r.l.Credits), true
-}
-
 // Group is one that the rank communicates in.
 func (r *Rank) Group(i int) *Group { return &r.groups[i] }
 

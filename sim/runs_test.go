@@ -1,4 +1,4 @@
-package core_test
+package sim_test
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ import (
 // TestSimulated runs whole runs of many shapes in the simulator: with saves, evaluations, copies in memory
 // and a loss scale, undisturbed and under faults. The monitor holds each to what the protocols promise, and
 // testdata/simulated has what was reported and a hash of every message with its values, so that a change of
-// behaviour that breaks no promise is seen, too. `go test ./actors/core -rewrite` writes it anew.
+// behaviour that breaks no promise is seen, too. `go test ./sim -rewrite` writes it anew.
 func TestSimulated(t *testing.T) {
 	datadriven.RunTest(t, "testdata/simulated/runs", func(t *testing.T, d *datadriven.TestData) string {
 		require.Equal(t, "simulate", d.Cmd)
