@@ -45,6 +45,8 @@ type Family struct {
 	// of families with an indexer: neighbouring numbers of its heads turn together
 	IndexPairs bool
 
+	// keys that are no settings, but that settings follow from
+	Own []Own
 	// what the tables do not say, after all keys; may be nil
 	Read  func(d *Decoder, raw map[string]json.RawMessage)
 	Write func(m Values, out map[string]any) // the same of writing; may be nil
@@ -131,7 +133,7 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 		}
 	}
 	if c, ok := ComposedFamilies[family]; ok {
-		return decodeComposed(sink, family, c, raw, o)
+		return decodeComposed(sink, family, c, raw, o, lines(text))
 	}
 	f, ok := Families[family]
 	if !ok {
@@ -139,34 +141,53 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 			source.Quoted(family)), source.OneOf(Names()))
 		return nil
 	}
-	d := &Decoder{Sink: sink, O: o, f: f}
+	d := &Decoder{Sink: sink, O: o, f: f, lines: lines(text)}
 	d.constants(raw)
+	unread = d.keys(raw)
+	d.follow(raw)
+	return unread
+}
+
+// keys enters the keys of a mapping; the names of those that are not known come back.
+func (d *Decoder) keys(raw Raw) (unread []string) {
 	for _, key := range source.SortedKeys(raw) {
+		d.at = d.line(key)
 		if !d.key(key, Compact(raw[key])) {
 			unread = append(unread, key)
 		}
 	}
-	if f.Read != nil {
-		f.Read(d, raw)
+	d.at = 0
+	return unread
+}
+
+// follow enters what follows from the decoder's keys.
+func (d *Decoder) follow(raw Raw) {
+	for _, own := range d.f.Own {
+		own.read(d, raw)
+	}
+	if d.f.Read != nil {
+		d.f.Read(d, raw)
 	}
 	d.checkFull(raw)
-	return unread
 }
 
 // checkFull holds the length of a layer_types that is not a setting to the number of layers.
 func (d *Decoder) checkFull(raw map[string]json.RawMessage) {
 	var n int
 	if d.full > 0 && json.Unmarshal(raw["num_hidden_layers"], &n) == nil && n != d.full {
-		d.Sink.Fail(d.O, "layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", d.full, n), "")
+		d.Fail("layer_types", fmt.Sprintf("%d entries for num_hidden_layers = %d", d.full, n), "")
 	}
 }
 
 // Decoder enters the keys of one config.json.
 type Decoder struct {
-	Sink Sink
-	O    source.Origin
-	f    Family
-	full int // entries of layer_types that are no setting
+	Sink   Sink
+	O      source.Origin // the file, without a line
+	f      Family
+	lines  map[string]int // of keys
+	inside string         // what stands before the decoder's keys in lines
+	at     int            // line of the key that is being entered, 0 for what the file does not say
+	full   int            // entries of layer_types that are no setting
 }
 
 // constants enters what the family has anyway, and what the file leaves out: not what it says is null,
@@ -230,16 +251,16 @@ func (d *Decoder) key(key, value string) bool {
 		only, ok = everywhere[key]
 	}
 	switch {
-	case value == "null" || idle[key] || slices.Contains(d.f.Idle, key):
+	case value == "null" || idle[key] || slices.Contains(d.f.Idle, key) || d.owns(key):
 	case ok:
 		if !source.SameValue(only, value) {
-			d.Sink.Fail(d.O, key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
+			d.Fail(key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
 		}
 	case key == "quantization_config" && dequantized(value):
 		d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from FP8 or four-bit "+
 			"numbers; they are trained and exported without", d.O))
 	case refused[key] != "":
-		d.Sink.Fail(d.O, key, refused[key], "")
+		d.Fail(key, refused[key], "")
 	case key == "layer_types":
 		d.layerTypes(value)
 	case key == "rope_parameters":
@@ -255,6 +276,11 @@ func (d *Decoder) key(key, value string) bool {
 		return false
 	}
 	return true
+}
+
+// owns says whether a key is no setting, but one that settings of the family follow from.
+func (d *Decoder) owns(key string) bool {
+	return !d.setting(key) && slices.ContainsFunc(d.f.Own, func(o Own) bool { return slices.Contains(o.keys, key) })
 }
 
 // dequantized reports a form of quantized weights that checkpoint.Dequantized reads.
@@ -295,11 +321,11 @@ func dequantized(value string) bool {
 func (d *Decoder) layerTypes(value string) {
 	var types []string
 	if err := json.Unmarshal([]byte(value), &types); err != nil {
-		d.Sink.Fail(d.O, "layer_types", "is not a list of words", "")
+		d.Fail("layer_types", "is not a list of words", "")
 		return
 	}
 	if slices.ContainsFunc(types, func(kind string) bool { return kind != "full_attention" }) {
-		d.Sink.Fail(d.O, "layer_types", "some layers do not attend to everything before them", "")
+		d.Fail("layer_types", "some layers do not attend to everything before them", "")
 		return
 	}
 	d.full = len(types) // compared with num_hidden_layers when that is known
@@ -309,7 +335,7 @@ func (d *Decoder) layerTypes(value string) {
 func (d *Decoder) lacks(key, value string) bool {
 	want, some := d.Sink.Optional(key)
 	if some && !source.SameValue(want, value) {
-		d.Sink.Fail(d.O, key, fmt.Sprintf("%s, only %s can be trained", value, want), "")
+		d.Fail(key, fmt.Sprintf("%s, only %s can be trained", value, want), "")
 	}
 	return some
 }
@@ -318,22 +344,24 @@ func (d *Decoder) lacks(key, value string) bool {
 func (d *Decoder) Set(key, value string) {
 	node, err := source.ParseValue(value)
 	if err != nil {
-		d.Sink.Fail(d.O, key, "cannot be read: "+err.Error(), "")
+		d.Fail(key, "cannot be read: "+err.Error(), "")
 		return
 	}
 	if typ := d.Sink.Type(key); strings.HasPrefix(value, `"`) && (typ == "integer" || typ == "number" ||
 		typ == "boolean") {
-		d.Sink.Fail(d.O, key, fmt.Sprintf("%s is text, want a value of type %s", value, typ),
+		d.Fail(key, fmt.Sprintf("%s is text, want a value of type %s", value, typ),
 			"write it without quotes, as transformers wants it")
 		return
 	}
-	d.Sink.Add(source.ModelKeys+"."+key, node, d.O)
+	o := d.O
+	o.Line = d.at
+	d.Sink.Add(source.ModelKeys+"."+key, node, o)
 }
 
 func (d *Decoder) half(key, value string) {
 	var n int
 	if err := json.Unmarshal([]byte(value), &n); err != nil || n%2 != 0 {
-		d.Sink.Fail(d.O, key, value+", want an even integer: gate and up together", "")
+		d.Fail(key, value+", want an even integer: gate and up together", "")
 		return
 	}
 	d.Set(key, fmt.Sprint(n/2))
@@ -346,7 +374,7 @@ func (d *Decoder) ropeByKind(full string, sliding json.RawMessage) {
 		Type  string          `json:"rope_type"`
 	}
 	if err := json.Unmarshal(sliding, &local); err != nil || local.Type != "" && local.Type != "default" {
-		d.Sink.Fail(d.O, "rope_parameters.sliding_attention",
+		d.Fail("rope_parameters.sliding_attention",
 			Compact(sliding)+", only rope_type default can be trained", "")
 		return
 	}
@@ -360,7 +388,7 @@ func (d *Decoder) ropeByKind(full string, sliding json.RawMessage) {
 func (d *Decoder) ropeParameters(value string) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(value), &all); err != nil {
-		d.Sink.Fail(d.O, "rope_parameters", "is not a JSON object", "")
+		d.Fail("rope_parameters", "is not a JSON object", "")
 		return
 	}
 	if full, ok := all["full_attention"]; ok && slices.Contains(d.f.Has, "rope_local_base_freq") {

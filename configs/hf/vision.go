@@ -77,21 +77,22 @@ var composedOnly = map[string]string{"ps_version": `"v2"`, "select_layer": "-1"}
 // decodeComposed turns the config.json of a composed family into settings; the names of keys that are not
 // known come back.
 func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.RawMessage,
-	o source.Origin) (unread []string) {
+	o source.Origin, at map[string]int) (unread []string) {
 	sub := func(key string) map[string]json.RawMessage {
 		var m map[string]json.RawMessage
 		if raw[key] != nil && json.Unmarshal(raw[key], &m) != nil {
+			o.Line = at[key]
 			sink.Fail(o, key, "is not a JSON object", "")
 		}
 		return m
 	}
-	vision, text := sub("vision_config"), sub("text_config")
+	vision, text, inside := sub("vision_config"), sub("text_config"), "text_config."
 	if vision == nil {
 		sink.Fail(o, "vision_config", "is not given", "")
 		return nil
 	}
 	if chat := sub("llm_config"); text == nil && chat != nil { // InternVL's own code
-		text = chat
+		text, inside = chat, "llm_config."
 	}
 	flat := text == nil // published files of Qwen2-VL and Qwen2.5-VL keep the decoder's keys at the top
 	if flat {
@@ -107,22 +108,17 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 			source.Quoted(name)), source.OneOf(source.SortedKeys(Families)))
 		return nil
 	}
-	d := &Decoder{Sink: sink, O: o, f: f}
+	d := &Decoder{Sink: sink, O: o, f: f, lines: at, inside: inside}
 	d.constants(text)
 	unread = d.topKeys(c, raw, text, flat)
 	delete(text, "model_type")
 	delete(text, "architectures") // the decoder's by itself
-	for _, key := range slices.Sorted(maps.Keys(text)) {
-		if !d.key(key, Compact(text[key])) {
-			unread = append(unread, "text_config."+key)
-		}
+	for _, key := range d.keys(text) {
+		unread = append(unread, "text_config."+key)
 	}
 	d.Set("model_type", `"`+family+`"`)
 	d.Set("text_model_type", `"`+name+`"`)
-	if f.Read != nil {
-		f.Read(d, text)
-	}
-	d.checkFull(text)
+	d.follow(text)
 	if c.Rest != nil {
 		c.Rest(d, raw, vision)
 	}
@@ -135,8 +131,10 @@ func (d *Decoder) topKeys(c Composed, raw, text map[string]json.RawMessage, flat
 	top := map[string]string{"image_token_id": "vision.image_token_id",
 		"video_token_id": "vision.video_token_id", "vision_start_token_id": "vision.vision_start_token_id",
 		"projector_hidden_act": "vision.projector_hidden_act"}
+	defer func() { d.at = 0 }()
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
 		value := Compact(raw[key])
+		d.at = d.lines[key]
 		ours, further := c.Top[key]
 		switch {
 		case further && ours != "":
@@ -146,7 +144,7 @@ func (d *Decoder) topKeys(c Composed, raw, text map[string]json.RawMessage, flat
 			composedIdle[key]:
 		case composedOnly[key] != "":
 			if !source.SameValue(composedOnly[key], value) {
-				d.Sink.Fail(d.O, key, fmt.Sprintf("%s, only %s can be trained", value, composedOnly[key]), "")
+				d.Fail(key, fmt.Sprintf("%s, only %s can be trained", value, composedOnly[key]), "")
 			}
 		case top[key] != "":
 			d.Set(top[key], value)
@@ -174,8 +172,10 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 		d.Set("vision."+key, c.Preset[key])
 	}
 	kind := c.Kinds[towerOf(vision)]
+	defer func() { d.at = 0 }()
 	for _, key := range slices.Sorted(maps.Keys(vision)) {
 		value := Compact(vision[key])
+		d.at = d.lines["vision_config."+key]
 		to, renamed := c.Vision[key]
 		if own, ok := kind.Vision[key]; ok {
 			to, renamed = own, true
@@ -199,7 +199,7 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 			d.square("vision."+key, value)
 		case only != "":
 			if !source.SameValue(only, value) {
-				d.Sink.Fail(d.O, "vision_config."+key, fmt.Sprintf("%s, only %s can be trained", value,
+				d.Fail("vision_config."+key, fmt.Sprintf("%s, only %s can be trained", value,
 					only), "")
 			}
 		case renamed && to == "" || value == "null":
@@ -219,7 +219,7 @@ func (d *Decoder) tower(c Composed, vision map[string]json.RawMessage) bool {
 	tower := towerOf(vision)
 	keys, known := c.Kinds[tower]
 	if c.Kinds != nil && !known {
-		d.Sink.Fail(d.O, "vision_config.model_type", fmt.Sprintf("%s is not a tower that can be trained",
+		d.Fail("vision_config.model_type", fmt.Sprintf("%s is not a tower that can be trained",
 			source.Quoted(tower)), source.OneOf(source.SortedKeys(c.Kinds)))
 		return false
 	}
@@ -251,7 +251,7 @@ func (d *Decoder) axial(value string) {
 		Type  string  `json:"rope_type"`
 	}
 	if json.Unmarshal([]byte(value), &r) != nil || r.Theta != 10000 || r.Type != "axial" {
-		d.Sink.Fail(d.O, "vision_config.rope_parameters",
+		d.Fail("vision_config.rope_parameters",
 			value+`, only {"rope_theta":10000.0,"rope_type":"axial"} can be trained`, "")
 	}
 }
@@ -264,7 +264,7 @@ func (d *Decoder) square(key, value string) {
 		return
 	}
 	if len(pair) != 2 || pair[0] != pair[1] {
-		d.Sink.Fail(d.O, key, value+", want two equal sides", "")
+		d.Fail(key, value+", want two equal sides", "")
 		return
 	}
 	d.Set(key, fmt.Sprint(pair[0]))

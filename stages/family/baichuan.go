@@ -41,7 +41,7 @@ const alibi = "alibi"
 func readBaichuan(d *hf.Decoder, raw map[string]json.RawMessage) {
 	const words = "125696" // of all models of the second generation
 	if raw["z_loss_weight"] == nil && strings.TrimSpace(string(raw["vocab_size"])) != words {
-		d.Sink.Fail(d.O, "z_loss_weight", "is not there, and vocab_size is not "+words+
+		d.Fail("z_loss_weight", "is not there, and vocab_size is not "+words+
 			": this is a model of Baichuan's first generation, which cannot be trained", "")
 	}
 	if raw["max_position_embeddings"] != nil {

@@ -1,13 +1,11 @@
 package family
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/loong"
-	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/kernels/routing"
 )
 
@@ -53,21 +51,16 @@ func deepseek2() hf.Family {
 		"moe_intermediate_size": "1407"})
 	f.Score, f.Early = "softmax", true
 	f.Only = map[string]string{"norm_topk_prob": "false", "scoring_func": `"softmax"`, "moe_layer_freq": "1"}
-	f.Idle = append(f.Idle, "topk_method")
-	f.Read = func(d *hf.Decoder, raw map[string]json.RawMessage) {
-		var method string
-		groups := 1
-		_, _ = json.Unmarshal(raw["topk_method"], &method), json.Unmarshal(raw["n_group"],
-			&groups) // faults of their own elsewhere
-		switch {
-		case method != "" && method != "greedy" && method != "group_limited_greedy":
-			d.Sink.Fail(d.O, "topk_method", source.Quoted(method)+" is not known",
-				source.OneOf([]string{"greedy", "group_limited_greedy"}))
-		case method != "group_limited_greedy" && groups > 1:
-			d.Sink.Fail(d.O, "n_group", "groups play no part where topk_method is greedy",
+	type keys struct {
+		Method string `key:"topk_method" oneof:"greedy|group_limited_greedy"`
+		Groups int    `key:"n_group"`
+	}
+	f.Own = []hf.Own{hf.Keys(keys{Method: "greedy"}, func(k keys, d *hf.Decoder) {
+		if k.Method == "greedy" && k.Groups > 1 {
+			d.Fail("n_group", "groups play no part where topk_method is greedy",
 				"set n_group to 1, or topk_method to group_limited_greedy")
 		}
-	}
+	})}
 	f.Write = func(m hf.Values, out map[string]any) {
 		out["topk_method"] = "greedy"
 		if m.Int("n_group") > 1 {

@@ -77,7 +77,7 @@ func readDinov2(d *hf.Decoder, vision map[string]json.RawMessage) {
 	width, ratio := 768.0, 4.0
 	for key, to := range map[string]*float64{"hidden_size": &width, "mlp_ratio": &ratio} {
 		if v, ok := vision[key]; ok && json.Unmarshal(v, to) != nil {
-			d.Sink.Fail(d.O, "vision_config."+key, fmt.Sprintf("%s is not a number", v), "")
+			d.Fail("vision_config."+key, fmt.Sprintf("%s is not a number", v), "")
 		}
 	}
 	d.Set("vision.intermediate_size", fmt.Sprint(int(width*ratio)))

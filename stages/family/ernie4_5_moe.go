@@ -1,7 +1,6 @@
 package family
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
@@ -20,7 +19,7 @@ var _ = Register(Family{ModelType: "ernie4_5_moe",
 			"moe_layer_start_index":  "first_k_dense_replace"},
 		Only: map[string]string{"use_bias": "false", "moe_layer_interval": "1", "moe_norm_min": "1e-12"},
 		Omit: []string{"attention_bias"},
-		Idle: []string{"moe_layer_end_index", "moe_capacity", "moe_gate", "moe_use_aux_free",
+		Idle: []string{"moe_capacity", "moe_gate", "moe_use_aux_free",
 			"num_nextn_predict_layers"},
 		Absent: map[string]string{"hidden_size": "2560", "intermediate_size": "12288",
 			"num_hidden_layers":   "28",
@@ -31,14 +30,7 @@ var _ = Register(Family{ModelType: "ernie4_5_moe",
 			"num_experts_per_tok":   "6",
 			"num_experts":           "64", "n_shared_experts": "2", "first_k_dense_replace": "1",
 			"router_aux_loss_coef": "0.001"},
-		Read: func(d *hf.Decoder, raw map[string]json.RawMessage) {
-			var last, layers int
-			if json.Unmarshal(raw["moe_layer_end_index"], &last) == nil &&
-				json.Unmarshal(raw["num_hidden_layers"], &layers) == nil && last != -1 && last < layers-1 {
-				d.Sink.Fail(d.O, "moe_layer_end_index",
-					"the last layers have no experts, which cannot be trained", "")
-			}
-		}},
+		Own: []hf.Own{hf.Keys(ernieKeys{Last: -1, Layers: 28}, ernieKeys.enter)}},
 	Spec: func(c configs.Model, s *Spec) {
 		s.RopePairs = true
 		s.mixture(c, first(c))
@@ -53,3 +45,15 @@ var _ = Register(Family{ModelType: "ernie4_5_moe",
 		return expertPlaces{width: Mixture.Of(c).ExpertWidth, lead: true,
 			rename: strings.NewReplacer(".gate."+correction, ".gate.moe_statics."+correction)}.source
 	}})
+
+// ernieKeys are what files say of the last layers with experts.
+type ernieKeys struct {
+	Last   int `key:"moe_layer_end_index" min:"-1"`
+	Layers int `key:"num_hidden_layers"`
+}
+
+func (k ernieKeys) enter(d *hf.Decoder) {
+	if k.Last != -1 && k.Last < k.Layers-1 {
+		d.Fail("moe_layer_end_index", "the last layers have no experts, which cannot be trained", "")
+	}
+}

@@ -156,7 +156,7 @@ func readErnieLayers(d *hf.Decoder, raw map[string]json.RawMessage) {
 	var kinds []string
 	if text := raw["mlp_layer_types"]; text != nil && string(text) != "null" {
 		if json.Unmarshal(text, &kinds) != nil {
-			d.Sink.Fail(d.O, "mlp_layer_types", "is not a list of words", "")
+			d.Fail("mlp_layer_types", "is not a list of words", "")
 			return
 		}
 		if dense = slices.Index(kinds, "sparse"); dense < 0 {
@@ -164,7 +164,7 @@ func readErnieLayers(d *hf.Decoder, raw map[string]json.RawMessage) {
 		}
 		for i, kind := range kinds {
 			if i < dense && kind != "dense" || i >= dense && kind != "sparse" {
-				d.Sink.Fail(d.O, "mlp_layer_types", fmt.Sprintf("layer %d is %q: the first layers can be dense, "+
+				d.Fail("mlp_layer_types", fmt.Sprintf("layer %d is %q: the first layers can be dense, "+
 					"and all others sparse", i, kind), "")
 				return
 			}
@@ -205,7 +205,7 @@ func readErnieTokens(d *hf.Decoder, raw, _ map[string]json.RawMessage) {
 	for i, t := range ernieTokens {
 		ids[i] = t.id
 		if raw[t.key] != nil && json.Unmarshal(raw[t.key], &ids[i]) != nil {
-			d.Sink.Fail(d.O, t.key, string(raw[t.key])+" is not a whole number", "")
+			d.Fail(t.key, string(raw[t.key])+" is not a whole number", "")
 			return
 		}
 	}

@@ -12,7 +12,7 @@ import (
 var _ = Register(Family{ModelType: "gemma3_text", Paper: "2503.19786",
 	HF: hf.Family{Class: "Gemma3ForCausalLM",
 		Has: []string{"sliding_window", "layer_types", "query_pre_attn_scalar", "rope_local_base_freq",
-			"attn_logit_softcapping", "final_logit_softcapping"},
+			"final_logit_softcapping"},
 		Absent: map[string]string{"hidden_size": "2304", "intermediate_size": "9216",
 			"num_hidden_layers": "26", "num_attention_heads": "8", "vocab_size": "262208",
 			"rms_norm_eps": "1e-6", "head_dim": "256", "num_key_value_heads": "4",
@@ -23,9 +23,11 @@ var _ = Register(Family{ModelType: "gemma3_text", Paper: "2503.19786",
 		Alias: map[string]string{"hidden_activation": "hidden_act"},
 		Only: map[string]string{"use_bidirectional_attention": "false", "sliding_window_pattern": "6",
 			"_sliding_window_pattern": "6"},
-		Omit: []string{"qk_norm"}, Idle: []string{"cache_implementation"},
+		Omit: []string{"qk_norm"},
+		// transformers hands the cap to its attention, which does not have it
+		Idle:  []string{"cache_implementation", "attn_logit_softcapping"},
 		Whole: []string{"query_pre_attn_scalar"},
-		Null:  []string{"attn_logit_softcapping", "final_logit_softcapping"}},
+		Null:  []string{"final_logit_softcapping"}},
 	Spec: func(c configs.Model, s *Spec) {
 		s.Norm.Plus = 1
 		s.Norms = sandwich

@@ -66,20 +66,20 @@ func gemmaProjector(own func(string) Source) func(string) Source {
 func gemmaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 	number := func(m map[string]json.RawMessage, key string, otherwise int) int {
 		if m[key] != nil && json.Unmarshal(m[key], &otherwise) != nil {
-			d.Sink.Fail(d.O, key, string(m[key])+" is not a whole number", "")
+			d.Fail(key, string(m[key])+" is not a whole number", "")
 		}
 		return otherwise
 	}
 	first, last := number(raw, "boi_token_index", 255999), number(raw, "eoi_token_index", 256000)
 	if last != first+1 {
-		d.Sink.Fail(d.O, "eoi_token_index", fmt.Sprintf("%d, only the token behind boi_token_index, %d, can be "+
+		d.Fail("eoi_token_index", fmt.Sprintf("%d, only the token behind boi_token_index, %d, can be "+
 			"trained", last, first+1), "")
 	}
 	tokens := number(raw, "mm_tokens_per_image", 256)
 	patches := number(vision, "image_size", 224) / max(1, number(vision, "patch_size", 16))
 	side := int(math.Round(math.Sqrt(float64(max(tokens, 0)))))
 	if side < 1 || side*side != tokens || patches%side != 0 {
-		d.Sink.Fail(d.O, "mm_tokens_per_image", fmt.Sprintf("%d, want a square number whose root divides the "+
+		d.Fail("mm_tokens_per_image", fmt.Sprintf("%d, want a square number whose root divides the "+
 			"%d patches of an image's side", tokens, patches), "")
 		return
 	}

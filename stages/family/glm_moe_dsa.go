@@ -1,8 +1,6 @@
 package family
 
 import (
-	"encoding/json"
-
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/loong"
@@ -27,7 +25,8 @@ func glm5() Family {
 		f.HF.Absent[key] = value
 	}
 	f.HF.Has = append(f.HF.Has, "indexer_types")
-	f.HF.Read, f.HF.IndexPairs = indexerTypes, true
+	f.HF.IndexPairs = true
+	f.HF.Own = append(f.HF.Own, hf.Keys(glmKeys{Every: 1, First: 2, Layers: 78}, glmKeys.enter))
 	f.HF = indexed(f.HF)
 	f.Spec = func(c configs.Model, s *Spec) {
 		s.sparse(c)
@@ -37,32 +36,25 @@ func glm5() Family {
 	return f
 }
 
-// indexerTypes takes the other ways to say which layers have an indexer: a letter a layer, or how often one
-// comes after the first ones.
-func indexerTypes(d *hf.Decoder, raw map[string]json.RawMessage) {
-	if t := raw["indexer_types"]; t != nil && string(t) != "null" {
-		return
+// glmKeys are the other ways to say which layers have an indexer: a letter a layer, or how often one comes
+// after the first ones.
+type glmKeys struct {
+	Types   []string `key:"indexer_types"`
+	Letters string   `key:"index_topk_pattern"`
+	Every   int      `key:"index_topk_freq" min:"1"`
+	First   int      `key:"index_skip_topk_offset" min:"0"`
+	Layers  int      `key:"num_hidden_layers"`
+}
+
+func (k glmKeys) enter(d *hf.Decoder) {
+	if k.Types != nil || k.Letters == "" && k.Every == 1 {
+		return // each has one, or what it has
 	}
-	letters, every, first, layers := "", 1, 2, 78
-	for key, dst := range map[string]any{"index_topk_pattern": &letters, "index_topk_freq": &every,
-		"index_skip_topk_offset": &first, "num_hidden_layers": &layers} {
-		if v := raw[key]; v != nil && json.Unmarshal(v, dst) != nil {
-			d.Sink.Fail(d.O, key, "cannot be read", "name the kind of each layer in indexer_types")
-			return
-		}
-	}
-	if letters == "" && every <= 1 {
-		return // each has one
-	}
-	kinds := configs.IndexerKinds(layers, max(1, every), first)
-	for i, letter := range letters {
-		if i < layers {
+	kinds := configs.IndexerKinds(k.Layers, k.Every, k.First)
+	for i, letter := range k.Letters {
+		if i < k.Layers {
 			kinds[i] = map[rune]string{'F': configs.IndexFull, 'S': configs.IndexShared}[letter]
 		}
 	}
-	text, err := json.Marshal(kinds)
-	if err != nil {
-		panic(err)
-	}
-	d.Set("indexer_types", string(text))
+	d.Set("indexer_types", jsonOf(kinds))
 }

@@ -1,7 +1,6 @@
 package family
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -32,13 +31,11 @@ var _ = Register(Family{ModelType: "gpt2", Paper: "https://openai.com/index/bett
 			"summary_activation", "summary_proj_to_labels", "summary_first_dropout",
 			"task_specific_params"},
 		Dropouts: []string{"attn_pdrop", "embd_pdrop", "resid_pdrop"},
-		Read: func(d *hf.Decoder, raw map[string]json.RawMessage) {
-			width := 768
-			_ = json.Unmarshal(raw["n_embd"], &width) // a value that is not a number is reported with its key
-			if n := raw["n_inner"]; n == nil || string(n) == "null" {
-				d.Set("intermediate_size", fmt.Sprint(4*width))
+		Own: []hf.Own{hf.Keys(gpt2Keys{Width: 768}, func(k gpt2Keys, d *hf.Decoder) {
+			if k.Inner == 0 {
+				d.Set("intermediate_size", fmt.Sprint(4*k.Width))
 			}
-		}},
+		})}},
 	Spec: func(_ configs.Model, s *Spec) {
 		s.Norm = block.Norm{Layer: true}
 		s.everywhere("plain")
@@ -74,4 +71,10 @@ func gpt2Source(c configs.Model) func(string) Source {
 		}
 		return s
 	}
+}
+
+// gpt2Keys are what files say of the width of MLPs.
+type gpt2Keys struct {
+	Width int `key:"hidden_size"`
+	Inner int `key:"intermediate_size"`
 }

@@ -63,7 +63,7 @@ func kimiSides(d *hf.Decoder, _, vision map[string]json.RawMessage) {
 	number := func(keys ...string) (n float64) {
 		for _, key := range keys {
 			if vision[key] != nil && json.Unmarshal(vision[key], &n) != nil {
-				d.Sink.Fail(d.O, "vision_config."+key, string(vision[key])+" is not a number", "")
+				d.Fail("vision_config."+key, string(vision[key])+" is not a number", "")
 			}
 		}
 		return n
@@ -73,7 +73,7 @@ func kimiSides(d *hf.Decoder, _, vision map[string]json.RawMessage) {
 		h, w = 64, 64
 	}
 	if h != w || h < 1 || h > 1<<15 {
-		d.Sink.Fail(d.O, "vision_config", fmt.Sprintf("a table of %g by %g positions, want a square",
+		d.Fail("vision_config", fmt.Sprintf("a table of %g by %g positions, want a square",
 			h, w), "")
 		return
 	}
@@ -82,7 +82,7 @@ func kimiSides(d *hf.Decoder, _, vision map[string]json.RawMessage) {
 	if raw := vision["merge_kernel_size"]; raw != nil && (json.Unmarshal(raw, &sides) != nil ||
 		len(sides) != 2 ||
 		sides[0] != sides[1]) {
-		d.Sink.Fail(d.O, "vision_config.merge_kernel_size", string(raw)+", want two equal sides", "")
+		d.Fail("vision_config.merge_kernel_size", string(raw)+", want two equal sides", "")
 		return
 	}
 	d.Set("vision.merge", fmt.Sprint(sides[0]))

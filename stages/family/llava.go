@@ -71,7 +71,7 @@ func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 	}
 	var n int
 	if err := json.Unmarshal(layer, &n); err != nil || n == 0 {
-		d.Sink.Fail(d.O, "vision_feature_layer",
+		d.Fail("vision_feature_layer",
 			fmt.Sprintf("%s, only the output of one layer can be projected", layer), "")
 	} else {
 		d.Set("vision.vision_feature_layer", hf.Compact(layer))
@@ -80,11 +80,11 @@ func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 		_ = json.Unmarshal(v, &strategy) // what is not a string is not the one that is wanted
 	}
 	if strategy != want {
-		d.Sink.Fail(d.O, "vision_feature_select_strategy", fmt.Sprintf("%s, only %s can be trained with %s",
+		d.Fail("vision_feature_select_strategy", fmt.Sprintf("%s, only %s can be trained with %s",
 			source.Quoted(strategy), want, tower), "")
 	}
 	if v, ok := raw["multimodal_projector_bias"]; ok && (json.Unmarshal(v, &bias) != nil || !bias) {
-		d.Sink.Fail(d.O, "multimodal_projector_bias", string(v)+", only true can be trained", "")
+		d.Fail("multimodal_projector_bias", string(v)+", only true can be trained", "")
 	}
 }
 

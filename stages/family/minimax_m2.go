@@ -1,7 +1,6 @@
 package family
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -23,7 +22,7 @@ var _ = Register(Family{ModelType: "minimax_m2",
 		Only: map[string]string{"use_qk_norm": "true", "qk_norm_type": `"per_layer"`,
 			"scoring_func":     `"sigmoid"`,
 			"use_routing_bias": "true", "shared_intermediate_size": "0"},
-		Idle: []string{"rotary_dim", "attn_type_list", "num_mtp_modules", "mtp_transformer_layers",
+		Idle: []string{"attn_type_list", "num_mtp_modules", "mtp_transformer_layers",
 			"use_mtp", "layernorm_full_attention_beta",
 			"layernorm_linear_attention_beta", "layernorm_mlp_beta", "shared_moe_mode"},
 		Absent: map[string]string{"hidden_size": "3072", "intermediate_size": "1536",
@@ -34,13 +33,11 @@ var _ = Register(Family{ModelType: "minimax_m2",
 			"num_experts":         "256",
 			"num_experts_per_tok": "8", "router_aux_loss_coef": "0.001", "bos_token_id": "200034",
 			"eos_token_id": "200020"},
-		Read: func(d *hf.Decoder, raw map[string]json.RawMessage) {
-			var turns, head int
-			if json.Unmarshal(raw["rotary_dim"], &turns) == nil &&
-				json.Unmarshal(raw["head_dim"], &head) == nil && head > 0 {
-				d.Set("partial_rotary_factor", fmt.Sprint(float64(turns)/float64(head)))
+		Own: []hf.Own{hf.Keys(minimaxKeys{Head: 128}, func(k minimaxKeys, d *hf.Decoder) {
+			if k.Turns > 0 && k.Head > 0 {
+				d.Set("partial_rotary_factor", fmt.Sprint(float64(k.Turns)/float64(k.Head)))
 			}
-		},
+		})},
 		Write: func(m hf.Values, out map[string]any) {
 			out["rotary_dim"] = int(m["partial_rotary_factor"].(float64) * float64(m.Int("head_dim")))
 		}},
@@ -56,3 +53,9 @@ var _ = Register(Family{ModelType: "minimax_m2",
 		return expertPlaces{width: c.Intermediate,
 			rename: strings.NewReplacer(".mlp.gate."+correction, ".mlp."+correction)}.source
 	}})
+
+// minimaxKeys are what files say of the part of a head that turns.
+type minimaxKeys struct {
+	Turns int `key:"rotary_dim" min:"1"`
+	Head  int `key:"head_dim"`
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/configs/loong"
@@ -13,7 +14,7 @@ import (
 // Qwen 1.5, 2 and 2.5: Llama with biases on query, key and value.
 var _ = Register(Family{ModelType: "qwen2", Paper: "2407.10671, 2412.15115",
 	HF: windowed(hf.Family{Class: "Qwen2ForCausalLM", Fixed: map[string]string{"attention_bias": "true"},
-		Omit: []string{"attention_bias"}, Absent: qwenDefaults}),
+		Omit: []string{"attention_bias"}, Absent: qwenDefaults}, fromOn),
 	Loong: []loong.Decoder{{Class: "QwenConfig", Tokens: qwenTokens},
 		{Class: "Qwen2Config", Tokens: qwenTokens}}})
 
@@ -30,12 +31,17 @@ func with(m map[string]string, key, value string) map[string]string {
 	return m
 }
 
-// windowed adds Qwen's windows: sliding_window counts where use_sliding_window is true, in layers from
-// max_window_layers on.
-func windowed(f hf.Family) hf.Family {
-	f.Has = append(f.Has, "sliding_window", "layer_types")
-	f.Idle = append(f.Idle, "use_sliding_window", "max_window_layers")
-	f.Read = qwenWindows
+// windowed adds Qwen's windows: sliding_window counts where use_sliding_window is true, in layers of which
+// slides holds: a layer's place, and max_window_layers. Where it is nil, all layers have the window, and files
+// have no layer_types.
+func windowed(f hf.Family, slides func(layer, most int) bool) hf.Family {
+	f.Has = append(f.Has, "sliding_window")
+	if slides != nil {
+		f.Has = append(f.Has, "layer_types")
+	}
+	window := 4096
+	f.Own = append(f.Own, hf.Keys(windowKeys{Window: &window, Most: 28, Layers: wholeOf(f.Absent["num_hidden_layers"])},
+		func(k windowKeys, d *hf.Decoder) { k.enter(d, slides) }))
 	f.Write = func(m hf.Values, out map[string]any) {
 		if m.Int("sliding_window") > 0 {
 			out["use_sliding_window"] = true
@@ -44,38 +50,63 @@ func windowed(f hf.Family) hf.Family {
 	return f
 }
 
-// qwenWindows enters which layers have a window, as Qwen2Config does.
-func qwenWindows(d *hf.Decoder, raw map[string]json.RawMessage) {
-	var use bool
-	var window *int
-	first, layers, types := 28, 32, []string(nil)
-	values := map[string]any{"use_sliding_window": &use, "sliding_window": &window,
-		"max_window_layers": &first, "num_hidden_layers": &layers, "layer_types": &types}
-	for _, key := range names(values) {
-		if raw[key] != nil && json.Unmarshal(raw[key], values[key]) != nil {
-			d.Sink.Fail(d.O, key, string(raw[key])+" is no value of it", "")
-			return
-		}
-	}
-	slides := func(kind string) bool { return kind != "full_attention" }
-	switch {
-	case !use || window == nil:
+// fromOn has windows in layers from max_window_layers on, as Qwen2Config and Qwen3Config have them.
+func fromOn(layer, most int) bool { return layer >= most }
+
+// windowKeys are what Qwen's files say of windows.
+type windowKeys struct {
+	Use    bool     `key:"use_sliding_window"`
+	Window *int     `key:"sliding_window" min:"0"` // nil for null, which is none
+	Most   int      `key:"max_window_layers" min:"0"`
+	Layers int      `key:"num_hidden_layers"`
+	Types  []string `key:"layer_types"`
+}
+
+// enter says which layers have a window.
+func (k windowKeys) enter(d *hf.Decoder, slides func(layer, most int) bool) {
+	if !k.Use || k.Window == nil {
 		d.Set("sliding_window", "0")
-		if len(types) == layers && !slices.ContainsFunc(types, slides) {
-			d.Set("layer_types", "[]") // what all layers have anyway
+		if slides != nil {
+			allFull(d, k.Types, k.Layers)
 		}
-	case types == nil:
-		for i := range layers {
-			kind := "full_attention"
-			if i >= first {
-				kind = "sliding_attention"
-			}
-			types = append(types, kind)
-		}
-		text, err := json.Marshal(types)
-		if err != nil {
-			panic(fmt.Sprintf("family: words cannot be JSON: %v", err))
-		}
-		d.Set("layer_types", string(text))
+		return
 	}
+	d.Set("sliding_window", fmt.Sprint(*k.Window)) // transformers' own where the file says nothing
+	if slides == nil || k.Types != nil {
+		return
+	}
+	kinds := make([]string, k.Layers)
+	for i := range kinds {
+		if kinds[i] = "full_attention"; slides(i, k.Most) {
+			kinds[i] = "sliding_attention"
+		}
+	}
+	d.Set("layer_types", jsonOf(kinds))
+}
+
+// allFull leaves a list of kinds away that says what all layers have anyway, and reports whether it does.
+func allFull(d *hf.Decoder, kinds []string, layers int) bool {
+	if len(kinds) != layers || slices.ContainsFunc(kinds, func(k string) bool { return k != "full_attention" }) {
+		return false
+	}
+	d.Set("layer_types", "[]")
+	return true
+}
+
+// jsonOf is a value of ours as JSON.
+func jsonOf(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("family: %v cannot be JSON: %v", v, err))
+	}
+	return string(text)
+}
+
+// wholeOf is a default of ours that is a whole number.
+func wholeOf(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(fmt.Sprintf("family: default %q: %v", text, err))
+	}
+	return n
 }

@@ -20,7 +20,7 @@ var _ = Register(Family{ModelType: "qwen2_moe", Paper: "2407.10671",
 			"max_position_embeddings": "32768",
 			"rms_norm_eps":            "1e-6", "num_experts": "60", "num_experts_per_tok": "4",
 			"moe_intermediate_size":           "1408",
-			"shared_expert_intermediate_size": "5632", "router_aux_loss_coef": "0.001"}})),
+			"shared_expert_intermediate_size": "5632", "router_aux_loss_coef": "0.001"}}, everyOther)),
 	Spec: func(c configs.Model, s *Spec) {
 		s.mixture(c, steps(c))
 		s.Experts.Router = routing.Router{Normalize: Mixture.Of(c).NormTopK}
@@ -30,3 +30,6 @@ var _ = Register(Family{ModelType: "qwen2_moe", Paper: "2407.10671",
 		}
 	},
 	Source: eachExpert, Other: fusedExperts})
+
+// everyOther has windows in every other of the first max_window_layers layers, as Qwen2MoeConfig has them.
+func everyOther(layer, most int) bool { return layer%2 == 0 && layer < most }

@@ -1,8 +1,7 @@
 package family
 
 import (
-	"cmp"
-	"encoding/json"
+	"fmt"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
@@ -33,14 +32,16 @@ var _ = Register(Family{ModelType: "qwen3_5_moe_text", Paper: "2412.06464",
 
 // alwaysMixed gives a family without a width of dense layers that of an expert in its place.
 func alwaysMixed(f hf.Family) hf.Family {
-	read := f.Read
-	f.Omit = append(f.Omit, "intermediate_size")
-	f.Read = func(d *hf.Decoder, raw map[string]json.RawMessage) {
-		if raw["intermediate_size"] == nil {
-			d.Set("intermediate_size", cmp.Or(string(raw["moe_intermediate_size"]),
-				f.Absent["moe_intermediate_size"]))
-		}
-		read(d, raw)
+	type keys struct {
+		Width  int `key:"intermediate_size"`
+		Expert int `key:"moe_intermediate_size"`
 	}
+	f.Omit = append(f.Omit, "intermediate_size")
+	f.Own = append(f.Own, hf.Keys(keys{Expert: wholeOf(f.Absent["moe_intermediate_size"])},
+		func(k keys, d *hf.Decoder) {
+			if k.Width == 0 {
+				d.Set("intermediate_size", fmt.Sprint(k.Expert))
+			}
+		}))
 	return f
 }

@@ -17,8 +17,11 @@ var _ = Register(Family{ModelType: "qwen3_moe", Paper: "2505.09388",
 			"vocab_size":              "151936",
 			"max_position_embeddings": "32768", "rms_norm_eps": "1e-6", "num_experts": "128",
 			"num_experts_per_tok":   "8",
-			"moe_intermediate_size": "768", "router_aux_loss_coef": "0.001"}})),
+			"moe_intermediate_size": "768", "router_aux_loss_coef": "0.001"}}, nil)),
 	Spec: func(c configs.Model, s *Spec) {
+		if c.SlidingWindow > 0 {
+			s.slideAll()
+		}
 		s.mixture(c, steps(c))
 		s.Experts.Router = routing.Router{Normalize: Mixture.Of(c).NormTopK}
 	},

@@ -1,7 +1,6 @@
 package family
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -95,7 +94,6 @@ func hybrid(f hf.Family) hf.Family {
 		f.Has,
 		append([]string{"layer_types", "partial_rotary_factor", "attention_bias"}, hybridKeys...)...)
 	f.Fixed, f.Omit = map[string]string{"qk_norm": "true"}, []string{"qk_norm"}
-	f.Idle = append(f.Idle, "full_attention_interval")
 	f.Offered, f.Most = []string{furtherKey}, map[string]int{furtherKey: 1}
 	for key, value := range map[string]string{"head_dim": "256", "max_position_embeddings": "32768",
 		"rms_norm_eps":          "1e-6",
@@ -103,21 +101,17 @@ func hybrid(f hf.Family) hf.Family {
 		"linear_value_head_dim": "128", "linear_num_key_heads": "16", "linear_num_value_heads": "32"} {
 		f.Absent[key] = value
 	}
-	f.Read = func(d *hf.Decoder, raw map[string]json.RawMessage) {
-		every, layers := hybridEvery, 0
-		_, _ = json.Unmarshal(
-			raw["full_attention_interval"],
-			&every,
-		), json.Unmarshal(
-			raw["num_hidden_layers"],
-			&layers,
-		)
-		if raw["layer_types"] == nil && every > 0 && every != hybridEvery &&
-			layers > 0 { // faults are found elsewhere
-			text, _ := json.Marshal(hybridLayers(layers, every))
-			d.Set("layer_types", string(text))
-		}
+	type keys struct {
+		Every  int      `key:"full_attention_interval" min:"1"`
+		Layers int      `key:"num_hidden_layers"`
+		Types  []string `key:"layer_types"`
 	}
+	f.Own = append(f.Own, hf.Keys(keys{Every: hybridEvery, Layers: wholeOf(f.Absent["num_hidden_layers"])},
+		func(k keys, d *hf.Decoder) {
+			if k.Types == nil && k.Every != hybridEvery {
+				d.Set("layer_types", jsonOf(hybridLayers(k.Layers, k.Every)))
+			}
+		}))
 	return f
 }
 

@@ -1,7 +1,6 @@
 package family
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,41 +149,32 @@ func indexed(f hf.Family) hf.Family {
 	f.Has = slices.Concat(f.Has, indexKeys)
 	f.Idle = slices.Concat(f.Idle, []string{"layer_types", "mlp_layer_types", "indexer_rope_interleave",
 		"index_topk_freq", "index_skip_topk_offset", "index_topk_pattern"})
-	read := f.Read
-	f.Read = func(d *hf.Decoder, raw map[string]json.RawMessage) {
-		if read != nil {
-			read(d, raw)
-		}
-		kindsOf(d, raw, "layer_types", func(int) string { return "indexed_attention" })
-		first := 3 // as transformers has it where a file says nothing
-		_ = json.Unmarshal(raw["first_k_dense_replace"], &first)
-		if text, ok := f.Absent["first_k_dense_replace"]; ok && raw["first_k_dense_replace"] == nil {
-			_ = json.Unmarshal([]byte(text), &first)
-		}
-		kindsOf(d, raw, "mlp_layer_types", func(i int) string {
-			if i < first {
+	type keys struct {
+		First  int      `key:"first_k_dense_replace"`
+		Mixers []string `key:"layer_types"`
+		MLPs   []string `key:"mlp_layer_types"`
+	}
+	dense := 3 // as transformers has it where a file says nothing
+	if text, ok := f.Absent["first_k_dense_replace"]; ok {
+		dense = wholeOf(text)
+	}
+	f.Own = append(f.Own, hf.Keys(keys{First: dense}, func(k keys, d *hf.Decoder) {
+		kindsAre(d, "layer_types", k.Mixers, func(int) string { return "indexed_attention" })
+		kindsAre(d, "mlp_layer_types", k.MLPs, func(i int) string {
+			if i < k.First {
 				return "dense"
 			}
 			return "sparse"
 		})
-	}
+	}))
 	return f
 }
 
-// kindsOf holds a list of kinds, if the file has one, to what each layer has.
-func kindsOf(d *hf.Decoder, raw map[string]json.RawMessage, key string, want func(layer int) string) {
-	var kinds []string
-	if raw[key] == nil || string(raw[key]) == "null" {
-		return
-	}
-	if json.Unmarshal(raw[key], &kinds) != nil {
-		d.Sink.Fail(d.O, key, "is not a list of words", "")
-		return
-	}
+// kindsAre holds a list of kinds, if the file has one, to what each layer has.
+func kindsAre(d *hf.Decoder, key string, kinds []string, want func(layer int) string) {
 	for i, kind := range kinds {
 		if kind != want(i) {
-			d.Sink.Fail(d.O, key, fmt.Sprintf("layer %d is %q, only %q can be trained there", i, kind, want(i)),
-				"")
+			d.Fail(key, fmt.Sprintf("layer %d is %q, only %q can be trained there", i, kind, want(i)), "")
 			return
 		}
 	}

@@ -91,7 +91,7 @@ func TestIndexerConfigs(t *testing.T) {
 		require.Equal(t, want, Index.Of(c).IndexTypes, other)
 	}
 	_, err := tinyGLM(t, with(`"index_topk_pattern": 3,`))
-	require.ErrorContains(t, err, "index_topk_pattern: cannot be read")
+	require.ErrorContains(t, err, "index_topk_pattern: 3, want a word")
 	_, err = tinyGLM(t, func(s string) string {
 		return strings.Replace(s, `"indexed_attention",`, `"full_attention",`, 1)
 	})
