@@ -62,7 +62,7 @@ func (r *Run) saved(step int64) (host.FillFunc, func(), error) {
 func (r *Run) savedFile(step int64) (*checkpoint.Reader, error) {
 	path := r.start.origin
 	if r.mirror != nil && (step != r.start.first-1 || r.start.step > 0) {
-		return r.mirror.open(step)
+		return r.mirror.Open(step)
 	}
 	if step != r.start.first-1 {
 		entries, err := checkpoint.List(r.cfg.Run.Checkpoint.Dir)

@@ -114,7 +114,7 @@ func (d *data) open() error {
 	if !lead {
 		return nil
 	}
-	d.ledger, err = dataset.OpenLedger(filepath.Join(c.Log.Dir, ledgerName))
+	d.ledger, err = dataset.OpenLedger(filepath.Join(c.Log.Dir, LedgerName))
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 // left is a Fleet whose leader has ended before.
 type left struct {
-	lab
+	Fleet
 	ended  int
 	others map[int]Inherited
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/profiler"
+	"github.com/lfactor/lfactor/actors/run/mirror"
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
@@ -81,9 +82,9 @@ type Run struct {
 	job    *layout.Job
 	layout *layout.Layout
 	start  start
-	mirror *mirror // where hosts may share no storage, else nil
-	life   int     // how often this process was started before
-	heir   *heir   // of a process that leads in place of another, else nil
+	mirror *mirror.Mirror // where hosts may share no storage, else nil
+	life   int            // how often this process was started before
+	heir   *heir          // of a process that leads in place of another, else nil
 	data   *data
 	report *reporter
 }
@@ -148,6 +149,29 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 		return ErrStopped
 	}
 	return r.export()
+}
+
+// LedgerName is the record, in log.dir, of the samples that steps saw.
+const LedgerName = "samples.ledger"
+
+// newMirror is nil where the run has one host, or no checkpoints.
+func (r *Run) newMirror() (*mirror.Mirror, error) {
+	c := &r.cfg.Run
+	hosts, ok := r.io.Fleet.(mirror.Depots)
+	if !ok || c.Checkpoint.Dir == "" {
+		return nil, nil
+	}
+	log, err := filepath.Abs(c.Log.Dir)
+	if err != nil {
+		return nil, err
+	}
+	o := mirror.Options{Hosts: hosts, Dir: c.Checkpoint.Dir, Log: log, Records: []string{LedgerName},
+		Keep: c.Checkpoint.Keep, Say: func(text string) { r.report.say("%s", text) }, Progress: r.io.Progress,
+		Warnings: r.io.Warnings, Entered: func(step int64, most time.Duration) { r.data.entered(step, most) }}
+	if c.Log.JSONL != "" {
+		o.Records = append(o.Records, c.Log.JSONL)
+	}
+	return mirror.New(o)
 }
 
 func newRun(cfg *configs.Config, o Options) *Run {
@@ -271,14 +295,14 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 		o.Save = func(rank int) host.Saver {
 			s := &host.CheckpointSaver{FS: checkpoint.OS, Root: dir, Rank: rank}
 			if r.mirror != nil {
-				s.Host = r.mirror.d.Host()
+				s.Host = r.mirror.Host()
 			}
 			return s
 		}
 		o.Begin = func(step int64) error {
 			r.data.hold(step)
 			if r.mirror != nil {
-				return r.mirror.begin(step)
+				return r.mirror.Begin(step)
 			}
 			_, err := checkpoint.Begin(checkpoint.OS, dir, step)
 			return err
@@ -380,7 +404,7 @@ func (r *Run) observe(m actors.Message) {
 		r.slow(m)
 	case m.Text == core.TopicBack && r.mirror != nil:
 		r.data.inLedger.Store(m.Step)
-		r.mirror.wentBack()
+		r.mirror.WentBack()
 	}
 }
 

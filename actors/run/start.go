@@ -62,7 +62,7 @@ func (r *Run) begin() error {
 		if r.start.step == 0 {
 			return r.load()
 		}
-		saved, err := r.mirror.open(r.start.step)
+		saved, err := r.mirror.Open(r.start.step)
 		if err != nil {
 			return err
 		}
@@ -98,23 +98,10 @@ func (r *Run) newest() error {
 
 // recover opens the newest whole checkpoint of checkpoint.dir, which hosts of a cluster may have together.
 func (r *Run) recover() (saved *checkpoint.Reader, skipped []error, err error) {
-	dir := r.cfg.Run.Checkpoint.Dir
 	if r.mirror != nil {
-		if err := r.mirror.gather(false); err != nil {
-			return nil, nil, err
-		}
+		return r.mirror.Recover()
 	}
-	saved, skipped, err = checkpoint.Recover(dir)
-	if r.mirror != nil && len(skipped) > 0 && r.mirror.gather(true) == nil { // another host has it unharmed
-		if err == nil {
-			_ = saved.Close() // it was read only, and the one beside it is opened instead
-		}
-		saved, skipped, err = checkpoint.Recover(dir)
-	}
-	if r.mirror != nil && err == nil {
-		err = r.mirror.bringRecords(saved.Step())
-	}
-	return saved, skipped, err
+	return checkpoint.Recover(r.cfg.Run.Checkpoint.Dir)
 }
 
 // load goes on from the checkpoint that checkpoint.load names, if it names one of lfactor's own.

@@ -7,16 +7,16 @@ import (
 	"strconv"
 
 	"github.com/lfactor/lfactor/actors/cluster/depot"
-	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/actors/run/mirror"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-var _ run.Depots = (*Fleet)(nil)
+var _ mirror.Depots = (*Fleet)(nil)
 
-// Host implements run.Depots.
+// Host implements mirror.Depots.
 func (f *Fleet) Host() string { return f.self.Node }
 
-// Hosts implements run.Depots.
+// Hosts implements mirror.Depots.
 func (f *Fleet) Hosts() (ranks, spare []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -33,7 +33,7 @@ func (f *Fleet) Hosts() (ranks, spare []string) {
 	return ranks, spare
 }
 
-// Depot implements run.Depots.
+// Depot implements mirror.Depots.
 func (f *Fleet) Depot(host string) (checkpoint.Depot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,4 +1,4 @@
-package run
+package mirror
 
 import (
 	"errors"
@@ -57,10 +57,29 @@ func newest(all map[string]checkpoint.Holdings) *found {
 	return best
 }
 
+// Recover opens the newest whole checkpoint that the hosts have together, and brings the records up to it; skipped says
+// what was wrong with newer ones.
+func (m *Mirror) Recover() (saved *checkpoint.Reader, skipped []error, err error) {
+	if err := m.gather(false); err != nil {
+		return nil, nil, err
+	}
+	saved, skipped, err = checkpoint.Recover(m.o.Dir)
+	if len(skipped) > 0 && m.gather(true) == nil { // another host has it unharmed
+		if err == nil {
+			_ = saved.Close() // it was read only, and the one beside it is opened instead
+		}
+		saved, skipped, err = checkpoint.Recover(m.o.Dir)
+	}
+	if err == nil {
+		err = m.bringRecords(saved.Step())
+	}
+	return saved, skipped, err
+}
+
 // gather makes the newest checkpoint that the hosts of the cluster have together whole on this one. With
 // again, files that are here are held to their hashes, and replaced by other hosts' copies where they are
 // damaged.
-func (m *mirror) gather(again bool) error {
+func (m *Mirror) gather(again bool) error {
 	all := map[string]checkpoint.Holdings{}
 	here := checkpoint.Here{FS: checkpoint.OS}
 	var err error
@@ -77,7 +96,7 @@ func (m *mirror) gather(again bool) error {
 			all[h], err = d.Holdings(m.root)
 		}
 		if err != nil {
-			fmt.Fprintf(m.r.io.Warnings, "! checkpoints of %s are left out: %v\n", h, err)
+			fmt.Fprintf(m.o.Warnings, "! checkpoints of %s are left out: %v\n", h, err)
 		}
 	}
 	best := newest(all)
@@ -106,7 +125,7 @@ func (m *mirror) gather(again bool) error {
 		return err
 	}
 	if n > 0 {
-		fmt.Fprintf(m.r.io.Progress, "resume  %d of %d shards of step %d came from other hosts\n", n,
+		fmt.Fprintf(m.o.Progress, "resume  %d of %d shards of step %d came from other hosts\n", n,
 			len(best.files), best.step)
 	}
 	return checkpoint.JoinSave(checkpoint.OS, m.root, best.step).Publish()
@@ -114,7 +133,7 @@ func (m *mirror) gather(again bool) error {
 
 // part opens a step of checkpoint.dir whose shards other hosts may have, by the manifest of the first of
 // these hosts that has one.
-func (m *mirror) part(step int64, hosts []string) (*checkpoint.Reader, error) {
+func (m *Mirror) part(step int64, hosts []string) (*checkpoint.Reader, error) {
 	var faults []error
 	for _, h := range hosts {
 		if h != m.d.Host() {
@@ -135,7 +154,7 @@ func (m *mirror) part(step int64, hosts []string) (*checkpoint.Reader, error) {
 }
 
 // adopt takes the manifest of a step from a host.
-func (m *mirror) adopt(step int64, h string) error {
+func (m *Mirror) adopt(step int64, h string) error {
 	d, err := m.d.Depot(h)
 	if err != nil {
 		return err
@@ -153,7 +172,7 @@ func (m *mirror) adopt(step int64, h string) error {
 }
 
 // fetch takes a shard from whichever host has it.
-func (m *mirror) fetch(step int64, s checkpoint.Shard, hosts []string) error {
+func (m *Mirror) fetch(step int64, s checkpoint.Shard, hosts []string) error {
 	var faults []error
 	for _, h := range hosts {
 		if h == m.d.Host() {
@@ -175,27 +194,27 @@ func (m *mirror) fetch(step int64, s checkpoint.Shard, hosts []string) error {
 	return fmt.Errorf("%s of step %d is on no host that is up: %w", s.File, step, errors.Join(faults...))
 }
 
-// open opens a step that the run has saved, in a process of any host. The leading host, the first, has it
+// Open opens a step that the run has saved, in a process of any host. The leading host, the first, has it
 // whole.
-func (m *mirror) open(step int64) (*checkpoint.Reader, error) {
+func (m *Mirror) Open(step int64) (*checkpoint.Reader, error) {
 	ranks, spare := m.d.Hosts()
 	return m.part(step, append(ranks, spare...))
 }
 
 // bringRecords takes ledger and metrics from another host, if this one has none that reach so far.
-func (m *mirror) bringRecords(step int64) error {
-	dir, err := filepath.Abs(m.r.cfg.Run.Log.Dir)
-	if err != nil || reaches(dir, step) {
+func (m *Mirror) bringRecords(step int64) error {
+	dir, err := filepath.Abs(m.o.Log)
+	if err != nil || reaches(dir, m.o.Records[0], step) {
 		return err
 	}
 	here := checkpoint.Here{FS: checkpoint.OS}
 	ranks, spare := m.d.Hosts()
 	for _, h := range append(ranks, spare...) {
-		if h == m.d.Host() || reaches(dir, step) {
+		if h == m.d.Host() || reaches(dir, m.o.Records[0], step) {
 			continue
 		}
 		d, err := m.d.Depot(h)
-		for _, name := range recordsOf(m.r.cfg.Run.Log.JSONL) {
+		for _, name := range m.o.Records {
 			var f io.ReadCloser
 			if err == nil {
 				f, err = d.Record(dir, name)
@@ -205,16 +224,16 @@ func (m *mirror) bringRecords(step int64) error {
 			}
 		}
 	}
-	if !reaches(dir, step) {
-		fmt.Fprintf(m.r.io.Warnings, "! no host that is up has the records of the steps before %d: ledger and "+
+	if !reaches(dir, m.o.Records[0], step) {
+		fmt.Fprintf(m.o.Warnings, "! no host that is up has the records of the steps before %d: ledger and "+
 			"metrics begin anew in %s\n", step+1, dir)
 	}
 	return nil
 }
 
-// reaches reports whether a ledger has a step.
-func reaches(dir string, step int64) bool {
-	l, err := dataset.ReadLedger(filepath.Join(dir, ledgerName))
+// reaches reports whether a ledger, the file name of dir, has a step.
+func reaches(dir, name string, step int64) bool {
+	l, err := dataset.ReadLedger(filepath.Join(dir, name))
 	if err != nil {
 		return false
 	}

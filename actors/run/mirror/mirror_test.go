@@ -1,4 +1,4 @@
-package run
+package mirror
 
 import (
 	"errors"
@@ -11,12 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
@@ -35,11 +34,8 @@ type lab struct {
 
 var errCut = errors.New("the host does not answer")
 
-func (l *lab) Host() string                          { return "a" }
-func (l *lab) Hosts() (ranks, spare []string)        { return l.ranks, l.spare }
-func (l *lab) Transport(int) (host.Transport, error) { return nil, nil }
-func (l *lab) Start(int, []string) (Process, error)  { return nil, nil }
-func (l *lab) Close()                                {}
+func (l *lab) Host() string                   { return "a" }
+func (l *lab) Hosts() (ranks, spare []string) { return l.ranks, l.spare }
 
 func (l *lab) Depot(h string) (checkpoint.Depot, error) { return &elsewhere{l, h}, nil }
 
@@ -113,38 +109,33 @@ func (e *elsewhere) Record(dir, name string) (f io.ReadCloser, err error) {
 type mirrored struct {
 	*lab
 	t    *testing.T
-	m    *mirror
+	m    *Mirror
 	said *strings.Builder
 }
 
 func newMirrored(t *testing.T, l *lab) *mirrored {
 	t.Helper()
 	l.dir = t.TempDir()
-	cfg := &configs.Config{}
-	cfg.Run.Checkpoint.Dir, cfg.Run.Checkpoint.Keep = filepath.Join(l.dir, "ckpt"), 2
-	cfg.Run.Log.Dir, cfg.Run.Log.JSONL = filepath.Join(l.dir, "run"), "metrics.jsonl"
 	x := &mirrored{lab: l, t: t, said: &strings.Builder{}}
-	r := newRun(cfg, Options{Fleet: l, Progress: x.said})
-	r.report = &reporter{r: r, log: zap.NewNop()}
-	r.data = newData(r)
-	require.NoError(t, os.MkdirAll(cfg.Run.Log.Dir, 0o700))
-	ledger, err := dataset.OpenLedger(filepath.Join(cfg.Run.Log.Dir, ledgerName))
+	log := filepath.Join(l.dir, "run")
+	require.NoError(t, os.MkdirAll(log, 0o700))
+	ledger, err := dataset.OpenLedger(filepath.Join(log, "samples.ledger"))
 	require.NoError(t, err)
 	for step := range int64(9) {
 		require.NoError(t, ledger.Append(step+1, dataset.Position{}, []int64{step}))
 	}
 	require.NoError(t, ledger.Close())
-	require.NoError(t, os.WriteFile(filepath.Join(cfg.Run.Log.Dir, "metrics.jsonl"), []byte("{}\n"), 0o600))
-	r.data.inLedger.Store(9)
-	x.m, err = r.newMirror()
+	require.NoError(t, os.WriteFile(filepath.Join(log, "metrics.jsonl"), []byte("{}\n"), 0o600))
+	x.m, err = New(Options{Hosts: l, Dir: filepath.Join(l.dir, "ckpt"), Log: log, Keep: 2,
+		Records: []string{"samples.ledger", "metrics.jsonl"}, Progress: x.said, Warnings: x.said,
+		Say: func(text string) { fmt.Fprintln(x.said, text) }, Entered: func(int64, time.Duration) {}})
 	require.NoError(t, err)
-	r.mirror = x.m
 	return x
 }
 
 // save saves a step as the coordinator does.
 func (x *mirrored) save(step int64) error {
-	if err := x.m.begin(step); err != nil {
+	if err := x.m.Begin(step); err != nil {
 		return err
 	}
 	var parts []string
@@ -254,18 +245,18 @@ func TestGather(t *testing.T) {
 	require.NoError(t, err)
 	text[len(text)-1] ^= 1
 	require.NoError(t, os.WriteFile(shard, text, 0o600))
-	saved, skipped, err := x.m.r.recover()
+	saved, skipped, err := x.m.Recover()
 	require.NoError(t, err)
 	require.Empty(t, skipped)
 	require.Equal(t, int64(2), saved.Step())
 	require.NoError(t, saved.Close())
 
-	ledger := filepath.Join(x.m.r.cfg.Run.Log.Dir, ledgerName)
+	ledger := filepath.Join(x.m.o.Log, x.m.o.Records[0])
 	want, err := os.ReadFile(ledger)
 	require.NoError(t, err)
 	require.NoError(t, os.RemoveAll(x.m.root))
-	require.NoError(t, os.RemoveAll(x.m.r.cfg.Run.Log.Dir))
-	saved, _, err = x.m.r.recover()
+	require.NoError(t, os.RemoveAll(x.m.o.Log))
+	saved, _, err = x.m.Recover()
 	require.NoError(t, err)
 	require.Equal(t, int64(2), saved.Step())
 	require.NoError(t, saved.Close())

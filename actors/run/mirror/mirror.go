@@ -1,4 +1,6 @@
-package run
+// Package mirror keeps checkpoints where the hosts of a run may share no storage: every shard lies on two hosts, the
+// leading one has all, and whoever begins gathers what the hosts have together.
+package mirror
 
 import (
 	"crypto/rand"
@@ -29,10 +31,24 @@ type Depots interface {
 	Depot(host string) (checkpoint.Depot, error)
 }
 
-// mirror keeps checkpoints of a run over hosts durable. It is used by the coordinator's committer alone,
-// begin before Copy before Publish.
-type mirror struct {
-	r    *Run
+// Options are a Mirror's.
+type Options struct {
+	Hosts   Depots
+	Dir     string   // checkpoint.dir
+	Log     string   // log.dir, with the records of the run
+	Records []string // names of the records that go with checkpoints, the ledger first
+	Keep    int      // checkpoints to keep
+	// Say tells the user where copies go; Progress and Warnings take what else there is to say.
+	Say                func(text string)
+	Progress, Warnings io.Writer
+	// Entered waits until the ledger has a step, at most so long.
+	Entered func(step int64, most time.Duration)
+}
+
+// Mirror keeps checkpoints of a run over hosts durable. It is used by the coordinator's committer alone, Begin before
+// Copy before Publish.
+type Mirror struct {
+	o    Options
 	d    Depots
 	root string // checkpoint.dir
 
@@ -46,18 +62,17 @@ type mirror struct {
 	at   string           // the second host that they are of
 }
 
-// newMirror is nil where the run has one host, or no checkpoints.
-func (r *Run) newMirror() (*mirror, error) {
-	d, ok := r.io.Fleet.(Depots)
-	if dir := r.cfg.Run.Checkpoint.Dir; ok && dir != "" {
-		root, err := filepath.Abs(dir)
-		return &mirror{r: r, d: d, root: root, sent: map[string]int64{}}, err
-	}
-	return nil, nil
+// New is the mirror of a run's checkpoints.
+func New(o Options) (*Mirror, error) {
+	root, err := filepath.Abs(o.Dir)
+	return &Mirror{o: o, d: o.Hosts, root: root, sent: map[string]int64{}}, err
 }
 
-// begin makes room for a save on all hosts of the run, and on a spare one where the run has one only.
-func (m *mirror) begin(step int64) error {
+// Host is the host of this process.
+func (m *Mirror) Host() string { return m.d.Host() }
+
+// Begin makes room for a save on all hosts of the run, and on a spare one where the run has one only.
+func (m *Mirror) Begin(step int64) error {
 	if _, err := checkpoint.Begin(checkpoint.OS, m.root, step); err != nil {
 		return err
 	}
@@ -109,7 +124,7 @@ func (m *mirror) begin(step int64) error {
 }
 
 // place makes room on a host that sees storage of its own.
-func (m *mirror) place(h string, step int64, marker string) error {
+func (m *Mirror) place(h string, step int64, marker string) error {
 	d, err := m.d.Depot(h)
 	if err != nil {
 		return err
@@ -137,17 +152,17 @@ func mark(dir string) (marker string, remove func(), err error) {
 }
 
 // say tells where copies go, when that has changed.
-func (m *mirror) say(format string, args ...any) {
+func (m *Mirror) say(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); text != m.said {
 		m.said = text
-		m.r.report.say("%s", text)
+		m.o.Say(text)
 	}
 }
 
-var _ host.Copier = (*mirror)(nil)
+var _ host.Copier = (*Mirror)(nil)
 
 // Copy implements host.Copier.
-func (m *mirror) Copy(step int64, shards []checkpoint.Shard, hosts []string) (map[string]any, error) {
+func (m *Mirror) Copy(step int64, shards []checkpoint.Shard, hosts []string) (map[string]any, error) {
 	places := map[string][]string{}
 	work := map[string][]checkpoint.Shard{} // by the host at the other end
 	for i, s := range shards {
@@ -185,7 +200,7 @@ func (m *mirror) Copy(step int64, shards []checkpoint.Shard, hosts []string) (ma
 }
 
 // copy brings a shard from this host to another, or to this one.
-func (m *mirror) copy(step int64, s checkpoint.Shard, h string, away bool) error {
+func (m *Mirror) copy(step int64, s checkpoint.Shard, h string, away bool) error {
 	from, to := m.private[h], checkpoint.Depot(checkpoint.Here{FS: checkpoint.OS})
 	if away {
 		from, to = to, from
@@ -210,7 +225,7 @@ func each(hosts []string, f func(h string) error) error {
 }
 
 // Publish implements host.Copier.
-func (m *mirror) Publish(step int64, manifest []byte) error {
+func (m *Mirror) Publish(step int64, manifest []byte) error {
 	hosts := slices.Sorted(maps.Keys(m.private))
 	if err := each(hosts, func(h string) error {
 		return m.private[h].Settle(m.root, step, manifest)
@@ -223,7 +238,7 @@ func (m *mirror) Publish(step int64, manifest []byte) error {
 		}
 	}
 	return each(hosts, func(h string) error {
-		return m.private[h].Publish(m.root, step, m.r.cfg.Run.Checkpoint.Keep)
+		return m.private[h].Publish(m.root, step, m.o.Keep)
 	})
 }
 
@@ -231,12 +246,12 @@ func (m *mirror) Publish(step int64, manifest []byte) error {
 const recordsWait = 5 * time.Second
 
 // records brings what the ledger and the metrics have grown by to the second host.
-func (m *mirror) records(step int64) error {
-	dir, err := filepath.Abs(m.r.cfg.Run.Log.Dir)
+func (m *Mirror) records(step int64) error {
+	dir, err := filepath.Abs(m.o.Log)
 	if err != nil {
 		return err
 	}
-	m.r.data.entered(step, recordsWait)
+	m.o.Entered(step, recordsWait)
 	marker, remove, err := mark(dir)
 	if err != nil {
 		return err
@@ -251,7 +266,7 @@ func (m *mirror) records(step int64) error {
 	if m.at != m.second {
 		m.at, m.sent = m.second, map[string]int64{}
 	}
-	for _, name := range recordsOf(m.r.cfg.Run.Log.JSONL) {
+	for _, name := range m.o.Records {
 		n, err := grow(d, dir, name, m.sent[name])
 		if err != nil && m.sent[name] > 0 { // it may have lost it
 			n, err = grow(d, dir, name, 0)
@@ -262,17 +277,6 @@ func (m *mirror) records(step int64) error {
 		m.sent[name] = n
 	}
 	return nil
-}
-
-// ledgerName is the record of the samples that steps saw.
-const ledgerName = "samples.ledger"
-
-// recordsOf names the records of a run that go with its checkpoints.
-func recordsOf(metrics string) []string {
-	if metrics == "" {
-		return []string{ledgerName}
-	}
-	return []string{ledgerName, metrics}
 }
 
 // grow sends what a record has behind the first at bytes; the result is its size.
@@ -290,8 +294,8 @@ func grow(d checkpoint.Depot, dir, name string, at int64) (int64, error) {
 	return info.Size(), d.Append(dir, name, at, io.NewSectionReader(f, at, info.Size()-at))
 }
 
-// wentBack says that records may have lost their ends: the next save sends them whole.
-func (m *mirror) wentBack() {
+// WentBack says that records may have lost their ends: the next save sends them whole.
+func (m *Mirror) WentBack() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sent = map[string]int64{}
