@@ -14,6 +14,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/configs/exit"
 )
 
@@ -296,8 +297,8 @@ func (r *Run) work(proc int) error {
 		}
 	}()
 	o.Links, o.Orphaned, o.Edges = links, orphaned, r.writeEdges(proc)
-	tr := newTraceSender(proc, o.Procs)
-	o.Trace, links.Tell = tr.see, tr.tell
+	tr := record.NewSender(proc, o.Procs)
+	o.Trace, links.Tell = tr.See, tr.Tell
 	o.Ready = func() error { fmt.Println("ready"); return nil }
 	r.plant(&o)
 	o.OnSystem = func(s *host.System) {

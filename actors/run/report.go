@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/profiler"
+	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -32,13 +33,13 @@ type reporter struct {
 	log     *zap.Logger
 	logFile io.Closer
 	metrics *os.File
-	board   *tensorBoard
+	board   *record.TensorBoard
 	began   time.Time
 	tokens  float64 // a step
 	flops   float64 // a step
 	peak    float64 // FLOP/s of the machine, for mfu
-	losses  []point
-	evals   []point
+	losses  []record.Point
+	evals   []record.Point
 	closers []func()
 	newest  int64       // step
 	given   int64       // the newest step that was given up
@@ -108,7 +109,7 @@ func (p *reporter) open() error {
 			return err
 		}
 		if n := len(p.losses); n > 0 && p.r.heir != nil {
-			p.newest = int64(p.losses[n-1].x)
+			p.newest = int64(p.losses[n-1].X)
 		}
 	}
 	if l.TensorBoard != "" {
@@ -116,7 +117,7 @@ func (p *reporter) open() error {
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(l.Dir, dir)
 		}
-		if p.board, err = newTensorBoard(dir, p.r.start.first); err != nil {
+		if p.board, err = record.NewTensorBoard(dir, p.r.start.first); err != nil {
 			return err
 		}
 	}
@@ -125,7 +126,7 @@ func (p *reporter) open() error {
 
 // openMetrics keeps the lines of steps before first, and returns their losses: a resumed run rewrites those
 // that it takes again.
-func openMetrics(path string, first int64) (f *os.File, losses []point, err error) {
+func openMetrics(path string, first int64) (f *os.File, losses []record.Point, err error) {
 	old, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
 		return nil, nil, err
@@ -140,7 +141,7 @@ func openMetrics(path string, first int64) (f *os.File, losses []point, err erro
 		if end == len(old) || json.Unmarshal(old[at:end], &m) != nil || m.Step >= first {
 			break
 		}
-		losses = append(losses, point{float64(m.Step), m.Loss})
+		losses = append(losses, record.Point{X: float64(m.Step), Y: m.Loss})
 		at = end + 1
 		keep = at
 	}
@@ -152,7 +153,7 @@ func openMetrics(path string, first int64) (f *os.File, losses []point, err erro
 }
 
 // evaluations reads the losses of evaluations before a step from the log.
-func evaluations(log string, first int64) (out []point) {
+func evaluations(log string, first int64) (out []record.Point) {
 	f, err := os.Open(log)
 	if err != nil {
 		return nil
@@ -167,10 +168,10 @@ func evaluations(log string, first int64) (out []point) {
 		if json.Unmarshal(s.Bytes(), &e) != nil || e.Msg != "eval" || e.Loss == nil || e.Step >= first {
 			continue
 		}
-		for len(out) > 0 && out[len(out)-1].x >= float64(e.Step) { // taken again since
+		for len(out) > 0 && out[len(out)-1].X >= float64(e.Step) { // taken again since
 			out = out[:len(out)-1]
 		}
-		out = append(out, point{float64(e.Step), *e.Loss})
+		out = append(out, record.Point{X: float64(e.Step), Y: *e.Loss})
 	}
 	return out
 }
@@ -241,9 +242,9 @@ func (p *reporter) observe(m actors.Message) {
 		p.step(m)
 	case core.TopicEval:
 		loss := core.EvalLoss(m.Values)
-		p.evals = append(p.evals, point{float64(m.Step), loss})
+		p.evals = append(p.evals, record.Point{X: float64(m.Step), Y: loss})
 		p.say("eval  step %d  loss %.4f  ppl %.2f", m.Step, loss, math.Exp(loss))
-		p.board.scalar("eval/loss", m.Step, loss)
+		p.board.Scalar("eval/loss", m.Step, loss)
 		p.log.Info("eval", zap.Int64("step", m.Step), zap.Float64("loss", loss))
 	case core.TopicQueued:
 		p.log.Info("checkpoint queued", zap.Int64("step", m.Step))
@@ -310,7 +311,7 @@ func (p *reporter) back(m actors.Message) {
 	}
 	p.say("recovered after %.2f s: all ranks hold step %d, from %s; %s", v.Took/1e9, m.Step, from, again)
 	p.newest = m.Step
-	for len(p.losses) > 0 && p.losses[len(p.losses)-1].x > float64(m.Step) {
+	for len(p.losses) > 0 && p.losses[len(p.losses)-1].X > float64(m.Step) {
 		p.losses = p.losses[:len(p.losses)-1]
 	}
 	if p.metrics == nil {
@@ -350,7 +351,7 @@ func (p *reporter) step(m actors.Message) {
 	if p.movedAt == m.Step {
 		line.Moved = places(p.moved)
 	}
-	p.losses = append(p.losses, point{float64(m.Step), line.Loss})
+	p.losses = append(p.losses, record.Point{X: float64(m.Step), Y: line.Loss})
 	if see := p.r.io.Step; see != nil {
 		see(line)
 	}
@@ -368,7 +369,7 @@ func (p *reporter) step(m actors.Message) {
 		v    float64
 	}{{"train/loss", line.Loss}, {"train/grad_norm", line.GradNorm}, {"train/lr", line.LR},
 		{"train/tokens_per_second", line.TokensSec}} {
-		p.board.scalar(s.name, m.Step, s.v)
+		p.board.Scalar(s.name, m.Step, s.v)
 	}
 	c := p.r.cfg.Run.Train
 	if m.Step%int64(c.LogInterval) != 0 && m.Step != int64(c.Steps) {
@@ -423,12 +424,12 @@ func (p *reporter) close() {
 	}
 	if len(p.losses) > 1 {
 		path := filepath.Join(p.dir, "loss.svg")
-		if err := os.WriteFile(path, curve("loss", p.losses, p.evals), 0o600); err == nil {
+		if err := os.WriteFile(path, record.Curve("loss", p.losses, p.evals), 0o600); err == nil {
 			p.say("curve   %s", path)
 		}
 	}
 	p.drawExperts()
-	p.board.close()
+	p.board.Close()
 	if p.metrics != nil {
 		p.metrics.Close()
 	}

@@ -2,7 +2,6 @@ package run
 
 import (
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 )
@@ -45,23 +45,6 @@ func TestAlarmsOnce(t *testing.T) {
 	require.Equal(t, 1, strings.Count(text.String(), "ledger of samples"), text.String())
 }
 
-// TestTicks are round numbers inside the range, a handful of them.
-func TestTicks(t *testing.T) {
-	for _, c := range []struct {
-		lo, hi float64
-		want   []float64
-	}{
-		{1, 40, []float64{5, 10, 15, 20, 25, 30, 35, 40}}, {5.31, 6.04, []float64{5.4, 5.6, 5.8, 6}},
-		{0, 1e6, []float64{0, 200000, 400000, 600000, 800000, 1e6}},
-		{1, 2, []float64{1, 1.2, 1.4, 1.6, 1.8, 2}}, {-0.3, 0.4, []float64{-0.2, 0, 0.2, 0.4}},
-	} {
-		got := ticks(c.lo, c.hi, map[bool]int{true: 8, false: 6}[c.hi == 40])
-		require.InDeltaSlice(t, c.want, got, 1e-9, "%v to %v: %v", c.lo, c.hi, got)
-	}
-	nan := []point{{1, math.NaN()}, {2, math.Inf(1)}}
-	require.NotContains(t, string(curve("loss", nan, nil)), "NaN")
-}
-
 // TestEarlierEvaluations: of a log that several runs wrote, the newest evaluation of each step before a
 // resumed one counts.
 func TestEarlierEvaluations(t *testing.T) {
@@ -73,7 +56,7 @@ func TestEarlierEvaluations(t *testing.T) {
 not json
 {"msg":"eval","step":6,"loss":3}
 `), 0o600))
-	require.Equal(t, []point{{2, 5}, {4, 4}}, evaluations(log, 5))
+	require.Equal(t, []record.Point{{X: 2, Y: 5}, {X: 4, Y: 4}}, evaluations(log, 5))
 	require.Nil(t, evaluations(log+"x", 5))
 }
 
@@ -86,13 +69,13 @@ func FuzzEarlierSteps(f *testing.F) {
 		name := filepath.Join(t.TempDir(), "f")
 		require.NoError(t, os.WriteFile(name, text, 0o600))
 		for _, p := range evaluations(name, first) {
-			require.Less(t, p.x, float64(first))
+			require.Less(t, p.X, float64(first))
 		}
 		file, losses, err := openMetrics(name, first)
 		require.NoError(t, err)
 		require.NoError(t, file.Close())
 		for _, p := range losses {
-			require.LessOrEqual(t, p.x, float64(first))
+			require.LessOrEqual(t, p.X, float64(first))
 		}
 	})
 }

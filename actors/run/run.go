@@ -16,6 +16,7 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/actors/run/mirror"
+	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
@@ -338,14 +339,14 @@ func (r *Run) lead(ctx context.Context) error {
 		}
 		r.report.onClose(end)
 	}
-	tr, err := newTracer(r.cfg.Run.Log.Dir, o.Procs)
+	tr, err := record.NewTracer(r.cfg.Run.Log.Dir, o.Procs)
 	if err != nil {
 		return err
 	}
-	defer func() { tr.close(r.clocks(o.Links)) }()
-	o.Trace = tr.see
+	defer func() { tr.Close(r.clocks(o.Links)) }()
+	o.Trace = tr.See
 	if see := r.io.Trace; see != nil {
-		o.Trace = func(e host.TraceEvent) { tr.see(e); see(e) }
+		o.Trace = func(e host.TraceEvent) { tr.See(e); see(e) }
 	}
 	r.plant(&o)
 	if o.Procs > 1 {
@@ -354,7 +355,7 @@ func (r *Run) lead(ctx context.Context) error {
 			return err
 		}
 		defer workers.close()
-		o.Links.Told, o.Links.Slow = tr.told, r.slowWay
+		o.Links.Told, o.Links.Slow = tr.Told, r.slowWay
 	}
 	if r.io.Profile != "" {
 		p := profiler.NewProfiler(profiler.ProfiledSteps)
@@ -371,7 +372,7 @@ func (r *Run) clocks(l *host.Links) map[int]host.Offset {
 	}
 	all := l.Clocks()
 	if len(all) > 0 {
-		r.report.say("%s", merged(all))
+		r.report.say("%s", record.Merged(all))
 	}
 	return all
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/sim"
@@ -111,7 +112,7 @@ func moeVerdict(cfg *configs.Config, losses [2]float64, began time.Time, in func
 		return err
 	}
 	path := filepath.Join(in("run"), "kinds.svg")
-	if err := os.WriteFile(path, []byte(run.HeatMap(rows,
+	if err := os.WriteFile(path, []byte(record.HeatMap(rows,
 		"experts by kind of token, last steps of training")), 0o600); err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ const kindSteps = 20
 
 // kindsOf counts, by layer and kind of token, which experts tokens went to, and says which expert has most
 // of one kind.
-func kindsOf(r *run.Run, l *layout.Layout, cfg *configs.Config) (rows []run.HeatRow, clearest string,
+func kindsOf(r *run.Run, l *layout.Layout, cfg *configs.Config) (rows []record.HeatRow, clearest string,
 	err error) {
 	type key struct {
 		block int32
@@ -204,7 +205,7 @@ func kindsOf(r *run.Run, l *layout.Layout, cfg *configs.Config) (rows []run.Heat
 	})
 	best := 0.0
 	for _, k := range keys {
-		rows = append(rows, run.HeatRow{Name: fmt.Sprintf("block %d: %s", k.block, kinds[k.kind].name),
+		rows = append(rows, record.HeatRow{Name: fmt.Sprintf("block %d: %s", k.block, kinds[k.kind].name),
 			Rows: counts[k]})
 		sum := 0.0
 		for _, n := range counts[k] {

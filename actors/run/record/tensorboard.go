@@ -1,4 +1,4 @@
-package run
+package record
 
 import (
 	"encoding/binary"
@@ -12,11 +12,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// tensorBoard writes scalars as TensorBoard events: TFRecords (length, masked CRC, data, masked CRC) of
+// TensorBoard writes scalars as TensorBoard events: TFRecords (length, masked CRC, data, masked CRC) of
 // Event messages. Source: tensorflow/core/util/event.proto, tensorflow/core/lib/io/record_writer.h.
-type tensorBoard struct{ f *os.File }
+type TensorBoard struct{ f *os.File }
 
-func newTensorBoard(dir string, first int64) (*tensorBoard, error) {
+// NewTensorBoard begins a file of events in dir for a run that begins with step first.
+func NewTensorBoard(dir string, first int64) (*TensorBoard, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -25,22 +26,22 @@ func newTensorBoard(dir string, first int64) (*tensorBoard, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tensorBoard{f}
+	t := &TensorBoard{f}
 	b := protowire.AppendTag(t.event(0), 3, protowire.BytesType) // file_version
 	t.record(protowire.AppendString(b, "brain.Event:2"))
 	return t, nil
 }
 
 // event begins an Event message: wall_time = 1, step = 2.
-func (t *tensorBoard) event(step int64) []byte {
+func (t *TensorBoard) event(step int64) []byte {
 	b := protowire.AppendTag(nil, 1, protowire.Fixed64Type)
 	b = protowire.AppendFixed64(b, math.Float64bits(float64(time.Now().UnixNano())/1e9))
 	b = protowire.AppendTag(b, 2, protowire.VarintType)
 	return protowire.AppendVarint(b, uint64(step))
 }
 
-// scalar writes one value: Event.summary = 5, Summary.value = 1, Value.tag = 1, Value.simple_value = 2.
-func (t *tensorBoard) scalar(tag string, step int64, v float64) {
+// Scalar writes one value: Event.summary = 5, Summary.value = 1, Value.tag = 1, Value.simple_value = 2.
+func (t *TensorBoard) Scalar(tag string, step int64, v float64) {
 	if t == nil {
 		return
 	}
@@ -58,14 +59,15 @@ func masked(b []byte) uint32 {
 	return (c>>15 | c<<17) + 0xa282ead8
 }
 
-func (t *tensorBoard) record(data []byte) {
+func (t *TensorBoard) record(data []byte) {
 	n := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
 	out := binary.LittleEndian.AppendUint32(n, masked(n))
 	out = binary.LittleEndian.AppendUint32(append(out, data...), masked(data))
 	_, _ = t.f.Write(out) // a full disk must not end training
 }
 
-func (t *tensorBoard) close() {
+// Close ends the file.
+func (t *TensorBoard) Close() {
 	if t != nil {
 		t.f.Close()
 	}

@@ -1,4 +1,4 @@
-package run
+package record
 
 import (
 	"bufio"
@@ -19,9 +19,9 @@ import (
 // traceMax bounds trace.json: the first so many jobs of a run.
 const traceMax = 50_000
 
-// tracer writes what each actor's device did when, in Chrome's trace format: open it in chrome://tracing or
+// Tracer writes what each actor's device did when, in Chrome's trace format: open it in chrome://tracing or
 // Perfetto. Other processes send what theirs did, in the time of the process that leads.
-type tracer struct {
+type Tracer struct {
 	mu   sync.Mutex
 	f    *os.File
 	w    *bufio.Writer
@@ -30,12 +30,13 @@ type tracer struct {
 	rows map[actors.Ref]bool
 }
 
-func newTracer(dir string, procs int) (*tracer, error) {
+// NewTracer begins trace.json in dir, of a run of so many processes.
+func NewTracer(dir string, procs int) (*Tracer, error) {
 	f, err := os.Create(filepath.Join(dir, "trace.json"))
 	if err != nil {
 		return nil, err
 	}
-	t := &tracer{f: f, w: bufio.NewWriter(f), rows: map[actors.Ref]bool{}, most: traceMax / max(1, procs)}
+	t := &Tracer{f: f, w: bufio.NewWriter(f), rows: map[actors.Ref]bool{}, most: traceMax / max(1, procs)}
 	_, err = t.w.WriteString("[\n")
 	return t, err
 }
@@ -61,8 +62,8 @@ func traceJob(w io.Writer, proc int, e host.TraceEvent, ahead time.Duration) {
 		float64((e.Start+ahead).Nanoseconds())/1e3, float64((e.End-e.Start).Nanoseconds())/1e3, e.Job.Step)
 }
 
-// see implements host.System's Trace.
-func (t *tracer) see(e host.TraceEvent) {
+// See implements host.System's Trace.
+func (t *Tracer) See(e host.TraceEvent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.n++; t.n > t.most {
@@ -75,8 +76,8 @@ func (t *tracer) see(e host.TraceEvent) {
 	traceJob(t.w, 0, e, 0)
 }
 
-// told takes the lines of another process.
-func (t *tracer) told(_ int, lines []byte) {
+// Told takes the lines of another process.
+func (t *Tracer) Told(_ int, lines []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.n <= traceMax {
@@ -84,8 +85,8 @@ func (t *tracer) told(_ int, lines []byte) {
 	}
 }
 
-// close ends the file. Clocks say how far each process's clock was from this one's, which the file states.
-func (t *tracer) close(clocks map[int]host.Offset) {
+// Close ends the file. Clocks say how far each process's clock was from this one's, which the file states.
+func (t *Tracer) Close(clocks map[int]host.Offset) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.n = traceMax + 1 // devices may still report
@@ -101,8 +102,8 @@ func (t *tracer) close(clocks map[int]host.Offset) {
 	t.f.Close()
 }
 
-// merged says how well the clocks of a trace agree.
-func merged(clocks map[int]host.Offset) string {
+// Merged says how well the clocks of a trace agree.
+func Merged(clocks map[int]host.Offset) string {
 	worst, of := time.Duration(0), 0
 	for _, p := range slices.Sorted(maps.Keys(clocks)) {
 		if clocks[p].Within > worst {
@@ -114,8 +115,8 @@ func merged(clocks map[int]host.Offset) string {
 		"least certain)", len(clocks)+1, worst.Round(time.Microsecond), of)
 }
 
-// traceSender keeps what this process's devices did until the process that leads hears it.
-type traceSender struct {
+// Sender keeps what this process's devices did until the process that leads hears it.
+type Sender struct {
 	mu   sync.Mutex
 	proc int
 	left int // of the events that this process may send
@@ -123,12 +124,13 @@ type traceSender struct {
 	wait []host.TraceEvent
 }
 
-func newTraceSender(proc, procs int) *traceSender {
-	return &traceSender{proc: proc, left: traceMax / max(1, procs), rows: map[actors.Ref]bool{}}
+// NewSender is that of process number proc of so many.
+func NewSender(proc, procs int) *Sender {
+	return &Sender{proc: proc, left: traceMax / max(1, procs), rows: map[actors.Ref]bool{}}
 }
 
-// see implements host.System's Trace.
-func (t *traceSender) see(e host.TraceEvent) {
+// See implements host.System's Trace.
+func (t *Sender) See(e host.TraceEvent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.left > 0 {
@@ -140,8 +142,8 @@ func (t *traceSender) see(e host.TraceEvent) {
 // tellMost is how many events are sent at a time: beats are not to wait for them.
 const tellMost = 1000
 
-// tell implements host.Links's Tell.
-func (t *traceSender) tell(clock host.Offset) []byte {
+// Tell implements host.Links's Tell.
+func (t *Sender) Tell(clock host.Offset) []byte {
 	t.mu.Lock()
 	some := t.wait[:min(len(t.wait), tellMost)]
 	t.wait = t.wait[len(some):]

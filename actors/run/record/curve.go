@@ -1,4 +1,6 @@
-package run
+// Package record has what a run writes for those who look at it: the curve of its loss, TensorBoard's events, the trace of
+// what each actor's device did when, and the map of how experts were used.
+package record
 
 import (
 	"fmt"
@@ -7,17 +9,18 @@ import (
 	"strings"
 )
 
-type point struct{ x, y float64 }
+// Point is a value at a step.
+type Point struct{ X, Y float64 }
 
 // smooth is an exponential moving average over about 20 points.
-func smooth(ps []point) []point {
-	out := make([]point, len(ps))
-	avg := ps[0].y
+func smooth(ps []Point) []Point {
+	out := make([]Point, len(ps))
+	avg := ps[0].Y
 	for i, p := range ps {
-		if !math.IsNaN(p.y) && !math.IsInf(p.y, 0) {
-			avg += (p.y - avg) / float64(min(i+1, 20))
+		if !math.IsNaN(p.Y) && !math.IsInf(p.Y, 0) {
+			avg += (p.Y - avg) / float64(min(i+1, 20))
 		}
-		out[i] = point{p.x, avg}
+		out[i] = Point{p.X, avg}
 	}
 	return out
 }
@@ -43,13 +46,13 @@ func ticks(lo, hi float64, n int) []float64 {
 // number writes a tick without needless digits.
 func number(v float64) string { return strconv.FormatFloat(math.Round(v*1e9)/1e9, 'f', -1, 64) }
 
-// curve draws training and evaluation losses over the steps as an SVG drawing.
-func curve(title string, train, eval []point) []byte {
+// Curve draws training and evaluation losses over the steps as an SVG drawing.
+func Curve(title string, train, eval []Point) []byte {
 	const w, h, left, bottom, top = 900.0, 440.0, 76.0, 56.0, 30.0
 	lo, hi := math.Inf(1), math.Inf(-1)
-	for _, p := range append(append([]point(nil), train...), eval...) {
-		if !math.IsNaN(p.y) && !math.IsInf(p.y, 0) {
-			lo, hi = min(lo, p.y), max(hi, p.y)
+	for _, p := range append(append([]Point(nil), train...), eval...) {
+		if !math.IsNaN(p.Y) && !math.IsInf(p.Y, 0) {
+			lo, hi = min(lo, p.Y), max(hi, p.Y)
 		}
 	}
 	if !(lo < hi) {
@@ -58,7 +61,7 @@ func curve(title string, train, eval []point) []byte {
 	if math.IsInf(lo, 0) || math.IsNaN(lo) { // no number at all
 		lo, hi = 0, 1
 	}
-	x0, x1 := train[0].x, train[len(train)-1].x
+	x0, x1 := train[0].X, train[len(train)-1].X
 	px := func(x float64) float64 { return left + (x-x0)/max(1, x1-x0)*(w-left-20) }
 	py := func(y float64) float64 { return h - bottom - (y-lo)/(hi-lo)*(h-bottom-top) }
 	var b strings.Builder
@@ -72,11 +75,11 @@ func curve(title string, train, eval []point) []byte {
 			fmt.Fprintf(&b, `<line x1="%.1f" x2="%.1f" y1="%g" y2="%g" stroke="#ddd"/><text class="x" x="%.1f" y="%g" text-anchor="middle">%s</text>`, px(x), px(x), top, h-bottom, px(x), h-bottom+18, number(x))
 		}
 	}
-	line := func(ps []point, color string, width float64) {
+	line := func(ps []Point, color string, width float64) {
 		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="%g" points="`, color, width)
 		for _, p := range ps {
-			if !math.IsNaN(p.y) && !math.IsInf(p.y, 0) {
-				fmt.Fprintf(&b, "%.1f,%.1f ", px(p.x), py(p.y))
+			if !math.IsNaN(p.Y) && !math.IsInf(p.Y, 0) {
+				fmt.Fprintf(&b, "%.1f,%.1f ", px(p.X), py(p.Y))
 			}
 		}
 		b.WriteString(`"/>`)
@@ -86,7 +89,7 @@ func curve(title string, train, eval []point) []byte {
 	if len(eval) > 0 {
 		line(eval, "#d06020", 2)
 		for _, p := range eval {
-			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="#d06020"/>`, px(p.x), py(p.y))
+			fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="#d06020"/>`, px(p.X), py(p.Y))
 		}
 		fmt.Fprintf(&b, `<text x="%g" y="18" fill="#d06020">evaluation</text>`, left+120)
 	}
