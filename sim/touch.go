@@ -79,7 +79,7 @@ var (
 			all[k] = spansOf(ofAll, ofJob, ofAction)
 		}
 		all[actors.Credit] = spansOf(ofAll, []string{"edges", "ports.edges"})
-		all[actors.Done] = spansOf(ofAll, []string{"cur", "groups", "parts.groups", "used", "why"})
+		all[actors.Done] = spansOf(ofAll, []string{"cur", "groups", "parts.groups", "spent"})
 		all[actors.Part] = spansOf(ofAll, ofJob)
 		return all
 	}()

@@ -18,7 +18,7 @@ import (
 func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 	i, ok := c.place[m.From]
 	switch {
-	case !ok || m.Step != c.step || c.left == 0:
+	case !ok || m.Step != c.step || c.phase != stepping:
 		panic(fmt.Sprintf("core: actor %d is ready for step %d while step %d runs", m.From, m.Step, c.step))
 	case c.ready[i].come:
 		panic(fmt.Sprintf("core: rank %d is ready for step %d twice", i, m.Step))
@@ -30,7 +30,7 @@ func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 	if c.unready--; c.unready > 0 {
 		return
 	}
-	c.verdict = c.decide()
+	c.verdict, c.phase = c.decide(), applying
 	for _, r := range c.l.Ranks {
 		ctx.Send(r, actors.Message{Kind: actors.Commit, Epoch: c.epoch, Step: c.step, Values: c.verdict})
 	}

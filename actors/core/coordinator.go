@@ -3,7 +3,6 @@ package core
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/lfactor/lfactor/actors"
 )
@@ -29,53 +28,57 @@ const (
 )
 
 // Coordinator opens each step, commits it when every rank is ready, and orders saves and evaluations. It
-// alone decides that a step counts: no rank changes its parameters before Commit.
+// alone decides that a step counts: no rank changes its parameters before Commit. Its fields are parts, one
+// for each of its concerns; phase.go says how one phase follows from another.
 type Coordinator struct {
 	l       *RunLayout
 	place   map[actors.Ref]int // of a rank in l.Ranks
-	step    int64
-	eval    int64 // evaluation batch under way, counted from 1; 0 for none
-	evalSum float64
+	phase   phase
+	asked   request
+	epoch   uint32
+	step    int64 // the newest that was opened, or that all ranks hold
+	newest  int64 // that ever ended
+	updates int64 // that are applied
+	kept    kept  // the newest durable state
+	round
+	evaluation
+	saving
+	losses
+	back   recovery
+	heir   *heir // what it has heard, in phase claiming
+	copies keeper
+	moves  mover
+	pace   pace
+}
+
+// round is the step or the evaluation batch that is open.
+type round struct {
 	opened  actors.Time
-	closed  []said // by rank, of the step under way
-	left    int
-	norms   []float64 // squared, by parameter, of the step under way
-	ready   []said    // likewise
-	unready int       // ranks whose norms have not come
-	verdict []float64 // of the step under way, nil before it is committed
-	queued  int
-	saving  int64 // the step whose state is being written, if writing
-	writing bool
-	parts   []string
-	// what the save under way keeps of the coordinator
-	savedUpdates int64
-	savedScale   LossScale
-	durable      int
-	stopping     bool
-	abandoned    bool // the step that was under way will not be committed
-	waitSave     bool // a save is due but the one before is still being written
-	ended        bool
-	updates      int64
-	since        actors.Time
-	dead         bool
-	job, jobs    actors.JobID // of the save under way, and the last there was
-	moves        mover
-	epoch        uint32
-	kept         kept
-	lost         bool // from the loss of a rank until all ranks are back at one state
-	back         recovery
-	copies       keeper
-	shortest     float64        // nanoseconds of the shortest step
-	lives        []int64        // by rank: how often it has ended
-	deaths       map[int]deaths // by rank
-	losses       int            // since the newest step
-	breaks       int            // likewise: how often connections broke
-	suspect      bool           // messages of the epoch are lost, and it is not known yet why
-	newest       int64          // step that ever ended
-	void         *VoidError     // why the step under way is given up, nil if it is not
-	voids        int            // steps in a row that were
-	pace         pace
-	heir         *heir // while it takes over from another, else nil
+	left    int        // ranks that have not closed it
+	closed  []said     // by rank
+	unready int        // ranks that are not ready for its commit
+	ready   []said     // by rank
+	norms   []float64  // squared, by parameter
+	verdict []float64  // its commit, nil before
+	void    *VoidError // why the step is given up, nil if it is not
+	voids   int        // steps in a row that were
+	fastest float64    // nanoseconds of the shortest step so far
+}
+
+// evaluation is the evaluation under way.
+type evaluation struct {
+	eval    int64   // its batch, counted from 1; 0 for none
+	evalSum float64 // of the losses of its batches
+}
+
+// losses is what the coordinator counts of ranks that end and connections that break, so that a run which
+// does not get on ends.
+type losses struct {
+	lives   []int64        // by rank: how often it has ended
+	deaths  map[int]deaths // by rank
+	ends    int            // of ranks since the newest step
+	breaks  int            // of connections since the newest step
+	suspect bool           // messages of the epoch are lost, and it is not known yet why
 }
 
 // NewCoordinator returns the behaviour.
@@ -93,19 +96,7 @@ func NewCoordinator(l *RunLayout) *Coordinator {
 
 // Receive implements actors.Behaviour.
 func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
-	if c.dead {
-		drop(m)
-		return
-	}
-	switch m.Kind {
-	case actors.Closed, actors.Ready, actors.Queued, actors.Durable, actors.Rewound, actors.Kept,
-		actors.Broken, actors.Failed, actors.Holding:
-		if m.Epoch < c.epoch {
-			drop(m)
-			return
-		}
-	}
-	if c.stale(m) {
+	if !c.takes(m) {
 		drop(m)
 		return
 	}
@@ -126,7 +117,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.Done:
 		switch {
 		case m.Job != c.job: // of a save that is void
-		case c.durable == 0:
+		case c.stage == committing:
 			c.committed(ctx, m)
 		default:
 			c.requestSnapshots(ctx, m)
@@ -144,7 +135,7 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.Tick:
 		c.reconnect(ctx, m)
 	case actors.Halt:
-		if c.stopping = true; m.Text == HaltNow {
+		if c.asked = max(c.asked, stops); m.Text == HaltNow {
 			c.abandon(ctx)
 		}
 	case actors.Failed, actors.Down:
@@ -159,11 +150,11 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 // advance opens what is next: an evaluation batch, a step, or the end.
 func (c *Coordinator) advance(ctx actors.Context) {
 	switch {
-	case c.left > 0 || c.queued > 0 || c.ended || c.lost:
+	case c.phase != between || c.queued > 0:
 		return
 	case c.eval > 0 && c.eval <= c.l.EvalSteps:
 		c.open(ctx, -c.eval, nil)
-	case c.step >= c.l.Last || c.stopping:
+	case c.step >= c.l.Last || c.asked >= stops:
 		c.end(ctx)
 	default:
 		c.step++
@@ -172,7 +163,10 @@ func (c *Coordinator) advance(ctx actors.Context) {
 }
 
 func (c *Coordinator) open(ctx actors.Context, step int64, v []float64) {
-	c.opened, c.since = ctx.Now(), ctx.Now()
+	if c.phase = stepping; step < 0 {
+		c.phase = evaluating
+	}
+	c.opened = ctx.Now()
 	c.closed, c.left = make([]said, len(c.l.Ranks)), len(c.l.Ranks)
 	c.void = nil
 	c.ready, c.unready, c.verdict = make([]said, len(c.l.Ranks)), len(c.l.Ranks), nil
@@ -194,7 +188,7 @@ func (c *Coordinator) close(ctx actors.Context, m *actors.Message) {
 	if c.left--; c.left > 0 {
 		return
 	}
-	if m.Step < 0 {
+	if c.phase = between; m.Step < 0 {
 		c.evaluated(ctx)
 	} else {
 		c.conclude(ctx)
@@ -205,7 +199,7 @@ func (c *Coordinator) close(ctx actors.Context, m *actors.Message) {
 // conclude ends a step: every rank has applied the same update, or skipped it.
 func (c *Coordinator) conclude(ctx actors.Context) {
 	if c.step > c.newest {
-		c.newest, c.losses, c.breaks = c.step, 0, 0
+		c.newest, c.ends, c.breaks = c.step, 0, 0
 	}
 	v := c.report(ctx)
 	c.pace.see(ctx, c, v.Time)
@@ -236,11 +230,11 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	}
 	s := keptAfter(c.verdict, c.l.LossScale)
 	c.updates, c.l.LossScale = s.updates, s.scale
-	if c.l.SaveEvery > 0 && c.step%c.l.SaveEvery == 0 && c.step < c.l.Last && !c.stopping {
-		c.waitSave = true
+	if c.l.SaveEvery > 0 && c.step%c.l.SaveEvery == 0 && c.step < c.l.Last && c.asked == goesOn {
+		c.due = true
 	}
-	if c.shortest == 0 || v.Time < c.shortest {
-		c.shortest = v.Time
+	if c.fastest == 0 || v.Time < c.fastest {
+		c.fastest = v.Time
 	}
 	c.save(ctx)
 	c.keep(ctx)
@@ -290,77 +284,12 @@ func (c *Coordinator) evaluated(ctx actors.Context) {
 // State is what a checkpoint keeps of the coordinator.
 func (c *Coordinator) State() (updates int64, scale LossScale) { return c.updates, c.l.LossScale }
 
-// save begins the save that is due. It is called between steps only, when no rank changes its state; one
-// save is under way at a time, so that a due one may wait for the end of a later step.
-func (c *Coordinator) save(ctx actors.Context) {
-	if !c.waitSave || c.writing || c.lost {
-		return
-	}
-	c.waitSave = false
-	c.writing, c.saving, c.queued, c.durable = true, c.step, len(c.l.Ranks), len(c.l.Ranks)
-	c.parts = make([]string, len(c.l.Ranks))
-	c.savedUpdates, c.savedScale, c.moves.saving = c.updates, c.l.LossScale, c.moves.now
-	c.jobs++
-	c.job = c.jobs
-	ctx.Do(actors.Job{ID: c.job, Kind: actors.BeginJob, Engine: actors.IO, Step: c.step})
-}
-
-// requestSnapshots asks the ranks to copy their state once there is a place to write it.
-func (c *Coordinator) requestSnapshots(ctx actors.Context, m *actors.Message) {
-	if m.Err != nil {
-		c.queued = 0
-		c.committed(ctx, m)
-		if !c.dead {
-			c.advance(ctx)
-		}
-		return
-	}
-	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Save, Epoch: c.epoch, Step: c.saving})
-	}
-}
-
-// written collects the ranks' parts of the manifest; with the last one the checkpoint is committed.
-func (c *Coordinator) written(ctx actors.Context, m *actors.Message) {
-	if i, ok := c.place[m.From]; ok {
-		c.parts[i] = m.Text
-	}
-	if c.durable--; c.durable == 0 {
-		s := c.savedScale
-		c.jobs++
-		c.job = c.jobs
-		ctx.Do(actors.Job{ID: c.job, Kind: actors.CommitJob, Engine: actors.IO, Step: c.saving,
-			Text:   strings.Join(c.parts, "\x00"),
-			Values: Filed{c.savedUpdates, s.Scale, s.Good, s.Left, c.moves.saving}.Values()})
-	}
-}
-
-// committed is the one place where a checkpoint becomes durable.
-func (c *Coordinator) committed(ctx actors.Context, m *actors.Message) {
-	topic := TopicDurable
-	if m.Err != nil {
-		topic = TopicSaveLost
-	} else {
-		c.kept = kept{c.saving, c.savedUpdates, c.savedScale}
-		c.moves.durable = c.moves.saving
-	}
-	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: topic, Step: c.saving, Values: nil,
-		Err: m.Err})
-	c.writing = false
-	switch {
-	case c.lost:
-		c.goBack(ctx)
-	case c.ended:
-		c.finish(ctx)
-	}
-}
-
 // end saves the last state, waits until it is durable, and halts everyone.
 func (c *Coordinator) end(ctx actors.Context) {
-	c.ended = true
+	c.phase = ending
 	// by a run that went back to it
-	saved := c.writing && c.saving == c.step || c.kept.step == c.step && c.step >= c.l.First
-	c.waitSave = (c.waitSave || c.l.SaveAtEnd) && !c.l.EvalOnly &&
+	saved := c.stage != noSave && c.saved.step == c.step || c.kept.step == c.step && c.step >= c.l.First
+	c.due = (c.due || c.l.SaveAtEnd) && !c.l.EvalOnly &&
 		(c.step >= c.l.First || c.l.Last == 0) && !saved
 	c.finish(ctx)
 }
@@ -368,27 +297,24 @@ func (c *Coordinator) end(ctx actors.Context) {
 // finish takes the run's end one event further.
 func (c *Coordinator) finish(ctx actors.Context) {
 	c.save(ctx)
-	if !c.writing {
+	if c.stage == noSave {
 		c.halt(ctx)
 	}
 }
 
 func (c *Coordinator) halt(ctx actors.Context) {
-	c.dead = true
+	c.phase = over
 	for _, r := range c.l.Ranks {
 		ctx.Send(r, actors.Message{Kind: actors.Halt, Epoch: c.epoch})
 	}
-	asked := c.stopping && !c.l.EvalOnly && c.step < c.l.Last
+	asked := c.asked >= stops && !c.l.EvalOnly && c.step < c.l.Last
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEnd, Step: c.step,
 		Values: []float64{number(asked)}})
 }
 
 // fail ends the run with one error, the first that came.
 func (c *Coordinator) fail(ctx actors.Context, m *actors.Message) {
-	if c.ended && m.Kind == actors.Down && !c.writing {
-		return
-	}
-	c.dead = true
+	c.phase = over
 	err := m.Err
 	if err == nil {
 		err = errors.New(m.Text)
@@ -408,20 +334,20 @@ func (c *Coordinator) Waits() actors.Wait {
 		return w
 	}
 	for i := range c.ready {
-		if c.eval == 0 && c.left > 0 && c.unready > 0 && !c.ready[i].come {
+		if c.left > 0 && c.eval == 0 && c.unready > 0 && !c.ready[i].come {
 			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the gradients of step %d", c.step),
-				Since: c.since}
+				Since: c.opened}
 		}
 	}
 	for i := range c.closed {
 		if c.left > 0 && !c.closed[i].come {
 			return actors.Wait{For: c.l.Ranks[i], What: fmt.Sprintf("the end of step %d", c.step),
-				Since: c.since}
+				Since: c.opened}
 		}
 	}
-	if c.writing && c.ended {
+	if c.phase == ending {
 		return actors.Wait{For: actors.None, What: fmt.Sprintf("the checkpoint of step %d to be durable",
-			c.saving), Since: c.since, Busy: true}
+			c.saved.step), Since: c.opened, Busy: true}
 	}
 	return actors.Wait{For: actors.None}
 }

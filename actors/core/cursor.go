@@ -350,7 +350,7 @@ func (r *Rank) Waits() actors.Wait {
 		return actors.Wait{For: actors.None,
 			What: fmt.Sprintf("%v segment %d of step %d", c.a, c.pc, r.step), Since: r.since, Busy: true,
 			Held: r.held()}
-	case !r.open:
+	case r.phase != working:
 		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since, Held: r.held()}
 	case r.under > 0:
 		c := &r.cur[r.turn]

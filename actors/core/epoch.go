@@ -32,7 +32,7 @@ func (r *Rank) rewind(ctx actors.Context, m *actors.Message) {
 	case m.Segment != FromMember || m.Member == 1: // what it holds is going to be replaced
 		r.last = remembered{holds: none, pending: none}
 	case r.last.pending == m.Step:
-		r.owes = true
+		r.update = owed
 	}
 	early := r.target.early
 	r.target = wanted{step: m.Step, source: m.Segment, given: m.Member == 1 && m.Segment != FromDisk,
@@ -57,24 +57,26 @@ const none = -1
 
 // leave ends an epoch for the rank: the step under way is void, unless it is decided.
 func (r *Rank) leave(epoch uint32) {
-	if r.open && r.step > 0 {
-		if !r.applied {
+	if r.phase == working && r.step > 0 {
+		if r.update != applied {
 			r.last.pending = r.step
 		}
-		r.last.half = r.applied
+		r.last.half = r.update == applied
 		if r.verdict != nil {
 			r.last.verdict = r.verdict
 		}
 	}
 	r.clear()
-	r.epoch, r.behind = epoch, true
-	r.open, r.hungry, r.under = false, false, 0
+	r.epoch, r.phase = epoch, behind
+	r.hungry, r.under = false, 0
 	r.settled = r.jobs
 }
 
 // made takes in that the update of a step is made.
 func (r *Rank) made(step int64, verdict []float64) {
-	r.owes = false
+	if r.update == owed {
+		r.update = undecided
+	}
 	r.last.holds, r.last.pending, r.last.verdict = step, none, verdict
 }
 
@@ -85,14 +87,14 @@ func (r *Rank) restore(ctx actors.Context) {
 	switch {
 	case r.running != 0 || r.copying() || t.asked || t.given && t.state == nil:
 		return
-	case r.owes && t.source == FromMember:
+	case r.update == owed && t.source == FromMember:
 		n := int32(slices.IndexFunc(r.l.Update, func(s Segment) bool { return s.Ready })) + 1
 		r.do(ctx, &actors.Job{Kind: actors.UpdatePhase, Engine: actors.Compute, Step: t.step,
 			Action: stepAction, Segment: n, Values: t.verdict})
 		r.applying, r.last.verdict = r.running, t.verdict
 		return
 	}
-	r.owes = false
+	r.update = undecided
 	j := actors.Job{Kind: actors.RestoreJob, Engine: actors.IO, Step: t.step, Segment: t.source}
 	switch {
 	case t.given:
@@ -122,7 +124,7 @@ func (r *Rank) given(ctx actors.Context, m *actors.Message) {
 		drop(&t.early)
 		t.early = *m
 		return
-	case m.Epoch < r.epoch || !r.behind || !t.given || t.asked || t.state != nil || t.step != m.Step:
+	case m.Epoch < r.epoch || r.phase != behind || !t.given || t.asked || t.state != nil || t.step != m.Step:
 		drop(m)
 		return
 	}
@@ -145,7 +147,7 @@ func (r *Rank) discardStale(ctx actors.Context, m *actors.Message) {
 		r.made(m.Step, r.last.verdict)
 	}
 	r.io = slices.DeleteFunc(r.io, func(j ioJob) bool { return j.id == m.Job })
-	if r.behind {
+	if r.phase == behind {
 		r.restore(ctx)
 	}
 }

@@ -39,7 +39,7 @@ func (c *Coordinator) start(ctx actors.Context, ended int64) {
 		return
 	}
 	if c.l.EvalOnly {
-		c.eval, c.stopping = 1, true
+		c.eval, c.asked = 1, stops
 	}
 	c.advance(ctx)
 }
@@ -50,6 +50,7 @@ func (c *Coordinator) takeOver(ctx actors.Context, ended int64) {
 	c.step, c.newest = c.l.Durable, c.l.Durable
 	c.kept = kept{c.l.Durable, c.l.OptimSteps, c.l.LossScale}
 	c.begins(ctx)
+	c.phase = claiming
 	c.claim(ctx)
 }
 
@@ -67,7 +68,7 @@ func (c *Coordinator) claim(ctx actors.Context) {
 
 // claimed ends the epoch for the rank, and tells the new coordinator what it holds.
 func (r *Rank) claimed(ctx actors.Context, m *actors.Message) {
-	if r.owes && r.target.source == FromMember {
+	if r.update == owed && r.target.source == FromMember {
 		r.last.pending, r.last.verdict = r.target.step, r.target.verdict
 	}
 	r.leave(m.Epoch)
@@ -79,7 +80,7 @@ func (r *Rank) claimed(ctx actors.Context, m *actors.Message) {
 // hears takes in a rank's answer.
 func (c *Coordinator) hears(ctx actors.Context, m *actors.Message) {
 	i, ok := c.place[m.From]
-	if !ok || c.heir == nil || int64(m.Port) < c.lives[i] {
+	if !ok || c.phase != claiming || int64(m.Port) < c.lives[i] {
 		return
 	}
 	c.lives[i] = int64(m.Port)
@@ -102,7 +103,7 @@ func (c *Coordinator) answered(ctx actors.Context, i int, h *holding) {
 // inherit makes of all answers what the coordinator before has known, and has everybody go to one state.
 func (c *Coordinator) inherit(ctx actors.Context) {
 	h, b := c.heir, &c.back
-	c.heir = nil
+	c.phase, c.heir = recovering, nil
 	c.epoch++ // a rank that hears of its state before it hears of the epoch keeps it
 	c.newest = h.newest(c.kept.step)
 	state, verdict := h.known(c.newest, c.kept)
@@ -127,7 +128,7 @@ func (c *Coordinator) inherit(ctx actors.Context) {
 	if c.step >= c.l.First && c.evaluates(c.step) {
 		b.eval = c.step
 	}
-	c.waitSave = c.l.SaveEvery > 0 && c.step/c.l.SaveEvery*c.l.SaveEvery > c.kept.step && c.step < c.l.Last
+	c.due = c.l.SaveEvery > 0 && c.step/c.l.SaveEvery*c.l.SaveEvery > c.kept.step && c.step < c.l.Last
 	c.goBack(ctx)
 }
 

@@ -95,7 +95,7 @@ func TestTakeOver(t *testing.T) {
 			require.Equal(t, x.scale, c.l.LossScale.Scale)
 			require.Equal(t, x.source, c.back.source)
 			require.Equal(t, x.eval, c.back.eval == c.step)
-			require.Equal(t, x.waitSave, c.waitSave)
+			require.Equal(t, x.waitSave, c.due)
 		})
 	}
 }
@@ -148,23 +148,23 @@ func TestClaimed(t *testing.T) {
 		want []float64
 		step int64
 	}{
-		{"nothing", func(r *Rank) { r.open = false }, []float64{none, 0, 0}, none},
+		{"nothing", func(r *Rank) { r.phase = resting }, []float64{none, 0, 0}, none},
 		{"a step under way", func(r *Rank) { r.made(3, v3) }, append([]float64{4, 0, 1}, v3...), 3},
 		{"a commit that is not carried out", func(r *Rank) { r.made(3, v3); r.verdict = v4 },
 			append([]float64{4, 0, 1}, v4...), 3},
-		{"half an update", func(r *Rank) { r.verdict, r.applied = v4, true; r.made(4, v4) },
+		{"half an update", func(r *Rank) { r.verdict, r.update = v4, applied; r.made(4, v4) },
 			append([]float64{none, 1, 1}, v4...), 4},
 		{"an update that is owed", func(r *Rank) {
-			r.open, r.owes, r.last.holds = false, true, 3
+			r.phase, r.update, r.last.holds = resting, owed, 3
 			r.target = wanted{step: 4, source: FromMember, verdict: v4}
 		}, append([]float64{4, 0, 1}, v4...), 3},
-		{"a copy", func(r *Rank) { r.open, r.copies = false, []copied{{of: 6, step: 2, kept: kept}} },
+		{"a copy", func(r *Rank) { r.phase, r.copies = resting, []copied{{of: 6, step: 2, kept: kept}} },
 			append([]float64{none, 0, 0, 6}, kept...), none},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			ctx := &letters{}
 			r := NewRank(&RankLayout{Coordinator: 9, Program: &plan.Program{}})
-			r.open, r.step, r.life = true, 4, 2
+			r.phase, r.step, r.life = working, 4, 2
 			x.set(r)
 			for epoch := uint32(70000); epoch < 70002; epoch++ {
 				ctx.sent = nil
@@ -172,7 +172,7 @@ func TestClaimed(t *testing.T) {
 				require.Equal(t, []actors.Message{{Kind: actors.Holding, Epoch: epoch, Step: x.step, Port: 2,
 					Values: x.want}}, ctx.sent)
 				require.Equal(t, epoch, r.epoch)
-				require.False(t, r.open)
+				require.Equal(t, behind, r.phase)
 				require.Empty(t, ctx.log, "it goes nowhere")
 			}
 		})

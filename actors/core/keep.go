@@ -116,7 +116,8 @@ type keeper struct {
 // keep begins copies of the state between two steps, when it is time.
 func (c *Coordinator) keep(ctx actors.Context) {
 	k := &c.copies
-	if c.l.Keep == 0 || k.under || c.lost || c.step < k.next || c.step >= c.l.Last || c.stopping {
+	if c.l.Keep == 0 || k.under || c.phase.lost() || c.step < k.next || c.step >= c.l.Last ||
+		c.asked >= stops {
 		return
 	}
 	n := len(c.l.Ranks)
@@ -157,7 +158,7 @@ func (c *Coordinator) counted(ctx actors.Context, m *actors.Message) {
 	took := k.cost + float64(ctx.Now()-k.mine)
 	k.period = c.l.Keep
 	if c.l.Keep == KeepAuto {
-		k.period = KeepPeriod(took, c.shortest)
+		k.period = KeepPeriod(took, c.fastest)
 	}
 	k.next = k.step.step + k.period
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicCopied, Step: k.whole.step,

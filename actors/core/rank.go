@@ -10,7 +10,8 @@ import (
 
 // Rank carries out one rank's program: it runs segments in order, sends what they give, and waits for what
 // they need. A simulation has many ranks, and few of them in a cache: fields lie in the order in which
-// messages need them, and short lists begin in the rank itself.
+// messages need them, the parts that many need before those that few do, and short lists begin in the rank
+// itself. phase.go says how one phase follows from another.
 type Rank struct {
 	// of every message
 	l       *RankLayout
@@ -18,12 +19,9 @@ type Rank struct {
 	epoch   uint32
 	life    int32 // how often it has ended before
 	pc      int32
-	open    bool
-	dead    bool
+	phase   rankPhase
+	update  progress
 	hungry  bool // the wait under way is for data
-	behind  bool // it has no state of the epoch yet
-	applied bool // the update of the step
-	owes    bool // an update that is decided, from the epoch before
 	under   int8 // actions under way: 0, 1, or the 2 of an overlapped pair
 	turn    int8
 	running actors.JobID // the compute job in flight, 0 for none
@@ -39,10 +37,7 @@ type Rank struct {
 	inbox   inbox
 	parts   partLists
 
-	// of its end
-	used  Usage     // of the step so far
-	why   string    // the first reason to give the step up, "" for none
-	loads []float64 // of experts in the step: what its device appends to the values of the update
+	spent // of its end
 
 	// of the beginning and the end of an action
 	row   []plan.Entry
@@ -56,9 +51,21 @@ type Rank struct {
 	io       []ioJob      // in flight on other engines
 	applying actors.JobID // the last job that changes parameters
 	target   wanted       // after a loss
-	copies   []copied     // in memory: of its own state, and of the ranks whose buddy it is
-	buddy    actors.Ref   // who keeps the second copy of its state
 	last     remembered
+	backups
+}
+
+// spent is what a rank has to say at the end of the step.
+type spent struct {
+	used  Usage     // in the step so far
+	why   string    // the first reason to give the step up, "" for none
+	loads []float64 // of experts in the step: what its device appends to the values of the update
+}
+
+// backups are the copies of states that a rank keeps in memory.
+type backups struct {
+	copies []copied   // of its own state, and of the ranks whose buddy it is
+	buddy  actors.Ref // who keeps the second copy of its state
 }
 
 // partLists is where a rank's lists of groups, operands and collectives begin.
@@ -118,16 +125,15 @@ func (r *Rank) wiring(stage int16) *wiring {
 
 // Receive implements actors.Behaviour.
 func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
-	if r.dead && m.Kind != actors.Halt || m.Kind != actors.Done && (m.Epoch < r.epoch || r.behind &&
-		m.Kind != actors.Rewind && m.Kind != actors.Halt && m.Kind != actors.State &&
-		m.Kind != actors.Claim) {
+	if !r.takes(m) {
 		drop(m)
 		return
 	}
 	switch m.Kind {
 	case actors.Started:
 		r.life = int32(m.Step)
-		if r.behind = m.Step > 0; r.behind {
+		if m.Step > 0 {
+			r.phase = behind
 			ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Join, Step: m.Step})
 		}
 	case actors.Rewind:
@@ -139,7 +145,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.Credit:
 		r.edge(m.Comm, m.From).grant(ctx, CreditsOf(m.Values))
 	case actors.Commit:
-		if !r.open || m.Step != r.step || r.verdict != nil {
+		if r.phase != working || m.Step != r.step || r.verdict != nil {
 			panic(fmt.Sprintf("core: rank %d: commit of step %d while step %d runs", r.l.Rank, m.Step,
 				r.step))
 		}
@@ -161,7 +167,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.Save:
 		r.do(ctx, &actors.Job{Kind: actors.SnapshotJob, Engine: actors.Copy, Step: m.Step, Text: m.Text})
 	case actors.Halt:
-		r.dead = true
+		r.phase = gone
 		r.Release()
 		ctx.Stop(ctx.Self())
 		return
@@ -182,15 +188,15 @@ func drop(m *actors.Message) {
 }
 
 func (r *Rank) begin(ctx actors.Context, m *actors.Message) {
-	if r.open {
+	if r.phase == working {
 		panic(fmt.Sprintf("core: rank %d: step %d opened while step %d runs", r.l.Rank, m.Step, r.step))
 	}
-	r.epoch, r.step, r.open, r.pc, r.scalars = m.Epoch, m.Step, true, 0, m.Values
-	r.verdict, r.applied = nil, false
+	r.epoch, r.step, r.phase, r.pc, r.scalars = m.Epoch, m.Step, working, 0, m.Values
+	r.verdict, r.update = nil, undecided
 	if m.Step > 0 {
 		r.last.holds, r.last.pending, r.last.half = m.Step-1, none, false
 	}
-	r.used, r.why, r.loads = Usage{}, "", nil
+	r.spent = spent{}
 	r.prog = r.l.Program
 	if m.Step < 0 {
 		r.prog = r.l.Eval
@@ -222,7 +228,7 @@ func (r *Rank) do(ctx actors.Context, j *actors.Job) {
 
 // advance starts the next segment if it can run without waiting for anyone.
 func (r *Rank) advance(ctx actors.Context) {
-	for r.open && r.running == 0 {
+	for r.phase == working && r.running == 0 {
 		if r.under == 0 && !r.next() {
 			r.close(ctx)
 			return
@@ -264,7 +270,7 @@ func (r *Rank) next() bool {
 
 // close ends the step and tells the coordinator.
 func (r *Rank) close(ctx actors.Context) {
-	r.open = false
+	r.phase = resting
 	r.inbox.endStep()
 	ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Closed, Step: r.step, Epoch: r.epoch,
 		Values: append(r.used.Values(), r.loads...)})
@@ -277,7 +283,7 @@ func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 	}
 	if m.Err != nil {
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Failed, Epoch: r.epoch, Err: m.Err})
-		r.dead = true
+		r.phase = gone
 		drop(m)
 		return
 	}
@@ -290,13 +296,13 @@ func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 		}
 		panic(fmt.Sprintf("core: rank %d was told of job %d, but %d runs", r.l.Rank, m.Job, r.running))
 	}
-	if r.behind {
+	if r.phase == behind {
 		r.caughtUp(ctx, m)
 		return
 	}
 	r.running = 0
 	if m.Job == r.applying {
-		r.applied = true
+		r.update = applied
 		r.made(m.Step, r.verdict)
 	}
 	r.since = ctx.Now()
@@ -322,7 +328,7 @@ func (r *Rank) saved(ctx actors.Context, j ioJob, m *actors.Message) {
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Durable, Step: m.Step, Epoch: r.epoch,
 			Text: m.Text})
 	case actors.RestoreJob:
-		r.behind = false
+		r.phase = resting
 		r.last.holds, r.last.pending, r.last.half = r.target.step, none, false
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Rewound, Step: r.target.step, Epoch: r.epoch})
 	}

@@ -47,7 +47,7 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 				c.l.Restarts, m.Text)})
 		return
 	}
-	if c.heir != nil {
+	if c.phase == claiming {
 		c.heir.held[i], c.back.gone[m.From], c.back.blank[i] = nil, true, true
 		return
 	}
@@ -58,17 +58,18 @@ func (c *Coordinator) lose(ctx actors.Context, m *actors.Message) {
 
 // leave ends an epoch.
 func (c *Coordinator) leave(ctx actors.Context) {
-	if !c.lost {
+	if !c.phase.lost() {
 		c.begins(ctx)
 	}
 	if c.eval > 0 {
 		c.back.eval = c.step
 	}
+	c.phase = recovering
 	c.epoch++
 	c.left, c.unready, c.queued, c.eval, c.back.left = 0, 0, 0, 0, 0
 	c.copies.under, c.suspect = false, false
-	if c.writing && c.durable > 0 {
-		c.writing, c.waitSave, c.job = false, true, 0
+	if c.stage == makingRoom || c.stage == ranksWrite {
+		c.stage, c.due, c.job = noSave, true, 0
 	}
 }
 
@@ -95,7 +96,7 @@ func (c *Coordinator) reconnect(ctx actors.Context, m *actors.Message) {
 	if m.Epoch != c.epoch {
 		return
 	}
-	if c.heir != nil {
+	if c.phase == claiming {
 		c.claim(ctx)
 		return
 	}
@@ -127,13 +128,13 @@ func (c *Coordinator) hopelessly(i int) string {
 	}
 	d.times++
 	c.deaths[i] = d
-	c.losses++
+	c.ends++
 	switch most := c.l.Restarts; {
 	case most == 0:
 	case d.times > most:
 		return fmt.Sprintf("rank %d has ended %d times at step %d", i, d.times, c.step)
-	case c.losses > lossesMost*most*len(c.l.Ranks):
-		return fmt.Sprintf("rank %d has ended, as ranks have %d times since step %d,", i, c.losses, c.newest)
+	case c.ends > lossesMost*most*len(c.l.Ranks):
+		return fmt.Sprintf("rank %d has ended, as ranks have %d times since step %d,", i, c.ends, c.newest)
 	}
 	return ""
 }
@@ -143,12 +144,10 @@ const lossesMost = 10
 
 // begins notes what the first loss finds: the step under way counts if it is decided.
 func (c *Coordinator) begins(ctx actors.Context) {
-	under := c.left > 0 && c.eval == 0
-	c.lost = true
 	c.back = recovery{gone: map[actors.Ref]bool{}, blank: make([]bool, len(c.l.Ranks)), eval: -1,
-		since: ctx.Now(), decided: under && c.verdict != nil}
+		since: ctx.Now(), decided: c.phase == applying}
 	c.back.halfway = c.back.decided
-	if under && c.verdict == nil {
+	if c.phase == stepping {
 		c.step--
 	}
 }
@@ -160,7 +159,7 @@ func (c *Coordinator) joined(ctx actors.Context, m *actors.Message) {
 	if !ok || m.Step < c.lives[i] {
 		return
 	}
-	if c.heir != nil {
+	if c.phase == claiming {
 		c.lives[i] = m.Step
 		c.answered(ctx, i, nil)
 		return
@@ -169,7 +168,7 @@ func (c *Coordinator) joined(ctx actors.Context, m *actors.Message) {
 		c.lose(ctx, &actors.Message{Kind: actors.Down, From: m.From, Step: m.Step,
 			Text: "it is back, and nobody knew that it had ended"})
 	}
-	if c.lost && c.back.gone[m.From] {
+	if c.phase.lost() && c.back.gone[m.From] {
 		delete(c.back.gone, m.From)
 		c.goBack(ctx)
 	}
@@ -179,13 +178,13 @@ func (c *Coordinator) joined(ctx actors.Context, m *actors.Message) {
 // checkpoint whose parts are written is still committed, for what it replaces may be removed.
 func (c *Coordinator) goBack(ctx actors.Context) {
 	b := &c.back
-	if len(b.gone) > 0 || c.writing || b.left > 0 {
+	if len(b.gone) > 0 || c.stage != noSave || c.phase == returning {
 		return
 	}
 	if b.source = c.source(); b.source == FromMember && b.decided {
 		b.decided = false
 		c.concludeLost(ctx)
-		if c.dead {
+		if c.phase == over {
 			return
 		}
 	}
@@ -201,6 +200,7 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 			c.copies.own, c.copies.whole = nil, kept{} // nobody keeps copies of steps that are taken again
 		}
 	}
+	c.phase = returning
 	b.left, b.back = len(c.l.Ranks), make([]bool, len(c.l.Ranks))
 	place := ""
 	if c.l.Place != nil {
@@ -274,7 +274,7 @@ func (c *Coordinator) concludeLost(ctx actors.Context) {
 func (c *Coordinator) rewound(ctx actors.Context, m *actors.Message) {
 	b := &c.back
 	i, ok := c.place[m.From]
-	if !ok || !c.lost || b.left == 0 {
+	if !ok || c.phase != returning {
 		return
 	}
 	if b.back[i] {
@@ -298,7 +298,7 @@ func (c *Coordinator) resume(ctx actors.Context) {
 	t := b.target
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicBack, Step: t.step,
 		Values: Return{float64(ctx.Now() - b.since), b.source}.Values()})
-	c.lost, c.ended, c.step, c.updates, c.l.LossScale = false, false, t.step, t.updates, t.scale
+	c.phase, c.step, c.updates, c.l.LossScale = between, t.step, t.updates, t.scale
 	for i := range c.copies.own { // a rank that was given a copy keeps it
 		c.copies.own[i] = c.copies.own[i] || b.source == FromCopy && b.blank[i]
 	}
@@ -307,7 +307,7 @@ func (c *Coordinator) resume(ctx actors.Context) {
 	if b.eval == t.step {
 		c.eval, c.evalSum = 1, 0
 	}
-	c.waitSave = c.waitSave && t.step > c.kept.step
+	c.due = c.due && t.step > c.kept.step
 	c.save(ctx)
 	c.keep(ctx)
 	c.advance(ctx)
@@ -315,7 +315,7 @@ func (c *Coordinator) resume(ctx actors.Context) {
 
 // recovering says whom the coordinator waits for after a rank was lost.
 func (c *Coordinator) recovering() (w actors.Wait, yes bool) {
-	if !c.lost {
+	if !c.phase.lost() {
 		return
 	}
 	for i, r := range c.l.Ranks {
@@ -323,7 +323,7 @@ func (c *Coordinator) recovering() (w actors.Wait, yes bool) {
 		case c.back.gone[r]:
 			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to come back", i),
 				Since: c.back.since}, true
-		case c.back.left > 0 && len(c.back.gone) == 0 && !c.back.back[i]:
+		case c.phase == returning && !c.back.back[i]:
 			return actors.Wait{For: r, What: fmt.Sprintf("rank %d to go back to step %d", i,
 				c.back.target.step), Since: c.back.since}, true
 		}

@@ -195,6 +195,11 @@ func (x Filed) Values() []float64 {
 	return AppendLaid([]float64{float64(x.Updates), x.Scale, float64(x.Good), float64(x.Left)}, x.Laid)
 }
 
+// filed writes what a checkpoint says of a state.
+func filed(k kept, x Laid) []float64 {
+	return Filed{k.updates, k.scale.Scale, k.scale.Good, k.scale.Left, x}.Values()
+}
+
 // Summary is a TopicStep report. Times are nanoseconds.
 type Summary struct {
 	Loss     float64 // mean loss of the step
