@@ -57,7 +57,8 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 	s.unused = s.unused[:n]
 	f := s.flight(i)
 	// Field by field: a processor waits for all parts of a literal to be written before it copies it.
-	f.step, f.to, f.from, f.epoch, f.kind, f.segment, f.port = m.Step, to, m.From, m.Epoch, m.Kind, m.Segment, m.Port
+	f.step, f.to, f.from, f.epoch, f.kind = m.Step, to, m.From, m.Epoch, m.Kind
+	f.segment, f.port = m.Segment, m.Port
 	a := &m.Action
 	f.action[0], f.action[2] = uint32(a.Kind), uint32(a.Micro)
 	f.action[1] = uint32(uint16(a.Stage)) | uint32(uint16(a.Chunk))<<16

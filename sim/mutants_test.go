@@ -71,7 +71,10 @@ func killer(t *testing.T, root, source, text string) string {
 	defer stop()
 	c := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-failfast", "-count=1",
 		"-timeout", "2m",
-		"-run", "^Test(Seeds|Restart|LateControl|CommitKilled|RecoverySources|Partitions|Succession|OwedUpdate|PlantedBugs|CommitFails|EvalAgain|JoinLate|LossScale|Commit|TakeOver|TakeOverLosses|Claimed|KeptValues|ClipFactor|Sequences)$", "./actors/core", "./sim")
+		"-run", "^Test(Seeds|Restart|LateControl|CommitKilled|RecoverySources|Partitions|Succession|"+
+			"OwedUpdate|PlantedBugs|Doubled|CommitFails|EvalAgain|JoinLate|LossScale|Commit|TakeOver|"+
+			"TakeOverLosses|Claimed|KeptValues|ClipFactor|Sequences|Voided|Objections|GivenTwice)$",
+		"./actors/core", "./sim")
 	c.Dir = root
 	out, err := c.CombinedOutput()
 	if err == nil {

@@ -188,7 +188,8 @@ func (w *trial) run(t *testing.T) string {
 // once simulates the run.
 func (w *trial) once(t *testing.T) (string, *sim.Result) {
 	w.log.Reset()
-	ends := slices.Contains(w.faults, sim.Crash) || slices.Contains(w.faults, sim.LostMsg) && w.options.Notice == 0
+	ends := slices.Contains(w.faults, sim.Crash) || slices.Contains(w.faults, sim.LostMsg) &&
+		w.options.Notice == 0
 	ends = (ends || w.layout.Run.Restarts > 0) && len(w.options.Faults) > 0
 	sum := fnv.New64a()
 	o := w.options

@@ -40,7 +40,8 @@ func paced(t *testing.T, mesh topology.Mesh, steps int64, o sim.Options) (slow m
 // where it is slow from the beginning and another does the same work; in a thousand steps of jobs that take
 // up to twice as long by chance nobody is named.
 func TestSlowRank(t *testing.T) {
-	for _, mesh := range []topology.Mesh{topology.Grid(2, 2, 1), topology.Grid(4, 1, 1), topology.Grid(1, 2, 2)} {
+	for _, mesh := range []topology.Mesh{topology.Grid(2, 2, 1), topology.Grid(4, 1, 1),
+		topology.Grid(1, 2, 2)} {
 		_, _, ends := paced(t, mesh, 40, sim.Options{Seed: 1, Jitter: 0.5})
 		require.Len(t, ends, 40)
 		for rank := range mesh.Size() {
@@ -73,7 +74,8 @@ func TestSlowAll(t *testing.T) {
 	_, _, ends := paced(t, mesh, 40, sim.Options{Seed: 1})
 	var faults []sim.Fault
 	for rank := range mesh.Size() {
-		faults = append(faults, sim.Fault{Kind: sim.Straggler, Rank: rank, At: ends[20], For: 1 << 60, Factor: 4})
+		faults = append(faults, sim.Fault{Kind: sim.Straggler, Rank: rank, At: ends[20], For: 1 << 60,
+			Factor: 4})
 	}
 	slow, _, _ := paced(t, mesh, 40, sim.Options{Seed: 1, Faults: faults})
 	require.Empty(t, slow)

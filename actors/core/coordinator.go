@@ -20,7 +20,8 @@ const (
 	TopicCopied = "copied"
 	TopicBroken = "broken" // Err: how messages were lost between processes that live; a new epoch begins
 	TopicVoid   = "void"   // Step, Err: a *VoidError, why its update was not made
-	TopicMoved  = "moved"  // Step, Values: records as AppendPlaced makes them, of layers whose experts have moved
+	// Step, Values: records as AppendPlaced makes them, of layers whose experts have moved
+	TopicMoved = "moved"
 	// Step, Values: records as AppendLoad makes them, of all ranks together, in order of blocks
 	TopicExperts = "experts"
 	// Step: the state that all ranks hold again after a loss; Values: a Return

@@ -71,7 +71,8 @@ func TestMovesDecided(t *testing.T) {
 	require.Equal(t, []Placed{{4, []int{1, 0}}}, Moves(c.verdict))
 	require.True(t, c.moving())
 	h := holdingOf(2, claimOf(c.verdict))
-	require.Equal(t, [][]float64{c.verdict[:verdictLen]}, h.verdicts, "what a coordinator that takes over hears")
+	require.Equal(t, [][]float64{c.verdict[:verdictLen]}, h.verdicts,
+		"what a coordinator that takes over hears")
 	require.Len(t, h.copies, 1)
 	require.Nil(t, c.moves.now.At)
 	require.Equal(t, []Load{rows(1, 2)}, c.moves.now.Loads)

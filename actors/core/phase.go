@@ -4,18 +4,18 @@ import "github.com/lfactor/lfactor/actors"
 
 // phase is what the coordinator is about:
 //
-//	            ┌────────────── all Closed ─────────────────┐
-//	            ▼                                           │
-//	┌────── between ──Open──▶ stepping ──all Ready: Commit──▶ applying
-//	│        ▲  │ ▲
-//	│        │  │ └──────── all Closed ── evaluating ◀──┐
-//	│        │  └──────── Open of a batch ──────────────┘
-//	│        │
-//	│        │    any of these, and ending ── Down or Broken ──▶ recovering ──all are back: Rewind──▶ returning
-//	│        └──────────────────────────── all Rewound ─────────────────────────────────────────────┘ │
-//	│  the last step                                                ▲  ▲      Down or Broken          │
-//	▼                                                               │  └──────────────────────────────┘
-//	ending ──the last save is durable──▶ over                       └── all Holding ── claiming ◀── Started after an end
+//	   ┌─── all Closed ─────────── applying ◀── all Ready: Commit ──┐
+//	   ▼                                                            │
+//	between ──Open─────────────────────────────────────────────▶ stepping
+//	│  ▲ ▲ └──Open of a batch──▶ evaluating ──┐
+//	│  │ └────────── all Closed ──────────────┘
+//	│  └──────────── all Rewound ─────────────────────────────── returning ◀──┐
+//	│                                                             │           │ all are back: Rewind
+//	│  any of these, and ending ── Down, Broken ──▶ recovering ◀──┘ Down …    │
+//	│                                               ▲    └────────────────────┘
+//	│  Started after an end ──▶ claiming ── all Holding ┘
+//	▼
+//	ending ──the last save is durable──▶ over
 //
 // Whatever goes wrong for good ends in over from anywhere. In recovering and returning no step is open; what
 // was open is decided already, or void (see recovery).

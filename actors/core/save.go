@@ -8,9 +8,9 @@ import (
 
 // A checkpoint is made in four stages, one checkpoint at a time:
 //
-//	noSave ──save: BeginJob──▶ makingRoom ──Done: Save to all──▶ ranksWrite ──Durable from all: CommitJob──▶ committing
-//	   ▲                           │ error                         │ epoch ends                              │ Done
-//	   └───────────────────────────┴───────────────────────────────┴─────────────────────────────────────────┘
+//	noSave ──save: BeginJob──▶ makingRoom ──Done: Save to all──▶ ranksWrite ──all Durable──▶ committing
+//	   ▲                           │ error                          │ epoch ends            Done │
+//	   └───────────────────────────┴────────────────────────────────┴────────────────────────────┘
 //
 // No step is opened before all ranks have copied their state (Queued); writing goes on beside the steps. What
 // an epoch leaves before committing is void and due again. What is being committed is waited for, since the

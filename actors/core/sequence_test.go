@@ -60,12 +60,15 @@ type options struct {
 
 func optionsOf(t *testing.T, d *datadriven.TestData) options {
 	o := options{pp: 1, dp: 1, micro: 1, credits: 2, steps: 1, scale: 1, hysteresis: 1, schedule: "1f1b"}
-	for name, at := range map[string]*int{"pp": &o.pp, "dp": &o.dp, "micro": &o.micro, "credits": &o.credits, "steps": &o.steps, "save": &o.save,
-		"eval": &o.eval, "keep": &o.keep, "scale": &o.scale, "overflows": &o.overflows, "hysteresis": &o.hysteresis,
-		"voids": &o.voids} {
+	for name, at := range map[string]*int{"pp": &o.pp, "dp": &o.dp, "micro": &o.micro,
+		"credits": &o.credits, "steps": &o.steps, "save": &o.save,
+		"eval": &o.eval, "keep": &o.keep, "scale": &o.scale, "overflows": &o.overflows,
+		"hysteresis": &o.hysteresis,
+		"voids":      &o.voids} {
 		d.MaybeScanArgs(t, name, at)
 	}
-	for name, at := range map[string]*bool{"recover": &o.recover, "buddy": &o.buddy, "same": &o.same, "at-end": &o.atEnd, "gather": &o.gather,
+	for name, at := range map[string]*bool{"recover": &o.recover, "buddy": &o.buddy,
+		"same": &o.same, "at-end": &o.atEnd, "gather": &o.gather,
 		"experts": &o.experts, "over": &o.over} {
 		*at = d.HasArg(name)
 	}
@@ -74,12 +77,16 @@ func optionsOf(t *testing.T, d *datadriven.TestData) options {
 }
 
 func newWorld(t *testing.T, d *datadriven.TestData) *world {
-	w := &world{options: optionsOf(t, d), actors: map[actors.Ref]actors.Behaviour{}, lives: map[actors.Ref]int{}, cut: map[[2]actors.Ref]string{}, faults: map[string]string{}}
+	w := &world{options: optionsOf(t, d), actors: map[actors.Ref]actors.Behaviour{},
+		lives: map[actors.Ref]int{}, cut: map[[2]actors.Ref]string{}, faults: map[string]string{}}
 	w.names = map[actors.Ref]string{coordinator: "coordinator", observer: "observer"}
 	n := w.pp * w.dp
-	w.run = &core.RunLayout{Observer: observer, First: 1, Last: int64(w.steps), SaveEvery: int64(w.save), SaveAtEnd: w.atEnd, EvalSteps: min(1, int64(w.eval)), EvalEvery: int64(w.eval),
-		LR: func(step int64) float64 { return float64(step) / 10 }, Recover: w.recover, Restarts: 2, Keep: int64(w.keep), Alone: !w.gather,
-		LossScale: core.LossScale{Scale: float64(w.scale), Dynamic: w.scale > 1, Min: 1, Window: 2, Hysteresis: w.hysteresis, Left: w.hysteresis}}
+	w.run = &core.RunLayout{Observer: observer, First: 1, Last: int64(w.steps),
+		SaveEvery: int64(w.save), SaveAtEnd: w.atEnd, EvalSteps: min(1, int64(w.eval)), EvalEvery: int64(w.eval),
+		LR:      func(step int64) float64 { return float64(step) / 10 },
+		Recover: w.recover, Restarts: 2, Keep: int64(w.keep), Alone: !w.gather,
+		LossScale: core.LossScale{Scale: float64(w.scale), Dynamic: w.scale > 1, Min: 1, Window: 2,
+			Hysteresis: w.hysteresis, Left: w.hysteresis}}
 	w.lay(t)
 	for i, l := range w.ranks {
 		ref := firstRank + actors.Ref(i)
@@ -141,7 +148,8 @@ func (w *world) lay(t *testing.T) {
 			group.Members = append(group.Members, firstRank+actors.Ref(k*w.pp+p))
 		}
 		group.Pos = dp
-		w.ranks = append(w.ranks, &core.RankLayout{Rank: i, Program: prog, Eval: eval, Row: p, Update: core.Chain(update), Groups: []core.Group{group}, Ports: ports,
+		w.ranks = append(w.ranks, &core.RankLayout{Rank: i, Program: prog, Eval: eval, Row: p,
+			Update: core.Chain(update), Groups: []core.Group{group}, Ports: ports,
 			Lower:  func(plan.Action, bool, int32) []core.Segment { return []core.Segment{{}} },
 			Peer:   func(stage int) actors.Ref { return firstRank + actors.Ref(dp*w.pp+stage) },
 			Loader: firstRank + actors.Ref(w.pp*w.dp+dp), Coordinator: coordinator, Credits: w.credits})

@@ -18,7 +18,8 @@ const (
 	SlowCompute Cause = iota // its jobs take longer
 	SlowData                 // it waits for its loader
 	SlowCrowd                // its jobs take longer, because other work on its host has the processors
-	SlowStood                // its process stands still for part of the time: it is stopped, frozen or over a quota
+	// SlowStood: its process stands still for part of the time: it is stopped, frozen or over a quota
+	SlowStood
 )
 
 const (

@@ -54,7 +54,8 @@ func TestSlowFor(t *testing.T) {
 	for range 7 {
 		require.Nil(t, step(200, 500, 100), "seven steps")
 	}
-	require.Equal(t, Slowness{Rank: 1, Now: 500, Usual: 100, Had: .2, Wants: .8}.Values(), step(200, 500, 100))
+	require.Equal(t, Slowness{Rank: 1, Now: 500, Usual: 100, Had: .2, Wants: .8}.Values(),
+		step(200, 500, 100))
 	for range 20 {
 		require.Nil(t, step(200, 500, 100), "once")
 	}

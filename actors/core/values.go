@@ -231,7 +231,7 @@ type Slowness struct {
 	Rank  int
 	Cause Cause
 	Now   float64 // that it takes; with SlowStood, those of this step that it stood still for
-	// Usual is what it took before, or what the ranks take that do the same work; with SlowStood, this step's.
+	// Usual is what it took before, or what ranks take that do the same work; with SlowStood, this step's.
 	Usual float64
 	Twin  bool    // Usual is that of other ranks
 	Had   float64 // processors that its process has during its jobs
