@@ -63,6 +63,7 @@ type golden struct {
 	t    *testing.T
 	m    *family.Model
 	own  FillFunc          // in place of the golden's weights, nil for those
+	made *Microbatch       // in place of the golden's batch, nil for that
 	plan func(*layout.Job) // changes the plan to train by; nil for nothing
 	w    *family.Weights
 	file *checkpoint.File
@@ -130,6 +131,9 @@ func (g *golden) read(name string) (shape []int, out []float64) {
 
 // batch is the golden batch as one packed microbatch.
 func (g *golden) batch() Microbatch {
+	if g.made != nil {
+		return *g.made
+	}
 	var mb Microbatch
 	ints := func(name string) (out []int32) {
 		_, v := g.read(name)
@@ -205,6 +209,9 @@ func (g *golden) shape() block.Shape {
 }
 
 func (g *golden) fill(kind string, p *grad.Param, r family.Region, dst []float32) (bool, error) {
+	if g.own != nil {
+		return g.own(kind, p, r, dst)
+	}
 	if kind != "param" {
 		return false, nil
 	}
@@ -229,11 +236,7 @@ func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float6
 	require.NoError(g.t, err)
 	dev, err := NewDevice(l, 0, b, nil, "")
 	require.NoError(g.t, err)
-	fill := g.fill
-	if g.own != nil {
-		fill = g.own
-	}
-	require.NoError(g.t, dev.Load(fill))
+	require.NoError(g.t, dev.Load(g.fill))
 	defer dev.Free()
 	rec := block.Rec{Shape: g.shape(), Logits: logits}
 	tr := g.m.Record(grad.Options{NoGrad: true, DType: d}, rec, family.Stage{To: len(g.m.Blocks)})

@@ -1,10 +1,13 @@
 """Golden data of the decoders whose layers are not Llama's: stages/family/testdata/<case>/ as family_golden.py writes it,
 with tiny models of transformers. Windows, soft caps and scales are chosen so small that each changes the loss.
+Further cases are files of bench/golden/families: a new family comes with one, <case>.json, and no line here is edited.
 
 Run from the repository's root: python bench/golden/family_layers.py [case ...]. The same versions of torch and
 transformers give the same bytes.
 """
 
+import json
+import pathlib
 import sys
 import zlib
 
@@ -89,6 +92,11 @@ CASES = {
                 original_max_position_embeddings=16))),
     "glm4": ("Glm4Config", "Glm4ForCausalLM", dict(rope_parameters=rope(partial_rotary_factor=0.5), eos_token_id=[2, 3], attention_bias=False)),
 }
+
+
+for file in sorted(pathlib.Path(__file__).with_name("families").glob("*.json")):
+    case = json.loads(file.read_text())
+    CASES[file.stem] = case["config"], case["model"], case["facts"]
 
 
 def make(name):

@@ -8,10 +8,14 @@ type Norm struct {
 	Eps   float64
 	Plus  float64 // added to the weight of an RMS norm: 1 in Gemma
 	Layer bool
+	Bare  bool // a layer norm has no bias
 }
 
 // Record is the norm called name over the last axis of x, of width d.
 func (n Norm) Record(r *Rec, name string, x *grad.Value, d int) *grad.Value {
+	if n.Layer && n.Bare {
+		return r.T.LayerNorm(x, r.T.Param(name+".weight", []int{d}, -1, 1, false), nil, n.Eps)
+	}
 	if n.Layer {
 		return r.LayerNorm(name, x, d, n.Eps)
 	}
@@ -50,31 +54,58 @@ type Branch struct {
 	After  string // name of the norm of what the part gives, before it is added
 }
 
-// Layer is one layer of a transformer: branches that are added to the residual stream one after another.
+// Layer is one layer of a transformer: branches that are added to the residual stream one after another. With
+// Abreast all read the layer's input, normed as Before of the first says, and their sum is added.
 type Layer struct {
 	Hidden   int
 	Norm     Norm
 	Branches []Branch
 	Residual float64 // factor on what a branch gives; 0 is 1
+	Abreast  bool
 }
 
 // Record is the layer called name on x [t hidden].
 func (l Layer) Record(r *Rec, name string, x *grad.Value) *grad.Value {
+	if l.Abreast {
+		return l.abreast(r, name, x)
+	}
 	for _, b := range l.Branches {
 		h := x
 		if b.Before != "" {
 			h = l.Norm.Record(r, name+"."+b.Before, h, l.Hidden)
 		}
-		h = b.Part.Record(r, name+"."+b.Name, h)
-		if b.After != "" { // a norm is not linear: its sums over ranks end here
-			h = l.Norm.Record(r, name+"."+b.After, r.T.Place("residual", h), l.Hidden)
-		}
-		if l.Residual != 0 && l.Residual != 1 {
-			h = r.T.Scale(h, l.Residual)
-		}
-		x = r.T.Place("residual", r.T.Add(x, h))
+		x = r.T.Place("residual", r.T.Add(x, l.branch(r, name, b, h)))
 	}
 	return x
+}
+
+// branch is what a branch gives for rows h.
+func (l Layer) branch(r *Rec, name string, b Branch, h *grad.Value) *grad.Value {
+	h = b.Part.Record(r, name+"."+b.Name, h)
+	if b.After != "" { // a norm is not linear: its sums over ranks end here
+		h = l.Norm.Record(r, name+"."+b.After, r.T.Place("residual", h), l.Hidden)
+	}
+	if l.Residual != 0 && l.Residual != 1 {
+		h = r.T.Scale(h, l.Residual)
+	}
+	return h
+}
+
+// abreast is Record where all branches read the same: what they give is summed over ranks once.
+func (l Layer) abreast(r *Rec, name string, x *grad.Value) *grad.Value {
+	h := x
+	if before := l.Branches[0].Before; before != "" {
+		h = l.Norm.Record(r, name+"."+before, h, l.Hidden)
+	}
+	var sum *grad.Value
+	for _, b := range l.Branches {
+		if given := l.branch(r, name, b, h); sum == nil {
+			sum = given
+		} else {
+			sum = r.T.Add(sum, given)
+		}
+	}
+	return r.T.Place("residual", r.T.Add(x, sum))
 }
 
 // Size is the work of a token, without that with other tokens.

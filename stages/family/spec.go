@@ -71,8 +71,12 @@ type Spec struct {
 	Sees func(r *block.Rec, c *grad.AttentionConfig)
 }
 
-// Norms are the names of a layer's norms, before and after each branch; "" is none.
-type Norms struct{ BeforeMixer, AfterMixer, BeforeMLP, AfterMLP string }
+// Norms are the names of a layer's norms, before and after each branch; "" is none. With Abreast mixer and MLP
+// read the same rows, normed as BeforeMixer says, and their sum is added to the layer's input.
+type Norms struct {
+	BeforeMixer, AfterMixer, BeforeMLP, AfterMLP string
+	Abreast                                      bool
+}
 
 // preNorms are Llama's.
 var preNorms = Norms{BeforeMixer: "input_layernorm", BeforeMLP: "post_attention_layernorm"}
@@ -219,10 +223,11 @@ func (s Spec) layer(i int) block.Layer {
 	if n == (Norms{}) {
 		n = preNorms
 	}
-	return block.Layer{Hidden: s.Hidden, Norm: s.norm(), Residual: s.Residual, Branches: []block.Branch{
-		{Name: "self_attn", Part: mixers[mixer](s, i), Before: n.BeforeMixer, After: n.AfterMixer},
-		{Name: "mlp", Part: mlps[mlp](s, i), Before: n.BeforeMLP, After: n.AfterMLP},
-	}}
+	return block.Layer{Hidden: s.Hidden, Norm: s.norm(), Residual: s.Residual, Abreast: n.Abreast,
+		Branches: []block.Branch{
+			{Name: "self_attn", Part: mixers[mixer](s, i), Before: n.BeforeMixer, After: n.AfterMixer},
+			{Name: "mlp", Part: mlps[mlp](s, i), Before: n.BeforeMLP, After: n.AfterMLP},
+		}}
 }
 
 // attention is the attention of layer i, with a window of so many keys, 0 for all.

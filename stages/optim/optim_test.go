@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,14 +40,14 @@ func TestLR(t *testing.T) {
 
 // TestRegistry: every optimizer has a kernel, state names and a source.
 func TestRegistry(t *testing.T) {
-	require.Equal(t, []string{"adamw", "sgd"}, Names())
+	require.Subset(t, Names(), []string{"adamw", "sgd"})
 	for _, n := range Names() {
 		o, err := Get(n)
 		require.NoError(t, err)
-		require.NotEmpty(t, o.Op)
-		require.NotEmpty(t, o.State)
+		require.True(t, o.Op != "" && len(o.State) > 0 || o.Update != nil,
+			"%s has neither a kernel with state nor an update of its own", n)
 		require.NotEmpty(t, o.Paper)
 	}
 	_, err := Get("adam8")
-	require.ErrorContains(t, err, "have [adamw sgd]")
+	require.ErrorContains(t, err, "have ["+strings.Join(Names(), " ")+"]")
 }
