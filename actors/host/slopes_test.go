@@ -89,7 +89,8 @@ func newSlopes(t *testing.T, m *family.Model) *slopes {
 	s.own = func(kind string, p *grad.Param, _ family.Region, dst []float32) (bool, error) {
 		return kind == "param", copyTo(dst, s.at[p.Name], kind == "param")
 	}
-	require.NoError(t, json.Unmarshal([]byte(`{"AdamW": {"LR": 0, "Eps": 1e-8, "Betas": [0.9, 0.95]}}`), s.golden))
+	const still = `{"AdamW": {"LR": 0, "Eps": 1e-8, "Betas": [0.9, 0.95]}}`
+	require.NoError(t, json.Unmarshal([]byte(still), s.golden))
 	s.train(topology.Grid(1, 1, 1), goldenBackends["ref"], 1, func(_ *layout.Layout, _ int, r *Rank) {
 		for _, p := range r.c.Params {
 			if g := r.owned[p.Name]; g != nil {
@@ -124,8 +125,9 @@ func (s *slopes) along(name string, dir []float64, step float64) float64 {
 	return d
 }
 
-// slope holds a directional derivative to differences of the loss, over the step that shows it best: long ones
-// have the next terms of the series, short ones what is left of float32's rounding of the loss, 1e-6/step.
+// slope holds a directional derivative to differences of the loss, over the step that shows it best: long
+// ones have the next terms of the series, short ones what is left of float32's rounding of the loss,
+// 1e-6/step.
 func (s *slopes) slope(name, which string, dir []float64, want, norm float64) {
 	var got []float64
 	for _, step := range []float64{0.01, 0.003, 0.001, 0.0003, 0.0001} {
@@ -138,8 +140,8 @@ func (s *slopes) slope(name, which string, dir []float64, want, norm float64) {
 		}
 		got = append(got, d)
 	}
-	require.Fail(s.t, "wrong gradient", "%s along %s: differences %g, want %g of a norm of %g", name, which, got,
-		want, norm)
+	require.Fail(s.t, "wrong gradient", "%s along %s: differences %g, want %g of a norm of %g", name,
+		which, got, want, norm)
 }
 
 // check holds the gradient of one parameter to differences along itself and along a random direction: a

@@ -280,7 +280,8 @@ func (d *Decoder) key(key, value string) bool {
 
 // owns says whether a key is no setting, but one that settings of the family follow from.
 func (d *Decoder) owns(key string) bool {
-	return !d.setting(key) && slices.ContainsFunc(d.f.Own, func(o Own) bool { return slices.Contains(o.keys, key) })
+	has := func(o Own) bool { return slices.Contains(o.keys, key) }
+	return !d.setting(key) && slices.ContainsFunc(d.f.Own, has)
 }
 
 // dequantized reports a form of quantized weights that checkpoint.Dequantized reads.

@@ -22,10 +22,10 @@ type Own struct {
 	read func(d *Decoder, raw Raw)
 }
 
-// Keys declares such keys: T is a struct whose fields have a tag key and perhaps min, max and oneof, and whole
-// has the values that hold where the file has none, or null. A value of another type, or out of its range, is
-// a fault; then enter is not called. A field that is a pointer is nil for null. T may have settings among its fields: they are read here too, and their
-// faults are reported where they are entered.
+// Keys declares such keys: T is a struct whose fields have a tag key and perhaps min, max and oneof, and
+// whole has the values that hold where the file has none, or null. A value of another type, or out of its
+// range, is a fault; then enter is not called. A field that is a pointer is nil for null. T may have settings
+// among its fields: they are read here too, and their faults are reported where they are entered.
 func Keys[T any](whole T, enter func(k T, d *Decoder)) Own {
 	typ := reflect.TypeFor[T]()
 	o := Own{}
@@ -106,8 +106,9 @@ func outside(v reflect.Value, tag reflect.StructTag) string {
 	case reflect.Float64:
 		x = v.Float()
 	case reflect.String:
-		if words := tag.Get("oneof"); words != "" && !slices.Contains(strings.Split(words, "|"), v.String()) {
-			return source.Quoted(v.String()) + " is not known, want " + source.OneOf(strings.Split(words, "|"))
+		words := strings.Split(tag.Get("oneof"), "|")
+		if tag.Get("oneof") != "" && !slices.Contains(words, v.String()) {
+			return source.Quoted(v.String()) + " is not known, want " + source.OneOf(words)
 		}
 		return ""
 	default:
