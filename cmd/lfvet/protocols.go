@@ -8,9 +8,16 @@ import (
 	"strconv"
 )
 
-// protocolDirs hold behaviours and what runs them in virtual time: they see the world through
-// actors.Context and nothing else.
-var protocolDirs = []string{"actors/core", "sim"}
+// protocolDirs hold behaviours and what runs them in virtual time: they see the world through actors.Context and
+// nothing else.
+var protocolDirs = []string{"actors/core", "sim", "actors/cluster/head/decide"}
+
+// timedDirs are those of protocolDirs that know dates and durations as values, which come in from outside.
+var timedDirs = []string{"actors/cluster/head/decide"}
+
+// clockNames are what package time has of the world: clocks, timers and the place of the machine.
+var clockNames = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker",
+	"Timer", "Ticker", "Local"}
 
 // protocolBans are standard packages that bring in time, chance, I/O or threads.
 var protocolBans = []string{"time", "net", "os", "sync", "syscall", "log", "io/ioutil", "io/fs", "runtime",
@@ -42,6 +49,9 @@ func checkProtocols(m *module, r *report) {
 func checkProtocolImports(f *source, r *report) {
 	for _, spec := range f.ast.Imports {
 		imp, _ := strconv.Unquote(spec.Path.Value)
+		if imp == "time" && slices.Contains(timedDirs, f.dir) {
+			continue // clockNames are not for it
+		}
 		if underAny(imp, protocolBans) {
 			r.add(f, spec.Pos(), "protocol",
 				"imports %s: behaviours see the world only through actors.Context", imp)
@@ -88,6 +98,9 @@ func (p *protocolFile) visit(n ast.Node) bool {
 	case *ast.SelectorExpr:
 		if p.rand != "" && isIdent(n.X, p.rand) && !slices.Contains(randAllowed, n.Sel.Name) {
 			p.ban(n, "rand."+n.Sel.Name+" draws from the process-wide source: use the Context's")
+		}
+		if isIdent(n.X, "time") && slices.Contains(timedDirs, p.f.dir) && slices.Contains(clockNames, n.Sel.Name) {
+			p.ban(n, "time."+n.Sel.Name+" is the machine's: times come in from outside")
 		}
 	case *ast.RangeStmt:
 		p.rangeOver(n)

@@ -1,17 +1,18 @@
 package deploy
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/cluster/head"
-	"github.com/lfactor/lfactor/actors/cluster/store"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -33,8 +34,8 @@ func SaveBackup(r io.Reader, name string) (int64, error) {
 	return n, err
 }
 
-// Restore gives a cluster the state of a backup: its heads, which have to be of this machine, start anew with
-// it.
+// Restore gives a cluster the state of a backup: its heads, which have to be of this machine, start anew
+// with it.
 func Restore(c *user.Cluster, backup string) error {
 	for _, h := range c.Seats() {
 		if h.SSH != "" || !machine.Exists(h.Dir) {
@@ -43,21 +44,25 @@ func Restore(c *user.Cluster, backup string) error {
 				"backup", h.Name, c.Name), exit.Unreachable)
 		}
 	}
-	for _, h := range c.Seats() { // a bad backup ends nothing
-		if err := restoreOne(h, backup); err != nil {
-			return err
-		}
-	}
-	if err := stopHeads(c); err != nil {
+	backup, err := filepath.Abs(backup)
+	if err != nil {
 		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
+	for _, h := range c.Seats() { // a bad backup ends nothing
+		if err := restoreOne(self, h, backup); err != nil {
+			return err
+		}
+	}
+	if err := stopHeads(c); err != nil {
+		return err
+	}
 	for i, h := range c.Seats() {
 		// one that was started meanwhile has taken it already, and others have not
-		if err := restoreOne(h, backup); err != nil {
+		if err := restoreOne(self, h, backup); err != nil {
 			return err
 		}
 		err := os.Remove(filepath.Join(h.Dir, control.DownFile))
@@ -72,15 +77,19 @@ func Restore(c *user.Cluster, backup string) error {
 	return nil
 }
 
-func restoreOne(h user.Host, backup string) error {
-	seats, err := head.LoadSeats(h.Dir)
-	if err != nil {
-		return err
+// restoreOne gives the state of a backup to a head that does not run. The program that serves as a head does
+// that: only it knows the store.
+func restoreOne(self string, h user.Host, backup string) error {
+	c := exec.Command(self, append(control.HeadArgs(h.Dir, ""), "--restore", backup)...)
+	var said bytes.Buffer
+	c.Stderr = &said
+	err := c.Run()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		text := strings.TrimPrefix(strings.TrimSpace(said.String()), "error: ")
+		return exit.With(errors.New(text), failed.ExitCode())
 	}
-	if err := store.Restore(backup, seats.Store(h.Dir)); err != nil {
-		return exit.With(err, exit.Corrupt)
-	}
-	return nil
+	return err
 }
 
 // stopHeads ends all heads of this machine and keeps them from being started again.

@@ -1,15 +1,14 @@
 package head
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/head/decide"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
@@ -57,16 +56,6 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // whoever asked may have gone
 }
 
-// Host is a host as status tells of it.
-type Host struct {
-	control.Info
-	State string        `json:"state"` // ready, busy, drained, away
-	Since time.Time     `json:"since"`
-	Skew  time.Duration `json:"skew"`
-	Job   string        `json:"job,omitempty"`
-	Procs []int         `json:"procs,omitempty"`
-}
-
 // Status is the cluster at one moment.
 type Status struct {
 	Head    string      `json:"head"`            // address of the one that leads
@@ -79,93 +68,79 @@ type Status struct {
 	Jobs    []Job       `json:"jobs"`
 }
 
-func (h *Head) status(w http.ResponseWriter, _ *http.Request) { answer(w, h.now()) }
+// refuse answers with why something was not done.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusServiceUnavailable
+	var r *decide.Refusal
+	if errors.As(err, &r) {
+		status = map[decide.Cause]int{decide.Bad: http.StatusBadRequest, decide.Missing: http.StatusNotFound,
+			decide.Unfit: http.StatusUnprocessableEntity, decide.Denied: http.StatusForbidden,
+			decide.Late: http.StatusMisdirectedRequest, decide.Unsure: http.StatusServiceUnavailable}[r.Cause]
+	}
+	http.Error(w, err.Error(), status)
+}
 
-func (h *Head) listJobs(w http.ResponseWriter, _ *http.Request) { answer(w, h.now().Jobs) }
+func (h *Head) status(w http.ResponseWriter, r *http.Request) {
+	s, err := h.now(r.Context())
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	answer(w, s)
+}
+
+func (h *Head) listJobs(w http.ResponseWriter, r *http.Request) {
+	s, err := h.now(r.Context())
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	answer(w, s.Jobs)
+}
 
 func (h *Head) newJob(w http.ResponseWriter, r *http.Request) {
 	var s control.Spec
 	if !read(w, r, &s) {
 		return
 	}
-	j, err := h.submit(s)
-	var fit fitError
-	switch {
-	case errors.As(err, &fit):
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusBadRequest)
-	default:
-		answer(w, j)
+	a, err := h.ask(r.Context(), func(n int64) decide.Input { return decide.Submit{Ask: n, Spec: s} })
+	if err != nil {
+		refuse(w, err)
+		return
 	}
-}
-
-// job finds the job of a request, with the lock held where ok.
-func (h *Head) job(w http.ResponseWriter, r *http.Request) (j *job, ok bool) {
-	h.mu.Lock()
-	id := r.PathValue("id")
-	switch id {
-	case "last":
-		id = strconv.Itoa(h.next)
-	case "running": // the newest that is: one that waits or has ended has nothing to say
-		n := 0
-		for _, j := range h.jobs {
-			if k, err := strconv.Atoi(j.ID); err == nil && j.State == Running {
-				n = max(n, k)
-			}
-		}
-		if id = strconv.Itoa(n); n == 0 {
-			h.mu.Unlock()
-			http.Error(w, "no job runs; `lfactor ps` lists them", http.StatusNotFound)
-			return nil, false
-		}
-	}
-	if j = h.jobs[id]; j == nil {
-		h.mu.Unlock()
-		http.Error(w, fmt.Sprintf("there is no job %s; `lfactor ps` lists them", id),
-			http.StatusNotFound)
-		return nil, false
-	}
-	return j, true
+	answer(w, shown(a.Job))
 }
 
 func (h *Head) oneJob(w http.ResponseWriter, r *http.Request) {
-	j, ok := h.job(w, r)
-	if !ok {
+	j, err := h.job(r)
+	if err != nil {
+		refuse(w, err)
 		return
 	}
-	out := j.Job
-	h.mu.Unlock()
-	answer(w, out)
+	answer(w, shown(j))
+}
+
+// job is the job of a request.
+func (h *Head) job(r *http.Request) (j Job, err error) {
+	stored := h.look(r.Context(), func(m *decide.Head) { j, err = m.Job(r.PathValue("id")) })
+	if stored != nil {
+		err = stored
+	}
+	return j, err
 }
 
 // stopJob asks a job's leader to end after the step under way; with now=1 the job is killed.
 func (h *Head) stopJob(w http.ResponseWriter, r *http.Request) {
-	j, ok := h.job(w, r)
-	if !ok {
+	q := r.URL.Query()
+	a, err := h.ask(r.Context(), func(n int64) decide.Input {
+		return decide.Stop{Ask: n, Job: r.PathValue("id"), Now: q.Get("now") == "1",
+			Int: q.Get("signal") == "int"}
+	})
+	if err != nil {
+		refuse(w, err)
 		return
 	}
-	defer h.mu.Unlock()
-	sig := syscall.SIGTERM
-	if r.URL.Query().Get("signal") == "int" {
-		sig = syscall.SIGINT
-	}
-	switch {
-	case j.State == Ended:
-	case j.State == Queued:
-		h.end(j, 130, "was stopped before it began")
-	case r.URL.Query().Get("now") == "1":
-		h.end(j, 130, "was killed by its user")
-	default:
-		j.Stop = true
-		h.save(j)
-		lead := &j.Procs[0]
-		if !h.agents[lead.Host].order(control.Message{Kind: control.Signal, Job: j.ID, Proc: 0,
-			Gen: lead.Gen, Code: int(sig)}) {
-			h.end(j, 1, "was stopped while the host that led it was away")
-		}
-	}
-	answer(w, j.Job)
+	answer(w, shown(a.Job))
 }
 
 // down ends the cluster: all agents with their processes, then the head. With keep=1 files stay where
@@ -175,20 +150,16 @@ func (h *Head) down(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("keep") == "1" {
 		code = 0
 	}
-	h.mu.Lock()
-	var told []string
-	for n, a := range h.agents {
-		if a.order(control.Message{Kind: control.Quit, Code: code}) {
-			told = append(told, n)
-		}
+	a, err := h.ask(r.Context(), func(n int64) decide.Input { return decide.Down{Ask: n, Code: code} })
+	if err != nil {
+		refuse(w, err)
+		return
 	}
-	h.ending = true
-	h.mu.Unlock()
 	limit := time.Now().Add(10 * time.Second)
 	for h.connected() > 0 && time.Now().Before(limit) {
 		<-time.After(10 * time.Millisecond)
 	}
-	answer(w, map[string]any{"ended": told})
+	answer(w, map[string]any{"ended": a.Hosts})
 	h.mu.Lock()
 	for _, o := range h.others {
 		if o.conn != nil {
@@ -199,47 +170,20 @@ func (h *Head) down(w http.ResponseWriter, r *http.Request) {
 	h.ended()
 }
 
-func (h *Head) connected() (n int) {
+func (h *Head) connected() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, a := range h.agents {
-		if a.conn != nil {
-			n++
-		}
-	}
-	return n
+	return h.m.Connected()
 }
 
-// now is the cluster at this moment.
-func (h *Head) now() Status {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := Status{Head: h.self.Addr, Heads: h.states(), Pid: pid(), Version: h.o.Version, Up: h.began,
-		CA:    h.ca.Hash(),
-		Hosts: []Host{}, Jobs: []Job{}}
-	for _, j := range h.sorted() {
-		s.Jobs = append(s.Jobs, j.Job)
+// now is the cluster at this moment, as it is stored.
+func (h *Head) now(ctx context.Context) (s Status, err error) {
+	err = h.look(ctx, func(m *decide.Head) {
+		s = Status{Head: h.self.Addr, Heads: h.states(), Pid: pid(), Version: h.o.Version, Up: h.began,
+			CA: h.ca.Hash(), Hosts: m.Hosts(), Jobs: m.Jobs()}
+	})
+	for i := range s.Jobs {
+		s.Jobs[i] = shown(s.Jobs[i])
 	}
-	for _, a := range h.inOrder() {
-		x := Host{Info: a.info, State: "away", Since: a.since, Skew: a.skew}
-		x.Name = a.Name
-		for _, j := range s.Jobs {
-			for n, p := range j.Procs {
-				if j.State == Running && p.Host == a.Name && p.alive() {
-					x.Job, x.Procs = j.ID, append(x.Procs, n)
-				}
-			}
-		}
-		switch {
-		case !a.heard():
-		case a.Drained:
-			x.State = "drained"
-		case x.Job != "":
-			x.State = "busy"
-		default:
-			x.State = "ready"
-		}
-		s.Hosts = append(s.Hosts, x)
-	}
-	return s
+	return s, err
 }

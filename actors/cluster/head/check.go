@@ -1,11 +1,15 @@
 package head
 
 import (
+	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/head/decide"
 )
 
 // checkLimit is what the measurements of one agent may take.
@@ -18,7 +22,7 @@ func (h *Head) check(w http.ResponseWriter, r *http.Request) {
 	defer h.checking.Unlock()
 	links := []control.Link{}
 	h.mu.Lock()
-	hosts := h.inOrder()
+	hosts := h.m.Hosts()
 	h.mu.Unlock()
 	for _, a := range hosts {
 		links = append(links, h.checkFrom(a, hosts, r.Context().Done())...)
@@ -28,25 +32,28 @@ func (h *Head) check(w http.ResponseWriter, r *http.Request) {
 }
 
 // checkFrom measures the ways from one host.
-func (h *Head) checkFrom(a *agent, hosts []*agent, gone <-chan struct{}) []control.Link {
+func (h *Head) checkFrom(a Host, hosts []Host, gone <-chan struct{}) []control.Link {
 	h.mu.Lock()
 	h.round++
 	m := control.Message{Kind: control.Probe, Code: h.round, Peers: map[int]control.Peer{}}
 	var out []control.Link
+	from := h.linkOf(a.Name)
 	for i, b := range hosts {
 		switch {
-		case b == a:
-		case a.conn == nil || b.conn == nil:
+		case b.Name == a.Name:
+		case from == nil || h.linkOf(b.Name) == nil:
 			out = append(out, control.Link{From: a.Name, To: b.Name, Fault: "not connected with the head"})
 		default:
-			m.Peers[i] = control.Peer{Node: b.Name, Addr: b.info.Probe}
+			m.Peers[i] = control.Peer{Node: b.Name, Addr: b.Probe}
 		}
 	}
 	wait := make(chan []control.Link, 1)
 	h.probed = wait
-	sent := len(m.Peers) > 0 && a.order(m)
+	if len(m.Peers) > 0 {
+		from.order(m)
+	}
 	h.mu.Unlock()
-	if !sent {
+	if len(m.Peers) == 0 {
 		return out
 	}
 	look := time.NewTicker(control.Beats)
@@ -55,13 +62,13 @@ func (h *Head) checkFrom(a *agent, hosts []*agent, gone <-chan struct{}) []contr
 	for until := time.Now().Add(checkLimit); fault == ""; {
 		select {
 		case l := <-wait:
-			slices.SortFunc(l, func(x, y control.Link) int { return byName(x.To, y.To) })
+			slices.SortFunc(l, func(x, y control.Link) int { return decide.ByName(x.To, y.To) })
 			return append(out, l...)
 		case <-gone:
 			fault = "not measured: nobody waits for it"
 		case <-look.C:
 			h.mu.Lock()
-			if a.conn == nil {
+			if h.linkOf(a.Name) == nil {
 				fault = "the head has lost " + a.Name + " meanwhile"
 			} else if time.Now().After(until) {
 				fault = "not measured within " + checkLimit.String()
@@ -75,6 +82,12 @@ func (h *Head) checkFrom(a *agent, hosts []*agent, gone <-chan struct{}) []contr
 	return out
 }
 
+// linkOf is the connection of a host, nil where it has none.
+func (h *Head) linkOf(host string) *link {
+	conn, _ := h.m.Conn(host)
+	return h.links[conn]
+}
+
 // measured takes the answer of an agent.
 func (h *Head) measured(m control.Message) {
 	h.mu.Lock()
@@ -83,4 +96,28 @@ func (h *Head) measured(m control.Message) {
 		h.probed <- m.Links
 		h.probed = nil
 	}
+}
+
+// linksName is the file in a head's directory that keeps what `lfactor cluster check` has measured last.
+const linksName = "links.json"
+
+// keepLinks remembers what was measured, also for a head that is started again.
+func (h *Head) keepLinks(links []control.Link) {
+	h.step(decide.Measured{Links: links})
+	text, err := json.Marshal(links)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(h.o.Dir, linksName), text, 0o600)
+	}
+	if err != nil {
+		h.o.logf("what was measured of the links is kept until this head ends: %v", err)
+	}
+}
+
+// knownLinks are those that an earlier head has kept; none where they cannot be read.
+func knownLinks(dir string) (links []control.Link) {
+	text, err := os.ReadFile(filepath.Join(dir, linksName))
+	if err != nil || json.Unmarshal(text, &links) != nil {
+		return nil
+	}
+	return links
 }

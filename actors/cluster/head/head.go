@@ -1,7 +1,8 @@
 package head
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/head/decide"
 	"github.com/lfactor/lfactor/actors/cluster/store"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Options are a head's.
@@ -22,80 +25,74 @@ type Options struct {
 	Binary  string   // hash of this program, which agents must have too
 	Version string
 	Log     io.Writer
+	// Open opens this head's part of the store.
+	Open func(store.Options) (store.Store, error)
 }
 
-// Head leads the cluster, from the beginning of its term to the end. One lock guards its state; writes to
-// the store are made under it, so that the store has things in the order in which they happened, and
-// messages to agents are only queued under it.
+// What a head decides about, by the names that it has for its users.
+type (
+	// Job is a job as the store knows it.
+	Job = decide.Job
+	// State is a job's.
+	State = decide.State
+	// Proc is a process of a job.
+	Proc = decide.Proc
+	// Event is something that happened in the cluster, in one line with its cause.
+	Event = decide.Event
+	// Member is a host as the store knows it.
+	Member = decide.Member
+	// Host is a host as status tells of it.
+	Host = decide.Host
+)
+
+// The states of a job.
+const (
+	Queued  = decide.Queued
+	Running = decide.Running
+	Ended   = decide.Ended
+)
+
+// Head serves what package decide decides, in one term: it carries messages in and effects out. One lock
+// guards the machine and what belongs to it; nothing waits under it.
 type Head struct {
 	o     Options
 	id    *trust.Identity
 	ca    *trust.CA
-	st    *store.Term
+	term  store.Term
 	began time.Time
 	self  Seat
 	local LocalAgents
+	ended func() // is called when a user ends the cluster
+	mux   http.ServeMux
 
 	mu        sync.Mutex
-	agents    map[string]*agent
-	jobs      map[string]*job
-	next      int // number of the next job
-	events    []Event
-	heard     *sync.Cond // signals that events or a job's output have grown
-	revoked   []string
-	ended     func() // is called when a user ends the cluster
-	mux       http.ServeMux
+	m         *decide.Head
+	commits   chan decide.Commit // to the one goroutine that writes
+	left      chan struct{}      // closed when the term has ended
+	gone      bool               // that it is closed
+	stuck     error              // why the store does not take the commit under way; nil where it does
+	numbers   int64              // of connections and questions that were given out
+	links     map[int64]*link
+	asks      map[int64]chan decide.Answer
+	heard     *sync.Cond           // signals that events or a job's output have grown
 	revived   map[string]time.Time // when an agent of this machine was started again
-	links     []control.Link       // as they were measured last
-	round     int                  // of measuring
+	outputs   map[string]*written  // what jobs have written
+	wrote     map[procKey]int64    // how far the output of processes has come
+	round     int                  // of measuring and asking
 	probed    chan []control.Link
 	questions map[int]*question
 	checking  sync.Mutex // one check at a time
-	ending    bool
 	halfOpen  *halfOpen
+	knocks    *knocks
 	seats     []Seat            // all heads
 	others    map[string]*other // heads that follow this one, by name
-	wrote     map[procKey]int64 // how far the output of processes has come
 }
 
-// agent is a host of the cluster, whether it is connected or not.
-type agent struct {
-	Member
-	info    control.Info
-	conn    *control.Conn // nil while it is away
-	quiet   bool          // it is connected and suspect, since it says nothing
-	since   time.Time     // connected or away since
-	lost    *time.Timer   // runs while it is away
-	skew    time.Duration // of its clock against the head's
-	send    chan control.Message
-	leaving bool // it ends when it has no process any more
+// link is a connection with an agent.
+type link struct {
+	c    *control.Conn
+	send chan control.Message
 }
-
-// Member is a host as the store knows it.
-type Member struct {
-	Name    string    `json:"name"`
-	Joined  time.Time `json:"joined"`
-	Serial  string    `json:"serial"` // of its certificate
-	Drained bool      `json:"drained,omitempty"`
-}
-
-// Graces. An agent that is back within grace was never away for its processes; all are, at a new head,
-// within returning.
-const (
-	grace     = 400 * time.Millisecond
-	returning = 3 * time.Second
-)
-
-// Keys of the store.
-const (
-	keyMembers = "members/"
-	keyJobs    = "jobs/"
-	keyEvents  = "events/"
-	keyTokens  = "tokens/"
-	keyRevoked = "revoked/"
-	// keyEnrolled says that the first members have been taken.
-	keyEnrolled = "enrolled"
-)
 
 func (h *Head) logf(format string, args ...any) { h.o.logf(format, args...) }
 
@@ -103,16 +100,148 @@ func (o *Options) logf(format string, args ...any) {
 	fmt.Fprintf(o.Log, time.Now().Format("15:04:05.000 ")+format+"\n", args...)
 }
 
-// leave drops the connections of the agents.
+// step tells the machine what has happened, and does what it says.
+func (h *Head) step(in decide.Input) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stepLocked(in)
+}
+
+func (h *Head) stepLocked(in decide.Input) {
+	for _, e := range h.m.Step(time.Now(), in) {
+		h.carryOut(e)
+	}
+}
+
+// carryOut does what the machine says; nothing here waits.
+func (h *Head) carryOut(e decide.Effect) {
+	switch e := e.(type) {
+	case decide.Commit:
+		h.commits <- e // there is one at a time, and room for it
+	case decide.Send:
+		if l := h.links[e.Conn]; l != nil {
+			l.order(e.M)
+		}
+	case decide.Close:
+		if l := h.links[e.Conn]; l != nil {
+			l.c.Close()
+		}
+	case decide.Answer:
+		if c := h.asks[e.Ask]; c != nil {
+			c <- e
+			delete(h.asks, e.Ask)
+		}
+	case decide.Wake:
+		time.AfterFunc(e.After, func() { h.step(decide.Elapsed{Timer: e.Timer}) })
+	case decide.Revive:
+		go h.revive(e.Host)
+	case decide.Revoked:
+		if err := h.id.Revoke(e.Serials); err != nil {
+			h.logf("! the list of revoked certificates: %v", err)
+		}
+	case decide.Tell:
+		h.logf("%s %s", e.Event.Kind, e.Event.Text)
+		h.heard.Broadcast()
+	case decide.Stuck:
+		if h.stuck == nil {
+			h.logf("! the store does not take what was decided, which waits: %v", e.Err)
+		}
+		h.stuck = e.Err
+	}
+}
+
+// write makes the machine's commits, one after the other, until the term ends.
+func (h *Head) write() {
+	for {
+		select {
+		case <-h.left:
+			return
+		case c := <-h.commits:
+			_, err := h.term.Commit(c.Ops)
+			switch {
+			case err == nil:
+				h.mu.Lock()
+				if h.stuck != nil {
+					h.stuck = nil
+					h.logf("the store takes what was decided again")
+				}
+				h.stepLocked(decide.Stored{N: c.N})
+				h.mu.Unlock()
+			case errors.Is(err, store.ErrOver):
+				h.step(decide.Over{Refused: true})
+			default:
+				h.step(decide.Unstored{N: c.N, Err: err})
+			}
+		}
+	}
+}
+
+// answerLimit is how long a request waits for the store.
+const answerLimit = 15 * time.Second
+
+// ask asks the machine and waits until its answer is stored, or tells why there is none.
+func (h *Head) ask(ctx context.Context, in func(ask int64) decide.Input) (decide.Answer, error) {
+	h.mu.Lock()
+	h.numbers++
+	n, c := h.numbers, make(chan decide.Answer, 1)
+	h.asks[n] = c
+	h.stepLocked(in(n))
+	h.mu.Unlock()
+	return h.await(ctx, n, c)
+}
+
+func (h *Head) await(ctx context.Context, n int64, c chan decide.Answer) (decide.Answer, error) {
+	limit := time.NewTimer(answerLimit)
+	defer limit.Stop()
+	var err error
+	select {
+	case a := <-c:
+		return a, a.Err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-h.left:
+		err = &decide.Refusal{Cause: decide.Late, Text: "this head leads the cluster no more"}
+	case <-limit.C:
+		h.mu.Lock()
+		err = fmt.Errorf("the store takes nothing for %v (%v): what was asked for happens when it does, or not "+
+			"at all; look at the disk of the head %s", answerLimit, h.stuck, h.self.Name)
+		h.mu.Unlock()
+	}
+	h.mu.Lock()
+	delete(h.asks, n)
+	h.mu.Unlock()
+	select {
+	case a := <-c: // it came meanwhile
+		return a, a.Err
+	default:
+		return decide.Answer{}, err
+	}
+}
+
+// look reads the machine, and returns when what was read is stored.
+func (h *Head) look(ctx context.Context, see func(m *decide.Head)) error {
+	_, err := h.ask(ctx, func(n int64) decide.Input {
+		see(h.m)
+		return decide.Sync{Ask: n}
+	})
+	return err
+}
+
+// event is one that happens here and not in the machine.
+func (h *Head) event(e Event) { h.step(decide.Note{Event: e}) }
+
+// leave ends the term: what is not stored is withdrawn, and connections are dropped.
 func (h *Head) leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ending = true
+	if h.m != nil {
+		h.stepLocked(decide.Over{})
+	}
+	h.gone = true
+	close(h.left)
 	h.heard.Broadcast()
-	for _, a := range h.agents {
-		if a.conn != nil {
-			a.conn.Close()
-		}
+	for _, l := range h.links {
+		l.c.Close()
 	}
 	for _, o := range h.others {
 		if o.conn != nil {
@@ -121,87 +250,23 @@ func (h *Head) leave() {
 	}
 }
 
-// restore reads what the head before this one knew. Agents connect again by themselves; those that do
-// not within the grace are lost, as their processes are.
+// restore reads what the heads before this one have stored.
 func (h *Head) restore() error {
-	err := h.st.List(keyMembers, func(_ string, v []byte) error {
-		a := &agent{since: time.Now()}
-		if err := json.Unmarshal(v, &a.Member); err != nil {
-			return err
-		}
-		h.agents[a.Name] = a
-		return nil
-	})
+	m, enrolled, err := decide.Load(decide.Options{Term: h.term.Number(), Binary: h.o.Binary,
+		Version: h.o.Version, Fill: machine.Fillable}, h.term)
 	if err != nil {
 		return err
 	}
-	if err := h.st.List(keyRevoked, func(k string, _ []byte) error {
-		h.revoked = append(h.revoked,
-			k)
-		return nil
-	}); err != nil {
-		return err
+	h.m = m
+	for _, j := range m.Jobs() {
+		size, err := h.readWritten(j.ID)
+		if err != nil {
+			return err
+		}
+		h.outputs[j.ID] = &written{size: size}
 	}
-	if err := h.id.Revoke(h.revoked); err != nil {
-		return err
-	}
-	if err := h.st.List(keyEvents, func(_ string, v []byte) error {
-		var e Event
-		err := json.Unmarshal(v, &e)
-		h.events = append(h.events, e)
-		return err
-	}); err != nil {
-		return err
-	}
-	h.links = knownLinks(h.o.Dir)
-	if err := h.restoreJobs(); err != nil {
-		return err
-	}
-	for _, a := range h.agents {
-		a.lost = time.AfterFunc(returning, func() { h.gone(a, "it did not come back to the new head") })
-		go h.revive(a.Name)
-	}
-	return nil
-}
-
-// Event is something that happened in the cluster, in one line with its cause.
-type Event struct {
-	N    int       `json:"n"`
-	Time time.Time `json:"time"`
-	Kind string    `json:"kind"`
-	Host string    `json:"host,omitempty"`
-	Job  string    `json:"job,omitempty"`
-	Text string    `json:"text"`
-}
-
-// keepEvents bounds the log; the oldest are dropped.
-const keepEvents = 10000
-
-// event appends to the log. Its text is a person's; the kind a program's.
-func (h *Head) event(e Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.eventLocked(e)
-}
-
-func (h *Head) eventLocked(e Event) {
-	e.Time = time.Now().UTC()
-	if n := len(h.events); n > 0 {
-		e.N = h.events[n-1].N + 1
-	} else {
-		e.N = 1
-	}
-	h.events = append(h.events, e)
-	h.logf("%s %s", e.Kind, e.Text)
-	if _, err := h.st.Put(fmt.Sprintf("%s%012d", keyEvents, e.N), e); err != nil {
-		h.logf("! the event is not in the store: %v", err)
-	}
-	if len(h.events) > keepEvents {
-		// the next event tries the next one
-		_ = h.st.Delete(fmt.Sprintf("%s%012d", keyEvents, h.events[0].N))
-		h.events = h.events[1:]
-	}
-	h.heard.Broadcast()
+	h.stepLocked(decide.Measured{Links: knownLinks(h.o.Dir)})
+	return h.enroll(enrolled)
 }
 
 // allow lets through whoever's certificate has one of these roles.

@@ -60,7 +60,8 @@ func (h *Head) revive(name string) {
 		return
 	}
 	h.mu.Lock()
-	again, over := time.Since(h.revived[name]) < starting, h.ending || h.agents[name] == nil
+	_, member := h.m.Conn(name)
+	again, over := time.Since(h.revived[name]) < starting, h.gone || h.m.Ending() || !member
 	if !again {
 		h.revived[name] = time.Now()
 	}

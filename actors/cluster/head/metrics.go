@@ -9,14 +9,18 @@ import (
 )
 
 // metrics is the cluster for Prometheus, in its text format.
-func (h *Head) metrics(w http.ResponseWriter, _ *http.Request) {
-	s := h.now()
+func (h *Head) metrics(w http.ResponseWriter, r *http.Request) {
+	s, err := h.now(r.Context())
+	if err != nil {
+		refuse(w, err)
+		return
+	}
 	h.mu.Lock()
 	events := map[string]int{}
-	for _, e := range h.events {
+	for _, e := range h.m.Events(0) {
 		events[e.Kind]++
 	}
-	links := h.links
+	links := h.m.Links()
 	h.mu.Unlock()
 	jobs := map[State]int{}
 	for _, j := range s.Jobs {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/head/decide"
 )
 
 // other is a head that follows the one that leads: it keeps a copy of what jobs write.
@@ -132,9 +133,9 @@ func (h *Head) attendHead(w http.ResponseWriter, r *http.Request) {
 	defer h.mu.Unlock()
 	if o.conn == c {
 		o.conn, o.since = nil, time.Now()
-		if !h.ending {
-			h.eventLocked(Event{Kind: "head", Text: fmt.Sprintf("%s at %s is away: %s", o.Name, o.Addr,
-				control.Why(err))})
+		if !h.gone {
+			h.stepLocked(decide.Note{Event: Event{Kind: "head", Text: fmt.Sprintf("%s at %s is away: %s",
+				o.Name, o.Addr, control.Why(err))}})
 		}
 	}
 }
@@ -144,7 +145,7 @@ func (h *Head) seated(info *control.Info, c *control.Conn) (*other, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, x := range h.seats {
-		if x.Name != info.Name || x.Name == h.self.Name || h.ending {
+		if x.Name != info.Name || x.Name == h.self.Name || h.gone || h.m.Ending() {
 			continue
 		}
 		if old := h.others[x.Name]; old != nil && old.conn != nil {
@@ -152,8 +153,8 @@ func (h *Head) seated(info *control.Info, c *control.Conn) (*other, bool) {
 		}
 		o := &other{Seat: x, conn: c, since: time.Now(), pid: info.Pid}
 		h.others[x.Name] = o
-		h.eventLocked(Event{Kind: "head", Text: fmt.Sprintf("%s at %s follows, pid %d", x.Name, x.Addr,
-			o.pid)})
+		h.stepLocked(decide.Note{Event: Event{Kind: "head", Text: fmt.Sprintf("%s at %s follows, pid %d",
+			x.Name, x.Addr, o.pid)}})
 		return o, true
 	}
 	return nil, false
@@ -175,7 +176,7 @@ func (h *Head) copyTo(c *control.Conn, has map[string]copyOf, done <-chan struct
 	for beat := time.Now(); ; {
 		h.mu.Lock()
 		sizes := map[string]int64{}
-		for id, j := range h.jobs {
+		for id, j := range h.outputs {
 			if j.size > at[id] || j.size == 0 && has[id].Size > 0 && at[id] == 0 {
 				sizes[id] = j.size
 			}
@@ -326,9 +327,9 @@ type procKey struct {
 	gen  int
 }
 
-// written says of an agent's processes how far their output has come, so that the agent sends again what the
+// taken says of an agent's processes how far their output has come, so that the agent sends again what the
 // head before this one has taken with it.
-func (h *Head) written(procs []control.Proc) (out []control.Proc) {
+func (h *Head) taken(procs []control.Proc) (out []control.Proc) {
 	for _, p := range procs {
 		if n := h.wrote[procKey{p.Job, p.Proc, p.Gen}]; n > 0 {
 			out = append(out, control.Proc{Job: p.Job, Proc: p.Proc, Gen: p.Gen, Wrote: n})

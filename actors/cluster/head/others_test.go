@@ -20,7 +20,7 @@ import (
 // otherwise than the one that leads is replaced.
 func TestOutputCopies(t *testing.T) {
 	lead, dir := t.TempDir(), t.TempDir()
-	h := &Head{o: Options{Dir: lead}, jobs: map[string]*job{}}
+	h := &Head{o: Options{Dir: lead}, outputs: map[string]*written{}}
 	follower := &holder{o: Options{Dir: dir}}
 	write := func(dir, id, text string) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "jobs"), 0o700))
@@ -29,7 +29,7 @@ func TestOutputCopies(t *testing.T) {
 	want := map[string]string{"1": "same\n", "2": "more and more\n", "3": "other\n", "4": "new\n", "5": "short\n"}
 	for id, text := range want {
 		write(lead, id, text)
-		h.jobs[id] = &job{size: int64(len(text))}
+		h.outputs[id] = &written{size: int64(len(text))}
 	}
 	write(dir, "1", "same\n")
 	write(dir, "2", "more ")
@@ -89,7 +89,7 @@ func TestReadWritten(t *testing.T) {
 	require.Equal(t, text, got)
 	require.Equal(t, map[procKey]int64{{"1", 1, 2}: 5, {"1", 0, 1}: 9}, h.wrote)
 	require.Equal(t, []control.Proc{{Job: "1", Proc: 1, Gen: 2, Wrote: 5}},
-		h.written([]control.Proc{{Job: "1", Proc: 1, Gen: 2}, {Job: "1", Proc: 0, Gen: 7}}))
+		h.taken([]control.Proc{{Job: "1", Proc: 1, Gen: 2}, {Job: "1", Proc: 0, Gen: 7}}))
 }
 
 // TestSeats: what a head's list of heads says is taken as it is or refused by name.
@@ -115,7 +115,8 @@ func TestSeats(t *testing.T) {
 	require.ErrorContains(t, err, seatsFile)
 }
 
-// TestTermTold: an agent hears in which term its head leads, and status has no list of heads where there is one.
+// TestTermTold: an agent hears in which term its head leads, and status has no list of heads where there
+// is one.
 func TestTermTold(t *testing.T) {
 	x := newHead(t)
 	c, err := control.Dial(context.Background(), x.addr, x.identity("h1b",

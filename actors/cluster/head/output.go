@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/head/decide"
 )
 
 // Chunk is a piece of what a job writes, or its end.
@@ -30,34 +30,50 @@ func (h *Head) outputFile(id string) string {
 	return filepath.Join(h.o.Dir, "jobs", id+".jsonl")
 }
 
-// output keeps what a process has written and wakes who follows it.
-func (h *Head) output(m control.Message) {
+// written is what a job has written.
+type written struct {
+	size int64 // of its file
+	mute bool  // what it wrote last could not be kept
+}
+
+// writtenOf is what a job has written; the lock is held.
+func (h *Head) writtenOf(id string) *written {
+	x := h.outputs[id]
+	if x == nil {
+		x = &written{}
+		h.outputs[id] = x
+	}
+	return x
+}
+
+// output keeps what a process on a host has written and wakes who follows it.
+func (h *Head) output(host string, m control.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	j := h.jobs[m.Job]
-	if j == nil || m.Proc < 0 || m.Proc >= len(j.Procs) {
+	if m.Proc < 0 || m.Proc >= h.m.Count(m.Job) {
 		return
 	}
+	j := h.writtenOf(m.Job)
 	k := procKey{m.Job, m.Proc, m.Gen}
 	if m.At > 0 && m.At <= h.wrote[k] {
 		return // an agent has sent it again, not knowing that it came
 	}
-	line, err := json.Marshal(Chunk{Proc: m.Proc, Gen: m.Gen, Seq: m.At, Host: j.Procs[m.Proc].Host,
+	line, err := json.Marshal(Chunk{Proc: m.Proc, Gen: m.Gen, Seq: m.At, Host: host,
 		Stream: m.Stream, Data: m.Data})
 	if err != nil {
 		return
 	}
-	f, err := os.OpenFile(h.outputFile(j.ID), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(h.outputFile(m.Job), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err == nil {
 		_, err = f.Write(append(line, '\n'))
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		_ = os.Truncate(h.outputFile(j.ID), j.size) // a line that is torn is none
+		_ = os.Truncate(h.outputFile(m.Job), j.size) // a line that is torn is none
 		if !j.mute {
 			j.mute = true
-			h.eventLocked(Event{Kind: "disk", Job: j.ID, Text: fmt.Sprintf("output of job %s is lost, though the "+
-				"job goes on: %v", j.ID, err)})
+			h.stepLocked(decide.Note{Event: Event{Kind: "disk", Job: m.Job,
+				Text: fmt.Sprintf("output of job %s is lost, though the job goes on: %v", m.Job, err)}})
 		}
 		return
 	}
@@ -69,11 +85,11 @@ func (h *Head) output(m control.Message) {
 
 // follow streams what a job has written from an offset on, until its end.
 func (h *Head) follow(w http.ResponseWriter, r *http.Request) {
-	j, ok := h.job(w, r)
-	if !ok {
+	j, err := h.job(r)
+	if err != nil {
+		refuse(w, err)
 		return
 	}
-	h.mu.Unlock()
 	at, _ := strconv.ParseInt(r.URL.Query().Get("from"), 10, 64) // 0 where there is none
 	wait := r.URL.Query().Get("follow") != "0"
 	enc := json.NewEncoder(w)
@@ -83,20 +99,26 @@ func (h *Head) follow(w http.ResponseWriter, r *http.Request) {
 	defer gone()
 	for {
 		h.mu.Lock()
-		for at >= j.size && j.State != Ended && wait && r.Context().Err() == nil && !h.ending {
+		out := h.writtenOf(j.ID)
+		for at >= out.size && h.m.State(j.ID) != Ended && wait && r.Context().Err() == nil && !h.gone {
 			h.heard.Wait()
 		}
-		size, over, end := j.size, j.State == Ended || !wait, j.Job
+		size := out.size
 		h.mu.Unlock()
-		if r.Context().Err() != nil {
+		var end Job
+		// it is there, for no job is forgotten
+		err := h.look(r.Context(), func(m *decide.Head) { end, _ = m.Job(j.ID) })
+		if err != nil {
 			return
 		}
+		over := end.State == Ended || !wait
 		next, err := h.copyOutput(enc, j.ID, at, size)
 		if err != nil {
 			return
 		}
 		flush()
 		if over && next >= size {
+			end = shown(end)
 			_ = enc.Encode(Chunk{At: next, End: &end}) // as above
 			return
 		}
@@ -155,18 +177,15 @@ func (h *Head) followEvents(w http.ResponseWriter, r *http.Request) {
 	defer h.wakeAt(r)()
 	for {
 		h.mu.Lock()
-		last := func() int {
-			if len(h.events) == 0 {
-				return 0
-			}
-			return h.events[len(h.events)-1].N
-		}
-		for last() <= after && wait && r.Context().Err() == nil && !h.ending {
+		for len(h.m.Events(after)) == 0 && wait && r.Context().Err() == nil && !h.gone {
 			h.heard.Wait()
 		}
-		i, _ := slices.BinarySearchFunc(h.events, after+1, func(e Event, n int) int { return e.N - n })
-		some, ending := slices.Clone(h.events[i:]), h.ending
+		ending := h.gone || h.m.Ending()
 		h.mu.Unlock()
+		var some []Event
+		if h.look(r.Context(), func(m *decide.Head) { some = m.Events(after) }) != nil {
+			return
+		}
 		for _, e := range some {
 			if enc.Encode(e) != nil {
 				return

@@ -46,7 +46,7 @@ func (h *Head) replace(w http.ResponseWriter, r *http.Request) {
 	}
 	files, err := h.filesOf(x)
 	if err == nil {
-		err = h.st.Replace(store.Peer{Name: x.Name, Addr: x.Peer})
+		err = h.term.Replace(store.Peer{Name: x.Name, Addr: x.Peer})
 	}
 	if err != nil {
 		http.Error(w, fmt.Sprintf("head %s is not replaced: %v", x.Name, err), http.StatusServiceUnavailable)
@@ -107,7 +107,7 @@ func (h *Head) promote(w http.ResponseWriter, r *http.Request) {
 		if x.Name != r.PathValue("name") {
 			continue
 		}
-		if err := h.st.Promote(store.Peer{Name: x.Name, Addr: x.Peer}); err != nil {
+		if err := h.term.Promote(store.Peer{Name: x.Name, Addr: x.Peer}); err != nil {
 			http.Error(w, fmt.Sprintf("head %s does not vote yet: %v", x.Name, err),
 				http.StatusServiceUnavailable)
 			return

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/head/decide"
 	"github.com/lfactor/lfactor/actors/cluster/store"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -89,6 +90,7 @@ type holder struct {
 	began    time.Time
 	halfOpen halfOpen
 	st       atomic.Pointer[store.Store]
+	knocks   knocks
 	leading  atomic.Pointer[Head]
 	quit     chan struct{} // closed when a user ends the cluster
 	ended    func()        // closes quit
@@ -108,10 +110,14 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	s.halfOpen.log, s.halfOpen.most = o.logf, halfOpenMost
+	s.knocks.log, s.knocks.now = o.logf, time.Now
 	if files > 0 {
 		s.halfOpen.most = int(min(halfOpenMost, files/4))
 	}
 	if err := s.load(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(o.Dir, "jobs"), 0o700); err != nil {
 		return err
 	}
 	if len(s.seats.Heads) == 0 { // what it knows is there before anybody asks
@@ -148,7 +154,7 @@ func Run(ctx context.Context, o Options) error {
 	case err = <-served:
 	case err = <-over:
 		over <- nil
-	case <-s.st.Load().Failed():
+	case <-s.store().Failed():
 		err = errors.New("the store has ended; it says why in " + filepath.Join(o.Dir, "etcd.log"))
 	}
 	stop, cancelStop := context.WithTimeout(context.Background(), time.Second)
@@ -182,18 +188,26 @@ func (s *holder) load() (err error) {
 	return nil
 }
 
-func (s *holder) open(ctx context.Context) (*store.Store, error) {
+func (s *holder) open(ctx context.Context) (store.Store, error) {
 	o := s.seats.Store(s.o.Dir)
 	o.Ended = ctx.Done()
-	st, err := store.Open(o)
+	st, err := s.o.Open(o)
 	if err == nil {
-		s.st.Store(st)
+		s.st.Store(&st)
 	}
 	return st, err
 }
 
+// store is this head's part of the store, nil before it is open.
+func (s *holder) store() store.Store {
+	if st := s.st.Load(); st != nil {
+		return *st
+	}
+	return nil
+}
+
 // close ends this head's part of the store.
-func (s *holder) close(st *store.Store) {
+func (s *holder) close(st store.Store) {
 	select {
 	case <-s.quit:
 		st.CloseAll()
@@ -207,7 +221,7 @@ const look = 20 * time.Millisecond
 
 // hold leads or follows, as the store has it.
 func (s *holder) hold(ctx context.Context) error {
-	st := s.st.Load()
+	st := s.store()
 	for ctx.Err() == nil {
 		if st.Leads() {
 			if err := s.lead(ctx); err != nil {
@@ -222,7 +236,7 @@ func (s *holder) hold(ctx context.Context) error {
 
 // lead leads the cluster until ctx ends or another head does.
 func (s *holder) lead(ctx context.Context) error {
-	began, st := time.Now(), s.st.Load()
+	began, st := time.Now(), s.store()
 	term, err := st.Lead(s.self.Name)
 	if err != nil {
 		if st.Leads() && ctx.Err() == nil {
@@ -231,29 +245,24 @@ func (s *holder) lead(ctx context.Context) error {
 		return nil // it was another's turn meanwhile
 	}
 	defer term.End()
-	h := &Head{o: s.o, began: s.began, agents: map[string]*agent{}, jobs: map[string]*job{},
-		ended: s.ended, questions: map[int]*question{}, revived: map[string]time.Time{}, id: s.id, ca: s.ca,
-		local: s.local, st: term, self: s.self, seats: s.seats.Heads, halfOpen: &s.halfOpen,
-		others: map[string]*other{}, wrote: map[procKey]int64{}}
-	h.heard = sync.NewCond(&h.mu)
-	h.routes(&h.mux)
-	if err := errors.Join(h.restore(), h.enrolled()); err != nil {
-		if errors.Is(err, store.ErrOver) || !st.Leads() {
+	h := s.head(term)
+	go h.write()
+	defer func() {
+		s.leading.Store(nil)
+		term.End() // first, for what waits for the store is withdrawn then
+		h.leave()
+	}()
+	if err := h.restore(); err != nil {
+		if errors.Is(err, store.ErrOver) || !st.Leads() || ctx.Err() != nil {
 			return nil
 		}
 		return fmt.Errorf("the cluster's state: %w", err)
 	}
-	h.event(Event{Kind: "head", Text: h.announce(began)})
+	h.step(decide.Begin{Text: h.announce(began)})
 	s.leading.Store(h)
-	defer func() {
-		s.leading.Store(nil)
-		term.End() // first, for what waits for the store has the lock
-		h.leave()
-	}()
 	if err := s.up(); err != nil {
 		return err
 	}
-	h.schedule()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for st.Leads() {
@@ -267,6 +276,18 @@ func (s *holder) lead(ctx context.Context) error {
 	}
 	s.o.logf("%s leads no more", s.self.Name)
 	return nil
+}
+
+// head is a head for a term, which knows nothing yet.
+func (s *holder) head(term store.Term) *Head {
+	h := &Head{o: s.o, began: s.began, ended: s.ended, id: s.id, ca: s.ca, local: s.local, term: term,
+		self: s.self, seats: s.seats.Heads, halfOpen: &s.halfOpen, knocks: &s.knocks,
+		commits: make(chan decide.Commit, 1), left: make(chan struct{}), links: map[int64]*link{},
+		asks: map[int64]chan decide.Answer{}, revived: map[string]time.Time{}, outputs: map[string]*written{},
+		wrote: map[procKey]int64{}, questions: map[int]*question{}, others: map[string]*other{}}
+	h.heard = sync.NewCond(&h.mu)
+	h.routes(&h.mux)
+	return h
 }
 
 // announce says that this head leads.
@@ -310,7 +331,7 @@ func (s *holder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // leader is the seat of the head that leads, if one does.
 func (s *holder) leader() (Seat, bool) {
-	st := s.st.Load()
+	st := s.store()
 	if st == nil {
 		return Seat{}, false
 	}

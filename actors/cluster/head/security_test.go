@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/head/decide"
+	"github.com/lfactor/lfactor/actors/cluster/store"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
@@ -29,6 +31,27 @@ type headed struct {
 	addr string
 	ca   *trust.CA
 	log  *syncBuffer
+	// what it has stored
+	store *store.Memory
+}
+
+// inMemory opens a part of a store in memory.
+func inMemory(m *store.Memory) func(store.Options) (store.Store, error) {
+	return func(o store.Options) (store.Store, error) { return m.Open("head"), nil }
+}
+
+// bare is a head without a server, with a store in memory.
+func bare(t *testing.T, dir string) *Head {
+	t.Helper()
+	term, err := store.NewMemory().Open("head").Lead("head")
+	require.NoError(t, err)
+	s := &holder{o: Options{Dir: dir, Log: io.Discard}, ended: func() {}}
+	h := s.head(term)
+	h.id = nil
+	go h.write()
+	require.NoError(t, h.restore())
+	t.Cleanup(h.leave)
+	return h
 }
 
 // syncBuffer is a log that the test reads while the head writes.
@@ -52,7 +75,7 @@ func (s *syncBuffer) String() string {
 // newHead starts a head whose one member is h1.
 func newHead(t *testing.T) *headed {
 	t.Helper()
-	x := &headed{t: t, dir: t.TempDir(), log: &syncBuffer{}}
+	x := &headed{t: t, dir: t.TempDir(), log: &syncBuffer{}, store: store.NewMemory()}
 	var err error
 	x.ca, err = trust.NewCA("test", time.Now())
 	require.NoError(t, err)
@@ -70,7 +93,7 @@ func newHead(t *testing.T) *headed {
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(ctx, Options{Dir: filepath.Join(x.dir, "head"), Listen: x.addr, Binary: "this",
-			Version: "1", Log: x.log})
+			Version: "1", Log: x.log, Open: inMemory(x.store)})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -163,9 +186,9 @@ func TestNoCertificate(t *testing.T) {
 		method, path, _ := strings.Cut(path, " ")
 		require.Equal(t, http.StatusUnauthorized, x.status(nobody, method, path, nil), path)
 	}
+	require.Equal(t, http.StatusBadRequest, x.status(nobody, "POST", "/v1/join", "no request"))
 	require.Equal(t, http.StatusForbidden, x.status(nobody, "POST", "/v1/join",
 		JoinRequest{Secret: tok.Secret, Name: "h2"}))
-	require.Equal(t, http.StatusBadRequest, x.status(nobody, "POST", "/v1/join", "no request"))
 	require.NotContains(t, x.log.String(), tok.Secret)
 }
 
@@ -295,7 +318,7 @@ func TestTokenEnds(t *testing.T) {
 		Until time.Time `json:"until"`
 	}
 	require.NoError(t, admin.Do(context.Background(), "POST", "/v1/tokens", nil, &made))
-	require.InDelta(t, TokenLife.Seconds(), time.Until(made.Until).Seconds(), 5)
-	require.ErrorContains(t, Ticket{Until: time.Now().Add(-time.Second)}.good(time.Now()), "make another")
-	require.NoError(t, Ticket{Until: made.Until}.good(time.Now()))
+	require.InDelta(t, decide.TokenLife.Seconds(), time.Until(made.Until).Seconds(), 5)
+	require.ErrorContains(t, decide.Ticket{Until: time.Now().Add(-time.Second)}.Good(time.Now()), "make another")
+	require.NoError(t, decide.Ticket{Until: made.Until}.Good(time.Now()))
 }

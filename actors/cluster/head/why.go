@@ -28,10 +28,12 @@ type question struct {
 
 // why asks every process of a job what its actors wait for.
 func (h *Head) why(w http.ResponseWriter, r *http.Request) {
-	j, ok := h.job(w, r)
-	if !ok {
+	j, err := h.job(r)
+	if err != nil {
+		refuse(w, err)
 		return
 	}
+	h.mu.Lock()
 	q := &question{make(chan control.Message, len(j.Procs))}
 	h.round++
 	round := h.round
@@ -39,23 +41,23 @@ func (h *Head) why(w http.ResponseWriter, r *http.Request) {
 	out, open := []Because{}, 0
 	for n, p := range j.Procs {
 		b := Because{Proc: n, Host: p.Host, Pid: p.Pid}
-		if j.State == Running && p.alive() && h.agents[p.Host].order(control.Message{Kind: control.AskWhy,
-			Job: j.ID, Proc: n, Code: round}) {
+		alive, conn := h.m.Live(j.ID, n)
+		if l := h.links[conn]; alive && l != nil {
+			l.order(control.Message{Kind: control.AskWhy, Job: j.ID, Proc: n, Code: round})
 			open++
 		} else {
-			b.Away = p.alive()
+			b.Away = alive
 		}
 		out = append(out, b)
 	}
-	state, id := j.State, j.ID
 	h.mu.Unlock()
 	defer func() {
 		h.mu.Lock()
 		delete(h.questions, round)
 		h.mu.Unlock()
 	}()
-	if state != Running {
-		http.Error(w, "job "+id+" is "+string(state)+": only one that runs waits for something",
+	if j.State != Running {
+		http.Error(w, "job "+j.ID+" is "+string(j.State)+": only one that runs waits for something",
 			http.StatusNotFound)
 		return
 	}
@@ -63,7 +65,9 @@ func (h *Head) why(w http.ResponseWriter, r *http.Request) {
 	for ; open > 0; open-- {
 		select {
 		case m := <-q.answers:
-			out[m.Proc].Answer = m.Data
+			if m.Proc < len(out) {
+				out[m.Proc].Answer = m.Data
+			}
 		case <-limit:
 			answer(w, out)
 			return
@@ -78,9 +82,8 @@ func (h *Head) why(w http.ResponseWriter, r *http.Request) {
 func (h *Head) because(m control.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	j := h.jobs[m.Job]
 	q := h.questions[m.Code]
-	if q == nil || j == nil || m.Proc < 0 || m.Proc >= len(j.Procs) {
+	if q == nil || m.Proc < 0 || m.Proc >= h.m.Count(m.Job) {
 		return
 	}
 	select {

@@ -1,42 +1,66 @@
-// Package store keeps a cluster's state: membership, jobs, placements and the log of events, in an etcd
-// server inside the head's process. There is no second way to the data: etcd opens no port for clients, and
-// one for the other heads only where there are several.
+// Package store is where a cluster's state lies: membership, jobs, placements and the log of events. [Store]
+// and [Term] are what a head needs of it; package etcd keeps it on disk, of one member or several, and
+// [Memory] in memory for tests and for the simulator. Package storetest has the suite that both pass.
 //
 // A head writes in a [Term], which begins with a revision of its own. Every write names the term and is
 // refused when another has begun since, so that of two heads that both believe to lead one changes nothing.
+// That is the store's one compare-and-set: within a term one head writes, one commit after the other.
 package store
 
 import (
 	"errors"
-	"fmt"
-	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
-	"time"
-
-	"go.etcd.io/etcd/client/pkg/v3/transport"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"io"
 )
 
-// Measured settings: heartbeats of 50 ms and elections after 250 ms bring a new leader in 0.3 s
-// (defaults: 1.3 s); half a gigabyte holds the events of years, compacted hourly.
-const (
-	heartbeatMS = 50
-	electionMS  = 250
-	quota       = 512 << 20
-	snapshots   = 10000
-	startLimit  = 60 * time.Second
-	opLimit     = 10 * time.Second
-)
+// ErrOver is returned where another head leads by now.
+var ErrOver = errors.New("another head leads the cluster by now")
 
 // Store is a member of what keeps the state of a cluster. Its methods are safe for concurrent use.
-type Store struct {
-	e      *embed.Etcd
-	c      *clientv3.Client
-	served <-chan struct{}
+type Store interface {
+	// Lead begins a term, which ends all terms before it. Name is who leads.
+	Lead(name string) (Term, error)
+	// Leads reports whether this member leads the others; one alone always does.
+	Leads() bool
+	// Leader is the name of the member that leads, "" while none does.
+	Leader() string
+	// Failed is closed when the member has ended by itself, as after an error of its disk: the process has
+	// to end, and to start again from what is written.
+	Failed() <-chan struct{}
+	// Close ends the member; its data stay. One that leads hands the lead over before.
+	Close()
+	// CloseAll ends the member where all others end too: none is left that could take the lead over.
+	CloseAll()
+}
+
+// Op sets a key to a value, or removes it where the value is nil. Both can be done twice: a commit whose
+// answer was lost is repeated as it was.
+type Op struct {
+	Key   string
+	Value []byte
+}
+
+// Term is the time in which one head decides. Its methods are safe for concurrent use.
+type Term interface {
+	// Number is the term's: it is larger than that of any term before it, and than any revision of them.
+	Number() int64
+	// Over is closed when a write was refused because another term has begun.
+	Over() <-chan struct{}
+	// End lets go of the term: what still waits for the store fails, and so does what is asked later.
+	End()
+	// Commit carries out all operations at once or none, and returns the revision of the change, which no
+	// other change has. No key stands among them twice. It fails with ErrOver if this term is not the
+	// newest. After any other error all operations may have been carried out or none.
+	Commit(ops []Op) (int64, error)
+	// List calls see with each key below a prefix, without it, in order, and its value.
+	List(prefix string, see func(key string, value []byte) error) error
+	// Backup writes a snapshot of the state.
+	Backup(w io.Writer) error
+	// Replace makes room for a member without data at the address of one that has lost its own. The lost one
+	// is not a member any more, because it has voted for what nobody may forget; the new one does not vote
+	// before Promote.
+	Replace(p Peer) error
+	// Promote lets a member vote that Replace has made room for, once it has the data of the others.
+	Promote(p Peer) error
 }
 
 // Peer is a member of a store that has several.
@@ -45,10 +69,10 @@ type Peer struct {
 	Addr string // host:port at which the other members reach it
 }
 
-// Options are those of Open.
+// Options are those of a member's opening.
 type Options struct {
-	Dir string // of etcd's data; made if missing
-	Log string // file that etcd's own warnings go to
+	Dir string // of its data; made if missing
+	Log string // file that the store's own warnings go to
 	// Peers are all members, of which this one is called Name; none for a store of one member.
 	Peers []Peer
 	Name  string
@@ -59,151 +83,8 @@ type Options struct {
 	Ended    <-chan struct{} // closed when nobody waits for the store any more; may be nil
 }
 
-// The one member. It advertises a peer address that nobody has, since there are no peers: an address of
-// its own would end with the directory that it lies in.
+// Limits of one commit. A head puts less into one, and refuses a job that would not go into one alone.
 const (
-	member  = "head"
-	peerURL = "http://localhost:0"
-	token   = "lfactor"
+	MostOps   = 4096
+	MostBytes = 24 << 20
 )
-
-// name is this member's, and initial is the list of members as etcd has it.
-func (o *Options) members() (name, own, initial string) {
-	if len(o.Peers) == 0 {
-		return member, peerURL, member + "=" + peerURL
-	}
-	var all []string
-	for _, p := range o.Peers {
-		at := "https://" + p.Addr
-		if p.Name == o.Name {
-			own = at
-		}
-		all = append(all, p.Name+"="+at)
-	}
-	return o.Name, own, strings.Join(all, ",")
-}
-
-// config is etcd's for these options.
-func (o *Options) config() (*embed.Config, error) {
-	name, own, initial := o.members()
-	peer, err := url.Parse(own)
-	if err != nil {
-		return nil, err
-	}
-	nowhere, err := url.Parse(peerURL)
-	if err != nil {
-		return nil, err
-	}
-	c := embed.NewConfig()
-	c.Name, c.Dir = name, filepath.Join(o.Dir, "etcd")
-	c.TickMs, c.ElectionMs = heartbeatMS, electionMS
-	c.SnapshotCount, c.QuotaBackendBytes = snapshots, quota
-	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModePeriodic, "1h"
-	c.LogLevel, c.LogOutputs = "warn", []string{o.Log}
-	c.ListenPeerUrls, c.AdvertisePeerUrls = nil, []url.URL{*peer}
-	c.ListenClientUrls, c.AdvertiseClientUrls = nil, []url.URL{*nowhere}
-	c.InitialCluster, c.InitialClusterToken = initial, token
-	if o.Joins {
-		c.ClusterState = embed.ClusterStateFlagExisting
-	}
-	if len(o.Peers) > 0 {
-		c.ListenPeerUrls = []url.URL{*peer}
-		c.TlsMinVersion = "TLS1.3"
-		// agents have certificates of this authority too: the name tells heads from them
-		c.PeerTLSInfo = transport.TLSInfo{CertFile: filepath.Join(o.Identity, "cert.pem"),
-			KeyFile:       filepath.Join(o.Identity, "key.pem"),
-			TrustedCAFile: filepath.Join(o.Identity, "ca.pem"), ClientCertAuth: true,
-			AllowedCNs: []string{o.Owner}, SkipClientSANVerify: true}
-	}
-	return c, nil
-}
-
-// Open starts this member. Where there are several, it waits until most of them are there.
-func Open(o Options) (*Store, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, err
-	}
-	if err := adopt(o.Dir); err != nil {
-		return nil, fmt.Errorf("the restored state: %w", err)
-	}
-	if err := o.lost(); err != nil {
-		return nil, err
-	}
-	c, err := o.config()
-	if err != nil {
-		return nil, err
-	}
-	e, err := embed.StartEtcd(c)
-	if err != nil {
-		return nil, fmt.Errorf("the cluster's state in %s: %w", o.Dir, err)
-	}
-	limit := time.After(startLimit)
-	if len(o.Peers) > 0 {
-		limit = nil // it depends on other hosts when most of the members are there
-	}
-	select {
-	case <-e.Server.ReadyNotify():
-	case <-o.Ended:
-		e.Close()
-		return nil, errors.New("the cluster's state was not opened: nobody waits for it any more")
-	case err := <-e.Err():
-		e.Close()
-		return nil, fmt.Errorf("the cluster's state in %s: %w", o.Dir, err)
-	case <-limit:
-		e.Close()
-		return nil, fmt.Errorf("the cluster's state in %s does not open within %v: is the disk full or "+
-			"stalled? %s has etcd's own words", o.Dir, startLimit, o.Log)
-	}
-	return &Store{e: e, c: v3client.New(e.Server), served: e.Server.StopNotify()}, o.mark()
-}
-
-// begun is a file beside etcd's data that says that this member has had some.
-const begun = "begun"
-
-// mark notes that this member has data.
-func (o *Options) mark() error {
-	if len(o.Peers) == 0 {
-		return nil
-	}
-	return os.WriteFile(filepath.Join(o.Dir, begun), nil, 0o600)
-}
-
-// lost refuses to start a member again whose data are gone: it has voted for what it does not know any more,
-// so that a majority with it may forget what was committed.
-func (o *Options) lost() error {
-	_, marked := os.Stat(filepath.Join(o.Dir, begun))
-	_, data := os.Stat(filepath.Join(o.Dir, "etcd"))
-	if marked == nil && errors.Is(data, os.ErrNotExist) {
-		return fmt.Errorf("%s has lost what this head knew, and a head that has forgotten may not vote: "+
-			"put its "+
-			"directory back, or another head in its place with `lfactor cluster replace`", o.Dir)
-	}
-	return nil
-}
-
-// CloseAll ends the member where all others end too: none is left that could take the lead over.
-func (s *Store) CloseAll() {
-	s.e.Server.HardStop()
-	s.Close()
-}
-
-// Close ends the member; its data stay. One that leads hands the lead over before.
-func (s *Store) Close() {
-	s.c.Close()
-	s.e.Close()
-}
-
-// Failed is closed when the member has ended by itself, as after an error of its disk: the process has
-// to end, and to start again from what is written.
-func (s *Store) Failed() <-chan struct{} { return s.served }
-
-// Leads reports whether this member leads the others; one alone always does.
-func (s *Store) Leads() bool { return s.e.Server.Leader() == s.e.Server.MemberID() }
-
-// Leader is the name of the member that leads, "" while none does.
-func (s *Store) Leader() string {
-	if m := s.e.Server.Cluster().Member(s.e.Server.Leader()); m != nil {
-		return m.Name
-	}
-	return ""
-}

@@ -1,7 +1,6 @@
-package head
+package decide
 
 import (
-	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,22 +11,21 @@ import (
 // TestRepeatedRequests: a request for a process that is repeated starts none, and is answered by what
 // became of it; one that comes late changes nothing.
 func TestRepeatedRequests(t *testing.T) {
-	conn, far := net.Pipe()
-	defer conn.Close()
-	defer far.Close()
 	h := &Head{agents: map[string]*agent{}}
-	for _, name := range []string{"a", "b"} {
-		h.agents[name] = &agent{Member: Member{Name: name}, conn: control.NewConn(conn, nil),
-			send: make(chan control.Message, 9)}
+	for i, name := range []string{"a", "b"} {
+		h.agents[name] = &agent{Member: Member{Name: name}, conn: int64(i + 1)}
 	}
 	told := func(name string) (out []control.Message) {
-		for s := h.agents[name].send; len(s) > 0; {
-			out = append(out, <-s)
+		for _, e := range h.said {
+			if s := e.(Send); s.Conn == h.agents[name].conn {
+				out = append(out, s.M)
+			}
 		}
+		h.said = nil
 		return out
 	}
-	j := &job{Job: Job{ID: "4", State: Running, Procs: []Proc{{Host: "a", Gen: 1},
-		{Host: "b", Gen: 2, Pid: 7, Ready: true, Ask: 5}}}}
+	j := &Job{ID: "4", State: Running, Procs: []Proc{{Host: "a", Gen: 1},
+		{Host: "b", Gen: 2, Pid: 7, Ready: true, Ask: 5}}}
 	h.fromLeader(j, control.Message{Kind: control.Start, Peer: 1, At: 5})
 	placed := control.Message{Kind: control.Placed, Job: "4", Peer: 1, Gen: 2, At: 5, Text: "pid 7 on b"}
 	ready := control.Message{Kind: control.Ready, Job: "4", Peer: 1, Gen: 2, At: 5}

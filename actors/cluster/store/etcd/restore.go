@@ -1,4 +1,4 @@
-package store
+package etcd
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
+
+	"github.com/lfactor/lfactor/actors/cluster/store"
 )
 
 // bump is how far a restored state's revisions begin behind those of its backup: none is given twice,
@@ -21,9 +23,9 @@ const restored = "restored"
 
 // Restore makes a state from a backup in o.Dir. The next Open there takes it and puts the state that it
 // replaces aside. Where there are several members, all of them need that of one backup before any is opened.
-func Restore(backup string, o Options) error {
+func Restore(backup string, o store.Options) error {
 	to := filepath.Join(o.Dir, restored)
-	name, own, initial := o.members()
+	name, own, initial := members(o)
 	if err := os.RemoveAll(to); err != nil {
 		return err
 	}

@@ -1,18 +1,16 @@
-package head
+package decide
 
 import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// A job that has several replicas can go on with fewer where a host is lost and no other has room. Its leading
-// process says with how many, and how much memory each process needs then; widths are these ways, the widest
-// first.
+// A job that has several replicas can go on with fewer where a host is lost and no other has room. Its
+// leading process says with how many, and how much memory each process needs then; widths are these ways,
+// the widest first.
 
 // procs is how many processes a job has, with the replicas that it runs with.
 func (j *Job) procs() int {
@@ -50,7 +48,7 @@ func (h *Head) holds(w control.Width, hosts []string) bool {
 	for n := range w.Procs {
 		need[hosts[n*len(hosts)/w.Procs]] += w.Need(n)
 	}
-	for name, bytes := range need {
+	for name, bytes := range need { //lfvet:order each for itself
 		if bytes > h.roomOf(name) {
 			return false
 		}
@@ -58,17 +56,18 @@ func (h *Head) holds(w control.Width, hosts []string) bool {
 	return true
 }
 
-// roomOf is the memory of a host that processes may fill; a host that does not say how much it has, has enough.
+// roomOf is the memory of a host that processes may fill; a host that does not say how much it has, has
+// enough.
 func (h *Head) roomOf(name string) int64 {
 	a := h.agents[name]
 	if a == nil || a.info.Memory == 0 {
 		return 1 << 62
 	}
-	return machine.Fillable(a.info.Memory)
+	return h.o.Fill(a.info.Memory)
 }
 
 // hasRoom reports whether a host can take process n of a job beside those of the job that it has.
-func (h *Head) hasRoom(j *job, n int, host string) bool {
+func (h *Head) hasRoom(j *Job, n int, host string) bool {
 	if j.Width >= len(j.Widths) {
 		return true // nobody has said what it needs
 	}
@@ -82,13 +81,13 @@ func (h *Head) hasRoom(j *job, n int, host string) bool {
 	return need <= h.roomOf(host)
 }
 
-// pick chooses how many replicas a queued job gets, and on which of the free hosts; why says what it waits for
-// where it gets none.
-func (h *Head) pick(j *job, free []string) (width int, hosts []string, why string) {
+// pick chooses how many replicas a queued job gets, and on which of the free hosts; why says what it waits
+// for where it gets none.
+func (h *Head) pick(j *Job, free []string) (width int, hosts []string, why string) {
 	if len(j.Widths) == 0 {
 		want := j.Spec.Hosts
 		if want == 0 {
-			want = min(j.Spec.Procs, h.members())
+			want = min(j.Spec.Procs, h.there())
 		}
 		if want = max(1, want); len(free) < want {
 			return 0, nil, fmt.Sprintf("waits for %d hosts; %d are free", want, len(free))
@@ -117,7 +116,7 @@ func (h *Head) pick(j *job, free []string) (width int, hosts []string, why strin
 
 // arranged are n hosts for a job, by measured links where there are some. With fewer replicas than were
 // asked for the processes are others than the job has told of.
-func (h *Head) arranged(j *job, free []string, n, procs int) []string {
+func (h *Head) arranged(j *Job, free []string, n, procs int) []string {
 	if procs != j.Spec.Procs {
 		return free[:n]
 	}
@@ -133,9 +132,9 @@ func replicas(n int) string {
 	return fmt.Sprintf("%d replicas", n)
 }
 
-// noRoom queues a job again of which process n has no host any more: it goes on from what is durable, with as
-// many replicas as there is room for.
-func (h *Head) noRoom(j *job, n int, lost string) {
+// noRoom queues a job again of which process n has no host any more: it goes on from what is durable, with
+// as many replicas as there is room for.
+func (h *Head) noRoom(j *Job, n int, lost string) {
 	h.killAll(j)
 	text := fmt.Sprintf("job %s has no room for process %d, which was on %s and needs %s: ", j.ID, n, lost,
 		gib(j.Widths[j.Width].Need(n)))
@@ -153,13 +152,13 @@ func (h *Head) noRoom(j *job, n int, lost string) {
 	}
 	j.Why = why
 	h.save(j)
-	h.eventLocked(Event{Kind: "replan", Job: j.ID, Host: lost, Text: text})
-	go h.schedule()
+	h.event(Event{Kind: "replan", Job: j.ID, Host: lost, Text: text})
+	h.due = true
 }
 
 // takeWidths takes in what a job's leading process says of its replicas. One that runs with fewer knows less
 // than the first.
-func (h *Head) takeWidths(j *job, all []control.Width) {
+func (h *Head) takeWidths(j *Job, all []control.Width) {
 	if len(j.Widths) > 0 || len(all) == 0 || all[0].Procs != len(j.Procs) {
 		return
 	}
@@ -186,17 +185,18 @@ func (h *Head) widen() {
 			}
 		}
 		hosts := append(mine, h.free()...)
-		slices.SortFunc(hosts, byName)
+		slices.SortFunc(hosts, ByName)
 		k, _, why := h.pick(j, hosts)
 		if why != "" || k >= j.Width {
 			continue
 		}
-		h.eventLocked(Event{Kind: "replan", Job: j.ID, Text: fmt.Sprintf("job %s makes its step durable and goes "+
-			"on with %s instead of %d: there is room for them", j.ID, replicas(j.Widths[k].Replicas), j.replicas())})
+		h.event(Event{Kind: "replan", Job: j.ID, Text: fmt.Sprintf("job %s makes its step durable and goes "+
+			"on with %s instead of %d: there is room for them", j.ID, replicas(j.Widths[k].Replicas),
+			j.replicas())})
 		j.Move = true
 		h.save(j)
 		lead := &j.Procs[0]
-		h.agents[lead.Host].order(control.Message{Kind: control.Signal, Job: j.ID, Gen: lead.Gen,
-			Code: int(syscall.SIGTERM)})
+		h.to(lead.Host, control.Message{Kind: control.Signal, Job: j.ID, Gen: lead.Gen,
+			Code: sigTerm})
 	}
 }

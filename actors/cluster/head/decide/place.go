@@ -1,9 +1,6 @@
-package head
+package decide
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
@@ -16,32 +13,6 @@ const (
 	arrangeStarts = 32  // hosts from which an arrangement is begun
 	brokenRate    = 1e3 // bytes a second that a way counts for which could not be measured
 )
-
-// linksName is the file in a head's directory that keeps what `lfactor cluster check` has measured last.
-const linksName = "links.json"
-
-// keepLinks remembers what was measured, also for a head that is started again.
-func (h *Head) keepLinks(links []control.Link) {
-	h.mu.Lock()
-	h.links = links
-	h.mu.Unlock()
-	text, err := json.Marshal(links)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(h.o.Dir, linksName), text, 0o600)
-	}
-	if err != nil {
-		h.o.logf("what was measured of the links is kept until this head ends: %v", err)
-	}
-}
-
-// knownLinks are those that an earlier head has kept; none where they cannot be read.
-func knownLinks(dir string) (links []control.Link) {
-	text, err := os.ReadFile(filepath.Join(dir, linksName))
-	if err != nil || json.Unmarshal(text, &links) != nil {
-		return nil
-	}
-	return links
-}
 
 // rates are bytes a second between two hosts in the slower direction, by their names in order.
 func rates(links []control.Link) map[[2]string]float64 {
@@ -67,7 +38,7 @@ func arrange(hosts []string, n, procs int, talks []topology.Talk, links []contro
 		return hosts[:n]
 	}
 	known := make([]float64, 0, len(rate))
-	for _, r := range rate {
+	for _, r := range rate { //lfvet:order sorted below
 		known = append(known, r)
 	}
 	slices.Sort(known)

@@ -1,14 +1,16 @@
-package store
+package etcd
 
 import (
 	"context"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/store"
 )
 
 // member finds the member at a peer's address: 0 if there is none.
-func (t *Term) member(ctx context.Context, p Peer) (id uint64, learns bool, err error) {
+func (t *term) member(ctx context.Context, p store.Peer) (id uint64, learns bool, err error) {
 	list, err := t.c.MemberList(ctx)
 	if err != nil {
 		return 0, false, err
@@ -21,10 +23,7 @@ func (t *Term) member(ctx context.Context, p Peer) (id uint64, learns bool, err 
 	return 0, false, nil
 }
 
-// Replace makes room for a member without data at the address of one that has lost its own. The lost one is
-// not a member any more, because it has voted for what nobody may forget; the new one does not vote before
-// Promote.
-func (t *Term) Replace(p Peer) error {
+func (t *term) Replace(p store.Peer) error {
 	ctx, cancel := t.limited()
 	defer cancel()
 	old, _, err := t.member(ctx, p)
@@ -42,8 +41,7 @@ func (t *Term) Replace(p Peer) error {
 	})
 }
 
-// Promote lets a member vote that Replace has made room for, once it has the data of the others.
-func (t *Term) Promote(p Peer) error {
+func (t *term) Promote(p store.Peer) error {
 	ctx, cancel := t.limited()
 	defer cancel()
 	return t.again(ctx, func() error {
@@ -63,7 +61,7 @@ func (t *Term) Promote(p Peer) error {
 
 // again repeats what etcd refuses for a moment: it changes members only where most have been connected for
 // some seconds, and lets a member vote only when it is hardly behind.
-func (t *Term) again(ctx context.Context, f func() error) (err error) {
+func (t *term) again(ctx context.Context, f func() error) (err error) {
 	for {
 		if err = f(); err == nil {
 			return nil

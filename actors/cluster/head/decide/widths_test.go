@@ -1,4 +1,4 @@
-package head
+package decide
 
 import (
 	"testing"
@@ -9,16 +9,17 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// TestWidths: a job gets as many replicas as the memory of free hosts is enough for, and says what it waits for
-// where it is enough for none; a process moves to a host only if there is room beside those that it has.
+// TestWidths: a job gets as many replicas as the memory of free hosts is enough for, and says what it
+// waits for where it is enough for none; a process moves to a host only if there is room beside those that
+// it has.
 func TestWidths(t *testing.T) {
 	const full = 1000
-	h := &Head{agents: map[string]*agent{}, jobs: map[string]*job{}}
+	h := &Head{o: Options{Fill: machine.Fillable}, agents: map[string]*agent{}, jobs: map[string]*Job{}}
 	for name, memory := range map[string]int64{"h1": full, "h2": full, "h3": full, "big": 4 * full, "any": 0} {
-		h.agents[name] = &agent{Member: Member{Name: name}, info: control.Info{Memory: memory}}
+		h.agents[name] = &agent{Member: Member{Name: name}, info: control.Info{Memory: memory}, conn: 1}
 	}
 	room := machine.Fillable(full)
-	j := &job{Job: Job{ID: "1", Spec: control.Spec{Args: []string{"train"}, Procs: 4}}}
+	j := &Job{ID: "1", Spec: control.Spec{Args: []string{"train"}, Procs: 4}}
 	free := []string{"h1", "h2", "h3"}
 	_, hosts, why := h.pick(j, free[:1])
 	require.Nil(t, hosts)

@@ -1,4 +1,4 @@
-package head
+package decide
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ func TestHeadless(t *testing.T) {
 	up := Proc{Host: "b", Gen: 2, Pid: 7, Ready: true, Env: []string{"X=1"}}
 	over, young := up, up
 	over.Over, young.Ready = true, false
-	of := func(p ...Proc) *job { return &job{Job: Job{ID: "4", Procs: append([]Proc{lead}, p...)}} }
+	of := func(p ...Proc) *Job { return &Job{ID: "4", Procs: append([]Proc{lead}, p...)} }
 	require.True(t, of(up).headless())
 	require.True(t, of(over, up).headless())
 	require.False(t, of().headless(), "there is no other process")
@@ -50,10 +50,10 @@ func TestForgiven(t *testing.T) {
 // gaps, and none for longer than a second: then it is suspect. It is lost 400 ms later, if its system
 // acknowledges nothing, and after three seconds if it does.
 func TestHush(t *testing.T) {
-	require.Equal(t, 400*time.Millisecond, hush{}.limit())
-	require.Equal(t, 400*time.Millisecond, hush{120 * time.Millisecond}.limit())
-	require.Equal(t, 600*time.Millisecond, hush{200 * time.Millisecond}.limit())
-	require.Equal(t, time.Second, hush{900 * time.Millisecond}.limit())
+	require.Equal(t, 400*time.Millisecond, Hush{}.Limit())
+	require.Equal(t, 400*time.Millisecond, Hush{120 * time.Millisecond}.Limit())
+	require.Equal(t, 600*time.Millisecond, Hush{200 * time.Millisecond}.Limit())
+	require.Equal(t, time.Second, Hush{900 * time.Millisecond}.Limit())
 	for _, x := range []struct {
 		silent, dead, gap int // milliseconds
 		suspect, lost     bool
@@ -70,10 +70,10 @@ func TestHush(t *testing.T) {
 		{3000, 50, 0, true, true},
 	} {
 		ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
-		suspect, err := hush{ms(x.gap)}.judge(control.Quiet{For: ms(x.silent), Dead: ms(x.dead)})
+		suspect, err := Hush{ms(x.gap)}.Judge(control.Quiet{For: ms(x.silent), Dead: ms(x.dead)})
 		require.Equal(t, x.suspect, suspect, x)
 		require.Equal(t, x.lost, err != nil, x)
 	}
-	_, err := hush{}.judge(control.Quiet{For: 812 * time.Millisecond, Dead: 812 * time.Millisecond})
+	_, err := Hush{}.Judge(control.Quiet{For: 812 * time.Millisecond, Dead: 812 * time.Millisecond})
 	require.EqualError(t, err, "silent for 810ms")
 }

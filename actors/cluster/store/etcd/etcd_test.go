@@ -1,7 +1,6 @@
-package store
+package etcd
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -16,11 +15,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/cluster/store"
+	"github.com/lfactor/lfactor/actors/cluster/store/storetest"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
 // leading opens a store and begins a term.
-func leading(t *testing.T, o Options) (*Store, *Term) {
+func leading(t *testing.T, o store.Options) (store.Store, store.Term) {
 	t.Helper()
 	s, err := Open(o)
 	require.NoError(t, err)
@@ -29,61 +30,52 @@ func leading(t *testing.T, o Options) (*Store, *Term) {
 	return s, term
 }
 
-// TestTerm: what a head writes after another has begun to lead is refused, of whatever kind, and it hears of
-// that; what waits for the store when a term is let go fails.
-func TestTerm(t *testing.T) {
+// TestStore: etcd keeps the contract.
+func TestStore(t *testing.T) {
 	dir := t.TempDir()
-	s, old := leading(t, Options{Dir: dir, Log: filepath.Join(dir, "etcd.log")})
-	defer s.Close()
-	_, err := old.Put("a", 1)
+	storetest.Run(t, func(t *testing.T) store.Store {
+		s, err := Open(store.Options{Dir: dir, Log: filepath.Join(dir, "etcd.log")})
+		require.NoError(t, err)
+		require.Equal(t, "head", s.Leader())
+		return s
+	})
+}
+
+// put sets a key.
+func put(t *testing.T, term store.Term, key, value string) int64 {
+	t.Helper()
+	rev, err := term.Commit([]store.Op{{Key: key, Value: []byte(value)}})
 	require.NoError(t, err)
-	require.True(t, s.Leads())
-	require.Equal(t, "head", s.Leader())
-	young, err := s.Lead("other")
-	require.NoError(t, err)
-	require.Greater(t, young.Number(), old.Number())
-	select {
-	case <-old.Over():
-		t.Fatal("nobody has told it yet")
-	default:
-	}
-	_, err = old.Put("a", 2)
-	require.ErrorIs(t, err, ErrOver)
-	<-old.Over()
-	_, err = old.Create("b", 2)
-	require.ErrorIs(t, err, ErrOver)
-	var v int
-	_, err = old.Take("a", &v)
-	require.ErrorIs(t, err, ErrOver)
-	require.ErrorIs(t, old.Delete("a"), ErrOver)
-	ok, err := young.Get("a", &v)
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.Equal(t, 1, v, "the old term has changed nothing")
-	require.NoError(t, young.Delete("a"))
-	ok, err = young.Get("a", &v)
-	require.NoError(t, err)
-	require.False(t, ok)
-	young.End()
-	_, err = young.Put("a", 3)
-	require.ErrorIs(t, err, context.Canceled)
+	return rev
+}
+
+// get reads a key, "" where there is none.
+func get(t *testing.T, term store.Term, key string) (out string) {
+	t.Helper()
+	require.NoError(t, term.List(key, func(k string, v []byte) error {
+		if k == "" {
+			out = string(v)
+		}
+		return nil
+	}))
+	return out
 }
 
 // three are the options of the members of a store of three, with certificates of one authority.
-func three(t *testing.T) (all []Options) {
+func three(t *testing.T) (all []store.Options) {
 	t.Helper()
 	dir := t.TempDir()
 	ca, err := trust.NewCA("test", time.Now())
 	require.NoError(t, err)
-	var peers []Peer
+	var peers []store.Peer
 	for i := range 3 {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		peers = append(peers, Peer{fmt.Sprint("head", i+1), ln.Addr().String()})
+		peers = append(peers, store.Peer{Name: fmt.Sprint("head", i+1), Addr: ln.Addr().String()})
 		require.NoError(t, ln.Close())
 	}
 	for _, p := range peers {
-		o := Options{Dir: filepath.Join(dir, p.Name), Log: filepath.Join(dir, p.Name+".log"), Peers: peers,
+		o := store.Options{Dir: filepath.Join(dir, p.Name), Log: filepath.Join(dir, p.Name+".log"), Peers: peers,
 			Name: p.Name, Identity: filepath.Join(dir, p.Name, "id"), Owner: trust.HeadName}
 		key, err := trust.NewKey()
 		require.NoError(t, err)
@@ -98,9 +90,9 @@ func three(t *testing.T) (all []Options) {
 }
 
 // openAll opens members at once, for none is there before most are.
-func openAll(t *testing.T, all []Options) []*Store {
+func openAll(t *testing.T, all []store.Options) []store.Store {
 	t.Helper()
-	out := make([]*Store, len(all))
+	out := make([]store.Store, len(all))
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, o := range all {
@@ -112,10 +104,10 @@ func openAll(t *testing.T, all []Options) []*Store {
 }
 
 // leaderOf waits until one of the stores leads, and begins a term there.
-func leaderOf(t *testing.T, stores []*Store) (i int, term *Term) {
+func leaderOf(t *testing.T, stores []store.Store) (i int, term store.Term) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		i = slices.IndexFunc(stores, func(s *Store) bool { return s != nil && s.Leads() })
+		i = slices.IndexFunc(stores, func(s store.Store) bool { return s != nil && s.Leads() })
 		return i >= 0
 	}, 2*time.Minute, time.Millisecond)
 	term, err := stores[i].Lead("x")
@@ -130,18 +122,13 @@ func TestThree(t *testing.T) {
 	all := three(t)
 	stores := openAll(t, all)
 	first, term := leaderOf(t, stores)
-	_, err := term.Put("a", 1)
-	require.NoError(t, err)
+	put(t, term, "a", "1")
 	stores[first].Close()
 	stores[first] = nil
 	second, term := leaderOf(t, stores)
 	require.NotEqual(t, first, second)
-	var v int
-	_, err = term.Get("a", &v)
-	require.NoError(t, err)
-	require.Equal(t, 1, v)
-	_, err = term.Put("a", 2)
-	require.NoError(t, err)
+	require.Equal(t, "1", get(t, term, "a"))
+	put(t, term, "a", "2")
 	back := openAll(t, all[first:first+1])[0]
 	stores[first] = back
 	require.Eventually(t, func() bool { return back.Leader() == all[second].Name }, 2*time.Minute,
@@ -151,17 +138,14 @@ func TestThree(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, term.Backup(f))
 	require.NoError(t, f.Close())
-	_, err = term.Put("a", 3)
-	require.NoError(t, err)
+	put(t, term, "a", "3")
 	for i, s := range stores {
 		s.Close()
 		require.NoError(t, Restore(file, all[i]))
 	}
 	stores = openAll(t, all)
 	_, term = leaderOf(t, stores)
-	_, err = term.Get("a", &v)
-	require.NoError(t, err)
-	require.Equal(t, 2, v)
+	require.Equal(t, "2", get(t, term, "a"))
 	for _, s := range stores {
 		s.Close()
 	}
@@ -213,60 +197,19 @@ func TestPeers(t *testing.T) {
 	require.Error(t, ask(with(agent)), "an agent of this cluster")
 }
 
-// TestStore: values survive the member's end, revisions only rise, and what may happen once happens once.
-func TestStore(t *testing.T) {
-	dir := t.TempDir()
-	o := Options{Dir: dir, Log: filepath.Join(dir, "etcd.log")}
-	st, s := leading(t, o)
-	a, err := s.Put("jobs/1", map[string]int{"x": 1})
-	require.NoError(t, err)
-	b, err := s.Create("tokens/t", true)
-	require.NoError(t, err)
-	require.Greater(t, b, a)
-	_, err = s.Create("tokens/t", true)
-	require.ErrorIs(t, err, ErrConflict)
-	st.Close()
-	st, s = leading(t, o)
-	defer st.Close()
-	var v map[string]int
-	ok, err := s.Get("jobs/1", &v)
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.Equal(t, 1, v["x"])
-	var yes bool
-	ok, err = s.Take("tokens/t", &yes)
-	require.NoError(t, err)
-	require.True(t, ok && yes)
-	ok, err = s.Take("tokens/t", &yes)
-	require.NoError(t, err)
-	require.False(t, ok, "a second taker gets nothing")
-	c, err := s.Put("jobs/2", v)
-	require.NoError(t, err)
-	require.Greater(t, c, b)
-	var keys []string
-	require.NoError(t, s.List("jobs/", func(k string, _ []byte) error {
-		keys = append(keys,
-			k)
-		return nil
-	}))
-	require.Equal(t, []string{"1", "2"}, keys)
-}
-
 // TestRestore: a backup brings back what there was, with revisions that nobody has had; anything else
 // is not a backup.
 func TestRestore(t *testing.T) {
 	dir := t.TempDir()
-	o := Options{Dir: dir, Log: filepath.Join(dir, "etcd.log")}
+	o := store.Options{Dir: dir, Log: filepath.Join(dir, "etcd.log")}
 	st, s := leading(t, o)
-	_, err := s.Put("a", 1)
-	require.NoError(t, err)
+	put(t, s, "a", "1")
 	file := filepath.Join(dir, "backup")
 	f, err := os.Create(file)
 	require.NoError(t, err)
 	require.NoError(t, s.Backup(f))
 	require.NoError(t, f.Close())
-	later, err := s.Put("a", 2)
-	require.NoError(t, err)
+	later := put(t, s, "a", "2")
 	st.Close()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -278,12 +221,7 @@ func TestRestore(t *testing.T) {
 	require.NoError(t, Restore(file, o))
 	st, s = leading(t, o)
 	defer st.Close()
-	var v int
-	ok, err := s.Get("a", &v)
-	require.NoError(t, err)
-	require.True(t, ok)
-	require.Equal(t, 1, v)
-	next, err := s.Put("a", 3)
-	require.NoError(t, err)
+	require.Equal(t, "1", get(t, s, "a"))
+	next := put(t, s, "a", "3")
 	require.Greater(t, next, later)
 }

@@ -1,16 +1,15 @@
-package head
+package decide
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"sort"
 	"strconv"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/cluster/store"
 )
 
 // State of a job.
@@ -63,14 +62,14 @@ type Proc struct {
 	Code int      `json:"code,omitempty"`
 }
 
-func (p *Proc) alive() bool { return p.Gen > 0 && !p.Over }
-
-// job is a job with what no store needs.
-type job struct {
-	Job
-	size int64 // of its output
-	mute bool  // what it wrote last could not be kept
+// copy is the job as it is now, which what happens later does not change.
+func (j *Job) copy() Job {
+	out := *j
+	out.Hosts, out.Procs = slices.Clone(j.Hosts), slices.Clone(j.Procs)
+	return out
 }
+
+func (p *Proc) alive() bool { return p.Gen > 0 && !p.Over }
 
 // maxRestarts is how often a job whose leader was killed starts again; more is a fault that comes back. One
 // that has got on since for so long is not counted: a long run loses many hosts.
@@ -93,65 +92,73 @@ func (j *Job) restarted(now time.Time) {
 	j.Last = now.UTC()
 }
 
-// save writes a job to the store; each change of its placement is a new epoch.
-func (h *Head) save(j *job) {
-	rev, err := h.st.Put(keyJobs+j.ID, j.Job)
-	if err != nil {
-		h.logf("! job %s is not in the store: %v", j.ID, err)
+// save stores a job; each change of its placement is a new epoch, which no other change has, in this term or
+// another: an epoch that was said was stored, and a term begins behind all of them.
+func (h *Head) save(j *Job) {
+	h.epoch++
+	j.Epoch = h.epoch
+	h.put(keyJobs+j.ID, j)
+}
+
+// Submit queues a job.
+type Submit struct {
+	Ask  int64
+	Spec control.Spec
+}
+
+func (in Submit) ask() int64 { return in.Ask }
+
+func (in Submit) apply(h *Head) {
+	s := in.Spec
+	if err := h.fit(s); err != nil {
+		h.say(Answer{Ask: in.Ask, Err: err})
 		return
 	}
-	j.Epoch = rev
-}
-
-func (h *Head) restoreJobs() error {
-	return h.st.List(keyJobs, func(_ string, v []byte) error {
-		j := &job{}
-		if err := json.Unmarshal(v, &j.Job); err != nil {
-			return err
-		}
-		n, err := strconv.Atoi(j.ID)
-		h.next = max(h.next, n)
-		if err == nil {
-			j.size, err = h.readWritten(j.ID)
-		}
-		h.jobs[j.ID] = j
-		return err
-	})
-}
-
-// submit queues a job.
-func (h *Head) submit(s control.Spec) (*Job, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s.Procs < 1 || len(s.Args) == 0 || !filepath.IsAbs(s.Dir) {
-		return nil, fmt.Errorf("a job wants arguments, an absolute directory and at least one process")
-	}
-	if n := h.members(); s.Hosts > n {
-		return nil, fitError{fmt.Errorf("the job wants %d hosts and the cluster has %d: ask for fewer, or "+
-			"`lfactor cluster add` some", s.Hosts, n)}
-	}
 	h.next++
-	j := &job{Job: Job{ID: strconv.Itoa(h.next), Spec: s, State: Queued, Queued: time.Now().UTC()}}
-	if err := os.MkdirAll(filepath.Join(h.o.Dir, "jobs"), 0o700); err != nil {
-		return nil, err
-	}
+	j := &Job{ID: strconv.Itoa(h.next), Spec: s, State: Queued, Queued: h.now}
 	h.jobs[j.ID] = j
 	h.save(j)
 	h.tellHosts()
-	h.eventLocked(Event{Kind: "queued", Job: j.ID, Text: fmt.Sprintf("job %s of %s: %s", j.ID, s.User,
+	h.event(Event{Kind: "queued", Job: j.ID, Text: fmt.Sprintf("job %s of %s: %s", j.ID, s.User,
 		s.Name)})
-	go h.schedule()
-	out := j.Job
-	return &out, nil
+	h.due = true
+	h.say(Answer{Ask: in.Ask, Job: j.copy()})
 }
 
-// fitError is a job that is larger than the cluster.
-type fitError struct{ error }
-
-// members counts the hosts that are not drained.
-func (h *Head) members() (n int) {
-	for _, a := range h.agents {
+// fit says why a job cannot be one of this cluster.
+func (h *Head) fit(s control.Spec) error {
+	if s.Procs < 1 || len(s.Args) == 0 || !path.IsAbs(s.Dir) {
+		return &Refusal{Bad, "a job wants arguments, an absolute directory and at least one process"}
+	}
+	size := 0
+	for _, text := range s.Files { //lfvet:order a sum
+		size += len(text)
+	}
+	if size > maxFiles {
+		return &Refusal{Bad, fmt.Sprintf("the files that go with the job have %.1f MiB together, and %d MiB "+
+			"go at most: put what is large where all hosts see it", float64(size)/(1<<20), maxFiles>>20)}
+	}
+	n := 0
+	for _, a := range h.agents { //lfvet:order a count
 		if !a.Drained {
+			n++
+		}
+	}
+	if s.Hosts > n {
+		return &Refusal{Unfit, fmt.Sprintf("the job wants %d hosts and the cluster has %d: ask for fewer, "+
+			"or `lfactor cluster add` some", s.Hosts, n)}
+	}
+	return nil
+}
+
+// maxFiles bounds the files of a job, in bytes: base64 makes four of three, and one commit has to take them.
+const maxFiles = store.MostBytes/4*3 - 1<<20
+
+// there counts the hosts that a job may count on: not drained, and connected or away for no more than a
+// moment.
+func (h *Head) there() (n int) {
+	for _, a := range h.agents { //lfvet:order a count
+		if !a.Drained && a.here() {
 			n++
 		}
 	}
@@ -159,9 +166,9 @@ func (h *Head) members() (n int) {
 }
 
 // sorted lists the jobs by their numbers.
-func (h *Head) sorted() []*job {
-	var out []*job
-	for _, j := range h.jobs {
+func (h *Head) sorted() []*Job {
+	out := make([]*Job, 0, len(h.jobs))
+	for _, j := range h.jobs { //lfvet:order sorted below
 		out = append(out, j)
 	}
 	sort.Slice(out, func(a, b int) bool {
@@ -173,35 +180,24 @@ func (h *Head) sorted() []*job {
 // free lists the hosts that may take a job and have none, in the order of their names.
 func (h *Head) free() (out []string) {
 	used := map[string]bool{}
-	for _, j := range h.jobs {
+	for _, j := range h.jobs { //lfvet:order a set
 		if j.State == Running {
 			for _, n := range j.Hosts {
 				used[n] = true
 			}
 		}
 	}
-	for n, a := range h.agents {
-		if a.heard() && !a.Drained && !used[n] {
-			out = append(out, n)
+	for _, a := range h.inOrder() {
+		if a.heard() && !a.Drained && !used[a.Name] {
+			out = append(out, a.Name)
 		}
 	}
-	slices.SortFunc(out, byName)
 	return out
-}
-
-// byName orders h2 before h10.
-func byName(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return slices.Compare([]byte(a), []byte(b))
 }
 
 // schedule starts the jobs that wait, in their order: none overtakes another, so that a large one is
 // not starved.
 func (h *Head) schedule() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.ending {
 		return
 	}
@@ -220,8 +216,8 @@ func (h *Head) schedule() {
 }
 
 // begin places a job's processes, neighbours in their numbers on one host, and starts the one that leads.
-func (h *Head) begin(j *job, hosts []string) {
-	j.State, j.Why, j.Hosts, j.Began, j.Leaders = Running, "", hosts, time.Now().UTC(), 0
+func (h *Head) begin(j *Job, hosts []string) {
+	j.State, j.Why, j.Hosts, j.Began, j.Leaders = Running, "", hosts, h.now, 0
 	last := 0 // late words of earlier processes are not to be taken for these ones'
 	for _, p := range j.Procs {
 		last = max(last, p.Gen)
@@ -231,16 +227,16 @@ func (h *Head) begin(j *job, hosts []string) {
 		j.Procs[n] = Proc{Host: hosts[n*len(hosts)/len(j.Procs)], Gen: last, Over: true}
 	}
 	by := ""
-	if !slices.IsSortedFunc(hosts, byName) {
+	if !slices.IsSortedFunc(hosts, ByName) {
 		by = ", in the order of the fastest links"
 	}
-	h.eventLocked(Event{Kind: "start", Job: j.ID,
+	h.event(Event{Kind: "start", Job: j.ID,
 		Text: fmt.Sprintf("job %s starts on %v%s%s", j.ID, hosts, by, j.Narrow())})
 	h.launch(j, 0, nil)
 }
 
 // launch starts a process of a job: on its host, else on a spare one, else on another of the job's.
-func (h *Head) launch(j *job, n int, env []string) {
+func (h *Head) launch(j *Job, n int, env []string) {
 	p := &j.Procs[n]
 	host := h.where(j, n)
 	if host == "" && j.Width < len(j.Widths) {
@@ -252,7 +248,7 @@ func (h *Head) launch(j *job, n int, env []string) {
 		return
 	}
 	if host != p.Host {
-		h.eventLocked(Event{Kind: "move", Job: j.ID, Host: host,
+		h.event(Event{Kind: "move", Job: j.ID, Host: host,
 			Text: fmt.Sprintf("process %d of job %s moves from %s to %s", n, j.ID, p.Host, host)})
 		if !slices.Contains(j.Hosts, host) {
 			j.Hosts = append(j.Hosts, host)
@@ -266,11 +262,11 @@ func (h *Head) launch(j *job, n int, env []string) {
 	if n == 0 && j.Leaders > 0 {
 		m.Code, m.Procs = j.Leaders, j.others()
 	}
-	h.agents[host].order(m)
+	h.to(host, m)
 }
 
 // others are the processes that do not lead, for one that takes the lead over.
-func (j *job) others() (out []control.Proc) {
+func (j *Job) others() (out []control.Proc) {
 	for n, p := range j.Procs[1:] {
 		x := control.Proc{Job: j.ID, Proc: n + 1, Gen: p.Gen, Pid: p.Pid, Ready: p.Ready, Over: p.Over,
 			Node: p.Host, Env: p.Env}
@@ -284,14 +280,14 @@ func (j *job) others() (out []control.Proc) {
 
 // headless reports whether a job whose leader has ended can go on with its other processes: all were
 // started, and one is left at least.
-func (j *job) headless() bool {
+func (j *Job) headless() bool {
 	started := !slices.ContainsFunc(j.Procs[1:], func(p Proc) bool { return !p.Ready })
 	return started && slices.ContainsFunc(j.Procs[1:], func(p Proc) bool { return p.alive() })
 }
 
 // where is the host for process n of a job: its own, else a spare one, else that of the job's with the
 // fewest processes; "" if none has room.
-func (h *Head) where(j *job, n int) string {
+func (h *Head) where(j *Job, n int) string {
 	up := func(host string) bool {
 		a := h.agents[host]
 		return a != nil && a.heard() && !a.Drained && h.hasRoom(j, n, host)
@@ -323,7 +319,7 @@ func (h *Head) where(j *job, n int) string {
 }
 
 // peers is where the processes of a job take edges.
-func (j *job) peers() map[int]control.Peer {
+func (j *Job) peers() map[int]control.Peer {
 	out := map[int]control.Peer{}
 	for n, p := range j.Procs {
 		if p.Addr != "" && p.alive() {
@@ -334,28 +330,28 @@ func (j *job) peers() map[int]control.Peer {
 }
 
 // tellAll sends all processes of a job where the others are.
-func (h *Head) tellAll(j *job) {
+func (h *Head) tellAll(j *Job) {
 	peers := j.peers()
 	for n, p := range j.Procs {
 		if p.alive() {
-			h.agents[p.Host].order(control.Message{Kind: control.Peers, Job: j.ID, Proc: n, Gen: p.Gen,
+			h.to(p.Host, control.Message{Kind: control.Peers, Job: j.ID, Proc: n, Gen: p.Gen,
 				Epoch: j.Epoch, Peers: peers})
 		}
 	}
 }
 
 // tellLeader tells the process that leads what has become of another.
-func (h *Head) tellLeader(j *job, m control.Message) {
+func (h *Head) tellLeader(j *Job, m control.Message) {
 	m.At = j.Procs[m.Peer].Ask
 	if lead := &j.Procs[0]; lead.alive() {
 		m.Job, m.Proc = j.ID, 0
-		h.agents[lead.Host].order(m)
+		h.to(lead.Host, m)
 	}
 }
 
 // tellState repeats to the process that leads a job what was said of another: it may have been lost with a
 // connection, or with the head before this one. Who has heard it takes no notice.
-func (h *Head) tellState(j *job, n int) {
+func (h *Head) tellState(j *Job, n int) {
 	p := &j.Procs[n]
 	if p.Pid > 0 {
 		h.tellLeader(j, control.Message{Kind: control.Placed, Peer: n, Gen: p.Gen, Text: p.name()})
@@ -372,23 +368,23 @@ func (h *Head) tellState(j *job, n int) {
 func (p *Proc) name() string { return fmt.Sprintf("pid %d on %s", p.Pid, p.Host) }
 
 // end ends a job: whatever still runs of it is killed.
-func (h *Head) end(j *job, code int, why string) {
-	j.State, j.Code, j.Why, j.Ended = Ended, code, why, time.Now().UTC()
+func (h *Head) end(j *Job, code int, why string) {
+	j.State, j.Code, j.Why, j.Ended = Ended, code, why, h.now
 	h.killAll(j)
 	for _, n := range j.Hosts {
-		h.agents[n].order(control.Message{Kind: control.Forget, Job: j.ID})
+		h.to(n, control.Message{Kind: control.Forget, Job: j.ID})
 	}
 	h.save(j)
 	h.tellHosts()
 	h.dismiss()
-	h.eventLocked(Event{Kind: "end", Job: j.ID, Text: fmt.Sprintf("job %s %s", j.ID, why)})
-	go h.schedule()
+	h.event(Event{Kind: "end", Job: j.ID, Text: fmt.Sprintf("job %s %s", j.ID, why)})
+	h.due = true
 }
 
-func (h *Head) killAll(j *job) {
+func (h *Head) killAll(j *Job) {
 	for n := range j.Procs {
 		if p := &j.Procs[n]; p.alive() {
-			h.agents[p.Host].order(control.Message{Kind: control.Kill, Job: j.ID, Proc: n, Gen: p.Gen})
+			h.to(p.Host, control.Message{Kind: control.Kill, Job: j.ID, Proc: n, Gen: p.Gen})
 			p.Over = true
 		}
 	}

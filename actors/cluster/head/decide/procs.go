@@ -1,10 +1,8 @@
-package head
+package decide
 
 import (
 	"fmt"
 	"slices"
-	"syscall"
-	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/configs/exit"
@@ -12,8 +10,6 @@ import (
 
 // fromProc hears what a process of a job says, or what its agent says of it.
 func (h *Head) fromProc(a *agent, m control.Message) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	j := h.jobs[m.Job]
 	if j == nil || m.Proc < 0 || m.Proc >= len(j.Procs) {
 		return
@@ -47,7 +43,7 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 			if m.Code == 1 {
 				what = "the network of host " + host
 			}
-			h.eventLocked(Event{Kind: "slow", Job: j.ID, Host: host,
+			h.event(Event{Kind: "slow", Job: j.ID, Host: host,
 				Text: fmt.Sprintf("%s is slow in job %s: %.512s", what, j.ID, m.Text)})
 		}
 	case control.Widths:
@@ -60,7 +56,7 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 }
 
 // fromLeader does what the process that leads a job wants of another.
-func (h *Head) fromLeader(j *job, m control.Message) {
+func (h *Head) fromLeader(j *Job, m control.Message) {
 	if m.Proc != 0 || m.Peer < 1 || m.Peer >= len(j.Procs) {
 		return
 	}
@@ -72,23 +68,23 @@ func (h *Head) fromLeader(j *job, m control.Message) {
 		}
 	case m.Kind == control.Start:
 		if p.Ask = m.At; p.alive() {
-			h.agents[p.Host].order(control.Message{Kind: control.Kill, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
+			h.to(p.Host, control.Message{Kind: control.Kill, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
 		}
 		if p.Pid > 0 {
-			h.eventLocked(Event{Kind: "restart", Job: j.ID, Host: p.Host,
+			h.event(Event{Kind: "restart", Job: j.ID, Host: p.Host,
 				Text: fmt.Sprintf("process %d of job %s on %s is started again by its leader",
 					m.Peer, j.ID, p.Host)})
 		}
 		h.launch(j, m.Peer, m.Env)
 	case p.alive() && (m.At == 0 || m.At == p.Ask): // else it was for the one before
-		h.agents[p.Host].order(control.Message{Kind: m.Kind, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
+		h.to(p.Host, control.Message{Kind: m.Kind, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
 	}
 }
 
 // procEnded notes the end of a process. The one that leads ends its job with it; if it was killed, another
 // takes its place and goes on with the others, or the job starts again, from what is durable, if there are
 // none. The end of another is its leader's to judge.
-func (h *Head) procEnded(j *job, n int, text string, code int) {
+func (h *Head) procEnded(j *Job, n int, text string, code int) {
 	p := &j.Procs[n]
 	if p.Over {
 		return
@@ -98,12 +94,12 @@ func (h *Head) procEnded(j *job, n int, text string, code int) {
 	if n > 0 {
 		h.tellLeader(j, control.Message{Kind: control.Exited, Peer: n, Gen: p.Gen, Text: text, Code: code})
 		if code != 0 && j.State == Running {
-			h.eventLocked(Event{Kind: "exit", Job: j.ID, Host: p.Host,
+			h.event(Event{Kind: "exit", Job: j.ID, Host: p.Host,
 				Text: fmt.Sprintf("process %d of job %s on %s %s", n, j.ID, p.Host, text)})
 		}
 		return
 	}
-	j.forgive(time.Now())
+	j.forgive(h.now)
 	switch {
 	case code == 0 && j.Move && !j.Stop:
 		h.again(j)
@@ -115,17 +111,17 @@ func (h *Head) procEnded(j *job, n int, text string, code int) {
 		h.end(j, 1, fmt.Sprintf("is given up: the process that leads it %s, and that for the %dth time",
 			text, j.Recent+1))
 	case j.headless():
-		j.restarted(time.Now())
+		j.restarted(h.now)
 		j.Leaders++
-		h.eventLocked(Event{Kind: "restart", Job: j.ID, Host: p.Host,
+		h.event(Event{Kind: "restart", Job: j.ID, Host: p.Host,
 			Text: fmt.Sprintf("process 0 of job %s, which leads it, %s on %s; another takes its place, and "+
 				"the other processes go on", j.ID, text, p.Host)})
 		h.launch(j, 0, nil)
 	default:
 		h.killAll(j)
-		j.restarted(time.Now())
+		j.restarted(h.now)
 		j.Leaders = 0
-		h.eventLocked(Event{Kind: "restart", Job: j.ID, Host: p.Host,
+		h.event(Event{Kind: "restart", Job: j.ID, Host: p.Host,
 			Text: fmt.Sprintf("job %s starts again (%d): its leading process on %s %s", j.ID, j.Restarts,
 				p.Host, text)})
 		h.launch(j, 0, nil)
@@ -134,14 +130,14 @@ func (h *Head) procEnded(j *job, n int, text string, code int) {
 
 // again queues a job once more, which has made its step durable and ended to leave a host. If it was
 // complete, it finds that out by itself.
-func (h *Head) again(j *job) {
+func (h *Head) again(j *Job) {
 	h.killAll(j)
 	j.State, j.Move, j.Hosts = Queued, false, nil
 	h.save(j)
-	h.eventLocked(Event{Kind: "move", Job: j.ID, Text: "job " + j.ID +
+	h.event(Event{Kind: "move", Job: j.ID, Text: "job " + j.ID +
 		" has made its step durable and goes on elsewhere"})
 	h.dismiss()
-	go h.schedule()
+	h.due = true
 }
 
 // clear asks the jobs that have processes on a host to go on elsewhere.
@@ -153,23 +149,23 @@ func (h *Head) clear(a *agent) {
 		j.Move = true
 		h.save(j)
 		lead := &j.Procs[0]
-		h.agents[lead.Host].order(control.Message{Kind: control.Signal, Job: j.ID, Gen: lead.Gen,
-			Code: int(syscall.SIGTERM)})
+		h.to(lead.Host, control.Message{Kind: control.Signal, Job: j.ID, Gen: lead.Gen,
+			Code: sigTerm})
 	}
 	h.dismiss()
 }
 
 // has says whether a job has a process on a host.
-func (h *Head) has(a *agent, j *job) bool {
+func (h *Head) has(a *agent, j *Job) bool {
 	return slices.ContainsFunc(j.Procs, func(p Proc) bool { return p.Host == a.Name && p.alive() })
 }
 
 // dismiss lets go of the agents that want to leave and have no process any more.
 func (h *Head) dismiss() {
-	for _, a := range h.agents {
+	for _, a := range h.inOrder() {
 		if a.leaving && !slices.ContainsFunc(h.sorted(),
-			func(j *job) bool { return j.State == Running && h.has(a, j) }) {
-			a.order(control.Message{Kind: control.Quit})
+			func(j *Job) bool { return j.State == Running && h.has(a, j) }) {
+			h.order(a, control.Message{Kind: control.Quit})
 		}
 	}
 }
@@ -181,9 +177,9 @@ func (h *Head) match(a *agent, have []control.Proc) {
 		j := h.jobs[p.Job]
 		if j == nil || j.State != Running || p.Proc >= len(j.Procs) || j.Procs[p.Proc].Gen != p.Gen ||
 			!j.Procs[p.Proc].alive() || j.Procs[p.Proc].Host != a.Name {
-			a.order(control.Message{Kind: control.Kill, Job: p.Job, Proc: p.Proc, Gen: p.Gen})
+			h.order(a, control.Message{Kind: control.Kill, Job: p.Job, Proc: p.Proc, Gen: p.Gen})
 			if j == nil || j.State == Ended {
-				a.order(control.Message{Kind: control.Forget, Job: p.Job})
+				h.order(a, control.Message{Kind: control.Forget, Job: p.Job})
 			}
 			continue
 		}

@@ -1,0 +1,413 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+)
+
+// agent is a host of the cluster, whether it is connected or not:
+//
+//	absent ──Connect──▶ heard ──Quiet──▶ suspect ──Heard──▶ heard
+//	  ▲                   │ Gone            │ Gone
+//	  │                   ▼                 ▼
+//	  └──Elapsed(lost)── away ◀─────────────┘      away ──Connect──▶ heard
+//
+// One that was never here, or is lost, is absent. Each has conn and lost that say which: see heard and here.
+type agent struct {
+	Member
+	info    control.Info
+	conn    int64 // 0 while it is away
+	quiet   bool  // it is connected and suspect, since it says nothing
+	since   time.Time
+	lost    int64         // timer that runs while it is away and may come back; 0 for none
+	why     string        // it is away
+	skew    time.Duration // of its clock against the head's
+	leaving bool          // it ends when it has no process any more
+	refused string        // why it was refused last
+}
+
+// Member is a host as the store knows it.
+type Member struct {
+	Name    string    `json:"name"`
+	Joined  time.Time `json:"joined"`
+	Serial  string    `json:"serial"` // of its certificate
+	Drained bool      `json:"drained,omitempty"`
+}
+
+// Graces. An agent that is back within grace was never away for its processes; all are, at a new head,
+// within returning.
+const (
+	grace     = 400 * time.Millisecond
+	returning = 3 * time.Second
+)
+
+// heard reports whether an agent is connected and says something.
+func (a *agent) heard() bool { return a.conn != 0 && !a.quiet }
+
+// here reports whether a host is connected, or may be back in a moment.
+func (a *agent) here() bool { return a.conn != 0 || a.lost != 0 }
+
+// inOrder lists the hosts in the order of their names.
+func (h *Head) inOrder() []*agent {
+	out := make([]*agent, 0, len(h.agents))
+	for _, a := range h.agents { //lfvet:order sorted below
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b *agent) int { return ByName(a.Name, b.Name) })
+	return out
+}
+
+// ByName orders h2 before h10.
+func ByName(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return slices.Compare([]byte(a), []byte(b))
+}
+
+// keep stores what a host's membership is.
+func (h *Head) keep(a *agent) { h.put(keyMembers+a.Name, a.Member) }
+
+// order sends a message to an agent's host, and reports whether it is connected.
+func (h *Head) order(a *agent, m control.Message) bool {
+	if a == nil || a.conn == 0 {
+		return false
+	}
+	h.say(Send{a.conn, m})
+	return true
+}
+
+// to sends a message to the agent of a host.
+func (h *Head) to(host string, m control.Message) bool { return h.order(h.agents[host], m) }
+
+// lose starts the time after which a host that is away is lost.
+func (h *Head) lose(a *agent, after time.Duration, why string) {
+	a.lost, a.why = h.timer(), why
+	h.say(Wake{a.lost, after})
+}
+
+// Connect says that an agent says hello on a new connection. It is answered: with an error it is not let in.
+type Connect struct {
+	Ask    int64
+	Conn   int64
+	Name   string // in its certificate
+	Serial string // of that
+	Remote string // address
+	Hello  control.Message
+	Wrote  []control.Proc // how far the output of its processes has come
+}
+
+func (in Connect) ask() int64 { return in.Ask }
+
+func (in Connect) apply(h *Head) {
+	a, info := h.agents[in.Name], in.Hello.Info
+	if why := h.unwanted(a, info); why != "" {
+		if a == nil || a.refused != why { // it asks again and again
+			h.event(Event{Kind: "refused", Host: in.Name, Text: fmt.Sprintf("agent %s at %s refused: %s",
+				in.Name, in.Remote, why)})
+		}
+		if a != nil {
+			a.refused = why
+		}
+		h.say(Answer{Ask: in.Ask, Err: &Refusal{Denied, why}})
+		return
+	}
+	if a.conn != 0 { // the same one, whose old connection has ended unseen
+		h.say(Close{a.conn})
+	}
+	back := a.info.Pid == info.Pid && info.Pid != 0
+	was := a.Member
+	a.info, a.conn, a.since, a.Serial = *info, in.Conn, h.now, in.Serial
+	a.quiet, a.lost, a.why, a.refused = false, 0, "", ""
+	a.skew = h.skewOf(info)
+	if a.leaving && !back {
+		a.leaving, a.Drained = false, false // it comes back to take part
+	}
+	if a.Member != was {
+		h.keep(a)
+	}
+	h.say(Answer{Ask: in.Ask})
+	h.order(a, control.Message{Kind: control.Welcome, Revoked: slices.Clone(h.revoked), Epoch: h.o.Term,
+		Procs: in.Wrote})
+	text := fmt.Sprintf("host %s joined from %s, agent pid %d", a.Name, in.Remote, info.Pid)
+	if back {
+		text = fmt.Sprintf("host %s is connected again", a.Name)
+	}
+	h.event(Event{Kind: "join", Host: a.Name, Text: text})
+	h.tellHosts()
+	h.match(a, in.Hello.Procs)
+	h.due = true
+}
+
+// unwanted says why an agent is not let in, "" if it is.
+func (h *Head) unwanted(a *agent, info *control.Info) string {
+	switch {
+	case a == nil:
+		return "this host is not a member any more: `lfactor cluster join` takes it in again"
+	case info.Binary != h.o.Binary:
+		return fmt.Sprintf("host %s runs another binary (lfactor %s, %.12s; the head has lfactor %s, "+
+			"%.12s): `lfactor cluster up` pushes one to all", a.Name,
+			info.Version, info.Binary, h.o.Version, h.o.Binary)
+	case a.conn != 0 && info.Pid != a.info.Pid:
+		return fmt.Sprintf("an agent of host %s is connected already, pid %d", a.Name, a.info.Pid)
+	}
+	return ""
+}
+
+func (h *Head) skewOf(info *control.Info) time.Duration { return h.now.Sub(time.Unix(0, info.Clock)) }
+
+// Said is a message of an agent on its connection.
+type Said struct {
+	Host string
+	Conn int64
+	M    control.Message
+}
+
+func (in Said) apply(h *Head) {
+	a := h.agents[in.Host]
+	if a == nil || a.conn != in.Conn {
+		return // a late word on an old connection
+	}
+	switch in.M.Kind {
+	case control.Beat:
+		if in.M.Info != nil {
+			a.info, a.skew = *in.M.Info, h.skewOf(in.M.Info)
+		}
+	case control.Leaving:
+		a.leaving, a.Drained = true, true
+		h.keep(a)
+		h.event(Event{Kind: "drain", Host: a.Name, Text: "host " + a.Name +
+			" leaves: its agent was asked to end"})
+		h.clear(a)
+	default:
+		h.fromProc(a, in.M)
+	}
+}
+
+// Quiet says that an agent has been silent for so long that it is suspect.
+type Quiet struct {
+	Host string
+	Conn int64
+	For  time.Duration
+}
+
+func (in Quiet) apply(h *Head) {
+	a := h.agents[in.Host]
+	if a == nil || a.conn != in.Conn || a.quiet || h.ending {
+		return
+	}
+	a.quiet = true
+	h.event(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %v", a.Name,
+		control.Silent(in.For))})
+	h.tellHosts()
+	h.say(Revive{a.Name})
+}
+
+// Heard says that an agent says something, which was silent for so long at most.
+type Heard struct {
+	Host string
+	Conn int64
+	Gap  time.Duration
+}
+
+func (in Heard) apply(h *Head) {
+	a := h.agents[in.Host]
+	if a == nil || a.conn != in.Conn || !a.quiet {
+		return
+	}
+	a.quiet = false
+	h.event(Event{Kind: "join", Host: a.Name, Text: fmt.Sprintf(
+		"host %s is heard again: its agent was silent for %v", a.Name, in.Gap.Round(10*time.Millisecond))})
+	h.tellHosts()
+	h.due = true
+}
+
+// Gone says that the connection of an agent has ended. Its processes are lost when it is not back within the
+// grace, or was given that already by being silent.
+type Gone struct {
+	Host   string
+	Conn   int64
+	Why    string
+	Silent bool
+}
+
+func (in Gone) apply(h *Head) {
+	a := h.agents[in.Host]
+	if a == nil || a.conn != in.Conn {
+		return // it has a newer one, or was removed
+	}
+	known := a.quiet
+	a.conn, a.since, a.quiet = 0, h.now, false
+	if h.ending {
+		return
+	}
+	if !known {
+		h.event(Event{Kind: "suspect", Host: a.Name, Text: fmt.Sprintf("host %s: %s", a.Name, in.Why)})
+		h.tellHosts()
+	}
+	wait := grace
+	if in.Silent {
+		wait = 0
+	}
+	h.lose(a, wait, in.Why)
+	h.say(Revive{a.Name})
+}
+
+// gone declares a host lost whose time is up, and with it its processes.
+func (h *Head) gone(a *agent) {
+	a.lost = 0
+	if a.conn != 0 || h.ending {
+		return
+	}
+	h.event(Event{Kind: "lost", Host: a.Name, Text: fmt.Sprintf("host %s is lost: %s", a.Name, a.why)})
+	h.say(Revive{a.Name})
+	h.lostWith(a.Name, fmt.Sprintf("was lost with its host %s (%s)", a.Name, a.why))
+	h.due = true
+}
+
+// lostWith ends the processes of a host.
+func (h *Head) lostWith(host, text string) {
+	for _, j := range h.sorted() {
+		for n := 0; n < len(j.Procs) && j.State == Running; n++ {
+			if p := &j.Procs[n]; p.Host == host && p.alive() {
+				h.procEnded(j, n, text, -1)
+			}
+		}
+	}
+}
+
+// tellHosts tells all agents which hosts are connected, and the directories of jobs that are not over.
+func (h *Head) tellHosts() {
+	m := control.Message{Kind: control.Hosts, Hosts: map[string]string{}}
+	all := h.inOrder()
+	for _, a := range all {
+		if a.heard() {
+			m.Hosts[a.Name] = a.info.Probe
+		}
+	}
+	for _, j := range h.sorted() {
+		if j.State != Ended {
+			m.Dirs = append(m.Dirs, j.Spec.Keep...)
+		}
+	}
+	for _, a := range all {
+		h.order(a, m)
+	}
+}
+
+// Hush judges an agent that says nothing: on a machine with more work than processors, by how long it was
+// silent before and came back.
+type Hush struct{ Gap time.Duration }
+
+// Limit is how long an agent may be silent and is not suspect.
+func (u Hush) Limit() time.Duration {
+	return min(control.HeadSilence, max(control.Silence, 3*u.Gap))
+}
+
+// Judge says whether an agent is suspect, and whether it is lost. A host that acknowledges nothing is lost
+// when the grace has passed too. One that does is there, and its agent is stopped or waits for a processor:
+// it may take until control.Stopped, since its processes go on and their leader hears them by itself.
+func (u Hush) Judge(q control.Quiet) (suspect bool, err error) {
+	if q.Dead >= u.Limit()+grace || q.For >= control.Stopped {
+		err = control.Silent(q.For)
+	}
+	return q.For >= u.Limit(), err
+}
+
+// Drain takes no new process to a host, or with Back does again. Jobs that have it are asked to make their
+// step durable and to end; they start again elsewhere.
+type Drain struct {
+	Ask  int64
+	Host string
+	Back bool
+}
+
+func (in Drain) ask() int64 { return in.Ask }
+
+func (in Drain) apply(h *Head) {
+	a := h.agents[in.Host]
+	if a == nil {
+		h.noHost(in.Ask, in.Host)
+		return
+	}
+	a.Drained = !in.Back
+	h.keep(a)
+	text := "host " + a.Name + " takes processes again"
+	if a.Drained {
+		text = "host " + a.Name + " is drained: it takes no new process"
+	}
+	h.event(Event{Kind: "drain", Host: a.Name, Text: text})
+	if a.Drained {
+		h.clear(a)
+	}
+	h.due = true
+	h.say(Answer{Ask: in.Ask, Member: a.Member})
+}
+
+func (h *Head) noHost(ask int64, name string) {
+	h.say(Answer{Ask: ask, Err: &Refusal{Missing,
+		fmt.Sprintf("the cluster has no host %s; `lfactor cluster status` lists them", name)}})
+}
+
+// Remove ends a host's membership: its certificate is revoked everywhere and its agent ends.
+type Remove struct {
+	Ask  int64
+	Host string
+}
+
+func (in Remove) ask() int64 { return in.Ask }
+
+func (in Remove) apply(h *Head) {
+	a := h.agents[in.Host]
+	if a == nil {
+		h.noHost(in.Ask, in.Host)
+		return
+	}
+	h.put(keyRevoked+a.Serial, a.Name)
+	h.write(keyMembers+a.Name, nil)
+	h.order(a, control.Message{Kind: control.Quit, Code: 1})
+	delete(h.agents, a.Name)
+	h.tellHosts()
+	h.revoked = append(h.revoked, a.Serial)
+	h.say(Revoked{slices.Clone(h.revoked)})
+	for _, other := range h.inOrder() {
+		h.order(other, control.Message{Kind: control.Revoke, Revoked: slices.Clone(h.revoked)})
+	}
+	h.lostWith(a.Name, "was lost with its host "+a.Name+", which was removed")
+	h.event(Event{Kind: "remove", Host: a.Name, Text: "host " + a.Name +
+		" is removed and its certificate revoked"})
+	h.due = true
+	h.say(Answer{Ask: in.Ask, Member: a.Member})
+}
+
+// Enroll makes hosts members that `cluster up` has made certificates for: their serial numbers by their
+// names.
+type Enroll struct {
+	Serials map[string]string
+	Last    bool // there are no more
+}
+
+func (in Enroll) apply(h *Head) {
+	for _, name := range slices.Sorted(maps.Keys(in.Serials)) {
+		h.enter(name, in.Serials[name])
+	}
+	if in.Last {
+		h.put(keyEnrolled, true)
+	}
+}
+
+// enter writes a host into the list of members. One that was a member before, and may be back in a moment,
+// is lost as it would have been.
+func (h *Head) enter(name, serial string) *agent {
+	a := &agent{Member: Member{Name: name, Joined: h.now, Serial: serial}, since: h.now}
+	if old := h.agents[name]; old != nil {
+		a.lost, a.why = old.lost, old.why
+	}
+	h.agents[name] = a
+	h.keep(a)
+	return a
+}

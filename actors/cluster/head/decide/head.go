@@ -1,0 +1,272 @@
+package decide
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+)
+
+// Options are those of a head in one term.
+type Options struct {
+	Term    int64
+	Binary  string // hash of this program, which agents must have too
+	Version string
+	// Fill is what processes may fill of a host with so much memory, both in bytes.
+	Fill func(int64) int64
+}
+
+// Head decides for the cluster in one term.
+type Head struct {
+	o   Options
+	now time.Time
+	gate
+
+	agents  map[string]*agent
+	jobs    map[string]*Job
+	next    int // number of the newest job
+	epoch   int64
+	events  []Event
+	revoked []string
+	tokens  map[string]Ticket // by the hash of their secrets
+	links   []control.Link    // as they were measured last
+	timers  int64             // that were started
+	retry   int64             // timer for a commit that has failed
+	due     bool              // jobs that wait may have room now
+	ending  bool
+}
+
+// lateText is the answer to whoever asks a head that leads no more.
+const lateText = "another head leads the cluster by now"
+
+// Keys of the store.
+const (
+	keyMembers = "members/"
+	keyJobs    = "jobs/"
+	keyEvents  = "events/"
+	keyTokens  = "tokens/"
+	keyRevoked = "revoked/"
+	// keyEnrolled says that the first members have been taken.
+	keyEnrolled = "enrolled"
+)
+
+// Lister reads the store: see store.Term.
+type Lister interface {
+	List(prefix string, see func(key string, value []byte) error) error
+}
+
+// Load makes the head of a term from what the store has. Agents connect again by themselves; those that do
+// not within the grace are lost, as their processes are: Begin starts these timers. The result says
+// whether the first members have been taken already.
+func Load(o Options, from Lister) (h *Head, enrolled bool, err error) {
+	h = &Head{o: o, agents: map[string]*agent{}, jobs: map[string]*Job{}, tokens: map[string]Ticket{},
+		epoch: o.Term}
+	read := func(prefix string, see func(key string, value []byte) error) {
+		if err == nil {
+			err = from.List(prefix, see)
+		}
+	}
+	read(keyMembers, func(_ string, v []byte) error {
+		a := &agent{}
+		err := json.Unmarshal(v, &a.Member)
+		h.agents[a.Name] = a
+		return err
+	})
+	read(keyRevoked, func(k string, _ []byte) error {
+		h.revoked = append(h.revoked, k)
+		return nil
+	})
+	read(keyEvents, func(_ string, v []byte) error {
+		var e Event
+		err := json.Unmarshal(v, &e)
+		h.events = append(h.events, e)
+		return err
+	})
+	read(keyTokens, func(k string, v []byte) error {
+		var t Ticket
+		err := json.Unmarshal(v, &t)
+		h.tokens[k] = t
+		return err
+	})
+	read(keyJobs, func(_ string, v []byte) error {
+		j := &Job{}
+		if err := json.Unmarshal(v, j); err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(j.ID)
+		h.next, h.epoch = max(h.next, n), max(h.epoch, j.Epoch)
+		h.jobs[j.ID] = j
+		return err
+	})
+	read(keyEnrolled, func(k string, _ []byte) error {
+		enrolled = enrolled || k == ""
+		return nil
+	})
+	return h, enrolled, err
+}
+
+// Input is something that has happened.
+type Input interface{ apply(h *Head) }
+
+// Step takes in what has happened at a time, and returns what is to be done.
+func (h *Head) Step(now time.Time, in Input) []Effect {
+	h.now = now.UTC()
+	out := h.settle(in)
+	switch a, ok := in.(asked); {
+	case !h.over:
+		in.apply(h)
+		for h.due {
+			h.due = false
+			h.schedule()
+		}
+	case ok:
+		out = append(out, Answer{Ask: a.ask(), Err: &Refusal{Late, lateText}})
+	}
+	return append(out, h.close()...)
+}
+
+// settle takes in what the store has answered, which lets out what waited.
+func (h *Head) settle(in Input) []Effect {
+	switch in := in.(type) {
+	case Stored:
+		return h.stored(in.N)
+	case Unstored:
+		if h.commit == nil || h.commit.N != in.N {
+			return nil
+		}
+		h.retry, h.unsure = h.timer(), true
+		return []Effect{Stuck{in.Err}, Wake{h.retry, retryAfter}}
+	case Over:
+		return h.withdraw(in.Refused)
+	case Elapsed:
+		if in.Timer == h.retry && h.commit != nil {
+			return []Effect{*h.commit}
+		}
+	}
+	return nil
+}
+
+// Stored says that a commit is in the store.
+type Stored struct{ N int64 }
+
+// Unstored says that a commit has failed, or may have: it is repeated.
+type Unstored struct {
+	N   int64
+	Err error
+}
+
+// Over says that the term has ended: what is not stored by now is withdrawn. Refused says that the store has
+// refused the commit under way, as another head leads.
+type Over struct{ Refused bool }
+
+func (Stored) apply(*Head)   {}
+func (Unstored) apply(*Head) {}
+func (Over) apply(*Head)     {}
+
+// Elapsed says that the time of a Wake has passed.
+type Elapsed struct{ Timer int64 }
+
+func (in Elapsed) apply(h *Head) {
+	for _, a := range h.inOrder() {
+		if a.lost == in.Timer {
+			h.gone(a)
+			return
+		}
+	}
+}
+
+// timer is the number of a new one.
+func (h *Head) timer() int64 {
+	h.timers++
+	return h.timers
+}
+
+// asked are inputs that are answered.
+type asked interface{ ask() int64 }
+
+// Sync asks for an answer when all that was decided before it is stored. What a driver has read of the head
+// before may be told then.
+type Sync struct{ Ask int64 }
+
+func (in Sync) ask() int64    { return in.Ask }
+func (in Sync) apply(h *Head) { h.say(Answer{Ask: in.Ask}) }
+
+// Begin is the first input of a term, with what is to be said of it.
+type Begin struct{ Text string }
+
+func (in Begin) apply(h *Head) {
+	h.event(Event{Kind: "head", Text: in.Text})
+	h.say(Revoked{slices.Clone(h.revoked)})
+	for _, a := range h.inOrder() {
+		a.since = h.now
+		h.lose(a, returning, "it did not come back to the new head")
+		h.say(Revive{a.Name})
+	}
+	h.due = true
+}
+
+// Event is something that happened in the cluster, in one line with its cause.
+type Event struct {
+	N    int       `json:"n"`
+	Time time.Time `json:"time"`
+	Kind string    `json:"kind"`
+	Host string    `json:"host,omitempty"`
+	Job  string    `json:"job,omitempty"`
+	Text string    `json:"text"`
+}
+
+// keepEvents bounds the log; the oldest are dropped.
+const keepEvents = 10000
+
+// event appends to the log. Its text is a person's; the kind a program's.
+func (h *Head) event(e Event) {
+	e.Time, e.N = h.now, 1
+	if n := len(h.events); n > 0 {
+		e.N = h.events[n-1].N + 1
+	}
+	h.events = append(h.events, e)
+	h.put(eventKey(e.N), e)
+	if len(h.events) > keepEvents {
+		h.write(eventKey(h.events[0].N), nil)
+		h.events = h.events[1:]
+	}
+	h.say(Tell{e})
+}
+
+func eventKey(n int) string { return fmt.Sprintf("%s%012d", keyEvents, n) }
+
+// Note is an event that the driver knows of.
+type Note struct{ Event Event }
+
+func (in Note) apply(h *Head) {
+	if !h.ending {
+		h.event(in.Event)
+	}
+}
+
+// Measured is what was measured of the ways between hosts.
+type Measured struct{ Links []control.Link }
+
+func (in Measured) apply(h *Head) { h.links = in.Links }
+
+// Down ends the cluster: all agents with their processes. Files go with Code 1.
+type Down struct {
+	Ask  int64
+	Code int
+}
+
+func (in Down) ask() int64 { return in.Ask }
+
+func (in Down) apply(h *Head) {
+	var told []string
+	for _, a := range h.inOrder() {
+		if h.order(a, control.Message{Kind: control.Quit, Code: in.Code}) {
+			told = append(told, a.Name)
+		}
+	}
+	h.ending = true
+	h.say(Answer{Ask: in.Ask, Hosts: told})
+}

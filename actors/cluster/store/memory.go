@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Memory is a state without disks, which several members share as if each had a copy. It outlives them, so
+// that a head of a test can end and come back. Its zero value is not usable: see NewMemory.
+type Memory struct {
+	mu       sync.Mutex
+	values   map[string][]byte
+	revision int64
+	term     int64
+	leader   string
+}
+
+// NewMemory is an empty state.
+func NewMemory() *Memory { return &Memory{values: map[string][]byte{}} }
+
+// Open is a member by this name, which leads until another does: see Elect.
+func (m *Memory) Open(name string) Store {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leader == "" {
+		m.leader = name
+	}
+	return &member{m: m, name: name, failed: make(chan struct{})}
+}
+
+// Elect lets the member of this name lead the others from now on.
+func (m *Memory) Elect(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leader = name
+}
+
+// member is one of those that share a Memory.
+type member struct {
+	m      *Memory
+	name   string
+	failed chan struct{}
+}
+
+func (s *member) Lead(string) (Term, error) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.m.revision++
+	s.m.term = s.m.revision
+	return &memoryTerm{m: s.m, number: s.m.term, over: make(chan struct{})}, nil
+}
+
+func (s *member) Leads() bool { return s.Leader() == s.name }
+
+func (s *member) Leader() string {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return s.m.leader
+}
+
+func (s *member) Failed() <-chan struct{} { return s.failed }
+
+func (s *member) Close() {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if s.m.leader == s.name {
+		s.m.leader = ""
+	}
+}
+
+func (s *member) CloseAll() { s.Close() }
+
+// memoryTerm is a term of a Memory.
+type memoryTerm struct {
+	m      *Memory
+	number int64
+	over   chan struct{}
+	once   sync.Once
+	ended  bool // under the Memory's lock
+}
+
+func (t *memoryTerm) Number() int64 { return t.number }
+
+func (t *memoryTerm) Over() <-chan struct{} { return t.over }
+
+func (t *memoryTerm) End() {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	t.ended = true
+}
+
+func (t *memoryTerm) Commit(ops []Op) (int64, error) {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	if t.ended {
+		return 0, context.Canceled
+	}
+	if t.m.term != t.number {
+		t.once.Do(func() { close(t.over) })
+		return 0, ErrOver
+	}
+	seen := map[string]bool{}
+	for _, op := range ops {
+		if seen[op.Key] {
+			return 0, fmt.Errorf("writing %d changes: the key %s is among them twice", len(ops), op.Key)
+		}
+		seen[op.Key] = true
+	}
+	for _, op := range ops {
+		if op.Value == nil {
+			delete(t.m.values, op.Key)
+		} else {
+			t.m.values[op.Key] = slices.Clone(op.Value)
+		}
+	}
+	t.m.revision++
+	return t.m.revision, nil
+}
+
+func (t *memoryTerm) List(prefix string, see func(string, []byte) error) error {
+	t.m.mu.Lock()
+	values := maps.Clone(t.m.values)
+	t.m.mu.Unlock()
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		if name, ok := strings.CutPrefix(k, prefix); ok {
+			if err := see(name, values[k]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *memoryTerm) Backup(w io.Writer) error {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	return json.NewEncoder(w).Encode(t.m.values)
+}
+
+// errMemory is what has no meaning without members that can be lost.
+var errMemory = errors.New("a store in memory has no members to replace")
+
+func (t *memoryTerm) Replace(Peer) error { return errMemory }
+
+func (t *memoryTerm) Promote(Peer) error { return errMemory }
