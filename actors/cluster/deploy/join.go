@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/head"
@@ -42,8 +45,8 @@ func Join(ctx context.Context, t trust.Token, name, addr, binary string) (user.H
 	return h, heads, err
 }
 
-// enter asks the head of a token for a certificate for a host, and saves it in the host's directory. It returns
-// the addresses of all heads.
+// enter asks the head of a token for a certificate for a host, and saves it in the host's directory. It
+// returns the addresses of all heads.
 func enter(ctx context.Context, t trust.Token, h user.Host, binary string) ([]string, error) {
 	key, err := trust.NewKey()
 	if err != nil {
@@ -56,7 +59,7 @@ func enter(ctx context.Context, t trust.Token, h user.Host, binary string) ([]st
 	q := head.JoinRequest{Secret: t.Secret, Name: h.Name, Addr: h.Addr, Binary: binary,
 		Key: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub}))}
 	var a head.JoinAnswer
-	if err := control.NewJoiner(t).Do(ctx, "POST", "/v1/join", q, &a); err != nil {
+	if err := ask(ctx, control.NewJoiner(t), q, &a); err != nil {
 		return nil, exit.With(fmt.Errorf("joining the cluster at %s: %w", t.Addr, err), exit.Unreachable)
 	}
 	cert, err := trust.DecodeCert(a.Cert)
@@ -68,6 +71,27 @@ func enter(ctx context.Context, t trust.Token, h user.Host, binary string) ([]st
 		return nil, err
 	}
 	return a.Heads, trust.SaveIdentity(h.Dir, ca, cert, key)
+}
+
+// knocks is how often a host asks that is told to wait, since a wrong token was tried from its address
+// before.
+const knocks = 5
+
+// ask asks to join, and waits where the head says so.
+func ask(ctx context.Context, c *control.Client, q head.JoinRequest, a *head.JoinAnswer) (err error) {
+	for range knocks {
+		err = c.Do(ctx, "POST", "/v1/join", q, a)
+		var r *control.Refused
+		if !errors.As(err, &r) || r.Status != http.StatusTooManyRequests {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(head.KnockEvery):
+		}
+	}
+	return err
 }
 
 // towards is this machine's address on the way to another.

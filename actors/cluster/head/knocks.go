@@ -27,10 +27,11 @@ type knock struct {
 	when time.Time
 }
 
-const (
-	knockEvery = time.Second
-	knocksMost = 4096 // addresses that are remembered; of more at once the oldest may try again earlier
-)
+// KnockEvery is how long an address waits that has tried a secret that is none.
+const KnockEvery = time.Second
+
+// knocksMost is how many addresses are remembered; of more at once the oldest may try again earlier.
+const knocksMost = 4096
 
 // try says why an address may not ask to join now.
 func (k *knocks) try(remote string) error {
@@ -41,7 +42,7 @@ func (k *knocks) try(remote string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
-	for e := k.recent.Front(); e != nil && now.Sub(e.Value.(knock).when) >= knockEvery; e = k.recent.Front() {
+	for e := k.recent.Front(); e != nil && now.Sub(e.Value.(knock).when) >= KnockEvery; e = k.recent.Front() {
 		k.forget(e)
 	}
 	if k.at[addr] == nil {
@@ -49,7 +50,7 @@ func (k *knocks) try(remote string) error {
 	}
 	k.count++
 	return fmt.Errorf("%s has tried to join with a token that is not known, less than %v ago: wait so long, "+
-		"and get a token with `lfactor cluster token` on the head's host", addr, knockEvery)
+		"and get a token with `lfactor cluster token` on the head's host", addr, KnockEvery)
 }
 
 // wrong notes that an address has tried a secret that is none.
@@ -72,7 +73,7 @@ func (k *knocks) wrong(remote string) {
 		k.forget(k.recent.Front())
 	}
 	k.count++
-	if now.Sub(k.logged) >= knockEvery {
+	if now.Sub(k.logged) >= KnockEvery {
 		k.logged = now
 		k.log("%s may not join: it has no token (%d such tries so far)", addr, k.count)
 	}

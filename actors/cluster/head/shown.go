@@ -4,10 +4,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-)
 
-// hidden takes the place of what is not shown.
-const hidden = "[hidden]"
+	"github.com/lfactor/lfactor/actors/cluster/head/decide"
+)
 
 // shown is a job as it is told to users: without the contents of the files that it came with, the values of
 // its environment, and passwords in addresses, since whoever may look at jobs need not know them.
@@ -21,13 +20,13 @@ func shown(j Job) Job {
 	j.Procs = slices.Clone(j.Procs)
 	for n := range j.Procs {
 		j.Procs[n].Env = hideValues(j.Procs[n].Env)
-		j.Procs[n].Why = hide(j.Procs[n].Why)
+		j.Procs[n].Why = decide.Hide(j.Procs[n].Why)
 	}
 	j.Widths = slices.Clone(j.Widths)
 	for n := range j.Widths {
 		j.Widths[n].Args = hideAll(j.Widths[n].Args)
 	}
-	j.Why, j.Spec.Name = hide(j.Why), hide(j.Spec.Name)
+	j.Why, j.Spec.Name = decide.Hide(j.Why), decide.Hide(j.Spec.Name)
 	return j
 }
 
@@ -36,7 +35,7 @@ func hideValues(env []string) []string {
 	env = slices.Clone(env)
 	for i, x := range env {
 		if name, _, ok := strings.Cut(x, "="); ok {
-			env[i] = name + "=" + hidden
+			env[i] = name + "=" + decide.Hidden
 		}
 	}
 	return env
@@ -45,42 +44,7 @@ func hideValues(env []string) []string {
 func hideAll(texts []string) []string {
 	texts = slices.Clone(texts)
 	for i := range texts {
-		texts[i] = hide(texts[i])
+		texts[i] = decide.Hide(texts[i])
 	}
 	return texts
-}
-
-// hide hides what stands before the @ of an address in a text, as in https://user:password@host, and the
-// query of one, which is where signed addresses have their signature.
-func hide(text string) string {
-	var out strings.Builder
-	for {
-		i := strings.Index(text, "://")
-		if i < 0 {
-			return out.String() + text
-		}
-		rest := text[i+3:]
-		n := strings.IndexAny(rest, " \t\n\"'<>,;")
-		if n < 0 {
-			n = len(rest)
-		}
-		out.WriteString(text[:i+3])
-		out.WriteString(hideAddress(rest[:n]))
-		text = rest[n:]
-	}
-}
-
-// hideAddress is what follows the :// of an address, without what is secret there.
-func hideAddress(a string) string {
-	end := strings.IndexAny(a, "/?#")
-	if end < 0 {
-		end = len(a)
-	}
-	if at := strings.LastIndexByte(a[:end], '@'); at >= 0 {
-		a = hidden + a[at:]
-	}
-	if path, query, ok := strings.Cut(a, "?"); ok && query != "" {
-		a = path + "?" + hidden
-	}
-	return a
 }

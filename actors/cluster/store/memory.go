@@ -35,6 +35,13 @@ func (m *Memory) Open(name string) Store {
 	return &member{m: m, name: name, failed: make(chan struct{})}
 }
 
+// Revision counts what was written.
+func (m *Memory) Revision() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.revision
+}
+
 // Elect lets the member of this name lead the others from now on.
 func (m *Memory) Elect(name string) {
 	m.mu.Lock()

@@ -19,15 +19,13 @@ import (
 // One that was never here, or is lost, is absent. Each has conn and lost that say which: see heard and here.
 type agent struct {
 	Member
-	info    control.Info
-	conn    int64 // 0 while it is away
-	quiet   bool  // it is connected and suspect, since it says nothing
-	since   time.Time
-	lost    int64         // timer that runs while it is away and may come back; 0 for none
-	why     string        // it is away
-	skew    time.Duration // of its clock against the head's
-	leaving bool          // it ends when it has no process any more
-	refused string        // why it was refused last
+	info  control.Info
+	conn  int64 // 0 while it is away
+	quiet bool  // it is connected and suspect, since it says nothing
+	since time.Time
+	lost  int64         // timer that runs while it is away and may come back; 0 for none
+	why   string        // it is away
+	skew  time.Duration // of its clock against the head's
 }
 
 // Member is a host as the store knows it.
@@ -36,6 +34,7 @@ type Member struct {
 	Joined  time.Time `json:"joined"`
 	Serial  string    `json:"serial"` // of its certificate
 	Drained bool      `json:"drained,omitempty"`
+	Leaving bool      `json:"leaving,omitempty"` // it ends when it has no process any more
 }
 
 // Graces. An agent that is back within grace was never away for its processes; all are, at a new head,
@@ -106,13 +105,11 @@ func (in Connect) ask() int64 { return in.Ask }
 func (in Connect) apply(h *Head) {
 	a, info := h.agents[in.Name], in.Hello.Info
 	if why := h.unwanted(a, info); why != "" {
-		if a == nil || a.refused != why { // it asks again and again
+		if h.refused[in.Name] != why { // it asks again and again
 			h.event(Event{Kind: "refused", Host: in.Name, Text: fmt.Sprintf("agent %s at %s refused: %s",
 				in.Name, in.Remote, why)})
 		}
-		if a != nil {
-			a.refused = why
-		}
+		h.refused[in.Name] = why
 		h.say(Answer{Ask: in.Ask, Err: &Refusal{Denied, why}})
 		return
 	}
@@ -122,10 +119,11 @@ func (in Connect) apply(h *Head) {
 	back := a.info.Pid == info.Pid && info.Pid != 0
 	was := a.Member
 	a.info, a.conn, a.since, a.Serial = *info, in.Conn, h.now, in.Serial
-	a.quiet, a.lost, a.why, a.refused = false, 0, "", ""
+	a.quiet, a.lost, a.why = false, 0, ""
+	delete(h.refused, a.Name)
 	a.skew = h.skewOf(info)
-	if a.leaving && !back {
-		a.leaving, a.Drained = false, false // it comes back to take part
+	if a.Leaving && !back {
+		a.Leaving, a.Drained = false, false // it comes back to take part
 	}
 	if a.Member != was {
 		h.keep(a)
@@ -178,7 +176,7 @@ func (in Said) apply(h *Head) {
 			a.info, a.skew = *in.M.Info, h.skewOf(in.M.Info)
 		}
 	case control.Leaving:
-		a.leaving, a.Drained = true, true
+		a.Leaving, a.Drained = true, true
 		h.keep(a)
 		h.event(Event{Kind: "drain", Host: a.Name, Text: "host " + a.Name +
 			" leaves: its agent was asked to end"})

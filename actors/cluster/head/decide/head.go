@@ -32,6 +32,7 @@ type Head struct {
 	events  []Event
 	revoked []string
 	tokens  map[string]Ticket // by the hash of their secrets
+	refused map[string]string // why agents were refused last, by their hosts
 	links   []control.Link    // as they were measured last
 	timers  int64             // that were started
 	retry   int64             // timer for a commit that has failed
@@ -63,7 +64,7 @@ type Lister interface {
 // whether the first members have been taken already.
 func Load(o Options, from Lister) (h *Head, enrolled bool, err error) {
 	h = &Head{o: o, agents: map[string]*agent{}, jobs: map[string]*Job{}, tokens: map[string]Ticket{},
-		epoch: o.Term}
+		refused: map[string]string{}, epoch: o.Term}
 	read := func(prefix string, see func(key string, value []byte) error) {
 		if err == nil {
 			err = from.List(prefix, see)
@@ -221,9 +222,10 @@ type Event struct {
 // keepEvents bounds the log; the oldest are dropped.
 const keepEvents = 10000
 
-// event appends to the log. Its text is a person's; the kind a program's.
+// event appends to the log. Its text is a person's, who may be allowed to look and no more; the kind a
+// program's.
 func (h *Head) event(e Event) {
-	e.Time, e.N = h.now, 1
+	e.Time, e.N, e.Text = h.now, 1, Hide(e.Text)
 	if n := len(h.events); n > 0 {
 		e.N = h.events[n-1].N + 1
 	}

@@ -239,13 +239,15 @@ func (h *Head) begin(j *Job, hosts []string) {
 func (h *Head) launch(j *Job, n int, env []string) {
 	p := &j.Procs[n]
 	host := h.where(j, n)
-	if host == "" && j.Width < len(j.Widths) {
+	switch {
+	case host == "" && j.Width < len(j.Widths):
 		h.noRoom(j, n, p.Host)
 		return
-	}
-	if host == "" {
-		h.procEnded(j, n, "cannot start: no host of the cluster is connected", -1)
+	case host == "" && n == 0:
+		h.noLead(j, p.Host)
 		return
+	case host == "":
+		return // its leader asks again, and again
 	}
 	if host != p.Host {
 		h.event(Event{Kind: "move", Job: j.ID, Host: host,

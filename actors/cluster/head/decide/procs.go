@@ -66,6 +66,8 @@ func (h *Head) fromLeader(j *Job, m control.Message) {
 		if m.At == p.Ask {
 			h.tellState(j, m.Peer)
 		}
+	case m.Kind == control.Start && j.Width >= len(j.Widths) && h.where(j, m.Peer) == "":
+		// no host takes it now: the request is not taken, and is repeated until one does
 	case m.Kind == control.Start:
 		if p.Ask = m.At; p.alive() {
 			h.to(p.Host, control.Message{Kind: control.Kill, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
@@ -163,7 +165,7 @@ func (h *Head) has(a *agent, j *Job) bool {
 // dismiss lets go of the agents that want to leave and have no process any more.
 func (h *Head) dismiss() {
 	for _, a := range h.inOrder() {
-		if a.leaving && !slices.ContainsFunc(h.sorted(),
+		if a.Leaving && !slices.ContainsFunc(h.sorted(),
 			func(j *Job) bool { return j.State == Running && h.has(a, j) }) {
 			h.order(a, control.Message{Kind: control.Quit})
 		}

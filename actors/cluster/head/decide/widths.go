@@ -156,6 +156,18 @@ func (h *Head) noRoom(j *Job, n int, lost string) {
 	h.due = true
 }
 
+// noLead queues a job again whose leading process has no host any more: it goes on from what is durable when
+// there is one.
+func (h *Head) noLead(j *Job, lost string) {
+	h.killAll(j)
+	j.State, j.Move, j.Hosts, j.Leaders = Queued, false, nil, 0
+	_, _, j.Why = h.pick(j, h.free())
+	h.save(j)
+	h.event(Event{Kind: "replan", Job: j.ID, Host: lost, Text: fmt.Sprintf("job %s has no host for the process "+
+		"that leads it, which was on %s: it waits, and goes on from what is durable", j.ID, lost)})
+	h.due = true
+}
+
 // takeWidths takes in what a job's leading process says of its replicas. One that runs with fewer knows less
 // than the first.
 func (h *Head) takeWidths(j *Job, all []control.Width) {
