@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,10 +16,10 @@ import (
 )
 
 // SplitArgs sorts out the arguments of a command that takes a run file: the file, if the first argument is
-// neither a flag nor an override; the command's own flags (own says for each name whether it takes a value);
+// neither a flag nor an override, or is the name of a file that is there; the command's own flags (own says for each name whether it takes a value);
 // and the rest, for Request.Args.
 func SplitArgs(args []string, own map[string]bool) (file string, mine, rest []string) {
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") && !strings.Contains(args[0], "=") {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") && !assigns(args[0]) {
 		file, args = args[0], args[1:]
 	}
 	for i := 0; i < len(args); i++ {
@@ -35,6 +36,16 @@ func SplitArgs(args []string, own map[string]bool) (file string, mine, rest []st
 		}
 	}
 	return file, mine, rest
+}
+
+// assigns reports whether an argument in a run file's place is an override: a file may have "=" in its name, as
+// those of sweeps have.
+func assigns(arg string) bool {
+	if !overridePattern.MatchString(arg) {
+		return false
+	}
+	_, err := os.Stat(arg)
+	return err != nil
 }
 
 var overridePattern = regexp.MustCompile(`^(\+{0,2})([A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*)=`)

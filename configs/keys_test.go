@@ -2,6 +2,7 @@ package configs
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -161,6 +162,15 @@ func TestSplitArgs(t *testing.T) {
 	require.Len(t, rest, 2)
 	file, _, _ = SplitArgs([]string{"a=b"}, own)
 	require.Empty(t, file)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("lr=3e-4.yaml", nil, 0o600))
+	for arg, want := range map[string]string{"lr=3e-4.yaml": "lr=3e-4.yaml", // it is there
+		"runs/lr=1.yaml": "runs/lr=1.yaml", // no key has a slash
+		"lr=5e-4.yaml":   "", "train.steps=4": "", "++model.x=1": ""} {
+		file, _, rest = SplitArgs([]string{arg, "plan.tp=2"}, own)
+		require.Equal(t, want, file, arg)
+		require.Contains(t, rest, "plan.tp=2")
+	}
 }
 
 func TestBytes(t *testing.T) {

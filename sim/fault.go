@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
@@ -65,9 +66,39 @@ func (f Fault) String() string {
 		f.Rank, f.Peer, f.At, f.For, f.Factor, f.Delay, f.Nth)
 }
 
-// Harmless reports whether a run must end well in spite of the fault, where nobody notices that messages are
-// lost.
-func (f Fault) Harmless() bool { return f.Kind != CutLink && f.Kind != Crash && f.Kind != LostMsg }
+// FaultNamed is the fault of a name.
+func FaultNamed(name string) (k FaultKind, ok bool) {
+	i := slices.Index(faultNames, name)
+	return FaultKind(max(0, i)), i >= 0
+}
+
+// FaultNames are the names of all faults.
+func FaultNames() []string { return slices.Clone(faultNames) }
+
+// Harmless reports whether a run must end well in spite of faults, where nobody notices that messages are
+// lost: no rank is lost for good, no message, and not all of so many steps in a row are given up that the run
+// ends.
+func Harmless(faults []Fault) bool {
+	wild := map[int]bool{}
+	for _, f := range faults {
+		switch f.Kind {
+		case CutLink, Crash, LostMsg:
+			return false
+		case Wild:
+			wild[f.Nth] = true
+		}
+	}
+	for first := range wild { //lfvet:order any that is found decides
+		n := 0
+		for wild[first+n] {
+			n++
+		}
+		if n >= core.VoidsMost {
+			return false
+		}
+	}
+	return true
+}
 
 // Draw makes n faults from a seed for a run of the given ranks and length, of the kinds that kinds lists.
 func Draw(seed uint64, n, ranks int, length int64, kinds ...FaultKind) (out []Fault) {

@@ -91,9 +91,9 @@ type VoidError struct {
 // Error names the step and the reason.
 func (e *VoidError) Error() string { return fmt.Sprintf("step %d: %s", e.Step, e.Why) }
 
-// voidsMost is how many steps in a row may be given up: what comes once may be the data's fault, what stays
-// is the model's.
-const voidsMost = 3
+// VoidsMost is how many steps in a row may not be given up: what comes once may be the data's fault, what
+// stays is the model's.
+const VoidsMost = 3
 
 // object takes in that a rank's gradients are worth nothing.
 func (c *Coordinator) object(rank int, m *actors.Message) {
@@ -106,11 +106,15 @@ func (c *Coordinator) object(rank int, m *actors.Message) {
 
 // givenUp counts a step without an update, and says whether the run can go on.
 func (c *Coordinator) givenUp(ctx actors.Context) bool {
-	if c.voids++; c.voids < voidsMost {
+	if c.voided == 0 || c.step < c.voided { // earlier: the run went back behind it
+		c.voided = c.step
+	}
+	voids := c.step - c.voided + 1
+	if voids < VoidsMost {
 		return true
 	}
 	c.fail(ctx, &actors.Message{Kind: actors.Failed,
-		Err: fmt.Errorf("%w; no update was made in %d steps in a row", c.void, c.voids)})
+		Err: fmt.Errorf("%w; no update was made in %d steps in a row", c.void, voids)})
 	return false
 }
 

@@ -57,3 +57,73 @@ func TestClipFactor(t *testing.T) {
 		require.True(t, over)
 	}
 }
+
+// judging is a coordinator of three ranks in step 2, whose loss scale goes down after one overflow.
+func judging(first int64) (*Coordinator, *letters) {
+	ctx := &letters{}
+	c := NewCoordinator(&RunLayout{Ranks: []actors.Ref{5, 6, 7}, Observer: 1, First: first, Last: 9,
+		OptimSteps: 4,
+		Norms:      [][]int32{{0}, {1}, {2}}, LR: func(int64) float64 { return 1 },
+		LossScale: LossScale{Dynamic: true, Scale: 8, Min: 1, Window: 4, Hysteresis: 1, Good: 2, Left: 1}})
+	c.Receive(ctx, &actors.Message{Kind: actors.Started})
+	return c, ctx
+}
+
+// wild is what a rank says that is ready for a step whose router failed.
+func wild(step int64, from actors.Ref, why string, x Usage) *actors.Message {
+	return &actors.Message{Kind: actors.Ready, From: from, Step: step, Text: why, Values: append(x.Values(), 4)}
+}
+
+// TestVoided: a step that is given up says nothing of the loss scale and makes no update; one that overflows
+// lowers the scale.
+func TestVoided(t *testing.T) {
+	for _, given := range []bool{true, false} {
+		c, ctx := judging(2)
+		x, norm := Usage{}, math.Inf(1)
+		if given {
+			x, norm = Usage{Wild: 1}, 4
+		}
+		c.Receive(ctx, wild(2, 5, "", Usage{}))
+		c.Receive(ctx, wild(2, 6, "", Usage{}))
+		c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 7, Step: 2, Values: append(x.Values(), norm)})
+		v := VerdictOf(c.verdict)
+		require.True(t, v.Overflow)
+		require.Zero(t, v.Factor)
+		want := kept{2, 4, LossScale{Scale: 8, Good: 2, Left: 1}}
+		if !given {
+			want.scale = LossScale{Scale: 4}
+		}
+		require.Equal(t, want, v.after)
+	}
+}
+
+// TestObjections: of several ranks that have a reason to give a step up the lowest one's is told, in whichever
+// order they say so.
+func TestObjections(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}, {1, 0, 2}} {
+		c, ctx := judging(2)
+		for _, i := range order {
+			x, why := Usage{}, ""
+			if i > 0 {
+				x, why = Usage{Over: float64(i - 1), Wild: 1}, []string{"", "first", "second"}[i]
+			}
+			c.Receive(ctx, wild(2, actors.Ref(5+i), why, x))
+		}
+		require.Equal(t, &VoidError{Step: 2, Rank: 1, Why: "first"}, c.void, "%v", order)
+	}
+}
+
+// TestVoidsInARow: steps that are given up count in a row by their numbers, so that one which is taken again
+// after a loss does not count twice.
+func TestVoidsInARow(t *testing.T) {
+	c, ctx := judging(2)
+	c.void = &VoidError{Why: "x"}
+	for _, x := range []struct {
+		step int64
+		goOn bool
+	}{{3, true}, {4, true}, {3, true}, {4, true}, {2, true}, {3, true}, {4, false}} {
+		c.step = x.step
+		require.Equal(t, x.goOn, c.givenUp(ctx), "step %d", x.step)
+	}
+	require.Equal(t, over, c.phase)
+}

@@ -62,7 +62,7 @@ type round struct {
 	norms   []float64  // squared, by parameter
 	verdict []float64  // its commit, nil before
 	void    *VoidError // why the step is given up, nil if it is not
-	voids   int        // steps in a row that were
+	voided  int64      // the first of the steps in a row that were, 0 for none
 	fastest float64    // nanoseconds of the shortest step so far
 }
 
@@ -219,7 +219,7 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	case c.void != nil && !c.givenUp(ctx):
 		return
 	case c.void == nil:
-		c.voids = 0
+		c.voided = 0
 	}
 	if c.void == nil && v.Overflow && c.hopeless() {
 		c.fail(ctx, &actors.Message{Kind: actors.Failed,

@@ -54,6 +54,7 @@ type options struct {
 	over                         bool // for too many rows, instead of logits
 	experts                      bool
 	recover, buddy, same         bool
+	places                       bool // the data has places that are written down
 	atEnd, gather                bool // a save at the end; updated rows are exchanged, as with ZeRO
 	schedule                     string
 }
@@ -69,7 +70,7 @@ func optionsOf(t *testing.T, d *datadriven.TestData) options {
 	}
 	for name, at := range map[string]*bool{"recover": &o.recover, "buddy": &o.buddy,
 		"same": &o.same, "at-end": &o.atEnd, "gather": &o.gather,
-		"experts": &o.experts, "over": &o.over} {
+		"experts": &o.experts, "over": &o.over, "places": &o.places} {
 		*at = d.HasArg(name)
 	}
 	d.MaybeScanArgs(t, "schedule", &o.schedule)
@@ -87,6 +88,9 @@ func newWorld(t *testing.T, d *datadriven.TestData) *world {
 		Recover: w.recover, Restarts: 2, Keep: int64(w.keep), Alone: !w.gather,
 		LossScale: core.LossScale{Scale: float64(w.scale), Dynamic: w.scale > 1, Min: 1, Window: 2,
 			Hysteresis: w.hysteresis, Left: w.hysteresis}}
+	if w.places {
+		w.run.Place = func(step int64) string { return fmt.Sprintf("the place after step %d", step) }
+	}
 	w.lay(t)
 	for i, l := range w.ranks {
 		ref := firstRank + actors.Ref(i)

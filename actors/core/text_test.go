@@ -17,7 +17,7 @@ func jobText(j *actors.Job) string {
 	case actors.UpdatePhase:
 		return fmt.Sprintf("runs part %d of the optimizer step", j.Segment)
 	case actors.LoadBatch:
-		return fmt.Sprintf("reads the data of %s", stepText(j.Step))
+		return fmt.Sprintf("reads the data of %s%s", stepText(j.Step), behindText(j.Text))
 	case actors.SnapshotJob:
 		return fmt.Sprintf("copies its state for the checkpoint of step %d", j.Step)
 	case actors.WriteJob:
@@ -38,6 +38,14 @@ func jobText(j *actors.Job) string {
 
 var sources = map[int32]string{core.FromDisk: "on disk", core.FromCopy: "in a copy in memory",
 	core.FromMember: "that others hold"}
+
+// behindText is a place in the data.
+func behindText(place string) string {
+	if place == "" {
+		return ""
+	}
+	return ", from " + place + " on"
+}
 
 func stepText(step int64) string {
 	if step < 0 {
@@ -67,7 +75,7 @@ func (w *world) words(m *actors.Message) string {
 		}
 		return "Open " + stepText(m.Step)
 	case actors.Load:
-		return "Load " + stepText(m.Step)
+		return "Load " + stepText(m.Step) + behindText(m.Text)
 	case actors.Batch:
 		return fmt.Sprintf("Batch %d of %s", m.Action.Micro, stepText(m.Step))
 	case actors.Part:
@@ -118,6 +126,9 @@ func (w *world) rarer(m *actors.Message) string {
 		}
 		if m.Values != nil {
 			s += ", with its Commit"
+		}
+		if m.Text != "" {
+			s += ", data" + behindText(m.Text)
 		}
 		return s
 	case actors.Rewound:

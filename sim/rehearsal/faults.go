@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
-	"slices"
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/sim"
@@ -41,7 +40,7 @@ func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int,
 		}
 		seed := first + uint64(i)
 		faults := r.Script(seed, length, kinds)
-		harmless := !slices.ContainsFunc(faults, func(f sim.Fault) bool { return !f.Harmless() })
+		harmless := sim.Harmless(faults)
 		a, broken := r.Watch(sim.Options{Seed: seed, Faults: faults}, harmless)
 		b := r.Run(sim.Options{Seed: seed, Faults: faults})
 		if a.Hash != b.Hash {

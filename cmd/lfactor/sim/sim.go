@@ -49,7 +49,7 @@ func Command() *cobra.Command {
   --collective M    op: one event a member (default); send: every message of the ring, tree or hierarchy; direct: every member to every other,
                     as training itself does
   --seeds N         run N seeds with faults, each twice, and compare the hashes of all events
-  --faults K,...    straggler, slow-link, cut-link, late-loader, crash, crash-restart, lost-message, late-message, duplicate-message
+  --faults K,...    what may go wrong: ` + strings.Join(sim.FaultNames(), ", ") + `
   --program F.csv   a schedule in PyTorch's pipelining notation instead of plan.schedule: one row a rank, one cell an action
   --routing DIR     take as long as routing that was recorded there (train.routing: record) makes it,
 	and say which expert and link bound a step
@@ -147,15 +147,12 @@ func (s *simRun) faults(names string) error {
 		if name == "" {
 			continue
 		}
-		found := false
-		for k := sim.Straggler; k <= sim.Restart; k++ {
-			if k.String() == name {
-				s.kinds, found = append(s.kinds, k), true
-			}
+		k, ok := sim.FaultNamed(name)
+		if !ok {
+			return exit.Usagef("--faults %s: no such fault; there are %s", name,
+				strings.Join(sim.FaultNames(), ", "))
 		}
-		if !found {
-			return exit.Usagef("--faults %s: no such fault", name)
-		}
+		s.kinds = append(s.kinds, k)
 	}
 	return nil
 }
