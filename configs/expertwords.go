@@ -218,7 +218,7 @@ func (l *loader) widthWords(name string, f hf.Family) {
 		return
 	}
 	if text, _ := l.preset(key); width == 0 && text != "" {
-		width, _ = strconv.ParseFloat(text, 64)
+		width, _ = strconv.ParseFloat(text, 64) // the preset is checked: it is a number
 	}
 	switch {
 	case slices.Contains(f.Has, "shared_expert_intermediate_size"):
@@ -256,6 +256,7 @@ func (l *loader) layerWords(f hf.Family) {
 	}
 	layers, _ := l.preset(overrides + ".num_hidden_layers")
 	first := slices.Contains(f.Has, "first_k_dense_replace")
+	// layers that are no number match no list
 	if n, _ := strconv.Atoi(layers); len(w.node.Content) != n || dense < 0 || dense > 0 && !first {
 		l.wrong(freq,
 			fmt.Sprintf("want a number for each of %s layers, 0 for the first ones that have one MLP "+

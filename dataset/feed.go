@@ -28,7 +28,7 @@ type feeder struct {
 
 func newFeeder(cfg LoaderConfig, all []*units, enc Encoder) *feeder {
 	if cfg.Quarantine == nil {
-		cfg.Quarantine, _ = OpenQuarantine("")
+		cfg.Quarantine, _ = OpenQuarantine("") // without a file it cannot fail
 	}
 	f := &feeder{cfg: cfg, began: time.Now()}
 	f.fetch = &fetcher{seqLen: cfg.SeqLen, vocab: int32(cfg.Vocab), sources: cfg.Sources, enc: enc,

@@ -206,12 +206,14 @@ func formatOf(path string, o Options) (found Format, err error) {
 		}
 	}
 	if o.Format != "" {
-		return found, fmt.Errorf("open %s: no data format is named %q; there are %s", store.Redact(path), o.Format, strings.Join(names, ", "))
+		return found, fmt.Errorf("open %s: no data format is named %q; there are %s", store.Redact(path),
+			o.Format, strings.Join(names, ", "))
 	}
 	if _, err := os.Stat(path); err != nil && store.Scheme(path) == "" {
 		return found, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
 	}
-	return found, fmt.Errorf("open %s: it looks like none of the data formats %s; name one", store.Redact(path), strings.Join(names, ", "))
+	return found, fmt.Errorf("open %s: it looks like none of the data formats %s; name one",
+		store.Redact(path), strings.Join(names, ", "))
 }
 
 // OpenDataPath opens what Megatron-LM's --data-path names: paths, or weights and paths in turn.

@@ -67,7 +67,8 @@ func hubFiles(path string) ([]string, error) {
 	root := filepath.Join(snapshots, filepath.Base(strings.TrimSpace(string(ref))))
 	var out []string
 	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && slices.ContainsFunc(hubSuffixes, func(s string) bool { return strings.HasSuffix(name, s) }) {
+		if err == nil && !d.IsDir() && slices.ContainsFunc(hubSuffixes,
+			func(s string) bool { return strings.HasSuffix(name, s) }) {
 			out = append(out, name)
 		}
 		return err

@@ -151,7 +151,7 @@ func (l *Links) beat(c net.Conn, o *offsets) error {
 
 // lastNews writes all that Tell still has, and that it is the last. Process 0 may not be there any more.
 func (l *Links) lastNews(c net.Conn, o *offsets) error {
-	_ = c.SetDeadline(time.Now().Add(lastNews))
+	_ = c.SetDeadline(time.Now().Add(lastNews)) // a connection that takes none fails below
 	for {
 		if some, err := l.news(c, o); err != nil {
 			return err

@@ -340,7 +340,7 @@ func (l *Links) Close() {
 	l.t.Close()
 	l.mu.Lock()
 	for c := range l.conns {
-		_ = c.SetReadDeadline(time.Now().Add(lastNews))
+		_ = c.SetReadDeadline(time.Now().Add(lastNews)) // a connection that takes none fails below
 	}
 	l.mu.Unlock()
 	all := func() { l.abortWhere(func(*channelEnd) bool { return true }) }

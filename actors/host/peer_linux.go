@@ -18,7 +18,7 @@ func peerOf(c net.Conn) (pid int) {
 	if err != nil {
 		return 0
 	}
-	_ = raw.Control(func(fd uintptr) {
+	_ = raw.Control(func(fd uintptr) { // a connection that is closed has no peer
 		if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET,
 			syscall.SO_PEERCRED); err == nil {
 			pid = int(cred.Pid)

@@ -198,7 +198,7 @@ func (s *System) end() {
 	}
 	s.mu.RUnlock()
 	for _, p := range pids {
-		_ = s.sys.Root.StopFuture(p).Wait()
+		_ = s.sys.Root.StopFuture(p).Wait() // one that does not end in time is left: the process ends
 	}
 	s.workers.Wait()
 	s.endCapture()

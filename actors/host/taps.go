@@ -180,7 +180,7 @@ func (x *captured) write(r *wire.Record, edge string) error {
 	}
 	w := bufio.NewWriterSize(f, 64<<10)
 	if first { // a frame's header goes before each Arrow message on the wire, and not in a file
-		_, _ = w.Write(b[1])
+		_, _ = w.Write(b[1]) // Flush has the first error
 		b = b[2:]
 	}
 	for _, part := range b[1:] {

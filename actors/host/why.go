@@ -185,15 +185,15 @@ func (s *System) ServeWhy(dir string, proc int) (func(), error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket for lfactor why: %w", err)
 	}
-	_ = os.Chmod(path, 0o600)
+	_ = os.Chmod(path, 0o600) // the folder is private as well
 	go func() {
 		for {
 			c, err := ln.Accept()
 			if err != nil {
 				return
 			}
-			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
-			_ = json.NewEncoder(c).Encode(s.Explain(time.Second))
+			_ = c.SetDeadline(time.Now().Add(5 * time.Second))    // a connection that takes none fails below
+			_ = json.NewEncoder(c).Encode(s.Explain(time.Second)) // who asks may have gone
 			c.Close()
 		}
 	}()
@@ -204,7 +204,7 @@ func (s *System) ServeWhy(dir string, proc int) (func(), error) {
 		}
 		left, _ := filepath.Glob(filepath.Join(dir, "why-*.sock")) // of processes that were ended
 		for _, path := range left {
-			_ = os.Remove(path)
+			_ = os.Remove(path) // it may be gone already
 		}
 	}, nil
 }
@@ -265,6 +265,6 @@ func askProcess(path string, timeout time.Duration) (part []Status, pid int, err
 	}
 	defer c.Close()
 	pid = peerOf(c)
-	_ = c.SetDeadline(time.Now().Add(timeout))
+	_ = c.SetDeadline(time.Now().Add(timeout)) // a connection that takes none fails below
 	return part, pid, json.NewDecoder(c).Decode(&part)
 }

@@ -89,7 +89,8 @@ func routing(c *configs.Config, m *family.Model) {
 	if p.ChunkSize > 0 {                        // each chunk has losses of its own
 		share *= float64(p.ChunkSize) / float64(fit.Rows(c))
 	}
-	b := block.Balance{Scale: cmp.Or(r.Coef, family.Mixture.Of(m.Config).BalanceCoef, 0.001) * share, Z: r.Z * share}
+	b := block.Balance{Scale: cmp.Or(r.Coef, family.Mixture.Of(m.Config).BalanceCoef, 0.001) * share,
+		Z: r.Z * share}
 	switch {
 	case r.Loss == "pooled", r.Loss == "model" && family.Mixture.Of(m.Config).RouterLogits:
 		b.Kind = block.PooledBalance

@@ -126,7 +126,7 @@ func Plan(j *Job) (*Layout, error) {
 			"backward of %s on %d ranks: raise train.global_batch, or remove it", j.Micro, j.Schedule,
 			shape.Ranks)
 	}
-	if s, _ := schedule.Get(j.Schedule); j.Program == nil && !s.Runs {
+	if s, err := schedule.Get(j.Schedule); j.Program == nil && err == nil && !s.Runs {
 		return nil, fmt.Errorf("schedule %s feeds two copies of the model from both ends, which "+
 			"training cannot do; dualpipev is its form with one", j.Schedule)
 	}
@@ -152,9 +152,10 @@ func Plan(j *Job) (*Layout, error) {
 }
 
 // shapes settles what microbatches of different shapes mean for a plan that communicates within their
-// forward and backward (ZeRO 2 and 3, counts of experts over replicas): one replica may have images where another has none, and would not
-// take part. So every microbatch runs every block, on padding where it has nothing for it. A part with
-// replicas of its own has no such remedy, since they work on different microbatches at a time.
+// forward and backward (ZeRO 2 and 3, counts of experts over replicas): one replica may have images where
+// another has none, and would not take part. So every microbatch runs every block, on padding where it has
+// nothing for it. A part with replicas of its own has no such remedy, since they work on different
+// microbatches at a time.
 func (l *Layout) shapes() error {
 	j := l.Job
 	what, try := fmt.Sprintf("zero=%d", j.Zero), "plan.zero=1"

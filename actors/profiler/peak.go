@@ -78,7 +78,7 @@ func keep(file, machine string, p peaks) peaks {
 	}
 	part := fmt.Sprintf("%s.%d", file, os.Getpid())
 	if os.WriteFile(part, append(text, '\n'), 0o600) != nil || os.Rename(part, file) != nil {
-		_ = os.Remove(part)
+		_ = os.Remove(part) // the next run measures again
 	}
 	return p
 }

@@ -111,7 +111,7 @@ const expertsSection = "experts"
 func (r *Run) filled(c *checkpoint.Reader, step int64) (host.FillFunc, func(), error) {
 	loaded := step == r.start.first-1 && r.start.step == 0
 	return host.FromCheckpoint(c, r.cfg.Run.Checkpoint.LoadOptimizer || !loaded),
-		func() { _ = c.Close() }, nil
+		func() { _ = c.Close() }, nil // it is only read
 }
 
 // marks are the places in the data behind steps that a run may go back to: the last ones, the newest saved

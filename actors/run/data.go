@@ -404,7 +404,7 @@ func (d *data) close() {
 		_ = s.Close() // read-only files
 	}
 	if d.bad != nil {
-		_ = d.bad.Close()
+		_ = d.bad.Close() // each line was written when it was found
 	}
 	if d.ledger != nil {
 		_ = d.ledger.Close() // every step was synced

@@ -73,6 +73,7 @@ type killer struct {
 // Run implements host.Device.
 func (k killer) Run(j actors.Job) (host.Result, error) {
 	if k.is(j) {
+		// one may always kill oneself
 		time.AfterFunc(k.after, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) })
 	}
 	return k.Device.Run(j)
@@ -85,16 +86,24 @@ var killJobs = map[string]func(j actors.Job) bool{
 	"write":    func(j actors.Job) bool { return j.Kind == actors.WriteJob },
 }
 
+// killMoment reads STEP+MICROSECONDS, of which the second may be left out.
+func killMoment(at string) (step int64, after time.Duration, err error) {
+	stepText, delayText, delayed := strings.Cut(at, "+")
+	step, err = strconv.ParseInt(stepText, 10, 64)
+	micros := 0
+	if err == nil && delayed {
+		micros, err = strconv.Atoi(delayText)
+	}
+	return step, time.Duration(micros) * time.Microsecond, err
+}
+
 // plantKill arms kill=JOB@STEP+MICROSECONDS.
-func plantKill(o *host.RunOptions, job, at string) {
-	stepText, delayText, _ := strings.Cut(at, "+")
-	step, _ := strconv.ParseInt(stepText, 10, 64)
-	micros, _ := strconv.Atoi(delayText)
-	after := time.Duration(micros) * time.Microsecond
+func plantKill(o *host.RunOptions, job string, step int64, after time.Duration) {
 	if job == "commit" {
 		commit := o.Commit
 		o.Commit = func(s int64, parts []string, state []float64) error {
 			if s >= step {
+				// one may always kill oneself
 				time.AfterFunc(after, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) })
 			}
 			return commit(s, parts, state)
@@ -131,8 +140,12 @@ func (r *Run) fault(o *host.RunOptions, text string) (why string) {
 		if _, known := killJobs[a]; !known && a != "commit" {
 			return "there is no job " + strconv.Quote(a)
 		}
+		step, after, err := killMoment(b)
+		if err != nil {
+			return wantFault
+		}
 		if kind == "kill-always" && o.Proc > 0 || kind == "kill" && r.life == 0 {
-			plantKill(o, a, b) // else the leader lives, or it has done so
+			plantKill(o, a, step, after) // else the leader lives, or it has done so
 		}
 		return ""
 	}

@@ -50,5 +50,6 @@ func TestFaultsPlanted(t *testing.T) {
 	var said bytes.Buffer
 	t.Setenv(EnvFault, "leak=0")
 	laidOut(t, 1, &said).plant(&host.RunOptions{})
-	require.Contains(t, said.String(), "no activations go from rank to rank by port 0", "one stage has no edge")
+	require.Contains(t, said.String(), "no activations go from rank to rank by port 0",
+		"one stage has no edge")
 }

@@ -59,7 +59,7 @@ func newLocal(command []string, stderr io.Writer) (*local, error) {
 
 // sweepSockets removes the socket folders of runs that were killed: nobody answers there any more.
 func sweepSockets() {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "lfactor-*", "p0.sock"))
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "lfactor-*", "p0.sock")) // the pattern is a good one
 	for _, s := range dirs {
 		c, err := net.Dial("unix", s)
 		if err == nil {

@@ -433,6 +433,6 @@ func (p *reporter) close() {
 	if p.metrics != nil {
 		p.metrics.Close()
 	}
-	_ = p.log.Sync()
+	_ = p.log.Sync() // what cannot be written was said when it was
 	p.logFile.Close()
 }

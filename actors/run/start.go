@@ -236,7 +236,7 @@ func hasWeights(dir string) bool {
 	if machine.Exists(filepath.Join(dir, "model.safetensors.index.json")) {
 		return true
 	}
-	entries, _ := os.ReadDir(dir)
+	entries, _ := os.ReadDir(dir) // a folder that cannot be read has none
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".safetensors") && !strings.HasPrefix(e.Name(), "adapter_") {
 			return true

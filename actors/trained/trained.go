@@ -71,7 +71,7 @@ func openOwn(path, tokenizer string) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trained{Saved: saved, Close: func() { _ = saved.Close() }}
+	t := &Trained{Saved: saved, Close: func() { _ = saved.Close() }} // it is only read
 	if t.Cfg, err = SavedConfig(saved); err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func openHF(path, tokenizer string) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.Close = func() { _ = src.Close() }
+	t.Close = func() { _ = src.Close() } // it is only read
 	w, err := t.Model.OpenWeights(src, path)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func parseSchema(msg []byte) ([]field, error) {
 	}
 	defer r.Release()
 	s := r.Schema()
-	if v, _ := s.Metadata().GetValue("lf.schema"); v != Version {
+	if v, ok := s.Metadata().GetValue("lf.schema"); !ok || v != Version {
 		return nil, fmt.Errorf("wire: schema version %q, want %q: the processes run different builds", v,
 			Version)
 	}
@@ -105,7 +105,7 @@ func parseSchema(msg []byte) ([]field, error) {
 	var fs []field
 	for i := n; i < s.NumFields(); i += 2 {
 		f := s.Field(i)
-		name, _ := f.Metadata.GetValue("lf.dtype")
+		name, _ := f.Metadata.GetValue("lf.dtype") // none is no dtype
 		d, err := tensor.ParseDType(name)
 		if err != nil {
 			return nil, fmt.Errorf("wire: column %s: %w", f.Name, err)

@@ -54,7 +54,8 @@ func TestDeviceLostInWorker(t *testing.T) {
 	said := trainTagged(t, program, dir, "cuda", append(env, "LFACTOR_EMULATE_LOSE="+once)...)
 	require.NoFileExists(t, once, "a device was lost")
 	require.Contains(t, said, "recovered after")
-	require.Contains(t, said, "CUDA_ERROR_LAUNCH_FAILED (719): a kernel failed; the device is lost to this process")
+	require.Contains(t, said,
+		"CUDA_ERROR_LAUNCH_FAILED (719): a kernel failed; the device is lost to this process")
 	require.Equal(t, losses(t, quiet), losses(t, dir), said)
 }
 
@@ -77,10 +78,12 @@ func TestPluginCrashInWorker(t *testing.T) {
 	at += bytes.Index(text[at:], []byte("{\n")) + 2
 	folder := t.TempDir()
 	source, library := filepath.Join(folder, "crash.c"), filepath.Join(folder, "crash.so")
-	whole := strings.Join([]string{"#include <stdio.h>\n#include <stdlib.h>\n", string(text[:at]), string(plant),
+	whole := strings.Join([]string{"#include <stdio.h>\n#include <stdlib.h>\n", string(text[:at]),
+		string(plant),
 		string(text[at:])}, "")
 	require.NoError(t, os.WriteFile(source, []byte(whole), 0o600))
-	said, err := exec.Command(compiler, "-std=gnu11", "-O1", "-shared", "-fPIC", "-I../../kernels/xpu/plugin", source,
+	said, err := exec.Command(compiler, "-std=gnu11", "-O1", "-shared", "-fPIC",
+		"-I../../kernels/xpu/plugin", source,
 		"-o", library, "-lm", "-lpthread").CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	program := tagged(t)

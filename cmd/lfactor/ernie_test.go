@@ -44,10 +44,13 @@ log: {dir: %q}
 	fresh := fmt.Sprintf(`model:
   name: ernie/4.5-vl-28b-a3b
   init: random
-  overrides: {hidden_size: 64, num_hidden_layers: 3, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 16, intermediate_size: 96, vocab_size: %d, initializer_range: 0.1,
-    num_experts: 4, num_experts_per_tok: 2, moe_intermediate_sizes: [48, 24], n_shared_experts: 1, rope_scaling: {rope_type: default, mrope_section: [3, 3, 2]},
+  overrides: {hidden_size: 64, num_hidden_layers: 3, num_attention_heads: 4, num_key_value_heads: 2,
+	head_dim: 16, intermediate_size: 96, vocab_size: %d, initializer_range: 0.1,
+    num_experts: 4, num_experts_per_tok: 2, moe_intermediate_sizes: [48,
+	24], n_shared_experts: 1, rope_scaling: {rope_type: default, mrope_section: [3, 3, 2]},
     image_expert_token_ids: [%[2]d, %[3]d, %[2]d, %[3]d],
-    vision: {depth: 2, hidden_size: 32, intermediate_size: 64, num_heads: 4, image_token_id: %[4]d, video_token_id: %[5]d, vision_start_token_id: %[2]d}}
+    vision: {depth: 2, hidden_size: 32, intermediate_size: 64, num_heads: 4, image_token_id: %[4]d,
+	video_token_id: %[5]d, vision_start_token_id: %[2]d}}
 checkpoint: {dir: %[6]q, save_hf: true}
 `, ids["vocab"], ids["<|vision_start|>"], ids["<|vision_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"],
 		in("checkpoints"))
@@ -68,7 +71,8 @@ checkpoint: {dir: %[6]q, save_hf: true}
 	for _, info := range src.Tensors() {
 		had[info.Name] = true
 	}
-	require.True(t, had["model.layers.2.mlp.experts.7.down_proj.weight"] && had["model.layers.1.mlp.gate.weight_1"])
+	require.True(t, had["model.layers.2.mlp.experts.7.down_proj.weight"] &&
+		had["model.layers.1.mlp.gate.weight_1"])
 	if *ernieExport != "" {
 		require.NoError(t, os.CopyFS(*ernieExport, os.DirFS(weights)))
 	}
@@ -79,7 +83,8 @@ checkpoint: {dir: %[6]q, save_hf: true}
 	require.Less(t, metrics(t, dir)[0].Loss, (first[0].Loss+first[7].Loss)/2)
 	for more, why := range map[string]string{"train.balance_every=2": "train.balance_every",
 		"train.routing=record": "train.routing"} {
-		_, err := configs.Load(configs.Request{File: "test", Text: []byte(fresh + data), Args: []string{more}})
+		_, err := configs.Load(configs.Request{File: "test", Text: []byte(fresh + data),
+			Args: []string{more}})
 		require.ErrorContains(t, err, why)
 		require.ErrorContains(t, err, "experts of their own for images")
 	}
@@ -99,5 +104,6 @@ func ernieData(t *testing.T, dir string) {
 		require.NoError(t, err)
 		lines = append(lines, string(line))
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "data.jsonl"), []byte(strings.Join(lines, "\n")), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "data.jsonl"), []byte(strings.Join(lines, "\n")),
+		0o644))
 }

@@ -66,7 +66,8 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 		"off":                      "(the checkpoint|what the run began with)"} {
 		dir = tinyRun(t)
 		got := trainKilled(t, dir, syscall.SIGKILL, []time.Duration{300 * time.Millisecond},
-			func(kids []int) int { return kids[0] }, slices.Concat(more, strings.Fields("train.buddy="+buddy))...)
+			func(kids []int) int { return kids[0] }, slices.Concat(more,
+				strings.Fields("train.buddy="+buddy))...)
 		require.Equal(t, 1, got.back, got.out)
 		require.Regexp(t, "from "+from, got.out)
 		require.Equal(t, want.state, got.state, got.out)

@@ -23,7 +23,8 @@ func TestWorkerOutOfMemory(t *testing.T) {
 		t.Skip("a control group with a limit of memory: ", err)
 	}
 	t.Cleanup(func() {
-		require.Eventually(t, func() bool { return os.Remove(group) == nil }, 2*time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return os.Remove(group) == nil }, 2*time.Minute,
+			10*time.Millisecond)
 	})
 	limit := filepath.Join(group, "memory.limit_in_bytes")
 	require.NoError(t, os.WriteFile(limit, fmt.Append(nil, mib<<20), 0o644))
@@ -33,7 +34,8 @@ func TestWorkerOutOfMemory(t *testing.T) {
 	}
 	const steps = 120
 	quiet, dir := tinyRun(t), tinyRun(t)
-	args := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=50", fmt.Sprint("train.steps=", steps)}
+	args := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=50",
+		fmt.Sprint("train.steps=", steps)}
 	code, out := runIn(t, quiet, nil, args...)
 	require.Zero(t, code, out)
 	c := inGroup(append([]string{built(t)}, args...)...)

@@ -80,16 +80,19 @@ func TestRegisteredFromOneFile(t *testing.T) {
 		require.NoError(t, err)
 		text = text[:min(len(text), 2<<10)]   // the format reads all of a document to know its size
 		loud := strings.ToUpper(string(text)) // not every letter comes back as it was
-		require.NoError(t, os.WriteFile(fmt.Sprintf("plain/%03d.txt", i), []byte(strings.ToLower(loud)), 0o644))
+		require.NoError(t, os.WriteFile(fmt.Sprintf("plain/%03d.txt", i), []byte(strings.ToLower(loud)),
+			0o644))
 		require.NoError(t, os.WriteFile(fmt.Sprintf("loud/%03d.shout", i), []byte(loud), 0o644))
 	}
 	train := func(more ...string) (out []run.Metrics) {
 		require.NoError(t, os.RemoveAll("run"))
-		args := append([]string{"data.paths=[plain/*.txt]", "data.split=[100,0,0]", "optimizer.kind=sgd", "optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.lr=0.1",
+		args := append([]string{"data.paths=[plain/*.txt]", "data.split=[100,0,0]", "optimizer.kind=sgd",
+			"optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.lr=0.1",
 			"schedule.kind=constant", "train.steps=4", "checkpoint.dir=''", "checkpoint.interval=0", "plan.pp=1"}, more...)
 		cfg, err := configs.Load(configs.Request{File: "run.yaml", Args: args})
 		require.NoError(t, err)
-		require.NoError(t, run.Train(context.Background(), cfg, run.Options{Step: func(m run.Metrics) { out = append(out, m) }}))
+		require.NoError(t, run.Train(context.Background(), cfg,
+			run.Options{Step: func(m run.Metrics) { out = append(out, m) }}))
 		require.Len(t, out, 4)
 		return out
 	}
@@ -100,10 +103,12 @@ func TestRegisteredFromOneFile(t *testing.T) {
 	require.Less(t, base[3].Loss, base[0].Loss)
 	for i := range base {
 		require.Equal(t, base[i].Loss, format[i].Loss, "step %d: the same text", i+1)
-		require.InDelta(t, base[i].Loss, optimizer[i].Loss, 1e-5, "step %d: the same update, rounded elsewhere", i+1)
+		require.InDelta(t, base[i].Loss, optimizer[i].Loss, 1e-5,
+			"step %d: the same update, rounded elsewhere", i+1)
 		require.InDelta(t, 0.1*math.Pow(0.5, float64(i)/10), rate[i].LR, 1e-12)
 	}
-	all := train("data.kind=shout", "data.paths=[loud/*.shout]", "optimizer.kind=descent", "schedule.kind=halving")
+	all := train("data.kind=shout", "data.paths=[loud/*.shout]", "optimizer.kind=descent",
+		"schedule.kind=halving")
 	require.InDelta(t, rate[3].Loss, all[3].Loss, 1e-5)
 
 	_, err = configs.Load(configs.Request{File: "run.yaml", Args: []string{"schedule.kind=sawtooth"}})

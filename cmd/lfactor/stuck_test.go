@@ -95,7 +95,8 @@ func TestStopWhileDataHangs(t *testing.T) {
 	for i := range 60_000 {
 		fmt.Fprintf(&lines, "{\"text\":\"line %d %s\"}\n", i, strings.Repeat("some words of text ", 12))
 	}
-	for i, sig := range clitest.Sample(t, 1, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}) {
+	for i, sig := range clitest.Sample(t, 1, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM,
+		syscall.SIGHUP}) {
 		url, hang := hangingStore(t, lines.String())
 		cache, logs, ckpt := filepath.Join(dir, fmt.Sprint("cache", i)), fmt.Sprint("run", i),
 			fmt.Sprint("ckpt", i)

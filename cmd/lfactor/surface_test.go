@@ -164,7 +164,8 @@ func TestExitCodesOfCommands(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"),
 		[]byte("model:\n  path: nowhere\ndata: {paths: [text]}\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "run2.yaml"),
-		[]byte(strings.Replace(clitest.TinyYAML, "plan: {pp: 2,", "plan: {pp: 2, schedule: zigzag,", 1)), 0o644))
+		[]byte(strings.Replace(clitest.TinyYAML, "plan: {pp: 2,", "plan: {pp: 2, schedule: zigzag,",
+			1)), 0o644))
 	for _, c := range []struct {
 		code int
 		says string

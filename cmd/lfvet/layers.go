@@ -93,7 +93,7 @@ func (p *layerPolicy) find(dir string) (layerRule, bool) {
 		return r, true
 	}
 	for _, pattern := range p.patterns {
-		if ok, _ := path.Match(pattern, dir); ok {
+		if ok, _ := path.Match(pattern, dir); ok { // a bad pattern matches nothing
 			return p.rules[pattern], true
 		}
 	}

@@ -3,6 +3,9 @@
 // comment on every exported name.
 //
 //	go run ./cmd/lfvet [folder]
+//	go run ./cmd/lfvet -discards [folder]
+//
+// -discards lists the errors that the code throws away, each with the reason that stands beside it.
 //
 // It prints one finding a line as "file:line: rule: text" and exits 1 if there is one. Rules are
 // purely textual apart from the search for ranges over maps, which needs types; nothing is built or
@@ -72,6 +75,7 @@ func vet(root, layers string) ([]finding, error) {
 	checkWidth(m, r)
 	checkDocs(m, r)
 	checkProtocols(m, r)
+	checkDiscards(m, r)
 	slices.SortFunc(r.found, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.line, b.line), cmp.Compare(a.rule, b.rule),
 			cmp.Compare(a.text, b.text))
@@ -96,6 +100,10 @@ func moduleRoot(dir string) (string, error) {
 }
 
 func run(args []string, out, errs io.Writer) int {
+	discards := len(args) > 0 && args[0] == "-discards"
+	if discards {
+		args = args[1:]
+	}
 	dir := "."
 	if len(args) > 0 {
 		dir = args[0]
@@ -104,6 +112,9 @@ func run(args []string, out, errs io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(errs, "lfvet:", err)
 		return 2
+	}
+	if discards {
+		return list(root, out, errs)
 	}
 	found, err := vet(root, layersText)
 	if err != nil {
@@ -115,6 +126,19 @@ func run(args []string, out, errs io.Writer) int {
 	}
 	if len(found) > 0 {
 		return 1
+	}
+	return 0
+}
+
+// list prints the errors that are thrown away, with their reasons.
+func list(root string, out, errs io.Writer) int {
+	m, err := load(root)
+	if err != nil {
+		fmt.Fprintln(errs, "lfvet:", err)
+		return 2
+	}
+	for _, d := range listDiscards(m, &report{fset: m.fset}) {
+		fmt.Fprintf(out, "%s:%d: %s\n", d.path, d.line, d.reason)
 	}
 	return 0
 }

@@ -48,7 +48,7 @@ func checkProtocols(m *module, r *report) {
 
 func checkProtocolImports(f *source, r *report) {
 	for _, spec := range f.ast.Imports {
-		imp, _ := strconv.Unquote(spec.Path.Value)
+		imp, _ := strconv.Unquote(spec.Path.Value) // the parser let it through
 		if imp == "time" && slices.Contains(timedDirs, f.dir) {
 			continue // clockNames are not for it
 		}
@@ -62,6 +62,8 @@ func checkProtocolImports(f *source, r *report) {
 // randName is the name under which f knows math/rand or math/rand/v2; "" if it does not.
 func randName(f *source) string {
 	for _, spec := range f.ast.Imports {
+		// the parser let it through
+		// above: the parser let it through
 		if imp, _ := strconv.Unquote(spec.Path.Value); imp != "math/rand" && imp != "math/rand/v2" {
 			continue
 		}

@@ -29,7 +29,7 @@ func checkStale(m *module, p *layerPolicy, r *report) {
 		var used []string
 		found := false
 		for dir, list := range imports {
-			if ok, _ := path.Match(name, dir); ok {
+			if ok, _ := path.Match(name, dir); ok { // a bad pattern matches nothing
 				found, used = true, append(used, list...)
 			}
 		}

@@ -114,7 +114,7 @@ func (l ignoreRules) has(rel string, dir bool) bool {
 		if !r.rooted {
 			name = path.Base(rel)
 		}
-		if ok, _ := path.Match(r.pattern, name); ok && (dir || !r.folders) {
+		if ok, _ := path.Match(r.pattern, name); ok && (dir || !r.folders) { // a bad pattern ignores nothing
 			return true
 		}
 	}

@@ -78,7 +78,7 @@ func (c *typeChecker) typeCheck(dir string, info *types.Info, headersOnly bool) 
 		}
 	}
 	conf := types.Config{Importer: c, IgnoreFuncBodies: headersOnly, FakeImportC: true, Error: func(error) {}}
-	p, _ := conf.Check(c.m.name+"/"+dir, c.m.fset, files, info)
+	p, _ := conf.Check(c.m.name+"/"+dir, c.m.fset, files, info) // the compiler reports errors better
 	return p
 }
 

@@ -100,7 +100,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	}
 	name := c.Text
 	if name == "" {
-		_ = json.Unmarshal(text["model_type"], &name)
+		_ = json.Unmarshal(text["model_type"], &name) // another type leaves "", which no family has
 	}
 	f, ok := Families[name]
 	if !ok {

@@ -86,7 +86,7 @@ func syntaxError(file string, err error) error {
 	match := yamlLine.FindStringSubmatch(text)
 	line := 0
 	if match != nil {
-		line, _ = strconv.Atoi(match[1])
+		line, _ = strconv.Atoi(match[1]) // the pattern takes digits alone
 		text = text[len(match[0]):]
 	}
 	return &Error{File: file, Line: line, Why: "is no YAML: " + text}

@@ -207,7 +207,7 @@ func (c chatRecord) turns(list, roleKey, contentKey string, tags dataset.Tags) (
 // with role and content under their usual names in front.
 func (c chatRecord) raw(m dataset.Message, roleKey, contentKey string,
 	whole json.RawMessage) json.RawMessage {
-	if name, _ := c.text("role"); name == m.Role && contentKey == "content" {
+	if name, _ := c.text("role"); name == m.Role && contentKey == "content" { // none is no role
 		return whole
 	}
 	members := map[string]json.RawMessage{}
@@ -216,7 +216,7 @@ func (c chatRecord) raw(m dataset.Message, roleKey, contentKey string,
 			members[k] = v
 		}
 	}
-	members["role"], _ = json.Marshal(m.Role)
+	members["role"], _ = json.Marshal(m.Role) // a string always can be
 	members["content"] = c.members[contentKey]
 	if members["content"] == nil {
 		members["content"] = json.RawMessage("null")

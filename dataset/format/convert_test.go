@@ -315,7 +315,8 @@ func BenchmarkConvert(b *testing.B) {
 	b.SetBytes(n * 43_000)
 	for k := 0; b.Loop(); k++ {
 		out := fmt.Sprintf("%s/out-%d", dir, k)
-		_, err := Convert(context.Background(), ConvertConfig{OutputDir: out, JSONFile: dir + "/a.jsonl", ImageDir: dir + "/img", SampleType: "multi_mix_qa"})
+		_, err := Convert(context.Background(), ConvertConfig{OutputDir: out, JSONFile: dir + "/a.jsonl",
+			ImageDir: dir + "/img", SampleType: "multi_mix_qa"})
 		require.NoError(b, err)
 		require.NoError(b, os.RemoveAll(out))
 	}

@@ -27,8 +27,9 @@ func gemmaImages(t *testing.T, without string) (*ProcessorExpander, *token.Token
 	added, id := all["added_tokens"].([]any), 900_000
 	for _, mark := range []string{"<start_of_image>", "<image_soft_token>", "<end_of_image>"} {
 		if mark != without {
-			added = append(added, map[string]any{"id": id, "content": mark, "special": true, "normalized": false,
-				"lstrip": false, "rstrip": false, "single_word": false})
+			added = append(added, map[string]any{"id": id, "content": mark, "special": true,
+				"normalized": false,
+				"lstrip":     false, "rstrip": false, "single_word": false})
 		}
 		id++
 	}

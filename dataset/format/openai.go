@@ -44,7 +44,7 @@ func (c chatRecord) modern(m *dataset.Message, i int) error {
 	call, hasCall := t["function_call"]
 	_, hasCalls := t["tool_calls"]
 	_, named := t["tool_call_id"]
-	was, _ := chatRecord{t, c.place}.text("name")
+	was, _ := chatRecord{t, c.place}.text("name") // a name of another type is refused where it is used
 	switch {
 	case hasCall && !hasCalls && !isNull(call):
 		var f struct {

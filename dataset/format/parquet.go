@@ -73,7 +73,7 @@ func parquetColumns(path string) map[string]bool {
 	for _, f := range p.file.Schema().Fields() {
 		keys[f.Name()] = true
 	}
-	_ = p.Close()
+	_ = p.Close() // it is only read
 	return keys
 }
 

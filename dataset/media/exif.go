@@ -31,6 +31,7 @@ func metadata(b []byte) (exif, xmp []byte) {
 	case bytes.HasPrefix(b, []byte{0xff, 0xd8}):
 		return jpegMetadata(b[2:])
 	case len(b) > 12 && string(b[:4]) == "RIFF":
+		// what is broken has no metadata; decoding refuses it
 		_ = chunks(b[12:], func(id string, body []byte) (bool, error) {
 			switch id {
 			case "EXIF":

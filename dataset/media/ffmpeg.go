@@ -135,7 +135,7 @@ func (f FFmpeg) probe(ctx context.Context, file, count string) (v VideoInfo, err
 			v.W, v.H = v.H, v.W
 		}
 	}
-	v.Frames, _ = strconv.Atoi(s.Packets)
+	v.Frames, _ = strconv.Atoi(s.Packets) // containers may not say; 0 counts them by decoding
 	if n, err := strconv.Atoi(s.Frames); err == nil {
 		v.Frames = n
 	}
@@ -239,7 +239,7 @@ func readFrames(r io.Reader, v VideoInfo, at []int) (out []*Image, err error) {
 			out = append(out, p)
 		}
 	}
-	if n, _ := r.Read(make([]byte, 1)); n > 0 {
+	if n, _ := r.Read(make([]byte, 1)); n > 0 { // an end is what is looked for
 		return nil, fmt.Errorf("frames are larger than the %d×%d pixels that the video announces", v.W, v.H)
 	}
 	return out, nil

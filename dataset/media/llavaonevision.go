@@ -122,7 +122,7 @@ func floorDivide(a int, b float64) int {
 
 // round7 is Python's round(x, 7): the nearest decimal.
 func round7(x float64) float64 {
-	v, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'f', 7, 64), 64)
+	v, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'f', 7, 64), 64) // what FormatFloat writes is a number
 	return v
 }
 

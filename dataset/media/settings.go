@@ -130,7 +130,7 @@ func (s *Settings) countBeside(key string, def int) int {
 // none.
 func (s *Settings) modelCount(key string) (n int) {
 	var vision map[string]json.RawMessage
-	_ = json.Unmarshal(s.model["vision_config"], &vision)
+	_ = json.Unmarshal(s.model["vision_config"], &vision) // another type has no such number
 	for _, from := range []map[string]json.RawMessage{vision, s.model} {
 		if json.Unmarshal(from[key], &n) == nil && n > 0 {
 			return n

@@ -217,12 +217,14 @@ func TestShares(t *testing.T) {
 			case "assign":
 				b := Assign(packsOf(rng, ranks, 4, 4096), ranks, seed%2 == 1)
 				fmt.Fprintln(sum, b.Rank)
-				fmt.Fprintf(&out, "%d ranks: imbalance %.4g, moved %d, shares %016x\n", ranks, b.Imbalance, b.Moved,
+				fmt.Fprintf(&out, "%d ranks: imbalance %.4g, moved %d, shares %016x\n", ranks,
+					b.Imbalance, b.Moved,
 					sum.Sum64())
 			case "pairs":
 				b := AssignPairs(pairsOf(rng, ranks, 12), ranks, 1.02+0.1*float64(seed%3), seed%2 == 1)
 				fmt.Fprintln(sum, b.Rank)
-				fmt.Fprintf(&out, "%d ranks: vision %.4g, language %.4g, tokens %.4g, moved %d, shares %016x\n", ranks,
+				fmt.Fprintf(&out,
+					"%d ranks: vision %.4g, language %.4g, tokens %.4g, moved %d, shares %016x\n", ranks,
 					b.Vision, b.Language, b.Tokens, b.Moved, sum.Sum64())
 			case "rows":
 				items := make([]Item, 200)
@@ -230,7 +232,8 @@ func TestShares(t *testing.T) {
 					items[i] = Item{Tokens: 1 + rng.IntN(700), Images: rng.IntN(4)}
 				}
 				for _, a := range Algorithms() {
-					rows, left := a.Pack(items, Limits{Tokens: 640, Images: int(seed) % 3 * 6, Open: 1 + int(seed)})
+					rows, left := a.Pack(items, Limits{Tokens: 640, Images: int(seed) % 3 * 6,
+						Open: 1 + int(seed)})
 					fmt.Fprintln(sum, a.Name, rows, left)
 				}
 				fmt.Fprintf(&out, "rows %016x\n", sum.Sum64())

@@ -47,7 +47,7 @@ func (j *PackJob) Work() (work dataset.Work, done func(), err error) {
 	if err := mine.open(); err != nil {
 		return nil, nil, err
 	}
-	return format.PackWork(mine.PackConfig), func() { _ = mine.Source.Close() }, nil
+	return format.PackWork(mine.PackConfig), func() { _ = mine.Source.Close() }, nil // it is only read
 }
 
 // loongPack is LoongForge's configuration of offline packing. What is about its processes and files between

@@ -228,7 +228,7 @@ func (f *remote) attempt(at, n int64) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("the body breaks off: %w", plain(err))
 	}
-	if more, _ := res.Body.Read(make([]byte, 1)); more > 0 {
+	if more, _ := res.Body.Read(make([]byte, 1)); more > 0 { // an end is what is looked for
 		return nil, permanent{errors.New("more bytes come than were asked for; the store does not keep " +
 			"to ranges")}
 	}
@@ -257,7 +257,7 @@ func (f *remote) check(res *http.Response, at, n int64) (int64, error) {
 		}
 		return res.ContentLength, f.is(res.ContentLength, res)
 	case code == http.StatusTooManyRequests || code >= 500:
-		wait, _ := strconv.Atoi(res.Header.Get("Retry-After"))
+		wait, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date, or nothing, is no wait
 		return 0, &retryAfter{fmt.Errorf("the store answers %s", res.Status),
 			min(time.Duration(max(wait, 0))*time.Second, retryAfterMax)}
 	case code != http.StatusPartialContent:

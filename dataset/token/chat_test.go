@@ -117,7 +117,8 @@ func TestAssistantSpansToolCalls(t *testing.T) {
 		{Role: "assistant", Content: "One."}}
 	ids, mask, err := EncodeChat(tok, tmpl, messages, ChatOptions{})
 	require.NoError(t, err)
-	require.Equal(t, "<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\n⟦<tool_call>f</tool_call><|im_end|>\n⟧<|im_start|>tool\n1<|im_end|>\n<|im_start|>assistant\n⟦<think>\n\n</think>\n\nOne.<|im_end|>\n⟧", marked(tok, ids, mask))
+	require.Equal(t,
+		"<|im_start|>user\nGo<|im_end|>\n<|im_start|>assistant\n⟦<tool_call>f</tool_call><|im_end|>\n⟧<|im_start|>tool\n1<|im_end|>\n<|im_start|>assistant\n⟦<think>\n\n</think>\n\nOne.<|im_end|>\n⟧", marked(tok, ids, mask))
 }
 
 // A template whose turns cannot be told apart is an error that says so, not a wrong mask.

@@ -88,8 +88,10 @@ func TestGolden(t *testing.T) {
 				require.Equal(t, want, tok.Encode(text[i], true), "line %d %q", i, text[i])
 				require.Equal(t, want[g.Lead:], tok.Encode(text[i], false), "line %d %q", i, text[i])
 				all, some := tok.Decode(want, false), tok.Decode(want, true)
-				require.Equal(t, g.Decoded[i], crc32.ChecksumIEEE([]byte(all)), "line %d %q decoded %q", i, text[i], all)
-				require.Equal(t, g.Skipped[i], crc32.ChecksumIEEE([]byte(some)), "line %d %q decoded %q", i, text[i], some)
+				require.Equal(t, g.Decoded[i], crc32.ChecksumIEEE([]byte(all)), "line %d %q decoded %q",
+					i, text[i], all)
+				require.Equal(t, g.Skipped[i], crc32.ChecksumIEEE([]byte(some)), "line %d %q decoded %q",
+					i, text[i], some)
 			}
 		})
 	}

@@ -120,10 +120,10 @@ func (d *Device) Free(handle any) {
 	switch s := handle.(*span); {
 	case s.landing:
 		_ = d.behind(d.drv, &s.awaits) // as a rule a call has done so
-		_ = d.leave(s)
+		_ = d.leave(s)                 // as above
 	case s.busy != 0:
 		if d.pending = append(d.pending, s); len(d.pending) > mostPending {
-			_, _ = d.reap()
+			_, _ = d.reap() // as above
 		}
 	default:
 		d.mem.give(s.region)

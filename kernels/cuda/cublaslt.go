@@ -120,6 +120,7 @@ func (d *device) newEngine(l *Products, chosen *Chosen) (*engine, error) {
 // close gives the handle back; nothing is under way.
 func (d *device) closeEngine() {
 	if e := d.engine; e != nil {
+		// a device that failed says so elsewhere
 		_ = d.do(func() error { return e.lib.call("cublasLtDestroy", e.lib.destroy, e.handle) })
 	}
 }

@@ -43,7 +43,7 @@ func (d *device) closeAttender() {
 	if a == nil {
 		return
 	}
-	_ = d.do(func() error {
+	_ = d.do(func() error { // a device that failed says so elsewhere
 		for _, p := range a.plans {
 			if p != nil {
 				p.graph.close()

@@ -112,6 +112,7 @@ type graph struct {
 
 func (g *graph) close() {
 	for _, d := range slices.Backward(g.made) {
+		// what is lost is memory of the library
 		_ = g.lib.call("cudnnBackendDestroyDescriptor", g.lib.endDescriptor, d)
 	}
 	g.made = nil

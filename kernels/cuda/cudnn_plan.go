@@ -131,7 +131,7 @@ func (g *graph) engineOf(config uintptr) (text string, steady bool) {
 
 // configOf is the configuration that engineOf has written down.
 func (g *graph) configOf(text string, whole, dev uintptr) uintptr {
-	index, rest, _ := strings.Cut(text, " ")
+	index, rest, _ := strings.Cut(text, " ") // an engine may have no settings
 	n, err := strconv.ParseInt(index, 10, 64)
 	if err != nil && g.err == nil {
 		g.err = fmt.Errorf("%q is not an engine of cuDNN", text)

@@ -117,7 +117,7 @@ func (d *device) Alloc(n int) (addr uint64, err error) {
 
 // Free implements accel.Driver.
 func (d *device) Free(addr uint64) {
-	_ = d.do(func() error {
+	_ = d.do(func() error { // a device that failed says so elsewhere
 		return d.lib.call("cuMemFree", d.lib.free,
 			uintptr(addr))
 	}) // fails only where the device is lost
@@ -138,7 +138,7 @@ func (d *device) Pinned(n int) ([]byte, error) {
 
 // Unpin implements accel.Driver.
 func (d *device) Unpin(b []byte) {
-	_ = d.do(func() error {
+	_ = d.do(func() error { // a device that failed says so elsewhere
 		return d.lib.call("cuMemFreeHost", d.lib.unpin, uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 	})
 }
@@ -171,6 +171,8 @@ func (d *device) Wait(m accel.Mark) error {
 
 // Drop implements accel.Driver.
 func (d *device) Drop(m accel.Mark) {
+	// a device that failed says so elsewhere
+	// a device that failed says so elsewhere
 	_ = d.do(func() error { return d.lib.call("cuEventDestroy", d.lib.endEvent, uintptr(m)) })
 }
 

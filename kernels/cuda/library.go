@@ -122,7 +122,7 @@ func LoadFrom(path string) (*Library, error) {
 				"update NVIDIA's driver", path, name)
 		}
 	}
-	l.parameters, _ = purego.Dlsym(h, "cuFuncGetParamInfo")
+	l.parameters, _ = purego.Dlsym(h, "cuFuncGetParamInfo") // older drivers have none
 	if err := l.start(); err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ func (k lookup) places() []string {
 	dirs := []string{"", "/usr/local/cuda/lib64"}
 	for _, root := range pythons() {
 		for _, w := range k.wheels {
+			// the pattern is a good one
 			found, _ := filepath.Glob(filepath.Join(root, "lib", "python3*", "site-packages", "nvidia", w))
 			dirs = append(dirs, found...)
 		}

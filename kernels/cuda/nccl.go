@@ -293,7 +293,7 @@ func (e *channelEnd) Abort() {
 		return
 	}
 	_ = e.d.do(func() error { // whatever it says, the channel is over
-		_ = e.d.exchange.call("ncclCommAbort", e.d.exchange.abort, comm)
+		_ = e.d.exchange.call("ncclCommAbort", e.d.exchange.abort, comm) // it is given up whatever it says
 		return e.d.lib.call("cuStreamDestroy", e.d.lib.endStream, e.stream)
 	})
 }

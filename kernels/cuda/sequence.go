@@ -68,5 +68,6 @@ func (s *sequence) Await(m accel.Mark) error {
 
 // Close implements accel.Engine.
 func (s *sequence) Close() {
+	// a device that failed says so elsewhere
 	_ = s.d.do(func() error { return s.d.lib.call("cuStreamDestroy", s.d.lib.endStream, s.stream) })
 }

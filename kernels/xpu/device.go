@@ -98,6 +98,7 @@ func (d *device) Pinned(n int) ([]byte, error) {
 
 // Unpin implements accel.Driver.
 func (d *device) Unpin(b []byte) {
+	// a device that failed says so elsewhere
 	_ = d.p.call("host_free", d.p.table.hostFree, d.dev, uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 

@@ -14,9 +14,9 @@ import (
 // the work.
 const contextRows = 512
 
-// ContextPaced compares rings of ranks that have one run of tokens of a sequence each with rings of ranks that
-// have two, one from each end, on paced devices whose messages take as long as on links of a given bandwidth in
-// bytes a second, and in the simulator. Without real they are simulated alone.
+// ContextPaced compares rings of ranks that have one run of tokens of a sequence each with rings of ranks
+// that have two, one from each end, on paced devices whose messages take as long as on links of a given
+// bandwidth in bytes a second, and in the simulator. Without real they are simulated alone.
 func ContextPaced(bandwidth float64, real bool) (out []Overlapped, err error) {
 	for _, ranks := range []int{2, 4, 8} {
 		o := Overlapped{Plan: fmt.Sprintf("cp=%d ring", ranks)}

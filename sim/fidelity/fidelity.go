@@ -67,7 +67,8 @@ func EverySchedule() *Set {
 			}
 		}
 		for _, micro := range []int{2, 8} {
-			shape := schedule.Shape{Ranks: 4, Micro: micro, Loops: loops, Split: slices.Repeat([]int{4}, micro)}
+			shape := schedule.Shape{Ranks: 4, Micro: micro, Loops: loops, Split: slices.Repeat([]int{4},
+				micro)}
 			if _, err := schedule.Build(name, shape); err == nil {
 				set.Plans = append(set.Plans, fidelityPlan{name, loops, topology.Grid(4, 1, 1), micro, 4})
 			}
@@ -93,7 +94,8 @@ type Set struct {
 // PacedSet runs on devices whose jobs last their modelled time, so that bubbles are real on few cores.
 var PacedSet = Set{name: "8 ranks, jobs last their modelled time",
 	calib: fidelityPlan{"1f1b", 1, topology.Grid(4, 2, 1), 0, 0},
-	Plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1), 0, 0}, {"gpipe", 1, topology.Grid(8, 1, 1), 0, 0},
+	Plans: []fidelityPlan{{"1f1b", 1, topology.Grid(8, 1, 1), 0, 0}, {"gpipe", 1, topology.Grid(8, 1, 1),
+		0, 0},
 		{"zb-1p", 1, topology.Grid(8, 1, 1), 0, 0},
 		{"interleaved", 2, topology.Grid(4, 2, 1), 0, 0}, {"zb-v", 2, topology.Grid(4, 2, 1), 0, 0},
 		{"1f1b", 1, topology.Grid(4, 1, 2), 0, 0}},
@@ -106,7 +108,8 @@ var PacedSet = Set{name: "8 ranks, jobs last their modelled time",
 // PinnedSet runs for real, each rank on a core of its own.
 var PinnedSet = Set{name: "2 ranks, each pinned to a core",
 	calib: fidelityPlan{"1f1b", 1, topology.Grid(2, 1, 1), 0, 0},
-	Plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1), 0, 0}, {"zb-1p", 1, topology.Grid(2, 1, 1), 0, 0},
+	Plans: []fidelityPlan{{"gpipe", 1, topology.Grid(2, 1, 1), 0, 0}, {"zb-1p", 1, topology.Grid(2, 1, 1),
+		0, 0},
 		{"interleaved", 2, topology.Grid(2, 1, 1), 0, 0},
 		{"zb-v", 2, topology.Grid(2, 1, 1), 0, 0}, {"1f1b", 1, topology.Grid(1, 2, 1), 0, 0},
 		{"1f1b", 1, topology.Grid(1, 1, 2), 0, 0}},
@@ -127,7 +130,8 @@ var PinnedSet = Set{name: "2 ranks, each pinned to a core",
 
 func fidelityJob(p fidelityPlan, m *family.Model, rows int) *layout.Job {
 	return &layout.Job{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops,
-		Micro: cmp.Or(p.micro, 8), Chunks: p.chunks, Rows: rows, Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95,
+		Micro: cmp.Or(p.micro, 8), Chunks: p.chunks, Rows: rows, Optim: optim.Config{Name: "adamw",
+			Beta1: 0.9, Beta2: 0.95,
 			Eps: 1e-8, Clip: 1}}
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// TestOverlapPredicted: of the plans that sim overlap runs, overlapped microbatches are predicted to hide nine
-// tenths of the exchanges where all ranks are of one stage, and four fifths where stages begin and end a step
-// alone; on links that cost nothing they gain nothing.
+// TestOverlapPredicted: of the plans that sim overlap runs, overlapped microbatches are predicted to hide
+// nine tenths of the exchanges where all ranks are of one stage, and four fifths where stages begin and end
+// a step alone; on links that cost nothing they gain nothing.
 func TestOverlapPredicted(t *testing.T) {
 	for i := range overlapPlans {
 		for _, bandwidth := range []float64{128e3, 1e15} {

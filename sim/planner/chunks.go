@@ -99,7 +99,10 @@ func (p *Search) chunkable(all []search.Candidate) (out []search.Candidate) {
 	case p.Space.Devices <= chunkRanks:
 	case nothing: // those that need least memory come nearest
 		most, kinds = chunkFew, kinds[2:]
-		slices.SortStableFunc(sorted, func(a, b search.Candidate) int { return cmp.Compare(a.Memory, b.Memory) })
+		slices.SortStableFunc(sorted, func(a, b search.Candidate) int {
+			return cmp.Compare(a.Memory,
+				b.Memory)
+		})
 	case p.Space.Devices > chunkMost:
 		return nil
 	}

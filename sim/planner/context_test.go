@@ -22,7 +22,8 @@ func longRun(t *testing.T, hosts string, args ...string) *Search {
 model:
   name: llama/3.2-1b
   init: random
-  overrides: {hidden_size: 512, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 64, intermediate_size: 1024, vocab_size: 2048, max_position_embeddings: 65536}
+  overrides: {hidden_size: 512, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 4,
+	head_dim: 64, intermediate_size: 1024, vocab_size: 2048, max_position_embeddings: 65536}
 data: {kind: text, paths: [none], tokenizer: none, seq_len: 16384}
 train: {steps: 2, global_batch: 2, precision: bf16}
 `), 0o644))
@@ -44,7 +45,8 @@ func TestContexts(t *testing.T) {
 		return
 	}
 	require.Empty(t, list(1, 1, 64, 8))
-	require.Equal(t, []string{"gather2", "ring2", "ulysses2", "gather4", "ring4", "ulysses4"}, list(4, 2, 16, 8))
+	require.Equal(t, []string{"gather2", "ring2", "ulysses2", "gather4", "ring4", "ulysses4"}, list(4, 2,
+		16, 8))
 	require.Equal(t, []string{"gather2", "ring2", "ulysses2"}, list(4, 2, 15, 8))
 	require.Empty(t, list(4, 2, 7, 8))
 	require.Equal(t, []string{"gather3", "ring3"}, list(3, 1, 64, 8))
@@ -78,7 +80,8 @@ func TestPlannedContext(t *testing.T) {
 		require.NoError(t, p.Simulate(c))
 		step := p.simulated(t, c)
 		off := c.Simulated/step - 1
-		require.InDelta(t, 0, off, 0.05, "%v: planned %.3f ms, simulated %.3f ms", c, 1e3*c.Simulated, 1e3*step)
+		require.InDelta(t, 0, off, 0.05, "%v: planned %.3f ms, simulated %.3f ms", c, 1e3*c.Simulated,
+			1e3*step)
 		seen[c.Comm]++
 	}
 	for _, comm := range []string{"gather", "ring", "ulysses"} {
@@ -100,7 +103,8 @@ func TestContextFound(t *testing.T) {
 	require.InEpsilon(t, least, best.Simulated, 1e-9)
 	require.Greater(t, least, 1.5e-3, "reading data does not decide")
 	for i := range all {
-		require.GreaterOrEqual(t, p.simulated(t, &all[i])*(1+1e-9), least, "%v is faster than %v", &all[i], best)
+		require.GreaterOrEqual(t, p.simulated(t, &all[i])*(1+1e-9), least, "%v is faster than %v",
+			&all[i], best)
 	}
 }
 
@@ -110,7 +114,8 @@ func TestChunksFound(t *testing.T) {
 	for _, arg := range []string{"train.global_batch=1", "plan.memory=380MiB"} {
 		t.Run(arg, func(t *testing.T) {
 			p := longRun(t, "1x2", arg)
-			p.Space.TP, p.Space.Contexts, p.Space.Schedules = []int{1}, nil, []string{"1f1b", "zb-2p", chunked}
+			p.Space.TP, p.Space.Contexts, p.Space.Schedules = []int{1}, nil, []string{"1f1b", "zb-2p",
+				chunked}
 			found, err := p.Find(context.Background())
 			require.NoError(t, err)
 			best := &found[0]
@@ -128,7 +133,8 @@ func TestChunksFound(t *testing.T) {
 					}
 					ok, err := p.wholly(context.Background(), &c)
 					require.NoError(t, err)
-					require.True(t, !ok || c.Simulated*(1+1e-9) >= best.Simulated, "%v takes %g s, %v %g s", &c,
+					require.True(t, !ok || c.Simulated*(1+1e-9) >= best.Simulated,
+						"%v takes %g s, %v %g s", &c,
 						c.Simulated, best, best.Simulated)
 				}
 			}

@@ -36,8 +36,8 @@ const (
 	lengthStep = 64
 	// lengthMost bounds the lengths that are tried: positions of float32 angles are exact up to it.
 	lengthMost = 1 << 24
-	// ringMost bounds the rings that are tried, in ranks times chunks: the newest chunk's queries go round with
-	// the keys of all chunks before, and a layer's program grows with both.
+	// ringMost bounds the rings that are tried, in ranks times chunks: the newest chunk's queries go round
+	// with the keys of all chunks before, and a layer's program grows with both.
 	ringMost = 64
 	// manyChunks is how many chunks a plan with chunks cuts a sequence into.
 	manyChunks = 16

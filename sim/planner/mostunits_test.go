@@ -40,6 +40,9 @@ func TestMostUnits(t *testing.T) {
 		}
 	}
 	bad := errors.New("bad")
-	_, _, err := mostUnits(9, 9, func(n int) (int64, error) { return int64(n), map[bool]error{true: bad}[n > 3] })
+	_, _, err := mostUnits(9, 9, func(n int) (int64, error) {
+		return int64(n),
+			map[bool]error{true: bad}[n > 3]
+	})
 	require.ErrorIs(t, err, bad)
 }

@@ -48,7 +48,8 @@ func (p *Search) partly(ctx context.Context, all []search.Candidate) ([]search.C
 
 // fewerLayers is the plan with as few layers in each stage that recompute as fit; ok is false where all are
 // needed, or where the plan is too large to be laid out.
-func (p *Search) fewerLayers(ctx context.Context, c search.Candidate) (out search.Candidate, ok bool, err error) {
+func (p *Search) fewerLayers(ctx context.Context, c search.Candidate) (out search.Candidate, ok bool,
+	err error) {
 	l, err := p.laidOut(&c)
 	if err != nil || l == nil {
 		return c, false, err

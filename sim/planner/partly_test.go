@@ -10,9 +10,9 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// TestPartly: where memory asks for recomputation in some layers alone, the best plan recomputes in no more of
-// each stage than it must: one layer less does not fit, the first stage has at least as many as the last, and
-// the step is shorter than that of the best plan that recomputes in all.
+// TestPartly: where memory asks for recomputation in some layers alone, the best plan recomputes in no more
+// of each stage than it must: one layer less does not fit, the first stage has at least as many as the
+// last, and the step is shorter than that of the best plan that recomputes in all.
 func TestPartly(t *testing.T) {
 	q := question{text: deep, cluster: "h100", hosts: "1x4", args: []string{"plan.memory=350MiB"}}
 	p := q.search(t)
@@ -75,7 +75,8 @@ const deep = `
 model:
   name: llama/3.2-1b
   init: random
-  overrides: {hidden_size: 512, num_hidden_layers: 16, num_attention_heads: 8, num_key_value_heads: 8, head_dim: 64,
+  overrides: {hidden_size: 512, num_hidden_layers: 16, num_attention_heads: 8, num_key_value_heads: 8,
+	head_dim: 64,
     intermediate_size: 1536, vocab_size: 4096}
 data: {paths: [none], tokenizer: none, seq_len: 1024}
 train: {steps: 2, global_batch: 32, precision: bf16}

@@ -22,7 +22,8 @@ const mixture = `
 model:
   name: qwen/3-30b-a3b
   init: random
-  overrides: {hidden_size: 256, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 32,
+  overrides: {hidden_size: 256, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 4,
+	head_dim: 32,
     intermediate_size: 512, vocab_size: 4096, num_experts: 16, num_experts_per_tok: 2, moe_intermediate_size: 256}
 data: {paths: [none], tokenizer: none, seq_len: 1024}
 train: {steps: 2, global_batch: 8}
@@ -32,8 +33,10 @@ const pictures = `
 model:
   name: qwen-vl/2.5-3b
   init: random
-  overrides: {hidden_size: 256, num_hidden_layers: 6, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 32, intermediate_size: 512, vocab_size: 2048,
-    rope_scaling: {rope_type: mrope, mrope_section: [4, 6, 6]}, vision: {depth: 2, hidden_size: 128, intermediate_size: 256, num_heads: 4, fullatt_block_indexes: [1]}}
+  overrides: {hidden_size: 256, num_hidden_layers: 6, num_attention_heads: 8, num_key_value_heads: 4,
+	head_dim: 32, intermediate_size: 512, vocab_size: 2048,
+    rope_scaling: {rope_type: mrope, mrope_section: [4, 6, 6]}, vision: {depth: 2, hidden_size: 128,
+	intermediate_size: 256, num_heads: 4, fullatt_block_indexes: [1]}}
 data: {kind: media, paths: [none], tokenizer: none, seq_len: 512}
 train: {steps: 2, global_batch: 16, micro_batch: 2}
 plan: {encoder: {patches: 1024}}
@@ -59,7 +62,8 @@ func (q question) search(t *testing.T) *Search {
 }
 
 func list(b *strings.Builder, c *search.Candidate) {
-	fmt.Fprintf(b, "  %-60s %.5g ms, bubble %.4f, %s %s\n", c, 1e3*c.Simulated, c.Bubble, tensor.Bytes(c.Memory), c.Why)
+	fmt.Fprintf(b, "  %-60s %.5g ms, bubble %.4f, %s %s\n", c, 1e3*c.Simulated, c.Bubble,
+		tensor.Bytes(c.Memory), c.Why)
 }
 
 // TestPinnedPlans: what the planner answers some questions is what testdata/plans.txt says: the best plans
@@ -72,7 +76,8 @@ func TestPinnedPlans(t *testing.T) {
 	tiny := "../../configs/runs/tiny.yaml"
 	for _, q := range []question{
 		{name: "a tiny model on two hosts of two devices", file: tiny, cluster: "a100", hosts: "2x2"},
-		{name: "the same within 2 MiB", file: tiny, args: []string{"plan.memory=2MiB"}, cluster: "a100", hosts: "2x2"},
+		{name: "the same within 2 MiB", file: tiny, args: []string{"plan.memory=2MiB"}, cluster: "a100",
+			hosts: "2x2"},
 		{name: "a mixture on four GPUs", text: mixture, cluster: "h100", hosts: "1x4"},
 		{name: "images on two GPUs", text: pictures, cluster: "h100", hosts: "1x2"},
 	} {
@@ -118,10 +123,12 @@ func TestPinnedPlans(t *testing.T) {
 func TestSizes(t *testing.T) {
 	for hosts, want := range map[string]string{"": "want hosts", "0": "want hosts", "2x0": "want hosts",
 		"2x": "want hosts", "1x9": "has 8 devices", "100000000": "hosts"} {
-		_, err := New(Request{Run: configs.Request{File: "../../configs/runs/tiny.yaml"}, Cluster: "h100", Hosts: hosts})
+		_, err := New(Request{Run: configs.Request{File: "../../configs/runs/tiny.yaml"}, Cluster: "h100",
+			Hosts: hosts})
 		require.ErrorContains(t, err, want, hosts)
 	}
-	p, err := New(Request{Run: configs.Request{File: "../../configs/runs/tiny.yaml"}, Cluster: "h100", Hosts: "2"})
+	p, err := New(Request{Run: configs.Request{File: "../../configs/runs/tiny.yaml"}, Cluster: "h100",
+		Hosts: "2"})
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 8, 16}, []int{p.Hosts, p.Machine.Devices, p.Space.Devices})
 	for devices, want := range map[int]string{8192: "", 8193: "more than 65536 devices"} {

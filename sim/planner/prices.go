@@ -50,7 +50,7 @@ func (p *prices) ahead(ctx context.Context, all []search.Variant, f pricer,
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for v := range work {
-				_, _ = known(v)
+				_, _ = known(v) // it is kept for who asks, fault and all
 			}
 		})
 	}

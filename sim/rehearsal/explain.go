@@ -75,8 +75,8 @@ type Explainer struct {
 	jobs []map[ran]int // by rank
 }
 
-// NewExplainer makes one. It is an error of usage if the run takes as long as recorded routing makes it, since
-// kernels are counted for balanced routing.
+// NewExplainer makes one. It is an error of usage if the run takes as long as recorded routing makes it,
+// since kernels are counted for balanced routing.
 func (r *Rehearsal) NewExplainer() (*Explainer, error) {
 	if r.routed != nil {
 		return nil, exit.Usagef("recorded routing is not explained by kernels: leave --routing out")
@@ -173,7 +173,8 @@ func (e *Explanation) kernels(l *layout.Layout, m *cost.Machine, jobs map[ran]in
 		flops, bytes, calls := m.Segment(c.Filled, 0, 0), m.Segment(0, c.Bytes, 0), m.Segment(0, 0, c.Calls)
 		switch {
 		case calls >= max(flops, bytes):
-			x.Bound, x.OfPeak = "launches", max(float64(c.Flops)/m.Flops, float64(c.Bytes)/m.Bandwidth)/x.Seconds
+			x.Bound, x.OfPeak = "launches", max(float64(c.Flops)/m.Flops,
+				float64(c.Bytes)/m.Bandwidth)/x.Seconds
 		case flops >= bytes:
 			x.Bound, x.OfPeak = "arithmetic", float64(c.Flops)/m.Flops/x.Seconds
 		default:
@@ -235,7 +236,8 @@ func (e *Explanation) Print(w io.Writer) {
 		if k.Again {
 			again = "recomputed"
 		}
-		t.AppendRow(table.Row{k.Kernel, again, k.Calls, unit.Seconds(k.Seconds), unit.Percent(k.Share), k.Bound,
+		t.AppendRow(table.Row{k.Kernel, again, k.Calls, unit.Seconds(k.Seconds), unit.Percent(k.Share),
+			k.Bound,
 			fmt.Sprintf("%.2f", k.OfPeak)})
 	}
 	if left > 0 {

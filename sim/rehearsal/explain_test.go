@@ -83,7 +83,8 @@ func TestExplain(t *testing.T) {
 			require.LessOrEqual(t, other.Busy+other.Comm, a.Busy+a.Comm, "rank %d", i)
 		}
 		require.InEpsilon(t, float64(a.Busy)/1e9, kernels, 1e-3, "jobs last whole nanoseconds")
-		require.InEpsilon(t, kernels, part[partFlops].Seconds+part[partBytes].Seconds+part[partCalls].Seconds, 1e-9)
+		require.InEpsilon(t, kernels,
+			part[partFlops].Seconds+part[partBytes].Seconds+part[partCalls].Seconds, 1e-9)
 		require.InEpsilon(t, again, e.Again, 1e-9)
 		require.Greater(t, e.Again, 0.2*kernels, "all forwards are repeated")
 		require.InDelta(t, float64(a.Comm)/1e9, part[partComm].Seconds, 1e-12)
@@ -137,7 +138,8 @@ func TestExplainBounds(t *testing.T) {
 	require.NoError(t, err)
 	var out bytes.Buffer
 	e.Print(&out)
-	require.Contains(t, out.String(), fmt.Sprintf("%.1f %% arithmetic of kernels at %.2f of peak", 100*e.Parts[0].Share,
+	require.Contains(t, out.String(), fmt.Sprintf("%.1f %% arithmetic of kernels at %.2f of peak",
+		100*e.Parts[0].Share,
 		m.Efficiency))
 	require.Contains(t, out.String(), "repeats forward work")
 }

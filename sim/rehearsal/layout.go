@@ -40,7 +40,8 @@ func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 func simMemory(l *layout.Layout) sim.Memory {
 	type lane struct{ dp, place int }
 	replays := map[lane]*layout.Replay{}
-	base, update, lanes := make([]int64, len(l.Ranks)), make([]int64, len(l.Ranks)), make([]lane, len(l.Ranks))
+	base, update, lanes := make([]int64, len(l.Ranks)), make([]int64, len(l.Ranks)), make([]lane,
+		len(l.Ranks))
 	for r, part := range l.Ranks {
 		m := l.Memory(r)
 		base[r], update[r], lanes[r] = m.Params+m.State, m.Grads+m.Update, lane{dp: part.Coord.DP}

@@ -23,11 +23,12 @@ func replayedRun(t *testing.T, more string, steps int64, choose func(token, k in
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("text"), 0o644))
 	load := func(layers int, more string) *configs.Config {
-		cfg, err := configs.Load(configs.Request{Args: args, Text: fmt.Appendf(nil, "model: {name: qwen/3-30b-a3b, "+
-			"init: random, overrides: {num_hidden_layers: %d}}\n"+
-			"data: {kind: text, paths: [%s/a.txt], seq_len: 1024}\n"+
-			"train: {steps: 2, global_batch: 32, precision: bf16%s}\n"+
-			"plan: {dp: 8, ep: 8, memory: 500GiB}\n", layers, dir, more)})
+		cfg, err := configs.Load(configs.Request{Args: args, Text: fmt.Appendf(nil,
+			"model: {name: qwen/3-30b-a3b, "+
+				"init: random, overrides: {num_hidden_layers: %d}}\n"+
+				"data: {kind: text, paths: [%s/a.txt], seq_len: 1024}\n"+
+				"train: {steps: 2, global_batch: 32, precision: bf16%s}\n"+
+				"plan: {dp: 8, ep: 8, memory: 500GiB}\n", layers, dir, more)})
 		require.NoError(t, err)
 		return cfg
 	}
@@ -99,8 +100,8 @@ func TestReplayed(t *testing.T) {
 }
 
 // TestReplayedCopies: four experts that every token goes to take an eighth of all rows each, so that their
-// ranks have more than even use wherever they lie; with a place more on each rank copies share those rows, and
-// a step takes about as long as under even routing.
+// ranks have more than even use wherever they lie; with a place more on each rank copies share those rows,
+// and a step takes about as long as under even routing.
 func TestReplayedCopies(t *testing.T) {
 	busy := func(token, k int) int32 {
 		if k < 4 {
@@ -119,7 +120,8 @@ func TestReplayedCopies(t *testing.T) {
 	_, _, copied := replayedRun(t, ", balance_every: 2", 4, busy, "plan.redundant_experts=8")
 	t.Logf("even %v, moved %v, with copies %v", even, moved, copied)
 	require.Greater(t, moved[2], 1.04*even[2])
-	require.InEpsilon(t, even[2], copied[2], 0.06, "each rank has an expert more, which takes tiles of its own")
+	require.InEpsilon(t, even[2], copied[2], 0.06,
+		"each rank has an expert more, which takes tiles of its own")
 }
 
 // TestReplayedMoves: where all tokens go to experts of one rank, these lie on eight ranks behind the first

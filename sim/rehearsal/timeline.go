@@ -63,14 +63,17 @@ func (t *Timeline) Chrome(name string) error {
 	return machine.Create(name, func(w *bufio.Writer) {
 		fmt.Fprint(w, "[")
 		for r := range t.Layout.Ranks {
-			fmt.Fprintf(w, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":%q}},\n", r, t.Layout.Job.Mesh.Name(r))
+			fmt.Fprintf(w,
+				"{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":%q}},\n",
+				r, t.Layout.Job.Mesh.Name(r))
 		}
 		for i, s := range t.spans {
 			comma := ",\n"
 			if i == len(t.spans)-1 {
 				comma = "\n"
 			}
-			fmt.Fprintf(w, "{\"ph\":\"X\",\"name\":%q,\"cat\":%q,\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%d}}%s", s.name, s.kind, s.rank, float64(s.start)/1e3,
+			fmt.Fprintf(w,
+				"{\"ph\":\"X\",\"name\":%q,\"cat\":%q,\"pid\":0,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%d}}%s", s.name, s.kind, s.rank, float64(s.start)/1e3,
 				float64(s.end-s.start)/1e3, t.Last, comma)
 		}
 		fmt.Fprint(w, "]\n")

@@ -39,9 +39,9 @@ type traceEvent struct {
 	} `json:"args"`
 }
 
-// ReadTrace reads the jobs of ranks from trace.json of a run or from lfactor sim --trace. A trace that ends in
-// the middle, as that of a run that was killed, gives what it has; cut is then true. Errors are *configs.Error
-// values.
+// ReadTrace reads the jobs of ranks from trace.json of a run or from lfactor sim --trace. A trace that ends
+// in the middle, as that of a run that was killed, gives what it has; cut is then true. Errors are
+// *configs.Error values.
 func ReadTrace(name string) (jobs []Traced, cut bool, err error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -51,7 +51,7 @@ func CopySideFiles(src, dst string) ([]string, error) {
 
 func isSideFile(name string) bool {
 	for _, pattern := range sideFiles {
-		if ok, _ := path.Match(pattern, name); ok {
+		if ok, _ := path.Match(pattern, name); ok { // patterns are this file's own
 			return true
 		}
 	}

@@ -56,7 +56,7 @@ func registerLlavaTower(modelType string, t llavaTower) struct{} {
 // llavaFeatures reads which features the decoder gets.
 func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 	var tower string
-	_ = json.Unmarshal(vision["model_type"], &tower)
+	_ = json.Unmarshal(vision["model_type"], &tower) // another type names no tower
 	kind, known := llavaTowers[tower]
 	if !known {
 		return // visionKeys says so

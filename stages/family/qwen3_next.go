@@ -199,6 +199,7 @@ func hybridPlaces(
 
 // layerNumber is that of model.layers.N.
 func layerNumber(name string) (n int) {
+	// checkpoints name layers by numbers; another name is none
 	n, _ = strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:])
 	return n
 }

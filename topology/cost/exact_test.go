@@ -68,7 +68,8 @@ func TestUnits(t *testing.T) {
 			"\nhost:\n  devices: 2\n  bandwidth: 3 GB/s\n  latency: " + latency +
 			"\nnetwork:\n  hosts: 3\n  bandwidth: 5 MB/s\n  latency: 7 ms\n" + extra
 	}
-	for in, want := range map[string]float64{"2 B": 2, "2 MB": 2e6, "2 GB": 2e9, "2 MiB": 2 << 20, "2 GiB": 2 << 30,
+	for in, want := range map[string]float64{"2 B": 2, "2 MB": 2e6, "2 GB": 2e9, "2 MiB": 2 << 20,
+		"2 GiB": 2 << 30,
 		"2 TiB": 2 << 40} {
 		m, err := Read("c.yaml", []byte(text("1 TFLOP/s", in, "1 GB/s", "1 us", "")))
 		require.NoError(t, err)
@@ -97,11 +98,13 @@ func TestPieces(t *testing.T) {
 	p := k.Pieces(&r)
 	// of tiles for a device's 108
 	wave := 108.0 * 128 * 256 * 2 / (peak * 0.5)
-	require.InEpsilon(t, wave/2/0.92*(h+64), k.product(1, tok, 1536, h), 1e-12, "96 middle tiles are one wave")
+	require.InEpsilon(t, wave/2/0.92*(h+64), k.product(1, tok, 1536, h), 1e-12,
+		"96 middle tiles are one wave")
 	require.InEpsilon(t, wave*(h+64), k.product(1, tok, 3072, h), 1e-12, "96 large ones")
 	products := 3*k.product(2*16/tp, 512, 512, h/16) + 5*k.product(2*16/tp, 512, h/16, 512)
 	for _, x := range [][2]int{{h, 768}, {256, h}, {h, 1024}, {1024, h}} {
-		products += 2*k.product(1, tok, x[1], x[0]) + k.product(1, tok, x[0], x[1]) + k.product(1, x[0], x[1], tok)
+		products += 2*k.product(1, tok, x[1], x[0]) + k.product(1, tok, x[0], x[1]) + k.product(1, x[0],
+			x[1], tok)
 	}
 	stream := memoryRate * 0.25
 	memory := (tok*h*40 + tok*4*h/tp*16 + 2*16/tp*512*512*32) / stream
@@ -109,7 +112,8 @@ func TestPieces(t *testing.T) {
 	require.InEpsilon(t, layers*memory, p.Memory, 1e-12)
 	require.InEpsilon(t, layers*6*(2*3./4*2*tok*h*1e-9+2e-5), p.TP, 1e-12, "six rings, two doublings")
 	require.InDelta(t, 0, p.Host, 1e-12, "a fast host is not waited for")
-	require.InEpsilon(t, 3*k.product(1, tok, vocabulary/tp, h)+tok*vocabulary/tp*50/stream+3e-3, p.Logits, 1e-12)
+	require.InEpsilon(t, 3*k.product(1, tok, vocabulary/tp, h)+tok*vocabulary/tp*50/stream+3e-3, p.Logits,
+		1e-12)
 	require.InEpsilon(t, 2*tok*h*2*3e-9+1e-5, p.Message, 1e-12, "of a host's 8 ranks 2 send whole messages")
 	const params = (12.0*h*h*layers + vocabulary*h) / tp
 	require.InEpsilon(t, 2*3./4*2*params*4*5e-9+2e-5, p.DP, 1e-12, "four rings share the adapters")
@@ -151,14 +155,17 @@ func TestPiecesNear(t *testing.T) {
 	require.Zero(t, near.TP)
 	require.InEpsilon(t, 2*7./8*2*params*1e-9, near.DP, 1e-12, "eight ranks are on one host")
 	r.DP, r.GPUs = 16, 16
-	require.InEpsilon(t, 2*15./16*2*params*5e-9, onlyPieces(&k, r).DP, 1e-12, "one ring has the adapters alone")
+	require.InEpsilon(t, 2*15./16*2*params*5e-9, onlyPieces(&k, r).DP, 1e-12,
+		"one ring has the adapters alone")
 	slowInside := k
 	slowInside[insideByte] = 7e-9
-	require.InEpsilon(t, 2*15./16*2*params*7e-9, onlyPieces(&slowInside, r).DP, 1e-12, "the slower link decides")
+	require.InEpsilon(t, 2*15./16*2*params*7e-9, onlyPieces(&slowInside, r).DP, 1e-12,
+		"the slower link decides")
 	r.DP, r.PP, r.GPUs = 2, 4, 8
 	require.InEpsilon(t, 2*1024*1024*1e-9, onlyPieces(&k, r).Message, 1e-12)
 	r.DP, r.PP, r.GPUs = 4, 4, 16
-	require.InEpsilon(t, 2*1024*1024*4*3e-9, onlyPieces(&k, r).Message, 1e-12, "four replicas send beside each other")
+	require.InEpsilon(t, 2*1024*1024*4*3e-9, onlyPieces(&k, r).Message, 1e-12,
+		"four replicas send beside each other")
 	r.DP, r.GPUs = 16, 64
 	require.InEpsilon(t, 2*1024*1024*8*3e-9, onlyPieces(&k, r).Message, 1e-12, "eight on a host")
 }

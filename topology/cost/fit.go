@@ -113,8 +113,8 @@ func Errors(rows []Measured, predicted []float64) []float64 {
 }
 
 // Regrets says what choosing plans by predicted seconds costs: of each model, number of devices and global
-// batch of which at least two plans were measured, how much slower the plan of least predicted time is than the
-// fastest, relative to that.
+// batch of which at least two plans were measured, how much slower the plan of least predicted time is than
+// the fastest, relative to that.
 func Regrets(rows []Measured, predicted []float64) (out []float64) {
 	type question struct{ gpus, batch, hidden, layers, seq int }
 	choices := map[question][]int{}

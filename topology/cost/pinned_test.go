@@ -122,14 +122,16 @@ second:
 // there are.
 func TestBorders(t *testing.T) {
 	second := func(from int) error {
-		_, err := Read("c.yaml", fmt.Appendf(nil, "%ssecond:\n  from: %d\n  flops: 2 TFLOP/s\n  memory: 2 GiB\n"+
-			"  bandwidth: 2 TB/s\n", good, from))
+		_, err := Read("c.yaml", fmt.Appendf(nil,
+			"%ssecond:\n  from: %d\n  flops: 2 TFLOP/s\n  memory: 2 GiB\n"+
+				"  bandwidth: 2 TB/s\n", good, from))
 		return err
 	}
 	require.NoError(t, second(5))
 	require.ErrorContains(t, second(6), "there are 6 devices")
 	cables := func(list string) error {
-		_, err := Read("c.yaml", []byte(strings.Replace(good, "  hosts: 3", "  hosts: 3\n  cables: "+list, 1)))
+		_, err := Read("c.yaml", []byte(strings.Replace(good, "  hosts: 3", "  hosts: 3\n  cables: "+list,
+			1)))
 		return err
 	}
 	require.NoError(t, cables("0-1 1-2"))

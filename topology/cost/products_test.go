@@ -13,8 +13,8 @@ import (
 )
 
 // TestProductsOfTiles: products that fill all multiprocessors with whole tiles cost their operations and
-// their prologue; what fills one more multiprocessor costs a wave, unless smaller tiles or a cut of the sum are
-// better.
+// their prologue; what fills one more multiprocessor costs a wave, unless smaller tiles or a cut of the sum
+// are better.
 func TestProductsOfTiles(t *testing.T) {
 	m := &Machine{Flops: 1e15, Efficiency: 0.5, Bandwidth: 1e15, Stream: 1, Units: 4}
 	tile := func(n, depth int64) int64 { return 2 * n * 128 * 256 * depth }
@@ -29,12 +29,14 @@ func TestProductsOfTiles(t *testing.T) {
 	require.Equal(t, tile(8, 100), of(1, 1024, 256, 100))
 	require.Equal(t, tile(8, 100), of(1, 512, 512, 100))
 	require.InDelta(t, float64(tile(2, 200))/0.92, of(1, 512, 128, 200), 1, "tiles of half the columns")
-	require.Equal(t, int64(math.Round(float64(tile(1, 200))/0.8)), of(1, 256, 128, 200), "and of half the rows")
+	require.Equal(t, int64(math.Round(float64(tile(1, 200))/0.8)), of(1, 256, 128, 200),
+		"and of half the rows")
 	require.InDelta(t, float64(tile(1, 200))/2/0.65, of(1, 128, 128, 200), 1)
 	require.InDelta(t, float64(tile(1, 200))/2/0.65, of(1, 1, 1, 200), 1, "never less than a tile on each")
 	// Four tiles of 64 × 64 on eight multiprocessors, or each cut in two, whose halves are added.
 	m.Units = 8
-	require.Equal(t, int64(math.Round(float64(tile(1, 500))/0.65)), of(1, 128, 128, 500), "too short to be cut")
+	require.Equal(t, int64(math.Round(float64(tile(1, 500))/0.65)), of(1, 128, 128, 500),
+		"too short to be cut")
 	require.InDelta(t, float64(tile(1, 256))/0.65+128*128*4*3/2, of(1, 128, 128, 512), 1)
 	ragged := kernels.Product{Count: 8, M: 192, N: 256, K: 100, Ragged: true}
 	require.Equal(t, float64(tile(16, 100)), m.product(ragged), "a tile and a half, and half a tile of each")
@@ -63,8 +65,9 @@ func TestKernelBound(t *testing.T) {
 }
 
 // TestProductsMeasured: of 375 products that were measured on an H100, the time that h100.yaml's
-// multiprocessors and prologue give, with the rate and the launch of a device that does nothing else, is 5 % off in the mean.
-// One rate for all is 7 % off if it is fitted to the table, and 20 % as it was before there were tiles.
+// multiprocessors and prologue give, with the rate and the launch of a device that does nothing else, is 5
+// % off in the mean. One rate for all is 7 % off if it is fitted to the table, and 20 % as it was before
+// there were tiles.
 func TestProductsMeasured(t *testing.T) {
 	text, err := os.ReadFile("../../configs/clusters/h100.yaml")
 	require.NoError(t, err)

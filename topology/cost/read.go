@@ -99,7 +99,8 @@ func (r *reader) kinds() {
 	}
 	for _, f := range []string{"second.from", "second.flops", "second.memory", "second.bandwidth"} {
 		if r.seen[f] == 0 {
-			r.fault(f, "is missing", "a second kind of devices has all of second.from, flops, memory and bandwidth")
+			r.fault(f, "is missing",
+				"a second kind of devices has all of second.from, flops, memory and bandwidth")
 		}
 	}
 	if n := r.m.Devices * r.m.Hosts; s.From >= n && r.seen["second.from"] > 0 {

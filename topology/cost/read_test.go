@@ -36,7 +36,8 @@ func TestBadClusters(t *testing.T) {
 	_, err := Read("c.yaml", []byte(good))
 	require.NoError(t, err)
 	for _, c := range []struct{ from, to, want string }{
-		{"  bandwidth: 1 TB/s", "  bandwidth: -1 TB/s", "c.yaml:5: device.bandwidth: -1 must be greater than 0"},
+		{"  bandwidth: 1 TB/s", "  bandwidth: -1 TB/s",
+			"c.yaml:5: device.bandwidth: -1 must be greater than 0"},
 		{"1 TFLOP/s", "1 TFLOPS", `c.yaml:3: device.flops: "TFLOPS" is not a unit for it; use one of FLOP/s`},
 		{"1 TFLOP/s", "NaN TFLOP/s", `device.flops: "NaN" is not a number`},
 		{"  latency: 1 us\n", "", "c.yaml: host.latency: is missing"},
@@ -46,8 +47,10 @@ func TestBadClusters(t *testing.T) {
 		{"  hosts: 3", "  hosts: 3\n  hosts: 3", "is there twice"},
 		{"device:", "devise:", "devise.flops: is not a setting"},
 		{"name: x", "name x", "c.yaml:1: is no"},
-		{"  memory: 1 GiB", "  memory: 1 GiB\n  multiprocessors: 1.5", "c.yaml:5: device.multiprocessors: 1.5 is not a count"},
-		{"  memory: 1 GiB", "  memory: 1 GiB\n  prologue: 9", "c.yaml:5: device.prologue: is a part of tiles"},
+		{"  memory: 1 GiB", "  memory: 1 GiB\n  multiprocessors: 1.5",
+			"c.yaml:5: device.multiprocessors: 1.5 is not a count"},
+		{"  memory: 1 GiB", "  memory: 1 GiB\n  prologue: 9",
+			"c.yaml:5: device.prologue: is a part of tiles"},
 	} {
 		_, err := Read("c.yaml", []byte(strings.Replace(good, c.from, c.to, 1)))
 		require.ErrorContains(t, err, c.want)
@@ -59,10 +62,12 @@ func TestCollectiveChoice(t *testing.T) {
 	m, err := Read("c.yaml", []byte(strings.Replace(good, "bandwidth: 1 GB/s", "bandwidth: 100 GB/s", 1)))
 	require.NoError(t, err)
 	require.Zero(t, m.Collective(collective.AllReduce, []int{3}, 1<<20))
-	inside, across := m.Collective(collective.AllReduce, []int{0, 1}, 1<<20), m.Collective(collective.AllReduce, []int{0, 2}, 1<<20)
+	inside, across := m.Collective(collective.AllReduce, []int{0, 1},
+		1<<20), m.Collective(collective.AllReduce, []int{0, 2}, 1<<20)
 	require.Less(t, 50*inside, across)
 	flat := collective.RingTime(collective.AllReduce, 4, 1<<28, m.Remote)
-	require.Less(t, m.Collective(collective.AllReduce, []int{0, 1, 2, 3}, 1<<28), 0.7*flat, "the hierarchy sends half as much over the network")
+	require.Less(t, m.Collective(collective.AllReduce, []int{0, 1, 2, 3}, 1<<28), 0.7*flat,
+		"the hierarchy sends half as much over the network")
 }
 
 func FuzzRead(f *testing.F) {

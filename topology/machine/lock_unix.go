@@ -22,12 +22,12 @@ func LockDir(key, dir string) (release func(), err error) {
 		return nil, fmt.Errorf("%s: the directory cannot be written: %w", key, err)
 	}
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		pid, _ := os.ReadFile(path)
+		pid, _ := os.ReadFile(path) // without it the message names no process
 		f.Close()
 		return nil, fmt.Errorf("%s: %s is in use by another run, process %s; wait for it, or choose "+
 			"another directory", key, dir, strings.TrimSpace(string(pid)))
 	}
-	_ = f.Truncate(0)
+	_ = f.Truncate(0)                          // the number is for messages alone
 	_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // for the message above only
 	return func() { f.Close() }, nil
 }

@@ -22,7 +22,8 @@ var stood struct {
 // processors, since the first call. A process that is stopped, frozen or over its quota stands still. It is
 // known some hundred milliseconds late, and rather too little: by how much the ticks of a clock of its own
 // were late, of those that were late by more than 50 ms; less what it computed before them, since the clock
-// is a goroutine, which waits while kernels have all threads; and less what its threads waited for processors.
+// is a goroutine, which waits while kernels have all threads; and less what its threads waited for
+// processors.
 func StoodStill() time.Duration {
 	stood.once.Do(func() {
 		go func() {

@@ -131,7 +131,8 @@ func (c *Candidate) String() string {
 	if c.ETP > 1 {
 		experts += fmt.Sprintf(" etp%d", c.ETP)
 	}
-	return fmt.Sprintf("tp%s pp%s dp%d%s zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(), c.Pipeline(),
+	return fmt.Sprintf("tp%s pp%s dp%d%s zero%d %s%s, %d×%d sequences, recompute %s%s", c.Tensor(),
+		c.Pipeline(),
 		c.DP, experts, c.Zero, c.Schedule, loops, c.Micro, c.Batch, c.Recomputes(), c.Encoder)
 }
 

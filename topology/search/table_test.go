@@ -37,7 +37,8 @@ func TestTables(t *testing.T) {
 			st, err := s.StagesOf(c)
 			require.NoError(t, err)
 			for _, b := range st.Blocks {
-				fmt.Fprintf(sum, "%.9g %.9g %.9g %d %d %d %d %v %d %d\n", b.F, b.I, b.W, b.Held, b.HeldW, b.PeakF,
+				fmt.Fprintf(sum, "%.9g %.9g %.9g %d %d %d %d %v %d %d\n", b.F, b.I, b.W, b.Held, b.HeldW,
+					b.PeakF,
 					b.PeakB, b.Weights, b.Port, b.TiedToFirstBlock)
 			}
 			ranks := s.place(c.Schedule, c.PP, c.Loops).rank
@@ -220,10 +221,14 @@ func TestWords(t *testing.T) {
 // TestBorders: a plan that needs a device's whole memory fits, and one byte less does not do.
 func TestBorders(t *testing.T) {
 	for over, why := range map[int64]string{0: "", 1: "memory"} {
-		s := &Space{Machine: &cost.Machine{Flops: 1, Efficiency: 1, Bandwidth: 1, Stream: 1, Devices: 1}, Devices: 1,
-			Batch: 1, Layers: 1, Param: 2, TP: []int{1}, Schedules: []string{"1f1b"},
-			Profile: func(Variant) ([]BlockCost, error) { return []BlockCost{{Weights: Weights{Params: 10}}}, nil },
-			Cut:     func(int) ([]int, error) { return []int{0, 1}, nil }}
+		s := &Space{Machine: &cost.Machine{Flops: 1, Efficiency: 1, Bandwidth: 1, Stream: 1, Devices: 1},
+			Devices: 1,
+			Batch:   1, Layers: 1, Param: 2, TP: []int{1}, Schedules: []string{"1f1b"},
+			Profile: func(Variant) ([]BlockCost,
+				error) {
+				return []BlockCost{{Weights: Weights{Params: 10}}}, nil
+			},
+			Cut: func(int) ([]int, error) { return []int{0, 1}, nil }}
 		all, err := s.Enumerate()
 		require.NoError(t, err)
 		s.Limit = 2*10 + 4*10 - over

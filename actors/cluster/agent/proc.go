@@ -265,11 +265,11 @@ func (a *Agent) end(m control.Message) {
 		if s == syscall.SIGTERM {
 			s = machine.EndSignal()
 		}
-		_ = p.cmd.Process.Signal(s)
+		_ = p.cmd.Process.Signal(s) // it may have ended
 	case p.in != nil:
 		p.in.Close()
 	default:
-		_ = p.cmd.Process.Signal(machine.EndSignal())
+		_ = p.cmd.Process.Signal(machine.EndSignal()) // it may have ended
 	}
 }
 

@@ -32,6 +32,7 @@ func Receive(in io.Reader, self string) error {
 			return err
 		}
 		defer unlock()
+		// a folder with odd characters keeps old versions
 		others, _ := filepath.Glob(filepath.Join(filepath.Dir(i.Dir), "*"))
 		for _, d := range others {
 			if pid := machine.Holder(d); pid > 0 {

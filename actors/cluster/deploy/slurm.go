@@ -157,7 +157,7 @@ func (s *Slurm) Invite(ctx context.Context, c *user.Cluster) (remove func(), err
 	if err := os.WriteFile(s.file()+".new", text, 0o600); err != nil {
 		return nil, err
 	}
-	return func() { _ = os.Remove(s.file()) }, os.Rename(s.file()+".new", s.file())
+	return func() { _ = os.Remove(s.file()) }, os.Rename(s.file()+".new", s.file()) // it may be gone
 }
 
 // MeetLimit is how long tasks wait for each other: they do not start at one moment.

@@ -64,7 +64,7 @@ func (s *Server) Take(c *edge.Conn) {
 // Close ends all requests.
 func (s *Server) Close() {
 	close(s.done)
-	_ = s.http.Close()
+	_ = s.http.Close() // the process ends, or serves no more
 }
 
 // listener gives net/http the edges that were taken.
@@ -271,14 +271,14 @@ func (c *Client) do(method, op string, q url.Values, body io.Reader) (io.ReadClo
 		if ctx.Err() != nil {
 			err = fmt.Errorf("it has not got on for %v", patience)
 		}
-		_ = end()
+		_ = end() // the request has failed: its own error counts
 		return nil, fmt.Errorf("host %s: %w", c.host, bare(err))
 	}
 	if r.StatusCode == http.StatusOK {
 		return &watched{r.Body, stalled, func() error { return errors.Join(r.Body.Close(), end()) }}, nil
 	}
 	text, _ := io.ReadAll(io.LimitReader(r.Body, 1<<12)) // what came of it is enough
-	_ = errors.Join(r.Body.Close(), end())
+	_ = errors.Join(r.Body.Close(), end()) // the answer is what counts
 	err = fmt.Errorf("host %s: %s", c.host, strings.TrimSpace(string(text)))
 	switch r.StatusCode {
 	case http.StatusNotFound:

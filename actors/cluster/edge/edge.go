@@ -104,7 +104,7 @@ func (c *Conn) Flush() error {
 
 // Close sends what was written and ends the connection; a peer that reads no more does not hold it up.
 func (c *Conn) Close() error {
-	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a connection that takes none fails below
 	err := c.Flush()
 	c.wire.direct = true // the alert that TLS ends with
 	return errors.Join(err, c.Conn.Close())

@@ -229,7 +229,7 @@ func sendOutput(c *control.Conn, file, id string, from, to int64) (int64, error)
 func (s *holder) follow(ctx context.Context) {
 	lead, ok := s.leader()
 	if ok && lead.Name != s.self.Name {
-		_ = s.up()
+		_ = s.up() // what does not come up is tried again when the next head leads
 		err := s.followAt(ctx, lead)
 		if ctx.Err() == nil {
 			s.o.logf("%s, which leads, at %s: %v", lead.Name, lead.Addr, err)

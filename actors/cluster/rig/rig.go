@@ -50,7 +50,7 @@ func New(t testing.TB, n int, shared string) *Rig {
 	if out, err := exec.Command("ip", "netns", "add", r.bridge()).CombinedOutput(); err != nil {
 		t.Skipf("left out: this machine permits no network namespaces: %s", bytes.TrimSpace(out))
 	}
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", r.bridge()).Run() })
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", r.bridge()).Run() }) // it may be gone
 	r.do("ip", "-n", r.bridge(), "link", "add", "br0", "type", "bridge")
 	r.do("ip", "-n", r.bridge(), "link", "set", "br0", "up")
 	for i := range n {
@@ -76,7 +76,7 @@ func (r *Rig) add(i int) {
 	r.do("ip", "netns", "add", h.ns)
 	r.t.Cleanup(func() {
 		h.Kill()
-		_ = exec.Command("ip", "netns", "del", h.ns).Run()
+		_ = exec.Command("ip", "netns", "del", h.ns).Run() // it may be gone
 	})
 	port := "p" + strconv.Itoa(i)
 	r.do("ip", "-n", h.ns, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", r.bridge())
@@ -115,10 +115,11 @@ func (h *Host) Boot() {
 		h.r.t.Fatal(err)
 	}
 	for until := time.Now().Add(10 * time.Second); ; <-time.After(2 * time.Millisecond) {
+		// a process that has ended is found by the limit
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", h.cmd.Process.Pid,
 			h.cmd.Process.Pid))
 		if f := strings.Fields(string(text)); len(f) == 1 {
-			h.init, _ = strconv.Atoi(f[0])
+			h.init, _ = strconv.Atoi(f[0]) // the kernel writes numbers
 			if _, err := os.Stat(filepath.Join("/proc", f[0], "root/run/booted")); err == nil {
 				return
 			}

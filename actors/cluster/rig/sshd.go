@@ -69,7 +69,7 @@ func (h *Host) sshd(authorized, key string) {
 			return
 		}
 		if time.Now().After(until) {
-			text, _ := h.Command("cat", "/tmp/sshd.log").CombinedOutput()
+			text, _ := h.Command("cat", "/tmp/sshd.log").CombinedOutput() // what there is helps
 			h.r.t.Fatalf("sshd of %s does not listen: %s", h.Name, text)
 		}
 	}

@@ -57,8 +57,8 @@ func newest(all map[string]checkpoint.Holdings) *found {
 	return best
 }
 
-// Recover opens the newest whole checkpoint that the hosts have together, and brings the records up to it; skipped says
-// what was wrong with newer ones.
+// Recover opens the newest whole checkpoint that the hosts have together, and brings the records up to it;
+// skipped says what was wrong with newer ones.
 func (m *Mirror) Recover() (saved *checkpoint.Reader, skipped []error, err error) {
 	if err := m.gather(false); err != nil {
 		return nil, nil, err

@@ -1,5 +1,5 @@
-// Package mirror keeps checkpoints where the hosts of a run may share no storage: every shard lies on two hosts, the
-// leading one has all, and whoever begins gathers what the hosts have together.
+// Package mirror keeps checkpoints where the hosts of a run may share no storage: every shard lies on two
+// hosts, the leading one has all, and whoever begins gathers what the hosts have together.
 package mirror
 
 import (
@@ -45,8 +45,8 @@ type Options struct {
 	Entered func(step int64, most time.Duration)
 }
 
-// Mirror keeps checkpoints of a run over hosts durable. It is used by the coordinator's committer alone, Begin before
-// Copy before Publish.
+// Mirror keeps checkpoints of a run over hosts durable. It is used by the coordinator's committer alone,
+// Begin before Copy before Publish.
 type Mirror struct {
 	o    Options
 	d    Depots

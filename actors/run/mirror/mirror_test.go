@@ -189,7 +189,8 @@ func TestMirrorFaults(t *testing.T) {
 				require.ErrorIs(t, err, errCut)
 			}
 			for _, h := range []string{"a", "b"} {
-				require.GreaterOrEqual(t, x.left(h), sure, "host %s after request %d of %d failed", h, (k+1)/2, n)
+				require.GreaterOrEqual(t, x.left(h), sure, "host %s after request %d of %d failed", h,
+					(k+1)/2, n)
 			}
 			latest, err := checkpoint.Latest(x.m.root)
 			require.NoError(t, err)
@@ -215,8 +216,10 @@ func TestMirrorPlaces(t *testing.T) {
 			&lab{ranks: []string{"a", "b", "c"}}, []string{"a"}},
 		{"a spare one", "checkpoints are whole on a; what is written there is copied to b\n",
 			&lab{ranks: []string{"a"}, spare: []string{"b", "c"}}, []string{"a", "b"}},
-		{"alone", "! no other host is up: checkpoints lie on a alone\n", &lab{ranks: []string{"a"}}, []string{"a"}},
-		{"shared", "checkpoints lie on storage that the hosts share: ", &lab{ranks: []string{"a", "b"}, shared: true},
+		{"alone", "! no other host is up: checkpoints lie on a alone\n", &lab{ranks: []string{"a"}},
+			[]string{"a"}},
+		{"shared", "checkpoints lie on storage that the hosts share: ", &lab{ranks: []string{"a", "b"},
+			shared: true},
 			[]string{"a"}},
 	} {
 		x := newMirrored(t, c.lab)

@@ -1,5 +1,5 @@
-// Package record has what a run writes for those who look at it: the curve of its loss, TensorBoard's events, the trace of
-// what each actor's device did when, and the map of how experts were used.
+// Package record has what a run writes for those who look at it: the curve of its loss, TensorBoard's
+// events, the trace of what each actor's device did when, and the map of how experts were used.
 package record
 
 import (

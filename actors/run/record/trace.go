@@ -92,12 +92,14 @@ func (t *Tracer) Close(clocks map[int]host.Offset) {
 	t.n = traceMax + 1 // devices may still report
 	for _, p := range slices.Sorted(maps.Keys(clocks)) {
 		o := clocks[p]
-		fmt.Fprintf(t.w, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"process %d\"}},\n"+
-			"{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%d,\"args\":{\"labels\":\"clock %+.3f "+
-			"ms, within %.3f ms\"}},\n",
+		fmt.Fprintf(t.w,
+			"{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"process %d\"}},\n"+
+				"{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%d,\"args\":{\"labels\":\"clock %+.3f "+
+				"ms, within %.3f ms\"}},\n",
 			p, p, p, float64(o.Ahead.Nanoseconds())/1e6, float64(o.Within.Nanoseconds())/1e6)
 	}
-	fmt.Fprintf(t.w, "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"args\":{\"name\":\"lfactor\"}}\n]\n")
+	fmt.Fprintf(t.w,
+		"{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"args\":{\"name\":\"lfactor\"}}\n]\n")
 	_ = t.w.Flush() // a full disk must not end training
 	t.f.Close()
 }

@@ -181,10 +181,12 @@ func ckptDiff(c *cobra.Command, args []string) error {
 	}
 	_, ownA := a.(ownParams)
 	_, ownB := b.(ownParams)
-	missing := slices.ContainsFunc(ds, func(d checkpoint.Difference) bool { return d.What == checkpoint.Missing })
+	missing := slices.ContainsFunc(ds,
+		func(d checkpoint.Difference) bool { return d.What == checkpoint.Missing })
 	if ownA != ownB && missing {
-		fmt.Fprintln(os.Stderr, "note: a run's checkpoint has names of its own, and the experts of a layer in one "+
-			"tensor; to compare it with a Hugging Face directory, export it with lfactor ckpt convert first")
+		fmt.Fprintln(os.Stderr,
+			"note: a run's checkpoint has names of its own, and the experts of a layer in one "+
+				"tensor; to compare it with a Hugging Face directory, export it with lfactor ckpt convert first")
 	}
 	err = cli.Emit(c, ds, func(w io.Writer) {
 		for _, d := range ds {

@@ -117,7 +117,7 @@ func stopCode() int {
 
 // Output is the -o flag; an unknown form is an error.
 func Output(c *cobra.Command) (string, error) {
-	o, _ := c.Flags().GetString("output")
+	o, _ := c.Flags().GetString("output") // every command has the flag
 	return o, checkForm(o)
 }
 

@@ -21,7 +21,9 @@ func TestHelpAboutNothing(t *testing.T) {
 			Short: "of the root", SilenceErrors: true, SilenceUsage: true}
 		root.PersistentFlags().StringP("output", "o", "text", "form")
 		root.SetOut(out)
-		inner.AddCommand(leaf, &cobra.Command{Use: "inside", Hidden: true, Run: func(*cobra.Command, []string) {}},
+		inner.AddCommand(leaf, &cobra.Command{Use: "inside", Hidden: true, Run: func(*cobra.Command,
+			[]string) {
+		}},
 			&cobra.Command{Use: "ps", Args: cobra.NoArgs, Run: func(*cobra.Command, []string) {}})
 		root.AddCommand(inner)
 		Strict(root)

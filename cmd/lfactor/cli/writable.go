@@ -30,7 +30,7 @@ func Writable(flag, path string) error {
 	if err != nil {
 		return fail(fmt.Sprintf("directory %s: %s", filepath.Dir(path), reason(err)))
 	}
-	_ = f.Close()
+	_ = f.Close() // nothing was written
 	return os.Remove(f.Name())
 }
 

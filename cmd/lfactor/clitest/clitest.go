@@ -29,8 +29,8 @@ import (
 // Long runs the fault tier in full; without it a few kills of each kind are tried.
 var Long = flag.Bool("long", false, "run the fault tier in full")
 
-// Sample is the first n of the cases of a grid, and all of them with -long; what is left out is said. Cases that fail
-// for reasons of their own stand first.
+// Sample is the first n of the cases of a grid, and all of them with -long; what is left out is said. Cases
+// that fail for reasons of their own stand first.
 func Sample[T any](t *testing.T, n int, cases []T) []T {
 	t.Helper()
 	if *Long || n >= len(cases) {
@@ -114,7 +114,8 @@ const TinyYAML = `
 model:
   name: llama/3.2-1b
   init: random
-  overrides: {hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 8, intermediate_size: 64, vocab_size: 401, max_position_embeddings: 64, rope_scaling: none}
+  overrides: {hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2,
+	head_dim: 8, intermediate_size: 64, vocab_size: 401, max_position_embeddings: 64, rope_scaling: none}
 data: {kind: text, paths: [text], tokenizer: tok, seq_len: 32, split: [90, 10, 0]}
 train: {steps: 24, global_batch: 8, micro_batch: 2}
 optimizer: {lr: 1.0e-3}

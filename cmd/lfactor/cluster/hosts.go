@@ -193,7 +193,7 @@ func logs() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, map[string]string{"log": string(text)},
-			func(w io.Writer) { _, _ = w.Write(text) })
+			func(w io.Writer) { _, _ = w.Write(text) }) // Emit says what could not be printed
 	}
 	return c
 }

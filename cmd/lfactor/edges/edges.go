@@ -32,7 +32,8 @@ func Command() *cobra.Command {
 			return err
 		}
 		for _, s := range silent {
-			fmt.Fprintf(os.Stderr, "note: process %d is %s: what its actors send is left out\n", s.Proc, s.State)
+			fmt.Fprintf(os.Stderr, "note: process %d is %s: what its actors send is left out\n", s.Proc,
+				s.State)
 		}
 		return cli.Emit(c, all, func(io.Writer) { show(all) })
 	}
@@ -55,7 +56,8 @@ func ask(c *cobra.Command, cluster string, timeout time.Duration, args []string)
 func show(all []host.Edge) {
 	t := cli.TextTable("edge", "messages", "count", "bytes", "process", "way")
 	for _, e := range all {
-		t.AppendRow([]any{e.Name, strings.Join(e.Kinds, " "), e.Messages, unit.Count(float64(e.Bytes)), e.Proc, e.Way})
+		t.AppendRow([]any{e.Name, strings.Join(e.Kinds, " "), e.Messages, unit.Count(float64(e.Bytes)),
+			e.Proc, e.Way})
 	}
 	t.Render()
 }

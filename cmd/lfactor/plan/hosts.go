@@ -111,7 +111,8 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		if c.ETP > 1 {
 			experts = fmt.Sprintf("%d × etp %d", c.EP, c.ETP)
 		}
-		t.AppendRow(columns(p, shared, c.Encoder.Short(), experts, c.Context, c.Tensor(), c.Pipeline(), c.DP, c.Zero, name,
+		t.AppendRow(columns(p, shared, c.Encoder.Short(), experts, c.Context, c.Tensor(), c.Pipeline(),
+			c.DP, c.Zero, name,
 			fmt.Sprintf("%d × %d", c.Micro, c.Batch), c.Recomputes(), step, unit.Seconds(c.Step),
 			fmt.Sprintf("%.1f%%", 100*c.Bubble), tensor.Bytes(c.Memory), fits))
 	}

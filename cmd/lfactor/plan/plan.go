@@ -222,7 +222,8 @@ func planRows(l *layout.Layout) (rows []planRow) {
 		m := l.Memory(r)
 		row := planRow{Rank: r, PP: part.Coord.PP, DP: part.Coord.DP, CP: part.Coord.CP, TP: part.Coord.TP,
 			Stages: part.Stages, ParamBytes: m.Params,
-			StateBytes: m.State, AwayBytes: m.Away, GradBytes: m.Grads, Activations: max(m.Activations, m.Update),
+			StateBytes: m.State, AwayBytes: m.Away, GradBytes: m.Grads, Activations: max(m.Activations,
+				m.Update),
 			Total: m.Total(), Worst: m.WorstTotal()}
 		for _, p := range part.All {
 			row.Parameters += int64(tensor.Len(p.Local))

@@ -41,7 +41,8 @@ func predictCommand() *cobra.Command {
 			return err
 		}
 		if *folds > len(known) {
-			return exit.Usagef("--folds %d: %s has %d rows, and a fold has at least one", *folds, *file, len(known))
+			return exit.Usagef("--folds %d: %s has %d rows, and a fold has at least one", *folds, *file,
+				len(known))
 		}
 		slots := fidelity.ProgramSlots()
 		if *folds > 1 {
@@ -88,12 +89,14 @@ func crossValidate(form string, rows []cost.Measured, folds int, slots cost.Slot
 		out = os.Stderr
 	}
 	mean, median, worst := cost.Quantiles(cost.Errors(rows, predicted))
-	fmt.Fprintf(out, "%d rows in %d folds: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(rows), folds,
+	fmt.Fprintf(out, "%d rows in %d folds: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(rows),
+		folds,
 		100*mean, 100*median, 100*worst)
 	if regrets := cost.Regrets(rows, predicted); len(regrets) > 0 {
 		mean, _, worst = cost.Quantiles(regrets)
-		fmt.Fprintf(out, "choosing among the measured plans of a model, batch and number of GPUs, %d times: the "+
-			"plan predicted to be fastest is %.2f%% slower than the fastest, at most %.2f%%\n", len(regrets),
+		fmt.Fprintf(out,
+			"choosing among the measured plans of a model, batch and number of GPUs, %d times: the "+
+				"plan predicted to be fastest is %.2f%% slower than the fastest, at most %.2f%%\n", len(regrets),
 			100*mean, 100*worst)
 	}
 	return nil
@@ -122,7 +125,8 @@ func printConstants(form string, k *cost.Constants) error {
 }
 
 func printPredictions(all []fidelity.Prediction) {
-	t := cli.TextTable("GPUs", "tp", "dp", "pp", "batch", "micro", "products", "memory", "tp comm", "host", "logits",
+	t := cli.TextTable("GPUs", "tp", "dp", "pp", "batch", "micro", "products", "memory", "tp comm",
+		"host", "logits",
 		"bubble", "pp comm", "dp comm", "step", "predicted", "measured", "error")
 	var errs []float64
 	for _, p := range all {

@@ -74,8 +74,8 @@ func (r *boolReader) bit(prob func(reg.GPVirtual), one string) {
 	})
 }
 
-// divide computes the last number of the interval of 0; the upper byte of the next bits is above it for a 1. The sooner
-// that is known, the less a jump that was guessed wrong costs.
+// divide computes the last number of the interval of 0; the upper byte of the next bits is above it for a
+// 1. The sooner that is known, the less a jump that was guessed wrong costs.
 func (r *boolReader) divide(prob func(reg.GPVirtual)) {
 	LEAQ(at(r.span, -1), r.split)
 	prob(r.at)

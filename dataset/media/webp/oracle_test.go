@@ -9,8 +9,8 @@ import (
 	"golang.org/x/image/vp8"
 )
 
-// Planes are those of another decoder, also with the simple filter, which libwebp's encoder does not choose: damage to
-// headers does.
+// Planes are those of another decoder, also with the simple filter, which libwebp's encoder does not
+// choose: damage to headers does.
 func TestOtherDecoder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	simple, compared := 0, 0

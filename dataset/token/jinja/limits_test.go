@@ -30,7 +30,8 @@ func TestLimits(t *testing.T) {
 		"{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}":                                         "nested over 128",
 		"{{ [1] | batch(10 ** 12, 'x') | list }}":                                                         "steps",
 		"{{ [1] | slice(10 ** 12, 'x') | list }}":                                                         "number of lists",
-		strings.Repeat("(", 1000):                                                                         "x",
+		strings.Repeat("(",
+			1000): "x",
 		"{{ " + strings.Repeat("(", 1000) + strings.Repeat(")", 1000) +
 			"}}": "nested over 128",
 		"{{ " + strings.Repeat("not ", 1000) +

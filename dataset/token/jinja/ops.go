@@ -323,7 +323,7 @@ func slice(v any, parts [3]any) (any, error) {
 	case Undefined:
 		return nil, undefinedErr(x)
 	case string, *List:
-		all, _ = items(x)
+		all, _ = items(x) // strings and lists have items
 	default:
 		return nil, fmt.Errorf("%s cannot be sliced", quoteType(v))
 	}

@@ -5,9 +5,9 @@
 // A template cannot read files, import, or run for ever: steps, output and nesting are bounded. Inheritance,
 // include and import are refused when a template is parsed.
 //
-// A library in its place would be gonja, which follows Django's language in part: its v2.9.1 renders 126 of the
-// 165 conversations in testdata as transformers does ({% generation %} taken out for it), and 37 of the 114
-// expressions and statements as jinja2 does; this package all of them.
+// A library in its place would be gonja, which follows Django's language in part: its v2.9.1 renders 126 of
+// the 165 conversations in testdata as transformers does ({% generation %} taken out for it), and 37 of the
+// 114 expressions and statements as jinja2 does; this package all of them.
 //
 // Language reference: https://jinja.palletsprojects.com/en/stable/templates/
 package jinja

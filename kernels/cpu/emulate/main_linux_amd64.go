@@ -71,7 +71,7 @@ func passOn(pid int) {
 	go func() {
 		for s := range c {
 			if s != syscall.SIGINT {
-				_ = syscall.Kill(pid, s.(syscall.Signal))
+				_ = syscall.Kill(pid, s.(syscall.Signal)) // the program may have ended
 			}
 		}
 	}()

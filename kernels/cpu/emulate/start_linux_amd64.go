@@ -51,7 +51,7 @@ func start(args []string) (pid int, err error) {
 	wait.Close()
 	const options = optionFork | optionVFork | optionClone | optionExec | optionSeccomp | optionKill
 	if err := ptrace(ptraceSeize, p.Pid, options); err != nil {
-		_ = p.Kill()
+		_ = p.Kill() // it may have ended
 		return 0, fmt.Errorf("ptrace is not permitted: %w", err)
 	}
 	if _, err := space(p.Pid).move(readVM, make([]byte, 1), 0, 0, 1, 1); err != nil {
