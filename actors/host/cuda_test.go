@@ -39,10 +39,13 @@ func emulatedRanks(t *testing.T) func(int) kernels.Backend {
 // order.
 func TestTrainOnEmulatedDevices(t *testing.T) {
 	v := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}
+	mixture := configs.Model{ModelType: "qwen3_moe"}
+	keys := family.Mixture.Of(mixture)
+	keys.Experts, keys.ExpertsEach, keys.ExpertWidth, keys.NormTopK, keys.BalanceCoef = 4, 2, 12, true, 0.01
+	family.Mixture.Set(&mixture, keys)
 	for name, m := range map[string]*family.Model{
 		"llama": small(t, configs.Model{ModelType: "llama"}),
-		"qwen3_moe": small(t, configs.Model{ModelType: "qwen3_moe", Experts: 4, ExpertsEach: 2,
-			ExpertWidth: 12, NormTopK: true, BalanceCoef: 0.01}),
+		"qwen3_moe": small(t, mixture),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := trainsAs(t, v, m, emulatedRanks(t))
