@@ -44,7 +44,7 @@ func TestTrainOnEmulatedDevices(t *testing.T) {
 	keys.Experts, keys.ExpertsEach, keys.ExpertWidth, keys.NormTopK, keys.BalanceCoef = 4, 2, 12, true, 0.01
 	family.Mixture.Set(&mixture, keys)
 	for name, m := range map[string]*family.Model{
-		"llama": small(t, configs.Model{ModelType: "llama"}),
+		"llama":     small(t, configs.Model{ModelType: "llama"}),
 		"qwen3_moe": small(t, mixture),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -278,7 +278,7 @@ func (c *Client) do(method, op string, q url.Values, body io.Reader) (io.ReadClo
 		return &watched{r.Body, stalled, func() error { return errors.Join(r.Body.Close(), end()) }}, nil
 	}
 	text, _ := io.ReadAll(io.LimitReader(r.Body, 1<<12)) // what came of it is enough
-	_ = errors.Join(r.Body.Close(), end()) // the answer is what counts
+	_ = errors.Join(r.Body.Close(), end())               // the answer is what counts
 	err = fmt.Errorf("host %s: %s", c.host, strings.TrimSpace(string(text)))
 	switch r.StatusCode {
 	case http.StatusNotFound:
