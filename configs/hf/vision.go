@@ -23,6 +23,10 @@ type Composed struct {
 
 	// of families with several towers, by model_type of vision_config
 	Kinds map[string]TowerKeys
+	// tie_word_embeddings: transformers heeds that of the top level; with EitherTies true in text_config counts
+	// too, and Tied, as JSON, is what holds where the top level does not say, "" for what text_config says
+	EitherTies bool
+	Tied       string
 	Top   map[string]string // further keys of the top level, ours or "" for those that rest reads
 	Rest  func(d *Decoder, raw, vision map[string]json.RawMessage)
 	// Write enters what is not the same in all: keys of vision_config and text_config, and of the top
@@ -110,6 +114,9 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	}
 	d := &Decoder{Sink: sink, O: o, f: f, lines: at, inside: inside}
 	d.constants(text)
+	if raw["tie_word_embeddings"] == nil && c.Tied != "" && !d.own() {
+		text["tie_word_embeddings"] = json.RawMessage(c.Tied)
+	}
 	unread = d.topKeys(c, raw, text, flat)
 	delete(text, "model_type")
 	delete(text, "architectures") // the decoder's by itself
@@ -124,6 +131,9 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	}
 	return append(unread, d.visionKeys(c, vision)...)
 }
+
+// own says whether the file is of a family's own code, whose decoder says alone whether embeddings are tied.
+func (d *Decoder) own() bool { return d.inside == "llm_config." }
 
 // topKeys enters the keys of the top level; where the file is flat, those that it does not know are the
 // decoder's.
@@ -153,7 +163,10 @@ func (d *Decoder) topKeys(c Composed, raw, text map[string]json.RawMessage, flat
 			if json.Unmarshal(raw[key], &r) == nil && r > 0 {
 				d.Set("vision.merge", fmt.Sprint(int(1/r)))
 			}
-		case key == "tie_word_embeddings" && text[key] != nil: // the decoder's own says which
+		case key == "tie_word_embeddings" && text[key] != nil:
+			if inner := string(text[key]); !d.own() && !(c.EitherTies && inner == "true") {
+				text[key] = raw[key]
+			}
 		case flat || key == "tie_word_embeddings":
 			text[key] = raw[key]
 		default:

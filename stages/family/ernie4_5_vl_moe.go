@@ -79,9 +79,6 @@ var _ = Register(Family{ModelType: ernieText,
 			"normalization": {"Torch_RMSNorm"}}}},
 	Spec: func(c configs.Model, s *Spec) {
 		s.RopePairs, s.Rope.Turns = true, heightAndWidthInTurns
-		if c.Vision.None() {
-			s.Rope.Sections = nil
-		}
 		k, own := Mixture.Of(c), imageExperts.Of(c)
 		k.ExpertWidth = own.ExpertWidths[0]
 		Mixture.Set(&c, k)

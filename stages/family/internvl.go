@@ -13,7 +13,7 @@ import (
 // InternVL 2.5, 3 and 3.5: tiles of one size, a class token and absolute positions, scaled branches, 2×2
 // patches a feature (pixel shuffle), a two-layer projector, and a decoder of another family.
 var _ = Register(Family{ModelType: "internvl", Paper: "2412.05271, 2508.18265",
-	Composed: &hf.Composed{Class: "InternVLForConditionalGeneration", Alias: "internvl_chat",
+	Composed: &hf.Composed{Class: "InternVLForConditionalGeneration", Alias: "internvl_chat", Tied: "true",
 		Older: map[string]string{"qkv_bias": "attention_bias", "qk_normalization": "use_qk_norm",
 			"initializer_factor": "layer_scale_init_value"},
 		Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads",

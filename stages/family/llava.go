@@ -27,7 +27,7 @@ var _ = Register(Family{ModelType: "llava", Paper: "2304.08485, 2310.03744", Com
 	}})
 
 // llavaConfig: what config.json leaves out are transformers' defaults.
-var llavaConfig = &hf.Composed{Class: "LlavaForConditionalGeneration",
+var llavaConfig = &hf.Composed{Class: "LlavaForConditionalGeneration", EitherTies: true,
 	Vision: map[string]string{"num_hidden_layers": "depth", "num_attention_heads": "num_heads",
 		"num_channels": "in_channels", "projection_dim": "", "vocab_size": "", "initializer_factor": ""},
 	Preset: map[string]string{"projector": `"mlp"`, "merge": "1"},

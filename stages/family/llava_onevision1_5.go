@@ -12,7 +12,7 @@ import (
 // LLaVA-OneVision-1.5: RICE-ViT before Qwen3, with plain positions. Names are those of transformers;
 // checkpoints that the model's own code wrote have the tower and the decoder at the top.
 var _ = Register(Family{ModelType: "llava_onevision1_5", Paper: "2509.23661",
-	Composed: &hf.Composed{Class: "LlavaOnevision1_5ForConditionalGeneration", Text: "qwen3",
+	Composed: &hf.Composed{Class: "LlavaOnevision1_5ForConditionalGeneration", Text: "qwen3", EitherTies: true,
 		Alias: "llavaonevision1_5",
 		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "",
 			"text_hidden_size": "", "embed_dim": ""},

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -88,4 +89,49 @@ func TestCapOfGemma3(t *testing.T) {
 	m, err := Build(c, 8)
 	require.NoError(t, err)
 	require.Equal(t, []float64{0, 30}, []float64{m.Spec.AttnCap, m.Spec.LogitCap})
+}
+
+// TestTiedBelow: of a composed model transformers heeds tie_word_embeddings of the top level; some classes
+// take that of text_config too, and a family's own code takes its decoder's alone.
+func TestTiedBelow(t *testing.T) {
+	for _, c := range []struct {
+		dir, below string
+		tied       [4]bool // by (top, below): (false, false), (false, true), (true, false), (true, true)
+	}{
+		{"internvl2.5", "text_config", [4]bool{false, false, true, true}},
+		{"internvl2.5-internlm2", "llm_config", [4]bool{false, true, false, true}},
+		{"qwen2.5-vl", "text_config", [4]bool{false, true, true, true}},
+		{"qwen3-vl", "text_config", [4]bool{false, false, true, true}},
+		{"llava-clip", "text_config", [4]bool{false, true, true, true}},
+	} {
+		for i, want := range c.tied {
+			text, err := os.ReadFile(filepath.Join("testdata", c.dir, "config.json"))
+			require.NoError(t, err)
+			var all map[string]any
+			require.NoError(t, json.Unmarshal(text, &all))
+			inner, ok := all["text_config"].(map[string]any)
+			require.True(t, ok, c.dir)
+			delete(all, "text_config")
+			all[c.below] = inner
+			all["tie_word_embeddings"], inner["tie_word_embeddings"] = i >= 2, i%2 == 1
+			text, err = json.Marshal(all)
+			require.NoError(t, err)
+			m, err := readText(t, string(text))
+			require.NoError(t, err)
+			require.Equal(t, want, m.TieEmbeddings, "%s %d", c.dir, i)
+		}
+	}
+}
+
+// TestSectionsOfText: a decoder that stands alone has the same place on all axes, whatever mrope_section says:
+// it wants no data of positions on three.
+func TestSectionsOfText(t *testing.T) {
+	for _, family := range []string{"qwen3_5_text", "qwen2", "qwen3"} {
+		c, err := readText(t, `{"model_type": "`+family+`", "rope_parameters": {"rope_type": "default",
+			"rope_theta": 10000.0, "mrope_section": [11, 11, 10], "mrope_interleaved": true}}`)
+		require.NoError(t, err)
+		m, err := Build(c, 8)
+		require.NoError(t, err)
+		require.Empty(t, m.Spec.Rope.Sections, family)
+	}
 }

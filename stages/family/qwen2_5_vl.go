@@ -14,7 +14,7 @@ import (
 // Qwen2.5-VL: Qwen2-VL with RMS norms, SwiGLU, and attention within windows in all but a few layers of the
 // tower.
 var _ = Register(Family{ModelType: "qwen2_5_vl", Paper: "2502.13923",
-	Composed: &hf.Composed{Class: "Qwen2_5_VLForConditionalGeneration", Text: "qwen2",
+	Composed: &hf.Composed{Class: "Qwen2_5_VLForConditionalGeneration", Text: "qwen2", EitherTies: true,
 		Vision: map[string]string{"spatial_merge_size": "merge", "in_chans": "in_channels",
 			"spatial_patch_size": "patch_size", "out_hidden_size": ""},
 		Preset: map[string]string{"kind": `"qwen2_5_vl"`, "rms_norm": "true", "hidden_act": `"silu"`,

@@ -8,7 +8,7 @@ import (
 
 // Qwen2-VL: images of any size, two-axis rotary positions, 2×2 patches a feature, M-RoPE in the decoder.
 var _ = Register(Family{ModelType: "qwen2_vl", Paper: "2409.12191",
-	Composed: &hf.Composed{Class: "Qwen2VLForConditionalGeneration", Text: "qwen2",
+	Composed: &hf.Composed{Class: "Qwen2VLForConditionalGeneration", Text: "qwen2", EitherTies: true,
 		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge",
 			"in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "",
 			"mlp_ratio": ""},

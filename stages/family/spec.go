@@ -339,6 +339,9 @@ func spec(c configs.Model) Spec {
 	if f := all[c.Decoder()]; f.Spec != nil {
 		f.Spec(c, &s)
 	}
+	if c.Vision.None() { // tokens of texts have the same place on all axes
+		s.Rope.Sections = nil
+	}
 	return s
 }
 
