@@ -27,8 +27,8 @@ type Composed struct {
 	// too, and Tied, as JSON, is what holds where the top level does not say, "" for what text_config says
 	EitherTies bool
 	Tied       string
-	Top   map[string]string // further keys of the top level, ours or "" for those that rest reads
-	Rest  func(d *Decoder, raw, vision map[string]json.RawMessage)
+	Top        map[string]string // further keys of the top level, ours or "" for those that rest reads
+	Rest       func(d *Decoder, raw, vision map[string]json.RawMessage)
 	// Write enters what is not the same in all: keys of vision_config and text_config, and of the top
 	// level; put enters one of ours into vision_config by the family's name of it.
 	Write func(m Values, out map[string]any, put func(key string, value any))
