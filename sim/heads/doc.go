@@ -1,0 +1,13 @@
+// Package heads runs the decisions of a cluster's heads (actors/cluster/head/decide) in virtual time: one to
+// three heads over a store with terms, agents with processes, users who ask for this and that, and
+// strangers. Heads are killed, stopped and cut off, two lead at once, their clocks jump, the store is slow
+// or takes something without saying so, agents and hosts end, and come back.
+//
+// [Run] runs one seed. The same seed gives the same history. Behind every event the promises H-1 to H-7 of
+// package decide are checked, at what the store has, at what agents start, and at what users have been told
+// (check.go), and at the end that all jobs have ended: faults stop some time before.
+//
+// Agents and the processes of jobs are models here, with the protocol of package agent and of package fleet:
+// what is lost with a connection is not said again, but for the list of processes that a head gets when an
+// agent connects, and what a job's leading process repeats.
+package heads

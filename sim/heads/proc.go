@@ -1,0 +1,141 @@
+package heads
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+)
+
+// proc is a process of a job. The one that leads asks for the others, and for those again that end; when
+// all are there it computes for a while, and the job is done.
+type proc struct {
+	x     *host
+	job   string
+	n     int
+	gen   int
+	pid   int
+	all   int
+	addr  string
+	ready bool
+	life  int
+	asked int64
+	wants map[int]*want
+	works bool
+}
+
+// want is a process that the one that leads has asked for.
+type want struct {
+	ask   int64
+	gen   int
+	ready bool
+}
+
+// again is how often a leading process repeats what it wants.
+const again = 2 * time.Second
+
+// then plans something that happens if the process is still there.
+func (p *proc) then(d time.Duration, do func()) {
+	life := p.life
+	p.x.then(d, func() {
+		if p.life == life {
+			do()
+		}
+	})
+}
+
+func (p *proc) tell(m control.Message) {
+	m.Job, m.Proc, m.Gen = p.job, p.n, p.gen
+	p.x.tell(m)
+}
+
+// run is a process's beginning.
+func (p *proc) run(m control.Message) {
+	w := p.x.w
+	p.then(w.span(5*time.Millisecond, 200*time.Millisecond), func() {
+		p.addr = fmt.Sprint("at-", p.pid)
+		p.tell(control.Message{Kind: control.Listening, Addr: p.addr})
+		if p.n > 0 {
+			p.then(w.span(5*time.Millisecond, 500*time.Millisecond), func() {
+				p.ready = true
+				p.tell(control.Message{Kind: control.Ready})
+			})
+			return
+		}
+		for _, other := range m.Procs { // those that it takes over
+			if other.Proc > 0 && other.Proc < p.all && !other.Over {
+				p.wants[other.Proc] = &want{gen: other.Gen, ready: other.Ready}
+			}
+		}
+		for n := 1; n < p.all; n++ {
+			if p.wants[n] == nil {
+				p.want(n)
+			}
+		}
+		p.work()
+	})
+}
+
+// want asks for a process, and again until it shows.
+func (p *proc) want(n int) {
+	p.asked++
+	x := &want{ask: int64(p.gen)<<32 | p.asked}
+	p.wants[n] = x
+	p.repeat(n, x)
+}
+
+func (p *proc) repeat(n int, x *want) {
+	if p.wants[n] != x || x.gen != 0 {
+		return
+	}
+	p.tell(control.Message{Kind: control.Start, Peer: n, At: x.ask})
+	p.then(again, func() { p.repeat(n, x) })
+}
+
+// hear takes in what has become of another process.
+func (p *proc) hear(m control.Message) {
+	x := p.wants[m.Peer]
+	if p.n > 0 || x == nil || x.gen != 0 && m.Gen != x.gen || x.gen == 0 && m.At != x.ask {
+		return
+	}
+	switch m.Kind {
+	case control.Placed:
+		x.gen = m.Gen
+	case control.Ready:
+		x.gen, x.ready = m.Gen, true
+		p.work()
+	case control.Exited:
+		x.gen = m.Gen
+		p.then(p.x.w.span(10*time.Millisecond, 200*time.Millisecond), func() {
+			if p.wants[m.Peer] == x {
+				p.want(m.Peer)
+			}
+		})
+	}
+}
+
+// work computes when all are there.
+func (p *proc) work() {
+	for n := 1; n < p.all; n++ {
+		if !p.wants[n].ready {
+			return
+		}
+	}
+	if p.works {
+		return
+	}
+	p.works = true
+	p.then(p.x.w.span(500*time.Millisecond, 10*time.Second), func() { p.end("ended with exit code 0", 0) })
+}
+
+// end is a process's.
+func (p *proc) end(why string, code int) {
+	k := key{p.job, p.n}
+	if p.x.procs[k] != p {
+		return
+	}
+	p.life++
+	delete(p.x.procs, k)
+	p.x.ended[k] = control.Proc{Job: p.job, Proc: p.n, Gen: p.gen, Pid: p.pid, Over: true, Text: why, Code: code}
+	p.tell(control.Message{Kind: control.Exited, Text: why, Code: code})
+}
