@@ -76,7 +76,7 @@ type device struct {
 	// of a job's end
 	outs   []actors.Output
 	values [core.UsageLen]float64
-	flying bool // a compute job is under way
+	flying bool // a compute job is under way, and its results lie here
 	eval   bool
 	// of its beginning
 	class  int32
@@ -189,7 +189,7 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 			s.norms(c.dev, j, &m)
 		}
 		s.wild(c.dev, j, &m)
-		c.dev.flying = true
+		c.dev.flying = s.lies(self, &m)
 	}
 	if s.o.Span != nil {
 		s.o.Span(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took),

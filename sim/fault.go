@@ -118,9 +118,15 @@ func Draw(seed uint64, n, ranks int, length int64, kinds ...FaultKind) (out []Fa
 type faultState struct {
 	any        bool
 	list       []Fault
-	sent       []int        // messages with data by rank
-	twice      map[twin]int // copies under way that the transport will drop
+	sent       []int            // messages with data by rank
+	twice      map[twin]*copies // messages of which more than one is under way
 	lateLoader int64
+}
+
+// copies are those of a doubled message that the transport will drop.
+type copies struct {
+	left int  // under way, beside the first
+	came bool // the first has come
 }
 
 // twin names a message that was doubled on its way: its numbers and its payload.
@@ -144,16 +150,22 @@ func (f *faultState) again(m *actors.Message) bool {
 		return false
 	}
 	k := twinOf(m)
-	n := f.twice[k]
-	switch n {
-	case 0:
-		return false
-	case 2:
-		f.twice[k] = 1
+	x := f.twice[k]
+	if x == nil || !x.came {
+		if x != nil {
+			x.came = true
+		}
 		return false
 	}
-	delete(f.twice, k)
+	f.fewer(k, x)
 	return true
+}
+
+// fewer notes that one of the copies of a message is not under way any more.
+func (f *faultState) fewer(k twin, x *copies) {
+	if x.left--; x.left == 0 {
+		delete(f.twice, k)
+	}
 }
 
 // faulty is an actor that begins and ends the faults of a script.
@@ -163,7 +175,8 @@ func (f *faultState) init(s *Sim) {
 	if len(s.o.Faults) == 0 {
 		return
 	}
-	f.any, f.list, f.sent, f.twice = true, s.o.Faults, make([]int, len(s.l.Ranks)), map[twin]int{}
+	f.any, f.list, f.sent, f.twice = true, s.o.Faults, make([]int, len(s.l.Ranks)),
+		map[twin]*copies{}
 	self := s.add()
 	s.cells[self].b, s.extras[self].name = faulty{s}, "faults"
 	for i, x := range f.list {
@@ -315,8 +328,14 @@ func (x *Fault) on(from, to int) bool {
 	return x.Rank == from && x.Peer == to || x.Both && x.Rank == to && x.Peer == from
 }
 
-// strike decides whether a message is lost, and how much later it comes.
+// strike decides whether a message is lost, and how much later it comes. Of a doubled one that is lost a copy
+// comes.
 func (f *faultState) strike(s *Sim, to actors.Ref, m *actors.Message) (gone bool, late int64) {
+	defer func() {
+		if k := twinOf(m); gone && f.twice[k] != nil {
+			f.fewer(k, f.twice[k])
+		}
+	}()
 	from, peer := int(s.rankOf[m.From]), int(s.rankOf[to])
 	if from < 0 {
 		return
@@ -332,7 +351,11 @@ func (f *faultState) strike(s *Sim, to actors.Ref, m *actors.Message) (gone bool
 		case x.Kind == LostMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:
 			return true, 0
 		case x.Kind == DupMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:
-			f.twice[twinOf(m)] = 2
+			k := twinOf(m)
+			if f.twice[k] == nil {
+				f.twice[k] = &copies{}
+			}
+			f.twice[k].left++
 			m.Payload.Retain()
 			s.post(s.arrival(from, peer, m)+x.Delay, to, m)
 		case x.Kind == LateMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:

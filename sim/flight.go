@@ -74,7 +74,7 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 	case m.Kind == actors.Credit && len(m.Values) == 1:
 		f.with |= carriesCredit
 		f.rest = int32(core.CreditsOf(m.Values))
-	case m.Kind == actors.Done && m.Text == "" && m.Err == nil && s.own(to, m):
+	case m.Kind == actors.Done && s.lies(to, m):
 		f.with |= carriesResults
 	default:
 		f.with |= carriesRest
@@ -83,10 +83,10 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 	return i
 }
 
-// own reports whether a Done's lists are those of its actor's device.
-func (s *Sim) own(to actors.Ref, m *actors.Message) bool {
+// lies reports whether all results of a Done are in the lists of its actor's device, and end with it.
+func (s *Sim) lies(to actors.Ref, m *actors.Message) bool {
 	d := s.cells[to].dev
-	return d != nil && core.Same(m.Values, d.values[:])
+	return d != nil && m.Text == "" && m.Err == nil && core.Same(m.Values, d.values[:])
 }
 
 func (s *Sim) keep(x rest) int32 {

@@ -36,3 +36,27 @@ func TestGivenUp(t *testing.T) {
 	require.Contains(t, r.Failed, "step 4: rank 3: ")
 	require.Contains(t, r.Failed, "no update was made in 3 steps in a row")
 }
+
+// TestAllSurvived draws faults of all kinds that a run must survive, several at once: what they do to one
+// another, such as a message that is doubled twice or a rank that ends while a job of it gives a step up,
+// breaks no promise either.
+func TestAllSurvived(t *testing.T) {
+	kinds := []sim.FaultKind{sim.Straggler, sim.SlowLink, sim.LateLoader, sim.LateMsg, sim.DupMsg, sim.DupMsg,
+		sim.Restart, sim.Wild, sim.Wild, sim.Succession}
+	for seed := range uint64(400) {
+		l := redundant(t, seed)
+		p := modelled()
+		o := sim.Options{Seed: seed, Jitter: 0.5, Late: 1 + int64(seed%3)*20000}
+		length := int64(sim.New(l, p, o).Run().Time)
+		o.Faults = sim.Draw(seed, 2+int(seed%4), len(l.Ranks), length, kinds...)
+		for i := range o.Faults {
+			o.Faults[i].Nth = 1 + o.Faults[i].Nth%6
+		}
+		if !sim.Harmless(o.Faults) {
+			continue
+		}
+		mon := sim.NewMonitor(l)
+		r := sim.New(l, p, mon.Attach(o)).Run()
+		require.Empty(t, mon.End(r, 6), "seed %d with %v", seed, o.Faults)
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/sim/fidelity"
 	"github.com/lfactor/lfactor/sim/rehearsal"
 )
@@ -133,6 +134,27 @@ func TestSimBadInput(t *testing.T) {
 		_, err := simOutput(t, c.args...)
 		require.ErrorContains(t, err, c.want)
 		require.Equal(t, exit.Usage, cli.ExitCode(err), "%v: %v", c.args, err)
+	}
+}
+
+// TestSimSeedsDocumented: the page on the simulator shows what its run of many seeds prints, names every fault,
+// and the command takes each.
+func TestSimSeedsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/simulation.md")
+	require.NoError(t, err)
+	_, text, _ := strings.Cut(string(page), "$ lfactor sim configs/runs/tiny.yaml plan.dp=2 --seeds ")
+	line, text, _ := strings.Cut(text, "\n")
+	want, _, _ := strings.Cut(text, "\n")
+	require.Contains(t, want, "hash of all events")
+	args := append([]string{"sim", shippedRun, "plan.dp=2", "--seeds"}, strings.Fields(line)...)
+	out, err := simOutput(t, args...)
+	require.NoError(t, err)
+	require.Equal(t, want, strings.TrimSpace(out))
+	for _, name := range sim.FaultNames() {
+		require.Contains(t, string(page), "`"+name+"`")
+		_, err := simOutput(t, "sim", shippedRun, "plan.dp=2", "--seeds", "40", "--faults", name)
+		require.NoError(t, err, name)
 	}
 }
 
