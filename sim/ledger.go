@@ -68,7 +68,7 @@ type course struct {
 	scale   []core.LossScale
 }
 
-// until works the course out up to a step.
+// until works the course out up to a step, with C-4.
 func (m *Monitor) until(step int64) *course {
 	c, run := &m.course, &m.l.Run
 	if c.count == nil {
@@ -142,7 +142,7 @@ func (m *Monitor) void(rank int, step int64, a plan.Action) bool {
 	return l.Shaped && len(l.Lower(asKind(a, plan.F), step < 0, m.class(rank, step, a))) == 0
 }
 
-// book enters a job into the books.
+// book enters a job into the books, and holds one that restores a state to E-2.
 func (m *Monitor) book(s Span) {
 	j := s.Job
 	if s.Rank < 0 {
@@ -190,7 +190,7 @@ func (m *Monitor) book(s Span) {
 	}
 }
 
-// source is the state that a rank goes to: what it holds, or what it is given, or what is durable.
+// source is the state that a rank goes to: what it holds, or what it is given, or what is durable. M-1.
 func (m *Monitor) source(rank int, j *actors.Job) []update {
 	b := m.books[rank]
 	switch {
@@ -223,7 +223,7 @@ func (m *Monitor) same(rank, other int) bool {
 	return m.l.Run.Same != nil && slices.Contains(m.l.Run.Same[rank], other)
 }
 
-// bookSave follows the coordinator's part of a save.
+// bookSave follows the coordinator's part of a save: D-1 and D-2.
 func (m *Monitor) bookSave(s Span) {
 	switch s.Job.Kind {
 	case actors.BeginJob:
@@ -311,7 +311,7 @@ func (m *Monitor) bookUpdate(rank int, j *actors.Job) {
 	m.audit(rank, j.Step)
 }
 
-// audit compares a rank's symbolic state with what the layout says it is after a step.
+// audit compares a rank's symbolic state with what the layout says it is after a step: C-3 and E-3.
 func (m *Monitor) audit(rank int, step int64) {
 	b := m.books[rank]
 	n, _ := m.after(step)
@@ -330,7 +330,7 @@ func (m *Monitor) audit(rank int, step int64) {
 }
 
 // origins checks that every input of a job was made by the job that the program says, in the same step
-// and epoch.
+// and epoch: I-1, I-2 and E-1.
 func (m *Monitor) origins(rank int, j *actors.Job) {
 	l := m.l.Ranks[rank]
 	for _, in := range j.In {

@@ -133,39 +133,10 @@ func (m *Monitor) see(e Event) {
 		m.once(e)
 	}
 	switch e.M.Kind {
-	case actors.Activation, actors.Cotangent:
-		dir := int32(0)
-		if e.M.Kind == actors.Cotangent {
-			dir = 1
-		}
-		k := edgeKey{m.rank(e.M.From), e.To, e.M.Port*2 + dir}
-		m.owed++
-		if m.credit[k]++; k.rank >= 0 && m.credit[k] > m.l.Ranks[k.rank].Credits {
-			m.broken("edge %d of rank %d carries %d messages on %d credits", k.edge, k.rank, m.credit[k],
-				m.l.Ranks[k.rank].Credits)
-		}
-	case actors.Credit:
-		k := edgeKey{m.rank(e.To), e.M.From, e.M.Comm}
-		n := core.CreditsOf(e.M.Values)
-		m.owed -= n
-		if m.credit[k] -= n; m.credit[k] < 0 || n < 1 {
-			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank,
-				n)
-		}
+	case actors.Activation, actors.Cotangent, actors.Credit:
+		m.seeEdge(e)
 	case actors.Open:
-		if e.M.Step > 0 && e.M.Step != m.step+1 {
-			m.broken("step %d was opened after step %d", e.M.Step, m.step)
-		}
-		if held := m.holds[m.rank(e.To)]; e.M.Step > 0 && held != e.M.Step-1 {
-			m.broken("step %d was opened on rank %d, whose parameters are those of step %d", e.M.Step,
-				m.rank(e.To), held)
-		}
-		if e.M.Step > 0 && m.open[e.To] == e.M.Step {
-			m.broken("step %d was opened twice on rank %d", e.M.Step, m.rank(e.To))
-		}
-		if e.M.Step > 0 {
-			m.open[e.To] = e.M.Step
-		}
+		m.seeOpen(e)
 	case actors.Closed:
 		if e.M.Step > 0 && m.closed[e.M.From]+1 != e.M.Step && m.closed[e.M.From] != 0 {
 			m.broken("rank %d closed step %d after step %d", m.rank(e.M.From), e.M.Step, m.closed[e.M.From])
@@ -174,6 +145,47 @@ func (m *Monitor) see(e Event) {
 			m.closed[e.M.From] = e.M.Step
 		}
 	}
+}
+
+// seeEdge counts what edges carry: K-1, and with the count at the end K-2.
+func (m *Monitor) seeEdge(e Event) {
+	if e.M.Kind == actors.Credit {
+		k := edgeKey{m.rank(e.To), e.M.From, e.M.Comm}
+		n := core.CreditsOf(e.M.Values)
+		m.owed -= n
+		if m.credit[k] -= n; m.credit[k] < 0 || n < 1 {
+			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank, n)
+		}
+		return
+	}
+	dir := int32(0)
+	if e.M.Kind == actors.Cotangent {
+		dir = 1
+	}
+	k := edgeKey{m.rank(e.M.From), e.To, e.M.Port*2 + dir}
+	m.owed++
+	if m.credit[k]++; k.rank >= 0 && m.credit[k] > m.l.Ranks[k.rank].Credits {
+		m.broken("edge %d of rank %d carries %d messages on %d credits", k.edge, k.rank, m.credit[k],
+			m.l.Ranks[k.rank].Credits)
+	}
+}
+
+// seeOpen holds the opening of a step to S-1 and R-2.
+func (m *Monitor) seeOpen(e Event) {
+	if e.M.Step <= 0 {
+		return
+	}
+	if e.M.Step != m.step+1 {
+		m.broken("step %d was opened after step %d", e.M.Step, m.step)
+	}
+	if held := m.holds[m.rank(e.To)]; held != e.M.Step-1 {
+		m.broken("step %d was opened on rank %d, whose parameters are those of step %d", e.M.Step,
+			m.rank(e.To), held)
+	}
+	if m.open[e.To] == e.M.Step {
+		m.broken("step %d was opened twice on rank %d", e.M.Step, m.rank(e.To))
+	}
+	m.open[e.To] = e.M.Step
 }
 
 // left notes that the coordinator has ended an epoch: a save is void, unless its parts are written and it is
@@ -199,7 +211,7 @@ func (m *Monitor) succeeded() {
 	m.least = min(m.commit, newest)
 }
 
-// seeCommit follows which step is decided, and where everybody is sent after a loss.
+// seeCommit follows which step is decided, and where everybody is sent after a loss: C-1, D-3, R-1 and H-1.
 func (m *Monitor) seeCommit(e Event) {
 	switch {
 	case e.M.Kind == actors.Started && e.M.Step > 0 && e.To == m.l.Coordinator:
@@ -214,6 +226,8 @@ func (m *Monitor) seeCommit(e Event) {
 		if m.ready++; m.ready == len(m.l.Ranks) {
 			m.commit, m.least = e.M.Step, e.M.Step
 		}
+	case e.M.Kind == actors.Commit && !m.lost && e.M.Step != m.commit:
+		m.broken("step %d is committed while %d of %d ranks are ready", e.M.Step, m.ready, len(m.l.Ranks))
 	case e.M.Kind == actors.Rewind && e.M.Epoch > m.epoch:
 		switch {
 		case e.M.Segment == core.FromMember && (e.M.Step > m.commit || e.M.Step < m.least):
@@ -229,7 +243,7 @@ func (m *Monitor) seeCommit(e Event) {
 	}
 }
 
-// once notes data that comes a second time.
+// once notes data that comes a second time: L-1.
 func (m *Monitor) once(e Event) {
 	k := cameKey{e.To, e.M.Kind, e.M.Step, e.M.Action, e.M.Segment, e.M.Comm, e.M.Member}
 	switch e.M.Kind {
@@ -247,6 +261,7 @@ func (m *Monitor) once(e Event) {
 	m.came[k] = true
 }
 
+// report holds the end of the run to S-2, and that of a step to what all ranks have made of it.
 func (m *Monitor) report(r actors.Message) {
 	switch {
 	case r.Text == core.TopicEnd && m.saves.begun > 0:
@@ -336,7 +351,8 @@ func (m *Monitor) pass(rank int, w *rowWatch, row []plan.Entry) {
 	}
 }
 
-// applies notes the job that changes a rank's parameters: the first after the segment in which it was ready.
+// applies notes the job that changes a rank's parameters, the first after the segment in which it was ready,
+// and holds it to C-2 and M-2.
 func (m *Monitor) applies(s Span) {
 	n, segs := int(s.Job.Segment), m.segments(s.Rank, s.Job)
 	m.books[s.Rank].half = n > 0 && len(segs[n].Comms) > 0
@@ -417,7 +433,7 @@ func (m *Monitor) absent(l *core.RankLayout, p core.Port, class int32) bool {
 	return p.Optional && l.Absent != nil && l.Absent(p.ID, class)
 }
 
-// End checks what a run left behind; a run without faults must also have ended well.
+// End checks what a run left behind, K-2 and I-3 among it; a run without faults must also have ended well.
 func (m *Monitor) End(r *Result, steps int64) string {
 	switch {
 	case m.fault != "":

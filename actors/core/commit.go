@@ -7,6 +7,17 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
+// What always holds here (doc.go says how the lines read):
+//
+//   C-1: At most one commit of a step is sent, and none before all ranks are ready. Shown by
+//     02_commit_replicas, watched by Monitor.seeCommit, broken by "Commit when all but one are ready".
+//   C-2: No parameter changes before its rank has the commit of the step. Shown by 02_commit_replicas,
+//     watched by Monitor.applies, broken by "update begins without Commit".
+//   C-3: A step that overflows or is given up changes no parameter and counts as no update. Shown by
+//     03_overflow, watched by Monitor.audit, broken by "an update that overflows is counted".
+//   C-4: A step that is given up says nothing of the loss scale. Shown by 18_void_steps, watched by
+//     Monitor.until, broken by "a step that is given up changes the loss scale".
+
 // A step is committed in two rounds. Every rank reduces its gradients, keeps them, and sends Ready with its
 // values of the step so far, as Closed has them, the squared norms of the parameters that it counts, and what
 // AppendExpertNorms and AppendLoad write of its experts.

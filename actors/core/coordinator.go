@@ -7,6 +7,13 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
+// What always holds here (doc.go says how the lines read):
+//
+//   S-1: A step is opened once on each rank, and only behind the step before, which all ranks have ended.
+//     Shown by 01_step, watched by Monitor.seeOpen, broken by "step ends when all but one have closed".
+//   S-2: The run ends only when the last state that is to be saved is durable. Shown by 08_stop, watched by
+//     Monitor.report, broken by "end before the save is written".
+
 // Topics of the reports that the coordinator sends to the observer.
 const (
 	TopicStep     = "step"     // Step, Values: a Summary

@@ -22,14 +22,11 @@
 //
 // # What always holds
 //
-//   - No parameter changes before Commit, and all ranks get the same Commit: no two ranks ever hold different steps after recovery.
-//   - Sums are taken in the order of a group's members, whatever the order in which parts arrive.
-//   - Every payload that a behaviour takes over is passed on or released, also when an epoch or the run ends.
-//   - A message of an older epoch changes nothing.
-//   - At most one save is under way, and it is of a state between steps.
-//
-// The simulator's monitor checks these (sim.Monitor), and sim/mutants_list_test.go lists faults that must
-// not pass its tests.
+// The heads of the files state it, each invariant with a number: C of commits, S of steps, D of checkpoints
+// (durable), K of credits, I of inputs, L of loaders, E of epochs, R of recovery, M of copies in memory, H of
+// coordinators that take over from others. A line names the sequence in testdata that shows the invariant, the
+// method of the simulator's monitor (sim.Monitor) that watches it in every simulated run, and a fault of
+// sim/mutants_list_test.go that breaks it and that tests must find. A test of sim holds these names together.
 //
 // # Where to begin
 //
@@ -37,10 +34,12 @@
 // TestSequences runs it. Then [Coordinator.Receive] and [Rank.Receive], and by subject:
 //
 //	commit.go, lossscale.go   the two-round commit: Ready from all ranks, then Commit to all
+//	phase.go                  the phases of both, drawn, and which messages concern them in each
+//	values.go, lists.go       what the numbers of messages and jobs mean: the one codec
 //	cursor.go, inbox.go       what an action waits for; where parts of collectives lie, by member
 //	edge.go                   the sender's side of an edge, with its credits
 //	recover.go, epoch.go      the coordinator's and the rank's side of a recovery; messages of an old epoch
-//	                          end in the first lines of Receive, ends of its jobs in discardStale
+//	                          end in takes (phase.go), ends of its jobs in discardStale
 //	keep.go, heir.go          copies in memory; a coordinator that takes over from one that was lost
 //	slow.go                   which ranks are slow, with the evidence, from what they say in Closed
 //	loads.go, moves.go        how experts were used in a step; experts that move between ranks

@@ -2,6 +2,13 @@ package core
 
 import "github.com/lfactor/lfactor/actors"
 
+// What always holds here (doc.go says how the lines read):
+//
+//   K-1: An edge carries at most as many messages as it has credits. Shown by 07_credits, watched by
+//     Monitor.seeEdge, broken by "no credit is waited for".
+//   K-2: Every message that is taken gives one credit back. Shown by 07_credits, watched by Monitor.End,
+//     broken by "no credit is given back".
+
 // edge is the sender's side of a stream of messages to one neighbour: at most credits are on the way; the
 // rest waits here, bounded by the step's program.
 type edge struct {

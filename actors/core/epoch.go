@@ -6,6 +6,16 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
+// What always holds here (doc.go says how the lines read):
+//
+//   E-1: A message of an older epoch changes nothing. Shown by 16_late_load, watched by Monitor.origins,
+//     broken by "messages of the epoch before count".
+//   E-2: A rank goes to another state only when no job computes with the one that it has, or copies it.
+//     Shown by 10_lost_rank_disk, watched by Monitor.book, broken by "restore does not wait for a running
+//     job".
+//   E-3: An update that is decided is applied once by every rank that goes on from its step. Shown by
+//     12_lost_rank_member, watched by Monitor.audit, broken by "a decided update is not applied".
+
 // A rank that ends and comes back begins a new epoch of membership: all ranks go to one state, and messages,
 // credits and jobs of the epoch before mean nothing any more.
 

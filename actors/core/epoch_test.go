@@ -55,3 +55,18 @@ func TestGivenTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestEarlyThenClaim: a state that came before its rank has heard of the epoch is not lost when another
+// coordinator claims the rank in between.
+func TestEarlyThenClaim(t *testing.T) {
+	ctx := &letters{}
+	r := NewRank(&RankLayout{Coordinator: 9, Program: &plan.Program{}})
+	r.Receive(ctx, &actors.Message{Kind: actors.Started, Step: 1})
+	p := &counted{1}
+	r.Receive(ctx, &actors.Message{Kind: actors.State, Epoch: 6, Step: 7, Payload: p})
+	r.Receive(ctx, &actors.Message{Kind: actors.Claim, Epoch: 5})
+	require.Zero(t, r.jobs, "it goes nowhere before it is told where")
+	r.Receive(ctx, &actors.Message{Kind: actors.Rewind, Epoch: 6, Step: 7, Segment: FromMember, Port: 1, Member: 1})
+	require.Equal(t, 1, int(r.jobs), "it goes to what it was given")
+	require.Equal(t, 1, p.refs)
+}

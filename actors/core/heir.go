@@ -6,6 +6,12 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
+// What always holds here (doc.go says how the lines read):
+//
+//   H-1: A coordinator that takes over sends nobody behind a step that some rank holds or was told to apply,
+//     where its state can be had. Shown by 22_succession, watched by Monitor.seeCommit, broken by "what a rank
+//     holds is not taken into account".
+
 // The coordinator may end as any actor may. The one that takes its place knows the run's layout and its
 // newest durable checkpoint; the rest the ranks tell it: every Commit and every copy in memory carries what
 // the coordinator held at that step. It begins an epoch that is newer than any before, asks all ranks what

@@ -7,6 +7,15 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
+// What always holds here (doc.go says how the lines read):
+//
+//   I-1: A job gets the parts of a collective in the order of the members, whichever came first. Shown by
+//     02_commit_replicas, watched by Monitor.origins, broken by "parts in another order".
+//   I-2: A job gets what was made for its action, in its step and its epoch. Shown by 16_late_load, watched
+//     by Monitor.origins, broken by "a port's value of any action".
+//   I-3: Every payload that is taken over is passed on or released, when an epoch or the run ends too. Shown
+//     by 10_lost_rank_disk, watched by Monitor.End, broken by "data of the epoch before is kept".
+
 // partKey names a collective: the communication of a segment of an action. A program runs an action once a
 // step, so the key is unique while it is in use.
 type partKey struct {

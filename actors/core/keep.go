@@ -7,6 +7,13 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
+// What always holds here (doc.go says how the lines read):
+//
+//   M-1: Copies of a step count only when every rank has its own and every buddy its second. Shown by
+//     17_copies_whole, watched by Monitor.source, broken by "copies count when all but one are made".
+//   M-2: What is copied is the state of a whole step: the next update waits for the copy. Shown by
+//     11_lost_rank_copy, watched by Monitor.applies, broken by "the update does not wait for the copy".
+
 // Every rank keeps a copy of its state in memory from time to time, and a buddy in another process a second
 // one, so that nobody reads a checkpoint when a process is lost: the ranks that are left go back to their
 // own copies, and the one that comes back gets its buddy's. The copy is made behind the forwards of the next

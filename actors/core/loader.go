@@ -7,6 +7,11 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
+// What always holds here (doc.go says how the lines read):
+//
+//   L-1: A rank gets the data of a step once in an epoch. Shown by 16_late_load, watched by Monitor.once,
+//     broken by "loader answers the epoch before".
+
 // LoaderLayout is what the loader of one data-parallel replica knows.
 type LoaderLayout struct {
 	Ranks       []actors.Ref // the ranks of the replica that this loader serves

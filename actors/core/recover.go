@@ -7,6 +7,14 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
+// What always holds here (doc.go says how the lines read):
+//
+//   R-1: After a loss all ranks go to one state: the newest that those who are left hold, or that is
+//     durable. Shown by 12_lost_rank_member, watched by Monitor.seeCommit, broken by "sent back to the step
+//     before".
+//   R-2: No step is opened before all ranks hold that state. Shown by 10_lost_rank_disk, watched by
+//     Monitor.seeOpen, broken by "goes on when all but one are back".
+
 // kept is a state that everybody can go back to, as far as the coordinator has a part in it.
 type kept struct {
 	step    int64

@@ -6,6 +6,15 @@ import (
 	"github.com/lfactor/lfactor/actors"
 )
 
+// What always holds here (doc.go says how the lines read):
+//
+//   D-1: At most one save is under way, and it is of a state between steps. Shown by 04_save, watched by
+//     Monitor.bookSave, broken by "two saves at a time".
+//   D-2: A checkpoint is committed only when all ranks have written their parts. Shown by 04_save, watched
+//     by Monitor.bookSave, broken by "committed when all but one have written".
+//   D-3: Nobody is sent back to a checkpoint that another, which is being committed, may replace. Shown by
+//     23_lost_while_committed, watched by Monitor.seeCommit, broken by "goes back while a checkpoint is committed".
+
 // A checkpoint is made in four stages, one checkpoint at a time:
 //
 //	noSave ──save: BeginJob──▶ makingRoom ──Done: Save to all──▶ ranksWrite ──all Durable──▶ committing

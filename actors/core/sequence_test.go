@@ -203,6 +203,12 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) {
 		w.cut[[2]actors.Ref{rank(), firstRank + actors.Ref(to)}] = strings.TrimSpace(d.Input)
 	case "mend":
 		w.mend()
+	case "succeed":
+		w.succeed()
+	case "hold":
+		w.slow = strings.TrimSpace(d.Input)
+	case "release":
+		w.queue, w.late, w.slow = append(w.queue, w.late...), nil, ""
 	case "fail":
 		w.faults[strings.TrimSpace(d.Input)] = "no space left on device"
 	case "waits":

@@ -150,6 +150,10 @@ func (w *world) rarer(m *actors.Message) string {
 		return "Broken: " + m.Text
 	case actors.Tick:
 		return "Tick"
+	case actors.Claim:
+		return "Claim: say what you hold"
+	case actors.Holding:
+		return fmt.Sprintf("Holding: the state of step %d, %s", m.Step, core.HoldingText(m.Values))
 	}
 	return fmt.Sprintf("message of kind %d", m.Kind)
 }
