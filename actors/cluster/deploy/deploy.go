@@ -113,7 +113,7 @@ func (u *Up) Local(ctx context.Context, n int, addr string) (c *user.Cluster, er
 	if err := c.Save(u.dir); err != nil {
 		return nil, err
 	}
-	if err := u.joined(ctx, c); err != nil {
+	if err := u.joined(ctx, c, c.Hosts); err != nil {
 		return nil, err
 	}
 	return c, c.MakeCurrent()
@@ -257,8 +257,8 @@ func (u *Up) undo() {
 	}
 }
 
-// joined waits until all hosts are connected.
-func (u *Up) joined(ctx context.Context, c *user.Cluster) error {
+// joined waits until hosts are connected.
+func (u *Up) joined(ctx context.Context, c *user.Cluster, hosts []user.Host) error {
 	cl, err := c.Client()
 	if err != nil {
 		return err
@@ -267,15 +267,9 @@ func (u *Up) joined(ctx context.Context, c *user.Cluster) error {
 	var last error
 	var missing []string
 	for time.Now().Before(limit) {
-		var s head.Status
-		if last = cl.Do(ctx, "GET", "/v1/status", nil, &s); last == nil {
-			missing = nil
-			for _, h := range s.Hosts {
-				if h.State == "away" {
-					missing = append(missing, h.Name)
-				}
-			}
-			if len(missing) == 0 {
+		var states map[string]string
+		if states, last = statesOf(ctx, cl); last == nil {
+			if missing = absent(hosts, states); len(missing) == 0 {
 				return nil
 			}
 		}
@@ -290,4 +284,14 @@ func (u *Up) joined(ctx context.Context, c *user.Cluster) error {
 	}
 	return exit.With(fmt.Errorf("%s did not join within 30 s", strings.Join(missing, ", ")),
 		exit.Unreachable)
+}
+
+// absent are the names of hosts that are not connected.
+func absent(hosts []user.Host, states map[string]string) (out []string) {
+	for _, h := range hosts {
+		if state, ok := states[h.Name]; !ok || state == away {
+			out = append(out, h.Name)
+		}
+	}
+	return out
 }

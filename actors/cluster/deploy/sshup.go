@@ -78,7 +78,7 @@ func (u *Up) SSH(ctx context.Context, entries []Entry) (c *user.Cluster, err err
 	if err := c.Save(u.dir); err != nil {
 		return nil, err
 	}
-	if err := u.joined(ctx, c); err != nil {
+	if err := u.joined(ctx, c, c.Hosts); err != nil {
 		return nil, err
 	}
 	u.Say("✓ agents  %d/%d, one binary", len(hosts), len(hosts))

@@ -40,6 +40,8 @@ func killTogether(t *testing.T, dir string) {
 // left over, and the same two commands go on from what is durable, to the weights, optimizer state and
 // ledger of a run that nobody disturbed.
 func TestClusterAllKilled(t *testing.T) {
+	longOnly(t, "everything is killed at once: sim/heads has heads that read their store again while "+
+		"agents are away")
 	t.Parallel()
 	rounds := 2
 	if *long {

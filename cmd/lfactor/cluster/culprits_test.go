@@ -182,6 +182,8 @@ var culprits = []struct {
 //
 //lfvet:long what is planted and what must be said, in turn
 func TestClusterWhy(t *testing.T) {
+	longOnly(t, "culprits that are planted and named: TestWhy and TestStoppedWorker have one of each, "+
+		"TestClusterVerbs the verb")
 	t.Parallel()
 	rounds := 1
 	if *long {

@@ -18,6 +18,8 @@ import (
 // processes go on elsewhere, what it still says is refused, and it takes part again when the network is
 // back. Weights, optimizer state and ledger are those of a run that nobody disturbed.
 func TestClusterCut(t *testing.T) {
+	longOnly(t, "hosts that are cut off, both ways and one way: sim/heads and TestPartitions of sim "+
+		"have that in virtual time")
 	const steps = 120
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
@@ -77,6 +79,7 @@ func TestClusterCut(t *testing.T) {
 // TestClusterFlaps: the link of a host comes and goes while it trains. That is one loss, or two: its
 // processes go on elsewhere and stay there, and the host takes part again when its link is steady.
 func TestClusterFlaps(t *testing.T) {
+	longOnly(t, "a link that comes and goes: sim/heads has that in virtual time")
 	const steps = 90
 	flaps := 3
 	if *long {

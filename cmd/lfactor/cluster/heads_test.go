@@ -80,6 +80,8 @@ func (h headed) replaced(lost, leads string) {
 // within seconds, the job keeps its processes and goes on to the weights, optimizer state and ledger of a run
 // that nobody disturbed, and whoever follows what it writes misses nothing of it.
 func TestClusterHeads(t *testing.T) {
+	longOnly(t, "three heads, of which the one that leads is killed or lost: sim/heads has that in "+
+		"virtual time, TestClusterReplace one that is lost and replaced")
 	t.Parallel()
 	const steps = 250
 	quiet := tinyRun(t)
@@ -140,9 +142,30 @@ func TestClusterHeads(t *testing.T) {
 	require.Empty(t, leftovers(t, h.home))
 }
 
+// TestClusterReplace: of three heads one is lost with its directory; another takes its place, and knows what the
+// others know.
+func TestClusterReplace(t *testing.T) {
+	t.Parallel()
+	h := newHeaded(t, 1)
+	lost := "head1"
+	if h.leader("", 3).Name == lost {
+		lost = "head2"
+	}
+	pid := machine.Holder(h.dirOf(lost))
+	require.NoError(t, os.Rename(h.dirOf(lost), h.dirOf(lost)+".lost"))
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	h.leader("", 2)
+	h.verb(0, "cluster", "replace", lost)
+	h.leader("", 3)
+	h.verb(0, "cluster", "down")
+	require.Empty(t, leftovers(t, h.home))
+}
+
 // TestClusterHeadsRestore: a backup gives all three heads one state, and a bad one leaves them as they are;
 // heads that are stopped do not lead, and a head that leads says so when it is asked.
 func TestClusterHeadsRestore(t *testing.T) {
+	longOnly(t, "a backup of three heads, and one that is stopped: sim/heads has stopped heads, "+
+		"TestClusterVerbs a backup of one")
 	t.Parallel()
 	h := newHeaded(t, 1)
 	first := h.leader("", 3)

@@ -63,6 +63,14 @@ func remove() *cobra.Command {
 		if err := ask(c, *name, "DELETE", "/v1/hosts/"+url.PathEscape(args[0]), &m); err != nil {
 			return err
 		}
+		cl, err := user.Open(*name)
+		if err != nil {
+			return err
+		}
+		deploy.Forget(cl, m.Name)
+		if err := cl.Save(cl.Path()); err != nil {
+			return err
+		}
 		return cli.Emit(c, m, func(w io.Writer) { fmt.Fprintf(w, "host %s is removed\n", m.Name) })
 	}
 	return c

@@ -20,6 +20,8 @@ import (
 // the host of one, whose state comes from the checkpoint. Weights, optimizer state and ledger are those of a
 // run that nobody disturbed.
 func TestClusterPrivate(t *testing.T) {
+	longOnly(t, "checkpoints on hosts that share no storage, with hosts that are killed: the tests of "+
+		"actors/cluster/depot and actors/run have what is copied where")
 	t.Parallel()
 	const steps = 140
 	dir := tinyRun(t)

@@ -205,6 +205,8 @@ func (r *reliable) kill(m mishap) (known, next float64) {
 //
 //lfvet:long a cluster, a run on it, and what is compared
 func TestClusterReliable(t *testing.T) {
+	longOnly(t, "kills of each role at random moments, with their times: sim/heads has what heads "+
+		"decide then, TestClusterKilled and TestClusterLeaderKilled one kill of each")
 	rounds := 1
 	if *long {
 		rounds = 34

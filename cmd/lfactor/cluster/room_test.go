@@ -24,6 +24,8 @@ import (
 // on with two, and when that is drained with one again. Every sample is taken once, and the losses are those
 // of a run that nobody disturbed but for the order of sums.
 func TestClusterNoRoom(t *testing.T) {
+	longOnly(t, "fewer replicas where a host is lost: the script widths.txt of head/decide has what is "+
+		"decided")
 	t.Parallel()
 	const steps = 400
 	quiet := tinyRun(t)

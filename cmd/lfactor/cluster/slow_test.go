@@ -18,6 +18,7 @@ import (
 // all ranks are treated alike, and the machine has more work than processors, no rank is said to compute
 // slowly; that other work has the processors may be said.
 func TestClusterSlow(t *testing.T) {
+	longOnly(t, "a slow rank is named: TestSlowFor and TestSlowStood have when, and sim TestSlowRank")
 	const from = 25
 	dir := tinyRun(t)
 	env := append(clusterHome(t, dir, "test"), fmt.Sprintf("LFACTOR_FAULT=slow=2@%d", from))
@@ -52,6 +53,7 @@ func TestClusterSlow(t *testing.T) {
 // TestClusterSlowWay: the network of a host becomes slow while it trains. The way is named, with what it
 // carries and what it did before, and with the host; no rank is said to be slow itself.
 func TestClusterSlowWay(t *testing.T) {
+	longOnly(t, "a slow network is named: TestWay of actors/host has when")
 	dir := tinyRun(t)
 	r := onRig(t, dir, 2)
 	r.on(0, "train", "run.yaml", "--cluster", "rig", "--detach", "plan.procs=2", "checkpoint.interval=0",

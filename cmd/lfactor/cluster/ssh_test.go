@@ -99,10 +99,66 @@ func TestClusterSSH(t *testing.T) {
 	l.clean()
 }
 
+// TestClusterSSHApply: a host that has lost everything takes part again under its name, while another one is away;
+// a file makes what is, what is written, and repeated does nothing; a host that was removed can be added again.
+func TestClusterSSHApply(t *testing.T) {
+	longOnly(t, "hosts that are lost and come back, by `cluster apply` and `cluster add`: TestChanges has what is "+
+		"done to which host")
+	dir := t.TempDir()
+	l := newLab(t, dir, 3)
+	write := func(hosts string) {
+		text := "name: lab\nhosts: [" + hosts + "]\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "hosts.yaml"), []byte(text), 0o644))
+	}
+	apply := func(want string) {
+		t.Helper()
+		code, out := l.user("cluster", "apply", "hosts.yaml")
+		require.Zero(t, code, out)
+		require.Contains(t, out, want)
+	}
+	write("{ssh: h1}, {ssh: h2}, {ssh: h3}")
+	code, out := l.user("cluster", "up", "hosts.yaml", "--ssh", l.ssh)
+	require.Zero(t, code, out)
+	apply("cluster lab has the hosts of hosts.yaml")
+	code, out = l.user("cluster", "add", "h2")
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, "has a host h2 already, which is ready")
+	for _, x := range l.Hosts[1:3] {
+		x.Kill()
+	}
+	l.Hosts[1].Boot()
+	l.Hosts[1].SSHD()
+	require.Eventually(t, func() bool {
+		_, out := l.user("cluster", "status", "-o", "json")
+		return strings.Count(out, `"away"`) == 2
+	}, time.Minute, 50*time.Millisecond)
+	code, out = l.user("cluster", "add", "h2") // h3 is away meanwhile
+	require.Zero(t, code, out)
+	l.Hosts[2].Boot()
+	l.Hosts[2].SSHD()
+	apply("rejoin h3")
+	write("{ssh: h1}, {ssh: h3}")
+	apply("remove h2")
+	apply("cluster lab has the hosts of hosts.yaml")
+	write("{ssh: h1}, {ssh: h2}, {ssh: h3}")
+	apply("add h2")
+	code, out = l.user("cluster", "remove", "h2")
+	require.Zero(t, code, out)
+	code, out = l.user("cluster", "add", "h2")
+	require.Zero(t, code, out)
+	code, out = l.user("cluster", "check")
+	require.Zero(t, code, out)
+	code, out = l.user("cluster", "down")
+	require.Zero(t, code, out)
+	l.clean()
+}
+
 // TestClusterSSHHeads: of three hosts with heads the one that leads is cut down with everything on it while
 // a job trains on a fourth and fifth; the job goes on with another head, and ends. The host comes back with
 // nothing, and gets a new head.
 func TestClusterSSHHeads(t *testing.T) {
+	longOnly(t, "heads on three hosts with ssh, of which one is lost and replaced: TestClusterReplace "+
+		"has that on one machine")
 	dir := tinyRun(t)
 	l := newLab(t, dir, 4)
 	hosts := "name: lab\nheads: [h1, h2, h3]\nhosts:\n  - {ssh: h1, ports: 7400-7450}\n  - ssh: h2\n  - ssh: h3\n  - ssh: h4\n"
@@ -223,6 +279,8 @@ func TestClusterSSHRefusals(t *testing.T) {
 // TestClusterSSHTaken: hosts that belong to a cluster are not taken for another, whose `up` names it and
 // leaves nothing behind; of two that come at once one gets them; a port that is taken is named.
 func TestClusterSSHTaken(t *testing.T) {
+	longOnly(t, "hosts that belong to another cluster, and two that come at once: "+
+		"TestClusterSSHRefusals has other refusals")
 	dir := t.TempDir()
 	l := newLab(t, dir, 2)
 	up := func(name, ports string) (int, string) {

@@ -23,3 +23,11 @@ var (
 )
 
 type state = clitest.State
+
+// longOnly leaves a test out of the ordinary tier: what it covers, and what does there.
+func longOnly(t *testing.T, what string) {
+	t.Helper()
+	if !*long {
+		t.Skip("left out without -long: " + what)
+	}
+}
