@@ -5,6 +5,6 @@ package configs_test
 import (
 	_ "github.com/lfactor/lfactor/dataset/format"
 	_ "github.com/lfactor/lfactor/pipeline/schedule"
-	_ "github.com/lfactor/lfactor/stages/family"
+	_ "github.com/lfactor/lfactor/stages/family/all"
 	_ "github.com/lfactor/lfactor/stages/optim"
 )

@@ -108,7 +108,7 @@ func registered() error {
 		return nil
 	}
 	return errors.New("configs: this program has no families of models, so that no configuration can be read: " +
-		`import _ "github.com/lfactor/lfactor/stages/family", which registers them`)
+		`import _ "github.com/lfactor/lfactor/stages/family/all", which registers them`)
 }
 
 // Has says whether models of the decoder's family have an optional key.

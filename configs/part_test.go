@@ -37,7 +37,7 @@ func TestUnregistered(t *testing.T) {
 	all := hf.Families
 	defer func() { hf.Families = all }()
 	hf.Families = nil
-	const why = `import _ "github.com/lfactor/lfactor/stages/family"`
+	const why = `import _ "github.com/lfactor/lfactor/stages/family/all"`
 	_, err := Load(Request{Args: []string{"model.name=llama/3.2-3b", "data.paths=x"}})
 	require.ErrorContains(t, err, why)
 	_, err = Compose(Request{File: "configs/models/llama/3.2-3b.yaml"})

@@ -55,7 +55,7 @@ type TowerKind struct {
 	Check func(v Vision, fault func(key, why, try string))
 }
 
-// towers are the architectures by Vision.Kind; stages/family builds them.
+// towers are the architectures by Vision.Kind; stages/family/towers builds them.
 var towers = map[string]TowerKind{}
 
 // RegisterTower enters an architecture of vision towers.

@@ -3,7 +3,7 @@ tensors, with their shapes, that arrived in layers of the model as transformers 
 a warning to PEFT; here it is an assertion, as are weights of zero and a scale that is not alpha/r.
 
 Run from the repository's root:
-  go test ./stages/family -run PEFT -adapters /tmp/adapters && python bench/golden/peft_load.py /tmp/adapters
+  go test ./stages/family/all -run PEFT -adapters /tmp/adapters && python bench/golden/peft_load.py /tmp/adapters
 """
 
 import json

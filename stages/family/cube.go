@@ -158,7 +158,7 @@ func (s Source) exportCube(dst checkpoint.Sink, dtype func(hf string) string, p 
 	return nil
 }
 
-// turns are logical tensors that share one of a checkpoint in turns, as far as they have come.
+// InTurns are logical tensors that share one of a checkpoint in turns, as far as they have come.
 type turns map[string][][]float32
 
 // add takes one of them; when all have come, it gives them as one tensor, with its place.

@@ -8,10 +8,10 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-var _ = RegisterMixer(linear, func(s Spec, _ int) block.Part { return s.Delta })
+var _ = RegisterMixer(LinearAttention, func(s Spec, _ int) block.Part { return s.Delta })
 
-// linear is the kind of layers with the gated delta rule.
-const linear = "linear_attention"
+// LinearAttention is the kind of layers with the gated delta rule.
+const LinearAttention = "linear_attention"
 
 // LinearKeys are the keys of layers with linear attention.
 type LinearKeys struct {
@@ -22,8 +22,8 @@ type LinearKeys struct {
 	LinearTaps   int `key:"linear_conv_kernel_dim" flag:"linear-conv-kernel-dim" default:"0" min:"0" max:"64" class:"fixed" unit:"tokens" doc:"Tokens that the convolution before such a layer's rule sees."`
 }
 
-// linearKeys is what models say of linear attention.
-var linearKeys = configs.Declare("linear attention", configs.Rules[LinearKeys]{
+// Linear is what models say of linear attention.
+var Linear = configs.Declare("linear attention", configs.Rules[LinearKeys]{
 	Check: func(m configs.Model, k LinearKeys, at configs.Report) {
 		if !m.Has("linear_num_key_heads") {
 			return
@@ -40,4 +40,4 @@ var linearKeys = configs.Declare("linear attention", configs.Rules[LinearKeys]{
 	}})
 
 // Carries reports whether layers of linear attention carry a state from each token to the next.
-func (s *Spec) Carries() bool { return slices.Contains(s.Mixers, linear) }
+func (s *Spec) Carries() bool { return slices.Contains(s.Mixers, LinearAttention) }

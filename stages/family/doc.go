@@ -1,4 +1,5 @@
-// Package family holds the model families, one file each.
+// Package family has what model families are made of; the families are files of decoders and towers, and
+// package all has them all.
 //
 // # What it is
 //
@@ -31,6 +32,6 @@
 //
 // # Where to begin
 //
-// llama.go and qwen2.go are whole families; spec.go and model.go are what they rest on. CONTRIBUTING.md
+// decoders/llama.go and decoders/qwen2.go are whole families; spec.go and model.go are what they rest on. CONTRIBUTING.md
 // adds one step by step.
 package family

@@ -23,14 +23,15 @@ type Tower struct {
 	Merger func(c configs.Model, m *block.Merger)
 }
 
-var encoders = map[string]Tower{}
+// Encoders are the architectures of towers by configs.Vision.Kind.
+var Encoders = map[string]Tower{}
 
 // RegisterTower enters a kind of vision tower, by configs.Vision.Kind.
 func RegisterTower(kind string, t Tower) struct{} {
-	if _, dup := encoders[kind]; dup {
+	if _, dup := Encoders[kind]; dup {
 		panic("family: vision tower " + kind + " registered twice")
 	}
-	encoders[kind] = t
+	Encoders[kind] = t
 	configs.RegisterTower(kind, t.Facts)
 	for class, p := range t.Loong {
 		p.Kind = kind
@@ -39,86 +40,87 @@ func RegisterTower(kind string, t Tower) struct{} {
 	return struct{}{}
 }
 
-// joiner makes features of the decoder's width of a tower's rows, whose parameters begin with name.
-type joiner interface {
+// Joiner makes features of the decoder's width of a tower's rows, whose parameters begin with name.
+type Joiner interface {
 	Forward(r *block.Rec, name string, x *grad.Value) *grad.Value
 }
 
-// projector joins features to a decoder.
-type projector struct {
-	build func(c configs.Model, t *block.Tower) joiner
-	loong map[string]loong.Part // LoongForge's classes of it
+// ProjectorKind joins features to a decoder.
+type ProjectorKind struct {
+	Build func(c configs.Model, t *block.Tower) Joiner
+	Loong map[string]loong.Part // LoongForge's classes of it
 }
 
-// projectors are known by the name of configs.Vision.Projector.
-var projectors = map[string]projector{}
+// Projectors are known by the name of configs.Vision.Projector.
+var Projectors = map[string]ProjectorKind{}
 
-func registerProjector(kind string, p projector) struct{} {
-	if _, dup := projectors[kind]; dup {
+// RegisterProjector enters a kind of projector by a name of its own.
+func RegisterProjector(kind string, p ProjectorKind) struct{} {
+	if _, dup := Projectors[kind]; dup {
 		panic("family: projector " + kind + " registered twice")
 	}
-	projectors[kind] = p
+	Projectors[kind] = p
 	configs.RegisterProjector(kind)
-	for class, part := range p.loong {
+	for class, part := range p.Loong {
 		part.Kind = kind
 		loong.RegisterProjector(class, part)
 	}
 	return struct{}{}
 }
 
-var _ = registerProjector("merger", projector{
-	loong: map[string]loong.Part{"MLPAdapterConfig": {Joins: true},
+var _ = RegisterProjector("merger", ProjectorKind{
+	Loong: map[string]loong.Part{"MLPAdapterConfig": {Joins: true},
 		"PatchMergerMLPAdapterConfig": {Joins: true}},
-	build: func(c configs.Model, t *block.Tower) joiner {
-		m := block.Merger{Tower: t, Out: c.Hidden, Eps: 1e-6, Act: acts["gelu"]}
-		if change := encoders[c.Vision.Kind].Merger; change != nil {
+	Build: func(c configs.Model, t *block.Tower) Joiner {
+		m := block.Merger{Tower: t, Out: c.Hidden, Eps: 1e-6, Act: Acts["gelu"]}
+		if change := Encoders[c.Vision.Kind].Merger; change != nil {
 			change(c, &m)
 		}
 		return &m
 	}})
 
-var _ = registerProjector("internvl", projector{
-	loong: map[string]loong.Part{"InternMLPAdapterConfig": {Square: true, Eps: "1e-5"}},
-	build: func(c configs.Model, t *block.Tower) joiner {
+var _ = RegisterProjector("internvl", ProjectorKind{
+	Loong: map[string]loong.Part{"InternMLPAdapterConfig": {Square: true, Eps: "1e-5"}},
+	Build: func(c configs.Model, t *block.Tower) Joiner {
 		return &block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, After: true, Eps: 1e-5,
-			Act: acts[c.Vision.ProjAct]}
+			Act: Acts[c.Vision.ProjAct]}
 	}})
 
-var _ = registerProjector("mlp", projector{
-	build: func(c configs.Model, t *block.Tower) joiner {
-		return &block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true, Act: acts[c.Vision.ProjAct]}
+var _ = RegisterProjector("mlp", ProjectorKind{
+	Build: func(c configs.Model, t *block.Tower) Joiner {
+		return &block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true, Act: Acts[c.Vision.ProjAct]}
 	}})
 
 // buildVision builds the vision part of a configuration, and the names of its tower's parameters.
 func buildVision(c configs.Model) (*Vision, func(name string) Source) {
-	e := encoders[c.Vision.Kind]
+	e := Encoders[c.Vision.Kind]
 	v := e.Build(c)
 	kind := c.Vision.Projector
 	if kind == "" {
 		kind = e.Projector
 	}
-	merger := projectors[kind].build(c, &v.Tower)
+	merger := Projectors[kind].Build(c, &v.Tower)
 	v.Project = func(r *block.Rec, x *grad.Value) *grad.Value { return merger.Forward(r, "projector", x) }
 	return v, e.Source(v)
 }
 
-// composed builds a family of a tower and a decoder: tower is the prefix of its parameters in a checkpoint,
+// ComposedModel builds a family of a tower and a decoder: tower is the prefix of its parameters in a checkpoint,
 // projector gives new beginnings to the names of the projector's, text maps the decoder's.
-func composed(name string, c configs.Model, tower string, projector map[string]string,
+func ComposedModel(name string, c configs.Model, tower string, projector map[string]string,
 	text func(string) Source) *Model {
 	v, inner := buildVision(c)
-	m := Compose(Decoder(name, spec(c)), v)
-	m.alone = map[string][]func(string) Source{Encoder: {inner}, Foundation: {func(name string) Source {
+	m := Compose(Decoder(name, SpecOf(c)), v)
+	m.Alone = map[string][]func(string) Source{Encoder: {inner}, Foundation: {func(name string) Source {
 		return Source{Name: name}
 	}}}
-	if other := encoders[c.Vision.Kind].Other; other != nil {
-		m.alone[Encoder] = append(m.alone[Encoder], other(v))
+	if other := Encoders[c.Vision.Kind].Other; other != nil {
+		m.Alone[Encoder] = append(m.Alone[Encoder], other(v))
 	}
 	if c.Text != "" {
-		m.alone[Foundation] = []func(string) Source{all[c.Text].Build(c).Source}
+		m.Alone[Foundation] = []func(string) Source{all[c.Text].Build(c).Source}
 	}
 	m.Source = func(name string) Source {
-		if strings.HasPrefix(name, visual+".") {
+		if strings.HasPrefix(name, VisualName+".") {
 			s := inner(name)
 			s.Name = tower + s.Name
 			return s
@@ -135,8 +137,8 @@ func composed(name string, c configs.Model, tower string, projector map[string]s
 	return m
 }
 
-// textAt maps the names of a decoder in Llama's naming, whose body lies at a prefix.
-func textAt(prefix string) func(string) Source {
+// TextAt maps the names of a decoder in Llama's naming, whose body lies at a prefix.
+func TextAt(prefix string) func(string) Source {
 	return func(name string) Source {
 		if rest, ok := strings.CutPrefix(name, "model."); ok {
 			name = prefix + rest
@@ -145,19 +147,19 @@ func textAt(prefix string) func(string) Source {
 	}
 }
 
-// lnMerger names the parts of the patch merger of Qwen2-VL, Qwen2.5-VL and LLaVA-OneVision-1.5.
-func lnMerger(prefix string) map[string]string {
+// NormedMerger names the parts of the patch merger of Qwen2-VL, Qwen2.5-VL and LLaVA-OneVision-1.5.
+func NormedMerger(prefix string) map[string]string {
 	return map[string]string{"projector.norm": prefix + "ln_q", "projector.fc1": prefix + "mlp.0",
 		"projector.fc2": prefix + "mlp.2"}
 }
 
-// fusedSource names the parameters of towers with one projection of query, key and value and a convolution
+// FusedSource names the parameters of towers with one projection of query, key and value and a convolution
 // over patches.
-func fusedSource(v *Vision) func(string) Source {
+func FusedSource(v *Vision) func(string) Source {
 	return func(name string) Source {
-		joint, rows := fusedQKV(name, v.Tower.Hidden)
-		s := Source{Name: strings.TrimPrefix(joint, visual+"."), Rows: rows}
-		if name == visual+".patch_embed.proj.weight" {
+		joint, rows := FusedQKV(name, v.Tower.Hidden)
+		s := Source{Name: strings.TrimPrefix(joint, VisualName+"."), Rows: rows}
+		if name == VisualName+".patch_embed.proj.weight" {
 			s.Tail = []int{v.Channels, v.Temporal, v.Patch, v.Patch}
 		}
 		return s

@@ -81,7 +81,8 @@ type ImageExpertKeys struct {
 	ImageTokens  []int `key:"image_expert_token_ids" class:"fixed" doc:"Tokens that go to the experts for images beside features: those that begin and end an image, and a video."`
 }
 
-var imageExperts = configs.Declare("experts for images", configs.Rules[ImageExpertKeys]{
+// ImageExperts is what models say of experts for images.
+var ImageExperts = configs.Declare("experts for images", configs.Rules[ImageExpertKeys]{
 	Check: func(m configs.Model, k ImageExpertKeys, at configs.Report) {
 		if !m.Has("moe_intermediate_sizes") || Mixture.Of(m).Experts == 0 {
 			return
@@ -102,4 +103,5 @@ type BoundKeys struct {
 	GateSlope float64 `key:"swiglu_alpha" default:"1.702" min:"0" class:"fixed" doc:"Factor on what the sigmoid of an expert's bounded gate reads."`
 }
 
-var bounds = configs.Declare("bounded experts", configs.Rules[BoundKeys]{})
+// Bounds is what models say of bounds of experts.
+var Bounds = configs.Declare("bounded experts", configs.Rules[BoundKeys]{})

@@ -26,14 +26,14 @@ var _ = RegisterMLP(experts, func(s Spec, _ int) block.Part {
 // Mixes reports whether some layer has experts.
 func (s Spec) Mixes() bool { return slices.Contains(s.MLPs, experts) }
 
-// mixture is what the keys of a configuration say of experts; the family says how they are routed. Layers
+// UseExperts is what the keys of a configuration say of experts; the family says how they are routed. Layers
 // for which dense holds have one MLP.
-func (s *Spec) mixture(c configs.Model, dense func(layer int) bool) {
+func (s *Spec) UseExperts(c configs.Model, dense func(layer int) bool) {
 	k := Mixture.Of(c)
 	s.Experts = block.Experts{Inter: cmp.Or(k.ExpertWidth, c.Intermediate), Experts: k.Experts,
 		Each: k.ExpertsEach, Jitter: k.RouterJitter, JitterAll: true}
 	if k.SharedExperts > 0 {
-		s.Experts.Shared, s.Experts.SharedName = s.gated(k.SharedExperts*s.Experts.Inter), "shared_experts"
+		s.Experts.Shared, s.Experts.SharedName = s.GatedOf(k.SharedExperts*s.Experts.Inter), "shared_experts"
 	}
 	if len(mlpKinds.Of(c).MLPTypes) > 0 {
 		return
@@ -48,67 +48,67 @@ func (s *Spec) mixture(c configs.Model, dense func(layer int) bool) {
 	}
 }
 
-// gated is an MLP of another width than the layers' own.
-func (s *Spec) gated(width int) block.Gated {
+// GatedOf is an MLP of another width than the layers' own.
+func (s *Spec) GatedOf(width int) block.Gated {
 	return block.Gated{Hidden: s.Hidden, Inter: width, Act: s.activation()}
 }
 
-// steps tells the dense layers of a configuration with a step and exceptions.
-func steps(c configs.Model) func(layer int) bool {
+// DenseSteps tells the dense layers of a configuration with a step and exceptions.
+func DenseSteps(c configs.Model) func(layer int) bool {
 	k := Mixture.Of(c)
 	return func(i int) bool { return (i+1)%k.SparseStep != 0 || slices.Contains(k.DenseLayers, i) }
 }
 
-// first tells the dense layers of a configuration that begins with some.
-func first(c configs.Model) func(layer int) bool {
+// DenseFirst tells the dense layers of a configuration that begins with some.
+func DenseFirst(c configs.Model) func(layer int) bool {
 	k := Mixture.Of(c)
 	return func(i int) bool { return i < k.DenseFirst }
 }
 
-// correction is the name of the numbers that are added to scores for choosing.
-const correction = "e_score_correction_bias"
+// Correction is the name of the numbers that are added to scores for choosing.
+const Correction = "e_score_correction_bias"
 
-// expertPlaces is where the tensors of layers with experts lie in a checkpoint: logical names with other
+// ExpertPlaces is where the tensors of layers with experts lie in a checkpoint: logical names with other
 // parts.
-type expertPlaces struct {
-	rename *strings.Replacer // nil for logical names
-	stack  bool              // experts one by one, else as transformers 5 keeps them in memory
-	width  int               // of an expert, where gate and up lie in one tensor
-	lead   bool              // the correction has an axis of length 1 before its own
-	turned bool              // matrices are [in out]
-	turns  bool              // gate and up lie in turns, in place of one behind the other
+type ExpertPlaces struct {
+	Rename  *strings.Replacer // nil for logical names
+	Stack   bool              // experts one by one, else as transformers 5 keeps them in memory
+	Width   int               // of an expert, where gate and up lie in one tensor
+	Lead    bool              // the correction has an axis of length 1 before its own
+	Turned  bool              // matrices are [in out]
+	InTurns bool              // gate and up lie in turns, in place of one behind the other
 }
 
-// source finds tensors.
-func (l expertPlaces) source(name string) Source {
+// Source finds tensors.
+func (l ExpertPlaces) Source(name string) Source {
 	s := Source{Name: name}
 	before, after, ok := strings.Cut(name, ".experts.")
 	switch {
-	case strings.HasSuffix(name, correction) && l.lead:
+	case strings.HasSuffix(name, Correction) && l.Lead:
 		s.Lead = 1
-	case ok && l.stack:
+	case ok && l.Stack:
 		s.Name, s.Stack = before+".experts.*."+after, true
 	case ok:
 		l.fused(&s, before+".experts.", after)
 	}
-	if l.rename != nil {
-		s.Name = l.rename.Replace(s.Name)
+	if l.Rename != nil {
+		s.Name = l.Rename.Replace(s.Name)
 	}
 	return s
 }
 
 // fused is where a tensor of all experts lies.
-func (l expertPlaces) fused(s *Source, before, after string) {
+func (l ExpertPlaces) fused(s *Source, before, after string) {
 	name, kind, _ := strings.Cut(after, ".")
-	s.Turned = l.turned && kind == "weight"
+	s.Turned = l.Turned && kind == "weight"
 	for i, p := range []string{"gate_proj", "up_proj"} {
 		switch {
 		case name != p:
 			continue
-		case l.turns:
+		case l.InTurns:
 			s.Step, s.At = 2, i
 		default:
-			s.Within = [2]int{i * l.width, (i + 1) * l.width}
+			s.Within = [2]int{i * l.Width, (i + 1) * l.Width}
 		}
 		name = "gate_up_proj"
 		break
@@ -119,13 +119,13 @@ func (l expertPlaces) fused(s *Source, before, after string) {
 	s.Name = before + name
 }
 
-// eachExpert is where the experts' matrices of Qwen, DeepSeek, GLM and others lie: one by one.
-func eachExpert(configs.Model) func(string) Source { return expertPlaces{stack: true}.source }
+// EachExpert is where the experts' matrices of Qwen, DeepSeek, GLM and others lie: one by one.
+func EachExpert(configs.Model) func(string) Source { return ExpertPlaces{Stack: true}.Source }
 
-// fusedExperts is where they lie in a state dict of transformers 5: gate and up in one tensor.
-func fusedExperts(c configs.Model) func(string) Source {
+// FusedExperts is where they lie in a state dict of transformers 5: gate and up in one tensor.
+func FusedExperts(c configs.Model) func(string) Source {
 	k := Mixture.Of(c)
-	return expertPlaces{width: k.ExpertWidth}.source
+	return ExpertPlaces{Width: k.ExpertWidth}.Source
 }
 
 // countExperts takes the other name of a key that transformers 5 writes.
@@ -135,8 +135,8 @@ func countExperts(d *hf.Decoder, raw map[string]json.RawMessage) {
 	}
 }
 
-// mixed reads the keys of experts too.
-func mixed(f hf.Family) hf.Family {
+// Mixed reads the keys of experts too.
+func Mixed(f hf.Family) hf.Family {
 	read := f.Read
 	f.Idle = append(f.Idle, "num_local_experts")
 	f.Read = func(d *hf.Decoder, raw map[string]json.RawMessage) {
@@ -151,7 +151,7 @@ func mixed(f hf.Family) hf.Family {
 // The ports that join layers with experts where their router has losses.
 const (
 	sumsPort = "router_sums"
-	lossPort = "router_loss"
+	LossPort = "router_loss"
 )
 
 // Balance adds losses of the router to the model's. Factors are those of one microbatch: the coefficients,
@@ -168,13 +168,13 @@ func (m *Model) Balance(b block.Balance) {
 		}
 	}
 	port(sumsPort, b.Pooled(), 2, m.Spec.Experts.Experts)
-	port(lossPort, b.Added(), 1, 1)
+	port(LossPort, b.Added(), 1, 1)
 	for i := range m.Blocks {
 		inner := m.Blocks[i].Record
 		m.Blocks[i].Record = func(r *block.Rec, env map[string]*grad.Value) {
-			r.Balance, r.Routing = b, block.Stream{Sums: env[sumsPort], Loss: env[lossPort]}
+			r.Balance, r.Routing = b, block.Stream{Sums: env[sumsPort], Loss: env[LossPort]}
 			inner(r, env)
-			env[sumsPort], env[lossPort] = r.Routing.Sums, r.Routing.Loss
+			env[sumsPort], env[LossPort] = r.Routing.Sums, r.Routing.Loss
 		}
 	}
 }

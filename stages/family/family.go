@@ -37,6 +37,9 @@ type Family struct {
 
 var all = map[string]Family{}
 
+// Registered is a family by its name; without one of it, the zero Family.
+func Registered(modelType string) Family { return all[modelType] }
+
 // Register enters a family. A program may add one of its own before it reads a configuration.
 func Register(f Family) struct{} {
 	if _, dup := all[f.ModelType]; dup {
@@ -64,7 +67,7 @@ func Register(f Family) struct{} {
 
 // decoder builds a language model by Spec and Source.
 func (f Family) decoder(c configs.Model) *Model {
-	m := Decoder(f.ModelType, spec(c))
+	m := Decoder(f.ModelType, SpecOf(c))
 	if f.Source != nil {
 		m.Source = f.Source(c)
 	}

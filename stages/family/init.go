@@ -116,7 +116,7 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	key := mix(seed ^ h.Sum64())
 	iv := g.Intervals(p)
 	at := 0
-	places(iv, p.Shape, 0, func(from, n int) {
+	Places(iv, p.Shape, 0, func(from, n int) {
 		for i := range n {
 			dst[at+i] = float32(value(normal(key, uint64(from+i))))
 		}
@@ -124,14 +124,14 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	})
 }
 
-// places calls f for the runs of neighbours that intervals of a tensor have, in order.
-func places(iv [][2]int, shape []int, base int, f func(from, n int)) {
+// Places calls f for the runs of neighbours that intervals of a tensor have, in order.
+func Places(iv [][2]int, shape []int, base int, f func(from, n int)) {
 	if len(iv) == 1 {
 		f(base+iv[0][0], iv[0][1]-iv[0][0])
 		return
 	}
 	for i := iv[0][0]; i < iv[0][1]; i++ {
-		places(iv[1:], shape[1:], base+i*tensor.Len(shape[1:]), f)
+		Places(iv[1:], shape[1:], base+i*tensor.Len(shape[1:]), f)
 	}
 }
 

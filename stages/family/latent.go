@@ -48,12 +48,12 @@ func required(at configs.Report, key string, n int) {
 	}
 }
 
-// latentKeys are the names of these keys.
-var latentKeys = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
+// LatentNames are the names of these keys.
+var LatentNames = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
 	"v_head_dim"}
 
-// latent is what the keys of a configuration say of latent attention, which all layers have.
-func (s *Spec) latent(c configs.Model) {
+// UseLatent is what the keys of a configuration say of latent attention, which all layers have.
+func (s *Spec) UseLatent(c configs.Model) {
 	k := Latent.Of(c)
 	s.HeadDim, s.Rope.Dim = k.KeyTurning, k.KeyTurning
 	s.Latent = block.Latent{Hidden: s.Hidden, Heads: s.Heads, QRank: k.QueryRank, KVRank: k.KeyRank,
@@ -66,10 +66,10 @@ func (s *Spec) latent(c configs.Model) {
 	}
 }
 
-// latentPlaces finds the parts of latent attention: checkpoints have the part of a query that turns behind
+// LatentPlaces finds the parts of latent attention: checkpoints have the part of a query that turns behind
 // the other, and keep in one matrix what makes the latent and the part of the key that all heads share, and
 // in another what makes keys and values of it.
-func latentPlaces(c configs.Model, source func(string) Source) func(string) Source {
+func LatentPlaces(c configs.Model, source func(string) Source) func(string) Source {
 	k := Latent.Of(c)
 	key, both := k.KeyStill+k.KeyTurning, k.KeyStill+k.ValueDim
 	heads := func(width int, parts ...[2]int) (rows [][2]int) {

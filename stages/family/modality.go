@@ -194,7 +194,7 @@ func (p images) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	out := p.v.Data(&in.Images, s)
 	if places := out[placesOf(0)]; places != nil {
 		for k := range p.s.MTP {
-			out[placesOf(k+1)] = further(places.I32(), in.Cu, k+1)
+			out[placesOf(k+1)] = FurtherLayer(places.I32(), in.Cu, k+1)
 		}
 	}
 	out["positions3"] = tensor.Of(tensor.I32, p.v.Positions(in.Rows, in.Cu, &in.Images), in.Rows, 3)

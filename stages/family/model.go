@@ -43,8 +43,8 @@ type Model struct {
 	// Beginnings are pairs of beginnings of names in checkpoints of the family: Source's, and another that files
 	// may have in its place.
 	Beginnings [][2]string
-	// alone are the layouts of checkpoints of a component by itself, without a prefix.
-	alone map[string][]func(name string) Source
+	// Alone are the layouts of checkpoints of a component by itself, without a prefix.
+	Alone map[string][]func(name string) Source
 }
 
 // Source is a tensor of a Hugging Face checkpoint, or rows of it: logical rows are the ranges [from, to) in

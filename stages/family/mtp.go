@@ -12,8 +12,8 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// mtpName is the prefix of the parameters of layers that predict further tokens.
-const mtpName = "model.mtp_layers."
+// FurtherName is the prefix of the parameters of layers that predict further tokens.
+const FurtherName = "model.mtp_layers."
 
 // mtp adds multi-token prediction: layer k joins the hidden state of position i with the embedding of token
 // i+k+1, runs one decoder layer and predicts token i+k+2 with the shared head (arXiv:2412.19437 §2.2, as in
@@ -29,7 +29,7 @@ func (m *Model) mtp(r *block.Rec, env map[string]*grad.Value) {
 		s.Mixers = slices.Repeat([]string{"full_attention"}, s.Layers)
 	}
 	for k := range s.MTP {
-		name := fmt.Sprintf("%s%d", mtpName, k)
+		name := fmt.Sprintf("%s%d", FurtherName, k)
 		ids := t.Data(fmt.Sprintf("mtp_ids.%d", k), tensor.I32, r.Shape.Rows)
 		e := t.Place("residual", t.Embed(ids, s.embedding(t)))
 		if f := env[FeaturePort]; f != nil {
@@ -66,8 +66,8 @@ func placesOf(k int) string {
 	return fmt.Sprintf("vis.places.%d", k)
 }
 
-// further moves features' places k tokens towards the start of each sequence.
-func further(places []int32, cu []int32, k int) *tensor.Tensor {
+// FurtherLayer moves features' places k tokens towards the start of each sequence.
+func FurtherLayer(places []int32, cu []int32, k int) *tensor.Tensor {
 	out := tensor.Make(tensor.I32, len(places))
 	for i := range out.I32() {
 		out.I32()[i] = -1
@@ -80,13 +80,13 @@ func further(places []int32, cu []int32, k int) *tensor.Tensor {
 	return out
 }
 
-// besideLayers finds the layer that predicts a further token beside the others, under Qwen's names: its
+// BesideLayers finds the layer that predicts a further token beside the others, under Qwen's names: its
 // joint parts have no number.
-func besideLayers(source func(string) Source) func(string) Source {
+func BesideLayers(source func(string) Source) func(string) Source {
 	joint := map[string]string{"token_layernorm": "pre_fc_norm_embedding",
 		"hidden_layernorm": "pre_fc_norm_hidden", "input_proj": "fc", "final_layernorm": "norm"}
 	return func(name string) Source {
-		rest, ok := strings.CutPrefix(name, mtpName)
+		rest, ok := strings.CutPrefix(name, FurtherName)
 		if !ok {
 			return source(name)
 		}
@@ -96,19 +96,19 @@ func besideLayers(source func(string) Source) func(string) Source {
 			return Source{Name: "mtp." + own + "." + kind}
 		}
 		s := source(name)
-		s.Name = strings.Replace(s.Name, mtpName, "mtp.layers.", 1)
+		s.Name = strings.Replace(s.Name, FurtherName, "mtp.layers.", 1)
 		return s
 	}
 }
 
-// behindLast finds the layers that predict further tokens behind the last of the others, under DeepSeek V3's
+// BehindLast finds the layers that predict further tokens behind the last of the others, under DeepSeek V3's
 // names.
-func behindLast(c configs.Model, source func(string) Source) func(string) Source {
+func BehindLast(c configs.Model, source func(string) Source) func(string) Source {
 	names := strings.NewReplacer(".token_layernorm.", ".enorm.", ".hidden_layernorm.", ".hnorm.",
 		".input_proj.", ".eh_proj.",
 		".final_layernorm.", ".shared_head.norm.")
 	return func(name string) Source {
-		if rest, ok := strings.CutPrefix(name, mtpName); ok {
+		if rest, ok := strings.CutPrefix(name, FurtherName); ok {
 			number, part, _ := strings.Cut(rest, ".")
 			k, err := strconv.Atoi(number)
 			if err != nil {

@@ -38,7 +38,7 @@ func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 			turned[s.Name] = true
 		}
 	}
-	for _, info := range m.hfShapes() {
+	for _, info := range m.HFShapes() {
 		if len(info.Shape) == 2 {
 			whole[info.Name] = info.Shape[0]
 			if turned[info.Name] {
@@ -143,9 +143,9 @@ func AdapterConfig(as []Adapter, l *block.Lora) checkpoint.AdapterConfig {
 	return c
 }
 
-// inTransformers gives layers the names that they have in transformers, where prefixes differ from the
+// InTransformers gives layers the names that they have in transformers, where prefixes differ from the
 // checkpoint's: pairs of the checkpoint's and transformers', of which the first that fits is taken.
-func inTransformers(source func(string) Source, prefixes ...[2]string) func(string) Source {
+func InTransformers(source func(string) Source, prefixes ...[2]string) func(string) Source {
 	return func(name string) Source {
 		s := source(name)
 		for _, p := range prefixes {

@@ -22,7 +22,7 @@ func (d *visionData) blend(p *Images) {
 	}
 	axis := linearTaps
 	if count == 16 {
-		axis = cubicTaps
+		axis = CubicTaps
 	}
 	at := 0
 	for _, g := range p.Grids {
@@ -47,8 +47,8 @@ func linearTaps(i int32, size int, side int32) ([]int32, []float32) {
 	return []int32{int32(f), min(int32(f)+1, side-1)}, []float32{1 - (src - f), src - f}
 }
 
-// cubicTaps are those of Keys' kernel with a = -0.75, whose rows beyond the border are the border's.
-func cubicTaps(i int32, size int, side int32) (rows []int32, weights []float32) {
+// CubicTaps are those of Keys' kernel with a = -0.75, whose rows beyond the border are the border's.
+func CubicTaps(i int32, size int, side int32) (rows []int32, weights []float32) {
 	const a = -0.75
 	src := (float32(i)+0.5)*float32(side)/float32(size) - 0.5
 	f := float32(math.Floor(float64(src)))

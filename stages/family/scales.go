@@ -33,7 +33,8 @@ var mlpKinds = configs.Declare("kinds of MLPs", configs.Rules[MLPKeys]{
 		}
 	}})
 
-var scales = configs.Declare("scales", configs.Rules[ScaleKeys]{
+// Scales is what models say of factors, caps and exceptions.
+var Scales = configs.Declare("scales", configs.Rules[ScaleKeys]{
 	Check: func(m configs.Model, k ScaleKeys, at configs.Report) {
 		if n := len(k.NoRope); n > 0 && n != m.Layers {
 			at("no_rope_layers", fmt.Sprintf("%d entries for num_hidden_layers = %d", n, m.Layers),

@@ -62,9 +62,9 @@ func (k IndexKeys) checkTypes(at configs.Report) {
 // indexKeys are the names of those that every such model has.
 var indexKeys = []string{"index_topk", "index_n_heads", "index_head_dim"}
 
-// sparse is latent attention to the keys that an indexer chooses.
-func (s *Spec) sparse(c configs.Model) {
-	s.latent(c)
+// UseIndexer is latent attention to the keys that an indexer chooses.
+func (s *Spec) UseIndexer(c configs.Model) {
+	s.UseLatent(c)
 	k := Index.Of(c)
 	s.Latent.Index = block.Indexer{Heads: k.IndexHeads, Dim: k.IndexDim, Top: k.IndexTop}
 	s.IndexShared = make([]bool, s.Layers)
@@ -87,7 +87,7 @@ func (s Spec) latentLayer(i int) block.Part {
 func (s Spec) Indexes() bool { return s.Latent.Index.Top > 0 }
 
 // Port of the keys that layers without an indexer read.
-const chosenPort = "chosen_keys"
+const ChosenPort = "chosen_keys"
 
 // shareKeys joins layers that read the keys that others have chosen with those.
 func (m *Model) shareKeys() {
@@ -95,7 +95,7 @@ func (m *Model) shareKeys() {
 	if !slices.Contains(s.IndexShared, true) {
 		return
 	}
-	m.Ports[chosenPort] = Port{Width: s.Latent.Index.Top, Integer: true}
+	m.Ports[ChosenPort] = Port{Width: s.Latent.Index.Top, Integer: true}
 	layer := 0
 	for i := range m.Blocks {
 		x := &m.Blocks[i]
@@ -103,16 +103,16 @@ func (m *Model) shareKeys() {
 			continue
 		}
 		if s.IndexShared[layer] {
-			x.Takes = append(slices.Clone(x.Takes), chosenPort)
+			x.Takes = append(slices.Clone(x.Takes), ChosenPort)
 		} else if layer+1 < s.Layers && s.IndexShared[layer+1] {
-			x.Gives = append(slices.Clone(x.Gives), chosenPort)
+			x.Gives = append(slices.Clone(x.Gives), ChosenPort)
 		}
 		layer++
 		inner := x.Record
 		x.Record = func(r *block.Rec, env map[string]*grad.Value) {
-			r.Chosen = env[chosenPort]
+			r.Chosen = env[ChosenPort]
 			inner(r, env)
-			env[chosenPort] = r.Chosen
+			env[ChosenPort] = r.Chosen
 		}
 	}
 }
@@ -123,17 +123,17 @@ func (m *Model) Index(x block.Indexing) {
 	if !m.Spec.Indexes() || !x.Trains() {
 		return
 	}
-	_, routers := m.Ports[lossPort]
-	m.Ports[lossPort] = onePort(1, 1)
-	m.thread(lossPort, func(layer int) bool {
+	_, routers := m.Ports[LossPort]
+	m.Ports[LossPort] = onePort(1, 1)
+	m.thread(LossPort, func(layer int) bool {
 		return !m.Spec.shared(layer) || routers && m.Spec.MLPs[layer] == experts
 	})
 	for i := range m.Blocks {
 		inner := m.Blocks[i].Record
 		m.Blocks[i].Record = func(r *block.Rec, env map[string]*grad.Value) {
-			r.Indexing, r.Routing.Loss = x, env[lossPort]
+			r.Indexing, r.Routing.Loss = x, env[LossPort]
 			inner(r, env)
-			env[lossPort] = r.Routing.Loss
+			env[LossPort] = r.Routing.Loss
 		}
 	}
 }
@@ -144,8 +144,8 @@ func (s Spec) shared(layer int) bool { return len(s.IndexShared) > 0 && s.IndexS
 // IndexerParam reports whether a parameter is of an indexer.
 func IndexerParam(name string) bool { return strings.Contains(name, ".indexer.") }
 
-// indexed reads the keys of an indexer too, and holds lists of layers' kinds that say what others say too.
-func indexed(f hf.Family) hf.Family {
+// Indexed reads the keys of an indexer too, and holds lists of layers' kinds that say what others say too.
+func Indexed(f hf.Family) hf.Family {
 	f.Has = slices.Concat(f.Has, indexKeys)
 	f.Idle = slices.Concat(f.Idle, []string{"layer_types", "mlp_layer_types", "indexer_rope_interleave",
 		"index_topk_freq", "index_skip_topk_offset", "index_topk_pattern"})
@@ -156,7 +156,7 @@ func indexed(f hf.Family) hf.Family {
 	}
 	dense := 3 // as transformers has it where a file says nothing
 	if text, ok := f.Absent["first_k_dense_replace"]; ok {
-		dense = wholeOf(text)
+		dense = WholeOf(text)
 	}
 	f.Own = append(f.Own, hf.Keys(keys{First: dense}, func(k keys, d *hf.Decoder) {
 		kindsAre(d, "layer_types", k.Mixers, func(int) string { return "indexed_attention" })

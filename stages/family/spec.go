@@ -29,7 +29,7 @@ type Spec struct {
 	NoRope func(layer int) bool
 	// rows of a table of learned positions, 0 for none
 	Positions int
-	Alibi     block.Alibi // linear biases in place of rotary embedding, if it has slopes
+	Alibi     block.Alibi // LinearAttention biases in place of rotary embedding, if it has slopes
 	// rows of the head have length 1: it multiplies with the table's rows divided by their norms
 	UnitHead bool
 	// kind of each layer's mixer; nil is full_attention in all
@@ -113,7 +113,7 @@ func RegisterMLP(kind string, m MLP) struct{} {
 }
 
 // activation is that of MLPs, of kernels.
-func (s Spec) activation() int { return acts[cmp.Or(s.Act, "silu")] }
+func (s Spec) activation() int { return Acts[cmp.Or(s.Act, "silu")] }
 
 // Check reports what no plan can run.
 func (s Spec) Check() error {
@@ -133,8 +133,8 @@ func (s Spec) Check() error {
 		return fmt.Errorf("model: %d mixers and %d MLPs are named for %d layers", len(s.Mixers),
 			len(s.MLPs), s.Layers)
 	}
-	if _, ok := acts[cmp.Or(s.Act, "silu")]; !ok {
-		return fmt.Errorf("model: hidden_act %q is unknown, have %v", s.Act, names(acts))
+	if _, ok := Acts[cmp.Or(s.Act, "silu")]; !ok {
+		return fmt.Errorf("model: hidden_act %q is unknown, have %v", s.Act, names(Acts))
 	}
 	for _, kind := range s.Mixers {
 		if mixers[kind] == nil {
@@ -159,16 +159,17 @@ func (s Spec) Check() error {
 	return s.Rope.Check()
 }
 
+// EmbedName and HeadName are the names of embedding and head.
 const (
-	embedName = "model.embed_tokens"
-	headName  = "lm_head"
+	EmbedName = "model.embed_tokens"
+	HeadName  = "lm_head"
 )
 
 // Decoder builds the blocks of a decoder-only model in Hugging Face's Llama naming.
 func Decoder(name string, s Spec) *Model {
 	m := &Model{Family: name, Spec: s, Ports: map[string]Port{"x": {Width: s.Hidden}},
 		Source: func(n string) Source { return Source{Name: n} }}
-	m.add(Block{Name: embedName, Gives: []string{"x"}, Weight: 0.2, Record: s.embed})
+	m.add(Block{Name: EmbedName, Gives: []string{"x"}, Weight: 0.2, Record: s.embed})
 	total := 0
 	for i := range s.Layers {
 		total += s.layer(i).Size()
@@ -257,7 +258,7 @@ var (
 )
 
 func (s Spec) embedding(t *grad.Tape) *grad.Value {
-	return t.Table(embedName+".weight", s.Vocab, s.Hidden)
+	return t.Table(EmbedName+".weight", s.Vocab, s.Hidden)
 }
 
 // embed looks the tokens up, scaled, and adds learned positions where the model has them.
@@ -265,7 +266,7 @@ func (s Spec) embed(r *block.Rec, env map[string]*grad.Value) {
 	t := r.T
 	x := t.Embed(t.Data("ids", tensor.I32, r.Shape.Rows), s.embedding(t))
 	if s.EmbedScale != 0 && s.EmbedScale != 1 {
-		x = t.Scale(x, s.embedScale(x.DType))
+		x = t.Scale(x, s.EmbedFactor(x.DType))
 	}
 	x = t.Place("residual", x)
 	if s.Positions > 0 {
@@ -275,8 +276,8 @@ func (s Spec) embed(r *block.Rec, env map[string]*grad.Value) {
 	env["x"] = x
 }
 
-// embedScale is the factor on embeddings of dtype d.
-func (s Spec) embedScale(d tensor.DType) float64 {
+// EmbedFactor is the factor on embeddings of dtype d.
+func (s Spec) EmbedFactor(d tensor.DType) float64 {
 	if !s.EmbedRounds {
 		return s.EmbedScale
 	}
@@ -292,7 +293,7 @@ func (s Spec) output(t *grad.Tape) *grad.Value {
 	if s.Tie {
 		return s.embedding(t)
 	}
-	table := t.Table(headName+".weight", s.Vocab, s.Hidden)
+	table := t.Table(HeadName+".weight", s.Vocab, s.Hidden)
 	if s.UnitHead {
 		return t.UnitRows(table)
 	}
@@ -314,9 +315,9 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 		r.T.Data("weights", tensor.F32, r.Shape.Rows), s.LogitCap))
 }
 
-// spec is what a configuration says of a decoder, before its family's differences.
-func spec(c configs.Model) Spec {
-	k := scales.Of(c)
+// SpecOf is what a configuration says of a decoder, before its family's differences.
+func SpecOf(c configs.Model) Spec {
+	k := Scales.Of(c)
 	s := Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads, KV: c.KVHeads,
 		HeadDim: c.HeadDim, Vocab: c.Vocab,
 		QKVBias: c.AttentionBias, OBias: c.OutBias, MLPBias: c.MLPBias, QKNorm: c.QKNorm,
@@ -362,9 +363,9 @@ func rope(c configs.Model) block.Rope {
 	return r
 }
 
-// alternate gives every n-th layer full attention and the others a window, where the configuration names no
+// Alternate gives every n-th layer full attention and the others a window, where the configuration names no
 // kinds.
-func (s *Spec) alternate(n int, given []string) {
+func (s *Spec) Alternate(n int, given []string) {
 	if len(given) > 0 {
 		return
 	}

@@ -43,7 +43,8 @@ const FeaturePort = "features"
 // DeepstackPort is the port of the features that decoder layer i adds.
 func DeepstackPort(i int) string { return fmt.Sprintf("deepstack.%d", i) }
 
-const visual = "visual"
+// VisualName begins the names of a tower's parameters.
+const VisualName = "visual"
 
 // Compose puts a vision tower before a decoder: the features take the places of the embedding whose index in
 // the microbatch's "vis.places" [rows] is not negative, and deepstack features are added after the decoder's
@@ -53,14 +54,14 @@ func Compose(m *Model, v *Vision) *Model {
 	rows := func(s block.Shape) int { return s.Dim(block.Patches) / v.Tower.Join }
 	features := Port{Width: m.Spec.Hidden, Rows: rows, Of: block.Patches, Whole: true}
 	var blocks []Block
-	blocks = append(blocks, Block{Name: visual + ".patch_embed", Component: Encoder, Of: block.Patches,
+	blocks = append(blocks, Block{Name: VisualName + ".patch_embed", Component: Encoder, Of: block.Patches,
 		Gives: []string{"v"}, Weight: 0.1,
-		Record: func(r *block.Rec, env map[string]*grad.Value) { env["v"] = v.Tower.Embed(r, visual) }})
+		Record: func(r *block.Rec, env map[string]*grad.Value) { env["v"] = v.Tower.Embed(r, VisualName) }})
 	tower := v.Tower
 	share := float64(tower.Hidden*tower.Hidden*4+tower.Hidden*tower.Inter*2) / float64(2*m.Spec.layer(0).Size())
 	taps := 0
 	for i := range tower.Layers {
-		b := Block{Name: fmt.Sprintf("%s.blocks.%d", visual, i), Component: Encoder, Of: block.Patches,
+		b := Block{Name: fmt.Sprintf("%s.blocks.%d", VisualName, i), Component: Encoder, Of: block.Patches,
 			Takes: []string{"v"}, Gives: []string{"v"}, Recompute: true, Weight: share}
 		merger, tapped := v.Deepstack[i]
 		k := taps
@@ -70,10 +71,10 @@ func Compose(m *Model, v *Vision) *Model {
 			taps++
 		}
 		b.Record = func(r *block.Rec, env map[string]*grad.Value) {
-			env["v"] = tower.Layer(r, visual, i, env["v"])
+			env["v"] = tower.Layer(r, VisualName, i, env["v"])
 			if tapped {
 				env[DeepstackPort(k)] = merger.Forward(r,
-					fmt.Sprintf("%s.deepstack.%d", visual, v.merger(i, k)), env["v"])
+					fmt.Sprintf("%s.deepstack.%d", VisualName, v.merger(i, k)), env["v"])
 			}
 		}
 		blocks = append(blocks, b)
@@ -81,13 +82,13 @@ func Compose(m *Model, v *Vision) *Model {
 	blocks = append(blocks, Block{Name: "projector", Component: Projector, Of: block.Patches,
 		Takes: []string{"v"}, Gives: []string{FeaturePort}, Recompute: true, Weight: 0.2,
 		Record: func(r *block.Rec, env map[string]*grad.Value) {
-			env[FeaturePort] = v.Project(r, tower.Last(r, visual, env["v"]))
+			env[FeaturePort] = v.Project(r, tower.Last(r, VisualName, env["v"]))
 		}})
 	m.Ports["v"], m.Ports[FeaturePort] = Port{Width: tower.Hidden, Rows: tower.Rows, Of: block.Patches},
 		features
 	for i, b := range m.Blocks {
 		switch {
-		case b.Name == embedName:
+		case b.Name == EmbedName:
 			b = v.embed(m, b)
 		case taps > 0 && i <= taps:
 			b = addFeatures(b, i-1)
@@ -144,7 +145,7 @@ func place(r *block.Rec, x, features *grad.Value, places string) *grad.Value {
 func (m *Model) Component(param string) string {
 	switch {
 	case m.Vision == nil:
-	case strings.HasPrefix(param, visual+"."):
+	case strings.HasPrefix(param, VisualName+"."):
 		return Encoder
 	case strings.HasPrefix(param, "projector."):
 		return Projector
@@ -152,15 +153,15 @@ func (m *Model) Component(param string) string {
 	return Foundation
 }
 
-// acts are the activations by Hugging Face's names.
-var acts = map[string]int{"gelu": kernels.GELU, "gelu_pytorch_tanh": kernels.GELUTanh,
+// Acts are the activations by Hugging Face's names.
+var Acts = map[string]int{"gelu": kernels.GELU, "gelu_pytorch_tanh": kernels.GELUTanh,
 	"quick_gelu": kernels.QuickGELU, "silu": kernels.SiLU, "relu": kernels.ReLU}
 
 // BaseTower is what all vision towers share.
 func BaseTower(c configs.Vision) block.Tower {
 	return block.Tower{Layers: c.Layers(), Hidden: c.Hidden, Inter: c.Inter, Heads: c.Heads,
 		PatchDim: c.Channels * c.Temporal * c.Patch * c.Patch,
-		Join:     c.Merge * c.Merge, RMS: c.RMS, Eps: c.Eps, Act: acts[c.Act], QKVBias: c.QKVBias,
+		Join:     c.Merge * c.Merge, RMS: c.RMS, Eps: c.Eps, Act: Acts[c.Act], QKVBias: c.QKVBias,
 		QKNorm: c.QKNorm}
 }
 
@@ -170,10 +171,10 @@ func NewVision(c configs.Vision, t block.Tower) *Vision {
 		Config: c}
 }
 
-// fusedQKV are the rows of query, key and value in a joint projection of towers of width d.
-func fusedQKV(name string, d int) (joint string, rows [][2]int) {
+// FusedQKV are the rows of query, key and value in a joint projection of towers of width d.
+func FusedQKV(name string, d int) (joint string, rows [][2]int) {
 	for i, p := range []string{".q_proj.", ".k_proj.", ".v_proj."} {
-		if strings.HasPrefix(name, visual+".blocks.") && strings.Contains(name, p) {
+		if strings.HasPrefix(name, VisualName+".blocks.") && strings.Contains(name, p) {
 			return strings.Replace(name, p, ".qkv.", 1), [][2]int{{i * d, (i + 1) * d}}
 		}
 	}

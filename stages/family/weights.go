@@ -17,16 +17,17 @@ type Weights struct {
 	infos map[string]checkpoint.Info // Hugging Face tensors by name
 	src   checkpoint.Source
 	path  string
-	// source is nil for the model's own; part is the component that the checkpoint has, "" for all.
+	// Source is nil for the model's own; part is the component that the checkpoint has, "" for all.
 	source func(name string) Source
 	part   string
 }
 
-// hfShapes lists the Hugging Face tensors that the model consists of; DType is left open. Adapters are no
+// HFShapes lists the Hugging Face tensors that the model consists of; DType is left open. Adapters are no
 // part of them.
-func (m *Model) hfShapes() []checkpoint.Info { return shapes(m.Params(nil), m.Source) }
+func (m *Model) HFShapes() []checkpoint.Info { return Shapes(m.Params(nil), m.Source) }
 
-func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info {
+// Shapes lists the tensors that parameters lie in, of which source says where; DType is left open.
+func Shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info {
 	at := map[string]int{}
 	var out []checkpoint.Info
 	for _, p := range params {
@@ -65,11 +66,11 @@ func shapes(params []*grad.Param, source func(string) Source) []checkpoint.Info 
 func (m *Model) ignorable(name string) bool {
 	return strings.HasSuffix(name, "rotary_emb.inv_freq") || strings.HasSuffix(name, ".attn.masked_bias") ||
 		strings.HasSuffix(name, ".attn.bias") ||
-		m.Spec.MTP == 0 && (strings.HasPrefix(name, mtpName) ||
+		m.Spec.MTP == 0 && (strings.HasPrefix(name, FurtherName) ||
 			m.Spec.Further > 0 && strings.HasPrefix(name, "mtp.")) ||
 		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) && (m.Spec.MTP == 0 ||
 			repeats(name)) ||
-		m.Spec.Tie && name == m.Source(headName+".weight").Name
+		m.Spec.Tie && name == m.Source(HeadName+".weight").Name
 }
 
 // repeats reports whether a tensor of a layer behind the model's is the model's own embedding or head once
@@ -101,7 +102,7 @@ func (m *Model) settle(infos map[string]checkpoint.Info) {
 	// the layer for a further token is published in either layout, whatever that of the others is
 	var layers, ahead []*grad.Param
 	for _, p := range m.Params(nil) {
-		if strings.HasPrefix(p.Name, mtpName) {
+		if strings.HasPrefix(p.Name, FurtherName) {
 			ahead = append(ahead, p)
 		} else {
 			layers = append(layers, p)
@@ -116,7 +117,7 @@ func (m *Model) settle(infos map[string]checkpoint.Info) {
 	}
 	but := func(layers, ahead func(string) Source) func(string) Source {
 		return func(name string) Source {
-			if strings.HasPrefix(name, mtpName) {
+			if strings.HasPrefix(name, FurtherName) {
 				return ahead(name)
 			}
 			return layers(name)
@@ -155,7 +156,7 @@ func (m *Model) inOther(params []*grad.Param, infos map[string]checkpoint.Info) 
 		}
 		if own == other { // matrices as [in out] or as [out in], told by their shape
 			has := func(source func(string) Source) bool {
-				for _, t := range shapes(params, source) {
+				for _, t := range Shapes(params, source) {
 					if t.Name == own {
 						return slices.Equal(t.Shape, infos[own].Shape)
 					}
@@ -190,7 +191,7 @@ func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error
 			have = append(have, t)
 		}
 	}
-	return w, checkpoint.Match(path, m.hfShapes(), have)
+	return w, checkpoint.Match(path, m.HFShapes(), have)
 }
 
 // SourceDType is the type in which the checkpoint keeps one of its own tensors, "" for one that it does not
@@ -198,7 +199,7 @@ func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error
 // publishers convert it to.
 func (w *Weights) SourceDType(hf string) string {
 	if hf == "" {
-		hf = w.m.hfShapes()[0].Name
+		hf = w.m.HFShapes()[0].Name
 	}
 	if checkpoint.QuantizedAt(w.src, hf) {
 		return string(checkpoint.BF16)
@@ -260,7 +261,7 @@ func (w *Weights) from(param string) Source {
 // grows reports whether a part's checkpoint may have fewer rows than the model: tokens were added to its
 // vocabulary.
 func (w *Weights) grows(param string) bool {
-	return w.part == Foundation && (param == embedName+".weight" || param == headName+".weight")
+	return w.part == Foundation && (param == EmbedName+".weight" || param == HeadName+".weight")
 }
 
 // OpenPart takes a component's parameters alone from src, a checkpoint of that component by itself or of a
@@ -278,11 +279,11 @@ func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (
 			params = append(params, p)
 		}
 	}
-	if len(params) == 0 || len(m.alone[component]) == 0 {
+	if len(params) == 0 || len(m.Alone[component]) == 0 {
 		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Extra, Why: "the model has no " +
 			component}
 	}
-	for _, layout := range m.alone[component] {
+	for _, layout := range m.Alone[component] {
 		probe := layout(params[0].Name).Name
 		prefix, found := "", false
 		for _, t := range src.Tensors() {
@@ -303,14 +304,14 @@ func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (
 		for _, t := range src.Tensors() {
 			w.infos[t.Name] = t
 		}
-		want := shapes(params, w.source)
+		want := Shapes(params, w.source)
 		var have []checkpoint.Info
 		for i, t := range want {
 			info, ok := w.infos[t.Name]
 			if !ok {
 				continue
 			}
-			for _, p := range []string{embedName, headName} {
+			for _, p := range []string{EmbedName, HeadName} {
 				if w.grows(p+".weight") && w.source(p+".weight").Name == t.Name &&
 					len(info.Shape) == len(t.Shape) {
 					want[i].Shape[0] = min(t.Shape[0], info.Shape[0])
@@ -320,7 +321,7 @@ func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (
 		}
 		return w, checkpoint.Match(path, want, have)
 	}
-	return nil, &checkpoint.Error{File: path, Tensor: m.alone[component][0](params[0].Name).Name,
+	return nil, &checkpoint.Error{File: path, Tensor: m.Alone[component][0](params[0].Name).Name,
 		Fault: checkpoint.Missing,
 		Why:   "the model's " + component + " needs it, here or below a prefix"}
 }
@@ -411,7 +412,7 @@ func (s Source) cover(from, to int) (out []span) {
 
 // HFTensors lists the tensors of an export with the given dtype for each Hugging Face name.
 func (m *Model) HFTensors(dtype func(hf string) string) []checkpoint.Info {
-	out := m.hfShapes()
+	out := m.HFShapes()
 	for i := range out {
 		out[i].DType = checkpoint.DType(strings.ToUpper(dtype(out[i].Name)))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	_ "github.com/lfactor/lfactor/stages/family/all" // that configurations may name
 )
 
 func init() { configs.Hold(configs.Rule{Name: "model", Model: true, Check: check}) }

@@ -1,0 +1,138 @@
+package all
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// readText reads a config.json.
+func readText(t *testing.T, text string) (configs.Model, error) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o600))
+	return configs.ReadModel(dir)
+}
+
+// TestOwnKeys: keys of a family's own that are ill-typed or out of range are refused at their line, and none
+// is passed over; what they mean where they are right, or null, is as in transformers.
+func TestOwnKeys(t *testing.T) {
+	for _, c := range []struct{ family, line, why string }{
+		{"qwen3_next", `"full_attention_interval": "two"`, `full_attention_interval: "two", want an integer`},
+		{"qwen3_next", `"full_attention_interval": 0`, "full_attention_interval: 0, want at least 1"},
+		{"qwen3_next", `"full_attention_interval": -3`, "full_attention_interval: -3, want at least 1"},
+		{"qwen3_next", `"full_attention_interval": 2.5`, "full_attention_interval: 2.5, want an integer"},
+		{"qwen3_5_text", `"full_attention_interval": true`, "full_attention_interval: true, want an integer"},
+		{"qwen2", `"use_sliding_window": "no"`, `use_sliding_window: "no", want true or false`},
+		{"qwen2", `"max_window_layers": -1`, "max_window_layers: -1, want at least 0"},
+		{"qwen3_moe", `"use_sliding_window": 1`, "use_sliding_window: 1, want true or false"},
+		{"smollm3", `"no_rope_layer_interval": 0`, "no_rope_layer_interval: 0, want at least 1"},
+		{"smollm3", `"no_rope_layer_interval": "four"`, `no_rope_layer_interval: "four", want an integer`},
+		{"ernie4_5_moe", `"moe_layer_end_index": 1.5`, "moe_layer_end_index: 1.5, want an integer"},
+		{"minimax_m2", `"rotary_dim": "half"`, `rotary_dim: "half", want an integer`},
+		{"minimax_m2", `"rotary_dim": -4`, "rotary_dim: -4, want at least 1"},
+		{"deepseek_v2", `"topk_method": 3`, "topk_method: 3, want a word"},
+		{"deepseek_v2", `"topk_method": "best"`, `topk_method: "best" is not known`},
+		{"glm_moe_dsa", `"index_topk_freq": "two"`, `index_topk_freq: "two", want an integer`},
+		{"glm_moe_dsa", `"mlp_layer_types": 3`, "mlp_layer_types: 3, want a list, each of whose entries is a word"},
+	} {
+		_, err := readText(t, "{\n\"model_type\": \""+c.family+"\",\n\n"+c.line+"}")
+		require.ErrorContains(t, err, "config.json:4: "+c.why, c.line)
+	}
+	for _, c := range []struct {
+		text string
+		want []string
+	}{
+		{`"full_attention_interval": 2`, []string{family.LinearAttention, "full_attention", family.LinearAttention, "full_attention"}},
+		{`"full_attention_interval": 3, "layer_types": null`, []string{family.LinearAttention, family.LinearAttention, "full_attention", family.LinearAttention}},
+		{`"full_attention_interval": null`, nil}, // the family's own
+	} {
+		m, err := readText(t, `{"model_type": "qwen3_next", "num_hidden_layers": 4, `+c.text+`}`)
+		require.NoError(t, err)
+		require.Equal(t, c.want, m.LayerTypes, c.text)
+	}
+}
+
+// TestWindowsOfQwen: each class of transformers has windows in layers of its own.
+func TestWindowsOfQwen(t *testing.T) {
+	const slides, full = "sliding_attention", "full_attention"
+	for name, want := range map[string][]string{
+		"qwen2":     {full, full, slides, slides},
+		"qwen3":     {full, full, slides, slides},
+		"qwen2_moe": {slides, full, full, full},
+		"qwen3_moe": {slides, slides, slides, slides},
+	} {
+		text := `{"model_type": "` + name + `", "num_hidden_layers": 4, "sliding_window": 8,
+			"max_window_layers": 2, "use_sliding_window": `
+		c, err := readText(t, text+`true}`)
+		require.NoError(t, err)
+		m, err := family.Build(c, 8)
+		require.NoError(t, err)
+		require.Equal(t, want, m.Spec.Mixers, name)
+		require.Equal(t, 8, m.Spec.Window)
+		c, err = readText(t, text+`false}`)
+		require.NoError(t, err)
+		m, err = family.Build(c, 8)
+		require.NoError(t, err)
+		require.NotContains(t, m.Spec.Mixers, slides)
+	}
+}
+
+// TestCapOfGemma3: transformers' Gemma 3 leaves scores as they are, whatever attn_logit_softcapping says.
+func TestCapOfGemma3(t *testing.T) {
+	c, err := readText(t, `{"model_type": "gemma3_text", "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}`)
+	require.NoError(t, err)
+	m, err := family.Build(c, 8)
+	require.NoError(t, err)
+	require.Equal(t, []float64{0, 30}, []float64{m.Spec.AttnCap, m.Spec.LogitCap})
+}
+
+// TestTiedBelow: of a composed model transformers heeds tie_word_embeddings of the top level; some classes
+// take that of text_config too, and a family's own code takes its decoder's alone.
+func TestTiedBelow(t *testing.T) {
+	for _, c := range []struct {
+		dir, below string
+		tied       [4]bool // by (top, below): (false, false), (false, true), (true, false), (true, true)
+	}{
+		{"internvl2.5", "text_config", [4]bool{false, false, true, true}},
+		{"internvl2.5-internlm2", "llm_config", [4]bool{false, true, false, true}},
+		{"qwen2.5-vl", "text_config", [4]bool{false, true, true, true}},
+		{"qwen3-vl", "text_config", [4]bool{false, false, true, true}},
+		{"llava-clip", "text_config", [4]bool{false, true, true, true}},
+	} {
+		for i, want := range c.tied {
+			text, err := os.ReadFile(filepath.Join("..", "testdata", c.dir, "config.json"))
+			require.NoError(t, err)
+			var all map[string]any
+			require.NoError(t, json.Unmarshal(text, &all))
+			inner, ok := all["text_config"].(map[string]any)
+			require.True(t, ok, c.dir)
+			delete(all, "text_config")
+			all[c.below] = inner
+			all["tie_word_embeddings"], inner["tie_word_embeddings"] = i >= 2, i%2 == 1
+			text, err = json.Marshal(all)
+			require.NoError(t, err)
+			m, err := readText(t, string(text))
+			require.NoError(t, err)
+			require.Equal(t, want, m.TieEmbeddings, "%s %d", c.dir, i)
+		}
+	}
+}
+
+// TestSectionsOfText: a decoder that stands alone has the same place on all axes, whatever mrope_section says:
+// it wants no data of positions on three.
+func TestSectionsOfText(t *testing.T) {
+	for _, name := range []string{"qwen3_5_text", "qwen2", "qwen3"} {
+		c, err := readText(t, `{"model_type": "`+name+`", "rope_parameters": {"rope_type": "default",
+			"rope_theta": 10000.0, "mrope_section": [11, 11, 10], "mrope_interleaved": true}}`)
+		require.NoError(t, err)
+		m, err := family.Build(c, 8)
+		require.NoError(t, err)
+		require.Empty(t, m.Spec.Rope.Sections, name)
+	}
+}

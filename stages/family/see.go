@@ -1,0 +1,64 @@
+package family
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// See lets the tokens of an image see each other both ways, where layers have SeesImages.
+func (m *Model) See() {
+	for i, x := range m.Modalities {
+		if v, ok := x.(images); ok {
+			m.Modalities[i] = seeing{v}
+		}
+	}
+}
+
+// seeing are images whose tokens see each other both ways. As positions on two axes, every query has the last
+// key that it sees and its own row, every key its row twice.
+type seeing struct{ images }
+
+// The tensors of what is seen, a row a token.
+const seenBy, seenRows = "see.queries", "see.keys"
+
+// TokenTensors implements Rowed.
+func (p seeing) TokenTensors() []string {
+	return append(p.images.TokenTensors(), seenBy, seenRows)
+}
+
+// Tensors implements Modality.
+func (p seeing) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
+	out := p.images.Tensors(in, s)
+	if s.Dim(block.Patches) == 0 {
+		return out
+	}
+	queries, keys := tensor.Make(tensor.I32, in.Rows, 3), tensor.Make(tensor.I32, in.Rows, 3)
+	for i := range in.Rows {
+		copy(queries.I32()[3*i:], []int32{int32(i), int32(i), 0})
+		copy(keys.I32()[3*i:], []int32{int32(i), int32(i), 0})
+	}
+	for _, g := range in.Images.Grids {
+		for _, span := range g.Spans {
+			for at := span[0]; at < span[1]; at++ {
+				queries.I32()[3*at] = span[1] - 1
+			}
+		}
+	}
+	out[seenBy], out[seenRows] = queries, keys
+	return out
+}
+
+// SeesImages lets queries see the whole of their own image, as far as a window reaches back.
+func SeesImages(r *block.Rec, c *grad.AttentionConfig) {
+	if r.Shape.Dim(block.Patches) == 0 {
+		return
+	}
+	near := []int32{-1, 0, int32(c.Window) - 1, -1, -1, -1}
+	c.PosQ = r.T.Data(seenBy, tensor.I32, r.Shape.Rows, 3)
+	c.PosK = r.T.Data(seenRows, tensor.I32, r.Shape.Rows, 3)
+	c.Near = r.T.ConstI32(fmt.Sprintf("see.%d", c.Window), near)
+	c.Causal, c.Window = false, 0
+}
