@@ -48,6 +48,7 @@ type Up struct {
 	// machine, any.
 	Heads []string
 	self  string
+	head  string // the program that serves as a head
 	hash  string // of this binary
 	dir   string
 	began []int // processes that it has started on this machine
@@ -58,7 +59,7 @@ func (u *Up) Local(ctx context.Context, n int, addr string) (c *user.Cluster, er
 	if err := errors.Join(own(addr), head.EnoughFiles(machine.FileLimit())); err != nil {
 		return nil, err
 	}
-	if u.self, err = os.Executable(); err != nil {
+	if err = u.programs(); err != nil {
 		return nil, err
 	}
 	if err := u.reserve(); err != nil {
@@ -117,6 +118,15 @@ func (u *Up) Local(ctx context.Context, n int, addr string) (c *user.Cluster, er
 		return nil, err
 	}
 	return c, c.MakeCurrent()
+}
+
+// programs finds this program and the one that serves as a head.
+func (u *Up) programs() (err error) {
+	if u.self, err = os.Executable(); err != nil {
+		return err
+	}
+	u.head, err = MakeHead(u.self, u.Say)
+	return err
 }
 
 // reserve makes the cluster's directory; of two that bring up one name, one does.

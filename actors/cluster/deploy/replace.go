@@ -34,7 +34,7 @@ func (u *Up) Replace(ctx context.Context, c *user.Cluster, name string) error {
 		return err
 	}
 	path := "/v1/heads/" + url.PathEscape(name)
-	if u.self, err = os.Executable(); err != nil {
+	if err = u.programs(); err != nil {
 		return err
 	}
 	var hosts []*remote
@@ -44,6 +44,9 @@ func (u *Up) Replace(ctx context.Context, c *user.Cluster, name string) error {
 		}
 		hosts = []*remote{{Entry: Entry{Name: h.Name, SSH: h.SSH, Addr: h.Addr}}}
 		if err := u.preflight(ctx, hosts); err != nil {
+			return err
+		}
+		if err := u.pushHead(ctx, hosts[0]); err != nil {
 			return err
 		}
 	}

@@ -193,16 +193,31 @@ func (u *Up) push(ctx context.Context, r *remote) error {
 	if err != nil || strings.Contains(found, "have") {
 		return err
 	}
-	f, err := os.Open(u.self)
+	r.pushed = true
+	return u.send(ctx, r, u.self, to, part)
+}
+
+// send puts a program on a host, under the quoted name part until it is whole.
+func (u *Up) send(ctx context.Context, r *remote, from, to, part string) error {
+	f, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	r.pushed = true
 	_, err = u.shell(ctx, r,
 		fmt.Sprintf(`umask 077; mkdir -p "$HOME/.lfactor/bin" && cat > %s && chmod 700 %s && mv %s %s`, part,
 			part, part, to), f)
 	return err
+}
+
+// pushHead puts the program that serves as a head beside the binary on a host, if it is not there.
+func (u *Up) pushHead(ctx context.Context, r *remote) error {
+	to := quote(r.binary(u) + "-head")
+	found, err := u.shell(ctx, r, fmt.Sprintf(`if [ -x %s ]; then echo have; fi`, to), nil)
+	if err != nil || strings.Contains(found, "have") {
+		return err
+	}
+	return u.send(ctx, r, u.head, to, quote(r.part(u)+"-head"))
 }
 
 // part is the binary's name on a host while it comes; another cluster's may come at the same time.
@@ -244,9 +259,9 @@ func remove(ctx context.Context, command []string, host, binary string, dirs []s
 		// if it is
 		empty := func(d string) string { return "rmdir " + quote(path.Join(root, d)) + " 2>/dev/null; " }
 		script += "; e=$?; " + empty("agents") + empty("heads")
-		script += fmt.Sprintf("if [ ! -e %s ] && [ ! -e %s ]; then rm -f %s %s.*.part; fi; ",
+		script += fmt.Sprintf("if [ ! -e %s ] && [ ! -e %s ]; then rm -f %s %s-head %s.*.part*; fi; ",
 			quote(path.Join(root, "agents")), quote(path.Join(root, "heads")),
-			quote(binary), quote(binary))
+			quote(binary), quote(binary), quote(binary))
 		script += empty("bin") + empty(".") + "exit $e"
 	}
 	_, err := overSSH(ctx, command, host, script, nil)

@@ -30,7 +30,7 @@ func (u *Up) SSH(ctx context.Context, entries []Entry) (c *user.Cluster, err err
 				name)
 		}
 	}
-	if u.self, err = os.Executable(); err != nil {
+	if err = u.programs(); err != nil {
 		return nil, err
 	}
 	if u.hash, err = HashFile(u.self); err != nil {
@@ -154,6 +154,9 @@ func (u *Up) launchRemote(ctx context.Context, c *user.Cluster, hosts, heads []*
 	err := u.all("head", heads, func(r *remote) error {
 		n := slices.Index(heads, r)
 		h := c.Seats()[n]
+		if err := u.pushHead(ctx, r); err != nil {
+			return err
+		}
 		files, err := readAll(u.staged(h))
 		if err != nil {
 			return err

@@ -1,6 +1,9 @@
 package cli
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+	"slices"
+)
 
 // Version is the module's version, or the commit of a build from a checkout.
 func Version() string {
@@ -17,4 +20,11 @@ func Version() string {
 		}
 	}
 	return "devel"
+}
+
+// SameVersion says whether two programs may work together as parts of one lfactor. Builds that do not know their
+// version, such as those of `go run`, work with any.
+func SameVersion(a, b string) bool {
+	none := []string{"devel", "unknown"}
+	return a == b || slices.Contains(none, a) || slices.Contains(none, b)
 }

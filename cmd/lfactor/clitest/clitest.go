@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,7 @@ func Main(m *testing.M) {
 	}
 	code := m.Run()
 	_ = os.Remove(binary()) // a package whose tests ran nothing has none
+	_ = os.Remove(binary() + "-head")
 	if tiny.dir != "" {
 		_ = os.RemoveAll(tiny.dir) // what stays lies in the system's folder for temporary files
 	}
@@ -68,10 +70,46 @@ func Built(t *testing.T) string {
 	if path := binary(); machine.Exists(path) {
 		return path
 	}
-	out, err := exec.Command("go", "run", "-exec", "cp", "github.com/lfactor/lfactor/cmd/lfactor",
-		binary()).CombinedOutput()
-	require.NoError(t, err, string(out))
+	build(t, "github.com/lfactor/lfactor/cmd/lfactor", binary())
 	return binary()
+}
+
+// BuiltHead is Built, with the program beside it that serves as the head of a cluster.
+func BuiltHead(t *testing.T) string {
+	t.Helper()
+	path := Built(t)
+	building.Lock()
+	defer building.Unlock()
+	if !machine.Exists(path + "-head") {
+		build(t, "github.com/lfactor/lfactor/cmd/lfactor-head", path+"-head")
+	}
+	return path
+}
+
+// InstallBoth puts both programs where a test has a host's: lfactor at path, and the other beside it.
+func InstallBoth(t *testing.T, path string) {
+	t.Helper()
+	from := BuiltHead(t)
+	for _, end := range []string{"", "-head"} {
+		text, err := os.ReadFile(from + end)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path+end, text, 0o755))
+	}
+}
+
+// program is the one that a command line needs: those that may start a head need both.
+func program(t *testing.T, args []string) string {
+	t.Helper()
+	if slices.Contains(args, "cluster") || slices.Contains(args, "--cluster") {
+		return BuiltHead(t)
+	}
+	return Built(t)
+}
+
+func build(t *testing.T, program, path string) {
+	t.Helper()
+	out, err := exec.Command("go", "run", "-exec", "cp", program, path).CombinedOutput()
+	require.NoError(t, err, string(out))
 }
 
 // tiny is what every TinyRun begins as, written once; Main removes it.
@@ -132,7 +170,7 @@ var WiderArgs = []string{"model.overrides.hidden_size=96", "model.overrides.inte
 // RunIn runs lfactor in a directory, with more environment, and returns its exit code and all of its output.
 func RunIn(t *testing.T, dir string, env []string, args ...string) (int, string) {
 	t.Helper()
-	c := exec.Command(Built(t), args...)
+	c := exec.Command(program(t, args), args...)
 	c.Dir, c.Env = dir, append(os.Environ(), env...)
 	out, err := c.CombinedOutput()
 	if err == nil {
@@ -146,7 +184,7 @@ func RunIn(t *testing.T, dir string, env []string, args ...string) (int, string)
 // Streams runs lfactor in a directory with some input, and returns its exit code, stdout and stderr.
 func Streams(t *testing.T, dir, stdin string, args ...string) (int, string, string) {
 	t.Helper()
-	c := exec.Command(Built(t), args...)
+	c := exec.Command(program(t, args), args...)
 	c.Dir, c.Stdin = dir, strings.NewReader(stdin)
 	return streamsOf(t, c)
 }
@@ -154,7 +192,7 @@ func Streams(t *testing.T, dir, stdin string, args ...string) (int, string, stri
 // StreamsEnv is Streams without input and with more environment.
 func StreamsEnv(t *testing.T, dir string, env []string, args ...string) (int, string, string) {
 	t.Helper()
-	c := exec.Command(Built(t), args...)
+	c := exec.Command(program(t, args), args...)
 	c.Dir, c.Env = dir, append(os.Environ(), env...)
 	return streamsOf(t, c)
 }

@@ -63,7 +63,7 @@ func TestClusterAllKilled(t *testing.T) {
 	for range rounds {
 		code, out := runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test")
 		require.Zero(t, code, out)
-		cmd := exec.Command(built(t), train...)
+		cmd := exec.Command(builtHead(t), train...)
 		var said bytes.Buffer
 		cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
 		require.NoError(t, cmd.Start())

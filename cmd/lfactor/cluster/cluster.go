@@ -16,7 +16,6 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/deploy"
 	"github.com/lfactor/lfactor/actors/cluster/head"
-	"github.com/lfactor/lfactor/actors/cluster/store/etcd"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
@@ -144,38 +143,21 @@ func jobLine(j head.Job) string {
 	return line
 }
 
-// headCommand is what `up` starts; people do not.
+// headCommand is what `up` starts; people do not. It becomes lfactor-head, which alone has the store.
 func headCommand() *cobra.Command {
-	c := &cobra.Command{Use: "head", Short: "Run a cluster's head", Args: cobra.NoArgs, Hidden: true}
-	dir := c.Flags().String("dir", "", "the head's directory")
-	listen := c.Flags().String("listen", "127.0.0.1:0", "address to listen at")
-	restore := c.Flags().String("restore", "", "backup whose state the head in --dir starts with the next time")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		if *restore != "" {
-			return restoreHead(*dir, *restore)
-		}
-		o, err := agentOptions() // head and agents are one binary
-		if err != nil {
-			return err
-		}
-		signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from
-		return head.Run(c.Context(), head.Options{Command: o.Command, Dir: *dir, Listen: *listen,
-			Binary:  o.Binary,
-			Version: o.Version, Log: o.Log, Open: etcd.Open})
-	}
-	return c
-}
-
-// restoreHead gives the state of a backup to a head that does not run.
-func restoreHead(dir, backup string) error {
-	seats, err := head.LoadSeats(dir)
-	if err != nil {
-		return err
-	}
-	if err := etcd.Restore(backup, seats.Store(dir)); err != nil {
-		return exit.With(err, exit.Corrupt)
-	}
-	return nil
+	return &cobra.Command{Use: "head", Short: "Run a cluster's head", Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			program, err := deploy.HeadProgram(self)
+			if err != nil {
+				return err
+			}
+			command := append([]string{program, "--program", self, "--program-version", cli.Version()}, args...)
+			return syscall.Exec(program, command, os.Environ())
+		}}
 }
 
 // agentCommand is what `up` and `join` start.

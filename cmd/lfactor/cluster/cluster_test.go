@@ -19,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -120,9 +121,7 @@ type rigged struct {
 func onRig(t *testing.T, dir string, n int) *rigged {
 	t.Helper()
 	r := &rigged{Rig: rig.New(t, n, dir), t: t, dir: dir, binary: filepath.Join(dir, "lfactor")}
-	text, err := os.ReadFile(built(t))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(r.binary, text, 0o755))
+	clitest.InstallBoth(t, r.binary)
 	r.on(0, "cluster", "up", "--local", "1", "--name", "rig", "--addr", r.Hosts[0].Addr)
 	for i := range r.Hosts[1:] {
 		r.join(i + 1)
@@ -313,7 +312,7 @@ func TestClusterKilled(t *testing.T) {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
 			before := len(eventsOf(t, dir, env))
-			cmd := exec.Command(built(t), "train", "run.yaml", "--cluster", "test", "plan.procs=2",
+			cmd := exec.Command(builtHead(t), "train", "run.yaml", "--cluster", "test", "plan.procs=2",
 				fmt.Sprint("train.steps=", steps))
 			var out bytes.Buffer
 			cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &out, &out, append(os.Environ(), env...)

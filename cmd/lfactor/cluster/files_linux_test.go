@@ -21,7 +21,7 @@ func TestClusterFewFiles(t *testing.T) {
 	dir := tinyRun(t)
 	v := verbs{t, dir, clusterHome(t, dir, "test")}
 	up := func(files int) (string, error) {
-		c := exec.Command("sh", "-c", `ulimit -n "$0" && exec "$@"`, fmt.Sprint(files), built(t), "cluster", "up",
+		c := exec.Command("sh", "-c", `ulimit -n "$0" && exec "$@"`, fmt.Sprint(files), builtHead(t), "cluster", "up",
 			"--local", "2", "--name", "test")
 		c.Dir, c.Env = dir, append(os.Environ(), v.env...)
 		out, err := c.CombinedOutput()

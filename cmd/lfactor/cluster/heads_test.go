@@ -92,7 +92,7 @@ func TestClusterHeads(t *testing.T) {
 	want := stateOf(t, quiet, steps)
 	h := newHeaded(t, 2)
 	first := h.leader("", 3)
-	cmd := exec.Command(built(t), append(train, "--cluster", "test")...)
+	cmd := exec.Command(builtHead(t), append(train, "--cluster", "test")...)
 	var said bytes.Buffer
 	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = h.dir, &said, &said, append(os.Environ(), h.env...)
 	require.NoError(t, cmd.Start())

@@ -43,7 +43,7 @@ func TestClusterLeaderKilled(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(out), &s))
 		return s.Jobs[0].Procs
 	}
-	cmd := exec.Command(built(t), append(train, "--cluster", "test")...)
+	cmd := exec.Command(builtHead(t), append(train, "--cluster", "test")...)
 	var said bytes.Buffer
 	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
 	require.NoError(t, cmd.Start())

@@ -229,7 +229,7 @@ func TestClusterReliable(t *testing.T) {
 	require.NoError(t, err)
 	client, err := c.Client()
 	require.NoError(t, err)
-	cmd := exec.Command(built(t), append(args, "--cluster", "test")...)
+	cmd := exec.Command(builtHead(t), append(args, "--cluster", "test")...)
 	var said bytes.Buffer
 	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
 	require.NoError(t, cmd.Start())

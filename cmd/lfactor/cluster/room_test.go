@@ -41,7 +41,7 @@ func TestClusterNoRoom(t *testing.T) {
 	home := filepath.Join(dir, "home", "clusters", "test")
 	code, out = runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test")
 	require.Zero(t, code, out)
-	cmd := exec.Command(built(t), append(train, "--cluster", "test")...)
+	cmd := exec.Command(builtHead(t), append(train, "--cluster", "test")...)
 	var said bytes.Buffer
 	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
 	require.NoError(t, cmd.Start())
@@ -108,6 +108,6 @@ func startAgent(t *testing.T, home, name string) {
 	text, err := os.ReadFile(filepath.Join(home, "head", "agents.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &local))
-	_, err = machine.Detached(local[name].Dir, append([]string{built(t)}, local[name].Args...)...)
+	_, err = machine.Detached(local[name].Dir, append([]string{builtHead(t)}, local[name].Args...)...)
 	require.NoError(t, err)
 }

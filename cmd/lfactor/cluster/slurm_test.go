@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/rig"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // slurmTasks starts the tasks of a step that has one a host, with the environment that Slurm would give
@@ -51,9 +52,7 @@ func TestClusterSlurm(t *testing.T) {
 	dir := tinyRun(t)
 	r := rig.New(t, 3, dir)
 	binary := filepath.Join(dir, "lfactor")
-	text, err := os.ReadFile(built(t))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(binary, text, 0o755))
+	clitest.InstallBoth(t, binary)
 	train := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=1000",
 		fmt.Sprint("train.steps=", steps)}
 	tasks, said := slurmTasks(t, r, dir, binary, "7", train...)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/rig"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // slurmConf is a cluster of Slurm on hosts of a rig.
@@ -117,9 +118,7 @@ func TestSlurmReal(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	r := rig.New(t, 3, dir)
 	binary := filepath.Join(dir, "lfactor")
-	text, err := os.ReadFile(built(t))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(binary, text, 0o755))
+	clitest.InstallBoth(t, binary)
 	env := slurmOn(t, r, dir)
 	on := func(args ...string) (string, error) {
 		out, err := r.Hosts[0].In(dir, append(env, args...)...).CombinedOutput()
@@ -149,7 +148,7 @@ func TestSlurmReal(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(log(), "step 5/") }, 2*time.Minute,
 		50*time.Millisecond, "the run does not start")
 	began := time.Now()
-	out, err = on("scancel", "-u", "root")
+	out, err := on("scancel", "-u", "root")
 	require.NoError(t, err, out)
 	require.Eventually(t, func() bool { return state() == "CANCELLED" && strings.Contains(log(), "durable") },
 		2*time.Minute, 100*time.Millisecond, "%s", log())

@@ -49,7 +49,7 @@ func newSoaked(t *testing.T, hosts int) *soaked {
 	client, err := c.Client()
 	require.NoError(t, err)
 	s.home = c.Path()
-	s.cmd = exec.Command(built(t), append(s.args, "--cluster", "test")...)
+	s.cmd = exec.Command(builtHead(t), append(s.args, "--cluster", "test")...)
 	s.cmd.Dir, s.cmd.Stderr, s.cmd.Stdout = dir, &s.said, &s.said
 	s.cmd.Env = append(os.Environ(), s.env...)
 	require.NoError(t, s.cmd.Start())

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/rig"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // lab is hosts with ssh, of which the last is the user's.
@@ -28,9 +29,7 @@ type lab struct {
 func newLab(t *testing.T, dir string, hosts int) *lab {
 	t.Helper()
 	l := &lab{Rig: rig.New(t, hosts+1, dir), t: t, dir: dir, binary: filepath.Join(dir, "lfactor")}
-	text, err := os.ReadFile(built(t))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(l.binary, text, 0o755))
+	clitest.InstallBoth(t, l.binary)
 	l.ssh = "ssh -F " + l.SSH()
 	return l
 }

@@ -11,7 +11,7 @@ func TestMain(m *testing.M) { clitest.Main(m) }
 // What tests of clusters share with those of the command.
 var (
 	long       = clitest.Long
-	built      = clitest.Built
+	builtHead  = clitest.BuiltHead
 	tinyRun    = clitest.TinyRun
 	widerArgs  = clitest.WiderArgs
 	runIn      = clitest.RunIn
