@@ -51,7 +51,7 @@ func Main(m *testing.M) {
 		os.Setenv("GOGC", "400")
 	}
 	code := m.Run()
-	_ = os.Remove(binary()) // a package whose tests ran nothing has none
+	_ = os.Remove(binary())           // a package whose tests ran nothing has none
 	_ = os.Remove(binary() + "-head") // as above
 	if tiny.dir != "" {
 		_ = os.RemoveAll(tiny.dir) // what stays lies in the system's folder for temporary files
