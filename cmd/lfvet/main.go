@@ -4,8 +4,10 @@
 //
 //	go run ./cmd/lfvet [folder]
 //	go run ./cmd/lfvet -discards [folder]
+//	go run ./cmd/lfvet -picture [folder] > docs/house.svg
 //
-// -discards lists the errors that the code throws away, each with the reason that stands beside it.
+// -discards lists the errors that the code throws away, each with the reason that stands beside it; -picture draws the
+// folders with their packages and imports.
 //
 // It prints one finding a line as "file:line: rule: text" and exits 1 if there is one. Rules are
 // purely textual apart from the search for ranges over maps, which needs types; nothing is built or
@@ -15,12 +17,14 @@ package main
 import (
 	"cmp"
 	_ "embed"
+	"errors"
 	"fmt"
 	"go/token"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 //go:embed layers.txt
@@ -100,9 +104,9 @@ func moduleRoot(dir string) (string, error) {
 }
 
 func run(args []string, out, errs io.Writer) int {
-	discards := len(args) > 0 && args[0] == "-discards"
-	if discards {
-		args = args[1:]
+	show := ""
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		show, args = args[0], args[1:]
 	}
 	dir := "."
 	if len(args) > 0 {
@@ -113,8 +117,8 @@ func run(args []string, out, errs io.Writer) int {
 		fmt.Fprintln(errs, "lfvet:", err)
 		return 2
 	}
-	if discards {
-		return list(root, out, errs)
+	if show != "" {
+		return list(show, root, out, errs)
 	}
 	found, err := vet(root, layersText)
 	if err != nil {
@@ -130,11 +134,21 @@ func run(args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// list prints the errors that are thrown away, with their reasons.
-func list(root string, out, errs io.Writer) int {
+// list prints what -discards and -picture show.
+func list(what, root string, out, errs io.Writer) int {
 	m, err := load(root)
-	if err != nil {
+	policy, layersErr := parseLayers(layersText)
+	if err = errors.Join(err, layersErr); err != nil {
 		fmt.Fprintln(errs, "lfvet:", err)
+		return 2
+	}
+	switch what {
+	case "-picture":
+		picture(m, policy, out)
+		return 0
+	case "-discards":
+	default:
+		fmt.Fprintf(errs, "lfvet: %s: want -discards or -picture\n", what)
 		return 2
 	}
 	for _, d := range listDiscards(m, &report{fset: m.fset}) {

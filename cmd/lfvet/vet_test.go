@@ -26,6 +26,21 @@ func TestRepository(t *testing.T) {
 	}
 }
 
+// TestPicture: the picture of the house is what the imports are, and the data's way leads through packages that
+// there are.
+func TestPicture(t *testing.T) {
+	root, err := moduleRoot(".")
+	require.NoError(t, err)
+	var got, errs bytes.Buffer
+	require.Zero(t, run([]string{"-picture", root}, &got, &errs), errs.String())
+	want, err := os.ReadFile(filepath.Join(root, picturePath))
+	require.NoError(t, err)
+	require.Equal(t, string(want), got.String(), "go run ./cmd/lfvet -picture > "+picturePath)
+	for _, s := range dataWay {
+		require.Contains(t, got.String(), ">"+s[0]+"</text>", "no package %s", s[0])
+	}
+}
+
 // planted copies testdata/bad to a new folder and adds the files that odd.txt names: the module zip of this
 // project could not hold them.
 func planted(t *testing.T) string {
