@@ -70,7 +70,11 @@ type golden struct {
 }
 
 func openGolden(t *testing.T, name string) *golden {
-	dir := filepath.Join(goldenDir, name)
+	return openGoldenAt(t, filepath.Join(goldenDir, name))
+}
+
+// openGoldenAt opens one that lies elsewhere.
+func openGoldenAt(t *testing.T, dir string) *golden {
 	g := &golden{t: t}
 	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
 	require.NoError(t, err)
@@ -84,7 +88,7 @@ func openGolden(t *testing.T, name string) *golden {
 	require.NoError(t, err)
 	g.m.Spec.MTPWeight = g.MTPWeight
 	g.m.Balance(block.Balance{Kind: block.PooledBalance, Scale: g.Balance})
-	src, err := checkpoint.OpenDir(filepath.Join(goldenDir, name, "."))
+	src, err := checkpoint.OpenDir(filepath.Join(dir, "."))
 	if err != nil { // golden.safetensors lies beside the weights: open those alone
 		f, err := checkpoint.OpenFile(filepath.Join(dir, "model.safetensors"))
 		require.NoError(t, err)

@@ -45,6 +45,8 @@ type Family struct {
 	// of families with an indexer: neighbouring numbers of its heads turn together
 	IndexPairs bool
 
+	// brings a file to the form that its keys are read in; may be nil
+	Prepare func(raw Raw)
 	// keys that are no settings, but that settings follow from
 	Own []Own
 	// what the tables do not say, after all keys; may be nil
@@ -142,6 +144,9 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 		return nil
 	}
 	d := &Decoder{Sink: sink, O: o, f: f, lines: lines(text)}
+	if f.Prepare != nil {
+		f.Prepare(raw)
+	}
 	d.constants(raw)
 	unread = d.keys(raw)
 	d.follow(raw)

@@ -87,9 +87,9 @@ func (d *Decoder) raw(raw Raw, key string) json.RawMessage {
 	return nil
 }
 
-// setting reports whether the family's files give a setting by a key.
+// setting reports whether the family's files give a setting by a key, or more than one.
 func (d *Decoder) setting(key string) bool {
-	return !slices.Contains(d.f.Idle, key) && d.Sink.Has(source.ModelKeys+"."+key)
+	return key == "rope_parameters" || !slices.Contains(d.f.Idle, key) && d.Sink.Has(source.ModelKeys+"."+key)
 }
 
 // outside says how a value breaks its tags.

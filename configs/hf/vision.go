@@ -120,6 +120,9 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	unread = d.topKeys(c, raw, text, flat)
 	delete(text, "model_type")
 	delete(text, "architectures") // the decoder's by itself
+	if f.Prepare != nil {
+		f.Prepare(text)
+	}
 	for _, key := range d.keys(text) {
 		unread = append(unread, "text_config."+key)
 	}

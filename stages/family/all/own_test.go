@@ -136,3 +136,15 @@ func TestSectionsOfText(t *testing.T) {
 		require.Empty(t, m.Spec.Rope.Sections, name)
 	}
 }
+
+// TestLongPhi: published files of Phi have the length that longrope begins at beside rope_scaling.
+func TestLongPhi(t *testing.T) {
+	for _, key := range []string{`"rope_scaling": {"type"`, `"rope_parameters": {"rope_theta": 10000.0, "rope_type"`} {
+		c, err := readText(t, `{"model_type": "phi3", "hidden_size": 48, "num_attention_heads": 4,
+			"original_max_position_embeddings": 4096, `+key+`: "longrope",
+			"long_factor": [1, 1, 2, 2, 3, 3], "short_factor": [1, 1, 1, 1, 1, 1]}}`)
+		require.NoError(t, err)
+		require.Equal(t, 4096, c.RopeScaling.OriginalMax)
+		require.Len(t, c.RopeScaling.LongFactor, 6)
+	}
+}

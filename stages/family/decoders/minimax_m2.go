@@ -34,11 +34,7 @@ var _ = family.Register(family.Family{ModelType: "minimax_m2",
 			"num_experts":         "256",
 			"num_experts_per_tok": "8", "router_aux_loss_coef": "0.001", "bos_token_id": "200034",
 			"eos_token_id": "200020"},
-		Own: []hf.Own{hf.Keys(minimaxKeys{Head: 128}, func(k minimaxKeys, d *hf.Decoder) {
-			if k.Turns > 0 && k.Head > 0 {
-				d.Set("partial_rotary_factor", fmt.Sprint(float64(k.Turns)/float64(k.Head)))
-			}
-		})},
+		Own: []hf.Own{hf.Keys(minimaxKeys{Head: 128}, minimaxKeys.enter)},
 		Write: func(m hf.Values, out map[string]any) {
 			out["rotary_dim"] = int(m["partial_rotary_factor"].(float64) * float64(m.Int("head_dim")))
 		}},
@@ -55,8 +51,17 @@ var _ = family.Register(family.Family{ModelType: "minimax_m2",
 			Rename: strings.NewReplacer(".mlp.gate."+family.Correction, ".mlp."+family.Correction)}.Source
 	}})
 
-// minimaxKeys are what files say of the part of a head that turns.
+// minimaxKeys are what files say of the part of a head that turns: of several, transformers heeds the share in
+// rope_parameters, then the share by itself, then rotary_dim.
 type minimaxKeys struct {
-	Turns int `key:"rotary_dim" min:"1"`
-	Head  int `key:"head_dim"`
+	Turns int      `key:"rotary_dim" min:"1"`
+	Head  int      `key:"head_dim"`
+	Part  *float64 `key:"partial_rotary_factor"`
+	Rope  hf.Raw   `key:"rope_parameters"`
+}
+
+func (k minimaxKeys) enter(d *hf.Decoder) {
+	if k.Turns > 0 && k.Head > 0 && k.Part == nil && k.Rope["partial_rotary_factor"] == nil {
+		d.Set("partial_rotary_factor", fmt.Sprint(float64(k.Turns)/float64(k.Head)))
+	}
 }

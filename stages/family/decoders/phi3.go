@@ -2,7 +2,6 @@ package decoders
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
@@ -20,7 +19,7 @@ var _ = family.Register(family.Family{ModelType: "phi3", Paper: "2404.14219, 241
 			"max_position_embeddings": "4096", "rms_norm_eps": "1e-5", "bos_token_id": "1",
 			"eos_token_id": "32000"},
 		Only: map[string]string{"resid_pdrop": "0.0", "embd_pdrop": "0.0"},
-		Omit: []string{"head_dim"}, Idle: []string{"original_max_position_embeddings"}, Read: phiLong,
+		Omit: []string{"head_dim"}, Idle: []string{"original_max_position_embeddings"}, Prepare: phiLong,
 		Write: func(m hf.Values, out map[string]any) {
 			if scaling, ok := m["rope_scaling"].(map[string]any); ok &&
 				scaling["original_max_position_embeddings"] != nil {
@@ -44,23 +43,14 @@ var _ = family.Register(family.Family{ModelType: "phi3", Paper: "2404.14219, 241
 	}})
 
 // phiLong brings the length that longrope begins at to the other numbers of the scaling: Phi has it at the
-// top.
-func phiLong(d *hf.Decoder, raw map[string]json.RawMessage) {
-	var scaling map[string]json.RawMessage
+// top. What is no mapping is reported with its key.
+func phiLong(raw hf.Raw) {
+	var scaling hf.Raw
 	for _, key := range []string{"rope_scaling", "rope_parameters"} {
-		if raw[key] != nil && json.Unmarshal(raw[key],
-			&scaling) == nil && scaling["long_factor"] != nil &&
+		if json.Unmarshal(raw[key], &scaling) == nil && scaling["long_factor"] != nil &&
 			raw["original_max_position_embeddings"] != nil {
 			scaling["original_max_position_embeddings"] = raw["original_max_position_embeddings"]
-			// keys of ours by themselves
-			for _, other := range []string{"rope_theta", "partial_rotary_factor"} {
-				delete(scaling, other)
-			}
-			text, err := json.Marshal(scaling)
-			if err != nil {
-				panic(fmt.Sprintf("family: JSON that was decoded is none: %v", err))
-			}
-			d.Set("rope_scaling", string(text))
+			raw[key] = json.RawMessage(family.JSONOf(scaling))
 		}
 	}
 }

@@ -1,0 +1,80 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// TestFamilyFuzz: of random configurations of each family that transformers builds, and of those in which one
+// key alone is not as in the golden model, each is either computed as there, or refused with its reason. It
+// wants Python with transformers, named by LFACTOR_PYTHON or python3; LFACTOR_FUZZ names cases of
+// bench/golden/family_layers.py in place of all, and with -v each refusal is told.
+func TestFamilyFuzz(t *testing.T) {
+	if !*long {
+		t.Skip("40 random configurations a family are held to transformers with -long")
+	}
+	python := os.Getenv("LFACTOR_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if err := exec.Command(python, "-c", "import torch, transformers").Run(); err != nil {
+		t.Skipf("%s cannot import torch and transformers (%v): no configuration is compared", python, err)
+	}
+	dir := t.TempDir()
+	args := append([]string{"bench/golden/family_fuzz.py", dir, "40"}, strings.Fields(os.Getenv("LFACTOR_FUZZ"))...)
+	run := exec.Command(python, args...)
+	run.Dir = "../.."
+	out, err := run.CombinedOutput()
+	require.NoError(t, err, string(out))
+	t.Log(strings.TrimSpace(string(out)))
+	cases, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	same, refused := 0, map[string]int{}
+	for _, c := range cases {
+		why, err := fuzzed(t, filepath.Join(dir, c.Name()))
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", c.Name(), err)
+		case why != "":
+			refused[why]++
+			t.Logf("refused %s: %s", c.Name(), why)
+		default:
+			same++
+		}
+	}
+	t.Logf("%d of %d configurations computed as transformers does, the others refused", same, len(cases))
+	require.Greater(t, same, len(cases)/2)
+}
+
+// fuzzed compares one configuration; why is the reason of a refusal.
+func fuzzed(t *testing.T, dir string) (why string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	if _, err := configs.ReadModel(dir); err != nil {
+		lines := strings.Split(err.Error(), "\n")
+		sort.Strings(lines)
+		return strings.ReplaceAll(lines[0], dir, ""), nil
+	}
+	g := openGoldenAt(t, dir)
+	loss, _ := g.forward(cpu.New(1), tensor.F32, false)
+	_, logits := g.forward(cpu.New(1), tensor.F32, true)
+	_, want := g.read("logits")
+	if e := relative(logits, want); len(logits) != len(want) || !(e < 1e-4) {
+		return "", fmt.Errorf("logits differ by %.1e, loss %.7f, transformers has %.7f", e, loss, g.Loss)
+	}
+	return "", nil
+}
