@@ -28,12 +28,12 @@ func peerOf(c net.Conn) (pid int) {
 }
 
 // states are what the letters of /proc/PID/stat stand for.
-var states = map[byte]string{'R': "running but does not answer", 'S': "asleep and does not answer",
+var states = map[byte]string{'R': Running, 'S': "asleep and does not answer",
 	'D': "in an uninterruptible wait, as for a disk", 'T': "stopped (by a signal or from the terminal)",
 	't': "stopped by a debugger", 'Z': "dead"}
 
-// stateOf says what the system knows of a process.
-func stateOf(pid int) string {
+// StateOf says what the system knows of a process.
+func StateOf(pid int) string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "gone"

@@ -4,7 +4,8 @@ package host
 
 import "net"
 
-// peerOf and stateOf are known on Linux only.
+// peerOf is known on Linux only.
 func peerOf(net.Conn) int { return 0 }
 
-func stateOf(int) string { return "" }
+// StateOf is known on Linux only.
+func StateOf(int) string { return "" }

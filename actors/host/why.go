@@ -95,6 +95,9 @@ func nameOf(r actors.Ref, at map[actors.Ref]Status) string {
 	return fmt.Sprintf("actor %d", r)
 }
 
+// Running is the state of a process that computes, or waits for a processor: see StateOf.
+const Running = "running but does not answer"
+
 // Silent is a process of a run that does not answer.
 type Silent struct {
 	Proc  int    `json:"proc"`
@@ -249,7 +252,7 @@ func AskProcess(dir string, n int, timeout time.Duration) ([]Status, *Silent, er
 		return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user",
 			dir)
 	case err != nil && pid > 0:
-		return nil, &Silent{Proc: n, PID: pid, State: stateOf(pid)}, nil
+		return nil, &Silent{Proc: n, PID: pid, State: StateOf(pid)}, nil
 	case err != nil:
 		return nil, nil, nil
 	}

@@ -30,6 +30,7 @@ type proc struct {
 	log   string // directory in which it answers why
 	// what it has said of the replicas that it can do with, nil for nothing: each head is told
 	widths *control.Message
+	hung   string // why the agent has killed it, "" if it has not; read when heard has ended
 }
 
 // start starts a process as ordered and tells the head.
@@ -191,20 +192,15 @@ func (a *Agent) attendProc(p *proc) {
 		}
 	}()
 	var heard sync.WaitGroup
-	heard.Go(func() {
-		for {
-			m, err := p.talk.Receive(0)
-			if err != nil {
-				return
-			}
-			a.fromProc(p, m)
-		}
-	})
+	heard.Go(func() { a.listenTo(p) })
 	go func() {
 		err := p.cmd.Wait()
 		p.talk.Close()
 		heard.Wait()
 		text, code := a.children.End(p.cmd.ProcessState, err)
+		if p.hung != "" {
+			text = p.hung + " and " + text
+		}
 		a.logf("job %s process %d (pid %d): %s", p.Job, p.Proc.Proc, p.Pid, text)
 		a.mu.Lock()
 		delete(a.procs, key{p.Job, p.Proc.Proc})

@@ -77,7 +77,17 @@ func FromEnv() (*Fleet, error) {
 		f.take(m)
 	}
 	go f.hear()
+	go f.beat()
 	return f, nil
+}
+
+// beat tells the agent that this process lives, as long as it does.
+func (f *Fleet) beat() {
+	for tick := time.NewTicker(control.Beats); ; <-tick.C {
+		if f.talk.Send(control.Message{Kind: control.Beat}) != nil {
+			return // hear ends this process
+		}
+	}
 }
 
 // RunID names a job on its edges.

@@ -20,8 +20,8 @@ import (
 )
 
 // TestClusterLeaderKilled: the process that leads a run is killed, and later again together with another.
-// Each time a new one takes the lead over; a process that was not killed keeps its number to the end. The run
-// does not begin again, and its losses, weights, optimizer state and ledger are those of one that nobody
+// Each time a new one takes the lead over; a process that was not killed keeps its number to the end. The
+// run does not begin again, and its losses, weights, optimizer state and ledger are those of one that nobody
 // disturbed.
 func TestClusterLeaderKilled(t *testing.T) {
 	t.Parallel()
@@ -80,4 +80,29 @@ func TestClusterLeaderKilled(t *testing.T) {
 	require.NoError(t, err)
 	t.Logf("%s%s%s", text.String(), strings.Join(regexp.MustCompile("(?m)^!.*$|^.*recovered.*$|^from.*$").
 		FindAllString(said.String(), -1), "\n"), logs)
+}
+
+// TestClusterLeaderStopped: the process that leads a run is stopped and does not end: nobody watches it
+// but its agent, which gives it up after three seconds. Another takes the lead over, and the run ends with
+// the weights, optimizer state and ledger of one that nobody disturbed.
+func TestClusterLeaderStopped(t *testing.T) {
+	t.Parallel()
+	const steps = 60
+	quiet := tinyRun(t)
+	train := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=25", fmt.Sprint("train.steps=", steps)}
+	code, out := runIn(t, quiet, nil, append(train, "-q")...)
+	require.Zero(t, code, out)
+	v := newVerbs(t)
+	v.verb(0, append(train, "--cluster", "test", "--detach")...)
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(filepath.Join(v.dir, "run", "metrics.jsonl"))
+		return err == nil && bytes.Contains(text, []byte(`"step":5,`))
+	}, 2*time.Minute, time.Millisecond)
+	var s head.Status
+	v.json(&s, "cluster", "status")
+	require.NoError(t, syscall.Kill(s.Jobs[0].Procs[0].Pid, syscall.SIGSTOP))
+	require.Contains(t, v.verb(0, "attach", "1"), fmt.Sprintf("step %d/%d", steps, steps))
+	require.Equal(t, stateOf(t, quiet, steps), stateOf(t, v.dir, steps))
+	require.Regexp(t, `process 0 of job 1, which leads it, said nothing for 3\S*s, being stopped \(by a signal or from `+
+		`the terminal\), and was killed by signal 9 \(killed\) on h\d; another takes its place`, v.verb(0, "events"))
 }
