@@ -366,10 +366,10 @@ func (a *Agent) hear(m control.Message) {
 		if p := a.find(m.Job, m.Proc); p != nil {
 			p.pass(m)
 		}
-	case control.Hosts:
+	case control.Hosts, control.Change:
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.known = m
+		a.known.Hosts, a.known.Dirs = m.Changed(a.known.Hosts), m.Dirs
 		for _, p := range a.procs {
 			p.pass(m)
 		}

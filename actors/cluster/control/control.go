@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -41,6 +42,7 @@ const (
 	Probe   Kind = "probe"   // measure the way to Peers
 	Probed  Kind = "probed"  // what came of it: Links
 	Hosts   Kind = "hosts"   // Hosts and Dirs replace what the agent and its processes knew
+	Change  Kind = "change"  // Hosts come to what they knew, Gone go from it; Dirs replace
 )
 
 // Between a process and the head, by way of its agent. Start, Leave, Kill, Slow and Widths come from the
@@ -92,6 +94,23 @@ type Message struct {
 	// Hosts are the connected ones with the addresses of their agents, Dirs what jobs keep files in.
 	Hosts map[string]string `json:"hosts,omitempty"`
 	Dirs  []string          `json:"dirs,omitempty"`
+	Gone  []string          `json:"gone,omitempty"`
+}
+
+// Changed is what hosts are after a message of kind Hosts or Change; what they were is left as it is.
+func (m Message) Changed(was map[string]string) map[string]string {
+	if m.Kind == Hosts {
+		return m.Hosts
+	}
+	out := maps.Clone(was)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, m.Hosts)
+	for _, name := range m.Gone {
+		delete(out, name)
+	}
+	return out
 }
 
 // Spec is what a job is: a command line of lfactor, the directory it was given in, and the files it names.

@@ -80,3 +80,14 @@ func FuzzReceive(f *testing.F) {
 		}
 	})
 }
+
+// TestChanged: hosts that come, change and go; what was known is left as it is.
+func TestChanged(t *testing.T) {
+	was := map[string]string{"a": "1", "b": "2"}
+	m := Message{Kind: Change, Hosts: map[string]string{"b": "3", "c": "4"}, Gone: []string{"a", "x"}}
+	require.Equal(t, map[string]string{"b": "3", "c": "4"}, m.Changed(was))
+	require.Equal(t, map[string]string{"a": "1", "b": "2"}, was)
+	require.Equal(t, map[string]string{"b": "3", "c": "4"}, m.Changed(nil))
+	m.Kind = Hosts
+	require.Equal(t, m.Hosts, m.Changed(was))
+}

@@ -113,8 +113,8 @@ func (f *Fleet) take(m control.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	defer f.changed.Broadcast()
-	if m.Kind == control.Hosts {
-		f.hosts = m.Hosts
+	if m.Kind == control.Hosts || m.Kind == control.Change {
+		f.hosts = m.Changed(f.hosts)
 		return
 	}
 	if m.Kind == control.Peers {

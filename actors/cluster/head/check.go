@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
@@ -15,8 +16,25 @@ import (
 // checkLimit is what the measurements of one agent may take.
 const checkLimit = 60 * time.Second
 
+// Of so many hosts every way is measured, one host after the other; of more a sample.
+const (
+	checkAll   = 9
+	checkTurns = 8 // ways from each host, and to each, in a sample
+)
+
+// strides are the turns of a sample of n hosts: in each, every host measures the way to the one so many
+// places behind it in the order of names, all at once. So no two measure the way to one host, or from one,
+// and a check takes as long of a thousand hosts as of ten.
+func strides(n int) (out []int) {
+	turns := min(n-1, checkTurns)
+	for k := range max(0, turns) {
+		out = append(out, 1+k*(n-1)/turns)
+	}
+	return out
+}
+
 // check lets every connected agent measure its ways to all others, one agent after the other, so that
-// they do not measure each other.
+// they do not measure each other; of many hosts it takes a sample.
 func (h *Head) check(w http.ResponseWriter, r *http.Request) {
 	h.checking.Lock()
 	defer h.checking.Unlock()
@@ -24,11 +42,28 @@ func (h *Head) check(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	hosts := h.m.Hosts()
 	h.mu.Unlock()
-	for _, a := range hosts {
-		links = append(links, h.checkFrom(a, hosts, r.Context().Done())...)
+	if len(hosts) <= checkAll {
+		for _, a := range hosts {
+			links = append(links, h.checkFrom(a, hosts, r.Context().Done())...)
+		}
+	} else {
+		for _, by := range strides(len(hosts)) {
+			links = append(links, h.checkTurn(hosts, by, r.Context().Done())...)
+		}
 	}
 	h.keepLinks(links)
 	answer(w, links)
+}
+
+// checkTurn measures one way from each host, all at once.
+func (h *Head) checkTurn(hosts []Host, by int, gone <-chan struct{}) []control.Link {
+	out := make([][]control.Link, len(hosts))
+	var all sync.WaitGroup
+	for i, a := range hosts {
+		all.Go(func() { out[i] = h.checkFrom(a, []Host{hosts[(i+by)%len(hosts)]}, gone) })
+	}
+	all.Wait()
+	return slices.Concat(out...)
 }
 
 // checkFrom measures the ways from one host.
@@ -48,7 +83,12 @@ func (h *Head) checkFrom(a Host, hosts []Host, gone <-chan struct{}) []control.L
 		}
 	}
 	wait := make(chan []control.Link, 1)
-	h.probed = wait
+	h.probed[m.Code] = wait
+	defer func() {
+		h.mu.Lock()
+		delete(h.probed, m.Code)
+		h.mu.Unlock()
+	}()
 	if len(m.Peers) > 0 {
 		from.order(m)
 	}
@@ -92,9 +132,9 @@ func (h *Head) linkOf(host string) *link {
 func (h *Head) measured(m control.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if m.Code == h.round && h.probed != nil {
-		h.probed <- m.Links
-		h.probed = nil
+	if wait := h.probed[m.Code]; wait != nil {
+		wait <- m.Links
+		delete(h.probed, m.Code)
 	}
 }
 

@@ -74,12 +74,12 @@ type Head struct {
 	numbers   int64              // of connections and questions that were given out
 	links     map[int64]*link
 	asks      map[int64]chan decide.Answer
-	heard     *sync.Cond           // signals that events or a job's output have grown
-	revived   map[string]time.Time // when an agent of this machine was started again
-	outputs   map[string]*written  // what jobs have written
-	wrote     map[procKey]int64    // how far the output of processes has come
-	round     int                  // of measuring and asking
-	probed    chan []control.Link
+	heard     *sync.Cond                  // signals that events or a job's output have grown
+	revived   map[string]time.Time        // when an agent of this machine was started again
+	outputs   map[string]*written         // what jobs have written
+	wrote     map[procKey]int64           // how far the output of processes has come
+	round     int                         // of measuring and asking
+	probed    map[int]chan []control.Link // measurements that are waited for, by their rounds
 	questions map[int]*question
 	checking  sync.Mutex // one check at a time
 	halfOpen  *halfOpen

@@ -284,7 +284,8 @@ func (s *holder) head(term store.Term) *Head {
 		self: s.self, seats: s.seats.Heads, halfOpen: &s.halfOpen, knocks: &s.knocks,
 		commits: make(chan decide.Commit, 1), left: make(chan struct{}), links: map[int64]*link{},
 		asks: map[int64]chan decide.Answer{}, revived: map[string]time.Time{}, outputs: map[string]*written{},
-		wrote: map[procKey]int64{}, questions: map[int]*question{}, others: map[string]*other{}}
+		wrote: map[procKey]int64{}, questions: map[int]*question{},
+		probed: map[int]chan []control.Link{}, others: map[string]*other{}}
 	h.heard = sync.NewCond(&h.mu)
 	h.routes(&h.mux)
 	return h

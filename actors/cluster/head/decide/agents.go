@@ -20,6 +20,7 @@ import (
 type agent struct {
 	Member
 	info  control.Info
+	told  bool  // it was told on this connection which hosts there are
 	conn  int64 // 0 while it is away
 	quiet bool  // it is connected and suspect, since it says nothing
 	since time.Time
@@ -119,7 +120,7 @@ func (in Connect) apply(h *Head) {
 	back := a.info.Pid == info.Pid && info.Pid != 0
 	was := a.Member
 	a.info, a.conn, a.since, a.Serial = *info, in.Conn, h.now, in.Serial
-	a.quiet, a.lost, a.why = false, 0, ""
+	a.quiet, a.told, a.lost, a.why = false, false, 0, ""
 	delete(h.refused, a.Name)
 	a.skew = h.skewOf(info)
 	if a.Leaving && !back {
@@ -278,22 +279,39 @@ func (h *Head) lostWith(host, text string) {
 	}
 }
 
-// tellHosts tells all agents which hosts are connected, and the directories of jobs that are not over.
+// tellHosts tells all agents which hosts are connected, and the directories of jobs that are not over: one that
+// was told before hears what has changed.
 func (h *Head) tellHosts() {
-	m := control.Message{Kind: control.Hosts, Hosts: map[string]string{}}
 	all := h.inOrder()
+	now, change := map[string]string{}, control.Message{Kind: control.Change, Hosts: map[string]string{}}
 	for _, a := range all {
-		if a.heard() {
-			m.Hosts[a.Name] = a.info.Probe
+		if !a.heard() {
+			continue
+		}
+		now[a.Name] = a.info.Probe
+		if was, ok := h.told[a.Name]; !ok || was != a.info.Probe {
+			change.Hosts[a.Name] = a.info.Probe
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.told)) {
+		if _, ok := now[name]; !ok {
+			change.Gone = append(change.Gone, name)
 		}
 	}
 	for _, j := range h.sorted() {
 		if j.State != Ended {
-			m.Dirs = append(m.Dirs, j.Spec.Keep...)
+			change.Dirs = append(change.Dirs, j.Spec.Keep...)
 		}
 	}
+	same := len(change.Hosts)+len(change.Gone) == 0 && slices.Equal(change.Dirs, h.dirs)
+	h.told, h.dirs = now, change.Dirs
 	for _, a := range all {
-		h.order(a, m)
+		switch {
+		case !a.told:
+			a.told = h.order(a, control.Message{Kind: control.Hosts, Hosts: now, Dirs: change.Dirs})
+		case !same:
+			h.order(a, change)
+		}
 	}
 }
 

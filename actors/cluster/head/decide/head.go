@@ -33,6 +33,8 @@ type Head struct {
 	revoked []string
 	tokens  map[string]Ticket // by the hash of their secrets
 	refused map[string]string // why agents were refused last, by their hosts
+	told    map[string]string // hosts that were connected when agents were told last, with their addresses
+	dirs    []string          // that they were told
 	links   []control.Link    // as they were measured last
 	timers  int64             // that were started
 	retry   int64             // timer for a commit that has failed
