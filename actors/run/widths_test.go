@@ -17,8 +17,7 @@ func TestRunWidths(t *testing.T) {
 model:
   name: llama/3.2-1b
   init: random
-  overrides: {hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2,
-	head_dim: 8, intermediate_size: 64, vocab_size: 400, max_position_embeddings: 64, rope_scaling: none}
+  overrides: {hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 8, intermediate_size: 64, vocab_size: 400, max_position_embeddings: 64, rope_scaling: none}
 data: {kind: text, paths: ["."], tokenizer: bytes, seq_len: 32}
 train: {steps: 24, global_batch: 12, micro_batch: 1}
 optimizer: {lr: 1.0e-3}

@@ -44,13 +44,10 @@ log: {dir: %q}
 	fresh := fmt.Sprintf(`model:
   name: ernie/4.5-vl-28b-a3b
   init: random
-  overrides: {hidden_size: 64, num_hidden_layers: 3, num_attention_heads: 4, num_key_value_heads: 2,
-	head_dim: 16, intermediate_size: 96, vocab_size: %d, initializer_range: 0.1,
-    num_experts: 4, num_experts_per_tok: 2, moe_intermediate_sizes: [48,
-	24], n_shared_experts: 1, rope_scaling: {rope_type: default, mrope_section: [3, 3, 2]},
+  overrides: {hidden_size: 64, num_hidden_layers: 3, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 16, intermediate_size: 96, vocab_size: %d, initializer_range: 0.1,
+    num_experts: 4, num_experts_per_tok: 2, moe_intermediate_sizes: [48, 24], n_shared_experts: 1, rope_scaling: {rope_type: default, mrope_section: [3, 3, 2]},
     image_expert_token_ids: [%[2]d, %[3]d, %[2]d, %[3]d],
-    vision: {depth: 2, hidden_size: 32, intermediate_size: 64, num_heads: 4, image_token_id: %[4]d,
-	video_token_id: %[5]d, vision_start_token_id: %[2]d}}
+    vision: {depth: 2, hidden_size: 32, intermediate_size: 64, num_heads: 4, image_token_id: %[4]d, video_token_id: %[5]d, vision_start_token_id: %[2]d}}
 checkpoint: {dir: %[6]q, save_hf: true}
 `, ids["vocab"], ids["<|vision_start|>"], ids["<|vision_end|>"], ids["<|image_pad|>"], ids["<|video_pad|>"],
 		in("checkpoints"))

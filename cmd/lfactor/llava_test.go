@@ -38,10 +38,8 @@ log: {dir: %q}
 	fresh := fmt.Sprintf(`model:
   name: llava/1.5-7b
   init: random
-  overrides: {hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2,
-	head_dim: 16, intermediate_size: 128, vocab_size: %d, initializer_range: 0.1,
-    vision: {depth: 3, hidden_size: 32, intermediate_size: 64, num_heads: 4, patch_size: 6,
-	image_size: 36, image_token_id: %d}}
+  overrides: {hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 16, intermediate_size: 128, vocab_size: %d, initializer_range: 0.1,
+    vision: {depth: 3, hidden_size: 32, intermediate_size: 64, num_heads: 4, patch_size: 6, image_size: 36, image_token_id: %d}}
 checkpoint: {dir: %q, save_hf: true}
 `, ids["vocab"], ids["<|image_pad|>"], in("checkpoints"))
 	cfg, err := configs.Load(configs.Request{File: "test", Text: []byte(fresh + data)})

@@ -22,8 +22,7 @@ func longRun(t *testing.T, hosts string, args ...string) *Search {
 model:
   name: llama/3.2-1b
   init: random
-  overrides: {hidden_size: 512, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 4,
-	head_dim: 64, intermediate_size: 1024, vocab_size: 2048, max_position_embeddings: 65536}
+  overrides: {hidden_size: 512, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 64, intermediate_size: 1024, vocab_size: 2048, max_position_embeddings: 65536}
 data: {kind: text, paths: [none], tokenizer: none, seq_len: 16384}
 train: {steps: 2, global_batch: 2, precision: bf16}
 `), 0o644))

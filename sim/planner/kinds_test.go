@@ -79,10 +79,8 @@ func composedOn(t *testing.T, from int) *Search {
 model:
   name: qwen-vl/2.5-3b
   init: random
-  overrides: {hidden_size: 512, num_hidden_layers: 12, num_attention_heads: 8, num_key_value_heads: 4,
-	head_dim: 64, intermediate_size: 1024, vocab_size: 2048,
-    rope_scaling: {rope_type: mrope, mrope_section: [8, 12, 12]}, vision: {depth: 4, hidden_size: 512,
-	intermediate_size: 1024, num_heads: 4, fullatt_block_indexes: [1, 3]}}
+  overrides: {hidden_size: 512, num_hidden_layers: 12, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 64, intermediate_size: 1024, vocab_size: 2048,
+    rope_scaling: {rope_type: mrope, mrope_section: [8, 12, 12]}, vision: {depth: 4, hidden_size: 512, intermediate_size: 1024, num_heads: 4, fullatt_block_indexes: [1, 3]}}
 data: {kind: media, paths: [none], tokenizer: none, seq_len: 1024}
 train: {steps: 2, global_batch: 32, micro_batch: 2}
 plan: {encoder: {patches: 4096}}

@@ -75,8 +75,7 @@ const deep = `
 model:
   name: llama/3.2-1b
   init: random
-  overrides: {hidden_size: 512, num_hidden_layers: 16, num_attention_heads: 8, num_key_value_heads: 8,
-	head_dim: 64,
+  overrides: {hidden_size: 512, num_hidden_layers: 16, num_attention_heads: 8, num_key_value_heads: 8, head_dim: 64,
     intermediate_size: 1536, vocab_size: 4096}
 data: {paths: [none], tokenizer: none, seq_len: 1024}
 train: {steps: 2, global_batch: 32, precision: bf16}

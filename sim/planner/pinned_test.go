@@ -22,8 +22,7 @@ const mixture = `
 model:
   name: qwen/3-30b-a3b
   init: random
-  overrides: {hidden_size: 256, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 4,
-	head_dim: 32,
+  overrides: {hidden_size: 256, num_hidden_layers: 4, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 32,
     intermediate_size: 512, vocab_size: 4096, num_experts: 16, num_experts_per_tok: 2, moe_intermediate_size: 256}
 data: {paths: [none], tokenizer: none, seq_len: 1024}
 train: {steps: 2, global_batch: 8}
@@ -33,10 +32,8 @@ const pictures = `
 model:
   name: qwen-vl/2.5-3b
   init: random
-  overrides: {hidden_size: 256, num_hidden_layers: 6, num_attention_heads: 8, num_key_value_heads: 4,
-	head_dim: 32, intermediate_size: 512, vocab_size: 2048,
-    rope_scaling: {rope_type: mrope, mrope_section: [4, 6, 6]}, vision: {depth: 2, hidden_size: 128,
-	intermediate_size: 256, num_heads: 4, fullatt_block_indexes: [1]}}
+  overrides: {hidden_size: 256, num_hidden_layers: 6, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 32, intermediate_size: 512, vocab_size: 2048,
+    rope_scaling: {rope_type: mrope, mrope_section: [4, 6, 6]}, vision: {depth: 2, hidden_size: 128, intermediate_size: 256, num_heads: 4, fullatt_block_indexes: [1]}}
 data: {kind: media, paths: [none], tokenizer: none, seq_len: 512}
 train: {steps: 2, global_batch: 16, micro_batch: 2}
 plan: {encoder: {patches: 1024}}

@@ -63,8 +63,7 @@ func TestWindowsPriced(t *testing.T) {
 model:
   name: gemma/3-1b
   init: random
-  overrides: {hidden_size: 256, num_hidden_layers: 7, num_attention_heads: 4, num_key_value_heads: 1,
-	head_dim: 64,
+  overrides: {hidden_size: 256, num_hidden_layers: 7, num_attention_heads: 4, num_key_value_heads: 1, head_dim: 64,
     intermediate_size: 512, vocab_size: 2048, max_position_embeddings: 16384}
 data: {paths: [none], tokenizer: none, seq_len: 16384}
 train: {steps: 2, global_batch: 1, precision: bf16}

@@ -145,8 +145,7 @@ const mixed = `
 model:
   name: qwen/3-30b-a3b
   init: random
-  overrides: {hidden_size: 64, num_hidden_layers: 3, num_attention_heads: 4, num_key_value_heads: 2,
-	head_dim: 16,
+  overrides: {hidden_size: 64, num_hidden_layers: 3, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 16,
     moe_intermediate_size: 32, num_experts: 4, num_experts_per_tok: 2, vocab_size: 512}
 data: {paths: [none], tokenizer: none, seq_len: 64}
 train: {steps: 1, global_batch: 4}

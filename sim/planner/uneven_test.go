@@ -13,8 +13,7 @@ const lopsided = `
 model:
   name: llama/3.2-1b
   init: random
-  overrides: {hidden_size: 128, num_hidden_layers: 7, num_attention_heads: 8, num_key_value_heads: 8,
-	head_dim: 64,
+  overrides: {hidden_size: 128, num_hidden_layers: 7, num_attention_heads: 8, num_key_value_heads: 8, head_dim: 64,
     intermediate_size: 512, vocab_size: 32768}
 data: {paths: [none], tokenizer: none, seq_len: 512}
 train: {steps: 2, global_batch: 16, precision: bf16}

@@ -152,8 +152,7 @@ const TinyYAML = `
 model:
   name: llama/3.2-1b
   init: random
-  overrides: {hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2,
-	head_dim: 8, intermediate_size: 64, vocab_size: 401, max_position_embeddings: 64, rope_scaling: none}
+  overrides: {hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 8, intermediate_size: 64, vocab_size: 401, max_position_embeddings: 64, rope_scaling: none}
 data: {kind: text, paths: [text], tokenizer: tok, seq_len: 32, split: [90, 10, 0]}
 train: {steps: 24, global_batch: 8, micro_batch: 2}
 optimizer: {lr: 1.0e-3}

@@ -17,15 +17,13 @@ const ingestHelp = `JOB.yaml names sources, and what becomes of them:
 
   output: out                  # gets out/source-0, … and, with pack, out/packed
   sources:
-    - {json: a.jsonl, image_dir: images,
-	sample_type: multi_mix_qa}   # also video_dir, media, columns_messages
+    - {json: a.jsonl, image_dir: images, sample_type: multi_mix_qa}   # also video_dir, media, columns_messages
     - {shards: "s3://bucket/old-{000..099}.tar"}                      # shards that are there, in any place they are read from
   maxcount: 10000              # samples and bytes of a shard
   maxsize: 3e9
   workers: 4                   # entries read, and samples counted, at once
   quarantine: 100              # entries of a source that may be set aside
-  pack: {model: Qwen2-VL, max_tokens: 8192,
-	algorithm: best-fit-decreasing}   # also template, max_images, packed_type
+  pack: {model: Qwen2-VL, max_tokens: 8192, algorithm: best-fit-decreasing}   # also template, max_images, packed_type
 
 Paths are relative to where lfactor is started. A job can also be named in data.paths of a run: its annotations are then
 read as they are, and training begins on the first of them. A job that was cut off, however that happened, goes on when it is started

@@ -112,12 +112,9 @@ const demoConfig = `
 model:
   name: llama/3.2-1b
   init: random
-  overrides: {hidden_size: 192, num_hidden_layers: 4, num_attention_heads: 6, num_key_value_heads: 2,
-	head_dim: 32, intermediate_size: 512, vocab_size: %d, max_position_embeddings: 512,
-	rope_scaling: none, initializer_range: 0.03}
+  overrides: {hidden_size: 192, num_hidden_layers: 4, num_attention_heads: 6, num_key_value_heads: 2, head_dim: 32, intermediate_size: 512, vocab_size: %d, max_position_embeddings: 512, rope_scaling: none, initializer_range: 0.03}
 data: {kind: text, paths: [%q], valid: [%q], tokenizer: %q, seq_len: 128}
-train: {steps: %d, global_batch: 8, micro_batch: 2, eval_interval: %d, eval_steps: 16, log_interval: %d,
-	seed: 7}
+train: {steps: %d, global_batch: 8, micro_batch: 2, eval_interval: %d, eval_steps: 16, log_interval: %d, seed: 7}
 optimizer: {lr: 3.0e-3, min_lr: 1.0e-4, beta2: 0.98, weight_decay: 0.05}
 schedule: {kind: cosine, warmup_steps: 40}
 plan: {pp: 2, dp: 2, zero: 1, threads: 1}

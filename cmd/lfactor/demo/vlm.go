@@ -151,8 +151,7 @@ model:
     eos_token_id: [%d]
     rope_scaling: {rope_type: mrope, mrope_section: [4, 6, 6]}
     initializer_range: 0.1
-    vision: {depth: 4, hidden_size: 96, intermediate_size: 256, num_heads: 4, window_size: 56,
-	fullatt_block_indexes: [1, 3], image_token_id: %d, video_token_id: %d, vision_start_token_id: %d}
+    vision: {depth: 4, hidden_size: 96, intermediate_size: 256, num_heads: 4, window_size: 56, fullatt_block_indexes: [1, 3], image_token_id: %d, video_token_id: %d, vision_start_token_id: %d}
 data: {kind: media, paths: [%q], tokenizer: %q, seq_len: 256, sample_type: chat_mix}
 train: {steps: %d, global_batch: 8, micro_batch: 2, log_interval: %d, seed: 3, loss_average: token}
 optimizer: {lr: 2.0e-3, min_lr: 1.0e-4, beta2: 0.98, weight_decay: 0.02}
