@@ -15,6 +15,7 @@ import (
 // Commit, and the end of the job that changes parameters. The rank comes back, and from then on the monitor
 // finds every rank at one step.
 func TestCommitKilled(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(600)
 	if *long {
 		seeds = 10000

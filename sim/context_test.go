@@ -37,6 +37,7 @@ func sharedTokens(t *testing.T, p configs.Plan, change func(j *layout.Job)) *lay
 // is watched for all promises, among them that every part of a rotation comes from the one member that
 // sends it.
 func TestContextSeeds(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(120)
 	if *long {
 		seeds = 1000

@@ -34,6 +34,7 @@ func slowDisk(p sim.Prices, write, begin int64) sim.Prices {
 // several, and in most runs a rank dies and comes back. The run ends only when its last save is durable,
 // and goes back only to a state that was.
 func TestLateControl(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(300)
 	if *long {
 		seeds = 5000

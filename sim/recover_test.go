@@ -197,6 +197,7 @@ func fromEverySource(t *testing.T, faults func(l *sim.Layout, p *sim.Prices, o s
 // of those that come back is another rank's, or a copy's that its buddy kept, or the checkpoint's: what the
 // monitor promises holds in all, and nobody reads a checkpoint where there is something newer in memory.
 func TestRecoverySources(t *testing.T) {
+	t.Parallel()
 	fromEverySource(t, func(l *sim.Layout, p *sim.Prices, o sim.Options) sim.Options {
 		seed := o.Seed
 		write := p.Job
@@ -225,6 +226,7 @@ func TestRecoverySources(t *testing.T) {
 // and ranks die on top. The transport notices what it loses, and every epoch has connections of its own: all
 // steps are committed once, by everybody.
 func TestPartitions(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(400)
 	if *long {
 		seeds = 10000
@@ -260,6 +262,7 @@ func TestPartitions(t *testing.T) {
 // TestOwedUpdate: a rank that hears of an epoch before it hears of the commit that was decided in the one
 // before, which another connection brings, carries out the update first and once.
 func TestOwedUpdate(t *testing.T) {
+	t.Parallel()
 	owed := 0
 	for seed := range uint64(500) {
 		l := redundant(t, 6*seed)
@@ -307,6 +310,7 @@ func TestOwedUpdate(t *testing.T) {
 // TestSuccession: the coordinator ends with a rank at any moment, also while a rank recovers and while its
 // successor takes over. The next one goes on from what the ranks hold, and what the monitor promises holds.
 func TestSuccession(t *testing.T) {
+	t.Parallel()
 	fromEverySource(t, func(l *sim.Layout, p *sim.Prices, o sim.Options) sim.Options {
 		seed := o.Seed
 		o = aimed(l, *p, o, 1+int(seed/6%3))

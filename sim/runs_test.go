@@ -24,6 +24,7 @@ import (
 // testdata/simulated has what was reported and a hash of every message with its values, so that a change of
 // behaviour that breaks no promise is seen, too. `go test ./sim -rewrite` writes it anew.
 func TestSimulated(t *testing.T) {
+	t.Parallel()
 	datadriven.RunTest(t, "testdata/simulated/runs", func(t *testing.T, d *datadriven.TestData) string {
 		require.Equal(t, "simulate", d.Cmd)
 		var from, to uint64

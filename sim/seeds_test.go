@@ -57,6 +57,7 @@ func TestSeeds(t *testing.T) {
 // TestRestart: a rank that dies at any moment and comes back costs time and nothing else: all steps are
 // committed, what the dead epoch left is given back, and the monitor sees no promise broken.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	rewound := 0
 	for _, whole := range []bool{false, true} {
 		for seed := range uint64(150) {
@@ -305,6 +306,7 @@ func hunt(d *sim.Description, b *bug, seed uint64) (string, uint64) {
 // TestPlantedBugs: the tester finds every planted bug within 1,000 seeds, raises no false alarm in 200, and
 // shrinks each find to a run of at most 30 events, or to the smallest run in which the bug can show.
 func TestPlantedBugs(t *testing.T) {
+	t.Parallel()
 	big := described(t, topology.Grid(2, 1, 2), 4, 1, 1, 2)
 	for seed := range uint64(200) {
 		fault, _ := hunt(big, nil, seed)

@@ -38,6 +38,7 @@ func visionLayout(t *testing.T, mesh topology.Mesh, e *layout.PartPlan) *layout.
 // many seeds of delays: no deadlock, no message lost, and no more messages on an edge than its credits; one
 // seed a pattern is watched for all promises.
 func TestVisionPatterns(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(60)
 	if *long {
 		seeds = 1000

@@ -13,6 +13,7 @@ import (
 // with ranks lost at any time too, and later updates go on counting from the one before it. Three such steps
 // in a row end the run.
 func TestGivenUp(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(200) {
 		l := described(t, topology.Grid(2, 2, 2), 4, 2, 1, 6).Layout()
 		l.Run.SaveEvery = 1 + int64(seed%2)
@@ -41,6 +42,7 @@ func TestGivenUp(t *testing.T) {
 // another, such as a message that is doubled twice or a rank that ends while a job of it gives a step up,
 // breaks no promise either.
 func TestAllSurvived(t *testing.T) {
+	t.Parallel()
 	kinds := []sim.FaultKind{sim.Straggler, sim.SlowLink, sim.LateLoader, sim.LateMsg, sim.DupMsg, sim.DupMsg,
 		sim.Restart, sim.Wild, sim.Wild, sim.Succession}
 	for seed := range uint64(400) {

@@ -53,17 +53,17 @@ func TestBuckets(t *testing.T) {
 		v.schedule = "1f1b"
 		t.Run(v.String()+v.other, func(t *testing.T) {
 			t.Parallel()
-			m := tiny(v.pp == 1)
+			m, n := tiny(v.pp == 1), steps(3, 5)
 			plain := func(j *layout.Job) {
 				if j.Loops = v.loops; v.other != "" {
 					j.Schedule = v.other
 				}
 			}
-			want, late := v.trainChanged(t, m, 5, refBackend, plain)
+			want, late := v.trainChanged(t, m, n, refBackend, plain)
 			all, _ := early(late, 0)
 			require.Zero(t, all)
 			for _, backend := range []func(int) kernels.Backend{refBackend, opaques(t)} {
-				got, l := v.trainChanged(t, m, 5, backend, func(j *layout.Job) {
+				got, l := v.trainChanged(t, m, n, backend, func(j *layout.Job) {
 					plain(j)
 					j.Bucket = 2048
 				})

@@ -192,6 +192,7 @@ func contextPlans() (out []contextPlan) {
 // losses of one device within 1e-5 relative, gradient norms within 1e-4: sums of float32 in another order.
 // A length that the ranks do not divide is padded.
 func TestContextPlans(t *testing.T) {
+	t.Parallel()
 	plans := contextPlans()
 	require.GreaterOrEqual(t, len(plans), 48)
 	if !*long {

@@ -75,6 +75,7 @@ func (s alike) add(r *Rank, kind string, h layout.Held, g family.Region, x *tens
 // and norms agree within what sums of gradients in another order make of them, and copies stay alike to the
 // bit.
 func TestCopies(t *testing.T) {
+	t.Parallel()
 	for i, p := range movedPlans {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			job := func(copies int) *layout.Job {

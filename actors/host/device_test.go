@@ -38,7 +38,7 @@ func opaques(t *testing.T) func(int) kernels.Backend {
 // calls run late: the bits are those that the same plan gives under kernels/ref.
 func TestDeviceGrid(t *testing.T) {
 	models := []*family.Model{tiny(false), tiny(true)}
-	for i, v := range gridVariants() {
+	for i, v := range sampled(t, gridVariants(), 3, 1) {
 		m := models[i%2]
 		t.Run(fmt.Sprintf("tie=%v %v", m.Spec.Tie, v), func(t *testing.T) {
 			t.Parallel()

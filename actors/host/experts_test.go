@@ -108,6 +108,7 @@ var expertPlans = []expertPlan{
 // TestExpertPlans trains mixtures under plans that share experts out, to the losses of one device: within
 // 1e-5, which the order of sums over tokens bounds.
 func TestExpertPlans(t *testing.T) {
+	t.Parallel()
 	for i, name := range []string{"softmax", "shared", "groups"} {
 		want := toyRun(t, expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}.job(mixture(t, name)),
 			toyBatches(1), 3)

@@ -285,6 +285,7 @@ var goldenBackends = map[string]func() kernels.Backend{
 // sides compute in float32, so that the bound is sums of at most 80 products in another order, through 2 or
 // 3 layers.
 func TestGoldenForward(t *testing.T) {
+	t.Parallel()
 	for _, name := range append(goldenNames(t), furtherGoldens...) {
 		for bn, make := range goldenBackends {
 			t.Run(name+" "+bn, func(t *testing.T) {
@@ -363,6 +364,7 @@ func (s spy) Run(j actors.Job) (Result, error) {
 // TestGoldenTraining holds every parameter's gradient (relative L2 1e-4) and 20 steps of AdamW (losses 1e-4
 // relative) to PyTorch, under the cpu backend.
 func TestGoldenTraining(t *testing.T) {
+	t.Parallel()
 	for _, name := range append(goldenNames(t), furtherGoldens...) {
 		g := openGolden(t, name)
 		if g.AdamW == nil {
@@ -472,6 +474,7 @@ func rowsOfCube(all []float64, s family.Source, shape []int) (out []float64) {
 // TestGoldenPlans: families with parts of their own (fused checkpoints, tied embeddings, a second head, an
 // angle that learns) train under a plan that cuts every axis as PyTorch does on one device.
 func TestGoldenPlans(t *testing.T) {
+	t.Parallel()
 	for _, name := range append([]string{"qwen3-moe", "qwen3-moe-aux", "deepseek-v3.2", "glm5", "llama3.2",
 		"qwen3-tied", "gemma2", "glm4",
 		"gemma3", "phi3", "olmo2", "starcoder2", "gpt2", "internlm2", "mimo", "qwen", "baichuan2",
@@ -500,6 +503,7 @@ func TestGoldenPlans(t *testing.T) {
 // ranks, in every way: packed sequences of which one is cut, windows, soft caps, learned positions, latent
 // attention, experts. No rank computes attention of other ranks' queries.
 func TestGoldenContext(t *testing.T) {
+	t.Parallel()
 	ways := []contextPlan{
 		{cp: 2, u: 1}, {cp: 2, u: 1, zigzag: true}, {cp: 2, u: 1, ring: true, zigzag: true}, {cp: 2, u: 2},
 		{cp: 4, u: 2, ring: true, zigzag: true},

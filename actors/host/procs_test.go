@@ -76,6 +76,7 @@ func TestProcs(t *testing.T) {
 	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 2, tp: 2, zero: 1,
 		schedule: "1f1b", sp: true}, {pp: 1, dp: 2, tp: 2, zero: 3, schedule: "gpipe"}} {
 		t.Run(fmt.Sprint(v), func(t *testing.T) {
+			t.Parallel()
 			want, _ := v.train(t, tiny(true), 10, refBackend)
 			two, one := t.TempDir(), t.TempDir()
 			require.Equal(t, want, v.trainProcs(t, 2, two, nil))

@@ -42,6 +42,7 @@ func routedRun(t *testing.T, p expertPlan, o *Routing, seed uint64, steps int64)
 // one that begins from other weights sends every token where the recorded run did. What was not recorded, or
 // by another run, is refused by name.
 func TestRoutingReplayed(t *testing.T) {
+	t.Parallel()
 	dir, h := t.TempDir(), routing.Header{Version: routing.TraceVersion, Model: "toy", Plan: "dp=2",
 		Experts: 8, Each: 3, Rows: 64}
 	p := expertPlan{2, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""}
@@ -93,6 +94,7 @@ func TestRoutingReplayed(t *testing.T) {
 // TestExpertLoads: every token is counted once for each of its experts under every plan, with the same
 // counts; drops are what a capacity leaves; and entropy is at most that of even shares.
 func TestExpertLoads(t *testing.T) {
+	t.Parallel()
 	var want []core.Load
 	for i, p := range []expertPlan{{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""}, {2, 2, 1, 2, 1, 1, 0, "1f1b",
 		1, full, ""}, {1, 2, 2, 2, 2, 0, 0, "1f1b", 1, some, "sp"}} {

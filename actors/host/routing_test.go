@@ -128,6 +128,7 @@ func TestRoutingBound(t *testing.T) {
 
 // TestIdleExpert: a run in which most experts, and all of one rank, get no token goes on for many steps.
 func TestIdleExpert(t *testing.T) {
+	t.Parallel()
 	j := steered(expertPlan{1, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""})
 	j.Rows = 8
 	l, err := layout.Plan(j)
@@ -177,6 +178,7 @@ func TestExpertAdapters(t *testing.T) {
 // nothing on any rank: the steps behind it have the bits that they would have had without it. Where all
 // steps are so, the third ends the run.
 func TestWildLogits(t *testing.T) {
+	t.Parallel()
 	run := func(poisoned func(step int64) bool, steps int64) (losses []float64, said []string, err error) {
 		j := steered(expertPlan{2, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""})
 		l, err := layout.Plan(j)

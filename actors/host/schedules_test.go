@@ -82,13 +82,14 @@ func TestSchedules(t *testing.T) {
 	m := tiny(false)
 	base := scheduled{name: "1f1b", pp: 1, dp: 1, tp: 1, rows: 16, micro: 8}
 	want, _ := base.train(t, m, 4)
-	for _, name := range schedule.Names() {
+	for i, name := range schedule.Names() {
 		s, err := schedule.Get(name)
 		require.NoError(t, err)
 		if !s.Runs {
 			continue
 		}
-		for _, mesh := range [][3]int{{2, 1, 1}, {2, 2, 1}, {2, 1, 2}} {
+		meshes := append([][3]int{{2, 1, 1}}, sampled(t, [][3]int{{2, 2, 1}, {2, 1, 2}}, 2, i)...)
+		for _, mesh := range meshes {
 			v := base
 			v.name, v.pp, v.dp, v.tp, v.loops = name, mesh[0], mesh[1], mesh[2], max(1, s.Loops)
 			if s.Loops == 0 {
@@ -122,6 +123,7 @@ func TestSchedules(t *testing.T) {
 // TestChunkMemory measures that 8 chunks of a long sequence need less than the sequence at once, whose
 // widest layer is then never there as a whole, and that the peak does not grow with the number of sequences.
 func TestChunkMemory(t *testing.T) {
+	t.Parallel()
 	m := tiny(false)
 	whole := scheduled{name: "1f1b", pp: 1, dp: 1, tp: 1, rows: 512, micro: 2, rc: grad.RecomputeFull}
 	cut := whole

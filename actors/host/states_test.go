@@ -41,6 +41,7 @@ func narrow(t *testing.T, keys int) *family.Model {
 // parallelism, pipelines, ZeRO, recompute and tokens shared out over ranks, to the losses and norms of one
 // device: within 1e-5 and 1e-4, since sums of float32 have another order.
 func TestStatesInChunks(t *testing.T) {
+	t.Parallel()
 	for _, packed := range []bool{false, true} {
 		want, norms := contextPlan{pp: 1, dp: 1, tp: 1, cp: 1, packed: packed,
 			schedule: "1f1b"}.train(t, hybrid(t), contextRows, 3)
