@@ -53,6 +53,7 @@ func (u *Up) Apply(ctx context.Context, c *user.Cluster, want []Entry) (done []C
 	if err != nil {
 		return nil, err
 	}
+	done = []Change{}
 	for _, x := range Changes(c, states, want) {
 		if x.Do == doRemove {
 			err = cl.Do(ctx, "DELETE", "/v1/hosts/"+url.PathEscape(x.Host), nil, nil)
