@@ -198,6 +198,10 @@ func (l *loader) flag(name string, values []string) bool {
 	case name == "conv-style":
 		l.conversation = values
 	case megatron.IdleFlags[name]:
+		if why := idleFlag(name, values); why != "" {
+			l.fail(o, "", why, "leave it out: it has no effect here")
+			return false
+		}
 		return true
 	case megatron.OnlyFlags[name] != nil:
 		if slices.ContainsFunc(megatron.OnlyFlags[name].Values, func(v string) bool {
@@ -259,7 +263,12 @@ func (l *loader) keyFlag(k *Key, name string, values []string, o Origin) {
 	flag := k.Flags[slices.IndexFunc(k.Flags, func(f Flag) bool { return f.Name == name })]
 	switch {
 	case flag.Value != "":
-		values = []string{flag.Value}
+		value, why := k.bare(flag, values)
+		if why != "" {
+			l.fail(o, k.Name, why, "leave the flag out, or set "+k.Name)
+			return
+		}
+		values = []string{value}
 	case k.Type == "boolean" && len(values) == 0:
 		values = []string{"true"}
 	case len(values) == 0:
@@ -272,6 +281,46 @@ func (l *loader) keyFlag(k *Key, name string, values []string, o Origin) {
 		}
 	}
 	l.add(setting{k, flagNode(k, values), o})
+}
+
+// bare is what a flag that stands for a value sets, which is given none as a rule: true says what the flag says, and
+// false, where the key has two values, the other one. Why says what else was given.
+func (k *Key) bare(flag Flag, values []string) (value, why string) {
+	if len(values) == 0 {
+		return flag.Value, ""
+	}
+	yes, isBool := truth(strings.Join(values, " "))
+	switch {
+	case isBool && yes:
+		return flag.Value, ""
+	case isBool && k.Type == "boolean":
+		return strconv.FormatBool(flag.Value != "true"), ""
+	}
+	return "", fmt.Sprintf("%s: the flag takes no value, it means %s", source.Quoted(strings.Join(values, " ")),
+		flag.Value)
+}
+
+// truth reads a yes or a no as launch scripts write them.
+func truth(text string) (yes, ok bool) {
+	switch strings.ToLower(text) {
+	case "true", "1":
+		return true, true
+	case "false", "0":
+		return false, true
+	}
+	return false, false
+}
+
+// switches begin the names of flags that turn something on or off and take no value.
+var switches = regexp.MustCompile(`^(use|no|enable|disable|overlap)-`)
+
+// idleFlag says what is wrong with the value of a flag that has no effect, "" if nothing is.
+func idleFlag(name string, values []string) string {
+	text := strings.Join(values, " ")
+	if _, ok := truth(text); ok || len(values) == 0 || !switches.MatchString(name) {
+		return ""
+	}
+	return source.Quoted(text) + ": the flag takes no value"
 }
 
 // flagNode turns the words behind a flag into a value.
