@@ -305,6 +305,7 @@ func (l *loader) tolerate() {
 		r.Train.Steps = n
 	}
 	l.tolerateHeads()
+	l.biases()
 	l.replicas()
 	script := l.script || l.c.Origin("model.name").Layer == source.LayerFlag
 	if script && !l.c.Model.Vision.None() && l.c.Origin("data.kind").Layer == source.LayerDefault {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // Part is a group of keys of models that its owner declares beside the code that reads them: a kind of mixer,
@@ -109,6 +110,18 @@ func registered() error {
 	}
 	return errors.New("configs: this program has no families of models, so that no configuration can be read: " +
 		`import _ "github.com/lfactor/lfactor/stages/family/all", which registers them`)
+}
+
+// biases refuses Megatron's biases of query, key and value alone for a family that has none of them without one
+// of the projection behind attention.
+func (l *loader) biases() {
+	const key = overrides + ".attention_bias"
+	m, o := &l.c.Model, l.c.Origin(key)
+	flag := o.Layer == source.LayerFlag || o.Layer == source.LayerLoong
+	if flag && m.AttentionBias && hf.Families[m.Decoder()].OutBias {
+		l.fail(o, key, m.Decoder()+" has biases of query, key and value only with one behind attention",
+			"set model.overrides.attention_bias=true for all of them, or change model_type")
+	}
 }
 
 // Has says whether models of the decoder's family have an optional key.

@@ -75,3 +75,16 @@ func TestPart(t *testing.T) {
 	require.PanicsWithValue(t, "configs: part test declared twice",
 		func() { Declare("test", Rules[testKeys]{}) })
 }
+
+// TestBiasesOfFlags: Megatron's biases of query, key and value alone are refused for a family that has one
+// behind attention with them, and taken for one that has not.
+func TestBiasesOfFlags(t *testing.T) {
+	load := func(args ...string) (*Config, error) { return Load(Request{Args: append(args, "data.paths=x")}) }
+	_, err := load("--model-name", "llama3-8b", "--add-qkv-bias")
+	require.ErrorContains(t, err, "llama has biases of query, key and value only with one behind attention")
+	c, err := load("--model-name", "llama3-8b", "model.overrides.attention_bias=true")
+	require.NoError(t, err)
+	require.True(t, c.Model.AttentionBias)
+	_, err = load("--model-name", "qwen2.5-7b", "--add-qkv-bias")
+	require.NoError(t, err)
+}

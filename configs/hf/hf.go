@@ -45,6 +45,8 @@ type Family struct {
 	// of families with an indexer: neighbouring numbers of its heads turn together
 	IndexPairs bool
 
+	// attention_bias is one of the projection behind attention too, not of query, key and value alone
+	OutBias bool
 	// brings a file to the form that its keys are read in; may be nil
 	Prepare func(raw Raw)
 	// keys that are no settings, but that settings follow from
@@ -52,6 +54,19 @@ type Family struct {
 	// what the tables do not say, after all keys; may be nil
 	Read  func(d *Decoder, raw map[string]json.RawMessage)
 	Write func(m Values, out map[string]any) // the same of writing; may be nil
+}
+
+// AnyAct lets files of a family name the activation of its MLPs, unless that is fixed, its code is no part of
+// transformers, or the activation is that of experts or of linear attention as well, which have one alone.
+func (f Family) AnyAct() Family {
+	one := func(key string) bool {
+		return key == "hidden_act" || key == "num_experts" || key == "linear_num_key_heads"
+	}
+	if f.Remote || f.Fixed["hidden_act"] != "" || slices.ContainsFunc(f.Has, one) {
+		return f
+	}
+	f.Has = append(slices.Clone(f.Has), "hidden_act")
+	return f
 }
 
 // Behind reports whether a decoder of the family can stand behind a vision encoder.

@@ -2,7 +2,6 @@ package family
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,23 +127,23 @@ func FusedExperts(c configs.Model) func(string) Source {
 	return ExpertPlaces{Width: k.ExpertWidth}.Source
 }
 
-// countExperts takes the other name of a key that transformers 5 writes.
-func countExperts(d *hf.Decoder, raw map[string]json.RawMessage) {
-	if n := raw["num_local_experts"]; n != nil && raw["num_experts"] == nil {
-		d.Set("num_experts", string(n))
-	}
-}
-
-// Mixed reads the keys of experts too.
+// Mixed reads the keys of experts too: of the number of experts transformers 5 writes another name.
 func Mixed(f hf.Family) hf.Family {
-	read := f.Read
-	f.Idle = append(f.Idle, "num_local_experts")
-	f.Read = func(d *hf.Decoder, raw map[string]json.RawMessage) {
-		countExperts(d, raw)
-		if read != nil {
-			read(d, raw)
-		}
+	type keys struct {
+		Experts *int `key:"num_experts"`
+		Local   *int `key:"num_local_experts"`
 	}
+	f.Idle = append(f.Idle, "num_local_experts")
+	f.Own = append(f.Own, hf.Keys(keys{}, func(k keys, d *hf.Decoder) {
+		switch {
+		case k.Local == nil:
+		case k.Experts == nil:
+			d.Set("num_experts", fmt.Sprint(*k.Local))
+		case *k.Experts != *k.Local:
+			d.Fail("num_local_experts", fmt.Sprintf("%d, but num_experts = %d", *k.Local, *k.Experts),
+				"leave one of them out")
+		}
+	}))
 	return f
 }
 

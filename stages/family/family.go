@@ -48,6 +48,7 @@ func Register(f Family) struct{} {
 	if f.Build == nil {
 		f.Build = f.decoder
 	}
+	f.HF = f.HF.AnyAct()
 	all[f.ModelType] = f
 	if f.Composed != nil {
 		hf.RegisterComposed(f.ModelType, *f.Composed)

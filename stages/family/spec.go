@@ -337,7 +337,9 @@ func SpecOf(c configs.Model) Spec {
 	if k.LogitDivisor != 0 {
 		s.LogitScale = 1 / k.LogitDivisor
 	}
-	if f := all[c.Decoder()]; f.Spec != nil {
+	f := all[c.Decoder()]
+	s.OBias = s.OBias || f.HF.OutBias && c.AttentionBias
+	if f.Spec != nil {
 		f.Spec(c, &s)
 	}
 	if c.Vision.None() { // tokens of texts have the same place on all axes

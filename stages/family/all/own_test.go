@@ -148,3 +148,33 @@ func TestLongPhi(t *testing.T) {
 		require.Len(t, c.RopeScaling.LongFactor, 6)
 	}
 }
+
+// TestNumbersOfExperts: two numbers of experts must agree, since transformers takes one of them.
+func TestNumbersOfExperts(t *testing.T) {
+	c, err := readText(t, `{"model_type": "qwen3_moe", "num_local_experts": 16}`)
+	require.NoError(t, err)
+	require.Equal(t, 16, family.Mixture.Of(c).Experts)
+	_, err = readText(t, "{\"model_type\": \"qwen3_moe\", \"num_experts\": 8,\n\"num_local_experts\": 16}")
+	require.ErrorContains(t, err, "config.json:2: num_local_experts: 16, but num_experts = 8")
+}
+
+// TestBiasesOfFamilies: attention_bias is one of all four projections where transformers has it so, mlp_bias
+// of the whole MLP, and an activation that the file names is that of the MLP.
+func TestBiasesOfFamilies(t *testing.T) {
+	for name, want := range map[string][3]bool{"llama": {true, true, true}, "qwen3": {true, true, false},
+		"gemma2": {true, true, false}, "smollm3": {true, true, true}, "qwen3_5_text": {true, true, false},
+		"glm4": {true, false, false}} {
+		text := `{"model_type": "` + name + `", "attention_bias": true`
+		if want[2] {
+			text += `, "mlp_bias": true, "hidden_act": "gelu"`
+		}
+		c, err := readText(t, text+"}")
+		require.NoError(t, err, name)
+		m, err := family.Build(c, 8)
+		require.NoError(t, err, name)
+		require.Equal(t, want, [3]bool{m.Spec.QKVBias, m.Spec.OBias, m.Spec.MLPBias}, name)
+		if want[2] {
+			require.Equal(t, "gelu", m.Spec.Act)
+		}
+	}
+}

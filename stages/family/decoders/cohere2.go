@@ -18,7 +18,7 @@ var cohere2 = configs.Declare("cohere2", configs.Rules[Cohere2Keys]{})
 // added together; three layers with a window, whose neighbouring numbers turn together, to one that sees
 // everything and has no positions (arXiv:2501.18795).
 var _ = family.Register(family.Family{ModelType: "cohere2", Paper: "2504.00698",
-	HF: hf.Family{Class: "Cohere2ForCausalLM",
+	HF: hf.Family{Class: "Cohere2ForCausalLM", OutBias: true,
 		Has: []string{"attention_bias", "hidden_act", "sliding_window", "layer_types", "logit_scale"},
 		Absent: map[string]string{"hidden_size": "8192", "intermediate_size": "22528",
 			"num_hidden_layers": "40", "num_attention_heads": "64", "vocab_size": "256000",
@@ -32,7 +32,7 @@ var _ = family.Register(family.Family{ModelType: "cohere2", Paper: "2504.00698",
 		Only: map[string]string{"use_qk_norm": "false"},
 		Own:  []hf.Own{hf.Keys(cohere2File{Pattern: 4, Layers: 40}, cohere2File.enter)}},
 	Spec: func(c configs.Model, s *family.Spec) {
-		s.OBias, s.RopePairs = c.AttentionBias, true
+		s.RopePairs = true
 		s.Norm = block.Norm{Layer: true, Bare: true}
 		s.Norms = family.Norms{BeforeMixer: "input_layernorm", Abreast: true}
 		s.LogitScale = cohere2.Of(c).LogitScale

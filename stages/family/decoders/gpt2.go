@@ -15,16 +15,17 @@ import (
 // prefix that the published ones lack.
 var _ = family.Register(family.Family{ModelType: "gpt2", Paper: "https://openai.com/index/better-language-models",
 	HF: hf.Family{Class: "GPT2LMHeadModel", PlainHeads: true,
-		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`, "attention_bias": "true",
+		Has: []string{"hidden_act"},
+		Fixed: map[string]string{"attention_bias": "true",
 			"attention_out_bias": "true", "mlp_bias": "true", "position_embeddings": `"learned"`},
 		Absent: map[string]string{"hidden_size": "768", "num_hidden_layers": "12",
 			"num_attention_heads": "12", "vocab_size": "50257", "max_position_embeddings": "1024",
 			"rms_norm_eps": "1e-5", "tie_word_embeddings": "true", "bos_token_id": "50256",
-			"eos_token_id": "50256"},
+			"eos_token_id": "50256", "hidden_act": `"gelu_pytorch_tanh"`},
 		Alias: map[string]string{"n_embd": "hidden_size", "n_layer": "num_hidden_layers",
 			"n_head": "num_attention_heads", "n_inner": "intermediate_size",
 			"n_positions": "max_position_embeddings", "layer_norm_epsilon": "rms_norm_eps"},
-		Only: map[string]string{"activation_function": `"gelu_new"`, "scale_attn_weights": "true",
+		Only: map[string]string{"scale_attn_weights": "true",
 			"scale_attn_by_inverse_layer_idx": "false", "add_cross_attention": "false"},
 		Omit: []string{"attention_bias", "head_dim", "rope_scaling", "rope_theta", "num_key_value_heads",
 			"hidden_act"},
@@ -32,11 +33,14 @@ var _ = family.Register(family.Family{ModelType: "gpt2", Paper: "https://openai.
 			"summary_activation", "summary_proj_to_labels", "summary_first_dropout",
 			"task_specific_params"},
 		Dropouts: []string{"attn_pdrop", "embd_pdrop", "resid_pdrop"},
-		Own: []hf.Own{hf.Keys(gpt2Keys{Width: 768}, func(k gpt2Keys, d *hf.Decoder) {
-			if k.Inner == 0 {
-				d.Set("intermediate_size", fmt.Sprint(4*k.Width))
+		Write: func(m hf.Values, out map[string]any) {
+			act := m.Text("hidden_act")
+			if act == "gelu_pytorch_tanh" {
+				act = "gelu_new" // as published files have it
 			}
-		})}},
+			out["activation_function"] = act
+		},
+		Own: []hf.Own{hf.Keys(gpt2Keys{Width: 768, Act: "gelu_new"}, gpt2Keys.enter)}},
 	Spec: func(_ configs.Model, s *family.Spec) {
 		s.Norm = block.Norm{Layer: true}
 		everywhere(s, "plain")
@@ -74,8 +78,19 @@ func gpt2Source(c configs.Model) func(string) family.Source {
 	}
 }
 
-// gpt2Keys are what files say of the width of MLPs.
+// gpt2Keys are what files say of MLPs. Two names mean the same activation.
 type gpt2Keys struct {
-	Width int `key:"hidden_size"`
-	Inner int `key:"intermediate_size"`
+	Width int    `key:"hidden_size"`
+	Inner int    `key:"intermediate_size"`
+	Act   string `key:"activation_function" oneof:"gelu_new|gelu|gelu_pytorch_tanh|relu|silu"`
+}
+
+func (k gpt2Keys) enter(d *hf.Decoder) {
+	if k.Inner == 0 {
+		d.Set("intermediate_size", fmt.Sprint(4*k.Width))
+	}
+	if k.Act == "gelu_new" {
+		k.Act = "gelu_pytorch_tanh"
+	}
+	d.Set("hidden_act", family.JSONOf(k.Act))
 }

@@ -12,7 +12,7 @@ import (
 // gpt-oss: layers with a window and without in turns, a logit a head that belongs to no key, biases
 // everywhere, and experts whose gate and up have bounds. intermediate_size is an expert's width.
 var _ = family.Register(family.Family{ModelType: "gpt_oss", Paper: "2508.10925",
-	HF: hf.Family{Class: "GptOssForCausalLM", Score: "softmax",
+	HF: hf.Family{Class: "GptOssForCausalLM", OutBias: true, Score: "softmax",
 		Has: []string{"num_experts", "num_experts_per_tok", "router_aux_loss_coef", "output_router_logits",
 			"sliding_window", "layer_types", "attention_bias", "swiglu_limit", "swiglu_alpha"},
 		Alias: map[string]string{"num_local_experts": "num_experts"},
@@ -26,7 +26,7 @@ var _ = family.Register(family.Family{ModelType: "gpt_oss", Paper: "2508.10925",
 			"swiglu_limit": "7", "rope_scaling": `{"rope_type": "yarn", "factor": 32, "beta_fast": 32,
 				"beta_slow": 1, "truncate": false, "original_max_position_embeddings": 4096}`}},
 	Spec: func(c configs.Model, s *family.Spec) {
-		s.OBias, s.Sinks = c.AttentionBias, true
+		s.Sinks = true
 		s.Mixers = c.LayerTypes
 		s.Alternate(2, c.LayerTypes)
 		s.UseExperts(c, func(int) bool { return false })

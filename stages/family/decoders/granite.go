@@ -3,14 +3,13 @@ package decoders
 import (
 	"math"
 
-	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
 // Granite 3 (dense): Llama with factors on embeddings, scores, branches and logits.
 var _ = family.Register(family.Family{ModelType: "granite", Paper: "2408.13359",
-	HF: hf.Family{Class: "GraniteForCausalLM", Has: []string{"embedding_multiplier", "attention_multiplier",
+	HF: hf.Family{Class: "GraniteForCausalLM", OutBias: true, Has: []string{"embedding_multiplier", "attention_multiplier",
 		"residual_multiplier", "logits_scaling", "attention_bias", "mlp_bias"},
 		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "11008",
 			"num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "32000",
@@ -21,5 +20,4 @@ var _ = family.Register(family.Family{ModelType: "granite", Paper: "2408.13359",
 			if out["attention_multiplier"] == nil { // transformers' default is 1
 				out["attention_multiplier"] = 1 / math.Sqrt(float64(m.Int("head_dim")))
 			}
-		}},
-	Spec: func(c configs.Model, s *family.Spec) { s.OBias = c.AttentionBias }})
+		}}})

@@ -10,9 +10,9 @@ import (
 
 // Qwen 3 with experts: Qwen 3's attention, and a softmax over all experts, of which the best are taken.
 var _ = family.Register(family.Family{ModelType: "qwen3_moe", Paper: "2505.09388",
-	HF: family.Mixed(windowed(hf.Family{Class: "Qwen3MoeForCausalLM", Score: "softmax",
+	HF: family.Mixed(windowed(hf.Family{Class: "Qwen3MoeForCausalLM", OutBias: true, Score: "softmax",
 		Fixed: map[string]string{"qk_norm": "true"},
-		Omit:  []string{"qk_norm"}, Has: qwenExperts, Absent: map[string]string{"hidden_size": "2048",
+		Omit:  []string{"qk_norm"}, Has: append([]string{"attention_bias"}, qwenExperts...), Absent: map[string]string{"hidden_size": "2048",
 			"intermediate_size": "6144",
 			"num_hidden_layers": "24", "num_attention_heads": "32", "num_key_value_heads": "4",
 			"vocab_size":              "151936",

@@ -99,6 +99,7 @@ func hybrid(f hf.Family) hf.Family {
 		f.Has,
 		append([]string{"layer_types", "partial_rotary_factor", "attention_bias"}, hybridKeys...)...)
 	f.Fixed, f.Omit = map[string]string{"qk_norm": "true"}, []string{"qk_norm"}
+	f.OutBias = true
 	f.Offered, f.Most = []string{furtherKey}, map[string]int{furtherKey: 1}
 	for key, value := range map[string]string{"head_dim": "256", "max_position_embeddings": "32768",
 		"rms_norm_eps":          "1e-6",

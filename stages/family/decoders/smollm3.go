@@ -8,7 +8,7 @@ import (
 
 // SmolLM 3: Llama without positions in every fourth layer (arXiv:2501.18795).
 var _ = family.Register(family.Family{ModelType: "smollm3", Paper: "2501.18795",
-	HF: hf.Family{Class: "SmolLM3ForCausalLM", Has: []string{"no_rope_layers", "attention_bias",
+	HF: hf.Family{Class: "SmolLM3ForCausalLM", OutBias: true, Has: []string{"no_rope_layers", "attention_bias", "mlp_bias",
 		"sliding_window", "layer_types"},
 		Absent: map[string]string{"hidden_size": "2048", "intermediate_size": "11008",
 			"num_hidden_layers": "36", "num_attention_heads": "16", "num_key_value_heads": "4",
@@ -23,7 +23,6 @@ var _ = family.Register(family.Family{ModelType: "smollm3", Paper: "2501.18795",
 		},
 		Own: []hf.Own{hf.Keys(smolKeys{Every: 4, Layers: 36}, smolKeys.enter)}},
 	Spec: func(c configs.Model, s *family.Spec) {
-		s.OBias = c.AttentionBias
 		s.NoRope = func(i int) bool {
 			if turns := family.Scales.Of(c).NoRope; i < len(turns) {
 				return turns[i] == 0
