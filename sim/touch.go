@@ -3,6 +3,7 @@ package sim
 import (
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -32,7 +33,7 @@ func (s *Sim) touch(batch []item) {
 			sum += int64(b.refs)
 		}
 		if r := ranks[i]; r >= 0 {
-			sum += touch(&s.nodes[r].rank, spansBy[kinds[i]])
+			sum += linesBy[kinds[i]].touch(&s.nodes[r].rank)
 		}
 	}
 	for i := range batch {
@@ -46,73 +47,72 @@ func (s *Sim) touch(batch []item) {
 			if int(s.flight(batch[i].msg).segment) < len(n.dev.segs)-1 {
 				continue // it ends no action
 			}
-			sum += touch(&n.rank, beginsAction)
+			sum += beginsAction.touch(&n.rank)
 		}
 		sum += int64(n.dev.l.Credits) + n.dev.touch()
 	}
 	s.touched = sum
 }
 
-// span is a stretch of a rank's memory, in bytes from its beginning; it begins with a line.
-type span struct{ from, to uintptr }
+// lines are places in a rank's memory, in bytes from its beginning, of which each lies in another line.
+type lines []uintptr
 
-// touch reads a word of every line of some stretches. The sum means nothing.
-func touch(r *core.Rank, all []span) (sum int64) {
-	for _, x := range all {
-		for at := x.from; at < x.to; at += line {
-			sum += *(*int64)(unsafe.Add(unsafe.Pointer(r), at))
-		}
+// touch reads a word at each place. The sum means nothing.
+func (l lines) touch(r *core.Rank) (sum int64) {
+	for _, at := range l {
+		sum += *(*int64)(unsafe.Add(unsafe.Pointer(r), at))
 	}
 	return sum
 }
 
-// What is needed of a rank by its fields, which lie in the order in which messages need them: of every
-// message; of the beginning of a job; of the beginning and the end of an action.
+// What is needed of a rank by its fields, which lie in the order in which messages need them, and by the
+// elements that its short lists begin with: of every message; of the beginning of a job; of the beginning and
+// the end of an action.
 var (
-	ofAll    = []string{"l", "running"}
-	ofJob    = []string{"cur", "groups", "scalars", "inbox", "parts.groups", "parts.ins", "parts.boxes"}
-	ofAction = []string{"row", "edges", "ports.wires", "ports.ends", "ports.held", "ports.edges"}
+	ofAll    = []string{"step"}
+	ofJob    = []string{"cur", "groups", "scalars", "inbox.boxes", "parts.groups.0", "parts.ins.0", "parts.boxes.0"}
+	ofAction = []string{"row", "edges", "ports.wires.0", "ports.wires.1", "ports.ends.3", "ports.held.0",
+		"ports.held.1", "ports.edges.1", "ports.edges.3"}
 
-	beginsAction = spansOf(ofAction)
-	spansBy      = func() (all [1 << 8][]span) {
+	beginsAction = linesOf(ofAction)
+	linesBy      = func() (all [1 << 8]lines) {
 		for k := range all {
-			all[k] = spansOf(ofAll, ofJob, ofAction)
+			all[k] = linesOf(ofAll, ofJob, ofAction)
 		}
-		all[actors.Credit] = spansOf(ofAll, []string{"edges", "ports.edges"})
-		all[actors.Done] = spansOf(ofAll, []string{"cur", "groups", "parts.groups", "spent"})
-		all[actors.Part] = spansOf(ofAll, ofJob)
+		all[actors.Credit] = linesOf(ofAll, []string{"edges", "ports.edges.0", "ports.edges.2"})
+		all[actors.Done] = linesOf(ofAll, []string{"cur", "groups", "parts.groups.0", "spent"})
+		all[actors.Part] = linesOf(ofAll, ofJob)
 		return all
 	}()
 )
 
-// spansOf are the stretches that some fields of a rank lie in, each given by its path.
-func spansOf(lists ...[]string) (out []span) {
-	needed := make([]bool, unsafe.Sizeof(core.Rank{})/line+1)
+// linesOf are the lines that some fields of a rank begin in, each given by its path.
+func linesOf(lists ...[]string) (out lines) {
+	seen := map[uintptr]bool{}
 	for _, path := range slices.Concat(lists...) {
-		t, at := reflect.TypeFor[core.Rank](), uintptr(0)
-		for name := range strings.SplitSeq(path, ".") {
-			f, ok := t.FieldByName(name)
-			if !ok {
-				panic("sim: a rank has no " + path)
-			}
-			t, at = f.Type, at+f.Offset
+		at := placeOf(path) &^ 7
+		if !seen[at/line] {
+			seen[at/line] = true
+			out = append(out, at)
 		}
-		for i := at / line; i <= (at+t.Size()-1)/line; i++ {
-			needed[i] = true
-		}
-	}
-	for i, yes := range needed {
-		from := uintptr(i) * line
-		switch n := len(out) - 1; {
-		case !yes:
-		case n >= 0 && out[n].to == from:
-			out[n].to += line
-		default:
-			out = append(out, span{from, from + line})
-		}
-	}
-	for i := range out { // the last line is not whole
-		out[i].to = min(out[i].to, unsafe.Sizeof(core.Rank{})-7)
 	}
 	return out
+}
+
+// placeOf is where a field of a rank begins, or an element of a field that is an array.
+func placeOf(path string) (at uintptr) {
+	t := reflect.TypeFor[core.Rank]()
+	for name := range strings.SplitSeq(path, ".") {
+		if i, err := strconv.Atoi(name); err == nil {
+			t = t.Elem()
+			at += uintptr(i) * t.Size()
+			continue
+		}
+		f, ok := t.FieldByName(name)
+		if !ok {
+			panic("sim: a rank has no " + path)
+		}
+		t, at = f.Type, at+f.Offset
+	}
+	return at
 }

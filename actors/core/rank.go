@@ -309,7 +309,7 @@ func (r *Rank) done(ctx actors.Context, m *actors.Message) {
 	if r.why == "" {
 		r.why = m.Text
 	}
-	r.used.add(UsageOf(m.Values))
+	r.used.add(m.Values)
 	r.finish(ctx, &r.cur[r.turn], m)
 }
 

@@ -74,11 +74,25 @@ func (x *Usage) Values() []float64 { return x.Put(nil) }
 // Behind is what follows a Usage.
 func Behind(v []float64) []float64 { return v[min(len(v), UsageLen):] }
 
-// add takes in what a job has used: all adds up, but for the peak.
-func (x *Usage) add(y Usage) {
-	x.Loss, x.Busy, x.Wait, x.Peak = x.Loss+y.Loss, x.Busy+y.Busy, x.Wait+y.Wait, max(x.Peak, y.Peak)
-	x.Over, x.Wild = x.Over+y.Over, x.Wild+y.Wild
-	x.CPU, x.Queued, x.Stood = x.CPU+y.CPU, x.Queued+y.Queued, x.Stood+y.Stood
+// add takes in what the numbers of a Done say that a job has used: all adds up, but for the peak.
+func (x *Usage) add(v []float64) {
+	if len(v) < UsageLen {
+		if len(v) == 0 {
+			return
+		}
+		y := UsageOf(v)
+		v = y.Values()
+	}
+	w := (*[UsageLen]float64)(v)
+	x.Loss += w[0]
+	x.Busy += w[1]
+	x.Wait += w[2]
+	x.Peak = max(x.Peak, w[3])
+	x.Over += w[4]
+	x.Wild += w[5]
+	x.CPU += w[6]
+	x.Queued += w[7]
+	x.Stood += w[8]
 }
 
 // Verdict is what the coordinator decides of a step: the scalars of its update.

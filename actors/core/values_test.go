@@ -99,7 +99,12 @@ func TestRecords(t *testing.T) {
 		trips(t, seed)
 	}
 	x := Usage{Loss: math.Inf(1), Peak: 2}
-	x.add(Usage{Loss: 1, Busy: 2, Wait: 3, Peak: 4, Over: 5, Wild: 6, CPU: 7, Queued: 8, Stood: 9})
+	more := Usage{Loss: 1, Busy: 2, Wait: 3, Peak: 4, Over: 5, Wild: 6, CPU: 7, Queued: 8, Stood: 9}
+	x.add(more.Values())
+	x.add(nil)
+	short := Usage{Busy: 1}
+	short.add([]float64{1, 2})
+	require.Equal(t, Usage{Loss: 1, Busy: 3}, short)
 	require.Equal(t, Usage{math.Inf(1), 2, 3, 4, 5, 6, 7, 8, 9}, x)
 	v := []float64{0, 0, 0, 0, 0, 0, 0, 0, 0, 42}
 	require.True(t, Same(v, x.Put(v)))
@@ -132,7 +137,7 @@ func TestRecordsAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		x := UsageOf(m.Values)
 		x.Busy++
-		x.add(UsageOf(v))
+		x.add(v)
 		x.Put(m.Values)
 		sum += VerdictOf(v).LR + float64(CreditsOf(PutCredits(credits, 2)))
 	}))
