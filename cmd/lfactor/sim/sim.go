@@ -26,6 +26,7 @@ import (
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim"
 	"github.com/lfactor/lfactor/sim/rehearsal"
+	"github.com/lfactor/lfactor/topology"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -338,26 +339,35 @@ type comparison struct {
 }
 
 func simCompare(c *cobra.Command, args []string) error {
-	n := slices.IndexFunc(args, func(a string) bool {
-		_, err := schedule.Get(a)
-		return err != nil
-	})
-	if n < 1 || slices.Contains(args, "--help") {
+	if len(args) == 0 || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 		return c.Help()
+	}
+	n := slices.IndexFunc(args, func(a string) bool {
+		return strings.HasPrefix(a, "-") || strings.Contains(a, "=") || machine.Exists(a) ||
+			strings.HasSuffix(a, ".yaml")
+	})
+	if n < 1 {
+		return exit.Usagef("sim compare: want schedules and then a run file, as in lfactor sim compare 1f1b zb-h1 run.yaml")
+	}
+	for _, name := range args[:n] {
+		if _, err := schedule.Get(name); err != nil {
+			return exit.With(fmt.Errorf("sim compare: %w", err), exit.Usage)
+		}
 	}
 	if slices.Contains(args, "--explain") {
 		return exit.Usagef("--explain: it explains one schedule, and compare has several")
 	}
 	var all []comparison
+	var failed []error
 	form := ""
 	for _, name := range args[:n] {
-		s, _, err := parseSim(args[n:])
-		if err != nil {
+		s, err := compared(name, args[n:])
+		if s == nil {
 			return err
 		}
 		form = s.form
-		s.schedule(name)
-		if err := s.plan(); err != nil {
+		if err != nil {
+			failed = append(failed, err)
 			all = append(all, comparison{Summary: rehearsal.Summary{Schedule: name}, Error: err.Error()})
 			continue
 		}
@@ -373,7 +383,33 @@ func simCompare(c *cobra.Command, args []string) error {
 		x.Fits = float64(x.PeakBytes) <= s.o.Machine.Memory
 		all = append(all, x)
 	}
+	if len(failed) == len(all) { // it is not the schedules
+		return failed[0]
+	}
 	return cli.EmitAs(os.Stdout, form, all, func(io.Writer) { printComparison(all) })
+}
+
+// compared lays a run out under a schedule. With one stage a rank, schedules for any number are 1F1B: where nothing says
+// how many, they get two. Without a simRun the flags are wrong.
+func compared(name string, args []string) (*simRun, error) {
+	for _, loops := range []string{"", "plan.virtual_stages=2"} {
+		s, _, err := parseSim(args)
+		if err != nil {
+			return nil, err
+		}
+		if loops != "" {
+			s.rest = append(s.rest, loops)
+			fmt.Fprintf(os.Stderr, "note: %s with one stage a rank is 1f1b: %s is taken; set it to choose another\n",
+				name, loops)
+		}
+		s.schedule(name)
+		x, known := schedule.Get(name)
+		if err := s.plan(); err != nil || known != nil || x.Loops != 0 || s.r.Layout.Job.Loops > 1 || loops != "" ||
+			s.r.Layout.Job.Mesh.Len(topology.PP) == 1 {
+			return s, err
+		}
+	}
+	panic("sim: a schedule is laid out at most twice")
 }
 
 func printComparison(all []comparison) {
