@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -65,7 +64,7 @@ func peakBench() *cobra.Command {
 		defer kernels.Close(b)
 		p := b.Peaks()
 		if form != "text" {
-			return json.NewEncoder(os.Stdout).Encode(map[string]any{"level": b.Name(),
+			return json.NewEncoder(cli.Out).Encode(map[string]any{"level": b.Name(),
 				"multiply_add_flops": p.MultiplyAdd, "bf16_flops": p.Tiles,
 				"memory_bytes_per_second": p.Memory})
 		}
@@ -85,7 +84,7 @@ func peakBench() *cobra.Command {
 }
 
 func printKernels(out []rates.KernelTime, form string) error {
-	return cli.EmitAs(os.Stdout, form, out, func(io.Writer) { kernelTable(out) })
+	return cli.EmitAs(cli.Out, form, out, func(io.Writer) { kernelTable(out) })
 }
 
 func kernelTable(out []rates.KernelTime) {

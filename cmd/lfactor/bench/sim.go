@@ -53,7 +53,7 @@ func planBench() *cobra.Command {
 		if form != "text" {
 			return cli.PrintJSON(x)
 		}
-		fmt.Printf("%d plans listed in %s, %d priced by closed forms in %s (%.0f a second), "+
+		fmt.Fprintf(cli.Out, "%d plans listed in %s, %d priced by closed forms in %s (%.0f a second), "+
 			"%d simulated in %s, blocks traced in %s; medians of %d\n", x.Listed, unit.Seconds(x.List),
 			x.Plans, unit.Seconds(x.Closed), float64(x.Plans)/x.Closed,
 			x.Simulated, unit.Seconds(x.Simulate), unit.Seconds(x.Trace), *runs)

@@ -60,7 +60,7 @@ func stepBenchCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return cli.EmitAs(os.Stdout, form, res, func(w io.Writer) {
+		return cli.EmitAs(cli.Out, form, res, func(w io.Writer) {
 			printStep(w, &s, &res)
 			if res.Profile != nil {
 				report.PrintPhases(w)

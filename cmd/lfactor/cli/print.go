@@ -12,7 +12,7 @@ import (
 )
 
 // PrintJSON writes one value to stdout.
-func PrintJSON(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
+func PrintJSON(v any) error { return json.NewEncoder(Out).Encode(v) }
 
 // Emit writes a result in the form that the flag -o asks for.
 func Emit(c *cobra.Command, v any, text func(w io.Writer)) error {
@@ -51,7 +51,7 @@ func EmitAs(w io.Writer, form string, v any, text func(w io.Writer)) error {
 // TextTable is a table for a terminal.
 func TextTable(columns ...any) table.Writer {
 	t := table.NewWriter()
-	t.SetOutputMirror(os.Stdout)
+	t.SetOutputMirror(Out)
 	t.SetStyle(table.StyleLight)
 	t.AppendHeader(columns)
 	return t

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,10 +65,13 @@ func Execute(ctx context.Context, c *cobra.Command) error {
 			sub.Run, sub.RunE = nil, about
 		}
 	}
+	if c.OutOrStdout() == io.Writer(os.Stdout) {
+		c.SetOut(Out)
+	}
 	if err := c.ExecuteContext(ctx); err != nil {
 		return err
 	}
-	return wrong
+	return errors.Join(wrong, written())
 }
 
 // about is the verb help: help about the command that its arguments name.

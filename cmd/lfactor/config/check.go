@@ -41,7 +41,7 @@ func configCheck(_ *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return cli.EmitAs(os.Stdout, form, report, func(io.Writer) {
+	return cli.EmitAs(cli.Out, form, report, func(io.Writer) {
 		for _, n := range report.Notices {
 			fmt.Fprintln(os.Stderr, "note:", n)
 		}
@@ -64,29 +64,29 @@ func configFile(args []string) string {
 
 // printModel writes the report for people.
 func printModel(r *run.ModelReport) {
-	fmt.Println("ok")
-	fmt.Printf("model: %s", r.Model)
+	fmt.Fprintln(cli.Out, "ok")
+	fmt.Fprintf(cli.Out, "model: %s", r.Model)
 	if r.Parts != "" {
-		fmt.Printf(" (%s)", r.Parts)
+		fmt.Fprintf(cli.Out, " (%s)", r.Parts)
 	}
-	fmt.Println()
+	fmt.Fprintln(cli.Out)
 	if r.Parameters > 0 {
-		fmt.Printf("parameters: %s\n", grouped(r.Parameters))
+		fmt.Fprintf(cli.Out, "parameters: %s\n", grouped(r.Parameters))
 	}
 	for _, c := range []string{family.Encoder, family.Projector, family.Foundation} {
 		if n := r.Components[c]; n > 0 && len(r.Components) > 1 {
-			fmt.Printf("  %s: %s\n", c, grouped(n))
+			fmt.Fprintf(cli.Out, "  %s: %s\n", c, grouped(n))
 		}
 	}
 	switch {
 	case r.Published == "":
 	case r.Claim == r.Parameters:
-		fmt.Printf("published: the same (%s)\n", r.Published)
+		fmt.Fprintf(cli.Out, "published: the same (%s)\n", r.Published)
 	default:
-		fmt.Printf("published: %s (%s)\n", grouped(r.Claim), r.Published)
+		fmt.Fprintf(cli.Out, "published: %s (%s)\n", grouped(r.Claim), r.Published)
 	}
 	for _, w := range r.Why {
-		fmt.Println("  " + w)
+		fmt.Fprintln(cli.Out, "  " + w)
 	}
 }
 

@@ -36,7 +36,7 @@ func Command() *cobra.Command {
 		"Say what a key means, and where its value comes from; or list the keys of a section",
 		cli.CompleteNames, configExplain)
 	raw("schema", "Print the JSON schema of run files", nil, func(*cobra.Command, []string) error {
-		_, err := os.Stdout.Write(append(configs.Schema(), '\n'))
+		_, err := cli.Out.Write(append(configs.Schema(), '\n'))
 		return err
 	})
 	raw("diff A.yaml B.yaml", "Show the settings that differ", nil, configDiff)
@@ -46,7 +46,7 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.EmitAs(os.Stdout, form, configs.Models(),
+			return cli.EmitAs(cli.Out, form, configs.Models(),
 				func(w io.Writer) { fmt.Fprintln(w, strings.Join(configs.Models(), "\n")) })
 		})
 	return c
@@ -74,7 +74,7 @@ func configExplain(_ *cobra.Command, args []string) error {
 			"section, as in `lfactor config explain plan`")
 	}
 	if keys := configs.Section(args[0]); len(keys) > 0 {
-		return cli.EmitAs(os.Stdout, form, keys, func(w io.Writer) {
+		return cli.EmitAs(cli.Out, form, keys, func(w io.Writer) {
 			for _, k := range keys {
 				fmt.Fprintf(w, "%-28s %-10s %-12s %s\n", k.Name, k.Type, k.Default, k.Doc)
 			}
@@ -85,7 +85,7 @@ func configExplain(_ *cobra.Command, args []string) error {
 		return exit.With(err, exit.Usage)
 	}
 	if len(args) == 1 {
-		return cli.EmitAs(os.Stdout, form, k, func(w io.Writer) { fmt.Fprintln(w, k.Explain()) })
+		return cli.EmitAs(cli.Out, form, k, func(w io.Writer) { fmt.Fprintln(w, k.Explain()) })
 	}
 	cfg, err := loadArgs(args[1:])
 	if err != nil {
@@ -93,7 +93,7 @@ func configExplain(_ *cobra.Command, args []string) error {
 	}
 	value, _ := cfg.Value(k.Name)
 	value = configs.Redact(value)
-	return cli.EmitAs(os.Stdout, form, explained{k, value, cfg.Origin(k.Name).String()},
+	return cli.EmitAs(cli.Out, form, explained{k, value, cfg.Origin(k.Name).String()},
 		func(w io.Writer) { fmt.Fprintln(w, cfg.Explain(k)) })
 }
 
@@ -114,7 +114,7 @@ func configDiff(_ *cobra.Command, args []string) error {
 		flat[i] = cfg.Flat()
 	}
 	changes := configs.Diff(flat[0], flat[1])
-	return cli.EmitAs(os.Stdout, form, changes, func(w io.Writer) {
+	return cli.EmitAs(cli.Out, form, changes, func(w io.Writer) {
 		for _, ch := range changes {
 			fmt.Fprintf(w, "%s: %s → %s  (%s)\n", ch.Key, orNone(ch.A), orNone(ch.B), ch.Class)
 		}

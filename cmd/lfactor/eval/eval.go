@@ -41,7 +41,7 @@ func evalCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return cli.EmitAs(os.Stdout, form, e, func(w io.Writer) {
+	return cli.EmitAs(cli.Out, form, e, func(w io.Writer) {
 		fmt.Fprintf(w, "loss %.6f  perplexity %.3f  (%s, %d batches)\n", e.Loss, e.Perplexity, e.From,
 			e.Batches)
 	})

@@ -79,9 +79,9 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 			o.MFU = flops / o.StepSeconds / (float64(p.Space.Devices) * p.Machine.Flops)
 			found = append(found, o)
 		}
-		return cli.EmitAs(os.Stdout, form, found, nil)
+		return cli.EmitAs(cli.Out, form, found, nil)
 	}
-	fmt.Printf("%d plans of %s for %d hosts with %d devices of %s; the best by closed forms were simulated\n", len(all), p.Model(), p.Hosts, p.Machine.Devices, p.Machine.Name)
+	fmt.Fprintf(cli.Out, "%d plans of %s for %d hosts with %d devices of %s; the best by closed forms were simulated\n", len(all), p.Model(), p.Hosts, p.Machine.Devices, p.Machine.Name)
 	n = min(n, p.Exact)
 	shared := slices.ContainsFunc(all[:n], func(c search.Candidate) bool { return c.CP > 1 })
 	t := cli.TextTable(columns(p, shared, "encoder", "ep", "cp", "tp", "pp", "dp", "zero", "schedule",

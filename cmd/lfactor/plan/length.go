@@ -40,7 +40,7 @@ func maxLength(ctx context.Context, file string, mine, rest []string) error {
 	if all == nil {
 		return err
 	}
-	fault := cli.EmitAs(os.Stdout, form, all, func(w io.Writer) {
+	fault := cli.EmitAs(cli.Out, form, all, func(w io.Writer) {
 		fmt.Fprintf(
 			w,
 			"The longest sequences that %s trains on within %s a device: %d hosts with %d devices of "+

@@ -116,7 +116,7 @@ func notOwn(flags []string) bool {
 func otherPlan(ctx context.Context, form, file string, mine, rest []string) (own bool, err error) {
 	switch has := func(flag string) bool { return slices.Contains(mine, flag) }; {
 	case has("--schedules"):
-		return false, cli.EmitAs(os.Stdout, form, schedule.Names(),
+		return false, cli.EmitAs(cli.Out, form, schedule.Names(),
 			func(w io.Writer) { fmt.Fprintln(w, strings.Join(schedule.Names(), "\n")) })
 	case has("--max-length"):
 		return false, maxLength(ctx, file, mine, rest)
@@ -169,7 +169,7 @@ func planCommand(c *cobra.Command, args []string) error {
 		return exit.With(err, exit.Usage)
 	}
 	if slices.Contains(mine, "--program") {
-		return cli.EmitAs(os.Stdout, form, strings.Split(strings.TrimSpace(l.Program.String()), "\n"),
+		return cli.EmitAs(cli.Out, form, strings.Split(strings.TrimSpace(l.Program.String()), "\n"),
 			func(w io.Writer) { fmt.Fprint(w, l.Program) })
 	}
 	if cluster == "" {
@@ -239,10 +239,10 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 	case "json":
 		return cli.PrintJSON(p)
 	case "jsonl":
-		return cli.EmitAs(os.Stdout, form, p.Ranks, nil)
+		return cli.EmitAs(cli.Out, form, p.Ranks, nil)
 	}
 	t := table.NewWriter()
-	t.SetOutputMirror(os.Stdout)
+	t.SetOutputMirror(cli.Out)
 	t.SetStyle(table.StyleLight)
 	t.AppendHeader(table.Row{"rank", "pp", "dp", "cp", "tp", "blocks", "parameters", "weights", "optimizer",
 		"gradients", "activations", "peak", "worst routing", ""})
@@ -267,7 +267,7 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 	if away := slices.MaxFunc(p.Ranks, func(a, b planRow) int {
 		return cmp.Compare(a.AwayBytes, b.AwayBytes)
 	}).AwayBytes; away > 0 {
-		fmt.Printf("plan.offload_optimizer: up to %s of a rank's optimizer state waits on the host\n",
+		fmt.Fprintf(cli.Out, "plan.offload_optimizer: up to %s of a rank's optimizer state waits on the host\n",
 			tensor.Bytes(away))
 	}
 	if p.CopyBytes > 0 {
@@ -275,15 +275,15 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 		if p.CopyEvery > 0 {
 			every = fmt.Sprintf("about every %d step(s)", p.CopyEvery)
 		}
-		fmt.Printf("recovery: copies of a rank's state are up to %s, made %s; host memory holds up to "+
+		fmt.Fprintf(cli.Out, "recovery: copies of a rank's state are up to %s, made %s; host memory holds up to "+
 			"four of them a rank (train.buddy)\n", tensor.Bytes(p.CopyBytes), every)
 	}
 	if p.StepSeconds > 0 {
-		fmt.Printf("on %s: step %s by simulation, %.3g FLOP, mfu %.1f %%\n", p.Cluster,
+		fmt.Fprintf(cli.Out, "on %s: step %s by simulation, %.3g FLOP, mfu %.1f %%\n", p.Cluster,
 			unit.Seconds(p.StepSeconds), p.StepFlops, 100*p.MFU)
 	}
 	if p.Explained != nil {
-		p.Explained.Print(os.Stdout)
+		p.Explained.Print(cli.Out)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func chooseTensors(ctx context.Context, form, file string, mine, rest []string) 
 	if err != nil {
 		return err
 	}
-	if err := cli.EmitAs(os.Stdout, form, t, func(w io.Writer) { printTensors(w, t) }); err != nil {
+	if err := cli.EmitAs(cli.Out, form, t, func(w io.Writer) { printTensors(w, t) }); err != nil {
 		return err
 	}
 	if out := cli.FlagValue(mine, "out"); out != "" {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -58,5 +57,5 @@ func simDiff(c *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	return cli.EmitAs(os.Stdout, s.form, d, d.Print)
+	return cli.EmitAs(cli.Out, s.form, d, d.Print)
 }

@@ -49,7 +49,7 @@ func encoderCommand() *cobra.Command {
 
 func printEncoder(r *fidelity.EncoderResult, model, cluster string, micro int) {
 	gain := func(before, after float64) string { return fmt.Sprintf("%+.1f%%", 100*(before/after-1)) }
-	fmt.Printf("%s on 32 devices of %s: pp2 dp4 tp4, zero 1, full recompute, bf16, %d microbatches of "+
+	fmt.Fprintf(cli.Out, "%s on 32 devices of %s: pp2 dp4 tp4, zero 1, full recompute, bf16, %d microbatches of "+
 		"%d tokens with %[4]d patches (simulated)\n", model, cluster, micro, fidelity.EncoderRows)
 	t := cli.TextTable("encoder", "step", "tokens/s a device", "gain over the first", "over the second",
 		"bubble of the longest rank", "peak")
@@ -66,7 +66,7 @@ func printEncoder(r *fidelity.EncoderResult, model, cluster string, micro int) {
 	if len(r.Paced) == 0 {
 		return
 	}
-	fmt.Printf("\na small model on 8 ranks (pp4 tp2), 8 microbatches: jobs last their modelled time, " +
+	fmt.Fprintf(cli.Out, "\na small model on 8 ranks (pp4 tp2), 8 microbatches: jobs last their modelled time, " +
 		"for real and simulated\n")
 	t = cli.TextTable("encoder", "step, real", "simulated", "gain, real", "predicted")
 	for _, s := range r.Paced {

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -49,13 +48,13 @@ func fidelityCommand() *cobra.Command {
 			}
 			all = append(all, rows...)
 		}
-		return cli.EmitAs(os.Stdout, form, all, func(io.Writer) {}) // text has been shown, set by set
+		return cli.EmitAs(cli.Out, form, all, func(io.Writer) {}) // text has been shown, set by set
 	}
 	return c
 }
 
 func printFidelity(what string, rows []fidelity.Row) {
-	fmt.Println(what)
+	fmt.Fprintln(cli.Out, what)
 	t := cli.TextTable("plan", "step, real", "simulated", "error", "peak, real", "simulated", "error")
 	for _, x := range rows {
 		t.AppendRow(table.Row{x.Plan, unit.Seconds(x.Step), unit.Seconds(x.StepSim),

@@ -65,7 +65,7 @@ func predictCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return cli.EmitAs(os.Stdout, form, all, func(io.Writer) { printPredictions(all) })
+		return cli.EmitAs(cli.Out, form, all, func(io.Writer) { printPredictions(all) })
 	}
 	return c
 }
@@ -84,7 +84,7 @@ func crossValidate(form string, rows []cost.Measured, folds int, slots cost.Slot
 	if err != nil {
 		return err
 	}
-	out := os.Stdout
+	out := cli.Out
 	if form != "text" {
 		out = os.Stderr
 	}
@@ -107,7 +107,7 @@ func printConstants(form string, k *cost.Constants) error {
 	for i, c := range cost.ConstantTable {
 		named[c.Name] = k[i]
 	}
-	return cli.EmitAs(os.Stdout, form, named, func(io.Writer) {
+	return cli.EmitAs(cli.Out, form, named, func(io.Writer) {
 		t := cli.TextTable("constant", "value", "unit", "physical", "")
 		for i, c := range cost.ConstantTable {
 			said := ""
@@ -144,7 +144,7 @@ func printPredictions(all []fidelity.Prediction) {
 	t.Render()
 	if len(errs) > 0 {
 		mean, median, worst := cost.Quantiles(errs)
-		fmt.Printf("%d rows: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(errs), 100*mean,
+		fmt.Fprintf(cli.Out, "%d rows: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(errs), 100*mean,
 			100*median, 100*worst)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
@@ -32,7 +31,7 @@ func (s *simRun) shrink(ctx context.Context, seed uint64, faults []sim.Fault) er
 		strings.Join(append(append([]string{}, s.rest...), x.Settings...), " "), x.Steps)
 	out := shrunk{Seed: seed, How: x.How, First: x.First, Events: x.Events}
 	if x.How == "" {
-		return cli.EmitAs(os.Stdout, s.form, out,
+		return cli.EmitAs(cli.Out, s.form, out,
 			func(w io.Writer) { fmt.Fprintf(w, "seed %d ends well: nothing to shrink\n", seed) })
 	}
 	out.Command = command
@@ -44,7 +43,7 @@ func (s *simRun) shrink(ctx context.Context, seed uint64, faults []sim.Fault) er
 			out.Log = append(out.Log, fmt.Sprintf("%4d  %12d ns  %s", n, at, what))
 		}
 	})
-	err = cli.EmitAs(os.Stdout, s.form, out, func(w io.Writer) {
+	err = cli.EmitAs(cli.Out, s.form, out, func(w io.Writer) {
 		fmt.Fprintf(w, "seed %d %s after %d events; the smallest run that does so takes %d:\n  %s\n", seed,
 			x.How, x.First, x.Events, command)
 		for _, f := range out.Faults {

@@ -216,7 +216,7 @@ func simCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return cli.EmitAs(os.Stdout, s.form, t, func(w io.Writer) {
+	return cli.EmitAs(cli.Out, s.form, t, func(w io.Writer) {
 		fmt.Fprintf(w, "%d seeds, each twice, no difference: %d runs ended, %d reported a failure, %d a "+
 			"cycle of waits; hash of all events %s\n",
 			t.Ended+t.Stalled+t.Failed, t.Ended, t.Failed, t.Stalled, t.Hash)
@@ -266,16 +266,16 @@ func (s *simRun) print(res *sim.Result, x *rehearsal.Explainer) error {
 		sum.Explained = x.Explain(res)
 	}
 	if s.form != "text" {
-		return json.NewEncoder(os.Stdout).Encode(sum)
+		return json.NewEncoder(cli.Out).Encode(sum)
 	}
-	fmt.Printf("%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; %d "+
+	fmt.Fprintf(cli.Out, "%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; %d "+
 		"events, hash %s\n", sum.Schedule, sum.Cluster,
 		unit.Seconds(sum.Step), 100*sum.BubbleLongest, 100*sum.BubbleMakespan, sum.Events, sum.Hash)
 	if res.Cut {
-		fmt.Println("interrupted: what follows is partial")
+		fmt.Fprintln(cli.Out, "interrupted: what follows is partial")
 	}
 	t := table.NewWriter()
-	t.SetOutputMirror(os.Stdout)
+	t.SetOutputMirror(cli.Out)
 	t.SetStyle(table.StyleLight)
 	t.AppendHeader(table.Row{"rank", "busy", "bubble", "exposed comm", "sync", "update", "peak", ""})
 	const shown = 64
@@ -293,10 +293,10 @@ func (s *simRun) print(res *sim.Result, x *rehearsal.Explainer) error {
 	}
 	t.Render()
 	if s.routed != nil {
-		fmt.Println(s.routed)
+		fmt.Fprintln(cli.Out, s.routed)
 	}
 	if sum.Explained != nil {
-		sum.Explained.Print(os.Stdout)
+		sum.Explained.Print(cli.Out)
 	}
 	return nil
 }
@@ -322,7 +322,7 @@ func simReplay(c *cobra.Command, args []string) error {
 	}
 	for _, f := range faults {
 		if s.form == "text" {
-			fmt.Println("fault:", f)
+			fmt.Fprintln(cli.Out, "fault:", f)
 		} else {
 			fmt.Fprintln(os.Stderr, "fault:", f)
 		}
@@ -386,7 +386,7 @@ func simCompare(c *cobra.Command, args []string) error {
 	if len(failed) == len(all) { // it is not the schedules
 		return failed[0]
 	}
-	return cli.EmitAs(os.Stdout, form, all, func(io.Writer) { printComparison(all) })
+	return cli.EmitAs(cli.Out, form, all, func(io.Writer) { printComparison(all) })
 }
 
 // compared lays a run out under a schedule. With one stage a rank, schedules for any number are 1F1B: where nothing says

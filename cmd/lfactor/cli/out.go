@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// Out is where commands write their data: this process's stdout. It remembers the first error, so that a command whose
+// data did not arrive, as on a disk that is full, does not end as if it had.
+var Out io.Writer = &out
+
+var out checked
+
+type checked struct {
+	mu  sync.Mutex
+	err error
+}
+
+// Write implements io.Writer.
+func (c *checked) Write(b []byte) (int, error) {
+	n, err := os.Stdout.Write(b)
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.err == nil {
+			c.err = err
+		}
+	}
+	return n, err
+}
+
+// written is the first error of Out, as one of the command.
+func written() error {
+	out.mu.Lock()
+	defer out.mu.Unlock()
+	if out.err == nil {
+		return nil
+	}
+	return fmt.Errorf("what was to be printed is not whole: %w", out.err)
+}
