@@ -86,7 +86,7 @@ func printModel(r *run.ModelReport) {
 		fmt.Fprintf(cli.Out, "published: %s (%s)\n", grouped(r.Claim), r.Published)
 	}
 	for _, w := range r.Why {
-		fmt.Fprintln(cli.Out, "  " + w)
+		fmt.Fprintln(cli.Out, "  "+w)
 	}
 }
 

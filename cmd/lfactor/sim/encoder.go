@@ -66,7 +66,7 @@ func printEncoder(r *fidelity.EncoderResult, model, cluster string, micro int) {
 	if len(r.Paced) == 0 {
 		return
 	}
-	fmt.Fprintf(cli.Out, "\na small model on 8 ranks (pp4 tp2), 8 microbatches: jobs last their modelled time, " +
+	fmt.Fprintf(cli.Out, "\na small model on 8 ranks (pp4 tp2), 8 microbatches: jobs last their modelled time, "+
 		"for real and simulated\n")
 	t = cli.TextTable("encoder", "step, real", "simulated", "gain, real", "predicted")
 	for _, s := range r.Paced {
