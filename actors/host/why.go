@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/dataset/store"
 )
@@ -223,7 +224,11 @@ func AskWhy(dir string, timeout time.Duration) (all []Status, silent []Silent, e
 		return nil, nil, err
 	}
 	if len(paths) == 0 {
-		return nil, nil, fmt.Errorf("%s: no run is under way here", dir)
+		err := fmt.Errorf("%s: no run is under way here", dir)
+		if _, missing := os.Stat(dir); missing != nil { // nor was one ever
+			return nil, nil, exit.With(err, exit.Corrupt)
+		}
+		return nil, nil, err
 	}
 	for _, p := range paths {
 		var n int

@@ -72,7 +72,7 @@ func Edges(dir string, timeout time.Duration) (all []host.Edge, silent []host.Si
 		case errors.Is(err, os.ErrNotExist) && n > 0:
 			return all, nil, nil
 		case errors.Is(err, os.ErrNotExist):
-			return nil, nil, exit.With(fmt.Errorf("%s: %w", dir, ErrNoEdges), exit.Usage)
+			return nil, nil, exit.With(fmt.Errorf("%s: %w", dir, ErrNoEdges), exit.Corrupt)
 		case err != nil:
 			return nil, nil, err
 		}

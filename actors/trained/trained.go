@@ -56,8 +56,12 @@ func Open(path, tokenizer string) (*Trained, error) {
 	if machine.Exists(filepath.Join(path, "manifest.json")) {
 		return openOwn(path, tokenizer)
 	}
-	if hint := hf.Absent(path, os.Getenv); hint != "" && !machine.Exists(path) {
-		return nil, exit.Usagef("%s", hint)
+	if !machine.Exists(path) {
+		if hint := hf.Absent(path, os.Getenv); hint != "" {
+			return nil, exit.Usagef("%s", hint)
+		}
+		return nil, exit.With(fmt.Errorf("%s: there is no checkpoint and no Hugging Face directory here", path),
+			exit.Corrupt)
 	}
 	t, err := openHF(path, tokenizer)
 	if partial := hf.Partial(path); err != nil && partial != "" {

@@ -56,7 +56,10 @@ func Root() (string, error) {
 		return filepath.Abs(dir)
 	}
 	home, err := os.UserHomeDir()
-	return filepath.Join(home, ".lfactor"), err
+	if err != nil {
+		return "", exit.Usagef("%w: clusters are kept below it, or below %s", err, EnvHome)
+	}
+	return filepath.Join(home, ".lfactor"), nil
 }
 
 var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`)

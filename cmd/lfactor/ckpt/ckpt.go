@@ -207,6 +207,12 @@ func ckptPruneCommand() *cobra.Command {
 		Short: "Remove all but the newest checkpoints; the latest always stays", Args: cobra.ExactArgs(1)}
 	keep := c.Flags().Int("keep", 2, "checkpoints to keep")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if *keep < 1 {
+			return exit.Usagef("ckpt prune: --keep %d: want 1 or more, since the latest always stays", *keep)
+		}
+		if _, err := checkpoint.Latest(args[0]); err != nil {
+			return err
+		}
 		removed, err := checkpoint.Prune(checkpoint.OS, args[0], *keep)
 		return cmp.Or(cli.Emit(c, removed, func(w io.Writer) {
 			for _, p := range removed {

@@ -69,6 +69,9 @@ func Execute(ctx context.Context, c *cobra.Command) error {
 		c.SetOut(Out)
 	}
 	if err := c.ExecuteContext(ctx); err != nil {
+		if strings.HasPrefix(err.Error(), "if any flags in the group") { // cobra has no type for it
+			return exit.With(err, exit.Usage)
+		}
 		return err
 	}
 	return errors.Join(wrong, written())

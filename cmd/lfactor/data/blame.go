@@ -49,7 +49,7 @@ func dataBlame() *cobra.Command {
 func ledgerStep(run, step string) (*Blame, error) {
 	l, err := dataset.ReadLedger(filepath.Join(run, "samples.ledger"))
 	if err != nil {
-		return nil, err
+		return nil, exit.With(err, exit.Corrupt)
 	}
 	defer l.Close()
 	last, ok := l.Last()
