@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
-	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
