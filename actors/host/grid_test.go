@@ -34,13 +34,13 @@ func unlike(tie bool) *family.Model {
 	return family.Decoder("unlike", family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2,
 		HeadDim: 4, Vocab: 32, OBias: true, MLPBias: true, Tie: tie, Eps: 1e-6,
 		Norm: block.Norm{Plus: 1}, Norms: family.Norms{BeforeMixer: "a", AfterMixer: "b", BeforeMLP: "c",
-			AfterMLP: "d"}, QKWhole: true, QKNorm: false,
-		Rope: block.Rope{Dim: 2, Theta: 10000}, LocalRope: block.Rope{Dim: 2, Theta: 100}, RopePairs: true,
-		NoRope: func(i int) bool { return i == 3 },
+			AfterMLP: "d"}, QKNorm: false, Rope: block.Rope{Dim: 2, Theta: 10000},
+		Attending: family.Attending{QKWhole: true, LocalRope: block.Rope{Dim: 2, Theta: 100},
+			RopePairs: true, NoRope: func(i int) bool { return i == 3 }, AttnScale: 0.7, AttnCap: 1.5},
 		Mixers: []string{"sliding_attention", "full_attention", "sliding_attention", "full_attention"},
 		MLPs:   []string{"gated", "plain", "gated", "plain"}, Window: 2, Act: "gelu_pytorch_tanh",
-		AttnScale: 0.7, AttnCap: 1.5, LogitCap: 2.5, EmbedScale: 3, LogitScale: 0.6, Residual: 0.8,
-		InitStd: 0.2})
+		Ends:     family.Ends{LogitCap: 2.5, EmbedScale: 3, LogitScale: 0.6},
+		Residual: 0.8, InitStd: 0.2})
 }
 
 // TestGridLayers: kinds of layers that Llama does not have train to the same losses however they are cut.

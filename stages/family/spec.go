@@ -16,22 +16,10 @@ import (
 type Spec struct {
 	Layers, Hidden, Inter, Heads, KV, HeadDim, Vocab int
 	QKVBias, OBias, MLPBias, QKNorm, Tie             bool
-	// queries and keys are normed over all heads together
-	QKWhole bool
-	Eps     float64    // under the roots of norms
-	Norm    block.Norm // but for Eps
-	Norms   Norms
-	// LocalRope is that of sliding layers, if its Dim is not 0
-	Rope, LocalRope block.Rope
-	// neighbouring numbers of a head turn together
-	RopePairs bool
-	// layers whose queries and keys do not turn; nil for none
-	NoRope func(layer int) bool
-	// rows of a table of learned positions, 0 for none
-	Positions int
-	Alibi     block.Alibi // LinearAttention biases in place of rotary embedding, if it has slopes
-	// rows of the head have length 1: it multiplies with the table's rows divided by their norms
-	UnitHead bool
+	Eps                                              float64    // under the roots of norms
+	Norm                                             block.Norm // but for Eps
+	Norms                                            Norms
+	Rope                                             block.Rope
 	// kind of each layer's mixer; nil is full_attention in all
 	Mixers []string
 	// kind of each layer's MLP; nil is gated in all
@@ -39,36 +27,73 @@ type Spec struct {
 	// keys that a query of a sliding layer sees
 	Window int
 	// activation of MLPs by Hugging Face's name; "" is silu
-	Act       string
-	AttnScale float64 // of scores; 0 is 1/sqrt(HeadDim)
-	// soft caps of scores and of logits, 0 for none
-	AttnCap, LogitCap float64
-	// factors on embeddings, on logits, and on what a branch adds; 0 is 1
-	EmbedScale, LogitScale, Residual float64
+	Act      string
+	Residual float64 // factor on what a branch adds; 0 is 1
+	InitStd  float64
+	// of layers whose MLP is of the kind experts
+	Experts block.Experts
+	Delta   block.Delta // of layers whose mixer is linear_attention
+	Attending
+	Ends
+	FurtherTokens
+	Sparse
+	Routed
+}
+
+// Attending is what attention has beside its widths.
+type Attending struct {
+	// queries and keys are normed over all heads together
+	QKWhole bool
+	// LocalRope is that of sliding layers, if its Dim is not 0
+	LocalRope block.Rope
+	// neighbouring numbers of a head turn together
+	RopePairs bool
+	// layers whose queries and keys do not turn; nil for none
+	NoRope    func(layer int) bool
+	Alibi     block.Alibi // linear biases in place of rotary embedding, if it has slopes
+	AttnScale float64     // of scores; 0 is 1/sqrt(HeadDim)
+	AttnCap   float64     // soft cap of scores, 0 for none
+	// attention is multiplied with a sigmoid of the layer's input
+	AttnGate bool
+	// every softmax of attention has a further logit for each head, which belongs to no key
+	Sinks bool
+	// what queries see where it is not all that comes before them; nil for that
+	Sees func(r *block.Rec, c *grad.AttentionConfig)
+}
+
+// Ends is what embedding and head have beside their widths.
+type Ends struct {
+	Positions              int     // rows of a table of learned positions, 0 for none
+	LogitCap               float64 // soft cap of logits, 0 for none
+	EmbedScale, LogitScale float64 // factors on embeddings and on logits; 0 is 1
 	// EmbedScale is rounded to the dtype of the embeddings first
 	EmbedRounds bool
-	MTP         int // multi-token-prediction layers
+	// rows of the head have length 1: it multiplies with the table's rows divided by their norms
+	UnitHead bool
+}
+
+// FurtherTokens are layers behind the last.
+type FurtherTokens struct {
+	MTP int // multi-token-prediction layers
 	// layers that checkpoints have behind the last, for further tokens, and the model has not
 	Further   int
 	MTPWeight float64
 	// such a layer reads the token's embedding before the hidden state
 	TokenFirst bool
-	InitStd    float64
-	// of layers whose MLP is of the kind experts
-	Experts block.Experts
-	// ids of tokens that go to Experts.Images beside features: those that begin and end images and videos
-	ImageTokens []int
-	Latent      block.Latent // of layers whose mixer is latent_attention
+}
+
+// Sparse is latent attention, and who chooses the keys that it reads.
+type Sparse struct {
+	Latent block.Latent // of layers whose mixer is latent_attention
 	// layers that read the keys which the last layer with an indexer has chosen; nil for none
 	IndexShared []bool
-	Delta       block.Delta // of layers whose mixer is linear_attention
-	// attention is multiplied with a sigmoid of the layer's input
-	AttnGate bool
-	// every softmax of attention has a further logit for each head, which belongs to no key
-	Sinks   bool
-	Balance block.Balance
-	// what queries see where it is not all that comes before them; nil for that
-	Sees func(r *block.Rec, c *grad.AttentionConfig)
+}
+
+// Routed is how tokens are shared out to experts, beside what the experts say.
+type Routed struct {
+	// ids of tokens that go to Experts.Images beside features: those that begin and end images and videos
+	ImageTokens []int
+	Balance     block.Balance
 }
 
 // Norms are the names of a layer's norms, before and after each branch; "" is none. With Abreast mixer and MLP
@@ -321,10 +346,11 @@ func SpecOf(c configs.Model) Spec {
 	s := Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads, KV: c.KVHeads,
 		HeadDim: c.HeadDim, Vocab: c.Vocab,
 		QKVBias: c.AttentionBias, OBias: c.OutBias, MLPBias: c.MLPBias, QKNorm: c.QKNorm,
-		Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), MTP: c.MTPLayers, InitStd: c.InitRange,
+		Tie: c.TieEmbeddings, Eps: c.NormEps, Rope: rope(c), InitStd: c.InitRange,
 		Act: c.Act, Mixers: slices.Clone(c.LayerTypes), MLPs: slices.Clone(mlpKinds.Of(c).MLPTypes),
-		Window: c.SlidingWindow, AttnScale: k.AttnScale, AttnCap: k.AttnCap, LogitCap: k.LogitCap,
-		EmbedScale: k.EmbedScale, Residual: k.ResidualScale}
+		Window: c.SlidingWindow, Residual: k.ResidualScale}
+	s.MTP, s.AttnScale, s.AttnCap, s.LogitCap = c.MTPLayers, k.AttnScale, k.AttnCap, k.LogitCap
+	s.EmbedScale = k.EmbedScale
 	if c.Positions == "learned" {
 		s.Positions = c.MaxPositions
 	}

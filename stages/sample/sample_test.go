@@ -62,8 +62,8 @@ func TestDevice(t *testing.T) {
 func sliding(t *testing.T, pool *tensor.Pool) *Generator {
 	m := family.Decoder("sliding", family.Spec{Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4,
 		Vocab: 32, Eps: 1e-6, InitStd: 0.5, Mixers: []string{"sliding_attention", "full_attention"},
-		Window: 3, AttnCap: 1, LogitCap: 2, Rope: block.Rope{Dim: 2, Theta: 10000},
-		LocalRope: block.Rope{Dim: 2, Theta: 10}})
+		Window: 3, Rope: block.Rope{Dim: 2, Theta: 10000}, Ends: family.Ends{LogitCap: 2},
+		Attending: family.Attending{AttnCap: 1, LocalRope: block.Rope{Dim: 2, Theta: 10}}})
 	g, err := New(m, nil, tensor.F32, ref.New(), pool,
 		func(p *grad.Param, r family.Region, dst []float32) error { m.Init(3, p, r, dst); return nil })
 	require.NoError(t, err)
@@ -74,8 +74,8 @@ func sliding(t *testing.T, pool *tensor.Pool) *Generator {
 func hybrid(t *testing.T, pool *tensor.Pool) *Generator {
 	m := family.Decoder("hybrid", family.Spec{
 		Layers: 2, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6, InitStd: 0.5,
-		AttnGate: true,
-		Mixers:   []string{"linear_attention", "full_attention"}, Rope: block.Rope{Dim: 2, Theta: 10000},
+		Attending: family.Attending{AttnGate: true},
+		Mixers:    []string{"linear_attention", "full_attention"}, Rope: block.Rope{Dim: 2, Theta: 10000},
 		Delta: block.Delta{Hidden: 16, Keys: 2, Values: 4, KeyDim: 4, ValueDim: 6, Taps: 4, Eps: 1e-6},
 	})
 	g, err := New(m, nil, tensor.F32, ref.New(), pool,
