@@ -16,18 +16,18 @@ import (
 )
 
 // sharedTokens lays a small decoder out over ranks that share tokens.
-func sharedTokens(t *testing.T, p configs.Plan, change func(j *layout.Job)) *layout.Layout {
+func sharedTokens(t *testing.T, p configs.Plan, change func(j *layout.Design)) *layout.Layout {
 	m := family.Decoder("llama", family.Spec{
 		Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-6,
 		Rope: block.Rope{Dim: 4, Theta: 10000}, InitStd: 0.2,
 	})
 	p.EP, p.ETP = 1, 1
-	j := &layout.Job{
+	j := &layout.Design{
 		Model: m, Mesh: layout.MeshOf(&p), Schedule: "1f1b", Micro: 4 / p.DP, Rows: 48, Zigzag: true,
 		Optim: optim.Config{Name: "adamw"},
 	}
 	change(j)
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	require.NoError(t, err)
 	return l
 }
@@ -44,35 +44,35 @@ func TestContextSeeds(t *testing.T) {
 	} else {
 		t.Logf("%d of 1000 seeds a plan; -long runs all", seeds)
 	}
-	ring := func(j *layout.Job) { j.Ring = true }
+	ring := func(j *layout.Design) { j.Ring = true }
 	run := core.RunLayout{
 		First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 },
 	}
 	for i, c := range []struct {
 		p      configs.Plan
-		change func(j *layout.Job)
+		change func(j *layout.Design)
 	}{
 		{configs.Plan{PP: 1, DP: 1, TP: 1, CP: 4}, ring},
 		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 4, Ulysses: 2}, ring},
-		{configs.Plan{PP: 2, DP: 1, TP: 2, CP: 2}, func(j *layout.Job) {
+		{configs.Plan{PP: 2, DP: 1, TP: 2, CP: 2}, func(j *layout.Design) {
 			j.Ring, j.SeqParallel,
 				j.Overlap = true, true, true
 		}},
-		{configs.Plan{PP: 2, DP: 2, TP: 1, CP: 3}, func(j *layout.Job) { j.Ring, j.Zero = true, 2 }},
-		{configs.Plan{PP: 1, DP: 2, TP: 1, CP: 2}, func(j *layout.Job) {
+		{configs.Plan{PP: 2, DP: 2, TP: 1, CP: 3}, func(j *layout.Design) { j.Ring, j.Zero = true, 2 }},
+		{configs.Plan{PP: 1, DP: 2, TP: 1, CP: 2}, func(j *layout.Design) {
 			j.Zero, j.Ring, j.Overlap = 3,
 				true, true
 		}},
-		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2}, func(j *layout.Job) {
+		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2}, func(j *layout.Design) {
 			j.Schedule, j.Ring = "zb-1p",
 				true
 		}},
-		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2, Ulysses: 2}, func(j *layout.Job) { j.Zigzag = false }},
-		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2}, func(j *layout.Job) {
+		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2, Ulysses: 2}, func(j *layout.Design) { j.Zigzag = false }},
+		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 2}, func(j *layout.Design) {
 			j.Schedule,
 				j.Chunks = "chunkpipe", 3
 		}},
-		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 4, Ulysses: 2}, func(j *layout.Job) {
+		{configs.Plan{PP: 2, DP: 1, TP: 1, CP: 4, Ulysses: 2}, func(j *layout.Design) {
 			j.Schedule,
 				j.Chunks = "seq1f1b", 3
 		}},

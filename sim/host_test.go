@@ -27,7 +27,7 @@ func tinyLayout(t *testing.T, name string, loops int, mesh topology.Mesh, zero i
 	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4,
 		Vocab: 32, Eps: 1e-6,
 		Rope: block.Rope{Dim: 4, Theta: 10000}, InitStd: 0.2, Tie: true})
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: name, Loops: loops,
+	l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Zero: zero, Schedule: name, Loops: loops,
 		Micro: 8 / mesh.Replicas(), Rows: 8, Overlap: overlap,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)
@@ -42,7 +42,7 @@ func simLayout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 		out.Ranks, out.RankRefs = append(out.Ranks, l.RankLayout(r, 0)),
 			append(out.RankRefs, layout.RankRef(r))
 	}
-	for dp := range l.Job.Mesh.Replicas() {
+	for dp := range l.Design.Mesh.Replicas() {
 		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: 1, Last: run.Last}
 		for r, part := range l.Ranks {
 			if part.Coord.DP == dp {
@@ -110,7 +110,7 @@ func TestSameAsHost(t *testing.T) {
 			}, Batches: batches(c.mesh.Replicas()),
 				Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 					if kind == "param" {
-						l.Job.Model.Init(7, p, g, dst)
+						l.Design.Model.Init(7, p, g, dst)
 					}
 					return kind == "param", nil
 				},

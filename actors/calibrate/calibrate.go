@@ -128,7 +128,7 @@ func measure(b kernels.Backend, hidden, rows int) (out []Timed, err error) {
 	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: hidden, Inter: 3 * hidden,
 		Heads: hidden / 32, KV: hidden / 32, HeadDim: 32, Vocab: 1024, Eps: 1e-6,
 		Rope: block.Rope{Dim: 32, Theta: 10000}, InitStd: 0.02})
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 2,
+	l, err := layout.New(&layout.Design{Model: m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 2,
 		Rows: rows, Recompute: grad.RecomputeNone,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	if err != nil {

@@ -26,11 +26,11 @@ import (
 
 // trainChanged is train under a job that change has altered.
 func (v variant) trainChanged(t *testing.T, m *family.Model, steps int64, backend func(int) kernels.Backend,
-	change func(j *layout.Job)) (losses []float64, l *layout.Layout) {
+	change func(j *layout.Design)) (losses []float64, l *layout.Layout) {
 	l, o := v.run(t, m, steps, backend, &losses)
-	j := *l.Job
+	j := *l.Design
 	change(&j)
-	l, err := layout.Plan(&j)
+	l, err := layout.New(&j)
 	require.NoError(t, err)
 	require.NoError(t, Run(l, o))
 	return losses, l
@@ -45,10 +45,10 @@ func TestStateOnHost(t *testing.T) {
 			t.Run(fmt.Sprintf("zero%d %v", zero, dtype), func(t *testing.T) {
 				t.Parallel()
 				v := variant{pp: 1, dp: 2, tp: 1, zero: zero, schedule: "1f1b"}
-				plain := func(j *layout.Job) { j.DType = dtype }
+				plain := func(j *layout.Design) { j.DType = dtype }
 				want, _ := v.trainChanged(t, m, 4, refBackend, plain)
-				away := func(share float64) func(*layout.Job) {
-					return func(j *layout.Job) { j.DType, j.OffloadState, j.Piece = dtype, share, 256 }
+				away := func(share float64) func(*layout.Design) {
+					return func(j *layout.Design) { j.DType, j.OffloadState, j.Piece = dtype, share, 256 }
 				}
 				got, l := v.trainChanged(t, m, 4, refBackend, away(1))
 				require.Equal(t, want, got)
@@ -67,7 +67,7 @@ func TestStateOnHost(t *testing.T) {
 // TestStateOnHostMemory: what a rank holds while its state waits on the host, and while it updates, lies
 // within the bound of all predictions, and far below what it holds otherwise.
 func TestStateOnHostMemory(t *testing.T) {
-	for _, j := range []*layout.Job{{Mesh: topology.Grid(2, 1, 1), DType: tensor.BF16},
+	for _, j := range []*layout.Design{{Mesh: topology.Grid(2, 1, 1), DType: tensor.BF16},
 		{Mesh: topology.Grid(1, 2, 1), DType: tensor.BF16, Zero: 1}, {Mesh: topology.Grid(1, 2, 1), Zero: 0},
 		{Mesh: topology.Grid(1, 2, 1), Zero: 3, DType: tensor.BF16}} {
 		for _, share := range []float64{0, 0.6, 1} {
@@ -106,9 +106,9 @@ func keptAway(t *testing.T, b kernels.Backend) {
 	var ranks []*Rank
 	for _, share := range []float64{0, 1, 1} {
 		v := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
-		j := *v.layout(t, tiny(true)).Job
+		j := *v.layout(t, tiny(true)).Design
 		j.DType, j.OffloadState = tensor.BF16, share
-		l, err := layout.Plan(&j)
+		l, err := layout.New(&j)
 		require.NoError(t, err)
 		r, err := NewDevice(l, 0, b, nil, t.TempDir())
 		require.NoError(t, err)
@@ -175,9 +175,9 @@ func TestStateInFiles(t *testing.T) {
 	want, _ := v.train(t, m, 3, backend)
 	var losses []float64
 	l, o := v.run(t, m, 3, backend, &losses)
-	j := *l.Job
+	j := *l.Design
 	j.OffloadState, j.Piece, j.Offload, o.Files = 1, 20000, 1, t.TempDir()
-	l, err := layout.Plan(&j)
+	l, err := layout.New(&j)
 	require.NoError(t, err)
 	see, mapped := o.Observe, 0
 	o.Observe = func(m actors.Message) {

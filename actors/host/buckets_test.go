@@ -54,7 +54,7 @@ func TestBuckets(t *testing.T) {
 		t.Run(v.String()+v.other, func(t *testing.T) {
 			t.Parallel()
 			m, n := tiny(v.pp == 1), steps(3, 5)
-			plain := func(j *layout.Job) {
+			plain := func(j *layout.Design) {
 				if j.Loops = v.loops; v.other != "" {
 					j.Schedule = v.other
 				}
@@ -63,7 +63,7 @@ func TestBuckets(t *testing.T) {
 			all, _ := early(late, 0)
 			require.Zero(t, all)
 			for _, backend := range []func(int) kernels.Backend{refBackend, opaques(t)} {
-				got, l := v.trainChanged(t, m, n, backend, func(j *layout.Job) {
+				got, l := v.trainChanged(t, m, n, backend, func(j *layout.Design) {
 					plain(j)
 					j.Bucket = 2048
 				})

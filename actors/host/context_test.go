@@ -56,8 +56,8 @@ func (v contextPlan) mesh() topology.Mesh {
 
 func (v contextPlan) train(t *testing.T, m *family.Model, rows int, steps int64) (losses, norms []float64) {
 	parts := 2 * v.cp * v.tp
-	l, err := layout.Plan(
-		&layout.Job{
+	l, err := layout.New(
+		&layout.Design{
 			Model:       m,
 			Mesh:        v.mesh(),
 			Zero:        v.zero,

@@ -19,7 +19,7 @@ import (
 )
 
 // copied is a job whose layers have copies of experts, which move behind every second step.
-func copied(p expertPlan, m *family.Model, copies int) *layout.Job {
+func copied(p expertPlan, m *family.Model, copies int) *layout.Design {
 	s := m.Spec
 	s.Experts.Limit.Copies = copies
 	j := p.job(family.Decoder("toy", s))
@@ -78,7 +78,7 @@ func TestCopies(t *testing.T) {
 	t.Parallel()
 	for i, p := range movedPlans {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
-			job := func(copies int) *layout.Job {
+			job := func(copies int) *layout.Design {
 				m := mixture(t, "groups")
 				if i%2 == 1 && p.etp == 1 {
 					m = biasedMixture(t)

@@ -96,7 +96,7 @@ func TestMixedDevices(t *testing.T) {
 // order.
 func TestEncoderOnProcessor(t *testing.T) {
 	train := func(b func(int) kernels.Backend) []float64 {
-		return toyTrain(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(2, 1, 1),
+		return toyTrain(t, &layout.Design{Model: threeComponents(), Mesh: topology.Grid(2, 1, 1),
 			Schedule: "1f1b", Micro: 8, Dims: map[string]int{"sound": 3, "state": 1},
 			Parts: []*layout.PartPlan{{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true}}},
 			toyBatches(1), 3, b)
@@ -118,9 +118,9 @@ func TestOffloadOnEmulatedDevices(t *testing.T) {
 	want, _ := v.train(t, m, 5, emulatedRanks(t))
 	var losses []float64
 	l, o := v.run(t, m, 5, emulatedRanks(t), &losses)
-	j := *l.Job
+	j := *l.Design
 	j.Offload = 1
-	l, err := layout.Plan(&j)
+	l, err := layout.New(&j)
 	require.NoError(t, err)
 	away, _ := l.Main(0).Copies(&l.Main(0).Segments(grad.F)[0])
 	require.Positive(t, away)
@@ -142,9 +142,9 @@ func TestStateOnEmulatedDevices(t *testing.T) {
 		require.NoError(t, err)
 		defer closeAll()
 		l, o := v.run(t, small(t, configs.Model{ModelType: "llama"}), 5, of, &losses)
-		j := *l.Job
+		j := *l.Design
 		j.DType, j.OffloadState, j.Piece = tensor.BF16, share, 256
-		l, err = layout.Plan(&j)
+		l, err = layout.New(&j)
 		require.NoError(t, err)
 		err = Run(l, o)
 		return losses, err

@@ -67,7 +67,7 @@ func TestDeviceKinds(t *testing.T) {
 	require.Equal(t, want, got, "every other rank on a device")
 
 	three := func(b func(int) kernels.Backend) []float64 {
-		return toyTrain(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(2, 1, 1),
+		return toyTrain(t, &layout.Design{Model: threeComponents(), Mesh: topology.Grid(2, 1, 1),
 			Schedule: "1f1b", Micro: 8, Dims: map[string]int{"sound": 3, "state": 1}, Offload: 64,
 			Parts: []*layout.PartPlan{{TP: 1, Over: layout.OverOwn, Ranks: 1, Fill: true},
 				{From: 2, TP: 1, Over: layout.OverAll}}}, toyBatches(1), 3, b)
@@ -78,7 +78,7 @@ func TestDeviceKinds(t *testing.T) {
 		mesh, err := topology.Grid(1, 2, 1).Fold(topology.Dim{Name: topology.EDP, Size: 1},
 			topology.Dim{Name: topology.EP, Size: 2})
 		require.NoError(t, err)
-		return toyTrain(t, &layout.Job{Model: raggedModel(), Mesh: mesh, Schedule: "1f1b", Micro: 4,
+		return toyTrain(t, &layout.Design{Model: raggedModel(), Mesh: mesh, Schedule: "1f1b", Micro: 4,
 			Recompute: grad.RecomputeFull}, raggedBatches(2), 3, b)
 	}
 	require.Equal(t, ragged(refBackend), ragged(opaques(t)))

@@ -60,9 +60,9 @@ type expertPlan struct {
 	more                                 string // sp, overlap, offload, pairs
 }
 
-func (p expertPlan) job(m *family.Model) *layout.Job {
+func (p expertPlan) job(m *family.Model) *layout.Design {
 	c := &configs.Plan{PP: p.pp, DP: p.dp, TP: p.tp, EP: p.ep, ETP: p.etp, ZeroRanks: p.zeroRanks}
-	j := &layout.Job{Model: m, Mesh: layout.MeshOf(c), Zero: p.zero, Schedule: p.schedule, Loops: p.loops,
+	j := &layout.Design{Model: m, Mesh: layout.MeshOf(c), Zero: p.zero, Schedule: p.schedule, Loops: p.loops,
 		Micro: 8 / p.dp, Recompute: p.rc,
 		SeqParallel: p.more == "sp", Overlap: p.more == "overlap", Pairs: p.more == "pairs"}
 	if p.more == "offload" {

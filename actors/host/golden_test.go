@@ -62,9 +62,9 @@ type golden struct {
 	}
 	t    *testing.T
 	m    *family.Model
-	own  FillFunc          // in place of the golden's weights, nil for those
-	made *Microbatch       // in place of the golden's batch, nil for that
-	plan func(*layout.Job) // changes the plan to train by; nil for nothing
+	own  FillFunc             // in place of the golden's weights, nil for those
+	made *Microbatch          // in place of the golden's batch, nil for that
+	plan func(*layout.Design) // changes the plan to train by; nil for nothing
 	w    *family.Weights
 	file *checkpoint.File
 }
@@ -234,7 +234,7 @@ func goldenNames(t *testing.T) (out []string) {
 
 // forward gives the loss, or with logits the logits, on one device.
 func (g *golden) forward(b kernels.Backend, d tensor.DType, logits bool) (float64, []float32) {
-	l, err := layout.Plan(&layout.Job{Model: g.m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 1,
+	l, err := layout.New(&layout.Design{Model: g.m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 1,
 		Rows: len(g.batch().IDs), Dims: map[string]int{block.Patches: g.batch().Images.Patches(),
 			block.Frames: g.batch().Images.Frames()}, DType: d, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(g.t, err)
@@ -320,14 +320,14 @@ func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64
 	see func(l *layout.Layout, rank int, r *Rank)) (losses, norms []float64) {
 	a := g.AdamW
 	mb := g.batch()
-	j := &layout.Job{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs),
+	j := &layout.Design{Model: g.m, Mesh: mesh, Schedule: "1f1b", Micro: 1, Rows: len(mb.IDs),
 		Dims: map[string]int{block.Patches: mb.Images.Patches(), block.Frames: mb.Images.Frames()},
 		Optim: optim.Config{Name: "adamw", Beta1: a.Betas[0], Beta2: a.Betas[1], Eps: a.Eps,
 			Decay: a.Decay, Clip: a.Clip}}
 	if g.plan != nil {
 		g.plan(j)
 	}
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	require.NoError(g.t, err)
 	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
 		LR: func(int64) float64 { return a.LR }},
@@ -521,7 +521,7 @@ func TestGoldenContext(t *testing.T) {
 			if e := g.m.Spec.Experts; e.Experts > 0 {
 				p.PP, p.TP, p.EP = 1, 2, 2
 			}
-			g.plan = func(j *layout.Job) {
+			g.plan = func(j *layout.Design) {
 				// 2 for qwen3-next, whose convolutions have whole gradients
 				j.Ring, j.Zigzag, j.Zero = w.ring, w.zigzag, (i+3)%4
 				j.Rows = (j.Rows + 4*w.cp - 1) / (4 * w.cp) * 4 * w.cp

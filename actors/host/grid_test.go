@@ -108,7 +108,7 @@ func (v variant) mesh() topology.Mesh {
 }
 
 func (v variant) layout(t *testing.T, m *family.Model) *layout.Layout {
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: v.mesh(), Zero: v.zero, SeqParallel: v.sp,
+	l, err := layout.New(&layout.Design{Model: m, Mesh: v.mesh(), Zero: v.zero, SeqParallel: v.sp,
 		Schedule: v.schedule, Overlap: v.overlap,
 		Micro: 4 / v.mesh().Replicas(), Rows: 8, Recompute: v.rc, Optim: optim.Config{Name: "adamw",
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
@@ -197,10 +197,10 @@ func TestSumsInTwo(t *testing.T) {
 	for _, v := range []variant{{pp: 1, dp: 1, tp: 4, schedule: "1f1b"},
 		{pp: 2, dp: 1, tp: 4, schedule: "1f1b", overlap: true},
 		{pp: 1, dp: 1, cp: 2, tp: 4, schedule: "1f1b", rc: grad.RecomputeFull}} {
-		whole := func(j *layout.Job) { j.SumWhole = 1 << 30 }
+		whole := func(j *layout.Design) { j.SumWhole = 1 << 30 }
 		want, l := v.trainChanged(t, m, 5, refBackend, whole)
 		for _, backend := range []func(int) kernels.Backend{refBackend, opaques(t)} {
-			got, two := v.trainChanged(t, m, 5, backend, func(*layout.Job) {})
+			got, two := v.trainChanged(t, m, 5, backend, func(*layout.Design) {})
 			require.Equal(t, want, got, "%v", v)
 			sent := func(l *layout.Layout) (n int64) {
 				for _, s := range l.Main(0).Segments(grad.F) {

@@ -22,7 +22,7 @@ import (
 func trainHalf(t *testing.T, d tensor.DType, scale core.LossScale, mesh topology.Mesh,
 	zero int) (losses, scales []float64, skipped []bool) {
 	m := tiny(true)
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b",
+	l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b",
 		Micro: 4 / mesh.Replicas(), Rows: 8, DType: d,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ func TestLatentPlans(t *testing.T) {
 			t.Run(fmt.Sprintf("%s pp%d tp%d ep%d etp%d sp%v", filepath.Base(name), p.PP, p.TP, p.EP, p.ETP,
 				p.SequenceParallel), func(t *testing.T) {
 				g := openGolden(t, name)
-				g.plan = func(j *layout.Job) { j.SeqParallel, j.Zero = p.SequenceParallel, p.Zero }
+				g.plan = func(j *layout.Design) { j.SeqParallel, j.Zero = p.SequenceParallel, p.Zero }
 				losses, norms := g.train(layout.MeshOf(&p), goldenBackends["cpu"], 4, nil)
 				for i, loss := range losses {
 					require.InEpsilon(t, g.AdamW.Losses[i], loss, 1e-4, "loss of step %d", i+1)
@@ -47,7 +47,7 @@ func TestFurtherPlans(t *testing.T) {
 	for _, name := range furtherGoldens[1:] {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			g := openGolden(t, name)
-			g.plan = func(j *layout.Job) {
+			g.plan = func(j *layout.Design) {
 				j.Schedule, j.Chunks = "chunkpipe", 3
 				j.Rows = (j.Rows + 2) / 3 * 3
 			}

@@ -52,7 +52,7 @@ func TestLoraGolden(t *testing.T) {
 		return true, err
 	}
 	for _, mesh := range []topology.Mesh{topology.Grid(1, 1, 1), topology.Grid(2, 1, 2)} {
-		l, err := layout.Plan(&layout.Job{Model: g.m, Lora: lora, Mesh: mesh, Schedule: "1f1b", Micro: 1,
+		l, err := layout.New(&layout.Design{Model: g.m, Lora: lora, Mesh: mesh, Schedule: "1f1b", Micro: 1,
 			Rows: len(g.batch().IDs), Optim: optim.Config{Name: "adamw"},
 			Frozen: func(name string) bool { return !strings.Contains(name, ".lora_") }})
 		require.NoError(t, err)

@@ -31,7 +31,7 @@ func memoryModel() *family.Model {
 }
 
 // peaks trains two steps and gives each rank's peak beside the predicted one.
-func peaksOf(t *testing.T, j *layout.Job) (real, planned []int64) {
+func peaksOf(t *testing.T, j *layout.Design) (real, planned []int64) {
 	l, real := peaksFrom(t, j, func(kind string, p *grad.Param, g family.Region,
 		dst []float32) (bool, error) {
 		if kind == "param" {
@@ -46,8 +46,8 @@ func peaksOf(t *testing.T, j *layout.Job) (real, planned []int64) {
 }
 
 // peaksFrom trains two steps from given values and gives each rank's peak.
-func peaksFrom(t *testing.T, j *layout.Job, fill FillFunc) (l *layout.Layout, real []int64) {
-	l, err := layout.Plan(j)
+func peaksFrom(t *testing.T, j *layout.Design, fill FillFunc) (l *layout.Layout, real []int64) {
+	l, err := layout.New(j)
 	require.NoError(t, err)
 	backends := make([]*cpu.Backend, l.World())
 	devices := make([]*Rank, l.World())
@@ -84,8 +84,8 @@ func memoryBatches(micro, rows int) BatchFunc {
 }
 
 // memoryCases are plans of every runnable schedule, and of what else decides what a rank holds.
-func memoryCases(micros []int) (out []*layout.Job) {
-	add := func(j *layout.Job) {
+func memoryCases(micros []int) (out []*layout.Design) {
+	add := func(j *layout.Design) {
 		j.Model, j.Rows, j.Optim = memoryModel(), 64, optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95,
 			Eps: 1e-8}
 		out = append(out, j)
@@ -106,7 +106,7 @@ func memoryCases(micros []int) (out []*layout.Job) {
 							shape.Split = slices.Repeat([]int{4}, micro)
 						}
 						if _, err := schedule.Build(name, shape); err == nil && s.Runs {
-							add(&layout.Job{Mesh: topology.Grid(pp, 1, 1), Schedule: name, Loops: loops,
+							add(&layout.Design{Mesh: topology.Grid(pp, 1, 1), Schedule: name, Loops: loops,
 								Micro: micro, Chunks: chunks, Recompute: rc})
 						}
 					}
@@ -115,24 +115,24 @@ func memoryCases(micros []int) (out []*layout.Job) {
 		}
 	}
 	for zero := range 4 {
-		add(&layout.Job{Mesh: topology.Grid(2, 2, 1), Schedule: "1f1b", Micro: 4, Zero: zero})
+		add(&layout.Design{Mesh: topology.Grid(2, 2, 1), Schedule: "1f1b", Micro: 4, Zero: zero})
 	}
-	add(&layout.Job{Mesh: topology.Grid(2, 1, 2), Schedule: "1f1b", Micro: 4})
-	add(&layout.Job{Mesh: topology.Grid(1, 1, 2), Schedule: "gpipe", Micro: 4, SeqParallel: true,
+	add(&layout.Design{Mesh: topology.Grid(2, 1, 2), Schedule: "1f1b", Micro: 4})
+	add(&layout.Design{Mesh: topology.Grid(1, 1, 2), Schedule: "gpipe", Micro: 4, SeqParallel: true,
 		Recompute: grad.RecomputeSelective})
-	add(&layout.Job{Mesh: topology.Grid(2, 2, 2), Schedule: "zb-h1", Micro: 8, Zero: 1, SeqParallel: true})
+	add(&layout.Design{Mesh: topology.Grid(2, 2, 2), Schedule: "zb-h1", Micro: 8, Zero: 1, SeqParallel: true})
 	for _, rc := range []grad.Recompute{grad.RecomputeNone, grad.RecomputeFull} { // passes in turns
-		add(&layout.Job{Mesh: topology.Grid(1, 1, 2), Schedule: "1f1b", Micro: 4, Pairs: true, Recompute: rc})
-		add(&layout.Job{Mesh: topology.Grid(2, 1, 2), Schedule: "interleaved", Loops: 2, Micro: 8,
+		add(&layout.Design{Mesh: topology.Grid(1, 1, 2), Schedule: "1f1b", Micro: 4, Pairs: true, Recompute: rc})
+		add(&layout.Design{Mesh: topology.Grid(2, 1, 2), Schedule: "interleaved", Loops: 2, Micro: 8,
 			Pairs:     true,
 			Recompute: rc})
-		add(&layout.Job{Mesh: topology.Grid(2, 1, 2), Schedule: "1f1b", Micro: 8, Pairs: true, Recompute: rc})
-		add(&layout.Job{Mesh: topology.Grid(2, 1, 2), Schedule: "dualpipev", Loops: 2, Micro: 8,
+		add(&layout.Design{Mesh: topology.Grid(2, 1, 2), Schedule: "1f1b", Micro: 8, Pairs: true, Recompute: rc})
+		add(&layout.Design{Mesh: topology.Grid(2, 1, 2), Schedule: "dualpipev", Loops: 2, Micro: 8,
 			Recompute: rc})
 	}
-	add(&layout.Job{Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 4, DType: tensor.BF16,
+	add(&layout.Design{Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 4, DType: tensor.BF16,
 		Offload: 4096})
-	add(&layout.Job{Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 4, Chosen: someTensors})
+	add(&layout.Design{Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 4, Chosen: someTensors})
 	return
 }
 

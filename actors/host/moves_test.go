@@ -28,9 +28,9 @@ func biasedMixture(t *testing.T) *family.Model {
 
 // movedRun trains a job and gives losses and gradient norms of its steps in turn, and the blocks whose
 // experts have moved.
-func movedRun(t *testing.T, j *layout.Job, steps int64, o RunOptions) (curve []float64, moved []int) {
+func movedRun(t *testing.T, j *layout.Design, steps int64, o RunOptions) (curve []float64, moved []int) {
 	j.Rows, j.Optim = 8, optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	require.NoError(t, err)
 	if o.Coord.First == 0 {
 		o.Coord.First = 1
@@ -71,7 +71,7 @@ func TestMovedExperts(t *testing.T) {
 	t.Parallel()
 	for i, p := range movedPlans {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
-			job := func(every int) *layout.Job {
+			job := func(every int) *layout.Design {
 				m := mixture(t, "groups")
 				if i%2 == 1 && p.etp == 1 {
 					m = biasedMixture(t)
@@ -191,7 +191,7 @@ func TestMovedAdapters(t *testing.T) {
 	for _, p := range []expertPlan{{1, 4, 1, 2, 1, 1, 0, "1f1b", 1, some, ""},
 		{1, 4, 1, 2, 1, 3, 0, "1f1b", 1, full, ""}} {
 		for _, adapted := range []bool{true, false} {
-			job := func(every int) *layout.Job {
+			job := func(every int) *layout.Design {
 				j := p.job(mixture(t, "shared"))
 				j.MoveEvery, j.DType = every, tensor.BF16
 				if adapted {

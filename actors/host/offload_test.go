@@ -22,9 +22,9 @@ func TestOffload(t *testing.T) {
 	var losses []float64
 	l, o := v.run(t, m, 5, refBackend, &losses)
 	plain := l.Memory(0).Activations
-	j := *l.Job
+	j := *l.Design
 	j.Offload, j.Mesh = 1, topology.Grid(2, 1, 1)
-	l, err := layout.Plan(&j)
+	l, err := layout.New(&j)
 	require.NoError(t, err)
 	require.NoError(t, Run(l, o))
 	require.Equal(t, want, losses)
@@ -57,18 +57,18 @@ func TestChosenTensors(t *testing.T) {
 	want, _ := v.train(t, m, 5, refBackend)
 	var losses []float64
 	l, o := v.run(t, m, 5, refBackend, &losses)
-	j := *l.Job
+	j := *l.Design
 	j.Chosen, j.Mesh = []layout.Chosen{
 		{TensorName: configs.TensorName{Name: "mlp.gate_proj", To: -1}, What: grad.Away},
 		{TensorName: configs.TensorName{Name: "mlp.up_proj", From: 1, To: 1}, What: grad.Again},
 		{TensorName: configs.TensorName{Name: "swiglu", To: -1}, What: grad.Again}}, topology.Grid(2, 1, 1)
-	l, err := layout.Plan(&j)
+	l, err := layout.New(&j)
 	require.NoError(t, err)
 	require.NoError(t, Run(l, o))
 	require.Equal(t, want, losses)
 
-	job := func(chosen []layout.Chosen) *layout.Job {
-		return &layout.Job{Model: memoryModel(), Rows: 64, Optim: optim.Config{Name: "adamw", Beta1: 0.9,
+	job := func(chosen []layout.Chosen) *layout.Design {
+		return &layout.Design{Model: memoryModel(), Rows: 64, Optim: optim.Config{Name: "adamw", Beta1: 0.9,
 			Beta2: 0.95, Eps: 1e-8}, Mesh: topology.Grid(1, 1, 1), Schedule: "gpipe", Micro: 8,
 			Chosen: chosen}
 	}
@@ -84,7 +84,7 @@ func TestChosenTensors(t *testing.T) {
 // names that there are.
 func TestChosenNames(t *testing.T) {
 	plan := func(name string, what grad.Choice) error {
-		_, err := layout.Plan(&layout.Job{Model: memoryModel(), Rows: 64, Optim: optim.Config{Name: "adamw"},
+		_, err := layout.New(&layout.Design{Model: memoryModel(), Rows: 64, Optim: optim.Config{Name: "adamw"},
 			Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 2, Chosen: []layout.Chosen{
 				{TensorName: configs.TensorName{Name: name, To: -1}, What: what, Key: "plan.some_tensors"}}})
 		return err

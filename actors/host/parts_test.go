@@ -40,7 +40,7 @@ func TestPartsRecompute(t *testing.T) {
 		memory := func(c func(string) layout.ComponentPlan) (out []int64) {
 			j := v.job(m)
 			j.Component = c
-			l, err := layout.Plan(j)
+			l, err := layout.New(j)
 			require.NoError(t, err)
 			for r := range l.Ranks {
 				out = append(out, l.Memory(r).Activations)
@@ -98,7 +98,7 @@ func TestPartsPrecision(t *testing.T) {
 				require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 0.03, "step %d: %v, want %v", i+1,
 					got, want)
 			}
-			l, err := layout.Plan(j)
+			l, err := layout.New(j)
 			require.NoError(t, err)
 			for _, p := range l.Ranks[0].All {
 				require.Equal(t, c(m.Component(p.Name)).DType, p.Value.DType, p.Name)
@@ -130,9 +130,9 @@ func TestRecomputeFirst(t *testing.T) {
 	for name, first := range map[string][]int{"full": nil, "one": {1}, "two and none": {2, 0}, "none": {0}} {
 		var losses []float64
 		l, o := v.run(t, m, 3, refBackend, &losses)
-		j := *l.Job
+		j := *l.Design
 		j.Recompute, j.RecomputeLayers = grad.RecomputeFull, first
-		l, err := layout.Plan(&j)
+		l, err := layout.New(&j)
 		require.NoError(t, err)
 		require.NoError(t, Run(l, o))
 		require.Equal(t, want, losses, name)

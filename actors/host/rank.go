@@ -355,7 +355,7 @@ func (r *Rank) write(j actors.Job) (Result, error) {
 // NewDevice makes the device of rank r of a layout; its parameters are still to be set.
 // Files is the folder of what waits on the host, "" for memory.
 func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files string) (*Rank, error) {
-	j, part := l.Job, l.Ranks[r]
+	j, part := l.Design, l.Ranks[r]
 	var ties []int
 	for _, t := range part.Ties {
 		ties = append(ties, len(t))

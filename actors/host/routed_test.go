@@ -18,7 +18,7 @@ import (
 func routedRun(t *testing.T, p expertPlan, o *Routing, seed uint64, steps int64) (losses []float64,
 	loads [][]core.Load, err error) {
 	j := steered(p)
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	require.NoError(t, err)
 	fill := favours(j, 0, 0)
 	if seed > 0 {

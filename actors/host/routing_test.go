@@ -21,7 +21,7 @@ import (
 
 // steered is a model of 8 experts, 3 a token, of which numbers of their own choose: those that favours names
 // get all tokens.
-func steered(p expertPlan) *layout.Job {
+func steered(p expertPlan) *layout.Design {
 	s := family.Spec{Layers: 4, Hidden: 32, Inter: 88, Heads: 4, KV: 2, HeadDim: 8, Vocab: 64, Eps: 1e-6,
 		Rope:    block.Rope{Dim: 8, Theta: 1e4},
 		InitStd: 0.1, MLPs: []string{"experts", "experts", "experts", "experts"},
@@ -33,7 +33,7 @@ func steered(p expertPlan) *layout.Job {
 }
 
 // seeded fills a model from a seed.
-func seeded(j *layout.Job, seed uint64) FillFunc {
+func seeded(j *layout.Design, seed uint64) FillFunc {
 	return func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 		if kind == "param" {
 			j.Model.Init(seed, p, g, dst)
@@ -43,7 +43,7 @@ func seeded(j *layout.Job, seed uint64) FillFunc {
 }
 
 // favours fills a model so that experts [from, to) get all tokens.
-func favours(j *layout.Job, from, to int) FillFunc {
+func favours(j *layout.Design, from, to int) FillFunc {
 	plain := seeded(j, 7)
 	return func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 		if ok, err := plain(kind, p, g, dst); !ok {
@@ -92,17 +92,17 @@ func TestRoutingMemory(t *testing.T) {
 func TestRoutingBound(t *testing.T) {
 	p := expertPlan{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, none, ""}
 	j := steered(p)
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	require.NoError(t, err)
 	m := l.Memory(0)
 	require.Greater(t, m.WorstTotal(), m.Total())
 	require.EqualValues(t, 2, l.WorstShare())
-	l.Job.Memory = (m.Total() + m.WorstTotal()) / 2
+	l.Design.Memory = (m.Total() + m.WorstTotal()) / 2
 	err = l.Fits()
 	require.ErrorContains(t, err, "set train.routing_bound to 1.")
 	require.Equal(t, exit.Fit, err.(interface{ ExitCode() int }).ExitCode())
 	j.RoutingBound = 1.3
-	l, err = layout.Plan(j)
+	l, err = layout.New(j)
 	require.NoError(t, err)
 	require.NoError(t, l.Fits())
 	given := 0
@@ -131,7 +131,7 @@ func TestIdleExpert(t *testing.T) {
 	t.Parallel()
 	j := steered(expertPlan{1, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""})
 	j.Rows = 8
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	require.NoError(t, err)
 	steps := 0
 	require.NoError(t, Run(l,
@@ -149,7 +149,7 @@ func TestIdleExpert(t *testing.T) {
 // TestExpertAdapters trains adapters of every expert, sharded out as their experts, and nothing else, to the
 // losses of one device.
 func TestExpertAdapters(t *testing.T) {
-	job := func(p expertPlan) *layout.Job {
+	job := func(p expertPlan) *layout.Design {
 		j := p.job(mixture(t, "shared"))
 		j.Lora = &block.Lora{Targets: []string{"*.gate_proj", "*.down_proj", "*.q_proj", "*.gate"}, Rank: 2,
 			Alpha: 4}
@@ -181,7 +181,7 @@ func TestWildLogits(t *testing.T) {
 	t.Parallel()
 	run := func(poisoned func(step int64) bool, steps int64) (losses []float64, said []string, err error) {
 		j := steered(expertPlan{2, 2, 1, 2, 1, 1, 0, "1f1b", 1, some, ""})
-		l, err := layout.Plan(j)
+		l, err := layout.New(j)
 		require.NoError(t, err)
 		plain := memoryBatches(j.Micro, j.Rows)
 		err = Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps,

@@ -120,7 +120,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 	if o.Links != nil {
 		remote = o.Links
 	}
-	sys := NewSystem(l.Job.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Job.Mesh.Replicas()),
+	sys := NewSystem(l.Design.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Design.Mesh.Replicas()),
 		remote)
 	sys.Trace, sys.filter, sys.life, sys.proc = o.Trace, o.Filter, o.Life, o.Proc
 	sys.names = l.ActorName
@@ -158,7 +158,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 			return err
 		}
 		d.c.Saved, d.c.Placed = o.Saved, o.Placed
-		if err := d.route(o.Routing.moving(l.Job.MoveEvery), r); err != nil {
+		if err := d.route(o.Routing.moving(l.Design.MoveEvery), r); err != nil {
 			return fmt.Errorf("%s: %w", l.Name(r), err)
 		}
 		devices, ranks = append(devices, d), append(ranks, r)
@@ -207,8 +207,8 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 		o.Coord.Ranks = append(o.Coord.Ranks, layout.RankRef(r))
 		o.Coord.Norms = append(o.Coord.Norms, layout.Norms(l.Ranks[r].Params))
 	}
-	o.Coord.Clip = l.Job.Optim.Clip
-	o.Coord.MoveEvery, o.Coord.Move = int64(l.Job.MoveEvery), l.Rebalance
+	o.Coord.Clip = l.Design.Optim.Clip
+	o.Coord.MoveEvery, o.Coord.Move = int64(l.Design.MoveEvery), l.Rebalance
 	if o.Coord.Recover {
 		o.Coord.Same, o.Coord.Alone, o.Coord.Buddy = l.Same(), l.Alone(), l.Buddies(o.Procs)
 	}
@@ -265,7 +265,7 @@ func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices [
 	if o.Proc == 0 {
 		sys.Spawn(layout.ObserverRef, "observer", obs, nil)
 	}
-	for dp := range l.Job.Mesh.Replicas() {
+	for dp := range l.Design.Mesh.Replicas() {
 		if !dps[dp] {
 			continue
 		}
@@ -276,9 +276,9 @@ func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices [
 				ll.Ranks = append(ll.Ranks, layout.RankRef(r))
 			}
 		}
-		dev := &Loader{DP: dp, MTP: l.Job.Model.Spec.MTP, Chunks: l.Job.Chunks, Model: l.Job.Model,
+		dev := &Loader{DP: dp, MTP: l.Design.Model.Spec.MTP, Chunks: l.Design.Chunks, Model: l.Design.Model,
 			Filled: l.Filled,
-			Rows:   l.Job.Rows, Deal: l.Dealt(), Read: o.Batches, Seek: o.Seek}
+			Rows:   l.Design.Rows, Deal: l.Dealt(), Read: o.Batches, Seek: o.Seek}
 		sys.Spawn(l.LoaderRef(o.Proc, dp), fmt.Sprintf("loader %d.%d", o.Proc, dp), core.NewLoader(ll), dev)
 	}
 	for i, r := range ranks {

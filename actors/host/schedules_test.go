@@ -31,7 +31,7 @@ type scheduled struct {
 }
 
 func (s scheduled) layout(t *testing.T, m *family.Model) *layout.Layout {
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: topology.Grid(s.pp, s.dp, s.tp), Schedule: s.name,
+	l, err := layout.New(&layout.Design{Model: m, Mesh: topology.Grid(s.pp, s.dp, s.tp), Schedule: s.name,
 		Loops: s.loops, Chunks: s.chunks, KeepChunks: s.keep,
 		Micro: s.micro / s.dp, Rows: s.rows, Recompute: s.rc, Optim: optim.Config{Name: "adamw", Beta1: 0.9,
 			Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
@@ -157,9 +157,9 @@ func TestKeptLogits(t *testing.T) {
 					t.Cleanup(func() { _ = b.Close() })
 					return b
 				}, &losses)
-			j := *l.Job
+			j := *l.Design
 			j.DType = d
-			l, err := layout.Plan(&j)
+			l, err := layout.New(&j)
 			require.NoError(t, err)
 			require.NoError(t, Run(l, o))
 			require.Equal(t, []bool{c.waits, c.keep}, []bool{l.Main(0).LossInB, l.Main(0).KeepLogits},

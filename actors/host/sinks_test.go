@@ -27,7 +27,7 @@ func TestSinkPlans(t *testing.T) {
 			p.Zero),
 			func(t *testing.T) {
 				g := openGolden(t, "gpt-oss")
-				g.plan = func(j *layout.Job) {
+				g.plan = func(j *layout.Design) {
 					j.SeqParallel, j.Zero, j.Ring = p.SequenceParallel, p.Zero, p.CPComm == "ring"
 				}
 				losses, norms := g.train(layout.MeshOf(&p), goldenBackends["cpu"], 4, nil)

@@ -39,9 +39,9 @@ func openIndexer(t *testing.T, name string) (g indexerGolden) {
 }
 
 // indexing prepares a golden model for a stage.
-func (g *golden) indexing(coef float64, warmup bool, more func(j *layout.Job)) {
+func (g *golden) indexing(coef float64, warmup bool, more func(j *layout.Design)) {
 	g.m.Index(block.Indexing{Scale: coef, Dense: warmup})
-	g.plan = func(j *layout.Job) {
+	g.plan = func(j *layout.Design) {
 		if warmup {
 			j.Frozen = func(name string) bool { return !family.IndexerParam(name) }
 		}
@@ -116,7 +116,7 @@ func TestSparsePlans(t *testing.T) {
 				if warmup {
 					curve = want.Warmup.Curve[:4]
 				}
-				g.indexing(want.Coef, warmup, func(j *layout.Job) {
+				g.indexing(want.Coef, warmup, func(j *layout.Design) {
 					j.SeqParallel, j.Zero, j.Ring, j.Zigzag = p.SequenceParallel, p.Zero, p.ring, p.zigzag
 					j.Recompute = p.rc
 					if p.chunks > 1 {

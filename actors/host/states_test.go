@@ -148,7 +148,7 @@ func TestStatesByRows(t *testing.T) {
 
 // relays lists, of each rule of a rank that gets states from another one, how many value heads it has.
 func relays(t *testing.T, v contextPlan, m *family.Model) (heads []int) {
-	l, err := layout.Plan(&layout.Job{Model: m, Mesh: v.mesh(), Zigzag: v.zigzag, Ring: v.ring,
+	l, err := layout.New(&layout.Design{Model: m, Mesh: v.mesh(), Zigzag: v.zigzag, Ring: v.ring,
 		Schedule: v.schedule, Chunks: v.chunks, SeqParallel: v.sp, Zero: v.zero, Micro: 1,
 		Rows: contextRows, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(t, err)
@@ -167,7 +167,7 @@ func relays(t *testing.T, v contextPlan, m *family.Model) (heads []int) {
 func TestHeadsOfStates(t *testing.T) {
 	for keys, heads := range map[int]int{8: 4, 2: 2} { // value heads of a rank, under tp=2 cp=2
 		v := contextPlan{tp: 2, cp: 2, pp: 1, dp: 1, u: 1}
-		l, err := layout.Plan(&layout.Job{Model: hybridOf(t, keys), Mesh: v.mesh(), Zigzag: true,
+		l, err := layout.New(&layout.Design{Model: hybridOf(t, keys), Mesh: v.mesh(), Zigzag: true,
 			Schedule: "1f1b", Micro: 1, Rows: contextRows, Optim: optim.Config{Name: "adamw"}})
 		require.NoError(t, err)
 		n := 0

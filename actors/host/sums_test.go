@@ -19,7 +19,7 @@ func TestGradientSums(t *testing.T) {
 		for zero := range 2 {
 			v := variant{pp: 1, dp: dp, tp: 1, zero: zero, schedule: "1f1b"}
 			l, o := v.run(t, tiny(true), 3, refBackend, &losses[zero])
-			l.Job.Optim.Clip = 0 // norms are added up by shards, in another order
+			l.Design.Optim.Clip = 0 // norms are added up by shards, in another order
 			if dp == 3 {
 				o.Batches = testBatches(4, 8) // of which three take one each
 			}

@@ -150,21 +150,21 @@ func toyBatches(replicas int) BatchFunc {
 	}
 }
 
-func toyRun(t *testing.T, j *layout.Job, batches BatchFunc, steps int64) []float64 {
+func toyRun(t *testing.T, j *layout.Design, batches BatchFunc, steps int64) []float64 {
 	return toyTrain(t, j, batches, steps, refBackend)
 }
 
 // toyTrain trains a job of a toy.
-func toyTrain(t *testing.T, j *layout.Job, batches BatchFunc, steps int64,
+func toyTrain(t *testing.T, j *layout.Design, batches BatchFunc, steps int64,
 	backend func(int) kernels.Backend) (losses []float64) {
 	return toyWrapped(t, j, batches, steps, backend, nil)
 }
 
 // toyWrapped is toyTrain with something between ranks and their devices, nil for nothing.
-func toyWrapped(t *testing.T, j *layout.Job, batches BatchFunc, steps int64, backend func(int) kernels.Backend,
+func toyWrapped(t *testing.T, j *layout.Design, batches BatchFunc, steps int64, backend func(int) kernels.Backend,
 	wrap func(int, Device) Device) (losses []float64) {
 	j.Rows, j.Optim = 8, optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	require.NoError(t, err)
 	require.NoError(t, Run(l,
 		RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
@@ -189,7 +189,7 @@ func toyWrapped(t *testing.T, j *layout.Job, batches BatchFunc, steps int64, bac
 // other; with every level of ZeRO. Nothing in actors knows of it.
 func TestThreeComponents(t *testing.T) {
 	dims := map[string]int{"sound": 3, "state": 1}
-	want := toyRun(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b",
+	want := toyRun(t, &layout.Design{Model: threeComponents(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b",
 		Micro: 8, Dims: dims}, toyBatches(1), 5)
 	require.Len(t, want, 5)
 	part := func(from, tp int, over string, ranks int, fill bool) *layout.PartPlan {
@@ -223,7 +223,7 @@ func TestThreeComponents(t *testing.T) {
 			name += fmt.Sprintf(" %+v", *p)
 		}
 		t.Run(name, func(t *testing.T) {
-			got := toyRun(t, &layout.Job{Model: threeComponents(), Mesh: topology.Grid(c.pp, c.dp, c.tp),
+			got := toyRun(t, &layout.Design{Model: threeComponents(), Mesh: topology.Grid(c.pp, c.dp, c.tp),
 				Zero: c.zero, Parts: c.parts, Schedule: c.schedule, Micro: 8 / c.dp, Dims: dims},
 				toyBatches(c.dp), 5)
 			require.Len(t, got, 5)
@@ -310,7 +310,7 @@ func raggedBatches(replicas int) BatchFunc {
 // its own folded over data parallelism, to the losses of one device; also where one group gets all rows, and
 // one none.
 func TestRaggedMiddle(t *testing.T) {
-	want := toyRun(t, &layout.Job{Model: raggedModel(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b",
+	want := toyRun(t, &layout.Design{Model: raggedModel(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b",
 		Micro: 8}, raggedBatches(1), 6)
 	for _, c := range []struct {
 		pp, dp, ep, zero int
@@ -327,7 +327,7 @@ func TestRaggedMiddle(t *testing.T) {
 			mesh, err := topology.Grid(c.pp, c.dp, 1).Fold(topology.Dim{Name: topology.EDP,
 				Size: c.dp / c.ep}, topology.Dim{Name: topology.EP, Size: c.ep})
 			require.NoError(t, err)
-			got := toyRun(t, &layout.Job{Model: raggedModel(), Mesh: mesh, Zero: c.zero,
+			got := toyRun(t, &layout.Design{Model: raggedModel(), Mesh: mesh, Zero: c.zero,
 				Schedule: c.schedule, Micro: 8 / c.dp, Recompute: c.rc, Overlap: c.overlap},
 				raggedBatches(c.dp), 6)
 			for i := range want {

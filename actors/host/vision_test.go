@@ -113,21 +113,21 @@ func (v visionPlan) freezes(param string) bool {
 			!strings.HasPrefix(param, "projector.")
 }
 
-func (v visionPlan) job(m *family.Model) *layout.Job {
-	return &layout.Job{Model: m, Mesh: topology.Grid(v.pp, v.dp, v.tp), Parts: layout.TowerParts(m, v.e),
+func (v visionPlan) job(m *family.Model) *layout.Design {
+	return &layout.Design{Model: m, Mesh: topology.Grid(v.pp, v.dp, v.tp), Parts: layout.TowerParts(m, v.e),
 		Zero: v.zero, SeqParallel: v.sp, Schedule: v.schedule, Loops: v.loops, Frozen: v.freezes,
 		Micro: 8 / v.dp, Rows: visionRows, Dims: map[string]int{block.Patches: 48, block.Frames: 2},
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
 }
 
-func (v visionPlan) train(t *testing.T, j *layout.Job, steps int64, pattern func(int64, int) bool) []float64 {
+func (v visionPlan) train(t *testing.T, j *layout.Design, steps int64, pattern func(int64, int) bool) []float64 {
 	losses, _ := v.learn(t, j, steps, pattern)
 	return losses
 }
 
-func (v visionPlan) learn(t *testing.T, j *layout.Job, steps int64,
+func (v visionPlan) learn(t *testing.T, j *layout.Design, steps int64,
 	pattern func(int64, int) bool) (losses, norms []float64) {
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	require.NoError(t, err)
 	backends := make([]*cpu.Backend, l.World())
 	for i := range backends {
@@ -228,7 +228,7 @@ func TestVisionFreezing(t *testing.T) {
 			t.Run(v.String(), func(t *testing.T) {
 				t.Parallel()
 				j := v.job(m)
-				l, err := layout.Plan(j)
+				l, err := layout.New(j)
 				require.NoError(t, err)
 				if v.e != nil {
 					back := 0
@@ -285,7 +285,7 @@ func TestVisionRefuses(t *testing.T) {
 		"set plan.zero=1": {pp: 1, dp: 2, tp: 1, zero: 3, schedule: "1f1b",
 			e: &layout.PartPlan{TP: 1, Over: layout.OverFirst}},
 	} {
-		_, err := layout.Plan(v.job(m))
+		_, err := layout.New(v.job(m))
 		require.ErrorContains(t, err, want)
 	}
 }

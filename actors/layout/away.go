@@ -24,7 +24,7 @@ func (l *Layout) keepAway(part *RankPart) {
 	for i := range part.Params {
 		p := &part.Params[i]
 		n := l.stateBytes(p)
-		p.Away = n > 0 && p.Step == 0 && float64(before) < l.Job.OffloadState*float64(all)
+		p.Away = n > 0 && p.Step == 0 && float64(before) < l.Design.OffloadState*float64(all)
 		before += n
 	}
 }
@@ -48,7 +48,7 @@ func rowsOfShape(shape []int, from, to int) []int { return append([]int{to - fro
 
 // Pieces lists what the optimizer step of a rank takes from the host and back, in order.
 func (l *Layout) Pieces(part *RankPart) (out []Piece) {
-	most := l.Job.Piece
+	most := l.Design.Piece
 	if most == 0 {
 		most = pieceBytes
 	}

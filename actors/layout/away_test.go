@@ -17,9 +17,9 @@ func TestPieces(t *testing.T) {
 	require.Empty(t, all.Pieces(&all.Ranks[1]))
 	require.Zero(t, all.RankLayout(1, 0).Update[Apply].Through)
 	for _, share := range []float64{0.3, 1} {
-		j := *all.Job
+		j := *all.Design
 		j.OffloadState, j.Piece = share, 300
-		l, err := Plan(&j)
+		l, err := New(&j)
 		require.NoError(t, err)
 		part := &l.Ranks[1]
 		pieces := l.Pieces(part)
@@ -61,9 +61,9 @@ func TestPieces(t *testing.T) {
 // TestUpdatePeak: while a rank updates, it holds the gradients of parameters that are not updated yet, and
 // the state of two pieces.
 func TestUpdatePeak(t *testing.T) {
-	j := *small(t, "adamw", topology.Grid(1, 1, 1), 0).Job
+	j := *small(t, "adamw", topology.Grid(1, 1, 1), 0).Design
 	j.OffloadState, j.Piece = 1, 1<<20
-	l, err := Plan(&j)
+	l, err := New(&j)
 	require.NoError(t, err)
 	part := &l.Ranks[0]
 	var grads, want int64

@@ -43,8 +43,8 @@ func ChosenOf(p *configs.Plan) (out []Chosen) {
 
 // choose is what the job says of a block's tensor.
 func (l *Layout) choose(block int, name string) grad.Choice {
-	for i := range l.Job.Chosen {
-		if c := &l.Job.Chosen[i]; c.has(block, name) {
+	for i := range l.Design.Chosen {
+		if c := &l.Design.Chosen[i]; c.has(block, name) {
 			return c.What
 		}
 	}
@@ -53,15 +53,15 @@ func (l *Layout) choose(block int, name string) grad.Choice {
 
 // allChosen refuses choices that decide nothing: of tensors that no backward needs.
 func (l *Layout) allChosen() error {
-	if len(l.Job.Chosen) == 0 {
+	if len(l.Design.Chosen) == 0 {
 		return nil
 	}
-	used, names := make([]bool, len(l.Job.Chosen)), map[string]bool{}
+	used, names := make([]bool, len(l.Design.Chosen)), map[string]bool{}
 	for s := range l.Stages {
 		for _, m := range l.Made(s) {
 			names[m.Tensor] = true
-			for i := range l.Job.Chosen {
-				c := &l.Job.Chosen[i]
+			for i := range l.Design.Chosen {
+				c := &l.Design.Chosen[i]
 				can := c.What == grad.Keep || c.What == grad.Away && m.Away || c.What == grad.Again && m.Again
 				if c.has(m.Block, m.Tensor) {
 					used[i] = used[i] || can
@@ -70,7 +70,7 @@ func (l *Layout) allChosen() error {
 			}
 		}
 	}
-	for i, c := range l.Job.Chosen {
+	for i, c := range l.Design.Chosen {
 		if !used[i] {
 			var list []string
 			for n := range names {

@@ -106,7 +106,7 @@ func routing(c *configs.Config, m *family.Model) {
 
 // FromConfig is what a configuration means: a model with a plan. The configuration is one that configs.Load
 // has checked, with the rules of stages/fit.
-func FromConfig(c *configs.Config) (*Job, error) {
+func FromConfig(c *configs.Config) (*Design, error) {
 	r := c.Run
 	m, err := family.Build(c.Model, r.Data.SeqLen)
 	if err != nil {
@@ -118,7 +118,7 @@ func FromConfig(c *configs.Config) (*Job, error) {
 	}
 	routing(c, m)
 	indexing(c, m)
-	j := &Job{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
+	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap,
 		Pairs: r.Plan.OverlapMicro, Bucket: int64(r.Plan.BucketBytes), Schedule: r.Plan.Schedule,
 		Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
@@ -241,13 +241,13 @@ func Rate(c *configs.Config) optim.LR {
 func (l *Layout) Fits() error {
 	for rank := range l.Ranks {
 		m := l.Memory(rank)
-		if b := l.Job.Memory; b > 0 && m.Total() <= b && m.WorstTotal() > b {
+		if b := l.Design.Memory; b > 0 && m.Total() <= b && m.WorstTotal() > b {
 			return exit.With(fmt.Errorf("%s needs %s of a budget of %s with experts evenly used, but %s "+
 				"if its experts get %.3g times as many tokens, which routing may do; %s",
-				l.Job.Mesh.Name(rank), tensor.Bytes(m.Total()), tensor.Bytes(b),
+				l.Design.Mesh.Name(rank), tensor.Bytes(m.Total()), tensor.Bytes(b),
 				tensor.Bytes(m.WorstTotal()), l.WorstShare(), l.boundFor(rank)), exit.Fit)
 		} else if b > 0 && m.Total() > b {
-			return exit.With(fmt.Errorf("%s needs %s of a budget of %s: %s", l.Job.Mesh.Name(rank),
+			return exit.With(fmt.Errorf("%s needs %s of a budget of %s: %s", l.Design.Mesh.Name(rank),
 				tensor.Bytes(m.Total()), tensor.Bytes(b), remedy(l, m)), exit.Fit)
 		}
 	}
@@ -256,7 +256,7 @@ func (l *Layout) Fits() error {
 
 // boundFor is a bound with which a rank's worst case fits.
 func (l *Layout) boundFor(rank int) string {
-	m, b := l.Memory(rank), l.Job.Memory
+	m, b := l.Memory(rank), l.Design.Memory
 	most := 1 + (l.WorstShare()-1)*float64(b-m.Total())/float64(max(1, m.WorstTotal()-m.Total()))
 	return fmt.Sprintf("set train.routing_bound to %.3g or less, beyond which steps are given up, or "+
 		"plan.recompute=full", math.Floor(most*90)/100)
@@ -264,7 +264,7 @@ func (l *Layout) boundFor(rank int) string {
 
 // remedy is the setting that saves most of what a rank lacks.
 func remedy(l *Layout, m Memory) string {
-	j := l.Job
+	j := l.Design
 	switch {
 	case m.Activations > m.State && j.Recompute == 0:
 		return "try plan.recompute=full"

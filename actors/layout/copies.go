@@ -68,4 +68,4 @@ func (l *Layout) copyComm(part *RankPart) []core.Comm {
 }
 
 // Copies are the places of a layer's experts beyond one each.
-func (l *Layout) Copies() int { return l.Job.Model.Spec.Experts.Limit.Copies }
+func (l *Layout) Copies() int { return l.Design.Model.Spec.Experts.Limit.Copies }

@@ -5,7 +5,7 @@
 //
 // A [Layout] holds the programs of a step and of an evaluation, the traces of every stage by phase and
 // class of shape, what each rank owns, sends and receives, the segments of its optimizer step with their
-// costs, and the memory it takes. [Plan] makes it; [FromConfig] makes its [Job] of a checked
+// costs, and the memory it takes. [New] makes it; [FromConfig] makes its [Design] of a checked
 // configuration. It allocates no tensor and starts nothing.
 //
 // # How it is used

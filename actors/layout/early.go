@@ -22,7 +22,7 @@ type bucket struct {
 
 // bucketBytes is the size from which on the gradients of a stage are sent early, 0 for never.
 func (l *Layout) bucketBytes(stage int) int64 {
-	j, side := l.Job, l.Side(stage)
+	j, side := l.Design, l.Side(stage)
 	summed := slices.ContainsFunc(l.meshes[side], func(m grad.MeshAxis) bool {
 		return m.Size > 1 && (m.Data || j.Zero > 0 && m.Zero)
 	})

@@ -14,9 +14,9 @@ import (
 func TestEarly(t *testing.T) {
 	l := small(t, "adamw", topology.Grid(1, 2, 1), 0)
 	require.Nil(t, l.RankLayout(0, 0).Early, "no size is given")
-	j := *l.Job
+	j := *l.Design
 	j.Bucket = 4 << 10
-	l, err := Plan(&j)
+	l, err := New(&j)
 	require.NoError(t, err)
 	part := &l.Ranks[0]
 	e, exchanges, seen := l.Early(part), l.Exchanges(part, SumDP), map[int]int{}

@@ -20,7 +20,7 @@ func (l *Layout) work(class int32) work {
 	if known {
 		return w
 	}
-	chunks := max(1, l.Job.Chunks)
+	chunks := max(1, l.Design.Chunks)
 	for s := range l.Stages {
 		for c := range chunks {
 			w.add(l.Trace(TraceKey{Stage: s, Chunk: c, Class: class}), chunks == 1)
@@ -70,22 +70,22 @@ func (l *Layout) MicroFlops(class int32, cu []int32) float64 {
 
 // StepFlops is the work of one step over all ranks, of microbatches that are as the plan has them.
 func (l *Layout) StepFlops() float64 {
-	return l.MicroFlops(l.Class, l.Borders()) * float64(l.Job.Micro*l.Job.Mesh.Replicas())
+	return l.MicroFlops(l.Class, l.Borders()) * float64(l.Design.Micro*l.Design.Mesh.Replicas())
 }
 
 // tokens is the length of a microbatch's sequences as the plan has them.
 func (l *Layout) tokens() int {
-	if n := l.Job.SeqLen; n > 0 && n <= l.Job.Rows {
+	if n := l.Design.SeqLen; n > 0 && n <= l.Design.Rows {
 		return n
 	}
-	return l.Job.Rows
+	return l.Design.Rows
 }
 
 // Borders are those of the sequences of a microbatch as the plan has it.
 func (l *Layout) Borders() (cu []int32) {
 	n := l.tokens()
-	for at := 0; at < l.Job.Rows; at += n {
+	for at := 0; at < l.Design.Rows; at += n {
 		cu = append(cu, int32(at))
 	}
-	return append(cu, int32(l.Job.Rows))
+	return append(cu, int32(l.Design.Rows))
 }

@@ -35,7 +35,7 @@ func TestStepFlops(t *testing.T) {
 		{"chunks", 512, 512, 1, 4, false, 6*weights*512 + attention(pairs(512))},
 		{"frozen", 512, 32, 1, 1, true, 4*weights*512 + attention(16*pairs(32))},
 	} {
-		j := &Job{Model: m, Mesh: topology.Grid(1, 1, c.tp), Schedule: "1f1b", Micro: 1, Rows: c.rows,
+		j := &Design{Model: m, Mesh: topology.Grid(1, 1, c.tp), Schedule: "1f1b", Micro: 1, Rows: c.rows,
 			SeqLen: c.seqLen, Chunks: c.chunks, Optim: optim.Config{Name: "adamw"}}
 		if c.frozen { // but for what lies before everything, so that every gradient of an input is wanted
 			j.Frozen = func(p string) bool { return !strings.HasPrefix(p, "model.embed_tokens") }
@@ -43,13 +43,13 @@ func TestStepFlops(t *testing.T) {
 		if c.chunks > 1 {
 			j.Schedule = "seq1f1b"
 		}
-		l, err := Plan(j)
+		l, err := New(j)
 		require.NoError(t, err, c.name)
 		// Norms, rotations and activations cost no product and add some percent in a model this small.
 		require.InEpsilon(t, c.want, l.StepFlops(), 0.04, c.name)
 		require.GreaterOrEqual(t, l.StepFlops(), c.want*0.999, c.name)
 	}
-	l, err := Plan(&Job{Model: m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 1, Rows: 512,
+	l, err := New(&Design{Model: m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 1, Rows: 512,
 		SeqLen: 512, Optim: optim.Config{Name: "adamw"}})
 	require.NoError(t, err)
 	packed := l.MicroFlops(0, []int32{0, 100, 512})

@@ -14,8 +14,8 @@ import (
 // OffloadFrom is the size in bytes from which on plan.offload moves a tensor to host memory.
 const OffloadFrom = 64 << 10
 
-// Job is a training job: model, plan and hyper-parameters as plain values.
-type Job struct {
+// Design is what is to be laid out: model, plan and hyper-parameters as plain values.
+type Design struct {
 	Model  *family.Model
 	Lora   *block.Lora
 	Frozen func(param string) bool

@@ -18,7 +18,7 @@ import (
 // Layout is everything that follows from a job before anything is allocated: programs, traces and what each
 // rank owns.
 type Layout struct {
-	Job     *Job
+	Design  *Design
 	Stages  []family.Stage
 	Program *plan.Program
 	Eval    *plan.Program
@@ -67,8 +67,8 @@ type RankPart struct {
 
 // Budget gives every rank a budget in bytes, where the job has none of its own.
 func (l *Layout) Budget(bytes int64) {
-	if l.Job.Memory == 0 {
-		l.Job.Memory = bytes
+	if l.Design.Memory == 0 {
+		l.Design.Memory = bytes
 	}
 }
 
@@ -79,15 +79,15 @@ type Coord struct{ PP, DP, CP, TP int }
 // Dealt is the number of ranks that the rows of a microbatch, or of a chunk, are dealt out to in two runs
 // each, 0 where they lie in order.
 func (l *Layout) Dealt() int {
-	if n := l.Job.Mesh.Len(topology.CP); l.Job.Zigzag && n > 1 {
+	if n := l.Design.Mesh.Len(topology.CP); l.Design.Zigzag && n > 1 {
 		return n
 	}
 	return 0
 }
 
-// Plan lays a job out. It allocates no tensors, so it also serves `lfactor plan`.
-func Plan(j *Job) (*Layout, error) {
-	l := &Layout{Job: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{},
+// New lays a design out. It allocates no tensors, so it also serves `lfactor plan`.
+func New(j *Design) (*Layout, error) {
+	l := &Layout{Design: j, Traces: map[TraceKey]*grad.Trace{}, Index: map[string]int{},
 		SideOf: map[string]int{}, more: map[TraceKey]*grad.Trace{}, lower: map[loweredKey][]core.Segment{},
 		early: map[int][]bucket{}, none: map[int32][]bool{}, works: map[int32]work{},
 		feet:  map[footKey]*grad.Footprint{},
@@ -97,8 +97,8 @@ func Plan(j *Job) (*Layout, error) {
 		return nil, err
 	}
 	loops := max(1, j.Loops)
-	if l.Job.Credits == 0 {
-		l.Job.Credits = 2
+	if l.Design.Credits == 0 {
+		l.Design.Credits = 2
 	}
 	if err := l.shapes(); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func Plan(j *Job) (*Layout, error) {
 // nothing for it. A part with replicas of its own has no such remedy, since they work on different
 // microbatches at a time.
 func (l *Layout) shapes() error {
-	j := l.Job
+	j := l.Design
 	what, try := fmt.Sprintf("zero=%d", j.Zero), "plan.zero=1"
 	if j.Zero < 2 {
 		what, try = "the loss of balance of the whole batch", "train.router.loss=sequence"
@@ -183,9 +183,9 @@ func (l *Layout) Absent(port, class int32) bool {
 	defer l.mu.Unlock()
 	none, known := l.none[class]
 	if !known {
-		s := l.Job.Model.Shape(l.Job.Rows, class)
+		s := l.Design.Model.Shape(l.Design.Rows, class)
 		for _, name := range l.Names {
-			none = append(none, l.Job.Model.Absent(name, s))
+			none = append(none, l.Design.Model.Absent(name, s))
 		}
 		l.none[class] = none
 	}
@@ -195,7 +195,7 @@ func (l *Layout) Absent(port, class int32) bool {
 // cuts are the borders of the stages: each part with a mesh of its own is one stage, before n of the
 // decoder.
 func (l *Layout) cuts(n int) ([]int, error) {
-	j := l.Job
+	j := l.Design
 	if len(j.Parts) == 0 {
 		if j.Cuts != nil {
 			return j.Cuts, nil
@@ -256,8 +256,8 @@ func (l *Layout) compose() (*plan.Program, error) {
 	for _, p := range l.Ports {
 		edges = append(edges, plan.Edge{From: p.From, To: p.To})
 	}
-	parts := schedule.Parts{Width: widthOf(l.Job.Mesh), Own: l.owned(), Edges: edges, Costs: costs}
-	for i, e := range l.Job.Parts {
+	parts := schedule.Parts{Width: widthOf(l.Design.Mesh), Own: l.owned(), Edges: edges, Costs: costs}
+	for i, e := range l.Design.Parts {
 		parts.List = append(parts.List, schedule.Part{Groups: l.partGroups(i), Frozen: !l.learns(i),
 			Ahead: e.Ahead, Fill: e.Fill})
 	}
@@ -268,7 +268,7 @@ func (l *Layout) ports() {
 	for s, st := range l.Stages {
 		for _, f := range st.Out {
 			l.Ports = append(l.Ports, core.Port{ID: int32(len(l.Ports)), From: s, To: f.Peer, Grad: true,
-				Optional: l.Job.Model.Optional(f.Port)})
+				Optional: l.Design.Model.Optional(f.Port)})
 			l.Names = append(l.Names, f.Port)
 		}
 	}

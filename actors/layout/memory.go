@@ -33,7 +33,7 @@ func (m Memory) WorstTotal() int64 { return m.Params + m.State + m.Grads + max(m
 // WorstShare is how many times the rows of even routing a rank may receive: all that its experts can get of
 // all tokens, or the job's bound.
 func (l *Layout) WorstShare() float64 {
-	j := l.Job
+	j := l.Design
 	most := j.Model.WorstShare(j.Mesh.Len(topology.EP))
 	if j.RoutingBound > 0 {
 		most = min(most, j.RoutingBound)
@@ -47,7 +47,7 @@ func classOf(d tensor.DType, shape []int) int64 {
 
 // Memory predicts the peak of rank r from the traces and the program.
 func (l *Layout) Memory(r int) Memory {
-	j, part := l.Job, l.Ranks[r]
+	j, part := l.Design, l.Ranks[r]
 	var m Memory
 	for _, p := range part.All {
 		shape := p.Local

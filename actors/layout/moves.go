@@ -37,10 +37,10 @@ type Transfer struct {
 func (l *Layout) moveAxes() (axes []int) {
 	o := grad.Options{Mesh: l.meshes[DecoderSide]}
 	ep := o.Axis(topology.EP)
-	if ep < 0 || l.Job.MoveEvery == 0 {
+	if ep < 0 || l.Design.MoveEvery == 0 {
 		return nil
 	}
-	if l.Job.Zero > 0 {
+	if l.Design.Zero > 0 {
 		axes = o.ZeroAxes(o.Mesh[ep].Fold)
 	}
 	return append(axes, ep)
@@ -112,7 +112,7 @@ func (m Move) position(o *grad.Options, part *RankPart, member int) []int {
 // that is not trained has no state.
 func (l *Layout) rowAxes(part *RankPart, h Held) [][]int {
 	var whole []int
-	if l.Job.Zero == 3 {
+	if l.Design.Zero == 3 {
 		o := grad.Options{Mesh: l.meshes[h.Side]}
 		whole = o.ZeroAxes(h.Fold)
 	}
@@ -218,7 +218,7 @@ func (l *Layout) movedBytes(part *RankPart, m Move) (n int64) {
 // Fitting is where experts lay in a checkpoint, if they can lie there now too: it is of as many places. Else
 // they begin in order.
 func (l *Layout) Fitting(x core.Laid) core.Laid {
-	e := &l.Job.Model.Spec.Experts
+	e := &l.Design.Model.Spec.Experts
 	for _, p := range x.At {
 		alone := map[int]bool{}
 		for _, i := range p.Expert {
@@ -235,7 +235,7 @@ func (l *Layout) Fitting(x core.Laid) core.Laid {
 			return core.Laid{}
 		}
 	}
-	if l.Job.MoveEvery == 0 {
+	if l.Design.MoveEvery == 0 {
 		return core.Laid{}
 	}
 	return x
@@ -248,8 +248,8 @@ const leastGain = 0.02
 // each. Ranks whose experts mostly stay keep them, and a layer that would gain next to nothing is left
 // alone.
 func (l *Layout) Rebalance(_ int64, loads []core.Load, now []core.Placed) (out []core.Placed) {
-	e := &l.Job.Model.Spec.Experts
-	ranks, groups := l.Job.Mesh.Len(topology.EP), max(1, e.Router.Groups)
+	e := &l.Design.Model.Spec.Experts
+	ranks, groups := l.Design.Mesh.Len(topology.EP), max(1, e.Router.Groups)
 	for _, x := range loads {
 		n := len(x.Rows)
 		old := InOrder(n, e.Limit.Copies)
@@ -258,7 +258,7 @@ func (l *Layout) Rebalance(_ int64, loads []core.Load, now []core.Placed) (out [
 				old = p.Expert
 			}
 		}
-		spread, err := topology.SpreadExperts(x.Rows, len(old), groups, max(1, l.Job.Nodes), ranks)
+		spread, err := topology.SpreadExperts(x.Rows, len(old), groups, max(1, l.Design.Nodes), ranks)
 		if err != nil {
 			panic("layout: a checked plan: " + err.Error())
 		}
@@ -269,7 +269,7 @@ func (l *Layout) Rebalance(_ int64, loads []core.Load, now []core.Placed) (out [
 		was := held.Most(x.Rows, ranks)
 		if was-spread.Most(x.Rows, ranks) > leastGain*was {
 			out = append(out, core.Placed{Block: x.Block, Expert: settle(spread.Expert, old, len(old)/ranks,
-				ranks/max(1, l.Job.Nodes))})
+				ranks/max(1, l.Design.Nodes))})
 		}
 	}
 	return out

@@ -22,7 +22,7 @@ func mixed(t *testing.T, ep, groups, nodes int) *Layout {
 	require.NoError(t, err)
 	var s family.Spec
 	s.Experts.Router.Groups = groups
-	return &Layout{Job: &Job{Mesh: m, Model: &family.Model{Spec: s}, Nodes: nodes}}
+	return &Layout{Design: &Design{Mesh: m, Model: &family.Model{Spec: s}, Nodes: nodes}}
 }
 
 // fullest is the most rows that a rank has.
@@ -98,7 +98,7 @@ func TestRebalanceHosts(t *testing.T) {
 // place each; who stays keeps its place, and each expert has one at least.
 func TestRebalanceCopies(t *testing.T) {
 	l := mixed(t, 4, 1, 1)
-	l.Job.Model.Spec.Experts.Limit.Copies = 4
+	l.Design.Model.Spec.Experts.Limit.Copies = 4
 	rows := []float64{90, 10, 10, 10, 10, 10, 10, 10}
 	got := l.Rebalance(1, []core.Load{{Block: 1, Rows: rows}}, nil)
 	require.Len(t, got, 1)
@@ -128,7 +128,7 @@ func TestTransfers(t *testing.T) {
 		Experts: block.Experts{Inter: 6, Experts: 8, Each: 2, Router: routers.Router{Normalize: true}}}
 	require.NoError(t, s.Check())
 	plan := func(zero, every int) *Layout {
-		l, err := Plan(&Job{Model: family.Decoder("toy", s), Zero: zero, Schedule: "1f1b", Micro: 2, Rows: 8,
+		l, err := New(&Design{Model: family.Decoder("toy", s), Zero: zero, Schedule: "1f1b", Micro: 2, Rows: 8,
 			Mesh:      MeshOf(&configs.Plan{PP: 1, DP: 4, TP: 1, EP: 2, ETP: 1}),
 			MoveEvery: every, Optim: optim.Config{Name: "adamw"}})
 		require.NoError(t, err)

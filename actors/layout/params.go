@@ -56,7 +56,7 @@ func (l *Layout) ranks() {
 }
 
 func (l *Layout) rank(r int) RankPart {
-	m := l.Job.Mesh
+	m := l.Design.Mesh
 	dp, local := l.Local(r)
 	part := RankPart{Rank: r, Coord: Coord{PP: -1, DP: dp}, Row: local}
 	for side := range l.sidesOf() {
@@ -109,7 +109,7 @@ func (l *Layout) held1(part *RankPart, p *grad.Param) Held {
 	o, pos := &grad.Options{Mesh: l.meshes[side]}, part.Sides[side].Pos
 	h := Held{Param: p, Side: side, Region: family.Region{Cuts: family.CutsOf(o, p, pos), To: p.Local[0]}}
 	var zero []int
-	if l.Job.Zero == 3 {
+	if l.Design.Zero == 3 {
 		zero = o.ZeroAxes(p.Fold)
 		h.Region = shard(o, h.Region, p.Local[0], pos, zero)
 	}
@@ -134,20 +134,20 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	o, pos := &grad.Options{Mesh: l.meshes[h.Side]}, part.Sides[h.Side].Pos
 	out := ParamPlan{Held: h, Index: l.Index[h.Name], Own: h.Region}
 	for _, m := range h.Grad.Sums() {
-		if o.Mesh[m].Data || l.Job.Zero > 0 && o.Mesh[m].Zero {
+		if o.Mesh[m].Data || l.Design.Zero > 0 && o.Mesh[m].Zero {
 			out.Reduce = append(out.Reduce, m)
 		} else {
 			out.Sum = append(out.Sum, m)
 		}
 	}
-	if l.Job.Zero > 0 {
+	if l.Design.Zero > 0 {
 		out.Zero = slices.DeleteFunc(o.ZeroAxes(h.Fold),
 			func(m int) bool { // its members have the whole gradient
-				return l.Job.Zero == 1 && !slices.Contains(out.Reduce, m)
+				return l.Design.Zero == 1 && !slices.Contains(out.Reduce, m)
 			})
 		out.Own = shard(o, h.Region, h.Local[0], pos, out.Zero)
 	}
-	if l.Job.Zero == 1 || l.Job.Zero == 2 {
+	if l.Design.Zero == 1 || l.Design.Zero == 2 {
 		out.Gather = out.Zero
 	}
 	out.SavesOwn = l.alone(part, h, out.Zero)
@@ -157,7 +157,7 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 		if tieOf[key] == 0 {
 			var ranks []int
 			for _, pp := range own {
-				ranks = append(ranks, l.Job.Mesh.Move(part.Rank, topology.PP, pp))
+				ranks = append(ranks, l.Design.Mesh.Move(part.Rank, topology.PP, pp))
 			}
 			part.Ties = append(part.Ties, ranks)
 			tieOf[key] = len(part.Ties)

@@ -83,7 +83,7 @@ func TestPinnedLayouts(t *testing.T) {
 		require.NoError(t, err, p.name)
 		j, err := FromConfig(c)
 		require.NoError(t, err, p.name)
-		l, err := Plan(j)
+		l, err := New(j)
 		require.NoError(t, err, p.name)
 		fmt.Fprintf(&b, "# %s\n%s\n", p.name, p.args)
 		writeLayout(&b, l)
@@ -221,10 +221,10 @@ func writeRun(w io.Writer, c *configs.Config, l *Layout) {
 	co := Coordination(c)
 	fmt.Fprintf(w, "  coordination: first %d last %d save %d %v eval %d %d scale %+v rates %.6g %.6g\n", co.First, co.Last,
 		co.SaveEvery, co.SaveAtEnd, co.EvalEvery, co.EvalSteps, co.LossScale, co.LR(1), co.LR(co.Last))
-	fmt.Fprintf(w, "  routing %+v\n", l.Job.RoutingHeader("m"))
-	l.Job.Memory = l.Memory(0).Total() / 2
+	fmt.Fprintf(w, "  routing %+v\n", l.Design.RoutingHeader("m"))
+	l.Design.Memory = l.Memory(0).Total() / 2
 	fmt.Fprintf(w, "  half the memory: %v\n", l.Fits())
-	l.Job.Memory = slices.Max(allMemory(l))
+	l.Design.Memory = slices.Max(allMemory(l))
 	fmt.Fprintf(w, "  all of it: %v\n", l.Fits())
 	if loads := loadsOf(l); loads != nil {
 		fmt.Fprintf(w, "  rebalanced: %+v\n", l.Rebalance(2, loads, nil))
@@ -240,11 +240,11 @@ func allMemory(l *Layout) (out []int64) {
 
 // loadsOf are loads of the blocks with experts that can move, the first expert the busiest; nil for none.
 func loadsOf(l *Layout) (out []core.Load) {
-	if l.Job.MoveEvery == 0 {
+	if l.Design.MoveEvery == 0 {
 		return nil
 	}
 	for _, m := range l.Moves(&l.Ranks[0]) {
-		rows := make([]float64, l.Job.Model.Spec.Experts.Experts)
+		rows := make([]float64, l.Design.Model.Spec.Experts.Experts)
 		for e := range rows {
 			rows[e] = float64(100 / (e + 1))
 		}

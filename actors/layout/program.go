@@ -8,7 +8,7 @@ import (
 )
 
 // program is the job's own, if it is given and right for the shape, or its schedule's.
-func (j *Job) program(shape schedule.Shape) (*plan.Program, error) {
+func (j *Design) program(shape schedule.Shape) (*plan.Program, error) {
 	p := j.Program
 	if p == nil {
 		return schedule.Build(j.Schedule, shape)

@@ -21,13 +21,13 @@ func RankRef(rank int) actors.Ref { return FirstRank + actors.Ref(rank) }
 
 // LoaderRef is the ref of the loader that serves replica dp in process proc.
 func (l *Layout) LoaderRef(proc, dp int) actors.Ref {
-	return FirstRank + actors.Ref(l.World()+proc*l.Job.Mesh.Replicas()+dp)
+	return FirstRank + actors.Ref(l.World()+proc*l.Design.Mesh.Replicas()+dp)
 }
 
 // ActorName is an actor's name in one word: coordinator, observer, rank3, loader0.1 (of process 0, for
 // replica 1).
 func (l *Layout) ActorName(r actors.Ref) string {
-	k, size, dps := int(r-FirstRank), l.World(), l.Job.Mesh.Replicas()
+	k, size, dps := int(r-FirstRank), l.World(), l.Design.Mesh.Replicas()
 	switch {
 	case r == CoordinatorRef:
 		return "coordinator"
@@ -41,7 +41,7 @@ func (l *Layout) ActorName(r actors.Ref) string {
 
 // ActorNames are the names of all actors of a run in so many processes.
 func (l *Layout) ActorNames(procs int) (out []string) {
-	for r := CoordinatorRef; r < FirstRank+actors.Ref(l.World()+max(1, procs)*l.Job.Mesh.Replicas()); r++ {
+	for r := CoordinatorRef; r < FirstRank+actors.Ref(l.World()+max(1, procs)*l.Design.Mesh.Replicas()); r++ {
 		out = append(out, l.ActorName(r))
 	}
 	return out
@@ -49,7 +49,7 @@ func (l *Layout) ActorNames(procs int) (out []string) {
 
 // RankLayout is what the behaviour of rank r in process proc knows.
 func (l *Layout) RankLayout(r, proc int) *core.RankLayout {
-	j, part := l.Job, l.Ranks[r]
+	j, part := l.Design, l.Ranks[r]
 	m := j.Mesh
 	group := func(ranks []int) core.Group {
 		g := core.Group{}
@@ -148,6 +148,6 @@ func (l *Layout) OwnerOf(r actors.Ref, procs int) int {
 	case k < size:
 		return l.Owner(k, procs)
 	default:
-		return (k - size) / l.Job.Mesh.Replicas()
+		return (k - size) / l.Design.Mesh.Replicas()
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // RoutingHeader is that of traces of a job's routing, of a model by its identity: choices are made where
 // tokens are, so experts may lie elsewhere in a run that replays them.
-func (j *Job) RoutingHeader(model string) routers.Header {
+func (j *Design) RoutingHeader(model string) routers.Header {
 	m, e := j.Mesh, j.Model.Spec.Experts
 	return routers.Header{Version: routers.TraceVersion, Model: model, Experts: e.Experts, Each: e.Each,
 		Rows: j.Rows,

@@ -104,15 +104,15 @@ func (s Side) First() bool {
 }
 
 // sidesOf is the number of sides.
-func (l *Layout) sidesOf() int { return 1 + len(l.Job.Parts) }
+func (l *Layout) sidesOf() int { return 1 + len(l.Design.Parts) }
 
 // own is the number of ranks of a replica that run part i alone, and before how many such ranks of earlier
 // parts lie.
 func (l *Layout) own(i int) (n, before int) {
-	for k, e := range l.Job.Parts[:i+1] {
+	for k, e := range l.Design.Parts[:i+1] {
 		before += n
 		if n = 0; e.Over == OverOwn {
-			n = l.Job.Parts[k].Ranks
+			n = l.Design.Parts[k].Ranks
 		}
 	}
 	return
@@ -120,18 +120,18 @@ func (l *Layout) own(i int) (n, before int) {
 
 // owned is the number of ranks of a replica that run parts alone.
 func (l *Layout) owned() int {
-	if len(l.Job.Parts) == 0 {
+	if len(l.Design.Parts) == 0 {
 		return 0
 	}
-	n, before := l.own(len(l.Job.Parts) - 1)
+	n, before := l.own(len(l.Design.Parts) - 1)
 	return n + before
 }
 
 // shared is the number of ranks of a replica that the decoder runs on.
-func (l *Layout) shared() int { return l.Job.Mesh.Size() / l.Job.Mesh.Replicas() }
+func (l *Layout) shared() int { return l.Design.Mesh.Size() / l.Design.Mesh.Replicas() }
 
 // World is the number of ranks of the run.
-func (l *Layout) World() int { return l.Job.Mesh.Size() + l.Job.Mesh.Replicas()*l.owned() }
+func (l *Layout) World() int { return l.Design.Mesh.Size() + l.Design.Mesh.Replicas()*l.owned() }
 
 // LocalRanks is the number of ranks of one replica of the decoder with those of its parts.
 func (l *Layout) LocalRanks() int { return l.shared() + l.owned() }
@@ -139,7 +139,7 @@ func (l *Layout) LocalRanks() int { return l.shared() + l.owned() }
 // Local is the replica of a rank and its number there: the decoder's by pipeline rank and place in it, then
 // the parts' own.
 func (l *Layout) Local(rank int) (dp, local int) {
-	m := l.Job.Mesh
+	m := l.Design.Mesh
 	if rank < m.Size() {
 		return m.Replica(rank), m.Local(rank)
 	}
@@ -150,15 +150,15 @@ func (l *Layout) Local(rank int) (dp, local int) {
 // Global is the inverse of Local.
 func (l *Layout) Global(dp, local int) int {
 	if local < l.shared() {
-		return l.Job.Mesh.Global(dp, local)
+		return l.Design.Mesh.Global(dp, local)
 	}
-	return l.Job.Mesh.Size() + dp*l.owned() + local - l.shared()
+	return l.Design.Mesh.Size() + dp*l.owned() + local - l.shared()
 }
 
 // Name is how messages name a rank.
 func (l *Layout) Name(rank int) string {
-	if rank < l.Job.Mesh.Size() {
-		return l.Job.Mesh.Name(rank)
+	if rank < l.Design.Mesh.Size() {
+		return l.Design.Mesh.Name(rank)
 	}
 	dp, local := l.Local(rank)
 	return fmt.Sprintf("rank %d (encoder %d dp %d)", rank, local-l.shared(), dp)
@@ -167,12 +167,12 @@ func (l *Layout) Name(rank int) string {
 // partGroups are the replicas of part i as local ranks; microbatch m belongs to replica m modulo their
 // number.
 func (l *Layout) partGroups(i int) (out [][]int) {
-	e, first := l.Job.Parts[i], 0
+	e, first := l.Design.Parts[i], 0
 	if e.Over == OverOwn {
 		_, before := l.own(i)
 		first = l.shared() + before
 	}
-	for g := range e.slots(l.Job.Mesh) / e.TP {
+	for g := range e.slots(l.Design.Mesh) / e.TP {
 		var group []int
 		for t := range e.TP {
 			group = append(group, first+g*e.TP+t)
@@ -194,7 +194,7 @@ func (l *Layout) partPos(i, local int) (group, pos int) {
 
 // Side is the side of a stage: the parts with a mesh of their own are the first stages.
 func (l *Layout) Side(stage int) int {
-	if stage < len(l.Job.Parts) {
+	if stage < len(l.Design.Parts) {
 		return stage + 1
 	}
 	return DecoderSide
@@ -202,9 +202,9 @@ func (l *Layout) Side(stage int) int {
 
 // mesh is that of a side as the tape sees it.
 func (l *Layout) mesh(side int) (out []grad.MeshAxis) {
-	m := l.Job.Mesh
+	m := l.Design.Mesh
 	if side != DecoderSide {
-		e := l.Job.Parts[side-1]
+		e := l.Design.Parts[side-1]
 		return []grad.MeshAxis{{Name: topology.DP, Size: m.Replicas() * e.slots(m) / e.TP, Data: true,
 			Zero: true}, {Name: topology.TP, Size: e.TP}}
 	}
@@ -219,11 +219,11 @@ func (l *Layout) mesh(side int) (out []grad.MeshAxis) {
 		case topology.DP, topology.EDP:
 			x.Data, x.Zero = true, true
 		case topology.CP:
-			x.Rows, x.Context, x.Zero, x.Ring, x.Zigzag = true, true, true, l.Job.Ring, l.Job.Zigzag
+			x.Rows, x.Context, x.Zero, x.Ring, x.Zigzag = true, true, true, l.Design.Ring, l.Design.Zigzag
 		case topology.Ulysses:
 			x.Rows, x.Context, x.Zero, x.Exchange = true, true, true, true
 		case topology.TP:
-			x.Rows = l.Job.SeqParallel
+			x.Rows = l.Design.SeqParallel
 		}
 		out = append(out, x)
 	}
@@ -232,7 +232,7 @@ func (l *Layout) mesh(side int) (out []grad.MeshAxis) {
 
 // place is a rank's on a side.
 func (l *Layout) place(rank, side int) Side {
-	m := l.Job.Mesh
+	m := l.Design.Mesh
 	s := Side{Mesh: l.meshes[side]}
 	if side == DecoderSide {
 		if rank < m.Size() {
@@ -261,7 +261,7 @@ func (l *Layout) members(rank, side int, axes []int) []int {
 		for _, m := range axes {
 			names = append(names, s.Mesh[m].Name)
 		}
-		return l.Job.Mesh.Group(rank, names...)
+		return l.Design.Mesh.Group(rank, names...)
 	}
 	groups, places := l.partGroups(side-1), [][]int{s.Pos}
 	for _, m := range axes {
@@ -366,7 +366,7 @@ func (l *Layout) GroupAlong(side int, names ...string) int {
 // what a part gives goes to every rank of the consumer's pipeline rank, and one of those sends the cotangent
 // back to each rank of the part's replica, both being replicated on either side.
 func (l *Layout) routes(rank int) func(port int32, back bool) *core.Route {
-	if len(l.Job.Parts) == 0 {
+	if len(l.Design.Parts) == 0 {
 		return nil
 	}
 	type ends [2]*core.Route
@@ -386,7 +386,7 @@ func (l *Layout) routes(rank int) func(port int32, back bool) *core.Route {
 
 func (l *Layout) route(rank int, p core.Port, back bool) *core.Route {
 	dp, local := l.Local(rank)
-	width := widthOf(l.Job.Mesh)
+	width := widthOf(l.Design.Mesh)
 	consumers := make([]int, width)
 	for t := range consumers {
 		consumers[t] = l.pipe[p.To]*width + t

@@ -22,7 +22,7 @@ type TraceKey struct {
 var PhaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: grad.I, plan.W: grad.W}
 
 func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
-	j := l.Job
+	j := l.Design
 	o := grad.Options{Mesh: l.meshes[l.Side(stage)], DType: j.DType,
 		ShardGrads: j.Zero >= 2, ShardParams: j.Zero == 3, Frozen: j.Frozen, Recompute: j.Recompute,
 		NoGrad: eval, Chunk: chunk, Chunks: max(1, j.Chunks)}
@@ -56,9 +56,9 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 
 // seqLen is the length of the sequences that a tensor of borders cuts, as far as the plan knows it.
 func (l *Layout) seqLen(data string) int {
-	switch d := l.Job.Dims; data {
+	switch d := l.Design.Dims; data {
 	case "cu_seqlens":
-		return l.Job.SeqLen
+		return l.Design.SeqLen
 	case "vis.cu":
 		return d[block.Patches] / max(1, d[block.Frames])
 	}
@@ -67,7 +67,7 @@ func (l *Layout) seqLen(data string) int {
 
 // each is what the blocks of a stage have of their own, nil where all are alike.
 func (l *Layout) each(stage, chunk int) func(int) (tensor.DType, grad.Recompute) {
-	j := l.Job
+	j := l.Design
 	keep := j.Chunks > 1 && chunk+j.KeepChunks >= j.Chunks
 	spared := l.spared(stage)
 	if j.Component == nil && !keep && spared == nil {
@@ -87,16 +87,16 @@ func (l *Layout) each(stage, chunk int) func(int) (tensor.DType, grad.Recompute)
 
 // spared are the layers of a stage of the decoder that recompute nothing because enough before them do.
 func (l *Layout) spared(stage int) map[int]bool {
-	n := l.Job.RecomputeLayers
+	n := l.Design.RecomputeLayers
 	if len(n) == 0 || l.Side(stage) != DecoderSide {
 		return nil
 	}
 	left, out := n[0], map[int]bool{}
 	if len(n) > 1 {
-		left = n[stage-len(l.Job.Parts)]
+		left = n[stage-len(l.Design.Parts)]
 	}
 	for i := l.Stages[stage].From; i < l.Stages[stage].To; i++ {
-		if b := l.Job.Model.Blocks[i]; b.Recompute && b.Component == family.Foundation {
+		if b := l.Design.Model.Blocks[i]; b.Recompute && b.Component == family.Foundation {
 			out[i] = left <= 0
 			left--
 		}
@@ -143,14 +143,14 @@ func (l *Layout) record(k TraceKey) *grad.Trace {
 }
 
 func (l *Layout) recordWith(o grad.Options, k TraceKey) *grad.Trace {
-	j := l.Job
+	j := l.Design
 	rows := j.Rows / max(1, j.Chunks)
 	return j.Model.Record(o, block.Rec{Shape: j.Model.Shape(rows, k.Class),
 		Lora: j.Lora}, l.Stages[k.Stage])
 }
 
 func (l *Layout) traces() {
-	j := l.Job
+	j := l.Design
 	l.Class = j.Model.Planned(j.Rows, j.Dims)
 	classes := []int32{l.Class}
 	if l.Class > 0 && !l.Filled {

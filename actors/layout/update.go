@@ -65,7 +65,7 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 			at, out = len(out), append(out, Exchange{Side: p.Side, Axes: axes, Group: l.Group(p.Side, axes),
 				Members: o.Members(axes), Bucket: b})
 			// between two members a part and its sum weigh as much as the whole, and take longer
-			out[at].InTwo = (segment == SumDP || segment == SumWhole) && l.Job.Zero == 0 &&
+			out[at].InTwo = (segment == SumDP || segment == SumWhole) && l.Design.Zero == 0 &&
 				out[at].Members > 2
 		}
 		out[at].Params = append(out[at].Params, i)
@@ -113,7 +113,7 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 			own += int64(tensor.Len(part.Params[i].Local)) / int64(o.Members(part.Params[i].Zero))
 		}
 		sent := summed(n, x.Members)
-		if l.Job.Zero > 0 || x.InTwo { // each sums its own rows only
+		if l.Design.Zero > 0 || x.InTwo { // each sums its own rows only
 			sent = 4 * n * (members - 1) / members
 		}
 		segs[SumDP].Comms = append(segs[SumDP].Comms, core.Comm{Group: x.Group, Bytes: sent,
@@ -141,7 +141,7 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 	for _, x := range l.Exchanges(part, Apply) {
 		members := int64(x.Members)
 		// updated weights have the training precision
-		sent := part.elements(x.Params) * int64(l.Job.DType.Size()) * (members - 1) / members
+		sent := part.elements(x.Params) * int64(l.Design.DType.Size()) * (members - 1) / members
 		segs[Apply].Comms = append(segs[Apply].Comms, core.Comm{Group: x.Group, Bytes: sent})
 	}
 	for _, p := range part.Params {

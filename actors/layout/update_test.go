@@ -20,7 +20,7 @@ func small(t *testing.T, optimizer string, mesh topology.Mesh, zero int) *Layout
 	c.Hidden, c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab = 16, 2, 4, 2, 4, 32, 50
 	m, err := family.Build(c, 8)
 	require.NoError(t, err)
-	l, err := Plan(&Job{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b", Micro: 2, Rows: 8,
+	l, err := New(&Design{Model: m, Mesh: mesh, Zero: zero, Schedule: "1f1b", Micro: 2, Rows: 8,
 		Optim: optim.Config{Name: optimizer}})
 	require.NoError(t, err)
 	return l
@@ -66,6 +66,6 @@ func TestUpdateCosts(t *testing.T) {
 	for _, s := range []int{SumDP, SumWhole} { // to three others: a part of the rows each, and the own part's sum
 		require.Equal(t, 4*n*3/4, segs[s].Comms[0].Bytes)
 	}
-	_, err := Plan(&Job{Optim: optim.Config{Name: "adam8"}})
+	_, err := New(&Design{Optim: optim.Config{Name: "adam8"}})
 	require.ErrorContains(t, err, "adam8")
 }

@@ -54,7 +54,7 @@ func (p *Profiler) Attach(l *layout.Layout, o *host.RunOptions) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.threads = max(p.threads, threads)
-		p.lanes[rank] = p.Rec.Lane(l.Job.Mesh.Name(rank), threads)
+		p.lanes[rank] = p.Rec.Lane(l.Design.Mesh.Name(rank), threads)
 		return p.lanes[rank].Wrap(b)
 	}
 	o.WrapDevice = func(rank int, d host.Device) host.Device {

@@ -9,7 +9,7 @@ import (
 )
 
 // encodes reports whether a rank is one of the encoder's own.
-func (r *Run) encodes(rank int) bool { return rank >= r.layout.Job.Mesh.Size() }
+func (r *Run) encodes(rank int) bool { return rank >= r.layout.Design.Mesh.Size() }
 
 // device is the name of a rank's device.
 func (r *Run) device(rank int) string {

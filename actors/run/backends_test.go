@@ -15,7 +15,7 @@ import (
 // that names it.
 func TestDeviceOfRank(t *testing.T) {
 	r := &Run{cfg: &configs.Config{Run: configs.Run{Device: "cuda"}},
-		layout: &layout.Layout{Job: &layout.Job{Mesh: topology.Grid(2, 1, 1)}}}
+		layout: &layout.Layout{Design: &layout.Design{Mesh: topology.Grid(2, 1, 1)}}}
 	p := &r.cfg.Run.Plan
 	p.Encoder.Device = "same"
 	require.Equal(t, []string{"cuda", "cuda"}, []string{r.device(1), r.device(2)})

@@ -23,7 +23,7 @@ func laidOut(t *testing.T, pp int, said io.Writer) *Run {
 	r := &Run{cfg: cfg, io: Options{Warnings: said}}
 	r.job, err = layout.FromConfig(cfg)
 	require.NoError(t, err)
-	r.layout, err = layout.Plan(r.job)
+	r.layout, err = layout.New(r.job)
 	require.NoError(t, err)
 	return r
 }

@@ -69,7 +69,7 @@ func roundTrip(t *testing.T, dir, layers string) {
 	r.data = newData(r)
 	r.job, err = layout.FromConfig(cfg)
 	require.NoError(t, err)
-	r.layout, err = layout.Plan(r.job)
+	r.layout, err = layout.New(r.job)
 	require.NoError(t, err)
 	require.NoError(t, r.begin())
 	defer r.start.close()

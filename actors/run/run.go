@@ -80,7 +80,7 @@ type Run struct {
 	io     Options
 	tok    *token.Tokenizer
 	conf   *token.Config // tokenizer_config.json
-	job    *layout.Job
+	job    *layout.Design
 	layout *layout.Layout
 	start  start
 	mirror *mirror.Mirror // where hosts may share no storage, else nil
@@ -225,7 +225,7 @@ func (r *Run) prepare() error {
 	if r.job, err = layout.FromConfig(r.cfg); err != nil {
 		return err
 	}
-	if r.layout, err = layout.Plan(r.job); err != nil {
+	if r.layout, err = layout.New(r.job); err != nil {
 		return exit.With(err, exit.Usage)
 	}
 	r.layout.Budget(machine.MemoryShare(r.layout.World()))

@@ -52,7 +52,7 @@ func (r *Run) widths() []Width {
 		if err != nil {
 			continue
 		}
-		if l, err := layout.Plan(job); err == nil {
+		if l, err := layout.New(job); err == nil {
 			all = append(all, widthOf(l, cfg, args))
 		}
 	}
@@ -61,7 +61,7 @@ func (r *Run) widths() []Width {
 
 // widthOf is what a plan needs: its budgets, where it has some, else what it is predicted to take.
 func widthOf(l *layout.Layout, cfg *configs.Config, args []string) Width {
-	w := Width{Replicas: l.Job.Mesh.Replicas(), Procs: max(1, cfg.Run.Plan.Procs), Args: args}
+	w := Width{Replicas: l.Design.Mesh.Replicas(), Procs: max(1, cfg.Run.Plan.Procs), Args: args}
 	w.Bytes = make([]int64, w.Procs)
 	for rank := range l.World() {
 		need := int64(cfg.Run.Plan.Memory)

@@ -28,7 +28,7 @@ plan: {pp: 2, dp: 4, procs: 4%s}
 		require.NoError(t, err)
 		job, err := layout.FromConfig(cfg)
 		require.NoError(t, err)
-		l, err := layout.Plan(job)
+		l, err := layout.New(job)
 		require.NoError(t, err)
 		return (&Run{cfg: cfg, job: job, layout: l}).widths()
 	}

@@ -33,7 +33,7 @@ func TestEdges(t *testing.T) {
 		return by
 	}
 	code, out := runIn(t, dir, nil, "edges", "run")
-	require.Equal(t, 2, code, out)
+	require.Equal(t, 6, code, out)
 	for _, c := range [][]string{{"--capture", "rank7-*"}, {"--capture=["}, {"--capture"}, {"--capture="}} {
 		code, out := runIn(t, dir, nil, append([]string{"train", "run.yaml"}, c...)...)
 		require.Equal(t, 2, code, "%v: %s", c, out)

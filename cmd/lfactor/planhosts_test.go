@@ -148,7 +148,7 @@ train: {steps: 2, global_batch: 32, precision: bf16}
 		require.NoError(t, err)
 		j, err := layout.FromConfig(cfg)
 		require.NoError(t, err)
-		l, err := layout.Plan(j)
+		l, err := layout.New(j)
 		require.NoError(t, err)
 		worst := int64(0)
 		for r := range l.Ranks {

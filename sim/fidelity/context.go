@@ -28,10 +28,10 @@ func ContextPaced(bandwidth float64, real bool) (out []Overlapped, err error) {
 	return out, nil
 }
 
-func contextJob(ranks int, zigzag bool) *layout.Job {
+func contextJob(ranks int, zigzag bool) *layout.Design {
 	spec := family.Spec{Layers: 2, Hidden: 32, Inter: 32, Heads: 4, KV: 4, HeadDim: 8, Vocab: 64, Eps: 1e-6,
 		Rope: block.Rope{Dim: 8, Theta: 10000}, InitStd: 0.02}
-	return &layout.Job{Model: family.Decoder("llama", spec), Schedule: "1f1b",
+	return &layout.Design{Model: family.Decoder("llama", spec), Schedule: "1f1b",
 		Mesh:  layout.MeshOf(&configs.Plan{PP: 1, DP: 1, TP: 1, CP: ranks, Ulysses: 1, EP: 1, ETP: 1}),
 		Micro: 1, Rows: contextRows, SeqLen: contextRows, Ring: true, Zigzag: zigzag,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}

@@ -99,13 +99,13 @@ func EncoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 		if err != nil {
 			return nil, err
 		}
-		j := &layout.Job{Model: fam, Mesh: mesh,
+		j := &layout.Design{Model: fam, Mesh: mesh,
 			Parts: layout.TowerParts(fam, e.plan(mesh.Len(topology.TP))), Zero: 1, SeqParallel: true,
 			Schedule: "1f1b", Micro: micro, Rows: EncoderRows,
 			Dims:      map[string]int{block.Patches: EncoderRows, block.Frames: 8},
 			Recompute: grad.RecomputeFull, DType: tensor.BF16, Optim: optim.Config{Name: "adamw"}}
 		rehearsal.PriceOn(j, m)
-		l, err := layout.Plan(j)
+		l, err := layout.New(j)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.name, err)
 		}
@@ -184,7 +184,7 @@ func EncoderPaced() (out []encoderPaces, err error) {
 		if e.alone {
 			continue
 		}
-		l, err := layout.Plan(&layout.Job{Model: m, Mesh: mesh,
+		l, err := layout.New(&layout.Design{Model: m, Mesh: mesh,
 			Parts: layout.TowerParts(m, e.plan(mesh.Len(topology.TP))), Schedule: "1f1b", Micro: 8,
 			Rows: pacedRows, Dims: map[string]int{block.Patches: pacedPatches, block.Frames: 1},
 			Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
@@ -216,10 +216,10 @@ func pacedRun(l *layout.Layout) (best float64, err error) {
 	defer closeAll()
 	best = time.Hour.Seconds()
 	err = host.Run(l, host.RunOptions{Coord: run, Backend: backend,
-		Batches: imageBatches(l.Job.Model.Vision, l.Job.Micro),
+		Batches: imageBatches(l.Design.Model.Vision, l.Design.Micro),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
-				l.Job.Model.Init(7, p, g, dst)
+				l.Design.Model.Init(7, p, g, dst)
 			}
 			return kind == "param", nil
 		},

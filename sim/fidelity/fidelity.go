@@ -82,7 +82,7 @@ type Set struct {
 	name  string
 	calib fidelityPlan // on which the set is calibrated, once
 	Plans []fidelityPlan
-	job   func(p fidelityPlan) *layout.Job
+	job   func(p fidelityPlan) *layout.Design
 	wrap  func(l *layout.Layout, rank int, d host.Device) host.Device
 	// fit makes the prices of jobs from the segments of the calibration run. What that run took besides is a
 	// share of every job's time where jobs compute, because cores and memory are shared, and the same for
@@ -99,7 +99,7 @@ var PacedSet = Set{name: "8 ranks, jobs last their modelled time",
 		{"zb-1p", 1, topology.Grid(8, 1, 1), 0, 0},
 		{"interleaved", 2, topology.Grid(4, 2, 1), 0, 0}, {"zb-v", 2, topology.Grid(4, 2, 1), 0, 0},
 		{"1f1b", 1, topology.Grid(4, 1, 2), 0, 0}},
-	job: func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(32, 64), 16) },
+	job: func(p fidelityPlan) *layout.Design { return fidelityJob(p, fidelityModel(32, 64), 16) },
 	wrap: func(l *layout.Layout, rank int, d host.Device) host.Device {
 		return paced{d, segmentOf(l.RankLayout(rank, 0))}
 	},
@@ -113,7 +113,7 @@ var PinnedSet = Set{name: "2 ranks, each pinned to a core",
 		{"interleaved", 2, topology.Grid(2, 1, 1), 0, 0},
 		{"zb-v", 2, topology.Grid(2, 1, 1), 0, 0}, {"1f1b", 1, topology.Grid(1, 2, 1), 0, 0},
 		{"1f1b", 1, topology.Grid(1, 1, 2), 0, 0}},
-	job: func(p fidelityPlan) *layout.Job { return fidelityJob(p, fidelityModel(256, 1024), 128) },
+	job: func(p fidelityPlan) *layout.Design { return fidelityJob(p, fidelityModel(256, 1024), 128) },
 	wrap: func(_ *layout.Layout, rank int, d host.Device) host.Device {
 		return &pinned{Device: d, core: rank}
 	},
@@ -128,8 +128,8 @@ var PinnedSet = Set{name: "2 ranks, each pinned to a core",
 		}
 	}}
 
-func fidelityJob(p fidelityPlan, m *family.Model, rows int) *layout.Job {
-	return &layout.Job{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops,
+func fidelityJob(p fidelityPlan, m *family.Model, rows int) *layout.Design {
+	return &layout.Design{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops,
 		Micro: cmp.Or(p.micro, 8), Chunks: p.chunks, Rows: rows, Optim: optim.Config{Name: "adamw",
 			Beta1: 0.9, Beta2: 0.95,
 			Eps: 1e-8, Clip: 1}}
@@ -150,7 +150,7 @@ func (set *Set) Compare(n int) (what string, rows []Row, err error) {
 	plans := slices.Concat([]fidelityPlan{set.calib}, set.Plans[:n])
 	var layouts []*layout.Layout
 	for _, p := range plans {
-		l, err := layout.Plan(set.job(p))
+		l, err := layout.New(set.job(p))
 		if err != nil {
 			return "", nil, err
 		}
@@ -311,10 +311,10 @@ func (set *Set) real(l *layout.Layout) (out compared, all []calibrate.Timed, err
 	}
 	defer closeAll()
 	err = host.Run(l, host.RunOptions{Coord: run, Backend: backend,
-		Batches: calibrate.RandomBatches(l.Job.Micro, l.Job.Rows, l.Job.Model.Spec.Vocab),
+		Batches: calibrate.RandomBatches(l.Design.Micro, l.Design.Rows, l.Design.Model.Spec.Vocab),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
-				l.Job.Model.Init(7, p, g, dst)
+				l.Design.Model.Init(7, p, g, dst)
 			}
 			return kind == "param", nil
 		},

@@ -61,22 +61,22 @@ func OverlapPaced(bandwidth float64) (out []Overlapped, err error) {
 }
 
 // overlapJob is one of the plans.
-func overlapJob(n int, pairs bool) *layout.Job {
+func overlapJob(n int, pairs bool) *layout.Design {
 	p := overlapPlans[n]
 	spec := family.Spec{Layers: 4, Hidden: 32, Inter: 64, Heads: 4, KV: 4, HeadDim: 8, Vocab: 64, Eps: 1e-6,
 		Rope: block.Rope{Dim: 8, Theta: 10000}, InitStd: 0.02,
 		MLPs:    []string{"experts", "experts", "experts", "experts"},
 		Experts: block.Experts{Inter: 64, Experts: 8, Each: 2, Router: routing.Router{Normalize: true}}}
-	return &layout.Job{Model: family.Decoder("qwen3_moe", spec), Schedule: p.name,
+	return &layout.Design{Model: family.Decoder("qwen3_moe", spec), Schedule: p.name,
 		Mesh:  layout.MeshOf(&configs.Plan{PP: p.pp, DP: 8 / p.pp, TP: 1, EP: p.ep, ETP: 1}),
 		Loops: p.loops, Micro: 8, Rows: pacedRows, Pairs: pairs,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}}
 }
 
 // measure runs both jobs in the simulator, and for real if that is wanted.
-func (x *Overlapped) measure(bandwidth float64, real bool, jobs ...*layout.Job) error {
+func (x *Overlapped) measure(bandwidth float64, real bool, jobs ...*layout.Design) error {
 	for i, j := range jobs {
-		l, err := layout.Plan(j)
+		l, err := layout.New(j)
 		if err != nil {
 			return err
 		}
@@ -190,10 +190,10 @@ func (p *pacedLinks) run() (x Exchange, err error) {
 	}
 	defer closeAll()
 	err = host.Run(p.l, host.RunOptions{Coord: twoSteps(), Backend: backend,
-		Batches: calibrate.RandomBatches(p.l.Job.Micro, p.l.Job.Rows, p.l.Job.Model.Spec.Vocab),
+		Batches: calibrate.RandomBatches(p.l.Design.Micro, p.l.Design.Rows, p.l.Design.Model.Spec.Vocab),
 		Fill: func(kind string, q *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
-				p.l.Job.Model.Init(7, q, g, dst)
+				p.l.Design.Model.Init(7, q, g, dst)
 			}
 			return kind == "param", nil
 		},

@@ -38,7 +38,7 @@ func TestOverlapPredicted(t *testing.T) {
 // TestPacedLinks: a message takes its plan's bytes over the bandwidth beside the latency, one without tensors
 // nothing; and it is let through once, when that has passed.
 func TestPacedLinks(t *testing.T) {
-	l, err := layout.Plan(overlapJob(1, true))
+	l, err := layout.New(overlapJob(1, true))
 	require.NoError(t, err)
 	p := &pacedLinks{l: l, perByte: 1e3, late: map[letter]bool{}}
 	port := &p.l.Ports[0]

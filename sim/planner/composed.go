@@ -148,7 +148,7 @@ func (p *Search) SimulateComposed(c *search.Candidate) error {
 		return err
 	}
 	j.Memory = 0
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	if err != nil {
 		c.Why = err.Error()
 		return nil

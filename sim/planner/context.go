@@ -43,7 +43,7 @@ func contextSettings(c *search.Candidate, length int) []string {
 }
 
 // share sets the rows of a variant's job, and how ranks exchange them.
-func (p *Search) share(j *layout.Job, v search.Variant) {
+func (p *Search) share(j *layout.Design, v search.Variant) {
 	j.Rows = v.Batch * p.cfg.Run.Data.SeqLen
 	if v.CP <= 1 {
 		return
@@ -83,7 +83,7 @@ func (x *exchange) seconds(c core.Comm) float64 {
 func (x *exchange) zero() int {
 	var axes []string
 	for _, a := range []string{topology.DP, topology.CP, topology.Ulysses} {
-		if x.l.Job.Mesh.Len(a) > 1 {
+		if x.l.Design.Mesh.Len(a) > 1 {
 			axes = append(axes, a)
 		}
 	}

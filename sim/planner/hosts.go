@@ -51,7 +51,7 @@ type Search struct {
 	forget  []string // settings that take the run file's own choices by tensor away
 	batch   int      // sequences of a microbatch in the run file's own plan
 	cfg     *configs.Config
-	base    *layout.Job
+	base    *layout.Design
 }
 
 // New reads the run file and the machine's description, and makes the space of plans.
@@ -109,7 +109,7 @@ func (p *Search) load() (err error) {
 }
 
 // job is what a configuration asks for, on this machine.
-func (p *Search) job(cfg *configs.Config) (*layout.Job, error) {
+func (p *Search) job(cfg *configs.Config) (*layout.Design, error) {
 	j, err := layout.FromConfig(cfg)
 	if err == nil {
 		rehearsal.PriceOn(j, p.Machine)
@@ -243,7 +243,7 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 	if vision := m.Vision; vision != nil {
 		j.Dims = layout.ImageDims(vision, p.patches(v.Batch), j.Rows)
 	}
-	l, err := layout.Plan(&j)
+	l, err := layout.New(&j)
 	if err != nil {
 		return nil, exit.With(err, exit.Usage)
 	}
@@ -367,7 +367,7 @@ func (p *Search) confirm(c *search.Candidate) string {
 		return ""
 	}
 	j.Memory = p.Space.Limit
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	if err != nil {
 		return err.Error()
 	}
@@ -432,7 +432,7 @@ func (p *Search) PlanFile(c *search.Candidate) []byte {
 func (p *Search) StepFlops() (float64, error) {
 	j := *p.base
 	j.Micro, j.Rows = 1, p.batch*p.cfg.Run.Data.SeqLen
-	l, err := layout.Plan(&j)
+	l, err := layout.New(&j)
 	if err != nil {
 		return 0, exit.With(err, exit.Usage)
 	}

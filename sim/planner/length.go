@@ -210,7 +210,7 @@ func (p *Search) peakOf(cfg *configs.Config, c *Length, seq int) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	if err != nil {
 		return 0, exit.With(err, exit.Usage)
 	}

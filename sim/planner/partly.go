@@ -56,7 +56,7 @@ func (p *Search) fewerLayers(ctx context.Context, c search.Candidate) (out searc
 	}
 	most := make([]int, len(l.Stages)) // layers that recompute now
 	for s, st := range l.Stages {
-		for _, b := range l.Job.Model.Blocks[st.From:st.To] {
+		for _, b := range l.Design.Model.Blocks[st.From:st.To] {
 			if b.Recompute && b.Component == family.Foundation {
 				most[s]++
 			}
@@ -80,7 +80,7 @@ func (p *Search) fewerLayers(ctx context.Context, c search.Candidate) (out searc
 			return c, false, err
 		}
 		for r := range c.PP {
-			fits := l.Memory(l.Job.Mesh.Move(0, topology.PP, r)).WorstTotal() <= p.Space.Limit
+			fits := l.Memory(l.Design.Mesh.Move(0, topology.PP, r)).WorstTotal() <= p.Space.Limit
 			switch mid := (low[r] + high[r]) / 2; {
 			case low[r] == high[r]:
 			case fits:
@@ -123,7 +123,7 @@ func (p *Search) laidOut(c *search.Candidate) (*layout.Layout, error) {
 		return nil, err
 	}
 	j.Memory = 0
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	if err != nil {
 		return nil, exit.With(err, exit.Usage)
 	}

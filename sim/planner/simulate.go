@@ -50,7 +50,7 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 		}
 		return
 	}
-	first, embed := map[string]bool{}, l.Job.Model.Foundation() // every stage is a block
+	first, embed := map[string]bool{}, l.Design.Model.Foundation() // every stage is a block
 	for s := range l.Stages {
 		// a large microbatch, with images where the model takes them
 		key := layout.TraceKey{Stage: s, Class: l.Class}

@@ -102,7 +102,7 @@ func ChooseTensors(ctx context.Context, r configs.Request, cluster string) (*Ten
 	if s.base, err = s.laidOut(nil); err != nil {
 		return nil, err
 	}
-	switch j := s.base.Job; {
+	switch j := s.base.Design; {
 	case len(j.Parts) > 0 || j.Component != nil:
 		return nil, exit.Usagef("--tensors: models with an encoder have a policy for each part; set " +
 			"plan.recompute " +
@@ -142,7 +142,7 @@ func (s *tensorSearch) laidOut(chosen []layout.Chosen) (*layout.Layout, error) {
 	}
 	rehearsal.PriceOn(j, s.m)
 	j.Memory, j.Chosen = 0, chosen
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	if err != nil {
 		return nil, exit.With(err, exit.Usage)
 	}
@@ -201,7 +201,7 @@ func (s *tensorSearch) fates(parts []int) (out [][]search.Fate) {
 
 // choose gives each pipeline rank as much memory for its tensors as there is.
 func (s *tensorSearch) choose(ctx context.Context, out *Tensors) error {
-	pp := s.base.Job.Mesh.Len(topology.PP)
+	pp := s.base.Design.Mesh.Len(topology.PP)
 	low, high, parts := make([]int, pp), make([]int, pp), make([]int, pp)
 	for r := range pp {
 		high[r], parts[r] = grains, grains // what needs no choice is tried first
@@ -241,9 +241,9 @@ func (s *tensorSearch) choose(ctx context.Context, out *Tensors) error {
 
 // over is by how much the rank of each pipeline rank that needs most is above the limit.
 func (s *tensorSearch) over(l *layout.Layout) []int64 {
-	out := make([]int64, l.Job.Mesh.Len(topology.PP))
+	out := make([]int64, l.Design.Mesh.Len(topology.PP))
 	for r := range out {
-		out[r] = l.Memory(l.Job.Mesh.Move(0, topology.PP, r)).WorstTotal() - s.limit
+		out[r] = l.Memory(l.Design.Mesh.Move(0, topology.PP, r)).WorstTotal() - s.limit
 	}
 	return out
 }
@@ -307,7 +307,7 @@ func (s *tensorSearch) price(ctx context.Context, l *layout.Layout, out *Tensors
 	for r := range l.Ranks {
 		out.PeakBytes = max(out.PeakBytes, l.Memory(r).WorstTotal())
 	}
-	l.Job.Memory = s.limit
+	l.Design.Memory = s.limit
 	r, err := rehearsal.Of(l, rehearsal.Options{Machine: s.m})
 	if err != nil {
 		return err

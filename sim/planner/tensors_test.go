@@ -159,7 +159,7 @@ func laidOutText(t *testing.T, text string, args ...string) *layout.Layout {
 	require.NoError(t, err)
 	j, err := layout.FromConfig(cfg)
 	require.NoError(t, err)
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	require.NoError(t, err)
 	return l
 }

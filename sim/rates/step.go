@@ -144,7 +144,7 @@ func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
 		schedule, chunks = "chunkpipe", s.Batch/s.Pp*s.Seq/s.Chunk
 	}
 	mesh := layout.MeshOf(&configs.Plan{PP: s.Pp, DP: 1, TP: 1, CP: s.Cp, Ulysses: 1, EP: 1, ETP: 1})
-	job := &layout.Job{Model: m, Mesh: mesh, Schedule: schedule, Micro: s.Pp,
+	job := &layout.Design{Model: m, Mesh: mesh, Schedule: schedule, Micro: s.Pp,
 		Chunks: chunks, Ring: s.Cp > 1, Zigzag: s.Cp > 1, Zero: min(1, s.Cp-1),
 		Rows: s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: layout.Precisions[s.Precision],
 		Recompute: layout.Recomputes[s.Recompute],
@@ -156,7 +156,7 @@ func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
 	if s.OffloadOptimizer {
 		job.OffloadState = 1
 	}
-	return layout.Plan(job)
+	return layout.New(job)
 }
 
 // Measure trains and times the steps. With s.profile the report says where the time went; it lies in files

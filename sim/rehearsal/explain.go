@@ -120,7 +120,7 @@ func (x *Explainer) Explain(res *sim.Result) *Explanation {
 		}
 	}
 	a, m := res.Ranks[rank], r.Machine.Kind(rank)
-	out := &Explanation{Rank: rank, Name: r.Layout.Job.Mesh.Name(rank),
+	out := &Explanation{Rank: rank, Name: r.Layout.Design.Mesh.Name(rank),
 		Step: res.Steps[len(res.Steps)-1].Time / 1e9}
 	whole, done := out.kernels(r.Layout, m, x.jobs[rank])
 	arithmetic := Part{What: partFlops, Seconds: m.Segment(whole.Filled, 0, 0)}

@@ -41,7 +41,7 @@ func rehearsedOn(t *testing.T, schedule string, pp, tp int, tiles bool) *Rehears
 	if tiles {
 		device = m.Kernels()
 	}
-	l, err := layout.Plan(&layout.Job{Model: fam, Device: device, Mesh: topology.Grid(pp, 1, tp),
+	l, err := layout.New(&layout.Design{Model: fam, Device: device, Mesh: topology.Grid(pp, 1, tp),
 		Schedule: schedule, Micro: 4, Rows: 64, Recompute: grad.RecomputeFull, SeqParallel: tp > 1,
 		DType: tensor.BF16,
 		Optim: optim.Config{Name: "adamw"}})

@@ -15,7 +15,7 @@ func (r *Rehearsal) Script(seed uint64, length int64, kinds []sim.FaultKind) []s
 	if kinds == nil {
 		kinds = []sim.FaultKind{sim.Straggler, sim.SlowLink, sim.LateLoader, sim.LateMsg}
 	}
-	return sim.Draw(seed, 1+int(seed%3), r.Layout.Job.Mesh.Size(), length, kinds...)
+	return sim.Draw(seed, 1+int(seed%3), r.Layout.Design.Mesh.Size(), length, kinds...)
 }
 
 // Tally counts how runs with faults ended. Hash is that of all events of all runs, so that two machines can

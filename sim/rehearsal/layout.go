@@ -14,12 +14,12 @@ import (
 // would use.
 func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 	out := &sim.Layout{Coordinator: layout.CoordinatorRef, Observer: layout.ObserverRef, Run: run,
-		BatchBytes: int64(l.Job.Rows) * 16, Names: l.Name}
+		BatchBytes: int64(l.Design.Rows) * 16, Names: l.Name}
 	for r := range l.Ranks {
 		rl := l.RankLayout(r, 0)
 		out.Ranks, out.RankRefs = append(out.Ranks, rl), append(out.RankRefs, layout.RankRef(r))
 	}
-	for dp := range l.Job.Mesh.Replicas() {
+	for dp := range l.Design.Mesh.Replicas() {
 		ll := &core.LoaderLayout{Coordinator: layout.CoordinatorRef, Ahead: 1, Last: run.Last}
 		for r, part := range l.Ranks {
 			if part.Coord.DP == dp {
@@ -46,7 +46,7 @@ func simMemory(l *layout.Layout) sim.Memory {
 		m := l.Memory(r)
 		base[r], update[r], lanes[r] = m.Params+m.State, m.Grads+m.Update, lane{dp: part.Coord.DP}
 		if l.Program.Homes == nil { // rows are pipeline ranks, each of several ranks side by side
-			lanes[r].place = l.Job.Mesh.Move(r, topology.PP, 0)
+			lanes[r].place = l.Design.Mesh.Move(r, topology.PP, 0)
 		}
 	}
 	of := func(rank int) *layout.Replay {
@@ -57,7 +57,7 @@ func simMemory(l *layout.Layout) sim.Memory {
 		}
 		return x
 	}
-	return sim.Memory{Limit: l.Job.Memory, Base: func(r int) int64 { return base[r] },
+	return sim.Memory{Limit: l.Design.Memory, Base: func(r int) int64 { return base[r] },
 		Update: func(r int) int64 {
 			of(r).Updated(l.Ranks[r].Row)
 			return update[r]

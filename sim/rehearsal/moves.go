@@ -22,7 +22,7 @@ func (x *routed) recorded(step int64) int64 { return x.steps[(step-1)%int64(len(
 // since the last move.
 func (x *routed) move(step int64, _ []core.Load, now []core.Placed) []core.Placed {
 	rows := map[int][]float64{}
-	for s := step - int64(x.l.Job.MoveEvery) + 1; s <= step; s++ {
+	for s := step - int64(x.l.Design.MoveEvery) + 1; s <= step; s++ {
 		for k, n := range x.whole {
 			if k[0] != x.recorded(s) {
 				continue
@@ -82,7 +82,7 @@ func (x *routed) placed(step int64) (at int) {
 // shareAt is that of one rank and layer where experts lie at places.
 func (x *routed) shareAt(rank int, p routing.Place, at []int) float64 {
 	members, pos := x.members(rank)
-	ep, etp := max(1, x.l.Job.Mesh.Len(topology.EP)), max(1, x.l.Job.Mesh.Len(topology.ETP))
+	ep, etp := max(1, x.l.Design.Mesh.Len(topology.EP)), max(1, x.l.Design.Mesh.Len(topology.ETP))
 	seats, own := seatsOf(at), len(at)/ep
 	first, got, total := pos/etp*own, 0, 0
 	for _, m := range members {
@@ -109,7 +109,7 @@ func seatsOf(at []int) routing.Seats {
 
 // within counts the choices that go to places from first on.
 func (x *routed) within(chosen []int32, seats routing.Seats, first, own int) (n int) {
-	k := x.l.Job.Model.Spec.Experts.Each
+	k := x.l.Design.Model.Spec.Experts.Each
 	for i, e := range chosen {
 		if e < 0 { // of a kind that another set of experts is for
 			continue

@@ -92,7 +92,7 @@ type costKey struct {
 func (r *Rehearsal) Replay(cfg *configs.Config, dir string) (*Routed, error) {
 	x := &routed{l: r.Layout, m: r.Machine, shares: map[routedKey]map[int]float64{},
 		costs: map[costKey]map[int]grad.Cost{}}
-	want := r.Layout.Job.RoutingHeader(cfg.Model.Identity())
+	want := r.Layout.Design.RoutingHeader(cfg.Model.Identity())
 	for rank := range r.Layout.World() {
 		want.Rank = rank
 		t, err := layout.OpenRouting("--routing", dir, want)
@@ -111,7 +111,7 @@ func (r *Rehearsal) Replay(cfg *configs.Config, dir string) (*Routed, error) {
 	}
 	slices.Sort(x.steps)
 	for _, name := range []string{topology.EP, topology.ETP} {
-		if r.Layout.Job.Mesh.Len(name) > 1 {
+		if r.Layout.Design.Mesh.Len(name) > 1 {
 			x.side = append(x.side, name)
 		}
 	}
@@ -137,9 +137,9 @@ func (x *routed) members(rank int) (members []int, pos int) {
 
 // read works out what every rank gets, and what is worst.
 func (x *routed) read() (*Routed, error) {
-	e := x.l.Job.Model.Spec.Experts
+	e := x.l.Design.Model.Spec.Experts
 	out := &Routed{Steps: len(x.steps), From: -1}
-	ep, etp := max(1, x.l.Job.Mesh.Len(topology.EP)), max(1, x.l.Job.Mesh.Len(topology.ETP))
+	ep, etp := max(1, x.l.Design.Mesh.Len(topology.EP)), max(1, x.l.Design.Mesh.Len(topology.ETP))
 	at := layout.InOrder(e.Experts, e.Limit.Copies)
 	seats, own := seatsOf(at), len(at)/ep
 	// rows by expert: of a step's block, and of a block
@@ -221,7 +221,7 @@ func (x *routed) fullest(out *Routed, whole map[[2]int64][]int) {
 
 // link takes in the rows that one rank sends to another in a dispatch.
 func (x *routed) link(out *Routed, from, to, rows int) {
-	j := x.l.Job
+	j := x.l.Design
 	bytes := int64(rows) * int64(j.Model.Spec.Hidden) * int64(j.DType.Size())
 	link := x.m.Link(from, to)
 	if t := link.Of(bytes); t > out.LinkTime {
@@ -242,7 +242,7 @@ func (x *routed) spread(out *Routed, all map[int32][]float64, ep int) error {
 			break
 		}
 	}
-	spec := x.l.Job.Model.Spec.Experts
+	spec := x.l.Design.Model.Spec.Experts
 	groups := max(1, spec.Router.Groups)
 	blocks := make([]int32, 0, len(all))
 	for b := range all {

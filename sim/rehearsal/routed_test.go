@@ -48,7 +48,7 @@ func replayedRun(t *testing.T, more string, steps int64, choose func(token, k in
 		return nil, run(), all
 	}
 	at := t.TempDir()
-	h := r.Layout.Job.RoutingHeader(cfg.Model.Identity())
+	h := r.Layout.Design.RoutingHeader(cfg.Model.Identity())
 	for rank := range 8 {
 		h.Rank = rank
 		f, err := os.Create(layout.RoutingFile(at, rank))

@@ -51,7 +51,7 @@ func Machine(name string) (*cost.Machine, error) {
 }
 
 // PriceOn lets what a job's calls cost be what they cost a machine.
-func PriceOn(j *layout.Job, m *cost.Machine) { j.Scores, j.Device = m.Scores, m.Kernels() }
+func PriceOn(j *layout.Design, m *cost.Machine) { j.Scores, j.Device = m.Scores, m.Kernels() }
 
 // New lays a configuration out for a machine. Without plan.memory the machine's devices are the limit.
 func New(cfg *configs.Config, o Options) (*Rehearsal, error) {
@@ -68,7 +68,7 @@ func New(cfg *configs.Config, o Options) (*Rehearsal, error) {
 	if o.Program != nil {
 		j.Program, j.Schedule = o.Program, o.ProgramName
 	}
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	if err != nil {
 		return nil, exit.With(err, exit.Usage)
 	}
@@ -90,8 +90,8 @@ func Of(l *layout.Layout, o Options) (r *Rehearsal, err error) {
 		return nil, exit.Usagef("the plan has %d ranks, cluster %s %d devices", n, r.Machine.Name,
 			r.Machine.Devices*r.Machine.Hosts)
 	}
-	if l.Job.Memory == 0 {
-		l.Job.Memory = int64(r.Machine.Least())
+	if l.Design.Memory == 0 {
+		l.Design.Memory = int64(r.Machine.Least())
 	}
 	return r, nil
 }
@@ -142,7 +142,7 @@ func (r *Rehearsal) prepare(o sim.Options) (*sim.Layout, sim.Prices, sim.Options
 	}
 	if x := r.routed; x != nil {
 		x.moved = nil
-		run.MoveEvery, run.Move = int64(r.Layout.Job.MoveEvery), x.move
+		run.MoveEvery, run.Move = int64(r.Layout.Design.MoveEvery), x.move
 		even := p.Job
 		p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {
 			if rank < 0 || s == nil {
@@ -203,7 +203,7 @@ type Summary struct {
 
 // Summary sums a result up.
 func (r *Rehearsal) Summary(res *sim.Result) Summary {
-	out := Summary{Schedule: r.Layout.Job.Schedule, Cluster: r.Machine.Name, Events: res.Events,
+	out := Summary{Schedule: r.Layout.Design.Schedule, Cluster: r.Machine.Name, Events: res.Events,
 		Hash: fmt.Sprintf("%016x", res.Hash)}
 	if n := len(res.Steps); n > 0 {
 		out.Step = res.Steps[n-1].Time / 1e9
@@ -213,7 +213,7 @@ func (r *Rehearsal) Summary(res *sim.Result) Summary {
 		busy, span, last = max(busy, a.Busy), max(span, a.Span), max(last, a.Span+a.Bubble)
 		out.Ranks = append(out.Ranks, Row{rank, unit.OfNanoseconds(a.Busy), unit.OfNanoseconds(a.Bubble),
 			unit.OfNanoseconds(a.Comm), unit.OfNanoseconds(a.Sync), unit.OfNanoseconds(a.Update),
-			res.Peak[rank], r.Layout.Job.Memory == 0 || res.Peak[rank] <= r.Layout.Job.Memory})
+			res.Peak[rank], r.Layout.Design.Memory == 0 || res.Peak[rank] <= r.Layout.Design.Memory})
 	}
 	out.StepFlops, out.StepSeconds = r.Layout.StepFlops(), out.Step
 	for _, row := range out.Ranks {

@@ -65,7 +65,7 @@ func (t *Timeline) Chrome(name string) error {
 		for r := range t.Layout.Ranks {
 			fmt.Fprintf(w,
 				"{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":%q}},\n",
-				r, t.Layout.Job.Mesh.Name(r))
+				r, t.Layout.Design.Mesh.Name(r))
 		}
 		for i, s := range t.spans {
 			comma := ",\n"

@@ -274,7 +274,7 @@ func chunkPeaks(tokens int) (out []chunkPeak, err error) {
 		if err != nil {
 			return nil, err
 		}
-		l, err := layout.Plan(j)
+		l, err := layout.New(j)
 		if err != nil {
 			return nil, err
 		}

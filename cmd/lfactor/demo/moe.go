@@ -116,7 +116,7 @@ func moeVerdict(cfg *configs.Config, losses [2]float64, began time.Time, in func
 		"experts by kind of token, last steps of training")), 0o600); err != nil {
 		return err
 	}
-	m := l.Layout.Job.Model
+	m := l.Layout.Design.Model
 	show.result = map[string]any{"steps": cfg.Run.Train.Steps, "loss": losses[0], "dense_loss": losses[1],
 		"parameters": m.Count(), "active_parameters": m.Active(),
 		"seconds": time.Since(began).Seconds(), "files": map[string]string{"kinds": path,
@@ -170,7 +170,7 @@ func kindsOf(r *run.Run, l *layout.Layout, cfg *configs.Config) (rows []record.H
 	if err != nil {
 		return nil, "", err
 	}
-	header := l.Job.RoutingHeader(cfg.Model.Identity())
+	header := l.Design.RoutingHeader(cfg.Model.Identity())
 	for rank, part := range l.Ranks {
 		header.Rank = rank
 		trace, err := layout.OpenRouting("train.routing", r.RoutingDir(), header)

@@ -164,7 +164,7 @@ func planCommand(c *cobra.Command, args []string) error {
 	if unknown == nil {
 		rehearsal.PriceOn(j, m)
 	}
-	l, err := layout.Plan(j)
+	l, err := layout.New(j)
 	if err != nil {
 		return exit.With(err, exit.Usage)
 	}
@@ -182,7 +182,7 @@ func planCommand(c *cobra.Command, args []string) error {
 	for _, r := range p.Ranks {
 		p.PeakBytes = max(p.PeakBytes, r.Total)
 	}
-	limit := l.Job.Memory
+	limit := l.Design.Memory
 	if cluster != "" || form == "json" || explain {
 		err := unknown
 		if err == nil {
@@ -228,7 +228,7 @@ func planRows(l *layout.Layout) (rows []planRow) {
 		for _, p := range part.All {
 			row.Parameters += int64(tensor.Len(p.Local))
 		}
-		row.Fits = l.Job.Memory == 0 || row.Worst <= l.Job.Memory
+		row.Fits = l.Design.Memory == 0 || row.Worst <= l.Design.Memory
 		rows = append(rows, row)
 	}
 	return

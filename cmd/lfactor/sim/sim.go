@@ -371,7 +371,7 @@ func simCompare(c *cobra.Command, args []string) error {
 			all = append(all, comparison{Summary: rehearsal.Summary{Schedule: name}, Error: err.Error()})
 			continue
 		}
-		s.r.Layout.Job.Memory = 0
+		s.r.Layout.Design.Memory = 0
 		res := s.r.Run(sim.Options{})
 		if res.Failed != "" || res.Stall != nil {
 			return fmt.Errorf("%s: %s", name, rehearsal.Why(res))
@@ -404,8 +404,8 @@ func compared(name string, args []string) (*simRun, error) {
 		}
 		s.schedule(name)
 		x, known := schedule.Get(name)
-		if err := s.plan(); err != nil || known != nil || x.Loops != 0 || s.r.Layout.Job.Loops > 1 || loops != "" ||
-			s.r.Layout.Job.Mesh.Len(topology.PP) == 1 {
+		if err := s.plan(); err != nil || known != nil || x.Loops != 0 || s.r.Layout.Design.Loops > 1 || loops != "" ||
+			s.r.Layout.Design.Mesh.Len(topology.PP) == 1 {
 			return s, err
 		}
 	}
