@@ -235,8 +235,8 @@ func OpenDataPath(args []string, o Options) ([]Weighted, error) {
 	return out, nil
 }
 
-// headOf returns the start of a file, nil where there is none to read: a folder or a prefix of files. A file
-// in a store that cannot be read is an error at once.
+// headOf returns the first bytes of a file. The result is nil for a folder and for a prefix of several
+// files. A file in a store that cannot be read is an error at once.
 func headOf(path string) ([]byte, error) {
 	f, err := store.Open(path)
 	if err != nil {

@@ -131,7 +131,8 @@ func Seated(at []int, p *grad.Param) []int {
 	return InOrder(p.Shape[0]-p.Copies, p.Copies)
 }
 
-// InOrder are experts by place where none has moved: one after the other, and then copies of the first ones.
+// InOrder lists the expert of each place before any expert has moved: all experts in order, then the
+// copies, which are of the first experts.
 func InOrder(experts, copies int) []int {
 	out := make([]int, experts+copies)
 	for i := range out {

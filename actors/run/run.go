@@ -239,7 +239,8 @@ func (r *Run) prepare() error {
 	return err
 }
 
-// awayDir is the folder of what ranks on a processor move out of memory, "" where they move nothing.
+// awayDir is the folder for the files that ranks on a processor map for tensors moved out of memory. It is
+// "" if the plan moves nothing.
 func awayDir(c *configs.Run) (string, error) {
 	if !c.Plan.Offload && !c.Plan.OffloadOptimizer && len(c.Plan.OffloadTensors) == 0 {
 		return "", nil

@@ -104,7 +104,7 @@ func Quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// Nearest suggests a word, or all where none is like it.
+// Nearest suggests the known word that is most like a given one. If none is like it, it lists all of them.
 func Nearest(word string, known []string) string {
 	if try := DidYouMean(word, known); try != "" {
 		return try

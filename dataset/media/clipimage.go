@@ -33,7 +33,8 @@ func newClip(s *Settings) (ImageProcessor, error) {
 	return c, nil
 }
 
-// plain returns a key that is a mere number, 0 where it is none.
+// plain returns the value of a key that is written as one positive integer. It returns 0 if the key is
+// missing or has another form, such as a mapping, and then does not count the key as read.
 func (s *Settings) plain(key string) (n int) {
 	if json.Unmarshal(s.keys[key], &n) != nil || n < 1 {
 		return 0

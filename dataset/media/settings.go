@@ -213,7 +213,8 @@ func (s *Settings) class() string {
 	return strings.TrimSuffix(strings.TrimSuffix(name, "Fast"), "Pil")
 }
 
-// videoClass is the video processor's, where none is named that of the same model.
+// videoClass is the class of the video processor. If the file names none, it is the one of the same model
+// as the image processor's.
 func (s *Settings) videoClass() string {
 	name, model := "", ""
 	if s.get("video_processor_type", &name) {

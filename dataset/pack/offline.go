@@ -61,7 +61,7 @@ func (b *bestRows) put(row, room, images int) {
 	b.rooms.add(room)
 }
 
-// take removes the row that an item fills best, -1 where there is none.
+// take removes the row in which an item leaves least room. It returns -1 if the item fits in no row.
 func (b *bestRows) take(it Item) (row, room, images int) {
 	for room = b.rooms.atLeast(it.Tokens); room >= 0; room = next(b.rooms, room) {
 		of, first := -1, 0
@@ -144,7 +144,8 @@ func (b *buckets) put(i int) {
 	b.count++
 }
 
-// take removes an item of a length that fits the images left, and returns false where there is none.
+// take removes an item of a given length that needs no more images than are left. It returns false if there
+// is no such item.
 func (b *buckets) take(n, images int) (int, bool) {
 	list := b.ids[n]
 	for k := len(list) - 1; k >= 0; k-- {

@@ -57,7 +57,8 @@ const (
 	pairSamples  = 40 // samples of a rank that are tried in swaps
 )
 
-// point is vision, language and tokens as fractions of the mean of a rank.
+// point is a rank's or a sample's vision work, language work and tokens, each as a fraction of the mean of
+// a rank.
 type point [3]float64
 
 // pairing is an assignment being improved. sum is a rank's work less the mean, so that 0 is wanted.
@@ -96,13 +97,14 @@ func (p *pairing) normalise(ranks int) {
 	}
 }
 
-// excess is how far a rank is beyond what is tolerated; at most 0 where it is not.
+// excess is how far a rank is above the tolerated imbalance. It is 0 or negative for a rank within it.
 func (p *pairing) excess(r int) float64 {
 	s := p.sum[r]
 	return max(s[0]-pairTolerance, s[1]-pairTolerance, s[2]-p.limit)
 }
 
-// badness is the squared deviation of a rank's work; tokens count where they come near the cap.
+// badness is the squared deviation of a rank's work from the mean. Tokens add to it only above nine tenths
+// of the cap.
 func (p *pairing) badness(s point) float64 {
 	b := s[0]*s[0] + s[1]*s[1]
 	if over := s[2] - p.limit*0.9; over > 0 {
@@ -111,8 +113,9 @@ func (p *pairing) badness(s point) float64 {
 	return b
 }
 
-// improve changes the worst rank for the better, or the worst that can be, and returns false where none is
-// beyond what is tolerated or nothing helps.
+// improve makes one change that lowers the imbalance. It tries the worst rank first, and then the other
+// ranks above the tolerance, the worst first. It returns false if all ranks are within the tolerance or no
+// change helps.
 func (p *pairing) improve() bool {
 	high, most := 0, math.Inf(-1)
 	for r := range p.sum {
@@ -136,7 +139,8 @@ func (p *pairing) improve() bool {
 	return slices.ContainsFunc(others, func(o held) bool { return p.relieve(int(o.id)) })
 }
 
-// relieve makes the best change of a rank, and returns false where none helps.
+// relieve carries out the move or swap that takes most from a rank. It returns false if none lowers the
+// imbalance.
 func (p *pairing) relieve(high int) bool {
 	best := pairChange{}
 	for _, low := range p.partners(high) {

@@ -43,7 +43,7 @@ type memory struct {
 	more   func() (bool, error) // gives something back before blocks are taken; false if there is nothing
 }
 
-// take finds n bytes; a further block is taken from the driver where none has them.
+// take finds n free bytes. If no block has them, it takes a further block from the driver.
 func (m *memory) take(n int) (*span, error) {
 	n = (max(n, 1) + alignBytes - 1) / alignBytes * alignBytes
 	b, at := m.best(n)

@@ -14,16 +14,17 @@ import (
 	"github.com/lfactor/lfactor/topology/search"
 )
 
-// A plan that recomputes does so in every layer, in the space that closed forms search. Memory rarely asks
-// for all of it: of the best such plans, each stage recomputes in as few of its layers as its own rank's
-// memory needs. Early stages hold more microbatches, and so they get more.
+// The closed forms know two kinds of plans: those that recompute in no layer, and those that recompute in
+// every layer. Memory rarely needs the latter. This file takes the best plans that recompute everywhere and
+// lowers, stage by stage, the number of layers that recompute to what the memory of the stage's rank needs.
+// Early stages hold more microbatches at a time, so they keep more such layers.
 
 // partlyMost is how many of the best plans that recompute are looked at.
 const partlyMost = 6
 
-// partly lists plans that recompute in fewer layers than the best of those do that recompute in all, where
-// there are any. Models with parts beside the decoder, and plans of more ranks than are laid out in full,
-// have none.
+// partly returns variants of the best plans that recompute in every layer: the same plans, with
+// recomputation in fewer layers. The list is empty if no variant fits, if the model has parts beside the
+// decoder, or if a plan has more ranks than are laid out in full.
 func (p *Search) partly(ctx context.Context, all []search.Candidate) ([]search.Candidate, error) {
 	var more []search.Candidate
 	seen := 0

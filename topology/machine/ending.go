@@ -26,7 +26,7 @@ func kills(root string) (k killed) {
 	return killed{k.group, counter(filepath.Join(root, "proc/vmstat"))}
 }
 
-// counter is the value of oom_kill in a file of names and values, 0 where there is none.
+// counter reads the value of oom_kill from a file of names and values. It is 0 if the file does not name it.
 func counter(file string) int64 {
 	text, err := os.ReadFile(file)
 	if err != nil {

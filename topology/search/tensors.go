@@ -248,7 +248,7 @@ func (c Copying) Extra(f *Fates) float64 {
 }
 
 // Best is the way that takes least time of those that keep no more than a budget; of equal ones that which
-// moves least, then that which keeps least. It is nil where none is within the budget.
+// moves least, then that which keeps least. It is nil if no choice is within the budget.
 func Best(ways []Fates, budget int64, c Copying) (best *Fates) {
 	for i := range ways {
 		w := &ways[i]

@@ -112,7 +112,8 @@ func notOwn(flags []string) bool {
 	})
 }
 
-// otherPlan does what is asked for instead of showing the run file's own plan; own is true where nothing is.
+// otherPlan carries out a flag that asks for something else than the run file's own plan. If no flag does,
+// own is true and nothing has been printed.
 func otherPlan(ctx context.Context, form, file string, mine, rest []string) (own bool, err error) {
 	switch has := func(flag string) bool { return slices.Contains(mine, flag) }; {
 	case has("--schedules"):

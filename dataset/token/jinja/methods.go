@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// method returns the method of a string, dict or list, nil where there is none. Methods that would change a
-// dict or a list exist only to say so.
+// method returns the named method of a string, dict or list, or nil if there is no such method. Methods
+// that would change a dict or a list exist only to say so.
 func method(v any, name string) any {
 	switch x := v.(type) {
 	case string:
