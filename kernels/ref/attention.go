@@ -58,6 +58,8 @@ type mask struct {
 	blocks, posQ, posK, near []int32
 }
 
+// maskOf reads which keys a query sees from the attributes of a call: causal or not, the window, blocks
+// that see each other both ways.
 func maskOf(a kernels.Attr, ops []*tensor.Tensor) (m mask) {
 	m.tile = a.I[2]
 	for i, v := range []*[]int32{&m.blocks, &m.posQ, &m.posK, &m.near} {
@@ -117,6 +119,8 @@ func attend(c *kernels.Call, m mask, place []int32) {
 	store(c.Out[1], lse)
 }
 
+// attendBwd sets dq, dk and dv of softmax(F[0]·q·kᵀ)·v from lse and delta = Σ do·o, with the slope of a
+// soft cap.
 func attendBwd(c *kernels.Call, m mask, place []int32) {
 	do, q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3]),
 		loadHeads(c.In[4])

@@ -6,6 +6,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
+// The operations of sequences that several ranks share.
 func init() {
 	table[kernels.CutSequences] = cutSequences
 	table[kernels.CutParts] = cutParts
@@ -30,6 +31,8 @@ func cutParts(c *kernels.Call) {
 	}
 }
 
+// attentionMerge joins two parts of an attention over the keys: o = Σ exp(lse_i − lse)·o_i with
+// lse = log(exp(lse_a) + exp(lse_b)); a part that saw no key has lse = −∞ and adds nothing.
 func attentionMerge(c *kernels.Call) {
 	a, la, b, lb := loadHeads(c.In[0]), load(c.In[1]), loadHeads(c.In[2]), load(c.In[3])
 	o, lse := zeroHeads(c.Out[0]), make([]float64, len(la))

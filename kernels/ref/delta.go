@@ -6,6 +6,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
+// The operations of Gated DeltaNet (arXiv:2412.06464).
 func init() {
 	table[kernels.CausalConv] = func(c *kernels.Call) { convolve(c, -1) }
 	table[kernels.CausalConvDX] = func(c *kernels.Call) { convolve(c, 1) }
@@ -37,6 +38,7 @@ func convolve(c *kernels.Call, sign int) {
 	store(c.Out[0], y)
 }
 
+// convDW sets or adds the gradient of the taps of a depthwise causal convolution.
 func convDW(c *kernels.Call) {
 	dy, x, cu := load(c.In[0]), load(c.In[1]), c.In[2].I32()
 	cols, taps := c.Out[0].Shape[0], c.Out[0].Shape[1]
@@ -60,6 +62,7 @@ func convDW(c *kernels.Call) {
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
+// deltaGates sets the decay g = −exp(A)·softplus(a + dt) and the step β = sigmoid(b) of each head.
 func deltaGates(c *kernels.Call) {
 	a, b, decay, bias := load(c.In[0]), load(c.In[1]), load(c.In[2]), load(c.In[3])
 	g, beta := make([]float64, len(a)), make([]float64, len(a))
@@ -71,6 +74,7 @@ func deltaGates(c *kernels.Call) {
 	store(c.Out[1], beta)
 }
 
+// deltaGatesBwd is the gradient of deltaGates for a, b, A and dt.
 func deltaGatesBwd(c *kernels.Call) {
 	dg, dbeta, a, b, decay, bias := load(
 		c.In[0],
@@ -116,6 +120,8 @@ type deltaWalk struct {
 	after      [][]float64
 }
 
+// walk carries the state of one value head through the tokens from … to−1 of a sequence, and keeps what
+// each of them read and wrote.
 func walk(c *kernels.Call, q, k, v heads, g, beta []float64, from, to, head int) (w deltaWalk) {
 	d, e, n := q.d, v.d, v.h
 	key, scale := head*q.h/n, 1/math.Sqrt(float64(q.d))
@@ -140,6 +146,7 @@ func walk(c *kernels.Call, q, k, v heads, g, beta []float64, from, to, head int)
 	return w
 }
 
+// deltaRule sets o_t = S_t·q_t with S_t = exp(g_t)·S_{t−1} + β_t·(v_t − exp(g_t)·S_{t−1}·k_t)·k_tᵀ.
 func deltaRule(c *kernels.Call) {
 	q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), zeroHeads(c.Out[0])
 	g, beta, cu := load(c.In[3]), load(c.In[4]), c.In[5].I32()
@@ -156,6 +163,7 @@ func deltaRule(c *kernels.Call) {
 	store(c.Out[0], o.v)
 }
 
+// deltaRuleBwd goes back through the same recurrence, from the states that a forward keeps.
 func deltaRuleBwd(c *kernels.Call) {
 	do, q, k, v := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3])
 	g, beta, cu := load(c.In[4]), load(c.In[5]), c.In[6].I32()

@@ -22,6 +22,7 @@ func sum(c *kernels.Call) {
 	store(c.Out[0], y)
 }
 
+// mul sets y = a·b, element by element.
 func mul(c *kernels.Call) {
 	a := load(c.In[0])
 	for i, x := range load(c.In[1]) {
@@ -30,6 +31,7 @@ func mul(c *kernels.Call) {
 	store(c.Out[0], a)
 }
 
+// scale sets y = F[0]·x.
 func scale(c *kernels.Call) {
 	x := load(c.In[0])
 	for i := range x {
@@ -38,6 +40,7 @@ func scale(c *kernels.Call) {
 	store(c.Out[0], x)
 }
 
+// cast sets y = x in the dtype of y, rounded once; equal dtypes are copied byte by byte.
 func cast(c *kernels.Call) {
 	if c.In[0].DType == c.Out[0].DType {
 		copy(c.Out[0].Bytes(), c.In[0].Bytes())
@@ -46,6 +49,7 @@ func cast(c *kernels.Call) {
 	store(c.Out[0], load(c.In[0]))
 }
 
+// fill sets every element of y to F[0].
 func fill(c *kernels.Call) {
 	y := make([]float64, c.Out[0].Len())
 	for i := range y {
@@ -65,6 +69,9 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
+// dropout sets y[i,e] = 0 with probability p = F[0], and x[i,e]/(1−p) otherwise. The chance is a hash of
+// the row's key, the site I[0] and the element's place in its row, so that it depends on the sample and on
+// nothing else.
 func dropout(c *kernels.Call) {
 	p := c.Attr.F[0]
 	x, key := load(c.In[0]), c.In[1].I64()
@@ -94,6 +101,7 @@ func spans(t *tensor.Tensor, axis int) (outer, inner int) {
 	return tensor.Len(t.Shape[:axis]), tensor.Len(t.Shape[axis+1:]) * t.DType.Size()
 }
 
+// slice copies the indices I[1] … of axis I[0] of x, as many as y has.
 func slice(c *kernels.Call) {
 	x, y, axis := c.In[0], c.Out[0], c.Attr.I[0]
 	outer, inner := spans(x, axis)
@@ -101,6 +109,7 @@ func slice(c *kernels.Call) {
 	window(y.Bytes(), x.Bytes(), outer, n, 0, x.Shape[axis]*inner, c.Attr.I[1]*inner, n)
 }
 
+// concat lays its operands one behind the other along axis I[0].
 func concat(c *kernels.Call) {
 	y, axis, at := c.Out[0], c.Attr.I[0], 0
 	outer, inner := spans(y, axis)

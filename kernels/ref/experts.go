@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
+// The operations of mixtures of experts.
 func init() {
 	for op, f := range map[kernels.Op]func(*kernels.Call){
 		kernels.Route: route, kernels.RouteBwd: routeBwd, kernels.RouteOrder: routeOrder,
@@ -32,6 +33,7 @@ func at(ts []*tensor.Tensor, i int) *tensor.Tensor {
 	return nil
 }
 
+// route sets the chosen experts of each row, in order of their scores, and their weights.
 func route(c *kernels.Call) {
 	logits, w, idx := c.In[0].F32(), c.Out[0].F32(), c.Out[1].I32()
 	e, k := lastDim(c.In[0]), lastDim(c.Out[0])
@@ -45,6 +47,7 @@ func route(c *kernels.Call) {
 	}
 }
 
+// routeBwd is the gradient of the logits for the weights; the choice itself has none.
 func routeBwd(c *kernels.Call) {
 	dw, logits, idx, out := c.In[0].F32(), c.In[1].F32(), c.In[2].I32(), c.Out[0].F32()
 	e, k := lastDim(c.In[1]), lastDim(c.In[0])
@@ -54,6 +57,8 @@ func routeBwd(c *kernels.Call) {
 	}
 }
 
+// routeOrder sets where each chosen row goes: rows by expert's place, in the order of tokens, without what
+// is beyond an expert's capacity: the last ones, or with I[0] = 1 those of the least weights.
 func routeOrder(c *kernels.Call) {
 	idx, from, slot, counts := c.In[0].I32(), c.Out[0].I32(), c.Out[1].I32(), c.Out[2].I32()
 	// which row goes where an expert lies: of the tokens that have chosen it, one in every so many
@@ -107,6 +112,7 @@ func routeOrder(c *kernels.Call) {
 	}
 }
 
+// spread copies the row of each token to the places that its experts gave it.
 func spread(c *kernels.Call) {
 	x, from, d, k := load(c.In[0]), c.In[1].I32(), lastDim(c.In[0]), c.Attr.I[0]
 	y := make([]float64, c.Out[0].Len())
@@ -123,6 +129,8 @@ func spread(c *kernels.Call) {
 	store(c.Out[0], y)
 }
 
+// mixRows sets each token to the sum of its experts' rows times their weights, in the order of its choices.
+// A choice that was dropped adds nothing.
 func mixRows(c *kernels.Call) {
 	x, slot, d, k := load(c.In[0]), c.In[1].I32(), lastDim(c.In[0]), lastDim(c.In[1])
 	y := make([]float64, c.Out[0].Len())
@@ -139,6 +147,7 @@ func mixRows(c *kernels.Call) {
 	store(c.Out[0], y)
 }
 
+// mixDW is the gradient of those weights: the product of the cotangent and the row.
 func mixDW(c *kernels.Call) {
 	dy, x, slot, d, k := load(c.In[0]), load(c.In[1]), c.In[2].I32(), lastDim(c.In[0]), lastDim(c.In[2])
 	dw := make([]float64, len(slot))
@@ -157,6 +166,7 @@ func counted(c *kernels.Call, cu []int32, rows int) (from, to int) {
 	return from, min(max(from, int(cu[len(cu)-1])-first), rows)
 }
 
+// balanceSums adds up, by expert, how many rows chose it and what share of probability it got.
 func balanceSums(c *kernels.Call) {
 	logits, e := c.In[0].F32(), lastDim(c.In[0])
 	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
@@ -165,6 +175,7 @@ func balanceSums(c *kernels.Call) {
 	store(c.Out[0], sums)
 }
 
+// balanceSumsBwd is the gradient of the shares; counts have none.
 func balanceSumsBwd(c *kernels.Call) {
 	ds, logits, e := load(c.In[0]), c.In[1].F32(), lastDim(c.In[1])
 	from, to := counted(c, c.In[2].I32(), c.In[1].Rows())
@@ -187,12 +198,15 @@ func perPair(c *kernels.Call, sums []float64) float64 {
 	return c.Attr.F[0] / (n * n)
 }
 
+// balanceLoss sets F[0]·Σ count·share / rows², the rows being the counts over the I[0] choices of each
+// (arXiv:2101.03961); sums holds the counts and then the shares of all experts.
 func balanceLoss(c *kernels.Call) {
 	sums := load(c.In[0])
 	e := len(sums) / 2
 	store(c.Out[0], []float64{perPair(c, sums) * dot(sums[:e], sums[e:])})
 }
 
+// balanceLossBwd is its gradient for the shares.
 func balanceLossBwd(c *kernels.Call) {
 	seed, sums := load(c.In[0])[0], load(c.In[1])
 	e, by := len(sums)/2, perPair(c, sums)
@@ -218,6 +232,7 @@ func sequences(cu []int32, f func(from, to, count int)) {
 	}
 }
 
+// balanceEach is that loss for each sequence by itself, and their mean.
 func balanceEach(c *kernels.Call) {
 	logits, e, k := c.In[0].F32(), lastDim(c.In[0]), float64(c.Attr.I[0])
 	w, loss := routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e), 0.0
@@ -230,6 +245,7 @@ func balanceEach(c *kernels.Call) {
 	store(c.Out[0], []float64{loss})
 }
 
+// balanceEachBwd is its gradient for the probabilities.
 func balanceEachBwd(c *kernels.Call) {
 	seed, logits, e, out := float64(c.In[0].F32()[0]), c.In[1].F32(), lastDim(c.In[1]), c.Out[0].F32()
 	w := routing.Router{Score: routing.Score(c.Attr.I[1])}.Worker(e)
@@ -247,6 +263,7 @@ func balanceEachBwd(c *kernels.Call) {
 	})
 }
 
+// surplus sets each expert's rows less the mean of all: what the bias of a router is moved by.
 func surplus(c *kernels.Call) {
 	idx, k := c.In[0].I32(), lastDim(c.In[0])
 	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
@@ -260,6 +277,8 @@ func surplus(c *kernels.Call) {
 	storeOrAdd(c.Out[0], n, c.Attr.I[0])
 }
 
+// signStep moves each number by F[0] against the sign of its gradient (arXiv:2408.15664). A gradient that
+// is not a number makes the number one as well.
 func signStep(c *kernels.Call) {
 	g, p := load(c.In[0]), load(c.Out[0])
 	if c.In[1].F64()[kernels.ClipOverflow] == 1 {
@@ -278,6 +297,7 @@ func signStep(c *kernels.Call) {
 	store(c.Out[0], p)
 }
 
+// zLoss sets F[0] times the mean of (log Σ exp(logits))² over the rows of sequences (arXiv:2202.08906).
 func zLoss(c *kernels.Call) {
 	logits, e, cu, sum := c.In[0].F32(), lastDim(c.In[0]), c.In[1].I32(), 0.0
 	from, to := counted(c, cu, c.In[0].Rows())
@@ -288,6 +308,7 @@ func zLoss(c *kernels.Call) {
 	store(c.Out[0], []float64{c.Attr.F[0] * sum / max(1, float64(cu[len(cu)-1]-cu[0]))})
 }
 
+// zLossBwd is its gradient: seed·F[0]·2·lse·softmax(logits)/rows.
 func zLossBwd(c *kernels.Call) {
 	seed, logits, e, cu := float64(c.In[0].F32()[0]), c.In[1].F32(), lastDim(c.In[1]), c.In[2].I32()
 	out, by := make([]float64, len(logits)), seed*c.Attr.F[0]/max(1, float64(cu[len(cu)-1]-cu[0]))
@@ -302,6 +323,7 @@ func zLossBwd(c *kernels.Call) {
 	store(c.Out[0], out)
 }
 
+// jitter multiplies each number by 1 plus a chance within ±F[0], a hash of the row's key and the place.
 func jitter(c *kernels.Call) {
 	x, key, d := load(c.In[0]), c.In[1].I64(), lastDim(c.In[0])
 	for i := range x {
@@ -312,6 +334,7 @@ func jitter(c *kernels.Call) {
 	store(c.Out[0], x)
 }
 
+// gateRows multiplies each row by the sigmoid of its gate.
 func gateRows(c *kernels.Call) {
 	x, z, d := load(c.In[0]), load(c.In[1]), lastDim(c.In[0])
 	for i := range x {
@@ -320,6 +343,7 @@ func gateRows(c *kernels.Call) {
 	store(c.Out[0], x)
 }
 
+// gateRowsBwd is its gradient for rows and gates.
 func gateRowsBwd(c *kernels.Call) {
 	dy, x, z, d := load(c.In[0]), load(c.In[1]), load(c.In[2]), lastDim(c.In[0])
 	dz := make([]float64, len(z))
@@ -334,6 +358,7 @@ func gateRowsBwd(c *kernels.Call) {
 	store(c.Out[1], dz)
 }
 
+// kindRows keeps the rows whose token is of the kind I[0], texts or images, and sets the others to 0.
 func kindRows(c *kernels.Call) {
 	x := load(c.In[0])
 	for i := range x {
@@ -344,6 +369,7 @@ func kindRows(c *kernels.Call) {
 	store(c.Out[0], x)
 }
 
+// kindExperts keeps the choices of tokens of the kind I[0]; the choices of the others become −1, no expert.
 func kindExperts(c *kernels.Call) {
 	idx, kind, own := c.In[0].I32(), c.In[1].I32(), c.Out[0].I32()
 	for i, e := range idx {
@@ -353,6 +379,7 @@ func kindExperts(c *kernels.Call) {
 	}
 }
 
+// kindSurplus is surplus over the choices that kindExperts has kept.
 func kindSurplus(c *kernels.Call) {
 	n, all := make([]float64, c.Out[0].Len()), 0.0
 	for _, e := range c.In[0].I32() {

@@ -26,6 +26,7 @@ func groupsOf(c *kernels.Call, x *tensor.Tensor, groups int) (rows [][]int) {
 	return rows
 }
 
+// upTo lists from … to−1.
 func upTo(from, to int) (l []int) {
 	for i := from; i < to; i++ {
 		l = append(l, i)
@@ -41,6 +42,7 @@ func pickRows(x []float64, rows []int, width int) (y []float64) {
 	return y
 }
 
+// putRows writes the rows of x to the places that rows names.
 func putRows(y []float64, rows []int, width int, x []float64) {
 	for at, i := range rows {
 		copy(y[i*width:(i+1)*width], x[at*width:])
@@ -54,6 +56,7 @@ func eachGroup(off []int32, f func(g, from, to int)) {
 	}
 }
 
+// groupedLinear sets y = x·w_gᵀ for the rows of each group g: w [groups n k].
 func groupedLinear(c *kernels.Call) {
 	x, w, y := load(c.In[0]), load(c.In[1]), make([]float64, c.Out[0].Len())
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
@@ -63,6 +66,7 @@ func groupedLinear(c *kernels.Call) {
 	store(c.Out[0], y)
 }
 
+// groupedLinearDX sets dx = dy·w_g for the rows of each group.
 func groupedLinearDX(c *kernels.Call) {
 	dy, w, dx := load(c.In[0]), load(c.In[1]), make([]float64, c.Out[0].Len())
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
@@ -72,6 +76,7 @@ func groupedLinearDX(c *kernels.Call) {
 	store(c.Out[0], dx)
 }
 
+// groupedLinearDW sets or adds dw_g = dy_gᵀ·x_g, the sum over the rows of group g.
 func groupedLinearDW(c *kernels.Call) {
 	dy, x, dw := load(c.In[0]), load(c.In[1]), make([]float64, c.Out[0].Len())
 	n, k := c.Out[0].Shape[1], c.Out[0].Shape[2]

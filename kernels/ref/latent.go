@@ -6,6 +6,7 @@ func init() {
 	table[kernels.JoinHeads], table[kernels.JoinHeadsBwd] = joinHeads, joinHeadsBwd
 }
 
+// joinHeads lays, head by head, the still numbers of a key beside its turning numbers, which all heads share.
 func joinHeads(c *kernels.Call) {
 	shared, each := load(c.In[0]), load(c.In[1])
 	r, n := lastDim(c.In[0]), lastDim(c.In[1])
@@ -17,6 +18,7 @@ func joinHeads(c *kernels.Call) {
 	store(c.Out[0], y)
 }
 
+// joinHeadsBwd takes the cotangent apart again; that of the shared numbers is the sum over the heads.
 func joinHeadsBwd(c *kernels.Call) {
 	dy, r, n := load(c.In[0]), lastDim(c.Out[0]), lastDim(c.Out[1])
 	heads := c.In[0].Shape[1]

@@ -2,6 +2,7 @@ package ref
 
 import "github.com/lfactor/lfactor/kernels"
 
+// dot is Σ a[i]·b[i], in the order of i.
 func dot(a, b []float64) float64 {
 	s := 0.0
 	for i, x := range a {
@@ -44,12 +45,14 @@ func matTN(a, b []float64, m, n, k int) []float64 {
 	return y
 }
 
+// axpy adds a·x to y.
 func axpy(y []float64, a float64, x []float64) {
 	for i := range y {
 		y[i] += a * x[i]
 	}
 }
 
+// linear sets y = x·wᵀ + b: x [rows k], w [n k], b [n] or none, y [rows n].
 func linear(c *kernels.Call) {
 	x, w := c.In[0], c.In[1]
 	n := w.Shape[0]
@@ -63,16 +66,19 @@ func linear(c *kernels.Call) {
 	store(c.Out[0], y)
 }
 
+// linearDX sets dx = dy·w: dy [rows n], w [n k], dx [rows k].
 func linearDX(c *kernels.Call) {
 	dy, w := c.In[0], c.In[1]
 	store(c.Out[0], matNN(load(dy), load(w), dy.Rows(), w.Shape[0], w.Shape[1]))
 }
 
+// linearDW sets or adds dw = dyᵀ·x: dy [rows n], x [rows k], dw [n k].
 func linearDW(c *kernels.Call) {
 	dy, x := c.In[0], c.In[1]
 	storeOrAdd(c.Out[0], matTN(load(dy), load(x), x.Rows(), lastDim(dy), lastDim(x)), c.Attr.I[0])
 }
 
+// colSum sets or adds db[j] = Σ over rows of dy[i,j]: the gradient of a bias.
 func colSum(c *kernels.Call) {
 	dy := c.In[0]
 	n := lastDim(dy)
@@ -83,6 +89,8 @@ func colSum(c *kernels.Call) {
 	storeOrAdd(c.Out[0], db, c.Attr.I[0])
 }
 
+// embed sets row i of y to row id[i] − I[0] of the table w, and to zeros where the table has no such row: a
+// part of a vocabulary begins at I[0].
 func embed(c *kernels.Call) {
 	w := c.In[1]
 	d := w.Shape[1]
@@ -95,6 +103,7 @@ func embed(c *kernels.Call) {
 	store(c.Out[0], y)
 }
 
+// embedDW sets or adds the rows of dy to the rows of dw that their ids name, in the order of the rows.
 func embedDW(c *kernels.Call) {
 	dw := c.Out[0]
 	d, dy, y := dw.Shape[1], load(c.In[0]), make([]float64, dw.Len())

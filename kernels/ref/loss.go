@@ -7,6 +7,9 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
+// linearLSE sets, by row, the log of the sum of exponentials of the capped logits x·wᵀ and the logit of the
+// target, 0 if the target lies in another part of the vocabulary, which begins at I[0]. Outputs 2 and 3, if
+// wanted, are numerators for the backward.
 func linearLSE(c *kernels.Call) {
 	x, w := c.In[0], c.In[1]
 	t, v, d := x.Rows(), w.Shape[0], lastDim(x)
@@ -75,6 +78,7 @@ func numerators(z []float64, less float64) (top float64, e []float64) {
 	return top, e
 }
 
+// lseJoin joins the parts' logarithms of sums: y[i] = log Σ exp(l[i,·]).
 func lseJoin(c *kernels.Call) {
 	l, n := load(c.In[0]), lastDim(c.In[0])
 	y := make([]float64, c.Out[0].Len())
@@ -84,6 +88,7 @@ func lseJoin(c *kernels.Call) {
 	store(c.Out[0], y)
 }
 
+// nll sets Σ weight·(lse − hit) over the rows that have a target.
 func nll(c *kernels.Call) {
 	lse, hit, target, weight := load(c.In[0]), load(c.In[1]), c.In[2].I32(), load(c.In[3])
 	s := 0.0

@@ -6,6 +6,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
+// sumSquares sets or adds Σ x², in blocks of 4096 whose sums are added in order.
 func sumSquares(c *kernels.Call) {
 	x, s := load(c.In[0]), 0.0
 	for i := 0; i < len(x); i += 4096 {
@@ -15,6 +16,9 @@ func sumSquares(c *kernels.Call) {
 	storeOrAdd(c.Out[0], []float64{s}, c.Attr.I[0])
 }
 
+// adamW updates p, m and v in place (arXiv:1711.05101): decay first, then the step from moments corrected
+// by the factors that hyper holds. Gradients are multiplied by the clip factor; if any rank saw an
+// overflow, nothing changes.
 func adamW(c *kernels.Call) {
 	h, clip := c.In[1].F64(), c.In[2].F64()
 	if clip[kernels.ClipOverflow] == 1 {
@@ -40,6 +44,7 @@ func adamW(c *kernels.Call) {
 	storeModel(c, 3)
 }
 
+// sgd updates p and m in place: m = β·m + g·clip + decay·p, p −= lr·m.
 func sgd(c *kernels.Call) {
 	h, clip := c.In[1].F64(), c.In[2].F64()
 	if clip[kernels.ClipOverflow] == 1 {

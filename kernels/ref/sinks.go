@@ -6,12 +6,15 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
+// The operations of gpt-oss: a further logit of each head, and gates with bounds.
 func init() {
 	table[kernels.AttentionSink], table[kernels.AttentionSinkBwd] = attentionSink, attentionSinkBwd
 	table[kernels.BoundedGLU], table[kernels.BoundedGLUBwd] = boundedGLU, boundedGLUBwd
 	table[kernels.GroupIDs] = groupIDs
 }
 
+// attentionSink scales the output of each head by exp(lse − all) with all = log(exp(lse) + exp(sink)), as
+// if the softmax had one more key, without a value; all is the second output.
 func attentionSink(c *kernels.Call) {
 	o, lse, sink := loadHeads(c.In[0]), load(c.In[1]), load(c.In[2])
 	all := make([]float64, len(lse))
@@ -26,6 +29,7 @@ func attentionSink(c *kernels.Call) {
 	store(c.Out[1], all)
 }
 
+// attentionSinkBwd sets or adds the gradient of the sinks.
 func attentionSinkBwd(c *kernels.Call) {
 	dy, y, all, sink := loadHeads(c.In[0]), loadHeads(c.In[1]), load(c.In[2]), load(c.In[3])
 	d := make([]float64, len(sink))
@@ -43,6 +47,8 @@ func bounds(a kernels.Attr, g, u float64) (gate, up float64, gIn, uIn bool) {
 	return math.Min(g, most), math.Min(math.Max(u, -most), most) + 1, !(g > most), !(u > most || u < -most)
 }
 
+// boundedGLU sets y = a·sigmoid(F[1]·a)·(b + 1), where a is g bounded from above by F[0] and b is u bounded
+// from both sides.
 func boundedGLU(c *kernels.Call) {
 	g, u := load(c.In[0]), load(c.In[1])
 	for i := range g {
@@ -52,6 +58,7 @@ func boundedGLU(c *kernels.Call) {
 	store(c.Out[0], g)
 }
 
+// boundedGLUBwd is its gradient: 0 beyond the bounds.
 func boundedGLUBwd(c *kernels.Call) {
 	dy, g, u := load(c.In[0]), load(c.In[1]), load(c.In[2])
 	for i := range g {
@@ -69,6 +76,7 @@ func boundedGLUBwd(c *kernels.Call) {
 	store(c.Out[1], u)
 }
 
+// groupIDs sets the group of every row from the borders of the groups, and −1 for rows of none.
 func groupIDs(c *kernels.Call) {
 	ids := c.Out[0].I32()
 	for i := range ids {

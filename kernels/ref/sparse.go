@@ -8,12 +8,15 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
+// The operations of sparse attention with an indexer (DeepSeek-V3.2).
 func init() {
 	table[kernels.VisibleKeys], table[kernels.IndexTopK] = visibleKeys, indexTopK
 	table[kernels.AttentionSparse], table[kernels.AttentionSparseBwd] = attentionSparse, attentionSparseBwd
 	table[kernels.IndexLoss], table[kernels.IndexLossBwd] = indexLoss, indexLossBwd
 }
 
+// visibleKeys sets the range of keys that each query may see before any is chosen, and the weight of its
+// row in a mean over all rows.
 func visibleKeys(c *kernels.Call) {
 	cuQ, cuK, see, mean := c.In[0].I32(), c.In[1].I32(), c.Out[0].I32(), c.Out[1].F32()
 	clear(see)
@@ -43,6 +46,8 @@ func (x indexer) score(a, j int) (s float64) {
 	return x.scale * s
 }
 
+// indexTopK sets the keys of the best index scores of each query, in the order of the keys; ties go to the
+// earlier one.
 func indexTopK(c *kernels.Call) {
 	x, see, idx := indexerOf(c.In[0], c.In[1], c.In[2], c.Attr.F[0]), c.In[3].I32(), c.Out[0].I32()
 	n := c.Out[0].Shape[1]
@@ -85,6 +90,7 @@ func listed(idx *tensor.Tensor, a int) (rows []int) {
 	return rows
 }
 
+// attentionSparse is attention of each query over its chosen keys alone.
 func attentionSparse(c *kernels.Call) {
 	q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), zeroHeads(c.Out[0])
 	lse := make([]float64, c.Out[1].Len())
@@ -104,6 +110,7 @@ func attentionSparse(c *kernels.Call) {
 	store(c.Out[1], lse)
 }
 
+// attentionSparseBwd is its gradient for queries, keys and values; the choice has none.
 func attentionSparseBwd(c *kernels.Call) {
 	do, q, k, v, o := loadHeads(c.In[0]), loadHeads(c.In[1]), loadHeads(c.In[2]), loadHeads(c.In[3]),
 		loadHeads(c.In[4])
@@ -134,6 +141,7 @@ type indexCall struct {
 	idx          *tensor.Tensor
 }
 
+// indexCallOf reads the operands that the operations of the indexer share.
 func indexCallOf(in []*tensor.Tensor, at kernels.Attr) indexCall {
 	x := indexCall{indexerOf(in[0], in[1], in[2], at.F[0]), loadHeads(in[3]), loadHeads(in[4]), at.F[1],
 		in[5].I32(), load(in[6]), nil}
@@ -173,6 +181,8 @@ func (x *indexCall) shares(a int) (rows []int, log, p []float64) {
 	return rows, log, p
 }
 
+// indexLoss sets the divergence of the indexer's scores from attention's, summed over the heads
+// (DeepSeek-V3.2, section 2).
 func indexLoss(c *kernels.Call) {
 	x, loss := indexCallOf(c.In, c.Attr), 0.0
 	for a, mean := range x.mean {
@@ -186,6 +196,7 @@ func indexLoss(c *kernels.Call) {
 	store(c.Out[0], []float64{loss})
 }
 
+// indexLossBwd is its gradient for the indexer's queries, keys and weights.
 func indexLossBwd(c *kernels.Call) {
 	x, dloss := indexCallOf(c.In[1:], c.Attr), load(c.In[0])[0]
 	dq, dk, dw := zeroHeads(c.Out[0]), zeroHeads(c.Out[1]), make([]float64, c.Out[2].Len())

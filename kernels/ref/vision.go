@@ -6,6 +6,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
+// The operations that vision encoders add.
 func init() {
 	for op, f := range map[kernels.Op]func(*kernels.Call){
 		kernels.LayerNorm: layerNorm, kernels.LayerNormDX: layerNormDX, kernels.LayerNormDW: layerNormDW,
@@ -18,6 +19,8 @@ func init() {
 	}
 }
 
+// layerNorm sets y = (x − mean)·rstd·w + b over the last axis, and returns mean and rstd by row
+// (arXiv:1607.06450).
 func layerNorm(c *kernels.Call) {
 	x, w, d := load(c.In[0]), load(c.In[1]), lastDim(c.In[0])
 	b := make([]float64, d)
@@ -43,6 +46,7 @@ func layerNorm(c *kernels.Call) {
 	store(c.Out[2], rstd)
 }
 
+// layerNormDX sets dx = rstd·(g − mean(g) − x̂·mean(g·x̂)) with g = dy·w and x̂ the normed x.
 func layerNormDX(c *kernels.Call) {
 	dy, x, w, mean, rstd := load(c.In[0]), load(c.In[1]), load(c.In[2]), load(c.In[3]), load(c.In[4])
 	d := len(w)
@@ -62,6 +66,7 @@ func layerNormDX(c *kernels.Call) {
 	store(c.Out[0], dy)
 }
 
+// layerNormDW sets or adds dw = Σ dy·x̂.
 func layerNormDW(c *kernels.Call) {
 	dy, x, mean, rstd := load(c.In[0]), load(c.In[1]), load(c.In[2]), load(c.In[3])
 	dw := make([]float64, lastDim(c.In[0]))
@@ -102,6 +107,7 @@ func activation(kind int, x float64) (y, dy float64) {
 	return x * s, s * (1 + a*x*(1-s))
 }
 
+// act sets y = f(x) for the activation that I[0] names.
 func act(c *kernels.Call) {
 	x := load(c.In[0])
 	for i, v := range x {
@@ -110,6 +116,7 @@ func act(c *kernels.Call) {
 	store(c.Out[0], x)
 }
 
+// actBwd sets dx = dy·f′(x).
 func actBwd(c *kernels.Call) {
 	dy, x := load(c.In[0]), load(c.In[1])
 	for i, v := range x {
@@ -123,6 +130,7 @@ func actBwd(c *kernels.Call) {
 	store(c.Out[0], dy)
 }
 
+// take sets row i of y to row index[i] of x, and to zeros for a negative index.
 func take(c *kernels.Call) {
 	x, y, idx := load(c.In[0]), make([]float64, c.Out[0].Len()), c.In[1].I32()
 	for i, j := range idx {
@@ -133,6 +141,7 @@ func take(c *kernels.Call) {
 	store(c.Out[0], y)
 }
 
+// takeBwd adds the rows of dy to the rows of dx that they came from, in order.
 func takeBwd(c *kernels.Call) {
 	dy, dx, idx := load(c.In[0]), make([]float64, c.Out[0].Len()), c.In[1].I32()
 	for i, j := range idx {
@@ -147,6 +156,7 @@ func takeBwd(c *kernels.Call) {
 	store(c.Out[0], dx)
 }
 
+// scaleRows multiplies each row by a number of its own.
 func scaleRows(c *kernels.Call) {
 	x, s := load(c.In[0]), load(c.In[1])
 	for i := range x {
@@ -155,6 +165,7 @@ func scaleRows(c *kernels.Call) {
 	store(c.Out[0], x)
 }
 
+// mulCols multiplies each column by a number of its own.
 func mulCols(c *kernels.Call) {
 	x, w := load(c.In[0]), load(c.In[1])
 	for i := range x {
@@ -163,6 +174,7 @@ func mulCols(c *kernels.Call) {
 	store(c.Out[0], x)
 }
 
+// mulColsDW sets or adds the gradient of those numbers: Σ over rows of dy·x.
 func mulColsDW(c *kernels.Call) {
 	dy, x := load(c.In[0]), load(c.In[1])
 	dw := make([]float64, lastDim(c.In[0]))
@@ -172,6 +184,7 @@ func mulColsDW(c *kernels.Call) {
 	storeOrAdd(c.Out[0], dw, c.Attr.I[0])
 }
 
+// ropeAxes sets cosines and sines of a head whose frequencies belong to axes: time, height and width.
 func ropeAxes(c *kernels.Call) {
 	pos, inv, axis := c.In[0].I32(), c.In[1].F32(), c.In[2].I32()
 	cos, sin := make([]float64, c.Out[0].Len()), make([]float64, c.Out[0].Len())
@@ -186,6 +199,7 @@ func ropeAxes(c *kernels.Call) {
 	store(c.Out[1], sin)
 }
 
+// turn turns pairs of each head by trainable angles, in the rows that are marked; I[0] = −1 turns back.
 func turn(c *kernels.Call) {
 	x, angle, mark := load(c.In[0]), load(c.In[1]), c.In[2].I32()
 	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], len(angle)
@@ -203,6 +217,7 @@ func turn(c *kernels.Call) {
 	store(c.Out[0], x)
 }
 
+// turnDW sets or adds the gradient of those angles.
 func turnDW(c *kernels.Call) {
 	dy, y, mark := load(c.In[0]), load(c.In[1]), c.In[2].I32()
 	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], c.Out[0].Len()
