@@ -117,8 +117,8 @@ func notOwn(flags []string) bool {
 func otherPlan(ctx context.Context, form, file string, mine, rest []string) (own bool, err error) {
 	switch has := func(flag string) bool { return slices.Contains(mine, flag) }; {
 	case has("--schedules"):
-		return false, cli.EmitAs(cli.Out, form, schedule.Names(),
-			func(w io.Writer) { fmt.Fprintln(w, strings.Join(schedule.Names(), "\n")) })
+		return false, cli.EmitAs(cli.Out, form, schedule.Trainable(),
+			func(w io.Writer) { fmt.Fprintln(w, strings.Join(schedule.Trainable(), "\n")) })
 	case has("--max-length"):
 		return false, maxLength(ctx, file, mine, rest)
 	case has("--tensors"):

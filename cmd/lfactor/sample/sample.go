@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Command is lfactor sample: text from a trained model.
@@ -162,6 +163,5 @@ func chatCommand(c *cobra.Command, path, tokenizer, first string, p sample.Param
 
 // terminal reports whether somebody can type.
 func terminal() bool {
-	info, err := os.Stdin.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return machine.Terminal(os.Stdin)
 }
