@@ -57,6 +57,12 @@ func (l *Layout) Memory(r int) Memory {
 		}
 		m.Params += classOf(p.Value.DType, shape)
 	}
+	inTwo := map[int]bool{} // parameters of which this rank sums a part of the rows first
+	for _, x := range l.Exchanges(&part, SumWhole) {
+		for _, i := range x.Params {
+			inTwo[i] = true
+		}
+	}
 	for i := range part.Params {
 		p := &part.Params[i]
 		own := classOf(tensor.F32, rowsOfShape(p.Local, p.Own.From, p.Own.To))
@@ -71,7 +77,19 @@ func (l *Layout) Memory(r int) Memory {
 		} else {
 			m.Grads += full
 		}
-		if len(p.Reduce) > 0 {
+		// A rank's own parts of sums are held until the last member has taken them, behind which the next
+		// sums begin.
+		if len(p.Sum) > 0 {
+			m.Update += full
+		}
+		if len(p.Reduce) > 0 && inTwo[i] {
+			o := grad.Options{Mesh: l.meshes[p.Side]}
+			_, rows := grad.ShardRows(p.Local[0], 0, o.Members(p.Reduce))
+			m.Update += classOf(tensor.F32, rowsOfShape(p.Local, 0, rows))
+		} else if len(p.Reduce) > 0 {
+			m.Update += own
+		}
+		if p.Tie > 0 {
 			m.Update += own
 		}
 	}
