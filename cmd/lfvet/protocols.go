@@ -10,10 +10,11 @@ import (
 
 // protocolDirs hold behaviours and what runs them in virtual time: they see the world through actors.Context and
 // nothing else.
-var protocolDirs = []string{"actors/core", "sim", "sim/heads", "actors/cluster/head/decide"}
+var protocolDirs = []string{"actors/core", "sim", "sim/heads", "actors/cluster/head/decide",
+	"actors/cluster/agent/decide"}
 
 // timedDirs are those of protocolDirs that know dates and durations as values, which come in from outside.
-var timedDirs = []string{"sim/heads", "actors/cluster/head/decide"}
+var timedDirs = []string{"sim/heads", "actors/cluster/head/decide", "actors/cluster/agent/decide"}
 
 // clockNames are what package time has of the world: clocks, timers and the place of the machine.
 var clockNames = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker",

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/cluster/control"
+	agent "github.com/lfactor/lfactor/actors/cluster/agent/decide"
 	"github.com/lfactor/lfactor/actors/cluster/head/decide"
 )
 
@@ -35,14 +35,11 @@ func (w *world) watch() {
 	})
 }
 
-// leaveLimit is how long an agent that was asked to end waits for its processes to move.
-const leaveLimit = 25 * time.Second
-
 func (w *world) harm() {
 	s := w.seats[w.rng.IntN(len(w.seats))]
 	x := w.hosts[w.rng.IntN(len(w.hosts))]
 	long := w.span(100*time.Millisecond, 8*time.Second)
-	switch w.rng.IntN(13) {
+	switch w.rng.IntN(14) {
 	case 0:
 		s.crash(long)
 	case 1:
@@ -91,8 +88,13 @@ func (w *world) harm() {
 	case 11:
 		if x.agent {
 			w.note("agent of %s leaves", x.name)
-			x.tell(control.Message{Kind: control.Leaving})
-			x.then(leaveLimit, x.die)
+			x.step(agent.Leave{})
+		}
+	case 12:
+		if all := x.sorted(); len(all) > 0 {
+			p := all[w.rng.IntN(len(all))]
+			w.note("process %d of job %s hangs on %s", p.n, p.job, x.name)
+			p.hang()
 		}
 	default:
 		if all := x.sorted(); len(all) > 0 {

@@ -6,27 +6,28 @@ import (
 	"slices"
 	"time"
 
+	agent "github.com/lfactor/lfactor/actors/cluster/agent/decide"
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/head/decide"
 )
 
 // host is a host with its agent.
 type host struct {
-	w     *world
-	name  string
-	agent bool // its agent runs
-	dead  bool // its machine does not
-	gone  bool // it was told to end as no member
-	cut   bool // from the heads
-	pid   int
-	life  int // counts its agents
-	conn  *conn
-	dials bool  // it is trying to connect
-	term  int64 // the newest that it has heard of
-	next  int   // the seat that it tries next
-	procs map[key]*proc
-	ended map[key]control.Proc
-	late  []control.Message
+	w      *world
+	name   string
+	agent  bool // its agent runs
+	dead   bool // its machine does not
+	gone   bool // it was told to end as no member
+	cut    bool // from the heads
+	pid    int
+	life   int          // counts its agents
+	a      *agent.Agent // what decides
+	conn   *conn
+	term   int64 // the newest that has welcomed this agent
+	procs  map[key]*proc
+	lives  map[int64]*proc
+	starts int // processes that are being started
+	ended  map[key]control.Proc
 }
 
 // key names a process of a host.
@@ -37,20 +38,19 @@ type key struct {
 
 // conn is a connection of an agent with a head.
 type conn struct {
-	id     int64
-	h      *host
-	seat   *seat
-	life   int
-	open   bool
-	met    bool // the agent has been welcomed
-	quiet  bool
-	there  time.Duration // when the last message to the agent comes
-	back   time.Duration // when the last message to the head comes
-	silent time.Duration // since when nothing comes through; 0 if it does
+	id       int64
+	own      int64 // the number that its agent gave it
+	h        *host
+	seat     *seat
+	life     int
+	open     bool
+	quiet    bool
+	welcomed bool          // the agent has been
+	term     int64         // of its head, when that has welcomed the agent
+	there    time.Duration // when the last message to the agent comes
+	back     time.Duration // when the last message to the head comes
+	silent   time.Duration // since when nothing comes through; 0 if it does
 }
-
-// keepLate bounds what an agent keeps for the head that comes.
-const keepLate = 1000
 
 func (w *world) addHost(name string) *host {
 	for _, x := range w.hosts {
@@ -73,8 +73,14 @@ func (x *host) boot() {
 	}
 	x.agent, x.pid, x.term = true, x.pid+1, 0
 	x.life++
-	x.procs, x.ended, x.late = map[key]*proc{}, map[key]control.Proc{}, nil
-	x.dialSoon(20 * time.Millisecond)
+	x.starts = 0
+	x.procs, x.lives, x.ended = map[key]*proc{}, map[int64]*proc{}, map[key]control.Proc{}
+	o := agent.Options{Name: x.name}
+	for _, s := range x.w.seats {
+		o.Heads = append(o.Heads, fmt.Sprint(s.n))
+	}
+	x.a = agent.New(o)
+	x.then(20*time.Millisecond, func() { x.step(agent.Begin{}) })
 }
 
 // die ends an agent, and its processes with it.
@@ -123,71 +129,6 @@ func (x *host) then(d time.Duration, do func()) {
 	})
 }
 
-func (x *host) dialSoon(d time.Duration) {
-	if x.dials {
-		return
-	}
-	x.dials = true
-	x.w.after(d, func() {
-		x.dials = false
-		if x.agent && x.conn == nil {
-			x.dial()
-		}
-	})
-}
-
-// dial connects with the next head, if that one leads.
-func (x *host) dial() {
-	s := x.w.seats[x.next%len(x.w.seats)]
-	x.next++
-	switch {
-	case x.cut || s.cut || x.w.now < s.frozen:
-		x.dialSoon(2 * time.Second)
-		return
-	case !s.up || s.h == nil:
-		x.dialSoon(100 * time.Millisecond)
-		return
-	}
-	w := x.w
-	w.number++
-	c := &conn{id: w.number, h: x, seat: s, life: s.life, open: true}
-	w.conns[c.id], x.conn = c, c
-	w.number++
-	ask := w.number
-	w.asks[ask] = func(a decide.Answer) {
-		if a.Err != nil && c.open {
-			x.conn = nil
-			c.open = false
-			delete(w.conns, c.id)
-			x.dialSoon(2 * time.Second)
-		}
-	}
-	in := decide.Connect{Ask: ask, Conn: c.id, Name: x.name, Serial: "serial", Remote: "far",
-		Hello: control.Message{Kind: control.Hello, Procs: x.list(), Info: &control.Info{Name: x.name, Binary: binary,
-			Pid: x.pid, Probe: x.name}}}
-	c.toHead(func() { s.step(in) })
-	x.then(10*time.Second, func() { // nobody has answered
-		if c.open && !c.met {
-			c.close()
-		}
-	})
-}
-
-// list is what an agent tells a head of its processes.
-func (x *host) list() (out []control.Proc) {
-	for _, p := range x.sorted() {
-		out = append(out, control.Proc{Job: p.job, Proc: p.n, Gen: p.gen, Pid: p.pid, Addr: p.addr, Ready: p.ready})
-	}
-	var over []control.Proc
-	for _, p := range x.ended { //lfvet:order sorted below
-		over = append(over, p)
-	}
-	slices.SortFunc(over, func(a, b control.Proc) int {
-		return cmp.Or(decide.ByName(a.Job, b.Job), a.Proc-b.Proc)
-	})
-	return append(out, over...)
-}
-
 // down reports whether nothing comes through a connection now.
 func (c *conn) down() bool { return c.h.cut || c.seat.cut }
 
@@ -222,7 +163,7 @@ func (c *conn) arrive(m control.Message) {
 	case c.down():
 		c.h.w.after(100*time.Millisecond, func() { c.arrive(m) })
 	default:
-		c.h.hear(c, m)
+		c.h.heard(c, m)
 	}
 }
 
@@ -236,6 +177,9 @@ func (c *conn) close() {
 	delete(w.conns, c.id)
 	if x.conn == c {
 		x.conn = nil
+		x.then(w.span(time.Millisecond, 100*time.Millisecond), func() {
+			x.step(agent.Gone{Conn: c.own, Why: "it ended"})
+		})
 	}
 	if s.life == c.life && !c.down() {
 		w.after(w.span(time.Millisecond, 5*time.Millisecond), func() {
@@ -246,7 +190,6 @@ func (c *conn) close() {
 	} else if s.life == c.life {
 		c.fall()
 	}
-	x.dialSoon(w.span(20*time.Millisecond, 200*time.Millisecond))
 }
 
 // fall is how a head notices that nothing is heard of an agent: suspect after 400 ms, lost after 800.
@@ -305,87 +248,4 @@ func (w *world) cutting() {
 			c.heal()
 		}
 	}
-}
-
-// tell sends the head a message, or keeps it for the one that comes. What is sent on a connection that
-// ends is lost.
-func (x *host) tell(m control.Message) {
-	c := x.conn
-	if c == nil || !c.met {
-		if len(x.late) < keepLate {
-			x.late = append(x.late, m)
-		}
-		return
-	}
-	c.toHead(func() { c.seat.step(decide.Said{Host: x.name, Conn: c.id, M: m}) })
-}
-
-// hear does what a head says.
-func (x *host) hear(c *conn, m control.Message) {
-	switch m.Kind {
-	case control.Welcome:
-		if m.Epoch < x.term { // another has led since
-			c.close()
-			return
-		}
-		x.term, c.met = m.Epoch, true
-		late := x.late
-		x.late = nil
-		for _, l := range late {
-			x.tell(l)
-		}
-	case control.Order:
-		x.start(m)
-	case control.Kill, control.Leave, control.Signal:
-		p := x.procs[key{m.Job, m.Proc}]
-		if p == nil || m.Gen != 0 && m.Gen != p.gen {
-			return
-		}
-		if m.Kind == control.Kill {
-			p.end("was killed", -1)
-			return
-		}
-		x.then(x.w.span(10*time.Millisecond, 2*time.Second), func() { p.end("ended with exit code 0", 0) })
-	case control.Peers, control.Placed, control.Ready, control.Exited:
-		if p := x.procs[key{m.Job, m.Proc}]; p != nil {
-			p.hear(m)
-		}
-	case control.Forget:
-		for k := range x.ended { //lfvet:order all of the job
-			if k.job == m.Job {
-				delete(x.ended, k)
-			}
-		}
-	case control.Quit:
-		x.gone = m.Code == 1
-		x.die()
-	}
-}
-
-// start starts a process.
-func (x *host) start(m control.Message) {
-	k := key{m.Job, m.Proc}
-	if old := x.procs[k]; old != nil {
-		old.end("was killed", -1)
-	}
-	name := fmt.Sprintf("%s.%d.%d", m.Job, m.Proc, m.Gen)
-	if x.w.began[name] {
-		x.w.fail("H-4", "process %d of job %s is started twice in generation %d, now on %s", m.Proc, m.Job, m.Gen,
-			x.name)
-	}
-	x.w.began[name] = true
-	answer := control.Message{Kind: control.Started, Job: m.Job, Proc: m.Proc, Gen: m.Gen}
-	if !x.w.calm && x.w.chance(0.005) {
-		answer.Err = "no file"
-		x.tell(answer)
-		return
-	}
-	x.w.number++
-	p := &proc{x: x, job: m.Job, n: m.Proc, gen: m.Gen, pid: int(x.w.number), all: m.Spec.Procs,
-		wants: map[int]*want{}}
-	answer.Pid = p.pid
-	x.procs[k] = p
-	delete(x.ended, k)
-	x.tell(answer)
-	p.run(m)
 }

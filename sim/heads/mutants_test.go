@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mutant is a fault planted in the code of package decide, with the promise that it breaks.
+// mutant is a fault planted in what heads decide, or agents, with the promise that it breaks. Its file is one of
+// the package of heads, or "agent/" and one of that of agents.
 type mutant struct{ name, promise, file, old, new string }
 
 var mutants = []mutant{
@@ -53,15 +54,37 @@ var mutants = []mutant{
 		"	h.event(Event{Kind: \"end\", Job: j.ID, Text: fmt.Sprintf(\"job %s %s\", j.ID, why)})"},
 	{"processes of a lost host go on for ever", "L", "agents.go",
 		"	h.lostWith(a.Name, fmt.Sprintf(\"was lost with its host %s (%s)\", a.Name, a.why))\n", ""},
+	{"an order is obeyed again after a new connection", "H-4|A-2", "agent/way.go",
+		"	a.late = nil\n	for _, k := range sorted(a.procs) {\n",
+		"	a.late = nil\n	for _, k := range sorted(a.procs) {\n" +
+			"		p := a.procs[k]\n		a.toProc(control.Message{Kind: control.Order, Job: p.Job,\n" +
+			"			Proc: p.Proc.Proc, Gen: p.Gen, Spec: &control.Spec{Procs: 1}})\n"},
+	{"a successor starts beside the process that it follows", "A-2", "agent/procs.go",
+		"		p.waits = append(p.waits, m)\n		a.say(Kill{p.life})\n",
+		"		a.say(Kill{p.life})\n		a.launch(m)\n"},
+	{"an ended process is not told of to the next head", "A-3", "agent/agent.go",
+		"			out = append(out, p)\n", "			_ = p\n"},
+	{"a process that is being started is not waited for", "A-3", "agent/way.go",
+		"if a.way.due = a.starting(); a.way.due {", "if a.way.due = false; a.way.due {"},
+	{"a process that is silent is left alone", "L", "agent/procs.go",
+		"p.Proc.Proc, p.Pid, p.hung)\n	a.say(Kill{p.life})\n", "p.Proc.Proc, p.Pid, p.hung)\n"},
+	{"what waits for a process is forgotten", "L", "agent/procs.go",
+		"		a.toProc(m)\n	}\n	if a.way.due", "	}\n	if a.way.due"},
 }
 
-// plantedIn is the code that faults are planted in.
-var plantedIn = filepath.Join("..", "..", "actors", "cluster", "head", "decide")
+// plantedIn is the file that a fault is planted in.
+func plantedIn(m mutant) string {
+	whose, name, ok := strings.Cut(m.file, "/")
+	if !ok {
+		whose, name = "head", m.file
+	}
+	return filepath.Join("..", "..", "actors", "cluster", whose, "decide", name)
+}
 
 // TestMutantsFit: every fault of the list changes exactly one place of the code as it is now.
 func TestMutantsFit(t *testing.T) {
 	for _, m := range mutants {
-		text, err := os.ReadFile(filepath.Join(plantedIn, m.file))
+		text, err := os.ReadFile(plantedIn(m))
 		require.NoError(t, err)
 		require.Equal(t, 1, strings.Count(string(text), m.old), "%s: %s must have exactly one %q", m.name, m.file,
 			m.old)
@@ -72,7 +95,7 @@ func TestMutantsFit(t *testing.T) {
 // that the list says.
 func TestMutants(t *testing.T) {
 	if !*long {
-		t.Skipf("%d faults planted in the code of heads, some seconds each: add -long", len(mutants))
+		t.Skipf("%d faults planted in the code of heads and agents, some seconds each: add -long", len(mutants))
 	}
 	promise := regexp.MustCompile(`seed (\d+), at [^:]*: ([^:]*): .*`)
 	for _, m := range mutants {
@@ -88,7 +111,7 @@ func TestMutants(t *testing.T) {
 
 // planted is what TestSeeds says of a fault.
 func planted(t *testing.T, m mutant) string {
-	source, err := filepath.Abs(filepath.Join(plantedIn, m.file))
+	source, err := filepath.Abs(plantedIn(m))
 	require.NoError(t, err)
 	text, err := os.ReadFile(source)
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	agent "github.com/lfactor/lfactor/actors/cluster/agent/decide"
 	"github.com/lfactor/lfactor/actors/cluster/control"
 )
 
@@ -11,6 +12,7 @@ import (
 // all are there it computes for a while, and the job is done.
 type proc struct {
 	x     *host
+	at    int64 // the number that its agent gave it
 	job   string
 	n     int
 	gen   int
@@ -44,21 +46,19 @@ func (p *proc) then(d time.Duration, do func()) {
 	})
 }
 
-func (p *proc) tell(m control.Message) {
-	m.Job, m.Proc, m.Gen = p.job, p.n, p.gen
-	p.x.tell(m)
-}
+func (p *proc) tell(m control.Message) { p.x.step(agent.Said{Life: p.at, M: m}) }
 
 // run is a process's beginning.
 func (p *proc) run(m control.Message) {
 	w := p.x.w
+	p.tell(control.Message{Kind: control.Beat})
 	p.then(w.span(5*time.Millisecond, 200*time.Millisecond), func() {
 		p.addr = fmt.Sprint("at-", p.pid)
 		p.tell(control.Message{Kind: control.Listening, Addr: p.addr})
 		if p.n > 0 {
 			p.then(w.span(5*time.Millisecond, 500*time.Millisecond), func() {
 				p.ready = true
-				p.tell(control.Message{Kind: control.Ready})
+				p.x.step(agent.Ready{Life: p.at})
 			})
 			return
 		}
@@ -136,6 +136,24 @@ func (p *proc) end(why string, code int) {
 	}
 	p.life++
 	delete(p.x.procs, k)
+	delete(p.x.lives, p.at)
 	p.x.ended[k] = control.Proc{Job: p.job, Proc: p.n, Gen: p.gen, Pid: p.pid, Over: true, Text: why, Code: code}
-	p.tell(control.Message{Kind: control.Exited, Text: why, Code: code})
+	p.x.step(agent.Exited{Life: p.at, Text: why, Code: code})
+}
+
+// hang stops a process for good, which its agent sees by its silence.
+func (p *proc) hang() {
+	p.life++
+	for n := range 10 {
+		for _, running := range []bool{true, false} {
+			d := agent.LeaseRunning
+			if !running {
+				d = agent.LeaseStopped
+			}
+			d += time.Duration(n) * control.Beats
+			p.x.then(d, func() {
+				p.x.step(agent.Silent{Life: p.at, For: d, Running: running, State: "hung"})
+			})
+		}
+	}
 }

@@ -14,5 +14,5 @@
 //
 // # Where to begin
 //
-// agent.go for the conversation with the head, proc.go for processes.
+// Package decide has all that an agent decides; step.go carries that out, proc.go has processes.
 package agent

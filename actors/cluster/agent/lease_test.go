@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os/exec"
@@ -10,21 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/cluster/agent/decide"
 	"github.com/lfactor/lfactor/actors/cluster/control"
 )
-
-// TestOverdue: what is stopped has three seconds, what runs and does not get to it ten.
-func TestOverdue(t *testing.T) {
-	require.False(t, overdue(leaseStopped-1, false))
-	require.True(t, overdue(leaseStopped, false))
-	require.False(t, overdue(leaseRunning-1, true))
-	require.True(t, overdue(leaseRunning, true))
-}
 
 // TestLease: a process that has said that it lives, and is stopped then, is killed; one that never said so
 // is not.
 func TestLease(t *testing.T) {
-	a := &Agent{o: Options{Log: io.Discard}}
 	for _, beats := range []bool{true, false} {
 		t.Run(map[bool]string{true: "beats", false: "silent"}[beats], func(t *testing.T) {
 			t.Parallel()
@@ -35,7 +28,14 @@ func TestLease(t *testing.T) {
 			c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			require.NoError(t, c.Start())
 			require.NoError(t, c.Process.Signal(syscall.SIGSTOP))
-			p := &proc{Proc: control.Proc{Job: "1", Pid: c.Process.Pid}, cmd: c, talk: control.NewConn(conn, nil)}
+			p := &proc{life: 2, pid: c.Process.Pid, cmd: c, talk: control.NewConn(conn, nil)}
+			a := &Agent{o: Options{Log: io.Discard}, procs: map[int64]*proc{2: p},
+				d: decide.New(decide.Options{Heads: []string{"head"}})}
+			a.d.Step(decide.Begin{})
+			a.d.Step(decide.Heard{Conn: 1, M: control.Message{Kind: control.Welcome}})
+			require.Equal(t, []decide.Effect{decide.Launch{Life: 2, Order: control.Message{Kind: control.Order}}},
+				a.d.Step(decide.Heard{Conn: 1, M: control.Message{Kind: control.Order}}))
+			a.d.Step(decide.Started{Life: 2, Pid: p.pid})
 			other, err := net.FileConn(theirs)
 			require.NoError(t, err)
 			defer other.Close()
@@ -52,15 +52,17 @@ func TestLease(t *testing.T) {
 				select {
 				case <-heard:
 					t.Fatal("it has not said that it would beat")
-				case <-time.After(leaseStopped + time.Second):
+				case <-time.After(decide.LeaseStopped + time.Second):
 				}
 				require.NoError(t, c.Process.Kill())
 				require.Error(t, c.Wait())
 				return
 			}
 			require.ErrorContains(t, c.Wait(), "killed")
+			require.NoError(t, p.talk.Close())
 			<-heard
-			require.Regexp(t, `^said nothing for 3\S*s, being stopped \(by a signal or from the terminal\),$`, p.hung)
+			text := `said nothing for 3\S*s, being stopped \(by a signal or from the terminal\), and was killed`
+			require.Regexp(t, text, fmt.Sprint(a.d.Step(decide.Exited{Life: 2, Text: "was killed"})))
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/cluster/agent/decide"
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/depot"
 	"github.com/lfactor/lfactor/actors/cluster/edge"
@@ -113,7 +114,7 @@ func (a *Agent) probe(m control.Message) {
 		}
 		links = append(links, l)
 	}
-	a.tell(control.Message{Kind: control.Probed, Links: links, Code: m.Code})
+	a.step(decide.Found{M: control.Message{Kind: control.Probed, Links: links, Code: m.Code}})
 }
 
 // measure finds round trip and rate of a way.

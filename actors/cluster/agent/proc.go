@@ -15,47 +15,40 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/cluster/agent/decide"
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // proc is a process of a job.
 type proc struct {
-	control.Proc
+	life  int64 // its number for what decides
+	pid   int
 	cmd   *exec.Cmd
 	in    io.Closer // ends a worker; nil for the process that leads
 	talk  *control.Conn
 	queue chan control.Message // to the process
 	ended chan struct{}
 	log   string // directory in which it answers why
-	// what it has said of the replicas that it can do with, nil for nothing: each head is told
-	widths *control.Message
-	hung   string // why the agent has killed it, "" if it has not; read when heard has ended
 }
 
-// start starts a process as ordered and tells the head.
-func (a *Agent) start(m control.Message) {
-	answer := control.Message{Kind: control.Started, Job: m.Job, Proc: m.Proc, Gen: m.Gen}
-	if old := a.find(m.Job, m.Proc); old != nil {
-		old.kill() // its successor is ordered: it is out of the job already
-		<-old.ended
-	}
-	p, err := a.launch(m)
+// start starts a process as ordered.
+func (a *Agent) start(e decide.Launch) {
+	p, err := a.launch(e)
 	if err = machine.FewFiles(err); err != nil {
-		answer.Err = err.Error()
-		a.logf("job %s process %d: %v", m.Job, m.Proc, err)
-	} else {
-		answer.Pid = p.Pid
-		a.logf("job %s process %d: started as pid %d", m.Job, m.Proc, p.Pid)
+		a.step(decide.Started{Life: e.Life, Err: err.Error()})
+		return
 	}
-	a.tell(answer)
-	if p != nil {
-		a.attendProc(p)
-	}
+	a.mu.Lock()
+	a.procs[e.Life] = p
+	a.mu.Unlock()
+	a.step(decide.Started{Life: e.Life, Pid: p.pid})
+	a.attendProc(p)
 }
 
 // launch prepares the files and starts the process.
-func (a *Agent) launch(m control.Message) (*proc, error) {
+func (a *Agent) launch(e decide.Launch) (*proc, error) {
+	m := e.Order
 	args, err := a.place(m)
 	if err != nil {
 		return nil, err
@@ -69,7 +62,7 @@ func (a *Agent) launch(m control.Message) (*proc, error) {
 	}
 	defer theirs.Close()
 	c.ExtraFiles, c.SysProcAttr, c.WaitDelay = []*os.File{theirs}, procAttr(), 2*time.Second
-	p := &proc{Proc: control.Proc{Job: m.Job, Proc: m.Proc, Gen: m.Gen}, cmd: c,
+	p := &proc{life: e.Life, cmd: c,
 		talk:  control.NewConn(conn, nil),
 		queue: make(chan control.Message, 1<<10), ended: make(chan struct{})}
 	p.log = m.Spec.Log
@@ -79,22 +72,15 @@ func (a *Agent) launch(m control.Message) (*proc, error) {
 			return nil, err
 		}
 	}
-	if err := a.wire(p); err != nil {
+	if err := a.wire(p, m.Proc > 0); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	p.pass(control.Message{Kind: control.Welcome, Job: m.Job, Proc: m.Proc, Gen: m.Gen, Epoch: m.Epoch,
 		Addr: a.o.Addr, Ports: a.o.Ports,
-		Text: a.id.Dir(), Peers: m.Peers, Node: a.name, Hosts: a.hosts(), Code: m.Code, Procs: m.Procs,
+		Text: a.id.Dir(), Peers: m.Peers, Node: a.name, Hosts: e.Hosts, Code: m.Code, Procs: m.Procs,
 		Spec: &control.Spec{Procs: m.Spec.Procs}})
 	return p, nil
-}
-
-// hosts are the connected ones, as the head has said.
-func (a *Agent) hosts() map[string]string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.known.Hosts
 }
 
 // pair is a connection with a process that is to be started, and the end that it inherits.
@@ -119,19 +105,15 @@ func pair() (net.Conn, *os.File, error) {
 }
 
 // wire joins the output of a process with the head and starts it.
-func (a *Agent) wire(p *proc) error {
-	out := &output{a: a, p: p, stream: "stdout", ready: p.Proc.Proc > 0}
+func (a *Agent) wire(p *proc, worker bool) error {
+	out := &output{a: a, p: p, stream: "stdout", ready: worker}
 	p.cmd.Stdout, p.cmd.Stderr = out, &output{a: a, p: p, stream: "stderr"}
 	started := make(chan error)
 	a.spawn <- func() { started <- p.cmd.Start() }
 	if err := <-started; err != nil {
 		return err
 	}
-	p.Pid = p.cmd.Process.Pid
-	a.mu.Lock()
-	a.procs[key{p.Job, p.Proc.Proc}] = p
-	delete(a.over, key{p.Job, p.Proc.Proc})
-	a.mu.Unlock()
+	p.pid = p.cmd.Process.Pid
 	return nil
 }
 
@@ -198,42 +180,12 @@ func (a *Agent) attendProc(p *proc) {
 		p.talk.Close()
 		heard.Wait()
 		text, code := a.children.End(p.cmd.ProcessState, err)
-		if p.hung != "" {
-			text = p.hung + " and " + text
-		}
-		a.logf("job %s process %d (pid %d): %s", p.Job, p.Proc.Proc, p.Pid, text)
+		a.step(decide.Exited{Life: p.life, Text: text, Code: code})
 		a.mu.Lock()
-		delete(a.procs, key{p.Job, p.Proc.Proc})
-		p.Over, p.Text, p.Code = true, text, code
-		a.over[key{p.Job, p.Proc.Proc}] = p.Proc
+		delete(a.procs, p.life)
 		a.mu.Unlock()
 		close(p.ended)
-		a.tell(control.Message{Kind: control.Exited, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen, Text: text,
-			Code: code})
 	}()
-}
-
-// fromProc passes on what a process may say.
-func (a *Agent) fromProc(p *proc, m control.Message) {
-	m.Job, m.Proc, m.Gen = p.Job, p.Proc.Proc, p.Gen
-	switch m.Kind {
-	case control.Listening:
-		a.mu.Lock()
-		p.Addr = m.Addr
-		a.mu.Unlock()
-	case control.Start, control.Leave, control.Kill, control.Slow, control.Widths:
-		if m.Proc != 0 {
-			return // only the process that leads looks after others
-		}
-		if m.Kind == control.Widths {
-			a.mu.Lock()
-			p.widths = &m
-			a.mu.Unlock()
-		}
-	default:
-		return
-	}
-	a.tell(m)
 }
 
 // pass hands a message to a process. One that does not read a thousand messages has hung, and is ended.
@@ -245,28 +197,15 @@ func (p *proc) pass(m control.Message) {
 	}
 }
 
-func (p *proc) kill() { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) } // it may have ended
+func (p *proc) kill() { _ = syscall.Kill(-p.pid, syscall.SIGKILL) } // it may have ended
 
-// end does what the head says of a process's end.
-func (a *Agent) end(m control.Message) {
-	p := a.find(m.Job, m.Proc)
-	if p == nil || m.Gen != 0 && m.Gen != p.Gen {
+// finish asks a process to end when its step is done.
+func (p *proc) finish() {
+	if p.in != nil {
+		p.in.Close()
 		return
 	}
-	switch {
-	case m.Kind == control.Kill:
-		p.kill()
-	case m.Kind == control.Signal:
-		s := syscall.Signal(m.Code)
-		if s == syscall.SIGTERM {
-			s = machine.EndSignal()
-		}
-		_ = p.cmd.Process.Signal(s) // it may have ended
-	case p.in != nil:
-		p.in.Close()
-	default:
-		_ = p.cmd.Process.Signal(machine.EndSignal()) // it may have ended
-	}
+	_ = p.cmd.Process.Signal(machine.EndSignal()) // it may have ended
 }
 
 // output sends what a process writes to the head, by whole lines where they come so. A worker's line
@@ -292,15 +231,11 @@ func (o *output) Write(b []byte) (int, error) {
 		b = o.line
 		if ok && string(bytes.TrimSpace(word)) == "ready" {
 			b = rest
-			o.a.mu.Lock()
-			o.p.Ready = true
-			o.a.mu.Unlock()
-			o.a.tell(control.Message{Kind: control.Ready, Job: o.p.Job, Proc: o.p.Proc.Proc, Gen: o.p.Gen})
+			o.a.step(decide.Ready{Life: o.p.life})
 		}
 	}
 	if len(b) > 0 {
-		o.a.tell(control.Message{Kind: control.Output, Job: o.p.Job, Proc: o.p.Proc.Proc, Gen: o.p.Gen,
-			Stream: o.stream, Data: bytes.Clone(b)})
+		o.a.step(decide.Wrote{Life: o.p.life, Stream: o.stream, Data: bytes.Clone(b)})
 	}
 	return n, nil
 }

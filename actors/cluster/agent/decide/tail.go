@@ -1,12 +1,6 @@
-package agent
+package decide
 
-import (
-	"cmp"
-	"maps"
-	"slices"
-
-	"github.com/lfactor/lfactor/actors/cluster/control"
-)
+import "github.com/lfactor/lfactor/actors/cluster/control"
 
 // tail is what a process wrote last. A head that ends takes with it what it has not written down, or what no
 // other head has got from it; the next one is sent that again.
@@ -20,8 +14,8 @@ type tail struct {
 // tailMost bounds what is kept of a process's output, in bytes: more than comes while a head is replaced.
 const tailMost = 256 << 10
 
-// number gives a piece of output its number and keeps it; the lock is held.
-func (a *Agent) number(m *control.Message) {
+// keep gives a piece of output its number and keeps it.
+func (a *Agent) keep(m *control.Message) {
 	k := key{m.Job, m.Proc}
 	t := a.tails[k]
 	if t == nil || t.gen != m.Gen {
@@ -38,7 +32,7 @@ func (a *Agent) number(m *control.Message) {
 	}
 }
 
-// unheard are the pieces of output that a head lacks and that do not wait for it anyway; the lock is held.
+// unheard are the pieces of output that a head lacks and that do not wait for it anyway.
 func (a *Agent) unheard(wrote []control.Proc) (out []control.Message) {
 	from, to := map[key]int64{}, map[key]int64{}
 	for _, p := range wrote {
@@ -51,10 +45,7 @@ func (a *Agent) unheard(wrote []control.Proc) (out []control.Message) {
 			to[k] = m.At
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(a.tails), func(x, y key) int {
-		return cmp.Or(cmp.Compare(x.job, y.job), cmp.Compare(x.proc, y.proc))
-	})
-	for _, k := range keys {
+	for _, k := range sorted(a.tails) {
 		for _, m := range a.tails[k].last {
 			if m.At > from[k] && (to[k] == 0 || m.At < to[k]) {
 				out = append(out, m)

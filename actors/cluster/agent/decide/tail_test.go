@@ -1,4 +1,4 @@
-package agent
+package decide
 
 import (
 	"testing"
@@ -14,7 +14,7 @@ func TestTail(t *testing.T) {
 	a := &Agent{tails: map[key]*tail{}}
 	write := func(job string, gen int, text string) control.Message {
 		m := control.Message{Kind: control.Output, Job: job, Gen: gen, Data: []byte(text)}
-		a.number(&m)
+		a.keep(&m)
 		return m
 	}
 	has := func(job string, gen int, n int64) []control.Proc {

@@ -1,0 +1,169 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+)
+
+// Options are an agent's.
+type Options struct {
+	Name  string   // of its host
+	Heads []string // their addresses
+	Local int      // of them, or beside them, on this machine: started again when they have ended
+}
+
+// Agent is what an agent knows. It is for one goroutine at a time.
+type Agent struct {
+	o    Options
+	out  []Effect // of the step under way
+	last int64    // number that was given to a connection, a timer or a life
+
+	way   way
+	watch int64 // timer of the look after heads of this machine
+	leave int64 // timer of the wait for processes to move; 0 if nobody has asked this agent to end
+
+	late  []control.Message // for the head, until there is one
+	lost  int               // messages that did not fit into late
+	tails map[key]*tail     // what processes wrote last, for a head that has not got it
+
+	procs map[key]*proc
+	over  map[key]control.Proc // those that have ended, until their job has or they have a successor
+	hosts map[string]string    // the connected ones, as the head has said
+}
+
+// key names a process of a host.
+type key struct {
+	job  string
+	proc int
+}
+
+func byKey(x, y key) int { return cmp.Or(cmp.Compare(x.job, y.job), cmp.Compare(x.proc, y.proc)) }
+
+// sorted are the keys of a map in order.
+func sorted[V any](m map[key]V) []key { return slices.SortedFunc(maps.Keys(m), byKey) }
+
+// keepLate is how many messages wait for a head that is away.
+const keepLate = 1 << 12
+
+// leaveLimit is how long jobs have to make their step durable and to move when this host is asked to leave.
+const leaveLimit = 25 * time.Second
+
+// headsEvery is how often an agent looks for heads of its machine that have ended.
+const headsEvery = 500 * time.Millisecond
+
+// New is an agent without processes that has met no head.
+func New(o Options) *Agent {
+	return &Agent{o: o, way: way{said: make([]string, len(o.Heads))}, tails: map[key]*tail{}, procs: map[key]*proc{},
+		over: map[key]control.Proc{}}
+}
+
+// Step takes in what has happened and returns what is to be done.
+func (a *Agent) Step(in Input) []Effect {
+	switch in := in.(type) {
+	case Begin:
+		// the only head is looked after when the way to it fails
+		if len(a.o.Heads) > 1 && a.o.Local > 0 {
+			a.watch = a.wake(headsEvery)
+		}
+		a.dial()
+	case Dialed:
+		if in.Conn == a.way.conn {
+			hello := control.Message{Kind: control.Hello, Procs: a.list()}
+			a.say(Send{in.Conn, hello})
+		}
+	case Heard:
+		a.heard(in)
+	case Gone:
+		if in.Conn == a.way.conn {
+			a.fail(in.Why, a.pause())
+		}
+	case Unsent:
+		a.unsent(in)
+	case Elapsed:
+		a.elapsed(in.Timer)
+	case Revived:
+		a.revived()
+	case Found:
+		a.tell(in.M)
+	case Leave:
+		a.asked()
+	default:
+		a.ofProc(in)
+	}
+	out := a.out
+	a.out = nil
+	return out
+}
+
+func (a *Agent) say(e Effect) { a.out = append(a.out, e) }
+
+func (a *Agent) note(format string, args ...any) { a.say(Note{fmt.Sprintf(format, args...)}) }
+
+// number is one that no connection, timer or life has had.
+func (a *Agent) number() int64 {
+	a.last++
+	return a.last
+}
+
+// wake starts a timer.
+func (a *Agent) wake(d time.Duration) int64 {
+	n := a.number()
+	a.say(Wake{n, d})
+	return n
+}
+
+func (a *Agent) elapsed(timer int64) {
+	switch timer {
+	case a.way.retry:
+		a.dial()
+	case a.watch:
+		if a.way.met { // else they may still come up
+			a.say(Revive{})
+			return
+		}
+		a.watch = a.wake(headsEvery)
+	case a.leave:
+		a.note("processes have not moved within %v: they end with this agent", leaveLimit)
+		a.say(Quit{})
+	}
+}
+
+// revived goes on after a look at the heads of this machine.
+func (a *Agent) revived() {
+	if a.watch != 0 {
+		a.watch = a.wake(headsEvery)
+		return
+	}
+	a.way.retry = a.wake(a.pause())
+}
+
+// asked lets the processes of this host move elsewhere before the agent ends.
+func (a *Agent) asked() {
+	if len(a.procs) == 0 {
+		a.say(Quit{})
+		return
+	}
+	a.tell(control.Message{Kind: control.Leaving})
+	a.leave = a.wake(leaveLimit)
+}
+
+// list says which processes there are, in order.
+func (a *Agent) list() (out []control.Proc) {
+	for _, p := range a.procs { //lfvet:order sorted below
+		if !p.starting {
+			out = append(out, p.Proc)
+		}
+	}
+	for k, p := range a.over { //lfvet:order sorted below
+		if r := a.procs[k]; r == nil || r.starting {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(x, y control.Proc) int { return byKey(key{x.Job, x.Proc}, key{y.Job, y.Proc}) })
+	return out
+}

@@ -1,0 +1,222 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+)
+
+// proc is a process of a job.
+type proc struct {
+	control.Proc
+	life     int64
+	starting bool
+	// what the head has said while it was started, or since its successor was ordered, whose order is the first
+	waits []control.Message
+	// what it has said of the replicas that it can do with, nil for nothing: each head is told
+	widths *control.Message
+	beats  bool   // it has said that it lives
+	hung   string // why it was killed for its silence, "" if it was not
+}
+
+// A process says something at each control.Beats, and its agent watches it by that: also the one that leads
+// its job, which watches the others and which nobody else does. What runs, but gets no processor or is long
+// in one call, has more time than what is stopped or waits for a device.
+const (
+	LeaseStopped = control.Stopped
+	LeaseRunning = 10 * time.Second
+)
+
+// starting reports whether a process is being started, or is waited for by its successor.
+func (a *Agent) starting() bool {
+	for _, p := range a.procs { //lfvet:order any of them
+		if p.starting || len(p.waits) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// toProc does what the head says of a process.
+func (a *Agent) toProc(m control.Message) {
+	p := a.procs[key{m.Job, m.Proc}]
+	switch {
+	case p == nil && m.Kind == control.Order:
+		a.launch(m)
+	case p == nil:
+	case p.starting || len(p.waits) > 0:
+		p.waits = append(p.waits, m)
+	case m.Kind == control.Order: // it is out of the job already
+		p.waits = append(p.waits, m)
+		a.say(Kill{p.life})
+	case m.Kind == control.AskWhy:
+		a.say(Ask{p.life, m})
+	case m.Kind == control.Leave, m.Kind == control.Kill, m.Kind == control.Signal:
+		a.end(p, m)
+	default:
+		a.pass(p, m)
+	}
+}
+
+func (a *Agent) launch(m control.Message) {
+	p := &proc{Proc: control.Proc{Job: m.Job, Proc: m.Proc, Gen: m.Gen}, life: a.number(), starting: true}
+	a.procs[key{m.Job, m.Proc}] = p
+	a.say(Launch{p.life, m, a.hosts})
+}
+
+// end does what the head says of a process's end.
+func (a *Agent) end(p *proc, m control.Message) {
+	switch {
+	case m.Gen != 0 && m.Gen != p.Gen: // it is said of another that had its number
+	case m.Kind == control.Kill:
+		a.say(Kill{p.life})
+	case m.Kind == control.Signal:
+		a.say(Signal{p.life, m.Code})
+	default:
+		a.say(Finish{p.life})
+	}
+}
+
+// pass hands a message to a process when it is there.
+func (a *Agent) pass(p *proc, m control.Message) {
+	if p.starting {
+		p.waits = append(p.waits, m)
+		return
+	}
+	a.say(Pass{p.life, m})
+}
+
+// goOn does what has waited.
+func (a *Agent) goOn(p *proc) {
+	waits := p.waits
+	p.waits = nil
+	for _, m := range waits {
+		if m.Kind == control.Hosts || m.Kind == control.Change {
+			if now := a.procs[key{p.Job, p.Proc.Proc}]; now == p {
+				a.pass(p, m)
+			}
+			continue
+		}
+		a.toProc(m)
+	}
+	if a.way.due && !a.starting() {
+		a.dial()
+	}
+}
+
+// of is the process with a life; nil if it has ended.
+func (a *Agent) of(life int64) *proc {
+	for _, p := range a.procs { //lfvet:order one of them has it
+		if p.life == life {
+			return p
+		}
+	}
+	return nil
+}
+
+// ofProc takes in what has become of a process, or what it says.
+func (a *Agent) ofProc(in Input) {
+	switch in := in.(type) {
+	case Started:
+		if p := a.of(in.Life); p != nil {
+			a.started(p, in)
+		}
+	case Said:
+		if p := a.of(in.Life); p != nil {
+			a.said(p, in.M)
+		}
+	case Ready:
+		if p := a.of(in.Life); p != nil {
+			p.Ready = true
+			a.tell(control.Message{Kind: control.Ready, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen})
+		}
+	case Wrote:
+		if p := a.of(in.Life); p != nil {
+			a.tell(control.Message{Kind: control.Output, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen,
+				Stream: in.Stream, Data: in.Data})
+		}
+	case Silent:
+		if p := a.of(in.Life); p != nil {
+			a.silent(p, in)
+		}
+	case Exited:
+		if p := a.of(in.Life); p != nil {
+			a.exited(p, in)
+		}
+	default:
+		panic(fmt.Sprintf("decide: no agent takes a %T", in))
+	}
+}
+
+func (a *Agent) started(p *proc, in Started) {
+	answer := control.Message{Kind: control.Started, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen, Pid: in.Pid,
+		Err: in.Err}
+	k := key{p.Job, p.Proc.Proc}
+	p.starting = false
+	if in.Err != "" {
+		delete(a.procs, k)
+		a.note("job %s process %d: %s", p.Job, p.Proc.Proc, in.Err)
+	} else {
+		p.Pid = in.Pid
+		delete(a.over, k)
+		a.note("job %s process %d: started as pid %d", p.Job, p.Proc.Proc, in.Pid)
+	}
+	a.tell(answer)
+	a.goOn(p)
+}
+
+// said passes on what a process may say.
+func (a *Agent) said(p *proc, m control.Message) {
+	m.Job, m.Proc, m.Gen = p.Job, p.Proc.Proc, p.Gen
+	switch m.Kind {
+	case control.Beat:
+		p.beats = true
+		return
+	case control.Listening:
+		p.Addr = m.Addr
+	case control.Start, control.Leave, control.Kill, control.Slow, control.Widths:
+		if m.Proc != 0 {
+			return // only the process that leads looks after others
+		}
+		if m.Kind == control.Widths {
+			p.widths = &m
+		}
+	default:
+		return
+	}
+	a.tell(m)
+}
+
+// overdue reports whether a process has to be given up that was silent for so long, and whose state is what
+// the system says of it.
+func overdue(quiet time.Duration, running bool) bool {
+	if running {
+		return quiet >= LeaseRunning
+	}
+	return quiet >= LeaseStopped
+}
+
+// silent kills a process that has said once that it lives, and says nothing for too long.
+func (a *Agent) silent(p *proc, in Silent) {
+	if !p.beats || p.hung != "" || !overdue(in.For, in.Running) {
+		return
+	}
+	p.hung = fmt.Sprintf("said nothing for %v, being %s,", in.For.Round(100*time.Millisecond), in.State)
+	a.note("job %s process %d (pid %d): %s and is killed", p.Job, p.Proc.Proc, p.Pid, p.hung)
+	a.say(Kill{p.life})
+}
+
+func (a *Agent) exited(p *proc, in Exited) {
+	k, text := key{p.Job, p.Proc.Proc}, in.Text
+	if p.hung != "" {
+		text = p.hung + " and " + text
+	}
+	a.note("job %s process %d (pid %d): %s", p.Job, p.Proc.Proc, p.Pid, text)
+	delete(a.procs, k)
+	p.Over, p.Text, p.Code = true, text, in.Code
+	a.over[k] = p.Proc
+	a.tell(control.Message{Kind: control.Exited, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen, Text: text,
+		Code: in.Code})
+	a.goOn(p)
+}
