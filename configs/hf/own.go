@@ -38,15 +38,27 @@ func Keys[T any](whole T, enter func(k T, d *Decoder)) Own {
 	}
 	o.read = func(d *Decoder, raw Raw) {
 		v := whole
-		if d.fields(raw, reflect.ValueOf(&v).Elem()) {
+		if d.fields(raw, "", reflect.ValueOf(&v).Elem()) {
 			enter(v, d)
 		}
 	}
 	return o
 }
 
-// fields decodes keys into the fields of a struct and reports whether all could be.
-func (d *Decoder) fields(raw Raw, v reflect.Value) bool {
+// Typed reads keys that are no settings from a mapping of a composed model's file, into a struct as that of Keys:
+// section is "vision_config", or "" for the top level. A value of another type, or out of its range, is a fault;
+// then ok is false.
+func Typed[T any](d *Decoder, raw Raw, section string, whole T) (k T, ok bool) {
+	if section != "" {
+		section += "."
+	}
+	ok = d.fields(raw, section, reflect.ValueOf(&whole).Elem())
+	return whole, ok
+}
+
+// fields decodes keys into the fields of a struct and reports whether all could be; section stands before the
+// keys in faults.
+func (d *Decoder) fields(raw Raw, section string, v reflect.Value) bool {
 	ok := true
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -64,8 +76,8 @@ func (d *Decoder) fields(raw Raw, v reflect.Value) bool {
 		}
 		if why != "" {
 			ok = false
-			if !d.setting(key) { // whose fault is reported where it is entered
-				d.Fail(key, why, "")
+			if section != "" || !d.setting(key) { // whose fault is reported where it is entered
+				d.Fail(section+key, why, "")
 			}
 			continue
 		}

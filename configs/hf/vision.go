@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -162,10 +163,7 @@ func (d *Decoder) topKeys(c Composed, raw, text map[string]json.RawMessage, flat
 		case top[key] != "":
 			d.Set(top[key], value)
 		case key == "downsample_ratio":
-			var r float64
-			if json.Unmarshal(raw[key], &r) == nil && r > 0 {
-				d.Set("vision.merge", fmt.Sprint(int(1/r)))
-			}
+			d.shuffle(raw)
 		case key == "tie_word_embeddings" && text[key] != nil:
 			if inner := string(text[key]); !d.own() && !(c.EitherTies && inner == "true") {
 				text[key] = raw[key]
@@ -206,7 +204,7 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 		case key == "tokens_per_second":
 			d.Set("vision."+key, value)
 		case key == "norm_type":
-			d.Set("vision.rms_norm", fmt.Sprint(value == `"rms_norm"`))
+			d.norm(vision)
 		case key == "mlp_ratio":
 			d.ratio(vision)
 		case key == "rope_parameters":
@@ -253,10 +251,37 @@ func towerOf(vision map[string]json.RawMessage) (name string) {
 
 // ratio is the width of Qwen2-VL's MLP: a multiple of the tower's.
 func (d *Decoder) ratio(vision map[string]json.RawMessage) {
-	var width, ratio float64
-	if json.Unmarshal(vision["embed_dim"], &width) == nil && json.Unmarshal(vision["mlp_ratio"],
-		&ratio) == nil {
-		d.Set("vision.intermediate_size", fmt.Sprint(int(width*ratio)))
+	type keys struct {
+		Width int     `key:"embed_dim" min:"0"`
+		Ratio float64 `key:"mlp_ratio" min:"0"`
+	}
+	if k, ok := Typed(d, vision, "vision_config", keys{}); ok && k.Width > 0 && k.Ratio > 0 {
+		d.Set("vision.intermediate_size", fmt.Sprint(int(float64(k.Width)*k.Ratio)))
+	}
+}
+
+// shuffle is the side of the squares of patches that become one feature: the share of a side that is left.
+func (d *Decoder) shuffle(raw Raw) {
+	type keys struct {
+		Left *float64 `key:"downsample_ratio" min:"0" max:"1"`
+	}
+	k, ok := Typed(d, raw, "", keys{})
+	switch {
+	case !ok || k.Left == nil:
+	case *k.Left == 0 || math.Abs(1 / *k.Left - math.Round(1 / *k.Left)) > 1e-6:
+		d.Fail("downsample_ratio", fmt.Sprintf("%g, want 1 divided by a whole number", *k.Left), "try 0.5")
+	default:
+		d.Set("vision.merge", fmt.Sprint(int(math.Round(1 / *k.Left))))
+	}
+}
+
+// norm is the kind of norms of InternVL's tower.
+func (d *Decoder) norm(vision Raw) {
+	type keys struct {
+		Kind string `key:"norm_type" oneof:"layer_norm|rms_norm"`
+	}
+	if k, ok := Typed(d, vision, "vision_config", keys{Kind: "layer_norm"}); ok {
+		d.Set("vision.rms_norm", fmt.Sprint(k.Kind == "rms_norm"))
 	}
 }
 

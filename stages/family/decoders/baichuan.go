@@ -45,15 +45,18 @@ func readBaichuan(d *hf.Decoder, raw map[string]json.RawMessage) {
 		d.Fail("z_loss_weight", "is not there, and vocab_size is not "+words+
 			": this is a model of Baichuan's first generation, which cannot be trained", "")
 	}
-	if raw["max_position_embeddings"] != nil {
+	if v := raw["max_position_embeddings"]; v != nil && string(v) != "null" {
+		return
+	}
+	type keys struct {
+		Longest int `key:"model_max_length" min:"1"`
+	}
+	k, ok := hf.Typed(d, raw, "", keys{4096})
+	if !ok {
 		return
 	}
 	d.Set("position_embeddings", fmt.Sprintf("%q", alibi))
-	longest := "4096"
-	if v := raw["model_max_length"]; v != nil {
-		longest = hf.Compact(v)
-	}
-	d.Set("max_position_embeddings", longest)
+	d.Set("max_position_embeddings", fmt.Sprint(k.Longest))
 }
 
 func baichuanSource(c configs.Model) func(string) family.Source {

@@ -75,13 +75,13 @@ var _ = registerLlavaTower("dinov2", llavaTower{Strategy: "default",
 
 // readDinov2 sets the width of the MLP, which config.json gives as a multiple of the tower's.
 func readDinov2(d *hf.Decoder, vision map[string]json.RawMessage) {
-	width, ratio := 768.0, 4.0
-	for key, to := range map[string]*float64{"hidden_size": &width, "mlp_ratio": &ratio} {
-		if v, ok := vision[key]; ok && json.Unmarshal(v, to) != nil {
-			d.Fail("vision_config."+key, fmt.Sprintf("%s is not a number", v), "")
-		}
+	type keys struct {
+		Width int     `key:"hidden_size"`
+		Ratio float64 `key:"mlp_ratio" min:"0"`
 	}
-	d.Set("vision.intermediate_size", fmt.Sprint(int(width*ratio)))
+	if k, ok := hf.Typed(d, vision, "vision_config", keys{768, 4}); ok {
+		d.Set("vision.intermediate_size", fmt.Sprint(int(float64(k.Width)*k.Ratio)))
+	}
 }
 
 // ratioOf is a/b, as an integer where it is one: transformers writes and expects it so.

@@ -61,28 +61,35 @@ func gemmaProjector(own func(string) family.Source) func(string) family.Source {
 
 // gemmaFeatures reads how many features an image has, and its marks.
 func gemmaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
-	number := func(m map[string]json.RawMessage, key string, otherwise int) int {
-		if m[key] != nil && json.Unmarshal(m[key], &otherwise) != nil {
-			d.Fail(key, string(m[key])+" is not a whole number", "")
-		}
-		return otherwise
+	type marks struct {
+		First  int `key:"boi_token_index" min:"0"`
+		Last   int `key:"eoi_token_index" min:"0"`
+		Tokens int `key:"mm_tokens_per_image"`
+		Image  int `key:"image_token_index" min:"0"`
 	}
-	first, last := number(raw, "boi_token_index", 255999), number(raw, "eoi_token_index", 256000)
-	if last != first+1 {
+	type sizes struct {
+		Image int `key:"image_size" min:"1"`
+		Patch int `key:"patch_size" min:"1"`
+	}
+	k, marked := hf.Typed(d, raw, "", marks{255999, 256000, 256, 262144})
+	v, sized := hf.Typed(d, vision, "vision_config", sizes{224, 16})
+	if !marked || !sized {
+		return
+	}
+	if k.Last != k.First+1 {
 		d.Fail("eoi_token_index", fmt.Sprintf("%d, only the token behind boi_token_index, %d, can be "+
-			"trained", last, first+1), "")
+			"trained", k.Last, k.First+1), "")
 	}
-	tokens := number(raw, "mm_tokens_per_image", 256)
-	patches := number(vision, "image_size", 224) / max(1, number(vision, "patch_size", 16))
-	side := int(math.Round(math.Sqrt(float64(max(tokens, 0)))))
-	if side < 1 || side*side != tokens || patches%side != 0 {
+	patches := v.Image / v.Patch
+	side := int(math.Round(math.Sqrt(float64(max(k.Tokens, 0)))))
+	if side < 1 || side*side != k.Tokens || patches%side != 0 {
 		d.Fail("mm_tokens_per_image", fmt.Sprintf("%d, want a square number whose root divides the "+
-			"%d patches of an image's side", tokens, patches), "")
+			"%d patches of an image's side", k.Tokens, patches), "")
 		return
 	}
 	d.Set("vision.merge", fmt.Sprint(patches/side))
-	d.Set("vision.vision_start_token_id", fmt.Sprint(first))
-	d.Set("vision.image_token_id", fmt.Sprint(number(raw, "image_token_index", 262144)))
+	d.Set("vision.vision_start_token_id", fmt.Sprint(k.First))
+	d.Set("vision.image_token_id", fmt.Sprint(k.Image))
 }
 
 // writeGemma writes the tower and its features as transformers names them.

@@ -64,7 +64,7 @@ func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 		kind.Read(d, vision)
 	}
 	want := kind.Strategy
-	layer, strategy, bias := json.RawMessage("-2"), "default", true
+	layer, bias := json.RawMessage("-2"), true
 	if v, ok := raw["vision_feature_layer"]; ok {
 		layer = v
 	}
@@ -75,12 +75,12 @@ func llavaFeatures(d *hf.Decoder, raw, vision map[string]json.RawMessage) {
 	} else {
 		d.Set("vision.vision_feature_layer", hf.Compact(layer))
 	}
-	if v, ok := raw["vision_feature_select_strategy"]; ok {
-		_ = json.Unmarshal(v, &strategy) // what is not a string is not the one that is wanted
+	type keys struct {
+		Strategy string `key:"vision_feature_select_strategy"`
 	}
-	if strategy != want {
+	if k, ok := hf.Typed(d, raw, "", keys{"default"}); ok && k.Strategy != want {
 		d.Fail("vision_feature_select_strategy", fmt.Sprintf("%s, only %s can be trained with %s",
-			source.Quoted(strategy), want, tower), "")
+			source.Quoted(k.Strategy), want, tower), "")
 	}
 	if v, ok := raw["multimodal_projector_bias"]; ok && (json.Unmarshal(v, &bias) != nil || !bias) {
 		d.Fail("multimodal_projector_bias", string(v)+", only true can be trained", "")
