@@ -108,7 +108,7 @@ func TestGemmaImages(t *testing.T) {
 		``: "", `"mm_tokens_per_image": 60`: "mm_tokens_per_image: 60, want a square number",
 		`"mm_tokens_per_image": 9`: "whose root divides the 64 patches",
 		`"eoi_token_index": 7`:     "eoi_token_index: 7, only the token behind boi_token_index, 256000",
-		`"boi_token_index": "x"`:   `boi_token_index: "x" is not a whole number`,
+		`"boi_token_index": "x"`:   `boi_token_index: "x", want an integer`,
 	} {
 		dir := t.TempDir()
 		if more != "" {
