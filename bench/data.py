@@ -113,7 +113,7 @@ def main():
             r = run([a.lfactor, "data", "bench", urls, "-o", "json", "--readers", "2", "--samples", str(a.memory)])
             print(f"memory over {r['samples']} samples: {r['rss_bytes'] / 2**20:.0f} MiB, {r['rss_slope_mib_per_100k']:+.3f} MiB for each 100,000 after the first")
     if a.go:
-        for pattern, package in ("SeekFar|Convert", "./dataset/format"), ("Assign", "./dataset/pack"):
+        for pattern, package in ("SeekFar", "./dataset/format"), ("Convert", "./dataset/jobs"), ("Assign", "./dataset/pack"):
             out = subprocess.run(["go", "test", "-run", "none", "-bench", pattern, "-benchtime", "5x", package], check=True, capture_output=True, text=True).stdout
             print("".join(line + "\n" for line in out.splitlines() if line.startswith("Benchmark")), end="")
 

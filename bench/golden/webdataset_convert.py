@@ -1,5 +1,5 @@
 """Annotations, the shards that Python's webdataset makes of them by the rules of LoongForge's convert_to_webdataset.py, and
-what webdataset and megatron-energon read: dataset/format/testdata/convert/*, for the tests of `lfactor data convert`.
+what webdataset and megatron-energon read: dataset/jobs/testdata/convert/*, for the tests of `lfactor data convert`.
 
 Run: python bench/golden/webdataset_convert.py --lfactor ./lfactor
 It also has lfactor convert the same annotations, and fails unless webdataset and Energon read the same samples from both.
@@ -22,7 +22,7 @@ from megatron.energon import Cooker, DefaultTaskEncoder, Sample, WorkerConfig, b
 from megatron.energon.epathlib import EPath
 from megatron.energon.flavors import BaseWebdatasetFactory
 
-OUT = pathlib.Path(__file__).parents[2] / "dataset/format/testdata/convert"
+OUT = pathlib.Path(__file__).parents[2] / "dataset/jobs/testdata/convert"
 
 
 def sources(folder):

@@ -86,7 +86,7 @@ func registerChat(name, doc string, read shape, write func(dataset.Document) any
 				lines[i] = write(d)
 			}
 			path := dir + "/chats.jsonl"
-			return path, dataset.Options{}, writeLines(path, lines)
+			return path, dataset.Options{}, WriteLines(path, lines)
 		},
 	})
 }
@@ -101,7 +101,7 @@ type chats struct {
 
 func (c *chats) Name() string        { return c.name }
 func (c *chats) Kind() dataset.Kind  { return dataset.KindChat }
-func (c *chats) Fingerprint() string { return hashOf(c.records.Fingerprint(), c.format, c.tags) }
+func (c *chats) Fingerprint() string { return HashOf(c.records.Fingerprint(), c.format, c.tags) }
 
 func (c *chats) Read(i int64) (dataset.Document, error) {
 	b, place, err := c.Record(i)
@@ -194,7 +194,7 @@ func (c chatRecord) turns(list, roleKey, contentKey string, tags dataset.Tags) (
 			return nil, c.bad("%s[%d] has no text %q", list, i, roleKey)
 		}
 		if out[i].Role = role(name, tags); out[i].Role == "" {
-			return nil, c.bad("%s[%d] has the role %q, which none is called here", list, i, clip(name))
+			return nil, c.bad("%s[%d] has the role %q, which none is called here", list, i, Clip(name))
 		}
 		if out[i].Content, err = turn.text(contentKey); err != nil || len(m) > 2 || isNull(m[contentKey]) {
 			out[i].Raw = turn.raw(out[i], roleKey, contentKey, o)

@@ -12,7 +12,7 @@ import (
 
 // sample makes the files of an entry: what convert_to_webdataset.py makes of it, in the order in which
 // webdataset's writer puts them.
-func (w *conversion) sample(i int64, raw []byte, place dataset.Place) (key string, parts []dataset.Part,
+func (w *Annotations) sample(i int64, raw []byte, place dataset.Place) (key string, parts []dataset.Part,
 	err error) {
 	m, err := object(raw, place)
 	if err != nil {
@@ -22,7 +22,7 @@ func (w *conversion) sample(i int64, raw []byte, place dataset.Place) (key strin
 	if m[w.Messages] == nil || isNull(m[w.Messages]) {
 		return "", nil, e.bad("it has no key %q; name it with --columns_messages", w.Messages)
 	}
-	if w.named() {
+	if w.Named() {
 		key, parts, err = e.single()
 	} else {
 		key, parts, err = e.mixed()
@@ -36,7 +36,7 @@ func (w *conversion) sample(i int64, raw []byte, place dataset.Place) (key strin
 
 // annotation is an entry of the annotations.
 type annotation struct {
-	w       *conversion
+	w       *Annotations
 	i       int64 // its number
 	members map[string]json.RawMessage
 	place   dataset.Place

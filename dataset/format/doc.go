@@ -10,9 +10,8 @@
 // # How data flows
 //
 // A reader gives documents by number, or streams them, with the place that each came from (file, line or
-// offset). Nothing decides order here: package dataset draws it. Jobs over whole data sets live here too:
-// convert.go, tokenize.go and packshards.go write through temporary files and begin where they were
-// interrupted.
+// offset). Nothing decides order here: package dataset draws it. Annotations are read as the samples that
+// converting them would write (annotations.go); what writes whole data sets is package jobs.
 //
 // # What always holds
 //

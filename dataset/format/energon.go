@@ -24,15 +24,17 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "Megatron-Energon data sets: a folder of tar shards with .nv-meta",
 	Kind: dataset.KindParts,
 	Match: func(path string, _ []byte) bool {
-		info, err := os.Stat(filepath.Join(path, energonDir))
+		info, err := os.Stat(filepath.Join(path, EnergonDir))
 		return err == nil && info.IsDir()
 	},
 	Open:  openEnergon,
 	Write: writeEnergon,
 })
 
+// EnergonDir is the folder of a data set's description, beside its shards.
+const EnergonDir = ".nv-meta"
+
 const (
-	energonDir     = ".nv-meta"
 	energonMetaMax = 256 << 20 // bytes of a description: about four million shards
 )
 
@@ -62,7 +64,7 @@ func ReadEnergon(dir string) (*Energon, error) {
 // readMeta reads the first of some files of .nv-meta that exists. JSON is YAML too.
 func (e *Energon) readMeta(into any, names ...string) error {
 	for _, name := range names {
-		path := filepath.Join(e.Dir, energonDir, name)
+		path := filepath.Join(e.Dir, EnergonDir, name)
 		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -82,7 +84,7 @@ func (e *Energon) readMeta(into any, names ...string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%s: %w; `energon prepare` makes it", filepath.Join(e.Dir, energonDir, names[0]),
+	return fmt.Errorf("%s: %w; `energon prepare` makes it", filepath.Join(e.Dir, EnergonDir, names[0]),
 		fs.ErrNotExist)
 }
 
@@ -222,7 +224,7 @@ func (s *shard) without(keys []string) (*chosen, error) {
 		}
 	}
 	slices.Sort(keys)
-	s.print = hashOf("without", s.print, keys)
+	s.print = HashOf("without", s.print, keys)
 	return c, nil
 }
 

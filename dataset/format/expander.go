@@ -44,7 +44,7 @@ func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any)
 	x.probe = func(b []byte) (media.VideoInfo, error) {
 		return media.FFmpeg{}.ProbeBytes(context.Background(), b)
 	}
-	x.print = hashOf(append([]any{"expander 2", p.Class, fmt.Sprintf("%T", p.Video), names.Fingerprint()},
+	x.print = HashOf(append([]any{"expander 2", p.Class, fmt.Sprintf("%T", p.Video), names.Fingerprint()},
 		settings...)...)
 	own := map[dataset.MediaKind]string{}
 	if m, ok := names.(interface{ MediaMarks() (image, video string) }); ok {

@@ -543,40 +543,6 @@ func TestChatShapes(t *testing.T) {
 	}
 }
 
-type upperEncoder struct{}
-
-func (upperEncoder) Fingerprint() string { return "upper" }
-func (upperEncoder) Encode(text string, _ bool) (out []int32) {
-	for _, r := range text {
-		out = append(out, int32(r))
-	}
-	return out
-}
-
-// Texts written as ids are the same data set, bad documents and all.
-func TestTokenize(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "a.jsonl")
-	require.NoError(t, os.WriteFile(path,
-		[]byte("{\"text\":\"ab\"}\nbroken\n{\"text\":\"\"}\n{\"text\":\"c\"}\n"), 0o600))
-	src := open(t, path, dataset.Options{})
-	q, err := dataset.OpenQuarantine("")
-	require.NoError(t, err)
-	var done []int64
-	require.NoError(t, Tokenize(src, upperEncoder{}, filepath.Join(dir, "out"),
-		TokenizeOptions{Vocab: 256, Quarantine: q, Workers: 3,
-			Progress: func(n int64) { done = append(done, n) }}))
-	require.Equal(t, []int64{1, 2, 3, 4}, done)
-	require.Len(t, q.List(), 1)
-	var got [][]int32
-	for _, d := range readAll(t, open(t, filepath.Join(dir, "out"), dataset.Options{})) {
-		got = append(got, d.Tokens)
-	}
-	require.Equal(t, [][]int32{{'a', 'b', 0}, nil, {0}, {'c', 0}}, got)
-	require.ErrorContains(t, Tokenize(open(t, "testdata/ids_int8", dataset.Options{}), upperEncoder{},
-		filepath.Join(dir, "x"), TokenizeOptions{Vocab: 9, Quarantine: q}), "not text")
-}
-
 func FuzzIndexed(f *testing.F) {
 	idx, err := os.ReadFile("testdata/ids_uint16.idx")
 	require.NoError(f, err)

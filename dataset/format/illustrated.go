@@ -17,7 +17,7 @@ func openIllustrated(path, shape string, o dataset.Options) (dataset.Source, err
 			"data.kind: chat", shape)
 	}
 	dir := filepath.Dir(path)
-	return openAnnotations(ConvertConfig{JSONFile: path, ImageDir: dir, VideoDir: dir, Media: "mix",
+	return OpenAnnotations(AnnotationOptions{JSONFile: path, ImageDir: dir, VideoDir: dir, Media: "mix",
 		Messages: or(o.Tags.Messages, usual), SampleType: "chat_mix",
 		MediaBytesMax: o.BytesMax, Tags: o.Tags})
 }
@@ -69,7 +69,7 @@ func (s *sampleJSON) tagged(i int, t map[string]json.RawMessage,
 	case or(s.tags.Tool, "tool"):
 		m.Role = "tool"
 	default:
-		return m, s.bad("its message %d has the role %q, which none is called here", i, clip(name))
+		return m, s.bad("its message %d has the role %q, which none is called here", i, Clip(name))
 	}
 	if json.Unmarshal(content, &m.Content) != nil || len(t) > 2 {
 		turn := chatRecord{t, s.doc.Place}

@@ -82,7 +82,7 @@ func buildIndex(f store.File, kind string, find scan, dir string) (*index, error
 			return nil, err
 		}
 	}
-	name := filepath.Join(dir, hashOf(path, kind, f.Size(), f.Version())+".lfidx")
+	name := filepath.Join(dir, HashOf(path, kind, f.Size(), f.Version())+".lfidx")
 	if x, err := openIndex(name); err == nil {
 		return x, nil
 	}

@@ -10,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // A job of `lfactor data ingest` is a data set too: its annotations are read as the samples that converting
@@ -109,13 +108,12 @@ func LoadJob(file string) (*Job, error) {
 // Source is the folder that source i is converted to.
 func (j *Job) Source(i int) string { return filepath.Join(j.Output, fmt.Sprintf("source-%d", i)) }
 
-// Convert returns what Convert is to make of source i.
-func (j *Job) Convert(i int, dir string) ConvertConfig {
+// Annotations are the options of source i, which is annotations.
+func (j *Job) Annotations(i int) AnnotationOptions {
 	s := j.Sources[i]
-	return ConvertConfig{OutputDir: dir, JSONFile: s.JSON, ImageDir: s.ImageDir, VideoDir: s.VideoDir,
-		Media: s.Media, Messages: s.Messages,
-		SampleType: s.SampleType, MaxCount: j.MaxCount, MaxSize: int64(j.MaxSize), Workers: j.Workers,
-		Budget: dataset.Budget{Count: j.Quarantine}}
+	return AnnotationOptions{JSONFile: s.JSON, ImageDir: s.ImageDir, VideoDir: s.VideoDir,
+		MaxCount: j.MaxCount, MaxSize: int64(j.MaxSize), Media: s.Media, Messages: s.Messages,
+		SampleType: s.SampleType}
 }
 
 // open opens the sources as they are.
@@ -125,7 +123,7 @@ func (j *Job) open(o dataset.Options) (dataset.Source, error) {
 		var one dataset.Source
 		var err error
 		if s.JSON != "" {
-			one, err = openAnnotations(j.Convert(i, ""))
+			one, err = OpenAnnotations(j.Annotations(i))
 		} else {
 			inner := o
 			inner.Format = ""
@@ -138,27 +136,4 @@ func (j *Job) open(o dataset.Options) (dataset.Source, error) {
 		all = append(all, one)
 	}
 	return dataset.Concat(all...)
-}
-
-// annotated is annotations as the samples that converting them would write.
-type annotated struct{ *conversion }
-
-func openAnnotations(c ConvertConfig) (dataset.Source, error) {
-	w, err := openConversion(c)
-	if err != nil {
-		return nil, err
-	}
-	return annotated{w}, nil
-}
-
-func (a annotated) Name() string        { return store.Redact(a.JSONFile) }
-func (a annotated) Kind() dataset.Kind  { return dataset.KindParts }
-func (a annotated) Len() int64          { return a.records.Len() }
-func (a annotated) Fingerprint() string { return hashOf("annotated 1", a.settings()) }
-func (a annotated) Close() error        { return a.records.Close() }
-
-// Read makes a sample of an entry.
-func (a annotated) Read(i int64) (dataset.Document, error) {
-	e := a.read(i)
-	return dataset.Document{Key: e.Key, Parts: e.Parts, Place: e.Place}, e.err
 }

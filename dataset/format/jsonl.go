@@ -29,7 +29,7 @@ var _ = dataset.Register(dataset.Format{
 			lines[i] = map[string]string{"text": d.Text}
 		}
 		path := filepath.Join(dir, "docs.jsonl")
-		return path, dataset.Options{}, writeLines(path, lines)
+		return path, dataset.Options{}, WriteLines(path, lines)
 	},
 })
 
@@ -48,7 +48,7 @@ func newTexts(name string, r records, o dataset.Options) *texts {
 
 func (t *texts) Name() string        { return t.name }
 func (t *texts) Kind() dataset.Kind  { return dataset.KindText }
-func (t *texts) Fingerprint() string { return hashOf(t.records.Fingerprint(), t.key) }
+func (t *texts) Fingerprint() string { return HashOf(t.records.Fingerprint(), t.key) }
 
 // Sizes implements dataset.Sized.
 func (t *texts) Sizes(from int64, out []int64) error {

@@ -68,7 +68,7 @@ func readShards(t *testing.T, dir string, readers, ranks int, last int64) {
 		if step%killSave == killSave-1 {
 			b, err := json.Marshal(killCheckpoint{step + 1, l.Position()})
 			require.NoError(t, err)
-			require.NoError(t, writeOwn(dir+"/checkpoint", b))
+			require.NoError(t, WriteOwn(dir+"/checkpoint", b))
 		}
 		if os.Getenv("LFACTOR_KILL_DIR") != "" {
 			fmt.Println("step", step)

@@ -100,7 +100,7 @@ func OpenLeRobot(dir string, o dataset.Options) (*LeRobot, error) {
 	case strings.HasPrefix(l.info.Version, "v3."):
 		err = l.load3()
 	default:
-		err = fmt.Errorf("meta/info.json: version %q; v2 and v3 are read", clip(l.info.Version))
+		err = fmt.Errorf("meta/info.json: version %q; v2 and v3 are read", Clip(l.info.Version))
 	}
 	if err == nil && !(l.info.FPS > 0) {
 		err = fmt.Errorf("meta/info.json: %g frames a second", l.info.FPS)
@@ -113,7 +113,7 @@ func OpenLeRobot(dir string, o dataset.Options) (*LeRobot, error) {
 	for _, e := range l.episodes {
 		places = append(places, fmt.Sprint(e.Index, e.Length, e.Tasks, e.Videos, e.file, e.row))
 	}
-	l.print = hashOf(places...)
+	l.print = HashOf(places...)
 	return l, nil
 }
 
@@ -147,11 +147,11 @@ func (l *LeRobot) fill(pattern string, values map[string]any) (string, error) {
 		return fmt.Sprint(v)
 	})
 	if missing != "" {
-		return "", fmt.Errorf("meta/info.json: the path %q has a field %q that is not known", clip(pattern),
+		return "", fmt.Errorf("meta/info.json: the path %q has a field %q that is not known", Clip(pattern),
 			missing)
 	}
 	if !filepath.IsLocal(out) {
-		return "", fmt.Errorf("meta/info.json: the path %q leads out of the data set", clip(out))
+		return "", fmt.Errorf("meta/info.json: the path %q leads out of the data set", Clip(out))
 	}
 	return out, nil
 }

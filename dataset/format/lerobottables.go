@@ -95,5 +95,5 @@ func writeLeRobot(dir string, docs []dataset.Document) (path string, o dataset.O
 		lines = append(lines, map[string]any{"episode_index": e.Index, "tasks": e.Tasks,
 			"length": len(e.Frames)})
 	}
-	return dir, o, writeLines(filepath.Join(dir, "meta", "episodes.jsonl"), lines)
+	return dir, o, WriteLines(filepath.Join(dir, "meta", "episodes.jsonl"), lines)
 }

@@ -136,7 +136,7 @@ func (x *indexed) load(full bool) error {
 		return err
 	}
 	b, err := fingerprintFile(x.bin, x.binSize, full)
-	x.print = hashOf("megatron", a, b)
+	x.print = HashOf("megatron", a, b)
 	return err
 }
 
@@ -371,6 +371,9 @@ func (w *IndexedWriter) Add(ids []int32) error {
 
 // EndDocument makes a document of the sequences since the last one.
 func (w *IndexedWriter) EndDocument() { w.bounds = append(w.bounds, int64(len(w.lengths))) }
+
+// Abandon closes the data and writes no index, so that nobody takes what is there for a whole data set.
+func (w *IndexedWriter) Abandon() error { return errors.Join(w.out.Flush(), w.file.Close()) }
 
 // Close writes the index, under another name until it is whole. The data cannot be read before.
 func (w *IndexedWriter) Close() error {

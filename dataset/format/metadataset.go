@@ -99,7 +99,7 @@ func readMetadataset(path string, o dataset.Options, depth int) ([]dataset.Weigh
 		return nil, err
 	}
 	if m.Class != "Metadataset" && m.Class != "MetadatasetV2" {
-		return nil, fmt.Errorf("its class is %q; Metadataset and MetadatasetV2 are read", clip(m.Class))
+		return nil, fmt.Errorf("its class is %q; Metadataset and MetadatasetV2 are read", Clip(m.Class))
 	}
 	part := or(o.Split, "train")
 	n, ok := m.Splits[part]

@@ -71,11 +71,8 @@ func TestOrderOfRealTexts(t *testing.T) {
 	docs := goDocs(t, 1<<20)
 	tok := trained(t, docs[:len(docs)/8], 500)
 	texts := open(t, jsonlOf(t, docs), dataset.Options{})
-	q, err := dataset.OpenQuarantine("")
-	require.NoError(t, err)
 	prefix := t.TempDir() + "/ids"
-	require.NoError(t, Tokenize(texts, tok, prefix, TokenizeOptions{Vocab: tok.VocabSize(), EOD: -1,
-		Quarantine: q, Workers: 2}))
+	writeIDs(t, texts, tok, prefix, -1)
 	ids := open(t, prefix, dataset.Options{})
 	const seeds = 2
 	for name, c := range map[string]struct {

@@ -39,7 +39,7 @@ var _ = dataset.Register(dataset.Format{
 			return nil, errors.Join(fmt.Errorf("it has no column of texts named %q; its columns are %s",
 				column, p.file.Schema()), p.Close())
 		}
-		p.print = hashOf(p.print, column)
+		p.print = HashOf(p.print, column)
 		p.decode = func(g parquet.RowGroup) ([][]byte, error) { return p.column(g, leaf.ColumnIndex) }
 		return &parquetTexts{p, store.Redact(path), column}, nil
 	},
@@ -135,7 +135,7 @@ func (p *parquetFile) load(full bool) error {
 		rows += g.NumRows()
 		p.ends = append(p.ends, rows)
 	}
-	p.print = hashOf(p.print, p.limit)
+	p.print = HashOf(p.print, p.limit)
 	return nil
 }
 

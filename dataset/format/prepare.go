@@ -49,7 +49,7 @@ func PrepareEnergon(dir string, plan EnergonPlan) (samples int64, err error) {
 	if err := x.sortKeys(); err != nil {
 		return 0, fmt.Errorf("prepare %s: %w", dir, err)
 	}
-	meta := filepath.Join(dir, energonDir)
+	meta := filepath.Join(dir, EnergonDir)
 	if err := os.MkdirAll(meta, 0o755); err != nil {
 		return 0, err
 	}
@@ -106,7 +106,7 @@ func writeEnergonMeta(meta string, plan EnergonPlan, counts map[string]int64) er
 		{"index.uuid", fmt.Appendf(nil, "%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10],
 			sum[10:16])}, {"split.yaml", split},
 	} {
-		if err := writeOwn(filepath.Join(meta, f.name), f.b); err != nil {
+		if err := WriteOwn(filepath.Join(meta, f.name), f.b); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func (x *energonIndex) scan(path string, tar int64) error {
 	if err != nil {
 		return err
 	}
-	return writeOwn(idxPath(path), binary.LittleEndian.AppendUint64(idx, uint64(end)))
+	return WriteOwn(idxPath(path), binary.LittleEndian.AppendUint64(idx, uint64(end)))
 }
 
 // sortKeys orders the keys and refuses doubles.
@@ -181,7 +181,7 @@ func (x *energonIndex) sortKeys() error {
 	for k := 1; k < len(x.byKey); k++ {
 		if a, b := x.samples[x.byKey[k-1]], x.samples[x.byKey[k]]; a.key == b.key {
 			return fmt.Errorf("the key %q comes twice, in shards %d and %d; Energon takes a key once in "+
-				"a data set", clip(a.key), a.tar, b.tar)
+				"a data set", Clip(a.key), a.tar, b.tar)
 		}
 	}
 	return nil

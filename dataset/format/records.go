@@ -17,8 +17,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
-// hashOf hashes values, each with its length.
-func hashOf(parts ...any) string {
+// HashOf hashes values, each with its length.
+func HashOf(parts ...any) string {
 	h := sha256.New()
 	for _, p := range parts {
 		s := fmt.Sprint(p)
@@ -81,7 +81,7 @@ func recordsOf(f store.File, kind string, find scan, o dataset.Options) (*fileRe
 	r := &fileRecords{file: f, limit: o.Limit()}
 	var err error
 	if r.print, err = fingerprintFile(f, f.Size(), o.Full); err == nil {
-		r.print = hashOf(r.print, kind, r.limit)
+		r.print = HashOf(r.print, kind, r.limit)
 		r.index, err = buildIndex(f, kind, find, o.IndexDir)
 	}
 	if err != nil {
@@ -272,8 +272,8 @@ func hasSuffix(path string, exts ...string) bool {
 // isJSON says whether a path looks like JSON lines or a JSON array.
 func isJSON(path string) bool { return hasSuffix(plainName(path), ".jsonl", ".json", ".ndjson") }
 
-// writeLines writes one JSON value a line.
-func writeLines[T any](path string, values []T) error {
+// WriteLines writes one JSON value a line.
+func WriteLines[T any](path string, values []T) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err

@@ -149,14 +149,14 @@ func (s *sampleJSON) media(kind string, names []string) ([]dataset.Media, error)
 			b, ok = s.doc.Part(strings.ToLower(n))
 		}
 		if !ok {
-			return nil, s.bad("it speaks of the file %q, which is not in it", clip(n))
+			return nil, s.bad("it speaks of the file %q, which is not in it", Clip(n))
 		}
 		k := dataset.MediaKind(kind)
 		if kind == "" || kind == "mix" {
 			k = KindOfName(n)
 		}
 		if k != dataset.Image && k != dataset.Video && k != dataset.Audio {
-			return nil, s.bad("its media are %q; they must be image, video or audio", clip(string(k)))
+			return nil, s.bad("its media are %q; they must be image, video or audio", Clip(string(k)))
 		}
 		out = append(out, dataset.Media{Kind: k, Key: s.doc.Key + "." + n, Bytes: b})
 	}

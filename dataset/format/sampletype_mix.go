@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// crude is Energon's description of samples that a cooker reads.
-func crude(name string) map[string]any {
+// CrudeMeta is Energon's description of samples that a cooker reads.
+func CrudeMeta(name string) map[string]any {
 	return map[string]any{"__module__": "megatron.energon", "__class__": "CrudeWebdataset",
 		"subflavors": map[string]any{"sample_type": name}}
 }
@@ -15,25 +15,25 @@ func crude(name string) map[string]any {
 var (
 	_ = registerSampleType(SampleType{Name: "multi_mix_qa",
 		Doc:  "{texts, media, name} and the files that name lists",
-		Meta: crude("multi_mix_qa"), Read: readMix("texts")})
+		Meta: CrudeMeta("multi_mix_qa"), Read: readMix("texts")})
 	_ = registerSampleType(SampleType{Name: "multi_vid_vqa", Doc: "as multi_mix_qa, with videos",
-		Meta: crude("multi_vid_vqa"), Read: readMix("texts")})
+		Meta: CrudeMeta("multi_vid_vqa"), Read: readMix("texts")})
 	_ = registerSampleType(SampleType{Name: "chat_mix",
 		Doc:  "{messages, tools, media, name} and the files that name lists",
-		Meta: crude("chat_mix"), Read: readMix("messages")})
+		Meta: CrudeMeta("chat_mix"), Read: readMix("messages")})
 	_ = registerSampleType(SampleType{Name: "packed_chat_mix",
 		Doc: "{messages: [{messages, tools}, …], media_files, media_type}: several conversations in one " +
 			"sample",
-		Meta: crude("packed_chat_mix"), Read: readPackedChat})
+		Meta: CrudeMeta("packed_chat_mix"), Read: readPackedChat})
 	_ = registerSampleType(SampleType{Name: "packed_multi_mix_qa",
 		Doc:  "{texts: {prompts, captions}, media_files, media_type}: several questions in one sample",
-		Meta: crude("packed_multi_mix_qa"), Read: readPackedMix})
+		Meta: CrudeMeta("packed_multi_mix_qa"), Read: readPackedMix})
 	_ = registerSampleType(SampleType{Name: "packed_vqa",
 		Doc:  "{prompts, captions, images} with img0.jpg, img1.jpg, …: several questions in one sample",
-		Meta: crude("packed_vqa"), Read: readPackedImages})
+		Meta: CrudeMeta("packed_vqa"), Read: readPackedImages})
 	_ = registerSampleType(SampleType{Name: "packed_captioning",
 		Doc:  "{prompts, captions, images} with img0.jpg, img1.jpg, …: several captions in one sample",
-		Meta: crude("packed_captioning"), Read: readPackedImages})
+		Meta: CrudeMeta("packed_captioning"), Read: readPackedImages})
 	_ = registerSampleType(SampleType{Name: "vqa", Doc: "KEY.jpg and the list of messages in KEY.json",
 		Meta: map[string]any{
 			"sample_type": map[string]any{"__module__": "megatron.energon", "__class__": "VQASample"},

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
@@ -272,8 +273,8 @@ func writeWhole(path string, b []byte) error {
 	return put(out, path, b)
 }
 
-// writeOwn is writeWhole for a file that nobody else writes: what a kill leaves, the next run takes up.
-func writeOwn(path string, b []byte) error {
+// WriteOwn is writeWhole for a file that nobody else writes: what a kill leaves, the next run takes up.
+func WriteOwn(path string, b []byte) error {
 	out, err := os.Create(path + ".tmp")
 	if err != nil {
 		return err
@@ -290,4 +291,20 @@ func put(out *os.File, path string, b []byte) error {
 		return errors.Join(err, os.Remove(out.Name()))
 	}
 	return nil
+}
+
+// ShardKeys gives the keys of a shard's samples, in their order.
+func ShardKeys(path string, each func(key string)) error {
+	s, err := openShard(path, dataset.Options{})
+	if err != nil {
+		return err
+	}
+	for k := range s.Len() {
+		key, err := s.key(k)
+		if err != nil {
+			return errors.Join(err, s.Close())
+		}
+		each(key)
+	}
+	return s.Close()
 }

@@ -54,8 +54,8 @@ func CreateShard(path string) (*ShardWriter, error) {
 // Add writes a sample. A key or part name that would read back as another, and the key of the sample before,
 // are errors, and nothing is written.
 func (w *ShardWriter) Add(key string, parts []dataset.Part) error {
-	if err := w.check(key, parts); err != nil {
-		return fmt.Errorf("shard %s: sample %q: %w", w.path, clip(key), err)
+	if err := w.Check(key, parts); err != nil {
+		return fmt.Errorf("shard %s: sample %q: %w", w.path, Clip(key), err)
 	}
 	for _, p := range parts {
 		h := &tar.Header{Typeflag: tar.TypeReg, Name: key + "." + p.Name, Size: int64(len(p.Bytes)),
@@ -72,7 +72,8 @@ func (w *ShardWriter) Add(key string, parts []dataset.Part) error {
 	return nil
 }
 
-func (w *ShardWriter) check(key string, parts []dataset.Part) error {
+// Check says why a sample cannot be the next one of the shard, if so.
+func (w *ShardWriter) Check(key string, parts []dataset.Part) error {
 	if key == w.last {
 		return errors.New("the sample before has the same key")
 	}
@@ -84,7 +85,7 @@ func (w *ShardWriter) check(key string, parts []dataset.Part) error {
 		name := key + "." + p.Name
 		k, ext, ok := splitName(name)
 		if !ok || k != key || ext != p.Name || leaves(name) || strings.HasSuffix(name, "/") {
-			return fmt.Errorf("the file %q would not be read as its part %q", clip(name), clip(p.Name))
+			return fmt.Errorf("the file %q would not be read as its part %q", Clip(name), Clip(p.Name))
 		}
 		if seen[ext] {
 			return fmt.Errorf("the part %q is there twice", ext)

@@ -186,7 +186,7 @@ func (r *sampleReader) content(at span, d *dataset.Document) (reason string, err
 		if err != io.EOF {
 			return "", err
 		}
-		return fmt.Sprintf("at byte %d the shard ends within %q", last.start, clip(last.name)), nil
+		return fmt.Sprintf("at byte %d the shard ends within %q", last.start, Clip(last.name)), nil
 	}
 	for _, e := range r.now.entries {
 		from := e.data - at.start

@@ -157,7 +157,7 @@ func openFiles(name string, paths []string, o dataset.Options) (dataset.Source, 
 		if err = errors.Join(err, in.Close()); err != nil {
 			return nil, err
 		}
-		f.print = hashOf(f.print, print)
+		f.print = HashOf(f.print, print)
 	}
 	return f, nil
 }
@@ -182,7 +182,7 @@ func Files(name string, paths []string, limit int64) (dataset.Source, error) {
 		sizes[i] = info.Size()
 		parts = append(parts, filepath.Base(p), info.Size())
 	}
-	return &files{name, slices.Clone(paths), sizes, limit, hashOf(parts...)}, nil
+	return &files{name, slices.Clone(paths), sizes, limit, HashOf(parts...)}, nil
 }
 
 func (f *files) Name() string        { return f.name }

@@ -22,9 +22,9 @@ type VisionEncoder struct {
 
 // Fingerprint implements dataset.SampleEncoder.
 func (v *VisionEncoder) Fingerprint() string {
-	print := hashOf("vision 1", v.SampleType, v.Chat.Fingerprint(), v.Expander.Fingerprint(), v.MediaMax)
+	print := HashOf("vision 1", v.SampleType, v.Chat.Fingerprint(), v.Expander.Fingerprint(), v.MediaMax)
 	if v.Tags != (dataset.Tags{}) {
-		print = hashOf(print, v.Tags)
+		print = HashOf(print, v.Tags)
 	}
 	return print
 }

@@ -71,7 +71,7 @@ func (s *shard) load(o dataset.Options) error {
 	if s.print, err = fingerprintFile(s.file, s.size, o.Full); err != nil {
 		return err
 	}
-	s.print = hashOf("webdataset", s.print, s.limit)
+	s.print = HashOf("webdataset", s.print, s.limit)
 	s.index, err = shardIndex(s.file, s.size, o.IndexDir)
 	return err
 }
@@ -255,7 +255,7 @@ func (g *gathered) fault(limit int64) string {
 	sum := int64(0)
 	for _, e := range g.entries {
 		if e.fault != "" {
-			return fmt.Sprintf("%q at byte %d: %s", clip(e.name), e.start, e.fault)
+			return fmt.Sprintf("%q at byte %d: %s", Clip(e.name), e.start, e.fault)
 		}
 		if sum += e.size; sum > limit {
 			return fmt.Sprintf("its files have over %d bytes", limit)
@@ -267,8 +267,8 @@ func (g *gathered) fault(limit int64) string {
 	return ""
 }
 
-// clip shortens a name for people.
-func clip(s string) string {
+// Clip shortens a name for people.
+func Clip(s string) string {
 	if len(s) > 200 {
 		return s[:200] + "…"
 	}

@@ -8,15 +8,16 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/jobs"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // IngestReport is what a job has done.
 type IngestReport struct {
-	Converted []format.ConvertReport `json:"converted"`
-	Packed    *format.PackReport     `json:"packed,omitempty"`
-	Seconds   float64                `json:"seconds"`
-	Output    string                 `json:"output"` // the data set to train on; "" where that is several
+	Converted []jobs.ConvertReport `json:"converted"`
+	Packed    *jobs.PackReport     `json:"packed,omitempty"`
+	Seconds   float64              `json:"seconds"`
+	Output    string               `json:"output"` // the data set to train on; "" where that is several
 }
 
 // ingest is a job under way.
@@ -28,13 +29,13 @@ type ingest struct {
 
 // IngestWork is what hosts do for Ingest that are elsewhere; done closes what it has opened.
 func IngestWork(job *format.Job) (work dataset.Work, done func(), err error) {
-	parts := make([]format.ConvertConfig, len(job.Sources))
+	parts := make([]jobs.ConvertConfig, len(job.Sources))
 	for i, s := range job.Sources {
 		if s.JSON != "" {
-			parts[i] = job.Convert(i, job.Source(i))
+			parts[i] = jobs.ConvertOf(job, i, job.Source(i))
 		}
 	}
-	return format.ConvertWork(parts)
+	return jobs.ConvertWork(parts)
 }
 
 // Progress sees how far a part of a job is: units done of all (0: not known), bytes of them, what else is to
@@ -59,7 +60,7 @@ func Ingest(ctx context.Context, job *format.Job, see Progress, hosts dataset.El
 	r := &IngestReport{}
 	var sets []string
 	for i, s := range j.Sources {
-		done := format.ConvertReport{}
+		done := jobs.ConvertReport{}
 		path := s.Shards
 		if s.JSON != "" {
 			var err error
@@ -85,36 +86,36 @@ func Ingest(ctx context.Context, job *format.Job, see Progress, hosts dataset.El
 	return r, nil
 }
 
-func (j ingest) convert(ctx context.Context, dir string, i int) (format.ConvertReport, error) {
-	conf := j.Convert(i, dir)
+func (j ingest) convert(ctx context.Context, dir string, i int) (jobs.ConvertReport, error) {
+	conf := jobs.ConvertOf(j.Job, i, dir)
 	conf.Elsewhere = j.hosts
 	conf.Elsewhere.Part = i
-	conf.Progress = func(r format.ConvertReport) {
+	conf.Progress = func(r jobs.ConvertReport) {
 		j.see(fmt.Sprintf("source %d", i), r.Read, r.Entries, r.Bytes,
 			fmt.Sprintf("%d shards, %d set aside", r.Shards, r.Bad), r.Stages)
 	}
-	return format.Convert(ctx, conf)
+	return jobs.Convert(ctx, conf)
 }
 
-func (j ingest) pack(ctx context.Context, sets []string) (format.PackReport, error) {
+func (j ingest) pack(ctx context.Context, sets []string) (jobs.PackReport, error) {
 	var sources []dataset.Source
 	for _, path := range sets {
 		s, err := dataset.Open(path, dataset.Options{})
 		if err != nil {
-			return format.PackReport{}, err
+			return jobs.PackReport{}, err
 		}
 		defer s.Close()
 		sources = append(sources, s)
 	}
 	all, err := dataset.Concat(sources...)
 	if err != nil {
-		return format.PackReport{}, err
+		return jobs.PackReport{}, err
 	}
 	enc, err := VisionEncoder(j.Pack.Model, j.Pack.Template, "")
 	if err != nil {
-		return format.PackReport{}, err
+		return jobs.PackReport{}, err
 	}
-	return format.PackShards(ctx, format.PackConfig{OutputDir: filepath.Join(j.Output, "packed"),
+	return jobs.PackShards(ctx, jobs.PackConfig{OutputDir: filepath.Join(j.Output, "packed"),
 		Source: all, Encoder: enc, Algorithm: j.Pack.Algorithm, Tokens: j.Pack.Tokens,
 		Images: j.Pack.Images, PackedType: j.Pack.Type, MaxCount: j.MaxCount, MaxSize: int64(j.MaxSize),
 		Workers: j.Workers, Budget: dataset.Budget{Count: j.Quarantine},

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/jobs"
 )
 
 // PackJob is a job of offline packing.
@@ -18,16 +18,16 @@ type PackJob struct {
 	Input    string
 	Model    string // folder with tokenizer, chat template and processor
 	Template string // file; "" means the model's own
-	format.PackConfig
+	jobs.PackConfig
 }
 
 // Run packs the samples of the input, counted as training would see them.
-func (j *PackJob) Run(ctx context.Context) (r format.PackReport, err error) {
+func (j *PackJob) Run(ctx context.Context) (r jobs.PackReport, err error) {
 	if err := j.open(); err != nil {
 		return r, err
 	}
 	defer j.Source.Close()
-	return format.PackShards(ctx, j.PackConfig)
+	return jobs.PackShards(ctx, j.PackConfig)
 }
 
 // open opens the input and what counts its samples.
@@ -47,7 +47,7 @@ func (j *PackJob) Work() (work dataset.Work, done func(), err error) {
 	if err := mine.open(); err != nil {
 		return nil, nil, err
 	}
-	return format.PackWork(mine.PackConfig), func() { _ = mine.Source.Close() }, nil // it is only read
+	return jobs.PackWork(mine.PackConfig), func() { _ = mine.Source.Close() }, nil // it is only read
 }
 
 // loongPack is LoongForge's configuration of offline packing. What is about its processes and files between

@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/jobs"
 )
 
 func dataConvert() *cobra.Command {
@@ -30,7 +31,7 @@ func dataConvert() *cobra.Command {
 			"off goes on when it is started again.\n" +
 			"Entries that cannot be used are listed in OUTPUT_DIR/quarantine.jsonl.\n\nSample types " +
 			"(any other name is written as raw samples):\n" + strings.Join(names, "\n")}
-	var conf format.ConvertConfig
+	var conf jobs.ConvertConfig
 	f := c.Flags()
 	f.StringVar(&conf.OutputDir, "output_dir", "", "folder to write shards into")
 	f.StringVar(&conf.JSONFile, "json_file", "", "annotations: .jsonl, .json (an array) or .parquet")
@@ -54,12 +55,12 @@ func dataConvert() *cobra.Command {
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		p := newProgress(c.ErrOrStderr())
-		conf.Progress = func(r format.ConvertReport) {
+		conf.Progress = func(r jobs.ConvertReport) {
 			p.show(r.Read, r.Entries, r.Bytes, fmt.Sprintf("%d shards, %d set aside", r.Shards, r.Bad),
 				r.Stages)
 		}
 		return everywhere(c, conf.OutputDir, func() (dataset.Work, func(), error) {
-			return format.ConvertWork([]format.ConvertConfig{conf})
+			return jobs.ConvertWork([]jobs.ConvertConfig{conf})
 		}, func(hosts dataset.Elsewhere) error {
 			conf.Elsewhere = hosts
 			return convert(c, conf)
@@ -70,8 +71,8 @@ func dataConvert() *cobra.Command {
 }
 
 // convert carries out a conversion and prints what it did.
-func convert(c *cobra.Command, conf format.ConvertConfig) error {
-	r, err := format.Convert(c.Context(), conf)
+func convert(c *cobra.Command, conf jobs.ConvertConfig) error {
+	r, err := jobs.Convert(c.Context(), conf)
 	if err != nil {
 		return dataError(c.Context(), err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/jobs"
 	"github.com/lfactor/lfactor/dataset/pack"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
@@ -130,17 +130,17 @@ func dataTokenize() *cobra.Command {
 		}
 		p := newProgress(c.ErrOrStderr())
 		out := prefix + "_" + keys + "_document"
-		o := format.TokenizeOptions{Vocab: tok.VocabSize(), EOD: end,
+		o := jobs.TokenizeOptions{Vocab: tok.VocabSize(), EOD: end,
 			Quarantine: q, Workers: workers, Budget: dataset.Budget{Count: budget}, Context: c.Context(),
 			Progress: func(done int64) {
 				p.show(done, src.Len(), 0,
 					fmt.Sprintf("%d set aside", len(q.List())), nil)
 			}}
 		return everywhere(c, out, func() (dataset.Work, func(), error) {
-			return format.TokenizeWork(src, tok, o), func() {}, nil
+			return jobs.TokenizeWork(src, tok, o), func() {}, nil
 		}, func(hosts dataset.Elsewhere) error {
 			o.Elsewhere = hosts
-			if err := format.Tokenize(src, tok, out, o); err != nil {
+			if err := jobs.Tokenize(src, tok, out, o); err != nil {
 				return dataError(c.Context(), err)
 			}
 			r := tokenizeReport{Documents: src.Len(), Bad: q.List(), Prefix: out}

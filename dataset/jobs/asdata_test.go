@@ -1,4 +1,4 @@
-package format
+package jobs
 
 import (
 	"context"
@@ -11,14 +11,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
+
+// The fingerprint of a job read as data, which checkpoints hold, is what it was when the first of them was
+// written: it counts the sizes of shards that nobody gave by their defaults.
+func TestJobFingerprint(t *testing.T) {
+	job := filepath.Join(t.TempDir(), "job.yaml")
+	require.NoError(t, os.WriteFile(job, []byte("output: never\nsources:\n  - {json: "+convertDir+
+		"/mix.jsonl, image_dir: "+convertDir+"/images, video_dir: "+convertDir+
+		"/videos, media: mix, sample_type: multi_mix_qa}\n"), 0o600))
+	s := open(t, job, dataset.Options{})
+	require.Equal(t, "7ca8234cdd72a54fcff66c168681c445", s.Fingerprint())
+}
 
 // A job read without converting first gives the samples that converting gives, in the same order, with the
 // bad ones in their places.
 func TestJobAsData(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	conf := ConvertConfig{OutputDir: out, JSONFile: convertDir + "/mix.jsonl", ImageDir: convertDir +
-		"/images", VideoDir: convertDir + "/videos", Media: "mix", SampleType: "multi_mix_qa"}
+	conf := ConvertConfig{OutputDir: out, AnnotationOptions: format.AnnotationOptions{
+		JSONFile: convertDir + "/mix.jsonl", ImageDir: convertDir + "/images",
+		VideoDir: convertDir + "/videos", Media: "mix", SampleType: "multi_mix_qa"}}
 	_, err := Convert(context.Background(), conf)
 	require.NoError(t, err)
 	job := filepath.Join(t.TempDir(), "job.yaml")
@@ -30,8 +43,8 @@ func TestJobAsData(t *testing.T) {
 	require.Equal(t, append(want, want...), got)
 	require.NoDirExists(t, "never")
 
-	c := annotations(t, entryOf("<image>q", `,"image":"a.jpg"`),
-		entryOf("<image>q", `,"image":"missing.jpg"`))
+	c := annotations(t, entryText("<image>q", `,"image":"a.jpg"`),
+		entryText("<image>q", `,"image":"missing.jpg"`))
 	require.NoError(t, os.WriteFile(job,
 		[]byte(fmt.Sprintf("output: never\nsources: [{json: %s, image_dir: %s, sample_type: multi_mix_qa}]",
 			c.JSONFile, c.ImageDir)), 0o600))

@@ -1,4 +1,4 @@
-package format
+package jobs
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // packState is where the writing of packed shards stands after a whole shard.
@@ -43,11 +44,11 @@ func (p *packing) write(ctx context.Context, rows []packRow) error {
 	if state.Done {
 		return nil
 	}
-	plan := EnergonPlan{Meta: crude(p.PackedType)}
+	plan := format.EnergonPlan{Meta: format.CrudeMeta(p.PackedType)}
 	for i := range state.Shards {
 		plan.Shards = append(plan.Shards, fmt.Sprintf("pretrain-%d.tar", i))
 	}
-	if _, err := PrepareEnergon(p.OutputDir, plan); err != nil {
+	if _, err := format.PrepareEnergon(p.OutputDir, plan); err != nil {
 		return err
 	}
 	state.Done = true
@@ -59,13 +60,13 @@ func (p *packing) save(s *packState) error {
 	if err != nil {
 		return err
 	}
-	return writeOwn(filepath.Join(p.OutputDir, packStateFile), append(b, '\n'))
+	return format.WriteOwn(filepath.Join(p.OutputDir, packStateFile), append(b, '\n'))
 }
 
 // shard writes the next shard, gives it its name and moves the state behind it.
 func (p *packing) shard(ctx context.Context, rows []packRow, s *packState) error {
 	path := filepath.Join(p.OutputDir, fmt.Sprintf("pretrain-%d.tar", s.Shards))
-	w, err := CreateShard(path + ".partial")
+	w, err := format.CreateShard(path + ".partial")
 	if err != nil {
 		return err
 	}
@@ -120,68 +121,31 @@ func (p *packing) pack(rows []packRow) func(i int64) packed {
 // row makes the files of a packed sample: those of its samples, named by their place in it, and the JSON
 // that says which belong to which.
 func (p *packing) row(r *packRow) (parts []dataset.Part, err error) {
-	var list []packedPart
+	var list []format.PackedPart
 	files := [][]string{}
 	for k, i := range r.Samples {
 		d, err := p.Source.Read(int64(i))
 		if err != nil {
 			return nil, fmt.Errorf("sample %d of %s: %w", i, p.Source.Name(), err)
 		}
-		one, err := packable(&d, p.SampleType)
+		one, err := format.Packable(&d, p.SampleType)
 		if err != nil {
 			return nil, err
 		}
 		names := []string{}
-		for _, f := range one.files {
+		for _, f := range one.Files {
 			b, ok := d.Part(f)
 			if !ok {
-				return nil, fmt.Errorf("sample %q: it has no file %q any more", d.Key, clip(f))
+				return nil, fmt.Errorf("sample %q: it has no file %q any more", d.Key, format.Clip(f))
 			}
 			name := fmt.Sprintf("s%03d_%s", k, f)
 			names, parts = append(names, name), append(parts, dataset.Part{Name: name, Bytes: b})
 		}
 		list, files = append(list, one), append(files, names)
 	}
-	content := map[string]any{"media_files": files, "media_type": r.Media}
-	if p.PackedType == "packed_chat_mix" {
-		content["messages"] = list
-	} else if content["texts"], err = promptsOf(list); err != nil {
+	b, err := format.PackedJSON(p.PackedType, r.Media, list, files)
+	if err != nil {
 		return nil, fmt.Errorf("pack %s: %w", r.ID, err)
 	}
-	b, err := json.Marshal(content)
-	return append(parts, dataset.Part{Name: "json", Bytes: b}), err
-}
-
-// promptsOf writes conversations as questions and answers.
-func promptsOf(list []packedPart) (any, error) {
-	prompts, captions := [][]string{}, [][]string{}
-	for i, one := range list {
-		s := &sampleJSON{doc: &dataset.Document{}}
-		var raw []json.RawMessage
-		if err := json.Unmarshal(one.Messages, &raw); err != nil {
-			return nil, err
-		}
-		var q, a []string
-		for k, r := range raw {
-			m, err := s.message(k, r)
-			if err != nil {
-				return nil, err
-			}
-			switch m.Role {
-			case "user":
-				q = append(q, m.Content)
-			case "assistant":
-				a = append(a, m.Content)
-			default:
-				return nil, fmt.Errorf("conversation %d has a turn of %q, which packed_multi_mix_qa "+
-					"cannot hold; use packed_chat_mix", i, m.Role)
-			}
-		}
-		if len(q) != len(a) {
-			return nil, fmt.Errorf("conversation %d has %d questions and %d answers, which "+
-				"packed_multi_mix_qa cannot hold; use packed_chat_mix", i, len(q), len(a))
-		}
-		prompts, captions = append(prompts, q), append(captions, a)
-	}
-	return map[string]any{"prompts": prompts, "captions": captions}, nil
+	return append(parts, dataset.Part{Name: "json", Bytes: b}), nil
 }

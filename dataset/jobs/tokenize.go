@@ -1,4 +1,4 @@
-package format
+package jobs
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // TokenizeOptions of Tokenize.
@@ -33,7 +34,7 @@ func Tokenize(src dataset.Source, enc dataset.Encoder, prefix string, o Tokenize
 	if o.Context == nil {
 		o.Context = context.Background()
 	}
-	w, err := NewIndexedWriter(prefix, o.Vocab)
+	w, err := format.NewIndexedWriter(prefix, o.Vocab)
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func Tokenize(src dataset.Source, enc dataset.Encoder, prefix string, o Tokenize
 			err = o.chunk(src, one, w, at, min(at+tokenizeChunk, src.Len()))
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("tokenize %s: %w", src.Name(), err), w.out.Flush(), w.file.Close())
+			return errors.Join(fmt.Errorf("tokenize %s: %w", src.Name(), err), w.Abandon())
 		}
 	}
 	return w.Close()
@@ -73,7 +74,7 @@ func TokenizeWork(src dataset.Source, enc dataset.Encoder, o TokenizeOptions) da
 }
 
 // chunk makes ids of documents from to to-1 and writes them.
-func (o *TokenizeOptions) chunk(src dataset.Source, one func(i int64) tokenized, w *IndexedWriter, from,
+func (o *TokenizeOptions) chunk(src dataset.Source, one func(i int64) tokenized, w *format.IndexedWriter, from,
 	to int64) error {
 	done := make([]tokenized, to-from)
 	workers := max(1, o.Workers)

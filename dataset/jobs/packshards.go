@@ -1,7 +1,8 @@
-package format
+package jobs
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,9 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/pack"
 )
 
@@ -101,7 +102,8 @@ func (p *packing) stages() []dataset.Stage {
 }
 
 func (p *packing) begin() (err error) {
-	p.Algorithm, p.PackedType = or(p.Algorithm, "best-fit-decreasing"), or(p.PackedType, "packed_chat_mix")
+	p.Algorithm = cmp.Or(p.Algorithm, "best-fit-decreasing")
+	p.PackedType = cmp.Or(p.PackedType, "packed_chat_mix")
 	if p.algorithm, err = pack.Find(p.Algorithm); err != nil {
 		return err
 	}
@@ -125,7 +127,7 @@ func (p *packing) begin() (err error) {
 	if err := os.MkdirAll(p.OutputDir, 0o755); err != nil {
 		return err
 	}
-	p.settings = hashOf("pack 1", p.Source.Fingerprint(), p.SampleType, p.Encoder.Fingerprint(), p.Algorithm,
+	p.settings = format.HashOf("pack 1", p.Source.Fingerprint(), p.SampleType, p.Encoder.Fingerprint(), p.Algorithm,
 		p.Tokens, p.Images, p.PackedType, p.MaxCount, p.MaxSize)
 	p.bad, err = dataset.OpenQuarantine(filepath.Join(p.OutputDir, "quarantine.jsonl"))
 	return err
@@ -241,7 +243,7 @@ func (p *packing) line(i int64) (manifestLine, error) {
 	d, err := p.Source.Read(i)
 	var samples []dataset.Sample
 	if err == nil {
-		if _, err = packable(&d, p.SampleType); err == nil {
+		if _, err = format.Packable(&d, p.SampleType); err == nil {
 			samples, err = p.Encoder.EncodeSample(&d)
 		}
 		if err != nil {
@@ -267,46 +269,6 @@ func (p *packing) line(i int64) (manifestLine, error) {
 		}
 	}
 	return l, nil
-}
-
-// packedPart is a sample's conversation as it stands in its JSON.
-type packedPart struct {
-	Messages json.RawMessage `json:"messages"`
-	Tools    json.RawMessage `json:"tools"`
-	files    []string
-}
-
-// packable reads a sample that can be packed: one conversation and the files it names.
-func packable(d *dataset.Document, sampleType string) (packedPart, error) {
-	if sampleType == "" {
-		sampleType = GuessSampleType(d)
-	}
-	s := &sampleJSON{doc: d}
-	b, _ := d.Part("json")
-	out := packedPart{Messages: b, Tools: json.RawMessage("null")}
-	if strings.HasPrefix(sampleType, "packed_") {
-		return out, s.bad("it is packed already")
-	}
-	if sampleType == "vqa" || sampleType == "caption" {
-		for _, part := range d.Parts {
-			if part.Name != "json" {
-				out.files = append(out.files, part.Name)
-			}
-		}
-		return out, nil
-	}
-	var err error
-	if s.members, err = object(b, d.Place); err != nil {
-		return out, err
-	}
-	out.Messages = s.members["texts"]
-	if raw := s.members["messages"]; raw != nil {
-		out.Messages = raw
-	}
-	if raw := s.members["tools"]; raw != nil {
-		out.Tools = raw
-	}
-	return out, s.get("name", &out.files)
 }
 
 // packRow is a packed sample: its key and the samples in it.
@@ -358,9 +320,9 @@ func (p *packing) plan() (rows []packRow, err error) {
 	if err := p.setAside(); err != nil {
 		return nil, err
 	}
-	return rows, errors.Join(writeLines(filepath.Join(p.OutputDir, "pack_plan.jsonl"), rows),
-		writeLines(filepath.Join(p.OutputDir, "skipped_overlong.jsonl"), overlong),
-		writeLines(filepath.Join(p.OutputDir, "left.jsonl"), left))
+	return rows, errors.Join(format.WriteLines(filepath.Join(p.OutputDir, "pack_plan.jsonl"), rows),
+		format.WriteLines(filepath.Join(p.OutputDir, "skipped_overlong.jsonl"), overlong),
+		format.WriteLines(filepath.Join(p.OutputDir, "left.jsonl"), left))
 }
 
 // setAside quarantines what could not be counted.

@@ -1,10 +1,8 @@
-package format
+package jobs
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 const convertDir = "testdata/convert"
@@ -41,18 +40,18 @@ func TestConvertGolden(t *testing.T) {
 	for name, g := range golden {
 		o := g.Options
 		out := filepath.Join(t.TempDir(), "out")
-		r, err := Convert(context.Background(), ConvertConfig{OutputDir: out,
+		r, err := Convert(context.Background(), ConvertConfig{OutputDir: out, AnnotationOptions: format.AnnotationOptions{
 			JSONFile: filepath.Join(convertDir, o.JSONFile), ImageDir: convertDir + "/images",
 			VideoDir: convertDir + "/videos",
 			Media:    o.Media, SampleType: o.SampleType, MaxCount: o.MaxCount, MaxSize: o.MaxSize,
-			Messages: o.Messages})
+			Messages: o.Messages}})
 		require.NoError(t, err)
 		require.Equal(t, len(g.Shards), r.Shards, name)
 		for i, want := range g.Shards {
 			require.Equal(t, want, samplesOf(t, open(t, fmt.Sprintf("%s/pretrain-%d.tar", out, i),
 				dataset.Options{})), "%s shard %d", name, i)
 		}
-		e, err := ReadEnergon(out)
+		e, err := format.ReadEnergon(out)
 		require.NoError(t, err)
 		counts, err := e.Count()
 		require.NoError(t, err)
@@ -69,30 +68,31 @@ func annotations(t *testing.T, entries ...string) ConvertConfig {
 	require.NoError(t, os.WriteFile(dir+"/img/large.jpg", make([]byte, 2000), 0o600))
 	require.NoError(t, os.WriteFile(dir+"/secret.jpg", []byte("secret"), 0o600))
 	require.NoError(t, os.WriteFile(dir+"/a.jsonl", []byte(strings.Join(entries, "\n")), 0o600))
-	return ConvertConfig{OutputDir: dir + "/out", JSONFile: dir + "/a.jsonl", ImageDir: dir + "/img",
-		SampleType: "multi_mix_qa", MediaBytesMax: 1000, Budget: dataset.Budget{Count: 100}}
+	return ConvertConfig{OutputDir: dir + "/out", Budget: dataset.Budget{Count: 100},
+		AnnotationOptions: format.AnnotationOptions{JSONFile: dir + "/a.jsonl", ImageDir: dir + "/img",
+			SampleType: "multi_mix_qa", MediaBytesMax: 1000}}
 }
 
-func entryOf(question, rest string) string {
+func entryText(question, rest string) string {
 	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q},{"role":"assistant","content":"yes"}]%s}`,
 		question, rest)
 }
 
 // Every kind of unusable entry is set aside with its place and reason, and the rest is converted.
 func TestConvertBad(t *testing.T) {
-	good := entryOf("<image>q", `,"image":"a.jpg"`)
+	good := entryText("<image>q", `,"image":"a.jpg"`)
 	cases := []struct{ entry, want string }{
-		{entryOf("<image>q", `,"image":"../secret.jpg"`), "leads out of --image_dir"},
-		{entryOf("<image>q", `,"image":"/etc/passwd"`), "leads out of --image_dir"},
-		{entryOf("<image>q", `,"image":"missing.jpg"`), "no such file"},
-		{entryOf("<image>q", `,"image":"empty.jpg"`), "it is empty"},
-		{entryOf("<image>q", `,"image":"large.jpg"`), "over the limit of 1000"},
-		{entryOf("<image>q", `,"image":"."`), "it is not a file"},
-		{entryOf("<image><image>", `,"image":"a.jpg"`), "more marks <image> than the 1 files"},
-		{entryOf("<image>", `,"images":["a.jpg","a.jpg"]`), "2 media and 1 marks"},
-		{entryOf("<image>", ``), "more marks <image> than the 0 files"},
-		{entryOf("<video>q", `,"video":"a.mp4"`), "no --video_dir is given"},
-		{entryOf("<image>q", `,"image":7`), "no path and no list of paths"},
+		{entryText("<image>q", `,"image":"../secret.jpg"`), "leads out of --image_dir"},
+		{entryText("<image>q", `,"image":"/etc/passwd"`), "leads out of --image_dir"},
+		{entryText("<image>q", `,"image":"missing.jpg"`), "no such file"},
+		{entryText("<image>q", `,"image":"empty.jpg"`), "it is empty"},
+		{entryText("<image>q", `,"image":"large.jpg"`), "over the limit of 1000"},
+		{entryText("<image>q", `,"image":"."`), "it is not a file"},
+		{entryText("<image><image>", `,"image":"a.jpg"`), "more marks <image> than the 1 files"},
+		{entryText("<image>", `,"images":["a.jpg","a.jpg"]`), "2 media and 1 marks"},
+		{entryText("<image>", ``), "more marks <image> than the 0 files"},
+		{entryText("<video>q", `,"video":"a.mp4"`), "no --video_dir is given"},
+		{entryText("<image>q", `,"image":7`), "no path and no list of paths"},
 		{`{"texts":[]}`, `no key "messages"`},
 		{`{"messages":"text"}`, "no list of messages"},
 		{`{"messages":`, "not JSON"},
@@ -126,9 +126,9 @@ func TestConvertBad(t *testing.T) {
 func TestConvertResume(t *testing.T) {
 	var entries []string
 	for i := range 40 {
-		entries = append(entries, entryOf("<image>"+strings.Repeat("q", i), `,"image":"a.jpg"`))
+		entries = append(entries, entryText("<image>"+strings.Repeat("q", i), `,"image":"a.jpg"`))
 		if i%9 == 0 {
-			entries = append(entries, entryOf("<image>q", `,"image":"missing.jpg"`))
+			entries = append(entries, entryText("<image>q", `,"image":"missing.jpg"`))
 		}
 	}
 	conf := annotations(t, entries...)
@@ -181,125 +181,6 @@ func TestConvertResume(t *testing.T) {
 	require.ErrorContains(t, err, "holds x.tar already")
 }
 
-// JSON is written as Python's json.dumps writes it.
-func TestPyJSON(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"a":[1,2.50,{"b":null}],"c":"ü\n\"\\\/"}`: `{"a": [1, 2.50, {"b": null}], "c": "\u00fc\n\"\\/"}`,
-		"\"\U0001F389\\u007f\\u0001\\t\"":           `"\ud83c\udf89\u007f\u0001\t"`,
-		` [ ] `:                                     `[]`, `{}`: `{}`, `true`: `true`, `[[],[[]]]`: `[[], [[]]]`,
-		`{"a":{},"a":{"k":[]}}`: `{"a": {}, "a": {"k": []}}`,
-	} {
-		got, err := pyJSON([]byte(in))
-		require.NoError(t, err, in)
-		require.Equal(t, want, string(got))
-	}
-	_, err := pyJSON([]byte(`{"a":`))
-	require.Error(t, err)
-}
-
-func FuzzPyJSON(f *testing.F) {
-	f.Add([]byte(`{"a":[1,"x",{"b":null}],"c":true}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var want, have any
-		if json.Unmarshal(b, &want) != nil {
-			return
-		}
-		got, err := pyJSON(b)
-		require.NoError(t, err)
-		require.NoError(t, json.Unmarshal(got, &have), "%s", got)
-		require.Equal(t, want, have)
-	})
-}
-
-// sqliteWalk visits a tree and returns its cells in order; no page may be empty.
-func sqliteWalk(t *testing.T, b []byte, page uint32) (cells [][]byte) {
-	p := b[int64(page-1)*sqlitePage : int64(page)*sqlitePage]
-	varint := func(b []byte) (v uint64, n int) {
-		for {
-			v = v<<7 | uint64(b[n]&0x7f)
-			n++
-			if b[n-1] < 0x80 {
-				return v, n
-			}
-		}
-	}
-	n, at := int(binary.BigEndian.Uint16(p[3:])), 8
-	inner := p[0] == 0x05 || p[0] == 0x02
-	if inner {
-		at = 12
-	}
-	require.Positive(t, n)
-	for i := range n {
-		c := p[binary.BigEndian.Uint16(p[at+2*i:]):]
-		if inner {
-			cells = append(cells, sqliteWalk(t, b, binary.BigEndian.Uint32(c))...)
-			c = c[4:]
-		}
-		if p[0] == 0x05 {
-			continue
-		}
-		size, k := varint(c)
-		if p[0] == 0x0d {
-			_, k2 := varint(c[k:])
-			k += k2
-		}
-		cells = append(cells, c[k:k+int(size)])
-	}
-	if inner {
-		cells = append(cells, sqliteWalk(t, b, binary.BigEndian.Uint32(p[8:]))...)
-	}
-	return cells
-}
-
-// Trees of any size hold all rows and entries in order, and no page is empty. That SQLite itself finds
-// nothing wrong with such files bench/golden/webdataset_convert.py tells.
-func TestSQLiteTrees(t *testing.T) {
-	for _, n := range []int{1, 2, 400, 401, 402, 1500, 1501, 40_000} {
-		path := filepath.Join(t.TempDir(), "x.sqlite")
-		w, err := createSQLite(path)
-		require.NoError(t, err)
-		record := func(i int) []byte {
-			return sqliteRecord(fmt.Sprintf("%06d%s", i, strings.Repeat("x", 30+i%7)), int64(i))
-		}
-		table, index := w.table(n, record), w.index(n, record)
-		w.define("table", "t", "t", table, "CREATE TABLE t (a TEXT, b INTEGER)")
-		require.NoError(t, w.close())
-		b, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Zero(t, len(b)%sqlitePage)
-		for _, root := range []uint32{table, index} {
-			cells := sqliteWalk(t, b, root)
-			require.Len(t, cells, n)
-			for i := range cells {
-				require.Equal(t, record(i), cells[i])
-			}
-		}
-	}
-}
-
-// Keys that come twice, shards without samples and keys too long for the index are refused with their place.
-func TestPrepareEnergonRefuses(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name string, keys ...string) {
-		w, err := CreateShard(filepath.Join(dir, name))
-		require.NoError(t, err)
-		for _, k := range keys {
-			require.NoError(t, w.Add(k, []dataset.Part{{Name: "txt", Bytes: []byte("x")}}))
-		}
-		require.NoError(t, w.Close())
-	}
-	write("a.tar", "x", "y")
-	write("b.tar", "z", "x")
-	write("c.tar")
-	write("d.tar", strings.Repeat("k", 5000))
-	for shard, want := range map[string]string{"b.tar": `the key "x" comes twice, in shards 0 and 1`, "c.tar": "no samples", "d.tar": "over the limit", "e.tar": "no such file"} {
-		_, err := PrepareEnergon(dir, EnergonPlan{Shards: []string{"a.tar", shard}})
-		require.ErrorContains(t, err, want)
-		_, err = os.Stat(dir + "/.nv-meta/split.yaml")
-		require.True(t, errors.Is(err, os.ErrNotExist), "half of a description is none")
-	}
-}
-
 // BenchmarkConvert converts images of 43 KB; MB/cpu-s is of files, for each second of one core.
 func BenchmarkConvert(b *testing.B) {
 	dir := b.TempDir()
@@ -309,14 +190,16 @@ func BenchmarkConvert(b *testing.B) {
 	const n = 2000
 	for i := range n {
 		require.NoError(b, os.WriteFile(fmt.Sprintf("%s/img/%d.jpg", dir, i), image, 0o600))
-		lines.WriteString(entryOf("<image>\nWhat is shown in this image?", fmt.Sprintf(`,"image":"%d.jpg"`, i)) + "\n")
+		lines.WriteString(entryText("<image>\nWhat is shown in this image?",
+			fmt.Sprintf(`,"image":"%d.jpg"`, i)) + "\n")
 	}
 	require.NoError(b, os.WriteFile(dir+"/a.jsonl", []byte(lines.String()), 0o600))
 	b.SetBytes(n * 43_000)
 	for k := 0; b.Loop(); k++ {
 		out := fmt.Sprintf("%s/out-%d", dir, k)
-		_, err := Convert(context.Background(), ConvertConfig{OutputDir: out, JSONFile: dir + "/a.jsonl",
-			ImageDir: dir + "/img", SampleType: "multi_mix_qa"})
+		_, err := Convert(context.Background(), ConvertConfig{OutputDir: out,
+			AnnotationOptions: format.AnnotationOptions{JSONFile: dir + "/a.jsonl", ImageDir: dir + "/img",
+				SampleType: "multi_mix_qa"}})
 		require.NoError(b, err)
 		require.NoError(b, os.RemoveAll(out))
 	}

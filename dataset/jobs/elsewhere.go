@@ -1,25 +1,26 @@
-package format
+package jobs
 
 import (
 	"context"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // ConvertWork is what hosts do for Convert that are elsewhere, each part with the settings of its number;
 // done closes what it has opened.
 func ConvertWork(parts []ConvertConfig) (work dataset.Work, done func(), err error) {
-	all := map[int]*conversion{}
+	all := map[int]*format.Annotations{}
 	done = func() {
 		for _, w := range all {
-			_ = w.records.Close() // it was only read
+			_ = w.Close() // it was only read
 		}
 	}
 	for i, c := range parts {
 		if c.JSONFile == "" {
 			continue
 		}
-		if all[i], err = openConversion(c); err != nil {
+		if all[i], err = format.OpenAnnotations(c.AnnotationOptions); err != nil {
 			delete(all, i)
 			done()
 			return nil, nil, err
@@ -27,7 +28,7 @@ func ConvertWork(parts []ConvertConfig) (work dataset.Work, done func(), err err
 	}
 	return func(ctx context.Context, part int, from, to int64) ([]byte, error) {
 		return dataset.EncodeItems(ctx, from, to, func(i int64) converted {
-			e := all[part].read(i)
+			e := entryOf(all[part], i)
 			e.Fault = dataset.FaultOf(e.err)
 			return e
 		})

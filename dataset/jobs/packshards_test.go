@@ -1,4 +1,4 @@
-package format
+package jobs
 
 import (
 	"context"
@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // packSource is a shard of conversations with none, one or two images, one of them broken and one too
 // long.
 func packSource(t *testing.T) dataset.Source {
 	path := filepath.Join(t.TempDir(), "in.tar")
-	w, err := CreateShard(path)
+	w, err := format.CreateShard(path)
 	require.NoError(t, err)
 	for i := range 60 {
 		marks, files, names := "", []string{}, []string{}
@@ -35,7 +36,8 @@ func packSource(t *testing.T) dataset.Source {
 		}
 		media := map[bool]string{true: `"image","name":["` + strings.Join(names, `","`) + `"]`,
 			false: `"text"`}[len(names) > 0]
-		d := sampleOf(fmt.Sprintf(`{"texts":[{"role":"user","content":"%s%s"},{"role":"assistant","content":"a%d"}],"media":%s}`, marks, text, i, media), files...)
+		d := sampleOf(fmt.Sprintf(`{"texts":[{"role":"user","content":"%s%s"},`+
+			`{"role":"assistant","content":"a%d"}],"media":%s}`, marks, text, i, media), files...)
 		require.NoError(t, w.Add(fmt.Sprintf("k_%d", i), d.Parts))
 	}
 	require.NoError(t, w.Close())
@@ -48,7 +50,7 @@ func packSource(t *testing.T) dataset.Source {
 //lfvet:long a table of cases
 func TestPackShards(t *testing.T) {
 	src := packSource(t)
-	v := &VisionEncoder{Chat: letters{}, Expander: perByte{}}
+	v := &format.VisionEncoder{Chat: letters{}, Expander: perByte{}}
 	want := map[string]int{}
 	for i := range src.Len() {
 		d, err := src.Read(i)
