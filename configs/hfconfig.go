@@ -15,7 +15,7 @@ func (m Model) HFConfig(dtype string) []byte {
 			values[name] = k.field(&Run{}, &m).Interface()
 		}
 	}
-	values["rope_scaling"], values["vision"] = m.RopeScaling.hf(), m.Vision.keys()
+	values["rope_scaling"], values["vision"] = m.RopeScaling.hf(), m.Vision.keys(&m)
 	return hf.Encode(values, dtype)
 }
 

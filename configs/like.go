@@ -18,8 +18,7 @@ func (m Model) Like(hint string) (name string, like Model, ok bool) {
 			v = Vision{}
 		}
 		return fmt.Sprint(m.ModelType, m.Text, m.Hidden, m.Layers, m.Heads, m.KVHeads, m.HeadDim,
-			m.Intermediate, m.MTPLayers, v.Kind, v.Depth, v.Hidden, v.Inter, v.Heads, v.Patch, v.Merge,
-			v.Deepstack)
+			m.Intermediate, m.MTPLayers, v.Kind, v.Depth, v.Hidden, v.Inter, v.Heads, v.Patch, v.Merge)
 	}
 	letters := strings.NewReplacer("_", "", "-", "", ".", "")
 	hint = letters.Replace(strings.TrimSuffix(filepath.Base(hint), filepath.Ext(hint)))

@@ -151,7 +151,8 @@ func (t *keyTable) optional() {
 	}
 	for _, k := range t.keys {
 		if key, ok := strings.CutPrefix(k.Name, overrides+"."); ok && k.model {
-			k.some = k.part != "" || some[key]
+			// a tower's keys are its kind's, not the family's: Vision.checkOwn
+			k.some = k.part != "" && !strings.HasPrefix(key, "vision.") || some[key]
 		}
 	}
 }

@@ -26,33 +26,27 @@ type Vision struct {
 	Channels   int     `key:"in_channels" default:"3" min:"1" max:"64" class:"fixed" doc:"Colour channels."`
 	Merge      int     `key:"merge" default:"2" min:"1" max:"64" class:"fixed" doc:"Side, in patches, of the squares that become one feature."`
 	ImageSize  int     `key:"image_size" default:"0" min:"0" class:"fixed" unit:"pixels" doc:"Side of the images or tiles that a tower with absolute positions takes."`
-	Window     int     `key:"window_size" default:"0" min:"0" class:"fixed" unit:"pixels" doc:"Side of the windows of windowed attention."`
-	FullLayers []int   `key:"fullatt_block_indexes" class:"fixed" doc:"Layers that attend to whole images where others attend within windows."`
-	Deepstack  []int   `key:"deepstack_visual_indexes" class:"fixed" doc:"Layers whose outputs are added to the decoder's first layers."`
-	Positions  int     `key:"num_position_embeddings" default:"0" min:"0" class:"fixed" doc:"Rows of the table of learned positions, a square number."`
-	Times      int     `key:"num_position_frames" default:"0" min:"0" max:"4096" class:"fixed" unit:"frames" doc:"Frames of a clip at most, of which towers with clips make one feature."`
 	Act        string  `key:"hidden_act" default:"gelu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" class:"fixed" doc:"Activation of the tower's MLP."`
 	Eps        float64 `key:"layer_norm_eps" default:"1e-6" min:"0" class:"fixed" doc:"Term under the root of the tower's norms."`
 	RMS        bool    `key:"rms_norm" default:"false" class:"fixed" doc:"RMS norms instead of layer norms."`
 	QKVBias    bool    `key:"attention_bias" default:"true" class:"fixed" doc:"Query, key and value have biases."`
-	QKNorm     bool    `key:"use_qk_norm" default:"false" class:"fixed" doc:"RMS norm over the whole width of queries and keys."`
-	Scale      float64 `key:"layer_scale_init_value" default:"0.1" min:"0" class:"fixed" doc:"First value of the vectors that scale each branch, in towers that have them."`
 	Projector  string  `key:"projector" default:"" oneof:"projectors" class:"fixed" doc:"What joins features to the decoder; by default the family's own."`
 	ProjAct    string  `key:"projector_hidden_act" default:"gelu" oneof:"gelu|gelu_pytorch_tanh|quick_gelu|silu|relu" class:"fixed" doc:"Activation of the projector."`
 	ImageToken int     `key:"image_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of an image."`
 	VideoToken int     `key:"video_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token that stands for a feature of a video."`
 	StartToken int     `key:"vision_start_token_id" default:"-1" min:"-1" class:"fixed" doc:"Token before an image or video."`
 	FeatLayer  int     `key:"vision_feature_layer" default:"0" min:"-65536" max:"65536" class:"fixed" doc:"Layer whose output the projector takes, counted from 1, or with -1 from the last; 0 means the last with the tower's closing norm."`
-	Pooling    bool    `key:"vision_use_head" default:"false" class:"fixed" doc:"Checkpoints have a pooling head as well, which features do not pass."`
-	PerSecond  float64 `key:"tokens_per_second" default:"0" min:"0" class:"fixed" doc:"Positions in time a second of video (Qwen2.5-VL); 0 counts rows of the grid."`
 }
 
 // TowerKind is what configurations know of an architecture of vision towers.
 type TowerKind struct {
 	Sized bool // takes images or tiles of one size
 	Turns bool // has a two-axis rotary embedding
-	// Check reports what no tower of the kind can be; key is one of Vision's. It may be nil.
-	Check func(v Vision, fault func(key, why, try string))
+	// Has are the keys below vision that not all kinds have and this one reads: those of parts that Declare
+	// entered as vision.KEY.
+	Has []string
+	// Check reports what no tower of the kind can be; key is one below vision. It may be nil.
+	Check func(m Model, fault Report)
 }
 
 // towers are the architectures by Vision.Kind; stages/family/towers builds them.
@@ -89,6 +83,7 @@ func (v Vision) None() bool { return v.Kind == "" }
 // check reports what no plan can run.
 func (v *Vision) check(at faults, text *Model) {
 	const p = "model.overrides.vision."
+	v.checkOwn(at, text)
 	if !v.checkFamily(at, text) {
 		return
 	}
@@ -118,21 +113,22 @@ func (v *Vision) check(at faults, text *Model) {
 		need("image_size", v.ImageSize)
 	}
 	if check := towers[v.Kind].Check; check != nil {
-		check(*v, func(key, why, try string) { at.fault(p+key, why, try) })
+		check(*text, func(key, why, try string) { at.fault(p+key, why, try) })
 	}
-	for _, l := range append(append([]int{}, v.FullLayers...), v.Deepstack...) {
-		if l < 0 || l >= v.Depth {
-			at.fault(p+"depth", fmt.Sprintf("layer %d is named, but there are %d", l, v.Depth), "")
+}
+
+// checkOwn holds the keys of single kinds of towers to the model's: another kind's have no effect, and are
+// refused unless they say what holds anyway.
+func (v *Vision) checkOwn(at faults, m *Model) {
+	for _, k := range table().keys {
+		key, own := strings.CutPrefix(k.Name, overrides+".vision.")
+		if !own || k.part == "" || slices.Contains(towers[v.Kind].Has, key) {
+			continue
 		}
-	}
-	for i, l := range v.Deepstack {
-		if slices.Contains(v.Deepstack[:i], l) {
-			at.fault(p+"deepstack_visual_indexes", fmt.Sprintf("layer %d is named twice", l), "")
+		if have := formatValue(k.field(nil, m)); have != k.format(k.Default) {
+			at.fault(k.Name, fmt.Sprintf("%s, but %s does not read it", have, source.Quoted(v.Kind)),
+				"change vision.kind or leave "+key+" out")
 		}
-	}
-	if len(v.Deepstack) > text.Layers {
-		at.fault(p+"deepstack_visual_indexes", fmt.Sprintf("%d outputs for %d decoder layers",
-			len(v.Deepstack), text.Layers), "")
 	}
 }
 
@@ -176,13 +172,18 @@ func (v *Vision) checkFamily(at faults, text *Model) bool {
 
 func towerKinds() []string { return source.SortedKeys(towers) }
 
-// keys is the tower as config.json of a pair of one's own has it: our keys, each with its value.
-func (v *Vision) keys() map[string]any {
-	out, x := map[string]any{}, reflect.ValueOf(*v)
-	for i := range x.NumField() {
-		if field := x.Field(i); !field.IsZero() || field.Kind() == reflect.Int ||
-			field.Kind() == reflect.Float64 || field.Kind() == reflect.Bool {
-			out[x.Type().Field(i).Tag.Get("key")] = field.Interface()
+// keys is the tower as config.json of a pair of one's own has it: our keys that its kind reads, each with its
+// value; empty words and lists are left out.
+func (v *Vision) keys(m *Model) map[string]any {
+	out := map[string]any{}
+	for _, k := range table().keys {
+		key, own := strings.CutPrefix(k.Name, overrides+".vision.")
+		if !own || k.part != "" && !slices.Contains(towers[v.Kind].Has, key) {
+			continue
+		}
+		field := k.field(nil, m)
+		if empty := field.Kind() == reflect.String || field.Kind() == reflect.Slice; !empty || !field.IsZero() {
+			out[key] = field.Interface()
 		}
 	}
 	return out

@@ -143,10 +143,10 @@ func TestInternChat(t *testing.T) {
 	}
 	m, err := read(text)
 	require.NoError(t, err)
-	require.Equal(t, []any{"internvl", "internlm2", 32, 24, 16, 448, 2, true, false, 1.0},
+	require.Equal(t, []any{"internvl", "internlm2", 32, 24, 16, 448, 2, true, "false", "1"},
 		[]any{m.ModelType, m.Text, m.Layers, m.Vision.Depth, m.Vision.Heads, m.Vision.ImageSize,
 			m.Vision.Merge,
-			m.Vision.QKVBias, m.Vision.QKNorm, m.Vision.Scale})
+			m.Vision.QKVBias, value(m, "vision.use_qk_norm"), value(m, "vision.layer_scale_init_value")})
 	_, err = read(strings.Replace(text, `"v2"`, `"v1"`, 1))
 	require.ErrorContains(t, err, `ps_version: "v1", only "v2" can be trained`)
 }

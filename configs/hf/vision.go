@@ -72,7 +72,7 @@ var composedIdle = source.Set("model_type", "initializer_range", "attention_drop
 	"auto_map", "template", "force_image_size", "dynamic_image_size", "max_dynamic_patch",
 	"min_dynamic_patch", "use_thumbnail", "pad2square", "use_backbone_lora", "use_llm_lora",
 	"use_flash_attn", "dropout", "system_message", "_commit_hash",
-	"tokens_per_second", "num_channels", "return_dict", "chunk_size_feed_forward", "output_attentions",
+	"num_channels", "return_dict", "chunk_size_feed_forward", "output_attentions",
 	"output_hidden_states")
 
 // composedOnly are keys of the top level that must have one value, as JSON: how InternVL's own code joins
@@ -201,8 +201,6 @@ func (d *Decoder) visionKeys(c Composed, vision map[string]json.RawMessage) (unr
 			to = key
 		}
 		switch only := cmp.Or(c.Only[key], kind.Only[key]); {
-		case key == "tokens_per_second":
-			d.Set("vision."+key, value)
 		case key == "norm_type":
 			d.norm(vision)
 		case key == "mlp_ratio":

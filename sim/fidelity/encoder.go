@@ -19,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/sim/rehearsal"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/family/towers"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
 	"github.com/lfactor/lfactor/topology/cost"
@@ -166,8 +167,9 @@ func pacedVision() (*family.Model, error) {
 	c.Hidden, c.Layers, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab = 32, 6, 4, 4, 8, 64, 64
 	c.RopeScaling.Sections = []int{2, 1, 1}
 	v := &c.Vision
-	v.Depth, v.Hidden, v.Inter, v.Heads, v.Patch, v.Temporal, v.Positions, v.Deepstack = 4, 32, 64, 2, 4, 1,
-		16, []int{1}
+	v.Depth, v.Hidden, v.Inter, v.Heads, v.Patch, v.Temporal = 4, 32, 64, 2, 4, 1
+	towers.Table.Set(&c, towers.TableKeys{Rows: 16})
+	towers.Deepstack.Set(&c, towers.DeepstackKeys{Layers: []int{1}})
 	return family.Build(c, 32)
 }
 

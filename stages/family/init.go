@@ -84,7 +84,7 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	}
 	switch {
 	case m.Vision != nil && strings.Contains(p.Name, ".scale"):
-		fill32(dst, float32(m.Vision.Config.Scale))
+		fill32(dst, float32(m.Vision.FirstScale))
 		return
 	case len(p.Shape) == 1 && strings.HasSuffix(p.Name, ".weight"): // norms
 		plus := 0.0

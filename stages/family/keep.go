@@ -58,7 +58,7 @@ func (v *Vision) unused(param func(name string, shape ...int)) {
 	if v.Masked {
 		param("mask_token", 1, d)
 	}
-	if !v.Config.Pooling {
+	if !v.Pooling {
 		return
 	}
 	param("head.probe", 1, d)

@@ -403,12 +403,12 @@ func (v *Vision) Positions(rows int, cu []int32, p *Images) []int32 {
 			h, w := int32(r.grid.H/v.Merge), int32(r.grid.W/v.Merge)
 			for t := range r.t {
 				far := int32(t)
-				if r.grid.Video && v.Config.PerSecond > 0 {
+				if r.grid.Video && v.PerSecond > 0 {
 					every := r.grid.Every
 					if every == 0 {
 						every = 1
 					}
-					far = int32(float32(t) * float32(v.Config.PerSecond*every))
+					far = int32(float32(t) * float32(v.PerSecond*every))
 				}
 				for y := range h {
 					for x := range w {

@@ -26,6 +26,7 @@ type Vision struct {
 	Project func(r *block.Rec, x *grad.Value) *grad.Value // rows of the tower to features [p/join width]
 	// of tower layers whose features the decoder's first layers add
 	Deepstack map[int]block.Merger
+	Listed    []int // these layers in the order of the configuration, which their parameters are numbered by
 	// patches along a side of the square that becomes one feature
 	Merge    int
 	Patch    int // pixels along a side of a patch
@@ -34,7 +35,12 @@ type Vision struct {
 	Window   int  // features along a side of a window, 0 for none
 	Tile     int  // pixels along a side of tiles of one size, 0 for images of any
 	Masked   bool // checkpoints have a token for masked patches, which no feature passes
-	Config   configs.Vision
+	Pooling  bool // checkpoints have a pooling head, which no feature passes
+	// positions in time a second of video, 0 to count rows of the grid
+	PerSecond float64
+	// first value of the vectors that scale branches
+	FirstScale float64
+	Config     configs.Vision
 }
 
 // FeaturePort is the port of the features; DeepstackPort of those that decoder layer i adds.
@@ -104,7 +110,7 @@ func Compose(m *Model, v *Vision) *Model {
 // merger is the number of the parameters that join the features of layer i, of which k layers come before:
 // its place in the list of the configuration, which need not be in order.
 func (v *Vision) merger(i, k int) int {
-	if at := slices.Index(v.Config.Deepstack, i); at >= 0 {
+	if at := slices.Index(v.Listed, i); at >= 0 {
 		return at
 	}
 	return k
@@ -161,8 +167,7 @@ var Acts = map[string]int{"gelu": kernels.GELU, "gelu_pytorch_tanh": kernels.GEL
 func BaseTower(c configs.Vision) block.Tower {
 	return block.Tower{Layers: c.Layers(), Hidden: c.Hidden, Inter: c.Inter, Heads: c.Heads,
 		PatchDim: c.Channels * c.Temporal * c.Patch * c.Patch,
-		Join:     c.Merge * c.Merge, RMS: c.RMS, Eps: c.Eps, Act: Acts[c.Act], QKVBias: c.QKVBias,
-		QKNorm: c.QKNorm}
+		Join:     c.Merge * c.Merge, RMS: c.RMS, Eps: c.Eps, Act: Acts[c.Act], QKVBias: c.QKVBias}
 }
 
 // NewVision puts a tower in front of a decoder.

@@ -13,7 +13,8 @@ import (
 // DINOv2 (arXiv:2304.07193): images of one size, a class token that is not a feature, a table of positions,
 // scaled branches, and a norm after the last layer. Checkpoints also have a token for masked patches, which
 // only pretraining of the tower uses. Register tokens and the gated MLP of the giant size are not built.
-var _ = family.RegisterTower("dinov2", family.Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches},
+var _ = family.RegisterTower("dinov2", family.Tower{
+	Facts:     configs.TowerKind{Sized: true, Has: []string{"layer_scale_init_value"}, Check: wholePatches},
 	Projector: "mlp", Source: dinov2Source,
 	Build: func(c configs.Model) *family.Vision {
 		t := family.BaseTower(c.Vision)
@@ -22,7 +23,7 @@ var _ = family.RegisterTower("dinov2", family.Tower{Facts: configs.TowerKind{Siz
 		side := c.Vision.ImageSize / c.Vision.Patch
 		t.Positions = side*side + 1
 		v := family.NewVision(c.Vision, t)
-		v.Tile, v.Masked = c.Vision.ImageSize, true
+		v.Tile, v.Masked, v.FirstScale = c.Vision.ImageSize, true, scaledBranches.Of(c).First
 		return v
 	}})
 

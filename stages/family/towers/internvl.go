@@ -100,24 +100,37 @@ func decoderSource(c configs.Model) func(string) family.Source {
 }
 
 var _ = family.RegisterTower("internvl", family.Tower{
-	Facts: configs.TowerKind{Sized: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
-		if v.ImageSize%(v.Patch*v.Merge) != 0 {
-			fault("image_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d", v.ImageSize,
-				v.Patch*v.Merge), "")
-		}
-	}},
+	Facts: configs.TowerKind{Sized: true, Has: []string{"use_qk_norm", "layer_scale_init_value"},
+		Check: func(m configs.Model, fault configs.Report) {
+			if v := m.Vision; v.ImageSize%(v.Patch*v.Merge) != 0 {
+				fault("image_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d", v.ImageSize,
+					v.Patch*v.Merge), "")
+			}
+		}},
 	Loong: map[string]loong.Part{"InternVisionConfig": {Norms: true, Sized: true, Free: true,
 		Preset: map[string]string{"image_size": "448", "projector": "internvl"}}},
 	Projector: "internvl", Source: internTowerSource, Other: internChatTower,
 	Build: func(c configs.Model) *family.Vision {
 		t := family.BaseTower(c.Vision)
-		t.PatchBias, t.Class, t.Scale, t.Taps = true, true, true, 1
+		t.PatchBias, t.Class, t.Scale, t.Taps, t.QKNorm = true, true, true, 1, wideNorms.Of(c).QKNorm
 		side := c.Vision.ImageSize / c.Vision.Patch
 		t.Positions = side*side + 1
 		v := family.NewVision(c.Vision, t)
-		v.Tile = c.Vision.ImageSize
+		v.Tile, v.FirstScale = c.Vision.ImageSize, scaledBranches.Of(c).First
 		return v
 	}})
+
+type wideNormKeys struct {
+	QKNorm bool `key:"vision.use_qk_norm" default:"false" class:"fixed" doc:"RMS norm over the whole width of queries and keys."`
+}
+
+var wideNorms = configs.Declare("norms of a tower's queries and keys", configs.Rules[wideNormKeys]{})
+
+type branchKeys struct {
+	First float64 `key:"vision.layer_scale_init_value" default:"0.1" min:"0" class:"fixed" doc:"First value of the vectors that scale each branch, in towers that have them."`
+}
+
+var scaledBranches = configs.Declare("scaled branches of a tower", configs.Rules[branchKeys]{})
 
 // internNames maps logical names of the tower to those of the published checkpoints for transformers.
 var internNames = strings.NewReplacer("visual.blocks.", "encoder.layer.", "visual.cls_token",

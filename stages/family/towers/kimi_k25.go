@@ -106,15 +106,13 @@ func writeKimi(m hf.Values, out map[string]any, _ func(string, any)) {
 // MoonViT-3D: a table of positions that a cubic kernel resizes to each image's grid, heads whose
 // neighbouring numbers turn by column and row in turns, and clips of a few frames that see each other.
 var _ = family.RegisterTower("moonvit_3d", family.Tower{
-	Facts: configs.TowerKind{Turns: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
-		if side := int(math.Sqrt(float64(v.Positions))); v.Positions == 0 || side*side != v.Positions {
-			fault("num_position_embeddings", fmt.Sprintf("%d is not a square of a number above 0",
-				v.Positions), "")
-		}
-		if v.Times == 0 {
-			fault("num_position_frames", "0, but clips have at least a frame", "try 4")
-		}
-	}},
+	Facts: configs.TowerKind{Turns: true, Has: []string{"num_position_embeddings", "num_position_frames"},
+		Check: func(m configs.Model, fault configs.Report) {
+			checkTable(m, fault)
+			if clips.Of(m).Frames == 0 {
+				fault("num_position_frames", "0, but clips have at least a frame", "try 4")
+			}
+		}},
 	Loong: map[string]loong.Part{"MoonVisionModelConfig": {MergerEps: "1e-5",
 		Preset: map[string]string{"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": "1e-5",
 			"num_position_embeddings": "4096", "num_position_frames": "4"},
@@ -127,9 +125,15 @@ var _ = family.RegisterTower("moonvit_3d", family.Tower{
 	Build: func(c configs.Model) *family.Vision {
 		t := family.BaseTower(c.Vision)
 		t.Theta, t.PatchBias, t.PostNorm, t.Pairs = 10000, true, true, true
-		t.Taps, t.Positions, t.Times = 16, c.Vision.Positions, c.Vision.Times
+		t.Taps, t.Positions, t.Times = 16, Table.Of(c).Rows, clips.Of(c).Frames
 		return family.NewVision(c.Vision, t)
 	}})
+
+type clipKeys struct {
+	Frames int `key:"vision.num_position_frames" default:"0" min:"0" max:"4096" class:"fixed" unit:"frames" doc:"Frames of a clip at most, of which towers with clips make one feature."`
+}
+
+var clips = configs.Declare("clips of a tower", configs.Rules[clipKeys]{})
 
 var moonNames = strings.NewReplacer("blocks.", "encoder.blocks.", ".attn.qkv.", ".wqkv.",
 	".attn.proj.", ".wo.",

@@ -39,12 +39,8 @@ var _ = family.Register(family.Family{ModelType: "qwen2_5_vl", Paper: "2502.1392
 	}})
 
 var _ = family.RegisterTower("qwen2_5_vl", family.Tower{
-	Facts: configs.TowerKind{Turns: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
-		if v.Window == 0 || v.Window%(v.Patch*v.Merge) != 0 {
-			fault("window_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d", v.Window,
-				v.Patch*v.Merge), "")
-		}
-	}},
+	Facts: configs.TowerKind{Turns: true, Check: checkWindows,
+		Has: []string{"window_size", "fullatt_block_indexes", "tokens_per_second"}},
 	Loong: map[string]loong.Part{"Qwen2VisionRMSNormConfig": {Gated: true, RMS: true,
 		Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "silu",
 			"rms_norm": "true", "window_size": "112", "fullatt_block_indexes": "[7, 15, 23, 31]",
@@ -53,8 +49,37 @@ var _ = family.RegisterTower("qwen2_5_vl", family.Tower{
 	Build: func(c configs.Model) *family.Vision {
 		t := family.BaseTower(c.Vision)
 		t.Theta, t.RMS, t.Gated, t.Ordered = 10000, true, true, true
-		t.Windowed = func(layer int) bool { return !slices.Contains(c.Vision.FullLayers, layer) }
+		k := windows.Of(c)
+		t.Windowed = func(layer int) bool { return !slices.Contains(k.FullLayers, layer) }
 		v := family.NewVision(c.Vision, t)
-		v.Window = c.Vision.Window / c.Vision.Merge / c.Vision.Patch
+		v.Window, v.PerSecond = k.Window/c.Vision.Merge/c.Vision.Patch, k.PerSecond
 		return v
 	}})
+
+type windowKeys struct {
+	Window     int     `key:"vision.window_size" default:"0" min:"0" class:"fixed" unit:"pixels" doc:"Side of the windows of windowed attention."`
+	FullLayers []int   `key:"vision.fullatt_block_indexes" class:"fixed" doc:"Layers that attend to whole images where others attend within windows."`
+	PerSecond  float64 `key:"vision.tokens_per_second" default:"0" min:"0" class:"fixed" doc:"Positions in time a second of video (Qwen2.5-VL); 0 counts rows of the grid."`
+}
+
+var windows = configs.Declare("windows of a tower", configs.Rules[windowKeys]{})
+
+func checkWindows(m configs.Model, fault configs.Report) {
+	k, side := windows.Of(m), m.Vision.Patch*m.Vision.Merge
+	if k.Window == 0 || k.Window%side != 0 {
+		fault("window_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d", k.Window, side), "")
+	}
+	checkNamed(m, "fullatt_block_indexes", k.FullLayers, fault)
+}
+
+// checkNamed holds a list of layers to those that the tower has.
+func checkNamed(m configs.Model, key string, layers []int, fault configs.Report) {
+	for i, l := range layers {
+		switch {
+		case l < 0 || l >= m.Vision.Depth:
+			fault(key, fmt.Sprintf("layer %d is named, but the tower has %d", l, m.Vision.Depth), "")
+		case slices.Contains(layers[:i], l):
+			fault(key, fmt.Sprintf("layer %d is named twice", l), "")
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 var _ = family.Register(family.Family{ModelType: "qwen2_vl", Paper: "2409.12191",
 	Composed: &hf.Composed{Class: "Qwen2VLForConditionalGeneration", Text: "qwen2", EitherTies: true,
 		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge",
+			"tokens_per_second": "",
 			"in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "",
 			"mlp_ratio": ""},
 		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`,

@@ -26,7 +26,8 @@ var _ = family.Register(family.Family{ModelType: "qwen3_vl", Paper: "2511.21631"
 	}})
 
 var (
-	qwen3VisionKeys   = map[string]string{"spatial_merge_size": "merge", "out_hidden_size": ""}
+	qwen3VisionKeys   = map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "",
+		"tokens_per_second": ""}
 	qwen3VisionPreset = map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`,
 		"temporal_patch_size": "2", "patch_size": "16"}
 )
@@ -45,25 +46,52 @@ func qwen3VL(name string, c configs.Model, text func(string) family.Source) *fam
 }
 
 var _ = family.RegisterTower("qwen3_vl", family.Tower{
-	Facts: configs.TowerKind{Turns: true, Check: func(v configs.Vision, fault func(key, why, try string)) {
-		if side := int(math.Sqrt(float64(v.Positions))); v.Positions == 0 || side*side != v.Positions {
-			fault("num_position_embeddings", fmt.Sprintf("%d is not a square of a number above 0",
-				v.Positions), "")
-		}
-	}},
+	Facts: configs.TowerKind{Turns: true, Has: []string{"num_position_embeddings", "deepstack_visual_indexes"},
+		Check: func(m configs.Model, fault configs.Report) {
+			checkTable(m, fault)
+			taken := Deepstack.Of(m).Layers
+			checkNamed(m, "deepstack_visual_indexes", taken, fault)
+			if len(taken) > m.Layers {
+				fault("deepstack_visual_indexes", fmt.Sprintf("%d outputs for %d decoder layers",
+					len(taken), m.Layers), "")
+			}
+		}},
 	Loong:     map[string]loong.Part{"Qwen3VisionModelConfig": qwen3Tower, "Qwen35VisionConfig": qwen3Tower},
 	Projector: "merger", Source: qwen3TowerSource,
 	Build: func(c configs.Model) *family.Vision {
 		t := family.BaseTower(c.Vision)
-		t.Theta, t.PatchBias, t.Taps, t.Positions = 10000, true, 4, c.Vision.Positions
+		t.Theta, t.PatchBias, t.Taps, t.Positions = 10000, true, 4, Table.Of(c).Rows
 		v := family.NewVision(c.Vision, t)
-		v.Deepstack = map[int]block.Merger{}
-		for _, layer := range c.Vision.Deepstack {
+		v.Deepstack, v.Listed = map[int]block.Merger{}, Deepstack.Of(c).Layers
+		for _, layer := range v.Listed {
 			v.Deepstack[layer] = block.Merger{Tower: &v.Tower, Out: c.Hidden, After: true, Eps: 1e-6,
 				Act: family.Acts["gelu"]}
 		}
 		return v
 	}})
+
+// TableKeys are the keys of towers with a table of positions that is resized to each image's grid.
+type TableKeys struct {
+	Rows int `key:"vision.num_position_embeddings" default:"0" min:"0" class:"fixed" doc:"Rows of the table of learned positions, a square number."`
+}
+
+// Table is what models say of the tower's table of positions.
+var Table = configs.Declare("tower's table of positions", configs.Rules[TableKeys]{})
+
+func checkTable(m configs.Model, fault configs.Report) {
+	n := Table.Of(m).Rows
+	if side := int(math.Sqrt(float64(n))); n == 0 || side*side != n {
+		fault("num_position_embeddings", fmt.Sprintf("%d is not a square of a number above 0", n), "")
+	}
+}
+
+// DeepstackKeys are the keys of towers that give features of several layers.
+type DeepstackKeys struct {
+	Layers []int `key:"vision.deepstack_visual_indexes" class:"fixed" doc:"Layers whose outputs are added to the decoder's first layers."`
+}
+
+// Deepstack is what models say of features of the tower's inner layers.
+var Deepstack = configs.Declare("features of inner layers", configs.Rules[DeepstackKeys]{})
 
 var qwen3Tower = loong.Part{Preset: map[string]string{"temporal_patch_size": "2", "patch_size": "16",
 	"hidden_act": "gelu_pytorch_tanh", "num_position_embeddings": "2304"}}

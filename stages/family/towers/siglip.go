@@ -12,7 +12,8 @@ import (
 
 // SigLIP (arXiv:2303.15343): images of one size, a table of positions, no class token, a norm after the
 // last layer. Pixels beyond the last whole patch are not read, as by a convolution.
-var _ = family.RegisterTower("siglip", family.Tower{Facts: configs.TowerKind{Sized: true, Check: wholePatches},
+var _ = family.RegisterTower("siglip", family.Tower{
+	Facts: configs.TowerKind{Sized: true, Has: []string{"vision_use_head"}, Check: wholePatches},
 	Loong: map[string]loong.Part{"SiglipVisionConfig": {Sized: true,
 		Preset: map[string]string{"hidden_act": "gelu_pytorch_tanh"}}},
 	Projector: "mlp", Source: siglipSource,
@@ -22,9 +23,15 @@ var _ = family.RegisterTower("siglip", family.Tower{Facts: configs.TowerKind{Siz
 		side := c.Vision.ImageSize / c.Vision.Patch
 		t.Positions = side * side
 		v := family.NewVision(c.Vision, t)
-		v.Tile = c.Vision.ImageSize
+		v.Tile, v.Pooling = c.Vision.ImageSize, poolingHead.Of(c).Kept
 		return v
 	}})
+
+type poolingKeys struct {
+	Kept bool `key:"vision.vision_use_head" default:"false" class:"fixed" doc:"Checkpoints have a pooling head as well, which features do not pass."`
+}
+
+var poolingHead = configs.Declare("pooling head of a tower", configs.Rules[poolingKeys]{})
 
 var _ = registerLlavaTower("siglip_vision_model", llavaTower{Strategy: "full",
 	Keys: hf.TowerKeys{Preset: map[string]string{"kind": `"siglip"`, "hidden_size": "768",
@@ -37,8 +44,8 @@ var _ = registerLlavaTower("siglip_vision_model", llavaTower{Strategy: "full",
 
 // wholePatches holds the side of an image, in patches, to the squares that become one feature. A convolution
 // drops pixels beyond the last whole patch.
-func wholePatches(v configs.Vision, fault func(key, why, try string)) {
-	if v.ImageSize > 0 && (v.ImageSize < v.Patch || v.ImageSize/v.Patch%v.Merge != 0) {
+func wholePatches(m configs.Model, fault configs.Report) {
+	if v := m.Vision; v.ImageSize > 0 && (v.ImageSize < v.Patch || v.ImageSize/v.Patch%v.Merge != 0) {
 		fault("merge", fmt.Sprintf("image_size / patch_size = %d/%d = %d is not a multiple of %d",
 			v.ImageSize, v.Patch, v.ImageSize/v.Patch, v.Merge), "")
 	}
