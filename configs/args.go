@@ -16,8 +16,8 @@ import (
 )
 
 // SplitArgs sorts out the arguments of a command that takes a run file: the file, if the first argument is
-// neither a flag nor an override, or is the name of a file that is there; the command's own flags (own says for each name whether it takes a value);
-// and the rest, for Request.Args.
+// neither a flag nor an override, or is the name of a file that is there; the command's own flags (own says
+// for each name whether it takes a value); and the rest, for Request.Args.
 func SplitArgs(args []string, own map[string]bool) (file string, mine, rest []string) {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") && !assigns(args[0]) {
 		file, args = args[0], args[1:]
@@ -38,8 +38,8 @@ func SplitArgs(args []string, own map[string]bool) (file string, mine, rest []st
 	return file, mine, rest
 }
 
-// assigns reports whether an argument in a run file's place is an override: a file may have "=" in its name, as
-// those of sweeps have.
+// assigns reports whether an argument in a run file's place is an override: a file may have "=" in its name,
+// as those of sweeps have.
 func assigns(arg string) bool {
 	if !overridePattern.MatchString(arg) {
 		return false
@@ -283,8 +283,8 @@ func (l *loader) keyFlag(k *Key, name string, values []string, o Origin) {
 	l.add(setting{k, flagNode(k, values), o})
 }
 
-// bare is what a flag that stands for a value sets, which is given none as a rule: true says what the flag says, and
-// false, where the key has two values, the other one. Why says what else was given.
+// bare is what a flag that stands for a value sets, which is given none as a rule: true says what the flag
+// says, and false, where the key has two values, the other one. Why says what else was given.
 func (k *Key) bare(flag Flag, values []string) (value, why string) {
 	if len(values) == 0 {
 		return flag.Value, ""
@@ -296,7 +296,8 @@ func (k *Key) bare(flag Flag, values []string) (value, why string) {
 	case isBool && k.Type == "boolean":
 		return strconv.FormatBool(flag.Value != "true"), ""
 	}
-	return "", fmt.Sprintf("%s: the flag takes no value, it means %s", source.Quoted(strings.Join(values, " ")),
+	return "", fmt.Sprintf("%s: the flag takes no value, it means %s", source.Quoted(strings.Join(values,
+		" ")),
 		flag.Value)
 }
 

@@ -28,7 +28,8 @@ func ClusterFile(nameOrPath string) ([]byte, error) {
 		return text, nil
 	}
 	if !strings.ContainsAny(nameOrPath, "./") {
-		return nil, &Error{File: nameOrPath, Why: "is no machine that comes with lfactor, and no file", Try: source.OneOf(Clusters())}
+		return nil, &Error{File: nameOrPath, Why: "is no machine that comes with lfactor, and no file",
+			Try: source.OneOf(Clusters())}
 	}
 	return source.ReadFile(nameOrPath)
 }

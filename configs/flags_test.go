@@ -9,9 +9,9 @@ import (
 	"github.com/lfactor/lfactor/configs/megatron"
 )
 
-// TestFlagsWithoutValue: each flag that stands for a value, given one: true says the same as nothing, false the
-// other of two values, and all else is refused; whether the run file has the flag's value already or another. A
-// flag that was given a value and set its own trained in bf16 after --bf16=false.
+// TestFlagsWithoutValue: each flag that stands for a value, given one: true says the same as nothing, false
+// the other of two values, and all else is refused; whether the run file has the flag's value already or
+// another. A flag that was given a value and set its own trained in bf16 after --bf16=false.
 func TestFlagsWithoutValue(t *testing.T) {
 	n := 0
 	for _, k := range Keys() {

@@ -69,7 +69,8 @@ func (m Model) Differences(count int64, like Model) []string {
 	if rows := int64(m.Vocab - like.Vocab); rows != 0 {
 		n := rows * int64(m.Hidden) * tables[m.TieEmbeddings]
 		rest -= n
-		out = append(out, fmt.Sprintf("%+d: the vocabulary has %d rows here, %d as published: %+d × %d in %s", n, m.Vocab, like.Vocab, rows, m.Hidden,
+		out = append(out, fmt.Sprintf("%+d: the vocabulary has %d rows here, %d as published: %+d × %d in %s", n,
+			m.Vocab, like.Vocab, rows, m.Hidden,
 			map[bool]string{true: "one table", false: "embedding and head"}[m.TieEmbeddings]))
 	}
 	if rest != 0 {

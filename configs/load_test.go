@@ -88,7 +88,8 @@ func runCase(t *testing.T, ar *txtar.Archive) string {
 	var out strings.Builder
 	if err != nil {
 		require.Nil(t, c)
-		require.Len(t, Faults(err), strings.Count(err.Error(), "\n")+1, "every fault is an *source.Error of one line")
+		require.Len(t, Faults(err), strings.Count(err.Error(), "\n")+1,
+			"every fault is an *source.Error of one line")
 		// a new family is not a change of any case
 		fmt.Fprintln(&out, strings.ReplaceAll(err.Error(), strings.Join(hf.Names(), ", "), "every family"))
 		return out.String()
@@ -105,11 +106,13 @@ func runCase(t *testing.T, ar *txtar.Archive) string {
 }
 
 func TestFaultNamesThePlace(t *testing.T) {
-	c, err := Load(Request{File: "r.yaml", Text: []byte("model:\n  name: llama/2-7b\ndata:\n  paths: [x]\n"), Args: []string{"plan.tp=2"}})
+	c, err := Load(Request{File: "r.yaml", Text: []byte("model:\n  name: llama/2-7b\ndata:\n  paths: [x]\n"),
+		Args: []string{"plan.tp=2"}})
 	require.NoError(t, err)
 	var e *source.Error
 	require.ErrorAs(t, c.Fault("data.paths", "does not exist", "check the spelling"), &e)
-	require.Equal(t, source.Error{File: "r.yaml", Line: 4, Key: "data.paths", Why: "does not exist", Try: "check the spelling"}, *e)
+	require.Equal(t, source.Error{File: "r.yaml", Line: 4, Key: "data.paths", Why: "does not exist",
+		Try: "check the spelling"}, *e)
 	require.EqualError(t, c.Fault("plan.tp", "too much", ""), "plan.tp=2: plan.tp: too much")
 	require.EqualError(t, c.Fault("train.steps", "too few", ""), "r.yaml: train.steps: too few")
 }
@@ -128,7 +131,8 @@ func TestCheckVocab(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(filepath.Join(t.TempDir(), "x"), nil, 0o644))
 	file := filepath.Join(t.TempDir(), "m.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("{model_type: llama, hidden_size: 8, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 8}"), 0o644))
+	require.NoError(t, os.WriteFile(file,
+		[]byte("{model_type: llama, hidden_size: 8, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 8}"), 0o644))
 	c := load("model.file="+file, "plan.tp=2")
 	require.NoError(t, c.CheckVocab(100))
 	require.Equal(t, 100, c.Model.Vocab)
@@ -138,20 +142,26 @@ func TestCheckVocab(t *testing.T) {
 // TestRecomputeFlags: layers are counted by one method, grouped by the other.
 func TestRecomputeFlags(t *testing.T) {
 	load := func(args ...string) (*Config, error) {
-		return Load(Request{Args: append([]string{"--model-name", "llama2-7b", "--data-path", "x", "--pipeline-model-parallel-size", "4"}, args...)})
+		return Load(Request{Args: append([]string{"--model-name", "llama2-7b", "--data-path", "x",
+			"--pipeline-model-parallel-size", "4"}, args...)})
 	}
-	c, err := load("--recompute-granularity", "full", "--recompute-method", "block", "--custom-pipeline-recompute-layers", "8,6,4,2")
+	c, err := load("--recompute-granularity", "full", "--recompute-method", "block",
+		"--custom-pipeline-recompute-layers", "8,6,4,2")
 	require.NoError(t, err)
 	require.Equal(t, []int{8, 6, 4, 2}, c.Run.Plan.RecomputeLayers)
-	c, err = load("--recompute-granularity", "full", "--recompute-num-layers", "3", "--recompute-method", "uniform")
+	c, err = load("--recompute-granularity", "full", "--recompute-num-layers", "3", "--recompute-method",
+		"uniform")
 	require.NoError(t, err)
 	require.Empty(t, c.Run.Plan.RecomputeLayers)
-	require.Contains(t, strings.Join(c.Notices, "\n"), "--recompute-num-layers 3 with --recompute-method uniform: the input of every layer is kept here, not of every 3")
-	for _, order := range []string{"--custom-pipeline-recompute-layers 8,6,4,2 --recompute-num-layers 3", "--recompute-num-layers 3 --custom-pipeline-recompute-layers 8,6,4,2"} {
+	require.Contains(t, strings.Join(c.Notices, "\n"),
+		"--recompute-num-layers 3 with --recompute-method uniform: the input of every layer is kept here, not of every 3")
+	for _, order := range []string{"--custom-pipeline-recompute-layers 8,6,4,2 --recompute-num-layers 3",
+		"--recompute-num-layers 3 --custom-pipeline-recompute-layers 8,6,4,2"} {
 		c, err = load(strings.Fields("--recompute-granularity full --recompute-method block " + order)...)
 		require.NoError(t, err)
 		require.Equal(t, []int{8, 6, 4, 2}, c.Run.Plan.RecomputeLayers)
-		require.Contains(t, strings.Join(c.Notices, "\n"), "--recompute-num-layers 3: --custom-pipeline-recompute-layers 8,6,4,2 says how many layers")
+		require.Contains(t, strings.Join(c.Notices, "\n"),
+			"--recompute-num-layers 3: --custom-pipeline-recompute-layers 8,6,4,2 says how many layers")
 	}
 	for args, want := range map[string]string{
 		"--recompute-method blocks":                                           `--recompute-method: "blocks", want block or uniform`,
@@ -233,9 +243,10 @@ func TestBoundsOnFiles(t *testing.T) {
 	pipe := filepath.Join(dir, "pipe")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o644))
 	for want, path := range map[string]string{
-		"more than 4MiB":            file("scalar.yaml", "device: "+strings.Repeat("x", 10<<20)),
-		"more than 100000 values":   file("wide.yaml", "freeze: ["+strings.Repeat("a, ", 100_000)+"]"),
-		"more than 64 levels":       file("deep.yaml", "freeze: "+strings.Repeat("[", 70)+strings.Repeat("]", 70)),
+		"more than 4MiB":          file("scalar.yaml", "device: "+strings.Repeat("x", 10<<20)),
+		"more than 100000 values": file("wide.yaml", "freeze: ["+strings.Repeat("a, ", 100_000)+"]"),
+		"more than 64 levels": file("deep.yaml", "freeze: "+strings.Repeat("[", 70)+strings.Repeat("]",
+			70)),
 		"is not a regular file":     pipe,
 		"no such file or directory": filepath.Join(dir, "none"),
 	} {

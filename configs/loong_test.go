@@ -54,8 +54,9 @@ func TestLoongOwnPairs(t *testing.T) {
 	m := cfg.Model
 	require.Equal(t, []any{"internvl", "internlm2", RopeScaling{Type: "dynamic", Factor: 2.5}, 92553, 92546},
 		[]any{m.ModelType, m.Text, m.RopeScaling, m.Vocab, m.Vision.ImageToken})
-	require.Equal(t, []any{"internvl", 45, 3200, 25, true, "true", false}, []any{m.Vision.Kind, m.Vision.Depth,
-		m.Vision.Hidden, m.Vision.Heads, m.Vision.RMS, value(m, "vision.use_qk_norm"), m.Vision.QKVBias})
+	require.Equal(t, []any{"internvl", 45, 3200, 25, true, "true", false},
+		[]any{m.Vision.Kind, m.Vision.Depth,
+			m.Vision.Hidden, m.Vision.Heads, m.Vision.RMS, value(m, "vision.use_qk_norm"), m.Vision.QKVBias})
 	require.Contains(t, strings.Join(cfg.Notices, "\n"), "32 heads, of which 25 carry weights")
 	cfg, err = Compose(Request{File: loongTree + "internvl2.5/internvl2_5_8b.yaml",
 		Args: []string{"--rope-scaling-factor", "3"}})

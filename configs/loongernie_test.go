@@ -22,7 +22,8 @@ func TestLoongErnie(t *testing.T) {
 	want.Parameters, want.Active, want.Names, want.Source = 0, 0, nil, ""
 	require.Equal(t, want, c.Model)
 	// words of its launch script
-	c, err = compose("--moe-router-load-balancing-type", "none", "--moe-router-topk", "6", "--moe-aux-loss-coeff",
+	c, err = compose("--moe-router-load-balancing-type", "none", "--moe-router-topk", "6",
+		"--moe-aux-loss-coeff",
 		"1e-2", "--moe-router-score-function", "softmax", "--moe-router-enable-expert-bias")
 	require.NoError(t, err)
 	require.Equal(t, []any{"none", 0.001}, []any{c.Run.Train.Router.Loss, c.Run.Train.Router.BiasRate})

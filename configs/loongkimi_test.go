@@ -28,7 +28,8 @@ func TestLoongKimi(t *testing.T) {
 	pair, err := Compose(Request{File: loongTree + "custom/moon_vit_llama3_8b.yaml"})
 	require.NoError(t, err)
 	m := pair.Model
-	require.Equal(t, []any{"vlm", "llama", "moonvit_3d", "4", "4096"}, []any{m.ModelType, m.Text, m.Vision.Kind,
+	require.Equal(t, []any{"vlm", "llama", "moonvit_3d", "4", "4096"}, []any{m.ModelType, m.Text,
+		m.Vision.Kind,
 		value(m, "vision.num_position_frames"), value(m, "vision.num_position_embeddings")})
 	for override, why := range map[string]string{
 		"model.image_encoder.merge_kernel_size=[2,4]": `"2 4", only 2 2 is built`,

@@ -113,7 +113,8 @@ func (r RopeScaling) check() string {
 			return why
 		}
 		if r.HighFreqFactor <= r.LowFreqFactor {
-			return fmt.Sprintf("rope_type llama3: high_freq_factor = %g does not exceed low_freq_factor = %g", r.HighFreqFactor, r.LowFreqFactor)
+			return fmt.Sprintf("rope_type llama3: high_freq_factor = %g does not exceed low_freq_factor = %g",
+				r.HighFreqFactor, r.LowFreqFactor)
 		}
 		return ""
 	}

@@ -112,8 +112,8 @@ func registered() error {
 		`import _ "github.com/lfactor/lfactor/stages/family/all", which registers them`)
 }
 
-// biases refuses Megatron's biases of query, key and value alone for a family that has none of them without one
-// of the projection behind attention.
+// biases refuses Megatron's biases of query, key and value alone for a family that has none of them without
+// one of the projection behind attention.
 func (l *loader) biases() {
 	const key = overrides + ".attention_bias"
 	m, o := &l.c.Model, l.c.Origin(key)

@@ -92,16 +92,19 @@ func (l *loader) preset(key string) (string, Origin) {
 
 func (l *loader) towerPreset(name string, o Origin) {
 	if !slices.Contains(Towers(), name) {
-		l.fail(o, overrides+".vision.preset", "no vision tower is called "+source.Quoted(name), source.Nearest(name, Towers()))
+		l.fail(o, overrides+".vision.preset", "no vision tower is called "+source.Quoted(name),
+			source.Nearest(name, Towers()))
 		return
 	}
 	file := path.Join("towers", name+".yaml")
 	root := embedded(towerFiles, file)
 	skip := []string{"source", "parameters", "of"}
-	if of := source.Lookup(root, "of"); of != nil { // that of a published model, without what the model makes of it
+	// that of a published model, without what the model makes of it
+	if of := source.Lookup(root, "of"); of != nil {
 		file = path.Join("models", of.Value+".yaml")
 		root = source.Lookup(embedded(modelFiles, file), "vision")
-		skip = []string{"projector", "projector_hidden_act", "image_token_id", "video_token_id", "vision_start_token_id", "tokens_per_second"}
+		skip = []string{"projector", "projector_hidden_act", "image_token_id", "video_token_id",
+			"vision_start_token_id", "tokens_per_second"}
 	}
 	l.below(root, "vision.", "configs/"+file, skip)
 }
@@ -128,9 +131,11 @@ func (l *loader) textPreset(name string, o Origin) {
 	}
 	file := path.Join("models", name+".yaml")
 	root := embedded(modelFiles, file)
-	l.below(root, "", "configs/"+file, []string{"source", "names", "parameters", "active_parameters", "architectures", "model_type"})
+	l.below(root, "", "configs/"+file, []string{"source", "names", "parameters", "active_parameters",
+		"architectures", "model_type"})
 	if kind := source.Lookup(root, "model_type"); kind != nil {
-		l.under("text_model_type", setting{node: kind, origin: Origin{Layer: source.LayerModel, File: "configs/" + file, Line: kind.Line}})
+		l.under("text_model_type", setting{node: kind, origin: Origin{Layer: source.LayerModel,
+			File: "configs/" + file, Line: kind.Line}})
 	}
 }
 
@@ -138,7 +143,8 @@ func (l *loader) textPreset(name string, o Origin) {
 func (l *loader) below(n *yaml.Node, prefix, file string, skip []string) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if key := n.Content[i]; !slices.Contains(skip, key.Value) {
-			l.under(prefix+key.Value, setting{node: n.Content[i+1], origin: Origin{Layer: source.LayerModel, File: file, Line: key.Line}})
+			l.under(prefix+key.Value, setting{node: n.Content[i+1], origin: Origin{Layer: source.LayerModel,
+				File: file, Line: key.Line}})
 		}
 	}
 }

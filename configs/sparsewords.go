@@ -49,10 +49,12 @@ func (l *loader) sparse(name string, f hf.Family) {
 		case w == "experimental-attention-variant" && value.Value != "dsa":
 			l.wrong(w, fmt.Sprintf("%s, but %s has dsa", source.Quoted(value.Value), name), "")
 		case w == "dsa-indexer-use-sparse-loss" && !l.on(w):
-			l.wrong(w, "with sparse attention the indexer learns from the chosen keys; from all keys it learns "+
-				"before, in a stage of its own", "set train.indexer.stage=warmup")
+			l.wrong(w,
+				"with sparse attention the indexer learns from the chosen keys; from all keys it learns "+
+					"before, in a stage of its own", "set train.indexer.stage=warmup")
 		case w == "dsa-indexer-rope-interleaved" && l.on(w) != f.IndexPairs:
-			l.wrong(w, fmt.Sprintf("%s, but the indexer of %s has it %t", value.Value, name, f.IndexPairs), "")
+			l.wrong(w, fmt.Sprintf("%s, but the indexer of %s has it %t", value.Value, name, f.IndexPairs),
+				"")
 		}
 	}
 	if x, ok := l.number("dsa-indexer-k-norm-epsilon"); ok && sparse && x != 1e-6 {

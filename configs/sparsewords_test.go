@@ -22,7 +22,8 @@ func TestIndexerWords(t *testing.T) {
 	for _, c := range []struct{ model, flags, why string }{
 		{"qwen3-30b-a3b", "--experimental-attention-variant dsa", "qwen3_moe has no sparse attention"},
 		{"deepseek-v3.2", "--experimental-attention-variant csa", `"csa", but deepseek_v32 has dsa`},
-		{"deepseek-v3.2", "--dsa-indexer-topk-freq 4", "all layers of the family have an indexer of their own"},
+		{"deepseek-v3.2", "--dsa-indexer-topk-freq 4",
+			"all layers of the family have an indexer of their own"},
 		{"deepseek-v3.2", "--dsa-indexer-use-sparse-loss false", "set train.indexer.stage=warmup"},
 		{"deepseek-v3.2", "--dsa-indexer-rope-interleaved",
 			"true, but the indexer of deepseek_v32 has it false"},

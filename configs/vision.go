@@ -182,7 +182,8 @@ func (v *Vision) keys(m *Model) map[string]any {
 			continue
 		}
 		field := k.field(nil, m)
-		if empty := field.Kind() == reflect.String || field.Kind() == reflect.Slice; !empty || !field.IsZero() {
+		if empty := field.Kind() == reflect.String || field.Kind() == reflect.Slice; !empty ||
+			!field.IsZero() {
 			out[key] = field.Interface()
 		}
 	}

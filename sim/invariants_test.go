@@ -24,7 +24,8 @@ var promisePattern = regexp.MustCompile(`^([A-Z]-\d+): (.+) Shown by (\w+), watc
 func promises(t *testing.T, path string) (out []promise) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	_, block, ok := strings.Cut(string(text), "// What always holds here (doc.go says how the lines read):\n//\n")
+	_, block, ok := strings.Cut(string(text),
+		"// What always holds here (doc.go says how the lines read):\n//\n")
 	if !ok {
 		return nil
 	}
@@ -65,8 +66,8 @@ func checks(t *testing.T) map[string]string {
 
 var numberPattern = regexp.MustCompile(`\b[A-Z]-\d+\b`)
 
-// TestPromises: every numbered invariant of actors/core is stated once; the sequence that it names says that it
-// shows it, the method of the monitor that it names says that it watches it and reports breaches, and the
+// TestPromises: every numbered invariant of actors/core is stated once; the sequence that it names says that
+// it shows it, the method of the monitor that it names says that it watches it and reports breaches, and the
 // planted fault that it names is one that tests must find. Nobody speaks of a number that is not stated.
 func TestPromises(t *testing.T) {
 	core := filepath.Join("..", "actors", "core")
@@ -81,7 +82,8 @@ func TestPromises(t *testing.T) {
 			sequence, err := os.ReadFile(filepath.Join(core, "testdata", p.sequence+".txt"))
 			require.NoError(t, err, p.number)
 			require.Contains(t, numberPattern.FindAllString(string(sequence), -1), p.number, p.sequence)
-			require.Contains(t, numberPattern.FindAllString(methods[p.check], -1), p.number, "Monitor.%s", p.check)
+			require.Contains(t, numberPattern.FindAllString(methods[p.check], -1), p.number, "Monitor.%s",
+				p.check)
 			require.True(t, p.check == "until" || strings.Contains(methods[p.check], "m.broken("), p.check)
 			i := slices.IndexFunc(mutants, func(m mutant) bool { return m.name == p.fault })
 			require.GreaterOrEqual(t, i, 0, "%s: no planted fault is called %q", p.number, p.fault)

@@ -154,7 +154,8 @@ func (m *Monitor) seeEdge(e Event) {
 		n := core.CreditsOf(e.M.Values)
 		m.owed -= n
 		if m.credit[k] -= n; m.credit[k] < 0 || n < 1 {
-			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank, n)
+			m.broken("edge %d of rank %d got %v credits back for messages it did not carry", k.edge, k.rank,
+				n)
 		}
 		return
 	}

@@ -128,8 +128,8 @@ func TestOffload(t *testing.T) {
 	require.Less(t, slow, without+8*2*4000, "and still at the same time as the work")
 }
 
-// TestUpdateThroughHost: an update whose state comes from host memory and goes back takes as long as the work,
-// or as the copies where these take longer, and the rank's peak counts what it holds meanwhile.
+// TestUpdateThroughHost: an update whose state comes from host memory and goes back takes as long as the
+// work, or as the copies where these take longer, and the rank's peak counts what it holds meanwhile.
 func TestUpdateThroughHost(t *testing.T) {
 	step := func(perByte float64, bytes int64) *sim.Result {
 		d := described(t, topology.Grid(1, 1, 1), 1, 1, 0, 1)

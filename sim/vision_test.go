@@ -26,8 +26,9 @@ func visionLayout(t *testing.T, mesh topology.Mesh, e *layout.PartPlan) *layout.
 	require.NoError(t, err)
 	m, err := family.Build(c, 24)
 	require.NoError(t, err)
-	l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Parts: layout.TowerParts(m, e), Schedule: "1f1b",
-		Micro: 8 / mesh.Replicas(), Rows: 32, Dims: map[string]int{block.Patches: 48, block.Frames: 2},
+	l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Parts: layout.TowerParts(m, e),
+		Schedule: "1f1b",
+		Micro:    8 / mesh.Replicas(), Rows: 32, Dims: map[string]int{block.Patches: 48, block.Frames: 2},
 		Optim: optim.Config{Name: "adamw"}})
 	require.NoError(t, err)
 	require.Equal(t, 4, l.World())

@@ -45,9 +45,9 @@ func Keys[T any](whole T, enter func(k T, d *Decoder)) Own {
 	return o
 }
 
-// Typed reads keys that are no settings from a mapping of a composed model's file, into a struct as that of Keys:
-// section is "vision_config", or "" for the top level. A value of another type, or out of its range, is a fault;
-// then ok is false.
+// Typed reads keys that are no settings from a mapping of a composed model's file, into a struct as that of
+// Keys: section is "vision_config", or "" for the top level. A value of another type, or out of its range, is
+// a fault; then ok is false.
 func Typed[T any](d *Decoder, raw Raw, section string, whole T) (k T, ok bool) {
 	if section != "" {
 		section += "."

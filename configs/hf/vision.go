@@ -24,8 +24,9 @@ type Composed struct {
 
 	// of families with several towers, by model_type of vision_config
 	Kinds map[string]TowerKeys
-	// tie_word_embeddings: transformers heeds that of the top level; with EitherTies true in text_config counts
-	// too, and Tied, as JSON, is what holds where the top level does not say, "" for what text_config says
+	// tie_word_embeddings: transformers heeds that of the top level; with EitherTies true in text_config
+	// counts too, and Tied, as JSON, is what holds where the top level does not say, "" for what text_config
+	// says
 	EitherTies bool
 	Tied       string
 	Top        map[string]string // further keys of the top level, ours or "" for those that rest reads

@@ -315,7 +315,8 @@ func (l *Reader) family(n *hydra.Node, prefix string) bool {
 		if err != nil {
 			panic(fmt.Sprintf("configs: class %s: preset %s: %v", class, key, err))
 		}
-		l.Sink.Add(source.ModelKeys+"."+key, node, source.Origin{Layer: source.LayerModel, File: "class " + class})
+		l.Sink.Add(source.ModelKeys+"."+key, node, source.Origin{Layer: source.LayerModel,
+			File: "class " + class})
 	}
 	return true
 }

@@ -65,7 +65,8 @@ func TestFarAhead(t *testing.T) {
 		part := Part{Groups: [][]int{{2}}, Ahead: ahead, Fill: true, Frozen: true}
 		dec, err := Build("1f1b", Shape{Ranks: 2, Micro: 8})
 		require.NoError(t, err)
-		e := Parts{Width: 1, Own: 1, List: []Part{part}, Edges: []plan.Edge{{From: 0, To: 1}, {From: 1, To: 2}},
+		e := Parts{Width: 1, Own: 1, List: []Part{part}, Edges: []plan.Edge{{From: 0, To: 1},
+			{From: 1, To: 2}},
 			Costs: plan.Costs{F: []float64{0.1, 1, 1}, I: []float64{0, 1, 1}, W: []float64{0, 1, 1}}}
 		c := newComposer(dec, e, try{fill: true, ahead: 8})
 		begun, most := 0, 0
@@ -136,7 +137,8 @@ func TestPartsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "without ranks")
 	_, err = Compose(dec, Parts{List: []Part{{Groups: [][]int{{0}}}}})
 	require.ErrorContains(t, err, "without ranks")
-	_, err = Compose(dec, Parts{Width: 1, Own: 1, List: []Part{{Groups: [][]int{{2}}}, {Groups: [][]int{{2}}}},
+	_, err = Compose(dec, Parts{Width: 1, Own: 1, List: []Part{{Groups: [][]int{{2}}},
+		{Groups: [][]int{{2}}}},
 		Edges: []plan.Edge{{From: 0, To: 1}, {From: 1, To: 2}, {From: 2, To: 3}}})
 	require.ErrorContains(t, err, "part 0 gives to part 1")
 }

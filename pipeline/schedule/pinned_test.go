@@ -85,7 +85,8 @@ func TestPinned(t *testing.T) {
 				fmt.Fprintln(h, p)
 				served, length, held = served+1, length+got.Longest, max(held, slices.Max(got.Peak))
 			}
-			fmt.Fprintf(&b, "%-14s %d ranks: %2d programs, %9.3f long, %2d half activations, %.8x\n", name, ranks,
+			fmt.Fprintf(&b, "%-14s %d ranks: %2d programs, %9.3f long, %2d half activations, %.8x\n", name,
+				ranks,
 				served, length, held, h.Sum(nil))
 		}
 	}

@@ -82,7 +82,8 @@ func register(s Schedule) struct{} {
 // Names lists the schedules in order.
 func Names() []string { return slices.Sorted(maps.Keys(all)) }
 
-// Trainable lists the schedules that training can carry out, in order: the others are for comparison in simulations.
+// Trainable lists the schedules that training can carry out, in order: the others are for comparison in
+// simulations.
 func Trainable() []string {
 	return slices.DeleteFunc(Names(), func(name string) bool { return !all[name].Runs })
 }

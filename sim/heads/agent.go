@@ -132,7 +132,8 @@ func (x *host) checkList(all []control.Proc) {
 	}
 	for _, p := range x.sorted() {
 		if t, ok := told[key{p.job, p.n}]; !ok || t.Gen != p.gen || t.Over {
-			x.w.fail("A-3", "%s tells a head %+v of process %d of job %s, whose generation %d runs", x.name, t,
+			x.w.fail("A-3", "%s tells a head %+v of process %d of job %s, whose generation %d runs", x.name,
+				t,
 				p.n, p.job, p.gen)
 		}
 	}
@@ -179,7 +180,8 @@ func (x *host) start(e agent.Launch) {
 			m.Gen, x.name)
 	}
 	if x.procs[k] != nil {
-		w.fail("A-2", "process %d of job %s is started on %s while its predecessor runs", m.Proc, m.Job, x.name)
+		w.fail("A-2", "process %d of job %s is started on %s while its predecessor runs", m.Proc, m.Job,
+			x.name)
 	}
 	w.began[name] = true
 	x.starts++

@@ -35,7 +35,8 @@ func TestSeeds(t *testing.T) {
 		events, jobs, faults, terms, lost = events+r.Events, jobs+r.Jobs, faults+r.Faults, terms+r.Terms, lost+r.Lost
 		fmt.Fprintln(all, r.Hash)
 	}
-	t.Logf("%d seeds, hash %016x: %d events, %d jobs, %d faults, %d terms, %d hosts lost", n, all.Sum64(), events,
+	t.Logf("%d seeds, hash %016x: %d events, %d jobs, %d faults, %d terms, %d hosts lost", n, all.Sum64(),
+		events,
 		jobs, faults, terms, lost)
 	require.Greater(t, jobs, n)
 	require.Greater(t, lost, n)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mutant is a fault planted in what heads decide, or agents, with the promise that it breaks. Its file is one of
-// the package of heads, or "agent/" and one of that of agents.
+// mutant is a fault planted in what heads decide, or agents, with the promise that it breaks. Its file is one
+// of the package of heads, or "agent/" and one of that of agents.
 type mutant struct{ name, promise, file, old, new string }
 
 var mutants = []mutant{
@@ -33,7 +33,8 @@ var mutants = []mutant{
 	{"two jobs get one host", "H-4", "jobs.go",
 		"		if j.State == Running {\n			for _, n := range j.Hosts {",
 		"		if j.State == Running && len(j.Procs) > 1 {\n			for _, n := range j.Hosts {"},
-	{"a generation is given twice", "H-4", "jobs.go", "Gen: p.Gen + 1, Env: env", "Gen: max(1, p.Gen), Env: env"},
+	{"a generation is given twice", "H-4", "jobs.go", "Gen: p.Gen + 1, Env: env",
+		"Gen: max(1, p.Gen), Env: env"},
 	{"a token is used twice", "H-5", "tokens.go", "	h.dropToken(in.Key)\n	if err", "	if err"},
 	{"a token that was used is good for the next head", "H-5", "tokens.go",
 		"	h.dropToken(in.Key)\n	if err", "	delete(h.tokens, in.Key)\n	if err"},
@@ -47,7 +48,8 @@ var mutants = []mutant{
 		"		h.event(Event{Kind: \"refused\", Text: in.Name})\n		h.say(Answer{Ask: in.Ask, Err: ErrNoToken})"},
 	{"a commit that has failed is not made again", "L", "head.go",
 		"if in.Timer == h.retry && h.commit != nil {", "if in.Timer == h.retry && h.commit == nil {"},
-	{"a job without a host stands still", "L", "jobs.go", "	case host == \"\" && n == 0:\n		h.noLead(j, p.Host)\n",
+	{"a job without a host stands still", "L", "jobs.go",
+		"	case host == \"\" && n == 0:\n		h.noLead(j, p.Host)\n",
 		"	case host == \"\" && n == 0:\n"},
 	{"jobs wait when a host is free again", "L", "jobs.go", "	h.event(Event{Kind: \"end\", Job: j.ID, " +
 		"Text: fmt.Sprintf(\"job %s %s\", j.ID, why)})\n	h.due = true",
@@ -86,7 +88,8 @@ func TestMutantsFit(t *testing.T) {
 	for _, m := range mutants {
 		text, err := os.ReadFile(plantedIn(m))
 		require.NoError(t, err)
-		require.Equal(t, 1, strings.Count(string(text), m.old), "%s: %s must have exactly one %q", m.name, m.file,
+		require.Equal(t, 1, strings.Count(string(text), m.old), "%s: %s must have exactly one %q", m.name,
+			m.file,
 			m.old)
 	}
 }
@@ -95,7 +98,8 @@ func TestMutantsFit(t *testing.T) {
 // that the list says.
 func TestMutants(t *testing.T) {
 	if !*long {
-		t.Skipf("%d faults planted in the code of heads and agents, some seconds each: add -long", len(mutants))
+		t.Skipf("%d faults planted in the code of heads and agents, some seconds each: add -long",
+			len(mutants))
 	}
 	promise := regexp.MustCompile(`seed (\d+), at [^:]*: ([^:]*): .*`)
 	for _, m := range mutants {

@@ -139,7 +139,8 @@ func (w *world) readEvents(s *seat) {
 			w.asks[w.number] = func(a decide.Answer) {
 				for _, e := range all {
 					if a.Err == nil && w.disk.values[fmt.Sprintf("events/%012d", e.N)] == "" {
-						w.fail("H-6", "a user was told of event %d, %s, which is not in the store", e.N, e.Text)
+						w.fail("H-6", "a user was told of event %d, %s, which is not in the store", e.N,
+							e.Text)
 					}
 				}
 			}

@@ -21,9 +21,9 @@ const (
 	// SequenceBalance is LayerBalance of each sequence by itself, and the mean of those: it does not depend
 	// on how sequences are packed.
 	SequenceBalance
-	// BatchBalance is LayerBalance with counts of all replicas' samples and of the step's microbatches so far,
-	// as Megatron-LM's global_aux_loss has it: E/k·Σ(n/N)·(p/N) with N of all replicas, so that the parts of
-	// all replicas add up to 1 for even sharing.
+	// BatchBalance is LayerBalance with counts of all replicas' samples and of the step's microbatches so
+	// far, as Megatron-LM's global_aux_loss has it: E/k·Σ(n/N)·(p/N) with N of all replicas, so that the
+	// parts of all replicas add up to 1 for even sharing.
 	BatchBalance
 )
 

@@ -37,7 +37,8 @@ func (a Latent) PairWork(n int) int {
 
 // absorbs reports whether heads read the latent itself: what makes a head's keys of it is applied to the
 // query instead, and what makes values of it to the result. A sum is longer then, but a query's keys are one
-// row each for all heads, which sparse attention gathers once. Attention to all keys does with the shorter sums.
+// row each for all heads, which sparse attention gathers once. Attention to all keys does with the shorter
+// sums.
 func (a Latent) absorbs(r *Rec, name string) bool {
 	return a.Index.Top > 0 && (!r.Indexing.Dense || r.T.NoGrad) &&
 		!r.Lora.Match(name+".k_b_proj") && !r.Lora.Match(name+".v_b_proj")

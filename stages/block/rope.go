@@ -68,7 +68,8 @@ func (r *Rope) Check() error {
 			r.Dim/2)
 	}
 	if r.Turns != nil && len(r.Sections) > 0 && len(r.Turns(r.Sections)) != r.Dim/2 {
-		return fmt.Errorf("mrope_section %v: as many frequencies are wanted for height as for width", r.Sections)
+		return fmt.Errorf("mrope_section %v: as many frequencies are wanted for height as for width",
+			r.Sections)
 	}
 	switch r.Type {
 	case "", "default", "mrope":

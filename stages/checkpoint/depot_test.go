@@ -156,7 +156,8 @@ func TestAppend(t *testing.T) {
 
 // TestAdopt: the manifest of a step that other hosts have replaces one that the run has given up.
 func TestAdopt(t *testing.T) {
-	a, b, c := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b"), filepath.Join(t.TempDir(), "c")
+	a, b, c := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b"), filepath.Join(t.TempDir(),
+		"c")
 	text, _ := halves(t, a, b)
 	require.NoError(t, Adopt(OS, c, 1, text))
 	require.NoError(t, Adopt(OS, c, 1, text))

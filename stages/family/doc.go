@@ -32,6 +32,6 @@
 //
 // # Where to begin
 //
-// decoders/llama.go and decoders/qwen2.go are whole families; spec.go and model.go are what they rest on. CONTRIBUTING.md
-// adds one step by step.
+// decoders/llama.go and decoders/qwen2.go are whole families; spec.go and model.go are what they rest on.
+// CONTRIBUTING.md adds one step by step.
 package family

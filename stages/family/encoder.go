@@ -88,7 +88,8 @@ var _ = RegisterProjector("internvl", ProjectorKind{
 
 var _ = RegisterProjector("mlp", ProjectorKind{
 	Build: func(c configs.Model, t *block.Tower) Joiner {
-		return &block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true, Act: Acts[c.Vision.ProjAct]}
+		return &block.Merger{Tower: t, Out: c.Hidden, Inner: c.Hidden, None: true,
+			Act: Acts[c.Vision.ProjAct]}
 	}})
 
 // buildVision builds the vision part of a configuration, and the names of its tower's parameters.
@@ -104,8 +105,8 @@ func buildVision(c configs.Model) (*Vision, func(name string) Source) {
 	return v, e.Source(v)
 }
 
-// ComposedModel builds a family of a tower and a decoder: tower is the prefix of its parameters in a checkpoint,
-// projector gives new beginnings to the names of the projector's, text maps the decoder's.
+// ComposedModel builds a family of a tower and a decoder: tower is the prefix of its parameters in a
+// checkpoint, projector gives new beginnings to the names of the projector's, text maps the decoder's.
 func ComposedModel(name string, c configs.Model, tower string, projector map[string]string,
 	text func(string) Source) *Model {
 	v, inner := buildVision(c)

@@ -40,8 +40,8 @@ type Model struct {
 	Source func(name string) Source
 	// Other is a second layout in which checkpoints of the family come, nil for none.
 	Other func(name string) Source
-	// Beginnings are pairs of beginnings of names in checkpoints of the family: Source's, and another that files
-	// may have in its place.
+	// Beginnings are pairs of beginnings of names in checkpoints of the family: Source's, and another that
+	// files may have in its place.
 	Beginnings [][2]string
 	// Alone are the layouts of checkpoints of a component by itself, without a prefix.
 	Alone map[string][]func(name string) Source

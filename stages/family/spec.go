@@ -96,8 +96,8 @@ type Routed struct {
 	Balance     block.Balance
 }
 
-// Norms are the names of a layer's norms, before and after each branch; "" is none. With Abreast mixer and MLP
-// read the same rows, normed as BeforeMixer says, and their sum is added to the layer's input.
+// Norms are the names of a layer's norms, before and after each branch; "" is none. With Abreast mixer and
+// MLP read the same rows, normed as BeforeMixer says, and their sum is added to the layer's input.
 type Norms struct {
 	BeforeMixer, AfterMixer, BeforeMLP, AfterMLP string
 	Abreast                                      bool

@@ -89,7 +89,8 @@ func TestExpertRegions(t *testing.T) {
 		_, err := w.Read(p, family.Whole(p), all)
 		require.NoError(t, err)
 		for _, axis := range []int{1, 2} {
-			g := family.Region{Cuts: []family.Cut{{Axis: 0, At: 1, Of: 2}, {Axis: axis, At: 1, Of: 2}}, From: 1, To: 3}
+			g := family.Region{Cuts: []family.Cut{{Axis: 0, At: 1, Of: 2}, {Axis: axis, At: 1, Of: 2}}, From: 1,
+				To: 3}
 			iv := g.Intervals(p)
 			var want []float32
 			family.Places(iv, p.Shape, 0, func(from, n int) { want = append(want, all[from:from+n]...) })
@@ -187,7 +188,8 @@ func TestErnieBeginnings(t *testing.T) {
 		require.Equal(t, name, m.Source("visual.post_norm.weight").Name)
 		return out
 	}
-	require.Equal(t, read(own, "model.vision_model.ln.weight"), read(published{own}, "vision_model.ln.weight"))
+	require.Equal(t, read(own, "model.vision_model.ln.weight"), read(published{own},
+		"vision_model.ln.weight"))
 }
 
 // published shows the tower of a file that transformers wrote under its published names.

@@ -66,19 +66,24 @@ func TestExportRoundTrip(t *testing.T) {
 // came.
 func TestOtherLayout(t *testing.T) {
 	for dir, c := range map[string]struct{ own, other []string }{
-		"../testdata/llava-clip": {[]string{"vision_tower.pre_layrnorm.bias", "vision_tower.encoder.layers.2.mlp.fc1.weight"}, []string{"vision_tower.vision_model.embeddings.class_embedding",
+		"../testdata/llava-clip": {[]string{"vision_tower.pre_layrnorm.bias",
+			"vision_tower.encoder.layers.2.mlp.fc1.weight"}, []string{"vision_tower.vision_model.embeddings.class_embedding",
 			"vision_tower.vision_model.encoder.layers.2.mlp.fc1.weight", "vision_tower.vision_model.post_layernorm.bias", "language_model.lm_head.weight", "multi_modal_projector.linear_1.bias"}},
-		"../testdata/llava-onevision1.5": {[]string{"model.visual.class_pos_emb"}, []string{"visual.class_pos_emb", "visual.merger.ln_q.weight", "model.layers.0.mlp.up_proj.weight", "lm_head.weight"}},
-		"../testdata/ernie4.5-vl": {[]string{"model.vision_model.ln.weight", "model.layers.1.mlp.gate.weight_1",
+		"../testdata/llava-onevision1.5": {[]string{"model.visual.class_pos_emb"},
+			[]string{"visual.class_pos_emb", "visual.merger.ln_q.weight", "model.layers.0.mlp.up_proj.weight", "lm_head.weight"}},
+		"../testdata/ernie4.5-vl": {[]string{"model.vision_model.ln.weight",
+			"model.layers.1.mlp.gate.weight_1",
 			"model.layers.1.mlp.moe_statics.e_score_correction_bias", "model.layers.1.mlp.experts.11.up_proj.weight",
 			"model.resampler_model.temporal_linear.3.bias"}, []string{"model.vision_tower.ln.weight",
 			"model.language_model.layers.1.mlp.vision_moe.gate.weight",
 			"model.language_model.layers.1.mlp.text_moe.gate.moe_statics.e_score_correction_bias",
 			"model.language_model.layers.1.mlp.vision_moe.experts.gate_up_proj",
 			"model.resampler_model.temporal_linear.ln.bias", "model.language_model.norm.weight"}},
-		"../testdata/internvl2.5-internlm2": {[]string{"vision_tower.encoder.layer.0.attention.q_proj.weight"}, []string{"vision_model.embeddings.class_embedding", "vision_model.encoder.layers.1.attn.qkv.weight",
-			"vision_model.encoder.layers.1.ls1", "mlp1.3.bias", "language_model.model.layers.0.attention.wqkv.weight", "language_model.output.weight"}},
-		"../testdata/qwen3-moe": {[]string{"model.layers.0.mlp.experts.gate_up_proj", "model.layers.2.mlp.experts.down_proj"}, []string{"model.layers.0.mlp.experts.0.gate_proj.weight",
+		"../testdata/internvl2.5-internlm2": {[]string{"vision_tower.encoder.layer.0.attention.q_proj.weight"},
+			[]string{"vision_model.embeddings.class_embedding", "vision_model.encoder.layers.1.attn.qkv.weight",
+				"vision_model.encoder.layers.1.ls1", "mlp1.3.bias", "language_model.model.layers.0.attention.wqkv.weight", "language_model.output.weight"}},
+		"../testdata/qwen3-moe": {[]string{"model.layers.0.mlp.experts.gate_up_proj",
+			"model.layers.2.mlp.experts.down_proj"}, []string{"model.layers.0.mlp.experts.0.gate_proj.weight",
 			"model.layers.0.mlp.experts.5.up_proj.weight", "model.layers.2.mlp.experts.3.down_proj.weight", "model.layers.1.mlp.up_proj.weight", "model.layers.2.mlp.gate.weight"}},
 	} {
 		t.Run(filepath.Base(dir), func(t *testing.T) { otherLayout(t, dir, c.own, c.other) })

@@ -33,7 +33,8 @@ func TestClips(t *testing.T) {
 	require.NoError(t, err)
 	v := m.Vision
 	p := family.Images{Grids: []family.Grid{{T: 1, H: 2, W: 2, Spans: [][2]int32{{0, 1}}},
-		{T: 2, H: 2, W: 2, Spans: [][2]int32{{2, 3}}, Video: true}}, Values: make([]float32, 12*v.Tower.PatchDim)}
+		{T: 2, H: 2, W: 2, Spans: [][2]int32{{2, 3}},
+			Video: true}}, Values: make([]float32, 12*v.Tower.PatchDim)}
 	require.NoError(t, v.Check(&p))
 	data := v.Data(&p, block.Shape{Rows: 4, Dims: map[string]int{block.Patches: 12, block.Frames: 3}})
 	require.Equal(t, []int32{0, 4, 12}, data["vis.cu"].I32())

@@ -24,7 +24,8 @@ func TestFurtherTensors(t *testing.T) {
 		"mtp.layers.0.self_attn.k_proj.weight": {1024, 5120},
 		"mtp.layers.0.self_attn.v_proj.weight": {1024, 5120},
 		"mtp.layers.0.self_attn.o_proj.weight": {5120, 6144},
-		"mtp.layers.0.mlp.gate_proj.weight":    {17408, 5120}, "mtp.layers.0.mlp.up_proj.weight": {17408, 5120},
+		"mtp.layers.0.mlp.gate_proj.weight":    {17408, 5120}, "mtp.layers.0.mlp.up_proj.weight": {17408,
+			5120},
 		"mtp.layers.0.mlp.down_proj.weight": {5120, 17408}}
 	build := func(layers string) *family.Model {
 		c, err := configs.Load(configs.Request{Args: []string{"model.name=qwen/3.5-27b", "model.init=random",

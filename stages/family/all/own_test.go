@@ -124,8 +124,8 @@ func TestTiedBelow(t *testing.T) {
 	}
 }
 
-// TestSectionsOfText: a decoder that stands alone has the same place on all axes, whatever mrope_section says:
-// it wants no data of positions on three.
+// TestSectionsOfText: a decoder that stands alone has the same place on all axes, whatever mrope_section
+// says: it wants no data of positions on three.
 func TestSectionsOfText(t *testing.T) {
 	for _, name := range []string{"qwen3_5_text", "qwen2", "qwen3"} {
 		c, err := readText(t, `{"model_type": "`+name+`", "rope_parameters": {"rope_type": "default",

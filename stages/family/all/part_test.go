@@ -37,7 +37,8 @@ func TestParts(t *testing.T) {
 		for part, layouts := range m.Alone {
 			for i, layout := range layouts {
 				for _, prefix := range []string{"", "some.model."} {
-					name := strings.Join([]string{filepath.Base(dir), part, prefix, string(rune('0' + i))}, " ")
+					name := strings.Join([]string{filepath.Base(dir), part, prefix, string(rune('0' + i))},
+						" ")
 					t.Run(name, func(t *testing.T) {
 						alone := reexport(t, m, whole, func(param string) family.Source {
 							s := m.Source(param)
@@ -52,7 +53,8 @@ func TestParts(t *testing.T) {
 						tested++
 						for _, p := range m.Params(nil) {
 							all := family.Whole(p)
-							want, got := make([]float32, tensor.Len(p.Shape)), make([]float32, tensor.Len(p.Shape))
+							want, got := make([]float32, tensor.Len(p.Shape)), make([]float32,
+								tensor.Len(p.Shape))
 							_, err := whole.Read(p, all, want)
 							require.NoError(t, err)
 							have, err := w.Read(p, all, got)
@@ -71,7 +73,8 @@ func TestParts(t *testing.T) {
 }
 
 // reexport writes a model's weights under the names of another layout.
-func reexport(t *testing.T, m *family.Model, w *family.Weights, source func(string) family.Source) checkpoint.Source {
+func reexport(t *testing.T, m *family.Model, w *family.Weights,
+	source func(string) family.Source) checkpoint.Source {
 	named := *m
 	named.Source = source
 	out := filepath.Join(t.TempDir(), "out")

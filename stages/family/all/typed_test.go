@@ -49,7 +49,8 @@ func TestTypedKeysOfTowers(t *testing.T) {
 		_, err = readText(t, string(text))
 		require.ErrorContains(t, err, name+": ", "%s: %s = %s", c.family, name, c.value)
 		require.Regexp(t, `config\.json:[1-9][0-9]*: `+name, err.Error())
-		if !strings.Contains(err.Error(), c.why) && !strings.Contains(compacted(err.Error()), compacted(c.why)) {
+		if !strings.Contains(err.Error(), c.why) && !strings.Contains(compacted(err.Error()),
+			compacted(c.why)) {
 			t.Errorf("%s: %s = %s: %v", c.family, name, c.value, err)
 		}
 	}

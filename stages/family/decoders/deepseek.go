@@ -41,7 +41,10 @@ var _ = family.Register(family.Family{ModelType: "deepseek_v2", Paper: "2405.044
 		s.Experts.Router = routing.Router{Scale: k.RoutedScale, Groups: k.ExpertGroups, Kept: k.GroupsKept,
 			Best: 1}
 	},
-	Source: func(c configs.Model) func(string) family.Source { return family.LatentPlaces(c, family.EachExpert(c)) },
+	Source: func(c configs.Model) func(string) family.Source {
+		return family.LatentPlaces(c,
+			family.EachExpert(c))
+	},
 	Other: func(c configs.Model) func(string) family.Source {
 		return family.LatentPlaces(c, family.FusedExperts(c))
 	}})

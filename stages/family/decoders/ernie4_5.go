@@ -10,7 +10,8 @@ import (
 
 // ERNIE 4.5 without experts: Llama whose neighbouring numbers of a head turn together, with biases in all
 // linear layers or none.
-var _ = family.Register(family.Family{ModelType: "ernie4_5", Paper: "https://ernie.baidu.com/blog/posts/ernie4.5",
+var _ = family.Register(family.Family{ModelType: "ernie4_5",
+	Paper: "https://ernie.baidu.com/blog/posts/ernie4.5",
 	HF: hf.Family{Class: "Ernie4_5ForCausalLM", OutBias: true, Has: []string{"attention_bias", "mlp_bias"},
 		Omit: []string{"attention_bias", "mlp_bias"},
 		Absent: map[string]string{"hidden_size": "1024", "intermediate_size": "3072",

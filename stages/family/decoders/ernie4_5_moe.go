@@ -39,12 +39,14 @@ var _ = family.Register(family.Family{ModelType: "ernie4_5_moe",
 		s.Experts.Router = routing.Router{Normalize: true, Floor: true, Eps: 1e-12}
 	},
 	Source: func(configs.Model) func(string) family.Source {
-		return family.ExpertPlaces{Stack: true, Lead: true, Rename: strings.NewReplacer(".mlp.gate."+family.Correction,
-			".mlp.moe_statics."+family.Correction)}.Source
+		return family.ExpertPlaces{Stack: true, Lead: true,
+			Rename: strings.NewReplacer(".mlp.gate."+family.Correction,
+				".mlp.moe_statics."+family.Correction)}.Source
 	},
 	Other: func(c configs.Model) func(string) family.Source {
 		return family.ExpertPlaces{Width: family.Mixture.Of(c).ExpertWidth, Lead: true,
-			Rename: strings.NewReplacer(".gate."+family.Correction, ".gate.moe_statics."+family.Correction)}.Source
+			Rename: strings.NewReplacer(".gate."+family.Correction,
+				".gate.moe_statics."+family.Correction)}.Source
 	}})
 
 // ernieKeys are what files say of the last layers with experts.

@@ -12,7 +12,8 @@ import (
 // layers with a window and without in turns, scaled embeddings, and a head tied to them.
 var _ = family.Register(family.Family{ModelType: "gemma2", Paper: "2408.00118",
 	HF: hf.Family{Class: "Gemma2ForCausalLM", OutBias: true,
-		Has: []string{"attention_bias", "sliding_window", "layer_types", "query_pre_attn_scalar", "attn_logit_softcapping",
+		Has: []string{"attention_bias", "sliding_window", "layer_types", "query_pre_attn_scalar",
+			"attn_logit_softcapping",
 			"final_logit_softcapping"},
 		Absent: map[string]string{"hidden_size": "2304", "intermediate_size": "9216",
 			"num_hidden_layers": "26", "num_attention_heads": "8", "vocab_size": "256000",

@@ -12,7 +12,8 @@ import (
 // a window to one without, and rotary frequencies of their own for those with a window.
 var _ = family.Register(family.Family{ModelType: "gemma3_text", Paper: "2503.19786",
 	HF: hf.Family{Class: "Gemma3ForCausalLM", OutBias: true,
-		Has: []string{"attention_bias", "sliding_window", "layer_types", "query_pre_attn_scalar", "rope_local_base_freq",
+		Has: []string{"attention_bias", "sliding_window", "layer_types", "query_pre_attn_scalar",
+			"rope_local_base_freq",
 			"final_logit_softcapping"},
 		Absent: map[string]string{"hidden_size": "2304", "intermediate_size": "9216",
 			"num_hidden_layers": "26", "num_attention_heads": "8", "vocab_size": "262208",

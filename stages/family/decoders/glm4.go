@@ -15,7 +15,8 @@ var _ = family.Register(family.Family{ModelType: "glm", Paper: "2406.12793", HF:
 	Source: gateUpSource})
 
 // GLM-4 of 2025 (Glm4ForCausalLM): the same with norms after attention and MLP too.
-var _ = family.Register(family.Family{ModelType: "glm4", Paper: "2406.12793", HF: glmConfig("Glm4ForCausalLM"),
+var _ = family.Register(family.Family{ModelType: "glm4", Paper: "2406.12793",
+	HF: glmConfig("Glm4ForCausalLM"),
 	Spec: func(_ configs.Model, s *family.Spec) {
 		s.RopePairs = true
 		s.Norms = family.Norms{BeforeMixer: "input_layernorm", AfterMixer: "post_self_attn_layernorm",

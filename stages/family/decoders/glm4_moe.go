@@ -27,5 +27,11 @@ var _ = family.Register(family.Family{ModelType: "glm4_moe", Paper: "2508.06471"
 	Spec: func(c configs.Model, s *family.Spec) {
 		corrected(s, c)
 	},
-	Source: func(c configs.Model) func(string) family.Source { return family.BehindLast(c, family.EachExpert(c)) },
-	Other:  func(c configs.Model) func(string) family.Source { return family.BehindLast(c, family.FusedExperts(c)) }})
+	Source: func(c configs.Model) func(string) family.Source {
+		return family.BehindLast(c,
+			family.EachExpert(c))
+	},
+	Other: func(c configs.Model) func(string) family.Source {
+		return family.BehindLast(c,
+			family.FusedExperts(c))
+	}})

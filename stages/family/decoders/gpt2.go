@@ -13,7 +13,8 @@ import (
 // GPT-2: learned positions, layer norms, biases everywhere, an MLP without a gate. Checkpoints keep
 // matrices as [in out], and query, key and value as one; those that transformers' own class wrote have a
 // prefix that the published ones lack.
-var _ = family.Register(family.Family{ModelType: "gpt2", Paper: "https://openai.com/index/better-language-models",
+var _ = family.Register(family.Family{ModelType: "gpt2",
+	Paper: "https://openai.com/index/better-language-models",
 	HF: hf.Family{Class: "GPT2LMHeadModel", PlainHeads: true,
 		Has: []string{"hidden_act"},
 		Fixed: map[string]string{"attention_bias": "true",

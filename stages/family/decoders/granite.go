@@ -9,7 +9,8 @@ import (
 
 // Granite 3 (dense): Llama with factors on embeddings, scores, branches and logits.
 var _ = family.Register(family.Family{ModelType: "granite", Paper: "2408.13359",
-	HF: hf.Family{Class: "GraniteForCausalLM", OutBias: true, Has: []string{"embedding_multiplier", "attention_multiplier",
+	HF: hf.Family{Class: "GraniteForCausalLM", OutBias: true, Has: []string{"embedding_multiplier",
+		"attention_multiplier",
 		"residual_multiplier", "logits_scaling", "attention_bias", "mlp_bias"},
 		Absent: map[string]string{"hidden_size": "4096", "intermediate_size": "11008",
 			"num_hidden_layers": "32", "num_attention_heads": "32", "vocab_size": "32000",

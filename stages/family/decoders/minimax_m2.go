@@ -51,8 +51,8 @@ var _ = family.Register(family.Family{ModelType: "minimax_m2",
 			Rename: strings.NewReplacer(".mlp.gate."+family.Correction, ".mlp."+family.Correction)}.Source
 	}})
 
-// minimaxKeys are what files say of the part of a head that turns: of several, transformers heeds the share in
-// rope_parameters, then the share by itself, then rotary_dim.
+// minimaxKeys are what files say of the part of a head that turns: of several, transformers heeds the share
+// in rope_parameters, then the share by itself, then rotary_dim.
 type minimaxKeys struct {
 	Turns int      `key:"rotary_dim" min:"1"`
 	Head  int      `key:"head_dim"`

@@ -31,15 +31,16 @@ func with(m map[string]string, key, value string) map[string]string {
 }
 
 // windowed adds Qwen's windows: sliding_window counts where use_sliding_window is true, in layers of which
-// slides holds: a layer's place, and max_window_layers. Where it is nil, all layers have the window, and files
-// have no layer_types.
+// slides holds: a layer's place, and max_window_layers. Where it is nil, all layers have the window, and
+// files have no layer_types.
 func windowed(f hf.Family, slides func(layer, most int) bool) hf.Family {
 	f.Has = append(f.Has, "sliding_window")
 	if slides != nil {
 		f.Has = append(f.Has, "layer_types")
 	}
 	window := 4096
-	f.Own = append(f.Own, hf.Keys(windowKeys{Window: &window, Most: 28, Layers: family.WholeOf(f.Absent["num_hidden_layers"])},
+	f.Own = append(f.Own, hf.Keys(windowKeys{Window: &window, Most: 28,
+		Layers: family.WholeOf(f.Absent["num_hidden_layers"])},
 		func(k windowKeys, d *hf.Decoder) { k.enter(d, slides) }))
 	f.Write = func(m hf.Values, out map[string]any) {
 		if m.Int("sliding_window") > 0 {
@@ -85,7 +86,8 @@ func (k windowKeys) enter(d *hf.Decoder, slides func(layer, most int) bool) {
 
 // allFull leaves a list of kinds away that says what all layers have anyway, and reports whether it does.
 func allFull(d *hf.Decoder, kinds []string, layers int) bool {
-	if len(kinds) != layers || slices.ContainsFunc(kinds, func(k string) bool { return k != "full_attention" }) {
+	if len(kinds) != layers || slices.ContainsFunc(kinds,
+		func(k string) bool { return k != "full_attention" }) {
 		return false
 	}
 	d.Set("layer_types", "[]")

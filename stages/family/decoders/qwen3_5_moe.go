@@ -28,8 +28,14 @@ var _ = family.Register(family.Family{ModelType: "qwen3_5_moe_text", Paper: "241
 		s.Experts.Router = routing.Router{Normalize: true}
 		sharedExpert(s, c)
 	},
-	Source: func(c configs.Model) func(string) family.Source { return InOrderBeside(c, family.EachExpert(c)) },
-	Other:  func(c configs.Model) func(string) family.Source { return InOrderBeside(c, family.FusedExperts(c)) }})
+	Source: func(c configs.Model) func(string) family.Source {
+		return InOrderBeside(c,
+			family.EachExpert(c))
+	},
+	Other: func(c configs.Model) func(string) family.Source {
+		return InOrderBeside(c,
+			family.FusedExperts(c))
+	}})
 
 // alwaysMixed gives a family without a width of dense layers that of an expert in its place.
 func alwaysMixed(f hf.Family) hf.Family {

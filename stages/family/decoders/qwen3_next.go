@@ -112,7 +112,8 @@ func hybrid(f hf.Family) hf.Family {
 		Layers int      `key:"num_hidden_layers"`
 		Types  []string `key:"layer_types"`
 	}
-	f.Own = append(f.Own, hf.Keys(keys{Every: hybridEvery, Layers: family.WholeOf(f.Absent["num_hidden_layers"])},
+	f.Own = append(f.Own, hf.Keys(keys{Every: hybridEvery,
+		Layers: family.WholeOf(f.Absent["num_hidden_layers"])},
 		func(k keys, d *hf.Decoder) {
 			if k.Types == nil && k.Every != hybridEvery {
 				d.Set("layer_types", family.JSONOf(hybridLayers(k.Layers, k.Every)))
@@ -174,7 +175,8 @@ func hybridPlaces(
 		if !ok {
 			return source(name)
 		}
-		if strings.HasPrefix(name, family.FurtherName) || kinds[layerNumber(before)] != family.LinearAttention {
+		if strings.HasPrefix(name, family.FurtherName) ||
+			kinds[layerNumber(before)] != family.LinearAttention {
 			return gatedQuery(c, name, part)
 		}
 		s := family.Source{Name: before + ".linear_attn." + part}

@@ -8,7 +8,8 @@ import (
 
 // SmolLM 3: Llama without positions in every fourth layer (arXiv:2501.18795).
 var _ = family.Register(family.Family{ModelType: "smollm3", Paper: "2501.18795",
-	HF: hf.Family{Class: "SmolLM3ForCausalLM", OutBias: true, Has: []string{"no_rope_layers", "attention_bias", "mlp_bias",
+	HF: hf.Family{Class: "SmolLM3ForCausalLM", OutBias: true, Has: []string{"no_rope_layers", "attention_bias",
+		"mlp_bias",
 		"sliding_window", "layer_types"},
 		Absent: map[string]string{"hidden_size": "2048", "intermediate_size": "11008",
 			"num_hidden_layers": "36", "num_attention_heads": "16", "num_key_value_heads": "4",

@@ -24,8 +24,9 @@ var _ = family.Register(family.Family{ModelType: "ernie4_5_vl_moe",
 		Preset: map[string]string{"kind": `"ernie_vit"`, "projector": `"ernie_resampler"`, "hidden_act": `"quick_gelu"`, "depth": "32",
 			"hidden_size": "1280", "intermediate_size": "5120", "num_heads": "16", "patch_size": "14",
 			"merge": "2", "layer_norm_eps": "1e-6"},
-		Top: map[string]string{"image_start_token_id": "", "image_end_token_id": "", "video_start_token_id": "",
-			"video_end_token_id": ""},
+		Top: map[string]string{"image_start_token_id": "", "image_end_token_id": "",
+			"video_start_token_id": "",
+			"video_end_token_id":   ""},
 		Rest: readErnieTokens, Write: writeErnie},
 	Composition: loong.Composition{Name: "ernie4_5_vl", Encoder: "ernie_vit", Projector: "ernie_resampler",
 		Decoders: []string{ernieText}, Sections: "[22, 22, 20]", Default: true,
@@ -42,7 +43,8 @@ var _ = family.Register(family.Family{ModelType: "ernie4_5_vl_moe",
 		m.Source = renamed(family.InTransformers(m.Source, [2]string{"vision_model.", "model.vision_tower."},
 			[2]string{"model.resampler_model.", "model.resampler_model."},
 			[2]string{"model.", "model.language_model."}), names)
-		m.Beginnings = [][2]string{{"vision_model.", "model.vision_model."}} // the latter if transformers writes
+		// the latter if transformers writes
+		m.Beginnings = [][2]string{{"vision_model.", "model.vision_model."}}
 		m.Other = layout("model.vision_tower.", map[string]string{"projector.": "model.resampler_model."},
 			below("model.language_model.", family.Registered(ernieText).Other(c))).Source
 		return m
@@ -72,8 +74,9 @@ var _ = family.Register(family.Family{ModelType: ernieText,
 	Loong: []loong.Decoder{{Class: "ErnieMoeConfig", Mixed: true, Preset: map[string]string{
 		"rope_theta": "500000", "first_k_dense_replace": "1",
 		"image_expert_token_ids": "[101304, 101305, 101306, 101307]"},
-		Keys: map[string]string{"num_moe_experts": "num_experts", "moe_num_shared_experts": "n_shared_experts",
-			"moe_intermediate_size": "moe_intermediate_sizes", "im_patch_id": "vision.image_token_id",
+		Keys: map[string]string{"num_moe_experts": "num_experts",
+			"moe_num_shared_experts": "n_shared_experts",
+			"moe_intermediate_size":  "moe_intermediate_sizes", "im_patch_id": "vision.image_token_id",
 			"moe_layer_end_index": "", "gated_linear_unit": "", "moe_router_pre_softmax": "",
 			"qk_layernorm": ""}, // which its layers do not have, whatever the file says
 		Only: map[string][]string{"dense_layer_index": {"0"}, "moe_layer_start_index": {"1 1"},
@@ -98,7 +101,8 @@ var _ = family.Register(family.Family{ModelType: ernieText,
 				kind, of = 1, ".mlp.vision_moe."
 				name = strings.Replace(name, ".mlp"+block.ImageExperts+".", ".mlp.", 1)
 			}
-			names := strings.NewReplacer(".mlp.gate."+family.Correction, of+"gate.moe_statics."+family.Correction,
+			names := strings.NewReplacer(".mlp.gate."+family.Correction,
+				of+"gate.moe_statics."+family.Correction,
 				".mlp.gate.", of+"gate.", ".mlp.experts.", of+"experts.")
 			width := family.ImageExperts.Of(c).ExpertWidths[kind]
 			return family.ExpertPlaces{Width: width, Lead: true, Rename: names}.Source(name)
@@ -120,8 +124,9 @@ func ernieEach(c configs.Model) func(string) family.Source {
 	return func(name string) family.Source {
 		plain := strings.Replace(name, ".mlp"+block.ImageExperts+".", ".mlp.", 1)
 		images := plain != name
-		s := family.ExpertPlaces{Stack: true, Lead: true, Rename: strings.NewReplacer(".mlp.gate."+family.Correction,
-			".mlp.moe_statics."+family.Correction)}.Source(plain)
+		s := family.ExpertPlaces{Stack: true, Lead: true,
+			Rename: strings.NewReplacer(".mlp.gate."+family.Correction,
+				".mlp.moe_statics."+family.Correction)}.Source(plain)
 		switch {
 		case strings.HasSuffix(plain, family.Correction):
 			s.Of = 2
@@ -231,12 +236,14 @@ func writeErnie(m hf.Values, out map[string]any, put func(string, any)) {
 }
 
 // ERNIE's tower: Qwen2-VL's with a norm behind the last layer, and patches of one frame.
-var _ = family.RegisterTower("ernie_vit", family.Tower{Facts: configs.TowerKind{Turns: true}, Projector: "ernie_resampler",
+var _ = family.RegisterTower("ernie_vit", family.Tower{Facts: configs.TowerKind{Turns: true},
+	Projector: "ernie_resampler",
 	Loong: map[string]loong.Part{"ErnieVisionConfig": {Preset: map[string]string{"hidden_act": "quick_gelu",
 		"temporal_patch_size": "1"}, Keys: map[string]string{"embed_dim": "hidden_size", "hidden_size": "",
 		"rms_norm_eps": "layer_norm_eps", "group_query_attention": "", "resampler_hidden_in": "",
 		"resampler_hidden_out": ""}, Only: map[string][]string{"mlp_ratio": {"4", "4.0"},
-		"temporal_merge_size": {"2"}, "use_temporal_conv": {"True", "true"}, "model_type": {"ernie4_5_vit"}}}},
+		"temporal_merge_size": {"2"}, "use_temporal_conv": {"True",
+			"true"}, "model_type": {"ernie4_5_vit"}}}},
 	Source: func(v *family.Vision) func(string) family.Source {
 		inner := family.FusedSource(v)
 		return func(name string) family.Source {

@@ -34,7 +34,8 @@ var _ = family.Register(family.Family{ModelType: "gemma3", Paper: "2503.19786", 
 		m := build("vision_tower.")
 		m.Other = gemmaProjector(build("vision_tower.vision_model.").Source)
 		m.Source = gemmaProjector(m.Source)
-		m.Source, m.Other = family.InTransformers(m.Source, besideDecoder...), family.InTransformers(m.Other, besideDecoder...)
+		m.Source, m.Other = family.InTransformers(m.Source, besideDecoder...), family.InTransformers(m.Other,
+			besideDecoder...)
 		m.See()
 		m.Keep()
 		return m
@@ -101,7 +102,8 @@ func writeGemma(m hf.Values, out map[string]any, _ func(string, any)) {
 		"num_channels": m["vision.in_channels"], "image_size": m["vision.image_size"],
 		"patch_size": m["vision.patch_size"], "hidden_act": m["vision.hidden_act"],
 		"layer_norm_eps": m["vision.layer_norm_eps"], "vision_use_head": m["vision.vision_use_head"]}
-	for _, key := range []string{"image_token_id", "vision_start_token_id", "projector_hidden_act", "downsample_ratio"} {
+	for _, key := range []string{"image_token_id", "vision_start_token_id", "projector_hidden_act",
+		"downsample_ratio"} {
 		delete(out, key)
 	}
 	first := m.Int("vision.vision_start_token_id")

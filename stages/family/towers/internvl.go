@@ -103,7 +103,8 @@ var _ = family.RegisterTower("internvl", family.Tower{
 	Facts: configs.TowerKind{Sized: true, Has: []string{"use_qk_norm", "layer_scale_init_value"},
 		Check: func(m configs.Model, fault configs.Report) {
 			if v := m.Vision; v.ImageSize%(v.Patch*v.Merge) != 0 {
-				fault("image_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d", v.ImageSize,
+				fault("image_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d",
+					v.ImageSize,
 					v.Patch*v.Merge), "")
 			}
 		}},

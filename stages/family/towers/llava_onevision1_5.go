@@ -13,8 +13,9 @@ import (
 // LLaVA-OneVision-1.5: RICE-ViT before Qwen3, with plain positions. Names are those of transformers;
 // checkpoints that the model's own code wrote have the tower and the decoder at the top.
 var _ = family.Register(family.Family{ModelType: "llava_onevision1_5", Paper: "2509.23661",
-	Composed: &hf.Composed{Class: "LlavaOnevision1_5ForConditionalGeneration", Text: "qwen3", EitherTies: true,
-		Alias: "llavaonevision1_5",
+	Composed: &hf.Composed{Class: "LlavaOnevision1_5ForConditionalGeneration", Text: "qwen3",
+		EitherTies: true,
+		Alias:      "llavaonevision1_5",
 		Vision: map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "",
 			"text_hidden_size": "", "embed_dim": ""},
 		Preset: map[string]string{"kind": `"rice"`, "hidden_act": `"gelu"`, "layer_norm_eps": "1e-5",
@@ -33,8 +34,10 @@ var _ = family.Register(family.Family{ModelType: "llava_onevision1_5", Paper: "2
 	Composition: loong.Composition{Name: "llava_ov_1_5", Encoder: "rice", Projector: "merger",
 		Decoders: []string{"qwen3"}, Tokens: qwenVLTokens},
 	Build: func(c configs.Model) *family.Model {
-		own := family.ComposedModel("llava_onevision1_5", c, "visual.", family.NormedMerger("visual.merger."), family.TextAt("model."))
-		m := family.ComposedModel("llava_onevision1_5", c, "model.visual.", family.NormedMerger("model.visual.merger."),
+		own := family.ComposedModel("llava_onevision1_5", c, "visual.", family.NormedMerger("visual.merger."),
+			family.TextAt("model."))
+		m := family.ComposedModel("llava_onevision1_5", c, "model.visual.",
+			family.NormedMerger("model.visual.merger."),
 			family.TextAt("model.language_model."))
 		m.Other = own.Source
 		return m

@@ -32,7 +32,8 @@ var _ = family.Register(family.Family{ModelType: "qwen2_5_vl", Paper: "2502.1392
 		Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]",
 		PositionFunc: []string{"mrope_ids"}},
 	Build: func(c configs.Model) *family.Model {
-		m := family.ComposedModel("qwen2_5_vl", c, "visual.", family.NormedMerger("visual.merger."), family.TextAt("model."))
+		m := family.ComposedModel("qwen2_5_vl", c, "visual.", family.NormedMerger("visual.merger."),
+			family.TextAt("model."))
 		m.Source = family.InTransformers(m.Source, [2]string{"visual.", "model.visual."},
 			[2]string{"model.", "model.language_model."})
 		return m
@@ -45,7 +46,10 @@ var _ = family.RegisterTower("qwen2_5_vl", family.Tower{
 		Preset: map[string]string{"temporal_patch_size": "2", "hidden_act": "silu",
 			"rms_norm": "true", "window_size": "112", "fullatt_block_indexes": "[7, 15, 23, 31]",
 			"tokens_per_second": "2"}}},
-	Projector: "merger", Merger: func(_ configs.Model, m *block.Merger) { m.RMS = true }, Source: family.FusedSource,
+	Projector: "merger", Merger: func(_ configs.Model,
+		m *block.Merger) {
+		m.RMS = true
+	}, Source: family.FusedSource,
 	Build: func(c configs.Model) *family.Vision {
 		t := family.BaseTower(c.Vision)
 		t.Theta, t.RMS, t.Gated, t.Ordered = 10000, true, true, true
@@ -67,7 +71,8 @@ var windows = configs.Declare("windows of a tower", configs.Rules[windowKeys]{})
 func checkWindows(m configs.Model, fault configs.Report) {
 	k, side := windows.Of(m), m.Vision.Patch*m.Vision.Merge
 	if k.Window == 0 || k.Window%side != 0 {
-		fault("window_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d", k.Window, side), "")
+		fault("window_size", fmt.Sprintf("%d is not a multiple of patch_size × merge = %d", k.Window, side),
+			"")
 	}
 	checkNamed(m, "fullatt_block_indexes", k.FullLayers, fault)
 }

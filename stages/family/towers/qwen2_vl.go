@@ -13,7 +13,7 @@ var _ = family.Register(family.Family{ModelType: "qwen2_vl", Paper: "2409.12191"
 	Composed: &hf.Composed{Class: "Qwen2VLForConditionalGeneration", Text: "qwen2", EitherTies: true,
 		Vision: map[string]string{"embed_dim": "hidden_size", "spatial_merge_size": "merge",
 			"tokens_per_second": "",
-			"in_chans": "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "",
+			"in_chans":          "in_channels", "spatial_patch_size": "patch_size", "hidden_size": "",
 			"mlp_ratio": ""},
 		Preset: map[string]string{"kind": `"qwen2_vl"`, "hidden_act": `"quick_gelu"`,
 			"temporal_patch_size": "2"},
@@ -27,7 +27,8 @@ var _ = family.Register(family.Family{ModelType: "qwen2_vl", Paper: "2409.12191"
 		Decoders: []string{"qwen2"}, Tokens: qwenVLTokens, Sections: "[16, 24, 24]",
 		PositionFunc: []string{"mrope_ids"}},
 	Build: func(c configs.Model) *family.Model {
-		m := family.ComposedModel("qwen2_vl", c, "visual.", family.NormedMerger("visual.merger."), family.TextAt("model."))
+		m := family.ComposedModel("qwen2_vl", c, "visual.", family.NormedMerger("visual.merger."),
+			family.TextAt("model."))
 		m.Source = family.InTransformers(m.Source, [2]string{"visual.", "model.visual."},
 			[2]string{"model.", "model.language_model."})
 		return m

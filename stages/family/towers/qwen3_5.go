@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family/decoders"
 )
 
-// Qwen 3.5 with images: the tower of Qwen3-VL, whose features go to the embedding alone, before the decoder of
-// linear and gated attention, of which the latter turns by three axes.
+// Qwen 3.5 with images: the tower of Qwen3-VL, whose features go to the embedding alone, before the decoder
+// of linear and gated attention, of which the latter turns by three axes.
 var (
 	_ = family.Register(family.Family{ModelType: "qwen3_5", Paper: "2511.21631",
 		Composed: seeing3_5("Qwen3_5ForConditionalGeneration", "qwen3_5_text"),
@@ -24,7 +24,8 @@ var (
 		Composed: seeing3_5("Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text"),
 		Build: func(c configs.Model) *family.Model {
 			layout := func(experts func(configs.Model) func(string) family.Source) *family.Model {
-				return qwen3VL("qwen3_5_moe", c, below("model.language_model.", decoders.InOrderBeside(c, experts(c))))
+				return qwen3VL("qwen3_5_moe", c, below("model.language_model.", decoders.InOrderBeside(c,
+					experts(c))))
 			}
 			m := layout(family.EachExpert)
 			m.Other = layout(family.FusedExperts).Source

@@ -19,14 +19,15 @@ var _ = family.Register(family.Family{ModelType: "qwen3_vl", Paper: "2511.21631"
 	Composed: &hf.Composed{Class: "Qwen3VLForConditionalGeneration", Text: "qwen3",
 		Vision: qwen3VisionKeys, Preset: qwen3VisionPreset, Write: writeQwen3VL},
 	Composition: loong.Composition{Name: "qwen3_vl", Encoder: "qwen3_vl", Projector: "merger",
-		Decoders: []string{"qwen3", "qwen3_moe"}, Families: map[string]string{"qwen3_moe": "qwen3_vl_moe"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]", Weave: true,
+		Decoders: []string{"qwen3",
+			"qwen3_moe"}, Families: map[string]string{"qwen3_moe": "qwen3_vl_moe"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]", Weave: true,
 		PositionFunc: []string{"rope_ids_qwen3vl"}},
 	Build: func(c configs.Model) *family.Model {
 		return qwen3VL("qwen3_vl", c, family.TextAt("model.language_model."))
 	}})
 
 var (
-	qwen3VisionKeys   = map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "",
+	qwen3VisionKeys = map[string]string{"spatial_merge_size": "merge", "out_hidden_size": "",
 		"tokens_per_second": ""}
 	qwen3VisionPreset = map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`,
 		"temporal_patch_size": "2", "patch_size": "16"}
@@ -41,12 +42,14 @@ func writeQwen3VL(m hf.Values, out map[string]any, put func(string, any)) {
 
 // qwen3VL is Qwen3-VL's tower before a decoder whose parameters text finds.
 func qwen3VL(name string, c configs.Model, text func(string) family.Source) *family.Model {
-	return family.ComposedModel(name, c, "model.visual.", map[string]string{"projector.norm": "model.visual.merger.norm",
-		"projector.fc": "model.visual.merger.linear_fc"}, text)
+	return family.ComposedModel(name, c, "model.visual.",
+		map[string]string{"projector.norm": "model.visual.merger.norm",
+			"projector.fc": "model.visual.merger.linear_fc"}, text)
 }
 
 var _ = family.RegisterTower("qwen3_vl", family.Tower{
-	Facts: configs.TowerKind{Turns: true, Has: []string{"num_position_embeddings", "deepstack_visual_indexes"},
+	Facts: configs.TowerKind{Turns: true, Has: []string{"num_position_embeddings",
+		"deepstack_visual_indexes"},
 		Check: func(m configs.Model, fault configs.Report) {
 			checkTable(m, fault)
 			taken := Deepstack.Of(m).Layers
@@ -98,7 +101,8 @@ var qwen3Tower = loong.Part{Preset: map[string]string{"temporal_patch_size": "2"
 
 // qwen3TowerSource has two names for the linear layers of an MLP, everywhere in the tower.
 func qwen3TowerSource(v *family.Vision) func(string) family.Source {
-	inner, rename := family.FusedSource(v), strings.NewReplacer(".fc1.", ".linear_fc1.", ".fc2.", ".linear_fc2.",
+	inner, rename := family.FusedSource(v), strings.NewReplacer(".fc1.", ".linear_fc1.", ".fc2.",
+		".linear_fc2.",
 		"deepstack.", "deepstack_merger_list.")
 	return func(name string) family.Source {
 		s := inner(name)
