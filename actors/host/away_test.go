@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
@@ -129,13 +130,13 @@ func keptAway(t *testing.T, b kernels.Backend) {
 		return kind == "param", nil // zeros
 	}))
 	require.Less(t, away.c.Pool.Live(), plain.c.Pool.Live()/3, "7 of 8 bytes wait on the host")
-	kept := func(r *Rank) *Pack {
+	kept := func(r *Rank) *links.Pack {
 		res, err := r.keep()
 		require.NoError(t, err)
-		return res.Out[0].Payload.(*Pack)
+		return res.Out[0].Payload.(*links.Pack)
 	}
 	want, got := kept(plain), kept(away)
-	same := func(got *Pack) {
+	same := func(got *links.Pack) {
 		require.Equal(t, want.Names, got.Names)
 		for i := range want.Tensors {
 			require.Equal(t, want.Tensors[i].Bytes(), got.Tensors[i].Bytes(), want.Names[i])
@@ -157,7 +158,7 @@ func keptAway(t *testing.T, b kernels.Backend) {
 	for i := range saved {
 		saved[i].release()
 	}
-	for _, p := range []*Pack{want, got, again} {
+	for _, p := range []*links.Pack{want, got, again} {
 		p.Release()
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
@@ -85,17 +86,17 @@ type peers struct {
 func (v variant) process(t *testing.T, m *family.Model, k peers, proc int, dir string,
 	ready func() error) (losses []float64, err error) {
 	l, o := v.run(t, m, k.steps, k.backend, &losses)
-	sockets, err := Unix(dir, proc)
+	sockets, err := links.Unix(dir, proc)
 	require.NoError(t, err)
-	links := NewLinks(sockets, proc, 0, [32]byte{1}, func(r actors.Ref) int { return l.OwnerOf(r, 2) })
+	end := links.New(sockets, proc, 0, [32]byte{1}, func(r actors.Ref) int { return l.OwnerOf(r, 2) })
 	lost := make(chan error, 1)
-	links.Lost = func(_ int, _ uint32, cause error) {
+	end.Lost = func(_ int, _ uint32, cause error) {
 		select {
 		case lost <- cause:
 		default:
 		}
 	}
-	o.Proc, o.Procs, o.Links, o.Ready, o.Joined, o.Orphaned = proc, 2, links, ready, k.joined, lost
+	o.Proc, o.Procs, o.Links, o.Ready, o.Joined, o.Orphaned = proc, 2, end, ready, k.joined, lost
 	err = Run(l, o)
 	return losses, err
 }
@@ -166,12 +167,12 @@ func TestChannelPeerDies(t *testing.T) {
 	require.NoError(t, err)
 	defer os.RemoveAll(dir)
 	p, _ := peer(t, "TestChannelPeerDies", dir)
-	sockets, err := Unix(dir, 0)
+	sockets, err := links.Unix(dir, 0)
 	require.NoError(t, err)
 	l, o := v.run(t, m, k.steps, device, nil)
-	links := NewLinks(sockets, 0, 0, [32]byte{1}, func(r actors.Ref) int { return l.OwnerOf(r, 2) })
+	end := links.New(sockets, 0, 0, [32]byte{1}, func(r actors.Ref) int { return l.OwnerOf(r, 2) })
 	lost := make(chan error, 100)
-	links.Lost = func(_ int, _ uint32, cause error) {
+	end.Lost = func(_ int, _ uint32, cause error) {
 		select {
 		case lost <- cause:
 		default:
@@ -185,7 +186,7 @@ func TestChannelPeerDies(t *testing.T) {
 			}
 		}
 	}
-	o.Procs, o.Links, o.Ready, o.Joined, o.Orphaned = 2, links, now, everywhere, lost
+	o.Procs, o.Links, o.Ready, o.Joined, o.Orphaned = 2, end, now, everywhere, lost
 	require.Error(t, Run(l, o))
 	require.Error(t, p.Wait())
 	require.GreaterOrEqual(t, steps, 3)

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -72,7 +73,7 @@ func TestChunkBorders(t *testing.T) {
 	want := [][2][]int32{{{0, 3, 4, 4}, {0, 3, 4, 4}}, {{0, 0, 4, 4}, {0, 3, 8, 8}}, {{0, 0, 1, 2}, {0, 3,
 		9, 10}}}
 	for c, o := range res.Out {
-		p := o.Payload.(*Pack)
+		p := o.Payload.(*links.Pack)
 		have := map[string][]int32{}
 		for i, name := range p.Names {
 			if p.Tensors[i].DType == tensor.I32 {

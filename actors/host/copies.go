@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -98,7 +99,7 @@ func (r *Rank) sentCopy(sent map[gradientRow]*tensor.Tensor, name string, row in
 }
 
 // takeCopies gives all copies of an expert the sum of their gradients, in order of places.
-func (r *Rank) takeCopies(in [][]*Pack) {
+func (r *Rank) takeCopies(in [][]*links.Pack) {
 	if !r.copies() {
 		return
 	}

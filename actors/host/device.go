@@ -2,6 +2,7 @@ package host
 
 import (
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -14,7 +15,7 @@ import (
 // there yet. A backend that works in host memory takes what another device has made to the host.
 func (r *Rank) receive(in []actors.Input) error {
 	for i := range in {
-		p, ok := in[i].Payload.(*Pack)
+		p, ok := in[i].Payload.(*links.Pack)
 		if !ok {
 			continue
 		}
@@ -28,11 +29,11 @@ func (r *Rank) receive(in []actors.Input) error {
 }
 
 // near is a payload within the backend's reach; it takes over the reference to p.
-func (r *Rank) near(p *Pack) (*Pack, error) {
+func (r *Rank) near(p *links.Pack) (*links.Pack, error) {
 	if r.device == nil {
 		for _, t := range p.Tensors {
 			if !t.OnHost() {
-				q := NewPack(p.Names, p.Host()...)
+				q := links.NewPack(p.Names, p.Host()...)
 				p.Release()
 				return q, nil
 			}
@@ -46,10 +47,10 @@ func (r *Rank) near(p *Pack) (*Pack, error) {
 	if own {
 		return p, nil // its own, in the order of its own calls, or what came by channel and is there
 	}
-	if p.ready != nil {
-		r.device.Await(p.ready)
+	if p.Ready != nil {
+		r.device.Await(p.Ready)
 	}
-	q := NewPack(p.Names)
+	q := links.NewPack(p.Names)
 	for _, t := range p.Tensors {
 		c, err := r.copied(t)
 		if err != nil {
@@ -89,8 +90,8 @@ func (r *Rank) issued(out []actors.Output) {
 	}
 	e := r.device.Record()
 	for _, o := range out {
-		if p, ok := o.Payload.(*Pack); ok {
-			p.ready = e
+		if p, ok := o.Payload.(*links.Pack); ok {
+			p.Ready = e
 		}
 	}
 }
@@ -106,4 +107,20 @@ func (r *Rank) fill(t *tensor.Tensor, fill func(dst []float32) error) error {
 	}
 	kernels.Write(t, h.Bytes())
 	return nil
+}
+
+// one takes the only tensor of a payload and drops the payload: the caller owns the tensor's reference.
+func one(p actors.Payload) *tensor.Tensor {
+	k := p.(*links.Pack)
+	t := k.Tensors[0].Retain()
+	k.Release()
+	return t
+}
+
+// all takes the tensors of a payload and drops the payload: the caller owns a reference to each.
+func all(p actors.Payload) []*tensor.Tensor {
+	k := p.(*links.Pack)
+	out := retained(k.Tensors)
+	k.Release()
+	return out
 }

@@ -3,8 +3,8 @@
 // # What it is
 //
 // protoactor-go schedules the actors of a process ([System]); jobs run on devices, one goroutine an
-// engine; edges to other processes carry Arrow batches ([Links] over a [Transport]). It decides nothing:
-// what happens next is core's business, and what a rank owns is actors/layout's. No other package knows
+// engine; edges to other processes are package links's. It decides nothing: what
+// happens next is core's business, and what a rank owns is actors/layout's. No other package knows
 // protoactor.
 //
 // # How data flows
@@ -13,8 +13,7 @@
 //	device.go     a payload that comes from another device is copied behind the event of its sender's last call
 //	rank.go       a [Rank] is a device: frames, parameters, gradients, optimizer state; its jobs are segments of traces
 //	update.go     jobs of the optimizer step; restore.go copies, snapshots and states that come back
-//	payload.go    a [Pack] is a counted set of tensors: passed by reference inside a process, as one Arrow row between two
-//	links.go      one connection an edge and epoch, sequence numbers, refusal of what is stale
+//	links/        messages between processes, and the tensors that they carry
 //	saver.go      a rank's shard of a checkpoint, snapshot first and written behind the next steps
 //	why.go        who waits for whom, from the actors' own answers ([Diagnose])
 //
@@ -29,6 +28,6 @@
 //
 // # Where to begin
 //
-// [Run] puts a process together. Then system.go for actors and engines, [Rank.Run] for jobs, links.go for
-// other processes. grid_test.go trains every plan of its grid to the losses of one device.
+// [Run] puts a process together. Then system.go for actors and engines, [Rank.Run] for jobs, package links
+// for other processes. grid_test.go trains every plan of its grid to the losses of one device.
 package host

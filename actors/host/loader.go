@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/family"
@@ -65,11 +66,11 @@ func (l *Loader) Run(j actors.Job) (Result, error) {
 }
 
 // pack makes the tensors of chunk c of a microbatch.
-func (l *Loader) pack(mb Microbatch, c int) *Pack {
+func (l *Loader) pack(mb Microbatch, c int) *links.Pack {
 	n := max(1, l.Chunks)
 	total := max(l.Rows, len(mb.IDs)) // with padding
 	rows := total / n
-	p := NewPack(nil)
+	p := links.NewPack(nil)
 	add := func(name string, t *tensor.Tensor) {
 		p.Names, p.Tensors = append(p.Names, name),
 			append(p.Tensors, t)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -136,7 +137,7 @@ func (r *Rank) moved(m layout.Move, t layout.Transfer) (out []**tensor.Tensor) {
 
 // arriving makes the rank's tensors anew of the rows that have come. Others may still look at the old ones,
 // which are replaced and not changed.
-func (r *Rank) arriving(m layout.Move, verdict []float64, in []*Pack) error {
+func (r *Rank) arriving(m layout.Move, verdict []float64, in []*links.Pack) error {
 	to := r.goal(m.Block, verdict)
 	if to == nil {
 		return nil
@@ -181,7 +182,7 @@ func (r *Rank) arriving(m layout.Move, verdict []float64, in []*Pack) error {
 
 // move carries out a segment behind the update: it takes in the experts of one block and sends those of the
 // next.
-func (r *Rank) move(j actors.Job, in [][]*Pack, res *Result) error {
+func (r *Rank) move(j actors.Job, in [][]*links.Pack, res *Result) error {
 	k := int(j.Segment) - layout.Gather
 	if k > 0 {
 		if err := r.arriving(r.c.Moves[k-1], j.Values, in[0]); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -111,7 +112,7 @@ func (s gathered) Snapshot(_ int64, r *Rank, _ string) error {
 		return true, nil
 	}))
 	require.True(s.t, r.copies() || len(r.experts.at) == 0)
-	p := kept.Out[0].Payload.(*Pack)
+	p := kept.Out[0].Payload.(*links.Pack)
 	require.NoError(s.t, r.take(p))
 	p.Release()
 	s.add(r, again)

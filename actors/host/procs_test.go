@@ -13,27 +13,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host/links"
 )
 
 // trainProcs runs v over n systems that are joined by unix sockets only, as separate processes are. A
 // transport that wrap puts around the sockets may break connections; nil breaks none.
-func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Transport) Transport) []float64 {
+func (v variant) trainProcs(t *testing.T, n int, capture string,
+	wrap func(links.Transport) links.Transport) []float64 {
 	m := tiny(true)
 	dir, err := os.MkdirTemp("", "lf") // a socket's path may be at most 107 bytes
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	layout := v.layout(t, m)
 	owner := func(r actors.Ref) int { return layout.OwnerOf(r, n) }
-	var links []*Links
+	var ends []*links.Links
 	for p := range n {
-		sockets, err := Unix(dir, p)
+		sockets, err := links.Unix(dir, p)
 		require.NoError(t, err)
 		if wrap != nil {
 			sockets = wrap(sockets)
 		}
-		l := NewLinks(sockets, p, 0, [32]byte{1}, owner)
+		l := links.New(sockets, p, 0, [32]byte{1}, owner)
 		l.Lost = func(proc int, _ uint32, cause error) { t.Errorf("process %d lost: %v", proc, cause) }
-		links = append(links, l)
+		ends = append(ends, l)
 	}
 	taps := tapping{t: t, dir: capture}
 	var ready, ended sync.WaitGroup
@@ -48,7 +50,7 @@ func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Trans
 			if o.Coord.Recover = wrap != nil; wrap != nil {
 				o.Orphaned = over
 			}
-			o.Proc, o.Procs, o.Links, o.Ready = p, n, links[p], func() error { ready.Done(); return nil }
+			o.Proc, o.Procs, o.Links, o.Ready = p, n, ends[p], func() error { ready.Done(); return nil }
 			taps.join(l, &o)
 			if err := Run(l, o); err != nil {
 				t.Errorf("process %d: %v", p, err)
@@ -58,14 +60,14 @@ func (v variant) trainProcs(t *testing.T, n int, capture string, wrap func(Trans
 	var losses []float64
 	l, o := v.run(t, m, 10, refBackend, &losses)
 	o.Coord.Recover = wrap != nil
-	o.Procs, o.Links, o.Ready = n, links[0], func() error { ready.Wait(); return nil }
+	o.Procs, o.Links, o.Ready = n, ends[0], func() error { ready.Wait(); return nil }
 	taps.join(l, &o)
 	require.NoError(t, Run(l, o))
 	close(over)
 	ended.Wait()
 	taps.check()
-	for _, l := range links {
-		require.Zero(t, l.pool.Buffers(), "storage of received messages")
+	for _, l := range ends {
+		require.Zero(t, l.Buffers(), "storage of received messages")
 	}
 	return losses
 }
@@ -97,7 +99,7 @@ func TestProcs(t *testing.T) {
 
 // cutting is a transport that ends a connection in the middle of every so manieth write.
 type cutting struct {
-	Transport
+	links.Transport
 	every  int64
 	writes *atomic.Int64
 	cuts   *atomic.Int64
@@ -131,7 +133,9 @@ func TestLinksBreak(t *testing.T) {
 	v := variant{pp: 2, dp: 2, tp: 2, schedule: "1f1b", sp: true}
 	want, _ := v.train(t, tiny(true), 10, refBackend)
 	var writes, cuts atomic.Int64
-	got := v.trainProcs(t, 2, "", func(s Transport) Transport { return cutting{s, 4001, &writes, &cuts} })
+	got := v.trainProcs(t, 2, "", func(s links.Transport) links.Transport {
+		return cutting{s, 4001, &writes, &cuts}
+	})
 	require.Equal(t, want, got)
 	t.Logf("%d cuts in %d writes", cuts.Load(), writes.Load())
 	require.Greater(t, cuts.Load(), int64(2))

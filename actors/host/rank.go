@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -191,7 +192,7 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 				continue
 			}
 			res.Out = append(res.Out, actors.Output{Comm: int32(i), Member: int32(m),
-				Payload: NewPack(nil, t...)})
+				Payload: links.NewPack(nil, t...)})
 		}
 	}
 	pc := int(j.Segment)
@@ -235,7 +236,7 @@ func (r *Rank) open(j actors.Job, key frameKey, eval bool) *grad.Frame {
 		if in.Port >= 0 {
 			continue
 		}
-		p := in.Payload.(*Pack)
+		p := in.Payload.(*links.Pack)
 		for _, want := range tr.Data {
 			for i, n := range p.Names {
 				if n == want {
@@ -326,7 +327,7 @@ func chunked(f *grad.Frame) bool { return f.Trace.Chunks > 1 }
 func (r *Rank) send(res *Result, key frameKey, ts map[string]*tensor.Tensor, side func(core.Port) int) {
 	for _, p := range r.c.Ports {
 		if t := ts[r.c.PortNames[p.ID]]; t != nil && side(p) == int(key.stage) {
-			res.Out = append(res.Out, actors.Output{Comm: -1, Port: p.ID, Payload: NewPack(nil, t.Retain())})
+			res.Out = append(res.Out, actors.Output{Comm: -1, Port: p.ID, Payload: links.NewPack(nil, t.Retain())})
 		}
 	}
 	for _, t := range ts {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -26,7 +27,7 @@ func (r *Rank) restore(j actors.Job) error {
 	var err error
 	switch {
 	case len(j.In) > 0:
-		p := j.In[0].Payload.(*Pack)
+		p := j.In[0].Payload.(*links.Pack)
 		err = r.take(p)
 		p.Release()
 	case j.Segment == core.FromMember:
@@ -57,7 +58,7 @@ func (r *Rank) placed(step int64) []core.Placed {
 // meanwhile.
 func (r *Rank) keep() (Result, error) {
 	began := time.Now()
-	p := NewPack(nil)
+	p := links.NewPack(nil)
 	add := func(name string, t *tensor.Tensor) error {
 		c, err := r.c.Host.New("copy of "+name, t.DType, t.Shape...)
 		if err != nil {
@@ -88,7 +89,7 @@ func (r *Rank) keep() (Result, error) {
 }
 
 // take sets the rank's state to a copy that keep has made, on this rank or on one that holds the same.
-func (r *Rank) take(p *Pack) error {
+func (r *Rank) take(p *links.Pack) error {
 	plans, places := r.plans(), map[string]int{}
 	for i, kind := range r.kinds() {
 		places[kind] = i

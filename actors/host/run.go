@@ -7,6 +7,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 )
@@ -44,8 +45,8 @@ type RunOptions struct {
 	Proc, Procs int
 	// how often this process was started before: its ranks have no state, and ask for one
 	Life   int
-	Losses <-chan Loss // processes that have ended and are started again, for process 0
-	Links  *Links      // to the other processes, nil for one process
+	Losses <-chan Loss  // processes that have ended and are started again, for process 0
+	Links  *links.Links // to the other processes, nil for one process
 	// a worker process calls it when its actors exist; process 0, to wait for the others
 	Ready    func() error
 	Orphaned <-chan error // ends this process: its parent, or another process, is lost
@@ -182,7 +183,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 			}
 		}
 		joined(l, o, devices, ranks)
-		o.Links.Serve(sys)
+		o.Links.Serve(sys, layout.CoordinatorRef)
 	}
 	if o.Links != nil && (o.Links.Slow != nil || o.Proc > 0) {
 		o.Links.WatchWays()
@@ -288,4 +289,21 @@ func spawn(l *layout.Layout, sys *System, o RunOptions, obs *observer, devices [
 		}
 		sys.Spawn(layout.RankRef(r), l.Name(r), core.NewRank(l.RankLayout(r, o.Proc)), dev)
 	}
+}
+
+// joined tells the links which ranks receive by channel, here and in other processes.
+func joined(l *layout.Layout, o RunOptions, devices []*Rank, ranks []int) {
+	if o.Links == nil || o.Joined == nil {
+		return
+	}
+	here := map[actors.Ref]kernels.Joiner{}
+	for i, d := range devices {
+		if j, ok := d.c.Backend.(kernels.Joiner); ok && j.Joins() {
+			here[layout.RankRef(ranks[i])] = j
+		}
+	}
+	o.Links.Join(here, func(r actors.Ref) bool {
+		rank := int(r - layout.FirstRank)
+		return rank >= 0 && rank < l.World() && o.Joined(rank)
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/kernels"
 )
 
@@ -105,11 +106,11 @@ func (s *System) Spawn(ref actors.Ref, name string, b actors.Behaviour, dev Devi
 // Send delivers m to an actor of this process or another; it takes over the payload's reference.
 func (s *System) Send(to actors.Ref, m actors.Message) {
 	if s.dead.Load() {
-		release(m)
+		links.Release(m)
 		return
 	}
 	if s.filter != nil && !s.filter(to, m) {
-		release(m)
+		links.Release(m)
 		return
 	}
 	s.mu.RLock()
@@ -121,18 +122,7 @@ func (s *System) Send(to actors.Ref, m actors.Message) {
 	case s.remote != nil:
 		s.remote.Send(to, m)
 	default:
-		release(m)
-	}
-}
-
-func release(m actors.Message) {
-	if m.Payload != nil {
-		m.Payload.Release()
-	}
-	for _, o := range m.Out {
-		if o.Payload != nil {
-			o.Payload.Release()
-		}
+		links.Release(m)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/wire"
-	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // Edge is what went from one actor to another so far.
@@ -46,7 +46,7 @@ func (c *cell) tapped(to actors.Ref, m *actors.Message) {
 	}
 	t.messages.Add(1)
 	t.kinds.Store(t.kinds.Load() | 1<<m.Kind)
-	if p, ok := m.Payload.(*Pack); ok {
+	if p, ok := m.Payload.(*links.Pack); ok {
 		t.bytes.Add(p.Bytes())
 	}
 	if t.file != nil {
@@ -156,7 +156,7 @@ func (x *captured) keep(m *actors.Message, t *tap) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.seq++
-	r, done := recordOf(m, t.to, x.seq)
+	r, done := links.RecordOf(m, t.to, x.seq)
 	defer done()
 	if err := x.write(r, x.c.name(t.from)+"-"+x.c.name(t.to)); err != nil {
 		x.c.over.Store(true)
@@ -214,28 +214,4 @@ func (s *System) endCapture() {
 			t.file.end()
 		}
 	}
-}
-
-// recordOf is a message as it is written down, and what to call when it was.
-func recordOf(m *actors.Message, to actors.Ref, seq uint64) (r *wire.Record, done func()) {
-	r, done = &wire.Record{Message: *m, To: to, Seq: seq}, func() {}
-	if p, ok := m.Payload.(*Pack); ok {
-		r.Names, r.Tensors = p.Names, p.Tensors
-		if slices.ContainsFunc(p.Tensors, func(t *tensor.Tensor) bool { return !t.OnHost() }) {
-			r.Tensors = p.Host()
-			done = func() {
-				for _, t := range r.Tensors {
-					t.Release()
-				}
-			}
-		}
-	}
-	if m.Err != nil {
-		r.Fault, r.Code = m.Err.Error(), 1
-		var x ExitCoder
-		if errors.As(m.Err, &x) {
-			r.Code = int32(x.ExitCode())
-		}
-	}
-	return r, done
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -55,12 +56,12 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 	return res, err
 }
 
-func packs(in []actors.Input) (out [][]*Pack) {
+func packs(in []actors.Input) (out [][]*links.Pack) {
 	for _, x := range in {
 		for len(out) <= int(x.Comm) {
 			out = append(out, nil)
 		}
-		out[x.Comm] = append(out[x.Comm], x.Payload.(*Pack))
+		out[x.Comm] = append(out[x.Comm], x.Payload.(*links.Pack))
 	}
 	return
 }
@@ -68,7 +69,7 @@ func packs(in []actors.Input) (out [][]*Pack) {
 // toAll makes one output for each of n members from the tensors that part gives.
 func toAll(comm int32, n int, part func(member int) []*tensor.Tensor) (out []actors.Output) {
 	for m := range n {
-		out = append(out, actors.Output{Comm: comm, Member: int32(m), Payload: NewPack(nil, part(m)...)})
+		out = append(out, actors.Output{Comm: comm, Member: int32(m), Payload: links.NewPack(nil, part(m)...)})
 	}
 	return
 }
@@ -86,7 +87,7 @@ func (r *Rank) kernel(op kernels.Op, at kernels.Attr, in []*tensor.Tensor, out .
 }
 
 // sum adds the i-th tensor of every member's pack, in member order.
-func (r *Rank) sum(name string, ps []*Pack, i int) *tensor.Tensor {
+func (r *Rank) sum(name string, ps []*links.Pack, i int) *tensor.Tensor {
 	var in []*tensor.Tensor
 	for _, p := range ps {
 		in = append(in, p.Tensors[i])
@@ -132,7 +133,7 @@ func retained(ts []*tensor.Tensor) []*tensor.Tensor {
 	return out
 }
 
-func (r *Rank) takePartials(in [][]*Pack) {
+func (r *Rank) takePartials(in [][]*links.Pack) {
 	for comm, x := range r.c.Exchanges[layout.SumTP] {
 		for k, i := range x.Params {
 			p := r.c.Params[i]
@@ -179,7 +180,7 @@ func (r *Rank) shardsOf(comm int32, early bool) []actors.Output {
 
 // takeShards leaves in owned the reduced gradient of this rank's rows and gives the unreduced ones back.
 // Where others need the sums too, owned has the rows that this rank sums.
-func (r *Rank) takeShards(in [][]*Pack) {
+func (r *Rank) takeShards(in [][]*links.Pack) {
 	for comm, x := range r.c.Exchanges[layout.SumDP] {
 		for k, i := range x.Params {
 			p := r.c.Params[i]
@@ -210,7 +211,7 @@ func (r *Rank) sums() (out []actors.Output) {
 }
 
 // takeSums puts the rows that every rank has summed together.
-func (r *Rank) takeSums(in [][]*Pack) {
+func (r *Rank) takeSums(in [][]*links.Pack) {
 	for comm, x := range r.c.Exchanges[layout.SumWhole] {
 		for k, i := range x.Params {
 			p := r.c.Params[i]
@@ -239,7 +240,7 @@ func (r *Rank) ties() (out []actors.Output) {
 	return out
 }
 
-func (r *Rank) takeTies(in [][]*Pack) {
+func (r *Rank) takeTies(in [][]*links.Pack) {
 	for k, ps := range in {
 		i := 0
 		for _, p := range r.c.Params {
@@ -338,7 +339,7 @@ func (r *Rank) updated() (out []actors.Output) {
 }
 
 // takeUpdated copies the other ranks' rows into this rank's parameters.
-func (r *Rank) takeUpdated(in [][]*Pack) {
+func (r *Rank) takeUpdated(in [][]*links.Pack) {
 	for comm, x := range r.c.Exchanges[layout.Apply] {
 		for k, i := range x.Params {
 			p := r.c.Params[i]

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -20,7 +20,7 @@ import (
 // the others.
 type Fleet interface {
 	// Transport is what the calling process, number proc of the run, reaches the others by.
-	Transport(proc int) (host.Transport, error)
+	Transport(proc int) (links.Transport, error)
 	// Start starts process proc: the same Train, with the same configuration and with env added to the
 	// environment.
 	Start(proc int, env []string) (Process, error)
@@ -71,7 +71,7 @@ func sweepSockets() {
 }
 
 // Transport implements Fleet.
-func (l *local) Transport(proc int) (host.Transport, error) { return host.Unix(l.dir, proc) }
+func (l *local) Transport(proc int) (links.Transport, error) { return links.Unix(l.dir, proc) }
 
 // Close implements Fleet.
 func (l *local) Close() { os.RemoveAll(l.dir) }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/host/links"
 )
 
 // Heirs is a Fleet whose other processes do not end with the one that leads: another is started in its
@@ -88,7 +88,7 @@ func (r *Run) recordsEnd() int64 {
 }
 
 // takeIn looks after the processes that another leader has started.
-func (w *workers) takeIn(links *host.Links, others map[int]Inherited) {
+func (w *workers) takeIn(links *links.Links, others map[int]Inherited) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.led = true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/configs/exit"
 )
@@ -89,12 +90,12 @@ func (r *Run) fleet() (Fleet, error) {
 }
 
 // links joins this process with the others of the run.
-func (r *Run) links(f Fleet, proc, procs int) (*host.Links, error) {
+func (r *Run) links(f Fleet, proc, procs int) (*links.Links, error) {
 	t, err := f.Transport(proc)
 	if err != nil {
 		return nil, err
 	}
-	return host.NewLinks(t, proc, r.life, r.hash(), r.owner(procs)), nil
+	return links.New(t, proc, r.life, r.hash(), r.owner(procs)), nil
 }
 
 // spawnWorkers starts the other processes.

@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/actors/run/mirror"
@@ -367,7 +368,7 @@ func (r *Run) lead(ctx context.Context) error {
 }
 
 // clocks are those of the other processes, as the trace has them.
-func (r *Run) clocks(l *host.Links) map[int]host.Offset {
+func (r *Run) clocks(l *links.Links) map[int]links.Offset {
 	if l == nil {
 		return nil
 	}

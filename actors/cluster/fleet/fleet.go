@@ -19,7 +19,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/depot"
 	"github.com/lfactor/lfactor/actors/cluster/edge"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/configs/exit"
 )
@@ -302,7 +302,7 @@ func (p *proc) send(k control.Kind) {
 }
 
 // Transport implements run.Fleet.
-func (f *Fleet) Transport(n int) (host.Transport, error) {
+func (f *Fleet) Transport(n int) (links.Transport, error) {
 	ln, err := f.listen()
 	if err != nil {
 		return nil, exit.With(fmt.Errorf("no port for edges on %s: %w", f.self.Addr, err), exit.Unreachable)
@@ -347,7 +347,7 @@ func (f *Fleet) admit(g edge.Greeting, who trust.Subject) error {
 	return nil
 }
 
-// transport is the host.Transport of one process.
+// transport is the links.Transport of one process.
 type transport struct {
 	f *Fleet
 	n int
@@ -367,7 +367,7 @@ const refusedFor = 5 * time.Second
 // Way names the kind of connection for people.
 func (t *transport) Way() string { return "TLS 1.3 from " + t.f.self.Node }
 
-// Dial implements host.Transport.
+// Dial implements links.Transport.
 func (t *transport) Dial(n int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
 	defer cancel()
@@ -395,7 +395,7 @@ func (t *transport) Dial(n int) (net.Conn, error) {
 		errors.Join(last, ctx.Err()))
 }
 
-// Accept implements host.Transport.
+// Accept implements links.Transport.
 func (t *transport) Accept() (net.Conn, error) {
 	c, err := t.Listener.Accept()
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/rig"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -28,7 +29,7 @@ type far struct {
 	names []string
 }
 
-// Dial implements host.Transport.
+// Dial implements links.Transport.
 func (f *far) Dial(proc int) (c net.Conn, err error) {
 	f.h.Within(func() {
 		c, err = edge.Dial(context.Background(), f.addrs[proc], f.names[proc], f.id, edge.Greeting{})
@@ -55,7 +56,7 @@ type adder struct {
 	backend kernels.Backend
 	pool    *tensor.Pool
 	own     *tensor.Tensor // [n x]
-	parts   []*host.Pack
+	parts   []*links.Pack
 	sums    int
 	done    chan int
 }
@@ -64,12 +65,12 @@ type adder struct {
 func (a *adder) Receive(ctx actors.Context, m *actors.Message) {
 	switch {
 	case m.Kind == actors.Open:
-		a.parts, a.sums = make([]*host.Pack, a.n), 0
+		a.parts, a.sums = make([]*links.Pack, a.n), 0
 		for i := range a.n {
 			a.send(ctx, i, 0, a.own.RowSlice(i, i+1))
 		}
 	case m.Kind == actors.Part && m.Segment == 0:
-		a.parts[m.Member] = m.Payload.(*host.Pack)
+		a.parts[m.Member] = m.Payload.(*links.Pack)
 		for _, p := range a.parts {
 			if p == nil {
 				return
@@ -101,7 +102,7 @@ func (a *adder) Receive(ctx actors.Context, m *actors.Message) {
 
 func (a *adder) send(ctx actors.Context, to int, segment int32, t *tensor.Tensor) {
 	ctx.Send(actors.Ref(to), actors.Message{Kind: actors.Part, Segment: segment, Member: int32(a.me),
-		Payload: host.NewPack(nil, t)})
+		Payload: links.NewPack(nil, t)})
 }
 
 // Waits implements actors.Behaviour.
@@ -127,12 +128,12 @@ func BenchmarkSum(b *testing.B) {
 	var all []*host.System
 	for i := range n {
 		f[i].addrs, f[i].names = addrs, names
-		l := host.NewLinks(f[i], i, 0, [32]byte{1}, func(r actors.Ref) int { return int(r) })
+		l := links.New(f[i], i, 0, [32]byte{1}, func(r actors.Ref) int { return int(r) })
 		s := host.NewSystem(1, n, l)
 		s.Spawn(actors.Ref(i), fmt.Sprint("adder ", i), &adder{me: i, n: n, done: done,
 			backend: cpu.New(1), pool: tensor.NewPool("sums", 1<<30),
 			own: tensor.Make(tensor.F32, n, size/4/n)}, nil)
-		l.Serve(s)
+		l.Serve(s, actors.None)
 		all = append(all, s)
 		b.Cleanup(func() { s.Stop(); l.Close() })
 	}

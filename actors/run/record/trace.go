@@ -14,6 +14,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/host/links"
 )
 
 // traceMax bounds trace.json: the first so many jobs of a run.
@@ -86,7 +87,7 @@ func (t *Tracer) Told(_ int, lines []byte) {
 }
 
 // Close ends the file. Clocks say how far each process's clock was from this one's, which the file states.
-func (t *Tracer) Close(clocks map[int]host.Offset) {
+func (t *Tracer) Close(clocks map[int]links.Offset) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.n = traceMax + 1 // devices may still report
@@ -105,7 +106,7 @@ func (t *Tracer) Close(clocks map[int]host.Offset) {
 }
 
 // Merged says how well the clocks of a trace agree.
-func Merged(clocks map[int]host.Offset) string {
+func Merged(clocks map[int]links.Offset) string {
 	worst, of := time.Duration(0), 0
 	for _, p := range slices.Sorted(maps.Keys(clocks)) {
 		if clocks[p].Within > worst {
@@ -144,8 +145,8 @@ func (t *Sender) See(e host.TraceEvent) {
 // tellMost is how many events are sent at a time: beats are not to wait for them.
 const tellMost = 1000
 
-// Tell implements host.Links's Tell.
-func (t *Sender) Tell(clock host.Offset) []byte {
+// Tell implements links.Links's Tell.
+func (t *Sender) Tell(clock links.Offset) []byte {
 	t.mu.Lock()
 	some := t.wait[:min(len(t.wait), tellMost)]
 	t.wait = t.wait[len(some):]

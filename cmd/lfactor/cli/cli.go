@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
@@ -27,7 +27,7 @@ import (
 
 // ExitCode maps an error to the exit code that scripts rely on.
 func ExitCode(err error) int {
-	var coded host.ExitCoder
+	var coded links.ExitCoder
 	var conf *configs.Error
 	var damage *checkpoint.Error
 	var budget *tensor.BudgetError

@@ -1,4 +1,4 @@
-package host
+package links
 
 import (
 	"math/rand/v2"
@@ -87,7 +87,7 @@ func TestClocksShifted(t *testing.T) {
 		&piped{accept: make(chan net.Conn), done: make(chan struct{})}
 	a.to, b.to = b, a
 	owner := func(actors.Ref) int { return 0 }
-	leader, worker := NewLinks(a, 0, 0, [32]byte{}, owner), NewLinks(b, 1, 0, [32]byte{}, owner)
+	leader, worker := New(a, 0, 0, [32]byte{}, owner), New(b, 1, 0, [32]byte{}, owner)
 	began := time.Now()
 	leader.clock = func() time.Duration { return time.Since(began) }
 	worker.clock = func() time.Duration { return time.Since(began) - time.Hour }
@@ -115,7 +115,7 @@ func TestClocksShifted(t *testing.T) {
 		mu.Unlock()
 		got <- struct{}{}
 	}
-	leader.Serve(nil)
+	leader.Serve(nil, actors.None)
 	worker.Beat()
 	for range 5 {
 		asked <- leader.clock()
@@ -136,7 +136,7 @@ func TestClocksShifted(t *testing.T) {
 
 // TestNewsBounded: news that nobody sends ends the connection, before memory is taken for it.
 func TestNewsBounded(t *testing.T) {
-	l := NewLinks(&piped{done: make(chan struct{})}, 0, 0, [32]byte{}, nil)
+	l := New(&piped{done: make(chan struct{})}, 0, 0, [32]byte{}, nil)
 	x, y := net.Pipe()
 	ended := make(chan struct{})
 	go func() { l.listen(y, 1, 0); close(ended) }()

@@ -1,9 +1,12 @@
-package host
+package links
 
 import (
+	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/wire"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -14,8 +17,8 @@ type Pack struct {
 	Names   []string
 	Tensors []*tensor.Tensor
 	refs    atomic.Int32
-	// when a device has finished what it has issued for the tensors, nil where they are ready
-	ready kernels.Event
+	// Ready comes when a device has finished what it has issued for the tensors; nil where they are ready.
+	Ready kernels.Event
 }
 
 var _ actors.Payload = (*Pack)(nil)
@@ -30,8 +33,8 @@ func NewPack(names []string, ts ...*tensor.Tensor) *Pack {
 // Host gives the tensors with their contents on the host, each with a reference of its own: what leaves the
 // process.
 func (p *Pack) Host() []*tensor.Tensor {
-	if p.ready != nil {
-		p.ready.Wait()
+	if p.Ready != nil {
+		p.Ready.Wait()
 	}
 	out := make([]*tensor.Tensor, len(p.Tensors))
 	for i, t := range p.Tensors {
@@ -59,22 +62,42 @@ func (p *Pack) Release() {
 			t.Release()
 		}
 	case n < 0:
-		panic("host: payload released twice")
+		panic("links: payload released twice")
 	}
 }
 
-// one takes the only tensor of a payload and drops the payload: the caller owns the tensor's reference.
-func one(p actors.Payload) *tensor.Tensor {
-	k := p.(*Pack)
-	t := k.Tensors[0].Retain()
-	k.Release()
-	return t
+// Release drops the payloads of a message that goes nowhere.
+func Release(m actors.Message) {
+	if m.Payload != nil {
+		m.Payload.Release()
+	}
+	for _, o := range m.Out {
+		if o.Payload != nil {
+			o.Payload.Release()
+		}
+	}
 }
 
-// all takes the tensors of a payload and drops the payload: the caller owns a reference to each.
-func all(p actors.Payload) []*tensor.Tensor {
-	k := p.(*Pack)
-	out := retained(k.Tensors)
-	k.Release()
-	return out
+// RecordOf is a message as it is written down, and what to call when it was.
+func RecordOf(m *actors.Message, to actors.Ref, seq uint64) (r *wire.Record, done func()) {
+	r, done = &wire.Record{Message: *m, To: to, Seq: seq}, func() {}
+	if p, ok := m.Payload.(*Pack); ok {
+		r.Names, r.Tensors = p.Names, p.Tensors
+		if slices.ContainsFunc(p.Tensors, func(t *tensor.Tensor) bool { return !t.OnHost() }) {
+			r.Tensors = p.Host()
+			done = func() {
+				for _, t := range r.Tensors {
+					t.Release()
+				}
+			}
+		}
+	}
+	if m.Err != nil {
+		r.Fault, r.Code = m.Err.Error(), 1
+		var x ExitCoder
+		if errors.As(m.Err, &x) {
+			r.Code = int32(x.ExitCode())
+		}
+	}
+	return r, done
 }

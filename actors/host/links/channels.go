@@ -1,4 +1,4 @@
-package host
+package links
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/lfactor/lfactor/actors"
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/wire"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -155,7 +154,7 @@ func (s *stream) describe(r *wire.Record, p *Pack) (carry func() error, err erro
 				return err
 			}
 		}
-		return s.channel.Send(p.Tensors, p.ready)
+		return s.channel.Send(p.Tensors, p.Ready)
 	}, nil
 }
 
@@ -184,23 +183,6 @@ func unpacked(words []int32) []byte {
 		id[i] = byte(uint32(words[i/4]) >> (8 * (i % 4)))
 	}
 	return id
-}
-
-// joined tells the links which ranks receive by channel, here and in other processes.
-func joined(l *layout.Layout, o RunOptions, devices []*Rank, ranks []int) {
-	if o.Links == nil || o.Joined == nil {
-		return
-	}
-	here := map[actors.Ref]kernels.Joiner{}
-	for i, d := range devices {
-		if j, ok := d.c.Backend.(kernels.Joiner); ok && j.Joins() {
-			here[layout.RankRef(ranks[i])] = j
-		}
-	}
-	o.Links.Join(here, func(r actors.Ref) bool {
-		rank := int(r - layout.FirstRank)
-		return rank >= 0 && rank < l.World() && o.Joined(rank)
-	})
 }
 
 // refusal is a message that this process cannot take in: it is the end of the run, not a lost connection.

@@ -1,4 +1,4 @@
-package host
+package links
 
 import (
 	"net"
@@ -33,7 +33,7 @@ func (e *outEdge) write() {
 			s = e.open(m.Epoch)
 		}
 		s.send(m)
-		release(m)
+		Release(m)
 	}
 	s.farewell()
 }
@@ -84,7 +84,7 @@ func (s *stream) send(m actors.Message) {
 		}
 	}
 	if carry == nil {
-		r, done = recordOf(&m, s.e.to, s.written)
+		r, done = RecordOf(&m, s.e.to, s.written)
 	}
 	defer done()
 	b, _, _ := s.enc.Encode(r)

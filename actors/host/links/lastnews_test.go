@@ -1,4 +1,4 @@
-package host
+package links
 
 import (
 	"sync"
@@ -20,7 +20,7 @@ func TestLastNews(t *testing.T) {
 	for proc := range links {
 		at, err := Unix(dir, proc)
 		require.NoError(t, err)
-		links[proc] = NewLinks(at, proc, 0, [32]byte{}, owner)
+		links[proc] = New(at, proc, 0, [32]byte{}, owner)
 		began := time.Now()
 		links[proc].clock = func() time.Duration { return time.Since(began) }
 	}
@@ -51,7 +51,7 @@ func TestLastNews(t *testing.T) {
 		return []byte("news")
 	}
 	leader.Told = func(int, []byte) { heard.Add(1) }
-	leader.Serve(nil)
+	leader.Serve(nil, actors.None)
 	worker.Beat()
 	require.Eventually(t, func() bool { return heard.Load() == 1 }, time.Minute, time.Millisecond)
 	slow.Store(true)

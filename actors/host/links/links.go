@@ -1,4 +1,4 @@
-package host
+package links
 
 import (
 	"encoding/binary"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/wire"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -19,23 +18,24 @@ import (
 // Links joins the processes of a run: a connection of its own for each edge (from actor, to actor), so that
 // a bulky edge never delays another. Each edge is an Arrow stream with sequence numbers and epochs.
 type Links struct {
-	t        Transport
-	proc     int
-	life     uint32   // how often this process was started before
-	hash     [32]byte // of the program: processes that disagree refuse each other
-	owner    func(actors.Ref) int
-	pool     *tensor.Pool
-	mu       sync.Mutex
-	sys      *System
-	edges    map[[2]actors.Ref]*outEdge
-	conns    map[net.Conn]struct{}
-	lives    map[int]uint32 // by process: the newest that has said hello
-	fence    fence
-	channels channels
-	pulses   map[int]*pulse
-	over     chan struct{} // closed by Close
-	closing  bool
-	wg       sync.WaitGroup
+	t           Transport
+	proc        int
+	life        uint32   // how often this process was started before
+	hash        [32]byte // of the program: processes that disagree refuse each other
+	owner       func(actors.Ref) int
+	pool        *tensor.Pool
+	mu          sync.Mutex
+	sys         Actors     // nil before Serve
+	coordinator actors.Ref // hears of messages that cannot be taken in
+	edges       map[[2]actors.Ref]*outEdge
+	conns       map[net.Conn]struct{}
+	lives       map[int]uint32 // by process: the newest that has said hello
+	fence       fence
+	channels    channels
+	pulses      map[int]*pulse
+	over        chan struct{} // closed by Close
+	closing     bool
+	wg          sync.WaitGroup
 	// Lost is told of each connection with a process that ended without a farewell, and of the epoch that it
 	// was of.
 	Lost func(proc int, epoch uint32, cause error)
@@ -67,9 +67,9 @@ type remoteError struct {
 func (e remoteError) Error() string { return e.text }
 func (e remoteError) ExitCode() int { return e.code }
 
-// NewLinks joins process proc with the others over t. The process was started life times before; the hash is
+// New joins process proc with the others over t. The process was started life times before; the hash is
 // that of the program; owner tells the process of an actor.
-func NewLinks(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref) int) *Links {
+func New(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref) int) *Links {
 	return &Links{t: t, proc: proc, life: uint32(life), hash: hash, owner: owner,
 		pool:  tensor.NewPool(fmt.Sprintf("links of process %d", proc), 0),
 		edges: map[[2]actors.Ref]*outEdge{}, conns: map[net.Conn]struct{}{},
@@ -77,10 +77,19 @@ func NewLinks(t Transport, proc, life int, hash [32]byte, owner func(actors.Ref)
 		gone: map[int]carried{}, pulses: map[int]*pulse{}, over: make(chan struct{})}
 }
 
-// Serve takes in edges for sys until Close.
-func (l *Links) Serve(sys *System) {
+// Actors are those of this process, whom messages from others are for.
+type Actors interface {
+	// Send delivers a message; it takes over the payload's reference.
+	Send(to actors.Ref, m actors.Message)
+	// Since is the time since this process's part of the run began.
+	Since() time.Duration
+}
+
+// Serve takes in edges for sys until Close. The coordinator hears of messages that cannot be taken in, which
+// end the run.
+func (l *Links) Serve(sys Actors, coordinator actors.Ref) {
 	l.mu.Lock()
-	l.sys = sys
+	l.sys, l.coordinator = sys, coordinator
 	l.mu.Unlock()
 	l.wg.Add(1)
 	go func() {
@@ -183,11 +192,11 @@ func (l *Links) read(c net.Conn) {
 		case len(r.Names) == 1 && r.Names[0] == byChannel:
 			var p *Pack
 			p, end, err = l.fetch(r, end, proc, epoch)
-			release(actors.Message{Payload: NewPack(nil, r.Tensors...)})
+			Release(actors.Message{Payload: NewPack(nil, r.Tensors...)})
 			var no refusal
 			switch {
 			case errors.As(err, &no):
-				l.sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Failed, From: r.To,
+				l.sys.Send(l.coordinator, actors.Message{Kind: actors.Failed, From: r.To,
 					Epoch: actors.AnyEpoch, Err: no})
 				return
 			case err != nil && epoch >= l.fence.newest.Load():
@@ -201,7 +210,7 @@ func (l *Links) read(c net.Conn) {
 			m.Payload = NewPack(r.Names, r.Tensors...)
 		}
 		if !l.fence.pass(&m) {
-			release(m)
+			Release(m)
 			continue
 		}
 		if r.Fault != "" {
@@ -253,6 +262,9 @@ func (f *fence) pass(m *actors.Message) bool {
 // over.
 func (l *Links) Refused() int64 { return l.fence.refused.Load() }
 
+// Buffers counts the tensors' storage that messages from other processes still have.
+func (l *Links) Buffers() int { return l.pool.Buffers() }
+
 // outEdge is the sending side of an edge: a queue, bounded by the protocol's credits, and its writer.
 type outEdge struct {
 	l      *Links
@@ -273,10 +285,10 @@ func (l *Links) Way(to actors.Ref) string {
 	return fmt.Sprintf("%s to process %d", way, l.owner(to))
 }
 
-// Send implements Remote.
+// Send takes a message to an actor of another process; it takes over the payload's reference.
 func (l *Links) Send(to actors.Ref, m actors.Message) {
 	if l.owner(to) == l.proc { // it is not there yet: it asks when it is
-		release(m)
+		Release(m)
 		return
 	}
 	l.raise(m.Epoch)
@@ -292,7 +304,7 @@ func (l *Links) Send(to actors.Ref, m actors.Message) {
 	}
 	l.mu.Unlock()
 	if e == nil || !e.put(m) {
-		release(m)
+		Release(m)
 	}
 }
 
