@@ -90,6 +90,9 @@ func activation(kind int, x float64) (y, dy float64) {
 	case kernels.Tanh:
 		t := math.Tanh(x)
 		return t, 1 - t*t
+	case kernels.Mish:
+		t := math.Tanh(softplus(x))
+		return x * t, t + x*sigmoid(x)*(1-t*t)
 	case kernels.ReLU:
 		if x < 0 {
 			return 0, 0
