@@ -102,6 +102,8 @@ func actPiece(_ *Backend, c *kernels.Call) piece {
 		case kernels.Tanh:
 			copy(out, in)
 			w.softCap(out, nil, 1, 1)
+		case kernels.Mish:
+			w.mish(out, in, nil)
 		default:
 			s := w.arena.f32(n)
 			w.k.gate(s, in, k[0], k[1])
@@ -137,6 +139,8 @@ func actBwdPiece(_ *Backend, c *kernels.Call) piece {
 			copy(s, in)
 			w.softCap(s, slope, 1, 1)
 			w.k.mul(out, g, slope)
+		case kernels.Mish:
+			w.mish(out, in, g)
 		default:
 			s := w.arena.f32(n)
 			w.k.gate(s, in, k[0], k[1])

@@ -84,7 +84,9 @@ func TestConformance(t *testing.T) {
 func TestOperations(t *testing.T) {
 	onProcessor := []kernels.Op{kernels.VisibleKeys, kernels.IndexTopK, kernels.AttentionSparse,
 		kernels.AttentionSparseBwd, kernels.IndexLoss, kernels.IndexLossBwd, kernels.KindRows,
-		kernels.KindExperts, kernels.KindSurplus}
+		kernels.KindExperts, kernels.KindSurplus,
+		kernels.Conv, kernels.ConvDX, kernels.ConvDW, kernels.Modulate, kernels.ModulateDX, kernels.ModulateDW,
+		kernels.Gate, kernels.Sinusoids, kernels.PointLoss, kernels.PointLossDX}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {
 		if table[s.Op] == nil {

@@ -11,8 +11,8 @@ import (
 var _ = register(map[kernels.Op]func(x *issue){
 	kernels.SwiGLU:    func(x *issue) { x.mapped("swiglu", 0) },
 	kernels.SwiGLUBwd: func(x *issue) { x.mapped("swiglu_bwd", 0) },
-	kernels.Act:       func(x *issue) { x.mapped("act", x.c.Attr.I[0]) },
-	kernels.ActBwd:    func(x *issue) { x.mapped("act_bwd", x.c.Attr.I[0]) },
+	kernels.Act:       func(x *issue) { x.act("act") },
+	kernels.ActBwd:    func(x *issue) { x.act("act_bwd") },
 	kernels.Mul:       func(x *issue) { x.mapped("mul", 0) },
 	kernels.Scale:     func(x *issue) { x.mapped("scale", 0) },
 	kernels.MulCols:   func(x *issue) { x.mapped("mul_cols", 0) },
@@ -54,6 +54,13 @@ var _ = register(map[kernels.Op]func(x *issue){
 		x.launch("total", single(256), nil, part, x.out(0), n, x.accumulates(0))
 	},
 })
+
+// act launches an activation; Mish, which only policies have, runs on the processor.
+func (x *issue) act(name string) {
+	if x.absent = x.c.Attr.I[0] == kernels.Mish; !x.absent {
+		x.mapped(name, x.c.Attr.I[0])
+	}
+}
 
 // mapped launches a kernel whose elements depend on the same ones of its operands.
 func (x *issue) mapped(name string, kind int) {

@@ -26,6 +26,7 @@ func rules() map[string]rule {
 	type s = map[string][]int
 	cu := func(t *Tape) *Value { return t.Data("cu", tensor.I32, 3) }
 	all := layerRules()
+	maps.Copy(all, diffusionRules())
 	maps.Copy(all, map[string]rule{
 		"linear": {s{"x": {6, 4}, "w": {4, 4}, "wb": {4}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.Linear(v["x"], v["w"], v["wb"])
@@ -138,6 +139,7 @@ func given() map[string]*tensor.Tensor {
 		"off": tensor.Of(tensor.I32, []int32{0, 4, 6}, 3), "inv": tensor.Of(tensor.F32, []float32{1, 0.3},
 			2),
 		"pos":  tensor.Of(tensor.I32, []int32{0, 1, 0, 1, 2, 3}, 6),
+		"at":   tensor.Of(tensor.I32, []int32{1, 0, -1}, 3),
 		"mark": tensor.Of(tensor.I32, []int32{1, 0, 1, 1, 0, 1}, 6)}
 }
 

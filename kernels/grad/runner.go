@@ -377,9 +377,9 @@ func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[0].Shape[0]
 	case kernels.BalanceSumsBwd, kernels.ZLossBwd:
 		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[1].Shape[0]
-	case kernels.Linear:
+	case kernels.Linear, kernels.Conv, kernels.ConvDX:
 		for m := range r.Pos {
-			if c.In[2] != nil && n.Out[0].Place[m].Kind == Partial && r.Pos[m] != 0 {
+			if len(c.In) > 2 && c.In[2] != nil && n.Out[0].Place[m].Kind == Partial && r.Pos[m] != 0 {
 				c.In[2] = nil
 			}
 		}

@@ -23,6 +23,14 @@ func optional(l []*tensor.Tensor, i int) []float64 {
 	return load(l[i])
 }
 
+// inRuns gives each row of x what its run of rows has.
+func inRuns[T any](x *tensor.Tensor, v []T) (l []T) {
+	for i := range x.Rows() {
+		l = append(l, v[i/(x.Rows()/len(v))])
+	}
+	return l
+}
+
 // rowOf is row i of a table of rows of d, zeros outside it.
 func rowOf(v []float64, i int32, d int) []float64 {
 	if i < 0 || d == 0 || int(i) >= len(v)/d {
@@ -45,7 +53,7 @@ func normed(x, mean, rstd []float64, d int) {
 
 // modulate sets y = z·(F[1] + s) + b, with z the rows of x as I[0] norms them.
 func modulate(c *kernels.Call) {
-	x, s, b, at, d := load(c.In[0]), load(c.In[1]), optional(c.In, 2), c.In[3].I32(), lastDim(c.In[0])
+	x, s, b, at, d := load(c.In[0]), load(c.In[1]), optional(c.In, 2), inRuns(c.In[0], c.In[3].I32()), lastDim(c.In[0])
 	var mean, rstd []float64
 	switch c.Attr.I[0] {
 	case kernels.LayerRows:
@@ -73,17 +81,17 @@ func modulate(c *kernels.Call) {
 	}
 	store(c.Out[0], x)
 	if mean != nil {
-		store(c.Out[1], mean)
+		store(c.Out[2], mean)
 	}
 	if rstd != nil {
-		store(c.Out[2], rstd)
+		store(c.Out[1], rstd)
 	}
 }
 
 // modulateDX is the gradient to x: that of the norm, for dy·(F[1] + s).
 func modulateDX(c *kernels.Call) {
-	dy, z, s, at, d := load(c.In[0]), load(c.In[1]), load(c.In[2]), c.In[3].I32(), lastDim(c.In[0])
-	mean, rstd := optional(c.In, 4), optional(c.In, 5)
+	dy, z, s, at, d := load(c.In[0]), load(c.In[1]), load(c.In[2]), inRuns(c.In[0], c.In[3].I32()), lastDim(c.In[0])
+	rstd, mean := optional(c.In, 4), optional(c.In, 5)
 	normed(z, mean, rstd, d)
 	for i, g := range at {
 		row, zr, scale := dy[i*d:(i+1)*d], z[i*d:(i+1)*d], rowOf(s, g, d)
@@ -107,8 +115,8 @@ func modulateDX(c *kernels.Call) {
 
 // modulateDW sums dy·z and dy over the rows of each modulation.
 func modulateDW(c *kernels.Call) {
-	dy, z, at, d := load(c.In[0]), load(c.In[1]), c.In[2].I32(), lastDim(c.In[0])
-	normed(z, optional(c.In, 3), optional(c.In, 4), d)
+	dy, z, at, d := load(c.In[0]), load(c.In[1]), inRuns(c.In[0], c.In[2].I32()), lastDim(c.In[0])
+	normed(z, optional(c.In, 4), optional(c.In, 3), d)
 	ds, db := make([]float64, c.Out[0].Len()), make([]float64, c.Out[0].Len())
 	for i, g := range at {
 		for j := range d {
@@ -126,7 +134,7 @@ func modulateDW(c *kernels.Call) {
 
 // gate sets z = x + g·y.
 func gate(c *kernels.Call) {
-	y, g, at, x, d := load(c.In[0]), load(c.In[1]), c.In[2].I32(), optional(c.In, 3), lastDim(c.In[0])
+	y, g, at, x, d := load(c.In[0]), load(c.In[1]), inRuns(c.In[0], c.In[2].I32()), optional(c.In, 3), lastDim(c.In[0])
 	for i, r := range at {
 		for j, f := range rowOf(g, r, d) {
 			y[i*d+j] *= f
@@ -185,15 +193,16 @@ func sign(x float64) float64 {
 
 // eachTerm calls f with the loss of each element that counts, its derivative and its weight.
 func eachTerm(c *kernels.Call, f func(i int, l, d, weight float64)) {
-	x, y, weight, mask := load(c.In[0]), load(c.In[1]), load(c.In[2]), optional(c.In, 3)
+	x, y, mask := load(c.In[0]), load(c.In[1]), optional(c.In, 3)
+	weight := inRuns(c.In[0], load(c.In[2]))
 	for i := range x {
-		w := weight[i/lastDim(c.In[0])]
+		w, m := weight[i/lastDim(c.In[0])], 1.0
 		if mask != nil {
-			w *= mask[i]
+			m = mask[i]
 		}
-		if w != 0 {
+		if w != 0 && m != 0 {
 			l, d := elementLoss(c.Attr, x[i], y[i])
-			f(i, l, d, w)
+			f(i, l, d, w*m)
 		}
 	}
 }

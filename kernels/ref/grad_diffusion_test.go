@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/kernels"
-	"github.com/lfactor/lfactor/kernels/ref"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -17,22 +16,9 @@ func (m maker) modulate(kind int, plus float64) gradCase {
 	x, s, b := m.normal(5, 6), m.normal(2, 6), m.normal(2, 6)
 	at := tensor.Of(tensor.I32, []int32{1, 0, 0, -1, 1}, 5)
 	a := kernels.Attr{I: [4]int{kind}, F: [2]float64{0.01, plus}}
-	in, shapes := tensors{x, s, b, at}, [][]int{x.Shape}
-	if kind != kernels.PlainRows {
-		shapes = append(shapes, []int{5}, []int{5})
-	}
-	forward := func() tensors {
-		var out tensors
-		for i, shape := range shapes {
-			if i == 1 && kind == kernels.RMSRows {
-				out = append(out, nil)
-				continue
-			}
-			out = append(out, tensor.Make(tensor.F32, shape...))
-		}
-		do(kernels.Modulate, a, in, out)
-		return append(out, nil, nil)
-	}
+	in, shapes := tensors{x, s, b, at}, [][]int{x.Shape, {5}, {5}}
+	shapes = shapes[:[]int{kernels.PlainRows: 1, kernels.LayerRows: 3, kernels.RMSRows: 2}[kind]]
+	forward := func() tensors { return append(run(kernels.Modulate, a, in, shapes...), nil, nil) }
 	dy := m.normal(x.Shape...)
 	return gradCase{fmt.Sprint("modulate ", kind), tensors{x, s, b},
 		func() float64 { return inner(dy, forward()[0]) }, func() tensors {
@@ -64,10 +50,6 @@ func (m maker) pointLoss(kind int, masked bool) gradCase {
 	return gradCase{fmt.Sprint("point_loss ", kind), tensors{x}, func() float64 {
 		return float64(seed.F32()[0]) * float64(run(kernels.PointLoss, a, in, []int{1})[0].F32()[0])
 	}, func() tensors { return run(kernels.PointLossDX, a, append(in[:4:4], seed), x.Shape) }}
-}
-
-func do(op kernels.Op, a kernels.Attr, in, out tensors) {
-	ref.New().Run(&kernels.Call{Op: op, Attr: a, In: in, Out: out})
 }
 
 // TestDiffusionGradients is TestGradients for the operations of diffusion models beside convolutions. Borders of the

@@ -1,0 +1,322 @@
+package cpu
+
+import (
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+func init() {
+	table[kernels.Conv], table[kernels.ConvDX], table[kernels.ConvDW] = convForward, convDX, convWeights
+}
+
+// grid is three axes of space, the outermost first; those that a tensor lacks have one place.
+type grid [kernels.Space]int
+
+func (g grid) places() int { return g[0] * g[1] * g[2] }
+
+// at is the coordinates of place i.
+func (g grid) at(i int) grid { return grid{i / (g[1] * g[2]), i / g[2] % g[1], i % g[2]} }
+
+func spaceOf(shape []int) (g grid) {
+	g = grid{1, 1, 1}
+	copy(g[kernels.Space-len(shape):], shape)
+	return g
+}
+
+// convShape is a convolution of n samples: x of ch channels at the places of in, y of outs at those of out, and
+// weights of each channels a group.
+type convShape struct {
+	n                    int
+	in, out, size        grid
+	win                  [kernels.Space]kernels.Window
+	ch, outs, each       int
+	groups, outsPerGroup int
+}
+
+func shapeOfConv(at kernels.Attr, x, w, y *tensor.Tensor) *convShape {
+	rank := len(w.Shape) - 2
+	s := &convShape{n: x.Shape[0], in: spaceOf(x.Shape[1 : 1+rank]), out: spaceOf(y.Shape[1 : 1+rank]),
+		size: spaceOf(w.Shape[2:]), ch: lastDim(x), outs: lastDim(y), each: w.Shape[1]}
+	s.groups = kernels.Groups(s.ch, w.Shape)
+	s.outsPerGroup = s.outs / s.groups
+	for i := range s.win {
+		s.win[i] = kernels.Window{Size: 1, Stride: 1, Dilation: 1}
+	}
+	copy(s.win[kernels.Space-rank:], kernels.Windows(at, w.Shape))
+	return s
+}
+
+// taps is the number of places of the kernel.
+func (s *convShape) taps() int { return s.size.places() }
+
+// gathered is a matrix whose rows are places of a result, and whose columns the channels [first, first+each) of the
+// places of a tensor that are taps of them, tap by tap; places outside the tensor are zeros.
+type gathered struct {
+	v           view
+	ch          int // from one place to the next
+	first, each int
+	n           int  // samples
+	from        grid // the tensor's places
+	rows        grid // the result's places
+	step        grid // of the tensor's places for one of the result's
+	offs        []grid
+}
+
+// forward is what outputs are products of, for one group.
+func (s *convShape) forward(x *tensor.Tensor, group int) *gathered {
+	g := &gathered{v: viewOf(x), ch: s.ch, first: group * s.each, each: s.each, n: s.n, from: s.in, rows: s.out}
+	for a, w := range s.win {
+		g.step[a] = w.Stride
+	}
+	for k := range s.taps() {
+		at := s.size.at(k)
+		for a, w := range s.win {
+			at[a] = at[a]*w.Dilation - w.Before
+		}
+		g.offs = append(g.offs, at)
+	}
+	return g
+}
+
+// phase is the inputs at first + stride·m on each axis: those that meet the same taps.
+type phase struct {
+	*gathered
+	first grid
+	taps  []int // of the kernel, as its offs
+}
+
+// backward is what the inputs of each phase are products of, for one group.
+func (s *convShape) backward(dy *tensor.Tensor, group int) (l []phase) {
+	strides := grid{s.win[0].Stride, s.win[1].Stride, s.win[2].Stride}
+	for i := range strides.places() {
+		p := phase{first: strides.at(i), gathered: &gathered{v: viewOf(dy), ch: s.outs,
+			first: group * s.outsPerGroup, each: s.outsPerGroup, n: s.n, from: s.out, step: grid{1, 1, 1}}}
+		for a := range p.rows {
+			p.rows[a] = max(0, ceilDiv(s.in[a]-p.first[a], strides[a]))
+		}
+		for k := range s.taps() {
+			off, meets := s.size.at(k), true
+			for a, w := range s.win {
+				d := p.first[a] + w.Before - off[a]*w.Dilation
+				meets = meets && d%w.Stride == 0
+				off[a] = d / w.Stride
+			}
+			if meets {
+				p.offs, p.taps = append(p.offs, off), append(p.taps, k)
+			}
+		}
+		if p.rows.places() > 0 {
+			l = append(l, p)
+		}
+	}
+	return l
+}
+
+// count is the rows of all samples, and width the columns.
+func (g *gathered) count() int { return g.n * g.rows.places() }
+func (g *gathered) width() int { return len(g.offs) * g.each }
+
+// place is the place of the tensor that tap k of row r is, or -1 for none.
+func (g *gathered) place(r, k int) int {
+	n := r / g.rows.places()
+	at, i := g.rows.at(r%g.rows.places()), n
+	for a, o := range g.offs[k] {
+		p := at[a]*g.step[a] + o
+		if p < 0 || p >= g.from[a] {
+			return -1
+		}
+		i = i*g.from[a] + p
+	}
+	return i
+}
+
+// view is room for n elements of a dtype.
+func (s *scratch) view(d tensor.DType, n int) view {
+	if d == tensor.F32 {
+		return view{f: s.f32(n)}
+	}
+	return view{h: s.u16(n), d: d}
+}
+
+// move copies n elements of src from i on to dst from j on; a negative i sets zeros.
+func (dst view) move(j int, src view, i, n int) {
+	if dst.d == tensor.F32 {
+		if i < 0 {
+			clear(dst.f[j : j+n])
+		} else {
+			copy(dst.f[j:j+n], src.f[i:])
+		}
+		return
+	}
+	if i < 0 {
+		clear(dst.h[j : j+n])
+	} else {
+		copy(dst.h[j:j+n], src.h[i:])
+	}
+}
+
+// gather writes rows [from, to) of g to dst.
+func (b *Backend) gather(dst view, g *gathered, from, to int) {
+	width := g.width()
+	b.rows(to-from, width, func(_ *worker, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			for k := range g.offs {
+				p := g.place(from+i, k)
+				if p >= 0 {
+					p = p*g.ch + g.first
+				}
+				dst.move(i*width+k*g.each, g.v, p, g.each)
+			}
+		}
+	})
+}
+
+// convChunk is the elements of rows that are gathered at a time.
+const convChunk = 1 << 20
+
+// weightsOf puts rows of weights in the order of gathered columns: [rows, taps, channels]. Element (i, c) of tap k is
+// w[i*row + c*col + k]; the first is at.
+func (b *Backend) weightsOf(w *tensor.Tensor, at, rows, row, each, col int, taps []int) matrix {
+	v, width := viewOf(w), len(taps)*each
+	dst := b.shared.view(w.DType, rows*width)
+	b.rows(rows, width, func(_ *worker, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			for q, k := range taps {
+				for c := range each {
+					dst.move(i*width+q*each+c, v, at+i*row+c*col+k, 1)
+				}
+			}
+		}
+	})
+	return matrix{v: dst, ld: width}
+}
+
+// all lists the numbers below n.
+func all(n int) []int {
+	l := make([]int, n)
+	for i := range l {
+		l[i] = i
+	}
+	return l
+}
+
+// biasOf is operand 2 as float32, nil where it is absent.
+func (b *Backend) biasOf(c *kernels.Call) []float32 {
+	if len(c.In) < 3 || c.In[2] == nil {
+		return nil
+	}
+	v := b.shared.f32(c.In[2].Len())
+	b.k.read(v, viewOf(c.In[2]), 0)
+	return v
+}
+
+func biasPart(bias []float32, at, n int) []float32 {
+	if bias == nil {
+		return nil
+	}
+	return bias[at : at+n]
+}
+
+func convForward(b *Backend, c *kernels.Call) {
+	x, w, y := c.In[0], c.In[1], c.Out[0]
+	s := shapeOfConv(c.Attr, x, w, y)
+	bias := b.biasOf(c)
+	for group := range s.groups {
+		g, n := s.forward(x, group), s.outsPerGroup
+		mark := b.shared.mark()
+		row := s.each * s.taps()
+		right := b.weightsOf(w, group*n*row, n, row, s.each, s.taps(), all(s.taps()))
+		r := result{v: viewOf(y).from(group * n), ld: s.outs, bias: biasPart(bias, group*n, n)}
+		b.gatheredProduct(r, g, right, n)
+		b.shared.release(mark)
+	}
+}
+
+// gatheredProduct is r = g·rightᵀ, of n columns.
+func (b *Backend) gatheredProduct(r result, g *gathered, right matrix, n int) {
+	step := max(1, convChunk/max(1, g.width()))
+	defer b.shared.release(b.shared.mark())
+	left := matrix{v: b.shared.view(g.v.d, min(step, g.count())*g.width()), ld: g.width()}
+	for i := 0; i < g.count() && n > 0; i += step {
+		m := min(step, g.count()-i)
+		b.gather(left.v, g, i, i+m)
+		part := r
+		part.v = r.v.from(i * r.ld)
+		b.blocked(part, left, right, m, n, g.width())
+	}
+}
+
+func convDX(b *Backend, c *kernels.Call) {
+	dy, w, dx := c.In[0], c.In[1], c.Out[0]
+	s := shapeOfConv(c.Attr, dx, w, dy)
+	bias, row := b.biasOf(c), s.each*s.taps()
+	for group := range s.groups {
+		first := group * s.each
+		for _, p := range s.backward(dy, group) {
+			mark := b.shared.mark()
+			right := b.weightsOf(w, group*s.outsPerGroup*row, s.each, s.taps(), s.outsPerGroup, row, p.taps)
+			r := result{v: viewOf(dx).from(first), ld: s.ch, bias: biasPart(bias, first, s.each)}
+			if p.rows == s.in {
+				b.gatheredProduct(r, p.gathered, right, s.each)
+			} else {
+				r.v, r.ld = b.shared.view(dx.DType, p.count()*s.each), s.each
+				b.gatheredProduct(r, p.gathered, right, s.each)
+				b.spreadPhase(viewOf(dx).from(first), r.v, s, p)
+			}
+			b.shared.release(mark)
+		}
+	}
+}
+
+// spreadPhase puts the rows of a phase at their places of dx.
+func (b *Backend) spreadPhase(dx, v view, s *convShape, p phase) {
+	b.rows(p.count(), s.each, func(_ *worker, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			at, to := p.rows.at(i%p.rows.places()), i/p.rows.places()
+			for a, first := range p.first {
+				to = to*s.in[a] + first + at[a]*s.win[a].Stride
+			}
+			dx.move(to*s.ch, v, i*s.each, s.each)
+		}
+	})
+}
+
+func convWeights(b *Backend, c *kernels.Call) {
+	dy, x, dw := c.In[0], c.In[1], c.Out[0]
+	s := shapeOfConv(c.Attr, x, dw, dy)
+	taps, n, acc := s.taps(), s.outsPerGroup, c.Attr.I[0] == kernels.Accumulate
+	for group := range s.groups {
+		g := s.forward(x, group)
+		mark := b.shared.mark()
+		width := g.width()
+		sum := b.shared.zero(n * width)
+		step := max(1, convChunk/max(1, width))
+		right := matrix{v: b.shared.view(x.DType, min(step, g.count())*width), ld: width, trans: true}
+		for i := 0; i < g.count() && n > 0; i += step {
+			m := min(step, g.count()-i)
+			b.gather(right.v, g, i, i+m)
+			left := matrix{v: viewOf(dy).from(i*s.outs + group*n), ld: s.outs, trans: true}
+			b.blocked(result{v: view{f: sum}, ld: width, acc: true}, left, right, n, width, m)
+		}
+		b.intoWeights(dw.F32()[group*n*width:], sum, n, s.each, taps, acc)
+		b.shared.release(mark)
+	}
+}
+
+// intoWeights sets or adds rows in the order of gathered columns to weights.
+func (b *Backend) intoWeights(dw, sum []float32, rows, each, taps int, acc bool) {
+	width := each * taps
+	b.rows(rows, width, func(_ *worker, lo, hi int) {
+		for i := lo * width; i < hi*width; i += width {
+			for k := range taps {
+				for c := range each {
+					v := sum[i+k*each+c]
+					if acc {
+						v += dw[i+c*taps+k]
+					}
+					dw[i+c*taps+k] = v
+				}
+			}
+		}
+	})
+}

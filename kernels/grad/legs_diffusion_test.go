@@ -1,0 +1,69 @@
+package grad
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// step is the window of a convolution along one axis.
+func step(stride, before, after int) kernels.Window {
+	return kernels.Window{Stride: stride, Dilation: 1, Before: before, After: after}
+}
+
+// diffusionRules are those of the operations of diffusion models and of convolutions.
+func diffusionRules() map[string]rule {
+	type s = map[string][]int
+	all := map[string]rule{
+		"conv": {s{"x": {2, 5, 4}, "w": {4, 4, 3}, "wb": {4}}, func(t *Tape, v map[string]*Value) *Value {
+			return t.Conv(v["x"], v["w"], v["wb"], step(2, 1, 0))
+		}},
+		"conv in groups": {s{"x": {2, 3, 4, 4}, "w": {8, 2, 2, 3}}, func(t *Tape, v map[string]*Value) *Value {
+			return t.Conv(v["x"], v["w"], nil, step(1, 1, 0), step(1, 1, 1))
+		}},
+		"conv of a video": {s{"x": {2, 3, 3, 2, 2}, "w": {2, 2, 3, 2, 1}, "wb": {2}}, func(t *Tape,
+			v map[string]*Value) *Value {
+			return t.Conv(v["x"], v["w"], v["wb"], step(1, 2, 0), step(1, 0, 0), step(1, 0, 0))
+		}},
+		"transposed conv": {s{"x": {2, 4, 4}, "w": {4, 2, 4}, "wb": {2}}, func(t *Tape,
+			v map[string]*Value) *Value {
+			return t.ConvTranspose(v["x"], v["w"], v["wb"], 1, []int{1}, step(2, 1, 1))
+		}},
+		"transposed conv in groups": {s{"x": {2, 4, 4}, "w": {4, 2, 3}, "wb": {4}}, func(t *Tape,
+			v map[string]*Value) *Value {
+			return t.ConvTranspose(v["x"], v["w"], v["wb"], 2, nil, step(2, 1, 1))
+		}},
+		"gate": {s{"x": {6, 4}, "y": {6, 4}, "g": {2, 4}}, func(t *Tape, v map[string]*Value) *Value {
+			return t.Gate(v["x"], v["y"], v["g"], t.Data("at", tensor.I32, 3))
+		}},
+		"gate alone, by a parameter": {s{"y": {6, 4}, "w": {2, 4}}, func(t *Tape, v map[string]*Value) *Value {
+			return t.Gate(nil, v["y"], v["w"], t.Data("mark", tensor.I32, 6))
+		}},
+		"point loss": {s{"x": {6, 4}}, func(t *Tape, v map[string]*Value) *Value {
+			y, one := t.ConstOf("y", make([]float32, 24), 6, 4), t.Const("one", []float32{1, 2, 0})
+			return t.Scale(t.PointLoss(v["x"], y, one, nil, kernels.LogisticLoss, 0), 0.5)
+		}},
+	}
+	for name, norm := range map[string]int{"modulate": kernels.PlainRows, "modulate layer norm": kernels.LayerRows,
+		"modulate rms norm": kernels.RMSRows} { //lfvet:order into a map
+		m := Modulation{Norm: norm, Eps: 1e-2, Plus: 1}
+		all[name] = rule{s{"x": {6, 4}, "a": {2, 4}, "b": {2, 4}}, func(t *Tape, v map[string]*Value) *Value {
+			return t.Modulate(v["x"], v["a"], v["b"], t.Data("at", tensor.I32, 3), m)
+		}}
+		all[name+" by parameters"] = rule{s{"x": {3, 2, 4}, "w": {2, 4}, "wb": {2, 4}}, func(t *Tape,
+			v map[string]*Value) *Value {
+			return t.Modulate(v["x"], v["w"], v["wb"], t.Data("at", tensor.I32, 3), m)
+		}}
+	}
+	return all
+}
+
+// TestFrequencies are those of diffusers' get_timestep_embedding of 8 numbers, as it printed them: with a period of
+// 10000, and with a shift of 1 and a period of 100.
+func TestFrequencies(t *testing.T) {
+	require.InDeltaSlice(t, []float32{1, 0.1, 0.01, 0.001}, Frequencies(4, 1e4, 0), 1e-8)
+	require.InDeltaSlice(t, []float32{1, 0.21544347, 0.046415888, 0.01}, Frequencies(4, 100, 1), 1e-8)
+}
