@@ -3,6 +3,7 @@ package configs
 import (
 	"embed"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -63,15 +64,19 @@ func (l *loader) presets() {
 	l.familyConstants()
 }
 
-// familyConstants enters what the decoder's family has anyway.
+// familyConstants enters what the decoder's family has anyway, and what it has where nothing else is said.
 func (l *loader) familyConstants() {
 	family, _ := l.preset(overrides + ".text_model_type")
 	if family == "" {
 		family, _ = l.preset(overrides + ".model_type")
 	}
-	fixed := hf.Families[family].Fixed
-	for _, key := range source.SortedKeys(fixed) {
-		node, err := source.ParseValue(fixed[key])
+	own := maps.Clone(hf.Families[family].Fixed)
+	if own == nil {
+		own = map[string]string{}
+	}
+	maps.Copy(own, hf.Families[family].Usual)
+	for _, key := range source.SortedKeys(own) {
+		node, err := source.ParseValue(own[key])
 		if err != nil {
 			panic(fmt.Sprintf("configs: family %s: %s: %v", family, key, err))
 		}

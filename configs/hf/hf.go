@@ -18,6 +18,9 @@ type Family struct {
 	Remote bool   // the class is not part of transformers
 	// ours that every model of the family has, as JSON, whether its file says so or not
 	Fixed map[string]string
+	// ours of Has that models of the family have in a run file that does not say, as JSON; what config.json
+	// leaves out is in Absent
+	Usual map[string]string
 	// optional keys of ours that its models may set (those of configs.Model that are tagged "some")
 	Has        []string
 	Absent     map[string]string // ours, as JSON, where the file does not say: transformers' defaults

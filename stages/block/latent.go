@@ -13,6 +13,7 @@ type Latent struct {
 	// numbers of a head's query and key that turn and that do not, and of its value
 	Turning, Still, Value int
 	Norm                  Norm // of latents
+	Bias                  bool // what makes the latents and the projection behind attention have biases
 	Pairs                 bool // neighbouring numbers turn together
 	Scale                 float64
 	Index                 Indexer // of the keys that a query reads
@@ -46,7 +47,7 @@ func (a Latent) absorbs(r *Rec, name string) bool {
 
 // Record implements Part. Data: positions [t], cu_seqlens.
 func (a Latent) Record(r *Rec, name string, h *grad.Value) *grad.Value {
-	t, whole := r.T, LinearOpts{Rep: true}
+	t, whole := r.T, LinearOpts{Rep: true, Bias: a.Bias}
 	heads := func(which string, x *grad.Value, in, width int) *grad.Value {
 		return t.Heads(r.Linear(name+"."+which, x, a.Heads*width, in, LinearOpts{Unit: width}), width)
 	}
@@ -85,5 +86,5 @@ func (a Latent) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 		}
 	}
 	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.Value, LinearOpts{Row: true,
-		Unit: a.Value})
+		Unit: a.Value, Bias: a.Bias})
 }

@@ -49,7 +49,7 @@ func (s *Spec) UseExperts(c configs.Model, dense func(layer int) bool) {
 
 // GatedOf is an MLP of another width than the layers' own.
 func (s *Spec) GatedOf(width int) block.Gated {
-	return block.Gated{Hidden: s.Hidden, Inter: width, Act: s.activation()}
+	return block.Gated{Hidden: s.Hidden, Inter: width, Act: s.activation(), Bias: s.MLPBias}
 }
 
 // DenseSteps tells the dense layers of a configuration with a step and exceptions.

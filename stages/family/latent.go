@@ -56,7 +56,7 @@ var LatentNames = []string{"q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "q
 func (s *Spec) UseLatent(c configs.Model) {
 	k := Latent.Of(c)
 	s.HeadDim, s.Rope.Dim = k.KeyTurning, k.KeyTurning
-	s.Latent = block.Latent{Hidden: s.Hidden, Heads: s.Heads, QRank: k.QueryRank, KVRank: k.KeyRank,
+	s.Latent = block.Latent{Hidden: s.Hidden, Heads: s.Heads, QRank: k.QueryRank, KVRank: k.KeyRank, Bias: c.AttentionBias,
 		Turning: k.KeyTurning, Still: k.KeyStill, Value: k.ValueDim, Pairs: true,
 		Norm:  block.Norm{Eps: 1e-6}, // of latents, whatever rms_norm_eps is
 		Scale: s.Rope.ScoreScale() / math.Sqrt(float64(k.KeyTurning+k.KeyStill))}

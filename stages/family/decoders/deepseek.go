@@ -20,7 +20,7 @@ func deepseek(class string, absent map[string]string) hf.Family {
 		more[key] = value
 	}
 	return hf.Family{Class: class, PlainHeads: true, Null: []string{"q_lora_rank"}, Absent: more,
-		Has: slices.Concat(family.LatentNames, []string{"num_experts", "num_experts_per_tok",
+		Has: slices.Concat(family.LatentNames, []string{"attention_bias", "num_experts", "num_experts_per_tok",
 			"moe_intermediate_size", "n_group", "topk_group",
 			"routed_scaling_factor", "n_shared_experts", "first_k_dense_replace", "router_aux_loss_coef"}),
 		Alias: map[string]string{"n_routed_experts": "num_experts",
@@ -55,7 +55,7 @@ func deepseek2() hf.Family {
 		"num_attention_heads": "32", "vocab_size": "102400", "max_position_embeddings": "2048",
 		"num_experts": "64", "n_shared_experts": "2",
 		"moe_intermediate_size": "1407"})
-	f.Score, f.Early = "softmax", true
+	f.Score, f.Early, f.Has = "softmax", true, append(f.Has, "mlp_bias")
 	f.Only = map[string]string{"norm_topk_prob": "false", "scoring_func": `"softmax"`, "moe_layer_freq": "1"}
 	type keys struct {
 		Method string `key:"topk_method" oneof:"greedy|group_limited_greedy"`

@@ -18,10 +18,8 @@ var _ = family.Register(family.Family{ModelType: "ernie4_5",
 			"num_hidden_layers": "18", "num_attention_heads": "16", "num_key_value_heads": "2",
 			"head_dim": "128", "vocab_size": "103424", "max_position_embeddings": "131072",
 			"rms_norm_eps": "1e-5", "tie_word_embeddings": "true", "bos_token_id": "1", "eos_token_id": "2"},
-		Own: []hf.Own{hf.Keys(ernieBias{}, ernieBias.enter)},
-		Write: func(m hf.Values, out map[string]any) {
-			out["use_bias"] = m["attention_bias"]
-		}},
+		Own:   []hf.Own{hf.Keys(ernieBias{}, ernieBias.enter)},
+		Write: writeBiases},
 	Spec: func(_ configs.Model, s *family.Spec) { s.RopePairs = true }})
 
 // ernieBias is what files say of biases.
@@ -34,11 +32,14 @@ func (k ernieBias) enter(d *hf.Decoder) {
 	d.Set("mlp_bias", strconv.FormatBool(k.On))
 }
 
-// Its files have one key for all biases.
-var _ = configs.Declare("ernie4_5", configs.Rules[struct{}]{
+func writeBiases(m hf.Values, out map[string]any) { out["use_bias"] = m["attention_bias"] }
+
+// Files of ERNIE 4.5 and of StarCoder 2 have one key for all biases.
+var _ = configs.Declare("one key for biases", configs.Rules[struct{}]{
 	Check: func(m configs.Model, _ struct{}, at configs.Report) {
-		if m.Decoder() == "ernie4_5" && m.AttentionBias != m.MLPBias {
-			at("mlp_bias", strconv.FormatBool(m.MLPBias)+", but ernie4_5 has all biases or none",
+		family := m.Decoder()
+		if (family == "ernie4_5" || family == "starcoder2") && m.AttentionBias != m.MLPBias {
+			at("mlp_bias", strconv.FormatBool(m.MLPBias)+", but "+family+" has all biases or none",
 				"set attention_bias and mlp_bias alike")
 		}
 	}})
