@@ -70,7 +70,7 @@ func (m *ModelRef) given() int {
 
 // Data says what is read and how samples are made of it.
 type Data struct {
-	Kind        string       `key:"kind" default:"text" oneof:"@formats|chat|media" class:"fixed" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, or samples of images and videos with conversations in webdataset shards."`
+	Kind        string       `key:"kind" default:"auto" oneof:"auto|@formats|chat|media" class:"free" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, or samples of images and videos with conversations in webdataset shards. auto goes by the names and the content of the files, as lfactor data lint does; a file that looks like another format than is named here is an error."`
 	Paths       []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion. Megatron's form is the prefix of a .bin/.idx pair."`
 	Valid       []WeightPath `key:"valid" class:"fixed" flag:"valid-data-path" doc:"Data of validation runs; without it data.split sets some aside."`
 	Split       []float64    `key:"split" default:"[100, 0, 0]" class:"fixed" flag:"split" doc:"Shares of training, validation and test documents, in proportion."`

@@ -15,6 +15,11 @@ func (l *loader) sftData() {
 	if d.Config == "" && len(d.Dataset) == 0 && len(d.ValidSet) == 0 {
 		return
 	}
+	if d.Kind == "auto" {
+		if d.Kind = "chat"; !l.c.Model.Vision.None() {
+			d.Kind = "media"
+		}
+	}
 	if d.Kind != "chat" && d.Kind != "media" {
 		l.fault("data.kind", fmt.Sprintf("%s, but data.dataset and data.dataset_config are about "+
 			"conversations", d.Kind), "set it to chat, or to media for images")

@@ -78,6 +78,12 @@ type Format struct {
 	Kind Kind
 	// Match says whether a path looks like it. head is the start of the file, nil for a directory.
 	Match func(path string, head []byte) bool
+	// Reads says whether a file can be of this format though it looks like another one, as JSON records of any
+	// keys may be conversations; nil says that Match knows. It matters where Options name the format.
+	Reads func(path string, head []byte) bool
+	// Any says that the format reads whatever lies in a file. It is looked for last, and a file that looks
+	// like another format is not read as this one.
+	Any bool
 	// Open returns the documents at a path.
 	Open func(path string, o Options) (Source, error)
 	// Blend returns the sources that a path blends and their shares, which add up to 1. nil for formats of
@@ -192,28 +198,75 @@ func openOne(path string, o Options) (Source, error) {
 	return s, nil
 }
 
-// formatOf finds the format that Options name or that a file looks like.
+// ClashError says that a file holds another format than the one that Options name.
+type ClashError struct {
+	Path string
+	Want string // the format that is named
+	Have Format // what the file looks like
+}
+
+// Error names the file and both formats.
+func (e *ClashError) Error() string {
+	return fmt.Sprintf("open %s as %s: the file looks like %s (%s)", store.Redact(e.Path), e.Want, e.Have.Name,
+		e.Have.Doc)
+}
+
+// FormatOf returns the format of the data at a path, of a pattern that of its first file: the one that
+// Options name, or the one that the files look like.
+func FormatOf(path string, o Options) (Format, error) {
+	paths, err := ExpandPaths(path)
+	if err != nil {
+		return Format{}, err
+	}
+	return formatOf(paths[0], o)
+}
+
+// formatOf finds the format that Options name or that a file looks like. A file that looks like another one
+// than is named gives a *ClashError.
 func formatOf(path string, o Options) (found Format, err error) {
-	var names []string
 	head, err := headOf(path)
 	if err != nil {
 		return found, err
 	}
-	for _, f := range Formats() {
+	var names []string
+	all := Formats()
+	for _, f := range all {
 		names = append(names, f.Name)
-		if f.Name == o.Format || o.Format == "" && f.Match(store.Redact(path), head) {
-			return f, nil
-		}
 	}
 	if o.Format != "" {
-		return found, fmt.Errorf("open %s: no data format is named %q; there are %s", store.Redact(path),
-			o.Format, strings.Join(names, ", "))
+		i := slices.Index(names, o.Format)
+		if i < 0 {
+			return found, fmt.Errorf("open %s: no data format is named %q; there are %s", store.Redact(path),
+				o.Format, strings.Join(names, ", "))
+		}
+		return all[i], clash(all, all[i], path, head)
+	}
+	for _, last := range []bool{false, true} {
+		for _, f := range all {
+			if f.Any == last && f.Match(store.Redact(path), head) {
+				return f, nil
+			}
+		}
 	}
 	if _, err := os.Stat(path); err != nil && store.Scheme(path) == "" {
 		return found, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
 	}
 	return found, fmt.Errorf("open %s: it looks like none of the data formats %s; name one",
 		store.Redact(path), strings.Join(names, ", "))
+}
+
+// clash says that a file looks like another format and not at all like the one that is named.
+func clash(all []Format, named Format, path string, head []byte) error {
+	shown := store.Redact(path)
+	if !named.Any && named.Match(shown, head) || named.Reads != nil && named.Reads(shown, head) {
+		return nil
+	}
+	for _, f := range all {
+		if !f.Any && f.Name != named.Name && f.Match(shown, head) {
+			return &ClashError{Path: path, Want: named.Name, Have: f}
+		}
+	}
+	return nil
 }
 
 // OpenDataPath opens what Megatron-LM's --data-path names: paths, or weights and paths in turn.

@@ -34,6 +34,7 @@ type data struct {
 	bad      *dataset.Quarantine
 	ledger   *dataset.Ledger
 	inLedger atomic.Int64    // the newest step that is entered
+	kind     dataset.Kind    // of what is read
 	images   *trained.Images // of a model with a vision encoder, or nil
 	recent   map[int64]*made // steps made lately: every replica's loader asks for its share
 	marks    marks
@@ -70,10 +71,8 @@ func openData(r *Run) (*data, error) {
 
 func (d *data) open() error {
 	c := d.r.cfg.Run
-	if c.Data.Kind == "media" {
-		if err := d.openImages(); err != nil {
-			return err
-		}
+	if err := d.openKind(); err != nil {
+		return err
 	}
 	train, valid, err := d.openSources()
 	if err != nil {
@@ -98,12 +97,12 @@ func (d *data) open() error {
 	}
 	conf.Sources = train
 	conf.OrderWindow = orderWindow(train, c.Data.ShardMix)
-	if d.train, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
+	if d.train, err = dataset.OpenLoader(conf, d.r.encoder()); err != nil {
 		return d.r.cfg.Fault("data.paths", err.Error(), "")
 	}
 	if len(valid) > 0 {
 		conf.Sources, conf.OrderWindow, conf.HoldBytes = valid, 0, 32<<20 // it lies idle between evaluations
-		if d.valid, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
+		if d.valid, err = dataset.OpenLoader(conf, d.r.encoder()); err != nil {
 			return d.r.cfg.Fault("data.valid", err.Error(), "")
 		}
 	}
@@ -166,13 +165,13 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 		conf.Packing = dataset.PackNone
 	}
 	conf.Sequential, conf.Vocab = !c.Data.Shuffle, d.r.cfg.Model.Vocab
-	if c.Data.Kind == "chat" {
+	if d.kind == dataset.KindChat {
 		conf.Mode = dataset.ModeSFT
 		if conf.Chat, err = d.chat(); err != nil {
 			return conf, err
 		}
 	}
-	if c.Data.Kind == "media" {
+	if d.kind == dataset.KindParts {
 		conf.Mode = dataset.ModeSFT
 		if conf.Samples, err = d.samples(); err != nil {
 			return conf, err

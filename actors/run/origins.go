@@ -8,7 +8,6 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/setup"
 )
 
 // Origins reads the step that began at a position again, with the configuration of the run directory dir,
@@ -20,7 +19,7 @@ func Origins(dir string, start dataset.Position) ([]dataset.Origin, error) {
 	}
 	defer d.close()
 	conf.Budget = dataset.Budget{Fraction: 1}
-	if d.train, err = dataset.OpenLoader(conf, d.r.tok); err != nil {
+	if d.train, err = dataset.OpenLoader(conf, d.r.encoder()); err != nil {
 		return nil, err
 	}
 	if err := d.train.Seek(start); err != nil {
@@ -44,20 +43,14 @@ func openAgain(file string, args []string) (d *data, conf dataset.LoaderConfig, 
 		return nil, conf, err
 	}
 	r := newRun(cfg, Options{})
-	if r.tok, r.conf, err = setup.Tokenizer(cfg); err != nil {
-		return nil, conf, err
-	}
-	if err = cfg.CheckVocab(r.tok.VocabSize()); err != nil {
+	if err = r.readTokenizer(); err != nil {
 		return nil, conf, err
 	}
 	if r.job, err = layout.FromConfig(cfg); err != nil {
 		return nil, conf, err
 	}
 	d = newData(r)
-	if cfg.Run.Data.Kind == "media" {
-		err = d.openImages()
-	}
-	if err == nil {
+	if err = d.openKind(); err == nil {
 		conf.Sources, _, err = d.openSources()
 	}
 	if err == nil {
@@ -81,5 +74,5 @@ func Inspect(ctx context.Context, file string, args []string,
 		return in, err
 	}
 	defer d.close()
-	return dataset.Inspect(ctx, conf, d.r.tok, found)
+	return dataset.Inspect(ctx, conf, d.r.encoder(), found)
 }

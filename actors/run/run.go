@@ -204,7 +204,7 @@ func (r *Run) Close() {
 	}
 }
 
-// Tokenizer is the run's.
+// Tokenizer is the run's, nil where its data are ids and none is given.
 func (r *Run) Tokenizer() *token.Tokenizer { return r.tok }
 
 // Rewind goes back to the data's first step.
@@ -214,13 +214,26 @@ func (r *Run) Rewind() error { return r.data.train.Seek(dataset.Position{}) }
 // from -1 down.
 func (r *Run) Batches(step int64, dp int) ([]host.Microbatch, error) { return r.data.batches(step, dp) }
 
+// readTokenizer reads the run's tokenizer, and holds it to the model's vocabulary. Data of ids need none.
+func (r *Run) readTokenizer() (err error) {
+	if r.tok, r.conf, err = setup.RunTokenizer(r.cfg); err != nil || r.tok == nil {
+		return err
+	}
+	return r.cfg.CheckVocab(r.tok.VocabSize())
+}
+
+// encoder is the run's tokenizer for texts, nil where data of ids need none.
+func (r *Run) encoder() dataset.Encoder {
+	if r.tok == nil {
+		return nil
+	}
+	return r.tok
+}
+
 // prepare lays the run out: tokenizer, model, plan, where it starts from, and data.
 func (r *Run) prepare() error {
 	var err error
-	if r.tok, r.conf, err = setup.Tokenizer(r.cfg); err != nil {
-		return err
-	}
-	if err = r.cfg.CheckVocab(r.tok.VocabSize()); err != nil {
+	if err = r.readTokenizer(); err != nil {
 		return err
 	}
 	if r.job, err = layout.FromConfig(r.cfg); err != nil {

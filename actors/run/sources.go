@@ -23,6 +23,9 @@ func (d *data) chat() (dataset.ChatEncoder, error) {
 
 // endToken is the token that ends a document: not the end of a chat turn, where a tokenizer has both.
 func endToken(cfg *configs.Config, t *token.Tokenizer, c *token.Config) (int32, error) {
+	if t == nil {
+		return endOfIDs(cfg)
+	}
 	for _, name := range []string{"<|endoftext|>", "<|end_of_text|>", "</s>", c.EOS} {
 		if id, ok := t.TokenID(name); ok {
 			return id, nil
@@ -33,6 +36,19 @@ func endToken(cfg *configs.Config, t *token.Tokenizer, c *token.Config) (int32, 
 	}
 	return 0, cfg.Fault("data.tokenizer", "the tokenizer has no token that ends a document",
 		"give model.overrides.eos_token_id")
+}
+
+// endOfIDs is the token that ends a document where no tokenizer is there: the model's, or 0, which stands for
+// what is behind a document and is never learnt, unless the loss of ends is to be left out.
+func endOfIDs(cfg *configs.Config) (int32, error) {
+	if len(cfg.Model.EOS) > 0 && cfg.Model.EOS[0] < cfg.Model.Vocab {
+		return int32(cfg.Model.EOS[0]), nil
+	}
+	if cfg.Run.Data.EODMask {
+		return 0, cfg.Fault("data.eod_mask_loss", "neither a tokenizer nor the model says which id ends a "+
+			"document", "give data.tokenizer or model.overrides.eos_token_id")
+	}
+	return 0, nil
 }
 
 // openSources opens the training and the validation data.
@@ -61,23 +77,19 @@ func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 	return train, valid, nil
 }
 
-// formatOf names the format of a run's data, "" where the files tell: chat data has a shape, and media lie
-// in shards, folders of them, or jobs.
-func formatOf(c *configs.Data) string {
-	switch {
-	case c.Kind == "media", c.Kind == "chat" && c.Messages == "auto":
-		return ""
-	case c.Kind == "chat":
-		return c.Messages
+// openKind finds what the data holds, and opens what samples with media need.
+func (d *data) openKind() (err error) {
+	if d.kind, err = setup.DataKind(d.r.cfg); err == nil && d.kind == dataset.KindParts {
+		err = d.openImages()
 	}
-	return c.Kind
+	return err
 }
 
 // openPaths opens paths, each by its entry of data.dataset_config if there are any.
 func (d *data) openPaths(key string, paths []configs.WeightPath,
 	sft []configs.SFTFormat) (out []dataset.Weighted, err error) {
 	c := d.r.cfg.Run.Data
-	o := dataset.Options{Format: formatOf(&c), TextKey: c.TextKey, BytesMax: int64(c.LineMax),
+	o := dataset.Options{Format: setup.OpenedAs(&c), TextKey: c.TextKey, BytesMax: int64(c.LineMax),
 		Full: c.Fingerprint == "full", Tags: dataset.Tags{Messages: c.MessageKey}}
 	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
 	var opened []dataset.Weighted
@@ -86,9 +98,9 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 		if sft != nil {
 			entry = &sft[i]
 		}
-		list, err := dataset.OpenBlend(p.Path, setup.SFTOptions(o, p.Path, entry, c.Kind == "media"))
+		list, err := dataset.OpenBlend(p.Path, setup.SFTOptions(o, p.Path, entry, d.kind == dataset.KindParts))
 		if err != nil {
-			return nil, d.r.cfg.Fault(key, err.Error(), "")
+			return nil, setup.DataFault(d.r.cfg, key, err)
 		}
 		weighted = weighted || len(list) > 1
 		for _, w := range list {
@@ -98,8 +110,11 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 	}
 	for _, w := range opened {
 		s := w.Source
-		if chat, parts := c.Kind == "chat", c.Kind == "media"; chat != (s.Kind() == dataset.KindChat) ||
-			parts != (s.Kind() == dataset.KindParts) {
+		is := s.Kind()
+		if is == dataset.KindTokens && d.kind == dataset.KindText {
+			is = dataset.KindText // they are read together
+		}
+		if is != d.kind {
 			return nil, d.r.cfg.Fault(key, fmt.Sprintf("%s holds %s, and data.kind is %s", s.Name(),
 				s.Kind(), c.Kind), "set data.kind, or data.messages to the shape of the conversations")
 		}

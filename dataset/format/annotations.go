@@ -61,7 +61,7 @@ func OpenAnnotations(o AnnotationOptions) (*Annotations, error) {
 		return nil, err
 	}
 	open := openJSON
-	if isParquet(o.JSONFile, nil) {
+	if startsAsParquet(o.JSONFile) {
 		open = openRows
 	}
 	var err error

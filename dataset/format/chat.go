@@ -64,14 +64,15 @@ func registerChat(name, doc string, read shape, write func(dataset.Document) any
 			if isParquet(path, head) {
 				return shapeOf(parquetColumns(path)) == name
 			}
-			return isJSON(path) && shapeOf(keysOf(head)) == name
+			return holdsJSON(path, head) && shapeOf(keysOf(head)) == name
 		},
+		Reads: func(path string, head []byte) bool { return isParquet(path, head) || holdsJSON(path, head) },
 		Open: func(path string, o dataset.Options) (dataset.Source, error) {
 			if o.Media {
 				return openIllustrated(path, name, o)
 			}
 			open := openJSON
-			if isParquet(path, nil) {
+			if startsAsParquet(path) {
 				open = openRows
 			}
 			r, err := open(path, o)

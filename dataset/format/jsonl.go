@@ -14,8 +14,9 @@ var _ = dataset.Register(dataset.Format{
 	Doc:  "JSON objects, one a line or in one array, with a text under a key",
 	Kind: dataset.KindText,
 	Match: func(path string, head []byte) bool {
-		return isJSON(path) && shapeOf(keysOf(head)) == ""
+		return holdsJSON(path, head) && shapeOf(keysOf(head)) == ""
 	},
+	Reads: holdsJSON,
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {
 		r, err := openJSON(path, o)
 		if err != nil {

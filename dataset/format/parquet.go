@@ -28,6 +28,7 @@ var _ = dataset.Register(dataset.Format{
 	Match: func(path string, head []byte) bool {
 		return isParquet(path, head) && shapeOf(parquetColumns(path)) == ""
 	},
+	Reads: isParquet,
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {
 		p, err := openParquet(path, o)
 		if err != nil {
@@ -61,6 +62,21 @@ const rowGroupsBytesMax = 512 << 20
 
 func isParquet(path string, head []byte) bool {
 	return hasSuffix(path, ".parquet") || bytes.HasPrefix(head, []byte("PAR1"))
+}
+
+// startsAsParquet is isParquet of a file whose first bytes are not at hand.
+func startsAsParquet(path string) bool {
+	if isParquet(path, nil) {
+		return true
+	}
+	f, err := store.Open(path)
+	if err != nil {
+		return false // whoever reads it says so
+	}
+	defer f.Close()
+	head := make([]byte, min(4, f.Size()))
+	n, _ := f.ReadAt(head, 0) // whoever reads it says so
+	return isParquet(path, head[:n])
 }
 
 // parquetColumns returns the names of a file's columns, none where it cannot be read.

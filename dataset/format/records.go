@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -271,6 +272,16 @@ func hasSuffix(path string, exts ...string) bool {
 
 // isJSON says whether a path looks like JSON lines or a JSON array.
 func isJSON(path string) bool { return hasSuffix(plainName(path), ".jsonl", ".json", ".ndjson") }
+
+// holdsJSON says whether a file is JSON lines or a JSON array by its name, or, where the name says nothing,
+// because its first line is an object.
+func holdsJSON(path string, head []byte) bool {
+	if isJSON(path) || filepath.Ext(plainName(path)) != "" {
+		return isJSON(path)
+	}
+	line, _, whole := bytes.Cut(bytes.TrimPrefix(plainHead(head), []byte("\uFEFF")), []byte("\n"))
+	return whole && bytes.HasPrefix(line, []byte("{")) && json.Valid(line) && len(keysOf(line)) > 0
+}
 
 // WriteLines writes one JSON value a line.
 func WriteLines[T any](path string, values []T) error {

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/store"
@@ -19,9 +21,13 @@ var _ = dataset.Register(dataset.Format{
 	Name: "text",
 	Doc:  "plain text; a document is a file, a paragraph or a line",
 	Kind: dataset.KindText,
+	Any:  true,
 	Match: func(path string, head []byte) bool {
-		info, err := os.Stat(path)
-		return hasSuffix(path, ".txt", ".text", ".md") || err == nil && info.IsDir()
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return true
+		}
+		return hasSuffix(path, textSuffixes...) || head != nil && isText(head) &&
+			!hasSuffix(path, ".yaml", ".yml", ".bin", ".idx") // parts of other formats, which lack the rest
 	},
 	Open: openText,
 	Write: func(dir string, docs []dataset.Document) (path string, o dataset.Options, err error) {
@@ -32,6 +38,22 @@ var _ = dataset.Register(dataset.Format{
 		return dir, o, err
 	},
 })
+
+// textSuffixes end the names of files whose text may look like anything.
+var textSuffixes = []string{".txt", ".text", ".md"}
+
+// isText says whether a file begins as UTF-8 does, but for a letter that the end of head cuts.
+func isText(head []byte) bool {
+	if bytes.IndexByte(head, 0) >= 0 {
+		return false
+	}
+	for cut := range min(utf8.UTFMax, len(head)+1) {
+		if utf8.Valid(head[:len(head)-cut]) {
+			return true
+		}
+	}
+	return false
+}
 
 func openText(path string, o dataset.Options) (dataset.Source, error) {
 	files, err := textFiles(path, o.Pattern)

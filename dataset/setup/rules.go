@@ -20,23 +20,32 @@ func init() { configs.Hold(configs.Rule{Name: "data", Files: true, Check: checkF
 func checkFiles(c *configs.Config, at configs.At) {
 	missing(c.Run.Data.Paths, "data.paths", at)
 	missing(c.Run.Data.Valid, "data.valid", at)
+	kindHere(c, at)
 	if dir := c.Run.Data.Processor; dir != "" && !machine.Exists(filepath.Join(dir,
 		"preprocessor_config.json")) {
 		at("data.processor", fmt.Sprintf("%s has no preprocessor_config.json", dir),
 			"name the directory that has it")
 	}
-	tok, conf, err := Tokenizer(c)
+	tok, conf, err := RunTokenizer(c)
 	if err != nil {
 		report(err, at)
 		return
 	}
+	if tok == nil {
+		return // ids alone are read
+	}
 	if rows, n := c.Model.Vocab, tok.VocabSize(); rows > 0 && n > rows {
 		report(c.CheckVocab(n), at)
 	}
-	if k := c.Run.Data.Kind; k == "chat" || k == "media" {
-		if _, err := Template(c, tok, conf); err != nil {
-			report(err, at)
-		}
+	if c.Run.Data.Kind == "auto" && !hasLocal(c) {
+		return // what lies elsewhere is looked at when it is opened
+	}
+	k, err := DataKind(c)
+	if err == nil && (k == dataset.KindChat || k == dataset.KindParts) {
+		_, err = Template(c, tok, conf)
+	}
+	if err != nil {
+		report(err, at)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -34,6 +35,19 @@ func Tokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
 		return nil, nil, c.Fault(key, err.Error()+hf.Partial(dir), "")
 	}
 	return t, conf, nil
+}
+
+// RunTokenizer is Tokenizer for a run, which needs none where its data are ids: nil then, if none is named and
+// the model's directory has none either. The vocabulary is the model's, which must say how large it is.
+func RunTokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
+	t, conf, err := Tokenizer(c)
+	if err == nil || c.Run.Data.Tokenizer != "" || c.Model.Vocab == 0 {
+		return t, conf, err
+	}
+	if kind, bad := DataKind(c); bad != nil || kind != dataset.KindTokens {
+		return nil, nil, err
+	}
+	return nil, nil, nil
 }
 
 // lastRead is the tokenizer that was read last: checks of a configuration read it before the run does.

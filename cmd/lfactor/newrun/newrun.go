@@ -51,7 +51,7 @@ const pretrainTemplate = `# A run of lfactor train. Every key: lfactor config ex
 model:
   path: path/to/hf-model        # Hugging Face directory: config.json, tokenizer.json, weights
 data:
-  kind: text                    # text, jsonl, parquet, megatron
+  kind: auto                    # the files tell; or text, jsonl, parquet, megatron
   paths: [path/to/corpus]
   split: [98, 2, 0]
   seq_len: 1024

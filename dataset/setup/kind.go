@@ -1,0 +1,112 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/topology/machine"
+)
+
+// DataKind says what a run's data holds: as data.kind says, or, where that is auto, as the files tell.
+// Conversations in records are samples with media (dataset.KindParts) for a model with a vision encoder.
+// Texts and ids together are texts. Files of kinds that no run reads together are an error.
+func DataKind(c *configs.Config) (dataset.Kind, error) {
+	d := c.Run.Data
+	switch d.Kind {
+	case "auto":
+	case "chat":
+		return dataset.KindChat, nil
+	case "media":
+		return dataset.KindParts, nil
+	default:
+		for _, f := range dataset.Formats() {
+			if f.Name == d.Kind {
+				return f.Kind, nil
+			}
+		}
+		return "", c.Fault("data.kind", fmt.Sprintf("no data format is named %q", d.Kind), "")
+	}
+	var found dataset.Kind
+	first := ""
+	for _, p := range append(append([]configs.WeightPath{}, d.Paths...), d.Valid...) {
+		f, err := dataset.FormatOf(p.Path, dataset.Options{})
+		if err != nil {
+			return "", c.Fault("data.paths", err.Error(), "set data.kind to what the files hold")
+		}
+		kind := f.Kind
+		if kind == dataset.KindChat && !c.Model.Vision.None() {
+			kind = dataset.KindParts
+		}
+		switch {
+		case found == "" || found == dataset.KindTokens && kind == dataset.KindText:
+			found, first = kind, p.Path
+		case kind != found && !(found == dataset.KindText && kind == dataset.KindTokens):
+			return "", c.Fault("data.paths", fmt.Sprintf("%s holds %s and %s holds %s; a run reads one kind",
+				store.Redact(first), found, store.Redact(p.Path), kind), "name data of one kind")
+		}
+	}
+	return found, nil
+}
+
+// OpenedAs is the format in which a path of a run is opened, "" where the files tell: conversations may have
+// a shape of their own, and media lie in shards, folders of them, or jobs.
+func OpenedAs(d *configs.Data) string {
+	switch {
+	case d.Kind == "auto", d.Kind == "media", d.Kind == "chat" && d.Messages == "auto":
+		return ""
+	case d.Kind == "chat":
+		return d.Messages
+	}
+	return d.Kind
+}
+
+// DataFault is the fault of a path of key that cannot be opened.
+func DataFault(c *configs.Config, key string, err error) error {
+	var clash *dataset.ClashError
+	if !errors.As(err, &clash) {
+		return c.Fault(key, err.Error(), "")
+	}
+	at, is := "data.kind", clash.Have.Name
+	if c.Run.Data.Kind == "chat" {
+		at = "data.messages"
+	}
+	if clash.Have.Kind == dataset.KindParts {
+		is = "media"
+	} else if clash.Have.Kind == dataset.KindChat {
+		is = "chat"
+	}
+	return c.Fault(at, err.Error(), fmt.Sprintf("leave data.kind out, or set it to %s; what is to be read as "+
+		"text byte by byte needs a name in .txt", is))
+}
+
+// kindHere checks data.kind against the files of this host: stores are not asked.
+func kindHere(c *configs.Config, at configs.At) {
+	format := OpenedAs(&c.Run.Data)
+	for _, p := range append(append([]configs.WeightPath{}, c.Run.Data.Paths...), c.Run.Data.Valid...) {
+		if store.Scheme(p.Path) != "" || format == "" {
+			continue
+		}
+		var clash *dataset.ClashError
+		if _, err := dataset.FormatOf(p.Path, dataset.Options{Format: format}); errors.As(err, &clash) {
+			report(DataFault(c, "data.paths", err), at)
+			return
+		}
+	}
+}
+
+// hasLocal says whether all paths of a run are on this host's disks, and there.
+func hasLocal(c *configs.Config) bool {
+	for _, p := range append(append([]configs.WeightPath{}, c.Run.Data.Paths...), c.Run.Data.Valid...) {
+		files, err := dataset.ExpandPaths(p.Path)
+		if store.Scheme(p.Path) != "" || err != nil {
+			return false
+		}
+		if !machine.Exists(files[0]) && !machine.Exists(files[0]+".bin") {
+			return false
+		}
+	}
+	return true
+}
