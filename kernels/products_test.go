@@ -32,6 +32,10 @@ func TestProducts(t *testing.T) {
 		{LinearCE, loss[:5], nil, []Product{{1, rows, n, k, false}, {1, rows, k, n, false}, {1, n, k, rows, false}}},
 		{LinearCEBwd, numerators, nil, []Product{{1, rows, k, n, false}, {1, n, k, rows, false}}},
 		{LinearCEDX, numerators, nil, []Product{{1, rows, k, n, false}}},
+		// four channels of two groups, of which one output of three places takes two by a kernel of five
+		{Conv, [][]int{{2, 9, 4}, {6, 2, 5}}, [][]int{{2, 3, 6}}, []Product{{1, 6, 6, 10, false}}},
+		{ConvDX, [][]int{{2, 3, 6}, {6, 2, 5}}, [][]int{{2, 9, 4}}, []Product{{1, 6, 6, 10, false}}},
+		{ConvDW, [][]int{{2, 3, 6}, {2, 9, 4}}, [][]int{{6, 2, 5}}, []Product{{1, 6, 6, 10, false}}},
 	} {
 		s, ok := Lookup(c.op)
 		require.True(t, ok)

@@ -40,8 +40,8 @@ func runsOf[T any](x *tensor.Tensor, v []T) runs[T] {
 // of is the number of row i.
 func (r runs[T]) of(i int) T { return r.v[i/r.length] }
 
-// rowsBy is a table of rows of d, of which one is wanted after the other; rows that follow each other mostly want
-// the same.
+// rowsBy is a table of rows of d, of which one is wanted after the other; rows that follow each other mostly
+// want the same.
 type rowsBy struct {
 	t    *tensor.Tensor
 	plus float32
@@ -328,8 +328,8 @@ func pointLossDX(b *Backend, c *kernels.Call) {
 	})
 }
 
-// mish sets y = x·tanh(log(1+exp(x))), or, with dy, dy times its derivative: from sigmoids s of x and q of -x, with
-// which tanh(log(1+exp(x))) = s·(1+q)/(1+q²) loses no digits at either end.
+// mish sets y = x·tanh(log(1+exp(x))), or, with dy, dy times its derivative: from sigmoids s of x and q of
+// -x, with which tanh(log(1+exp(x))) = s·(1+q)/(1+q²) loses no digits at either end.
 func (w *worker) mish(y, x, dy []float32) {
 	s, q := w.arena.f32(len(x)), w.arena.f32(len(x))
 	w.k.gate(s, x, 1, 0)

@@ -23,8 +23,8 @@ func spaceOf(shape []int) (g grid) {
 	return g
 }
 
-// convShape is a convolution of n samples: x of ch channels at the places of in, y of outs at those of out, and
-// weights of each channels a group.
+// convShape is a convolution of n samples: x of ch channels at the places of in, y of outs at those of out,
+// and weights of each channels a group.
 type convShape struct {
 	n                    int
 	in, out, size        grid
@@ -49,8 +49,8 @@ func shapeOfConv(at kernels.Attr, x, w, y *tensor.Tensor) *convShape {
 // taps is the number of places of the kernel.
 func (s *convShape) taps() int { return s.size.places() }
 
-// gathered is a matrix whose rows are places of a result, and whose columns the channels [first, first+each) of the
-// places of a tensor that are taps of them, tap by tap; places outside the tensor are zeros.
+// gathered is a matrix whose rows are places of a result, and whose columns the channels [first, first+each)
+// of the places of a tensor that are taps of them, tap by tap; places outside the tensor are zeros.
 type gathered struct {
 	v           view
 	ch          int // from one place to the next
@@ -174,8 +174,8 @@ func (b *Backend) gather(dst view, g *gathered, from, to int) {
 // convChunk is the elements of rows that are gathered at a time.
 const convChunk = 1 << 20
 
-// weightsOf puts rows of weights in the order of gathered columns: [rows, taps, channels]. Element (i, c) of tap k is
-// w[i*row + c*col + k]; the first is at.
+// weightsOf puts rows of weights in the order of gathered columns: [rows, taps, channels]. Element (i, c) of
+// tap k is w[i*row + c*col + k]; the first is at.
 func (b *Backend) weightsOf(w *tensor.Tensor, at, rows, row, each, col int, taps []int) matrix {
 	v, width := viewOf(w), len(taps)*each
 	dst := b.shared.view(w.DType, rows*width)

@@ -61,8 +61,8 @@ func diffusionRules() map[string]rule {
 	return all
 }
 
-// TestFrequencies are those of diffusers' get_timestep_embedding of 8 numbers, as it printed them: with a period of
-// 10000, and with a shift of 1 and a period of 100.
+// TestFrequencies are those of diffusers' get_timestep_embedding of 8 numbers, as it printed them: with a
+// period of 10000, and with a shift of 1 and a period of 100.
 func TestFrequencies(t *testing.T) {
 	require.InDeltaSlice(t, []float32{1, 0.1, 0.01, 0.001}, Frequencies(4, 1e4, 0), 1e-8)
 	require.InDeltaSlice(t, []float32{1, 0.21544347, 0.046415888, 0.01}, Frequencies(4, 100, 1), 1e-8)

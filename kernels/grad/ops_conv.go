@@ -17,8 +17,8 @@ func init() {
 	opConvT = &Op{Name: "conv_transpose", Kernel: kernels.ConvDX, VJP: convTransposeVJP}
 }
 
-// convLetters name the axes of a convolution with weights w, for product: of weights, of x and of y. Groups tie
-// inputs to outputs, so that the channels of both are one letter, and each group has inputs of its own.
+// convLetters name the axes of a convolution with weights w, for product: of weights, of x and of y. Groups
+// tie inputs to outputs, so that the channels of both are one letter, and each group has inputs of its own.
 func convLetters(w []int, groups int) (lw, lx, ly string) {
 	rank := len(w) - 2
 	in, out, space, kernel := "abc"[:rank], "ABC"[:rank], "f", "xyz"[:rank]
@@ -57,11 +57,11 @@ func windowAttr(wins []kernels.Window) (at kernels.Attr) {
 	return at
 }
 
-// Conv is the convolution of x [n s… c] with weights w [f c/g k…] along one, two or three axes of space, plus
-// bias [f], which may be nil -> [n o… f]. wins are the axes' windows, the outermost first; their sizes are those
-// of w. The groups of channels follow from the shapes. Members may have some of the samples, of the outputs' channels
-// (weights sharded along their first axis), or of the inputs' (along the second: the result is then a sum over them),
-// and whole groups of both.
+// Conv is the convolution of x [n s… c] with weights w [f c/g k…] along one, two or three axes of space,
+// plus bias [f], which may be nil -> [n o… f]. wins are the axes' windows, the outermost first; their sizes
+// are those of w. The groups of channels follow from the shapes. Members may have some of the samples, of
+// the outputs' channels (weights sharded along their first axis), or of the inputs' (along the second: the
+// result is then a sum over them), and whole groups of both.
 func (t *Tape) Conv(x, w, bias *Value, wins ...kernels.Window) *Value {
 	at := windowAttr(wins)
 	last := len(w.Shape) - 1
@@ -105,9 +105,9 @@ func (t *Tape) sampled(x *Value) *Value { return t.only(x, 0, len(x.Shape)-1) }
 
 func lastOf(x *Value) int { return x.Shape[len(x.Shape)-1] }
 
-// ConvTranspose is the transposed convolution of x [n s… f] in groups with weights w [f c/g k…], as PyTorch stores
-// them, plus bias [c], which may be nil -> [n o… c] with o = (s-1)·stride + (k-1)·dilation + 1 - before - after + rest,
-// where rest may be nil for none. Members may have what those of Conv have.
+// ConvTranspose is the transposed convolution of x [n s… f] in groups with weights w [f c/g k…], as PyTorch
+// stores them, plus bias [c], which may be nil -> [n o… c] with o = (s-1)·stride + (k-1)·dilation + 1 -
+// before - after + rest, where rest may be nil for none. Members may have what those of Conv have.
 func (t *Tape) ConvTranspose(x, w, bias *Value, groups int, rest []int, wins ...kernels.Window) *Value {
 	at := windowAttr(wins)
 	last := len(w.Shape) - 1

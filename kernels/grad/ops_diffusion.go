@@ -28,9 +28,9 @@ type Modulation struct {
 	Plus float64 // what is added to the scale: 1 in transformers of diffusion, 0 in FiLM
 }
 
-// Modulate is z·(plus + s[g]) + b[g] of rows z of x, normed or plain, where g is what at says of the row's run: at [m]
-// i32 has an index for each of m runs of rows of one length, as samples or tokens are. Shapes: x [… d], s [g d] and
-// b [g d], which may be nil and which may be in float32 beside rows of another dtype.
+// Modulate is z·(plus + s[g]) + b[g] of rows z of x, normed or plain, where g is what at says of the row's
+// run: at [m] i32 has an index for each of m runs of rows of one length, as samples or tokens are. Shapes: x
+// [… d], s [g d] and b [g d], which may be nil and which may be in float32 beside rows of another dtype.
 func (t *Tape) Modulate(x, s, b, at *Value, m Modulation) *Value {
 	last := len(x.Shape) - 1
 	if x = t.full(x); m.Norm != kernels.PlainRows {
@@ -64,8 +64,8 @@ func (t *Tape) alongLast(v, x *Value) *Value {
 	return t.to(v, p)
 }
 
-// alongRuns brings what runs of rows of x have to the members that have the rows. Runs of more than a row may not be
-// cut; an axis of the samples beside one of space has whole runs.
+// alongRuns brings what runs of rows of x have to the members that have the rows. Runs of more than a row
+// may not be cut; an axis of the samples beside one of space has whole runs.
 func (t *Tape) alongRuns(x, v *Value) (of, have *Value) {
 	if v.Shape[0]%max(1, t.Members(x.Place.Cuts(0))) != 0 {
 		p := x.Place
@@ -91,7 +91,8 @@ func columnSums(x *Value) (p Place) {
 	return p
 }
 
-// tableType is the dtype of the gradient of a table of modulations: that of other activations' where it is one.
+// tableType is the dtype of the gradient of a table of modulations: that of other activations' where it is
+// one.
 func tableType(v *Value) tensor.DType {
 	if v.Weight {
 		return tensor.F32
@@ -129,7 +130,8 @@ func modulateVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// Gate is x + g[at]·y by rows, as Modulate has its tables: x, y [… d], g [g d]. x may be nil, which counts as 0.
+// Gate is x + g[at]·y by rows, as Modulate has its tables: x, y [… d], g [g d]. x may be nil, which counts
+// as 0.
 func (t *Tape) Gate(x, y, g, at *Value) *Value {
 	y = t.full(y)
 	if x != nil {
@@ -160,8 +162,8 @@ func gateVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// Frequencies are those of the features of a time: period^(-k/(half - less)) for k < half, as diffusers computes them
-// in float32.
+// Frequencies are those of the features of a time: period^(-k/(half - less)) for k < half, as diffusers
+// computes them in float32.
 func Frequencies(half int, period, less float64) []float32 {
 	f, by := make([]float32, half), float32(-math.Log(period))
 	for k := range f {
@@ -170,8 +172,8 @@ func Frequencies(half int, period, less float64) []float32 {
 	return f
 }
 
-// Sinusoids are the features of times at [n] in float32 at frequencies f [h], each of scale·(at·f): sines and then
-// cosines, or cosines first -> [n 2h]. They have no gradient.
+// Sinusoids are the features of times at [n] in float32 at frequencies f [h], each of scale·(at·f): sines
+// and then cosines, or cosines first -> [n 2h]. They have no gradient.
 func (t *Tape) Sinusoids(at, f *Value, scale float64, cosFirst bool) *Value {
 	a := kernels.Attr{F: [2]float64{scale}}
 	if cosFirst {
@@ -181,9 +183,9 @@ func (t *Tape) Sinusoids(at, f *Value, scale float64, cosFirst bool) *Value {
 	return t.one(opSinusoids, a, t.DType, []int{at.Shape[0], 2 * f.Shape[0]}, at.Place, at, f)
 }
 
-// PointLoss is the sum over all elements of weight·mask·l(x, y), with l a loss of kernels (SquaredLoss …) and border
-// that of HuberLoss. Shapes: x, y, mask [… d]; weight [m] in float32, of m runs of rows of one length as in Modulate
-// -> [1]. mask may be nil. The gradient is to x.
+// PointLoss is the sum over all elements of weight·mask·l(x, y), with l a loss of kernels (SquaredLoss …)
+// and border that of HuberLoss. Shapes: x, y, mask [… d]; weight [m] in float32, of m runs of rows of one
+// length as in Modulate -> [1]. mask may be nil. The gradient is to x.
 func (t *Tape) PointLoss(x, y, weight, mask *Value, kind int, border float64) *Value {
 	if y.Need {
 		panic("grad: a loss of numbers has no gradient to what they are compared with")

@@ -22,8 +22,8 @@ func win(stride, dilation, before, after int) kernels.Window {
 	return kernels.Window{Stride: stride, Dilation: dilation, Before: before, After: after}
 }
 
-// spaceShapes are convolutions with empty dimensions, single places, odd sizes, kernels larger than the image, and
-// with products over the blocks of each backend.
+// spaceShapes are convolutions with empty dimensions, single places, odd sizes, kernels larger than the
+// image, and with products over the blocks of each backend.
 var spaceShapes = []convCase{
 	{[]int{1, 1, 1}, []int{1, 1, 1}, []kernels.Window{same(0)}},
 	{[]int{0, 4, 3}, []int{5, 3, 3}, []kernels.Window{same(1)}},

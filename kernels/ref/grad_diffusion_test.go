@@ -52,8 +52,8 @@ func (m maker) pointLoss(kind int, masked bool) gradCase {
 	}, func() tensors { return run(kernels.PointLossDX, a, append(in[:4:4], seed), x.Shape) }}
 }
 
-// TestDiffusionGradients is TestGradients for the operations of diffusion models beside convolutions. Borders of the
-// losses, where a difference says nothing, are not met by the numbers drawn.
+// TestDiffusionGradients is TestGradients for the operations of diffusion models beside convolutions.
+// Borders of the losses, where a difference says nothing, are not met by the numbers drawn.
 func TestDiffusionGradients(t *testing.T) {
 	m := maker{rand.New(rand.NewPCG(5, 6))}
 	for _, c := range []gradCase{m.modulate(kernels.PlainRows, 0), m.modulate(kernels.LayerRows, 1),
