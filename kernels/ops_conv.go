@@ -87,7 +87,8 @@ func checkConv(c *Call, x, w, y *tensor.Tensor) error {
 			return err
 		}
 		if have, want := y.Shape[1+i], win.Out(x.Shape[1+i]); have != want {
-			return fmt.Errorf("axis %d of space has %d outputs, a window %+v gives %d of %d", i, have, win, want,
+			return fmt.Errorf("axis %d of space has %d outputs, a window %+v gives %d of %d", i, have, win,
+				want,
 				x.Shape[1+i])
 		}
 	}

@@ -28,8 +28,10 @@ func TestProducts(t *testing.T) {
 		{LinearLSE, loss[:3], nil, []Product{{1, rows, n, k, false}}},
 		{LinearCEDX, loss, nil, []Product{{1, rows, n, k, false}, {1, rows, k, n, false}}},
 		{LinearCEDW, loss, nil, []Product{{1, rows, n, k, false}, {1, n, k, rows, false}}},
-		{LinearCEBwd, loss, nil, []Product{{1, rows, n, k, false}, {1, rows, k, n, false}, {1, n, k, rows, false}}},
-		{LinearCE, loss[:5], nil, []Product{{1, rows, n, k, false}, {1, rows, k, n, false}, {1, n, k, rows, false}}},
+		{LinearCEBwd, loss, nil, []Product{{1, rows, n, k, false}, {1, rows, k, n, false}, {1, n, k, rows,
+			false}}},
+		{LinearCE, loss[:5], nil, []Product{{1, rows, n, k, false}, {1, rows, k, n, false}, {1, n, k, rows,
+			false}}},
 		{LinearCEBwd, numerators, nil, []Product{{1, rows, k, n, false}, {1, n, k, rows, false}}},
 		{LinearCEDX, numerators, nil, []Product{{1, rows, k, n, false}}},
 		// four channels of two groups, of which one output of three places takes two by a kernel of five

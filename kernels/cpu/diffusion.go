@@ -98,7 +98,8 @@ func modulate(b *Backend, c *kernels.Call) {
 }
 
 func modulateDX(b *Backend, c *kernels.Call) {
-	dy, x, dx, at, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), runsOf(c.In[0], c.In[3].I32()), lastDim(c.In[0])
+	dy, x, dx, at, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), runsOf(c.In[0], c.In[3].I32()),
+		lastDim(c.In[0])
 	rstd, mean := optional(c.In, 4), optional(c.In, 5)
 	b.rows(at.rows, 2*d, func(w *worker, from, to int) {
 		s, z := w.rowsBy(c.In[2], d, c.Attr.F[1]), w.arena.f32(d)
@@ -213,7 +214,8 @@ type pointTerms struct {
 }
 
 func termsOf(c *kernels.Call) *pointTerms {
-	p := &pointTerms{x: viewOf(c.In[0]), y: viewOf(c.In[1]), weight: runsOf(c.In[0], c.In[2].F32()), d: lastDim(c.In[0]),
+	p := &pointTerms{x: viewOf(c.In[0]), y: viewOf(c.In[1]), weight: runsOf(c.In[0], c.In[2].F32()),
+		d:    lastDim(c.In[0]),
 		kind: c.Attr.I[0], most: float32(c.Attr.F[0])}
 	if m := present(c.In, 3); m != nil {
 		p.mask, p.masked = viewOf(m), true

@@ -64,7 +64,8 @@ type gathered struct {
 
 // forward is what outputs are products of, for one group.
 func (s *convShape) forward(x *tensor.Tensor, group int) *gathered {
-	g := &gathered{v: viewOf(x), ch: s.ch, first: group * s.each, each: s.each, n: s.n, from: s.in, rows: s.out}
+	g := &gathered{v: viewOf(x), ch: s.ch, first: group * s.each, each: s.each, n: s.n, from: s.in,
+		rows: s.out}
 	for a, w := range s.win {
 		g.step[a] = w.Stride
 	}

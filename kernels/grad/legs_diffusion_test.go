@@ -21,7 +21,8 @@ func diffusionRules() map[string]rule {
 		"conv": {s{"x": {2, 5, 4}, "w": {4, 4, 3}, "wb": {4}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.Conv(v["x"], v["w"], v["wb"], step(2, 1, 0))
 		}},
-		"conv in groups": {s{"x": {2, 3, 4, 4}, "w": {8, 2, 2, 3}}, func(t *Tape, v map[string]*Value) *Value {
+		"conv in groups": {s{"x": {2, 3, 4, 4}, "w": {8, 2, 2, 3}}, func(t *Tape,
+			v map[string]*Value) *Value {
 			return t.Conv(v["x"], v["w"], nil, step(1, 1, 0), step(1, 1, 1))
 		}},
 		"conv of a video": {s{"x": {2, 3, 3, 2, 2}, "w": {2, 2, 3, 2, 1}, "wb": {2}}, func(t *Tape,
@@ -39,7 +40,8 @@ func diffusionRules() map[string]rule {
 		"gate": {s{"x": {6, 4}, "y": {6, 4}, "g": {2, 4}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.Gate(v["x"], v["y"], v["g"], t.Data("at", tensor.I32, 3))
 		}},
-		"gate alone, by a parameter": {s{"y": {6, 4}, "w": {2, 4}}, func(t *Tape, v map[string]*Value) *Value {
+		"gate alone, by a parameter": {s{"y": {6, 4}, "w": {2, 4}}, func(t *Tape,
+			v map[string]*Value) *Value {
 			return t.Gate(nil, v["y"], v["w"], t.Data("mark", tensor.I32, 6))
 		}},
 		"point loss": {s{"x": {6, 4}}, func(t *Tape, v map[string]*Value) *Value {
@@ -47,10 +49,12 @@ func diffusionRules() map[string]rule {
 			return t.Scale(t.PointLoss(v["x"], y, one, nil, kernels.LogisticLoss, 0), 0.5)
 		}},
 	}
-	for name, norm := range map[string]int{"modulate": kernels.PlainRows, "modulate layer norm": kernels.LayerRows,
-		"modulate rms norm": kernels.RMSRows} { //lfvet:order into a map
+	for name, norm := range map[string]int{"modulate": kernels.PlainRows,
+		"modulate layer norm": kernels.LayerRows,
+		"modulate rms norm":   kernels.RMSRows} { //lfvet:order into a map
 		m := Modulation{Norm: norm, Eps: 1e-2, Plus: 1}
-		all[name] = rule{s{"x": {6, 4}, "a": {2, 4}, "b": {2, 4}}, func(t *Tape, v map[string]*Value) *Value {
+		all[name] = rule{s{"x": {6, 4}, "a": {2, 4}, "b": {2, 4}}, func(t *Tape,
+			v map[string]*Value) *Value {
 			return t.Modulate(v["x"], v["a"], v["b"], t.Data("at", tensor.I32, 3), m)
 		}}
 		all[name+" by parameters"] = rule{s{"x": {3, 2, 4}, "w": {2, 4}, "wb": {2, 4}}, func(t *Tape,

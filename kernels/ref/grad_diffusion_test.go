@@ -39,7 +39,8 @@ func (m maker) gate() gradCase {
 }
 
 func (m maker) pointLoss(kind int, masked bool) gradCase {
-	x, y, weight, seed := m.normal(4, 5), m.normal(4, 5), m.normal(4), tensor.Of(tensor.F32, []float32{0.7}, 1)
+	x, y, weight, seed := m.normal(4, 5), m.normal(4, 5), m.normal(4), tensor.Of(tensor.F32, []float32{0.7},
+		1)
 	weight.F32()[2] = 0
 	in := tensors{x, y, weight, nil}
 	if masked {
@@ -88,7 +89,8 @@ func (m maker) conv(name string, x, w []int, wins ...int) gradCase {
 	xs, ws, bias := m.normal(x...), m.normal(w...), m.normal(w[0])
 	return m.of("conv "+name, kernels.Conv, a, tensors{xs, ws, bias}, tensors{xs, ws, bias},
 		func(dy *tensor.Tensor) tensors {
-			return tensors{run(kernels.ConvDX, a, tensors{dy, ws}, x)[0], run(kernels.ConvDW, a, tensors{dy, xs}, w)[0],
+			return tensors{run(kernels.ConvDX, a, tensors{dy, ws}, x)[0], run(kernels.ConvDW, a, tensors{dy,
+				xs}, w)[0],
 				run(kernels.ColSum, kernels.Attr{}, tensors{dy}, bias.Shape)[0]}
 		}, shape)
 }
@@ -101,7 +103,8 @@ func TestConvGradients(t *testing.T) {
 		m.conv("strided, uneven", []int{1, 8, 4}, []int{6, 2, 3}, window(2, 2, 3, 0)),
 		m.conv("2-D", []int{2, 4, 5, 2}, []int{3, 2, 3, 2}, window(1, 1, 1, 1), window(2, 1, 0, 1)),
 		m.conv("depthwise", []int{1, 5, 5, 4}, []int{4, 1, 3, 3}, window(1, 1, 1, 1), window(1, 2, 2, 2)),
-		m.conv("3-D, causal", []int{1, 3, 4, 3, 2}, []int{2, 2, 3, 2, 3}, window(1, 1, 2, 0), window(2, 1, 0, 1),
+		m.conv("3-D, causal", []int{1, 3, 4, 3, 2}, []int{2, 2, 3, 2, 3}, window(1, 1, 2, 0), window(2, 1, 0,
+			1),
 			window(1, 1, 1, 1)),
 		m.conv("cropped", []int{1, 9, 2}, []int{2, 2, 3}, window(1, 1, -1, -2)),
 	} {
