@@ -85,8 +85,12 @@ func TestOperations(t *testing.T) {
 	onProcessor := []kernels.Op{kernels.VisibleKeys, kernels.IndexTopK, kernels.AttentionSparse,
 		kernels.AttentionSparseBwd, kernels.IndexLoss, kernels.IndexLossBwd, kernels.KindRows,
 		kernels.KindExperts, kernels.KindSurplus,
-		kernels.Conv, kernels.ConvDX, kernels.ConvDW, kernels.Modulate, kernels.ModulateDX, kernels.ModulateDW,
-		kernels.Gate, kernels.Sinusoids, kernels.PointLoss, kernels.PointLossDX}
+		kernels.Conv, kernels.ConvDX, kernels.ConvDW, kernels.Modulate, kernels.ModulateDX,
+		kernels.ModulateDW,
+		kernels.Gate, kernels.Sinusoids, kernels.PointLoss, kernels.PointLossDX,
+		kernels.GroupNorm, kernels.GroupNormDX, kernels.GroupNormDW, kernels.FrozenNorm,
+		kernels.FrozenNormDX,
+		kernels.Resize, kernels.ResizeBwd, kernels.Pool, kernels.PoolBwd, kernels.Pad, kernels.Permute}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {
 		if table[s.Op] == nil {

@@ -83,7 +83,11 @@ func (t *Tape) reverse(n *Node) {
 	case recv:
 		t.emit(opSendG, n.Attr, dys)
 	case alias:
-		c := t.one(opAlias, n.Attr, dys[0].DType, n.In[0].Shape, dys[0].Place, dys[0])
+		d, place := dys[0], dys[0].Place
+		if n.In[0].Place != n.Out[0].Place { // the same parts are of other axes there
+			d, place = t.to(d, n.Out[0].Place.dual()), n.In[0].Place.dual()
+		}
+		c := t.one(opAlias, n.Attr, d.DType, n.In[0].Shape, place, d)
 		if p := t.leaf(n.In[0]); p != nil {
 			t.phase = W
 			t.gradient(p, c)
@@ -156,7 +160,8 @@ func (t *Tape) gradient(p *Param, d *Value) {
 	if d.Place != p.Grad {
 		d = t.to(d, p.Value.Place)
 		if p.Grad != p.Place {
-			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad, d.Place))
+			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad,
+				d.Place))
 		}
 	}
 	switch {

@@ -27,6 +27,7 @@ func rules() map[string]rule {
 	cu := func(t *Tape) *Value { return t.Data("cu", tensor.I32, 3) }
 	all := layerRules()
 	maps.Copy(all, diffusionRules())
+	maps.Copy(all, imageRules())
 	maps.Copy(all, map[string]rule{
 		"linear": {s{"x": {6, 4}, "w": {4, 4}, "wb": {4}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.Linear(v["x"], v["w"], v["wb"])

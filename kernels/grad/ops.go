@@ -128,8 +128,7 @@ func (t *Tape) RMSNorm(x, w *Value, eps float64) *Value { return t.RMSNormPlus(x
 
 // RMSNormPlus is RMSNorm with weight w + plus.
 func (t *Tape) RMSNormPlus(x, w *Value, eps, plus float64) *Value {
-	axes := []int{0, 1}[:len(x.Shape)-1]
-	x, w = t.only(x, axes...), t.to(w, Place{})
+	x, w = t.only(x, upTo(len(x.Shape)-1)...), t.to(w, Place{})
 	at := kernels.Attr{F: [2]float64{eps, plus}}
 	n := t.emit(opNorm, at, []*Value{x, w}, spec{x.Shape, x.DType, x.Place},
 		spec{x.Shape[:len(x.Shape)-1], tensor.F32, x.Place})
@@ -221,8 +220,8 @@ type AttentionConfig struct {
 	// Tokens says that rows are the microbatch's tokens, which context parallelism may have dealt out in
 	// pieces. Keys and values of earlier chunks, from Carry, are in order.
 	Tokens bool
-	// Carry is a name under which keys and values of earlier chunks belong to the attention; empty where they
-	// are among its operands or are not wanted.
+	// Carry is a name under which keys and values of earlier chunks belong to the attention; empty where
+	// they are among its operands or are not wanted.
 	Carry string
 	// Sink has a logit for each head [1 h] that is part of every softmax and belongs to no key; nil for
 	// none.

@@ -42,7 +42,8 @@ func init() {
 				return []*Value{nil, nil}
 			}
 			x := n.In[0]
-			return []*Value{t.one(opScaleRows, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place),
+			return []*Value{t.one(opScaleRows, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0],
+				n.Out[0].Place),
 				n.In[1]), nil}
 		}}
 	opMulColsDW = &Op{Name: "mul_cols_dw", Kernel: kernels.MulColsDW}
@@ -114,8 +115,7 @@ func (t *Tape) Turn(x, angle, mark *Value) *Value {
 // LayerNorm normalises the last axis of x [... d] to mean 0 and variance 1, times w [d] plus b [d]; b may be
 // nil.
 func (t *Tape) LayerNorm(x, w, b *Value, eps float64) *Value {
-	axes := []int{0, 1}[:len(x.Shape)-1]
-	x, w = t.only(x, axes...), t.to(w, Place{})
+	x, w = t.only(x, upTo(len(x.Shape)-1)...), t.to(w, Place{})
 	in := []*Value{x, w, nil}
 	if b != nil {
 		in[2] = t.to(b, Place{})
@@ -147,8 +147,7 @@ func (t *Tape) ScaleRows(x, s *Value) *Value {
 
 // MulCols is x·w with the same vector w [d] for every row of x [... d].
 func (t *Tape) MulCols(x, w *Value) *Value {
-	axes := []int{0, 1}[:len(x.Shape)-1]
-	x, w = t.only(x, axes...), t.to(w, Place{})
+	x, w = t.only(x, upTo(len(x.Shape)-1)...), t.to(w, Place{})
 	return t.one(opMulCols, kernels.Attr{}, x.DType, x.Shape, x.Place, x, w)
 }
 

@@ -1,0 +1,228 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+func init() {
+	table[kernels.GroupNorm], table[kernels.GroupNormDX] = groupNorm, groupNormDX
+	table[kernels.GroupNormDW] = groupNormDW
+	table[kernels.FrozenNorm], table[kernels.FrozenNormDX] = frozenNorm, frozenNormDX
+}
+
+// mapped is the channels of a tensor [n, …, c] by their groups.
+type mapped struct {
+	n, places, c, g int
+	chunk           int // places whose sums are taken in one: what the order of sums depends on
+}
+
+func mappedOf(x, stats *tensor.Tensor) mapped {
+	s := mapped{n: x.Shape[0], c: lastDim(x), g: lastDim(stats)}
+	s.places = x.Len() / max(1, s.n*s.c)
+	s.chunk = max(1, 1<<15/max(1, s.c))
+	return s
+}
+
+// chunks is the number of them in a sample.
+func (s mapped) chunks() int { return ceilDiv(s.places, s.chunk) }
+
+// group is the group of channel j, of sample n.
+func (s mapped) group(n, j int) int { return n*s.g + j/(s.c/s.g) }
+
+// size is the elements of a group, 1 of an empty one.
+func (s mapped) size() float64 { return max(1, float64(s.places)*float64(s.c)/float64(s.g)) }
+
+// channelSums lets f add each place's row of channels to sums [kinds, c] of its chunk, and gives those of
+// each sample, chunks added up in order: [n, kinds, c].
+func (b *Backend) channelSums(s mapped, kinds int, f func(w *worker, n, row int, sums []float32)) []float64 {
+	chunks, width := s.chunks(), kinds*s.c
+	part := b.shared.f32(s.n * chunks * width)
+	b.shareWork(s.n*chunks, s.n*s.places*width*elementCost, func(w *worker, i int) {
+		n, at := i/chunks, i%chunks*s.chunk
+		sums := part[i*width : (i+1)*width]
+		clear(sums)
+		for p := at; p < min(at+s.chunk, s.places); p++ {
+			m := w.arena.mark()
+			f(w, n, n*s.places+p, sums)
+			w.arena.release(m)
+		}
+	})
+	all := make([]float64, s.n*width)
+	for i := range s.n * chunks {
+		for j, v := range part[i*width : (i+1)*width] {
+			all[i/chunks*width+j] += float64(v)
+		}
+	}
+	return all
+}
+
+// spread gives each channel of a sample the number of its group, times by.
+func (s mapped) spread(dst []float32, n int, v []float32, by float32) {
+	for j := range dst {
+		dst[j] = by * v[s.group(n, j)]
+	}
+}
+
+// ofSamples are vectors of channels, one a sample.
+func (b *Backend) ofSamples(s mapped, f func(n, j int) float32) []float32 {
+	v := b.shared.f32(s.n * s.c)
+	for i := range v {
+		v[i] = f(i/s.c, i%s.c)
+	}
+	return v
+}
+
+// centredRow is row of x less the means of its channels, which are given negated.
+func (w *worker) centredRow(x view, row, c int, minus []float32) []float32 {
+	z := w.arena.f32(c)
+	w.k.add(z, w.in(x, row*c, c), minus)
+	return z
+}
+
+func groupNorm(b *Backend, c *kernels.Call) {
+	x, y, s := viewOf(c.In[0]), viewOf(c.Out[0]), mappedOf(c.In[0], c.Out[1])
+	rstd, mean := c.Out[1].F32(), c.Out[2].F32()
+	sums := b.channelSums(s, 1, func(w *worker, _, row int, sums []float32) {
+		w.k.add(sums, sums, w.in(x, row*s.c, s.c))
+	})
+	s.perGroup(mean, sums, 1)
+	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
+	squares := b.channelSums(s, 1, func(w *worker, n, row int, sums []float32) {
+		z := w.centredRow(x, row, s.c, minus[n*s.c:][:s.c])
+		w.k.mulAcc(sums, z, z, 1)
+	})
+	s.perGroup(rstd, squares, 1)
+	for i, v := range rstd {
+		rstd[i] = float32(1 / math.Sqrt(float64(v)+c.Attr.F[0]))
+	}
+	weight, shift := b.shared.f32(s.c), b.shared.zero(s.c)
+	b.k.read(weight, viewOf(c.In[1]), 0)
+	if bias := present(c.In, 2); bias != nil {
+		b.k.read(shift, viewOf(bias), 0)
+	}
+	by := b.ofSamples(s, func(n, j int) float32 { return rstd[s.group(n, j)] * weight[j] })
+	b.rows(s.n*s.places, s.c, func(w *worker, from, to int) {
+		for row := from; row < to; row++ {
+			m := w.arena.mark()
+			at := row / s.places * s.c
+			out := w.out(y, row*s.c, s.c)
+			w.k.add(out, w.in(x, row*s.c, s.c), minus[at:at+s.c])
+			w.k.layer(out, out, by[at:at+s.c], shift, 0, 1)
+			w.done(y, row*s.c, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+// perGroup sets the means over groups of sums of channels, which are kinds·c a sample, the first of them.
+func (s mapped) perGroup(dst []float32, sums []float64, kinds int) {
+	all := make([]float64, s.n*s.g)
+	for n := range s.n {
+		for j := range s.c {
+			all[s.group(n, j)] += sums[n*kinds*s.c+j]
+		}
+	}
+	for i, v := range all {
+		dst[i] = float32(v / s.size())
+	}
+}
+
+func groupNormDX(b *Backend, c *kernels.Call) {
+	dy, x, dx, s := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), mappedOf(c.In[1], c.In[3])
+	rstd, mean := c.In[3].F32(), c.In[4].F32()
+	weight := b.shared.f32(s.c)
+	b.k.read(weight, viewOf(c.In[2]), 0)
+	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
+	sums := b.channelSums(s, 2, func(w *worker, n, row int, sums []float32) {
+		g := w.in(dy, row*s.c, s.c)
+		w.k.add(sums[:s.c], sums[:s.c], g)
+		w.k.mulAcc(sums[s.c:], g, w.centredRow(x, row, s.c, minus[n*s.c:][:s.c]), 1)
+	})
+	for i := range sums {
+		sums[i] *= float64(weight[i%s.c])
+	}
+	m1, m2 := b.shared.f32(s.n*s.g), b.shared.f32(s.n*s.g)
+	s.perGroup(m1, sums, 2)
+	s.perGroup(m2, sums[min(s.c, len(sums)):], 2)
+	by := b.ofSamples(s, func(n, j int) float32 { return rstd[s.group(n, j)] * weight[j] })
+	k := b.ofSamples(s, func(n, j int) float32 {
+		r := flushed(rstd[s.group(n, j)])
+		return -flushed(r*r) * r * m2[s.group(n, j)]
+	})
+	shift := b.ofSamples(s, func(n, j int) float32 { return -rstd[s.group(n, j)] * m1[s.group(n, j)] })
+	b.rows(s.n*s.places, 2*s.c, func(w *worker, from, to int) {
+		for row := from; row < to; row++ {
+			m := w.arena.mark()
+			at := row / s.places * s.c
+			out, z := w.out(dx, row*s.c, s.c), w.centredRow(x, row, s.c, minus[at:at+s.c])
+			w.k.layer(out, z, k[at:at+s.c], shift[at:at+s.c], 0, 1)
+			w.k.mulAcc(out, w.in(dy, row*s.c, s.c), by[at:at+s.c], 1)
+			w.done(dx, row*s.c, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func groupNormDW(b *Backend, c *kernels.Call) {
+	dy, x, s := viewOf(c.In[0]), viewOf(c.In[1]), mappedOf(c.In[1], c.In[2])
+	rstd, mean, dw := c.In[2].F32(), c.In[3].F32(), c.Out[0].F32()
+	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
+	sums := b.channelSums(s, 1, func(w *worker, n, row int, sums []float32) {
+		w.k.mulAcc(sums, w.in(dy, row*s.c, s.c), w.centredRow(x, row, s.c, minus[n*s.c:][:s.c]), 1)
+	})
+	for j := range dw {
+		v := 0.0
+		for n := range min(s.n, s.n*s.places) { // statistics of no place count as nothing
+			v += sums[n*s.c+j] * float64(rstd[s.group(n, j)])
+		}
+		if c.Attr.I[0] == kernels.Accumulate {
+			v += float64(dw[j])
+		}
+		dw[j] = float32(v)
+	}
+}
+
+func frozenNorm(b *Backend, c *kernels.Call) {
+	x, y, d := viewOf(c.In[0]), viewOf(c.Out[0]), lastDim(c.In[0])
+	rstd, mean := c.Out[1].F32(), c.Out[2].F32()
+	weight, shift := b.shared.f32(d), b.shared.f32(d)
+	b.k.read(weight, viewOf(c.In[1]), 0)
+	b.k.read(shift, viewOf(c.In[2]), 0)
+	b.k.read(mean, viewOf(c.In[3]), 0)
+	b.k.read(rstd, viewOf(c.In[4]), 0)
+	minus := b.shared.f32(d)
+	for j, v := range rstd {
+		rstd[j] = float32(1 / math.Sqrt(float64(v)+c.Attr.F[0]))
+		weight[j] *= rstd[j]
+		minus[j] = -mean[j]
+	}
+	b.rows(c.In[0].Rows(), d, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			out := w.out(y, i*d, d)
+			w.k.add(out, w.in(x, i*d, d), minus)
+			w.k.layer(out, out, weight, shift, 0, 1)
+			w.done(y, i*d, out)
+			w.arena.release(m)
+		}
+	})
+}
+
+func frozenNormDX(b *Backend, c *kernels.Call) {
+	dy, dx, d, rstd := viewOf(c.In[0]), viewOf(c.Out[0]), lastDim(c.In[0]), c.In[2].F32()
+	weight := b.shared.f32(d)
+	b.k.read(weight, viewOf(c.In[1]), 0)
+	b.k.mul(weight, weight, rstd)
+	b.rows(c.In[0].Rows(), d, func(w *worker, from, to int) {
+		for i := from; i < to; i++ {
+			m := w.arena.mark()
+			out := w.out(dx, i*d, d)
+			w.k.mul(out, w.in(dy, i*d, d), weight)
+			w.done(dx, i*d, out)
+			w.arena.release(m)
+		}
+	})
+}
