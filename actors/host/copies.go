@@ -12,18 +12,6 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// logical is a parameter as files have it: with one row an expert.
-func logical(p *grad.Param) *grad.Param {
-	if p.Copies == 0 {
-		return p
-	}
-	q := *p
-	q.Shape = slices.Clone(p.Shape)
-	q.Shape[0] -= p.Copies
-	q.Copies = 0
-	return &q
-}
-
 // seated is a region of a logical parameter whose rows lie one behind the other at places of a rank.
 type seated struct {
 	region family.Region

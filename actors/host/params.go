@@ -98,7 +98,7 @@ func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32
 	}
 	all := true
 	for _, x := range r.experts.regions(p, g) {
-		ok, err := fill(kind, logical(p), x.region, dst[x.row*n/x.of:(x.row+x.region.To-x.region.From)*n/x.of])
+		ok, err := fill(kind, p.Logical(), x.region, dst[x.row*n/x.of:(x.row+x.region.To-x.region.From)*n/x.of])
 		if err != nil {
 			return false, err
 		}
@@ -183,7 +183,7 @@ func (r *Rank) parts(p Part) (out []Part) {
 	}
 	for _, x := range r.experts.regions(p.Param, p.Region) {
 		if x.first {
-			out = append(out, Part{p.Kind, logical(p.Param), x.region, p.Tensor, x.row})
+			out = append(out, Part{p.Kind, p.Param.Logical(), x.region, p.Tensor, x.row})
 		}
 	}
 	return out

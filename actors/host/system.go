@@ -263,6 +263,9 @@ func (e *InternalError) Error() string {
 	return e.What + ": this is a bug in lfactor; the stack is in the run's log"
 }
 
+// Trace implements links.Traced.
+func (e *InternalError) Trace() []byte { return e.Stack }
+
 // fail reports to whoever watches the run: ref 0 is the coordinator.
 func (s *System) fail(c *cell, err error) {
 	s.Send(0, actors.Message{Kind: actors.Failed, From: c.ref, Epoch: actors.AnyEpoch, Err: err})

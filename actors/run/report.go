@@ -16,7 +16,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/configs"
@@ -286,9 +286,9 @@ func (p *reporter) observe(m actors.Message) {
 		p.back(m)
 	case core.TopicFailed:
 		p.log.Error("failed", zap.Int64("step", m.Step), zap.Error(m.Err))
-		var bug *host.InternalError
-		if errors.As(m.Err, &bug) {
-			p.log.Error("stack", zap.ByteString("stack", bug.Stack))
+		var bug links.Traced
+		if errors.As(m.Err, &bug) && len(bug.Trace()) > 0 {
+			p.log.Error("stack", zap.ByteString("stack", bug.Trace()))
 		}
 	case core.TopicEnd:
 		if core.Stopped(m.Values) {

@@ -139,8 +139,8 @@ func parseMessage(meta []byte) (m message, err error) {
 // record checks every length and offset against the body before anything is read, then takes the columns
 // apart.
 func (d *Decoder) record(m message, fs []field) (*Record, error) {
-	fixed := len(columns) - 3
-	if len(m.nodes) != fixed+4+4*len(fs) || len(m.bufs) != 2*fixed+10+8*len(fs) {
+	fixed := len(columns) - 4
+	if len(m.nodes) != fixed+5+4*len(fs) || len(m.bufs) != 2*fixed+13+8*len(fs) {
 		return nil, malformed("%d nodes and %d buffers for %d tensors", len(m.nodes), len(m.bufs), len(fs))
 	}
 	if m.body < 0 || m.body > maxBody {
@@ -245,7 +245,7 @@ func (c *cutter) header(fixed int) *Record {
 	for i := range v {
 		v[i] = c.fixed(columns[i].width)
 	}
-	r := &Record{To: actors.Ref(v[2]), Seq: uint64(v[4]), Code: int32(v[14])}
+	r := &Record{To: actors.Ref(v[2]), Seq: uint64(v[4]), Code: int32(v[14]), Payload: v[15] != 0}
 	r.Message = actors.Message{Kind: actors.Kind(v[0]), From: actors.Ref(v[1]), Epoch: uint32(v[3]),
 		Step: v[5],
 		Action: plan.Action{Kind: plan.Kind(v[6]), Stage: int16(v[7]), Chunk: int16(v[8]),
@@ -255,7 +255,7 @@ func (c *cutter) header(fixed int) *Record {
 	for i := 0; i+8 <= len(raw); i += 8 {
 		r.Values = append(r.Values, math.Float64frombits(binary.LittleEndian.Uint64(raw[i:])))
 	}
-	r.Text, r.Fault = c.text(), c.text()
+	r.Text, r.Fault, r.Stack = c.text(), c.text(), c.text()
 	return r
 }
 

@@ -20,6 +20,8 @@ type Record struct {
 	Seq     uint64
 	Code    int32    // exit code of Err
 	Fault   string   // text of Err
+	Stack   string   // where Err is a panic
+	Payload bool     // there is one, which may be of no tensors
 	Names   []string // of the tensors; nil for unnamed
 	Tensors []*tensor.Tensor
 }
@@ -82,7 +84,10 @@ func (r *Record) columns() (nodes []int64, bufs [][]byte) {
 	fixed := []uint64{uint64(r.Kind), uint64(r.From), uint64(r.To), uint64(r.Epoch), r.Seq, uint64(r.Step),
 		uint64(r.Action.Kind), uint64(r.Action.Stage),
 		uint64(r.Action.Chunk), uint64(r.Action.Micro), uint64(r.Segment), uint64(r.Comm), uint64(r.Member),
-		uint64(r.Port), uint64(r.Code)}
+		uint64(r.Port), uint64(r.Code), 0}
+	if r.Payload {
+		fixed[len(fixed)-1] = 1
+	}
 	for i, v := range fixed {
 		b := make([]byte, 8)
 		binary.LittleEndian.PutUint64(b, v)
@@ -96,7 +101,7 @@ func (r *Record) columns() (nodes []int64, bufs [][]byte) {
 		values = binary.LittleEndian.AppendUint64(values, math.Float64bits(v))
 	}
 	list(len(r.Values), values)
-	for _, s := range []string{r.Text, r.Fault} {
+	for _, s := range []string{r.Text, r.Fault, r.Stack} {
 		nodes, bufs = append(nodes, 1), append(bufs, nil, offsets(len(s)), []byte(s))
 	}
 	for _, t := range r.Tensors {

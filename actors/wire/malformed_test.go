@@ -41,16 +41,16 @@ func TestMalformed(t *testing.T) {
 	m, fs, body := parts(t)
 	_, err := read(m, fs, body)
 	require.NoError(t, err)
-	fixed := len(columns) - 3
-	values, text, fault, x := 2*fixed, 2*fixed+4, 2*fixed+7, 2*fixed+10 // first buffers
-	node := fixed + 4                                                   // of the first tensor
+	fixed := len(columns) - 4
+	values, text, fault, x := 2*fixed, 2*fixed+4, 2*fixed+7, 2*fixed+13 // first buffers
+	node := fixed + 5                                                   // of the first tensor
 	put := func(at span, i int, v uint32) func(m *message, body []byte) {
 		return func(_ *message, body []byte) { binary.LittleEndian.PutUint32(body[int(at.off)+4*i:], v) }
 	}
 	for want, change := range map[string]func(m *message, body []byte){
-		"32 nodes":   func(m *message, _ []byte) { m.nodes = append(m.nodes, 1) },
-		"30 nodes":   func(m *message, _ []byte) { m.nodes = m.nodes[1:] },
-		"63 buffers": func(m *message, _ []byte) { m.bufs = m.bufs[1:] },
+		"34 nodes":   func(m *message, _ []byte) { m.nodes = append(m.nodes, 1) },
+		"32 nodes":   func(m *message, _ []byte) { m.nodes = m.nodes[1:] },
+		"68 buffers": func(m *message, _ []byte) { m.bufs = m.bufs[1:] },
 		"body of -1 bytes": func(m *message, _ []byte) {
 			m.body = -1
 			for i := range m.bufs {
@@ -160,10 +160,10 @@ func TestSchemas(t *testing.T) {
 	other := arrow.MetadataFrom(map[string]string{"lf.schema": "message/0"})
 	for want, s := range map[string]*arrow.Schema{
 		`version "message/0"`:   arrow.NewSchema(whole.Fields(), &other),
-		"schema has 17 columns": arrow.NewSchema(whole.Fields()[:17], &md),
 		"schema has 19 columns": arrow.NewSchema(whole.Fields()[:19], &md),
-		`column 0 is "from"`:    arrow.NewSchema(append(whole.Fields()[1:18:18], whole.Fields()[0]), &md),
-		"column kind: dtype":    arrow.NewSchema(append(whole.Fields()[:18:18], whole.Fields()[:2]...), &md),
+		"schema has 21 columns": arrow.NewSchema(whole.Fields()[:21], &md),
+		`column 0 is "from"`:    arrow.NewSchema(append(whole.Fields()[1:20:20], whole.Fields()[0]), &md),
+		"column kind: dtype":    arrow.NewSchema(append(whole.Fields()[:20:20], whole.Fields()[:2]...), &md),
 	} {
 		_, err := parseSchema(schemaMessage(s))
 		require.ErrorContains(t, err, want)
@@ -173,5 +173,5 @@ func TestSchemas(t *testing.T) {
 // TestPinnedBytes: the bytes of an edge are part of what two processes agree on; Version changes with them.
 func TestPinnedBytes(t *testing.T) {
 	b := encode(sample(), sample())
-	require.Equal(t, "9416 5a652bce8d7ca7ec", fmt.Sprintf("%d %.8x", len(b), sha256.Sum256(b)))
+	require.Equal(t, "10016 718e010183a5f64a", fmt.Sprintf("%d %.8x", len(b), sha256.Sum256(b)))
 }

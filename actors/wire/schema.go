@@ -13,7 +13,7 @@ import (
 )
 
 // Version is the schema metadata lf.schema; a reader refuses any other.
-const Version = "message/1"
+const Version = "message/2"
 
 // column is one of the fixed columns; width is bytes of its fixed-width value, 0 for a list or text.
 type column struct {
@@ -32,9 +32,9 @@ var columns = []column{
 	{"micro", arrow.PrimitiveTypes.Int32, 4}, {"segment", arrow.PrimitiveTypes.Int32, 4},
 	{"comm", arrow.PrimitiveTypes.Int32, 4},
 	{"member", arrow.PrimitiveTypes.Int32, 4}, {"port", arrow.PrimitiveTypes.Int32, 4},
-	{"code", arrow.PrimitiveTypes.Int32, 4},
+	{"code", arrow.PrimitiveTypes.Int32, 4}, {"payload", arrow.PrimitiveTypes.Uint8, 1},
 	{"values", arrow.ListOf(arrow.PrimitiveTypes.Float64), 0}, {"text", arrow.BinaryTypes.String, 0},
-	{"error", arrow.BinaryTypes.String, 0},
+	{"error", arrow.BinaryTypes.String, 0}, {"stack", arrow.BinaryTypes.String, 0},
 }
 
 var storage = map[tensor.DType]arrow.DataType{

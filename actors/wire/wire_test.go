@@ -19,7 +19,7 @@ func sample() *Record {
 	return &Record{Message: actors.Message{Kind: actors.Activation, From: 3, Epoch: 2, Step: -7,
 		Action:  plan.Action{Kind: plan.F, Stage: 1, Chunk: 2, Micro: 9},
 		Segment: 4, Comm: -1, Member: 5, Port: 6, Values: []float64{1.5, -2}, Text: "grüße"}, To: 8, Seq: 41,
-		Code: 4, Fault: "no space",
+		Code: 4, Fault: "no space", Stack: "goroutine 1", Payload: true,
 		Names: []string{"x", "cu", "none"},
 		Tensors: []*tensor.Tensor{tensor.Of(tensor.F32, []float32{1, 2, 3, 4, 5, 6}, 2, 3),
 			tensor.Of(tensor.I32, []int32{0, 2}, 2), tensor.Of(tensor.BF16, []uint16{}, 0, 4)}}
@@ -54,8 +54,8 @@ func TestRoundTrip(t *testing.T) {
 		got, err := d.Decode()
 		require.NoError(t, err)
 		require.Equal(t, want.Message, got.Message)
-		require.Equal(t, [4]any{want.To, want.Seq, want.Code, want.Fault},
-			[4]any{got.To, got.Seq, got.Code, got.Fault})
+		require.Equal(t, [6]any{want.To, want.Seq, want.Code, want.Fault, want.Stack, want.Payload},
+			[6]any{got.To, got.Seq, got.Code, got.Fault, got.Stack, got.Payload})
 		require.Len(t, got.Tensors, len(want.Tensors))
 		for i, x := range want.Tensors {
 			require.Equal(t, want.Names[i], got.Names[i])

@@ -1,6 +1,8 @@
 package grad
 
 import (
+	"slices"
+
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -20,6 +22,19 @@ type Cut struct {
 	Unit int
 	// Copies are how many of the rows are there beyond one an expert, of a parameter whose rows are experts.
 	Copies int
+}
+
+// Logical is the parameter as files have it: with one row an expert, however many copies of experts lie
+// beside them.
+func (p *Param) Logical() *Param {
+	if p.Copies == 0 {
+		return p
+	}
+	q := *p
+	q.Shape = slices.Clone(p.Shape)
+	q.Shape[0] -= p.Copies
+	q.Copies = 0
+	return &q
 }
 
 // ParamOn declares a parameter that is sharded by several mesh axes of one fold and replicated over the

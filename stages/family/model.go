@@ -194,11 +194,16 @@ func keys(m map[string]int) func(func(string) bool) {
 	}
 }
 
-// Params lists all parameters of the model in order of first use, as one device holds them.
+// Params lists all parameters of the model in order of first use, as files have them: copies of experts,
+// which a plan may place beside the experts, are none.
 func (m *Model) Params(lora *block.Lora) []*grad.Param {
 	tr := m.Record(grad.Options{NoGrad: true}, block.Rec{Shape: m.Smallest(1), Lora: lora},
 		Stage{To: len(m.Blocks)})
-	return tr.Params
+	out := make([]*grad.Param, len(tr.Params))
+	for i, p := range tr.Params {
+		out[i] = p.Logical()
+	}
+	return out
 }
 
 // Count is the number of parameters.

@@ -58,14 +58,22 @@ type Links struct {
 // ExitCoder is an error that knows the exit code of the command line; the code crosses processes with it.
 type ExitCoder interface{ ExitCode() int }
 
+// Traced is an error that knows the stack of the panic that it was, empty where it was none. The stack
+// crosses processes with it, for the run's log.
+type Traced interface{ Trace() []byte }
+
 // remoteError is an error of another process.
 type remoteError struct {
-	text string
-	code int
+	text  string
+	code  int
+	stack []byte
 }
 
 func (e remoteError) Error() string { return e.text }
 func (e remoteError) ExitCode() int { return e.code }
+
+// Trace implements Traced.
+func (e remoteError) Trace() []byte { return e.stack }
 
 // New joins process proc with the others over t. The process was started life times before; the hash is
 // that of the program; owner tells the process of an actor.
@@ -206,7 +214,7 @@ func (l *Links) read(c net.Conn) {
 				return
 			}
 			m.Payload = p
-		case r.Tensors != nil:
+		case r.Payload: // of no tensors too: a part of a collective has one
 			m.Payload = NewPack(r.Names, r.Tensors...)
 		}
 		if !l.fence.pass(&m) {
@@ -214,7 +222,7 @@ func (l *Links) read(c net.Conn) {
 			continue
 		}
 		if r.Fault != "" {
-			m.Err = remoteError{r.Fault, int(r.Code)}
+			m.Err = remoteError{r.Fault, int(r.Code), []byte(r.Stack)}
 		}
 		l.sys.Send(r.To, m)
 	}

@@ -82,7 +82,7 @@ func Release(m actors.Message) {
 func RecordOf(m *actors.Message, to actors.Ref, seq uint64) (r *wire.Record, done func()) {
 	r, done = &wire.Record{Message: *m, To: to, Seq: seq}, func() {}
 	if p, ok := m.Payload.(*Pack); ok {
-		r.Names, r.Tensors = p.Names, p.Tensors
+		r.Names, r.Tensors, r.Payload = p.Names, p.Tensors, true
 		if slices.ContainsFunc(p.Tensors, func(t *tensor.Tensor) bool { return !t.OnHost() }) {
 			r.Tensors = p.Host()
 			done = func() {
@@ -97,6 +97,10 @@ func RecordOf(m *actors.Message, to actors.Ref, seq uint64) (r *wire.Record, don
 		var x ExitCoder
 		if errors.As(m.Err, &x) {
 			r.Code = int32(x.ExitCode())
+		}
+		var bug Traced
+		if errors.As(m.Err, &bug) {
+			r.Stack = string(bug.Trace())
 		}
 	}
 	return r, done
