@@ -55,6 +55,7 @@ type Document struct {
 	Key      string          // of a sample with Parts, as the shard gives it: no path to write to
 	Parts    []Part          // in the order of the shard, each name once
 	Place    Place
+	Layout   *Layout // of parts; nil where they tell
 }
 
 // Part returns the content of the part of a name, and whether there is one.
@@ -65,6 +66,21 @@ func (d *Document) Part(name string) ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// Layout says what the parts of a sample are, where its data set says so and not the sample.
+type Layout struct {
+	Type   string            // a type of samples, "" where Class is given
+	Class  string            // Energon's class of a sample
+	Fields map[string]string // of the class: where each lies, as "jpg" or "json[0][content]"
+}
+
+// String is for fingerprints.
+func (l *Layout) String() string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprint(l.Type, l.Class, l.Fields)
 }
 
 // Place is where a document lies.

@@ -27,7 +27,9 @@ var _ = dataset.Register(dataset.Format{
 		info, err := os.Stat(filepath.Join(path, EnergonDir))
 		return err == nil && info.IsDir()
 	},
-	Open:  openEnergon,
+	Open: func(path string, o dataset.Options) (dataset.Source, error) {
+		return openEnergon(path, o, energonUse{})
+	},
 	Write: writeEnergon,
 })
 
@@ -42,20 +44,36 @@ const (
 type Energon struct {
 	Dir     string
 	Version string            // of Energon, "" where it is not said
-	Class   string            // "module:class" of the samples, "" where there is no dataset.yaml
+	Class   string            // "module:class" of the data set, "" where dataset.yaml has none
+	Sample  string            // class of the samples, from sample_type; "" for none
 	Fields  map[string]string // sample field to part, from field_map
+	Parts   []string          // part_filter: what is read of a sample; nil for all
 	Flavors map[string]any    // subflavors
 	// shards of each part, relative to Dir, without those excluded, braces expanded
 	Splits  map[string][]string
 	Exclude map[string]([]string) // keys to leave out of a shard
 	Counts  map[string]int64      // samples of each shard; empty where there is no info file
+
+	unread []string // keys of dataset.yaml that say what nobody can do here
 }
 
 // ReadEnergon reads the description of the data set in dir.
-func ReadEnergon(dir string) (*Energon, error) {
+func ReadEnergon(dir string) (*Energon, error) { return readEnergon(dir, "", "") }
+
+// readEnergon reads a description whose files split.yaml and dataset.yaml have other names, or "".
+func readEnergon(dir, split, class string) (*Energon, error) {
 	e := &Energon{Dir: dir, Splits: map[string][]string{}, Exclude: map[string][]string{},
 		Counts: map[string]int64{}}
-	if err := errors.Join(e.readSplits(), e.readInfo(), e.readClass()); err != nil {
+	splits, classes := []string{"split.yaml", "split.json"}, []string{"dataset.yaml", "dataset.json"}
+	for name, into := range map[string]*[]string{split: &splits, class: &classes} {
+		if name != "" && !filepath.IsLocal(name) {
+			return nil, fmt.Errorf("%q lies outside %s", name, filepath.Join(dir, EnergonDir))
+		}
+		if name != "" {
+			*into = []string{name}
+		}
+	}
+	if err := errors.Join(e.readSplits(splits), e.readInfo(), e.readClass(classes, class != "")); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -88,13 +106,22 @@ func (e *Energon) readMeta(into any, names ...string) error {
 		fs.ErrNotExist)
 }
 
-func (e *Energon) readSplits() error {
+func (e *Energon) readSplits(names []string) error {
 	var raw struct {
 		Parts   map[string][]string `yaml:"split_parts"`
 		Exclude []string            `yaml:"exclude"`
 	}
-	if err := e.readMeta(&raw, "split.yaml", "split.json"); err != nil {
+	if err := e.readMeta(&raw, names...); err != nil {
 		return err
+	}
+	var keys map[string]any
+	if err := e.readMeta(&keys, names...); err != nil {
+		return err
+	}
+	for k := range keys {
+		if k != "split_parts" && k != "exclude" {
+			return fmt.Errorf("%s: there is no key %q; split_parts and exclude are read", names[0], Clip(k))
+		}
 	}
 	excluded, err := dataset.ExpandBraces(raw.Exclude...)
 	if err != nil {
@@ -139,97 +166,62 @@ func (e *Energon) readInfo() error {
 	return err
 }
 
-func (e *Energon) readClass() error {
-	var raw struct {
-		Module  string         `yaml:"__module__"`
-		Class   string         `yaml:"__class__"`
-		Fields  map[string]any `yaml:"field_map"`
-		Flavors map[string]any `yaml:"subflavors"`
-	}
-	err := e.readMeta(&raw, "dataset.yaml", "dataset.json")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if raw.Class != "" {
-		e.Class = raw.Module + ":" + raw.Class
-	}
-	e.Flavors, e.Fields = raw.Flavors, map[string]string{}
-	for k, v := range raw.Fields {
-		e.Fields[k] = fmt.Sprint(v)
-	}
-	return err
-}
-
-// openEnergon opens the shards of one part, in the order of split.yaml.
-func openEnergon(path string, o dataset.Options) (dataset.Source, error) {
-	e, err := ReadEnergon(path)
-	if err != nil {
-		return nil, err
-	}
-	part := o.Split
-	if part == "" {
-		part = "train"
-	}
-	names := e.Splits[part]
-	if len(names) == 0 {
-		return nil, fmt.Errorf("split.yaml has no shards for the part %q", part)
-	}
-	var all []dataset.Source
-	for _, n := range names {
-		s, err := e.openShard(n, o)
-		if err != nil {
-			return nil, errors.Join(err, closeAll(all))
-		}
-		all = append(all, s)
-	}
-	return dataset.Concat(all...)
-}
-
-func (e *Energon) openShard(name string, o dataset.Options) (dataset.Source, error) {
-	s, err := openShard(filepath.Join(e.Dir, name), o)
-	if err != nil {
-		return nil, err
-	}
+// openShard opens samples from to to-1 of a shard, without those excluded.
+func (e *Energon) openShard(s *shard, name string, from, to int64) (dataset.Source, error) {
 	keys := e.Exclude[name]
-	if len(keys) == 0 {
+	if from == 0 && to == s.Len() && len(keys) == 0 && e.Parts == nil && e.layout() == nil {
 		return s, nil
 	}
-	f, err := s.without(keys)
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return f, nil
-}
-
-// chosen is some of a shard's samples.
-type chosen struct {
-	*shard
-	numbers []int64
-}
-
-// without leaves out the samples of some keys. A sample that is bad stays, to show.
-func (s *shard) without(keys []string) (*chosen, error) {
 	drop := map[string]bool{}
 	for _, k := range keys {
 		drop[k] = true
 	}
-	c := &chosen{shard: s}
-	for i := range s.Len() {
-		key, err := s.key(i)
-		if err != nil {
-			return nil, err
+	c := &chosen{shard: s, parts: e.Parts, layout: e.layout()}
+	for i := from; i < to; i++ {
+		key := ""
+		if len(keys) > 0 {
+			var err error
+			if key, err = s.key(i); err != nil {
+				return nil, err
+			}
 		}
-		if !drop[key] {
+		if !drop[key] || key == "" { // one that is bad stays, to show
 			c.numbers = append(c.numbers, i)
 		}
 	}
 	slices.Sort(keys)
-	s.print = HashOf("without", s.print, keys)
+	if len(keys) > 0 {
+		s.print = HashOf("without", s.print, keys)
+	}
+	if from > 0 || to < s.Len() {
+		s.print = HashOf("from", s.print, from, to)
+	}
+	if c.parts != nil || c.layout != nil {
+		s.print = HashOf("read as", s.print, c.parts, c.layout.String())
+	}
 	return c, nil
 }
 
-func (c *chosen) Len() int64                             { return int64(len(c.numbers)) }
-func (c *chosen) Read(i int64) (dataset.Document, error) { return c.shard.Read(c.numbers[i]) }
+// chosen is some of a shard's samples, or some of their parts.
+type chosen struct {
+	*shard
+	numbers []int64
+	parts   []string // nil for all
+	layout  *dataset.Layout
+}
+
+func (c *chosen) Len() int64 { return int64(len(c.numbers)) }
+
+func (c *chosen) Read(i int64) (dataset.Document, error) {
+	d, err := c.shard.Read(c.numbers[i])
+	d.Layout = c.layout
+	if c.parts != nil {
+		d.Parts = slices.DeleteFunc(d.Parts, func(p dataset.Part) bool {
+			return !slices.Contains(c.parts, p.Name)
+		})
+	}
+	return d, err
+}
 
 // key returns the key of a sample from its first header, "" where that is broken.
 func (s *shard) key(i int64) (key string, err error) {

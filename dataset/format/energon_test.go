@@ -1,8 +1,10 @@
 package format
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +28,69 @@ func energonSet(t *testing.T, meta map[string]string) string {
 }
 
 const split = "split_parts:\n  train: ['s-{0..1}.tar', s-2.tar]\n  val: [s-2.tar]\n"
+
+// The fields of a sample are where field_map says, and what dataset.yaml says that nobody can do here is an
+// error. Source of the rules: megatron-energon 7.4.1, flavors/webdataset/field_access.py.
+func TestEnergonFields(t *testing.T) {
+	vqa := "sample_type: {__module__: megatron.energon, __class__: VQASample}\nfield_map: "
+	caption := "__module__: megatron.energon\n__class__: CaptioningWebdataset\nfield_map: "
+	parts := []dataset.Part{{Name: "a.jpg", Bytes: []byte("\xff\xd8")}, {Name: "png", Bytes: []byte("p")},
+		{Name: "json", Bytes: []byte(`{"q":["one","two"],"deep":{"a":[{"b":"three"}]},"n":5}`)},
+		{Name: "question.txt", Bytes: []byte("why?")}}
+	for _, c := range []struct{ yaml, want string }{
+		{vqa + "{image: a.jpg, context: question.txt, answers: 'json[deep][a][0][b]'}", "a.jpg why? | three"},
+		{vqa + "{image: png, context: 'json[none],json[q][1]', answers: 'json[q]'}", "png two | one"},
+		{caption + "{image: png, caption: 'json[q][-1]'}", "png  | two"},
+		{vqa + "{image: tif, context: question.txt, answers: question.txt}", `no file "tif"`},
+		{vqa + "{image: png, context: 'json[n]', answers: question.txt}", `"context" (json[n]) is no text`},
+		{vqa + "{image: png, context: 'json[z]', answers: question.txt}", `no "context"`},
+		{vqa + "{image: png, question: 'json[z]'}", `no field "question"`},
+		{"sample_type: {__module__: megatron.energon, __class__: OCRSample}\nfield_map: {image: png}",
+			`class "OCRSample"; those of CaptioningSample, VQASample are read`},
+		{"sample_loader: sample_loader.py:load\npart_filter: sample_loader.py:part", "code in Python"},
+		{"sample_type: {__module__: my, __class__: Own}", "sample_type without field_map"},
+		{"subflavours: {a: b}", `no key "subflavours"`},
+	} {
+		dir := energonSet(t, map[string]string{"split.yaml": split, "dataset.yaml": c.yaml})
+		w, err := CreateShard(filepath.Join(dir, "s-0.tar"))
+		require.NoError(t, err)
+		require.NoError(t, w.Add("k", parts))
+		require.NoError(t, w.Close())
+		s, err := dataset.Open(dir, dataset.Options{})
+		if err == nil {
+			var d dataset.Document
+			d, err = s.Read(0)
+			require.NoError(t, err)
+			var list []Conversation
+			if list, err = Converse(&d, ""); err == nil {
+				m := list[0].Messages
+				require.Len(t, m, 2)
+				require.Equal(t, c.want, strings.TrimPrefix(list[0].Media[0].Key, "k.")+" "+
+					spoken(t, m[0])+" | "+spoken(t, m[1]))
+				part, err := Packable(&d, "")
+				require.NoError(t, err)
+				require.Equal(t, []string{strings.TrimPrefix(list[0].Media[0].Key, "k.")}, part.Files)
+			}
+			require.NoError(t, s.Close())
+		}
+		if err != nil {
+			require.ErrorContains(t, err, c.want, c.yaml)
+		}
+	}
+}
+
+// spoken is the text of a message, whatever media stand in it.
+func spoken(t *testing.T, m dataset.Message) string {
+	var parts struct{ Content []struct{ Text string } }
+	if m.Raw == nil || json.Unmarshal(m.Raw, &parts) != nil {
+		return m.Content
+	}
+	text := ""
+	for _, p := range parts.Content {
+		text += p.Text
+	}
+	return text
+}
 
 // Parts, exclusions of shards and of samples, and the description's other files.
 func TestEnergon(t *testing.T) {

@@ -17,10 +17,15 @@ type PackedPart struct {
 
 // Packable reads a sample that can be packed: one conversation and the files it names.
 func Packable(d *dataset.Document, sampleType string) (PackedPart, error) {
+	s := &sampleJSON{doc: d}
+	if sampleType == "" && d.Layout != nil {
+		if sampleType = d.Layout.Type; sampleType == "" {
+			return s.packableFields()
+		}
+	}
 	if sampleType == "" {
 		sampleType = GuessSampleType(d)
 	}
-	s := &sampleJSON{doc: d}
 	b, _ := d.Part("json")
 	out := PackedPart{Messages: b, Tools: json.RawMessage("null")}
 	if strings.HasPrefix(sampleType, "packed_") {
@@ -46,6 +51,22 @@ func Packable(d *dataset.Document, sampleType string) (PackedPart, error) {
 		out.Tools = raw
 	}
 	return out, s.get("name", &out.Files)
+}
+
+// packableFields is Packable for a sample whose data set names its fields.
+func (s *sampleJSON) packableFields() (PackedPart, error) {
+	out := PackedPart{Tools: json.RawMessage("null")}
+	file, messages, err := s.mapped()
+	if err != nil {
+		return out, err
+	}
+	out.Files = []string{file}
+	var turns []map[string]string
+	for _, m := range messages {
+		turns = append(turns, map[string]string{"role": m.Role, "content": m.Content})
+	}
+	out.Messages, err = json.Marshal(turns)
+	return out, err
 }
 
 // PackedJSON writes the JSON part of a packed sample: conversations of one kind of media, with the names of

@@ -88,6 +88,11 @@ func Converse(d *dataset.Document, sampleType string) ([]Conversation, error) {
 
 // ConverseTagged is Converse for messages whose keys and roles have other names than the usual ones.
 func ConverseTagged(d *dataset.Document, sampleType string, tags dataset.Tags) ([]Conversation, error) {
+	if sampleType == "" && d.Layout != nil {
+		if sampleType = d.Layout.Type; sampleType == "" {
+			return readMapped(&sampleJSON{doc: d, tags: tags})
+		}
+	}
 	if sampleType == "" {
 		sampleType = GuessSampleType(d)
 	}
