@@ -12,6 +12,8 @@ import (
 )
 
 // Blends of both versions, nested, by weights, repetitions and end to end, give each set its share.
+//
+//lfvet:long a table of cases
 func TestMetadataset(t *testing.T) {
 	dir := t.TempDir()
 	for name, n := range map[string]int{"a": 10, "b": 30, "c": 60} {
