@@ -41,6 +41,7 @@ type attn struct {
 	amx            bool // products on tiles
 	step           int  // keys of a block of scores
 	mask           *attnMask
+	bias           *attnBias // nil for none
 	// of each sequence's first query among its keys; nil puts the last query at the last key
 	place []int32
 	tasks []attnTask
@@ -61,7 +62,8 @@ func (b *Backend) attn(q, k, v *tensor.Tensor, c *kernels.Call, mask int) attn {
 
 // attnTask is a range of queries of one sequence and the heads from h0 to h1, which share the key head g.
 type attnTask struct {
-	q0, q1, k0, k1 int // the sequence: rows of queries and keys
+	seq            int // the sequence
+	q0, q1, k0, k1 int // its rows of queries and keys
 	place          int // of its first query among its keys
 	from, to       int // queries of the task, counted from q0
 	g, h0, h1      int
@@ -87,7 +89,7 @@ func (a *attn) plan(cuQ, cuK []int32, blocks int) {
 	g := a.k.Shape[1]
 	group := a.q.Shape[1] / g
 	for s := range len(cuQ) - 1 {
-		t := attnTask{q0: int(cuQ[s]), q1: int(cuQ[s+1]), k0: int(cuK[s]), k1: int(cuK[s+1])}
+		t := attnTask{seq: s, q0: int(cuQ[s]), q1: int(cuQ[s+1]), k0: int(cuK[s]), k1: int(cuK[s+1])}
 		if t.place = (t.k1 - t.k0) - (t.q1 - t.q0); a.place != nil {
 			t.place = int(a.place[s])
 		}
@@ -162,6 +164,7 @@ type attnState struct {
 	ext           extents
 	rows          maskRows
 	seen          []bool // whether a mask lets a query see any key
+	head          int    // of the block of queries
 	k0, keys      int    // the block of keys
 	kT, v         columns
 	tiles         keyTiles // instead of kT and v
@@ -232,6 +235,7 @@ func (w *worker) attendBlock(s *attnState, j int) {
 		w.rowScores(s.scores, w.operandRows(q, n), s.ext, q.width, s.kT)
 	}
 	first := head*(t.to-t.from) + from
+	s.head = t.h0 + head
 	for i := range n {
 		w.softmaxRow(s, i, t.from+from+i, &s.top[first+i], &s.sum[first+i], acc[i*s.eWide:][:s.eWide])
 	}
@@ -252,6 +256,10 @@ func (w *worker) softmaxRow(s *attnState, i, query int, top, sum *float32, acc [
 		scale = s.cappedScale()
 	}
 	l, h := s.seenBy(s.t, query, e, s.k0, s.keys, &s.rows, row)
+	if s.bias != nil {
+		scale = log2e
+		w.addBias(s.attn, row[l:h], s.head, s.k0+l-query)
+	}
 	var most, part float32
 	if s.amx {
 		half := s.half[i*scoreWidth:]

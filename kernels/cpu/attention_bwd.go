@@ -17,8 +17,8 @@ type attnGrad struct {
 	delta             []float32 // Σ do·o of every query and head
 }
 
-// gradTask is a part of one sequence and key head: blocks of keys [k0, k1) with all its blocks of queries, of
-// which there are blocks with heads counted through. wave is nil where the task has all keys.
+// gradTask is a part of one sequence and key head: blocks of keys [k0, k1) with all its blocks of queries,
+// of which there are blocks with heads counted through. wave is nil where the task has all keys.
 type gradTask struct {
 	*attnTask
 	k0, k1, blocks int
@@ -272,6 +272,8 @@ func (w *worker) gradRows(g *gradState, head, from, n int) {
 		}
 		switch x, y := g.p[p+l:p+h], g.dp[p+l:p+h]; {
 		case l == h:
+		case g.bias != nil:
+			w.biasedGrad(g, i, p, l, h, g.t.h0+head, g.k0+l-(from+i), lse, g.delta[at])
 		case g.cap > 0:
 			w.cappedGrad(g, p, l, h, lse, g.delta[at], slope)
 		case g.amx:

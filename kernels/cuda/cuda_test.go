@@ -90,7 +90,8 @@ func TestOperations(t *testing.T) {
 		kernels.Gate, kernels.Sinusoids, kernels.PointLoss, kernels.PointLossDX,
 		kernels.GroupNorm, kernels.GroupNormDX, kernels.GroupNormDW, kernels.FrozenNorm,
 		kernels.FrozenNormDX,
-		kernels.Resize, kernels.ResizeBwd, kernels.Pool, kernels.PoolBwd, kernels.Pad, kernels.Permute}
+		kernels.Resize, kernels.ResizeBwd, kernels.Pool, kernels.PoolBwd, kernels.Pad, kernels.Permute,
+		kernels.AttentionBias, kernels.AttentionBiasBwd}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {
 		if table[s.Op] == nil {

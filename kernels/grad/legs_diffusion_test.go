@@ -44,6 +44,13 @@ func diffusionRules() map[string]rule {
 			v map[string]*Value) *Value {
 			return t.Gate(nil, v["y"], v["w"], t.Data("mark", tensor.I32, 6))
 		}},
+		"attention with a bias": {s{"q": {6, 2, 4}, "k": {6, 1, 4}, "v": {6, 1, 4}, "w": {3, 2}},
+			func(t *Tape,
+				v map[string]*Value) *Value {
+				bias := t.Take(v["w"], t.ConstI32("buckets", []int32{0, 1, 2, 2, 1}))
+				cu := t.Data("cu", tensor.I32, 3)
+				return t.AttentionBias(v["q"], v["k"], v["v"], cu, cu, bias, 0.5, false)
+			}},
 		"point loss": {s{"x": {6, 4}}, func(t *Tape, v map[string]*Value) *Value {
 			y, one := t.ConstOf("y", make([]float32, 24), 6, 4), t.Const("one", []float32{1, 2, 0})
 			return t.Scale(t.PointLoss(v["x"], y, one, nil, kernels.LogisticLoss, 0), 0.5)
@@ -70,4 +77,26 @@ func diffusionRules() map[string]rule {
 func TestFrequencies(t *testing.T) {
 	require.InDeltaSlice(t, []float32{1, 0.1, 0.01, 0.001}, Frequencies(4, 1e4, 0), 1e-8)
 	require.InDeltaSlice(t, []float32{1, 0.21544347, 0.046415888, 0.01}, Frequencies(4, 100, 1), 1e-8)
+}
+
+// TestRelativeBuckets are those of transformers' UMT5Attention, of 32 buckets and distances up to 128: where
+// each bucket begins, going away from the query.
+func TestRelativeBuckets(t *testing.T) {
+	begins := func(l []int32, from, by int) (out []int) {
+		for x := 0; from+by*x >= 0 && from+by*x < len(l); x++ {
+			if at := from + by*x; x == 0 || l[at] != l[at-by] {
+				out = append(out, x)
+			}
+		}
+		return out
+	}
+	both, before := RelativeBuckets(32, 128, false), RelativeBuckets(32, 128, true)
+	side := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91}
+	require.Equal(t, side, begins(both, 128, 1))
+	require.Equal(t, side, begins(both, 128, -1))
+	require.Equal(t, []int32{15, 1, 0, 17, 31}, []int32{both[0], both[127], both[128], both[129], both[256]})
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 19, 21, 24, 27, 31, 35,
+		40, 46, 52,
+		59, 67, 77, 87, 99, 113}, begins(before, 128, -1))
+	require.Equal(t, []int32{31, 0, 0}, []int32{before[0], before[128], before[256]})
 }

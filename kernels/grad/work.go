@@ -18,8 +18,8 @@ type Attended struct {
 func (o *Options) Attends(n *Node) (a Attended, ok bool) {
 	at := 0
 	switch n.Op.Kernel {
-	case kernels.Attention, kernels.AttentionPart:
-	case kernels.AttentionBwd, kernels.AttentionPartBwd:
+	case kernels.Attention, kernels.AttentionPart, kernels.AttentionBias:
+	case kernels.AttentionBwd, kernels.AttentionPartBwd, kernels.AttentionBiasBwd:
 		at = 1
 	default:
 		return a, false
@@ -88,10 +88,10 @@ func (o *Options) attention(n *Node) (int64, bool) {
 	return int64(a.PerPair * a.Pairs(t, s) * count), true
 }
 
-// unfused is the products and the traffic of attention whose scores go through memory: products of all queries
-// with all keys of a sequence, and Options.Scores passes over what they give, of which the backward makes
-// twice as many. Where recompute is selective the scores are not kept, and the backward does the forward once
-// more.
+// unfused is the products and the traffic of attention whose scores go through memory: products of all
+// queries with all keys of a sequence, and Options.Scores passes over what they give, of which the backward
+// makes twice as many. Where recompute is selective the scores are not kept, and the backward does the
+// forward once more.
 func (o *Options) unfused(n *Node) (p []kernels.Product, bytes int64, ok bool) {
 	a, ok := o.Attends(n)
 	if !ok || o.Scores == 0 || n.cut != nil {
@@ -118,7 +118,11 @@ func (o *Options) unfused(n *Node) (p []kernels.Product, bytes int64, ok bool) {
 }
 
 func backwardAttention(n *Node) bool {
-	return n.Op.Kernel == kernels.AttentionBwd || n.Op.Kernel == kernels.AttentionPartBwd
+	switch n.Op.Kernel {
+	case kernels.AttentionBwd, kernels.AttentionPartBwd, kernels.AttentionBiasBwd:
+		return true
+	}
+	return false
 }
 
 // work is what a device is told of a call that is bound by arithmetic.

@@ -24,6 +24,7 @@ func (m heads) row(i, j int) []float64 { return m.v[(i*m.h+j)*m.d:][:m.d] }
 // query is one row of queries and the keys it sees.
 type query struct {
 	row, from, to int // the query's row; the rows of keys
+	q0, k0        int // where its sequence begins
 }
 
 // queries lists the rows of all sequences with the keys each sees under the attributes of attention. The
@@ -46,7 +47,7 @@ func queries(a kernels.Attr, cuQ, cuK, place []int32) []query {
 				lo = max(lo, at-a.I[1]+1)
 			}
 			hi = max(hi, 0)
-			l = append(l, query{q0 + i, k0 + min(lo, hi), k0 + hi})
+			l = append(l, query{q0 + i, k0 + min(lo, hi), k0 + hi, q0, k0})
 		}
 	}
 	return l
@@ -56,6 +57,7 @@ func queries(a kernels.Attr, cuQ, cuK, place []int32) []query {
 type mask struct {
 	tile, words              int
 	blocks, posQ, posK, near []int32
+	bias                     *distances // what is added to scores, nil for nothing
 }
 
 // maskOf reads which keys a query sees from the attributes of a call: causal or not, the window, blocks
@@ -103,6 +105,7 @@ func attend(c *kernels.Call, m mask, place []int32) {
 			for b := range s {
 				if s[b] = math.Inf(-1); m.sees(r.row, r.from+b) {
 					s[b], _ = capped(c.Attr.F[0]*dot(q.row(r.row, j), k.row(r.from+b, g)), c.Attr.F[1])
+					s[b] += m.bias.of(r, r.from+b, j)
 				}
 			}
 			l := logSumExp(s)
@@ -135,8 +138,10 @@ func attendBwd(c *kernels.Call, m mask, place []int32) {
 					continue
 				}
 				s, slope := capped(c.Attr.F[0]*dot(q.row(r.row, j), k.row(b, g)), c.Attr.F[1])
-				p := math.Exp(s - lse[r.row*q.h+j])
-				ds := c.Attr.F[0] * slope * p * (dot(do.row(r.row, j), v.row(b, g)) - delta)
+				p := math.Exp(s + m.bias.of(r, b, j) - lse[r.row*q.h+j])
+				ds := p * (dot(do.row(r.row, j), v.row(b, g)) - delta)
+				m.bias.add(r, b, j, ds)
+				ds *= c.Attr.F[0] * slope
 				axpy(dq.row(r.row, j), ds, k.row(b, g))
 				axpy(dk.row(b, g), ds, q.row(r.row, j))
 				axpy(dv.row(b, g), p, do.row(r.row, j))

@@ -111,3 +111,25 @@ func TestConvGradients(t *testing.T) {
 		checkGradients(t, c)
 	}
 }
+
+func (m maker) attentionBias(causal int, cuQ, cuK []int32) gradCase {
+	t, s := int(cuQ[len(cuQ)-1]), int(cuK[len(cuK)-1])
+	q, k, v, bias := m.normal(t, 2, 5), m.normal(s, 1, 5), m.normal(s, 1, 4), m.normal(7, 2)
+	a := kernels.Attr{I: [4]int{causal}, F: [2]float64{0.6}}
+	more := tensors{tensor.Of(tensor.I32, cuQ, len(cuQ)), tensor.Of(tensor.I32, cuK, len(cuK)), bias}
+	in, shapes := append(tensors{q, k, v}, more...), [][]int{{t, 2, 4}, {t, 2}}
+	return m.of("attention_bias", kernels.AttentionBias, a, in, tensors{q, k, v, bias},
+		func(dy *tensor.Tensor) tensors {
+			o := run(kernels.AttentionBias, a, in, shapes...)
+			return run(kernels.AttentionBiasBwd, a, append(tensors{dy, q, k, v, o[0], o[1]}, more...),
+				q.Shape,
+				k.Shape, v.Shape, bias.Shape)
+		}, shapes...)
+}
+
+// TestBiasGradients is TestGradients for attention with a bias, of distances within its reach and beyond.
+func TestBiasGradients(t *testing.T) {
+	m := maker{rand.New(rand.NewPCG(11, 12))}
+	checkGradients(t, m.attentionBias(0, []int32{0, 2, 8}, []int32{0, 2, 8}))
+	checkGradients(t, m.attentionBias(1, []int32{0, 3, 3, 7}, []int32{0, 5, 6, 10}))
+}
