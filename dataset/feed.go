@@ -33,7 +33,7 @@ func newFeeder(cfg LoaderConfig, all []*units, enc Encoder) *feeder {
 	f := &feeder{cfg: cfg, began: time.Now()}
 	f.fetch = &fetcher{seqLen: cfg.SeqLen, vocab: int32(cfg.Vocab), sources: cfg.Sources, enc: enc,
 		chat: cfg.Chat, samples: cfg.Samples, addSpecial: cfg.Special, eod: cfg.EOD,
-		cache: tokenCache{room: cfg.CacheBytes}}
+		cache: tokenCache{room: cfg.CacheBytes}, verdicts: newVerdicts(cfg.Sources)}
 	f.fetch.begin(cfg)
 	for i := range cfg.Sources {
 		f.queues = append(f.queues, newDocQueue(f.fetch, i, all[i], &f.cfg))
@@ -187,7 +187,7 @@ func (m *maker) inspect(source int, s SourcePosition, d *pendingDoc) error {
 		return err
 	}
 	// each is met once a pass, and a document that cannot be read with each piece
-	if s.Pass == 0 && (d.piece == 0 || !d.out.whole) {
+	if s.Pass == 0 && (d.piece == 0 && d.part != partRest || !d.out.whole) {
 		m.at.Bad++
 	}
 	read := s.Pass*m.queues[source].len() + s.Doc + 1

@@ -78,6 +78,7 @@ type fetcher struct {
 	eod        int32 // appended to texts; -1: nothing
 	cache      tokenCache
 	texts      longTexts
+	verdicts   *verdicts
 	reading    *pool
 	encoding   *pool
 	decoding   *hold        // nil: media stay files
@@ -105,7 +106,8 @@ func (f *fetcher) read(source int, p *pendingDoc) {
 		d, err = f.document(source, p.unit)
 	}
 	if err != nil {
-		f.finish(source, p, tokens{place: d.Place, whole: f.sources[source].Source.Kind() != KindTokens}, err)
+		f.finish(source, p, tokens{place: d.Place, whole: f.sources[source].Source.Kind() != KindTokens ||
+			asBad(err) != nil && f.verdicts.bad(docKey{source, p.doc})}, err)
 		return
 	}
 	f.reading.hand(f.encoding, func() {
@@ -130,6 +132,9 @@ func (f *fetcher) document(source int, u unit) (Document, error) {
 	s := f.sources[source].Source
 	if u.part == partAll && u.pieces == 1 {
 		return s.Read(u.doc)
+	}
+	if err := f.judge(source, u); err != nil {
+		return Document{}, err
 	}
 	if s.Kind() != KindTokens {
 		k := docKey{source, u.doc}
@@ -207,7 +212,7 @@ func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
 		t.ids, from = u.of(t.ids, f.seqLen)
 		t.begins, t.ends = t.begins && from == 0, t.ends && u.part != partRows
 	}
-	return t, f.known(&t)
+	return t, f.known(&t, 0)
 }
 
 // text makes ids of a text or of a piece of it, and says whether the text ends there.
@@ -228,13 +233,13 @@ func (f *fetcher) text(text string, u unit) (ids []int32, ends bool, err error) 
 }
 
 // known makes a bad sample of ids that are outside the vocabulary: there is nothing that the model could
-// learn of them.
-func (f *fetcher) known(t *tokens) error {
+// learn of them. The ids are those of a document from number from on.
+func (f *fetcher) known(t *tokens, from int) error {
 	for i, id := range t.ids {
 		if id < 0 || f.vocab > 0 && id >= f.vocab {
 			return &BadSample{t.place,
 				fmt.Sprintf("its token %d is id %d, and the model has the ids 0 to %d: the tokenizer "+
-					"may be another model's", i, id, f.vocab-1)}
+					"may be another model's", from+i, id, f.vocab-1)}
 		}
 	}
 	return nil

@@ -283,6 +283,9 @@ func TestVocabulary(t *testing.T) {
 			for _, b := range step {
 				require.Less(t, slices.Max(b.Tokens), int32(c.cfg.Vocab), name)
 				require.GreaterOrEqual(t, slices.Min(b.Tokens), int32(0), name)
+				for _, o := range b.Origins {
+					require.NotContains(t, c.bad, o.Document, "%s: nothing of a bad document is learnt", name)
+				}
 			}
 		}
 		var got []int64
@@ -292,10 +295,19 @@ func TestVocabulary(t *testing.T) {
 		}
 		slices.Sort(got)
 		require.Equal(t, c.bad, got, name)
+		require.EqualValues(t, len(c.bad), l.Position().Bad, "%s: each counts once", name)
 		require.Contains(t, reasons, c.what)
+		var linted []int64
+		in, err := Inspect(t.Context(), c.cfg, &byteEncoder{}, func(b Bad) {
+			linted, reasons = append(linted, b.Document), strings.ReplaceAll(reasons, b.Reason, "")
+		})
+		require.NoError(t, err)
+		require.EqualValues(t, len(c.bad), in.Bad)
+		require.Equal(t, c.bad, linted, "%s: lint finds the same", name)
+		require.Empty(t, reasons, "%s: for the same reason", name)
 		c.cfg.Budget = Budget{}
 		l = open(t, c.cfg)
-		var err error
+		err = nil
 		for step := int64(0); err == nil && step < 40; step++ {
 			_, err = l.Step(step)
 		}
