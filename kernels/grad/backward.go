@@ -111,7 +111,7 @@ func (t *Tape) gathered(p *Param, n *Node) {
 		}
 		want := c.Place
 		for m := range want {
-			if want[m].Kind == Sharded {
+			if want[m].Kind == Sharded || n.In[0].Place[m].Kind == Sharded {
 				want[m] = n.In[0].Place[m]
 			}
 		}

@@ -53,7 +53,8 @@ func diffusionRules() map[string]rule {
 			}},
 		"point loss": {s{"x": {6, 4}}, func(t *Tape, v map[string]*Value) *Value {
 			y, one := t.ConstOf("y", make([]float32, 24), 6, 4), t.Const("one", []float32{1, 2, 0})
-			return t.Scale(t.PointLoss(v["x"], y, one, nil, kernels.LogisticLoss, 0), 0.5)
+			l := t.PointLoss(v["x"], y, one, nil, kernels.LogisticLoss, 0)
+			return t.Concat(0, l, t.Scale(l, 0.5))
 		}},
 	}
 	for name, norm := range map[string]int{"modulate": kernels.PlainRows,
@@ -64,7 +65,7 @@ func diffusionRules() map[string]rule {
 			v map[string]*Value) *Value {
 			return t.Modulate(v["x"], v["a"], v["b"], t.Data("at", tensor.I32, 3), m)
 		}}
-		all[name+" by parameters"] = rule{s{"x": {3, 2, 4}, "w": {2, 4}, "wb": {2, 4}}, func(t *Tape,
+		all[name+" by parameters"] = rule{s{"x": {6, 2, 4}, "w": {2, 4}, "wb": {2, 4}}, func(t *Tape,
 			v map[string]*Value) *Value {
 			return t.Modulate(v["x"], v["w"], v["wb"], t.Data("at", tensor.I32, 3), m)
 		}}
