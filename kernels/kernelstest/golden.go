@@ -3,7 +3,9 @@ package kernelstest
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +18,11 @@ import (
 //
 //go:embed testdata/torch.json
 var torchJSON []byte
+
+// spaceJSON is written by bench/golden/space_torch.py.
+//
+//go:embed testdata/space.json
+var spaceJSON []byte
 
 type goldenTensor struct {
 	DType string
@@ -49,30 +56,52 @@ func (g *goldenTensor) tensor() *tensor.Tensor {
 
 // golden compares b with results of PyTorch.
 func golden(t *testing.T, b kernels.Backend) {
-	var l []goldenCase
-	require.NoError(t, json.Unmarshal(torchJSON, &l))
-	for i, g := range l {
-		c := &kernels.Call{Op: g.Op}
-		copy(c.Attr.I[:], g.I)
-		copy(c.Attr.F[:], g.F)
-		for _, in := range g.In {
-			c.In = append(c.In, in.tensor())
+	for _, file := range [][]byte{torchJSON, spaceJSON} {
+		var l []goldenCase
+		require.NoError(t, json.Unmarshal(file, &l))
+		for i, g := range l {
+			g.compare(t, b, fmt.Sprintf("golden %d", i))
 		}
-		for j, out := range g.Out {
-			o := out.tensor()
-			for k := range o.Bytes() {
-				o.Bytes()[k] = 0xff
-			}
-			if g.Before != nil {
-				o = g.Before[j].tensor()
-			}
-			c.Out = append(c.Out, o)
+	}
+}
+
+// Golden compares b with results of PyTorch that are given one a line, as bench/golden/space_torch.py prints
+// them, and says how many there were of each operation.
+func Golden(t *testing.T, b kernels.Backend, lines io.Reader) map[kernels.Op]int {
+	seen := map[kernels.Op]int{}
+	for d, i := json.NewDecoder(lines), 0; ; i++ {
+		var g goldenCase
+		if err := d.Decode(&g); errors.Is(err, io.EOF) {
+			return seen
+		} else {
+			require.NoError(t, err)
 		}
-		b.Run(c)
-		b.Sync()
-		for j, out := range g.Out {
-			requireClose(t, fmt.Sprintf("golden %d %s out %d", i, g.Op, j), c.Out[j], out.tensor(),
-				bound{tol: g.Tol, why: g.Why})
+		g.compare(t, b, fmt.Sprintf("line %d", i+1))
+		seen[g.Op]++
+	}
+}
+
+func (g *goldenCase) compare(t *testing.T, b kernels.Backend, name string) {
+	c := &kernels.Call{Op: g.Op}
+	copy(c.Attr.I[:], g.I)
+	copy(c.Attr.F[:], g.F)
+	for _, in := range g.In {
+		c.In = append(c.In, in.tensor())
+	}
+	for j, out := range g.Out {
+		o := out.tensor()
+		for k := range o.Bytes() {
+			o.Bytes()[k] = 0xff
 		}
+		if g.Before != nil {
+			o = g.Before[j].tensor()
+		}
+		c.Out = append(c.Out, o)
+	}
+	b.Run(c)
+	b.Sync()
+	for j, out := range g.Out {
+		requireClose(t, fmt.Sprintf("%s %s out %d", name, g.Op, j), c.Out[j], out.tensor(),
+			bound{tol: g.Tol, why: g.Why})
 	}
 }
