@@ -63,6 +63,8 @@ def line(name, chars):
 def main():
     lines = [line(c, members(rf"\p{{{c}}}")) for c in CATEGORIES + SCRIPTS]
     lines += [line(n, members(e)) for n, e in {"\\w": r"\w", "\\s": r"\s", "\\d": r"\d"}.items()]
+    posix = "alnum alpha ascii blank cntrl digit graph lower print punct space upper word xdigit".split()
+    lines += [line(f"[:{n}:]", members(f"[[:{n}:]]")) for n in posix]
     lines += [line("single_word", words()), line("Punctuation", cut_by(pre_tokenizers.Punctuation())), line("Digits", cut_by(pre_tokenizers.Digits())),
               line("Bert", cut_by(pre_tokenizers.BertPreTokenizer()))]
     lines += [line(n, c) for n, c in bert().items()]

@@ -42,6 +42,10 @@ const notBeforeText = `(?!\S)`
 // newAutomaton compiles an expression, unless it has what an automaton cannot have: other look-arounds,
 // references to groups, anchors, what stands for any character, or an empty match.
 func newAutomaton(expr string) (*automaton, error) {
+	expr, err := flatClasses(expr)
+	if err != nil {
+		return nil, err
+	}
 	if !isPlain(strings.ReplaceAll(expr, notBeforeText, "")) {
 		return nil, errNoAutomaton
 	}
@@ -58,6 +62,38 @@ func newAutomaton(expr string) (*automaton, error) {
 	a.number(program)
 	b.a = a
 	return a, b.build()
+}
+
+// flatClasses writes the classes of an expression that hold others in them out.
+func flatClasses(expr string) (string, error) {
+	t := &translator{expr: expr, write: goRange, fold: []bool{false}}
+	for t.at < len(expr) {
+		var err error
+		switch rest := expr[t.at:]; {
+		case rest[0] == '\\' && len(rest) > 1:
+			_, _, size := classAtEscape(rest)
+			t.copy(min(size, len(rest)))
+		case rest[0] == '[':
+			err = t.class(rest)
+		case strings.HasPrefix(rest, "{,"):
+			t.put(2, "{0,")
+		case rest[0] == '(' && strings.HasPrefix(rest, "(?i"):
+			t.fold = append(t.fold, true)
+			t.copy(1)
+		case rest[0] == '(':
+			t.fold = append(t.fold, t.fold[len(t.fold)-1])
+			t.copy(1)
+		case rest[0] == ')' && len(t.fold) > 1:
+			t.fold = t.fold[:len(t.fold)-1]
+			t.copy(1)
+		default:
+			t.copy(1)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return t.out.String(), nil
 }
 
 // isPlain tells whether an expression means the same to Go, its classes of characters aside, and has no

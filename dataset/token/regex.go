@@ -54,7 +54,11 @@ func compileRegex(expr string) (finder, error) {
 // longer than matchTime, or more memory than there is for going back, panics with a *SlowError, which
 // Tokenizer turns into an error.
 func engineRegex(expr string) (finder, error) {
-	re, err := regexp2.Compile(spellClasses(expr, writeRange), regexp2.OptionMaxBacktrackingStackSize(1<<22))
+	plain, err := translate(expr, writeRange)
+	if err != nil {
+		return nil, err
+	}
+	re, err := regexp2.Compile(spellClasses(plain, writeRange), regexp2.OptionMaxBacktrackingStackSize(1<<22))
 	if err != nil {
 		return nil, fmt.Errorf("pattern %q: %w", expr, err)
 	}
@@ -85,6 +89,9 @@ func spellClasses(expr string, write func(out *strings.Builder, lo, hi rune)) st
 		c := expr[i]
 		if c == '\\' && i+1 < len(expr) {
 			name, negated, size := classAtEscape(expr[i:])
+			if depth > 0 {
+				name = inBrackets(name)
+			}
 			if t := unicodeTables()[name]; t != nil {
 				writeClass(&out, t, negated, depth > 0, write)
 			} else {
@@ -112,6 +119,15 @@ func spellClasses(expr string, write func(out *strings.Builder, lo, hi rune)) st
 		}
 	}
 	return out.String()
+}
+
+// inBrackets is the class that a name means within brackets: \w alone has ², ³, ¹, ¼, ½ and ¾ too, by a table of
+// Latin-1 that the library looks at first.
+func inBrackets(name string) string {
+	if name == `\w` {
+		return "[:word:]"
+	}
+	return name
 }
 
 // classAtEscape reads an escape: the name of a class of characters, if it is one, whether it means the
