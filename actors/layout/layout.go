@@ -137,6 +137,9 @@ func New(j *Design) (*Layout, error) {
 	l.pipe = append(make([]int, len(j.Parts)), l.Program.StageRank...)
 	l.ports()
 	l.traces()
+	if err := l.follow(shape); err != nil {
+		return nil, err
+	}
 	if err := l.allChosen(); err != nil {
 		return nil, err
 	}

@@ -187,13 +187,19 @@ func boolOrder(a, b bool) int {
 type Replay struct {
 	l     *Layout
 	led   *plan.Ledger
-	grads map[[2]int]int64 // bytes of the gradients of rows and stages that have their accumulators
-	share float64          // of the rows of even routing
+	grads map[accumulators]int64 // bytes of the gradients that rows have accumulators of
+	share float64                // of the rows of even routing
+}
+
+// accumulators are those that a phase of a row's stage makes.
+type accumulators struct {
+	row, stage int
+	ph         grad.Phase
 }
 
 // NewReplay begins with rows that hold nothing.
 func (l *Layout) NewReplay() *Replay {
-	return &Replay{l, plan.NewLedger(len(l.Program.Rows)), map[[2]int]int64{}, 1}
+	return &Replay{l, plan.NewLedger(len(l.Program.Rows)), map[accumulators]int64{}, 1}
 }
 
 // Peak is the most that each row has held so far, beside parameters and state.
@@ -206,31 +212,42 @@ func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 	if !ok {
 		return 0
 	}
-	f, k := x.foot(a, class), [2]int{row, int(a.Stage)}
+	f := x.foot(a, class)
 	if b, pair := x.l.with[a]; pair {
 		if a.Kind == plan.F || b.Kind != plan.F {
 			return x.beginPair(row, [2]plan.Action{a, b}, class)
 		}
 		return x.led.Now[row] // it has begun with its forward
 	}
-	if _, made := x.grads[k]; ph == grad.F || ph == grad.I || made {
+	k := accumulators{row, int(a.Stage), ph}
+	if ph == grad.F || x.has(k) {
 		return x.led.Begin(row, a, f.Peak[ph])
 	}
 	most := x.led.Begin(row, a, f.First[ph])
-	x.keepGrads(k, f.Grads)
+	x.keepGrads(k, f.Made[ph])
 	return most
 }
 
-// keepGrads makes the accumulators of a row's stage.
-func (x *Replay) keepGrads(k [2]int, bytes int64) {
+// has reports whether a row has the accumulators that a phase makes, by itself or by the phases of a backward
+// in one piece, or in two.
+func (x *Replay) has(k accumulators) bool {
+	with := func(ph grad.Phase) bool {
+		_, made := x.grads[accumulators{k.row, k.stage, ph}]
+		return made
+	}
+	return with(k.ph) || with(grad.B) || k.ph == grad.B && with(grad.I) && with(grad.W)
+}
+
+// keepGrads makes the accumulators of a phase of a row's stage.
+func (x *Replay) keepGrads(k accumulators, bytes int64) {
 	x.grads[k] = bytes
-	x.led.Keep(k[0], bytes)
+	x.led.Keep(k.row, bytes)
 }
 
 // Updated says that a row's optimizer step is done, which gives its gradients' accumulators back.
 func (x *Replay) Updated(row int) {
 	for k, bytes := range x.grads {
-		if k[0] == row {
+		if k.row == row {
 			x.led.Keep(row, -bytes)
 			delete(x.grads, k)
 		}
@@ -247,11 +264,11 @@ func (x *Replay) beginPair(row int, pair [2]plan.Action, class int32) int64 {
 		course[i], segs[i] = x.foot(a, class).Course[PhaseOf[a.Kind]], x.l.Lower(a, false, class)
 		now[i] = x.led.Held(row, a)
 	}
-	before, made, k := now[0]+now[1], int64(0), [2]int{row, int(pair[1].Stage)}
+	before, made, k := now[0]+now[1], int64(0), accumulators{row, int(pair[1].Stage), PhaseOf[pair[1].Kind]}
 	most := before
 	for i, s := range core.Alternate(segs) {
 		m := course[i][s]
-		if _, there := x.grads[k]; i == 1 && !there {
+		if i == 1 && !x.has(k) {
 			made = m.Made
 		}
 		most = max(most, m.Most+now[1-i]+made)
@@ -260,8 +277,8 @@ func (x *Replay) beginPair(row int, pair [2]plan.Action, class int32) int64 {
 	all := x.led.Reach(row, most-before)
 	// what the backward holds until it ends is in that; whichever ends first, it is not counted again
 	x.led.End(row, pair[1], x.foot(pair[1], class).After[PhaseOf[pair[1].Kind]])
-	if _, there := x.grads[k]; !there {
-		x.keepGrads(k, x.foot(pair[1], class).Grads)
+	if !x.has(k) {
+		x.keepGrads(k, x.foot(pair[1], class).Made[k.ph])
 	}
 	return all
 }

@@ -44,13 +44,13 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 		o.RecomputePerPhase = true
 	}
 	o.Each, o.Overlap = l.each(stage, chunk), j.Overlap || j.Pairs
-	o.LossInB = !l.split
+	o.Split = l.split
 	if !eval {
 		o.Bucket = l.bucketBytes(stage)
 	}
 	o.SeqLen, o.Scores, o.Device = l.seqLen, j.Scores, j.Device
 	o.MostRows, o.SumWhole = j.RoutingBound, j.SumWhole
-	o.KeepLogits = stage >= len(j.Parts) && l.held[stage-len(j.Parts)] <= 1
+	o.KeepLogits = stage >= len(j.Parts) && l.held[stage-len(j.Parts)] <= 1 && !l.follows()
 	return o
 }
 

@@ -132,7 +132,9 @@ func (t *Tape) legs(n *Node, dys []*Value) {
 		switch {
 		case d == nil || !in.Need:
 		case t.leaf(in) != nil:
-			t.phase = W
+			if t.phase = W; d.Node.Op == opCEDW { // made in I, it is added up there: nobody holds it until W
+				t.phase = d.Node.Phase
+			}
 			t.gradient(t.leaf(in), d)
 		default:
 			t.addCt(in, d)
@@ -172,7 +174,7 @@ func (t *Tape) gradient(p *Param, d *Value) {
 			}
 		}
 		t.late = append(t.late, &Node{Op: opReduce, In: []*Value{d}, Attr: kernels.Attr{Name: p.Name},
-			Phase: W, Block: t.block, Axes: t.ZeroAxes(p.Fold), Acc: t.index(p) + 1})
+			Phase: t.phase, Block: t.block, Axes: t.ZeroAxes(p.Fold), Acc: t.index(p) + 1})
 	case d.Node.Op.Role == compute && fuses[d.Node.Op.Kernel]:
 		d.Node.Acc = t.index(p) + 1
 	default:

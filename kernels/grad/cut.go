@@ -187,7 +187,7 @@ func (t *Tape) delayWeights(ns []*Node) (out []*Node) {
 	}
 	var late []*Node
 	for k, n := range ns {
-		if n.Phase == W && (k == 0 || !pairOfCE(ns, k-1)) { // both gradients of a loss are one call
+		if n.Phase == W {
 			late = append(late, n)
 			continue
 		}

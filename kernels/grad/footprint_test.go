@@ -16,7 +16,7 @@ func TestFootprint(t *testing.T) {
 	for _, split := range []bool{false, true} {
 		for _, o := range []grad.Options{{}, {Recompute: grad.RecomputeSelective},
 			{Recompute: grad.RecomputeFull},
-			{Recompute: grad.RecomputeFull, RecomputePerPhase: true}, {LossInB: !split}, {KeepLogits: true},
+			{Recompute: grad.RecomputeFull, RecomputePerPhase: true}, {KeepLogits: true, Split: split},
 			{Offload: func(v *grad.Value) bool { return len(v.Shape) == 2 }}, {Choose: someTensors},
 			{Choose: someTensors, Recompute: grad.RecomputeFull},
 			{Choose: someTensors, Recompute: grad.RecomputeSelective, RecomputePerPhase: true}} {
@@ -39,8 +39,8 @@ func someTensors(_ int, tensor string) grad.Choice {
 }
 
 func footprint(t *testing.T, o grad.Options, split bool) {
-	name := fmt.Sprintf("split %v, recompute %v, per phase %v, loss in B %v, logits %v, offload %v", split,
-		o.Recompute, o.RecomputePerPhase, o.LossInB, o.KeepLogits, o.Offload != nil)
+	name := fmt.Sprintf("split %v, recompute %v, per phase %v, logits %v, offload %v", split,
+		o.Recompute, o.RecomputePerPhase, o.KeepLogits, o.Offload != nil)
 	c := small
 	tr := c.stage(o, 0, c.layers)
 	foot, w := tr.Memory(split, 1), newWorld(t, c, tr)
@@ -56,14 +56,15 @@ func footprint(t *testing.T, o grad.Options, split bool) {
 	}
 	most := int64(0)
 	for micro := range 2 {
-		before := made()
 		f := run.NewFrame(tr, w.data(run.Pos, 0, 1), nil, nil)
 		for _, ph := range phases {
+			before := made()
 			w.phase([]*grad.Frame{f}, ph)
 			if ph == grad.F || micro > 0 {
 				most = max(most, before+foot.Peak[ph])
 			} else {
-				most = max(most, foot.First[ph])
+				most = max(most, before+foot.First[ph])
+				require.Equal(t, foot.Made[ph], made()-before, "%s: accumulators of %v", name, ph)
 			}
 			require.Equal(t, foot.After[ph]+made(), run.Pool.Live(), "%s: after %v of microbatch %d",
 				name, ph, micro)

@@ -11,11 +11,15 @@ var (
 	opCE    = &Op{Name: "linear_ce", Kernel: kernels.LinearCE}
 )
 
-// fuseLoss replaces the two gradients of a loss by the kernel that computes the logits once for both, and,
-// where the loss may wait for the backward, by the one that computes it too: its nodes then leave the
-// forward f for the backward b.
-func (t *Tape) fuseLoss(f, b []*Node) (forward, backward []*Node) {
-	late := t.lateNodes(f, b)
+// forwardOnly is the forward f without the nodes that wait for the backward.
+func (t *Tape) forwardOnly(f []*Node, late map[*Node]bool) []*Node {
+	return slices.DeleteFunc(slices.Clone(f), func(n *Node) bool { return late[n] })
+}
+
+// fuseLoss replaces the two gradients of a loss in b, a backward or its first half, by the kernel that computes
+// the logits once for both, and, where the loss is late, by the one that computes it too: what the forward f
+// makes of it then comes behind that.
+func (t *Tape) fuseLoss(f, b []*Node, late map[*Node]bool) (backward []*Node) {
 	last := -1
 	for k := 0; k < len(b); k++ {
 		n := b[k]
@@ -27,13 +31,11 @@ func (t *Tape) fuseLoss(f, b []*Node) (forward, backward []*Node) {
 	}
 	var after []*Node // what the forward made of the losses
 	for _, n := range f {
-		if !late[n] {
-			forward = append(forward, n)
-		} else if !lossPart(n.Op) {
+		if late[n] && !lossPart(n.Op) {
 			after = append(after, n)
 		}
 	}
-	return forward, slices.Insert(backward, last+1, after...)
+	return slices.Insert(backward, last+1, after...)
 }
 
 // pairOfCE tells whether node k and the next are the two gradients of one loss.
@@ -52,7 +54,7 @@ func (t *Tape) bothGradients(dx, dw *Node, late map[*Node]bool) *Node {
 		return n
 	}
 	x, w := dx.In[0], dx.In[1]
-	blocks, rows, step := kernels.LossWork(x.DType, x.Shape[0], w.Shape[0])
+	blocks, rows, step := kernels.LossWork(x.DType, t.shapeOf(x)[0], t.shapeOf(w)[0])
 	work := &Value{ID: t.nval, Name: opCE.Name, Shape: []int{blocks, rows, step}, DType: x.DType, Node: n}
 	t.nval++
 	n.Op, n.In = opCE, []*Value{x, w, dx.In[2], dx.In[4], dx.In[5]}
@@ -76,9 +78,6 @@ func lossPart(o *Op) bool { return o == opLSE || o == opLSEJoin || o == opNLL }
 // lateNodes are the nodes of the forward that can wait for the backward: losses whose two gradients are
 // computed together, and what is made of their values; none if anything else needs them.
 func (t *Tape) lateNodes(f, b []*Node) map[*Node]bool {
-	if !t.LossInB {
-		return nil
-	}
 	late := map[*Node]bool{}
 	own := map[*Node]bool{} // gradients that linear_ce replaces
 	for k, n := range b {
@@ -99,7 +98,7 @@ func (t *Tape) lateNodes(f, b []*Node) map[*Node]bool {
 			return v != nil && late[v.Node] &&
 				lossPart(v.Node.Op) && v.Node.Op != opNLL
 		})
-		if n.Op.Role != compute || inner != (n.Op == opNLL) {
+		if n.Op.Role != compute && n.Op.Role != convert || inner != (n.Op == opNLL) {
 			return nil
 		}
 		late[n] = true

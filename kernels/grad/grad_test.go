@@ -305,6 +305,16 @@ func (w *world) phase(fs []*grad.Frame, p grad.Phase) {
 	}
 }
 
+// losses takes the loss out of all ranks' frames, and gives the first ones' sum.
+func (w *world) losses(fs []*grad.Frame) (loss float64) {
+	for r := range fs {
+		if l := fs[r].Loss(); w.first(w.ranks[r].Pos) {
+			loss += l
+		}
+	}
+	return loss
+}
+
 // step runs a whole microbatch over the stages and returns loss and full gradients.
 func (w *world) step(cuts []int, o grad.Options) (float64, map[string][]float64) {
 	chunks := max(1, o.Chunks)
@@ -335,11 +345,7 @@ func (w *world) step(cuts []int, o grad.Options) (float64, map[string][]float64)
 				in[r] = fs[r].Outputs()
 			}
 			if s == len(cuts)-2 {
-				for r := range fs {
-					if l := fs[r].Loss(); w.first(w.ranks[r].Pos) {
-						loss += l
-					}
-				}
+				loss += w.losses(fs)
 			}
 		}
 	}
@@ -355,9 +361,11 @@ func (w *world) step(cuts []int, o grad.Options) (float64, map[string][]float64)
 			}
 			if w.split {
 				w.phase(fs, grad.I)
+				loss += w.losses(fs)
 				w.phase(fs, grad.W)
 			} else {
 				w.phase(fs, grad.B)
+				loss += w.losses(fs)
 			}
 			dout = nil
 			for r := range fs {

@@ -58,11 +58,9 @@ func runExperts(t *testing.T, tr *grad.Trace, tp int,
 	w.phase(fs, grad.F)
 	loss := 0.0
 	var grads []map[string]*tensor.Tensor
-	for _, f := range fs {
-		loss = f.Loss()
-	}
 	w.phase(fs, grad.B)
 	for r, f := range fs {
+		loss = f.Loss()
 		f.Close()
 		grads = append(grads, w.ranks[r].Grads)
 	}

@@ -11,8 +11,9 @@ import (
 // rank's memory until both have let it go.
 type Footprint struct {
 	Peak [B + 1]int64 // by phase: the most during it, without what was handed over before
-	// the same where the step's gradients have no accumulators yet: with those that the phase makes
-	First [B + 1]int64
+	// the same where the gradients that the phase makes have no accumulators yet: with Made, what these take,
+	// but for those that an earlier phase of the frame makes
+	First, Made [B + 1]int64
 	// Course is Peak segment by segment, for phases that run in turns with another frame's
 	Course [B + 1][]Moment
 	Grads  int64        // of all accumulators that the backward makes
@@ -48,7 +49,7 @@ type footprint struct {
 	most  int64
 	part  int64         // most of the segment
 	end   map[int]Phase // when a storage lost its last holder
-	made  map[int]bool  // parameters whose accumulators the phase has made
+	made  map[int]bool  // parameters whose accumulators the frame has made
 	grads int64
 	first int64 // most with accumulators
 	sent  []struct {
@@ -63,7 +64,7 @@ type footprint struct {
 // follows F). Where data decides the number of rows, it is that under even sharing, times share.
 func (tr *Trace) Memory(split bool, share float64) *Footprint {
 	f := &footprint{tr: tr, share: share, at: map[int]int{}, refs: map[int]int{}, size: map[int]int64{},
-		end: map[int]Phase{},
+		end: map[int]Phase{}, made: map[int]bool{},
 		out: &Footprint{Gives: map[string]Handed{}, Sends: map[string]Handed{}, Takes: map[string]Phase{},
 			Gets: map[string]Phase{}}}
 	phases := []Phase{F, B}
@@ -113,7 +114,7 @@ func (tr *Trace) Memory(split bool, share float64) *Footprint {
 
 func (f *footprint) walk(ph Phase, last bool) {
 	f.ph, f.most = ph, f.now
-	f.made, f.grads, f.first = map[int]bool{}, 0, f.now
+	f.grads, f.first = 0, f.now
 	segs, free := f.tr.list(ph)
 	f.carried = 0
 	if ph == I || ph == B {
@@ -145,7 +146,8 @@ func (f *footprint) walk(ph Phase, last bool) {
 		}
 	}
 	f.out.Peak[ph], f.out.First[ph] = f.most, f.first
-	f.out.Grads = max(f.out.Grads, f.grads)
+	f.out.Made[ph] = f.grads
+	f.out.Grads += f.grads
 }
 
 // hold counts what a node allocates, and who else holds what it reads.

@@ -145,18 +145,22 @@ const keptLogits = 1 << 30
 // keepsLogits tells whether the loss keeps the exponentials of its logits instead of multiplying x with w
 // once more: a tenth of the time of a small model's step. Full recompute, a schedule that holds many
 // microbatches or a large batch of a large vocabulary rather saves the memory; a table whose rows do not
-// divide would need padding of the exponentials too. A loss that waits for the backward has none to keep.
+// divide would need padding of the exponentials too. A loss that waits for a backward in one piece has none to
+// keep; one in two has something to do in W with them.
 func (t *Tape) keepsLogits(x, w *Value, shards int) bool {
 	_, rc := t.of(t.block)
 	size := int64(x.Shape[0]) * int64(w.Shape[0]/shards) * int64(x.DType.Size())
-	if t.LossInB && shards == 1 && x.Need && w.Need {
+	if !t.Split && shards == 1 && x.Need && w.Need {
 		return false
 	}
 	return t.KeepLogits && rc != RecomputeFull && w.Shape[0]%shards == 0 && !t.NoGrad &&
 		(x.Need || w.Need) && size <= keptLogits
 }
 
-// nllVJP sends the loss straight to x and w: nll carries them as operands that only its gradient uses.
+// nllVJP sends the loss straight to x and w: nll carries them as operands that only its gradient uses. Both
+// gradients are made of the same gradient of the logits, whose products are a third of the loss's work. So where
+// a backward comes in two and no exponentials are kept, the weights' is made with x's, in I: W would compute the
+// logits once more, and the forward of a loss that cannot wait for W a third time.
 func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, len(n.In))
 	lse, target, weight, x, w := n.In[0], n.In[2], n.In[3], n.In[4], n.In[5]
@@ -170,6 +174,9 @@ func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		g[4].Node.Axes = n.Axes
 	}
 	if leg(5) {
+		if g[4] != nil && len(in) == 6 {
+			t.phase = g[4].Node.Phase
+		}
 		p := w.Place
 		for _, m := range x.Place.Cuts(0) {
 			p[m] = Part{Kind: Partial}

@@ -36,7 +36,7 @@ func tapes() map[string]Options {
 		"zero2 tp": {Mesh: []MeshAxis{dp, tp}, ShardGrads: true, RecomputePerPhase: true},
 		"cp":       {Mesh: []MeshAxis{cp}, Recompute: RecomputeFull},
 		"ring":     {Mesh: []MeshAxis{ring}, Recompute: RecomputeSelective},
-		"ulysses":  {Mesh: []MeshAxis{u}, LossInB: true},
+		"ulysses":  {Mesh: []MeshAxis{u}},
 		"hybrid":   {Mesh: []MeshAxis{dp, ring, u, sp}, ShardGrads: true, ShardParams: true, DType: tensor.BF16},
 	}
 }

@@ -14,7 +14,7 @@ func TestPinnedStages(t *testing.T) {
 	var b strings.Builder
 	for i, mesh := range append(contextMeshes(), nil, []grad.MeshAxis{{Name: "tp", Size: 2}}) {
 		for k, o := range []grad.Options{
-			{LossInB: true}, {Recompute: grad.RecomputeFull, Overlap: true, KeepLogits: true},
+			{}, {Recompute: grad.RecomputeFull, Overlap: true, KeepLogits: true},
 			{ShardGrads: true, RecomputePerPhase: true, Recompute: grad.RecomputeSelective, Chunks: 2},
 			{ShardGrads: true, ShardParams: true, Overlap: true, SumWhole: 64},
 		} {

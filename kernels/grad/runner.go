@@ -65,10 +65,7 @@ func (f *Frame) Gradients(dout map[string]*tensor.Tensor) { f.dout = dout }
 func (tr *Trace) list(p Phase) ([]Segment, map[int][]int) {
 	switch p {
 	case F:
-		if tr.LossInB { // what a loss that waits for the backward is added to lives until then
-			return tr.F, tr.freeB
-		}
-		return tr.F, tr.freeIW // forward deaths are the same in both
+		return tr.F, tr.freeB // what dies in a forward is the same with both kinds of backward
 	case I:
 		return tr.I, tr.freeIW
 	case W:

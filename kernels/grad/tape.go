@@ -158,9 +158,8 @@ type Options struct {
 	Recompute     Recompute
 	// in place of DType and Recompute, where blocks differ; nil for none
 	Each func(block int) (tensor.DType, Recompute)
-	// forward and backward of a microbatch are one piece each: the loss may wait for the backward, which
-	// then holds no logits
-	LossInB bool
+	// backwards come in two halves, I and W
+	Split bool
 	// few microbatches are between forward and backward: a loss that cannot wait may keep what saves it a
 	// product
 	KeepLogits bool

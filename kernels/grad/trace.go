@@ -79,7 +79,9 @@ func (t *Tape) Finish() *Trace {
 	tr := &Trace{whole: t.whole, Options: t.Options, Params: t.order, In: t.ins, Out: t.outs,
 		LossOut: t.loss, Data: t.names}
 	f, i, w := t.nodesOf(F), t.nodesOf(I), t.nodesOf(W)
-	f, b := t.fuseLoss(f, t.delayWeights(t.nodesOf(I, W)))
+	b := t.delayWeights(t.nodesOf(I, W))
+	late := t.lateNodes(f, b)
+	f, b, i = t.forwardOnly(f, late), t.fuseLoss(f, b, late), t.fuseLoss(f, i, late)
 	tr.nodes, tr.Values = t.nodes, t.nval
 	for _, n := range t.nodes {
 		for _, v := range n.Out {

@@ -52,6 +52,8 @@ type Schedule struct {
 	Runs  bool // the runtime can train by it: no stage is a second copy of another
 	Pairs bool // it can put forwards and backwards into one entry
 	Loops int  // stages a rank, 0 is any number
+	// its order follows Shape.Costs
+	Follows bool
 	// Fits says why a shape is not possible; nil takes every shape of one chunk a microbatch.
 	Fits func(Shape) error
 	// Time is the length of a step with equal stages and free communication; Of says in which sense, and if

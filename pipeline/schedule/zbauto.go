@@ -9,7 +9,7 @@ import (
 
 var _ = register(Schedule{
 	Name: "zb-1p", Paper: "2401.10241", Build: func(s Shape) (*plan.Program, error) { return zbAuto(s, 1) },
-	Runs: true, Loops: 1,
+	Runs: true, Loops: 1, Follows: true,
 	Time: func(s Shape, u Unit) float64 {
 		return float64(s.Micro)*u.Sum() +
 			float64(s.Ranks-1)*(u.F+u.I-u.W)
@@ -20,7 +20,7 @@ var _ = register(Schedule{
 
 var _ = register(Schedule{
 	Name: "zb-2p", Paper: "2401.10241", Build: func(s Shape) (*plan.Program, error) { return zbAuto(s, 2) },
-	Runs: true, Loops: 1,
+	Runs: true, Loops: 1, Follows: true,
 	Time: func(s Shape, u Unit) float64 { return float64(s.Micro) * u.Sum() },
 	Of:   Longest, AtMost: true, When: unitTimes,
 	Live: limitOf(2), LiveBound: true,

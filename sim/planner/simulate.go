@@ -119,7 +119,8 @@ func (p *Search) Simulate(c *search.Candidate) error {
 	if err != nil {
 		return err
 	}
-	prog, err := schedule.Build(c.Schedule, schedule.Shape{Ranks: c.PP, Micro: c.Micro, Loops: c.Loops})
+	prog, err := schedule.Build(c.Schedule, schedule.Shape{Ranks: c.PP, Micro: c.Micro, Loops: c.Loops,
+		Costs: st.Costs(c.Schedule)})
 	if err != nil {
 		c.Why = err.Error()
 		return nil

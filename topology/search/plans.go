@@ -367,6 +367,9 @@ func (s *Space) place(name string, pp, loops int) *place {
 	}
 	p := &place{s: x, rank: prog.StageRank}
 	text := fmt.Sprint(loops, prog)
+	if x.Follows { // the same for equal stages only
+		text += name
+	}
 	if first := s.programs[text]; first != "" && first != name {
 		return nil // another schedule's program by a second name
 	}
@@ -374,7 +377,7 @@ func (s *Space) place(name string, pp, loops int) *place {
 	for _, e := range prog.Rows[0] {
 		p.split = p.split || e.Kind == plan.W
 	}
-	p.one = single(prog)
+	p.one = single(prog) && !x.Follows // with the costs of stages it is another program
 	s.places[key] = p
 	return p
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/topology/collective"
 )
 
@@ -235,4 +236,18 @@ func (s *Space) sum(blocks []BlockCost, embed int) (out BlockCost) {
 	out.F, out.I, out.W = out.Passes[0].Seconds(s.Machine), out.Passes[1].Seconds(s.Machine),
 		out.Passes[2].Seconds(s.Machine)
 	return
+}
+
+// Costs are the seconds of the passes of the stages, for a schedule whose order follows them; else nil.
+func (st *Stages) Costs(name string) *plan.Costs {
+	s, err := schedule.Get(name)
+	if err != nil || !s.Follows {
+		return nil
+	}
+	c := &plan.Costs{}
+	for i := range st.Blocks {
+		b := &st.Blocks[i]
+		c.F, c.I, c.W = append(c.F, b.F), append(c.I, b.I), append(c.W, b.W)
+	}
+	return c
 }
