@@ -12,7 +12,7 @@
 // place".
 //
 // A NaN or infinity is carried on to every result that depends on it; attention may also spread one within
-// its sequence. Subnormal float32 and bf16 numbers may count as zero in arithmetic; conversions and copies
+// its sequence, and a convolution to places beside. Subnormal float32 and bf16 numbers may count as zero in arithmetic; conversions and copies
 // keep them.
 package kernels
 

@@ -48,12 +48,17 @@ def geometry(r, rank, small):
     kernel = [r.randint(1, 4 if rank < 3 else 3) for _ in range(rank)]
     stride, dilation = [r.randint(1, 3) for _ in range(rank)], [r.choice([1, 1, 2]) for _ in range(rank)]
     pads = [(r.randint(0, 3), r.randint(0, 3)) for _ in range(rank)]
+    plain = not small and r.random() < 0.25  # what a backend may do by other sums
+    if plain:
+        kernel, stride, dilation = [r.randint(1, 3)] * (rank - 2) + [3] * min(rank, 2), [1] * rank, [1] * rank
     for a in range(rank):  # at least one output
         reach = (kernel[a] - 1) * dilation[a] + 1
         size[a] = max(size[a], reach - sum(pads[a]))
     groups = r.choice([1, 1, 2, 3])
     each, outs = r.randint(1, 3 if small else 20), r.randint(1, 3 if small else 20)
-    if r.random() < 0.2:  # depthwise
+    if plain:
+        groups, each, outs = 1, r.randint(16, 40), r.randint(16, 40)
+    elif r.random() < 0.2:  # depthwise
         groups, each, outs = r.randint(1, 6 if small else 40), 1, r.choice([1, 1, 2])
     return size, kernel, stride, dilation, pads, groups, each, outs
 

@@ -60,6 +60,8 @@ type gathered struct {
 	rows        grid // the result's places
 	step        grid // of the tensor's places for one of the result's
 	offs        []grid
+	// taps along the last axis that lie one behind the other, with all channels; 1 if there are none
+	run int
 }
 
 // forward is what outputs are products of, for one group.
@@ -76,6 +78,9 @@ func (s *convShape) forward(x *tensor.Tensor, group int) *gathered {
 		}
 		g.offs = append(g.offs, at)
 	}
+	if g.run = 1; s.groups == 1 && s.win[2].Dilation == 1 {
+		g.run = s.size[2]
+	}
 	return g
 }
 
@@ -91,7 +96,8 @@ func (s *convShape) backward(dy *tensor.Tensor, group int) (l []phase) {
 	strides := grid{s.win[0].Stride, s.win[1].Stride, s.win[2].Stride}
 	for i := range strides.places() {
 		p := phase{first: strides.at(i), gathered: &gathered{v: viewOf(dy), ch: s.outs,
-			first: group * s.outsPerGroup, each: s.outsPerGroup, n: s.n, from: s.out, step: grid{1, 1, 1}}}
+			first: group * s.outsPerGroup, each: s.outsPerGroup, n: s.n, from: s.out, step: grid{1, 1, 1},
+			run: 1}}
 		for a := range p.rows {
 			p.rows[a] = max(0, ceilDiv(s.in[a]-p.first[a], strides[a]))
 		}
@@ -161,15 +167,34 @@ func (b *Backend) gather(dst view, g *gathered, from, to int) {
 	width := g.width()
 	b.rows(to-from, width, func(_ *worker, lo, hi int) {
 		for i := lo; i < hi; i++ {
-			for k := range g.offs {
-				p := g.place(from+i, k)
-				if p >= 0 {
-					p = p*g.ch + g.first
-				}
-				dst.move(i*width+k*g.each, g.v, p, g.each)
+			for k := 0; k < len(g.offs); k += g.run {
+				g.copyRun(dst, i*width+k*g.each, from+i, k)
 			}
 		}
 	})
+}
+
+// copyRun copies the taps of row r from k on that lie one behind the other; those outside the tensor are
+// zeros.
+func (g *gathered) copyRun(dst view, j, r, k int) {
+	at, i := g.rows.at(r%g.rows.places()), r/g.rows.places()
+	for a := range 2 {
+		p := at[a]*g.step[a] + g.offs[k][a]
+		if p < 0 || p >= g.from[a] {
+			dst.move(j, g.v, -1, g.run*g.each)
+			return
+		}
+		i = i*g.from[a] + p
+	}
+	x := at[2]*g.step[2] + g.offs[k][2]
+	lo, hi := min(max(0, -x), g.run), min(max(0, g.from[2]-x), g.run)
+	if hi <= lo {
+		dst.move(j, g.v, -1, g.run*g.each)
+		return
+	}
+	dst.move(j, g.v, -1, lo*g.each)
+	dst.move(j+lo*g.each, g.v, (i*g.from[2]+x+lo)*g.ch+g.first, (hi-lo)*g.each)
+	dst.move(j+hi*g.each, g.v, -1, (g.run-hi)*g.each)
 }
 
 // convChunk is the elements of rows that are gathered at a time.
@@ -222,6 +247,11 @@ func convForward(b *Backend, c *kernels.Call) {
 	x, w, y := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, x, w, y)
 	bias := b.biasOf(c)
+	if s.winograds(x, w, y) {
+		packed, step := b.winoPack(w.F32(), s.outs, s.ch, s.size[0], false)
+		b.winograd(b.winoForward(s, x), result{v: viewOf(y), ld: s.outs, bias: bias}, packed, step)
+		return
+	}
 	for group := range s.groups {
 		g, n := s.forward(x, group), s.outsPerGroup
 		mark := b.shared.mark()
@@ -251,6 +281,11 @@ func convDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, dx, w, dy)
 	bias, row := b.biasOf(c), s.each*s.taps()
+	if s.winograds(dy, w, dx) {
+		packed, step := b.winoPack(w.F32(), s.outs, s.ch, s.size[0], true)
+		b.winograd(b.winoBackward(s, dy), result{v: viewOf(dx), ld: s.ch, bias: bias}, packed, step)
+		return
+	}
 	for group := range s.groups {
 		first := group * s.each
 		for _, p := range s.backward(dy, group) {
@@ -286,6 +321,10 @@ func convWeights(b *Backend, c *kernels.Call) {
 	dy, x, dw := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, x, dw, dy)
 	taps, n, acc := s.taps(), s.outsPerGroup, c.Attr.I[0] == kernels.Accumulate
+	if s.winograds(dy, dw, x) {
+		b.winoGradient(s, dy, x, dw.F32(), acc)
+		return
+	}
 	for group := range s.groups {
 		g := s.forward(x, group)
 		mark := b.shared.mark()

@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// convShapes are those of bench/conv.py: Wan's autoencoder, Stable Diffusion's, SDXL's U-Net and ResNet-18, with the
-// stride and the padding of each axis at either end.
+// convShapes are those of bench/conv.py: Wan's autoencoder, Stable Diffusion's, SDXL's U-Net and ResNet-18,
+// with the stride and the padding of each axis at either end.
 var convShapes = []struct {
 	name        string
 	x, w        []int
@@ -53,7 +53,8 @@ func BenchmarkConv(b *testing.B) {
 				}
 				run("forward", &kernels.Call{Op: kernels.Conv, In: ts{xs, ws}, Out: ts{ys}})
 				run("dx", &kernels.Call{Op: kernels.ConvDX, In: ts{ys, ws}, Out: ts{filled(a, s.x...)}})
-				run("dw", &kernels.Call{Op: kernels.ConvDW, In: ts{ys, xs}, Out: ts{filled(tensor.F32, s.w...)}})
+				run("dw", &kernels.Call{Op: kernels.ConvDW, In: ts{ys, xs}, Out: ts{filled(tensor.F32,
+					s.w...)}})
 			}
 			be.Close()
 		}
