@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -68,6 +70,32 @@ func TestDataShards(t *testing.T) {
 	require.Contains(t, out,
 		`s-1.tar at byte 3584: sample "f": at byte 4608 a member of 1 bytes is announced and 0 bytes are left`)
 	require.Contains(t, out, "7 documents, 2 findings")
+}
+
+// TestTokenizeCounts: what is told is how many documents have ids, and how many were read.
+func TestTokenizeCounts(t *testing.T) {
+	t.Parallel()
+	dir := tinyRun(t)
+	path := filepath.Join(dir, "a.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte("{\"text\":\"a b\"}\nbroken\n{\"text\":\"c\"}\n"), 0o600))
+	out, code := dataCommand(t, "tokenize", "--input", path, "--hf-tokenizer-path", filepath.Join(dir, "tok"),
+		"--output-prefix", filepath.Join(dir, "ids"))
+	require.Zero(t, code, out)
+	require.Contains(t, out, "2 of 3 documents have ids; 1 set aside are empty there")
+}
+
+// TestManyShards: a process that may have few files open reads many shards.
+func TestManyShards(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i := range 300 {
+		writeShard(t, filepath.Join(dir, fmt.Sprintf("s-%03d.tar", i)), fmt.Sprintf("k%d", i))
+	}
+	sh := exec.Command("sh", "-c", `ulimit -n 128 && exec "$0" data stat 's-*.tar'`, built(t))
+	sh.Dir = dir
+	out, err := sh.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "300 documents (parts), 0 bad")
 }
 
 func TestDataLintEnergon(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
@@ -72,6 +73,17 @@ func TestParquetCodecs(t *testing.T) {
 	}
 	_, err := dataset.Open(filepath.Join("testdata", "codecs", "lz4.parquet"), dataset.Options{})
 	require.ErrorContains(t, err, `column "text" of row group 0 is compressed with LZ4`)
+	type row struct { // what is not read may be compressed as it likes
+		Other string `parquet:"other,lz4"`
+		Text  string `parquet:"text,zstd"`
+	}
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	require.NoError(t, parquet.WriteFile(path, []row{{"o", "one"}, {"p", "two"}}))
+	d, err := open(t, path, dataset.Options{}).Read(1)
+	require.NoError(t, err)
+	require.Equal(t, "two", d.Text)
+	_, err = dataset.Open(path, dataset.Options{TextKey: "other"})
+	require.ErrorContains(t, err, `column "other" of row group 0 is compressed with LZ4`)
 	require.ErrorContains(t, err, "write the file with zstd")
 }
 

@@ -81,6 +81,9 @@ func (s *sampleJSON) field(name string) (string, error) {
 		if last := m[1][strings.LastIndex(m[1], ".")+1:]; last != "json" && last != "jsn" && m[2] == "" {
 			return string(b), nil
 		}
+		if err := checkSurrogates(b, s.doc.Place); err != nil {
+			return "", err
+		}
 		raw, ok := descend(b, strings.FieldsFunc(m[2], func(r rune) bool { return r == '[' || r == ']' }))
 		if !ok {
 			continue

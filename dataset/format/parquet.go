@@ -40,6 +40,9 @@ var _ = dataset.Register(dataset.Format{
 			return nil, errors.Join(fmt.Errorf("it has no column of texts named %q; its columns are %s",
 				column, p.file.Schema()), p.Close())
 		}
+		if err := p.checkCodecs(leaf.ColumnIndex); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
 		p.print = HashOf(p.print, column)
 		p.decode = func(g parquet.RowGroup) ([][]byte, error) { return p.column(g, leaf.ColumnIndex) }
 		return &parquetTexts{p, store.Redact(path), column}, nil
@@ -140,9 +143,6 @@ func (p *parquetFile) load(full bool) error {
 		return fmt.Errorf("it is no Parquet file, or damaged: %w", err)
 	}
 	rows := int64(0)
-	if err := p.checkCodecs(); err != nil {
-		return err
-	}
 	for i, g := range p.file.RowGroups() {
 		if size := p.file.Metadata().RowGroups[i].TotalByteSize; size > rowGroupsBytesMax {
 			return fmt.Errorf("row group %d has %d bytes, over the limit of %d; write the file with "+
@@ -157,9 +157,13 @@ func (p *parquetFile) load(full bool) error {
 
 // checkCodecs refuses what the Parquet library decodes wrongly, or not at all: its LZ4 gives pages without
 // content.
-func (p *parquetFile) checkCodecs() error {
+// column is the one that is read, -1 for all: what is not read may be compressed as it likes.
+func (p *parquetFile) checkCodecs(column int) error {
 	for i, g := range p.file.Metadata().RowGroups {
-		for _, c := range g.Columns {
+		for k, c := range g.Columns {
+			if column >= 0 && k != column {
+				continue
+			}
 			switch c.MetaData.Codec {
 			case format.Lz4, format.Lz4Raw, format.LZO:
 				return fmt.Errorf("column %q of row group %d is compressed with %v, which is not read; "+

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -179,8 +180,42 @@ func checkUTF8(b []byte, place dataset.Place) error {
 	}
 }
 
+// checkSurrogates makes a bad sample of JSON whose texts have half of a surrogate pair alone: it is no
+// character, Go would read it as U+FFFD, and Python cannot write it as UTF-8.
+func checkSurrogates(b []byte, place dataset.Place) error {
+	half := func(at int) uint64 { // of an escape at a place, 0 where there is none
+		if at+6 > len(b) || b[at] != '\\' || b[at+1] != 'u' {
+			return 0
+		}
+		v, err := strconv.ParseUint(string(b[at+2:at+6]), 16, 32)
+		if err != nil || v&0xf800 != 0xd800 {
+			return 0
+		}
+		return v
+	}
+	for at := 0; ; {
+		next := bytes.IndexByte(b[at:], '\\')
+		if next < 0 || at+next+1 >= len(b) {
+			return nil
+		}
+		at += next
+		switch v := half(at); {
+		case v == 0:
+			at += 2
+		case v < 0xdc00 && half(at+6) >= 0xdc00:
+			at += 12
+		default:
+			return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("a text of it has %s alone at its byte "+
+				"%d, half of a surrogate pair, which is no character", b[at:at+6], at)}
+		}
+	}
+}
+
 // object reads a JSON object's members.
 func object(b []byte, place dataset.Place) (map[string]json.RawMessage, error) {
+	if err := checkSurrogates(b, place); err != nil {
+		return nil, err
+	}
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(b, &m); err != nil {
 		return nil, notJSON(err, place)

@@ -22,6 +22,9 @@ func openRows(path string, o dataset.Options) (records, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.checkCodecs(-1); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
 	p.decode = p.objects
 	return p, nil
 }

@@ -108,6 +108,9 @@ func ConverseTagged(d *dataset.Document, sampleType string, tags dataset.Tags) (
 	if err := checkUTF8(b, d.Place); err != nil {
 		return nil, err
 	}
+	if err := checkSurrogates(b, d.Place); err != nil {
+		return nil, err
+	}
 	s.raw = b
 	if !json.Valid(b) {
 		return nil, notJSON(json.Unmarshal(b, new(any)), d.Place)

@@ -80,7 +80,7 @@ func judge(m *entry) (key, ext string, skip bool) {
 func scanSamples(t *tarReader, samplesMax int64, yield func(span) error) error {
 	var key string
 	var now span
-	n, open := int64(0), false
+	n, open, ends := int64(0), false, 0
 	flush := func() error {
 		if !open {
 			return nil
@@ -109,13 +109,13 @@ func scanSamples(t *tarReader, samplesMax int64, yield func(span) error) error {
 		if skip {
 			continue
 		}
-		if open && k != key && n < samplesMax-1 {
+		if open && (k != key || t.ends != ends) && n < samplesMax-1 {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
 		if !open {
-			key, now.start, open = k, m.start, true
+			key, now.start, open, ends = k, m.start, true, t.ends
 		}
 		now.end = m.end()
 	}
@@ -160,7 +160,7 @@ func shardIndex(f store.File, size int64, dir string) (*index, error) {
 	if dir != "" {
 		limit = math.MaxInt64 // the index is not in memory
 	}
-	x, err := buildIndex(f, "webdataset", func(_ *bufio.Reader, yield func(span) error) error {
+	walk := func(_ *bufio.Reader, yield func(span) error) error {
 		if !compressed {
 			return scanSamples(&tarReader{in: &pageReader{in: f}, size: size}, limit, yield)
 		}
@@ -170,11 +170,59 @@ func shardIndex(f store.File, size int64, dir string) (*index, error) {
 		}
 		defer s.Close()
 		return scanSamples(&tarReader{in: &forward{in: s}, size: -1}, limit, yield)
-	}, dir)
+	}
+	if dir == "" && size >= keepFrom && store.Scheme(f.Name()) == "" {
+		return keptIndex(f, walk)
+	}
+	x, err := buildIndex(f, "webdataset", walk, dir)
 	if err == nil {
 		x.compact()
 	}
 	return x, err
+}
+
+// keepFrom is how many bytes a shard has whose index is kept for later runs: the walk over a smaller one takes
+// no longer than to find what was kept.
+const keepFrom = 1 << 20
+
+// keptIndex is the index of a shard on disk that an earlier run made of this very file, or that is made now and
+// kept: where samples begin and the last one ends, in tarBlocks, little endian uint32 each.
+func keptIndex(f store.File, walk scan) (*index, error) {
+	path, err := filepath.Abs(f.Name())
+	if err != nil {
+		return nil, err
+	}
+	var made *index // what cannot be written so is kept by nobody
+	b, err := store.Kept(HashOf("shard index 1", path, f.Size(), f.Version()), func() ([]byte, error) {
+		x, err := buildIndex(f, "webdataset", walk, "")
+		if err != nil {
+			return nil, err
+		}
+		x.compact()
+		if made = x; x.n > 0 && x.blocks == nil {
+			return nil, errors.New("it cannot be written so")
+		}
+		var b []byte
+		for _, at := range x.blocks {
+			b = binary.LittleEndian.AppendUint32(b, at)
+		}
+		return binary.LittleEndian.AppendUint64(b, uint64(x.end)), nil
+	})
+	if made != nil {
+		return made, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	x := &index{n: int64(len(b)-8) / 4, spans: []span{}}
+	if x.n > 0 {
+		x.spans, x.blocks = nil, make([]uint32, x.n)
+		x.end = int64(binary.LittleEndian.Uint64(b[4*x.n:]))
+	}
+	for i := range x.blocks {
+		x.blocks[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	return x, nil
 }
 
 // idxPath is where Energon keeps the index of a shard.

@@ -42,6 +42,9 @@ type tarReader struct {
 	at   int64 // of the next header
 	size int64 // of the archive, or negative where only reading on tells
 	h    [tarBlock]byte
+
+	moved bool // the header is that of another archive, behind the end of one
+	ends  int  // archives that others followed
 }
 
 // brokenError says that nothing behind a place of the archive can be read.
@@ -58,8 +61,8 @@ type extra struct {
 	size        int64 // -1: nothing
 }
 
-// next returns the next member, io.EOF at the archive's end (a block of zeros, as Python's tarfile has it,
-// or the end of the file), or a *brokenError.
+// next returns the next member, io.EOF at the archive's end (a block of zeros behind which no other archive
+// follows, or the end of the file), or a *brokenError.
 func (t *tarReader) next() (entry, error) {
 	m := entry{start: t.at}
 	x := extra{size: -1}
@@ -67,6 +70,9 @@ func (t *tarReader) next() (entry, error) {
 		h, err := t.header(m.start)
 		if err != nil {
 			return m, err
+		}
+		if t.moved { // to another archive, which follows
+			m.start, t.moved = t.at, false
 		}
 		size, ok := tarNumber(h[124:136])
 		if !ok {
@@ -115,7 +121,9 @@ func (t *tarReader) header(start int64) ([]byte, error) {
 		if t.at != start {
 			return nil, &brokenError{t.at, "an extension header has no member behind it"}
 		}
-		return nil, io.EOF
+		if !t.joined() {
+			return nil, io.EOF
+		}
 	}
 	want, ok := tarNumber(h[148:156])
 	unsigned, signed := checkSums(h)
@@ -124,6 +132,29 @@ func (t *tarReader) header(start int64) ([]byte, error) {
 			"there is no tar header (the check sum differs); the rest of the shard is not read"}
 	}
 	return h, nil
+}
+
+// joinedMax bounds the zeros between two archives that were joined; writers pad to 10 KiB, some to 1 MiB.
+const joinedMax = 1 << 20
+
+// joined finds another archive behind the end of one, as cat leaves them, and goes to it. Python's readers
+// stop at the first end.
+func (t *tarReader) joined() bool {
+	for at := t.at + tarBlock; at <= t.at+joinedMax; at += tarBlock {
+		if n, err := t.in.ReadAt(t.h[:], at); n < tarBlock || err != nil && err != io.EOF {
+			return false // the file ends, or nothing of an archive can be read
+		}
+		if t.h[0] == 0 && len(bytes.Trim(t.h[:], "\x00")) == 0 {
+			continue
+		}
+		want, ok := tarNumber(t.h[148:156])
+		if unsigned, signed := checkSums(t.h[:]); !ok || want != unsigned && want != signed {
+			return false
+		}
+		t.at, t.moved, t.ends = at, true, t.ends+1
+		return true
+	}
+	return false
 }
 
 // checkSums returns the sums of a header's bytes, unsigned and as some old writers had it signed, with

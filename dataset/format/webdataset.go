@@ -239,6 +239,9 @@ func (g *gathered) read(t *tarReader, end int64) error {
 		if err != nil {
 			return err
 		}
+		if m.start >= end {
+			return nil // the next archive's
+		}
 		key, ext, skip := judge(&m)
 		if skip {
 			continue

@@ -132,7 +132,10 @@ func (c *cache) readAt(key string, n int, p []byte, at int64, fetch func() ([]by
 	return copy(p, b[at:]), nil
 }
 
-// get returns the block of a key, n bytes, from disk or by fetch, which one caller at a time makes for all.
+// anyLength stands for a block whose length is not known before it is read.
+const anyLength = -1
+
+// get returns the block of a key, n bytes or anyLength, from disk or by fetch, which one caller at a time makes for all.
 // The bytes may not be changed.
 func (c *cache) get(key string, n int, fetch func() ([]byte, error)) ([]byte, error) {
 	name := blockName(key)
@@ -172,7 +175,7 @@ func (c *cache) get(key string, n int, fetch func() ([]byte, error)) ([]byte, er
 // read returns a block, nil where it is not whole.
 func (c *cache) read(name string, n int) []byte {
 	b, err := os.ReadFile(filepath.Join(c.dir, name))
-	if err != nil || len(b) != n+sha256.Size {
+	if err != nil || len(b) != n+sha256.Size && (n != anyLength || len(b) < sha256.Size) {
 		return nil
 	}
 	if sum := sha256.Sum256(b[sha256.Size:]); string(sum[:]) != string(b[:sha256.Size]) {
@@ -187,6 +190,9 @@ func (c *cache) write(name string, b []byte) {
 		return
 	}
 	f, err := os.CreateTemp(c.dir, "*.tmp")
+	if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(c.dir, 0o700) == nil { // somebody emptied the caches
+		f, err = os.CreateTemp(c.dir, "*.tmp")
+	}
 	if err != nil {
 		return
 	}

@@ -10,9 +10,22 @@ import (
 // rawConn is what a dialer's control function gets.
 type rawConn = syscall.RawConn
 
+// blocks is the cache of the process, made when it is first needed.
+var blocks = sync.OnceValues(func() (*cache, error) { return newCache("", 0) })
+
+// Kept returns what make made for a key in this process or an earlier one, from the cache of remote files,
+// whose bound it counts towards. Where nothing can be kept it is made. The bytes may not be changed.
+func Kept(key string, make func() ([]byte, error)) ([]byte, error) {
+	c, err := blocks()
+	if err != nil {
+		return make()
+	}
+	return c.get("kept\x00"+key, anyLength, make)
+}
+
 // shared is the client of the process, made when it is first needed.
 var shared = sync.OnceValues(func() (*client, error) {
-	c, err := newCache("", 0)
+	c, err := blocks()
 	if err != nil {
 		return nil, err
 	}

@@ -8,11 +8,23 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // openMax is how many local files are open at once; a data set may have many more shards than a process may
-// have open files.
-const openMax = 512
+// have open files. Of those that it may have, a quarter at most are taken, and openMin at least.
+const (
+	openMax = 512
+	openMin = 8
+)
+
+func openFiles(limit int64) int {
+	if limit <= 0 {
+		return openMax
+	}
+	return int(min(openMax, max(openMin, limit/4)))
+}
 
 // pool is the open files, those used last in front.
 type pool struct {
@@ -21,7 +33,7 @@ type pool struct {
 	open *list.List // of *local
 }
 
-var files = &pool{max: openMax, open: list.New()}
+var files = &pool{max: openFiles(machine.FileLimit()), open: list.New()}
 
 // local is a file on disk. It is open only while it is among those used last.
 type local struct {

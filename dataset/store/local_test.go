@@ -44,6 +44,13 @@ func TestPoolBound(t *testing.T) {
 	require.Zero(t, p.open.Len())
 }
 
+// The bound leaves most of the files that a process may have to everything else.
+func TestOpenFiles(t *testing.T) {
+	for limit, want := range map[int64]int{0: 512, 16: 8, 256: 64, 1024: 256, 1 << 20: 512} {
+		require.Equal(t, want, openFiles(limit))
+	}
+}
+
 // A file that was replaced while it was closed is not read as the old one.
 func TestPoolChangedFile(t *testing.T) {
 	p := &pool{max: 1, open: list.New()}

@@ -144,6 +144,7 @@ func dataTokenize() *cobra.Command {
 				return dataError(c.Context(), err)
 			}
 			r := tokenizeReport{Documents: src.Len(), Bad: q.List(), Prefix: out}
+			r.Written = r.Documents - int64(len(r.Bad))
 			return cli.Emit(c, r, func(w io.Writer) { writeTokenize(w, r) })
 		})
 	}
@@ -153,7 +154,8 @@ func dataTokenize() *cobra.Command {
 
 // writeTokenize writes a report for people.
 func writeTokenize(w io.Writer, r tokenizeReport) {
-	fmt.Fprintf(w, "%s.bin and .idx: %d documents\n", r.Prefix, r.Documents)
+	fmt.Fprintf(w, "%s.bin and .idx: %d of %d documents have ids; %d set aside are empty there\n", r.Prefix,
+		r.Written, r.Documents, len(r.Bad))
 	for _, b := range r.Bad {
 		fmt.Fprintf(w, "set aside: %s: %s\n", b.Place, b.Reason)
 	}
@@ -161,6 +163,7 @@ func writeTokenize(w io.Writer, r tokenizeReport) {
 
 type tokenizeReport struct {
 	Prefix    string        `json:"prefix"`
-	Documents int64         `json:"documents"`
+	Documents int64         `json:"documents"` // read
+	Written   int64         `json:"written"`   // with ids; the others are empty, so that numbers stay the same
 	Bad       []dataset.Bad `json:"bad"`
 }
