@@ -226,6 +226,8 @@ func streamEqual(t testing.TB, s dataset.Source) {
 }
 
 // Every kind of broken or hostile shard gives its good samples and a place and a reason for each bad one.
+//
+//lfvet:long a table of cases
 func TestShardBad(t *testing.T) {
 	good := tarOf(t, file("a.txt", 3), file("a.json", 600), file("b.txt", 1))
 	twoDone := good[:len(good)-2*tarBlock] // without the end of the archive
