@@ -167,34 +167,36 @@ func (b *Backend) gather(dst view, g *gathered, from, to int) {
 	width := g.width()
 	b.rows(to-from, width, func(_ *worker, lo, hi int) {
 		for i := lo; i < hi; i++ {
-			for k := 0; k < len(g.offs); k += g.run {
-				g.copyRun(dst, i*width+k*g.each, from+i, k)
-			}
+			g.copyRow(dst, i*width, from+i)
 		}
 	})
 }
 
-// copyRun copies the taps of row r from k on that lie one behind the other; those outside the tensor are
-// zeros.
-func (g *gathered) copyRun(dst view, j, r, k int) {
-	at, i := g.rows.at(r%g.rows.places()), r/g.rows.places()
-	for a := range 2 {
-		p := at[a]*g.step[a] + g.offs[k][a]
-		if p < 0 || p >= g.from[a] {
-			dst.move(j, g.v, -1, g.run*g.each)
-			return
+// copyRow copies all taps of row r, those of a run at once; places outside the tensor are zeros.
+func (g *gathered) copyRow(dst view, j, r int) {
+	n := r / g.rows.places()
+	at := g.rows.at(r - n*g.rows.places())
+	for a, s := range g.step {
+		at[a] *= s
+	}
+	wide := g.run * g.each
+	for k := 0; k < len(g.offs); k, j = k+g.run, j+wide {
+		o := &g.offs[k]
+		y, z, x := at[0]+o[0], at[1]+o[1], at[2]+o[2]
+		if y < 0 || y >= g.from[0] || z < 0 || z >= g.from[1] || x <= -g.run || x >= g.from[2] {
+			dst.move(j, g.v, -1, wide)
+			continue
 		}
-		i = i*g.from[a] + p
+		i := (((n*g.from[0]+y)*g.from[1]+z)*g.from[2]+x)*g.ch + g.first
+		if x >= 0 && x+g.run <= g.from[2] {
+			dst.move(j, g.v, i, wide)
+			continue
+		}
+		lo, hi := max(0, -x), min(g.run, g.from[2]-x)
+		dst.move(j, g.v, -1, lo*g.each)
+		dst.move(j+lo*g.each, g.v, i+lo*g.ch, (hi-lo)*g.each)
+		dst.move(j+hi*g.each, g.v, -1, (g.run-hi)*g.each)
 	}
-	x := at[2]*g.step[2] + g.offs[k][2]
-	lo, hi := min(max(0, -x), g.run), min(max(0, g.from[2]-x), g.run)
-	if hi <= lo {
-		dst.move(j, g.v, -1, g.run*g.each)
-		return
-	}
-	dst.move(j, g.v, -1, lo*g.each)
-	dst.move(j+lo*g.each, g.v, (i*g.from[2]+x+lo)*g.ch+g.first, (hi-lo)*g.each)
-	dst.move(j+hi*g.each, g.v, -1, (g.run-hi)*g.each)
 }
 
 // convChunk is the elements of rows that are gathered at a time.
@@ -265,8 +267,12 @@ func convForward(b *Backend, c *kernels.Call) {
 
 // gatheredProduct is r = g·rightᵀ, of n columns.
 func (b *Backend) gatheredProduct(r result, g *gathered, right matrix, n int) {
-	step := max(1, convChunk/max(1, g.width()))
 	defer b.shared.release(b.shared.mark())
+	if width := g.width(); r.v.d == tensor.F32 && width > 0 && width <= fewWidth && n > 0 {
+		b.gatheredRows(r, g, right, n)
+		return
+	}
+	step := max(1, convChunk/max(1, g.width()))
 	left := matrix{v: b.shared.view(g.v.d, min(step, g.count())*g.width()), ld: g.width()}
 	for i := 0; i < g.count() && n > 0; i += step {
 		m := min(step, g.count()-i)
@@ -284,6 +290,10 @@ func convDX(b *Backend, c *kernels.Call) {
 	if s.winograds(dy, w, dx) {
 		packed, step := b.winoPack(w.F32(), s.outs, s.ch, s.size[0], true)
 		b.winograd(b.winoBackward(s, dy), result{v: viewOf(dx), ld: s.ch, bias: bias}, packed, step)
+		return
+	}
+	if s.scatters() {
+		b.scatterDX(s, dy, w, dx, bias)
 		return
 	}
 	for group := range s.groups {

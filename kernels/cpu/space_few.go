@@ -1,0 +1,102 @@
+package cpu
+
+import "github.com/lfactor/lfactor/kernels/tensor"
+
+// Convolutions whose rows of gathered inputs are short, as those of pictures with three channels: packing
+// them, or products with three columns, would take longer than the sums.
+
+const (
+	fewWidth    = 1024    // elements of a gathered row that is multiplied where it was gathered
+	fewWork     = 1 << 16 // elements of the rows of a task, some of the second-level cache
+	fewChannels = 16      // below which the gradient to the input is scattered instead of gathered
+)
+
+// gatheredRows is gatheredProduct of short rows in float32: each task gathers some and multiplies them as
+// they lie.
+func (b *Backend) gatheredRows(r result, g *gathered, right matrix, n int) {
+	width, mr := g.width(), b.k.mr
+	ld := roundUp(width, line) + line // no power of two apart
+	next := panelLen(b.k.nr, width)
+	panels := ceilDiv(n, b.k.nr)
+	packed := b.shared.f32(panels * next)
+	b.shareWork(panels, n*width*16, func(w *worker, p int) {
+		w.panels(packed[p*next:], next, b.k.nr, 1, right, p*b.k.nr, n, 0, width)
+	})
+	rows := max(mr, fewWork/ld/mr*mr)
+	b.shareWork(ceilDiv(g.count(), rows), g.count()*n*width, func(w *worker, task int) {
+		at := task * rows
+		m := min(rows, g.count()-at)
+		left := w.arena.f32(roundUp(m, mr) * ld)
+		for i := range m {
+			g.copyRow(view{f: left}, i*ld, at+i)
+			if r.bias != nil {
+				copy(r.v.f[(at+i)*r.ld:], r.bias)
+			}
+		}
+		x := operand{v: left, row: ld, step: 1, next: mr * ld}
+		w.product(r.v.f[at*r.ld:], r.ld, m, n, width, x, columns{v: packed, step: b.k.nr, next: next},
+			r.bias != nil)
+	})
+}
+
+// scatters tells whether the gradient to the input is the product of cotangents and weights, whose rows are
+// then added to the places that they were gathered from.
+func (s *convShape) scatters() bool {
+	return s.groups == 1 && s.ch < fewChannels && s.win[2].Dilation == 1 && s.taps() > 1 && s.outs > 0
+}
+
+// scatterDX sets dx of one sample after the other from rows of products, in the order of taps for each
+// place.
+func (b *Backend) scatterDX(s *convShape, dy, w, dx *tensor.Tensor, bias []float32) {
+	width, rows := s.taps()*s.ch, s.out.places()
+	right := b.weightsOf(w, 0, s.outs, width, s.ch, s.taps(), all(s.taps()))
+	right.trans = true
+	products := b.shared.f32(rows * width)
+	line := s.in[2] * s.ch
+	for n := range s.n {
+		left := matrix{v: viewOf(dy).from(n * rows * s.outs), ld: s.outs}
+		b.blocked(result{v: view{f: products}, ld: width}, left, right, rows, width, s.outs)
+		b.rows(s.in[0]*s.in[1], line*s.size[0]*s.size[1], func(k *worker, from, to int) {
+			for i := from; i < to; i++ {
+				m := k.arena.mark()
+				sum := k.arena.zero(line)
+				for j := range line {
+					if bias != nil {
+						sum[j] = bias[j%s.ch]
+					}
+				}
+				k.scatterLine(s, sum, products, i/s.in[1], i%s.in[1])
+				k.k.write(viewOf(dx), (n*s.in[0]*s.in[1]+i)*line, sum)
+				k.arena.release(m)
+			}
+		})
+	}
+}
+
+// scatterLine adds the products of all taps that meet one line of the input.
+func (w *worker) scatterLine(s *convShape, sum, products []float32, i0, i1 int) {
+	width, run, t := s.taps()*s.ch, s.size[2]*s.ch, s.win[2]
+	for k := range s.size[0] * s.size[1] {
+		o0, meets0 := s.output(0, i0, k/s.size[1])
+		o1, meets1 := s.output(1, i1, k%s.size[1])
+		if !meets0 || !meets1 {
+			continue
+		}
+		for o := range s.out[2] {
+			at := (o*t.Stride - t.Before) * s.ch
+			lo, hi := max(0, -at), min(run, len(sum)-at)
+			if lo < hi {
+				from := ((o0*s.out[1]+o1)*s.out[2]+o)*width + k*run
+				w.k.add(sum[at+lo:at+hi], sum[at+lo:at+hi], products[from+lo:from+hi])
+			}
+		}
+	}
+}
+
+// output is the output along an axis that meets an input by a tap.
+func (s *convShape) output(axis, in, tap int) (o int, meets bool) {
+	t := s.win[axis]
+	d := in + t.Before - tap*t.Dilation
+	o = d / t.Stride
+	return o, d >= 0 && d%t.Stride == 0 && o < s.out[axis]
+}
