@@ -33,8 +33,20 @@ type Config struct {
 	// where the files tell.
 	SFT, SFTValid []SFTFormat
 
-	file  string
-	given map[string][]setting // by key, weakest first, all but defaults
+	file    string
+	request Request
+	given   map[string][]setting // by key, weakest first, all but defaults
+}
+
+// With reads the same again with further settings, key=value, and the model as it is in c.
+func (c *Config) With(settings ...string) (*Config, error) {
+	req := c.request
+	req.Args, req.Files = append(slices.Clone(req.Args), settings...), false
+	other, err := Load(req)
+	if err == nil {
+		other.Model = c.Model
+	}
+	return other, err
 }
 
 // Request says what to read.
@@ -73,6 +85,7 @@ func load(req Request, modelOnly bool) (*Config, error) {
 		return nil, err
 	}
 	l := newLoader(req.File)
+	l.c.request = req
 	l.modelOnly, l.files = modelOnly, req.Files
 	if l.c.file == "" {
 		l.c.file = "command line"

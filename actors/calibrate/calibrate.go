@@ -79,7 +79,7 @@ const copied = 32 << 20 // bytes of a measured copy
 func measureDevice(m *cost.Machine, d kernels.Device) error {
 	m.Name = d.Name()
 	if s, ok := d.(kernels.Sized); ok && s.Room() > 0 {
-		m.Memory = float64(s.Room())
+		m.Memory, m.Reserve = float64(s.Room()), cost.UsualReserve
 	}
 	p := tensor.NewPool("calibrate", 0).In(d)
 	a, err := p.New("a copy's source", tensor.F32, copied/4)

@@ -98,13 +98,13 @@ func TestRoutingBound(t *testing.T) {
 	require.Greater(t, m.WorstTotal(), m.Total())
 	require.EqualValues(t, 2, l.WorstShare())
 	l.Design.Memory = (m.Total() + m.WorstTotal()) / 2
-	err = l.Fits()
+	err = l.Fits(func() string { return "" })
 	require.ErrorContains(t, err, "set train.routing_bound to 1.")
 	require.Equal(t, exit.Fit, err.(interface{ ExitCode() int }).ExitCode())
 	j.RoutingBound = 1.3
 	l, err = layout.New(j)
 	require.NoError(t, err)
-	require.NoError(t, l.Fits())
+	require.NoError(t, l.Fits(func() string { return "" }))
 	given := 0
 	err = Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 9, LossScale: core.LossScale{Scale: 1},
 		LR: func(int64) float64 { return 0.01 }},

@@ -237,8 +237,9 @@ func Rate(c *configs.Config) optim.LR {
 	return l
 }
 
-// Fits compares every rank's predicted peak with its budget before anything is allocated.
-func (l *Layout) Fits() error {
+// Fits compares every rank's predicted peak with its budget before anything is allocated. remedy says what to
+// change where a plan does not fit.
+func (l *Layout) Fits(remedy func() string) error {
 	for rank := range l.Ranks {
 		m := l.Memory(rank)
 		if b := l.Design.Memory; b > 0 && m.Total() <= b && m.WorstTotal() > b {
@@ -248,7 +249,7 @@ func (l *Layout) Fits() error {
 				tensor.Bytes(m.WorstTotal()), l.WorstShare(), l.boundFor(rank)), exit.Fit)
 		} else if b > 0 && m.Total() > b {
 			return exit.With(fmt.Errorf("%s needs %s of a budget of %s: %s", l.Design.Mesh.Name(rank),
-				tensor.Bytes(m.Total()), tensor.Bytes(b), remedy(l, m)), exit.Fit)
+				tensor.Bytes(m.Total()), tensor.Bytes(b), remedy()), exit.Fit)
 		}
 	}
 	return nil
@@ -260,18 +261,4 @@ func (l *Layout) boundFor(rank int) string {
 	most := 1 + (l.WorstShare()-1)*float64(b-m.Total())/float64(max(1, m.WorstTotal()-m.Total()))
 	return fmt.Sprintf("set train.routing_bound to %.3g or less, beyond which steps are given up, or "+
 		"plan.recompute=full", math.Floor(most*90)/100)
-}
-
-// remedy is the setting that saves most of what a rank lacks.
-func remedy(l *Layout, m Memory) string {
-	j := l.Design
-	switch {
-	case m.Activations > m.State && j.Recompute == 0:
-		return "try plan.recompute=full"
-	case m.Activations > m.State && j.Rows > 1:
-		return "try a smaller train.micro_batch or data.seq_len, or a larger plan.tp"
-	case j.Mesh.Replicas() > 1 && j.Zero < 3:
-		return fmt.Sprintf("try plan.zero=%d", j.Zero+1)
-	}
-	return fmt.Sprintf("try plan.pp=%d, or a larger plan.tp", j.Mesh.Len(topology.PP)*2)
 }

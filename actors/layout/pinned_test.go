@@ -223,9 +223,9 @@ func writeRun(w io.Writer, c *configs.Config, l *Layout) {
 		co.SaveEvery, co.SaveAtEnd, co.EvalEvery, co.EvalSteps, co.LossScale, co.LR(1), co.LR(co.Last))
 	fmt.Fprintf(w, "  routing %+v\n", l.Design.RoutingHeader("m"))
 	l.Design.Memory = l.Memory(0).Total() / 2
-	fmt.Fprintf(w, "  half the memory: %v\n", l.Fits())
+	fmt.Fprintf(w, "  half the memory: %v\n", l.Fits(func() string { return "" }))
 	l.Design.Memory = slices.Max(allMemory(l))
-	fmt.Fprintf(w, "  all of it: %v\n", l.Fits())
+	fmt.Fprintf(w, "  all of it: %v\n", l.Fits(func() string { return "" }))
 	if loads := loadsOf(l); loads != nil {
 		fmt.Fprintf(w, "  rebalanced: %+v\n", l.Rebalance(2, loads, nil))
 	}

@@ -243,7 +243,7 @@ func (r *Run) prepare() error {
 		return exit.With(err, exit.Usage)
 	}
 	r.layout.Budget(machine.MemoryShare(r.layout.World()))
-	if err = r.layout.Fits(); err != nil {
+	if err = r.layout.Fits(func() string { return layout.Remedy(r.cfg, roomHere(r.cfg), nil) }); err != nil {
 		return err
 	}
 	if err = r.begin(); err != nil {
@@ -251,6 +251,16 @@ func (r *Run) prepare() error {
 	}
 	r.data, err = openData(r)
 	return err
+}
+
+// roomHere is the memory of a rank among so many on this machine, or what the plan says.
+func roomHere(c *configs.Config) func(ranks int) int64 {
+	return func(ranks int) int64 {
+		if b := int64(c.Run.Plan.Memory); b > 0 {
+			return b
+		}
+		return machine.MemoryShare(ranks)
+	}
 }
 
 // awayDir is the folder for the files that ranks on a processor map for tensors moved out of memory. It is

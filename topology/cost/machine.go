@@ -12,6 +12,7 @@ type Machine struct {
 	// Device.
 	Flops      float64 // peak of dense bf16, a second
 	Memory     float64
+	Reserve    float64 // share of Memory that training does not get: see UsualReserve
 	Bandwidth  float64 // of its memory, a second
 	Efficiency float64 // share of Flops that matrix products reach whose tiles keep all Units busy
 	Units      int     // multiprocessors that tiles of a product are dealt to; 0 if all products have one rate
@@ -61,12 +62,18 @@ func (m *Machine) Kind(device int) *Machine {
 	return &k
 }
 
-// Least is the memory of a device that has least.
+// UsualReserve is the share of a device's memory that a plan leaves alone where a description does not say: the
+// driver's context and the libraries' workspaces (0.5 to 0.8 GiB of a GPU), buffers of collectives (0.3 to 1 GiB)
+// and what lies idle between tensors, which the sum of their sizes does not show.
+const UsualReserve = 0.04
+
+// Least is the memory that training gets on a device that has least, without the reserve.
 func (m *Machine) Least() float64 {
+	least := m.Memory
 	if m.Second != nil {
-		return min(m.Memory, m.Second.Memory)
+		least = min(m.Memory, m.Second.Memory)
 	}
-	return m.Memory
+	return least * (1 - m.Reserve)
 }
 
 // Host is the host of a device.

@@ -88,6 +88,7 @@ func TestWrittenText(t *testing.T) {
 device:
   flops: 1000 GFLOP/s
   memory: 1024 MiB
+  reserve: 0.04
   bandwidth: 1000 GB/s
   efficiency: 0.6
   multiprocessors: 0

@@ -38,6 +38,8 @@ var fields = []field{
 	}, true},
 	{"device.memory", size, 0, false, func(m *Machine, v float64) { m.Memory = v },
 		func(m *Machine) float64 { return m.Memory }, true},
+	{"device.reserve", plain, 0, true, func(m *Machine, v float64) { m.Reserve = v },
+		func(m *Machine) float64 { return m.Reserve }, false},
 	{"device.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Bandwidth = v },
 		func(m *Machine) float64 { return m.Bandwidth }, true},
 	{"device.efficiency", plain, 0, false, func(m *Machine, v float64) { m.Efficiency = v },
@@ -123,7 +125,7 @@ func Read(file string, text []byte) (*Machine, error) {
 		return nil, &configs.Error{File: file, Why: "more than 1 MiB"}
 	}
 	r := &reader{file: file, seen: map[string]int{}, m: &Machine{Efficiency: 0.6, Stream: 0.8, Copy: 25e9,
-		Hosts: 1,
+		Hosts: 1, Reserve: UsualReserve,
 		Local: collective.Link{PerByte: 1}, Remote: collective.Link{PerByte: 1}}}
 	section := ""
 	for i, line := range strings.Split(string(text), "\n") {
@@ -219,6 +221,8 @@ func (r *reader) number(f field, value string) {
 		r.fault(f.key, fmt.Sprintf("%v must be greater than 0", v), "")
 	case counts[f.key] && (v != math.Trunc(v) || v > 1<<20):
 		r.fault(f.key, fmt.Sprintf("%v is not a count up to %d", v, 1<<20), "")
+	case f.key == "device.reserve" && v >= 1:
+		r.fault(f.key, fmt.Sprintf("%v leaves no memory", v), "write a share below 1, as 0.04")
 	case (f.key == "device.efficiency" || f.key == "device.stream") && v > 1:
 		r.fault(f.key, fmt.Sprintf("%v is more than all of it", v), "write a share, as 0.6")
 	default:

@@ -173,18 +173,26 @@ func planCommand(c *cobra.Command, args []string) error {
 		return cli.EmitAs(cli.Out, form, strings.Split(strings.TrimSpace(l.Program.String()), "\n"),
 			func(w io.Writer) { fmt.Fprint(w, l.Program) })
 	}
-	if cluster == "" {
-		l.Budget(machine.MemoryShare(l.World()))
-	} else if unknown == nil {
-		l.Budget(int64(m.Memory))
+	room, price := machine.MemoryShare, func(*layout.Design) {}
+	if unknown == nil {
+		price = func(j *layout.Design) { rehearsal.PriceOn(j, m) }
 	}
-	fits := l.Fits()
+	if cluster != "" && unknown == nil {
+		room = func(int) int64 { return int64(m.Least()) }
+	}
+	if b := int64(cfg.Run.Plan.Memory); b > 0 {
+		room = func(int) int64 { return b }
+	}
+	if cluster == "" || unknown == nil {
+		l.Budget(room(l.World()))
+	}
+	fits := l.Fits(func() string { return layout.Remedy(cfg, room, price) })
 	p := planned{StepFlops: l.StepFlops(), Fits: fits == nil, Ranks: planRows(l)}
 	for _, r := range p.Ranks {
 		p.PeakBytes = max(p.PeakBytes, r.Total)
 	}
 	limit := l.Design.Memory
-	if cluster != "" || form == "json" || explain {
+	if fits == nil && (cluster != "" || form == "json" || explain) {
 		err := unknown
 		if err == nil {
 			err = p.simulate(c.Context(), l, m, explain)

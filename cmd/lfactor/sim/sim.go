@@ -380,7 +380,7 @@ func simCompare(c *cobra.Command, args []string) error {
 		for _, r := range x.Ranks {
 			x.Comm = max(x.Comm, r.Comm)
 		}
-		x.Fits = float64(x.PeakBytes) <= s.o.Machine.Memory
+		x.Fits = float64(x.PeakBytes) <= s.o.Machine.Least()
 		all = append(all, x)
 	}
 	if len(failed) == len(all) { // it is not the schedules
