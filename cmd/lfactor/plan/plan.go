@@ -173,20 +173,7 @@ func planCommand(c *cobra.Command, args []string) error {
 		return cli.EmitAs(cli.Out, form, strings.Split(strings.TrimSpace(l.Program.String()), "\n"),
 			func(w io.Writer) { fmt.Fprint(w, l.Program) })
 	}
-	room, price := machine.MemoryShare, func(*layout.Design) {}
-	if unknown == nil {
-		price = func(j *layout.Design) { rehearsal.PriceOn(j, m) }
-	}
-	if cluster != "" && unknown == nil {
-		room = func(int) int64 { return int64(m.Least()) }
-	}
-	if b := int64(cfg.Run.Plan.Memory); b > 0 {
-		room = func(int) int64 { return b }
-	}
-	if cluster == "" || unknown == nil {
-		l.Budget(room(l.World()))
-	}
-	fits := l.Fits(func() string { return layout.Remedy(cfg, room, price) })
+	fits := fit(cfg, l, cluster, m)
 	p := planned{StepFlops: l.StepFlops(), Fits: fits == nil, Ranks: planRows(l)}
 	for _, r := range p.Ranks {
 		p.PeakBytes = max(p.PeakBytes, r.Total)
@@ -206,6 +193,25 @@ func planCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	return fits
+}
+
+// fit holds a plan to the memory of a machine, of this one where cluster is "", and says what to change where it
+// needs more; m is nil for a machine that is not known.
+func fit(cfg *configs.Config, l *layout.Layout, cluster string, m *cost.Machine) error {
+	room, price := machine.MemoryShare, func(*layout.Design) {}
+	if m != nil {
+		price = func(j *layout.Design) { rehearsal.PriceOn(j, m) }
+	}
+	if cluster != "" && m != nil {
+		room = func(int) int64 { return int64(m.Least()) }
+	}
+	if b := int64(cfg.Run.Plan.Memory); b > 0 {
+		room = func(int) int64 { return b }
+	}
+	if cluster == "" || m != nil {
+		l.Budget(room(l.World()))
+	}
+	return l.Fits(func() string { return layout.Remedy(cfg, room, price) })
 }
 
 // simulate prices a step on a described machine, if the plan fits there, and explains it if asked.
