@@ -156,8 +156,8 @@ func (t *Tape) leaf(v *Value) *Param {
 // gradient adds term d to the gradient of p: by the kernel itself where it can, reduced to a shard where the
 // plan says so.
 func (t *Tape) gradient(p *Param, d *Value) {
-	if p.Grad == p.Place {
-		p.Grad = d.Place // partial terms stay partial; they are reduced once a step
+	if !p.graded {
+		p.Grad, p.graded = d.Place, true // partial terms stay partial; they are reduced once a step
 	}
 	if d.Place != p.Grad {
 		d = t.to(d, p.Value.Place)

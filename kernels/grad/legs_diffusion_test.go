@@ -29,6 +29,23 @@ func diffusionRules() map[string]rule {
 			v map[string]*Value) *Value {
 			return t.Conv(v["x"], v["w"], v["wb"], step(1, 2, 0), step(1, 0, 0), step(1, 0, 0))
 		}},
+		"conv of runs": {s{"x": {2, 8, 6, 2}, "w": {4, 2, 3, 3}, "wb": {4}}, func(t *Tape,
+			v map[string]*Value) *Value {
+			return t.Conv(t.Runs(v["x"], 1, "halo"), v["w"], v["wb"], step(1, 1, 1), step(1, 1, 1))
+		}},
+		"conv of frames, twice": {s{"x": {2, 8, 2, 2, 2}, "w": {4, 2, 3, 1, 2}, "wb": {4, 1, 3, 2, 1}},
+			func(t *Tape,
+				v map[string]*Value) *Value {
+				x := t.Conv(t.Runs(v["x"], 1, "halo"), v["w"], nil, step(1, 2, 0), step(1, 0, 0), step(1, 1,
+					0))
+				return t.Conv(t.Act(x, kernels.SiLU), v["wb"], nil, step(2, 0, 1), step(1, 1, 0), step(1, 0,
+					0))
+			}},
+		"conv of lines, apart": {s{"x": {2, 2, 8, 2}, "w": {2, 2, 1, 2}}, func(t *Tape,
+			v map[string]*Value) *Value {
+			x := t.Conv(t.Runs(v["x"], 2, "halo"), v["w"], nil, step(1, 0, 0), step(2, 0, 0))
+			return t.Conv(x, v["w"], nil, step(1, 0, 0), step(1, -1, 0))
+		}},
 		"transposed conv": {s{"x": {2, 4, 4}, "w": {4, 2, 4}, "wb": {2}}, func(t *Tape,
 			v map[string]*Value) *Value {
 			return t.ConvTranspose(v["x"], v["w"], v["wb"], 1, []int{1}, step(2, 1, 1))

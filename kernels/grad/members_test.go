@@ -228,7 +228,9 @@ func TestMembers(t *testing.T) {
 	all := diffusionRules()
 	maps.Copy(all, imageRules())
 	meshes := [][]MeshAxis{{{Name: TP, Size: 2}}, {{Name: "sp", Size: 2, Rows: true}},
-		{{Name: TP, Size: 2, Rows: true}}, {{Name: "sp", Size: 2, Rows: true}, {Name: TP, Size: 2}}}
+		{{Name: TP, Size: 2, Rows: true}}, {{Name: "halo", Size: 2}}, {{Name: "halo", Size: 4}, {Name: TP,
+			Size: 2}},
+		{{Name: "halo", Size: 2, Rows: true}}, {{Name: "sp", Size: 2, Rows: true}, {Name: TP, Size: 2}}}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		x, r := all[name], rand.New(rand.NewPCG(3, 4))
 		values := map[string]*tensor.Tensor{}
@@ -253,4 +255,29 @@ func TestMembers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestHaloBytes: members that have runs of lines send each neighbour the lines that its windows reach over,
+// and nothing else, forward and backward.
+func TestHaloBytes(t *testing.T) {
+	tape := NewTape(Options{DType: tensor.F32, Mesh: []MeshAxis{{Name: "halo", Size: 4}}})
+	x := tape.Runs(tape.Input("x", tensor.F32, 2, 8, 6, 3), 1, "halo")
+	w := tape.Param("w", []int{5, 3, 4, 3}, -1, 1, true)
+	y := tape.Conv(x, w, nil, step(1, 2, 1), step(1, 1, 1))
+	require.Equal(t, []int{0}, y.Place.Cuts(1))
+	tape.Output("y", y)
+	tr := tape.Finish()
+	count := func(p Phase) (bytes []int64) {
+		for _, s := range tr.Segments(p) {
+			for _, n := range s.Comm {
+				if n.Shift() != 0 {
+					bytes = append(bytes, tr.CommBytes(n))
+				}
+			}
+		}
+		return bytes
+	}
+	const line = 2 * 6 * 3 * 4
+	require.Equal(t, []int64{2 * line, line}, count(F), "two lines to the next, one to the one before")
+	require.ElementsMatch(t, []int64{line, 2 * line}, count(B), "and their gradients back")
 }

@@ -19,13 +19,19 @@ func init() {
 
 // convLetters name the axes of a convolution with weights w, for product: of weights, of x and of y. Groups
 // tie inputs to outputs, so that the channels of both are one letter, and each group has inputs of its own.
-func convLetters(w []int, groups int) (lw, lx, ly string) {
+// An axis of space of which members have runs of x, with their halo, has the runs of y.
+func convLetters(w []int, groups int, x Place) (lw, lx, ly string) {
 	rank := len(w) - 2
-	in, out, space, kernel := "abc"[:rank], "ABC"[:rank], "f", "xyz"[:rank]
-	if groups > 1 {
-		return "fq" + kernel, "n" + in + space, "n" + out + space
+	in, out, kernel := "abc"[:rank], []byte("ABC")[:rank], "xyz"[:rank]
+	for i := range out {
+		if len(x.Cuts(1+i)) > 0 {
+			out[i] = in[i]
+		}
 	}
-	return "fi" + kernel, "n" + in + "i", "n" + out + "f"
+	if groups > 1 {
+		return "fq" + kernel, "n" + in + "f", "n" + string(out) + "f"
+	}
+	return "fi" + kernel, "n" + in + "i", "n" + string(out) + "f"
 }
 
 // groupWeights brings the weights of a convolution in groups to where members have whole groups.
@@ -68,13 +74,15 @@ func (t *Tape) Conv(x, w, bias *Value, wins ...kernels.Window) *Value {
 	if len(wins) != last-1 || len(x.Shape) != last+1 {
 		panic(fmt.Sprintf("grad: a convolution of %v with %v along %d axes", x.Shape, w.Shape, len(wins)))
 	}
-	groups := kernels.Groups(x.Shape[last], w.Shape)
-	lw, lx, ly := convLetters(w.Shape, groups)
-	w, x, p := t.product(t.groupWeights(w, groups), t.only(x, 0, last), lw, lx, ly)
 	shape := []int{x.Shape[0]}
 	for i, win := range kernels.Windows(at, w.Shape) {
 		shape = append(shape, win.Out(x.Shape[1+i]))
 	}
+	x, wins = t.haloed(x, w.Shape, wins)
+	at = windowAttr(wins)
+	groups := kernels.Groups(x.Shape[last], w.Shape)
+	lw, lx, ly := convLetters(w.Shape, groups, x.Place)
+	w, x, p := t.product(t.groupWeights(w, groups), x, lw, lx, ly)
 	in := []*Value{x, w, nil}
 	if bias != nil {
 		in[2] = t.to(bias, biasPlace(p, last))
@@ -84,8 +92,8 @@ func (t *Tape) Conv(x, w, bias *Value, wins ...kernels.Window) *Value {
 
 func convolveVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, 3)
-	d, x, w := t.sampled(dy[0]), n.In[0], n.In[1]
-	lw, lx, ly := convLetters(w.Shape, kernels.Groups(lastOf(x), w.Shape))
+	d, x, w := t.to(dy[0], n.Out[0].Place.dual()), n.In[0], n.In[1]
+	lw, lx, ly := convLetters(w.Shape, kernels.Groups(lastOf(x), w.Shape), x.Place)
 	if leg(0) {
 		w, d, p := t.product(w, d, lw, ly, lx)
 		g[0] = t.one(opConvolveDX, n.Attr, x.DType, x.Shape, p, d, w)
@@ -115,7 +123,7 @@ func (t *Tape) ConvTranspose(x, w, bias *Value, groups int, rest []int, wins ...
 		panic(fmt.Sprintf("grad: a transposed convolution of %v with %v along %d axes", x.Shape, w.Shape,
 			len(wins)))
 	}
-	lw, lx, ly := convLetters(w.Shape, groups)
+	lw, lx, ly := convLetters(w.Shape, groups, Place{})
 	w, x, p := t.product(t.groupWeights(w, groups), t.sampled(x), lw, ly, lx)
 	shape := []int{x.Shape[0]}
 	for i, win := range kernels.Windows(at, w.Shape) {
@@ -135,7 +143,7 @@ func (t *Tape) ConvTranspose(x, w, bias *Value, groups int, rest []int, wins ...
 func convTransposeVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, 3)
 	d, x, w := t.sampled(dy[0]), n.In[0], n.In[1]
-	lw, lx, ly := convLetters(w.Shape, lastOf(n.Out[0])/max(1, w.Shape[1]))
+	lw, lx, ly := convLetters(w.Shape, lastOf(n.Out[0])/max(1, w.Shape[1]), Place{})
 	if leg(0) {
 		w, d, p := t.product(w, d, lw, lx, ly)
 		g[0] = t.one(opConvolve, n.Attr, x.DType, x.Shape, p, d, w)

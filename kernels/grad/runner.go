@@ -374,6 +374,10 @@ func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[0].Shape[0]
 	case kernels.BalanceSumsBwd, kernels.ZLossBwd:
 		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[1].Shape[0]
+	case kernels.Scale:
+		if n.Op == opEdge {
+			c.Attr.F[0] = f.Trace.atEdge(r.Pos, n)
+		}
 	case kernels.Linear, kernels.Conv, kernels.ConvDX:
 		for m := range r.Pos {
 			if len(c.In) > 2 && c.In[2] != nil && n.Out[0].Place[m].Kind == Partial && r.Pos[m] != 0 {

@@ -195,6 +195,7 @@ type Param struct {
 	Copies      int     // of the rows, how many there are beyond one an expert
 	Value       *Value
 	Local       []int // shape on one rank of the mesh, before any sharding over the axes marked Zero
+	graded      bool  // Grad is that of the first term of the gradient
 }
 
 // Port is an activation that enters or leaves a stage.
