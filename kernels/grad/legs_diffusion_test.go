@@ -1,6 +1,7 @@
 package grad
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,10 +15,10 @@ func step(stride, before, after int) kernels.Window {
 	return kernels.Window{Stride: stride, Dilation: 1, Before: before, After: after}
 }
 
-// diffusionRules are those of the operations of diffusion models and of convolutions.
-func diffusionRules() map[string]rule {
+// convRules are those of convolutions.
+func convRules() map[string]rule {
 	type s = map[string][]int
-	all := map[string]rule{
+	return map[string]rule{
 		"conv": {s{"x": {2, 5, 4}, "w": {4, 4, 3}, "wb": {4}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.Conv(v["x"], v["w"], v["wb"], step(2, 1, 0))
 		}},
@@ -54,6 +55,14 @@ func diffusionRules() map[string]rule {
 			v map[string]*Value) *Value {
 			return t.ConvTranspose(v["x"], v["w"], v["wb"], 2, nil, step(2, 1, 1))
 		}},
+	}
+}
+
+// diffusionRules are those of the operations of diffusion models and of convolutions.
+func diffusionRules() map[string]rule {
+	type s = map[string][]int
+	all := convRules()
+	maps.Copy(all, map[string]rule{
 		"gate": {s{"x": {6, 4}, "y": {6, 4}, "g": {2, 4}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.Gate(v["x"], v["y"], v["g"], t.Data("at", tensor.I32, 3))
 		}},
@@ -73,7 +82,7 @@ func diffusionRules() map[string]rule {
 			l := t.PointLoss(v["x"], y, one, nil, kernels.LogisticLoss, 0)
 			return t.Concat(0, l, t.Scale(l, 0.5))
 		}},
-	}
+	})
 	for name, norm := range map[string]int{"modulate": kernels.PlainRows,
 		"modulate layer norm": kernels.LayerRows,
 		"modulate rms norm":   kernels.RMSRows} { //lfvet:order into a map
