@@ -289,7 +289,9 @@ func (r *jpegReader) units(in []*plane) error {
 	}
 	for n := range w * h {
 		if r.restart > 0 && n > 0 && n%r.restart == 0 {
-			r.bits.nextRestart()
+			if err := r.bits.nextRestart(); err != nil {
+				return err
+			}
 			r.eobrun = 0
 			for _, p := range in {
 				p.pred = 0
@@ -309,8 +311,20 @@ func (r *jpegReader) units(in []*plane) error {
 		}
 	}
 	r.pair.flush()
+	if r.bits.early() {
+		return errEarly
+	}
+	if r.bits.late() {
+		return errLate
+	}
 	return nil
 }
+
+// firstMax bounds a block's first coefficient, eight times its mean: samples of 8 bits give 1024 and rounding by
+// a weight of 255 half as much again. Beyond it only damage goes, where libraries differ in how sums overflow.
+const firstMax = 4096
+
+func abs(x int) int { return max(x, -x) }
 
 // block decodes one block of a scan: of a baseline image to pixels.
 func (r *jpegReader) block(p *plane, x, y int) error {
@@ -319,6 +333,9 @@ func (r *jpegReader) block(p *plane, x, y int) error {
 	}
 	c := r.pair.next()
 	whole, err := r.bits.baseline(c, r.huff[0][p.dc], r.huff[1][p.ac], &p.pred)
+	if err == nil && abs(p.pred)*int(p.weights[0]) > firstMax {
+		err = errJPEG
+	}
 	if err == nil {
 		r.pair.put(p, x, y, whole)
 	}

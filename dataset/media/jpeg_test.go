@@ -30,6 +30,23 @@ func TestJPEGDamage(t *testing.T) {
 	}
 }
 
+// TestJPEGLikePillow: of images whose compressed data is damaged, each is refused or has the pixels that Pillow
+// gives it, and none that Pillow refuses is taken.
+func TestJPEGLikePillow(t *testing.T) {
+	want := readKinds(t, "testdata/damaged.json.gz")
+	require.Len(t, want, 120)
+	same := map[string]int{}
+	for name, c := range want {
+		if p, err := Decode(c.File, Options{}); err == nil {
+			require.Equal(t, c.RGB, crc32.ChecksumIEEE(p.Pix), name)
+			same[name[:4]]++
+		}
+	}
+	t.Logf("with Pillow's pixels, of 60 each: %v", same)
+	require.Greater(t, same["base"], 20)
+	require.Greater(t, same["prog"], 8)
+}
+
 // TestJPEGScans: what lacks scans looks as Pillow has it, whose library guesses the coefficients that are
 // missing.
 func TestJPEGScans(t *testing.T) {
@@ -51,7 +68,11 @@ func TestJPEGBombs(t *testing.T) {
 	require.ErrorContains(t, err, "8192×8192 pixels are more than can be in it")
 	b = readFile(t, "p01.jpg")
 	s := bytes.Index(b, []byte{0xff, 0xda})
-	b = append(append(bytes.Clone(b[:s]), bytes.Repeat(b[s:s+14], scansMax+1)...), b[s:]...)
+	end := s + 14
+	for b[end] != 0xff || b[end+1] == 0 {
+		end++
+	}
+	b = append(append(bytes.Clone(b[:s]), bytes.Repeat(b[s:end], scansMax+1)...), b[s:]...)
 	_, err = Decode(b, Options{})
 	require.ErrorContains(t, err, "over 100 scans")
 }

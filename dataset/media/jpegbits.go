@@ -1,6 +1,9 @@
 package media
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"errors"
+)
 
 // lookBits is how many bits a Huffman table is looked up by; longer codes are rare.
 const lookBits = 11
@@ -62,11 +65,20 @@ func (h *huffman) fill(code int32, l int, symbol byte, dc bool) {
 	for rest := range int32(1) << (lookBits - l) {
 		at := first + rest
 		h.codes[at] = uint16(l) | uint16(symbol)<<8
-		if l+size <= lookBits && size <= 15 {
+		if l+size <= lookBits && size <= sizeMax(dc) {
 			value := extended(rest>>(lookBits-l-size), size)
 			h.whole[at] = uint32(l+size) | uint32(on)<<8 | uint32(uint16(value))<<16
 		}
 	}
+}
+
+// sizeMax is how many bits a number of 8-bit images has: a difference of the first coefficients, or another
+// coefficient (T.81, F.1.2). More is damage.
+func sizeMax(dc bool) int {
+	if dc {
+		return 11
+	}
+	return 10
 }
 
 // extended is the signed number that bits stand for.
@@ -83,7 +95,39 @@ type bitReader struct {
 	i   int    // of the next byte
 	acc uint64 // the next bits, from the top down
 	n   uint   // of them are counted; others may follow, that are read again
+	pad uint   // of those counted since the last marker were zeros behind it
+	rst byte   // restart markers passed
 }
+
+// early says that more bits were taken than stand in front of the marker.
+func (r *bitReader) early() bool { return r.pad > r.n }
+
+// lateMax is how many bytes, not all zero, may stand between a scan's last block and the next marker: some
+// cameras leave one or two.
+const lateMax = 2
+
+// late says that more stands between the bits that were taken and the marker than writers leave there.
+func (r *bitReader) late() bool {
+	left := uint64(0)
+	if !r.early() {
+		left = uint64((r.n - r.pad) / 8)
+	}
+	zero := left == 0 || r.acc<<((r.n-r.pad)%8)>>(64-8*min(left, 7)) == 0
+	b := r.b[min(r.i, len(r.b)):]
+	for len(b) > 1 && (b[0] != 0xff || b[1] == 0 || b[1] == 0xff) {
+		if b[0] != 0xff || b[1] == 0 { // else a fill byte
+			left++
+			zero = zero && b[0] == 0
+		}
+		b = b[1:]
+	}
+	return left > lateMax && !zero
+}
+
+var (
+	errEarly = errors.New("the image is cut off or damaged: a scan ends before its last block")
+	errLate  = errors.New("the image is damaged: more data follow the last block of a scan")
+)
 
 // refill counts at least 32 bits.
 func (r *bitReader) refill() {
@@ -112,6 +156,9 @@ func (r *bitReader) refill() {
 			} else {
 				size++
 			}
+		}
+		if size == 0 {
+			r.pad += 8
 		}
 		b, r.i = b[size:], r.i+size
 		r.acc |= uint64(c) << (56 - r.n)
@@ -153,18 +200,23 @@ func (r *bitReader) symbol(h *huffman) (int, error) {
 	return 0, errJPEG
 }
 
-// nextRestart drops what is left before a restart marker, and the marker.
-func (r *bitReader) nextRestart() {
-	r.n, r.acc = 0, 0
+// nextRestart drops what is left before a restart marker, and the marker, which has the next number.
+func (r *bitReader) nextRestart() error {
+	if r.early() {
+		return errEarly
+	}
+	r.n, r.acc, r.pad = 0, 0, 0
 	for i := r.i; i+1 < len(r.b); i++ {
 		if r.b[i] != 0xff || r.b[i+1] == 0 || r.b[i+1] == 0xff {
 			continue
 		}
-		if r.i = i; r.b[i+1] >= 0xd0 && r.b[i+1] <= 0xd7 {
-			r.i += 2
+		if r.b[i+1] != 0xd0+r.rst&7 {
+			break
 		}
-		return
+		r.i, r.rst = i+2, r.rst+1
+		return nil
 	}
+	return errors.New("a restart marker is missing")
 }
 
 // blockEnd moves a position behind the block.
@@ -195,7 +247,7 @@ func (r *bitReader) baseline(c *block, dc, ac *huffman, pred *int) (whole bool, 
 		*pred += int(int16(e >> 16))
 	} else {
 		n, err := r.symbol(dc)
-		if err != nil || n > 15 {
+		if err != nil || n > sizeMax(true) {
 			return false, errJPEG
 		}
 		*pred += r.extend(n)
@@ -218,6 +270,9 @@ func (r *bitReader) baseline(c *block, dc, ac *huffman, pred *int) (whole bool, 
 		if size == 0 && s>>4 < 15 {
 			k += blockEnd
 			break
+		}
+		if size > sizeMax(false) {
+			return false, errJPEG
 		}
 		k += s>>4 + 1
 		c[natural[(k-1)&127]] = int16(r.extend(size))

@@ -13,10 +13,12 @@ func (r *jpegReader) part(p *plane, x, y int) error {
 			return nil
 		}
 		n, err := r.bits.symbol(r.huff[0][p.dc])
-		if err != nil || n > 15 {
+		if err != nil || n > sizeMax(true) {
 			return errJPEG
 		}
-		p.pred += r.bits.extend(n)
+		if p.pred += r.bits.extend(n); abs(p.pred<<r.al)*int(p.weights[0]) > firstMax {
+			return errJPEG
+		}
 		c[0] = int16(p.pred << r.al)
 		ss = 1
 	}
@@ -65,7 +67,7 @@ func (r *jpegReader) fresh(c *[64]int16, set *uint64, h *huffman, ss int) error 
 		if k += run; n == 0 {
 			continue
 		}
-		if k > r.se {
+		if k > r.se || n > sizeMax(false) {
 			return errJPEG
 		}
 		c[zigzag[k]] = int16(r.bits.extend(n) << r.al)
@@ -87,7 +89,10 @@ func (r *jpegReader) refine(c *[64]int16, set *uint64, p *plane) error {
 			r.bits.acc <<= e & 63
 			r.bits.n -= uint(e & 63)
 			k = r.correct(c, *set, k, on-1, delta)
-			if e>>16 != 0 && k <= r.se {
+			if e>>16 != 0 {
+				if k > r.se {
+					return errJPEG
+				}
 				c[zigzag[k&63]&63] = int16(e>>16) * delta
 				*set |= 1 << (k & 63)
 			}
@@ -104,6 +109,9 @@ func (r *jpegReader) refine(c *[64]int16, set *uint64, p *plane) error {
 			r.eobrun = 1<<run + int(r.bits.take(run))
 			break
 		}
+		if n > 1 {
+			return errJPEG // a coefficient that comes so late is one bit
+		}
 		if n > 0 {
 			value = -delta
 			if r.bits.bit() == 1 {
@@ -111,7 +119,10 @@ func (r *jpegReader) refine(c *[64]int16, set *uint64, p *plane) error {
 			}
 		}
 		k = r.correct(c, *set, k, run, delta)
-		if value != 0 && k <= r.se {
+		if value != 0 {
+			if k > r.se {
+				return errJPEG
+			}
 			c[zigzag[k]] = value
 			*set |= 1 << k
 		}
