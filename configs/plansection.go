@@ -271,7 +271,7 @@ type Log struct {
 	JSONL       string  `key:"jsonl" default:"metrics.jsonl" class:"free" doc:"Metrics, one JSON object a step, below log.dir; empty writes none."`
 	TensorBoard string  `key:"tensorboard" default:"tensorboard" class:"free" flag:"tensorboard-dir" doc:"Directory of TensorBoard event files, below log.dir unless absolute; empty writes none."`
 	Experts     int     `key:"experts" default:"0" min:"0" class:"free" unit:"steps" doc:"Steps between records of how a mixture's experts are used: rows, drops and the router's entropy, in the metrics, and an image of them, experts.svg; 0 makes none."`
-	Stall       float64 `key:"stall" default:"0" min:"0" class:"free" doc:"Seconds without a step after which the run says what it waits for; 0 is 30, or five of the longest steps where that is more."`
+	Stall       float64 `key:"stall" default:"0" min:"0" class:"free" doc:"Seconds without a step after which the run says what it waits for; 0 is 30, or five of the longest steps where that is more. A process that hangs is ended then, at the earliest after five of the longest steps."`
 }
 
 // nearestDivisor is the divisor of n nearest to want, the smaller of two.

@@ -183,6 +183,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 			}
 		}
 		joined(l, o, devices, ranks)
+		o.Links.Explain = sys.explained
 		o.Links.Serve(sys, layout.CoordinatorRef)
 	}
 	if o.Links != nil && (o.Links.Slow != nil || o.Proc > 0) {

@@ -159,7 +159,7 @@ func (s *System) Ask(timeout time.Duration) []Status {
 					Job: c.jobState()}
 			case <-time.After(timeout):
 				out[i] = Status{Ref: c.ref, Name: c.name, Wait: actors.Wait{For: actors.None,
-					What: "does not answer: stuck in its behaviour", Busy: true}, Job: c.jobState()}
+					What: "does not answer: stuck in its behaviour", Busy: true}, Job: c.jobState(), Stuck: true}
 			}
 		}()
 	}
@@ -169,12 +169,13 @@ func (s *System) Ask(timeout time.Duration) []Status {
 
 // Status is an actor's answer to `lfactor why`.
 type Status struct {
-	Ref  actors.Ref
-	Name string
-	Wait actors.Wait
-	Age  time.Duration // of the wait
-	Job  string        // what its device runs
-	Sent []Edge        // what it has sent so far
+	Ref   actors.Ref
+	Name  string
+	Wait  actors.Wait
+	Age   time.Duration // of the wait
+	Job   string        // what its device runs
+	Stuck bool          // it does not answer
+	Sent  []Edge        // what it has sent so far
 }
 
 // Stop ends all actors and waits for their devices.

@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/store"
@@ -22,8 +24,12 @@ import (
 type Diagnosis struct {
 	Root  string   `json:"root"`            // one sentence that names the actor and the cause
 	Actor string   `json:"actor,omitempty"` // the actor at the root
-	Kind  string   `json:"kind"`            // busy, credit, cycle, silent, none
+	Kind  string   `json:"kind"`            // busy, stuck, credit, cycle, silent, none
 	Chain []string `json:"chain"`           // from the coordinator to the root
+
+	Ref  actors.Ref    `json:"-"` // of the actor, or of one that does not answer
+	What string        `json:"-"` // it does or awaits
+	Age  time.Duration `json:"-"` // of that, 0 where it is not known
 }
 
 // Diagnose follows the waits from the coordinator to their root. An edge without credit whose receiver waits
@@ -44,6 +50,7 @@ func Diagnose(all []Status, silent ...Silent) Diagnosis {
 		}
 		seen[s.Ref] = len(path)
 		path = append(path, s)
+		d.Ref, d.What, d.Age = s.Ref, s.Wait.What, s.Age
 		d.Chain = append(d.Chain, fmt.Sprintf("%s: %s (%s)", s.Name, s.describe(at),
 			s.Age.Round(time.Millisecond)))
 		if s.Wait.Busy || s.Wait.For == actors.None {
@@ -55,7 +62,7 @@ func Diagnose(all []Status, silent ...Silent) Diagnosis {
 		}
 		next, found := at[s.Wait.For]
 		if !found {
-			d.Kind, d.Actor = "silent", s.Name
+			d.Kind, d.Actor, d.Ref = "silent", s.Name, s.Wait.For
 			d.Root = fmt.Sprintf("%s waits for %s from %s, which does not answer: %s", s.Name, s.Wait.What,
 				nameOf(s.Wait.For, at), silence(silent))
 			return d
@@ -67,6 +74,9 @@ func Diagnose(all []Status, silent ...Silent) Diagnosis {
 	}
 	d.Kind, d.Actor = "busy", s.Name
 	d.Root = fmt.Sprintf("%s is at work on %s, for %s", s.Name, s.Wait.What, s.Age.Round(time.Millisecond))
+	if s.Stuck {
+		d.Kind, d.Root = "stuck", fmt.Sprintf("%s %s", s.Name, s.Wait.What)
+	}
 	if !s.Wait.Busy {
 		d.Kind, d.Root = "none", fmt.Sprintf("%s waits for nothing", s.Name)
 	}
@@ -179,6 +189,39 @@ func (s *System) Explain(timeout time.Duration) []Status {
 		}
 	}
 	return all
+}
+
+// explained is Explain for another process.
+func (s *System) explained() []byte {
+	text, _ := json.Marshal(s.Explain(time.Second)) // numbers and words
+	return text
+}
+
+// Everywhere is what all processes of a run say that their actors wait for: this one's, and over links the
+// others', of which it names those that do not answer in time.
+func (s *System) Everywhere(l *links.Links, procs int, within time.Duration) (all []Status, silent []Silent) {
+	parts := make([][]Status, max(1, procs))
+	quiet := make([]bool, len(parts))
+	var wg sync.WaitGroup
+	for n := range parts {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if n == s.proc {
+				parts[n] = s.Explain(within)
+				return
+			}
+			text, err := l.Ask(n, 2*within)
+			quiet[n] = err != nil || json.Unmarshal(text, &parts[n]) != nil
+		}()
+	}
+	wg.Wait()
+	for n, part := range parts {
+		if all = append(all, part...); quiet[n] {
+			silent = append(silent, Silent{Proc: n})
+		}
+	}
+	return all, silent
 }
 
 // ServeWhy answers `lfactor why` for this process's actors until the returned function is called.

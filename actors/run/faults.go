@@ -179,7 +179,7 @@ func (r *Run) fault(o *host.RunOptions, text string) (why string) {
 	default:
 		o.WrapDevice = func(rank int, d host.Device) host.Device {
 			switch {
-			case rank != n:
+			case rank != n, kind == "stuck" && r.life > 0: // it hung, and was started again
 				return d
 			case kind == "slow":
 				return slowed{d, step}

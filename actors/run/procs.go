@@ -72,6 +72,7 @@ type workers struct {
 	list   map[int]Process
 	lives  map[int]int           // by process: how often it was started before
 	silent map[int]time.Duration // by process: how long it had been silent when it was ended
+	hung   map[int]string        // by process: why it was ended that took no step any more
 	led    bool                  // all are ready: the coordinator looks after what happens now
 	over   bool
 	done   chan struct{} // closed when over
@@ -107,7 +108,7 @@ func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 	r.tellWidths(f)
 	w := &workers{r: r, fleet: f, ready: make(chan error, o.Procs), lost: make(chan error, o.Procs),
 		losses: make(chan host.Loss),
-		list:   map[int]Process{}, lives: map[int]int{}, silent: map[int]time.Duration{},
+		list:   map[int]Process{}, lives: map[int]int{}, silent: map[int]time.Duration{}, hung: map[int]string{},
 		done: make(chan struct{})}
 	if o.Links, err = r.links(f, 0, o.Procs); err != nil {
 		f.Close()
@@ -182,6 +183,25 @@ func (w *workers) suspect(proc, life int, since time.Duration) {
 	}
 }
 
+// end ends a process that hangs while it says that it lives, and reports whether another takes its place: the
+// leader of a run on one host has nobody who would start it again.
+func (w *workers) end(proc int, why string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f, told := w.fleet.(Noter)
+	if !w.led && w.r.heir == nil || w.over || w.r.cfg.Run.Train.Restarts == 0 || proc == 0 && !told {
+		return false
+	}
+	if told {
+		f.Hung(proc, why)
+	}
+	if p := w.list[proc]; p != nil {
+		w.hung[proc] = why
+		p.Kill()
+	}
+	return true
+}
+
 // cause says how a process has ended.
 func (w *workers) cause(proc int, p Process, how error) error {
 	w.mu.Lock()
@@ -190,7 +210,11 @@ func (w *workers) cause(proc int, p Process, how error) error {
 	if d := w.silent[proc]; d > 0 {
 		words += fmt.Sprintf(" said nothing for %.2f s and", d.Seconds())
 	}
+	if why := w.hung[proc]; why != "" {
+		words += fmt.Sprintf(" was ended (%s) and", why)
+	}
 	delete(w.silent, proc)
+	delete(w.hung, proc)
 	return fmt.Errorf("%s %w", words, how)
 }
 

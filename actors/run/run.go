@@ -357,6 +357,9 @@ func (r *Run) lead(ctx context.Context) error {
 	})()
 	o.Observe = func(m actors.Message) { w.seen(m); r.observe(m) }
 	o.OnSystem = func(s *host.System) {
+		if r.io.Fleet != nil && o.Links != nil { // its processes may be on other hosts
+			w.ask = func() ([]host.Status, []host.Silent) { return s.Everywhere(o.Links, o.Procs, time.Second) }
+		}
 		end, err := s.ServeWhy(r.cfg.Run.Log.Dir, 0)
 		if err != nil {
 			r.report.say("lfactor why will not answer: %v", err)
@@ -380,6 +383,7 @@ func (r *Run) lead(ctx context.Context) error {
 			return err
 		}
 		defer workers.close()
+		w.end = workers.end
 		o.Links.Told, o.Links.Slow = tr.Told, r.slowWay
 	}
 	if r.io.Profile != "" {

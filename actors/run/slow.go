@@ -13,6 +13,8 @@ type Noter interface {
 	Slow(proc int, text string)
 	// SlowWay takes in that a way that process proc sends on is slow, in words.
 	SlowWay(proc int, text string)
+	// Hung takes in that a process says that it lives and takes no step, and why, and sees to its end.
+	Hung(proc int, text string)
 }
 
 // starved says that a process has fewer processors than it could use, "" if it has as many.

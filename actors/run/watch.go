@@ -11,14 +11,14 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
 const (
-	lookEvery  = 500 * time.Millisecond
-	stallUsual = 30 * time.Second // without a step from which on a run says what it waits for
-	stallSteps = 5                // or so many of the longest steps
+	lookEvery  = time.Duration(core.StallEvery)
+	stallUsual = time.Duration(core.StallUsual)
 	// looks in a row that find the same wait, before a run that is to stop leaves its step
 	stuckLooks = 3
 	// for a rank that is at work, after a request to stop, if no step took longer
@@ -34,23 +34,30 @@ type watch struct {
 	abandon chan struct{}
 	gaveUp  bool
 
-	mu      sync.Mutex
-	last    time.Time // of a step, an evaluation or a save
-	longest time.Duration
-	told    bool
-	ended   bool // the coordinator has said so: what it saves is durable
+	// ask collects what the actors of all processes wait for, nil where the run's folder says it
+	ask func() ([]host.Status, []host.Silent)
+	end func(proc int, why string) bool // ends a process that hangs; false where none would take its place
+
+	began time.Time
+	mu    sync.Mutex
+	stall core.Stall
+	ended bool // the coordinator has said so: what it saves is durable
 }
 
-func newWatch(r *Run) *watch { return &watch{r: r, abandon: make(chan struct{}), last: time.Now()} }
+func newWatch(r *Run) *watch {
+	w := &watch{r: r, abandon: make(chan struct{}), began: time.Now()}
+	w.stall.Limit = actors.Duration(r.stallLimit())
+	return w
+}
+
+// now is the time since the run began.
+func (w *watch) now() actors.Time { return actors.Time(time.Since(w.began)) }
 
 // seen hears the coordinator's reports.
 func (w *watch) seen(m actors.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if m.Text == core.TopicStep {
-		w.longest = max(w.longest, time.Since(w.last))
-	}
-	w.last, w.told = time.Now(), false
+	w.stall.Seen(w.now(), m.Text == core.TopicStep)
 	w.ended = w.ended || m.Text == core.TopicEnd
 }
 
@@ -101,14 +108,14 @@ func (w *watch) run(ctx context.Context, train func() error) error {
 func (w *watch) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.ended && time.Since(w.last) > lookEvery
+	return w.ended && time.Duration(w.stall.Quiet(w.now())) > lookEvery
 }
 
 // quiet is how long nothing was reported.
 func (w *watch) quiet() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return time.Since(w.last)
+	return time.Duration(w.stall.Quiet(w.now()))
 }
 
 // patience is how long a rank may be at work after a request to stop, before its step is left: as long as
@@ -116,37 +123,61 @@ func (w *watch) quiet() time.Duration {
 func (w *watch) patience() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return max(workingWait, w.longest)
+	return max(workingWait, time.Duration(w.stall.Longest()))
 }
 
-// stalled says once why no step comes for long.
+// stalled says why no step comes for long, and ends the process that it is because of, where another takes its
+// place.
 func (w *watch) stalled() {
-	limit := w.r.stallLimit()
 	w.mu.Lock()
-	if limit == 0 {
-		limit = max(stallUsual, stallSteps*w.longest)
-	}
-	since := time.Since(w.last)
-	say := since > limit && !w.told
-	w.told = w.told || say
+	remedy := w.stall.Look(w.now())
 	w.mu.Unlock()
-	if !say {
+	if remedy != core.StallAsk {
 		return
 	}
-	root, _ := w.root()
-	w.r.report.say("! no step for %d s, because %s", int(since.Seconds()), root)
+	d, _, err := w.why()
+	if err != nil {
+		d.Root = err.Error()
+	}
+	proc := w.r.layout.OwnerOf(d.Ref, max(1, w.r.cfg.Run.Plan.Procs))
+	rank := d.Ref >= layout.FirstRank && !strings.HasPrefix(d.Actor, "loader")
+	root := core.StallRoot{Proc: proc, Which: fmt.Sprint(d.Kind, d.Ref, d.What), Age: actors.Duration(d.Age),
+		Cured: err == nil && d.Kind != "none" && (d.Kind != "busy" || rank)}
+	w.mu.Lock()
+	quiet := time.Duration(w.stall.Quiet(w.now()))
+	remedy = w.stall.Found(w.now(), root)
+	w.mu.Unlock()
+	why := fmt.Sprintf("no step for %d s, because %s", int(quiet.Seconds()), d.Root)
+	switch {
+	case remedy == core.StallSay:
+		w.r.report.say("! %s", why)
+	case remedy == core.StallEnd && (w.end == nil || !w.end(proc, why)):
+		w.r.report.say("! process %d hangs, and nobody would start another in its place: stop the run, and "+
+			"repeat its command", proc)
+	case remedy == core.StallEnd:
+		w.r.report.say("! %s: process %d is ended, and another takes its place", why, proc)
+	}
+}
+
+// why finds what the run waits for, and which processes do not answer.
+func (w *watch) why() (d host.Diagnosis, silent []host.Silent, err error) {
+	var all []host.Status
+	if w.ask != nil {
+		all, silent = w.ask()
+	} else if all, silent, err = host.AskWhy(w.r.cfg.Run.Log.Dir, time.Second); err != nil {
+		return d, nil, err
+	}
+	return host.Diagnose(all, silent...), silent, nil
 }
 
 // root is what the run waits for, and whether that will not end by itself: data that does not come, a lost
 // credit, a cycle of waits, a process that does not answer. A rank that computes will.
 func (w *watch) root() (string, bool) {
-	all, silent, err := host.AskWhy(w.r.cfg.Run.Log.Dir, time.Second)
+	d, silent, err := w.why()
 	if err != nil {
 		return err.Error(), true
 	}
-	d := host.Diagnose(all, silent...)
-	return d.Root, len(silent) > 0 || d.Kind != "busy" && d.Kind != "none" ||
-		strings.HasPrefix(d.Actor, "loader")
+	return d.Root, len(silent) > 0 || d.Kind != "busy" && d.Kind != "none" || strings.HasPrefix(d.Actor, "loader")
 }
 
 // prepareUntil is prepare, which a request to stop need not wait for.

@@ -35,6 +35,7 @@ var mutants = []mutant{
 		"		if j.State == Running && len(j.Procs) > 1 {\n			for _, n := range j.Hosts {"},
 	{"a generation is given twice", "H-4", "jobs.go", "Gen: p.Gen + 1, Env: env",
 		"Gen: max(1, p.Gen), Env: env"},
+	{"a process that takes no step is left alone", "L", "procs.go", "	case control.Hung:\n		h.hung(j, m)\n", ""},
 	{"a token is used twice", "H-5", "tokens.go", "	h.dropToken(in.Key)\n	if err", "	if err"},
 	{"a token that was used is good for the next head", "H-5", "tokens.go",
 		"	h.dropToken(in.Key)\n	if err", "	delete(h.tokens, in.Key)\n	if err"},

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lfactor/lfactor/actors"
 	agent "github.com/lfactor/lfactor/actors/cluster/agent/decide"
 	"github.com/lfactor/lfactor/actors/cluster/control"
+	"github.com/lfactor/lfactor/actors/core"
 )
 
 // proc is a process of a job. The one that leads asks for the others, and for those again that end; when
@@ -24,6 +26,9 @@ type proc struct {
 	asked int64
 	wants map[int]*want
 	works bool
+	stuck bool // it says that it lives, and takes no step
+	stall core.Stall
+	told  time.Duration // when the head was last told of a process that is stuck
 }
 
 // want is a process that the one that leads has asked for.
@@ -125,7 +130,50 @@ func (p *proc) work() {
 		return
 	}
 	p.works = true
-	p.then(p.x.w.span(500*time.Millisecond, 10*time.Second), func() { p.end("ended with exit code 0", 0) })
+	p.stall.First = actors.Duration(time.Minute) // the calm is too short for what a run waits
+	p.stall.Begin(actors.Time(p.x.w.now))
+	p.toil(p.x.w.span(500*time.Millisecond, 10*time.Second))
+}
+
+// toil takes steps until so much is done. What it does of one that does not come is what a run does (core.Stall);
+// where nobody is stuck, but one is away, the others wait for it to be back.
+func (p *proc) toil(left time.Duration) {
+	const each = time.Duration(core.StallEvery)
+	w, now := p.x.w, actors.Time(p.x.w.now)
+	n, away := p.holdup()
+	switch {
+	case n < 0 && left <= each && !away:
+		p.then(left, func() { p.end("ended with exit code 0", 0) })
+		return
+	case n < 0:
+		p.stall.Seen(now, !away)
+		if p.told = 0; !away {
+			left -= each
+		}
+	case p.stall.Look(now) == core.StallAsk &&
+		p.stall.Found(now, core.StallRoot{Proc: n, Which: "device", Cured: true}) == core.StallEnd,
+		p.told > 0 && w.now >= p.told+again:
+		p.told = w.now
+		m := control.Message{Kind: control.Hung, Peer: n, Text: "takes no step"}
+		if n > 0 {
+			m.At = p.wants[n].ask
+		}
+		p.tell(m)
+	}
+	p.then(each, func() { p.toil(left) })
+}
+
+// holdup is the process that is stuck, the one that leads first, -1 for none, and whether one is away.
+func (p *proc) holdup() (n int, away bool) {
+	for n := range p.all {
+		for _, x := range p.x.w.hosts {
+			if q := x.procs[key{p.job, n}]; q != nil && q.stuck && (q == p || n > 0 && q.gen == p.wants[n].gen) {
+				return n, false
+			}
+		}
+		away = away || n > 0 && !p.wants[n].ready
+	}
+	return -1, away
 }
 
 // end is a process's.

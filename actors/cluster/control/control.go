@@ -45,8 +45,8 @@ const (
 	Change  Kind = "change"  // Hosts come to what they knew, Gone go from it; Dirs replace
 )
 
-// Between a process and the head, by way of its agent. Start, Leave, Kill, Slow and Widths come from the
-// process that leads.
+// Between a process and the head, by way of its agent. Start, Leave, Kill, Slow, Hung and Widths come
+// from the process that leads.
 const (
 	Listening Kind = "listening" // a process takes edges at Addr
 	Peers     Kind = "peers"     // where the processes of the run take edges
@@ -56,6 +56,7 @@ const (
 	Widths    Kind = "widths"    // with how many replicas the job can run: Widths
 	// process Peer is slow, or with Code 1 a way that it sends on; Text says by what that shows
 	Slow   Kind = "slow"
+	Hung   Kind = "hung"   // process Peer says that it lives and takes no step: it is to be ended; Text says why
 	Placed Kind = "placed" // process Peer has number Gen and runs as Text, or cannot (Err)
 	Ready  Kind = "ready"  // a process has its actors
 	Exited Kind = "exited" // a process has ended: Text says how, Code its exit code

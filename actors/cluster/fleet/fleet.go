@@ -237,6 +237,22 @@ func (f *Fleet) SlowWay(proc int, text string) {
 	_ = f.talk.Send(control.Message{Kind: control.Slow, Peer: proc, Text: text, Code: 1}) // as above
 }
 
+// Hung implements run.Noter. The request is repeated as long as the process is what it was: of this one, as
+// long as it lives.
+func (f *Fleet) Hung(proc int, text string) {
+	m := control.Message{Kind: control.Hung, Peer: proc, Text: text}
+	f.mu.Lock()
+	m.Gen = f.self.Gen
+	p := f.procs[proc]
+	if proc > 0 && p != nil {
+		m.At = p.ask
+	}
+	f.mu.Unlock()
+	go func() {
+		_ = f.repeat(m, forever, func() bool { return proc > 0 && f.procs[proc] != p }) // the run says it as well
+	}()
+}
+
 var _ run.Noter = (*Fleet)(nil)
 
 // Widths implements run.Sizer.

@@ -20,7 +20,7 @@ func shown(j Job) Job {
 	j.Procs = slices.Clone(j.Procs)
 	for n := range j.Procs {
 		j.Procs[n].Env = hideValues(j.Procs[n].Env)
-		j.Procs[n].Why = decide.Hide(j.Procs[n].Why)
+		j.Procs[n].Why, j.Procs[n].Hung = decide.Hide(j.Procs[n].Why), decide.Hide(j.Procs[n].Hung)
 	}
 	j.Widths = slices.Clone(j.Widths)
 	for n := range j.Widths {

@@ -14,6 +14,7 @@
 //	channels.go   tensors that go from device to device, beside the stream that describes them
 //	transport.go  how connections are made; unix sockets between processes of one host
 //	beat.go       a byte to process 0 every 100 ms, and what each process tells it
+//	ask.go        what the actors of another process wait for
 //	clock.go      how the clocks of two processes stand to each other, from the beats
 //	ways.go       which way between two hosts has become slow
 //

@@ -43,6 +43,8 @@ type Links struct {
 	// knows how the clock of that one stands to this one's. Told hears it there.
 	Tell func(clock Offset) []byte
 	Told func(proc int, text []byte)
+	// Explain is what Ask hears in another process; nil for nothing.
+	Explain func() []byte
 	// Slow hears in process 0 of a way between processes that has become slow, from the one that sends
 	// there.
 	Slow func(proc int, text string)
@@ -172,6 +174,10 @@ func (l *Links) read(c net.Conn) {
 	}
 	if !l.admit(proc, life) {
 		l.fence.refused.Add(1)
+		return
+	}
+	if from == asking {
+		l.explain(c)
 		return
 	}
 	if from == beating {

@@ -129,7 +129,7 @@ func jobLine(j head.Job) string {
 		line += "  on " + strings.Join(j.Hosts, ", ")
 	}
 	if j.State == head.Running {
-		line += j.Narrow()
+		line += j.Narrow() + j.Holdup()
 	}
 	if j.Epoch > 0 && j.State == head.Running {
 		line += fmt.Sprintf("  epoch %d", j.Epoch)

@@ -175,7 +175,7 @@ func (a *Agent) said(p *proc, m control.Message) {
 		return
 	case control.Listening:
 		p.Addr = m.Addr
-	case control.Start, control.Leave, control.Kill, control.Slow, control.Widths:
+	case control.Start, control.Leave, control.Kill, control.Slow, control.Hung, control.Widths:
 		if m.Proc != 0 {
 			return // only the process that leads looks after others
 		}

@@ -57,9 +57,12 @@ type Proc struct {
 	Over  bool   `json:"over,omitempty"` // it has ended
 	// what its leader started it with
 	Env  []string `json:"env,omitempty"`
-	Ask  int64    `json:"ask,omitempty"` // the leader's request that it was started for
-	Why  string   `json:"why,omitempty"` // how it ended
-	Code int      `json:"code,omitempty"`
+	Ask  int64    `json:"ask,omitempty"`  // the leader's request that it was started for
+	Why  string   `json:"why,omitempty"`  // how it ended
+	Hung string   `json:"hung,omitempty"` // why it is ended that lives and takes no step
+	// Hangs is how often processes of this number hung on their host one after another.
+	Hangs int `json:"hangs,omitempty"`
+	Code  int `json:"code,omitempty"`
 }
 
 // copy is the job as it is now, which what happens later does not change.
@@ -67,6 +70,16 @@ func (j *Job) copy() Job {
 	out := *j
 	out.Hosts, out.Procs = slices.Clone(j.Hosts), slices.Clone(j.Procs)
 	return out
+}
+
+// Holdup says which process of the job is ended because it takes no step; "" for none.
+func (j *Job) Holdup() string {
+	for n, p := range j.Procs {
+		if p.Hung != "" && j.State == Running {
+			return fmt.Sprintf("  process %d on %s: %s", n, p.Host, p.Hung)
+		}
+	}
+	return ""
 }
 
 func (p *Proc) alive() bool { return p.Gen > 0 && !p.Over }
@@ -256,7 +269,11 @@ func (h *Head) launch(j *Job, n int, env []string) {
 			j.Hosts = append(j.Hosts, host)
 		}
 	}
-	*p = Proc{Host: host, Gen: p.Gen + 1, Env: env, Ask: p.Ask}
+	hangs := p.Hangs
+	if host != p.Host {
+		hangs = 0
+	}
+	*p = Proc{Host: host, Gen: p.Gen + 1, Env: env, Ask: p.Ask, Hangs: hangs}
 	h.save(j)
 	spec := j.spec()
 	m := control.Message{Kind: control.Order, Job: j.ID, Proc: n, Gen: p.Gen, Epoch: j.Epoch,
@@ -287,20 +304,24 @@ func (j *Job) headless() bool {
 	return started && slices.ContainsFunc(j.Procs[1:], func(p Proc) bool { return p.alive() })
 }
 
-// where is the host for process n of a job: its own, else a spare one, else that of the job's with the
+// where is the host for process n of a job: its own, unless processes hung there again and again, else a spare one, else that of the job's with the
 // fewest processes; "" if none has room.
 func (h *Head) where(j *Job, n int) string {
 	up := func(host string) bool {
 		a := h.agents[host]
 		return a != nil && a.heard() && !a.Drained && h.hasRoom(j, n, host)
 	}
-	if home := j.Procs[n].Host; up(home) {
+	home := j.Procs[n].Host
+	if stays := j.Procs[n].Hangs < hungMost; stays && up(home) {
 		return home
 	}
 	for _, host := range h.free() {
-		if up(host) {
+		if host != home && up(host) {
 			return host
 		}
+	}
+	if up(home) {
+		return home
 	}
 	least, load := "", 0
 	for _, n := range j.Hosts {

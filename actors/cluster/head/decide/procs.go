@@ -46,6 +46,8 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 			h.event(Event{Kind: "slow", Job: j.ID, Host: host,
 				Text: fmt.Sprintf("%s is slow in job %s: %.512s", what, j.ID, m.Text)})
 		}
+	case control.Hung:
+		h.hung(j, m)
 	case control.Widths:
 		if m.Proc == 0 {
 			h.takeWidths(j, m.Widths)
@@ -53,6 +55,29 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 	case control.Start, control.Leave, control.Kill:
 		h.fromLeader(j, m)
 	}
+}
+
+// hungMost is how often a process hangs on its host before the next one goes to another.
+const hungMost = 2
+
+// hung ends a process that says that it lives and takes no step, which the process that leads has found; another
+// takes its place, as of any that was killed. One that hangs again where it was is put elsewhere: see where.
+// The request comes until it has shown, and is counted once.
+func (h *Head) hung(j *Job, m control.Message) {
+	if m.Proc != 0 || m.Peer < 0 || m.Peer >= len(j.Procs) {
+		return
+	}
+	p := &j.Procs[m.Peer]
+	if !p.alive() || m.Peer > 0 && m.At != 0 && m.At != p.Ask { // it was for the one before
+		return
+	}
+	if p.Hung == "" {
+		p.Hung, p.Hangs = fmt.Sprintf("%.512s", m.Text), p.Hangs+1
+		h.save(j)
+		h.event(Event{Kind: "hung", Job: j.ID, Host: p.Host, Text: fmt.Sprintf(
+			"process %d of job %s on %s is ended: %s", m.Peer, j.ID, p.Host, p.Hung)})
+	}
+	h.to(p.Host, control.Message{Kind: control.Kill, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
 }
 
 // fromLeader does what the process that leads a job wants of another.
