@@ -103,6 +103,7 @@ func (l *local) Start(proc int, env []string) (Process, error) {
 	if err := c.Start(); err != nil {
 		return nil, fmt.Errorf("process %d: %w", proc, err)
 	}
+	l.children.Began(c.Process.Pid)
 	return &child{l.children, c, in, bufio.NewReader(out)}, nil
 }
 

@@ -94,13 +94,7 @@ func (w *world) harm() {
 	case 12:
 		if all := x.sorted(); len(all) > 0 {
 			p := all[w.rng.IntN(len(all))]
-			if w.chance(0.5) {
-				w.note("process %d of job %s hangs on %s", p.n, p.job, x.name)
-				p.hang()
-				return
-			}
-			w.note("process %d of job %s takes no step on %s", p.n, p.job, x.name)
-			p.stuck = true
+			p.stop()
 		}
 	default:
 		if all := x.sorted(); len(all) > 0 {

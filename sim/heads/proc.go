@@ -190,6 +190,17 @@ func (p *proc) end(why string, code int) {
 	p.x.step(agent.Exited{Life: p.at, Text: why, Code: code})
 }
 
+// stop stops a process, or what it computes with.
+func (p *proc) stop() {
+	if p.x.w.chance(0.5) {
+		p.x.w.note("process %d of job %s hangs on %s", p.n, p.job, p.x.name)
+		p.hang()
+		return
+	}
+	p.x.w.note("process %d of job %s takes no step on %s", p.n, p.job, p.x.name)
+	p.stuck = true
+}
+
 // hang stops a process for good, which its agent sees by its silence.
 func (p *proc) hang() {
 	p.life++

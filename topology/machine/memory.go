@@ -26,7 +26,7 @@ func Fillable(bytes int64) int64 { return int64(share * float64(bytes)) }
 // nothing is known.
 func MemoryLimit(root string) int64 {
 	least := MachineMemory(root)
-	for mount, group := range memoryGroups(root) {
+	for mount, group := range memoryGroups(root, "self") {
 		for _, file := range []string{"memory.max", "memory.limit_in_bytes"} {
 			least = smaller(least, limitOf(root, mount, group, file))
 		}
@@ -34,10 +34,10 @@ func MemoryLimit(root string) int64 {
 	return least
 }
 
-// memoryGroups are the control groups of this process that have to do with memory, by where their kind is
+// memoryGroups are the control groups of a process ("self" or a number) that have to do with memory, by where their kind is
 // mounted: those of the second version have one tree, and files of other names.
-func memoryGroups(root string) map[string]string {
-	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+func memoryGroups(root, process string) map[string]string {
+	text, err := os.ReadFile(filepath.Join(root, "proc", process, "cgroup"))
 	if err != nil {
 		return nil
 	}

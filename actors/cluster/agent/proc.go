@@ -114,6 +114,7 @@ func (a *Agent) wire(p *proc, worker bool) error {
 		return err
 	}
 	p.pid = p.cmd.Process.Pid
+	a.children.Began(p.pid)
 	return nil
 }
 

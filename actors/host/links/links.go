@@ -176,12 +176,8 @@ func (l *Links) read(c net.Conn) {
 		l.fence.refused.Add(1)
 		return
 	}
-	if from == asking {
-		l.explain(c)
-		return
-	}
-	if from == beating {
-		l.listen(c, proc, life)
+	if from == asking || from == beating {
+		l.beside(c, from, proc, life)
 		return
 	}
 	d := wire.NewDecoder(c, l.pool)
@@ -232,6 +228,15 @@ func (l *Links) read(c net.Conn) {
 		}
 		l.sys.Send(r.To, m)
 	}
+}
+
+// beside takes in a connection that carries no messages.
+func (l *Links) beside(c net.Conn, from actors.Ref, proc int, life uint32) {
+	if from == asking {
+		l.explain(c)
+		return
+	}
+	l.listen(c, proc, life)
 }
 
 func (l *Links) lost(proc int, epoch uint32, err error) {
