@@ -34,6 +34,8 @@ type Timed struct {
 type Fit struct {
 	Segments int
 	Error    float64 // mean relative error of the best nine tenths
+	Rounds   int     // that were measured until two fits agreed
+	Others   float64 // share of the machine's processors that other programs took meanwhile
 }
 
 // Calibrate measures segments of models of several widths on this machine's processor, or on another device
@@ -52,14 +54,6 @@ func Calibrate(device string, threads int) (*cost.Machine, Fit, error) {
 }
 
 func calibrate(b kernels.Backend, widths []int, rows int) (*cost.Machine, Fit, error) {
-	var all []Timed
-	for _, hidden := range widths {
-		got, err := measure(b, hidden, rows)
-		if err != nil {
-			return nil, Fit{}, err
-		}
-		all = append(all, got...)
-	}
 	m := &cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64, Hosts: 1,
 		Copy:   4e9,
 		Local:  collective.Link{Latency: 20e-6, PerByte: 1 / 4e9},
@@ -69,7 +63,17 @@ func calibrate(b kernels.Backend, widths []int, rows int) (*cost.Machine, Fit, e
 			return nil, Fit{}, err
 		}
 	}
-	return m, FitRates(m, all), nil
+	fit, err := settle(m, func() (all []Timed, err error) {
+		for _, hidden := range widths {
+			got, err := measure(b, hidden, rows)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, got...)
+		}
+		return all, nil
+	})
+	return m, fit, err
 }
 
 const copied = 32 << 20 // bytes of a measured copy
@@ -184,9 +188,10 @@ func RandomBatches(micro, rows, vocab int) host.BatchFunc {
 }
 
 // FitRates finds the three rates that explain the samples best, by a pattern search over their logarithms on
-// the mean relative error of the best nine tenths of at least two samples.
+// the mean relative error of the best nine tenths of at least two samples. Rates stay within what a device can
+// have (bounds).
 func FitRates(m *cost.Machine, all []Timed) Fit {
-	rates := [3]*float64{&m.Flops, &m.Bandwidth, &m.Overhead}
+	rates := rates(m)
 	m.Flops, m.Bandwidth, m.Overhead = 50e9, 10e9, 2e-6
 	loss := func() float64 {
 		errs := make([]float64, len(all))
@@ -203,10 +208,10 @@ func FitRates(m *cost.Machine, all []Timed) Fit {
 	best := loss()
 	for step := 0.5; step > 1e-3; {
 		moved := false
-		for _, x := range rates {
+		for i, x := range rates {
 			for _, f := range []float64{math.Exp(step), math.Exp(-step)} {
 				old := *x
-				*x *= f
+				*x = min(max(*x*f, bounds[i].least), bounds[i].most)
 				if l := loss(); l < best {
 					best, moved = l, true
 				} else {
@@ -218,5 +223,5 @@ func FitRates(m *cost.Machine, all []Timed) Fit {
 			step *= 0.6
 		}
 	}
-	return Fit{len(all), best}
+	return Fit{Segments: len(all), Error: best}
 }

@@ -73,7 +73,7 @@ func TestCalibrateOpaque(t *testing.T) {
 	d := &counting{Device: opaque.New(1), left: 1 << 40}
 	m, fit, err := calibrate(d, []int{32}, 8)
 	require.NoError(t, err)
-	require.Equal(t, 12, fit.Segments)
+	require.Equal(t, 2, fit.Segments)
 	require.Equal(t, "opaque", m.Name)
 	require.GreaterOrEqual(t, d.awaited, 12+6, "each job, and each copy")
 	require.NoError(t, d.Close())

@@ -119,7 +119,7 @@ var PinnedSet = Set{name: "2 ranks, each pinned to a core",
 	},
 	share: true, fit: func(all []calibrate.Timed) func(*actors.Job, *core.Segment) int64 {
 		m := &cost.Machine{Efficiency: 1, Stream: 1}
-		calibrate.FitRates(m, quietest(all))
+		calibrate.FitRates(m, calibrate.Quietest(all))
 		return func(j *actors.Job, s *core.Segment) int64 {
 			if j.Kind != actors.RunSegment && j.Kind != actors.UpdatePhase {
 				return 1e5
@@ -226,23 +226,6 @@ func pacedTime(j *actors.Job, s *core.Segment) int64 {
 		return 1e5
 	}
 	return 6e6 + 24*s.Flops
-}
-
-// quietest keeps the quickest run of each segment: other programs only ever make one slower.
-func quietest(all []calibrate.Timed) (out []calibrate.Timed) {
-	at := map[[3]float64]int{}
-	for _, x := range all {
-		key := [3]float64{x.Flops, x.Bytes, x.Calls}
-		i, known := at[key]
-		switch {
-		case !known:
-			at[key] = len(out)
-			out = append(out, x)
-		case x.Seconds < out[i].Seconds:
-			out[i] = x
-		}
-	}
-	return
 }
 
 // paced is a device whose jobs last their modelled time.

@@ -40,7 +40,11 @@ func Command() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "%d segments, mean relative error %.1f%%\n", fit.Segments, 100*fit.Error)
+		fmt.Fprintf(os.Stderr, "%d segments in %d rounds, mean relative error %.1f%%\n", fit.Segments, fit.Rounds,
+			100*fit.Error)
+		if text := fit.Warning(); text != "" {
+			fmt.Fprintln(os.Stderr, "warning: "+text)
+		}
 		if len(args) > 0 {
 			if err := os.WriteFile(args[0], m.Write(), 0o644); err != nil {
 				return err
