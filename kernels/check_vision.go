@@ -19,8 +19,8 @@ func checkTake(table, rows, idx *tensor.Tensor) error {
 }
 
 func checkAct(kind int) error {
-	if kind < GELU || kind > Mish {
-		return fmt.Errorf("activation I[0] is %d, want %d to %d", kind, GELU, Mish)
+	if kind < GELU || kind > Exp {
+		return fmt.Errorf("activation I[0] is %d, want %d to %d", kind, GELU, Exp)
 	}
 	return nil
 }

@@ -32,6 +32,9 @@ const (
 	AbsoluteLoss        // |e|; its gradient is 0 at 0
 	HuberLoss           // e²/2 where |e| <= F[0], else F[0]·(|e| - F[0]/2)
 	LogisticLoss        // log(1 + exp(x)) - x·y: binary cross entropy of a logit
+	// (exp(e) - 1 - e)/2, what a log-variance e adds to the divergence of a normal distribution from the
+	// standard one; half the square of the mean is the rest
+	VarianceLoss
 )
 
 var _ = register(
@@ -123,8 +126,8 @@ func init() {
 	}
 	loss := func(c *Call) error {
 		switch kind := c.Attr.I[0]; {
-		case kind < SquaredLoss || kind > LogisticLoss:
-			return fmt.Errorf("loss I[0] is %d, want %d to %d", kind, SquaredLoss, LogisticLoss)
+		case kind < SquaredLoss || kind > VarianceLoss:
+			return fmt.Errorf("loss I[0] is %d, want %d to %d", kind, SquaredLoss, VarianceLoss)
 		case kind == HuberLoss && !(c.Attr.F[0] > 0):
 			return fmt.Errorf("a Huber loss with a border of F[0] = %g", c.Attr.F[0])
 		}

@@ -29,6 +29,7 @@ const (
 	ReLU             // max(x, 0)
 	Tanh             // tanh(x)
 	Mish             // x·tanh(log(1 + exp(x)))
+	Exp              // exp(x)
 )
 
 var _ = register(
@@ -42,7 +43,8 @@ var _ = register(
 		Doc: "dw = Σ over rows of dy·(x-mean)·rstd. I[0] = Accumulate adds into dw. The gradient of b " +
 			"is col_sum."},
 	Spec{Op: Act, Sig: "x[...]A -> y[...]A", Source: "arXiv:1606.08415",
-		Doc: "y = f(x), elementwise; I[0] is the kind: GELU, GELUTanh, QuickGELU, SiLU, ReLU, Tanh, Mish."},
+		Doc: "y = f(x), elementwise; I[0] is the kind: GELU, GELUTanh, QuickGELU, SiLU, ReLU, Tanh, " +
+			"Mish, Exp."},
 	Spec{Op: ActBwd, Sig: "dy[...]A x[...]A -> dx[...]A", Doc: "dx = dy·f'(x), with the kind of act."},
 	Spec{Op: Take, Sig: "x[*]A idx[t]i32 -> y[*]A",
 		Doc: "y[i] = x[idx[i]], rows along the first axis; a row of zeros where idx[i] lies outside x."},

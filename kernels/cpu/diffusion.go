@@ -251,6 +251,8 @@ func (p *pointTerms) loss(x, y float32) float32 {
 	switch p.kind {
 	case kernels.SquaredLoss:
 		return e * e
+	case kernels.VarianceLoss:
+		return float32((math.Expm1(float64(e)) - float64(e)) / 2)
 	case kernels.LogisticLoss:
 		return max(x, 0) - x*y + float32(math.Log1p(math.Exp(-math.Abs(float64(x)))))
 	}
@@ -270,6 +272,8 @@ func (p *pointTerms) slope(x, y float32) float32 {
 	switch p.kind {
 	case kernels.SquaredLoss:
 		return 2 * e
+	case kernels.VarianceLoss:
+		return float32(math.Expm1(float64(e)) / 2)
 	case kernels.LogisticLoss:
 		return float32(1/(1+math.Exp(-float64(x)))) - y
 	case kernels.HuberLoss:

@@ -20,7 +20,8 @@ func init() {
 }
 
 func layerNorm(b *Backend, c *kernels.Call) {
-	x, y, mean, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), c.Out[2].F32(), lastDim(c.In[0])
+	x, y, mean, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), c.Out[2].F32(),
+		lastDim(c.In[0])
 	b.rows(len(rstd), 2*d, func(w *worker, from, to int) {
 		weight := w.in(viewOf(c.In[1]), 0, d)
 		var bias []float32
@@ -104,6 +105,8 @@ func actPiece(_ *Backend, c *kernels.Call) piece {
 			w.softCap(out, nil, 1, 1)
 		case kernels.Mish:
 			w.mish(out, in, nil)
+		case kernels.Exp:
+			w.k.exp(out, in, 1, 0, 1)
 		default:
 			s := w.arena.f32(n)
 			w.k.gate(s, in, k[0], k[1])
@@ -141,6 +144,10 @@ func actBwdPiece(_ *Backend, c *kernels.Call) piece {
 			w.k.mul(out, g, slope)
 		case kernels.Mish:
 			w.mish(out, in, g)
+		case kernels.Exp:
+			s := w.arena.f32(n)
+			w.k.exp(s, in, 1, 0, 1)
+			w.k.mul(out, g, s)
 		default:
 			s := w.arena.f32(n)
 			w.k.gate(s, in, k[0], k[1])

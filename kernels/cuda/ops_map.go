@@ -55,9 +55,9 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 })
 
-// act launches an activation; Mish, which only policies have, runs on the processor.
+// act launches an activation; those of policies and of autoencoders run on the processor.
 func (x *issue) act(name string) {
-	if x.absent = x.c.Attr.I[0] == kernels.Mish; !x.absent {
+	if x.absent = x.c.Attr.I[0] > kernels.Tanh; !x.absent {
 		x.mapped(name, x.c.Attr.I[0])
 	}
 }

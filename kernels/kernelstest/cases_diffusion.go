@@ -194,7 +194,7 @@ func pointOperands(g *gen, t, d int, wide, masked bool) tensors {
 
 func pointCases() []Case {
 	var l []Case
-	for kind := kernels.SquaredLoss; kind <= kernels.LogisticLoss; kind++ {
+	for kind := kernels.SquaredLoss; kind <= kernels.VarianceLoss; kind++ {
 		for i, s := range rowSizes {
 			t, d, wide, masked := s[0], s[1], i%2 == 0, i%4 > 1
 			name := fmt.Sprintf("%d-%dx%d-%v-%v", kind, t, d, wide, masked)

@@ -172,6 +172,8 @@ func elementLoss(at kernels.Attr, x, y float64) (l, d float64) {
 	switch at.I[0] {
 	case kernels.SquaredLoss:
 		return e * e, 2 * e
+	case kernels.VarianceLoss:
+		return (math.Expm1(e) - e) / 2, math.Expm1(e) / 2
 	case kernels.LogisticLoss:
 		return max(x, 0) - x*y + math.Log1p(math.Exp(-math.Abs(x))), sigmoid(x) - y
 	case kernels.HuberLoss:

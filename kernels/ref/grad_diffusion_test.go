@@ -60,7 +60,8 @@ func TestDiffusionGradients(t *testing.T) {
 	for _, c := range []gradCase{m.modulate(kernels.PlainRows, 0), m.modulate(kernels.LayerRows, 1),
 		m.modulate(kernels.RMSRows, 1), m.gate(), m.act(kernels.Mish), m.act(kernels.Tanh),
 		m.pointLoss(kernels.SquaredLoss, false), m.pointLoss(kernels.AbsoluteLoss, true),
-		m.pointLoss(kernels.HuberLoss, true), m.pointLoss(kernels.LogisticLoss, true)} {
+		m.pointLoss(kernels.HuberLoss, true), m.pointLoss(kernels.LogisticLoss, true),
+		m.pointLoss(kernels.VarianceLoss, true), m.act(kernels.Exp)} {
 		checkGradients(t, c)
 	}
 }

@@ -90,6 +90,8 @@ func activation(kind int, x float64) (y, dy float64) {
 	case kernels.Tanh:
 		t := math.Tanh(x)
 		return t, 1 - t*t
+	case kernels.Exp:
+		return math.Exp(x), math.Exp(x)
 	case kernels.Mish:
 		t := math.Tanh(softplus(x))
 		return x * t, t + x*sigmoid(x)*(1-t*t)
