@@ -73,7 +73,7 @@ func Windows(at Attr, w []int) []Window {
 func checkConv(c *Call, x, w, y *tensor.Tensor) error {
 	rank := len(w.Shape) - 2
 	if rank < 1 || rank > Space || len(x.Shape) != rank+2 || len(y.Shape) != rank+2 {
-		return fmt.Errorf("%v, weights %v and %v: want [n, s…, c], [f, c/g, k…] and [n, o…, f] of 1 to %d axes",
+		return fmt.Errorf("%v, weights %v and %v: want [n, s…, c], [f, c/g, k…] and [n, o…, f], 1 to %d axes",
 			x, w, y, Space)
 	}
 	if err := checkGroupsOf(x.Shape[rank+1], w, y.Shape[rank+1]); err != nil {

@@ -24,6 +24,11 @@ var torchJSON []byte
 //go:embed testdata/space.json
 var spaceJSON []byte
 
+// diffusionJSON is written by bench/golden/diffusion_torch.py.
+//
+//go:embed testdata/diffusion.json
+var diffusionJSON []byte
+
 type goldenTensor struct {
 	DType string
 	Shape []int
@@ -56,11 +61,11 @@ func (g *goldenTensor) tensor() *tensor.Tensor {
 
 // golden compares b with results of PyTorch.
 func golden(t *testing.T, b kernels.Backend) {
-	for _, file := range [][]byte{torchJSON, spaceJSON} {
+	for k, file := range [][]byte{torchJSON, spaceJSON, diffusionJSON} {
 		var l []goldenCase
 		require.NoError(t, json.Unmarshal(file, &l))
 		for i, g := range l {
-			g.compare(t, b, fmt.Sprintf("golden %d", i))
+			g.compare(t, b, fmt.Sprintf("golden %d of file %d", i, k))
 		}
 	}
 }
