@@ -56,7 +56,7 @@ func Open(path, tokenizer string) (*Trained, error) {
 	if machine.Exists(filepath.Join(path, "manifest.json")) {
 		return openOwn(path, tokenizer)
 	}
-	if !machine.Exists(path) {
+	if vacant(path) {
 		if hint := hf.Absent(path, os.Getenv); hint != "" {
 			return nil, exit.Usagef("%s", hint)
 		}
@@ -68,6 +68,15 @@ func Open(path, tokenizer string) (*Trained, error) {
 		err = fmt.Errorf("%w%s", err, partial)
 	}
 	return t, err
+}
+
+// vacant says that nothing is at a path, or a folder that holds nothing.
+func vacant(path string) bool {
+	if !machine.Exists(path) {
+		return true
+	}
+	entries, err := os.ReadDir(path)
+	return err == nil && len(entries) == 0
 }
 
 func openOwn(path, tokenizer string) (*Trained, error) {

@@ -168,7 +168,11 @@ func (w *Annotations) readMedia(entry int64, dir, flag, path string, place datas
 	}
 	local := path
 	if filepath.IsAbs(path) {
-		if rel, err := filepath.Rel(dir, path); err == nil {
+		root, err := filepath.Abs(dir) // no path leads from a relative one to an absolute one
+		if err != nil {
+			return nil, err
+		}
+		if rel, err := filepath.Rel(root, path); err == nil {
 			local = rel
 		}
 	}

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -29,6 +30,9 @@ func dataBench() *cobra.Command {
 		}
 		b.Options = *o
 		r, err := b.Run(c.Context(), args)
+		if c.Context().Err() != nil {
+			return exit.With(errors.New("interrupted"), exit.Interrupted)
+		}
 		if err != nil {
 			return err
 		}
