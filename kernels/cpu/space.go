@@ -268,7 +268,11 @@ func convForward(b *Backend, c *kernels.Call) {
 // gatheredProduct is r = g·rightᵀ, of n columns.
 func (b *Backend) gatheredProduct(r result, g *gathered, right matrix, n int) {
 	defer b.shared.release(b.shared.mark())
-	if width := g.width(); r.v.d == tensor.F32 && width > 0 && width <= fewWidth && n > 0 {
+	if left, is := g.whole(); is {
+		b.blocked(r, left, right, g.count(), n, g.width())
+		return
+	}
+	if r.v.d == tensor.F32 && g.width() > 0 && n > 0 {
 		b.gatheredRows(r, g, right, n)
 		return
 	}
@@ -340,6 +344,14 @@ func convWeights(b *Backend, c *kernels.Call) {
 		mark := b.shared.mark()
 		width := g.width()
 		sum := b.shared.zero(n * width)
+		if right, is := g.whole(); is && n > 0 {
+			right.trans = true
+			left := matrix{v: viewOf(dy).from(group * n), ld: s.outs, trans: true}
+			r := result{v: view{f: dw.F32()[group*n*width:]}, ld: width, acc: acc}
+			b.blocked(r, left, right, n, width, g.count())
+			b.shared.release(mark)
+			continue
+		}
 		step := max(1, convChunk/max(1, width))
 		right := matrix{v: b.shared.view(x.DType, min(step, g.count())*width), ld: width, trans: true}
 		for i := 0; i < g.count() && n > 0; i += step {

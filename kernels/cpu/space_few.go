@@ -2,27 +2,42 @@ package cpu
 
 import "github.com/lfactor/lfactor/kernels/tensor"
 
-// Convolutions whose rows of gathered inputs are short, as those of pictures with three channels: packing
-// them, or products with three columns, would take longer than the sums.
+// Convolutions in float32 whose gathered inputs are multiplied where they were gathered, instead of being
+// packed, and those of few channels, as pictures have: products with three columns would take longer than
+// the sums.
 
 const (
-	fewWidth    = 1024    // elements of a gathered row that is multiplied where it was gathered
-	fewWork     = 1 << 16 // elements of the rows of a task, some of the second-level cache
+	fewWork     = 1 << 16 // elements of the gathered rows of a task, some of the second-level cache
+	longRows    = 96      // of long rows, the least that a task multiplies with all weights
 	fewChannels = 16      // below which the gradient to the input is scattered instead of gathered
 )
 
-// gatheredRows is gatheredProduct of short rows in float32: each task gathers some and multiplies them as
-// they lie.
+// whole tells whether rows of g are those of the tensor, and where they begin.
+func (g *gathered) whole() (m matrix, is bool) {
+	is = len(g.offs) == 1 && g.offs[0] == grid{} && g.step == grid{1, 1, 1} && g.from == g.rows
+	if is {
+		m = matrix{v: g.v.from(min(g.first, g.count()*g.ch)), ld: g.ch}
+	}
+	return m, is
+}
+
+// gatheredRows is gatheredProduct in float32: each task gathers some rows and multiplies them as they lie, a
+// part of their sums after the other.
 func (b *Backend) gatheredRows(r result, g *gathered, right matrix, n int) {
 	width, mr := g.width(), b.k.mr
 	ld := roundUp(width, line) + line // no power of two apart
-	next := panelLen(b.k.nr, width)
-	panels := ceilDiv(n, b.k.nr)
-	packed := b.shared.f32(panels * next)
-	b.shareWork(panels, n*width*16, func(w *worker, p int) {
-		w.panels(packed[p*next:], next, b.k.nr, 1, right, p*b.k.nr, n, 0, width)
+	kc := ceilDiv(width, ceilDiv(width, kcMax))
+	next := panelLen(b.k.nr, kc)
+	panels, parts := ceilDiv(n, b.k.nr), ceilDiv(width, kc)
+	packed := b.shared.f32(parts * panels * next)
+	b.shareWork(parts*panels, n*width*16, func(w *worker, i int) {
+		p, j := i/panels*kc, i%panels*b.k.nr
+		w.panels(packed[i*next:], next, b.k.nr, 1, right, j, n, p, min(kc, width-p))
 	})
 	rows := max(mr, fewWork/ld/mr*mr)
+	if rows < longRows {
+		rows = roundUp(min(longRows, ceilDiv(g.count(), 2*len(b.team.workers))), mr)
+	}
 	b.shareWork(ceilDiv(g.count(), rows), g.count()*n*width, func(w *worker, task int) {
 		at := task * rows
 		m := min(rows, g.count()-at)
@@ -33,9 +48,11 @@ func (b *Backend) gatheredRows(r result, g *gathered, right matrix, n int) {
 				copy(r.v.f[(at+i)*r.ld:], r.bias)
 			}
 		}
-		x := operand{v: left, row: ld, step: 1, next: mr * ld}
-		w.product(r.v.f[at*r.ld:], r.ld, m, n, width, x, columns{v: packed, step: b.k.nr, next: next},
-			r.bias != nil)
+		for k := range parts {
+			x := operand{v: left[k*kc:], row: ld, step: 1, next: mr * ld}
+			y := columns{v: packed[k*panels*next:], step: b.k.nr, next: next}
+			w.product(r.v.f[at*r.ld:], r.ld, m, n, min(kc, width-k*kc), x, y, k > 0 || r.bias != nil)
+		}
 	})
 }
 
