@@ -90,7 +90,7 @@ func (w *Annotations) Close() error { return w.records.Close() }
 // has its place.
 func (w *Annotations) Read(i int64) (dataset.Document, error) {
 	raw, place, err := w.records.Record(i)
-	d := dataset.Document{Place: place}
+	d := dataset.Document{Place: place, Layout: w.layout()}
 	if err == nil {
 		d.Key, d.Parts, err = w.sample(i, raw, place)
 	}
@@ -103,6 +103,23 @@ func (w *Annotations) Meta() map[string]any {
 		return w.kind.Meta
 	}
 	return CrudeMeta(w.SampleType)
+}
+
+// layout is what Meta says of the samples, nil for a type that is not known.
+func (w *Annotations) layout() *dataset.Layout {
+	if w.kind == nil {
+		return nil
+	}
+	fields, _ := w.kind.Meta["field_map"].(map[string]any)
+	if len(fields) == 0 {
+		return &dataset.Layout{Type: w.kind.Name}
+	}
+	sample, _ := w.kind.Meta["sample_type"].(map[string]any)
+	l := &dataset.Layout{Class: fmt.Sprint(sample["__class__"]), Fields: map[string]string{}}
+	for k, v := range fields {
+		l.Fields[k] = fmt.Sprint(v)
+	}
+	return l
 }
 
 // Settings identifies the annotations and what is made of them.

@@ -173,7 +173,7 @@ func (e *annotation) converses(key string, parts []dataset.Part) error {
 	if k == nil || strings.HasPrefix(k.Name, "packed_") {
 		return nil
 	}
-	d := dataset.Document{Key: key, Parts: parts, Place: e.place}
-	_, err := ConverseTagged(&d, k.Name, e.w.Tags)
+	d := dataset.Document{Key: key, Parts: parts, Place: e.place, Layout: e.w.layout()}
+	_, err := ConverseTagged(&d, "", e.w.Tags)
 	return err
 }

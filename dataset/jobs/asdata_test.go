@@ -42,6 +42,22 @@ func TestJobAsData(t *testing.T) {
 	want, got := samplesOf(t, open(t, out, dataset.Options{})), samplesOf(t, open(t, job, dataset.Options{}))
 	require.Equal(t, append(want, want...), got)
 	require.NoDirExists(t, "never")
+	fields := annotations(t, `{"id":"a","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"},`+
+		`{"role":"user","content":"r"},{"role":"assistant","content":"b"}],"image":"a.jpg"}`,
+		`{"id":"b","messages":[{"role":"user","content":"q"}],"image":"a.jpg"}`)
+	fields.SampleType = "vqa"
+	r, err := Convert(context.Background(), fields)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, r.Bad, "it has no answer where dataset.yaml says that it is")
+	require.NoError(t, os.WriteFile(job, fmt.Appendf(nil, "output: never\nsources: [{json: %s, image_dir: %s, "+
+		"sample_type: vqa}]", fields.JSONFile, fields.ImageDir), 0o600))
+	for _, path := range []string{fields.OutputDir, job} {
+		d, err := open(t, path, dataset.Options{}).Read(0)
+		require.NoError(t, err)
+		list, err := format.Converse(&d, "")
+		require.NoError(t, err)
+		require.Len(t, list[0].Messages, 2, "%s: one question and its answer, as Energon has them", path)
+	}
 
 	c := annotations(t, entryText("<image>q", `,"image":"a.jpg"`),
 		entryText("<image>q", `,"image":"missing.jpg"`))
