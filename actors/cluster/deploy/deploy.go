@@ -207,7 +207,7 @@ func (u *Up) certify(c *user.Cluster, peers []string) error {
 	for _, h := range c.Seats() {
 		dir := u.staged(h)
 		if _, err := issue(dir, trust.Subject{Name: trust.HeadName, Role: trust.Head,
-			Hosts: []string{h.Addr}}, trust.CALife); err != nil {
+			Hosts: []string{h.Addr}}, trust.HeadLife); err != nil {
 			return err
 		}
 		if err := errors.Join(ca.Save(dir), head.Enroll(dir, members)); err != nil {

@@ -277,6 +277,12 @@ func (h *Head) allow(f http.HandlerFunc, roles ...trust.Role) http.HandlerFunc {
 			http.Error(w, "a certificate of this cluster is wanted", http.StatusUnauthorized)
 			return
 		}
+		// a connection outlives what it was opened with
+		if h.id.Revoked(r.TLS.PeerCertificates[0]) || time.Now().After(r.TLS.PeerCertificates[0].NotAfter) {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "the certificate was revoked, or has ended", http.StatusUnauthorized)
+			return
+		}
 		who, err := trust.Owner(r.TLS.PeerCertificates[0])
 		if err == nil {
 			err = fmt.Errorf("%s has the role %s; this wants %s", who.Name, who.Role, words(roles))

@@ -83,7 +83,17 @@ func (h *Head) join(w http.ResponseWriter, r *http.Request) {
 // certify makes the certificate of a host that wants to join. It is worth nothing until the host is a
 // member.
 func (h *Head) certify(q JoinRequest) (*x509.Certificate, error) {
-	b, _ := pem.Decode([]byte(q.Key))
+	key, err := publicKey(q.Key)
+	if err != nil {
+		return nil, err
+	}
+	return h.ca.Issue(trust.Subject{Name: q.Name, Role: trust.Agent, Hosts: []string{q.Addr}}, key,
+		time.Now(), trust.NodeLife)
+}
+
+// publicKey reads a key that somebody wants a certificate for.
+func publicKey(text string) (*ecdsa.PublicKey, error) {
+	b, _ := pem.Decode([]byte(text))
 	if b == nil {
 		return nil, errors.New("the key is not in PEM form")
 	}
@@ -92,8 +102,7 @@ func (h *Head) certify(q JoinRequest) (*x509.Certificate, error) {
 	if err != nil || !isEC {
 		return nil, errors.New("the key is no ECDSA key")
 	}
-	return h.ca.Issue(trust.Subject{Name: q.Name, Role: trust.Agent, Hosts: []string{q.Addr}}, key,
-		time.Now(), trust.NodeLife)
+	return key, nil
 }
 
 // maxJoin bounds what may be brought by somebody whom nobody knows.

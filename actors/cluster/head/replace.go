@@ -74,7 +74,7 @@ func (h *Head) filesOf(x Seat) (files map[string][]byte, err error) {
 		return nil, err
 	}
 	cert, err := h.ca.Issue(trust.Subject{Name: trust.HeadName, Role: trust.Head, Hosts: []string{host}},
-		&key.PublicKey, time.Now(), trust.CALife)
+		&key.PublicKey, time.Now(), trust.HeadLife)
 	if err != nil {
 		return nil, err
 	}

@@ -120,6 +120,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(filepath.Join(o.Dir, "jobs"), 0o700); err != nil {
 		return err
 	}
+	go renewSelf(ctx, s.id, s.ca, time.Now, renewEvery, o.logf)
 	if len(s.seats.Heads) == 0 { // what it knows is there before anybody asks
 		st, err := s.open(ctx)
 		if err != nil {

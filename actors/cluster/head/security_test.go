@@ -152,7 +152,8 @@ func TestRoles(t *testing.T) {
 		{"GET", "/v1/jobs/1/output", all},
 		{"GET", "/v1/jobs/1/why", all}, {"GET", "/v1/events", all}, {"GET", "/metrics", all},
 		{"POST", "/v1/jobs", use}, {"POST", "/v1/jobs/1/stop", use},
-		{"POST", "/v1/tokens", rule}, {"POST", "/v1/check", rule}, {"POST", "/v1/hosts/none/drain", rule},
+		{"POST", "/v1/tokens", rule}, {"GET", "/v1/users", rule}, {"POST", "/v1/users", rule},
+		{"DELETE", "/v1/users/none", rule}, {"POST", "/v1/renew", all}, {"POST", "/v1/check", rule}, {"POST", "/v1/hosts/none/drain", rule},
 		{"DELETE", "/v1/hosts/none", rule}, {"GET", "/v1/backup", rule},
 	} {
 		for role, client := range clients {

@@ -32,12 +32,13 @@ const (
 	View   Role = "view"   // may look
 )
 
-// Lives of certificates. Backdate lets hosts take part whose clocks are late; an agent's certificate is
+// Lives of certificates. Backdate lets hosts take part whose clocks are late; a certificate is
 // renewed when half of its life is over, so that half of it is left for clocks that are early.
 const (
 	CALife   = 10 * 365 * 24 * time.Hour
 	NodeLife = 24 * time.Hour
-	UserLife = 365 * 24 * time.Hour
+	HeadLife = 30 * 24 * time.Hour
+	UserLife = 90 * 24 * time.Hour
 	Backdate = time.Hour
 )
 

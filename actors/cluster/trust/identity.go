@@ -159,6 +159,9 @@ func (i *Identity) Expiry() time.Time {
 	return i.cert.Leaf.NotAfter
 }
 
+// Stale reports whether half of the certificate's life of so long is over: it is to be renewed.
+func (i *Identity) Stale(life time.Duration) bool { return i.Expiry().Sub(i.now()) < life/2 }
+
 func (i *Identity) current() (*tls.Certificate, error) {
 	if err := i.refresh(); err != nil {
 		return nil, err
@@ -209,4 +212,30 @@ func (i *Identity) Client(name string, allow ...Role) *tls.Config {
 		return i.current()
 	}
 	return c
+}
+
+// Renew replaces the identity's certificate by one of the same owner and key that begins now. Whoever holds the
+// authority does that for itself: a head.
+func (i *Identity) Renew(ca *CA, now time.Time, life time.Duration) error {
+	own, err := i.current()
+	if err != nil {
+		return err
+	}
+	who, err := Owner(own.Leaf)
+	if err != nil {
+		return err
+	}
+	key, ok := own.Leaf.PublicKey.(*ecdsa.PublicKey)
+	if !ok {
+		return errors.New("the certificate is for another kind of key")
+	}
+	who.Hosts = append(who.Hosts, own.Leaf.DNSNames...)
+	for _, ip := range own.Leaf.IPAddresses {
+		who.Hosts = append(who.Hosts, ip.String())
+	}
+	cert, err := ca.Issue(who, key, now, life)
+	if err != nil {
+		return err
+	}
+	return i.Replace(cert)
 }

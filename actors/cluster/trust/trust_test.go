@@ -222,3 +222,53 @@ func FuzzParseToken(f *testing.F) {
 		}
 	})
 }
+
+// TestRenewal: with the clock moved on, certificates of head, agent and user are stale when half of their lives is
+// over, and of no use at their ends; a head renews its own, for the same name, role, addresses and key, and is
+// taken for itself by those that refused it.
+func TestRenewal(t *testing.T) {
+	ca := authority(t)
+	for role, life := range map[Role]time.Duration{Head: HeadLife, Agent: NodeLife, Admin: UserLife} {
+		name := map[Role]string{Head: HeadName, Agent: "h1", Admin: "ann"}[role]
+		dir, clock := t.TempDir(), morning
+		key, err := NewKey()
+		require.NoError(t, err)
+		cert, err := ca.Issue(Subject{Name: name, Role: role, Hosts: []string{"10.0.0.7", "box"}}, &key.PublicKey,
+			morning, life)
+		require.NoError(t, err)
+		require.NoError(t, SaveIdentity(dir, ca.Cert, cert, key))
+		id, err := Load(dir, func() time.Time { return clock })
+		require.NoError(t, err)
+		require.False(t, id.Stale(life), role)
+		clock = morning.Add(life/2 + time.Minute)
+		require.True(t, id.Stale(life), role)
+		peer := func() *Identity { return member(t, ca, Subject{Name: "peer", Role: View}, clock) }
+		clock = morning.Add(life + time.Minute)
+		served := func() error {
+			other := peer()
+			young, err := ca.Issue(Subject{Name: "peer", Role: View}, publicOf(t, other), clock, time.Hour)
+			require.NoError(t, err)
+			require.NoError(t, other.Replace(young))
+			_, err = shake(t, id.Server(View), other.Client(name, role))
+			return err
+		}
+		require.Error(t, served(), "%s: it has ended", role)
+		require.NoError(t, id.Renew(ca, clock, life))
+		require.NoError(t, served(), "%s: it is renewed", role)
+		require.False(t, id.Stale(life), role)
+		own, err := id.current()
+		require.NoError(t, err)
+		require.NoError(t, own.Leaf.VerifyHostname("box"))
+		require.NoError(t, own.Leaf.VerifyHostname("10.0.0.7"))
+		who, err := id.Subject()
+		require.NoError(t, err)
+		require.Equal(t, Subject{Name: name, Role: role}, Subject{Name: who.Name, Role: who.Role})
+	}
+	require.Less(t, HeadLife, 60*24*time.Hour)
+}
+
+func publicOf(t *testing.T, id *Identity) *ecdsa.PublicKey {
+	own, err := id.current()
+	require.NoError(t, err)
+	return own.PrivateKey.(*ecdsa.PrivateKey).Public().(*ecdsa.PublicKey)
+}

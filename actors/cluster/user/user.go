@@ -157,7 +157,29 @@ func (c *Cluster) Client() (*control.Client, error) {
 		return nil, exit.With(fmt.Errorf("the certificate for cluster %s: %w", c.Name, err),
 			exit.Unreachable)
 	}
-	return control.NewClient(c.Heads, id), nil
+	client := control.NewClient(c.Heads, id)
+	if id.Stale(trust.UserLife) && time.Now().Before(id.Expiry()) {
+		renew(client, id)
+	}
+	return client, nil
+}
+
+// renewWithin is how long a command waits for a certificate that begins now: the one that it has is good still.
+const renewWithin = 2 * time.Second
+
+// renew asks for such a certificate. Where that fails the next command asks again.
+func renew(client *control.Client, id *trust.Identity) {
+	ctx, cancel := context.WithTimeout(context.Background(), renewWithin)
+	defer cancel()
+	var a struct {
+		Cert string `json:"cert"`
+	}
+	if client.Do(ctx, "POST", "/v1/renew", nil, &a) != nil {
+		return
+	}
+	if cert, err := trust.DecodeCert(a.Cert); err == nil {
+		_ = id.Replace(cert) // the one that it has is good still
+	}
 }
 
 // Seats are all heads.

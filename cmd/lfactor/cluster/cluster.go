@@ -27,7 +27,7 @@ func Command() *cobra.Command {
 		"look after it",
 		Long: "`lfactor cluster up` makes a cluster; `lfactor train run.yaml --cluster NAME` runs on it. " +
 			"Without a name, commands mean the cluster that was made last."}
-	c.AddCommand(up(), down(), status(), token(), join(), add(), apply(), check(), drain(), remove(), replace(), logs(),
+	c.AddCommand(up(), down(), status(), token(), users(), join(), add(), apply(), check(), drain(), remove(), replace(), logs(),
 		backup(), restore(), headCommand(), agentCommand(), installCommand(), uninstallCommand())
 	return c
 }

@@ -388,11 +388,7 @@ func (in Remove) apply(h *Head) {
 	h.order(a, control.Message{Kind: control.Quit, Code: 1})
 	delete(h.agents, a.Name)
 	h.tellHosts()
-	h.revoked = append(h.revoked, a.Serial)
-	h.say(Revoked{slices.Clone(h.revoked)})
-	for _, other := range h.inOrder() {
-		h.order(other, control.Message{Kind: control.Revoke, Revoked: slices.Clone(h.revoked)})
-	}
+	h.revoke(a.Serial)
 	h.lostWith(a.Name, "was lost with its host "+a.Name+", which was removed")
 	h.event(Event{Kind: "remove", Host: a.Name, Text: "host " + a.Name +
 		" is removed and its certificate revoked"})

@@ -31,6 +31,7 @@ type Head struct {
 	epoch   int64
 	events  []Event
 	revoked []string
+	users   map[string]User
 	tokens  map[string]Ticket // by the hash of their secrets
 	refused map[string]string // why agents were refused last, by their hosts
 	told    map[string]string // hosts that were connected when agents were told last, with their addresses
@@ -52,6 +53,7 @@ const (
 	keyEvents  = "events/"
 	keyTokens  = "tokens/"
 	keyRevoked = "revoked/"
+	keyUsers   = "users/"
 	// keyEnrolled says that the first members have been taken.
 	keyEnrolled = "enrolled"
 )
@@ -66,7 +68,7 @@ type Lister interface {
 // whether the first members have been taken already.
 func Load(o Options, from Lister) (h *Head, enrolled bool, err error) {
 	h = &Head{o: o, agents: map[string]*agent{}, jobs: map[string]*Job{}, tokens: map[string]Ticket{},
-		refused: map[string]string{}, epoch: o.Term}
+		refused: map[string]string{}, users: map[string]User{}, epoch: o.Term}
 	read := func(prefix string, see func(key string, value []byte) error) {
 		if err == nil {
 			err = from.List(prefix, see)
@@ -81,6 +83,12 @@ func Load(o Options, from Lister) (h *Head, enrolled bool, err error) {
 	read(keyRevoked, func(k string, _ []byte) error {
 		h.revoked = append(h.revoked, k)
 		return nil
+	})
+	read(keyUsers, func(_ string, v []byte) error {
+		var u User
+		err := json.Unmarshal(v, &u)
+		h.users[u.Name] = u
+		return err
 	})
 	read(keyEvents, func(_ string, v []byte) error {
 		var e Event

@@ -1,0 +1,115 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+)
+
+// User is somebody who may ask the cluster, beside the one that has brought it up. Serials are those of the
+// certificates that were issued to the user and have not ended, the newest last.
+type User struct {
+	Name    string    `json:"name"`
+	Role    string    `json:"role"`
+	Serials []string  `json:"serials"`
+	Made    time.Time `json:"made"`
+	Until   time.Time `json:"until"` // of the newest certificate
+}
+
+// keepSerials bounds how many certificates of a user count: one is renewed at half of its life.
+const keepSerials = 4
+
+// AddUser makes a user known who gets a certificate; one that is known already, with the same role, gets another.
+type AddUser struct {
+	Ask        int64
+	Name, Role string
+	Serial     string
+	Until      time.Time
+	Renews     bool // the user must be known, and asks for itself
+}
+
+func (in AddUser) ask() int64 { return in.Ask }
+
+func (in AddUser) apply(h *Head) {
+	u, known := h.users[in.Name]
+	why := ""
+	switch {
+	case !goodName.MatchString(in.Name):
+		why = fmt.Sprintf("%.64q is not a name for a user: letters, digits, dots and dashes, 63 at most", in.Name)
+	case in.Renews && !known:
+		why = fmt.Sprintf("the cluster knows no user %s", in.Name)
+	case known && !in.Renews:
+		why = fmt.Sprintf("there is a user %s already, with the role %s: revoke it first", in.Name, u.Role)
+	case in.Renews && u.Role != in.Role:
+		why = fmt.Sprintf("user %s has the role %s, not %s", in.Name, u.Role, in.Role)
+	}
+	if why != "" {
+		h.say(Answer{Ask: in.Ask, Err: &Refusal{Bad, why}})
+		return
+	}
+	if !known {
+		u = User{Name: in.Name, Role: in.Role, Made: h.now}
+		h.event(Event{Kind: "user", Text: fmt.Sprintf("user %s may %s", in.Name, in.Role)})
+	}
+	u.Serials = append(slices.Clone(u.Serials), in.Serial)
+	u.Until = in.Until
+	for len(u.Serials) > keepSerials { // none counts that a later revocation would not know of
+		h.put(keyRevoked+u.Serials[0], in.Name)
+		h.revoke(u.Serials[0])
+		u.Serials = u.Serials[1:]
+	}
+	h.users[in.Name] = u
+	h.put(keyUsers+in.Name, u)
+	h.say(Answer{Ask: in.Ask})
+}
+
+// DropUser revokes a user's certificates everywhere.
+type DropUser struct {
+	Ask  int64
+	Name string
+}
+
+func (in DropUser) ask() int64 { return in.Ask }
+
+func (in DropUser) apply(h *Head) {
+	u, known := h.users[in.Name]
+	if !known {
+		h.say(Answer{Ask: in.Ask, Err: &Refusal{Missing,
+			fmt.Sprintf("the cluster has no user %s; `lfactor cluster user list` lists them", in.Name)}})
+		return
+	}
+	delete(h.users, in.Name)
+	h.write(keyUsers+in.Name, nil)
+	for _, serial := range u.Serials {
+		h.put(keyRevoked+serial, in.Name)
+	}
+	h.revoke(u.Serials...)
+	h.event(Event{Kind: "user", Text: "user " + in.Name + " is removed and its certificates revoked"})
+	h.say(Answer{Ask: in.Ask})
+}
+
+// revoke tells everybody of certificates that count no more.
+func (h *Head) revoke(serials ...string) {
+	h.revoked = append(h.revoked, serials...)
+	h.say(Revoked{slices.Clone(h.revoked)})
+	for _, other := range h.inOrder() {
+		h.order(other, control.Message{Kind: control.Revoke, Revoked: slices.Clone(h.revoked)})
+	}
+}
+
+// Knows reports whether a user was made here: the one that has brought the cluster up was not.
+func (h *Head) Knows(name string) bool {
+	_, known := h.users[name]
+	return known
+}
+
+// Users lists those that are known, by name.
+func (h *Head) Users() (out []User) {
+	for _, name := range slices.Sorted(maps.Keys(h.users)) {
+		out = append(out, h.users[name])
+	}
+	return out
+}
