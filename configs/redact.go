@@ -3,7 +3,7 @@ package configs
 import "regexp"
 
 var (
-	urlUser  = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/'"]*@`)
+	urlUser  = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)(?:\$\{[^{}]*\}|[^\s/'"])*@`)
 	urlQuery = regexp.MustCompile(`(?i)(https?://[^\s'"?#]*)[?#][^\s'",\]}]*`)
 )
 

@@ -44,10 +44,15 @@ func openHTTP(name string) (File, error) {
 	return c.openHTTP(name)
 }
 
-// openHTTP opens a URL. A user and password in it are sent as basic authentication, and shown nowhere.
+// openHTTP opens a URL. A user and password in it are sent as basic authentication, and shown nowhere, as are
+// secrets that it refers to.
 func (c *client) openHTTP(name string) (File, error) {
 	return c.open(Redact(name), func(ctx context.Context) (*http.Request, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, name, nil)
+		full, err := resolved(name)
+		if err != nil {
+			return nil, permanent{err}
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, full, nil)
 		if err != nil {
 			return nil, plain(err)
 		}

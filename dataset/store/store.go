@@ -52,11 +52,12 @@ func Redact(name string) string {
 	if Scheme(name) == "" {
 		return name
 	}
-	u, err := url.Parse(name)
+	words, back := marked(name)
+	u, err := url.Parse(words)
 	if err != nil {
 		return Scheme(name) + "://…"
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	return back.Replace((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String())
 }
 
 // Head returns the first bytes of a file, at most n, and nil where there is nothing to read.
