@@ -76,6 +76,8 @@ func TestFind(t *testing.T) {
 		"command line: dir: more than one key has this name; one of checkpoint.dir, log.dir")
 	_, err = Find("plan.zeroo")
 	require.EqualError(t, err, `command line: plan.zeroo: unknown key; did you mean "plan.zero"?`)
+	_, err = Find("train.step")
+	require.EqualError(t, err, `command line: train.step: unknown key; did you mean "train.steps"?`)
 }
 
 func TestExplain(t *testing.T) {
