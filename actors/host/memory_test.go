@@ -152,16 +152,6 @@ const peakBound = 0.05
 // near it.
 const mostRuns = 8
 
-// above reports whether a rank's peak lies further below its prediction than the bound.
-func above(planned, real []int64) bool {
-	for r := range real {
-		if float64(planned[r]) > (1+peakBound)*float64(real[r]) {
-			return true
-		}
-	}
-	return false
-}
-
 // TestMemoryOfSums: where gradients are summed over two axes one after the other, a slow member may still
 // hold the parts of the first sum while the second begins. Most runs need less than that; none needs more
 // than is predicted.
@@ -194,7 +184,7 @@ func TestMemoryPredicted(t *testing.T) {
 		name := fmt.Sprintf("%s loops%d %v micro%d chunks%d zero%d recompute%d sp=%v", j.Schedule, j.Loops,
 			j.Mesh, j.Micro, j.Chunks, j.Zero, j.Recompute, j.SeqParallel)
 		real, planned := peaksOf(t, j)
-		for again := 0; again < mostRuns-1 && above(planned, real); again++ {
+		for again := 0; again < mostRuns-1 && apart(planned, real, peakBound); again++ {
 			more, _ := peaksOf(t, j)
 			for r := range real {
 				real[r] = max(real[r], more[r])

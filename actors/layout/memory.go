@@ -3,6 +3,7 @@ package layout
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/lfactor/lfactor/actors/core"
@@ -189,6 +190,8 @@ type Replay struct {
 	led   *plan.Ledger
 	grads map[accumulators]int64 // bytes of the gradients that rows have accumulators of
 	share float64                // of the rows of even routing
+	// by row and axes: what members that are behind may still have to take of what its actions sent
+	trail []map[uint64]int64
 }
 
 // accumulators are those that a phase of a row's stage makes.
@@ -199,7 +202,8 @@ type accumulators struct {
 
 // NewReplay begins with rows that hold nothing.
 func (l *Layout) NewReplay() *Replay {
-	return &Replay{l, plan.NewLedger(len(l.Program.Rows)), map[accumulators]int64{}, 1}
+	return &Replay{l, plan.NewLedger(len(l.Program.Rows)), map[accumulators]int64{}, 1,
+		make([]map[uint64]int64, len(l.Program.Rows))}
 }
 
 // Peak is the most that each row has held so far, beside parameters and state.
@@ -221,11 +225,28 @@ func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 	}
 	k := accumulators{row, int(a.Stage), ph}
 	if ph == grad.F || x.has(k) {
-		return x.led.Begin(row, a, f.Peak[ph])
+		return x.led.Begin(row, a, f.Peak[ph]+x.under(row))
 	}
-	most := x.led.Begin(row, a, f.First[ph])
+	most := x.led.Begin(row, a, f.First[ph]+x.under(row))
 	x.keepGrads(k, f.Made[ph])
 	return most
+}
+
+// sent takes in what an action of a row leaves under way: along the axes of its own communications, members have
+// taken what went before.
+func (x *Replay) sent(row int, trail map[uint64]int64) {
+	if x.trail[row] == nil {
+		x.trail[row] = map[uint64]int64{}
+	}
+	maps.Copy(x.trail[row], trail)
+}
+
+// under is what is under way of what a row has sent, in bytes.
+func (x *Replay) under(row int) (n int64) {
+	for _, bytes := range x.trail[row] {
+		n += bytes
+	}
+	return n
 }
 
 // has reports whether a row has the accumulators that a phase makes, by itself or by the phases of a backward
@@ -265,13 +286,13 @@ func (x *Replay) beginPair(row int, pair [2]plan.Action, class int32) int64 {
 		now[i] = x.led.Held(row, a)
 	}
 	before, made, k := now[0]+now[1], int64(0), accumulators{row, int(pair[1].Stage), PhaseOf[pair[1].Kind]}
-	most := before
+	most := before + x.under(row)
 	for i, s := range core.Alternate(segs) {
 		m := course[i][s]
 		if i == 1 && !x.has(k) {
 			made = m.Made
 		}
-		most = max(most, m.Most+now[1-i]+made)
+		most = max(most, m.Most+now[1-i]+made+x.under(row))
 		now[i] = m.After
 	}
 	all := x.led.Reach(row, most-before)
@@ -302,6 +323,7 @@ func (x *Replay) End(row int, a plan.Action, class int32) {
 		return
 	}
 	f, stage := x.foot(a, class), int(a.Stage)
+	x.sent(row, f.Trail[ph])
 	x.led.End(row, a, f.After[ph])
 	for i := range x.l.Ports {
 		p := &x.l.Ports[i]

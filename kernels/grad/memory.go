@@ -16,8 +16,11 @@ type Footprint struct {
 	First, Made [B + 1]int64
 	// Course is Peak segment by segment, for phases that run in turns with another frame's
 	Course [B + 1][]Moment
-	Grads  int64        // of all accumulators that the backward makes
-	After  [B + 1]int64 // what the frame still holds then, likewise
+	Grads  int64 // of all accumulators that the backward makes
+	// Trail is what members that are behind may still have to take when a phase has ended, by the axes that they
+	// are members of, as bits; a phase with none that it awaits along those axes has no entry for them
+	Trail [B + 1]map[uint64]int64
+	After [B + 1]int64 // what the frame still holds then, likewise
 	// Gives are the activations of output ports, handed over when F ends; Sends the cotangents of input
 	// ports, when I or B ends.
 	Gives, Sends map[string]Handed
@@ -56,15 +59,16 @@ type footprint struct {
 		port string
 		s    int
 	}
-	kept    []int // storages that exports hold until the frame is closed
-	carried int64 // gradients of other chunks' keys and values
+	kept    []int            // storages that exports hold until the frame is closed
+	flight  map[uint64][]int // storages of which members may still take their parts, by axes
+	carried int64            // gradients of other chunks' keys and values
 }
 
 // Memory is the footprint of a frame whose backward is one piece (B follows F), or split (W follows I
 // follows F). Where data decides the number of rows, it is that under even sharing, times share.
 func (tr *Trace) Memory(split bool, share float64) *Footprint {
 	f := &footprint{tr: tr, share: share, at: map[int]int{}, refs: map[int]int{}, size: map[int]int64{},
-		end: map[int]Phase{}, made: map[int]bool{},
+		end: map[int]Phase{}, made: map[int]bool{}, flight: map[uint64][]int{},
 		out: &Footprint{Gives: map[string]Handed{}, Sends: map[string]Handed{}, Takes: map[string]Phase{},
 			Gets: map[string]Phase{}}}
 	phases := []Phase{F, B}
@@ -128,10 +132,14 @@ func (f *footprint) walk(ph Phase, last bool) {
 	for _, s := range segs {
 		f.part = f.now
 		for _, at := range s.Await {
-			f.hold(segs[at.Segment].Comm[at.Comm])
+			n := segs[at.Segment].Comm[at.Comm]
+			f.land(n)
+			f.hold(n)
 		}
 		for _, at := range s.Await {
-			done(segs[at.Segment].Comm[at.Comm])
+			n := segs[at.Segment].Comm[at.Comm]
+			f.fly(n, free[n.ID])
+			done(n)
 		}
 		for _, n := range s.Ops {
 			f.hold(n)
@@ -140,6 +148,7 @@ func (f *footprint) walk(ph Phase, last bool) {
 		f.out.Course[ph] = append(f.out.Course[ph], Moment{f.part, f.now, f.grads})
 	}
 	f.now -= f.carried
+	f.landAll()
 	if last {
 		for _, s := range f.kept {
 			f.release(s)
@@ -148,6 +157,50 @@ func (f *footprint) walk(ph Phase, last bool) {
 	f.out.Peak[ph], f.out.First[ph] = f.most, f.first
 	f.out.Made[ph] = f.grads
 	f.out.Grads += f.grads
+}
+
+// fly keeps what a communication has sent, and nothing else here needs: members that are behind take their parts
+// of it later.
+func (f *footprint) fly(n *Node, slots []int) {
+	for _, slot := range slots {
+		if s, ok := f.at[slot]; ok && f.size[s] > 0 {
+			f.refs[s]++
+			f.flight[axesOf(n)] = append(f.flight[axesOf(n)], s)
+		}
+	}
+}
+
+// land lets go what earlier communications over the same axes have sent: who sends its part of this one has
+// taken those.
+func (f *footprint) land(n *Node) {
+	for _, s := range f.flight[axesOf(n)] {
+		f.release(s)
+	}
+	f.flight[axesOf(n)] = nil
+}
+
+// landAll ends a phase: what is still under way then counts beside all that its rank does next.
+func (f *footprint) landAll() {
+	under := map[uint64]int64{}
+	for axes, ss := range f.flight {
+		under[axes] = 0
+		for _, s := range ss {
+			if f.refs[s] == 1 {
+				under[axes] += f.size[s]
+			}
+			f.release(s)
+		}
+		delete(f.flight, axes)
+	}
+	f.out.Trail[f.ph] = under
+}
+
+// axesOf names the axes of a communication, as bits.
+func axesOf(n *Node) (bits uint64) {
+	for _, m := range n.Axes {
+		bits |= 1 << m
+	}
+	return bits
 }
 
 // hold counts what a node allocates, and who else holds what it reads.

@@ -39,12 +39,15 @@ func (p *Search) paired(ctx context.Context, all []search.Candidate) (more []sea
 			continue
 		}
 		was, err := p.rehearsed(ctx, c)
-		if err != nil {
+		if err != nil && !tooLarge(err) {
 			return nil, err
 		}
-		now, err := p.rehearsed(ctx, &x)
-		if err != nil {
-			return nil, err
+		now, late := p.rehearsed(ctx, &x)
+		if late != nil && !tooLarge(late) {
+			return nil, late
+		}
+		if err != nil || late != nil {
+			continue
 		}
 		x.Simulated *= now.Step / was.Step
 		if x.Bubble = idle(now); now.Step < was.Step {

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,11 +102,15 @@ func (p *Search) fewerLayers(ctx context.Context, c search.Candidate) (out searc
 	before := c
 	before.RecomputeLayers = nil
 	was, err := p.rehearsed(ctx, &before)
-	if err != nil {
+	if tooLarge(err) {
+		return c, false, nil
+	} else if err != nil {
 		return c, false, err
 	}
 	now, err := p.rehearsed(ctx, &c)
-	if err != nil {
+	if tooLarge(err) {
+		return c, false, nil
+	} else if err != nil {
 		return c, false, err
 	}
 	c.Simulated *= now.Step / was.Step // what other plans are held to is the search's own simulation
@@ -146,6 +151,13 @@ func (p *Search) rehearsed(ctx context.Context, c *search.Candidate) (*rehearsal
 		return nil, err
 	}
 	return rehearsal.Simulate(ctx, cfg, rehearsal.Options{Machine: p.Machine})
+}
+
+// tooLarge reports whether a simulated step ran out of memory: in the order of its events a rank can hold more
+// than in that of the layout's, and such a variant is none.
+func tooLarge(err error) bool {
+	var coded exit.Error
+	return errors.As(err, &coded) && coded.Code == exit.Fit
 }
 
 // idle is the share of a simulated step in which the busiest rank neither computes nor waits for an exchange
