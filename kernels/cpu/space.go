@@ -272,7 +272,7 @@ func (b *Backend) gatheredProduct(r result, g *gathered, right matrix, n int) {
 		b.blocked(r, left, right, g.count(), n, g.width())
 		return
 	}
-	if r.v.d == tensor.F32 && g.width() > 0 && n > 0 {
+	if r.v.d == tensor.F32 && g.width() > 0 && g.count() > 0 && n > 0 {
 		b.gatheredRows(r, g, right, n)
 		return
 	}

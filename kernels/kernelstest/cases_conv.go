@@ -27,6 +27,7 @@ func win(stride, dilation, before, after int) kernels.Window {
 var spaceShapes = []convCase{
 	{[]int{1, 1, 1}, []int{1, 1, 1}, []kernels.Window{same(0)}},
 	{[]int{0, 4, 3}, []int{5, 3, 3}, []kernels.Window{same(1)}},
+	{[]int{0, 4, 4, 300}, []int{5, 300, 2, 2}, []kernels.Window{same(0), win(2, 1, 0, 0)}},
 	{[]int{2, 0, 3}, []int{4, 3, 3}, []kernels.Window{same(1)}},
 	{[]int{2, 5, 0}, []int{4, 0, 3}, []kernels.Window{same(1)}},
 	{[]int{2, 5, 3}, []int{0, 3, 3}, []kernels.Window{same(1)}},
