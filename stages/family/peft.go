@@ -28,8 +28,14 @@ type AdapterPart struct {
 	Rows [][2]int // where they lie in the module's, in order
 }
 
+// expertNames are the last words of names that PEFT, since transformers keeps experts in one tensor, takes for
+// those of experts in every model that has some (peft 0.21, utils/transformers_weight_conversion.py).
+var expertNames = map[string]bool{"gate": true, "gate_proj": true, "up_proj": true, "down_proj": true, "w1": true,
+	"w2": true, "w3": true}
+
 // PEFT lists the adapters of a run as PEFT has them, in the order of the model. A layer that is not a linear
-// one in transformers, such as a convolution over patches, is an error.
+// one in transformers, such as a convolution over patches, is an error, and so is
+// one whose adapter PEFT would take for another's.
 func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 	whole := map[string]int{} // output features of modules
 	turned := map[string]bool{}
@@ -64,6 +70,11 @@ func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 			rows = [][2]int{{0, n}}
 		}
 		name := s.module()
+		if m.Spec.Mixes() && expertNames[name[strings.LastIndex(name, ".")+1:]] {
+			return nil, fmt.Errorf("lora.targets: PEFT takes an adapter of %s for one of the experts, wherever "+
+				"it lies in a model with experts, so that the adapter would be loaded as another: leave it "+
+				"out, or set lora.merge=true to add it to the weights that are exported", base)
+		}
 		if _, ok := at[name]; !ok {
 			at[name] = len(out)
 			out = append(out, Adapter{Module: name, In: p.Shape[1], Out: whole[s.Name], Turned: s.Turned})

@@ -39,6 +39,7 @@ func TestPEFTNames(t *testing.T) {
 	}
 	dirs, err := filepath.Glob("../testdata/*/config.json")
 	require.NoError(t, err)
+	refused := 0
 	for _, file := range dirs {
 		dir := filepath.Dir(file)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -48,6 +49,14 @@ func TestPEFTNames(t *testing.T) {
 			require.NoError(t, err)
 			lora := &block.Lora{Targets: everyLinear, Rank: 2, Alpha: 6}
 			if m.Spec.Mixes() { // PEFT takes the names of an MLP's layers for those of experts
+				for _, target := range []string{"*.mlp.gate_proj", "*.mlp.shared_expert*.down_proj"} {
+					some, err := m.PEFT(&block.Lora{Targets: []string{target}, Rank: 2, Alpha: 6})
+					if err != nil {
+						require.ErrorContains(t, err, "for one of the experts")
+						refused++
+					}
+					require.Empty(t, some, "not all have a dense MLP or shared experts")
+				}
 				lora.Targets = everyLinear[:4]
 			}
 			all, err := m.PEFT(lora)
@@ -66,6 +75,7 @@ func TestPEFTNames(t *testing.T) {
 			require.Equal(t, want[filepath.Base(dir)], got)
 		})
 	}
+	require.Greater(t, refused, 5, "mixtures with a dense MLP or shared experts")
 }
 
 // writeAdapter writes random adapters as an export does.
