@@ -348,7 +348,7 @@ func (r *Rank) Waits() actors.Wait {
 	case r.running != 0 && r.under > 0:
 		c := &r.cur[r.turn]
 		return actors.Wait{For: actors.None,
-			What: fmt.Sprintf("%v segment %d of step %d", c.a, c.pc, r.step), Since: r.since, Busy: true,
+			What: fmt.Sprintf("%v segment %d of %s", c.a, c.pc, StepName(r.step)), Since: r.since, Busy: true,
 			Held: r.held()}
 	case r.phase != working:
 		return actors.Wait{For: r.l.Coordinator, What: "the next step", Since: r.since, Held: r.held()}

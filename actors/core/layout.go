@@ -1,6 +1,8 @@
 package core
 
 import (
+	"fmt"
+
 	"iter"
 
 	"github.com/lfactor/lfactor/actors"
@@ -221,4 +223,12 @@ func (l *RankLayout) wires(all []wiring, ends []wire) []wiring {
 		all = append(all, w)
 	}
 	return all
+}
+
+// StepName is a step in words: batches of an evaluation have negative numbers, from -1 on.
+func StepName(step int64) string {
+	if step < 0 {
+		return fmt.Sprintf("evaluation batch %d", -step)
+	}
+	return fmt.Sprintf("step %d", step)
 }

@@ -107,7 +107,7 @@ func (l *Loader) loaded(ctx actors.Context, m *actors.Message) {
 	l.busy = 0
 	if m.Err != nil {
 		ctx.Send(l.l.Coordinator, actors.Message{Kind: actors.Failed, Epoch: l.epoch,
-			Err: fmt.Errorf("data of step %d: %w", step, m.Err)})
+			Err: fmt.Errorf("data of %s: %w", StepName(step), m.Err)})
 		return
 	}
 	l.ready[step] = append([]actors.Output{}, m.Out...)
@@ -164,7 +164,7 @@ func (l *Loader) release() {
 // Waits implements actors.Behaviour.
 func (l *Loader) Waits() actors.Wait {
 	if l.busy != 0 {
-		return actors.Wait{For: actors.None, What: fmt.Sprintf("reading the data of step %d", l.busy),
+		return actors.Wait{For: actors.None, What: fmt.Sprintf("reading the data of %s", StepName(l.busy)),
 			Since: l.began, Busy: true}
 	}
 	return actors.Wait{For: actors.None, What: "nobody has asked for data"}

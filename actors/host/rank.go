@@ -122,7 +122,7 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	}
 	began, had, queued := time.Now(), machine.CPUSeconds(), machine.QueuedSeconds()
 	if err := r.receive(j.In); err != nil {
-		return res, fmt.Errorf("%s: %v of step %d: %w", r.c.Name, j.Action, j.Step, err)
+		return res, fmt.Errorf("%s: %v of %s: %w", r.c.Name, j.Action, core.StepName(j.Step), err)
 	}
 	switch j.Kind {
 	case actors.RunSegment:
@@ -137,7 +137,7 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 		panic(fmt.Sprintf("host: a rank has no job of kind %d", j.Kind))
 	}
 	if err != nil {
-		return res, fmt.Errorf("%s: %v of step %d: %w", r.c.Name, j.Action, j.Step, err)
+		return res, fmt.Errorf("%s: %v of %s: %w", r.c.Name, j.Action, core.StepName(j.Step), err)
 	}
 	r.issued(res.Out)
 	used := core.UsageOf(res.Values)

@@ -14,6 +14,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/kernels"
 )
@@ -382,11 +383,11 @@ func (c *cell) run(j actors.Job) (r Result, err error) {
 	defer func() {
 		x := recover()
 		if lost, ok := x.(*kernels.DeviceError); ok {
-			err = fmt.Errorf("%s: job %v segment %d of step %d: %w", c.name, j.Action, j.Segment,
-				j.Step, lost)
+			err = fmt.Errorf("%s: job %v segment %d of %s: %w", c.name, j.Action, j.Segment,
+				core.StepName(j.Step), lost)
 		} else if x != nil {
-			err = &InternalError{fmt.Sprintf("%s: job %v segment %d of step %d: %v", c.name, j.Action,
-				j.Segment, j.Step, x), debug.Stack()}
+			err = &InternalError{fmt.Sprintf("%s: job %v segment %d of %s: %v", c.name, j.Action,
+				j.Segment, core.StepName(j.Step), x), debug.Stack()}
 		}
 	}()
 	return c.dev.Run(j)

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,7 +40,25 @@ func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any
 	if err := cl.Do(ctx, "POST", "/v1/down", nil, nil); err != nil {
 		say("the head does not answer: ending what is here of it (%v)", err)
 	}
-	for _, dir := range append(dirs, dirs...) { // twice: one may have been starting when its turn was
+	if err := endHolders(append(dirs, dirs...)); err != nil { // twice: one may have been starting when its turn was
+		return err
+	}
+	if err := downRemote(ctx, c, say); err != nil {
+		return err
+	}
+	err = c.Forget()
+	for try := 0; errors.Is(err, syscall.ENOTEMPTY) && try < 50; try++ { // a head that came up late still writes
+		time.Sleep(100 * time.Millisecond)
+		if err = endHolders(dirs); err == nil {
+			err = c.Forget()
+		}
+	}
+	return err
+}
+
+// endHolders waits for the processes that hold the directories of a cluster, and ends those that stay.
+func endHolders(dirs []string) error {
+	for _, dir := range dirs {
 		if pid := machine.Holder(dir); pid > 0 && !ends(pid, 3*time.Second) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it holds a lock of this cluster
 			if !ends(pid, 3*time.Second) {
@@ -47,10 +66,7 @@ func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any
 			}
 		}
 	}
-	if err := downRemote(ctx, c, say); err != nil {
-		return err
-	}
-	return c.Forget()
+	return nil
 }
 
 func agentDirs(c *user.Cluster) (out []string) {

@@ -75,8 +75,12 @@ func configExplain(_ *cobra.Command, args []string) error {
 	}
 	if keys := configs.Section(args[0]); len(keys) > 0 {
 		return cli.EmitAs(cli.Out, form, keys, func(w io.Writer) {
+			var wide [3]int
 			for _, k := range keys {
-				fmt.Fprintf(w, "%-28s %-10s %-12s %s\n", k.Name, k.Type, k.Default, k.Doc)
+				wide = [3]int{max(wide[0], len(k.Name)), max(wide[1], len(k.Type)), max(wide[2], len(k.Default))}
+			}
+			for _, k := range keys {
+				fmt.Fprintf(w, "%-*s  %-*s  %-*s  %s\n", wide[0], k.Name, wide[1], k.Type, wide[2], k.Default, k.Doc)
 			}
 		})
 	}
