@@ -35,6 +35,8 @@ type blobs struct {
 	fresh []Blob
 }
 
+// get gives a payload of n bytes with one reference. Payloads that were released are used again,
+// since a long simulation sends millions of them.
 func (b *blobs) get(n int64) actors.Payload {
 	b.live++
 	if k := len(b.idle); k > 0 {
@@ -129,6 +131,8 @@ func (d *device) touch() int64 {
 	return sum
 }
 
+// init sets up the account of a rank's device, whose memory begins with what the rank holds all the
+// time. Without a model of memory it counts none.
 func (d *device) init(s *Sim, l *core.RankLayout, rank *core.Rank) {
 	d.l, d.slow, d.w, d.rank, d.early = l, 1, s.wiresOf(l), rank, l.Early
 	if s.l.Memory.Foot != nil {
@@ -246,8 +250,11 @@ func (s *Sim) mark(self actors.Ref, j *actors.Job, out []actors.Output) []*Origi
 	return list
 }
 
+// duration is how long the job takes in nanoseconds: its price, then jitter, a slow device and a
+// late loader on top, each where the run asks for it.
 func (s *Sim) duration(self actors.Ref, c *cell, j *actors.Job, seg *core.Segment) int64 {
 	took := s.p.Job(int(s.rankOf[self]), j, seg)
+	// A negative time would let an event happen before its cause.
 	if took < 0 {
 		panic(fmt.Sprintf("sim: %v takes %d ns", j.Action, took))
 	}

@@ -171,6 +171,8 @@ func (f *faultState) fewer(k twin, x *copies) {
 // faulty is an actor that begins and ends the faults of a script.
 type faulty struct{ s *Sim }
 
+// init adds an actor that brings the faults about, with one message for the begin of each and one
+// for the end of those that last. Without faults it adds none, so that such a run keeps its hash.
 func (f *faultState) init(s *Sim) {
 	if len(s.o.Faults) == 0 {
 		return

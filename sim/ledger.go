@@ -50,6 +50,8 @@ type saves struct {
 	ordered int64 // the step of the last save that was begun
 }
 
+// startBooks opens the books of all ranks as of the step before the first, which counts as saved
+// and written.
 func (m *Monitor) startBooks() {
 	for range m.l.Ranks {
 		first := m.l.Run.First - 1
@@ -114,6 +116,7 @@ func (m *Monitor) samples(rank int, step int64) (out []sample) {
 	return
 }
 
+// each calls f for the actions of a row in order, both of them where two run together.
 func each(row []plan.Entry, f func(a plan.Action)) {
 	for _, e := range row {
 		for _, a := range [2]plan.Action{e.Action, e.With} {

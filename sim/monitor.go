@@ -48,6 +48,7 @@ type cameKey struct {
 	seg, comm, at int32
 }
 
+// edgeKey names one direction of one port of a rank, for which credits and order are checked.
 type edgeKey struct {
 	rank int
 	to   actors.Ref
@@ -82,6 +83,8 @@ func NewMonitor(l *Layout) *Monitor {
 // Fault is the first promise that was broken, "" if none was.
 func (m *Monitor) Fault() string { return m.fault }
 
+// broken notes a broken promise of the protocol. The first alone is kept, since those after it
+// mostly follow from it.
 func (m *Monitor) broken(format string, a ...any) {
 	if m.fault == "" {
 		m.fault = fmt.Sprintf(format, a...)
@@ -100,6 +103,7 @@ func (m *Monitor) Attach(o Options) Options {
 	return o
 }
 
+// rank is the number of the rank at address r, or -1 if no rank has it.
 func (m *Monitor) rank(r actors.Ref) int {
 	for i, x := range m.l.RankRefs {
 		if x == r {
@@ -109,6 +113,8 @@ func (m *Monitor) rank(r actors.Ref) int {
 	return -1
 }
 
+// see checks one delivered message against all that the protocol promises. Messages of an epoch
+// that has ended are passed over, because receivers throw them away too.
 func (m *Monitor) see(e Event) {
 	m.seeSave(e)
 	m.seeCommit(e)
@@ -374,6 +380,8 @@ func (m *Monitor) applies(s Span) {
 	m.holds[s.Rank] = s.Job.Step
 }
 
+// advance checks that a job is the next of its rank's program, and moves on. Of two actions that
+// run together each goes through its own segments, and the entry is over when both are.
 func (m *Monitor) advance(w *rowWatch, l *core.RankLayout, e plan.Entry, s Span) {
 	part := 0
 	if s.Job.Action == e.With {

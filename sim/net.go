@@ -128,6 +128,8 @@ func (s *Sim) collectives() []*core.RankLayout {
 	return out
 }
 
+// groupKey tells sets of members apart without comparing them all: by size, first, last, and a hash
+// of the members in order.
 type groupKey struct {
 	n           int
 	first, last actors.Ref
@@ -142,6 +144,7 @@ func keyOf(members []actors.Ref) groupKey {
 	return k
 }
 
+// nameOfGroup names the ranks for a report; of more than four it gives the first and the last.
 func (s *Sim) nameOfGroup(ranks []int) string {
 	if len(ranks) > 4 {
 		return s.nameOfGroup(ranks[:1]) + ", … " + s.nameOfGroup(ranks[len(ranks)-1:])
@@ -170,6 +173,7 @@ type group struct {
 	plays   []*play
 }
 
+// gathering is a collective of which some members' parts have come and others not yet.
 type gathering struct {
 	m     actors.Message // of the member that came first
 	n     int
@@ -236,6 +240,8 @@ func (c *group) Receive(_ actors.Context, m *actors.Message) {
 	}
 }
 
+// place is the position of r among the members, or -1 if it is none. Members mostly lie at even
+// distances, so two guesses come before the search through all.
 func (c *group) place(r actors.Ref) int {
 	if d := int(r - c.members[0]); d >= 0 && d < len(c.members) && c.members[d] == r {
 		return d

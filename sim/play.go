@@ -23,12 +23,15 @@ type play struct {
 	left    int // members that are not through
 }
 
+// player is how far one member is with the rounds of a collective that is simulated send by send.
 type player struct {
 	round int
 	busy  int   // own sends of the round that have not left
 	got   []int // messages by round
 }
 
+// newScript sorts the sends of a collective by member and round, and counts what each member is to
+// receive per round.
 func newScript(n int, sends []collective.Send) *script {
 	x := &script{sends: make([][][]collective.Send, n), wants: make([][]int, n)}
 	for _, s := range sends {

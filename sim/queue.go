@@ -24,6 +24,8 @@ type queue struct {
 	count   [deals]int32
 }
 
+// push enters an item. This is a radix heap: the bucket is given by the highest bit in which the
+// item's time differs from now, which is enough because time never goes back.
 func (q *queue) push(x item) {
 	b := bits.Len64(uint64(x.at ^ q.now))
 	q.buckets[b] = append(q.buckets[b], x)
@@ -109,6 +111,7 @@ func (q *queue) sort(a []item) []item {
 	return out
 }
 
+// insertion sorts a short bucket by order; for a few items this beats a general sort.
 func insertion(a []item) {
 	for i := 1; i < len(a); i++ {
 		x := a[i]

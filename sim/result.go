@@ -67,6 +67,8 @@ func (s *Sim) stall() *Stall {
 	}
 }
 
+// orNothing is what for a report of who waits for what, or words for an actor that waits for
+// nothing.
 func orNothing(what string) string {
 	if what == "" {
 		return "waits for nothing"
@@ -74,6 +76,8 @@ func orNothing(what string) string {
 	return what
 }
 
+// result gathers the outcome once the events have run out. Memory that some action still holds
+// counts as open, since a run that ended well leaves none.
 func (s *Sim) result() *Result {
 	r := &s.res
 	r.Time, r.Events, r.Hash, r.Leaked = actors.Time(s.now), s.events, s.hash, s.blobs.live

@@ -221,6 +221,8 @@ func (s *Sim) add() actors.Ref {
 	return actors.Ref(len(s.cells) - 1)
 }
 
+// spawn gives the actor at ref its name and behaviour, and lets it start through a message, in turn
+// with all other events.
 func (s *Sim) spawn(ref actors.Ref, name string, b actors.Behaviour) {
 	s.cells[ref].b, s.extras[ref].name = b, name
 	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref})
@@ -344,6 +346,7 @@ func (s *Sim) landed(c *cell, m *actors.Message) bool {
 	return true
 }
 
+// fail ends the simulation with a reason; only the first reason is kept.
 func (s *Sim) fail(why string) {
 	if s.res.Failed == "" {
 		s.res.Failed, s.ended = why, true
@@ -395,6 +398,8 @@ type context struct {
 func (c *context) Self() actors.Ref { return c.self }
 func (c *context) Now() actors.Time { return actors.Time(c.s.now) }
 
+// Rand is the actor's own source of random numbers. It is seeded by the run and the actor, so that
+// the order in which actors draw does not matter.
 func (c *context) Rand() *rand.Rand {
 	x := &c.s.extras[c.self]
 	if x.rand == nil {
@@ -403,11 +408,13 @@ func (c *context) Rand() *rand.Rand {
 	return x.rand
 }
 
+// Send sends m at the simulated present; how long it travels is the network's matter.
 func (c *context) Send(to actors.Ref, m actors.Message) {
 	m.From = c.self
 	c.s.send(to, &m)
 }
 
+// After sends the actor m after d of simulated time. A negative d counts as none.
 func (c *context) After(d actors.Duration, m actors.Message) actors.Timer {
 	c.s.timer++
 	c.s.timers[c.s.timer] = true
@@ -418,12 +425,14 @@ func (c *context) After(d actors.Duration, m actors.Message) actors.Timer {
 
 func (c *context) Cancel(t actors.Timer) { delete(c.s.timers, t) }
 
+// Spawn adds an actor whose first message arrives at the present time.
 func (c *context) Spawn(name string, b actors.Behaviour) actors.Ref {
 	ref := c.s.add()
 	c.s.spawn(ref, name, b)
 	return ref
 }
 
+// Watch asks to be told when r ends.
 func (c *context) Watch(r actors.Ref) {
 	x := &c.s.extras[r]
 	x.watched = append(x.watched, c.self)
@@ -431,6 +440,7 @@ func (c *context) Watch(r actors.Ref) {
 
 func (c *context) Stop(r actors.Ref) { c.s.cells[r].dead = true }
 
+// Do starts a job on the actor's simulated device; its end comes as a message.
 func (c *context) Do(j actors.Job) {
 	c.s.job = j
 	c.s.do(c.self, &c.s.job)

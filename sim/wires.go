@@ -19,6 +19,7 @@ func (w *wires) frame(a plan.Action) int {
 	return (w.local[a.Stage]*w.micro+int(a.Micro))*w.chunks + int(a.Chunk)
 }
 
+// wiresKey finds the wiring that ranks with the same program and the same ports share.
 type wiresKey struct {
 	p     *plan.Program
 	first *core.Port

@@ -78,6 +78,7 @@ func (m Mesh) Fold(dims ...Dim) (Mesh, error) {
 	return Mesh{append(slices.Clone(m.axes), lay(dims, fold)...)}, nil
 }
 
+// dimsText writes the dimensions as "name=size", for errors.
 func dimsText(dims []Dim) string {
 	var s []string
 	for _, d := range dims {

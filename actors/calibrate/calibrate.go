@@ -53,6 +53,8 @@ func Calibrate(device string, threads int) (*cost.Machine, Fit, error) {
 	return calibrate(b, widths, rows)
 }
 
+// calibrate measures blocks of the given widths and fits a machine to them. The links are not
+// measured here: they get plain values that the user can overwrite.
 func calibrate(b kernels.Backend, widths []int, rows int) (*cost.Machine, Fit, error) {
 	m := &cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64, Hosts: 1,
 		Copy:   4e9,

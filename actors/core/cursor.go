@@ -19,6 +19,9 @@ type cursor struct {
 	w     *wiring // of the action's stage
 }
 
+// begin points the cursor at the first segment of action a and forgets all that the action before
+// left behind. A rank whose shapes follow the batch has no segments yet: they are lowered once the
+// shape of the microbatch is known.
 func (c *cursor) begin(r *Rank, a plan.Action) {
 	*c = cursor{a: a, w: r.wiring(a.Stage), blank: r.l.Shaped}
 	if !c.blank {
@@ -277,8 +280,12 @@ func (r *Rank) end() {
 	r.under--
 }
 
+// sendPart sends one member its part of a collective. The part for the rank itself takes the short
+// way into its own inbox, so that a member counts all parts alike.
 func (r *Rank) sendPart(ctx actors.Context, c *cursor, o *actors.Output) {
 	a, seg, segs := c.a, c.pc, c.segs
+	// A collective that starts before the step's end belongs to the update, whatever action ran
+	// then.
 	if o.Early {
 		a, seg, segs = stepAction, r.l.Early.Segment, r.l.Update
 	}
@@ -296,6 +303,9 @@ func (r *Rank) sendPart(ctx actors.Context, c *cursor, o *actors.Output) {
 	}
 }
 
+// sendPort sends what a segment gave at a port to the stage at its other end: an activation after a
+// forward, a cotangent after a backward. A port that the stage lacks is a defect of the layout and
+// panics.
 func (r *Rank) sendPort(ctx actors.Context, c *cursor, o *actors.Output) {
 	m := actors.Message{Kind: actors.Activation, From: ctx.Self(), Epoch: r.epoch, Step: r.step, Action: c.a,
 		Port: o.Port, Payload: o.Payload}
@@ -305,6 +315,7 @@ func (r *Rank) sendPort(ctx actors.Context, c *cursor, o *actors.Output) {
 	}
 	for i := range ends {
 		if w := &ends[i]; w.id == o.Port {
+			// The receiver looks the message up under its own stage, not under the sender's.
 			m.Action.Stage = w.far
 			if w.is&routed != 0 {
 				r.fanOut(ctx, &m, dir)
@@ -334,6 +345,9 @@ func (r *Rank) fanOut(ctx actors.Context, m *actors.Message, dir int32) {
 	}
 }
 
+// sendTo hands a message of a port to peer. Two stages on one rank need no credit, since the inbox
+// takes the message at once. dir is 0 for activations and 1 for gradients, which have edges of
+// their own.
 func (r *Rank) sendTo(ctx actors.Context, peer actors.Ref, m *actors.Message, dir int32) {
 	if peer == ctx.Self() {
 		r.inbox.put(m)
@@ -376,6 +390,8 @@ func (r *Rank) held() (out []actors.Held) {
 	return out
 }
 
+// edgeName is what reports call the edge of a port in one direction, with the stages that it joins:
+// 0 is forward, 1 is backward.
 func (p Port) edgeName(dir int32) string {
 	if dir == 0 {
 		return fmt.Sprintf("activation %d→%d", p.From, p.To)

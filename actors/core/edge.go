@@ -31,6 +31,8 @@ func (r *Rank) edge(id int32, to actors.Ref) *edge {
 	return &r.edges[len(r.edges)-1]
 }
 
+// send sends m at once where the receiver has room, which a credit stands for, and else queues it.
+// A message never overtakes one that waits, so that the order on an edge is the order of sending.
 func (e *edge) send(ctx actors.Context, m *actors.Message) {
 	if e.credits > 0 && e.waiting() == 0 {
 		e.credits--

@@ -64,6 +64,8 @@ func (r *Rank) store(ctx actors.Context, x copied, took float64) {
 		Member: int32(x.of), Values: keptValues(took)})
 }
 
+// dropCopies releases and forgets the copies that old holds of. Each copy owns its payload, so that
+// dropping it without the release would leak memory.
 func (r *Rank) dropCopies(old func(c *copied) bool) {
 	r.copies = slices.DeleteFunc(r.copies, func(c copied) bool {
 		if old(&c) {

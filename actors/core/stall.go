@@ -78,6 +78,8 @@ func (s *Stall) Bound() actors.Duration {
 	return max(s.limit(), StallFirst)
 }
 
+// limit is how long nothing may end before a run counts as stuck: the configured time, or a
+// multiple of the longest step so far, which grows with the model.
 func (s *Stall) limit() actors.Duration {
 	if s.Limit > 0 {
 		return s.Limit

@@ -48,6 +48,8 @@ func (r *Rank) plans() map[string]layout.ParamPlan {
 	return out
 }
 
+// regionShape is the shape of the rows g of the local part of p, the rows being those of the first
+// axis.
 func regionShape(p *grad.Param, g family.Region) []int {
 	s := append([]int(nil), p.Local...)
 	s[0] = g.To - g.From

@@ -151,6 +151,9 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 	return res, nil
 }
 
+// segment computes one segment of an action and returns what goes to other ranks: the parts of its
+// collectives and, after the last segment, what the ports carry. An error drops the frame, because
+// a frame that is half computed cannot go on.
 func (r *Rank) segment(j actors.Job) (Result, error) {
 	ph := layout.PhaseOf[j.Action.Kind]
 	key := frameKey{j.Action.Stage, j.Action.Chunk, j.Action.Micro}
@@ -164,12 +167,14 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 	case j.Segment == 0 && ph != grad.W:
 		f.Gradients(r.ports(j.In))
 	}
+	// The scale of the loss travels with the job, so that all ranks use that of the same step.
 	if !eval && j.Values != nil {
 		for _, run := range r.runs {
 			run.Seed = core.OpeningOf(j.Values).Scale
 		}
 	}
 	segs := f.Trace.Segments(ph)
+	// The counts of a step that was given up must not enter those of the next.
 	if !eval && r.counted != j.Step {
 		r.forget()
 		r.counted = j.Step
@@ -196,6 +201,7 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 		}
 	}
 	pc := int(j.Segment)
+	// Gradients that are complete now may be reduced while the backward goes on.
 	if !eval && r.c.Early != nil {
 		for _, i := range r.c.Early.Of(j.Action, j.Class, j.Segment) {
 			res.Out = append(res.Out, r.shardsOf(i, true)...)
@@ -288,6 +294,8 @@ func (r *Rank) ports(in []actors.Input) map[string]*tensor.Tensor {
 	return out
 }
 
+// arrivals sorts the tensors that came from other ranks by collective and, within one, by the order
+// in which the members' parts were given.
 func arrivals(in []actors.Input) (out [][]grad.Bundle) {
 	for _, x := range in {
 		for len(out) <= int(x.Comm) {
@@ -335,6 +343,8 @@ func (r *Rank) send(res *Result, key frameKey, ts map[string]*tensor.Tensor, sid
 	}
 }
 
+// snapshot copies the state that a checkpoint of this step needs, so that training may go on while
+// it is written. Without checkpoints it does nothing.
 func (r *Rank) snapshot(j actors.Job) error {
 	if r.c.Save == nil {
 		return nil
@@ -342,6 +352,8 @@ func (r *Rank) snapshot(j actors.Job) error {
 	return r.c.Save.Snapshot(j.Step, r, j.Text)
 }
 
+// write writes the copy that snapshot made and returns what the coordinator records about it. A
+// failed write is told in the text and is no error of the rank.
 func (r *Rank) write(j actors.Job) (Result, error) {
 	if r.c.Save == nil {
 		return Result{}, nil

@@ -254,6 +254,8 @@ func (s *System) serve(ranks []int, orphaned <-chan error) error {
 	return nil
 }
 
+// saver makes the saver of one rank, or nil where the run writes no checkpoints. The plain nil
+// matters: a typed one inside the interface would not compare equal to nil.
 func saver(o RunOptions, rank int) Saver {
 	if o.Save == nil {
 		return nil

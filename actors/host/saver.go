@@ -64,6 +64,7 @@ func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 	return nil
 }
 
+// release gives back the copies of the tensors once they are written or not wanted any more.
 func (s *CheckpointSaver) release() {
 	for _, c := range s.copies {
 		c.Release()

@@ -182,12 +182,15 @@ type Status struct {
 // Stop ends all actors and waits for their devices.
 func (s *System) Stop() { s.stop.Do(s.end) }
 
+// end stops all actors, waits for the workers that still compute, and shuts the actor system down.
+// The order matters: a worker may still send to an actor, but an actor that is gone starts no work.
 func (s *System) end() {
 	s.mu.RLock()
 	pids := make([]*actor.PID, 0, len(s.pids))
 	for _, p := range s.pids {
 		pids = append(pids, p)
 	}
+	// The lock is not held while waiting, because an actor that stops may want it.
 	s.mu.RUnlock()
 	for _, p := range pids {
 		_ = s.sys.Root.StopFuture(p).Wait() // one that does not end in time is left: the process ends
@@ -203,6 +206,7 @@ type ask struct{ reply chan actors.Wait }
 // stopAlways is the supervision of every actor: a behaviour that panics is our bug and ends the run.
 type stopAlways struct{}
 
+// HandleFailure stops an actor that panicked. Restarting it would lose its state and hide a defect.
 func (stopAlways) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, child *actor.PID,
 	_ *actor.RestartStatistics, _, _ any) {
 	sup.StopChildren(child)
@@ -273,6 +277,8 @@ func (s *System) fail(c *cell, err error) {
 	s.Send(0, actors.Message{Kind: actors.Failed, From: c.ref, Epoch: actors.AnyEpoch, Err: err})
 }
 
+// close stops the timers and lets the engines run out, by closing the channels that they take their
+// jobs from. It may be called twice.
 func (c *cell) close() {
 	for _, t := range c.timers {
 		t.Stop()
@@ -352,6 +358,9 @@ func (c *cell) Do(j actors.Job) {
 	e <- j
 }
 
+// work runs the jobs of one engine in the order in which they come, and reports each to the actor
+// as a message. The actor therefore never blocks on computing, and sees a failure as one more
+// message.
 func (c *cell) work(jobs chan actors.Job) {
 	defer c.s.workers.Done()
 	for j := range jobs {

@@ -134,6 +134,8 @@ func NewCapture(glob, dir string, actors []string, fail func(error)) (*Capture, 
 	return &Capture{dir: dir, glob: glob, fail: fail}, nil
 }
 
+// wants tells whether the messages between these two actors are to be recorded: the pattern is
+// matched against "sender-receiver".
 func (c *Capture) wants(from, to actors.Ref) bool {
 	ok, _ := path.Match(c.glob, c.name(from)+"-"+c.name(to)) // the pattern was checked
 	return ok

@@ -25,6 +25,8 @@ func (t turns) Schedule(turn func()) {
 // Throughput implements actor.Dispatcher.
 func (turns) Throughput() int { return turnMessages }
 
+// keep runs turn and then whatever turns come while it waits idle, so that a goroutine and its
+// grown stack serve many turns. It returns when the system is over.
 func (t turns) keep(turn func()) {
 	for {
 		turn()

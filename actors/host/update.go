@@ -56,6 +56,7 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 	return res, err
 }
 
+// packs sorts what came from other ranks by collective, and within one by the order of its members.
 func packs(in []actors.Input) (out [][]*links.Pack) {
 	for _, x := range in {
 		for len(out) <= int(x.Comm) {
@@ -74,6 +75,8 @@ func toAll(comm int32, n int, part func(member int) []*tensor.Tensor) (out []act
 	return
 }
 
+// alloc makes a tensor in the rank's pool. An allocation that fails in the middle of an update
+// cannot be undone, so it panics and ends the rank.
 func (r *Rank) alloc(name string, d tensor.DType, shape ...int) *tensor.Tensor {
 	t, err := r.c.Pool.New(name, d, shape...)
 	if err != nil {
@@ -112,6 +115,8 @@ func (r *Rank) gradient(p layout.ParamPlan) *tensor.Tensor {
 	return g
 }
 
+// partials sends the gradients that each member of a tensor group has only in part, so that every
+// member can sum them. Each member gets all of them, which gives equal bits on all members.
 func (r *Rank) partials() (out []actors.Output) {
 	for comm, x := range r.c.Exchanges[layout.SumTP] {
 		var ts []*tensor.Tensor
@@ -125,6 +130,8 @@ func (r *Rank) partials() (out []actors.Output) {
 	return
 }
 
+// retained takes one more reference to each of the tensors, for a message that will release them
+// once it is sent.
 func retained(ts []*tensor.Tensor) []*tensor.Tensor {
 	out := make([]*tensor.Tensor, len(ts))
 	for i, t := range ts {
@@ -133,6 +140,8 @@ func retained(ts []*tensor.Tensor) []*tensor.Tensor {
 	return out
 }
 
+// takePartials replaces the gradients that were partial by the sum of what the tensor group sent,
+// in the order of its members.
 func (r *Rank) takePartials(in [][]*links.Pack) {
 	for comm, x := range r.c.Exchanges[layout.SumTP] {
 		for k, i := range x.Params {
@@ -227,6 +236,8 @@ func (r *Rank) takeSums(in [][]*links.Pack) {
 	}
 }
 
+// ties sends the gradients of tied parameters to the other stages that hold them, one message per
+// set of ranks.
 func (r *Rank) ties() (out []actors.Output) {
 	for k, n := range r.c.Ties {
 		var ts []*tensor.Tensor
@@ -240,6 +251,8 @@ func (r *Rank) ties() (out []actors.Output) {
 	return out
 }
 
+// takeTies replaces the gradients of tied parameters by their sums. All stages sum in the same
+// order and so apply the same update to their copies.
 func (r *Rank) takeTies(in [][]*links.Pack) {
 	for k, ps := range in {
 		i := 0
@@ -326,6 +339,8 @@ func (r *Rank) rows(p layout.ParamPlan) *tensor.Tensor {
 	return r.run.Params[p.Name].RowSlice(p.Own.From-p.Region.From, p.Own.To-p.Region.From)
 }
 
+// updated sends the rows that this rank has updated to the members that need the whole parameter in
+// the next step.
 func (r *Rank) updated() (out []actors.Output) {
 	for comm, x := range r.c.Exchanges[layout.Apply] {
 		out = append(out, toAll(int32(comm), x.Members, func(int) (ts []*tensor.Tensor) {

@@ -83,6 +83,8 @@ func Diagnose(all []Status, silent ...Silent) Diagnosis {
 	return d
 }
 
+// describe says in words what an actor does or waits for; at gives the actors by their address, for
+// the name of the one waited for.
 func (s Status) describe(at map[actors.Ref]Status) string {
 	switch {
 	case s.Wait.Busy:
@@ -152,6 +154,8 @@ func leaked(at map[actors.Ref]Status, s Status) string {
 	return ""
 }
 
+// loop explains actors that wait for each other in a circle. A credit that one of them lost is the
+// cause where there is one, and else the cycle itself is.
 func (d Diagnosis) loop(path []Status, at map[actors.Ref]Status) Diagnosis {
 	var parts []string
 	for _, s := range path {
@@ -161,6 +165,7 @@ func (d Diagnosis) loop(path []Status, at map[actors.Ref]Status) Diagnosis {
 		}
 		parts = append(parts, fmt.Sprintf("%s waits for %s", s.Name, s.Wait.What))
 	}
+	// The cycle has no first member, so sorting makes the text the same wherever the search began.
 	sort.Strings(parts)
 	d.Kind, d.Actor, d.Root = "cycle", path[0].Name, "a cycle of waits: "+strings.Join(parts, "; ")
 	return d

@@ -267,6 +267,8 @@ func (l *Layout) compose() (*plan.Program, error) {
 	return schedule.Compose(l.Program, parts)
 }
 
+// ports numbers the ports between stages, in the order of the stages that produce them. The numbers
+// are the same on all ranks, since messages carry nothing else to tell ports apart.
 func (l *Layout) ports() {
 	for s, st := range l.Stages {
 		for _, f := range st.Out {

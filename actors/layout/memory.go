@@ -174,6 +174,7 @@ func (l *Layout) activations(share float64) ([]int64, error) {
 	return x.led.Peak, nil
 }
 
+// boolOrder compares as slices.SortFunc wants it, with false before true.
 func boolOrder(a, b bool) int {
 	switch {
 	case a == b:
@@ -304,6 +305,8 @@ func (x *Replay) beginPair(row int, pair [2]plan.Action, class int32) int64 {
 	return all
 }
 
+// foot is the memory that action a takes for a batch of that class. It differs for schedules that
+// split the backward into I and W, since the part for W stays longer.
 func (x *Replay) foot(a plan.Action, class int32) *grad.Footprint {
 	return x.l.foot(TraceKey{Stage: int(a.Stage), Chunk: int(a.Chunk), Class: class}, a.Kind == plan.I ||
 		a.Kind == plan.W, x.share)

@@ -49,12 +49,15 @@ func (l *Layout) Owners(name string) (out []int) {
 	return
 }
 
+// ranks works out what each rank of the world holds, in the order of the ranks.
 func (l *Layout) ranks() {
 	for r := range l.World() {
 		l.Ranks = append(l.Ranks, l.rank(r))
 	}
 }
 
+// rank works out what rank r is and holds: its coordinates on the mesh, its sides, its stages, and
+// the parameters of these with the part of each that it keeps.
 func (l *Layout) rank(r int) RankPart {
 	m := l.Design.Mesh
 	dp, local := l.Local(r)
@@ -62,6 +65,7 @@ func (l *Layout) rank(r int) RankPart {
 	for side := range l.sidesOf() {
 		part.Sides = append(part.Sides, l.place(r, side))
 	}
+	// Ranks past the mesh serve encoders alone: they have no place in the pipeline.
 	if r < m.Size() {
 		cp := m.At(r, topology.CP)*m.Len(topology.Ulysses) + m.At(r, topology.Ulysses)
 		part.Coord = Coord{PP: m.At(r, topology.PP), DP: dp, CP: cp, TP: m.At(r, topology.TP)}
@@ -77,6 +81,8 @@ func (l *Layout) rank(r int) RankPart {
 		}
 		part.Stages = append(part.Stages, s)
 		for _, p := range l.Main(s).Params {
+			// Two stages of one rank may share a parameter; it is held once, so both must place its
+			// gradient alike.
 			if first := seen[p.Name]; first != nil {
 				if first.Grad != p.Grad {
 					panic(fmt.Sprintf("layout: the gradient of %s is placed %v on one stage and %v on "+
@@ -130,9 +136,13 @@ func (l *Layout) alone(part *RankPart, h Held, rows []int) bool {
 	return h.Side != DecoderSide || l.Owners(h.Name)[0] == part.Coord.PP
 }
 
+// param plans how the gradient of one parameter is summed, which part of it the rank owns for the
+// optimizer, and which members get the new values afterwards.
 func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	o, pos := &grad.Options{Mesh: l.meshes[h.Side]}, part.Sides[h.Side].Pos
 	out := ParamPlan{Held: h, Index: l.Index[h.Name], Own: h.Region}
+	// Sums over data go with the reduction of the step; sums within a tensor group have to come
+	// before.
 	for _, m := range h.Grad.Sums() {
 		if o.Mesh[m].Data || l.Design.Zero > 0 && o.Mesh[m].Zero {
 			out.Reduce = append(out.Reduce, m)
@@ -150,8 +160,11 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	if l.Design.Zero == 1 || l.Design.Zero == 2 {
 		out.Gather = out.Zero
 	}
+	// A value that several ranks hold is saved and counted in the norm by one of them alone.
 	out.SavesOwn = l.alone(part, h, out.Zero)
 	out.Counts = out.SavesOwn && !h.Fixed
+	// A parameter of several pipeline stages (tied embeddings) has its gradients summed over their
+	// ranks.
 	if own := l.Owners(h.Name); len(own) > 1 {
 		key := fmt.Sprint(own)
 		if tieOf[key] == 0 {

@@ -384,6 +384,9 @@ func (l *Layout) routes(rank int) func(port int32, back bool) *core.Route {
 	}
 }
 
+// route tells a rank whose parts it takes and to whom it sends for a port between an encoder and
+// the pipeline, whose widths may differ. Entries run over the groups of the producer; members
+// without a counterpart are served in turn. back gives the way of the gradients.
 func (l *Layout) route(rank int, p core.Port, back bool) *core.Route {
 	dp, local := l.Local(rank)
 	width := widthOf(l.Design.Mesh)

@@ -21,6 +21,8 @@ type TraceKey struct {
 // PhaseOf is the phase of a trace that an action runs.
 var PhaseOf = map[plan.Kind]grad.Phase{plan.F: grad.F, plan.B: grad.B, plan.I: grad.I, plan.W: grad.W}
 
+// options gathers what recording a stage depends on. Whatever changes the trace has to pass here,
+// since the planner, the memory model and the ranks all record with these same options.
 func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	j := l.Design
 	o := grad.Options{Mesh: l.meshes[l.Side(stage)], DType: j.DType,
@@ -32,6 +34,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	if len(j.Chosen) > 0 && !eval {
 		o.Choose = l.choose
 	}
+	// A gradient that nobody upstream wants, as that of a frozen encoder, is not computed.
 	o.InputGrad = func(port string) bool {
 		for _, f := range l.Stages[stage].In {
 			if f.Port == port {
@@ -50,6 +53,7 @@ func (l *Layout) options(eval bool, stage, chunk int) grad.Options {
 	}
 	o.SeqLen, o.Scores, o.Device = l.seqLen, j.Scores, j.Device
 	o.MostRows, o.SumWhole = j.RoutingBound, j.SumWhole
+	// An encoder may keep its last values only where no other microbatch needs the room.
 	o.KeepLogits = stage >= len(j.Parts) && l.held[stage-len(j.Parts)] <= 1 && !l.follows()
 	return o
 }
@@ -142,6 +146,8 @@ func (l *Layout) record(k TraceKey) *grad.Trace {
 	return l.recordWith(l.options(k.Eval, k.Stage, k.Chunk), k)
 }
 
+// recordWith records the trace of one stage for one chunk of a microbatch. Chunks share the rows of
+// a microbatch evenly.
 func (l *Layout) recordWith(o grad.Options, k TraceKey) *grad.Trace {
 	j := l.Design
 	rows := j.Rows / max(1, j.Chunks)
@@ -149,10 +155,14 @@ func (l *Layout) recordWith(o grad.Options, k TraceKey) *grad.Trace {
 		Lora: j.Lora}, l.Stages[k.Stage])
 }
 
+// traces records all traces that a run needs: per stage, chunk and class of shapes, for training
+// and for evaluation. From the traces of training it then numbers the parameters and sizes the
+// ports.
 func (l *Layout) traces() {
 	j := l.Design
 	l.Class = j.Model.Planned(j.Rows, j.Dims)
 	classes := []int32{l.Class}
+	// A microbatch without images has the class 0, and may come wherever not every batch is filled.
 	if l.Class > 0 && !l.Filled {
 		classes = append(classes, 0)
 	}

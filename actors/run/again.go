@@ -125,11 +125,15 @@ type marks struct {
 // marksMax bounds the steps that may be gone back to without a checkpoint.
 const marksMax = 1024
 
+// enter keeps the position of the data before a step, and drops one that is too old to be asked
+// for.
 func (m *marks) enter(step int64, p dataset.Position) {
 	m.recent[step] = p
 	delete(m.recent, step-marksMax)
 }
 
+// find gives the position of the data at a step, from the recent ones or from that of a checkpoint;
+// false if neither has it.
 func (m *marks) find(step int64) (dataset.Position, bool) {
 	p, ok := m.recent[step]
 	if !ok {

@@ -47,6 +47,7 @@ type data struct {
 	work     map[int64]float64 // floating-point operations of recent steps
 }
 
+// newData makes the data side of a run without opening anything; open does that.
 func newData(r *Run) *data {
 	return &data{r: r, left: make(chan struct{}), recent: map[int64]*made{}, work: map[int64]float64{},
 		marks: marks{recent: map[int64]dataset.Position{}, saved: map[int64]dataset.Position{}}}
@@ -69,6 +70,8 @@ func openData(r *Run) (*data, error) {
 	return d, nil
 }
 
+// open opens the sources, the loaders and the ledger, and moves all to the step at which the run
+// begins.
 func (d *data) open() error {
 	c := d.r.cfg.Run
 	if err := d.openKind(); err != nil {
@@ -82,6 +85,7 @@ func (d *data) open() error {
 		d.balance = newBalance(c.Data.Cost, d.r.cfg.Model.Hidden, c.Plan.DP)
 		d.balance.both = d.images != nil
 	}
+	// All processes load, but one alone writes the files of the run.
 	lead := workerProc() == 0
 	if lead {
 		if err := os.MkdirAll(c.Log.Dir, 0o700); err != nil {
@@ -117,6 +121,8 @@ func (d *data) open() error {
 	if err != nil {
 		return err
 	}
+	// A process that took over goes on from the durable step; what the ledger has after it is run
+	// again.
 	if h := d.r.heir; h != nil {
 		d.marks.saved[h.durable], d.marks.durable = d.began, h.durable
 		return d.ledger.Truncate(h.durable + 1)

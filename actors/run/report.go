@@ -73,6 +73,9 @@ type Metrics struct {
 	Moved []ExpertMove `json:"moved,omitempty"`
 }
 
+// newReporter opens the files of the run's report, writes the configuration beside them, and prints
+// the header. The rates of hardware and model are worked out once here, for the figures of each
+// step.
 func newReporter(r *Run) (*reporter, error) {
 	l := r.cfg.Run.Log
 	p := &reporter{r: r, dir: l.Dir, began: time.Now()}
@@ -94,6 +97,8 @@ func newReporter(r *Run) (*reporter, error) {
 	return p, nil
 }
 
+// open opens the log, the metrics and the TensorBoard file. What an earlier run wrote past the step
+// at which this one begins is cut off, since those steps are run again.
 func (p *reporter) open() error {
 	l := p.r.cfg.Run.Log
 	f, err := os.OpenFile(filepath.Join(l.Dir, "log.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -183,6 +188,8 @@ func (p *reporter) say(format string, a ...any) {
 	fmt.Fprintln(p.r.io.Progress, s)
 }
 
+// header prints what is trained, on which plan, from which start, and what changed since the
+// checkpoint.
 func (p *reporter) header() {
 	r := p.r
 	m := r.job.Mesh
@@ -236,6 +243,8 @@ func (r *Run) shared() (text string) {
 	return text
 }
 
+// observe turns one report of the coordinator into lines for the reader, records in the log, and
+// points on the curves. Topics that it does not know are left out.
 func (p *reporter) observe(m actors.Message) {
 	switch m.Text {
 	case core.TopicStep:

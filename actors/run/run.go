@@ -176,6 +176,7 @@ func (r *Run) newMirror() (*mirror.Mirror, error) {
 	return mirror.New(o)
 }
 
+// newRun makes a run of cfg; output that nobody asked for is thrown away.
 func newRun(cfg *configs.Config, o Options) *Run {
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -422,6 +423,8 @@ func (r *Run) profiled(p *profiler.Profiler) {
 	r.report.say("profile %s.txt, .json and .svg", r.io.Profile)
 }
 
+// observe takes a report of the coordinator: it is printed first, and then acted on by those parts
+// of the run that follow the steps.
 func (r *Run) observe(m actors.Message) {
 	r.report.observe(m)
 	if r.io.Report != nil {

@@ -232,6 +232,8 @@ func warnNaN(w io.Writer, dir, name string, v []float32) {
 	}
 }
 
+// hasWeights tells whether a folder holds a model's weights in the form of Hugging Face. An adapter
+// alone does not count, because training cannot start from it.
 func hasWeights(dir string) bool {
 	if machine.Exists(filepath.Join(dir, "model.safetensors.index.json")) {
 		return true

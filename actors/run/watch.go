@@ -44,6 +44,8 @@ type watch struct {
 	ended bool // the coordinator has said so: what it saves is durable
 }
 
+// newWatch makes the watch over a run that is about to begin, with the configured limit for a
+// stall.
 func newWatch(r *Run) *watch {
 	w := &watch{r: r, abandon: make(chan struct{}), began: time.Now()}
 	w.stall.Limit = actors.Duration(r.stallLimit())

@@ -189,6 +189,8 @@ func (e *Exporter) merge(dst, a, b []float32, out, in int) {
 	}
 }
 
+// read reads a whole parameter as float32, from the master copy where there is one, since that is
+// more precise than the parameter itself.
 func (e *Exporter) read(name string, shape []int, dst []float32) error {
 	for _, kind := range []string{checkpoint.Master, checkpoint.Param} {
 		for _, t := range e.Saved.Kind(kind).Tensors() {

@@ -79,6 +79,8 @@ func vacant(path string) bool {
 	return err == nil && len(entries) == 0
 }
 
+// openOwn opens a checkpoint that this program saved. The configuration saved in it says how to
+// build the model, and its tokenizer must fit the vocabulary.
 func openOwn(path, tokenizer string) (*Trained, error) {
 	saved, err := checkpoint.Open(path)
 	if err != nil {
@@ -109,6 +111,8 @@ func openOwn(path, tokenizer string) (*Trained, error) {
 	return t, nil
 }
 
+// openHF opens a model in the form of Hugging Face. Layers that predict further tokens serve
+// training alone and are dropped.
 func openHF(path, tokenizer string) (*Trained, error) {
 	c, err := configs.ReadModel(path)
 	if err != nil {
@@ -140,6 +144,7 @@ func openHF(path, tokenizer string) (*Trained, error) {
 	return t, nil
 }
 
+// stops notes the tokens that end a text.
 func (t *Trained) stops(c configs.Model) {
 	for _, id := range c.EOS {
 		t.stop = append(t.stop, int32(id))

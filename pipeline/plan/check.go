@@ -57,6 +57,7 @@ type walk struct {
 	pc   []int
 }
 
+// newWalk prepares to run through the program in the order of its rows, with nothing done.
 func newWalk(p *Program) *walk {
 	t := newTable(p)
 	return &walk{p: p, t: t, done: make([]bool, t.size), pc: make([]int, len(p.Rows))}
@@ -153,6 +154,8 @@ func (w *walk) cycle(r int) string {
 	return strings.Join(path, "; ")
 }
 
+// complete checks that every row holds only its own actions and that each half of each action runs
+// exactly once. It says nothing about their order.
 func (p *Program) complete() error {
 	if err := p.bounds(); err != nil {
 		return err

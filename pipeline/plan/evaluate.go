@@ -30,6 +30,8 @@ func (t *Timing) BubbleLongest() float64 { return 1 - t.mostBusy()/t.Longest }
 // BubbleMakespan is the idle share of the whole step.
 func (t *Timing) BubbleMakespan() float64 { return 1 - t.mostBusy()/t.Makespan }
 
+// mostBusy is the time that the busiest rank computes, a bound that no order of the same actions
+// can beat.
 func (t *Timing) mostBusy() (b float64) {
 	for _, x := range t.Busy {
 		b = max(b, x)
@@ -83,6 +85,9 @@ func (c *Costs) Of(a Action) float64 {
 	return t
 }
 
+// entry is the time of an entry. Two actions that run together take their sum times Pair, which is
+// below 1 where one's communication hides behind the other's computing; 0 means that it was not
+// given.
 func (c *Costs) entry(e Entry) float64 {
 	if e.With.Kind == None {
 		return c.Of(e.Action)
@@ -149,6 +154,8 @@ func (p *Program) Evaluate(c Costs) (*Timing, error) {
 	return out, nil
 }
 
+// sum derives the totals from the starts and ends of the entries: each rank's span from its first
+// to its last, and the makespan of all. Rows without entries count for nothing.
 func (t *Timing) sum() {
 	first, last := math.Inf(1), 0.0
 	for r, s := range t.Start {

@@ -16,6 +16,7 @@ type gangs struct {
 	free []float64 // by row: when its last action ended
 }
 
+// newGangs prepares a replay in which a stage may occupy several rows at once.
 func newGangs(p *Program) *gangs {
 	t := newTable(p)
 	return &gangs{p: p, t: t, done: make([]bool, t.size), ends: make([]float64, t.size),
@@ -56,6 +57,8 @@ func (g *gangs) run(c *Costs, do func(rows []int, e Entry, start, end float64)) 
 	}
 }
 
+// step runs entry e on all of its rows together, from the time when the last of them is free and
+// all inputs have arrived. do, if not nil, is told the times.
 func (g *gangs) step(c *Costs, e Entry, rows []int, do func(rows []int, e Entry, start, end float64)) {
 	start := 0.0
 	for _, q := range rows {
@@ -64,6 +67,7 @@ func (g *gangs) step(c *Costs, e Entry, rows []int, do func(rows []int, e Entry,
 	for _, a := range [2]Action{e.Action, e.With} {
 		g.t.needs(a, func(n, stage int) bool {
 			at := g.ends[n]
+			// What was computed on other rows has to travel first.
 			if g.p.Home(stage, int(a.Micro))[0] != rows[0] {
 				at += c.Comm
 			}
@@ -153,6 +157,8 @@ func (g *gangs) stuck() error {
 	return nil
 }
 
+// cycle explains why row r cannot go on, by following who waits for whom until a row comes again or
+// one has ended.
 func (g *gangs) cycle(r int) string {
 	var path []string
 	seen := map[int]int{}

@@ -108,6 +108,8 @@ func (p *Program) partner(a Action) (rank int, match Action, comm bool) {
 	return p.StageRank[stages[0]], match, true
 }
 
+// blocked explains a deadlock of messages from row r on: each row at its current action and the
+// partner that it waits for, until a row comes again.
 func (p *Program) blocked(r int, pc []int) string {
 	var path []string
 	seen := map[int]int{}

@@ -30,6 +30,7 @@ func (p *Program) CheckMessages() error {
 
 func (k Kind) message() bool { return k == SendF || k == RecvF || k == SendB || k == RecvB }
 
+// messaged tells whether sends and receives have been put into the program already.
 func (p *Program) messaged() bool {
 	for _, row := range p.Rows {
 		for _, e := range row {

@@ -51,6 +51,7 @@ func most(split []int) int {
 	return k
 }
 
+// uniform tells whether all microbatches are split into the same number of chunks.
 func uniform(split []int) bool {
 	for _, k := range split {
 		if k != split[0] {

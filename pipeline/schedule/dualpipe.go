@@ -37,6 +37,8 @@ var _ = register(Schedule{
 	Live: func(s Shape, rank int) int { return 2 * (2*s.Ranks + 1) }, LiveBound: true,
 })
 
+// unchunked is an error if a microbatch is split into chunks, for schedules that have no order for
+// them.
 func unchunked(s Shape) error {
 	for m, k := range s.Split {
 		if k > 1 {
@@ -141,6 +143,7 @@ func (d *dual) half(which int) {
 	d.owed = append(d.owed, e)
 }
 
+// weight runs the oldest weight gradient that was put off, to fill a gap of the row.
 func (d *dual) weight() {
 	d.row = append(d.row, d.owed[0])
 	d.owed = d.owed[1:]

@@ -116,7 +116,11 @@ type placing struct {
 	seen   []bool // by microbatch: its first taker has run
 }
 
+// newComposer prepares to merge the stages of encoders into the pipeline dec of the decoder. The
+// encoders' stages come first, so that the decoder's keep their order behind them.
 func newComposer(dec *plan.Program, e Parts, way try) *composer {
+	// A rank of the decoder's pipeline stands for Width ranks, and encoders may have ranks of their
+	// own.
 	rows := len(dec.Rows)*e.Width + e.Own
 	c := &composer{dec: dec, e: e, try: way, pc: make([]int, len(dec.Rows)), free: make([]float64, rows),
 		ends: map[plan.Action]float64{}}
@@ -144,6 +148,7 @@ func newComposer(dec *plan.Program, e Parts, way try) *composer {
 	for i, p := range e.List {
 		x := placing{Part: p, stage: i, try: way, next: make([]int, len(p.Groups)),
 			back: make([]int, len(p.Groups)), takers: out.After(i), seen: make([]bool, dec.Micro)}
+		// A part that does not fill gaps runs right before it is needed, one microbatch ahead.
 		if !p.Fill {
 			x.try = try{ahead: 1}
 		} else if p.Ahead > 0 && way.fill {
@@ -174,6 +179,8 @@ type candidate struct {
 	group int
 }
 
+// run places the entry that can start first, again and again, until none can. Ties go by rank,
+// which keeps the result the same on all machines.
 func (c *composer) run() {
 	for {
 		best, ok := candidate{}, false
@@ -205,6 +212,8 @@ func (c *composer) run() {
 	}
 }
 
+// place puts an entry on all rows that it occupies and notes when its actions end, by which later
+// entries know when they can start.
 func (c *composer) place(x candidate) {
 	end := x.start + x.took
 	for _, r := range x.rows {
@@ -231,6 +240,7 @@ func (c *composer) place(x candidate) {
 	}
 }
 
+// freeAt is the time from which all of the rows are free.
 func (c *composer) freeAt(rows []int) (t float64) {
 	for _, r := range rows {
 		t = max(t, c.free[r])

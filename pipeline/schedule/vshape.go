@@ -140,6 +140,8 @@ func (f *filler) begin(r int, a plan.Action) float64 {
 	return t
 }
 
+// put runs a on rank r from time at, and keeps the memory in units of half an activation: a forward
+// adds two, an input gradient and a weight gradient free one each.
 func (f *filler) put(r int, a plan.Action, at float64) {
 	f.clock[r] = at + f.c.Of(a)
 	f.end[a] = f.clock[r]
@@ -157,6 +159,7 @@ func (f *filler) put(r int, a plan.Action, at float64) {
 	}
 }
 
+// weight runs the oldest weight gradient that rank r owes, as soon as the rank is free.
 func (f *filler) weight(r int) {
 	a := f.owed[r][0]
 	f.owed[r] = f.owed[r][1:]

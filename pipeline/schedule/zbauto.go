@@ -87,6 +87,7 @@ const (
 	kW
 )
 
+// newGreedy prepares the search under a memory limit that counts half activations per rank.
 func newGreedy(s Shape, limit int) *greedy {
 	c := s.costs()
 	g := &greedy{s: s, p: chain(s), comm: c.Comm, limit: limit, clock: make([]float64, s.Ranks),
@@ -118,6 +119,8 @@ func (g *greedy) arrives(k, r int) float64 {
 	return 0
 }
 
+// put appends the next action of kind k to rank r. Idle time before the first forward is left out
+// of the sum, because no order of actions avoids it.
 func (g *greedy) put(k, r int) {
 	i, begin := g.n[k][r], max(g.clock[r], g.arrives(k, r))
 	if g.n[kF][r] > 0 {
@@ -131,6 +134,8 @@ func (g *greedy) put(k, r int) {
 	g.p.Rows[r] = append(g.p.Rows[r], entry([]plan.Kind{plan.F, plan.I, plan.W}[k], r, i))
 }
 
+// build lays out the rows: a warm-up, then rounds of a forward where it pays and a backward on
+// every rank, and at last the weight gradients that are left.
 func (g *greedy) build() error {
 	if g.limit < 2 {
 		return fmt.Errorf("a memory of %g activations holds no microbatch", float64(g.limit)/2)
@@ -147,6 +152,8 @@ func (g *greedy) build() error {
 		}
 		for r := g.s.Ranks - 1; r >= 0; r-- {
 			g.fill(kI, r)
+			// Rank 0 has no forwards left to hide gaps behind, so it pays its debts before the next
+			// backward.
 			if r == 0 && g.n[kF][0] == g.s.Micro {
 				for g.n[kW][0] < g.n[kI][0] {
 					g.put(kW, 0)

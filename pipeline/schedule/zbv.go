@@ -64,6 +64,8 @@ type vRow struct {
 	row              []plan.Entry
 }
 
+// add appends the next action of kind k on the near or the far stage of the row, unless that many
+// have run.
 func (v *vRow) add(k plan.Kind, which, before int) {
 	if v.n[k][which] < before {
 		v.row = append(v.row, entry(k, []int{v.near, v.far}[which], v.n[k][which]))

@@ -28,6 +28,8 @@ func ContextPaced(bandwidth float64, real bool) (out []Overlapped, err error) {
 	return out, nil
 }
 
+// contextJob is a small model whose sequence is spread over the ranks of a ring, with or without
+// the zigzag order.
 func contextJob(ranks int, zigzag bool) *layout.Design {
 	spec := family.Spec{Layers: 2, Hidden: 32, Inter: 32, Heads: 4, KV: 4, HeadDim: 8, Vocab: 64, Eps: 1e-6,
 		Rope: block.Rope{Dim: 8, Theta: 10000}, InitStd: 0.02}

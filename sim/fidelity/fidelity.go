@@ -128,6 +128,7 @@ var PinnedSet = Set{name: "2 ranks, each pinned to a core",
 		}
 	}}
 
+// fidelityJob is the design of a run that is both measured and simulated; 0 microbatches means 8.
 func fidelityJob(p fidelityPlan, m *family.Model, rows int) *layout.Design {
 	return &layout.Design{Model: m, Mesh: p.mesh, Schedule: p.schedule, Loops: p.loops,
 		Micro: cmp.Or(p.micro, 8), Chunks: p.chunks, Rows: rows, Optim: optim.Config{Name: "adamw",
@@ -212,6 +213,7 @@ func (set *Set) calibrate(l *layout.Layout, x *compared, all []calibrate.Timed) 
 	return with(1, int64(late)), unit.Seconds(late/1e9) + " besides", nil
 }
 
+// fidelityModel is a decoder of eight layers, so that it can be cut into many pipeline stages.
 func fidelityModel(hidden, vocab int) *family.Model {
 	return family.Decoder("llama", family.Spec{Layers: 8, Hidden: hidden, Inter: 2 * hidden, Heads: 4, KV: 4,
 		HeadDim: hidden / 4, Vocab: vocab, Eps: 1e-6, Rope: block.Rope{Dim: hidden / 4, Theta: 10000},
@@ -243,6 +245,7 @@ func (p paced) Run(j actors.Job) (host.Result, error) {
 	return r, err
 }
 
+// compared holds seconds per step and bytes at the peak, as measured and as simulated.
 type compared struct{ step, stepSim, peak, peakSim float64 }
 
 // rounds runs plans for real, several times in turns where ranks compute, and keeps the quickest step of

@@ -23,6 +23,7 @@ func (x *host) step(in agent.Input) {
 	}
 }
 
+// carryOut does what the agent decided, in the simulated world.
 func (x *host) carryOut(e agent.Effect) {
 	w := x.w
 	switch e := e.(type) {

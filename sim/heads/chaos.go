@@ -35,9 +35,12 @@ func (w *world) watch() {
 	})
 }
 
+// harm lets one random misfortune happen to a head, a host, the store or a process. All randomness
+// is drawn from the world's seed, so that a failure can be played again.
 func (w *world) harm() {
 	s := w.seats[w.rng.IntN(len(w.seats))]
 	x := w.hosts[w.rng.IntN(len(w.hosts))]
+	// All three are drawn before it is known whether the case needs them.
 	long := w.span(100*time.Millisecond, 8*time.Second)
 	switch w.rng.IntN(14) {
 	case 0:

@@ -27,6 +27,7 @@ type disk struct {
 	lostHosts int
 }
 
+// newDisk makes the empty store that all heads of this world share.
 func newDisk(w *world) *disk {
 	return &disk{w: w, values: map[string]string{}, ever: map[string]bool{}, jobs: map[string]*decide.Job{},
 		away: map[string]bool{}}

@@ -52,6 +52,7 @@ type conn struct {
 	silent   time.Duration // since when nothing comes through; 0 if it does
 }
 
+// addHost boots a host of that name; one that was removed before comes back under its old name.
 func (w *world) addHost(name string) *host {
 	for _, x := range w.hosts {
 		if x.name == name {
@@ -109,6 +110,8 @@ func (w *world) revive(name string) {
 	}
 }
 
+// sorted are the processes by job and number, since the order of a map would differ from run to
+// run.
 func (x *host) sorted() (out []*proc) {
 	for _, p := range x.procs { //lfvet:order sorted below
 		out = append(out, p)
@@ -157,6 +160,8 @@ func (c *conn) toAgent(m control.Message) {
 	w.after(c.there-w.now, func() { c.arrive(m) })
 }
 
+// arrive delivers a message, later if the network is down now, and never on a connection that has
+// been replaced.
 func (c *conn) arrive(m control.Message) {
 	switch {
 	case !c.open || c.h.conn != c:

@@ -100,6 +100,8 @@ func (s *seat) end() {
 	}
 }
 
+// carryOut does what the head decided, and checks on the way that it only speaks while it may and
+// that what it tells is in the store.
 func (s *seat) carryOut(e decide.Effect) {
 	w := s.w
 	switch e := e.(type) {

@@ -39,6 +39,8 @@ func (w *world) ask(s *seat, in func(ask int64) decide.Input, then func(decide.A
 	w.after(w.span(50*time.Microsecond, 20*time.Millisecond), func() { s.step(in(n)) })
 }
 
+// request lets a random user ask this head for something: mostly jobs, and now and then what
+// administrators do or what strangers try.
 func (w *world) request(s *seat) {
 	job, name := fmt.Sprint(1+w.rng.IntN(w.jobs+1)), w.hosts[w.rng.IntN(len(w.hosts))].name
 	switch w.rng.IntN(16) {

@@ -200,6 +200,8 @@ type sharing struct {
 	seconds float64
 }
 
+// shared sums the bytes and the seconds of update of both sides' weights where they share devices.
+// The encoder's weights are sharded over its own mesh, which may be another than the decoder's.
 func (p *Search) shared(c *search.Candidate, own [2]search.Weights) (out sharing) {
 	for side, x := range own {
 		if x.Params == 0 {

@@ -18,6 +18,7 @@ type prices struct {
 	cuts  map[[2]int][]int // of the model, by the number of stages and the length of sequences
 }
 
+// price is what pricing a variant gave, kept so that equal variants are recorded once.
 type price struct {
 	blocks []search.BlockCost
 	err    error
@@ -70,6 +71,7 @@ func (p *prices) ahead(ctx context.Context, all []search.Variant, f pricer,
 	return nil
 }
 
+// see tells how far the search has come, if somebody looks.
 func (p *Search) see(what string, done, all int) {
 	if p.See != nil {
 		p.See(what, done, all)

@@ -109,6 +109,8 @@ func (k *kernelSet) randomTensor(shape ...int) *tensor.Tensor {
 
 func (k *kernelSet) f32(shape ...int) *tensor.Tensor { return randomTensor(k.r, tensor.F32, shape...) }
 
+// add adds the measurement of one call. Its bytes are those of all operands, so a kernel that reads
+// one twice shows a lower rate.
 func (k *kernelSet) add(name string, flops float64, c *kernels.Call) {
 	size := 0
 	for _, x := range append(c.In[:len(c.In):len(c.In)], c.Out...) {
@@ -120,6 +122,8 @@ func (k *kernelSet) add(name string, flops float64, c *kernels.Call) {
 // The shape of the timed kernels: tokens, width, inner width and vocabulary.
 const benchT, benchW, benchF, benchV = 2048, 512, 1408, 32000
 
+// kernelGroups lists the measurements by group, with the names that each will give, so that a
+// choice by name makes only the tensors that it needs.
 func kernelGroups() (l []kernelGroup) {
 	for _, s := range [][2]int{{benchW, benchW}, {benchF, benchW}, {benchW, benchF}} {
 		name := fmt.Sprintf(" %d×%d×%d", benchT, s[0], s[1])
@@ -162,6 +166,8 @@ func kernelCases(d tensor.DType, only string) []kernelCase {
 	return slices.DeleteFunc(k.out, func(c kernelCase) bool { return other(c.name) })
 }
 
+// linearCases adds a linear layer from d to n columns, its gradient to the input, and its gradient
+// to the weights. All three take the same number of operations.
 func linearCases(k *kernelSet, name string, n, d int) {
 	x, m, y := k.randomTensor(benchT, d), k.randomTensor(n, d), k.randomTensor(benchT, n)
 	flops := 2 * float64(benchT) * float64(n) * float64(d)
@@ -174,6 +180,8 @@ func linearCases(k *kernelSet, name string, n, d int) {
 
 func operands(x ...*tensor.Tensor) []*tensor.Tensor { return x }
 
+// normCases adds the two norms over the width of the model. They have no count of operations,
+// because memory bounds them.
 func normCases(k *kernelSet) {
 	x, y, w, b := k.randomTensor(benchT, benchW), k.randomTensor(benchT, benchW), k.randomTensor(benchW),
 		k.randomTensor(benchW)
@@ -184,6 +192,7 @@ func normCases(k *kernelSet) {
 		Out: operands(y, k.f32(benchT), k.f32(benchT)), Attr: at})
 }
 
+// activationCases adds the activations between the layers of an MLP.
 func activationCases(k *kernelSet) {
 	act := func() *tensor.Tensor { return k.randomTensor(benchT, benchF) }
 	g, u, m := act(), act(), act()
@@ -193,6 +202,7 @@ func activationCases(k *kernelSet) {
 	k.add("gelu", 0, &kernels.Call{Op: kernels.Act, In: operands(g), Out: operands(m)})
 }
 
+// targets are random classes, one per token.
 func (k *kernelSet) targets() *tensor.Tensor {
 	t := tensor.Make(tensor.I32, benchT)
 	for i := range t.I32() {
@@ -201,6 +211,8 @@ func (k *kernelSet) targets() *tensor.Tensor {
 	return t
 }
 
+// lossCases adds the head with its loss in one kernel, which never stores the logits. Its backward
+// computes two products of the forward's size.
 func lossCases(k *kernelSet) {
 	x, head, target := k.randomTensor(benchT, benchW), k.randomTensor(benchV, benchW), k.targets()
 	lse, e, top := tensor.Make(tensor.F32, benchT, 1), tensor.Make(k.d, benchT, benchV),
@@ -214,12 +226,15 @@ func lossCases(k *kernelSet) {
 			tensor.Of(tensor.F32, []float32{1}, 1), e, top)})
 }
 
+// logitCases adds the loss over one block of logits that are there already.
 func logitCases(k *kernelSet) {
 	rows := cpu.NewLossRows(k.d, k.targets(), benchV)
 	k.out = append(k.out, kernelCase{"cross-entropy of logits", 0, rows.Bytes(),
 		func(b kernels.Backend) { rows.Run(b.(*cpu.Backend)) }})
 }
 
+// optimizerCases adds an AdamW step over eight million parameters, which is the same for all
+// precisions and so is measured in one.
 func optimizerCases(k *kernelSet) {
 	if k.d != tensor.F32 {
 		return
@@ -231,6 +246,8 @@ func optimizerCases(k *kernelSet) {
 		Out: operands(k.randomTensor(n), k.randomTensor(n), tensor.Make(k.d, n))})
 }
 
+// attentionCases adds causal attention over packed sequences of equal length. Half of the pairs
+// count, and the backward is taken as 2.5 times the forward, as is usual.
 func attentionCases(k *kernelSet, name string, sequences, length int) {
 	const h, e = 8, 64
 	t := sequences * length

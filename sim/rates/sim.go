@@ -143,6 +143,8 @@ func describedStep(mesh topology.Mesh) (*sim.Description, error) {
 			{Flops: 100}}}, nil
 }
 
+// describedPrices are made-up prices with latency and shared links, so that the measured rate of
+// simulation covers all the code of a real one.
 func describedPrices() sim.Prices {
 	return sim.Prices{Job: func(_ int, _ *actors.Job, s *core.Segment) int64 { return s.Flops + 10 },
 		Link: func(from, to int) sim.Link {

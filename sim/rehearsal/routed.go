@@ -81,6 +81,7 @@ type routed struct {
 	m      *cost.Machine
 }
 
+// costKey finds the cost of one segment of one phase of a trace.
 type costKey struct {
 	trace layout.TraceKey
 	phase grad.Phase

@@ -127,6 +127,8 @@ func (r *Rehearsal) Watch(o sim.Options, well bool) (*sim.Result, string) {
 	return res, m.Fault()
 }
 
+// prepare sets up the simulation of the layout. With routed experts the price of a job follows the
+// tokens that each rank got, in place of an even share.
 func (r *Rehearsal) prepare(o sim.Options) (*sim.Layout, sim.Prices, sim.Options) {
 	every := int64(0)
 	if slices.ContainsFunc(o.Faults, func(f sim.Fault) bool { return f.Kind == sim.Restart }) {

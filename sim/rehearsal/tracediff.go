@@ -173,6 +173,8 @@ func (r *Rehearsal) steps(jobs []Traced, d *TraceDiff) map[place][]float64 {
 	return out
 }
 
+// median is the middle of the values, or the mean of the two in the middle of an even number. The
+// slice must not be empty.
 func median(all []float64) float64 {
 	s := slices.Sorted(slices.Values(all))
 	if n := len(s); n%2 == 0 {
@@ -285,6 +287,8 @@ func (d *TraceDiff) Print(w io.Writer) {
 	t.Render()
 }
 
+// ratio is the deviation of the measured value in percent of the simulated one, or nothing if that
+// is 0.
 func ratio(measured, simulated float64) string {
 	if simulated == 0 {
 		return ""
@@ -292,6 +296,7 @@ func ratio(measured, simulated float64) string {
 	return fmt.Sprintf("%+.0f%%", 100*(measured/simulated-1))
 }
 
+// newTable makes a table in the style of all reports, which is written to w when it is rendered.
 func newTable(w io.Writer, columns ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)

@@ -77,6 +77,7 @@ func (r *Rec) add(loss *grad.Value) {
 	r.Routing.Loss = r.sum(r.Routing.Loss, r.T.View(loss, 1, 1))
 }
 
+// sum adds up the losses of the layers; have is nil before the first.
 func (r *Rec) sum(have, more *grad.Value) *grad.Value {
 	if have == nil {
 		return more

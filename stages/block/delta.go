@@ -67,6 +67,8 @@ type deltaLayer struct {
 	relay *grad.Relay // nil where each rank has all rows of its heads
 }
 
+// sequence brings the whole sequence together where ranks or chunks have parts of it, as the
+// recurrence runs over all tokens in order.
 func (l *deltaLayer) sequence(x *grad.Value) *grad.Value {
 	if l.relay != nil {
 		return l.relay.Sequence(x)
@@ -74,6 +76,8 @@ func (l *deltaLayer) sequence(x *grad.Value) *grad.Value {
 	return l.T.Sequence(x, l.Keys)
 }
 
+// conv is the short causal convolution before the recurrence. A part of a sequence needs the last
+// tokens of the part before, which come from another rank or from the chunk before.
 func (l *deltaLayer) conv(which string, x, w *grad.Value) *grad.Value {
 	switch {
 	case l.relay != nil:

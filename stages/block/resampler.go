@@ -31,6 +31,7 @@ func (m *Resampler) Forward(r *Rec, name string, x *grad.Value) *grad.Value {
 	return r.Norm(name+".after_norm", y, m.Out, m.RMS)
 }
 
+// mlp takes rows of in columns to rows of out: two layers with GELU between, and a norm.
 func (m *Resampler) mlp(r *Rec, name string, x *grad.Value, out, in int) *grad.Value {
 	h := r.T.Act(r.Linear(name+".fc1", x, out, in, LinearOpts{Bias: true}), kernels.GELU)
 	y := r.T.Place("", r.Linear(name+".fc2", h, out, out, LinearOpts{Bias: true, Row: true}))

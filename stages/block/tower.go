@@ -146,6 +146,8 @@ func (v *Tower) positions(r *Rec, name string) *grad.Value {
 	return sum
 }
 
+// tableShape is the shape of the table of positions. Towers with clips keep it as rows of a square,
+// since it is interpolated in two directions.
 func (v *Tower) tableShape() []int {
 	if v.Times == 0 {
 		return []int{v.Positions, v.Hidden}
@@ -164,6 +166,8 @@ func (v *Tower) Layer(r *Rec, name string, i int, x *grad.Value) *grad.Value {
 	return r.T.Place("residual", r.T.Add(x, v.scaled(r, name+".scale2", h)))
 }
 
+// scaled multiplies a branch by a learned vector, in towers that have one (LayerScale,
+// arXiv:2103.17239).
 func (v *Tower) scaled(r *Rec, name string, x *grad.Value) *grad.Value {
 	if !v.Scale {
 		return x
@@ -171,6 +175,8 @@ func (v *Tower) scaled(r *Rec, name string, x *grad.Value) *grad.Value {
 	return r.T.MulCols(r.T.Place("", x), r.T.Param(name, []int{v.Hidden}, -1, 1, false))
 }
 
+// attention records attention among the patches of an image, or among those of a window of it. It
+// is not causal: all patches see each other.
 func (v *Tower) attention(r *Rec, name string, h *grad.Value, window bool) *grad.Value {
 	t, d := r.T, v.HeadDim()
 	proj := func(p string, norm string) *grad.Value {
@@ -225,6 +231,7 @@ func (v *Tower) angles(r *Rec) (cos, sin *grad.Value) {
 	return r.visCos, r.visSin
 }
 
+// mlp records the MLP of a layer, gated by SwiGLU or plain.
 func (v *Tower) mlp(r *Rec, name string, h *grad.Value) *grad.Value {
 	in, out := LinearOpts{Bias: true}, LinearOpts{Bias: true, Row: true}
 	if v.Gated {

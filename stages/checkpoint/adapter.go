@@ -91,6 +91,8 @@ func ReadAdapterConfig(dir string) (AdapterConfig, error) {
 	return c, nil
 }
 
+// parseAdapterConfig reads the configuration that PEFT writes beside an adapter. Settings that
+// would change the result and are not supported are refused; the others are kept for an export.
 func parseAdapterConfig(text []byte) (AdapterConfig, error) {
 	var c AdapterConfig
 	if err := json.Unmarshal(text, &c); err != nil {
@@ -176,6 +178,8 @@ func (s *fileSink) WriteRanges(name string, ranges [][2]int, src []byte) error {
 	return s.file.writeRanges(name, ranges, src)
 }
 
+// Commit gives the finished file its final name. Until then it lies under another, so that a crash
+// leaves no half file that looks whole.
 func (s *fileSink) Commit() error {
 	if s.done {
 		return nil
@@ -190,6 +194,7 @@ func (s *fileSink) Commit() error {
 	return s.file.fs.SyncDir(filepath.Dir(s.file.path))
 }
 
+// Abort throws away what was written; after a commit it does nothing, so it can be deferred.
 func (s *fileSink) Abort() error {
 	if s.done {
 		return nil

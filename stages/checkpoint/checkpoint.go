@@ -140,6 +140,7 @@ func Match(path string, want, have []Info) error {
 	return errors.Join(errs...)
 }
 
+// join names a file in a directory for messages; without a file it is the directory itself.
 func join(dir, file string) string {
 	if file == "" {
 		return dir

@@ -149,6 +149,7 @@ func take(fs FS, root, dir string, s Shard, from io.Reader) error {
 	return errors.Join(err, fs.RemoveAll(name))
 }
 
+// writerFunc lets a function be an io.Writer.
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
@@ -199,6 +200,9 @@ func (h Here) Holdings(root string) (Holdings, error) {
 	return out, nil
 }
 
+// holding tells what of a saved step lies here: its files by the manifest, and those of them that
+// are present in full length. The sum is that of the manifest, which in turn has those of the
+// files.
 func holding(e Entry) (x Holding, err error) {
 	r, err := newReader(e.Path)
 	if err != nil {
@@ -240,6 +244,8 @@ func Adopt(fs FS, root string, step int64, manifest []byte) error {
 // recordName is how a record of a run may be called: its ledger and its metrics.
 var recordName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*\.(ledger|jsonl)$`)
 
+// record is the path of a record of a run. Names come from other hosts, so anything but a plain
+// known form is refused.
 func record(dir, name string) (string, error) {
 	if !recordName.MatchString(name) || !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("no record of a run is called %q", name)

@@ -161,6 +161,8 @@ func (d *dequantized) ReadRanges(name string, ranges [][2]int, dst []byte) error
 	return d.readInt4(t, d.scales[name], d.infos[name].Shape[1], rows, cols, dst)
 }
 
+// readFP8 reads a box of a tensor in E4M3 as float32, with one scale per square block of fp8Block.
+// The box may begin inside a block, so indices are taken relative to its first block.
 func (d *dequantized) readFP8(t, scale Info, rows, cols [2]int, dst []byte) error {
 	w := cols[1] - cols[0]
 	raw := make([]byte, (rows[1]-rows[0])*w)
@@ -180,6 +182,8 @@ func (d *dequantized) readFP8(t, scale Info, rows, cols [2]int, dst []byte) erro
 	return nil
 }
 
+// readInt4 reads a box of a tensor in 4 bits as float32: eight values per 32-bit word, low bits
+// first, with 8 for zero, and one scale per group of columns.
 func (d *dequantized) readInt4(t, scale Info, width int, rows, cols [2]int, dst []byte) error {
 	group := width / scale.Shape[1]
 	words := [2]int{cols[0] / int4PerWord, ceilDiv(cols[1], int4PerWord)}

@@ -62,6 +62,8 @@ func Diff(a, b Source) ([]Difference, error) {
 	return out, nil
 }
 
+// diffValues compares two tensors of equal type and shape piece by piece, so that even large ones
+// need little memory. A result without counted elements means that they are equal.
 func diffValues(a, b Source, t, u Info) (Difference, error) {
 	d := Difference{Name: t.Name, What: Altered, A: t, B: u}
 	err := eachRows(t, func(box [][2]int, n int64) error {

@@ -127,6 +127,8 @@ func readSmall(root folder, name string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
+// openSingle opens a checkpoint that is one file. Where there is neither a file nor an index, the
+// error says how other formats can be converted.
 func (d *Dir) openSingle(root folder) error {
 	f, err := openIn(root, singleName)
 	if errors.Is(err, os.ErrNotExist) {
@@ -141,6 +143,8 @@ func (d *Dir) openSingle(root folder) error {
 	return d.refuseStrangers(map[string][]string{singleName: nil})
 }
 
+// openShards opens the files that an index names. All faults are gathered, so that a user sees them
+// at once. A name that leads out of the directory is refused.
 func (d *Dir) openShards(root folder, index map[string]string) error {
 	byFile := map[string][]string{}
 	for _, tensor := range sortedKeys(index) {
@@ -250,6 +254,7 @@ func (d *Dir) ReadSlice(name string, axis, from, to int, dst []byte) error {
 	return f.ReadSlice(name, axis, from, to, dst)
 }
 
+// fileOf is the shard that has a tensor.
 func (d *Dir) fileOf(name string) (*File, error) {
 	t, ok := d.tensors[name]
 	if !ok {

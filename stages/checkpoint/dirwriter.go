@@ -31,6 +31,8 @@ func NewWriter(dir string, tensors []Info, shardBytes int64) (*DirWriter, error)
 	return newDirWriter(OS, dir, tensors, shardBytes)
 }
 
+// newDirWriter lays out the shards for tensors that are known in advance, so that their data can
+// then be written in any order.
 func newDirWriter(fs FS, dir string, tensors []Info, shardBytes int64) (*DirWriter, error) {
 	groups, err := splitShards(tensors, shardBytes)
 	if err != nil {
@@ -145,6 +147,7 @@ func (w *DirWriter) removeOld() error {
 	return nil
 }
 
+// writeIndex writes which file has which tensor, in the form of Hugging Face.
 func (w *DirWriter) writeIndex() error {
 	files := map[string]string{}
 	for name, s := range w.tensors {
@@ -183,6 +186,8 @@ type placedFile struct {
 	closed bool
 }
 
+// newPlacedFile creates a file whose header is complete and whose tensors still lack their data. It
+// has a temporary name until it is finished.
 func newPlacedFile(fs FS, path string, tensors []Info) (*placedFile, error) {
 	head, placed, err := layout(tensors, map[string]string{"format": "pt"})
 	if err != nil {
@@ -206,6 +211,8 @@ func newPlacedFile(fs FS, path string, tensors []Info) (*placedFile, error) {
 	return p, nil
 }
 
+// writeRanges writes a box of a tensor to its place. Calls may run at the same time for boxes that
+// do not overlap; the bytes that are left tell in the end whether all came.
 func (p *placedFile) writeRanges(name string, ranges [][2]int, src []byte) error {
 	t, ok := p.places[name]
 	if !ok {
@@ -253,6 +260,7 @@ func (p *placedFile) finish() error {
 	return errors.Join(err, p.f.Close())
 }
 
+// abort closes and removes the file; it may be called twice.
 func (p *placedFile) abort() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -66,6 +66,8 @@ func openRegular(root folder, name string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
+// newFile reads and checks the header of a safetensors file of that size; data is read later, on
+// demand.
 func newFile(r io.ReaderAt, path string, size int64) (*File, error) {
 	h, err := readHeader(r, path, size)
 	if err != nil {
@@ -156,6 +158,8 @@ func (f *File) ReadSlice(name string, axis, from, to int, dst []byte) error {
 	return readSlice(f, t, axis, from, to, dst)
 }
 
+// readSlice reads the part of a tensor from one index to another along an axis, and all of it along
+// the others.
 func readSlice(s Source, t Info, axis, from, to int, dst []byte) error {
 	if axis < 0 || axis >= len(t.Shape) {
 		return fmt.Errorf("tensor %s has no axis %d: its shape is %v", t.Name, axis, t.Shape)
@@ -165,6 +169,7 @@ func readSlice(s Source, t Info, axis, from, to int, dst []byte) error {
 	return s.ReadRanges(t.Name, box, dst)
 }
 
+// find is the entry of a tensor, or an error that names the file.
 func (f *File) find(name string) (Info, error) {
 	t, ok := f.tensors[name]
 	if !ok {

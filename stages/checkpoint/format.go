@@ -18,6 +18,8 @@ type Format struct {
 
 var formats []Format
 
+// register enters a format. They are kept sorted, because the order in which files are initialized
+// must not show.
 func register(f Format) struct{} {
 	formats = append(formats, f)
 	slices.SortFunc(formats, func(a, b Format) int { return strings.Compare(a.Name, b.Name) })

@@ -34,6 +34,8 @@ type WFile interface {
 // OS is the operating system's file system.
 var OS FS = osFS{}
 
+// osFS is the file system of the machine; tests put others in its place, which fail or crash on
+// purpose.
 type osFS struct{}
 
 func (osFS) MkdirAll(path string) error   { return os.MkdirAll(path, 0o755) }
@@ -44,6 +46,8 @@ func (osFS) Create(path string) (WFile, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
+// SyncDir makes renames within a directory survive a loss of power, which syncing the files alone
+// does not.
 func (osFS) SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

@@ -185,6 +185,7 @@ func (h *header) place(path string, data, size int64) error {
 	return nil
 }
 
+// sign turns a difference into the -1 or 1 of a comparison.
 func sign(n int64) int {
 	if n < 0 {
 		return -1

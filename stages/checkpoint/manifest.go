@@ -45,6 +45,7 @@ type Piece struct {
 // Bytes is the size of the piece's data.
 func (p Piece) Bytes() (int64, error) { return ByteSize(p.DType, p.storedShape()) }
 
+// box is the part of the tensor that the piece covers; none given means all of it.
 func (p Piece) box() [][2]int {
 	if p.Box == nil {
 		return whole(p.Shape)
@@ -98,6 +99,7 @@ type manifest struct {
 	Sections map[string]json.RawMessage `json:"sections"`
 }
 
+// manifestTensor is a tensor of the manifest, with the pieces that cover it.
 type manifestTensor struct {
 	Name   string          `json:"name"`
 	Kind   string          `json:"kind"`
@@ -106,6 +108,8 @@ type manifestTensor struct {
 	Pieces []manifestPiece `json:"pieces"`
 }
 
+// manifestPiece is a part of a tensor in one file: a box of it, or a range of the flattened
+// elements.
 type manifestPiece struct {
 	File string    `json:"file"`
 	Box  [][2]int  `json:"box,omitempty"`
@@ -223,6 +227,8 @@ func (p Piece) checkedBytes() (int64, error) {
 	return (p.Flat[1] - p.Flat[0]) * elem, nil
 }
 
+// checkDisjoint checks that no element is in two pieces. Boxes must not overlap, and of pieces with
+// the same box the flat ranges must not.
 func checkDisjoint(byBox map[string][]Piece) error {
 	keys := sortedKeys(byBox)
 	for i, key := range keys {
@@ -254,6 +260,7 @@ func (p Piece) flat() [2]int64 {
 	return [2]int64{0, n}
 }
 
+// encode is the manifest as indented JSON, which people can read too.
 func (m *manifest) encode() []byte {
 	text, err := json.MarshalIndent(m, "", " ")
 	if err != nil {

@@ -45,6 +45,8 @@ type ownSink struct {
 
 const ownShard = "params.safetensors"
 
+// createOwn begins to write tensors as a checkpoint in this program's own form, as step 0 with one
+// shard.
 func createOwn(dir string, tensors []Info) (Sink, error) {
 	save, err := Begin(OS, dir, 0)
 	if err != nil {
@@ -66,6 +68,7 @@ func (s *ownSink) WriteRanges(name string, ranges [][2]int, src []byte) error {
 	return s.file.writeRanges(Piece{Name: name, Kind: Param}.key(), ranges, src)
 }
 
+// Commit completes the file, enters its length and hash, and makes the step valid.
 func (s *ownSink) Commit() error {
 	if s.done {
 		return nil
@@ -85,6 +88,7 @@ func (s *ownSink) Commit() error {
 	return s.save.Commit(shard)
 }
 
+// Abort throws away what was written; after a commit it does nothing.
 func (s *ownSink) Abort() error {
 	if s.done {
 		return nil

@@ -61,6 +61,8 @@ func OpenPart(dir string, fetch func(Shard) error) (*Reader, error) {
 	return r, err
 }
 
+// newReader reads the manifest of a saved step. The files are opened when something of them is
+// read. The root keeps names in the manifest from leading out of the directory.
 func newReader(dir string) (*Reader, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -197,6 +199,8 @@ func (r *Reader) elsewhere(file string) string {
 // hosts of a run share no storage.
 const PlacesSection = "places"
 
+// firstKey is the first key in sorted order, or nothing if there is none; one fixed choice gives
+// one fixed message.
 func firstKey(pieces map[string]Piece) string {
 	if len(pieces) == 0 {
 		return ""
@@ -236,6 +240,7 @@ func (r *Reader) Section(key string, v any) error {
 // Kind returns the logical tensors of one kind as a Source. Closing it leaves the Reader open.
 func (r *Reader) Kind(kind string) Source { return kindView{r, kind} }
 
+// kindView shows the tensors of one kind, as parameters or master copies, as a source of its own.
 type kindView struct {
 	r    *Reader
 	kind string
@@ -243,6 +248,8 @@ type kindView struct {
 
 func (v kindView) Close() error { return nil }
 
+// Tensors lists the tensors of the kind with their sizes as a whole, however they are cut into
+// pieces.
 func (v kindView) Tensors() []Info {
 	var out []Info
 	for _, t := range v.r.m.Tensors {

@@ -208,6 +208,8 @@ type hashedFile struct {
 	err error
 }
 
+// write appends b to the file and to its hash. After an error it does nothing, so that callers look
+// at the error once.
 func (h *hashedFile) write(b []byte) {
 	if h.err != nil {
 		return
@@ -218,6 +220,8 @@ func (h *hashedFile) write(b []byte) {
 	h.err = err
 }
 
+// writePiece appends the data of the i-th piece, whose length must be that of the header, since all
+// later offsets depend on it.
 func (h *hashedFile) writePiece(t Info, i int, data func(int) ([]byte, error)) {
 	b, err := data(i)
 	if err == nil && int64(len(b)) != t.Bytes {

@@ -49,6 +49,8 @@ func CopySideFiles(src, dst string) ([]string, error) {
 	return copied, OS.SyncDir(dst)
 }
 
+// isSideFile tells whether a file belongs beside the weights: configurations and tokenizers, which
+// a conversion copies.
 func isSideFile(name string) bool {
 	for _, pattern := range sideFiles {
 		if ok, _ := path.Match(pattern, name); ok { // patterns are this file's own
@@ -58,6 +60,8 @@ func isSideFile(name string) bool {
 	return false
 }
 
+// copyFile copies a side file. A size that no configuration has is refused, so that a wrong file
+// does not fill the disk.
 func copyFile(root folder, name, to string) error {
 	in, size, err := openRegular(root, name)
 	if err != nil {

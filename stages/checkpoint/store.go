@@ -76,6 +76,8 @@ func Latest(root string) (string, error) {
 	return filepath.Join(root, name), nil
 }
 
+// openLatest opens the step that "latest" names. If that is gone, the error says how to choose
+// another.
 func openLatest(root string) (*Reader, error) {
 	dir, err := Latest(root)
 	if err != nil {
@@ -164,6 +166,7 @@ func Recover(root string) (*Reader, []error, error) {
 	return nil, faults, fmt.Errorf("%s: %w", root, ErrNone)
 }
 
+// openVerified opens a step only if the hashes of all its files are right.
 func openVerified(dir string) (*Reader, error) {
 	r, err := Open(dir)
 	if err != nil {

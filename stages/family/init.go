@@ -135,6 +135,7 @@ func Places(iv [][2]int, shape []int, base int, f func(from, n int)) {
 	}
 }
 
+// fill32 sets all of dst to v, as the weights of norms begin with 1 and biases with 0.
 func fill32(dst []float32, v float32) {
 	for i := range dst {
 		dst[i] = v

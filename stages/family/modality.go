@@ -190,6 +190,8 @@ func (p images) Planned(_ int, dims map[string]int) int32 {
 	return p.v.Class(max(dims[block.Patches], p.v.Unit()), max(dims[block.Frames], 1))
 }
 
+// Tensors are the tensors that the images of a microbatch give a stage. Each further layer for
+// prediction takes its features one token later, so it has places of its own.
 func (p images) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	out := p.v.Data(&in.Images, s)
 	if places := out[placesOf(0)]; places != nil {

@@ -184,6 +184,7 @@ func (m *Model) giver(port string, i int) int {
 	return i
 }
 
+// keys runs over the keys of m in no fixed order; it fits what asks only whether a name exists.
 func keys(m map[string]int) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for k := range m {

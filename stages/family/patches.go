@@ -94,6 +94,7 @@ func size(i int) int {
 	return (16 + 2*(part+1)) << octave
 }
 
+// step is the number of the smallest planned size that takes n patches. Few sizes mean few traces.
 func step(n int) int {
 	i := 0
 	for size(i) < n {
@@ -170,12 +171,14 @@ func (v *Vision) Data(p *Images, s block.Shape) map[string]*tensor.Tensor {
 	return d.out
 }
 
+// visionData gathers the tensors that describe the images of one microbatch to the encoder.
 type visionData struct {
 	v   *Vision
 	s   block.Shape
 	out map[string]*tensor.Tensor
 }
 
+// ints adds a tensor of 32-bit integers; what v does not fill stays 0.
 func (d *visionData) ints(name string, v []int32, shape ...int) {
 	t := tensor.Make(tensor.I32, shape...)
 	copy(t.I32(), v)
@@ -231,6 +234,7 @@ func (d *visionData) fill(p *Images) {
 	}
 }
 
+// identity is the permutation of n that moves nothing.
 func identity(n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {

@@ -314,6 +314,8 @@ func (s Spec) EmbedFactor(d tensor.DType) float64 {
 
 const positionName = "model.embed_positions"
 
+// output is the matrix of the head: that of the embedding where they are tied, else one of its own,
+// whose rows have unit length in models that want it.
 func (s Spec) output(t *grad.Tape) *grad.Value {
 	if s.Tie {
 		return s.embedding(t)
@@ -374,6 +376,8 @@ func SpecOf(c configs.Model) Spec {
 	return s
 }
 
+// rope reads the settings of the rotary embedding. A partial rotary factor turns only the first
+// columns of each head, and the original length defaults to the model's own.
 func rope(c configs.Model) block.Rope {
 	x := c.RopeScaling
 	r := block.Rope{Dim: c.HeadDim, Theta: c.RopeTheta, Type: x.Type, Factor: x.Factor,

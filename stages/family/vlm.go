@@ -129,6 +129,8 @@ func (v *Vision) embed(m *Model, b Block) Block {
 	return b
 }
 
+// addFeatures lets a block of the decoder add the encoder's k-th set of deep features at the places
+// of the image after its own work. Microbatches without images leave it as it is.
 func addFeatures(b Block, k int) Block {
 	inner := b.Record
 	b.Takes = append(b.Takes, DeepstackPort(k))

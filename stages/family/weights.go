@@ -251,6 +251,8 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 	return true, nil
 }
 
+// from tells where a parameter lies in the checkpoint, by the format that was found or else by the
+// family's own.
 func (w *Weights) from(param string) Source {
 	if w.source != nil {
 		return w.source(param)

@@ -171,6 +171,8 @@ func (r *reader) fault(key, why, try string) {
 	r.errs = append(r.errs, &configs.Error{File: r.file, Line: r.line, Key: key, Why: why, Try: try})
 }
 
+// set takes one setting of the description of a cluster. A key that is unknown or there twice is a
+// fault, since a misspelt one would silently keep its default.
 func (r *reader) set(key, value string) {
 	if first := r.seen[key]; first > 0 {
 		r.fault(key, fmt.Sprintf("is there twice, first in line %d", first), "keep one of them")
@@ -199,10 +201,13 @@ func (r *reader) set(key, value string) {
 	r.fault(key, "is not a setting of a cluster", "there are "+strings.Join(known, ", "))
 }
 
+// number reads a number with its unit into a field. All faults name the units or the range that
+// would be right.
 func (r *reader) number(f field, value string) {
 	digits, unit, _ := strings.Cut(value, " ")
 	v, err := strconv.ParseFloat(digits, 64)
 	factor, known := f.units[strings.TrimSpace(unit)]
+	// They are listed in this order, and not as the map gives them, to have one text for one fault.
 	var names []string
 	for _, u := range []string{"FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s", "B/s", "MB/s", "GB/s", "TB/s",
 		"Gb/s", "B", "MB", "GB", "MiB", "GiB", "TiB", "s", "ms", "us", "ns"} {

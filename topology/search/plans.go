@@ -189,6 +189,8 @@ func (c *Candidate) Tensor() string {
 	return fmt.Sprint(c.TP)
 }
 
+// stageKey holds all that the costs of stages depend on, so that candidates which differ in other
+// things share them.
 type stageKey struct {
 	v      Variant
 	stages int
@@ -196,6 +198,7 @@ type stageKey struct {
 	layers string // of each stage, where the candidate says
 }
 
+// placeKey holds all that decides which stage lies on which rank.
 type placeKey struct {
 	schedule  string
 	pp, loops int
@@ -478,6 +481,7 @@ func Rank(all []Candidate) {
 	})
 }
 
+// divisors are the divisors of n in rising order, 1 and n among them.
 func divisors(n int) (out []int) {
 	for d := 1; d <= n; d++ {
 		if n%d == 0 {

@@ -84,6 +84,8 @@ type choice struct {
 	at   float64
 }
 
+// walk is the state of building a schedule by a policy: what each rank has run, until when, and
+// what it holds in half activations.
 type walk struct {
 	s     schedule.Shape
 	p     *plan.Program
@@ -150,6 +152,8 @@ func (g *walk) choose(r int) choice {
 	return first
 }
 
+// put runs choice c on rank r. A forward holds two half activations more, an input gradient and a
+// weight gradient one less each.
 func (g *walk) put(r int, c choice) {
 	i := g.n[c.pass][r]
 	g.clock[r] = c.at + g.cost[c.pass][r]

@@ -97,6 +97,8 @@ func single(p *plan.Program) bool {
 	return true
 }
 
+// variant reduces a candidate to what the costs of its blocks depend on. The data-parallel size
+// counts only where gradients are sharded over it.
 func (s *Space) variant(c *Candidate, p *place) Variant {
 	v := Variant{TP: c.TP, SP: c.SP, Batch: c.Batch, Recompute: c.Recompute, Split: p.split,
 		Single: p.one, EP: c.EP, ETP: c.ETP, Context: c.Context}

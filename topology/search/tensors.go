@@ -90,6 +90,7 @@ func Frontier(all []Tensor) (ways []Fates, exact bool) {
 	return open[""], exact
 }
 
+// sortedKeys are the keys in order, since the result must not depend on the order of a map.
 func sortedKeys(m map[string][]Fates) (keys []string) {
 	for k := range m {
 		keys = append(keys, k)
@@ -132,6 +133,7 @@ func step(all []Tensor, i int, key string, ways []Fates, next map[string][]Fates
 	}
 }
 
+// readKey gives the list that writeKey was given.
 func readKey(key string) (list []int) {
 	for at := 0; at < len(key); at += 4 {
 		list = append(list, int(binary.BigEndian.Uint32([]byte(key[at:at+4]))))
@@ -139,6 +141,8 @@ func readKey(key string) (list []int) {
 	return list
 }
 
+// writeKey turns a list of small numbers into a string that can be the key of a map and sorts as
+// the list does.
 func writeKey(list []int) string {
 	var b []byte
 	for _, i := range list {
@@ -147,6 +151,7 @@ func writeKey(list []int) string {
 	return string(b)
 }
 
+// compareFates orders by bytes kept, then by bytes moved, then by time.
 func compareFates(a, b Fates) int {
 	return cmp.Or(cmp.Compare(a.Kept, b.Kept), cmp.Compare(a.Moved, b.Moved),
 		cmp.Compare(a.Seconds, b.Seconds))
@@ -201,6 +206,7 @@ func thinned(ways []Fates, grain int64, prices []float64) (out []Fates) {
 	return out
 }
 
+// indices are the numbers from 0 up to n, without n.
 func indices(n int) (list []int) {
 	for i := range n {
 		list = append(list, i)

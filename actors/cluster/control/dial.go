@@ -104,11 +104,14 @@ func NewClient(addrs []string, id *trust.Identity) *Client {
 // NewJoiner asks the head of a token, which may be asked to join and no more.
 func NewJoiner(t trust.Token) *Client { return newClient([]string{t.Addr}, t.Joiner()) }
 
+// newClient makes a client that tries the addresses of all heads. The empty map of protocols turns
+// HTTP/2 off.
 func newClient(addrs []string, conf *tls.Config) *Client {
 	limit := dialLimit
 	if len(addrs) > 1 {
 		limit = 2 * time.Second // one on a lost host never answers
 	}
+	// The same limit holds for reaching a host and for the handshake.
 	d := &net.Dialer{Timeout: limit}
 	return &Client{addrs: slices.Clone(addrs), http: &http.Client{Transport: &http.Transport{TLSClientConfig: conf,
 		DialContext:         d.DialContext,

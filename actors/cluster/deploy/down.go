@@ -69,6 +69,7 @@ func endHolders(dirs []string) error {
 	return nil
 }
 
+// agentDirs are the directories of the agents on this machine; those behind SSH lie elsewhere.
 func agentDirs(c *user.Cluster) (out []string) {
 	for _, h := range c.Hosts {
 		if h.SSH == "" {

@@ -106,6 +106,8 @@ func startAndWait(dir string, command []string) error {
 		lastLine(filepath.Join(dir, "log")))
 }
 
+// lastLine is the last line of a log file, which usually says why a program ended; it is the
+// reading error if there is no file.
 func lastLine(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

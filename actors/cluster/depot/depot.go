@@ -110,6 +110,7 @@ type ask struct {
 // manifestMost bounds a manifest that is sent: what a reader of checkpoints takes.
 const manifestMost = 256 << 20
 
+// routes serves the operations of the storage over HTTP, one path for each.
 func (s *Server) routes(mux *http.ServeMux) {
 	d := s.storage
 	s.route(mux, "GET /sees", func(a *ask) error {

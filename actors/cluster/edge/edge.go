@@ -85,6 +85,7 @@ func (b *batched) Write(p []byte) (int, error) {
 	return len(p), b.flush()
 }
 
+// flush writes what was gathered in one call, which TLS turns into few records.
 func (b *batched) flush() error {
 	_, err := b.Conn.Write(b.out)
 	b.out = b.out[:0]
@@ -110,6 +111,7 @@ func (c *Conn) Close() error {
 	return errors.Join(err, c.Conn.Close())
 }
 
+// newConn wraps a connection whose handshake is over; the peer is whom its certificate names.
 func newConn(t *tls.Conn, wire *batched) (*Conn, error) {
 	who, err := trust.Owner(t.ConnectionState().PeerCertificates[0])
 	if err != nil {
@@ -135,6 +137,7 @@ const (
 	refusal      = 0x15 // NAK, then a line of text
 )
 
+// bytes is the greeting as it is sent: fixed size, little-endian.
 func (g Greeting) bytes() []byte {
 	b := make([]byte, 0, greetingSize)
 	b = binary.LittleEndian.AppendUint32(b, magic)
@@ -144,6 +147,8 @@ func (g Greeting) bytes() []byte {
 	return binary.LittleEndian.AppendUint64(b, g.Gen)
 }
 
+// parseGreeting reads a greeting. Anything that does not begin as ours comes from another version,
+// which is the usual cause.
 func parseGreeting(b []byte) (g Greeting, err error) {
 	if len(b) != greetingSize || binary.LittleEndian.Uint32(b) != magic {
 		return g, errors.New("another program, or another version of this one, speaks there: put one " +

@@ -109,6 +109,8 @@ func (f *Fleet) hear() {
 	}
 }
 
+// take takes a message of the head or of an agent about hosts and processes. News of a process
+// count only for the generation, or the request, that is awaited.
 func (f *Fleet) take(m control.Message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -62,6 +62,7 @@ type board struct {
 	over  bool
 }
 
+// newBoard makes an empty board of batches to spread.
 func newBoard() *board {
 	b := &board{out: map[*batch]bool{}, made: map[string]int{}}
 	b.wake = sync.NewCond(&b.mu)
@@ -126,6 +127,7 @@ func (b *board) again(now time.Time) {
 	}
 }
 
+// close ends the board and wakes all that wait at it.
 func (b *board) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -58,6 +58,7 @@ func (h *Head) open(l *link) int64 {
 	return h.numbers
 }
 
+// shut forgets a connection that has ended.
 func (h *Head) shut(conn int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -47,6 +47,8 @@ func (h *Head) routes(mux *http.ServeMux) {
 // maxRequest bounds what a request may bring: run files, with some room.
 const maxRequest = 16 << 20
 
+// read reads the JSON body of a request into v. On a fault it has answered already, and the caller
+// only returns.
 func read(w http.ResponseWriter, r *http.Request, v any) bool {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(v); err != nil {
 		http.Error(w, "the request: "+err.Error(), http.StatusBadRequest)
@@ -55,6 +57,7 @@ func read(w http.ResponseWriter, r *http.Request, v any) bool {
 	return true
 }
 
+// answer sends v as JSON.
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v) // whoever asked may have gone
@@ -84,6 +87,7 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), status)
 }
 
+// status serves the state of the whole cluster.
 func (h *Head) status(w http.ResponseWriter, r *http.Request) {
 	s, err := h.now(r.Context())
 	if err != nil {
@@ -93,6 +97,7 @@ func (h *Head) status(w http.ResponseWriter, r *http.Request) {
 	answer(w, s)
 }
 
+// listJobs serves all jobs, in the form in which users see them.
 func (h *Head) listJobs(w http.ResponseWriter, r *http.Request) {
 	s, err := h.now(r.Context())
 	if err != nil {
@@ -102,6 +107,8 @@ func (h *Head) listJobs(w http.ResponseWriter, r *http.Request) {
 	answer(w, s.Jobs)
 }
 
+// newJob takes a job into the queue. The answer comes once the store has it, so that a job that was
+// confirmed is never lost.
 func (h *Head) newJob(w http.ResponseWriter, r *http.Request) {
 	var s control.Spec
 	if !read(w, r, &s) {
@@ -115,6 +122,7 @@ func (h *Head) newJob(w http.ResponseWriter, r *http.Request) {
 	answer(w, shown(a.Job))
 }
 
+// oneJob serves one job.
 func (h *Head) oneJob(w http.ResponseWriter, r *http.Request) {
 	j, err := h.job(r)
 	if err != nil {
@@ -174,6 +182,7 @@ func (h *Head) down(w http.ResponseWriter, r *http.Request) {
 	h.ended()
 }
 
+// connected is the number of agents that are connected now.
 func (h *Head) connected() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -107,6 +107,8 @@ func (h *Head) step(in decide.Input) {
 	h.stepLocked(in)
 }
 
+// stepLocked gives the machine one input and carries out what it decides, in order. The lock must
+// be held.
 func (h *Head) stepLocked(in decide.Input) {
 	for _, e := range h.m.Step(time.Now(), in) {
 		h.carryOut(e)
@@ -190,6 +192,8 @@ func (h *Head) ask(ctx context.Context, in func(ask int64) decide.Input) (decide
 	return h.await(ctx, n, c)
 }
 
+// await waits for the answer to request n, but not for ever: a store that takes nothing must not
+// hang the user. The error then says that the request may still happen.
 func (h *Head) await(ctx context.Context, n int64, c chan decide.Answer) (decide.Answer, error) {
 	limit := time.NewTimer(answerLimit)
 	defer limit.Stop()
@@ -297,6 +301,7 @@ func (h *Head) allow(f http.HandlerFunc, roles ...trust.Role) http.HandlerFunc {
 	}
 }
 
+// words joins roles for an error.
 func words(roles []trust.Role) string {
 	var out []string
 	for _, r := range roles {

@@ -79,6 +79,7 @@ func (k *knocks) wrong(remote string) {
 	}
 }
 
+// forget drops an address from the record of recent attempts.
 func (k *knocks) forget(e *list.Element) {
 	delete(k.at, e.Value.(knock).addr)
 	k.recent.Remove(e)

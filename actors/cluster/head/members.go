@@ -36,6 +36,8 @@ type JoinAnswer struct {
 	Heads []string `json:"heads"` // their addresses
 }
 
+// newToken makes a token by which one host may join. The store gets only its key, so that nobody
+// who reads the store can use it.
 func (h *Head) newToken(w http.ResponseWriter, r *http.Request) {
 	t := trust.NewToken(h.ca.Hash(), h.self.Addr)
 	until := time.Now().UTC().Add(decide.TokenLife)
@@ -167,6 +169,8 @@ func (h *Head) removeHost(w http.ResponseWriter, r *http.Request) {
 	h.host(w, r, func(n int64) decide.Input { return decide.Remove{Ask: n, Host: r.PathValue("name")} })
 }
 
+// backup sends the content of the store. An error in the middle can only be logged, as the answer
+// has begun.
 func (h *Head) backup(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := h.term.Backup(w); err != nil {

@@ -75,11 +75,13 @@ type samples struct {
 	name string
 }
 
+// family begins a metric in the text form of Prometheus.
 func (m *samples) family(name, help string) {
 	m.name = name
 	fmt.Fprintf(m, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
 }
 
+// add writes one value of the metric, with labels or without.
 func (m *samples) add(labels string, v any) {
 	if labels != "" {
 		labels = "{" + labels + "}"
@@ -87,6 +89,7 @@ func (m *samples) add(labels string, v any) {
 	fmt.Fprintf(m, "%s%s %v\n", m.name, labels, v)
 }
 
+// perHost writes one metric with a value for each host.
 func (m *samples) perHost(hosts []Host, name, help string, value func(Host) any) {
 	m.family(name, help)
 	for _, x := range hosts {
@@ -94,6 +97,7 @@ func (m *samples) perHost(hosts []Host, name, help string, value func(Host) any)
 	}
 }
 
+// perJob writes one metric with a value for each job that runs.
 func (m *samples) perJob(jobs []Job, name, help string, value func(Job) any) {
 	m.family(name, help)
 	for _, j := range jobs {

@@ -189,6 +189,7 @@ func (s *holder) load() (err error) {
 	return nil
 }
 
+// open opens the store of this head's seat and makes it known to what else needs it.
 func (s *holder) open(ctx context.Context) (store.Store, error) {
 	o := s.seats.Store(s.o.Dir)
 	o.Ended = ctx.Done()

@@ -41,6 +41,7 @@ func hideValues(env []string) []string {
 	return env
 }
 
+// hideAll hides secrets in a copy of the texts; the original still has to start processes.
 func hideAll(texts []string) []string {
 	texts = slices.Clone(texts)
 	for i := range texts {

@@ -27,6 +27,8 @@ type UserAnswer struct {
 // User is somebody whom `cluster user add` has made.
 type User = decide.User
 
+// newUser issues a certificate for a new user's key. The private key never leaves the user's
+// machine.
 func (h *Head) newUser(w http.ResponseWriter, r *http.Request) {
 	var q UserRequest
 	if !read(w, r, &q) {
@@ -56,6 +58,8 @@ func (h *Head) renewUser(w http.ResponseWriter, r *http.Request) {
 	h.issue(w, r, who.Name, who.Role, key, true)
 }
 
+// issue signs a certificate and enters it. It is answered only once its serial number is stored,
+// because a certificate that nobody knows of could not be revoked.
 func (h *Head) issue(w http.ResponseWriter, r *http.Request, name string, role trust.Role, key *ecdsa.PublicKey,
 	renews bool) {
 	now := time.Now()
@@ -65,6 +69,7 @@ func (h *Head) issue(w http.ResponseWriter, r *http.Request, name string, role t
 		return
 	}
 	founds := false
+	// The first administrator was made when the cluster was, and is entered nowhere.
 	if renews {
 		err = h.look(r.Context(), func(m *decide.Head) { founds = role == trust.Admin && !m.Knows(name) })
 	}
@@ -81,6 +86,7 @@ func (h *Head) issue(w http.ResponseWriter, r *http.Request, name string, role t
 	answer(w, UserAnswer{Cert: trust.EncodeCert(cert), CA: trust.EncodeCert(h.ca.Cert)})
 }
 
+// listUsers serves the users; without any it is an empty list and not null.
 func (h *Head) listUsers(w http.ResponseWriter, r *http.Request) {
 	users := []User{}
 	if err := h.look(r.Context(), func(m *decide.Head) { users = append(users, m.Users()...) }); err != nil {
@@ -90,6 +96,7 @@ func (h *Head) listUsers(w http.ResponseWriter, r *http.Request) {
 	answer(w, users)
 }
 
+// dropUser removes a user and revokes its certificates.
 func (h *Head) dropUser(w http.ResponseWriter, r *http.Request) {
 	_, err := h.ask(r.Context(), func(n int64) decide.Input {
 		return decide.DropUser{Ask: n, Name: r.PathValue("name")}

@@ -56,6 +56,7 @@ type member struct {
 	failed chan struct{}
 }
 
+// Lead begins a new term, which ends all earlier ones, as a store shared by several heads does.
 func (s *member) Lead(string) (Term, error) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -66,6 +67,7 @@ func (s *member) Lead(string) (Term, error) {
 
 func (s *member) Leads() bool { return s.Leader() == s.name }
 
+// Leader is the name of the head that leads, or nothing.
 func (s *member) Leader() string {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -74,6 +76,7 @@ func (s *member) Leader() string {
 
 func (s *member) Failed() <-chan struct{} { return s.failed }
 
+// Close leaves; a leader's seat becomes free.
 func (s *member) Close() {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -97,12 +100,15 @@ func (t *memoryTerm) Number() int64 { return t.number }
 
 func (t *memoryTerm) Over() <-chan struct{} { return t.over }
 
+// End ends the term for its own holder, after which it writes nothing.
 func (t *memoryTerm) End() {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	t.ended = true
 }
 
+// Commit writes all changes or none, and returns the revision. A later term makes it fail with
+// ErrOver, which keeps a head that was replaced from writing.
 func (t *memoryTerm) Commit(ops []Op) (int64, error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
@@ -131,6 +137,8 @@ func (t *memoryTerm) Commit(ops []Op) (int64, error) {
 	return t.m.revision, nil
 }
 
+// List shows the values below prefix in the order of their keys. They are copied first, so that see
+// may use the store.
 func (t *memoryTerm) List(prefix string, see func(string, []byte) error) error {
 	t.m.mu.Lock()
 	values := maps.Clone(t.m.values)
@@ -145,6 +153,7 @@ func (t *memoryTerm) List(prefix string, see func(string, []byte) error) error {
 	return nil
 }
 
+// Backup writes all values as JSON.
 func (t *memoryTerm) Backup(w io.Writer) error {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()

@@ -203,6 +203,7 @@ func writePEM(name, kind string, der []byte) error {
 	return os.Rename(tmp, name)
 }
 
+// writeKey writes a private key in PKCS #8 and PEM.
 func writeKey(name string, key *ecdsa.PrivateKey) error {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -211,6 +212,7 @@ func writeKey(name string, key *ecdsa.PrivateKey) error {
 	return writePEM(name, "PRIVATE KEY", der)
 }
 
+// readCert reads a certificate in PEM; errors name the file.
 func readCert(name string) (*x509.Certificate, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -223,6 +225,8 @@ func readCert(name string) (*x509.Certificate, error) {
 	return c, nil
 }
 
+// readKey reads a private key. A file that others may read is refused, since the key may be known
+// to them already.
 func readKey(name string) (*ecdsa.PrivateKey, error) {
 	info, err := os.Stat(name)
 	if err != nil {

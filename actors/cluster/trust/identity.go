@@ -162,6 +162,7 @@ func (i *Identity) Expiry() time.Time {
 // Stale reports whether half of the certificate's life of so long is over: it is to be renewed.
 func (i *Identity) Stale(life time.Duration) bool { return i.Expiry().Sub(i.now()) < life/2 }
 
+// current is the certificate to show now; a renewed one is taken up from the disk first.
 func (i *Identity) current() (*tls.Certificate, error) {
 	if err := i.refresh(); err != nil {
 		return nil, err

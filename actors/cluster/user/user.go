@@ -230,6 +230,8 @@ func Follow(ctx context.Context, c *control.Client, job string, see func(Output)
 	}
 }
 
+// followOnce prints the output of a job from *at on, until the job ends or the connection breaks.
+// *at moves along, so that a new connection goes on where this one ended.
 func followOnce(ctx context.Context, c *control.Client, job string, at *int64,
 	see func(Output)) (json.RawMessage, error) {
 	body, err := c.Open(ctx, "GET", fmt.Sprintf("/v1/jobs/%s/output?from=%d", job, *at), nil)

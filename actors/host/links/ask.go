@@ -38,6 +38,8 @@ func (l *Links) Ask(proc int, within time.Duration) ([]byte, error) {
 	}
 }
 
+// ask puts the standing question to a process and returns its answer, which that process writes
+// before it closes the connection. An empty answer is ErrSilent.
 func (l *Links) ask(proc int, within time.Duration) ([]byte, error) {
 	c, err := l.t.Dial(proc)
 	if err != nil {

@@ -179,6 +179,8 @@ func (l *Links) news(c net.Conn, o *offsets) (some bool, err error) {
 	return true, writeNews(c, newsFrame, text)
 }
 
+// writeNews writes one piece of news as a byte for its kind, the length in four bytes, and the
+// text.
 func writeNews(c net.Conn, kind byte, text []byte) error {
 	b := append(binary.LittleEndian.AppendUint32([]byte{kind}, uint32(len(text))), text...)
 	if _, err := c.Write(b); err != nil {
@@ -295,6 +297,8 @@ func takeNews(r io.Reader, hear func([]byte)) error {
 	return nil
 }
 
+// heard notes a sign of life of a process. A later one counts only if it comes from the same life,
+// because a process that was started anew must not speak for the one before.
 func (l *Links) heard(proc int, life uint32, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

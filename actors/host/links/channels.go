@@ -169,6 +169,8 @@ func faulty(err *error) {
 	}
 }
 
+// packed puts the bytes of a channel's identity into 32-bit words, low byte first, since messages
+// carry numbers and no bytes.
 func packed(id []byte) []int32 {
 	words := make([]int32, channelWords)
 	for i, b := range id {
@@ -177,6 +179,7 @@ func packed(id []byte) []int32 {
 	return words
 }
 
+// unpacked gives the bytes that packed was given, padded with zeros to whole words.
 func unpacked(words []int32) []byte {
 	id := make([]byte, 4*len(words))
 	for i := range id {

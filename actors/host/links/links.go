@@ -117,6 +117,8 @@ func (l *Links) Serve(sys Actors, coordinator actors.Ref) {
 	}()
 }
 
+// keep enters a connection among those to close at the end. It returns false, with the connection
+// closed, if the end has come already.
 func (l *Links) keep(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,6 +132,9 @@ func (l *Links) keep(c net.Conn) bool {
 
 const helloSize = 6*4 + 32
 
+// hello is the first thing written to a connection: who calls, in which life and epoch, for which
+// pair of actors, and the hash of the layout, by which processes of different runs tell each other
+// apart.
 func (l *Links) hello(from, to actors.Ref, epoch uint32) []byte {
 	b := make([]byte, helloSize)
 	binary.LittleEndian.PutUint32(b, 0x4c464831) // "1HFL"
@@ -151,6 +156,7 @@ func (l *Links) admit(proc int, life uint32) bool {
 	return true
 }
 
+// forget closes a connection that has ended and drops it from those to close later.
 func (l *Links) forget(c net.Conn) {
 	l.mu.Lock()
 	delete(l.conns, c)
@@ -239,6 +245,9 @@ func (l *Links) beside(c net.Conn, from actors.Ref, proc int, life uint32) {
 	l.listen(c, proc, life)
 }
 
+// lost ends the channels to a process whose connection broke and reports it. Channels of a later
+// epoch are new ones and stay. While the links close, lost connections are expected and not
+// reported.
 func (l *Links) lost(proc int, epoch uint32, err error) {
 	l.mu.Lock()
 	quiet := l.closing
@@ -327,6 +336,8 @@ func (l *Links) Send(to actors.Ref, m actors.Message) {
 	}
 }
 
+// put queues a message for the goroutine that writes. It returns false once the edge is closed,
+// when the caller still owns the payload.
 func (e *outEdge) put(m actors.Message) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -338,6 +349,8 @@ func (e *outEdge) put(m actors.Message) bool {
 	return true
 }
 
+// take waits for the next message. After the closing it still gives what was queued before, and
+// then false.
 func (e *outEdge) take() (actors.Message, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -54,11 +54,14 @@ func (t *TensorBoard) Scalar(tag string, step int64, v float64) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// masked is the checksum of a TFRecord, a CRC-32C that is rotated by 15 bits and shifted by a
+// constant, as the format defines it.
 func masked(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8
 }
 
+// record appends one TFRecord: the length and its checksum, then the data and its checksum.
 func (t *TensorBoard) record(data []byte) {
 	n := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
 	out := binary.LittleEndian.AppendUint32(n, masked(n))

@@ -59,6 +59,8 @@ func readBaichuan(d *hf.Decoder, raw map[string]json.RawMessage) {
 	d.Set("max_position_embeddings", fmt.Sprint(k.Longest))
 }
 
+// baichuanSource maps names to those of Baichuan checkpoints, where query, key and value are the
+// rows of one matrix, in that order.
 func baichuanSource(c configs.Model) func(string) family.Source {
 	width := c.Heads * c.HeadDim
 	return func(name string) family.Source {

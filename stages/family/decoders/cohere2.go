@@ -47,6 +47,8 @@ type cohere2File struct {
 	Types   []string `key:"layer_types"`
 }
 
+// enter writes out the kind of each layer for files that only give the pattern. A pattern of 4 is
+// what layers have without being told.
 func (k cohere2File) enter(d *hf.Decoder) {
 	if k.Types != nil || k.Pattern == 4 {
 		return

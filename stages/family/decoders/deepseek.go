@@ -49,6 +49,9 @@ var _ = family.Register(family.Family{ModelType: "deepseek_v2", Paper: "2405.044
 		return family.LatentPlaces(c, family.FusedExperts(c))
 	}})
 
+// deepseek2 describes configurations of DeepSeek-V2, with the defaults that its published class has
+// for absent keys. Groups of experts count only with the method of choice that is limited by
+// groups.
 func deepseek2() hf.Family {
 	f := deepseek("DeepseekV2ForCausalLM", map[string]string{"hidden_size": "4096",
 		"intermediate_size": "11008", "num_hidden_layers": "32",
@@ -83,6 +86,8 @@ var _ = family.Register(deepseek3("deepseek_v3", "2412.19437", ""))
 // Kimi K2: DeepSeek V3 with more experts, fewer heads and no groups.
 var _ = family.Register(deepseek3("kimi_k2", "2507.20534", "kimi_k2_convert.yaml"))
 
+// deepseek3 describes DeepSeek-V3 and models built like it. They differ in name, paper and the file
+// by which LoongForge converts them.
 func deepseek3(name, paper, convert string) family.Family {
 	f := deepseek("DeepseekV3ForCausalLM", map[string]string{"hidden_size": "7168",
 		"intermediate_size": "18432", "num_hidden_layers": "61",
@@ -107,6 +112,7 @@ func deepseek3(name, paper, convert string) family.Family {
 			return family.BehindLast(c, family.LatentPlaces(c,
 				family.EachExpert(c)))
 		},
+		// Checkpoints exist with one tensor per expert and with all experts in one.
 		Other: func(c configs.Model) func(string) family.Source {
 			return family.BehindLast(c, family.LatentPlaces(c,
 				family.FusedExperts(c)))

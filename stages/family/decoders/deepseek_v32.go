@@ -8,6 +8,7 @@ import (
 // DeepSeek V3.2: DeepSeek V3 whose attention reads the keys that an indexer chooses.
 var _ = family.Register(deepseek32())
 
+// deepseek32 is DeepSeek-V3 with an indexer, which picks the tokens that attention looks at.
 func deepseek32() family.Family {
 	f := deepseek3("deepseek_v32", "2512.02556", "deepseek_v3_2_convert.yaml")
 	f.HF.Class = "DeepseekV32ForCausalLM"

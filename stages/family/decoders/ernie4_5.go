@@ -27,6 +27,7 @@ type ernieBias struct {
 	On bool `key:"use_bias"`
 }
 
+// enter sets the biases of attention and MLP from the one key that the files have for both.
 func (k ernieBias) enter(d *hf.Decoder) {
 	d.Set("attention_bias", strconv.FormatBool(k.On))
 	d.Set("mlp_bias", strconv.FormatBool(k.On))

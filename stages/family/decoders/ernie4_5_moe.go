@@ -55,6 +55,7 @@ type ernieKeys struct {
 	Layers int `key:"num_hidden_layers"`
 }
 
+// enter refuses models whose last layers have no experts. -1 means that experts go up to the end.
 func (k ernieKeys) enter(d *hf.Decoder) {
 	if k.Last != -1 && k.Last < k.Layers-1 {
 		d.Fail("moe_layer_end_index", "the last layers have no experts, which cannot be trained", "")

@@ -36,6 +36,8 @@ type exaone4File struct {
 	Types   []string        `key:"layer_types"`
 }
 
+// enter writes out the kind of each layer for files that only give the pattern. A pattern that is
+// no whole number is refused with the way to say it.
 func (k exaone4File) enter(d *hf.Decoder) {
 	if k.Types != nil || k.Pattern == nil {
 		return

@@ -11,6 +11,8 @@ import (
 // the keys that an earlier one has chosen.
 var _ = family.Register(glm5())
 
+// glm5 describes GLM-5: DeepSeek-V3 with an indexer, whose choice some layers take over from a
+// layer before.
 func glm5() family.Family {
 	f := deepseek3("glm_moe_dsa", "2603.12201", "")
 	f.Loong = []loong.Decoder{{Class: "GlmConfig", Convert: "glm5_convert.yaml", Alone: true,
@@ -47,6 +49,8 @@ type glmKeys struct {
 	Layers  int      `key:"num_hidden_layers"`
 }
 
+// enter writes out for each layer whether it has an indexer of its own or shares one. The files say
+// it by a list, by letters, or by a period.
 func (k glmKeys) enter(d *hf.Decoder) {
 	if k.Types != nil || k.Letters == "" && k.Every == 1 {
 		return // each has one, or what it has

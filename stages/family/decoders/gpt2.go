@@ -86,6 +86,8 @@ type gpt2Keys struct {
 	Act   string `key:"activation_function" oneof:"gelu_new|gelu|gelu_pytorch_tanh|relu|silu"`
 }
 
+// enter fills in what GPT-2 files leave out or call differently: the MLP is four times as wide as
+// the model, and gelu_new is the tanh form of GELU.
 func (k gpt2Keys) enter(d *hf.Decoder) {
 	if k.Inner == 0 {
 		d.Set("intermediate_size", fmt.Sprint(4*k.Width))

@@ -24,6 +24,8 @@ var _ = family.Register(family.Family{ModelType: "internlm2", Paper: "2403.17297
 	}}},
 	Source: internSource})
 
+// internSource maps names to those of InternLM2 checkpoints. Its one matrix for attention is
+// ordered by groups: the queries of a key-value head, then its key, then its value.
 func internSource(c configs.Model) func(string) family.Source {
 	rename := strings.NewReplacer("model.embed_tokens", "model.tok_embeddings", "lm_head", "output",
 		"input_layernorm", "attention_norm",

@@ -60,6 +60,8 @@ type minimaxKeys struct {
 	Rope  hf.Raw   `key:"rope_parameters"`
 }
 
+// enter turns the number of rotated columns that MiniMax files give into the share of a head,
+// unless the file has the share as well.
 func (k minimaxKeys) enter(d *hf.Decoder) {
 	if k.Turns > 0 && k.Head > 0 && k.Part == nil && k.Rope["partial_rotary_factor"] == nil {
 		d.Set("partial_rotary_factor", fmt.Sprint(float64(k.Turns)/float64(k.Head)))

@@ -42,6 +42,8 @@ var (
 		".attn.", ".attention."}, dinov2Common...)...)
 )
 
+// dinov2Source maps names to those of DINOv2 checkpoints. The class token and the table of
+// positions have a leading 1 there, and the patch embedding the shape of a convolution.
 func dinov2Source(v *family.Vision) func(string) family.Source {
 	return func(name string) family.Source {
 		s := family.Source{Name: dinov2Names.Replace(name),

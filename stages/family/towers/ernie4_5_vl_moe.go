@@ -183,6 +183,8 @@ func readErnieLayers(d *hf.Decoder, raw map[string]json.RawMessage) {
 	}
 }
 
+// writeErnieLayers writes which layers have experts in the form of the published files, a kind for
+// each layer, which replaces the number of dense layers.
 func writeErnieLayers(m hf.Values, out map[string]any) {
 	kinds := make([]string, m.Int("num_hidden_layers"))
 	for i := range kinds {
@@ -203,6 +205,8 @@ var ernieTokens = []struct {
 }{{"image_start_token_id", 101304}, {"image_end_token_id", 101305}, {"video_start_token_id", 101306},
 	{"video_end_token_id", 101307}, {"image_token_id", 100295}, {"video_token_id", 103367}}
 
+// readErnieTokens reads the tokens that mark images and videos, with the published ones where the
+// file has none. Anything but a whole number is a fault of the file.
 func readErnieTokens(d *hf.Decoder, raw, _ map[string]json.RawMessage) {
 	ids := make([]int, len(ernieTokens))
 	for i, t := range ernieTokens {
@@ -222,6 +226,7 @@ func readErnieTokens(d *hf.Decoder, raw, _ map[string]json.RawMessage) {
 	d.Set("vision.video_token_id", fmt.Sprint(ids[5]))
 }
 
+// writeErnie puts the settings of model and tower back to where the published files have them.
 func writeErnie(m hf.Values, out map[string]any, put func(string, any)) {
 	for i, id := range m["image_expert_token_ids"].([]int) {
 		out[ernieTokens[i].key] = id

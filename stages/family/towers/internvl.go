@@ -37,6 +37,7 @@ var _ = family.Register(family.Family{ModelType: "internvl", Paper: "2412.05271,
 		return m
 	}})
 
+// writeInternVL puts the settings of model and tower back to where the published files have them.
 func writeInternVL(m hf.Values, out map[string]any, put func(string, any)) {
 	out["downsample_ratio"], out["projector_hidden_act"] = 1/float64(m.Int("vision.merge")),
 		m["vision.projector_hidden_act"]
@@ -68,6 +69,8 @@ var internChatNames = strings.NewReplacer("visual.blocks.", "vision_model.encode
 	".scale1", ".ls1", ".scale2", ".ls2", "projector.norm", "mlp1.0", "projector.fc1", "mlp1.1",
 	"projector.fc2", "mlp1.3")
 
+// internChatSource maps names to those of the older InternVL checkpoints, in which query, key and
+// value of the tower are one matrix.
 func internChatSource(v *family.Vision, own func(string) family.Source) func(string) family.Source {
 	return func(name string) family.Source {
 		s := own(name)
@@ -121,12 +124,14 @@ var _ = family.RegisterTower("internvl", family.Tower{
 		return v
 	}})
 
+// wideNormKeys adds the setting of towers that can norm queries and keys over all heads at once.
 type wideNormKeys struct {
 	QKNorm bool `key:"vision.use_qk_norm" default:"false" class:"fixed" doc:"RMS norm over the whole width of queries and keys."`
 }
 
 var wideNorms = configs.Declare("norms of a tower's queries and keys", configs.Rules[wideNormKeys]{})
 
+// branchKeys adds the setting of towers whose branches are scaled by learned vectors.
 type branchKeys struct {
 	First float64 `key:"vision.layer_scale_init_value" default:"0.1" min:"0" class:"fixed" doc:"First value of the vectors that scale each branch, in towers that have them."`
 }
@@ -142,6 +147,8 @@ var internNames = strings.NewReplacer("visual.blocks.", "encoder.layer.", "visua
 	".norm2.", ".layernorm_after.",
 	".scale1", ".lambda_1", ".scale2", ".lambda_2")
 
+// internTowerSource maps names to those of InternVL towers. The class token and the table of
+// positions have a leading 1 there, and the patch embedding the shape of a convolution.
 func internTowerSource(v *family.Vision) func(string) family.Source {
 	return func(name string) family.Source {
 		s := family.Source{Name: internNames.Replace(name)}

@@ -53,6 +53,8 @@ var _ = family.Register(family.Family{ModelType: "kimi_k25", Paper: "2602.02276"
 // K2.6 has the files of K2.5 under another name.
 var _ = func() struct{} { loong.RegisterComposition(kimiComposition("kimi_k2_6")); return struct{}{} }()
 
+// kimiComposition describes the model to LoongForge's form of configurations: its encoder, the
+// decoders that it may have, and the tokens around images.
 func kimiComposition(name string) loong.Composition {
 	return loong.Composition{Name: name, Family: "kimi_k25", Encoder: "moonvit_3d", Projector: "merger",
 		Decoders: []string{"kimi_k2", "deepseek_v3"}, Tokens: map[string]map[string]string{"": {
@@ -129,6 +131,7 @@ var _ = family.RegisterTower("moonvit_3d", family.Tower{
 		return family.NewVision(c.Vision, t)
 	}})
 
+// clipKeys adds the setting of towers that take several frames of a video together.
 type clipKeys struct {
 	Frames int `key:"vision.num_position_frames" default:"0" min:"0" max:"4096" class:"fixed" unit:"frames" doc:"Frames of a clip at most, of which towers with clips make one feature."`
 }
@@ -140,6 +143,8 @@ var moonNames = strings.NewReplacer("blocks.", "encoder.blocks.", ".attn.qkv.", 
 	".norm1.", ".norm0.", ".norm2.", ".norm1.", ".fc1.", ".fc0.", ".fc2.", ".fc1.", "post_norm.",
 	"encoder.final_layernorm.", "pos_embed.", "patch_embed.pos_emb.")
 
+// moonSource maps names to those of MoonViT checkpoints. The table of positions is a grid there,
+// and the patch embedding has the shape of a convolution.
 func moonSource(v *family.Vision) func(string) family.Source {
 	inner := family.FusedSource(v)
 	return func(name string) family.Source {

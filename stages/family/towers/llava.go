@@ -49,6 +49,8 @@ type llavaTower struct {
 // llavaTowers are the towers by model_type of vision_config.
 var llavaTowers = map[string]llavaTower{}
 
+// registerLlavaTower enters a tower that LLaVA models may have, under its model type. It is called
+// when the package is initialized; the result lets it stand in a variable.
 func registerLlavaTower(modelType string, t llavaTower) struct{} {
 	llavaTowers[modelType], llavaConfig.Kinds[modelType] = t, t.Keys
 	return struct{}{}

@@ -56,6 +56,8 @@ var _ = family.RegisterTower("rice", family.Tower{Facts: configs.TowerKind{Turns
 		return family.NewVision(c.Vision, t)
 	}})
 
+// riceSource maps names to those of RICE checkpoints, where the class token is a plain vector and
+// has an angle for its rotary embedding, since it has no place in the image.
 func riceSource(v *family.Vision) func(string) family.Source {
 	inner := family.FusedSource(v)
 	return func(name string) family.Source {

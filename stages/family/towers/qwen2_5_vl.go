@@ -60,6 +60,7 @@ var _ = family.RegisterTower("qwen2_5_vl", family.Tower{
 		return v
 	}})
 
+// windowKeys adds the settings of towers that attend within windows in most layers.
 type windowKeys struct {
 	Window     int     `key:"vision.window_size" default:"0" min:"0" class:"fixed" unit:"pixels" doc:"Side of the windows of windowed attention."`
 	FullLayers []int   `key:"vision.fullatt_block_indexes" class:"fixed" doc:"Layers that attend to whole images where others attend within windows."`
@@ -68,6 +69,8 @@ type windowKeys struct {
 
 var windows = configs.Declare("windows of a tower", configs.Rules[windowKeys]{})
 
+// checkWindows refuses windows that are no whole number of merged patches, and layers that do not
+// exist.
 func checkWindows(m configs.Model, fault configs.Report) {
 	k, side := windows.Of(m), m.Vision.Patch*m.Vision.Merge
 	if k.Window == 0 || k.Window%side != 0 {

@@ -33,6 +33,7 @@ var (
 		"temporal_patch_size": "2", "patch_size": "16"}
 )
 
+// writeQwen3VL puts the settings of the tower back to where the published files have them.
 func writeQwen3VL(m hf.Values, out map[string]any, put func(string, any)) {
 	maps.Copy(writeQwenVL(m, out, put), map[string]any{"intermediate_size": m["vision.intermediate_size"],
 		"out_hidden_size":          m["hidden_size"],
@@ -81,6 +82,8 @@ type TableKeys struct {
 // Table is what models say of the tower's table of positions.
 var Table = configs.Declare("tower's table of positions", configs.Rules[TableKeys]{})
 
+// checkTable refuses a table of positions that is no square, because it is interpolated as a square
+// grid.
 func checkTable(m configs.Model, fault configs.Report) {
 	n := Table.Of(m).Rows
 	if side := int(math.Sqrt(float64(n))); n == 0 || side*side != n {

@@ -27,6 +27,8 @@ var _ = family.RegisterTower("siglip", family.Tower{
 		return v
 	}})
 
+// poolingKeys adds the setting for checkpoints with a pooling head, whose weights are kept so that
+// an export has them again.
 type poolingKeys struct {
 	Kept bool `key:"vision.vision_use_head" default:"false" class:"fixed" doc:"Checkpoints have a pooling head as well, which features do not pass."`
 }
@@ -59,6 +61,8 @@ var siglipNames = strings.NewReplacer("visual.blocks.", "encoder.layers.", "visu
 	".norm1.", ".layer_norm1.", ".norm2.", ".layer_norm2.", "visual.post_norm.", "post_layernorm.",
 	"visual.head.", "head.")
 
+// siglipSource maps names to those of SigLIP checkpoints. The patch embedding has the shape of a
+// convolution there, and the probe of the pooling head a leading 1.
 func siglipSource(v *family.Vision) func(string) family.Source {
 	return func(name string) family.Source {
 		s := family.Source{Name: siglipNames.Replace(name)}

@@ -117,6 +117,8 @@ func (a *Agent) wake(d time.Duration) int64 {
 	return n
 }
 
+// elapsed acts on a timer: it dials again, looks after the heads, or ends an agent that was asked
+// to leave and whose processes did not move in time.
 func (a *Agent) elapsed(timer int64) {
 	switch timer {
 	case a.way.retry:

@@ -59,6 +59,8 @@ func (a *Agent) toProc(m control.Message) {
 	}
 }
 
+// launch starts a process that the head placed here. It is entered before it runs, so that orders
+// which follow find it.
 func (a *Agent) launch(m control.Message) {
 	p := &proc{Proc: control.Proc{Job: m.Job, Proc: m.Proc, Gen: m.Gen}, life: a.number(), starting: true}
 	a.procs[key{m.Job, m.Proc}] = p
@@ -149,6 +151,8 @@ func (a *Agent) ofProc(in Input) {
 	}
 }
 
+// started reports that a process runs or could not be started, and carries out what was ordered
+// meanwhile.
 func (a *Agent) started(p *proc, in Started) {
 	answer := control.Message{Kind: control.Started, Job: p.Job, Proc: p.Proc.Proc, Gen: p.Gen, Pid: in.Pid,
 		Err: in.Err}
@@ -207,6 +211,8 @@ func (a *Agent) silent(p *proc, in Silent) {
 	a.say(Kill{p.life})
 }
 
+// exited reports the end of a process. The end is kept as well, since a head that was away has to
+// learn of it later.
 func (a *Agent) exited(p *proc, in Exited) {
 	k, text := key{p.Job, p.Proc.Proc}, in.Text
 	if p.hung != "" {

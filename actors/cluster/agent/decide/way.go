@@ -30,6 +30,7 @@ const (
 // come up.
 const patience = 30
 
+// pause is the time before the next dial. It is short where there is another head to try.
 func (a *Agent) pause() time.Duration {
 	if len(a.o.Heads) > 1 {
 		return pauseNext
@@ -117,6 +118,8 @@ func (a *Agent) tell(m control.Message) {
 	a.wait(m)
 }
 
+// wait keeps a message for the time when a head is there again; beyond a limit they are only
+// counted.
 func (a *Agent) wait(m control.Message) {
 	if len(a.late) < keepLate {
 		a.late = append(a.late, m)

@@ -103,6 +103,8 @@ type Connect struct {
 
 func (in Connect) ask() int64 { return in.Ask }
 
+// apply takes in an agent that connects, or refuses it. Then the head compares what the agent runs
+// with what it should, since both may have changed while it was away.
 func (in Connect) apply(h *Head) {
 	a, info := h.agents[in.Name], in.Hello.Info
 	if why := h.unwanted(a, info); why != "" {
@@ -117,6 +119,7 @@ func (in Connect) apply(h *Head) {
 	if a.conn != 0 { // the same one, whose old connection has ended unseen
 		h.say(Close{a.conn})
 	}
+	// The same process id means that the agent lost its connection only, and not its memory.
 	back := a.info.Pid == info.Pid && info.Pid != 0
 	was := a.Member
 	a.info, a.conn, a.since, a.Serial = *info, in.Conn, h.now, in.Serial
@@ -166,6 +169,7 @@ type Said struct {
 	M    control.Message
 }
 
+// apply takes a message of an agent: news of the host, its wish to leave, or news of a process.
 func (in Said) apply(h *Head) {
 	a := h.agents[in.Host]
 	if a == nil || a.conn != in.Conn {
@@ -194,6 +198,7 @@ type Quiet struct {
 	For  time.Duration
 }
 
+// apply notes that an agent has been silent. It is only suspected so far; its processes stay.
 func (in Quiet) apply(h *Head) {
 	a := h.agents[in.Host]
 	if a == nil || a.conn != in.Conn || a.quiet || h.ending {
@@ -213,6 +218,7 @@ type Heard struct {
 	Gap  time.Duration
 }
 
+// apply takes the suspicion back when the agent speaks again on the same connection.
 func (in Heard) apply(h *Head) {
 	a := h.agents[in.Host]
 	if a == nil || a.conn != in.Conn || !a.quiet {
@@ -234,6 +240,8 @@ type Gone struct {
 	Silent bool
 }
 
+// apply notes that an agent's connection has ended. It gets some time to come back before its
+// processes count as lost, unless it had been silent before.
 func (in Gone) apply(h *Head) {
 	a := h.agents[in.Host]
 	if a == nil || a.conn != in.Conn {
@@ -344,6 +352,7 @@ type Drain struct {
 
 func (in Drain) ask() int64 { return in.Ask }
 
+// apply takes a host out of use or back into it. Processes that run there are moved.
 func (in Drain) apply(h *Head) {
 	a := h.agents[in.Host]
 	if a == nil {
@@ -364,6 +373,7 @@ func (in Drain) apply(h *Head) {
 	h.say(Answer{Ask: in.Ask, Member: a.Member})
 }
 
+// noHost answers a request for a host that is unknown.
 func (h *Head) noHost(ask int64, name string) {
 	h.say(Answer{Ask: ask, Err: &Refusal{Missing,
 		fmt.Sprintf("the cluster has no host %s; `lfactor cluster status` lists them", name)}})
@@ -377,6 +387,8 @@ type Remove struct {
 
 func (in Remove) ask() int64 { return in.Ask }
 
+// apply removes a host for good: its certificate is revoked, its agent ends, and its processes
+// count as lost at once.
 func (in Remove) apply(h *Head) {
 	a := h.agents[in.Host]
 	if a == nil {
@@ -403,6 +415,8 @@ type Enroll struct {
 	Last    bool // there are no more
 }
 
+// apply enters hosts that got their certificates when the cluster was made, by name order; the last
+// batch is marked, so that it happens once.
 func (in Enroll) apply(h *Head) {
 	for _, name := range slices.Sorted(maps.Keys(in.Serials)) {
 		h.enter(name, in.Serials[name])

@@ -180,6 +180,8 @@ func (Over) apply(*Head)     {}
 // Elapsed says that the time of a Wake has passed.
 type Elapsed struct{ Timer int64 }
 
+// apply acts on a timer that runs out: the host whose return it bounds is gone. A timer of nobody
+// was given up.
 func (in Elapsed) apply(h *Head) {
 	for _, a := range h.inOrder() {
 		if a.lost == in.Timer {
@@ -208,6 +210,8 @@ func (in Sync) apply(h *Head) { h.say(Answer{Ask: in.Ask}) }
 // Begin is the first input of a term, with what is to be said of it.
 type Begin struct{ Text string }
 
+// apply begins a term of leading. No agent is connected yet, and each gets time to come before its
+// processes count as lost.
 func (in Begin) apply(h *Head) {
 	h.event(Event{Kind: "head", Text: in.Text})
 	h.say(Revoked{slices.Clone(h.revoked)})
@@ -253,6 +257,7 @@ func eventKey(n int) string { return fmt.Sprintf("%s%012d", keyEvents, n) }
 // Note is an event that the driver knows of.
 type Note struct{ Event Event }
 
+// apply enters an event that others observed, unless this head is ending.
 func (in Note) apply(h *Head) {
 	if !h.ending {
 		h.event(in.Event)
@@ -272,6 +277,7 @@ type Down struct {
 
 func (in Down) ask() int64 { return in.Ask }
 
+// apply tells all agents to end, and answers with those that could be told.
 func (in Down) apply(h *Head) {
 	var told []string
 	for _, a := range h.inOrder() {

@@ -121,6 +121,7 @@ type Submit struct {
 
 func (in Submit) ask() int64 { return in.Ask }
 
+// apply takes a job into the queue, if the cluster could ever run it.
 func (in Submit) apply(h *Head) {
 	s := in.Spec
 	if err := h.fit(s); err != nil {
@@ -404,6 +405,8 @@ func (h *Head) end(j *Job, code int, why string) {
 	h.due = true
 }
 
+// killAll kills all processes of a job that may still run. Each order names the generation, so that
+// it cannot hit a successor.
 func (h *Head) killAll(j *Job) {
 	for n := range j.Procs {
 		if p := &j.Procs[n]; p.alive() {

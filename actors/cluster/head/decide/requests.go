@@ -26,6 +26,8 @@ type Stop struct {
 
 func (in Stop) ask() int64 { return in.Ask }
 
+// apply stops a job. Usually its leading process gets a signal, so that it can save; it is killed
+// only on request, or ended if its host is away.
 func (in Stop) apply(h *Head) {
 	j, err := h.find(in.Job)
 	if err != nil {

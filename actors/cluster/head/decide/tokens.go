@@ -40,6 +40,8 @@ type NewToken struct {
 
 func (in NewToken) ask() int64 { return in.Ask }
 
+// apply keeps a token for a host to join. Tokens are bounded in number, and those that have run out
+// are dropped first.
 func (in NewToken) apply(h *Head) {
 	if len(h.tokens) >= keepTokens {
 		for _, k := range slices.Sorted(maps.Keys(h.tokens)) {
@@ -59,6 +61,7 @@ func (in NewToken) apply(h *Head) {
 	h.say(Answer{Ask: in.Ask})
 }
 
+// dropToken forgets a token here and in the store.
 func (h *Head) dropToken(key string) {
 	delete(h.tokens, key)
 	h.write(keyTokens+key, nil)
@@ -82,6 +85,8 @@ func (in Join) ask() int64 { return in.Ask }
 var ErrNoToken = &Refusal{Denied, "the token is unknown, or was used: `lfactor cluster token` on the " +
 	"head's host makes another, for one host"}
 
+// apply lets a host in that shows a token. The token is used up even if the host is then refused,
+// so that it cannot serve for trying.
 func (in Join) apply(h *Head) {
 	t, ok := h.tokens[in.Key]
 	if !ok {
@@ -101,6 +106,7 @@ func (in Join) apply(h *Head) {
 // headName is no host's.
 const headName = "head"
 
+// mayJoin tells why a host may not join, or nil if it may.
 func (h *Head) mayJoin(in Join, t Ticket) error {
 	if err := t.Good(h.now); err != nil {
 		return err

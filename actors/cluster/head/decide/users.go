@@ -33,6 +33,8 @@ type AddUser struct {
 
 func (in AddUser) ask() int64 { return in.Ask }
 
+// apply enters a user or the renewal of its certificate. Only so many serials are kept; the oldest
+// is revoked when it falls out, so that none stays valid unknown.
 func (in AddUser) apply(h *Head) {
 	u, known := h.users[in.Name]
 	why := ""
@@ -74,6 +76,7 @@ type DropUser struct {
 
 func (in DropUser) ask() int64 { return in.Ask }
 
+// apply removes a user and revokes all certificates that it has got.
 func (in DropUser) apply(h *Head) {
 	u, known := h.users[in.Name]
 	if !known {

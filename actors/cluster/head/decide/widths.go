@@ -125,6 +125,7 @@ func (h *Head) arranged(j *Job, free []string, n, procs int) []string {
 
 func gib(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
 
+// replicas is the number with its noun, for events.
 func replicas(n int) string {
 	if n == 1 {
 		return "1 replica"

@@ -161,11 +161,13 @@ func lost(o store.Options) error {
 	return nil
 }
 
+// CloseAll ends the member without handing its leadership over, since all others end too.
 func (s *member) CloseAll() {
 	s.e.Server.HardStop()
 	s.Close()
 }
 
+// Close closes the client before the server that it speaks to.
 func (s *member) Close() {
 	s.c.Close()
 	s.e.Close()
@@ -175,6 +177,7 @@ func (s *member) Failed() <-chan struct{} { return s.served }
 
 func (s *member) Leads() bool { return s.e.Server.Leader() == s.e.Server.MemberID() }
 
+// Leader is the name of the member that leads, or nothing while there is none.
 func (s *member) Leader() string {
 	if m := s.e.Server.Cluster().Member(s.e.Server.Leader()); m != nil {
 		return m.Name

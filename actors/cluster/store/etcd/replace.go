@@ -23,6 +23,8 @@ func (t *term) member(ctx context.Context, p store.Peer) (id uint64, learns bool
 	return 0, false, nil
 }
 
+// Replace removes the member at an address, if there is one, and adds a new one there. It begins as
+// a learner without a vote, so that an empty member cannot cost the majority.
 func (t *term) Replace(p store.Peer) error {
 	ctx, cancel := t.limited()
 	defer cancel()
@@ -41,6 +43,7 @@ func (t *term) Replace(p store.Peer) error {
 	})
 }
 
+// Promote gives the learner at an address its vote; one that has it already is left alone.
 func (t *term) Promote(p store.Peer) error {
 	ctx, cancel := t.limited()
 	defer cancel()

@@ -25,6 +25,8 @@ type term struct {
 	once   sync.Once
 }
 
+// Lead begins a term by writing the leader's name. The revision of that write numbers the term, so
+// each term has a higher number than those before.
 func (s *member) Lead(name string) (store.Term, error) {
 	t := &term{c: s.c, over: make(chan struct{})}
 	t.ctx, t.end = context.WithCancel(context.Background())
@@ -76,6 +78,7 @@ func (t *term) Commit(ops []store.Op) (int64, error) {
 	return r.Header.Revision, nil
 }
 
+// List shows the values below prefix in the order of their keys, read at one revision.
 func (t *term) List(prefix string, see func(key string, value []byte) error) error {
 	ctx, cancel := t.limited()
 	defer cancel()

@@ -30,6 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	})
 }
 
+// lead begins a term, which must succeed.
 func lead(t *testing.T, s store.Store) store.Term {
 	t.Helper()
 	term, err := s.Lead("me")
@@ -37,6 +38,7 @@ func lead(t *testing.T, s store.Store) store.Term {
 	return term
 }
 
+// list reads all values below prefix, and checks that they come in the order of their keys.
 func list(t *testing.T, term store.Term, prefix string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
