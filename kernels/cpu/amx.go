@@ -236,6 +236,7 @@ func (w *worker) amxPanel(g *amxPlan, args *amxArgs, tiles []float32, i0, i1, j 
 	}
 }
 
+// target is the address of element i, j of the result, whichever type it has.
 func (g *amxPlan) target(i, j int) uintptr {
 	if at := i*g.r.ld + j; g.r.v.d == tensor.F32 {
 		return address(g.r.v.f[at:])
@@ -244,6 +245,9 @@ func (g *amxPlan) target(i, j int) uintptr {
 	}
 }
 
+// mode chooses how tiles are stored: added to float32, as float32, as bfloat16, or as bfloat16 past
+// the caches. The last is for results larger than these, which nobody reads before they would be
+// evicted.
 func (g *amxPlan) mode() int {
 	switch {
 	case g.r.v.d == tensor.F32 && g.r.acc:

@@ -104,11 +104,14 @@ func (a *attn) plan(cuQ, cuK []int32, blocks int) {
 	slices.SortStableFunc(a.tasks, func(x, y attnTask) int { return cmp.Compare(a.work(&y), a.work(&x)) })
 }
 
+// work is the number of multiplications of a task, counting the keys from the first to the last
+// that any of its queries sees.
 func (a *attn) work(t *attnTask) int {
 	lo, hi := a.visible(t, t.from, t.to-t.from)
 	return (t.to - t.from) * (hi - lo) * (t.h1 - t.h0) * (a.q.Shape[2] + a.v.Shape[2])
 }
 
+// total is the work of all tasks, by which it is decided how many workers are worth waking.
 func (a *attn) total() int {
 	n := 0
 	for i := range a.tasks {
@@ -117,11 +120,15 @@ func (a *attn) total() int {
 	return n
 }
 
+// attention is attention over packed sequences: q [t,h,d], k and v [s,g,d], bounds of the sequences
+// as running sums. The outputs are o and the logarithm of each row's sum.
 func attention(b *Backend, c *kernels.Call) {
 	a := b.attn(c.In[0], c.In[1], c.In[2], c, 5)
 	b.attend(&a, c)
 }
 
+// attend runs the forward for any kind of attention that a holds. Rows beyond the last sequence are
+// cleared, as no task has them.
 func (b *Backend) attend(a *attn, c *kernels.Call) {
 	o, lse := c.Out[0], c.Out[1].F32()
 	cuQ, cuK := c.In[3].I32(), c.In[4].I32()
@@ -170,6 +177,8 @@ type attnState struct {
 	tiles         keyTiles // instead of kT and v
 }
 
+// attend computes the queries of one task against all keys that they see, block by block of keys,
+// with a running maximum and sum per row (FlashAttention, arXiv:2205.14135).
 func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
 	n, heads := t.to-t.from, t.h1-t.h0
 	s := &attnState{attn: a, t: t, eWide: w.k.wide(a.v)}

@@ -59,6 +59,8 @@ func attentionBwd(b *Backend, c *kernels.Call) {
 	b.attendBwd(b.attn(c.In[1], c.In[2], c.In[3], c, 8), c)
 }
 
+// attendBwd runs the backward for any kind of attention. delta is the dot product of do and o per
+// row, which stands for the sum over all keys in the softmax's gradient.
 func (b *Backend) attendBwd(at attn, c *kernels.Call) {
 	cuQ, cuK := c.In[6].I32(), c.In[7].I32()
 	a := &attnGrad{do: c.In[0], o: c.In[4], lse: c.In[5].F32(), dq: c.Out[0], dk: c.Out[1], dv: c.Out[2]}
@@ -125,6 +127,9 @@ type gradState struct {
 	tiles        keyTiles // instead of these
 }
 
+// attendBwd computes the gradients of one run of keys. Several such runs add to the same queries:
+// they pass them on in the order of the keys, so that the sums have the same bits whatever the
+// threads.
 func (w *worker) attendBwd(a *attnGrad, t *gradTask) {
 	g := &gradState{attnGrad: a, t: t, dWide: w.k.wide(a.q), eWide: w.k.wide(a.v)}
 	if t.wave == nil {
@@ -188,6 +193,7 @@ func (w *worker) writeKeys(g *gradState, r rowsOf, s []float32, wide int) {
 	w.writeRows(r, s, wide, g.keys)
 }
 
+// writeRows stores rows of float32, which lie wide apart, into rows of a head.
 func (w *worker) writeRows(r rowsOf, s []float32, wide, rows int) {
 	for i := range rows {
 		w.k.write(r.v, i*r.ld, s[i*wide:i*wide+r.width])

@@ -50,6 +50,7 @@ func (a *attn) seenBy(t *attnTask, query int, e extent, k0, keys int, rows *mask
 // of is the extent of row i.
 func (l extents) of(i, side int) extent { return l[i/side] }
 
+// empty tells whether no query of the rows sees any key.
 func (l extents) empty() bool {
 	for _, e := range l {
 		if e.lo < e.hi {

@@ -112,6 +112,7 @@ func (m *attnMask) window(q int) (w box) {
 	return w
 }
 
+// has tells whether a position of three coordinates lies within the box, borders included.
 func (b *box) has(p []int32) bool {
 	return p[0] >= b.lo[0] && p[0] <= b.hi[0] && p[1] >= b.lo[1] && p[1] <= b.hi[1] && p[2] >= b.lo[2] &&
 		p[2] <= b.hi[2]
@@ -157,6 +158,7 @@ func (r *maskRows) fill(a *attn, t *attnTask, from, to, k0, keys int, seen []boo
 	return len(r.runs) > 0
 }
 
+// of are the runs of keys that a query sees.
 func (r *maskRows) of(query int) []extent {
 	i := query - r.from
 	return r.runs[r.at[i]:r.at[i+1]]

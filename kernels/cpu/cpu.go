@@ -35,6 +35,8 @@ func New(threads int) *Backend {
 	return newBackend(k, threads)
 }
 
+// newBackend makes a backend with the given instructions; 0 threads or fewer mean as many as Go may
+// use.
 func newBackend(k *isa, threads int) *Backend {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -52,6 +54,7 @@ func (b *Backend) Close() error {
 
 var _ = kernels.RegisterBackend(kernels.CPU, kernels.Maker{Open: open})
 
+// open makes the backend from options. The processor is one device, so there is nothing to choose.
 func open(o kernels.Options) (kernels.Backend, error) {
 	if o.Which != "" {
 		return nil, fmt.Errorf("device cpu:%s: the processor has no parts to choose", o.Which)
@@ -85,6 +88,7 @@ func (b *Backend) Run(c *kernels.Call) {
 
 var table map[kernels.Op]func(*Backend, *kernels.Call)
 
+// init enters the kernels of dense language models; other files enter those of other kinds.
 func init() {
 	table = map[kernels.Op]func(*Backend, *kernels.Call){
 		kernels.Linear: linear, kernels.LinearDX: linearDX, kernels.LinearDW: linearDW,

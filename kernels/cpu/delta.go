@@ -28,6 +28,8 @@ type mat struct {
 	cols, step int
 }
 
+// mat is a matrix of zeros in the worker's arena. Rows are padded to whole vectors, and some are
+// added, so that tiles may run past the end.
 func (w *worker) mat(rows, cols int) mat {
 	step := roundUp(cols, max(w.k.nr, line))
 	return mat{w.arena.zero((rows + w.k.mr) * step), cols, step}
@@ -82,6 +84,8 @@ type deltaRun struct {
 	since, left []float32 // decay from the chunk's start to a token, and from it to the chunk's end
 }
 
+// deltaRun makes the scratch for one head of the delta rule: chunks of deltaChunk rows and a state
+// of d by e.
 func (w *worker) deltaRun(d, e int) *deltaRun {
 	c := deltaChunk
 	row := func() []float32 { return make([]float32, c) }
@@ -108,6 +112,8 @@ type deltaIn struct {
 	eps        float64
 }
 
+// deltaOperands reads the operands of the delta rule that begin at input at: queries, keys, values,
+// gates and write strengths.
 func deltaOperands(c *kernels.Call, at int) deltaIn {
 	q, v := c.In[at], c.In[at+2]
 	return deltaIn{
@@ -210,6 +216,8 @@ func deltaTasks(cu []int32, h int) (out []deltaTask, rows int) {
 	return
 }
 
+// deltaRule runs the gated delta rule chunk by chunk, which turns the recurrence over tokens into
+// products of matrices (arXiv:2412.06464). A task has the heads of one key head of one sequence.
 func deltaRule(b *Backend, c *kernels.Call) {
 	in, cu, o := deltaOperands(c, 0), c.In[5].I32(), viewOf(c.Out[0])
 	clearBeyond(c.Out[0], cu)
@@ -221,6 +229,8 @@ func deltaRule(b *Backend, c *kernels.Call) {
 			for from := t.from; from < t.to; from += deltaChunk {
 				w.loadDelta(r, &in, from, min(from+deltaChunk, t.to), head)
 				w.writes(r)
+				// The output has two parts: what was written before this chunk, and what is written
+				// within it.
 				w.mul(out, r.q, r.s, r.n, r.d, false)
 				w.fade(out, out, r.since[:r.n])
 				w.mul(out, r.p, r.written, r.n, r.n, true)
@@ -233,6 +243,8 @@ func deltaRule(b *Backend, c *kernels.Call) {
 	})
 }
 
+// deltaGates computes the gates of each head: g = -exp(decay)·softplus(a + bias) and beta =
+// sigmoid(b).
 func deltaGates(b *Backend, c *kernels.Call) {
 	a, x, decay, bias := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.In[2]), viewOf(c.In[3])
 	g, beta, n := c.Out[0].F32(), c.Out[1].F32(), c.In[2].Len()
@@ -245,6 +257,7 @@ func deltaGates(b *Backend, c *kernels.Call) {
 			w.k.read(av, a, i*n)
 			w.k.read(bv, x, i*n)
 			for j := range n {
+				// This form of softplus overflows neither for large nor for small arguments.
 				z := float64(av[j] + tv[j])
 				g[i*n+j] = float32(
 					-math.Exp(float64(dv[j])) * (max(z, 0) + math.Log1p(math.Exp(-math.Abs(z)))),
@@ -256,6 +269,7 @@ func deltaGates(b *Backend, c *kernels.Call) {
 	})
 }
 
+// deltaGatesBwd is the gradient of the gates to their two activations.
 func deltaGatesBwd(b *Backend, c *kernels.Call) {
 	dg, dbeta := c.In[0].F32(), c.In[1].F32()
 	a, x, decay, bias := viewOf(c.In[2]), viewOf(c.In[3]), viewOf(c.In[4]), viewOf(c.In[5])

@@ -87,6 +87,8 @@ func (w *worker) unitBwd(dst view, at int, dy, x []float32, in view, d int, eps,
 	w.k.write(dst, at, dy[:d])
 }
 
+// deltaGrad makes the scratch for the backward of one head, that of the forward included, because
+// the chunk is computed again.
 func (w *worker) deltaGrad(d, e int) *deltaGrad {
 	c := deltaChunk
 	row := func() []float32 { return make([]float32, c) }

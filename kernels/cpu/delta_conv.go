@@ -31,6 +31,8 @@ func sequenceOf(cu []int32, row int) (from, to int) {
 	return 0, 0
 }
 
+// convolve is the causal convolution of each column with its own taps, within each sequence. sign
+// is -1 to look back, and 1 for the gradient to the input, which looks forward.
 func convolve(b *Backend, c *kernels.Call, sign int) {
 	x, y, cu := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[2].I32()
 	cols := c.In[1].Shape[0]
@@ -59,6 +61,8 @@ func convolve(b *Backend, c *kernels.Call, sign int) {
 // convColumns is the columns that a task of convDW sums over all rows.
 const convColumns = 256
 
+// convDW is the gradient to the taps. A task has some columns of all rows, so that each sum is made
+// by one worker in a fixed order.
 func convDW(b *Backend, c *kernels.Call) {
 	dy, x, cu := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].I32()
 	dw, all, n := c.Out[0].F32(), c.Out[0].Shape[0], c.Out[0].Shape[1]

@@ -11,6 +11,7 @@ import (
 func rowMajor(t *tensor.Tensor) matrix    { return matrix{v: viewOf(t), ld: lastDim(t)} }
 func columnMajor(t *tensor.Tensor) matrix { return matrix{v: viewOf(t), ld: lastDim(t), trans: true} }
 
+// linear is y = x·wᵀ + bias for x [t,k], w [n,k] and a bias [n] that may be absent.
 func linear(b *Backend, c *kernels.Call) {
 	x, w, y := c.In[0], c.In[1], c.Out[0]
 	n := w.Shape[0]
@@ -22,12 +23,14 @@ func linear(b *Backend, c *kernels.Call) {
 	b.productOf(c, r, rowMajor(x), rowMajor(w), x.Rows(), n, lastDim(x))
 }
 
+// linearDX is dx = dy·w. The weights are read by columns, and so need no transposed copy.
 func linearDX(b *Backend, c *kernels.Call) {
 	dy, w := c.In[0], c.In[1]
 	k := w.Shape[1]
 	b.productOf(c, result{v: viewOf(c.Out[0]), ld: k}, rowMajor(dy), columnMajor(w), dy.Rows(), k, w.Shape[0])
 }
 
+// linearDW is dw = dyᵀ·x in float32, added to what is there if the call accumulates.
 func linearDW(b *Backend, c *kernels.Call) {
 	dy, x := c.In[0], c.In[1]
 	k := lastDim(x)
@@ -53,6 +56,7 @@ func (b *Backend) columnSums(db []float32, rows int, acc bool, f func(w *worker,
 	})
 }
 
+// colSum sums the rows, which is the gradient of a bias.
 func colSum(b *Backend, c *kernels.Call) {
 	dy, n := viewOf(c.In[0]), lastDim(c.In[0])
 	b.columnSums(c.Out[0].F32(), c.In[0].Rows(), c.Attr.I[0] == kernels.Accumulate,
@@ -61,6 +65,8 @@ func colSum(b *Backend, c *kernels.Call) {
 		})
 }
 
+// rmsNorm is y = x·rstd·w per row, with rstd = 1/√(mean(x²) + ε), which is kept for the gradient.
+// Rows in bfloat16 have kernels of their own that need no copy in float32.
 func rmsNorm(b *Backend, c *kernels.Call) {
 	x, y, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), lastDim(c.In[0])
 	b.rows(len(rstd), d, func(w *worker, from, to int) {
@@ -99,6 +105,7 @@ func rootInverse(squares float32, n int, eps float64) float32 {
 	return float32(1 / math.Sqrt(float64(squares)/float64(n)+eps))
 }
 
+// rmsNormDX is dx = r·(dy·w - x·r²·mean(dy·x·w)) per row.
 func rmsNormDX(b *Backend, c *kernels.Call) {
 	dy, x, dx, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(), lastDim(c.In[0])
 	b.rows(len(rstd), d, func(w *worker, from, to int) {
@@ -120,6 +127,7 @@ func rmsNormDX(b *Backend, c *kernels.Call) {
 	})
 }
 
+// rmsNormDW is the sum of dy·x·rstd over the rows.
 func rmsNormDW(b *Backend, c *kernels.Call) {
 	dy, x, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), lastDim(c.In[0])
 	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate,
@@ -132,6 +140,8 @@ func rmsNormDW(b *Backend, c *kernels.Call) {
 		})
 }
 
+// ropeTable computes cosine and sine of position times frequency, scaled by the factor that some
+// long-context methods want. Angles are products in float32, whose sines are taken in float64.
 func ropeTable(b *Backend, c *kernels.Call) {
 	pos, inv, cos, sin := c.In[0].I32(), c.In[1].F32(), c.Out[0].F32(), c.Out[1].F32()
 	r := len(inv)
@@ -145,6 +155,7 @@ func ropeTable(b *Backend, c *kernels.Call) {
 	})
 }
 
+// rope turns the columns of each head, pair by pair, by the angles of the row's position.
 func rope(b *Backend, c *kernels.Call) {
 	width, f := c.In[0].Shape[1]*c.In[0].Shape[2], ropePiece(b, c)
 	b.rows(c.In[0].Shape[0], width, func(w *worker, from, to int) {
@@ -187,6 +198,8 @@ func ropePiece(b *Backend, c *kernels.Call) piece {
 	}
 }
 
+// embed copies the row of each token. Tokens outside of this member's part of the table give zeros,
+// so that a sum over members is right.
 func embed(b *Backend, c *kernels.Call) {
 	ids, w, y := c.In[0].I32(), c.In[1], c.Out[0]
 	n := w.Shape[1] * w.DType.Size()

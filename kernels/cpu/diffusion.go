@@ -72,6 +72,9 @@ func (r *rowsBy) at(w *worker, i int32) []float32 {
 	return r.row
 }
 
+// modulate is y = norm(x)·(c + scale) + shift, with scale and shift chosen per run of rows and c of
+// the attribute. The outputs present tell the norm: with mean and deviation, with deviation alone,
+// or none.
 func modulate(b *Backend, c *kernels.Call) {
 	x, y, at, d := viewOf(c.In[0]), viewOf(c.Out[0]), runsOf(c.In[0], c.In[3].I32()), lastDim(c.In[0])
 	rstd, mean := optional(c.Out, 1), optional(c.Out, 2)
@@ -97,6 +100,8 @@ func modulate(b *Backend, c *kernels.Call) {
 	})
 }
 
+// modulateDX is the gradient of modulate to x. Without a norm it is a product; with one it is the
+// norm's gradient, whose weight is the scale.
 func modulateDX(b *Backend, c *kernels.Call) {
 	dy, x, dx, at, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), runsOf(c.In[0], c.In[3].I32()),
 		lastDim(c.In[0])
@@ -164,6 +169,7 @@ func modulateDW(b *Backend, c *kernels.Call) {
 	})
 }
 
+// gateRowsBy is y·gate, plus x where it is given, with the gate chosen per run of rows.
 func gateRowsBy(b *Backend, c *kernels.Call) {
 	y, z, at, d := viewOf(c.In[0]), viewOf(c.Out[0]), runsOf(c.In[0], c.In[2].I32()), lastDim(c.In[0])
 	x := present(c.In, 3)
@@ -184,6 +190,8 @@ func gateRowsBy(b *Backend, c *kernels.Call) {
 	})
 }
 
+// sinusoids are the sines and cosines of t·f for each frequency f, sines first, or cosines first if
+// the attribute says so.
 func sinusoids(b *Backend, c *kernels.Call) {
 	t, f, y := c.In[0].F32(), c.In[1].F32(), viewOf(c.Out[0])
 	h, by := len(f), float32(c.Attr.F[0])
@@ -213,6 +221,7 @@ type pointTerms struct {
 	most       float32
 }
 
+// termsOf reads the operands of a loss between single elements; the mask may be absent.
 func termsOf(c *kernels.Call) *pointTerms {
 	p := &pointTerms{x: viewOf(c.In[0]), y: viewOf(c.In[1]), weight: runsOf(c.In[0], c.In[2].F32()),
 		d:    lastDim(c.In[0]),
@@ -291,6 +300,8 @@ func (p *pointTerms) slope(x, y float32) float32 {
 // pointRows is the rows whose losses are added up in one: what the order of sums depends on.
 const pointRows = 64
 
+// pointLoss sums the weighted losses. Each task has a fixed run of rows and the runs are added in
+// order, so the result is the same whatever the threads.
 func pointLoss(b *Backend, c *kernels.Call) {
 	p := termsOf(c)
 	sums := make([]float64, ceilDiv(p.weight.rows, pointRows))
@@ -314,6 +325,7 @@ func pointLoss(b *Backend, c *kernels.Call) {
 	c.Out[0].F32()[0] = float32(total)
 }
 
+// pointLossDX is the gradient to the prediction; elements that do not count have 0.
 func pointLossDX(b *Backend, c *kernels.Call) {
 	p, dx, seed := termsOf(c), viewOf(c.Out[0]), c.In[4].F32()[0]
 	b.rows(p.weight.rows, p.d, func(w *worker, from, to int) {

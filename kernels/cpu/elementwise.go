@@ -7,6 +7,7 @@ import (
 
 func swiglu(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), swigluPiece(b, c)) }
 
+// swigluPiece is y = g·sigmoid(g)·u on any part of the elements.
 func swigluPiece(_ *Backend, c *kernels.Call) piece {
 	g, u, y := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0])
 	return func(w *worker, at, n int) {
@@ -22,6 +23,7 @@ func swigluPiece(_ *Backend, c *kernels.Call) piece {
 
 func swigluBwd(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), swigluBwdPiece(b, c)) }
 
+// swigluBwdPiece gives the gradients to g and u on any part of the elements.
 func swigluBwdPiece(_ *Backend, c *kernels.Call) piece {
 	dy, g, u, dg, du := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.In[2]), viewOf(c.Out[0]), viewOf(c.Out[1])
 	return func(w *worker, at, n int) {
@@ -44,6 +46,8 @@ func (b *Backend) copyBytes(dst, src *tensor.Tensor) {
 	})
 }
 
+// sum adds its inputs, in their order. One input is a copy, and float64 is for a few statistics
+// only.
 func sum(b *Backend, c *kernels.Call) {
 	switch {
 	case len(c.In) == 1:
@@ -55,6 +59,8 @@ func sum(b *Backend, c *kernels.Call) {
 	}
 }
 
+// sumPiece adds any number of inputs on a part of the elements. Two are the usual case, which
+// bfloat16 has a kernel for.
 func sumPiece(_ *Backend, c *kernels.Call) piece {
 	x, y := views(c.In), viewOf(c.Out[0])
 	return func(w *worker, at, n int) {
@@ -69,6 +75,7 @@ func sumPiece(_ *Backend, c *kernels.Call) piece {
 			w.k.add(s, w.in(x[0], at, n), w.in(x[1], at, n))
 		}
 		for _, v := range x[min(2, len(x)):] {
+			// Each further input gives its scratch back, so that many inputs need no more than one.
 			m := w.arena.mark()
 			w.k.add(s, s, w.in(v, at, n))
 			w.arena.release(m)
@@ -77,6 +84,7 @@ func sumPiece(_ *Backend, c *kernels.Call) piece {
 	}
 }
 
+// sum64 adds inputs of float64.
 func sum64(c *kernels.Call) {
 	y := c.Out[0].F64()
 	copy(y, c.In[0].F64())
@@ -89,6 +97,7 @@ func sum64(c *kernels.Call) {
 
 func mul(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), mulPiece(b, c)) }
 
+// mulPiece is the product of two inputs on a part of the elements.
 func mulPiece(_ *Backend, c *kernels.Call) piece {
 	x, z, y := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0])
 	return func(w *worker, at, n int) {
@@ -102,6 +111,7 @@ func mulPiece(_ *Backend, c *kernels.Call) piece {
 	}
 }
 
+// scale multiplies by a constant.
 func scale(b *Backend, c *kernels.Call) {
 	x, y := viewOf(c.In[0]), viewOf(c.Out[0])
 	b.elements(c.Out[0].Len(), func(w *worker, at, n int) {
@@ -111,6 +121,8 @@ func scale(b *Backend, c *kernels.Call) {
 	})
 }
 
+// cast changes the type of all elements. Equal types are copied byte by byte, which keeps the bits
+// of NaNs.
 func cast(b *Backend, c *kernels.Call) {
 	x, y := c.In[0], c.Out[0]
 	switch {
@@ -154,6 +166,8 @@ func cast64(k *isa, y, x *tensor.Tensor) {
 	}
 }
 
+// fill sets all elements to a constant. For narrower types it is rounded to odd first, so that
+// rounding twice gives the same as rounding once.
 func fill(b *Backend, c *kernels.Call) {
 	y := c.Out[0]
 	if y.DType == tensor.F64 {
@@ -177,6 +191,7 @@ func fill(b *Backend, c *kernels.Call) {
 	})
 }
 
+// addTo adds to a float32 gradient, or sets it if this is the first part of the step.
 func addTo(b *Backend, c *kernels.Call) {
 	x, y, acc := c.In[0], c.Out[0], c.Attr.I[0] == kernels.Accumulate
 	if y.DType == tensor.F64 || x.DType == tensor.F64 {
@@ -213,6 +228,7 @@ func addTo64(k *isa, y, x *tensor.Tensor, acc bool) {
 	}
 }
 
+// widen brings x to float64.
 func widen(k *isa, y, x *tensor.Tensor) {
 	if x.DType == tensor.F64 {
 		copy(y.F64(), x.F64())
@@ -230,6 +246,8 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
+// dropout sets elements to 0 with probability p and scales the others by 1/(1-p). What is dropped
+// follows from the row's key and the column alone, so that recomputing drops the same.
 func dropout(b *Backend, c *kernels.Call) {
 	x, y, key := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I64()
 	width, p := c.In[0].Len()/max(1, len(key)), c.Attr.F[0]
@@ -269,6 +287,7 @@ func spans(t *tensor.Tensor, axis int) (outer, inner int) {
 	return tensor.Len(t.Shape[:axis]), tensor.Len(t.Shape[axis+1:]) * t.DType.Size()
 }
 
+// slice copies a run of an axis.
 func slice(b *Backend, c *kernels.Call) {
 	x, y, axis := c.In[0], c.Out[0], c.Attr.I[0]
 	outer, inner := spans(x, axis)
@@ -276,6 +295,7 @@ func slice(b *Backend, c *kernels.Call) {
 	b.window(y.Bytes(), x.Bytes(), outer, n, 0, x.Shape[axis]*inner, c.Attr.I[1]*inner, n)
 }
 
+// concat copies the inputs one after the other along an axis.
 func concat(b *Backend, c *kernels.Call) {
 	y, axis, at := c.Out[0], c.Attr.I[0], 0
 	outer, inner := spans(y, axis)

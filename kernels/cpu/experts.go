@@ -32,6 +32,8 @@ func optional(ts []*tensor.Tensor, i int) []float32 {
 	return nil
 }
 
+// route chooses k experts per token and their weights. Logits are [t,e]; the bias shifts the choice
+// and not the weights.
 func route(b *Backend, c *kernels.Call) {
 	logits, bias, w, idx := c.In[0].F32(), optional(c.In, 1), c.Out[0].F32(), c.Out[1].I32()
 	e, k := lastDim(c.In[0]), lastDim(c.Out[0])
@@ -43,6 +45,7 @@ func route(b *Backend, c *kernels.Call) {
 	})
 }
 
+// routeBwd is the gradient to the logits; the choice itself has none.
 func routeBwd(b *Backend, c *kernels.Call) {
 	dw, logits, idx, out := c.In[0].F32(), c.In[1].F32(), c.In[2].I32(), c.Out[0].F32()
 	e, k := lastDim(c.In[1]), lastDim(c.In[0])
@@ -124,6 +127,8 @@ func limitRows(from, slot, counts []int32, most int32, w []float32) {
 	}
 }
 
+// spread copies each token's row to its slots among the experts' rows, times a weight if given. A
+// slot without a token is 0.
 func spread(b *Backend, c *kernels.Call) {
 	x, y, from, weights, d, k := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I32(), optional(c.In, 2),
 		lastDim(c.In[0]), c.Attr.I[0]
@@ -145,6 +150,8 @@ func spread(b *Backend, c *kernels.Call) {
 	})
 }
 
+// mixRows adds up the rows that a token has got from its k experts, in the order of its choices.
+// Slots of experts on other members are passed over.
 func mixRows(b *Backend, c *kernels.Call) {
 	x, y, slot, weights := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I32(), optional(c.In, 2)
 	d, k, rows := lastDim(c.In[0]), lastDim(c.In[1]), c.In[0].Shape[0]
@@ -173,6 +180,8 @@ func mixRows(b *Backend, c *kernels.Call) {
 	})
 }
 
+// mixDW is the gradient to the weights of the sum, the dot product of gradient and row; it is 0 for
+// slots that are elsewhere.
 func mixDW(b *Backend, c *kernels.Call) {
 	dy, x, slot, dw := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].I32(), c.Out[0].F32()
 	d, k, rows := lastDim(c.In[0]), lastDim(c.In[2]), c.In[1].Shape[0]
@@ -203,6 +212,8 @@ func counted(c *kernels.Call, cu []int32, rows int) (from, to int) {
 	return from, min(max(from, int(cu[len(cu)-1])-first), rows)
 }
 
+// balanceSums counts the choices of each expert and sums its probabilities, over the tokens that
+// count. Runs of rows have fixed lengths, so the sums do not depend on the threads.
 func balanceSums(b *Backend, c *kernels.Call) {
 	logits, e, sums := c.In[0].F32(), lastDim(c.In[0]), c.Out[0].F32()
 	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
@@ -222,6 +233,7 @@ func balanceSums(b *Backend, c *kernels.Call) {
 	}
 }
 
+// balanceSumsBwd is the gradient of the probabilities' sums to the logits; the counts have none.
 func balanceSumsBwd(b *Backend, c *kernels.Call) {
 	logits, e, out := c.In[1].F32(), lastDim(c.In[1]), c.Out[0].F32()
 	from, to := counted(c, c.In[2].I32(), c.In[1].Rows())
@@ -254,6 +266,8 @@ func perPair(c *kernels.Call, sums []float32) float64 {
 	return c.Attr.F[0] / (n * n)
 }
 
+// balanceLoss is the loss that punishes uneven use of experts: the sum of share of choices times
+// share of probability (arXiv:2101.03961).
 func balanceLoss(_ *Backend, c *kernels.Call) {
 	sums, s := c.In[0].F32(), 0.0
 	e := len(sums) / 2
@@ -263,6 +277,8 @@ func balanceLoss(_ *Backend, c *kernels.Call) {
 	c.Out[0].F32()[0] = float32(s * perPair(c, sums))
 }
 
+// balanceLossBwd is the gradient of the loss to the sums of probabilities, the counts of choices
+// being constants.
 func balanceLossBwd(_ *Backend, c *kernels.Call) {
 	sums, out := c.In[1].F32(), c.Out[0].F32()
 	e, by := len(sums)/2, float64(c.In[0].F32()[0])*perPair(c, sums)

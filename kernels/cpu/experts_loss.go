@@ -21,6 +21,7 @@ func init() {
 // sequence is the rows of one that has some.
 type sequence struct{ from, to int }
 
+// sequences are the bounds of the sequences that have tokens.
 func sequences(cu []int32) (out []sequence) {
 	for i := range len(cu) - 1 {
 		if cu[i+1] > cu[i] {
@@ -46,6 +47,7 @@ func (b *Backend) eachSequence(c *kernels.Call, logits []float32, e int, cu []in
 	return len(l)
 }
 
+// balanceEach is the balance loss taken for each sequence by itself, then summed.
 func balanceEach(b *Backend, c *kernels.Call) {
 	logits, e, cu := c.In[0].F32(), lastDim(c.In[0]), c.In[1].I32()
 	losses := make([]float64, len(cu))
@@ -61,6 +63,7 @@ func balanceEach(b *Backend, c *kernels.Call) {
 	c.Out[0].F32()[0] = float32(sum)
 }
 
+// balanceEachBwd is the gradient of that loss to the logits; rows of no sequence have 0.
 func balanceEachBwd(b *Backend, c *kernels.Call) {
 	seed, logits, e, out := float64(c.In[0].F32()[0]), c.In[1].F32(), lastDim(c.In[1]), c.Out[0].F32()
 	clear(out)
@@ -75,6 +78,8 @@ func balanceEachBwd(b *Backend, c *kernels.Call) {
 	})
 }
 
+// surplus is by how many tokens each expert has more than the mean, from which the bias of the
+// choice is adjusted.
 func surplus(_ *Backend, c *kernels.Call) {
 	idx, k, out := c.In[0].I32(), lastDim(c.In[0]), c.Out[0].F32()
 	from, to := counted(c, c.In[1].I32(), c.In[0].Rows())
@@ -91,6 +96,8 @@ func surplus(_ *Backend, c *kernels.Call) {
 	}
 }
 
+// signStep moves each bias by a fixed step against the sign of its surplus (arXiv:2408.15664). A
+// step whose gradients overflowed is left out, and a NaN is passed on rather than hidden.
 func signStep(_ *Backend, c *kernels.Call) {
 	g, p := c.In[0].F32(), c.Out[0].F32()
 	if c.In[1].F64()[kernels.ClipOverflow] == 1 {
@@ -108,6 +115,8 @@ func signStep(_ *Backend, c *kernels.Call) {
 	}
 }
 
+// zLoss is the mean of the squared logarithm of each token's softmax sum, which keeps logits from
+// growing (arXiv:2202.08906).
 func zLoss(_ *Backend, c *kernels.Call) {
 	logits, e, cu, sum := c.In[0].F32(), lastDim(c.In[0]), c.In[1].I32(), 0.0
 	from, to := counted(c, cu, c.In[0].Rows())
@@ -119,6 +128,7 @@ func zLoss(_ *Backend, c *kernels.Call) {
 	c.Out[0].F32()[0] = float32(c.Attr.F[0] * sum / max(1, float64(cu[len(cu)-1]-cu[0])))
 }
 
+// zLossBwd is the gradient of that loss to the logits.
 func zLossBwd(b *Backend, c *kernels.Call) {
 	logits, e, cu, out := c.In[1].F32(), lastDim(c.In[1]), c.In[2].I32(), c.Out[0].F32()
 	by := float64(c.In[0].F32()[0]) * c.Attr.F[0] / max(1, float64(cu[len(cu)-1]-cu[0]))
@@ -135,6 +145,8 @@ func zLossBwd(b *Backend, c *kernels.Call) {
 	})
 }
 
+// jitter multiplies the inputs of the router by random factors around 1. They follow from the row's
+// key and the column, so that recomputing gives the same.
 func jitter(b *Backend, c *kernels.Call) {
 	x, y, key, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I64(), lastDim(c.In[0])
 	most := c.Attr.F[0]
@@ -153,6 +165,7 @@ func jitter(b *Backend, c *kernels.Call) {
 	})
 }
 
+// gateRows multiplies each row by the sigmoid of its own gate.
 func gateRows(b *Backend, c *kernels.Call) {
 	x, y, z, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), lastDim(c.In[0])
 	b.rows(len(z), d, func(w *worker, from, to int) {
@@ -166,6 +179,7 @@ func gateRows(b *Backend, c *kernels.Call) {
 	})
 }
 
+// gateRowsBwd gives the gradients to the rows and to the gates.
 func gateRowsBwd(b *Backend, c *kernels.Call) {
 	dy, x, dx, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), lastDim(c.In[0])
 	z, dz := c.In[2].F32(), c.Out[1].F32()
@@ -181,6 +195,7 @@ func gateRowsBwd(b *Backend, c *kernels.Call) {
 	})
 }
 
+// kindRows keeps the rows of one kind, as of images or of text, and clears the others.
 func kindRows(b *Backend, c *kernels.Call) {
 	x, y, kind, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].I32(), lastDim(c.In[0])
 	b.rows(len(kind), d, func(w *worker, from, to int) {
@@ -198,6 +213,7 @@ func kindRows(b *Backend, c *kernels.Call) {
 	})
 }
 
+// kindExperts keeps the choices of tokens of one kind; the others get -1, which no expert has.
 func kindExperts(_ *Backend, c *kernels.Call) {
 	idx, own, k := c.In[0].I32(), c.Out[0].I32(), lastDim(c.In[0])
 	for i, kind := range c.In[1].I32() {
@@ -210,6 +226,7 @@ func kindExperts(_ *Backend, c *kernels.Call) {
 	}
 }
 
+// kindSurplus is the surplus of each expert over the mean, counting only tokens of its kind.
 func kindSurplus(_ *Backend, c *kernels.Call) {
 	out := c.Out[0].F32()
 	n, all := make([]float64, len(out)), 0

@@ -83,6 +83,7 @@ func (b *Backend) cut(r result, m, n, k int) *gemmPlan {
 	return g
 }
 
+// plan cuts a product into blocks and makes room for the packed parts of both operands.
 func (b *Backend) plan(r result, m, n, k int) *gemmPlan {
 	g := b.cut(r, m, n, k)
 	g.pa = b.shared.f32(g.mb / b.k.mr * g.aNext)
@@ -156,6 +157,7 @@ func (b *Backend) target(r result, i0, j0, m, n int) ([]float32, int) {
 	return b.shared.f32(m * n), n
 }
 
+// fillBias sets the rows of the result to the bias, onto which the product is then added.
 func (b *Backend) fillBias(c []float32, ldc int, bias []float32, m int) {
 	b.rows(m, len(bias), func(_ *worker, from, to int) {
 		for i := from; i < to; i++ {
@@ -356,6 +358,8 @@ func (w *worker) product(c []float32, ldc, m, n, k int, x operand, y columns, ac
 	}
 }
 
+// tiles multiplies a column of tiles by a panel. Operands that lie by rows have a kernel that needs
+// no packing.
 func (w *worker) tiles(v []float32, x operand, y []float32, step int, c []float32, ldc, k, n, acc int) {
 	if x.row == 1 {
 		w.k.tile(v, x.step, x.next, y, step, c, ldc, w.k.mr*ldc, k, n, acc)

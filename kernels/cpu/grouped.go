@@ -132,6 +132,8 @@ func (b *Backend) clearRows(t *tensor.Tensor, from, to int) {
 	clear(t.Bytes()[from*n : to*n])
 }
 
+// groupedLinear is y = x·wᵀ with a matrix w [g,n,k] per group of rows, as of experts. Groups of
+// heads lie side by side in each row instead of one below the other.
 func groupedLinear(b *Backend, c *kernels.Call) {
 	x, w, y := rowMajor(c.In[0]), rowMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: lastDim(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
@@ -149,6 +151,7 @@ func groupedLinear(b *Backend, c *kernels.Call) {
 		}})
 }
 
+// groupedLinearDX is dx = dy·w, group by group.
 func groupedLinearDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := rowMajor(c.In[0]), columnMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: lastDim(c.Out[0])}
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
@@ -166,6 +169,8 @@ func groupedLinearDX(b *Backend, c *kernels.Call) {
 		}})
 }
 
+// groupedLinearDW is dw = dyᵀ·x, group by group, in float32. A group without rows has the gradient
+// 0.
 func groupedLinearDW(b *Backend, c *kernels.Call) {
 	dy, x, dw := columnMajor(c.In[0]), columnMajor(c.In[1]), c.Out[0]
 	n, k := dw.Shape[1], dw.Shape[2]

@@ -110,6 +110,8 @@ func alongAxes(in, out grid, back bool, f func(a, in, out int) portions) (l [ker
 	return l
 }
 
+// resize scales images [n,h,w,c] along each axis in turn, each output being a weighted sum of
+// inputs.
 func resize(b *Backend, c *kernels.Call) {
 	in, out := space(c.In[0]), space(c.Out[0])
 	b.weighted(c.Out[0], c.In[0], in, alongAxes(in, out, false, func(_, in, out int) portions {
@@ -117,6 +119,7 @@ func resize(b *Backend, c *kernels.Call) {
 	}))
 }
 
+// resizeBwd is the gradient of resize: the same weights, read from the inputs' side.
 func resizeBwd(b *Backend, c *kernels.Call) {
 	in, out := space(c.Out[0]), space(c.In[0])
 	b.weighted(c.Out[0], c.In[0], out, alongAxes(in, out, true, func(_, in, out int) portions {
@@ -135,6 +138,7 @@ func windowsIn(at kernels.Attr, rank int) (l [kernels.Space]kernels.Window) {
 	return l
 }
 
+// pool takes the mean or the largest of each window. Means are weighted sums, as in resize.
 func pool(b *Backend, c *kernels.Call) {
 	in, out, win := space(c.In[0]), space(c.Out[0]), windowsIn(c.Attr, len(c.In[0].Shape)-2)
 	if c.Attr.I[0] != kernels.MaxPool {
@@ -195,6 +199,9 @@ func (w *worker) largest(g *gathered, x view, row, j, n, d int, best []float32, 
 // poolColumns is the channels that a task of the gradient of a largest number goes through all windows with.
 const poolColumns = 64
 
+// poolBwd is the gradient of pool. For the largest it goes to where the largest was, which is
+// searched for again; a task has some channels of one sample, so that overlapping windows need no
+// lock.
 func poolBwd(b *Backend, c *kernels.Call) {
 	in, out, win := space(c.Out[0]), space(c.In[0]), windowsIn(c.Attr, len(c.In[0].Shape)-2)
 	if c.Attr.I[0] != kernels.MaxPool {
@@ -225,6 +232,7 @@ func poolBwd(b *Backend, c *kernels.Call) {
 	})
 }
 
+// pad puts zeros around images, or cuts borders off where the padding is negative.
 func pad(b *Backend, c *kernels.Call) {
 	in, out, win := space(c.In[0]), space(c.Out[0]), windowsIn(c.Attr, len(c.In[0].Shape)-2)
 	size := lastDim(c.In[0]) * c.In[0].DType.Size()
@@ -291,6 +299,8 @@ func copyApart(dst, src []byte, n, step, size int) {
 	}
 }
 
+// elementsApart copies n elements that lie step apart, as plain bits, whatever number they stand
+// for.
 func elementsApart[T uint16 | uint32](dst, src []byte, n, step int) {
 	y := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(dst))), n)
 	x := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(src))), (n-1)*step+1)

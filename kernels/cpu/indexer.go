@@ -47,6 +47,8 @@ func (x *indexer) fold(out, raw []float32, ld, a int) {
 	}
 }
 
+// indexTopK chooses for each query the keys with the highest scores, among those that it may see.
+// Queries are taken in tiles, whose keys are scored once for all of them.
 func indexTopK(b *Backend, c *kernels.Call) {
 	x := &indexer{c.In[0], c.In[1], c.In[2].F32(), float32(c.Attr.F[0])}
 	t, h, r := x.q.Shape[0], x.q.Shape[1], x.q.Shape[2]
@@ -166,6 +168,8 @@ type indexCall struct {
 	n            int     // keys of a query at most
 }
 
+// indexCallOf reads the operands of the indexer's loss; the list of keys is absent where it is
+// taken over all keys.
 func indexCallOf(in []*tensor.Tensor, at kernels.Attr) *indexCall {
 	x := &indexCall{indexer{in[0], in[1], in[2].F32(), float32(at.F[0])}, in[3], in[4], float32(at.F[1]),
 		in[5].I32(), in[6].F32(), nil, in[1].Shape[0]}
@@ -257,6 +261,8 @@ func (w *worker) attentionShares(x *indexCall, a int, s *indexShares) {
 	}
 }
 
+// indexLoss is the divergence of the indexer's distribution over keys from that of attention,
+// weighted per query and summed in the order of queries.
 func indexLoss(b *Backend, c *kernels.Call) {
 	x := indexCallOf(c.In, c.Attr)
 	losses := make([]float64, len(x.mean))

@@ -18,6 +18,8 @@ var portable = isa{
 	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares, peak: goPeak, lanes: 1,
 }
 
+// goTile is the reference for the kernels in assembly: n tiles of 4 by 4, each the product of a
+// packed column of a and a panel of b over k.
 func goTile(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n,
 	acc int) {
 	for t := range n {
@@ -33,6 +35,7 @@ func goTile(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, 
 	}
 }
 
+// goTileRows is goTile for an a that lies by rows, with four rows to a tile.
 func goTileRows(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int, k, n,
 	acc int) {
 	for t := range n {
@@ -46,6 +49,8 @@ func goTileRows(a []float32, aStep, aNext int, b []float32, bStep int, c []float
 	}
 }
 
+// goOuter adds the outer product of four numbers and four columns. It is written out because the
+// compiler does not unroll.
 func goOuter(s *[4][4]float32, x0, x1, x2, x3 float32, y []float32) {
 	y0, y1, y2, y3 := y[0], y[1], y[2], y[3]
 	s[0][0] += x0 * y0
@@ -66,6 +71,7 @@ func goOuter(s *[4][4]float32, x0, x1, x2, x3 float32, y []float32) {
 	s[3][3] += x3 * y3
 }
 
+// goStore stores a tile, or adds it if acc is 1.
 func goStore(c []float32, ldc int, s *[4][4]float32, acc int) {
 	for i := range 4 {
 		row := c[i*ldc : i*ldc+4]
@@ -79,6 +85,7 @@ func goStore(c []float32, ldc int, s *[4][4]float32, acc int) {
 	}
 }
 
+// goTranspose writes up to 16 rows as columns of a matrix whose rows lie step apart.
 func goTranspose(dst []float32, step int, src []float32, ld, blocks int) {
 	for i := range min(16, step) {
 		for p, x := range src[i*ld:][:16*blocks] {
@@ -87,6 +94,7 @@ func goTranspose(dst []float32, step int, src []float32, ld, blocks int) {
 	}
 }
 
+// goSpread copies rows into panels of a width, one panel behind the other.
 func goSpread(dst []float32, next, width, panels int, src []float32, ld, rows int) {
 	for p := range rows {
 		for q := range panels {
@@ -95,6 +103,7 @@ func goSpread(dst []float32, next, width, panels int, src []float32, ld, rows in
 	}
 }
 
+// goDot is Σ a·b in four sums, so that no addition has to wait for the one before.
 func goDot(a, b []float32) float32 {
 	var s [4]float32
 	b = b[:len(a)]
@@ -191,6 +200,7 @@ func goShift(y, x []float32, s float32) {
 	}
 }
 
+// goGate is the sigmoid of x·(a + b·x²), of which SiLU and the tanh form of GELU are cases.
 func goGate(y, x []float32, a, b float32) {
 	for i, v := range x[:len(y)] {
 		y[i] = sigmoid(v * (a + b*v*v))
@@ -215,6 +225,7 @@ func normal(x float32) (phi, exp float32) {
 	return p, exp
 }
 
+// goGELU is x·Φ(x), with the exact normal distribution.
 func goGELU(y, x []float32) {
 	for i, v := range x[:len(y)] {
 		p, _ := normal(v)
@@ -222,6 +233,7 @@ func goGELU(y, x []float32) {
 	}
 }
 
+// goGELUBwd is dy·(Φ(x) + x·φ(x)); the constant is 1/√(2π).
 func goGELUBwd(dx, dy, x []float32) {
 	for i, v := range x[:len(dx)] {
 		p, e := normal(v)
@@ -229,6 +241,7 @@ func goGELUBwd(dx, dy, x []float32) {
 	}
 }
 
+// goGateBwd is the gradient of x·s with s from goGate.
 func goGateBwd(dx, dy, x, s []float32, a, b float32) {
 	for i, v := range x[:len(dx)] {
 		dx[i] = dy[i] * s[i] * (1 + v*(1-s[i])*(a+3*b*v*v))
@@ -241,6 +254,7 @@ func goSwiGLU(y, g, u []float32) {
 	}
 }
 
+// goSwiGLUBwd gives dg and du from dy, with the sigmoid computed again rather than kept.
 func goSwiGLUBwd(dg, du, dy, g, u []float32) {
 	for i, d := range dy {
 		x := g[i]
@@ -255,6 +269,7 @@ func goNorm(y, x, w []float32, r float32) {
 	}
 }
 
+// goNormDX is the last step of the norms' gradient; k is the mean that the caller has summed.
 func goNormDX(y, dy, x, w []float32, r, k float32) {
 	for i := range y {
 		y[i] = r * (dy[i]*w[i] - x[i]*k)
@@ -269,6 +284,8 @@ func goSum(x []float32) float32 {
 	return s
 }
 
+// goCentred is the sum of squared distances from the mean; taking it after the mean loses less than
+// the difference of two large sums.
 func goCentred(x []float32, mean float32) float32 {
 	var s float32
 	for _, v := range x {
@@ -293,6 +310,7 @@ func goMax(x []float32) float32 {
 	return m
 }
 
+// goExp is c·exp(x·scale + shift), and returns the sum.
 func goExp(y, x []float32, scale, shift, c float32) float32 {
 	var s float32
 	for i := range y {
@@ -334,6 +352,8 @@ func log2(x float32) float64 {
 	return float64(int32(b)>>23) + s*(2/math.Ln2)*(1+q*(1./3+q*(1./5+q*(1./7+q*(1./9+q*(1./11))))))
 }
 
+// goSoft is one step of a running softmax in powers of 2: it returns the new maximum and the sum
+// for it. The bound of the shift keeps rows that see nothing from giving NaN.
 func goSoft(y, x []float32, scale, top float32) (most, sum float32) {
 	most = max(top, goMax(x)*scale)
 	shift := max(most, -math.MaxFloat32)
@@ -344,6 +364,7 @@ func goSoft(y, x []float32, scale, top float32) (most, sum float32) {
 	return most, sum
 }
 
+// goSoftGrad gives the probabilities again from lse, and the gradients of the scores.
 func goSoftGrad(p, ds, s, dp []float32, scale, lse, delta, factor float32) {
 	for i, v := range s {
 		e := exp2(v*scale - lse)
@@ -351,6 +372,7 @@ func goSoftGrad(p, ds, s, dp []float32, scale, lse, delta, factor float32) {
 	}
 }
 
+// goRope turns pairs of columns that lie len(cos) apart; sign -1 turns back.
 func goRope(y, x, cos, sin []float32, heads, width int, sign float32) {
 	r := len(cos)
 	for h := range heads {
@@ -363,6 +385,7 @@ func goRope(y, x, cos, sin []float32, heads, width int, sign float32) {
 	}
 }
 
+// goRopePairs turns pairs of neighbouring columns.
 func goRopePairs(y, x, cos, sin []float32, heads, width int, sign float32) {
 	for h := range heads {
 		a, b := x[h*width:][:2*len(cos)], y[h*width:][:2*len(cos)]
@@ -397,6 +420,7 @@ func goToF16(y []uint16, x []float32) {
 	}
 }
 
+// goAdamW is one step of AdamW (arXiv:1711.05101) with all constants of the step worked out before.
 func goAdamW(p, m, v, g []float32, h *adamConst) {
 	for i := range p {
 		x := g[i] * h.factor
@@ -407,6 +431,7 @@ func goAdamW(p, m, v, g []float32, h *adamConst) {
 	}
 }
 
+// goSGD is one step of SGD with momentum; the decay acts through the momentum, as in PyTorch.
 func goSGD(p, m, g []float32, h *sgdConst) {
 	for i := range p {
 		m[i] = h.momentum*m[i] + (g[i]*h.factor + h.decay*p[i])
@@ -414,6 +439,7 @@ func goSGD(p, m, g []float32, h *sgdConst) {
 	}
 }
 
+// goSumSquares sums in float64, as the squares of many gradients differ widely in size.
 func goSumSquares(x []float32) float64 {
 	var s [4]float64
 	i := 0
@@ -428,6 +454,8 @@ func goSumSquares(x []float32) float64 {
 	return (s[0] + s[1]) + (s[2] + s[3])
 }
 
+// goPeak keeps the adders busy, to measure the highest rate. The result is stored so that the
+// compiler does not drop the loop.
 func goPeak(n int, x []float32) {
 	var a, b, c, d, e, f float32
 	for range 2 * n {

@@ -6,6 +6,7 @@ func init() {
 	table[kernels.JoinHeads], table[kernels.JoinHeadsBwd] = joinHeads, joinHeadsBwd
 }
 
+// joinHeads puts the row that all heads share before the row of each head.
 func joinHeads(b *Backend, c *kernels.Call) {
 	size := c.Out[0].DType.Size()
 	shared, each, y := c.In[0].Bytes(), c.In[1].Bytes(), c.Out[0].Bytes()
@@ -19,6 +20,7 @@ func joinHeads(b *Backend, c *kernels.Call) {
 	})
 }
 
+// joinHeadsBwd gives the shared row the sum over heads, and each head its own part as it is.
 func joinHeadsBwd(b *Backend, c *kernels.Call) {
 	dy, shared := viewOf(c.In[0]), viewOf(c.Out[0])
 	size := c.In[0].DType.Size()

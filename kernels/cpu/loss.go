@@ -44,6 +44,9 @@ type ceLoss struct {
 	cap      float32   // soft cap of the logits, 0 for none
 }
 
+// linearLSE computes for each row the logarithm of the sum of exponentials of its logits, and the
+// logit of its target. The logits exist for some rows at a time only, since all of them would be
+// the largest tensor of a step.
 func linearLSE(b *Backend, c *kernels.Call) {
 	l := &ceLoss{x: c.In[0], w: c.In[1], target: c.In[2].I32(), first: c.Attr.I[0], lse: c.Out[0].F32(),
 		hit: c.Out[1].F32(), kept: numeratorsOf(c.Out[2:]), cap: float32(c.Attr.F[0])}
@@ -200,6 +203,7 @@ func cappedBy(z, most float32) float32 {
 	return most * float32(math.Tanh(float64(z/most)))
 }
 
+// lseJoin joins the logarithms of sums that members with parts of the vocabulary have got.
 func lseJoin(_ *Backend, c *kernels.Call) {
 	x, y, n := c.In[0].F32(), c.Out[0].F32(), lastDim(c.In[0])
 	for i := range y {
@@ -207,6 +211,7 @@ func lseJoin(_ *Backend, c *kernels.Call) {
 	}
 }
 
+// logSumExp is ln Σ exp(x), shifted by the maximum; it is -∞ if all are.
 func logSumExp(x []float32) float64 {
 	m := math.Inf(-1)
 	for _, v := range x {
@@ -222,6 +227,7 @@ func logSumExp(x []float32) float64 {
 	return m + math.Log(s)
 }
 
+// nll is the weighted sum of lse minus the target's logit, the loss of the whole microbatch.
 func nll(_ *Backend, c *kernels.Call) {
 	lse, hit, target, weight := c.In[0].F32(), c.In[1].F32(), c.In[2].I32(), c.In[3].F32()
 	c.Out[0].F32()[0] = weighted(lse, hit, target, weight)

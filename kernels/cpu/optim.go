@@ -9,6 +9,8 @@ import (
 // squaresBlock is the length of the blocks whose sums sum_squares adds in order.
 const squaresBlock = 4096
 
+// sumSquares is the squared norm in float64. Blocks have a fixed length and are added in order, so
+// that the threads do not matter.
 func sumSquares(b *Backend, c *kernels.Call) {
 	x, y := c.In[0].F32(), c.Out[0].F64()
 	n := ceilDiv(len(x), squaresBlock)
@@ -28,6 +30,8 @@ func sumSquares(b *Backend, c *kernels.Call) {
 	y[0] = s
 }
 
+// adamW updates master weights and moments, and writes the model's copy in its own type. An
+// overflow of the gradients leaves everything as it is.
 func adamW(b *Backend, c *kernels.Call) {
 	h, clip := c.In[1].F64(), c.In[2].F64()
 	if clip[kernels.ClipOverflow] == 1 {
@@ -54,6 +58,7 @@ func adamW(b *Backend, c *kernels.Call) {
 	})
 }
 
+// sgd updates master weights and momentum, and writes the model's copy in its own type.
 func sgd(b *Backend, c *kernels.Call) {
 	h, clip := c.In[1].F64(), c.In[2].F64()
 	if clip[kernels.ClipOverflow] == 1 {

@@ -12,6 +12,8 @@ func init() {
 	table[kernels.GroupIDs] = groupIDs
 }
 
+// attentionSink takes into each head's softmax a learned logit that has no value. It needs only the
+// sums of the attention before, so it scales the finished output.
 func attentionSink(b *Backend, c *kernels.Call) {
 	o, y, lse, all := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), c.Out[1].F32()
 	h, e := c.In[0].Shape[1], c.In[0].Shape[2]
@@ -88,6 +90,8 @@ func (w *worker) bounded(g, u []float32, most, slope float32) (x, v []float32) {
 	return x, v
 }
 
+// boundedGLUBwd is the gradient of the gated unit whose inputs are clamped; clamped inputs have
+// none.
 func boundedGLUBwd(b *Backend, c *kernels.Call) {
 	dy, g, u := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.In[2])
 	dg, du := viewOf(c.Out[0]), viewOf(c.Out[1])
@@ -111,6 +115,7 @@ func boundedGLUBwd(b *Backend, c *kernels.Call) {
 	})
 }
 
+// groupIDs turns the begins of groups into the group of each row; rows beyond the last have -1.
 func groupIDs(_ *Backend, c *kernels.Call) {
 	off, ids := c.In[0].I32(), c.Out[0].I32()
 	for i := range ids {

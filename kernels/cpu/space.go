@@ -17,6 +17,8 @@ func (g grid) places() int { return g[0] * g[1] * g[2] }
 // at is the coordinates of place i.
 func (g grid) at(i int) grid { return grid{i / (g[1] * g[2]), i / g[2] % g[1], i % g[2]} }
 
+// spaceOf writes one to three spatial axes as three, with leading ones, so that all kernels know
+// one form.
 func spaceOf(shape []int) (g grid) {
 	g = grid{1, 1, 1}
 	copy(g[kernels.Space-len(shape):], shape)
@@ -33,6 +35,8 @@ type convShape struct {
 	groups, outsPerGroup int
 }
 
+// shapeOfConv reads the shapes of a convolution of x [n,…,ch] by w [outs,each,…] to y [n,…,outs];
+// axes that are not there have a window of 1.
 func shapeOfConv(at kernels.Attr, x, w, y *tensor.Tensor) *convShape {
 	rank := len(w.Shape) - 2
 	s := &convShape{n: x.Shape[0], in: spaceOf(x.Shape[1 : 1+rank]), out: spaceOf(y.Shape[1 : 1+rank]),
@@ -238,6 +242,7 @@ func (b *Backend) biasOf(c *kernels.Call) []float32 {
 	return v
 }
 
+// biasPart is the bias of the outputs from at on, nil if there is none.
 func biasPart(bias []float32, at, n int) []float32 {
 	if bias == nil {
 		return nil
@@ -245,6 +250,8 @@ func biasPart(bias []float32, at, n int) []float32 {
 	return bias[at : at+n]
 }
 
+// convForward is the convolution. Small windows of stride 1 take Winograd's way; the others are
+// products of gathered patches and weights, group by group.
 func convForward(b *Backend, c *kernels.Call) {
 	x, w, y := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, x, w, y)
@@ -287,6 +294,8 @@ func (b *Backend) gatheredProduct(r result, g *gathered, right matrix, n int) {
 	}
 }
 
+// convDX is the gradient to the input. With strides, inputs fall into phases that meet different
+// taps; each phase is a dense product of its own.
 func convDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, dx, w, dy)
@@ -331,6 +340,8 @@ func (b *Backend) spreadPhase(dx, v view, s *convShape, p phase) {
 	})
 }
 
+// convWeights is the gradient to the weights, a product of outputs and gathered patches. Patches
+// are gathered in chunks, because all of them would be many times the input.
 func convWeights(b *Backend, c *kernels.Call) {
 	dy, x, dw := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, x, dw, dy)

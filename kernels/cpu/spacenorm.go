@@ -19,6 +19,8 @@ type mapped struct {
 	chunk           int // places whose sums are taken in one: what the order of sums depends on
 }
 
+// mappedOf reads the shapes of a norm over groups of channels; statistics are [n, groups]. Chunks
+// are of some 32,768 elements.
 func mappedOf(x, stats *tensor.Tensor) mapped {
 	s := mapped{n: x.Shape[0], c: lastDim(x), g: lastDim(stats)}
 	s.places = x.Len() / max(1, s.n*s.c)
@@ -82,6 +84,8 @@ func (w *worker) centredRow(x view, row, c int, minus []float32) []float32 {
 	return z
 }
 
+// groupNorm is the norm over each sample's groups of channels, in two passes for the statistics and
+// one for the result.
 func groupNorm(b *Backend, c *kernels.Call) {
 	x, y, s := viewOf(c.In[0]), viewOf(c.Out[0]), mappedOf(c.In[0], c.Out[1])
 	rstd, mean := c.Out[1].F32(), c.Out[2].F32()
@@ -130,6 +134,8 @@ func (s mapped) perGroup(dst []float32, sums []float64, kinds int) {
 	}
 }
 
+// groupNormDX is the gradient of that norm to its input: dy scaled, less what the mean and the
+// deviation take back.
 func groupNormDX(b *Backend, c *kernels.Call) {
 	dy, x, dx, s := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), mappedOf(c.In[1], c.In[3])
 	rstd, mean := c.In[3].F32(), c.In[4].F32()
@@ -166,6 +172,7 @@ func groupNormDX(b *Backend, c *kernels.Call) {
 	})
 }
 
+// groupNormDW is the gradient to the weights, summed over samples and places.
 func groupNormDW(b *Backend, c *kernels.Call) {
 	dy, x, s := viewOf(c.In[0]), viewOf(c.In[1]), mappedOf(c.In[1], c.In[2])
 	rstd, mean, dw := c.In[2].F32(), c.In[3].F32(), c.Out[0].F32()
@@ -185,6 +192,7 @@ func groupNormDW(b *Backend, c *kernels.Call) {
 	}
 }
 
+// frozenNorm scales and shifts by statistics that are parameters and do not change.
 func frozenNorm(b *Backend, c *kernels.Call) {
 	x, y, d := viewOf(c.In[0]), viewOf(c.Out[0]), lastDim(c.In[0])
 	rstd, mean := c.Out[1].F32(), c.Out[2].F32()
@@ -211,6 +219,7 @@ func frozenNorm(b *Backend, c *kernels.Call) {
 	})
 }
 
+// frozenNormDX is dy·w·rstd, since the statistics do not depend on the input.
 func frozenNormDX(b *Backend, c *kernels.Call) {
 	dy, dx, d, rstd := viewOf(c.In[0]), viewOf(c.Out[0]), lastDim(c.In[0]), c.In[2].F32()
 	weight := b.shared.f32(d)

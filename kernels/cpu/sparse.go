@@ -15,6 +15,8 @@ func init() {
 	table[kernels.AttentionSparse], table[kernels.AttentionSparseBwd] = attentionSparse, attentionSparseBwd
 }
 
+// visibleKeys gives for each query the run of keys that it may see, and the weight of the query in
+// the mean. Queries stand at the end of their sequence's keys.
 func visibleKeys(_ *Backend, c *kernels.Call) {
 	cuQ, cuK, see, mean := c.In[0].I32(), c.In[1].I32(), c.Out[0].I32(), c.Out[1].F32()
 	clear(see)
@@ -73,6 +75,8 @@ func (w *worker) rowDots(out, x []float32, r *headRows, rows []int32) {
 // sparseTile is how many queries a task takes.
 const sparseTile = 4
 
+// attentionSparse is attention to listed keys only. Heads that share their keys take a way that
+// gathers these once.
 func attentionSparse(b *Backend, c *kernels.Call) {
 	q, k, v, o, lse := c.In[0], c.In[1], c.In[2], c.Out[0], c.Out[1].F32()
 	if b.k.shares(q.Shape[1], k.Shape[1]) {
@@ -161,6 +165,8 @@ type headSums struct {
 	sums []float32 // nil where they are the tensor's
 }
 
+// sums is room for float32 sums over the rows of a head: the tensor itself if it is float32, else
+// scratch.
 func (w *worker) sums(t *tensor.Tensor, h int) headSums {
 	s := headSums{rowsOf: headOf(t, h)}
 	if t.DType != tensor.F32 {
@@ -173,6 +179,7 @@ func (w *worker) sums(t *tensor.Tensor, h int) headSums {
 	return s
 }
 
+// row is the sum of row i, wherever it lies.
 func (s headSums) row(i int) []float32 {
 	if s.sums != nil {
 		return s.sums[i*s.width:][:s.width]

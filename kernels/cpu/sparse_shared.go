@@ -46,6 +46,7 @@ type sharedHeads struct {
 	rows    rowsOf
 }
 
+// sharedHeads packs the queries of the heads that share the keys of group g, for one position a.
 func (w *worker) sharedHeads(t *tensor.Tensor, a, g, heads int) sharedHeads {
 	h, d := t.Shape[1], t.Shape[2]
 	r := rowsOf{viewOf(t).from((a*h + g*heads) * d), d, d}
@@ -103,6 +104,8 @@ func attentionShared(b *Backend, c *kernels.Call) {
 	})
 }
 
+// attendShared computes one query position for all heads of a key group. The listed keys and values
+// are gathered in panels, and each panel serves all of these heads.
 func (w *worker) attendShared(c *kernels.Call, a, g, group int, rows []int32) {
 	q, v, o, lse := c.In[0], headOf(c.In[2], g), viewOf(c.Out[0]), c.Out[1].F32()
 	h, e := q.Shape[1], v.width

@@ -42,6 +42,7 @@ type worker struct {
 	wake   chan struct{}
 }
 
+// newTeam starts the workers. The first has no goroutine: it is whoever calls.
 func newTeam(k *isa, threads int) *team {
 	t := &team{done: make(chan struct{}, 1)}
 	t.state.Store(closedBit)
@@ -56,6 +57,7 @@ func newTeam(k *isa, threads int) *team {
 	return t
 }
 
+// close ends the workers and waits for them; later calls do nothing.
 func (t *team) close() {
 	if t.ending.Swap(true) {
 		return
@@ -66,6 +68,7 @@ func (t *team) close() {
 	t.exited.Wait()
 }
 
+// rouse wakes a worker. A signal that is there already is enough.
 func (w *worker) rouse() {
 	select {
 	case w.wake <- struct{}{}:
@@ -106,6 +109,8 @@ func (t *team) finish() {
 	}
 }
 
+// await waits until all workers have left the job, first by spinning, since most jobs end within
+// microseconds.
 func (t *team) await() {
 	for s := newSpin(); s.more(); {
 		if t.state.Load()&insideMax == 0 {
@@ -123,6 +128,8 @@ func (t *team) await() {
 	}
 }
 
+// work takes tasks one by one until none is left; the shared counter balances tasks of different
+// length.
 func (t *team) work(w *worker) {
 	for i := t.next.Add(1) - 1; i < int64(t.n); i = t.next.Add(1) - 1 {
 		t.f(w, int(i))
@@ -146,6 +153,8 @@ func (t *team) serve(w *worker) {
 	}
 }
 
+// join works on the present job. A panic is kept for the caller and ends the job, so that one
+// faulty task cannot hang the others.
 func (t *team) join(w *worker) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -188,6 +197,8 @@ type spin struct {
 
 func newSpin() spin { return spin{start: time.Now()} }
 
+// more waits a little and tells whether to go on spinning. The clock is read rarely, and now and
+// then others get the processor.
 func (s *spin) more() bool {
 	pause()
 	if s.i++; s.i%16 != 0 {

@@ -13,6 +13,8 @@ type view struct {
 	d tensor.DType
 }
 
+// viewOf gives typed access to an activation: float32, or 16 bits with their type. Other types are
+// a defect and panic.
 func viewOf(t *tensor.Tensor) view {
 	switch t.DType {
 	case tensor.F32:
@@ -23,6 +25,7 @@ func viewOf(t *tensor.Tensor) view {
 	panic(fmt.Sprintf("cpu: %v is not an activation", t))
 }
 
+// views are the views of several tensors.
 func views(ts []*tensor.Tensor) []view {
 	l := make([]view, len(ts))
 	for i, t := range ts {
@@ -91,6 +94,7 @@ func (w *worker) out(v view, i, n int) []float32 {
 	return w.arena.f32(n)
 }
 
+// done stores what was computed in scratch; float32 was computed in place already.
 func (w *worker) done(v view, i int, s []float32) {
 	if v.d != tensor.F32 {
 		w.k.write(v, i, s)

@@ -19,6 +19,7 @@ func init() {
 	}
 }
 
+// layerNorm is y = (x - mean)·rstd·w + b per row; mean and rstd are kept for the gradient.
 func layerNorm(b *Backend, c *kernels.Call) {
 	x, y, mean, rstd, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.Out[1].F32(), c.Out[2].F32(),
 		lastDim(c.In[0])
@@ -49,6 +50,8 @@ func layerNorm(b *Backend, c *kernels.Call) {
 	})
 }
 
+// layerNormDX is the gradient of the layer norm to its input: that of a norm of the centred row,
+// centred again.
 func layerNormDX(b *Backend, c *kernels.Call) {
 	dy, x, dx, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.In[3].F32(),
 		c.In[4].F32(), lastDim(c.In[0])
@@ -68,6 +71,7 @@ func layerNormDX(b *Backend, c *kernels.Call) {
 	})
 }
 
+// layerNormDW is the sum of dy·(x - mean)·rstd over the rows.
 func layerNormDW(b *Backend, c *kernels.Call) {
 	dy, x, mean, rstd, d := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].F32(), c.In[3].F32(), lastDim(c.In[0])
 	b.columnSums(c.Out[0].F32(), len(rstd), c.Attr.I[0] == kernels.Accumulate,
@@ -84,6 +88,8 @@ var sigmoids = map[int][2]float32{kernels.GELUTanh: {1.5957691216057308, 1.59576
 
 func act(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), actPiece(b, c)) }
 
+// actPiece is the activation that the attribute names, on any part of the elements. The kinds that
+// are x·sigmoid(…) share one kernel.
 func actPiece(_ *Backend, c *kernels.Call) piece {
 	x, y, kind := viewOf(c.In[0]), viewOf(c.Out[0]), c.Attr.I[0]
 	k := sigmoids[kind]
@@ -118,6 +124,8 @@ func actPiece(_ *Backend, c *kernels.Call) piece {
 
 func actBwd(b *Backend, c *kernels.Call) { b.elements(c.Out[0].Len(), actBwdPiece(b, c)) }
 
+// actBwdPiece is the gradient of that activation, computed from x rather than from y, as several
+// activations cannot be inverted.
 func actBwdPiece(_ *Backend, c *kernels.Call) piece {
 	dy, x, dx, kind := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), c.Attr.I[0]
 	k := sigmoids[kind]
@@ -157,6 +165,7 @@ func actBwdPiece(_ *Backend, c *kernels.Call) piece {
 	}
 }
 
+// take copies rows by index; an index outside of x gives zeros.
 func take(b *Backend, c *kernels.Call) {
 	idx, x, y := c.In[1].I32(), c.In[0], c.Out[0]
 	if len(idx) == 0 {
@@ -215,6 +224,7 @@ func takeBwd(b *Backend, c *kernels.Call) {
 	})
 }
 
+// scaleRows multiplies each row by a number of its own.
 func scaleRows(b *Backend, c *kernels.Call) {
 	x, y, s, d := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[1].F32(), lastDim(c.In[0])
 	b.rows(len(s), d, func(w *worker, from, to int) {
@@ -228,6 +238,7 @@ func scaleRows(b *Backend, c *kernels.Call) {
 	})
 }
 
+// mulCols multiplies each column by a weight of its own.
 func mulCols(b *Backend, c *kernels.Call) {
 	x, y, d := viewOf(c.In[0]), viewOf(c.Out[0]), lastDim(c.In[0])
 	b.rows(c.In[0].Rows(), d, func(w *worker, from, to int) {
@@ -242,6 +253,7 @@ func mulCols(b *Backend, c *kernels.Call) {
 	})
 }
 
+// mulColsDW is the gradient to those weights, the sum of dy·x over the rows.
 func mulColsDW(b *Backend, c *kernels.Call) {
 	dy, x, d := viewOf(c.In[0]), viewOf(c.In[1]), lastDim(c.In[0])
 	b.columnSums(c.Out[0].F32(), c.In[0].Rows(), c.Attr.I[0] == kernels.Accumulate,
@@ -250,6 +262,8 @@ func mulColsDW(b *Backend, c *kernels.Call) {
 		})
 }
 
+// ropeAxes is ropeTable for positions of several coordinates; axis tells for each frequency which
+// coordinate it takes.
 func ropeAxes(b *Backend, c *kernels.Call) {
 	pos, inv, axis, cos, sin := c.In[0].I32(), c.In[1].F32(), c.In[2].I32(), c.Out[0].F32(), c.Out[1].F32()
 	n, r := c.In[0].Shape[1], len(inv)
@@ -263,6 +277,7 @@ func ropeAxes(b *Backend, c *kernels.Call) {
 	})
 }
 
+// turn turns marked rows by learned angles, and copies the others.
 func turn(b *Backend, c *kernels.Call) {
 	x, y, mark := viewOf(c.In[0]), viewOf(c.Out[0]), c.In[2].I32()
 	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], c.In[1].Len()
@@ -286,6 +301,8 @@ func turn(b *Backend, c *kernels.Call) {
 	})
 }
 
+// turnDW is the gradient to the angles, from the turned rows: a turned pair's derivative is the
+// pair at a right angle.
 func turnDW(b *Backend, c *kernels.Call) {
 	dy, y, mark := viewOf(c.In[0]), viewOf(c.In[1]), c.In[2].I32()
 	h, d, r := c.In[0].Shape[1], c.In[0].Shape[2], c.Out[0].Len()

@@ -77,6 +77,8 @@ func (b *Backend) winoBackward(s *convShape, dy *tensor.Tensor) *wino {
 	return w.tiled(b)
 }
 
+// tiled counts the tiles of 2 by 2 outputs in each direction, and makes a row of -1 for subtracting
+// by multiplication.
 func (p *wino) tiled(b *Backend) *wino {
 	p.down, p.across = ceilDiv(p.to[1], 2), ceilDiv(p.to[2], 2)
 	p.minus = b.shared.f32(max(p.from[2]*p.c, p.to[2]*p.f))
@@ -260,6 +262,7 @@ func (w *worker) difference(y, a, b, minus []float32) {
 	}
 }
 
+// total is the sum of two rows, of which nil stands for zeros.
 func (w *worker) total(y, a, b []float32) {
 	switch {
 	case a == nil && b == nil:

@@ -38,6 +38,8 @@ func (t *Tape) backward() {
 	t.flush()
 }
 
+// seeds starts the backward pass: the loss has the gradient that the runner was given, and outputs
+// to later stages have what these send back.
 func (t *Tape) seeds() {
 	t.phase, t.block = I, -1
 	if t.loss != nil && t.loss.Need {
@@ -119,6 +121,9 @@ func (t *Tape) gathered(p *Param, n *Node) {
 	}
 }
 
+// legs asks the operation of n for the gradients of its inputs, given those of its outputs, and
+// passes each on: to the parameter that it belongs to, or to the value's sum. leg tells whether an
+// input is wanted, and sets the phase: gradients of weights may wait for W.
 func (t *Tape) legs(n *Node, dys []*Value) {
 	leg := func(i int) bool {
 		t.phase = I
@@ -209,6 +214,7 @@ func (t *Tape) flush() {
 	t.late = t.late[:0]
 }
 
+// index is the number of a parameter in the order in which parameters were first used.
 func (t *Tape) index(p *Param) int {
 	for i, q := range t.order {
 		if p == q {

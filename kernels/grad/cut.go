@@ -84,6 +84,7 @@ func (c *cutter) await(n *Node) {
 	sortIssued(c.now.Await)
 }
 
+// sortIssued sorts collectives by the segment that issues them and by their place within it.
 func sortIssued(l []Issued) {
 	slices.SortFunc(l, func(a, b Issued) int {
 		if a.Segment != b.Segment {
@@ -93,6 +94,8 @@ func sortIssued(l []Issued) {
 	})
 }
 
+// op adds a computation to the present segment. It has to wait for what its inputs wait for, and a
+// segment that has issued collectives already is closed first, since these come last in it.
 func (c *cutter) op(n *Node) {
 	c.await(n)
 	if len(c.now.Comm) > 0 {
@@ -116,6 +119,8 @@ func (c *cutter) final(param int) {
 	}
 }
 
+// comm adds a collective to the present segment and notes where each of its results will come from.
+// One without results is a sink, for which nothing on this rank waits.
 func (c *cutter) comm(n *Node) {
 	c.await(n)
 	at := Issued{len(c.segs), len(c.now.Comm)}

@@ -116,6 +116,8 @@ func (tr *Trace) Memory(split bool, share float64) *Footprint {
 	return f.out
 }
 
+// walk counts the bytes held through one phase, node by node, in the order in which the runner
+// allocates and frees. last tells that nothing is kept for a later phase.
 func (f *footprint) walk(ph Phase, last bool) {
 	f.ph, f.most = ph, f.now
 	f.grads, f.first = 0, f.now
@@ -130,6 +132,8 @@ func (f *footprint) walk(ph Phase, last bool) {
 		}
 	}
 	for _, s := range segs {
+		// Arrived results are all held before the first is used, because the message brings them at
+		// once.
 		f.part = f.now
 		for _, at := range s.Await {
 			n := segs[at.Segment].Comm[at.Comm]

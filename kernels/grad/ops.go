@@ -70,6 +70,8 @@ func (t *Tape) Linear(x, w, bias *Value) *Value {
 	return t.one(opLinear, kernels.Attr{}, x.DType, []int{x.Shape[0], w.Shape[0]}, p, in...)
 }
 
+// linearVJP is the gradient of y = x·wᵀ + b: dx = dy·w, dw = dyᵀ·x, and db is the sum of dy over
+// the rows.
 func linearVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, 3)
 	d, x, w := dy[0], n.In[0], n.In[1]
@@ -352,6 +354,9 @@ func (t *Tape) pick(k *Value, axes []int) *Value {
 	return v
 }
 
+// attentionVJP is the gradient of attention. One kernel gives those of queries, keys and values, so
+// it runs as soon as any of them is wanted; o and the logarithms of the sums are taken from the
+// forward.
 func attentionVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	q, k, v := n.In[0], n.In[1], n.In[2]
 	g := make([]*Value, len(n.In))

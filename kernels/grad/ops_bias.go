@@ -29,6 +29,8 @@ func (t *Tape) AttentionBias(q, k, v, cuQ, cuK, bias *Value, scale float64, caus
 		spec{q.Shape[:2], tensor.F32, q.Place}).Out[0]
 }
 
+// attentionBiasVJP is the gradient of attention with a table of biases by distance. It is that of
+// attention with the table's gradient as a fourth result.
 func attentionBiasVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	q, k, v, bias := n.In[0], n.In[1], n.In[2], n.In[5]
 	g := make([]*Value, len(n.In))

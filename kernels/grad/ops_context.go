@@ -105,6 +105,8 @@ func (t *Tape) natural(v *Value) *Value { return t.reorder(v, 0) }
 // deal is the inverse of natural.
 func (t *Tape) deal(v *Value) *Value { return t.reorder(v, 1) }
 
+// reorder brings the rows of a sequence that is dealt out in zigzag to their natural order, or with
+// back 1 to the dealt one. A sequence that is not dealt out stays as it is.
 func (t *Tape) reorder(v *Value, back int) *Value {
 	n := t.dealt()
 	if n == 0 {

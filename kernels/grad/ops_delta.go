@@ -93,6 +93,8 @@ func (t *Tape) CausalConv(x, w, cu *Value) *Value {
 	return t.one(opCausalConv, kernels.Attr{}, x.DType, x.Shape, x.Place, x, t.cutHeads(w, x), cu)
 }
 
+// convVJP is the gradient of the short causal convolution, a convolution with the taps in reverse.
+// Members with some of the rows have a part of the weights' gradient each.
 func convVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 3)
 	x, w, cu := n.In[0], n.In[1], n.In[2]
@@ -124,6 +126,8 @@ func (t *Tape) DeltaGates(a, b, decay, bias *Value) (g, beta *Value) {
 	return n.Out[0], n.Out[1]
 }
 
+// gatesVJP is the gradient of the gates of the delta rule. The kernel gives those of the two
+// activations; the others follow by sums over the rows.
 func gatesVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 4)
 	a, decay, bias := n.In[0], n.In[2], n.In[3]
@@ -155,6 +159,8 @@ func (t *Tape) DeltaRule(q, k, v, g, beta, cu *Value, eps float64) *Value {
 	return t.one(opDelta, kernels.Attr{F: [2]float64{eps}}, v.DType, v.Shape, q.Place, q, k, v, g, beta, cu)
 }
 
+// deltaVJP is the gradient of the delta rule: one kernel gives it for queries, keys, values and
+// both gates, because they share the pass back through the states.
 func deltaVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 6)
 	t.phase = I

@@ -102,6 +102,8 @@ func tableType(v *Value) tensor.DType {
 	return v.DType
 }
 
+// modulateVJP is the gradient of a normed row that is scaled and shifted by a row of a table. Scale
+// and shift have their sums from one call, as it reads the same rows for both.
 func modulateVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 4)
 	x, s, b, at := n.In[0], n.In[1], n.In[2], n.In[3]
@@ -148,6 +150,8 @@ func (t *Tape) Gate(x, y, g, at *Value) *Value {
 	return t.one(opGate, kernels.Attr{}, y.DType, y.Shape, y.Place, in...)
 }
 
+// gateVJP is the gradient of x + y·gate: dy passes the gate again, the gate's table gets the sums
+// of dy·y, and x gets dy as it is.
 func gateVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 4)
 	y, table, at := n.In[0], n.In[1], n.In[2]
@@ -207,6 +211,8 @@ func (t *Tape) PointLoss(x, y, weight, mask *Value, kind int, border float64) *V
 		in...)
 }
 
+// pointLossVJP is the gradient of a loss between single elements, which goes to the prediction
+// alone.
 func pointLossVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 4)
 	if leg(0) {

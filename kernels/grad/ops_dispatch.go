@@ -112,6 +112,8 @@ func (t *Tape) returning(y *Value, d *Dispatched) Place {
 	return p
 }
 
+// combine sends the rows of experts back to the tokens that they came from and adds them up there.
+// It is the inverse of the dispatch d, whose counts it uses.
 func (t *Tape) combine(y *Value, d *Dispatched) *Value {
 	shape := append([]int{d.x.Shape[0]}, y.Shape[1:]...)
 	n := t.emit(opCombine, kernels.Attr{}, []*Value{y, d.send, d.recv}, spec{shape, y.DType, d.x.Place})
@@ -119,6 +121,7 @@ func (t *Tape) combine(y *Value, d *Dispatched) *Value {
 	return n.Out[0]
 }
 
+// dispatchVJP is the gradient of sending rows to experts, which is to bring them back and add up.
 func dispatchVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 2)
 	if leg(0) && dy[0] != nil {
@@ -127,6 +130,7 @@ func dispatchVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
+// combineVJP is the gradient of bringing rows back, which is to send them out the same way again.
 func combineVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 3)
 	if leg(0) {

@@ -196,6 +196,8 @@ func (t *Tape) Mix(y *Value, r *Routed) *Value {
 		r.Weights, r.from)
 }
 
+// mixVJP is the gradient of a weighted sum of the rows that experts gave for a token: each row gets
+// the token's gradient times its weight, and each weight the product of gradient and row.
 func mixVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, len(n.In))
 	x, slot, w, from := n.In[0], n.In[1], n.In[2], n.In[3]

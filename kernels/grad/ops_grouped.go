@@ -69,6 +69,8 @@ func (t *Tape) groupedProduct(lead, oth *Value, ll, lo, lout string, off *Value,
 	return t.to(lead, pl), t.to(oth, po), out
 }
 
+// groupedVJP is the gradient of a linear layer per group of rows, as of experts. It is that of a
+// linear layer for each group; off says where the groups begin.
 func groupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, 3)
 	d, x, w, off := dy[0], n.In[0], n.In[1], n.In[2]

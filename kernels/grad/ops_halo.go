@@ -98,6 +98,8 @@ func (t *Tape) halo(x *Value, axis, before, after int) *Value {
 		t.withRuns(x, axis, max(0, before)+have+max(0, after)), x.Place, parts...)
 }
 
+// joinRunsVJP is the gradient of joining runs of rows with their halos: each input gets its own
+// part of the gradient back. Lengths are the local ones, as the halo is counted per member.
 func joinRunsVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g, at, axis := make([]*Value, len(n.In)), 0, n.Attr.I[0]
 	for i, v := range n.In {

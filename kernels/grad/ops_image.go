@@ -94,6 +94,8 @@ func (t *Tape) GroupNorm(x, w, b *Value, groups int, eps float64) *Value {
 	return y
 }
 
+// groupNorm records the norm over groups of channels of each sample, and returns the statistics
+// too, which the gradient needs. rstd and mean have the shape [samples, groups].
 func (t *Tape) groupNorm(x, w, b *Value, groups int, eps float64) (y, rstd, mean *Value) {
 	x = t.groupsApart(x, groups)
 	p := biasPlace(x.Place, len(x.Shape)-1)
@@ -106,6 +108,8 @@ func (t *Tape) groupNorm(x, w, b *Value, groups int, eps float64) (y, rstd, mean
 	return n.Out[0], n.Out[1], n.Out[2]
 }
 
+// groupNormVJP is the gradient of the norm over groups of channels, with the statistics from the
+// forward.
 func groupNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 3)
 	x, w, b, rstd, mean := n.In[0], n.In[1], n.In[2], n.Out[1], n.Out[2]
@@ -173,6 +177,8 @@ func (t *Tape) FrozenNorm(x, w, b, mean, variance *Value, eps float64) *Value {
 		s).Out[0]
 }
 
+// frozenNormVJP is the gradient of a norm with fixed statistics, which is a plain scaling for the
+// input.
 func frozenNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 5)
 	x, w, b, rstd, mean := n.In[0], n.In[1], n.In[2], n.Out[1], n.Out[2]

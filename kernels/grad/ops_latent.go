@@ -27,6 +27,8 @@ func (t *Tape) JoinHeads(shared, each *Value) *Value {
 	return t.one(opJoinHeads, kernels.Attr{}, each.DType, shape, each.Place, shared, each)
 }
 
+// joinHeadsVJP is the gradient of putting one shared row before the row of each head. The shared
+// row has the sum over heads, which is partial where members have some of the heads.
 func joinHeadsVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	shared, each := n.In[0], n.In[1]
 	if !leg(0) && !leg(1) {

@@ -277,6 +277,8 @@ func someRowsVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return []*Value{t.one(opConcat, kernels.Attr{}, d.DType, x.Shape, x.Place, parts...)}
 }
 
+// joinRows joins values along their rows. The result is sharded as that input is whose rows are
+// shared out among members.
 func (t *Tape) joinRows(vs ...*Value) *Value {
 	if len(vs) == 1 {
 		return vs[0]
@@ -292,6 +294,7 @@ func (t *Tape) joinRows(vs ...*Value) *Value {
 	return t.one(opJoinRows, kernels.Attr{}, vs[0].DType, shape, p, vs...)
 }
 
+// joinRowsVJP cuts the gradient into the rows of each input, counted as this member holds them.
 func joinRowsVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g, at := make([]*Value, len(n.In)), 0
 	for i, v := range n.In {
@@ -310,6 +313,8 @@ func (t *Tape) readState(x, s *Value) *Value {
 	return t.one(opReadState, kernels.Attr{}, x.DType, shape, x.Place, x, s, nil)
 }
 
+// readStateVJP is the gradient of reading a state s by rows x, head by head: two products like
+// those of a linear layer.
 func readStateVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g, x, s := make([]*Value, 3), n.In[0], n.In[1]
 	if leg(0) {

@@ -109,6 +109,8 @@ func (t *Tape) GroupBias(x, bias, off *Value) *Value {
 	return t.Add(x, b)
 }
 
+// groupBiasVJP is the gradient of a bias per group of rows: the sum over each group, found by the
+// number of the group that each row has.
 func groupBiasVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 2)
 	if !leg(1) {

@@ -81,6 +81,8 @@ func (t *Tape) SparseAttention(q, k, v, idx *Value, scale float64) *Value {
 		spec{q.Shape[:2], tensor.F32, q.Place}).Out[0]
 }
 
+// sparseVJP is the gradient of attention to listed keys. Keys and values are looked at by queries
+// of several members, so their gradients may be partial sums.
 func sparseVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	q, k, v := n.In[0], n.In[1], n.In[2]
 	g := make([]*Value, len(n.In))
@@ -128,6 +130,8 @@ func (t *Tape) IndexLoss(x Indexed) *Value {
 		t.sumOver(Place{}, q), in...)
 }
 
+// indexLossVJP is the gradient of the loss that trains the indexer. It goes to the indexer alone
+// and not into the attention that it imitates.
 func indexLossVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, len(n.In))
 	if !leg(0) && !leg(1) && !leg(2) {

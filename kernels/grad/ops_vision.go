@@ -74,6 +74,7 @@ func init() {
 	opTurn = &Op{Name: "turn", Kernel: kernels.Turn, VJP: turnVJP}
 }
 
+// layerNormVJP is the gradient of the layer norm, with mean and deviation from the forward.
 func layerNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 3)
 	x, w, b, mean, rstd := n.In[0], n.In[1], n.In[2], n.Out[1], n.Out[2]
@@ -90,6 +91,8 @@ func layerNormVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
+// turnVJP is the gradient of turning marked rows by learned angles: turning back, and for the
+// angles a sum over the marked rows.
 func turnVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 3)
 	x, angle, mark := n.In[0], n.In[1], n.In[2]

@@ -91,6 +91,8 @@ func (t *Tape) Bias(name string, n int, step float64) *Value {
 	return v
 }
 
+// paramOf is the value of a parameter, made at its first use. Later uses take the same one, so that
+// their gradients add up, as for tied embeddings.
 func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place, fold int,
 	decay bool) *Value {
 	if p := t.params[name]; p != nil {
@@ -100,6 +102,7 @@ func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place
 		t.Frozen != nil && t.Frozen(name), Fixed: t.still, Decay: decay,
 		Block: t.block}
 	block := t.block
+	// The value belongs to no block: recomputing a block must not make it again.
 	t.block = -1
 	p.Value = t.one(opParam, kernels.Attr{Name: name}, dtype, shape, p.Place)
 	t.block = block

@@ -55,6 +55,8 @@ func (r *Runner) picked(f *Frame, n *Node, g int) int {
 	return f.Trace.Member(r.Pos, n.Axes) * g / f.Trace.Members(n.Axes)
 }
 
+// pickGrad puts the gradient of picked heads among zeros, in the place of all heads. g is the
+// number of heads before picking.
 func (r *Runner) pickGrad(f *Frame, n *Node) {
 	out, dy := r.alloc(n.Out[0]), r.operand(f, n, n.In[0])
 	g := n.Out[0].Shape[1]

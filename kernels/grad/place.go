@@ -41,6 +41,7 @@ func (p Place) dual() Place {
 	return p
 }
 
+// partial tells whether the value is on some axis a sum whose parts lie on several members.
 func (p Place) partial() bool {
 	for _, x := range p {
 		if x.Kind == Partial {

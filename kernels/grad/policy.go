@@ -23,11 +23,14 @@ type inBlock struct {
 	block int
 }
 
+// use is a value in a phase, as what is recomputed in one phase is not there in another.
 type use struct {
 	v  *Value
 	ph Phase
 }
 
+// rewrite carries out the choice of what is kept, recomputed, or moved to the host between forward
+// and backward. The backward's inputs are replaced, and the nodes laid out anew.
 func (t *Tape) rewrite() {
 	p := &policy{t: t, early: map[*Value]bool{}, seen: map[inBlock]bool{}, last: map[*Value]*Node{},
 		made: map[use]*Value{}, hosts: map[*Value]*Value{}, after: map[*Node][]*Node{}}
@@ -40,6 +43,8 @@ func (t *Tape) rewrite() {
 			bwd = append(bwd, n)
 		}
 	}
+	// What the first backward phase needs is found beforehand: it is recomputed there, and not
+	// again in W.
 	for _, n := range bwd {
 		if n.Phase == I {
 			for _, v := range n.In {
@@ -47,6 +52,7 @@ func (t *Tape) rewrite() {
 			}
 		}
 	}
+	// A value goes to the host right after its last use in the forward.
 	for _, n := range fwd {
 		for _, v := range append(append([]*Value(nil), n.In...), n.Out...) {
 			if v != nil {
@@ -143,6 +149,7 @@ func (p *policy) again(v *Value, block int) bool {
 	return false
 }
 
+// sharded tells whether the members of some axis each have a slice of the value.
 func sharded(p Place) bool {
 	for _, x := range p {
 		if x.Kind == Sharded {
@@ -152,6 +159,8 @@ func sharded(p Place) bool {
 	return false
 }
 
+// offloads tells whether v goes to the host between its forward and its backward. A choice for this
+// very tensor comes before the general rule.
 func (p *policy) offloads(v *Value) bool {
 	if v.Node.Phase != F || v.Exported || v.Node.Op.Role != recv && !v.moves() {
 		return false
@@ -174,6 +183,8 @@ func (v *Value) moves() bool {
 	return false
 }
 
+// mark notes that v is needed in the first backward phase of a block, and with it all that v is
+// recomputed from.
 func (p *policy) mark(v *Value, block int) {
 	if v == nil || p.seen[inBlock{v, block}] {
 		return
@@ -210,6 +221,8 @@ func (p *policy) get(v *Value, block int, ph Phase) *Value {
 	return v
 }
 
+// clone recomputes v in a phase of the backward, by a copy of its node whose inputs are recomputed
+// or kept in turn.
 func (p *policy) clone(v *Value, block int, ph Phase, key use) *Value {
 	c := &Node{Op: v.Node.Op, Attr: v.Node.Attr, Phase: ph, Block: block, Axes: v.Node.Axes,
 		sent: v.Node.sent, cut: v.Node.cut, Clone: true}
@@ -228,6 +241,8 @@ func (p *policy) clone(v *Value, block int, ph Phase, key use) *Value {
 	return p.made[key]
 }
 
+// reload brings v back from the host. The copy to the host is made once, after the last use in the
+// forward, whatever number of phases needs it back.
 func (p *policy) reload(v *Value, block int, ph Phase, key use) *Value {
 	host := p.hosts[v]
 	if host == nil {

@@ -115,6 +115,7 @@ func (r *Runner) Step(f *Frame, p Phase, pc int, arrived [][]Bundle) (parts [][]
 	return parts, nil
 }
 
+// release frees the values in these slots; a slot that is empty already is passed over.
 func (f *Frame) release(slots []int) {
 	for _, s := range slots {
 		if t := f.slots[s]; t != nil {

@@ -107,6 +107,7 @@ type Op struct {
 	Args  int  // operands that the kernel takes, 0 for all; the others serve the gradient only
 }
 
+// comm tells whether the operation sends between ranks.
 func (o *Op) comm() bool {
 	switch o.Role {
 	case convert, unshard, reduce, dispatch, combine, rotate:
@@ -231,6 +232,8 @@ type Tape struct {
 	shapes [][]int      // room for those of a call's operands
 }
 
+// convKey finds a conversion of a value to a place that was recorded before, in a phase that has
+// it.
 type convKey struct {
 	v  *Value
 	p  Place
@@ -271,12 +274,15 @@ func (o *Options) DTypeOf(i int) tensor.DType { d, _ := o.of(i); return d }
 // whose forward costs more to repeat than to save.
 func (t *Tape) Part(i int, f func()) { t.whole[i] = true; t.Block(i, f) }
 
+// spec is the shape, type and place of an output.
 type spec struct {
 	shape []int
 	dtype tensor.DType
 	place Place
 }
 
+// emit records a node. Its outputs need a gradient if some input does and the operation can pass it
+// on; they count as weights if all inputs do.
 func (t *Tape) emit(op *Op, at kernels.Attr, in []*Value, outs ...spec) *Node {
 	n := &Node{ID: len(t.nodes), Op: op, In: in, Attr: at, Phase: t.phase, Block: t.block}
 	need, weight := false, len(in) > 0
@@ -331,6 +337,8 @@ func (t *Tape) to(v *Value, p Place) *Value {
 	}
 }
 
+// toAxis changes how v lies on one axis of the mesh, by a collective or, from replicated, by a cut.
+// An equal change from this phase or before is used again.
 func (t *Tape) toAxis(v *Value, m int, want Part) *Value {
 	p := v.Place
 	p[m] = want
@@ -342,6 +350,8 @@ func (t *Tape) toAxis(v *Value, m int, want Part) *Value {
 			return c
 		}
 	}
+	// The slices of another axis lie within these, so changing the outer one first would mix them
+	// up.
 	if in := t.inner(v.Place, m, want); in >= 0 {
 		panic(fmt.Sprintf("grad: %s %v changes to %v on %s while %s still shards the same axis within it",
 			v.Name, v.Place, p, t.Mesh[m].Name, t.Mesh[in].Name))
@@ -438,6 +448,8 @@ func (t *Tape) Loss(v *Value) {
 	t.loss = v
 }
 
+// portPlace is how the value of a port lies on its stage: whole where the port says so, else by
+// rows.
 func (t *Tape) portPlace(port string, rows int) Place {
 	if t.Whole != nil && t.Whole(port) {
 		return Place{}

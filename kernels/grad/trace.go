@@ -94,6 +94,7 @@ func (t *Tape) Finish() *Trace {
 	return tr
 }
 
+// nodesOf are the nodes of these phases that do something; parameters and constants are just there.
 func (t *Tape) nodesOf(phases ...Phase) (ns []*Node) {
 	for _, n := range t.nodes {
 		for _, p := range phases {
@@ -132,6 +133,8 @@ func (t *Options) shapeOf(v *Value) []int {
 // product, attention. That of others does not: kernels run one after the other.
 const hidden = 32
 
+// cost adds what a node costs to c: bytes sent, or operations and bytes moved. Operations in
+// epilogues count with their node.
 func (t *Tape) cost(c *Cost, n *Node) {
 	if n.Op.comm() {
 		c.Comm += t.CommBytes(n)
@@ -168,6 +171,7 @@ func (t *Tape) cost(c *Cost, n *Node) {
 		n1, filled, moved = kernels.FlopsOf(p), t.filled(p), bytes
 	case t.Device != nil && bound:
 		filled, moved = t.Device(t.work(n, &s, in, out, n1, moved))
+	// Where arithmetic dominates, it hides the traffic of memory.
 	case n1 >= hidden*moved:
 		moved = 0
 	}

@@ -117,6 +117,7 @@ func (o *Options) unfused(n *Node) (p []kernels.Product, bytes int64, ok bool) {
 	return p, int64(passes * width * float64(heads) * float64(s) * float64(s)), true
 }
 
+// backwardAttention tells whether the node is the backward of some kind of attention.
 func backwardAttention(n *Node) bool {
 	switch n.Op.Kernel {
 	case kernels.AttentionBwd, kernels.AttentionPartBwd, kernels.AttentionBiasBwd:

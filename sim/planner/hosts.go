@@ -140,8 +140,6 @@ func (p *Search) size(text string) error {
 	return nil
 }
 
-// newSpace sets out what the search may vary and what it must keep to, from the configuration and
-// the machine. An unknown optimizer is a fault of usage.
 func (p *Search) newSpace() error {
 	c := p.cfg.Run
 	param := int64(p.base.DType.Size())
@@ -149,8 +147,6 @@ func (p *Search) newSpace() error {
 	if err != nil {
 		return exit.With(err, exit.Usage)
 	}
-	// The optimizer's state is kept in float32, with a master copy where the parameters are
-	// narrower.
 	state := 4 * int64(len(opt.State))
 	if p.base.DType != tensor.F32 {
 		state += 4

@@ -39,6 +39,7 @@ func (e *emitter) activations() {
 	e.scaled("shift", "y = x + s", func(x, _, s vec) vec { VADDPS(s, x, x); return x })
 }
 
+// gate emits the sigmoid of x·(a + b·x²).
 func (e *emitter) gate() {
 	e.begin("gate", "func(y, x []float32, a, b float32)", "is y = 1/(1+exp(-(a·x + b·x³))).")
 	k, a, b := e.sigmoidConstants(), e.float("a"), e.float("b")
@@ -130,6 +131,7 @@ func (e *emitter) inverse(d vec) {
 	VMULPS(r, d, d)
 }
 
+// gelu emits x·Φ(x), for float32 or for bfloat16 in and out.
 func (e *emitter) gelu(name string, half bool) {
 	e.begin(name, "func(y, x []"+elements(half)+")", "is y = x·Φ(x).")
 	k, phiOf := e.geluConstants(half)
@@ -143,6 +145,7 @@ func (e *emitter) gelu(name string, half bool) {
 	e.end()
 }
 
+// geluBwd emits dy·(Φ(x) + x·φ(x)).
 func (e *emitter) geluBwd(name string, half bool) {
 	e.begin(name, "func(dx, dy, x []"+elements(half)+")", "is dx = dy·(Φ(x) + x·φ(x)).")
 	k, phiOf := e.geluConstants(half)
@@ -178,6 +181,7 @@ func (e *emitter) geluConstants(half bool) (expo, func(expo, vec) (phi, exp vec)
 	return e.exp2Constants(), e.phi
 }
 
+// gateBwd emits the gradient of x·s, with s from gate.
 func (e *emitter) gateBwd() {
 	e.begin("gateBwd", "func(dx, dy, x, s []float32, a, b float32)",
 		"is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.")

@@ -110,6 +110,7 @@ func encodeFile(name string) error {
 	return os.WriteFile(name, []byte(out), 0o644)
 }
 
+// scaleHalf emits the scaling of bfloat16, computed in float32 and rounded once.
 func (e *emitter) scaleHalf() {
 	e.begin("scaleHalf", "func(y, x []uint16, s float32)", "is y = s·x.")
 	s := e.float("s")

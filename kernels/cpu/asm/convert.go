@@ -58,6 +58,7 @@ func (e *emitter) mixed(wide, narrow string, n reg.GPVirtual, body func(w, h Mem
 	e.end()
 }
 
+// widen emits a conversion of 16 bits to float32; op is the instruction that does it.
 func (e *emitter) widen(name string, op func(m Mem, v vec, masked bool)) {
 	e.beginMove(name, "func(y []float32, x []uint16)", "converts exactly.")
 	e.mixed("y", "x", count("y"), func(w, h Mem, masked bool) {
@@ -67,6 +68,7 @@ func (e *emitter) widen(name string, op func(m Mem, v vec, masked bool)) {
 	})
 }
 
+// narrow emits a conversion of float32 to 16 bits; op is the instruction that does it.
 func (e *emitter) narrow(name string, op func(v vec, m Mem, masked bool)) {
 	e.beginMove(name, "func(y []uint16, x []float32)", "rounds to nearest even.")
 	e.mixed("x", "y", count("y"), func(w, h Mem, masked bool) {

@@ -38,6 +38,7 @@ func (e *emitter) lanes() int {
 
 func (e *emitter) bytes() int { return e.lanes() * 4 }
 
+// vec is a fresh vector register: 16 floats with AVX-512, else 8.
 func (e *emitter) vec() vec {
 	if e.wide {
 		return ZMM()
@@ -85,6 +86,7 @@ func (e *emitter) end() {
 	RET()
 }
 
+// label is a label that no other place of the function has.
 func (e *emitter) label() string {
 	e.labels++
 	return fmt.Sprintf("l%d", e.labels)
@@ -141,6 +143,7 @@ func (e *emitter) register(x float32) vec {
 
 var broadcasts = map[float32]Mem{}
 
+// broadcast is the address of 16 copies of a constant, made once per constant.
 func broadcast(x float32) Mem {
 	if m, ok := broadcasts[x]; ok {
 		return m
@@ -213,6 +216,7 @@ func (e *emitter) get(m Mem, half, masked bool) vec {
 	return v
 }
 
+// store emits a store, of the first elements only if masked, as at the end of a slice.
 func (e *emitter) store(v vec, m Mem, masked bool) {
 	switch {
 	case !masked:
@@ -242,6 +246,7 @@ func (e *emitter) zero() vec {
 	return v
 }
 
+// clear emits setting a register to 0.
 func (e *emitter) clear(v vec) {
 	if e.wide {
 		VPXORD(v, v, v)

@@ -20,6 +20,8 @@ var expC = []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.166579
 // expo holds what exponentials need in registers.
 type expo struct{ low, high vec }
 
+// expo prepares the constants of exp. AVX-512 has registers for all of them; AVX2 reads most from
+// memory.
 func (e *emitter) expo() expo {
 	if e.wide { // all constants in registers before the loop
 		for _, c := range append([]float32{log2e, ln2Hi, ln2Lo}, expC[1:]...) {
@@ -78,6 +80,7 @@ func (e *emitter) exponentials() {
 	e.swigluBwd("swigluBwd", false)
 }
 
+// expSum emits c·exp(x·scale + shift) with the sum of the results, the core of a softmax.
 func (e *emitter) expSum() {
 	e.begin("exp", "func(y, x []float32, scale, shift, c float32) float32",
 		"is y = c·exp(x·scale + shift) and returns Σ y.")
@@ -124,6 +127,7 @@ func (e *emitter) sigmoidConstants() expo {
 // sigmoidMax is the largest power of two whose inverse is a normal number.
 const sigmoidMax = 126
 
+// swiglu emits g·sigmoid(g)·u.
 func (e *emitter) swiglu(name string, half bool) {
 	e.begin(name, "func(y, g, u []"+elements(half)+")", "is y = g·sigmoid(g)·u.")
 	k := e.sigmoidConstants()
@@ -138,6 +142,7 @@ func (e *emitter) swiglu(name string, half bool) {
 	e.end()
 }
 
+// swigluBwd emits both gradients of SwiGLU in one pass over the operands.
 func (e *emitter) swigluBwd(name string, half bool) {
 	e.begin(name, "func(dg, du, dy, g, u []"+elements(half)+")",
 		"is du = dy·g·s and dg = dy·u·s·(1+g·(1-s)) with s = sigmoid(g).")

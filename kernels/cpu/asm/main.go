@@ -10,6 +10,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 )
 
+// main writes the assembly of all kernels, once for AVX-512 and once for AVX2, and with -amx that
+// of the tile instructions.
 func main() {
 	amx := flag.String("amx", "", "file for the AMX assembly")
 	flag.Parse()

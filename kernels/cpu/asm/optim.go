@@ -25,6 +25,7 @@ func (e *emitter) optimizers() {
 	e.sgd()
 }
 
+// adamW emits one step of AdamW, which reads and writes each of its arrays once.
 func (e *emitter) adamW() {
 	e.begin("adamW", "func(p, m, v, g []float32, h *float32)",
 		"is one step of AdamW with the fields of adamConst at h.")
@@ -51,6 +52,7 @@ func (e *emitter) adamW() {
 	e.end()
 }
 
+// sgd emits one step of SGD with momentum.
 func (e *emitter) sgd() {
 	e.begin("sgd", "func(p, m, g []float32, h *float32)",
 		"is one step of SGD with the fields of sgdConst at h.")

@@ -45,6 +45,7 @@ func (e *emitter) tile(name string, rows bool) {
 // count4 reads an integer parameter, bytesOf one that counts float32s.
 func count4(name string) reg.GPVirtual { return load(Param(name)) }
 
+// bytesOf loads a parameter that counts floats and turns it into bytes.
 func bytesOf(name string) reg.GPVirtual {
 	r := load(Param(name))
 	SHLQ(Imm(2), r)
@@ -80,6 +81,8 @@ type tileLoop struct {
 	farA, farB reg.GPVirtual // 64 steps, how far ahead operands are asked for
 }
 
+// start makes the pointers into a. One pointer reaches three rows by its addressing mode, so a tile
+// of rows needs one per three.
 func (t *tileLoop) start(aCur reg.GPVirtual) {
 	groups := 1
 	if t.rows {
@@ -97,6 +100,7 @@ func (t *tileLoop) start(aCur reg.GPVirtual) {
 	}
 }
 
+// run emits the loop over k, four steps at a time, then the one to three that are left.
 func (t *tileLoop) run() {
 	e, k, k4 := t.e, count4("k"), GP64()
 	t.bv = [2]vec{e.vec(), e.vec()}
@@ -154,6 +158,7 @@ func (t *tileLoop) step(u int) {
 	}
 }
 
+// element is the address of row i of a, at step u of the unrolled loop.
 func (t *tileLoop) element(i, u int) Mem {
 	if !t.rows {
 		return Mem{Base: t.a[0], Disp: 4 * i}
@@ -165,6 +170,7 @@ func (t *tileLoop) element(i, u int) Mem {
 	return m
 }
 
+// advance moves the pointers of rows on by n steps of four bytes.
 func (t *tileLoop) advance(n int) {
 	if t.rows {
 		for _, p := range t.a {

@@ -83,6 +83,8 @@ func pairs(r []vec, fresh func() vec) []vec {
 	return u
 }
 
+// transpose8 emits the last step of transposing 8 by 8 in AVX2 registers: swapping halves between
+// rows.
 func transpose8(r []vec) []vec {
 	u := pairs(r, func() vec { return YMM() })
 	v := make([]vec, 8)
@@ -95,6 +97,7 @@ func transpose8(r []vec) []vec {
 	return v
 }
 
+// transpose16 emits the last two steps of transposing 16 by 16 in AVX-512 registers.
 func transpose16(r []vec) []vec {
 	u := pairs(r, func() vec { return ZMM() })
 	v := make([]vec, 16)

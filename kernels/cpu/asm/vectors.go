@@ -67,6 +67,7 @@ func (e *emitter) total(s []vec) {
 	e.result(e.reduce(s[0], VADDPS))
 }
 
+// dot emits Σ a·b with four sums, as one would wait for its own result in each step.
 func (e *emitter) dot(name string, half bool) {
 	e.begin(name, "func(a, b []"+elements(half)+") float32", "is Σ a·b.")
 	s := e.sums(4)
@@ -78,6 +79,7 @@ func (e *emitter) dot(name string, half bool) {
 	e.total(s)
 }
 
+// dot3 emits Σ a·b·c, for the norms' gradients.
 func (e *emitter) dot3(name string, half bool) {
 	e.begin(name, "func(a, c []"+elements(half)+", b []float32) float32", "is Σ a·b·c.")
 	s := e.sums(4)
@@ -173,6 +175,7 @@ func (e *emitter) upper(v vec) vec {
 	return h
 }
 
+// pairwise emits a function of two operands, element by element.
 func (e *emitter) pairwise(name string, op func(...Op), half bool) {
 	e.begin(name, "func(y, a, b []"+elements(half)+")", "is elementwise.")
 	e.halves(half, "y", "a", "b")
@@ -214,6 +217,7 @@ func (e *emitter) mulAcc(name string, half bool) {
 	e.end()
 }
 
+// norm emits x·r·w.
 func (e *emitter) norm(name string, half bool) {
 	e.begin(name, "func(y, x []"+elements(half)+", w []float32, r float32)", "is y = x·r·w.")
 	r := e.float("r")
@@ -227,6 +231,7 @@ func (e *emitter) norm(name string, half bool) {
 	e.end()
 }
 
+// normDX emits r·(dy·w - x·k).
 func (e *emitter) normDX(name string, half bool) {
 	e.begin(name, "func(y, dy, x []"+elements(half)+", w []float32, r, k float32)", "is y = r·(dy·w - x·k).")
 	r, k := e.float("r"), e.float("k")
@@ -264,6 +269,7 @@ func (e *emitter) moments(suffix string, half bool) {
 	e.total(s)
 }
 
+// layer emits (x - mean)·r·w + b.
 func (e *emitter) layer(name string, half bool) {
 	e.begin(name, "func(y, x []"+elements(half)+", w, b []float32, mean, r float32)",
 		"is y = (x - mean)·r·w + b.")

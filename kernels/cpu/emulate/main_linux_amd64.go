@@ -28,6 +28,8 @@ const failed = 125
 // the program: both are the main one.
 func init() { runtime.LockOSThread() }
 
+// main runs a program and computes for it the instructions that this processor lacks. It ends with
+// the program's own exit status.
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == becomeFlag {
 		fail(become(os.Args[2:]))

@@ -15,6 +15,8 @@ const (
 // space is the memory of a traced thread.
 type space int
 
+// read reads rows of a tile from the program's memory; an address without memory is the fault that
+// the processor would raise.
 func (s space) read(buf []byte, address, stride uint64, rows, width int) error {
 	n, err := s.move(readVM, buf, address, stride, rows, width)
 	if err == nil && n < len(buf) {
@@ -23,6 +25,7 @@ func (s space) read(buf []byte, address, stride uint64, rows, width int) error {
 	return err
 }
 
+// write writes rows of a tile to the program's memory, with the same fault.
 func (s space) write(buf []byte, address, stride uint64, rows, width int) error {
 	n, err := s.move(writeVM, buf, address, stride, rows, width)
 	if err == nil && n < len(buf) {

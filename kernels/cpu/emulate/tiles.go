@@ -137,6 +137,7 @@ func (u *unit) configuration() (c [64]byte) {
 	return c
 }
 
+// valid tells why a tile may not be used, which the processor answers with an invalid-opcode fault.
 func (u *unit) valid(t int) error {
 	if !u.configured {
 		return fmt.Errorf("#UD: tile %d is used, but none is configured", t)

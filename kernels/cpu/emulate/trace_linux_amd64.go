@@ -36,6 +36,7 @@ type tracer struct {
 	probed int // replaced instructions
 }
 
+// newTracer prepares to follow a program that has just been started, with its first thread.
 func newTracer(root int) *tracer {
 	t := &tracer{root: root, threads: map[int]*thread{}, early: map[int]bool{}, done: map[opcode]int{}}
 	t.threads[root] = &thread{id: root, image: &image{}}
