@@ -30,7 +30,7 @@ func (h *Head) attend(w http.ResponseWriter, r *http.Request) {
 	if err != nil || hello.Kind != control.Hello || hello.Info == nil {
 		return
 	}
-	l := &link{c: c, send: make(chan control.Message, 1<<12)}
+	l := newLink(c)
 	conn := h.open(l)
 	defer h.shut(conn)
 	_, err = h.ask(r.Context(), func(n int64) decide.Input {
@@ -72,27 +72,54 @@ func (l *link) write(done chan struct{}) {
 	beat := time.NewTicker(control.Beats)
 	defer beat.Stop()
 	for {
-		m := control.Message{Kind: control.Beat}
-		select {
-		case <-done:
-			return
-		case m = <-l.send:
-		case <-beat.C:
+		all := l.take()
+		if len(all) == 0 {
+			select {
+			case <-done:
+				return
+			case <-l.wake:
+				continue
+			case <-beat.C:
+				all = []control.Message{{Kind: control.Beat}}
+			}
 		}
-		if l.c.Send(m) != nil {
-			l.c.Close()
-			return
+		for _, m := range all {
+			if l.c.Send(m) != nil {
+				l.c.Close()
+				return
+			}
 		}
 	}
 }
 
+// mostWaiting is how many messages may wait for an agent that does not read.
+const mostWaiting = 1 << 12
+
 // order queues a message.
 func (l *link) order(m control.Message) {
-	select {
-	case l.send <- m:
-	default: // thousands wait: it does not read, and its silence ends it
-		l.c.Close()
+	l.mu.Lock()
+	full := len(l.queue) == mostWaiting
+	if !full {
+		l.queue = append(l.queue, m)
 	}
+	l.mu.Unlock()
+	if full { // thousands wait: it does not read, and its silence ends it
+		l.c.Close()
+		return
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// take empties the queue.
+func (l *link) take() []control.Message {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.queue
+	l.queue = nil
+	return all
 }
 
 // listen hears an agent until it is silent or gone.

@@ -31,7 +31,7 @@ func TestCheckSampled(t *testing.T) {
 				name := fmt.Sprint("h", i+1)
 				near, far := net.Pipe()
 				t.Cleanup(func() { near.Close() })
-				l := &link{c: control.NewConn(near, nil), send: make(chan control.Message, 1<<10)}
+				l := newLink(control.NewConn(near, nil))
 				conn := h.open(l)
 				h.step(decide.Connect{Conn: conn, Name: name, Hello: control.Message{Info: &control.Info{Name: name,
 					Pid: 1, Probe: name}}})

@@ -90,9 +90,15 @@ type Head struct {
 
 // link is a connection with an agent.
 type link struct {
-	c    *control.Conn
-	send chan control.Message
+	c  *control.Conn
+	mu sync.Mutex
+	// what waits to be sent: a list that grows, since room for thousands of messages at each of a thousand agents
+	// would be most of a head's memory
+	queue []control.Message
+	wake  chan struct{} // told of a message
 }
+
+func newLink(c *control.Conn) *link { return &link{c: c, wake: make(chan struct{}, 1)} }
 
 func (h *Head) logf(format string, args ...any) { h.o.logf(format, args...) }
 
