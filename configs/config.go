@@ -80,6 +80,9 @@ func Load(req Request) (*Config, error) {
 	return load(req, false)
 }
 
+// load reads a configuration from all its layers, later ones over earlier ones. Faults are
+// gathered, so that a user sees all of them at once; checks across keys need a file that could be
+// read.
 func load(req Request, modelOnly bool) (*Config, error) {
 	if err := registered(); err != nil {
 		return nil, err
@@ -138,6 +141,7 @@ func (l *loader) add(s setting) {
 	l.c.given[s.key.Name] = append(l.c.given[s.key.Name], s)
 }
 
+// fail notes a fault of a key where its value came from.
 func (l *loader) fail(o Origin, key, why, try string) {
 	file, line := o.String(), 0
 	if o.File != "" {
@@ -147,6 +151,7 @@ func (l *loader) fail(o Origin, key, why, try string) {
 	l.failed[key] = true
 }
 
+// readRunFile reads the run file, or the text that stands for it.
 func (l *loader) readRunFile(req Request) {
 	text := req.Text
 	if text == nil {
@@ -222,6 +227,7 @@ func (t *keyTable) elsewhere(word string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
+// readEnv reads what the environment sets, which is the device alone.
 func (l *loader) readEnv(getenv func(string) string) {
 	l.loong.Getenv = getenv
 	if getenv == nil {

@@ -131,6 +131,7 @@ func schemaObject() map[string]any {
 	return map[string]any{"type": "object", "additionalProperties": false, "properties": map[string]any{}}
 }
 
+// schema describes a key as JSON Schema, by which editors check and complete run files.
 func (k Key) schema() map[string]any {
 	s := schemaType(k.Type)
 	s["description"] = k.Doc
@@ -155,6 +156,7 @@ func (k Key) schema() map[string]any {
 	return s
 }
 
+// schemaType is the type of a key in JSON Schema; a list may also be given as a single value.
 func schemaType(typ string) map[string]any {
 	if item, ok := strings.CutPrefix(typ, "list of "); ok {
 		one := schemaType(item)

@@ -124,6 +124,8 @@ func (t *keyTable) add(typ reflect.Type, prefix string, index []int, of Key) {
 	}
 }
 
+// newKey makes a key from the tags of its field. A key without a text or a class is a defect of the
+// program.
 func newKey(name string, f reflect.StructField) *Key {
 	k := &Key{Name: name, Type: typeName(f.Type), Default: f.Tag.Get("default"), Doc: f.Tag.Get("doc"),
 		Unit: f.Tag.Get("unit"), Class: Class(f.Tag.Get("class")), from: map[string]string{}, typ: f.Type}
@@ -169,6 +171,7 @@ func splitTag(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
 }
 
+// bound reads a limit from a tag; nil if there is none.
 func bound(f reflect.StructField, tag string) *float64 {
 	s, ok := f.Tag.Lookup(tag)
 	if !ok {
@@ -181,6 +184,7 @@ func bound(f reflect.StructField, tag string) *float64 {
 	return &v
 }
 
+// typeName is the type of a setting as users read it.
 func typeName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Bytes]():

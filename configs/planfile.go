@@ -103,6 +103,8 @@ func ReadPlan(file string, text []byte) (*PlanFile, error) {
 	return p, nil
 }
 
+// settings reads the settings that a plan makes. Only those of plans are taken, so that a plan
+// cannot change what is trained.
 func (p *PlanFile) settings(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
 		return &Error{File: p.File, Line: n.Line, Key: "settings", Why: "is not a mapping of keys to values"}

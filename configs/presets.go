@@ -95,6 +95,7 @@ func (l *loader) preset(key string) (string, Origin) {
 	return last.node.Value, last.origin
 }
 
+// towerPreset takes the settings of a published vision tower below those that are given.
 func (l *loader) towerPreset(name string, o Origin) {
 	if !slices.Contains(Towers(), name) {
 		l.fail(o, overrides+".vision.preset", "no vision tower is called "+source.Quoted(name),
@@ -154,6 +155,7 @@ func (l *loader) below(n *yaml.Node, prefix, file string, skip []string) {
 	}
 }
 
+// under enters a setting below all that are given for the key.
 func (l *loader) under(name string, s setting) {
 	s.key = table().byName[overrides+"."+name]
 	if s.key == nil {

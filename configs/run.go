@@ -133,6 +133,7 @@ func (d *Data) Check(at faults) {
 	}
 }
 
+// checkWeights refuses paths that are empty and weights that are not above 0.
 func checkWeights(at faults, key string, paths []WeightPath) {
 	for _, p := range paths {
 		if p.Path == "" {

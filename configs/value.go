@@ -89,6 +89,8 @@ func article(typ string) string {
 	return "a " + typ
 }
 
+// setBool reads true or false. Other words that YAML once took for booleans are refused, with what
+// to write.
 func setBool(dst reflect.Value, node *yaml.Node) (why, try string) {
 	switch strings.ToLower(node.Value) {
 	case "true":
@@ -105,6 +107,7 @@ func setBool(dst reflect.Value, node *yaml.Node) (why, try string) {
 	return "", ""
 }
 
+// setInt reads a whole number, in which underscores may group digits.
 func setInt(dst reflect.Value, node *yaml.Node) (why, try string) {
 	v, err := strconv.ParseInt(strings.ReplaceAll(node.Value, "_", ""), 10, 64)
 	if err == nil {
@@ -117,6 +120,7 @@ func setInt(dst reflect.Value, node *yaml.Node) (why, try string) {
 	return source.Quoted(node.Value) + ", want an integer", try
 }
 
+// setFloat reads a finite number.
 func setFloat(dst reflect.Value, node *yaml.Node) (why, try string) {
 	v, err := strconv.ParseFloat(node.Value, 64)
 	if err != nil || math.IsInf(v, 0) || v != v {
@@ -153,6 +157,7 @@ func setSlice(dst reflect.Value, node *yaml.Node) (why, try string) {
 	return "", ""
 }
 
+// setWeightPath reads a path, alone or with its weight, which is 1 if it is not given.
 func setWeightPath(dst *WeightPath, node *yaml.Node) (why, try string) {
 	*dst = WeightPath{Weight: 1}
 	if node.Kind == yaml.ScalarNode && node.Tag != "!!null" {
@@ -162,6 +167,7 @@ func setWeightPath(dst *WeightPath, node *yaml.Node) (why, try string) {
 	return setFields(node, map[string]any{"path": &dst.Path, "weight": &dst.Weight})
 }
 
+// setRopeScaling reads the settings of long contexts; "none" and null mean that there are none.
 func setRopeScaling(dst *RopeScaling, node *yaml.Node) (why, try string) {
 	*dst = RopeScaling{}
 	if node.Kind == yaml.ScalarNode && (node.Tag == "!!null" || node.Value == "none") {

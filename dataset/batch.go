@@ -156,6 +156,8 @@ func newBatch(rows []row, seqLen int, pad int32) Batch {
 	return b
 }
 
+// padding is a segment of n pad tokens that belong to no sample and whose labels are ignored by the
+// loss.
 func padding(n int, pad int32) segment {
 	return segment{sample: -1, tokens: slices.Repeat([]int32{pad}, n),
 		labels: slices.Repeat([]int32{IgnoreLabel}, n)}

@@ -22,6 +22,8 @@ type blend struct {
 	total  int64
 }
 
+// newBlend turns the weights of the sources into shares of 1, with nothing taken from any source
+// yet.
 func newBlend(sources []Weighted) blend {
 	b := blend{shares: make([]float64, len(sources)), taken: make([]int64, len(sources))}
 	sum := 0.0

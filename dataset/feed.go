@@ -26,6 +26,8 @@ type feeder struct {
 	rows  []row    // nil: not made yet
 }
 
+// newFeeder makes the stages that turn documents into rows: one queue per source, and the pools
+// that read and encode. A run without a file for bad samples still counts them.
 func newFeeder(cfg LoaderConfig, all []*units, enc Encoder) *feeder {
 	if cfg.Quarantine == nil {
 		cfg.Quarantine, _ = OpenQuarantine("") // without a file it cannot fail
@@ -135,6 +137,7 @@ func (f *feeder) fill() error {
 	return nil
 }
 
+// close ends the pools of workers; media are decoded by a pool only where the model takes some.
 func (f *feeder) close() {
 	f.fetch.reading.close()
 	f.fetch.encoding.close()
@@ -151,6 +154,8 @@ type maker struct {
 	cuts  []*cutter // of each source, nil where nothing was cut yet
 }
 
+// make makes the rows of the next step, as packs of whole conversations or as windows of running
+// text.
 func (m *maker) make() ([]row, error) {
 	if m.cfg.Mode == ModeSFT {
 		return m.packs()

@@ -274,6 +274,7 @@ type cacheKey struct {
 // cacheOverhead is about what a document takes in the cache beside its ids.
 const cacheOverhead = 160
 
+// get gives the tokens of a unit if an earlier pass kept them.
 func (c *tokenCache) get(source int, u unit) (tokens, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,6 +282,8 @@ func (c *tokenCache) get(source int, u unit) (tokens, bool) {
 	return t, ok
 }
 
+// put keeps the tokens of a unit while there is room. Nothing is ever dropped for it, because a
+// pass over the data would else replace all before it comes again.
 func (c *tokenCache) put(source int, u unit, t tokens) {
 	size := int64(4*len(t.ids)+len(t.loss)+len(t.place.File)) + cacheOverhead
 	for _, m := range t.media {

@@ -141,6 +141,8 @@ func Open(path string, o Options) (Source, error) {
 	return openAll(paths, o)
 }
 
+// openAll opens the paths as one source, in their order. If one fails, those that are open are
+// closed again.
 func openAll(paths []string, o Options) (Source, error) {
 	var sources []Source
 	for _, p := range paths {
@@ -153,6 +155,7 @@ func openAll(paths []string, o Options) (Source, error) {
 	return Concat(sources...)
 }
 
+// closeAll closes all sources and joins their errors.
 func closeAll(sources []Source) (err error) {
 	for _, s := range sources {
 		err = errors.Join(err, s.Close())
@@ -186,6 +189,8 @@ func OpenBlend(path string, o Options) ([]Weighted, error) {
 	return []Weighted{{s, 1}}, nil
 }
 
+// openOne opens one path in the format that was asked for or found. Errors name it without its
+// secrets.
 func openOne(path string, o Options) (Source, error) {
 	f, err := formatOf(path, o)
 	if err != nil {

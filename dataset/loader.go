@@ -313,6 +313,8 @@ func (l *Loader) prepared(step int64) (stepResult, bool) {
 	return r, r.step == step && r.err == nil
 }
 
+// remember keeps the position from which a step was made, so that a run can go back to it; old ones
+// are dropped.
 func (l *Loader) remember(r stepResult) {
 	l.starts[r.step] = r.start
 	delete(l.starts, r.step-startsMax)

@@ -164,6 +164,7 @@ func braceGroup(s string) (open, end int) {
 	return -1, -1
 }
 
+// brace is by how much a character changes the depth of braces.
 func brace(c byte) int {
 	switch c {
 	case '{':
@@ -237,6 +238,8 @@ func braceRange(s string) ([]string, error) {
 	return out, nil
 }
 
+// leadsWithZero tells whether a number is written with leading zeros, which ranges in braces then
+// keep.
 func leadsWithZero(s string) bool {
 	s = strings.TrimPrefix(s, "-")
 	return len(s) > 1 && s[0] == '0'

@@ -52,6 +52,7 @@ func newPool(name string, workers, credits int, inline bool) *pool {
 	return p
 }
 
+// do runs a task and adds its time to the report of the stage.
 func (p *pool) do(task func()) {
 	start := time.Now()
 	task()
@@ -103,6 +104,8 @@ type pendingDoc struct {
 	err  error
 }
 
+// newDocQueue makes the queue of one source. Its order is shuffled by seed, source and pass, or
+// that of the file where the run wants it so.
 func newDocQueue(f *fetcher, source int, u *units, c *LoaderConfig) *docQueue {
 	q := &docQueue{f: f, source: source, units: u, ordered: -1}
 	q.order = func(n, pass int64) order { return newOrder(n, c.OrderWindow, c.Seed, pass, int64(source)) }

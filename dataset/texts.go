@@ -19,6 +19,7 @@ type docKey struct {
 	doc    int64
 }
 
+// get gives a long document that another unit of it has read already.
 func (l *longTexts) get(k docKey) (Document, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,6 +27,8 @@ func (l *longTexts) get(k docKey) (Document, bool) {
 	return d, ok
 }
 
+// put keeps a long document for its further units. The oldest ones make room, as units of one
+// document follow each other closely.
 func (l *longTexts) put(k docKey, d Document) {
 	size := int64(len(d.Text))
 	l.mu.Lock()

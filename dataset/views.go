@@ -53,6 +53,7 @@ func (c *concat) Name() string {
 func (c *concat) Kind() Kind { return c.sources[0].Kind() }
 func (c *concat) Len() int64 { return c.ends[len(c.ends)-1] }
 
+// Read finds the source that has document i, by the ends of the sources, and reads it there.
 func (c *concat) Read(i int64) (Document, error) {
 	k := sort.Search(len(c.ends), func(k int) bool { return c.ends[k] > i })
 	if k > 0 {
@@ -61,6 +62,8 @@ func (c *concat) Read(i int64) (Document, error) {
 	return c.sources[k].Read(i)
 }
 
+// Fingerprint depends on the sources and on their order, which decides the numbers of the
+// documents.
 func (c *concat) Fingerprint() string {
 	var all []string
 	for _, s := range c.sources {
@@ -111,6 +114,7 @@ func (p *part) Len() int64          { return p.n }
 func (p *part) Fingerprint() string { return fingerprintOf("part", p.Source.Fingerprint(), p.label) }
 func (p *part) Close() error        { return nil }
 
+// Read reads document i of the part, which is a run of the source or of a fixed shuffle of it.
 func (p *part) Read(i int64) (Document, error) {
 	i += p.from
 	if p.order != nil {

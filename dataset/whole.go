@@ -14,6 +14,7 @@ type verdicts struct {
 	found map[docKey]*BadSample
 }
 
+// newVerdicts keeps one bit for each document that was found sound, as there may be billions.
 func newVerdicts(sources []Weighted) *verdicts {
 	v := &verdicts{sound: make([][]uint64, len(sources)), found: map[docKey]*BadSample{}}
 	for i, s := range sources {
@@ -36,6 +37,7 @@ func (v *verdicts) bad(k docKey) bool {
 	return bad != nil
 }
 
+// keep notes what was found about a document; a bad one is kept with its reason.
 func (v *verdicts) keep(k docKey, bad *BadSample) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

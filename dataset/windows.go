@@ -103,6 +103,7 @@ func (m *maker) cutterOf(source int) (*cutter, error) {
 	return c, nil
 }
 
+// changed is the error for a saved position that the data does not have any more.
 func (c *cutter) changed(what string, at int64) error {
 	return fmt.Errorf("%s: the position is at %s %d of unit %d, which has no such one: the data has changed",
 		c.cfg.Sources[c.source].Source.Name(), what, at, c.at.Doc)

@@ -27,6 +27,7 @@ type layerPolicy struct {
 	test     layerRule
 }
 
+// parseLayers reads which packages may import which, one per line; errors name the line.
 func parseLayers(text string) (*layerPolicy, error) {
 	p := &layerPolicy{rules: map[string]layerRule{}}
 	n := 0
@@ -167,6 +168,8 @@ func (p *layerPolicy) refuses(dir string, r layerRule, test bool, short string, 
 	return "same layer, and not on its line in layers.txt"
 }
 
+// refusesModule tells why a file may not import imp, or nothing if it may. The standard library is
+// always allowed.
 func (p *layerPolicy) refusesModule(r layerRule, test bool, imp string) string {
 	first, _, _ := strings.Cut(imp, "/")
 	standard := !strings.Contains(first, ".")

@@ -51,6 +51,8 @@ func (c *typeChecker) ImportFrom(path, dir string, mode types.ImportMode) (*type
 	return p, nil
 }
 
+// load gives the types of a package. Those of other modules, and of cycles, are left empty, as the
+// checks need none of them.
 func (c *typeChecker) load(path string, mode types.ImportMode) *types.Package {
 	first, _, _ := strings.Cut(path, "/")
 	short, ours := strings.CutPrefix(path, c.m.name+"/")

@@ -283,6 +283,7 @@ func (p *listParser) take(symbol string) bool {
 	return ok
 }
 
+// sum reads terms joined by +, which adds numbers or joins lists.
 func (p *listParser) sum(depth int) (listValue, error) {
 	a, err := p.product(depth)
 	for err == nil && p.take("+") {
@@ -305,6 +306,7 @@ func (p *listParser) sum(depth int) (listValue, error) {
 	return a, err
 }
 
+// product reads factors joined by *; a list times a number repeats it.
 func (p *listParser) product(depth int) (listValue, error) {
 	a, err := p.term(depth)
 	for err == nil && p.take("*") {
@@ -340,6 +342,7 @@ func repeat(items []int, n int) ([]int, error) {
 	return out, nil
 }
 
+// term reads a number, a list of numbers, or an expression in parentheses.
 func (p *listParser) term(depth int) (listValue, error) {
 	if depth > interpolationDepth {
 		return listValue{}, fmt.Errorf("more than %d levels", interpolationDepth)

@@ -111,6 +111,7 @@ func (l *Reader) Read() {
 // without remembers a key that has no effect, for one note of all.
 func (l *Reader) without(key string) { l.idle = append(l.idle, key) }
 
+// noteIdle tells once which keys were accepted without effect.
 func (l *Reader) noteIdle() {
 	if len(l.idle) > 0 {
 		l.Sink.Note("accepted, no effect: " + strings.Join(l.idle, ", "))
@@ -375,6 +376,7 @@ func (l *Reader) lora(n *hydra.Node, prefix string, sorts ...linears) {
 	}
 }
 
+// targets translates the names of layers to adapt. One fused layer there may be several here.
 func (l *Reader) targets(n *hydra.Node, key string, sorts []linears) {
 	items := []*yaml.Node{n.Value}
 	if n.Value.Kind == yaml.SequenceNode {

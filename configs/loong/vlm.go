@@ -226,6 +226,8 @@ func (v *vlm) hold(key string, kid *hydra.Node, want bool, why string) {
 	}
 }
 
+// encoderKeys translates the settings of an image encoder key by key. What cannot differ in this
+// tower is only compared.
 func (v *vlm) encoderKeys() {
 	e := v.encoder
 	for _, key := range source.SortedKeys(e.Preset) {
@@ -341,6 +343,7 @@ func (v *vlm) among(key string, kid *hydra.Node, why string, values ...string) {
 	}
 }
 
+// act translates the activation of a tower; gated towers have silu alone.
 func (v *vlm) act(key string, kid *hydra.Node, e *Part) {
 	act := activations[kid.Text()]
 	switch {

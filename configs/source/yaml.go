@@ -81,6 +81,7 @@ func ParseYAML(file string, text []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
+// syntaxError turns an error of the YAML parser into one with file and line.
 func syntaxError(file string, err error) error {
 	text := err.Error()
 	match := yamlLine.FindStringSubmatch(text)
@@ -104,6 +105,7 @@ func (w *yamlWalk) fail(n *yaml.Node, why, try string) {
 	}
 }
 
+// walk refuses what run files must not have: too many or too deep values, aliases, and tags.
 func (w *yamlWalk) walk(n *yaml.Node, depth int) {
 	w.nodes++
 	switch {
@@ -126,6 +128,7 @@ func (w *yamlWalk) walk(n *yaml.Node, depth int) {
 	}
 }
 
+// mapping refuses keys that are there twice, of which YAML would silently take one.
 func (w *yamlWalk) mapping(n *yaml.Node) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {

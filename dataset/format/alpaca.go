@@ -29,6 +29,8 @@ var _ = registerChat("alpaca",
 		return out
 	})
 
+// readAlpaca reads an instruction with its input and output as one turn, after the turns of the
+// history if there is one. The names of the fields may be configured.
 func readAlpaca(c chatRecord, tags dataset.Tags) ([]dataset.Message, error) {
 	var turns []dataset.Message
 	say := func(question, answer string) {

@@ -132,6 +132,8 @@ func (w *Annotations) Settings() string {
 	return print
 }
 
+// checkFolders refuses settings that cannot be carried out, before any file is written: the folders
+// of the media that are asked for must exist.
 func (w *Annotations) checkFolders() error {
 	switch {
 	case w.SampleType == "":

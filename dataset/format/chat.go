@@ -104,6 +104,7 @@ func (c *chats) Name() string        { return c.name }
 func (c *chats) Kind() dataset.Kind  { return dataset.KindChat }
 func (c *chats) Fingerprint() string { return HashOf(c.records.Fingerprint(), c.format, c.tags) }
 
+// Read reads a conversation and its tools. One without messages counts as a bad sample.
 func (c *chats) Read(i int64) (dataset.Document, error) {
 	b, place, err := c.Record(i)
 	d := dataset.Document{Place: place}

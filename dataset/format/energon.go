@@ -106,6 +106,8 @@ func (e *Energon) readMeta(into any, names ...string) error {
 		fs.ErrNotExist)
 }
 
+// readSplits reads which shards make up each split and what is left out: whole shards, or single
+// samples as "shard.tar/key". A shard outside of the folder is refused.
 func (e *Energon) readSplits(names []string) error {
 	var raw struct {
 		Parts   map[string][]string `yaml:"split_parts"`
@@ -150,6 +152,8 @@ func (e *Energon) readSplits(names []string) error {
 	return nil
 }
 
+// readInfo reads the counts of samples per shard. The file may be absent, since older data sets
+// have none.
 func (e *Energon) readInfo() error {
 	var raw struct {
 		Version string           `yaml:"energon_version"`
@@ -212,6 +216,7 @@ type chosen struct {
 
 func (c *chosen) Len() int64 { return int64(len(c.numbers)) }
 
+// Read reads a chosen sample, with those parts alone that the data set's field map wants.
 func (c *chosen) Read(i int64) (dataset.Document, error) {
 	d, err := c.shard.Read(c.numbers[i])
 	d.Layout = c.layout

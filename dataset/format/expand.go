@@ -59,6 +59,7 @@ type trackedReader struct {
 	err error
 }
 
+// Read notes errors of the underlying file, to tell them from faults of the compressed data.
 func (r *trackedReader) Read(p []byte) (int, error) {
 	n, err := r.in.Read(p)
 	if err != nil && err != io.EOF {

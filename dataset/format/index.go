@@ -33,6 +33,8 @@ const (
 	indexHeader = int64(len(indexMagic) + 8) // and the number of records
 )
 
+// at is where record i lies. Small indexes are in memory, those of tar files count blocks, and
+// large ones are read from their file entry by entry.
 func (x *index) at(i int64) (span, error) {
 	switch {
 	case x.spans != nil:
@@ -156,6 +158,8 @@ func writeIndex(f store.File, name string, find scan) error {
 	return nil
 }
 
+// fillIndex scans a file and writes the place of each record. The header is written last, so that
+// an index that was cut off is not taken for a whole one.
 func fillIndex(out *os.File, f store.File, find scan) error {
 	w := bufio.NewWriterSize(out, 1<<16)
 	if _, err := w.Write(make([]byte, indexHeader)); err != nil {
@@ -268,6 +272,8 @@ type arrayScan struct {
 	text, escaped   bool
 }
 
+// next takes one byte of a JSON array and reports each element that ends there. It only follows
+// strings and depth; whether an element is valid is found when it is read.
 func (s *arrayScan) next(c byte, yield func(span) error) error {
 	switch {
 	case s.escaped:

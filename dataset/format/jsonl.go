@@ -40,6 +40,8 @@ type texts struct {
 	name, key string
 }
 
+// newTexts makes a source of texts from records; the text is under the key "text" unless another is
+// given.
 func newTexts(name string, r records, o dataset.Options) *texts {
 	if o.TextKey == "" {
 		o.TextKey = "text"
@@ -59,6 +61,7 @@ func (t *texts) Sizes(from int64, out []int64) error {
 	return dataset.ErrNoSizes
 }
 
+// Read reads one record and takes the text from its key.
 func (t *texts) Read(i int64) (dataset.Document, error) {
 	b, place, err := t.Record(i)
 	d := dataset.Document{Place: place}

@@ -49,6 +49,7 @@ func (t *tables) get(path string) (records, error) {
 	return r, nil
 }
 
+// close closes the tables that are open now.
 func (t *tables) close() (err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

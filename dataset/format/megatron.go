@@ -93,6 +93,7 @@ type indexedSizes struct {
 	bounds    int64 // documents and one
 }
 
+// openIndexed opens a pair of .bin and .idx files. Both are checked to be files first.
 func openIndexed(prefix string, o dataset.Options) (*indexed, error) {
 	x := &indexed{prefix: prefix, limit: o.Limit()}
 	err := onDisk(prefix, "Megatron's .bin/.idx")
@@ -118,6 +119,7 @@ func openIndexed(prefix string, o dataset.Options) (*indexed, error) {
 	return x, nil
 }
 
+// load reads the header and takes the fingerprint of both files.
 func (x *indexed) load(full bool) error {
 	idx, err := x.idx.Stat()
 	if err != nil {
@@ -390,6 +392,8 @@ func (w *IndexedWriter) Close() error {
 	return nil
 }
 
+// writeIndex writes the .idx file: header, lengths, offsets in bytes, and the bounds of documents,
+// as Megatron-LM reads them.
 func (w *IndexedWriter) writeIndex(name string) error {
 	f, err := os.Create(name)
 	if err != nil {

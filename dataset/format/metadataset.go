@@ -83,6 +83,7 @@ type metaPart struct {
 // metaDepthMax bounds metadatasets that name metadatasets.
 const metaDepthMax = 8
 
+// blendMetadataset reads a mix of data sets, which may be nested, as sources with their weights.
 func blendMetadataset(path string, o dataset.Options) ([]dataset.Weighted, error) {
 	m, err := readMetaMix(path, o, metaDepthMax, metaWithin{})
 	if err != nil {
@@ -296,6 +297,7 @@ func (m metaMix) weighted() ([]dataset.Weighted, error) {
 	return out, nil
 }
 
+// orOne is the weight that is given, or 1.
 func orOne(x *float64) float64 {
 	if x == nil {
 		return 1

@@ -118,6 +118,7 @@ type decodedGroup struct {
 	err   error // of content: reading again would give it again
 }
 
+// openParquet opens a Parquet file; its row groups are decoded when one of their rows is read.
 func openParquet(path string, o dataset.Options) (p *parquetFile, err error) {
 	f, err := store.Open(path)
 	if err != nil {
@@ -130,6 +131,8 @@ func openParquet(path string, o dataset.Options) (p *parquetFile, err error) {
 	return p, nil
 }
 
+// load reads the metadata. A row group that would not fit into memory is refused here and not in
+// the middle of a run.
 func (p *parquetFile) load(full bool) error {
 	var err error
 	if p.print, err = fingerprintFile(p.os, p.os.Size(), full); err != nil {
@@ -326,6 +329,7 @@ func (p *parquetTexts) Sizes(from int64, out []int64) error {
 // parquetSizedMax is how many bytes of a file are decoded to know its rows' sizes.
 const parquetSizedMax = 64 << 20
 
+// Read reads the text column of row i; a null is a bad sample, not an empty text.
 func (p *parquetTexts) Read(i int64) (dataset.Document, error) {
 	b, place, err := p.Record(i)
 	if err == nil && b == nil {

@@ -108,6 +108,7 @@ func openJSON(path string, o dataset.Options) (records, error) {
 	return recordsOf(f, "lines", scanLines, o)
 }
 
+// ignoreEOF turns the end of a file into no error.
 func ignoreEOF(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil
@@ -121,6 +122,8 @@ func (r *fileRecords) Len() int64 { return max(1, r.index.n) }
 func (r *fileRecords) Fingerprint() string { return r.print }
 func (r *fileRecords) Close() error        { return errors.Join(r.file.Close(), r.index.close()) }
 
+// Record reads record i and checks its size and encoding. A byte order mark at the begin of the
+// file and carriage returns at the end of the line are dropped.
 func (r *fileRecords) Record(i int64) ([]byte, dataset.Place, error) {
 	place := dataset.Place{File: r.file.Name()}
 	if r.index.n == 0 {
@@ -226,6 +229,7 @@ func object(b []byte, place dataset.Place) (map[string]json.RawMessage, error) {
 	return m, nil
 }
 
+// notJSON is a bad sample whose reason names the byte at which the JSON is wrong.
 func notJSON(err error, place dataset.Place) error {
 	reason := "it is not a JSON object: " + strings.TrimPrefix(err.Error(), "json: ")
 	var syntax *json.SyntaxError
@@ -285,6 +289,7 @@ func skipValue(d *json.Decoder) error {
 	}
 }
 
+// opens is by how much a token changes the depth of a JSON value.
 func opens(t json.Token) int {
 	switch t {
 	case json.Delim('{'), json.Delim('['):

@@ -140,6 +140,8 @@ func splitAt(columns [][]parquet.Value, rep int) [][][]parquet.Value {
 	return out
 }
 
+// group writes the fields of a group as a JSON object; each field takes as many columns as it has
+// leaves.
 func (w *rowWriter) group(n parquet.Node, columns [][]parquet.Value, rep, def int) {
 	w.out.WriteByte('{')
 	for i, f := range n.Fields() {
@@ -155,6 +157,7 @@ func (w *rowWriter) group(n parquet.Node, columns [][]parquet.Value, rep, def in
 	w.out.WriteByte('}')
 }
 
+// leafCount is the number of columns that a field takes.
 func leafCount(n parquet.Node) int {
 	if n.Leaf() {
 		return 1
@@ -166,6 +169,8 @@ func leafCount(n parquet.Node) int {
 	return count
 }
 
+// leaf writes one value as JSON. Bytes of fixed length, which have no form in JSON, are written in
+// hexadecimal.
 func (w *rowWriter) leaf(n parquet.Node, v parquet.Value) {
 	if v.IsNull() {
 		w.out.WriteString("null")
@@ -211,6 +216,7 @@ func (w *rowWriter) number(x float64, bits int) {
 	w.out.WriteString(strconv.FormatFloat(x, 'g', -1, bits))
 }
 
+// text writes a JSON string, without escaping the characters that are special to HTML alone.
 func (w *rowWriter) text(s string) {
 	e := json.NewEncoder(&w.out)
 	e.SetEscapeHTML(false)

@@ -30,6 +30,7 @@ type SampleType struct {
 
 var sampleTypes []SampleType
 
+// registerSampleType enters a kind of sample; two of one name are a defect of the program.
 func registerSampleType(t SampleType) bool {
 	if slices.ContainsFunc(sampleTypes, func(o SampleType) bool { return o.Name == t.Name }) {
 		panic(fmt.Sprintf("format: two sample types are named %q", t.Name))
@@ -131,6 +132,7 @@ type sampleJSON struct {
 	tags    dataset.Tags
 }
 
+// bad is a bad sample whose reason names its key.
 func (s *sampleJSON) bad(format string, args ...any) error {
 	return &dataset.BadSample{Place: s.doc.Place, Reason: fmt.Sprintf("sample %q: ", s.doc.Key) +
 		fmt.Sprintf(format, args...)}

@@ -111,6 +111,8 @@ func textOrList(raw json.RawMessage) (out []string, err error) {
 	return out, json.Unmarshal(raw, &out)
 }
 
+// readPackedChat reads several conversations that were packed into one sample, each with its own
+// media and tools.
 func readPackedChat(s *sampleJSON) ([]Conversation, error) {
 	var list []json.RawMessage
 	if err := s.get("messages", &list); err != nil {
@@ -143,6 +145,7 @@ func readPackedChat(s *sampleJSON) ([]Conversation, error) {
 	return out, nil
 }
 
+// readPackedMix reads packed pairs of prompt and caption, each with any number of media.
 func readPackedMix(s *sampleJSON) ([]Conversation, error) {
 	inner := &sampleJSON{doc: s.doc, tags: s.tags}
 	if err := s.get("texts", &inner.members); err != nil {
@@ -159,6 +162,7 @@ func readPackedMix(s *sampleJSON) ([]Conversation, error) {
 	return s.asked(prompts, captions, media)
 }
 
+// readPackedImages reads packed pairs of prompt and caption, the first of them with one image each.
 func readPackedImages(s *sampleJSON) ([]Conversation, error) {
 	prompts, captions, err := s.pairs()
 	if err != nil {

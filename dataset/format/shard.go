@@ -330,6 +330,7 @@ func WriteOwn(path string, b []byte) error {
 	return put(out, path, b)
 }
 
+// put writes a file under a temporary name and renames it, so that nobody sees half of it.
 func put(out *os.File, path string, b []byte) error {
 	_, err := io.Copy(out, bytes.NewReader(b))
 	if err = errors.Join(err, out.Chmod(0o644), out.Close()); err == nil {

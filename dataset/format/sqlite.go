@@ -25,6 +25,8 @@ const (
 	sqliteCellMax = (sqlitePage-12)*64/255 - 23
 )
 
+// createSQLite begins a database file. The first page is left empty, because what it says is known
+// only at the end.
 func createSQLite(path string) (*sqliteFile, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -182,6 +184,8 @@ func (p *sqliteCells) fits(cell []byte) bool { return p.used+len(cell)+2 <= sqli
 func (p *sqliteCells) add(cell []byte) {
 	p.cells, p.used = append(p.cells, cell), p.used+len(cell)+2
 }
+
+// drop takes the last cell off the page again; each cell takes two more bytes for its pointer.
 func (p *sqliteCells) drop() {
 	n := len(p.cells) - 1
 	p.used -= len(p.cells[n]) + 2

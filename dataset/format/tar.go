@@ -232,6 +232,7 @@ func (t *tarReader) within(m entry) error {
 	return nil
 }
 
+// cString is the text up to the first zero byte.
 func cString(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)

@@ -55,6 +55,7 @@ func isText(head []byte) bool {
 	return false
 }
 
+// openText opens plain text. A document is a file, a paragraph or a line, as the options say.
 func openText(path string, o dataset.Options) (dataset.Source, error) {
 	files, err := textFiles(path, o.Pattern)
 	if err != nil {
@@ -79,6 +80,7 @@ func openText(path string, o dataset.Options) (dataset.Source, error) {
 	return dataset.Concat(all...)
 }
 
+// closeAll closes all sources and joins their errors.
 func closeAll(sources []dataset.Source) (err error) {
 	for _, s := range sources {
 		err = errors.Join(err, s.Close())
@@ -219,6 +221,8 @@ func (f *files) Sizes(from int64, out []int64) error {
 	return nil
 }
 
+// Read reads a whole file as a document. An empty or too large one is a bad sample and does not end
+// the run.
 func (f *files) Read(i int64) (dataset.Document, error) {
 	d := dataset.Document{Place: dataset.Place{File: f.paths[i]}}
 	info, err := os.Stat(f.paths[i])

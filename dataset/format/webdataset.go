@@ -47,6 +47,7 @@ type shard struct {
 	limit int64 // bytes of a sample
 }
 
+// openShard opens a tar file of samples, whose index is made or read.
 func openShard(path string, o dataset.Options) (*shard, error) {
 	f, err := store.Open(path)
 	if err != nil {
@@ -59,6 +60,8 @@ func openShard(path string, o dataset.Options) (*shard, error) {
 	return s, nil
 }
 
+// load takes the shard's fingerprint and index. A compressed shard gets a place to be unpacked to,
+// since samples are read in any order.
 func (s *shard) load(o dataset.Options) error {
 	s.size = s.file.Size()
 	compressed, err := isCompressed(s.file)
@@ -89,6 +92,7 @@ func (s *shard) Len() int64 {
 	return s.index.n
 }
 
+// Close closes the file, its index, and what was unpacked.
 func (s *shard) Close() error {
 	err := errors.Join(s.file.Close(), s.index.close())
 	if s.spill != nil {
@@ -211,6 +215,8 @@ func (g *gathered) add(m entry, key, ext string) {
 	}
 }
 
+// has tells whether the sample has a part with this ending. Few parts are searched in turn; a map
+// is made once there are many.
 func (g *gathered) has(ext string) bool {
 	if g.seen != nil {
 		return g.seen[ext]

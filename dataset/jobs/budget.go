@@ -17,6 +17,7 @@ type byteBudget struct {
 	closed bool
 }
 
+// newByteBudget allows max bytes at a time, given out in the order of the items from next on.
 func newByteBudget(max, next int64) *byteBudget {
 	b := &byteBudget{max: max, next: next, held: map[int64]int64{}}
 	b.freed = sync.NewCond(&b.mu)

@@ -125,11 +125,15 @@ type converted struct {
 	err   error
 }
 
+// entryOf reads entry i; its error travels with it, so that it is reported in the order of the
+// entries.
 func entryOf(from *format.Annotations, i int64) converted {
 	d, err := from.Read(i)
 	return converted{Key: d.Key, Parts: d.Parts, Place: d.Place, err: err}
 }
 
+// newConversion opens the annotations and goes on where an earlier conversion into the same folder
+// stopped.
 func newConversion(c ConvertConfig) (*conversion, error) {
 	from, err := format.OpenAnnotations(c.AnnotationOptions)
 	if err != nil {
@@ -201,6 +205,7 @@ func (w *conversion) path(shard int) string {
 	return filepath.Join(w.OutputDir, fmt.Sprintf("pretrain-%d.tar", shard))
 }
 
+// report tells how far the conversion is, with the time that its stages took.
 func (w *conversion) report() ConvertReport {
 	return ConvertReport{Entries: w.from.Len(), Read: w.state.Entry, Samples: w.state.Samples,
 		Bad: w.state.Bad, Bytes: w.state.Bytes, Shards: w.state.Shards, Resumed: w.resumed,
@@ -282,6 +287,7 @@ func (w *conversion) endShard() error {
 	return w.save()
 }
 
+// save writes the state from which the conversion can go on.
 func (w *conversion) save() error {
 	b, err := json.Marshal(w.state)
 	if err != nil {
@@ -300,6 +306,7 @@ func (w *conversion) abandon() error {
 	return errors.Join(s.Close(), os.Remove(w.path(w.state.Shards)+".partial"))
 }
 
+// close closes what was read and the list of bad entries.
 func (w *conversion) close() {
 	_ = w.from.Close() // it was only read
 	_ = w.bad.Close()  // each line was written

@@ -101,6 +101,8 @@ func (p *packing) stages() []dataset.Stage {
 	return []dataset.Stage{p.counting.Stage(), p.reading.Stage(), p.writing.Stage()}
 }
 
+// begin fills in defaults, checks the settings, and takes a fingerprint of all that the result
+// depends on, by which a later run sees whether it may go on.
 func (p *packing) begin() (err error) {
 	p.Algorithm = cmp.Or(p.Algorithm, "best-fit-decreasing")
 	p.PackedType = cmp.Or(p.PackedType, "packed_chat_mix")
@@ -238,6 +240,8 @@ func PackWork(c PackConfig) dataset.Work {
 	}
 }
 
+// line measures sample i for the plan: tokens, images and kind of media. A bad sample gets a line
+// with its reason; other errors end the job.
 func (p *packing) line(i int64) (manifestLine, error) {
 	l := manifestLine{I: i, Media: "text"}
 	d, err := p.Source.Read(i)

@@ -55,6 +55,7 @@ func (p *packing) write(ctx context.Context, rows []packRow) error {
 	return p.save(&state)
 }
 
+// save writes the state from which the writing can go on.
 func (p *packing) save(s *packState) error {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -111,6 +112,7 @@ type packed struct {
 	err   error
 }
 
+// pack reads the samples of a row and puts them together; its errors travel with the row.
 func (p *packing) pack(rows []packRow) func(i int64) packed {
 	return func(i int64) packed {
 		parts, err := p.row(&rows[i])

@@ -118,6 +118,7 @@ func (o *TokenizeOptions) allow(src dataset.Source, err error, i int64) error {
 	return nil
 }
 
+// one reads and encodes document i, and ends it with the end-of-document token if there is one.
 func (o *TokenizeOptions) one(src dataset.Source, enc dataset.Encoder, i int64) tokenized {
 	d, err := src.Read(i)
 	if err != nil {

@@ -21,6 +21,8 @@ type boxVideo struct {
 	numbered bool
 }
 
+// newBoxVideo reads the settings of processors that bring all frames to one size. Settings that
+// would change the result and are not supported are refused.
 func newBoxVideo(s *Settings) *boxVideo {
 	b := &boxVideo{box: box{filter: s.filter()}, asked: s.asked(false, 0)}
 	b.h, b.w = s.box(384, 384)
@@ -31,6 +33,8 @@ func newBoxVideo(s *Settings) *boxVideo {
 	return b
 }
 
+// newInternVLVideo reads InternVL's settings: a fixed number of tokens per frame, and frames picked
+// from the middle of equal parts unless a shift is given.
 func newInternVLVideo(s *Settings) (VideoProcessor, error) {
 	b := newBoxVideo(s)
 	a := s.countBeside("image_seq_length", 256)
@@ -58,6 +62,8 @@ func newInternVLVideo(s *Settings) (VideoProcessor, error) {
 	return b, nil
 }
 
+// newLlavaVideo reads LLaVA-OneVision's settings: frames are pooled by two in both directions,
+// which makes the tokens per frame.
 func newLlavaVideo(s *Settings) (VideoProcessor, error) {
 	b := newBoxVideo(s)
 	a := s.countBeside("num_image_tokens", 0)

@@ -44,6 +44,8 @@ func (c *Clip) seconds(n int) (out []float64) {
 	return gridSeconds(c.At, c.FPS, n)
 }
 
+// gridSeconds is the middle time of each group of n frames, in seconds; the last frame stands in
+// where a group is not full.
 func gridSeconds(at []int, fps float64, n int) (out []float64) {
 	time := func(i int) float64 { return float64(at[min(i, len(at)-1)]) / fps }
 	for i := 0; i < len(at); i += n {
@@ -63,6 +65,7 @@ func (c *Clip) every(n int) float64 {
 
 var errNoFrames = errors.New("the video has no frames")
 
+// check is an error for a video without frames.
 func (v VideoInfo) check() error {
 	if v.Frames < 1 {
 		return errNoFrames
@@ -77,6 +80,7 @@ type asked struct {
 	fps    float64 // 0: not said
 }
 
+// asked reads how many frames are wanted, by number or by rate; both at once exclude each other.
 func (s *Settings) asked(sample bool, fps float64) (a asked) {
 	a.sample = s.flag("do_sample_frames", sample)
 	some, rate := s.get("num_frames", &a.frames), s.get("fps", &a.fps)
@@ -119,6 +123,7 @@ func (v VideoInfo) enough(n int) error {
 	return nil
 }
 
+// rate is an error where frames are to be picked by rate and the video does not tell its own.
 func (v VideoInfo) rate() error {
 	if v.FPS <= 0 || math.IsInf(v.FPS, 0) || math.IsNaN(v.FPS) {
 		return errors.New("the video does not tell its frame rate, and fps is to sample it by; set " +

@@ -16,6 +16,8 @@ type centre struct {
 	norm         *norm
 }
 
+// newClip reads the settings of CLIP's processor: the shorter side is resized and the middle is cut
+// out.
 func newClip(s *Settings) (ImageProcessor, error) {
 	c := &centre{filter: s.filter(), patch: s.modelCount("patch_size"), merge: max(1, s.modelCount("merge"))}
 	c.short = s.shortest(224)
@@ -67,6 +69,8 @@ func (s *Settings) crop(def int) (h, w int) {
 	return s.side("crop_size", v.Height, def), s.side("crop_size", v.Width, def)
 }
 
+// side checks a length in pixels; def stands in for a faulty one, so that further faults are found
+// too.
 func (s *Settings) side(key string, n, def int) int {
 	if n < 1 || n > sideMax {
 		s.fail("%s is %d; it is from 1 to %d", key, n, sideMax)

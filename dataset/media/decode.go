@@ -101,6 +101,7 @@ func tiffConfig(b []byte) (image.Config, error) {
 	return c, err
 }
 
+// decodeTIFF decodes a TIFF image. The decoder inverts some fax images, which is put right here.
 func decodeTIFF(b []byte, white bool) (*Image, error) {
 	m, err := tiff.Decode(bytes.NewReader(b))
 	if err != nil {

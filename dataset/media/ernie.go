@@ -6,6 +6,7 @@ var _ = registerImage("Ernie4_5_VLMoeImageProcessor", newErnie)
 // which each is of one frame, on the numbers of torchvision.
 type ernie struct{ qwen }
 
+// newErnie reads ERNIE's settings, which are those of Qwen with patches of a single frame.
 func newErnie(s *Settings) (ImageProcessor, error) {
 	e := &ernie{qwen{patch: s.few("patch_size", 14), merge: s.few("merge_size", 2), time: 1}}
 	if n := s.few("temporal_patch_size", 1); n != 1 {

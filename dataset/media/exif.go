@@ -61,6 +61,8 @@ func metadata(b []byte) (exif, xmp []byte) {
 	return exif, xmp
 }
 
+// jpegMetadata finds the EXIF and XMP parts of a JPEG file, in the segments before the image data;
+// nil where there are none.
 func jpegMetadata(b []byte) (exif, xmp []byte) {
 	for len(b) >= 4 && b[0] == 0xff && b[1] != 0xda {
 		n := int(binary.BigEndian.Uint16(b[2:]))

@@ -81,6 +81,7 @@ func asFile(b []byte, use func(file string) error) error {
 	return errors.Join(err, os.Remove(t.Name()))
 }
 
+// clip decodes those frames of a video that the processor picks.
 func (f FFmpeg) clip(ctx context.Context, file string, p VideoProcessor, count string) (*Clip, error) {
 	v, err := f.probe(ctx, file, count)
 	if err != nil {
@@ -112,6 +113,8 @@ type stream struct {
 	Side          []struct{ Rotation float64 } `json:"side_data_list"`
 }
 
+// probe asks for size, rate and number of frames. A rotation by a quarter turn swaps width and
+// height, since frames come out turned.
 func (f FFmpeg) probe(ctx context.Context, file, count string) (v VideoInfo, err error) {
 	args := []string{"-v", "error", "-select_streams", "v:0", count, "-show_entries",
 		"stream=width,height,avg_frame_rate,nb_read_packets,nb_read_frames:stream_side_data=rotation",

@@ -9,6 +9,8 @@ type gemma3 struct {
 	tokens int
 }
 
+// newGemma3 reads Gemma 3's settings: one size and a fixed number of tokens for every image.
+// Cutting images into crops is refused.
 func newGemma3(s *Settings) (ImageProcessor, error) {
 	g := &gemma3{box: box{filter: s.filter()}, tokens: s.countBeside("image_seq_length", 256)}
 	g.h, g.w = s.box(224, 224)

@@ -19,6 +19,7 @@ type internVL struct {
 	norm        *norm
 }
 
+// newInternVL reads InternVL's settings: an image is cut into a number of tiles within bounds.
 func newInternVL(s *Settings) (ImageProcessor, error) {
 	v := &internVL{filter: s.filter(), least: s.count("min_patches", 1), most: s.count("max_patches", 12)}
 	v.h, v.w = s.box(384, 384)

@@ -134,6 +134,8 @@ func (r *jpegReader) segment() (marker byte, body []byte, err error) {
 	return marker, body, nil
 }
 
+// take handles one segment of the file, by its marker. Those that do not bear on the pixels are
+// passed over.
 func (r *jpegReader) take(marker byte, body []byte) error {
 	switch {
 	case marker >= 0xc0 && marker <= 0xc2:
@@ -194,6 +196,7 @@ func (r *jpegReader) frame(b []byte) error {
 
 func over(a, b int) int { return (a + b - 1) / b }
 
+// quants reads tables of quantization, of 8 or 16 bits, in zigzag order.
 func (r *jpegReader) quants(b []byte) error {
 	for len(b) > 0 {
 		wide, id := b[0]>>4, b[0]&15
@@ -213,6 +216,7 @@ func (r *jpegReader) quants(b []byte) error {
 	return nil
 }
 
+// huffmans reads tables of Huffman codes, for the first coefficient of a block or for the others.
 func (r *jpegReader) huffmans(b []byte) error {
 	for len(b) > 0 {
 		if len(b) < 17 || b[0]>>4 > 1 || b[0]&15 > 3 {

@@ -85,6 +85,8 @@ func inverse(c, q *[64]int16, out []byte, stride int) {
 
 func saturate(v int32) int16 { return int16(min(max(v, -1<<15), 1<<15-1)) }
 
+// inverse8 is the inverse cosine transform of 8 values in whole numbers scaled by 2¹³, as in
+// libjpeg's slow integer method, whose results it repeats bit by bit.
 func inverse8(in [8]int16) [8]int32 {
 	times := func(a int16, k int32, b int16, l int32) int32 { return int32(a)*k + int32(b)*l }
 	t0, t1 := int32(in[0]+in[4])<<13, int32(in[0]-in[4])<<13

@@ -10,6 +10,8 @@ type upsampler struct {
 	buffer           []byte
 }
 
+// newUpsampler prepares the enlarging of a colour plane. Halved planes are smoothed, as libjpeg
+// does by default; others are repeated.
 func newUpsampler(r *jpegReader, p *plane) upsampler {
 	u := upsampler{p: p, w: r.w, h: r.hmax, v: r.vmax}
 	fh, fv := r.hmax/p.h, r.vmax/p.v

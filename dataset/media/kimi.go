@@ -16,6 +16,7 @@ type kimi struct {
 	norm         *norm
 }
 
+// newKimi reads Kimi's settings, which bound the patches in all and along each side.
 func newKimi(s *Settings) (ImageProcessor, error) {
 	k := &kimi{patch: s.few("patch_size", 14), merge: s.few("merge_size", 2),
 		most: s.count("max_patches", 16384)}

@@ -22,6 +22,8 @@ type llavaOnevision struct {
 	norm      *norm
 }
 
+// newLlavaOnevision reads LLaVA-OneVision's settings: the sizes that an image may be fitted to, in
+// whole tiles, and the most tiles that keep all their features.
 func newLlavaOnevision(s *Settings) (ImageProcessor, error) {
 	l := &llavaOnevision{filter: s.filter(), tokens: s.countBeside("num_image_tokens", 0)}
 	h, w := s.box(384, 384)

@@ -13,6 +13,7 @@ var (
 // three is a setting of a number a channel, or of one for all.
 type three [3]float64
 
+// three reads a value per colour; a single number stands for all three.
 func (s *Settings) three(key string, def three) three {
 	var one float64
 	if b := s.keys[key]; len(b) > 0 && b[0] != '[' && b[0] != 'n' {
@@ -34,6 +35,7 @@ type affine struct {
 	mean, std          three
 }
 
+// affine reads how pixels are scaled and normalized. A factor or deviation of 0 is refused.
 func (s *Settings) affine(mean, std three) (a affine) {
 	a.rescale, a.normalize = s.flag("do_rescale", true), s.flag("do_normalize", true)
 	a.scale = s.number("rescale_factor", 1.0/255)

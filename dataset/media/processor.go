@@ -129,11 +129,14 @@ var (
 	videoOf      = map[string]string{}
 )
 
+// registerImage enters an image processor under the class that configurations name.
 func registerImage(class string, make func(s *Settings) (ImageProcessor, error)) bool {
 	imageClasses[class] = make
 	return true
 }
 
+// registerVideo enters a video processor, and the image processors beside which it is taken if no
+// other is named.
 func registerVideo(class string, make func(s *Settings) (VideoProcessor, error), of ...string) bool {
 	videoClasses[class] = make
 	for _, o := range of {
@@ -158,6 +161,8 @@ func NewVideoProcessor(class string, s *Settings) (VideoProcessor, error) {
 	return build(videoClasses, "video", class, s)
 }
 
+// build makes a processor from its settings. Faster variants of a class, which end in a backend's
+// name, count as the class itself; settings that nothing has read are faults.
 func build[P any](classes map[string]func(*Settings) (P, error), kind, class string,
 	s *Settings) (p P, err error) {
 	for _, backend := range []string{"Fast", "Pil"} {

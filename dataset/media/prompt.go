@@ -54,6 +54,7 @@ const (
 	videoPad    = "<|video_pad|>"
 )
 
+// timed writes a video as Qwen3-VL wants it: the time of each group of frames before its tokens.
 func timed(v VideoInfo, at []int, e Extent, n int) Prompt {
 	if v.rate() != nil {
 		v.FPS = rate3

@@ -21,6 +21,8 @@ type qwenUtils struct {
 	total   float64
 }
 
+// newQwenUtils reads the settings of Qwen's own tools, which size frames by the total number of
+// pixels of a video.
 func newQwenUtils(s *Settings) (VideoProcessor, error) {
 	u := &qwenUtils{framing: s.number("fps", 2)}
 	s.get("nframes", &u.nframes)

@@ -22,6 +22,8 @@ type qwenVideo struct {
 	resized                 func(p *Image, w, h int) *Image
 }
 
+// newQwenVideo reads what the video processors of the Qwen family share; the arguments are the
+// defaults in which they differ.
 func newQwenVideo(s *Settings, patch, least, most, tokens int, mean, std three) *qwenVideo {
 	q := &qwenVideo{qwen: qwen{patch: s.few("patch_size", patch), merge: s.few("merge_size", 2),
 		time: s.few("temporal_patch_size", 2)}}

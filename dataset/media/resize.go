@@ -69,6 +69,7 @@ func bicubic(x float64) float64 {
 	return 0
 }
 
+// lanczos is the windowed sinc of three lobes.
 func lanczos(x float64) float64 {
 	if x < -3 || x >= 3 {
 		return 0
@@ -186,6 +187,8 @@ func (p *Image) resizeWith(w, h int, f *Filter, weights func(from, to int, f *Fi
 	return p
 }
 
+// resizeRows scales the width, with the weights of each output pixel in fixed point, as Pillow
+// computes it.
 func (p *Image) resizeRows(t *taps) *Image {
 	out := bare(len(t.first), p.H)
 	from := 0
@@ -209,6 +212,7 @@ func (p *Image) resizeRows(t *taps) *Image {
 	return out
 }
 
+// resizeColumns scales the height in the same way, row by row so that memory is read in order.
 func (p *Image) resizeColumns(t *taps) *Image {
 	out := bare(p.W, len(t.first))
 	if native && p.columnsNative(out, t) {

@@ -33,6 +33,8 @@ type floatTaps struct {
 	w     [][]float32
 }
 
+// newFloatTaps are the weights of bicubic scaling in float32 from one length to another; on
+// reduction the filter is widened, which smooths.
 func newFloatTaps(from, to int) (t floatTaps) {
 	scale := float32(from) / float32(to)
 	support, inv := float32(2), float32(1)
@@ -59,6 +61,7 @@ func newFloatTaps(from, to int) (t floatTaps) {
 // fused is a·b + c rounded once (but for the last bit of a double).
 func fused(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }
 
+// fusedBicubic is the bicubic kernel with a = -0.5, with each step rounded once.
 func fusedBicubic(x float32) float32 {
 	const a = -0.5
 	if x < 0 {
@@ -73,6 +76,7 @@ func fusedBicubic(x float32) float32 {
 	return 0
 }
 
+// alongRows scales the width of float32 pixels of three colours.
 func alongRows(in []float32, w int, t floatTaps) []float32 {
 	out := make([]float32, 0, len(in)/w*len(t.w))
 	for ; len(in) > 0; in = in[w*3:] {
@@ -90,6 +94,7 @@ func alongRows(in []float32, w int, t floatTaps) []float32 {
 	return out
 }
 
+// alongColumns scales the height; n is the number of values in a row.
 func alongColumns(in []float32, n int, t floatTaps) []float32 {
 	out := make([]float32, n*len(t.w))
 	for y, ws := range t.w {

@@ -142,6 +142,7 @@ func (s *Settings) modelCount(key string) (n int) {
 // filters are Pillow's numbers of them.
 var filters = map[int]*Filter{1: Lanczos, 2: Bilinear, 3: Bicubic}
 
+// filter reads the filter by Pillow's number, bicubic if none is given.
 func (s *Settings) filter() *Filter {
 	n := 3
 	s.get("resample", &n)

@@ -11,6 +11,7 @@ type box struct {
 	norm   *norm
 }
 
+// newSiglip reads SigLIP's settings: every image is brought to one size.
 func newSiglip(s *Settings) (ImageProcessor, error) {
 	b := &box{filter: s.filter(), patch: s.modelCount("patch_size"), merge: max(1, s.modelCount("merge"))}
 	b.h, b.w = s.box(224, 224)

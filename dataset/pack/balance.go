@@ -73,6 +73,7 @@ type held struct {
 	id   int32
 }
 
+// compareHeld orders by cost and then by number, so that equal costs have one order.
 func compareHeld(x, y held) int {
 	switch {
 	case x.cost < y.cost:

@@ -44,6 +44,7 @@ type rowQueue struct {
 
 type waitingRow struct{ row, turn int }
 
+// put enters a row that has room left, by the room and the images that it can still take.
 func (b *bestRows) put(row, room, images int) {
 	if b.limits.Images == 0 {
 		images = 0
@@ -137,6 +138,7 @@ type buckets struct {
 	rows    [][]int
 }
 
+// put enters item i under its length.
 func (b *buckets) put(i int) {
 	n := b.items[i].Tokens
 	b.ids[n] = append(b.ids[n], i)
@@ -188,6 +190,7 @@ func (b *buckets) divisors() {
 	}
 }
 
+// back puts the items of a row back, last first, so that they come again in the same order.
 func (b *buckets) back(row []int) {
 	for k := len(row) - 1; k >= 0; k-- {
 		b.put(row[k])

@@ -78,6 +78,8 @@ type lengthSet []uint64
 func newLengthSet(most int) lengthSet { return make(lengthSet, most/64+1) }
 func (s lengthSet) add(n int)         { s[n/64] |= 1 << (n % 64) }
 func (s lengthSet) remove(n int)      { s[n/64] &^= 1 << (n % 64) }
+
+// atMost is the largest member up to n, or -1; it looks at 64 lengths at a time.
 func (s lengthSet) atMost(n int) int {
 	if n < 0 {
 		return -1
@@ -92,6 +94,8 @@ func (s lengthSet) atMost(n int) int {
 		}
 	}
 }
+
+// atLeast is the smallest member from n on, or -1.
 func (s lengthSet) atLeast(n int) int {
 	for w, x := n/64, s[n/64]&(^uint64(0)<<(n%64)); ; x = s[w] {
 		if x != 0 {

@@ -73,6 +73,8 @@ type pairing struct {
 	turn      int // varies which samples are tried
 }
 
+// normalise expresses costs in units of the mean load of a rank, so that vision, language and
+// tokens can be compared; the sums are then deviations from the mean.
 func (p *pairing) normalise(ranks int) {
 	var total point
 	for _, x := range p.pairs {
@@ -183,6 +185,7 @@ type pairChange struct {
 	gain                  float64
 }
 
+// moves weighs giving each pair of the fuller rank to the emptier one.
 func (p *pairing) moves(high, low int, best *pairChange) {
 	before := p.badness(p.sum[high]) + p.badness(p.sum[low])
 	for _, i := range p.held[high] {
@@ -190,6 +193,8 @@ func (p *pairing) moves(high, low int, best *pairChange) {
 	}
 }
 
+// swaps weighs exchanging pairs. Only some are tried in each turn, and others in the next, since
+// all would be too many.
 func (p *pairing) swaps(high, low int, best *pairChange) {
 	before := p.badness(p.sum[high]) + p.badness(p.sum[low])
 	hi, lo := p.held[high], p.held[low]

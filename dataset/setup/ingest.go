@@ -86,6 +86,7 @@ func Ingest(ctx context.Context, job *format.Job, see Progress, hosts dataset.El
 	return r, nil
 }
 
+// convert converts source i of the job into shards in dir.
 func (j ingest) convert(ctx context.Context, dir string, i int) (jobs.ConvertReport, error) {
 	conf := jobs.ConvertOf(j.Job, i, dir)
 	conf.Elsewhere = j.hosts
@@ -97,6 +98,7 @@ func (j ingest) convert(ctx context.Context, dir string, i int) (jobs.ConvertRep
 	return jobs.Convert(ctx, conf)
 }
 
+// pack packs the converted sets into one, in the order of the sources.
 func (j ingest) pack(ctx context.Context, sets []string) (jobs.PackReport, error) {
 	var sources []dataset.Source
 	for _, path := range sets {

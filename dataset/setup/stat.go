@@ -34,6 +34,8 @@ type PartStat struct {
 	Bytes int64 `json:"bytes"`
 }
 
+// count adds a document to the statistics. Kinds of parts beyond a bound are counted together, as
+// names may come from the data.
 func (r *StatReport) count(d *dataset.Document) {
 	tokens := int64(0)
 	if r.tokens != nil {

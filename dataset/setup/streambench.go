@@ -152,6 +152,7 @@ const (
 	slopeEvery = 5_000
 )
 
+// at takes a sample of the memory in use for a line through all of them, whose slope shows a leak.
 func (s *rssSlope) at(samples int64) {
 	if samples < slopeFrom || samples < s.last+slopeEvery {
 		return

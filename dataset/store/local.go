@@ -19,6 +19,8 @@ const (
 	openMin = 8
 )
 
+// openFiles is how many files may be open at a time: a part of the process's limit, as others need
+// some too.
 func openFiles(limit int64) int {
 	if limit <= 0 {
 		return openMax
@@ -48,6 +50,8 @@ type local struct {
 
 func openLocal(path string) (File, error) { return files.add(path) }
 
+// add opens a file and enters it among the open ones, of which the longest unused may be closed for
+// it.
 func (p *pool) add(path string) (*local, error) {
 	info, err := os.Stat(path) // opening a pipe would wait for a writer
 	if err == nil && !info.Mode().IsRegular() {
@@ -110,6 +114,7 @@ func (p *pool) acquire(l *local) (*os.File, error) {
 	return l.f, nil
 }
 
+// release ends one use of a file, which may then be closed to make room.
 func (p *pool) release(l *local) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

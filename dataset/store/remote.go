@@ -47,6 +47,7 @@ func newClient(c *cache) *client {
 		sleep: sleep}
 }
 
+// sleep waits for d, or until the context ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -62,6 +63,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 // addresses. The host that the user named may be private: it is often a store of their own.
 type guarded struct{ open, guard http.RoundTripper }
 
+// RoundTrip sends a request. One that was redirected to another host goes the guarded way, which
+// refuses private addresses.
 func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if first := firstOf(r); first != r && first.URL.Host != r.URL.Host {
 		return g.guard.RoundTrip(r)
@@ -80,6 +83,8 @@ func firstOf(r *http.Request) *http.Request {
 // errPrivate says that a redirect leads into a private network.
 var errPrivate = errors.New("the redirect leads to a private address; name it directly if that is meant")
 
+// refusePrivate refuses addresses inside of a network, so that a redirect cannot reach services
+// that trust this host.
 func refusePrivate(_, address string, _ rawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
@@ -90,6 +95,7 @@ func refusePrivate(_, address string, _ rawConn) error {
 	return nil
 }
 
+// checkRedirect refuses too many redirects and those from encrypted to plain.
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= redirectsMax:
@@ -271,6 +277,7 @@ func (f *remote) check(res *http.Response, at, n int64) (int64, error) {
 	return size, f.is(size, res)
 }
 
+// remedy is what to do about a status, as the end of an error; nothing if there is no advice.
 func remedy(code int) string {
 	switch code {
 	case http.StatusUnauthorized, http.StatusForbidden:

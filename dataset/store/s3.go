@@ -86,6 +86,7 @@ func s3Escape(s string) string {
 	return b.String()
 }
 
+// splitS3 cuts s3://BUCKET/KEY into its parts; the key may be empty.
 func splitS3(name string) (bucket, key string, err error) {
 	rest := name[len("s3://"):]
 	bucket, key, _ = strings.Cut(rest, "/")
@@ -95,6 +96,7 @@ func splitS3(name string) (bucket, key string, err error) {
 	return bucket, key, nil
 }
 
+// openS3 opens an object by signed requests.
 func (c *client) openS3(name string, conf s3Config) (File, error) {
 	bucket, key, err := splitS3(name)
 	if err == nil && key == "" {
@@ -183,6 +185,8 @@ const (
 	listBytesMax = 8 << 20
 )
 
+// globS3 lists the objects that match a pattern. The store filters by what stands before the first
+// wildcard, and the rest is matched here.
 func (c *client) globS3(pattern string, conf s3Config) (out []string, err error) {
 	bucket, key, err := splitS3(pattern)
 	if err != nil {
@@ -218,6 +222,7 @@ type s3Page struct {
 	Next string `xml:"NextContinuationToken"`
 }
 
+// listS3 reads one page of a listing, and tries again after faults that may pass.
 func (c *client) listS3(conf s3Config, bucket, prefix, token string) (page s3Page, err error) {
 	for n := range attemptsMax {
 		if n > 0 {
@@ -233,6 +238,8 @@ func (c *client) listS3(conf s3Config, bucket, prefix, token string) (page s3Pag
 	return page, fmt.Errorf("%w (%d attempts)", err, attemptsMax)
 }
 
+// listOnce reads one page of a listing. Answers that another try will not change are marked as
+// permanent.
 func (c *client) listOnce(conf s3Config, bucket, prefix, token string) (page s3Page, err error) {
 	u, err := conf.url(bucket, "")
 	if err != nil {

@@ -123,6 +123,8 @@ type trieNode struct {
 	id   int32
 }
 
+// add enters a word into the trie. single stays set while all words begin with one byte, which a
+// fast search can look for.
 func (m *matcher) add(word string, id int32) {
 	if word == "" {
 		return
@@ -170,6 +172,7 @@ func (m *matcher) next(text string, from int) (start, stop int, id int32) {
 	return 0, 0, -1
 }
 
+// longest finds the longest word that begins at from; id is -1 if none does.
 func (m *matcher) longest(text string, from int) (stop int, id int32) {
 	id = -1
 	at := int32(0)

@@ -197,6 +197,8 @@ type builder struct {
 	example []rune // of each class
 }
 
+// build makes the states that can be reached, one by one. An expression with too many states, or
+// one that matches nothing at all, gets no automaton and is matched otherwise.
 func (b *builder) build() error {
 	if b.a.nClasses > 250 {
 		return errNoAutomaton

@@ -17,6 +17,8 @@ type bertFile struct {
 
 func isOn(b *bool) bool { return b == nil || *b }
 
+// normalizer cleans text as BERT does: control characters out, spaces around Chinese characters,
+// accents off and lower case, each if the file wants it.
 func (f bertFile) normalizer() normalizer {
 	drop, blank, cjk := inClass("bert_drop"), inClass("bert_space"), inClass("bert_cjk")
 	nfd := unicodeForm(norm.NFD)

@@ -27,6 +27,8 @@ type merged struct{ rank, id int32 }
 // spaceMark is what SentencePiece writes for a space.
 const spaceMark = "\u2581"
 
+// newBPE reads a model of byte-pair encoding, with merges or, as in tiktoken's files, with ranks
+// alone.
 func newBPE(f *modelFile, byteLevel bool) (*bpe, error) {
 	m := &bpe{byteLevel: byteLevel, byteFallback: f.ByteFallback, fuseUnk: f.FuseUnk, unk: -1}
 	if f.UnkToken != nil {
@@ -107,6 +109,8 @@ func (m *bpe) fillSymbols(f *modelFile) {
 	}
 }
 
+// fillMerges enters the merges by their pair. It also finds out whether merges ever cross a word,
+// which allows cutting a text at words.
 func (m *bpe) fillMerges(f *modelFile) error {
 	m.merges = make(map[uint64]merged, len(f.Merges))
 	_, m.wordStart = m.symbols[spaceMark]
@@ -231,6 +235,8 @@ func (m *bpe) startChars(word []int32, piece string) []int32 {
 	return word
 }
 
+// hasBytes tells whether all bytes of a character have a token, into which an unknown one can fall
+// back.
 func (m *bpe) hasBytes(c string) bool {
 	for i := range len(c) {
 		if m.byteIDs[c[i]] < 0 {

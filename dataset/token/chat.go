@@ -70,6 +70,7 @@ type rendering struct {
 	vars map[string]any
 }
 
+// prepare sets the variables that stay the same over the renderings of one conversation.
 func (t *Template) prepare(tools any, extra map[string]any) (*rendering, error) {
 	r := &rendering{t, map[string]any{"documents": nil}}
 	for k, v := range t.special {
@@ -87,6 +88,8 @@ func (t *Template) prepare(tools any, extra map[string]any) (*rendering, error) 
 	return r, nil
 }
 
+// render renders the messages. The date is fixed unless it is set, because training data must not
+// depend on the day.
 func (r *rendering) render(messages []Message, addGenerationPrompt bool) (jinja.Output, error) {
 	list := make([]any, len(messages))
 	for i, m := range messages {
@@ -109,6 +112,8 @@ func (r *rendering) render(messages []Message, addGenerationPrompt bool) (jinja.
 	return r.t.tmpl.Render(vars, jinja.Options{Now: now})
 }
 
+// messageValue is a message as the template sees it: its own JSON object where there is one, else
+// role and content.
 func messageValue(m Message) (any, error) {
 	if m.Raw != nil {
 		v, err := jinja.FromJSON(m.Raw)
@@ -204,6 +209,8 @@ func EncodeChat(tok *Tokenizer, tmpl *Template, messages []Message,
 	return encodeChat(tok, tmpl, messages, o, nil)
 }
 
+// encodeChat renders and encodes a conversation, with a mask of the tokens to learn. These are what
+// the template marks, or else the text of the assistant's messages.
 func encodeChat(tok *Tokenizer, tmpl *Template, messages []Message, o ChatOptions,
 	edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, err error) {
 	r, err := tmpl.prepare(o.Tools, o.Extra)
@@ -264,6 +271,7 @@ func (r *rendering) assistantSpans(messages []Message, whole string) ([][2]int, 
 	return out, nil
 }
 
+// unstable is the error for templates whose text of a message cannot be told from the rest.
 func (r *rendering) unstable(i int, why string) error {
 	return fmt.Errorf("chat template: cannot tell which text message %d (assistant) wrote: %s; "+
 		"mark it in the template with {%% generation %%} … {%% endgeneration %%}", i, why)
@@ -313,6 +321,7 @@ func withContent(m Message, content string) Message {
 	return out
 }
 
+// commonSuffix is the number of bytes in which the ends of a and b agree.
 func commonSuffix(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {

@@ -40,6 +40,8 @@ func parseDecoders(raw json.RawMessage) ([]decodeStep, error) {
 	return steps, nil
 }
 
+// parseOneDecoder reads one step that turns tokens back into text; an unknown kind is refused,
+// since the text would be wrong.
 func parseOneDecoder(raw json.RawMessage) (decodeStep, error) {
 	var f decoderFile
 	if err := json.Unmarshal(raw, &f); err != nil {
@@ -69,6 +71,7 @@ func parseOneDecoder(raw json.RawMessage) (decodeStep, error) {
 	return nil, fmt.Errorf("type %q is not supported", typ)
 }
 
+// eachPart makes a step that changes each part by itself.
 func eachPart(f func(i int, s string) string) decodeStep {
 	return func(parts []string) []string {
 		for i, p := range parts {
@@ -129,6 +132,8 @@ func (f *decoderFile) wordPieceStep() decodeStep {
 	})
 }
 
+// decodeByteLevel maps the printable characters back to the bytes that they stand for; bytes that
+// are no UTF-8 become replacement characters.
 func decodeByteLevel(parts []string) []string {
 	var b []byte
 	for _, p := range parts {

@@ -81,6 +81,8 @@ func LoadDir(dir string) (*Tokenizer, *Config, error) {
 	return tok, c, c.check(tok)
 }
 
+// parseConfig reads tokenizer_config.json. The chat template may be one text or a list of named
+// ones, of which "default" is taken.
 func parseConfig(b []byte) (*Config, error) {
 	var f configFile
 	if err := json.Unmarshal(b, &f); err != nil {

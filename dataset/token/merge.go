@@ -108,6 +108,7 @@ func (m *bpe) offer(heap []candidate, links []link, i int32) []candidate {
 	return push(heap, candidate{p.rank, i, p.id})
 }
 
+// push adds a candidate to the heap.
 func push(h []candidate, c candidate) []candidate {
 	h = append(h, c)
 	for i := len(h) - 1; i > 0; {
@@ -121,6 +122,7 @@ func push(h []candidate, c candidate) []candidate {
 	return h
 }
 
+// popMin takes the candidate that comes first off the heap, which must not be empty.
 func popMin(h []candidate) (candidate, []candidate) {
 	top := h[0]
 	last := len(h) - 1
@@ -161,6 +163,7 @@ type scratch struct {
 
 func newScratch() *scratch { return &scratch{cache: map[string][]int32{}} }
 
+// cached gives the tokens of a short piece that was encoded before.
 func (s *scratch) cached(piece string) ([]int32, bool) {
 	if len(piece) > cachePieceMax {
 		return nil, false

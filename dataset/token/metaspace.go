@@ -13,6 +13,8 @@ type metaspace struct {
 	cutter *cutter
 }
 
+// metaspaceSplit reads the settings of SentencePiece's way to mark spaces; files of different age
+// name them differently.
 func (f *splitFile) metaspaceSplit() ([]splitter, error) {
 	scheme := f.PrependScheme
 	if scheme == "" {
@@ -34,6 +36,8 @@ func (f *splitFile) metaspaceSplit() ([]splitter, error) {
 	return []splitter{m}, nil
 }
 
+// split replaces spaces by the mark and puts one in front, always or at the begin of the text
+// alone, as the scheme says.
 func (m *metaspace) split(text string, first bool, yield func(string, bool)) {
 	text = strings.ReplaceAll(text, " ", m.mark)
 	if (m.scheme == "always" || m.scheme == "first" && first) && !strings.HasPrefix(text, m.mark) {

@@ -49,6 +49,7 @@ type normalizerFile struct {
 var unicodeForms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC,
 	"NFKD": norm.NFKD}
 
+// parseOneNormalizer reads one step that changes text before it is cut; an unknown kind is refused.
 func parseOneNormalizer(raw json.RawMessage) (normalizer, error) {
 	var f normalizerFile
 	if err := json.Unmarshal(raw, &f); err != nil {

@@ -45,6 +45,8 @@ func (t *translator) put(n int, text string) {
 	t.at += n
 }
 
+// next translates one piece of an expression from Oniguruma's syntax, where ^ and $ stand for
+// lines, to that of the engine used here.
 func (t *translator) next() error {
 	rest := t.expr[t.at:]
 	switch c := rest[0]; {
@@ -191,6 +193,7 @@ func (t *translator) class(rest string) error {
 // runeSet is ranges of characters, in order and apart.
 type runeSet [][2]rune
 
+// setOf sorts ranges of characters and joins those that touch.
 func setOf(ranges [][2]rune) runeSet {
 	slices.SortFunc(ranges, func(a, b [2]rune) int { return int(a[0] - b[0]) })
 	var out runeSet
@@ -204,6 +207,7 @@ func setOf(ranges [][2]rune) runeSet {
 	return out
 }
 
+// others are all characters outside the set.
 func (s runeSet) others() runeSet {
 	var out runeSet
 	next := rune(0)

@@ -8,6 +8,7 @@ import (
 // postProcessor puts special tokens around a text: ids before and after it.
 type postProcessor struct{ before, after []int32 }
 
+// extra is the number of tokens that apply adds.
 func (p postProcessor) extra(addSpecial bool) int {
 	if !addSpecial {
 		return 0
@@ -15,6 +16,7 @@ func (p postProcessor) extra(addSpecial bool) int {
 	return len(p.before) + len(p.after)
 }
 
+// apply appends ids to out, between the special tokens if they are wanted.
 func (p postProcessor) apply(out, ids []int32, addSpecial bool) []int32 {
 	if !addSpecial {
 		return append(out, ids...)
@@ -70,6 +72,7 @@ func parsePost(raw json.RawMessage) (postProcessor, error) {
 	return all, nil
 }
 
+// parseOnePost reads how special tokens are put around a text.
 func parseOnePost(raw json.RawMessage) (postProcessor, error) {
 	var f postFile
 	if err := json.Unmarshal(raw, &f); err != nil {

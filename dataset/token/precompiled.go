@@ -18,6 +18,8 @@ type precompiled struct {
 	texts []byte
 }
 
+// newPrecompiled reads SentencePiece's compiled normalization: the size of a trie, the trie, and
+// the texts that it leads to.
 func newPrecompiled(b []byte) (*precompiled, error) {
 	p := &precompiled{}
 	if len(b) < 4 {
@@ -110,6 +112,7 @@ func (p *precompiled) prefixes(s string, yield func(n int, text string) bool) {
 	}
 }
 
+// unit reads a node of the trie; false outside of it, as in a damaged file.
 func (p *precompiled) unit(at uint32) (uint32, bool) {
 	if int64(at) >= int64(len(p.trie)) {
 		return 0, false

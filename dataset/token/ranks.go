@@ -140,6 +140,8 @@ var tekkenNames = []string{"<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILA
 	"[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]",
 	"[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"}
 
+// parseTekken reads Mistral's tekken.json. Special tokens come first, so the ids of all others are
+// shifted by their number.
 func parseTekken(b []byte) (*file, error) {
 	var t tekkenFile
 	if err := json.Unmarshal(b, &t); err != nil {

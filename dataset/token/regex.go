@@ -185,6 +185,7 @@ func writeClass(out *strings.Builder, t *unicode.RangeTable, negated, inside boo
 	}
 }
 
+// writeRange writes a range of characters for an expression, as an escape where one exists.
 func writeRange(out *strings.Builder, lo, hi rune) {
 	for k, r := range []rune{lo, hi} {
 		switch {

@@ -119,6 +119,7 @@ var models = map[string]func(f *modelFile, byteLevel bool) (model, error){
 // idMax bounds ids so that tables by id stay small: four times the largest published vocabulary.
 const idMax = 1 << 20
 
+// parseFile reads tokenizer.json and checks that its kind of model is one that is supported.
 func parseFile(b []byte) (*file, error) {
 	f := &file{}
 	if err := json.Unmarshal(b, f); err != nil {

@@ -54,6 +54,7 @@ func parseSplits(raw json.RawMessage) (splits []splitter, byteLevel bool, err er
 	return splits, byteLevel, nil
 }
 
+// parseOneSplit reads one step that cuts text before the model sees it; an unknown kind is refused.
 func parseOneSplit(typ string, raw json.RawMessage) ([]splitter, error) {
 	var f splitFile
 	if err := json.Unmarshal(raw, &f); err != nil {
@@ -86,6 +87,8 @@ func parseOneSplit(typ string, raw json.RawMessage) ([]splitter, error) {
 	return nil, fmt.Errorf("not supported")
 }
 
+// byteLevelSplits are the steps of GPT-2: a space in front, then its own expression, each unless
+// the file turns it off.
 func byteLevelSplits(f splitFile) (out []splitter) {
 	if f.AddPrefixSpace == nil || *f.AddPrefixSpace {
 		out = append(out, prefixSpace{})
@@ -105,6 +108,8 @@ func (prefixSpace) split(text string, first bool, yield func(string, bool)) {
 	yield(text, first)
 }
 
+// patternSplit cuts by an expression. Well-known expressions have scanners written for them, which
+// are much faster.
 func (f *splitFile) patternSplit() ([]splitter, error) {
 	if f.Pattern.Regex != nil && f.Behavior == "Isolated" {
 		if scan, ok := knownScanners[*f.Pattern.Regex]; ok {
@@ -129,6 +134,7 @@ func (p pattern) finder() (finder, error) {
 	return nil, fmt.Errorf("pattern is neither a Regex nor a String that is not empty")
 }
 
+// literalFinder finds a fixed text, without overlaps.
 func literalFinder(lit string) finder {
 	return func(text string, yield func(start, stop int)) {
 		for at := 0; ; {
@@ -165,6 +171,7 @@ func findWords(text string, yield func(start, stop int)) {
 	}
 }
 
+// charSplit cuts at characters of a class; behavior says what becomes of them.
 func charSplit(is func(rune) bool, behavior string) ([]splitter, error) {
 	b, err := parseBehavior(behavior)
 	find := func(text string, yield func(start, stop int)) {

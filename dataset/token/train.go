@@ -95,6 +95,8 @@ func (q *pairQueue) Pop() any {
 	return last
 }
 
+// newTrainer prepares the training of merges on pieces with their counts. Pieces are sorted first,
+// so that the result does not depend on the order of a map.
 func newTrainer(pieces map[string]int) *trainer {
 	t := &trainer{pairs: map[uint64]*pairStat{}, byBytes: map[string]int32{}, done: map[uint64]bool{}}
 	for b := range 256 {

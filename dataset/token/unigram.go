@@ -23,6 +23,8 @@ type unigram struct {
 // unkPenalty is how much less likely an unknown character is than the least likely token.
 const unkPenalty = 10
 
+// newUnigram reads a unigram model. An unknown character gets a score below that of all pieces, as
+// in SentencePiece.
 func newUnigram(f *modelFile) (*unigram, error) {
 	m := &unigram{ids: f.Vocab, unk: -1, byteFallback: f.ByteFallback, unkScore: math.Inf(1),
 		single: f.Single}
@@ -108,6 +110,7 @@ func (m *unigram) appendIDs(s *scratch, out []int32, piece string) []int32 {
 	return out
 }
 
+// sum adds scores, in float32 where the original does, because ties depend on it.
 func (m *unigram) sum(a, b float64) float64 {
 	if m.single {
 		return float64(float32(a) + float32(b))
@@ -115,6 +118,7 @@ func (m *unigram) sum(a, b float64) float64 {
 	return a + b
 }
 
+// reach keeps the better of two ways to the same place; of equal ones the first stays.
 func (r *reached) reach(from int, id int32, score float64) {
 	if r.from < 0 || score > r.score {
 		*r = reached{score, from, id}

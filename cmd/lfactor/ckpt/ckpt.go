@@ -94,6 +94,8 @@ type verified struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// ckptVerify verifies one checkpoint, or all of a run's folder. All are looked at even if one is at
+// fault.
 func ckptVerify(c *cobra.Command, args []string) error {
 	paths := []string{args[0]}
 	if machine.Exists(filepath.Join(args[0], "latest")) {
@@ -164,6 +166,7 @@ func verifyOne(v *verified) error {
 	return nil
 }
 
+// ckptDiff prints how two checkpoints differ. As with diff, the exit code is 1 if they do.
 func ckptDiff(c *cobra.Command, args []string) error {
 	a, err := openAny(args[0])
 	if err != nil {
@@ -202,6 +205,7 @@ func ckptDiff(c *cobra.Command, args []string) error {
 	return err
 }
 
+// ckptPruneCommand removes old checkpoints; the latest is never among them.
 func ckptPruneCommand() *cobra.Command {
 	c := &cobra.Command{Use: "prune DIR --keep N",
 		Short: "Remove all but the newest checkpoints; the latest always stays", Args: cobra.ExactArgs(1)}
@@ -223,6 +227,8 @@ func ckptPruneCommand() *cobra.Command {
 	return c
 }
 
+// ckptConvertCommand exports a checkpoint, or with --upcycle makes a mixture of experts of a dense
+// model.
 func ckptConvertCommand() *cobra.Command {
 	c := &cobra.Command{Use: "convert CKPT DST",
 		Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's)",

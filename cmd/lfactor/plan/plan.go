@@ -129,6 +129,8 @@ func otherPlan(ctx context.Context, form, file string, mine, rest []string) (own
 	return true, nil
 }
 
+// planCommand prints where everything of a run lies and whether it fits. It reads its own flags
+// itself, because all others are settings of the run.
 func planCommand(c *cobra.Command, args []string) error {
 	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true,
 		"output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true,
@@ -232,6 +234,7 @@ func (p *planned) simulate(ctx context.Context, l *layout.Layout, m *cost.Machin
 	return err
 }
 
+// planRows is the memory of each rank, for the report.
 func planRows(l *layout.Layout) (rows []planRow) {
 	for r, part := range l.Ranks {
 		m := l.Memory(r)

@@ -22,6 +22,8 @@ func diffCommand() *cobra.Command {
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simDiff}
 }
 
+// simDiff compares the recorded trace of a run with the simulation of its step. Flags that only a
+// simulation has are refused.
 func simDiff(c *cobra.Command, args []string) error {
 	if len(args) == 0 || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 		return c.Help()

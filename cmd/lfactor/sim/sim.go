@@ -143,6 +143,7 @@ func parseSim(args []string) (*simRun, []string, error) {
 	return s, mine, err
 }
 
+// faults reads the kinds of faults to simulate, separated by commas.
 func (s *simRun) faults(names string) error {
 	for _, name := range strings.Split(names, ",") {
 		if name == "" {
@@ -195,6 +196,8 @@ func (s *simRun) plan() error {
 	return err
 }
 
+// simCommand simulates one run, or many seeds with faults, each twice to see that nothing but the
+// seed decides.
 func simCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 		return c.Help()
@@ -301,6 +304,7 @@ func (s *simRun) print(res *sim.Result, x *rehearsal.Explainer) error {
 	return nil
 }
 
+// simReplay repeats the faults of a seed, or with --shrink looks for the smallest case that fails.
 func simReplay(c *cobra.Command, args []string) error {
 	if len(args) < 2 || slices.Contains(args, "--help") {
 		return c.Help()

@@ -60,6 +60,8 @@ func edges(side, step, stride int, left, above bool, s strength,
 	}
 }
 
+// filterSimple smooths the edges of a macroblock's luma with the simple filter, which changes one
+// pixel on either side.
 func filterSimple(p []byte, stride int, left, above bool, s strength) {
 	edges(16, 4, stride, left, above, s, func(at, along, across, limit int, _ bool) {
 		for i := range 16 {
@@ -70,6 +72,8 @@ func filterSimple(p []byte, stride int, left, above bool, s strength) {
 	})
 }
 
+// filterArea smooths the edges of one plane with the normal filter: edges with high variance change
+// little, and the macroblock's own edges more than those within.
 func filterArea(p []byte, side, stride int, left, above bool, s strength) {
 	edges(side, 4, stride, left, above, s, func(at, along, across, limit int, outer bool) {
 		for i := range side {

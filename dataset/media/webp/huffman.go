@@ -133,6 +133,8 @@ func secondTables(count [longestCode + 2]int) (n int) {
 	return min(n, 1<<longestCode)
 }
 
+// fillTable fills the look-up table of codes, given symbols sorted by code length. Codes longer
+// than rootBits lead to a second table.
 func fillTable(t []uint32, sorted []uint16, count [longestCode + 2]int) []uint32 {
 	code, second, at, size := 0, -1, 0, 0
 	for l := 1; l <= longestCode; l, code = l+1, code<<1 {

@@ -153,6 +153,7 @@ type colorCache struct {
 	shift uint
 }
 
+// insert enters pixels under their hash, of which later codes can name them.
 func (c *colorCache) insert(pix []uint32) {
 	shift, to := c.shift&31, c.pix
 	for _, v := range pix {
@@ -180,6 +181,8 @@ type groups struct {
 // groupsMax is how many groups an image may have: libwebp writes 2600 at most, and each may take some KiB.
 const groupsMax = 2600
 
+// groups reads the Huffman codes. The image may have several groups of them, chosen per tile by an
+// image of numbers.
 func (d *lossless) groups(w, h int, top bool, cached int) (g groups, err error) {
 	n := 1
 	if top && d.flag() {

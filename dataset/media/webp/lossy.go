@@ -83,6 +83,8 @@ func Lossy(b []byte, w, h int, dst []byte) error {
 	return err
 }
 
+// decode decodes a VP8 key frame into dst. The last line of a row is kept before the row is
+// filtered, because the next row is predicted from unfiltered pixels.
 func (d *lossy) decode(b []byte, w, h int, dst []byte) error {
 	d.w, d.h = w, h
 	if err := d.headers(b); err != nil {

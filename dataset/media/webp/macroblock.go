@@ -119,6 +119,7 @@ func (d *lossy) readModes(above *macroblock) {
 var modeTree = [9][2]int8{{-modeDC, 1}, {-modeTM, 2}, {-modeVE, 3}, {4, 6}, {-modeHE, 5}, {-modeRD, -modeVR},
 	{-modeLD, 7}, {-modeVL, 8}, {-modeHD, -modeHU}}
 
+// blockMode reads how a block of 4 by 4 is predicted, along a tree of choices.
 func (r *boolReader) blockMode(probs *[9]byte) byte {
 	for at := 0; ; {
 		next := modeTree[at][0]
@@ -210,6 +211,7 @@ func (d *lossy) addFour(at, first int, filled uint32, square bool) {
 	}
 }
 
+// addBlock adds the inverse transform of block n to its prediction.
 func (d *lossy) addBlock(at, n int) {
 	if native {
 		idctAdd(&d.work[at], &d.coef[16*n])

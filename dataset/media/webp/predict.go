@@ -44,6 +44,8 @@ func fillArea(w []byte, side int, row func(y int) uint64) {
 	}
 }
 
+// areaMean is the rounded mean of the pixels above and to the left, of those that exist; 128 if
+// none does.
 func areaMean(w []byte, at, side int, left, above bool) uint64 {
 	sum, n := 0, 0
 	if above {

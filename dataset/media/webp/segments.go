@@ -7,6 +7,8 @@ type segments struct {
 	probs                  [3]byte
 }
 
+// readSegments reads the quality and filter of up to four segments of the picture, absolute or
+// relative to the picture's own.
 func (d *lossy) readSegments() {
 	r, s := &d.first, segments{probs: [3]byte{255, 255, 255}}
 	d.segment = 0
@@ -75,6 +77,7 @@ type strength struct {
 	all   bool // edges in the macroblock too
 }
 
+// readFilter reads the loop filter and works out its strength for each segment.
 func (d *lossy) readFilter() {
 	r := &d.first
 	f := filterHeader{simple: r.flag(), level: r.number(6), sharpness: r.number(3), deltas: r.flag()}
