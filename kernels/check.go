@@ -73,6 +73,8 @@ func slot(seen map[string]int, letter string, most int) int {
 	return i
 }
 
+// operands reads one side of a signature: names with their dimensions and types in brackets. "..."
+// lets the operand before it come any number of times, and "?" lets it be absent.
 func (l *letters) operands(s string) []operand {
 	var out []operand
 	for _, f := range strings.Fields(s) {
@@ -99,6 +101,8 @@ func (l *letters) operands(s string) []operand {
 	return out
 }
 
+// dim reads a dimension: a number, or a letter that stands for one number throughout the signature,
+// plus one if the text says so.
 func (l *letters) dim(text string) dim {
 	if n, err := strconv.Atoi(text); err == nil {
 		return dim{text, -1, n}
@@ -111,6 +115,7 @@ func (l *letters) dim(text string) dim {
 	return d
 }
 
+// dtype reads a type by its name, or a letter that stands for one type throughout the signature.
 func (l *letters) dtype(text string) dtype {
 	if is, err := tensor.ParseDType(text); err == nil {
 		return dtype{text, -1, is}
@@ -183,6 +188,8 @@ const (
 	typesMost = 3
 )
 
+// match checks operands against a signature, and binds the letters as they come. The first that
+// does not fit is the error.
 func (b *binding) match(want []operand, have []*tensor.Tensor) error {
 	for i, o := range want {
 		switch {
@@ -212,6 +219,8 @@ func (b *binding) match(want []operand, have []*tensor.Tensor) error {
 	return nil
 }
 
+// operand checks one operand: type, alignment, and each dimension in turn. A dimension may stand
+// for all rows that the others leave.
 func (b *binding) operand(o operand, t *tensor.Tensor) error {
 	if err := b.dtype(o, t); err != nil {
 		return err
@@ -271,6 +280,8 @@ func (b *binding) elsewhere(d dim) int {
 	return b.dims[d.slot].n + d.more
 }
 
+// dtype checks the type of an operand. A is the type of activations, which is the same for all
+// operands that have it.
 func (b *binding) dtype(o operand, t *tensor.Tensor) error {
 	for _, d := range o.dtypes {
 		if d.slot < 0 {
@@ -427,6 +438,7 @@ func checkAxis(axis, at int, whole, part *tensor.Tensor) error {
 	return nil
 }
 
+// checkConcat checks that the inputs fill the output along their axis, without a gap.
 func checkConcat(c *Call) error {
 	if len(c.In) == 0 {
 		return fmt.Errorf("no operands")

@@ -18,6 +18,7 @@ func checkTake(table, rows, idx *tensor.Tensor) error {
 	return nil
 }
 
+// checkAct checks that the activation is one of those that are known.
 func checkAct(kind int) error {
 	if kind < GELU || kind > Exp {
 		return fmt.Errorf("activation I[0] is %d, want %d to %d", kind, GELU, Exp)

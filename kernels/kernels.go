@@ -79,6 +79,8 @@ var (
 	specsAt = map[Op]int{}
 )
 
+// register enters operations. One that is given by its matrix products has its count of operations
+// from them.
 func register(s ...Spec) bool {
 	for i := range s {
 		if f := s[i].Products; f != nil && s[i].Flops == nil {

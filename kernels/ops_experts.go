@@ -149,6 +149,7 @@ func init() {
 	extra[BalanceSumsBwd] = func(c *Call) error { return checkBalance(c.Attr, c.In[1].Shape[1]) }
 }
 
+// checkRows checks that there is one row for each choice of an expert by a token.
 func checkRows(rows int, idx []int) error {
 	if rows != idx[0]*idx[1] {
 		return fmt.Errorf("%d rows for %d tokens of %d experts each", rows, idx[0], idx[1])

@@ -128,6 +128,8 @@ func PermuteAttr(order []int) (at Attr) {
 	return at
 }
 
+// checkPermute checks that the order names each axis once and that the output has the axes in that
+// order.
 func checkPermute(c *Call) error {
 	x, y := c.In[0], c.Out[0]
 	order := Order(c.Attr, len(x.Shape))
@@ -140,6 +142,7 @@ func checkPermute(c *Call) error {
 	return nil
 }
 
+// checkGroupsIn checks that channels fall into whole groups; no channels at all are allowed.
 func checkGroupsIn(c, g int) error {
 	if c > 0 && (g == 0 || c%g != 0) {
 		return fmt.Errorf("%d channels in %d groups", c, g)

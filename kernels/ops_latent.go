@@ -24,6 +24,7 @@ func init() {
 	}
 }
 
+// checkJoined checks that a joined head is as wide as its shared and its own part together.
 func checkJoined(whole, shared, each int) error {
 	if whole != shared+each {
 		return fmt.Errorf("heads of %d and %d numbers joined to %d", shared, each, whole)

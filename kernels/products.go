@@ -39,11 +39,13 @@ func linear(x, w []int) Product {
 
 func linearProducts(in, out [][]int) []Product { return []Product{linear(in[0], in[1])} }
 
+// linearDXProducts is the one product of dx = dy·w; leading axes of dy are all rows.
 func linearDXProducts(in, out [][]int) []Product {
 	n, k := int64(in[1][0]), int64(in[1][1])
 	return []Product{{Count: 1, M: prod(in[0]) / n, N: k, K: n}}
 }
 
+// linearDWProducts is the one product of dw = dyᵀ·x, summed over all rows.
 func linearDWProducts(in, out [][]int) []Product {
 	n, k := int64(in[0][len(in[0])-1]), int64(in[1][len(in[1])-1])
 	return []Product{{Count: 1, M: n, N: k, K: prod(in[0]) / n}}
@@ -56,16 +58,20 @@ func grouped(rows, w []int) (g, t, n, k int64) {
 	return g, max(1, (prod(rows[:len(rows)-1])+g-1)/g), n, k
 }
 
+// groupedProducts are the products of y = x·wᵀ, one per group, with the rows shared out among the
+// groups.
 func groupedProducts(in, out [][]int) []Product {
 	g, t, n, k := grouped(in[0], in[1])
 	return []Product{{g, t, n, k, len(in) > 2}}
 }
 
+// groupedDXProducts are the products of dx = dy·w, one per group.
 func groupedDXProducts(in, out [][]int) []Product {
 	g, t, n, k := grouped(in[0], in[1])
 	return []Product{{g, t, k, n, len(in) > 2}}
 }
 
+// groupedDWProducts are the products of dw = dyᵀ·x, one per group.
 func groupedDWProducts(in, out [][]int) []Product {
 	g, t, n, k := grouped(in[0], out[0])
 	return []Product{{Count: g, M: n, N: k, K: t}}

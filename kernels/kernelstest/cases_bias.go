@@ -25,6 +25,8 @@ var biasShapes = []struct {
 
 const biasWhy = "sums of some hundred products and exponentials of scores of size 10, in another order"
 
+// biasCases are attention with a bias by distance and its gradient, with rows beyond the last
+// sequence, and with tables in the type of activations and in float32.
 func biasCases() []Case {
 	var l []Case
 	for i, s := range biasShapes {

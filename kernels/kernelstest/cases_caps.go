@@ -23,6 +23,7 @@ func capped(c Case, i int, most float64) Case {
 	return c
 }
 
+// cappedAttention are some of the shapes of attention again, with scores that are capped.
 func cappedAttention() []Case {
 	var l []Case
 	for i, s := range attnShapes {
@@ -35,6 +36,8 @@ func cappedAttention() []Case {
 	return l
 }
 
+// cappedLosses are the cases of the loss again, with logits that are capped; what the backward
+// takes from the forward has to be capped as well.
 func cappedLosses() []Case {
 	var l []Case
 	for _, c := range ceCases() {
@@ -52,6 +55,7 @@ func cappedLosses() []Case {
 	return l
 }
 
+// plusCases are the cases of the RMS norm again, with weights that count from 1.
 func plusCases() []Case {
 	var l []Case
 	for _, c := range rowCases() {

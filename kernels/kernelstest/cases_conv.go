@@ -81,6 +81,8 @@ func (s convCase) sums() float64 { return float64(max(1, tensor.Len(s.y())/max(1
 
 const convWhy = "float32 sums of some hundred products; zeros of the padding spread what is not finite"
 
+// spaceCases are convolutions over space with and without bias, and both gradients, over all of the
+// shapes.
 func spaceCases() []Case {
 	var l []Case
 	for _, s := range spaceShapes {

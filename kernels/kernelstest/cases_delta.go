@@ -28,6 +28,8 @@ var deltaShapes = []deltaShape{
 	{lens: []int{77}, h: 1, n: 2, d: 128, e: 96, fast: 0.05},
 }
 
+// operands makes random operands of the delta rule; fast scales the gates, which decide how soon a
+// state fades.
 func (s deltaShape) operands(g *gen) (l tensors, a kernels.Attr) {
 	cu := cumulative(s.lens)
 	t := int(cu[len(cu)-1]) + s.extra
@@ -41,6 +43,8 @@ func (s deltaShape) operands(g *gen) (l tensors, a kernels.Attr) {
 
 const deltaWhy = "sums of some hundred products of unit rows with states, in another order"
 
+// deltaCases are the delta rule and its gradient over all shapes, with the gates and the
+// convolution before it.
 func deltaCases() []Case {
 	var l []Case
 	for i, s := range deltaShapes {
@@ -82,6 +86,7 @@ func deltaCases() []Case {
 	return append(append(l, gateCases()...), convCases()...)
 }
 
+// gateCases are the gates of the delta rule and their gradient, down to no rows at all.
 func gateCases() []Case {
 	var l []Case
 	for _, s := range [][2]int{{0, 3}, {1, 1}, {7, 17}, {40, 64}} {
@@ -119,6 +124,8 @@ func gateCases() []Case {
 	return l
 }
 
+// convCases are the causal convolution and its gradients, with empty sequences and rows beyond the
+// last one.
 func convCases() []Case {
 	var l []Case
 	for _, s := range []deltaShape{

@@ -20,6 +20,8 @@ var matrixSizes = [][3]int{
 
 const sumWhy = "float32 sums of at most 1100 products"
 
+// matrixCases are linear layers with and without bias and both gradients, the one to the weights
+// also added to what is there.
 func matrixCases() []Case {
 	var l []Case
 	for _, s := range matrixSizes {
@@ -58,6 +60,7 @@ func accumulate(i int) (a kernels.Attr) {
 // rowSizes are rows and width of row-wise operations.
 var rowSizes = [][2]int{{1, 1}, {0, 4}, {1, 64}, {5, 7}, {3, 16}, {33, 65}, {7, 512}, {150, 40}}
 
+// rowCases are the sums of columns and the RMS norm over all sizes of rows.
 func rowCases() []Case {
 	var l []Case
 	for _, s := range rowSizes {
@@ -96,6 +99,8 @@ func rowCases() []Case {
 			}})
 }
 
+// ropeCases are the table of angles and the turning of heads, in both directions and with both ways
+// to pair columns.
 func ropeCases() []Case {
 	l := []Case{{Op: kernels.RopeTable, Name: "positions", Tol: 3e-7,
 		Why: "cos and sin rounded once, times a factor", Types: onlyF32,
@@ -148,6 +153,7 @@ var attnShapes = []attnShape{
 	{q: []int{12}, k: []int{12}, h: 2, g: 1, d: 8, e: 8, causal: 1, window: 1},
 }
 
+// cumulative turns lengths of sequences into bounds, which begin with 0.
 func cumulative(lens []int) []int32 {
 	cu := []int32{0}
 	for _, n := range lens {
@@ -156,6 +162,7 @@ func cumulative(lens []int) []int32 {
 	return cu
 }
 
+// operands makes random operands of attention; extra rows belong to no sequence.
 func (s attnShape) operands(g *gen) (q, k, v, cuQ, cuK *tensor.Tensor, a kernels.Attr) {
 	cq, ck := cumulative(s.q), cumulative(s.k)
 	t, n := int(cq[len(cq)-1])+s.extra, int(ck[len(ck)-1])+s.extra
@@ -163,6 +170,7 @@ func (s attnShape) operands(g *gen) (q, k, v, cuQ, cuK *tensor.Tensor, a kernels
 	return g.act(t, s.h, s.d), g.act(n, s.g, s.d), g.act(n, s.g, s.e), g.i32(cq...), g.i32(ck...), a
 }
 
+// attnCases are attention and its gradient over all shapes.
 func attnCases() []Case {
 	var l []Case
 	for i, s := range attnShapes {
@@ -186,6 +194,8 @@ func attnForward(name string, s attnShape, most float64) Case {
 		}}
 }
 
+// attnBackward is one case of the gradient. The forward is run first, since the gradient takes its
+// output and its sums; most caps the scores, and 0 leaves them.
 func attnBackward(name string, s attnShape, most float64) Case {
 	return Case{Op: kernels.AttentionBwd, Name: name, Tol: 1e-5, Half: 2, Terms: 1,
 		Why: "differences of products of unit variance, rounded to the activation dtype", Leaky: true,

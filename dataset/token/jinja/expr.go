@@ -63,6 +63,8 @@ type (
 
 func (e *constExpr) eval(*state, *scope) (any, error) { return e.value, nil }
 
+// eval looks a name up in the scopes and then among the globals. An unknown one is undefined, which
+// is an error only when it is used.
 func (e nameExpr) eval(s *state, sc *scope) (any, error) {
 	if err := s.charge(1); err != nil {
 		return nil, err
@@ -118,6 +120,7 @@ func (e *mapExpr) eval(s *state, sc *scope) (any, error) {
 	return shallow(m)
 }
 
+// eval evaluates only the branch that is taken, so that the other may hold what would be an error.
 func (e *condExpr) eval(s *state, sc *scope) (any, error) {
 	c, err := e.cond.eval(s, sc)
 	switch {
@@ -144,6 +147,8 @@ func (e *notExpr) eval(s *state, sc *scope) (any, error) {
 	return !truth(v), err
 }
 
+// eval compares from left to right, as Python does for a < b < c, and stops at the first that is
+// false.
 func (e *compareExpr) eval(s *state, sc *scope) (any, error) {
 	left, err := e.first.eval(s, sc)
 	if err != nil {
@@ -163,6 +168,8 @@ func (e *compareExpr) eval(s *state, sc *scope) (any, error) {
 	return true, nil
 }
 
+// compareOp compares two values. The work is charged before, because equal may walk through large
+// lists.
 func compareOp(s *state, op string, a, b any) (bool, error) {
 	if err := s.charge(1 + weight(a) + weight(b)); err != nil {
 		return false, err
@@ -204,6 +211,7 @@ func weight(v any) int {
 	return 0
 }
 
+// eval computes an arithmetic operation; one without a left side is a sign, which counts from 0.
 func (e *binaryExpr) eval(s *state, sc *scope) (any, error) {
 	var left any = int64(0)
 	if e.left != nil {
@@ -317,6 +325,7 @@ func (e *filterExpr) applyText(s *state, sc *scope, text any) (any, error) {
 	return e.apply(s, sc, text)
 }
 
+// apply runs the filter on v, and charges for its input before and for its result after.
 func (e *filterExpr) apply(s *state, sc *scope, v any) (any, error) {
 	args, err := e.args.eval(s, sc)
 	if err != nil {

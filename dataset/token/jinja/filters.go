@@ -35,6 +35,7 @@ func init() {
 	}
 }
 
+// onString makes a filter of a function on texts, which other values are turned into first.
 func onString(f func(string) string) filter {
 	return func(s *state, v any, _ arguments) (any, error) {
 		text, err := s.text(v)
@@ -83,6 +84,8 @@ func filterLength(_ *state, v any, _ arguments) (any, error) {
 	return int64(n), err
 }
 
+// filterDefault is the value, or the default where it is undefined; with boolean also where it is
+// false.
 func filterDefault(_ *state, v any, a arguments) (any, error) {
 	if isUndefined(v) || truth(a.arg(1, "boolean", false)) && !truth(v) {
 		return a.arg(0, "default_value", ""), nil
@@ -102,6 +105,7 @@ func filterFloat(_ *state, v any, a arguments) (any, error) {
 	return a.arg(0, "default", 0.0), nil
 }
 
+// filterInt reads a whole number in any base up to 36; what is none gives the default, as in Jinja.
 func filterInt(_ *state, v any, a arguments) (any, error) {
 	base, _ := integer(a.arg(1, "base", int64(10)))
 	switch x := v.(type) {
@@ -193,6 +197,8 @@ func replaceText(s *state, v, from, to string, count any) (any, error) {
 	return strings.Replace(v, from, to, int(n)), nil
 }
 
+// filterRound rounds as Python does: to even for negative precisions, and by the decimal form
+// otherwise.
 func filterRound(_ *state, v any, a arguments) (any, error) {
 	x, ok := number(v)
 	digits, okDigits := integer(a.arg(0, "precision", int64(0)))

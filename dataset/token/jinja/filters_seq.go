@@ -52,6 +52,7 @@ func filterDictsort(_ *state, v any, a arguments) (any, error) {
 	return list(out), err
 }
 
+// mapItems are the pairs of a dict in the order in which their keys were set.
 func mapItems(m *Map) *List {
 	out := make([]any, len(m.keys))
 	for i, k := range m.keys {
@@ -174,6 +175,7 @@ func filterMap(s *state, v any, a arguments) (any, error) {
 	return list(out), nil
 }
 
+// filterExtreme makes max, or min for a negative sign; of equals the first is taken, as in Python.
 func filterExtreme(sign int) filter {
 	return func(_ *state, v any, a arguments) (any, error) {
 		all, err := items(v)
@@ -282,6 +284,8 @@ func filterSum(s *state, v any, a arguments) (any, error) {
 	return total, nil
 }
 
+// filterUnique keeps the first of equals, which are told by an attribute and without case unless it
+// is asked for.
 func filterUnique(_ *state, v any, a arguments) (any, error) {
 	all, err := items(v)
 	if err != nil {

@@ -54,6 +54,7 @@ func mapOf(a arguments) (*Map, error) {
 	return m, nil
 }
 
+// raiseException ends the rendering with the template's own message.
 func raiseException(_ *state, a arguments) (any, error) {
 	e := &Error{Raised: true}
 	if len(a.pos) > 0 {
@@ -62,6 +63,8 @@ func raiseException(_ *state, a arguments) (any, error) {
 	return nil, e
 }
 
+// makeRange is range with one to three numbers, bounded in length so that a template cannot fill
+// the memory.
 func makeRange(s *state, a arguments) (any, error) {
 	var n []int64
 	for _, v := range a.pos {

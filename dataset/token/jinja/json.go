@@ -29,6 +29,7 @@ func FromJSON(b []byte) (any, error) {
 	return v, nil
 }
 
+// readJSON reads a value, keeping the order of objects, which the standard decoder would lose.
 func readJSON(d *json.Decoder, depth int) (any, error) {
 	if depth > depthMax {
 		return nil, fmt.Errorf("JSON nested over %d deep", depthMax)
@@ -226,6 +227,7 @@ func jsonKey(k any) string {
 	return str(k)
 }
 
+// jsonFloat writes a float as Python's json does, with words for what JSON has no form for.
 func jsonFloat(x float64) string {
 	switch {
 	case math.IsNaN(x):

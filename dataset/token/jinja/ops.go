@@ -39,6 +39,7 @@ func arith(s *state, op string, a, b any) (any, error) {
 	return nil, fmt.Errorf("unsupported operands for %s: %s and %s", op, quoteType(a), quoteType(b))
 }
 
+// concat adds texts or lists; two of different kinds are an error, as in Python.
 func concat(s *state, a, b any) (any, error) {
 	if x, ok := a.(string); ok {
 		if y, ok := b.(string); ok {
@@ -57,6 +58,8 @@ func concat(s *state, a, b any) (any, error) {
 	return newList(append(x.elems[:len(x.elems):len(x.elems)], y.elems...), x.tuple), nil
 }
 
+// repeat repeats a text or a list, with the number on either side; the length is checked before it
+// is made.
 func repeat(s *state, a, b any) (any, error) {
 	n, ok := integer(b)
 	if !ok {
@@ -90,6 +93,8 @@ func swapCount(a, b any) (any, int64, bool) {
 	return b, n, ok
 }
 
+// intOp computes on 64-bit integers and reports an overflow, where Python would go on with longer
+// ones.
 func intOp(op string, x, y int64) (any, error) {
 	out, ok := int64(0), true
 	switch op {

@@ -60,6 +60,7 @@ func (p *parser) fail(err error) error {
 	return &Error{Line: p.peek().line, Msg: err.Error()}
 }
 
+// enter counts a level of nesting, which is bounded so that a template cannot exhaust the stack.
 func (p *parser) enter() error {
 	if p.depth++; p.depth > depthMax {
 		return fmt.Errorf("nested over %d deep", depthMax)
@@ -242,6 +243,7 @@ type target struct {
 	many  bool
 }
 
+// parseTarget reads what is assigned to: a name, several with commas, or an attribute of a name.
 func (p *parser) parseTarget() (target, error) {
 	paren := p.accept(symbol, "(")
 	first, err := p.ident()
