@@ -18,6 +18,7 @@ OUT = rng.standard_normal((99, 4)).astype(np.float32)
 NOISE = rng.standard_normal((99, 4)).astype(np.float32)
 START = rng.standard_normal(4).astype(np.float32)
 SL = dict(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear")
+ZERO = dict(timestep_spacing="trailing", rescale_betas_zero_snr=True)
 V = dict(prediction_type="v_prediction")
 FLOW = dict(prediction_type="flow_prediction", use_flow_sigmas=True)
 FM, DPM, UNI, EUL = ("FlowMatchEulerDiscreteScheduler", "DPMSolverMultistepScheduler", "UniPCMultistepScheduler",
@@ -37,9 +38,9 @@ for variance in ("fixed_small_log", "fixed_large", "learned_range"):
     CASES.append(("DDPMScheduler", dict(variance_type=variance, beta_schedule="squaredcos_cap_v2"), 10, {}))
 for p in ("sample", "v_prediction"):
     for c in ("DDPMScheduler", "DDIMScheduler"):
-        CASES.append((c, dict(SL, prediction_type=p, timestep_spacing="trailing", rescale_betas_zero_snr=True), 10, {}))
+        CASES.append((c, dict(SL, prediction_type=p, **ZERO), 10, {}))
     for c in (DPM, UNI, EUL):
-        CASES.append((c, dict(SL, prediction_type=p, timestep_spacing="trailing", rescale_betas_zero_snr=True), 10, {}))
+        CASES.append((c, dict(SL, prediction_type=p, **ZERO), 10, {}))
     CASES.append(("HeunDiscreteScheduler", dict(SL, prediction_type=p), 10, {}))
 CASES += [("DDPMScheduler", dict(beta_schedule="sigmoid", thresholding=True, sample_max_value=3.0), 10, {}),
           ("DDPMScheduler", dict(beta_schedule="laplace"), 10, {}),
@@ -58,14 +59,17 @@ for order in (1, 2, 3):
 for curve in ("karras", "exponential", "beta"):
     for c in (DPM, UNI, EUL, "HeunDiscreteScheduler"):
         CASES.append((c, dict(SL, **{f"use_{curve}_sigmas": True}), 10, {}))
-CASES += [(DPM, dict(SL, solver_type="heun"), 10, {}), (DPM, dict(SL, euler_at_final=True, final_sigmas_type="sigma_min"), 20, {}),
-          (DPM, dict(SL, use_lu_lambdas=True), 10, {}), (DPM, dict(SL, lambda_min_clipped=-2.0), 10, {}),
+CASES += [(DPM, dict(SL, solver_type="heun"), 10, {}),
+          (DPM, dict(SL, euler_at_final=True, final_sigmas_type="sigma_min"), 20, {}),
+          (DPM, dict(SL, use_lu_lambdas=True), 10, {}),
+          (DPM, dict(SL, lambda_min_clipped=-2.0), 10, {}),
           (DPM, dict(SL, thresholding=True, sample_max_value=2.0, lower_order_final=False), 10, {}),
           (UNI, dict(FLOW, flow_shift=3.0, use_karras_sigmas=True), 10, {}),
           (UNI, dict(FLOW, use_dynamic_shifting=True, shift_terminal=0.02), 10, dict(mu=0.7)),
           (UNI, dict(SL, disable_corrector=[0, 2]), 10, {}),
           (EUL, dict(SL, timestep_spacing="leading", steps_offset=1), 50, {}), (EUL, dict(SL), 10, dict(churn=3.0)),
-          (EUL, dict(SL, interpolation_type="log_linear"), 10, {}), (EUL, dict(SL, **V, timestep_type="continuous"), 10, {}),
+          (EUL, dict(SL, interpolation_type="log_linear"), 10, {}),
+          (EUL, dict(SL, **V, timestep_type="continuous"), 10, {}),
           (EUL, dict(SL, final_sigmas_type="sigma_min"), 10, {}),
           ("HeunDiscreteScheduler", dict(beta_schedule="exp", clip_sample=True), 10, {}),
           ("EDMEulerScheduler", {}, 18, {}), ("EDMEulerScheduler", dict(V, sigma_schedule="exponential"), 18, {}),

@@ -17,7 +17,8 @@ type Curve struct {
 	Betas func(b Betas, n int) []float32
 }
 
-// Betas are the keys of schedulers whose noise is a table of variances: ᾱ_t = ∏(1−β), x_t = √ᾱ·x0 + √(1−ᾱ)·ε.
+// Betas are the keys of schedulers whose noise is a table of variances: ᾱ_t = ∏(1−β), x_t =
+// √ᾱ·x0 + √(1−ᾱ)·ε.
 type Betas struct {
 	TrainSteps int       `json:"num_train_timesteps"`
 	Start      float64   `json:"beta_start"`

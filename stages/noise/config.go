@@ -231,7 +231,8 @@ func infinite(raw json.RawMessage) (float64, bool) {
 // Marshal writes a scheduler as scheduler_config.json, as diffusers does: all keys in order, two spaces, and
 // whole numbers of a float's key with a point. Read gives back an equal one.
 func Marshal(s Scheduler) []byte {
-	lines := []string{fmt.Sprintf("  %q: %q", private[0], s.Class()), fmt.Sprintf("  %q: %q", private[1], Version)}
+	lines := []string{fmt.Sprintf("  %q: %q", private[0], s.Class()),
+		fmt.Sprintf("  %q: %q", private[1], Version)}
 	keys := keysOf(s)
 	slices.SortFunc(keys, func(a, b keyed) int { return strings.Compare(a.name, b.name) })
 	for _, k := range keys {

@@ -106,8 +106,8 @@ func (s *FlowMatchEuler) Sampler(o Options) (*Sampler, error) {
 		grid = s.Sigmas.curve(grid[len(grid)-1], grid[0], len(grid))
 	}
 	if !finite(grid) {
-		return nil, fmt.Errorf("%d levels of flow matching with shift_terminal: the last is not below 1: take more",
-			len(grid))
+		return nil, fmt.Errorf("%d levels of flow matching with shift_terminal: the last is not below 1: %s",
+			len(grid), "take more")
 	}
 	return s.layOut(narrow(grid)), nil
 }
@@ -146,7 +146,8 @@ func checkLevels(o Options) error {
 	last := math.Inf(1)
 	for i, v := range o.Sigmas {
 		if !(v > 0 && v <= 1 && v < last) {
-			return fmt.Errorf("noise level %d is %g: levels of flow matching fall from at most 1 to above 0", i, v)
+			return fmt.Errorf("noise level %d is %g: levels of flow matching fall from at most 1 to above 0",
+				i, v)
 		}
 		last = v
 	}

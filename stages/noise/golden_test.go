@@ -186,15 +186,17 @@ func TestReadRefuses(t *testing.T) {
 		`[]`:                     "no JSON object",
 		`{}`:                     "_class_name",
 		`{"_class_name":"DDIM"}`: "is unknown",
-		"{\"_class_name\":\"DDIMScheduler\",\n\"beta_strat\":1}":                                            `f:2: beta_strat: no scheduler has`,
-		`{"_class_name":"DDIMScheduler","beta_end":"x"}`:                                                    "beta_end",
-		`{"_class_name":"DDIMScheduler","clip_sample":null}`:                                                "clip_sample: null",
-		`{"_class_name":"DDIMScheduler","beta_end":1,"beta_end":1}`:                                         "given twice",
-		`{"_class_name":"DDIMScheduler","rescale_betas_zero_snr":true}`:                                     "rescale_betas_zero_snr",
-		`{"_class_name":"DDIMScheduler","beta_schedule":"sigmoid"}`:                                         "does not know sigmoid",
-		`{"_class_name":"UniPCMultistepScheduler","use_flow_sigmas":true,"prediction_type":"v_prediction"}`: "prediction_type",
-		`{"_class_name":"UniPCMultistepScheduler","prediction_type":"flow_prediction"}`:                     "use_flow_sigmas is false",
-		`{"_class_name":"EulerDiscreteScheduler","use_karras_sigmas":true,"use_beta_sigmas":true}`:          "2 curves",
+		"{\"_class_name\":\"DDIMScheduler\",\n\"beta_strat\":1}":        `f:2: beta_strat: no scheduler has`,
+		`{"_class_name":"DDIMScheduler","beta_end":"x"}`:                "beta_end",
+		`{"_class_name":"DDIMScheduler","clip_sample":null}`:            "clip_sample: null",
+		`{"_class_name":"DDIMScheduler","beta_end":1,"beta_end":1}`:     "given twice",
+		`{"_class_name":"DDIMScheduler","rescale_betas_zero_snr":true}`: "rescale_betas_zero_snr",
+		`{"_class_name":"DDIMScheduler","beta_schedule":"sigmoid"}`:     "does not know sigmoid",
+		`{"_class_name":"UniPCMultistepScheduler"` +
+			`,"use_flow_sigmas":true,"prediction_type":"v_prediction"}`: "prediction_type",
+		`{"_class_name":"UniPCMultistepScheduler","prediction_type":"flow_prediction"}`: "use_flow_sigmas is false",
+		`{"_class_name":"EulerDiscreteScheduler","use_karras_sigmas":true` +
+			`,"use_beta_sigmas":true}`: "2 curves",
 	} {
 		if _, err := Read("f", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
@@ -243,7 +245,8 @@ func TestZeroSNR(t *testing.T) {
 	t.Parallel()
 	b := Betas{TrainSteps: 1000, Start: 0.00085, End: 0.012, Schedule: "scaled_linear"}
 	plain, zero := b.cumulative(false), b.cumulative(true)
-	if zero[999] != 0 || math.Abs(float64(zero[0]-plain[0])) > 1e-6 || math.Abs(float64(plain[999])-0.0046601) > 1e-7 {
+	if zero[999] != 0 || math.Abs(float64(zero[0]-plain[0])) > 1e-6 ||
+		math.Abs(float64(plain[999])-0.0046601) > 1e-7 {
 		t.Errorf("ends %g and %g, of %g and %g", zero[0], zero[999], plain[0], plain[999])
 	}
 }
@@ -251,7 +254,8 @@ func TestZeroSNR(t *testing.T) {
 // The draws stay in [0, 1), depend on the key alone, and have the means of their distributions.
 func TestDraws(t *testing.T) {
 	t.Parallel()
-	want := map[string]float64{"uniform": 0.5, "logit_normal": 0.5, "mode": 0.5, "shifted": 0.5, "waver": 0.5, "beta": 0.4}
+	want := map[string]float64{"uniform": 0.5, "logit_normal": 0.5, "mode": 0.5,
+		"shifted": 0.5, "waver": 0.5, "beta": 0.4}
 	for _, name := range Draws() {
 		sum := 0.0
 		for i := range 20000 {

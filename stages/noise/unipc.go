@@ -91,7 +91,8 @@ func (s *UniPC) Sampler(o Options) (*Sampler, error) {
 		last = table[0]
 	}
 	if s.Final == "sigma_min" && last == sigmas[len(sigmas)-1] {
-		return nil, fmt.Errorf("final_sigmas_type sigma_min repeats the last of %d levels: take fewer steps", len(times))
+		return nil, fmt.Errorf("final_sigmas_type sigma_min repeats the last of %d levels: take fewer steps",
+			len(times))
 	}
 	r, err := s.newRun(sigmas, times, last)
 	if err != nil {
