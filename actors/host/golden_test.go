@@ -206,10 +206,7 @@ func (g *golden) images(mb *Microbatch) {
 
 func (g *golden) shape() block.Shape {
 	mb := g.batch()
-	if g.m.Vision == nil {
-		return block.Shape{Rows: len(mb.IDs)}
-	}
-	return g.m.Vision.Shape(len(mb.IDs), g.m.Vision.Class(mb.Images.Patches(), mb.Images.Frames()))
+	return g.m.Shape(len(mb.IDs), g.m.Class(mb.inputs(), false))
 }
 
 func (g *golden) fill(kind string, p *grad.Param, r family.Region, dst []float32) (bool, error) {

@@ -16,6 +16,8 @@ import (
 type Family struct {
 	Class  string // that loads it
 	Remote bool   // the class is not part of transformers
+	// a model of diffusion: its file is diffusers', which names the class and no model_type
+	Diffusers bool
 	// ours that every model of the family has, as JSON, whether its file says so or not
 	Fixed map[string]string
 	// ours of Has that models of the family have in a run file that does not say, as JSON; what config.json
@@ -65,7 +67,7 @@ func (f Family) AnyAct() Family {
 	one := func(key string) bool {
 		return key == "hidden_act" || key == "num_experts" || key == "linear_num_key_heads"
 	}
-	if f.Remote || f.Fixed["hidden_act"] != "" || slices.ContainsFunc(f.Has, one) {
+	if f.Remote || f.Diffusers || f.Fixed["hidden_act"] != "" || slices.ContainsFunc(f.Has, one) {
 		return f
 	}
 	f.Has = append(slices.Clone(f.Has), "hidden_act")
@@ -73,7 +75,9 @@ func (f Family) AnyAct() Family {
 }
 
 // Behind reports whether a decoder of the family can stand behind a vision encoder.
-func (f Family) Behind() bool { return !slices.Contains(f.Has, "num_nextn_predict_layers") }
+func (f Family) Behind() bool {
+	return !f.Diffusers && !slices.Contains(f.Has, "num_nextn_predict_layers")
+}
 
 // Families are the decoders by model_type.
 var Families = map[string]Family{}
@@ -129,7 +133,7 @@ var refused = map[string]string{
 }
 
 // idle are keys that say nothing about the arithmetic of training.
-var idle = source.Set("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache",
+var idle = source.Set("_name_or_path", "_class_name", "_diffusers_version", "transformers_version", "torch_dtype", "dtype", "use_cache",
 	"pad_token_id", "auto_map", "pretraining_tp",
 	"sliding_window", "max_window_layers", "tokenizer_class", "attn_implementation",
 	"chunk_size_feed_forward", "output_attentions",
@@ -147,6 +151,12 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 	}
 	var family string
 	_ = json.Unmarshal(raw["model_type"], &family) // what is not a string is not a family
+	if _, typed := raw["model_type"]; !typed {
+		_ = json.Unmarshal(raw["_class_name"], &family) // the same
+		if Families[family].Diffusers {
+			sink.Add(source.ModelKeys+".model_type", source.ScalarNode(family), o)
+		}
+	}
 	for name, c := range ComposedFamilies {
 		if c.Alias != "" && c.Alias == family {
 			family = name

@@ -27,6 +27,9 @@ func Encode(m Values, dtype string) []byte {
 		decoder = text
 	}
 	f := Families[decoder]
+	if f.Diffusers {
+		return f.diffusers(m)
+	}
 	out := map[string]any{"hidden_act": m["hidden_act"], "torch_dtype": dtype, "use_cache": true,
 		"bos_token_id": nil, "eos_token_id": nil}
 	for _, key := range []string{"model_type", "architectures", "hidden_size", "num_hidden_layers",
@@ -77,6 +80,35 @@ func Encode(m Values, dtype string) []byte {
 	}
 	if _, composed := ComposedFamilies[m.Text("model_type")]; composed {
 		out = m.composed(out)
+	}
+	text, err := json.MarshalIndent(floats(out, f.Whole), "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("hf: a model cannot be JSON: %v", err))
+	}
+	return append(text, '\n')
+}
+
+// diffusers writes the model as diffusers' config.json: the family's keys by its own names.
+func (f Family) diffusers(m Values) []byte {
+	out := map[string]any{"_class_name": f.Class, "_diffusers_version": "0.42.1",
+		"num_attention_heads": m["num_attention_heads"]}
+	own := map[string]string{}
+	for from, to := range f.Alias {
+		out[from], own[to] = m[to], from
+	}
+	for _, key := range f.Has {
+		if own[key] == "" {
+			out[key] = m[key]
+		}
+	}
+	for _, key := range f.Omit {
+		delete(out, key)
+	}
+	for key, value := range f.Only {
+		out[key] = json.RawMessage(value)
+	}
+	if f.Write != nil {
+		f.Write(m, out)
 	}
 	text, err := json.MarshalIndent(floats(out, f.Whole), "", "  ")
 	if err != nil {

@@ -17,17 +17,45 @@ const (
 	indexName  = "model.safetensors.index.json"
 )
 
+// Stems are how the names of a directory's model files begin: transformers' way, and diffusers' for all but
+// the encoders of captions.
+const (
+	Stem          = "model"
+	DiffusersStem = "diffusion_pytorch_model"
+)
+
+// names are those of the files of one way.
+type names struct{ single, index string }
+
+func namesOf(stem string) names {
+	return names{stem + ".safetensors", stem + ".safetensors.index.json"}
+}
+
+// in are the names that a directory has: transformers' if it has files of neither.
+func in(dir string) names {
+	for _, stem := range []string{Stem, DiffusersStem} {
+		n := namesOf(stem)
+		for _, name := range []string{n.index, n.single} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				return n
+			}
+		}
+	}
+	return namesOf(Stem)
+}
+
 const indexBytesMax = 64 << 20
 
 // shardName matches the files an index accounts for; others (an adapter, a vendor's own file) are not its
 // business.
-var shardName = regexp.MustCompile(`^model(-\d{5}-of-\d{5})?\.safetensors$`)
+var shardName = regexp.MustCompile(`^(diffusion_pytorch_)?model(-\d{5}-of-\d{5})?\.safetensors$`)
 
 var _ = register(Format{
 	Name: "safetensors",
 	Spec: "https://github.com/huggingface/safetensors#format",
 	Detect: func(dir string) bool {
-		for _, name := range []string{indexName, singleName} {
+		n := in(dir)
+		for _, name := range []string{n.index, n.single} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 				return true
 			}
@@ -46,6 +74,7 @@ const exportShardBytes = 5e9
 // Dir is a directory of safetensors as Hugging Face writes it: one file, or shards and an index.
 type Dir struct {
 	path    string
+	names   names
 	files   map[string]*File
 	tensors map[string]Info
 }
@@ -57,8 +86,8 @@ func OpenDir(dir string) (*Dir, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
-	d := &Dir{path: dir, files: map[string]*File{}, tensors: map[string]Info{}}
-	index, err := readIndex(root)
+	d := &Dir{path: dir, names: in(dir), files: map[string]*File{}, tensors: map[string]Info{}}
+	index, err := readIndex(root, d.names.index)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		err = d.openSingle(root)
@@ -73,9 +102,9 @@ func OpenDir(dir string) (*Dir, error) {
 }
 
 // readIndex returns the index's map from tensor to file.
-func readIndex(root folder) (map[string]string, error) {
-	path := filepath.Join(root.Name(), indexName)
-	text, err := readSmall(root, indexName, indexBytesMax)
+func readIndex(root folder, name string) (map[string]string, error) {
+	path := filepath.Join(root.Name(), name)
+	text, err := readSmall(root, name, indexBytesMax)
 	if err != nil {
 		return nil, err
 	}
@@ -130,17 +159,17 @@ func readSmall(root folder, name string, limit int64) ([]byte, error) {
 // openSingle opens a checkpoint that is one file. Where there is neither a file nor an index, the
 // error says how other formats can be converted.
 func (d *Dir) openSingle(root folder) error {
-	f, err := openIn(root, singleName)
+	f, err := openIn(root, d.names.single)
 	if errors.Is(err, os.ErrNotExist) {
-		return &Error{File: d.path, Fault: Missing, Why: fmt.Sprintf("neither %s nor %s is here", singleName,
-			indexName),
+		return &Error{File: d.path, Fault: Missing, Why: fmt.Sprintf("neither %s nor %s is here", d.names.single,
+			d.names.index),
 			Try: "convert other formats with: lfactor ckpt convert"}
 	}
 	if err != nil {
 		return err
 	}
-	d.files[singleName], d.tensors = f, f.tensors
-	return d.refuseStrangers(map[string][]string{singleName: nil})
+	d.files[d.names.single], d.tensors = f, f.tensors
+	return d.refuseStrangers(map[string][]string{d.names.single: nil})
 }
 
 // openShards opens the files that an index names. All faults are gathered, so that a user sees them
@@ -150,7 +179,7 @@ func (d *Dir) openShards(root folder, index map[string]string) error {
 	for _, tensor := range sortedKeys(index) {
 		file := index[tensor]
 		if !filepath.IsLocal(file) || file != filepath.Base(file) {
-			return &Error{File: filepath.Join(d.path, indexName), Tensor: tensor, Fault: Unsafe,
+			return &Error{File: filepath.Join(d.path, d.names.index), Tensor: tensor, Fault: Unsafe,
 				Why: fmt.Sprintf("file name %q leaves the directory", file)}
 		}
 		byFile[file] = append(byFile[file], tensor)

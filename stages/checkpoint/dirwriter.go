@@ -18,6 +18,7 @@ const partial = ".partial"
 type DirWriter struct {
 	fs      FS
 	dir     string
+	names   names
 	shards  []*placedFile
 	tensors map[string]*placedFile
 	total   int64
@@ -31,9 +32,19 @@ func NewWriter(dir string, tensors []Info, shardBytes int64) (*DirWriter, error)
 	return newDirWriter(OS, dir, tensors, shardBytes)
 }
 
-// newDirWriter lays out the shards for tensors that are known in advance, so that their data can
-// then be written in any order.
+// NewWriterOf is NewWriter for files whose names begin with a stem, Stem or DiffusersStem.
+func NewWriterOf(stem, dir string, tensors []Info, shardBytes int64) (*DirWriter, error) {
+	return newStemWriter(OS, stem, dir, tensors, shardBytes)
+}
+
+// newDirWriter is newStemWriter for transformers' names.
 func newDirWriter(fs FS, dir string, tensors []Info, shardBytes int64) (*DirWriter, error) {
+	return newStemWriter(fs, Stem, dir, tensors, shardBytes)
+}
+
+// newStemWriter lays out the shards for tensors that are known in advance, so that their data can
+// then be written in any order.
+func newStemWriter(fs FS, stem, dir string, tensors []Info, shardBytes int64) (*DirWriter, error) {
 	groups, err := splitShards(tensors, shardBytes)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
@@ -41,11 +52,11 @@ func newDirWriter(fs FS, dir string, tensors []Info, shardBytes int64) (*DirWrit
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, err
 	}
-	w := &DirWriter{fs: fs, dir: dir, tensors: map[string]*placedFile{}}
+	w := &DirWriter{fs: fs, dir: dir, names: namesOf(stem), tensors: map[string]*placedFile{}}
 	for i, group := range groups {
-		name := singleName
+		name := w.names.single
 		if len(groups) > 1 {
-			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(groups))
+			name = fmt.Sprintf("%s-%05d-of-%05d.safetensors", stem, i+1, len(groups))
 		}
 		shard, err := newPlacedFile(fs, filepath.Join(dir, name), group)
 		if err != nil {
@@ -130,7 +141,7 @@ func (w *DirWriter) Commit() error {
 // removeOld removes the model files of an earlier export, index first: it accounts for files that are about
 // to change.
 func (w *DirWriter) removeOld() error {
-	if err := w.fs.RemoveAll(filepath.Join(w.dir, indexName)); err != nil {
+	if err := w.fs.RemoveAll(filepath.Join(w.dir, w.names.index)); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(w.dir)
@@ -158,7 +169,7 @@ func (w *DirWriter) writeIndex() error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(w.fs, filepath.Join(w.dir, indexName), append(text, '\n'))
+	return replaceFile(w.fs, filepath.Join(w.dir, w.names.index), append(text, '\n'))
 }
 
 // Abort implements Sink.

@@ -94,3 +94,6 @@ func Build(c configs.Model, seqLen int) (*Model, error) {
 	m.Spec.Rope.Length, m.Spec.LocalRope.Length = seqLen, seqLen
 	return m, m.Spec.Check()
 }
+
+// Denoises reports whether the family is of models of diffusion.
+func (f Family) Denoises() bool { return f.HF.Diffusers }

@@ -72,6 +72,12 @@ func (g Region) Box(p *grad.Param) (row, rows, col, cols int) {
 	return
 }
 
+// Start is how a parameter begins: with one value everywhere, or with normal values of a deviation.
+type Start struct {
+	Value *float32
+	Std   float64
+}
+
 // Init fills dst, row by row, with the initial values of a region of parameter p: ones for norms (less what
 // they add to their weights), zeros for biases and adapters' B, else normal values with InitStd, divided by
 // sqrt(2·layers) for projections into the residual stream, as Megatron-LM does. Values depend on seed, name
@@ -81,6 +87,15 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	std := s.InitStd
 	if std == 0 {
 		std = 0.02
+	}
+	if m.Initial != nil {
+		switch start := m.Initial(p.Name); {
+		case start.Value != nil:
+			fill32(dst, *start.Value)
+			return
+		case start.Std > 0:
+			std = start.Std
+		}
 	}
 	switch {
 	case m.Vision != nil && strings.Contains(p.Name, ".scale"):

@@ -36,6 +36,10 @@ type Model struct {
 	Ports      map[string]Port
 	Modalities []Modality // what it takes beside tokens
 	Vision     *Vision    // before the decoder, nil for a model of text alone
+	Denoiser   *Denoiser  // of a model of diffusion, else nil
+	// Initial says how a parameter begins that Init has no rule for; nil, and Start's zero value, leave it to
+	// Init.
+	Initial func(param string) Start
 	// Source says where a logical parameter lies in a Hugging Face checkpoint of the family.
 	Source func(name string) Source
 	// Other is a second layout in which checkpoints of the family come, nil for none.

@@ -194,7 +194,7 @@ const (
 func Decoder(name string, s Spec) *Model {
 	m := &Model{Family: name, Spec: s, Ports: map[string]Port{"x": {Width: s.Hidden}},
 		Source: func(n string) Source { return Source{Name: n} }}
-	m.add(Block{Name: EmbedName, Gives: []string{"x"}, Weight: 0.2, Record: s.embed})
+	m.Add(Block{Name: EmbedName, Gives: []string{"x"}, Weight: 0.2, Record: s.embed})
 	total := 0
 	for i := range s.Layers {
 		total += s.layer(i).Size()
@@ -202,7 +202,7 @@ func Decoder(name string, s Spec) *Model {
 	mean := float64(total) / float64(max(1, s.Layers))
 	for i := range s.Layers {
 		name := fmt.Sprintf("model.layers.%d", i)
-		m.add(Block{Name: name, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true,
+		m.Add(Block{Name: name, Takes: []string{"x"}, Gives: []string{"x"}, Recompute: true,
 			Weight: float64(s.layer(i).Size()) / mean,
 			Pairs:  func(n int) float64 { return float64(s.layer(i).PairWork(n)) / mean },
 			Record: func(r *block.Rec, env map[string]*grad.Value) {
@@ -219,7 +219,7 @@ func Decoder(name string, s Spec) *Model {
 		m.mtp(r, env)
 		m.Spec.balanced(r)
 	}
-	m.add(head)
+	m.Add(head)
 	m.shareKeys()
 	if s.Experts.Images != nil {
 		m.Modalities = append(m.Modalities, kinds{&m.Spec})
@@ -227,7 +227,8 @@ func Decoder(name string, s Spec) *Model {
 	return m
 }
 
-func (m *Model) add(b Block) { b.Component = Foundation; m.Blocks = append(m.Blocks, b) }
+// Add appends a block of the decoder.
+func (m *Model) Add(b Block) { b.Component = Foundation; m.Blocks = append(m.Blocks, b) }
 
 // norm is the kind of all norms of the residual stream.
 func (s Spec) norm() block.Norm {

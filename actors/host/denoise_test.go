@@ -1,0 +1,170 @@
+package host
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/noise"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// denoisersDir has the cases of bench/golden/denoisers.py.
+const denoisersDir = "../../stages/family/denoisers/testdata"
+
+// denoised is one of them.
+type denoised struct {
+	Samples []struct {
+		Shape  [4]int
+		Sigma  float64
+		Tokens int
+	}
+	Loss       float64
+	Losses     []float64
+	Dead       []string // parameters that torch gives no gradient
+	Parameters int64
+	TextRows   int `json:"text_rows"`
+	golden
+}
+
+func denoisers(t *testing.T) (names []string) {
+	entries, err := os.ReadDir(denoisersDir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	require.NotEmpty(t, names)
+	return names
+}
+
+func openDenoiser(t *testing.T, name string) *denoised {
+	dir := filepath.Join(denoisersDir, name)
+	g := &denoised{}
+	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, g))
+	g.t = t
+	c, err := configs.ReadModel(dir)
+	require.NoError(t, err)
+	g.m, err = family.Build(c, 0)
+	require.NoError(t, err)
+	g.m.Denoiser.TextRows = g.TextRows
+	target, ok := noise.Lookup("flow_prediction")
+	require.True(t, ok)
+	g.m.Denoiser.Process.Target = target
+	src, err := checkpoint.OpenDir(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { src.Close() })
+	g.w, err = g.m.OpenWeights(src, dir)
+	require.NoError(t, err)
+	g.file, err = checkpoint.OpenFile(filepath.Join(dir, "golden.safetensors"))
+	require.NoError(t, err)
+	t.Cleanup(func() { g.file.Close() })
+	mb := g.microbatch()
+	g.made = &mb
+	return g
+}
+
+func (g *denoised) floats(name string) (out []float32) {
+	_, v := g.read(name)
+	for _, x := range v {
+		out = append(out, float32(x))
+	}
+	return out
+}
+
+// microbatch is both samples in one, with noise and levels as they are given.
+func (g *denoised) microbatch() Microbatch {
+	d, mb := g.m.Denoiser, Microbatch{Cu: []int32{0}}
+	var items []family.Encoded
+	for i, s := range g.Samples {
+		id, at := string(rune('0'+i)), mb.Cu[i]
+		x := family.Encoded{From: at, X0: d.Tokens(s.Shape, g.floats("x0."+id)),
+			Noise: d.Tokens(s.Shape, g.floats("noise."+id)), Grid: d.Grid(s.Shape),
+			Text: d.Padded(g.floats("text." + id)),
+			Level: &noise.Level{Alpha: float32(1 - s.Sigma), Sigma: float32(s.Sigma),
+				Time: float32(1000 * s.Sigma)}}
+		items = append(items, x)
+		mb.Cu = append(mb.Cu, at+int32(s.Tokens))
+	}
+	n := int(mb.Cu[len(mb.Cu)-1])
+	require.NoError(g.t, d.Check(items, n))
+	mb.IDs, mb.Targets, mb.Positions = make([]int32, n), make([]int32, n), make([]int32, n)
+	for range n {
+		mb.Weights = append(mb.Weights, 1/float32(n))
+	}
+	mb.More = map[string]any{family.EncodedKey: items}
+	return mb
+}
+
+// TestDenoisers holds every model of diffusion to diffusers: what it predicts and the loss within 1e-5, every
+// gradient within 1e-4 and twenty steps of AdamW within 1e-4, all relative, in float32: bounded by sums of at
+// most 60 products in another order through two blocks, and for the curve by what steps make of that.
+func TestDenoisers(t *testing.T) {
+	t.Parallel()
+	for _, name := range denoisers(t) {
+		t.Run(name, func(t *testing.T) {
+			g := openDenoiser(t, name)
+			require.Equal(t, g.Parameters, g.m.Count())
+			for bn, make := range goldenBackends {
+				_, got := g.forward(make(), tensor.F32, true)
+				var want []float64
+				for i, s := range g.Samples {
+					for _, v := range g.m.Denoiser.Tokens(s.Shape, g.floats("pred."+string(rune('0'+i)))) {
+						want = append(want, float64(v))
+					}
+				}
+				require.LessOrEqual(t, relative(got, want), 1e-5, bn)
+				loss, _ := g.forward(make(), tensor.F32, false)
+				require.InEpsilon(t, g.Loss, loss, 1e-5, bn)
+			}
+			g.trains(topology.Grid(1, 1, 1), 20, nil)
+		})
+	}
+}
+
+// trains compares gradients and losses with the case's.
+func (g *denoised) trains(mesh topology.Mesh, steps int, plan func(*layout.Design)) {
+	t := g.t
+	g.AdamW = &struct {
+		Losses, GradNorms []float64
+		FinalLoss         float64
+		LR, Eps           float64
+		Betas             []float64
+		Clip              float64 `json:"clip_grad"`
+		Decay             float64 `json:"weight_decay"`
+	}{LR: 1e-3, Eps: 1e-8, Betas: []float64{0.9, 0.95}}
+	g.plan = plan
+	got := map[string][]float32{}
+	losses, _ := g.train(mesh, goldenBackends["cpu"], int64(steps), func(_ *layout.Layout, _ int, r *Rank) {
+		for _, p := range r.c.Params {
+			got[p.Name] = append([]float32(nil), r.owned[p.Name].F32()...)
+		}
+	})
+	require.InEpsilonSlice(t, g.Losses[:steps], losses, 1e-4)
+	if mesh.Size() > 1 {
+		return
+	}
+	var params []*grad.Param
+	for _, p := range g.m.Params(nil) {
+		s := g.m.Source(p.Name)
+		_, want := g.read("grad." + s.Name)
+		if want == nil {
+			require.Contains(t, g.Dead, s.Name)
+			require.Empty(t, got[p.Name])
+			continue
+		}
+		params = append(params, p)
+		require.LessOrEqual(t, relative(got[p.Name], rowsIn(want, s, p.Shape)), 1e-4, p.Name)
+	}
+	require.Len(t, got, len(params))
+}

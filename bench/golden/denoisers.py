@@ -1,0 +1,103 @@
+"""Golden data of models of diffusion: stages/family/denoisers/testdata/<case>/ with config.json and weights as diffusers
+writes them, golden.json (loss, 20 steps of AdamW) and golden.safetensors (clean latents, noise, states of captions, what the
+model predicts, the gradient of every parameter). Two samples of unequal size are trained together: the loss is the mean over
+all tokens of the mean squared error of a token's numbers.
+
+Run from the repository's root: python bench/golden/denoisers.py [case ...], with torch and diffusers 0.42.1.
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+import zlib
+
+import diffusers
+import torch
+from safetensors.torch import save_file
+
+ROOT = pathlib.Path("stages/family/denoisers/testdata")
+torch.use_deterministic_algorithms(True)
+
+
+class Wan:
+    """Latents [C, T, H, W], captions padded with zeros to text_rows, times 1000·sigma."""
+
+    rows = 8
+
+    def samples(self, c):
+        return [((c["in_channels"], 3, 4, 6), 5, 0.7), ((c["in_channels"], 1, 6, 4), 8, 0.25)]
+
+    def predict(self, m, x, text, sigma, pool):
+        padded = torch.zeros(self.rows, text.shape[1])
+        padded[: len(text)] = text
+        return m(x[None], torch.tensor([1000.0 * sigma]), padded[None], return_dict=False)[0][0]
+
+    def tokens(self, c, shape):
+        p = c["patch_size"]
+        return shape[1] // p[0] * (shape[2] // p[1]) * (shape[3] // p[2])
+
+    def more(self):
+        return dict(text_rows=self.rows)
+
+
+WAN = dict(patch_size=[1, 2, 2], num_attention_heads=2, attention_head_dim=12, in_channels=3, out_channels=3, text_dim=10, freq_dim=8, ffn_dim=28, num_layers=2)
+CASES = {
+    "wan": ("WanTransformer3DModel", Wan(), WAN),
+    "wan-plain": ("WanTransformer3DModel", Wan(), WAN | dict(cross_attn_norm=False, patch_size=[1, 1, 2], eps=1e-5, attention_head_dim=16)),
+}
+
+
+def seeded(name):
+    return torch.Generator().manual_seed(zlib.crc32(name.encode()))
+
+
+def case(name):
+    kind, how, config = CASES[name]
+    g = seeded(name)
+    torch.manual_seed(zlib.crc32(name.encode()))
+    m = getattr(diffusers, kind)(**config)
+    for p in m.parameters():  # nothing is zero, so that every gradient says something
+        p.data = torch.randn(p.shape, generator=g) * (0.3 if p.ndim > 1 else 0.2) + (1.0 if p.ndim == 1 and float(p.data.mean()) > 0.5 else 0.0)
+    m.train()
+    out = ROOT / name
+    shutil.rmtree(out, ignore_errors=True)
+    m.save_pretrained(out)
+    tensors, meta, samples = {}, [], how.samples(config)
+    for i, (shape, words, sigma) in enumerate(samples):
+        tensors[f"x0.{i}"], tensors[f"noise.{i}"] = torch.randn(shape, generator=g), torch.randn(shape, generator=g)
+        tensors[f"text.{i}"] = torch.randn(words, how.width(config) if hasattr(how, "width") else config["text_dim"], generator=g)
+        meta.append(dict(shape=list(shape), sigma=sigma, tokens=how.tokens(config, shape)))
+        if hasattr(how, "pool"):
+            tensors[f"pool.{i}"] = torch.randn(how.pool(config), generator=g)
+
+    def loss(keep=False):
+        total, rows = 0.0, sum(s["tokens"] for s in meta)
+        for i, (shape, words, sigma) in enumerate(samples):
+            x0, eps = tensors[f"x0.{i}"], tensors[f"noise.{i}"]
+            y = how.predict(m, (1 - sigma) * x0 + sigma * eps, tensors[f"text.{i}"], sigma, tensors.get(f"pool.{i}"))
+            if keep:
+                tensors[f"pred.{i}"] = y.detach().clone()
+            total = total + ((y - (eps - x0)) ** 2).mean() * meta[i]["tokens"] / rows
+        return total
+
+    first = loss(True)
+    first.backward()
+    grads = {"grad." + n: p.grad for n, p in m.named_parameters() if p.grad is not None}
+    dead = [n for n, p in m.named_parameters() if p.grad is None]
+    opt = torch.optim.AdamW(m.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0)
+    losses = []
+    for _ in range(20):
+        opt.zero_grad()
+        v = loss()
+        v.backward()
+        opt.step()
+        losses.append(v.item())
+    save_file({k: v.contiguous() for k, v in (tensors | grads).items()}, out / "golden.safetensors")
+    (out / "golden.json").write_text(json.dumps(dict(samples=meta, loss=first.item(), losses=losses, dead=dead, parameters=sum(p.numel() for p in m.parameters()), **how.more()), indent=1) + "\n")
+    print(name, first.item(), losses[-1], sum(p.numel() for p in m.parameters()))
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or CASES:
+        case(name)

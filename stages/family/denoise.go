@@ -1,0 +1,130 @@
+package family
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/noise"
+)
+
+// Denoiser is what models of diffusion share, whatever their layers: noisy latents go in, and what is to be
+// predicted of them is compared with what comes out. A row of a microbatch is a token of latents, a patch
+// of them; a sequence is an image or a clip, and sequences of unequal size are packed as texts are.
+// Captions lie beside the rows, with borders of their own.
+//
+// Its data, of which noise, levels and coefficients follow from the sample's key alone:
+//
+//	dif.x0, dif.noise [rows Width]   clean latents, and noise; float32
+//	dif.in.x0, dif.in.noise [rows]   what the denoiser reads: the sum of both, each times its coefficient
+//	dif.out.x0, dif.out.noise [rows] what it is to give, likewise
+//	dif.weight [rows]                what the level adds to the weight of the loss
+//	dif.at [rows]                    the row's level, -1 in padding
+//	dif.time [levels]                what the denoiser is told of each level
+//	dif.pos [rows 3]                 place in time, height and width
+//	dif.text [texts Texts]           states of captions, one behind the other
+//	dif.text.cu [sequences+1]        their borders, one a sequence as in cu_seqlens
+type Denoiser struct {
+	Patch    [3]int // frames, rows and columns of latents that become a token
+	Channels int    // of latents
+	Texts    int    // width of a caption's states, 0 for a model that reads none
+	// rows that each caption is padded to with zeros, which are attended to; 0 leaves it as long as it is
+	TextRows int
+	// At gives the places of the tokens of one sample, [tokens 3]; nil counts from 0 on each axis.
+	At      func(grid [3]int) []int32
+	Process Process
+}
+
+// Process is what training does to latents. It is set after the model is built.
+type Process struct {
+	Seed   uint64
+	Times  noise.Times
+	Levels noise.Levels
+	Target noise.Target
+	Weight func(noise.Level) float32
+	Loss   int     // of kernels: SquaredLoss and its kin
+	Border float64 // of a Huber loss
+	Drop   float64 // share of the samples that are trained without their captions
+}
+
+// Dimensions of microbatches of latents: the levels of noise, one a sample, and rows of captions.
+const (
+	NoiseLevels = "levels"
+	TextRows    = "text_rows"
+)
+
+// Levels is the number of levels of noise of a shape, and Captions that of rows of captions: one at least.
+func Levels(s block.Shape) int { return max(1, s.Dim(NoiseLevels)) }
+
+// Captions is the number of rows of captions.
+func Captions(s block.Shape) int { return max(1, s.Dim(TextRows)) }
+
+// Width is the numbers of a token.
+func (d *Denoiser) Width() int { return d.Channels * d.Patch[0] * d.Patch[1] * d.Patch[2] }
+
+// mix is a·x0 + b·ε by rows, [rows Width] in float32.
+func (d *Denoiser) mix(r *block.Rec, which string) *grad.Value {
+	t, n := r.T, r.Shape.Rows
+	part := func(name string) *grad.Value {
+		return t.ScaleRows(t.OwnTokens(t.Data("dif."+name, tensor.F32, n, d.Width())),
+			t.Data("dif."+which+"."+name, tensor.F32, n))
+	}
+	return t.Add(part("x0"), part("noise"))
+}
+
+// Noisy is what the denoiser reads, [rows Width] in the precision of the block.
+func (d *Denoiser) Noisy(r *block.Rec) *grad.Value { return r.T.Cast(d.mix(r, "in")) }
+
+// Features are those of the levels' times, [levels 2·half], with frequencies as diffusers' Timesteps has them:
+// cosines first.
+func (d *Denoiser) Features(r *block.Rec, half int, scale float64) *grad.Value {
+	return r.T.Sinusoids(r.T.Data("dif.time", tensor.F32, Levels(r.Shape)), r.T.Const("dif.freq",
+		grad.Frequencies(half, 10000, 0)), scale, true)
+}
+
+// Level is the index of each row's level, for what modulates rows.
+func (d *Denoiser) Level(r *block.Rec) *grad.Value {
+	return r.T.Data("dif.at", tensor.I32, r.Shape.Rows)
+}
+
+// Captions are the states of captions, [texts Texts] in the precision of the block, and TextCu their borders.
+func (d *Denoiser) Captions(r *block.Rec) *grad.Value {
+	return r.T.Cast(r.T.Data("dif.text", tensor.F32, Captions(r.Shape), d.Texts))
+}
+
+// TextCu are the borders of the captions.
+func (d *Denoiser) TextCu(r *block.Rec) *grad.Value { return r.T.Data("dif.text.cu", tensor.I32, 2) }
+
+// Predicted ends a model with y [rows Width], what it says of the noisy latents: a record for sampling gives
+// it, any other the loss, a sum over rows of their weight times the mean over the row's numbers.
+func (d *Denoiser) Predicted(r *block.Rec, env map[string]*grad.Value, y *grad.Value) {
+	t, p := r.T, d.Process
+	if r.Logits {
+		env["logits"] = t.Place("", y)
+		return
+	}
+	n := r.Shape.Rows
+	weight := t.Mul(t.Data("weights", tensor.F32, n), t.Data("dif.weight", tensor.F32, n))
+	t.Loss(t.PointLoss(y, d.mix(r, "out"), weight, nil, p.Loss, p.Border))
+}
+
+// Turned are the cosines and sines of rows' places, [rows n/2], for heads whose neighbouring numbers turn
+// together: widths says how many numbers of a head belong to each axis, and each axis has frequencies of
+// its own, theta^(-2i/width).
+func (d *Denoiser) Turned(r *block.Rec, data string, rows int, theta float64, widths [3]int) (cos,
+	sin *grad.Value) {
+	var inv []float32
+	var axis []int32
+	for a, w := range widths {
+		for i := range w / 2 {
+			inv = append(inv, float32(1/math.Pow(theta, float64(2*i)/float64(w))))
+			axis = append(axis, int32(a))
+		}
+	}
+	return r.T.RopeAxes(r.T.Data(data, tensor.I32, rows, 3), r.T.Const("dif.inv_freq", inv),
+		r.T.ConstI32("dif.axis", axis), 1)
+}
+
+// Modality is what microbatches bring to the denoiser.
+func (d *Denoiser) Modality() Modality { return latents{d} }

@@ -1,0 +1,82 @@
+// Package denoisers is the families of models of diffusion: a file a family, which registers itself under
+// diffusers' class. What they share is family.Denoiser.
+package denoisers
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// Keys are those of transformers of diffusion.
+type Keys struct {
+	Patch []int `key:"latent_patch" class:"fixed" doc:"Frames, rows and columns of latents that become one token."`
+	In    int   `key:"in_channels" default:"16" min:"1" max:"65536" class:"fixed" doc:"Channels that a denoiser reads."`
+	Out   int   `key:"out_channels" default:"16" min:"1" max:"65536" class:"fixed" doc:"Channels that a denoiser gives: those of its latents."`
+	Text  int   `key:"text_dim" default:"4096" min:"1" max:"1048576" class:"fixed" doc:"Width of the states of captions."`
+	Freq  int   `key:"freq_dim" default:"256" min:"2" max:"65536" class:"fixed" doc:"Sinusoids of a level's time."`
+}
+
+var keys = configs.Declare("denoiser", configs.Rules[Keys]{Check: func(m configs.Model, k Keys, at configs.Report) {
+	if !family.Registered(m.ModelType).Denoises() {
+		return
+	}
+	if len(k.Patch) != 3 || k.Patch[0] < 1 || k.Patch[1] < 1 || k.Patch[2] < 1 {
+		at("latent_patch", fmt.Sprintf("%v, want three numbers from 1 up: frames, rows and columns", k.Patch),
+			"try [1, 2, 2]")
+	}
+	if k.Freq%2 != 0 {
+		at("freq_dim", fmt.Sprintf("%d is odd: sines and cosines come in pairs", k.Freq),
+			fmt.Sprintf("try %d", k.Freq+1))
+	}
+	if m.Hidden != 0 && m.Heads*m.HeadDim != m.Hidden {
+		at("hidden_size", fmt.Sprintf("%d, but %d heads of %d are %d", m.Hidden, m.Heads, m.HeadDim,
+			m.Heads*m.HeadDim), "leave head_dim out, or set hidden_size to their product")
+	}
+}})
+
+// width is the width of the residual stream, which files of diffusers do not say.
+type width struct {
+	Heads int `key:"num_attention_heads" min:"1"`
+	Dim   int `key:"attention_head_dim" min:"1"`
+}
+
+func (w width) enter(d *hf.Decoder) { d.Set("hidden_size", fmt.Sprint(w.Heads*w.Dim)) }
+
+// model is a denoiser of blocks between an embedding and a head.
+func model(c configs.Model, d *family.Denoiser) *family.Model {
+	m := &family.Model{Family: c.ModelType, Denoiser: d, Ports: map[string]family.Port{"x": {Width: c.Hidden}},
+		Source: func(name string) family.Source { return family.Source{Name: name} },
+		Spec: family.Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: c.Heads,
+			KV: c.Heads, HeadDim: c.HeadDim, Vocab: 1, Eps: c.NormEps, Act: c.Act, InitStd: c.InitRange,
+			Rope: block.Rope{Dim: c.HeadDim, Theta: 10000}}}
+	m.Modalities = []family.Modality{d.Modality()}
+	return m
+}
+
+// timed is diffusers' TimestepEmbedding of features [levels in]: a linear layer, SiLU and another.
+func timed(r *block.Rec, name string, x *grad.Value, out, in int) *grad.Value {
+	whole := block.LinearOpts{Bias: true, Rep: true}
+	return r.Linear(name+".linear_2", r.T.Act(r.Linear(name+".linear_1", x, out, in, whole), kernels.SiLU), out,
+		out, whole)
+}
+
+// repeated is one row a level of a parameter [n d], as [levels n·d].
+func repeated(r *block.Rec, name string, n, d int) *grad.Value {
+	levels := family.Levels(r.Shape)
+	table := r.T.View(r.T.Param(name, []int{n, d}, -1, 1, true), 1, n*d)
+	return r.T.Embed(r.T.ConstI32("dif.first", make([]int32, levels)), table)
+}
+
+// plain is a layer norm without parameters, as diffusers' FP32LayerNorm and AdaLayerNorm have.
+func plain(eps float64) grad.Modulation {
+	return grad.Modulation{Norm: kernels.LayerRows, Eps: eps, Plus: 1}
+}
+
+var _ = tensor.F32

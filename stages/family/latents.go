@@ -1,0 +1,270 @@
+package family
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/noise"
+)
+
+// Encoded is one image or clip of a microbatch, encoded.
+type Encoded struct {
+	From int32     // its first row
+	Grid [3]int    // tokens in time, height and width
+	X0   []float32 // [tokens Width]: of a token, the channel varies slowest, then frame, row and column
+	Key  uint64    // what its random numbers are counted from
+	Text []float32 // [n Texts], the caption's states, with their padding
+	None []float32 // the same of an empty caption
+	// in place of what is drawn from Key; nil for that
+	Level *noise.Level
+	Noise []float32 // [tokens Width]
+}
+
+// EncodedKey is where Inputs.More has a microbatch's latents, []Encoded in order of their rows.
+const EncodedKey = "latents"
+
+// The uses of a sample's random numbers: its level of noise, the noise, and whether it loses its caption.
+const (
+	drawLevel = iota
+	drawNoise
+	drawCaption
+)
+
+// latents is the modality of a denoiser.
+type latents struct{ d *Denoiser }
+
+func (p latents) items(in *Inputs) []Encoded {
+	v, _ := in.More[EncodedKey].([]Encoded)
+	return v
+}
+
+// Classes bounds Class, which has sizes of two dimensions: eight bits for the levels.
+func (p latents) Classes() int32 { return 1 << 16 }
+
+// TokenTensors implements Rowed: what has a row a token, and padding where a microbatch is longer.
+func (p latents) TokenTensors() []string {
+	return []string{"dif.x0", "dif.noise", "dif.in.x0", "dif.in.noise", "dif.out.x0", "dif.out.noise",
+		"dif.weight", "dif.at", "dif.pos"}
+}
+
+// class is that of so many samples and rows of captions, at least one of each.
+func (p latents) class(levels, texts int) int32 {
+	return int32(step(max(1, texts))<<8 + step(max(1, levels)) + 1)
+}
+
+// Class is never 0: a microbatch of padding alone has one level, which no row is of.
+func (p latents) Class(in *Inputs) int32 {
+	texts := 0
+	for _, x := range p.items(in) {
+		texts += p.rows(&x)
+	}
+	return p.class(len(p.items(in)), texts)
+}
+
+// rows is the number of rows of a sample's caption, whether it is dropped or not: a shape must not depend on
+// that.
+func (p latents) rows(x *Encoded) int {
+	if p.d.Texts == 0 {
+		return 0
+	}
+	return max(len(x.Text), len(x.None)) / p.d.Texts
+}
+
+func (p latents) Dims(_ int, class int32) map[string]int {
+	return map[string]int{NoiseLevels: size(int(class)&255 - 1), TextRows: size(int(class) >> 8)}
+}
+
+// Planned is the class for one sample a microbatch, unless dims say otherwise.
+func (p latents) Planned(_ int, dims map[string]int) int32 {
+	return p.class(dims[NoiseLevels], max(dims[TextRows], p.d.TextRows))
+}
+
+// Check reports latents that do not fit their rows or the denoiser.
+func (d *Denoiser) Check(items []Encoded, rows int) error {
+	for i, x := range items {
+		n := x.Grid[0] * x.Grid[1] * x.Grid[2]
+		switch {
+		case n < 1 || int(x.From)+n > rows:
+			return fmt.Errorf("latents %d of %v tokens from row %d of %d", i+1, x.Grid, x.From, rows)
+		case len(x.X0) != n*d.Width():
+			return fmt.Errorf("latents %d have %d numbers, want %d of %v tokens of %d", i+1, len(x.X0),
+				n*d.Width(), x.Grid, d.Width())
+		case d.Texts > 0 && (len(x.Text)%d.Texts != 0 || len(x.None)%d.Texts != 0):
+			return fmt.Errorf("states of caption %d are %d numbers, no multiple of %d", i+1, len(x.Text),
+				d.Texts)
+		}
+	}
+	return nil
+}
+
+// Tensors are what Denoiser lists. All random numbers are drawn here.
+func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
+	d, n, w := p.d, in.Rows, p.d.Width()
+	out := map[string]*tensor.Tensor{}
+	floats := func(name string, shape ...int) []float32 {
+		t := tensor.Make(tensor.F32, shape...)
+		out["dif."+name] = t
+		return t.F32()
+	}
+	x0, eps := floats("x0", n, w), floats("noise", n, w)
+	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n),
+		floats("out.noise", n)}
+	weight, times := floats("weight", n), floats("time", Levels(s))
+	at, pos := tensor.Make(tensor.I32, n), tensor.Make(tensor.I32, n, 3)
+	for i := range at.I32() {
+		at.I32()[i] = -1
+	}
+	out["dif.at"], out["dif.pos"] = at, pos
+	for g, x := range p.items(in) {
+		l := d.level(&x)
+		c, from := d.Process.coefficients(l), int(x.From)
+		rows := x.Grid[0] * x.Grid[1] * x.Grid[2]
+		copy(x0[from*w:], x.X0)
+		if own := eps[from*w : (from+rows)*w]; x.Noise != nil {
+			copy(own, x.Noise)
+		} else {
+			x.key(drawNoise).Fill(own, 0)
+		}
+		times[g] = l.Time
+		copy(pos.I32()[3*from:], d.places(x.Grid))
+		by := d.Process.weight(l) / float32(w)
+		for i := from; i < from+rows; i++ {
+			at.I32()[i], weight[i] = int32(g), by
+			for k := range coef {
+				coef[k][i] = c[k]
+			}
+		}
+	}
+	if d.Texts > 0 {
+		text, cu := p.captions(in, s)
+		out["dif.text"], out["dif.text.cu"] = text, cu
+	}
+	return out
+}
+
+// captions lays the states of captions out, with borders for every sequence of the microbatch: those of
+// padding have none.
+func (p latents) captions(in *Inputs, s block.Shape) (states, cu *tensor.Tensor) {
+	d := p.d
+	states = tensor.Make(tensor.F32, Captions(s), d.Texts)
+	borders, items, at := []int32{0}, p.items(in), 0
+	for i := 0; i+1 < len(in.Cu); i++ {
+		if len(items) > 0 && items[0].From == in.Cu[i] {
+			x := &items[0]
+			text := x.Text
+			if drop := d.Process.Drop; drop > 0 && x.key(drawCaption).Uniform(0) < drop {
+				text = x.None
+			}
+			copy(states.F32()[at*d.Texts:], text)
+			at += len(text) / d.Texts
+			items = items[1:]
+		}
+		borders = append(borders, int32(at))
+	}
+	return states, tensor.Of(tensor.I32, borders, len(borders))
+}
+
+// key is that of a use of the sample's random numbers.
+func (x *Encoded) key(use uint64) noise.Key {
+	return noise.Key{Sample: x.Key, Draw: use}
+}
+
+// level is the level of noise that a sample is trained at.
+func (d *Denoiser) level(x *Encoded) noise.Level {
+	if x.Level != nil {
+		return *x.Level
+	}
+	u, err := d.Process.Times.At(x.key(drawLevel))
+	if err != nil {
+		panic(fmt.Sprintf("family: a checked distribution of noise levels: %v", err))
+	}
+	return d.Process.Levels.At(u)
+}
+
+// coefficients are those of x0 and of the noise in what the denoiser reads, and in what it is to give: both
+// are linear in them.
+func (p *Process) coefficients(l noise.Level) [4]float32 {
+	one, zero := []float32{1}, []float32{0}
+	in := float32(1)
+	if l.Data > 0 { // arXiv:2206.00364, table 1
+		in = float32(1 / math.Sqrt(float64(l.Sigma)*float64(l.Sigma)+float64(l.Data)*float64(l.Data)))
+	}
+	return [4]float32{in * l.Alpha, in * l.Sigma, p.Target.Of(l, one, zero)[0], p.Target.Of(l, zero, one)[0]}
+}
+
+func (p *Process) weight(l noise.Level) float32 {
+	if p.Weight == nil {
+		return 1
+	}
+	return p.Weight(l)
+}
+
+// places are those of a sample's tokens.
+func (d *Denoiser) places(grid [3]int) []int32 {
+	if d.At != nil {
+		return d.At(grid)
+	}
+	out := make([]int32, 0, 3*grid[0]*grid[1]*grid[2])
+	for t := range grid[0] {
+		for y := range grid[1] {
+			for x := range grid[2] {
+				out = append(out, int32(t), int32(y), int32(x))
+			}
+		}
+	}
+	return out
+}
+
+// Grid is the tokens in time, height and width of latents of a shape: channels, frames, rows and columns.
+func (d *Denoiser) Grid(shape [4]int) (g [3]int) {
+	for a := range g {
+		g[a] = shape[a+1] / d.Patch[a]
+	}
+	return g
+}
+
+// Tokens lays latents [C T H W] out as rows of tokens, [t·h·w Width]; Latents is its inverse.
+func (d *Denoiser) Tokens(shape [4]int, x []float32) []float32 {
+	out := make([]float32, len(x))
+	d.each(shape, func(token, latent int) { out[token] = x[latent] })
+	return out
+}
+
+// Latents lays rows of tokens out as latents [C T H W].
+func (d *Denoiser) Latents(shape [4]int, rows []float32) []float32 {
+	out := make([]float32, len(rows))
+	d.each(shape, func(token, latent int) { out[latent] = rows[token] })
+	return out
+}
+
+// each calls f for every number of latents of a shape: its place in tokens, and in the latents.
+func (d *Denoiser) each(shape [4]int, f func(token, latent int)) {
+	g, p, w := d.Grid(shape), d.Patch, d.Width()
+	taps := p[0] * p[1] * p[2]
+	at := 0
+	for c := range shape[0] {
+		for t := range shape[1] {
+			for y := range shape[2] {
+				for x := range shape[3] {
+					token := (t/p[0]*g[1]+y/p[1])*g[2] + x/p[2]
+					tap := (t%p[0]*p[1]+y%p[1])*p[2] + x%p[2]
+					f(token*w+c*taps+tap, at)
+					at++
+				}
+			}
+		}
+	}
+}
+
+// Padded are the states of a caption with as many rows of zeros as it is short of TextRows; those beyond are
+// cut.
+func (d *Denoiser) Padded(states []float32) []float32 {
+	if d.TextRows == 0 {
+		return states
+	}
+	out := make([]float32, d.TextRows*d.Texts)
+	copy(out, states)
+	return out
+}
