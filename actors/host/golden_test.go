@@ -64,6 +64,7 @@ type golden struct {
 	m    *family.Model
 	own  FillFunc             // in place of the golden's weights, nil for those
 	made *Microbatch          // in place of the golden's batch, nil for that
+	each BatchFunc            // in place of one microbatch a step, nil for that
 	plan func(*layout.Design) // changes the plan to train by; nil for nothing
 	w    *family.Weights
 	file *checkpoint.File
@@ -336,6 +337,9 @@ func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64
 					append(norms, core.SummaryOf(m.Values).Norm)
 			}
 		}}
+	if g.each != nil {
+		o.Batches = g.each
+	}
 	if see != nil {
 		o.WrapDevice = func(rank int, d Device) Device {
 			return spy{d.(*Rank), func(r *Rank) { see(l, rank, r) }}

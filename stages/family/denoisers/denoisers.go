@@ -9,7 +9,6 @@ import (
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
-	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 )
@@ -67,16 +66,18 @@ func timed(r *block.Rec, name string, x *grad.Value, out, in int) *grad.Value {
 		out, whole)
 }
 
-// repeated is one row a level of a parameter [n d], as [levels n·d].
-func repeated(r *block.Rec, name string, n, d int) *grad.Value {
-	levels := family.Levels(r.Shape)
+// shifted is x [levels n·d] with a parameter [n d] added to every row.
+func shifted(r *block.Rec, name string, x *grad.Value, n, d int) *grad.Value {
+	levels := x.Shape[0]
+	ones := make([]float32, levels*n*d)
+	for i := range ones {
+		ones[i] = 1
+	}
 	table := r.T.View(r.T.Param(name, []int{n, d}, -1, 1, true), 1, n*d)
-	return r.T.Embed(r.T.ConstI32("dif.first", make([]int32, levels)), table)
+	return r.T.Gate(x, r.T.ConstOf("dif.ones", ones, levels, n*d), table, r.T.ConstI32("dif.first", []int32{0}))
 }
 
 // plain is a layer norm without parameters, as diffusers' FP32LayerNorm and AdaLayerNorm have.
 func plain(eps float64) grad.Modulation {
 	return grad.Modulation{Norm: kernels.LayerRows, Eps: eps, Plus: 1}
 }
-
-var _ = tensor.F32

@@ -91,7 +91,7 @@ func (w wan) embed(r *block.Rec, env map[string]*grad.Value) {
 // shifted and gated by the level; the second is not.
 func (w wan) block(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, d, name, at := r.T, w.c.Hidden, fmt.Sprintf("blocks.%d", i), w.d.Level(r)
-	mod := t.Add(env["mod"], repeated(r, name+".scale_shift_table", 6, d))
+	mod := shifted(r, name+".scale_shift_table", env["mod"], 6, d)
 	of := func(k int) *grad.Value { return t.Columns(mod, k*d, d) }
 	x := env["x"]
 	h := t.Modulate(x, of(1), of(0), at, plain(w.c.NormEps))
@@ -133,8 +133,8 @@ func (w wan) attention(r *block.Rec, name string, x, y, cu *grad.Value, self boo
 // head is the last norm, shifted and scaled by the level, and the numbers of each token.
 func (w wan) head(r *block.Rec, env map[string]*grad.Value) {
 	t, d := r.T, w.c.Hidden
-	table := repeated(r, "scale_shift_table", 2, d)
-	shift, scale := t.Add(t.Columns(table, 0, d), env["temb"]), t.Add(t.Columns(table, d, d), env["temb"])
+	mod := shifted(r, "scale_shift_table", t.Concat(1, env["temb"], env["temb"]), 2, d)
+	shift, scale := t.Columns(mod, 0, d), t.Columns(mod, d, d)
 	h := t.Modulate(env["x"], scale, shift, w.d.Level(r), plain(w.c.NormEps))
 	w.d.Predicted(r, env, r.Linear("proj_out", h, w.d.Width(), d, block.LinearOpts{Bias: true, Rep: true}))
 }
