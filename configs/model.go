@@ -130,6 +130,9 @@ func (m *Model) Decoder() string {
 	return m.ModelType
 }
 
+// Denoises reports whether the model is one of diffusion.
+func (m *Model) Denoises() bool { return hf.Families[m.ModelType].Diffusers }
+
 // complete fills in what follows from other keys.
 func (m *Model) complete() {
 	if m.KVHeads == 0 {

@@ -43,6 +43,7 @@ type LoaderConfig struct {
 	Vocab      int     // ids of the model: a document with others is bad; 0 for no check
 	Packing    Packing // of ModeSFT; "" means PackBestFit
 	Window     int     // documents packed together; 0 means 256
+	Own        bool    // each token is its own label: the model predicts no next one
 	DropLong   bool    // leave out documents over SeqLen, instead of cutting them
 	MediaMax   int     // images and videos of a row; 0 means any number
 	// OrderWindow is how many documents of a source are shuffled with each other; 0 means all. A window is
@@ -247,6 +248,9 @@ func (c *LoaderConfig) fingerprint(enc Encoder) string {
 	}
 	if c.Sequential {
 		parts = append(parts, "sequential")
+	}
+	if c.Own {
+		parts = append(parts, "own labels")
 	}
 	if c.Prepare != nil {
 		parts = append(parts, "prepared 1") // samples that cannot be decoded have no place in it

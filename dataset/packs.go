@@ -121,6 +121,10 @@ func (m *maker) learnt(sample int64, t tokens, o Origin) item {
 		for i := range labels {
 			labels[i] = IgnoreLabel
 			at := from + i
+			if m.cfg.Own {
+				labels[i], any = t.ids[at], true
+				continue
+			}
 			if at+1 < to && (t.loss == nil || t.loss[at+1]) && !(m.cfg.MaskEOD && t.ids[at] == m.cfg.EOD) {
 				labels[i] = t.ids[at+1]
 				any = true

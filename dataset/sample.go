@@ -8,6 +8,8 @@ const (
 	Image MediaKind = "image"
 	Video MediaKind = "video"
 	Audio MediaKind = "audio"
+	// Caption is the text of an image or a clip that a model of diffusion learns to draw.
+	Caption MediaKind = "caption"
 )
 
 // Media is an image, video or sound of a sample: the file as it is, and the tokens that stand for it. Which

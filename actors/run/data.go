@@ -35,7 +35,7 @@ type data struct {
 	ledger   *dataset.Ledger
 	inLedger atomic.Int64    // the newest step that is entered
 	kind     dataset.Kind    // of what is read
-	images   *trained.Images // of a model with a vision encoder, or nil
+	images   imagery         // of a model that takes images, or nil
 	recent   map[int64]*made // steps made lately: every replica's loader asks for its share
 	marks    marks
 	sought   string            // the place that was gone back to last
@@ -45,6 +45,14 @@ type data struct {
 	reached  bool              // what another leader has seen of the data is read
 	entering sync.Mutex        // of the ledger
 	work     map[int64]float64 // floating-point operations of recent steps
+}
+
+// imagery turns the media of batches into what a model takes.
+type imagery interface {
+	// Prepare is the loader's.
+	Prepare(m *dataset.Media, n int) (v any, bytes int64, err error)
+	// Fill puts what was prepared of a batch into its microbatch.
+	Fill(mb *host.Microbatch, b *dataset.Batch) error
 }
 
 // newData makes the data side of a run without opening anything; open does that.
@@ -179,7 +187,9 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 	}
 	if d.kind == dataset.KindParts {
 		conf.Mode = dataset.ModeSFT
-		if conf.Samples, err = d.samples(); err != nil {
+		if x, ok := d.images.(*trained.Pictures); ok {
+			conf.Samples, conf.Own = captions(d.r.cfg, x), true
+		} else if conf.Samples, err = d.samples(); err != nil {
 			return conf, err
 		}
 		conf.Prepare = d.images.Prepare
@@ -312,7 +322,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 			}
 			d.mu.Lock()
 			d.work[step] += d.r.layout.MicroFlops(d.r.job.Model.Class(&family.Inputs{Rows: len(mb.IDs),
-				Images: mb.Images}, d.r.layout.Filled), mb.Cu)
+				Images: mb.Images, More: mb.More}, d.r.layout.Filled), mb.Cu)
 			d.mu.Unlock()
 		}
 		out = append(out, mb)

@@ -18,6 +18,14 @@ import (
 func (d *data) openImages() error {
 	c := d.r.cfg.Run
 	v := d.r.job.Model.Vision
+	if d.r.job.Model.Denoiser != nil {
+		x, err := pictures(d.r.cfg, d.r.job.Model.Denoiser)
+		if err != nil {
+			return err
+		}
+		d.images = x
+		return nil
+	}
 	if v == nil {
 		return d.r.cfg.Fault("data.kind", "media samples need a model with a vision encoder",
 			"take a composed model, such as qwen-vl/2.5-3b")
@@ -49,7 +57,7 @@ func (d *data) samples() (dataset.SampleEncoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, err := format.NewProcessorExpander(d.images.Processor, d.marked())
+	x, err := format.NewProcessorExpander(d.images.(*trained.Images).Processor, d.marked())
 	if err != nil {
 		return nil, d.r.cfg.Fault("data.tokenizer", err.Error(), "")
 	}

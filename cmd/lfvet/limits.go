@@ -12,7 +12,7 @@ const (
 	fileLinesMax     = 500
 	testFileLinesMax = 800
 	columnsMax       = 110
-	wideMax          = 5 // of a thousand lines, for what cannot be cut: raw strings and tags
+	wideMax          = 5 // of a thousand lines, for what cannot be cut: raw strings and addresses
 )
 
 // columns is the width of a line whose tabs are four columns wide.

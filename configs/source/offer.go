@@ -13,6 +13,8 @@ const (
 	Formats    = "formats"    // data.kind, of texts and tokens
 	Chats      = "chats"      // data.messages
 	Schedules  = "schedules"  // plan.schedule
+	Draws      = "draws"      // diffusion.times
+	Weights    = "weights"    // diffusion.weight
 )
 
 var offers = map[string][]string{}

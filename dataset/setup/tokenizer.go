@@ -40,6 +40,9 @@ func Tokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
 // RunTokenizer is Tokenizer for a run, which needs none where its data are ids: nil then, if none is named and
 // the model's directory has none either. The vocabulary is the model's, which must say how large it is.
 func RunTokenizer(c *configs.Config) (*token.Tokenizer, *token.Config, error) {
+	if c.Model.Denoises() {
+		return nil, nil, nil // captions have the tokenizer of their encoder
+	}
 	t, conf, err := Tokenizer(c)
 	if err == nil || c.Run.Data.Tokenizer != "" || c.Model.Vocab == 0 {
 		return t, conf, err

@@ -38,7 +38,6 @@ type Denoiser struct {
 
 // Process is what training does to latents. It is set after the model is built.
 type Process struct {
-	Seed   uint64
 	Times  noise.Times
 	Levels noise.Levels
 	Target noise.Target

@@ -36,6 +36,7 @@ func check(c *configs.Config, at configs.At) {
 	r.chunks()
 	r.layers()
 	r.images()
+	r.diffusion()
 	r.adapters()
 	r.patterns()
 }

@@ -37,6 +37,9 @@ func (t Times) At(k Key) (float64, error) {
 	return min(max(d.U(t, k), 0), 1-1.0/(1<<53)), nil
 }
 
+// Reads names the fields of Times that a kind reads; nil for a kind that is unknown.
+func Reads(kind string) []string { return draws.m[kind].Reads }
+
 // or is v, or what stands for 0.
 func or(v, absent float64) float64 {
 	if v == 0 {

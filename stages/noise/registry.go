@@ -3,6 +3,8 @@ package noise
 import (
 	"maps"
 	"slices"
+
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // Scheduler is the contents of a scheduler_config.json: the noise that a denoiser was trained under and how
@@ -57,13 +59,19 @@ func Register(fresh func() Scheduler) bool { return schedulers.add(fresh().Class
 func RegisterCurve(c Curve) bool { return curves.add(c.Name, c) }
 
 // RegisterDraw adds a distribution of training times, a value of [Times.Kind].
-func RegisterDraw(d Draw) bool { return draws.add(d.Name, d) }
+func RegisterDraw(d Draw) bool {
+	source.Offer(source.Draws, d.Name)
+	return draws.add(d.Name, d)
+}
 
 // RegisterTarget adds what a denoiser may be asked for, a value of "prediction_type".
 func RegisterTarget(t Target) bool { return targets.add(t.Name, t) }
 
 // RegisterWeight adds a weight of the loss, a value of [Weighting.Kind].
-func RegisterWeight(w Weight) bool { return weights.add(w.Name, w) }
+func RegisterWeight(w Weight) bool {
+	source.Offer(source.Weights, w.Name)
+	return weights.add(w.Name, w)
+}
 
 // Classes lists the schedulers, Curves the tables of variances, Draws the distributions of training times,
 // Targets what denoisers give and Weights the weights of their losses, each in order.

@@ -1,0 +1,64 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
+)
+
+// pictures is what makes latents and states of a run's images and captions.
+func pictures(cfg *configs.Config, d *family.Denoiser) (*trained.Pictures, error) {
+	c := &cfg.Run.Diffusion
+	x := &trained.Pictures{D: d, FPS: c.FPS, Upscale: c.Upscale, Mode: c.Posterior == "mode",
+		Seed: uint64(cfg.Run.Train.Seed)}
+	if len(c.Sizes) == 0 {
+		return nil, cfg.Fault("diffusion.sizes", "is not given", "write [256x256] for images of that size")
+	}
+	for _, s := range c.Sizes {
+		size, err := configs.ParseSize(s)
+		if err != nil {
+			return nil, err // a checked one
+		}
+		x.Sizes = append(x.Sizes, size)
+	}
+	var err error
+	if x.Encoder, err = autoencoder(cfg); err != nil {
+		return nil, err
+	}
+	for _, size := range x.Sizes {
+		shape, err := x.Encoder.Shape(size)
+		if err != nil {
+			return nil, cfg.Fault("diffusion.sizes", err.Error(), "")
+		}
+		if shape[0] != d.Channels {
+			return nil, cfg.Fault("diffusion.autoencoder", fmt.Sprintf("it has latents of %d channels, and the "+
+				"model reads %d", shape[0], d.Channels), "take the model's own autoencoder")
+		}
+	}
+	return x, nil
+}
+
+// autoencoder is that of diffusion.autoencoder.
+func autoencoder(cfg *configs.Config) (trained.Autoencoder, error) {
+	switch dir := fit.Beside(cfg, cfg.Run.Diffusion.Autoencoder, "vae"); dir {
+	case "pixels":
+		return trained.Pixels{}, nil
+	default:
+		return nil, cfg.Fault("diffusion.autoencoder", "is not given, and no vae lies beside the model",
+			"name the folder of an autoencoder, or pixels")
+	}
+}
+
+// captions is the encoder of samples of images and captions.
+func captions(cfg *configs.Config, x *trained.Pictures) dataset.SampleEncoder {
+	print := format.HashOf("pictures 1", x.Encoder.Fingerprint(), x.Sizes, x.FPS, x.Upscale, x.D.Patch)
+	if x.Text != nil {
+		print = format.HashOf(print, x.Text.Fingerprint())
+	}
+	return &format.CaptionEncoder{Key: cfg.Run.Diffusion.CaptionKey, Tokens: x.Tokens, Print: print}
+}

@@ -1,0 +1,313 @@
+package trained
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/noise"
+)
+
+// Autoencoder makes latents of pictures and pictures of latents. Pictures are [3 T H W] from -1 to 1; latents
+// [C t h w] are normalised as denoisers read them. It is used by several goroutines at once.
+type Autoencoder interface {
+	// Shape is that of the latents of pictures of frames, height and width; an error says which sizes it
+	// takes.
+	Shape(size [3]int) (latents [4]int, err error)
+	// Encode gives the mean of the latents' distribution and its standard deviation, nil for none.
+	Encode(pixels []float32, size [3]int) (mean, deviation []float32, err error)
+	Decode(latents []float32, shape [4]int) (pixels []float32, size [3]int, err error)
+	// Fingerprint changes with whatever changes the numbers.
+	Fingerprint() string
+}
+
+// Captioner makes states of captions, [rows width] as a denoiser reads them. It is used by several goroutines
+// at once.
+type Captioner interface {
+	States(caption string) ([]float32, error)
+	Fingerprint() string
+}
+
+// Pictures turns images, clips and captions of batches into what a denoiser takes.
+type Pictures struct {
+	D       *family.Denoiser
+	Encoder Autoencoder
+	Text    Captioner // nil for a model that reads none
+	Sizes   [][3]int  // frames, height and width in pixels
+	FPS     float64   // at which clips are read, 0 for every frame
+	Upscale bool
+	Mode    bool   // latents are the mode of what Encoder gives, and not drawn
+	Seed    uint64 // of the run: random numbers are counted from it and from samples
+	Kept    Store  // of what was encoded, nil for none
+
+	none struct {
+		sync.Once
+		states []float32
+		err    error
+	}
+}
+
+// Store keeps numbers by the content that they were made of.
+type Store interface {
+	// Get returns what was kept for a key, nil if nothing was.
+	Get(key string) ([][]float32, error)
+	Put(key string, v ...[]float32) error
+}
+
+// encoded is a picture as it is prepared.
+type encoded struct {
+	shape           [4]int
+	mean, deviation []float32
+}
+
+// drawPosterior is the use of a sample's random numbers beside those of family.Encoded.
+const drawPosterior = 3
+
+// Tokens is the number of tokens of an image or a clip, from its header.
+func (x *Pictures) Tokens(m *dataset.Media) (int, error) {
+	size, err := x.size(m)
+	if err != nil {
+		return 0, err
+	}
+	shape, err := x.Encoder.Shape(size)
+	if err != nil {
+		return 0, err
+	}
+	g := x.D.Grid(shape)
+	for a, p := range x.D.Patch {
+		if shape[a+1]%p != 0 {
+			return 0, fmt.Errorf("latents of %d×%d×%d are no whole patches of %v", shape[1], shape[2], shape[3],
+				x.D.Patch)
+		}
+	}
+	return g[0] * g[1] * g[2], nil
+}
+
+// size is the one of Sizes that a medium takes: of those with frames enough, the one nearest to its shape,
+// and of these the one of most frames.
+func (x *Pictures) size(m *dataset.Media) (best [3]int, err error) {
+	w, h, frames, err := x.extent(m)
+	if err != nil {
+		return best, err
+	}
+	least := math.Inf(1)
+	for _, s := range x.Sizes {
+		if s[0] > frames || s[0] == 1 && frames > 1 || !x.Upscale && (s[1] > h || s[2] > w) {
+			continue
+		}
+		off := math.Abs(math.Log(float64(s[1]) / float64(s[2]) * float64(w) / float64(h)))
+		if off < least || off == least && s[0] > best[0] {
+			best, least = s, off
+		}
+	}
+	if best[0] == 0 {
+		return best, fmt.Errorf("%d frames of %d×%d pixels fit none of diffusion.sizes", frames, h, w)
+	}
+	return best, nil
+}
+
+// extent is a medium's width, height and frames at FPS.
+func (x *Pictures) extent(m *dataset.Media) (w, h, frames int, err error) {
+	if m.Kind == dataset.Image {
+		w, h, err = media.Size(m.Bytes, media.Options{Turn: true})
+		return w, h, 1, err
+	}
+	v, err := media.FFmpeg{}.ProbeBytes(context.Background(), m.Bytes)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	at, err := every(x.FPS, 0).Pick(v)
+	return v.W, v.H, len(at), err
+}
+
+// Prepare is the dataset.Prepare of the model: latents of an image, or states of a caption.
+func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
+	if m.Kind == dataset.Caption {
+		if x.Text == nil {
+			return []float32(nil), 0, nil
+		}
+		states, err := x.states(string(m.Bytes))
+		return states, int64(4 * len(states)), err
+	}
+	size, err := x.size(m)
+	if err != nil {
+		return nil, 0, err
+	}
+	shape, err := x.Encoder.Shape(size)
+	if err != nil {
+		return nil, 0, err
+	}
+	mean, deviation, err := x.encode(m, size)
+	if err != nil {
+		return nil, 0, err
+	}
+	if n := shape[0] * shape[1] * shape[2] * shape[3]; len(mean) != n || shape[0] != x.D.Channels {
+		return nil, 0, fmt.Errorf("the autoencoder gives %d numbers in %d channels, and the model reads %d in %d",
+			len(mean), shape[0], n, x.D.Channels)
+	}
+	for i, v := range mean {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return nil, 0, fmt.Errorf("number %d of its latents is %g", i, v)
+		}
+	}
+	return &encoded{shape, mean, deviation}, int64(4 * (len(mean) + len(deviation))), nil
+}
+
+// states are those of a caption, as long as the model has them.
+func (x *Pictures) states(caption string) ([]float32, error) {
+	key := "text " + x.Text.Fingerprint() + " " + digest([]byte(caption))
+	v, err := x.kept(key, func() ([][]float32, error) {
+		s, err := x.Text.States(caption)
+		return [][]float32{s}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(v) != 1 || len(v[0])%x.D.Texts != 0 {
+		return nil, fmt.Errorf("the states of a caption are no rows of %d numbers, which the model reads: the "+
+			"text encoder may be another model's", x.D.Texts)
+	}
+	return x.D.Padded(v[0]), nil
+}
+
+// encode gives a picture's latents.
+func (x *Pictures) encode(m *dataset.Media, size [3]int) (mean, deviation []float32, err error) {
+	key := fmt.Sprintf("latents %s %v %g %s", x.Encoder.Fingerprint(), size, x.FPS, digest(m.Bytes))
+	v, err := x.kept(key, func() ([][]float32, error) {
+		pixels, err := x.pixels(m, size)
+		if err != nil {
+			return nil, err
+		}
+		mean, deviation, err := x.Encoder.Encode(pixels, size)
+		return [][]float32{mean, deviation}, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(v) != 2 {
+		return nil, nil, fmt.Errorf("what was kept of it are no latents")
+	}
+	return v[0], v[1], nil
+}
+
+// kept is what the store has for a key, or what make gives.
+func (x *Pictures) kept(key string, make func() ([][]float32, error)) ([][]float32, error) {
+	if x.Kept == nil {
+		return make()
+	}
+	v, err := x.Kept.Get(key)
+	if err != nil || v != nil {
+		return v, err
+	}
+	if v, err = make(); err != nil {
+		return nil, err
+	}
+	return v, x.Kept.Put(key, v...)
+}
+
+// pixels are a medium's frames, scaled to cover a size and cut in the middle, [3 T H W] from -1 to 1.
+func (x *Pictures) pixels(m *dataset.Media, size [3]int) ([]float32, error) {
+	var frames []*media.Image
+	if m.Kind == dataset.Image {
+		p, err := media.Decode(m.Bytes, media.Options{White: true, Turn: true})
+		if err != nil {
+			return nil, err
+		}
+		frames = []*media.Image{p}
+	} else {
+		clip, err := media.FFmpeg{}.ClipBytes(context.Background(), m.Bytes, every(x.FPS, size[0]))
+		if err != nil {
+			return nil, err
+		}
+		frames = clip.Frames
+	}
+	if len(frames) != size[0] {
+		return nil, fmt.Errorf("it has %d frames, and its table says %d or more", len(frames), size[0])
+	}
+	out := make([]float32, 3*size[0]*size[1]*size[2])
+	for t, p := range frames {
+		p = covering(p, size[2], size[1])
+		for i, v := range p.Pix {
+			at, c := i/3, i%3
+			out[(c*size[0]+t)*size[1]*size[2]+at] = float32(v)/127.5 - 1
+		}
+	}
+	return out, nil
+}
+
+// covering scales an image to cover w by h pixels and cuts what is over in the middle.
+func covering(p *media.Image, w, h int) *media.Image {
+	by := max(float64(w)/float64(p.W), float64(h)/float64(p.H))
+	sw, sh := max(w, int(math.Round(float64(p.W)*by))), max(h, int(math.Round(float64(p.H)*by)))
+	if sw != p.W || sh != p.H {
+		p = p.Resize(sw, sh, media.Lanczos)
+	}
+	if sw == w && sh == h {
+		return p
+	}
+	out := media.NewImage(w, h)
+	left, top := (sw-w)/2, (sh-h)/2
+	for y := range h {
+		copy(out.Pix[3*y*w:3*(y+1)*w], p.Pix[3*((top+y)*sw+left):])
+	}
+	return out
+}
+
+// Fill puts a batch's latents and captions, which the loader has prepared, into its microbatch.
+func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+	var items []family.Encoded
+	empty, err := x.empty()
+	if err != nil {
+		return err
+	}
+	for i := range b.Media {
+		m := &b.Media[i]
+		v, err := m.Take()
+		if err != nil {
+			return err
+		}
+		switch v := v.(type) {
+		case *encoded:
+			segment, _ := slices.BinarySearch(b.CuSeqlens, m.Spans[0].From+1)
+			e := family.Encoded{From: m.Spans[0].From, Grid: x.D.Grid(v.shape),
+				Key: dataset.Draw(x.Seed, 0, b.SampleIDs[segment-1], 0, 0)}
+			e.X0 = x.D.Tokens(v.shape, x.drawn(v, e.Key))
+			items = append(items, e)
+		case []float32:
+			items[len(items)-1].Text, items[len(items)-1].None = v, empty
+		}
+	}
+	if err := x.D.Check(items, len(mb.IDs)); err != nil {
+		return err
+	}
+	mb.More = map[string]any{family.EncodedKey: items}
+	return nil
+}
+
+// drawn are latents by their distribution and a sample's key.
+func (x *Pictures) drawn(v *encoded, key uint64) []float32 {
+	if x.Mode || len(v.deviation) == 0 {
+		return v.mean
+	}
+	out, k := make([]float32, len(v.mean)), noise.Key{Sample: key, Draw: drawPosterior}
+	k.Fill(out, 0)
+	for i, e := range out {
+		out[i] = v.mean[i] + v.deviation[i]*e
+	}
+	return out
+}
+
+// empty are the states of no caption.
+func (x *Pictures) empty() ([]float32, error) {
+	if x.Text == nil {
+		return nil, nil
+	}
+	x.none.Do(func() { x.none.states, x.none.err = x.states("") })
+	return x.none.states, x.none.err
+}

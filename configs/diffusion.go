@@ -1,0 +1,66 @@
+package configs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs/source"
+)
+
+// Diffusion says how a model of diffusion is trained: what encodes its images and captions, and under which
+// noise. It has no meaning for other models.
+type Diffusion struct {
+	Scheduler   string   `key:"scheduler" default:"" class:"fixed" doc:"A scheduler_config.json of diffusers, or the folder that has it: the noise levels of training and the sampler. Empty takes scheduler beside the model, else flow matching without a shift."`
+	Autoencoder string   `key:"autoencoder" default:"" class:"fixed" doc:"Folder of the autoencoder in diffusers' layout, whose latents the model learns. Empty takes vae beside the model; pixels has the model learn pixels, from -1 to 1."`
+	Text        string   `key:"text_encoder" default:"" class:"fixed" doc:"Folder of the encoder of captions, as transformers writes it, with its tokenizer beside it or in tokenizer next to it. Empty takes text_encoder beside the model."`
+	Encoders    string   `key:"encoders" default:"cached" oneof:"cached|live" class:"replan" doc:"Where captions are encoded: cached encodes each once, before it is needed, and keeps the states; live has the encoder's blocks before the model's, where they may be trained, placed and cut like any other."`
+	Cache       string   `key:"cache" default:"" class:"free" doc:"Directory of latents and states by the content that they were made of, which runs may share; empty is latents below log.dir, off keeps none."`
+	Posterior   string   `key:"posterior" default:"sample" oneof:"sample|mode" class:"fixed" doc:"What the model learns of the distribution that an autoencoder gives: numbers drawn from it, or its mode."`
+	Sizes       []string `key:"sizes" class:"fixed" doc:"Sizes that images are brought to, height×width or frames×height×width in pixels, as 256x384: each takes the one nearest to its shape, is scaled to cover it and cut in the middle."`
+	FPS         float64  `key:"fps" default:"16" min:"0" class:"fixed" unit:"frames a second" doc:"Rate at which clips are read; 0 takes every frame."`
+	Upscale     bool     `key:"upscale" default:"true" class:"fixed" doc:"Images that are smaller than their size are scaled up; false sets them aside."`
+	CaptionKey  string   `key:"caption_key" default:"caption" class:"fixed" doc:"Key of the caption in a sample's JSON; a sample's txt comes first."`
+	Drop        float64  `key:"caption_dropout" default:"0.1" min:"0" max:"1" class:"fixed" doc:"Share of samples that are trained without their caption, so that sampling can be guided (arXiv:2207.12598)."`
+
+	Times  string  `key:"times" default:"uniform" oneof:"@draws" class:"fixed" doc:"Distribution of training's noise levels."`
+	Mean   float64 `key:"times_mean" default:"0" class:"fixed" doc:"logit_normal: mean."`
+	Std    float64 `key:"times_std" default:"1" min:"0" class:"fixed" doc:"logit_normal: standard deviation."`
+	Mode   float64 `key:"times_mode" default:"1.29" class:"fixed" doc:"mode: how much the middle is favoured."`
+	Shift  float64 `key:"times_shift" default:"1" min:"0" class:"fixed" doc:"shifted and waver: shift towards noise."`
+	Alpha  float64 `key:"times_alpha" default:"1.5" min:"0" class:"fixed" doc:"beta: first parameter."`
+	Beta   float64 `key:"times_beta" default:"1" min:"0" class:"fixed" doc:"beta: second parameter."`
+	Weight string  `key:"weight" default:"none" oneof:"@weights" class:"fixed" doc:"Weight of a sample's loss by its noise level."`
+	Gamma  float64 `key:"min_snr_gamma" default:"5" min:"0" class:"fixed" doc:"min_snr: the ratio of signal to noise from which on the weight falls (arXiv:2303.09556)."`
+	Loss   string  `key:"loss" default:"squared" oneof:"squared|absolute|huber" class:"fixed" doc:"What is taken of the difference of prediction and target."`
+	Border float64 `key:"huber_border" default:"0.1" min:"0" class:"fixed" doc:"huber: the difference from which on the loss is linear."`
+}
+
+// Check implements section.
+func (d *Diffusion) Check(at faults) {
+	for _, s := range d.Sizes {
+		if _, err := ParseSize(s); err != nil {
+			at.fault("diffusion.sizes", err.Error(), "write 256x384, or 17x256x384 for clips of 17 frames")
+		}
+	}
+	if d.Loss == "huber" && d.Border == 0 {
+		at.fault("diffusion.huber_border", "0 leaves nothing of the loss", "try 0.1")
+	}
+}
+
+// ParseSize reads a size of images or clips: frames, height and width in pixels.
+func ParseSize(text string) (size [3]int, err error) {
+	words := strings.Split(strings.ReplaceAll(text, "×", "x"), "x")
+	if len(words) == 2 {
+		words = append([]string{"1"}, words...)
+	}
+	if len(words) != 3 {
+		return size, fmt.Errorf("%s is no size of images", source.Quoted(text))
+	}
+	for i, w := range words {
+		if size[i], err = strconv.Atoi(w); err != nil || size[i] < 1 || size[i] > 1<<16 {
+			return size, fmt.Errorf("%s is no size of images", source.Quoted(text))
+		}
+	}
+	return size, nil
+}

@@ -1,0 +1,126 @@
+package fit
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/source"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/noise"
+)
+
+// losses are the kinds of diffusion.loss.
+var losses = map[string]int{"squared": kernels.SquaredLoss, "absolute": kernels.AbsoluteLoss,
+	"huber": kernels.HuberLoss}
+
+// Scheduler is the one of diffusion.scheduler, or that beside the model, or flow matching without a shift.
+func Scheduler(c *configs.Config) (noise.Scheduler, error) {
+	path := Beside(c, c.Run.Diffusion.Scheduler, "scheduler")
+	if path == "" {
+		return noise.New("FlowMatchEulerDiscreteScheduler"), nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, "scheduler_config.json")
+	}
+	s, err := noise.ReadFile(path)
+	if err != nil {
+		return nil, c.Fault("diffusion.scheduler", err.Error(), "")
+	}
+	return s, nil
+}
+
+// Beside is a path that is given, or the folder of a name beside the model in a pipeline's folder of
+// diffusers; "" for neither.
+func Beside(c *configs.Config, given, name string) string {
+	if given != "" || c.Run.Model.Path == "" {
+		return given
+	}
+	for _, root := range []string{c.Run.Model.Path, filepath.Dir(filepath.Clean(c.Run.Model.Path))} {
+		if _, err := os.Stat(filepath.Join(root, "model_index.json")); err != nil {
+			continue
+		}
+		if dir := filepath.Join(root, name); exists(dir) {
+			return dir
+		}
+	}
+	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Process is what a run does to latents.
+func Process(c *configs.Config) (p family.Process, err error) {
+	d := &c.Run.Diffusion
+	s, err := Scheduler(c)
+	if err != nil {
+		return p, err
+	}
+	if p.Levels, err = s.Levels(); err != nil {
+		return p, c.Fault("diffusion.scheduler", err.Error(), "")
+	}
+	target, ok := noise.Lookup(s.Predicts())
+	if !ok {
+		return p, c.Fault("diffusion.scheduler", fmt.Sprintf("prediction %s is unknown", s.Predicts()), "")
+	}
+	p.Target = target
+	p.Times = noise.Times{Kind: d.Times, Mean: d.Mean, Std: d.Std, Scale: d.Mode, Shift: d.Shift, Alpha: d.Alpha,
+		Beta: d.Beta}
+	p.Weight, err = noise.Weighting{Kind: d.Weight, Gamma: d.Gamma}.For(s.Predicts(), p.Levels)
+	if err != nil {
+		return p, c.Fault("diffusion.weight", err.Error(), "")
+	}
+	p.Loss, p.Border, p.Drop = losses[d.Loss], d.Border, d.Drop
+	return p, nil
+}
+
+// readBy are the keys that only one value of another key reads.
+var readBy = []struct {
+	key, by string
+	has     func(d *configs.Diffusion) bool
+}{
+	{"times_mean", "times: logit_normal", draws("Mean")}, {"times_std", "times: logit_normal", draws("Std")},
+	{"times_mode", "times: mode", draws("Scale")}, {"times_shift", "times: shifted", draws("Shift")},
+	{"times_alpha", "times: beta", draws("Alpha")}, {"times_beta", "times: beta", draws("Beta")},
+	{"min_snr_gamma", "weight: min_snr", func(d *configs.Diffusion) bool { return d.Weight == "min_snr" }},
+	{"huber_border", "loss: huber", func(d *configs.Diffusion) bool { return d.Loss == "huber" }},
+}
+
+func draws(field string) func(*configs.Diffusion) bool {
+	return func(d *configs.Diffusion) bool { return slices.Contains(noise.Reads(d.Times), field) }
+}
+
+// diffusion holds the section diffusion to models of diffusion, and what such models cannot have.
+func (r rules) diffusion() {
+	const section = "diffusion."
+	if r.m.Denoiser == nil {
+		for _, k := range configs.Keys() {
+			if strings.HasPrefix(k.Name, section) && r.c.Origin(k.Name).Layer != source.LayerDefault {
+				r.at(k.Name, "the model is none of diffusion", "remove it")
+			}
+		}
+		return
+	}
+	d := &r.c.Run.Diffusion
+	for _, k := range readBy {
+		if !k.has(d) && r.c.Origin(section+k.key).Layer != source.LayerDefault {
+			r.at(section+k.key, "is not read: only with diffusion."+k.by, "remove it")
+		}
+	}
+	if r.c.Run.Plan.ChunkSize > 0 {
+		r.at("plan.chunk_size", "rows of latents see each other both ways, and a chunk's border would cut "+
+			"between them", "remove it; plan.cp shares a long clip out")
+	}
+	if _, err := Process(r.c); err != nil {
+		for _, f := range configs.Faults(err) {
+			r.at(f.Key, f.Why, f.Try)
+		}
+	}
+}
