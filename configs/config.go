@@ -437,6 +437,12 @@ func (c *Config) Value(key string) (string, bool) {
 	return formatValue(k.field(&c.Run, &c.Model)), true
 }
 
+// Usual reports whether a key has its default, whether it was written or not.
+func (c *Config) Usual(key string) bool {
+	k := table().byName[key]
+	return k == nil || formatValue(k.field(&c.Run, &c.Model)) == k.format(k.Default)
+}
+
 // Flat returns every setting as YAML by its key: what a checkpoint keeps and Resume compares.
 func (c *Config) Flat() map[string]string {
 	out := map[string]string{}

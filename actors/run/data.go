@@ -188,7 +188,7 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 	if d.kind == dataset.KindParts {
 		conf.Mode = dataset.ModeSFT
 		if x, ok := d.images.(*trained.Pictures); ok {
-			conf.Samples, conf.Own = captions(d.r.cfg, x), true
+			conf.Samples, conf.Own = x.Samples(d.r.cfg), true
 		} else if conf.Samples, err = d.samples(); err != nil {
 			return conf, err
 		}

@@ -19,7 +19,7 @@ func (d *data) openImages() error {
 	c := d.r.cfg.Run
 	v := d.r.job.Model.Vision
 	if d.r.job.Model.Denoiser != nil {
-		x, err := pictures(d.r.cfg, d.r.job.Model.Denoiser)
+		x, err := trained.NewPictures(d.r.cfg, d.r.job.Model.Denoiser)
 		if err != nil {
 			return err
 		}

@@ -90,15 +90,22 @@ func openOwn(path, tokenizer string) (*Trained, error) {
 	if t.Cfg, err = SavedConfig(saved); err != nil {
 		return nil, err
 	}
-	if t.tok, t.conf, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer,
-		t.Cfg.Run.Model.Path); err != nil {
-		return nil, err
-	}
-	if err = t.Cfg.CheckVocab(t.tok.VocabSize()); err != nil {
-		return nil, err
+	if !t.Cfg.Model.Denoises() {
+		if t.tok, t.conf, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer,
+			t.Cfg.Run.Model.Path); err != nil {
+			return nil, err
+		}
+		if err = t.Cfg.CheckVocab(t.tok.VocabSize()); err != nil {
+			return nil, err
+		}
 	}
 	if t.Model, err = family.Build(t.Cfg.Model, t.Cfg.Run.Data.SeqLen); err != nil {
 		return nil, err
+	}
+	if t.Model.Denoiser != nil {
+		if t.Model.Denoiser.Process, err = fit.Process(t.Cfg); err != nil {
+			return nil, err
+		}
 	}
 	t.Lora = fit.Lora(t.Cfg)
 	t.Model.DropMTP() // its layers serve training

@@ -154,7 +154,7 @@ func (p latents) captions(in *Inputs, s block.Shape) (states, cu *tensor.Tensor)
 		if len(items) > 0 && items[0].From == in.Cu[i] {
 			x := &items[0]
 			text := x.Text
-			if drop := d.Process.Drop; drop > 0 && x.key(drawCaption).Uniform(0) < drop {
+			if drop := d.Process.Drop; drop > 0 && x.Level == nil && x.key(drawCaption).Uniform(0) < drop {
 				text = x.None
 			}
 			copy(states.F32()[at*d.Texts:], text)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/noise"
@@ -102,7 +101,7 @@ func (r rules) diffusion() {
 	const section = "diffusion."
 	if r.m.Denoiser == nil {
 		for _, k := range configs.Keys() {
-			if strings.HasPrefix(k.Name, section) && r.c.Origin(k.Name).Layer != source.LayerDefault {
+			if strings.HasPrefix(k.Name, section) && !r.c.Usual(k.Name) {
 				r.at(k.Name, "the model is none of diffusion", "remove it")
 			}
 		}
@@ -110,7 +109,7 @@ func (r rules) diffusion() {
 	}
 	d := &r.c.Run.Diffusion
 	for _, k := range readBy {
-		if !k.has(d) && r.c.Origin(section+k.key).Layer != source.LayerDefault {
+		if !k.has(d) && !r.c.Usual(section+k.key) {
 			r.at(section+k.key, "is not read: only with diffusion."+k.by, "remove it")
 		}
 	}

@@ -19,8 +19,9 @@ import (
 
 // Command is lfactor sample: text from a trained model.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "sample MODEL", Short: "Continue a prompt with a trained model",
-		Long: "MODEL is a checkpoint directory of a run, or a Hugging Face directory.",
+	c := &cobra.Command{Use: "sample MODEL", Short: "Continue or draw a prompt with a trained model",
+		Long: "MODEL is a checkpoint directory of a run, or a Hugging Face directory. Models of diffusion draw: " +
+			"lfactor sample checkpoints --prompt \"a red disc\" --image-out disc.png",
 		Args: cobra.ExactArgs(1)}
 	f := c.Flags()
 	prompt := f.String("prompt", "", "text to continue")
@@ -38,6 +39,8 @@ func Command() *cobra.Command {
 	chat := f.String("chat", "",
 		"say TEXT to the model in its own chat template; on a terminal the conversation goes on with "+
 			"each line typed. \"-\" takes every turn from standard input, one a line")
+	var d drawing
+	d.add(f)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if p.Max < 0 || p.Temperature < 0 || p.TopP < 0 || p.TopP > 1 || p.TopK < 0 {
 			return exit.Usagef("sample: --max, --temperature and --top-k are not negative, --top-p lies " +
@@ -47,6 +50,15 @@ func Command() *cobra.Command {
 			p.Temperature = 0
 		}
 		switch {
+		case d.out != "":
+			if *image != "" || *chat != "" {
+				return exit.Usagef("sample: --image-out excludes --image and --chat")
+			}
+			d.Seed = p.Seed
+			if err := d.check(); err != nil {
+				return err
+			}
+			return drawCommand(c, args[0], *prompt, &d)
 		case *image != "" && *chat != "" || *prompt != "" && *chat != "":
 			return exit.Usagef("sample: --chat excludes --prompt and --image")
 		case *chat != "":

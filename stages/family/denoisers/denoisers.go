@@ -22,7 +22,17 @@ type Keys struct {
 	Freq  int   `key:"freq_dim" default:"256" min:"2" max:"65536" class:"fixed" doc:"Sinusoids of a level's time."`
 }
 
-var keys = configs.Declare("denoiser", configs.Rules[Keys]{Check: func(m configs.Model, k Keys, at configs.Report) {
+var keys = configs.Declare("denoiser", configs.Rules[Keys]{Check: check, Complete: complete})
+
+// complete gives a denoiser the one token and the one place that its rows have: their places are others.
+func complete(m *configs.Model, _ Keys) {
+	if m.Denoises() {
+		m.Vocab, m.MaxPositions = max(m.Vocab, 1), max(m.MaxPositions, 1)
+	}
+}
+
+// check reports what no plan can run.
+func check(m configs.Model, k Keys, at configs.Report) {
 	if !family.Registered(m.ModelType).Denoises() {
 		return
 	}
@@ -38,7 +48,7 @@ var keys = configs.Declare("denoiser", configs.Rules[Keys]{Check: func(m configs
 		at("hidden_size", fmt.Sprintf("%d, but %d heads of %d are %d", m.Hidden, m.Heads, m.HeadDim,
 			m.Heads*m.HeadDim), "leave head_dim out, or set hidden_size to their product")
 	}
-}})
+}
 
 // width is the width of the residual stream, which files of diffusers do not say.
 type width struct {

@@ -28,7 +28,7 @@ var _ = family.Register(family.Family{ModelType: "WanTransformer3DModel", Paper:
 		Has: []string{"latent_patch", "in_channels", "out_channels", "text_dim", "freq_dim",
 			"cross_attn_norm", "text_rows"},
 		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
-		Absent: map[string]string{"vocab_size": "1", "latent_patch": "[1, 2, 2]", "num_attention_heads": "40", "head_dim": "128",
+		Absent: map[string]string{"latent_patch": "[1, 2, 2]", "num_attention_heads": "40", "head_dim": "128",
 			"num_hidden_layers": "40", "intermediate_size": "13824", "rms_norm_eps": "1e-6"},
 		Alias: map[string]string{"patch_size": "latent_patch", "attention_head_dim": "head_dim",
 			"ffn_dim": "intermediate_size", "num_layers": "num_hidden_layers", "eps": "rms_norm_eps"},

@@ -1,9 +1,8 @@
-package run
+package trained
 
 import (
 	"fmt"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -11,10 +10,10 @@ import (
 	"github.com/lfactor/lfactor/stages/fit"
 )
 
-// pictures is what makes latents and states of a run's images and captions.
-func pictures(cfg *configs.Config, d *family.Denoiser) (*trained.Pictures, error) {
+// NewPictures is what makes latents and states of a run's images and captions.
+func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 	c := &cfg.Run.Diffusion
-	x := &trained.Pictures{D: d, FPS: c.FPS, Upscale: c.Upscale, Mode: c.Posterior == "mode",
+	x := &Pictures{D: d, FPS: c.FPS, Upscale: c.Upscale, Mode: c.Posterior == "mode",
 		Seed: uint64(cfg.Run.Train.Seed)}
 	if len(c.Sizes) == 0 {
 		return nil, cfg.Fault("diffusion.sizes", "is not given", "write [256x256] for images of that size")
@@ -44,18 +43,18 @@ func pictures(cfg *configs.Config, d *family.Denoiser) (*trained.Pictures, error
 }
 
 // autoencoder is that of diffusion.autoencoder.
-func autoencoder(cfg *configs.Config) (trained.Autoencoder, error) {
+func autoencoder(cfg *configs.Config) (Autoencoder, error) {
 	switch dir := fit.Beside(cfg, cfg.Run.Diffusion.Autoencoder, "vae"); dir {
 	case "pixels":
-		return trained.Pixels{}, nil
+		return Pixels{}, nil
 	default:
 		return nil, cfg.Fault("diffusion.autoencoder", "is not given, and no vae lies beside the model",
 			"name the folder of an autoencoder, or pixels")
 	}
 }
 
-// captions is the encoder of samples of images and captions.
-func captions(cfg *configs.Config, x *trained.Pictures) dataset.SampleEncoder {
+// Samples is the encoder of samples of images and captions.
+func (x *Pictures) Samples(cfg *configs.Config) dataset.SampleEncoder {
 	print := format.HashOf("pictures 1", x.Encoder.Fingerprint(), x.Sizes, x.FPS, x.Upscale, x.D.Patch)
 	if x.Text != nil {
 		print = format.HashOf(print, x.Text.Fingerprint())

@@ -1,0 +1,217 @@
+package trained
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/stages/noise"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// Drawing says how pictures are drawn.
+type Drawing struct {
+	Steps    int     // evaluations of the denoiser, about
+	Guidance float64 // 1 for none (arXiv:2207.12598)
+	Rescale  float64 // share of the way to the deviation without guidance (arXiv:2305.08891, §3.4)
+	Negative string  // caption in the place of none, with guidance
+	Seed     uint64
+	Size     [3]int // frames, height and width in pixels; the zero value takes the run's first
+	Batch    int    // pictures drawn at once; 0 for one. No number depends on it
+	// Stepped is told of evaluations of the denoiser that are done, of all; nil for nobody.
+	Stepped func(done, all int)
+}
+
+// Picture is what was drawn for a caption: [3 T H W] from -1 to 1.
+type Picture struct {
+	Caption string
+	Pixels  []float32
+	Size    [3]int
+}
+
+// Draw draws a picture for each caption, in order, and hands it to each as it is done. Numbers depend on the
+// caption, its place in the list and the seed, and not on the others.
+func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each func(Picture) error) error {
+	if m.Model.Denoiser == nil {
+		return exit.Usagef("the model draws no pictures: it is none of diffusion")
+	}
+	if m.Cfg.Run.Diffusion.Drop == 0 && o.Guidance != 1 && o.Negative == "" {
+		return exit.Usagef("guidance wants a model that was trained without captions too: set --guidance 1, or " +
+			"train with diffusion.caption_dropout")
+	}
+	x, err := NewPictures(m.Cfg, m.Model.Denoiser)
+	if err != nil {
+		return err
+	}
+	b, err := m.backend()
+	if err != nil {
+		return err
+	}
+	defer kernels.Close(b)
+	gen, err := sample.New(m.Model, m.Lora, tensor.F32, b, tensor.NewPool("draw", 0), m.fill)
+	if err != nil {
+		return err
+	}
+	defer gen.Close()
+	p, err := m.newPainter(x, gen, o)
+	if err != nil {
+		return err
+	}
+	for from := 0; from < len(captions); from += max(1, o.Batch) {
+		to := min(len(captions), from+max(1, o.Batch))
+		p.all = len(captions) * len(p.plan.Times)
+		if err := p.draw(ctx, captions[from:to], from, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// painter draws pictures of one size.
+type painter struct {
+	x     *Pictures
+	gen   *sample.Generator
+	o     Drawing
+	plan  *noise.Sampler
+	shape [4]int // of latents
+	size  [3]int
+	done  int // evaluations
+	all   int
+}
+
+func (m *Trained) newPainter(x *Pictures, gen *sample.Generator, o Drawing) (*painter, error) {
+	p := &painter{x: x, gen: gen, o: o, size: o.Size}
+	if p.size == ([3]int{}) {
+		p.size = x.Sizes[0]
+	}
+	var err error
+	if p.shape, err = x.Encoder.Shape(p.size); err != nil {
+		return nil, exit.Usagef("%v", err)
+	}
+	s, err := fit.Scheduler(m.Cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := x.D.Grid(p.shape)
+	if p.plan, err = s.Sampler(options(s, o.Steps, g[0]*g[1]*g[2])); err != nil {
+		return nil, exit.Usagef("%v", err)
+	}
+	return p, nil
+}
+
+// options are those of a scheduler for pictures of so many tokens: as pipelines of diffusers set them where
+// the shift follows the size.
+func options(s noise.Scheduler, steps, tokens int) noise.Options {
+	o := noise.Options{Steps: steps}
+	if f, ok := s.(*noise.FlowMatchEuler); ok && f.Dynamic {
+		o.Sigmas, o.Mu = noise.FlowLevels(steps), f.Mu(tokens)
+	}
+	return o
+}
+
+// The uses of a picture's random numbers: where it begins, and the noise of each evaluation.
+const (
+	drawStart = iota
+	drawStep
+)
+
+// draw draws some captions, of which the first is number from of all.
+func (p *painter) draw(ctx context.Context, captions []string, from int, each func(Picture) error) error {
+	n := p.shape[0] * p.shape[1] * p.shape[2] * p.shape[3]
+	states, texts := make([]noise.State, len(captions)), make([][]float32, len(captions))
+	var none []float32
+	var err error
+	key := func(i int, use uint64) noise.Key {
+		return noise.Key{Sample: dataset.Draw(p.o.Seed, 0, int64(from+i), 0, 0), Draw: use}
+	}
+	for i, text := range captions {
+		v := make([]float32, n)
+		key(i, drawStart).Fill(v, 0)
+		states[i] = p.plan.Begin(v)
+		if p.x.Text == nil {
+			continue
+		}
+		if texts[i], err = p.x.states(text); err != nil {
+			return err
+		}
+		if none, err = p.x.states(p.o.Negative); err != nil {
+			return err
+		}
+	}
+	for !p.plan.Done(states[0]) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		out, err := p.evaluate(states, texts, none)
+		if err != nil {
+			return err
+		}
+		for i := range states {
+			var eps []float32
+			if p.plan.Noisy {
+				eps = make([]float32, n)
+				key(i, drawStep+uint64(states[i].Done)).Fill(eps, 0)
+			}
+			if states[i], err = p.plan.Step(states[i], out[i], eps); err != nil {
+				return err
+			}
+		}
+		if p.done += len(states); p.o.Stepped != nil {
+			p.o.Stepped(p.done, p.all)
+		}
+	}
+	for i := range states {
+		pixels, size, err := p.x.Encoder.Decode(states[i].X, p.shape)
+		if err != nil {
+			return err
+		}
+		if err := each(Picture{captions[i], pixels, size}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// evaluate is what the denoiser says of all states, guided.
+func (p *painter) evaluate(states []noise.State, texts [][]float32, none []float32) ([][]float32, error) {
+	guided := p.o.Guidance != 1 && p.x.Text != nil
+	d := p.x.D
+	var items []family.Encoded
+	for i, s := range states {
+		e := family.Encoded{Grid: d.Grid(p.shape), X0: d.Tokens(p.shape, p.plan.Input(s)), Text: texts[i],
+			Level: &noise.Level{Alpha: 1, Time: p.plan.Times[s.Done]}}
+		e.Noise = make([]float32, len(e.X0))
+		items = append(items, e)
+		if guided {
+			e.Text = none
+			items = append(items, e)
+		}
+	}
+	rows, err := p.gen.Predict(items, nil)
+	if err != nil {
+		return nil, err
+	}
+	n := len(rows) / len(items)
+	if n*len(items) != len(rows) {
+		return nil, fmt.Errorf("%d numbers for %d pictures", len(rows), len(items))
+	}
+	out := make([][]float32, len(states))
+	for i := range out {
+		if !guided {
+			out[i] = d.Latents(p.shape, rows[i*n:(i+1)*n])
+			continue
+		}
+		with, without := rows[2*i*n:(2*i+1)*n], rows[(2*i+1)*n:(2*i+2)*n]
+		mixed := noise.Guide(without, with, float32(p.o.Guidance))
+		if p.o.Rescale > 0 {
+			mixed = noise.Rescale(mixed, with, float32(p.o.Rescale))
+		}
+		out[i] = d.Latents(p.shape, mixed)
+	}
+	return out, nil
+}
