@@ -107,4 +107,3 @@ func WriteVideo(path string, frames []*Image, fps float64) error {
 	}
 	return nil
 }
-

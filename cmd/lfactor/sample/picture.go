@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
@@ -27,7 +26,8 @@ type drawing struct {
 	fps                float64
 }
 
-func (d *drawing) add(f *pflag.FlagSet) {
+func (d *drawing) add(c *cobra.Command) {
+	f := c.Flags()
 	f.StringVar(&d.out, "image-out", "", "models of diffusion: draw to this file, a .png, or a .gif or .mp4 of a "+
 		"clip; several pictures make a sheet. A folder takes a file each")
 	f.StringVar(&d.prompts, "prompts", "", "file of prompts to draw, one a line, in place of --prompt")

@@ -40,7 +40,7 @@ func Command() *cobra.Command {
 		"say TEXT to the model in its own chat template; on a terminal the conversation goes on with "+
 			"each line typed. \"-\" takes every turn from standard input, one a line")
 	var d drawing
-	d.add(f)
+	d.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if p.Max < 0 || p.Temperature < 0 || p.TopP < 0 || p.TopP > 1 || p.TopK < 0 {
 			return exit.Usagef("sample: --max, --temperature and --top-k are not negative, --top-p lies " +
