@@ -89,10 +89,16 @@ func (l *Loader) pack(mb Microbatch, c int) *links.Pack {
 		l.states(add, mb.Cu, part, c > 0, c < n-1)
 	}
 	if l.Model != nil {
-		data := l.Model.Tensors(mb.inputs(), l.class(&mb))
+		in := mb.inputs()
+		if l.Model.Denoiser != nil {
+			in.Rows = total // what follows from places in a sequence knows of padding
+		}
+		data := l.Model.Tensors(in, l.class(&mb))
 		for _, name := range l.Model.TokenTensors() {
 			if t := data[name]; t != nil {
-				data[name] = rowsOfTokens(part, t)
+				width := tensor.Len(t.Shape[1:])
+				shape := append([]int{rows}, t.Shape[1:]...)
+				data[name] = tensor.Of(tensor.I32, chunkRows(part, t.I32(), width, -1), shape...)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(data)) {
@@ -109,17 +115,6 @@ func (l *Loader) pack(mb Microbatch, c int) *links.Pack {
 		add(fmt.Sprintf("mtp_weights.%d", k), tensor.Of(tensor.F32, chunkRows(part, weights, 1, 0), rows))
 	}
 	return p
-}
-
-// rowsOfTokens are the chunk's rows of a tensor with a row a token: padding is no place (-1) among indices and
-// 0 among numbers.
-func rowsOfTokens(part chunk, t *tensor.Tensor) *tensor.Tensor {
-	width := tensor.Len(t.Shape[1:])
-	shape := append([]int{part.rows}, t.Shape[1:]...)
-	if t.DType == tensor.F32 {
-		return tensor.Of(tensor.F32, chunkRows(part, t.F32(), width, 0), shape...)
-	}
-	return tensor.Of(tensor.I32, chunkRows(part, t.I32(), width, -1), shape...)
 }
 
 // states adds the borders of a chunk with the rows that linear attention carries from chunk to chunk.

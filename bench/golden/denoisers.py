@@ -41,8 +41,33 @@ class Wan:
         return dict(text_rows=self.rows)
 
 
+class Qwen:
+    """Latents [C, 1, H, W], packed in squares of 2; captions as long as they are; times sigma."""
+
+    def samples(self, c):
+        return [((c["in_channels"] // 4, 1, 6, 8), 5, 0.7), ((c["in_channels"] // 4, 1, 4, 6), 7, 0.25)]
+
+    def width(self, c):
+        return c["joint_attention_dim"]
+
+    def predict(self, m, x, text, sigma, pool):
+        c, _, h, w = x.shape
+        rows = x.view(c, h // 2, 2, w // 2, 2).permute(1, 3, 0, 2, 4).reshape(1, h * w // 4, 4 * c)
+        y = m(rows, encoder_hidden_states=text[None], encoder_hidden_states_mask=torch.ones(1, len(text)), timestep=torch.tensor([1000.0 * sigma]) / 1000, img_shapes=[[(1, h // 2, w // 2)]],
+              return_dict=False)[0]
+        return y.view(h // 2, w // 2, c, 2, 2).permute(2, 0, 3, 1, 4).reshape(c, 1, h, w)
+
+    def tokens(self, c, shape):
+        return shape[2] * shape[3] // 4
+
+    def more(self):
+        return {}
+
+
+QWEN = dict(patch_size=2, in_channels=12, out_channels=3, num_layers=2, attention_head_dim=12, num_attention_heads=2, joint_attention_dim=10, axes_dims_rope=(4, 4, 4))
 WAN = dict(patch_size=[1, 2, 2], num_attention_heads=2, attention_head_dim=12, in_channels=3, out_channels=3, text_dim=10, freq_dim=8, ffn_dim=28, num_layers=2)
 CASES = {
+    "qwen-image": ("QwenImageTransformer2DModel", Qwen(), QWEN),
     "wan": ("WanTransformer3DModel", Wan(), WAN),
     "wan-plain": ("WanTransformer3DModel", Wan(), WAN | dict(cross_attn_norm=False, patch_size=[1, 1, 2], eps=1e-5, attention_head_dim=16)),
 }

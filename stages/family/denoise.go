@@ -25,6 +25,9 @@ import (
 //	dif.pos [rows 3]                 place in time, height and width
 //	dif.text [texts Texts]           states of captions, one behind the other
 //	dif.text.cu [sequences+1]        their borders, one a sequence as in cu_seqlens
+//	dif.text.at, dif.text.pos        level and place of each row of a caption, in a stream of its own
+//	dif.joint, dif.joint.cu          rows of captions and latents sequence by sequence, and their borders
+//	dif.pool [levels Pooled]         pooled rows of captions
 type Denoiser struct {
 	Patch    [3]int // frames, rows and columns of latents that become a token
 	Channels int    // of latents
@@ -32,8 +35,16 @@ type Denoiser struct {
 	// rows that each caption is padded to with zeros, which are attended to; 0 leaves it as long as it is
 	TextRows int
 	// At gives the places of the tokens of one sample, [tokens 3]; nil counts from 0 on each axis.
-	At      func(grid [3]int) []int32
-	Process Process
+	At func(grid [3]int) []int32
+	// Joint says that captions are rows of a stream of their own, which rows of latents attend to and which
+	// attend to them: rows of captions have levels and places too. TextAt is the place of a caption's first
+	// row on each axis, and Step what each further row is behind it.
+	Joint    bool
+	TextAt   func(grid [3]int) int32
+	TextStep int32
+	Times    float32 // what times of a thousand steps are divided by before the denoiser is told; 0 for 1
+	Pooled   int     // width of a caption's pooled row, 0 for none
+	Process  Process
 }
 
 // Process is what training does to latents. It is set after the model is built.
@@ -94,6 +105,27 @@ func (d *Denoiser) Captions(r *block.Rec) *grad.Value {
 
 // TextCu are the borders of the captions.
 func (d *Denoiser) TextCu(r *block.Rec) *grad.Value { return r.T.Data("dif.text.cu", tensor.I32, 2) }
+
+// TextLevel is the index of each row of a caption's level.
+func (d *Denoiser) TextLevel(r *block.Rec) *grad.Value {
+	return r.T.Data("dif.text.at", tensor.I32, Captions(r.Shape))
+}
+
+// Together are rows of captions and of latents, [texts h d] and [rows h d], as sequences of both, with their
+// borders: the keys that either of them attends to.
+func (d *Denoiser) Together(r *block.Rec, text, x *grad.Value) *grad.Value {
+	t := r.T
+	n := text.Shape[0] + x.Shape[0]
+	return t.Take(t.Concat(0, text, x), t.Data("dif.joint", tensor.I32, n))
+}
+
+// JointCu are the borders of what Together gives.
+func (d *Denoiser) JointCu(r *block.Rec) *grad.Value { return r.T.Data("dif.joint.cu", tensor.I32, 2) }
+
+// Pools are the pooled rows of captions, [levels Pooled] in the precision of the block.
+func (d *Denoiser) Pools(r *block.Rec) *grad.Value {
+	return r.T.Cast(r.T.Data("dif.pool", tensor.F32, Levels(r.Shape), d.Pooled))
+}
 
 // Predicted ends a model with y [rows Width], what it says of the noisy latents: a record for sampling gives
 // it, any other the loss, a sum over rows of their weight times the mean over the row's numbers.

@@ -16,7 +16,9 @@ type Encoded struct {
 	X0   []float32 // [tokens Width]: of a token, the channel varies slowest, then frame, row and column
 	Key  uint64    // what its random numbers are counted from
 	Text []float32 // [n Texts], the caption's states, with their padding
-	None []float32 // the same of an empty caption
+	Pool []float32 // [Pooled], its pooled row
+	// the same of an empty caption
+	None, NonePool []float32
 	// in place of what is drawn from Key; nil for that
 	Level *noise.Level
 	Noise []float32 // [tokens Width]
@@ -32,7 +34,8 @@ const (
 	drawCaption
 )
 
-// latents is the modality of a denoiser.
+// latents is the modality of a denoiser. It is not Rowed, so that rows are shared out as they lie: they see
+// each other both ways, and all pieces are equal work.
 type latents struct{ d *Denoiser }
 
 func (p latents) items(in *Inputs) []Encoded {
@@ -42,12 +45,6 @@ func (p latents) items(in *Inputs) []Encoded {
 
 // Classes bounds Class, which has sizes of two dimensions: eight bits for the levels.
 func (p latents) Classes() int32 { return 1 << 16 }
-
-// TokenTensors implements Rowed: what has a row a token, and padding where a microbatch is longer.
-func (p latents) TokenTensors() []string {
-	return []string{"dif.x0", "dif.noise", "dif.in.x0", "dif.in.noise", "dif.out.x0", "dif.out.noise",
-		"dif.weight", "dif.at", "dif.pos"}
-}
 
 // class is that of so many samples and rows of captions, at least one of each.
 func (p latents) class(levels, texts int) int32 {
@@ -127,7 +124,9 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		} else {
 			x.key(drawNoise).Fill(own, 0)
 		}
-		times[g] = l.Time
+		if times[g] = l.Time; d.Times != 0 {
+			times[g] /= d.Times
+		}
 		copy(pos.I32()[3*from:], d.places(x.Grid))
 		by := d.Process.weight(l) / float32(w)
 		for i := from; i < from+rows; i++ {
@@ -138,32 +137,73 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		}
 	}
 	if d.Texts > 0 {
-		text, cu := p.captions(in, s)
-		out["dif.text"], out["dif.text.cu"] = text, cu
+		p.captions(in, s, out)
 	}
 	return out
 }
 
 // captions lays the states of captions out, with borders for every sequence of the microbatch: those of
 // padding have none.
-func (p latents) captions(in *Inputs, s block.Shape) (states, cu *tensor.Tensor) {
-	d := p.d
-	states = tensor.Make(tensor.F32, Captions(s), d.Texts)
-	borders, items, at := []int32{0}, p.items(in), 0
+func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
+	d, n := p.d, Captions(s)
+	states, pool := tensor.Make(tensor.F32, n, d.Texts), tensor.Make(tensor.F32, Levels(s), max(1, d.Pooled))
+	borders, items, level := []int32{0}, p.items(in), 0
+	var rows, at, pos []int32
 	for i := 0; i+1 < len(in.Cu); i++ {
 		if len(items) > 0 && items[0].From == in.Cu[i] {
 			x := &items[0]
-			text := x.Text
+			text, pooled := x.Text, x.Pool
 			if drop := d.Process.Drop; drop > 0 && x.Level == nil && x.key(drawCaption).Uniform(0) < drop {
-				text = x.None
+				text, pooled = x.None, x.NonePool
 			}
-			copy(states.F32()[at*d.Texts:], text)
-			at += len(text) / d.Texts
-			items = items[1:]
+			copy(states.F32()[len(at)*d.Texts:], text)
+			copy(pool.F32()[level*max(1, d.Pooled):], pooled)
+			for k := range int32(len(text) / d.Texts) {
+				rows = append(rows, int32(len(at)))
+				at, pos = append(at, int32(level)), append(pos, d.textPlace(x.Grid, k)...)
+			}
+			items, level = items[1:], level+1
 		}
-		borders = append(borders, int32(at))
+		for row := in.Cu[i]; row < in.Cu[i+1]; row++ {
+			rows = append(rows, int32(n)+row)
+		}
+		borders = append(borders, int32(len(at)))
 	}
-	return states, tensor.Of(tensor.I32, borders, len(borders))
+	out["dif.text"], out["dif.text.cu"] = states, tensor.Of(tensor.I32, borders, len(borders))
+	if d.Pooled > 0 {
+		out["dif.pool"] = pool
+	}
+	if d.Joint {
+		p.joint(in, s, out, rows, at, pos)
+	}
+}
+
+// joint adds what captions need that are a stream of rows of their own: rows are those of captions and
+// latents sequence by sequence, at and pos the levels and places of captions' rows.
+func (p latents) joint(in *Inputs, s block.Shape, out map[string]*tensor.Tensor, rows, at, pos []int32) {
+	n := Captions(s)
+	cu := make([]int32, len(in.Cu))
+	for i, border := range out["dif.text.cu"].I32() {
+		cu[i] = border + in.Cu[i]
+	}
+	all := n + in.Rows
+	for len(rows) < all {
+		rows = append(rows, -1)
+	}
+	for len(at) < n {
+		at, pos = append(at, -1), append(pos, 0, 0, 0)
+	}
+	out["dif.joint"], out["dif.joint.cu"] = tensor.Of(tensor.I32, rows, all), tensor.Of(tensor.I32, cu, len(cu))
+	out["dif.text.at"], out["dif.text.pos"] = tensor.Of(tensor.I32, at, n), tensor.Of(tensor.I32, pos, n, 3)
+}
+
+// textPlace is the place of row k of a caption.
+func (d *Denoiser) textPlace(grid [3]int, k int32) []int32 {
+	at := d.TextStep * k
+	if d.TextAt != nil {
+		at += d.TextAt(grid)
+	}
+	return []int32{at, at, at}
 }
 
 // key is that of a use of the sample's random numbers.

@@ -62,9 +62,6 @@ func (m *Model) TokenTensors() (names []string) {
 // Dealable reports whether tokens may lie in another order than in their sequences: every modality says
 // which of its tensors go with them.
 func (m *Model) Dealable() bool {
-	if m.Denoiser != nil {
-		return false // rows see each other both ways, so all pieces are equal work as they lie
-	}
 	for _, x := range m.Modalities {
 		if _, ok := x.(Rowed); !ok {
 			return false

@@ -4,6 +4,7 @@ package denoisers
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
@@ -90,4 +91,24 @@ func shifted(r *block.Rec, name string, x *grad.Value, n, d int) *grad.Value {
 // plain is a layer norm without parameters, as diffusers' FP32LayerNorm and AdaLayerNorm have.
 func plain(eps float64) grad.Modulation {
 	return grad.Modulation{Norm: kernels.LayerRows, Eps: eps, Plus: 1}
+}
+
+// pairs is what a token of a sequence of n multiplies with others, over the weights of a block that it passes.
+func pairs(c configs.Model) func(n int) float64 {
+	return func(n int) float64 {
+		d := c.Hidden
+		return float64(2*n*d) / float64(4*d*d+2*d*max(c.Intermediate, 4*d))
+	}
+}
+
+// zeroed begins parameters whose names have one of the given parts with zeros, so that blocks pass their rows
+// on and the model gives nothing: as in DiT (arXiv:2212.09748, §3.2).
+func zeroed(name string, parts ...string) family.Start {
+	zero := float32(0)
+	for _, p := range parts {
+		if strings.Contains(name, p) {
+			return family.Start{Value: &zero}
+		}
+	}
+	return family.Start{}
 }
