@@ -41,7 +41,8 @@ type Kind uint8
 // The messages of the protocols in actors/core. Fields that a kind uses are listed behind it.
 const (
 	Started Kind = iota // from the driver, first; Step is how often the actor has ended before
-	// from the driver: a watched actor From has ended for the Step-th time; Text says why
+	// from the driver: a watched actor From has ended for the Step-th time; Text says why; Member is 1 when it
+	// is known that no other takes its place
 	Down
 	Done // from the driver: a job ended; Job, Out, Values, Err
 	Tick // a timer; Step is its tag
@@ -56,9 +57,11 @@ const (
 	Credit // rank → rank: Values: so many more messages may come on the edge Comm
 	Closed // rank → coordinator: Step ended; Values
 	Load   // rank → loader: send the batches of Step
-	Save   // coordinator → rank: write Step's state
+	// coordinator → rank: write the part that Member has of Step's state, which is the rank's own, or that of one
+	// that is gone for good: what the rank holds itself (Segment FromMember), or its copy (FromCopy)
+	Save
 	Queued // rank → coordinator: the state is copied, training may go on
-	// rank → coordinator: the state is on disk; Text is the rank's part of the manifest
+	// rank → coordinator: Member's part of the state is on disk; Text is what the manifest says of it
 	Durable
 	Halt   // coordinator → everyone: end
 	Failed // anyone → coordinator: an error that ends the run; Err
@@ -135,7 +138,7 @@ const (
 	UpdatePhase                // one phase of the optimizer step: Segment
 	LoadBatch                  // read and tokenise the data of Step: IO
 	SnapshotJob                // copy the rank's state: Copy
-	WriteJob                   // write the copied state: IO
+	WriteJob                   // write the copied state, or In, that of another rank: IO
 	BeginJob                   // make room for a checkpoint: IO
 	CommitJob                  // write the manifest and move the pointer: IO
 	// give up all frames and take the state of Step: Segment is the source, In what another rank gave: IO

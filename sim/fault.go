@@ -40,11 +40,14 @@ const (
 	// Rank ends together with the coordinator, and both are back after For without what they held, as with a
 	// process that has both
 	Succession
+	// Rank ends, and For later the coordinator hears that no other takes its place: the run saves what the
+	// others hold, and ends
+	Gone
 )
 
 var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message",
 	"late-message", "duplicate-message", "crash-restart", "wild-logits",
-	"succession"}
+	"succession", "gone-for-good"}
 
 // String is the fault's name in scripts.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -82,7 +85,7 @@ func Harmless(faults []Fault) bool {
 	wild := map[int]bool{}
 	for _, f := range faults {
 		switch f.Kind {
-		case CutLink, Crash, LostMsg:
+		case CutLink, Crash, LostMsg, Gone:
 			return false
 		case Wild:
 			wild[f.Nth] = true
@@ -207,6 +210,14 @@ func (f faulty) Receive(_ actors.Context, m *actors.Message) {
 		if begin && !s.ended {
 			s.crash(s.l.RankRefs[x.Rank], true)
 		}
+	case Gone:
+		switch ref := s.l.RankRefs[x.Rank]; {
+		case s.ended:
+		case begin:
+			s.crash(ref, true)
+		default:
+			s.post(s.now, s.l.Coordinator, downOf(ref, &s.cells[ref]))
+		}
 	case Restart:
 		switch {
 		case s.ended:
@@ -263,10 +274,18 @@ func (s *Sim) succeed() {
 	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref, Step: int64(c.life)})
 	for _, r := range s.l.RankRefs {
 		if x := &s.cells[r]; x.dead && !x.back {
-			s.post(s.now+1, ref, &actors.Message{Kind: actors.Down, From: r, Step: int64(x.life),
-				Text: "has crashed"})
+			s.post(s.now+1, ref, downOf(r, x))
 		}
 	}
+}
+
+// downOf tells that a rank has ended, and whether another takes its place.
+func downOf(ref actors.Ref, x *cell) *actors.Message {
+	m := &actors.Message{Kind: actors.Down, From: ref, Step: int64(x.life), Text: "has crashed"}
+	if x.gone {
+		m.Member = 1
+	}
+	return m
 }
 
 // wild makes a job's results those of a router whose logits are not finite.

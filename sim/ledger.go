@@ -34,7 +34,8 @@ type ledger struct {
 	// by step: what a snapshot copied; it survives the rank's loss once it is durable
 	saved   map[int64][]update
 	written map[int64]actors.Time // by step: when its part of the checkpoint was on disk
-	copying actors.Time           // end of the snapshot under way
+	copying actors.Time           // end of the copy under way
+	snapped actors.Time           // end of the newest snapshot
 	busy    actors.Time           // end of the last compute job
 	lost    bool                  // the rank holds no state
 	placed  placed
@@ -164,11 +165,15 @@ func (m *Monitor) book(s Span) {
 			b.placed.keep(j.Step)
 			break
 		}
-		b.saved[j.Step] = slices.Clone(b.updates)
+		b.saved[j.Step], b.snapped = slices.Clone(b.updates), s.End
 		m.file(s.Rank, j.Step)
 		delete(b.written, j.Step)
 	case actors.WriteJob:
-		if _, ok := b.saved[j.Step]; !ok || s.Start < b.copying {
+		if len(j.In) > 0 {
+			m.stands(s)
+			break
+		}
+		if _, ok := b.saved[j.Step]; !ok || s.Start < b.snapped {
 			m.broken("rank %d writes the state of step %d, which is not copied", s.Rank, j.Step)
 		}
 		b.written[j.Step] = s.End
@@ -226,6 +231,21 @@ func (m *Monitor) same(rank, other int) bool {
 	return m.l.Run.Same != nil && slices.Contains(m.l.Run.Same[rank], other)
 }
 
+// stands books what a rank writes in the place of one that is gone for good: the state that one had.
+func (m *Monitor) stands(s Span) {
+	in := s.Job.In[0]
+	o, rank := in.Payload.(*Blob).of, m.rank(actors.Ref(in.Member))
+	from := m.rank(o.From)
+	if !m.gone[rank] || o.Step != s.Job.Step || from != rank && !m.same(rank, from) {
+		m.broken("rank %d writes the state of rank %d after step %d as that of rank %d after step %d", s.Rank,
+			from, o.Step, rank, s.Job.Step)
+	}
+	b := m.books[rank]
+	b.updates = slices.Clone(m.books[from].copied[o.Step])
+	b.saved[s.Job.Step], b.written[s.Job.Step] = b.updates, s.End
+	m.audit(rank, s.Job.Step)
+}
+
 // bookSave follows the coordinator's part of a save: D-1 and D-2.
 func (m *Monitor) bookSave(s Span) {
 	switch s.Job.Kind {
@@ -235,7 +255,8 @@ func (m *Monitor) bookSave(s Span) {
 				m.saves.begun)
 		}
 		for i, ref := range m.l.RankRefs {
-			if closed := m.closed[ref]; m.holds[i] != s.Job.Step || closed != 0 && closed != s.Job.Step {
+			if closed := m.closed[ref]; !m.gone[i] &&
+				(m.holds[i] != s.Job.Step || closed != 0 && closed != s.Job.Step) {
 				m.broken("the save of step %d begins while rank %d holds step %d and has closed step %d",
 					s.Job.Step, i, m.holds[i], closed)
 			}

@@ -26,12 +26,14 @@ type Monitor struct {
 	holds  []int64 // the step whose update each rank's parameters hold
 	whole  bool    // collectives are one event a member
 	lost   bool    // a rank is, since the coordinator was told
+	went   int64   // the step that all who are left went back to last, 0 where one was lost since
 	ready  int     // ranks that are, for the step under way
 	commit int64   // the newest step for which all were
 	least  int64   // the oldest that may be taken for it
 	books  []*ledger
 	course course
 	saves  saves
+	gone   map[int]bool          // ranks that are gone for good, as the coordinator knows
 	places map[[2]int64]int64    // by epoch and step: where experts lie
 	filed  map[int64]int64       // by step: where they lie in its checkpoint
 	loads  map[actors.Ref]uint32 // by loader: the epoch in which it was asked last
@@ -70,7 +72,7 @@ func NewMonitor(l *Layout) *Monitor {
 	m := &Monitor{l: l, credit: map[edgeKey]int{}, closed: map[actors.Ref]int64{},
 		open: map[actors.Ref]int64{}, came: map[cameKey]bool{}, step: l.Run.First - 1,
 		commit: l.Run.First - 1, least: l.Run.First - 1, places: map[[2]int64]int64{},
-		filed: map[int64]int64{}}
+		filed: map[int64]int64{}, gone: map[int]bool{}}
 	for range l.Ranks {
 		m.rows = append(m.rows, &rowWatch{})
 		m.holds = append(m.holds, l.Run.First-1)
@@ -198,7 +200,7 @@ func (m *Monitor) seeOpen(e Event) {
 // left notes that the coordinator has ended an epoch: a save is void, unless its parts are written and it is
 // committed all the same.
 func (m *Monitor) left() {
-	m.lost = true
+	m.lost, m.went = true, 0
 	if m.saves.job == 0 {
 		m.saves.begun = 0
 	}
@@ -224,6 +226,10 @@ func (m *Monitor) seeCommit(e Event) {
 	case e.M.Kind == actors.Started && e.M.Step > 0 && e.To == m.l.Coordinator:
 		m.succeeded()
 	case e.M.Kind == actors.Down && e.To == m.l.Coordinator:
+		if e.M.Member == 1 { // that it has ended was told before, or by who took over
+			m.gone[m.rank(e.M.From)] = true
+			break
+		}
 		m.left()
 	case e.M.Epoch < m.epoch:
 	case e.M.Kind == actors.Open && e.M.Step > 0 && (m.lost || e.M.Step > m.commit+1 ||
@@ -268,17 +274,24 @@ func (m *Monitor) once(e Event) {
 	m.came[k] = true
 }
 
-// report holds the end of the run to S-2, and that of a step to what all ranks have made of it.
+// report holds the end of the run to S-2 and R-3, and that of a step to what all ranks have made of it.
 func (m *Monitor) report(r actors.Message) {
 	switch {
 	case r.Text == core.TopicEnd && m.saves.begun > 0:
 		m.broken("the run ends before the save of step %d is durable", m.saves.begun)
+	case r.Text == core.TopicEnd && len(m.gone) > 0 && (m.saves.kept != r.Step || r.Step < m.went):
+		m.broken("the run ends for good after step %d, the newest durable state is that of step %d, and all who "+
+			"are left went back to step %d", r.Step, m.saves.kept, m.went)
+	case r.Text == core.TopicEnd && len(m.gone) > 0:
 	case r.Text == core.TopicEnd && m.l.Run.SaveAtEnd && m.saves.kept != m.step:
 		m.broken("the run ends after step %d, the newest durable state is that of step %d", m.step,
 			m.saves.kept)
 	}
-	if r.Text == core.TopicBroken {
+	switch r.Text {
+	case core.TopicBroken:
 		m.left()
+	case core.TopicBack:
+		m.went = r.Step
 	}
 	if r.Text != core.TopicStep {
 		return
@@ -450,15 +463,15 @@ func (m *Monitor) End(r *Result, steps int64) string {
 		m.broken("%v", r.Stall)
 	case r.Failed != "":
 		m.broken("%s", r.Failed)
-	case int64(len(r.Steps)) != steps:
+	case int64(len(r.Steps)) != steps && len(m.gone) == 0:
 		m.broken("%d steps were committed, not %d", len(r.Steps), steps)
-	case m.owed != 0:
+	case m.owed != 0 && len(m.gone) == 0: // else it may have left a step
 		m.broken("%d credits never came back", m.owed)
-	case r.Leaked != 0 || r.Open != 0:
+	case r.Leaked != 0 || r.Open != 0 && len(m.gone) == 0:
 		m.broken("%d payloads and %d frames were left over", r.Leaked, r.Open)
 	}
 	for i := range m.books {
-		if m.fault == "" {
+		if m.fault == "" && len(m.gone) == 0 {
 			m.audit(i, m.l.Run.First+steps-1)
 		}
 	}

@@ -73,7 +73,8 @@ func killer(t *testing.T, root, source, text string) string {
 		"-timeout", "2m",
 		"-run", "^Test(Seeds|Restart|LateControl|CommitKilled|RecoverySources|Partitions|Succession|"+
 			"OwedUpdate|PlantedBugs|Doubled|CommitFails|EvalAgain|JoinLate|LossScale|Commit|TakeOver|"+
-			"TakeOverLosses|Claimed|KeptValues|ClipFactor|Sequences|Voided|VoidsInARow|Objections|GivenTwice|EarlyThenClaim)$",
+			"TakeOverLosses|Claimed|KeptValues|ClipFactor|Sequences|Voided|VoidsInARow|Objections|GivenTwice|EarlyThenClaim|"+
+			"Gone)$",
 		"./actors/core", "./sim")
 	c.Dir = root
 	out, err := c.CombinedOutput()

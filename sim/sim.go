@@ -196,7 +196,7 @@ func New(l *Layout, p Prices, o Options) *Sim {
 	run := l.Run
 	run.Ranks, run.Observer = l.RankRefs, l.Observer
 	for _, f := range o.Faults {
-		run.Recover = run.Recover || f.Kind == Restart || f.Kind == Succession || o.Notice > 0
+		run.Recover = run.Recover || f.Kind == Restart || f.Kind == Succession || f.Kind == Gone || o.Notice > 0
 	}
 	s.run = run
 	s.spawn(l.Observer, "observer", (*observer)(s))
@@ -466,7 +466,11 @@ func (o *observer) Receive(_ actors.Context, m *actors.Message) {
 		x := core.SummaryOf(m.Values)
 		s.res.Steps = append(s.res.Steps, StepReport{m.Step, x.Time, x.Peak})
 	case core.TopicEnd:
-		s.ended = true
+		if s.ended = true; core.Stopped(m.Values) { // loaders have read ahead what nobody takes
+			for _, l := range s.l.LoaderRefs {
+				s.post(s.now, l, &actors.Message{Kind: actors.Halt, Epoch: actors.AnyEpoch})
+			}
+		}
 	case core.TopicFailed:
 		s.fail(m.Err.Error())
 	}

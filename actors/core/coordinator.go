@@ -87,6 +87,7 @@ type losses struct {
 	ends    int            // of ranks since the newest step
 	breaks  int            // of connections since the newest step
 	suspect bool           // messages of the epoch are lost, and it is not known yet why
+	away    []bool         // by rank: it has ended, and no other takes its place
 }
 
 // NewCoordinator returns the behaviour.
@@ -99,6 +100,7 @@ func NewCoordinator(l *RunLayout) *Coordinator {
 	c.kept = kept{l.First - 1, l.OptimSteps, l.LossScale}
 	c.moves.now, c.moves.durable = l.Laid, l.Laid
 	c.deaths, c.lives, c.newest = map[int]deaths{}, make([]int64, len(l.Ranks)), l.First-1
+	c.away = make([]bool, len(l.Ranks))
 	return c
 }
 
@@ -148,7 +150,9 @@ func (c *Coordinator) Receive(ctx actors.Context, m *actors.Message) {
 		}
 	case actors.Failed, actors.Down:
 		if _, rank := c.place[m.From]; rank && c.l.Recover && m.Kind == actors.Down {
-			c.lose(ctx, m)
+			if c.lose(ctx, m); m.Member == 1 {
+				c.forsake(ctx, m)
+			}
 			return
 		}
 		c.fail(ctx, m)
@@ -312,12 +316,19 @@ func (c *Coordinator) finish(ctx actors.Context) {
 
 func (c *Coordinator) halt(ctx actors.Context) {
 	c.phase = over
-	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Halt, Epoch: c.epoch})
-	}
+	c.haltAll(ctx)
 	asked := c.asked >= stops && !c.l.EvalOnly && c.step < c.l.Last
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEnd, Step: c.step,
 		Values: []float64{number(asked)}})
+}
+
+// haltAll ends all ranks that are there.
+func (c *Coordinator) haltAll(ctx actors.Context) {
+	for i, r := range c.l.Ranks {
+		if !c.away[i] {
+			ctx.Send(r, actors.Message{Kind: actors.Halt, Epoch: c.epoch})
+		}
+	}
 }
 
 // fail ends the run with one error, the first that came.
@@ -330,9 +341,7 @@ func (c *Coordinator) fail(ctx actors.Context, m *actors.Message) {
 	if i, ok := c.place[m.From]; ok && m.Kind == actors.Down {
 		err = fmt.Errorf("rank %d: %w", i, err)
 	}
-	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Halt, Epoch: c.epoch})
-	}
+	c.haltAll(ctx)
 	ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicFailed, Step: c.step, Err: err})
 }
 

@@ -65,7 +65,9 @@ func (c *Coordinator) takeOver(ctx actors.Context, ended int64) {
 func (c *Coordinator) claim(ctx actors.Context) {
 	c.epoch, c.suspect = c.epoch+1, false
 	for i, r := range c.l.Ranks {
-		c.heir.held[i], c.back.gone[r] = nil, true
+		if c.heir.held[i] = nil; !c.away[i] {
+			c.back.gone[r] = true
+		}
 	}
 	for _, r := range c.l.Ranks {
 		ctx.Send(r, actors.Message{Kind: actors.Claim, Epoch: c.epoch})

@@ -88,8 +88,10 @@ type portLists struct {
 type ioJob struct {
 	id   actors.JobID
 	kind actors.JobKind
-	to   actors.Ref // who gets its result
+	to   actors.Ref // who gets its result, or whose part of a checkpoint it makes
 	kept []float64  // what the coordinator held when a copy was ordered
+	// a copy for another rank goes to the checkpoint, and not to the rank, which is gone for good
+	files bool
 }
 
 // NewRank returns the behaviour of one rank.
@@ -165,7 +167,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 	case actors.State:
 		r.given(ctx, m)
 	case actors.Save:
-		r.do(ctx, &actors.Job{Kind: actors.SnapshotJob, Engine: actors.Copy, Step: m.Step, Text: m.Text})
+		r.save(ctx, m)
 	case actors.Halt:
 		r.phase = gone
 		r.Release()
@@ -319,14 +321,18 @@ func (r *Rank) saved(ctx actors.Context, j ioJob, m *actors.Message) {
 	case actors.KeepJob:
 		r.kept(ctx, m, j.kept)
 	case actors.StateJob:
+		if j.files {
+			r.stand(ctx, j.to, m.Step, m.Out[0].Payload)
+			return
+		}
 		ctx.Send(j.to, actors.Message{Kind: actors.State, Step: m.Step, Epoch: r.epoch,
 			Payload: m.Out[0].Payload})
 	case actors.SnapshotJob:
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Queued, Step: m.Step, Epoch: r.epoch})
-		r.do(ctx, &actors.Job{Kind: actors.WriteJob, Engine: actors.IO, Step: m.Step, Text: m.Text})
+		r.write(ctx, &actors.Job{Step: m.Step, Text: m.Text}, ctx.Self())
 	case actors.WriteJob:
 		ctx.Send(r.l.Coordinator, actors.Message{Kind: actors.Durable, Step: m.Step, Epoch: r.epoch,
-			Text: m.Text})
+			Member: int32(j.to), Text: m.Text})
 	case actors.RestoreJob:
 		r.phase = resting
 		r.last.holds, r.last.pending, r.last.half = r.target.step, none, false

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors"
 )
@@ -152,7 +153,7 @@ const lossesMost = 10
 
 // begins notes what the first loss finds: the step under way counts if it is decided.
 func (c *Coordinator) begins(ctx actors.Context) {
-	c.back = recovery{gone: map[actors.Ref]bool{}, blank: make([]bool, len(c.l.Ranks)), eval: -1,
+	c.back = recovery{gone: map[actors.Ref]bool{}, blank: slices.Clone(c.away), eval: -1,
 		since: ctx.Now(), decided: c.phase == applying}
 	c.back.halfway = c.back.decided
 	if c.phase == stepping {
@@ -164,7 +165,7 @@ func (c *Coordinator) begins(ctx actors.Context) {
 // known later than that it is back.
 func (c *Coordinator) joined(ctx actors.Context, m *actors.Message) {
 	i, ok := c.place[m.From]
-	if !ok || m.Step < c.lives[i] {
+	if !ok || m.Step < c.lives[i] || c.away[i] {
 		return
 	}
 	if c.phase == claiming {
@@ -208,8 +209,12 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 			c.copies.own, c.copies.whole = nil, kept{} // nobody keeps copies of steps that are taken again
 		}
 	}
+	if c.narrows() && b.target.step <= c.kept.step { // nothing is held that is not durable
+		c.leaveOff(ctx)
+		return
+	}
 	c.phase = returning
-	b.left, b.back = len(c.l.Ranks), make([]bool, len(c.l.Ranks))
+	b.left, b.back = len(c.l.Ranks), slices.Clone(c.away)
 	place := ""
 	if c.l.Place != nil {
 		place = c.l.Place(b.target.step)
@@ -219,6 +224,10 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 			Port: int32(c.lives[i]), Values: verdict, Text: place}
 		if b.blank[i] {
 			m.Member = 1
+		}
+		if c.away[i] {
+			b.left--
+			continue
 		}
 		ctx.Send(r, m)
 	}
@@ -311,6 +320,10 @@ func (c *Coordinator) resume(ctx actors.Context) {
 		c.copies.own[i] = c.copies.own[i] || b.source == FromCopy && b.blank[i]
 	}
 	c.moves.back(b.source)
+	if c.narrows() {
+		c.leaveOff(ctx)
+		return
+	}
 	c.copies.next = 0 // what was lost of the copies is made good soon
 	if b.eval == t.step {
 		c.eval, c.evalSum = 1, 0

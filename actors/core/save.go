@@ -70,14 +70,19 @@ func (c *Coordinator) requestSnapshots(ctx actors.Context, m *actors.Message) {
 		return
 	}
 	c.stage = ranksWrite
-	for _, r := range c.l.Ranks {
-		ctx.Send(r, actors.Message{Kind: actors.Save, Epoch: c.epoch, Step: c.saved.step})
+	for i, r := range c.l.Ranks {
+		m := actors.Message{Kind: actors.Save, Epoch: c.epoch, Step: c.saved.step, Member: int32(r)}
+		if c.away[i] {
+			r, m.Segment = c.l.Ranks[c.giver(i)], c.back.source
+		}
+		ctx.Send(r, m)
 	}
 }
 
-// written collects the ranks' parts of the manifest; with the last one the checkpoint is committed.
+// written collects the ranks' parts of the manifest, whoever has written them; with the last one the checkpoint
+// is committed.
 func (c *Coordinator) written(ctx actors.Context, m *actors.Message) {
-	if i, ok := c.place[m.From]; ok {
+	if i, ok := c.place[actors.Ref(m.Member)]; ok {
 		c.parts[i] = m.Text
 	}
 	if c.unsent--; c.unsent == 0 {

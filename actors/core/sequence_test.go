@@ -185,6 +185,9 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) {
 		w.goOn(t, d)
 	case "kill":
 		w.kill(rank())
+	case "gone":
+		w.post(coordinator, actors.Message{Kind: actors.Down, From: rank(), Step: int64(w.lives[rank()]),
+			Text: "it was killed", Member: 1})
 	case "back":
 		w.back(rank())
 	case "stop":
@@ -194,7 +197,8 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) {
 		}
 		w.post(coordinator, m)
 	case "break":
-		w.post(coordinator, actors.Message{Kind: actors.Broken, From: rank(), Text: "the cable is cut"})
+		w.post(coordinator, actors.Message{Kind: actors.Broken, From: rank(), Epoch: actors.AnyEpoch,
+			Text: "the cable is cut"})
 	case "time":
 		w.queue, w.timers = append(w.queue, w.timers...), nil
 	case "cut":

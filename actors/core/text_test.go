@@ -21,10 +21,19 @@ func jobText(j *actors.Job) string {
 	case actors.SnapshotJob:
 		return fmt.Sprintf("copies its state for the checkpoint of step %d", j.Step)
 	case actors.WriteJob:
+		if len(j.In) > 0 {
+			return fmt.Sprintf("writes the part that rank %d has of the checkpoint of step %d",
+				j.In[0].Member-int32(firstRank), j.Step)
+		}
 		return fmt.Sprintf("writes its part of the checkpoint of step %d", j.Step)
 	case actors.BeginJob:
 		return fmt.Sprintf("makes room for the checkpoint of step %d", j.Step)
 	case actors.CommitJob:
+		for i, whose := range strings.Split(j.Text, "\x00") {
+			if whose != fmt.Sprint(i) {
+				return fmt.Sprintf("takes the part of rank %s for that of rank %d", whose, i)
+			}
+		}
 		return fmt.Sprintf("makes the checkpoint of step %d the newest", j.Step)
 	case actors.RestoreJob:
 		return fmt.Sprintf("goes to the state of step %d %s", j.Step, sources[j.Segment])
@@ -68,6 +77,9 @@ func (w *world) words(m *actors.Message) string {
 	case actors.Started:
 		return fmt.Sprintf("Started, after %d ends", m.Step)
 	case actors.Down:
+		if m.Member == 1 {
+			return "Down: " + m.Text + ", and no other takes its place"
+		}
 		return "Down: " + m.Text
 	case actors.Open:
 		if m.Step > 0 && core.OpeningOf(m.Values).Scale != 1 {
@@ -106,10 +118,16 @@ func (w *world) words(m *actors.Message) string {
 func (w *world) rarer(m *actors.Message) string {
 	switch m.Kind {
 	case actors.Save:
+		if m.Segment != core.FromDisk {
+			return fmt.Sprintf("Save step %d for %s, %s", m.Step, w.names[actors.Ref(m.Member)], sources[m.Segment])
+		}
 		return fmt.Sprintf("Save step %d", m.Step)
 	case actors.Queued:
 		return fmt.Sprintf("Queued: the state of step %d is copied", m.Step)
 	case actors.Durable:
+		if of := actors.Ref(m.Member); of != m.From {
+			return fmt.Sprintf("Durable: what %s has of step %d is on disk", w.names[of], m.Step)
+		}
 		return fmt.Sprintf("Durable: the state of step %d is on disk", m.Step)
 	case actors.Halt:
 		return strings.TrimSpace("Halt " + m.Text)

@@ -133,6 +133,12 @@ func (w *world) results(ref actors.Ref, j *actors.Job, done *actors.Message) {
 	case actors.KeepJob, actors.StateJob:
 		part(actors.Output{Comm: -1, Port: -1})
 		return
+	case actors.WriteJob: // whose part it is
+		done.Text = fmt.Sprint(ref - firstRank)
+		if len(j.In) > 0 {
+			done.Text = fmt.Sprint(j.In[0].Member - int32(firstRank))
+		}
+		return
 	case actors.RunSegment, actors.UpdatePhase:
 	default:
 		return

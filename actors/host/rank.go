@@ -49,6 +49,8 @@ type RankConfig struct {
 	Saved func(step int64) (FillFunc, func(), error)
 	// where experts lie in that state; nil for in order
 	Placed func(step int64) []core.Placed
+	// what another rank's part of a checkpoint is made by, from a copy of its state; nil where nobody asks for it
+	Stand func(rank int) RankConfig
 }
 
 // Saver writes a rank's part of a checkpoint.
@@ -119,6 +121,10 @@ func (r *Rank) Run(j actors.Job) (res Result, err error) {
 		return Result{}, r.restore(j)
 	case actors.KeepJob, actors.StateJob:
 		return r.keep()
+	case actors.WriteJob:
+		if len(j.In) > 0 {
+			return r.standFor(j)
+		}
 	}
 	began, had, queued := time.Now(), machine.CPUSeconds(), machine.QueuedSeconds()
 	if err := r.receive(j.In); err != nil {

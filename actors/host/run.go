@@ -45,7 +45,7 @@ type RunOptions struct {
 	Proc, Procs int
 	// how often this process was started before: its ranks have no state, and ask for one
 	Life   int
-	Losses <-chan Loss  // processes that have ended and are started again, for process 0
+	Losses <-chan Loss  // processes that have ended, for process 0
 	Links  *links.Links // to the other processes, nil for one process
 	// a worker process calls it when its actors exist; process 0, to wait for the others
 	Ready    func() error
@@ -70,6 +70,16 @@ type Loss struct {
 	Proc  int
 	Times int // that it has ended by now
 	Err   error
+	Gone  bool // it is not started again: no host has room for it
+}
+
+// down tells the coordinator that a rank has ended with its process.
+func (x Loss) down(rank int) actors.Message {
+	m := actors.Message{Kind: actors.Down, From: layout.RankRef(rank), Step: int64(x.Times), Text: x.Err.Error()}
+	if x.Gone {
+		m.Member = 1
+	}
+	return m
 }
 
 // observer hands reports to the caller and signals the end.
@@ -159,6 +169,7 @@ func Run(l *layout.Layout, o RunOptions) error {
 			return err
 		}
 		d.c.Saved, d.c.Placed = o.Saved, o.Placed
+		d.c.Stand = func(rank int) RankConfig { return standIn(l, o, rank) }
 		if err := d.route(o.Routing.moving(l.Design.MoveEvery), r); err != nil {
 			return fmt.Errorf("%s: %w", l.Name(r), err)
 		}
@@ -226,8 +237,7 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 		case x := <-o.Losses:
 			for r := range l.World() {
 				if l.Owner(r, o.Procs) == x.Proc {
-					sys.Send(layout.CoordinatorRef, actors.Message{Kind: actors.Down,
-						From: layout.RankRef(r), Step: int64(x.Times), Text: x.Err.Error()})
+					sys.Send(layout.CoordinatorRef, x.down(r))
 				}
 			}
 		case <-stop:

@@ -43,16 +43,7 @@ func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 		if n == 0 { // padding
 			continue
 		}
-		rows := p.Tensor.RowSlice(p.Row, p.Row+n)
-		c, err := r.c.Host.New("copy of "+p.Param.Name, rows.DType, rows.Shape...)
-		switch {
-		case err != nil:
-		case r.device == nil:
-			r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{rows}, c)
-		default:
-			kernels.Read(r.c.Backend, c.Bytes(), rows)
-		}
-		rows.Release()
+		c, err := r.snapshotOf(p.Param.Name, p.Tensor.RowSlice(p.Row, p.Row+n))
 		if err != nil {
 			return err
 		}
@@ -62,6 +53,25 @@ func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 			Box: p.Region.Intervals(p.Param)})
 	}
 	return nil
+}
+
+// snapshotOf is a copy of rows that a later step does not change, in host memory; it takes over the reference
+// to them. What stands for another rank is such a copy already.
+func (r *Rank) snapshotOf(name string, rows *tensor.Tensor) (*tensor.Tensor, error) {
+	if r.c.Backend == nil {
+		return rows, nil
+	}
+	defer rows.Release()
+	c, err := r.c.Host.New("copy of "+name, rows.DType, rows.Shape...)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.device == nil:
+		r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{rows}, c)
+	default:
+		kernels.Read(r.c.Backend, c.Bytes(), rows)
+	}
+	return c, nil
 }
 
 // release gives back the copies of the tensors once they are written or not wanted any more.
