@@ -279,6 +279,7 @@ func (m *Monitor) report(r actors.Message) {
 	switch {
 	case r.Text == core.TopicEnd && m.saves.begun > 0:
 		m.broken("the run ends before the save of step %d is durable", m.saves.begun)
+	case r.Text == core.TopicEnd && len(m.gone) > 0 && m.l.Run.SaveEvery == 0 && !m.l.Run.SaveAtEnd:
 	case r.Text == core.TopicEnd && len(m.gone) > 0 && (m.saves.kept != r.Step || r.Step < m.went):
 		m.broken("the run ends for good after step %d, the newest durable state is that of step %d, and all who "+
 			"are left went back to step %d", r.Step, m.saves.kept, m.went)

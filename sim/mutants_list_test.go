@@ -319,7 +319,7 @@ var mutants = []mutant{
 		new: "	r.store(ctx, copied{ctx.Self(), m.Step + 1, p, kept}, "},
 	// Ranks that are gone for good.
 	{name: "nothing is saved when a rank is gone for good", file: "narrow.go",
-		old: "c.due = t.step > c.kept.step && !c.l.EvalOnly", new: "c.due = false"},
+		old: "c.due = t.step > c.kept.step && (c.l.SaveEvery > 0 || c.l.SaveAtEnd)", new: "c.due = false"},
 	{name: "the part of a rank that is gone counts as its writer's", file: "save.go",
 		old: "c.place[actors.Ref(m.Member)]", new: "c.place[m.From]"},
 	{name: "who is gone for good is waited for", file: "narrow.go",

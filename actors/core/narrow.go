@@ -41,7 +41,7 @@ func (c *Coordinator) forsake(ctx actors.Context, m *actors.Message) {
 func (c *Coordinator) leaveOff(ctx actors.Context) {
 	t := c.back.target
 	c.phase, c.step, c.asked = ending, t.step, max(c.asked, stops)
-	c.due = t.step > c.kept.step && !c.l.EvalOnly
+	c.due = t.step > c.kept.step && (c.l.SaveEvery > 0 || c.l.SaveAtEnd)
 	c.finish(ctx)
 }
 

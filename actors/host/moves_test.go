@@ -113,6 +113,17 @@ func (s gathered) Snapshot(_ int64, r *Rank, _ string) error {
 	}))
 	require.True(s.t, r.copies() || len(r.experts.at) == 0)
 	p := kept.Out[0].Payload.(*links.Pack)
+	for rank, c := 0, r.c.Stand(0); ; rank++ { // and so does whoever stands in for it
+		if c = r.c.Stand(rank); c.Name == r.c.Name {
+			x, err := stood(c, p)
+			require.NoError(s.t, err)
+			stood := map[string][]float32{}
+			s.add(x, stood)
+			x.Free()
+			require.Equal(s.t, own, stood)
+			break
+		}
+	}
 	require.NoError(s.t, r.take(p))
 	p.Release()
 	s.add(r, again)

@@ -22,11 +22,21 @@ type Fleet interface {
 	// Transport is what the calling process, number proc of the run, reaches the others by.
 	Transport(proc int) (links.Transport, error)
 	// Start starts process proc: the same Train, with the same configuration and with env added to the
-	// environment.
+	// environment. A *NoRoomError says that it is not started any more.
 	Start(proc int, env []string) (Process, error)
 	// Close gives back what the fleet holds, when all processes have ended.
 	Close()
 }
+
+// NoRoomError is a Fleet's answer to Start where no host has room for the process, and none is waited for: the
+// run makes durable what its other processes hold, and ends, to be started again with fewer replicas.
+type NoRoomError struct {
+	Proc int
+	Why  string // and what the process needs
+}
+
+// Error names the process.
+func (e *NoRoomError) Error() string { return fmt.Sprintf("process %d: %s", e.Proc, e.Why) }
 
 // Process is a process that a Fleet has started. It has to end when the leader does.
 type Process interface {

@@ -251,10 +251,24 @@ func (w *workers) keep(proc int, p Process, life int) {
 			return
 		}
 		var err error
-		if p, err = w.start(proc, life); err != nil {
+		p, err = w.start(proc, life)
+		if none := (*NoRoomError)(nil); errors.As(err, &none) {
+			w.forsake(proc, life, none)
+			return
+		}
+		if err != nil {
 			w.lost <- fmt.Errorf("%w, and cannot be started again: %w", cause, err)
 			return
 		}
+	}
+}
+
+// forsake tells the coordinator that nobody takes the place of a process.
+func (w *workers) forsake(proc, life int, none *NoRoomError) {
+	w.r.report.say("! %v; what the other processes hold is made durable, and the run ends", none)
+	select {
+	case w.losses <- host.Loss{Proc: proc, Times: life, Err: none, Gone: true}:
+	case <-w.done:
 	}
 }
 

@@ -51,6 +51,7 @@ type reporter struct {
 	silent  bool    // the user knows that metrics are not written
 	lost    error   // why the newest checkpoint is not on disk
 	missed  int     // saves in a row that failed
+	early   bool    // the run has ended before its last step, in order
 }
 
 // Metrics is a line of metrics.jsonl.
@@ -300,7 +301,7 @@ func (p *reporter) observe(m actors.Message) {
 			p.log.Error("stack", zap.ByteString("stack", bug.Trace()))
 		}
 	case core.TopicEnd:
-		if core.Stopped(m.Values) {
+		if p.early = core.Stopped(m.Values); p.early {
 			p.say("stopped on request after step %d; repeat the command to go on", m.Step)
 		}
 	}

@@ -48,8 +48,9 @@ type Options struct {
 	Stall   time.Duration         // without a step from which on Progress hears why; 0 is what log.stall says
 }
 
-// ErrStopped is Train's error when its context ended: the step under way was committed, and what the run
-// file saves is durable.
+// ErrStopped is Train's error when its context ended, or when no host has room for one of its processes: the
+// step under way was committed, and what the run file saves is durable; in the second case, as far as the
+// processes that are left hold it.
 var ErrStopped = errors.New("stopped on request")
 
 // lockRun holds the directories that a run writes.
@@ -93,7 +94,7 @@ type Run struct {
 
 // Train carries out a checked configuration to its end. It goes on from the newest durable checkpoint of
 // checkpoint.dir, so that the same call repeats what the same command does. A context that ends stops it
-// after the step under way, with ErrStopped.
+// after the step under way, with ErrStopped, as a Fleet does that has no room for a process any more.
 func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	r := newRun(cfg, o)
 	if err := errors.Join(r.comeBack(), r.succeeds()); err != nil {
@@ -147,7 +148,7 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	if r.report.lost != nil {
 		return r.report.lost
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || r.report.early {
 		return ErrStopped
 	}
 	return r.export()

@@ -117,7 +117,8 @@ func (x *host) send(e agent.Send) {
 		}
 	}
 	hello := e.M
-	hello.Info = &control.Info{Name: x.name, Binary: binary, Pid: x.pid, Probe: x.name}
+	hello.Info = &control.Info{Name: x.name, Binary: binary, Pid: x.pid, Probe: x.name,
+		Memory: hostRoom}
 	in := decide.Connect{Ask: ask, Conn: c.id, Name: x.name, Serial: "serial", Remote: "far", Hello: hello}
 	c.toHead(func() { c.seat.step(in) })
 }

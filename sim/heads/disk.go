@@ -102,7 +102,7 @@ func (d *disk) commit(s *seat, c decide.Commit) {
 	})
 }
 
-// apply carries operations out.
+// apply carries operations out. What it says of jobs is held to H-8.
 func (d *disk) apply(ops []store.Op) {
 	d.revision++
 	seen := map[string]bool{}
@@ -123,6 +123,9 @@ func (d *disk) apply(ops []store.Op) {
 			j := &decide.Job{}
 			if err := json.Unmarshal(op.Value, j); err != nil {
 				d.w.fail("store", "%s: %v", op.Key, err)
+			}
+			if j.State == decide.Ended && j.Code == 0 && !j.Stop && !d.w.complete[id] {
+				d.w.fail("H-8", "job %s has ended as one that is done, and is not: %s", id, j.Why)
 			}
 			d.jobs[id] = j
 		}

@@ -3,7 +3,7 @@
 // strangers. Heads are killed, stopped and cut off, two lead at once, their clocks jump, the store is slow
 // or takes something without saying so, agents and hosts end, and come back.
 //
-// [Run] runs one seed. The same seed gives the same history. Behind every event the promises H-1 to H-7 of
+// [Run] runs one seed. The same seed gives the same history. Behind every event the promises H-1 to H-8 of
 // package decide are checked, at what the store has, at what agents start, and at what users have been told
 // (check.go), and at the end that all jobs have ended: faults stop some time before.
 //

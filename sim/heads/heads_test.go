@@ -17,7 +17,7 @@ var (
 	seeds = flag.Int("seeds", 300, "how many seeds the ordinary tier runs")
 )
 
-// TestSeeds: whatever happens to heads, their store, agents and hosts, the promises H-1 to H-7 hold after
+// TestSeeds: whatever happens to heads, their store, agents and hosts, the promises H-1 to H-8 hold after
 // every event, all jobs come to their end when it is calm, and a seed has one history.
 func TestSeeds(t *testing.T) {
 	n := *seeds

@@ -30,6 +30,9 @@ type host struct {
 	ended  map[key]control.Proc
 }
 
+// hostRoom is the memory of a host, in processes of a job that says what its own need.
+const hostRoom = 2
+
 // key names a process of a host.
 type key struct {
 	job  string

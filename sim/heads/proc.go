@@ -60,6 +60,9 @@ func (p *proc) run(m control.Message) {
 	p.then(w.span(5*time.Millisecond, 200*time.Millisecond), func() {
 		p.addr = fmt.Sprint("at-", p.pid)
 		p.tell(control.Message{Kind: control.Listening, Addr: p.addr})
+		if p.n == 0 && w.chance(0.5) {
+			p.tellWidths()
+		}
 		if p.n > 0 {
 			p.then(w.span(5*time.Millisecond, 500*time.Millisecond), func() {
 				p.ready = true
@@ -79,6 +82,19 @@ func (p *proc) run(m control.Message) {
 		}
 		p.work()
 	})
+}
+
+// tellWidths says with how few processes the job can do.
+func (p *proc) tellWidths() {
+	m := control.Message{Kind: control.Widths}
+	for n := p.all; n > 0; n-- {
+		w := control.Width{Replicas: n, Procs: n, Bytes: make([]int64, n)}
+		for i := range w.Bytes {
+			w.Bytes[i] = 1
+		}
+		m.Widths = append(m.Widths, w)
+	}
+	p.tell(m)
 }
 
 // want asks for a process, and again until it shows.
@@ -106,6 +122,14 @@ func (p *proc) hear(m control.Message) {
 		return
 	}
 	switch m.Kind {
+	case control.NoRoom: // it makes durable what there is, and ends
+		code := 0
+		if p.x.w.chance(0.1) {
+			code = 1
+		}
+		p.then(p.x.w.span(10*time.Millisecond, 3*time.Second), func() {
+			p.end(fmt.Sprintf("ended with exit code %d", code), code)
+		})
 	case control.Placed:
 		x.gen = m.Gen
 	case control.Ready:
@@ -145,7 +169,10 @@ func (p *proc) toil(left time.Duration) {
 	n, away := p.holdup()
 	switch {
 	case n < 0 && left <= each && !away:
-		p.then(left, func() { p.end("ended with exit code 0", 0) })
+		p.then(left, func() {
+			w.complete[p.job] = true
+			p.end("ended with exit code 0", 0)
+		})
 		return
 	case n < 0:
 		p.stall.Seen(now, !away)

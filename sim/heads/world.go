@@ -59,6 +59,8 @@ type world struct {
 	steps   int
 	broken  error
 	drained map[string]bool
+	// jobs whose work is done
+	complete map[string]bool
 }
 
 // event is something that happens at a time.
@@ -98,7 +100,7 @@ func (e *events) Pop() any {
 func Run(o Options) Result {
 	w := &world{o: o, rng: rand.New(rand.NewPCG(o.Seed, 0x68656164)), hash: fnv.New64a(),
 		conns: map[int64]*conn{}, asks: map[int64]func(decide.Answer){}, joined: map[string]int{},
-		began: map[string]bool{}, drained: map[string]bool{}}
+		began: map[string]bool{}, drained: map[string]bool{}, complete: map[string]bool{}}
 	if w.o.Faulty == 0 {
 		w.o.Faulty = 30 * time.Second
 	}

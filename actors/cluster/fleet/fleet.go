@@ -138,6 +138,8 @@ func (f *Fleet) take(m control.Message) {
 		p.gen, p.name = m.Gen, m.Text
 	case control.Ready:
 		p.ready = true
+	case control.NoRoom:
+		p.none = m.Text
 	case control.Exited:
 		p.gen, p.over, p.code = m.Gen, m.Text, m.Code
 	}
@@ -152,6 +154,7 @@ type proc struct {
 	name  string
 	ready bool
 	over  string // how it ended
+	none  string // why no host takes it any more
 	code  int    // with which exit code
 }
 
@@ -180,7 +183,7 @@ func (f *Fleet) Start(n int, env []string) (run.Process, error) {
 	p.ask = int64(f.self.Gen)<<32 | f.asked // one that leads after this one has a greater Gen
 	f.procs[n] = p
 	f.mu.Unlock()
-	started := func() bool { return p.name != "" || p.over != "" }
+	started := func() bool { return p.name != "" || p.over != "" || p.none != "" }
 	m := control.Message{Kind: control.Start, Peer: n, Env: env, At: p.ask}
 	if err := f.repeat(m, startLimit, started); err != nil {
 		return nil, fmt.Errorf("process %d: the agent does not take the order: %w", n, err)
@@ -188,6 +191,9 @@ func (f *Fleet) Start(n int, env []string) (run.Process, error) {
 	if !f.wait(0, started) {
 		return nil, fmt.Errorf("process %d: the cluster has not started it within %v; `lfactor cluster "+
 			"status` shows the hosts", n, startLimit)
+	}
+	if p.none != "" {
+		return nil, &run.NoRoomError{Proc: n, Why: p.none}
 	}
 	if p.name == "" {
 		return nil, exit.With(fmt.Errorf("process %d: %s", n, p.over), exit.Unreachable)

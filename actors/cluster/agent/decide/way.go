@@ -147,7 +147,7 @@ func (a *Agent) hear(m control.Message) {
 	case control.Renewed:
 		a.say(Renewed{m.Text})
 	case control.Order, control.Leave, control.Kill, control.Signal, control.AskWhy,
-		control.Peers, control.Placed, control.Ready, control.Exited:
+		control.Peers, control.Placed, control.Ready, control.Exited, control.NoRoom:
 		a.toProc(m)
 	case control.Hosts, control.Change:
 		a.hosts = m.Changed(a.hosts)

@@ -18,6 +18,7 @@
 //   - H-5: A token lets one host in.
 //   - H-6: Events have numbers without gaps, and what a user has seen of them stays, whichever head leads.
 //   - H-7: Nobody who is no member writes anything into the store.
+//   - H-8: A job that nobody has stopped ends as done when its work is, and not because a process has no room.
 //
 // # Where to begin
 //

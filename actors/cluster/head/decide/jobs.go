@@ -60,6 +60,8 @@ type Proc struct {
 	Ask  int64    `json:"ask,omitempty"`  // the leader's request that it was started for
 	Why  string   `json:"why,omitempty"`  // how it ended
 	Hung string   `json:"hung,omitempty"` // why it is ended that lives and takes no step
+	// NoRoom says why no host takes it: the others are to make durable what they hold.
+	NoRoom string `json:"noroom,omitempty"`
 	// Hangs is how often processes of this number hung on their host one after another.
 	Hangs int `json:"hangs,omitempty"`
 	Code  int `json:"code,omitempty"`
@@ -377,6 +379,10 @@ func (h *Head) tellLeader(j *Job, m control.Message) {
 // connection, or with the head before this one. Who has heard it takes no notice.
 func (h *Head) tellState(j *Job, n int) {
 	p := &j.Procs[n]
+	if p.NoRoom != "" { // the request has brought no process
+		h.tellLeader(j, control.Message{Kind: control.NoRoom, Peer: n, Gen: p.Gen, Text: p.NoRoom})
+		return
+	}
 	if p.Pid > 0 {
 		h.tellLeader(j, control.Message{Kind: control.Placed, Peer: n, Gen: p.Gen, Text: p.name()})
 	}

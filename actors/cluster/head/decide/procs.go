@@ -128,6 +128,8 @@ func (h *Head) procEnded(j *Job, n int, text string, code int) {
 	}
 	j.forgive(h.now)
 	switch {
+	case j.narrows() && !j.Stop && (code >= 0 || !j.headless()):
+		h.requeue(j, "", fmt.Sprintf("job %s, whose leading process %s: ", j.ID, text))
 	case code == 0 && j.Move && !j.Stop:
 		h.again(j)
 	case code >= 0:

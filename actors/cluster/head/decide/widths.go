@@ -133,12 +133,33 @@ func replicas(n int) string {
 	return fmt.Sprintf("%d replicas", n)
 }
 
-// noRoom queues a job again of which process n has no host any more: it goes on from what is durable, with
-// as many replicas as there is room for.
+// noRoom is for a job of which process n has no host any more. The process that leads is told to make durable
+// what the others hold, which may be more than what is: the job goes on when that has ended. Where the process
+// is the one that leads, it goes on at once.
 func (h *Head) noRoom(j *Job, n int, lost string) {
-	h.killAll(j)
-	text := fmt.Sprintf("job %s has no room for process %d, which was on %s and needs %s: ", j.ID, n, lost,
+	why := fmt.Sprintf("no room for process %d, which was on %s and needs %s", n, lost,
 		gib(j.Widths[j.Width].Need(n)))
+	if n == 0 || !j.Procs[0].alive() {
+		h.requeue(j, lost, fmt.Sprintf("job %s has %s: ", j.ID, why))
+		return
+	}
+	j.Procs[n].NoRoom = why
+	h.save(j)
+	h.event(Event{Kind: "replan", Job: j.ID, Host: lost, Text: fmt.Sprintf("job %s has %s: it makes durable "+
+		"what its other processes hold", j.ID, why)})
+	h.tellAll(j) // its host is none of the run's any more
+	h.tellState(j, n)
+}
+
+// narrows reports whether a job is to end because a process has no host any more.
+func (j *Job) narrows() bool {
+	return slices.ContainsFunc(j.Procs, func(p Proc) bool { return p.NoRoom != "" })
+}
+
+// requeue queues a job again that goes on from what is durable, with as many replicas as there is room for;
+// text says why.
+func (h *Head) requeue(j *Job, lost, text string) {
+	h.killAll(j)
 	was := j.Width
 	j.State, j.Move, j.Hosts, j.Leaders = Queued, false, nil, 0
 	k, hosts, why := h.pick(j, h.free())
