@@ -373,9 +373,20 @@ func (f *Fleet) admit(g edge.Greeting, who trust.Subject) error {
 
 // transport is the links.Transport of one process.
 type transport struct {
-	f *Fleet
-	n int
+	f      *Fleet
+	n      int
+	closed bool // under f.mu
 	*edge.Listener
+}
+
+// Close ends the listener, and the wait for processes of which nobody knows where they take edges: at the end of
+// a run one may be gone for good.
+func (t *transport) Close() error {
+	t.f.mu.Lock()
+	t.closed = true
+	t.f.mu.Unlock()
+	t.f.changed.Broadcast()
+	return t.Listener.Close()
 }
 
 // dialLimit is how long a process is waited for that does not take edges yet: it loads its weights before.
@@ -399,17 +410,17 @@ func (t *transport) Dial(n int) (net.Conn, error) {
 	for ctx.Err() == nil {
 		var p control.Peer
 		deadline, _ := ctx.Deadline()
-		if !t.f.wait(time.Until(deadline), func() bool { p = t.f.peers[n]; return p.Addr != "" }) {
+		if !t.f.wait(time.Until(deadline), func() bool { p = t.f.peers[n]; return p.Addr != "" || t.closed }) ||
+			p.Addr == "" {
 			break
 		}
-		c, err := edge.Dial(ctx, p.Addr, p.Node, t.f.id,
-			edge.Greeting{Run: t.f.run, Proc: int32(t.n), To: int32(n), Gen: uint64(t.f.self.Gen)})
+		moved := func() bool { return t.f.peers[n] != p }
+		c, err := t.dial(ctx, n, p, moved)
 		if err == nil {
 			return c, nil
 		}
 		last = err
 		var refused *edge.RefusedError
-		moved := func() bool { return t.f.peers[n] != p }
 		if errors.As(err, &refused) && !t.f.wait(refusedFor, moved) {
 			return nil, err
 		}
@@ -417,6 +428,26 @@ func (t *transport) Dial(n int) (net.Conn, error) {
 	}
 	return nil, fmt.Errorf("process %d takes no edge within %v: %w", n, dialLimit,
 		errors.Join(last, ctx.Err()))
+}
+
+// dial opens an edge to a process, unless it has moved meanwhile: a host that is lost answers nothing.
+func (t *transport) dial(ctx context.Context, n int, p control.Peer, moved func() bool) (net.Conn, error) {
+	ctx, abort := context.WithCancel(ctx)
+	over := false // under f.mu
+	go func() {
+		t.f.wait(dialLimit, func() bool { return over || moved() })
+		abort()
+	}()
+	c, err := edge.Dial(ctx, p.Addr, p.Node, t.f.id,
+		edge.Greeting{Run: t.f.run, Proc: int32(t.n), To: int32(n), Gen: uint64(t.f.self.Gen)})
+	t.f.mu.Lock()
+	over = true
+	t.f.mu.Unlock()
+	t.f.changed.Broadcast()
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // Accept implements links.Transport.
