@@ -196,7 +196,8 @@ func New(l *Layout, p Prices, o Options) *Sim {
 	run := l.Run
 	run.Ranks, run.Observer = l.RankRefs, l.Observer
 	for _, f := range o.Faults {
-		run.Recover = run.Recover || f.Kind == Restart || f.Kind == Succession || f.Kind == Gone || o.Notice > 0
+		run.Recover = run.Recover || f.Kind == Restart || f.Kind == Succession || f.Kind == Gone ||
+			o.Notice > 0
 	}
 	s.run = run
 	s.spawn(l.Observer, "observer", (*observer)(s))

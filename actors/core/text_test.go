@@ -119,7 +119,8 @@ func (w *world) rarer(m *actors.Message) string {
 	switch m.Kind {
 	case actors.Save:
 		if m.Segment != core.FromDisk {
-			return fmt.Sprintf("Save step %d for %s, %s", m.Step, w.names[actors.Ref(m.Member)], sources[m.Segment])
+			return fmt.Sprintf("Save step %d for %s, %s", m.Step, w.names[actors.Ref(m.Member)],
+				sources[m.Segment])
 		}
 		return fmt.Sprintf("Save step %d", m.Step)
 	case actors.Queued:

@@ -49,7 +49,7 @@ type RankConfig struct {
 	Saved func(step int64) (FillFunc, func(), error)
 	// where experts lie in that state; nil for in order
 	Placed func(step int64) []core.Placed
-	// what another rank's part of a checkpoint is made by, from a copy of its state; nil where nobody asks for it
+	// what another rank's part of a checkpoint is made by, from a copy of its state; nil where nobody asks
 	Stand func(rank int) RankConfig
 }
 

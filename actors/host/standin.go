@@ -20,7 +20,8 @@ import (
 // nothing is computed.
 func standIn(l *layout.Layout, o RunOptions, rank int) RankConfig {
 	part := &l.Ranks[rank]
-	return RankConfig{Name: l.Name(rank), Held: part.All, Params: part.Params, Moves: l.Moves(part), Pool: tensor.NewPool(l.Name(rank)+" stand-in", 0),
+	return RankConfig{Name: l.Name(rank), Held: part.All, Params: part.Params, Moves: l.Moves(part),
+		Pool:  tensor.NewPool(l.Name(rank)+" stand-in", 0),
 		Optim: l.Design.Optim, Save: saver(o, rank)}
 }
 

@@ -43,7 +43,8 @@ func TestStandIn(t *testing.T) {
 	m := tiny(false)
 	for zero := range 4 {
 		for _, dtype := range []tensor.DType{tensor.F32, tensor.BF16} {
-			for name, backend := range map[string]func(int) kernels.Backend{"ref": refBackend, "device": opaques(t)} {
+			for name, backend := range map[string]func(int) kernels.Backend{"ref": refBackend,
+				"device": opaques(t)} {
 				t.Run(fmt.Sprintf("zero%d %v %s", zero, dtype, name), func(t *testing.T) {
 					t.Parallel()
 					v := variant{pp: 2, dp: 2, tp: 1, zero: zero, schedule: "1f1b"}

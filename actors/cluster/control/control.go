@@ -59,7 +59,8 @@ const (
 	Hung   Kind = "hung"   // process Peer says that it lives and takes no step: it is to be ended; Text says why
 	Placed Kind = "placed" // process Peer has number Gen and runs as Text, or cannot (Err)
 	Ready  Kind = "ready"  // a process has its actors
-	// no host has room for process Peer, Text says what for: the run is to make durable what the others hold, and end
+	// no host has room for process Peer, Text says what for: the run is to make durable what the others hold,
+	// and end
 	NoRoom Kind = "noroom"
 	Exited Kind = "exited" // a process has ended: Text says how, Code its exit code
 )

@@ -107,7 +107,8 @@ func narrows(t *testing.T, zero int) {
 	quiet := tinyRun(t)
 	each := machine.MemoryLimit("/") * 6 / 10 >> 20 // one rank a process
 	train := []string{"train", "run.yaml", "plan.procs=2", fmt.Sprintf("plan.memory=%dMiB", each),
-		fmt.Sprint("plan.zero=", zero), "plan.pp=1", "checkpoint.interval=0", "train.buddy=5", fmt.Sprint("train.steps=", steps)}
+		fmt.Sprint("plan.zero=", zero), "plan.pp=1", "checkpoint.interval=0", "train.buddy=5",
+		fmt.Sprint("train.steps=", steps)}
 	code, out := runIn(t, quiet, nil, append(train, "-q")...)
 	require.Zero(t, code, out)
 	alone, want := metrics(t, quiet), stateOf(t, quiet, steps)
