@@ -16,7 +16,8 @@ type bpe struct {
 	byteIDs      [256]int32        // byte-level: symbol of each byte; else the <0xHH> token; -1: none
 	byteLevel    bool
 	byteFallback bool
-	unk          int32 // -1: characters outside the vocabulary are dropped
+	end          *wordEnd // of models whose last symbol of a piece differs from the others, nil for none
+	unk          int32    // -1: characters outside the vocabulary are dropped
 	fuseUnk      bool
 	dropout      float64
 	wordStart    bool // no token holds a ▁ behind another character
@@ -44,6 +45,7 @@ func newBPE(f *modelFile, byteLevel bool) (*bpe, error) {
 		}
 	}
 	m.fillSymbols(f)
+	m.end = newWordEnd(f, byteLevel)
 	if f.Ranks != nil {
 		m.fillRanks(f)
 		return m, nil
@@ -135,7 +137,7 @@ func pairKey(a, b int32) uint64 { return uint64(a)<<32 | uint64(uint32(b)) }
 // addWordSplit cuts long text into words for a SentencePiece-style model that has no pre-tokenizer of its
 // own. No merge can cross a word's start, so ids are the same and words can be cached.
 func (m *bpe) addWordSplit(splits []splitter) []splitter {
-	if m.byteLevel || !m.wordStart {
+	if m.byteLevel || !m.wordStart || m.end != nil {
 		return splits
 	}
 	return append(splits, scanner(scanWord))
@@ -186,7 +188,7 @@ func (m *bpe) start(word []int32, piece string) []int32 {
 		return m.startChars(word, piece)
 	}
 	for i := range len(piece) {
-		if id := m.byteIDs[piece[i]]; id >= 0 {
+		if id := m.byteID(piece, i); id >= 0 {
 			word = append(word, id)
 		} else if m.unk >= 0 {
 			word = m.appendUnk(word, i > 0 && m.byteIDs[piece[i-1]] < 0)
@@ -210,7 +212,7 @@ func (m *bpe) startChars(word []int32, piece string) []int32 {
 	pending := false
 	for i, r := range piece {
 		c := piece[i : i+utf8.RuneLen(r)]
-		if id, ok := m.symbols[c]; ok {
+		if id, ok := m.symbol(piece, i, c); ok {
 			if pending {
 				word = append(word, m.unk)
 				pending = false

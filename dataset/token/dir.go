@@ -20,6 +20,7 @@ type Config struct {
 	MaxLength      float64           // model_max_length in tokens; some files say 1e30
 
 	added map[string]addedToken // by id, for tokenizers without a tokenizer.json
+	class string                // tokenizer_class
 }
 
 type configFile struct {
@@ -33,6 +34,7 @@ type configFile struct {
 	MaxLength    float64         `json:"model_max_length"`
 
 	Added map[string]addedToken `json:"added_tokens_decoder"`
+	Class string                `json:"tokenizer_class"`
 }
 
 // tokenName is a token given as a string, as {"content": …} or as null.
@@ -51,8 +53,9 @@ func (n *tokenName) UnmarshalJSON(b []byte) error {
 }
 
 // LoadDir reads tokenizer.json, tokenizer_config.json and chat_template.jinja of a Hugging Face model
-// directory. Only the first must exist, or else tekken.json, qwen.tiktoken or tokenizer.model; a template in
-// its own file wins over the one in the config.
+// directory. Only the first must exist, or else tekken.json, qwen.tiktoken, tokenizer.model, T5's
+// spiece.model or CLIP's vocab.json and merges.txt; a template in its own file wins over the one in the
+// config.
 func LoadDir(dir string) (*Tokenizer, *Config, error) {
 	c := &Config{}
 	path := filepath.Join(dir, "tokenizer_config.json")
@@ -89,7 +92,7 @@ func parseConfig(b []byte) (*Config, error) {
 		return nil, err
 	}
 	c := &Config{BOS: string(f.BOS), EOS: string(f.EOS), PAD: string(f.PAD), UNK: string(f.UNK),
-		AddBOS: f.AddBOS, AddEOS: f.AddEOS, MaxLength: f.MaxLength, added: f.Added}
+		AddBOS: f.AddBOS, AddEOS: f.AddEOS, MaxLength: f.MaxLength, added: f.Added, class: f.Class}
 	raw := bytes.TrimSpace(f.ChatTemplate)
 	if len(raw) == 0 || raw[0] == 'n' {
 		return c, nil

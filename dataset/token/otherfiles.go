@@ -24,6 +24,7 @@ var otherFiles = []struct {
 	{"tekken.json", parseTekken},
 	{"qwen.tiktoken", qwenFile},
 	{"tokenizer.model", modelFileOf},
+	{"spiece.model", t5File},
 }
 
 // modelFileOf reads a tokenizer.model: SentencePiece's, or tiktoken's as Llama 3 has it.
@@ -53,26 +54,34 @@ func loadOther(dir string, c *Config) (*Tokenizer, error) {
 			return nil, err
 		}
 		f, err := o.read(b)
-		if err == nil {
-			err = f.addTokens(dir, c)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
 		}
-		t := &Tokenizer{}
-		if err := t.build(f); err != nil {
-			return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
-		}
-		said := fmt.Sprint(f.AddedTokens, string(f.PostProcessor))
-		sum := sha256.Sum256(append(b, said...))
-		t.fingerprint = hex.EncodeToString(sum[:])
-		t.scratch.New = func() any { return newScratch() }
-		return t, nil
+		return f.finish(path, b, c)
 	}
-	return nil, fmt.Errorf("load tokenizer: %s has no tokenizer.json, nor tekken.json, qwen.tiktoken or "+
-		"tokenizer.model: %w; "+
+	if path := filepath.Join(dir, vocabName); exists(path) {
+		return loadCLIP(path, c)
+	}
+	return nil, fmt.Errorf("load tokenizer: %s has no tokenizer.json, nor tekken.json, qwen.tiktoken, "+
+		"tokenizer.model, spiece.model or vocab.json: %w; "+
 		"a model with another kind of tokenizer file can be saved anew by transformers: "+
 		"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)", dir, fs.ErrNotExist)
+}
+
+// finish makes the tokenizer of the file at path, whose contents are b, and of what stands beside it.
+func (f *file) finish(path string, b []byte, c *Config) (*Tokenizer, error) {
+	if err := f.addTokens(filepath.Dir(path), c); err != nil {
+		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
+	}
+	t := &Tokenizer{}
+	if err := t.build(f); err != nil {
+		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
+	}
+	said := fmt.Sprint(f.AddedTokens, string(f.PostProcessor))
+	sum := sha256.Sum256(append(b, said...))
+	t.fingerprint = hex.EncodeToString(sum[:])
+	t.scratch.New = func() any { return newScratch() }
+	return t, nil
 }
 
 // addTokens takes over what stands beside the tokenizer's own file.
@@ -126,11 +135,11 @@ func (f *file) surround(c *Config) error {
 	}
 	special := map[string]map[string][]int32{}
 	single := []map[string]map[string]string{{"Sequence": {"id": "A"}}}
-	if name, ids := piece(c.BOS, "<s>"); ids != nil && isOn(c.AddBOS) {
+	if name, ids := piece(c.BOS, "<s>"); ids != nil && isOn(c.AddBOS) && !f.ends {
 		special[name] = map[string][]int32{"ids": ids}
 		single = slices.Insert(single, 0, map[string]map[string]string{"SpecialToken": {"id": name}})
 	}
-	if name, ids := piece(c.EOS, "</s>"); ids != nil && c.AddEOS != nil && *c.AddEOS {
+	if name, ids := piece(c.EOS, "</s>"); ids != nil && (f.ends || c.AddEOS != nil && *c.AddEOS) {
 		special[name] = map[string][]int32{"ids": ids}
 		single = append(single, map[string]map[string]string{"SpecialToken": {"id": name}})
 	}

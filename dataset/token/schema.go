@@ -21,6 +21,7 @@ type file struct {
 	Model         modelFile       `json:"model"`
 
 	normal func() (normalizer, error) // in place of Normalizer, of a SentencePiece model
+	ends   bool                       // texts end with EOS and begin without BOS, as T5's do
 }
 
 type addedToken struct {
@@ -156,11 +157,12 @@ func (f *file) checkModel() error {
 	if f.Model.Type == "WordPiece" {
 		return nil
 	}
-	for name, v := range map[string]*string{"continuing_subword_prefix": f.Model.Prefix,
-		"end_of_word_suffix": f.Model.Suffix} {
-		if v != nil && *v != "" {
-			return fmt.Errorf("tokenizer.json: model.%s %q is not supported", name, *v)
-		}
+	if v := f.Model.Prefix; v != nil && *v != "" {
+		return fmt.Errorf("tokenizer.json: model.continuing_subword_prefix %q is not supported", *v)
+	}
+	if v := f.Model.Suffix; v != nil && *v != "" && f.Model.Type != "BPE" && f.Model.Type != "" {
+		return fmt.Errorf("tokenizer.json: model.end_of_word_suffix %q of %s is not supported", *v,
+			f.Model.Type)
 	}
 	return nil
 }

@@ -8,7 +8,8 @@
 // (unicode.txt), not those of Go.
 //
 // Folders without a tokenizer.json are read by the files that models came with: SentencePiece's and
-// tiktoken's tokenizer.model, qwen.tiktoken and tekken.json.
+// tiktoken's tokenizer.model, qwen.tiktoken and tekken.json; of text encoders T5's spiece.model and CLIP's
+// vocab.json with merges.txt.
 //
 // Encoding reads only immutable tables, so a Tokenizer serves any number of goroutines at once.
 package token

@@ -91,7 +91,7 @@ func TestParseRefuses(t *testing.T) {
 		`{"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}}`:                                                                         "model.merges[0]",
 		`{"model":{"type":"BPE","vocab":{"a":0},"merges":["ab"]}}`:                                                                          "not two tokens",
 		`{"model":{"type":"BPE","vocab":{"a":0},"unk_token":"?"}}`:                                                                          "unk_token",
-		`{"model":{"type":"BPE","vocab":{"a":0},"end_of_word_suffix":"</w>"}}`:                                                              "end_of_word_suffix",
+		`{"model":{"type":"WordLevel","vocab":{"a":0},"end_of_word_suffix":"</w>"}}`:                                                        "end_of_word_suffix",
 		`{"normalizer":{"type":"Precompiled"},"model":{"vocab":{"a":0}}}`:                                                                   "no precompiled_charsmap",
 		`{"normalizer":{"type":"Sequence"},"model":{"vocab":{"a":0}}}`:                                                                      "without a list",
 		`{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"},"model":{"vocab":{"a":0}}}`:                        `pattern "("`,
