@@ -23,6 +23,8 @@ type Diffusion struct {
 	CaptionKey  string   `key:"caption_key" default:"caption" class:"fixed" doc:"Key of the caption in a sample's JSON; a sample's txt comes first."`
 	Drop        float64  `key:"caption_dropout" default:"0.1" min:"0" max:"1" class:"fixed" doc:"Share of samples that are trained without their caption, so that sampling can be guided (arXiv:2207.12598)."`
 
+	Guide float64 `key:"guidance" default:"1" min:"0" class:"fixed" doc:"Models that were distilled from guided ones: the guidance that they are told in training."`
+
 	Times  string  `key:"times" default:"uniform" oneof:"@draws" class:"fixed" doc:"Distribution of training's noise levels."`
 	Mean   float64 `key:"times_mean" default:"0" class:"fixed" doc:"logit_normal: mean."`
 	Std    float64 `key:"times_std" default:"1" min:"0" class:"fixed" doc:"logit_normal: standard deviation."`

@@ -64,9 +64,36 @@ class Qwen:
         return {}
 
 
+class Flux(Qwen):
+    """As Qwen's, with a pooled row of each caption and a guidance of 3.5; latents [C, 1, H, W]."""
+
+    def pool(self, c):
+        return c["pooled_projection_dim"]
+
+    def samples(self, c):
+        return [(s, n, t) for (s, n, _), t in zip(super().samples(c), (0.75, 0.25))]
+
+    def predict(self, m, x, text, sigma, pool):
+        c, _, h, w = x.shape
+        rows = x.view(c, h // 2, 2, w // 2, 2).permute(1, 3, 0, 2, 4).reshape(1, h * w // 4, 4 * c)
+        ids = torch.zeros(h // 2, w // 2, 3)
+        ids[..., 1] += torch.arange(h // 2)[:, None]
+        ids[..., 2] += torch.arange(w // 2)[None]
+        guidance = torch.tensor([3.5]) if m.config.guidance_embeds else None
+        y = m(rows, encoder_hidden_states=text[None], pooled_projections=pool[None], timestep=torch.tensor([sigma]), img_ids=ids.reshape(-1, 3), txt_ids=torch.zeros(len(text), 3),
+              guidance=guidance, return_dict=False)[0]
+        return y.view(h // 2, w // 2, c, 2, 2).permute(2, 0, 3, 1, 4).reshape(c, 1, h, w)
+
+    def more(self):
+        return dict(guidance=3.5)
+
+
+FLUX = dict(patch_size=1, in_channels=12, num_layers=1, num_single_layers=2, attention_head_dim=12, num_attention_heads=2, joint_attention_dim=10, pooled_projection_dim=6, axes_dims_rope=(4, 4, 4))
 QWEN = dict(patch_size=2, in_channels=12, out_channels=3, num_layers=2, attention_head_dim=12, num_attention_heads=2, joint_attention_dim=10, axes_dims_rope=(4, 4, 4))
 WAN = dict(patch_size=[1, 2, 2], num_attention_heads=2, attention_head_dim=12, in_channels=3, out_channels=3, text_dim=10, freq_dim=8, ffn_dim=28, num_layers=2)
 CASES = {
+    "flux": ("FluxTransformer2DModel", Flux(), FLUX | dict(guidance_embeds=True)),
+    "flux-schnell": ("FluxTransformer2DModel", Flux(), FLUX | dict(num_layers=2, num_single_layers=1)),
     "qwen-image": ("QwenImageTransformer2DModel", Qwen(), QWEN),
     "wan": ("WanTransformer3DModel", Wan(), WAN),
     "wan-plain": ("WanTransformer3DModel", Wan(), WAN | dict(cross_attn_norm=False, patch_size=[1, 1, 2], eps=1e-5, attention_head_dim=16)),

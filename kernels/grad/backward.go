@@ -165,6 +165,9 @@ func (t *Tape) gradient(p *Param, d *Value) {
 		p.Grad, p.graded = d.Place, true // partial terms stay partial; they are reduced once a step
 	}
 	if d.Place != p.Grad {
+		d = t.sharedOut(d, p.Grad)
+	}
+	if d.Place != p.Grad {
 		d = t.to(d, p.Value.Place)
 		if p.Grad != p.Place {
 			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad,
@@ -185,6 +188,29 @@ func (t *Tape) gradient(p *Param, d *Value) {
 	default:
 		t.emit(opAcc, kernels.Attr{Name: p.Name}, []*Value{d}).Acc = t.index(p) + 1
 	}
+}
+
+// sharedOut makes a term that every member of some axes has in whole one of the partial terms there, so that
+// it joins those of a use of the parameter on rows that are shared out: each member counts its share of it.
+// Where the terms so far are whole, it is summed.
+func (t *Tape) sharedOut(d *Value, as Place) *Value {
+	whole := d.Place
+	for m := range t.Mesh {
+		if whole[m].Kind == Partial && as[m].Kind != Partial {
+			whole[m] = as[m]
+		}
+	}
+	d = t.to(d, whole)
+	place, by := d.Place, 1.0
+	for m := range t.Mesh {
+		if as[m].Kind == Partial && place[m].Kind == Replicated {
+			place[m], by = Part{Kind: Partial}, by/float64(t.Mesh[m].Size)
+		}
+	}
+	if by == 1 {
+		return d
+	}
+	return t.one(opScale, kernels.Attr{F: [2]float64{by}}, d.DType, d.Shape, place, d)
 }
 
 // overData marks what the optimizer step still has to sum: gradients over the data axes of their parameter's

@@ -28,6 +28,7 @@ import (
 //	dif.text.at, dif.text.pos        level and place of each row of a caption, in a stream of its own
 //	dif.joint, dif.joint.cu          rows of captions and latents sequence by sequence, and their borders
 //	dif.pool [levels Pooled]         pooled rows of captions
+//	dif.guide [levels]               a thousand times the guidance
 type Denoiser struct {
 	Patch    [3]int // frames, rows and columns of latents that become a token
 	Channels int    // of latents
@@ -43,6 +44,7 @@ type Denoiser struct {
 	TextAt   func(grid [3]int) int32
 	TextStep int32
 	Times    float32 // what times of a thousand steps are divided by before the denoiser is told; 0 for 1
+	Guided   bool    // the model is told a guidance
 	Pooled   int     // width of a caption's pooled row, 0 for none
 	Process  Process
 }
@@ -56,6 +58,7 @@ type Process struct {
 	Loss   int     // of kernels: SquaredLoss and its kin
 	Border float64 // of a Huber loss
 	Drop   float64 // share of the samples that are trained without their captions
+	Guide  float64 // guidance that a model distilled from guided ones is told
 }
 
 // Dimensions of microbatches of latents: the levels of noise, one a sample, and rows of captions.
@@ -125,6 +128,13 @@ func (d *Denoiser) JointCu(r *block.Rec) *grad.Value { return r.T.Data("dif.join
 // Pools are the pooled rows of captions, [levels Pooled] in the precision of the block.
 func (d *Denoiser) Pools(r *block.Rec) *grad.Value {
 	return r.T.Cast(r.T.Data("dif.pool", tensor.F32, Levels(r.Shape), d.Pooled))
+}
+
+// GuideFeatures are those of the guidance that the model is told, a thousand times as large, of half
+// frequencies, [levels 2·half].
+func (d *Denoiser) GuideFeatures(r *block.Rec, half int) *grad.Value {
+	return r.T.Sinusoids(r.T.Data("dif.guide", tensor.F32, Levels(r.Shape)), r.T.Const("dif.freq",
+		grad.Frequencies(half, 10000, 0)), 1, true)
 }
 
 // Predicted ends a model with y [rows Width], what it says of the noisy latents: a record for sampling gives

@@ -136,6 +136,12 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 			}
 		}
 	}
+	if d.Guided {
+		guide := floats("guide", Levels(s))
+		for i := range guide {
+			guide[i] = 1000 * float32(d.Process.Guide)
+		}
+	}
 	if d.Texts > 0 {
 		p.captions(in, s, out)
 	}

@@ -76,7 +76,7 @@ func Process(c *configs.Config) (p family.Process, err error) {
 	if err != nil {
 		return p, c.Fault("diffusion.weight", err.Error(), "")
 	}
-	p.Loss, p.Border, p.Drop = losses[d.Loss], d.Border, d.Drop
+	p.Loss, p.Border, p.Drop, p.Guide = losses[d.Loss], d.Border, d.Drop, d.Guide
 	return p, nil
 }
 
@@ -112,6 +112,9 @@ func (r rules) diffusion() {
 		if !k.has(d) && !r.c.Usual(section+k.key) {
 			r.at(section+k.key, "is not read: only with diffusion."+k.by, "remove it")
 		}
+	}
+	if !r.m.Denoiser.Guided && !r.c.Usual(section+"guidance") {
+		r.at(section+"guidance", "the model is told none", "remove it")
 	}
 	if r.c.Run.Plan.ChunkSize > 0 {
 		r.at("plan.chunk_size", "rows of latents see each other both ways, and a chunk's border would cut "+
