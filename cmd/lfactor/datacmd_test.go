@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,18 +86,44 @@ func TestTokenizeCounts(t *testing.T) {
 	require.Contains(t, out, "2 of 3 documents have ids; 1 set aside are empty there")
 }
 
-// TestManyShards: a process that may have few files open reads many shards.
+// TestManyShards: a process that may have few files open reads many shards: 300 with 128 files, and with -long
+// 10,000 with 256. It counts the samples of archives, with and without their indexes, and trains on documents.
 func TestManyShards(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	for i := range 300 {
-		writeShard(t, filepath.Join(dir, fmt.Sprintf("s-%03d.tar", i)), fmt.Sprintf("k%d", i))
+	shards, files := 300, 128
+	if *long {
+		shards, files = 10000, 256
+	} else {
+		t.Log("300 shards instead of 10,000: add -long")
 	}
-	sh := exec.Command("sh", "-c", `ulimit -n 128 && exec "$0" data stat 's-*.tar'`, built(t))
-	sh.Dir = dir
-	out, err := sh.CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "300 documents (parts), 0 bad")
+	dir := tinyRun(t)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "many"), 0o700))
+	for i := range shards {
+		name := filepath.Join(dir, "many", fmt.Sprintf("s-%05d", i))
+		writeShard(t, name+".tar", fmt.Sprintf("k%d", i))
+		text := fmt.Sprintf("{\"text\": \"func f%d() int { return %d * %d }\"}\n", i, i, i+1)
+		require.NoError(t, os.WriteFile(name+".jsonl", []byte(text), 0o600))
+	}
+	few := func(args ...string) string {
+		t.Helper()
+		sh := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files),
+			built(t)}, args...)...)
+		sh.Dir = dir
+		began := time.Now()
+		out, err := sh.CombinedOutput()
+		require.NoError(t, err, string(out))
+		t.Logf("%d shards, at most %d files open: %.60v takes %.2f s", shards, files, args,
+			time.Since(began).Seconds())
+		return string(out)
+	}
+	all := fmt.Sprintf("%d documents (parts), 0 bad", shards)
+	require.Contains(t, few("data", "stat", "many/s-*.tar"), all)
+	require.Equal(t, shards, strings.Count(few("data", "index", "many/s-*.tar"), ".tar.idx: 1 samples\n"))
+	require.Contains(t, few("data", "stat", "many/s-*.tar"), all)
+	require.Contains(t, few("data", "lint", "many/s-*.tar"), fmt.Sprintf("%d documents, 0 findings", shards))
+	require.Contains(t, few("data", "stat", "many/s-*.jsonl"), fmt.Sprintf("%d documents", shards))
+	few("train", "run.yaml", "-q", "data.kind=auto", "data.paths=['many/s-*.jsonl']", "train.steps=4")
+	require.Len(t, metrics(t, dir), 4)
 }
 
 func TestDataLintEnergon(t *testing.T) {
