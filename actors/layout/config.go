@@ -108,7 +108,7 @@ func routing(c *configs.Config, m *family.Model) {
 // has checked, with the rules of stages/fit.
 func FromConfig(c *configs.Config) (*Design, error) {
 	r := c.Run
-	m, err := family.Build(c.Model, r.Data.SeqLen)
+	m, err := fit.Build(c)
 	if err != nil {
 		return nil, exit.With(err, exit.Usage)
 	}
@@ -118,11 +118,6 @@ func FromConfig(c *configs.Config) (*Design, error) {
 	}
 	routing(c, m)
 	indexing(c, m)
-	if m.Denoiser != nil {
-		if m.Denoiser.Process, err = fit.Process(c); err != nil {
-			return nil, err
-		}
-	}
 	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap,
 		Pairs: r.Plan.OverlapMicro, Bucket: int64(r.Plan.BucketBytes), Schedule: r.Plan.Schedule,

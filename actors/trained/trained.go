@@ -99,13 +99,8 @@ func openOwn(path, tokenizer string) (*Trained, error) {
 			return nil, err
 		}
 	}
-	if t.Model, err = family.Build(t.Cfg.Model, t.Cfg.Run.Data.SeqLen); err != nil {
+	if t.Model, err = fit.Build(t.Cfg); err != nil {
 		return nil, err
-	}
-	if t.Model.Denoiser != nil {
-		if t.Model.Denoiser.Process, err = fit.Process(t.Cfg); err != nil {
-			return nil, err
-		}
 	}
 	t.Lora = fit.Lora(t.Cfg)
 	t.Model.DropMTP() // its layers serve training

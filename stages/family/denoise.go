@@ -26,6 +26,7 @@ import (
 //	dif.text [texts Texts]           states of captions, one behind the other
 //	dif.text.cu [sequences+1]        their borders, one a sequence as in cu_seqlens
 //	dif.text.at, dif.text.pos        level and place of each row of a caption, in a stream of its own
+//	dif.text.take [texts]            in the place of dif.text, the row of encoded tokens, -1 for zeros
 //	dif.joint, dif.joint.cu          rows of captions and latents sequence by sequence, and their borders
 //	dif.pool [levels Pooled]         pooled rows of captions
 //	dif.guide [levels]               a thousand times the guidance
@@ -47,6 +48,13 @@ type Denoiser struct {
 	Guided   bool    // the model is told a guidance
 	Pooled   int     // width of a caption's pooled row, 0 for none
 	Process  Process
+	Live     *Live // blocks before the denoiser that encode captions; nil where states are data
+}
+
+// Live names what blocks that encode captions before a denoiser give, as dimensions and ports of the model.
+type Live struct {
+	States, Pooled string // ports; Pooled is "" for none
+	Rows           string // the dimension of their tokens
 }
 
 // Process is what training does to latents. It is set after the model is built.
@@ -102,7 +110,10 @@ func (d *Denoiser) Level(r *block.Rec) *grad.Value {
 }
 
 // Captions are the states of captions, [texts Texts] in the precision of the block, and TextCu their borders.
-func (d *Denoiser) Captions(r *block.Rec) *grad.Value {
+func (d *Denoiser) Captions(r *block.Rec, env map[string]*grad.Value) *grad.Value {
+	if d.Live != nil {
+		return r.T.Take(env[d.Live.States], r.T.Data("dif.text.take", tensor.I32, Captions(r.Shape)))
+	}
 	return r.T.Cast(r.T.Data("dif.text", tensor.F32, Captions(r.Shape), d.Texts))
 }
 
@@ -126,7 +137,10 @@ func (d *Denoiser) Together(r *block.Rec, text, x *grad.Value) *grad.Value {
 func (d *Denoiser) JointCu(r *block.Rec) *grad.Value { return r.T.Data("dif.joint.cu", tensor.I32, 2) }
 
 // Pools are the pooled rows of captions, [levels Pooled] in the precision of the block.
-func (d *Denoiser) Pools(r *block.Rec) *grad.Value {
+func (d *Denoiser) Pools(r *block.Rec, env map[string]*grad.Value) *grad.Value {
+	if d.Live != nil {
+		return env[d.Live.Pooled]
+	}
 	return r.T.Cast(r.T.Data("dif.pool", tensor.F32, Levels(r.Shape), d.Pooled))
 }
 

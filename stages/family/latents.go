@@ -17,6 +17,9 @@ type Encoded struct {
 	Key  uint64    // what its random numbers are counted from
 	Text []float32 // [n Texts], the caption's states, with their padding
 	Pool []float32 // [Pooled], its pooled row
+	// tokens of the caption, in the place of Text and Pool where blocks before the denoiser encode it; those of
+	// no caption where the sample lost it
+	IDs, NoneIDs []int32
 	// the same of an empty caption
 	None, NonePool []float32
 	// in place of what is drawn from Key; nil for that
@@ -43,12 +46,12 @@ func (p latents) items(in *Inputs) []Encoded {
 	return v
 }
 
-// Classes bounds Class, which has sizes of two dimensions: eight bits for the levels.
-func (p latents) Classes() int32 { return 1 << 16 }
+// Classes bounds Class, which has sizes of two dimensions: six bits for the levels.
+func (p latents) Classes() int32 { return 1 << 14 }
 
 // class is that of so many samples and rows of captions, at least one of each.
 func (p latents) class(levels, texts int) int32 {
-	return int32(step(max(1, texts))<<8 + step(max(1, levels)) + 1)
+	return int32(step(max(1, texts))<<6 + step(max(1, levels)) + 1)
 }
 
 // Class is never 0: a microbatch of padding alone has one level, which no row is of.
@@ -63,14 +66,19 @@ func (p latents) Class(in *Inputs) int32 {
 // rows is the number of rows of a sample's caption, whether it is dropped or not: a shape must not depend on
 // that.
 func (p latents) rows(x *Encoded) int {
-	if p.d.Texts == 0 {
+	switch {
+	case p.d.Texts == 0:
 		return 0
+	case p.d.Live != nil && p.d.TextRows > 0:
+		return p.d.TextRows
+	case p.d.Live != nil:
+		return max(len(x.IDs), len(x.NoneIDs))
 	}
 	return max(len(x.Text), len(x.None)) / p.d.Texts
 }
 
 func (p latents) Dims(_ int, class int32) map[string]int {
-	return map[string]int{NoiseLevels: size(int(class)&255 - 1), TextRows: size(int(class) >> 8)}
+	return map[string]int{NoiseLevels: size(int(class)&63 - 1), TextRows: size(int(class) >> 6)}
 }
 
 // Planned is the class for one sample a microbatch, unless dims say otherwise.
@@ -95,6 +103,12 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 	}
 	return nil
 }
+
+// SizeClass numbers the sizes that rows of a modality are padded to, from 1 up; ClassSize is that of a class.
+func SizeClass(rows int) int32 { return int32(step(max(1, rows)) + 1) }
+
+// ClassSize is the rows of a class that SizeClass gave.
+func ClassSize(class int32) int { return size(int(class) - 1) }
 
 // Tensors are what Denoiser lists. All random numbers are drawn here.
 func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
@@ -154,17 +168,22 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 	d, n := p.d, Captions(s)
 	states, pool := tensor.Make(tensor.F32, n, d.Texts), tensor.Make(tensor.F32, Levels(s), max(1, d.Pooled))
 	borders, items, level := []int32{0}, p.items(in), 0
-	var rows, at, pos []int32
+	var rows, at, pos, takes []int32
+	tokens := 0
 	for i := 0; i+1 < len(in.Cu); i++ {
 		if len(items) > 0 && items[0].From == in.Cu[i] {
 			x := &items[0]
 			text, pooled := x.Text, x.Pool
-			if drop := d.Process.Drop; drop > 0 && x.Level == nil && x.key(drawCaption).Uniform(0) < drop {
+			if d.Loses(x) {
 				text, pooled = x.None, x.NonePool
+			}
+			n := len(text) / d.Texts
+			if d.Live != nil {
+				n = p.take(x, &takes, &tokens)
 			}
 			copy(states.F32()[len(at)*d.Texts:], text)
 			copy(pool.F32()[level*max(1, d.Pooled):], pooled)
-			for k := range int32(len(text) / d.Texts) {
+			for k := range int32(n) {
 				rows = append(rows, int32(len(at)))
 				at, pos = append(at, int32(level)), append(pos, d.textPlace(x.Grid, k)...)
 			}
@@ -175,13 +194,45 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 		}
 		borders = append(borders, int32(len(at)))
 	}
-	out["dif.text"], out["dif.text.cu"] = states, tensor.Of(tensor.I32, borders, len(borders))
-	if d.Pooled > 0 {
+	out["dif.text.cu"] = tensor.Of(tensor.I32, borders, len(borders))
+	if d.Live == nil {
+		out["dif.text"] = states
+	} else {
+		for len(takes) < n {
+			takes = append(takes, -1)
+		}
+		out["dif.text.take"] = tensor.Of(tensor.I32, takes, n)
+	}
+	if d.Pooled > 0 && d.Live == nil {
 		out["dif.pool"] = pool
 	}
 	if d.Joint {
 		p.joint(in, s, out, rows, at, pos)
 	}
+}
+
+// take lists the rows of encoders' states that a caption has, -1 for rows of padding, and counts its tokens;
+// it returns how many rows there are.
+func (p latents) take(x *Encoded, takes *[]int32, tokens *int) int {
+	n := len(x.IDs)
+	rows := n
+	if p.d.TextRows > 0 {
+		rows = p.d.TextRows
+	}
+	for k := range rows {
+		at := int32(-1)
+		if k < n {
+			at = int32(*tokens + k)
+		}
+		*takes = append(*takes, at)
+	}
+	*tokens += n
+	return rows
+}
+
+// Loses reports whether a sample is trained without its caption.
+func (d *Denoiser) Loses(x *Encoded) bool {
+	return d.Process.Drop > 0 && x.Level == nil && x.key(drawCaption).Uniform(0) < d.Process.Drop
 }
 
 // joint adds what captions need that are a stream of rows of their own: rows are those of captions and

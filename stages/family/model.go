@@ -37,6 +37,7 @@ type Model struct {
 	Modalities []Modality // what it takes beside tokens
 	Vision     *Vision    // before the decoder, nil for a model of text alone
 	Denoiser   *Denoiser  // of a model of diffusion, else nil
+	Parts      []Part     // components before the decoder beside those of Vision
 	// Initial says how a parameter begins that Init has no rule for; nil, and Start's zero value, leave it to
 	// Init.
 	Initial func(param string) Start
@@ -50,6 +51,9 @@ type Model struct {
 	// Alone are the layouts of checkpoints of a component by itself, without a prefix.
 	Alone map[string][]func(name string) Source
 }
+
+// Part is a component whose parameters' names begin with a prefix, and whose checkpoints lie by themselves.
+type Part struct{ Component, Prefix string }
 
 // Source is a tensor of a Hugging Face checkpoint, or rows of it: logical rows are the ranges [from, to) in
 // order.

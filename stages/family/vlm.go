@@ -151,6 +151,11 @@ func place(r *block.Rec, x, features *grad.Value, places string) *grad.Value {
 
 // Component is that of a parameter.
 func (m *Model) Component(param string) string {
+	for _, p := range m.Parts {
+		if strings.HasPrefix(param, p.Prefix) {
+			return p.Component
+		}
+	}
 	switch {
 	case m.Vision == nil:
 	case strings.HasPrefix(param, VisualName+"."):

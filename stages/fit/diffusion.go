@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/noise"
+	"github.com/lfactor/lfactor/stages/texts"
 )
 
 // losses are the kinds of diffusion.loss.
@@ -125,4 +126,56 @@ func (r rules) diffusion() {
 			r.at(f.Key, f.Why, f.Try)
 		}
 	}
+}
+
+// Build makes the model of a configuration, with what the run sets of it beside the architecture: what is done
+// to latents, and encoders of captions among its blocks.
+func Build(c *configs.Config) (*family.Model, error) {
+	m, err := family.Build(c.Model, c.Run.Data.SeqLen)
+	if err != nil || m.Denoiser == nil {
+		return m, err
+	}
+	if m.Denoiser.Process, err = Process(c); err != nil {
+		return nil, err
+	}
+	return m, live(c, m)
+}
+
+// TextDir is the folder of the encoder of captions, "" for none.
+func TextDir(c *configs.Config) string { return Beside(c, c.Run.Diffusion.Text, "text_encoder") }
+
+// live puts the encoder of captions before a denoiser where the run has it live.
+func live(c *configs.Config, m *family.Model) error {
+	if m.Denoiser == nil || c.Run.Diffusion.Encoders != "live" {
+		return nil
+	}
+	dir := TextDir(c)
+	if dir == "" {
+		return c.Fault("diffusion.text_encoder", "is not given, and diffusion.encoders is live",
+			"name the encoder's folder, or leave diffusion.encoders out")
+	}
+	e, err := texts.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return c.Fault("diffusion.text_encoder", err.Error(), "")
+	}
+	if err := FitsText(c, m.Denoiser, e); err != nil {
+		return err
+	}
+	return texts.Before(m, e, TextTake(m.Denoiser))
+}
+
+// TextTake is what a denoiser reads of an encoder.
+func TextTake(d *family.Denoiser) texts.Take { return texts.Take{Norm: true, Pooled: d.Pooled > 0} }
+
+// FitsText refuses an encoder whose states are not those that a denoiser reads.
+func FitsText(c *configs.Config, d *family.Denoiser, e *texts.Model) error {
+	switch {
+	case e.Width != d.Texts:
+		return c.Fault("diffusion.text_encoder", fmt.Sprintf("its states have %d numbers, and the model reads %d",
+			e.Width, d.Texts), "take the model's own encoder")
+	case d.Pooled > 0 && e.Pooled != d.Pooled:
+		return c.Fault("diffusion.text_encoder", fmt.Sprintf("its pooled rows have %d numbers, and the model "+
+			"reads %d", e.Pooled, d.Pooled), "take the model's own encoder")
+	}
+	return nil
 }

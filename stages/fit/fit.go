@@ -23,8 +23,16 @@ func check(c *configs.Config, at configs.At) {
 	arch := c.Model
 	arch.Vocab = cmp.Or(arch.Vocab, 1)
 	m, err := family.Build(arch, c.Run.Data.SeqLen)
+	if err == nil {
+		err = live(c, m)
+	}
 	if err != nil {
-		at("", err.Error(), "")
+		for _, f := range configs.Faults(err) {
+			at(f.Key, f.Why, f.Try)
+		}
+		if len(configs.Faults(err)) == 0 {
+			at("", err.Error(), "")
+		}
 		return
 	}
 	if c.Run.Train.MTPWeight == 0 {

@@ -66,13 +66,13 @@ func newFlux(c configs.Model) mmdit {
 		text: "context_embedder", last: own.Singles == 0,
 		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Texts: k.Text, Joint: true,
 			Pooled: own.Pooled, Guided: own.Guides}}
-	q.time = func(r *block.Rec, q *mmdit) *grad.Value {
+	q.time = func(r *block.Rec, q *mmdit, env map[string]*grad.Value) *grad.Value {
 		const name = "time_text_embed."
 		e := timed(r, name+"timestep_embedder", q.d.Features(r, features/2, 1), c.Hidden, features)
 		if own.Guides {
 			e = r.T.Add(e, timed(r, name+"guidance_embedder", q.d.GuideFeatures(r, features/2), c.Hidden, features))
 		}
-		return r.T.Add(e, timed(r, name+"text_embedder", q.d.Pools(r), c.Hidden, own.Pooled))
+		return r.T.Add(e, timed(r, name+"text_embedder", q.d.Pools(r, env), c.Hidden, own.Pooled))
 	}
 	q.more = func(m *family.Model) {
 		for i := range own.Singles {

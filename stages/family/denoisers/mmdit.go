@@ -25,7 +25,7 @@ type mmdit struct {
 	textNorm string // of what the latter reads, "" for none
 	names    func(i int) [2]stream
 	last     bool // nothing reads captions behind the last block
-	time     func(r *block.Rec, q *mmdit) *grad.Value
+	time     func(r *block.Rec, q *mmdit, env map[string]*grad.Value) *grad.Value
 	more     func(m *family.Model) // adds blocks behind those of two streams; nil for none
 }
 
@@ -54,11 +54,11 @@ func (q mmdit) model() *family.Model {
 func (q mmdit) embed(r *block.Rec, env map[string]*grad.Value) {
 	t, d, whole := r.T, q.c.Hidden, block.LinearOpts{Bias: true, Rep: true}
 	env["x"] = t.Place("residual", r.Linear(q.x, q.d.Noisy(r), d, q.d.Width(), whole))
-	h := q.d.Captions(r)
+	h := q.d.Captions(r, env)
 	if q.textNorm != "" {
 		h = r.Norm(q.textNorm, h, q.k.Text, 1e-6)
 	}
-	env["text"], env["temb"] = r.Linear(q.text, h, d, q.k.Text, whole), q.time(r, &q)
+	env["text"], env["temb"] = r.Linear(q.text, h, d, q.k.Text, whole), q.time(r, &q, env)
 }
 
 // stream is what one of both streams reads and writes.

@@ -83,7 +83,7 @@ func (w wan) embed(r *block.Rec, env map[string]*grad.Value) {
 	e := timed(r, name+".time_embedder", w.d.Features(r, w.k.Freq/2, 1), d, w.k.Freq)
 	env["temb"] = e
 	env["mod"] = r.Linear(name+".time_proj", t.Act(e, kernels.SiLU), 6*d, d, whole)
-	h := r.Linear(name+".text_embedder.linear_1", w.d.Captions(r), d, w.k.Text, whole)
+	h := r.Linear(name+".text_embedder.linear_1", w.d.Captions(r, env), d, w.k.Text, whole)
 	env["text"] = r.Linear(name+".text_embedder.linear_2", t.Act(h, kernels.GELUTanh), d, d, whole)
 }
 
