@@ -14,6 +14,8 @@ type Diffusion struct {
 	Scheduler   string   `key:"scheduler" default:"" class:"fixed" doc:"A scheduler_config.json of diffusers, or the folder that has it: the noise levels of training and the sampler. Empty takes scheduler beside the model, else flow matching without a shift."`
 	Autoencoder string   `key:"autoencoder" default:"" class:"fixed" doc:"Folder of the autoencoder in diffusers' layout, whose latents the model learns. Empty takes vae beside the model; pixels has the model learn pixels, from -1 to 1."`
 	Text        string   `key:"text_encoder" default:"" class:"fixed" doc:"Folder of the encoder of captions, as transformers writes it, with its tokenizer beside it or in tokenizer next to it. Empty takes text_encoder beside the model."`
+	Text2       string   `key:"text_encoder_2" default:"" class:"fixed" doc:"The same of a second encoder, for models that read two."`
+	TrainText   bool     `key:"train_text_encoder" default:"false" class:"fixed" doc:"Encoders of captions learn too, with diffusion.encoders: live."`
 	Encoders    string   `key:"encoders" default:"cached" oneof:"cached|live" class:"replan" doc:"Where captions are encoded: cached encodes each once, before it is needed, and keeps the states; live has the encoder's blocks before the model's, where they may be trained, placed and cut like any other."`
 	Cache       string   `key:"cache" default:"" class:"free" doc:"Directory of latents and states by the content that they were made of, which runs may share; empty is latents below log.dir, off keeps none."`
 	Posterior   string   `key:"posterior" default:"sample" oneof:"sample|mode" class:"fixed" doc:"What the model learns of the distribution that an autoencoder gives: numbers drawn from it, or its mode."`
@@ -44,6 +46,10 @@ func (d *Diffusion) Check(at faults) {
 		if _, err := ParseSize(s); err != nil {
 			at.fault("diffusion.sizes", err.Error(), "write 256x384, or 17x256x384 for clips of 17 frames")
 		}
+	}
+	if d.TrainText && d.Encoders != "live" {
+		at.fault("diffusion.train_text_encoder", "states that are cached do not change",
+			"set diffusion.encoders: live")
 	}
 	if d.Loss == "huber" && d.Border == 0 {
 		at.fault("diffusion.huber_border", "0 leaves nothing of the loss", "try 0.1")

@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -170,6 +171,9 @@ func (r *Run) weights() error {
 	}
 	r.start.closers = append(r.start.closers, src.Close)
 	w, err := m.OpenWeights(src, dir)
+	if len(m.Parts) > 0 { // the others have files of their own
+		w, err = m.OpenPart(family.Foundation, src, dir)
+	}
 	if err != nil {
 		return err
 	}
@@ -187,12 +191,20 @@ func (r *Run) weights() error {
 	return r.parts()
 }
 
+// startPart is a component that begins with the weights of a folder of its own, which a key names.
+type startPart struct{ key, dir, component string }
+
 // parts lets components of a composed model begin with the weights of checkpoints of their own.
 func (r *Run) parts() error {
 	c := &r.cfg.Run.Model
-	for _, part := range []struct{ key, dir, component string }{
-		{"model.encoder_path", c.Encoder, family.Encoder}, {"model.decoder_path", c.Decoder,
-			family.Foundation}} {
+	all := []startPart{{"model.encoder_path", c.Encoder, family.Encoder}, {"model.decoder_path", c.Decoder,
+		family.Foundation}}
+	for _, p := range r.job.Model.Parts {
+		if dir := fit.TextDir(r.cfg); hasWeights(dir) {
+			all = append(all, startPart{"diffusion.text_encoder", dir, p.Component})
+		}
+	}
+	for _, part := range all {
 		if part.dir == "" {
 			continue
 		}

@@ -8,11 +8,13 @@ package fit
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	_ "github.com/lfactor/lfactor/stages/family/all" // that configurations may name
+	"github.com/lfactor/lfactor/stages/texts"
 )
 
 func init() { configs.Hold(configs.Rule{Name: "model", Model: true, Check: check}) }
@@ -155,7 +157,11 @@ func Lora(c *configs.Config) *block.Lora {
 // Frozen says which parameters are not trained: with adapters everything else, and what freeze names.
 func Frozen(c *configs.Config) func(param string) bool {
 	adapters, warmup := c.Run.LoRA.Rank > 0, c.Run.Train.Indexer.Stage == "warmup"
+	still := c.Model.Denoises() && !c.Run.Diffusion.TrainText
 	return func(name string) bool {
+		if still && strings.HasPrefix(name, texts.Component+".") {
+			return true
+		}
 		if warmup && !family.IndexerParam(name) {
 			return true
 		}
