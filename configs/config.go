@@ -259,6 +259,19 @@ func (l *loader) cached(getenv func(string) string) {
 			*k.dir = found
 		}
 	}
+	r.Model.Path = hf.DenoiserDir(r.Model.Path)
+}
+
+// ForModel is the configuration of a model's folder alone, with every other setting at its default.
+func ForModel(dir string) (*Config, error) {
+	l := newLoader(dir)
+	l.apply(false)
+	l.hfDir(dir)
+	if _, err := l.model(); err != nil {
+		return nil, err
+	}
+	l.c.Run.Model.Path = dir
+	return l.c, nil
 }
 
 // apply sets the values of Run's keys or Model's, weakest first, so that the strongest stays.

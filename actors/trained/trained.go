@@ -63,7 +63,7 @@ func Open(path, tokenizer string) (*Trained, error) {
 		return nil, exit.With(fmt.Errorf("%s: there is no checkpoint and no Hugging Face directory here", path),
 			exit.Corrupt)
 	}
-	t, err := openHF(path, tokenizer)
+	t, err := openHF(hf.DenoiserDir(path), tokenizer)
 	if partial := hf.Partial(path); err != nil && partial != "" {
 		err = fmt.Errorf("%w%s", err, partial)
 	}
@@ -121,10 +121,15 @@ func openHF(path, tokenizer string) (*Trained, error) {
 		return nil, err
 	}
 	t := &Trained{}
-	if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err != nil {
-		return nil, err
+	if c.Denoises() {
+		if t.Cfg, err = configs.ForModel(path); err != nil {
+			return nil, err
+		}
+		t.Model, err = fit.Build(t.Cfg)
+	} else if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err == nil {
+		t.Model, err = family.Build(c, 0)
 	}
-	if t.Model, err = family.Build(c, 0); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	src, err := checkpoint.OpenDir(path)

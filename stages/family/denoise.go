@@ -47,6 +47,7 @@ type Denoiser struct {
 	Times    float32 // what times of a thousand steps are divided by before the denoiser is told; 0 for 1
 	Guided   bool    // the model is told a guidance
 	Pooled   int     // width of a caption's pooled row, 0 for none
+	Pipeline string  // diffusers' class that draws with it
 	Process  Process
 	Live     *Live // blocks before the denoiser that encode captions; nil where states are data
 }

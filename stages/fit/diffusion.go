@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/noise"
@@ -40,20 +41,12 @@ func Beside(c *configs.Config, given, name string) string {
 	if given != "" || c.Run.Model.Path == "" {
 		return given
 	}
-	for _, root := range []string{c.Run.Model.Path, filepath.Dir(filepath.Clean(c.Run.Model.Path))} {
-		if _, err := os.Stat(filepath.Join(root, "model_index.json")); err != nil {
-			continue
-		}
-		if dir := filepath.Join(root, name); exists(dir) {
-			return dir
+	if root := hf.PipelineDir(c.Run.Model.Path); root != "" {
+		if _, err := os.Stat(filepath.Join(root, name)); err == nil {
+			return filepath.Join(root, name)
 		}
 	}
 	return ""
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // Process is what a run does to latents.

@@ -33,7 +33,8 @@ func newQwenImage(c configs.Model) mmdit {
 	return mmdit{c: c, k: k, axes: [3]int(turning.Of(c).Axes), last: true, names: qwenNames,
 		x: "img_in", text: "txt_in", textNorm: "txt_norm",
 		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Texts: k.Text, Joint: true, TextStep: 1,
-			Times: 1000, At: centred,
+			Pipeline: "QwenImagePipeline",
+			Times:    1000, At: centred,
 			TextAt: func(g [3]int) int32 { return int32(max(g[1]/2, g[2]/2)) }},
 		time: func(r *block.Rec, q *mmdit, _ map[string]*grad.Value) *grad.Value {
 			return timed(r, "time_text_embed.timestep_embedder", q.d.Features(r, features/2, 1000), c.Hidden,

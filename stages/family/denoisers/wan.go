@@ -48,7 +48,7 @@ type wan struct {
 func newWan(c configs.Model) wan {
 	k, o := keys.Of(c), wanPart.Of(c)
 	return wan{c, k, o, &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Texts: k.Text,
-		TextRows: o.Captions}}
+		Pipeline: "WanPipeline", TextRows: o.Captions}}
 }
 
 func (w wan) model() *family.Model {
