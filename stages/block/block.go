@@ -80,6 +80,8 @@ type Rec struct {
 	Index  int // of the block being recorded
 	// Logits asks for the logits of every row instead of the loss.
 	Logits bool
+	// States asks for the rows that the head would read, behind the final norm, in place of either.
+	States bool
 	// Cached makes the keys and values of Past earlier tokens data of the record, and all of them outputs of
 	// it.
 	Cached bool

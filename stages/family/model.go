@@ -162,6 +162,9 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 			r.T.Output(p, env[p])
 		}
 	}
+	if r.States && env["final"] != nil {
+		r.T.Output("final", env["final"])
+	}
 	if r.Logits && env["logits"] != nil {
 		r.T.Output("logits", env["logits"])
 	}

@@ -328,10 +328,14 @@ func (s Spec) output(t *grad.Tape) *grad.Value {
 	return table
 }
 
-// head is the final norm and the loss; a forward-only record for sampling gives logits instead.
+// head is the final norm and the loss; a forward-only record for sampling gives logits instead, and one for
+// a caption's states ends at the norm.
 func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 	h := s.norm().Record(r, "model.norm", env["x"], s.Hidden)
 	env["final"] = h
+	if r.States {
+		return
+	}
 	if s.LogitScale != 0 && s.LogitScale != 1 {
 		h = r.T.Scale(h, s.LogitScale)
 	}

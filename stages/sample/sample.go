@@ -87,6 +87,21 @@ func (g *Generator) Logits(tokens []int32) ([]float32, error) {
 
 // LogitsWith is Logits for tokens among which images have their places.
 func (g *Generator) LogitsWith(tokens []int32, pics family.Images) ([]float32, error) {
+	return g.feed(tokens, pics, block.Rec{Logits: true, Cached: true, Past: g.past}, "logits")
+}
+
+// States gives what the head would read of tokens that are a whole sequence: their states behind the final
+// norm, [tokens hidden] in rows. Images may have their places among them. The sequence that was fed before
+// is forgotten, and of this one nothing is kept.
+func (g *Generator) States(tokens []int32, pics family.Images) ([]float32, error) {
+	g.Reset()
+	defer g.Reset()
+	return g.feed(tokens, pics, block.Rec{States: true}, "final")
+}
+
+// feed runs the model on tokens and gives what it makes under a name; further results are kept for the next
+// tokens.
+func (g *Generator) feed(tokens []int32, pics family.Images, rec block.Rec, want string) ([]float32, error) {
 	n := len(tokens)
 	shape := block.Shape{Rows: n}
 	if v := g.m.Vision; v != nil {
@@ -95,7 +110,8 @@ func (g *Generator) LogitsWith(tokens []int32, pics family.Images) ([]float32, e
 		}
 		shape = v.Shape(n, v.Class(pics.Patches(), pics.Frames()))
 	}
-	tr := g.trace(shape)
+	rec.Shape, rec.Lora = shape, g.lora
+	tr := g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
 	pos := make([]int32, n)
 	for i := range pos {
 		pos[i] = int32(g.past + i)
@@ -120,12 +136,13 @@ func (g *Generator) LogitsWith(tokens []int32, pics family.Images) ([]float32, e
 		f.Drop()
 		return nil, err
 	}
-	var logits []float32
+	var out []float32
 	for k, t := range f.Outputs() {
-		if k == "logits" {
-			host := tensor.Make(tensor.F32, t.Shape...)
-			kernels.Read(g.run.Backend, host.Bytes(), t)
-			logits = append(logits, host.F32()...)
+		if k == want {
+			host := kernels.Host(g.run.Backend, t)
+			out = make([]float32, t.Len())
+			tensor.Widen(t.DType, host.Bytes(), out)
+			host.Release()
 			t.Release()
 			continue
 		}
@@ -134,7 +151,7 @@ func (g *Generator) LogitsWith(tokens []int32, pics family.Images) ([]float32, e
 	f.Close()
 	g.run.Close() // the next trace has constants of its own
 	g.past += n
-	return logits, nil
+	return out, nil
 }
 
 // place copies what the model reads into the memory of a device that cannot read the host's.
@@ -181,12 +198,6 @@ func (g *Generator) look(data map[string]*tensor.Tensor, tokens []int32, pics fa
 	for name, t := range v.Data(&pics, shape) {
 		data[name] = t
 	}
-}
-
-// trace records the model for new tokens of a shape.
-func (g *Generator) trace(s block.Shape) *grad.Trace {
-	rec := block.Rec{Shape: s, Lora: g.lora, Logits: true, Cached: true, Past: g.past}
-	return g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
 }
 
 // Params says how tokens are drawn. Temperature 0 is greedy.

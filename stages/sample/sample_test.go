@@ -39,6 +39,29 @@ func TestCache(t *testing.T) {
 	require.Zero(t, pool.Buffers())
 }
 
+// TestStates: the head's product of the states gives the logits, and a sequence that was fed before has no
+// part in them.
+func TestStates(t *testing.T) {
+	g := tiny(t, tensor.NewPool("sample", 0).Poison())
+	defer g.Close()
+	ids := []int32{3, 1, 4, 1, 5}
+	want, err := g.Logits(ids)
+	require.NoError(t, err)
+	states, err := g.States(ids, family.Images{})
+	require.NoError(t, err)
+	require.Len(t, states, len(ids)*16)
+	head, got := g.run.Params[family.HeadName+".weight"].F32(), make([]float32, len(ids)*32)
+	for i := range got {
+		for k := range 16 {
+			got[i] += states[i/32*16+k] * head[i%32*16+k]
+		}
+	}
+	require.InDeltaSlice(t, want, got, 1e-5)
+	again, err := g.Logits(ids)
+	require.NoError(t, err)
+	require.Equal(t, want, again)
+}
+
 // TestDevice: a device whose memory the host cannot read gives the bits of the reference, and gets all its
 // memory back.
 func TestDevice(t *testing.T) {

@@ -268,7 +268,7 @@ func (m *Model) fits(ids []int32) error {
 	case len(ids) == 0:
 		return fmt.Errorf("it has no tokens; encode it with the tokenizer's special tokens")
 	case m.Most > 0 && len(ids) > m.Most:
-		return fmt.Errorf("%d tokens, and %s has %d positions; truncate it (Padding.Tokens)", len(ids),
+		return fmt.Errorf("%d tokens, and %s has %d positions; cut it (Tokenizer.IDs)", len(ids),
 			m.Class, m.Most)
 	case bad >= 0:
 		return fmt.Errorf("token %d has the id %d, outside of the vocabulary of %d; take the tokenizer "+
