@@ -13,7 +13,7 @@ import (
 type Diffusion struct {
 	Scheduler   string   `key:"scheduler" default:"" class:"fixed" doc:"A scheduler_config.json of diffusers, or the folder that has it: the noise levels of training and the sampler. Empty takes scheduler beside the model, else flow matching without a shift."`
 	Autoencoder string   `key:"autoencoder" default:"" class:"fixed" doc:"Folder of the autoencoder in diffusers' layout, whose latents the model learns. Empty takes vae beside the model; pixels has the model learn pixels, from -1 to 1."`
-	Text        string   `key:"text_encoder" default:"" class:"fixed" doc:"Folder of the encoder of captions, as transformers writes it, with its tokenizer beside it or in tokenizer next to it. Empty takes text_encoder beside the model."`
+	Text        string   `key:"text_encoder" default:"" class:"fixed" doc:"Folder of the encoder of captions, as transformers writes it, with its tokenizer beside it or in tokenizer next to it. Empty takes text_encoder beside the model; none trains without captions."`
 	Text2       string   `key:"text_encoder_2" default:"" class:"fixed" doc:"The same of a second encoder, for models that read two."`
 	TrainText   bool     `key:"train_text_encoder" default:"false" class:"fixed" doc:"Encoders of captions learn too, with diffusion.encoders: live."`
 	Encoders    string   `key:"encoders" default:"cached" oneof:"cached|live" class:"replan" doc:"Where captions are encoded: cached encodes each once, before it is needed, and keeps the states; live has the encoder's blocks before the model's, where they may be trained, placed and cut like any other."`

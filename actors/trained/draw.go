@@ -123,9 +123,11 @@ const (
 // draw draws some captions, of which the first is number from of all.
 func (p *painter) draw(ctx context.Context, captions []string, from int, each func(Picture) error) error {
 	n := p.shape[0] * p.shape[1] * p.shape[2] * p.shape[3]
-	states, texts := make([]noise.State, len(captions)), make([][]float32, len(captions))
-	var none []float32
-	var err error
+	states, texts := make([]noise.State, len(captions)), make([]*captioned, len(captions))
+	none, err := p.x.caption(p.o.Negative)
+	if err != nil {
+		return err
+	}
 	key := func(i int, use uint64) noise.Key {
 		return noise.Key{Sample: dataset.Draw(p.o.Seed, 0, int64(from+i), 0, 0), Draw: use}
 	}
@@ -133,13 +135,7 @@ func (p *painter) draw(ctx context.Context, captions []string, from int, each fu
 		v := make([]float32, n)
 		key(i, drawStart).Fill(v, 0)
 		states[i] = p.plan.Begin(v)
-		if p.x.Text == nil {
-			continue
-		}
-		if texts[i], err = p.x.states(text); err != nil {
-			return err
-		}
-		if none, err = p.x.states(p.o.Negative); err != nil {
+		if texts[i], err = p.x.caption(text); err != nil {
 			return err
 		}
 	}
@@ -178,17 +174,18 @@ func (p *painter) draw(ctx context.Context, captions []string, from int, each fu
 }
 
 // evaluate is what the denoiser says of all states, guided.
-func (p *painter) evaluate(states []noise.State, texts [][]float32, none []float32) ([][]float32, error) {
+func (p *painter) evaluate(states []noise.State, texts []*captioned, none *captioned) ([][]float32, error) {
 	guided := p.o.Guidance != 1 && p.x.Text != nil
 	d := p.x.D
 	var items []family.Encoded
 	for i, s := range states {
-		e := family.Encoded{Grid: d.Grid(p.shape), X0: d.Tokens(p.shape, p.plan.Input(s)), Text: texts[i],
+		e := family.Encoded{Grid: d.Grid(p.shape), X0: d.Tokens(p.shape, p.plan.Input(s)),
 			Level: &noise.Level{Alpha: 1, Time: p.plan.Times[s.Done]}}
 		e.Noise = make([]float32, len(e.X0))
+		p.x.describe(&e, texts[i], none)
 		items = append(items, e)
 		if guided {
-			e.Text = none
+			p.x.describe(&e, none, none)
 			items = append(items, e)
 		}
 	}

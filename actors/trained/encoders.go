@@ -29,6 +29,13 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 	if x.Encoder, err = autoencoder(cfg); err != nil {
 		return nil, err
 	}
+	if d.Texts > 0 && c.Text != "none" {
+		text, err := newCaptioner(cfg, d)
+		if err != nil {
+			return nil, err
+		}
+		x.Text = text
+	}
 	for _, size := range x.Sizes {
 		shape, err := x.Encoder.Shape(size)
 		if err != nil {

@@ -30,7 +30,10 @@ type Autoencoder interface {
 // Captioner makes states of captions, [rows width] as a denoiser reads them. It is used by several goroutines
 // at once.
 type Captioner interface {
-	States(caption string) ([]float32, error)
+	// pooled is nil for encoders without such a row.
+	States(caption string) (states, pooled []float32, err error)
+	// IDs are the tokens of a caption, for a model that encodes them itself.
+	IDs(caption string) ([]int32, error)
 	Fingerprint() string
 }
 
@@ -48,8 +51,8 @@ type Pictures struct {
 
 	none struct {
 		sync.Once
-		states []float32
-		err    error
+		caption *captioned
+		err     error
 	}
 }
 
@@ -64,6 +67,12 @@ type Store interface {
 type encoded struct {
 	shape           [4]int
 	mean, deviation []float32
+}
+
+// captioned is a caption as it is prepared: states and a pooled row, or tokens for a model that makes them.
+type captioned struct {
+	states, pooled []float32
+	ids            []int32
 }
 
 // drawPosterior is the use of a sample's random numbers beside those of family.Encoded.
@@ -129,11 +138,11 @@ func (x *Pictures) extent(m *dataset.Media) (w, h, frames int, err error) {
 // Prepare is the dataset.Prepare of the model: latents of an image, or states of a caption.
 func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if m.Kind == dataset.Caption {
-		if x.Text == nil {
-			return []float32(nil), 0, nil
+		c, err := x.caption(string(m.Bytes))
+		if err != nil {
+			return nil, 0, err
 		}
-		states, err := x.states(string(m.Bytes))
-		return states, int64(4 * len(states)), err
+		return c, int64(4 * (len(c.states) + len(c.pooled) + len(c.ids))), nil
 	}
 	size, err := x.size(m)
 	if err != nil {
@@ -159,21 +168,28 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	return &encoded{shape, mean, deviation}, int64(4 * (len(mean) + len(deviation))), nil
 }
 
-// states are those of a caption, as long as the model has them.
-func (x *Pictures) states(caption string) ([]float32, error) {
+// caption is what the model reads of a caption.
+func (x *Pictures) caption(caption string) (*captioned, error) {
+	if x.Text == nil {
+		return &captioned{}, nil
+	}
+	if x.D.Live != nil {
+		ids, err := x.Text.IDs(caption)
+		return &captioned{ids: ids}, err
+	}
 	key := "text " + x.Text.Fingerprint() + " " + digest([]byte(caption))
 	v, err := x.kept(key, func() ([][]float32, error) {
-		s, err := x.Text.States(caption)
-		return [][]float32{s}, err
+		s, pooled, err := x.Text.States(caption)
+		return [][]float32{s, pooled}, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if len(v) != 1 || len(v[0])%x.D.Texts != 0 {
+	if len(v) != 2 || len(v[0])%x.D.Texts != 0 {
 		return nil, fmt.Errorf("the states of a caption are no rows of %d numbers, which the model reads: the "+
 			"text encoder may be another model's", x.D.Texts)
 	}
-	return x.D.Padded(v[0]), nil
+	return &captioned{states: x.D.Padded(v[0]), pooled: v[1]}, nil
 }
 
 // encode gives a picture's latents.
@@ -279,8 +295,8 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 				Key: dataset.Draw(x.Seed, 0, b.SampleIDs[segment-1], 0, 0)}
 			e.X0 = x.D.Tokens(v.shape, x.drawn(v, e.Key))
 			items = append(items, e)
-		case []float32:
-			items[len(items)-1].Text, items[len(items)-1].None = v, empty
+		case *captioned:
+			x.describe(&items[len(items)-1], v, empty)
 		}
 	}
 	if err := x.D.Check(items, len(mb.IDs)); err != nil {
@@ -288,6 +304,16 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 	}
 	mb.More = map[string]any{family.EncodedKey: items}
 	return nil
+}
+
+// describe gives a picture its caption; a model that encodes captions itself gets no caption's tokens where the
+// sample loses its own.
+func (x *Pictures) describe(e *family.Encoded, c, empty *captioned) {
+	e.Text, e.Pool, e.IDs = c.states, c.pooled, c.ids
+	e.None, e.NonePool = empty.states, empty.pooled
+	if x.D.Live != nil && x.D.Loses(e) {
+		e.IDs = empty.ids
+	}
 }
 
 // drawn are latents by their distribution and a sample's key.
@@ -304,10 +330,7 @@ func (x *Pictures) drawn(v *encoded, key uint64) []float32 {
 }
 
 // empty are the states of no caption.
-func (x *Pictures) empty() ([]float32, error) {
-	if x.Text == nil {
-		return nil, nil
-	}
-	x.none.Do(func() { x.none.states, x.none.err = x.states("") })
-	return x.none.states, x.none.err
+func (x *Pictures) empty() (*captioned, error) {
+	x.none.Do(func() { x.none.caption, x.none.err = x.caption("") })
+	return x.none.caption, x.none.err
 }

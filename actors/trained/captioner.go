@@ -1,0 +1,229 @@
+package trained
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/stages/texts"
+	"github.com/lfactor/lfactor/topology/machine"
+)
+
+// captioner makes states of captions by the encoders of a run, as the pipeline of the model has them. It opens
+// weights when they are needed first: whoever finds all states in a store needs none.
+type captioner struct {
+	d     *family.Denoiser
+	parts []*captionPart
+	print string
+
+	mu   sync.Mutex // of the encoders, which one caption at a time may use
+	open func(p *captionPart) error
+}
+
+// captionPart is one encoder with its tokenizer.
+type captionPart struct {
+	dir      string
+	tok      *texts.Tokenizer
+	use      texts.Use
+	template *texts.Template // of a decoder that serves as an encoder, nil for an encoder
+	encoder  *texts.Encoder
+	decoder  *texts.Decoder
+}
+
+// newCaptioner reads what the section diffusion says of encoders of captions.
+func newCaptioner(cfg *configs.Config, d *family.Denoiser) (*captioner, error) {
+	x := &captioner{d: d}
+	for _, e := range []struct{ key, name, given string }{
+		{"diffusion.text_encoder", "text_encoder", cfg.Run.Diffusion.Text},
+		{"diffusion.text_encoder_2", "text_encoder_2", cfg.Run.Diffusion.Text2}} {
+		dir := fit.Beside(cfg, e.given, e.name)
+		if dir == "" {
+			continue
+		}
+		p, err := newCaptionPart(dir, e.name, d)
+		if err != nil {
+			return nil, cfg.Fault(e.key, err.Error(), "")
+		}
+		x.parts = append(x.parts, p)
+	}
+	if len(x.parts) == 0 {
+		return nil, cfg.Fault("diffusion.text_encoder", "is not given, and no text_encoder lies beside the model",
+			"name the folder of the model's encoder of captions")
+	}
+	if err := x.fits(); err != nil {
+		return nil, cfg.Fault("diffusion.text_encoder", err.Error(), "take the model's own encoders")
+	}
+	dtype := layout.Precisions[cfg.Run.Train.Precision]
+	if dtype == tensor.F16 {
+		dtype = tensor.F32 // in which states of T5 do not fit
+	}
+	device, strict := cfg.Run.Device, cfg.Run.Strict
+	x.open = func(p *captionPart) error {
+		b, err := kernels.Open(device, kernels.Options{Strict: strict})
+		if err != nil {
+			return err
+		}
+		if p.template != nil {
+			p.decoder, err = texts.OpenDecoder(p.dir, b, dtype, *p.template)
+		} else {
+			p.encoder, err = texts.OpenAs(p.dir, b, dtype)
+		}
+		return err
+	}
+	prints := []any{"captions 1", dtype.String(), d.TextRows}
+	for _, p := range x.parts {
+		print, err := folderPrint(p.dir)
+		if err != nil {
+			return nil, err
+		}
+		prints = append(prints, print, p.use.Length, p.use.Take, p.use.Rest, p.use.Clean, p.tok.Fingerprint())
+	}
+	x.print = format.HashOf(prints...)
+	return x, nil
+}
+
+// newCaptionPart opens a tokenizer, and finds how captions are put to the encoder beside it.
+func newCaptionPart(dir, name string, d *family.Denoiser) (*captionPart, error) {
+	p := &captionPart{dir: dir}
+	from := filepath.Join(filepath.Dir(filepath.Clean(dir)), strings.Replace(name, "text_encoder", "tokenizer", 1))
+	if machine.Exists(filepath.Join(dir, "tokenizer.json")) || !machine.Exists(from) {
+		from = dir
+	}
+	var err error
+	if p.tok, err = texts.OpenTokenizer(from); err != nil {
+		return nil, err
+	}
+	if d.Pipeline == "QwenImagePipeline" {
+		template := texts.QwenImage
+		p.template = &template
+		return p, template.Check(p.tok)
+	}
+	e, err := texts.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return nil, err
+	}
+	if p.use, err = texts.UseOf(d.Pipeline, name); err != nil { // an encoder of one's own
+		p.use = texts.Use{Take: fit.TextTake(d), Length: 512, Rest: texts.Dropped}
+	}
+	if e.Most > 0 {
+		p.use.Length = min(p.use.Length, e.Most)
+	}
+	if d.TextRows > 0 { // zeros behind a caption are the denoiser's own
+		p.use.Length, p.use.Rest = min(p.use.Length, d.TextRows), texts.Dropped
+	}
+	if p.use.Take.Pooled && e.Pooled == 0 {
+		p.use.Take.Pooled = false
+	}
+	return p, nil
+}
+
+// fits refuses encoders whose numbers are not those that the denoiser reads.
+func (x *captioner) fits() error {
+	pooled := 0
+	for i, p := range x.parts {
+		if p.template != nil {
+			continue
+		}
+		e, err := texts.ReadFile(filepath.Join(p.dir, "config.json"))
+		if err != nil {
+			return err
+		}
+		if p.use.Take.Pooled {
+			pooled = e.Pooled
+		}
+		if i == len(x.parts)-1 && e.Width != x.d.Texts {
+			return fmt.Errorf("the states of %s have %d numbers, and the model reads %d", p.dir, e.Width, x.d.Texts)
+		}
+	}
+	if x.d.Pooled > 0 && pooled != x.d.Pooled {
+		return fmt.Errorf("the pooled rows of captions have %d numbers, and the model reads %d", pooled, x.d.Pooled)
+	}
+	return nil
+}
+
+// IDs are the tokens of a caption for the one encoder of a model that has it among its blocks.
+func (x *captioner) IDs(caption string) ([]int32, error) {
+	return x.parts[0].use.Tokens(x.parts[0].tok, caption)
+}
+
+// States implements Captioner: of two encoders the first gives pooled rows and the second states.
+func (x *captioner) States(caption string) (states, pooled []float32, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, p := range x.parts {
+		if p.encoder == nil && p.decoder == nil {
+			if err := x.open(p); err != nil {
+				return nil, nil, err
+			}
+		}
+		var s, row [][]float32
+		if p.decoder != nil {
+			s, err = p.decoder.Captions(p.tok, caption)
+		} else {
+			s, row, err = p.encoder.Captions(p.use, p.tok, caption)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if states = s[0]; len(row) > 0 && row[0] != nil {
+			pooled = row[0]
+		}
+	}
+	return states, pooled, nil
+}
+
+// Fingerprint implements Captioner.
+func (x *captioner) Fingerprint() string { return x.print }
+
+// printBytes of the start, the middle and the end of each file of weights tell folders apart.
+const printBytes = 64 << 10
+
+// folderPrint changes with the configuration and the weights of a folder.
+func folderPrint(dir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return "", err
+	}
+	parts := []any{string(text)}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".safetensors") {
+			continue
+		}
+		f, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return "", err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			_ = f.Close() // it is only read
+			return "", err
+		}
+		n := info.Size()
+		for _, at := range []int64{0, max(0, n/2-printBytes/2), max(0, n-printBytes)} {
+			b := make([]byte, min(printBytes, n))
+			if _, err = f.ReadAt(b, at); err != nil {
+				break
+			}
+			parts = append(parts, string(b))
+		}
+		_ = f.Close() // it is only read
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, e.Name(), n)
+	}
+	return format.HashOf(parts...), nil
+}
