@@ -2,6 +2,7 @@ package texts
 
 import (
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -135,4 +136,22 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%v of %s", err, m.Config("float32"))
 		}
 	})
+}
+
+// Files with all keys that published ones have are read, and have the published numbers of parameters.
+func TestPublished(t *testing.T) {
+	claimed := map[int64]bool{}
+	for _, c := range Classes() {
+		for _, s := range c.Sizes {
+			claimed[s.Params] = true
+		}
+	}
+	files, err := filepath.Glob("testdata/published/*.json")
+	require.NoError(t, err)
+	require.Equal(t, 4, len(files))
+	for _, f := range files {
+		m, err := ReadFile(f)
+		require.NoError(t, err)
+		require.True(t, claimed[m.Count()], "%s has %d parameters", f, m.Count())
+	}
 }

@@ -200,3 +200,26 @@ func TestNeighbours(t *testing.T) {
 		}
 	}
 }
+
+// A block's weight is the number of weights that a token passes in it: what pipelines are cut by. Norms and
+// biases have no part in it, and no decay of weights.
+func TestWeights(t *testing.T) {
+	for _, name := range cases(t) {
+		m, err := ReadFile("testdata/" + name + "/config.json")
+		require.NoError(t, err)
+		for i, b := range m.Blocks("", Last) {
+			matrices := 0
+			for _, p := range m.Params() {
+				vector := len(p.Shape) == 1 || strings.HasSuffix(p.Name, "relative_attention_bias.weight")
+				require.Equal(t, !vector, p.Decay, p.Name)
+				if !vector && strings.HasPrefix(p.Name, b.Name+".") {
+					matrices += tensor.Len(p.Shape)
+				}
+			}
+			require.Equal(t, i > 0 && i <= m.Layers, b.Recompute)
+			if b.Recompute {
+				require.Equal(t, float64(matrices), b.Weight, "%s of %s", b.Name, name)
+			}
+		}
+	}
+}

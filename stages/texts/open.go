@@ -146,7 +146,7 @@ func rowsOfTensor(shape []int, from, to int) [][2]int {
 	return box
 }
 
-// read fills a parameter.
+// read fills a parameter, a few rows at a time.
 func (w *weights) read(name string, to *tensor.Tensor) error {
 	info := w.of[name]
 	from, err := tensor.ParseDType(strings.ToLower(string(info.DType)))
@@ -155,7 +155,6 @@ func (w *weights) read(name string, to *tensor.Tensor) error {
 			Why: fmt.Sprintf("dtype %s, want F32, F16, BF16 or F64", info.DType),
 			Try: "convert it with transformers: save_pretrained after .to(torch.bfloat16)"}
 	}
-	all := make([]byte, to.Size())
 	row := to.Len() / info.Shape[0]
 	for at := 0; at < info.Shape[0]; at += rowsAtOnce {
 		n := min(rowsAtOnce, info.Shape[0]-at)
@@ -163,16 +162,16 @@ func (w *weights) read(name string, to *tensor.Tensor) error {
 		if err := w.src.ReadRanges(info.Name, rowsOfTensor(info.Shape, at, at+n), raw); err != nil {
 			return err
 		}
-		part := all[at*row*to.DType.Size():][:n*row*to.DType.Size()]
-		if from == to.DType {
-			copy(part, raw)
-			continue
+		if from != to.DType {
+			wide := make([]float32, n*row)
+			tensor.Widen(from, raw, wide)
+			raw = make([]byte, n*row*to.DType.Size())
+			tensor.Narrow(to.DType, wide, raw)
 		}
-		wide := make([]float32, n*row)
-		tensor.Widen(from, raw, wide)
-		tensor.Narrow(to.DType, wide, part)
+		part := to.RowSlice(at, at+n)
+		kernels.Write(part, raw)
+		part.Release()
 	}
-	kernels.Write(to, all)
 	return nil
 }
 

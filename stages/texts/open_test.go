@@ -146,6 +146,45 @@ func TestOpenRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "config.json: no such file")
 }
 
+// A tensor of more rows than are read at once is read whole, in another type too, and all of a second
+// embedding is compared with the first.
+func TestOpenLarge(t *testing.T) {
+	m := sized(t, "T5EncoderModel", `"vocab_size": 9000, "d_model": 3, "d_kv": 1,
+		"d_ff": 4, "num_layers": 1`)
+	dir := t.TempDir()
+	require.NoError(t, m.Write(dir, tensor.F32, sines))
+	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
+		e, err := OpenAs(dir, ref.New(), d)
+		require.NoError(t, err)
+		for _, p := range m.Params() {
+			want, raw := make([]float32, tensor.Len(p.Shape)), make([]byte, tensor.Len(p.Shape)*d.Size())
+			require.NoError(t, sines(p, want))
+			tensor.Narrow(d, want, raw)
+			require.Equal(t, raw, e.run.Params[p.Name].Bytes(), p.Name)
+		}
+		e.Close()
+	}
+	src, err := checkpoint.OpenDir(dir)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, src.Close()) }()
+	at := slices.IndexFunc(src.Tensors(), func(i checkpoint.Info) bool { return i.Name == sharedName })
+	info := src.Tensors()[at]
+	require.NoError(t, (&weights{src: src}).equal(dir, info, info))
+	require.ErrorContains(t, (&weights{src: lastByte{src}}).equal(dir, info, checkpoint.Info{Name: "other",
+		DType: info.DType, Shape: info.Shape, Bytes: info.Bytes}), "other: extra: it is another name of")
+}
+
+// lastByte is a source with a second embedding whose last byte differs.
+type lastByte struct{ checkpoint.Source }
+
+func (s lastByte) ReadRanges(name string, box [][2]int, dst []byte) error {
+	err := s.Source.ReadRanges(sharedName, box, dst)
+	if name == "other" && box[0][1] == 9000 {
+		dst[len(dst)-1] ^= 1
+	}
+	return err
+}
+
 // A device whose memory the host cannot read gives the bits of the reference, and gets all its memory back.
 func TestDevice(t *testing.T) {
 	d := opaque.New(5)
