@@ -18,7 +18,8 @@ var clipIdle = []string{"dropout", "attention_dropout"}
 var _ = register(Class{Name: "CLIPTextModel", Type: "clip_text_model", Paper: "2103.00020",
 	Idle: slices.Concat(clipIdle, []string{"projection_dim"}),
 	Sizes: []Size{{"CLIP ViT-L/14 text", `"hidden_size": 768, "intermediate_size": 3072,
-		"num_attention_heads": 12`, 123_060_480}},
+		"num_attention_heads": 12`, 123_060_480},
+		{"CLIP ViT-B/32 text", `"hidden_act": "quick_gelu"`, 63_165_952}},
 	fresh: func() config { return &clipText{clip: clipDefaults()} }})
 
 // clipText is CLIPTextModel: the pooled row is the normed state of the token that ends the caption.

@@ -69,6 +69,13 @@ func TestIdle(t *testing.T) {
 	require.NotContains(t, text, "torch_dtype")
 }
 
+// The first token may end captions.
+func TestFirstEnds(t *testing.T) {
+	at, err := sized(t, "CLIPTextModel", `"eos_token_id": 0`).pool([]int32{5, 0, 3, 0})
+	require.NoError(t, err)
+	require.Equal(t, 1, at)
+}
+
 // shows is all that a configuration has an effect on.
 func shows(m *Model) string {
 	tr := m.Record(grad.Options{}, 3, 1, Take{Norm: true, Pooled: m.Pooled > 0})

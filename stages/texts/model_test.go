@@ -144,6 +144,19 @@ func TestSharedOut(t *testing.T) {
 	}
 }
 
+// The traces that an encoder keeps are bounded: when there are as many, all are made anew.
+func TestTracesMost(t *testing.T) {
+	e, err := Open("testdata/t5", ref.New())
+	require.NoError(t, err)
+	defer e.Close()
+	for i := range tracesMost {
+		e.traces[traceKey{rows: 1000 + i}] = nil
+	}
+	_, _, err = e.Encode([][]int32{{1, 2}, {3, 4}})
+	require.NoError(t, err)
+	require.Len(t, e.traces, 1)
+}
+
 // What an encoder cannot take or give is refused, with the number of the caption.
 func TestEncodeRefuses(t *testing.T) {
 	e, err := Open("testdata/clip", ref.New())
@@ -176,6 +189,7 @@ func TestEncodeRefuses(t *testing.T) {
 // a length that was met before runs the trace that was made for it.
 func TestNeighbours(t *testing.T) {
 	for _, name := range []string{"clip-projected", "umt5"} {
+		var wide []float32
 		for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
 			var first [][]float32
 			for _, threads := range []int{1, 2, 3} {
@@ -184,6 +198,12 @@ func TestNeighbours(t *testing.T) {
 				ids := []int32{3, 7, 40, 9, 11}
 				alone, pooled, err := e.Encode([][]int32{ids})
 				require.NoError(t, err)
+				if first != nil && d == tensor.BF16 { // its eight bits, which scores of attention spread
+					off := near(alone[0], wide)
+					require.True(t, off > 0 && off < 0.1, "%s in bf16 is off by %g", name, off)
+				} else if d == tensor.F32 {
+					wide = alone[0]
+				}
 				among, rows, err := e.Encode([][]int32{{5, 6, 40, 30, 31, 32}, ids, {40}, ids})
 				require.NoError(t, err)
 				require.Len(t, e.traces, 3)

@@ -144,6 +144,10 @@ func TestOpenRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "too large for f16")
 	_, err = Open(t.TempDir(), ref.New())
 	require.ErrorContains(t, err, "config.json: no such file")
+	dir := copied(t, "t5", same, 0)
+	require.NoError(t, os.Remove(filepath.Join(dir, "model.safetensors")))
+	_, err = Open(dir, ref.New())
+	require.ErrorContains(t, err, "neither model.safetensors nor model.safetensors.index.json is here")
 }
 
 // A tensor of more rows than are read at once is read whole, in another type too, and all of a second
@@ -227,6 +231,12 @@ func TestSave(t *testing.T) {
 			require.Equal(t, want, got)
 			e.Close()
 			again.Close()
+			wider, err := Open(dir, ref.New())
+			require.NoError(t, err)
+			got, _, err = wider.Encode(g.captions())
+			require.NoError(t, err)
+			require.Less(t, near(slices.Concat(got...), g.floats("last")), 0.1, "of weights in %v", d)
+			wider.Close()
 		}
 	}
 }

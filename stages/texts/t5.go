@@ -16,7 +16,7 @@ var t5Idle = []string{"dropout_rate", "classifier_dropout", "num_decoder_layers"
 var _ = register(Class{Name: "T5EncoderModel", Type: "t5", Paper: "1910.10683", Idle: t5Idle,
 	Sizes: []Size{{"T5 v1.1 XXL encoder", `"d_model": 4096, "d_ff": 10240, "num_layers": 24, "num_heads": 64,
 		"feed_forward_proj": "gated-gelu"`, 4_762_310_656},
-		{"T5 small encoder", `"d_model": 512`, 35_330_816}},
+		{"T5 small encoder", `"num_layers": 6`, 35_330_816}},
 	fresh: func() config { return &t5Encoder{t5Defaults("relu")} }})
 
 // t5Encoder is T5EncoderModel: all layers have the biases of the first.
