@@ -61,7 +61,7 @@ func TestLease(t *testing.T) {
 			require.ErrorContains(t, c.Wait(), "killed")
 			require.NoError(t, p.talk.Close())
 			<-heard
-			text := `said nothing for 3\S*s, being stopped \(by a signal or from the terminal\), and was killed`
+			text := `said nothing for 2\S*s, being stopped \(by a signal or from the terminal\), and was killed`
 			require.Regexp(t, text, fmt.Sprint(a.d.Step(decide.Exited{Life: 2, Text: "was killed"})))
 		})
 	}

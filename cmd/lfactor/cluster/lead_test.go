@@ -83,7 +83,7 @@ func TestClusterLeaderKilled(t *testing.T) {
 }
 
 // TestClusterLeaderStopped: the process that leads a run is stopped and does not end: nobody watches it
-// but its agent, which gives it up after three seconds. Another takes the lead over, and the run ends with
+// but its agent, which gives it up after two seconds. Another takes the lead over, and the run ends with
 // the weights, optimizer state and ledger of one that nobody disturbed.
 func TestClusterLeaderStopped(t *testing.T) {
 	t.Parallel()
@@ -103,6 +103,6 @@ func TestClusterLeaderStopped(t *testing.T) {
 	require.NoError(t, syscall.Kill(s.Jobs[0].Procs[0].Pid, syscall.SIGSTOP))
 	require.Contains(t, v.verb(0, "attach", "1"), fmt.Sprintf("step %d/%d", steps, steps))
 	require.Equal(t, stateOf(t, quiet, steps), stateOf(t, v.dir, steps))
-	require.Regexp(t, `process 0 of job 1, which leads it, said nothing for 3\S*s, being stopped \(by a signal or from `+
+	require.Regexp(t, `process 0 of job 1, which leads it, said nothing for 2\S*s, being stopped \(by a signal or from `+
 		`the terminal\), and was killed by signal 9 \(killed\) on h\d; another takes its place`, v.verb(0, "events"))
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOverdue: what is stopped has three seconds, what runs and does not get to it ten.
+// TestOverdue: what is stopped has two seconds, what runs and does not get to it ten.
 func TestOverdue(t *testing.T) {
 	require.False(t, overdue(LeaseStopped-1, false))
 	require.True(t, overdue(LeaseStopped, false))

@@ -24,7 +24,7 @@ type proc struct {
 // its job, which watches the others and which nobody else does. What runs, but gets no processor or is long
 // in one call, has more time than what is stopped or waits for a device.
 const (
-	LeaseStopped = control.Stopped
+	LeaseStopped = 2 * time.Second
 	LeaseRunning = 10 * time.Second
 )
 
