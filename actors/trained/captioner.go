@@ -34,6 +34,7 @@ type captionPart struct {
 	dir      string
 	tok      *texts.Tokenizer
 	use      texts.Use
+	model    *texts.Model    // of an encoder
 	template *texts.Template // of a decoder that serves as an encoder, nil for an encoder
 	encoder  *texts.Encoder
 	decoder  *texts.Decoder
@@ -111,6 +112,7 @@ func newCaptionPart(dir, name string, d *family.Denoiser) (*captionPart, error) 
 	if err != nil {
 		return nil, err
 	}
+	p.model = e
 	if p.use, err = texts.UseOf(d.Pipeline, name); err != nil { // an encoder of one's own
 		p.use = texts.Use{Take: fit.TextTake(d), Length: 512, Rest: texts.Dropped}
 	}
@@ -133,10 +135,7 @@ func (x *captioner) fits() error {
 		if p.template != nil {
 			continue
 		}
-		e, err := texts.ReadFile(filepath.Join(p.dir, "config.json"))
-		if err != nil {
-			return err
-		}
+		e := p.model
 		if p.use.Take.Pooled {
 			pooled = e.Pooled
 		}
@@ -152,7 +151,12 @@ func (x *captioner) fits() error {
 
 // IDs are the tokens of a caption for the one encoder of a model that has it among its blocks.
 func (x *captioner) IDs(caption string) ([]int32, error) {
-	return x.parts[0].use.Tokens(x.parts[0].tok, caption)
+	p := x.parts[0]
+	ids, err := p.use.Tokens(p.tok, caption)
+	if err != nil {
+		return nil, err
+	}
+	return ids, p.model.Fits(ids)
 }
 
 // States implements Captioner: of two encoders the first gives pooled rows and the second states.

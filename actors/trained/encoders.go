@@ -2,6 +2,7 @@ package trained
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
@@ -28,6 +29,13 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 	var err error
 	if x.Encoder, err = autoencoder(cfg); err != nil {
 		return nil, err
+	}
+	if c.Cache != "off" {
+		dir := c.Cache
+		if dir == "" {
+			dir = filepath.Join(cfg.Run.Log.Dir, "latents")
+		}
+		x.cache = dir
 	}
 	if d.Texts > 0 && c.Text != "none" {
 		text, err := newCaptioner(cfg, d)

@@ -47,7 +47,13 @@ type Pictures struct {
 	Upscale bool
 	Mode    bool   // latents are the mode of what Encoder gives, and not drawn
 	Seed    uint64 // of the run: random numbers are counted from it and from samples
-	Kept    Store  // of what was encoded, nil for none
+
+	cache string // directory of what was encoded, "" for none
+	kept  struct {
+		sync.Once
+		in  Store
+		err error
+	}
 
 	none struct {
 		sync.Once
@@ -178,7 +184,7 @@ func (x *Pictures) caption(caption string) (*captioned, error) {
 		return &captioned{ids: ids}, err
 	}
 	key := "text " + x.Text.Fingerprint() + " " + digest([]byte(caption))
-	v, err := x.kept(key, func() ([][]float32, error) {
+	v, err := x.once(key, func() ([][]float32, error) {
 		s, pooled, err := x.Text.States(caption)
 		return [][]float32{s, pooled}, err
 	})
@@ -194,8 +200,12 @@ func (x *Pictures) caption(caption string) (*captioned, error) {
 
 // encode gives a picture's latents.
 func (x *Pictures) encode(m *dataset.Media, size [3]int) (mean, deviation []float32, err error) {
+	if _, same := x.Encoder.(Pixels); same { // decoding an image is all there is to do
+		v, err := x.pixels(m, size)
+		return v, nil, err
+	}
 	key := fmt.Sprintf("latents %s %v %g %s", x.Encoder.Fingerprint(), size, x.FPS, digest(m.Bytes))
-	v, err := x.kept(key, func() ([][]float32, error) {
+	v, err := x.once(key, func() ([][]float32, error) {
 		pixels, err := x.pixels(m, size)
 		if err != nil {
 			return nil, err
@@ -212,19 +222,23 @@ func (x *Pictures) encode(m *dataset.Media, size [3]int) (mean, deviation []floa
 	return v[0], v[1], nil
 }
 
-// kept is what the store has for a key, or what make gives.
-func (x *Pictures) kept(key string, make func() ([][]float32, error)) ([][]float32, error) {
-	if x.Kept == nil {
+// once is what the store has for a key, or what make gives.
+func (x *Pictures) once(key string, make func() ([][]float32, error)) ([][]float32, error) {
+	if x.cache == "" {
 		return make()
 	}
-	v, err := x.Kept.Get(key)
+	x.kept.Do(func() { x.kept.in, x.kept.err = OpenFolder(x.cache) })
+	if x.kept.err != nil {
+		return nil, x.kept.err
+	}
+	v, err := x.kept.in.Get(key)
 	if err != nil || v != nil {
 		return v, err
 	}
 	if v, err = make(); err != nil {
 		return nil, err
 	}
-	return v, x.Kept.Put(key, v...)
+	return v, x.kept.in.Put(key, v...)
 }
 
 // pixels are a medium's frames, scaled to cover a size and cut in the middle, [3 T H W] from -1 to 1.

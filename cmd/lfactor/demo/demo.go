@@ -47,7 +47,9 @@ func Command() *cobra.Command {
 		"train a hybrid of linear and full attention to find a needle in 8,192 tokens, beside a model "+
 			"of windows, "+
 			"instead")
-	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long")
+	image := c.Flags().Bool("image", false, "train a model of diffusion that draws pictures of captions instead, with "+
+		"an encoder of captions that learns with it")
+	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long", "image")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		n := *steps
 		switch {
@@ -59,6 +61,8 @@ func Command() *cobra.Command {
 			n = moeSteps
 		case *long && n == 0:
 			n = longSteps
+		case *image && n == 0:
+			n = imageSteps
 		case n == 0:
 			n = demoSteps
 		}
@@ -77,6 +81,8 @@ func Command() *cobra.Command {
 			err = demoMoE(c.Context(), *dir, n, show)
 		case *long:
 			err = demoLong(c.Context(), *dir, n, show)
+		case *image:
+			err = demoImage(c.Context(), *dir, n, show)
 		case *vlm:
 			err = demoVLM(c.Context(), *dir, n, show)
 		default:

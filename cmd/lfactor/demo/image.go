@@ -1,0 +1,260 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"image/png"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/dataset/token"
+)
+
+// imageSteps are enough for the demo to show what it claims.
+const imageSteps = 900
+
+// imageModel is a small transformer of Wan's kind.
+const imageModel = `model_type: WanTransformer3DModel
+hidden_size: 128
+num_hidden_layers: 4
+num_attention_heads: 4
+head_dim: 32
+intermediate_size: 384
+in_channels: 3
+out_channels: 3
+latent_patch: [1, 4, 4]
+text_dim: 64
+text_rows: 8
+freq_dim: 64
+`
+
+// imageText is a small encoder of captions, which learns with the model.
+const imageText = `{"architectures": ["UMT5EncoderModel"], "model_type": "umt5", "vocab_size": %d, "d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 128, "num_layers": 1}
+`
+
+// DemoImageConfig is a run file like any other.
+const DemoImageConfig = `
+model: {file: %q}
+data: {kind: media, paths: [%q], seq_len: 64, split: [1, 0, 0]}
+diffusion: {autoencoder: pixels, sizes: [32x32], text_encoder: %q, encoders: live, train_text_encoder: true, caption_dropout: 0.1, times: logit_normal}
+train: {steps: %d, global_batch: 32, micro_batch: 8, log_interval: %d, seed: 5}
+optimizer: {lr: 2.0e-3, min_lr: 1.0e-4, beta2: 0.99, weight_decay: 0.01}
+schedule: {kind: cosine, warmup_steps: 30}
+plan: {dp: 2, zero: 1, threads: 1}
+checkpoint: {dir: %q, interval: %d, keep: 1}
+log: {dir: %q}
+`
+
+// demoImage draws pictures with captions, trains a small model of diffusion on them, and has it draw
+// combinations that it has not seen, which the rules that drew the data judge.
+func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
+	began := time.Now()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for _, sub := range []string{"checkpoints", "run", "shards", "text_encoder"} {
+		if err := os.RemoveAll(in(sub)); err != nil {
+			return err
+		}
+	}
+	n, err := writeFigures(in("shards"), 4000)
+	if err != nil {
+		return err
+	}
+	if err := figureText(in("text_encoder")); err != nil {
+		return err
+	}
+	if err := os.WriteFile(in("model.yaml"), []byte(imageModel), 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "data    %d drawn pictures with captions in webdataset shards; %d of %d combinations are "+
+		"held out (%v)\n", n, len(figuresOf(true)), len(figuresOf(true))+len(figuresOf(false)),
+		time.Since(began).Round(100*time.Millisecond))
+	text := fmt.Sprintf(DemoImageConfig, in("model.yaml"), in("shards/figures-{00..03}.tar"), in("text_encoder"),
+		steps, max(1, steps/20), in("checkpoints"), steps, in("run"))
+	cfg, err := configs.Load(configs.Request{File: "demo --image", Text: []byte(text)})
+	if err != nil {
+		return err
+	}
+	cfg.Notices = nil
+	if err := run.Train(ctx, cfg, run.Options{Progress: os.Stderr}); err != nil {
+		return err
+	}
+	return imageVerdict(ctx, cfg, dir, began, show)
+}
+
+// writeFigures writes n pictures of the combinations of training with their captions, in four shards.
+func writeFigures(dir string, n int) (int, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return 0, err
+	}
+	r, all := rand.New(rand.NewPCG(31, 32)), figuresOf(false)
+	for shard := range 4 {
+		w, err := format.CreateShard(filepath.Join(dir, fmt.Sprintf("figures-%02d.tar", shard)))
+		if err != nil {
+			return 0, err
+		}
+		for i := range n / 4 {
+			f := all[r.IntN(len(all))]
+			var b bytes.Buffer
+			if err := png.Encode(&b, f.draw(r)); err != nil {
+				panic(fmt.Sprintf("demo: an image in memory cannot be written: %v", err))
+			}
+			if err := w.Add(fmt.Sprintf("%02d-%05d", shard, i), []dataset.Part{{Name: "png", Bytes: b.Bytes()},
+				{Name: "txt", Bytes: []byte(f.caption())}}); err != nil {
+				return 0, err
+			}
+		}
+		if err := w.Close(); err != nil {
+			return 0, err
+		}
+	}
+	return n / 4 * 4, nil
+}
+
+// figureText writes an encoder of captions without weights, with a tokenizer trained on them.
+func figureText(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var words []string
+	for _, f := range figuresOf(false) {
+		words = append(words, f.caption())
+	}
+	text, err := token.Train(token.TrainConfig{VocabSize: 320, Special: []string{"<pad>", "</s>"}},
+		slices.Values(words))
+	if err != nil {
+		return err
+	}
+	if text, err = endsWith(text, "</s>"); err != nil {
+		return err
+	}
+	settings, err := json.Marshal(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>",
+		"pad_token": "<pad>"})
+	if err != nil {
+		return err
+	}
+	for name, b := range map[string][]byte{"tokenizer.json": text, "tokenizer_config.json": settings} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	tok, _, err := trained.TokenizerAt(dir)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "config.json"), fmt.Appendf(nil, imageText, tok.VocabSize()), 0o644)
+}
+
+// endsWith has a tokenizer.json put a special token behind every text, so that an empty one has a token too.
+func endsWith(text []byte, end string) ([]byte, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, err
+	}
+	var added []struct {
+		ID      int    `json:"id"`
+		Content string `json:"content"`
+	}
+	if err := json.Unmarshal(all["added_tokens"], &added); err != nil {
+		return nil, err
+	}
+	for _, a := range added {
+		if a.Content == end {
+			all["post_processor"] = fmt.Appendf(nil, `{"type": "TemplateProcessing", "single": [{"Sequence": {"id": `+
+				`"A", "type_id": 0}}, {"SpecialToken": {"id": %q, "type_id": 0}}], "pair": [{"Sequence": {"id": "A", `+
+				`"type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}], "special_tokens": {%[1]q: {"id": %[1]q, `+
+				`"ids": [%[2]d], "tokens": [%[1]q]}}}`, end, a.ID)
+		}
+	}
+	return json.MarshalIndent(all, "", " ")
+}
+
+// drawnFigure is a picture that a model drew, and what the rules see in it.
+type drawnFigure struct {
+	want, seen figures
+	caption    string
+	picture    *media.Image
+}
+
+// drawFigures has the newest checkpoint of a directory draw each combination some times.
+func drawFigures(ctx context.Context, checkpoints string, of []figures, each int, told bool) ([]drawnFigure, error) {
+	m, err := trained.Open(checkpoints, "")
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	var captions []string
+	var out []drawnFigure
+	for _, f := range of {
+		for range each {
+			caption := f.caption()
+			if !told {
+				caption = ""
+			}
+			captions, out = append(captions, caption), append(out, drawnFigure{want: f, caption: caption})
+		}
+	}
+	o := trained.Drawing{Steps: 20, Guidance: 3, Seed: 1, Batch: 8}
+	if !told {
+		o.Guidance = 1
+	}
+	at := 0
+	err = m.Draw(ctx, captions, o, func(p trained.Picture) error {
+		d := &out[at]
+		at++
+		d.picture = media.FromPlanes(p.Pixels, p.Size, 0)
+		d.seen = seen(d.picture)
+		return nil
+	})
+	return out, err
+}
+
+// scoreFigures are the shares of pictures whose colour, shape, count, and all of them are right.
+func scoreFigures(all []drawnFigure) (s [4]float64) {
+	for _, d := range all {
+		by := 1 / float64(len(all))
+		for i, right := range []bool{d.seen.Colour == d.want.Colour, d.seen.Shape == d.want.Shape,
+			d.seen.Count == d.want.Count, d.seen == d.want} {
+			if right {
+				s[i] += by
+			}
+		}
+	}
+	return s
+}
+
+// imageVerdict has the model draw combinations that were held out, with and without their captions.
+func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, began time.Time, show *shown) error {
+	all, err := drawFigures(ctx, cfg.Run.Checkpoint.Dir, figuresOf(true), 4, true)
+	if err != nil {
+		return err
+	}
+	blind, err := drawFigures(ctx, cfg.Run.Checkpoint.Dir, figuresOf(true), 4, false)
+	if err != nil {
+		return err
+	}
+	with, without := scoreFigures(all), scoreFigures(blind)
+	fmt.Fprintf(show.out, "%d pictures of %d combinations that were not in training:\n", len(all), len(figuresOf(true)))
+	for i, name := range []string{"colour", "shape", "count", "all"} {
+		fmt.Fprintf(show.out, "  %-7s %5.1f %% right · without the caption %5.1f %%\n", name, 100*with[i], 100*without[i])
+	}
+	var sheet []*media.Image
+	for _, d := range all {
+		sheet = append(sheet, d.picture)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sheet.png"), media.Sheet(sheet, 8, 2).PNG(), 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(show.out, "done in %v\n", time.Since(began).Round(time.Second))
+	return nil
+}
