@@ -143,3 +143,26 @@ func TestEncodersOfManyTexts(t *testing.T) {
 	require.Equal(t, 10000, len(e.Text))
 	e.hold(t)
 }
+
+// FuzzCLIP: whatever a vocabulary, its merges and its configuration hold, reading them ends, and what is
+// read encodes.
+func FuzzCLIP(f *testing.F) {
+	f.Add(`{"a":0,"b</w>":1,"ab</w>":2,"<|startoftext|>":3,"<|endoftext|>":4}`, "#version: 0.2\na b</w>\n",
+		`{"tokenizer_class":"CLIPTokenizer","pad_token":"!"}`, "ab AB!")
+	f.Add(`{"<|startoftext|>":-1,"<|endoftext|>":4}`, "", `{"tokenizer_class":"CLIPTokenizer",
+		"bos_token":{"content":"x","lstrip":true}}`, "x")
+	f.Fuzz(func(t *testing.T, vocab, merges, config, text string) {
+		dir := t.TempDir()
+		for name, b := range map[string]string{vocabName: vocab, mergesName: merges,
+			"tokenizer_config.json": config} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(b), 0o600))
+		}
+		tok, _, err := LoadDir(dir)
+		if err != nil {
+			return
+		}
+		if _, err := tok.TryEncode(text, true); err != nil {
+			require.ErrorAs(t, err, new(*SlowError))
+		}
+	})
+}
