@@ -37,22 +37,22 @@ func (b Betas) check(f *faults, class string) {
 		b.checkTrained(f)
 		return
 	}
-	f.within("beta_start", b.Start, 0, 0.999)
-	f.within("beta_end", b.End, b.Start, 0.999)
-	f.oneOf("beta_schedule", b.Schedule, Curves()...)
+	f.Within("beta_start", b.Start, 0, 0.999)
+	f.Within("beta_end", b.End, b.Start, 0.999)
+	f.OneOf("beta_schedule", b.Schedule, Curves()...)
 	if c, ok := curves.m[b.Schedule]; ok && c.In != nil && !slices.Contains(c.In, class) {
-		f.add("beta_schedule", "take "+source.OneOf(c.In), "%s does not know %s in diffusers", class, c.Name)
+		f.Add("beta_schedule", "take "+source.OneOf(c.In), "%s does not know %s in diffusers", class, c.Name)
 	}
 }
 
 func (b Betas) checkTrained(f *faults) {
 	if len(b.Trained) != b.TrainSteps {
-		f.add("trained_betas", "set num_train_timesteps to its length", "%d numbers for num_train_timesteps = %d",
+		f.Add("trained_betas", "set num_train_timesteps to its length", "%d numbers for num_train_timesteps = %d",
 			len(b.Trained), b.TrainSteps)
 	}
 	for _, v := range b.Trained {
 		if !(v >= 0 && v < 1) {
-			f.add("trained_betas", "set variances from 0 to below 1", "%g is no variance", v)
+			f.Add("trained_betas", "set variances from 0 to below 1", "%g is no variance", v)
 			return
 		}
 	}
@@ -60,7 +60,7 @@ func (b Betas) checkTrained(f *faults) {
 
 func checkTrainSteps(f *faults, n int) {
 	if n < 1 || n > trainStepsMax {
-		f.add("num_train_timesteps", "set the length of training's table, mostly 1000", "%d is out of range", n)
+		f.Add("num_train_timesteps", "set the length of training's table, mostly 1000", "%d is out of range", n)
 	}
 }
 

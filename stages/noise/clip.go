@@ -16,8 +16,8 @@ type Threshold struct {
 func defaultThreshold() Threshold { return Threshold{Ratio: 0.995, Max: 1} }
 
 func (t Threshold) check(f *faults) {
-	f.within("dynamic_thresholding_ratio", t.Ratio, 0, 1)
-	f.within("sample_max_value", t.Max, 0, math.MaxFloat32)
+	f.Within("dynamic_thresholding_ratio", t.Ratio, 0, 1)
+	f.Within("sample_max_value", t.Max, 0, math.MaxFloat32)
 }
 
 // apply is the thresholded prediction.
@@ -50,7 +50,7 @@ type Clip struct {
 	Range float64 `json:"clip_sample_range"`
 }
 
-func (c Clip) check(f *faults) { f.within("clip_sample_range", c.Range, 0, math.MaxFloat32) }
+func (c Clip) check(f *faults) { f.Within("clip_sample_range", c.Range, 0, math.MaxFloat32) }
 
 // apply is the clipped prediction.
 func (c Clip) apply(x0 []float32) []float32 {

@@ -30,7 +30,7 @@ func (s *DDPM) check(f *faults) {
 	s.Clip.check(f)
 	s.Threshold.check(f)
 	s.Spacing.check(f)
-	f.oneOf("variance_type", s.Variance, "fixed_small", "fixed_small_log", "fixed_large", "learned",
+	f.OneOf("variance_type", s.Variance, "fixed_small", "fixed_small_log", "fixed_large", "learned",
 		"learned_range")
 	checkVP(f, s.Prediction, s.ZeroSNR)
 }
@@ -38,9 +38,9 @@ func (s *DDPM) check(f *faults) {
 // checkVP holds the prediction to those of a variance-preserving process. At an SNR of exactly zero noise
 // says nothing about the sample.
 func checkVP(f *faults, prediction string, zeroSNR bool) {
-	f.oneOf("prediction_type", prediction, "epsilon", "sample", "v_prediction")
+	f.OneOf("prediction_type", prediction, "epsilon", "sample", "v_prediction")
 	if zeroSNR && prediction == "epsilon" {
-		f.add("rescale_betas_zero_snr", "set prediction_type to v_prediction or sample",
+		f.Add("rescale_betas_zero_snr", "set prediction_type to v_prediction or sample",
 			"prediction_type epsilon gives no sample at a signal of zero")
 	}
 }

@@ -25,21 +25,21 @@ func (*DPMSolver) Class() string { return "DPMSolverMultistepScheduler" }
 
 func (s *DPMSolver) check(f *faults) {
 	s.Solver.check(f, s.Class())
-	f.oneOf("algorithm_type", s.Algorithm, "dpmsolver++", "sde-dpmsolver++")
-	f.oneOf("solver_type", s.Kind, "midpoint", "heun")
-	f.oneOf("time_shift_type", s.ShiftType, "exponential")
+	f.OneOf("algorithm_type", s.Algorithm, "dpmsolver++", "sde-dpmsolver++")
+	f.OneOf("solver_type", s.Kind, "midpoint", "heun")
+	f.OneOf("time_shift_type", s.ShiftType, "exponential")
 	if s.Variance != nil {
-		f.add("variance_type", "set null", "learned variances are not read by this solver")
+		f.Add("variance_type", "set null", "learned variances are not read by this solver")
 	}
 	if key := s.curveKey(); key != "" && s.FlowSigmas {
-		f.add(key, "leave one out",
+		f.Add(key, "leave one out",
 			"the curve has levels above 1, which flow matching (use_flow_sigmas) does not")
 	}
 	if s.LuLambdas && s.Sigmas.key() != "" {
-		f.add("use_lu_lambdas", "leave one out", "%s chooses the levels too", s.Sigmas.key())
+		f.Add("use_lu_lambdas", "leave one out", "%s chooses the levels too", s.Sigmas.key())
 	}
 	if math.IsNaN(s.LambdaMin) || s.LambdaMin > 20 {
-		f.add("lambda_min_clipped", "set about -5.1, or -Infinity for none", "%g leaves no times", s.LambdaMin)
+		f.Add("lambda_min_clipped", "set about -5.1, or -Infinity for none", "%g leaves no times", s.LambdaMin)
 	}
 }
 

@@ -36,11 +36,11 @@ func (s *EDMEuler) Predicts() string {
 func (s *EDMEuler) check(f *faults) {
 	checkTrainSteps(f, s.TrainSteps)
 	checkEnds(f, &s.SigmaMin, &s.SigmaMax)
-	f.within("sigma_data", s.SigmaData, 1e-6, 1e6)
-	f.within("rho", s.Rho, 0.1, 100)
-	f.oneOf("sigma_schedule", s.Curve, "karras", "exponential")
-	f.oneOf("prediction_type", s.Prediction, "epsilon", "v_prediction")
-	f.oneOf("final_sigmas_type", s.Final, "zero", "sigma_min")
+	f.Within("sigma_data", s.SigmaData, 1e-6, 1e6)
+	f.Within("rho", s.Rho, 0.1, 100)
+	f.OneOf("sigma_schedule", s.Curve, "karras", "exponential")
+	f.OneOf("prediction_type", s.Prediction, "epsilon", "v_prediction")
+	f.OneOf("final_sigmas_type", s.Final, "zero", "sigma_min")
 }
 
 // Levels are the paper's, ln σ normal with mean −1.2 and deviation 1.2.

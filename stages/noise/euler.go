@@ -42,15 +42,15 @@ func (s *Euler) check(f *faults) {
 	s.Sigmas.check(f)
 	s.Spacing.check(f)
 	checkEnds(f, s.SigmaMin, s.SigmaMax)
-	f.oneOf("prediction_type", s.Prediction, "epsilon", "sample", "v_prediction", "original_sample")
-	f.oneOf("interpolation_type", s.Interpolation, "linear", "log_linear")
-	f.oneOf("timestep_type", s.TimeType, "discrete", "continuous")
-	f.oneOf("final_sigmas_type", s.Final, "zero", "sigma_min")
+	f.OneOf("prediction_type", s.Prediction, "epsilon", "sample", "v_prediction", "original_sample")
+	f.OneOf("interpolation_type", s.Interpolation, "linear", "log_linear")
+	f.OneOf("timestep_type", s.TimeType, "discrete", "continuous")
+	f.OneOf("final_sigmas_type", s.Final, "zero", "sigma_min")
 	if key := s.Sigmas.key(); key != "" && s.Interpolation == "log_linear" {
-		f.add("interpolation_type", "leave one out", "%s chooses the levels too", key)
+		f.Add("interpolation_type", "leave one out", "%s chooses the levels too", key)
 	}
 	if (s.SigmaMin != nil || s.SigmaMax != nil) && s.Sigmas.key() == "" {
-		f.add("sigma_min", "set use_karras_sigmas to true, or null",
+		f.Add("sigma_min", "set use_karras_sigmas to true, or null",
 			"only curves of noise levels have ends of their own")
 	}
 }

@@ -37,15 +37,15 @@ func (*FlowMatchEuler) Predicts() string { return "flow_prediction" }
 
 func (s *FlowMatchEuler) check(f *faults) {
 	checkTrainSteps(f, s.TrainSteps)
-	f.within("shift", s.Shift, 1e-6, 1e6)
-	f.oneOf("time_shift_type", s.ShiftType, "exponential", "linear")
+	f.Within("shift", s.Shift, 1e-6, 1e6)
+	f.OneOf("time_shift_type", s.ShiftType, "exponential", "linear")
 	checkTerminal(f, s.Terminal)
 	s.Sigmas.check(f)
 	if s.Dynamic && (s.BaseShift == nil || s.MaxShift == nil) {
-		f.add("use_dynamic_shifting", "set base_shift and max_shift", "the shift has no ends")
+		f.Add("use_dynamic_shifting", "set base_shift and max_shift", "the shift has no ends")
 	}
 	if s.Dynamic && s.MaxTokens <= s.BaseTokens {
-		f.add("max_image_seq_len", "set more than base_image_seq_len", "%d tokens are no more than %d",
+		f.Add("max_image_seq_len", "set more than base_image_seq_len", "%d tokens are no more than %d",
 			s.MaxTokens, s.BaseTokens)
 	}
 }
@@ -53,7 +53,7 @@ func (s *FlowMatchEuler) check(f *faults) {
 // checkTerminal refuses a last level that is none.
 func checkTerminal(f *faults, t *float64) {
 	if t != nil {
-		f.within("shift_terminal", *t, 0, 0.999)
+		f.Within("shift_terminal", *t, 0, 0.999)
 	}
 }
 

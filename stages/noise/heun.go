@@ -28,7 +28,7 @@ func (s *Heun) check(f *faults) {
 	s.Sigmas.check(f)
 	s.Clip.check(f)
 	s.Spacing.check(f)
-	f.oneOf("prediction_type", s.Prediction, "epsilon", "sample", "v_prediction")
+	f.OneOf("prediction_type", s.Prediction, "epsilon", "sample", "v_prediction")
 }
 
 // Levels are the table of variances.

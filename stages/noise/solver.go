@@ -49,28 +49,28 @@ func (s *Solver) check(f *faults, class string) {
 	s.Threshold.check(f)
 	s.Sigmas.check(f)
 	s.Spacing.check(f)
-	f.within("solver_order", float64(s.Order), 1, 3)
-	f.within("flow_shift", s.FlowShift, 1e-6, 1e6)
-	f.oneOf("final_sigmas_type", s.Final, "zero", "sigma_min")
-	f.oneOf("prediction_type", s.Prediction, "epsilon", "sample", "v_prediction", "flow_prediction")
+	f.Within("solver_order", float64(s.Order), 1, 3)
+	f.Within("flow_shift", s.FlowShift, 1e-6, 1e6)
+	f.OneOf("final_sigmas_type", s.Final, "zero", "sigma_min")
+	f.OneOf("prediction_type", s.Prediction, "epsilon", "sample", "v_prediction", "flow_prediction")
 	s.checkFlow(f)
 }
 
 // checkFlow refuses a prediction of one process on the levels of the other.
 func (s *Solver) checkFlow(f *faults) {
 	if s.Prediction == "flow_prediction" && !s.FlowSigmas {
-		f.add("prediction_type", "set use_flow_sigmas to true, or prediction_type to what the denoiser gives",
+		f.Add("prediction_type", "set use_flow_sigmas to true, or prediction_type to what the denoiser gives",
 			"flow_prediction is a velocity between levels of flow matching, and use_flow_sigmas is false")
 	}
 	if s.Prediction == "v_prediction" && s.FlowSigmas {
-		f.add("prediction_type", "set prediction_type to flow_prediction, or use_flow_sigmas to false",
+		f.Add("prediction_type", "set prediction_type to flow_prediction, or use_flow_sigmas to false",
 			"v_prediction belongs to a variance-preserving process, and use_flow_sigmas is true")
 	}
 	if s.ZeroSNR && s.FlowSigmas {
-		f.add("rescale_betas_zero_snr", "leave one out", "use_flow_sigmas does not read the table of variances")
+		f.Add("rescale_betas_zero_snr", "leave one out", "use_flow_sigmas does not read the table of variances")
 	}
 	if s.Dynamic && !s.FlowSigmas {
-		f.add("use_dynamic_shifting", "set use_flow_sigmas to true", "only levels of flow matching are shifted")
+		f.Add("use_dynamic_shifting", "set use_flow_sigmas to true", "only levels of flow matching are shifted")
 	}
 }
 

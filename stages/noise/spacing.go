@@ -13,8 +13,8 @@ type Spacing struct {
 }
 
 func (s Spacing) check(f *faults) {
-	f.oneOf("timestep_spacing", s.Kind, "linspace", "leading", "trailing")
-	f.within("steps_offset", float64(s.Offset), 0, trainStepsMax)
+	f.OneOf("timestep_spacing", s.Kind, "linspace", "leading", "trailing")
+	f.Within("steps_offset", float64(s.Offset), 0, trainStepsMax)
 }
 
 // times are n times of a table of `table` entries, the latest first. A solver that keeps the last time for
@@ -74,7 +74,7 @@ func (s Sigmas) check(f *faults) {
 		}
 	}
 	if n > 1 {
-		f.add(s.key(), "set one of use_karras_sigmas, use_exponential_sigmas and use_beta_sigmas",
+		f.Add(s.key(), "set one of use_karras_sigmas, use_exponential_sigmas and use_beta_sigmas",
 			"%d curves of noise levels are chosen", n)
 	}
 }

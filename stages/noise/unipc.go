@@ -27,41 +27,41 @@ func (*UniPC) Class() string { return "UniPCMultistepScheduler" }
 
 func (s *UniPC) check(f *faults) {
 	s.Solver.check(f, s.Class())
-	f.oneOf("solver_type", s.Kind, "bh1", "bh2")
-	f.oneOf("time_shift_type", s.ShiftType, "exponential", "linear")
+	f.OneOf("solver_type", s.Kind, "bh1", "bh2")
+	f.OneOf("time_shift_type", s.ShiftType, "exponential", "linear")
 	checkTerminal(f, s.Terminal)
 	checkEnds(f, s.SigmaMin, s.SigmaMax)
 	if s.Predictor != nil {
-		f.add("solver_p", "set null", "another scheduler as predictor is not supported")
+		f.Add("solver_p", "set null", "another scheduler as predictor is not supported")
 	}
 	if s.Terminal != nil && !s.FlowSigmas {
-		f.add("shift_terminal", "set use_flow_sigmas to true", "only levels of flow matching are stretched")
+		f.Add("shift_terminal", "set use_flow_sigmas to true", "only levels of flow matching are stretched")
 	}
 	if key := s.Sigmas.key(); s.FlowSigmas && key != "" && key != "use_karras_sigmas" {
-		f.add(key, "leave one out", "the curve has levels above 1, which flow matching (use_flow_sigmas) does not")
+		f.Add(key, "leave one out", "the curve has levels above 1, which flow matching (use_flow_sigmas) does not")
 	}
 	if s.Final == "zero" && (!s.PredictX0 || !s.LowerFinal && s.Order > 1) {
-		f.add("final_sigmas_type", "set sigma_min, or predict_x0 and lower_order_final to true",
+		f.Add("final_sigmas_type", "set sigma_min, or predict_x0 and lower_order_final to true",
 			"the last step to a level of zero is infinite unless it predicts the sample by order 1")
 	}
 	if s.Final == "sigma_min" && (s.FlowSigmas || s.Sigmas.key() != "") {
-		f.add("final_sigmas_type", "set zero", "sigma_min repeats the last level of the chosen curve")
+		f.Add("final_sigmas_type", "set zero", "sigma_min repeats the last level of the chosen curve")
 	}
 	if !s.PredictX0 && s.Prediction == "flow_prediction" {
-		f.add("predict_x0", "set true", "flow_prediction is not read as noise")
+		f.Add("predict_x0", "set true", "flow_prediction is not read as noise")
 	}
 }
 
 // checkEnds refuses ends of a curve that are no levels.
 func checkEnds(f *faults, low, high *float64) {
 	if low != nil {
-		f.within("sigma_min", *low, 1e-10, 1e6)
+		f.Within("sigma_min", *low, 1e-10, 1e6)
 	}
 	if high != nil {
-		f.within("sigma_max", *high, 1e-10, 1e6)
+		f.Within("sigma_max", *high, 1e-10, 1e6)
 	}
 	if low != nil && high != nil && *high < *low {
-		f.add("sigma_max", "set at least sigma_min", "%g is below sigma_min = %g", *high, *low)
+		f.Add("sigma_max", "set at least sigma_min", "%g is below sigma_min = %g", *high, *low)
 	}
 }
 
