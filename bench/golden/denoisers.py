@@ -150,6 +150,31 @@ def case(name):
     print(name, first.item(), losses[-1], sum(p.numel() for p in m.parameters()))
 
 
+W14 = dict(num_attention_heads=40, attention_head_dim=128, ffn_dim=13824, num_layers=40)
+PUBLISHED = {
+    "wan/2.1-t2v-1.3b": ("WanTransformer3DModel", dict(num_attention_heads=12, attention_head_dim=128, ffn_dim=8960, num_layers=30)),
+    "wan/2.1-t2v-14b": ("WanTransformer3DModel", W14),
+    "wan/2.2-t2v-a14b": ("WanTransformer3DModel", W14),
+    "wan/2.2-ti2v-5b": ("WanTransformer3DModel", dict(num_attention_heads=24, attention_head_dim=128, ffn_dim=14336, num_layers=30, in_channels=48, out_channels=48)),
+    "qwen-image/20b": ("QwenImageTransformer2DModel", {}),
+    "flux/1-dev": ("FluxTransformer2DModel", dict(guidance_embeds=True)),
+    "flux/1-schnell": ("FluxTransformer2DModel", {}),
+}
+
+
+def count():
+    """Enters what torch counts in the published sizes into configs/testdata/parameters.json."""
+    path = pathlib.Path("configs/testdata/parameters.json")
+    all = json.loads(path.read_text())
+    for name, (kind, config) in PUBLISHED.items():
+        with torch.device("meta"):
+            all[name] = sum(p.numel() for p in getattr(diffusers, kind)(**config).parameters())
+    path.write_text(json.dumps(dict(sorted(all.items())), indent=1) + "\n")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["count"]:
+        count()
+        sys.exit()
     for name in sys.argv[1:] or CASES:
         case(name)
