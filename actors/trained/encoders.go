@@ -7,8 +7,10 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/stages/latent"
 )
 
 // NewPictures is what makes latents and states of a run's images and captions.
@@ -59,13 +61,24 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 
 // autoencoder is that of diffusion.autoencoder.
 func autoencoder(cfg *configs.Config) (Autoencoder, error) {
-	switch dir := fit.Beside(cfg, cfg.Run.Diffusion.Autoencoder, "vae"); dir {
+	const key = "diffusion.autoencoder"
+	dir := fit.Beside(cfg, cfg.Run.Diffusion.Autoencoder, "vae")
+	switch dir {
 	case "pixels":
 		return Pixels{}, nil
-	default:
-		return nil, cfg.Fault("diffusion.autoencoder", "is not given, and no vae lies beside the model",
+	case "":
+		return nil, cfg.Fault(key, "is not given, and no vae lies beside the model",
 			"name the folder of an autoencoder, or pixels")
 	}
+	b, err := kernels.Open(cfg.Run.Device, kernels.Options{Strict: cfg.Run.Strict})
+	if err != nil {
+		return nil, err
+	}
+	a, err := latent.Open(dir, b)
+	if err != nil {
+		return nil, cfg.Fault(key, err.Error(), "")
+	}
+	return a.Frozen(), nil
 }
 
 // Samples is the encoder of samples of images and captions.

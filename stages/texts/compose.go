@@ -94,6 +94,9 @@ func (c *captions) Dims(_ int, class int32) map[string]int {
 	return map[string]int{Component: family.ClassSize(class)}
 }
 
+// pools is the number of pooled rows, one a level of noise.
+func pools(s block.Shape) int { return family.Levels(s) }
+
 // Planned implements family.Modality.
 func (c *captions) Planned(_ int, dims map[string]int) int32 {
 	return family.SizeClass(dims[Component])
@@ -111,7 +114,7 @@ func (c *captions) Tensors(in *family.Inputs, s block.Shape) map[string]*tensor.
 		}
 	}
 	rows := map[string]int{"ids": s.Dim(Component), "positions": s.Dim(Component),
-		"pool": max(1, s.Dim(family.NoiseLevels))}
+		"pool": pools(s)}
 	for name, n := range rows {
 		t := data[In(Component, name)]
 		if t == nil || t.Shape[0] == n {

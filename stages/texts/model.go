@@ -107,6 +107,17 @@ func (s scope) of(name string) string { return In(s.name, name) }
 // the whole model.
 func (s scope) rows() int { return rowsOf(s.name)(s.Shape) }
 
+// captionsOf is the number of captions: the dimension of the encoder's name, or the levels of noise of a
+// denoiser that has it before its own blocks, one a sample.
+func captionsOf(name string) func(block.Shape) int {
+	return func(s block.Shape) int {
+		if n := s.Dim(In(name, Captions)); n > 0 || name == "" {
+			return n
+		}
+		return s.Dim(family.NoiseLevels)
+	}
+}
+
 func rowsOf(name string) func(block.Shape) int {
 	return func(s block.Shape) int {
 		if name == "" {
@@ -186,7 +197,7 @@ func (m *Model) final(s scope, env map[string]*grad.Value, states, x *grad.Value
 	if !t.Norm || states != x {
 		normed = m.parts.norm(s, x)
 	}
-	at := s.T.Data(s.of("pool"), tensor.I32, s.Shape.Dim(s.of(Captions)))
+	at := s.T.Data(s.of("pool"), tensor.I32, captionsOf(s.name)(s.Shape))
 	env[s.of(PooledPort)] = m.parts.project(s, s.T.Take(normed, at))
 }
 
@@ -194,7 +205,7 @@ func (m *Model) final(s scope, env map[string]*grad.Value, states, x *grad.Value
 func (m *Model) Ports(name string) map[string]family.Port {
 	rows := family.Port{Width: m.Width, Rows: rowsOf(name), Of: name}
 	pooled := family.Port{Width: m.Pooled, Of: name, Whole: true,
-		Rows: func(s block.Shape) int { return s.Dim(In(name, Captions)) }}
+		Rows: captionsOf(name)}
 	return map[string]family.Port{In(name, innerPort): rows, In(name, furtherPort): rows,
 		In(name, StatesPort): rows, In(name, PooledPort): pooled}
 }
