@@ -166,7 +166,7 @@ func (s *slopes) check(name string) {
 }
 
 // TestFamilySlopes: a registered family without a golden model has its gradients held to differences of its
-// loss; the toy of this package is one. A family with a vision tower needs a golden one.
+// loss; the toy of this package is one. A family with a vision tower, or of diffusion, needs a golden one.
 func TestFamilySlopes(t *testing.T) {
 	golden := map[string]bool{"vlm": true} // pairs of one's own, such as siglip-llama
 	for _, name := range goldenNames(t) {
@@ -174,12 +174,18 @@ func TestFamilySlopes(t *testing.T) {
 		require.NoError(t, err)
 		golden[c.ModelType], golden[c.Decoder()] = true, true
 	}
+	for _, name := range denoisers(t) {
+		c, err := configs.ReadModel(filepath.Join(denoisersDir, name))
+		require.NoError(t, err)
+		golden[c.ModelType] = true
+	}
 	checked := 0
 	for _, name := range family.Names() {
 		if golden[name] {
 			continue
 		}
 		require.NotContains(t, hf.ComposedFamilies, name, "a family with a tower needs a golden model")
+		require.False(t, hf.Families[name].Diffusers, "a model of diffusion needs a golden one: %s", name)
 		t.Run(name, func(t *testing.T) {
 			s := newSlopes(t, tinyOf(t, name))
 			for _, p := range s.m.Params(nil) {

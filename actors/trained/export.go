@@ -46,6 +46,9 @@ func (e *Exporter) Write(dst string) error {
 	if e.Lora != nil && l.AdaptersOnly && !l.Merge {
 		return e.adapters(dst)
 	}
+	if e.Model.Denoiser != nil {
+		return e.pipeline(dst)
+	}
 	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), hfShardBytes)
 	if err != nil {
 		return err

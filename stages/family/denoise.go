@@ -182,5 +182,17 @@ func (d *Denoiser) Turned(r *block.Rec, data string, rows int, theta float64, wi
 		r.T.ConstI32("dif.axis", axis), 1)
 }
 
+// Core is a model of diffusion without what stands before its denoiser: what one of its files has.
+func (m *Model) Core() *Model {
+	if m.Denoiser == nil || m.Denoiser.Live == nil {
+		return m
+	}
+	core, err := Build(m.Config, m.Spec.Rope.Length)
+	if err != nil {
+		panic("family: a model that was built before: " + err.Error())
+	}
+	return core
+}
+
 // Modality is what microbatches bring to the denoiser.
 func (d *Denoiser) Modality() Modality { return latents{d} }

@@ -33,7 +33,7 @@ head_dim: 32
 intermediate_size: 384
 in_channels: 3
 out_channels: 3
-latent_patch: [1, 4, 4]
+latent_patch: [1, 8, 8]
 text_dim: 64
 text_rows: 8
 freq_dim: 64
@@ -46,9 +46,9 @@ const imageText = `{"architectures": ["UMT5EncoderModel"], "model_type": "umt5",
 // DemoImageConfig is a run file like any other.
 const DemoImageConfig = `
 model: {file: %q}
-data: {kind: media, paths: [%q], seq_len: 64, split: [1, 0, 0]}
-diffusion: {autoencoder: pixels, sizes: [32x32], text_encoder: %q, encoders: live, train_text_encoder: true, caption_dropout: 0.1, times: logit_normal}
-train: {steps: %d, global_batch: 32, micro_batch: 8, log_interval: %d, seed: 5}
+data: {kind: media, paths: [%q], seq_len: 16, split: [1, 0, 0]}
+diffusion: {autoencoder: pixels, sizes: [32x32], text_encoder: %q, encoders: live, train_text_encoder: true, caption_dropout: 0.1}
+train: {steps: %d, global_batch: 64, micro_batch: 16, log_interval: %d, seed: 5}
 optimizer: {lr: 2.0e-3, min_lr: 1.0e-4, beta2: 0.99, weight_decay: 0.01}
 schedule: {kind: cosine, warmup_steps: 30}
 plan: {dp: 2, zero: 1, threads: 1}

@@ -34,7 +34,12 @@ var _ = family.Register(family.Family{ModelType: "WanTransformer3DModel", Paper:
 			"ffn_dim": "intermediate_size", "num_layers": "num_hidden_layers", "eps": "rms_norm_eps"},
 		Only: map[string]string{"qk_norm": `"rms_norm_across_heads"`},
 		Idle: []string{"rope_max_seq_len"},
-		Own:  []hf.Own{hf.Keys(width{Heads: 40, Dim: 128}, width.enter)}},
+		Write: func(m hf.Values, out map[string]any) {
+			if m.Int("text_rows") == 512 { // as pipelines of diffusers pad; another number is a key of ours
+				delete(out, "text_rows")
+			}
+		},
+		Own: []hf.Own{hf.Keys(width{Heads: 40, Dim: 128}, width.enter)}},
 	Build: func(c configs.Model) *family.Model { return newWan(c).model() }})
 
 // wan is a model of the family.

@@ -1,0 +1,67 @@
+package trained
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/stages/noise"
+	"github.com/lfactor/lfactor/stages/texts"
+)
+
+// pipeline writes a model of diffusion as diffusers keeps it: transformer with the denoiser, scheduler with what
+// it was trained under, and text_encoder where that has learnt. Folders that the run did not change, an
+// autoencoder's among them, stay where they are: a pipeline of diffusers takes them from there.
+func (e *Exporter) pipeline(dst string) error {
+	core := e.Model.Core()
+	dir := filepath.Join(dst, "transformer")
+	sink, err := checkpoint.NewWriterOf(checkpoint.DiffusersStem, dir, core.HFTensors(e.dtype), hfShardBytes)
+	if err != nil {
+		return err
+	}
+	if err := core.Export(sink, e.dtype, e.value); err != nil {
+		_ = sink.Abort() // the first error is the one to report
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), e.Cfg.Model.HFConfig(longName(e.dtype(""))),
+		0o644); err != nil {
+		return err
+	}
+	s, err := fit.Scheduler(e.Cfg)
+	if err != nil {
+		return err
+	}
+	dir = filepath.Join(dst, "scheduler")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "scheduler_config.json"), noise.Marshal(s), 0o644); err != nil {
+		return err
+	}
+	if e.Model.Denoiser.Live == nil || !e.Cfg.Run.Diffusion.TrainText {
+		return nil
+	}
+	return e.textEncoder(filepath.Join(dst, "text_encoder"))
+}
+
+// textEncoder writes an encoder of captions that has learnt with the denoiser, with its tokenizer.
+func (e *Exporter) textEncoder(dst string) error {
+	src := fit.TextDir(e.Cfg)
+	m, err := texts.ReadFile(filepath.Join(src, "config.json"))
+	if err != nil {
+		return err
+	}
+	if _, err := checkpoint.CopySideFiles(src, dst); err != nil {
+		return err
+	}
+	d, err := tensor.ParseDType(e.dtype(""))
+	if err != nil {
+		return err
+	}
+	return m.Write(dst, d, func(p *grad.Param, v []float32) error {
+		return e.read(texts.In(texts.Component, p.Name), p.Shape, v)
+	})
+}
