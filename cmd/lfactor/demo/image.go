@@ -43,11 +43,17 @@ freq_dim: 64
 const imageText = `{"architectures": ["UMT5EncoderModel"], "model_type": "umt5", "vocab_size": %d, "d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 128, "num_layers": 1}
 `
 
+// imageNoise has the model say the clean picture: patches have more numbers than the model is wide, and noise
+// would not pass through it.
+const imageNoise = `{"_class_name": "DDIMScheduler", "num_train_timesteps": 1000, "beta_schedule": "squaredcos_cap_v2",
+ "prediction_type": "sample", "clip_sample": true, "timestep_spacing": "trailing", "set_alpha_to_one": true}
+`
+
 // DemoImageConfig is a run file like any other.
 const DemoImageConfig = `
 model: {file: %q}
 data: {kind: media, paths: [%q], seq_len: 16, split: [1, 0, 0]}
-diffusion: {autoencoder: pixels, sizes: [32x32], text_encoder: %q, encoders: live, train_text_encoder: true, caption_dropout: 0.1}
+diffusion: {scheduler: %q, autoencoder: pixels, sizes: [32x32], text_encoder: %q, encoders: live, train_text_encoder: true, caption_dropout: 0.1}
 train: {steps: %d, global_batch: 64, micro_batch: 16, log_interval: %d, seed: 5}
 optimizer: {lr: 2.0e-3, min_lr: 1.0e-4, beta2: 0.99, weight_decay: 0.01}
 schedule: {kind: cosine, warmup_steps: 30}
@@ -76,10 +82,14 @@ func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
 	if err := os.WriteFile(in("model.yaml"), []byte(imageModel), 0o644); err != nil {
 		return err
 	}
+	if err := os.WriteFile(in("scheduler_config.json"), []byte(imageNoise), 0o644); err != nil {
+		return err
+	}
 	fmt.Fprintf(os.Stderr, "data    %d drawn pictures with captions in webdataset shards; %d of %d combinations are "+
 		"held out (%v)\n", n, len(figuresOf(true)), len(figuresOf(true))+len(figuresOf(false)),
 		time.Since(began).Round(100*time.Millisecond))
-	text := fmt.Sprintf(DemoImageConfig, in("model.yaml"), in("shards/figures-{00..03}.tar"), in("text_encoder"),
+	text := fmt.Sprintf(DemoImageConfig, in("model.yaml"), in("shards/figures-{00..03}.tar"), in("scheduler_config.json"),
+		in("text_encoder"),
 		steps, max(1, steps/20), in("checkpoints"), steps, in("run"))
 	cfg, err := configs.Load(configs.Request{File: "demo --image", Text: []byte(text)})
 	if err != nil {

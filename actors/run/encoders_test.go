@@ -1,0 +1,133 @@
+package run
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/configs"
+)
+
+// squares writes a shard of images with captions.
+func squares(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	w := tar.NewWriter(file)
+	add := func(name string, b []byte) {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(b))}))
+		_, err := w.Write(b)
+		require.NoError(t, err)
+	}
+	for i := range 24 {
+		img := image.NewRGBA(image.Rect(0, 0, 8, 8))
+		for p := range 64 {
+			img.Set(p%8, p/8, color.RGBA{uint8(40 * (i % 6)), uint8(p * 3), uint8(i), 255})
+		}
+		var b bytes.Buffer
+		require.NoError(t, png.Encode(&b, img))
+		add(fmt.Sprintf("%03d.png", i), b.Bytes())
+		add(fmt.Sprintf("%03d.txt", i), []byte([]string{"red", "blue square", "red disc", ""}[i%4]))
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, file.Close())
+}
+
+// captionWords is a folder of an encoder without weights, with a tokenizer of words.
+func captionWords(t *testing.T, dir string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	vocab := map[string]int{"<pad>": 0, "</s>": 1, "<unk>": 2, "red": 3, "blue": 4, "square": 5, "disc": 6}
+	tokenizer := map[string]any{"version": "1.0", "added_tokens": []any{
+		map[string]any{"id": 0, "content": "<pad>", "special": true},
+		map[string]any{"id": 1, "content": "</s>", "special": true}},
+		"pre_tokenizer": map[string]any{"type": "Whitespace"},
+		"post_processor": map[string]any{"type": "TemplateProcessing", "single": []any{
+			map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}},
+			map[string]any{"SpecialToken": map[string]any{"id": "</s>", "type_id": 0}}}, "pair": []any{},
+			"special_tokens": map[string]any{"</s>": map[string]any{"id": "</s>", "ids": []int{1},
+				"tokens": []string{"</s>"}}}},
+		"model": map[string]any{"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"}}
+	settings := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "eos_token": "</s>"}
+	encoder := map[string]any{"architectures": []string{"UMT5EncoderModel"}, "model_type": "umt5", "vocab_size": 7,
+		"d_model": 12, "d_kv": 4, "num_heads": 3, "d_ff": 20, "num_layers": 2}
+	for name, v := range map[string]any{"tokenizer.json": tokenizer, "tokenizer_config.json": settings,
+		"config.json": encoder} {
+		text, err := json.Marshal(v)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
+	}
+}
+
+// encodersRun trains a small model of diffusion with an encoder of captions and returns its losses, and the
+// folder of its export.
+func encodersRun(t *testing.T, model, dir, encoder string, more ...string) (losses []float64, export string) {
+	t.Helper()
+	text := fmt.Sprintf(`
+model: %s
+data: {paths: [%q], seq_len: 16, split: [1, 0, 0]}
+diffusion: {autoencoder: pixels, sizes: [8x8], text_encoder: %q, caption_dropout: 0.3}
+train: {steps: 4, global_batch: 4, micro_batch: 2}
+optimizer: {lr: 1.0e-3}
+`, model, filepath.Join(dir, "a.tar"), encoder)
+	out := t.TempDir()
+	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append(more,
+		"log.dir="+filepath.Join(out, "log"), "checkpoint.dir="+filepath.Join(out, "saved"),
+		"checkpoint.save_hf=true")})
+	require.NoError(t, err)
+	require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) {
+		losses = append(losses, m.Loss)
+	}}))
+	return losses, filepath.Join(out, "saved", "release_hf_weights")
+}
+
+// TestEncodersAgree: an encoder of captions gives the same losses to the bit whether its states are made beside
+// the data or by blocks before the denoiser, on one rank and as the first stage of a pipeline, and whether they
+// are kept or not; an encoder that learns gives others.
+func TestEncodersAgree(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	squares(t, filepath.Join(dir, "a.tar"))
+	captionWords(t, filepath.Join(dir, "text"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(`model_type: WanTransformer3DModel
+hidden_size: 24
+num_hidden_layers: 2
+num_attention_heads: 2
+head_dim: 12
+intermediate_size: 32
+in_channels: 3
+out_channels: 3
+latent_patch: [1, 2, 2]
+text_dim: 12
+text_rows: 6
+freq_dim: 8
+`), 0o644))
+	model := fmt.Sprintf("{file: %q}", filepath.Join(dir, "model.yaml"))
+	drawn, export := encodersRun(t, model, dir, filepath.Join(dir, "text"), "diffusion.encoders=live",
+		"diffusion.train_text_encoder=true")
+	encoder := filepath.Join(export, "text_encoder")
+	require.FileExists(t, filepath.Join(encoder, "model.safetensors"))
+
+	live, _ := encodersRun(t, model, dir, encoder, "diffusion.encoders=live")
+	require.Len(t, live, 4)
+	require.NotEqual(t, drawn, live)
+	for _, more := range [][]string{{"diffusion.encoders=live", "plan.pp=2"}, {"diffusion.cache=off"},
+		{"diffusion.cache=" + filepath.Join(dir, "kept")}, {"diffusion.cache=" + filepath.Join(dir, "kept")}} {
+		got, _ := encodersRun(t, model, dir, encoder, more...)
+		require.Equal(t, live, got, "%v", more)
+	}
+
+	// the export goes on: the denoiser and its encoder are read from their folders
+	on, _ := encodersRun(t, fmt.Sprintf("{path: %q}", filepath.Join(export, "transformer")), dir, encoder)
+	require.Less(t, on[0], drawn[0])
+}
