@@ -1,10 +1,13 @@
 package demo
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"image/png"
 	"math/rand/v2"
 	"os"
@@ -19,10 +22,11 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // imageSteps are enough for the demo to show what it claims.
-const imageSteps = 900
+const imageSteps = 3300
 
 // imageModel is a small transformer of Wan's kind.
 const imageModel = `model_type: WanTransformer3DModel
@@ -53,12 +57,12 @@ const imageNoise = `{"_class_name": "DDIMScheduler", "num_train_timesteps": 1000
 const DemoImageConfig = `
 model: {file: %q}
 data: {kind: media, paths: [%q], seq_len: 16, split: [1, 0, 0]}
-diffusion: {scheduler: %q, autoencoder: pixels, sizes: [32x32], text_encoder: %q, encoders: live, train_text_encoder: true, caption_dropout: 0.1}
-train: {steps: %d, global_batch: 64, micro_batch: 16, log_interval: %d, seed: 5}
+diffusion: {scheduler: %q, autoencoder: pixels, sizes: [32x32], text_encoder: %q, encoders: live, train_text_encoder: true, caption_dropout: 0.05, times: logit_normal, times_mean: -1.2}
+train: {steps: %d, global_batch: 32, micro_batch: 16, log_interval: %d, seed: 5}
 optimizer: {lr: 2.0e-3, min_lr: 1.0e-4, beta2: 0.99, weight_decay: 0.01}
 schedule: {kind: cosine, warmup_steps: 30}
 plan: {dp: 2, zero: 1, threads: 1}
-checkpoint: {dir: %q, interval: %d, keep: 1}
+checkpoint: {dir: %q, interval: %d, keep: 1, save_hf: true}
 log: {dir: %q}
 `
 
@@ -189,6 +193,13 @@ func endsWith(text []byte, end string) ([]byte, error) {
 	return json.MarshalIndent(all, "", " ")
 }
 
+// Pictures are drawn as the captions say, in so many steps: a model that gives clean pictures overshoots with
+// more guidance.
+const (
+	figureGuidance = 1
+	figureSteps    = 30
+)
+
 // drawnFigure is a picture that a model drew, and what the rules see in it.
 type drawnFigure struct {
 	want, seen figures
@@ -214,10 +225,7 @@ func drawFigures(ctx context.Context, checkpoints string, of []figures, each int
 			captions, out = append(captions, caption), append(out, drawnFigure{want: f, caption: caption})
 		}
 	}
-	o := trained.Drawing{Steps: 20, Guidance: 3, Seed: 1, Batch: 8}
-	if !told {
-		o.Guidance = 1
-	}
+	o := trained.Drawing{Steps: figureSteps, Guidance: figureGuidance, Seed: 1, Batch: 16}
 	at := 0
 	err = m.Draw(ctx, captions, o, func(p trained.Picture) error {
 		d := &out[at]
@@ -258,13 +266,50 @@ func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, began ti
 	for i, name := range []string{"colour", "shape", "count", "all"} {
 		fmt.Fprintf(show.out, "  %-7s %5.1f %% right · without the caption %5.1f %%\n", name, 100*with[i], 100*without[i])
 	}
-	var sheet []*media.Image
-	for _, d := range all {
-		sheet = append(sheet, d.picture)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "sheet.png"), media.Sheet(sheet, 8, 2).PNG(), 0o644); err != nil {
+	page := filepath.Join(dir, "pictures.html")
+	if err := writePictures(page, all, blind, with, without); err != nil {
 		return err
 	}
+	left := files(dir)
+	left["pictures"] = page
+	show.result = map[string]any{"steps": cfg.Run.Train.Steps, "right": with, "right_without": without,
+		"seconds": time.Since(began).Seconds(), "files": left}
+	fmt.Fprintf(show.out, "pictures %s · metrics %s · export %s, for diffusers\n", page, left["metrics"],
+		left["export"])
 	fmt.Fprintf(show.out, "done in %v\n", time.Since(began).Round(time.Second))
+	if cfg.Run.Train.Steps < imageSteps {
+		fmt.Fprintf(show.out, "%d steps show less than %d do\n", cfg.Run.Train.Steps, imageSteps)
+		return nil
+	}
+	if min(with[0], with[1], with[2]) < 0.75 || without[3] > 0.2 {
+		return fmt.Errorf("three in four pictures should have the colour, the shape and the count of their " +
+			"captions, and one in five at most all of them without")
+	}
 	return nil
+}
+
+// writePictures writes a page that needs nothing else: what was drawn of each caption, and what the rules see.
+func writePictures(name string, all, blind []drawnFigure, with, without [4]float64) error {
+	return machine.Create(name, func(w *bufio.Writer) {
+		fmt.Fprint(w, "<!doctype html><meta charset=\"utf-8\"><title>lfactor demo --image</title><style>"+
+			"body{font-family:sans-serif;margin:2em}figure{display:inline-block;width:9em;margin:.4em;"+
+			"vertical-align:top}img{width:8em;image-rendering:pixelated}figcaption{font-size:85%}"+
+			".no{color:#b00}</style>\n")
+		fmt.Fprintf(w, "<h1>Pictures of unseen combinations</h1><p>Right with their captions: colour %.1f %%, shape "+
+			"%.1f %%, count %.1f %%, all %.1f %%; without: %.1f %%, %.1f %%, %.1f %%, %.1f %%.</p>\n",
+			100*with[0], 100*with[1], 100*with[2], 100*with[3], 100*without[0], 100*without[1], 100*without[2],
+			100*without[3])
+		for i, list := range [][]drawnFigure{all, blind} {
+			fmt.Fprintf(w, "<h2>%s</h2>\n", []string{"Drawn by their captions", "Drawn without captions"}[i])
+			for _, d := range list {
+				class := ""
+				if d.seen != d.want {
+					class = " class=\"no\""
+				}
+				fmt.Fprintf(w, "<figure><img src=\"data:image/png;base64,%s\" alt=\"\"><figcaption%s>%s</figcaption>"+
+					"</figure>\n", base64.StdEncoding.EncodeToString(d.picture.PNG()), class,
+					html.EscapeString(d.want.caption()))
+			}
+		}
+	})
 }
