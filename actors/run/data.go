@@ -189,6 +189,7 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 		conf.Mode = dataset.ModeSFT
 		if x, ok := d.images.(*trained.Pictures); ok {
 			conf.Samples, conf.Own = x.Samples(d.r.cfg), true
+			conf.MediaMax = 2 * c.Data.ImagesMax // a caption is a medium too
 		} else if conf.Samples, err = d.samples(); err != nil {
 			return conf, err
 		}

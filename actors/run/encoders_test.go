@@ -18,6 +18,21 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
+// wanOf12 is a small model that reads states of 12 numbers.
+const wanOf12 = `model_type: WanTransformer3DModel
+hidden_size: 24
+num_hidden_layers: 2
+num_attention_heads: 2
+head_dim: 12
+intermediate_size: 32
+in_channels: 3
+out_channels: 3
+latent_patch: [1, 2, 2]
+text_dim: 12
+text_rows: 6
+freq_dim: 8
+`
+
 // squares writes a shard of images with captions.
 func squares(t *testing.T, path string) {
 	t.Helper()
@@ -81,9 +96,9 @@ train: {steps: 4, global_batch: 4, micro_batch: 2}
 optimizer: {lr: 1.0e-3}
 `, model, filepath.Join(dir, "a.tar"), encoder)
 	out := t.TempDir()
-	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append(more,
-		"log.dir="+filepath.Join(out, "log"), "checkpoint.dir="+filepath.Join(out, "saved"),
-		"checkpoint.save_hf=true")})
+	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append([]string{
+		"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
+		"checkpoint.save_hf=true"}, more...)})
 	require.NoError(t, err)
 	require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) {
 		losses = append(losses, m.Loss)
@@ -99,19 +114,7 @@ func TestEncodersAgree(t *testing.T) {
 	dir := t.TempDir()
 	squares(t, filepath.Join(dir, "a.tar"))
 	captionWords(t, filepath.Join(dir, "text"))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(`model_type: WanTransformer3DModel
-hidden_size: 24
-num_hidden_layers: 2
-num_attention_heads: 2
-head_dim: 12
-intermediate_size: 32
-in_channels: 3
-out_channels: 3
-latent_patch: [1, 2, 2]
-text_dim: 12
-text_rows: 6
-freq_dim: 8
-`), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(wanOf12), 0o644))
 	model := fmt.Sprintf("{file: %q}", filepath.Join(dir, "model.yaml"))
 	drawn, export := encodersRun(t, model, dir, filepath.Join(dir, "text"), "diffusion.encoders=live",
 		"diffusion.train_text_encoder=true")
@@ -130,4 +133,24 @@ freq_dim: 8
 	// the export goes on: the denoiser and its encoder are read from their folders
 	on, _ := encodersRun(t, fmt.Sprintf("{path: %q}", filepath.Join(export, "transformer")), dir, encoder)
 	require.Less(t, on[0], drawn[0])
+}
+
+// TestDiffusionSaysItsOwn: the curve of a model of diffusion has no nats, and an image with its caption is one
+// medium of data.images_max.
+func TestDiffusionSaysItsOwn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	squares(t, filepath.Join(dir, "a.tar"))
+	captionWords(t, filepath.Join(dir, "text"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(wanOf12), 0o644))
+	model, log := fmt.Sprintf("{file: %q}", filepath.Join(dir, "model.yaml")), filepath.Join(dir, "log")
+	losses, _ := encodersRun(t, model, dir, filepath.Join(dir, "text"), "diffusion.encoders=live",
+		"data.images_max=1", "log.dir="+log)
+	require.Len(t, losses, 4)
+	text, err := os.ReadFile(filepath.Join(log, "quarantine.jsonl"))
+	require.True(t, err == nil && len(text) == 0 || os.IsNotExist(err), "%s", text)
+	curve, err := os.ReadFile(filepath.Join(log, "loss.svg"))
+	require.NoError(t, err)
+	require.NotContains(t, string(curve), "nats")
+	require.Contains(t, string(curve), "loss of a number")
 }

@@ -12,9 +12,9 @@ import (
 
 // Evaluation is the loss on validation data.
 type Evaluation struct {
-	Loss       float64 `json:"loss"` // nats a token
-	Perplexity float64 `json:"perplexity"`
-	From       string  `json:"from"` // where the weights come from
+	Loss       float64 `json:"loss"`                 // nats a token; of a number, for models of diffusion
+	Perplexity float64 `json:"perplexity,omitempty"` // 0 for models of diffusion, which have none
+	From       string  `json:"from"`                 // where the weights come from
 	Batches    int     `json:"batches"`
 }
 
@@ -47,6 +47,8 @@ func Evaluate(ctx context.Context, cfg *configs.Config) (*Evaluation, error) {
 	if err := host.Run(r.layout, o); err != nil {
 		return nil, err
 	}
-	out.Perplexity = math.Exp(out.Loss)
+	if !cfg.Model.Denoises() {
+		out.Perplexity = math.Exp(out.Loss)
+	}
 	return out, nil
 }

@@ -434,7 +434,11 @@ func (p *reporter) close() {
 	}
 	if len(p.losses) > 1 {
 		path := filepath.Join(p.dir, "loss.svg")
-		if err := os.WriteFile(path, record.Curve("loss", p.losses, p.evals), 0o600); err == nil {
+		unit := "loss, nats a token"
+		if p.r.cfg.Model.Denoises() {
+			unit = "loss of a number"
+		}
+		if err := os.WriteFile(path, record.Curve("loss", unit, p.losses, p.evals), 0o600); err == nil {
 			p.say("curve   %s", path)
 		}
 	}

@@ -46,8 +46,8 @@ func ticks(lo, hi float64, n int) []float64 {
 // number writes a tick without needless digits.
 func number(v float64) string { return strconv.FormatFloat(math.Round(v*1e9)/1e9, 'f', -1, 64) }
 
-// Curve draws training and evaluation losses over the steps as an SVG drawing.
-func Curve(title string, train, eval []Point) []byte {
+// Curve draws training and evaluation losses over the steps as an SVG drawing; unit stands at their axis.
+func Curve(title, unit string, train, eval []Point) []byte {
 	const w, h, left, bottom, top = 900.0, 440.0, 76.0, 56.0, 30.0
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, p := range append(append([]Point(nil), train...), eval...) {
@@ -94,6 +94,6 @@ func Curve(title string, train, eval []Point) []byte {
 		fmt.Fprintf(&b, `<text x="%g" y="18" fill="#d06020">evaluation</text>`, left+120)
 	}
 	fmt.Fprintf(&b, `<text x="%g" y="18" fill="#2060c0">training</text><text x="%g" y="%g" text-anchor="middle">step</text>`, left+50, w/2, h-10)
-	fmt.Fprintf(&b, `<text transform="translate(18 %g) rotate(-90)" text-anchor="middle">loss, nats a token</text></svg>`, h/2)
+	fmt.Fprintf(&b, `<text transform="translate(18 %g) rotate(-90)" text-anchor="middle">%s</text></svg>`, h/2, unit)
 	return []byte(b.String())
 }

@@ -21,5 +21,5 @@ func TestTicks(t *testing.T) {
 		require.InDeltaSlice(t, c.want, got, 1e-9, "%v to %v: %v", c.lo, c.hi, got)
 	}
 	nan := []Point{{1, math.NaN()}, {2, math.Inf(1)}}
-	require.NotContains(t, string(Curve("loss", nan, nil)), "NaN")
+	require.NotContains(t, string(Curve("loss", "nats", nan, nil)), "NaN")
 }

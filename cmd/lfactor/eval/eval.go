@@ -42,7 +42,10 @@ func evalCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	return cli.EmitAs(cli.Out, form, e, func(w io.Writer) {
-		fmt.Fprintf(w, "loss %.6f  perplexity %.3f  (%s, %d batches)\n", e.Loss, e.Perplexity, e.From,
-			e.Batches)
+		perplexity := ""
+		if e.Perplexity > 0 {
+			perplexity = fmt.Sprintf("  perplexity %.3f", e.Perplexity)
+		}
+		fmt.Fprintf(w, "loss %.6f%s  (%s, %d batches)\n", e.Loss, perplexity, e.From, e.Batches)
 	})
 }
