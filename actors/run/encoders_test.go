@@ -154,3 +154,34 @@ func TestDiffusionSaysItsOwn(t *testing.T) {
 	require.NotContains(t, string(curve), "nats")
 	require.Contains(t, string(curve), "loss of a number")
 }
+
+// TestPicturesAreChecked: config check says what a run of diffusion lacks, each with its key, before anything is
+// read; sizes that are no whole patches end the run's start.
+func TestPicturesAreChecked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	squares(t, filepath.Join(dir, "a.tar"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(wanOf12), 0o644))
+	load := func(section string) error {
+		text := fmt.Sprintf("model: {file: %q}\ndata: {paths: [%q], seq_len: 16}\ndiffusion: {%s}\n",
+			filepath.Join(dir, "model.yaml"), filepath.Join(dir, "a.tar"), section)
+		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Files: true})
+		if err != nil {
+			return err
+		}
+		r, err := Open(cfg)
+		if err == nil {
+			r.Close()
+		}
+		return err
+	}
+	err := load("")
+	for _, key := range []string{"diffusion.sizes", "diffusion.autoencoder", "diffusion.text_encoder"} {
+		require.ErrorContains(t, err, key+": is not given")
+	}
+	require.ErrorContains(t, load("sizes: [8x8], autoencoder: pixels, text_encoder: "+dir), "has no config.json")
+	require.ErrorContains(t, load("sizes: [8x8], autoencoder: pixels, text_encoder: none, text_encoder_2: "+dir),
+		"diffusion.text_encoder_2")
+	require.ErrorContains(t, load("sizes: [9x8], autoencoder: pixels, text_encoder: none"), "no whole patches")
+	require.NoError(t, load("sizes: [8x8], autoencoder: pixels, text_encoder: none"))
+}

@@ -6,10 +6,38 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-func init() { configs.Hold(configs.Rule{Name: "weights", Files: true, Check: checkWeights}) }
+func init() {
+	configs.Hold(configs.Rule{Name: "weights", Files: true, Check: checkWeights})
+	configs.Hold(configs.Rule{Name: "pictures", Files: true, Check: checkPictures})
+}
+
+// checkPictures is the rule for what encodes the images and captions of a model of diffusion: sizes are given,
+// and folders are named, or lie beside the model, and are there. What is in them is read when a run begins.
+func checkPictures(cfg *configs.Config, at configs.At) {
+	d := &cfg.Run.Diffusion
+	if !cfg.Model.Denoises() {
+		return
+	}
+	if len(d.Sizes) == 0 {
+		at("diffusion.sizes", "is not given", "write [256x256] for images of that size")
+	}
+	for _, f := range []struct{ key, given, beside, word string }{
+		{"diffusion.autoencoder", d.Autoencoder, "vae", "pixels"},
+		{"diffusion.text_encoder", d.Text, "text_encoder", "none"}} {
+		switch dir := fit.Beside(cfg, f.given, f.beside); {
+		case dir == f.word:
+		case dir == "":
+			at(f.key, fmt.Sprintf("is not given, and no %s lies beside the model", f.beside),
+				fmt.Sprintf("name a folder, or %s", f.word))
+		case !machine.Exists(filepath.Join(dir, "config.json")):
+			at(f.key, fmt.Sprintf("%s has no config.json", dir), "name the folder that has it")
+		}
+	}
+}
 
 // weightsDir is the Hugging Face directory that initial weights are read from: checkpoint.load where that
 // is one, else model.path; "" for neither.

@@ -51,6 +51,12 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 		if err != nil {
 			return nil, cfg.Fault("diffusion.sizes", err.Error(), "")
 		}
+		for a, p := range d.Patch {
+			if shape[a+1]%p != 0 {
+				return nil, cfg.Fault("diffusion.sizes", fmt.Sprintf("latents of %d×%d×%d pixels are %d×%d×%d, no "+
+					"whole patches of %v", size[0], size[1], size[2], shape[1], shape[2], shape[3], d.Patch), "")
+			}
+		}
 		if shape[0] != d.Channels {
 			return nil, cfg.Fault("diffusion.autoencoder", fmt.Sprintf("it has latents of %d channels, and the "+
 				"model reads %d", shape[0], d.Channels), "take the model's own autoencoder")

@@ -40,7 +40,7 @@ type Denoiser struct {
 	At func(grid [3]int) []int32
 	// Joint says that captions are rows of a stream of their own, which rows of latents attend to and which
 	// attend to them: rows of captions have levels and places too. TextAt is the place of a caption's first
-	// row on each axis, and Step what each further row is behind it.
+	// row on each axis, and TextStep what each further row is behind it.
 	Joint    bool
 	TextAt   func(grid [3]int) int32
 	TextStep int32
@@ -52,11 +52,9 @@ type Denoiser struct {
 	Live     *Live // blocks before the denoiser that encode captions; nil where states are data
 }
 
-// Live names what blocks that encode captions before a denoiser give, as dimensions and ports of the model.
-type Live struct {
-	States, Pooled string // ports; Pooled is "" for none
-	Rows           string // the dimension of their tokens
-}
+// Live names the ports that blocks which encode captions before a denoiser give: States [tokens Texts], and
+// Pooled [levels Pooled], "" for none.
+type Live struct{ States, Pooled string }
 
 // Process is what training does to latents. It is set after the model is built.
 type Process struct {

@@ -19,7 +19,7 @@ type Encoded struct {
 	Pool []float32 // [Pooled], its pooled row
 	// tokens of the caption, in the place of Text and Pool where blocks before the denoiser encode it; those of
 	// no caption where the sample lost it
-	IDs, NoneIDs []int32
+	IDs []int32
 	// the same of an empty caption
 	None, NonePool []float32
 	// in place of what is drawn from Key; nil for that
@@ -63,8 +63,7 @@ func (p latents) Class(in *Inputs) int32 {
 	return p.class(len(p.items(in)), texts)
 }
 
-// rows is the number of rows of a sample's caption, whether it is dropped or not: a shape must not depend on
-// that.
+// rows is the most rows that a sample's caption takes, whether it is lost or not.
 func (p latents) rows(x *Encoded) int {
 	switch {
 	case p.d.Texts == 0:
@@ -72,7 +71,7 @@ func (p latents) rows(x *Encoded) int {
 	case p.d.Live != nil && p.d.TextRows > 0:
 		return p.d.TextRows
 	case p.d.Live != nil:
-		return max(len(x.IDs), len(x.NoneIDs))
+		return len(x.IDs)
 	}
 	return max(len(x.Text), len(x.None)) / p.d.Texts
 }

@@ -110,6 +110,10 @@ func (r rules) diffusion() {
 	if !r.m.Denoiser.Guided && !r.c.Usual(section+"guidance") {
 		r.at(section+"guidance", "the model is told none", "remove it")
 	}
+	if d.Text2 != "" && (r.m.Denoiser.Pooled == 0 || d.Encoders == "live") {
+		r.at(section+"text_encoder_2", "the model reads one encoder of captions, or has one among its blocks",
+			"remove it")
+	}
 	if r.c.Run.Plan.ChunkSize > 0 {
 		r.at("plan.chunk_size", "rows of latents see each other both ways, and a chunk's border would cut "+
 			"between them", "remove it; plan.cp shares a long clip out")

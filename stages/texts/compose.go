@@ -43,7 +43,7 @@ func Before(m *family.Model, e *Model, t Take) error {
 			m.Ports[name] = p
 		}
 	}
-	m.Denoiser.Live = &family.Live{States: states, Pooled: pooled, Rows: Component}
+	m.Denoiser.Live = &family.Live{States: states, Pooled: pooled}
 	m.Modalities = append(m.Modalities, &captions{e, t})
 	m.Parts = append(m.Parts, family.Part{Component: Component, Prefix: Component + "."})
 	own := m.Source
@@ -94,9 +94,6 @@ func (c *captions) Dims(_ int, class int32) map[string]int {
 	return map[string]int{Component: family.ClassSize(class)}
 }
 
-// pools is the number of pooled rows, one a level of noise.
-func pools(s block.Shape) int { return family.Levels(s) }
-
 // Planned implements family.Modality.
 func (c *captions) Planned(_ int, dims map[string]int) int32 {
 	return family.SizeClass(dims[Component])
@@ -114,7 +111,7 @@ func (c *captions) Tensors(in *family.Inputs, s block.Shape) map[string]*tensor.
 		}
 	}
 	rows := map[string]int{"ids": s.Dim(Component), "positions": s.Dim(Component),
-		"pool": pools(s)}
+		"pool": family.Levels(s)} // a row a sample
 	for name, n := range rows {
 		t := data[In(Component, name)]
 		if t == nil || t.Shape[0] == n {
