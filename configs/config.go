@@ -385,7 +385,7 @@ func (l *loader) checkAll() {
 	if l.modelOnly && len(r.Data.Paths) == 0 {
 		data = &Data{Paths: []WeightPath{{Path: "none", Weight: 1}}, Split: []float64{1, 0, 0}}
 	}
-	sections := []section{&r.Model, data, &r.Train, &r.Train.Router, &r.Train.Indexer, &r.Optimizer,
+	sections := []section{&r.Model, data, &r.Train, &r.Train.Router, &r.Train.Indexer, &r.Optimizer, averages{r},
 		&r.Schedule, &r.Plan,
 		&r.Plan.Encoder, &r.LoRA, &r.Diffusion, &r.Checkpoint}
 	if l.modelRead {

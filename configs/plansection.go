@@ -252,6 +252,7 @@ type Checkpoint struct {
 	Keep          int    `key:"keep" default:"2" min:"1" class:"free" doc:"Checkpoints to keep; the latest always stays."`
 	SaveHF        bool   `key:"save_hf" default:"false" class:"free" flag:"save-hf" doc:"Export a Hugging Face directory at the end."`
 	SaveHFPath    string `key:"save_hf_path" class:"free" flag:"save-hf-path" doc:"Where to; by default release_hf_weights in checkpoint.dir."`
+	SaveHFAverage bool   `key:"save_hf_ema" default:"false" class:"free" doc:"Export the average of the weights that optimizer.ema keeps instead of the last ones."`
 }
 
 // Check implements section.
@@ -262,6 +263,17 @@ func (c *Checkpoint) Check(at faults) {
 	if c.SaveHF && c.Dir == "" && c.SaveHFPath == "" {
 		at.fault("checkpoint.save_hf", "neither checkpoint.save_hf_path nor checkpoint.dir is set",
 			"set one of them")
+	}
+}
+
+// averages holds the average that is exported to the one that is kept.
+type averages struct{ *Run }
+
+// Check implements section.
+func (r averages) Check(at faults) {
+	if r.Checkpoint.SaveHFAverage && r.Optimizer.EMA == 0 {
+		at.fault("checkpoint.save_hf_ema", "the run keeps no average of its weights",
+			"set optimizer.ema, as 0.9999")
 	}
 }
 

@@ -264,6 +264,9 @@ type Optimizer struct {
 	WeightDecay float64 `key:"weight_decay" default:"0.1" min:"0" class:"free" flag:"weight-decay" doc:"Decoupled decay of weights; biases and norms have none."`
 	Momentum    float64 `key:"momentum" default:"0.9" min:"0" max:"1" class:"free" flag:"sgd-momentum" doc:"SGD's momentum."`
 	ClipGrad    float64 `key:"clip_grad" default:"1" min:"0" class:"free" flag:"clip-grad" doc:"Largest global gradient norm; 0 does not clip."`
+	EMA         float64 `key:"ema" default:"0" min:"0" max:"1" class:"fixed" doc:"Largest decay of an exponential moving average of the weights, kept and saved beside them; 0 keeps none. It is (1+k)/(10+k) at update k until it reaches this, as in diffusers."`
+	EMAAfter    int     `key:"ema_after" default:"0" min:"0" class:"fixed" unit:"steps" doc:"Updates before the average begins; it is a copy of the weights until then."`
+	EMAPower    float64 `key:"ema_power" default:"0" min:"0" class:"fixed" doc:"Lets the decay rise as 1-(1+k)^-power instead; 0 does not. diffusers has 2/3."`
 }
 
 // Check implements section.
@@ -271,6 +274,14 @@ func (o *Optimizer) Check(at faults) {
 	if o.MinLR > o.LR {
 		at.fault("optimizer.min_lr", fmt.Sprintf("%g exceeds optimizer.lr = %g", o.MinLR, o.LR),
 			"lower it, or raise optimizer.lr")
+	}
+	switch {
+	case o.EMA == 1:
+		at.fault("optimizer.ema", "1 never takes anything in", "try 0.9999")
+	case o.EMA == 0 && o.EMAAfter > 0:
+		at.fault("optimizer.ema_after", "no average is kept", "set optimizer.ema, as 0.9999")
+	case o.EMA == 0 && o.EMAPower > 0:
+		at.fault("optimizer.ema_power", "no average is kept", "set optimizer.ema, as 0.9999")
 	}
 	for i, beta := range []float64{o.Beta1, o.Beta2, o.Momentum} {
 		if beta == 1 {

@@ -87,7 +87,7 @@ type frameKey struct {
 
 // NewRank returns a device whose parameters are not set yet.
 func NewRank(c RankConfig) (*Rank, error) {
-	opt, err := optim.Get(c.Optim.Name)
+	opt, err := optim.Of(c.Optim)
 	if err != nil {
 		return nil, err
 	}

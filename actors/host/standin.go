@@ -47,7 +47,7 @@ func (r *Rank) standFor(j actors.Job) (Result, error) {
 
 // stood is a rank whose state is a copy that keep has made.
 func stood(c RankConfig, p *links.Pack) (*Rank, error) {
-	opt, err := optim.Get(c.Optim.Name)
+	opt, err := optim.Of(c.Optim)
 	if err != nil {
 		return nil, err
 	}

@@ -129,7 +129,9 @@ func FromConfig(c *configs.Config) (*Design, error) {
 		Nodes: r.Train.BalanceHosts, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2,
 			Eps:   r.Optimizer.Eps,
-			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad}}
+			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad,
+			Average: optim.Averaging{Decay: r.Optimizer.EMA, After: int64(r.Optimizer.EMAAfter),
+				Power: r.Optimizer.EMAPower}}}
 	if r.Plan.Offload {
 		j.Offload = OffloadFrom
 	}

@@ -93,7 +93,7 @@ func New(j *Design) (*Layout, error) {
 		feet:  map[footKey]*grad.Footprint{},
 		peaks: map[float64][]int64{}}
 	var err error
-	if l.Optimizer, err = optim.Get(j.Optim.Name); err != nil {
+	if l.Optimizer, err = optim.Of(j.Optim); err != nil {
 		return nil, err
 	}
 	loops := max(1, j.Loops)

@@ -26,7 +26,8 @@ func kernelColour(name string) string {
 		return "#b07aa1"
 	case strings.HasPrefix(op, string(kernels.Linear)):
 		return "#4e79a7"
-	case op == string(kernels.AdamW), op == string(kernels.SGD), op == string(kernels.SumSquares):
+	case op == string(kernels.AdamW), op == string(kernels.SGD), op == string(kernels.SumSquares),
+		op == string(kernels.Average):
 		return "#e15759"
 	}
 	return "#76b7b2"

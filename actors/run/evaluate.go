@@ -20,12 +20,17 @@ type Evaluation struct {
 
 // Evaluate computes the loss of a run's newest checkpoint, or of the weights that it starts from, on its
 // validation data, in one process.
-func Evaluate(ctx context.Context, cfg *configs.Config) (*Evaluation, error) {
+func Evaluate(ctx context.Context, cfg *configs.Config, average bool) (*Evaluation, error) {
 	r, err := Open(cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
+	if average {
+		if err := r.start.average(cfg); err != nil {
+			return nil, err
+		}
+	}
 	if !r.data.validates() {
 		return nil, cfg.Fault("data.valid", "there is no validation data",
 			"name files, or give data.split a second share")

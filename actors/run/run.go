@@ -25,6 +25,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -483,6 +484,11 @@ func (r *Run) export() error {
 		return err
 	}
 	defer saved.Close()
+	if c.Checkpoint.SaveHFAverage {
+		if err := saved.Average(optim.AverageState); err != nil {
+			return err
+		}
+	}
 	e := trained.Exporter{Cfg: r.cfg, Model: r.job.Model, Lora: r.job.Lora, Saved: saved, Hf: r.start.hf,
 		Side: trained.SideDir(r.cfg)}
 	if err := e.Write(dst); err != nil {

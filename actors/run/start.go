@@ -16,6 +16,7 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -25,8 +26,9 @@ type start struct {
 	updates int64 // updates applied before it
 	scale   []float64
 	saved   *checkpoint.Reader
-	origin  string // the checkpoint that the run began with, "" for none
-	step    int64  // of it, where it is one of checkpoint.dir; 0 for none
+	opened  *checkpoint.Reader // of a checkpoint of a run that it reads, nil for none
+	origin  string             // the checkpoint that the run began with, "" for none
+	step    int64              // of it, where it is one of checkpoint.dir; 0 for none
 	closers []func() error
 	fill    host.FillFunc
 	hf      *family.Weights  // of the model's directory, or nil
@@ -261,7 +263,7 @@ func hasWeights(dir string) bool {
 
 // resume goes on from an own checkpoint; whole also takes its step and its place in the data.
 func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
-	r.start.closers = append(r.start.closers, saved.Close)
+	r.start.closers, r.start.opened = append(r.start.closers, saved.Close), saved
 	var before map[string]string
 	if err := saved.Section("config", &before); err != nil {
 		return err
@@ -298,6 +300,20 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 			r.start.from += ", whole: load_optimizer and load_rng are for checkpoint.load alone"
 		}
 	}
+	return nil
+}
+
+// average lets a run have the average of weights that its checkpoint keeps instead of the last ones.
+func (s *start) average(cfg *configs.Config) error {
+	if s.opened == nil {
+		return cfg.Fault("checkpoint.dir", "there is no checkpoint of a run, which could have an average of its weights",
+			"train with optimizer.ema first, or leave --ema out")
+	}
+	if err := s.opened.Average(optim.AverageState); err != nil {
+		return err
+	}
+	s.fill = host.FromCheckpoint(s.opened, false)
+	s.from += ", average of weights"
 	return nil
 }
 

@@ -26,8 +26,8 @@ type Quiz struct {
 
 // OpenQuiz opens a model that sees, with the tokenizer, template and processor of dir, or of its own
 // directory where dir is "".
-func OpenQuiz(dir, checkpoints string) (*Quiz, func(), error) {
-	m, err := Open(checkpoints, dir)
+func OpenQuiz(dir, checkpoints string, options ...Option) (*Quiz, func(), error) {
+	m, err := Open(checkpoints, dir, options...)
 	if err != nil {
 		return nil, nil, err
 	}

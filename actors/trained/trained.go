@@ -22,6 +22,7 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -39,9 +40,21 @@ type Trained struct {
 	Close func()
 }
 
+// Option says how a model is opened.
+type Option func(*opening)
+
+type opening struct{ average bool }
+
+// Average opens the exponential moving average of the weights that a run kept beside them (optimizer.ema).
+func Average(on bool) Option { return func(o *opening) { o.average = on } }
+
 // Open reads the checkpoint directory of a run, or a Hugging Face directory; tokenizer names another
 // directory for the tokenizer, "" for none.
-func Open(path, tokenizer string) (*Trained, error) {
+func Open(path, tokenizer string, options ...Option) (*Trained, error) {
+	var how opening
+	for _, o := range options {
+		o(&how)
+	}
 	path, err := hf.Resolve(path, os.Getenv)
 	if err != nil {
 		return nil, err
@@ -54,7 +67,7 @@ func Open(path, tokenizer string) (*Trained, error) {
 		path = latest
 	}
 	if machine.Exists(filepath.Join(path, "manifest.json")) {
-		return openOwn(path, tokenizer)
+		return openOwn(path, tokenizer, how)
 	}
 	if vacant(path) {
 		if hint := hf.Absent(path, os.Getenv); hint != "" {
@@ -62,6 +75,10 @@ func Open(path, tokenizer string) (*Trained, error) {
 		}
 		return nil, exit.With(fmt.Errorf("%s: there is no checkpoint and no Hugging Face directory here", path),
 			exit.Corrupt)
+	}
+	if how.average {
+		return nil, exit.Usagef("%s has one set of weights: an average is read from the checkpoints of a run "+
+			"that keeps one", path)
 	}
 	t, err := openHF(hf.DenoiserDir(path), tokenizer)
 	if partial := hf.Partial(path); err != nil && partial != "" {
@@ -81,10 +98,15 @@ func vacant(path string) bool {
 
 // openOwn opens a checkpoint that this program saved. The configuration saved in it says how to
 // build the model, and its tokenizer must fit the vocabulary.
-func openOwn(path, tokenizer string) (*Trained, error) {
+func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 	saved, err := checkpoint.Open(path)
 	if err != nil {
 		return nil, err
+	}
+	if how.average {
+		if err := saved.Average(optim.AverageState); err != nil {
+			return nil, err
+		}
 	}
 	t := &Trained{Saved: saved, Close: func() { _ = saved.Close() }} // it is only read
 	if t.Cfg, err = SavedConfig(saved); err != nil {

@@ -46,7 +46,7 @@ func BenchmarkOps(b *testing.B) {
 				const n = 8 << 20
 				p, mm, vv, gg := filled(tensor.F32, n), filled(tensor.F32, n), tensor.Make(tensor.F32, n),
 					filled(tensor.F32, n)
-				hyper := tensor.Of(tensor.F64, []float64{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5}, 7)
+				hyper := tensor.Of(tensor.F64, []float64{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5, 0}, 8)
 				clip := tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)
 				run("adamw", &kernels.Call{Op: kernels.AdamW, In: ts{gg, hyper, clip}, Out: ts{p, mm, vv}},
 					28*n, "GB/s")

@@ -79,6 +79,20 @@ func sgd(b *Backend, c *kernels.Call) {
 	})
 }
 
+// average moves an average of weights towards them.
+func average(b *Backend, c *kernels.Call) {
+	if c.In[2].F64()[kernels.ClipOverflow] == 1 {
+		return
+	}
+	by := float32(c.In[1].F64()[kernels.HyperAverage])
+	p, s := c.In[0].F32(), c.Out[0].F32()
+	b.elements(len(p), func(_ *worker, at, n int) {
+		for i := at; i < at+n; i++ {
+			s[i] -= float32(by * (s[i] - p[i]))
+		}
+	})
+}
+
 // modelCopy is the operand for parameters in the model's dtype, if the call has one.
 func modelCopy(c *kernels.Call, i int) *view {
 	if len(c.Out) <= i || c.Out[i] == nil {

@@ -59,7 +59,7 @@ func (s *stepRun) param(n, k int) param {
 
 func (s *stepRun) update(p param) {
 	flat := func(t *tensor.Tensor) *tensor.Tensor { return t.Alias(t.Len()) }
-	hyper := tensor.Of(tensor.F64, []float64{1e-6, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5}, 7)
+	hyper := tensor.Of(tensor.F64, []float64{1e-6, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5, 0}, 8)
 	out := ts{flat(p.w), flat(p.m), flat(p.v)}
 	if s.a != tensor.F32 {
 		out = append(out, flat(p.q))

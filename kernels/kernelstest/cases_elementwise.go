@@ -57,7 +57,7 @@ func elementwiseCases() []Case {
 func optimCase(op kernels.Op, n, state int) Case {
 	return Case{Op: op, Name: fmt.Sprint(n), Tol: 5e-7,
 		Why: "a few float32 operations on terms of like size", Call: func(g *gen) *kernels.Call {
-			c := &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625),
+			c := &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03),
 				g.f64(3, 0.5, 0)},
 				Out: tensors{g.f32(n), g.f32(n), g.positive(n)}[:state]}
 			if g.a != tensor.F32 {
@@ -70,10 +70,18 @@ func optimCase(op kernels.Op, n, state int) Case {
 func optimVariant(op kernels.Op, name string, state int, overflow float64, noDecay int) Case {
 	return Case{Op: op, Name: name, Tol: 5e-7, Why: "a few float32 operations on terms of like size",
 		Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.f32(100), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625),
+			return &kernels.Call{In: tensors{g.f32(100), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03),
 				g.f64(3, 0.5, overflow)},
 				Out:  append(tensors{g.f32(100), g.f32(100), g.positive(100)}[:state], g.act(100)),
 				Attr: kernels.Attr{I: [4]int{noDecay}}}
+		}}
+}
+
+func averageCase(name string, n int, overflow float64) Case {
+	return Case{Op: kernels.Average, Name: name, Tol: 5e-7, Types: onlyF32,
+		Why: "a few float32 operations on terms of like size", Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03),
+				g.f64(3, 0.5, overflow)}, Out: tensors{g.f32(n)}}
 		}}
 }
 
@@ -145,6 +153,7 @@ var _ = add(
 	dropoutCase(0.3, 0, 5, 33), dropoutCase(0.5, 7, 3, 4, 16), dropoutCase(0, 1, 2, 9),
 	dropoutCase(0.1, 0, 0, 9),
 	optimVariant(kernels.AdamW, "nodecay", 3, 0, 1), optimVariant(kernels.AdamW, "overflow", 3, 1, 0),
+	averageCase("1", 1, 0), averageCase("4099", 4099, 0), averageCase("none", 0, 0), averageCase("overflow", 100, 1),
 	optimVariant(kernels.SGD, "nodecay", 2, 0, 1), optimVariant(kernels.SGD, "overflow", 2, 1, 0),
 	Case{Op: kernels.Sum, Name: "one", Why: "a copy", Call: func(g *gen) *kernels.Call {
 		return &kernels.Call{In: tensors{g.act(3, 5)}, Out: tensors{g.raw(g.a, 15)}}

@@ -64,6 +64,17 @@ func sgd(c *kernels.Call) {
 	storeModel(c, 2)
 }
 
+func average(c *kernels.Call) {
+	if c.In[2].F64()[kernels.ClipOverflow] == 1 {
+		return
+	}
+	by, p, s := c.In[1].F64()[kernels.HyperAverage], load(c.In[0]), load(c.Out[0])
+	for i := range s {
+		s[i] -= by * (s[i] - p[i])
+	}
+	store(c.Out[0], s)
+}
+
 // storeModel rounds the updated float32 parameters to the model's dtype if the call has an operand for them.
 func storeModel(c *kernels.Call, i int) {
 	if len(c.Out) > i && c.Out[i] != nil {

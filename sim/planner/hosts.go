@@ -143,7 +143,7 @@ func (p *Search) size(text string) error {
 func (p *Search) newSpace() error {
 	c := p.cfg.Run
 	param := int64(p.base.DType.Size())
-	opt, err := optim.Get(p.base.Optim.Name)
+	opt, err := optim.Of(p.base.Optim)
 	if err != nil {
 		return exit.With(err, exit.Usage)
 	}

@@ -240,7 +240,7 @@ func optimizerCases(k *kernelSet) {
 		return
 	}
 	const n = 8 << 20
-	hyper, clip := tensor.Of(tensor.F64, []float64{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5}, 7),
+	hyper, clip := tensor.Of(tensor.F64, []float64{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.5, 0.5, 0}, 8),
 		tensor.Of(tensor.F64, []float64{1, 1, 0}, 3)
 	k.add("adamw, 8 Mi", 0, &kernels.Call{Op: kernels.AdamW, In: operands(k.randomTensor(n), hyper, clip),
 		Out: operands(k.randomTensor(n), k.randomTensor(n), tensor.Make(k.d, n))})

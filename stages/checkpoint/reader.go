@@ -25,6 +25,7 @@ type Reader struct {
 	fetch   func(Shard) error            // brings a shard that is not here; nil where all have to be
 	mu      sync.Mutex
 	files   map[string]*File // that are open
+	average string           // kind that is read in the place of parameters, "" for none
 }
 
 // Open opens a step directory, or the latest one of a checkpoint root. The manifest is checked against its
@@ -240,6 +241,32 @@ func (r *Reader) Section(key string, v any) error {
 // Kind returns the logical tensors of one kind as a Source. Closing it leaves the Reader open.
 func (r *Reader) Kind(kind string) Source { return kindView{r, kind} }
 
+// Average lets all who read parameters have another kind of them instead, an average of weights over steps:
+// Param gives it, Master has nothing. Parameters that have none, as those that did not learn, stay.
+func (r *Reader) Average(kind string) error {
+	if !slices.Contains(r.Kinds(), kind) {
+		return &Error{File: filepath.Join(r.path, ManifestName), Fault: Missing,
+			Why: "the run kept no average of its weights; optimizer.ema=0.9999 keeps one"}
+	}
+	r.average = kind
+	return nil
+}
+
+// stored is the kind under which a parameter's kind is found: Average puts one in another's place, and then
+// there are no master copies of it.
+func (r *Reader) stored(kind, name string) string {
+	if _, ok := r.tensors[[2]string{r.average, name}]; !ok || r.average == "" {
+		return kind
+	}
+	switch kind {
+	case Param:
+		return r.average
+	case Master:
+		return ""
+	}
+	return kind
+}
+
 // kindView shows the tensors of one kind, as parameters or master copies, as a source of its own.
 type kindView struct {
 	r    *Reader
@@ -253,7 +280,7 @@ func (v kindView) Close() error { return nil }
 func (v kindView) Tensors() []Info {
 	var out []Info
 	for _, t := range v.r.m.Tensors {
-		if t.Kind == v.kind {
+		if t.Kind == v.r.stored(v.kind, t.Name) {
 			n, _ := ByteSize(t.DType, t.Shape) // checked when the manifest was read
 			out = append(out, Info{Name: t.Name, DType: t.DType, Shape: slices.Clone(t.Shape), Bytes: n})
 		}
@@ -268,7 +295,7 @@ func (v kindView) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 // ReadLogical copies the box ranges of a logical tensor to dst, row-major, whichever pieces hold it.
 // len(dst) must be the box's bytes.
 func (r *Reader) ReadLogical(name, kind string, ranges [][2]int, dst []byte) error {
-	t, ok := r.tensors[[2]string{kind, name}]
+	t, ok := r.tensors[[2]string{r.stored(kind, name), name}]
 	if !ok {
 		return &Error{File: filepath.Join(r.path, ManifestName), Tensor: name, Fault: Missing,
 			Why: "the checkpoint has no " + kind + " of it"}

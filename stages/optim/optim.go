@@ -19,6 +19,7 @@ type Config struct {
 	Decay        float64
 	Momentum     float64
 	Clip         float64 // largest global gradient norm; 0 for none
+	Average      Averaging
 }
 
 // Optimizer updates one tensor, or one rank's rows of it, by a kernel.

@@ -239,6 +239,7 @@ func ckptConvertCommand() *cobra.Command {
 			"a copy of its layer's MLP")
 	each := c.Flags().Int("experts-per-token", 2, "with --upcycle: experts that a token goes to")
 	seed := c.Flags().Uint64("seed", 1234, "with --upcycle: of the routers, which begin at random")
+	average := c.Flags().Bool("ema", false, "export the average of the weights that optimizer.ema keeps")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if old, err := os.ReadDir(args[1]); err == nil && len(old) > 0 && !*overwrite {
 			return exit.Usagef("%s is not empty (it has %s): name another directory, or say --overwrite",
@@ -259,7 +260,7 @@ func ckptConvertCommand() *cobra.Command {
 					"wrote", args[1])
 			})
 		}
-		t, err := trained.Open(args[0], "")
+		t, err := trained.Open(args[0], "", trained.Average(*average))
 		if err != nil {
 			return err
 		}

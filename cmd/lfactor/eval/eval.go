@@ -4,6 +4,7 @@ package eval
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 
@@ -16,14 +17,18 @@ import (
 
 // Command is lfactor eval: the loss of a checkpoint.
 func Command() *cobra.Command {
-	return &cobra.Command{Use: "eval FILE.yaml [key=value ...]",
+	c := &cobra.Command{Use: "eval FILE.yaml [key=value ...]",
 		Short: "Loss of a run's newest checkpoint, or of the weights it starts from, on " +
 			"its validation data",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: evalCommand}
+	c.Flags().Bool("ema", false, "of the average of the weights that optimizer.ema keeps")
+	return c
 }
 
 func evalCommand(c *cobra.Command, args []string) error {
-	file, mine, rest := configs.SplitArgs(args, cli.RunFlags)
+	flags := maps.Clone(cli.RunFlags)
+	flags["ema"] = false
+	file, mine, rest := configs.SplitArgs(args, flags)
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
 		return c.Help()
 	}
@@ -37,7 +42,7 @@ func evalCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	cli.Notes(cfg.Notices)
-	e, err := run.Evaluate(c.Context(), cfg)
+	e, err := run.Evaluate(c.Context(), cfg, slices.Contains(mine, "--ema"))
 	if err != nil {
 		return err
 	}

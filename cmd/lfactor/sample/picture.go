@@ -99,12 +99,12 @@ type drawn struct {
 }
 
 // drawCommand draws pictures to files.
-func drawCommand(c *cobra.Command, path, prompt string, d *drawing) error {
+func drawCommand(c *cobra.Command, path, prompt string, d *drawing, how trained.Option) error {
 	captions, err := d.captions(prompt)
 	if err != nil {
 		return err
 	}
-	m, err := trained.Open(path, "")
+	m, err := trained.Open(path, "", how)
 	if err != nil {
 		return err
 	}

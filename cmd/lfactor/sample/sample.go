@@ -39,6 +39,7 @@ func Command() *cobra.Command {
 	chat := f.String("chat", "",
 		"say TEXT to the model in its own chat template; on a terminal the conversation goes on with "+
 			"each line typed. \"-\" takes every turn from standard input, one a line")
+	average := f.Bool("ema", false, "take the average of the weights that optimizer.ema keeps")
 	var d drawing
 	d.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -58,15 +59,15 @@ func Command() *cobra.Command {
 			if err := d.check(); err != nil {
 				return err
 			}
-			return drawCommand(c, args[0], *prompt, &d)
+			return drawCommand(c, args[0], *prompt, &d, trained.Average(*average))
 		case *image != "" && *chat != "" || *prompt != "" && *chat != "":
 			return exit.Usagef("sample: --chat excludes --prompt and --image")
 		case *chat != "":
-			return chatCommand(c, args[0], *tokenizer, *chat, p)
+			return chatCommand(c, args[0], *tokenizer, *chat, p, trained.Average(*average))
 		case *image != "":
-			return askCommand(c, args[0], *tokenizer, *image, *prompt, p)
+			return askCommand(c, args[0], *tokenizer, *image, *prompt, p, trained.Average(*average))
 		}
-		return sampleCommand(c, args[0], *tokenizer, *prompt, p)
+		return sampleCommand(c, args[0], *tokenizer, *prompt, p, trained.Average(*average))
 	}
 	return c
 }
@@ -87,12 +88,13 @@ func live(c *cobra.Command) (io.Writer, error) {
 	return c.OutOrStdout(), err
 }
 
-func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Params) error {
+func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Params,
+	how trained.Option) error {
 	out, err := live(c)
 	if err != nil {
 		return err
 	}
-	m, err := trained.Open(path, tokenizer)
+	m, err := trained.Open(path, tokenizer, how)
 	if err != nil {
 		return err
 	}
@@ -107,7 +109,8 @@ func sampleCommand(c *cobra.Command, path, tokenizer, prompt string, p sample.Pa
 }
 
 // askCommand prints a model's answer to a question about an image.
-func askCommand(c *cobra.Command, path, tokenizer, image, prompt string, p sample.Params) error {
+func askCommand(c *cobra.Command, path, tokenizer, image, prompt string, p sample.Params,
+	how trained.Option) error {
 	if prompt == "" {
 		return exit.Usagef("sample: --image wants a question in --prompt")
 	}
@@ -115,7 +118,7 @@ func askCommand(c *cobra.Command, path, tokenizer, image, prompt string, p sampl
 	if err != nil {
 		return err
 	}
-	q, done, err := trained.OpenQuiz(tokenizer, path)
+	q, done, err := trained.OpenQuiz(tokenizer, path, how)
 	if err != nil {
 		return err
 	}
@@ -128,12 +131,13 @@ func askCommand(c *cobra.Command, path, tokenizer, image, prompt string, p sampl
 }
 
 // chatCommand holds a conversation: one turn, or more from a terminal or, with "-", from standard input.
-func chatCommand(c *cobra.Command, path, tokenizer, first string, p sample.Params) error {
+func chatCommand(c *cobra.Command, path, tokenizer, first string, p sample.Params,
+	how trained.Option) error {
 	out, err := live(c)
 	if err != nil {
 		return err
 	}
-	m, err := trained.Open(path, tokenizer)
+	m, err := trained.Open(path, tokenizer, how)
 	if err != nil {
 		return err
 	}
