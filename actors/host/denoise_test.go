@@ -36,6 +36,7 @@ type denoised struct {
 	Parameters int64
 	TextRows   int `json:"text_rows"`
 	Guidance   float64
+	Frames     [][6]float32
 	golden
 }
 
@@ -96,6 +97,9 @@ func (g *denoised) microbatch() Microbatch {
 			Text: d.Padded(g.floats("text." + id)), Pool: g.floats("pool." + id),
 			Level: &noise.Level{Alpha: float32(1 - s.Sigma), Sigma: float32(s.Sigma),
 				Time: float32(1000 * s.Sigma)}}
+		if g.Frames != nil {
+			x.Frame = g.Frames[i]
+		}
 		items = append(items, x)
 		mb.Cu = append(mb.Cu, at+int32(s.Tokens))
 	}

@@ -61,23 +61,31 @@ func squares(t *testing.T, path string) {
 // captionWords is a folder of an encoder without weights, with a tokenizer of words.
 func captionWords(t *testing.T, dir string) {
 	t.Helper()
+	encoder := map[string]any{"architectures": []string{"UMT5EncoderModel"}, "model_type": "umt5", "vocab_size": 7,
+		"d_model": 12, "d_kv": 4, "num_heads": 3, "d_ff": 20, "num_layers": 2}
+	text, err := json.Marshal(encoder)
+	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	vocab := map[string]int{"<pad>": 0, "</s>": 1, "<unk>": 2, "red": 3, "blue": 4, "square": 5, "disc": 6}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644))
+	wordTokenizer(t, dir, 1)
+}
+
+// wordTokenizer writes a tokenizer of words whose texts end with token eos.
+func wordTokenizer(t *testing.T, dir string, eos int) {
+	t.Helper()
+	vocab := map[string]int{"<pad>": 0, "</s>": eos, "<unk>": 2, "red": 3, "blue": 4, "square": 5, "disc": 6}
 	tokenizer := map[string]any{"version": "1.0", "added_tokens": []any{
 		map[string]any{"id": 0, "content": "<pad>", "special": true},
-		map[string]any{"id": 1, "content": "</s>", "special": true}},
+		map[string]any{"id": eos, "content": "</s>", "special": true}},
 		"pre_tokenizer": map[string]any{"type": "Whitespace"},
 		"post_processor": map[string]any{"type": "TemplateProcessing", "single": []any{
 			map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}},
 			map[string]any{"SpecialToken": map[string]any{"id": "</s>", "type_id": 0}}}, "pair": []any{},
-			"special_tokens": map[string]any{"</s>": map[string]any{"id": "</s>", "ids": []int{1},
+			"special_tokens": map[string]any{"</s>": map[string]any{"id": "</s>", "ids": []int{eos},
 				"tokens": []string{"</s>"}}}},
 		"model": map[string]any{"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"}}
 	settings := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "eos_token": "</s>"}
-	encoder := map[string]any{"architectures": []string{"UMT5EncoderModel"}, "model_type": "umt5", "vocab_size": 7,
-		"d_model": 12, "d_kv": 4, "num_heads": 3, "d_ff": 20, "num_layers": 2}
-	for name, v := range map[string]any{"tokenizer.json": tokenizer, "tokenizer_config.json": settings,
-		"config.json": encoder} {
+	for name, v := range map[string]any{"tokenizer.json": tokenizer, "tokenizer_config.json": settings} {
 		text, err := json.Marshal(v)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))

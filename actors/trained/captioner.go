@@ -130,7 +130,7 @@ func newCaptionPart(dir, name string, d *family.Denoiser) (*captionPart, error) 
 
 // fits refuses encoders whose numbers are not those that the denoiser reads.
 func (x *captioner) fits() error {
-	pooled := 0
+	pooled, width := 0, 0
 	for i, p := range x.parts {
 		if p.template != nil {
 			continue
@@ -139,8 +139,11 @@ func (x *captioner) fits() error {
 		if p.use.Take.Pooled {
 			pooled = e.Pooled
 		}
-		if i == len(x.parts)-1 && e.Width != x.d.Texts {
-			return fmt.Errorf("the states of %s have %d numbers, and the model reads %d", p.dir, e.Width, x.d.Texts)
+		if !p.use.Beside {
+			width = 0
+		}
+		if width += e.Width; i == len(x.parts)-1 && width != x.d.Texts {
+			return fmt.Errorf("the states of %s have %d numbers, and the model reads %d", p.dir, width, x.d.Texts)
 		}
 	}
 	if x.d.Pooled > 0 && pooled != x.d.Pooled {
@@ -159,7 +162,8 @@ func (x *captioner) IDs(caption string) ([]int32, error) {
 	return ids, p.model.Fits(ids)
 }
 
-// States implements Captioner: of two encoders the first gives pooled rows and the second states.
+// States implements Captioner: of two encoders the first gives pooled rows and the second states, or the second
+// gives pooled rows and its states stand beside the first's.
 func (x *captioner) States(caption string) (states, pooled []float32, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -178,11 +182,24 @@ func (x *captioner) States(caption string) (states, pooled []float32, err error)
 		if err != nil {
 			return nil, nil, err
 		}
+		if p.use.Beside {
+			s[0] = beside(states, s[0], p.model.Width)
+		}
 		if states = s[0]; len(row) > 0 && row[0] != nil {
 			pooled = row[0]
 		}
 	}
 	return states, pooled, nil
+}
+
+// beside joins rows of a with as many rows of b, of so many numbers.
+func beside(a, b []float32, width int) []float32 {
+	rows := len(b) / width
+	out := make([]float32, 0, len(a)+len(b))
+	for i := range rows {
+		out = append(append(out, a[i*len(a)/rows:(i+1)*len(a)/rows]...), b[i*width:(i+1)*width]...)
+	}
+	return out
 }
 
 // Fingerprint implements Captioner.

@@ -180,7 +180,8 @@ func (p *painter) evaluate(states []noise.State, texts []*captioned, none *capti
 	var items []family.Encoded
 	for i, s := range states {
 		e := family.Encoded{Grid: d.Grid(p.shape), X0: d.Tokens(p.shape, p.plan.Input(s)),
-			Level: &noise.Level{Alpha: 1, Time: p.plan.Times[s.Done]}}
+			Level: &noise.Level{Alpha: 1, Time: p.plan.Times[s.Done]},
+			Frame: framed(p.size[2], p.size[1], p.size)}
 		e.Noise = make([]float32, len(e.X0))
 		p.x.describe(&e, texts[i], none)
 		items = append(items, e)

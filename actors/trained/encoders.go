@@ -62,7 +62,36 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 				"model reads %d", shape[0], d.Channels), "take the model's own autoencoder")
 		}
 	}
-	return x, nil
+	return x, x.oneSize(cfg)
+}
+
+// oneSize refuses sizes of which a microbatch could have two, for a model that reads images whole.
+func (x *Pictures) oneSize(cfg *configs.Config) error {
+	if !x.D.Canvas {
+		return nil
+	}
+	c := &cfg.Run
+	for _, a := range x.Sizes {
+		for _, b := range x.Sizes {
+			ga, gb := x.grid(a), x.grid(b)
+			both := ga[1]*ga[2] + gb[1]*gb[2]
+			if ga != gb && (c.Train.MicroBatch > 1 || both <= c.Data.SeqLen) {
+				return cfg.Fault("diffusion.sizes", fmt.Sprintf("images of %d×%d and of %d×%d pixels could meet in a "+
+					"microbatch, and a model of convolutions takes one size in each", a[1], a[2], b[1], b[2]),
+					fmt.Sprintf("set train.micro_batch: 1 and data.seq_len below %d, or give one size", both))
+			}
+		}
+	}
+	return nil
+}
+
+// grid is the tokens of one of Sizes, which the autoencoder takes.
+func (x *Pictures) grid(size [3]int) [3]int {
+	shape, err := x.Encoder.Shape(size)
+	if err != nil {
+		panic("trained: a size that was checked: " + err.Error())
+	}
+	return x.D.Grid(shape)
 }
 
 // autoencoder is that of diffusion.autoencoder.

@@ -73,6 +73,7 @@ type Store interface {
 type encoded struct {
 	shape           [4]int
 	mean, deviation []float32
+	frame           [6]float32 // of family.Encoded
 }
 
 // captioned is a caption as it is prepared: states and a pooled row, or tokens for a model that makes them.
@@ -165,7 +166,15 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 			return nil, 0, fmt.Errorf("number %d of its latents is %g", i, v)
 		}
 	}
-	return &encoded{shape, mean, deviation}, int64(4 * (len(mean) + len(deviation))), nil
+	v := &encoded{shape: shape, mean: mean, deviation: deviation}
+	if x.D.Framed {
+		w, h, _, err := x.extent(m)
+		if err != nil {
+			return nil, 0, err
+		}
+		v.frame = framed(w, h, size)
+	}
+	return v, int64(4 * (len(mean) + len(deviation))), nil
 }
 
 // caption is what the model reads of a caption.
@@ -265,10 +274,22 @@ func (x *Pictures) pixels(m *dataset.Media, size [3]int) ([]float32, error) {
 	return out, nil
 }
 
+// framed are the numbers of family.Encoded.Frame of a picture that covering brings to a size.
+func framed(w, h int, size [3]int) [6]float32 {
+	sw, sh := scaled(w, h, size[2], size[1])
+	return [6]float32{float32(h), float32(w), float32((sh - size[1]) / 2), float32((sw - size[2]) / 2),
+		float32(size[1]), float32(size[2])}
+}
+
+// scaled is the width and the height of a picture that just covers w by h pixels.
+func scaled(pw, ph, w, h int) (sw, sh int) {
+	by := max(float64(w)/float64(pw), float64(h)/float64(ph))
+	return max(w, int(math.Round(float64(pw)*by))), max(h, int(math.Round(float64(ph)*by)))
+}
+
 // covering scales an image to cover w by h pixels and cuts what is over in the middle.
 func covering(p *media.Image, w, h int) *media.Image {
-	by := max(float64(w)/float64(p.W), float64(h)/float64(p.H))
-	sw, sh := max(w, int(math.Round(float64(p.W)*by))), max(h, int(math.Round(float64(p.H)*by)))
+	sw, sh := scaled(p.W, p.H, w, h)
 	if sw != p.W || sh != p.H {
 		p = p.Resize(sw, sh, media.Lanczos)
 	}
@@ -301,7 +322,7 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 			segment, _ := slices.BinarySearch(b.CuSeqlens, m.Spans[0].From+1)
 			e := family.Encoded{From: m.Spans[0].From, Grid: x.D.Grid(v.shape),
 				Key: dataset.Draw(x.Seed, 0, b.SampleIDs[segment-1], 0, 0)}
-			e.X0 = x.D.Tokens(v.shape, x.drawn(v, e.Key))
+			e.X0, e.Frame = x.D.Tokens(v.shape, x.drawn(v, e.Key)), v.frame
 			items = append(items, e)
 		case *captioned:
 			x.describe(&items[len(items)-1], v, empty)

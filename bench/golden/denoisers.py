@@ -88,6 +88,43 @@ class Flux(Qwen):
         return dict(guidance=3.5)
 
 
+class UNet:
+    """Latents [C, 1, H, W]; captions as long as they are; times 1000·sigma. SDXL's are told a pooled row and a frame."""
+
+    def samples(self, c):
+        return [((c["in_channels"], 1, 7, 10), 5, 0.7), ((c["in_channels"], 1, 7, 10), 8, 0.25)]
+
+    def width(self, c):
+        return c["cross_attention_dim"]
+
+    def frame(self, i):
+        return [40.0 + i, 70.0, 3.0 * i, 5.0, 28.0, 40.0]
+
+    def predict(self, m, x, text, sigma, pool, i=0):
+        more = None
+        if m.config.addition_embed_type:
+            more = dict(text_embeds=pool[None], time_ids=torch.tensor([self.frame(i)]))
+        return m(x.transpose(0, 1), torch.tensor([1000.0 * sigma]), text[None], added_cond_kwargs=more, return_dict=False)[0].transpose(0, 1)
+
+    def tokens(self, c, shape):
+        return shape[2] * shape[3]
+
+    def more(self):
+        return {}
+
+
+class UNetXL(UNet):
+    def pool(self, c):
+        return c["projection_class_embeddings_input_dim"] - 6 * c["addition_time_embed_dim"]
+
+    def more(self):
+        return dict(frames=[self.frame(0), self.frame(1)])
+
+
+UNET = dict(in_channels=3, out_channels=3, cross_attention_dim=10, norm_num_groups=4)
+SD = dict(block_out_channels=(8, 12), layers_per_block=1, down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"), attention_head_dim=2)
+SDXL = dict(block_out_channels=(8, 8, 16), layers_per_block=1, down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"), up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
+            attention_head_dim=[1, 2, 4], transformer_layers_per_block=[1, 1, 2], use_linear_projection=True, addition_embed_type="text_time", addition_time_embed_dim=4, projection_class_embeddings_input_dim=30)
 FLUX = dict(patch_size=1, in_channels=12, num_layers=1, num_single_layers=2, attention_head_dim=12, num_attention_heads=2, joint_attention_dim=10, pooled_projection_dim=6, axes_dims_rope=(4, 4, 4))
 QWEN = dict(patch_size=2, in_channels=12, out_channels=3, num_layers=2, attention_head_dim=12, num_attention_heads=2, joint_attention_dim=10, axes_dims_rope=(4, 4, 4))
 WAN = dict(patch_size=[1, 2, 2], num_attention_heads=2, attention_head_dim=12, in_channels=3, out_channels=3, text_dim=10, freq_dim=8, ffn_dim=28, num_layers=2)
@@ -95,6 +132,8 @@ CASES = {
     "flux": ("FluxTransformer2DModel", Flux(), FLUX | dict(guidance_embeds=True)),
     "flux-schnell": ("FluxTransformer2DModel", Flux(), FLUX | dict(num_layers=2, num_single_layers=1)),
     "qwen-image": ("QwenImageTransformer2DModel", Qwen(), QWEN),
+    "unet": ("UNet2DConditionModel", UNet(), UNET | SD),
+    "unet-xl": ("UNet2DConditionModel", UNetXL(), UNET | SDXL),
     "wan": ("WanTransformer3DModel", Wan(), WAN),
     "wan-plain": ("WanTransformer3DModel", Wan(), WAN | dict(cross_attn_norm=False, patch_size=[1, 1, 2], eps=1e-5, attention_head_dim=16)),
 }
@@ -127,7 +166,7 @@ def case(name):
         total, rows = 0.0, sum(s["tokens"] for s in meta)
         for i, (shape, words, sigma) in enumerate(samples):
             x0, eps = tensors[f"x0.{i}"], tensors[f"noise.{i}"]
-            y = how.predict(m, (1 - sigma) * x0 + sigma * eps, tensors[f"text.{i}"], sigma, tensors.get(f"pool.{i}"))
+            y = how.predict(m, (1 - sigma) * x0 + sigma * eps, tensors[f"text.{i}"], sigma, tensors.get(f"pool.{i}"), **(dict(i=i) if isinstance(how, UNet) else {}))
             if keep:
                 tensors[f"pred.{i}"] = y.detach().clone()
             total = total + ((y - (eps - x0)) ** 2).mean() * meta[i]["tokens"] / rows
@@ -151,7 +190,13 @@ def case(name):
 
 
 W14 = dict(num_attention_heads=40, attention_head_dim=128, ffn_dim=13824, num_layers=40)
+SD15 = dict(cross_attention_dim=768, attention_head_dim=8)
+SDXL10 = dict(block_out_channels=(320, 640, 1280), down_block_types=SDXL["down_block_types"], up_block_types=SDXL["up_block_types"], attention_head_dim=[5, 10, 20], transformer_layers_per_block=[1, 2, 10],
+              cross_attention_dim=2048, use_linear_projection=True, addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=2816)
 PUBLISHED = {
+    "stable-diffusion/1.5": ("UNet2DConditionModel", SD15),
+    "stable-diffusion/2.1": ("UNet2DConditionModel", dict(cross_attention_dim=1024, attention_head_dim=[5, 10, 20, 20], use_linear_projection=True)),
+    "stable-diffusion/xl-base-1.0": ("UNet2DConditionModel", SDXL10),
     "wan/2.1-t2v-1.3b": ("WanTransformer3DModel", dict(num_attention_heads=12, attention_head_dim=128, ffn_dim=8960, num_layers=30)),
     "wan/2.1-t2v-14b": ("WanTransformer3DModel", W14),
     "wan/2.2-t2v-a14b": ("WanTransformer3DModel", W14),

@@ -30,6 +30,13 @@ import (
 //	dif.joint, dif.joint.cu          rows of captions and latents sequence by sequence, and their borders
 //	dif.pool [levels Pooled]         pooled rows of captions
 //	dif.guide [levels]               a thousand times the guidance
+//	dif.frame [6 levels]             numbers of Encoded.Frame
+//
+// A denoiser of convolutions reads images whole (Canvas). Its rows are then the places of as many images as
+// there are levels, all of one size, and in addition it has
+//
+//	dif.canvas [rows]                the token of the microbatch that each row is, -1 for none
+//	dif.canvas.cu [levels+1]         borders of the captions of images
 type Denoiser struct {
 	Patch    [3]int // frames, rows and columns of latents that become a token
 	Channels int    // of latents
@@ -47,6 +54,8 @@ type Denoiser struct {
 	Times    float32 // what times of a thousand steps are divided by before the denoiser is told; 0 for 1
 	Guided   bool    // the model is told a guidance
 	Pooled   int     // width of a caption's pooled row, 0 for none
+	Canvas   bool    // rows are images, whole and all of one size in a microbatch
+	Framed   bool    // the model is told how each image was cut out of its picture
 	Pipeline string  // diffusers' class that draws with it
 	Process  Process
 	Live     *Live // blocks before the denoiser that encode captions; nil where states are data
@@ -68,10 +77,13 @@ type Process struct {
 	Guide  float64 // guidance that a model distilled from guided ones is told
 }
 
-// Dimensions of microbatches of latents: the levels of noise, one a sample, and rows of captions.
+// Dimensions of microbatches of latents: the levels of noise, one a sample, rows of captions, and rows and
+// columns of images that are read whole.
 const (
-	NoiseLevels = "levels"
-	TextRows    = "text_rows"
+	NoiseLevels  = "levels"
+	TextRows     = "text_rows"
+	CanvasHeight = "canvas_height"
+	CanvasWidth  = "canvas_width"
 )
 
 // Levels is the number of levels of noise of a shape, and Captions that of rows of captions: one at least.
@@ -80,12 +92,32 @@ func Levels(s block.Shape) int { return max(1, s.Dim(NoiseLevels)) }
 // Captions is the number of rows of captions.
 func Captions(s block.Shape) int { return max(1, s.Dim(TextRows)) }
 
+// Folder is the denoiser's in a pipeline's folder of diffusers.
+func (d *Denoiser) Folder() string {
+	if d.Canvas {
+		return "unet"
+	}
+	return "transformer"
+}
+
+// Canvas is the height and width of images that are read whole.
+func Canvas(s block.Shape) (h, w int) { return max(1, s.Dim(CanvasHeight)), max(1, s.Dim(CanvasWidth)) }
+
+// Rows is the number of rows that the denoiser reads: tokens, or places of images that are read whole.
+func (d *Denoiser) Rows(s block.Shape) int {
+	if !d.Canvas {
+		return s.Rows
+	}
+	h, w := Canvas(s)
+	return Levels(s) * h * w
+}
+
 // Width is the numbers of a token.
 func (d *Denoiser) Width() int { return d.Channels * d.Patch[0] * d.Patch[1] * d.Patch[2] }
 
 // mix is a·x0 + b·ε by rows, [rows Width] in float32.
 func (d *Denoiser) mix(r *block.Rec, which string) *grad.Value {
-	t, n := r.T, r.Shape.Rows
+	t, n := r.T, d.Rows(r.Shape)
 	part := func(name string) *grad.Value {
 		return t.ScaleRows(t.OwnTokens(t.Data("dif."+name, tensor.F32, n, d.Width())),
 			t.Data("dif."+which+"."+name, tensor.F32, n))
@@ -150,6 +182,20 @@ func (d *Denoiser) GuideFeatures(r *block.Rec, half int) *grad.Value {
 		grad.Frequencies(half, 10000, 0)), 1, true)
 }
 
+// CanvasCu are the borders of the captions of images that are read whole, [levels+1].
+func (d *Denoiser) CanvasCu(r *block.Rec) *grad.Value {
+	return r.T.Data("dif.canvas.cu", tensor.I32, Levels(r.Shape)+1)
+}
+
+// FrameFeatures are those of the six numbers of each image's frame, one behind the other, of half frequencies,
+// [levels 6·2·half].
+func (d *Denoiser) FrameFeatures(r *block.Rec, half int) *grad.Value {
+	n := Levels(r.Shape)
+	f := r.T.Sinusoids(r.T.Data("dif.frame", tensor.F32, 6*n), r.T.Const("dif.freq",
+		grad.Frequencies(half, 10000, 0)), 1, true)
+	return r.T.View(f, n, 12*half)
+}
+
 // Predicted ends a model with y [rows Width], what it says of the noisy latents: a record for sampling gives
 // it, any other the loss, a sum over rows of their weight times the mean over the row's numbers.
 func (d *Denoiser) Predicted(r *block.Rec, env map[string]*grad.Value, y *grad.Value) {
@@ -159,7 +205,13 @@ func (d *Denoiser) Predicted(r *block.Rec, env map[string]*grad.Value, y *grad.V
 		return
 	}
 	n := r.Shape.Rows
-	weight := t.Mul(t.Data("weights", tensor.F32, n), t.Data("dif.weight", tensor.F32, n))
+	weight := t.Data("weights", tensor.F32, n)
+	if d.Canvas {
+		rows := d.Rows(r.Shape)
+		weight = t.View(t.Take(t.View(weight, n, 1), t.Data("dif.canvas", tensor.I32, rows)), rows)
+		n = rows
+	}
+	weight = t.Mul(weight, t.Data("dif.weight", tensor.F32, n))
 	t.Loss(t.PointLoss(y, d.mix(r, "out"), weight, nil, p.Loss, p.Border))
 }
 

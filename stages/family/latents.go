@@ -22,6 +22,9 @@ type Encoded struct {
 	IDs []int32
 	// the same of an empty caption
 	None, NonePool []float32
+	// height and width of the picture that the image was cut from, top and left edge of the cut in the picture
+	// as it was scaled for it, and height and width of the cut; all in pixels
+	Frame [6]float32
 	// in place of what is drawn from Key; nil for that
 	Level *noise.Level
 	Noise []float32 // [tokens Width]
@@ -46,8 +49,25 @@ func (p latents) items(in *Inputs) []Encoded {
 	return v
 }
 
-// Classes bounds Class, which has sizes of two dimensions: six bits for the levels.
-func (p latents) Classes() int32 { return 1 << 14 }
+// Classes bounds Class, which has sizes of two dimensions: six bits for the levels. Images that are read whole
+// have eight bits more for each of height and width.
+func (p latents) Classes() int32 {
+	if p.d.Canvas {
+		return 1 << 30
+	}
+	return 1 << 14
+}
+
+// canvasMax is the greatest height and width of latents that are read whole.
+const canvasMax = 255
+
+// canvas is what a class has of a size of images.
+func (p latents) canvas(h, w int) int32 {
+	if !p.d.Canvas {
+		return 0
+	}
+	return int32(h<<14 + w<<22)
+}
 
 // class is that of so many samples and rows of captions, at least one of each.
 func (p latents) class(levels, texts int) int32 {
@@ -60,7 +80,11 @@ func (p latents) Class(in *Inputs) int32 {
 	for _, x := range p.items(in) {
 		texts += p.rows(&x)
 	}
-	return p.class(len(p.items(in)), texts)
+	class := p.class(len(p.items(in)), texts)
+	if items := p.items(in); len(items) > 0 {
+		return class + p.canvas(items[0].Grid[1], items[0].Grid[2])
+	}
+	return class + p.canvas(1, 1)
 }
 
 // rows is the most rows that a sample's caption takes, whether it is lost or not.
@@ -77,12 +101,22 @@ func (p latents) rows(x *Encoded) int {
 }
 
 func (p latents) Dims(_ int, class int32) map[string]int {
-	return map[string]int{NoiseLevels: size(int(class)&63 - 1), TextRows: size(int(class) >> 6)}
+	dims := map[string]int{NoiseLevels: size(int(class)&63 - 1), TextRows: size(int(class) >> 6 & 255)}
+	if p.d.Canvas {
+		dims[CanvasHeight], dims[CanvasWidth] = int(class)>>14&canvasMax, int(class)>>22
+	}
+	return dims
 }
 
-// Planned is the class for one sample a microbatch, unless dims say otherwise.
-func (p latents) Planned(_ int, dims map[string]int) int32 {
-	return p.class(dims[NoiseLevels], max(dims[TextRows], p.d.TextRows))
+// Planned is the class for one sample a microbatch, unless dims say otherwise: of images that are read whole a
+// square.
+func (p latents) Planned(rows int, dims map[string]int) int32 {
+	h, w := dims[CanvasHeight], dims[CanvasWidth]
+	if h == 0 || w == 0 {
+		h = min(int(math.Sqrt(float64(rows))), canvasMax)
+		w = min(rows/max(1, h), canvasMax)
+	}
+	return p.class(dims[NoiseLevels], max(dims[TextRows], p.d.TextRows)) + p.canvas(max(1, h), max(1, w))
 }
 
 // Check reports latents that do not fit their rows or the denoiser.
@@ -92,6 +126,11 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 		switch {
 		case n < 1 || int(x.From)+n > rows:
 			return fmt.Errorf("latents %d of %v tokens from row %d of %d", i+1, x.Grid, x.From, rows)
+		case d.Canvas && (x.Grid[0] != 1 || x.Grid != items[0].Grid):
+			return fmt.Errorf("latents %d are %v and latents 1 %v: a model of convolutions takes images of one "+
+				"size in a microbatch", i+1, x.Grid, items[0].Grid)
+		case d.Canvas && max(x.Grid[1], x.Grid[2]) > canvasMax:
+			return fmt.Errorf("latents %d are %v, at most %d rows and columns", i+1, x.Grid, canvasMax)
 		case len(x.X0) != n*d.Width():
 			return fmt.Errorf("latents %d have %d numbers, want %d of %v tokens of %d", i+1, len(x.X0),
 				n*d.Width(), x.Grid, d.Width())
@@ -112,6 +151,9 @@ func ClassSize(class int32) int { return size(int(class) - 1) }
 // Tensors are what Denoiser lists. All random numbers are drawn here.
 func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	d, n, w := p.d, in.Rows, p.d.Width()
+	if d.Canvas {
+		n = d.Rows(s)
+	}
 	out := map[string]*tensor.Tensor{}
 	floats := func(name string, shape ...int) []float32 {
 		t := tensor.Make(tensor.F32, shape...)
@@ -129,8 +171,11 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	out["dif.at"], out["dif.pos"] = at, pos
 	for g, x := range p.items(in) {
 		l := d.level(&x)
-		c, from := d.Process.coefficients(l), int(x.From)
 		rows := x.Grid[0] * x.Grid[1] * x.Grid[2]
+		c, from := d.Process.coefficients(l), int(x.From)
+		if d.Canvas {
+			from = g * rows
+		}
 		copy(x0[from*w:], x.X0)
 		if own := eps[from*w : (from+rows)*w]; x.Noise != nil {
 			copy(own, x.Noise)
@@ -155,10 +200,33 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 			guide[i] = 1000 * float32(d.Process.Guide)
 		}
 	}
+	if d.Canvas {
+		p.images(in, s, out)
+	}
 	if d.Texts > 0 {
 		p.captions(in, s, out)
 	}
 	return out
+}
+
+// images adds what is read of images that are whole.
+func (p latents) images(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
+	rows, frames := tensor.Make(tensor.I32, p.d.Rows(s)), tensor.Make(tensor.F32, 6*Levels(s))
+	at := 0
+	for g, x := range p.items(in) {
+		copy(frames.F32()[6*g:], x.Frame[:])
+		for i := range x.Grid[1] * x.Grid[2] {
+			rows.I32()[at] = x.From + int32(i)
+			at++
+		}
+	}
+	for i := at; i < len(rows.I32()); i++ {
+		rows.I32()[i] = -1
+	}
+	out["dif.canvas"] = rows
+	if p.d.Framed {
+		out["dif.frame"] = frames
+	}
 }
 
 // captions lays the states of captions out, with borders for every sequence of the microbatch: those of
@@ -166,7 +234,7 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
 	d, n := p.d, Captions(s)
 	states, pool := tensor.Make(tensor.F32, n, d.Texts), tensor.Make(tensor.F32, Levels(s), max(1, d.Pooled))
-	borders, items, level := []int32{0}, p.items(in), 0
+	borders, each, items, level := []int32{0}, []int32{0}, p.items(in), 0
 	var rows, at, pos, takes []int32
 	tokens := 0
 	for i := 0; i+1 < len(in.Cu); i++ {
@@ -186,7 +254,7 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 				rows = append(rows, int32(len(at)))
 				at, pos = append(at, int32(level)), append(pos, d.textPlace(x.Grid, k)...)
 			}
-			items, level = items[1:], level+1
+			items, level, each = items[1:], level+1, append(each, int32(len(at)))
 		}
 		for row := in.Cu[i]; row < in.Cu[i+1]; row++ {
 			rows = append(rows, int32(n)+row)
@@ -194,6 +262,12 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 		borders = append(borders, int32(len(at)))
 	}
 	out["dif.text.cu"] = tensor.Of(tensor.I32, borders, len(borders))
+	if d.Canvas {
+		for len(each) <= Levels(s) {
+			each = append(each, int32(len(at)))
+		}
+		out["dif.canvas.cu"] = tensor.Of(tensor.I32, each, len(each))
+	}
 	if d.Live == nil {
 		out["dif.text"] = states
 	} else {

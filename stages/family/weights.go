@@ -233,7 +233,7 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 		rows = max(0, min(rows, info.Shape[0]-row))
 	}
 	for _, r := range s.cover(row, row+rows) {
-		ranges := s.ranges(r, len(p.Shape) > 1, col, cols)
+		ranges := s.ranges(r, p.Shape, col, cols)
 		raw := make([]byte, r.n*cols*d.Size())
 		if err := w.src.ReadRanges(s.Name, ranges, raw); err != nil {
 			return false, err
@@ -357,9 +357,10 @@ func (s Source) shape(logical []int) []int {
 	return append(out, logical[1:]...)
 }
 
-// ranges are the half-open intervals of a run of rows, and of columns [col, col+cols), in the file; a tensor
-// with other axes there is never cut along its columns.
-func (s Source) ranges(r span, wide bool, col, cols int) (out [][2]int) {
+// ranges are the half-open intervals of a run of rows of a logical tensor of a shape, and of columns [col,
+// col+cols), in the file; a tensor with other axes there is never cut along its columns. Axes behind the second
+// are whole, and columns count them.
+func (s Source) ranges(r span, shape []int, col, cols int) (out [][2]int) {
 	for range s.Lead {
 		out = append(out, [2]int{s.Nth, s.Nth + 1})
 	}
@@ -375,8 +376,12 @@ func (s Source) ranges(r span, wide bool, col, cols int) (out [][2]int) {
 		for _, n := range s.Tail {
 			out = append(out, [2]int{0, n})
 		}
-	case wide:
-		out = append(out, [2]int{col, col + cols})
+	case len(shape) > 1:
+		taps := max(1, tensor.Len(shape[2:]))
+		out = append(out, [2]int{col / taps, (col + cols) / taps})
+		for _, n := range shape[2:] {
+			out = append(out, [2]int{0, n})
+		}
 	}
 	return out
 }
@@ -455,7 +460,7 @@ func (m *Model) Export(dst checkpoint.Sink, dtype func(hf string) string,
 				part = turned
 			}
 			tensor.Narrow(d, part, raw)
-			if err := dst.WriteRanges(s.Name, s.ranges(r, len(p.Shape) > 1, 0, cols), raw); err != nil {
+			if err := dst.WriteRanges(s.Name, s.ranges(r, p.Shape, 0, cols), raw); err != nil {
 				return err
 			}
 		}

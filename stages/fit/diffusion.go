@@ -114,6 +114,10 @@ func (r rules) diffusion() {
 		r.at(section+"text_encoder_2", "the model reads one encoder of captions, or has one among its blocks",
 			"remove it")
 	}
+	if r.m.Denoiser.Canvas && r.c.Run.Plan.CP > 1 {
+		r.at("plan.cp", "a model of convolutions computes every image whole, so that nothing is shared out",
+			"use plan.dp, plan.tp or plan.pp")
+	}
 	if r.c.Run.Plan.ChunkSize > 0 {
 		r.at("plan.chunk_size", "rows of latents see each other both ways, and a chunk's border would cut "+
 			"between them", "remove it; plan.cp shares a long clip out")
@@ -145,6 +149,10 @@ func TextDir(c *configs.Config) string { return Beside(c, c.Run.Diffusion.Text, 
 func live(c *configs.Config, m *family.Model) error {
 	if m.Denoiser == nil || c.Run.Diffusion.Encoders != "live" {
 		return nil
+	}
+	if m.Denoiser.Canvas {
+		return c.Fault("diffusion.encoders", "models of convolutions read states that were made beforehand",
+			"use cached")
 	}
 	dir := TextDir(c)
 	if dir == "" {

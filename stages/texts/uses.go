@@ -25,6 +25,7 @@ type Use struct {
 	Take      Take
 	Length    int // tokens of a caption with its special ones; a longer one is cut
 	Rest      Rest
+	Beside    bool // its states stand beside those of the encoder before, in the same rows
 	// Clean resolves HTML's entities and joins white space, as Wan's pipelines do before they tokenize. They
 	// mend broken encodings as well where the package ftfy is installed, which is not done here.
 	Clean bool
@@ -35,7 +36,7 @@ var uses = []Use{
 	{Pipeline: "StableDiffusionPipeline", Component: "text_encoder", Take: Last, Length: 77},
 	{Pipeline: "StableDiffusionXLPipeline", Component: "text_encoder", Take: Penultimate, Length: 77},
 	{Pipeline: "StableDiffusionXLPipeline", Component: "text_encoder_2", Take: Take{Skip: 1, Pooled: true},
-		Length: 77},
+		Length: 77, Beside: true},
 	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder", Take: Take{Skip: 1, Pooled: true},
 		Length: 77},
 	{Pipeline: "StableDiffusion3Pipeline", Component: "text_encoder_2", Take: Take{Skip: 1, Pooled: true},

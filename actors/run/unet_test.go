@@ -1,0 +1,107 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/configs"
+)
+
+// unetOf24 is a small U-Net of SDXL's kind, which reads the states of two encoders of 12 numbers beside each
+// other.
+const unetOf24 = `model_type: UNet2DConditionModel
+hidden_size: 16
+num_hidden_layers: 14
+num_attention_heads: 2
+intermediate_size: 64
+latent_patch: [1, 1, 1]
+in_channels: 3
+out_channels: 3
+text_dim: 24
+block_out_channels: [8, 16]
+down_block_types: [DownBlock2D, CrossAttnDownBlock2D]
+transformer_layers_per_block: [1, 1]
+heads_per_block: [1, 2]
+layers_per_block: 1
+norm_num_groups: 4
+use_linear_projection: true
+addition_time_embed_dim: 4
+projection_class_embeddings_input_dim: 34
+`
+
+// clipWords is a folder of a small CLIP with a tokenizer of words.
+func clipWords(t *testing.T, dir, golden string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	wordTokenizer(t, dir, 40)
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		text, err := os.ReadFile(filepath.Join("../../stages/texts/testdata", golden, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
+	}
+}
+
+// TestUNetRun: a U-Net of SDXL's kind trains with two encoders of captions, whose states stand beside each other,
+// with the same losses in one stage and in three; its export goes on as diffusers' folder and draws; and sizes
+// that could meet in a microbatch, context parallelism and live encoders are refused.
+func TestUNetRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	squares(t, filepath.Join(dir, "a.tar"))
+	clipWords(t, filepath.Join(dir, "one"), "clip")
+	clipWords(t, filepath.Join(dir, "two"), "clip-projected")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(unetOf24), 0o644))
+	model := fmt.Sprintf("{file: %q}", filepath.Join(dir, "model.yaml"))
+	more := []string{"diffusion.text_encoder_2=" + filepath.Join(dir, "two"), "data.seq_len=64"}
+	run := func(model string, args ...string) ([]float64, string) {
+		return encodersRun(t, model, dir, filepath.Join(dir, "one"), append(args, more...)...)
+	}
+	one, export := run(model)
+	require.Len(t, one, 4)
+	three, _ := run(model, "plan.pp=3", "plan.layers=[5, 5, 4]", "plan.recompute=full")
+	require.InEpsilonSlice(t, one, three, 1e-5)
+	require.FileExists(t, filepath.Join(export, "unet", "diffusion_pytorch_model.safetensors"))
+	on, _ := run(fmt.Sprintf("{path: %q}", filepath.Join(export, "unet")))
+	require.NotEqual(t, one, on)
+
+	m, err := trained.Open(filepath.Dir(export), "")
+	require.NoError(t, err)
+	defer m.Close()
+	var drawn []trained.Picture
+	require.NoError(t, m.Draw(context.Background(), []string{"red disc", "blue", ""}, trained.Drawing{Steps: 3,
+		Guidance: 2, Batch: 2}, func(p trained.Picture) error {
+		drawn = append(drawn, p)
+		return nil
+	}))
+	require.Len(t, drawn, 3)
+	require.Len(t, drawn[0].Pixels, 3*8*8)
+
+	for _, c := range []struct{ arg, want string }{
+		{"plan.cp=2", "plan.cp: a model of convolutions computes every image whole"},
+		{"diffusion.encoders=live", "diffusion.encoders: models of convolutions"},
+		{"diffusion.sizes=[8x8, 8x6]", "could meet in a microbatch"}} {
+		err := openRun(model, dir, append([]string{c.arg, "train.micro_batch=2"}, more...)...)
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+// openRun is what a run's start says of a configuration.
+func openRun(model, dir string, args ...string) error {
+	text := fmt.Sprintf("model: %s\ndata: {paths: [%q], seq_len: 64}\ndiffusion: {autoencoder: pixels, "+
+		"sizes: [8x8], text_encoder: %q}\n", model, filepath.Join(dir, "a.tar"), filepath.Join(dir, "one"))
+	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Files: true, Args: args})
+	if err != nil {
+		return err
+	}
+	r, err := Open(cfg)
+	if err == nil {
+		r.Close()
+	}
+	return err
+}
