@@ -226,14 +226,7 @@ func TestDenoisersPlans(t *testing.T) {
 // trains compares gradients and losses with the case's.
 func (g *denoised) trains(mesh topology.Mesh, steps int, plan func(*layout.Design)) {
 	t := g.t
-	g.AdamW = &struct {
-		Losses, GradNorms []float64
-		FinalLoss         float64
-		LR, Eps           float64
-		Betas             []float64
-		Clip              float64 `json:"clip_grad"`
-		Decay             float64 `json:"weight_decay"`
-	}{LR: 1e-3, Eps: 1e-8, Betas: []float64{0.9, 0.95}}
+	g.AdamW = &adamWFacts{LR: 1e-3, Eps: 1e-8, Betas: []float64{0.9, 0.95}}
 	g.plan = plan
 	got := map[string][]float32{}
 	losses, _ := g.train(mesh, goldenBackends["cpu"], int64(steps), func(_ *layout.Layout, _ int, r *Rank) {

@@ -38,6 +38,16 @@ var furtherGoldens = []string{furtherGolden, "../../../actors/host/testdata/qwen
 
 const goldenDir = "../../stages/family/testdata"
 
+// adamWFacts are settings and results of steps of AdamW.
+type adamWFacts struct {
+	Losses, GradNorms []float64
+	FinalLoss         float64
+	LR, Eps           float64
+	Betas             []float64
+	Clip              float64 `json:"clip_grad"`
+	Decay             float64 `json:"weight_decay"`
+}
+
 // golden is one tiny model of bench/golden/family_golden.py: weights, and what PyTorch computes with them.
 type golden struct {
 	Documents [][]int
@@ -52,22 +62,15 @@ type golden struct {
 		Video bool
 		Every float64
 	}
-	AdamW *struct {
-		Losses, GradNorms []float64
-		FinalLoss         float64
-		LR, Eps           float64
-		Betas             []float64
-		Clip              float64 `json:"clip_grad"`
-		Decay             float64 `json:"weight_decay"`
-	}
-	t    *testing.T
-	m    *family.Model
-	own  FillFunc             // in place of the golden's weights, nil for those
-	made *Microbatch          // in place of the golden's batch, nil for that
-	each BatchFunc            // in place of one microbatch a step, nil for that
-	plan func(*layout.Design) // changes the plan to train by; nil for nothing
-	w    *family.Weights
-	file *checkpoint.File
+	AdamW *adamWFacts
+	t     *testing.T
+	m     *family.Model
+	own   FillFunc             // in place of the golden's weights, nil for those
+	made  *Microbatch          // in place of the golden's batch, nil for that
+	each  BatchFunc            // in place of one microbatch a step, nil for that
+	plan  func(*layout.Design) // changes the plan to train by; nil for nothing
+	w     *family.Weights
+	file  *checkpoint.File
 }
 
 func openGolden(t *testing.T, name string) *golden {

@@ -47,7 +47,10 @@ func (e *Exporter) Write(dst string) error {
 		return e.adapters(dst)
 	}
 	if e.Model.Denoiser != nil {
-		return e.pipeline(dst)
+		if err := e.pipeline(dst); err != nil || e.Lora == nil || l.Merge {
+			return err
+		}
+		return e.adapters(dst)
 	}
 	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), hfShardBytes)
 	if err != nil {
@@ -220,15 +223,22 @@ func (e *Exporter) read(name string, shape []int, dst []float32) error {
 		Why: "the model needs it"}
 }
 
-// adapters writes the adapters alone, in PEFT's format.
+// adapters writes the adapters alone, in PEFT's format, or in that of diffusers' pipelines.
 func (e *Exporter) adapters(dst string) error {
-	all, err := e.Model.PEFT(e.Lora)
+	model, prefix, create := e.Model, checkpoint.AdapterPrefix, checkpoint.NewAdapterWriter
+	if model.Denoiser != nil {
+		model, prefix = model.Core(), model.Denoiser.Folder()+"."
+		create = func(dir string, c checkpoint.AdapterConfig, all []checkpoint.Info) (checkpoint.Sink, error) {
+			return checkpoint.NewPipelineAdapterWriter(dir, prefix, c, all)
+		}
+	}
+	all, err := model.PEFT(e.Lora)
 	if err != nil {
 		return err
 	}
 	var infos []checkpoint.Info
 	for _, a := range all {
-		down, up := a.Tensors(e.Lora.Rank)
+		down, up := a.Tensors(prefix, e.Lora.Rank)
 		infos = append(infos, down, up)
 	}
 	conf := family.AdapterConfig(all, e.Lora)
@@ -236,7 +246,7 @@ func (e *Exporter) adapters(dst string) error {
 	if repo := hf.RepoOf(conf.BaseModel); repo != "" { // PEFT loads it by name on any machine
 		conf.BaseModel = repo
 	}
-	sink, err := checkpoint.NewAdapterWriter(dst, conf, infos)
+	sink, err := create(dst, conf, infos)
 	if err != nil {
 		return err
 	}

@@ -152,10 +152,45 @@ func NewAdapterWriter(dir string, c AdapterConfig, tensors []Info) (Sink, error)
 	return &fileSink{file: f}, nil
 }
 
+// pipelineAdapterName is where load_lora_weights of diffusers' pipelines looks.
+const pipelineAdapterName = "pytorch_lora_weights.safetensors"
+
+// NewPipelineAdapterWriter begins diffusers' file of the adapters of one model of a pipeline in a folder, as the
+// pipelines' save_lora_weights writes it: the configuration is in the file's metadata, each key behind prefix, the
+// model's name and a dot, as are the tensors' names.
+func NewPipelineAdapterWriter(dir, prefix string, c AdapterConfig, tensors []Info) (Sink, error) {
+	all := map[string]any{}
+	for key, v := range c.keys("") {
+		all[prefix+key] = v
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	if err := OS.MkdirAll(dir); err != nil {
+		return nil, err
+	}
+	f, err := newPlacedFile(OS, filepath.Join(dir, pipelineAdapterName), tensors,
+		[2]string{"lora_adapter_metadata", string(text)})
+	if err != nil {
+		return nil, err
+	}
+	return &fileSink{file: f}, nil
+}
+
 // encode writes the keys PEFT needs and those kept in Rest, sorted.
 func (c AdapterConfig) encode() ([]byte, error) {
-	all := map[string]any{"peft_type": "LORA", "task_type": "CAUSAL_LM", "bias": "none",
+	text, err := json.MarshalIndent(c.keys("CAUSAL_LM"), "", "  ")
+	return append(text, '\n'), err
+}
+
+// keys are PEFT's of a model that does a task, "" for none of those that it knows.
+func (c AdapterConfig) keys(task string) map[string]any {
+	all := map[string]any{"peft_type": "LORA", "task_type": task, "bias": "none",
 		"fan_in_fan_out": false, "inference_mode": true}
+	if task == "" {
+		all["task_type"] = nil
+	}
 	for key, v := range c.Rest {
 		all[key] = v
 	}
@@ -164,8 +199,7 @@ func (c AdapterConfig) encode() ([]byte, error) {
 	if len(c.Ranks) > 0 {
 		all["rank_pattern"], all["alpha_pattern"] = c.Ranks, c.Alphas
 	}
-	text, err := json.MarshalIndent(all, "", "  ")
-	return append(text, '\n'), err
+	return all
 }
 
 // fileSink is one safetensors file as a Sink.

@@ -199,8 +199,12 @@ type placedFile struct {
 
 // newPlacedFile creates a file whose header is complete and whose tensors still lack their data. It
 // has a temporary name until it is finished.
-func newPlacedFile(fs FS, path string, tensors []Info) (*placedFile, error) {
-	head, placed, err := layout(tensors, map[string]string{"format": "pt"})
+func newPlacedFile(fs FS, path string, tensors []Info, more ...[2]string) (*placedFile, error) {
+	metadata := map[string]string{"format": "pt"}
+	for _, m := range more {
+		metadata[m[0]] = m[1]
+	}
+	head, placed, err := layout(tensors, metadata)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

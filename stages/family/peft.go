@@ -100,12 +100,12 @@ func (s Source) module() string {
 	return strings.TrimSuffix(s.Name, ".weight")
 }
 
-// Tensors are the adapter's in a PEFT file: A and B for a rank of r each part.
-func (a Adapter) Tensors(r int) (down, up checkpoint.Info) {
+// Tensors are the adapter's in a file whose names begin with prefix: A and B for a rank of r each part.
+func (a Adapter) Tensors(prefix string, r int) (down, up checkpoint.Info) {
 	n := r * len(a.Parts)
-	down = checkpoint.Info{Name: checkpoint.AdapterPrefix + a.Module + ".lora_A.weight", DType: "F32",
+	down = checkpoint.Info{Name: prefix + a.Module + ".lora_A.weight", DType: "F32",
 		Shape: []int{n, a.In}}
-	up = checkpoint.Info{Name: checkpoint.AdapterPrefix + a.Module + ".lora_B.weight", DType: "F32",
+	up = checkpoint.Info{Name: prefix + a.Module + ".lora_B.weight", DType: "F32",
 		Shape: []int{a.Out, n}}
 	return down, up
 }

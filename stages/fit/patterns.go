@@ -24,7 +24,21 @@ func (r rules) adapters() {
 		r.at("lora.dropout", "adapters of experts have none",
 			"set it to 0, or leave experts out of lora.targets")
 	}
-	if _, err := r.m.PEFT(lora); err != nil && !r.c.Run.LoRA.Merge {
+	if d := r.m.Denoiser; d != nil && d.Live != nil {
+		own := map[string]bool{}
+		for _, p := range r.m.Core().Adapters(lora) {
+			own[p.Name] = true
+		}
+		for _, p := range r.m.Adapters(lora) {
+			if !own[p.Name] {
+				r.at("lora.targets", "it names layers of the encoder of captions, as "+
+					strings.TrimSuffix(p.Name, ".lora_A.weight")+", which gets no adapters",
+					"name the denoiser's alone, or leave diffusion.encoders out")
+				return
+			}
+		}
+	}
+	if _, err := r.m.Core().PEFT(lora); err != nil && !r.c.Run.LoRA.Merge {
 		r.at("lora.targets", strings.TrimPrefix(err.Error(), "lora.targets: "), "")
 	}
 }

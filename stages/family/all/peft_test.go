@@ -67,7 +67,7 @@ func TestPEFTNames(t *testing.T) {
 			}
 			got := map[string][]int{}
 			for _, a := range all {
-				down, up := a.Tensors(lora.Rank)
+				down, up := a.Tensors(checkpoint.AdapterPrefix, lora.Rank)
 				got[down.Name], got[up.Name] = down.Shape, up.Shape
 			}
 			require.NotNil(t, want[filepath.Base(dir)],
@@ -82,7 +82,7 @@ func TestPEFTNames(t *testing.T) {
 func writeAdapter(t *testing.T, m *family.Model, lora *block.Lora, all []family.Adapter, dir string) {
 	var infos []checkpoint.Info
 	for _, a := range all {
-		down, up := a.Tensors(lora.Rank)
+		down, up := a.Tensors(checkpoint.AdapterPrefix, lora.Rank)
 		infos = append(infos, down, up)
 	}
 	sink, err := checkpoint.NewAdapterWriter(dir, family.AdapterConfig(all, lora), infos)
