@@ -186,7 +186,7 @@ func (w *worker) amxBlock(g *amxPlan, i0, i1, j0, j1 int) {
 	args := amxArgs{cfg: allTiles, cNext: 4096, bHalf: 2 * halfLen(g.ks), ldd: g.r.ld * g.size()}
 	left := g.left(&args, i0)
 	if g.ks == 0 || g.r.bias != nil {
-		w.amxStart(g, c, j0, j1, blocks)
+		w.amxStart(g, c, i0, j0, j1, blocks)
 	}
 	step := max(1, ceilDiv(g.ks, max(1, ceilDiv(g.ks*amxSide, amxSum))))
 	for s := 0; s < max(1, g.ks); s += step {
@@ -281,10 +281,17 @@ func (w *worker) amxBorder(g *amxPlan, tiles []float32, i0, i1, j int) {
 }
 
 // amxStart fills the tiles with the bias or 0, to which the products are then added.
-func (w *worker) amxStart(g *amxPlan, tiles []float32, j0, j1, blocks int) {
+func (w *worker) amxStart(g *amxPlan, tiles []float32, i0, j0, j1, blocks int) {
 	clear(tiles)
 	for i := range tiles {
-		if j := j0 + i/(blocks*1024)*amxSide + i%512/256*16 + i%16; g.r.bias != nil && j < j1 {
+		j := j0 + i/(blocks*1024)*amxSide + i%512/256*16 + i%16
+		switch {
+		case g.r.bias == nil || j >= j1:
+		case g.r.rowBias:
+			if row := i0 + i/1024%blocks*amxSide + i%1024/512*16 + i%256/16; row < g.m {
+				tiles[i] = g.r.bias[row]
+			}
+		default:
 			tiles[i] = g.r.bias[j]
 		}
 	}

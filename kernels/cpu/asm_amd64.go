@@ -19,6 +19,11 @@ func tileRowsZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []fl
 //go:noescape
 func transposeZ(dst []float32, step int, src []float32, ld int, blocks int)
 
+// rowTimesZ adds a row times rows of w to c, see isa.
+//
+//go:noescape
+func rowTimesZ(c []float32, x []float32, w []float32, ld int, blocks int, far int, farRow int, farBlock int)
+
 // copyRowsZ copies rows of 16 and closes them up.
 //
 //go:noescape
@@ -294,6 +299,11 @@ func ropeHalfZ(y []uint16, x []uint16, cos []float32, sin []float32, heads int, 
 //go:noescape
 func roundHalfZ(y []uint16, x []float32)
 
+// rowTimesHalfZ adds a row times rows of w to c, see isa.
+//
+//go:noescape
+func rowTimesHalfZ(c []float32, x []uint16, w []uint16, ld int, blocks int, far int, farRow int, farBlock int)
+
 // tileY multiplies a row of tiles, see isa.
 //
 //go:noescape
@@ -308,6 +318,11 @@ func tileRowsY(a []float32, aStep int, aNext int, b []float32, bStep int, c []fl
 //
 //go:noescape
 func transposeY(dst []float32, step int, src []float32, ld int, blocks int)
+
+// rowTimesY adds a row times rows of w to c, see isa.
+//
+//go:noescape
+func rowTimesY(c []float32, x []float32, w []float32, ld int, blocks int, far int, farRow int, farBlock int)
 
 // copyRowsY copies rows of 16 and closes them up.
 //

@@ -72,7 +72,7 @@ func (b *Backend) productOf(c *kernels.Call, r result, x, y matrix, m, n, k int)
 
 // parts reports whether an epilogue can run on parts of a product: these hold whole units.
 func (b *Backend) parts(r *result, x, y matrix, m, n, k int) bool {
-	if m <= fewRows || n == 0 || k == 0 {
+	if m <= oneRow || n == 0 || k == 0 {
 		return false
 	}
 	whole := func(cols, of int) bool { return cols >= of || cols%r.then.unit == 0 }

@@ -19,6 +19,8 @@ type result struct {
 	acc  bool
 	bias []float32
 	then *epilogue // nil for none
+	// rowBias says that bias has a number for each row, not for each column; of products on tiles alone
+	rowBias bool
 }
 
 // Blocks of the float32 product. The sum over k is cut into equal parts of at most kcMax: the only block
@@ -42,16 +44,16 @@ type gemmPlan struct {
 	bNext      int
 }
 
-// gemm computes r = a·bᵀ over k.
+// gemm computes r = a·bᵀ over k. The order of sums does not depend on m.
 func (b *Backend) gemm(r result, x, y matrix, m, n, k int) {
-	if m <= fewRows && !x.trans && !y.trans && !r.acc && m*n > 0 {
-		b.fewRows(r, x, y, m, n, k)
+	if isOneRow(r, x, y, m, n) {
+		b.singleRow(r, x, y, n, k)
 		return
 	}
 	b.blocked(r, x, y, m, n, k)
 }
 
-// blocked is gemm with an order of sums that does not depend on m.
+// blocked is gemm that packs both operands.
 func (b *Backend) blocked(r result, x, y matrix, m, n, k int) {
 	if m == 0 || n == 0 {
 		return
@@ -89,34 +91,6 @@ func (b *Backend) plan(r result, m, n, k int) *gemmPlan {
 	g.pa = b.shared.f32(g.mb / b.k.mr * g.aNext)
 	g.pb = b.shared.f32(g.nb / b.k.nr * g.bNext)
 	return g
-}
-
-// fewRows is the number of rows up to which packing the right operand costs more than it gains: one, as when
-// sampling a text. With more rows a row's bits do not depend on the others.
-const fewRows = 1
-
-// fewRows reads the right operand once, one dot product for each of its rows and each of x.
-func (b *Backend) fewRows(r result, x, y matrix, m, n, k int) {
-	b.rows(n, m*k/4, func(w *worker, from, to int) {
-		xs, out := make([][]float32, m), make([][]float32, m)
-		for i := range m {
-			xs[i], out[i] = w.in(x.v, i*x.ld, k), w.out(r.v, i*r.ld+from, to-from)
-		}
-		for j := from; j < to; j++ {
-			mark := w.arena.mark()
-			row := w.in(y.v, j*y.ld, k)
-			for i := range m {
-				out[i][j-from] = w.k.dot(xs[i], row)
-				if r.bias != nil {
-					out[i][j-from] += r.bias[j]
-				}
-			}
-			w.arena.release(mark)
-		}
-		for i := range m {
-			w.done(r.v, i*r.ld+from, out[i])
-		}
-	})
 }
 
 // panelLen is the storage of a packed panel: transpose writes blocks of 16 rows and 16 columns.

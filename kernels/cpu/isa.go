@@ -29,6 +29,13 @@ type isa struct {
 	// transpose writes the columns of 16 rows: dst[p*step+i] = src[i*ld+p] for p < 16*blocks and i < min(16,
 	// step). It may write up to 16 elements past the end of the last column.
 	transpose func(dst []float32, step int, src []float32, ld, blocks int)
+	// rowTimes adds a row times rows of w to c: c[j] += x[p]·w[j*ld+p] for j < lanes and p < lanes*blocks, one
+	// p after the other, each with the one rounding that tile has. rowTimesHalf is the same for pairs of
+	// bfloat16, two times lanes a block, in the order of blocks; nil at levels where it would not be faster
+	// than blocks. Both ask for what is needed next: with each block lanes lines of cache, farRow apart, from
+	// w[far+farBlock*i] on.
+	rowTimes     func(c, x, w []float32, ld, blocks, far, farRow, farBlock int)
+	rowTimesHalf func(c []float32, x, w []uint16, ld, blocks, far, farRow, farBlock int)
 	// spread cuts rows into panels: dst[q*next+p*width+i] = src[p*ld+q*width+i] for i < width. It may write
 	// up to 16 elements past the end of the last panel.
 	spread func(dst []float32, next, width, panels int, src []float32, ld, rows int)
@@ -88,7 +95,7 @@ type isa struct {
 	// peak runs 12 chains of multiply-adds of 2*lanes flops n times, on the 16 numbers of x: the yardstick
 	// of benchmarks.
 	peak  func(n int, x []float32)
-	lanes int
+	lanes int // of a vector of float32s
 }
 
 // halves are primitives on bfloat16, each computed in float32 and rounded once, as isa has them on float32.

@@ -8,7 +8,7 @@ import (
 
 // portable is the level of plain Go.
 var portable = isa{
-	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread,
+	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread, rowTimes: goRowTimes,
 	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
 	shift: goShift, gate: goGate, gelu: goGELU, geluBwd: goGELUBwd, gateBwd: goGateBwd, swiglu: goSwiGLU,
 	swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred,
@@ -92,6 +92,15 @@ func goTranspose(dst []float32, step int, src []float32, ld, blocks int) {
 			dst[p*step+i] = x
 		}
 	}
+}
+
+// goRowTimes adds the products of two rows, one after the other.
+func goRowTimes(c, x, w []float32, _, blocks, _, _, _ int) {
+	s, w := c[0], w[:blocks]
+	for p, v := range x[:blocks] {
+		s += v * w[p]
+	}
+	c[0] = s
 }
 
 // goSpread copies rows into panels of a width, one panel behind the other.

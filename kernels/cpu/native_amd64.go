@@ -54,7 +54,7 @@ func native() []*isa {
 }
 
 var avx512 = isa{
-	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, transpose: transposeZ, spread: spreadZ,
+	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, transpose: transposeZ, spread: spreadZ, rowTimes: rowTimesZ,
 	dot: dotZ, dot3: dot3Z, axpy: axpyZ, mulAcc: mulAccZ, add: addZ, mul: mulZ, scale: scaleZ,
 	shift: shiftZ, gate: gateZ, gelu: geluZ, geluBwd: geluBwdZ, gateBwd: gateBwdZ, swiglu: swigluZ, swigluBwd: swigluBwdZ, norm: normZ, normDX: normDXZ, sum: sumZ, centred: centredZ, layer: layerZ, max: maxZ, exp: expZ, soft: softZ, softPast: softPastZ, softGrad: softGradZ,
 	rope: ropeZ, ropePairs: wholePairs(ropePairsZ, 8),
@@ -83,7 +83,7 @@ var amx = func() isa {
 // avx512bf16 is avx512 with products of bfloat16 on vectors of pairs.
 var avx512bf16 = func() isa {
 	k := amx
-	k.name, k.blocks, k.rowBlocks = "avx512bf16", dotBlocks, dotInRows
+	k.name, k.blocks, k.rowBlocks, k.rowTimesHalf = "avx512bf16", dotBlocks, dotInRows, rowTimesHalfZ
 	k.pairs = func(n int) float64 {
 		dotPeak(16 * n)
 		return float64(n) * 16 * 16 * 2 * 32
@@ -100,7 +100,7 @@ var avx512half = func() isa {
 }()
 
 var avx2 = isa{
-	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, transpose: transposeY, spread: spreadY,
+	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, transpose: transposeY, spread: spreadY, rowTimes: rowTimesY,
 	dot: dotY, dot3: dot3Y, axpy: axpyY, mulAcc: mulAccY, add: addY, mul: mulY, scale: scaleY,
 	shift: shiftY, gate: gateY, gelu: geluY, geluBwd: geluBwdY, gateBwd: gateBwdY, swiglu: swigluY, swigluBwd: swigluBwdY, norm: normY, normDX: normDXY, sum: sumY, centred: centredY, layer: layerY, max: maxY, exp: expY, soft: softY, softPast: softY, softGrad: softGradY,
 	rope: ropeY, ropePairs: wholePairs(ropePairsY, 4),

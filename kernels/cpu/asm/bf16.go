@@ -79,7 +79,19 @@ func (e *emitter) roundHalf() {
 // with the same operands, which nothing here needs, holds its place until encodeFile knows the registers.
 func roundPairs(z, y vec) { VCVTPD2PS(z, y) }
 
-var heldPlace = regexp.MustCompile(`(?m)^\tVCVTPD2PS +Z(\d+), Y(\d+)$`)
+var (
+	heldPlace    = regexp.MustCompile(`(?m)^\tVCVTPD2PS +Z(\d+), Y(\d+)$`)
+	heldDotPlace = regexp.MustCompile(`(?m)^\tVPDPWSSD +Z(\d+), Z(\d+), Z(\d+)$`)
+)
+
+// encoded is a line of assembly with the bytes of an instruction.
+func encoded(code []byte, comment string) string {
+	var s []string
+	for _, x := range code {
+		s = append(s, fmt.Sprintf("BYTE $0x%02X", x))
+	}
+	return "\t" + strings.Join(s, "; ") + " // " + comment
+}
 
 // vcvtneps2bf16 encodes y = z rounded (EVEX.512.F3.0F38.W0 72).
 func vcvtneps2bf16(y, z int) []byte {
@@ -94,18 +106,19 @@ func encodeFile(name string) error {
 	if err != nil {
 		return err
 	}
+	number := func(s string) int { n, _ := strconv.Atoi(s); return n }
 	out := heldPlace.ReplaceAllStringFunc(string(text), func(line string) string {
 		m := heldPlace.FindStringSubmatch(line)
-		z, _ := strconv.Atoi(m[1])
-		y, _ := strconv.Atoi(m[2])
-		var s []string
-		for _, x := range vcvtneps2bf16(y, z) {
-			s = append(s, fmt.Sprintf("BYTE $0x%02X", x))
-		}
-		return "\t" + strings.Join(s, "; ") + fmt.Sprintf(" // VCVTNEPS2BF16 Z%d, Y%d", z, y)
+		z, y := number(m[1]), number(m[2])
+		return encoded(vcvtneps2bf16(y, z), fmt.Sprintf("VCVTNEPS2BF16 Z%d, Y%d", z, y))
 	})
-	if strings.Contains(out, "VCVTPD2PS") {
-		return fmt.Errorf("%s: an instruction that holds the place of VCVTNEPS2BF16 has other operands", name)
+	out = heldDotPlace.ReplaceAllStringFunc(out, func(line string) string {
+		m := heldDotPlace.FindStringSubmatch(line)
+		r, s, d := number(m[1]), number(m[2]), number(m[3])
+		return encoded(vdpbf16ps(d, s, r), fmt.Sprintf("VDPBF16PS Z%d, Z%d, Z%d", r, s, d))
+	})
+	if strings.Contains(out, "VCVTPD2PS") || strings.Contains(out, "VPDPWSSD") {
+		return fmt.Errorf("%s: an instruction that holds another's place has other operands", name)
 	}
 	return os.WriteFile(name, []byte(out), 0o644)
 }

@@ -19,6 +19,7 @@ func main() {
 	for _, e := range []*emitter{{wide: true, suffix: "Z"}, {suffix: "Y"}} {
 		e.tiles()
 		e.transpose()
+		e.rowTimes()
 		e.copyRows()
 		e.spread()
 		e.vectors()
@@ -30,6 +31,7 @@ func main() {
 		e.optimizers()
 		if e.wide {
 			e.halfPrimitives()
+			e.rowTimesHalf()
 		}
 	}
 	vnni()
