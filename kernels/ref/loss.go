@@ -16,7 +16,11 @@ func linearLSE(c *kernels.Call) {
 	xs, ws, target := load(x), load(w), c.In[2].I32()
 	lse, hit := make([]float64, t), make([]float64, t)
 	for i := range t {
-		z, _ := cappedLogits(matNT(xs[i*d:(i+1)*d], ws, 1, v, d), c.Attr.F[0])
+		z := matNT(xs[i*d:(i+1)*d], ws, 1, v, d)
+		for j := range z { // logits are float32, for logits_nll too
+			z[j] = float64(float32(z[j]))
+		}
+		z, _ = cappedLogits(z, c.Attr.F[0])
 		lse[i] = logSumExp(z)
 		if r := int(target[i]) - c.Attr.I[0]; r >= 0 && r < v {
 			hit[i] = z[r]

@@ -70,6 +70,8 @@ type Ends struct {
 	EmbedRounds bool
 	// rows of the head have length 1: it multiplies with the table's rows divided by their norms
 	UnitHead bool
+	// in place of the loss of a language model; nil for that
+	Objective *Objective
 }
 
 // FurtherTokens are layers behind the last.
@@ -339,8 +341,15 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 	if s.LogitScale != 0 && s.LogitScale != 1 {
 		h = r.T.Scale(h, s.LogitScale)
 	}
-	if r.Logits {
+	switch {
+	case r.Logits && s.Objective != nil && s.Objective.Loss.Score:
+		env["logits"] = s.score(r, env["final"])
+		return
+	case r.Logits:
 		env["logits"] = r.T.Logits(h, s.output(r.T), s.LogitCap)
+		return
+	case s.Objective != nil:
+		s.objective(r, h, env["final"])
 		return
 	}
 	r.T.Loss(r.T.LinearCrossEntropy(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows),

@@ -1,0 +1,83 @@
+package grad
+
+import (
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/objective"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+var opTokenNLL, opObjective, opObjectiveBwd *Op
+
+func init() {
+	opTokenNLL = &Op{Name: "token_nll", Kernel: kernels.TokenNLL, Args: 3, VJP: tokenNLLVJP}
+	opObjectiveBwd = &Op{Name: "objective_bwd", Kernel: kernels.ObjectiveBwd}
+	opObjective = &Op{Name: "objective", Kernel: kernels.Objective, VJP: objectiveVJP}
+}
+
+// TokenNLL is minus the log-probability of each row's target, 0 where there is none. Shapes: x [t d], w [v d]
+// (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored) -> [t] in float32. A soft cap of
+// most > 0 makes each logit z most·tanh(z/most). The bits are those of LinearCrossEntropy's terms.
+func (t *Tape) TokenNLL(x, w, target *Value, most float64) *Value {
+	capped := kernels.Attr{F: [2]float64{most}}
+	axes := w.Place.Cuts(0)
+	at := t.rows(x.Shape[0], axes)
+	x, target = t.to(x, at), t.to(target, at)
+	n, pl, ph, rows := t.Members(axes), at, at, x.Shape[0]
+	for _, m := range axes {
+		pl[m], ph[m] = Part{Sharded, 1}, Part{Kind: Partial}
+	}
+	a := t.emit(opLSE, capped, []*Value{x, w, target}, spec{[]int{rows, n}, tensor.F32, pl},
+		spec{[]int{rows}, tensor.F32, ph})
+	a.Axes = axes
+	for _, v := range a.Out {
+		v.Need = false // the gradient goes through token_nll alone
+	}
+	lse := t.one(opLSEJoin, kernels.Attr{}, tensor.F32, []int{rows}, at, t.to(a.Out[0], at))
+	v := t.one(opTokenNLL, capped, tensor.F32, []int{rows}, at, lse, t.to(a.Out[1], at), target, x, w)
+	v.Node.Axes = axes
+	return v
+}
+
+// tokenNLLVJP is that of LinearCrossEntropy with the rows' cotangents as weights.
+func tokenNLLVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, len(n.In))
+	lse, target, x, w := n.In[0], n.In[2], n.In[3], n.In[4]
+	in := []*Value{x, w, target, lse, t.to(dy[0], n.Out[0].Place), t.ones(1, tensor.F32)}
+	if leg(3) {
+		p := x.Place
+		for _, m := range n.Axes {
+			p[m] = Part{Kind: Partial}
+		}
+		g[3] = t.one(opCEDX, n.Attr, x.DType, x.Shape, p, in...)
+		g[3].Node.Axes = n.Axes
+	}
+	if leg(4) {
+		if g[3] != nil {
+			t.phase = g[3].Node.Phase
+		}
+		p := w.Place
+		for _, m := range x.Place.Cuts(0) {
+			p[m] = Part{Kind: Partial}
+		}
+		g[4] = t.one(opCEDW, n.Attr, tensor.F32, w.Shape, p, in...)
+		g[4].Node.Axes = n.Axes
+	}
+	return g
+}
+
+// Objective is a loss over rows with log-probabilities sign·x [t], which every member has whole: seq [t] i32,
+// weight [t] and more [t objective.Columns] are as in objective.Rows -> [1].
+func (t *Tape) Objective(x, seq, weight, more *Value, l *objective.Loss, p objective.Params, sign float64) *Value {
+	a := kernels.Attr{I: [4]int{l.Number()}, F: [2]float64{sign}}
+	return t.one(opObjective, a, tensor.F32, []int{1}, Place{}, t.to(x, Place{}), seq, weight, more,
+		t.Const("objective", p.Vector()))
+}
+
+func objectiveVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, len(n.In))
+	if leg(0) {
+		g[0] = t.one(opObjectiveBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{}, append(n.In[:5:5], t.to(dy[0],
+			Place{}))...)
+	}
+	return g
+}

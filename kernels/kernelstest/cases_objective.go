@@ -1,0 +1,74 @@
+package kernelstest
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/objective"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// objectiveCases are all losses over answers, on rows of two pairs with prompts and padding.
+func objectiveCases() []Case {
+	var l []Case
+	p := objective.Params{Beta: 0.1, Gamma: 0.5, Smoothing: 0.1, Text: 0.3, Center: 0.01}
+	for _, name := range objective.Names() {
+		attr := kernels.Attr{I: [4]int{objective.Lookup(name).Number()}, F: [2]float64{-1}}
+		in := func(g *gen) tensors {
+			n := 41
+			x, seq, weight := g.positive(n), tensor.Make(tensor.I32, n), tensor.Make(tensor.F32, n)
+			for i := range n {
+				if seq.I32()[i] = int32(i / 10); i%10 > 3 {
+					weight.F32()[i] = 0.5
+				}
+				if i == 40 { // padding
+					seq.I32()[i], weight.F32()[i] = -1, 0
+				}
+			}
+			return tensors{x, seq, weight, g.positive(n, objective.Columns), tensor.Of(tensor.F32, p.Vector(),
+				len(p.Vector()))}
+		}
+		l = append(l, Case{Op: kernels.Objective, Name: name, Why: "float64 in row order", Types: onlyF32,
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: in(g), Out: tensors{g.raw(tensor.F32, 1)}, Attr: attr}
+			}}, Case{Op: kernels.ObjectiveBwd, Name: name, Why: "float64 in row order", Types: onlyF32,
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: append(in(g), g.normal(tensor.F32, 1, 1)),
+					Out: tensors{g.raw(tensor.F32, 41)}, Attr: attr}
+			}})
+	}
+	return l
+}
+
+var _ = add(objectiveCases()...)
+
+var _ = add(
+	Case{Op: kernels.TokenNLL, Name: "ignored", Why: "one float32 difference", Types: onlyF32,
+		Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.f32(50), g.f32(50), g.ids(50, -3, 10)},
+				Out: tensors{g.raw(tensor.F32, 50)}}
+		}},
+)
+
+// logitsCases cover vocabularies of less than one block and of more, with and without a cap.
+func logitsCases() []Case {
+	var l []Case
+	for i, s := range [][2]int{{0, 7}, {3, 5}, {20, 2051}, {2, 5000}} {
+		for number := range 3 {
+			l = append(l, Case{Op: kernels.LogitsNLL, Name: fmt.Sprintf("%dx%d of %v", s[0], s[1],
+				kernels.NumberedActivation(number)), Tol: 4e-6, Terms: 10,
+				Why: "one float32 sum of exponentials", Types: onlyF32,
+				Call: func(g *gen) *kernels.Call {
+					a := kernels.Attr{I: [4]int{number}}
+					if i%2 == 1 {
+						a.F[0] = 3
+					}
+					return &kernels.Call{In: tensors{g.f32(s[0], s[1]), g.ids(s[0], -2, s[1])},
+						Out: tensors{g.raw(tensor.F32, s[0])}, Attr: a}
+				}})
+		}
+	}
+	return l
+}
+
+var _ = add(logitsCases()...)

@@ -1,0 +1,112 @@
+package objective
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+)
+
+// Params are the numbers of a loss; each loss says which it reads.
+type Params struct {
+	Beta      float64 // strength of the preference, or of the distance to the reference
+	Gamma     float64 // margin that the chosen answer is to win by
+	Smoothing float64 // share of the labels that are wrong
+	Text      float64 // weight of the language model's own loss on the chosen answer
+	Center    float64 // how strongly scores are held around 0
+}
+
+// Vector and ParamsOf carry parameters through a tensor of float32s.
+func (p Params) Vector() []float32 {
+	return []float32{float32(p.Beta), float32(p.Gamma), float32(p.Smoothing), float32(p.Text),
+		float32(p.Center)}
+}
+
+// ParamsOf is the inverse of Params.Vector.
+func ParamsOf(v []float32) Params {
+	return Params{Beta: wide(v[0]), Gamma: wide(v[1]), Smoothing: wide(v[2]), Text: wide(v[3]),
+		Center: wide(v[4])}
+}
+
+// wide is the number with the fewest digits that rounds to a float32, as a file has it: 0.1 and not
+// 0.100000001.
+func wide(x float32) float64 {
+	var v float64
+	if _, err := fmt.Sscan(fmt.Sprint(x), &v); err != nil {
+		return float64(x) // NaN and infinities
+	}
+	return v
+}
+
+// The columns of Rows.More.
+const (
+	Reference = iota // log-probability under the reference policy
+	Language         // weight of the row's own loss of a language model, 0 for none
+	Margin           // how much better the chosen answer is said to be; the same in all rows of a pair
+	Columns
+)
+
+// Rows are the scored rows of a microbatch. Row i is a token of sequence Seq[i].
+type Rows struct {
+	// LogP is the log-probability of the token, or what the model gives a row for losses that read scores.
+	LogP []float32
+	// Seq counts the sequences from 0, chosen and rejected answers in turn; -1 is a row of none.
+	Seq []int32
+	// Weight is the share of the row's sample in the step where the row belongs to the answer, else 0.
+	Weight []float32
+	More   []float32 // [rows Columns]
+}
+
+// More of row i in a column.
+func (r *Rows) at(i, column int) float64 { return float64(r.More[i*Columns+column]) }
+
+// Loss is a loss over rows.
+type Loss struct {
+	Name, Doc, Source string
+	Reads             []string // keys below objective that it reads beside kind
+	Reference         bool     // it compares with a reference policy
+	// Score says that it reads what a head of one number gives in place of log-probabilities.
+	Score bool
+	// Of gives the loss and adds its derivatives by LogP to grad.
+	Of func(p *Params, r *Rows, grad []float64) float64
+}
+
+var all = map[string]*Loss{}
+
+// register enters a loss.
+func register(l Loss) struct{} {
+	if all[l.Name] != nil {
+		panic("objective: two losses are named " + l.Name)
+	}
+	all[l.Name] = &l
+	return struct{}{}
+}
+
+// Names lists the losses.
+func Names() []string {
+	var out []string
+	for n := range all {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Lookup is the loss of a name, nil if there is none.
+func Lookup(name string) *Loss { return all[name] }
+
+// Number stands for a loss in a call: it depends on its name alone.
+func (l *Loss) Number() int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(l.Name)) // a hash takes everything
+	return int(h.Sum32() >> 1)
+}
+
+// Numbered is the loss of a number.
+func Numbered(n int) *Loss {
+	for _, name := range Names() {
+		if all[name].Number() == n {
+			return all[name]
+		}
+	}
+	panic(fmt.Sprintf("objective: no loss has the number %d", n))
+}

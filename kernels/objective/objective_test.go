@@ -1,0 +1,73 @@
+package objective
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// drawnRows are rows of two pairs with prompts, of log-probabilities or of scores, and a row of padding.
+func drawnRows(rng *rand.Rand, score bool) *Rows {
+	r := &Rows{}
+	for s := range int32(4) {
+		n := 5 + rng.IntN(6)
+		for i := range n {
+			r.Seq, r.LogP = append(r.Seq, s), append(r.LogP, float32(-rng.ExpFloat64()))
+			w := float32(0)
+			if i >= 3 && !score || score && i == n-1 {
+				w = 0.5
+			}
+			r.Weight = append(r.Weight, w)
+			r.More = append(r.More, float32(-rng.ExpFloat64()), rng.Float32(), float32(s/2)*0.3)
+		}
+	}
+	r.Seq, r.LogP, r.Weight = append(r.Seq, -1), append(r.LogP, -3), append(r.Weight, 0)
+	r.More = append(r.More, make([]float32, Columns)...)
+	return r
+}
+
+// TestGradients: every loss's derivatives are those of finite differences, and a row of no sequence has none.
+func TestGradients(t *testing.T) {
+	for _, name := range Names() {
+		l := Lookup(name)
+		require.Same(t, l, Numbered(l.Number()))
+		for seed := range uint64(20) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			r := drawnRows(rng, l.Score)
+			p := Params{Beta: 0.3, Gamma: 0.5, Smoothing: 0.1, Text: 0.2, Center: 0.05}
+			grad := make([]float64, len(r.LogP))
+			l.Of(&p, r, grad)
+			require.Zero(t, grad[len(grad)-1], "%s: padding", name)
+			for i, x := range r.LogP {
+				const h = 1.0 / 1024
+				r.LogP[i] = x + h
+				up := l.Of(&p, r, make([]float64, len(grad)))
+				r.LogP[i] = x - h
+				down := l.Of(&p, r, make([]float64, len(grad)))
+				r.LogP[i] = x
+				if want := (up - down) / (2 * h); math.Abs(want-grad[i]) > 2e-4*(1+math.Abs(want)) {
+					t.Fatalf("%s, seed %d, row %d: %g, differences say %g", name, seed, i, grad[i], want)
+				}
+			}
+		}
+	}
+}
+
+// TestEqual: where the policy is the reference, DPO's loss is ln 2 to the last bit.
+func TestEqual(t *testing.T) {
+	r := drawnRows(rand.New(rand.NewPCG(3, 3)), false)
+	for i, x := range r.LogP {
+		r.More[i*Columns+Reference] = x
+	}
+	for _, name := range []string{"dpo", "dpo_norm"} {
+		require.Equal(t, math.Ln2, Lookup(name).Of(&Params{Beta: 0.1}, r, make([]float64, len(r.LogP))), name)
+	}
+}
+
+// TestParams: numbers of a file come through a tensor as they were written.
+func TestParams(t *testing.T) {
+	p := Params{Beta: 0.1, Gamma: 1.4, Smoothing: 0.01, Text: 0.3, Center: 1e-7}
+	require.Equal(t, p, ParamsOf(p.Vector()))
+}

@@ -1,0 +1,86 @@
+package kernels
+
+import (
+	"github.com/lfactor/lfactor/kernels/objective"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Operations of post-training: losses of single tokens, and losses over answers that are made of them.
+const (
+	TokenNLL     Op = "token_nll"
+	LogitsNLL    Op = "logits_nll"
+	Objective    Op = "objective"
+	ObjectiveBwd Op = "objective_bwd"
+)
+
+var _ = register(
+	Spec{Op: TokenNLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 -> y[t]f32",
+		Doc: "y = lse - hit in float32, minus the log-probability of the target; 0 where target < 0."},
+	Spec{Op: LogitsNLL, Sig: "z[t,v]f32 target[t]i32 -> y[t]f32",
+		Doc: "y = log Σ exp z - z[target], 0 where target < 0, with z under a soft cap F[0] > 0 as in linear_lse. " +
+			"The bits are those of linear_lse, lse_join and token_nll of an unsharded vocabulary with logits z, " +
+			"whose activations have the dtype of number I[0]."},
+	Spec{Op: Objective, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 -> loss[1]f32",
+		Doc: "The loss of number I[0] of package objective over rows with log-probabilities F[0]·x, in " +
+			"float64, in row order, rounded once. p are its parameters, more its columns."},
+	Spec{Op: ObjectiveBwd, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 seed[1]f32 -> dx[t]f32",
+		Doc: "The gradient of objective to x, times seed, in float64, rounded once."},
+)
+
+// runObjective computes the loss of a call of objective or objective_bwd and its gradient to x: operations on a
+// few numbers a row, which have one definition for the processor.
+func runObjective(c *Call) (loss float64, dx []float64) {
+	x, sign := c.In[0].F32(), float32(c.Attr.F[0])
+	r := &objective.Rows{LogP: make([]float32, len(x)), Seq: c.In[1].I32(), Weight: c.In[2].F32(),
+		More: c.In[3].F32()}
+	for i, v := range x {
+		r.LogP[i] = sign * v
+	}
+	p := objective.ParamsOf(c.In[4].F32())
+	dx = make([]float64, len(x))
+	loss = objective.Numbered(c.Attr.I[0]).Of(&p, r, dx)
+	for i := range dx {
+		dx[i] *= float64(sign)
+	}
+	return loss, dx
+}
+
+// StoreObjective is objective or objective_bwd on the processor.
+func StoreObjective(c *Call) {
+	loss, dx := runObjective(c)
+	out := c.Out[0].F32()
+	if c.Op == Objective {
+		out[0] = float32(loss)
+		return
+	}
+	seed := float64(c.In[5].F32()[0])
+	for i := range out {
+		out[i] = float32(seed * dx[i])
+	}
+}
+
+// StoreTokenNLL is token_nll on the processor.
+func StoreTokenNLL(c *Call) {
+	lse, hit, target, y := c.In[0].F32(), c.In[1].F32(), c.In[2].I32(), c.Out[0].F32()
+	for i := range y {
+		if y[i] = 0; target[i] >= 0 {
+			y[i] = lse[i] - hit[i]
+		}
+	}
+}
+
+// activationNumbers are the numbers of I[0] of logits_nll.
+var activationNumbers = []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}
+
+// ActivationNumber is that of a dtype.
+func ActivationNumber(d tensor.DType) int {
+	for i, a := range activationNumbers {
+		if a == d {
+			return i
+		}
+	}
+	panic("kernels: no activation has that dtype")
+}
+
+// NumberedActivation is the dtype of a number.
+func NumberedActivation(n int) tensor.DType { return activationNumbers[n] }

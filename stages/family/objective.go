@@ -1,0 +1,41 @@
+package family
+
+import (
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/objective"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// Objective is what training makes of a decoder's rows in place of the loss of a language model. It is set
+// after the model is built. Its data, beside targets, of which rows of prompts have one too:
+//
+//	obj.seq [rows]     the number of the row's sequence, -1 for none
+//	obj.weight [rows]  the share of the row's sample in the step, 0 outside answers
+//	obj.more [rows objective.Columns]
+type Objective struct {
+	Loss   *objective.Loss
+	Params objective.Params
+}
+
+// ScoreName is the head of a model of rewards, as transformers' classes for sequences have it.
+const ScoreName = "score"
+
+// objective ends the model: h is what the head of a language model reads, and final what it was made of.
+func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
+	t, n, o := r.T, r.Shape.Rows, s.Objective
+	x, sign := (*grad.Value)(nil), -1.0
+	if o.Loss.Score {
+		x, sign = s.score(r, final), 1
+	} else {
+		x = t.TokenNLL(h, s.output(t), t.Data("targets", tensor.I32, n), s.LogitCap)
+	}
+	t.Loss(t.Objective(x, t.Data("obj.seq", tensor.I32, n), t.Data("obj.weight", tensor.F32, n),
+		t.Data("obj.more", tensor.F32, n, objective.Columns), o.Loss, o.Params, sign))
+}
+
+// score is one number a row, [rows] in float32.
+func (s *Spec) score(r *block.Rec, final *grad.Value) *grad.Value {
+	w := r.T.Param(ScoreName+".weight", []int{1, s.Hidden}, -1, 1, true)
+	return r.T.View(r.T.Linear32(final, w, nil), r.Shape.Rows)
+}
