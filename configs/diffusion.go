@@ -25,6 +25,9 @@ type Diffusion struct {
 	CaptionKey  string   `key:"caption_key" default:"caption" class:"fixed" doc:"Key of the caption in a sample's JSON; a sample's txt comes first."`
 	Drop        float64  `key:"caption_dropout" default:"0.1" min:"0" max:"1" class:"fixed" doc:"Share of samples that are trained without their caption, so that sampling can be guided (arXiv:2207.12598)."`
 
+	First float64 `key:"first_frame" default:"0" min:"0" max:"1" class:"fixed" doc:"Share of the clips whose first frame of latents the model is given as it is, so that it learns to go on from an image as well as from noise (Wan 2.2 TI2V). Models with channels for given frames have them in every clip."`
+	From  float64 `key:"noise_from" default:"0" min:"0" max:"1" class:"fixed" doc:"Least time, as a share of a thousand steps, of the noise levels that the model is trained at: 0.9 for the expert of high noise that begins there."`
+	To    float64 `key:"noise_to" default:"0" min:"0" max:"1" class:"fixed" doc:"Time below which they lie, 0 for all. A pipeline whose model_index.json has a boundary_ratio sets both for the folder of each of its experts."`
 	Guide float64 `key:"guidance" default:"1" min:"0" class:"fixed" doc:"Models that were distilled from guided ones: the guidance that they are told in training."`
 
 	Times  string  `key:"times" default:"uniform" oneof:"@draws" class:"fixed" doc:"Distribution of training's noise levels."`
@@ -50,6 +53,9 @@ func (d *Diffusion) Check(at faults) {
 	if d.TrainText && d.Encoders != "live" {
 		at.fault("diffusion.train_text_encoder", "states that are cached do not change",
 			"set diffusion.encoders: live")
+	}
+	if d.To > 0 && d.From >= d.To {
+		at.fault("diffusion.noise_from", fmt.Sprintf("%g is not below noise_to = %g", d.From, d.To), "")
 	}
 	if d.Loss == "huber" && d.Border == 0 {
 		at.fault("diffusion.huber_border", "0 leaves nothing of the loss", "try 0.1")

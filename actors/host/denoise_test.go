@@ -37,6 +37,8 @@ type denoised struct {
 	TextRows   int `json:"text_rows"`
 	Guidance   float64
 	Frames     [][6]float32
+	ImageRows  int `json:"image_rows"`
+	First      int // frames of tokens that are given clean
 	golden
 }
 
@@ -62,6 +64,10 @@ func openDenoiser(t *testing.T, name string) *denoised {
 	g.m, err = family.Build(c, 0)
 	require.NoError(t, err)
 	g.m.Denoiser.TextRows = g.TextRows
+	if g.m.Denoiser.Images > 0 {
+		g.m.Denoiser.ImageRows = g.ImageRows
+	}
+	g.m.Denoiser.Process.First = float64(g.First)
 	target, ok := noise.Lookup("flow_prediction")
 	require.True(t, ok)
 	g.m.Denoiser.Process.Target, g.m.Denoiser.Process.Guide = target, g.Guidance
@@ -97,6 +103,10 @@ func (g *denoised) microbatch() Microbatch {
 			Text: d.Padded(g.floats("text." + id)), Pool: g.floats("pool." + id),
 			Level: &noise.Level{Alpha: float32(1 - s.Sigma), Sigma: float32(s.Sigma),
 				Time: float32(1000 * s.Sigma)}}
+		x.Clean, x.Image = g.First, g.floats("image."+id)
+		if given := g.floats("given." + id); given != nil {
+			x.Given = d.Tokens([4]int{d.Given, s.Shape[1], s.Shape[2], s.Shape[3]}, given)
+		}
 		if g.Frames != nil {
 			x.Frame = g.Frames[i]
 		}

@@ -22,7 +22,11 @@ type Drawing struct {
 	Negative string  // caption in the place of none, with guidance
 	Seed     uint64
 	Size     [3]int // frames, height and width in pixels; the zero value takes the run's first
-	Batch    int    // pictures drawn at once; 0 for one. No number depends on it
+	Image    []byte // a file of the image that clips begin with; nil for none
+	// checkpoint or folder of the model for levels of noise that this one is not trained at; "" takes the other
+	// expert of the model's pipeline
+	Expert string
+	Batch  int // pictures drawn at once; 0 for one. No number depends on it
 	// Stepped is told of evaluations of the denoiser that are done, of all; nil for nobody.
 	Stepped func(done, all int)
 }
@@ -62,6 +66,18 @@ func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each f
 	if err != nil {
 		return err
 	}
+	other, err := m.otherExpert(o.Expert)
+	if err != nil {
+		return err
+	}
+	if other != nil {
+		defer other.Close()
+		if p.other, err = sample.New(other.Model, other.Lora, tensor.F32, b, tensor.NewPool("draw", 0),
+			other.fill); err != nil {
+			return err
+		}
+		defer p.other.Close()
+	}
 	for from := 0; from < len(captions); from += max(1, o.Batch) {
 		to := min(len(captions), from+max(1, o.Batch))
 		p.all = len(captions) * len(p.plan.Times)
@@ -76,6 +92,9 @@ func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each f
 type painter struct {
 	x     *Pictures
 	gen   *sample.Generator
+	other *sample.Generator // of levels that gen's model is not trained at; nil for none
+	given []float32         // what the model is given of the image that clips begin with
+	first []float32         // latents of that image for a model that has it among its latents
 	o     Drawing
 	plan  *noise.Sampler
 	shape [4]int // of latents
@@ -101,7 +120,7 @@ func (m *Trained) newPainter(x *Pictures, gen *sample.Generator, o Drawing) (*pa
 	if p.plan, err = s.Sampler(options(s, o.Steps, g[0]*g[1]*g[2])); err != nil {
 		return nil, exit.Usagef("%v", err)
 	}
-	return p, nil
+	return p, p.begin(m)
 }
 
 // options are those of a scheduler for pictures of so many tokens: as pipelines of diffusers set them where
@@ -162,7 +181,7 @@ func (p *painter) draw(ctx context.Context, captions []string, from int, each fu
 		}
 	}
 	for i := range states {
-		pixels, size, err := p.x.Encoder.Decode(states[i].X, p.shape)
+		pixels, size, err := p.x.Encoder.Decode(p.kept(states[i].X), p.shape)
 		if err != nil {
 			return err
 		}
@@ -178,11 +197,21 @@ func (p *painter) evaluate(states []noise.State, texts []*captioned, none *capti
 	guided := p.o.Guidance != 1 && p.x.Text != nil
 	d := p.x.D
 	var items []family.Encoded
+	gen := p.gen
+	if p.other != nil && !d.Process.Trains(p.plan.Times[states[0].Done]) {
+		gen = p.other
+	}
 	for i, s := range states {
-		e := family.Encoded{Grid: d.Grid(p.shape), X0: d.Tokens(p.shape, p.plan.Input(s)),
+		e := family.Encoded{Grid: d.Grid(p.shape), X0: d.Tokens(p.shape, p.kept(p.plan.Input(s))),
 			Level: &noise.Level{Alpha: 1, Time: p.plan.Times[s.Done]},
 			Frame: framed(p.size[2], p.size[1], p.size)}
 		e.Noise = make([]float32, len(e.X0))
+		if p.given != nil {
+			e.Given = d.Tokens(p.x.givenShape(p.shape), p.given)
+		}
+		if p.first != nil {
+			e.Clean = 1
+		}
 		p.x.describe(&e, texts[i], none)
 		items = append(items, e)
 		if guided {
@@ -190,7 +219,7 @@ func (p *painter) evaluate(states []noise.State, texts []*captioned, none *capti
 			items = append(items, e)
 		}
 	}
-	rows, err := p.gen.Predict(items, nil)
+	rows, err := gen.Predict(items, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,10 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 		}
 		x.Sizes = append(x.Sizes, size)
 	}
+	if d.Images > 0 {
+		return nil, cfg.Fault("model", "it reads features of an image, and encoders of images beside a model of "+
+			"diffusion are not there yet", "take a model without image_dim, as wan/2.2-i2v-a14b")
+	}
 	var err error
 	if x.Encoder, err = autoencoder(cfg); err != nil {
 		return nil, err

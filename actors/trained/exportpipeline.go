@@ -4,9 +4,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/noise"
 	"github.com/lfactor/lfactor/stages/texts"
@@ -17,7 +19,7 @@ import (
 // autoencoder's among them, stay where they are: a pipeline of diffusers takes them from there.
 func (e *Exporter) pipeline(dst string) error {
 	core := e.Model.Core()
-	dir := filepath.Join(dst, core.Denoiser.Folder())
+	dir := filepath.Join(dst, e.folder(core.Denoiser))
 	sink, err := checkpoint.NewWriterOf(checkpoint.DiffusersStem, dir, core.HFTensors(e.dtype), hfShardBytes)
 	if err != nil {
 		return err
@@ -45,6 +47,15 @@ func (e *Exporter) pipeline(dst string) error {
 		return nil
 	}
 	return e.textEncoder(filepath.Join(dst, "text_encoder"))
+}
+
+// folder is the denoiser's in a pipeline's: that which it came from, if it is one of two experts.
+func (e *Exporter) folder(d *family.Denoiser) string {
+	dir := filepath.Clean(e.Cfg.Run.Model.Path)
+	if _, low, _, ok := hf.Experts(hf.PipelineDir(dir)); ok && dir == low {
+		return filepath.Base(low)
+	}
+	return d.Folder()
 }
 
 // textEncoder writes an encoder of captions that has learnt with the denoiser, with its tokenizer.

@@ -74,6 +74,7 @@ type encoded struct {
 	shape           [4]int
 	mean, deviation []float32
 	frame           [6]float32 // of family.Encoded
+	given           []float32  // latents of the first frame alone, behind its masks, as the model reads them
 }
 
 // captioned is a caption as it is prepared: states and a pooled row, or tokens for a model that makes them.
@@ -173,6 +174,13 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 			return nil, 0, err
 		}
 		v.frame = framed(w, h, size)
+	}
+	if x.D.Given > 0 {
+		if v.given, err = x.given(shape, size, "given "+digest(m.Bytes), func() ([]float32, error) {
+			return x.pixels(m, size)
+		}); err != nil {
+			return nil, 0, err
+		}
 	}
 	return v, int64(4 * (len(mean) + len(deviation))), nil
 }
@@ -323,6 +331,12 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 			e := family.Encoded{From: m.Spans[0].From, Grid: x.D.Grid(v.shape),
 				Key: dataset.Draw(x.Seed, 0, b.SampleIDs[segment-1], 0, 0)}
 			e.X0, e.Frame = x.D.Tokens(v.shape, x.drawn(v, e.Key)), v.frame
+			if v.given != nil {
+				e.Given = x.D.Tokens(x.givenShape(v.shape), v.given)
+			}
+			if e.Grid[0] > 1 && x.D.GivesFirst(e.Key) {
+				e.Clean = 1
+			}
 			items = append(items, e)
 		case *captioned:
 			x.describe(&items[len(items)-1], v, empty)

@@ -41,6 +41,59 @@ class Wan:
         return dict(text_rows=self.rows)
 
 
+class WanGiven(Wan):
+    """Channels beside the noisy ones that are given, and rows of an image's features where the model reads some: the text is
+    what diffusers takes the last 512 rows for. Captions fill them: keys of padding are equal, so that gradients through them cancel."""
+
+    rows = 512
+
+    def samples(self, c):
+        return [((c["out_channels"], 3, 4, 6), 500, 0.7), ((c["out_channels"], 1, 6, 4), 512, 0.25)]
+
+    def make(self, c, g, i, shape):
+        out = {f"given.{i}": torch.randn(c["in_channels"] - c["out_channels"], *shape[1:], generator=g)}
+        if c.get("image_dim"):
+            out[f"image.{i}"] = torch.randn(5, c["image_dim"], generator=g)
+        return out
+
+    def given(self, tensors, i):
+        return dict(given=tensors[f"given.{i}"], image=tensors.get(f"image.{i}"))
+
+    def predict(self, m, x, text, sigma, pool, given, image):
+        padded = torch.zeros(self.rows, text.shape[1])
+        padded[: len(text)] = text
+        return m(torch.cat([x, given])[None], torch.tensor([1000.0 * sigma]), padded[None], None if image is None else image[None], return_dict=False)[0][0]
+
+    def more(self):
+        return dict(text_rows=self.rows, image_rows=5)
+
+
+class WanFirst(Wan):
+    """The first frame of latents is given clean: its tokens are told time 0, and the loss is that of the others."""
+
+    def samples(self, c):
+        return [((c["in_channels"], 3, 4, 6), 5, 0.7), ((c["in_channels"], 2, 6, 4), 8, 0.25)]
+
+    def noisy(self, x0, eps, sigma):
+        x = (1 - sigma) * x0 + sigma * eps
+        x[:, 0] = x0[:, 0]
+        return x
+
+    def error(self, d):
+        return (d[:, 1:] ** 2).mean()
+
+    def predict(self, m, x, text, sigma, pool):
+        padded = torch.zeros(self.rows, text.shape[1])
+        padded[: len(text)] = text
+        p = m.config.patch_size
+        times = torch.full((x.shape[1] // p[0], x.shape[2] // p[1], x.shape[3] // p[2]), 1000.0 * sigma)
+        times[0] = 0
+        return m(x[None], times.reshape(1, -1), padded[None], return_dict=False)[0][0]
+
+    def more(self):
+        return dict(text_rows=self.rows, first=1)
+
+
 class Qwen:
     """Latents [C, 1, H, W], packed in squares of 2; captions as long as they are; times sigma."""
 
@@ -97,6 +150,9 @@ class UNet:
     def width(self, c):
         return c["cross_attention_dim"]
 
+    def given(self, tensors, i):
+        return dict(i=i)
+
     def frame(self, i):
         return [40.0 + i, 70.0, 3.0 * i, 5.0, 28.0, 40.0]
 
@@ -134,6 +190,9 @@ CASES = {
     "qwen-image": ("QwenImageTransformer2DModel", Qwen(), QWEN),
     "unet": ("UNet2DConditionModel", UNet(), UNET | SD),
     "unet-xl": ("UNet2DConditionModel", UNetXL(), UNET | SDXL),
+    "wan-i2v": ("WanTransformer3DModel", WanGiven(), WAN | dict(in_channels=8, image_dim=6, added_kv_proj_dim=24)),
+    "wan-i2v-2.2": ("WanTransformer3DModel", WanGiven(), WAN | dict(in_channels=7)),
+    "wan-ti2v": ("WanTransformer3DModel", WanFirst(), WAN),
     "wan": ("WanTransformer3DModel", Wan(), WAN),
     "wan-plain": ("WanTransformer3DModel", Wan(), WAN | dict(cross_attn_norm=False, patch_size=[1, 1, 2], eps=1e-5, attention_head_dim=16)),
 }
@@ -158,6 +217,8 @@ def case(name):
     for i, (shape, words, sigma) in enumerate(samples):
         tensors[f"x0.{i}"], tensors[f"noise.{i}"] = torch.randn(shape, generator=g), torch.randn(shape, generator=g)
         tensors[f"text.{i}"] = torch.randn(words, how.width(config) if hasattr(how, "width") else config["text_dim"], generator=g)
+        if hasattr(how, "make"):
+            tensors |= how.make(config, g, i, shape)
         meta.append(dict(shape=list(shape), sigma=sigma, tokens=how.tokens(config, shape)))
         if hasattr(how, "pool"):
             tensors[f"pool.{i}"] = torch.randn(how.pool(config), generator=g)
@@ -166,10 +227,12 @@ def case(name):
         total, rows = 0.0, sum(s["tokens"] for s in meta)
         for i, (shape, words, sigma) in enumerate(samples):
             x0, eps = tensors[f"x0.{i}"], tensors[f"noise.{i}"]
-            y = how.predict(m, (1 - sigma) * x0 + sigma * eps, tensors[f"text.{i}"], sigma, tensors.get(f"pool.{i}"), **(dict(i=i) if isinstance(how, UNet) else {}))
+            noisy = how.noisy(x0, eps, sigma) if hasattr(how, "noisy") else (1 - sigma) * x0 + sigma * eps
+            y = how.predict(m, noisy, tensors[f"text.{i}"], sigma, tensors.get(f"pool.{i}"), **(how.given(tensors, i) if hasattr(how, "given") else {}))
             if keep:
                 tensors[f"pred.{i}"] = y.detach().clone()
-            total = total + ((y - (eps - x0)) ** 2).mean() * meta[i]["tokens"] / rows
+            error = how.error if hasattr(how, "error") else lambda d: (d**2).mean()
+            total = total + error(y - (eps - x0)) * meta[i]["tokens"] / rows
         return total
 
     first = loss(True)
@@ -201,6 +264,8 @@ PUBLISHED = {
     "wan/2.1-t2v-14b": ("WanTransformer3DModel", W14),
     "wan/2.2-t2v-a14b": ("WanTransformer3DModel", W14),
     "wan/2.2-ti2v-5b": ("WanTransformer3DModel", dict(num_attention_heads=24, attention_head_dim=128, ffn_dim=14336, num_layers=30, in_channels=48, out_channels=48)),
+    "wan/2.1-i2v-14b": ("WanTransformer3DModel", W14 | dict(in_channels=36, image_dim=1280, added_kv_proj_dim=5120)),
+    "wan/2.2-i2v-a14b": ("WanTransformer3DModel", W14 | dict(in_channels=36)),
     "qwen-image/20b": ("QwenImageTransformer2DModel", {}),
     "flux/1-dev": ("FluxTransformer2DModel", dict(guidance_embeds=True)),
     "flux/1-schnell": ("FluxTransformer2DModel", {}),

@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 )
@@ -30,6 +31,23 @@ func PipelineDir(dir string) string {
 		}
 	}
 	return ""
+}
+
+// Experts are the folders of both models of a pipeline whose noise levels are shared out to two, that of high
+// noise first, and the share of the steps at which the first one begins; ok is false for other pipelines.
+func Experts(root string) (high, low string, boundary float64, ok bool) {
+	text, err := os.ReadFile(filepath.Join(root, PipelineIndex))
+	if root == "" || err != nil {
+		return "", "", 0, false
+	}
+	var index struct {
+		Boundary *float64 `json:"boundary_ratio"`
+	}
+	high, low = filepath.Join(root, "transformer"), filepath.Join(root, "transformer_2")
+	if json.Unmarshal(text, &index) != nil || index.Boundary == nil || !there(filepath.Join(low, "config.json")) {
+		return "", "", 0, false
+	}
+	return high, low, *index.Boundary, true
 }
 
 func there(path string) bool {

@@ -31,6 +31,9 @@ import (
 //	dif.pool [levels Pooled]         pooled rows of captions
 //	dif.guide [levels]               a thousand times the guidance
 //	dif.frame [6 levels]             numbers of Encoded.Frame
+//	dif.given [rows Given·taps]      what is given beside the noisy latents
+//	dif.image [images ImageRows, Images] features of the image that a clip begins with
+//	dif.image.cu [sequences+1]       their borders
 //
 // A denoiser of convolutions reads images whole (Canvas). Its rows are then the places of as many images as
 // there are levels, all of one size, and in addition it has
@@ -56,9 +59,13 @@ type Denoiser struct {
 	Pooled   int     // width of a caption's pooled row, 0 for none
 	Canvas   bool    // rows are images, whole and all of one size in a microbatch
 	Framed   bool    // the model is told how each image was cut out of its picture
-	Pipeline string  // diffusers' class that draws with it
-	Process  Process
-	Live     *Live // blocks before the denoiser that encode captions; nil where states are data
+	// Given is channels that are read beside the noisy ones: Masks of them say which frames are given, and the
+	// others are the latents of these frames alone. 0 is none
+	Given, Masks      int
+	Images, ImageRows int    // width and rows of the features of an image, 0 for none
+	Pipeline          string // diffusers' class that draws with it
+	Process           Process
+	Live              *Live // blocks before the denoiser that encode captions; nil where states are data
 }
 
 // Live names the ports that blocks which encode captions before a denoiser give: States [tokens Texts], and
@@ -75,6 +82,9 @@ type Process struct {
 	Border float64 // of a Huber loss
 	Drop   float64 // share of the samples that are trained without their captions
 	Guide  float64 // guidance that a model distilled from guided ones is told
+	First  float64 // share of the samples whose first frame is given as it is, without noise
+	// levels of training whose time lies in [From, To), in steps; the zero value is all
+	From, To float32
 }
 
 // Dimensions of microbatches of latents: the levels of noise, one a sample, rows of captions, and rows and
@@ -115,6 +125,9 @@ func (d *Denoiser) Rows(s block.Shape) int {
 // Width is the numbers of a token.
 func (d *Denoiser) Width() int { return d.Channels * d.Patch[0] * d.Patch[1] * d.Patch[2] }
 
+// GivenWidth is the numbers of a token that are given beside the noisy ones.
+func (d *Denoiser) GivenWidth() int { return d.Given * d.Patch[0] * d.Patch[1] * d.Patch[2] }
+
 // mix is a·x0 + b·ε by rows, [rows Width] in float32.
 func (d *Denoiser) mix(r *block.Rec, which string) *grad.Value {
 	t, n := r.T, d.Rows(r.Shape)
@@ -125,8 +138,24 @@ func (d *Denoiser) mix(r *block.Rec, which string) *grad.Value {
 	return t.Add(part("x0"), part("noise"))
 }
 
-// Noisy is what the denoiser reads, [rows Width] in the precision of the block.
-func (d *Denoiser) Noisy(r *block.Rec) *grad.Value { return r.T.Cast(d.mix(r, "in")) }
+// Noisy is what the denoiser reads, [rows Width] in the precision of the block, with what is given behind it.
+func (d *Denoiser) Noisy(r *block.Rec) *grad.Value {
+	x := d.mix(r, "in")
+	if d.Given > 0 {
+		x = r.T.Concat(1, x, r.T.OwnTokens(r.T.Data("dif.given", tensor.F32, d.Rows(r.Shape), d.GivenWidth())))
+	}
+	return r.T.Cast(x)
+}
+
+// Pictures are the features of the images that clips begin with, [levels·ImageRows Images] in the precision of
+// the block, and their borders.
+func (d *Denoiser) Pictures(r *block.Rec) (x, cu *grad.Value) {
+	x = r.T.Cast(r.T.Data("dif.image", tensor.F32, d.PictureRows(r.Shape), d.Images))
+	return x, r.T.Data("dif.image.cu", tensor.I32, 2)
+}
+
+// PictureRows is the number of rows of features of images.
+func (d *Denoiser) PictureRows(s block.Shape) int { return Levels(s) * d.ImageRows }
 
 // Features are those of the levels' times, [levels 2·half], with frequencies as diffusers' Timesteps has them:
 // cosines first.

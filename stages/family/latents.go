@@ -22,6 +22,9 @@ type Encoded struct {
 	IDs []int32
 	// the same of an empty caption
 	None, NonePool []float32
+	Given          []float32 // [tokens GivenWidth], what is read beside the noisy latents
+	Image          []float32 // [ImageRows Images], features of the image that the clip begins with
+	Clean          int       // frames of tokens, from the first, that are given without noise
 	// height and width of the picture that the image was cut from, top and left edge of the cut in the picture
 	// as it was scaled for it, and height and width of the cut; all in pixels
 	Frame [6]float32
@@ -38,6 +41,8 @@ const (
 	drawLevel = iota
 	drawNoise
 	drawCaption
+	_ // of what makes X0
+	drawFirst
 )
 
 // latents is the modality of a denoiser. It is not Rowed, so that rows are shared out as they lie: they see
@@ -80,11 +85,19 @@ func (p latents) Class(in *Inputs) int32 {
 	for _, x := range p.items(in) {
 		texts += p.rows(&x)
 	}
-	class := p.class(len(p.items(in)), texts)
+	class := p.class(p.levels(len(p.items(in))), texts)
 	if items := p.items(in); len(items) > 0 {
 		return class + p.canvas(items[0].Grid[1], items[0].Grid[2])
 	}
 	return class + p.canvas(1, 1)
+}
+
+// levels counts the levels of so many samples: tokens that are given without noise have one more of their own.
+func (p latents) levels(samples int) int {
+	if p.d.Process.First > 0 {
+		return max(1, samples) + 1
+	}
+	return samples
 }
 
 // rows is the most rows that a sample's caption takes, whether it is lost or not.
@@ -116,7 +129,7 @@ func (p latents) Planned(rows int, dims map[string]int) int32 {
 		h = min(int(math.Sqrt(float64(rows))), canvasMax)
 		w = min(rows/max(1, h), canvasMax)
 	}
-	return p.class(dims[NoiseLevels], max(dims[TextRows], p.d.TextRows)) + p.canvas(max(1, h), max(1, w))
+	return p.class(p.levels(dims[NoiseLevels]), max(dims[TextRows], p.d.TextRows)) + p.canvas(max(1, h), max(1, w))
 }
 
 // Check reports latents that do not fit their rows or the denoiser.
@@ -134,6 +147,14 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 		case len(x.X0) != n*d.Width():
 			return fmt.Errorf("latents %d have %d numbers, want %d of %v tokens of %d", i+1, len(x.X0),
 				n*d.Width(), x.Grid, d.Width())
+		case len(x.Given) != n*d.GivenWidth():
+			return fmt.Errorf("latents %d are given %d numbers, want %d of %v tokens of %d", i+1, len(x.Given),
+				n*d.GivenWidth(), x.Grid, d.GivenWidth())
+		case len(x.Image) != d.ImageRows*d.Images:
+			return fmt.Errorf("features of image %d are %d numbers, want %d rows of %d", i+1, len(x.Image),
+				d.ImageRows, d.Images)
+		case x.Clean < 0 || x.Clean >= x.Grid[0] && x.Clean > 0 || x.Clean > 0 && d.Process.First == 0:
+			return fmt.Errorf("latents %d of %d frames have %d without noise", i+1, x.Grid[0], x.Clean)
 		case d.Texts > 0 && (len(x.Text)%d.Texts != 0 || len(x.None)%d.Texts != 0):
 			return fmt.Errorf("states of caption %d are %d numbers, no multiple of %d", i+1, len(x.Text),
 				d.Texts)
@@ -187,46 +208,24 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		}
 		copy(pos.I32()[3*from:], d.places(x.Grid))
 		by := d.Process.weight(l) / float32(w)
+		clean := from + x.Clean*x.Grid[1]*x.Grid[2]
+		by *= float32(rows) / float32(from+rows-clean)
 		for i := from; i < from+rows; i++ {
 			at.I32()[i], weight[i] = int32(g), by
 			for k := range coef {
 				coef[k][i] = c[k]
 			}
+			if i < clean { // the level behind those of samples has time 0
+				at.I32()[i], weight[i] = int32(len(p.items(in))), 0
+				coef[0][i], coef[1][i] = 1, 0
+			}
 		}
 	}
-	if d.Guided {
-		guide := floats("guide", Levels(s))
-		for i := range guide {
-			guide[i] = 1000 * float32(d.Process.Guide)
-		}
-	}
-	if d.Canvas {
-		p.images(in, s, out)
-	}
+	p.beside(in, s, floats, out)
 	if d.Texts > 0 {
 		p.captions(in, s, out)
 	}
 	return out
-}
-
-// images adds what is read of images that are whole.
-func (p latents) images(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
-	rows, frames := tensor.Make(tensor.I32, p.d.Rows(s)), tensor.Make(tensor.F32, 6*Levels(s))
-	at := 0
-	for g, x := range p.items(in) {
-		copy(frames.F32()[6*g:], x.Frame[:])
-		for i := range x.Grid[1] * x.Grid[2] {
-			rows.I32()[at] = x.From + int32(i)
-			at++
-		}
-	}
-	for i := at; i < len(rows.I32()); i++ {
-		rows.I32()[i] = -1
-	}
-	out["dif.canvas"] = rows
-	if p.d.Framed {
-		out["dif.frame"] = frames
-	}
 }
 
 // captions lays the states of captions out, with borders for every sequence of the microbatch: those of
@@ -341,18 +340,6 @@ func (x *Encoded) key(use uint64) noise.Key {
 	return noise.Key{Sample: x.Key, Draw: use}
 }
 
-// level is the level of noise that a sample is trained at.
-func (d *Denoiser) level(x *Encoded) noise.Level {
-	if x.Level != nil {
-		return *x.Level
-	}
-	u, err := d.Process.Times.At(x.key(drawLevel))
-	if err != nil {
-		panic(fmt.Sprintf("family: a checked distribution of noise levels: %v", err))
-	}
-	return d.Process.Levels.At(u)
-}
-
 // coefficients are those of x0 and of the noise in what the denoiser reads, and in what it is to give: both
 // are linear in them.
 func (p *Process) coefficients(l noise.Level) [4]float32 {
@@ -395,7 +382,7 @@ func (d *Denoiser) Grid(shape [4]int) (g [3]int) {
 	return g
 }
 
-// Tokens lays latents [C T H W] out as rows of tokens, [t·h·w Width]; Latents is its inverse.
+// Tokens lays latents [C T H W] out as rows of tokens, [t·h·w C·taps]; Latents is its inverse.
 func (d *Denoiser) Tokens(shape [4]int, x []float32) []float32 {
 	out := make([]float32, len(x))
 	d.each(shape, func(token, latent int) { out[token] = x[latent] })
@@ -411,8 +398,9 @@ func (d *Denoiser) Latents(shape [4]int, rows []float32) []float32 {
 
 // each calls f for every number of latents of a shape: its place in tokens, and in the latents.
 func (d *Denoiser) each(shape [4]int, f func(token, latent int)) {
-	g, p, w := d.Grid(shape), d.Patch, d.Width()
+	g, p := d.Grid(shape), d.Patch
 	taps := p[0] * p[1] * p[2]
+	w := shape[0] * taps
 	at := 0
 	for c := range shape[0] {
 		for t := range shape[1] {

@@ -2,6 +2,7 @@ package fit
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,8 +71,37 @@ func Process(c *configs.Config) (p family.Process, err error) {
 	if err != nil {
 		return p, c.Fault("diffusion.weight", err.Error(), "")
 	}
-	p.Loss, p.Border, p.Drop, p.Guide = losses[d.Loss], d.Border, d.Drop, d.Guide
+	p.Loss, p.Border, p.Drop, p.Guide, p.First = losses[d.Loss], d.Border, d.Drop, d.Guide, d.First
+	const steps = 1000 // that schedulers count times in
+	if from, to := noiseRange(c); from > 0 || to > 0 {
+		p.From, p.To = float32(from*steps), float32(math.Inf(1))
+		if to > 0 {
+			p.To = float32(to * steps)
+		}
+		if !p.Reaches() {
+			return p, c.Fault("diffusion.noise_from", fmt.Sprintf("no draw of %s has a time from %g to %g", d.Times,
+				p.From, p.To), "widen the range")
+		}
+	}
 	return p, nil
+}
+
+// noiseRange is that of noise_from and noise_to, or of the expert that the model's folder is in its pipeline.
+func noiseRange(c *configs.Config) (from, to float64) {
+	d := &c.Run.Diffusion
+	if d.From > 0 || d.To > 0 || c.Run.Model.Path == "" {
+		return d.From, d.To
+	}
+	high, low, boundary, ok := hf.Experts(hf.PipelineDir(c.Run.Model.Path))
+	switch filepath.Clean(c.Run.Model.Path) {
+	case high:
+		if ok {
+			return boundary, 0
+		}
+	case low:
+		return 0, boundary
+	}
+	return 0, 0
 }
 
 // readBy are the keys that only one value of another key reads.
@@ -109,6 +139,9 @@ func (r rules) diffusion() {
 	}
 	if !r.m.Denoiser.Guided && !r.c.Usual(section+"guidance") {
 		r.at(section+"guidance", "the model is told none", "remove it")
+	}
+	if r.m.Denoiser.Given > 0 && d.First > 0 {
+		r.at(section+"first_frame", "the model has channels of its own for given frames, in every clip", "remove it")
 	}
 	if d.Text2 != "" && (r.m.Denoiser.Pooled == 0 || d.Encoders == "live") {
 		r.at(section+"text_encoder_2", "the model reads one encoder of captions, or has one among its blocks",

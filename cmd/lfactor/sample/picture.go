@@ -38,6 +38,8 @@ func (d *drawing) add(c *cobra.Command) {
 	f.Float64Var(&d.Rescale, "guidance-rescale", 0, "share of the way back to the contrast without guidance")
 	f.StringVar(&d.Negative, "negative", "", "what not to draw, with guidance")
 	f.StringVar(&d.size, "size", "", "pixels, as 256x384 or 17x256x384; the run's first size by default")
+	f.StringVar(&d.Expert, "expert", "", "checkpoint of the model for levels of noise that MODEL is not trained at; the "+
+		"other one of its pipeline by default")
 	f.IntVar(&d.Batch, "batch", 4, "pictures drawn at once; no picture depends on it")
 	f.IntVar(&d.columns, "columns", 8, "pictures in a row of a sheet")
 	f.Float64Var(&d.fps, "fps", 16, "frames a second of clips")

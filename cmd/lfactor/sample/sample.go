@@ -35,7 +35,8 @@ func Command() *cobra.Command {
 	tokenizer := f.String("tokenizer", "",
 		"directory with tokenizer.json, and with the chat template and preprocessor_config.json for "+
 			"--image, if MODEL has none")
-	image := f.String("image", "", "image to ask the prompt about, for models that see")
+	image := f.String("image", "", "image to ask the prompt about, for models that see, or that clips "+
+		"begin with, for models that draw")
 	chat := f.String("chat", "",
 		"say TEXT to the model in its own chat template; on a terminal the conversation goes on with "+
 			"each line typed. \"-\" takes every turn from standard input, one a line")
@@ -52,8 +53,15 @@ func Command() *cobra.Command {
 		}
 		switch {
 		case d.out != "":
-			if *image != "" || *chat != "" {
-				return exit.Usagef("sample: --image-out excludes --image and --chat")
+			if *chat != "" {
+				return exit.Usagef("sample: --image-out excludes --chat")
+			}
+			if *image != "" {
+				b, err := os.ReadFile(*image)
+				if err != nil {
+					return exit.With(err, exit.Usage)
+				}
+				d.Image = b
 			}
 			d.Seed = p.Seed
 			if err := d.check(); err != nil {

@@ -1,0 +1,109 @@
+package family
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/noise"
+)
+
+// What some denoisers read beside noisy latents and captions, and which levels of noise they are trained at.
+
+// beside adds what the denoiser reads beside latents and captions; floats makes a tensor of out.
+func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shape ...int) []float32,
+	out map[string]*tensor.Tensor) {
+	d := p.d
+	if d.Guided {
+		guide := floats("guide", Levels(s))
+		for i := range guide {
+			guide[i] = 1000 * float32(d.Process.Guide)
+		}
+	}
+	if d.Canvas {
+		p.images(in, s, out)
+	}
+	if w := d.GivenWidth(); w > 0 {
+		given := floats("given", d.Rows(s), w)
+		for _, x := range p.items(in) {
+			copy(given[int(x.From)*w:], x.Given)
+		}
+	}
+	if d.Images > 0 {
+		p.pictures(in, floats("image", d.PictureRows(s), d.Images), out)
+	}
+}
+
+// pictures lays features of images out, with borders for every sequence of the microbatch: those of padding have
+// none.
+func (p latents) pictures(in *Inputs, features []float32, out map[string]*tensor.Tensor) {
+	borders, items, n := []int32{0}, p.items(in), 0
+	for i := 0; i+1 < len(in.Cu); i++ {
+		if len(items) > 0 && items[0].From == in.Cu[i] {
+			copy(features[n*p.d.ImageRows*p.d.Images:], items[0].Image)
+			items, n = items[1:], n+1
+		}
+		borders = append(borders, int32(n*p.d.ImageRows))
+	}
+	out["dif.image.cu"] = tensor.Of(tensor.I32, borders, len(borders))
+}
+
+// images adds what is read of images that are whole.
+func (p latents) images(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
+	rows, frames := tensor.Make(tensor.I32, p.d.Rows(s)), tensor.Make(tensor.F32, 6*Levels(s))
+	at := 0
+	for g, x := range p.items(in) {
+		copy(frames.F32()[6*g:], x.Frame[:])
+		for i := range x.Grid[1] * x.Grid[2] {
+			rows.I32()[at] = x.From + int32(i)
+			at++
+		}
+	}
+	for i := at; i < len(rows.I32()); i++ {
+		rows.I32()[i] = -1
+	}
+	out["dif.canvas"] = rows
+	if p.d.Framed {
+		out["dif.frame"] = frames
+	}
+}
+
+// level is the level of noise that a sample is trained at.
+func (d *Denoiser) level(x *Encoded) noise.Level {
+	if x.Level != nil {
+		return *x.Level
+	}
+	return d.Process.draw(func(try uint64) noise.Key { return x.key(drawLevel | try<<32) })
+}
+
+// triesMax bounds how often a level is drawn anew that lies outside of those that are trained.
+const triesMax = 1 << 12
+
+// draw is a level of training: the first that lies between the times that are trained, of keys for one try after
+// another.
+func (p *Process) draw(key func(try uint64) noise.Key) (l noise.Level) {
+	for try := range uint64(triesMax) {
+		u, err := p.Times.At(key(try))
+		if err != nil {
+			panic(fmt.Sprintf("family: a checked distribution of noise levels: %v", err))
+		}
+		if l = p.Levels.At(u); p.Trains(l.Time) {
+			return l
+		}
+	}
+	return l // Reaches holds a run to levels that some of a few tries meet
+}
+
+// Trains reports whether a level of a time is trained.
+func (p *Process) Trains(time float32) bool { return p.To == 0 || p.From <= time && time < p.To }
+
+// Reaches reports whether draws of levels meet those that are trained.
+func (p *Process) Reaches() bool {
+	return p.Trains(p.draw(func(try uint64) noise.Key { return noise.Key{Draw: try % (triesMax / 8)} }).Time)
+}
+
+// GivesFirst reports whether a sample of a key is trained with its first frame given.
+func (d *Denoiser) GivesFirst(key uint64) bool {
+	x := Encoded{Key: key}
+	return d.Process.First > 0 && x.key(drawFirst).Uniform(0) < d.Process.First
+}
