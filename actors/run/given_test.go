@@ -163,9 +163,9 @@ func TestTwoExperts(t *testing.T) {
 	turned, err := draw(lows, filepath.Join(whole, "transformer"))
 	require.NoError(t, err)
 	require.Equal(t, both.Pixels, turned.Pixels)
-	before, err := draw(whole, "")
+	alone, err := draw(lows, filepath.Join(lows, "release_hf_weights", "transformer_2"))
 	require.NoError(t, err)
-	require.NotEqual(t, before.Pixels, both.Pixels)
+	require.NotEqual(t, alone.Pixels, both.Pixels)
 	_, err = draw(saved, filepath.Join(whole, "transformer"))
 	require.ErrorContains(t, err, "trained at all levels")
 }

@@ -48,6 +48,12 @@ func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each f
 		return exit.Usagef("guidance wants a model that was trained without captions too: set --guidance 1, or " +
 			"train with diffusion.caption_dropout")
 	}
+	if c := &m.Cfg.Run.Diffusion; len(c.Sizes) == 0 { // a folder of diffusers says nothing of sizes
+		if o.Size == ([3]int{}) {
+			return exit.Usagef("the model's folder does not say what sizes it draws: name one with --size")
+		}
+		c.Sizes = []string{fmt.Sprintf("%dx%dx%d", o.Size[0], o.Size[1], o.Size[2])}
+	}
 	x, err := NewPictures(m.Cfg, m.Model.Denoiser)
 	if err != nil {
 		return err
