@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -151,7 +152,7 @@ func TestDenoisers(t *testing.T) {
 
 // alone are the microbatches of one replica of so many, one a sample.
 func (g *denoised) alone(dp int) BatchFunc {
-	whole := g.microbatch()
+	whole := *g.made
 	items := whole.More[family.EncodedKey].([]family.Encoded)
 	return func(_ int64, replica int) (out []Microbatch, err error) {
 		for i := replica; i < len(items); i += dp {
@@ -270,6 +271,11 @@ func (g *denoised) trains(mesh topology.Mesh, steps int, plan func(*layout.Desig
 			continue
 		}
 		params = append(params, p)
+		// softmax of keys that do not turn does not see a bias of theirs: zero, and rounding
+		if strings.HasSuffix(p.Name, ".to_k.bias") && slices.Max(want) < 1e-6 && slices.Min(want) > -1e-6 {
+			require.Less(t, length(got[p.Name]), 1e-5, p.Name)
+			continue
+		}
 		require.LessOrEqual(t, relative(got[p.Name], rowsIn(want, s, p.Shape)), 1e-4, p.Name)
 	}
 	require.Len(t, got, len(params))

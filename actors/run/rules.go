@@ -25,6 +25,9 @@ func checkPictures(cfg *configs.Config, at configs.At) {
 	if len(d.Sizes) == 0 {
 		at("diffusion.sizes", "is not given", "write [256x256] for images of that size")
 	}
+	if fit.Autoencodes(cfg) {
+		return
+	}
 	for _, f := range []struct{ key, given, beside, word string }{
 		{"diffusion.autoencoder", d.Autoencoder, "vae", "pixels"},
 		{"diffusion.text_encoder", d.Text, "text_encoder", "none"}} {

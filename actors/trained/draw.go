@@ -44,6 +44,10 @@ func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each f
 	if m.Model.Denoiser == nil {
 		return exit.Usagef("the model draws no pictures: it is none of diffusion")
 	}
+	if m.Model.Denoiser.Takes != nil {
+		return exit.Usagef("an autoencoder draws nothing: export it, and name its folder as diffusion.autoencoder of a " +
+			"model that learns its latents")
+	}
 	if m.Cfg.Run.Diffusion.Drop == 0 && o.Guidance != 1 && o.Negative == "" {
 		return exit.Usagef("guidance wants a model that was trained without captions too: set --guidance 1, or " +
 			"train with diffusion.caption_dropout")

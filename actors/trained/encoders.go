@@ -33,7 +33,9 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 			"diffusion are not there yet", "take a model without image_dim, as wan/2.2-i2v-a14b")
 	}
 	var err error
-	if x.Encoder, err = autoencoder(cfg); err != nil {
+	if d.Takes != nil {
+		x.Encoder = Pixels{}
+	} else if x.Encoder, err = autoencoder(cfg); err != nil {
 		return nil, err
 	}
 	if c.Cache != "off" {
@@ -78,7 +80,7 @@ func (x *Pictures) oneSize(cfg *configs.Config) error {
 	for _, a := range x.Sizes {
 		for _, b := range x.Sizes {
 			ga, gb := x.grid(a), x.grid(b)
-			both := ga[1]*ga[2] + gb[1]*gb[2]
+			both := ga[0]*ga[1]*ga[2] + gb[0]*gb[1]*gb[2]
 			if ga != gb && (c.Train.MicroBatch > 1 || both <= c.Data.SeqLen) {
 				return cfg.Fault("diffusion.sizes", fmt.Sprintf("images of %d×%d and of %d×%d pixels could meet in a "+
 					"microbatch, and a model of convolutions takes one size in each", a[1], a[2], b[1], b[2]),
@@ -126,5 +128,6 @@ func (x *Pictures) Samples(cfg *configs.Config) dataset.SampleEncoder {
 	if x.Text != nil {
 		print = format.HashOf(print, x.Text.Fingerprint())
 	}
-	return &format.CaptionEncoder{Key: cfg.Run.Diffusion.CaptionKey, Tokens: x.Tokens, Print: print}
+	return &format.CaptionEncoder{Key: cfg.Run.Diffusion.CaptionKey, Tokens: x.Tokens, Print: print,
+		Mute: x.D.Takes != nil}
 }

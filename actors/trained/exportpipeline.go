@@ -14,7 +14,7 @@ import (
 	"github.com/lfactor/lfactor/stages/texts"
 )
 
-// pipeline writes a model of diffusion as diffusers keeps it: transformer or unet with the denoiser, scheduler with what
+// pipeline writes a model of diffusion as diffusers keeps it: transformer or unet with the denoiser, or vae with an autoencoder, scheduler with what
 // it was trained under, and text_encoder where that has learnt. Folders that the run did not change, an
 // autoencoder's among them, stay where they are: a pipeline of diffusers takes them from there.
 func (e *Exporter) pipeline(dst string) error {
@@ -31,6 +31,9 @@ func (e *Exporter) pipeline(dst string) error {
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), e.Cfg.Model.HFConfig(longName(e.dtype(""))),
 		0o644); err != nil {
 		return err
+	}
+	if e.Model.Denoiser.Takes != nil {
+		return nil
 	}
 	s, err := fit.Scheduler(e.Cfg)
 	if err != nil {

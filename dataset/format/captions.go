@@ -17,6 +17,7 @@ type CaptionEncoder struct {
 	// Tokens is the number of tokens that an image or a clip becomes; it looks at the file's header at most.
 	Tokens func(m *dataset.Media) (int, error)
 	Print  string // changes with whatever changes Tokens
+	Mute   bool   // captions are not looked for: the model reads none
 }
 
 // Fingerprint implements dataset.SampleEncoder.
@@ -44,9 +45,12 @@ func (c *CaptionEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, er
 	if picture == nil {
 		return nil, fmt.Errorf("sample %q has no image and no clip", d.Key)
 	}
-	caption, err := c.caption(d)
-	if err != nil {
-		return nil, fmt.Errorf("sample %q: %w", d.Key, err)
+	caption := ""
+	if !c.Mute {
+		var err error
+		if caption, err = c.caption(d); err != nil {
+			return nil, fmt.Errorf("sample %q: %w", d.Key, err)
+		}
 	}
 	n, err := c.Tokens(picture)
 	if err != nil {

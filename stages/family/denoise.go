@@ -59,6 +59,12 @@ type Denoiser struct {
 	Pooled   int     // width of a caption's pooled row, 0 for none
 	Canvas   bool    // rows are images, whole and all of one size in a microbatch
 	Framed   bool    // the model is told how each image was cut out of its picture
+	Dir      string  // the model's folder in a pipeline of diffusers, "" for unet or transformer
+	// Takes is set for an autoencoder, which reads pictures as they are and gives them back: an error says which
+	// sizes in pixels it reads. Nil for a model that reads noise.
+	Takes func(size [3]int) error
+	// Extent is the number of rows of a shape that such an autoencoder reads.
+	Extent func(s block.Shape) int
 	// Given is channels that are read beside the noisy ones: Masks of them say which frames are given, and the
 	// others are the latents of these frames alone. 0 is none
 	Given, Masks      int
@@ -85,13 +91,19 @@ type Process struct {
 	First  float64 // share of the samples whose first frame is given as it is, without noise
 	// levels of training whose time lies in [From, To), in steps; the zero value is all
 	From, To float32
+	// autoencoders: latents are the mode of what they give, and not drawn; and the weight of their divergence
+	// from standard normal ones
+	Mode bool
+	KL   float64
+	Size [3]int // and the first size of pictures in pixels, for plans
 }
 
-// Dimensions of microbatches of latents: the levels of noise, one a sample, rows of captions, and rows and
-// columns of images that are read whole.
+// Dimensions of microbatches of latents: the levels of noise, one a sample, rows of captions, and frames,
+// rows and columns of images that are read whole.
 const (
 	NoiseLevels  = "levels"
 	TextRows     = "text_rows"
+	CanvasFrames = "canvas_frames"
 	CanvasHeight = "canvas_height"
 	CanvasWidth  = "canvas_width"
 )
@@ -104,7 +116,10 @@ func Captions(s block.Shape) int { return max(1, s.Dim(TextRows)) }
 
 // Folder is the denoiser's in a pipeline's folder of diffusers.
 func (d *Denoiser) Folder() string {
-	if d.Canvas {
+	switch {
+	case d.Dir != "":
+		return d.Dir
+	case d.Canvas:
 		return "unet"
 	}
 	return "transformer"
@@ -115,8 +130,11 @@ func Canvas(s block.Shape) (h, w int) { return max(1, s.Dim(CanvasHeight)), max(
 
 // Rows is the number of rows that the denoiser reads: tokens, or places of images that are read whole.
 func (d *Denoiser) Rows(s block.Shape) int {
-	if !d.Canvas {
+	switch {
+	case !d.Canvas:
 		return s.Rows
+	case d.Extent != nil:
+		return d.Extent(s)
 	}
 	h, w := Canvas(s)
 	return Levels(s) * h * w
@@ -156,6 +174,16 @@ func (d *Denoiser) Pictures(r *block.Rec) (x, cu *grad.Value) {
 
 // PictureRows is the number of rows of features of images.
 func (d *Denoiser) PictureRows(s block.Shape) int { return Levels(s) * d.ImageRows }
+
+// Clean are the clean latents, and Noise their noise, [rows Width] in float32.
+func (d *Denoiser) Clean(r *block.Rec) *grad.Value {
+	return r.T.OwnTokens(r.T.Data("dif.x0", tensor.F32, d.Rows(r.Shape), d.Width()))
+}
+
+// Noise implements what Clean says.
+func (d *Denoiser) Noise(r *block.Rec) *grad.Value {
+	return r.T.OwnTokens(r.T.Data("dif.noise", tensor.F32, d.Rows(r.Shape), d.Width()))
+}
 
 // Features are those of the levels' times, [levels 2·half], with frequencies as diffusers' Timesteps has them:
 // cosines first.
@@ -225,6 +253,17 @@ func (d *Denoiser) FrameFeatures(r *block.Rec, half int) *grad.Value {
 	return r.T.View(f, n, 12*half)
 }
 
+// RowWeights are the weights of rows in the loss, before those of their levels, [rows] in float32.
+func (d *Denoiser) RowWeights(r *block.Rec) *grad.Value {
+	t, n := r.T, r.Shape.Rows
+	weight := t.Data("weights", tensor.F32, n)
+	if !d.Canvas {
+		return weight
+	}
+	rows := d.Rows(r.Shape)
+	return t.View(t.Take(t.View(weight, n, 1), t.Data("dif.canvas", tensor.I32, rows)), rows)
+}
+
 // Predicted ends a model with y [rows Width], what it says of the noisy latents: a record for sampling gives
 // it, any other the loss, a sum over rows of their weight times the mean over the row's numbers.
 func (d *Denoiser) Predicted(r *block.Rec, env map[string]*grad.Value, y *grad.Value) {
@@ -233,14 +272,7 @@ func (d *Denoiser) Predicted(r *block.Rec, env map[string]*grad.Value, y *grad.V
 		env["logits"] = t.Place("", y)
 		return
 	}
-	n := r.Shape.Rows
-	weight := t.Data("weights", tensor.F32, n)
-	if d.Canvas {
-		rows := d.Rows(r.Shape)
-		weight = t.View(t.Take(t.View(weight, n, 1), t.Data("dif.canvas", tensor.I32, rows)), rows)
-		n = rows
-	}
-	weight = t.Mul(weight, t.Data("dif.weight", tensor.F32, n))
+	weight := t.Mul(d.RowWeights(r), t.Data("dif.weight", tensor.F32, d.Rows(r.Shape)))
 	t.Loss(t.PointLoss(y, d.mix(r, "out"), weight, nil, p.Loss, p.Border))
 }
 

@@ -139,10 +139,10 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 		switch {
 		case n < 1 || int(x.From)+n > rows:
 			return fmt.Errorf("latents %d of %v tokens from row %d of %d", i+1, x.Grid, x.From, rows)
-		case d.Canvas && (x.Grid[0] != 1 || x.Grid != items[0].Grid):
+		case d.Canvas && (d.Takes == nil && x.Grid[0] != 1 || x.Grid != items[0].Grid):
 			return fmt.Errorf("latents %d are %v and latents 1 %v: a model of convolutions takes images of one "+
 				"size in a microbatch", i+1, x.Grid, items[0].Grid)
-		case d.Canvas && max(x.Grid[1], x.Grid[2]) > canvasMax:
+		case d.Canvas && d.Takes == nil && max(x.Grid[1], x.Grid[2]) > canvasMax:
 			return fmt.Errorf("latents %d are %v, at most %d rows and columns", i+1, x.Grid, canvasMax)
 		case len(x.X0) != n*d.Width():
 			return fmt.Errorf("latents %d have %d numbers, want %d of %v tokens of %d", i+1, len(x.X0),

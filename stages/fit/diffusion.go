@@ -131,6 +131,13 @@ func (r rules) diffusion() {
 		}
 		return
 	}
+	if r.m.Denoiser.Takes != nil {
+		r.autoencoder()
+		return
+	}
+	if !r.c.Usual(section + "kl_weight") {
+		r.at(section+"kl_weight", "only autoencoders have it", "remove it")
+	}
 	d := &r.c.Run.Diffusion
 	for _, k := range readBy {
 		if !k.has(d) && !r.c.Usual(section+k.key) {
@@ -168,6 +175,10 @@ func Build(c *configs.Config) (*family.Model, error) {
 	m, err := family.Build(c.Model, c.Run.Data.SeqLen)
 	if err != nil || m.Denoiser == nil {
 		return m, err
+	}
+	if m.Denoiser.Takes != nil {
+		m.Denoiser.Process = reconstruction(&c.Run.Diffusion)
+		return m, nil
 	}
 	if m.Denoiser.Process, err = Process(c); err != nil {
 		return nil, err

@@ -3,7 +3,8 @@
 package all
 
 import (
-	_ "github.com/lfactor/lfactor/stages/family/decoders"  // decoders by themselves
-	_ "github.com/lfactor/lfactor/stages/family/denoisers" // models of diffusion
-	_ "github.com/lfactor/lfactor/stages/family/towers"    // vision towers, and families that have one
+	_ "github.com/lfactor/lfactor/stages/family/autoencoders" // autoencoders of models of diffusion
+	_ "github.com/lfactor/lfactor/stages/family/decoders"     // decoders by themselves
+	_ "github.com/lfactor/lfactor/stages/family/denoisers"    // models of diffusion
+	_ "github.com/lfactor/lfactor/stages/family/towers"       // vision towers, and families that have one
 )
