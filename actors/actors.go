@@ -108,6 +108,7 @@ type Message struct {
 	Member  int32
 	Port    int32
 	Job     JobID
+	Number  uint64 // where a message may come twice (core.Once): its sender's life and which one to its receiver
 	Payload Payload
 	Out     []Output
 	Values  []float64

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
 // Fate is what happens to a message that a test looks at.
@@ -32,9 +31,8 @@ const (
 	Crash                       // Rank ends; who watches it is told
 	LostMsg                     // the Nth message with data from Rank is lost
 	LateMsg                     // the Nth message with data from Rank comes Delay later
-	// the Nth message with data from Rank comes twice; the transport's numbers drop the second
-	DupMsg
-	Restart // Rank ends and is back after For, without what it held: a new epoch begins
+	DupMsg                      // the Nth message with data from Rank comes twice
+	Restart                     // Rank ends and is back after For, without what it held: a new epoch begins
 	// the router's logits on Rank are not finite in step Nth, whenever it is taken
 	Wild
 	// Rank ends together with the coordinator, and both are back after For without what they held, as with a
@@ -43,11 +41,14 @@ const (
 	// Rank ends, and For later the coordinator hears that no other takes its place: the run saves what the
 	// others hold, and ends
 	Gone
+	// every message that Rank sends or is sent while it lasts comes twice, orders, answers and credits among
+	// them, the second time up to Delay later
+	Echo
 )
 
 var faultNames = []string{"straggler", "slow-link", "cut-link", "late-loader", "crash", "lost-message",
 	"late-message", "duplicate-message", "crash-restart", "wild-logits",
-	"succession", "gone-for-good"}
+	"succession", "gone-for-good", "echo"}
 
 // String is the fault's name in scripts.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -120,39 +121,33 @@ func Draw(seed uint64, n, ranks int, length int64, kinds ...FaultKind) (out []Fa
 // faultState is what is wrong at the moment.
 type faultState struct {
 	any        bool
+	doubles    bool // some messages come twice
 	list       []Fault
 	sent       []int            // messages with data by rank
 	twice      map[twin]*copies // messages of which more than one is under way
 	lateLoader int64
 }
 
-// copies are those of a doubled message that the transport will drop.
+// copies are those of a doubled message.
 type copies struct {
 	left int  // under way, beside the first
 	came bool // the first has come
 }
 
-// twin names a message that was doubled on its way: its numbers and its payload.
+// twin names a message that was doubled on its way.
 type twin struct {
-	kind                    actors.Kind
-	from                    actors.Ref
-	step                    int64
-	a                       plan.Action
-	seg, comm, member, port int32
-	epoch                   uint32
-	data                    actors.Payload
+	from, to actors.Ref
+	number   uint64
 }
 
-func twinOf(m *actors.Message) twin {
-	return twin{m.Kind, m.From, m.Step, m.Action, m.Segment, m.Comm, m.Member, m.Port, m.Epoch, m.Payload}
-}
+func twinOf(to actors.Ref, m *actors.Message) twin { return twin{m.From, to, m.Number} }
 
 // again reports whether m is the second of a doubled message.
-func (f *faultState) again(m *actors.Message) bool {
-	if m.Payload == nil || len(f.twice) == 0 {
+func (f *faultState) again(to actors.Ref, m *actors.Message) bool {
+	if m.Number == 0 || len(f.twice) == 0 {
 		return false
 	}
-	k := twinOf(m)
+	k := twinOf(to, m)
 	x := f.twice[k]
 	if x == nil || !x.came {
 		if x != nil {
@@ -162,6 +157,18 @@ func (f *faultState) again(m *actors.Message) bool {
 	}
 	f.fewer(k, x)
 	return true
+}
+
+// doubled notes that one more of a message is under way than was sent.
+func (f *faultState) doubled(to actors.Ref, m *actors.Message) {
+	k := twinOf(to, m)
+	if f.twice[k] == nil {
+		f.twice[k] = &copies{}
+	}
+	f.twice[k].left++
+	if m.Payload != nil {
+		m.Payload.Retain()
+	}
 }
 
 // fewer notes that one of the copies of a message is not under way any more.
@@ -182,6 +189,9 @@ func (f *faultState) init(s *Sim) {
 	}
 	f.any, f.list, f.sent, f.twice = true, s.o.Faults, make([]int, len(s.l.Ranks)),
 		map[twin]*copies{}
+	for i := range f.list {
+		f.doubles = f.doubles || f.list[i].Kind == DupMsg || f.list[i].Kind == Echo
+	}
 	self := s.add()
 	s.cells[self].b, s.extras[self].name = faulty{s}, "faults"
 	for i, x := range f.list {
@@ -270,7 +280,9 @@ func (s *Sim) succeed() {
 		run.Durable, run.OptimSteps = d.step, filed.Updates
 		run.LossScale.Scale, run.LossScale.Good, run.LossScale.Left = filed.Scale, filed.Good, filed.Left
 	}
-	c.b, c.back = core.NewCoordinator(&run), true
+	if c.b, c.back = core.NewCoordinator(&run), true; s.faults.doubles {
+		c.b = core.NewOnce(c.b)
+	}
 	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref, Step: int64(c.life)})
 	for _, r := range s.l.RankRefs {
 		if x := &s.cells[r]; x.dead && !x.back {
@@ -353,7 +365,7 @@ func (x *Fault) on(from, to int) bool {
 // comes.
 func (f *faultState) strike(s *Sim, to actors.Ref, m *actors.Message) (gone bool, late int64) {
 	defer func() {
-		if k := twinOf(m); gone && f.twice[k] != nil {
+		if k := twinOf(to, m); gone && f.twice[k] != nil {
 			f.fewer(k, f.twice[k])
 		}
 	}()
@@ -372,18 +384,25 @@ func (f *faultState) strike(s *Sim, to actors.Ref, m *actors.Message) (gone bool
 		case x.Kind == LostMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:
 			return true, 0
 		case x.Kind == DupMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:
-			k := twinOf(m)
-			if f.twice[k] == nil {
-				f.twice[k] = &copies{}
-			}
-			f.twice[k].left++
-			m.Payload.Retain()
+			f.doubled(to, m)
 			s.post(s.arrival(from, peer, m)+x.Delay, to, m)
 		case x.Kind == LateMsg && m.Payload != nil && x.Rank == from && f.sent[from] == x.Nth:
 			late += x.Delay
 		}
 	}
 	return
+}
+
+// echo has a message that comes at a time come once more for each fault that says so.
+func (f *faultState) echo(s *Sim, at int64, to actors.Ref, m *actors.Message) {
+	from, peer := int(s.rankOf[m.From]), int(s.rankOf[to])
+	for i := range f.list {
+		if x := &f.list[i]; x.Kind == Echo && (x.Rank == from || x.Rank == peer) && x.active(s.now) &&
+			m.Number != 0 && to != s.l.Observer {
+			f.doubled(to, m)
+			s.post(at+int64(mix(s.o.Seed^uint64(i), uint64(s.now)^m.Number)%uint64(x.Delay+1)), to, m)
+		}
+	}
 }
 
 // cut reports whether a link is cut.

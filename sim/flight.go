@@ -27,7 +27,7 @@ type flight struct {
 type carried uint8
 
 const (
-	carriesRest    carried = 1 << iota // Out, Values, Text or Err
+	carriesRest    carried = 1 << iota // Out, Values, Text, Err or Number
 	carriesResults                     // Out and Values are the sender's device's
 	carriesCredit                      // rest is the one value
 	carriesJob                         // job is a job's or timer's
@@ -39,6 +39,7 @@ type rest struct {
 	values []float64
 	text   string
 	err    error
+	number uint64
 }
 
 const flightsPage = 1 << 10
@@ -70,6 +71,9 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 		f.with, f.job = carriesJob, uint64(m.Job)
 	}
 	switch {
+	case m.Number != 0:
+		f.with |= carriesRest
+		f.rest = s.keep(rest{m.Out, m.Values, m.Text, m.Err, m.Number})
 	case m.Out == nil && m.Values == nil && m.Text == "" && m.Err == nil:
 	case m.Kind == actors.Credit && len(m.Values) == 1:
 		f.with |= carriesCredit
@@ -78,7 +82,7 @@ func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 		f.with |= carriesResults
 	default:
 		f.with |= carriesRest
-		f.rest = s.keep(rest{m.Out, m.Values, m.Text, m.Err})
+		f.rest = s.keep(rest{m.Out, m.Values, m.Text, m.Err, 0})
 	}
 	return i
 }
@@ -118,7 +122,7 @@ func (s *Sim) unpack(i int32, m *actors.Message) (to actors.Ref) {
 		m.Payload = f.blob
 		f.blob = nil
 	}
-	m.Job, m.Comm, m.Member = 0, 0, 0
+	m.Job, m.Comm, m.Member, m.Number = 0, 0, 0, 0
 	if f.with&carriesJob != 0 {
 		m.Job = actors.JobID(f.job)
 	} else {
@@ -133,7 +137,7 @@ func (s *Sim) unpack(i int32, m *actors.Message) (to actors.Ref) {
 		}
 	case f.with&carriesRest != 0:
 		x := &s.rests[f.rest]
-		m.Out, m.Values, m.Text, m.Err = x.out, x.values, x.text, x.err
+		m.Out, m.Values, m.Text, m.Err, m.Number = x.out, x.values, x.text, x.err, x.number
 		*x = rest{}
 		s.restsUnused = append(s.restsUnused, f.rest)
 	}

@@ -456,7 +456,8 @@ func (m *Monitor) absent(l *core.RankLayout, p core.Port, class int32) bool {
 	return p.Optional && l.Absent != nil && l.Absent(p.ID, class)
 }
 
-// End checks what a run left behind, K-2 and I-3 among it; a run without faults must also have ended well.
+// End checks what a run left behind, K-2, I-3 and I-4 among it: what was taken twice leaves a panic, a stall, a
+// credit or a payload too many, or states that are not those of one update a step. A run without faults must also have ended well.
 func (m *Monitor) End(r *Result, steps int64) string {
 	switch {
 	case m.fault != "":

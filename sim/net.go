@@ -26,7 +26,11 @@ func (s *Sim) send(to actors.Ref, m *actors.Message) {
 		s.sendPlanted(to, *m, late)
 		return
 	}
-	s.post(s.due(s.arrival(int(s.rankOf[m.From]), int(s.rankOf[to]), m)+late, to, m), to, m)
+	at := s.due(s.arrival(int(s.rankOf[m.From]), int(s.rankOf[to]), m)+late, to, m)
+	s.post(at, to, m)
+	if s.faults.doubles {
+		s.faults.echo(s, at, to, m)
+	}
 }
 
 // due is when a message that would be there at a time is there if messages without data may be late.
@@ -271,7 +275,7 @@ func (c *group) finish(i int) {
 			return // it stays open, and everyone waits
 		}
 		c.free = max(s.now, c.free) + int64(slow*float64(s.p.Collective(c.ranks, g.bytes)))
-		g.m.From, g.m.Member = s.ctx.self, 0
+		g.m.From, g.m.Member, g.m.Number = s.ctx.self, 0, 0
 		for _, to := range c.members {
 			p := s.blobs.get(g.bytes)
 			p.(*Blob).of = g.by

@@ -58,7 +58,7 @@ func (c *group) start(m *actors.Message, bytes int64, of *Origin) {
 		c.scripts[bytes] = x
 	}
 	p := &play{m: *m, of: of, s: x, players: make([]player, len(c.members)), left: len(c.members)}
-	p.m.From, p.m.Member, p.m.Payload = c.alone[0], 0, nil
+	p.m.From, p.m.Member, p.m.Number, p.m.Payload = c.alone[0], 0, 0, nil
 	at := len(c.plays)
 	for i, old := range c.plays {
 		if old == nil {

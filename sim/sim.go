@@ -84,12 +84,21 @@ type Options struct {
 	Notice int64
 	Mutate func(to actors.Ref, m *actors.Message) Fate // tests plant protocol bugs here; nil for none
 	See    func(Event)                                 // every delivered message, nil for none
+	Again  func(Event)                                 // instead of See, where it has come before; nil for none
 	Span   func(Span)                                  // every job, nil for none
 	Report func(actors.Message)                        // what the coordinator tells the observer
 	// most events before the run is cut short, 0 for no bound
 	Events uint64
 	// asked now and then; true ends the run with what there is
 	Stop func() bool
+}
+
+// watcher is who hears of a message that has come before, or of another.
+func (o *Options) watcher(again bool) func(Event) {
+	if again {
+		return o.Again
+	}
+	return o.See
 }
 
 // Event is a delivered message.
@@ -225,6 +234,9 @@ func (s *Sim) add() actors.Ref {
 // spawn gives the actor at ref its name and behaviour, and lets it start through a message, in turn
 // with all other events.
 func (s *Sim) spawn(ref actors.Ref, name string, b actors.Behaviour) {
+	if s.faults.doubles {
+		b = core.NewOnce(b)
+	}
 	s.cells[ref].b, s.extras[ref].name = b, name
 	s.post(s.now, ref, &actors.Message{Kind: actors.Started, From: ref})
 }
@@ -309,14 +321,14 @@ func (s *Sim) step() {
 		return
 	}
 	s.count(e.at, to, m)
-	again := s.faults.any && s.faults.again(m) // the transport drops it, and nobody sees it
-	if s.o.See != nil && !again {
-		s.o.See(Event{actors.Time(e.at), to, m})
+	again := s.faults.any && s.faults.again(to, m) // its actor is to stand it; who watches counts it once
+	if see := s.o.watcher(again); see != nil {
+		see(Event{actors.Time(e.at), to, m})
 	}
 	if m.Kind == actors.Started && c.back {
 		c.dead, c.back = false, false
 	}
-	if c.dead || c.b == nil || again {
+	if c.dead || c.b == nil {
 		s.drop(m)
 	} else {
 		s.ctx.self = to

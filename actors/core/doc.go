@@ -41,6 +41,7 @@
 //	recover.go, epoch.go      the coordinator's and the rank's side of a recovery; messages of an old epoch
 //	                          end in takes (phase.go), ends of its jobs in discardStale
 //	narrow.go                 ranks that are gone for good: what the others hold is saved, and the run ends
+//	once.go                   messages that come twice, in worlds that bring some
 //	keep.go, heir.go          copies in memory; a coordinator that takes over from one that was lost
 //	slow.go                   which ranks are slow, with the evidence, from what they say in Closed
 //	loads.go, moves.go        how experts were used in a step; experts that move between ranks

@@ -55,6 +55,7 @@ type options struct {
 	experts                      bool
 	recover, buddy, same         bool
 	places                       bool // the data has places that are written down
+	twice                        bool // every message comes twice, the second time behind all that is under way
 	atEnd, gather                bool // a save at the end; updated rows are exchanged, as with ZeRO
 	schedule                     string
 }
@@ -70,7 +71,7 @@ func optionsOf(t *testing.T, d *datadriven.TestData) options {
 	}
 	for name, at := range map[string]*bool{"recover": &o.recover, "buddy": &o.buddy,
 		"same": &o.same, "at-end": &o.atEnd, "gather": &o.gather,
-		"experts": &o.experts, "over": &o.over, "places": &o.places} {
+		"experts": &o.experts, "over": &o.over, "places": &o.places, "twice": &o.twice} {
 		*at = d.HasArg(name)
 	}
 	d.MaybeScanArgs(t, "schedule", &o.schedule)
@@ -94,7 +95,7 @@ func newWorld(t *testing.T, d *datadriven.TestData) *world {
 	w.lay(t)
 	for i, l := range w.ranks {
 		ref := firstRank + actors.Ref(i)
-		w.names[ref], w.actors[ref] = fmt.Sprint("rank ", i), core.NewRank(l)
+		w.names[ref], w.actors[ref] = fmt.Sprint("rank ", i), w.once(core.NewRank(l))
 		w.run.Ranks, w.run.Norms = append(w.run.Ranks, ref), append(w.run.Norms, []int32{int32(i)})
 		if w.buddy {
 			w.run.Buddy = append(w.run.Buddy, (i+1)%n)
@@ -109,9 +110,9 @@ func newWorld(t *testing.T, d *datadriven.TestData) *world {
 			l.Ranks = append(l.Ranks, firstRank+actors.Ref(dp*w.pp+pp))
 		}
 		ref := firstRank + actors.Ref(n+dp)
-		w.names[ref], w.actors[ref] = fmt.Sprint("loader ", dp), core.NewLoader(l)
+		w.names[ref], w.actors[ref] = fmt.Sprint("loader ", dp), w.once(core.NewLoader(l))
 	}
-	w.actors[coordinator] = core.NewCoordinator(w.run)
+	w.actors[coordinator] = w.once(core.NewCoordinator(w.run))
 	for ref := range firstRank + actors.Ref(n) {
 		if ref != observer {
 			w.actors[ref].Receive(self{w, ref}, &actors.Message{Kind: actors.Started})

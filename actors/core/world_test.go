@@ -31,9 +31,10 @@ func (b *blob) Release() {
 // envelope is a message on its way, or the end of a job. It is for one life of its receiver: who comes back
 // has new connections.
 type envelope struct {
-	to   actors.Ref
-	life int
-	m    actors.Message
+	to    actors.Ref
+	life  int
+	m     actors.Message
+	again bool // it has come before
 }
 
 // world runs the behaviours of one run, one event after the other in the order in which they were caused,
@@ -57,6 +58,14 @@ type world struct {
 	log     strings.Builder
 }
 
+// once makes a behaviour one of this world.
+func (w *world) once(b actors.Behaviour) actors.Behaviour {
+	if w.twice {
+		return core.NewOnce(b)
+	}
+	return b
+}
+
 // self is an actor's Context.
 type self struct {
 	w   *world
@@ -67,7 +76,7 @@ func (c self) Self() actors.Ref { return c.ref }
 func (c self) Now() actors.Time { return c.w.now }
 func (c self) Rand() *rand.Rand { return rand.New(rand.NewPCG(1, uint64(c.ref))) }
 func (c self) After(_ actors.Duration, m actors.Message) actors.Timer {
-	c.w.timers = append(c.w.timers, envelope{c.ref, c.w.lives[c.ref], m})
+	c.w.timers = append(c.w.timers, envelope{to: c.ref, life: c.w.lives[c.ref], m: m})
 	return actors.Timer(len(c.w.timers))
 }
 func (c self) Cancel(actors.Timer) {}
@@ -80,7 +89,7 @@ func (c self) Stop(r actors.Ref) { delete(c.w.actors, r) }
 func (c self) Send(to actors.Ref, m actors.Message) {
 	m.From = c.ref
 	if what, cut := c.w.cut[[2]actors.Ref{c.ref, to}]; cut && strings.HasPrefix(c.w.text(&m), what) {
-		c.w.stopped = append(c.w.stopped, envelope{to, c.w.lives[to], m})
+		c.w.stopped = append(c.w.stopped, envelope{to: to, life: c.w.lives[to], m: m})
 		return
 	}
 	c.w.post(to, m)
@@ -88,7 +97,7 @@ func (c self) Send(to actors.Ref, m actors.Message) {
 
 // post has a message delivered behind all that are under way.
 func (w *world) post(to actors.Ref, m actors.Message) {
-	w.queue = append(w.queue, envelope{to, w.lives[to], m})
+	w.queue = append(w.queue, envelope{to: to, life: w.lives[to], m: m})
 }
 
 // Do notes the job at once and ends it behind all that was caused before.
@@ -110,7 +119,7 @@ func (c self) Do(j actors.Job) {
 		in.Payload.Release()
 	}
 	if c.w.slow != "" && strings.HasSuffix(text, c.w.slow) {
-		c.w.late = append(c.w.late, envelope{c.ref, c.w.lives[c.ref], done})
+		c.w.late = append(c.w.late, envelope{to: c.ref, life: c.w.lives[c.ref], m: done})
 		return
 	}
 	c.w.post(c.ref, done)
@@ -212,12 +221,26 @@ func (w *world) step() (line string, more bool) {
 	case e.m.Kind == actors.Done:
 	default:
 		line = fmt.Sprintf("%s → %s: %s", w.names[e.m.From], w.names[e.to], w.text(&e.m))
+		if e.again {
+			line += " (again)"
+		} else if e.m.Number != 0 && e.to != observer {
+			w.again(e)
+		}
 		fmt.Fprintln(&w.log, line)
 	}
 	if b != nil {
 		b.Receive(self{w, e.to}, &e.m)
 	}
 	return line, true
+}
+
+// again has a message that comes now come once more, behind all that is under way.
+func (w *world) again(e envelope) {
+	e.again = true
+	if e.m.Payload != nil {
+		e.m.Payload.Retain()
+	}
+	w.queue = append(w.queue, e)
 }
 
 func (w *world) release(m *actors.Message) {
@@ -231,7 +254,11 @@ func (w *world) release(m *actors.Message) {
 
 // kill ends a rank with all that it holds. What it has sent arrives.
 func (w *world) kill(ref actors.Ref) {
-	if r, ok := w.actors[ref].(*core.Rank); ok {
+	b := w.actors[ref]
+	if o, ok := b.(*core.Once); ok {
+		b = o.Of
+	}
+	if r, ok := b.(*core.Rank); ok {
 		r.Release()
 	}
 	delete(w.actors, ref)
@@ -243,13 +270,13 @@ func (w *world) kill(ref actors.Ref) {
 // succeed ends the coordinator, and has another take its place, which knows of no checkpoint.
 func (w *world) succeed() {
 	w.lives[coordinator]++
-	w.actors[coordinator] = core.NewCoordinator(w.run)
+	w.actors[coordinator] = w.once(core.NewCoordinator(w.run))
 	w.post(coordinator, actors.Message{Kind: actors.Started, From: coordinator, Step: int64(w.lives[coordinator])})
 }
 
 // back starts a rank again, which holds no state.
 func (w *world) back(ref actors.Ref) {
-	w.actors[ref] = core.NewRank(w.ranks[ref-firstRank])
+	w.actors[ref] = w.once(core.NewRank(w.ranks[ref-firstRank]))
 	w.post(ref, actors.Message{Kind: actors.Started, From: ref, Step: int64(w.lives[ref])})
 }
 
