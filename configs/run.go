@@ -30,6 +30,7 @@ type Run struct {
 	Plan       Plan       `key:"plan"`
 	LoRA       LoRA       `key:"lora"`
 	Diffusion  Diffusion  `key:"diffusion"`
+	Objective  Objective  `key:"objective"`
 	Freeze     []string   `key:"freeze" class:"fixed" flag:"freeze-parameters" doc:"Parameters that are not trained, as patterns with * on their full names."`
 	Checkpoint Checkpoint `key:"checkpoint"`
 	Log        Log        `key:"log"`

@@ -103,6 +103,9 @@ const (
 
 	// KindEpisodes is recordings of robots: Document.Key, and Parts with one "json" of an episode's frames.
 	KindEpisodes Kind = "episodes"
+
+	// KindPairs is pairs of answers of which one is preferred: Document.Parts with one "json", as the file has it.
+	KindPairs Kind = "pairs"
 )
 
 // Source gives documents by number. Reading the same number twice gives the same document. All methods may

@@ -10,6 +10,8 @@ const (
 	Audio MediaKind = "audio"
 	// Caption is the text of an image or a clip that a model of diffusion learns to draw.
 	Caption MediaKind = "caption"
+	// Answer is no file: what a sample says of its answer, whose tokens are its span.
+	Answer MediaKind = "answer"
 )
 
 // Media is an image, video or sound of a sample: the file as it is, and the tokens that stand for it. Which

@@ -98,7 +98,11 @@ func (l *Loader) pack(mb Microbatch, c int) *links.Pack {
 			if t := data[name]; t != nil {
 				width := tensor.Len(t.Shape[1:])
 				shape := append([]int{rows}, t.Shape[1:]...)
-				data[name] = tensor.Of(tensor.I32, chunkRows(part, t.I32(), width, -1), shape...)
+				if t.DType == tensor.F32 {
+					data[name] = tensor.Of(tensor.F32, chunkRows(part, t.F32(), width, 0), shape...)
+				} else {
+					data[name] = tensor.Of(tensor.I32, chunkRows(part, t.I32(), width, -1), shape...)
+				}
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(data)) {

@@ -36,6 +36,7 @@ type data struct {
 	inLedger atomic.Int64    // the newest step that is entered
 	kind     dataset.Kind    // of what is read
 	images   imagery         // of a model that takes images, or nil
+	answers  *answers        // of a loss over answers, or nil
 	recent   map[int64]*made // steps made lately: every replica's loader asks for its share
 	marks    marks
 	sought   string            // the place that was gone back to last
@@ -82,7 +83,7 @@ func openData(r *Run) (*data, error) {
 // begins.
 func (d *data) open() error {
 	c := d.r.cfg.Run
-	if err := d.openKind(); err != nil {
+	if err := errors.Join(d.openKind(), d.openAnswers()); err != nil {
 		return err
 	}
 	train, valid, err := d.openSources()
@@ -194,6 +195,12 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 			return conf, err
 		}
 		conf.Prepare = d.images.Prepare
+	}
+	if d.kind == dataset.KindPairs {
+		conf.Mode = dataset.ModeSFT
+		if conf.Samples, err = d.pairEncoder(eod); err != nil {
+			return conf, err
+		}
 	}
 	return conf, nil
 }
@@ -317,6 +324,11 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	d.mu.Unlock()
 	for k, b := range shares[dp] {
 		mb := microbatch(&b, weights[k], uint64(c.Train.Seed), d.r.draws())
+		if d.answers != nil {
+			if err := d.answers.fill(&mb, &b, d.answers.count(m.batches)); err != nil {
+				return nil, err
+			}
+		}
 		if d.images != nil {
 			if err := d.images.Fill(&mb, &b); err != nil {
 				return nil, err
@@ -418,6 +430,9 @@ func (d *data) close() {
 	}
 	for _, s := range d.sources {
 		_ = s.Close() // read-only files
+	}
+	if d.answers != nil && d.answers.ref != nil {
+		d.answers.ref.Close()
 	}
 	if d.bad != nil {
 		_ = d.bad.Close() // each line was written when it was found

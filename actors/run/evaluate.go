@@ -52,7 +52,7 @@ func Evaluate(ctx context.Context, cfg *configs.Config, average bool) (*Evaluati
 	if err := host.Run(r.layout, o); err != nil {
 		return nil, err
 	}
-	if !cfg.Model.Denoises() {
+	if !cfg.Model.Denoises() && r.data.answers == nil {
 		out.Perplexity = math.Exp(out.Loss)
 	}
 	return out, nil

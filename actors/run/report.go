@@ -438,6 +438,9 @@ func (p *reporter) close() {
 		if p.r.cfg.Model.Denoises() {
 			unit = "loss of a number"
 		}
+		if p.r.data.answers != nil {
+			unit = "loss of an answer or a pair"
+		}
 		if err := os.WriteFile(path, record.Curve("loss", unit, p.losses, p.evals), 0o600); err == nil {
 			p.say("curve   %s", path)
 		}

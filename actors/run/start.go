@@ -31,8 +31,10 @@ type start struct {
 	step    int64              // of it, where it is one of checkpoint.dir; 0 for none
 	closers []func() error
 	fill    host.FillFunc
+	base    host.FillFunc    // of the weights that the run began with, whatever it goes on from
 	hf      *family.Weights  // of the model's directory, or nil
 	from    string           // for the user
+	began   string           // the same of base
 	skipped []error          // damaged checkpoints that were passed over
 	changed []configs.Change // settings that differ from the checkpoint's
 	rate    string           // what that means for the learning rate, "" for nothing
@@ -55,6 +57,7 @@ func (r *Run) begin() error {
 	if err := r.weights(); err != nil {
 		return err
 	}
+	r.start.base, r.start.began = r.start.fill, r.start.from
 	switch {
 	case r.heir != nil:
 		return r.inherit()

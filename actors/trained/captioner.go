@@ -82,7 +82,7 @@ func newCaptioner(cfg *configs.Config, d *family.Denoiser) (*captioner, error) {
 	}
 	prints := []any{"captions 1", dtype.String(), d.TextRows}
 	for _, p := range x.parts {
-		print, err := folderPrint(p.dir)
+		print, err := FolderPrint(p.dir)
 		if err != nil {
 			return nil, err
 		}
@@ -208,8 +208,8 @@ func (x *captioner) Fingerprint() string { return x.print }
 // printBytes of the start, the middle and the end of each file of weights tell folders apart.
 const printBytes = 64 << 10
 
-// folderPrint changes with the configuration and the weights of a folder.
-func folderPrint(dir string) (string, error) {
+// FolderPrint changes with the configuration and the weights of a folder.
+func FolderPrint(dir string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		return "", err

@@ -79,27 +79,36 @@ func (e *Exporter) sideFiles(dst string) error {
 	}
 	path := filepath.Join(dst, "config.json")
 	if e.Cfg.Run.Model.Path != "" && machine.Exists(path) && e.unchanged() {
-		return plain(path)
+		return e.adapt(path)
 	}
 	m := e.Cfg.Model
 	if m.BOS >= m.Vocab { // another tokenizer than the model's own
 		m.BOS = -1
 	}
 	m.EOS = slices.DeleteFunc(slices.Clone(m.EOS), func(id int) bool { return id >= m.Vocab })
-	return os.WriteFile(path, m.HFConfig(longName(e.dtype(""))), 0o644)
+	if err := os.WriteFile(path, m.HFConfig(longName(e.dtype(""))), 0o644); err != nil {
+		return err
+	}
+	return e.adapt(path)
 }
 
-// plain takes what says that weights are quantized out of a config.json: those of an export are not.
-func plain(path string) error {
+// adapt brings a config.json to what is exported: weights that are not quantized, and the class of models of
+// rewards where scores were trained.
+func (e *Exporter) adapt(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
 	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil {
+	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil && !e.Model.Scores() {
 		return err
 	}
 	delete(keys, "quantization_config")
+	if e.Model.Scores() {
+		class := strings.ReplaceAll(string(keys["architectures"]), "ForCausalLM", "ForSequenceClassification")
+		keys["architectures"], keys["num_labels"] = json.RawMessage(class), json.RawMessage("1")
+		keys["id2label"], keys["label2id"] = json.RawMessage(`{"0": "LABEL_0"}`), json.RawMessage(`{"LABEL_0": 0}`)
+	}
 	if text, err = json.MarshalIndent(keys, "", "  "); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type Trained struct {
 	conf  *token.Config // tokenizer_config.json
 	stop  []int32
 	fill  func(p *grad.Param, g family.Region, dst []float32) error
+	dir   string
 	Saved *checkpoint.Reader
 	Close func()
 }
@@ -142,7 +143,7 @@ func openHF(path, tokenizer string) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trained{}
+	t := &Trained{dir: path}
 	if c.Denoises() {
 		if t.Cfg, err = configs.ForModel(path); err != nil {
 			return nil, err
@@ -187,6 +188,19 @@ func (m *Trained) backend() (kernels.Backend, error) {
 		return kernels.Open(m.Cfg.Run.Device, kernels.Options{Strict: m.Cfg.Run.Strict})
 	}
 	return kernels.Open(kernels.CPU, kernels.Options{})
+}
+
+// Generator is a generator of the model on a device, in a precision.
+func (m *Trained) Generator(b kernels.Backend, d tensor.DType) (*sample.Generator, error) {
+	return sample.New(m.Model, m.Lora, d, b, tensor.NewPool("sample", 0), m.fill)
+}
+
+// Print changes with the weights, as far as files tell without reading them all.
+func (m *Trained) Print() (string, error) {
+	if m.Saved != nil {
+		return fmt.Sprint(m.Saved.Path(), m.Saved.Step()), nil
+	}
+	return FolderPrint(m.dir)
 }
 
 // Generate writes a continuation as it is drawn.

@@ -15,6 +15,7 @@ const (
 	Schedules  = "schedules"  // plan.schedule
 	Draws      = "draws"      // diffusion.times
 	Weights    = "weights"    // diffusion.weight
+	Losses     = "losses"     // objective.kind
 )
 
 var offers = map[string][]string{}

@@ -44,6 +44,8 @@ func or(name, otherwise string) string {
 // shapeOf names the chat format that objects with these keys have, "" for none.
 func shapeOf(keys map[string]bool) string {
 	switch {
+	case keys["chosen"] && keys["rejected"], keys["preferred_output"] && keys["non_preferred_output"]:
+		return "preference"
 	case keys["messages"]:
 		return "openai"
 	case keys["conversations"]:

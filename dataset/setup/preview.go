@@ -107,6 +107,9 @@ func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (preview
 	case dataset.KindParts:
 	case dataset.KindChat:
 		list = []format.Conversation{{Messages: d.Messages}}
+	case dataset.KindPairs:
+		b, _ := d.Part("json")
+		p.Turns = []previewTurn{{"pair", []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}
 	case dataset.KindEpisodes:
 		b, _ := d.Part("json")
 		p.Turns = []previewTurn{{"episode", []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}

@@ -41,12 +41,29 @@ func checkFiles(c *configs.Config, at configs.At) {
 		return // what lies elsewhere is looked at when it is opened
 	}
 	k, err := DataKind(c)
+	if err == nil {
+		err = Aimed(c, k)
+	}
 	if err == nil && (k == dataset.KindChat || k == dataset.KindParts) {
 		_, err = Template(c, tok, conf)
 	}
 	if err != nil {
 		report(err, at)
 	}
+}
+
+// Aimed is the fault of data that the run's loss does not learn from: pairs of answers and losses over them go
+// together alone.
+func Aimed(c *configs.Config, k dataset.Kind) error {
+	switch kind := c.Run.Objective.Kind; {
+	case kind == "none" && k == dataset.KindPairs:
+		return c.Fault("objective.kind", "the data holds pairs of answers, and the loss is that of a language model",
+			"set objective.kind, for example to dpo")
+	case kind != "none" && k != dataset.KindPairs:
+		return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s learns from pairs of answers, and the data "+
+			"holds %s", kind, k), "name records of {prompt, chosen, rejected}")
+	}
+	return nil
 }
 
 // missing reports the paths that name nothing on this host's disks. Megatron's form is the prefix of a pair

@@ -66,6 +66,8 @@ type Loss struct {
 	Reference         bool     // it compares with a reference policy
 	// Score says that it reads what a head of one number gives in place of log-probabilities.
 	Score bool
+	// Prompts says that the loss of a language model counts the tokens of the prompt too.
+	Prompts bool
 	// Of gives the loss and adds its derivatives by LogP to grad.
 	Of func(p *Params, r *Rows, grad []float64) float64
 }

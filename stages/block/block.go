@@ -82,6 +82,8 @@ type Rec struct {
 	Logits bool
 	// States asks for the rows that the head would read, behind the final norm, in place of either.
 	States bool
+	// NLL asks for minus the log-probability of each row's target in place of the loss.
+	NLL bool
 	// Cached makes the keys and values of Past earlier tokens data of the record, and all of them outputs of
 	// it.
 	Cached bool

@@ -21,6 +21,11 @@ type Objective struct {
 // ScoreName is the head of a model of rewards, as transformers' classes for sequences have it.
 const ScoreName = "score"
 
+const scoreParam = ScoreName + ".weight"
+
+// Scores reports whether the model has a head of one number in place of that of a language model.
+func (m *Model) Scores() bool { return m.Spec.Objective != nil && m.Spec.Objective.Loss.Score }
+
 // objective ends the model: h is what the head of a language model reads, and final what it was made of.
 func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 	t, n, o := r.T, r.Shape.Rows, s.Objective
@@ -36,6 +41,6 @@ func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 
 // score is one number a row, [rows] in float32.
 func (s *Spec) score(r *block.Rec, final *grad.Value) *grad.Value {
-	w := r.T.Param(ScoreName+".weight", []int{1, s.Hidden}, -1, 1, true)
+	w := r.T.Param(scoreParam, []int{1, s.Hidden}, -1, 1, true)
 	return r.T.View(r.T.Linear32(final, w, nil), r.Shape.Rows)
 }

@@ -342,6 +342,9 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 		h = r.T.Scale(h, s.LogitScale)
 	}
 	switch {
+	case r.NLL:
+		env["nll"] = r.T.TokenNLL(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows), s.LogitCap)
+		return
 	case r.Logits && s.Objective != nil && s.Objective.Loss.Score:
 		env["logits"] = s.score(r, env["final"])
 		return

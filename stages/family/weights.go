@@ -70,7 +70,7 @@ func (m *Model) ignorable(name string) bool {
 			m.Spec.Further > 0 && strings.HasPrefix(name, "mtp.")) ||
 		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) && (m.Spec.MTP == 0 ||
 			repeats(name)) ||
-		m.Spec.Tie && name == m.Source(HeadName+".weight").Name
+		(m.Spec.Tie || m.Scores()) && name == m.Source(HeadName+".weight").Name
 }
 
 // repeats reports whether a tensor of a layer behind the model's is the model's own embedding or head once
@@ -191,7 +191,11 @@ func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error
 			have = append(have, t)
 		}
 	}
-	return w, checkpoint.Match(path, m.HFShapes(), have)
+	want := m.HFShapes()
+	if _, trained := w.infos[scoreParam]; m.Scores() && !trained { // it is drawn
+		want = slices.DeleteFunc(want, func(i checkpoint.Info) bool { return i.Name == scoreParam })
+	}
+	return w, checkpoint.Match(path, want, have)
 }
 
 // SourceDType is the type in which the checkpoint keeps one of its own tensors, "" for one that it does not
@@ -221,8 +225,8 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 		return true, w.readCube(p, g, s, dst)
 	}
 	info, ok := w.infos[s.Name]
-	if !ok && w.part != "" {
-		return false, nil // a head that predicts further tokens
+	if !ok && (w.part != "" || p.Name == scoreParam) {
+		return false, nil // a head that predicts further tokens, or scores of a model that has none yet
 	}
 	d, err := w.float(s.Name)
 	if err != nil {

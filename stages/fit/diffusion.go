@@ -174,6 +174,9 @@ func (r rules) diffusion() {
 func Build(c *configs.Config) (*family.Model, error) {
 	m, err := family.Build(c.Model, c.Run.Data.SeqLen)
 	if err != nil || m.Denoiser == nil {
+		if err == nil {
+			aims(c, m)
+		}
 		return m, err
 	}
 	if m.Denoiser.Takes != nil {

@@ -47,6 +47,7 @@ func check(c *configs.Config, at configs.At) {
 	r.layers()
 	r.images()
 	r.diffusion()
+	r.objective()
 	r.adapters()
 	r.patterns()
 }
@@ -165,7 +166,7 @@ func Frozen(c *configs.Config) func(param string) bool {
 		if warmup && !family.IndexerParam(name) {
 			return true
 		}
-		if adapters && !isAdapter(name) {
+		if adapters && !isAdapter(name) && name != family.ScoreName+".weight" {
 			return true
 		}
 		for _, p := range c.Run.Freeze {

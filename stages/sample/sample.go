@@ -139,11 +139,7 @@ func (g *Generator) feed(tokens []int32, pics family.Images, rec block.Rec, want
 	var out []float32
 	for k, t := range f.Outputs() {
 		if k == want {
-			host := kernels.Host(g.run.Backend, t)
-			out = make([]float32, t.Len())
-			tensor.Widen(t.DType, host.Bytes(), out)
-			host.Release()
-			t.Release()
+			out = g.read(t)
 			continue
 		}
 		g.cache[k] = t
@@ -152,6 +148,16 @@ func (g *Generator) feed(tokens []int32, pics family.Images, rec block.Rec, want
 	g.run.Close() // the next trace has constants of its own
 	g.past += n
 	return out, nil
+}
+
+// read gives the numbers of a result, and the result back.
+func (g *Generator) read(t *tensor.Tensor) []float32 {
+	host := kernels.Host(g.run.Backend, t)
+	out := make([]float32, t.Len())
+	tensor.Widen(t.DType, host.Bytes(), out)
+	host.Release()
+	t.Release()
+	return out
 }
 
 // place copies what the model reads into the memory of a device that cannot read the host's.
@@ -220,6 +226,9 @@ func (g *Generator) GenerateWith(prompt []int32, pics family.Images, p Params,
 	emit func(id int32) bool) error {
 	if len(prompt) == 0 {
 		return fmt.Errorf("sample: the prompt has no tokens")
+	}
+	if g.m.Scores() {
+		return fmt.Errorf("sample: the model gives scores of answers and draws no tokens")
 	}
 	rng := rand.New(rand.NewPCG(p.Seed, 0x6c666163746f72))
 	g.Reset()

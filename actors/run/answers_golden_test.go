@@ -1,0 +1,167 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+const preferences = "testdata/preference"
+
+// preferenceGolden is what bench/golden/preference.py has of TRL.
+type preferenceGolden struct {
+	Pairs [][3]string
+	Rows  struct {
+		IDs       [][]int32 `json:"input_ids"`
+		Mask      [][]int   `json:"completion_mask"`
+		Attention [][]int   `json:"attention_mask"`
+	}
+	LogPs map[string][][]float64
+	Cases map[string]struct {
+		Loss      float64
+		Gradients map[string][]float64
+		Params    map[string]float64
+	}
+}
+
+func readPreferences(t *testing.T) (g preferenceGolden) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(preferences, "golden.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &g))
+	return g
+}
+
+// paramKeys are the settings of TRL's numbers.
+var paramKeys = map[string]string{"beta": "beta", "gamma": "gamma", "smoothing": "smoothing", "text": "sft_weight",
+	"center": "center"}
+
+// TestPreferenceGolden: a run file's loss over answers, and its gradients, are TRL's. One step of plain descent
+// with rate 1 moves every weight by its gradient.
+func TestPreferenceGolden(t *testing.T) {
+	t.Parallel()
+	g := readPreferences(t)
+	dir := t.TempDir()
+	data := filepath.Join(dir, "pairs.jsonl")
+	var lines []string
+	for i, p := range g.Pairs {
+		b, err := json.Marshal(map[string]any{"prompt": p[0], "chosen": p[1], "rejected": p[2], "margin": 0.1 * float64(i)})
+		require.NoError(t, err)
+		lines = append(lines, string(b))
+	}
+	require.NoError(t, os.WriteFile(data, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
+	for name, c := range g.Cases {
+		kind, _, _ := strings.Cut(name, "+")
+		model := filepath.Join(preferences, "policy")
+		if kind == "reward" {
+			model = filepath.Join(preferences, "reward")
+		}
+		out := t.TempDir()
+		args := []string{"model.path=" + model, "data.paths=" + data, "data.seq_len=40", "objective.kind=" + kind,
+			"train.steps=1", "train.global_batch=3", "train.micro_batch=3", "data.packing=false", "optimizer.kind=sgd", "optimizer.lr=1",
+			"optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.clip_grad=0", "schedule.warmup_steps=0",
+			"schedule.kind=constant", "log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
+			"checkpoint.save_hf=true"}
+		for k, v := range c.Params {
+			args = append(args, "objective."+paramKeys[k]+"="+strconv.FormatFloat(v, 'g', -1, 64))
+		}
+		if strings.HasPrefix(kind, "dpo") || kind == "ipo" {
+			args = append(args, "objective.reference="+filepath.Join(preferences, "reference"))
+		}
+		cfg, err := configs.Load(configs.Request{Args: args})
+		require.NoError(t, err, name)
+		loss := math.NaN()
+		require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) { loss = m.Loss }}), name)
+		require.InDelta(t, c.Loss, loss, 1e-5, name)
+		before, after := weightsOf(t, model), weightsOf(t, filepath.Join(out, "saved", "release_hf_weights"))
+		for param, want := range c.Gradients {
+			got := make([]float64, len(want))
+			for i := range got {
+				got[i] = float64(before[param][i]) - float64(after[param][i])
+			}
+			require.InDeltaSlice(t, want, got, 1e-5, "%s: %s", name, param)
+		}
+	}
+}
+
+// weightsOf reads the tensors of a Hugging Face directory.
+func weightsOf(t *testing.T, dir string) map[string][]float32 {
+	t.Helper()
+	src, err := checkpoint.OpenDir(dir)
+	require.NoError(t, err)
+	defer src.Close() //nolint:errcheck // it is only read
+	out := map[string][]float32{}
+	for _, info := range src.Tensors() {
+		ranges := make([][2]int, len(info.Shape))
+		for i, n := range info.Shape {
+			ranges[i] = [2]int{0, n}
+		}
+		raw := make([]byte, 4*tensor.Len(info.Shape))
+		require.NoError(t, src.ReadRanges(info.Name, ranges, raw))
+		out[info.Name] = make([]float32, tensor.Len(info.Shape))
+		tensor.Widen(tensor.F32, raw, out[info.Name])
+	}
+	return out
+}
+
+// TestPreferenceTokens: pairs of texts have TRL's tokens, their answers begin where TRL's do, and the model's
+// log-probabilities of them are transformers'.
+func TestPreferenceTokens(t *testing.T) {
+	t.Parallel()
+	g := readPreferences(t)
+	dir := filepath.Join(preferences, "policy")
+	tok, _, err := token.LoadDir(dir)
+	require.NoError(t, err)
+	e := &format.PairEncoder{Text: tok, EOS: 1, SeqLen: 64}
+	sides := make([][][]int32, 2)
+	for i, p := range g.Pairs {
+		b, err := json.Marshal(map[string]any{"prompt": p[0], "chosen": p[1], "rejected": p[2]})
+		require.NoError(t, err)
+		both, err := e.EncodeSample(&dataset.Document{Parts: []dataset.Part{{Name: "json", Bytes: b}}})
+		require.NoError(t, err)
+		for side, s := range both {
+			row := side*len(g.Pairs) + i // all chosen answers, then all rejected ones
+			n := len(s.Tokens)
+			require.Equal(t, g.Rows.IDs[row][:n], s.Tokens)
+			for k := range g.Rows.IDs[row] {
+				require.Equal(t, k < n && s.Loss[k], g.Rows.Mask[row][k] == 1, "row %d, token %d", row, k)
+			}
+			sides[side] = append(sides[side], s.Tokens)
+		}
+	}
+	m, err := trained.Open(dir, "")
+	require.NoError(t, err)
+	defer m.Close()
+	ref := &trained.Reference{Open: func() (*sample.Generator, error) {
+		b, err := kernels.Open(kernels.CPU, kernels.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return m.Generator(b, tensor.F32)
+	}}
+	defer ref.Close()
+	got, err := ref.LogProbs(append(sides[0], sides[1]...))
+	require.NoError(t, err)
+	for row, v := range got {
+		for k, x := range v {
+			require.InDelta(t, g.LogPs["policy"][row][k], x, 1e-5)
+		}
+	}
+}

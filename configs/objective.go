@@ -1,0 +1,23 @@
+package configs
+
+// Objective says what a run of post-training learns in place of the next token.
+type Objective struct {
+	Kind      string  `key:"kind" default:"none" oneof:"none|@losses" class:"fixed" doc:"Loss of pairs of answers, which data of the format preference holds; none is the loss of a language model. Sources and formulas: docs/post-training.md."`
+	Beta      float64 `key:"beta" default:"0.1" min:"0" class:"fixed" doc:"Strength of the preference, β; simpo is usual with 2 to 2.5."`
+	Gamma     float64 `key:"gamma" default:"0.5" min:"0" class:"fixed" doc:"simpo: margin by which the chosen answer is to win, γ."`
+	Smoothing float64 `key:"smoothing" default:"0" min:"0" max:"0.5" class:"fixed" doc:"Share of pairs whose order is taken to be wrong, ε."`
+	Text      float64 `key:"sft_weight" default:"0" min:"0" class:"fixed" doc:"Weight of the loss of a language model on chosen answers, which is added: a mean over their tokens."`
+	Center    float64 `key:"center" default:"0" min:"0" class:"fixed" doc:"reward: how strongly scores are held around 0 (arXiv:2312.09244 has 0.01)."`
+	Reference string  `key:"reference" default:"" class:"fixed" doc:"Directory of the reference policy: a checkpoint of lfactor, or a Hugging Face directory. Empty takes the weights that the run begins with, without adapters."`
+	Cache     string  `key:"cache" default:"" class:"free" doc:"Directory of log-probabilities under the reference by the answers that they are of, which runs may share; empty is reference below log.dir, off keeps none."`
+}
+
+// Check implements section.
+func (o *Objective) Check(at faults) {
+	if o.Kind == "ipo" && o.Beta == 0 {
+		at.fault("objective.beta", "1/(2β) has no value at 0", "try 0.1")
+	}
+	if o.Kind == "dpo_robust" && o.Smoothing == 0.5 {
+		at.fault("objective.smoothing", "with half of the labels wrong nothing can be learnt", "try 0.1")
+	}
+}
