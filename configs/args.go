@@ -76,6 +76,7 @@ func (l *loader) readArgs(args []string) {
 		}
 	}
 	l.recomputeFlag()
+	l.sharding()
 	l.moveFlag()
 	if len(l.conversation) > 0 { // stands beside --chat-template empty, wherever that is
 		l.add(setting{table().byName["data.template"],
@@ -169,6 +170,9 @@ func (l *loader) override(arg string) {
 // flag enters one flag and says whether it is one that has no effect.
 func (l *loader) flag(name string, values []string) bool {
 	o := Origin{Layer: source.LayerFlag, Text: "--" + name}
+	if name == "vocab-size" && slices.Equal(values, []string{"0"}) {
+		return true // a model without tokens, behind --tokenizer-type NullTokenizer
+	}
 	if k := table().byFlag[name]; k != nil {
 		if name == "custom-pipeline-recompute-layers" {
 			l.custom = slices.Clone(values)
@@ -177,6 +181,8 @@ func (l *loader) flag(name string, values []string) bool {
 		return false
 	}
 	switch {
+	case clipFlags[name]:
+		l.clipFlag(name, values, o)
 	case l.wordFlag(name, values, o):
 	case name == "config-file":
 		l.configFile(values, o)
@@ -240,6 +246,20 @@ func (l *loader) recomputeFlag() {
 	}
 }
 
+// sharding lets --data-parallel-sharding-strategy say what is shared out where --use-distributed-optimizer stands
+// beside it, wherever that is: Megatron-FSDP wants both.
+func (l *loader) sharding() {
+	given := l.c.given["plan.zero"]
+	if !slices.ContainsFunc(given, func(s setting) bool {
+		return s.origin.Text == "--data-parallel-sharding-strategy" && s.node.Value != "0"
+	}) {
+		return
+	}
+	l.c.given["plan.zero"] = slices.DeleteFunc(given, func(s setting) bool {
+		return s.origin.Text == "--use-distributed-optimizer" && s.node.Value == "1"
+	})
+}
+
 // exitFlag reads how many steps a run makes at most, whatever it is scheduled for.
 func (l *loader) exitFlag(values []string, o Origin) {
 	n, err := strconv.Atoi(strings.Join(values, " "))
@@ -253,7 +273,7 @@ func (l *loader) exitFlag(values []string, o Origin) {
 func knownFlags() []string {
 	known := slices.Concat(source.SortedKeys(table().byFlag), source.SortedKeys(megatron.IdleFlags),
 		source.SortedKeys(megatron.OnlyFlags), source.SortedKeys(megatron.RefusedFlags),
-		source.SortedKeys(expertWords))
+		source.SortedKeys(expertWords), source.SortedKeys(clipFlags))
 	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval",
 		"recompute-method", "recompute-num-layers", "conv-style")
 }

@@ -98,6 +98,7 @@ func load(req Request, modelOnly bool) (*Config, error) {
 	l.readArgs(req.Args)
 	l.loong.Read()
 	l.loong.Overrides()
+	l.clip()
 	l.c.VocabUnit = l.loong.VocabUnit
 	l.adaptedName()
 	l.apply(false)
@@ -115,26 +116,6 @@ func load(req Request, modelOnly bool) (*Config, error) {
 		return nil, err
 	}
 	return l.c, nil
-}
-
-type loader struct {
-	c         *Config
-	errs      []error
-	failed    map[string]bool // keys whose value is at fault already
-	broken    bool            // the run file could not be read at all
-	modelRead bool            // the model's file was read without a fault
-
-	script       bool          // --config-file names a LoongForge model file
-	loong        *loong.Reader // of that file, and of overrides of parts of a model
-	exitAfter    int           // --exit-interval
-	custom       []string      // --custom-pipeline-recompute-layers
-	recompute    []string      // --recompute-num-layers
-	uniform      bool          // --recompute-method uniform
-	conversation []string      // --conv-style
-	moved        []string      // --offload-modules and --offload-tensors
-	words        map[string]word
-	files        bool // files are looked at
-	modelOnly    bool // there need be no data: the model is what is asked for
 }
 
 func (l *loader) add(s setting) {

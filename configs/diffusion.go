@@ -12,6 +12,7 @@ import (
 // noise. It has no meaning for other models.
 type Diffusion struct {
 	Scheduler   string   `key:"scheduler" default:"" class:"fixed" doc:"A scheduler_config.json of diffusers, or the folder that has it: the noise levels of training and the sampler. Empty takes scheduler beside the model, else flow matching without a shift."`
+	Raise       float64  `key:"shift" default:"1" min:"0.000001" max:"1000000" class:"fixed" doc:"Shift towards noise of the levels of flow matching where there is no scheduler's file: s·x/(1+(s-1)·x) of a level x. diffusers has 3 for Wan at 480 rows and 5 at 720."`
 	Autoencoder string   `key:"autoencoder" default:"" class:"fixed" doc:"Folder of the autoencoder in diffusers' layout, whose latents the model learns. Empty takes vae beside the model; pixels has the model learn pixels, from -1 to 1."`
 	Text        string   `key:"text_encoder" default:"" class:"fixed" doc:"Folder of the encoder of captions, as transformers writes it, with its tokenizer beside it or in tokenizer next to it. Empty takes text_encoder beside the model; none trains without captions."`
 	Text2       string   `key:"text_encoder_2" default:"" class:"fixed" doc:"The same of a second encoder, for models that read two."`

@@ -20,6 +20,7 @@ func (m Model) Like(hint string) (name string, like Model, ok bool) {
 		return fmt.Sprint(m.ModelType, m.Text, m.Hidden, m.Layers, m.Heads, m.KVHeads, m.HeadDim,
 			m.Intermediate, m.MTPLayers, v.Kind, v.Depth, v.Hidden, v.Inter, v.Heads, v.Patch, v.Merge)
 	}
+	named := hint
 	letters := strings.NewReplacer("_", "", "-", "", ".", "")
 	hint = letters.Replace(strings.TrimSuffix(filepath.Base(hint), filepath.Ext(hint)))
 	want, best := shape(m), -1
@@ -34,7 +35,7 @@ func (m Model) Like(hint string) (name string, like Model, ok bool) {
 		score := 0
 		for _, same := range []bool{slices.ContainsFunc(p.Names, func(n string) bool {
 			return letters.Replace(n) == hint
-		}), p.Vocab == m.Vocab, p.RopeTheta == m.RopeTheta,
+		}) || n == named, p.Identity() == m.Identity(), p.Vocab == m.Vocab, p.RopeTheta == m.RopeTheta,
 			p.MaxPositions == m.MaxPositions} {
 			score *= 2
 			if same {

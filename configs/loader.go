@@ -8,6 +8,28 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// loader reads one configuration.
+type loader struct {
+	c         *Config
+	errs      []error
+	failed    map[string]bool // keys whose value is at fault already
+	broken    bool            // the run file could not be read at all
+	modelRead bool            // the model's file was read without a fault
+
+	script       bool               // --config-file names a LoongForge model file
+	loong        *loong.Reader      // of that file, and of overrides of parts of a model
+	exitAfter    int                // --exit-interval
+	clips        map[string]float64 // flags of clips and their noise levels
+	custom       []string           // --custom-pipeline-recompute-layers
+	recompute    []string           // --recompute-num-layers
+	uniform      bool               // --recompute-method uniform
+	conversation []string           // --conv-style
+	moved        []string           // --offload-modules and --offload-tensors
+	words        map[string]word
+	files        bool // files are looked at
+	modelOnly    bool // there need be no data: the model is what is asked for
+}
+
 func newLoader(file string) *loader {
 	l := &loader{c: &Config{file: file, given: map[string][]setting{}}, failed: map[string]bool{},
 		words: map[string]word{}}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 		}
 	}
 	c := cfg.Model
+	hint := cmp.Or(cfg.Run.Model.Name, file)
 	r := &ModelReport{File: file, Model: c.ModelType, Notices: cfg.Notices}
 	if !c.Vision.None() {
 		parts := []string{c.Vision.Kind, c.Vision.Projector, c.Text}
@@ -45,11 +47,11 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 		r.Parts = strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " + ")
 	}
 	if c.Vocab == 0 {
-		name, like, ok := c.Like(file)
+		name, like, ok := c.Like(hint)
 		if !ok { // the decoder's alone
 			alone := c
 			alone.ModelType, alone.Text, alone.Vision = c.Text, "", configs.Vision{}
-			name, like, ok = alone.Like(file)
+			name, like, ok = alone.Like(hint)
 		}
 		if !ok {
 			r.Why = []string{"the vocabulary is the tokenizer's: give --tokenizer DIR to count the " +
@@ -75,7 +77,7 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 		}
 		r.Components[m.Component(p.Name)] += n
 	}
-	if name, like, ok := c.Like(file); ok {
+	if name, like, ok := c.Like(hint); ok {
 		r.Published, r.Claim = fmt.Sprintf("%s, %s", name, like.Source), int64(like.Parameters)
 		r.Why = append(r.Why, c.Differences(r.Parameters, like)...)
 	}

@@ -6,6 +6,7 @@ package loong
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -311,8 +312,15 @@ func (l *Reader) family(n *hydra.Node, prefix string) bool {
 	if prefix == "" {
 		l.Sink.Add(source.ModelKeys+".model_type", source.ScalarNode(d.Family), o)
 	}
-	for _, key := range source.SortedKeys(d.Preset) {
-		node, err := source.ParseValue(d.Preset[key])
+	own := maps.Clone(d.Preset)
+	if d.Derive != nil {
+		if own == nil {
+			own = map[string]string{}
+		}
+		maps.Copy(own, d.Derive(n.Text))
+	}
+	for _, key := range source.SortedKeys(own) {
+		node, err := source.ParseValue(own[key])
 		if err != nil {
 			panic(fmt.Sprintf("configs: class %s: preset %s: %v", class, key, err))
 		}
@@ -326,8 +334,6 @@ func (l *Reader) family(n *hydra.Node, prefix string) bool {
 var refusedClasses = map[string]string{
 	"DeepseekV4Config": "sparse attention and mixtures of experts are not part of dense families",
 	"GlmConfig":        "latent attention and mixtures of experts are not part of dense families",
-	"WanConfig":        "is a diffusion model, no language model",
-	"QwenImageConfig":  "is a diffusion model, no language model",
 }
 
 // linears are Megatron's fused linears by the parts they have here.

@@ -26,6 +26,8 @@ type Decoder struct {
 	// values, as text, of keys that it has one way alone.
 	Keys map[string]string
 	Only map[string][]string
+	// Derive gives keys of ours that follow from others of a file, by the text of a key; nil for none
+	Derive func(text func(name ...string) string) map[string]string
 	// Dynamic is the factor of the dynamic rotary embedding by the base, where the class has one; nil for
 	// none.
 	Dynamic func(base string) string

@@ -94,8 +94,8 @@ type OnlyFlag struct {
 
 // OnlyFlags are those that must have one of a few values.
 var OnlyFlags = map[string]*OnlyFlag{
-	"tokenizer-type": {[]string{"HFTokenizer", "HuggingFaceTokenizer"},
-		"only HFTokenizer is read: set data.tokenizer to a directory with tokenizer.json"},
+	"tokenizer-type": {[]string{"HFTokenizer", "HuggingFaceTokenizer", "NullTokenizer"},
+		"HFTokenizer is read, or with NullTokenizer none: set data.tokenizer to a directory with tokenizer.json"},
 	"position-embedding-type": {[]string{"rope"},
 		"positions are those of the model's family, rotary embeddings in all that LoongForge has"},
 	"normalization": {[]string{"RMSNorm"},

@@ -24,7 +24,10 @@ var losses = map[string]int{"squared": kernels.SquaredLoss, "absolute": kernels.
 func Scheduler(c *configs.Config) (noise.Scheduler, error) {
 	path := Beside(c, c.Run.Diffusion.Scheduler, "scheduler")
 	if path == "" {
-		return noise.New("FlowMatchEulerDiscreteScheduler"), nil
+		return noise.Shifted(c.Run.Diffusion.Raise), nil
+	}
+	if !c.Usual("diffusion.shift") {
+		return nil, c.Fault("diffusion.shift", "the scheduler's file has one: "+path, "remove it, or change the file")
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "scheduler_config.json")

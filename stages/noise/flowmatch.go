@@ -29,6 +29,13 @@ var _ = Register(func() Scheduler {
 		MaxTokens: 4096, ShiftType: "exponential"}
 })
 
+// Shifted is flow matching with a shift towards noise, 1 for none.
+func Shifted(shift float64) Scheduler {
+	s := New("FlowMatchEulerDiscreteScheduler").(*FlowMatchEuler)
+	s.Shift = shift
+	return s
+}
+
 // Class is diffusers' name.
 func (*FlowMatchEuler) Class() string { return "FlowMatchEulerDiscreteScheduler" }
 
