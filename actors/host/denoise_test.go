@@ -38,8 +38,9 @@ type denoised struct {
 	TextRows   int `json:"text_rows"`
 	Guidance   float64
 	Frames     [][6]float32
-	ImageRows  int `json:"image_rows"`
-	First      int // frames of tokens that are given clean
+	ImageRows  int        `json:"image_rows"`
+	Further    [][][2]int // rows and columns of the images that are given behind the one of each sample
+	First      int        // frames of tokens that are given clean
 	golden
 }
 
@@ -108,6 +109,14 @@ func (g *denoised) microbatch() Microbatch {
 		if given := g.floats("given." + id); given != nil {
 			x.Given = d.Tokens([4]int{d.Given, s.Shape[1], s.Shape[2], s.Shape[3]}, given)
 		}
+		if g.Further != nil {
+			for k, size := range g.Further[i] {
+				shape := [4]int{s.Shape[0], 1, size[0], size[1]}
+				rows := d.Tokens(shape, g.floats(fmt.Sprintf("with.%s.%d", id, k)))
+				x.With, x.X0 = append(x.With, d.Grid(shape)), append(x.X0, rows...)
+				x.Noise = append(x.Noise, make([]float32, len(rows))...)
+			}
+		}
 		if g.Frames != nil {
 			x.Frame = g.Frames[i]
 		}
@@ -141,13 +150,22 @@ func TestDenoisers(t *testing.T) {
 						want = append(want, float64(v))
 					}
 				}
-				require.LessOrEqual(t, relative(got, want), 1e-5, bn)
+				require.LessOrEqual(t, relative(g.predicted(got), want), 1e-5, bn)
 				loss, _ := g.forward(make(), tensor.F32, false)
 				require.InEpsilon(t, g.Loss, loss, 1e-5, bn)
 			}
 			g.trains(topology.Grid(1, 1, 1), 20, nil)
 		})
 	}
+}
+
+// predicted are the rows of what a model gives that a sample's own image has.
+func (g *denoised) predicted(rows []float32) (out []float32) {
+	for _, x := range g.made.More[family.EncodedKey].([]family.Encoded) {
+		w := g.m.Denoiser.Width()
+		out = append(out, rows[int(x.From)*w:][:x.Grid[0]*x.Grid[1]*x.Grid[2]*w]...)
+	}
+	return out
 }
 
 // alone are the microbatches of one replica of so many, one a sample.

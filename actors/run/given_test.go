@@ -110,7 +110,7 @@ func TestClipsFromImages(t *testing.T) {
 				return nil
 			})
 		}
-		require.NoError(t, draw(trained.Drawing{Image: first}))
+		require.NoError(t, draw(trained.Drawing{Images: [][]byte{first}}))
 		require.Equal(t, [3]int{5, 8, 8}, drawn.Size)
 		if name == "given" {
 			require.ErrorContains(t, draw(trained.Drawing{}), "name it with --image")

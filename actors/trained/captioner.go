@@ -38,6 +38,7 @@ type captionPart struct {
 	template *texts.Template // of a decoder that serves as an encoder, nil for an encoder
 	encoder  *texts.Encoder
 	decoder  *texts.Decoder
+	look     *Images // of a decoder that sees the images that captions speak of
 }
 
 // newCaptioner reads what the section diffusion says of encoders of captions.
@@ -75,12 +76,18 @@ func newCaptioner(cfg *configs.Config, d *family.Denoiser) (*captioner, error) {
 		}
 		if p.template != nil {
 			p.decoder, err = texts.OpenDecoder(p.dir, b, dtype, *p.template)
+			if err == nil && d.Further > 0 {
+				p.look, err = p.sight()
+			}
 		} else {
 			p.encoder, err = texts.OpenAs(p.dir, b, dtype)
 		}
 		return err
 	}
 	prints := []any{"captions 1", dtype.String(), d.TextRows}
+	if d.Further > 0 {
+		prints = append(prints, d.Pipeline)
+	}
 	for _, p := range x.parts {
 		print, err := FolderPrint(p.dir)
 		if err != nil {
@@ -91,6 +98,10 @@ func newCaptioner(cfg *configs.Config, d *family.Denoiser) (*captioner, error) {
 	x.print = format.HashOf(prints...)
 	return x, nil
 }
+
+// templates are those of pipelines whose encoder of captions is a decoder.
+var templates = map[string]texts.Template{"QwenImagePipeline": texts.QwenImage,
+	"QwenImageEditPlusPipeline": texts.QwenImageEdit}
 
 // newCaptionPart opens a tokenizer, and finds how captions are put to the encoder beside it.
 func newCaptionPart(dir, name string, d *family.Denoiser) (*captionPart, error) {
@@ -103,10 +114,9 @@ func newCaptionPart(dir, name string, d *family.Denoiser) (*captionPart, error) 
 	if p.tok, err = texts.OpenTokenizer(from); err != nil {
 		return nil, err
 	}
-	if d.Pipeline == "QwenImagePipeline" {
-		template := texts.QwenImage
-		p.template = &template
-		return p, template.Check(p.tok)
+	if t, ok := templates[d.Pipeline]; ok {
+		p.template = &t
+		return p, t.Check(p.tok)
 	}
 	e, err := texts.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
@@ -174,7 +184,10 @@ func (x *captioner) States(caption string) (states, pooled []float32, err error)
 			}
 		}
 		var s, row [][]float32
-		if p.decoder != nil {
+		if p.decoder != nil && x.d.Further > 0 {
+			s = make([][]float32, 1)
+			s[0], err = p.changes(caption)
+		} else if p.decoder != nil {
 			s, err = p.decoder.Captions(p.tok, caption)
 		} else {
 			s, row, err = p.encoder.Captions(p.use, p.tok, caption)

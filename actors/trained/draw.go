@@ -21,8 +21,8 @@ type Drawing struct {
 	Rescale  float64 // share of the way to the deviation without guidance (arXiv:2305.08891, §3.4)
 	Negative string  // caption in the place of none, with guidance
 	Seed     uint64
-	Size     [3]int // frames, height and width in pixels; the zero value takes the run's first
-	Image    []byte // a file of the image that clips begin with; nil for none
+	Size     [3]int   // frames, height and width in pixels; the zero value takes the run's first
+	Images   [][]byte // files of images: the one that clips begin with, or those that are changed
 	// checkpoint or folder of the model for levels of noise that this one is not trained at; "" takes the other
 	// expert of the model's pipeline
 	Expert string
@@ -104,6 +104,7 @@ type painter struct {
 	gen   *sample.Generator
 	other *sample.Generator // of levels that gen's model is not trained at; nil for none
 	given []float32         // what the model is given of the image that clips begin with
+	with  []*encoded        // images that are changed
 	first []float32         // latents of that image for a model that has it among its latents
 	o     Drawing
 	plan  *noise.Sampler
@@ -153,7 +154,7 @@ const (
 func (p *painter) draw(ctx context.Context, captions []string, from int, each func(Picture) error) error {
 	n := p.shape[0] * p.shape[1] * p.shape[2] * p.shape[3]
 	states, texts := make([]noise.State, len(captions)), make([]*captioned, len(captions))
-	none, err := p.x.caption(p.o.Negative)
+	none, err := p.text(p.o.Negative)
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (p *painter) draw(ctx context.Context, captions []string, from int, each fu
 		v := make([]float32, n)
 		key(i, drawStart).Fill(v, 0)
 		states[i] = p.plan.Begin(v)
-		if texts[i], err = p.x.caption(text); err != nil {
+		if texts[i], err = p.text(text); err != nil {
 			return err
 		}
 	}
@@ -215,13 +216,16 @@ func (p *painter) evaluate(states []noise.State, texts []*captioned, none *capti
 		e := family.Encoded{Grid: d.Grid(p.shape), X0: d.Tokens(p.shape, p.kept(p.plan.Input(s))),
 			Level: &noise.Level{Alpha: 1, Time: p.plan.Times[s.Done]},
 			Frame: framed(p.size[2], p.size[1], p.size)}
-		e.Noise = make([]float32, len(e.X0))
 		if p.given != nil {
 			e.Given = d.Tokens(p.x.givenShape(p.shape), p.given)
 		}
 		if p.first != nil {
 			e.Clean = 1
 		}
+		for _, v := range p.with {
+			p.x.behind(&e, v)
+		}
+		e.Noise = make([]float32, len(e.X0))
 		p.x.describe(&e, texts[i], none)
 		items = append(items, e)
 		if guided {
@@ -238,12 +242,13 @@ func (p *painter) evaluate(states []noise.State, texts []*captioned, none *capti
 		return nil, fmt.Errorf("%d numbers for %d pictures", len(rows), len(items))
 	}
 	out := make([][]float32, len(states))
+	own := p.shape[0] * p.shape[1] * p.shape[2] * p.shape[3]
 	for i := range out {
 		if !guided {
-			out[i] = d.Latents(p.shape, rows[i*n:(i+1)*n])
+			out[i] = d.Latents(p.shape, rows[i*n:i*n+own])
 			continue
 		}
-		with, without := rows[2*i*n:(2*i+1)*n], rows[(2*i+1)*n:(2*i+2)*n]
+		with, without := rows[2*i*n:2*i*n+own], rows[(2*i+1)*n:(2*i+1)*n+own]
 		mixed := noise.Guide(without, with, float32(p.o.Guidance))
 		if p.o.Rescale > 0 {
 			mixed = noise.Rescale(mixed, with, float32(p.o.Rescale))

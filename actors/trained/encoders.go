@@ -16,7 +16,7 @@ import (
 // NewPictures is what makes latents and states of a run's images and captions.
 func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 	c := &cfg.Run.Diffusion
-	x := &Pictures{D: d, FPS: c.FPS, Upscale: c.Upscale, Mode: c.Posterior == "mode",
+	x := &Pictures{D: d, FPS: c.FPS, Upscale: c.Upscale, Mode: c.Posterior == "mode", Area: c.Area,
 		Seed: uint64(cfg.Run.Train.Seed)}
 	if len(c.Sizes) == 0 {
 		return nil, cfg.Fault("diffusion.sizes", "is not given", "write [256x256] for images of that size")
@@ -128,6 +128,10 @@ func (x *Pictures) Samples(cfg *configs.Config) dataset.SampleEncoder {
 	if x.Text != nil {
 		print = format.HashOf(print, x.Text.Fingerprint())
 	}
-	return &format.CaptionEncoder{Key: cfg.Run.Diffusion.CaptionKey, Tokens: x.Tokens, Print: print,
+	e := &format.CaptionEncoder{Key: cfg.Run.Diffusion.CaptionKey, Tokens: x.Tokens, Print: print,
 		Mute: x.D.Takes != nil}
+	if e.Most = x.D.Further; e.Most > 0 {
+		e.Condition, e.Print = x.conditionTokens, format.HashOf(print, "changes", e.Most, x.Area)
+	}
+	return e
 }

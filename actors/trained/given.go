@@ -58,22 +58,27 @@ func (x *Pictures) given(shape [4]int, size [3]int, key string, pixels func() ([
 // begin prepares the image that clips begin with.
 func (p *painter) begin(m *Trained) error {
 	d := p.x.D
+	if d.Further > 0 {
+		return p.changed()
+	}
 	switch {
-	case p.o.Image == nil && d.Given > 0:
+	case len(p.o.Images) > 1:
+		return exit.Usagef("clips begin with one image, and --image names %d", len(p.o.Images))
+	case p.o.Images == nil && d.Given > 0:
 		return exit.Usagef("the model begins clips with an image: name it with --image")
-	case p.o.Image == nil:
+	case p.o.Images == nil:
 		return nil
 	case d.Given == 0 && m.Saved != nil && d.Process.First == 0:
 		return exit.Usagef("the model was not trained to go on from an image: train it with diffusion.first_frame")
 	case d.Given == 0 && (p.shape[1] < 2 || d.Patch[0] != 1):
 		return exit.Usagef("--image wants clips, and this model draws single images or takes frames together")
 	}
-	medium := &dataset.Media{Kind: dataset.Image, Bytes: p.o.Image}
+	medium := &dataset.Media{Kind: dataset.Image, Bytes: p.o.Images[0]}
 	still := [3]int{1, p.size[1], p.size[2]}
 	pixels := func() ([]float32, error) { return p.x.pixels(medium, still) }
 	var err error
 	if d.Given > 0 {
-		p.given, err = p.x.given(p.shape, p.size, "image "+digest(p.o.Image), pixels)
+		p.given, err = p.x.given(p.shape, p.size, "image "+digest(p.o.Images[0]), pixels)
 		return err
 	}
 	v, err := pixels()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/noise"
@@ -45,6 +46,7 @@ type Pictures struct {
 	Sizes   [][3]int  // frames, height and width in pixels
 	FPS     float64   // at which clips are read, 0 for every frame
 	Upscale bool
+	Area    int    // pixels of images that are given to be changed
 	Mode    bool   // latents are the mode of what Encoder gives, and not drawn
 	Seed    uint64 // of the run: random numbers are counted from it and from samples
 
@@ -81,6 +83,7 @@ type encoded struct {
 type captioned struct {
 	states, pooled []float32
 	ids            []int32
+	none           *captioned // of no caption beside the same images; nil for that of no caption
 }
 
 // drawPosterior is the use of a sample's random numbers beside those of family.Encoded.
@@ -146,6 +149,13 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		}
 		return c, int64(4 * (len(c.states) + len(c.pooled) + len(c.ids))), nil
 	}
+	if x.D.Further > 0 && format.IsCondition(m.Key) {
+		v, err := x.condition(m)
+		if err != nil {
+			return nil, 0, err
+		}
+		return v, int64(4 * len(v.mean)), nil
+	}
 	size, err := x.size(m)
 	if err != nil {
 		return nil, 0, err
@@ -206,7 +216,15 @@ func (x *Pictures) caption(caption string) (*captioned, error) {
 		return nil, fmt.Errorf("the states of a caption are no rows of %d numbers, which the model reads: the "+
 			"text encoder may be another model's", x.D.Texts)
 	}
-	return &captioned{states: x.D.Padded(v[0]), pooled: v[1]}, nil
+	c := &captioned{states: x.D.Padded(v[0]), pooled: v[1]}
+	if x.D.Further > 0 && x.D.Process.Drop > 0 {
+		images, text, err := format.SplitImages([]byte(caption))
+		if c.none = c; err == nil && text != "" {
+			c.none, err = x.caption(string(format.JoinImages(images, "")))
+		}
+		return c, err
+	}
+	return c, nil
 }
 
 // encode gives a picture's latents.
@@ -271,15 +289,22 @@ func (x *Pictures) pixels(m *dataset.Media, size [3]int) ([]float32, error) {
 	if len(frames) != size[0] {
 		return nil, fmt.Errorf("it has %d frames, and its table says %d or more", len(frames), size[0])
 	}
+	for t, p := range frames {
+		frames[t] = covering(p, size[2], size[1])
+	}
+	return planes(frames, size), nil
+}
+
+// planes are frames of a size as [3 T H W] from -1 to 1.
+func planes(frames []*media.Image, size [3]int) []float32 {
 	out := make([]float32, 3*size[0]*size[1]*size[2])
 	for t, p := range frames {
-		p = covering(p, size[2], size[1])
 		for i, v := range p.Pix {
 			at, c := i/3, i%3
 			out[(c*size[0]+t)*size[1]*size[2]+at] = float32(v)/127.5 - 1
 		}
 	}
-	return out, nil
+	return out
 }
 
 // framed are the numbers of family.Encoded.Frame of a picture that covering brings to a size.
@@ -327,6 +352,10 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 		}
 		switch v := v.(type) {
 		case *encoded:
+			if x.D.Further > 0 && format.IsCondition(m.Key) {
+				x.behind(&items[len(items)-1], v)
+				continue
+			}
 			segment, _ := slices.BinarySearch(b.CuSeqlens, m.Spans[0].From+1)
 			e := family.Encoded{From: m.Spans[0].From, Grid: x.D.Grid(v.shape),
 				Key: dataset.Draw(x.Seed, 0, b.SampleIDs[segment-1], 0, 0)}
@@ -353,6 +382,9 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 // sample loses its own.
 func (x *Pictures) describe(e *family.Encoded, c, empty *captioned) {
 	e.Text, e.Pool, e.IDs = c.states, c.pooled, c.ids
+	if c.none != nil {
+		empty = c.none
+	}
 	e.None, e.NonePool = empty.states, empty.pooled
 	if x.D.Live != nil && x.D.Loses(e) {
 		e.IDs = empty.ids
@@ -374,6 +406,9 @@ func (x *Pictures) drawn(v *encoded, key uint64) []float32 {
 
 // empty are the states of no caption.
 func (x *Pictures) empty() (*captioned, error) {
+	if x.D.Further > 0 { // every sample has its own, beside its images
+		return &captioned{}, nil
+	}
 	x.none.Do(func() { x.none.caption, x.none.err = x.caption("") })
 	return x.none.caption, x.none.err
 }

@@ -117,6 +117,32 @@ class Qwen:
         return {}
 
 
+class QwenEdit(Qwen):
+    """Two further images of the sequence, or one, are given clean: behind the tokens that are predicted, in order."""
+
+    sizes = [[(4, 6), (6, 4)], [(8, 4)]]
+
+    def behind(self, i):
+        return sum(h * w // 4 for h, w in self.sizes[i])
+
+    def make(self, c, g, i, shape):
+        return {f"with.{i}.{k}": torch.randn(shape[0], 1, h, w, generator=g) for k, (h, w) in enumerate(self.sizes[i])}
+
+    def given(self, tensors, i):
+        return dict(images=[tensors[f"with.{i}.{k}"] for k in range(len(self.sizes[i]))])
+
+    def predict(self, m, x, text, sigma, pool, images):
+        c, _, h, w = x.shape
+        pack = lambda x: x.view(c, x.shape[2] // 2, 2, x.shape[3] // 2, 2).permute(1, 3, 0, 2, 4).reshape(1, -1, 4 * c)
+        rows = torch.cat([pack(v) for v in [x] + images], 1)
+        y = m(rows, encoder_hidden_states=text[None], encoder_hidden_states_mask=torch.ones(1, len(text)), timestep=torch.tensor([1000.0 * sigma]) / 1000,
+              img_shapes=[[(1, v.shape[2] // 2, v.shape[3] // 2) for v in [x] + images]], return_dict=False)[0][:, : h * w // 4]
+        return y.view(h // 2, w // 2, c, 2, 2).permute(2, 0, 3, 1, 4).reshape(c, 1, h, w)
+
+    def more(self):
+        return dict(further=self.sizes)
+
+
 class Flux(Qwen):
     """As Qwen's, with a pooled row of each caption and a guidance of 3.5; latents [C, 1, H, W]."""
 
@@ -188,6 +214,8 @@ CASES = {
     "flux": ("FluxTransformer2DModel", Flux(), FLUX | dict(guidance_embeds=True)),
     "flux-schnell": ("FluxTransformer2DModel", Flux(), FLUX | dict(num_layers=2, num_single_layers=1)),
     "qwen-image": ("QwenImageTransformer2DModel", Qwen(), QWEN),
+    "qwen-image-edit": ("QwenImageTransformer2DModel", QwenEdit(), QWEN | dict(zero_cond_t=True)),
+    "qwen-image-edit-2509": ("QwenImageTransformer2DModel", QwenEdit(), QWEN | dict(num_layers=2)),
     "unet": ("UNet2DConditionModel", UNet(), UNET | SD),
     "unet-xl": ("UNet2DConditionModel", UNetXL(), UNET | SDXL),
     "wan-i2v": ("WanTransformer3DModel", WanGiven(), WAN | dict(in_channels=8, image_dim=6, added_kv_proj_dim=24)),
@@ -219,7 +247,7 @@ def case(name):
         tensors[f"text.{i}"] = torch.randn(words, how.width(config) if hasattr(how, "width") else config["text_dim"], generator=g)
         if hasattr(how, "make"):
             tensors |= how.make(config, g, i, shape)
-        meta.append(dict(shape=list(shape), sigma=sigma, tokens=how.tokens(config, shape)))
+        meta.append(dict(shape=list(shape), sigma=sigma, tokens=how.tokens(config, shape) + (how.behind(i) if hasattr(how, "behind") else 0)))
         if hasattr(how, "pool"):
             tensors[f"pool.{i}"] = torch.randn(how.pool(config), generator=g)
 
@@ -266,6 +294,8 @@ PUBLISHED = {
     "wan/2.2-ti2v-5b": ("WanTransformer3DModel", dict(num_attention_heads=24, attention_head_dim=128, ffn_dim=14336, num_layers=30, in_channels=48, out_channels=48)),
     "wan/2.1-i2v-14b": ("WanTransformer3DModel", W14 | dict(in_channels=36, image_dim=1280, added_kv_proj_dim=5120)),
     "wan/2.2-i2v-a14b": ("WanTransformer3DModel", W14 | dict(in_channels=36)),
+    "qwen-image/edit-2509": ("QwenImageTransformer2DModel", {}),
+    "qwen-image/edit-2511": ("QwenImageTransformer2DModel", dict(zero_cond_t=True)),
     "qwen-image/20b": ("QwenImageTransformer2DModel", {}),
     "flux/1-dev": ("FluxTransformer2DModel", dict(guidance_embeds=True)),
     "flux/1-schnell": ("FluxTransformer2DModel", {}),

@@ -57,6 +57,9 @@ type Denoiser struct {
 	Times    float32 // what times of a thousand steps are divided by before the denoiser is told; 0 for 1
 	Guided   bool    // the model is told a guidance
 	Pooled   int     // width of a caption's pooled row, 0 for none
+	Edit     string  // diffusers' class that changes images with it, "" for none
+	Further  int     // images at most that a sample has to be changed; set after the model is built
+	ZeroWith bool    // further images of a sample are told time 0, not the sample's
 	Canvas   bool    // rows are images, whole and all of one size in a microbatch
 	Framed   bool    // the model is told how each image was cut out of its picture
 	Dir      string  // the model's folder in a pipeline of diffusers, "" for unet or transformer

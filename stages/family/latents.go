@@ -22,9 +22,11 @@ type Encoded struct {
 	IDs []int32
 	// the same of an empty caption
 	None, NonePool []float32
-	Given          []float32 // [tokens GivenWidth], what is read beside the noisy latents
-	Image          []float32 // [ImageRows Images], features of the image that the clip begins with
-	Clean          int       // frames of tokens, from the first, that are given without noise
+	// grids of images that are given clean behind the first, each a part of X0 and of the rows of the sample
+	With  [][3]int
+	Given []float32 // [tokens GivenWidth], what is read beside the noisy latents
+	Image []float32 // [ImageRows Images], features of the image that the clip begins with
+	Clean int       // frames of tokens, from the first, that are given without noise
 	// height and width of the picture that the image was cut from, top and left edge of the cut in the picture
 	// as it was scaled for it, and height and width of the cut; all in pixels
 	Frame [6]float32
@@ -94,7 +96,7 @@ func (p latents) Class(in *Inputs) int32 {
 
 // levels counts the levels of so many samples: tokens that are given without noise have one more of their own.
 func (p latents) levels(samples int) int {
-	if p.d.Process.First > 0 {
+	if p.d.Process.First > 0 || p.d.ZeroWith {
 		return max(1, samples) + 1
 	}
 	return samples
@@ -135,8 +137,10 @@ func (p latents) Planned(rows int, dims map[string]int) int32 {
 // Check reports latents that do not fit their rows or the denoiser.
 func (d *Denoiser) Check(items []Encoded, rows int) error {
 	for i, x := range items {
-		n := x.Grid[0] * x.Grid[1] * x.Grid[2]
+		n := x.Tokens()
 		switch {
+		case len(x.With) > 0 && !d.Joint:
+			return fmt.Errorf("latents %d have %d further images, and the model reads one", i+1, len(x.With))
 		case n < 1 || int(x.From)+n > rows:
 			return fmt.Errorf("latents %d of %v tokens from row %d of %d", i+1, x.Grid, x.From, rows)
 		case d.Canvas && (d.Takes == nil && x.Grid[0] != 1 || x.Grid != items[0].Grid):
@@ -161,6 +165,15 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 		}
 	}
 	return nil
+}
+
+// Tokens is the number of rows of a sample: of its image or clip, and of the images that are given behind it.
+func (x *Encoded) Tokens() int {
+	n := x.Grid[0] * x.Grid[1] * x.Grid[2]
+	for _, g := range x.With {
+		n += g[0] * g[1] * g[2]
+	}
+	return n
 }
 
 // SizeClass numbers the sizes that rows of a modality are padded to, from 1 up; ClassSize is that of a class.
@@ -192,7 +205,7 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	out["dif.at"], out["dif.pos"] = at, pos
 	for g, x := range p.items(in) {
 		l := d.level(&x)
-		rows := x.Grid[0] * x.Grid[1] * x.Grid[2]
+		rows := x.Tokens()
 		c, from := d.Process.coefficients(l), int(x.From)
 		if d.Canvas {
 			from = g * rows
@@ -206,18 +219,20 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		if times[g] = l.Time; d.Times != 0 {
 			times[g] /= d.Times
 		}
-		copy(pos.I32()[3*from:], d.places(x.Grid))
+		copy(pos.I32()[3*from:], d.allPlaces(&x))
 		by := d.Process.weight(l) / float32(w)
-		clean := from + x.Clean*x.Grid[1]*x.Grid[2]
-		by *= float32(rows) / float32(from+rows-clean)
+		clean, end := from+x.Clean*x.Grid[1]*x.Grid[2], from+x.Grid[0]*x.Grid[1]*x.Grid[2]
+		by *= float32(rows) / float32(end-clean)
 		for i := from; i < from+rows; i++ {
 			at.I32()[i], weight[i] = int32(g), by
 			for k := range coef {
 				coef[k][i] = c[k]
 			}
-			if i < clean { // the level behind those of samples has time 0
-				at.I32()[i], weight[i] = int32(len(p.items(in))), 0
-				coef[0][i], coef[1][i] = 1, 0
+			if i < clean || i >= end {
+				coef[0][i], coef[1][i], weight[i] = 1, 0, 0
+			}
+			if i < clean || i >= end && d.ZeroWith { // the level behind those of samples has time 0
+				at.I32()[i] = int32(len(p.items(in)))
 			}
 		}
 	}
@@ -251,7 +266,7 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 			copy(pool.F32()[level*max(1, d.Pooled):], pooled)
 			for k := range int32(n) {
 				rows = append(rows, int32(len(at)))
-				at, pos = append(at, int32(level)), append(pos, d.textPlace(x.Grid, k)...)
+				at, pos = append(at, int32(level)), append(pos, d.textPlace(x, k)...)
 			}
 			items, level, each = items[1:], level+1, append(each, int32(len(at)))
 		}
@@ -327,11 +342,15 @@ func (p latents) joint(in *Inputs, s block.Shape, out map[string]*tensor.Tensor,
 }
 
 // textPlace is the place of row k of a caption.
-func (d *Denoiser) textPlace(grid [3]int, k int32) []int32 {
-	at := d.TextStep * k
+func (d *Denoiser) textPlace(x *Encoded, k int32) []int32 {
+	at, first := d.TextStep*k, int32(0)
 	if d.TextAt != nil {
-		at += d.TextAt(grid)
+		first = d.TextAt(x.Grid)
+		for _, g := range x.With {
+			first = max(first, d.TextAt(g))
+		}
 	}
+	at += first
 	return []int32{at, at, at}
 }
 
@@ -370,6 +389,19 @@ func (d *Denoiser) places(grid [3]int) []int32 {
 				out = append(out, int32(t), int32(y), int32(x))
 			}
 		}
+	}
+	return out
+}
+
+// allPlaces are those of all of a sample's tokens: further images lie behind the first on the axis of time.
+func (d *Denoiser) allPlaces(x *Encoded) []int32 {
+	out := d.places(x.Grid)
+	for k, g := range x.With {
+		more := d.places(g)
+		for i := 0; i < len(more); i += 3 {
+			more[i] += int32(k) + 1
+		}
+		out = append(out, more...)
 	}
 	return out
 }

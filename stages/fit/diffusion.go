@@ -150,6 +150,12 @@ func (r rules) diffusion() {
 	if !r.m.Denoiser.Guided && !r.c.Usual(section+"guidance") {
 		r.at(section+"guidance", "the model is told none", "remove it")
 	}
+	if r.m.Denoiser.Edit == "" && d.Changes > 0 {
+		r.at(section+"condition_images", "the model changes no images", "remove it, or take qwen-image/edit-2511")
+	}
+	if d.Changes == 0 && !r.c.Usual(section+"condition_area") {
+		r.at(section+"condition_area", "is not read: only with diffusion.condition_images", "remove it")
+	}
 	if r.m.Denoiser.Given > 0 && d.First > 0 {
 		r.at(section+"first_frame", "the model has channels of its own for given frames, in every clip", "remove it")
 	}
@@ -188,6 +194,9 @@ func Build(c *configs.Config) (*family.Model, error) {
 	}
 	if m.Denoiser.Process, err = Process(c); err != nil {
 		return nil, err
+	}
+	if n := c.Run.Diffusion.Changes; n > 0 && m.Denoiser.Edit != "" {
+		m.Denoiser.Further, m.Denoiser.Pipeline = n, m.Denoiser.Edit
 	}
 	return m, live(c, m)
 }

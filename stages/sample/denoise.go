@@ -20,7 +20,7 @@ func (g *Generator) Predict(items []family.Encoded, more map[string]any) ([]floa
 	}
 	for i := range items {
 		items[i].From = int32(in.Rows)
-		in.Rows += items[i].Grid[0] * items[i].Grid[1] * items[i].Grid[2]
+		in.Rows += items[i].Tokens()
 		in.Cu = append(in.Cu, int32(in.Rows))
 	}
 	if err := g.m.Denoiser.Check(items, in.Rows); err != nil {

@@ -26,6 +26,22 @@ var QwenImage = Template{Text: "<|im_start|>system\nDescribe the image by detail
 	"size, texture, quantity, text, spatial relationships of the objects and background:<|im_end|>\n" +
 	"<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n", Drop: 34, Most: 1024}
 
+// QwenImageEdit is the template of QwenImageEditPlusPipeline, which changes images: Picture stands before the
+// caption once for each of them, with its number.
+var QwenImageEdit = Template{Text: "<|im_start|>system\nDescribe the key features of the input image (color, shape, " +
+	"size, texture, objects, background), then explain how the user's text instruction should alter or modify the " +
+	"image. Generate a new image that meets the user's requirements while maintaining consistency with the original " +
+	"input where appropriate.<|im_end|>\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n", Drop: 64,
+	Most: 1 << 20}
+
+// Picture is what the conversation says of image i.
+func Picture(i int) string {
+	return fmt.Sprintf("Picture %d: <|vision_start|>%s<|vision_end|>", i+1, PicturePad)
+}
+
+// PicturePad is the token in whose place the features of an image stand.
+const PicturePad = "<|image_pad|>"
+
 // Check holds a tokenizer to the template: what stands before the caption is as many tokens as are dropped.
 func (p Template) Check(t *Tokenizer) error {
 	before, _, ok := strings.Cut(p.Text, "{}")
@@ -58,6 +74,7 @@ func (p Template) Tokens(t *Tokenizer, caption string) ([]int32, error) {
 type Decoder struct {
 	Template Template
 	Width    int
+	Vision   *family.Vision // nil for a decoder that does not see
 	vocab    int
 	gen      *sample.Generator
 }
@@ -92,7 +109,7 @@ func OpenDecoder(dir string, b kernels.Backend, d tensor.DType, p Template) (*De
 	if err != nil {
 		return nil, err
 	}
-	return &Decoder{Template: p, Width: m.Spec.Hidden, vocab: m.Spec.Vocab, gen: gen}, nil
+	return &Decoder{Template: p, Width: m.Spec.Hidden, Vision: m.Vision, vocab: m.Spec.Vocab, gen: gen}, nil
 }
 
 // Encode gives the states [tokens-Drop W] of each row of tokens. Rows run one after another, so that the
@@ -116,6 +133,15 @@ func (x *Decoder) Encode(ids [][]int32) (states [][]float32, err error) {
 		states = append(states, s[x.Template.Drop*x.Width:])
 	}
 	return states, nil
+}
+
+// With gives the states [tokens-Drop W] of tokens some of which features of images stand for.
+func (x *Decoder) With(ids []int32, pics family.Images) ([]float32, error) {
+	s, err := x.gen.States(ids, pics)
+	if err != nil {
+		return nil, err
+	}
+	return s[x.Template.Drop*x.Width:], nil
 }
 
 // Captions gives the states of captions in the template.

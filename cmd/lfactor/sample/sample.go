@@ -35,8 +35,8 @@ func Command() *cobra.Command {
 	tokenizer := f.String("tokenizer", "",
 		"directory with tokenizer.json, and with the chat template and preprocessor_config.json for "+
 			"--image, if MODEL has none")
-	image := f.String("image", "", "image to ask the prompt about, for models that see, or that clips "+
-		"begin with, for models that draw")
+	images := f.StringArray("image", nil, "image to ask the prompt about, for models that see, or that clips "+
+		"begin with or that is to be changed, for models that draw; again for further images to be changed")
 	chat := f.String("chat", "",
 		"say TEXT to the model in its own chat template; on a terminal the conversation goes on with "+
 			"each line typed. \"-\" takes every turn from standard input, one a line")
@@ -56,24 +56,26 @@ func Command() *cobra.Command {
 			if *chat != "" {
 				return exit.Usagef("sample: --image-out excludes --chat")
 			}
-			if *image != "" {
-				b, err := os.ReadFile(*image)
+			for _, image := range *images {
+				b, err := os.ReadFile(image)
 				if err != nil {
 					return exit.With(err, exit.Usage)
 				}
-				d.Image = b
+				d.Images = append(d.Images, b)
 			}
 			d.Seed = p.Seed
 			if err := d.check(); err != nil {
 				return err
 			}
 			return drawCommand(c, args[0], *prompt, &d, trained.Average(*average))
-		case *image != "" && *chat != "" || *prompt != "" && *chat != "":
+		case len(*images) > 1:
+			return exit.Usagef("sample: a question is about one --image")
+		case *images != nil && *chat != "" || *prompt != "" && *chat != "":
 			return exit.Usagef("sample: --chat excludes --prompt and --image")
 		case *chat != "":
 			return chatCommand(c, args[0], *tokenizer, *chat, p, trained.Average(*average))
-		case *image != "":
-			return askCommand(c, args[0], *tokenizer, *image, *prompt, p, trained.Average(*average))
+		case *images != nil:
+			return askCommand(c, args[0], *tokenizer, (*images)[0], *prompt, p, trained.Average(*average))
 		}
 		return sampleCommand(c, args[0], *tokenizer, *prompt, p, trained.Average(*average))
 	}

@@ -14,18 +14,26 @@ import (
 // attend to both. Places are counted from the middle of the image.
 var _ = family.Register(family.Family{ModelType: "QwenImageTransformer2DModel", Paper: "2508.02324",
 	HF: hf.Family{Class: "QwenImageTransformer2DModel", Diffusers: true,
-		Has:   []string{"latent_patch", "in_channels", "out_channels", "text_dim", "axes_dims_rope"},
+		Has: []string{"latent_patch", "in_channels", "out_channels", "text_dim", "axes_dims_rope",
+			"zero_cond_t"},
 		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
 		Absent: map[string]string{"out_channels": "16", "num_attention_heads": "24", "head_dim": "128",
 			"num_hidden_layers": "60", "text_dim": "3584", "axes_dims_rope": "[16, 56, 56]", "rms_norm_eps": "1e-6"},
 		Alias: map[string]string{"attention_head_dim": "head_dim", "num_layers": "num_hidden_layers",
 			"joint_attention_dim": "text_dim"},
-		Only: map[string]string{"guidance_embeds": "false", "zero_cond_t": "false",
+		Only: map[string]string{"guidance_embeds": "false",
 			"use_additional_t_cond": "false", "use_layer3d_rope": "false"},
 		Omit:  []string{"latent_patch", "rms_norm_eps", "text_rows"},
 		Own:   []hf.Own{hf.Keys(width{Heads: 24, Dim: 128}, width.enter), hf.Keys(packed{In: 64, Patch: 2, Heads: 24, Dim: 128}, packed.enter)},
 		Write: packed{}.write},
 	Build: func(c configs.Model) *family.Model { return newQwenImage(c).model() }})
+
+// qwenKeys are the keys that Qwen-Image alone has.
+type qwenKeys struct {
+	ZeroWith bool `key:"zero_cond_t" default:"false" class:"fixed" doc:"Images that are given behind the one that is drawn are told time 0 (Qwen-Image-Edit 2511); else its time."`
+}
+
+var qwenPart = configs.Declare("qwen image", configs.Rules[qwenKeys]{})
 
 // newQwenImage is a model of the family.
 func newQwenImage(c configs.Model) mmdit {
@@ -33,8 +41,8 @@ func newQwenImage(c configs.Model) mmdit {
 	return mmdit{c: c, k: k, axes: [3]int(turning.Of(c).Axes), last: true, names: qwenNames,
 		x: "img_in", text: "txt_in", textNorm: "txt_norm",
 		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Texts: k.Text, Joint: true, TextStep: 1,
-			Pipeline: "QwenImagePipeline",
-			Times:    1000, At: centred,
+			Pipeline: "QwenImagePipeline", Edit: "QwenImageEditPlusPipeline", ZeroWith: qwenPart.Of(c).ZeroWith,
+			Times: 1000, At: centred,
 			TextAt: func(g [3]int) int32 { return int32(max(g[1]/2, g[2]/2)) }},
 		time: func(r *block.Rec, q *mmdit, _ map[string]*grad.Value) *grad.Value {
 			return timed(r, "time_text_embed.timestep_embedder", q.d.Features(r, features/2, 1000), c.Hidden,
