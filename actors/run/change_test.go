@@ -71,9 +71,9 @@ func changesOf(t *testing.T, path string) []byte {
 	return first
 }
 
-// TestChanges: a model of Qwen-Image-Edit's kind trains on samples with one and with two images to change, with
-// the same losses in one stage and in two and whether latents and states are kept or not; a sample without such an
-// image is set aside; and it draws from images.
+// TestChanges: a model of Qwen-Image-Edit's kind trains on samples with one and with two images to
+// change, with the same losses in one stage and in two and whether latents and states are kept or not; a
+// sample without such an image is set aside; and it draws from images.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

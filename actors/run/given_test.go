@@ -19,8 +19,8 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-// clipsOf writes a shard of clips of five frames, in which a square moves, and returns a first frame as PNG. What
-// plays ffmpeg passes on the bytes of a file, which are the frames.
+// clipsOf writes a shard of clips of five frames, in which a square moves, and returns a first frame as
+// PNG. What plays ffmpeg passes on the bytes of a file, which are the frames.
 func clipsOf(t *testing.T, path string) []byte {
 	t.Helper()
 	bin := t.TempDir()
@@ -80,9 +80,9 @@ func givenRun(t *testing.T, model, dir string, more ...string) ([]float64, strin
 	return losses, filepath.Join(out, "saved")
 }
 
-// TestClipsFromImages: a model with channels for given frames, and one that has its first frame among its latents,
-// train in one stage and in two with the same losses, and draw clips that begin with an image: exactly, where it
-// is among the latents.
+// TestClipsFromImages: a model with channels for given frames, and one that has its first frame among its
+// latents, train in one stage and in two with the same losses, and draw clips that begin with an image:
+// exactly, where it is among the latents.
 func TestClipsFromImages(t *testing.T) {
 	dir := t.TempDir()
 	first := clipsOf(t, filepath.Join(dir, "a.tar"))
@@ -125,9 +125,9 @@ func TestClipsFromImages(t *testing.T) {
 	}
 }
 
-// TestTwoExperts: the models of a pipeline with a boundary are trained at their own levels of noise and exported
-// under their own names, and drawing takes each where it was trained; the losses of both together are those of no
-// one model.
+// TestTwoExperts: the models of a pipeline with a boundary are trained at their own levels of noise and
+// exported under their own names, and drawing takes each where it was trained; the losses of both
+// together are those of no one model.
 func TestTwoExperts(t *testing.T) {
 	dir := t.TempDir()
 	clipsOf(t, filepath.Join(dir, "a.tar"))

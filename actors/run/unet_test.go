@@ -13,8 +13,8 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-// unetOf24 is a small U-Net of SDXL's kind, which reads the states of two encoders of 12 numbers beside each
-// other.
+// unetOf24 is a small U-Net of SDXL's kind, which reads the states of two encoders of 12 numbers beside
+// each other.
 const unetOf24 = `model_type: UNet2DConditionModel
 hidden_size: 16
 num_hidden_layers: 14
@@ -47,9 +47,9 @@ func clipWords(t *testing.T, dir, golden string) {
 	}
 }
 
-// TestUNetRun: a U-Net of SDXL's kind trains with two encoders of captions, whose states stand beside each other,
-// with the same losses in one stage and in three; its export goes on as diffusers' folder and draws; and sizes
-// that could meet in a microbatch, context parallelism and live encoders are refused.
+// TestUNetRun: a U-Net of SDXL's kind trains with two encoders of captions, whose states stand beside
+// each other, with the same losses in one stage and in three; its export goes on as diffusers' folder and
+// draws; and sizes that could meet in a microbatch, context parallelism and live encoders are refused.
 func TestUNetRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

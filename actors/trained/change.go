@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// What a model that changes images reads of them, as QwenImageEditPlusPipeline of diffusers has it: clean latents
-// behind those that are drawn, and their features among the caption's tokens.
+// What a model that changes images reads of them, as QwenImageEditPlusPipeline of diffusers has it: clean
+// latents behind those that are drawn, and their features among the caption's tokens.
 
 // sightArea is the number of pixels of an image that the encoder of captions sees, about.
 const sightArea = 384 * 384

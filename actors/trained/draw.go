@@ -23,8 +23,8 @@ type Drawing struct {
 	Seed     uint64
 	Size     [3]int   // frames, height and width in pixels; the zero value takes the run's first
 	Images   [][]byte // files of images: the one that clips begin with, or those that are changed
-	// checkpoint or folder of the model for levels of noise that this one is not trained at; "" takes the other
-	// expert of the model's pipeline
+	// checkpoint or folder of the model for levels of noise that this one is not trained at; "" takes the
+	// other expert of the model's pipeline
 	Expert string
 	Batch  int // pictures drawn at once; 0 for one. No number depends on it
 	// Stepped is told of evaluations of the denoiser that are done, of all; nil for nobody.
@@ -38,8 +38,8 @@ type Picture struct {
 	Size    [3]int
 }
 
-// Draw draws a picture for each caption, in order, and hands it to each as it is done. Numbers depend on the
-// caption, its place in the list and the seed, and not on the others.
+// Draw draws a picture for each caption, in order, and hands it to each as it is done. Numbers depend on
+// the caption, its place in the list and the seed, and not on the others.
 func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each func(Picture) error) error {
 	if m.Model.Denoiser == nil {
 		return exit.Usagef("the model draws no pictures: it is none of diffusion")

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// What a model that begins clips with an image is given of it: frames of their own channels, as pipelines of
-// diffusers for Wan make them.
+// What a model that begins clips with an image is given of it: frames of their own channels, as pipelines
+// of diffusers for Wan make them.
 
 // givenShape is that of what is given beside latents of a shape.
 func (x *Pictures) givenShape(latents [4]int) [4]int {
@@ -19,12 +19,13 @@ func (x *Pictures) givenShape(latents [4]int) [4]int {
 	return latents
 }
 
-// given is what a model is given of a clip of a size, [Given t h w]: masks that are 1 in the first frame, and the
-// latents of the first frame with grey ones behind it. Latents are kept under key, which says what the pixels
-// are.
-func (x *Pictures) given(shape [4]int, size [3]int, key string, pixels func() ([]float32, error)) ([]float32, error) {
-	v, err := x.once(fmt.Sprintf("%s %s %v %g", key, x.Encoder.Fingerprint(), size, x.FPS), func() ([][]float32,
-		error) {
+// given is what a model is given of a clip of a size, [Given t h w]: masks that are 1 in the first frame,
+// and the latents of the first frame with grey ones behind it. Latents are kept under key, which says
+// what the pixels are.
+func (x *Pictures) given(shape [4]int, size [3]int, key string,
+	pixels func() ([]float32, error)) ([]float32, error) {
+	key = fmt.Sprintf("%s %s %v %g", key, x.Encoder.Fingerprint(), size, x.FPS)
+	v, err := x.once(key, func() ([][]float32, error) {
 		p, err := pixels()
 		if err != nil {
 			return nil, err
@@ -103,8 +104,8 @@ func (p *painter) kept(x []float32) []float32 {
 	return x
 }
 
-// otherExpert is the model for levels of noise that this one is not trained at: of a path, or of the pipeline that
-// the model is an expert of. It is nil for a model that is trained at all of them.
+// otherExpert is the model for levels of noise that this one is not trained at: of a path, or of the
+// pipeline that the model is an expert of. It is nil for a model that is trained at all of them.
 func (m *Trained) otherExpert(path string) (*Trained, error) {
 	p := m.Model.Denoiser.Process
 	if p.To == 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// Autoencoder makes latents of pictures and pictures of latents. Pictures are [3 T H W] from -1 to 1; latents
-// [C t h w] are normalised as denoisers read them. It is used by several goroutines at once.
+// Autoencoder makes latents of pictures and pictures of latents. Pictures are [3 T H W] from -1 to 1;
+// latents [C t h w] are normalised as denoisers read them. It is used by several goroutines at once.
 type Autoencoder interface {
 	// Shape is that of the latents of pictures of frames, height and width; an error says which sizes it
 	// takes.
@@ -28,8 +28,8 @@ type Autoencoder interface {
 	Fingerprint() string
 }
 
-// Captioner makes states of captions, [rows width] as a denoiser reads them. It is used by several goroutines
-// at once.
+// Captioner makes states of captions, [rows width] as a denoiser reads them. It is used by several
+// goroutines at once.
 type Captioner interface {
 	// pooled is nil for encoders without such a row.
 	States(caption string) (states, pooled []float32, err error)
@@ -378,8 +378,8 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 	return nil
 }
 
-// describe gives a picture its caption; a model that encodes captions itself gets no caption's tokens where the
-// sample loses its own.
+// describe gives a picture its caption; a model that encodes captions itself gets no caption's tokens
+// where the sample loses its own.
 func (x *Pictures) describe(e *family.Encoded, c, empty *captioned) {
 	e.Text, e.Pool, e.IDs = c.states, c.pooled, c.ids
 	if c.none != nil {

@@ -63,8 +63,8 @@ type Denoiser struct {
 	Canvas   bool    // rows are images, whole and all of one size in a microbatch
 	Framed   bool    // the model is told how each image was cut out of its picture
 	Dir      string  // the model's folder in a pipeline of diffusers, "" for unet or transformer
-	// Takes is set for an autoencoder, which reads pictures as they are and gives them back: an error says which
-	// sizes in pixels it reads. Nil for a model that reads noise.
+	// Takes is set for an autoencoder, which reads pictures as they are and gives them back: an error says
+	// which sizes in pixels it reads. Nil for a model that reads noise.
 	Takes func(size [3]int) error
 	// Extent is the number of rows of a shape that such an autoencoder reads.
 	Extent func(s block.Shape) int
@@ -159,7 +159,8 @@ func (d *Denoiser) mix(r *block.Rec, which string) *grad.Value {
 	return t.Add(part("x0"), part("noise"))
 }
 
-// Noisy is what the denoiser reads, [rows Width] in the precision of the block, with what is given behind it.
+// Noisy is what the denoiser reads, [rows Width] in the precision of the block, with what is given behind
+// it.
 func (d *Denoiser) Noisy(r *block.Rec) *grad.Value {
 	x := d.mix(r, "in")
 	if d.Given > 0 {
@@ -168,8 +169,8 @@ func (d *Denoiser) Noisy(r *block.Rec) *grad.Value {
 	return r.T.Cast(x)
 }
 
-// Pictures are the features of the images that clips begin with, [levels·ImageRows Images] in the precision of
-// the block, and their borders.
+// Pictures are the features of the images that clips begin with, [levels·ImageRows Images] in the
+// precision of the block, and their borders.
 func (d *Denoiser) Pictures(r *block.Rec) (x, cu *grad.Value) {
 	x = r.T.Cast(r.T.Data("dif.image", tensor.F32, d.PictureRows(r.Shape), d.Images))
 	return x, r.T.Data("dif.image.cu", tensor.I32, 2)
@@ -188,8 +189,8 @@ func (d *Denoiser) Noise(r *block.Rec) *grad.Value {
 	return r.T.OwnTokens(r.T.Data("dif.noise", tensor.F32, d.Rows(r.Shape), d.Width()))
 }
 
-// Features are those of the levels' times, [levels 2·half], with frequencies as diffusers' Timesteps has them:
-// cosines first.
+// Features are those of the levels' times, [levels 2·half], with frequencies as diffusers' Timesteps has
+// them: cosines first.
 func (d *Denoiser) Features(r *block.Rec, half int, scale float64) *grad.Value {
 	return r.T.Sinusoids(r.T.Data("dif.time", tensor.F32, Levels(r.Shape)), r.T.Const("dif.freq",
 		grad.Frequencies(half, 10000, 0)), scale, true)
@@ -200,7 +201,8 @@ func (d *Denoiser) Level(r *block.Rec) *grad.Value {
 	return r.T.Data("dif.at", tensor.I32, r.Shape.Rows)
 }
 
-// Captions are the states of captions, [texts Texts] in the precision of the block, and TextCu their borders.
+// Captions are the states of captions, [texts Texts] in the precision of the block, and TextCu their
+// borders.
 func (d *Denoiser) Captions(r *block.Rec, env map[string]*grad.Value) *grad.Value {
 	if d.Live != nil {
 		return r.T.Take(env[d.Live.States], r.T.Data("dif.text.take", tensor.I32, Captions(r.Shape)))
@@ -216,8 +218,8 @@ func (d *Denoiser) TextLevel(r *block.Rec) *grad.Value {
 	return r.T.Data("dif.text.at", tensor.I32, Captions(r.Shape))
 }
 
-// Together are rows of captions and of latents, [texts h d] and [rows h d], as sequences of both, with their
-// borders: the keys that either of them attends to.
+// Together are rows of captions and of latents, [texts h d] and [rows h d], as sequences of both, with
+// their borders: the keys that either of them attends to.
 func (d *Denoiser) Together(r *block.Rec, text, x *grad.Value) *grad.Value {
 	t := r.T
 	n := text.Shape[0] + x.Shape[0]
@@ -247,8 +249,8 @@ func (d *Denoiser) CanvasCu(r *block.Rec) *grad.Value {
 	return r.T.Data("dif.canvas.cu", tensor.I32, Levels(r.Shape)+1)
 }
 
-// FrameFeatures are those of the six numbers of each image's frame, one behind the other, of half frequencies,
-// [levels 6·2·half].
+// FrameFeatures are those of the six numbers of each image's frame, one behind the other, of half
+// frequencies, [levels 6·2·half].
 func (d *Denoiser) FrameFeatures(r *block.Rec, half int) *grad.Value {
 	n := Levels(r.Shape)
 	f := r.T.Sinusoids(r.T.Data("dif.frame", tensor.F32, 6*n), r.T.Const("dif.freq",
@@ -267,8 +269,8 @@ func (d *Denoiser) RowWeights(r *block.Rec) *grad.Value {
 	return t.View(t.Take(t.View(weight, n, 1), t.Data("dif.canvas", tensor.I32, rows)), rows)
 }
 
-// Predicted ends a model with y [rows Width], what it says of the noisy latents: a record for sampling gives
-// it, any other the loss, a sum over rows of their weight times the mean over the row's numbers.
+// Predicted ends a model with y [rows Width], what it says of the noisy latents: a record for sampling
+// gives it, any other the loss, a sum over rows of their weight times the mean over the row's numbers.
 func (d *Denoiser) Predicted(r *block.Rec, env map[string]*grad.Value, y *grad.Value) {
 	t, p := r.T, d.Process
 	if r.Logits {

@@ -8,7 +8,8 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// What some denoisers read beside noisy latents and captions, and which levels of noise they are trained at.
+// What some denoisers read beside noisy latents and captions, and which levels of noise they are trained
+// at.
 
 // beside adds what the denoiser reads beside latents and captions; floats makes a tensor of out.
 func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shape ...int) []float32,
@@ -34,8 +35,8 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 	}
 }
 
-// pictures lays features of images out, with borders for every sequence of the microbatch: those of padding have
-// none.
+// pictures lays features of images out, with borders for every sequence of the microbatch: those of
+// padding have none.
 func (p latents) pictures(in *Inputs, features []float32, out map[string]*tensor.Tensor) {
 	borders, items, n := []int32{0}, p.items(in), 0
 	for i := 0; i+1 < len(in.Cu); i++ {
@@ -79,8 +80,8 @@ func (d *Denoiser) level(x *Encoded) noise.Level {
 // triesMax bounds how often a level is drawn anew that lies outside of those that are trained.
 const triesMax = 1 << 12
 
-// draw is a level of training: the first that lies between the times that are trained, of keys for one try after
-// another.
+// draw is a level of training: the first that lies between the times that are trained, of keys for one
+// try after another.
 func (p *Process) draw(key func(try uint64) noise.Key) (l noise.Level) {
 	for try := range uint64(triesMax) {
 		u, err := p.Times.At(key(try))

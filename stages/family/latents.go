@@ -17,8 +17,8 @@ type Encoded struct {
 	Key  uint64    // what its random numbers are counted from
 	Text []float32 // [n Texts], the caption's states, with their padding
 	Pool []float32 // [Pooled], its pooled row
-	// tokens of the caption, in the place of Text and Pool where blocks before the denoiser encode it; those of
-	// no caption where the sample lost it
+	// tokens of the caption, in the place of Text and Pool where blocks before the denoiser encode it; those
+	// of no caption where the sample lost it
 	IDs []int32
 	// the same of an empty caption
 	None, NonePool []float32
@@ -56,8 +56,8 @@ func (p latents) items(in *Inputs) []Encoded {
 	return v
 }
 
-// Classes bounds Class, which has sizes of two dimensions: six bits for the levels. Images that are read whole
-// have eight bits more for each of height and width.
+// Classes bounds Class, which has sizes of two dimensions: six bits for the levels. Images that are read
+// whole have eight bits more for each of height and width.
 func (p latents) Classes() int32 {
 	if p.d.Canvas {
 		return 1 << 30
@@ -94,7 +94,8 @@ func (p latents) Class(in *Inputs) int32 {
 	return class + p.canvas(1, 1)
 }
 
-// levels counts the levels of so many samples: tokens that are given without noise have one more of their own.
+// levels counts the levels of so many samples: tokens that are given without noise have one more of their
+// own.
 func (p latents) levels(samples int) int {
 	if p.d.Process.First > 0 || p.d.ZeroWith {
 		return max(1, samples) + 1
@@ -123,8 +124,8 @@ func (p latents) Dims(_ int, class int32) map[string]int {
 	return dims
 }
 
-// Planned is the class for one sample a microbatch, unless dims say otherwise: of images that are read whole a
-// square.
+// Planned is the class for one sample a microbatch, unless dims say otherwise: of images that are read
+// whole a square.
 func (p latents) Planned(rows int, dims map[string]int) int32 {
 	h, w := dims[CanvasHeight], dims[CanvasWidth]
 	if h == 0 || w == 0 {
@@ -167,7 +168,8 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 	return nil
 }
 
-// Tokens is the number of rows of a sample: of its image or clip, and of the images that are given behind it.
+// Tokens is the number of rows of a sample: of its image or clip, and of the images that are given behind
+// it.
 func (x *Encoded) Tokens() int {
 	n := x.Grid[0] * x.Grid[1] * x.Grid[2]
 	for _, g := range x.With {
@@ -176,7 +178,8 @@ func (x *Encoded) Tokens() int {
 	return n
 }
 
-// SizeClass numbers the sizes that rows of a modality are padded to, from 1 up; ClassSize is that of a class.
+// SizeClass numbers the sizes that rows of a modality are padded to, from 1 up; ClassSize is that of a
+// class.
 func SizeClass(rows int) int32 { return int32(step(max(1, rows)) + 1) }
 
 // ClassSize is the rows of a class that SizeClass gave.
@@ -298,8 +301,8 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 	}
 }
 
-// take lists the rows of encoders' states that a caption has, -1 for rows of padding, and counts its tokens;
-// it returns how many rows there are.
+// take lists the rows of encoders' states that a caption has, -1 for rows of padding, and counts its
+// tokens; it returns how many rows there are.
 func (p latents) take(x *Encoded, takes *[]int32, tokens *int) int {
 	n := len(x.IDs)
 	rows := n
@@ -448,8 +451,8 @@ func (d *Denoiser) each(shape [4]int, f func(token, latent int)) {
 	}
 }
 
-// Padded are the states of a caption with as many rows of zeros as it is short of TextRows; those beyond are
-// cut.
+// Padded are the states of a caption with as many rows of zeros as it is short of TextRows; those beyond
+// are cut.
 func (d *Denoiser) Padded(states []float32) []float32 {
 	if d.TextRows == 0 {
 		return states

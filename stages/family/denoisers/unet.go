@@ -10,7 +10,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// unetKeys are the keys that U-Nets alone have. A list has an entry a level of resolution, the finest first.
+// unetKeys are the keys that U-Nets alone have. A list has an entry a level of resolution, the finest
+// first.
 type unetKeys struct {
 	Channels  []int    `key:"block_out_channels" class:"fixed" doc:"Channels of each level of a U-Net, the finest first."`
 	Down      []string `key:"down_block_types" class:"fixed" doc:"Blocks of each level on the way down: CrossAttnDownBlock2D reads the caption, DownBlock2D does not. The way up mirrors them."`
@@ -75,7 +76,8 @@ func checkUNet(m configs.Model, k unetKeys, at configs.Report) {
 	}
 }
 
-// blocksOf counts the blocks between the first and the last convolution, which a pipeline may be cut behind.
+// blocksOf counts the blocks between the first and the last convolution, which a pipeline may be cut
+// behind.
 func blocksOf(down []string, residuals int) int {
 	n := 3 + 2*(len(down)-1) // the middle, and changes of resolution
 	for _, kind := range down {
@@ -88,8 +90,8 @@ func blocksOf(down []string, residuals int) int {
 	return n
 }
 
-// The U-Nets of Stable Diffusion 1, 2 and XL (arXiv:2112.10752, arXiv:2307.01952): convolutions and attention at
-// falling and rising resolution, with long skips between them.
+// The U-Nets of Stable Diffusion 1, 2 and XL (arXiv:2112.10752, arXiv:2307.01952): convolutions and
+// attention at falling and rising resolution, with long skips between them.
 var _ = family.Register(family.Family{ModelType: "UNet2DConditionModel", Paper: "2307.01952",
 	HF: hf.Family{Class: "UNet2DConditionModel", Diffusers: true,
 		Has: []string{"latent_patch", "in_channels", "out_channels", "text_dim", "block_out_channels",

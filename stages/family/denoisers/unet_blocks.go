@@ -13,8 +13,8 @@ import (
 )
 
 // unet is a U-Net. What a block gives is a port of its own, [images·height·width channels] at the block's
-// level, so that a long skip is a port that a later block takes too: where both lie in different stages of a
-// pipeline it goes straight from one to the other.
+// level, so that a long skip is a port that a later block takes too: where both lie in different stages
+// of a pipeline it goes straight from one to the other.
 type unet struct {
 	c configs.Model
 	k Keys
@@ -129,8 +129,8 @@ func (u *unet) work(weights int) float64 {
 	return float64(weights) / float64(9*c*c) / math.Pow(4, float64(u.deep))
 }
 
-// residual adds a residual block: x + conv(act(norm(conv(act(norm(x))) + level))), where x passes a product if
-// its channels change.
+// residual adds a residual block: x + conv(act(norm(conv(act(norm(x))) + level))), where x passes a
+// product if its channels change.
 func (u *unet) residual(name string, out int) {
 	in, level := u.wide, u.deep
 	u.add(name, out, u.work(9*out*(in+out)), func(r *block.Rec, x *grad.Value,
@@ -186,8 +186,8 @@ func (u *unet) norm(r *block.Rec, name string, x *grad.Value, eps float64) *grad
 	return r.T.GroupNorm(x, w, r.T.Param(name+".bias", []int{c}, -1, 1, false), u.o.Groups, eps)
 }
 
-// convOpts say how a convolution is shared out, by output channels (0), input channels (1) or not at all (-1),
-// in units, and its window.
+// convOpts say how a convolution is shared out, by output channels (0), input channels (1) or not at all
+// (-1), in units, and its window.
 type convOpts struct{ axis, unit, size, stride int }
 
 // conv is the convolution called name of x [n h w c], of an odd size and with its edges padded.
@@ -297,8 +297,8 @@ func (u *unet) attend(r *block.Rec, name string, x, of *grad.Value, head int, cu
 	return r.Linear(name+".to_out.0", t.Flat(o), c, c, block.LinearOpts{Bias: true, Row: true, Unit: head})
 }
 
-// source says where parameters lie in diffusers' files: value and gate of an MLP are halves of one tensor, and
-// convolutions of one place are matrices here.
+// source says where parameters lie in diffusers' files: value and gate of an MLP are halves of one
+// tensor, and convolutions of one place are matrices here.
 func (u *unet) source(name string) family.Source {
 	s := family.Source{Name: name}
 	for i, p := range []string{".ff.net.0.value.", ".ff.net.0.gate."} {
