@@ -192,11 +192,12 @@ type denoisePlan struct {
 	schedule                string
 	recompute               grad.Recompute
 	overlap                 bool
+	ring                    bool
 }
 
 func (v denoisePlan) String() string {
-	return fmt.Sprintf("pp%d dp%d tp%d cp%d u%d zero%d sp=%v %s %v overlap=%v", v.pp, v.dp, v.tp, v.cp, v.u, v.zero,
-		v.sp, v.schedule, v.recompute, v.overlap)
+	return fmt.Sprintf("pp%d dp%d tp%d cp%d u%d zero%d sp=%v %s %v overlap=%v ring=%v", v.pp, v.dp, v.tp, v.cp, v.u, v.zero,
+		v.sp, v.schedule, v.recompute, v.overlap, v.ring)
 }
 
 var denoisePlans = []denoisePlan{
@@ -224,6 +225,10 @@ var denoisePlans = []denoisePlan{
 	{pp: 1, dp: 2, tp: 2, cp: 1, zero: 2, sp: true, schedule: "1f1b", recompute: grad.RecomputeFull},
 	{pp: 2, dp: 2, tp: 2, cp: 1, zero: 1, schedule: "1f1b", recompute: grad.RecomputeFull},
 	{pp: 2, dp: 1, tp: 1, cp: 1, schedule: "gpipe", recompute: grad.RecomputeFull},
+	{pp: 1, dp: 1, tp: 1, cp: 2, ring: true, schedule: "1f1b"},
+	{pp: 1, dp: 1, tp: 1, cp: 3, ring: true, schedule: "1f1b", recompute: grad.RecomputeFull},
+	{pp: 2, dp: 1, tp: 2, cp: 2, ring: true, sp: true, schedule: "1f1b", overlap: true},
+	{pp: 1, dp: 1, tp: 1, cp: 4, u: 2, ring: true, schedule: "1f1b"},
 }
 
 // TestDenoisersPlans trains every model of diffusion under plans of each axis and holds three steps to those
@@ -245,7 +250,7 @@ func TestDenoisersPlans(t *testing.T) {
 				g.trains(mesh, 3, func(j *layout.Design) {
 					j.Schedule, j.Zero, j.SeqParallel, j.Recompute = v.schedule, v.zero, v.sp, v.recompute
 					j.Micro, j.Rows = len(g.Samples)/v.dp, (rows+parts-1)/parts*parts
-					j.Overlap = v.overlap
+					j.Overlap, j.Ring = v.overlap, v.ring
 				})
 			})
 		}

@@ -255,7 +255,7 @@ func (t *Tape) alongRows(v, x *Value) *Value {
 // e].
 func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	q, k, v = t.exchange(q), t.exchange(k), t.exchange(v)
-	x := t.sharing(q, c)
+	x := t.sharing(q, k, c)
 	if x != nil {
 		q = t.only(q, 0, 1)
 	} else {

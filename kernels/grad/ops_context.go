@@ -39,10 +39,16 @@ type cutOf struct {
 	behind int // of the member so many places before
 	from   int // the first row of the keys of a chunk, counted from that of the keys of all
 	keys   int // rows of a piece of keys, if they are not as many as those of queries
+	// every query sees all keys of its sequence: borders are of queries that are cut already, so that no keys
+	// behind the last of them are lost
+	whole bool
 }
 
 // rows sets the attributes of cut_sequences and cut_parts on a member: n rows a piece.
 func (c *cutOf) rows(member, n int) (at [4]int) {
+	if c.whole {
+		return [4]int{0, n}
+	}
 	at = [4]int{c.piece(member, c.query) * n, n}
 	if c.key >= 0 {
 		from := ((member-c.behind)%c.members + c.members) % c.members
@@ -163,7 +169,7 @@ func (t *Tape) restore(v *Value) *Value {
 
 // sharing is how the queries of an attention stay shared out by rows, nil for not at all: over all axes on
 // which they are, if each is for context parallelism and what a query sees is told by borders alone.
-func (t *Tape) sharing(q *Value, c AttentionConfig) *sharing {
+func (t *Tape) sharing(q, k *Value, c AttentionConfig) *sharing {
 	x := &sharing{axes: q.Place.Cuts(0), pieces: 1}
 	x.members = t.Members(x.axes)
 	for _, m := range x.axes {
@@ -171,12 +177,15 @@ func (t *Tape) sharing(q *Value, c AttentionConfig) *sharing {
 		if !a.Context || a.Exchange || (a.Zigzag || a.Ring) && len(x.axes) > 1 {
 			return nil
 		}
-		x.ring = a.Ring && (t.Chunks == 1 || c.Carry != "")
+		x.ring = a.Ring && (t.Chunks == 1 || c.Carry != "") && (c.Causal || k.Shape[0] == q.Shape[0])
 		if a.Zigzag && c.Tokens {
 			x.pieces = 2
 		}
 	}
-	if !c.Causal || c.Blocks != nil || c.Near != nil || q.Shape[0]%(x.members*x.pieces) != 0 {
+	if c.Blocks != nil || c.Near != nil || q.Shape[0]%(x.members*x.pieces) != 0 {
+		return nil
+	}
+	if !c.Causal && (len(x.axes) == 0 || x.pieces > 1 || c.Window > 0 || c.Tile > 0 || c.Carry != "") {
 		return nil
 	}
 	if len(x.axes) == 0 { // alone, with the chunks that a window reaches
@@ -205,7 +214,7 @@ func (t *Tape) borders(cuQ, cuK *Value, rows int, c cutOf) []*Value {
 	for _, have := range t.cuts {
 		if have.In[0] == cuQ && have.In[1] == cuK && have.cut.query == c.query && have.cut.key == c.key &&
 			have.cut.behind == c.behind &&
-			have.cut.pieces == c.pieces && have.cut.from == c.from && have.cut.keys == c.keys &&
+			have.cut.pieces == c.pieces && have.cut.whole == c.whole && have.cut.from == c.from && have.cut.keys == c.keys &&
 			slices.Equal(have.Axes, c.axes) &&
 			have.Attr.I[1] == rows {
 			return have.Out
@@ -337,12 +346,11 @@ func (s *shared) results(q *Value, d tensor.DType) []spec {
 
 // allKeys are the operands of attention by a piece of queries to all keys.
 func (t *Tape) allKeys(s *shared, j int) []*Value {
-	b := t.borders(
-		s.cuQ,
-		s.cuK,
-		s.q.Shape[0]/(s.members*s.pieces),
-		cutOf{sharing: s.sharing, query: j, key: -1},
-	)
+	rows := s.q.Shape[0] / (s.members * s.pieces)
+	b := t.borders(s.cuQ, s.cuK, rows, cutOf{sharing: s.sharing, query: j, key: -1})
+	if s.at.I[0] == 0 { // not causal
+		b = []*Value{b[0], t.borders(b[0], s.cuK, rows, cutOf{sharing: s.sharing, query: j, key: -1, whole: true})[1]}
+	}
 	return []*Value{s.qs[j], s.k, s.v, b[0], b[1]}
 }
 

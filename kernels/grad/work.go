@@ -188,6 +188,13 @@ func (o *Options) lengthOf(a Attended, rows int) int {
 // and keys are the rows of a node's operands over all members.
 func (o *Options) busiest(a Attended, c *cutOf, queries, keys int) (most float64) {
 	t := queries * c.pieces
+	if !a.Causal { // of a sequence each query sees all keys
+		seen := keys
+		if c.key >= 0 {
+			seen *= c.pieces
+		}
+		return float64(t/c.members) * float64(o.lengthOf(a, t)) * float64(seen) / float64(t)
+	}
 	before := c.before // rows of earlier chunks
 	if c.key < 0 {
 		before = keys - t
