@@ -3,11 +3,13 @@
 package trained
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/host"
@@ -20,6 +22,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/optim"
@@ -49,7 +52,7 @@ type opening struct{ average bool }
 // Average opens the exponential moving average of the weights that a run kept beside them (optimizer.ema).
 func Average(on bool) Option { return func(o *opening) { o.average = on } }
 
-// Open reads the checkpoint directory of a run, or a Hugging Face directory; tokenizer names another
+// Open reads the checkpoint directory of a run, a Hugging Face directory or a GGUF file; tokenizer names another
 // directory for the tokenizer, "" for none.
 func Open(path, tokenizer string, options ...Option) (*Trained, error) {
 	var how opening
@@ -81,7 +84,11 @@ func Open(path, tokenizer string, options ...Option) (*Trained, error) {
 		return nil, exit.Usagef("%s has one set of weights: an average is read from the checkpoints of a run "+
 			"that keeps one", path)
 	}
-	t, err := openHF(hf.DenoiserDir(path), tokenizer)
+	if strings.HasSuffix(path, gguf.Ext) {
+		return openGGUF(path, tokenizer)
+	}
+	dir := hf.DenoiserDir(path)
+	t, err := openHF(dir, tokenizer, func() (checkpoint.Source, error) { return checkpoint.OpenDir(dir) })
 	if partial := hf.Partial(path); err != nil && partial != "" {
 		err = fmt.Errorf("%w%s", err, partial)
 	}
@@ -136,9 +143,30 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 	return t, nil
 }
 
-// openHF opens a model in the form of Hugging Face. Layers that predict further tokens serve
-// training alone and are dropped.
-func openHF(path, tokenizer string) (*Trained, error) {
+// openGGUF opens a GGUF file. Configuration and tokenizer are made of it in a folder that is there for so long.
+func openGGUF(path, tokenizer string) (*Trained, error) {
+	m, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "lfactor-gguf-")
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	defer os.RemoveAll(dir)
+	if err := m.Sides(dir); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	t, err := openHF(dir, tokenizer, func() (checkpoint.Source, error) { return m, nil })
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return t, nil
+}
+
+// openHF opens a model in the form of Hugging Face, whose weights are those of a source. Layers that predict
+// further tokens serve training alone and are dropped.
+func openHF(path, tokenizer string, weights func() (checkpoint.Source, error)) (*Trained, error) {
 	c, err := configs.ReadModel(path)
 	if err != nil {
 		return nil, err
@@ -155,7 +183,7 @@ func openHF(path, tokenizer string) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := checkpoint.OpenDir(path)
+	src, err := weights()
 	if err != nil {
 		return nil, err
 	}

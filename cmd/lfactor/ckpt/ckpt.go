@@ -9,14 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -55,7 +56,7 @@ func ckptList(c *cobra.Command, args []string) error {
 	})
 }
 
-// openAny opens an own checkpoint, the newest of a directory of them, or a Hugging Face directory.
+// openAny opens an own checkpoint, the newest of a directory of them, a Hugging Face directory or a GGUF file.
 func openAny(path string) (checkpoint.Source, error) {
 	if machine.Exists(filepath.Join(path, "latest")) {
 		latest, err := checkpoint.Latest(path)
@@ -73,6 +74,9 @@ func openAny(path string) (checkpoint.Source, error) {
 	}
 	if !machine.Exists(path) {
 		return nil, fmt.Errorf("%s: %w", path, checkpoint.ErrNone)
+	}
+	if strings.HasSuffix(path, gguf.Ext) {
+		return gguf.Open(path)
 	}
 	return checkpoint.OpenDir(path)
 }
@@ -223,60 +227,6 @@ func ckptPruneCommand() *cobra.Command {
 				fmt.Fprintln(w, "removed", p)
 			}
 		}), err)
-	}
-	return c
-}
-
-// ckptConvertCommand exports a checkpoint, or with --upcycle makes a mixture of experts of a dense
-// model.
-func ckptConvertCommand() *cobra.Command {
-	c := &cobra.Command{Use: "convert CKPT DST",
-		Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's)",
-		Args:  cobra.ExactArgs(2)}
-	overwrite := c.Flags().Bool("overwrite", false, "replace the files of a DST that has some")
-	upcycle := c.Flags().Int("upcycle", 0,
-		"make a mixture of so many experts of CKPT, a Hugging Face directory of a dense model: each is "+
-			"a copy of its layer's MLP")
-	each := c.Flags().Int("experts-per-token", 2, "with --upcycle: experts that a token goes to")
-	seed := c.Flags().Uint64("seed", 1234, "with --upcycle: of the routers, which begin at random")
-	average := c.Flags().Bool("ema", false, "export the average of the weights that optimizer.ema keeps")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if old, err := os.ReadDir(args[1]); err == nil && len(old) > 0 && !*overwrite {
-			return exit.Usagef("%s is not empty (it has %s): name another directory, or say --overwrite",
-				args[1], old[0].Name())
-		}
-		for _, flag := range []string{"experts-per-token", "seed"} {
-			if c.Flags().Changed(flag) && !c.Flags().Changed("upcycle") {
-				return exit.Usagef("--%s is for --upcycle, which makes a mixture of a dense model; say "+
-					"that too, or leave it out", flag)
-			}
-		}
-		if c.Flags().Changed("upcycle") {
-			if err := trained.Upcycle(args[0], args[1], *upcycle, *each, *seed); err != nil {
-				return fmt.Errorf("upcycling %s: %w", args[0], err)
-			}
-			return cli.Emit(c, map[string]string{"path": args[1]}, func(io.Writer) {
-				fmt.Fprintln(os.Stderr,
-					"wrote", args[1])
-			})
-		}
-		t, err := trained.Open(args[0], "", trained.Average(*average))
-		if err != nil {
-			return err
-		}
-		defer t.Close()
-		if t.Saved == nil {
-			return exit.Usagef("%s is a Hugging Face directory already; `lfactor train` with "+
-				"train.steps=0 makes a checkpoint of one", args[0])
-		}
-		t.Model.Spec.MTP = t.Cfg.Model.MTPLayers
-		e := trained.Exporter{Cfg: t.Cfg, Model: t.Model, Lora: t.Lora, Saved: t.Saved,
-			Side: trained.SideDir(t.Cfg)}
-		if err := e.Write(args[1]); err != nil {
-			return fmt.Errorf("export to %s: %w", args[1], err)
-		}
-		return cli.Emit(c, map[string]string{"path": args[1]},
-			func(io.Writer) { fmt.Fprintln(os.Stderr, "wrote", args[1]) })
 	}
 	return c
 }

@@ -20,7 +20,7 @@ import (
 // Command is lfactor sample: text from a trained model.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "sample MODEL", Short: "Continue or draw a prompt with a trained model",
-		Long: "MODEL is a checkpoint directory of a run, or a Hugging Face directory. Models of diffusion draw: " +
+		Long: "MODEL is a checkpoint directory of a run, a Hugging Face directory or a GGUF file. Models of diffusion draw: " +
 			"lfactor sample checkpoints --prompt \"a red disc\" --image-out disc.png",
 		Args: cobra.ExactArgs(1)}
 	f := c.Flags()

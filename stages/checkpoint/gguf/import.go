@@ -1,0 +1,54 @@
+package gguf
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// Import makes a Hugging Face directory of the file path: config.json, the tokenizer's files and
+// safetensors. dtype, "f32", "f16" or "bf16", is that of all tensors; "" keeps theirs, and float32 for what
+// is quantized.
+func Import(path, dir, dtype string, shardBytes int64) error {
+	m, err := Open(path)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	var src checkpoint.Source = m
+	if dtype != "" {
+		if src, err = checkpoint.Cast(m, dtype); err != nil {
+			return err
+		}
+	}
+	sink, err := checkpoint.NewWriter(dir, src.Tensors(), shardBytes)
+	if err != nil {
+		return err
+	}
+	if err := m.Sides(dir); err != nil {
+		return errors.Join(err, sink.Abort())
+	}
+	if err := checkpoint.Copy(sink, src); err != nil {
+		return errors.Join(err, sink.Abort())
+	}
+	return sink.Commit()
+}
+
+// Sides writes config.json and the tokenizer's files into a directory that is there.
+func (m *Model) Sides(dir string) error {
+	files, err := m.Tokenizer()
+	if err != nil {
+		return err
+	}
+	files["config.json"] = m.Config()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := os.WriteFile(filepath.Join(dir, name), files[name], 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

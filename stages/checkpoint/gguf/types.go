@@ -1,0 +1,258 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Type is how a tensor's elements are kept, by ggml's number.
+type Type uint32
+
+// The types that are read.
+const (
+	F32  Type = 0
+	F16  Type = 1
+	Q4_0 Type = 2
+	Q4_1 Type = 3
+	Q5_0 Type = 6
+	Q5_1 Type = 7
+	Q8_0 Type = 8
+	Q4_K Type = 12
+	Q5_K Type = 13
+	Q6_K Type = 14
+	BF16 Type = 30
+)
+
+// layout is a block of a type: how many elements are in how many bytes, and how they are read. decode sets
+// len(y) = elements from b.
+type layout struct {
+	name            string
+	elements, bytes int
+	decode          func(y []float32, b []byte)
+}
+
+var layouts = map[Type]layout{
+	F32: {"F32", 1, 4, func(y []float32, b []byte) {
+		y[0] = math.Float32frombits(binary.LittleEndian.Uint32(b))
+	}},
+	F16: {"F16", 1, 2, func(y []float32, b []byte) { y[0] = half(b) }},
+	BF16: {"BF16", 1, 2,
+		func(y []float32, b []byte) { y[0] = tensor.BF16Value(binary.LittleEndian.Uint16(b)) }},
+	Q4_0: {"Q4_0", 32, 18, decodeQ40},
+	Q4_1: {"Q4_1", 32, 20, decodeQ41},
+	Q5_0: {"Q5_0", 32, 22, decodeQ50},
+	Q5_1: {"Q5_1", 32, 24, decodeQ51},
+	Q8_0: {"Q8_0", 32, 34, decodeQ80},
+	Q4_K: {"Q4_K", 256, 144, decodeQ4K},
+	Q5_K: {"Q5_K", 256, 176, decodeQ5K},
+	Q6_K: {"Q6_K", 256, 210, decodeQ6K},
+}
+
+// others are types that are not read, for messages.
+var others = map[Type]string{9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS",
+	18: "IQ3_XXS",
+	19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32",
+	27: "I64",
+	28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4"}
+
+// String is ggml's name of the type.
+func (t Type) String() string {
+	if l, ok := layouts[t]; ok {
+		return l.name
+	}
+	if name, ok := others[t]; ok {
+		return name
+	}
+	return fmt.Sprintf("%d", uint32(t))
+}
+
+// typeNames are the types that are read.
+func typeNames() (names []string) {
+	for _, t := range slices.Sorted(maps.Keys(layouts)) {
+		names = append(names, layouts[t].name)
+	}
+	return names
+}
+
+// half is a float16 of two bytes.
+func half(b []byte) float32 { return tensor.F16Value(binary.LittleEndian.Uint16(b)) }
+
+// Products are rounded to float32 before a difference, as ggml's definition has it, whatever the processor
+// could fuse: so the conversions below.
+
+// decodeQ40: a scale, then 32 numbers of four bits, 8 for zero: the low halves of 16 bytes, then the high
+// ones.
+func decodeQ40(y []float32, b []byte) {
+	d := half(b)
+	for i, q := range b[2:18] {
+		y[i], y[i+16] = d*float32(int(q&15)-8), d*float32(int(q>>4)-8)
+	}
+}
+
+// decodeQ41: as Q4_0, with a least value in place of the 8.
+func decodeQ41(y []float32, b []byte) {
+	d, m := half(b), half(b[2:])
+	for i, q := range b[4:20] {
+		y[i], y[i+16] = float32(d*float32(q&15))+m, float32(d*float32(q>>4))+m
+	}
+}
+
+// decodeQ50: as Q4_0, with fifth bits in a word of 32, 16 for zero.
+func decodeQ50(y []float32, b []byte) {
+	d, high := half(b), binary.LittleEndian.Uint32(b[2:])
+	for i, q := range b[6:22] {
+		lo, hi := int(q&15)|int(high>>i&1)<<4, int(q>>4)|int(high>>(i+16)&1)<<4
+		y[i], y[i+16] = d*float32(lo-16), d*float32(hi-16)
+	}
+}
+
+// decodeQ51: as Q5_0, with a least value in place of the 16.
+func decodeQ51(y []float32, b []byte) {
+	d, m, high := half(b), half(b[2:]), binary.LittleEndian.Uint32(b[4:])
+	for i, q := range b[8:24] {
+		lo, hi := int(q&15)|int(high>>i&1)<<4, int(q>>4)|int(high>>(i+16)&1)<<4
+		y[i], y[i+16] = float32(d*float32(lo))+m, float32(d*float32(hi))+m
+	}
+}
+
+// decodeQ80: a scale, then 32 signed bytes.
+func decodeQ80(y []float32, b []byte) {
+	d := half(b)
+	for i, q := range b[2:34] {
+		y[i] = d * float32(int8(q))
+	}
+}
+
+// scaleMin are the scale and the least value of one of eight parts of a block, of six bits each in 12 bytes.
+func scaleMin(j int, b []byte) (scale, least byte) {
+	if j < 4 {
+		return b[j] & 63, b[j+4] & 63
+	}
+	return b[j+4]&15 | b[j-4]>>6<<4, b[j+4]>>4 | b[j]>>6<<4
+}
+
+// decodeQ4K: scales of scales, eight parts of 32 numbers of four bits with a scale and a least value each.
+func decodeQ4K(y []float32, b []byte) {
+	d, least := half(b), half(b[2:])
+	for part := range 8 {
+		s, m := scaleMin(part, b[4:16])
+		ds, ms := d*float32(s), least*float32(m)
+		for i, q := range b[16+part/2*32:][:32] {
+			y[part*32+i] = float32(ds*float32(q>>(part%2*4)&15)) - ms
+		}
+	}
+}
+
+// decodeQ5K: as Q4_K, with fifth bits in 32 bytes, a bit of each for a part.
+func decodeQ5K(y []float32, b []byte) {
+	d, least := half(b), half(b[2:])
+	high := b[16:48]
+	for part := range 8 {
+		s, m := scaleMin(part, b[4:16])
+		ds, ms := d*float32(s), least*float32(m)
+		for i, q := range b[48+part/2*32:][:32] {
+			n := q>>(part%2*4)&15 | high[i]>>part&1<<4
+			y[part*32+i] = float32(ds*float32(n)) - ms
+		}
+	}
+}
+
+// decodeQ6K: 16 parts of 16 numbers of six bits, 32 for zero: four bits in 128 bytes, two in 64, then
+// scales of eight bits and a scale of these.
+func decodeQ6K(y []float32, b []byte) {
+	d := half(b[208:])
+	for side := range 2 {
+		low, high, scales := b[side*64:][:64], b[128+side*32:][:32], b[192+side*8:][:8]
+		for row := range 4 {
+			for i := range 32 {
+				q := low[row%2*32+i]>>(row/2*4)&15 | high[i]>>(2*row)&3<<4
+				s := d * float32(int8(scales[row*2+i/16]))
+				y[side*128+row*32+i] = s * float32(int(q)-32)
+			}
+		}
+	}
+}
+
+// decode reads whole blocks of a type.
+func (t Type) decode(y []float32, b []byte) {
+	l := layouts[t]
+	for len(y) > 0 {
+		l.decode(y[:l.elements], b[:l.bytes])
+		y, b = y[l.elements:], b[l.bytes:]
+	}
+}
+
+// encode appends a row of a type that can be written; its length is a multiple of the block.
+func (t Type) encode(out []byte, x []float32) []byte {
+	le := binary.LittleEndian
+	switch t {
+	case F32:
+		for _, v := range x {
+			out = le.AppendUint32(out, math.Float32bits(v))
+		}
+	case F16:
+		for _, v := range x {
+			out = le.AppendUint16(out, tensor.F16Bits(v))
+		}
+	case BF16:
+		for _, v := range x {
+			out = le.AppendUint16(out, tensor.BF16Bits(v))
+		}
+	case Q8_0:
+		for ; len(x) > 0; x = x[32:] {
+			out = encodeQ80(out, x[:32])
+		}
+	case Q4_0:
+		for ; len(x) > 0; x = x[32:] {
+			out = encodeQ40(out, x[:32])
+		}
+	default:
+		panic(fmt.Sprintf("gguf: type %v is not written", t))
+	}
+	return out
+}
+
+// encodeQ80 makes a block: the largest magnitude becomes 127, the others are rounded, halves away from zero.
+func encodeQ80(out []byte, x []float32) []byte {
+	most := float32(0)
+	for _, v := range x {
+		most = max(most, float32(math.Abs(float64(v))))
+	}
+	d := most / 127
+	by := float32(0)
+	if d != 0 {
+		by = 1 / d
+	}
+	out = binary.LittleEndian.AppendUint16(out, tensor.F16Bits(d))
+	for _, v := range x {
+		out = append(out, byte(int8(math.Round(float64(v*by)))))
+	}
+	return out
+}
+
+// encodeQ40 makes a block: the number of largest magnitude becomes -8, the others are rounded down behind
+// half a step.
+func encodeQ40(out []byte, x []float32) []byte {
+	most, signed := float32(0), float32(0)
+	for _, v := range x {
+		if a := float32(math.Abs(float64(v))); a > most {
+			most, signed = a, v
+		}
+	}
+	d := signed / -8
+	by := float32(0)
+	if d != 0 {
+		by = 1 / d
+	}
+	out = binary.LittleEndian.AppendUint16(out, tensor.F16Bits(d))
+	at := func(v float32) byte { return byte(min(15, int(math.Trunc(float64(v)*float64(by)+8.5)))) }
+	for i := range 16 {
+		out = append(out, at(x[i])|at(x[i+16])<<4)
+	}
+	return out
+}
