@@ -43,6 +43,8 @@ type Step struct {
 	Offload, OffloadOptimizer bool
 	// tensors that are not computed again, as plan.keep_tensors says
 	Keep []string
+
+	family *family.Model
 }
 
 // StepResult is what bench/step.py reads.
@@ -113,7 +115,7 @@ func (s *Step) model() (*family.Model, error) {
 		if s.Layers > 0 {
 			c.Layers = s.Layers
 		}
-		s.Vocab = c.Vocab
+		s.Vocab = max(1, c.Vocab)
 		return family.Build(c, s.Seq)
 	}
 	if s.Shape == "llama58m" {
@@ -169,6 +171,8 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	if err != nil {
 		return res, report, err
 	}
+	s.family = m
+	denoises(m)
 	l, err := s.layout(m)
 	if err != nil {
 		return res, report, err
@@ -280,6 +284,9 @@ func (s *Step) batches(int64, int) (out []host.Microbatch, _ error) {
 					append(mb.Weights, 1/float32(s.Batch*s.Seq))
 			}
 			mb.Cu = append(mb.Cu, int32(len(mb.IDs)))
+		}
+		if s.family.Denoiser != nil {
+			s.latents(&mb, r)
 		}
 		out = append(out, mb)
 	}

@@ -52,12 +52,7 @@ func load(m *Model, src checkpoint.Source, path string, b kernels.Backend) (*Aut
 	if err != nil {
 		return nil, err
 	}
-	pool := tensor.NewPool("latent", 0)
-	if d, ok := b.(kernels.Device); ok {
-		pool.In(d)
-	}
-	a := &Autoencoder{Model: m, run: &grad.Runner{Backend: b, Pool: pool, Host: pool,
-		Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}}
+	a := m.on(b)
 	sum := sha256.New()
 	sum.Write(Marshal(m.Config))
 	for _, p := range params {
@@ -67,6 +62,31 @@ func load(m *Model, src checkpoint.Source, path string, b kernels.Backend) (*Aut
 		}
 	}
 	a.sum = hex.EncodeToString(sum.Sum(nil))
+	return a, nil
+}
+
+// on is the autoencoder on a backend, without weights yet.
+func (m *Model) on(b kernels.Backend) *Autoencoder {
+	pool := tensor.NewPool("latent", 0)
+	if d, ok := b.(kernels.Device); ok {
+		pool.In(d)
+	}
+	return &Autoencoder{Model: m, run: &grad.Runner{Backend: b, Pool: pool, Host: pool,
+		Params: map[string]*tensor.Tensor{}, Grads: map[string]*tensor.Tensor{}}}
+}
+
+// Random is the autoencoder with weights that values gives, so many numbers at a time: for measurements.
+func (m *Model) Random(b kernels.Backend, values func(n int) []float32) (*Autoencoder, error) {
+	a := m.on(b)
+	for _, p := range m.Params() {
+		t, err := a.run.Pool.New(p.Name, tensor.F32, p.Shape...)
+		if err != nil {
+			a.Close()
+			return nil, err
+		}
+		kernels.Write(t, tensor.Of(tensor.F32, values(tensor.Len(p.Shape)), p.Shape...).Bytes())
+		a.run.Params[p.Name] = t
+	}
 	return a, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/sim/rates"
 )
@@ -68,6 +69,31 @@ func stepBenchCommand() *cobra.Command {
 				fmt.Fprintf(w, "profile %s.txt, .json and .svg\n", s.Profile)
 			}
 			fmt.Fprintf(os.Stderr, "took %v\n", time.Since(began).Round(time.Millisecond))
+		})
+	}
+	return c
+}
+
+func encodeBenchCommand() *cobra.Command {
+	c := &cobra.Command{Use: "encode", Short: "Time what an autoencoder of models of diffusion takes to encode; " +
+		"bench/diffusion.py times the same in PyTorch beside it", Args: cobra.NoArgs}
+	var e rates.Encode
+	f := c.Flags()
+	f.StringVar(&e.Model, "model", "", "folder with the autoencoder's config.json; weights are random")
+	f.StringVar(&e.Size, "size", "17x64x96", "frames×height×width in pixels")
+	f.IntVar(&e.Threads, "threads", 1, "kernel threads")
+	f.IntVar(&e.Times, "times", 3, "runs that count; one more warms up")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if e.Model == "" {
+			return exit.Usagef("bench encode: --model wants a folder with config.json")
+		}
+		res, err := e.Measure()
+		if err != nil {
+			return err
+		}
+		return cli.Emit(c, res, func(w io.Writer) {
+			fmt.Fprintf(w, "%s %s %d threads: %s (median of %d), %.0f MiB at most\n", e.Model, e.Size, e.Threads,
+				unit.Seconds(res.Median), e.Times, float64(res.PeakRSS)/(1<<20))
 		})
 	}
 	return c
