@@ -8,6 +8,8 @@ import (
 
 var opTokenNLL, opObjective, opObjectiveBwd *Op
 
+var opPagedRows = &Op{Name: "paged_rows", Kernel: kernels.PagedRows}
+
 func init() {
 	opTokenNLL = &Op{Name: "token_nll", Kernel: kernels.TokenNLL, Args: 3, VJP: tokenNLLVJP}
 	opObjectiveBwd = &Op{Name: "objective_bwd", Kernel: kernels.ObjectiveBwd}
@@ -67,7 +69,8 @@ func tokenNLLVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 
 // Objective is a loss over rows with log-probabilities sign·x [t], which every member has whole: seq [t] i32,
 // weight [t] and more [t objective.Columns] are as in objective.Rows -> [1].
-func (t *Tape) Objective(x, seq, weight, more *Value, l *objective.Loss, p objective.Params, sign float64) *Value {
+func (t *Tape) Objective(x, seq, weight, more *Value, l *objective.Loss, p objective.Params,
+	sign float64) *Value {
 	a := kernels.Attr{I: [4]int{l.Number()}, F: [2]float64{sign}}
 	return t.one(opObjective, a, tensor.F32, []int{1}, Place{}, t.to(x, Place{}), seq, weight, more,
 		t.Const("objective", p.Vector()))
@@ -80,4 +83,12 @@ func objectiveVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 			Place{}))...)
 	}
 	return g
+}
+
+// PagedRows are rows of pool [p …] and of v [t …], which the same rank has: row at[i] of pool, or row
+// -1-at[i]
+// of v where that is negative. It has no gradient. Shapes: at [s] i32 -> [s …].
+func (t *Tape) PagedRows(pool, v, at *Value) *Value {
+	shape := append([]int{at.Shape[0]}, v.Shape[1:]...)
+	return t.one(opPagedRows, kernels.Attr{}, v.DType, shape, Place{}, pool, t.to(v, Place{}), at)
 }

@@ -72,3 +72,16 @@ func logitsCases() []Case {
 }
 
 var _ = add(logitsCases()...)
+
+// pagedAt has rows of a pool of 40 and of 7 new ones, and some of neither.
+func pagedAt(g *gen, n int) *tensor.Tensor { return g.ids(n, -9, 40) }
+
+var _ = add(
+	Case{Op: kernels.PagedRows, Name: "heads", Why: "a copy", Call: func(g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.act(40, 3, 5), g.act(7, 3, 5), pagedAt(g, 61)},
+			Out: tensors{g.raw(g.a, 61, 3, 5)}}
+	}},
+	Case{Op: kernels.PagedRows, Name: "none", Why: "a copy", Call: func(g *gen) *kernels.Call {
+		return &kernels.Call{In: tensors{g.act(40, 8), g.act(7, 8), pagedAt(g, 0)}, Out: tensors{g.raw(g.a, 0, 8)}}
+	}},
+)

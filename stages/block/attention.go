@@ -146,6 +146,11 @@ func (r *Rec) cache(name string, v *grad.Value) *grad.Value {
 	if !r.Cached {
 		return v
 	}
+	if r.Pool > 0 {
+		r.T.Output(name, v)
+		pool := r.T.Data("pool."+name, v.DType, append([]int{r.Pool}, v.Shape[1:]...)...)
+		return r.T.PagedRows(pool, v, r.T.Data("paged.at", tensor.I32, r.KeyRows))
+	}
 	if r.Past > 0 {
 		shape := append([]int{r.Past}, v.Shape[1:]...)
 		v = r.T.Concat(0, r.T.Data("past."+name, r.T.DType, shape...), v)

@@ -32,7 +32,8 @@ func (d Delta) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	l := deltaLayer{Delta: d, Rec: r, name: name, cu: r.Cu()}
 	if r.Cached {
 		l.cu = t.Data("cu_seqlens_k", tensor.I32, 2)
-	} else if l.relay = t.Relay(h.Shape[0], d.Keys, d.KeyDim, d.ValueDim, d.Taps); l.relay != nil && t.Chunks > 1 {
+	} else if l.relay = t.Relay(h.Shape[0], d.Keys, d.KeyDim, d.ValueDim, d.Taps); l.relay != nil &&
+		t.Chunks > 1 {
 		l.cu = t.Data("cu_seqlens_k", tensor.I32, 2)
 	}
 	mixed := func(which string, heads, width, unit int) *grad.Value {
@@ -99,7 +100,10 @@ func (l *deltaLayer) rule(q, k, v, g, beta *grad.Value) *grad.Value {
 	default:
 		o = l.T.DeltaRule(q, k, v, g, beta, l.cu, unitEps)
 	}
-	if l.Cached {
+	switch {
+	case l.Pool > 0:
+		o = l.T.Take(o, l.T.Data("paged.last", tensor.I32, l.Shape.Rows))
+	case l.Cached:
 		o = l.T.Last(o, l.Shape.Rows)
 	}
 	return l.T.Residual(o)

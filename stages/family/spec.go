@@ -348,6 +348,10 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 	case r.Logits && s.Objective != nil && s.Objective.Loss.Score:
 		env["logits"] = s.score(r, env["final"])
 		return
+	case r.Logits && r.Pool > 0: // those of the last tokens alone, before a cap
+		h = r.T.Take(h, r.T.Data("paged.head", tensor.I32, r.Heads))
+		env["logits"] = r.T.Logits(h, s.output(r.T), 0)
+		return
 	case r.Logits:
 		env["logits"] = r.T.Logits(h, s.output(r.T), s.LogitCap)
 		return

@@ -2,9 +2,6 @@ package sample
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
-	"sort"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -206,16 +203,6 @@ func (g *Generator) look(data map[string]*tensor.Tensor, tokens []int32, pics fa
 	}
 }
 
-// Params says how tokens are drawn. Temperature 0 is greedy.
-type Params struct {
-	Temperature float64
-	TopP        float64 // nucleus: the least set of tokens with this probability; 0 or 1 is all
-	TopK        int     // 0 is all
-	Max         int     // new tokens
-	Seed        uint64
-	Stop        []int32
-}
-
 // Generate continues a prompt. Each new token goes to emit, which may end the generation.
 func (g *Generator) Generate(prompt []int32, p Params, emit func(id int32) bool) error {
 	return g.GenerateWith(prompt, family.Images{}, p, emit)
@@ -230,16 +217,17 @@ func (g *Generator) GenerateWith(prompt []int32, pics family.Images, p Params,
 	if g.m.Scores() {
 		return fmt.Errorf("sample: the model gives scores of answers and draws no tokens")
 	}
-	rng := rand.New(rand.NewPCG(p.Seed, 0x6c666163746f72))
 	g.Reset()
-	feed := prompt
-	for range p.Max {
+	feed, drawn := prompt, counts{}
+	drawn.see(prompt, true)
+	var d drawer
+	for i := range p.Max {
 		logits, err := g.LogitsWith(feed, pics)
 		if err != nil {
 			return err
 		}
 		vocab := g.m.Spec.Vocab
-		id := Draw(logits[len(logits)-vocab:], p, rng)
+		id := d.draw(logits[len(logits)-vocab:], &p, &drawn, Uniform(p.Seed, 0, i))
 		for _, s := range p.Stop {
 			if s == id {
 				return nil
@@ -249,48 +237,7 @@ func (g *Generator) GenerateWith(prompt []int32, pics family.Images, p Params,
 			return nil
 		}
 		feed, pics = []int32{id}, family.Images{}
+		drawn.see(feed, false)
 	}
 	return nil
-}
-
-// Draw picks a token from logits: the largest, first of equals, for temperature 0; else from the nucleus.
-func Draw(logits []float32, p Params, rng *rand.Rand) int32 {
-	if p.Temperature == 0 {
-		best := 0
-		for i, x := range logits {
-			if x > logits[best] {
-				best = i
-			}
-		}
-		return int32(best)
-	}
-	order := make([]int32, len(logits))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	sort.SliceStable(order, func(a, b int) bool { return logits[order[a]] > logits[order[b]] })
-	if p.TopK > 0 && p.TopK < len(order) {
-		order = order[:p.TopK]
-	}
-	prob, sum := make([]float64, len(order)), 0.0
-	for i, id := range order {
-		prob[i] = math.Exp((float64(logits[id]) - float64(logits[order[0]])) / p.Temperature)
-		sum += prob[i]
-	}
-	if p.TopP > 0 && p.TopP < 1 {
-		acc := 0.0
-		for i, x := range prob {
-			if acc += x; acc >= p.TopP*sum {
-				order, sum = order[:i+1], acc
-				break
-			}
-		}
-	}
-	u := rng.Float64() * sum
-	for i, id := range order {
-		if u -= prob[i]; u < 0 {
-			return id
-		}
-	}
-	return order[len(order)-1]
 }

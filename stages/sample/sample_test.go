@@ -1,7 +1,6 @@
 package sample
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -142,7 +141,8 @@ func TestGenerate(t *testing.T) {
 	all, err := g.Logits(append([]int32{1, 2}, greedy...))
 	require.NoError(t, err)
 	for i, id := range greedy {
-		require.Equal(t, id, Draw(all[(1+i)*32:(2+i)*32], Params{}, nil))
+		var d drawer
+		require.Equal(t, id, d.draw(all[(1+i)*32:(2+i)*32], &Params{}, &counts{}, 0))
 	}
 	last := greedy[5]
 	require.Equal(t, greedy[:slices.Index(greedy, last)],
@@ -155,12 +155,12 @@ func TestGenerate(t *testing.T) {
 // TestNucleus: nothing outside the smallest set with probability p is drawn, and everything in it is.
 func TestNucleus(t *testing.T) {
 	logits := []float32{2, 1.9, 0, -1, -2} // 0.44, 0.40, then 0.06 and less
-	rng := rand.New(rand.NewPCG(1, 1))
+	var d drawer
 	seen := map[int32]int{}
-	for range 500 {
-		seen[Draw(logits, Params{Temperature: 1, TopP: 0.8}, rng)]++
+	for i := range 500 {
+		seen[d.draw(logits, &Params{Temperature: 1, TopP: 0.8}, &counts{}, Uniform(1, 0, i))]++
 	}
 	require.Len(t, seen, 2)
 	require.InDelta(t, 0.525, float64(seen[0])/500, 0.08)
-	require.Equal(t, int32(0), Draw(logits, Params{Temperature: 1, TopK: 1}, rng))
+	require.Equal(t, int32(0), d.draw(logits, &Params{Temperature: 1, TopK: 1}, &counts{}, 0.9))
 }

@@ -1,0 +1,213 @@
+package sample
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// shape is a class of microbatches: all of one class have one trace.
+type shape struct{ rows, keys, heads int }
+
+// sized rounds a number of rows up to a class: the least power of two or three quarters of one.
+func sized(n int) int {
+	if n <= 2 {
+		return max(n, 1)
+	}
+	p := 1 << bits.Len(uint(n-1))
+	if n <= p/4*3 {
+		return p / 4 * 3
+	}
+	return p
+}
+
+// part is the next tokens of a sequence: [from, to).
+type part struct {
+	seq      *sequence
+	from, to int
+}
+
+// batch is the parts of one microbatch, and of those that reach the end of their sequences the ones whose
+// logits
+// are wanted.
+type batch struct {
+	parts, heads []part
+	rows, keys   int
+	shape        shape
+}
+
+// gather puts the next tokens of running sequences into a microbatch: drawn ones first, so that no answer
+// waits
+// for another's prompt, and then as much of prompts as there is room for.
+func (e *Engine) gather() *batch {
+	b := &batch{}
+	left := max(e.o.Rows, len(e.running))
+	for _, drawn := range []bool{true, false} {
+		for i := 0; i < len(e.running); i++ { // room may shorten it
+			s := e.running[i]
+			if rest := len(s.tokens) - s.done; (rest == 1) == drawn && left > 0 {
+				to := e.room(s, s.done+min(rest, left))
+				if to <= s.done {
+					continue
+				}
+				b.parts = append(b.parts, part{s, s.done, to})
+				left -= to - s.done
+			}
+		}
+	}
+	running := b.parts[:0]
+	for _, p := range b.parts {
+		if len(p.seq.pages) > 0 { // else it gave its pages up
+			running = append(running, p)
+			b.rows, b.keys = b.rows+p.to-p.from, b.keys+p.to
+			if p.to == len(p.seq.tokens) {
+				b.heads = append(b.heads, p)
+			}
+		}
+	}
+	b.parts = running
+	b.shape = shape{sized(b.rows), sized((b.keys+63)/64) * 64, sized(len(b.heads))}
+	return b
+}
+
+// compute runs a microbatch, puts its keys and values into pages and gives the logits of its heads, before a
+// cap, in rows.
+func (e *Engine) compute(b *batch) ([]float32, error) {
+	tr := e.trace(b.shape)
+	data, err := e.data(tr, b)
+	if err != nil {
+		return nil, err
+	}
+	f := e.g.run.NewFrame(tr, data, nil, nil)
+	if _, err := e.g.run.Step(f, grad.F, 0, nil); err != nil {
+		f.Drop()
+		return nil, err
+	}
+	out := f.Outputs()
+	logits := e.g.read(out["logits"])
+	delete(out, "logits")
+	for name, t := range out {
+		e.store(name, t, b)
+		t.Release()
+	}
+	f.Close()
+	for _, p := range b.parts {
+		p.seq.done = p.to
+		e.stats.Prompt += int64(p.to - p.from)
+		e.name(p.seq)
+	}
+	e.stats.Prompt -= int64(len(b.heads))
+	return logits, nil
+}
+
+// name enters full pages under what they hold.
+func (e *Engine) name(s *sequence) {
+	for (s.named+1)*PageRows <= s.done {
+		s.key = chain(s.key, s.tokens[s.named*PageRows:(s.named+1)*PageRows])
+		e.pages.name(s.pages[s.named], s.key)
+		s.named++
+	}
+}
+
+// trace is that of a class, recorded when it is met for the first time.
+func (e *Engine) trace(s shape) *grad.Trace {
+	tr := e.traces[s]
+	if tr == nil {
+		rec := block.Rec{Shape: block.Shape{Rows: s.rows}, Lora: e.g.lora, Logits: true, Cached: true,
+			Pool: e.o.Pages * PageRows, KeyRows: s.keys, Heads: s.heads}
+		tr = e.g.m.Record(grad.Options{DType: e.g.dtype, NoGrad: true}, rec, family.Stage{To: len(e.g.m.Blocks)})
+		e.traces[s] = tr
+	}
+	return tr
+}
+
+// data are the tensors that a trace reads.
+func (e *Engine) data(tr *grad.Trace, b *batch) (map[string]*tensor.Tensor, error) {
+	ids, positions := make([]int32, b.shape.rows), make([]int32, b.shape.rows)
+	at, last, heads := filled(b.shape.keys), filled(b.shape.rows), filled(b.shape.heads)
+	cu, cuK := []int32{0}, []int32{0}
+	row, key, head := 0, 0, 0
+	for _, p := range b.parts {
+		for i := range p.from {
+			at[key+i] = int32(p.seq.pages[i/PageRows]*PageRows + i%PageRows)
+		}
+		for i := p.from; i < p.to; i++ {
+			ids[row], positions[row] = p.seq.tokens[i], int32(i)
+			at[key+i], last[row] = int32(-1-row), int32(key+i)
+			row++
+		}
+		key += p.to
+		cu, cuK = append(cu, int32(row)), append(cuK, int32(key))
+		if p.to == len(p.seq.tokens) {
+			heads[head] = int32(row - 1)
+			head++
+		}
+	}
+	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, len(ids)),
+		"positions":  tensor.Of(tensor.I32, positions, len(positions)),
+		"cu_seqlens": tensor.Of(tensor.I32, cu, len(cu)), "cu_seqlens_k": tensor.Of(tensor.I32, cuK, len(cuK)),
+		"paged.at": tensor.Of(tensor.I32, at, len(at)), "paged.last": tensor.Of(tensor.I32, last, len(last)),
+		"paged.head": tensor.Of(tensor.I32, heads, len(heads))}
+	if kinds := e.g.m.Kinds(ids); kinds != nil {
+		all[block.KindsOf] = kinds
+	}
+	for _, p := range tr.Out { // the pool has the form of what goes into it
+		if p.Name == "logits" {
+			continue
+		}
+		t, err := e.poolOf(p.Name, p.Value)
+		if err != nil {
+			return nil, err
+		}
+		all["pool."+p.Name] = t.Retain()
+	}
+	data := map[string]*tensor.Tensor{}
+	for _, name := range tr.Data {
+		if all[name] == nil {
+			return nil, fmt.Errorf("sample: %s reads %s, which an engine does not have", e.g.m.Family, name)
+		}
+		data[name] = all[name]
+	}
+	return data, nil
+}
+
+// filled is n places of no row.
+func filled(n int) []int32 {
+	v := make([]int32, n)
+	for i := range v {
+		v[i] = noRow
+	}
+	return v
+}
+
+// noRow is a place that is neither a row of a pool nor a new one.
+const noRow = -1 << 30
+
+// poolOf is the pool of pages of what goes by a name.
+func (e *Engine) poolOf(name string, v *grad.Value) (*tensor.Tensor, error) {
+	if t := e.pool[name]; t != nil {
+		return t, nil
+	}
+	t, err := e.g.run.Pool.New("pool."+name, v.DType, append([]int{e.o.Pages * PageRows}, v.Shape[1:]...)...)
+	if err != nil {
+		return nil, err
+	}
+	e.pool[name] = t
+	return t, nil
+}
+
+// store copies new rows into their pages.
+func (e *Engine) store(name string, t *tensor.Tensor, b *batch) {
+	n := len(t.Bytes()) / t.Shape[0]
+	from, to, row := t.Bytes(), e.pool[name].Bytes(), 0
+	for _, p := range b.parts {
+		for i := p.from; i < p.to; i++ {
+			copy(to[(p.seq.pages[i/PageRows]*PageRows+i%PageRows)*n:], from[row*n:(row+1)*n])
+			row++
+		}
+	}
+}

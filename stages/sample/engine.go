@@ -1,0 +1,438 @@
+package sample
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// EngineOptions bound an engine.
+type EngineOptions struct {
+	Pages   int // of PageRows tokens each, for all sequences together; 0 takes 1024
+	Rows    int // tokens of a step, of prompts and of answers; 0 takes 256
+	Running int // sequences at once; 0 takes 64
+	Context int // tokens of a sequence with its answer; 0 takes what the pages hold
+}
+
+// Request is a text to go on with. Its fields are not changed once it is submitted.
+type Request struct {
+	Prompt []int32
+	Params
+	// Sample tells answers to one prompt with one seed apart.
+	Sample int
+	// Top asks for so many of the likeliest tokens beside each that is drawn.
+	Top int
+	// Emit takes each token as it is drawn, also one of Stop, which ends the answer; it returns false to end the
+	// answer itself. It is called by whoever calls Step.
+	Emit func(t Token) bool
+	// Done is told once why the answer ended.
+	Done func(End)
+}
+
+// Token is a drawn token with its log-probability under the model as training computes it: before penalties,
+// temperature and filters.
+type Token struct {
+	ID      int32
+	LogProb float32
+	Top     []Candidate
+	Stop    bool // it is one of Params.Stop
+}
+
+// Candidate is a token that might have been drawn.
+type Candidate struct {
+	ID      int32
+	LogProb float32
+}
+
+// End says why an answer ended.
+type End string
+
+// The ends of answers.
+const (
+	EndStop   End = "stop"   // a stop token, or Emit returned false
+	EndLength End = "length" // Params.Max tokens, or the context is full
+	EndCancel End = "cancel"
+	EndError  End = "error" // Step returned an error
+)
+
+// sequence is a request under way.
+type sequence struct {
+	*Request
+	tokens []int32 // prompt and answer
+	done   int     // tokens whose keys and values lie in pages
+	pages  []int
+	key    string // of the last full page that is named
+	named  int    // full pages that are named
+	drawn  int
+	seen   counts
+	ended  bool
+}
+
+// Engine draws tokens for many requests at once, over a pool of pages: it takes new tokens of all running
+// sequences, and pieces of prompts, as rows of one microbatch (continuous batching). What prompts have in
+// common is computed once. No request's tokens, nor a bit of their log-probabilities, depend on others. It is
+// for one goroutine.
+type Engine struct {
+	g       *Generator
+	o       EngineOptions
+	pool    map[string]*tensor.Tensor
+	pages   *pages
+	running []*sequence
+	waiting []*sequence
+	traces  map[shape]*grad.Trace
+	draw    drawer
+	stats   Stats
+}
+
+// Stats are what an engine has done and holds.
+type Stats struct {
+	Running, Waiting int
+	PagesUsed, Pages int
+	Prompt, Drawn    int64 // tokens
+	Shared           int64 // prompt tokens that were found in pages
+	Steps, Preempted int64
+	Traces           int
+}
+
+// NewEngine makes an engine on a generator, which is the engine's from then on. The device's memory must
+// be the
+// host's.
+func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
+	if o.Pages == 0 {
+		o.Pages = 1024
+	}
+	if o.Rows == 0 {
+		o.Rows = 256
+	}
+	if o.Running == 0 {
+		o.Running = 64
+	}
+	if o.Context == 0 {
+		o.Context = o.Pages * PageRows
+	}
+	o.Context = min(o.Context, o.Pages*PageRows)
+	switch _, device := g.run.Backend.(kernels.Device); {
+	case device:
+		return nil, errors.New("sample: an engine runs on the processor: set device: cpu")
+	case g.m.Vision != nil || g.m.Denoiser != nil:
+		return nil, fmt.Errorf("sample: %s is no model of text alone", g.m.Family)
+	case g.m.Scores():
+		return nil, errors.New("sample: the model gives scores of answers and draws no tokens")
+	}
+	return &Engine{g: g, o: o, pages: newPages(o.Pages), traces: map[shape]*grad.Trace{},
+		pool: map[string]*tensor.Tensor{}}, nil
+}
+
+// Context is the most tokens of a sequence with its answer.
+func (e *Engine) Context() int { return e.o.Context }
+
+// Submit queues a request, or says what is wrong with it.
+func (e *Engine) Submit(r *Request) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	switch n := len(r.Prompt); {
+	case n == 0:
+		return errors.New("the prompt has no tokens")
+	case n >= e.o.Context:
+		return fmt.Errorf("the prompt has %d tokens, and with its answer a text has at most %d", n, e.o.Context)
+	}
+	for i, id := range r.Prompt {
+		if id < 0 || int(id) >= e.g.m.Spec.Vocab {
+			return fmt.Errorf("token %d of the prompt is id %d, and the model has the ids 0 to %d", i, id,
+				e.g.m.Spec.Vocab-1)
+		}
+	}
+	for id := range r.Bias {
+		if id < 0 || int(id) >= e.g.m.Spec.Vocab {
+			return fmt.Errorf("the bias of id %d is of no token: the model has the ids 0 to %d", id,
+				e.g.m.Spec.Vocab-1)
+		}
+	}
+	s := &sequence{Request: r, tokens: slices.Clone(r.Prompt)}
+	s.seen.see(r.Prompt, true)
+	if r.Max == 0 {
+		r.Done(EndLength)
+		return nil
+	}
+	e.waiting = append(e.waiting, s)
+	return nil
+}
+
+// Cancel ends a request, if it has not ended.
+func (e *Engine) Cancel(r *Request) {
+	for _, l := range [][]*sequence{e.running, e.waiting} {
+		for _, s := range l {
+			if s.Request == r && !s.ended {
+				e.end(s, EndCancel)
+			}
+		}
+	}
+	e.sweep()
+}
+
+// end gives a sequence's pages back and says why it ended.
+func (e *Engine) end(s *sequence, why End) {
+	s.ended = true
+	e.drop(s)
+	s.Done(why)
+}
+
+// drop gives a sequence's pages back, the last first, so that beginnings stay longest.
+func (e *Engine) drop(s *sequence) {
+	for i := len(s.pages) - 1; i >= 0; i-- {
+		e.pages.give(s.pages[i])
+	}
+	s.pages, s.done, s.key, s.named = nil, 0, "", 0
+}
+
+// sweep removes sequences that have ended.
+func (e *Engine) sweep() {
+	gone := func(s *sequence) bool { return s.ended }
+	e.running, e.waiting = slices.DeleteFunc(e.running, gone), slices.DeleteFunc(e.waiting, gone)
+}
+
+// Busy reports whether some request has not ended.
+func (e *Engine) Busy() bool { return len(e.running)+len(e.waiting) > 0 }
+
+// Stats says what the engine has done and holds.
+func (e *Engine) Stats() Stats {
+	s := e.stats
+	s.Running, s.Waiting, s.PagesUsed, s.Pages, s.Traces = len(e.running), len(e.waiting), e.pages.used(),
+		len(e.pages.refs), len(e.traces)
+	return s
+}
+
+// Flush forgets what pages hold of ended sequences. Weights may change only while no request is under
+// way, and
+// with a Flush behind it.
+func (e *Engine) Flush() { e.pages.flush() }
+
+// Generator is the engine's, for weights and log-probabilities between requests.
+func (e *Engine) Generator() *Generator { return e.g }
+
+// Close ends all requests and gives the memory back.
+func (e *Engine) Close() {
+	for _, s := range append(slices.Clone(e.running), e.waiting...) {
+		e.end(s, EndCancel)
+	}
+	e.sweep()
+	for _, t := range e.pool {
+		t.Release()
+	}
+	clear(e.pool)
+	e.g.Close()
+}
+
+// Step computes one microbatch and draws a token for each sequence whose tokens are all computed. After an
+// error all requests have ended.
+func (e *Engine) Step() error {
+	e.admit()
+	b := e.gather()
+	if len(b.parts) == 0 {
+		return nil
+	}
+	logits, err := e.compute(b)
+	if err == nil {
+		err = e.emit(b, logits)
+	}
+	if err != nil {
+		for _, s := range append(slices.Clone(e.running), e.waiting...) {
+			if !s.ended {
+				e.end(s, EndError)
+			}
+		}
+	}
+	e.sweep()
+	e.stats.Steps++
+	return err
+}
+
+// admit lets waiting sequences run while there is room for them. One whose beginning another is computing
+// waits for it, to share its pages.
+func (e *Engine) admit() {
+	var left []*sequence
+	for i, s := range e.waiting {
+		if len(e.running) >= e.o.Running || len(e.pages.free) == 0 {
+			left = append(left, e.waiting[i:]...)
+			break
+		}
+		if e.begun(s) {
+			left = append(left, s)
+			continue
+		}
+		e.find(s)
+		e.running = append(e.running, s)
+	}
+	e.waiting = left
+}
+
+// begun reports whether a running sequence computes the page that s needs first.
+func (e *Engine) begun(s *sequence) bool {
+	if len(s.tokens) <= PageRows {
+		return false
+	}
+	key, have := "", 0
+	for (have+1)*PageRows < len(s.tokens) {
+		next := chain(key, s.tokens[have*PageRows:(have+1)*PageRows])
+		if _, known := e.pages.at[next]; !known {
+			break
+		}
+		key, have = next, have+1
+	}
+	end := (have + 1) * PageRows
+	return end < len(s.tokens) && slices.ContainsFunc(e.running, func(r *sequence) bool {
+		return r.done < end && len(r.tokens) >= end && slices.Equal(r.tokens[:end], s.tokens[:end])
+	})
+}
+
+// find takes the pages that hold the beginning of a sequence; at least its last token is computed.
+func (e *Engine) find(s *sequence) {
+	for (s.named+1)*PageRows < len(s.tokens) {
+		next := chain(s.key, s.tokens[s.named*PageRows:(s.named+1)*PageRows])
+		i := e.pages.share(next)
+		if i < 0 {
+			break
+		}
+		s.pages, s.key, s.named = append(s.pages, i), next, s.named+1
+	}
+	s.done = s.named * PageRows
+	e.stats.Shared += int64(s.done)
+}
+
+// room makes sure that a sequence has pages for n tokens, and returns for how many it has. A sequence that
+// began later gives its own up, and computes its tokens again when there is room.
+func (e *Engine) room(s *sequence, n int) int {
+	for len(s.pages)*PageRows < n {
+		i := e.pages.take()
+		if i < 0 && !e.preempt(s) {
+			break
+		}
+		if i >= 0 {
+			s.pages = append(s.pages, i)
+		}
+	}
+	return min(n, len(s.pages)*PageRows)
+}
+
+// preempt puts the youngest running sequence that is younger than s back into the queue.
+func (e *Engine) preempt(s *sequence) bool {
+	last := e.running[len(e.running)-1]
+	if last == s {
+		return false
+	}
+	e.drop(last)
+	e.running = e.running[:len(e.running)-1]
+	e.waiting = append([]*sequence{last}, e.waiting...)
+	e.stats.Preempted++
+	return true
+}
+
+// emit draws tokens from the logits of a microbatch, one row for each part that has all tokens of its
+// sequence.
+func (e *Engine) emit(b *batch, logits []float32) error {
+	v, most := e.g.m.Spec.Vocab, e.g.m.Spec.LogitCap
+	targets := make([]int32, b.shape.heads)
+	for i := range targets {
+		targets[i] = -1
+	}
+	z := make([]float32, v)
+	for k, p := range b.heads {
+		s := p.seq
+		copy(z, logits[k*v:(k+1)*v])
+		capRow(z, most)
+		if i := slices.IndexFunc(z, func(x float32) bool { return x != x }); i >= 0 {
+			return fmt.Errorf("sample: the logit of token %d is no number", i)
+		}
+		targets[k] = e.draw.draw(z, &s.Params, &s.seen, Uniform(s.Seed, s.Sample, s.drawn))
+	}
+	lp := e.logProbs(logits, targets, v, most)
+	for k, p := range b.heads {
+		s := p.seq
+		t := Token{ID: targets[k], LogProb: lp[k], Stop: slices.Contains(s.Stop, targets[k])}
+		if s.Top > 0 {
+			copy(z, logits[k*v:(k+1)*v])
+			capRow(z, most)
+			t.Top = likeliest(z, s.Top)
+		}
+		e.take(s, t)
+	}
+	return nil
+}
+
+// take adds a drawn token to its sequence.
+func (e *Engine) take(s *sequence, t Token) {
+	s.tokens = append(s.tokens, t.ID)
+	s.seen.see(s.tokens[len(s.tokens)-1:], false)
+	s.drawn++
+	e.stats.Drawn++
+	goes := s.Emit(t)
+	switch {
+	case s.ended: // cancelled by Emit
+	case !goes || t.Stop:
+		e.end(s, EndStop)
+	case s.drawn == s.Max || len(s.tokens) >= e.o.Context:
+		e.end(s, EndLength)
+	}
+}
+
+// logProbs are those of targets under rows of logits, with the bits of training.
+func (e *Engine) logProbs(logits []float32, targets []int32, v int, most float64) []float32 {
+	n := len(targets)
+	y := tensor.Make(tensor.F32, n)
+	e.g.run.Backend.Run(&kernels.Call{Op: kernels.LogitsNLL, In: []*tensor.Tensor{tensor.Of(tensor.F32,
+		logits, n, v),
+		tensor.Of(tensor.I32, targets, n)}, Out: []*tensor.Tensor{y}, Attr: kernels.Attr{
+		I: [4]int{kernels.ActivationNumber(e.g.dtype)}, F: [2]float64{most}}})
+	e.g.run.Backend.Sync()
+	out := y.F32()
+	for i := range out {
+		out[i] = -out[i]
+	}
+	return out
+}
+
+// capRow puts logits under a soft cap, 0 for none.
+func capRow(z []float32, most float64) {
+	if most == 0 {
+		return
+	}
+	for i, x := range z {
+		z[i] = float32(most * math.Tanh(float64(x)/most))
+	}
+}
+
+// likeliest are the n likeliest tokens with their log-probabilities.
+func likeliest(z []float32, n int) []Candidate {
+	top, sum := math.Inf(-1), 0.0
+	for _, x := range z {
+		top = max(top, float64(x))
+	}
+	for _, x := range z {
+		sum += math.Exp(float64(x) - top)
+	}
+	lse := top + math.Log(sum)
+	var out []Candidate
+	for i, x := range z {
+		c := Candidate{int32(i), float32(float64(x) - lse)}
+		at, _ := slices.BinarySearchFunc(out, c, func(a, b Candidate) int {
+			switch {
+			case a.LogProb > b.LogProb, a.LogProb == b.LogProb && a.ID < b.ID:
+				return -1
+			case a.ID == b.ID:
+				return 0
+			}
+			return 1
+		})
+		if at < n {
+			out = slices.Insert(out, at, c)
+			out = out[:min(len(out), n)]
+		}
+	}
+	return out
+}
