@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -25,17 +24,8 @@ type Chat struct {
 // NewChat begins a conversation: with the template that the run was trained with, or that of the tokenizer.
 func (m *Trained) NewChat() (c *Chat, err error) {
 	c = &Chat{m: m}
-	if m.Cfg != nil {
-		c.template, err = setup.Template(m.Cfg, m.tok, m.conf)
-	} else {
-		c.template, err = token.NewTemplate(m.conf.ChatTemplate, m.conf)
-		if err == nil && m.conf.ChatTemplate == "" {
-			err = fmt.Errorf("the tokenizer has no chat template; use --prompt, or name one that has " +
-				"with --tokenizer")
-		}
-	}
-	if err != nil {
-		return nil, err
+	if c.template, err = m.Template(); err != nil {
+		return nil, fmt.Errorf("%w; use --prompt, or name one that has with --tokenizer", err)
 	}
 	if c.backend, err = m.backend(); err != nil {
 		return nil, err
@@ -61,10 +51,7 @@ func (c *Chat) Say(text string, p sample.Params, w io.Writer) (string, Rate, err
 	if err != nil {
 		return "", Rate{}, err
 	}
-	p.Stop = append(p.Stop, c.m.stop...)
-	if id, ok := c.m.tok.TokenID(c.m.conf.EOS); ok { // what ends a turn, where it is not what ends a document
-		p.Stop = append(p.Stop, id)
-	}
+	p.Stop = append(p.Stop, c.m.Stops()...)
 	var answer strings.Builder
 	rate, err := c.m.write(c.gen, c.m.tok.Encode(prompt, false), p, io.MultiWriter(w, &answer))
 	c.turns = append(c.turns, dataset.Message{Role: "assistant", Content: answer.String()})

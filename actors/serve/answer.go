@@ -1,0 +1,281 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// form is how an endpoint writes its answers.
+type form interface {
+	// choice is a whole answer.
+	choice(index int, c *choice) map[string]any
+	// delta is a part of a streamed answer; first says that it is the answer's first, finish why it ends, nil
+	// while it goes on.
+	delta(index int, c *choice, first bool, finish any) map[string]any
+	// object names answers, and parts of them.
+	object() (whole, part string)
+}
+
+// choice is an answer, or a part of one.
+type choice struct {
+	text   string
+	tokens []sample.Token
+	end    sample.End
+}
+
+// asked is a request that was understood.
+type asked struct {
+	form     form
+	prompts  [][]int32
+	n        int
+	params   sample.Params
+	stops    []string
+	top      int
+	stream   bool
+	usage    bool // of a stream
+	ids      bool
+	chosen   int64 // when
+	identity string
+}
+
+// serve draws answers to a request and writes them.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
+	s.counted.requests.Add(1)
+	ctx, cancel := context.WithTimeout(r.Context(), s.o.Deadline)
+	defer cancel()
+	var talks []*talk
+	var requests []*sample.Request
+	for _, p := range a.prompts {
+		for k := range a.n {
+			q := &sample.Request{Prompt: p, Params: a.params, Sample: k, Top: a.top}
+			if q.Max = min(q.Max, s.context-len(p)); q.Max < 1 {
+				s.fail(w, bad("prompt", "the prompt has %d tokens, and with its answer a text has at most %d", len(p),
+					s.context))
+				return
+			}
+			talks, requests = append(talks, newTalk(s.tok, q, a.stops)), append(requests, q)
+		}
+	}
+	if err := s.loop.submit(ctx, requests); err != nil {
+		s.fail(w, s.refusal(err))
+		return
+	}
+	a.chosen, a.identity = s.now().Unix(), fmt.Sprintf("cmpl-%d-%d", s.began.UnixNano(), s.ids.Add(1))
+	var err error
+	if a.stream {
+		err = s.streamed(ctx, w, a, talks)
+	} else {
+		err = s.whole(ctx, w, a, talks)
+	}
+	if err != nil {
+		s.counted.cancelled.Add(1)
+		s.loop.cancel(requests)
+	}
+}
+
+// refusal is why the loop took no request.
+func (s *Server) refusal(err error) error {
+	switch {
+	case errors.Is(err, ErrFull):
+		return fault{http.StatusTooManyRequests, "rate_limit_error", err.Error(), "", "queue_full"}
+	case errors.Is(err, errClosed):
+		return fault{http.StatusServiceUnavailable, "server_error", err.Error(), "", ""}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return late
+	}
+	return bad("", "%v", err)
+}
+
+var late = fault{http.StatusGatewayTimeout, "timeout_error", "the time of the request is over", "", "deadline"}
+
+// whole waits for all answers and writes them.
+func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, talks []*talk) error {
+	var choices []any
+	drawn := 0
+	for i, t := range talks {
+		var c choice
+		for c.end == "" {
+			pieces, err := t.take(ctx)
+			if err != nil {
+				s.fail(w, late)
+				return err
+			}
+			c.add(pieces)
+		}
+		if c.end == sample.EndError || c.end == sample.EndCancel {
+			s.fail(w, s.broken())
+			return nil
+		}
+		drawn += len(c.tokens)
+		x := a.form.choice(i, &c)
+		x["index"], x["finish_reason"] = i, string(c.end)
+		if a.ids {
+			x["token_ids"] = c.ids()
+		}
+		choices = append(choices, x)
+	}
+	kind, _ := a.form.object()
+	v := map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": s.o.Name,
+		"choices": choices,
+		"usage":   usage(a, drawn)}
+	if a.ids {
+		v["prompt_token_ids"] = a.prompts[0]
+	}
+	answer(w, http.StatusOK, v)
+	return nil
+}
+
+// broken is why a request was not answered to its end.
+func (s *Server) broken() error {
+	if _, _, err := s.loop.snapshot(); err != nil {
+		return err
+	}
+	return fault{http.StatusServiceUnavailable, "server_error", errClosed.Error(), "", ""}
+}
+
+// add takes pieces in.
+func (c *choice) add(pieces []piece) {
+	for _, p := range pieces {
+		c.text += p.text
+		if p.drawn {
+			c.tokens = append(c.tokens, p.token)
+		}
+		if p.end != "" {
+			c.end = p.end
+		}
+	}
+}
+
+func (c *choice) ids() []int32 {
+	out := make([]int32, len(c.tokens))
+	for i, t := range c.tokens {
+		out[i] = t.ID
+	}
+	return out
+}
+
+// usage counts tokens.
+func usage(a *asked, drawn int) map[string]any {
+	n := 0
+	for _, p := range a.prompts {
+		n += len(p)
+	}
+	return map[string]any{"prompt_tokens": n, "completion_tokens": drawn, "total_tokens": n + drawn}
+}
+
+// streamed writes answers as they come, one event a token or a few.
+func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, a *asked, talks []*talk) error {
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		s.fail(w, errors.New("the connection takes no stream"))
+		return errClosed
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	events := make(chan event, 1)
+	for i, t := range talks {
+		go func() { follow(ctx, i, t, events) }()
+	}
+	drawn, open := 0, len(talks)
+	for open > 0 {
+		e := <-events // every follower ends with an event, at the latest with the context
+		if e.err != nil {
+			s.note(w, flusher, map[string]any{"error": map[string]any{"message": late.message, "type": late.kind,
+				"param": nil, "code": late.code}})
+			for open--; open > 0; {
+				if e := <-events; e.err != nil || e.c.end != "" {
+					open--
+				}
+			}
+			return e.err
+		}
+		drawn += len(e.c.tokens)
+		if e.c.end == sample.EndError || e.c.end == sample.EndCancel {
+			s.note(w, flusher, map[string]any{"error": map[string]any{"message": s.broken().Error(),
+				"type":  "server_error",
+				"param": nil, "code": nil}})
+			open--
+			continue
+		}
+		s.send(w, flusher, a, e)
+		if e.c.end != "" {
+			open--
+		}
+	}
+	if a.usage {
+		v := s.chunk(a, []any{})
+		v["usage"] = usage(a, drawn)
+		s.note(w, flusher, v)
+	}
+	_, err := w.Write([]byte("data: [DONE]\n\n"))
+	flusher.Flush()
+	return err
+}
+
+// event is what came of one of several answers.
+type event struct {
+	index int
+	c     choice
+	first bool
+	err   error
+}
+
+// follow passes on what comes of an answer, until its end or the context's.
+func follow(ctx context.Context, i int, t *talk, events chan<- event) {
+	for first := true; ; first = false {
+		pieces, err := t.take(ctx)
+		e := event{index: i, first: first, err: err}
+		e.c.add(pieces)
+		events <- e
+		if err != nil || e.c.end != "" {
+			return
+		}
+	}
+}
+
+// send writes a part of an answer, and its end.
+func (s *Server) send(w http.ResponseWriter, f http.Flusher, a *asked, e event) {
+	var finish any
+	if e.c.end != "" {
+		finish = string(e.c.end)
+	}
+	x := a.form.delta(e.index, &e.c, e.first, finish)
+	x["index"], x["finish_reason"] = e.index, finish
+	if a.ids {
+		x["token_ids"] = e.c.ids()
+	}
+	s.note(w, f, s.chunk(a, []any{x}))
+}
+
+func (s *Server) chunk(a *asked, choices []any) map[string]any {
+	_, kind := a.form.object()
+	return map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": s.o.Name,
+		"choices": choices}
+}
+
+// note writes an event; a client that has gone away shows by the context.
+func (s *Server) note(w http.ResponseWriter, f http.Flusher, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("serve: an event does not marshal: %v", err))
+	}
+	_, _ = fmt.Fprintf(w, "data: %s\n\n", b) // see above
+	f.Flush()
+}
+
+// said is a token as its text and bytes.
+func said(tok *token.Tokenizer, id int32) (string, []int) {
+	text := tok.Decode([]int32{id}, false)
+	var b []int
+	for _, x := range []byte(text) {
+		b = append(b, int(x))
+	}
+	return text, b
+}

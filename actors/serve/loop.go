@@ -1,0 +1,142 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// ErrFull says that as many requests wait as may.
+var ErrFull = errors.New("too many requests wait; try again later")
+
+// errClosed says that the server ends.
+var errClosed = errors.New("the server is shutting down")
+
+// loop is the goroutine that has the engine.
+type loop struct {
+	engine   *sample.Engine
+	commands chan func()
+	done     chan struct{} // closed when the loop has ended
+	quit     chan struct{}
+	once     sync.Once
+	most     int // requests that may wait
+
+	mu     sync.Mutex
+	stats  sample.Stats
+	last   error
+	failed int64
+}
+
+func newLoop(e *sample.Engine, most int) *loop {
+	l := &loop{engine: e, commands: make(chan func()), done: make(chan struct{}), quit: make(chan struct{}),
+		most:  most,
+		stats: e.Stats()}
+	go l.run()
+	return l
+}
+
+// run carries out commands between steps.
+func (l *loop) run() {
+	defer close(l.done)
+	for {
+		if !l.engine.Busy() {
+			select {
+			case f := <-l.commands:
+				f()
+			case <-l.quit:
+				return
+			}
+		}
+		for more := true; more; {
+			select {
+			case f := <-l.commands:
+				f()
+			case <-l.quit:
+				return
+			default:
+				more = false
+			}
+		}
+		if l.engine.Busy() {
+			err := l.engine.Step()
+			l.mu.Lock()
+			if err != nil {
+				l.last, l.failed = err, l.failed+1
+			}
+			l.mu.Unlock()
+		}
+		l.note()
+	}
+}
+
+// note publishes what the engine has done.
+func (l *loop) note() {
+	s := l.engine.Stats()
+	l.mu.Lock()
+	l.stats = s
+	l.mu.Unlock()
+}
+
+// do has the loop carry out f, and waits for it.
+func (l *loop) do(ctx context.Context, f func()) error {
+	ran := make(chan struct{})
+	select {
+	case l.commands <- func() { f(); close(ran) }:
+	case <-l.done:
+		return errClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-ran: // commands are short: whoever has sent one waits
+		return nil
+	case <-l.done:
+		return errClosed
+	}
+}
+
+// submit queues requests, all or none.
+func (l *loop) submit(ctx context.Context, rs []*sample.Request) error {
+	var fault error
+	err := l.do(ctx, func() {
+		if s := l.engine.Stats(); s.Waiting+len(rs) > l.most {
+			fault = ErrFull
+			return
+		}
+		for i, r := range rs {
+			if fault = l.engine.Submit(r); fault != nil {
+				for _, before := range rs[:i] {
+					l.engine.Cancel(before)
+				}
+				return
+			}
+		}
+		l.note()
+	})
+	return errors.Join(err, fault)
+}
+
+// cancel ends requests that have not ended.
+func (l *loop) cancel(rs []*sample.Request) {
+	_ = l.do(context.Background(), func() { // a loop that has ended has cancelled all
+		for _, r := range rs {
+			l.engine.Cancel(r)
+		}
+		l.note()
+	})
+}
+
+// snapshot is what the engine had done after its last step, and the last error of one.
+func (l *loop) snapshot() (sample.Stats, int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stats, l.failed, l.last
+}
+
+// close ends the loop behind the step under way.
+func (l *loop) close() {
+	l.once.Do(func() { close(l.quit) })
+	<-l.done
+}

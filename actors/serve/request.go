@@ -1,0 +1,212 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// body is what completions and chats have in common.
+type body struct {
+	Model      *string            `json:"model"`
+	N          *int               `json:"n"`
+	Max        *int               `json:"max_tokens"`
+	Temp       *float64           `json:"temperature"`
+	TopP       *float64           `json:"top_p"`
+	Stop       json.RawMessage    `json:"stop"`
+	Seed       *int64             `json:"seed"`
+	Bias       map[string]float64 `json:"logit_bias"`
+	Frequency  *float64           `json:"frequency_penalty"`
+	Presence   *float64           `json:"presence_penalty"`
+	Stream     *bool              `json:"stream"`
+	StreamWith *struct {
+		Usage *bool `json:"include_usage"`
+	} `json:"stream_options"`
+
+	// as vLLM has them
+	TopK       *int     `json:"top_k"`
+	MinP       *float64 `json:"min_p"`
+	Repetition *float64 `json:"repetition_penalty"`
+	StopIDs    []int32  `json:"stop_token_ids"`
+	IgnoreEOS  *bool    `json:"ignore_eos"`
+	IDs        *bool    `json:"return_token_ids"`
+
+	// what changes no answer
+	User     json.RawMessage `json:"user"`
+	Metadata json.RawMessage `json:"metadata"`
+	Store    json.RawMessage `json:"store"`
+	Safety   json.RawMessage `json:"safety_identifier"`
+	CacheKey json.RawMessage `json:"prompt_cache_key"`
+	Tier     json.RawMessage `json:"service_tier"`
+}
+
+// completionBody is a request for completions.
+type completionBody struct {
+	body
+	Prompt   json.RawMessage `json:"prompt"`
+	LogProbs *int            `json:"logprobs"`
+	Echo     *bool           `json:"echo"`
+	BestOf   *int            `json:"best_of"`
+	Suffix   *string         `json:"suffix"`
+}
+
+// chatBody is a request for an answer in a conversation.
+type chatBody struct {
+	body
+	Messages    []json.RawMessage `json:"messages"`
+	MaxNew      *int              `json:"max_completion_tokens"`
+	LogProbs    *bool             `json:"logprobs"`
+	TopLogProbs *int              `json:"top_logprobs"`
+	Format      *struct {
+		Type string `json:"type"`
+	} `json:"response_format"`
+	Tools     []json.RawMessage          `json:"tools"`
+	Choice    json.RawMessage            `json:"tool_choice"`
+	Parallel  json.RawMessage            `json:"parallel_tool_calls"`
+	Variables map[string]json.RawMessage `json:"chat_template_kwargs"`
+}
+
+// read decodes a request; what nobody knows is refused, since it would have no effect.
+func (s *Server) read(w http.ResponseWriter, r *http.Request, v any) error {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.Body))
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return fault{http.StatusRequestEntityTooLarge, "invalid_request_error",
+			fmt.Sprintf("the request has more than %d bytes", s.o.Body), "", ""}
+	}
+	if err != nil {
+		return bad("", "the request did not come: %v", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return bad("", "the request is not understood: %v", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return bad("", "the request goes on behind its JSON object")
+	}
+	return nil
+}
+
+func or[T any](p *T, usual T) T {
+	if p == nil {
+		return usual
+	}
+	return *p
+}
+
+// answersMost bounds the answers of one request.
+const answersMost = 128
+
+// params is how the tokens of a request are drawn; most is the new tokens where the request does not say.
+func (s *Server) params(b *body, most int) (p sample.Params, stops []string, n int, err error) {
+	if b.Model == nil {
+		return p, nil, 0, bad("model", "the request names no model; %q is served", s.o.Name)
+	}
+	if err := s.named(*b.Model); err != nil {
+		return p, nil, 0, err
+	}
+	n = or(b.N, 1)
+	p = sample.Params{Temperature: or(b.Temp, 1), TopP: or(b.TopP, 1), TopK: max(0, or(b.TopK, 0)),
+		MinP:       or(b.MinP, 0),
+		Repetition: or(b.Repetition, 1), Frequency: or(b.Frequency, 0), Presence: or(b.Presence, 0),
+		Max: or(b.Max, most), Seed: uint64(or(b.Seed, s.now().UnixNano())), Stop: b.StopIDs}
+	if !or(b.IgnoreEOS, false) {
+		p.Stop = append(p.Stop, s.m.Stops()...)
+	}
+	if p.TopP == 0 {
+		return p, nil, 0, bad("top_p", "top_p is 0, which leaves nothing")
+	}
+	if stops, err = stopTexts(b.Stop); err != nil {
+		return p, nil, 0, err
+	}
+	for text, bias := range b.Bias {
+		id, err := strconv.Atoi(text)
+		if err != nil || bias < -100 || bias > 100 {
+			return p, nil, 0, bad("logit_bias", "%q: %g is no bias from -100 to 100 of a token's number", text, bias)
+		}
+		if p.Bias == nil {
+			p.Bias = map[int32]float64{}
+		}
+		p.Bias[int32(id)] = bias
+	}
+	switch {
+	case n < 1 || n > answersMost:
+		err = bad("n", "n is %d, and not from 1 to %d", n, answersMost)
+	case p.Max < 1:
+		err = bad("max_tokens", "max_tokens is %d, and not 1 or more", p.Max)
+	default:
+		if fault := p.Check(); fault != nil {
+			err = bad("", "%v", fault)
+		}
+	}
+	return p, stops, n, err
+}
+
+// stopsMost bounds the texts that end an answer, and stopBytes each of them.
+const stopsMost, stopBytes = 16, 1024
+
+// stopTexts reads a text or a list of them.
+func stopTexts(raw json.RawMessage) ([]string, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	list, ok := as[[]string](raw)
+	if one, single := as[string](raw); single {
+		list, ok = []string{one}, true
+	}
+	if !ok {
+		return nil, bad("stop", "stop is no text and no list of texts")
+	}
+	if len(list) > stopsMost {
+		return nil, bad("stop", "stop has %d texts, more than %d", len(list), stopsMost)
+	}
+	for _, t := range list {
+		if t == "" || len(t) > stopBytes {
+			return nil, bad("stop", "a stop has %d bytes, and not from 1 to %d", len(t), stopBytes)
+		}
+	}
+	return list, nil
+}
+
+// as reads a value of one type, if it is that.
+func as[T any](raw json.RawMessage) (v T, ok bool) {
+	ok = json.Unmarshal(raw, &v) == nil
+	return v, ok
+}
+
+// prompts reads a text, texts, ids or lists of ids.
+func (s *Server) prompts(raw json.RawMessage) ([][]int32, error) {
+	var texts []string
+	var lists [][]int32
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, bad("prompt", "the request has no prompt")
+	} else if text, ok := as[string](raw); ok {
+		texts = []string{text}
+	} else if list, ok := as[[]string](raw); ok {
+		texts = list
+	} else if ids, ok := as[[]int32](raw); ok {
+		lists = [][]int32{ids}
+	} else if many, ok := as[[][]int32](raw); ok {
+		lists = many
+	} else {
+		return nil, bad("prompt", "prompt is no text, no list of token ids, and no list of these")
+	}
+	for _, t := range texts {
+		ids, err := s.tok.TryEncode(t, true)
+		if err != nil {
+			return nil, bad("prompt", "%v", err)
+		}
+		lists = append(lists, ids)
+	}
+	if len(lists) == 0 || len(lists) > answersMost {
+		return nil, bad("prompt", "there are %d prompts, and not from 1 to %d", len(lists), answersMost)
+	}
+	return lists, nil
+}

@@ -1,0 +1,208 @@
+package serve
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// Options say how a model is served.
+type Options struct {
+	Name     string       // of the model, as clients ask for it
+	Token    string       // that clients are to show, "" for none
+	DType    tensor.DType // of weights and keys
+	Engine   sample.EngineOptions
+	Queue    int           // requests that may wait; 0 takes 256
+	Deadline time.Duration // of a request, waiting included; 0 takes ten minutes
+	Body     int64         // bytes of a request; 0 takes 8 MiB
+}
+
+// Server is a served model: an http.Handler.
+type Server struct {
+	o        Options
+	m        *trained.Trained
+	tok      *token.Tokenizer
+	template *token.Template
+	noChat   error // why there is no template
+	loop     *loop
+	close    func()
+	mux      *http.ServeMux
+	began    time.Time
+	now      func() time.Time
+	ids      atomic.Int64
+	counted  metrics
+	context  int
+}
+
+// New opens the engine of a model. The model stays the caller's to close, after the server.
+func New(m *trained.Trained, o Options) (*Server, error) {
+	if o.Queue == 0 {
+		o.Queue = 256
+	}
+	if o.Deadline == 0 {
+		o.Deadline = 10 * time.Minute
+	}
+	if o.Body == 0 {
+		o.Body = 8 << 20
+	}
+	e, done, err := m.Engine(o.DType, o.Engine)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o, m: m, tok: m.Tokenizer(), close: done, mux: http.NewServeMux(), began: time.Now(),
+		now:     time.Now,
+		context: e.Context()}
+	s.template, s.noChat = m.Template()
+	s.loop = newLoop(e, o.Queue)
+	s.mux.HandleFunc("POST /v1/completions", s.guarded(s.completions))
+	s.mux.HandleFunc("POST /v1/chat/completions", s.guarded(s.chats))
+	s.mux.HandleFunc("GET /v1/models", s.guarded(s.models))
+	s.mux.HandleFunc("GET /v1/models/{name...}", s.guarded(s.model))
+	s.mux.HandleFunc("GET /health", s.health)
+	s.mux.HandleFunc("GET /metrics", s.guarded(s.metrics))
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, fault{http.StatusNotFound, "not_found_error", fmt.Sprintf("there is no %s %s", r.Method,
+			r.URL.Path), "", ""})
+	})
+	return s, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Close ends all requests and gives the engine's memory back.
+func (s *Server) Close() {
+	s.loop.close()
+	s.close()
+}
+
+// Stats says what the engine holds.
+func (s *Server) Stats() sample.Stats {
+	stats, _, _ := s.loop.snapshot() // errors went to those whom they hit
+	return stats
+}
+
+// Serve answers on a listener until the context ends; requests under way may then take another moment.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	stop := context.AfterFunc(ctx, func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if h.Shutdown(end) != nil {
+			_ = h.Close() // whoever is still served has had his time
+		}
+	})
+	defer stop()
+	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// fault is an error as clients see it.
+type fault struct {
+	status        int
+	kind, message string
+	param, code   string
+}
+
+func (f fault) Error() string { return f.message }
+
+func bad(param, format string, args ...any) fault {
+	return fault{http.StatusBadRequest, "invalid_request_error", fmt.Sprintf(format, args...), param, ""}
+}
+
+// fail answers with an error in OpenAI's form.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	var f fault
+	if !errors.As(err, &f) {
+		f = fault{http.StatusInternalServerError, "server_error", err.Error(), "", ""}
+	}
+	s.counted.failed.Add(1)
+	if f.status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	answer(w, f.status, map[string]any{"error": map[string]any{"message": f.message, "type": f.kind,
+		"param": orNull(f.param),
+		"code":  orNull(f.code)}})
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// answer writes a value as JSON.
+func answer(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("serve: an answer does not marshal: %v", err))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // a client that has gone away needs none
+}
+
+// guarded lets clients in that show the token.
+func (s *Server) guarded(f func(w http.ResponseWriter, r *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		got, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if s.o.Token != "" && subtle.ConstantTimeCompare([]byte(got), []byte(s.o.Token)) != 1 {
+			s.fail(w, fault{http.StatusUnauthorized, "authentication_error", "the API key is missing or wrong", "",
+				"invalid_api_key"})
+			return
+		}
+		f(w, r)
+	}
+}
+
+func (s *Server) about() map[string]any {
+	return map[string]any{"id": s.o.Name, "object": "model", "created": s.began.Unix(), "owned_by": "lfactor",
+		"max_model_len": s.context}
+}
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, map[string]any{"object": "list", "data": []any{s.about()}})
+}
+
+func (s *Server) model(w http.ResponseWriter, r *http.Request) {
+	if err := s.named(r.PathValue("name")); err != nil {
+		s.fail(w, err)
+		return
+	}
+	answer(w, http.StatusOK, s.about())
+}
+
+// named refuses models that are not served.
+func (s *Server) named(name string) error {
+	if name == s.o.Name {
+		return nil
+	}
+	return fault{http.StatusNotFound, "invalid_request_error",
+		fmt.Sprintf("the model %q is not served here; %q is", name,
+			s.o.Name), "model", "model_not_found"}
+}
+
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	select {
+	case <-s.loop.done:
+		answer(w, http.StatusServiceUnavailable, map[string]any{"status": "closed"})
+	default:
+		answer(w, http.StatusOK, map[string]any{"status": "ok"})
+	}
+}

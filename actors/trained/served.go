@@ -1,0 +1,59 @@
+package trained
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// Tokenizer is the model's.
+func (m *Trained) Tokenizer() *token.Tokenizer { return m.tok }
+
+// Stops are the tokens that end a text or a turn.
+func (m *Trained) Stops() []int32 {
+	out := slices.Clone(m.stop)
+	if id, ok := m.tok.TokenID(m.conf.EOS); ok && !slices.Contains(out, id) {
+		out = append(out, id)
+	}
+	return out
+}
+
+// Template is the chat template: the one that the run was trained with, or that of the tokenizer.
+func (m *Trained) Template() (*token.Template, error) {
+	if m.Cfg != nil {
+		return setup.Template(m.Cfg, m.tok, m.conf)
+	}
+	if m.conf.ChatTemplate == "" {
+		return nil, fmt.Errorf("the tokenizer has no chat template")
+	}
+	return token.NewTemplate(m.conf.ChatTemplate, m.conf)
+}
+
+// Engine opens the model for many requests at once, on a processor with all its threads; the second result
+// closes both.
+func (m *Trained) Engine(d tensor.DType, o sample.EngineOptions) (*sample.Engine, func(), error) {
+	b, err := kernels.Open(kernels.CPU, kernels.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err := m.Generator(b, d)
+	if err != nil {
+		kernels.Close(b)
+		return nil, nil, err
+	}
+	if most := m.Model.Config.MaxPositions; most > 0 && (o.Context == 0 || o.Context > most) {
+		o.Context = most
+	}
+	e, err := sample.NewEngine(g, o)
+	if err != nil {
+		g.Close()
+		kernels.Close(b)
+		return nil, nil, err
+	}
+	return e, func() { e.Close(); kernels.Close(b) }, nil
+}

@@ -1,0 +1,105 @@
+// Package serve is the verb of that name: it parses, calls and prints.
+package serve
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/serve"
+	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// tokenVariable is the environment's name of the token that clients show.
+const tokenVariable = "LFACTOR_SERVE_TOKEN"
+
+// Command is lfactor serve: a trained model for many clients.
+func Command() *cobra.Command {
+	c := &cobra.Command{Use: "serve MODEL",
+		Short: "Answer clients with a trained model, in the form of OpenAI's API",
+		Long: "MODEL is a checkpoint directory of a run, or a Hugging Face directory. Clients of OpenAI's API ask " +
+			"http://HOST:PORT/v1 for completions and chats; /metrics is for Prometheus. " + tokenVariable +
+			" in the environment is a token that they are to show as their API key.",
+		Args: cobra.ExactArgs(1)}
+	f := c.Flags()
+	host := f.String("host", "127.0.0.1",
+		"address to listen at; one that other machines reach wants "+tokenVariable)
+	port := f.Int("port", 8000, "port to listen at; 0 takes a free one")
+	name := f.String("name", "", "name of the model, as clients ask for it; the folder's by default")
+	precision := f.String("precision", "fp32", "of weights and of keys and values: fp32 or bf16")
+	tokenizer := f.String("tokenizer", "", "directory with tokenizer.json, if MODEL has none")
+	var o serve.Options
+	f.IntVar(&o.Engine.Pages, "pages", 1024,
+		fmt.Sprintf("pages of keys and values, of %d tokens each, for all answers "+
+			"together", sample.PageRows))
+	f.IntVar(&o.Engine.Context, "context", 0,
+		"tokens of a prompt with its answer at most; 0 takes what the model and the "+
+			"pages have")
+	f.IntVar(&o.Engine.Rows, "step-tokens", 256,
+		"tokens that are computed at once: of prompts, and one of each answer")
+	f.IntVar(&o.Engine.Running, "running", 64, "answers at once")
+	f.IntVar(&o.Queue, "queue", 256, "answers that may wait; more are refused with status 429")
+	f.DurationVar(&o.Deadline, "deadline", 10*time.Minute, "time of a request, waiting included")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		var ok bool
+		if o.DType, ok = layout.Precisions[*precision]; !ok || *precision == "fp16" {
+			return exit.Usagef("serve: --precision is fp32 or bf16")
+		}
+		if o.Engine.Pages < 1 || o.Engine.Rows < 1 || o.Engine.Running < 1 || o.Queue < 1 || o.Engine.Context < 0 ||
+			o.Deadline <= 0 || *port < 0 || *port > 65535 {
+			return exit.Usagef("serve: --pages, --step-tokens, --running, --queue and --deadline are above 0, --context is " +
+				"not negative, and --port lies between 0 and 65535")
+		}
+		o.Token = os.Getenv(tokenVariable)
+		if ip := net.ParseIP(*host); o.Token == "" && *host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return exit.Usagef("serve: other machines reach %s: set %s to a token that clients show as their API key",
+				*host, tokenVariable)
+		}
+		if o.Name = *name; o.Name == "" {
+			o.Name = filepath.Base(filepath.Clean(args[0]))
+		}
+		return run(c, args[0], *tokenizer, net.JoinHostPort(*host, strconv.Itoa(*port)), o)
+	}
+	return c
+}
+
+// serving is what is said of a server that has begun.
+type serving struct {
+	Model string `json:"model"`
+	URL   string `json:"url"`
+}
+
+// run serves until a signal comes.
+func run(c *cobra.Command, path, tokenizer, address string, o serve.Options) error {
+	m, err := trained.Open(path, tokenizer)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return exit.With(fmt.Errorf("serve: %w; name another with --port", err), exit.Usage)
+	}
+	s, err := serve.New(m, o)
+	if err != nil {
+		_ = l.Close() // nobody was let in
+		return err
+	}
+	defer s.Close()
+	at := serving{o.Name, fmt.Sprintf("http://%s/v1", l.Addr())}
+	if err := cli.Emit(c, at, func(w io.Writer) { fmt.Fprintf(w, "serving %s at %s\n", at.Model, at.URL) }); err != nil {
+		_ = l.Close() // nobody was let in
+		return err
+	}
+	return s.Serve(c.Context(), l)
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestServe: the verb says where it listens, answers there until a signal comes, and refuses an address that
+// others reach without a token.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	model := "../../actors/run/testdata/preference/policy"
+	c := exec.Command(built(t), "serve", model, "--port", "0", "--name", "words", "-o", "json")
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	lines := bufio.NewReader(out)
+	var at struct{ Model, URL string }
+	require.NoError(t, json.NewDecoder(lines).Decode(&at))
+	require.Equal(t, "words", at.Model)
+	r, err := http.Post(at.URL+"/completions", "application/json",
+		strings.NewReader(`{"model": "words", "prompt": "w5 w6", "max_tokens": 4, "temperature": 0}`))
+	require.NoError(t, err)
+	b, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	require.Equal(t, 200, r.StatusCode, string(b))
+	require.Contains(t, string(b), `"completion_tokens":4`)
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	err = c.Wait()
+	require.NoError(t, err)
+	code, _, errs := streams(t, t.TempDir(), "", "serve", model, "--host", "0.0.0.0")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, "LFACTOR_SERVE_TOKEN")
+}
