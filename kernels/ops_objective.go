@@ -17,8 +17,10 @@ var _ = register(
 	Spec{Op: TokenNLL, Sig: "lse[t]f32 hit[t]f32 target[t]i32 -> y[t]f32",
 		Doc: "y = lse - hit in float32, minus the log-probability of the target; 0 where target < 0."},
 	Spec{Op: LogitsNLL, Sig: "z[t,v]f32 target[t]i32 -> y[t]f32",
-		Doc: "y = log Σ exp z - z[target], 0 where target < 0, with z under a soft cap F[0] > 0 as in linear_lse. " +
-			"The bits are those of linear_lse, lse_join and token_nll of an unsharded vocabulary with logits z, " +
+		Doc: "y = log Σ exp z - z[target], 0 where target < 0, with z under a soft cap F[0] > 0 as in " +
+			"linear_lse. " +
+			"The bits are those of linear_lse, lse_join and token_nll of an unsharded vocabulary with " +
+			"logits z, " +
 			"whose activations have the dtype of number I[0]."},
 	Spec{Op: Objective, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 -> loss[1]f32",
 		Doc: "The loss of number I[0] of package objective over rows with log-probabilities F[0]·x, in " +
@@ -27,8 +29,8 @@ var _ = register(
 		Doc: "The gradient of objective to x, times seed, in float64, rounded once."},
 )
 
-// runObjective computes the loss of a call of objective or objective_bwd and its gradient to x: operations on a
-// few numbers a row, which have one definition for the processor.
+// runObjective computes the loss of a call of objective or objective_bwd and its gradient to x: operations
+// on a few numbers a row, which have one definition for the processor.
 func runObjective(c *Call) (loss float64, dx []float64) {
 	x, sign := c.In[0].F32(), float32(c.Attr.F[0])
 	r := &objective.Rows{LogP: make([]float32, len(x)), Seq: c.In[1].I32(), Weight: c.In[2].F32(),

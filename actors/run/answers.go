@@ -42,7 +42,8 @@ func (d *data) openAnswers() error {
 	case l == nil:
 		return nil
 	case d.r.tok == nil:
-		return cfg.Fault("data.tokenizer", "pairs of answers are texts, and no tokenizer is given", "give one")
+		return cfg.Fault("data.tokenizer", "pairs of answers are texts, and no tokenizer is given",
+			"give one")
 	}
 	d.answers = &answers{loss: l}
 	if !l.Reference {
@@ -68,8 +69,8 @@ func (d *data) pairEncoder(eos int32) (dataset.SampleEncoder, error) {
 	return e, err
 }
 
-// reference is the frozen policy of a run: what objective.reference names, else the weights that the run began
-// with, of which adapters are no part.
+// reference is the frozen policy of a run: what objective.reference names, else the weights that the run
+// began with, of which adapters are no part.
 func (r *Run) reference() (*trained.Reference, error) {
 	c := &r.cfg.Run
 	ref := &trained.Reference{}
@@ -93,7 +94,8 @@ func (r *Run) reference() (*trained.Reference, error) {
 			return nil, r.cfg.Fault("objective.reference", err.Error(), "")
 		}
 		if t.Model.Spec.Vocab != model.Spec.Vocab {
-			return nil, r.cfg.Fault("objective.reference", fmt.Sprintf("it has a vocabulary of %d, the model %d",
+			return nil, r.cfg.Fault("objective.reference", fmt.Sprintf("it has a vocabulary of %d, the "+
+				"model %d",
 				t.Model.Spec.Vocab, model.Spec.Vocab), "name a model with the same tokenizer")
 		}
 		r.start.closers = append(r.start.closers, func() error { t.Close(); return nil })
@@ -169,7 +171,8 @@ func (r *Run) keepReference(ref *trained.Reference) error {
 	}
 	kept, err := trained.OpenFolder(dir)
 	if err != nil {
-		return r.cfg.Fault("objective.cache", err.Error(), "name a directory that this user may write to, or off")
+		return r.cfg.Fault("objective.cache", err.Error(),
+			"name a directory that this user may write to, or off")
 	}
 	ref.Kept = kept
 	return nil
@@ -212,7 +215,8 @@ func (a *answers) each(b *dataset.Batch, f func(k int, p place)) {
 			continue
 		}
 		s, _ := slices.BinarySearch(b.CuSeqlens, m.Spans[0].From+1)
-		f(k, place{start: int(b.CuSeqlens[s-1]), end: int(b.CuSeqlens[s]), answer: int(m.Spans[0].From), mark: m.Bytes})
+		f(k, place{start: int(b.CuSeqlens[s-1]), end: int(b.CuSeqlens[s]), answer: int(m.Spans[0].From),
+			mark: m.Bytes})
 		k++
 	}
 }

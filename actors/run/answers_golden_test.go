@@ -50,11 +50,12 @@ func readPreferences(t *testing.T) (g preferenceGolden) {
 }
 
 // paramKeys are the settings of TRL's numbers.
-var paramKeys = map[string]string{"beta": "beta", "gamma": "gamma", "smoothing": "smoothing", "text": "sft_weight",
+var paramKeys = map[string]string{"beta": "beta", "gamma": "gamma", "smoothing": "smoothing",
+	"text":   "sft_weight",
 	"center": "center"}
 
-// TestPreferenceGolden: a run file's loss over answers, and its gradients, are TRL's. One step of plain descent
-// with rate 1 moves every weight by its gradient.
+// TestPreferenceGolden: a run file's loss over answers, and its gradients, are TRL's. One step of plain
+// descent with rate 1 moves every weight by its gradient.
 func TestPreferenceGolden(t *testing.T) {
 	t.Parallel()
 	g := readPreferences(t)
@@ -62,7 +63,8 @@ func TestPreferenceGolden(t *testing.T) {
 	data := filepath.Join(dir, "pairs.jsonl")
 	var lines []string
 	for i, p := range g.Pairs {
-		b, err := json.Marshal(map[string]any{"prompt": p[0], "chosen": p[1], "rejected": p[2], "margin": 0.1 * float64(i)})
+		b, err := json.Marshal(map[string]any{"prompt": p[0], "chosen": p[1], "rejected": p[2],
+			"margin": 0.1 * float64(i)})
 		require.NoError(t, err)
 		lines = append(lines, string(b))
 	}
@@ -74,10 +76,14 @@ func TestPreferenceGolden(t *testing.T) {
 			model = filepath.Join(preferences, "reward")
 		}
 		out := t.TempDir()
-		args := []string{"model.path=" + model, "data.paths=" + data, "data.seq_len=40", "objective.kind=" + kind,
-			"train.steps=1", "train.global_batch=3", "train.micro_batch=3", "data.packing=false", "optimizer.kind=sgd", "optimizer.lr=1",
-			"optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.clip_grad=0", "schedule.warmup_steps=0",
-			"schedule.kind=constant", "log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
+		args := []string{"model.path=" + model, "data.paths=" + data, "data.seq_len=40", "objective.kind=" +
+			kind,
+			"train.steps=1", "train.global_batch=3", "train.micro_batch=3", "data.packing=false",
+			"optimizer.kind=sgd", "optimizer.lr=1",
+			"optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.clip_grad=0",
+			"schedule.warmup_steps=0",
+			"schedule.kind=constant", "log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" +
+				filepath.Join(out, "saved"),
 			"checkpoint.save_hf=true"}
 		for k, v := range c.Params {
 			args = append(args, "objective."+paramKeys[k]+"="+strconv.FormatFloat(v, 'g', -1, 64))
@@ -88,7 +94,8 @@ func TestPreferenceGolden(t *testing.T) {
 		cfg, err := configs.Load(configs.Request{Args: args})
 		require.NoError(t, err, name)
 		loss := math.NaN()
-		require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) { loss = m.Loss }}), name)
+		require.NoError(t,
+			Train(context.Background(), cfg, Options{Step: func(m Metrics) { loss = m.Loss }}), name)
 		require.InDelta(t, c.Loss, loss, 1e-5, name)
 		before, after := weightsOf(t, model), weightsOf(t, filepath.Join(out, "saved", "release_hf_weights"))
 		for param, want := range c.Gradients {
@@ -121,8 +128,8 @@ func weightsOf(t *testing.T, dir string) map[string][]float32 {
 	return out
 }
 
-// TestPreferenceTokens: pairs of texts have TRL's tokens, their answers begin where TRL's do, and the model's
-// log-probabilities of them are transformers'.
+// TestPreferenceTokens: pairs of texts have TRL's tokens, their answers begin where TRL's do, and the
+// model's log-probabilities of them are transformers'.
 func TestPreferenceTokens(t *testing.T) {
 	t.Parallel()
 	g := readPreferences(t)

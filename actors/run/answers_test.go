@@ -30,8 +30,8 @@ initializer_range: 0.1
 // colours are the words of pairs.
 var colours = []string{"red", "blue", "square", "disc"}
 
-// writePairs writes pairs of which the chosen answer repeats the prompt's word, as texts and as messages, and
-// some that cannot be used.
+// writePairs writes pairs of which the chosen answer repeats the prompt's word, as texts and as messages,
+// and some that cannot be used.
 func writePairs(t *testing.T, dir string, bad bool) string {
 	t.Helper()
 	var lines []string
@@ -50,7 +50,8 @@ func writePairs(t *testing.T, dir string, bad bool) string {
 		add(map[string]any{"prompt": "red", "chosen": " blue"})
 		add(map[string]any{"prompt": "red", "chosen": "", "rejected": " blue"})
 		add(map[string]any{"prompt": "red", "chosen": " blue", "rejected": strings.Repeat(" blue", 60)})
-		add(map[string]any{"prompt": "red", "chosen": []any{map[string]any{"role": "robot", "content": "blue"}},
+		add(map[string]any{"prompt": "red", "chosen": []any{map[string]any{"role": "robot",
+			"content": "blue"}},
 			"rejected": []any{map[string]any{"role": "assistant", "content": "red"}}})
 		lines = append(lines, `{"prompt": "red", "chosen": " blue", "rejected": 3}`)
 	}
@@ -94,11 +95,13 @@ func TestPairs(t *testing.T) {
 	require.InDelta(t, math.Ln2, want[0], 1e-7) // shares of pairs are rounded to float32
 	require.Less(t, want[11], 0.4)
 	for _, more := range [][]string{{"plan.pp=2"}, {"objective.cache=off"},
-		{"objective.cache=" + filepath.Join(dir, "kept")}, {"objective.cache=" + filepath.Join(dir, "kept")}} {
+		{"objective.cache=" + filepath.Join(dir, "kept")}, {"objective.cache=" +
+			filepath.Join(dir, "kept")}} {
 		got, _ := pairsRun(t, dir, more...)
 		require.Equal(t, want, got, "%v", more)
 	}
-	for _, more := range [][]string{{"plan.dp=2"}, {"plan.tp=2"}, {"plan.tp=2", "plan.sequence_parallel=true"}} {
+	for _, more := range [][]string{{"plan.dp=2"}, {"plan.tp=2"},
+		{"plan.tp=2", "plan.sequence_parallel=true"}} {
 		got, _ := pairsRun(t, dir, more...)
 		require.InDeltaSlice(t, want, got, 2e-4, "%v", more)
 	}
@@ -132,8 +135,10 @@ func TestBadPairs(t *testing.T) {
 	_, log := pairsRun(t, dir, "data.shuffle=false", "train.steps=8")
 	text, err := os.ReadFile(filepath.Join(log, "quarantine.jsonl"))
 	require.NoError(t, err)
-	for _, why := range []string{"its two answers are equal", `it has no \"rejected\"`, "one of its answers is empty",
-		"over the sequence length of 48", `chosen[0] has the role \"robot\"`, `its \"rejected\" is not text`} {
+	for _, why := range []string{"its two answers are equal", `it has no \"rejected\"`,
+		"one of its answers is empty",
+		"over the sequence length of 48", `chosen[0] has the role \"robot\"`,
+		`its \"rejected\" is not text`} {
 		require.Contains(t, string(text), why)
 	}
 }
@@ -144,7 +149,8 @@ func TestPairFaults(t *testing.T) {
 	dir := t.TempDir()
 	path := writePairs(t, dir, false)
 	load := func(args ...string) error {
-		cfg, err := configs.Load(configs.Request{Args: append([]string{"model.file=" + filepath.Join(dir, "model.yaml"),
+		cfg, err := configs.Load(configs.Request{Args: append([]string{"model.file=" +
+			filepath.Join(dir, "model.yaml"),
 			"data.paths=" + path, "data.tokenizer=" + dir, "data.seq_len=48", "train.steps=1",
 			"log.dir=" + filepath.Join(dir, "log")}, args...)})
 		if err == nil {
@@ -154,7 +160,8 @@ func TestPairFaults(t *testing.T) {
 	}
 	require.ErrorContains(t, load(), "objective.kind: the data holds pairs of answers")
 	require.ErrorContains(t, load("objective.kind=simpo", "objective.reference=x"), "needs no reference")
-	require.ErrorContains(t, load("objective.kind=dpo", "objective.gamma=1"), "is not read by objective.kind = dpo")
+	require.ErrorContains(t, load("objective.kind=dpo", "objective.gamma=1"),
+		"is not read by objective.kind = dpo")
 	require.ErrorContains(t, load("objective.kind=dpo", "plan.cp=2"), "all tokens of an answer on one rank")
 	require.ErrorContains(t, load("objective.beta=1"), "objective.kind is none")
 }

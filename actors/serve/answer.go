@@ -15,8 +15,8 @@ import (
 type form interface {
 	// choice is a whole answer.
 	choice(index int, c *choice) map[string]any
-	// delta is a part of a streamed answer; first says that it is the answer's first, finish why it ends, nil
-	// while it goes on.
+	// delta is a part of a streamed answer; first says that it is the answer's first, finish why it ends,
+	// nil while it goes on.
 	delta(index int, c *choice, first bool, finish any) map[string]any
 	// object names answers, and parts of them.
 	object() (whole, part string)
@@ -55,7 +55,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 		for k := range a.n {
 			q := &sample.Request{Prompt: p, Params: a.params, Sample: k, Top: a.top}
 			if q.Max = min(q.Max, s.context-len(p)); q.Max < 1 {
-				s.fail(w, bad("prompt", "the prompt has %d tokens, and with its answer a text has at most %d", len(p),
+				s.fail(w, bad("prompt", "the prompt has %d tokens, and with its answer a text has at "+
+					"most %d", len(p),
 					s.context))
 				return
 			}
@@ -92,7 +93,8 @@ func (s *Server) refusal(err error) error {
 	return bad("", "%v", err)
 }
 
-var late = fault{http.StatusGatewayTimeout, "timeout_error", "the time of the request is over", "", "deadline"}
+var late = fault{http.StatusGatewayTimeout, "timeout_error", "the time of the request is over", "",
+	"deadline"}
 
 // whole waits for all answers and writes them.
 func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, talks []*talk) error {
@@ -187,7 +189,8 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, a *asked, 
 	for open > 0 {
 		e := <-events // every follower ends with an event, at the latest with the context
 		if e.err != nil {
-			s.note(w, flusher, map[string]any{"error": map[string]any{"message": late.message, "type": late.kind,
+			s.note(w, flusher, map[string]any{"error": map[string]any{"message": late.message,
+				"type":  late.kind,
 				"param": nil, "code": late.code}})
 			for open--; open > 0; {
 				if e := <-events; e.err != nil || e.c.end != "" {

@@ -145,7 +145,8 @@ func (s *Server) conversation(b *chatBody) ([]int32, error) {
 			Content json.RawMessage `json:"content"`
 		}
 		if json.Unmarshal(raw, &m) != nil || !slices.Contains(chatRoles, m.Role) {
-			return nil, bad("messages", "message %d has the role %.40q, and is of none of %v", i, m.Role, chatRoles)
+			return nil, bad("messages", "message %d has the role %.40q, and is of none of %v", i, m.Role,
+				chatRoles)
 		}
 		text, err := contentText(m.Content)
 		if err != nil {

@@ -18,7 +18,8 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		value            int64
 	}{
 		{"requests_total", "counter", "Requests that were taken.", s.counted.requests.Load()},
-		{"requests_failed_total", "counter", "Requests that were answered with an error.", s.counted.failed.Load()},
+		{"requests_failed_total", "counter", "Requests that were answered with an error.",
+			s.counted.failed.Load()},
 		{"requests_cancelled_total", "counter", "Requests whose client went away or whose time was over.",
 			s.counted.cancelled.Load()},
 		{"sequences_running", "gauge", "Answers under way.", int64(e.Running)},

@@ -129,7 +129,8 @@ func (s *Server) params(b *body, most int) (p sample.Params, stops []string, n i
 	for text, bias := range b.Bias {
 		id, err := strconv.Atoi(text)
 		if err != nil || bias < -100 || bias > 100 {
-			return p, nil, 0, bad("logit_bias", "%q: %g is no bias from -100 to 100 of a token's number", text, bias)
+			return p, nil, 0, bad("logit_bias", "%q: %g is no bias from -100 to 100 of a token's number",
+				text, bias)
 		}
 		if p.Bias == nil {
 			p.Bias = map[int32]float64{}

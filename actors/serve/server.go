@@ -163,7 +163,8 @@ func (s *Server) guarded(f func(w http.ResponseWriter, r *http.Request)) http.Ha
 	return func(w http.ResponseWriter, r *http.Request) {
 		got, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if s.o.Token != "" && subtle.ConstantTimeCompare([]byte(got), []byte(s.o.Token)) != 1 {
-			s.fail(w, fault{http.StatusUnauthorized, "authentication_error", "the API key is missing or wrong", "",
+			s.fail(w, fault{http.StatusUnauthorized, "authentication_error",
+				"the API key is missing or wrong", "",
 				"invalid_api_key"})
 			return
 		}
@@ -172,7 +173,8 @@ func (s *Server) guarded(f func(w http.ResponseWriter, r *http.Request)) http.Ha
 }
 
 func (s *Server) about() map[string]any {
-	return map[string]any{"id": s.o.Name, "object": "model", "created": s.began.Unix(), "owned_by": "lfactor",
+	return map[string]any{"id": s.o.Name, "object": "model", "created": s.began.Unix(),
+		"owned_by":      "lfactor",
 		"max_model_len": s.context}
 }
 

@@ -236,7 +236,8 @@ func TestAborts(t *testing.T) {
 		all.Go(func() {
 			for i := k; i < 1000; i += 8 {
 				ctx, cancel := context.WithCancel(context.Background())
-				q, err := http.NewRequestWithContext(ctx, "POST", url+"/v1/completions", strings.NewReader(long))
+				q, err := http.NewRequestWithContext(ctx, "POST", url+"/v1/completions",
+					strings.NewReader(long))
 				if err != nil {
 					panic(err)
 				}

@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// Reference gives log-probabilities under weights that do not change. It opens the model when an answer comes
-// that nobody has kept. It is used by several goroutines at once.
+// Reference gives log-probabilities under weights that do not change. It opens the model when an answer
+// comes that nobody has kept. It is used by several goroutines at once.
 type Reference struct {
 	Open  func() (*sample.Generator, error)
 	Print string // changes with the weights
@@ -88,7 +88,8 @@ func (r *Reference) find(key string, n int) ([]float32, error) {
 		return nil, err
 	}
 	if len(v) != 1 || len(v[0]) != n-1 {
-		return nil, fmt.Errorf("what is kept of the reference policy has another form than %d numbers; remove "+
+		return nil, fmt.Errorf("what is kept of the reference policy has another form than %d numbers; "+
+			"remove "+
 			"objective.cache, and it is made again", n-1)
 	}
 	return v[0], nil

@@ -8,8 +8,9 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// PairEncoder makes two samples of a pair of answers, the chosen one first: the dataset.SampleEncoder of losses
-// over pairs. Each sample says in a medium of the kind dataset.Answer which of its tokens are the answer.
+// PairEncoder makes two samples of a pair of answers, the chosen one first: the dataset.SampleEncoder of
+// losses over pairs. Each sample says in a medium of the kind dataset.Answer which of its tokens are the
+// answer.
 type PairEncoder struct {
 	Chat   dataset.ChatEncoder // nil where there is no template
 	Text   dataset.Encoder
@@ -68,14 +69,15 @@ func (e *PairEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, error
 		}
 	}
 	if all > e.SeqLen {
-		return nil, fmt.Errorf("its two answers with their prompts are %d tokens, over the sequence length of %d "+
+		return nil, fmt.Errorf("its two answers with their prompts are %d tokens, over the sequence "+
+			"length of %d "+
 			"(data.seq_len), and a pair is not cut", all, e.SeqLen)
 	}
 	return both, nil
 }
 
-// texts encodes answers that are texts: the answer begins where the tokens of prompt and answer together leave
-// those of the prompt, for both answers at the earlier of the two places.
+// texts encodes answers that are texts: the answer begins where the tokens of prompt and answer together
+// leave those of the prompt, for both answers at the earlier of the two places.
 func (e *PairEncoder) texts(p *Pair) ([]dataset.Sample, error) {
 	prompt, err := dataset.Encode(e.Text, p.Text, true)
 	if err != nil {
@@ -111,8 +113,8 @@ func prefix(a, b []int32) int {
 	return n
 }
 
-// chats encodes answers that are messages: what the assistant says in them is learnt, and not what it says in
-// the prompt.
+// chats encodes answers that are messages: what the assistant says in them is learnt, and not what it says
+// in the prompt.
 func (e *PairEncoder) chats(p *Pair) ([]dataset.Sample, error) {
 	if e.Chat == nil {
 		return nil, errors.New("it is a conversation, and there is no chat template to write it as text")
@@ -123,7 +125,8 @@ func (e *PairEncoder) chats(p *Pair) ([]dataset.Sample, error) {
 	}
 	out := make([]dataset.Sample, 2)
 	for i, answer := range [][]dataset.Message{p.Better, p.Worse} {
-		ids, loss, err := e.Chat.EncodeMessages(append(p.Prompt[:len(p.Prompt):len(p.Prompt)], answer...), p.Tools)
+		ids, loss, err := e.Chat.EncodeMessages(append(p.Prompt[:len(p.Prompt):len(p.Prompt)], answer...),
+			p.Tools)
 		if err != nil {
 			return nil, err
 		}

@@ -29,26 +29,33 @@ func TestParsePair(t *testing.T) {
 		`{"prompt": ` + turns("") + `, "chosen": [` + a[2:] + `], "rejected": [` + b[2:] + `]}`,
 		`{"chosen": ` + turns(a) + `, "rejected": ` + turns(b) + `}`,
 		// UltraFeedback, which has the prompt as a text too
-		`{"prompt": "q", "prompt_id": "7", "messages": [], "score_chosen": 9, "chosen": ` + turns(a) + `, "rejected": ` + turns(b) + `}`,
+		`{"prompt": "q", "prompt_id": "7", "messages": [], "score_chosen": 9, "chosen": ` + turns(a) +
+			`, "rejected": ` + turns(b) + `}`,
 		// OpenAI
-		`{"input": {"messages": ` + turns("") + `}, "preferred_output": [` + a[2:] + `], "non_preferred_output": [` + b[2:] + `]}`,
+		`{"input": {"messages": ` + turns("") + `}, "preferred_output": [` + a[2:] +
+			`], "non_preferred_output": [` + b[2:] + `]}`,
 	} {
 		p, err := parse(text)
 		require.NoError(t, err, text)
 		require.True(t, p.Chat)
-		require.Equal(t, [][]dataset.Message{{{Role: "user", Content: "q"}}, {{Role: "assistant", Content: "a"}},
+		require.Equal(t, [][]dataset.Message{{{Role: "user", Content: "q"}},
+			{{Role: "assistant", Content: "a"}},
 			{{Role: "assistant", Content: "b"}}}, [][]dataset.Message{p.Prompt, p.Better, p.Worse}, text)
 	}
 	for text, why := range map[string]string{
-		`{"prompt": "q", "chosen": "a", "rejected": "a"}`:                                                         "two answers are equal",
-		`{"prompt": "q", "chosen": "a", "rejected": null}`:                                                        `no "rejected"`,
-		`{"chosen": "a", "rejected": "b"}`:                                                                        `no "prompt"`,
-		`{"prompt": "", "chosen": "a", "rejected": "b"}`:                                                          "prompt is empty",
-		`{"prompt": "q", "chosen": "a", "rejected": "b", "margin": "x"}`:                                          `"margin" is no number`,
-		`{"chosen": ` + turns(a) + `, "rejected": ` + turns(a) + `}`:                                              "two answers are equal",
-		`{"chosen": ` + turns("") + `, "rejected": ` + turns(b) + `}`:                                             "no turn of the assistant",
-		`{"chosen": [` + a[2:] + `], "rejected": [` + b[2:] + `]}`:                                                "no prompt",
-		`{"prompt": [{"role": "robot", "content": "q"}], "chosen": [` + a[2:] + `], "rejected": [` + b[2:] + `]}`: `role "robot"`,
+		`{"prompt": "q", "chosen": "a", "rejected": "a"}`:                "two answers are equal",
+		`{"prompt": "q", "chosen": "a", "rejected": null}`:               `no "rejected"`,
+		`{"chosen": "a", "rejected": "b"}`:                               `no "prompt"`,
+		`{"prompt": "", "chosen": "a", "rejected": "b"}`:                 "prompt is empty",
+		`{"prompt": "q", "chosen": "a", "rejected": "b", "margin": "x"}`: `"margin" is no number`,
+		`{"chosen": ` + turns(a) + `, "rejected": ` + turns(a) +
+			`}`: "two answers are equal",
+		`{"chosen": ` + turns("") + `, "rejected": ` + turns(b) +
+			`}`: "no turn of the assistant",
+		`{"chosen": [` + a[2:] + `], "rejected": [` + b[2:] +
+			`]}`: "no prompt",
+		`{"prompt": [{"role": "robot", "content": "q"}], "chosen": [` + a[2:] + `], "rejected": [` + b[2:] +
+			`]}`: `role "robot"`,
 	} {
 		_, err := parse(text)
 		require.ErrorContains(t, err, why, text)

@@ -3,8 +3,8 @@ package cpu
 import "github.com/lfactor/lfactor/kernels/tensor"
 
 // oneRow is the rows of a product that is computed without packing the right operand: one, as when a text is
-// drawn token by token. It takes the sums of blocked in the same order, so that a row has the same bits alone
-// and among others.
+// drawn token by token. It takes the sums of blocked in the same order, so that a row has the same bits
+// alone and among others.
 const oneRow = 1
 
 // isOneRow tells whether a product is one of one row that reads the right operand where it lies.
@@ -85,16 +85,16 @@ func (s *rowSum) group(j int) {
 	}
 }
 
-// rowPart is the bytes of each row that are read at a time while the same of what comes next is asked for, and
-// widenedMost the columns of half-width rows that are widened at a time: those of all rows stay in first-level
-// cache.
+// rowPart is the bytes of each row that are read at a time while the same of what comes next is asked for,
+// and widenedMost the columns of half-width rows that are widened at a time: those of all rows stay in
+// first-level cache.
 const (
 	rowPart     = 2048
 	widenedMost = 256
 )
 
-// ahead says where what is read after columns [p, p+n) of a group lies: the next group at once where rows follow
-// each other and are short, else the same rows further on, or the next group's first columns.
+// ahead says where what is read after columns [p, p+n) of a group lies: the next group at once where rows
+// follow each other and are short, else the same rows further on, or the next group's first columns.
 func (s *rowSum) ahead(p, n, size int) (far, row, block int) {
 	lanes, ld := s.w.k.lanes, s.y.ld
 	line := 64 / size

@@ -20,7 +20,8 @@ func TestOneRow(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %v", k.name, d), func(t *testing.T) {
 				be := newBackend(k, 2)
 				defer be.Close()
-				for _, s := range [][2]int{{1, 1}, {5, 3}, {16, 16}, {31, 33}, {64, 512}, {70, 1100}, {130, 576},
+				for _, s := range [][2]int{{1, 1}, {5, 3}, {16, 16}, {31, 33}, {64, 512}, {70, 1100},
+					{130, 576},
 					{97, 513}} {
 					for _, bias := range []bool{false, true} {
 						oneRowOf(t, be, d, s[0], s[1], bias)
@@ -43,7 +44,8 @@ func oneRowOf(t *testing.T, be *Backend, d tensor.DType, n, k int, bias bool) {
 	for i := range rows {
 		one := tensor.Make(d, 1, n)
 		be.Run(&kernels.Call{Op: kernels.Linear, In: ts{x.RowSlice(i, i+1), w, in[2]}, Out: ts{one}})
-		require.True(t, bytes.Equal(y.RowSlice(i, i+1).Bytes(), one.Bytes()), "row %d of %d columns over %d", i, n, k)
+		require.True(t, bytes.Equal(y.RowSlice(i, i+1).Bytes(), one.Bytes()),
+			"row %d of %d columns over %d", i, n, k)
 	}
 }
 

@@ -16,9 +16,9 @@ func init() {
 	opObjective = &Op{Name: "objective", Kernel: kernels.Objective, VJP: objectiveVJP}
 }
 
-// TokenNLL is minus the log-probability of each row's target, 0 where there is none. Shapes: x [t d], w [v d]
-// (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored) -> [t] in float32. A soft cap of
-// most > 0 makes each logit z most·tanh(z/most). The bits are those of LinearCrossEntropy's terms.
+// TokenNLL is minus the log-probability of each row's target, 0 where there is none. Shapes: x [t d], w [v
+// d] (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored) -> [t] in float32. A soft
+// cap of most > 0 makes each logit z most·tanh(z/most). The bits are those of LinearCrossEntropy's terms.
 func (t *Tape) TokenNLL(x, w, target *Value, most float64) *Value {
 	capped := kernels.Attr{F: [2]float64{most}}
 	axes := w.Place.Cuts(0)
@@ -67,8 +67,8 @@ func tokenNLLVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	return g
 }
 
-// Objective is a loss over rows with log-probabilities sign·x [t], which every member has whole: seq [t] i32,
-// weight [t] and more [t objective.Columns] are as in objective.Rows -> [1].
+// Objective is a loss over rows with log-probabilities sign·x [t], which every member has whole: seq [t]
+// i32, weight [t] and more [t objective.Columns] are as in objective.Rows -> [1].
 func (t *Tape) Objective(x, seq, weight, more *Value, l *objective.Loss, p objective.Params,
 	sign float64) *Value {
 	a := kernels.Attr{I: [4]int{l.Number()}, F: [2]float64{sign}}
@@ -79,8 +79,9 @@ func (t *Tape) Objective(x, seq, weight, more *Value, l *objective.Loss, p objec
 func objectiveVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, len(n.In))
 	if leg(0) {
-		g[0] = t.one(opObjectiveBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{}, append(n.In[:5:5], t.to(dy[0],
-			Place{}))...)
+		g[0] = t.one(opObjectiveBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{},
+			append(n.In[:5:5], t.to(dy[0],
+				Place{}))...)
 	}
 	return g
 }

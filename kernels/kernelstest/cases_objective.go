@@ -25,8 +25,9 @@ func objectiveCases() []Case {
 					seq.I32()[i], weight.F32()[i] = -1, 0
 				}
 			}
-			return tensors{x, seq, weight, g.positive(n, objective.Columns), tensor.Of(tensor.F32, p.Vector(),
-				len(p.Vector()))}
+			return tensors{x, seq, weight, g.positive(n, objective.Columns),
+				tensor.Of(tensor.F32, p.Vector(),
+					len(p.Vector()))}
 		}
 		l = append(l, Case{Op: kernels.Objective, Name: name, Why: "float64 in row order", Types: onlyF32,
 			Call: func(g *gen) *kernels.Call {
@@ -82,6 +83,7 @@ var _ = add(
 			Out: tensors{g.raw(g.a, 61, 3, 5)}}
 	}},
 	Case{Op: kernels.PagedRows, Name: "none", Why: "a copy", Call: func(g *gen) *kernels.Call {
-		return &kernels.Call{In: tensors{g.act(40, 8), g.act(7, 8), pagedAt(g, 0)}, Out: tensors{g.raw(g.a, 0, 8)}}
+		return &kernels.Call{In: tensors{g.act(40, 8), g.act(7, 8), pagedAt(g, 0)},
+			Out: tensors{g.raw(g.a, 0, 8)}}
 	}},
 )

@@ -28,7 +28,8 @@ func drawnRows(rng *rand.Rand, score bool) *Rows {
 	return r
 }
 
-// TestGradients: every loss's derivatives are those of finite differences, and a row of no sequence has none.
+// TestGradients: every loss's derivatives are those of finite differences, and a row of no sequence has
+// none.
 func TestGradients(t *testing.T) {
 	for _, name := range Names() {
 		l := Lookup(name)
@@ -62,7 +63,8 @@ func TestEqual(t *testing.T) {
 		r.More[i*Columns+Reference] = x
 	}
 	for _, name := range []string{"dpo", "dpo_norm"} {
-		require.Equal(t, math.Ln2, Lookup(name).Of(&Params{Beta: 0.1}, r, make([]float64, len(r.LogP))), name)
+		require.Equal(t, math.Ln2, Lookup(name).Of(&Params{Beta: 0.1}, r, make([]float64, len(r.LogP))),
+			name)
 	}
 }
 

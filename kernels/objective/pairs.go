@@ -15,8 +15,8 @@ func (s *Side) gain() float64 { return s.Sum - s.Ref }
 // mean is the log-probability of a token of the answer.
 func (s *Side) mean() float64 { return s.Sum / s.N }
 
-// pairwise makes a loss over rows of the loss of one pair, which gives its derivatives by the two sums as well.
-// The loss of a language model on the chosen answer is added with its weight.
+// pairwise makes a loss over rows of the loss of one pair, which gives its derivatives by the two sums as
+// well. The loss of a language model on the chosen answer is added with its weight.
 func pairwise(f func(p *Params, c, r *Side) (loss, dc, dr float64)) func(*Params, *Rows, []float64) float64 {
 	return func(p *Params, r *Rows, grad []float64) float64 {
 		sides, weights := gather(r)

@@ -88,12 +88,10 @@ type Rec struct {
 	// it.
 	Cached bool
 	Past   int
-	// Pool is the rows of a pool of pages in which earlier keys and values of many sequences lie, with Cached; 0
-	// for one sequence, whose rows follow each other. KeyRows is the rows of all sequences with the new
-	// ones, rounded
-	// up. Data: pool.* [Pool …], paged.at [KeyRows] as grad.Tape.PagedRows takes it, and paged.last [rows],
-	// the place
-	// of each new row among all.
+	// Pool is the rows of a pool of pages in which earlier keys and values of many sequences lie, with
+	// Cached; 0 for one sequence, whose rows follow each other. KeyRows is the rows of all sequences with
+	// the new ones, rounded up. Data: pool.* [Pool …], paged.at [KeyRows] as grad.Tape.PagedRows takes it,
+	// and paged.last [rows], the place of each new row among all.
 	Pool, KeyRows int
 	// Heads is the rows that logits are wanted of, in a record with a pool: paged.head [Heads] are their
 	// numbers.

@@ -31,8 +31,8 @@ func aims(c *configs.Config, m *family.Model) {
 	m.Modalities = append(m.Modalities, family.AnswerModality)
 }
 
-// objective holds the section objective to the loss, the model and the plan. A loss over answers needs all rows
-// of an answer in one place.
+// objective holds the section objective to the loss, the model and the plan. A loss over answers needs all
+// rows of an answer in one place.
 func (r rules) objective() {
 	const section = "objective."
 	l := Loss(r.c)
@@ -59,13 +59,17 @@ func (r rules) objective() {
 		key, why, try string
 		set           bool
 	}{
-		{"plan.cp", "a loss over answers needs all tokens of an answer on one rank", "use plan.tp, plan.pp or plan.dp",
+		{"plan.cp", "a loss over answers needs all tokens of an answer on one rank",
+			"use plan.tp, plan.pp or plan.dp",
 			p.CP > 1},
-		{"plan.chunk_size", "a loss over answers needs all tokens of an answer at once", "remove it", p.ChunkSize > 0},
-		{"train.mtp_loss_weight", "further tokens have no preference", "set it to 0", t.MTPWeight > 0 && r.m.Spec.MTP > 0},
+		{"plan.chunk_size", "a loss over answers needs all tokens of an answer at once", "remove it",
+			p.ChunkSize > 0},
+		{"train.mtp_loss_weight", "further tokens have no preference", "set it to 0", t.MTPWeight > 0 &&
+			r.m.Spec.MTP > 0},
 		{"objective.kind", "models of images have no loss over answers yet", "remove it", r.m.Vision != nil},
 		{"objective.kind", "the model is one of diffusion", "remove it", r.m.Denoiser != nil},
-		{"data.balance", "a pair of answers is not shared out by its tokens", "remove it", r.c.Run.Data.Balance},
+		{"data.balance", "a pair of answers is not shared out by its tokens", "remove it",
+			r.c.Run.Data.Balance},
 	} {
 		if k.set {
 			r.at(k.key, k.why, k.try)

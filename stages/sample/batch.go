@@ -119,7 +119,8 @@ func (e *Engine) trace(s shape) *grad.Trace {
 	if tr == nil {
 		rec := block.Rec{Shape: block.Shape{Rows: s.rows}, Lora: e.g.lora, Logits: true, Cached: true,
 			Pool: e.o.Pages * PageRows, KeyRows: s.keys, Heads: s.heads}
-		tr = e.g.m.Record(grad.Options{DType: e.g.dtype, NoGrad: true}, rec, family.Stage{To: len(e.g.m.Blocks)})
+		tr = e.g.m.Record(grad.Options{DType: e.g.dtype, NoGrad: true}, rec,
+			family.Stage{To: len(e.g.m.Blocks)})
 		e.traces[s] = tr
 	}
 	return tr
@@ -149,7 +150,8 @@ func (e *Engine) data(tr *grad.Trace, b *batch) (map[string]*tensor.Tensor, erro
 	}
 	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, len(ids)),
 		"positions":  tensor.Of(tensor.I32, positions, len(positions)),
-		"cu_seqlens": tensor.Of(tensor.I32, cu, len(cu)), "cu_seqlens_k": tensor.Of(tensor.I32, cuK, len(cuK)),
+		"cu_seqlens": tensor.Of(tensor.I32, cu, len(cu)), "cu_seqlens_k": tensor.Of(tensor.I32, cuK,
+			len(cuK)),
 		"paged.at": tensor.Of(tensor.I32, at, len(at)), "paged.last": tensor.Of(tensor.I32, last, len(last)),
 		"paged.head": tensor.Of(tensor.I32, heads, len(heads))}
 	if kinds := e.g.m.Kinds(ids); kinds != nil {

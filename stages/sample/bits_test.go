@@ -16,10 +16,11 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// exact are models whose layers take their sums in every way that there is: dense, with windows, with experts,
-// and with linear attention.
+// exact are models whose layers take their sums in every way that there is: dense, with windows, with
+// experts, and with linear attention.
 func exact() map[string]family.Spec {
-	dense := family.Spec{Layers: 2, Hidden: 48, Inter: 80, Heads: 4, KV: 2, HeadDim: 12, Vocab: 70, Eps: 1e-6,
+	dense := family.Spec{Layers: 2, Hidden: 48, Inter: 80, Heads: 4, KV: 2, HeadDim: 12, Vocab: 70,
+		Eps:     1e-6,
 		InitStd: 0.3, Rope: block.Rope{Dim: 12, Theta: 10000}}
 	sliding, hybrid, experts := dense, dense, dense
 	sliding.Mixers, sliding.Window = []string{"sliding_attention", "full_attention"}, 5
@@ -46,7 +47,8 @@ func onBackends(t *testing.T, f func(t *testing.T, b kernels.Backend)) {
 // drawn is a model with random weights.
 func drawn(t *testing.T, s family.Spec, d tensor.DType, b kernels.Backend) *Generator {
 	m := family.Decoder("exact", s)
-	g, err := New(m, nil, d, b, tensor.NewPool("exact", 0), func(p *grad.Param, r family.Region, dst []float32) error {
+	g, err := New(m, nil, d, b, tensor.NewPool("exact", 0), func(p *grad.Param, r family.Region,
+		dst []float32) error {
 		m.Init(3, p, r, dst)
 		return nil
 	})
@@ -54,8 +56,8 @@ func drawn(t *testing.T, s family.Spec, d tensor.DType, b kernels.Backend) *Gene
 	return g
 }
 
-// TestBits: tokens that come one by one, or in pieces, have the logits of the whole text to the bit, on every
-// backend and in both precisions.
+// TestBits: tokens that come one by one, or in pieces, have the logits of the whole text to the bit, on
+// every backend and in both precisions.
 func TestBits(t *testing.T) {
 	ids := make([]int32, 70)
 	for i := range ids {

@@ -13,10 +13,9 @@ type Params struct {
 	TopK        int     // 0 is all; logits equal to the k-th stay
 	TopP        float64 // nucleus: the least set of tokens with this probability; 0 or 1 is all
 	MinP        float64 // tokens with this share of the likeliest one's probability; 0 is all
-	// Repetition divides positive logits of tokens that the prompt or the answer has, and multiplies negative
-	// ones (arXiv:1909.05858); 0 or 1 is none. Frequency times their number in the answer, and Presence
-	// once, are
-	// taken off.
+	// Repetition divides positive logits of tokens that the prompt or the answer has, and multiplies
+	// negative ones (arXiv:1909.05858); 0 or 1 is none. Frequency times their number in the answer, and
+	// Presence once, are taken off.
 	Repetition, Frequency, Presence float64
 	Bias                            map[int32]float64 // added to logits
 	Max                             int               // new tokens
@@ -65,10 +64,11 @@ func (c *counts) see(ids []int32, prompt bool) {
 	}
 }
 
-// Uniform is the random number of a token, from 0 up to 1: it follows from the seed, the number of the sample
-// and the token's place in the answer alone, whatever else is drawn.
+// Uniform is the random number of a token, from 0 up to 1: it follows from the seed, the number of the
+// sample and the token's place in the answer alone, whatever else is drawn.
 func Uniform(seed uint64, sample, token int) float64 {
-	x := mix64(mix64(mix64(seed+0x9e3779b97f4a7c15)+uint64(sample)*0x9e3779b97f4a7c15) + uint64(token)*0x9e3779b97f4a7c15)
+	x := mix64(mix64(mix64(seed+0x9e3779b97f4a7c15)+uint64(sample)*0x9e3779b97f4a7c15) +
+		uint64(token)*0x9e3779b97f4a7c15)
 	return float64(x>>11) / (1 << 53)
 }
 

@@ -25,7 +25,8 @@ func TestFilters(t *testing.T) {
 	require.Len(t, cases, 100)
 	var d drawer
 	for i, c := range cases {
-		p := Params{Temperature: 1, TopK: int(c.Params["top_k"]), TopP: c.Params["top_p"], MinP: c.Params["min_p"],
+		p := Params{Temperature: 1, TopK: int(c.Params["top_k"]), TopP: c.Params["top_p"],
+			MinP:       c.Params["min_p"],
 			Repetition: c.Params["repetition_penalty"]}
 		if x := c.Params["temperature"]; x > 0 {
 			p.Temperature = x
@@ -41,8 +42,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestDraws: tokens are drawn as often as their probabilities say, and the numbers that they are drawn by are
-// uniform and those of another sample, token or seed.
+// TestDraws: tokens are drawn as often as their probabilities say, and the numbers that they are drawn by
+// are uniform and those of another sample, token or seed.
 func TestDraws(t *testing.T) {
 	logits := []float32{0, 1, -1, 2}
 	var d drawer

@@ -27,8 +27,8 @@ type Request struct {
 	Sample int
 	// Top asks for so many of the likeliest tokens beside each that is drawn.
 	Top int
-	// Emit takes each token as it is drawn, also one of Stop, which ends the answer; it returns false to end the
-	// answer itself. It is called by whoever calls Step.
+	// Emit takes each token as it is drawn, also one of Stop, which ends the answer; it returns false to
+	// end the answer itself. It is called by whoever calls Step.
 	Emit func(t Token) bool
 	// Done is told once why the answer ended.
 	Done func(End)
@@ -75,8 +75,8 @@ type sequence struct {
 
 // Engine draws tokens for many requests at once, over a pool of pages: it takes new tokens of all running
 // sequences, and pieces of prompts, as rows of one microbatch (continuous batching). What prompts have in
-// common is computed once. No request's tokens, nor a bit of their log-probabilities, depend on others. It is
-// for one goroutine.
+// common is computed once. No request's tokens, nor a bit of their log-probabilities, depend on others. It
+// is for one goroutine.
 type Engine struct {
 	g       *Generator
 	o       EngineOptions
@@ -140,7 +140,8 @@ func (e *Engine) Submit(r *Request) error {
 	case n == 0:
 		return errors.New("the prompt has no tokens")
 	case n >= e.o.Context:
-		return fmt.Errorf("the prompt has %d tokens, and with its answer a text has at most %d", n, e.o.Context)
+		return fmt.Errorf("the prompt has %d tokens, and with its answer a text has at most %d", n,
+			e.o.Context)
 	}
 	for i, id := range r.Prompt {
 		if id < 0 || int(id) >= e.g.m.Spec.Vocab {

@@ -107,7 +107,8 @@ func TestEngine(t *testing.T) {
 						alone = append(alone, asked(t, e, []*Request{r}, 1)...)
 						e.Close()
 					}
-					for _, o := range []EngineOptions{{Pages: 64}, {Pages: 9, Rows: 13}, {Pages: 30, Rows: 5, Running: 3}} {
+					for _, o := range []EngineOptions{{Pages: 64}, {Pages: 9, Rows: 13},
+						{Pages: 30, Rows: 5, Running: 3}} {
 						e, err := NewEngine(drawn(t, s, d, b), o)
 						require.NoError(t, err)
 						rs := requests(12)
@@ -163,7 +164,8 @@ func TestEngineSame(t *testing.T) {
 	prompt := requests(2)[1].Prompt
 	group := func() (rs []*Request) {
 		for i := range 8 {
-			rs = append(rs, &Request{Prompt: prompt, Sample: i, Params: Params{Max: 6, Temperature: 1, Seed: 3}})
+			rs = append(rs, &Request{Prompt: prompt, Sample: i,
+				Params: Params{Max: 6, Temperature: 1, Seed: 3}})
 		}
 		return rs
 	}
