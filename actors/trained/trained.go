@@ -52,8 +52,8 @@ type opening struct{ average bool }
 // Average opens the exponential moving average of the weights that a run kept beside them (optimizer.ema).
 func Average(on bool) Option { return func(o *opening) { o.average = on } }
 
-// Open reads the checkpoint directory of a run, a Hugging Face directory or a GGUF file; tokenizer names another
-// directory for the tokenizer, "" for none.
+// Open reads the checkpoint directory of a run, a Hugging Face directory or a GGUF file; tokenizer names
+// another directory for the tokenizer, "" for none.
 func Open(path, tokenizer string, options ...Option) (*Trained, error) {
 	var how opening
 	for _, o := range options {
@@ -77,11 +77,13 @@ func Open(path, tokenizer string, options ...Option) (*Trained, error) {
 		if hint := hf.Absent(path, os.Getenv); hint != "" {
 			return nil, exit.Usagef("%s", hint)
 		}
-		return nil, exit.With(fmt.Errorf("%s: there is no checkpoint and no Hugging Face directory here", path),
+		return nil, exit.With(fmt.Errorf("%s: there is no checkpoint and no Hugging Face directory here",
+			path),
 			exit.Corrupt)
 	}
 	if how.average {
-		return nil, exit.Usagef("%s has one set of weights: an average is read from the checkpoints of a run "+
+		return nil, exit.Usagef("%s has one set of weights: an average is read from the checkpoints of a "+
+			"run "+
 			"that keeps one", path)
 	}
 	if strings.HasSuffix(path, gguf.Ext) {
@@ -143,7 +145,8 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 	return t, nil
 }
 
-// openGGUF opens a GGUF file. Configuration and tokenizer are made of it in a folder that is there for so long.
+// openGGUF opens a GGUF file. Configuration and tokenizer are made of it in a folder that is there for so
+// long.
 func openGGUF(path, tokenizer string) (*Trained, error) {
 	m, err := gguf.Open(path)
 	if err != nil {
@@ -154,7 +157,7 @@ func openGGUF(path, tokenizer string) (*Trained, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	defer os.RemoveAll(dir)
-	if err := m.Sides(dir); err != nil {
+	if err := m.Sides(dir, ""); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	t, err := openHF(dir, tokenizer, func() (checkpoint.Source, error) { return m, nil })

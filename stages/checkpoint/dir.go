@@ -71,6 +71,12 @@ var _ = register(Format{
 // exportShardBytes is the size of shards that transformers writes by default.
 const exportShardBytes = 5e9
 
+// IsDir reports whether a directory has model files of safetensors.
+func IsDir(dir string) bool {
+	f, err := Detect(dir)
+	return err == nil && f.Name == "safetensors"
+}
+
 // Dir is a directory of safetensors as Hugging Face writes it: one file, or shards and an index.
 type Dir struct {
 	path    string
@@ -161,7 +167,8 @@ func readSmall(root folder, name string, limit int64) ([]byte, error) {
 func (d *Dir) openSingle(root folder) error {
 	f, err := openIn(root, d.names.single)
 	if errors.Is(err, os.ErrNotExist) {
-		return &Error{File: d.path, Fault: Missing, Why: fmt.Sprintf("neither %s nor %s is here", d.names.single,
+		return &Error{File: d.path, Fault: Missing, Why: fmt.Sprintf("neither %s nor %s is here",
+			d.names.single,
 			d.names.index),
 			Try: "convert other formats with: lfactor ckpt convert"}
 	}

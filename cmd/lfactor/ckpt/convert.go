@@ -13,13 +13,16 @@ import (
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
+	"github.com/lfactor/lfactor/stages/checkpoint/torch"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // conversion is what the flags of ckpt convert say.
 type conversion struct {
 	to, dtype string
+	like      string
 	overwrite bool
 	average   bool
 	upcycle   int
@@ -27,11 +30,14 @@ type conversion struct {
 	seed      uint64
 }
 
+// forms are those of a destination.
+var forms = []string{"hf", "gguf", "torch", "dcp"}
+
 // shardBytes is the size of an export's files.
 const shardBytes = 5 << 30
 
-// ckptConvertCommand converts between a run's checkpoints, Hugging Face directories and GGUF files, or with
-// --upcycle makes a mixture of experts of a dense model.
+// ckptConvertCommand converts between a run's checkpoints, Hugging Face directories, GGUF and PyTorch's
+// files, or with --upcycle makes a mixture of experts of a dense model.
 func ckptConvertCommand() *cobra.Command {
 	c := &cobra.Command{Use: "convert SRC DST",
 		Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's), and " +
@@ -41,10 +47,15 @@ func ckptConvertCommand() *cobra.Command {
 	var o conversion
 	f := c.Flags()
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace the files of a DST that has some")
-	f.StringVar(&o.to, "to", "", "form of DST: hf, a Hugging Face directory, or gguf, one file; gguf "+
-		"where DST ends in .gguf")
+	f.StringVar(&o.to, "to", "", "form of DST: hf, a Hugging Face directory with safetensors; gguf, one "+
+		"file; torch, "+
+		"pytorch_model.bin; dcp, torch.distributed.checkpoint. gguf where DST ends in .gguf, else hf")
 	f.StringVar(&o.dtype, "dtype", "", "of the weights: f32, f16 or bf16, and for GGUF q8_0 or q4_0; as "+
-		"in SRC where it is not said")
+		"in SRC where "+
+		"it is not said")
+	f.StringVar(&o.like, "like", "", "Hugging Face directory with config.json and tokenizer of the "+
+		"model, for a SRC "+
+		"that has neither")
 	f.IntVar(&o.upcycle, "upcycle", 0,
 		"make a mixture of so many experts of SRC, a Hugging Face directory of a dense model: each is "+
 			"a copy of its layer's MLP")
@@ -66,22 +77,30 @@ func ckptConvertCommand() *cobra.Command {
 
 // check holds flags to each other and to what is at the destination.
 func (o *conversion) check(c *cobra.Command, args []string) error {
-	if o.to == "" && strings.HasSuffix(args[1], gguf.Ext) {
-		o.to = "gguf"
+	if o.to == "" {
+		if o.to = "hf"; strings.HasSuffix(args[1], gguf.Ext) {
+			o.to = "gguf"
+		}
 	}
+	foreign := strings.HasSuffix(args[0], gguf.Ext) || torch.IsFile(args[0]) || torch.IsDir(args[0]) ||
+		torch.IsDCP(args[0])
 	switch {
-	case o.to != "" && o.to != "hf" && o.to != "gguf":
-		return exit.Usagef("--to %s: want hf or gguf", o.to)
+	case !slices.Contains(forms, o.to):
+		return exit.Usagef("--to %s: want one of %s", o.to, strings.Join(forms, ", "))
 	case o.dtype != "" && !slices.Contains(gguf.Written(), o.dtype):
 		return exit.Usagef("--dtype %s: want one of %s", o.dtype, strings.Join(gguf.Written(), ", "))
-	case o.dtype != "" && o.to != "gguf" && (o.dtype == "q8_0" || o.dtype == "q4_0"):
+	case o.to != "gguf" && (o.dtype == "q8_0" || o.dtype == "q4_0"):
 		return exit.Usagef("--dtype %s is for GGUF: say --to gguf too", o.dtype)
-	case o.dtype != "" && o.to != "gguf" && !strings.HasSuffix(args[0], gguf.Ext):
-		return exit.Usagef("--dtype is for what is converted from or to GGUF; a run's checkpoint is " +
-			"exported in the type of " +
-			"the weights that it began with")
-	case o.upcycle != 0 && (o.to == "gguf" || strings.HasSuffix(args[0], gguf.Ext)):
+	case o.dtype != "" && o.to == "hf" && !foreign:
+		return exit.Usagef("--dtype is for what is converted from or to another form; a run's checkpoint " +
+			"is " +
+			"exported in the type of the weights that it began with")
+	case o.upcycle != 0 && (o.to != "hf" || foreign):
 		return exit.Usagef("--upcycle makes a Hugging Face directory of one")
+	case strings.HasSuffix(args[0], gguf.Ext) && o.to == "gguf":
+		return exit.Usagef("%s is GGUF already: convert it to a Hugging Face directory, and that to "+
+			"another type",
+			args[0])
 	}
 	for _, flag := range []string{"experts-per-token", "seed"} {
 		if c.Flags().Changed(flag) && !c.Flags().Changed("upcycle") {
@@ -105,38 +124,106 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// convert makes dst of src, whatever the two are.
+// convert makes dst of src, whatever the two are: by way of a Hugging Face directory, unless one of them is
+// one.
 func (o *conversion) convert(src, dst string) error {
-	switch {
-	case o.upcycle != 0:
+	if o.upcycle != 0 {
 		if err := trained.Upcycle(src, dst, o.upcycle, o.each, o.seed); err != nil {
 			return fmt.Errorf("upcycling %s: %w", src, err)
 		}
 		return nil
-	case strings.HasSuffix(src, gguf.Ext) && o.to == "gguf":
-		return exit.Usagef("%s is GGUF already: convert it to a Hugging Face directory, and that to "+
-			"another type", src)
-	case strings.HasSuffix(src, gguf.Ext):
-		return gguf.Import(src, dst, o.dtype, shardBytes)
-	case o.to == "gguf" && machine.Exists(filepath.Join(src, "config.json")):
-		return gguf.Export(src, dst, o.dtype)
-	case o.to == "gguf":
-		return o.through(src, dst)
 	}
-	return o.export(src, dst)
-}
-
-// through makes a GGUF file of a run's checkpoint by way of a Hugging Face directory beside it.
-func (o *conversion) through(src, dst string) error {
-	dir, err := os.MkdirTemp(filepath.Dir(dst), "."+filepath.Base(dst)+"-")
+	if o.to == "hf" {
+		return o.folder(src, dst, o.dtype)
+	}
+	if machine.Exists(filepath.Join(src, "config.json")) && checkpoint.IsDir(src) {
+		return o.from(src, dst)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dst)), "."+filepath.Base(dst)+"-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := o.export(src, dir); err != nil {
+	if err := o.folder(src, dir, ""); err != nil {
 		return err
 	}
-	return gguf.Export(dir, dst, o.dtype)
+	return o.from(dir, dst)
+}
+
+// folder makes a Hugging Face directory of src.
+func (o *conversion) folder(src, dst, dtype string) error {
+	switch {
+	case strings.HasSuffix(src, gguf.Ext):
+		return gguf.Import(src, dst, dtype, shardBytes)
+	case torch.IsFile(src) || torch.IsDir(src) && !checkpoint.IsDir(src) || torch.IsDCP(src):
+		return o.fromTorch(src, dst, dtype)
+	}
+	return o.export(src, dst)
+}
+
+// fromTorch makes a Hugging Face directory of what PyTorch has saved.
+func (o *conversion) fromTorch(path, dst, dtype string) error {
+	sides := o.like
+	if sides == "" {
+		if sides = path; torch.IsFile(path) {
+			sides = filepath.Dir(path)
+		}
+	}
+	if !machine.Exists(filepath.Join(sides, "config.json")) {
+		return exit.Usagef("%s does not say which model it is of: name a directory with its config.json "+
+			"by --like", path)
+	}
+	src, err := openTorch(path)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	named, dropped, err := trained.Named(src, path, sides)
+	if err != nil {
+		return err
+	}
+	for _, d := range dropped {
+		fmt.Fprintf(os.Stderr, "note: %s: %v\n", path, d)
+	}
+	if dtype != "" {
+		if named, err = checkpoint.Cast(named, dtype); err != nil {
+			return err
+		}
+	}
+	return trained.WriteFolder(dst, named, sides, dtype)
+}
+
+// openTorch opens what PyTorch has saved.
+func openTorch(path string) (checkpoint.Source, error) {
+	if torch.IsDCP(path) {
+		return torch.OpenDCP(path)
+	}
+	return torch.Open(path)
+}
+
+// from makes what is wanted of a Hugging Face directory.
+func (o *conversion) from(dir, dst string) error {
+	if o.to == "gguf" {
+		return gguf.Export(dir, dst, o.dtype)
+	}
+	files, err := checkpoint.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	var src checkpoint.Source = files
+	if o.dtype != "" {
+		if src, err = checkpoint.Cast(src, o.dtype); err != nil {
+			return err
+		}
+	}
+	if _, err := checkpoint.CopySideFiles(dir, dst); err != nil {
+		return err
+	}
+	if o.to == "dcp" {
+		return torch.WriteDCP(dst, src)
+	}
+	return torch.Write(filepath.Join(dst, torch.FileName), src)
 }
 
 // export writes a run's checkpoint as a Hugging Face directory.

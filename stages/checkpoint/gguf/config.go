@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -230,8 +231,8 @@ func queryScalar(layers, hidden, heads, headDim int, arch string) int {
 	return headDim
 }
 
-// Config is the model's config.json.
-func (m *Model) Config() []byte {
+// Config is the model's config.json, for weights of a type, "" for what most of them are.
+func (m *Model) Config(dtype checkpoint.DType) []byte {
 	c, f := &m.config, m.family
 	_, head := m.of["lm_head.weight"]
 	_, bias := m.of["model.layers.0.self_attn.q_proj.bias"]
@@ -242,7 +243,8 @@ func (m *Model) Config() []byte {
 		"max_position_embeddings": c.context, "rms_norm_eps": point(c.eps), "rope_theta": point(c.theta),
 		"vocab_size": m.infos["model.embed_tokens.weight"].Shape[0], "tie_word_embeddings": !head,
 		"torch_dtype": map[checkpoint.DType]string{checkpoint.F32: "float32", checkpoint.F16: "float16",
-			checkpoint.BF16: "bfloat16"}[m.infos["model.layers.0.mlp.down_proj.weight"].DType],
+			checkpoint.BF16: "bfloat16"}[cmp.Or(dtype,
+			m.infos["model.layers.0.mlp.down_proj.weight"].DType)],
 		"bos_token_id": m.id("bos"), "eos_token_id": m.id("eos")}
 	if f.arch == "llama" {
 		out["attention_bias"] = bias

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
@@ -29,7 +30,7 @@ func Import(path, dir, dtype string, shardBytes int64) error {
 	if err != nil {
 		return err
 	}
-	if err := m.Sides(dir); err != nil {
+	if err := m.Sides(dir, checkpoint.DType(strings.ToUpper(dtype))); err != nil {
 		return errors.Join(err, sink.Abort())
 	}
 	if err := checkpoint.Copy(sink, src); err != nil {
@@ -38,13 +39,14 @@ func Import(path, dir, dtype string, shardBytes int64) error {
 	return sink.Commit()
 }
 
-// Sides writes config.json and the tokenizer's files into a directory that is there.
-func (m *Model) Sides(dir string) error {
+// Sides writes config.json and the tokenizer's files into a directory that is there, for weights of a type,
+// "" for what they are.
+func (m *Model) Sides(dir string, dtype checkpoint.DType) error {
 	files, err := m.Tokenizer()
 	if err != nil {
 		return err
 	}
-	files["config.json"] = m.Config()
+	files["config.json"] = m.Config(dtype)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := os.WriteFile(filepath.Join(dir, name), files[name], 0o644); err != nil {
 			return err

@@ -282,7 +282,7 @@ func TestLlama3Factors(t *testing.T) {
 	var conf struct {
 		Scaling map[string]any `json:"rope_scaling"`
 	}
-	require.NoError(t, json.Unmarshal(m.Config(), &conf))
+	require.NoError(t, json.Unmarshal(m.Config(""), &conf))
 	want := map[string]any{"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
 		"high_freq_factor":                 4.0,
 		"original_max_position_embeddings": 8192.0}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTorchFiles: a run's checkpoint goes to pytorch_model.bin and to torch.distributed.checkpoint and
+// comes back with the same bytes; a pickle that would call something is refused by name, and what says no
+// model wants --like.
+func TestTorchFiles(t *testing.T) {
+	t.Parallel()
+	dir := tinyRun(t)
+	trained(t, dir)
+	do := func(want int, args ...string) string {
+		t.Helper()
+		code, out := runIn(t, dir, nil, args...)
+		require.Equal(t, want, code, out)
+		return out
+	}
+	do(0, "ckpt", "convert", "ckpt", "hf")
+	do(0, "ckpt", "convert", "ckpt", "bin", "--to", "torch")
+	do(0, "ckpt", "convert", "hf", "dcp", "--to", "dcp")
+	for _, form := range []string{"bin", "dcp"} {
+		do(0, "ckpt", "convert", form, form+"-back")
+		require.Contains(t, do(0, "ckpt", "diff", "hf", form+"-back"), "equal")
+	}
+	require.NoError(t, os.Rename(filepath.Join(dir, "bin", "pytorch_model.bin"),
+		filepath.Join(dir, "alone.pt")))
+	require.Contains(t, do(2, "ckpt", "convert", "alone.pt", "x"), "--like")
+	do(0, "ckpt", "convert", "alone.pt", "y", "--like", "hf", "--dtype", "bf16")
+	require.Contains(t, do(1, "ckpt", "diff", "hf", "y"), "BF16")
+	do(0, "sample", "y", "--prompt", "the", "--greedy", "--max", "3")
+
+	evil, err := os.ReadFile(filepath.Join("..", "..", "stages", "checkpoint", "torch", "testdata",
+		"evil.bin"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "evil.bin"), evil, 0o600))
+	require.Contains(t, do(6, "ckpt", "convert", "evil.bin", "z", "--like", "hf"), "posix.system")
+	plain, err := os.ReadFile(filepath.Join("..", "..", "stages", "checkpoint", "torch", "testdata",
+		"plain.bin"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain.bin"), plain, 0o600))
+	require.Contains(t, do(6, "ckpt", "convert", "plain.bin", "z", "--like", "hf"), "a.weight")
+	require.NoDirExists(t, filepath.Join(dir, "z"))
+}

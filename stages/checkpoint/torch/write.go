@@ -1,0 +1,386 @@
+package torch
+
+import (
+	"archive/zip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// pickler writes a pickle of protocol 2, with as few operations as loading with weights_only=True knows.
+type pickler struct{ b []byte }
+
+func (p *pickler) op(b ...byte) { p.b = append(p.b, b...) }
+
+func (p *pickler) text(s string) {
+	p.b = append(binary.LittleEndian.AppendUint32(append(p.b, 'X'), uint32(len(s))), s...)
+}
+
+func (p *pickler) global(g global) { p.b = append(p.b, "c"+g.module+"\n"+g.name+"\n"...) }
+
+func (p *pickler) int(n int64) {
+	if n == int64(int32(n)) {
+		p.b = binary.LittleEndian.AppendUint32(append(p.b, 'J'), uint32(n))
+		return
+	}
+	p.b = binary.LittleEndian.AppendUint64(append(p.b, 0x8a, 8), uint64(n))
+}
+
+func (p *pickler) ints(n []int64) {
+	p.op('(')
+	for _, x := range n {
+		p.int(x)
+	}
+	p.op('t')
+}
+
+// call is what a global makes of a tuple that args writes.
+func (p *pickler) call(g global, args func()) {
+	p.global(g)
+	args()
+	p.op('R')
+}
+
+// object is one of a class without arguments, with fields as the pairs give them.
+func (p *pickler) object(class global, fields ...func()) {
+	p.global(class)
+	p.op(')', 0x81, '}')
+	p.op('(')
+	for _, f := range fields {
+		f()
+	}
+	p.op('u', 'b')
+}
+
+// field is a pair for object.
+func (p *pickler) field(name string, value func()) func() {
+	return func() {
+		p.text(name)
+		value()
+	}
+}
+
+// storageOf is the class of a type's storage; ok is false for types whose storages are untyped.
+func storageOf(d checkpoint.DType) (g global, ok bool) {
+	for _, g := range byName(storages) {
+		if storages[g] == d {
+			return g, true
+		}
+	}
+	return global{"torch.storage", "UntypedStorage"}, false
+}
+
+// typeOf is torch's name of a type.
+func typeOf(d checkpoint.DType) (global, error) {
+	for _, g := range byName(types) {
+		if types[g] == d {
+			return g, nil
+		}
+	}
+	return global{}, fmt.Errorf("torch has no type %s", d)
+}
+
+func byName(m map[global]checkpoint.DType) []global {
+	return slices.SortedFunc(maps.Keys(m), func(a, b global) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+}
+
+// tensor writes the call that makes one over the storage of a key.
+func (p *pickler) tensor(t checkpoint.Info, key string) error {
+	storage, typed := storageOf(t.DType)
+	name := "_rebuild_tensor_v2"
+	if !typed {
+		name = "_rebuild_tensor_v3"
+	}
+	dtype, err := typeOf(t.DType)
+	if err != nil {
+		return err
+	}
+	shape, stride, n := rowMajor(t.Shape)
+	count := n
+	if !typed {
+		count = t.Bytes
+	}
+	p.call(global{"torch._utils", name}, func() {
+		p.op('(', '(')
+		p.text("storage")
+		p.global(storage)
+		p.text(key)
+		p.text("cpu")
+		p.int(count)
+		p.op('t', 'Q')
+		p.int(0)
+		p.ints(shape)
+		p.ints(stride)
+		p.op(0x89)
+		p.call(orderedDict, func() { p.op(')') })
+		if !typed {
+			p.global(dtype)
+		}
+		p.op('t')
+	})
+	return nil
+}
+
+// rowMajor are the sizes and strides of a dense tensor, and its elements.
+func rowMajor(shape []int) (size, stride []int64, n int64) {
+	size, stride = make([]int64, len(shape)), make([]int64, len(shape))
+	n = 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		size[i], stride[i] = int64(shape[i]), n
+		n *= int64(shape[i])
+	}
+	return size, stride, n
+}
+
+// counter counts what is written.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+// Write implements io.Writer.
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// alignment is that of storages in a file, so that they can be mapped into memory.
+const alignment = 64
+
+// writeArchive writes an archive of a pickle and of the tensors that lie beside it, in order.
+func writeArchive(w io.Writer, root string, pickle []byte, src checkpoint.Source,
+	tensors []checkpoint.Info) error {
+	c := &counter{w: w}
+	z := zip.NewWriter(c)
+	entry := func(name string) (io.Writer, error) {
+		if err := z.Flush(); err != nil {
+			return nil, err
+		}
+		name = root + "/" + name
+		pad := (alignment - (c.n+30+int64(len(name))+4)%alignment) % alignment
+		extra := append([]byte{'F', 'B', byte(pad), 0}, make([]byte, pad)...)
+		return z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store, Extra: extra})
+	}
+	for _, x := range [][2]string{{"data.pkl", string(pickle)}, {".format_version", "1"},
+		{"byteorder", "little"}} {
+		e, err := entry(x[0])
+		if err == nil {
+			_, err = io.WriteString(e, x[1])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for i, t := range tensors {
+		e, err := entry(fmt.Sprintf("data/%d", i))
+		if err == nil {
+			err = stream(e, src, t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	e, err := entry("version")
+	if err == nil {
+		_, err = io.WriteString(e, "3\n")
+	}
+	if err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// streamMax bounds what is held of a tensor, unless a row is larger.
+const streamMax = 16 << 20
+
+// stream writes a tensor, a few rows at a time.
+func stream(w io.Writer, src checkpoint.Source, t checkpoint.Info) error {
+	box := make([][2]int, len(t.Shape))
+	for i, n := range t.Shape {
+		box[i] = [2]int{0, n}
+	}
+	rows, each := 1, t.Bytes
+	if len(t.Shape) > 0 && t.Shape[0] > 0 {
+		rows = t.Shape[0]
+		each = t.Bytes / int64(rows)
+	}
+	step := max(1, int(min(int64(rows), streamMax/max(1, each))))
+	var buf []byte
+	for at := 0; at < rows && t.Bytes > 0; at += step {
+		n := min(step, rows-at)
+		if len(box) > 0 {
+			box[0] = [2]int{at, at + n}
+		}
+		buf = slices.Grow(buf[:0], n*int(each))[:n*int(each)]
+		if err := src.ReadRanges(t.Name, box, buf); err != nil {
+			return err
+		}
+		if _, err := w.Write(buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Write writes the tensors of src as a file of torch.save: a dictionary that torch.load(weights_only=True)
+// reads.
+func Write(path string, src checkpoint.Source) error {
+	p := &pickler{}
+	p.op(0x80, 2, '}', '(')
+	tensors := src.Tensors()
+	for i, t := range tensors {
+		p.text(t.Name)
+		if err := p.tensor(t, fmt.Sprint(i)); err != nil {
+			return fmt.Errorf("%s: tensor %s: %w", path, t.Name, err)
+		}
+	}
+	p.op('u', '.')
+	return writeWhole(path, func(w io.Writer) error {
+		return writeArchive(w, "pytorch_model", p.b, src,
+			tensors)
+	})
+}
+
+// writeWhole writes a file under a temporary name, which it loses when all is there.
+func writeWhole(path string, write func(w io.Writer) error) (err error) {
+	part := path + ".partial"
+	if err := errors.Join(checkpoint.OS.MkdirAll(filepath.Dir(path)),
+		checkpoint.OS.RemoveAll(part)); err != nil {
+		return err
+	}
+	f, err := checkpoint.OS.Create(part)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = checkpoint.OS.Rename(part, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(part))
+	}
+	return checkpoint.OS.SyncDir(filepath.Dir(path))
+}
+
+// partName is the file of all parts of a directory that is written here.
+const partName = "__0_0.distcp"
+
+// WriteDCP writes the tensors of src as a directory of torch.distributed.checkpoint, each as one part. The
+// metadata is written last: before, the directory is none.
+func WriteDCP(dir string, src checkpoint.Source) error {
+	tensors := src.Tensors()
+	places := make([]place, len(tensors))
+	err := writeWhole(filepath.Join(dir, partName), func(w io.Writer) error {
+		c := &counter{w: w}
+		for i, t := range tensors {
+			p := &pickler{}
+			p.op(0x80, 2)
+			if err := p.tensor(t, "0"); err != nil {
+				return fmt.Errorf("%s: tensor %s: %w", dir, t.Name, err)
+			}
+			p.op('.')
+			places[i].offset = c.n
+			if err := writeArchive(c, "archive", p.b, src, []checkpoint.Info{t}); err != nil {
+				return err
+			}
+			places[i].bytes = c.n - places[i].offset
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	meta, err := metadata(tensors, places)
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return writeWhole(filepath.Join(dir, MetadataName), func(w io.Writer) error {
+		_, err := w.Write(meta)
+		return err
+	})
+}
+
+// metadata is the pickle of a Metadata.
+func metadata(tensors []checkpoint.Info, places []place) ([]byte, error) {
+	p := &pickler{}
+	p.op(0x80, 2)
+	size := func(n []int64) func() {
+		return func() {
+			p.call(global{"torch", "Size"}, func() {
+				p.ints(n)
+				p.op(0x85)
+			})
+		}
+	}
+	var failed error
+	entries := func() {
+		p.op('}', '(')
+		for _, t := range tensors {
+			dtype, err := typeOf(t.DType)
+			failed = errors.Join(failed, err)
+			shape, _, _ := rowMajor(t.Shape)
+			p.text(t.Name)
+			p.object(global{dcpMetadata, "TensorStorageMetadata"},
+				p.field("properties", func() { p.properties(dtype) }),
+				p.field("size", size(shape)), p.field("chunks", func() {
+					p.op(']')
+					p.object(global{dcpMetadata, "ChunkStorageMetadata"},
+						p.field("offsets", size(make([]int64, len(shape)))), p.field("sizes", size(shape)))
+					p.op('a')
+				}))
+		}
+		p.op('u')
+	}
+	storage := func() {
+		p.op('}', '(')
+		for i, t := range tensors {
+			p.object(global{dcpMetadata, "MetadataIndex"}, p.field("fqn", func() { p.text(t.Name) }),
+				p.field("offset", size(make([]int64, len(t.Shape)))), p.field("index", func() { p.int(0) }))
+			p.object(global{dcpFiles, "_StorageInfo"}, p.field("relative_path", func() { p.text(partName) }),
+				p.field("offset", func() { p.int(places[i].offset) }),
+				p.field("length", func() { p.int(places[i].bytes) }),
+				p.field("transform_descriptors", func() { p.op('N') }))
+		}
+		p.op('u')
+	}
+	none := func() { p.op('N') }
+	p.object(global{dcpMetadata, "Metadata"}, p.field("state_dict_metadata", entries),
+		p.field("planner_data", none),
+		p.field("storage_data", storage), p.field("storage_meta", none))
+	p.op('.')
+	return p.b, failed
+}
+
+// properties is a TensorProperties: type, layout, whether gradients are wanted, order in memory, pinned or
+// not.
+func (p *pickler) properties(dtype global) {
+	p.global(global{dcpMetadata, "TensorProperties"})
+	p.op(')', 0x81, '(')
+	p.global(dtype)
+	p.call(global{"torch.serialization", "_get_layout"}, func() {
+		p.text("torch.strided")
+		p.op(0x85)
+	})
+	p.op(0x89)
+	p.call(global{dcpMetadata, "_MEM_FORMAT_ENCODING"}, func() {
+		p.int(0)
+		p.op(0x85)
+	})
+	p.op(0x89, 't', 'b')
+}
