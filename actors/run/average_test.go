@@ -105,7 +105,7 @@ func TestAverageIsRead(t *testing.T) {
 		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append(args,
 			"log.dir="+t.TempDir())})
 		require.NoError(t, err)
-		return Evaluate(context.Background(), cfg, average)
+		return Evaluate(context.Background(), cfg, Question{Average: average})
 	}
 	want, err := eval(text, false)
 	require.NoError(t, err)
@@ -125,4 +125,38 @@ func TestAverageIsRead(t *testing.T) {
 	none := averaged(t, dir, t.TempDir(), "optimizer.ema=0", "optimizer.ema_after=0")
 	_, err = eval(own, true, "checkpoint.dir="+none, "train.steps=5", "optimizer.ema=0", "optimizer.ema_after=0")
 	require.ErrorContains(t, err, "kept no average")
+}
+
+// TestLossByLevel: the loss of parts of the noise levels is that of each, whatever other parts there are.
+func TestLossByLevel(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	squares(t, filepath.Join(dir, "a.tar"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(wanOf12), 0o644))
+	saved := averaged(t, dir, t.TempDir(), "optimizer.ema=0", "optimizer.ema_after=0")
+	eval := func(levels int, more ...string) *Evaluation {
+		text := fmt.Sprintf("model: {file: %q}\ndata: {paths: [%q], valid: [%[2]q], seq_len: 16}\ndiffusion: "+
+			"{autoencoder: pixels, sizes: [8x8], text_encoder: none}\ntrain: {steps: 5, global_batch: 4, micro_batch: 2, eval_steps: 6}\noptimizer: {lr: 1.0e-2}\n"+
+			"schedule: {decay_steps: 5}\n",
+			filepath.Join(dir, "model.yaml"), filepath.Join(dir, "a.tar"))
+		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append(more,
+			"log.dir="+t.TempDir(), "checkpoint.dir="+saved)})
+		require.NoError(t, err)
+		e, err := Evaluate(context.Background(), cfg, Question{Levels: levels})
+		require.NoError(t, err)
+		return e
+	}
+	e := eval(4)
+	require.Len(t, e.Levels, 4)
+	for i, l := range e.Levels {
+		require.Equal(t, [2]float64{float64(i) / 4, float64(i+1) / 4}, [2]float64{l.From, l.To})
+		require.Positive(t, l.Loss)
+	}
+	require.NotEqual(t, e.Levels[0].Loss, e.Levels[3].Loss)
+	one := eval(1)
+	require.Equal(t, one.Loss, one.Levels[0].Loss) // all of them
+	require.Equal(t, e.Loss, one.Loss)
+	two := eval(2)
+	require.Len(t, two.Levels, 2)
+	require.NotEqual(t, e.Levels[3].Loss, two.Levels[1].Loss)
 }

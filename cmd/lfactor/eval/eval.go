@@ -7,12 +7,15 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // Command is lfactor eval: the loss of a checkpoint.
@@ -21,13 +24,14 @@ func Command() *cobra.Command {
 		Short: "Loss of a run's newest checkpoint, or of the weights it starts from, on " +
 			"its validation data",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: evalCommand}
+	c.Flags().Int("levels", 0, "models of diffusion: also the loss of so many parts of the noise levels")
 	c.Flags().Bool("ema", false, "of the average of the weights that optimizer.ema keeps")
 	return c
 }
 
 func evalCommand(c *cobra.Command, args []string) error {
 	flags := maps.Clone(cli.RunFlags)
-	flags["ema"] = false
+	flags["ema"], flags["levels"] = false, true
 	file, mine, rest := configs.SplitArgs(args, flags)
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
 		return c.Help()
@@ -42,7 +46,11 @@ func evalCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	cli.Notes(cfg.Notices)
-	e, err := run.Evaluate(c.Context(), cfg, slices.Contains(mine, "--ema"))
+	q := run.Question{Average: slices.Contains(mine, "--ema")}
+	if q.Levels, err = levels(mine); err != nil {
+		return err
+	}
+	e, err := run.Evaluate(c.Context(), cfg, q)
 	if err != nil {
 		return err
 	}
@@ -52,5 +60,27 @@ func evalCommand(c *cobra.Command, args []string) error {
 			perplexity = fmt.Sprintf("  perplexity %.3f", e.Perplexity)
 		}
 		fmt.Fprintf(w, "loss %.6f%s  (%s, %d batches)\n", e.Loss, perplexity, e.From, e.Batches)
+		for _, l := range e.Levels {
+			fmt.Fprintf(w, "  noise %4.2f to %4.2f  %.6f\n", l.From, l.To, l.Loss)
+		}
 	})
+}
+
+// levels is the value of --levels.
+func levels(args []string) (int, error) {
+	for i, a := range args {
+		value, inline := strings.CutPrefix(a, "--levels=")
+		if a == "--levels" && i+1 < len(args) {
+			value, inline = args[i+1], true
+		}
+		if !inline {
+			continue
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > 1000 {
+			return 0, exit.Usagef("eval: --levels %s: want a number from 1 to 1000", value)
+		}
+		return n, nil
+	}
+	return 0, nil
 }
