@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/media"
 )
 
 // CaptionEncoder makes samples of images and clips with their captions: the dataset.SampleEncoder of models
@@ -48,6 +49,9 @@ func (c *CaptionEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, er
 		if c.Condition != nil && strings.HasPrefix(p.Name, conditionName) {
 			given = append(given, dataset.Media{Kind: kind, Key: d.Key + "." + p.Name, Bytes: p.Bytes})
 			continue
+		}
+		if kind == dataset.Image && media.Moves(p.Bytes) {
+			kind = dataset.Video
 		}
 		if picture != nil {
 			return nil, fmt.Errorf("sample %q has two images or clips, %s and %s: one is trained", d.Key,

@@ -49,8 +49,11 @@ func (f FFmpeg) Clip(ctx context.Context, file string, p VideoProcessor) (*Clip,
 	return c, nil
 }
 
-// ClipBytes is Clip for a video in memory.
+// ClipBytes is Clip for a video in memory. Moving GIFs need no ffmpeg.
 func (f FFmpeg) ClipBytes(ctx context.Context, b []byte, p VideoProcessor) (c *Clip, err error) {
+	if Moves(b) {
+		return f.gifClip(ctx, b, p)
+	}
 	err = asFile(b, func(file string) error {
 		c, err = f.Clip(ctx, file, p)
 		return err
@@ -60,6 +63,9 @@ func (f FFmpeg) ClipBytes(ctx context.Context, b []byte, p VideoProcessor) (c *C
 
 // ProbeBytes is Probe for a video in memory.
 func (f FFmpeg) ProbeBytes(ctx context.Context, b []byte) (v VideoInfo, err error) {
+	if Moves(b) {
+		return gifInfo(b), nil
+	}
 	err = asFile(b, func(file string) error {
 		v, err = f.Probe(ctx, file)
 		return err
