@@ -31,6 +31,8 @@ type Run struct {
 	LoRA       LoRA       `key:"lora"`
 	Diffusion  Diffusion  `key:"diffusion"`
 	Objective  Objective  `key:"objective"`
+	Rollout    Rollout    `key:"rollout"`
+	Reward     Reward     `key:"reward"`
 	Freeze     []string   `key:"freeze" class:"fixed" flag:"freeze-parameters" doc:"Parameters that are not trained, as patterns with * on their full names."`
 	Checkpoint Checkpoint `key:"checkpoint"`
 	Log        Log        `key:"log"`

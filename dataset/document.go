@@ -106,6 +106,9 @@ const (
 
 	// KindPairs is pairs of answers of which one is preferred: Document.Parts with one "json", as the file has it.
 	KindPairs Kind = "pairs"
+
+	// KindPrompts is prompts to which a run draws answers itself: Document.Parts with one "json", likewise.
+	KindPrompts Kind = "prompts"
 )
 
 // Source gives documents by number. Reading the same number twice gives the same document. All methods may

@@ -55,6 +55,7 @@ type RunOptions struct {
 	Filter     func(to actors.Ref, m actors.Message) bool
 	WrapDevice func(rank int, d Device) Device
 	OnSystem   func(*System) // sees the system once its actors exist
+	OnRanks    func([]*Rank) // sees the process's ranks once they have parameters
 	Capture    *Capture      // keeps messages, nil for none
 	Edges      func([]Edge)  // hears at the end what was sent, nil for nobody
 	Routing    *Routing      // what is done with the choices of routers, nil for nothing
@@ -180,6 +181,9 @@ func Run(l *layout.Layout, o RunOptions) error {
 			}
 		}
 		dps[l.Ranks[r].Coord.DP] = true
+	}
+	if o.OnRanks != nil {
+		o.OnRanks(devices)
 	}
 	spawn(l, sys, o, obs, devices, ranks, dps)
 	if o.OnSystem != nil {

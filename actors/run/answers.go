@@ -42,8 +42,9 @@ func (d *data) openAnswers() error {
 	case l == nil:
 		return nil
 	case d.r.tok == nil:
-		return cfg.Fault("data.tokenizer", "pairs of answers are texts, and no tokenizer is given",
-			"give one")
+		return cfg.Fault("data.tokenizer", "answers are texts, and no tokenizer is given", "give one")
+	case l.Policy != nil:
+		return d.openRollouts(l)
 	}
 	d.answers = &answers{loss: l}
 	if !l.Reference {

@@ -37,6 +37,7 @@ type data struct {
 	kind     dataset.Kind    // of what is read
 	images   imagery         // of a model that takes images, or nil
 	answers  *answers        // of a loss over answers, or nil
+	rollouts *rollouts       // of a loss of a policy, or nil
 	recent   map[int64]*made // steps made lately: every replica's loader asks for its share
 	marks    marks
 	sought   string            // the place that was gone back to last
@@ -196,6 +197,13 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 		}
 		conf.Prepare = d.images.Prepare
 	}
+	if d.kind == dataset.KindPrompts {
+		conf.Mode, conf.Packing, conf.MicroBatch = dataset.ModeSFT, dataset.PackNone, 1
+		conf.GlobalBatch = c.Train.GlobalBatch / c.Rollout.Group
+		if conf.Samples, err = d.promptEncoder(); err != nil {
+			return conf, err
+		}
+	}
 	if d.kind == dataset.KindPairs {
 		conf.Mode = dataset.ModeSFT
 		if conf.Samples, err = d.pairEncoder(eod); err != nil {
@@ -301,6 +309,11 @@ func (d *data) leave() { d.leaving.Do(func() { close(d.left) }) }
 // batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of the
 // step.
 func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
+	if d.rollouts != nil { // whoever reads ahead must not keep others from the step under way
+		if err := d.rollouts.await(step); err != nil {
+			return nil, err
+		}
+	}
 	d.reading.Lock()
 	defer d.reading.Unlock()
 	m, err := d.step(step)
@@ -308,6 +321,9 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 		return nil, err
 	}
 	c := d.r.cfg.Run
+	if d.rollouts != nil {
+		return d.rollouts.batches(step, dp, m.batches)
+	}
 	var out []host.Microbatch
 	shares := d.shares(m.batches)
 	weights := dataset.Weighting{Weight: dataset.LossWeight(c.Train.LossWeight),
@@ -390,6 +406,9 @@ func (d *data) commit(step int64) {
 	d.entering.Lock()
 	defer d.entering.Unlock()
 	defer d.inLedger.Store(step)
+	if d.rollouts != nil {
+		d.rollouts.trained(step)
+	}
 	d.mu.Lock()
 	m := d.recent[step]
 	d.mu.Unlock()
@@ -430,6 +449,9 @@ func (d *data) close() {
 	}
 	for _, s := range d.sources {
 		_ = s.Close() // read-only files
+	}
+	if d.rollouts != nil {
+		d.rollouts.close()
 	}
 	if d.answers != nil && d.answers.ref != nil {
 		d.answers.ref.Close()

@@ -16,6 +16,7 @@ const (
 	Draws      = "draws"      // diffusion.times
 	Weights    = "weights"    // diffusion.weight
 	Losses     = "losses"     // objective.kind
+	Rewards    = "rewards"    // reward.kind
 )
 
 var offers = map[string][]string{}

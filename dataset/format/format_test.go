@@ -40,6 +40,10 @@ func sampleDocs(k dataset.Kind) (out []dataset.Document) {
 			if i%4 == 0 {
 				d.Tools = json.RawMessage(`[{"name":"f"}]`)
 			}
+		case dataset.KindPrompts:
+			d.Key = fmt.Sprint(i)
+			d.Parts = []dataset.Part{{Name: "json", Bytes: []byte(fmt.Sprintf(`{"prompt":"q%d%s","answer":%d}`, i,
+				strings.Repeat(" ä", i%5), i))}}
 		case dataset.KindPairs:
 			d.Key = fmt.Sprint(i)
 			d.Parts = []dataset.Part{{Name: "json", Bytes: []byte(fmt.Sprintf(

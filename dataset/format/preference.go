@@ -11,9 +11,9 @@ import (
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
-// Pairs of answers: {"prompt", "chosen", "rejected"} as texts or as lists of messages; with the prompt in both
-// answers, as HH-RLHF and UltraFeedback have it; or OpenAI's {"input": {"messages"}, "preferred_output",
-// "non_preferred_output"}.
+// Pairs of answers: {"prompt", "chosen", "rejected"} as texts or as lists of messages; with the prompt in
+// both answers, as HH-RLHF and UltraFeedback have it; or OpenAI's {"input": {"messages"},
+// "preferred_output", "non_preferred_output"}.
 var _ = dataset.Register(dataset.Format{
 	Name: "preference",
 	Doc:  "pairs of answers as {prompt, chosen, rejected}, of which one is preferred",

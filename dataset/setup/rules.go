@@ -55,7 +55,15 @@ func checkFiles(c *configs.Config, at configs.At) {
 // Aimed is the fault of data that the run's loss does not learn from: pairs of answers and losses over them go
 // together alone.
 func Aimed(c *configs.Config, k dataset.Kind) error {
-	switch kind := c.Run.Objective.Kind; {
+	kind, draws := c.Run.Objective.Kind, c.Run.Reward.Kind != "none"
+	switch {
+	case draws && k != dataset.KindPrompts:
+		return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s draws answers to prompts, and the data holds %s",
+			kind, k), "name records of {prompt, answer}, or set data.kind: prompts")
+	case draws:
+	case k == dataset.KindPrompts:
+		return c.Fault("objective.kind", "the data holds prompts alone, to which a run draws answers",
+			"set objective.kind, for example to grpo, and reward.kind")
 	case kind == "none" && k == dataset.KindPairs:
 		return c.Fault("objective.kind", "the data holds pairs of answers, and the loss is that of a language model",
 			"set objective.kind, for example to dpo")

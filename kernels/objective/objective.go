@@ -13,18 +13,21 @@ type Params struct {
 	Smoothing float64 // share of the labels that are wrong
 	Text      float64 // weight of the language model's own loss on the chosen answer
 	Center    float64 // how strongly scores are held around 0
+	// ClipLow and ClipHigh say how far a ratio of probabilities may go below and above 1; KL is the weight
+	// of the distance to the reference policy. Of losses of policies.
+	ClipLow, ClipHigh, KL float64
 }
 
 // Vector and ParamsOf carry parameters through a tensor of float32s.
 func (p Params) Vector() []float32 {
 	return []float32{float32(p.Beta), float32(p.Gamma), float32(p.Smoothing), float32(p.Text),
-		float32(p.Center)}
+		float32(p.Center), float32(p.ClipLow), float32(p.ClipHigh), float32(p.KL)}
 }
 
 // ParamsOf is the inverse of Params.Vector.
 func ParamsOf(v []float32) Params {
 	return Params{Beta: wide(v[0]), Gamma: wide(v[1]), Smoothing: wide(v[2]), Text: wide(v[3]),
-		Center: wide(v[4])}
+		Center: wide(v[4]), ClipLow: wide(v[5]), ClipHigh: wide(v[6]), KL: wide(v[7])}
 }
 
 // wide is the number with the fewest digits that rounds to a float32, as a file has it: 0.1 and not
@@ -42,6 +45,8 @@ const (
 	Reference = iota // log-probability under the reference policy
 	Language         // weight of the row's own loss of a language model, 0 for none
 	Margin           // how much better the chosen answer is said to be; the same in all rows of a pair
+	Old              // log-probability when the token was drawn, or before the first update by it
+	Advantage        // of the token's answer; the same in all of its rows
 	Columns
 )
 
@@ -68,6 +73,11 @@ type Loss struct {
 	Score bool
 	// Prompts says that the loss of a language model counts the tokens of the prompt too.
 	Prompts bool
+	// Held says that the derivatives leave out what some part of the loss changes by, so that they are not
+	// its own.
+	Held bool
+	// Policy says how rewards of drawn answers become advantages and weights; nil for losses of pairs.
+	Policy *Policy
 	// Of gives the loss and adds its derivatives by LogP to grad.
 	Of func(p *Params, r *Rows, grad []float64) float64
 }
@@ -92,6 +102,9 @@ func Names() []string {
 	slices.Sort(out)
 	return out
 }
+
+// Compares reports whether a loss with parameters reads the reference policy.
+func (l *Loss) Compares(p Params) bool { return l.Reference || l.Policy != nil && p.KL > 0 }
 
 // Lookup is the loss of a name, nil if there is none.
 func Lookup(name string) *Loss { return all[name] }

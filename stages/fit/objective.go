@@ -26,9 +26,29 @@ func aims(c *configs.Config, m *family.Model) {
 	if l == nil {
 		return
 	}
-	m.Spec.Objective = &family.Objective{Loss: l, Params: objective.Params{Beta: o.Beta, Gamma: o.Gamma,
-		Smoothing: o.Smoothing, Text: o.Text, Center: o.Center}}
+	m.Spec.Objective = &family.Objective{Loss: l, Params: lossParams(l, o)}
 	m.Modalities = append(m.Modalities, family.AnswerModality)
+}
+
+// lossParams are the parameters of a loss, its own where the section leaves them to it.
+func lossParams(l *objective.Loss, o *configs.Objective) objective.Params {
+	p := objective.Params{Beta: o.Beta, Gamma: o.Gamma, Smoothing: o.Smoothing, Text: o.Text, Center: o.Center,
+		ClipLow: o.ClipLow, ClipHigh: o.ClipHigh, KL: o.KL}
+	if l.Policy != nil {
+		if p.ClipLow < 0 {
+			p.ClipLow = l.Policy.ClipLow
+		}
+		if p.ClipHigh < 0 {
+			p.ClipHigh = l.Policy.ClipHigh
+		}
+	}
+	return p
+}
+
+// Compares reports whether a run's loss reads a reference policy.
+func Compares(c *configs.Config) bool {
+	l := Loss(c)
+	return l != nil && l.Compares(lossParams(l, &c.Run.Objective))
 }
 
 // objective holds the section objective to the loss, the model and the plan. A loss over answers needs all
@@ -44,13 +64,14 @@ func (r rules) objective() {
 		switch of := key == "reference" || key == "cache"; {
 		case l == nil:
 			r.at(k.Name, "objective.kind is none", "remove it, or set objective.kind")
-		case of && !l.Reference:
+		case of && !Compares(r.c):
 			r.at(k.Name, fmt.Sprintf("objective.kind = %s needs no reference", l.Name), "remove it")
 		case !of && !slices.Contains(l.Reads, key):
 			r.at(k.Name, fmt.Sprintf("is not read by objective.kind = %s, which reads %s", l.Name,
 				strings.Join(l.Reads, ", ")), "remove it")
 		}
 	}
+	r.rollouts(l)
 	if l == nil {
 		return
 	}
@@ -70,6 +91,43 @@ func (r rules) objective() {
 		{"objective.kind", "the model is one of diffusion", "remove it", r.m.Denoiser != nil},
 		{"data.balance", "a pair of answers is not shared out by its tokens", "remove it",
 			r.c.Run.Data.Balance},
+	} {
+		if k.set {
+			r.at(k.key, k.why, k.try)
+		}
+	}
+}
+
+// rollouts holds the sections rollout and reward to the loss.
+func (r rules) rollouts(l *objective.Loss) {
+	draws, c := l != nil && l.Policy != nil, &r.c.Run
+	for _, k := range configs.Keys() {
+		if strings.HasPrefix(k.Name, "rollout.") && !draws && !r.c.Usual(k.Name) {
+			r.at(k.Name, "objective.kind draws no answers", "remove it")
+		}
+	}
+	switch {
+	case !draws && c.Reward.Kind != "none":
+		r.at("reward.kind", "objective.kind draws no answers", "remove it")
+		return
+	case !draws:
+		return
+	case c.Reward.Kind == "none":
+		r.at("reward.kind", "says not what drawn answers are worth", "set it, for example to exact")
+	}
+	for _, k := range []struct {
+		key, why, try string
+		set           bool
+	}{
+		{"train.global_batch", fmt.Sprintf("%d answers of a step are no whole groups of %d", c.Train.GlobalBatch,
+			c.Rollout.Group), "take a multiple of rollout.group", c.Train.GlobalBatch%c.Rollout.Group != 0},
+		{"rollout.max_tokens", fmt.Sprintf("%d leave no room for a prompt in %d", c.Rollout.Max, c.Data.SeqLen),
+			"raise data.seq_len", c.Rollout.Max+1 >= c.Data.SeqLen},
+		{"plan.procs", "answers are drawn in the process that trains", "set it to 1", c.Plan.Procs > 1},
+		{"device", "answers are drawn on the processor", "set it to cpu", c.Device != "cpu"},
+		{"data.valid", "an evaluation of drawn answers is not there yet", "remove it", len(c.Data.Valid) > 0},
+		{"train.precision", "half precision with a scaled loss is not there for drawn answers", "use bf16",
+			c.Train.Precision == "fp16"},
 	} {
 		if k.set {
 			r.at(k.key, k.why, k.try)

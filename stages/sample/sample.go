@@ -59,6 +59,36 @@ func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, p
 	return g, nil
 }
 
+// Put sets a region of a parameter, a range of each axis, to numbers in rows.
+func (g *Generator) Put(name string, box [][2]int, v []float32) error {
+	t := g.run.Params[name]
+	if t == nil {
+		return fmt.Errorf("sample: the model has no parameter %s", name)
+	}
+	n := box[len(box)-1][1] - box[len(box)-1][0]
+	at := make([]int, len(box))
+	raw := make([]byte, n*t.DType.Size())
+	for i := range at {
+		at[i] = box[i][0]
+	}
+	for len(v) > 0 {
+		tensor.Narrow(t.DType, v[:n], raw)
+		to := 0
+		for i, x := range at {
+			to = to*t.Shape[i] + x
+		}
+		copy(t.Bytes()[to*t.DType.Size():], raw)
+		v = v[n:]
+		for i := len(at) - 2; i >= 0; i-- {
+			if at[i]++; at[i] < box[i][1] {
+				break
+			}
+			at[i] = box[i][0]
+		}
+	}
+	return nil
+}
+
 // Reset forgets the sequence.
 func (g *Generator) Reset() {
 	for k, t := range g.cache {

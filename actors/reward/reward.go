@@ -1,0 +1,141 @@
+// Package reward says what drawn answers are worth. A kind of reward is one file that registers itself.
+package reward
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/source"
+)
+
+// Answer is what a reward sees: the texts, and the record of the data with the columns of its prompt.
+type Answer struct {
+	Prompt, Text string
+	Record       map[string]json.RawMessage
+}
+
+// Column is a text or a number of the record as text.
+func (a *Answer) Column(name string) (string, error) {
+	raw, ok := a.Record[name]
+	if !ok {
+		return "", fmt.Errorf("the record has no column %q, which reward.column names", name)
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text, nil
+	}
+	return string(raw), nil
+}
+
+// Func gives an answer's reward. It is called by several goroutines at once, and ends when its context does.
+type Func func(ctx context.Context, a *Answer) (float64, error)
+
+// Kind is a kind of reward.
+type Kind struct {
+	Name, Doc string
+	Reads     []string // keys below reward that it reads beside kind, timeout and parallel
+	New       func(c *configs.Reward) (Func, error)
+}
+
+var all = map[string]Kind{}
+
+// Register enters a kind of reward, by its name in reward.kind. A Go program that trains adds its own so.
+func Register(k Kind) struct{} {
+	if _, known := all[k.Name]; known {
+		panic("reward: two kinds are named " + k.Name)
+	}
+	all[k.Name] = k
+	source.Offer(source.Rewards, k.Name)
+	return struct{}{}
+}
+
+func init() { configs.Hold(configs.Rule{Name: "reward", Check: check}) }
+
+// check holds the section reward to its kind.
+func check(c *configs.Config, at configs.At) {
+	k, ok := all[c.Run.Reward.Kind]
+	for _, key := range configs.Keys() {
+		const section = "reward."
+		if len(key.Name) <= len(section) || key.Name[:len(section)] != section ||
+			key.Name == "reward.kind" ||
+			c.Usual(key.Name) {
+			continue
+		}
+		name := key.Name[len(section):]
+		if !ok || name != "timeout" && name != "parallel" && !slices.Contains(k.Reads, name) {
+			at(key.Name, fmt.Sprintf("is not read by reward.kind = %s", c.Run.Reward.Kind), "remove it")
+		}
+	}
+	if ok {
+		if _, err := k.New(&c.Run.Reward); err != nil {
+			at("reward.kind", err.Error(), "lfactor config explain reward.KEY says what each key means")
+		}
+	}
+}
+
+// Of is the reward of a configuration.
+func Of(c *configs.Reward) (Func, error) {
+	k, ok := all[c.Kind]
+	if !ok {
+		return nil, fmt.Errorf("no reward is named %q", c.Kind)
+	}
+	return k.New(c)
+}
+
+// Result is an answer's reward, or why it has none.
+type Result struct {
+	Value float64
+	Err   error
+}
+
+// Each gives the rewards of answers, several at once, each within the time that it may take.
+func Each(ctx context.Context, f Func, c *configs.Reward, answers []Answer) []Result {
+	out := make([]Result, len(answers))
+	var left sync.WaitGroup
+	places := make(chan struct{}, max(1, c.Parallel))
+	for i := range answers {
+		places <- struct{}{}
+		left.Go(func() {
+			out[i] = one(ctx, f, time.Duration(c.Timeout*float64(time.Second)), &answers[i])
+			<-places
+		})
+	}
+	left.Wait()
+	return out
+}
+
+// one is a reward in its time. A function that does not end with its context is left behind, and its answer
+// has no reward.
+func one(ctx context.Context, f Func, within time.Duration, a *Answer) Result {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	ended := make(chan Result, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				ended <- Result{Err: fmt.Errorf("the reward panicked: %v", p)}
+			}
+		}()
+		v, err := f(ctx, a)
+		if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
+			err = fmt.Errorf("the reward is %g", v)
+		}
+		ended <- Result{v, err}
+	}()
+	select {
+	case r := <-ended:
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.Err != nil {
+			r.Err = fmt.Errorf("the reward took longer than reward.timeout, %v", within)
+		}
+		return r
+	case <-ctx.Done():
+		return Result{Err: fmt.Errorf("the reward took longer than reward.timeout, %v", within)}
+	}
+}

@@ -1,0 +1,118 @@
+package reward
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/configs"
+)
+
+// of is a reward by its settings, with the defaults of those that are not given.
+func of(t *testing.T, c configs.Reward) (Func, *configs.Reward) {
+	t.Helper()
+	if c.Column == "" {
+		c.Column = "answer"
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 10
+	}
+	f, err := Of(&c)
+	require.NoError(t, err)
+	return f, &c
+}
+
+func answer(text, want string) *Answer {
+	return &Answer{Prompt: "q", Text: text,
+		Record: map[string]json.RawMessage{"answer": json.RawMessage(want)}}
+}
+
+// TestKinds: what each kind makes of answers.
+func TestKinds(t *testing.T) {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q asked
+		if json.NewDecoder(r.Body).Decode(&q) != nil || q.Answer == "bad" {
+			http.Error(w, "no", http.StatusTeapot)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]int{"reward": len(q.Answer)}) // the client is here
+	}))
+	defer service.Close()
+	for _, c := range []struct {
+		reward     configs.Reward
+		text, want string
+		value      float64
+		fault      string
+	}{
+		{configs.Reward{Kind: "exact"}, " 42\n", `"42"`, 1, ""},
+		{configs.Reward{Kind: "exact"}, "42", `42`, 1, ""},
+		{configs.Reward{Kind: "exact"}, "43", `"42"`, 0, ""},
+		{configs.Reward{Kind: "exact", Column: "other"}, "43", `"42"`, 0, `no column "other"`},
+		{configs.Reward{Kind: "regex", Pattern: `^\d+$`}, "43", `0`, 1, ""},
+		{configs.Reward{Kind: "regex", Pattern: `^\d+$`}, "x43", `0`, 0, ""},
+		{configs.Reward{Kind: "math"}, "so it is 1,000.50 $", `"#### 1000.5"`, 1, ""},
+		{configs.Reward{Kind: "math"}, `\boxed{1/2} or 7`, `"0.5"`, 1, ""},
+		{configs.Reward{Kind: "math"}, "#### -3", `-3`, 1, ""},
+		{configs.Reward{Kind: "math"}, "10 or 11.", `10`, 0, ""},
+		{configs.Reward{Kind: "math"}, "none", `10`, 0, ""},
+		{configs.Reward{Kind: "math"}, "1/0", `1`, 0, ""},
+		{configs.Reward{Kind: "command", Command: []string{"sh", "-c", `grep -c '"answer":"yes"'`}}, "yes",
+			`0`, 1, ""},
+		{configs.Reward{Kind: "command", Command: []string{"sh", "-c", "echo oops >&2; exit 3"}}, "x", `0`,
+			0, "oops"},
+		{configs.Reward{Kind: "command", Command: []string{"echo", "much"}}, "x", `0`, 0, `says "much\n"`},
+		{configs.Reward{Kind: "http", URL: service.URL}, "four", `0`, 4, ""},
+		{configs.Reward{Kind: "http", URL: service.URL}, "bad", `0`, 0, "418"},
+	} {
+		f, _ := of(t, c.reward)
+		got, err := f(context.Background(), answer(c.text, c.want))
+		if c.fault != "" {
+			require.ErrorContains(t, err, c.fault, "%+v %s", c.reward, c.text)
+			continue
+		}
+		require.NoError(t, err, "%+v %s", c.reward, c.text)
+		require.Equal(t, c.value, got, "%+v %s against %s", c.reward, c.text, c.want)
+	}
+	for _, c := range []configs.Reward{{Kind: "none"}, {Kind: "regex", Pattern: "("}, {Kind: "command"},
+		{Kind: "http", URL: "ftp://x"}} {
+		_, err := Of(&c)
+		require.Error(t, err, "%+v", c)
+	}
+}
+
+// TestEach: rewards that hang, panic or are no numbers are faults of their answers alone.
+func TestEach(t *testing.T) {
+	f := func(ctx context.Context, a *Answer) (float64, error) {
+		switch a.Text {
+		case "hangs":
+			<-ctx.Done()
+			return 0, ctx.Err()
+		case "deaf":
+			select {} // whatever its context says
+		case "panics":
+			panic("oh")
+		case "nan":
+			return math.NaN(), nil
+		}
+		return 1, nil
+	}
+	var answers []Answer
+	texts := []string{"a", "hangs", "b", "panics", "nan", "deaf", "c"}
+	for _, s := range texts {
+		answers = append(answers, Answer{Text: s})
+	}
+	got := Each(context.Background(), f, &configs.Reward{Timeout: 0.05, Parallel: 3}, answers)
+	for i, why := range []string{"", "longer than reward.timeout", "", "panicked: oh", "is NaN",
+		"longer than reward.timeout", ""} {
+		if why == "" {
+			require.Equal(t, Result{Value: 1}, got[i], texts[i])
+		} else {
+			require.ErrorContains(t, got[i].Err, why, texts[i])
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package run
+
+import (
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/kernels/objective"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// lay puts replica dp's answers into its microbatches, one behind the other.
+func (r *rollouts) lay(dp int) ([]host.Microbatch, error) {
+	c := &r.d.r.cfg.Run
+	answers, tokens := 0.0, 0.0
+	for _, a := range r.drawn {
+		if a.Reward != nil {
+			answers, tokens = answers+1, tokens+float64(len(a.Answer))
+		}
+	}
+	var out []host.Microbatch
+	each := c.Train.MicroBatch
+	for m := dp; m*each < len(r.drawn); m += c.Plan.DP {
+		mb, err := r.microbatch(r.drawn[m*each:(m+1)*each], answers, tokens)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, mb)
+	}
+	return out, nil
+}
+
+// microbatch lays answers out with their prompts.
+func (r *rollouts) microbatch(part []*rollout, answers, tokens float64) (host.Microbatch, error) {
+	c := &r.d.r.cfg.Run
+	n := c.Train.MicroBatch * c.Data.SeqLen
+	mb := host.Microbatch{IDs: make([]int32, n), Targets: make([]int32, n), Positions: make([]int32, n),
+		Weights: make([]float32, n)}
+	out := family.NewAnswers(n)
+	var sequences [][]int32
+	at := 0
+	for k, a := range part {
+		mb.Cu = append(mb.Cu, int32(at))
+		text := append(append([]int32{}, a.Prompt...), a.Answer...)
+		sequences = append(sequences, text)
+		for i, id := range text {
+			row := at + i
+			mb.IDs[row], mb.Positions[row], mb.Targets[row], out.Seq[row] = id, int32(i),
+				dataset.IgnoreLabel, int32(k)
+			if t := i + 1 - len(a.Prompt); t >= 0 && t < len(a.Answer) {
+				mb.Targets[row] = a.Answer[t]
+				more := out.More[row*objective.Columns:]
+				more[objective.Old], more[objective.Advantage] = a.LogProbs[t], float32(a.Advantage)
+				if a.Reward != nil {
+					out.Weight[row] = float32(r.loss.Policy.Share(len(a.Answer), answers, tokens,
+						float64(c.Rollout.Max)))
+				}
+			}
+		}
+		at += len(text)
+	}
+	if mb.Cu = append(mb.Cu, int32(at)); at < n {
+		for row := at; row < n; row++ {
+			mb.Targets[row], mb.Positions[row] = dataset.IgnoreLabel, int32(row-at)
+		}
+		mb.Cu = append(mb.Cu, int32(n))
+	}
+	if r.d.r.draws() {
+		mb.Keys = make([]int64, n)
+		for row, s := range out.Seq {
+			if s >= 0 {
+				mb.Keys[row] = int64(dataset.Draw(uint64(c.Train.Seed), 2, part[s].Sample, part[s].Step,
+					int64(row)))
+			}
+		}
+	}
+	mb.More = map[string]any{family.AnswersKey: out}
+	if r.ref == nil {
+		return mb, nil
+	}
+	all, err := r.ref.LogProbs(sequences)
+	if err != nil {
+		return mb, err
+	}
+	for k, v := range all {
+		for i, x := range v {
+			out.More[(int(mb.Cu[k])+i)*objective.Columns+objective.Reference] = x
+		}
+	}
+	return mb, nil
+}
+

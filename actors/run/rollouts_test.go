@@ -1,0 +1,145 @@
+package run
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/reward"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/objective"
+)
+
+// planted is the share of the word red in an answer: the reward of tests.
+var _ = reward.Register(reward.Kind{Name: "planted", Doc: "the share of red",
+	New: func(*configs.Reward) (reward.Func,
+		error) {
+		return func(_ context.Context, a *reward.Answer) (float64, error) {
+			words := strings.Fields(a.Text)
+			if len(words) == 0 {
+				return 0, nil
+			}
+			return float64(strings.Count(a.Text, "red")) / float64(max(4, len(words))), nil
+		}, nil
+	}})
+
+// policyRun trains on answers that the model draws and returns their log.
+func policyRun(t *testing.T, dir string, more ...string) (losses []float64, drawn []rollout) {
+	t.Helper()
+	var lines []string
+	for i := range 16 {
+		lines = append(lines, fmt.Sprintf(`{"prompt": "%s %s", "answer": "red"}`, colours[i%4],
+			colours[i/4]))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prompts.jsonl"),
+		[]byte(strings.Join(lines, "\n")+"\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"),
+		[]byte(pairsModel+"eos_token_id: 1\n"), 0o644))
+	wordTokenizer(t, dir, 1)
+	text := fmt.Sprintf(`
+model: {file: %q}
+data: {paths: [%q], tokenizer: %q, seq_len: 12}
+objective: {kind: grpo}
+rollout: {group: 8, max_tokens: 6}
+reward: {kind: planted}
+train: {steps: 10, global_batch: 32, micro_batch: 8}
+optimizer: {lr: 2.0e-2}
+schedule: {warmup_steps: 0}
+`, filepath.Join(dir, "model.yaml"), filepath.Join(dir, "prompts.jsonl"), dir)
+	log := filepath.Join(t.TempDir(), "log")
+	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text),
+		Args: append([]string{"log.dir=" + log}, more...)})
+	require.NoError(t, err)
+	require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) {
+		losses = append(losses, m.Loss)
+	}}))
+	f, err := os.Open(filepath.Join(cfg.Run.Log.Dir, RolloutsName))
+	require.NoError(t, err)
+	defer f.Close() //nolint:errcheck // it is only read
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var a rollout
+		require.NoError(t, json.Unmarshal(s.Bytes(), &a))
+		drawn = append(drawn, a)
+	}
+	return losses, drawn
+}
+
+// meanReward is that of a step's answers.
+func meanReward(drawn []rollout, step int64) (mean float64) {
+	n := 0.0
+	for _, a := range drawn {
+		if a.Step == step {
+			mean, n = mean+*a.Reward, n+1
+		}
+	}
+	return mean / n
+}
+
+// TestPolicies: with every loss of policies a planted reward rises from what random weights get, in ten
+// steps.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	for _, name := range objective.Names() {
+		if objective.Lookup(name).Policy == nil {
+			continue
+		}
+		_, drawn := policyRun(t, t.TempDir(), "objective.kind="+name)
+		require.Len(t, drawn, 320)
+		require.Greater(t, meanReward(drawn, 10), meanReward(drawn, 1)+0.2, name)
+	}
+}
+
+// TestPolicyPlans: a pipeline draws the same answers and has the same losses to the bit, and replicas the
+// same answers; a run that is stopped and goes on gives the answers of one that is not.
+func TestPolicyPlans(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	losses, drawn := policyRun(t, dir, "train.steps=4", "schedule.decay_steps=10")
+	again, same := policyRun(t, dir, "train.steps=4", "schedule.decay_steps=10", "plan.pp=2")
+	require.Equal(t, losses, again)
+	require.Equal(t, drawn, same)
+	again, same = policyRun(t, dir, "train.steps=2", "schedule.decay_steps=10", "plan.dp=2")
+	require.InDeltaSlice(t, losses[:2], again, 1e-4)
+	require.Equal(t, drawn[:32], same[:32])
+	saved := "checkpoint.dir=" + filepath.Join(dir, "saved")
+	_, first := policyRun(t, dir, "train.steps=2", "schedule.decay_steps=10", saved)
+	_, rest := policyRun(t, dir, "train.steps=4", "schedule.decay_steps=10", saved)
+	require.Equal(t, drawn, append(first, rest...))
+}
+
+// TestPolicyFaults: settings that make no sense for drawn answers are refused by name; an answer whose
+// reward fails is set aside and not learnt from.
+func TestPolicyFaults(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	policyRun(t, dir, "train.steps=1")
+	load := func(args ...string) error {
+		_, err := configs.Load(configs.Request{Args: append([]string{"model.file=" +
+			filepath.Join(dir, "model.yaml"),
+			"data.paths=" + filepath.Join(dir, "prompts.jsonl"), "data.tokenizer=" + dir, "data.seq_len=12",
+			"rollout.max_tokens=6", "train.steps=1", "train.global_batch=16", "objective.kind=grpo"},
+			args...)})
+		return err
+	}
+	require.ErrorContains(t, load(), "reward.kind: says not")
+	require.ErrorContains(t, load("reward.kind=exact", "rollout.group=5"), "no whole groups of 5")
+	require.ErrorContains(t, load("reward.kind=exact", "reward.url=x"), "is not read by reward.kind = exact")
+	require.ErrorContains(t, load("reward.kind=regex"), "reward.pattern is not given")
+	require.ErrorContains(t, load("reward.kind=exact", "objective.beta=1"),
+		"is not read by objective.kind = grpo")
+	require.ErrorContains(t, load("reward.kind=exact", "objective.kind=none"), "draws no answers")
+	_, drawn := policyRun(t, dir, "reward.kind=command", `reward.command=["false"]`, "train.steps=2",
+		"data.quarantine=100")
+	for _, a := range drawn {
+		require.Nil(t, a.Reward)
+		require.Zero(t, a.Advantage)
+		require.Contains(t, a.Fault, "exit status 1")
+	}
+}

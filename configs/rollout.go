@@ -1,0 +1,31 @@
+package configs
+
+import "fmt"
+
+// Rollout says how a run draws the answers that it learns from.
+type Rollout struct {
+	Group int `key:"group" default:"8" min:"2" class:"fixed" unit:"answers" doc:"Answers that are drawn to each prompt and compared with each other; train.global_batch is the answers of a step."`
+	Max   int `key:"max_tokens" default:"256" min:"1" class:"fixed" unit:"tokens" doc:"Tokens of an answer at most."`
+	Pages int `key:"pages" default:"0" min:"0" class:"free" unit:"pages" doc:"Pages of keys and values of 16 tokens each, for all answers together; 0 takes what the answers of a step need, 4096 at most."`
+}
+
+// Check implements section.
+func (r *Rollout) Check(faults) {}
+
+// Reward says what drawn answers are worth.
+type Reward struct {
+	Kind     string   `key:"kind" default:"none" oneof:"none|@rewards" class:"fixed" doc:"What an answer's reward is; docs/post-training.md has the kinds. none is for runs that draw no answers."`
+	Column   string   `key:"column" default:"answer" class:"fixed" doc:"exact, math: column of the data that has the right answer."`
+	Pattern  string   `key:"pattern" default:"" class:"fixed" doc:"regex: pattern in Go's syntax."`
+	Command  []string `key:"command" class:"fixed" doc:"command: the program and its arguments."`
+	URL      string   `key:"url" default:"" class:"fixed" doc:"http: address of the service."`
+	Timeout  float64  `key:"timeout" default:"10" class:"free" unit:"seconds" doc:"Time that a reward may take; an answer without one is set aside."`
+	Parallel int      `key:"parallel" default:"4" min:"1" max:"256" class:"free" doc:"Rewards that are found at once."`
+}
+
+// Check implements section.
+func (r *Reward) Check(at faults) {
+	if !(r.Timeout > 0) {
+		at.fault("reward.timeout", fmt.Sprintf("%g seconds leave no time", r.Timeout), "try 10")
+	}
+}
