@@ -87,4 +87,3 @@ func (r *rollouts) microbatch(part []*rollout, answers, tokens float64) (host.Mi
 	}
 	return mb, nil
 }
-
