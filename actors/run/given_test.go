@@ -135,7 +135,8 @@ func TestTwoExperts(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(wanOf12), 0o644))
 	_, saved := givenRun(t, fmt.Sprintf("{file: %q}", file), dir)
 	whole := filepath.Join(saved, "release_hf_weights")
-	require.NoError(t, os.CopyFS(filepath.Join(whole, "transformer_2"), os.DirFS(filepath.Join(whole, "transformer"))))
+	require.NoError(t, os.CopyFS(filepath.Join(whole, "transformer_2"),
+		os.DirFS(filepath.Join(whole, "transformer"))))
 	require.NoError(t, os.WriteFile(filepath.Join(whole, "model_index.json"),
 		[]byte(`{"_class_name": "WanPipeline", "boundary_ratio": 0.875}`), 0o644))
 	high, _ := givenRun(t, fmt.Sprintf("{path: %q}", whole), dir)

@@ -18,8 +18,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// captioner makes states of captions by the encoders of a run, as the pipeline of the model has them. It opens
-// weights when they are needed first: whoever finds all states in a store needs none.
+// captioner makes states of captions by the encoders of a run, as the pipeline of the model has them. It
+// opens weights when they are needed first: whoever finds all states in a store needs none.
 type captioner struct {
 	d     *family.Denoiser
 	parts []*captionPart
@@ -172,8 +172,8 @@ func (x *captioner) IDs(caption string) ([]int32, error) {
 	return ids, p.model.Fits(ids)
 }
 
-// States implements Captioner: of two encoders the first gives pooled rows and the second states, or the second
-// gives pooled rows and its states stand beside the first's.
+// States implements Captioner: of two encoders the first gives pooled rows and the second states, or the
+// second gives pooled rows and its states stand beside the first's.
 func (x *captioner) States(caption string) (states, pooled []float32, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -67,7 +67,8 @@ func (x *Pictures) condition(m *dataset.Media) (*encoded, error) {
 			if err != nil {
 				return nil, err
 			}
-			mean, _, err := x.Encoder.Encode(planes([]*media.Image{p.Resize(size[2], size[1], media.Lanczos)}, size), size)
+			p = p.Resize(size[2], size[1], media.Lanczos)
+			mean, _, err := x.Encoder.Encode(planes([]*media.Image{p}, size), size)
 			return [][]float32{mean}, err
 		})
 	if err != nil {
@@ -89,7 +90,8 @@ func (x *Pictures) behind(e *family.Encoded, v *encoded) {
 func (p *captionPart) sight() (*Images, error) {
 	v := p.decoder.Vision
 	if v == nil {
-		return nil, fmt.Errorf("%s: the encoder of captions does not see, and captions of changes speak of images", p.dir)
+		return nil, fmt.Errorf("%s: the encoder of captions does not see, and captions of changes speak of images",
+			p.dir)
 	}
 	dir := filepath.Join(filepath.Dir(filepath.Clean(p.dir)), "processor")
 	if machine.Exists(filepath.Join(p.dir, "preprocessor_config.json")) {

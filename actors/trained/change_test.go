@@ -15,9 +15,9 @@ import (
 	"github.com/lfactor/lfactor/stages/texts"
 )
 
-// TestChangesAreDiffusers: captions with images before them have the states that QwenImageEditPlusPipeline has of
-// them, within 1e-5 of their length: the pixels are equal, and sums of at most 96 products are in another order.
-// The template and the sizes of images are the pipeline's.
+// TestChangesAreDiffusers: captions with images before them have the states that
+// QwenImageEditPlusPipeline has of them, within 1e-5 of their length: the pixels are equal, and sums of
+// at most 96 products are in another order. The template and the sizes of images are the pipeline's.
 func TestChangesAreDiffusers(t *testing.T) {
 	t.Parallel()
 	var want struct {

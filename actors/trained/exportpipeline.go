@@ -14,9 +14,10 @@ import (
 	"github.com/lfactor/lfactor/stages/texts"
 )
 
-// pipeline writes a model of diffusion as diffusers keeps it: transformer or unet with the denoiser, or vae with an autoencoder, scheduler with what
-// it was trained under, and text_encoder where that has learnt. Folders that the run did not change, an
-// autoencoder's among them, stay where they are: a pipeline of diffusers takes them from there.
+// pipeline writes a model of diffusion as diffusers keeps it: transformer or unet with the denoiser, or
+// vae with an autoencoder, scheduler with what it was trained under, and text_encoder where that has
+// learnt. Folders that the run did not change, an autoencoder's among them, stay where they are: a
+// pipeline of diffusers takes them from there.
 func (e *Exporter) pipeline(dst string) error {
 	core := e.Model.Core()
 	dir := filepath.Join(dst, e.folder(core.Denoiser))

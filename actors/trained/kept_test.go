@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFolderKeeps: what was put is got again to the bit, an empty list as none; another key gets nothing; and a
-// file that was cut off, is another key's or no Arrow file at all is an error that names it.
+// TestFolderKeeps: what was put is got again to the bit, an empty list as none; another key gets nothing;
+// and a file that was cut off, is another key's or no Arrow file at all is an error that names it.
 func TestFolderKeeps(t *testing.T) {
 	f, err := OpenFolder(filepath.Join(t.TempDir(), "new", "store"))
 	require.NoError(t, err)

@@ -16,7 +16,8 @@ import (
 type Family struct {
 	Class  string // that loads it
 	Remote bool   // the class is not part of transformers
-	// a model of diffusion: its file is diffusers', which names the class and no model_type
+	// a model of diffusion: its file is diffusers', which names the class and no model_type, or lerobot's, which
+	// names the type
 	Diffusers bool
 	// ours that every model of the family has, as JSON, whether its file says so or not
 	Fixed map[string]string
@@ -133,7 +134,7 @@ var refused = map[string]string{
 }
 
 // idle are keys that say nothing about the arithmetic of training.
-var idle = source.Set("_name_or_path", "_class_name", "_diffusers_version", "transformers_version", "torch_dtype", "dtype", "use_cache",
+var idle = source.Set("_name_or_path", "type", "_class_name", "_diffusers_version", "transformers_version", "torch_dtype", "dtype", "use_cache",
 	"pad_token_id", "auto_map", "pretraining_tp",
 	"sliding_window", "max_window_layers", "tokenizer_class", "attn_implementation",
 	"chunk_size_feed_forward", "output_attentions",
@@ -153,6 +154,9 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 	_ = json.Unmarshal(raw["model_type"], &family) // what is not a string is not a family
 	if _, typed := raw["model_type"]; !typed {
 		_ = json.Unmarshal(raw["_class_name"], &family) // the same
+		if family == "" {
+			_ = json.Unmarshal(raw["type"], &family) // of policies of lerobot; the same
+		}
 		if Families[family].Diffusers {
 			sink.Add(source.ModelKeys+".model_type", source.ScalarNode(family), o)
 		}

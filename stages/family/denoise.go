@@ -34,6 +34,15 @@ import (
 //	dif.given [rows Given·taps]      what is given beside the noisy latents
 //	dif.image [images ImageRows, Images] features of the image that a clip begins with
 //	dif.image.cu [sequences+1]       their borders
+//	dif.feature [levels FeatureWidth]   what Feature makes of each level's time
+//	dif.real [rows Width]            1 where a number of a token counts in the loss
+//
+// A policy (Sight) has rows of captions of its own making: those of a sample are the features of the
+// views that it has and then its tokens, and dif.text.take counts features of all views of all levels
+// first.
+//
+//	dif.view [levels·Views·Patches Pixels] patches of views
+//	dif.ids [texts]                  tokens of captions
 //
 // A denoiser of convolutions reads images whole (Canvas). Its rows are then the places of as many images as
 // there are levels, all of one size, and in addition it has
@@ -59,10 +68,18 @@ type Denoiser struct {
 	Pooled   int     // width of a caption's pooled row, 0 for none
 	Edit     string  // diffusers' class that changes images with it, "" for none
 	Further  int     // images at most that a sample has to be changed; set after the model is built
-	ZeroWith bool    // further images of a sample are told time 0, not the sample's
-	Canvas   bool    // rows are images, whole and all of one size in a microbatch
-	Framed   bool    // the model is told how each image was cut out of its picture
-	Dir      string  // the model's folder in a pipeline of diffusers, "" for unet or transformer
+	// of policies: what they see, and how many numbers of a token count in the loss, 0 for all
+	Sight *Sight
+	Real  int
+	// rows of latents have places behind those of their captions, on each axis
+	Behind bool
+	// the model is told of a time what Feature makes of it, FeatureWidth numbers, in the place of sinusoids
+	Feature      func(time float64) []float32
+	FeatureWidth int
+	ZeroWith     bool   // further images of a sample are told time 0, not the sample's
+	Canvas       bool   // rows are images, whole and all of one size in a microbatch
+	Framed       bool   // the model is told how each image was cut out of its picture
+	Dir          string // the model's folder in a pipeline of diffusers, "" for unet or transformer
 	// Takes is set for an autoencoder, which reads pictures as they are and gives them back: an error says
 	// which sizes in pixels it reads. Nil for a model that reads noise.
 	Takes func(size [3]int) error
@@ -75,6 +92,30 @@ type Denoiser struct {
 	Pipeline          string // diffusers' class that draws with it
 	Process           Process
 	Live              *Live // blocks before the denoiser that encode captions; nil where states are data
+}
+
+// Sight is what a policy sees of each sample: so many views at most, each of so many patches of so many
+// numbers.
+type Sight struct{ Views, Patches, Pixels int }
+
+// Rows is the number of rows of features of the views of a microbatch.
+func (v *Sight) Rows(s block.Shape) int { return Levels(s) * v.Views * v.Patches }
+
+// Cut lays a view's pixels [3 side side] out as patches, [Patches Pixels]: of a patch the channel varies
+// slowest.
+func (v *Sight) Cut(side int, pixels []float32) []float32 {
+	n := int(math.Sqrt(float64(v.Patches)))
+	patch := side / n
+	out := make([]float32, 0, len(pixels))
+	for at := range v.Patches {
+		for c := range 3 {
+			for y := range patch {
+				from := (c*side+at/n*patch+y)*side + at%n*patch
+				out = append(out, pixels[from:from+patch]...)
+			}
+		}
+	}
+	return out
 }
 
 // Live names the ports that blocks which encode captions before a denoiser give: States [tokens Texts], and
@@ -278,7 +319,11 @@ func (d *Denoiser) Predicted(r *block.Rec, env map[string]*grad.Value, y *grad.V
 		return
 	}
 	weight := t.Mul(d.RowWeights(r), t.Data("dif.weight", tensor.F32, d.Rows(r.Shape)))
-	t.Loss(t.PointLoss(y, d.mix(r, "out"), weight, nil, p.Loss, p.Border))
+	var real *grad.Value
+	if d.Real > 0 {
+		real = t.Cast(t.OwnTokens(t.Data("dif.real", tensor.F32, d.Rows(r.Shape), d.Width())))
+	}
+	t.Loss(t.PointLoss(y, d.mix(r, "out"), weight, real, p.Loss, p.Border))
 }
 
 // Turned are the cosines and sines of rows' places, [rows n/2], for heads whose neighbouring numbers turn

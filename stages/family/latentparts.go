@@ -30,6 +30,22 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 			copy(given[int(x.From)*w:], x.Given)
 		}
 	}
+	if d.Sight != nil {
+		p.views(in, s, floats("view", d.Sight.Rows(s), d.Sight.Pixels), out)
+	}
+	if d.Feature != nil {
+		all := floats("feature", Levels(s), d.FeatureWidth)
+		for g, time := range out["dif.time"].F32() {
+			copy(all[g*d.FeatureWidth:], d.Feature(float64(time)))
+		}
+	}
+	if w := d.Width(); d.Real > 0 {
+		for i, v := 0, floats("real", d.Rows(s), w); i < len(v); i++ {
+			if i%w < d.Real {
+				v[i] = 1
+			}
+		}
+	}
 	if d.Images > 0 {
 		p.pictures(in, floats("image", d.PictureRows(s), d.Images), out)
 	}
@@ -107,4 +123,42 @@ func (p *Process) Reaches() bool {
 func (d *Denoiser) GivesFirst(key uint64) bool {
 	x := Encoded{Key: key}
 	return d.Process.First > 0 && x.key(drawFirst).Uniform(0) < d.Process.First
+}
+
+// seen is the number of rows of features that a sample has.
+func (p latents) seen(x *Encoded) (n int) {
+	for _, v := range x.Views {
+		if v != nil {
+			n += p.d.Sight.Patches
+		}
+	}
+	return n
+}
+
+// views lays patches of views and tokens of captions out.
+func (p latents) views(in *Inputs, s block.Shape, patches []float32, out map[string]*tensor.Tensor) {
+	ids, at, v := tensor.Make(tensor.I32, Captions(s)), 0, p.d.Sight
+	for g, x := range p.items(in) {
+		for k, pixels := range x.Views {
+			copy(patches[(g*v.Views+k)*v.Patches*v.Pixels:], pixels)
+		}
+		at += copy(ids.I32()[at:], x.IDs)
+	}
+	out["dif.ids"] = ids
+}
+
+// look lists the rows of features and of tokens that a sample of a level reads, and counts its tokens; it
+// returns how many rows there are.
+func (p latents) look(x *Encoded, level int, takes *[]int32, tokens *int, s block.Shape) int {
+	v := p.d.Sight
+	for k, pixels := range x.Views {
+		for j := 0; pixels != nil && j < v.Patches; j++ {
+			*takes = append(*takes, int32((level*v.Views+k)*v.Patches+j))
+		}
+	}
+	for range x.IDs {
+		*takes = append(*takes, int32(v.Rows(s)+*tokens))
+		*tokens++
+	}
+	return p.seen(x) + len(x.IDs)
 }

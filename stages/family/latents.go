@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -24,9 +25,10 @@ type Encoded struct {
 	None, NonePool []float32
 	// grids of images that are given clean behind the first, each a part of X0 and of the rows of the sample
 	With  [][3]int
-	Given []float32 // [tokens GivenWidth], what is read beside the noisy latents
-	Image []float32 // [ImageRows Images], features of the image that the clip begins with
-	Clean int       // frames of tokens, from the first, that are given without noise
+	Given []float32   // [tokens GivenWidth], what is read beside the noisy latents
+	Image []float32   // [ImageRows Images], features of the image that the clip begins with
+	Views [][]float32 // [Patches Pixels] of each view, nil for one that is missing
+	Clean int         // frames of tokens, from the first, that are given without noise
 	// height and width of the picture that the image was cut from, top and left edge of the cut in the picture
 	// as it was scaled for it, and height and width of the cut; all in pixels
 	Frame [6]float32
@@ -106,6 +108,8 @@ func (p latents) levels(samples int) int {
 // rows is the most rows that a sample's caption takes, whether it is lost or not.
 func (p latents) rows(x *Encoded) int {
 	switch {
+	case p.d.Sight != nil:
+		return p.seen(x) + len(x.IDs)
 	case p.d.Texts == 0:
 		return 0
 	case p.d.Live != nil && p.d.TextRows > 0:
@@ -132,7 +136,8 @@ func (p latents) Planned(rows int, dims map[string]int) int32 {
 		h = min(int(math.Sqrt(float64(rows))), canvasMax)
 		w = min(rows/max(1, h), canvasMax)
 	}
-	return p.class(p.levels(dims[NoiseLevels]), max(dims[TextRows], p.d.TextRows)) + p.canvas(max(1, h), max(1, w))
+	class := p.class(p.levels(dims[NoiseLevels]), max(dims[TextRows], p.d.TextRows))
+	return class + p.canvas(max(1, h), max(1, w))
 }
 
 // Check reports latents that do not fit their rows or the denoiser.
@@ -158,6 +163,8 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 		case len(x.Image) != d.ImageRows*d.Images:
 			return fmt.Errorf("features of image %d are %d numbers, want %d rows of %d", i+1, len(x.Image),
 				d.ImageRows, d.Images)
+		case d.Sight != nil && len(x.Views) != d.Sight.Views:
+			return fmt.Errorf("sample %d has %d views, want %d", i+1, len(x.Views), d.Sight.Views)
 		case x.Clean < 0 || x.Clean >= x.Grid[0] && x.Clean > 0 || x.Clean > 0 && d.Process.First == 0:
 			return fmt.Errorf("latents %d of %d frames have %d without noise", i+1, x.Grid[0], x.Clean)
 		case d.Texts > 0 && (len(x.Text)%d.Texts != 0 || len(x.None)%d.Texts != 0):
@@ -222,8 +229,8 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		if times[g] = l.Time; d.Times != 0 {
 			times[g] /= d.Times
 		}
-		copy(pos.I32()[3*from:], d.allPlaces(&x))
-		by := d.Process.weight(l) / float32(w)
+		copy(pos.I32()[3*from:], p.allPlaces(&x))
+		by := d.Process.weight(l) / float32(cmp.Or(d.Real, w))
 		clean, end := from+x.Clean*x.Grid[1]*x.Grid[2], from+x.Grid[0]*x.Grid[1]*x.Grid[2]
 		by *= float32(rows) / float32(end-clean)
 		for i := from; i < from+rows; i++ {
@@ -240,7 +247,7 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		}
 	}
 	p.beside(in, s, floats, out)
-	if d.Texts > 0 {
+	if d.Texts > 0 || d.Sight != nil {
 		p.captions(in, s, out)
 	}
 	return out
@@ -250,7 +257,7 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 // padding have none.
 func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
 	d, n := p.d, Captions(s)
-	states, pool := tensor.Make(tensor.F32, n, d.Texts), tensor.Make(tensor.F32, Levels(s), max(1, d.Pooled))
+	states, pool := tensor.Make(tensor.F32, n, max(1, d.Texts)), tensor.Make(tensor.F32, Levels(s), max(1, d.Pooled))
 	borders, each, items, level := []int32{0}, []int32{0}, p.items(in), 0
 	var rows, at, pos, takes []int32
 	tokens := 0
@@ -261,11 +268,14 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 			if d.Loses(x) {
 				text, pooled = x.None, x.NonePool
 			}
-			n := len(text) / d.Texts
-			if d.Live != nil {
+			n := len(text) / max(1, d.Texts)
+			switch {
+			case d.Sight != nil:
+				n = p.look(x, level, &takes, &tokens, s)
+			case d.Live != nil:
 				n = p.take(x, &takes, &tokens)
 			}
-			copy(states.F32()[len(at)*d.Texts:], text)
+			copy(states.F32()[len(at)*max(1, d.Texts):], text)
 			copy(pool.F32()[level*max(1, d.Pooled):], pooled)
 			for k := range int32(n) {
 				rows = append(rows, int32(len(at)))
@@ -285,7 +295,7 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 		}
 		out["dif.canvas.cu"] = tensor.Of(tensor.I32, each, len(each))
 	}
-	if d.Live == nil {
+	if d.Live == nil && d.Sight == nil {
 		out["dif.text"] = states
 	} else {
 		for len(takes) < n {
@@ -397,8 +407,12 @@ func (d *Denoiser) places(grid [3]int) []int32 {
 }
 
 // allPlaces are those of all of a sample's tokens: further images lie behind the first on the axis of time.
-func (d *Denoiser) allPlaces(x *Encoded) []int32 {
+func (p latents) allPlaces(x *Encoded) []int32 {
+	d := p.d
 	out := d.places(x.Grid)
+	for i := 0; d.Behind && i < len(out); i++ {
+		out[i] += int32(p.rows(x))
+	}
 	for k, g := range x.With {
 		more := d.places(g)
 		for i := 0; i < len(more); i += 3 {

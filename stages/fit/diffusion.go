@@ -89,7 +89,8 @@ func Process(c *configs.Config) (p family.Process, err error) {
 	return p, nil
 }
 
-// noiseRange is that of noise_from and noise_to, or of the expert that the model's folder is in its pipeline.
+// noiseRange is that of noise_from and noise_to, or of the expert that the model's folder is in its
+// pipeline.
 func noiseRange(c *configs.Config) (from, to float64) {
 	d := &c.Run.Diffusion
 	if d.From > 0 || d.To > 0 || c.Run.Model.Path == "" {
@@ -178,8 +179,8 @@ func (r rules) diffusion() {
 	}
 }
 
-// Build makes the model of a configuration, with what the run sets of it beside the architecture: what is done
-// to latents, and encoders of captions among its blocks.
+// Build makes the model of a configuration, with what the run sets of it beside the architecture: what is
+// done to latents, and encoders of captions among its blocks.
 func Build(c *configs.Config) (*family.Model, error) {
 	m, err := family.Build(c.Model, c.Run.Data.SeqLen)
 	if err != nil || m.Denoiser == nil {

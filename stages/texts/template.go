@@ -13,8 +13,8 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// Template says how a caption is put to a decoder that serves as a text encoder: in a conversation, of whose
-// states those of the first tokens are dropped.
+// Template says how a caption is put to a decoder that serves as a text encoder: in a conversation, of
+// whose states those of the first tokens are dropped.
 type Template struct {
 	Text string // with {} in the caption's place
 	Drop int    // tokens before the caption
@@ -26,8 +26,8 @@ var QwenImage = Template{Text: "<|im_start|>system\nDescribe the image by detail
 	"size, texture, quantity, text, spatial relationships of the objects and background:<|im_end|>\n" +
 	"<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n", Drop: 34, Most: 1024}
 
-// QwenImageEdit is the template of QwenImageEditPlusPipeline, which changes images: Picture stands before the
-// caption once for each of them, with its number.
+// QwenImageEdit is the template of QwenImageEditPlusPipeline, which changes images: Picture stands before
+// the caption once for each of them, with its number.
 var QwenImageEdit = Template{Text: "<|im_start|>system\nDescribe the key features of the input image (color, shape, " +
 	"size, texture, objects, background), then explain how the user's text instruction should alter or modify the " +
 	"image. Generate a new image that meets the user's requirements while maintaining consistency with the original " +
@@ -79,9 +79,9 @@ type Decoder struct {
 	gen      *sample.Generator
 }
 
-// OpenDecoder opens the folder of a decoder, with or without a vision tower, in float32 or another type. Its
-// family must be registered: a program imports stages/family/all. A weight that is missing or unused is an
-// error that names it.
+// OpenDecoder opens the folder of a decoder, with or without a vision tower, in float32 or another type.
+// Its family must be registered: a program imports stages/family/all. A weight that is missing or unused
+// is an error that names it.
 func OpenDecoder(dir string, b kernels.Backend, d tensor.DType, p Template) (*Decoder, error) {
 	c, err := configs.ReadModel(dir)
 	if err != nil {

@@ -45,7 +45,7 @@ func check(m configs.Model, k Keys, at configs.Report) {
 		at("freq_dim", fmt.Sprintf("%d is odd: sines and cosines come in pairs", k.Freq),
 			fmt.Sprintf("try %d", k.Freq+1))
 	}
-	if m.Hidden != 0 && m.Heads*m.HeadDim != m.Hidden {
+	if m.Hidden != 0 && m.Heads*m.HeadDim != m.Hidden && !m.Has("expert_hidden_size") {
 		at("hidden_size", fmt.Sprintf("%d, but %d heads of %d are %d", m.Hidden, m.Heads, m.HeadDim,
 			m.Heads*m.HeadDim), "leave head_dim out, or set hidden_size to their product")
 	}
@@ -93,7 +93,8 @@ func plain(eps float64) grad.Modulation {
 	return grad.Modulation{Norm: kernels.LayerRows, Eps: eps, Plus: 1}
 }
 
-// pairs is what a token of a sequence of n multiplies with others, over the weights of a block that it passes.
+// pairs is what a token of a sequence of n multiplies with others, over the weights of a block that it
+// passes.
 func pairs(c configs.Model) func(n int) float64 {
 	return func(n int) float64 {
 		d := c.Hidden
@@ -101,8 +102,8 @@ func pairs(c configs.Model) func(n int) float64 {
 	}
 }
 
-// zeroed begins parameters whose names have one of the given parts with zeros, so that blocks pass their rows
-// on and the model gives nothing: as in DiT (arXiv:2212.09748, §3.2).
+// zeroed begins parameters whose names have one of the given parts with zeros, so that blocks pass their
+// rows on and the model gives nothing: as in DiT (arXiv:2212.09748, §3.2).
 func zeroed(name string, parts ...string) family.Start {
 	zero := float32(0)
 	for _, p := range parts {

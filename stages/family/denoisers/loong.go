@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/configs/loong"
 )
 
-// loongIdle are keys of LoongForge's files of models of diffusion that say nothing that its family does not: sizes of
-// clips, which are flags and data here, and how a kernel is chosen.
+// loongIdle are keys of LoongForge's files of models of diffusion that say nothing that its family does
+// not: sizes of clips, which are flags and data here, and how a kernel is chosen.
 var loongIdle = map[string]string{"model_type": "", "latent_in_channels": "", "latent_out_channels": "",
 	"latent_space_scale": "", "latent_time_scale": "", "vae_temporal_compress": "", "vae_spatial_compress": "",
 	"use_fused_wan_rope": "", "num_latent_frames": "", "max_latent_height": "", "max_latent_width": "",

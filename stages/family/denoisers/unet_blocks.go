@@ -61,7 +61,8 @@ func (u *unet) model() *family.Model {
 	delete(m.Ports, "x")
 	m.Source, m.Initial = u.source, func(name string) family.Start { return zeroed(name, "conv_out.") }
 	m.Ports["temb"] = family.Port{Width: u.embWidth(), Rows: family.Levels, Whole: true}
-	u.add("conv_in", u.o.Channels[0], 0, func(r *block.Rec, _ *grad.Value, env map[string]*grad.Value) *grad.Value {
+	u.add("conv_in", u.o.Channels[0], 0, func(r *block.Rec, _ *grad.Value,
+		env map[string]*grad.Value) *grad.Value {
 		return u.embed(r, env)
 	})
 	m.Blocks[0].Gives = append(m.Blocks[0].Gives, "temb")
@@ -163,8 +164,8 @@ func (u *unet) resnet(r *block.Rec, name string, x, temb *grad.Value, out int) *
 	t, in, unit := r.T, x.Shape[3], out/u.o.Groups
 	h := t.Act(u.norm(r, name+".norm1", x, u.c.NormEps), kernels.SiLU)
 	h = u.conv(r, name+".conv1", h, out, convOpts{axis: 0, unit: unit, size: 3, stride: 1})
-	e := r.Linear(name+".time_emb_proj", t.Act(temb, kernels.SiLU), out, u.embWidth(), block.LinearOpts{Bias: true,
-		Unit: unit})
+	e := r.Linear(name+".time_emb_proj", t.Act(temb, kernels.SiLU), out, u.embWidth(),
+		block.LinearOpts{Bias: true, Unit: unit})
 	levels := make([]int32, x.Shape[0])
 	for i := range levels {
 		levels[i] = int32(i)
@@ -287,7 +288,8 @@ func (u *unet) layer(r *block.Rec, name string, x *grad.Value, head, level int,
 }
 
 // attend is attention of rows x to rows of.
-func (u *unet) attend(r *block.Rec, name string, x, of *grad.Value, head int, cuQ, cuK *grad.Value) *grad.Value {
+func (u *unet) attend(r *block.Rec, name string, x, of *grad.Value, head int,
+	cuQ, cuK *grad.Value) *grad.Value {
 	t, c := r.T, x.Shape[1]
 	proj := func(part string, x *grad.Value) *grad.Value {
 		return t.Heads(r.Linear(name+part, x, c, x.Shape[1], block.LinearOpts{Unit: head}), head)
@@ -308,7 +310,8 @@ func (u *unet) source(name string) family.Source {
 			s.Rows = [][2]int{{i * n, (i + 1) * n}}
 		}
 	}
-	if !u.o.Linear && (strings.HasSuffix(name, ".proj_in.weight") || strings.HasSuffix(name, ".proj_out.weight")) {
+	proj := strings.HasSuffix(name, ".proj_in.weight") || strings.HasSuffix(name, ".proj_out.weight")
+	if proj && !u.o.Linear {
 		s.Tail = []int{u.channels(name), 1, 1}
 	}
 	return s

@@ -141,7 +141,8 @@ func (w wan) embed(r *block.Rec, env map[string]*grad.Value) {
 	n := w.o.Image
 	x, _ := w.d.Pictures(r)
 	h = r.Linear(of+".ff.net.0.proj", r.LayerNorm(of+".norm1", x, n, 1e-5), n, n, whole)
-	env["image"] = r.LayerNorm(of+".norm2", r.Linear(of+".ff.net.2", t.Act(h, kernels.GELU), d, n, whole), d, 1e-5)
+	h = r.Linear(of+".ff.net.2", t.Act(h, kernels.GELU), d, n, whole)
+	env["image"] = r.LayerNorm(of+".norm2", h, d, 1e-5)
 }
 
 // block is block i: attention among rows, to the caption, and an MLP. The first and the last are scaled,

@@ -1,0 +1,131 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/noise"
+	"github.com/lfactor/lfactor/topology"
+)
+
+// policiesDir has the cases of bench/golden/policies.py.
+const policiesDir = "../../stages/family/denoisers/policies"
+
+// openPolicy opens one of them.
+func openPolicy(t *testing.T, name string) *denoised {
+	dir := filepath.Join(policiesDir, name)
+	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
+	require.NoError(t, err)
+	var want struct {
+		Samples []struct {
+			Tokens []int32
+			Views  []bool
+			Time   float64
+		}
+		Loss       float64
+		Losses     []float64
+		Dead       []string
+		Parameters int64
+		Real       int
+	}
+	require.NoError(t, json.Unmarshal(text, &want))
+	g := &denoised{Loss: want.Loss, Losses: want.Losses, Dead: want.Dead, Parameters: want.Parameters}
+	g.t = t
+	c, err := configs.ReadModel(dir)
+	require.NoError(t, err)
+	g.m, err = family.Build(c, 0)
+	require.NoError(t, err)
+	d := g.m.Denoiser
+	d.Real = want.Real
+	target, ok := noise.Lookup("flow_prediction")
+	require.True(t, ok)
+	d.Process.Target = target
+	file, err := checkpoint.OpenFile(filepath.Join(dir, "model.safetensors"))
+	require.NoError(t, err)
+	t.Cleanup(func() { file.Close() })
+	g.w, err = g.m.OpenWeights(file, dir)
+	require.NoError(t, err)
+	g.file, err = checkpoint.OpenFile(filepath.Join(dir, "golden.safetensors"))
+	require.NoError(t, err)
+	t.Cleanup(func() { g.file.Close() })
+
+	mb := Microbatch{Cu: []int32{0}}
+	var items []family.Encoded
+	for i, s := range want.Samples {
+		x := family.Encoded{From: mb.Cu[i], X0: g.floats(fmt.Sprintf("actions.%d", i)),
+			Noise: g.floats(fmt.Sprintf("noise.%d", i)), IDs: s.Tokens,
+			Level: &noise.Level{Alpha: float32(1 - s.Time), Sigma: float32(s.Time), Time: float32(1000 * s.Time)}}
+		n := len(x.X0) / d.Width()
+		x.Grid = [3]int{n, 1, 1}
+		for k, there := range s.Views {
+			var patches []float32
+			if there {
+				name := fmt.Sprintf("image.%d.%d", i, k)
+				shape, _ := g.read(name)
+				patches = d.Sight.Cut(shape[1], g.floats(name))
+			}
+			x.Views = append(x.Views, patches)
+		}
+		items = append(items, x)
+		mb.Cu = append(mb.Cu, mb.Cu[i]+int32(n))
+	}
+	n := int(mb.Cu[len(mb.Cu)-1])
+	require.NoError(t, d.Check(items, n))
+	mb.IDs, mb.Targets, mb.Positions = make([]int32, n), make([]int32, n), make([]int32, n)
+	for range n {
+		mb.Weights = append(mb.Weights, 1/float32(n))
+	}
+	mb.More = map[string]any{family.EncodedKey: items}
+	g.made = &mb
+	return g
+}
+
+// TestPolicies holds policies to lerobot as TestDenoisers holds models of diffusion to diffusers: what
+// they say of noisy actions and the loss within 1e-5, every gradient within 1e-4, twenty steps of AdamW
+// within 1e-4, and what ten steps of Euler give within 1e-5.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	g := openPolicy(t, "pi05")
+	require.Equal(t, g.Parameters, g.m.Count())
+	for bn, make := range goldenBackends {
+		_, got := g.forward(make(), tensor.F32, true)
+		var want []float64
+		for i := range g.made.Cu[1:] {
+			_, v := g.read(fmt.Sprintf("pred.%d", i))
+			want = append(want, v...)
+		}
+		require.LessOrEqual(t, relative(got, want), 1e-5, bn)
+		loss, _ := g.forward(make(), tensor.F32, false)
+		require.InEpsilon(t, g.Loss, loss, 1e-5, bn)
+	}
+	g.trains(topology.Grid(1, 1, 1), 20, nil)
+}
+
+// TestPoliciesPlans trains policies under plans of each axis and holds three steps to those of one device
+// in PyTorch.
+func TestPoliciesPlans(t *testing.T) {
+	t.Parallel()
+	for _, v := range denoisePlans {
+		t.Run(v.String(), func(t *testing.T) {
+			g := openPolicy(t, "pi05")
+			g.each = g.alone(v.dp)
+			parts, rows := 2*v.cp*v.tp, int(g.made.Cu[1])
+			mesh := layout.MeshOf(&configs.Plan{PP: v.pp, DP: v.dp, TP: v.tp, CP: v.cp, Ulysses: v.u, EP: 1, ETP: 1})
+			g.trains(mesh, 3, func(j *layout.Design) {
+				j.Schedule, j.Zero, j.SeqParallel, j.Recompute = v.schedule, v.zero, v.sp, v.recompute
+				j.Micro, j.Rows = 2/v.dp, (rows+parts-1)/parts*parts
+				j.Overlap = v.overlap
+			})
+		})
+	}
+}
