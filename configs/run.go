@@ -30,6 +30,7 @@ type Run struct {
 	Plan       Plan       `key:"plan"`
 	LoRA       LoRA       `key:"lora"`
 	Diffusion  Diffusion  `key:"diffusion"`
+	Policy     Policy     `key:"policy"`
 	Objective  Objective  `key:"objective"`
 	Rollout    Rollout    `key:"rollout"`
 	Reward     Reward     `key:"reward"`

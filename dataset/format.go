@@ -26,7 +26,14 @@ type Options struct {
 	Full     bool   // fingerprints cover all bytes of files, which are read to the end when they are opened
 	// conversations in records come with the images and videos that they name, as samples of parts
 	Media bool
+	// recordings of robots are read frame by frame, each with the actions of so many steps from it on; 0 reads
+	// whole episodes
+	Horizon int
+	Robot   RobotKeys
 }
+
+// RobotKeys name the columns of a robot's recordings; "" for the usual ones.
+type RobotKeys struct{ Action, State string }
 
 // Tags names the parts of chat data; "" means the format's usual name.
 type Tags struct {

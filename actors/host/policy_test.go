@@ -109,6 +109,30 @@ func TestPolicies(t *testing.T) {
 		require.InEpsilon(t, g.Loss, loss, 1e-5, bn)
 	}
 	g.trains(topology.Grid(1, 1, 1), 20, nil)
+
+	const steps = 10
+	items := g.made.More[family.EncodedKey].([]family.Encoded)
+	var acted []float64
+	for i := range items {
+		items[i].X0, items[i].Noise = g.floats(fmt.Sprintf("start.%d", i)), make([]float32, len(items[i].X0))
+		_, v := g.read(fmt.Sprintf("acted.%d", i))
+		acted = append(acted, v...)
+	}
+	var got []float32
+	for step := range steps {
+		for i := range items {
+			items[i].Level = &noise.Level{Alpha: 1, Time: 1000 * (1 - float32(step)/steps)}
+		}
+		_, v := g.forward(goldenBackends["cpu"](), tensor.F32, true)
+		got = nil
+		for i := range items {
+			for k := range items[i].X0 {
+				items[i].X0[k] -= v[i*len(items[i].X0)+k] / steps
+			}
+			got = append(got, items[i].X0...)
+		}
+	}
+	require.LessOrEqual(t, relative(got, acted), 1e-5)
 }
 
 // TestPoliciesPlans trains policies under plans of each axis and holds three steps to those of one device

@@ -204,6 +204,10 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 			return conf, err
 		}
 	}
+	if d.kind == dataset.KindEpisodes {
+		x := d.images.(*trained.Robots)
+		conf.Mode, conf.Own, conf.Samples, conf.Prepare = dataset.ModeSFT, true, x.Samples(), x.Prepare
+	}
 	if d.kind == dataset.KindPairs {
 		conf.Mode = dataset.ModeSFT
 		if conf.Samples, err = d.pairEncoder(eod); err != nil {

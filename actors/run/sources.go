@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
@@ -79,7 +80,17 @@ func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 
 // openKind finds what the data holds, and opens what samples with media need.
 func (d *data) openKind() (err error) {
-	if d.kind, err = setup.DataKind(d.r.cfg); err == nil && d.kind == dataset.KindParts {
+	if d.kind, err = setup.DataKind(d.r.cfg); err != nil {
+		return err
+	}
+	acts := d.r.job.Model.Denoiser != nil && d.r.job.Model.Denoiser.Sight != nil
+	switch {
+	case acts != (d.kind == dataset.KindEpisodes):
+		return d.r.cfg.Fault("data.paths", fmt.Sprintf("the data is %s: recordings of robots, and nothing else, are "+
+			"what policies learn", d.kind), "name a data set of LeRobot for a policy, and other data for other models")
+	case acts:
+		d.images, err = trained.NewRobots(d.r.cfg, d.r.job.Model.Denoiser)
+	case d.kind == dataset.KindParts:
 		err = d.openImages()
 	}
 	return err
@@ -91,6 +102,10 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 	c := d.r.cfg.Run.Data
 	o := dataset.Options{Format: setup.OpenedAs(&c), TextKey: c.TextKey, BytesMax: int64(c.LineMax),
 		Full: c.Fingerprint == "full", Tags: dataset.Tags{Messages: c.MessageKey}}
+	if x, ok := d.images.(*trained.Robots); ok {
+		p := &d.r.cfg.Run.Policy
+		o.Horizon, o.Robot = x.Chunk, dataset.RobotKeys{Action: p.Action, State: p.State}
+	}
 	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
 	var opened []dataset.Weighted
 	for i, p := range paths {

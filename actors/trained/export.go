@@ -46,6 +46,9 @@ func (e *Exporter) Write(dst string) error {
 	if e.Lora != nil && l.AdaptersOnly && !l.Merge {
 		return e.adapters(dst)
 	}
+	if e.Model.Denoiser != nil && e.Model.Denoiser.Sight != nil {
+		return e.policy(dst)
+	}
 	if e.Model.Denoiser != nil {
 		if err := e.pipeline(dst); err != nil || e.Lora == nil || l.Merge {
 			return err
@@ -92,8 +95,8 @@ func (e *Exporter) sideFiles(dst string) error {
 	return e.adapt(path)
 }
 
-// adapt brings a config.json to what is exported: weights that are not quantized, and the class of models of
-// rewards where scores were trained.
+// adapt brings a config.json to what is exported: weights that are not quantized, and the class of models
+// of rewards where scores were trained.
 func (e *Exporter) adapt(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

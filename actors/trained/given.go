@@ -128,7 +128,8 @@ func (m *Trained) otherExpert(path string) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a, b := m.Model.Denoiser, other.Model.Denoiser; b == nil || a.Width() != b.Width() || a.Given != b.Given ||
+	if a, b := m.Model.Denoiser, other.Model.Denoiser; b == nil || a.Width() != b.Width() ||
+		a.Given != b.Given ||
 		a.Texts != b.Texts || a.Process.Target.Name != b.Process.Target.Name {
 		other.Close()
 		return nil, exit.Usagef("--expert: the model in %s reads and gives other numbers", path)

@@ -212,8 +212,8 @@ func (t *Trained) stops(c configs.Model) {
 	}
 }
 
-// backend opens the device that the run was configured for, or the processor for a model without a run, with
-// all its threads.
+// backend opens the device that the run was configured for, or the processor for a model without a run,
+// with all its threads.
 func (m *Trained) backend() (kernels.Backend, error) {
 	if m.Cfg != nil {
 		return kernels.Open(m.Cfg.Run.Device, kernels.Options{Strict: m.Cfg.Run.Strict})

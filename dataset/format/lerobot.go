@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,13 @@ var _ = dataset.Register(dataset.Format{
 		info, err := os.Stat(filepath.Join(path, "meta", "info.json"))
 		return err == nil && info.Mode().IsRegular()
 	},
-	Open:  func(path string, o dataset.Options) (dataset.Source, error) { return OpenLeRobot(path, o) },
+	Open: func(path string, o dataset.Options) (dataset.Source, error) {
+		l, err := OpenLeRobot(path, o)
+		if err != nil || o.Horizon == 0 {
+			return l, err
+		}
+		return newRobotFrames(l), nil
+	},
 	Write: writeLeRobot,
 })
 
@@ -72,6 +79,7 @@ type LeRobot struct {
 	info     lerobotInfo
 	episodes []lerobotEpisode
 	tables   *tables
+	tasks    []string // by task_index; nil where episodes alone say
 	print    string
 }
 
@@ -101,6 +109,9 @@ func OpenLeRobot(dir string, o dataset.Options) (*LeRobot, error) {
 		err = l.load3()
 	default:
 		err = fmt.Errorf("meta/info.json: version %q; v2 and v3 are read", Clip(l.info.Version))
+	}
+	if err == nil {
+		err = l.loadTasks()
 	}
 	if err == nil && !(l.info.FPS > 0) {
 		err = fmt.Errorf("meta/info.json: %g frames a second", l.info.FPS)
@@ -154,6 +165,47 @@ func (l *LeRobot) fill(pattern string, values map[string]any) (string, error) {
 		return "", fmt.Errorf("meta/info.json: the path %q leads out of the data set", Clip(out))
 	}
 	return out, nil
+}
+
+// loadTasks reads the list of tasks, of whichever version there is.
+func (l *LeRobot) loadTasks() error {
+	type task struct {
+		Index int64  `json:"task_index"`
+		Task  string `json:"task"`
+		Other string `json:"__index_level_0__"` // pandas' name of what has none
+	}
+	var rows records
+	var err error
+	for name, open := range map[string]func(string, dataset.Options) (records, error){
+		"tasks.jsonl":   func(p string, o dataset.Options) (records, error) { return openJSON(p, o) },
+		"tasks.parquet": openRows} { // one of them is there
+		path := filepath.Join(l.dir, "meta", name)
+		if _, there := os.Stat(path); there != nil {
+			continue
+		}
+		if rows, err = open(path, l.o); err != nil {
+			return fmt.Errorf("meta/%s: %w", name, err)
+		}
+	}
+	if rows == nil {
+		return nil
+	}
+	defer rows.Close() //nolint:errcheck // it was read only
+	for i := range rows.Len() {
+		b, _, err := rows.Record(i)
+		var t task
+		if err == nil {
+			err = json.Unmarshal(b, &t)
+		}
+		if err != nil || t.Index < 0 || t.Index > 1<<20 {
+			return errors.Join(fmt.Errorf("meta: task %d has the index %d", i, t.Index), err)
+		}
+		for int64(len(l.tasks)) <= t.Index {
+			l.tasks = append(l.tasks, "")
+		}
+		l.tasks[t.Index] = cmp.Or(t.Task, t.Other)
+	}
+	return nil
 }
 
 // load2 reads the episodes of version 2: a line, a table and a video a camera each.

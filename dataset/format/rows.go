@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -170,7 +171,7 @@ func leafCount(n parquet.Node) int {
 }
 
 // leaf writes one value as JSON. Bytes of fixed length, which have no form in JSON, are written in
-// hexadecimal.
+// hexadecimal, and those of other columns than texts that are no UTF-8 in base64.
 func (w *rowWriter) leaf(n parquet.Node, v parquet.Value) {
 	if v.IsNull() {
 		w.out.WriteString("null")
@@ -190,6 +191,10 @@ func (w *rowWriter) leaf(n parquet.Node, v parquet.Value) {
 	case parquet.Double:
 		w.number(v.Double(), 64)
 	case parquet.ByteArray:
+		if n.Type().String() != "STRING" && checkUTF8(v.ByteArray(), dataset.Place{}) != nil {
+			w.text(base64.StdEncoding.EncodeToString(v.ByteArray())) // an image
+			return
+		}
 		w.bytes(v.ByteArray())
 	default:
 		w.text(hex.EncodeToString(v.ByteArray()))

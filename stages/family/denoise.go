@@ -71,6 +71,7 @@ type Denoiser struct {
 	// of policies: what they see, and how many numbers of a token count in the loss, 0 for all
 	Sight *Sight
 	Real  int
+	Chunk int // actions that a policy gives at once
 	// rows of latents have places behind those of their captions, on each axis
 	Behind bool
 	// the model is told of a time what Feature makes of it, FeatureWidth numbers, in the place of sinusoids
@@ -97,6 +98,12 @@ type Denoiser struct {
 // Sight is what a policy sees of each sample: so many views at most, each of so many patches of so many
 // numbers.
 type Sight struct{ Views, Patches, Pixels int }
+
+// Side is the height and the width of a view in pixels: its patches are a square of squares in three
+// colours.
+func (v *Sight) Side() int {
+	return int(math.Sqrt(float64(v.Patches))) * int(math.Sqrt(float64(v.Pixels/3)))
+}
 
 // Rows is the number of rows of features of the views of a microbatch.
 func (v *Sight) Rows(s block.Shape) int { return Levels(s) * v.Views * v.Patches }

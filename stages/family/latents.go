@@ -28,6 +28,7 @@ type Encoded struct {
 	Given []float32   // [tokens GivenWidth], what is read beside the noisy latents
 	Image []float32   // [ImageRows Images], features of the image that the clip begins with
 	Views [][]float32 // [Patches Pixels] of each view, nil for one that is missing
+	Pad   int         // rows at the end that are not learnt
 	Clean int         // frames of tokens, from the first, that are given without noise
 	// height and width of the picture that the image was cut from, top and left edge of the cut in the picture
 	// as it was scaled for it, and height and width of the cut; all in pixels
@@ -165,6 +166,8 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 				d.ImageRows, d.Images)
 		case d.Sight != nil && len(x.Views) != d.Sight.Views:
 			return fmt.Errorf("sample %d has %d views, want %d", i+1, len(x.Views), d.Sight.Views)
+		case x.Pad < 0 || x.Pad > 0 && x.Pad >= x.Grid[0]*x.Grid[1]*x.Grid[2]:
+			return fmt.Errorf("sample %d has %d rows of %v that are not learnt", i+1, x.Pad, x.Grid)
 		case x.Clean < 0 || x.Clean >= x.Grid[0] && x.Clean > 0 || x.Clean > 0 && d.Process.First == 0:
 			return fmt.Errorf("latents %d of %d frames have %d without noise", i+1, x.Grid[0], x.Clean)
 		case d.Texts > 0 && (len(x.Text)%d.Texts != 0 || len(x.None)%d.Texts != 0):
@@ -232,11 +235,14 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		copy(pos.I32()[3*from:], p.allPlaces(&x))
 		by := d.Process.weight(l) / float32(cmp.Or(d.Real, w))
 		clean, end := from+x.Clean*x.Grid[1]*x.Grid[2], from+x.Grid[0]*x.Grid[1]*x.Grid[2]
-		by *= float32(rows) / float32(end-clean)
+		by *= float32(rows) / float32(end-clean-x.Pad)
 		for i := from; i < from+rows; i++ {
 			at.I32()[i], weight[i] = int32(g), by
 			for k := range coef {
 				coef[k][i] = c[k]
+			}
+			if i >= end-x.Pad {
+				weight[i] = 0
 			}
 			if i < clean || i >= end {
 				coef[0][i], coef[1][i], weight[i] = 1, 0, 0

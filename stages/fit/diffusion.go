@@ -27,7 +27,8 @@ func Scheduler(c *configs.Config) (noise.Scheduler, error) {
 		return noise.Shifted(c.Run.Diffusion.Raise), nil
 	}
 	if !c.Usual("diffusion.shift") {
-		return nil, c.Fault("diffusion.shift", "the scheduler's file has one: "+path, "remove it, or change the file")
+		return nil, c.Fault("diffusion.shift", "the scheduler's file has one: "+path,
+			"remove it, or change the file")
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "scheduler_config.json")
@@ -68,8 +69,9 @@ func Process(c *configs.Config) (p family.Process, err error) {
 		return p, c.Fault("diffusion.scheduler", fmt.Sprintf("prediction %s is unknown", s.Predicts()), "")
 	}
 	p.Target = target
-	p.Times = noise.Times{Kind: d.Times, Mean: d.Mean, Std: d.Std, Scale: d.Mode, Shift: d.Shift, Alpha: d.Alpha,
-		Beta: d.Beta}
+	p.Times = noise.Times{Kind: d.Times, Mean: d.Mean, Std: d.Std, Scale: d.Mode, Shift: d.Shift,
+		Alpha: d.Alpha,
+		Beta:  d.Beta}
 	p.Weight, err = noise.Weighting{Kind: d.Weight, Gamma: d.Gamma}.For(s.Predicts(), p.Levels)
 	if err != nil {
 		return p, c.Fault("diffusion.weight", err.Error(), "")
@@ -127,6 +129,7 @@ func draws(field string) func(*configs.Diffusion) bool {
 // diffusion holds the section diffusion to models of diffusion, and what such models cannot have.
 func (r rules) diffusion() {
 	const section = "diffusion."
+	r.policy()
 	if r.m.Denoiser == nil {
 		for _, k := range configs.Keys() {
 			if strings.HasPrefix(k.Name, section) && !r.c.Usual(k.Name) {
@@ -158,7 +161,8 @@ func (r rules) diffusion() {
 		r.at(section+"condition_area", "is not read: only with diffusion.condition_images", "remove it")
 	}
 	if r.m.Denoiser.Given > 0 && d.First > 0 {
-		r.at(section+"first_frame", "the model has channels of its own for given frames, in every clip", "remove it")
+		r.at(section+"first_frame", "the model has channels of its own for given frames, in every clip",
+			"remove it")
 	}
 	if d.Text2 != "" && (r.m.Denoiser.Pooled == 0 || d.Encoders == "live") {
 		r.at(section+"text_encoder_2", "the model reads one encoder of captions, or has one among its blocks",
@@ -175,6 +179,30 @@ func (r rules) diffusion() {
 	if _, err := Process(r.c); err != nil {
 		for _, f := range configs.Faults(err) {
 			r.at(f.Key, f.Why, f.Try)
+		}
+	}
+}
+
+// ofPictures are the keys of diffusion that policies do not read.
+var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "text_encoder_2",
+	"train_text_encoder",
+	"encoders", "cache", "posterior", "sizes", "fps", "upscale", "caption_key", "caption_dropout",
+	"first_frame",
+	"condition_images"}
+
+// policy holds the section policy to policies, and those to what they read.
+func (r rules) policy() {
+	if r.m.Denoiser != nil && r.m.Denoiser.Sight != nil {
+		for _, key := range ofPictures {
+			if !r.c.Usual("diffusion." + key) {
+				r.at("diffusion."+key, "policies of robots do not read it", "remove it")
+			}
+		}
+		return
+	}
+	for _, k := range configs.Keys() {
+		if strings.HasPrefix(k.Name, "policy.") && !r.c.Usual(k.Name) {
+			r.at(k.Name, "the model is no policy of a robot", "remove it")
 		}
 	}
 }
@@ -196,10 +224,34 @@ func Build(c *configs.Config) (*family.Model, error) {
 	if m.Denoiser.Process, err = Process(c); err != nil {
 		return nil, err
 	}
+	if m.Denoiser.Sight != nil {
+		act(c, m.Denoiser)
+	}
 	if n := c.Run.Diffusion.Changes; n > 0 && m.Denoiser.Edit != "" {
 		m.Denoiser.Further, m.Denoiser.Pipeline = n, m.Denoiser.Edit
 	}
 	return m, live(c, m)
+}
+
+// Acts reports whether a configuration's model is a policy of a robot.
+func Acts(c *configs.Config) bool { return c.Model.Has("chunk_size") }
+
+// policyLevels are those of Pi's policies: flow matching at times that are never quite 0.
+type policyLevels struct{ noise.Flow }
+
+// At is the level at u.
+func (p policyLevels) At(u float64) noise.Level {
+	s := 0.999*(1-u) + 0.001
+	return noise.Level{Alpha: float32(1 - s), Sigma: float32(s), Time: float32(1000 * s)}
+}
+
+// act sets what policies train by where the run does not say otherwise: times of Beta(1.5, 1).
+func act(c *configs.Config, d *family.Denoiser) {
+	d.Process.Levels = policyLevels{noise.Flow{Shift: 1, Times: 1000}}
+	if c.Usual("diffusion.times") {
+		d.Process.Times = noise.Times{Kind: "beta", Alpha: 1.5, Beta: 1}
+	}
+	d.Process.Drop = 0
 }
 
 // TextDir is the folder of the encoder of captions, "" for none.

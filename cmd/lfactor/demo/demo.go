@@ -49,22 +49,22 @@ func Command() *cobra.Command {
 			"instead")
 	image := c.Flags().Bool("image", false, "train a model of diffusion that draws pictures of captions instead, with "+
 		"an encoder of captions that learns with it")
-	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long", "image")
+	robot := c.Flags().Bool("robot", false,
+		"train a policy of a robot on recordings of a drawn world instead, and have it act there")
+	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long", "image", "robot")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		n := *steps
-		switch {
-		case n < 0:
+		if n < 0 {
 			return exit.Usagef("demo: --steps is not negative")
-		case *cluster && n == 0:
-			n = clusterSteps
-		case *moe && n == 0:
-			n = moeSteps
-		case *long && n == 0:
-			n = longSteps
-		case *image && n == 0:
-			n = imageSteps
-		case n == 0:
-			n = demoSteps
+		}
+		for _, d := range []struct {
+			is    bool
+			steps int
+		}{{*cluster, clusterSteps}, {*moe, moeSteps}, {*long, longSteps}, {*image, imageSteps}, {*robot, robotSteps},
+			{true, demoSteps}} {
+			if n == 0 && d.is {
+				n = d.steps
+			}
 		}
 		form, err := cli.Output(c)
 		if err != nil {
@@ -83,6 +83,8 @@ func Command() *cobra.Command {
 			err = demoLong(c.Context(), *dir, n, show)
 		case *image:
 			err = demoImage(c.Context(), *dir, n, show)
+		case *robot:
+			err = demoRobot(c.Context(), *dir, n, show)
 		case *vlm:
 			err = demoVLM(c.Context(), *dir, n, show)
 		default:

@@ -15,8 +15,8 @@ type figures struct{ Colour, Shape, Count int }
 
 const figureSide = 32
 
-// figureHeld reports whether a combination is kept out of training: every colour, shape and count is seen, one
-// in six of their combinations is not.
+// figureHeld reports whether a combination is kept out of training: every colour, shape and count is
+// seen, one in six of their combinations is not.
 func (f figures) held() bool { return (f.Colour+2*f.Shape+3*f.Count)%6 == 1 }
 
 // figuresOf lists the combinations that are, or are not, kept out of training.
@@ -163,8 +163,8 @@ func shapeOf(b blob) int {
 	return best
 }
 
-// likeness is the share of pixels that a blob and a shape painted in its place have in common, of those that
-// either has: the best of some sizes and places.
+// likeness is the share of pixels that a blob and a shape painted in its place have in common, of those
+// that either has: the best of some sizes and places.
 func likeness(b blob, shape int) (most float64) {
 	mid := func(lo, hi int) float64 { return float64(lo+hi) / 2 }
 	x, y := mid(b.rect.Min.X, b.rect.Max.X), mid(b.rect.Min.Y, b.rect.Max.Y)

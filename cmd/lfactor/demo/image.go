@@ -47,8 +47,8 @@ freq_dim: 64
 const imageText = `{"architectures": ["UMT5EncoderModel"], "model_type": "umt5", "vocab_size": %d, "d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 128, "num_layers": 1}
 `
 
-// imageNoise has the model say the clean picture: patches have more numbers than the model is wide, and noise
-// would not pass through it.
+// imageNoise has the model say the clean picture: patches have more numbers than the model is wide, and
+// noise would not pass through it.
 const imageNoise = `{"_class_name": "DDIMScheduler", "num_train_timesteps": 1000, "beta_schedule": "squaredcos_cap_v2",
  "prediction_type": "sample", "clip_sample": true, "timestep_spacing": "trailing", "set_alpha_to_one": true}
 `
@@ -169,7 +169,8 @@ func figureText(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "config.json"), fmt.Appendf(nil, imageText, tok.VocabSize()), 0o644)
 }
 
-// endsWith has a tokenizer.json put a special token behind every text, so that an empty one has a token too.
+// endsWith has a tokenizer.json put a special token behind every text, so that an empty one has a token
+// too.
 func endsWith(text []byte, end string) ([]byte, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
@@ -193,8 +194,8 @@ func endsWith(text []byte, end string) ([]byte, error) {
 	return json.MarshalIndent(all, "", " ")
 }
 
-// Pictures are drawn as the captions say, in so many steps: a model that gives clean pictures overshoots with
-// more guidance.
+// Pictures are drawn as the captions say, in so many steps: a model that gives clean pictures overshoots
+// with more guidance.
 const (
 	figureGuidance = 1
 	figureSteps    = 30
@@ -288,7 +289,8 @@ func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, began ti
 	return nil
 }
 
-// writePictures writes a page that needs nothing else: what was drawn of each caption, and what the rules see.
+// writePictures writes a page that needs nothing else: what was drawn of each caption, and what the rules
+// see.
 func writePictures(name string, all, blind []drawnFigure, with, without [4]float64) error {
 	return machine.Create(name, func(w *bufio.Writer) {
 		fmt.Fprint(w, "<!doctype html><meta charset=\"utf-8\"><title>lfactor demo --image</title><style>"+

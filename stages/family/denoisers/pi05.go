@@ -28,7 +28,8 @@ type piKeys struct {
 	Layers      int `key:"view_layers" default:"27" min:"1" max:"1024" class:"fixed" doc:"Layers of the tower."`
 }
 
-var piPart = configs.Declare("pi", configs.Rules[piKeys]{Check: func(m configs.Model, k piKeys, at configs.Report) {
+var piPart = configs.Declare("pi", configs.Rules[piKeys]{Check: func(m configs.Model, k piKeys,
+	at configs.Report) {
 	if !m.Has("expert_hidden_size") {
 		return
 	}
@@ -48,7 +49,8 @@ var piPart = configs.Declare("pi", configs.Rules[piKeys]{Check: func(m configs.M
 // what the robot sees and is told.
 var _ = family.Register(family.Family{ModelType: "pi05", Paper: "2504.16054",
 	HF: hf.Family{Class: "pi05", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "expert_hidden_size", "expert_intermediate_size", "chunk_size",
+		Has: []string{"latent_patch", "in_channels", "expert_hidden_size", "expert_intermediate_size",
+			"chunk_size",
 			"views", "view_size", "view_patch", "view_hidden_size", "view_intermediate_size", "view_heads",
 			"view_layers"},
 		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
@@ -87,7 +89,7 @@ func newPi(c configs.Model) *pi {
 	k, o := keys.Of(c), piPart.Of(c)
 	side := o.Side / max(1, o.Patch)
 	p := &pi{c: c, o: o, d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Joint: true, TextStep: 1,
-		Behind: true, Times: 1000, FeatureWidth: o.Expert, Feature: func(t float64) []float32 {
+		Chunk: o.Chunk, Behind: true, Times: 1000, FeatureWidth: o.Expert, Feature: func(t float64) []float32 {
 			return periods(t, o.Expert)
 		}, Sight: &family.Sight{Views: o.Views, Patches: side * side, Pixels: 3 * o.Patch * o.Patch}}}
 	return p
@@ -128,7 +130,8 @@ func (p *pi) model() *family.Model {
 			Gives: []string{"x", "text"}, Recompute: true, Weight: 1,
 			Record: func(r *block.Rec, env map[string]*grad.Value) { p.layer(r, i, env) }})
 	}
-	m.Add(family.Block{Name: "model.action_out_proj", Takes: []string{"x", "cond"}, Weight: 0.05, Record: p.head})
+	m.Add(family.Block{Name: "model.action_out_proj", Takes: []string{"x", "cond"}, Weight: 0.05,
+		Record: p.head})
 	return m
 }
 
@@ -160,7 +163,8 @@ func (p *pi) see(r *block.Rec, i int, env map[string]*grad.Value) {
 	}
 	o := t.Attention(proj("q_proj"), proj("k_proj"), proj("v_proj"), cu, cu,
 		grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(head))})
-	o = r.Linear(name+".self_attn.out_proj", t.Flat(o), n, n, block.LinearOpts{Bias: true, Row: true, Unit: head})
+	o = r.Linear(name+".self_attn.out_proj", t.Flat(o), n, n, block.LinearOpts{Bias: true, Row: true,
+		Unit: head})
 	x = t.Add(x, t.Place("", o))
 	h = r.Linear(name+".mlp.fc1", r.LayerNorm(name+".layer_norm2", x, n, 1e-6), p.o.Inter, n,
 		block.LinearOpts{Bias: true})
@@ -220,9 +224,11 @@ func (p *pi) add(r *block.Rec, s *piStream, y *grad.Value) *grad.Value {
 // layer is layer i of both streams: words and views see each other, and actions see them and each other.
 func (p *pi) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, last := r.T, i == p.c.Layers-1
-	both := []*piStream{{name: fmt.Sprintf("%slayers.%d", piLanguage, i), width: p.c.Hidden, inter: p.c.Intermediate,
-		x: env["text"]}, {name: fmt.Sprintf("%slayers.%d", piExpert, i), width: p.o.Expert, inter: p.o.ExpertInter,
-		x: env["x"]}}
+	both := []*piStream{{name: fmt.Sprintf("%slayers.%d", piLanguage, i), width: p.c.Hidden,
+		inter: p.c.Intermediate,
+		x:     env["text"]}, {name: fmt.Sprintf("%slayers.%d", piExpert, i), width: p.o.Expert,
+		inter: p.o.ExpertInter,
+		x:     env["x"]}}
 	conds := []*grad.Value{nil, env["cond"]}
 	var qs, ks, vs [2]*grad.Value
 	for j, s := range both {
@@ -245,7 +251,8 @@ func (p *pi) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 		s.x = p.add(r, s, r.Linear(s.name+".self_attn.o_proj", t.Flat(o), s.width, p.c.Heads*p.c.HeadDim,
 			block.LinearOpts{Row: true, Unit: p.c.HeadDim}))
 		h := p.norm(r, s, s.name+".post_attention_layernorm", conds[j])
-		gate := t.Act(r.Linear(s.name+".mlp.gate_proj", h, s.inter, s.width, block.LinearOpts{}), kernels.GELUTanh)
+		gate := t.Act(r.Linear(s.name+".mlp.gate_proj", h, s.inter, s.width, block.LinearOpts{}),
+			kernels.GELUTanh)
 		up := r.Linear(s.name+".mlp.up_proj", h, s.inter, s.width, block.LinearOpts{})
 		s.x = p.add(r, s, r.Linear(s.name+".mlp.down_proj", t.Mul(gate, up), s.width, s.inter,
 			block.LinearOpts{Row: true}))
@@ -276,7 +283,8 @@ func (p *pi) unread(r *block.Rec, s *piStream) {
 	for _, w := range []struct {
 		name    string
 		out, in int
-	}{{".self_attn.o_proj", n, p.c.Heads * p.c.HeadDim}, {".mlp.gate_proj", s.inter, n}, {".mlp.up_proj", s.inter, n},
+	}{{".self_attn.o_proj", n, p.c.Heads * p.c.HeadDim}, {".mlp.gate_proj", s.inter, n}, {".mlp.up_proj",
+		s.inter, n},
 		{".mlp.down_proj", n, s.inter}} {
 		r.T.Param(s.name+w.name+".weight", []int{w.out, w.in}, -1, 1, true)
 	}
@@ -288,8 +296,9 @@ func (p *pi) unread(r *block.Rec, s *piStream) {
 func (p *pi) head(r *block.Rec, env map[string]*grad.Value) {
 	s := &piStream{width: p.o.Expert, x: env["x"]}
 	h := p.norm(r, s, piExpert+"norm", env["cond"])
-	p.d.Predicted(r, env, r.Linear("model.action_out_proj", h, p.d.Width(), p.o.Expert, block.LinearOpts{Bias: true,
-		Rep: true}))
+	p.d.Predicted(r, env, r.Linear("model.action_out_proj", h, p.d.Width(), p.o.Expert,
+		block.LinearOpts{Bias: true,
+			Rep: true}))
 }
 
 // source says where parameters lie in lerobot's files.

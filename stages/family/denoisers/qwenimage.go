@@ -23,8 +23,9 @@ var _ = family.Register(family.Family{ModelType: "QwenImageTransformer2DModel", 
 			"joint_attention_dim": "text_dim"},
 		Only: map[string]string{"guidance_embeds": "false",
 			"use_additional_t_cond": "false", "use_layer3d_rope": "false"},
-		Omit:  []string{"latent_patch", "rms_norm_eps", "text_rows"},
-		Own:   []hf.Own{hf.Keys(width{Heads: 24, Dim: 128}, width.enter), hf.Keys(packed{In: 64, Patch: 2, Heads: 24, Dim: 128}, packed.enter)},
+		Omit: []string{"latent_patch", "rms_norm_eps", "text_rows"},
+		Own: []hf.Own{hf.Keys(width{Heads: 24, Dim: 128}, width.enter), hf.Keys(packed{In: 64, Patch: 2,
+			Heads: 24, Dim: 128}, packed.enter)},
 		Write: packed{}.write},
 	Build: func(c configs.Model) *family.Model { return newQwenImage(c).model() }})
 

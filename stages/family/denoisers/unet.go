@@ -71,8 +71,9 @@ func checkUNet(m configs.Model, k unetKeys, at configs.Report) {
 			fmt.Sprintf("write %d", want))
 	}
 	if k.Added < 6*k.Frame || k.Frame%2 != 0 || (k.Frame == 0) != (k.Added == 0) {
-		at("projection_class_embeddings_input_dim", fmt.Sprintf("%d for six numbers of addition_time_embed_dim = %d "+
-			"and a pooled row", k.Added, k.Frame), "want more than six times an even number, or 0 for both")
+		at("projection_class_embeddings_input_dim",
+			fmt.Sprintf("%d for six numbers of addition_time_embed_dim = %d "+
+				"and a pooled row", k.Added, k.Frame), "want more than six times an even number, or 0 for both")
 	}
 }
 

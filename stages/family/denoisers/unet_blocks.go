@@ -171,7 +171,8 @@ func (u *unet) resnet(r *block.Rec, name string, x, temb *grad.Value, out int) *
 		levels[i] = int32(i)
 	}
 	none := t.ConstOf("dif.none", make([]float32, len(levels)*out), len(levels), out)
-	h = t.Modulate(h, none, e, t.ConstI32("dif.each", levels), grad.Modulation{Norm: kernels.PlainRows, Plus: 1})
+	h = t.Modulate(h, none, e, t.ConstI32("dif.each", levels), grad.Modulation{Norm: kernels.PlainRows,
+		Plus: 1})
 	h = t.Act(u.norm(r, name+".norm2", h, u.c.NormEps), kernels.SiLU)
 	h = t.Place("", u.conv(r, name+".conv2", h, out, convOpts{axis: 1, unit: unit, size: 3, stride: 1}))
 	if in != out {
@@ -231,7 +232,8 @@ func (u *unet) embed(r *block.Rec, env map[string]*grad.Value) *grad.Value {
 		e = r.T.Add(e, timed(r, "add_embedding", more, emb, u.o.Added))
 	}
 	env["temb"] = e
-	return r.T.Rows(u.conv(r, "conv_in", u.image(r, u.d.Noisy(r), 0), first, convOpts{axis: -1, unit: 1, size: 3,
+	return r.T.Rows(u.conv(r, "conv_in", u.image(r, u.d.Noisy(r), 0), first, convOpts{axis: -1, unit: 1,
+		size:   3,
 		stride: 1}))
 }
 
@@ -284,7 +286,8 @@ func (u *unet) layer(r *block.Rec, name string, x *grad.Value, head, level int,
 	wide := block.LinearOpts{Bias: true}
 	gate := t.Act(r.Linear(name+".ff.net.0.gate", y, 4*c, c, wide), kernels.GELU)
 	y = t.Mul(r.Linear(name+".ff.net.0.value", y, 4*c, c, wide), gate)
-	return t.Add(x, t.Place("", r.Linear(name+".ff.net.2", y, c, 4*c, block.LinearOpts{Bias: true, Row: true})))
+	return t.Add(x, t.Place("", r.Linear(name+".ff.net.2", y, c, 4*c, block.LinearOpts{Bias: true,
+		Row: true})))
 }
 
 // attend is attention of rows x to rows of.

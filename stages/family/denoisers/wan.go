@@ -163,8 +163,9 @@ func (w wan) block(r *block.Rec, i int, env map[string]*grad.Value) {
 		w.d.TextCu(r))))
 	h = t.Modulate(x, of(4), of(3), at, plain(w.c.NormEps))
 	h = r.Linear(name+".ffn.net.0.proj", h, w.c.Intermediate, d, block.LinearOpts{Bias: true})
-	h = r.Linear(name+".ffn.net.2", t.Act(h, kernels.GELUTanh), d, w.c.Intermediate, block.LinearOpts{Bias: true,
-		Row: true})
+	h = r.Linear(name+".ffn.net.2", t.Act(h, kernels.GELUTanh), d, w.c.Intermediate,
+		block.LinearOpts{Bias: true,
+			Row: true})
 	env["x"] = t.Gate(x, t.Place("residual", h), of(5), at)
 }
 

@@ -1,0 +1,329 @@
+package trained
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// Robots turns frames of recordings into what a policy takes: views, a prompt with the state, and the
+// actions that follow.
+type Robots struct {
+	D      *family.Denoiser
+	Tok    *token.Tokenizer
+	Begin  int32 // token that prompts begin with, -1 for none
+	Chunk  int
+	Side   int // height and width of views in pixels
+	Seed   uint64
+	Policy configs.Policy
+	Scale  RobotScale
+}
+
+// RobotScale brings states and actions to numbers about 1: v becomes (v - Mid)·By.
+type RobotScale struct{ State, Action Affine }
+
+// Affine is a scale of each number of a vector.
+type Affine struct{ Mid, By []float64 }
+
+// least is what stands for a range or a deviation of 0, as in lerobot.
+const least = 1e-8
+
+// NewAffine is what brings numbers of some statistics to about 1: by "quantiles", "min_max" or "mean_std".
+func NewAffine(s format.RobotStats, how string) (a Affine, err error) {
+	low, high := s.Q01, s.Q99
+	if how == "min_max" {
+		low, high = s.Min, s.Max
+	}
+	if how != "mean_std" && (len(low) == 0 || len(high) != len(low)) {
+		return a, fmt.Errorf("the statistics have no %s", how)
+	}
+	for i := range s.Mean {
+		if how == "mean_std" {
+			a.Mid, a.By = append(a.Mid, s.Mean[i]), append(a.By, 1/(s.Std[i]+least))
+			continue
+		}
+		d := high[i] - low[i]
+		if d == 0 {
+			d = least
+		}
+		a.Mid, a.By = append(a.Mid, low[i]+d/2), append(a.By, 2/d)
+	}
+	return a, nil
+}
+
+// Of is a vector scaled.
+func (a Affine) Of(v []float64) ([]float64, error) {
+	if len(v) != len(a.Mid) {
+		return nil, fmt.Errorf("%d numbers, and the statistics have %d", len(v), len(a.Mid))
+	}
+	out := make([]float64, len(v))
+	for i := range v {
+		out[i] = (v[i] - a.Mid[i]) * a.By[i]
+	}
+	return out, nil
+}
+
+// Back is the inverse of Of.
+func (a Affine) Back(v []float64) []float64 {
+	out := make([]float64, len(a.Mid))
+	for i := range out {
+		out[i] = v[i]/a.By[i] + a.Mid[i]
+	}
+	return out
+}
+
+// NewRobots reads what a run says of a policy and of its recordings, whose statistics are those of the
+// data set.
+func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
+	c := &cfg.Run
+	x := &Robots{D: d, Seed: uint64(c.Train.Seed), Policy: c.Policy, Chunk: d.Chunk, Begin: -1,
+		Side: d.Sight.Side()}
+	if len(c.Data.Paths) != 1 {
+		return nil, cfg.Fault("data.paths", fmt.Sprintf("%d data sets: the numbers of a policy are scaled by the "+
+			"statistics of one", len(c.Data.Paths)), "name one")
+	}
+	l, err := format.OpenLeRobot(c.Data.Paths[0].Path, dataset.Options{})
+	if err != nil {
+		return nil, cfg.Fault("data.paths", err.Error(), "")
+	}
+	defer l.Close() //nolint:errcheck // it was read only
+	all := l.Cameras()
+	if len(x.Policy.Cameras) == 0 {
+		x.Policy.Cameras = all
+	}
+	if len(x.Policy.Cameras) > d.Sight.Views {
+		return nil, cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model has %d",
+			len(x.Policy.Cameras),
+			d.Sight.Views), "name fewer, or set model.overrides.views")
+	}
+	stats, err := l.Stats()
+	if err != nil {
+		return nil, cfg.Fault("data.paths", err.Error(), "")
+	}
+	for _, s := range []struct {
+		key, column string
+		to          *Affine
+	}{{"policy.state_key", c.Policy.State, &x.Scale.State}, {"policy.action_key", c.Policy.Action,
+		&x.Scale.Action}} {
+		have, ok := stats[s.column]
+		if !ok {
+			return nil, cfg.Fault(s.key, fmt.Sprintf("the statistics of %s have no %q", l.Name(), s.column), "")
+		}
+		if *s.to, err = NewAffine(have, c.Policy.Normalize); err != nil {
+			return nil, cfg.Fault("policy.normalize", fmt.Sprintf("%s of %s: %v", s.column, l.Name(), err),
+				"take another one")
+		}
+	}
+	if n := len(x.Scale.Action.Mid); n > d.Width() {
+		return nil, cfg.Fault("policy.action_key",
+			fmt.Sprintf("actions have %d numbers, and the model has room for %d",
+				n, d.Width()), "")
+	}
+	d.Real = len(x.Scale.Action.Mid)
+	tok, conf, err := TokenizerAt(c.Data.Tokenizer, c.Model.Path)
+	if err != nil {
+		return nil, cfg.Fault("data.tokenizer", err.Error(), "name the folder of PaliGemma's tokenizer")
+	}
+	if err := cfg.CheckVocab(tok.VocabSize()); err != nil {
+		return nil, err
+	}
+	x.Tok = tok
+	if id, ok := tok.TokenID(conf.BOS); ok && conf.BOS != "" {
+		x.Begin = id
+	}
+	return x, nil
+}
+
+// Samples is the encoder of frames: a sample has a token for each action.
+func (x *Robots) Samples() dataset.SampleEncoder { return robotEncoder{x.Chunk} }
+
+type robotEncoder struct{ chunk int }
+
+// EncodeSample implements dataset.SampleEncoder.
+func (r robotEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
+	b, ok := d.Part("json")
+	if !ok {
+		return nil, fmt.Errorf("sample %q has no frame", d.Key)
+	}
+	return []dataset.Sample{{Tokens: make([]int32, r.chunk), Media: []dataset.Media{{Kind: dataset.Caption,
+		Key: d.Key, Bytes: b, Spans: []dataset.Span{{From: 0, To: int32(r.chunk)}}}}}}, nil
+}
+
+// Fingerprint implements dataset.SampleEncoder.
+func (r robotEncoder) Fingerprint() string { return format.HashOf("frames 1", r.chunk) }
+
+// Prepare is the dataset.Prepare of the model: a *family.Encoded without its place.
+func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
+	var f format.RobotFrame
+	if err := json.Unmarshal(m.Bytes, &f); err != nil {
+		return nil, 0, err
+	}
+	views, err := x.views(&f)
+	if err != nil {
+		return nil, 0, err
+	}
+	e, err := x.See(f.Task, f.State, views)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(f.Actions) != x.Chunk {
+		return nil, 0, fmt.Errorf("%d actions, and the model gives %d at once", len(f.Actions), x.Chunk)
+	}
+	w := x.D.Width()
+	e.X0 = make([]float32, x.Chunk*w)
+	for k, a := range f.Actions {
+		scaled, err := x.Scale.Action.Of(a)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", x.Policy.Action, err)
+		}
+		if len(scaled) > w {
+			return nil, 0, fmt.Errorf("actions of %d numbers, and the model has room for %d", len(scaled), w)
+		}
+		for i, v := range scaled {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return nil, 0, fmt.Errorf("number %d of action %d is %g", i, k, v)
+			}
+			e.X0[k*w+i] = float32(v)
+		}
+	}
+	if !x.Policy.Padding {
+		e.Pad = f.Pad
+	}
+	return e, int64(4 * (len(e.X0) + len(e.IDs) + len(e.Views)*x.D.Sight.Patches*x.D.Sight.Pixels)), nil
+}
+
+// See is what a policy reads of a robot: its task, its state and what its cameras see, nil for one that is
+// missing. Actions are left open.
+func (x *Robots) See(task string, state []float64, views []*media.Image) (*family.Encoded, error) {
+	if len(views) > x.D.Sight.Views {
+		return nil, fmt.Errorf("%d cameras, and the model has %d", len(views), x.D.Sight.Views)
+	}
+	e := &family.Encoded{Grid: [3]int{x.Chunk, 1, 1}, Views: make([][]float32, x.D.Sight.Views)}
+	for i, v := range views {
+		if v != nil {
+			e.Views[i] = x.D.Sight.Cut(x.Side, x.pixels(v))
+		}
+	}
+	scaled, err := x.Scale.State.Of(state)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", x.Policy.State, err)
+	}
+	ids, err := x.Tok.TryEncode(Prompt(task, scaled), false)
+	if err != nil {
+		return nil, err
+	}
+	if x.Begin >= 0 {
+		ids = append([]int32{x.Begin}, ids...)
+	}
+	e.IDs = ids[:min(len(ids), promptMost)]
+	return e, nil
+}
+
+// promptMost is how many tokens of a prompt Pi0.5 reads.
+const promptMost = 200
+
+// Prompt is what Pi0.5 is told of a task and of a state from -1 to 1, whose numbers are told as one of
+// 256 steps.
+func Prompt(task string, state []float64) string {
+	task = strings.NewReplacer("_", " ", "\n", " ").Replace(strings.TrimSpace(task))
+	if len(state) == 0 {
+		return "Task: " + task + ";\nAction: "
+	}
+	words := make([]string, len(state))
+	for i, v := range state {
+		words[i] = fmt.Sprint(bin(v))
+	}
+	return fmt.Sprintf("Task: %s, State: %s;\nAction: ", task, strings.Join(words, " "))
+}
+
+// bin is the step of a number from -1 to 1: -1 below, and 255 at its end and above.
+func bin(v float64) int {
+	if v < -1 {
+		return -1
+	}
+	return min(255, int(math.Floor((v+1)*128)))
+}
+
+// pixels are those of a view, [3 side side] from -1 to 1: scaled to fit, with black around it.
+func (x *Robots) pixels(p *media.Image) []float32 {
+	if p.W != x.Side || p.H != x.Side {
+		by := float64(x.Side) / float64(max(p.W, p.H))
+		w, h := max(1, int(float64(p.W)*by)), max(1, int(float64(p.H)*by))
+		small, whole := p.Resize(w, h, media.Bilinear), media.NewImage(x.Side, x.Side)
+		clear(whole.Pix)
+		left, top := (x.Side-w)/2, (x.Side-h)/2
+		for y := range h {
+			copy(whole.Pix[3*((top+y)*x.Side+left):], small.Pix[3*y*w:3*(y+1)*w])
+		}
+		p = whole
+	}
+	return planes([]*media.Image{p}, [3]int{1, x.Side, x.Side})
+}
+
+// views are what the cameras of a frame saw.
+func (x *Robots) views(f *format.RobotFrame) (out []*media.Image, err error) {
+	for _, c := range x.Policy.Cameras {
+		var p *media.Image
+		if b, ok := f.Images[c]; ok {
+			p, err = media.Decode(b, media.Options{White: true, Turn: true})
+		} else if v, ok := f.Videos[c]; ok {
+			p, err = frameOf(v)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// frameOf decodes a frame of a video.
+func frameOf(v format.VideoFrame) (*media.Image, error) {
+	info, err := media.FFmpeg{}.Probe(context.Background(), v.File)
+	if err != nil {
+		return nil, err
+	}
+	if v.At >= info.Frames {
+		return nil, fmt.Errorf("%s has %d frames, and its table says %d or more", v.File, info.Frames, v.At+1)
+	}
+	frames, err := media.FFmpeg{}.Frames(context.Background(), v.File, info, []int{v.At})
+	if err != nil {
+		return nil, err
+	}
+	return frames[0], nil
+}
+
+// Fill puts a batch's frames, which the loader has prepared, into its microbatch.
+func (x *Robots) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+	var items []family.Encoded
+	for i := range b.Media {
+		m := &b.Media[i]
+		v, err := m.Take()
+		if err != nil {
+			return err
+		}
+		e := *v.(*family.Encoded)
+		e.From = m.Spans[0].From
+		segment := 0
+		for segment+1 < len(b.CuSeqlens) && b.CuSeqlens[segment+1] <= e.From {
+			segment++
+		}
+		e.Key = dataset.Draw(x.Seed, 0, b.SampleIDs[segment], 0, 0)
+		items = append(items, e)
+	}
+	if err := x.D.Check(items, len(mb.IDs)); err != nil {
+		return err
+	}
+	mb.More = map[string]any{family.EncodedKey: items}
+	return nil
+}

@@ -1,0 +1,131 @@
+package demo
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"math"
+	"math/rand/v2"
+
+	"github.com/lfactor/lfactor/dataset/format"
+)
+
+// The drawn world of the demo of robots: a hand, which begins anywhere, and a disc of one of two colours
+// on a table that a camera sees from above. The hand is told to reach it, and where it is itself, and has
+// to see where the disc is.
+
+// Numbers of the world, whose table is 1 by 1.
+const (
+	reachSide    = 16   // pixels of the camera's picture
+	reachStep    = 0.07 // how far the hand moves in a step at most, on each axis
+	reachNear    = 0.09 // what counts as reached
+	reachMost    = 30   // steps of an attempt
+	reachHorizon = 8    // actions that the policy gives at once
+	reachUsed    = 4    // of which it does so many before it looks again
+)
+
+// reachPaints are the colours of discs.
+var reachPaints = []struct {
+	name  string
+	paint color.RGBA
+}{{"red", color.RGBA{220, 40, 40, 255}}, {"blue", color.RGBA{50, 80, 230, 255}}}
+
+// reach is one such table.
+type reach struct {
+	hand, disc [2]float64
+	colour     int
+}
+
+// newReach draws a table, with the hand away from the disc.
+func newReach(r *rand.Rand) *reach {
+	place := func() [2]float64 { return [2]float64{0.1 + 0.8*r.Float64(), 0.1 + 0.8*r.Float64()} }
+	for {
+		w := &reach{hand: place(), disc: place(), colour: r.IntN(len(reachPaints))}
+		if far(w.hand, w.disc) > 0.3 {
+			return w
+		}
+	}
+}
+
+func far(a, b [2]float64) float64 { return math.Hypot(a[0]-b[0], a[1]-b[1]) }
+
+// task is what the hand is told.
+func (w *reach) task() string { return "reach the " + reachPaints[w.colour].name + " disc" }
+
+// state is where the hand is.
+func (w *reach) state() []float64 { return []float64{w.hand[0], w.hand[1]} }
+
+// move carries out an action: how far to go on each axis, within the hand's reach and the table.
+func (w *reach) move(action []float64) {
+	for a := range w.hand {
+		w.hand[a] = min(1, max(0, w.hand[a]+min(reachStep, max(-reachStep, action[a]))))
+	}
+}
+
+// done reports whether the hand is where it should be.
+func (w *reach) done() bool { return far(w.hand, w.disc) < reachNear }
+
+// teach is what one who sees the table would do.
+func (w *reach) teach() []float64 {
+	to := w.disc
+	x, y := to[0]-w.hand[0], to[1]-w.hand[1]
+	by := min(1, reachStep/max(math.Abs(x), math.Abs(y), 1e-9))
+	return []float64{x * by, y * by}
+}
+
+// draw is what the camera sees, with side pixels a side.
+func (w *reach) draw(side int) *image.RGBA {
+	img := image.NewRGBA(image.Rect(0, 0, side, side))
+	for y := range side {
+		for x := range side {
+			at := [2]float64{(float64(x) + 0.5) / float64(side), (float64(y) + 0.5) / float64(side)}
+			c := color.RGBA{30, 30, 34, 255}
+			if far(at, w.disc) < 0.12 {
+				c = reachPaints[w.colour].paint
+			}
+			if math.Abs(at[0]-w.hand[0]) < 0.06 && math.Abs(at[1]-w.hand[1]) < 0.06 {
+				c = color.RGBA{240, 240, 240, 255}
+			}
+			img.SetRGBA(x, y, c)
+		}
+	}
+	return img
+}
+
+// see is what the camera sees as PNG.
+func (w *reach) see() []byte {
+	var b bytes.Buffer
+	if err := png.Encode(&b, w.draw(reachSide)); err != nil {
+		panic(fmt.Sprintf("demo: an image in memory cannot be written: %v", err))
+	}
+	return b.Bytes()
+}
+
+// taught records n attempts of the one who sees.
+func taught(n int, seed uint64) (all []format.RobotEpisode) {
+	r := rand.New(rand.NewPCG(seed, 7))
+	for range n {
+		w := newReach(r)
+		e := format.RobotEpisode{Task: w.task()}
+		for range reachMost {
+			a := w.teach()
+			e.Frames = append(e.Frames, format.RobotStep{Image: w.see(), State: narrow32(w.state()),
+				Action: narrow32(a)})
+			if far(w.hand, w.disc) < reachNear/4 {
+				break
+			}
+			w.move(a)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func narrow32(v []float64) (out []float32) {
+	for _, x := range v {
+		out = append(out, float32(x))
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package format
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/media"
+)
+
+// recorded are recordings of 3, 1 and 4 frames, whose numbers say which they are.
+func recorded() (all []RobotEpisode) {
+	for i, n := range []int{3, 1, 4} {
+		e := RobotEpisode{Task: []string{"stack", "push"}[i%2]}
+		for k := range n {
+			e.Frames = append(e.Frames, RobotStep{Image: fmt.Appendf(nil, "\x89PNG %d %d", i, k),
+				State: []float32{float32(i), float32(k)}, Action: []float32{float32(10*i + k)}})
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// frame reads frame i of a data set that is read by frames.
+func frame(t *testing.T, s dataset.Source, i int64) (f RobotFrame) {
+	t.Helper()
+	d, err := s.Read(i)
+	require.NoError(t, err)
+	b, ok := d.Part("json")
+	require.True(t, ok)
+	require.NoError(t, json.Unmarshal(b, &f))
+	return f
+}
+
+// Frames of what WriteRobot wrote come with their image, state, task and the actions that follow; those
+// behind the episode repeat its last one and are counted, and none is of the next episode.
+func TestRobotFrames(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, WriteRobot(dir, 10, [2]int{1, 1}, recorded()))
+	s, err := dataset.Open(dir, dataset.Options{Horizon: 3})
+	require.NoError(t, err)
+	defer s.Close()
+	require.Equal(t, dataset.KindEpisodes, s.Kind())
+	require.EqualValues(t, 8, s.Len())
+	at := int64(0)
+	for i, e := range recorded() {
+		for k, want := range e.Frames {
+			f := frame(t, s, at)
+			require.EqualValues(t, []int64{int64(i), int64(k)}, []int64{f.Episode, f.Frame})
+			require.Equal(t, e.Task, f.Task)
+			require.Equal(t, want.Image, f.Images["observation.images.top"])
+			require.Equal(t, []float64{float64(i), float64(k)}, f.State)
+			require.Equal(t, max(0, k+3-len(e.Frames)), f.Pad)
+			for step, a := range f.Actions {
+				require.Equal(t, []float64{float64(10*i + min(k+step, len(e.Frames)-1))}, a)
+			}
+			require.Len(t, f.Actions, 3)
+			at++
+		}
+	}
+	other, err := dataset.Open(dir, dataset.Options{Horizon: 4})
+	require.NoError(t, err)
+	defer other.Close()
+	require.NotEqual(t, s.Fingerprint(), other.Fingerprint())
+
+	wrong, err := dataset.Open(dir, dataset.Options{Horizon: 3,
+		Robot: dataset.RobotKeys{State: "observation.none"}})
+	require.NoError(t, err)
+	defer wrong.Close()
+	_, err = wrong.Read(0)
+	var bad *dataset.BadSample
+	require.ErrorAs(t, err, &bad)
+	require.Contains(t, bad.Reason, `there is no column "observation.none"`)
+}
+
+// The statistics of a set of version 3 are read as they are; those of version 2.1 are made of its
+// episodes': the mean of all frames and their deviation from it, and no quantiles.
+func TestRobotStats(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, WriteRobot(dir, 10, [2]int{1, 1}, recorded()))
+	l, err := OpenLeRobot(dir, dataset.Options{})
+	require.NoError(t, err)
+	defer l.Close()
+	three, err := l.Stats()
+	require.NoError(t, err)
+	require.InDeltaSlice(t, []float64{12.375}, three["action"].Mean, 1e-12) // of 0 1 2 10 20 21 22 23
+	require.Equal(t, []float64{0}, three["action"].Min)
+	require.Equal(t, []float64{23}, three["action"].Max)
+	require.Equal(t, []float64{0}, three["action"].Q01)
+	require.NotContains(t, three, "observation.images.top")
+
+	old := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(old, "meta"), 0o755))
+	info := `{"codebase_version": "v2.1", "fps": 10, "data_path": "a", "features": {}}`
+	lines := `{"episode_index": 0, "stats": {"action": {"min": [0], "max": [2], "mean": [1], "std": [0.816496580927726], "count": [3]}}}
+{"episode_index": 1, "stats": {"action": {"min": [10], "max": [10], "mean": [10], "std": [0], "count": [1]}}}
+{"episode_index": 2, "stats": {"action": {"min": [20], "max": [23], "mean": [21.5], "std": [1.118033988749895], "count": [4]}, "observation.images.top": {"min": [[[0]]], "count": [4]}}}
+`
+	for name, text := range map[string]string{"info.json": info, "episodes_stats.jsonl": lines, "episodes.jsonl": `{"episode_index": 0, "length": 8}`} {
+		require.NoError(t, os.WriteFile(filepath.Join(old, "meta", name), []byte(text), 0o600))
+	}
+	l2, err := OpenLeRobot(old, dataset.Options{})
+	require.NoError(t, err)
+	defer l2.Close()
+	two, err := l2.Stats()
+	require.NoError(t, err)
+	require.InDeltaSlice(t, three["action"].Mean, two["action"].Mean, 1e-12)
+	require.InDeltaSlice(t, three["action"].Std, two["action"].Std, 1e-12)
+	require.Equal(t, three["action"].Max, two["action"].Max)
+	require.Nil(t, two["action"].Q01)
+	require.Len(t, two, 1)
+}
+
+// TestRobotFramesAreLeRobots: frames of a set that lerobot wrote, with images in its table, are what
+// lerobot reads of it: tasks, states, actions, how many are padding, every pixel, and the statistics.
+func TestRobotFramesAreLeRobots(t *testing.T) {
+	const dir = "testdata/lerobot3"
+	var want struct {
+		Items []struct {
+			Task    string
+			State   []float64
+			Actions [][]float64
+			Pad     int
+			Pixels  []int
+		}
+		Stats map[string]RobotStats
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "items.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &want))
+	s, err := dataset.Open(dir, dataset.Options{Horizon: 3})
+	require.NoError(t, err)
+	defer s.Close()
+	require.EqualValues(t, len(want.Items), s.Len())
+	for i, w := range want.Items {
+		f := frame(t, s, int64(i))
+		require.Equal(t, w.Task, f.Task, "%d", i)
+		require.Equal(t, w.Pad, f.Pad, "%d", i)
+		require.InDeltaSlice(t, w.State, f.State, 1e-7, "%d", i)
+		for k := range w.Actions {
+			require.InDeltaSlice(t, w.Actions[k], f.Actions[k], 1e-7, "%d", i)
+		}
+		p, err := media.Decode(f.Images["observation.images.top"], media.Options{})
+		require.NoError(t, err)
+		for k, v := range w.Pixels {
+			require.EqualValues(t, v, p.Pix[k], "%d", i)
+		}
+	}
+	l, err := OpenLeRobot(dir, dataset.Options{})
+	require.NoError(t, err)
+	defer l.Close()
+	stats, err := l.Stats()
+	require.NoError(t, err)
+	for name, w := range want.Stats {
+		require.Equal(t, w, stats[name], name)
+	}
+	require.Equal(t, []string{"observation.images.top"}, l.Cameras())
+}
