@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTorchFiles: a run's checkpoint goes to pytorch_model.bin and to torch.distributed.checkpoint and
-// comes back with the same bytes; a pickle that would call something is refused by name, and what says no
-// model wants --like.
+// TestTorchFiles: a run's checkpoint goes to pytorch_model.bin, torch.distributed.checkpoint and Megatron's
+// torch_dist, and comes back with the same bytes; a pickle that would call something is refused by name, and what
+// says no model wants --like.
 func TestTorchFiles(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)
@@ -24,10 +24,13 @@ func TestTorchFiles(t *testing.T) {
 	do(0, "ckpt", "convert", "ckpt", "hf")
 	do(0, "ckpt", "convert", "ckpt", "bin", "--to", "torch")
 	do(0, "ckpt", "convert", "hf", "dcp", "--to", "dcp")
-	for _, form := range []string{"bin", "dcp"} {
+	do(0, "ckpt", "convert", "ckpt", "megatron", "--to", "megatron", "--vocab-divisible", "96")
+	for _, form := range []string{"bin", "dcp", "megatron"} {
 		do(0, "ckpt", "convert", form, form+"-back")
 		require.Contains(t, do(0, "ckpt", "diff", "hf", form+"-back"), "equal")
 	}
+	do(2, "ckpt", "convert", "hf", "x", "--to", "torch", "--vocab-divisible", "96")
+	do(2, "ckpt", "convert", "hf", "x", "--to", "megatron", "--vocab-divisible", "0")
 	require.NoError(t, os.Rename(filepath.Join(dir, "bin", "pytorch_model.bin"),
 		filepath.Join(dir, "alone.pt")))
 	require.Contains(t, do(2, "ckpt", "convert", "alone.pt", "x"), "--like")

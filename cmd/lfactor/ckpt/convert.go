@@ -23,6 +23,7 @@ import (
 type conversion struct {
 	to, dtype string
 	like      string
+	divisible int
 	overwrite bool
 	average   bool
 	upcycle   int
@@ -31,7 +32,7 @@ type conversion struct {
 }
 
 // forms are those of a destination.
-var forms = []string{"hf", "gguf", "torch", "dcp"}
+var forms = []string{"hf", "gguf", "torch", "dcp", "megatron"}
 
 // shardBytes is the size of an export's files.
 const shardBytes = 5 << 30
@@ -41,21 +42,20 @@ const shardBytes = 5 << 30
 func ckptConvertCommand() *cobra.Command {
 	c := &cobra.Command{Use: "convert SRC DST",
 		Short: "Export a run's checkpoint as a Hugging Face directory (or its adapters as PEFT's), and " +
-			"convert " +
-			"from and to GGUF",
+			"convert from and to GGUF, PyTorch's files and Megatron's",
 		Args: cobra.ExactArgs(2)}
 	var o conversion
 	f := c.Flags()
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace the files of a DST that has some")
 	f.StringVar(&o.to, "to", "", "form of DST: hf, a Hugging Face directory with safetensors; gguf, one "+
-		"file; torch, "+
-		"pytorch_model.bin; dcp, torch.distributed.checkpoint. gguf where DST ends in .gguf, else hf")
-	f.StringVar(&o.dtype, "dtype", "", "of the weights: f32, f16 or bf16, and for GGUF q8_0 or q4_0; as "+
-		"in SRC where "+
-		"it is not said")
-	f.StringVar(&o.like, "like", "", "Hugging Face directory with config.json and tokenizer of the "+
-		"model, for a SRC "+
-		"that has neither")
+		"file; torch, pytorch_model.bin; dcp, torch.distributed.checkpoint; megatron, torch_dist. gguf "+
+		"where DST ends in .gguf, else hf")
+	f.StringVar(&o.dtype, "dtype", "", "of the weights: f32, f16 or bf16, and for GGUF q8_0 or q4_0; as in "+
+		"SRC where it is not said")
+	f.StringVar(&o.like, "like", "", "Hugging Face directory with config.json and tokenizer of the model, "+
+		"for a SRC that has neither")
+	f.IntVar(&o.divisible, "vocab-divisible", 128, "with --to megatron: rows of the vocabulary are "+
+		"filled up to a multiple, Megatron's make-vocab-size-divisible-by times its tensor parallelism")
 	f.IntVar(&o.upcycle, "upcycle", 0,
 		"make a mixture of so many experts of SRC, a Hugging Face directory of a dense model: each is "+
 			"a copy of its layer's MLP")
@@ -82,8 +82,7 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 			o.to = "gguf"
 		}
 	}
-	foreign := strings.HasSuffix(args[0], gguf.Ext) || torch.IsFile(args[0]) || torch.IsDir(args[0]) ||
-		torch.IsDCP(args[0])
+	other := foreign(args[0])
 	switch {
 	case !slices.Contains(forms, o.to):
 		return exit.Usagef("--to %s: want one of %s", o.to, strings.Join(forms, ", "))
@@ -91,16 +90,18 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 		return exit.Usagef("--dtype %s: want one of %s", o.dtype, strings.Join(gguf.Written(), ", "))
 	case o.to != "gguf" && (o.dtype == "q8_0" || o.dtype == "q4_0"):
 		return exit.Usagef("--dtype %s is for GGUF: say --to gguf too", o.dtype)
-	case o.dtype != "" && o.to == "hf" && !foreign:
-		return exit.Usagef("--dtype is for what is converted from or to another form; a run's checkpoint " +
-			"is " +
-			"exported in the type of the weights that it began with")
-	case o.upcycle != 0 && (o.to != "hf" || foreign):
+	case o.dtype != "" && o.to == "hf" && !other:
+		return exit.Usagef("--dtype is for what is converted from or to another form; a run's " +
+			"checkpoint is exported in the type of the weights that it began with")
+	case o.upcycle != 0 && (o.to != "hf" || other):
 		return exit.Usagef("--upcycle makes a Hugging Face directory of one")
 	case strings.HasSuffix(args[0], gguf.Ext) && o.to == "gguf":
 		return exit.Usagef("%s is GGUF already: convert it to a Hugging Face directory, and that to "+
 			"another type",
 			args[0])
+	}
+	if o.divisible < 1 || c.Flags().Changed("vocab-divisible") && o.to != "megatron" {
+		return exit.Usagef("--vocab-divisible is for --to megatron, and at least 1")
 	}
 	for _, flag := range []string{"experts-per-token", "seed"} {
 		if c.Flags().Changed(flag) && !c.Flags().Changed("upcycle") {
@@ -155,7 +156,7 @@ func (o *conversion) folder(src, dst, dtype string) error {
 	switch {
 	case strings.HasSuffix(src, gguf.Ext):
 		return gguf.Import(src, dst, dtype, shardBytes)
-	case torch.IsFile(src) || torch.IsDir(src) && !checkpoint.IsDir(src) || torch.IsDCP(src):
+	case foreign(src) && !checkpoint.IsDir(src):
 		return o.fromTorch(src, dst, dtype)
 	}
 	return o.export(src, dst)
@@ -173,7 +174,7 @@ func (o *conversion) fromTorch(path, dst, dtype string) error {
 		return exit.Usagef("%s does not say which model it is of: name a directory with its config.json "+
 			"by --like", path)
 	}
-	src, err := openTorch(path)
+	src, err := openTorch(path, sides)
 	if err != nil {
 		return err
 	}
@@ -193,8 +194,22 @@ func (o *conversion) fromTorch(path, dst, dtype string) error {
 	return trained.WriteFolder(dst, named, sides, dtype)
 }
 
-// openTorch opens what PyTorch has saved.
-func openTorch(path string) (checkpoint.Source, error) {
+// foreign reports whether a path has a form that is neither a run's checkpoint nor safetensors.
+func foreign(path string) bool {
+	return strings.HasSuffix(path, gguf.Ext) || torch.IsFile(path) || torch.IsDir(path) ||
+		torch.IsDCP(path) || torch.MegatronDir(path) != ""
+}
+
+// openTorch opens what PyTorch or Megatron has saved, of the model of a directory.
+func openTorch(path, like string) (checkpoint.Source, error) {
+	if dir := torch.MegatronDir(path); dir != "" {
+		src, dropped, err := torch.OpenMegatron(dir, like)
+		if len(dropped) > 0 {
+			d := trained.Dropped{Why: "state of the optimizer and of the training", Names: dropped}
+			fmt.Fprintf(os.Stderr, "note: %s: %v\n", path, d)
+		}
+		return src, err
+	}
 	if torch.IsDCP(path) {
 		return torch.OpenDCP(path)
 	}
@@ -220,8 +235,11 @@ func (o *conversion) from(dir, dst string) error {
 	if _, err := checkpoint.CopySideFiles(dir, dst); err != nil {
 		return err
 	}
-	if o.to == "dcp" {
+	switch o.to {
+	case "dcp":
 		return torch.WriteDCP(dst, src)
+	case "megatron":
+		return torch.WriteMegatron(dst, src, dir, o.divisible)
 	}
 	return torch.Write(filepath.Join(dst, torch.FileName), src)
 }

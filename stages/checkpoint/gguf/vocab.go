@@ -214,15 +214,15 @@ func (e *exporter) readTokenizer(v *vocabulary, conf map[string]any) (more []pai
 	}
 	c, ok := f.cut()
 	if !ok {
-		return nil, e.fault(name, "", checkpoint.Extra, "how its pre_tokenizer cuts text has no name in "+
-			"llama.cpp that is "+
-			"known here: %v are", cutNames())
+		return nil, e.fault(name, "", checkpoint.Extra,
+			"how its pre_tokenizer cuts text has no name in llama.cpp that "+
+				"is known here: %v are", cutNames())
 	}
 	if c.ignore != f.Model.Ignore {
 		if t := f.unmerged(v); t != "" {
 			return nil, e.fault(name, "", checkpoint.Extra, "model.ignore_merges is %v, which llama.cpp "+
-				"takes to be %v for %s, "+
-				"and merges do not make token %q", f.Model.Ignore, c.ignore, c.names[0], t)
+				"takes to be %v for %s, and merges do not make token %q",
+				f.Model.Ignore, c.ignore, c.names[0], t)
 		}
 	}
 	return []pair{{"tokenizer.ggml.pre", c.names[0]}, {"tokenizer.ggml.add_bos_token", bos}}, nil

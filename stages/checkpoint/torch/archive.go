@@ -158,8 +158,7 @@ func refuse(globals map[global]int, path string, known func(global) bool) error 
 		if !harmless[g] && !isType && !isStorage && !known(g) {
 			return &checkpoint.Error{File: path, Fault: checkpoint.Unsafe,
 				Why: fmt.Sprintf("byte %d of its pickle names %s, which loading it in Python would call: "+
-					"it is not run here, "+
-					"and only tensors, dictionaries and types are read", globals[g], g)}
+					"it is not run here, and only tensors, dictionaries and types are read", globals[g], g)}
 		}
 	}
 	return nil

@@ -283,9 +283,12 @@ const partName = "__0_0.distcp"
 
 // WriteDCP writes the tensors of src as a directory of torch.distributed.checkpoint, each as one part. The
 // metadata is written last: before, the directory is none.
-func WriteDCP(dir string, src checkpoint.Source) error {
+func WriteDCP(dir string, src checkpoint.Source) error { return writeDCP(dir, src, nil) }
+
+// writeDCP is WriteDCP with objects beside the tensors, each of which is a list of None.
+func writeDCP(dir string, src checkpoint.Source, objects []string) error {
 	tensors := src.Tensors()
-	places := make([]place, len(tensors))
+	places := make([]place, len(tensors)+len(objects))
 	err := writeWhole(filepath.Join(dir, partName), func(w io.Writer) error {
 		c := &counter{w: w}
 		for i, t := range tensors {
@@ -301,12 +304,19 @@ func WriteDCP(dir string, src checkpoint.Source) error {
 			}
 			places[i].bytes = c.n - places[i].offset
 		}
+		for i := len(tensors); i < len(places); i++ {
+			places[i].offset = c.n
+			if err := writeArchive(c, "archive", []byte("\x80\x02]Na."), nil, nil); err != nil {
+				return err
+			}
+			places[i].bytes = c.n - places[i].offset
+		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	meta, err := metadata(tensors, places)
+	meta, err := metadata(tensors, objects, places)
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
@@ -317,7 +327,7 @@ func WriteDCP(dir string, src checkpoint.Source) error {
 }
 
 // metadata is the pickle of a Metadata.
-func metadata(tensors []checkpoint.Info, places []place) ([]byte, error) {
+func metadata(tensors []checkpoint.Info, objects []string, places []place) ([]byte, error) {
 	p := &pickler{}
 	p.op(0x80, 2)
 	size := func(n []int64) func() {
@@ -345,13 +355,26 @@ func metadata(tensors []checkpoint.Info, places []place) ([]byte, error) {
 					p.op('a')
 				}))
 		}
+		for _, name := range objects {
+			p.text(name)
+			p.object(global{dcpMetadata, "BytesStorageMetadata"})
+		}
 		p.op('u')
 	}
+	none := func() { p.op('N') }
 	storage := func() {
 		p.op('}', '(')
-		for i, t := range tensors {
-			p.object(global{dcpMetadata, "MetadataIndex"}, p.field("fqn", func() { p.text(t.Name) }),
-				p.field("offset", size(make([]int64, len(t.Shape)))), p.field("index", func() { p.int(0) }))
+		for i := range places {
+			if i < len(tensors) {
+				t := &tensors[i]
+				p.object(global{dcpMetadata, "MetadataIndex"}, p.field("fqn", func() { p.text(t.Name) }),
+					p.field("offset", size(make([]int64, len(t.Shape)))),
+					p.field("index", func() { p.int(0) }))
+			} else {
+				p.object(global{dcpMetadata, "MetadataIndex"},
+					p.field("fqn", func() { p.text(objects[i-len(tensors)]) }),
+					p.field("offset", none), p.field("index", none))
+			}
 			p.object(global{dcpFiles, "_StorageInfo"}, p.field("relative_path", func() { p.text(partName) }),
 				p.field("offset", func() { p.int(places[i].offset) }),
 				p.field("length", func() { p.int(places[i].bytes) }),
@@ -359,7 +382,6 @@ func metadata(tensors []checkpoint.Info, places []place) ([]byte, error) {
 		}
 		p.op('u')
 	}
-	none := func() { p.op('N') }
 	p.object(global{dcpMetadata, "Metadata"}, p.field("state_dict_metadata", entries),
 		p.field("planner_data", none),
 		p.field("storage_data", storage), p.field("storage_meta", none))

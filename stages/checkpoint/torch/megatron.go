@@ -1,0 +1,184 @@
+package torch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// Megatron's files in a directory, and beside the directories of iterations.
+const (
+	megatronFile = "metadata.json"
+	latestFile   = "latest_checkpointed_iteration.txt"
+	releaseDir   = "release"
+)
+
+// MegatronDir is the directory of Megatron's torch_dist at a path: the path itself, or that of the newest
+// iteration below; "" where there is none.
+func MegatronDir(path string) string {
+	if isMegatron(path) {
+		return path
+	}
+	text, err := os.ReadFile(filepath.Join(path, latestFile))
+	if err != nil {
+		return ""
+	}
+	dir := filepath.Join(path, releaseDir)
+	var n int
+	if name := strings.TrimSpace(string(text)); name != releaseDir {
+		if _, err := fmt.Sscanf(name, "%d", &n); err != nil || n < 0 {
+			return ""
+		}
+		dir = filepath.Join(path, fmt.Sprintf("iter_%07d", n))
+	}
+	if !isMegatron(dir) {
+		return ""
+	}
+	return dir
+}
+
+func isMegatron(dir string) bool {
+	text, err := os.ReadFile(filepath.Join(dir, megatronFile))
+	var said struct {
+		Backend string `json:"sharded_backend"`
+	}
+	return err == nil && json.Unmarshal(text, &said) == nil && said.Backend == "torch_dist" && IsDCP(dir)
+}
+
+// besides are beginnings of keys of what Megatron keeps beside the model.
+var besides = []string{"optimizer.", "chained_", "rng_state", "rerun_state_machine", "opt_param_scheduler"}
+
+// OpenMegatron opens a directory of Megatron's torch_dist as the tensors of Hugging Face of the model whose
+// config.json lies in the directory like. Every tensor of the file is used whole, but for rows of padding
+// behind the vocabulary, or is of an optimizer; dropped are the keys of those. What is left over, or
+// missing, or of another shape is an error.
+func OpenMegatron(dir, like string) (src checkpoint.Source, dropped []string, err error) {
+	g, err := readGPT(like)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := OpenDCP(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	have := map[string]checkpoint.Info{}
+	for _, t := range d.Tensors() {
+		have[t.Name] = t
+	}
+	has := func(key string) bool { return have[key].Name != "" }
+	links := g.links(has("decoder.layers.self_attention.linear_qkv.weight"), has)
+	var errs []error
+	bad := func(name string, f checkpoint.Fault, format string, a ...any) {
+		errs = append(errs, d.fault(name, f, format, a...))
+	}
+	wanted := map[string]bool{}
+	for _, c := range turned(links) {
+		wanted[c.name] = true
+		got, want := have[c.name].Shape, c.shape()
+		switch {
+		case !has(c.name):
+			bad(c.name, checkpoint.Missing, "the model needs it, with shape %v", want)
+		case slices.Equal(got, want):
+		case strings.HasSuffix(c.name, "embeddings.weight") || c.name == "output_layer.weight":
+			if len(got) == 2 && got[0] >= want[0] && got[1] == want[1] {
+				continue // rows behind the vocabulary are padding
+			}
+			fallthrough
+		default:
+			bad(c.name, checkpoint.Misshapen, "shape %v, the model needs %v", got, want)
+		}
+	}
+	for _, name := range sortedKeys(have) {
+		switch {
+		case wanted[name]:
+		case slices.ContainsFunc(besides, func(p string) bool { return strings.HasPrefix(name, p) }):
+			dropped = append(dropped, name)
+		case name == "output_layer.weight" && g.tied(): // the embedding once more
+			dropped = append(dropped, name)
+		default:
+			bad(name, checkpoint.Extra, "the model has no such tensor")
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, errors.Join(err, d.Close())
+	}
+	a, err := assemble(d, links)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", dir, err), d.Close())
+	}
+	return a, dropped, nil
+}
+
+// WriteMegatron writes the tensors of a Hugging Face directory as Megatron's torch_dist, a release below
+// dir, with layers stacked. Rows of the vocabulary are filled up to a multiple of divisible by the last
+// one.
+func WriteMegatron(dir string, src checkpoint.Source, like string, divisible int) error {
+	g, err := readGPT(like)
+	if err != nil {
+		return err
+	}
+	links := g.links(true, func(string) bool { return false })
+	var want []checkpoint.Info
+	for _, l := range links {
+		want = append(want, checkpoint.Info{Name: l.name, Shape: l.shape()})
+	}
+	var have []checkpoint.Info
+	for _, t := range src.Tensors() {
+		if strings.HasSuffix(t.Name, "rotary_emb.inv_freq") || t.Name == "lm_head.weight" && g.tied() {
+			continue // follows from the configuration; is the embedding
+		}
+		have = append(have, t)
+	}
+	if err := checkpoint.Match(like, want, have); err != nil {
+		return err
+	}
+	list := turned(links)
+	for _, c := range list {
+		if c.name == "embedding.word_embeddings.weight" || c.name == "output_layer.weight" {
+			p := c.parts[place0(nil)]
+			for range (divisible - g.Vocab%divisible) % divisible {
+				p = append(p, piece{p[0].from, nil, g.Vocab - 1, 1})
+			}
+			c.parts[place0(nil)] = p
+		}
+	}
+	a, err := assemble(src, list)
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return writeRelease(dir, a, g.extras())
+}
+
+// writeRelease writes what Megatron wants around the tensors.
+func writeRelease(dir string, src checkpoint.Source, extras []string) error {
+	to := filepath.Join(dir, releaseDir)
+	if err := writeDCP(to, src, extras); err != nil {
+		return err
+	}
+	p := &pickler{}
+	p.op(0x80, 2, '}', '(')
+	p.text("checkpoint_version")
+	p.op('G', 0x40, 8, 0, 0, 0, 0, 0, 0) // 3.0
+	p.text("iteration")
+	p.int(0)
+	p.op('u', '.')
+	err := writeWhole(filepath.Join(to, "common.pt"), func(w io.Writer) error {
+		return writeArchive(w,
+			"common", p.b, nil, nil)
+	})
+	for _, x := range [][2]string{{filepath.Join(to, megatronFile), `{"sharded_backend": "torch_dist", ` +
+		`"sharded_backend_version": 1, "common_backend": "torch", "common_backend_version": 1}`},
+		{filepath.Join(dir, latestFile), releaseDir}} {
+		if err == nil {
+			err = writeWhole(x[0], func(w io.Writer) error { _, err := io.WriteString(w, x[1]); return err })
+		}
+	}
+	return err
+}

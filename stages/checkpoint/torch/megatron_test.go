@@ -1,0 +1,95 @@
+package torch
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// golden is a case of bench/golden/megatron_files.py: what Megatron has written, and the same weights as
+// transformers has them.
+func golden(t *testing.T, kind string) (dir, like string, want checkpoint.Source) {
+	t.Helper()
+	dir, like = filepath.Join("testdata", "megatron-"+kind),
+		filepath.Join("testdata", "megatron-"+kind+"-hf")
+	d, err := checkpoint.OpenDir(like)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return dir, like, d
+}
+
+// TestReadsMegatron: what Megatron's own library has written, on one rank and on tp 2 and pp 2, is read as
+// the tensors of Hugging Face.
+func TestReadsMegatron(t *testing.T) {
+	for _, kind := range []string{"dense", "experts"} {
+		dir, like, want := golden(t, kind)
+		require.Equal(t, dir, MegatronDir(dir))
+		src, dropped, err := OpenMegatron(dir, like)
+		require.NoError(t, err, kind)
+		require.Empty(t, dropped)
+		same(t, want, src)
+		require.NoError(t, src.Close())
+	}
+}
+
+// TestWritesMegatron: what is written is read again, with the vocabulary filled up to a multiple;
+// bench/golden/ megatron_files.py read KIND DIR has Megatron's own library load it.
+func TestWritesMegatron(t *testing.T) {
+	for _, kind := range []string{"dense", "experts"} {
+		_, like, want := golden(t, kind)
+		dir := t.TempDir()
+		if to := os.Getenv("LFACTOR_MEGATRON_DIR"); to != "" {
+			dir = filepath.Join(to, kind)
+		}
+		require.NoError(t, WriteMegatron(dir, want, like, 128))
+		at := MegatronDir(dir)
+		require.Equal(t, filepath.Join(dir, "release"), at)
+		src, _, err := OpenMegatron(at, like)
+		require.NoError(t, err)
+		same(t, want, src)
+		require.NoError(t, src.Close())
+		d, err := OpenDCP(at)
+		require.NoError(t, err)
+		last := make([]byte, 16*4)
+		padding := make([]byte, 16*4)
+		require.NoError(t, d.ReadRanges("output_layer.weight", [][2]int{{19, 20}, {0, 16}}, last))
+		require.NoError(t, d.ReadRanges("output_layer.weight", [][2]int{{127, 128}, {0, 16}}, padding))
+		require.Equal(t, last, padding)
+		require.NoError(t, d.Close())
+	}
+}
+
+// TestMegatronIsTotal: a model that lacks a tensor of the file, or has one that the file lacks, or another
+// shape, is refused with the tensor's name.
+func TestMegatronIsTotal(t *testing.T) {
+	dir, like, _ := golden(t, "dense")
+	for want, change := range map[string]map[string]any{
+		"k_layernorm.weight: extra":                        {"model_type": "llama"},
+		"linear_qkv.bias: missing":                         {"model_type": "qwen2"},
+		"[2 64 16], the model needs [3 64 16]":             {"num_hidden_layers": 3},
+		"linear_fc1.weight: misshapen: shape [2 48 16]":    {"intermediate_size": 25},
+		"word_embeddings.weight: misshapen: shape [20 16]": {"vocab_size": 21},
+		`model_type is "bloom"`:                            {"model_type": "bloom"},
+		"linear_qkv.weight: misshapen":                     {"num_key_value_heads": 1},
+		"5 heads of 2 groups":                              {"num_attention_heads": 5},
+	} {
+		text, err := os.ReadFile(filepath.Join(like, "config.json"))
+		require.NoError(t, err)
+		var conf map[string]any
+		require.NoError(t, json.Unmarshal(text, &conf))
+		for k, v := range change {
+			conf[k] = v
+		}
+		text, err = json.Marshal(conf)
+		require.NoError(t, err)
+		other := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(other, "config.json"), text, 0o600))
+		_, _, err = OpenMegatron(dir, other)
+		require.ErrorContains(t, err, want)
+	}
+}
