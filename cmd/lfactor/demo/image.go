@@ -100,10 +100,29 @@ func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
 		return err
 	}
 	cfg.Notices = nil
+	untrained, err := untrainedFigures(ctx, cfg)
+	if err != nil {
+		return err
+	}
 	if err := run.Train(ctx, cfg, run.Options{Progress: os.Stderr}); err != nil {
 		return err
 	}
-	return imageVerdict(ctx, cfg, dir, began, show)
+	return imageVerdict(ctx, cfg, dir, untrained, began, show)
+}
+
+// untrainedFigures is what the model draws before it has learnt: one step without a rate makes its checkpoint.
+func untrainedFigures(ctx context.Context, cfg *configs.Config) (s [4]float64, err error) {
+	first := *cfg
+	dir := cfg.Run.Checkpoint.Dir + "-untrained"
+	defer os.RemoveAll(dir) //nolint:errcheck // what is left of it does no harm
+	first.Run.Checkpoint.Dir, first.Run.Checkpoint.SaveHF, first.Run.Log.Dir = dir, false, filepath.Join(dir, "log")
+	first.Run.Train.Steps, first.Run.Optimizer.LR, first.Run.Optimizer.MinLR = 1, 0, 0
+	first.Run.Schedule.WarmupSteps = 0
+	if err := run.Train(ctx, &first, run.Options{}); err != nil {
+		return s, err
+	}
+	all, err := drawFigures(ctx, dir, figuresOf(true), 1, true)
+	return scoreFigures(all), err
 }
 
 // writeFigures writes n pictures of the combinations of training with their captions, in four shards.
@@ -253,7 +272,8 @@ func scoreFigures(all []drawnFigure) (s [4]float64) {
 }
 
 // imageVerdict has the model draw combinations that were held out, with and without their captions.
-func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, began time.Time, show *shown) error {
+func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, untrained [4]float64, began time.Time,
+	show *shown) error {
 	all, err := drawFigures(ctx, cfg.Run.Checkpoint.Dir, figuresOf(true), 4, true)
 	if err != nil {
 		return err
@@ -265,7 +285,8 @@ func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, began ti
 	with, without := scoreFigures(all), scoreFigures(blind)
 	fmt.Fprintf(show.out, "%d pictures of %d combinations that were not in training:\n", len(all), len(figuresOf(true)))
 	for i, name := range []string{"colour", "shape", "count", "all"} {
-		fmt.Fprintf(show.out, "  %-7s %5.1f %% right · without the caption %5.1f %%\n", name, 100*with[i], 100*without[i])
+		fmt.Fprintf(show.out, "  %-7s %5.1f %% right · without the caption %5.1f %% · untrained %5.1f %%\n", name,
+			100*with[i], 100*without[i], 100*untrained[i])
 	}
 	page := filepath.Join(dir, "pictures.html")
 	if err := writePictures(page, all, blind, with, without); err != nil {
@@ -274,7 +295,8 @@ func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, began ti
 	left := files(dir)
 	left["pictures"] = page
 	show.result = map[string]any{"steps": cfg.Run.Train.Steps, "right": with, "right_without": without,
-		"seconds": time.Since(began).Seconds(), "files": left}
+		"right_untrained": untrained,
+		"seconds":         time.Since(began).Seconds(), "files": left}
 	fmt.Fprintf(show.out, "pictures %s · metrics %s · export %s, for diffusers\n", page, left["metrics"],
 		left["export"])
 	fmt.Fprintf(show.out, "done in %v\n", time.Since(began).Round(time.Second))
