@@ -257,20 +257,21 @@ func (t *Train) Half() bool {
 
 // Optimizer is the update rule.
 type Optimizer struct {
-	Kind        string  `key:"kind" default:"adamw" oneof:"@optimizers" class:"fixed" flag:"optimizer" from:"adam=adamw" doc:"AdamW (arXiv:1711.05101) or SGD with momentum."`
-	LR          float64 `key:"lr" default:"0.0003" min:"0" class:"free" flag:"lr" doc:"Largest learning rate."`
-	MinLR       float64 `key:"min_lr" default:"0" min:"0" class:"free" flag:"min-lr" doc:"Learning rate at the end of the decay."`
-	EncoderLR   float64 `key:"encoder_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the vision encoder."`
-	ProjectorLR float64 `key:"projector_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the projector."`
-	Beta1       float64 `key:"beta1" default:"0.9" min:"0" max:"1" class:"free" flag:"adam-beta1" doc:"AdamW's decay of the first moment."`
-	Beta2       float64 `key:"beta2" default:"0.95" min:"0" max:"1" class:"free" flag:"adam-beta2" doc:"AdamW's decay of the second moment."`
-	Eps         float64 `key:"eps" default:"1e-8" min:"0" class:"free" flag:"adam-eps" doc:"AdamW's term under the fraction."`
-	WeightDecay float64 `key:"weight_decay" default:"0.1" min:"0" class:"free" flag:"weight-decay" doc:"Decoupled decay of weights; biases and norms have none."`
-	Momentum    float64 `key:"momentum" default:"0.9" min:"0" max:"1" class:"free" flag:"sgd-momentum" doc:"SGD's momentum."`
-	ClipGrad    float64 `key:"clip_grad" default:"1" min:"0" class:"free" flag:"clip-grad" doc:"Largest global gradient norm; 0 does not clip."`
-	EMA         float64 `key:"ema" default:"0" min:"0" max:"1" class:"fixed" doc:"Largest decay of an exponential moving average of the weights, kept and saved beside them; 0 keeps none. It is (1+k)/(10+k) at update k until it reaches this, as in diffusers."`
-	EMAAfter    int     `key:"ema_after" default:"0" min:"0" class:"fixed" unit:"steps" doc:"Updates before the average begins; it is a copy of the weights until then."`
-	EMAPower    float64 `key:"ema_power" default:"0" min:"0" class:"fixed" doc:"Lets the decay rise as 1-(1+k)^-power instead; 0 does not. diffusers has 2/3."`
+	Kind        string   `key:"kind" default:"adamw" oneof:"@optimizers" class:"fixed" flag:"optimizer" from:"adam=adamw" doc:"AdamW (arXiv:1711.05101), SGD with momentum, or Lion (arXiv:2302.06675), which takes beta1, beta2 and a rate three to ten times lower."`
+	LR          float64  `key:"lr" default:"0.0003" min:"0" class:"free" flag:"lr" doc:"Largest learning rate."`
+	MinLR       float64  `key:"min_lr" default:"0" min:"0" class:"free" flag:"min-lr" doc:"Learning rate at the end of the decay."`
+	EncoderLR   float64  `key:"encoder_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the vision encoder."`
+	ProjectorLR float64  `key:"projector_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the projector."`
+	Beta1       float64  `key:"beta1" default:"0.9" min:"0" max:"1" class:"free" flag:"adam-beta1" doc:"AdamW's decay of the first moment."`
+	Beta2       float64  `key:"beta2" default:"0.95" min:"0" max:"1" class:"free" flag:"adam-beta2" doc:"AdamW's decay of the second moment."`
+	Eps         float64  `key:"eps" default:"1e-8" min:"0" class:"free" flag:"adam-eps" doc:"AdamW's term under the fraction."`
+	WeightDecay float64  `key:"weight_decay" default:"0.1" min:"0" class:"free" flag:"weight-decay" doc:"Decoupled decay of weights; biases and norms have none."`
+	Momentum    float64  `key:"momentum" default:"0.9" min:"0" max:"1" class:"free" flag:"sgd-momentum" doc:"SGD's momentum."`
+	ClipGrad    float64  `key:"clip_grad" default:"1" min:"0" class:"free" flag:"clip-grad" doc:"Largest global gradient norm; 0 does not clip."`
+	Groups      []string `key:"groups" class:"free" doc:"Parameters with rules of their own: a pattern with * on full names, and behind it lr= and decay=, factors on optimizer.lr and optimizer.weight_decay, as '*.to_q.weight lr=0.1 decay=0'. No two may match one parameter."`
+	EMA         float64  `key:"ema" default:"0" min:"0" max:"1" class:"fixed" doc:"Largest decay of an exponential moving average of the weights, kept and saved beside them; 0 keeps none. It is (1+k)/(10+k) at update k until it reaches this, as in diffusers."`
+	EMAAfter    int      `key:"ema_after" default:"0" min:"0" class:"fixed" unit:"steps" doc:"Updates before the average begins; it is a copy of the weights until then."`
+	EMAPower    float64  `key:"ema_power" default:"0" min:"0" class:"fixed" doc:"Lets the decay rise as 1-(1+k)^-power instead; 0 does not. diffusers has 2/3."`
 }
 
 // Check implements section.
@@ -278,6 +279,11 @@ func (o *Optimizer) Check(at faults) {
 	if o.MinLR > o.LR {
 		at.fault("optimizer.min_lr", fmt.Sprintf("%g exceeds optimizer.lr = %g", o.MinLR, o.LR),
 			"lower it, or raise optimizer.lr")
+	}
+	for _, text := range o.Groups {
+		if _, err := ParseGroup(text); err != nil {
+			at.fault("optimizer.groups", err.Error(), "")
+		}
 	}
 	switch {
 	case o.EMA == 1:

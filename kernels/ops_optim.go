@@ -6,6 +6,7 @@ const (
 	AdamW      Op = "adamw"
 	SGD        Op = "sgd"
 	Average    Op = "average"
+	Lion       Op = "lion"
 )
 
 // Hyper is the layout of the hyper-parameter operand (f64) of the optimizer operations.
@@ -42,6 +43,10 @@ var _ = register(
 		Source: "torch.optim.SGD (dampening 0, not Nesterov)",
 		Doc: "In place: g = g·factor + decay·p (I[0]=1: without decay); m = β1·m + g; p -= lr·m; q = p " +
 			"in the model's dtype. With overflow = 1 nothing changes."},
+	Spec{Op: Lion, Sig: "g[...]f32 hyper[H]f64 clip[3]f64 -> p[...]f32 m[...]f32 q[...]A?",
+		Source: "arXiv:2302.06675, algorithm 2",
+		Doc: "In place: g *= clip factor; p -= lr·(sign(β1·m + (1-β1)g) + decay·p); m = β2·m + (1-β2)g; q = p " +
+			"in the model's dtype. I[0]=1: no weight decay. With overflow = 1 nothing changes."},
 	Spec{Op: Average, Sig: "p[...]f32 hyper[8]f64 clip[3]f64 -> s[...]f32",
 		Source: "diffusers' EMAModel.step",
 		Doc: "In place: s -= (1-d)(s-p), the exponential moving average of weights p. With overflow = 1 " +

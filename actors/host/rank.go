@@ -39,9 +39,10 @@ type RankConfig struct {
 	PortNames []string // by port id
 	Optim     optim.Config
 	LRScale   func(param string) float64
-	Held      []layout.Held      // this rank's parameters in the model's order
-	Params    []layout.ParamPlan // those that it trains
-	Pieces    []layout.Piece     // of the state that waits on the host
+	Decay     func(param string) float64 // factor on weight decay, nil for 1
+	Held      []layout.Held              // this rank's parameters in the model's order
+	Params    []layout.ParamPlan         // those that it trains
+	Pieces    []layout.Piece             // of the state that waits on the host
 	// folder of files for what waits on the host beside a processor, "" for memory
 	Files string
 	Save  Saver
@@ -388,7 +389,7 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 	if scale == nil {
 		scale = func(string) float64 { return 1 }
 	}
-	return NewRank(RankConfig{Name: name, LRScale: scale, Backend: b, Pool: tensor.NewPool(name, j.Memory),
+	return NewRank(RankConfig{Name: name, LRScale: scale, Decay: j.DecayScale, Backend: b, Pool: tensor.NewPool(name, j.Memory),
 		Host:  tensor.NewPool(name+" host", 0),
 		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges, Early: l.Early(&part),
 		Rows:  l.Rows,

@@ -299,8 +299,11 @@ func (r *Rank) apply(j actors.Job) {
 	away := r.pieces()
 	defer func() { releaseAll(away.next) }()
 	for i, p := range r.c.Params {
-		r.opt.Hyper(r.c.Optim, v.LR*r.c.LRScale(p.Name), v.Update,
-			r.hyper.F64())
+		c := r.c.Optim
+		if r.c.Decay != nil {
+			c.Decay *= r.c.Decay(p.Name)
+		}
+		r.opt.Hyper(c, v.LR*r.c.LRScale(p.Name), v.Update, r.hyper.F64())
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)

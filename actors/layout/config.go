@@ -156,6 +156,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 			return 1
 		}
 	}
+	j.grouped(c)
 	if n := r.Plan.ChunkSize; n > 0 {
 		j.Chunks, j.KeepChunks = j.Rows/n, r.Plan.KeepChunks
 	}
@@ -163,6 +164,25 @@ func FromConfig(c *configs.Config) (*Design, error) {
 		j.Cuts = cuts(c, n, m.Foundation())
 	}
 	return j, nil
+}
+
+// grouped puts the factors of optimizer.groups on rates and weight decay.
+func (j *Design) grouped(c *configs.Config) {
+	if len(c.Run.Optimizer.Groups) == 0 {
+		return
+	}
+	of, parts := fit.Grouped(c), j.LRScale
+	j.LRScale = func(param string) float64 {
+		lr, _ := of(param)
+		if parts != nil {
+			lr *= parts(param)
+		}
+		return lr
+	}
+	j.DecayScale = func(param string) float64 {
+		_, decay := of(param)
+		return decay
+	}
 }
 
 // same is the value by which a part of a composed model takes what the whole model has.

@@ -53,6 +53,7 @@ type Design struct {
 	Component    func(name string) ComponentPlan // in place of DType and Recompute, nil for none
 	Optim        optim.Config
 	LRScale      func(param string) float64 // factor on the learning rate; nil is 1
+	DecayScale   func(param string) float64 // and on weight decay
 	// passes over attention's scores in memory, for costs of programs that do not fuse it (grad.Options)
 	Scores float64
 	// what calls cost a device that they do not keep busy (grad.Options), for costs; nil if nothing is known

@@ -27,7 +27,7 @@ func kernelColour(name string) string {
 	case strings.HasPrefix(op, string(kernels.Linear)):
 		return "#4e79a7"
 	case op == string(kernels.AdamW), op == string(kernels.SGD), op == string(kernels.SumSquares),
-		op == string(kernels.Average):
+		op == string(kernels.Average), op == string(kernels.Lion):
 		return "#e15759"
 	}
 	return "#76b7b2"

@@ -104,6 +104,6 @@ func init() {
 		kernels.LinearCE: lossAndGradients,
 		kernels.Sum:      sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast, kernels.Fill: fill,
 		kernels.Dropout: dropout, kernels.Slice: slice, kernels.Concat: concat, kernels.AddTo: addTo,
-		kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.SGD: sgd, kernels.Average: average,
+		kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.SGD: sgd, kernels.Average: average, kernels.Lion: lion,
 	}
 }

@@ -79,6 +79,40 @@ func sgd(b *Backend, c *kernels.Call) {
 	})
 }
 
+// lion moves by the sign of a momentum. An overflow of the gradients leaves everything as it is.
+func lion(b *Backend, c *kernels.Call) {
+	h, clip := c.In[1].F64(), c.In[2].F64()
+	if clip[kernels.ClipOverflow] == 1 {
+		return
+	}
+	factor, lr := float32(clip[kernels.ClipFactor]), float32(h[kernels.HyperLR])
+	b1, b2 := float32(h[kernels.HyperBeta1]), float32(h[kernels.HyperBeta2])
+	r1, r2 := float32(1-h[kernels.HyperBeta1]), float32(1-h[kernels.HyperBeta2])
+	keep := float32(1 - h[kernels.HyperLR]*h[kernels.HyperDecay])
+	if c.Attr.I[0] == 1 {
+		keep = 1
+	}
+	g, p, m := c.In[0].F32(), c.Out[0].F32(), c.Out[1].F32()
+	q := modelCopy(c, 2)
+	b.elements(len(g), func(w *worker, at, n int) {
+		for i := at; i < at+n; i++ {
+			x := float32(g[i] * factor)
+			by := float32(b1*m[i]) + float32(r1*x)
+			p[i] = float32(p[i] * keep)
+			switch {
+			case by > 0:
+				p[i] -= lr
+			case by < 0:
+				p[i] += lr
+			}
+			m[i] = float32(b2*m[i]) + float32(r2*x)
+		}
+		if q != nil {
+			w.k.write(*q, at, p[at:at+n])
+		}
+	})
+}
+
 // average moves an average of weights towards them.
 func average(b *Backend, c *kernels.Call) {
 	if c.In[2].F64()[kernels.ClipOverflow] == 1 {

@@ -48,7 +48,7 @@ func elementwiseCases() []Case {
 				Call: func(g *gen) *kernels.Call {
 					return &kernels.Call{In: tensors{g.f32(n)}, Out: tensors{g.raw(tensor.F64, 1)}}
 				}},
-			optimCase(kernels.AdamW, n, 3), optimCase(kernels.SGD, n, 2))
+			optimCase(kernels.AdamW, n, 3), optimCase(kernels.SGD, n, 2), optimCase(kernels.Lion, n, 2))
 	}
 	return l
 }
@@ -153,6 +153,7 @@ var _ = add(
 	dropoutCase(0.3, 0, 5, 33), dropoutCase(0.5, 7, 3, 4, 16), dropoutCase(0, 1, 2, 9),
 	dropoutCase(0.1, 0, 0, 9),
 	optimVariant(kernels.AdamW, "nodecay", 3, 0, 1), optimVariant(kernels.AdamW, "overflow", 3, 1, 0),
+	optimVariant(kernels.Lion, "nodecay", 2, 0, 1), optimVariant(kernels.Lion, "overflow", 2, 1, 0),
 	averageCase("1", 1, 0), averageCase("4099", 4099, 0), averageCase("none", 0, 0), averageCase("overflow", 100, 1),
 	optimVariant(kernels.SGD, "nodecay", 2, 0, 1), optimVariant(kernels.SGD, "overflow", 2, 1, 0),
 	Case{Op: kernels.Sum, Name: "one", Why: "a copy", Call: func(g *gen) *kernels.Call {

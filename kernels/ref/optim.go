@@ -64,6 +64,26 @@ func sgd(c *kernels.Call) {
 	storeModel(c, 2)
 }
 
+func lion(c *kernels.Call) {
+	h, clip := c.In[1].F64(), c.In[2].F64()
+	if clip[kernels.ClipOverflow] == 1 {
+		return
+	}
+	decay, b1, b2 := h[kernels.HyperDecay], h[kernels.HyperBeta1], h[kernels.HyperBeta2]
+	if c.Attr.I[0] == 1 {
+		decay = 0
+	}
+	g, p, m := load(c.In[0]), load(c.Out[0]), load(c.Out[1])
+	for i := range g {
+		x := g[i] * clip[kernels.ClipFactor]
+		p[i] -= h[kernels.HyperLR] * (sign(b1*m[i]+(1-b1)*x) + decay*p[i])
+		m[i] = b2*m[i] + (1-b2)*x
+	}
+	store(c.Out[0], p)
+	store(c.Out[1], m)
+	storeModel(c, 2)
+}
+
 func average(c *kernels.Call) {
 	if c.In[2].F64()[kernels.ClipOverflow] == 1 {
 		return

@@ -50,6 +50,7 @@ func check(c *configs.Config, at configs.At) {
 	r.objective()
 	r.adapters()
 	r.patterns()
+	r.groups()
 }
 
 // rules are those of one configuration and its model.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/block"
 )
 
@@ -88,4 +89,47 @@ func (r rules) match(key string, patterns, names []string) bool {
 		r.at(key, strings.Join(missed, ", ")+verb+" nothing in the model", "name its layers as in *.q_proj")
 	}
 	return len(missed) == 0
+}
+
+// groups holds optimizer.groups to the model: each matches a parameter that is trained, and no two the same one.
+func (r rules) groups() {
+	const key = "optimizer.groups"
+	frozen, of := Frozen(r.c), map[string]string{}
+	for _, text := range r.c.Run.Optimizer.Groups {
+		g, err := configs.ParseGroup(text)
+		if err != nil {
+			return // its section says so
+		}
+		hits, decays := 0, false
+		for _, p := range r.m.Params(Lora(r.c)) {
+			if !block.Match(g.Pattern, p.Name) || frozen(p.Name) {
+				continue
+			}
+			if other := of[p.Name]; other != "" {
+				r.at(key, fmt.Sprintf("%q and %q both match %s", other, g.Pattern, p.Name), "narrow one of them")
+				return
+			}
+			of[p.Name], hits, decays = g.Pattern, hits+1, decays || p.Decay
+		}
+		switch {
+		case hits == 0:
+			r.at(key, fmt.Sprintf("%q matches nothing that is trained", g.Pattern), "name parameters as in *.weight")
+		case g.Decays && !decays:
+			r.at(key, fmt.Sprintf("%q: nothing that it matches has weight decay: biases and norms have none", g.Pattern),
+				"leave decay= out")
+		}
+	}
+}
+
+// Grouped gives the factors on the learning rate and on weight decay that optimizer.groups have for a parameter.
+func Grouped(c *configs.Config) func(param string) (lr, decay float64) {
+	groups := c.Run.Optimizer.ParsedGroups()
+	return func(param string) (lr, decay float64) {
+		for _, g := range groups {
+			if block.Match(g.Pattern, param) {
+				return g.LR, g.Decay
+			}
+		}
+		return 1, 1
+	}
 }

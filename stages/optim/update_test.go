@@ -74,7 +74,7 @@ func TestTwice(t *testing.T) {
 	for _, name := range Names() {
 		require.Contains(t, source.Offered(source.Optimizers), name)
 	}
-	require.Equal(t, []string{"constant", "cosine", "inverse-square-root", "linear", "wsd"}, Rates())
+	require.Equal(t, []string{"constant", "cosine", "inverse-square-root", "linear", "polynomial", "wsd"}, Rates())
 	require.Equal(t, []string{"cosine", "exponential", "linear", "minus_sqrt"}, source.Offered(source.Tails))
 }
 

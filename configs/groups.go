@@ -1,0 +1,55 @@
+package configs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// OptimizerGroup is parameters with rules of their own: factors on optimizer.lr and optimizer.weight_decay.
+type OptimizerGroup struct {
+	Pattern   string
+	LR, Decay float64
+	Decays    bool // Decay was given
+}
+
+// ParseGroup reads one of optimizer.groups: a pattern, and lr= and decay= behind it.
+func ParseGroup(text string) (g OptimizerGroup, err error) {
+	words := strings.Fields(text)
+	if len(words) < 2 {
+		return g, fmt.Errorf("%q, want a pattern and what is other for it, as *.to_q.weight lr=0.1", text)
+	}
+	g = OptimizerGroup{Pattern: words[0], LR: 1, Decay: 1}
+	given := map[string]bool{}
+	for _, w := range words[1:] {
+		key, value, _ := strings.Cut(w, "=")
+		x, err := strconv.ParseFloat(value, 64)
+		if err != nil || x < 0 || x > 1e6 {
+			return g, fmt.Errorf("%q: want lr= or decay= and a factor of at least 0", w)
+		}
+		if given[key] {
+			return g, fmt.Errorf("%q: %s stands twice", text, key)
+		}
+		switch given[key] = true; key {
+		case "lr":
+			g.LR = x
+		case "decay":
+			g.Decay, g.Decays = x, true
+		default:
+			return g, fmt.Errorf("%q: a group has lr= and decay=", w)
+		}
+	}
+	return g, nil
+}
+
+// ParsedGroups are optimizer.groups, which were checked.
+func (o *Optimizer) ParsedGroups() (out []OptimizerGroup) {
+	for _, text := range o.Groups {
+		g, err := ParseGroup(text)
+		if err != nil {
+			panic("configs: a group that was checked: " + err.Error())
+		}
+		out = append(out, g)
+	}
+	return out
+}
