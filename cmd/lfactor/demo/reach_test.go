@@ -1,0 +1,69 @@
+package demo
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestReach: one who sees reaches every disc in the steps of an attempt, within what the hand can do; the camera sees
+// the disc in its colour and the hand where they are; recordings are the same from one seed, and none begins at its
+// end.
+func TestReach(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		w := newReach(r)
+		require.False(t, w.done())
+		img := w.draw(100)
+		paint := reachPaints[w.colour].paint
+		require.Equal(t, paint, img.RGBAAt(int(100*w.disc[0]), int(100*w.disc[1])))
+		require.Equal(t, uint8(240), img.RGBAAt(int(100*w.hand[0]), int(100*w.hand[1])).B)
+		steps := 0
+		for ; !w.done(); steps++ {
+			before := w.hand
+			a := w.teach()
+			w.move(a)
+			for k := range a {
+				require.LessOrEqual(t, max(a[k], -a[k]), reachStep+1e-12)
+				require.InDelta(t, before[k]+a[k], w.hand[k], 1e-12)
+			}
+		}
+		require.LessOrEqual(t, steps, reachMost)
+	}
+	a, b := taught(5, 1), taught(5, 1)
+	require.Equal(t, a, b)
+	require.NotEqual(t, a, taught(5, 2))
+	for _, e := range a {
+		require.Greater(t, len(e.Frames), 2)
+	}
+}
+
+// TestPlay: attempts end when their disc is reached or their steps are over, and only those that are left are asked.
+func TestPlay(t *testing.T) {
+	all := attempts(6)
+	asked := 0
+	require.NoError(t, play(all, func(left []*attempt) (out [][][]float64, err error) {
+		asked += len(left)
+		for _, a := range left {
+			to := a.teach()
+			if a == all[0] { // one that stands still
+				to = []float64{0, 0}
+			}
+			var chunk [][]float64
+			for range reachHorizon {
+				chunk = append(chunk, to)
+			}
+			out = append(out, chunk)
+		}
+		return out, nil
+	}))
+	require.False(t, all[0].reached)
+	require.Equal(t, reachMost, all[0].steps)
+	require.InDelta(t, 5.0/6, rate(all), 1e-12)
+	for _, a := range all[1:] {
+		require.True(t, a.reached)
+		require.Len(t, a.shots, a.steps+1)
+	}
+	require.Less(t, asked, 6*((reachMost+reachUsed-1)/reachUsed))
+}
