@@ -24,7 +24,8 @@ import (
 func clipsOf(t *testing.T, path string) []byte {
 	t.Helper()
 	bin := t.TempDir()
-	for name, does := range map[string]string{"ffmpeg": `for a; do case $a in file:/*) cat "${a#file:}"; esac; done`,
+	for name, does := range map[string]string{"ffmpeg": `while [ $# -gt 0 ]; do
+	case $1 in -frames:v) n=$2;; file:/*) f=${1#file:};; esac; shift; done; head -c $((n*192)) "$f"`,
 		"ffprobe": `echo '{"streams": [{"width": 8, "height": 8, "avg_frame_rate": "16/1", "nb_read_packets": "5"}]}'`} {
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+does+"\n"), 0o755))
 	}
@@ -87,13 +88,17 @@ func TestClipsFromImages(t *testing.T) {
 	dir := t.TempDir()
 	first := clipsOf(t, filepath.Join(dir, "a.tar"))
 	given := strings.Replace(wanOf12, "in_channels: 3", "in_channels: 10", 1)
-	for name, text := range map[string]string{"given": given, "first": wanOf12} {
+	looks := given + "image_dim: 12\nimage_rows: 10\n"
+	for name, text := range map[string]string{"given": given, "looks": looks, "first": wanOf12} {
 		file := filepath.Join(dir, name+".yaml")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 		model := fmt.Sprintf("{file: %q}", file)
 		var more []string
 		if name == "first" {
 			more = append(more, "diffusion.first_frame=0.7")
+		}
+		if name == "looks" {
+			more = append(more, "diffusion.image_encoder=../../stages/texts/testdata/clip-vision")
 		}
 		one, saved := givenRun(t, model, dir, more...)
 		two, _ := givenRun(t, model, dir, append(more, "plan.pp=2", "plan.recompute=full")...)
@@ -112,7 +117,7 @@ func TestClipsFromImages(t *testing.T) {
 		}
 		require.NoError(t, draw(trained.Drawing{Images: [][]byte{first}}))
 		require.Equal(t, [3]int{5, 8, 8}, drawn.Size)
-		if name == "given" {
+		if name != "first" {
 			require.ErrorContains(t, draw(trained.Drawing{}), "name it with --image")
 			continue
 		}

@@ -103,6 +103,7 @@ type painter struct {
 	x     *Pictures
 	gen   *sample.Generator
 	other *sample.Generator // of levels that gen's model is not trained at; nil for none
+	image []float32         // features of the image that clips begin with
 	given []float32         // what the model is given of the image that clips begin with
 	with  []*encoded        // images that are changed
 	first []float32         // latents of that image for a model that has it among its latents
@@ -216,6 +217,7 @@ func (p *painter) evaluate(states []noise.State, texts []*captioned, none *capti
 		e := family.Encoded{Grid: d.Grid(p.shape), X0: d.Tokens(p.shape, p.kept(p.plan.Input(s))),
 			Level: &noise.Level{Alpha: 1, Time: p.plan.Times[s.Done]},
 			Frame: framed(p.size[2], p.size[1], p.size)}
+		e.Image = p.image
 		if p.given != nil {
 			e.Given = d.Tokens(p.x.givenShape(p.shape), p.given)
 		}

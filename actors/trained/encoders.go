@@ -29,8 +29,11 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 		x.Sizes = append(x.Sizes, size)
 	}
 	if d.Images > 0 {
-		return nil, cfg.Fault("model", "it reads features of an image, and encoders of images beside a model of "+
-			"diffusion are not there yet", "take a model without image_dim, as wan/2.2-i2v-a14b")
+		looker, err := newLooker(cfg, d)
+		if err != nil {
+			return nil, err
+		}
+		x.look = looker
 	}
 	var err error
 	if d.Takes != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/media"
 )
 
 // What a model that begins clips with an image is given of it: frames of their own channels, as pipelines
@@ -78,6 +79,13 @@ func (p *painter) begin(m *Trained) error {
 	still := [3]int{1, p.size[1], p.size[2]}
 	pixels := func() ([]float32, error) { return p.x.pixels(medium, still) }
 	var err error
+	if p.x.look != nil {
+		if p.image, err = p.x.looked(digest(p.o.Images[0]), func() (*media.Image, error) {
+			return p.x.first(medium)
+		}); err != nil {
+			return err
+		}
+	}
 	if d.Given > 0 {
 		p.given, err = p.x.given(p.shape, p.size, "image "+digest(p.o.Images[0]), pixels)
 		return err

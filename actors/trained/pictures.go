@@ -50,7 +50,8 @@ type Pictures struct {
 	Mode    bool   // latents are the mode of what Encoder gives, and not drawn
 	Seed    uint64 // of the run: random numbers are counted from it and from samples
 
-	cache string // directory of what was encoded, "" for none
+	look  *looker // features of the images that clips begin with; nil for a model that reads none
+	cache string  // directory of what was encoded, "" for none
 	kept  struct {
 		sync.Once
 		in  Store
@@ -76,6 +77,7 @@ type encoded struct {
 	shape           [4]int
 	mean, deviation []float32
 	frame           [6]float32 // of family.Encoded
+	image           []float32  // features of the image that the clip begins with
 	given           []float32  // latents of the first frame alone, behind its masks, as the model reads them
 }
 
@@ -184,6 +186,11 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 			return nil, 0, err
 		}
 		v.frame = framed(w, h, size)
+	}
+	if x.look != nil {
+		if v.image, err = x.looked(digest(m.Bytes), func() (*media.Image, error) { return x.first(m) }); err != nil {
+			return nil, 0, err
+		}
 	}
 	if x.D.Given > 0 {
 		if v.given, err = x.given(shape, size, "given "+digest(m.Bytes), func() ([]float32, error) {
@@ -360,6 +367,7 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 			e := family.Encoded{From: m.Spans[0].From, Grid: x.D.Grid(v.shape),
 				Key: dataset.Draw(x.Seed, 0, b.SampleIDs[segment-1], 0, 0)}
 			e.X0, e.Frame = x.D.Tokens(v.shape, x.drawn(v, e.Key)), v.frame
+			e.Image = v.image
 			if v.given != nil {
 				e.Given = x.D.Tokens(x.givenShape(v.shape), v.given)
 			}

@@ -154,6 +154,9 @@ func (r rules) diffusion() {
 	if !r.m.Denoiser.Guided && !r.c.Usual(section+"guidance") {
 		r.at(section+"guidance", "the model is told none", "remove it")
 	}
+	if r.m.Denoiser.Images == 0 && d.Image != "" {
+		r.at(section+"image_encoder", "the model reads no features of an image", "remove it")
+	}
 	if r.m.Denoiser.Edit == "" && d.Changes > 0 {
 		r.at(section+"condition_images", "the model changes no images", "remove it, or take qwen-image/edit-2511")
 	}
