@@ -51,20 +51,20 @@ func Command() *cobra.Command {
 		"an encoder of captions that learns with it")
 	robot := c.Flags().Bool("robot", false,
 		"train a policy of a robot on recordings of a drawn world instead, and have it act there")
-	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long", "image", "robot")
+	rl := c.Flags().Bool("rl", false, "teach a small model addition instead: a little by texts, and the rest by "+
+		"rewards of answers that it draws")
+	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long", "image", "robot", "rl")
+	usual := true
+	demos := []struct {
+		is    *bool
+		steps int
+		run   func(ctx context.Context, dir string, steps int, show *shown) error
+	}{{cluster, clusterSteps, demoCluster}, {moe, moeSteps, demoMoE}, {long, longSteps, demoLong},
+		{image, imageSteps, demoImage}, {robot, robotSteps, demoRobot}, {rl, rlSteps, demoRL},
+		{vlm, demoSteps, demoVLM}, {&usual, demoSteps, demo}}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		n := *steps
-		if n < 0 {
+		if *steps < 0 {
 			return exit.Usagef("demo: --steps is not negative")
-		}
-		for _, d := range []struct {
-			is    bool
-			steps int
-		}{{*cluster, clusterSteps}, {*moe, moeSteps}, {*long, longSteps}, {*image, imageSteps}, {*robot, robotSteps},
-			{true, demoSteps}} {
-			if n == 0 && d.is {
-				n = d.steps
-			}
 		}
 		form, err := cli.Output(c)
 		if err != nil {
@@ -74,24 +74,17 @@ func Command() *cobra.Command {
 		if form != "text" {
 			show.out = os.Stderr
 		}
-		switch {
-		case *cluster:
-			err = demoCluster(c.Context(), *dir, n, show)
-		case *moe:
-			err = demoMoE(c.Context(), *dir, n, show)
-		case *long:
-			err = demoLong(c.Context(), *dir, n, show)
-		case *image:
-			err = demoImage(c.Context(), *dir, n, show)
-		case *robot:
-			err = demoRobot(c.Context(), *dir, n, show)
-		case *vlm:
-			err = demoVLM(c.Context(), *dir, n, show)
-		default:
-			err = demo(c.Context(), *dir, n, show)
-		}
-		if err != nil {
-			return err
+		for _, d := range demos {
+			if !*d.is {
+				continue
+			}
+			if *steps == 0 {
+				*steps = d.steps
+			}
+			if err := d.run(c.Context(), *dir, *steps, show); err != nil {
+				return err
+			}
+			break
 		}
 		return cli.Emit(c, show.result, func(io.Writer) {})
 	}
