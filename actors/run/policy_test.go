@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/sample"
 )
 
 // piOf8 is a small policy of Pi0.5's kind, which sees 8 by 8 pixels.
@@ -103,6 +105,11 @@ func policyActs(t *testing.T, saved string, view *media.Image) {
 	require.NotEqual(t, first, other)
 	_, err = actor.Act([]trained.Seen{{Task: "red disc", State: []float64{1}}})
 	require.ErrorContains(t, err, "observation.state: 1 numbers, and the statistics have 2")
+
+	_, err = m.Generate("red", sample.Params{}, io.Discard) // a model that does not speak
+	require.ErrorContains(t, err, "the model is a policy of a robot")
+	err = m.Draw(context.Background(), []string{"red"}, trained.Drawing{}, nil)
+	require.ErrorContains(t, err, "neither speaks nor draws")
 }
 
 // TestPolicyRun: a policy trains on a LeRobot data set with the same losses in one stage and in two and

@@ -23,6 +23,9 @@ type Chat struct {
 
 // NewChat begins a conversation: with the template that the run was trained with, or that of the tokenizer.
 func (m *Trained) NewChat() (c *Chat, err error) {
+	if err := m.speaks(); err != nil {
+		return nil, err
+	}
 	c = &Chat{m: m}
 	if c.template, err = m.Template(); err != nil {
 		return nil, fmt.Errorf("%w; use --prompt, or name one that has with --tokenizer", err)

@@ -41,6 +41,9 @@ type Picture struct {
 // Draw draws a picture for each caption, in order, and hands it to each as it is done. Numbers depend on
 // the caption, its place in the list and the seed, and not on the others.
 func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each func(Picture) error) error {
+	if d := m.Model.Denoiser; d != nil && d.Sight != nil {
+		return m.speaks()
+	}
 	if m.Model.Denoiser == nil {
 		return exit.Usagef("the model draws no pictures: it is none of diffusion")
 	}

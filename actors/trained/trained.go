@@ -234,8 +234,22 @@ func (m *Trained) Print() (string, error) {
 	return FolderPrint(m.dir)
 }
 
+// speaks refuses models that have no words.
+func (m *Trained) speaks() error {
+	switch d := m.Model.Denoiser; {
+	case d == nil:
+		return nil
+	case d.Sight != nil:
+		return exit.Usagef("the model is a policy of a robot: it acts (docs/policies.md), and neither speaks nor draws")
+	}
+	return exit.Usagef("the model draws and does not speak: name a file for what it draws with --image-out")
+}
+
 // Generate writes a continuation as it is drawn.
 func (m *Trained) Generate(prompt string, p sample.Params, w io.Writer) (Rate, error) {
+	if err := m.speaks(); err != nil {
+		return Rate{}, err
+	}
 	b, err := m.backend()
 	if err != nil {
 		return Rate{}, err
