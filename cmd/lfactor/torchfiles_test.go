@@ -25,6 +25,10 @@ func TestTorchFiles(t *testing.T) {
 	do(0, "ckpt", "convert", "ckpt", "bin", "--to", "torch")
 	do(0, "ckpt", "convert", "hf", "dcp", "--to", "dcp")
 	do(0, "ckpt", "convert", "ckpt", "megatron", "--to", "megatron", "--vocab-divisible", "96")
+	for _, form := range []string{"bin", "dcp"} { // under the same names
+		require.Contains(t, do(0, "ckpt", "diff", "hf", form), "equal")
+		do(0, "ckpt", "verify", form)
+	}
 	for _, form := range []string{"bin", "dcp", "megatron"} {
 		do(0, "ckpt", "convert", form, form+"-back")
 		require.Contains(t, do(0, "ckpt", "diff", "hf", form+"-back"), "equal")

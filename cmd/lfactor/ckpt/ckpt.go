@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
+	"github.com/lfactor/lfactor/stages/checkpoint/torch"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -56,7 +57,8 @@ func ckptList(c *cobra.Command, args []string) error {
 	})
 }
 
-// openAny opens an own checkpoint, the newest of a directory of them, a Hugging Face directory or a GGUF file.
+// openAny opens an own checkpoint, the newest of a directory of them, a Hugging Face directory, a GGUF file or what
+// PyTorch has saved.
 func openAny(path string) (checkpoint.Source, error) {
 	if machine.Exists(filepath.Join(path, "latest")) {
 		latest, err := checkpoint.Latest(path)
@@ -75,8 +77,13 @@ func openAny(path string) (checkpoint.Source, error) {
 	if !machine.Exists(path) {
 		return nil, fmt.Errorf("%s: %w", path, checkpoint.ErrNone)
 	}
-	if strings.HasSuffix(path, gguf.Ext) {
+	switch {
+	case strings.HasSuffix(path, gguf.Ext):
 		return gguf.Open(path)
+	case torch.IsDCP(path):
+		return torch.OpenDCP(path)
+	case torch.IsFile(path), torch.IsDir(path) && !checkpoint.IsDir(path):
+		return torch.Open(path)
 	}
 	return checkpoint.OpenDir(path)
 }

@@ -120,7 +120,7 @@ func (d *DCP) read(v any) error {
 	for i, k := range entries.keys {
 		name, ok := k.(string)
 		if !ok {
-			return d.fault("", checkpoint.Malformed, "an entry is named %v", k)
+			return d.fault("", checkpoint.Malformed, "an entry is named %s", show(k))
 		}
 		if _, is := fields(entries.values[i], global{dcpMetadata, "TensorStorageMetadata"}); !is {
 			d.Objects = append(d.Objects, name)
@@ -161,7 +161,7 @@ func (d *DCP) tensor(name string, v any) (*sharded, error) {
 	}
 	size, ok := ints(x.get("size"))
 	if dtype == "" || !ok || len(size) > axesMax {
-		return nil, d.fault(name, checkpoint.Malformed, "its type or its size %v is not read", x.get("size"))
+		return nil, d.fault(name, checkpoint.Malformed, "its type or its size %s is not read", show(x.get("size")))
 	}
 	t := &sharded{info: checkpoint.Info{Name: name, DType: dtype}}
 	for _, s := range size {
@@ -183,8 +183,8 @@ func (d *DCP) tensor(name string, v any) (*sharded, error) {
 		at, ok := ints(c.get("offsets"))
 		of, ok2 := ints(c.get("sizes"))
 		if !ok || !ok2 || len(at) != len(size) || len(of) != len(size) {
-			return nil, d.fault(name, checkpoint.Malformed, "a chunk at %v of %v", c.get("offsets"),
-				c.get("sizes"))
+			return nil, d.fault(name, checkpoint.Malformed, "a chunk at %s of %s", show(c.get("offsets")),
+				show(c.get("sizes")))
 		}
 		x := &chunk{}
 		for i := range at {
@@ -233,8 +233,8 @@ func (d *DCP) places(storage *dict) error {
 			return same
 		})
 		if found < 0 || t.chunks[found].file != "" {
-			return d.fault(name, checkpoint.Extra, "a part at %v is there twice, or is none of its chunks",
-				index.get("offset"))
+			return d.fault(name, checkpoint.Extra, "a part at %s is there twice, or is none of its chunks",
+				show(index.get("offset")))
 		}
 		c := t.chunks[found]
 		c.file, c.place = file, place{offset, length}

@@ -27,7 +27,30 @@ type (
 )
 
 // String is the name in Python.
-func (g global) String() string { return g.module + "." + g.name }
+func (g global) String() string {
+	s := g.module + "." + g.name
+	if q := fmt.Sprintf("%.200q", s); q != `"`+s+`"` { // it could write to the terminal
+		return q
+	}
+	return s
+}
+
+// show is a value for a message: a number, a text or a short list of numbers, else what kind of value it is. Values
+// may hold one another many times over, so that nothing that is nested is written out.
+func show(v any) string {
+	switch x := v.(type) {
+	case nil, bool, int64, float64:
+		return fmt.Sprint(x)
+	case string:
+		return fmt.Sprintf("%.200q", x)
+	case global:
+		return x.String()
+	}
+	if n, ok := ints(v); ok && len(n) <= axesMax {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("a value of another kind (%T)", v)
+}
 
 // get is the value of a key that is a text, nil for none; of a key that is there twice the last, as in
 // Python.

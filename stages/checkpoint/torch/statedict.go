@@ -199,7 +199,7 @@ func (a *archive) named(d *dict) (map[string]*view, error) {
 		case !is:
 			continue
 		case !ok || name == "":
-			return nil, a.fault("", fmt.Sprintf("a tensor is named %v", k))
+			return nil, a.fault("", "a tensor is named "+show(k))
 		case out[name] != nil:
 			return nil, a.fault(name, "is there twice")
 		}

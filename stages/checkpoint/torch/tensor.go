@@ -88,7 +88,7 @@ func (a *archive) rebuild(o *object) (*view, error) {
 	where, here := a.entries[key]
 	switch {
 	case !isKey || !isCount || count < 0 || t.dtype == "":
-		return bad("a storage of %v %v", id[1], id[4])
+		return bad("a storage of %s %s", show(id[1]), show(id[4]))
 	case !here:
 		return bad("its storage %q is not in the archive", key)
 	}
@@ -100,12 +100,12 @@ func (a *archive) rebuild(o *object) (*view, error) {
 	}
 	offset, ok := o.args[1].(int64)
 	if !ok || offset < 0 || offset > held {
-		return bad("offset %v in a storage of %d", o.args[1], held)
+		return bad("offset %s in a storage of %d", show(o.args[1]), held)
 	}
 	size, ok1 := ints(o.args[2])
 	stride, ok2 := ints(o.args[3])
 	if !ok1 || !ok2 || len(size) != len(stride) || len(size) > axesMax {
-		return bad("size %v, stride %v", o.args[2], o.args[3])
+		return bad("size %s, stride %s", show(o.args[2]), show(o.args[3]))
 	}
 	return t, t.fit(size, stride, offset, held, where, each)
 }

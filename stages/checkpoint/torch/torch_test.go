@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"archive/zip"
 	"bytes"
 	"errors"
 	"math/rand/v2"
@@ -178,4 +179,72 @@ func FuzzUnpickle(f *testing.F) {
 			_ = d.read(v) // any error will do
 		}
 	})
+}
+
+// TestBombs: values that hold one another many times over, lengths that are not there, compressed entries
+// and views with more elements than their storage are refused, in no time and without their memory.
+func TestBombs(t *testing.T) {
+	laughs := []byte("\x80\x02)")
+	for range 60 {
+		laughs = append(laughs, '2', 0x86) // (x, x)
+	}
+	v, _, _, err := unpickle(append(laughs, '.'))
+	require.NoError(t, err)
+	require.Contains(t, show(v), "another kind")
+	for want, p := range map[string]string{"1099511627776 bytes are to " +
+		"follow": "\x80\x04\x8e\x00\x00\x00\x00\x00\x01\x00\x00.",
+		"the stack is empty": "\x80\x02R.", "there is no mark": "\x80\x02t.",
+		"operation 0x69":        "\x80\x02(ios\nsystem\n.",
+		"nothing is remembered": "\x80\x02h\x07.", "keys and values": "\x80\x02N(NNu.",
+		"protocol 9": "\x80\x09."} {
+		_, _, _, err := unpickle([]byte(p))
+		require.ErrorContains(t, err, want)
+	}
+	file := filepath.Join(t.TempDir(), "x.pt")
+	archive := func(method uint16, shape, stride []int64) {
+		p := &pickler{}
+		p.op(0x80, 2, '}')
+		p.text("x")
+		p.call(global{"torch._utils", "_rebuild_tensor_v2"}, func() {
+			p.op('(', '(')
+			p.text("storage")
+			p.global(global{"torch", "FloatStorage"})
+			p.text("0")
+			p.text("cpu")
+			p.int(4)
+			p.op('t', 'Q')
+			p.int(0)
+			p.ints(shape)
+			p.ints(stride)
+			p.op('t')
+		})
+		p.op('s', '.')
+		var b bytes.Buffer
+		z := zip.NewWriter(&b)
+		for name, text := range map[string][]byte{"a/data.pkl": p.b, "a/data/0": make([]byte, 16)} {
+			w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: method})
+			require.NoError(t, err)
+			_, err = w.Write(text)
+			require.NoError(t, err)
+		}
+		require.NoError(t, z.Close())
+		require.NoError(t, os.WriteFile(file, b.Bytes(), 0o600))
+	}
+	open := func() error {
+		s, err := Open(file)
+		if err == nil {
+			require.NoError(t, s.Close())
+		}
+		return err
+	}
+	archive(zip.Store, []int64{2, 2}, []int64{2, 1})
+	require.NoError(t, open())
+	archive(zip.Deflate, []int64{2, 2}, []int64{2, 1})
+	require.ErrorContains(t, open(), "is compressed")
+	for _, x := range [][2][]int64{{{1 << 40}, {0}}, {{4, 2}, {1, 1}}, {{2, 2}, {3, 1}}, {{2}, {-1}},
+		{{1 << 40, 1 << 40}, {0, 0}},
+		{{2, 2}, {1}}} {
+		archive(zip.Store, x[0], x[1])
+		require.ErrorContains(t, open(), "tensor x: malformed", "%v", x)
+	}
 }
