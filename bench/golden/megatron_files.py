@@ -2,6 +2,7 @@
 
   python bench/golden/megatron_files.py              writes to stages/checkpoint/torch/testdata, for dense (qwen3) and experts (qwen3_moe):
     megatron-KIND/           torch_dist of a GPTModel, the dense one by 4 processes with tp 2 and pp 2
+    megatron-KIND-ranks/     the older form, with tp 2 (and pp 2)
     megatron-KIND-hf/        config.json, and the same weights as transformers has them, taken apart here
   python bench/golden/megatron_files.py read KIND DIR [TP PP]   loads DIR, a release that lfactor wrote, into a GPTModel, and compares its
                                                logits with those of transformers' model of megatron-KIND-hf
@@ -126,7 +127,16 @@ def again(rank, kind, source, path, tp, pp, port):
     begin(rank, tp * pp, port)
     model = build(kind, tp, pp, VOCAB)
     load(model, source)
-    dc.save(model.sharded_state_dict(prefix=""), path)
+    if path.endswith("-ranks"):  # the older form
+        from megatron.core import parallel_state as ps
+        name = f"mp_rank_{ps.get_tensor_model_parallel_rank():02d}" + (f"_{ps.get_pipeline_model_parallel_rank():03d}" if pp > 1 else "")
+        os.makedirs(f"{path}/{name}")
+        import argparse
+        state = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in model.state_dict().items()}
+        torch.save({"args": argparse.Namespace(num_layers=LAYERS), "checkpoint_version": 3.0, "iteration": 7, "model": state},
+                   f"{path}/{name}/model_optim_rng.pt")
+    else:
+        dc.save(model.sharded_state_dict(prefix=""), path)
     dist.destroy_process_group()
 
 
@@ -159,6 +169,9 @@ def main():
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
         mp.spawn(again, (kind, whole, str(out), tp, pp, 29920 + i), nprocs=tp * pp)
+        ranks = str(out) + "-ranks"
+        shutil.rmtree(ranks, ignore_errors=True)
+        mp.spawn(again, (kind, whole, ranks, 2, pp, 29940 + i), nprocs=2 * pp)
 
 
 if __name__ == "__main__":

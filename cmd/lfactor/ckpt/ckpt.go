@@ -57,8 +57,8 @@ func ckptList(c *cobra.Command, args []string) error {
 	})
 }
 
-// openAny opens an own checkpoint, the newest of a directory of them, a Hugging Face directory, a GGUF file or what
-// PyTorch has saved.
+// openAny opens an own checkpoint, the newest of a directory of them, a Hugging Face directory, a GGUF file
+// or what PyTorch has saved.
 func openAny(path string) (checkpoint.Source, error) {
 	if machine.Exists(filepath.Join(path, "latest")) {
 		latest, err := checkpoint.Latest(path)

@@ -39,6 +39,7 @@ type sharded struct {
 // DCP is a directory of torch.distributed.checkpoint. It implements checkpoint.Source.
 type DCP struct {
 	dir     string
+	said    string // the file that says what there is
 	tensors map[string]*sharded
 	// Objects are the entries that are no tensors, sorted.
 	Objects []string
@@ -77,7 +78,7 @@ func OpenDCP(dir string) (*DCP, error) {
 	if err := refuse(globals, path, func(global) bool { return false }); err != nil {
 		return nil, err
 	}
-	d := &DCP{dir: dir, tensors: map[string]*sharded{}, files: map[string]*os.File{}}
+	d := &DCP{dir: dir, said: path, tensors: map[string]*sharded{}, files: map[string]*os.File{}}
 	if err := d.read(v); err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func OpenDCP(dir string) (*DCP, error) {
 
 // fault is one of the metadata.
 func (d *DCP) fault(tensor string, f checkpoint.Fault, format string, a ...any) error {
-	return &checkpoint.Error{File: filepath.Join(d.dir, MetadataName), Tensor: tensor, Fault: f,
+	return &checkpoint.Error{File: d.said, Tensor: tensor, Fault: f,
 		Why: fmt.Sprintf(format, a...)}
 }
 
@@ -161,7 +162,8 @@ func (d *DCP) tensor(name string, v any) (*sharded, error) {
 	}
 	size, ok := ints(x.get("size"))
 	if dtype == "" || !ok || len(size) > axesMax {
-		return nil, d.fault(name, checkpoint.Malformed, "its type or its size %s is not read", show(x.get("size")))
+		return nil, d.fault(name, checkpoint.Malformed, "its type or its size %s is not read",
+			show(x.get("size")))
 	}
 	t := &sharded{info: checkpoint.Info{Name: name, DType: dtype}}
 	for _, s := range size {

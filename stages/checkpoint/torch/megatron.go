@@ -20,10 +20,10 @@ const (
 	releaseDir   = "release"
 )
 
-// MegatronDir is the directory of Megatron's torch_dist at a path: the path itself, or that of the newest
-// iteration below; "" where there is none.
+// MegatronDir is the directory of Megatron's torch_dist, or of its older form, at a path: the path itself,
+// or that of the newest iteration below; "" where there is none.
 func MegatronDir(path string) string {
-	if isMegatron(path) {
+	if isMegatron(path) || isLegacy(path) {
 		return path
 	}
 	text, err := os.ReadFile(filepath.Join(path, latestFile))
@@ -38,7 +38,7 @@ func MegatronDir(path string) string {
 		}
 		dir = filepath.Join(path, fmt.Sprintf("iter_%07d", n))
 	}
-	if !isMegatron(dir) {
+	if !isMegatron(dir) && !isLegacy(dir) {
 		return ""
 	}
 	return dir
@@ -55,16 +55,20 @@ func isMegatron(dir string) bool {
 // besides are beginnings of keys of what Megatron keeps beside the model.
 var besides = []string{"optimizer.", "chained_", "rng_state", "rerun_state_machine", "opt_param_scheduler"}
 
-// OpenMegatron opens a directory of Megatron's torch_dist as the tensors of Hugging Face of the model whose
-// config.json lies in the directory like. Every tensor of the file is used whole, but for rows of padding
-// behind the vocabulary, or is of an optimizer; dropped are the keys of those. What is left over, or
-// missing, or of another shape is an error.
+// OpenMegatron opens a directory of Megatron's torch_dist, or of its older form, as the tensors of Hugging
+// Face of the model whose config.json lies in the directory like. Every tensor of the file is used whole,
+// but for rows of padding behind the vocabulary, or is of an optimizer; dropped are the keys of those. What
+// is left over, or missing, or of another shape is an error.
 func OpenMegatron(dir, like string) (src checkpoint.Source, dropped []string, err error) {
 	g, err := readGPT(like)
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := OpenDCP(dir)
+	open := OpenDCP
+	if !isMegatron(dir) {
+		open = openLegacy
+	}
+	d, err := open(dir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,8 +27,12 @@ func golden(t *testing.T, kind string) (dir, like string, want checkpoint.Source
 // TestReadsMegatron: what Megatron's own library has written, on one rank and on tp 2 and pp 2, is read as
 // the tensors of Hugging Face.
 func TestReadsMegatron(t *testing.T) {
-	for _, kind := range []string{"dense", "experts"} {
+	for _, kind := range []string{"dense", "experts", "dense-ranks", "experts-ranks"} {
+		kind, ranks := strings.CutSuffix(kind, "-ranks")
 		dir, like, want := golden(t, kind)
+		if ranks {
+			dir += "-ranks"
+		}
 		require.Equal(t, dir, MegatronDir(dir))
 		src, dropped, err := OpenMegatron(dir, like)
 		require.NoError(t, err, kind)
@@ -92,4 +97,22 @@ func TestMegatronIsTotal(t *testing.T) {
 		_, _, err = OpenMegatron(dir, other)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// TestRanksAreAGrid: folders of ranks with one missing, or with a part of another shape, are refused.
+func TestRanksAreAGrid(t *testing.T) {
+	_, like, _ := golden(t, "dense")
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/megatron-dense-ranks")))
+	require.NoError(t, os.Rename(filepath.Join(dir, "mp_rank_01_001"), filepath.Join(dir, "mp_rank_01_002")))
+	_, _, err := OpenMegatron(dir, like)
+	require.ErrorContains(t, err, "4 folders of ranks, want tensor 2 × pipeline 3 × experts 1")
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "mp_rank_01_002")))
+	other, err := os.ReadFile("testdata/megatron-experts-ranks/mp_rank_01/model_optim_rng.pt")
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "mp_rank_01_001"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mp_rank_01_001", "model_optim_rng.pt"), other,
+		0o600))
+	_, _, err = OpenMegatron(dir, like)
+	require.Error(t, err)
 }

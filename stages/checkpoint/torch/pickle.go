@@ -35,8 +35,8 @@ func (g global) String() string {
 	return s
 }
 
-// show is a value for a message: a number, a text or a short list of numbers, else what kind of value it is. Values
-// may hold one another many times over, so that nothing that is nested is written out.
+// show is a value for a message: a number, a text or a short list of numbers, else what kind of value it
+// is. Values may hold one another many times over, so that nothing that is nested is written out.
 func show(v any) string {
 	switch x := v.(type) {
 	case nil, bool, int64, float64:
