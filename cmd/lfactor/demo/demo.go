@@ -53,14 +53,16 @@ func Command() *cobra.Command {
 		"train a policy of a robot on recordings of a drawn world instead, and have it act there")
 	rl := c.Flags().Bool("rl", false, "teach a small model addition instead: a little by texts, and the rest by "+
 		"rewards of answers that it draws")
-	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long", "image", "robot", "rl")
+	video := c.Flags().Bool("video", false, "train a model of diffusion that draws clips of captions instead, in which a "+
+		"shape goes where it is told")
+	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long", "image", "robot", "rl", "video")
 	usual := true
 	demos := []struct {
 		is    *bool
 		steps int
 		run   func(ctx context.Context, dir string, steps int, show *shown) error
 	}{{cluster, clusterSteps, demoCluster}, {moe, moeSteps, demoMoE}, {long, longSteps, demoLong},
-		{image, imageSteps, demoImage}, {robot, robotSteps, demoRobot}, {rl, rlSteps, demoRL},
+		{image, imageSteps, demoImage}, {robot, robotSteps, demoRobot}, {rl, rlSteps, demoRL}, {video, videoSteps, demoVideo},
 		{vlm, demoSteps, demoVLM}, {&usual, demoSteps, demo}}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *steps < 0 {

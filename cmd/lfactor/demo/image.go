@@ -80,7 +80,11 @@ func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
 	if err != nil {
 		return err
 	}
-	if err := figureText(in("text_encoder")); err != nil {
+	var captions []string
+	for _, f := range figuresOf(false) {
+		captions = append(captions, f.caption())
+	}
+	if err := captionText(in("text_encoder"), captions); err != nil {
 		return err
 	}
 	if err := os.WriteFile(in("model.yaml"), []byte(imageModel), 0o644); err != nil {
@@ -154,17 +158,13 @@ func writeFigures(dir string, n int) (int, error) {
 	return n / 4 * 4, nil
 }
 
-// figureText writes an encoder of captions without weights, with a tokenizer trained on them.
-func figureText(dir string) error {
+// captionText writes an encoder of captions without weights, with a tokenizer trained on them.
+func captionText(dir string, captions []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	var words []string
-	for _, f := range figuresOf(false) {
-		words = append(words, f.caption())
-	}
 	text, err := token.Train(token.TrainConfig{VocabSize: 320, Special: []string{"<pad>", "</s>"}},
-		slices.Values(words))
+		slices.Values(captions))
 	if err != nil {
 		return err
 	}
