@@ -1,15 +1,19 @@
 package demo
 
 import (
+	"bytes"
+	"context"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestReach: one who sees reaches every disc in the steps of an attempt, within what the hand can do; the camera sees
-// the disc in its colour and the hand where they are; recordings are the same from one seed, and none begins at its
-// end.
+// TestReach: one who sees reaches every disc in the steps of an attempt, within what the hand can do; the
+// camera sees the disc in its colour and the hand where they are; recordings are the same from one seed,
+// and none begins at its end.
 func TestReach(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
@@ -39,7 +43,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestPlay: attempts end when their disc is reached or their steps are over, and only those that are left are asked.
+// TestPlay: attempts end when their disc is reached or their steps are over, and only those that are left
+// are asked.
 func TestPlay(t *testing.T) {
 	all := attempts(6)
 	asked := 0
@@ -66,4 +71,25 @@ func TestPlay(t *testing.T) {
 		require.Len(t, a.shots, a.steps+1)
 	}
 	require.Less(t, asked, 6*((reachMost+reachUsed-1)/reachUsed))
+}
+
+// TestDemoRobotWithFewSteps: the demo runs to its end with few steps, says that they show less, leaves
+// its recordings, its page and an export behind, and shows the same twice.
+func TestDemoRobotWithFewSteps(t *testing.T) {
+	t.Parallel()
+	var pages [2][]byte
+	for i := range pages {
+		dir := t.TempDir()
+		var out bytes.Buffer
+		show := &shown{out: &out}
+		require.NoError(t, demoRobot(context.Background(), dir, 3, show))
+		require.Contains(t, out.String(), "3 steps show less than 1500 do")
+		require.FileExists(t, filepath.Join(dir, "recordings", "meta", "stats.json"))
+		require.FileExists(t, filepath.Join(dir, "checkpoints", "release_hf_weights", "model.safetensors"))
+		require.Contains(t, show.result, "reached_covered")
+		var err error
+		pages[i], err = os.ReadFile(filepath.Join(dir, "attempts.html"))
+		require.NoError(t, err)
+	}
+	require.Equal(t, pages[0], pages[1])
 }

@@ -71,7 +71,7 @@ func demoRobot(ctx context.Context, dir string, steps int, show *shown) error {
 			return err
 		}
 	}
-	episodes := taught(1500, 1)
+	episodes := taught(min(1500, 25*steps), 1)
 	if err := format.WriteRobot(in("recordings"), 10, [2]int{reachSide, reachSide}, episodes); err != nil {
 		return err
 	}
