@@ -244,6 +244,14 @@ func (r *Run) shared() (text string) {
 	return text
 }
 
+// perplexity is what a loss of texts says of the next token, "" for others.
+func (p *reporter) perplexity(loss float64) string {
+	if p.r.cfg.Model.Denoises() || p.r.cfg.Run.Objective.Kind != "none" {
+		return ""
+	}
+	return fmt.Sprintf("  ppl %.2f", math.Exp(loss))
+}
+
 // observe turns one report of the coordinator into lines for the reader, records in the log, and
 // points on the curves. Topics that it does not know are left out.
 func (p *reporter) observe(m actors.Message) {
@@ -253,7 +261,7 @@ func (p *reporter) observe(m actors.Message) {
 	case core.TopicEval:
 		loss := core.EvalLoss(m.Values)
 		p.evals = append(p.evals, record.Point{X: float64(m.Step), Y: loss})
-		p.say("eval  step %d  loss %.4f  ppl %.2f", m.Step, loss, math.Exp(loss))
+		p.say("eval  step %d  loss %.4f%s", m.Step, loss, p.perplexity(loss))
 		p.board.Scalar("eval/loss", m.Step, loss)
 		p.log.Info("eval", zap.Int64("step", m.Step), zap.Float64("loss", loss))
 	case core.TopicQueued:

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
@@ -62,7 +64,36 @@ func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 			return int64(len(ids)), err
 		}, nil
 	}
+	if kind == dataset.KindPairs || kind == dataset.KindPrompts {
+		return sampleCounter(kind, tok, conf)
+	}
 	return nil, errors.New("tokens of " + string(kind) + " cannot be counted")
+}
+
+// sampleCounter counts the tokens of pairs of answers, both with their prompts, and of prompts.
+func sampleCounter(kind dataset.Kind, tok *token.Tokenizer, conf *token.Config) (TokenCounter, error) {
+	eos, _ := tok.TokenID(conf.EOS) // one token more or less where there is none
+	pairs := &format.PairEncoder{Text: tok, EOS: eos, SeqLen: math.MaxInt}
+	prompts := &format.PromptEncoder{Text: tok, Most: math.MaxInt}
+	if conf.ChatTemplate != "" {
+		t, err := token.NewTemplate(conf.ChatTemplate, conf)
+		if err != nil {
+			return nil, err
+		}
+		pairs.Chat = token.NewChat(tok, t, token.ChatOptions{})
+		prompts.Write = func(turns []dataset.Message) (string, error) { return t.Render(turns, nil, true, nil) }
+	}
+	encode := pairs.EncodeSample
+	if kind == dataset.KindPrompts {
+		encode = prompts.EncodeSample
+	}
+	return func(d *dataset.Document) (n int64, err error) {
+		samples, err := encode(d)
+		for _, s := range samples {
+			n += int64(len(s.Tokens))
+		}
+		return n, err
+	}, nil
 }
 
 // EachDocument reads all of a source. A bad document goes to bad, and any other error ends it; one of an
