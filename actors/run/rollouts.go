@@ -41,6 +41,7 @@ type rollouts struct {
 	done    int64         // the last step whose update is applied
 	moved   chan struct{} // closed when done moves on
 	ranks   []*host.Rank
+	fill    func(*grad.Param, family.Region, []float32) error // of weights that no rank has; nil in a run
 	engine  *sample.Engine
 	backend kernels.Backend
 	current int64 // the step of drawn
@@ -50,21 +51,22 @@ type rollouts struct {
 
 // rollout is an answer that was drawn.
 type rollout struct {
-	Step      int64                      `json:"step"`
-	Sample    int64                      `json:"sample"`  // the prompt's place in the global order
-	Index     int                        `json:"index"`   // of the answer among those of its group
-	Version   int64                      `json:"version"` // updates behind the weights that drew it
-	Seed      uint64                     `json:"seed"`
-	Prompt    []int32                    `json:"prompt"`
-	Answer    []int32                    `json:"answer"`
-	LogProbs  []float32                  `json:"log_probs"`
-	End       sample.End                 `json:"end"`
-	Text      string                     `json:"text"`
-	Reward    *float64                   `json:"reward"` // null where there is none
-	Fault     string                     `json:"fault,omitempty"`
-	Advantage float64                    `json:"advantage"`
-	record    map[string]json.RawMessage // of the prompt
-	asked     string
+	Step      int64      `json:"step"`
+	Sample    int64      `json:"sample"`  // the prompt's place in the global order
+	Index     int        `json:"index"`   // of the answer among those of its group
+	Version   int64      `json:"version"` // updates behind the weights that drew it
+	Seed      uint64     `json:"seed"`
+	Prompt    []int32    `json:"prompt"`
+	Answer    []int32    `json:"answer"`
+	LogProbs  []float32  `json:"log_probs"`
+	End       sample.End `json:"end"`
+	Text      string     `json:"text"`
+	Reward    *float64   `json:"reward"` // null where there is none
+	Fault     string     `json:"fault,omitempty"`
+	Advantage float64    `json:"advantage"`
+	// Record is the prompt's record of the data, and Asked its text: what the reward saw beside Text.
+	Record map[string]json.RawMessage `json:"record"`
+	Asked  string                     `json:"asked"`
 }
 
 // RolloutsName is the file of log.dir with the answers that a run drew, one a line.
@@ -185,9 +187,12 @@ func (r *rollouts) open() error {
 		return err
 	}
 	m.DropMTP()
+	fill := r.fill
+	if fill == nil { // the ranks' weights come with each step
+		fill = func(*grad.Param, family.Region, []float32) error { return nil }
+	}
 	g, err := sample.New(m, fit.Lora(c), layout.Precisions[c.Run.Train.Precision], b,
-		tensor.NewPool("sampler", 0),
-		func(*grad.Param, family.Region, []float32) error { return nil })
+		tensor.NewPool("sampler", 0), fill)
 	if err != nil {
 		return err
 	}
@@ -205,6 +210,9 @@ func (r *rollouts) open() error {
 		Running: c.Run.Train.GlobalBatch,
 		Rows:    max(256, c.Run.Train.GlobalBatch)}); err != nil {
 		return err
+	}
+	if r.fill != nil {
+		return nil // nothing is drawn that a log should have
 	}
 	r.log, err = os.OpenFile(filepath.Join(c.Run.Log.Dir, RolloutsName),
 		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -284,7 +292,7 @@ func (r *rollouts) ask(step int64, prompts []dataset.Batch) (all []*rollout) {
 			id := b.Samples()[0]
 			for k := range c.Rollout.Group {
 				all = append(all, &rollout{Step: step, Sample: id, Index: k, Version: step - 1, Prompt: ids,
-					Seed: dataset.Draw(uint64(c.Train.Seed), 1, id, step, 0), record: record})
+					Seed: dataset.Draw(uint64(c.Train.Seed), 1, id, step, 0), Record: record})
 			}
 		}
 	}
@@ -319,7 +327,7 @@ func (r *rollouts) answered(all []*rollout) error {
 		if a.End == sample.EndStop {
 			ids = ids[:len(ids)-1]
 		}
-		a.Text, a.asked = tok.Decode(ids, true), tok.Decode(a.Prompt, false)
+		a.Text, a.Asked = tok.Decode(ids, true), tok.Decode(a.Prompt, false)
 	}
 	return nil
 }
@@ -330,7 +338,7 @@ func (r *rollouts) judge(all []*rollout) error {
 	c := &r.d.r.cfg.Run
 	asked := make([]reward.Answer, len(all))
 	for i, a := range all {
-		asked[i] = reward.Answer{Prompt: a.asked, Text: a.Text, Record: a.record}
+		asked[i] = reward.Answer{Prompt: a.Asked, Text: a.Text, Record: a.Record}
 	}
 	results := reward.Each(r.ctx, r.reward, &c.Reward, asked)
 	if r.ctx.Err() != nil {

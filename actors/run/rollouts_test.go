@@ -143,3 +143,46 @@ func TestPolicyFaults(t *testing.T) {
 		require.Contains(t, a.Fault, "exit status 1")
 	}
 }
+
+// TestReplay: a step's answers are drawn and judged again from the log, with the weights that the run began
+// with or those of a checkpoint, and nothing differs; a reward that somebody changed in the log is found.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log, saved := filepath.Join(dir, "log"), filepath.Join(dir, "saved")
+	more := []string{"log.dir=" + log, "train.steps=3", "checkpoint.dir=" + saved, "checkpoint.interval=1",
+		"checkpoint.keep=9", "plan.dp=2", "train.micro_batch=4"}
+	_, drawn := policyRun(t, dir, more...)
+	require.Len(t, drawn, 96)
+	cfg, err := configs.Load(configs.Request{Args: append([]string{"model.file=" +
+		filepath.Join(dir, "model.yaml"),
+		"data.paths=" + filepath.Join(dir, "prompts.jsonl"), "data.tokenizer=" + dir, "data.seq_len=12",
+		"objective.kind=grpo", "rollout.max_tokens=6", "reward.kind=planted", "train.global_batch=32",
+		"optimizer.lr=2.0e-2", "schedule.warmup_steps=0"}, more...)})
+	require.NoError(t, err)
+	for step := range int64(3) {
+		x, err := Replay(cfg, step+1)
+		require.NoError(t, err)
+		require.Equal(t, 32, x.Answers)
+		require.Empty(t, x.Differ, "step %d", step+1)
+	}
+	path := filepath.Join(log, RolloutsName)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(text), "\n")
+	var a rollout
+	require.NoError(t, json.Unmarshal([]byte(lines[40]), &a))
+	wrong := 0.875
+	a.Reward = &wrong
+	b, err := json.Marshal(a)
+	require.NoError(t, err)
+	lines[40] = string(b) + "\n"
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+	x, err := Replay(cfg, 2)
+	require.NoError(t, err)
+	require.Equal(t, []string{"reward"}, []string{x.Differ[0].What})
+	require.Len(t, x.Differ, 1)
+	require.Equal(t, a.Sample, x.Differ[0].Sample)
+	_, err = Replay(cfg, 9)
+	require.ErrorContains(t, err, "it has steps 1 to 3")
+}

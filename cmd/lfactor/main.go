@@ -25,6 +25,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/jobs"
 	"github.com/lfactor/lfactor/cmd/lfactor/newrun"
 	"github.com/lfactor/lfactor/cmd/lfactor/plan"
+	"github.com/lfactor/lfactor/cmd/lfactor/replay"
 	"github.com/lfactor/lfactor/cmd/lfactor/sample"
 	"github.com/lfactor/lfactor/cmd/lfactor/serve"
 	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
@@ -44,7 +45,7 @@ func root() *cobra.Command {
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
 	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), config.Command(),
 		data.Command(), demo.Command(), doctor.Command(), edges.Command(), eval.Command(), newrun.Command(),
-		plan.Command(), sample.Command(), serve.Command(), simverb.Command(), train.Command(), version.Command(),
+		plan.Command(), replay.Command(), sample.Command(), serve.Command(), simverb.Command(), train.Command(), version.Command(),
 		why.Command())
 	c.AddCommand(jobs.Commands()...)
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(err, exit.Usage) })

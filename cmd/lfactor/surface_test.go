@@ -57,6 +57,7 @@ var jsonArgs = map[string]string{
 	"cluster token":       "- it wants a cluster, see TestClusterTokens",
 	"cluster uninstall":   "- it wants a cluster, see TestClusterSSH",
 	"cluster up":          "- it wants a cluster, see TestClusterSame",
+	"replay":              "- it wants a run of answers, see TestReplay",
 	"serve":               "- it answers until it is stopped, see TestServe",
 	"cluster user add":    "- it wants a cluster, see TestClusterUsers",
 	"cluster user list":   "- it wants a cluster, see TestClusterUsers",

@@ -1,0 +1,200 @@
+package run
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
+)
+
+// Replayed is a step's answers drawn and judged once more.
+type Replayed struct {
+	Step    int64  `json:"step"`
+	From    string `json:"from"` // where the weights come from
+	Answers int    `json:"answers"`
+	// Differ says of each answer that is not as it was logged what differs.
+	Differ []Difference `json:"differ"`
+}
+
+// Difference is an answer whose replay is not what was logged.
+type Difference struct {
+	Sample int64  `json:"sample"`
+	Index  int    `json:"index"`
+	What   string `json:"what"`
+	Was    string `json:"was"`
+	Is     string `json:"is"`
+}
+
+// Replay draws the answers of a step of a run once more from its log, with the weights behind the step
+// before, judges them and compares tokens, log-probabilities, rewards and advantages. Those weights are the
+// ones that the run began with, or in a checkpoint that is still there.
+func Replay(cfg *configs.Config, step int64) (*Replayed, error) {
+	l := fit.Loss(cfg)
+	if l == nil || l.Policy == nil {
+		return nil, cfg.Fault("objective.kind", "the run draws no answers",
+			"replay is for runs of grpo and its kin")
+	}
+	logged, err := loggedAnswers(filepath.Join(cfg.Run.Log.Dir, RolloutsName), step)
+	if err != nil {
+		return nil, err
+	}
+	r := newRun(cfg, Options{})
+	defer r.start.close()
+	d := newData(r)
+	if d.bad, err = dataset.OpenQuarantine(""); err != nil {
+		return nil, err
+	}
+	r.data = d
+	defer func() { d.leave(); d.close() }()
+	if err := r.readTokenizer(); err != nil {
+		return nil, err
+	}
+	if r.job, err = layout.FromConfig(cfg); err != nil {
+		return nil, err
+	}
+	from, err := r.weightsBefore(step)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.openRollouts(l); err != nil {
+		return nil, err
+	}
+	d.rollouts.fill = func(p *grad.Param, g family.Region, dst []float32) error {
+		_, err := r.start.fill("param", p, g, dst)
+		return err
+	}
+	return d.rollouts.again(step, from, logged)
+}
+
+// weightsBefore sets the weights behind the step before, and says where they come from.
+func (r *Run) weightsBefore(step int64) (string, error) {
+	if err := r.weights(); err != nil {
+		return "", err
+	}
+	r.start.base, r.start.began = r.start.fill, r.start.from
+	if step == 1 {
+		return r.start.from, r.load()
+	}
+	dir := r.cfg.Run.Checkpoint.Dir
+	var have []int64
+	if dir != "" {
+		entries, err := checkpoint.List(dir)
+		if err != nil {
+			return "", err
+		}
+		for _, e := range entries {
+			if have = append(have, e.Step); e.Step != step-1 {
+				continue
+			}
+			saved, err := checkpoint.Open(e.Path)
+			if err != nil {
+				return "", err
+			}
+			r.start.closers = append(r.start.closers, saved.Close)
+			r.start.fill = host.FromCheckpoint(saved, false)
+			return saved.Path(), nil
+		}
+	}
+	return "", exit.Usagef("the answers of step %d were drawn with the weights of step %d, of which "+
+		"there is no "+
+		"checkpoint; there are those of %v (checkpoint.interval and checkpoint.keep say which stay)", step,
+		step-1, have)
+}
+
+// loggedAnswers reads the answers of a step.
+func loggedAnswers(path string, step int64) (out []*rollout, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, exit.With(err, exit.Usage)
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	first, last := int64(0), int64(0)
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break // a last line without an end was cut off
+		}
+		if err != nil {
+			return nil, err
+		}
+		var a rollout
+		if err := json.Unmarshal(line, &a); err != nil {
+			return nil, exit.With(fmt.Errorf("%s: %w", path, err), exit.Corrupt)
+		}
+		if first == 0 {
+			first = a.Step
+		}
+		if last = a.Step; a.Step == step {
+			out = append(out, &a)
+		}
+	}
+	if len(out) == 0 {
+		return nil, exit.Usagef("%s has no answers of step %d; it has steps %d to %d", path, step, first,
+			last)
+	}
+	return out, nil
+}
+
+// again draws and judges what was logged, and compares. Of a step that was logged twice, before and after a
+// restart, the last counts.
+func (r *rollouts) again(step int64, from string, logged []*rollout) (*Replayed, error) {
+	n := r.d.r.cfg.Run.Train.GlobalBatch
+	logged = logged[max(0, len(logged)-n):]
+	if len(logged) != n {
+		return nil, exit.Usagef("the log has %d answers of step %d, and the run file says %d: it may be "+
+			"another run's",
+			len(logged), step, n)
+	}
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	fresh := make([]*rollout, n)
+	for i, a := range logged {
+		fresh[i] = &rollout{Step: a.Step, Sample: a.Sample, Index: a.Index, Version: a.Version, Seed: a.Seed,
+			Prompt: a.Prompt, Record: a.Record}
+	}
+	if err := errors.Join(r.answered(fresh), r.judge(fresh)); err != nil {
+		return nil, err
+	}
+	out := &Replayed{Step: step, From: from, Answers: n, Differ: []Difference{}}
+	for i, a := range logged {
+		b := fresh[i]
+		note := func(what string, was, is any) {
+			out.Differ = append(out.Differ, Difference{a.Sample, a.Index, what, fmt.Sprint(was),
+				fmt.Sprint(is)})
+		}
+		switch {
+		case !slices.Equal(a.Answer, b.Answer):
+			note("tokens", a.Answer, b.Answer)
+		case !slices.Equal(a.LogProbs, b.LogProbs):
+			note("log-probabilities", a.LogProbs, b.LogProbs)
+		case (a.Reward == nil) != (b.Reward == nil) || a.Reward != nil && *a.Reward != *b.Reward:
+			note("reward", shownReward(a), shownReward(b))
+		case a.Advantage != b.Advantage:
+			note("advantage", a.Advantage, b.Advantage)
+		}
+	}
+	return out, nil
+}
+
+// shownReward is an answer's reward, or why it has none.
+func shownReward(a *rollout) any {
+	if a.Reward == nil {
+		return a.Fault
+	}
+	return *a.Reward
+}
