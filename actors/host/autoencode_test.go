@@ -22,6 +22,16 @@ import (
 // autoencodersDir has the cases of bench/golden/autoencoders.py.
 const autoencodersDir = "../../stages/family/autoencoders/testdata"
 
+func autoencoders(t *testing.T) (names []string) {
+	entries, err := os.ReadDir(autoencodersDir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	require.NotEmpty(t, names)
+	return names
+}
+
 // openAutoencoder opens one of them.
 func openAutoencoder(t *testing.T, name string) *denoised {
 	dir := filepath.Join(autoencodersDir, name)
@@ -79,12 +89,9 @@ func openAutoencoder(t *testing.T, name string) *denoised {
 // then three steps under plans within 1e-5.
 func TestAutoencoders(t *testing.T) {
 	t.Parallel()
-	entries, err := os.ReadDir(autoencodersDir)
-	require.NoError(t, err)
-	require.NotEmpty(t, entries)
-	for _, e := range entries {
-		t.Run(e.Name(), func(t *testing.T) {
-			g := openAutoencoder(t, e.Name())
+	for _, name := range autoencoders(t) {
+		t.Run(name, func(t *testing.T) {
+			g := openAutoencoder(t, name)
 			require.Equal(t, g.Parameters, g.m.Count())
 			for bn, make := range goldenBackends {
 				_, got := g.forward(make(), tensor.F32, true)
@@ -103,8 +110,8 @@ func TestAutoencoders(t *testing.T) {
 		for _, v := range []denoisePlan{{pp: 2, dp: 1, tp: 1, cp: 1, schedule: "1f1b"},
 			{pp: 4, dp: 1, tp: 1, cp: 1, schedule: "zb-h1"}, {pp: 1, dp: 2, tp: 1, cp: 1, zero: 3, schedule: "1f1b"},
 			{pp: 2, dp: 2, tp: 1, cp: 1, zero: 1, schedule: "1f1b", recompute: grad.RecomputeFull}} {
-			t.Run(e.Name()+" "+v.String(), func(t *testing.T) {
-				g := openAutoencoder(t, e.Name())
+			t.Run(name+" "+v.String(), func(t *testing.T) {
+				g := openAutoencoder(t, name)
 				g.each = g.alone(v.dp)
 				g.trains(layout.MeshOf(&configs.Plan{PP: v.pp, DP: v.dp, TP: 1, CP: 1, EP: 1, ETP: 1}), 3,
 					func(j *layout.Design) {

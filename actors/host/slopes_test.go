@@ -179,6 +179,11 @@ func TestFamilySlopes(t *testing.T) {
 		require.NoError(t, err)
 		golden[c.ModelType] = true
 	}
+	for _, name := range autoencoders(t) {
+		c, err := configs.ReadModel(filepath.Join(autoencodersDir, name))
+		require.NoError(t, err)
+		golden[c.ModelType] = true
+	}
 	checked := 0
 	for _, name := range family.Names() {
 		if golden[name] {

@@ -21,6 +21,7 @@ torch.use_deterministic_algorithms(True)
 CASES = {
     "kl": ("AutoencoderKL", dict(block_out_channels=[8, 16], down_block_types=["DownEncoderBlock2D"] * 2, up_block_types=["UpDecoderBlock2D"] * 2, latent_channels=3, norm_num_groups=4, layers_per_block=1)),
     "wan": ("AutoencoderKLWan", dict(base_dim=4, z_dim=4, dim_mult=[1, 2, 2], num_res_blocks=1, temperal_downsample=[False, True], scale_factor_temporal=2, scale_factor_spatial=4, latents_mean=[0.0] * 4, latents_std=[1.0] * 4)),
+    "qwen-image": ("AutoencoderKLQwenImage", dict(base_dim=4, z_dim=4, dim_mult=[1, 2, 2], num_res_blocks=1, temperal_downsample=[False, True], latents_mean=[0.0] * 4, latents_std=[1.0] * 4)),
 }
 
 
@@ -34,7 +35,7 @@ def case(name):
     out = ROOT / name
     shutil.rmtree(out, ignore_errors=True)
     m.save_pretrained(out)
-    video = "Wan" in kind
+    video = kind != "AutoencoderKL"
     shape = (3, 5 if video else 1, 8, 12)
     tensors = {f"x0.{i}": torch.rand(shape, generator=g) * 2 - 1 for i in range(2)}
     x = torch.stack([tensors["x0.0"], tensors["x0.1"]])
