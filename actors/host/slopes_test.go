@@ -184,6 +184,13 @@ func TestFamilySlopes(t *testing.T) {
 		require.NoError(t, err)
 		golden[c.ModelType] = true
 	}
+	policies, err := os.ReadDir(policiesDir)
+	require.NoError(t, err)
+	for _, e := range policies {
+		c, err := configs.ReadModel(filepath.Join(policiesDir, e.Name()))
+		require.NoError(t, err)
+		golden[c.ModelType] = true
+	}
 	checked := 0
 	for _, name := range family.Names() {
 		if golden[name] {

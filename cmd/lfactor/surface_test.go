@@ -30,6 +30,7 @@ func leaves(c *cobra.Command, path string) (out []string) {
 var jsonArgs = map[string]string{
 	"bench kernels": "--rounds 1 --only swiglu", "bench peak": "", "bench plan": "long --runs 1",
 	"bench sim":    "long --runs 1",
+	"bench encode": "--model vae --size 5x8x8 --times 1",
 	"bench step":   "--layers 1 --hidden 64 --intermediate 64 --vocab 100 --seq 32 --batch 1 --steps 1",
 	"calibrate":    "long ",
 	"ckpt convert": "ckpt hf2", "ckpt diff": "ckpt hf", "ckpt ls": "ckpt", "ckpt prune": "ckpt --keep 3",
@@ -73,7 +74,8 @@ var jsonArgs = map[string]string{
 	"demo":          "--steps 2 --dir demo",
 	"doctor":        "", "edges": "run", "eval": "run.yaml", "init": "new", "plan": "run.yaml",
 	"sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml", "sim diff": "run/trace.json run.yaml",
-	"sim encoder": "long --paced=false", "sim fidelity": "long --plans 1", "sim overlap": "long ",
+	"sim denoiser": "denoiser.yaml --devices 4",
+	"sim encoder":  "long --paced=false", "sim fidelity": "long --plans 1", "sim overlap": "long ",
 	"sim predict": "- it wants a table of measured steps", "sim replay": "3 run.yaml",
 	"train": "run.yaml", "version": "", "why": "- it wants a run that hangs",
 	"completion bash": "- it writes a script", "completion fish": "- it writes a script",
@@ -97,6 +99,13 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 	}
 	ingestData(t, dir, 8)
 	writeShard(t, filepath.Join(dir, "s.tar"), "a", "b")
+	vae, err := os.ReadFile("../../stages/family/autoencoders/testdata/wan/config.json")
+	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "vae"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "vae", "config.json"), vae, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "denoiser.yaml"), []byte("model: {name: wan/2.1-t2v-1.3b}\n"+
+		"data: {paths: [none], seq_len: 16}\ndiffusion: {autoencoder: pixels, text_encoder: none, sizes: [8x8]}\n"+
+		"train: {global_batch: 8}\n"), 0o644))
 	c := root()
 	c.InitDefaultCompletionCmd()
 	c.InitDefaultHelpCmd()
