@@ -37,6 +37,9 @@ func randomDesign(r *rand.Rand) (j *layout.Design, ok bool) {
 	if r.IntN(4) == 0 && pp*cp == 1 {
 		j.Offload = 4096
 	}
+	if j.Optim.Name = []string{"adamw", "adamw", "sgd", "lion"}[r.IntN(4)]; r.IntN(3) == 0 {
+		j.Optim.Average.Decay = 0.9
+	}
 	s, err := schedule.Get(j.Schedule)
 	shape := schedule.Shape{Ranks: pp, Micro: j.Micro, Loops: j.Loops}
 	if j.Schedule == "chunkpipe" || j.Schedule == "seq1f1b" {
