@@ -160,3 +160,31 @@ func TestLossByLevel(t *testing.T) {
 	require.Len(t, two.Levels, 2)
 	require.NotEqual(t, e.Levels[3].Loss, two.Levels[1].Loss)
 }
+
+// TestOtherScheduler: a run of diffusion does not go on under a scheduler whose file has changed.
+func TestOtherScheduler(t *testing.T) {
+	t.Parallel()
+	dir, out := t.TempDir(), t.TempDir()
+	squares(t, filepath.Join(dir, "a.tar"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(wanOf12), 0o644))
+	file := filepath.Join(dir, "scheduler_config.json")
+	write := func(prediction string) {
+		require.NoError(t, os.WriteFile(file, []byte(`{"_class_name": "DDIMScheduler", "prediction_type": "`+prediction+`"}`),
+			0o644))
+	}
+	more := []string{"diffusion.scheduler=" + file, "optimizer.ema=0", "optimizer.ema_after=0"}
+	write("epsilon")
+	averaged(t, dir, out, append(more, "train.steps=2")...)
+	averaged(t, dir, out, append(more, "train.steps=3")...)
+	write("v_prediction")
+	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(fmt.Sprintf(
+		"model: {file: %q}\ndata: {paths: [%q], valid: [%[2]q], seq_len: 16}\ndiffusion: {autoencoder: pixels, sizes: [8x8], "+
+			"text_encoder: none, scheduler: %q}\ntrain: {steps: 5, global_batch: 4, micro_batch: 2, eval_steps: 2}\n"+
+			"optimizer: {lr: 1.0e-2}\nschedule: {decay_steps: 5}\ncheckpoint: {dir: %q, keep: 9}\n",
+		filepath.Join(dir, "model.yaml"), filepath.Join(dir, "a.tar"), file, filepath.Join(out, "saved"))),
+		Args: []string{"log.dir=" + t.TempDir()}})
+	require.NoError(t, err)
+	err = Train(context.Background(), cfg, Options{})
+	require.ErrorContains(t, err, "diffusion.scheduler")
+	require.ErrorContains(t, err, "prediction_type is v_prediction")
+}

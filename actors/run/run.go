@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -86,9 +87,10 @@ type Run struct {
 	job    *layout.Design
 	layout *layout.Layout
 	start  start
-	mirror *mirror.Mirror // where hosts may share no storage, else nil
-	life   int            // how often this process was started before
-	heir   *heir          // of a process that leads in place of another, else nil
+	noised json.RawMessage // the scheduler of a model of diffusion, as it was when the run began; nil for none
+	mirror *mirror.Mirror  // where hosts may share no storage, else nil
+	life   int             // how often this process was started before
+	heir   *heir           // of a process that leads in place of another, else nil
 	data   *data
 	report *reporter
 }
@@ -446,11 +448,7 @@ func (r *Run) observe(m actors.Message) {
 // commit makes the checkpoint of a step durable, then removes what retention lets go.
 func (r *Run) commit(step int64, parts []string, state []float64) error {
 	c := r.cfg.Run.Checkpoint
-	sections := map[string]any{"config": r.cfg.Flat(), "state": state[:stateLen],
-		"data": r.data.position(step), "params": r.layout.Order}
-	if len(state) > stateLen {
-		sections[expertsSection] = state[stateLen:]
-	}
+	sections := r.sections(step, state)
 	var copies host.Copier
 	if r.mirror != nil {
 		copies = r.mirror

@@ -53,6 +53,10 @@ func (s *start) close() {
 
 // begin finds the run's own newest checkpoint, else the weights to start from, else draws them.
 func (r *Run) begin() error {
+	var err error
+	if r.noised, err = r.scheduler(); err != nil {
+		return err
+	}
 	r.start.first = max(1, r.start.first) // a process that is started again knows it
 	if err := r.weights(); err != nil {
 		return err
@@ -269,6 +273,9 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 	r.start.closers, r.start.opened = append(r.start.closers, saved.Close), saved
 	var before map[string]string
 	if err := saved.Section("config", &before); err != nil {
+		return err
+	}
+	if err := r.sameScheduler(saved); err != nil {
 		return err
 	}
 	if whole {
