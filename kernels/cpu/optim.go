@@ -104,6 +104,8 @@ func lion(b *Backend, c *kernels.Call) {
 				p[i] -= lr
 			case by < 0:
 				p[i] += lr
+			case by != by: // a NaN of a NaN
+				p[i] = by
 			}
 			m[i] = float32(b2*m[i]) + float32(r2*x)
 		}
