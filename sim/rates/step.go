@@ -171,7 +171,6 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	if err != nil {
 		return res, report, err
 	}
-	s.family = m
 	denoises(m)
 	l, err := s.layout(m)
 	if err != nil {
@@ -234,6 +233,7 @@ func best(a, b kernels.Peaks) kernels.Peaks {
 
 // train runs the steps and fills in what they took; the profiler is nil unless a profile is wanted.
 func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profiler.Profiler, error) {
+	s.family = m
 	o := host.RunOptions{Coord: core.RunLayout{First: 1, Last: int64(s.Steps + 1),
 		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-4 }},
 		Batches: s.batches, Ahead: 1,
