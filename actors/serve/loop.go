@@ -81,6 +81,9 @@ func (l *loop) note() {
 
 // do has the loop carry out f, and waits for it.
 func (l *loop) do(ctx context.Context, f func()) error {
+	if ctx.Err() != nil { // of a time that is over nothing is begun, ready as the loop may be
+		return ctx.Err()
+	}
 	ran := make(chan struct{})
 	select {
 	case l.commands <- func() { f(); close(ran) }:
