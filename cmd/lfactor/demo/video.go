@@ -48,7 +48,7 @@ in_channels: 3
 out_channels: 3
 latent_patch: [5, 16, 16]
 text_dim: 64
-text_rows: 8
+text_rows: 16
 freq_dim: 64
 `
 
@@ -137,7 +137,7 @@ func sawMotion(frames []*media.Image) motion {
 	x0, y0, first := middle(frames[0])
 	x1, y1, last := middle(frames[len(frames)-1])
 	m := motion{-1, -1, -1}
-	if min(len(first), len(last)) < blobLeast {
+	if min(len(first), len(last)) < 3 { // shapes are small here, and may leave the picture in part
 		return m
 	}
 	m.Colour = colourOf(frames[0], blob{at: first})
