@@ -227,12 +227,12 @@ func (d *Denoiser) Pictures(r *block.Rec) (x, cu *grad.Value) {
 // PictureRows is the number of rows of features of images.
 func (d *Denoiser) PictureRows(s block.Shape) int { return Levels(s) * d.ImageRows }
 
-// Clean are the clean latents, and Noise their noise, [rows Width] in float32.
+// Clean are the clean latents, [rows Width] in float32: pixels from -1 to 1 for an autoencoder.
 func (d *Denoiser) Clean(r *block.Rec) *grad.Value {
 	return r.T.OwnTokens(r.T.Data("dif.x0", tensor.F32, d.Rows(r.Shape), d.Width()))
 }
 
-// Noise implements what Clean says.
+// Noise is standard normal noise of the latents, [rows Width] in float32, drawn by the samples' keys.
 func (d *Denoiser) Noise(r *block.Rec) *grad.Value {
 	return r.T.OwnTokens(r.T.Data("dif.noise", tensor.F32, d.Rows(r.Shape), d.Width()))
 }
