@@ -183,8 +183,8 @@ func (w *workers) suspect(proc, life int, since time.Duration) {
 	}
 }
 
-// end ends a process that hangs while it says that it lives, and reports whether another takes its place: the
-// leader of a run on one host has nobody who would start it again.
+// end says that a process hangs while it says that it lives, ends it, and reports whether another takes its place:
+// the leader of a run on one host has nobody who would start it again.
 func (w *workers) end(proc int, why string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,6 +192,8 @@ func (w *workers) end(proc int, why string) bool {
 	if !w.led && w.r.heir == nil || w.over || w.r.cfg.Run.Train.Restarts == 0 || proc == 0 && !told {
 		return false
 	}
+	// Said before it is asked for: a leader that hangs is killed itself as soon as the head has heard of it.
+	w.r.report.say("! %s: process %d is ended, and another takes its place", why, proc)
 	if told {
 		f.Hung(proc, why)
 	}

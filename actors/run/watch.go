@@ -156,8 +156,6 @@ func (w *watch) stalled() {
 	case remedy == core.StallEnd && (w.end == nil || !w.end(proc, why)):
 		w.r.report.say("! process %d hangs, and nobody would start another in its place: stop the run, and "+
 			"repeat its command", proc)
-	case remedy == core.StallEnd:
-		w.r.report.say("! %s: process %d is ended, and another takes its place", why, proc)
 	}
 }
 
