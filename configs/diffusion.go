@@ -44,6 +44,8 @@ type Diffusion struct {
 	Weight string  `key:"weight" default:"none" oneof:"@weights" class:"fixed" doc:"Weight of a sample's loss by its noise level."`
 	Gamma  float64 `key:"min_snr_gamma" default:"5" min:"0" class:"fixed" doc:"min_snr: the ratio of signal to noise from which on the weight falls (arXiv:2303.09556)."`
 	KL     float64 `key:"kl_weight" default:"1e-6" min:"0" class:"fixed" doc:"Autoencoders: weight of the latents' divergence from standard normal noise, summed over a picture's latents; 0 leaves it out."`
+	Look   string  `key:"perceptual" default:"" class:"fixed" doc:"Autoencoders: weights of a frozen network, a file or a folder, whose features of what goes in and what comes out are compared beside the pixels: torchvision's VGG, with LPIPS' weights by channel where the folder has them (vgg.pth of its package)."`
+	LookBy float64 `key:"perceptual_weight" default:"1" min:"0" class:"fixed" doc:"Autoencoders: weight of that distance."`
 	Loss   string  `key:"loss" default:"squared" oneof:"squared|absolute|huber" class:"fixed" doc:"What is taken of the difference of prediction and target."`
 	Border float64 `key:"huber_border" default:"0.1" min:"0" class:"fixed" doc:"huber: the difference from which on the loss is linear."`
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/features"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -203,21 +204,29 @@ func (r *Run) weights() error {
 // startPart is a component that begins with the weights of a folder of its own, which a key names.
 type startPart struct{ key, dir, component string }
 
+// open opens the part's weights: a network that compares pictures comes in files of PyTorch as well.
+func (p startPart) open() (checkpoint.Source, error) {
+	if p.component == fit.Perceptual {
+		return features.Open(p.dir)
+	}
+	return checkpoint.OpenDir(p.dir)
+}
+
 // parts lets components of a composed model begin with the weights of checkpoints of their own.
 func (r *Run) parts() error {
 	c := &r.cfg.Run.Model
 	all := []startPart{{"model.encoder_path", c.Encoder, family.Encoder}, {"model.decoder_path", c.Decoder,
 		family.Foundation}}
 	for _, p := range r.job.Model.Parts {
-		if dir := fit.TextDir(r.cfg); hasWeights(dir) {
-			all = append(all, startPart{"diffusion.text_encoder", dir, p.Component})
+		if key, path := fit.PartFiles(r.cfg, p.Component); p.Component == fit.Perceptual || hasWeights(path) {
+			all = append(all, startPart{key, path, p.Component})
 		}
 	}
 	for _, part := range all {
 		if part.dir == "" {
 			continue
 		}
-		src, err := checkpoint.OpenDir(part.dir)
+		src, err := part.open()
 		if err != nil {
 			return err
 		}

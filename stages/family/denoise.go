@@ -146,7 +146,18 @@ type Process struct {
 	// from standard normal ones
 	Mode bool
 	KL   float64
-	Size [3]int // and the first size of pictures in pixels, for plans
+	// and a network that compares pictures, nil for none, with the weight of its distance and the beginning of its
+	// parameters' names
+	Look     Looker
+	LookBy   float64
+	LookName string
+	Size     [3]int // and the first size of pictures in pixels, for plans
+}
+
+// Looker says how far pictures y lie from x, both [n h w c] from -1 to 1, by the sum of each one's distance times
+// its weight [n] in float32: [1] in float32.
+type Looker interface {
+	Distance(r *block.Rec, prefix string, y, x, weight *grad.Value) *grad.Value
 }
 
 // Dimensions of microbatches of latents: the levels of noise, one a sample, rows of captions, and frames,
@@ -350,9 +361,9 @@ func (d *Denoiser) Turned(r *block.Rec, data string, rows int, theta float64, wi
 		r.T.ConstI32("dif.axis", axis), 1)
 }
 
-// Core is a model of diffusion without what stands before its denoiser: what one of its files has.
+// Core is a model of diffusion without the parts that have files of their own: what one of its files has.
 func (m *Model) Core() *Model {
-	if m.Denoiser == nil || m.Denoiser.Live == nil {
+	if m.Denoiser == nil || len(m.Parts) == 0 {
 		return m
 	}
 	core, err := Build(m.Config, m.Spec.Rope.Length)

@@ -1,11 +1,13 @@
 package fit
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/features"
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
@@ -14,7 +16,7 @@ func Autoencodes(c *configs.Config) bool { return c.Model.Has("autoencoder") }
 
 // autoencoderReads are the keys of the section diffusion that autoencoders read.
 var autoencoderReads = []string{"sizes", "fps", "upscale", "posterior", "kl_weight", "loss", "huber_border",
-	"autoencoder", "text_encoder"}
+	"autoencoder", "text_encoder", "perceptual", "perceptual_weight"}
 
 // autoencoder holds the section diffusion to an autoencoder, which reads pictures alone.
 func (r rules) autoencoder() {
@@ -35,6 +37,7 @@ func (r rules) autoencoder() {
 	if d.Loss != "huber" && !r.c.Usual(section+"huber_border") {
 		r.at(section+"huber_border", "is not read: only with diffusion.loss: huber", "remove it")
 	}
+	r.perceptual()
 	if p := &r.c.Run.Plan; p.CP > 1 || p.TP > 1 {
 		r.at("plan.tp", "an autoencoder computes every picture whole, so that nothing is shared out",
 			"use plan.dp or plan.pp")
@@ -51,6 +54,74 @@ func (r rules) autoencoder() {
 			r.at(section+"sizes", text+": "+err.Error(), "")
 		}
 	}
+}
+
+// perceptual holds the network of diffusion.perceptual to what it can compare.
+func (r rules) perceptual() {
+	const key = "diffusion.perceptual"
+	d := &r.c.Run.Diffusion
+	if d.Look == "" {
+		if !r.c.Usual(key + "_weight") {
+			r.at(key+"_weight", "is not read: only with "+key, "remove it")
+		}
+		return
+	}
+	n, err := features.Read(d.Look)
+	switch {
+	case err != nil:
+		r.at(key, err.Error(), "")
+		return
+	case n.Widths == nil:
+		r.at(key, n.Class+" describes pictures as wholes alone", "take weights of VGG")
+		return
+	case r.m.Denoiser.Channels != 3:
+		r.at(key, fmt.Sprintf("it sees three colours, and the autoencoder has %d channels", r.m.Denoiser.Channels),
+			"remove it")
+	}
+	for _, text := range d.Sizes {
+		size, err := configs.ParseSize(text)
+		if least := n.Least(); err == nil && (size[1] < least || size[2] < least) {
+			r.at("diffusion.sizes", fmt.Sprintf("%s: %s sees nothing of less than %d pixels", text, key, least), "")
+		}
+	}
+}
+
+// Perceptual is the component of the network that compares pictures, frozen. The names of its parameters begin
+// with it.
+const Perceptual = "perceptual"
+
+// look adds the network of diffusion.perceptual to an autoencoder: its weights are a part of the model that is
+// neither trained nor exported.
+func look(c *configs.Config, m *family.Model) error {
+	d := &c.Run.Diffusion
+	if d.Look == "" || d.LookBy == 0 {
+		return nil
+	}
+	n, err := features.Read(d.Look)
+	if err != nil {
+		return c.Fault("diffusion.perceptual", err.Error(), "")
+	}
+	m.Denoiser.Process.Look, m.Denoiser.Process.LookBy = n, d.LookBy
+	m.Denoiser.Process.LookName = Perceptual + "."
+	m.Blocks[len(m.Blocks)-1].Weight += 2 * n.Work / 1000
+	m.Parts = append(m.Parts, family.Part{Component: Perceptual, Prefix: Perceptual + "."})
+	own := m.Source
+	m.Source = func(name string) family.Source {
+		if rest, ok := strings.CutPrefix(name, Perceptual+"."); ok {
+			return family.Source{Name: rest}
+		}
+		return own(name)
+	}
+	m.Alone = map[string][]func(string) family.Source{Perceptual: {m.Source}, family.Foundation: {own}}
+	return nil
+}
+
+// PartFiles are the weights of a part of a model, by the key that names them: "" for none that lie by themselves.
+func PartFiles(c *configs.Config, component string) (key, path string) {
+	if component == Perceptual {
+		return "diffusion.perceptual", c.Run.Diffusion.Look
+	}
+	return "diffusion.text_encoder", TextDir(c)
 }
 
 // reconstruction is what an autoencoder is trained by: pixels that come back are compared with those that were

@@ -142,8 +142,10 @@ func (r rules) diffusion() {
 		r.autoencoder()
 		return
 	}
-	if !r.c.Usual(section + "kl_weight") {
-		r.at(section+"kl_weight", "only autoencoders have it", "remove it")
+	for _, key := range []string{"kl_weight", "perceptual", "perceptual_weight"} {
+		if !r.c.Usual(section + key) {
+			r.at(section+key, "only autoencoders have it", "remove it")
+		}
 	}
 	d := &r.c.Run.Diffusion
 	for _, k := range readBy {
@@ -222,7 +224,7 @@ func Build(c *configs.Config) (*family.Model, error) {
 	}
 	if m.Denoiser.Takes != nil {
 		m.Denoiser.Process = reconstruction(&c.Run.Diffusion)
-		return m, nil
+		return m, look(c, m)
 	}
 	if m.Denoiser.Process, err = Process(c); err != nil {
 		return nil, err

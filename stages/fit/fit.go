@@ -161,7 +161,7 @@ func Frozen(c *configs.Config) func(param string) bool {
 	adapters, warmup := c.Run.LoRA.Rank > 0, c.Run.Train.Indexer.Stage == "warmup"
 	still := c.Model.Denoises() && !c.Run.Diffusion.TrainText
 	return func(name string) bool {
-		if still && strings.HasPrefix(name, texts.Component+".") {
+		if still && strings.HasPrefix(name, texts.Component+".") || strings.HasPrefix(name, Perceptual+".") {
 			return true
 		}
 		if warmup && !family.IndexerParam(name) {

@@ -180,6 +180,7 @@ func (a *autoencoder) add(m *family.Model, i int) {
 		a.d.Predicted(r, env, r.T.Rows(y))
 		if !r.Logits {
 			a.diverges(r, env["moments"])
+			a.looks(r, y)
 		}
 	}
 	m.Add(b)
@@ -231,13 +232,39 @@ func (a *autoencoder) diverges(r *block.Rec, moments *grad.Value) {
 		return
 	}
 	t := r.T
-	e := a.extent(r.Shape)
-	weight := t.View(t.Columns(t.View(a.d.RowWeights(r), e.n, e.each()), 0, 1), e.n)
-	weight = t.Scale(weight, by*float64(e.each()))
+	weight := t.Scale(a.pictureWeights(r), by)
 	mean, logVariance := latent.Split(r, moments)
 	zero := t.ConstOf("zeros", make([]float32, tensor.Len(mean.Shape)), mean.Shape...)
 	t.Loss(t.PointLoss(mean, zero, t.Scale(weight, 0.5), nil, kernels.SquaredLoss, 0))
 	t.Loss(t.PointLoss(logVariance, zero, weight, nil, kernels.VarianceLoss, 0))
+}
+
+// pictureWeights are the weights of pictures in the loss, [n] in float32: what their pixels have together.
+func (a *autoencoder) pictureWeights(r *block.Rec) *grad.Value {
+	t, e := r.T, a.extent(r.Shape)
+	weight := t.View(t.Columns(t.View(a.d.RowWeights(r), e.n, e.each()), 0, 1), e.n)
+	return t.Scale(weight, float64(e.each()))
+}
+
+// looks adds to the loss how far a network finds what comes out, y [n (t) h w 3], from what went in: of a clip the
+// mean over its frames.
+func (a *autoencoder) looks(r *block.Rec, y *grad.Value) {
+	p := a.d.Process
+	if p.Look == nil {
+		return
+	}
+	t, e := r.T, a.extent(r.Shape)
+	pictures := func(v *grad.Value) *grad.Value { return t.View(v, e.n*e.frames, e.h, e.w, a.m.In) }
+	x := t.Cast(a.d.Clean(r))
+	weight := t.Scale(a.pictureWeights(r), p.LookBy/float64(e.frames))
+	if e.frames > 1 {
+		of := make([]int32, e.n*e.frames)
+		for i := range of {
+			of[i] = int32(i / e.frames)
+		}
+		weight = t.View(t.Take(t.View(weight, e.n, 1), t.ConstI32("picture", of)), len(of))
+	}
+	t.Loss(p.Look.Distance(r, p.LookName, pictures(y), pictures(x), weight))
 }
 
 // work is block i's share of the arithmetic, in products of a place of the pixels with a hundred weights.
