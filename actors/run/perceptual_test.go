@@ -85,8 +85,8 @@ func TestPerceptualRun(t *testing.T) {
 	}
 
 	for want, more := range map[string][]string{
-		"sees nothing of less than 2 pixels":                   {seen, "diffusion.sizes=[1x8]"},
-		"perceptual_weight: is not read":                       {"diffusion.perceptual_weight=2"},
+		"sees nothing of less than 2 pixels":                                {seen, "diffusion.sizes=[1x8]"},
+		"perceptual_weight: is not read":                                    {"diffusion.perceptual_weight=2"},
 		"diffusion.perceptual: " + dir + "/kl: missing: no file of weights": {"diffusion.perceptual=" + dir + "/kl"},
 	} {
 		_, err := load(t.TempDir(), more...)

@@ -136,7 +136,7 @@ func factor(rows [][]float32) (mean []float64, f *mat.Dense, err error) {
 func kernelDistance(a, b *mat.Dense) float64 {
 	total := func(x, y *mat.Dense, same bool) float64 {
 		m, d := x.Dims()
-		n, _ := y.Dims()
+		n := rowsOf(y)
 		var p mat.Dense
 		p.Mul(x, y.T())
 		sum := 0.0
@@ -182,7 +182,7 @@ func within(a, b *mat.Dense) (ofA, ofB float64) {
 // reach is the squared distance from each row to its third nearest other one.
 func reach(x *mat.Dense) []float64 {
 	d := squares(x, x)
-	n, _ := d.Dims()
+	n := rowsOf(d)
 	out := make([]float64, n)
 	for i := range out {
 		row := slices.Clone(d.RawRowView(i))
@@ -195,7 +195,7 @@ func reach(x *mat.Dense) []float64 {
 // squares are the squared distances between rows.
 func squares(x, y *mat.Dense) *mat.Dense {
 	m, d := x.Dims()
-	n, _ := y.Dims()
+	n := rowsOf(y)
 	out := mat.NewDense(m, n, nil)
 	for i := range m {
 		for j := range n {
@@ -209,3 +209,5 @@ func squares(x, y *mat.Dense) *mat.Dense {
 	}
 	return out
 }
+
+func rowsOf(m *mat.Dense) int { return m.RawMatrix().Rows }

@@ -20,6 +20,7 @@ import (
 // use.
 type Sight struct {
 	clipSight
+	whole bool // gives the embedding of the image in the place of states
 	run   *grad.Runner
 	trace *grad.Trace
 	dtype tensor.DType
@@ -36,6 +37,9 @@ type clipSight struct {
 	Act    string  `json:"hidden_act"`
 	Eps    float64 `json:"layer_norm_eps"`
 	Type   string  `json:"model_type"`
+	Out    int     `json:"projection_dim"`
+
+	projected bool // the embedding is projected
 }
 
 // Rows is the number of rows of states: one for the image, and one for each patch.
@@ -49,8 +53,20 @@ func (c *clipSight) read(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, c); err != nil {
+	both := struct {
+		Type   string     `json:"model_type"`
+		Out    int        `json:"projection_dim"`
+		Vision *clipSight `json:"vision_config"`
+	}{Vision: c}
+	if err := json.Unmarshal(text, &both); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	if both.Type != "clip" {
+		if err := json.Unmarshal(text, c); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	} else if c.Type = "clip_vision_model"; both.Out > 0 {
+		c.Out = both.Out
 	}
 	_, act := activations[c.Act]
 	switch {
@@ -77,7 +93,23 @@ func SightOf(dir string) (rows, width int, err error) {
 
 // OpenSight opens the folder image_encoder of a pipeline.
 func OpenSight(dir string, b kernels.Backend, d tensor.DType) (*Sight, error) {
-	x := &Sight{dtype: d}
+	return openSight(dir, b, d, false)
+}
+
+// OpenWhole opens a folder of CLIP, or of its vision encoder, to describe images as wholes: Encode gives the
+// embedding of an image behind all layers, [Width], projected where the folder has a projection.
+func OpenWhole(dir string, b kernels.Backend) (*Sight, error) { return openSight(dir, b, tensor.F32, true) }
+
+// Width is the length of an image's embedding.
+func (x *Sight) Width() int {
+	if x.projected {
+		return x.Out
+	}
+	return x.Hidden
+}
+
+func openSight(dir string, b kernels.Backend, d tensor.DType, whole bool) (*Sight, error) {
+	x := &Sight{dtype: d, whole: whole}
 	if err := x.read(dir); err != nil {
 		return nil, err
 	}
@@ -86,11 +118,12 @@ func OpenSight(dir string, b kernels.Backend, d tensor.DType) (*Sight, error) {
 		return nil, err
 	}
 	defer src.Close() //nolint:errcheck // it was read only
-	x.trace = x.record()
 	w := &weights{src: src, of: map[string]checkpoint.Info{}}
 	for _, t := range src.Tensors() { // with the beginning that files of transformers before 5 have, or without
 		w.of[strings.TrimPrefix(t.Name, "vision_model.")] = t
 	}
+	_, x.projected = w.of["visual_projection.weight"]
+	x.trace = x.record()
 	pool := tensor.NewPool("image encoder", 0)
 	if dev, ok := b.(kernels.Device); ok {
 		pool.In(dev)
@@ -134,7 +167,11 @@ func (x *Sight) record() *grad.Trace {
 		attend: func(_ scope, q, k, v *grad.Value) *grad.Value {
 			return t.Attention(q, k, v, cu, cu, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(n/x.Heads))})
 		}}
-	for i := range x.Layers - 1 {
+	layers := x.Layers - 1
+	if x.whole {
+		layers++
+	}
+	for i := range layers {
 		name := fmt.Sprintf("encoder.layers.%d", i)
 		h = t.Add(h, a.record(s, name+".self_attn", r.LayerNorm(name+".layer_norm1", h, n, x.Eps)))
 		m := r.Linear(name+".mlp.fc1", r.LayerNorm(name+".layer_norm2", h, n, x.Eps), x.Inter, n,
@@ -142,11 +179,17 @@ func (x *Sight) record() *grad.Trace {
 		m = r.Linear(name+".mlp.fc2", t.Act(m, activations[x.Act]), n, x.Inter, block.LinearOpts{Bias: true, Row: true})
 		h = t.Add(h, m)
 	}
+	if x.whole {
+		h = r.LayerNorm("post_layernorm", t.Take(h, t.ConstI32("first", []int32{0})), n, x.Eps)
+		if x.projected {
+			h = r.Linear("visual_projection", h, x.Out, n, block.LinearOpts{Rep: true})
+		}
+	}
 	t.Output("states", h)
 	return t.Finish()
 }
 
-// Encode gives the states [Rows Hidden] of an image of normalised pixels [3 Side Side].
+// Encode gives the states [Rows Hidden] of an image of normalised pixels [3 Side Side], or its embedding.
 func (x *Sight) Encode(pixels []float32) ([]float32, error) {
 	if len(pixels) != 3*x.Side*x.Side {
 		return nil, fmt.Errorf("texts: %d numbers, want an image of %d×%[2]d pixels", len(pixels), x.Side)

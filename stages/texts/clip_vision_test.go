@@ -34,3 +34,21 @@ func TestSightIsTransformers(t *testing.T) {
 	_, err = OpenSight("testdata/clip", ref.New(), tensor.F32)
 	require.ErrorContains(t, err, `model_type: "clip_text_model", want clip_vision_model`)
 }
+
+// A folder with both of CLIP's encoders describes an image by the embedding of transformers.
+func TestWholeIsTransformers(t *testing.T) {
+	const dir = "testdata/clip-whole"
+	var want struct{ Pixels, Whole []float32 }
+	text, err := os.ReadFile(dir + "/want.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &want))
+	for on, b := range backends(t) {
+		x, err := OpenWhole(dir, b)
+		require.NoError(t, err)
+		require.Equal(t, 6, x.Width())
+		got, err := x.Encode(want.Pixels)
+		require.NoError(t, err)
+		require.Less(t, near(got, want.Whole), 1e-5, on)
+		x.Close()
+	}
+}

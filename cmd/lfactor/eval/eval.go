@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,24 +19,34 @@ import (
 
 // Command is lfactor eval: the loss of a checkpoint.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "eval FILE.yaml [key=value ...]",
+	c := &cobra.Command{Use: "eval {FILE.yaml [key=value ...] | --pictures DIR --reference DIR --tower PATH}",
 		Short: "Loss of a run's newest checkpoint, or of the weights it starts from, on " +
-			"its validation data",
+			"its validation data; or statistics of pictures against others",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: evalCommand}
 	c.Flags().Int("levels", 0, "models of diffusion: also the loss of so many parts of the noise levels")
 	c.Flags().Bool("ema", false, "of the average of the weights that optimizer.ema keeps")
+	c.Flags().String("pictures", "", "folder of pictures to compare with those below --reference")
+	c.Flags().String("reference", "", "folder of reference pictures")
+	c.Flags().String("tower", "", "network that describes pictures: a file or folder of Inception v3 (FID) or VGG, or a folder of CLIP")
+	c.Flags().String("device", "cpu", "device of that network")
 	return c
 }
 
 func evalCommand(c *cobra.Command, args []string) error {
 	flags := maps.Clone(cli.RunFlags)
 	flags["ema"], flags["levels"] = false, true
+	for _, flag := range pictureFlags {
+		flags[flag] = true
+	}
 	file, mine, rest := configs.SplitArgs(args, flags)
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
 		return c.Help()
 	}
 	form, err := cli.Form(mine)
 	if err != nil {
+		return err
+	}
+	if asked, err := pictures(c, file, mine, rest, form); asked || err != nil {
 		return err
 	}
 	cfg, err := configs.Load(configs.Request{File: file, Args: append(rest, "plan.procs=1"),
@@ -68,19 +77,13 @@ func evalCommand(c *cobra.Command, args []string) error {
 
 // levels is the value of --levels.
 func levels(args []string) (int, error) {
-	for i, a := range args {
-		value, inline := strings.CutPrefix(a, "--levels=")
-		if a == "--levels" && i+1 < len(args) {
-			value, inline = args[i+1], true
-		}
-		if !inline {
-			continue
-		}
-		n, err := strconv.Atoi(value)
-		if err != nil || n < 1 || n > 1000 {
-			return 0, exit.Usagef("eval: --levels %s: want a number from 1 to 1000", value)
-		}
-		return n, nil
+	value, ok := valueOf(args, "levels")
+	if !ok {
+		return 0, nil
 	}
-	return 0, nil
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > 1000 {
+		return 0, exit.Usagef("eval: --levels %s: want a number from 1 to 1000", value)
+	}
+	return n, nil
 }
