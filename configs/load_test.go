@@ -259,8 +259,10 @@ func TestBoundsOnFiles(t *testing.T) {
 // FuzzRunFile holds that any text gives a configuration or faults of one line each, never a panic.
 func FuzzRunFile(f *testing.F) {
 	for _, seed := range []string{
-		"model: {name: llama/2-7b}\ndata: {paths: [a, {path: b, weight: 2}]}\n", "a: &a [*a]\n", "plan: {tp: 1e3, memory: 4GiB}\n",
-		"model:\n  overrides: {rope_scaling: {rope_type: llama3, factor: 8}}\n", "? [a]\n: b\n", "!!python/object:os.system x\n", "data: null\n...\n---\n",
+		"model: {name: llama/2-7b}\ndata: {paths: [a, {path: b, weight: 2}]}\n", "a: &a [*a]\n",
+		"plan: {tp: 1e3, memory: 4GiB}\n",
+		"model:\n  overrides: {rope_scaling: {rope_type: llama3, factor: 8}}\n", "? [a]\n: b\n",
+		"!!python/object:os.system x\n", "data: null\n...\n---\n",
 	} {
 		f.Add(seed)
 	}
@@ -282,8 +284,10 @@ func FuzzRunFile(f *testing.F) {
 // FuzzArgs does the same for a command line.
 func FuzzArgs(f *testing.F) {
 	for _, seed := range []string{
-		"--seq-length 128 --bf16 --data-path 0.5 a 0.5 b", "model.name=llama/2-7b data.paths=[a]", "--pipeline-model-parallel-layout Et*3|t*3|tmL",
-		"+a.b=c ++plan.tp=2 --split 1,2,3", "--config-file", "--save-hf true x", "--moe-router-topk 8 --lr=1e-3 --use_distributed_optimizer",
+		"--seq-length 128 --bf16 --data-path 0.5 a 0.5 b", "model.name=llama/2-7b data.paths=[a]",
+		"--pipeline-model-parallel-layout Et*3|t*3|tmL",
+		"+a.b=c ++plan.tp=2 --split 1,2,3", "--config-file", "--save-hf true x",
+		"--moe-router-topk 8 --lr=1e-3 --use_distributed_optimizer",
 	} {
 		f.Add(seed)
 	}

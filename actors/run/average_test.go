@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
-// averaged trains a small model that keeps an average of its weights, in the folder out, and returns its directory
-// of checkpoints.
+// averaged trains a small model that keeps an average of its weights, in the folder out, and returns its
+// directory of checkpoints.
 func averaged(t *testing.T, dir, out string, more ...string) string {
 	t.Helper()
 	text := fmt.Sprintf(`
@@ -35,7 +35,8 @@ schedule: {decay_steps: 5}
 	return filepath.Join(out, "saved")
 }
 
-// values reads all tensors of a kind of a step, in float32; where there is no such tensor it takes the parameter.
+// values reads all tensors of a kind of a step, in float32; where there is no such tensor it takes the
+// parameter.
 func values(t *testing.T, dir string, step int, kinds ...string) map[string][]float32 {
 	t.Helper()
 	r, err := checkpoint.Open(filepath.Join(dir, fmt.Sprintf("step-%08d", step)))
@@ -59,8 +60,9 @@ func values(t *testing.T, dir string, step int, kinds ...string) map[string][]fl
 	return out
 }
 
-// TestAverageOfRuns: the average that a run keeps is that of the weights of its steps, under plans that shard,
-// offload and replicate state; a run that ended after each step and went on has the same bits as a whole one.
+// TestAverageOfRuns: the average that a run keeps is that of the weights of its steps, under plans that
+// shard, offload and replicate state; a run that ended after each step and went on has the same bits as a
+// whole one.
 func TestAverageOfRuns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -68,7 +70,8 @@ func TestAverageOfRuns(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(wanOf12), 0o644))
 	rule := optim.Averaging{Decay: 0.3, After: 1}
 	for _, plan := range [][]string{{}, {"plan.dp=2", "plan.zero=1", "train.precision=bf16"},
-		{"plan.pp=2", "plan.zero=0", "plan.offload_optimizer=true"}, {"plan.dp=2", "plan.zero=3", "plan.tp=2"}} {
+		{"plan.pp=2", "plan.zero=0", "plan.offload_optimizer=true"}, {"plan.dp=2", "plan.zero=3",
+			"plan.tp=2"}} {
 		out, want := t.TempDir(), map[string][]float32{}
 		for step := 1; step <= 5; step++ {
 			saved := averaged(t, dir, out, append(plan, fmt.Sprintf("train.steps=%d", step))...)
@@ -109,8 +112,9 @@ func TestAverageIsRead(t *testing.T) {
 	}
 	want, err := eval(text, false)
 	require.NoError(t, err)
-	own := fmt.Sprintf("model: {file: %q}\n", filepath.Join(dir, "model.yaml")) + text[len(fmt.Sprintf("model: {path: %q}\n",
-		filepath.Join(saved, "release_hf_weights", "transformer"))):] +
+	own := fmt.Sprintf("model: {file: %q}\n", filepath.Join(dir, "model.yaml")) +
+		text[len(fmt.Sprintf("model: {path: %q}\n",
+			filepath.Join(saved, "release_hf_weights", "transformer"))):] +
 		"optimizer: {lr: 1.0e-2, ema: 0.3, ema_after: 1}\n"
 	last, err := eval(own, false, "checkpoint.dir="+saved, "train.steps=5")
 	require.NoError(t, err)
@@ -123,7 +127,8 @@ func TestAverageIsRead(t *testing.T) {
 	_, err = eval(text, true)
 	require.ErrorContains(t, err, "there is no checkpoint of a run")
 	none := averaged(t, dir, t.TempDir(), "optimizer.ema=0", "optimizer.ema_after=0")
-	_, err = eval(own, true, "checkpoint.dir="+none, "train.steps=5", "optimizer.ema=0", "optimizer.ema_after=0")
+	_, err = eval(own, true, "checkpoint.dir="+none, "train.steps=5", "optimizer.ema=0",
+		"optimizer.ema_after=0")
 	require.ErrorContains(t, err, "kept no average")
 }
 

@@ -61,8 +61,9 @@ func squares(t *testing.T, path string) {
 // captionWords is a folder of an encoder without weights, with a tokenizer of words.
 func captionWords(t *testing.T, dir string) {
 	t.Helper()
-	encoder := map[string]any{"architectures": []string{"UMT5EncoderModel"}, "model_type": "umt5", "vocab_size": 7,
-		"d_model": 12, "d_kv": 4, "num_heads": 3, "d_ff": 20, "num_layers": 2}
+	encoder := map[string]any{"architectures": []string{"UMT5EncoderModel"}, "model_type": "umt5",
+		"vocab_size": 7,
+		"d_model":    12, "d_kv": 4, "num_heads": 3, "d_ff": 20, "num_layers": 2}
 	text, err := json.Marshal(encoder)
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -84,7 +85,8 @@ func wordTokenizer(t *testing.T, dir string, eos int) {
 			"special_tokens": map[string]any{"</s>": map[string]any{"id": "</s>", "ids": []int{eos},
 				"tokens": []string{"</s>"}}}},
 		"model": map[string]any{"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"}}
-	settings := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "eos_token": "</s>"}
+	settings := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>",
+		"eos_token": "</s>"}
 	for name, v := range map[string]any{"tokenizer.json": tokenizer, "tokenizer_config.json": settings} {
 		text, err := json.Marshal(v)
 		require.NoError(t, err)
@@ -114,9 +116,9 @@ optimizer: {lr: 1.0e-3}
 	return losses, filepath.Join(out, "saved", "release_hf_weights")
 }
 
-// TestEncodersAgree: an encoder of captions gives the same losses to the bit whether its states are made beside
-// the data or by blocks before the denoiser, on one rank and as the first stage of a pipeline, and whether they
-// are kept or not; an encoder that learns gives others.
+// TestEncodersAgree: an encoder of captions gives the same losses to the bit whether its states are made
+// beside the data or by blocks before the denoiser, on one rank and as the first stage of a pipeline, and
+// whether they are kept or not; an encoder that learns gives others.
 func TestEncodersAgree(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -133,7 +135,8 @@ func TestEncodersAgree(t *testing.T) {
 	require.Len(t, live, 4)
 	require.NotEqual(t, drawn, live)
 	for _, more := range [][]string{{"diffusion.encoders=live", "plan.pp=2"}, {"diffusion.cache=off"},
-		{"diffusion.cache=" + filepath.Join(dir, "kept")}, {"diffusion.cache=" + filepath.Join(dir, "kept")}} {
+		{"diffusion.cache=" + filepath.Join(dir, "kept")}, {"diffusion.cache=" + filepath.Join(dir,
+			"kept")}} {
 		got, _ := encodersRun(t, model, dir, encoder, more...)
 		require.Equal(t, live, got, "%v", more)
 	}
@@ -143,8 +146,8 @@ func TestEncodersAgree(t *testing.T) {
 	require.Less(t, on[0], drawn[0])
 }
 
-// TestDiffusionSaysItsOwn: the curve of a model of diffusion has no nats, and an image with its caption is one
-// medium of data.images_max.
+// TestDiffusionSaysItsOwn: the curve of a model of diffusion has no nats, and an image with its caption is
+// one medium of data.images_max.
 func TestDiffusionSaysItsOwn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -163,8 +166,8 @@ func TestDiffusionSaysItsOwn(t *testing.T) {
 	require.Contains(t, string(curve), "loss of a number")
 }
 
-// TestPicturesAreChecked: config check says what a run of diffusion lacks, each with its key, before anything is
-// read; sizes that are no whole patches end the run's start.
+// TestPicturesAreChecked: config check says what a run of diffusion lacks, each with its key, before anything
+// is read; sizes that are no whole patches end the run's start.
 func TestPicturesAreChecked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -187,9 +190,12 @@ func TestPicturesAreChecked(t *testing.T) {
 	for _, key := range []string{"diffusion.sizes", "diffusion.autoencoder", "diffusion.text_encoder"} {
 		require.ErrorContains(t, err, key+": is not given")
 	}
-	require.ErrorContains(t, load("sizes: [8x8], autoencoder: pixels, text_encoder: "+dir), "has no config.json")
-	require.ErrorContains(t, load("sizes: [8x8], autoencoder: pixels, text_encoder: none, text_encoder_2: "+dir),
+	require.ErrorContains(t, load("sizes: [8x8], autoencoder: pixels, text_encoder: "+dir),
+		"has no config.json")
+	require.ErrorContains(t,
+		load("sizes: [8x8], autoencoder: pixels, text_encoder: none, text_encoder_2: "+dir),
 		"diffusion.text_encoder_2")
-	require.ErrorContains(t, load("sizes: [9x8], autoencoder: pixels, text_encoder: none"), "no whole patches")
+	require.ErrorContains(t, load("sizes: [9x8], autoencoder: pixels, text_encoder: none"),
+		"no whole patches")
 	require.NoError(t, load("sizes: [8x8], autoencoder: pixels, text_encoder: none"))
 }

@@ -18,8 +18,9 @@ import (
 // smallVGG writes a network of two convolutions under VGG's names, with weights by channel.
 func smallVGG(t *testing.T, dir string) {
 	t.Helper()
-	shapes := map[string][]int{"features.0.weight": {4, 3, 3, 3}, "features.0.bias": {4}, "features.3.weight": {8, 4, 3, 3},
-		"features.3.bias": {8}, "lin0.model.1.weight": {1, 4, 1, 1}, "lin1.model.1.weight": {1, 8, 1, 1}}
+	shapes := map[string][]int{"features.0.weight": {4, 3, 3, 3}, "features.0.bias": {4},
+		"features.3.weight": {8, 4, 3, 3},
+		"features.3.bias":   {8}, "lin0.model.1.weight": {1, 4, 1, 1}, "lin1.model.1.weight": {1, 8, 1, 1}}
 	var list []checkpoint.Info
 	for name, shape := range shapes {
 		list = append(list, checkpoint.Info{Name: name, DType: checkpoint.F32, Shape: shape})
@@ -36,8 +37,9 @@ func smallVGG(t *testing.T, dir string) {
 	require.NoError(t, w.Commit())
 }
 
-// TestPerceptualRun: an autoencoder learns by what a frozen network sees beside the pixels: the loss is their sum, the
-// same in one stage, in two and in two replicas, and after a restart; the network is not in the export.
+// TestPerceptualRun: an autoencoder learns by what a frozen network sees beside the pixels: the loss is their
+// sum, the same in one stage, in two and in two replicas, and after a restart; the network is not in the
+// export.
 func TestPerceptualRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -51,9 +53,10 @@ func TestPerceptualRun(t *testing.T) {
 		text := fmt.Sprintf("model: {path: %q, init: random}\ndata: {paths: [%q], seq_len: 64}\ndiffusion: {sizes: [8x8]}\n"+
 			"train: {steps: 8, global_batch: 4, micro_batch: 2}\noptimizer: {lr: 3.0e-3}\nschedule: {kind: constant}\n",
 			filepath.Join(dir, "kl"), filepath.Join(dir, "a.tar"))
-		return configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Files: true, Args: append([]string{
-			"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
-			"checkpoint.save_hf=true"}, more...)})
+		return configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Files: true,
+			Args: append([]string{
+				"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
+				"checkpoint.save_hf=true"}, more...)})
 	}
 	train := func(out string, more ...string) (losses []float64) {
 		cfg, err := load(out, more...)
@@ -85,9 +88,10 @@ func TestPerceptualRun(t *testing.T) {
 	}
 
 	for want, more := range map[string][]string{
-		"sees nothing of less than 2 pixels":                                {seen, "diffusion.sizes=[1x8]"},
-		"perceptual_weight: is not read":                                    {"diffusion.perceptual_weight=2"},
-		"diffusion.perceptual: " + dir + "/kl: missing: no file of weights": {"diffusion.perceptual=" + dir + "/kl"},
+		"sees nothing of less than 2 pixels": {seen, "diffusion.sizes=[1x8]"},
+		"perceptual_weight: is not read":     {"diffusion.perceptual_weight=2"},
+		"diffusion.perceptual: " + dir + "/kl: missing: no file of weights": {"diffusion.perceptual=" + dir +
+			"/kl"},
 	} {
 		_, err := load(t.TempDir(), more...)
 		require.ErrorContains(t, err, want)

@@ -325,7 +325,8 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 // average lets a run have the average of weights that its checkpoint keeps instead of the last ones.
 func (s *start) average(cfg *configs.Config) error {
 	if s.opened == nil {
-		return cfg.Fault("checkpoint.dir", "there is no checkpoint of a run, which could have an average of its weights",
+		return cfg.Fault("checkpoint.dir",
+			"there is no checkpoint of a run, which could have an average of its weights",
 			"train with optimizer.ema first, or leave --ema out")
 	}
 	if err := s.opened.Average(optim.AverageState); err != nil {

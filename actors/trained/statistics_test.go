@@ -12,8 +12,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
-// TestJudge: pictures of a folder are described one by one and compared with another folder's; one that is broken is
-// left out and named, and a set with itself is at no distance.
+// TestJudge: pictures of a folder are described one by one and compared with another folder's; one that is
+// broken is left out and named, and a set with itself is at no distance.
 func TestJudge(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 6 {

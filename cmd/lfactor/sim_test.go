@@ -137,8 +137,8 @@ func TestSimBadInput(t *testing.T) {
 	}
 }
 
-// TestSimSeedsDocumented: the page on the simulator shows what its run of many seeds prints, names every fault,
-// and the command takes each.
+// TestSimSeedsDocumented: the page on the simulator shows what its run of many seeds prints, names every
+// fault, and the command takes each.
 func TestSimSeedsDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/simulation.md")
@@ -186,7 +186,8 @@ func TestSimProgram(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		return simOutput(t, append(append([]string{}, args...), more...)...)
 	}
-	out, err := run("0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1RECV_F1,1SEND_B0,1F1,1B1,1SEND_B1\n")
+	out,
+		err := run("0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1RECV_F1,1SEND_B0,1F1,1B1,1SEND_B1\n")
 	require.NoError(t, err)
 	var s, same rehearsal.Summary
 	require.NoError(t, json.Unmarshal([]byte(out), &s))

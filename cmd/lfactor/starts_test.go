@@ -22,7 +22,8 @@ func trained(t *testing.T, dir string, args ...string) []run.Metrics {
 	return metrics(t, dir)
 }
 
-// weightsOf is a directory whose run begins from the weights that another has trained, in Hugging Face's form.
+// weightsOf is a directory whose run begins from the weights that another has trained, in Hugging Face's
+// form.
 func weightsOf(t *testing.T, dir string) string {
 	t.Helper()
 	code, out := runIn(t, dir, nil, "ckpt", "convert", "ckpt", "hf")
@@ -42,27 +43,31 @@ type startCase struct {
 	ordinary []string
 }
 
-// startCases have the axes of plans in few cases. With copies of experts a member of the moves that has no copy
-// to sum sends a part without tensors, which has to cross processes like any other; weights come with a tensor
-// for each expert, of which copies are none.
+// startCases have the axes of plans in few cases. With copies of experts a member of the moves that has no
+// copy to sum sends a part without tensors, which has to cross processes like any other; weights come with a
+// tensor for each expert, of which copies are none.
 var startCases = map[string]startCase{
 	"dense": {nil, [][]string{
-		{"plan.pp=2", "plan.dp=2", "plan.zero=1"}, {"plan.pp=1", "plan.tp=2", "plan.sequence_parallel=true", "plan.dp=2", "plan.zero=3"},
-		{"plan.pp=2", "plan.cp=2", "plan.dp=1", "plan.zero=2"}, {"plan.pp=4", "plan.dp=1", "plan.schedule=zb-h1"}},
+		{"plan.pp=2", "plan.dp=2", "plan.zero=1"}, {"plan.pp=1", "plan.tp=2", "plan.sequence_parallel=true",
+			"plan.dp=2", "plan.zero=3"},
+		{"plan.pp=2", "plan.cp=2", "plan.dp=1", "plan.zero=2"}, {"plan.pp=4", "plan.dp=1",
+			"plan.schedule=zb-h1"}},
 		[]string{"weights/1/2"}},
 	"experts": {mixed[:4], [][]string{
 		{"plan.pp=1", "plan.ep=2", "plan.dp=4", "plan.zero=1", "train.balance_every=3"},
 		{"plan.pp=2", "plan.ep=2", "plan.dp=2", "plan.zero=3"}}, nil},
 	"copies": {mixed[:4], [][]string{
-		{"plan.pp=1", "plan.ep=2", "plan.dp=4", "plan.zero=0"}, {"plan.pp=1", "plan.ep=2", "plan.dp=4", "plan.zero=1"},
-		{"plan.pp=1", "plan.ep=2", "plan.dp=4", "plan.zero=2"}, {"plan.pp=1", "plan.ep=2", "plan.dp=4", "plan.zero=3"},
+		{"plan.pp=1", "plan.ep=2", "plan.dp=4", "plan.zero=0"}, {"plan.pp=1", "plan.ep=2", "plan.dp=4",
+			"plan.zero=1"},
+		{"plan.pp=1", "plan.ep=2", "plan.dp=4", "plan.zero=2"}, {"plan.pp=1", "plan.ep=2", "plan.dp=4",
+			"plan.zero=3"},
 		{"plan.pp=2", "plan.ep=2", "plan.dp=2", "plan.zero=1"}},
 		[]string{"random/1/2", "weights/2/2", "resume/3/2"}},
 }
 
-// TestStarts: a run begins from random weights, from a Hugging Face directory, or from the checkpoint of a run
-// with another plan, in one process or two; its losses are those of one rank within what another order of sums
-// makes of them.
+// TestStarts: a run begins from random weights, from a Hugging Face directory, or from the checkpoint of a
+// run with another plan, in one process or two; its losses are those of one rank within what another order of
+// sums makes of them.
 func TestStarts(t *testing.T) {
 	t.Parallel()
 	for name, c := range startCases {
@@ -79,7 +84,8 @@ func TestStarts(t *testing.T) {
 				}
 				for n, plan := range c.plans {
 					if name == "copies" {
-						plan = slices.Concat(plan, []string{"plan.redundant_experts=2", "train.balance_every=3"})
+						plan = slices.Concat(plan, []string{"plan.redundant_experts=2",
+							"train.balance_every=3"})
 					}
 					for procs := 1; procs <= 2; procs++ {
 						is := fmt.Sprintf("%s/%d/%d", start, n, procs)

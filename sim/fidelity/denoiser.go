@@ -18,8 +18,8 @@ import (
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
-// DenoiserLayout is one way to place the frozen encoders of a model of diffusion on some devices. Times are seconds
-// of a step; shares are of all devices' time.
+// DenoiserLayout is one way to place the frozen encoders of a model of diffusion on some devices. Times are
+// seconds of a step; shares are of all devices' time.
 type DenoiserLayout struct {
 	Devices  int     `json:"devices"`
 	Layout   string  `json:"layout"`
@@ -35,17 +35,17 @@ type DenoiserLayout struct {
 	Peak     int64   `json:"peak"`
 }
 
-// The layouts: latents and states kept by their content, so that after the first epoch nothing is encoded; each
-// replica's devices encode its samples, every device another one, before they train on them; and devices of their own
-// that encode ahead.
+// The layouts: latents and states kept by their content, so that after the first epoch nothing is encoded;
+// each replica's devices encode its samples, every device another one, before they train on them; and devices
+// of their own that encode ahead.
 const (
 	Cached        = "cached"
 	Live          = "live"
 	Disaggregated = "disaggregated"
 )
 
-// DenoiserAtScale simulates steps of a run of diffusion on so many devices of a machine with its encoders in each
-// layout. The replicas are as many as the devices hold; the batch stays.
+// DenoiserAtScale simulates steps of a run of diffusion on so many devices of a machine with its encoders in
+// each layout. The replicas are as many as the devices hold; the batch stays.
 func DenoiserAtScale(cfg *configs.Config, cluster string, devices []int) (out []DenoiserLayout, err error) {
 	m, err := rehearsal.Machine(cluster)
 	if err != nil {
@@ -68,7 +68,8 @@ func DenoiserAtScale(cfg *configs.Config, cluster string, devices []int) (out []
 	return out, nil
 }
 
-// encoding is what one sample takes a device of the machine to encode: its latents and the states of its caption.
+// encoding is what one sample takes a device of the machine to encode: its latents and the states of its
+// caption.
 func encoding(cfg *configs.Config, m *cost.Machine) (vae, text float64, err error) {
 	d := &cfg.Run.Diffusion
 	o := grad.Options{DType: tensor.BF16, NoGrad: true, Device: m.Kernels()}
@@ -146,7 +147,8 @@ func denoiserOn(cfg *configs.Config, m *cost.Machine, n int, vae, text float64) 
 			return nil, err
 		}
 		if ready := float64(d.batch) * each / float64(encode); ready <= d.step || encode+group >= n { // they keep up
-			return append(out, of(Disaggregated, encode, max(d.step, ready), d.step*float64(n-encode)/float64(n), d)), nil
+			return append(out, of(Disaggregated, encode, max(d.step, ready),
+				d.step*float64(n-encode)/float64(n), d)), nil
 		}
 	}
 	return out, nil
@@ -159,16 +161,18 @@ type denoised struct {
 	peak  int64
 }
 
-// denoiserStep simulates a step of the denoiser alone on so many devices. A batch that does not divide among their
-// replicas is cut to one that does.
+// denoiserStep simulates a step of the denoiser alone on so many devices. A batch that does not divide among
+// their replicas is cut to one that does.
 func denoiserStep(cfg *configs.Config, m *cost.Machine, n int) (d denoised, err error) {
 	c := *cfg
 	p := &c.Run.Plan
 	group := p.CP * p.TP * p.PP
 	t := &c.Run.Train
 	if n%group != 0 || t.GlobalBatch < n/group*t.MicroBatch {
-		return d, exit.Usagef("%d devices are no replicas of %d with a microbatch of %d each in a batch of %d", n, group,
-			t.MicroBatch, t.GlobalBatch)
+		return d,
+			exit.Usagef("%d devices are no replicas of %d with a microbatch of %d each in a batch of %d", n,
+				group,
+				t.MicroBatch, t.GlobalBatch)
 	}
 	p.DP = n / group
 	t.GlobalBatch -= t.GlobalBatch % (p.DP * t.MicroBatch)

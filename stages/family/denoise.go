@@ -86,8 +86,8 @@ type Denoiser struct {
 	Takes func(size [3]int) error
 	// Extent is the number of rows of a shape that such an autoencoder reads.
 	Extent func(s block.Shape) int
-	// Given is channels that are read beside the noisy ones: Masks of them say which frames are given, and the
-	// others are the latents of these frames alone. 0 is none
+	// Given is channels that are read beside the noisy ones: Masks of them say which frames are given, and
+	// the others are the latents of these frames alone. 0 is none
 	Given, Masks      int
 	Images, ImageRows int    // width and rows of the features of an image, 0 for none
 	Pipeline          string // diffusers' class that draws with it
@@ -146,16 +146,16 @@ type Process struct {
 	// from standard normal ones
 	Mode bool
 	KL   float64
-	// and a network that compares pictures, nil for none, with the weight of its distance and the beginning of its
-	// parameters' names
+	// and a network that compares pictures, nil for none, with the weight of its distance and the beginning
+	// of its parameters' names
 	Look     Looker
 	LookBy   float64
 	LookName string
 	Size     [3]int // and the first size of pictures in pixels, for plans
 }
 
-// Looker says how far pictures y lie from x, both [n h w c] from -1 to 1, by the sum of each one's distance times
-// its weight [n] in float32: [1] in float32.
+// Looker says how far pictures y lie from x, both [n h w c] from -1 to 1, by the sum of each one's distance
+// times its weight [n] in float32: [1] in float32.
 type Looker interface {
 	Distance(r *block.Rec, prefix string, y, x, weight *grad.Value) *grad.Value
 }
@@ -223,7 +223,8 @@ func (d *Denoiser) mix(r *block.Rec, which string) *grad.Value {
 func (d *Denoiser) Noisy(r *block.Rec) *grad.Value {
 	x := d.mix(r, "in")
 	if d.Given > 0 {
-		x = r.T.Concat(1, x, r.T.OwnTokens(r.T.Data("dif.given", tensor.F32, d.Rows(r.Shape), d.GivenWidth())))
+		x = r.T.Concat(1, x, r.T.OwnTokens(r.T.Data("dif.given", tensor.F32, d.Rows(r.Shape),
+			d.GivenWidth())))
 	}
 	return r.T.Cast(x)
 }

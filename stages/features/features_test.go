@@ -141,8 +141,8 @@ func inceptionShapes(t *testing.T) map[string][]int {
 	return shapes
 }
 
-// TestDistanceIsLPIPS: distances and the gradient to the drawn image are those of the package lpips, with its weights by
-// channel and without them.
+// TestDistanceIsLPIPS: distances and the gradient to the drawn image are those of the package lpips, with its
+// weights by channel and without them.
 func TestDistanceIsLPIPS(t *testing.T) {
 	want := read(t).Lpips
 	for _, lins := range []bool{true, false} {
@@ -152,7 +152,8 @@ func TestDistanceIsLPIPS(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, lins, n.Lins)
 		require.Equal(t, []int{64, 128, 256, 512, 512}, n.Widths)
-		r := &block.Rec{T: grad.NewTape(grad.Options{DType: tensor.F32, Frozen: func(p string) bool { return p != "ours" }})}
+		r := &block.Rec{T: grad.NewTape(grad.Options{DType: tensor.F32,
+			Frozen: func(p string) bool { return p != "ours" }})}
 		y := r.T.Space(r.T.Param("ours", []int{2 * 32 * 32, 3}, -1, 1, true), 2, 32, 32)
 		x := r.T.Data("theirs", tensor.F32, 2, 32, 32, 3)
 		r.T.Loss(n.Distance(r, "", y, x, r.T.Data("weight", tensor.F32, 2)))
@@ -177,7 +178,8 @@ func TestDistanceIsLPIPS(t *testing.T) {
 			}
 		}
 		require.Len(t, want.Gradient, i)
-		// PyTorch's own gradient in float32 is 1.7e-3 from that in float64: activations beside 0 change sides.
+		// PyTorch's own gradient in float32 is 1.7e-3 from that in float64: activations beside 0 change
+		// sides.
 		require.Less(t, most/scale, 4e-3)
 	}
 }
@@ -195,7 +197,8 @@ func stepped(t *testing.T, tr *grad.Trace) (float64, []float32) {
 		}
 		run.Params[p.Name] = tensor.Of(tensor.F32, v, p.Shape...)
 	}
-	f := run.NewFrame(tr, map[string]*tensor.Tensor{"theirs": tensor.Of(tensor.F32, numbers("theirs", 2*32*32*3),
+	f := run.NewFrame(tr, map[string]*tensor.Tensor{"theirs": tensor.Of(tensor.F32, numbers("theirs",
+		2*32*32*3),
 		2, 32, 32, 3), "weight": tensor.Of(tensor.F32, []float32{1, 0.5}, 2)}, nil, nil)
 	_, err := run.Step(f, grad.F, 0, nil)
 	require.NoError(t, err)
@@ -206,8 +209,8 @@ func stepped(t *testing.T, tr *grad.Trace) (float64, []float32) {
 	return float64(loss), run.Grads["ours"].F32()
 }
 
-// TestStatistics: the distances of two sets are those of pytorch-fid, of the kernel's formula and of the shares within
-// reach, with more vectors than numbers and with fewer.
+// TestStatistics: the distances of two sets are those of pytorch-fid, of the kernel's formula and of the
+// shares within reach, with more vectors than numbers and with fewer.
 func TestStatistics(t *testing.T) {
 	want := read(t).Statistics
 	set := func(name string, n int, f func(float32) float32) (rows [][]float32) {

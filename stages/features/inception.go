@@ -9,9 +9,9 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// inception is Inception v3 under torchvision's names, in the form in which the Fréchet distance is computed: the
-// one of TensorFlow's 2015 weights, whose means leave padding out and whose last block takes a maximum in its
-// pooled branch (pytorch-fid's FIDInception blocks).
+// inception is Inception v3 under torchvision's names, in the form in which the Fréchet distance is computed:
+// the one of TensorFlow's 2015 weights, whose means leave padding out and whose last block takes a maximum in
+// its pooled branch (pytorch-fid's FIDInception blocks).
 type inception struct{}
 
 var _ = register(class{name: "Inception v3 (pytorch-fid's pt_inception-2015-12-05: Conv2d_1a_3x3.conv.weight …)",
@@ -43,7 +43,8 @@ func layer(r *block.Rec, name string, x *grad.Value, out int, rows, columns kern
 	p := func(part string) *grad.Value { return t.Param(name+".bn."+part, []int{out}, -1, 1, false) }
 	rows.Size, columns.Size = 0, 0 // the weights have them
 	y := t.Conv(x, w, nil, rows, columns)
-	return t.Act(t.FrozenNorm(y, p("weight"), p("bias"), p("running_mean"), p("running_var"), inceptionEps), kernels.ReLU)
+	return t.Act(t.FrozenNorm(y, p("weight"), p("bias"), p("running_mean"), p("running_var"), inceptionEps),
+		kernels.ReLU)
 }
 
 // square is a layer whose axes have one window.
@@ -120,7 +121,8 @@ func mixed7a(r *block.Rec, name string, x *grad.Value) *grad.Value {
 
 func mixed7(r *block.Rec, name string, x *grad.Value, pool int) *grad.Value {
 	three := square(r, name+".branch3x3_1", x, 384, 1, 1, 0)
-	double := square(r, name+".branch3x3dbl_2", square(r, name+".branch3x3dbl_1", x, 448, 1, 1, 0), 384, 3, 1, 1)
+	double := square(r, name+".branch3x3dbl_2", square(r, name+".branch3x3dbl_1", x, 448, 1, 1, 0), 384, 3, 1,
+		1)
 	return r.T.Concat(3, square(r, name+".branch1x1", x, 320, 1, 1, 0),
 		wide(r, name+".branch3x3_2a", three, 384, 3), high(r, name+".branch3x3_2b", three, 384, 3),
 		wide(r, name+".branch3x3dbl_3a", double, 384, 3), high(r, name+".branch3x3dbl_3b", double, 384, 3),

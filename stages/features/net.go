@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// Net is a network whose layers are known. Its records read pixels [n h w 3] from -1 to 1, in the precision of the
-// block.
+// Net is a network whose layers are known. Its records read pixels [n h w 3] from -1 to 1, in the precision
+// of the block.
 type Net struct {
 	Class string
 	// Width is the length of the vector that describes an image as a whole.
@@ -29,8 +29,8 @@ type Net struct {
 	whole func(r *block.Rec, prefix string, x *grad.Value) *grad.Value
 }
 
-// Maps are what the network makes of pixels at several levels, each [n h' w' c]. The names of its parameters begin
-// with prefix.
+// Maps are what the network makes of pixels at several levels, each [n h' w' c]. The names of its parameters
+// begin with prefix.
 func (n *Net) Maps(r *block.Rec, prefix string, x *grad.Value) []*grad.Value {
 	return n.maps(r, prefix, x)
 }
@@ -97,6 +97,7 @@ func netOf(src checkpoint.Source, path string) (*Net, error) {
 		}
 		names = append(names, c.name)
 	}
-	return nil, &checkpoint.Error{File: path, Fault: checkpoint.Missing, Why: "its tensors are those of no network " +
-		"that is known: " + strings.Join(names, ", ")}
+	return nil, &checkpoint.Error{File: path, Fault: checkpoint.Missing,
+		Why: "its tensors are those of no network " +
+			"that is known: " + strings.Join(names, ", ")}
 }

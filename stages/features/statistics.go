@@ -17,11 +17,12 @@ type Statistics struct {
 	// (arXiv:1706.08500): FID with Inception's vectors. It depends on the number of pictures.
 	Frechet float64 `json:"frechet"`
 	// Kernel is the unbiased estimate of the squared maximum mean discrepancy under the kernel (x·y/d+1)³
-	// (arXiv:1801.01401): KID with Inception's vectors. It may be negative, and is over no more than CloseMost
-	// pictures of each set.
+	// (arXiv:1801.01401): KID with Inception's vectors. It may be negative, and is over no more than
+	// CloseMost pictures of each set.
 	Kernel float64 `json:"kernel"`
 	// Precision is the share of drawn pictures among the reference ones, and Recall the converse: within the
-	// distance from one of them to its third nearest (arXiv:1904.06991), over no more than CloseMost of each set.
+	// distance from one of them to its third nearest (arXiv:1904.06991), over no more than CloseMost of each
+	// set.
 	Precision float64 `json:"precision"`
 	Recall    float64 `json:"recall"`
 }
@@ -36,7 +37,8 @@ const nearest = 3
 func Compare(drawn, reference [][]float32) (*Statistics, error) {
 	for _, set := range [][][]float32{drawn, reference} {
 		if len(set) <= nearest {
-			return nil, fmt.Errorf("%d pictures have no statistics: %d of each set are the least", len(set), nearest+1)
+			return nil, fmt.Errorf("%d pictures have no statistics: %d of each set are the least", len(set),
+				nearest+1)
 		}
 	}
 	s := &Statistics{Drawn: len(drawn), Reference: len(reference), Width: len(drawn[0])}
@@ -102,8 +104,8 @@ func frechet(a, b [][]float32) (float64, error) {
 	return max(0, sum), nil
 }
 
-// factor gives the mean of vectors and F with FᵀF their covariance: as many rows as there are vectors, or as they
-// have numbers if that is less.
+// factor gives the mean of vectors and F with FᵀF their covariance: as many rows as there are vectors, or as
+// they have numbers if that is less.
 func factor(rows [][]float32) (mean []float64, f *mat.Dense, err error) {
 	n, d := len(rows), len(rows[0])
 	f = dense(rows)

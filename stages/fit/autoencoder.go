@@ -75,23 +75,25 @@ func (r rules) perceptual() {
 		r.at(key, n.Class+" describes pictures as wholes alone", "take weights of VGG")
 		return
 	case r.m.Denoiser.Channels != 3:
-		r.at(key, fmt.Sprintf("it sees three colours, and the autoencoder has %d channels", r.m.Denoiser.Channels),
+		r.at(key, fmt.Sprintf("it sees three colours, and the autoencoder has %d channels",
+			r.m.Denoiser.Channels),
 			"remove it")
 	}
 	for _, text := range d.Sizes {
 		size, err := configs.ParseSize(text)
 		if least := n.Least(); err == nil && (size[1] < least || size[2] < least) {
-			r.at("diffusion.sizes", fmt.Sprintf("%s: %s sees nothing of less than %d pixels", text, key, least), "")
+			r.at("diffusion.sizes", fmt.Sprintf("%s: %s sees nothing of less than %d pixels", text, key,
+				least), "")
 		}
 	}
 }
 
-// Perceptual is the component of the network that compares pictures, frozen. The names of its parameters begin
-// with it.
+// Perceptual is the component of the network that compares pictures, frozen. The names of its parameters
+// begin with it.
 const Perceptual = "perceptual"
 
-// look adds the network of diffusion.perceptual to an autoencoder: its weights are a part of the model that is
-// neither trained nor exported.
+// look adds the network of diffusion.perceptual to an autoencoder: its weights are a part of the model that
+// is neither trained nor exported.
 func look(c *configs.Config, m *family.Model) error {
 	d := &c.Run.Diffusion
 	if d.Look == "" || d.LookBy == 0 {
@@ -116,7 +118,8 @@ func look(c *configs.Config, m *family.Model) error {
 	return nil
 }
 
-// PartFiles are the weights of a part of a model, by the key that names them: "" for none that lie by themselves.
+// PartFiles are the weights of a part of a model, by the key that names them: "" for none that lie by
+// themselves.
 func PartFiles(c *configs.Config, component string) (key, path string) {
 	if component == Perceptual {
 		return "diffusion.perceptual", c.Run.Diffusion.Look
@@ -124,14 +127,15 @@ func PartFiles(c *configs.Config, component string) (key, path string) {
 	return "diffusion.text_encoder", TextDir(c)
 }
 
-// reconstruction is what an autoencoder is trained by: pixels that come back are compared with those that were
-// encoded.
+// reconstruction is what an autoencoder is trained by: pixels that come back are compared with those that
+// were encoded.
 func reconstruction(d *configs.Diffusion) family.Process {
 	target, ok := noise.Lookup("sample")
 	if !ok {
 		panic("fit: no target sample")
 	}
-	p := family.Process{Target: target, Loss: losses[d.Loss], Border: d.Border, Mode: d.Posterior == "mode", KL: d.KL}
+	p := family.Process{Target: target, Loss: losses[d.Loss], Border: d.Border, Mode: d.Posterior == "mode",
+		KL: d.KL}
 	if len(d.Sizes) > 0 {
 		p.Size, _ = configs.ParseSize(d.Sizes[0]) // a wrong one is reported by its section
 	}

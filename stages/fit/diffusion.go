@@ -84,7 +84,8 @@ func Process(c *configs.Config) (p family.Process, err error) {
 			p.To = float32(to * steps)
 		}
 		if !p.Reaches() {
-			return p, c.Fault("diffusion.noise_from", fmt.Sprintf("no draw of %s has a time from %g to %g", d.Times,
+			return p, c.Fault("diffusion.noise_from", fmt.Sprintf("no draw of %s has a time from %g to %g",
+				d.Times,
 				p.From, p.To), "widen the range")
 		}
 	}
@@ -160,7 +161,8 @@ func (r rules) diffusion() {
 		r.at(section+"image_encoder", "the model reads no features of an image", "remove it")
 	}
 	if r.m.Denoiser.Edit == "" && d.Changes > 0 {
-		r.at(section+"condition_images", "the model changes no images", "remove it, or take qwen-image/edit-2511")
+		r.at(section+"condition_images", "the model changes no images",
+			"remove it, or take qwen-image/edit-2511")
 	}
 	if d.Changes == 0 && !r.c.Usual(section+"condition_area") {
 		r.at(section+"condition_area", "is not read: only with diffusion.condition_images", "remove it")
@@ -293,11 +295,13 @@ func TextTake(d *family.Denoiser) texts.Take { return texts.Take{Norm: true, Poo
 func FitsText(c *configs.Config, d *family.Denoiser, e *texts.Model) error {
 	switch {
 	case e.Width != d.Texts:
-		return c.Fault("diffusion.text_encoder", fmt.Sprintf("its states have %d numbers, and the model reads %d",
-			e.Width, d.Texts), "take the model's own encoder")
+		return c.Fault("diffusion.text_encoder",
+			fmt.Sprintf("its states have %d numbers, and the model reads %d",
+				e.Width, d.Texts), "take the model's own encoder")
 	case d.Pooled > 0 && e.Pooled != d.Pooled:
-		return c.Fault("diffusion.text_encoder", fmt.Sprintf("its pooled rows have %d numbers, and the model "+
-			"reads %d", e.Pooled, d.Pooled), "take the model's own encoder")
+		return c.Fault("diffusion.text_encoder",
+			fmt.Sprintf("its pooled rows have %d numbers, and the model "+
+				"reads %d", e.Pooled, d.Pooled), "take the model's own encoder")
 	}
 	return nil
 }

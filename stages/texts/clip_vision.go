@@ -15,9 +15,9 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// Sight is CLIP's vision encoder (arXiv:2103.00020) as pipelines of Wan use it: it gives the states of an image
-// behind all layers but the last, a row for the whole image and one for each patch. It is not safe for concurrent
-// use.
+// Sight is CLIP's vision encoder (arXiv:2103.00020) as pipelines of Wan use it: it gives the states of an
+// image behind all layers but the last, a row for the whole image and one for each patch. It is not safe for
+// concurrent use.
 type Sight struct {
 	clipSight
 	whole bool // gives the embedding of the image in the place of states
@@ -47,7 +47,8 @@ func (c *clipSight) Rows() int { return 1 + c.Side/c.Patch*(c.Side/c.Patch) }
 
 // read reads a folder's config.json.
 func (c *clipSight) read(dir string) error {
-	*c = clipSight{Hidden: 768, Inter: 3072, Layers: 12, Heads: 12, Side: 224, Patch: 32, Act: "quick_gelu", Eps: 1e-5}
+	*c = clipSight{Hidden: 768, Inter: 3072, Layers: 12, Heads: 12, Side: 224, Patch: 32, Act: "quick_gelu",
+		Eps: 1e-5}
 	name := filepath.Join(dir, "config.json")
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -98,7 +99,9 @@ func OpenSight(dir string, b kernels.Backend, d tensor.DType) (*Sight, error) {
 
 // OpenWhole opens a folder of CLIP, or of its vision encoder, to describe images as wholes: Encode gives the
 // embedding of an image behind all layers, [Width], projected where the folder has a projection.
-func OpenWhole(dir string, b kernels.Backend) (*Sight, error) { return openSight(dir, b, tensor.F32, true) }
+func OpenWhole(dir string, b kernels.Backend) (*Sight, error) {
+	return openSight(dir, b, tensor.F32, true)
+}
 
 // Width is the length of an image's embedding.
 func (x *Sight) Width() int {
@@ -135,7 +138,8 @@ func openSight(dir string, b kernels.Backend, d tensor.DType, whole bool) (*Sigh
 		if !ok || tensor.Len(info.Shape) != tensor.Len(p.Shape) || info.Shape[0] != p.Shape[0] {
 			x.Close()
 			return nil, &checkpoint.Error{File: dir, Tensor: p.Name, Fault: checkpoint.Misshapen,
-				Why: fmt.Sprintf("it is %v there, want %v", info.Shape, p.Shape), Try: "take the model's own encoder"}
+				Why: fmt.Sprintf("it is %v there, want %v", info.Shape, p.Shape),
+				Try: "take the model's own encoder"}
 		}
 		t, err := pool.New(p.Name, d, p.Shape...)
 		if err == nil {
@@ -165,7 +169,8 @@ func (x *Sight) record() *grad.Trace {
 	a := heads{width: n, n: x.Heads, dim: n / x.Heads, bias: true,
 		names: [4]string{"q_proj", "k_proj", "v_proj", "out_proj"},
 		attend: func(_ scope, q, k, v *grad.Value) *grad.Value {
-			return t.Attention(q, k, v, cu, cu, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(n/x.Heads))})
+			return t.Attention(q, k, v, cu, cu,
+				grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(n/x.Heads))})
 		}}
 	layers := x.Layers - 1
 	if x.whole {
@@ -176,7 +181,8 @@ func (x *Sight) record() *grad.Trace {
 		h = t.Add(h, a.record(s, name+".self_attn", r.LayerNorm(name+".layer_norm1", h, n, x.Eps)))
 		m := r.Linear(name+".mlp.fc1", r.LayerNorm(name+".layer_norm2", h, n, x.Eps), x.Inter, n,
 			block.LinearOpts{Bias: true})
-		m = r.Linear(name+".mlp.fc2", t.Act(m, activations[x.Act]), n, x.Inter, block.LinearOpts{Bias: true, Row: true})
+		m = r.Linear(name+".mlp.fc2", t.Act(m, activations[x.Act]), n, x.Inter, block.LinearOpts{Bias: true,
+			Row: true})
 		h = t.Add(h, m)
 	}
 	if x.whole {

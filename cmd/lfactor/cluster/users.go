@@ -28,7 +28,8 @@ func users() *cobra.Command {
 }
 
 func addUser() *cobra.Command {
-	c := &cobra.Command{Use: "add NAME DIR", Short: "Make a user's certificate, in a new folder for that user",
+	c := &cobra.Command{Use: "add NAME DIR",
+		Short: "Make a user's certificate, in a new folder for that user",
 		Long: "DIR is what the user puts to ~/.lfactor/clusters/CLUSTER: the cluster's heads, a key and a certificate " +
 			"with a role.\nview may look, submit may start and stop jobs too, admin may do everything. Whoever has " +
 			"the folder is the user. A certificate\nlives 90 days, and commands renew it when half of that is over.",
@@ -48,7 +49,8 @@ func addUser() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, u, func(w io.Writer) {
-			fmt.Fprintf(w, "user %s may %s until %s; put %s to ~/.lfactor/clusters/%s of that user\n", u.Name, u.Role,
+			fmt.Fprintf(w, "user %s may %s until %s; put %s to ~/.lfactor/clusters/%s of that user\n", u.Name,
+				u.Role,
 				u.Until.Format(time.DateOnly), args[1], cl.Name)
 		})
 	}
@@ -64,7 +66,8 @@ type madeUser struct {
 }
 
 // makeUser has a certificate made for a fresh key, which does not leave this machine.
-func makeUser(c *cobra.Command, cl *clusters.Cluster, name string, role trust.Role, dir string) (u madeUser, err error) {
+func makeUser(c *cobra.Command, cl *clusters.Cluster, name string, role trust.Role, dir string) (u madeUser,
+	err error) {
 	key, err := trust.NewKey()
 	if err != nil {
 		return u, err
@@ -130,7 +133,8 @@ func listUsers() *cobra.Command {
 		}
 		return cli.Emit(c, all, func(w io.Writer) {
 			for _, u := range all {
-				fmt.Fprintf(w, "%s  %s  until %s  certificates %s\n", u.Name, u.Role, u.Until.Format(time.DateOnly),
+				fmt.Fprintf(w, "%s  %s  until %s  certificates %s\n", u.Name, u.Role,
+					u.Until.Format(time.DateOnly),
 					strings.Join(u.Serials, ", "))
 			}
 		})

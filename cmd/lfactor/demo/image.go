@@ -93,10 +93,12 @@ func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
 	if err := os.WriteFile(in("scheduler_config.json"), []byte(imageNoise), 0o644); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "data    %d drawn pictures with captions in webdataset shards; %d of %d combinations are "+
-		"held out (%v)\n", n, len(figuresOf(true)), len(figuresOf(true))+len(figuresOf(false)),
+	fmt.Fprintf(os.Stderr,
+		"data    %d drawn pictures with captions in webdataset shards; %d of %d combinations are "+
+			"held out (%v)\n", n, len(figuresOf(true)), len(figuresOf(true))+len(figuresOf(false)),
 		time.Since(began).Round(100*time.Millisecond))
-	text := fmt.Sprintf(DemoImageConfig, in("model.yaml"), in("shards/figures-{00..03}.tar"), in("scheduler_config.json"),
+	text := fmt.Sprintf(DemoImageConfig, in("model.yaml"), in("shards/figures-{00..03}.tar"),
+		in("scheduler_config.json"),
 		in("text_encoder"),
 		steps, max(1, steps/20), in("checkpoints"), steps, in("run"))
 	cfg, err := configs.Load(configs.Request{File: "demo --image", Text: []byte(text)})
@@ -114,12 +116,14 @@ func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
 	return imageVerdict(ctx, cfg, dir, untrained, began, show)
 }
 
-// untrainedFigures is what the model draws before it has learnt: one step without a rate makes its checkpoint.
+// untrainedFigures is what the model draws before it has learnt: one step without a rate makes its
+// checkpoint.
 func untrainedFigures(ctx context.Context, cfg *configs.Config) (s [4]float64, err error) {
 	first := *cfg
 	dir := cfg.Run.Checkpoint.Dir + "-untrained"
 	defer os.RemoveAll(dir) //nolint:errcheck // what is left of it does no harm
-	first.Run.Checkpoint.Dir, first.Run.Checkpoint.SaveHF, first.Run.Log.Dir = dir, false, filepath.Join(dir, "log")
+	first.Run.Checkpoint.Dir, first.Run.Checkpoint.SaveHF, first.Run.Log.Dir = dir, false, filepath.Join(dir,
+		"log")
 	first.Run.Train.Steps, first.Run.Optimizer.LR, first.Run.Optimizer.MinLR = 1, 0, 0
 	first.Run.Schedule.WarmupSteps = 0
 	if err := run.Train(ctx, &first, run.Options{}); err != nil {
@@ -146,7 +150,8 @@ func writeFigures(dir string, n int) (int, error) {
 			if err := png.Encode(&b, f.draw(r)); err != nil {
 				panic(fmt.Sprintf("demo: an image in memory cannot be written: %v", err))
 			}
-			if err := w.Add(fmt.Sprintf("%02d-%05d", shard, i), []dataset.Part{{Name: "png", Bytes: b.Bytes()},
+			if err := w.Add(fmt.Sprintf("%02d-%05d", shard, i), []dataset.Part{{Name: "png",
+				Bytes: b.Bytes()},
 				{Name: "txt", Bytes: []byte(f.caption())}}); err != nil {
 				return 0, err
 			}
@@ -171,7 +176,8 @@ func captionText(dir string, captions []string) error {
 	if text, err = endsWith(text, "</s>"); err != nil {
 		return err
 	}
-	settings, err := json.Marshal(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "</s>",
+	settings, err := json.Marshal(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast",
+		"eos_token": "</s>",
 		"pad_token": "<pad>"})
 	if err != nil {
 		return err
@@ -185,7 +191,8 @@ func captionText(dir string, captions []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "config.json"), fmt.Appendf(nil, imageText, tok.VocabSize()), 0o644)
+	return os.WriteFile(filepath.Join(dir, "config.json"), fmt.Appendf(nil, imageText, tok.VocabSize()),
+		0o644)
 }
 
 // endsWith has a tokenizer.json put a special token behind every text, so that an empty one has a token
@@ -228,7 +235,8 @@ type drawnFigure struct {
 }
 
 // drawFigures has the newest checkpoint of a directory draw each combination some times.
-func drawFigures(ctx context.Context, checkpoints string, of []figures, each int, told bool) ([]drawnFigure, error) {
+func drawFigures(ctx context.Context, checkpoints string, of []figures, each int, told bool) ([]drawnFigure,
+	error) {
 	m, err := trained.Open(checkpoints, "")
 	if err != nil {
 		return nil, err
@@ -283,9 +291,11 @@ func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, untraine
 		return err
 	}
 	with, without := scoreFigures(all), scoreFigures(blind)
-	fmt.Fprintf(show.out, "%d pictures of %d combinations that were not in training:\n", len(all), len(figuresOf(true)))
+	fmt.Fprintf(show.out, "%d pictures of %d combinations that were not in training:\n", len(all),
+		len(figuresOf(true)))
 	for i, name := range []string{"colour", "shape", "count", "all"} {
-		fmt.Fprintf(show.out, "  %-7s %5.1f %% right · without the caption %5.1f %% · untrained %5.1f %%\n", name,
+		fmt.Fprintf(show.out, "  %-7s %5.1f %% right · without the caption %5.1f %% · untrained %5.1f %%\n",
+			name,
 			100*with[i], 100*without[i], 100*untrained[i])
 	}
 	page := filepath.Join(dir, "pictures.html")
@@ -319,9 +329,11 @@ func writePictures(name string, all, blind []drawnFigure, with, without [4]float
 			"body{font-family:sans-serif;margin:2em}figure{display:inline-block;width:9em;margin:.4em;"+
 			"vertical-align:top}img{width:8em;image-rendering:pixelated}figcaption{font-size:85%}"+
 			".no{color:#b00}</style>\n")
-		fmt.Fprintf(w, "<h1>Pictures of unseen combinations</h1><p>Right with their captions: colour %.1f %%, shape "+
-			"%.1f %%, count %.1f %%, all %.1f %%; without: %.1f %%, %.1f %%, %.1f %%, %.1f %%.</p>\n",
-			100*with[0], 100*with[1], 100*with[2], 100*with[3], 100*without[0], 100*without[1], 100*without[2],
+		fmt.Fprintf(w,
+			"<h1>Pictures of unseen combinations</h1><p>Right with their captions: colour %.1f %%, shape "+
+				"%.1f %%, count %.1f %%, all %.1f %%; without: %.1f %%, %.1f %%, %.1f %%, %.1f %%.</p>\n",
+			100*with[0], 100*with[1], 100*with[2], 100*with[3], 100*without[0], 100*without[1],
+			100*without[2],
 			100*without[3])
 		for i, list := range [][]drawnFigure{all, blind} {
 			fmt.Fprintf(w, "<h2>%s</h2>\n", []string{"Drawn by their captions", "Drawn without captions"}[i])
@@ -330,8 +342,9 @@ func writePictures(name string, all, blind []drawnFigure, with, without [4]float
 				if d.seen != d.want {
 					class = " class=\"no\""
 				}
-				fmt.Fprintf(w, "<figure><img src=\"data:image/png;base64,%s\" alt=\"\"><figcaption%s>%s</figcaption>"+
-					"</figure>\n", base64.StdEncoding.EncodeToString(d.picture.PNG()), class,
+				fmt.Fprintf(w,
+					"<figure><img src=\"data:image/png;base64,%s\" alt=\"\"><figcaption%s>%s</figcaption>"+
+						"</figure>\n", base64.StdEncoding.EncodeToString(d.picture.PNG()), class,
 					html.EscapeString(d.want.caption()))
 			}
 		}

@@ -36,8 +36,9 @@ const (
 	clipSpeed  = 2.2
 )
 
-// videoModel is a small transformer of Wan's kind. A token is a whole clip: places are told by turns of heads, which say
-// how far tokens lie apart, and a model this small does not find out of noise which of them lies where.
+// videoModel is a small transformer of Wan's kind. A token is a whole clip: places are told by turns of
+// heads, which say how far tokens lie apart, and a model this small does not find out of noise which of them
+// lies where.
 const videoModel = `model_type: WanTransformer3DModel
 hidden_size: 128
 num_hidden_layers: 3
@@ -119,8 +120,9 @@ func (m motion) draw(r *rand.Rand) []byte {
 	return b.Bytes()
 }
 
-// sawMotion is what the rules that drew clips find in one: -1 where they find nothing. What is brighter than the
-// background in the first frame and in the last has a middle each, and the way between them is the direction.
+// sawMotion is what the rules that drew clips find in one: -1 where they find nothing. What is brighter than
+// the background in the first frame and in the last has a middle each, and the way between them is the
+// direction.
 func sawMotion(frames []*media.Image) motion {
 	middle := func(p *media.Image) (x, y float64, at []image.Point) {
 		for row := range p.H {
@@ -156,8 +158,8 @@ func sawMotion(frames []*media.Image) motion {
 	return m
 }
 
-// demoVideo draws clips with captions, trains a small model of diffusion on them, and has it draw combinations
-// that it has not seen, which the rules that drew the data judge.
+// demoVideo draws clips with captions, trains a small model of diffusion on them, and has it draw
+// combinations that it has not seen, which the rules that drew the data judge.
 func demoVideo(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -182,11 +184,14 @@ func demoVideo(ctx context.Context, dir string, steps int, show *shown) error {
 			return err
 		}
 	}
-	fmt.Fprintf(os.Stderr, "data    %d drawn clips of %d frames with captions in webdataset shards; %d of %d combinations are "+
-		"held out (%v)\n", n, clipFrames, len(motionsOf(true)), len(motionsOf(true))+len(motionsOf(false)),
+	fmt.Fprintf(os.Stderr,
+		"data    %d drawn clips of %d frames with captions in webdataset shards; %d of %d combinations are "+
+			"held out (%v)\n", n, clipFrames, len(motionsOf(true)), len(motionsOf(true))+len(motionsOf(false)),
 		time.Since(began).Round(100*time.Millisecond))
-	text := fmt.Sprintf(demoVideoConfig, in("model.yaml"), in("shards/clips-{00..03}.tar"), in("scheduler_config.json"),
-		clipFrames, clipSide, clipSide, in("text_encoder"), steps, max(1, steps/20), in("checkpoints"), steps, in("run"))
+	text := fmt.Sprintf(demoVideoConfig, in("model.yaml"), in("shards/clips-{00..03}.tar"),
+		in("scheduler_config.json"),
+		clipFrames, clipSide, clipSide, in("text_encoder"), steps, max(1, steps/20), in("checkpoints"), steps,
+		in("run"))
 	cfg, err := configs.Load(configs.Request{File: "demo --video", Text: []byte(text)})
 	if err != nil {
 		return err
@@ -215,7 +220,8 @@ func writeMotions(dir string, n int) (int, error) {
 		}
 		for i := range n / 4 {
 			m := all[r.IntN(len(all))]
-			if err := w.Add(fmt.Sprintf("%02d-%05d", shard, i), []dataset.Part{{Name: "gif", Bytes: m.draw(r)},
+			if err := w.Add(fmt.Sprintf("%02d-%05d", shard, i), []dataset.Part{{Name: "gif",
+				Bytes: m.draw(r)},
 				{Name: "txt", Bytes: []byte(m.caption())}}); err != nil {
 				return 0, err
 			}
@@ -234,7 +240,8 @@ type drawnMotion struct {
 }
 
 // drawMotions has the newest checkpoint of a directory draw combinations some times each.
-func drawMotions(ctx context.Context, checkpoints string, of []motion, each int, told bool) ([]drawnMotion, error) {
+func drawMotions(ctx context.Context, checkpoints string, of []motion, each int, told bool) ([]drawnMotion,
+	error) {
 	m, err := trained.Open(checkpoints, "")
 	if err != nil {
 		return nil, err
@@ -265,12 +272,14 @@ func drawMotions(ctx context.Context, checkpoints string, of []motion, each int,
 	return out, err
 }
 
-// untrainedMotions is what the model draws before it has learnt: one step without a rate makes its checkpoint.
+// untrainedMotions is what the model draws before it has learnt: one step without a rate makes its
+// checkpoint.
 func untrainedMotions(ctx context.Context, cfg *configs.Config) (s [3]float64, err error) {
 	first := *cfg
 	dir := cfg.Run.Checkpoint.Dir + "-untrained"
 	defer os.RemoveAll(dir) //nolint:errcheck // what is left of it does no harm
-	first.Run.Checkpoint.Dir, first.Run.Checkpoint.SaveHF, first.Run.Log.Dir = dir, false, filepath.Join(dir, "log")
+	first.Run.Checkpoint.Dir, first.Run.Checkpoint.SaveHF, first.Run.Log.Dir = dir, false, filepath.Join(dir,
+		"log")
 	first.Run.Train.Steps, first.Run.Optimizer.LR, first.Run.Optimizer.MinLR = 1, 0, 0
 	first.Run.Schedule.WarmupSteps = 0
 	if err := run.Train(ctx, &first, run.Options{}); err != nil {
@@ -284,7 +293,8 @@ func untrainedMotions(ctx context.Context, cfg *configs.Config) (s [3]float64, e
 func scoreMotions(all []drawnMotion) (s [3]float64) {
 	for _, d := range all {
 		by := 1 / float64(len(all))
-		for i, right := range []bool{d.seen.Colour == d.want.Colour, d.seen.Move == d.want.Move, d.seen.Colour == d.want.Colour && d.seen.Move == d.want.Move} {
+		for i, right := range []bool{d.seen.Colour == d.want.Colour, d.seen.Move == d.want.Move,
+			d.seen.Colour == d.want.Colour && d.seen.Move == d.want.Move} {
 			if right {
 				s[i] += by
 			}
@@ -309,10 +319,12 @@ func videoVerdict(ctx context.Context, cfg *configs.Config, dir string, untraine
 		return err
 	}
 	with, without, held := scoreMotions(known), scoreMotions(blind), scoreMotions(unseen)
-	fmt.Fprintf(show.out, "%d clips of combinations of training, and %d of %d that were not in it:\n", len(known),
+	fmt.Fprintf(show.out, "%d clips of combinations of training, and %d of %d that were not in it:\n",
+		len(known),
 		len(unseen), len(motionsOf(true)))
 	for i, name := range []string{"colour", "direction", "both"} {
-		fmt.Fprintf(show.out, "  %-9s %5.1f %% right · unseen %5.1f %% · without the caption %5.1f %% · untrained %5.1f %%\n",
+		fmt.Fprintf(show.out,
+			"  %-9s %5.1f %% right · unseen %5.1f %% · without the caption %5.1f %% · untrained %5.1f %%\n",
 			name, 100*with[i], 100*held[i], 100*without[i], 100*untrained[i])
 	}
 	page := filepath.Join(dir, "clips.html")
@@ -321,9 +333,11 @@ func videoVerdict(ctx context.Context, cfg *configs.Config, dir string, untraine
 	}
 	left := files(dir)
 	left["clips"] = page
-	show.result = map[string]any{"steps": cfg.Run.Train.Steps, "right": with, "right_unseen": held, "right_without": without,
+	show.result = map[string]any{"steps": cfg.Run.Train.Steps, "right": with, "right_unseen": held,
+		"right_without":   without,
 		"right_untrained": untrained, "seconds": time.Since(began).Seconds(), "files": left}
-	fmt.Fprintf(show.out, "clips %s · metrics %s · export %s, for diffusers\n", page, left["metrics"], left["export"])
+	fmt.Fprintf(show.out, "clips %s · metrics %s · export %s, for diffusers\n", page, left["metrics"],
+		left["export"])
 	fmt.Fprintf(show.out, "done in %v\n", time.Since(began).Round(time.Second))
 	if cfg.Run.Train.Steps < videoSteps {
 		fmt.Fprintf(show.out, "%d steps show less than %d do\n", cfg.Run.Train.Steps, videoSteps)
@@ -352,8 +366,9 @@ func writeClips(name string, all []drawnMotion, with, held, without, untrained [
 			".no{color:#b00}</style>\n")
 		fmt.Fprint(w, "<h1>Clips of captions</h1><table><tr><th><th>colour<th>direction<th>both\n")
 		for i, s := range [][3]float64{with, held, without, untrained} {
-			fmt.Fprintf(w, "<tr><td>%s<td>%.1f %%<td>%.1f %%<td>%.1f %%\n", []string{"combinations of training",
-				"unseen combinations", "without captions", "untrained"}[i], 100*s[0], 100*s[1], 100*s[2])
+			fmt.Fprintf(w, "<tr><td>%s<td>%.1f %%<td>%.1f %%<td>%.1f %%\n",
+				[]string{"combinations of training",
+					"unseen combinations", "without captions", "untrained"}[i], 100*s[0], 100*s[1], 100*s[2])
 		}
 		fmt.Fprint(w, "</table>\n")
 		for i, d := range all {
@@ -361,7 +376,8 @@ func writeClips(name string, all []drawnMotion, with, held, without, untrained [
 			if d.seen.Colour != d.want.Colour || d.seen.Move != d.want.Move {
 				class = " class=\"no\""
 			}
-			fmt.Fprintf(w, "<figure><img src=\"data:image/gif;base64,%s\" alt=\"\"><figcaption%s>%s</figcaption></figure>\n",
+			fmt.Fprintf(w,
+				"<figure><img src=\"data:image/gif;base64,%s\" alt=\"\"><figcaption%s>%s</figcaption></figure>\n",
 				files[i], class, html.EscapeString(d.want.caption()))
 		}
 	})

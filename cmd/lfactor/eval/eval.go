@@ -27,7 +27,8 @@ func Command() *cobra.Command {
 	c.Flags().Bool("ema", false, "of the average of the weights that optimizer.ema keeps")
 	c.Flags().String("pictures", "", "folder of pictures to compare with those below --reference")
 	c.Flags().String("reference", "", "folder of reference pictures")
-	c.Flags().String("tower", "", "network that describes pictures: a file or folder of Inception v3 (FID) or VGG, or a folder of CLIP")
+	c.Flags().String("tower", "",
+		"network that describes pictures: a file or folder of Inception v3 (FID) or VGG, or a folder of CLIP")
 	c.Flags().String("device", "cpu", "device of that network")
 	return c
 }

@@ -197,8 +197,8 @@ func planCommand(c *cobra.Command, args []string) error {
 	return fits
 }
 
-// fit holds a plan to the memory of a machine, of this one where cluster is "", and says what to change where it
-// needs more; m is nil for a machine that is not known.
+// fit holds a plan to the memory of a machine, of this one where cluster is "", and says what to change where
+// it needs more; m is nil for a machine that is not known.
 func fit(cfg *configs.Config, l *layout.Layout, cluster string, m *cost.Machine) error {
 	room, price := machine.MemoryShare, func(*layout.Design) {}
 	if m != nil {
@@ -285,7 +285,8 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 	if away := slices.MaxFunc(p.Ranks, func(a, b planRow) int {
 		return cmp.Compare(a.AwayBytes, b.AwayBytes)
 	}).AwayBytes; away > 0 {
-		fmt.Fprintf(cli.Out, "plan.offload_optimizer: up to %s of a rank's optimizer state waits on the host\n",
+		fmt.Fprintf(cli.Out,
+			"plan.offload_optimizer: up to %s of a rank's optimizer state waits on the host\n",
 			tensor.Bytes(away))
 	}
 	if p.CopyBytes > 0 {
@@ -293,8 +294,9 @@ func printPlan(form string, l *layout.Layout, limit int64, p *planned) error {
 		if p.CopyEvery > 0 {
 			every = fmt.Sprintf("about every %d step(s)", p.CopyEvery)
 		}
-		fmt.Fprintf(cli.Out, "recovery: copies of a rank's state are up to %s, made %s; host memory holds up to "+
-			"four of them a rank (train.buddy)\n", tensor.Bytes(p.CopyBytes), every)
+		fmt.Fprintf(cli.Out,
+			"recovery: copies of a rank's state are up to %s, made %s; host memory holds up to "+
+				"four of them a rank (train.buddy)\n", tensor.Bytes(p.CopyBytes), every)
 	}
 	if p.StepSeconds > 0 {
 		fmt.Fprintf(cli.Out, "on %s: step %s by simulation, %.3g FLOP, mfu %.1f %%\n", p.Cluster,

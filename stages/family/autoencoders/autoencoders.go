@@ -1,5 +1,6 @@
-// Package autoencoders makes a family of every class of autoencoders that stages/latent knows, so that they are
-// trained as models of diffusion are: images go in whole, and the loss is of what comes out of their latents.
+// Package autoencoders makes a family of every class of autoencoders that stages/latent knows, so that they
+// are trained as models of diffusion are: images go in whole, and the loss is of what comes out of their
+// latents.
 package autoencoders
 
 import (
@@ -74,8 +75,9 @@ func (k keys) enter(d *hf.Decoder) {
 	}
 	m := c.Model()
 	blocks := len(m.Encoder("")) + len(m.Decoder(""))
-	for key, v := range map[string]int{"hidden_size": 2 * m.Latent, "num_hidden_layers": blocks, "num_attention_heads": 1,
-		"intermediate_size": m.Latent, "in_channels": m.In, "out_channels": m.Out} {
+	for key, v := range map[string]int{"hidden_size": 2 * m.Latent, "num_hidden_layers": blocks,
+		"num_attention_heads": 1,
+		"intermediate_size":   m.Latent, "in_channels": m.In, "out_channels": m.Out} {
 		d.Set(key, fmt.Sprint(v))
 	}
 	d.Set("latent_patch", "[1, 1, 1]")
@@ -118,8 +120,10 @@ func build(c configs.Model) *family.Model {
 func (a *autoencoder) model(c configs.Model) *family.Model {
 	m := &family.Model{Family: c.ModelType, Denoiser: a.d, Ports: map[string]family.Port{},
 		Source: func(name string) family.Source { return family.Source{Name: name} },
-		Spec: family.Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: 1, KV: 1, HeadDim: 2,
-			Vocab: 1, Eps: c.NormEps, Act: c.Act, InitStd: c.InitRange, Rope: block.Rope{Dim: 2, Theta: 10000}}}
+		Spec: family.Spec{Layers: c.Layers, Hidden: c.Hidden, Inter: c.Intermediate, Heads: 1, KV: 1,
+			HeadDim: 2,
+			Vocab:   1, Eps: c.NormEps, Act: c.Act, InitStd: c.InitRange, Rope: block.Rope{Dim: 2,
+				Theta: 10000}}}
 	m.Modalities = []family.Modality{pixels{a}}
 	stds := map[string]float64{}
 	for _, p := range a.m.Params() {
@@ -186,8 +190,8 @@ func (a *autoencoder) add(m *family.Model, i int) {
 	m.Add(b)
 }
 
-// space is the shape of values of a record that have a shape for the least picture: an axis of theirs is as many
-// times as long as one of pixels is. Of frames the first stands alone.
+// space is the shape of values of a record that have a shape for the least picture: an axis of theirs is as
+// many times as long as one of pixels is. Of frames the first stands alone.
 func (a *autoencoder) space(s block.Shape, shape []int) (n int, space []int) {
 	e := a.extent(s)
 	space = slices.Clone(shape[1 : len(shape)-1])
@@ -224,8 +228,8 @@ func (a *autoencoder) draw(r *block.Rec, moments *grad.Value) *grad.Value {
 	return t.Add(mean, t.Mul(t.Act(t.Scale(logVariance, 0.5), kernels.Exp), t.Cast(noise)))
 }
 
-// diverges adds to the loss what the latents' distributions lie away from standard normal ones: of each picture the
-// sum over its latents, weighted as its pixels are together.
+// diverges adds to the loss what the latents' distributions lie away from standard normal ones: of each
+// picture the sum over its latents, weighted as its pixels are together.
 func (a *autoencoder) diverges(r *block.Rec, moments *grad.Value) {
 	by := a.d.Process.KL
 	if by == 0 {
@@ -246,8 +250,8 @@ func (a *autoencoder) pictureWeights(r *block.Rec) *grad.Value {
 	return t.Scale(weight, float64(e.each()))
 }
 
-// looks adds to the loss how far a network finds what comes out, y [n (t) h w 3], from what went in: of a clip the
-// mean over its frames.
+// looks adds to the loss how far a network finds what comes out, y [n (t) h w 3], from what went in: of a
+// clip the mean over its frames.
 func (a *autoencoder) looks(r *block.Rec, y *grad.Value) {
 	p := a.d.Process
 	if p.Look == nil {

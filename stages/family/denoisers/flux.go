@@ -50,8 +50,9 @@ type fluxFile struct {
 
 func (k fluxFile) enter(d *hf.Decoder) {
 	if k.In%4 != 0 || k.Out != nil && *k.Out != k.In {
-		d.Fail("in_channels", fmt.Sprintf("%d, want those of squares of two by two latents, as many as are given",
-			k.In), "")
+		d.Fail("in_channels",
+			fmt.Sprintf("%d, want those of squares of two by two latents, as many as are given",
+				k.In), "")
 		return
 	}
 	d.Set("in_channels", fmt.Sprint(k.In/4))
@@ -70,15 +71,17 @@ func newFlux(c configs.Model) mmdit {
 		const name = "time_text_embed."
 		e := timed(r, name+"timestep_embedder", q.d.Features(r, features/2, 1), c.Hidden, features)
 		if own.Guides {
-			e = r.T.Add(e, timed(r, name+"guidance_embedder", q.d.GuideFeatures(r, features/2), c.Hidden, features))
+			e = r.T.Add(e, timed(r, name+"guidance_embedder", q.d.GuideFeatures(r, features/2), c.Hidden,
+				features))
 		}
 		return r.T.Add(e, timed(r, name+"text_embedder", q.d.Pools(r, env), c.Hidden, own.Pooled))
 	}
 	q.more = func(m *family.Model) {
 		for i := range own.Singles {
 			m.Add(family.Block{Name: fmt.Sprintf("single_transformer_blocks.%d", i),
-				Takes: []string{"x", "temb", "text"}, Gives: []string{"x", "text"}, Recompute: true, Weight: 0.6,
-				Pairs: pairs(c), Record: func(r *block.Rec, env map[string]*grad.Value) {
+				Takes: []string{"x", "temb", "text"}, Gives: []string{"x", "text"}, Recompute: true,
+				Weight: 0.6,
+				Pairs:  pairs(c), Record: func(r *block.Rec, env map[string]*grad.Value) {
 					q.single(r, i, i == own.Singles-1, env)
 				}})
 		}
@@ -98,8 +101,9 @@ func fluxNames(i int) [2]stream {
 // single is block i of those with one set of weights for both streams.
 func (q mmdit) single(r *block.Rec, i int, last bool, env map[string]*grad.Value) {
 	t, d, name := r.T, q.c.Hidden, fmt.Sprintf("single_transformer_blocks.%d.", i)
-	mods := r.Linear(name+"norm.linear", t.Act(env["temb"], kernels.SiLU), 3*d, d, block.LinearOpts{Bias: true,
-		Rep: true})
+	mods := r.Linear(name+"norm.linear", t.Act(env["temb"], kernels.SiLU), 3*d, d,
+		block.LinearOpts{Bias: true,
+			Rep: true})
 	of := func(k int) *grad.Value { return t.Columns(mods, k*d, d) }
 	both := [2]*stream{{x: env["x"], at: q.d.Level(r)}, {x: env["text"], at: q.d.TextLevel(r)}}
 	var hs, qs, ks, vs [2]*grad.Value
@@ -122,7 +126,8 @@ func (q mmdit) single(r *block.Rec, i int, last bool, env map[string]*grad.Value
 			Scale: 1 / math.Sqrt(float64(q.c.HeadDim)), Tokens: j == 0}))
 		h := t.Act(r.Linear(name+"proj_mlp", hs[j], 4*d, d, block.LinearOpts{Bias: true}), kernels.GELUTanh)
 		joined := t.Concat(1, t.WholeWidth(o), t.WholeWidth(h))
-		y := r.Linear(name+"proj_out", joined, d, 5*d, block.LinearOpts{Bias: true, Row: true, Unit: q.c.HeadDim})
+		y := r.Linear(name+"proj_out", joined, d, 5*d, block.LinearOpts{Bias: true, Row: true,
+			Unit: q.c.HeadDim})
 		s.x = t.Gate(s.x, t.Place(place, y), of(2), s.at)
 	}
 	env["x"], env["text"] = both[0].x, both[1].x
