@@ -2,17 +2,19 @@ package configs
 
 // Objective says what a run of post-training learns in place of the next token.
 type Objective struct {
-	Kind      string  `key:"kind" default:"none" oneof:"none|@losses" class:"fixed" doc:"Loss of pairs of answers, which data of the format preference holds, or of answers that the run draws itself to prompts; none is the loss of a language model. Sources and formulas: docs/post-training.md."`
-	Beta      float64 `key:"beta" default:"0.1" min:"0" class:"fixed" doc:"Strength of the preference, β; simpo is usual with 2 to 2.5."`
-	Gamma     float64 `key:"gamma" default:"0.5" min:"0" class:"fixed" doc:"simpo: margin by which the chosen answer is to win, γ."`
-	Smoothing float64 `key:"smoothing" default:"0" min:"0" max:"0.5" class:"fixed" doc:"Share of pairs whose order is taken to be wrong, ε."`
-	Text      float64 `key:"sft_weight" default:"0" min:"0" class:"fixed" doc:"Weight of the loss of a language model on chosen answers, which is added: a mean over their tokens."`
-	Center    float64 `key:"center" default:"0" min:"0" class:"fixed" doc:"reward: how strongly scores are held around 0 (arXiv:2312.09244 has 0.01)."`
-	ClipLow   float64 `key:"clip_low" default:"-1" class:"fixed" doc:"Losses of policies: how far below 1 the ratio of a token's probability to that when it was drawn may go; -1 takes the kind's own."`
-	ClipHigh  float64 `key:"clip_high" default:"-1" class:"fixed" doc:"Losses of policies: how far above 1 it may go (cispo: the ratio itself); -1 takes the kind's own."`
-	KL        float64 `key:"kl" default:"0" min:"0" class:"fixed" doc:"Losses of policies: weight of the distance to the reference policy, the estimator k3 of each token; 0 needs no reference."`
-	Reference string  `key:"reference" default:"" class:"fixed" doc:"Directory of the reference policy: a checkpoint of lfactor, or a Hugging Face directory. Empty takes the weights that the run begins with, without adapters."`
-	Cache     string  `key:"cache" default:"" class:"free" doc:"Directory of log-probabilities under the reference by the answers that they are of, which runs may share; empty is reference below log.dir, off keeps none."`
+	Kind        string  `key:"kind" default:"none" oneof:"none|@losses" class:"fixed" doc:"Loss of pairs of answers, which data of the format preference holds, of single answers that are good or bad (judged), or of answers that the run draws itself to prompts; none is the loss of a language model. Sources and formulas: docs/post-training.md."`
+	Beta        float64 `key:"beta" default:"0.1" min:"0" class:"fixed" doc:"Strength of the preference, β; simpo is usual with 2 to 2.5."`
+	Gamma       float64 `key:"gamma" default:"0.5" min:"0" class:"fixed" doc:"simpo: margin by which the chosen answer is to win, γ."`
+	Smoothing   float64 `key:"smoothing" default:"0" min:"0" max:"0.5" class:"fixed" doc:"Share of pairs whose order is taken to be wrong, ε."`
+	Text        float64 `key:"sft_weight" default:"0" min:"0" class:"fixed" doc:"Weight of the loss of a language model on chosen answers, which is added: a mean over their tokens."`
+	Center      float64 `key:"center" default:"0" min:"0" class:"fixed" doc:"reward: how strongly scores are held around 0 (arXiv:2312.09244 has 0.01)."`
+	ClipLow     float64 `key:"clip_low" default:"-1" class:"fixed" doc:"Losses of policies: how far below 1 the ratio of a token's probability to that when it was drawn may go; -1 takes the kind's own."`
+	ClipHigh    float64 `key:"clip_high" default:"-1" class:"fixed" doc:"Losses of policies: how far above 1 it may go (cispo: the ratio itself); -1 takes the kind's own."`
+	KL          float64 `key:"kl" default:"0" min:"0" class:"fixed" doc:"Losses of policies: weight of the distance to the reference policy, the estimator k3 of each token; 0 needs no reference."`
+	Desirable   float64 `key:"desirable" default:"1" min:"0" class:"fixed" doc:"kto: weight of good answers."`
+	Undesirable float64 `key:"undesirable" default:"1" min:"0" class:"fixed" doc:"kto: weight of bad answers; with n_good good answers and n_bad bad ones, n_good·desirable / (n_bad·undesirable) of 1 to 4/3 is advised."`
+	Reference   string  `key:"reference" default:"" class:"fixed" doc:"Directory of the reference policy: a checkpoint of lfactor, or a Hugging Face directory. Empty takes the weights that the run begins with, without adapters."`
+	Cache       string  `key:"cache" default:"" class:"free" doc:"Directory of log-probabilities under the reference by the answers that they are of, which runs may share; empty is reference below log.dir, off keeps none."`
 }
 
 // Check implements section.

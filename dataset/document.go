@@ -107,6 +107,10 @@ const (
 	// KindPairs is pairs of answers of which one is preferred: Document.Parts with one "json", as the file has it.
 	KindPairs Kind = "pairs"
 
+	// KindJudged is single answers, each good or bad: Document.Parts with one "json", as the file has it, and one
+	// "other" of a record whose answer is one to another prompt.
+	KindJudged Kind = "judged"
+
 	// KindPrompts is prompts to which a run draws answers itself: Document.Parts with one "json", likewise.
 	KindPrompts Kind = "prompts"
 )

@@ -189,7 +189,8 @@ func (c *LoaderConfig) checkEncoders(enc Encoder) error {
 	for _, s := range c.Sources {
 		k := s.Source.Kind()
 		if k == KindText && enc == nil || k == KindChat && c.Chat == nil ||
-			(k == KindParts || k == KindEpisodes || k == KindPairs || k == KindPrompts) && c.Samples == nil {
+			(k == KindParts || k == KindEpisodes || k == KindPairs ||
+				k == KindJudged || k == KindPrompts) && c.Samples == nil {
 			return fmt.Errorf("loader: %s holds %s and there is no encoder for it", s.Source.Name(), k)
 		}
 	}

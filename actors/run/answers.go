@@ -57,17 +57,26 @@ func (d *data) openAnswers() error {
 
 // pairEncoder is the encoder of pairs. A tokenizer without a chat template serves for pairs of texts.
 func (d *data) pairEncoder(eos int32) (dataset.SampleEncoder, error) {
+	l := fit.Loss(d.r.cfg)
 	e := &format.PairEncoder{Text: d.r.encoder(), EOS: eos, SeqLen: d.r.cfg.Run.Data.SeqLen,
-		Prompt: d.answers.loss.Prompts}
+		Prompt: l.Prompts}
 	if id, ok := d.r.tok.TokenID(d.r.conf.EOS); ok { // of a turn too
 		e.EOS = id
 	}
 	if d.r.conf.ChatTemplate == "" && d.r.cfg.Run.Data.Template == "" {
-		return e, nil
+		return d.single(e), nil
 	}
 	chat, err := d.chat()
 	e.Chat = chat
-	return e, err
+	return d.single(e), err
+}
+
+// single makes an encoder of pairs one of single answers where the loss learns from those.
+func (d *data) single(e *format.PairEncoder) dataset.SampleEncoder {
+	if fit.Loss(d.r.cfg).Judged {
+		return &format.JudgedEncoder{PairEncoder: *e}
+	}
+	return e
 }
 
 // reference is the frozen policy of a run: what objective.reference names, else the weights that the run

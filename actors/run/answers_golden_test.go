@@ -52,7 +52,7 @@ func readPreferences(t *testing.T) (g preferenceGolden) {
 // paramKeys are the settings of TRL's numbers.
 var paramKeys = map[string]string{"beta": "beta", "gamma": "gamma", "smoothing": "smoothing",
 	"text":   "sft_weight",
-	"center": "center"}
+	"center": "center", "desirable": "desirable", "undesirable": "undesirable"}
 
 // TestPreferenceGolden: a run file's loss over answers, and its gradients, are TRL's. One step of plain
 // descent with rate 1 moves every weight by its gradient.
@@ -69,16 +69,29 @@ func TestPreferenceGolden(t *testing.T) {
 		lines = append(lines, string(b))
 	}
 	require.NoError(t, os.WriteFile(data, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
+	judged := filepath.Join(dir, "judged.jsonl")
+	lines = nil
+	for i := range 5 {
+		b, err := json.Marshal(map[string]any{"prompt": g.Pairs[i/2][0], "completion": g.Pairs[i/2][1+i%2],
+			"label": i%2 == 0})
+		require.NoError(t, err)
+		lines = append(lines, string(b))
+	}
+	require.NoError(t, os.WriteFile(judged, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 	for name, c := range g.Cases {
 		kind, _, _ := strings.Cut(name, "+")
 		model := filepath.Join(preferences, "policy")
 		if kind == "reward" {
 			model = filepath.Join(preferences, "reward")
 		}
+		paths, batch := data, "3"
+		if kind == "kto" {
+			paths, batch = judged, "5"
+		}
 		out := t.TempDir()
-		args := []string{"model.path=" + model, "data.paths=" + data, "data.seq_len=40", "objective.kind=" +
+		args := []string{"model.path=" + model, "data.paths=" + paths, "data.seq_len=40", "objective.kind=" +
 			kind,
-			"train.steps=1", "train.global_batch=3", "train.micro_batch=3", "data.packing=false",
+			"train.steps=1", "train.global_batch=" + batch, "train.micro_batch=" + batch, "data.packing=false",
 			"optimizer.kind=sgd", "optimizer.lr=1",
 			"optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.clip_grad=0",
 			"schedule.warmup_steps=0",
@@ -88,7 +101,7 @@ func TestPreferenceGolden(t *testing.T) {
 		for k, v := range c.Params {
 			args = append(args, "objective."+paramKeys[k]+"="+strconv.FormatFloat(v, 'g', -1, 64))
 		}
-		if strings.HasPrefix(kind, "dpo") || kind == "ipo" {
+		if strings.HasPrefix(kind, "dpo") || kind == "ipo" || kind == "kto" {
 			args = append(args, "objective.reference="+filepath.Join(preferences, "reference"))
 		}
 		cfg, err := configs.Load(configs.Request{Args: args})

@@ -83,6 +83,18 @@ schedule: {warmup_steps: 0}
 	return losses, log
 }
 
+// pairsFault is the error of a run over answers.
+func pairsFault(t *testing.T, dir string, args ...string) error {
+	t.Helper()
+	cfg, err := configs.Load(configs.Request{Args: append([]string{"model.file=" +
+		filepath.Join(dir, "model.yaml"), "data.tokenizer=" + dir, "data.seq_len=48", "train.steps=1",
+		"log.dir=" + filepath.Join(t.TempDir(), "log")}, args...)})
+	if err == nil {
+		err = Train(context.Background(), cfg, Options{})
+	}
+	return err
+}
+
 // TestPairs: DPO begins at ln 2, since the policy is the reference, and learns; a pipeline, a
 // cache, and a run that is stopped and goes on give the same bits, replicas and tensor parallelism the same
 // losses; adapters begin at ln 2 too.
@@ -120,8 +132,8 @@ func TestPairLosses(t *testing.T) {
 	dir := t.TempDir()
 	writePairs(t, dir, false)
 	for _, name := range objective.Names() {
-		if objective.Lookup(name).Policy != nil {
-			continue // see TestPolicies
+		if l := objective.Lookup(name); l.Policy != nil || l.Judged {
+			continue // see TestPolicies and TestJudged
 		}
 		for _, precision := range []string{"fp32", "bf16"} {
 			got, _ := pairsRun(t, dir, "objective.kind="+name, "train.precision="+precision)

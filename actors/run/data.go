@@ -208,7 +208,7 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 		x := d.images.(*trained.Robots)
 		conf.Mode, conf.Own, conf.Samples, conf.Prepare = dataset.ModeSFT, true, x.Samples(), x.Prepare
 	}
-	if d.kind == dataset.KindPairs {
+	if d.kind == dataset.KindPairs || d.kind == dataset.KindJudged {
 		conf.Mode = dataset.ModeSFT
 		if conf.Samples, err = d.pairEncoder(eod); err != nil {
 			return conf, err

@@ -15,7 +15,7 @@ import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, PreTrainedTokenizerFast
-from trl import DPOConfig, DPOTrainer, RewardConfig, RewardTrainer
+from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
@@ -45,7 +45,7 @@ def model(seed, cls=LlamaForCausalLM, **more):
 
 
 def args(cls, **more):
-    return cls(output_dir=tempfile.mkdtemp(), per_device_train_batch_size=3, report_to=[], use_cpu=True, bf16=False,
+    return cls(output_dir=tempfile.mkdtemp(), per_device_train_batch_size=5 if cls is KTOConfig else 3, report_to=[], use_cpu=True, bf16=False,
                gradient_checkpointing=False, max_length=64, **more)
 
 
@@ -92,6 +92,13 @@ def main():
     t = ordered(ORPOTrainer(model=m, args=args(ORPOConfig, beta=0.5), train_dataset=data, processing_class=tokenizer()))
     cases["orpo"], _ = measure(t, m)
     cases["orpo"]["params"] = {"beta": 0.5}
+    judged = Dataset.from_list([{"prompt": p, "completion": a, "label": good} for p, c, r in PAIRS
+                                for a, good in ((c, True), (r, False))][:5])
+    m = model(1)
+    t = ordered(KTOTrainer(model=m, ref_model=model(2), args=args(KTOConfig, beta=0.5, desirable_weight=1.2, undesirable_weight=0.7),
+                           train_dataset=judged, processing_class=tokenizer()))
+    cases["kto"], _ = measure(t, m)
+    cases["kto"]["params"] = {"beta": 0.5, "desirable": 1.2, "undesirable": 0.7}
     m = model(1, LlamaForSequenceClassification, num_labels=1)
     whole = Dataset.from_list([{"chosen": p + c, "rejected": p + r, "margin": 0.1 * i} for i, (p, c, r) in enumerate(PAIRS)])
     t = ordered(RewardTrainer(model=m, args=args(RewardConfig, center_rewards_coefficient=0.05), train_dataset=whole,

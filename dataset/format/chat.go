@@ -46,6 +46,8 @@ func shapeOf(keys map[string]bool) string {
 	switch {
 	case keys["chosen"] && keys["rejected"], keys["preferred_output"] && keys["non_preferred_output"]:
 		return "preference"
+	case keys["prompt"] && keys["completion"] && keys["label"]:
+		return "judged"
 	case keys["prompt"] && keys["answer"]:
 		return "prompts"
 	case keys["messages"]:

@@ -48,6 +48,10 @@ func sampleDocs(k dataset.Kind) (out []dataset.Document) {
 			d.Key = fmt.Sprint(i)
 			d.Parts = []dataset.Part{{Name: "json", Bytes: []byte(fmt.Sprintf(
 				`{"prompt":"q%d","chosen":"yes%s","rejected":"no","margin":0.%d}`, i, strings.Repeat(" ä", i%5), i))}}
+		case dataset.KindJudged:
+			d.Key = fmt.Sprint(i)
+			d.Parts = []dataset.Part{{Name: "json", Bytes: []byte(fmt.Sprintf(
+				`{"prompt":"q%d","completion":"yes%s","label":%v}`, i, strings.Repeat(" ä", i%5), i%2 == 0))}}
 		case dataset.KindEpisodes:
 			d = episodeOf(i)
 		case dataset.KindParts:
@@ -58,6 +62,11 @@ func sampleDocs(k dataset.Kind) (out []dataset.Document) {
 			}
 		}
 		out = append(out, d)
+	}
+	for i := range out { // the answer to another prompt
+		if other := out[(i+len(out)-1)%len(out)]; k == dataset.KindJudged {
+			out[i].Parts = append(out[i].Parts, dataset.Part{Name: "other", Bytes: other.Parts[0].Bytes})
+		}
 	}
 	return out
 }

@@ -39,15 +39,34 @@ func (e *PairEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, error
 	if err != nil {
 		return nil, err
 	}
-	encode := e.texts
-	if p.Chat {
-		encode = e.chats
-	}
-	both, err := encode(p)
+	both, err := e.sides(p)
 	if err != nil {
 		return nil, err
 	}
-	mark, err := json.Marshal(AnswerMark{p.Margin})
+	return e.marked(d, both, AnswerMark{p.Margin})
+}
+
+// sides encodes the two answers of a pair with their prompt.
+func (e *PairEncoder) sides(p *Pair) ([]dataset.Sample, error) {
+	if p.Chat {
+		return e.chats(p)
+	}
+	return e.texts(p)
+}
+
+// answerOf is the place of a sample's first token of the answer.
+func answerOf(s dataset.Sample) int {
+	from := 0
+	for from < len(s.Loss) && !s.Loss[from] {
+		from++
+	}
+	return from
+}
+
+// marked adds to both samples the medium that says where their answers lie.
+func (e *PairEncoder) marked(d *dataset.Document, both []dataset.Sample,
+	says AnswerMark) ([]dataset.Sample, error) {
+	mark, err := json.Marshal(says)
 	if err != nil {
 		return nil, fmt.Errorf("its margin: %w", err)
 	}
@@ -55,10 +74,7 @@ func (e *PairEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, error
 	for i := range both {
 		s := &both[i]
 		all += len(s.Tokens)
-		from := 0
-		for from < len(s.Loss) && !s.Loss[from] {
-			from++
-		}
+		from := answerOf(*s)
 		if from == len(s.Loss) || from == 0 {
 			return nil, errors.New("the chat template writes no text of the assistant behind a prompt")
 		}

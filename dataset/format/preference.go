@@ -114,7 +114,7 @@ func ParsePair(d *dataset.Document) (*Pair, error) {
 			return nil, fmt.Errorf("it has no %q", key)
 		}
 	}
-	if strings.HasPrefix(strings.TrimSpace(string(m["chosen"])), "\"") {
+	if startsText(m["chosen"]) {
 		return p, p.texts(m, d.Place)
 	}
 	p.Chat = true
@@ -159,17 +159,25 @@ func (p *Pair) texts(m map[string]json.RawMessage, at dataset.Place) (err error)
 	return nil
 }
 
-func (p *Pair) chats(c chatRecord) (err error) {
-	turns := func(key string) ([]dataset.Message, error) {
-		list, err := c.turns(key, "role", "content", dataset.Tags{})
-		for i, m := range list {
-			if err == nil && !slices.Contains(preferenceRoles, m.Role) {
-				err = fmt.Errorf("%s[%d] has the role %q; templates know %s", key, i, Clip(m.Role),
-					strings.Join(preferenceRoles, ", "))
-			}
+// startsText tells whether a value is a text.
+func startsText(raw json.RawMessage) bool {
+	return strings.HasPrefix(strings.TrimSpace(string(raw)), "\"")
+}
+
+// preferenceTurns reads messages whose roles templates know.
+func preferenceTurns(c chatRecord, key string) ([]dataset.Message, error) {
+	list, err := c.turns(key, "role", "content", dataset.Tags{})
+	for i, m := range list {
+		if err == nil && !slices.Contains(preferenceRoles, m.Role) {
+			err = fmt.Errorf("%s[%d] has the role %q; templates know %s", key, i, Clip(m.Role),
+				strings.Join(preferenceRoles, ", "))
 		}
-		return list, err
 	}
+	return list, err
+}
+
+func (p *Pair) chats(c chatRecord) (err error) {
+	turns := func(key string) ([]dataset.Message, error) { return preferenceTurns(c, key) }
 	if p.Better, err = turns("chosen"); err != nil {
 		return err
 	}
@@ -197,10 +205,12 @@ func same(a, b dataset.Message) bool {
 	return a.Role == b.Role && a.Content == b.Content && string(a.Raw) == string(b.Raw)
 }
 
+// speaks tells whether the assistant says something.
+func speaks(l []dataset.Message) bool {
+	return slices.ContainsFunc(l, func(m dataset.Message) bool { return m.Role == "assistant" })
+}
+
 func (p *Pair) checkChats() error {
-	speaks := func(l []dataset.Message) bool {
-		return slices.ContainsFunc(l, func(m dataset.Message) bool { return m.Role == "assistant" })
-	}
 	switch {
 	case slices.EqualFunc(p.Better, p.Worse, same):
 		return errors.New("its two answers are equal")

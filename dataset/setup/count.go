@@ -64,7 +64,8 @@ func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 			return int64(len(ids)), err
 		}, nil
 	}
-	if kind == dataset.KindPairs || kind == dataset.KindPrompts {
+	switch kind {
+	case dataset.KindPairs, dataset.KindJudged, dataset.KindPrompts:
 		return sampleCounter(kind, tok, conf)
 	}
 	return nil, errors.New("tokens of " + string(kind) + " cannot be counted")
@@ -84,8 +85,11 @@ func sampleCounter(kind dataset.Kind, tok *token.Tokenizer, conf *token.Config) 
 		prompts.Write = func(turns []dataset.Message) (string, error) { return t.Render(turns, nil, true, nil) }
 	}
 	encode := pairs.EncodeSample
-	if kind == dataset.KindPrompts {
+	switch kind {
+	case dataset.KindPrompts:
 		encode = prompts.EncodeSample
+	case dataset.KindJudged:
+		encode = (&format.JudgedEncoder{PairEncoder: *pairs}).EncodeSample
 	}
 	return func(d *dataset.Document) (n int64, err error) {
 		samples, err := encode(d)

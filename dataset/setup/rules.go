@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -67,7 +68,14 @@ func Aimed(c *configs.Config, k dataset.Kind) error {
 	case kind == "none" && k == dataset.KindPairs:
 		return c.Fault("objective.kind", "the data holds pairs of answers, and the loss is that of a language model",
 			"set objective.kind, for example to dpo")
-	case kind != "none" && k != dataset.KindPairs:
+	case kind == "none" && k == dataset.KindJudged:
+		return c.Fault("objective.kind", "the data holds judged answers, and the loss is that of a language model",
+			"set objective.kind, for example to kto")
+	case kind == "none":
+	case objective.Lookup(kind).Judged != (k == dataset.KindJudged) && (k == dataset.KindJudged || k == dataset.KindPairs):
+		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others", k, kind),
+			"pairs are {prompt, chosen, rejected}, judged answers {prompt, completion, label}")
+	case k != dataset.KindPairs && k != dataset.KindJudged:
 		return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s learns from pairs of answers, and the data "+
 			"holds %s", kind, k), "name records of {prompt, chosen, rejected}")
 	}

@@ -16,18 +16,22 @@ type Params struct {
 	// ClipLow and ClipHigh say how far a ratio of probabilities may go below and above 1; KL is the weight
 	// of the distance to the reference policy. Of losses of policies.
 	ClipLow, ClipHigh, KL float64
+	// Desirable and Undesirable weigh single answers that are good or bad.
+	Desirable, Undesirable float64
 }
 
 // Vector and ParamsOf carry parameters through a tensor of float32s.
 func (p Params) Vector() []float32 {
 	return []float32{float32(p.Beta), float32(p.Gamma), float32(p.Smoothing), float32(p.Text),
-		float32(p.Center), float32(p.ClipLow), float32(p.ClipHigh), float32(p.KL)}
+		float32(p.Center), float32(p.ClipLow), float32(p.ClipHigh), float32(p.KL),
+		float32(p.Desirable), float32(p.Undesirable)}
 }
 
 // ParamsOf is the inverse of Params.Vector.
 func ParamsOf(v []float32) Params {
 	return Params{Beta: wide(v[0]), Gamma: wide(v[1]), Smoothing: wide(v[2]), Text: wide(v[3]),
-		Center: wide(v[4]), ClipLow: wide(v[5]), ClipHigh: wide(v[6]), KL: wide(v[7])}
+		Center: wide(v[4]), ClipLow: wide(v[5]), ClipHigh: wide(v[6]), KL: wide(v[7]),
+		Desirable: wide(v[8]), Undesirable: wide(v[9])}
 }
 
 // wide is the number with the fewest digits that rounds to a float32, as a file has it: 0.1 and not
@@ -71,6 +75,9 @@ type Loss struct {
 	Reference         bool     // it compares with a reference policy
 	// Score says that it reads what a head of one number gives in place of log-probabilities.
 	Score bool
+	// Judged says that it learns from single answers, each with one of another prompt behind it: Margin is
+	// above 0 in rows of good ones and below 0 of bad ones.
+	Judged bool
 	// Prompts says that the loss of a language model counts the tokens of the prompt too.
 	Prompts bool
 	// Held says that the derivatives leave out what some part of the loss changes by, so that they are not

@@ -33,7 +33,8 @@ func aims(c *configs.Config, m *family.Model) {
 // lossParams are the parameters of a loss, its own where the section leaves them to it.
 func lossParams(l *objective.Loss, o *configs.Objective) objective.Params {
 	p := objective.Params{Beta: o.Beta, Gamma: o.Gamma, Smoothing: o.Smoothing, Text: o.Text, Center: o.Center,
-		ClipLow: o.ClipLow, ClipHigh: o.ClipHigh, KL: o.KL}
+		ClipLow: o.ClipLow, ClipHigh: o.ClipHigh, KL: o.KL,
+		Desirable: o.Desirable, Undesirable: o.Undesirable}
 	if l.Policy != nil {
 		if p.ClipLow < 0 {
 			p.ClipLow = l.Policy.ClipLow
