@@ -248,7 +248,10 @@ func (d *data) step(step int64) (*made, error) {
 	if have != nil && !have.old {
 		return have, nil
 	}
-	m, err := d.read(step)
+	m, err := d.again(step)
+	if m == nil && err == nil {
+		m, err = d.read(step)
+	}
 	if err == io.EOF {
 		return nil, fmt.Errorf("the data is used up")
 	}
@@ -285,6 +288,9 @@ func (d *data) read(step int64) (*made, error) {
 	done := make(chan result, 1)
 	go func() {
 		l, at := d.train, step-1
+		if d.rollouts != nil {
+			at = d.rollouts.plan.Round(step)
+		}
 		if step < 0 {
 			l, at = d.valid, -step-1
 			if at == 0 { // every evaluation sees the same batches
@@ -326,7 +332,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	}
 	c := d.r.cfg.Run
 	if d.rollouts != nil {
-		return d.rollouts.batches(step, dp, m.batches)
+		return d.rollouts.batches(step, dp)
 	}
 	var out []host.Microbatch
 	shares := d.shares(m.batches)

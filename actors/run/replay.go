@@ -12,6 +12,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/rounds"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
@@ -66,27 +67,20 @@ func Replay(cfg *configs.Config, step int64) (*Replayed, error) {
 	if r.job, err = layout.FromConfig(cfg); err != nil {
 		return nil, err
 	}
-	from, err := r.weightsBefore(step)
-	if err != nil {
+	if err := r.weights(); err != nil {
 		return nil, err
 	}
+	r.start.base, r.start.began, r.start.first = r.start.fill, r.start.from, 1
 	if err := d.openRollouts(l); err != nil {
 		return nil, err
 	}
-	d.rollouts.fill = func(p *grad.Param, g family.Region, dst []float32) error {
-		_, err := r.start.fill("param", p, g, dst)
-		return err
-	}
-	return d.rollouts.again(step, from, logged)
+	return d.rollouts.again(step, logged)
 }
 
-// weightsBefore sets the weights behind the step before, and says where they come from.
-func (r *Run) weightsBefore(step int64) (string, error) {
-	if err := r.weights(); err != nil {
-		return "", err
-	}
-	r.start.base, r.start.began = r.start.fill, r.start.from
-	if step == 1 {
+// weightsBehind sets the weights behind a step, and says where they come from.
+func (r *Run) weightsBehind(step int64) (string, error) {
+	if step == 0 {
+		r.start.fill = r.start.base
 		return r.start.from, r.load()
 	}
 	dir := r.cfg.Run.Checkpoint.Dir
@@ -97,7 +91,7 @@ func (r *Run) weightsBefore(step int64) (string, error) {
 			return "", err
 		}
 		for _, e := range entries {
-			if have = append(have, e.Step); e.Step != step-1 {
+			if have = append(have, e.Step); e.Step != step {
 				continue
 			}
 			saved, err := checkpoint.Open(e.Path)
@@ -109,10 +103,8 @@ func (r *Run) weightsBefore(step int64) (string, error) {
 			return saved.Path(), nil
 		}
 	}
-	return "", exit.Usagef("the answers of step %d were drawn with the weights of step %d, of which "+
-		"there is no "+
-		"checkpoint; there are those of %v (checkpoint.interval and checkpoint.keep say which stay)", step,
-		step-1, have)
+	return "", exit.Usagef("the answers were drawn with the weights of step %d, of which there is no "+
+		"checkpoint; there are those of %v (checkpoint.interval and checkpoint.keep say which stay)", step, have)
 }
 
 // loggedAnswers reads the answers of a step.
@@ -149,9 +141,51 @@ func loggedAnswers(path string, step int64) (out []*rollout, err error) {
 	return out, nil
 }
 
+// drawAgain draws a round part by part, each with the weights of its version, of which the first is known.
+func (r *rollouts) drawAgain(x *round, first int64) (from string, err error) {
+	d, err := newDrawer(r.d.r.cfg, r.stops)
+	if err != nil {
+		return "", err
+	}
+	defer d.close()
+	parts := r.plan.Parts(x.number)
+	if first > r.plan.Version(parts[0].Publication) { // a round that a run which went on drew as a whole
+		parts = []rounds.Part{{Publication: first / r.plan.Updates, Round: x.number}}
+	}
+	r.round[x.number] = x
+	groups := len(x.answers) / r.d.r.cfg.Run.Rollout.Group
+	for i, p := range parts {
+		place, err := r.d.r.weightsBehind(r.plan.Version(p.Publication))
+		if err == nil {
+			err = d.fill(func(q *grad.Param, g family.Region, dst []float32) error {
+				_, err := r.d.r.start.fill("param", q, g, dst)
+				return err
+			})
+		}
+		if err != nil {
+			return "", err
+		}
+		if i == 0 {
+			from = place
+		}
+		for g := range groups {
+			t := rounds.Task{Part: p, Group: g}
+			if err := d.submit(r.drafts(t), func(got []draft) { r.add(t, got) }); err != nil {
+				return "", err
+			}
+		}
+		for d.engine.Busy() {
+			if err := d.engine.Step(); err != nil {
+				return "", err
+			}
+		}
+	}
+	return from, nil
+}
+
 // again draws and judges what was logged, and compares. Of a step that was logged twice, before and after a
 // restart, the last counts.
-func (r *rollouts) again(step int64, from string, logged []*rollout) (*Replayed, error) {
+func (r *rollouts) again(step int64, logged []*rollout) (*Replayed, error) {
 	n := r.d.r.cfg.Run.Train.GlobalBatch
 	logged = logged[max(0, len(logged)-n):]
 	if len(logged) != n {
@@ -159,15 +193,17 @@ func (r *rollouts) again(step int64, from string, logged []*rollout) (*Replayed,
 			"another run's",
 			len(logged), step, n)
 	}
-	if err := r.open(); err != nil {
-		return nil, err
-	}
 	fresh := make([]*rollout, n)
 	for i, a := range logged {
 		fresh[i] = &rollout{Step: a.Step, Sample: a.Sample, Index: a.Index, Version: a.Version, Seed: a.Seed,
 			Prompt: a.Prompt, Record: a.Record}
 	}
-	if err := errors.Join(r.answered(fresh), r.judge(fresh)); err != nil {
+	x := &round{number: r.plan.Round(step), answers: fresh}
+	from, err := r.drawAgain(x, logged[0].Version)
+	if err == nil {
+		err = r.judge(fresh)
+	}
+	if err != nil {
 		return nil, err
 	}
 	out := &Replayed{Step: step, From: from, Answers: n, Differ: []Difference{}}

@@ -7,19 +7,19 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// lay puts replica dp's answers into its microbatches, one behind the other.
-func (r *rollouts) lay(dp int) ([]host.Microbatch, error) {
+// lay puts replica dp's answers of a round into its microbatches of a step, one behind the other.
+func (r *rollouts) lay(step int64, dp int, x *round) ([]host.Microbatch, error) {
 	c := &r.d.r.cfg.Run
 	answers, tokens := 0.0, 0.0
-	for _, a := range r.drawn {
+	for _, a := range x.answers {
 		if a.Reward != nil {
 			answers, tokens = answers+1, tokens+float64(len(a.Answer))
 		}
 	}
 	var out []host.Microbatch
 	each := c.Train.MicroBatch
-	for m := dp; m*each < len(r.drawn); m += c.Plan.DP {
-		mb, err := r.microbatch(r.drawn[m*each:(m+1)*each], answers, tokens)
+	for m := dp; m*each < len(x.answers); m += c.Plan.DP {
+		mb, err := r.microbatch(step, x.answers[m*each:(m+1)*each], answers, tokens)
 		if err != nil {
 			return nil, err
 		}
@@ -29,7 +29,7 @@ func (r *rollouts) lay(dp int) ([]host.Microbatch, error) {
 }
 
 // microbatch lays answers out with their prompts.
-func (r *rollouts) microbatch(part []*rollout, answers, tokens float64) (host.Microbatch, error) {
+func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float64) (host.Microbatch, error) {
 	c := &r.d.r.cfg.Run
 	n := c.Train.MicroBatch * c.Data.SeqLen
 	mb := host.Microbatch{IDs: make([]int32, n), Targets: make([]int32, n), Positions: make([]int32, n),
@@ -67,7 +67,7 @@ func (r *rollouts) microbatch(part []*rollout, answers, tokens float64) (host.Mi
 		mb.Keys = make([]int64, n)
 		for row, s := range out.Seq {
 			if s >= 0 {
-				mb.Keys[row] = int64(dataset.Draw(uint64(c.Train.Seed), 2, part[s].Sample, part[s].Step,
+				mb.Keys[row] = int64(dataset.Draw(uint64(c.Train.Seed), 2, part[s].Sample, step,
 					int64(row)))
 			}
 		}

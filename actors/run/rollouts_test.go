@@ -34,6 +34,12 @@ var _ = reward.Register(reward.Kind{Name: "planted", Doc: "the share of red",
 // policyRun trains on answers that the model draws and returns their log.
 func policyRun(t *testing.T, dir string, more ...string) (losses []float64, drawn []rollout) {
 	t.Helper()
+	return policyUntil(t, dir, 0, more...)
+}
+
+// policyUntil is policyRun, which is told to stop in a step, 0 for none.
+func policyUntil(t *testing.T, dir string, stop int64, more ...string) (losses []float64, drawn []rollout) {
+	t.Helper()
 	var lines []string
 	for i := range 16 {
 		lines = append(lines, fmt.Sprintf(`{"prompt": "%s %s", "answer": "red"}`, colours[i%4],
@@ -58,9 +64,15 @@ schedule: {warmup_steps: 0}
 	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text),
 		Args: append([]string{"log.dir=" + log}, more...)})
 	require.NoError(t, err)
-	require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) {
-		losses = append(losses, m.Loss)
-	}}))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if err = Train(ctx, cfg, Options{Step: func(m Metrics) {
+		if losses = append(losses, m.Loss); m.Step == stop {
+			cancel()
+		}
+	}}); stop == 0 {
+		require.NoError(t, err)
+	}
 	f, err := os.Open(filepath.Join(cfg.Run.Log.Dir, RolloutsName))
 	require.NoError(t, err)
 	defer f.Close() //nolint:errcheck // it is only read

@@ -63,5 +63,10 @@ func (r *Run) sections(step int64, state []float64) map[string]any {
 	if r.noised != nil {
 		sections[schedulerSection] = r.noised
 	}
+	if x := r.data.rollouts; x != nil {
+		if all := x.inFlight(step); len(all) > 0 {
+			sections[rolloutsSection] = all
+		}
+	}
 	return sections
 }

@@ -25,6 +25,9 @@ type Request struct {
 	Params
 	// Sample tells answers to one prompt with one seed apart.
 	Sample int
+	// Began is how many tokens at the prompt's end are the answer's, which was drawn so far before: those
+	// that follow are drawn by the numbers of their places, and Max counts them too.
+	Began int
 	// Top asks for so many of the likeliest tokens beside each that is drawn.
 	Top int
 	// Emit takes each token as it is drawn, also one of Stop, which ends the answer; it returns false to
@@ -139,6 +142,8 @@ func (e *Engine) Submit(r *Request) error {
 	switch n := len(r.Prompt); {
 	case n == 0:
 		return errors.New("the prompt has no tokens")
+	case r.Began < 0 || r.Began >= n:
+		return fmt.Errorf("the prompt has %d tokens, of which %d are the answer's", n, r.Began)
 	case n >= e.o.Context:
 		return fmt.Errorf("the prompt has %d tokens, and with its answer a text has at most %d", n,
 			e.o.Context)
@@ -156,8 +161,9 @@ func (e *Engine) Submit(r *Request) error {
 		}
 	}
 	s := &sequence{Request: r, tokens: slices.Clone(r.Prompt)}
-	s.seen.see(r.Prompt, true)
-	if r.Max == 0 {
+	s.seen.see(r.Prompt[:len(r.Prompt)-r.Began], true)
+	s.seen.see(r.Prompt[len(r.Prompt)-r.Began:], false)
+	if s.drawn = r.Began; r.Max <= r.Began {
 		r.Done(EndLength)
 		return nil
 	}

@@ -1,0 +1,276 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/actors/rounds"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// sampler draws answers for a run. What it is told it does in order, and none of it waits.
+type sampler interface {
+	load(w *weights)
+	draw(t rounds.Task, all []draft)
+	// again is asked when the sampler is lost, and reports whether another takes its place.
+	again(why error) bool
+	close()
+}
+
+// draft is an answer that is drawn on, and then what was drawn of it: Answer and LogProbs are the new tokens
+// alone.
+type draft struct {
+	Index    int
+	Seed     uint64
+	Prompt   []int32
+	Answer   []int32
+	LogProbs []float32
+	Values   []float32
+	Most     int // tokens of the answer
+	End      sample.End
+}
+
+// weights are a model's parameters as ranks have them.
+type weights struct {
+	Publication int64
+	Pieces      []piece
+}
+
+// piece is a region of a parameter: a range of each axis, and its numbers in rows.
+type piece struct {
+	Name  string
+	Box   [][2]int
+	DType tensor.DType
+	Raw   []byte
+}
+
+// take copies the ranks' parameters, each region of each from the rank that saves it. Where ranks wait until
+// all is drawn with them, they are not copied.
+func (r *rollouts) take(n int64) *weights {
+	r.mu.Lock()
+	ranks := r.ranks
+	r.mu.Unlock()
+	w := &weights{Publication: n}
+	for _, rank := range ranks {
+		for _, p := range rank.Parts() {
+			if x, ok := pieceOf(p); ok {
+				if r.plan.Staleness > 0 {
+					x.Raw = append([]byte(nil), x.Raw...)
+				}
+				w.Pieces = append(w.Pieces, x)
+			}
+		}
+	}
+	return w
+}
+
+// pieceOf is a rank's part of a parameter, without a copy.
+func pieceOf(p host.Part) (piece, bool) {
+	if p.Kind != "param" {
+		return piece{}, false
+	}
+	box := p.Region.Intervals(p.Param)
+	for _, x := range box {
+		if x[1] <= x[0] {
+			return piece{}, false // padding
+		}
+	}
+	rows := p.Tensor.RowSlice(p.Row, p.Row+box[0][1]-box[0][0])
+	defer rows.Release()
+	return piece{p.Param.Name, box, rows.DType, rows.Bytes()}, true
+}
+
+// drawer is a model that draws answers.
+type drawer struct {
+	engine  *sample.Engine
+	params  []*grad.Param
+	backend kernels.Backend
+	stops   []int32
+}
+
+// newDrawer makes the sampler's model, whose weights are put in later.
+func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
+	b, err := kernels.Open(kernels.CPU, kernels.Options{Threads: c.Run.Plan.Threads})
+	if err != nil {
+		return nil, err
+	}
+	m, err := family.Build(c.Model, c.Run.Data.SeqLen)
+	if err != nil {
+		return nil, err
+	}
+	m.DropMTP()
+	g, err := sample.New(m, fit.Lora(c), layout.Precisions[c.Run.Train.Precision], b,
+		tensor.NewPool("sampler", 0),
+		func(*grad.Param, family.Region, []float32) error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	pages := c.Run.Rollout.Pages
+	if pages == 0 {
+		pages = min(4096, c.Run.Train.GlobalBatch*((c.Run.Data.SeqLen+sample.PageRows-1)/sample.PageRows))
+	}
+	if least := (c.Run.Data.SeqLen + sample.PageRows - 1) / sample.PageRows; pages < least {
+		return nil, c.Fault("rollout.pages", fmt.Sprintf("%d pages have no room for one answer of %d tokens",
+			pages,
+			c.Run.Data.SeqLen), fmt.Sprintf("take %d or more", least))
+	}
+	e, err := sample.NewEngine(g, sample.EngineOptions{Pages: pages, Running: c.Run.Train.GlobalBatch,
+		Rows: max(256, c.Run.Train.GlobalBatch)})
+	if err != nil {
+		return nil, err
+	}
+	return &drawer{engine: e, params: m.Params(fit.Lora(c)), backend: b, stops: stops}, nil
+}
+
+// load puts weights in. Nothing is under way.
+func (d *drawer) load(w *weights) error {
+	for _, p := range w.Pieces {
+		n := 1
+		for _, x := range p.Box {
+			n *= x[1] - x[0]
+		}
+		if n*p.DType.Size() != len(p.Raw) {
+			return fmt.Errorf("%s %v has %d bytes in place of %d", p.Name, p.Box, len(p.Raw), n*p.DType.Size())
+		}
+		v := make([]float32, n)
+		tensor.Widen(p.DType, p.Raw, v)
+		if err := d.engine.Generator().Put(p.Name, p.Box, v); err != nil {
+			return err
+		}
+	}
+	d.engine.Flush()
+	return nil
+}
+
+// fill puts weights in from where a run's come from.
+func (d *drawer) fill(from func(p *grad.Param, g family.Region, dst []float32) error) error {
+	for _, p := range d.params {
+		v := make([]float32, tensor.Len(p.Shape))
+		if err := from(p, family.Whole(p), v); err != nil {
+			return err
+		}
+		box := make([][2]int, len(p.Shape))
+		for i, n := range p.Shape {
+			box[i] = [2]int{0, n}
+		}
+		if err := d.engine.Generator().Put(p.Name, box, v); err != nil {
+			return err
+		}
+	}
+	d.engine.Flush()
+	return nil
+}
+
+// submit has answers drawn, behind those under way. When the last of them has ended, done takes what was
+// drawn.
+func (d *drawer) submit(all []draft, done func(got []draft)) error {
+	got := make([]draft, len(all))
+	left := len(all)
+	if left == 0 {
+		done(got)
+	}
+	for i, a := range all {
+		g := &got[i]
+		g.Index = a.Index
+		q := &sample.Request{Prompt: append(a.Prompt[:len(a.Prompt):len(a.Prompt)], a.Answer...),
+			Began: len(a.Answer), Sample: a.Index, Params: sample.Params{Temperature: 1, Max: a.Most,
+				Seed: a.Seed, Stop: d.stops}}
+		q.Emit = func(t sample.Token) bool {
+			g.Answer, g.LogProbs = append(g.Answer, t.ID), append(g.LogProbs, t.LogProb)
+			return true
+		}
+		q.Done = func(why sample.End) {
+			g.End = why
+			if left--; left == 0 && why != sample.EndCancel && why != sample.EndError {
+				done(got)
+			}
+		}
+		if err := d.engine.Submit(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *drawer) close() {
+	d.engine.Close()
+	kernels.Close(d.backend)
+}
+
+// command is what a sampler is told.
+type command struct {
+	weights *weights
+	task    rounds.Task
+	drafts  []draft
+}
+
+// work draws what commands say until they end.
+func (d *drawer) work(commands <-chan command, drawn func(t rounds.Task, got []draft)) error {
+	for {
+		var c command
+		var ok bool
+		if d.engine.Busy() {
+			select {
+			case c, ok = <-commands:
+			default:
+				if err := d.engine.Step(); err != nil {
+					return err
+				}
+				continue
+			}
+		} else {
+			c, ok = <-commands
+		}
+		switch {
+		case !ok:
+			return nil
+		case c.weights != nil:
+			if err := d.load(c.weights); err != nil {
+				return err
+			}
+		default:
+			if err := d.submit(c.drafts, func(got []draft) { drawn(c.task, got) }); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// inProcess is a sampler in the process that trains.
+type inProcess struct {
+	r        *rollouts
+	commands chan command
+	ended    chan struct{}
+}
+
+// newInProcess makes a sampler of a drawer, which is the sampler's from then on.
+func newInProcess(r *rollouts, d *drawer) func(number int) sampler {
+	return func(number int) sampler {
+		// a sampler is told of one publication and its share of tasks at most before it answers
+		l := &inProcess{r, make(chan command, 2+r.d.r.cfg.Run.Train.GlobalBatch*(r.d.r.cfg.Run.Rollout.Staleness+2)),
+			make(chan struct{})}
+		go func() {
+			err := d.work(l.commands, func(t rounds.Task, got []draft) { r.drawn(number, t, got) })
+			d.close()
+			close(l.ended)
+			if err != nil {
+				r.lost(number, err)
+			}
+		}()
+		return l
+	}
+}
+
+func (l *inProcess) load(w *weights)                 { l.commands <- command{weights: w} }
+func (l *inProcess) draw(t rounds.Task, all []draft) { l.commands <- command{task: t, drafts: all} }
+func (l *inProcess) again(error) bool                { return false }
+
+// close waits until the sampler has let go of its memory.
+func (l *inProcess) close() { close(l.commands) }

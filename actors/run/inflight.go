@@ -1,0 +1,128 @@
+package run
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// rolloutsSection is where a checkpoint has the answers that weights before its own have drawn and that are not
+// trained on: those weights are gone when the run goes on.
+const rolloutsSection = "rollouts"
+
+// inFlight are the answers that were drawn by what was published until a step, and are trained on behind it.
+// It waits until they are drawn, and leaves out what later weights have drawn of them meanwhile.
+func (r *rollouts) inFlight(step int64) []*rollout {
+	published := r.plan.Round(step)
+	for {
+		r.table.Lock()
+		there, changed := r.desk.Worked(published) || r.failed != nil, r.changed
+		r.table.Unlock()
+		if there {
+			break
+		}
+		select {
+		case <-changed:
+			continue
+		case <-r.ctx.Done(): // what is missing will be drawn anew
+		}
+		break
+	}
+	r.table.Lock()
+	defer r.table.Unlock()
+	var out []*rollout
+	for n := r.plan.Round(step + 1); r.plan.Begin(n) <= published; n++ {
+		x := r.round[n]
+		if x == nil || !r.desk.Worked(published) {
+			continue
+		}
+		for _, a := range x.answers {
+			out = append(out, a.until(r.plan.Version(published)))
+		}
+	}
+	return out
+}
+
+// until is an answer as the weights up to a version have drawn it, before it is judged.
+func (a *rollout) until(version int64) *rollout {
+	b := &rollout{Step: a.Step, Sample: a.Sample, Index: a.Index, Version: a.Version, Seed: a.Seed,
+		Prompt: a.Prompt, Answer: a.Answer, LogProbs: a.LogProbs, Values: a.Values, Versions: a.Versions,
+		End: a.End, Record: a.Record}
+	for i, v := range a.Versions {
+		if v[1] > version {
+			b.Answer, b.LogProbs, b.Values, b.Versions = a.Answer[:v[0]], a.LogProbs[:v[0]], nil, a.Versions[:i]
+			b.End = sample.EndLength
+			break
+		}
+	}
+	if len(b.Versions) < 2 {
+		b.Versions = nil
+	}
+	return b
+}
+
+// resume takes the answers in flight of the checkpoint that the run goes on from, and leaves those in the log
+// out, which are judged again.
+func (r *rollouts) resume() error {
+	var all []*rollout
+	var bad *checkpoint.Error
+	err := r.d.r.start.saved.Section(rolloutsSection, &all)
+	if err != nil && !(errors.As(err, &bad) && bad.Fault == checkpoint.Missing) {
+		return err
+	}
+	each := r.d.r.cfg.Run.Train.GlobalBatch
+	for i, a := range all {
+		n := r.plan.Round(a.Step)
+		if a.Step != r.plan.First(n) || i%each > 0 && a.Step != all[i-1].Step {
+			return fmt.Errorf("the checkpoint's answers in flight are of another schedule: answer %d is of step %d",
+				i, a.Step)
+		}
+		if r.round[n] == nil {
+			r.round[n] = &round{number: n}
+		}
+		r.round[n].answers = append(r.round[n].answers, a)
+	}
+	for n, x := range r.round { // in no order: each by itself
+		if len(x.answers) != each {
+			return fmt.Errorf("the checkpoint has %d answers of step %d in place of %d", len(x.answers),
+				r.plan.First(n), each)
+		}
+	}
+	return cutLog(filepath.Join(r.d.r.cfg.Run.Log.Dir, RolloutsName), r.plan.First(r.judged))
+}
+
+// cutLog takes the answers from a step on out of a log.
+func cutLog(path string, step int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // a truncation needs no flush
+	at := int64(0)
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return f.Truncate(at) // a last line without an end was cut off
+		} else if err != nil {
+			return err
+		}
+		var a struct{ Step int64 }
+		if err := json.Unmarshal(line, &a); err != nil {
+			return exit.With(fmt.Errorf("%s: %w", path, err), exit.Corrupt)
+		}
+		if a.Step >= step {
+			return f.Truncate(at)
+		}
+		at += int64(len(line))
+	}
+}

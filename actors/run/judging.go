@@ -1,0 +1,115 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/lfactor/lfactor/actors/reward"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// judge gives answers their rewards, and groups their advantages. An answer without a reward is not learnt
+// from, and counts in no mean; it is set aside like a bad sample.
+func (r *rollouts) judge(all []*rollout) error {
+	c := &r.d.r.cfg.Run
+	tok := r.d.r.tok
+	for _, a := range all {
+		ids := a.Answer
+		if a.End == sample.EndStop {
+			ids = ids[:len(ids)-1]
+		}
+		a.Text, a.Asked = tok.Decode(ids, true), tok.Decode(a.Prompt, false)
+	}
+	asked := make([]reward.Answer, len(all))
+	for i, a := range all {
+		asked[i] = reward.Answer{Prompt: a.Asked, Text: a.Text, Record: a.Record}
+	}
+	results := reward.Each(r.ctx, r.reward, &c.Reward, asked)
+	if r.ctx.Err() != nil {
+		return errLeft
+	}
+	for i, x := range results {
+		a := all[i]
+		if x.Err == nil {
+			a.Reward = &x.Value
+			continue
+		}
+		a.Fault = x.Err.Error()
+		if err := r.d.setAside(a); err != nil {
+			return err
+		}
+	}
+	var groups [][]float64
+	var of [][]*rollout
+	for i := 0; i < len(all); i += c.Rollout.Group {
+		var values []float64
+		var answers []*rollout
+		for _, a := range all[i : i+c.Rollout.Group] {
+			if a.Reward != nil {
+				values, answers = append(values, *a.Reward), append(answers, a)
+			}
+		}
+		groups, of = append(groups, values), append(of, answers)
+	}
+	for k, g := range r.loss.Policy.Advantages(groups) {
+		for i, x := range g {
+			of[k][i].Advantage = x
+		}
+	}
+	return nil
+}
+
+// write appends a step's answers to the log, and says how they are.
+func (r *rollouts) write(step int64, all []*rollout) error {
+	var sum, tokens float64
+	signal, n, groups := 0, 0, 0
+	group := r.d.r.cfg.Run.Rollout.Group
+	for i, a := range all {
+		line, err := json.Marshal(a)
+		if err != nil {
+			return err
+		}
+		if _, err := r.log.Write(append(line, '\n')); err != nil {
+			return fmt.Errorf("the log of drawn answers: %w", err)
+		}
+		tokens += float64(len(a.Answer))
+		if a.Reward != nil {
+			sum, n = sum+*a.Reward, n+1
+		}
+		if i%group == 0 {
+			groups++
+			for _, b := range all[i : i+group] {
+				if b.Advantage != 0 {
+					signal++
+					break
+				}
+			}
+		}
+	}
+	age := ""
+	if r.plan.Staleness > 0 {
+		age = fmt.Sprintf(", drawn by the weights behind step %d", all[0].Version)
+	}
+	r.d.r.report.say("answers of step %d: reward %.3f, %.1f tokens, signal in %d of %d groups%s", step,
+		sum/max(1, float64(n)), tokens/float64(len(all)), signal, groups, age)
+	return nil
+}
+
+// setAside enters an answer without a reward in the quarantine, which ends the run when it is full.
+func (d *data) setAside(a *rollout) error {
+	c := &d.r.cfg.Run
+	bad := dataset.Bad{Source: RolloutsName, Document: a.Step*int64(c.Rollout.Group) + int64(a.Index),
+		Place: dataset.Place{File: RolloutsName, Offset: a.Step},
+		Reason: fmt.Sprintf("answer %d to sample %d in step %d "+
+			"has no reward: %s", a.Index, a.Sample, a.Step, a.Fault)}
+	bad.Document = bad.Document<<32 | a.Sample&0xffffffff
+	if err := d.bad.Add(bad); err != nil {
+		return err
+	}
+	if n := int64(len(d.bad.List())); n > int64(c.Data.Quarantine) {
+		return &dataset.BudgetError{Budget: dataset.Budget{Count: int64(c.Data.Quarantine)}, Bad: n,
+			Read: n, Last: bad}
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/rounds"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// round is the answers of a batch of prompts.
+type round struct {
+	number  int64
+	answers []*rollout // groups one behind the other
+}
+
+// roundsKept is how many rounds behind the newest are kept, for a run that goes back.
+const roundsKept = 40
+
+// begin readies the desk: at its beginning, or where a checkpoint was made, with the answers that were drawn
+// before and not trained on.
+func (r *rollouts) begin() error {
+	c, first := &r.d.r.cfg.Run, r.d.r.start.first
+	groups := c.Train.GlobalBatch / c.Rollout.Group
+	last := r.plan.Round(int64(c.Train.Steps)) + 1
+	r.desk = rounds.NewDesk(r.plan, groups, groups, last)
+	if err := r.plan.Check(last); err != nil {
+		return err
+	}
+	r.judged = r.plan.Round(first)
+	if first == 1 {
+		return nil
+	}
+	if err := r.resume(); err != nil {
+		return err
+	}
+	now := r.plan.Round(first)
+	published := r.plan.Round(first-1) + 1
+	if now < published && r.round[now] == nil {
+		return fmt.Errorf("the checkpoint has no answers of the steps %d to %d, which step %d goes on with",
+			r.plan.First(now), r.plan.First(now+1)-1, first)
+	}
+	r.desk.Resume(now, published, func(k int64) bool { return r.round[k] != nil })
+	return nil
+}
+
+// batches gives replica dp its share of a step, for which the first who asks publishes its weights. The
+// caller has read the step's prompts, and holds the lock of reading.
+func (r *rollouts) batches(step int64, dp int) ([]host.Microbatch, error) {
+	n := r.plan.Round(step)
+	if err := r.open(); err != nil {
+		return nil, err
+	}
+	if step == r.plan.First(n) {
+		if err := r.publish(n); err != nil {
+			return nil, err
+		}
+	}
+	x, err := r.wait(func() (bool, *round) { return r.judged > n, r.round[n] })
+	if err != nil {
+		return nil, err
+	}
+	if x == nil {
+		return nil, fmt.Errorf("the answers of step %d are kept no longer", step)
+	}
+	return r.lay(step, dp, x)
+}
+
+// wait waits for something at the table.
+func (r *rollouts) wait(for_ func() (bool, *round)) (*round, error) {
+	for {
+		r.table.Lock()
+		there, x := for_()
+		failed, changed := r.failed, r.changed
+		r.table.Unlock()
+		switch {
+		case failed != nil:
+			return nil, failed
+		case there:
+			return x, nil
+		}
+		select {
+		case <-changed:
+		case <-r.left.Done():
+			return nil, errLeft
+		}
+	}
+}
+
+// change wakes whoever waits. The caller holds the table.
+func (r *rollouts) change() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// publish gives the weights that the ranks have to the samplers, with the prompts of the rounds that they
+// begin. What was published before a run went back has been drawn, and is not drawn again.
+func (r *rollouts) publish(n int64) error {
+	r.table.Lock()
+	known := n < r.desk.Published()
+	r.table.Unlock()
+	if known {
+		return nil
+	}
+	w := r.take(n)
+	r.table.Lock()
+	if n > 0 {
+		r.desk.Trained(n - 1)
+	}
+	work := r.desk.Work(n)
+	r.table.Unlock()
+	for _, p := range work {
+		if p.From > 0 {
+			continue
+		}
+		batches, err := r.prompts(n, p.Round)
+		if err != nil {
+			return err
+		}
+		x := &round{number: p.Round, answers: r.ask(p, batches)}
+		r.table.Lock()
+		r.round[p.Round] = x
+		delete(r.round, p.Round-roundsKept)
+		r.table.Unlock()
+	}
+	r.table.Lock()
+	defer r.table.Unlock()
+	r.kept[n] = w
+	r.obey(r.desk.Publish(n))
+	return nil
+}
+
+// prompts are those of a round: the data of its first step. Data are read in order, from the round that is trained
+// on: rounds between may be a checkpoint's, or read before the run went back.
+func (r *rollouts) prompts(from, n int64) (out []dataset.Batch, err error) {
+	for ; from <= n && err == nil; from++ {
+		var m *made
+		if m, err = r.d.step(r.plan.First(from)); err == nil {
+			out = m.batches
+		}
+	}
+	return out, err
+}
+
+// ask makes a group of answers to be drawn of each prompt.
+func (r *rollouts) ask(p rounds.Part, prompts []dataset.Batch) (all []*rollout) {
+	c := &r.d.r.cfg.Run
+	step := r.plan.First(p.Round)
+	for i := range prompts {
+		b := &prompts[i]
+		for _, m := range b.Media {
+			s := m.Spans[0]
+			ids := b.Tokens[s.From:s.To]
+			var record map[string]json.RawMessage
+			if err := json.Unmarshal(m.Bytes, &record); err != nil {
+				panic(fmt.Sprintf("run: a record that was read before: %v", err))
+			}
+			id := b.Samples()[0]
+			for k := range c.Rollout.Group {
+				all = append(all, &rollout{Step: step, Sample: id, Index: k,
+					Version: r.plan.Version(p.Publication), Prompt: ids,
+					Seed: dataset.Draw(uint64(c.Train.Seed), 1, id, step, 0), Record: record})
+			}
+		}
+	}
+	return all
+}
+
+// obey has samplers do what the desk orders. The caller holds the table.
+func (r *rollouts) obey(orders []rounds.Order) {
+	for _, o := range orders {
+		s := r.samplers[o.Sampler]
+		if o.Kind == rounds.Load {
+			s.load(r.kept[o.Task.Publication])
+			continue
+		}
+		s.draw(o.Task, r.drafts(o.Task))
+	}
+	for p := range r.kept { // in no order: all that nobody needs go
+		if p < r.desk.Needed() {
+			delete(r.kept, p)
+		}
+	}
+}
+
+// group are the answers of a task.
+func (r *rollouts) group(t rounds.Task) []*rollout {
+	n := r.d.r.cfg.Run.Rollout.Group
+	return r.round[t.Round].answers[t.Group*n : (t.Group+1)*n]
+}
+
+// drafts are the answers of a task as they are so far, for a sampler. Those that have ended are not drawn on.
+func (r *rollouts) drafts(t rounds.Task) (out []draft) {
+	most := r.d.r.cfg.Run.Rollout.Max
+	if t.To > 0 {
+		most = min(most, int(t.To))
+	}
+	for _, a := range r.group(t) {
+		if a.End == sample.EndStop || len(a.Answer) >= most {
+			continue
+		}
+		out = append(out, draft{Index: a.Index, Seed: a.Seed, Prompt: a.Prompt, Answer: a.Answer, Most: most})
+	}
+	return out
+}
+
+// drawn takes what a sampler has drawn of a task.
+func (r *rollouts) drawn(sampler int, t rounds.Task, got []draft) {
+	r.table.Lock()
+	defer r.table.Unlock()
+	if r.ctx.Err() != nil {
+		return
+	}
+	counts, orders := r.desk.Drawn(sampler, t)
+	if counts {
+		r.add(t, got)
+		r.change()
+	}
+	r.obey(orders)
+	r.complete()
+}
+
+// add puts what was drawn of a task behind what its answers had.
+func (r *rollouts) add(t rounds.Task, got []draft) {
+	group, version := r.group(t), r.plan.Version(t.Publication)
+	for _, g := range got {
+		a := group[g.Index]
+		if len(a.Versions) == 0 && version != a.Version {
+			a.Versions = [][2]int64{{0, a.Version}}
+		}
+		if len(a.Versions) > 0 {
+			a.Versions = append(a.Versions, [2]int64{int64(len(a.Answer)), version})
+		}
+		a.Answer, a.LogProbs, a.End = append(a.Answer[:len(a.Answer):len(a.Answer)], g.Answer...),
+			append(a.LogProbs, g.LogProbs...), g.End
+		if g.Values != nil {
+			a.Values = g.Values
+		}
+	}
+}
+
+// complete has what is drawn judged. The caller holds the table.
+func (r *rollouts) complete() {
+	if !r.judging && r.failed == nil && r.desk.Complete(r.judged) {
+		r.judging = true
+		go r.judgeAll()
+	}
+}
+
+// lost says that a sampler is no more: what it drew others draw. One without which nothing can be drawn ends
+// the run.
+func (r *rollouts) lost(sampler int, err error) {
+	r.table.Lock()
+	defer r.table.Unlock()
+	if r.ctx.Err() != nil {
+		return
+	}
+	s := r.samplers[sampler]
+	delete(r.samplers, sampler)
+	orders := r.desk.Lose(sampler)
+	if s == nil || !s.again(err) {
+		r.fail(fmt.Errorf("drawing answers: %w", err))
+		return
+	}
+	r.obey(orders)
+}
+
+// fail ends the drawing of answers. The caller holds the table.
+func (r *rollouts) fail(err error) {
+	if r.failed == nil {
+		r.failed = err
+		r.change()
+	}
+}
+
+// judgeAll judges the rounds that are drawn, in order.
+func (r *rollouts) judgeAll() {
+	for {
+		r.table.Lock()
+		if r.failed != nil || !r.desk.Complete(r.judged) {
+			r.judging = false
+			r.table.Unlock()
+			return
+		}
+		x := r.round[r.judged]
+		r.table.Unlock()
+		err := r.judge(x.answers)
+		if err == nil {
+			err = r.write(r.plan.First(x.number), x.answers)
+		}
+		r.table.Lock()
+		if err != nil {
+			r.fail(err)
+		} else {
+			r.judged++
+			r.change()
+		}
+		r.table.Unlock()
+	}
+}
+
+// open makes the samplers, when answers are drawn for the first time.
+func (r *rollouts) open() (err error) {
+	r.table.Lock()
+	there := r.log != nil
+	r.table.Unlock()
+	if there {
+		return nil
+	}
+	c := &r.d.r.cfg.Run
+	if r.log, err = os.OpenFile(filepath.Join(c.Log.Dir, RolloutsName),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return err
+	}
+	e, err := newDrawer(r.d.r.cfg, r.stops)
+	if err != nil {
+		return err
+	}
+	r.join(newInProcess(r, e))
+	r.table.Lock()
+	defer r.table.Unlock()
+	r.complete()
+	return nil
+}
+
+// join brings a sampler in.
+func (r *rollouts) join(make func(number int) sampler) {
+	r.table.Lock()
+	defer r.table.Unlock()
+	n := r.next
+	r.next++
+	r.samplers[n] = make(n)
+	r.obey(r.desk.Join(n))
+}
+
+// again is the data of a step that is trained on what an earlier one was, nil of others.
+func (d *data) again(step int64) (*made, error) {
+	if d.rollouts == nil {
+		return nil, nil
+	}
+	switch first := d.rollouts.plan.First(d.rollouts.plan.Round(step)); {
+	case first == step:
+		return nil, nil
+	case first < d.r.start.first: // its answers are those of the checkpoint
+		return &made{start: d.began, end: d.began}, nil
+	default:
+		return d.step(first)
+	}
+}
