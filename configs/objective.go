@@ -10,9 +10,13 @@ type Objective struct {
 	Center      float64 `key:"center" default:"0" min:"0" class:"fixed" doc:"reward: how strongly scores are held around 0 (arXiv:2312.09244 has 0.01)."`
 	ClipLow     float64 `key:"clip_low" default:"-1" class:"fixed" doc:"Losses of policies: how far below 1 the ratio of a token's probability to that when it was drawn may go; -1 takes the kind's own."`
 	ClipHigh    float64 `key:"clip_high" default:"-1" class:"fixed" doc:"Losses of policies: how far above 1 it may go (cispo: the ratio itself); -1 takes the kind's own."`
-	KL          float64 `key:"kl" default:"0" min:"0" class:"fixed" doc:"Losses of policies: weight of the distance to the reference policy, the estimator k3 of each token; 0 needs no reference."`
+	KL          float64 `key:"kl" default:"0" min:"0" class:"fixed" doc:"Losses of policies: weight of the distance to the reference policy, the estimator k3 of each token (ppo: k1, taken off the rewards); 0 needs no reference."`
 	Desirable   float64 `key:"desirable" default:"1" min:"0" class:"fixed" doc:"kto: weight of good answers."`
 	Undesirable float64 `key:"undesirable" default:"1" min:"0" class:"fixed" doc:"kto: weight of bad answers; with n_good good answers and n_bad bad ones, n_good·desirable / (n_bad·undesirable) of 1 to 4/3 is advised."`
+	Discount    float64 `key:"discount" default:"1" min:"0" max:"1" class:"fixed" doc:"ppo: discount of later rewards a token, γ."`
+	Lambda      float64 `key:"gae_lambda" default:"0.95" min:"0" max:"1" class:"fixed" doc:"ppo: λ of generalised advantage estimation; 1 takes what came, 0 trusts the values."`
+	Value       float64 `key:"value_weight" default:"0.1" min:"0" class:"fixed" doc:"ppo: weight of the loss of values, whose head is on the same model."`
+	ClipValue   float64 `key:"clip_value" default:"0.5" min:"0" class:"fixed" doc:"ppo: how far a value may move from that when drawn before its loss stops falling."`
 	Reference   string  `key:"reference" default:"" class:"fixed" doc:"Directory of the reference policy: a checkpoint of lfactor, or a Hugging Face directory. Empty takes the weights that the run begins with, without adapters."`
 	Cache       string  `key:"cache" default:"" class:"free" doc:"Directory of log-probabilities under the reference by the answers that they are of, which runs may share; empty is reference below log.dir, off keeps none."`
 }

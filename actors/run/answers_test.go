@@ -25,6 +25,7 @@ num_key_value_heads: 2
 head_dim: 8
 intermediate_size: 48
 initializer_range: 0.1
+max_position_embeddings: 64
 `
 
 // colours are the words of pairs.

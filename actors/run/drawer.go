@@ -93,10 +93,13 @@ type drawer struct {
 	params  []*grad.Param
 	backend kernels.Backend
 	stops   []int32
+	valued  bool           // values of tokens are wanted
+	ready   []func() error // of tasks whose answers have ended
 }
 
 // newDrawer makes the sampler's model, whose weights are put in later.
 func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
+	l := fit.Loss(c)
 	b, err := kernels.Open(kernels.CPU, kernels.Options{Threads: c.Run.Plan.Threads})
 	if err != nil {
 		return nil, err
@@ -106,6 +109,7 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 		return nil, err
 	}
 	m.DropMTP()
+	m.Spec.Objective = &family.Objective{Loss: l, Params: fit.LossParams(c)} // its head of values
 	g, err := sample.New(m, fit.Lora(c), layout.Precisions[c.Run.Train.Precision], b,
 		tensor.NewPool("sampler", 0),
 		func(*grad.Param, family.Region, []float32) error { return nil })
@@ -126,7 +130,8 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &drawer{engine: e, params: m.Params(fit.Lora(c)), backend: b, stops: stops}, nil
+	return &drawer{engine: e, params: m.Params(fit.Lora(c)), backend: b, stops: stops,
+		valued: l.Policy.Value != ""}, nil
 }
 
 // load puts weights in. Nothing is under way.
@@ -189,12 +194,55 @@ func (d *drawer) submit(all []draft, done func(got []draft)) error {
 		q.Done = func(why sample.End) {
 			g.End = why
 			if left--; left == 0 && why != sample.EndCancel && why != sample.EndError {
-				done(got)
+				d.ready = append(d.ready, func() error { // when the step is over: values are of the same model
+					err := d.values(all, got)
+					done(got)
+					return err
+				})
 			}
 		}
 		if err := d.engine.Submit(q); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// step draws a token of each answer under way.
+func (d *drawer) step() error {
+	err := d.engine.Step()
+	ready := d.ready
+	d.ready = nil
+	for _, f := range ready {
+		if err == nil {
+			err = f()
+		}
+	}
+	return err
+}
+
+// values finds the values of what was drawn, where the loss reads them: of the rows that drew the tokens.
+func (d *drawer) values(all, got []draft) error {
+	if !d.valued {
+		return nil
+	}
+	var ids, positions []int32
+	cu := []int32{0}
+	for i, a := range all {
+		text := append(append(append([]int32{}, a.Prompt...), a.Answer...), got[i].Answer...)
+		for k := range text {
+			positions = append(positions, int32(k))
+		}
+		ids = append(ids, text...)
+		cu = append(cu, int32(len(ids)))
+	}
+	v, err := d.engine.Generator().Values(ids, positions, cu)
+	if err != nil {
+		return err
+	}
+	for i, a := range all {
+		from := int(cu[i]) + len(a.Prompt) - 1
+		got[i].Values = append([]float32{}, v[from:cu[i+1]-1]...)
 	}
 	return nil
 }
@@ -220,7 +268,7 @@ func (d *drawer) work(commands <-chan command, drawn func(t rounds.Task, got []d
 			select {
 			case c, ok = <-commands:
 			default:
-				if err := d.engine.Step(); err != nil {
+				if err := d.step(); err != nil {
 					return err
 				}
 				continue

@@ -6,6 +6,8 @@ import (
 
 	"github.com/lfactor/lfactor/actors/reward"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/kernels/objective"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
@@ -21,24 +23,11 @@ func (r *rollouts) judge(all []*rollout) error {
 		}
 		a.Text, a.Asked = tok.Decode(ids, true), tok.Decode(a.Prompt, false)
 	}
-	asked := make([]reward.Answer, len(all))
-	for i, a := range all {
-		asked[i] = reward.Answer{Prompt: a.Asked, Text: a.Text, Record: a.Record}
+	if err := r.rewarded(all); err != nil {
+		return err
 	}
-	results := reward.Each(r.ctx, r.reward, &c.Reward, asked)
-	if r.ctx.Err() != nil {
-		return errLeft
-	}
-	for i, x := range results {
-		a := all[i]
-		if x.Err == nil {
-			a.Reward = &x.Value
-			continue
-		}
-		a.Fault = x.Err.Error()
-		if err := r.d.setAside(a); err != nil {
-			return err
-		}
+	if r.loss.Policy.Tokens != nil {
+		return r.credit(all)
 	}
 	var groups [][]float64
 	var of [][]*rollout
@@ -58,6 +47,85 @@ func (r *rollouts) judge(all []*rollout) error {
 		}
 	}
 	return nil
+}
+
+// rewarded asks for the rewards of answers. One that has none is set aside.
+func (r *rollouts) rewarded(all []*rollout) error {
+	if r.loss.Policy.Unjudged {
+		return nil
+	}
+	c := &r.d.r.cfg.Run
+	asked := make([]reward.Answer, len(all))
+	for i, a := range all {
+		asked[i] = reward.Answer{Prompt: a.Asked, Text: a.Text, Record: a.Record}
+	}
+	results := reward.Each(r.ctx, r.reward, &c.Reward, asked)
+	if r.ctx.Err() != nil {
+		return errLeft
+	}
+	for i, x := range results {
+		a := all[i]
+		if x.Err == nil {
+			a.Reward = &x.Value
+			continue
+		}
+		a.Fault = x.Err.Error()
+		if err := r.d.setAside(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// learns reports whether an answer is trained on.
+func (r *rollouts) learns(a *rollout) bool { return a.Reward != nil || r.loss.Policy.Unjudged }
+
+// credit finds the advantages of tokens.
+func (r *rollouts) credit(all []*rollout) error {
+	var sequences [][]int32
+	var of []*rollout
+	for _, a := range all {
+		if r.learns(a) {
+			of = append(of, a)
+			sequences = append(sequences, append(append([]int32{}, a.Prompt...), a.Answer...))
+		}
+	}
+	drawn := make([]objective.Drawn, len(of))
+	for i, a := range of {
+		drawn[i] = objective.Drawn{LogProbs: a.LogProbs, Values: a.Values}
+		if a.Reward != nil {
+			drawn[i].Reward = *a.Reward
+		}
+	}
+	if r.ref != nil {
+		known, err := r.ref.LogProbs(sequences)
+		if err != nil {
+			return err
+		}
+		for i, a := range of {
+			drawn[i].Reference = known[i][len(a.Prompt)-1:]
+		}
+	}
+	p := fit.LossParams(r.d.r.cfg)
+	advantages, returns := r.loss.Policy.Tokens(&p, drawn)
+	for i, a := range of {
+		a.Advantages = narrow(advantages[i])
+		for _, x := range advantages[i] {
+			a.Advantage += x / float64(len(advantages[i]))
+		}
+		if returns != nil {
+			a.Returns = narrow(returns[i])
+		}
+	}
+	return nil
+}
+
+func narrow(v []float64) []float32 {
+	out := make([]float32, len(v))
+	for i, x := range v {
+		out[i] = float32(x)
+	}
+	return out
 }
 
 // write appends a step's answers to the log, and says how they are.

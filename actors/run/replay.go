@@ -175,7 +175,7 @@ func (r *rollouts) drawAgain(x *round, first int64) (from string, err error) {
 			}
 		}
 		for d.engine.Busy() {
-			if err := d.engine.Step(); err != nil {
+			if err := d.step(); err != nil {
 				return "", err
 			}
 		}

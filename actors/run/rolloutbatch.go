@@ -12,7 +12,7 @@ func (r *rollouts) lay(step int64, dp int, x *round) ([]host.Microbatch, error) 
 	c := &r.d.r.cfg.Run
 	answers, tokens := 0.0, 0.0
 	for _, a := range x.answers {
-		if a.Reward != nil {
+		if r.learns(a) {
 			answers, tokens = answers+1, tokens+float64(len(a.Answer))
 		}
 	}
@@ -49,7 +49,13 @@ func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float
 				mb.Targets[row] = a.Answer[t]
 				more := out.More[row*objective.Columns:]
 				more[objective.Old], more[objective.Advantage] = a.LogProbs[t], float32(a.Advantage)
-				if a.Reward != nil {
+				if len(a.Advantages) > 0 {
+					more[objective.Advantage] = a.Advantages[t]
+				}
+				if len(a.Returns) > 0 {
+					more[objective.Return], more[objective.Worth] = a.Returns[t], a.Values[t]
+				}
+				if r.learns(a) {
 					out.Weight[row] = float32(r.loss.Policy.Share(len(a.Answer), answers, tokens,
 						float64(c.Rollout.Max)))
 				}

@@ -71,6 +71,9 @@ type rollout struct {
 	Reward    *float64   `json:"reward"` // null where there is none
 	Fault     string     `json:"fault,omitempty"`
 	Advantage float64    `json:"advantage"`
+	// Advantages and Returns are those of tokens, of losses that have some.
+	Advantages []float32 `json:"advantages,omitempty"`
+	Returns    []float32 `json:"returns,omitempty"`
 	// Record is the prompt's record of the data, and Asked its text: what the reward saw beside Text.
 	Record map[string]json.RawMessage `json:"record"`
 	Asked  string                     `json:"asked"`
@@ -87,8 +90,10 @@ func (d *data) openRollouts(l *objective.Loss) (err error) {
 			Span: int64(c.Run.Rollout.Span)},
 		round: map[int64]*round{}, kept: map[int64]*weights{}, samplers: map[int]sampler{},
 		changed: make(chan struct{})}
-	if r.reward, err = reward.Of(&c.Run.Reward); err != nil {
-		return c.Fault("reward.kind", err.Error(), "")
+	if !l.Policy.Unjudged {
+		if r.reward, err = reward.Of(&c.Run.Reward); err != nil {
+			return c.Fault("reward.kind", err.Error(), "")
+		}
 	}
 	if fit.Compares(c) {
 		if r.ref, err = d.r.reference(); err != nil {

@@ -57,6 +57,9 @@ func checkFiles(c *configs.Config, at configs.At) {
 // together alone.
 func Aimed(c *configs.Config, k dataset.Kind) error {
 	kind, draws := c.Run.Objective.Kind, c.Run.Reward.Kind != "none"
+	if l := objective.Lookup(kind); l != nil && l.Policy != nil {
+		draws = true
+	}
 	switch {
 	case draws && k != dataset.KindPrompts:
 		return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s draws answers to prompts, and the data holds %s",

@@ -12,6 +12,7 @@ import (
 // and their gradients.
 func fuse(ns []*Node) []*Node {
 	at := map[*Node]int{} // places of nodes since the last communication
+	made := map[*Value]*Node{}
 	behind := map[*Node]*Node{}
 	then := map[*Node][]*Node{}
 	for i, n := range ns {
@@ -19,10 +20,13 @@ func fuse(ns []*Node) []*Node {
 			clear(at)
 			continue
 		}
-		if p := productOf(n, at); p != nil {
+		if p := productOf(n, at, made); p != nil {
 			then[p], behind[n] = append(then[p], n), p
 		}
 		at[n] = i
+		for _, v := range n.Out { // v.Node may be one that this stands for
+			made[v] = n
+		}
 	}
 	var out []*Node
 	for _, n := range ns {
@@ -40,13 +44,13 @@ func fuse(ns []*Node) []*Node {
 
 // productOf is the node that n can be an epilogue of: the last that n reads, in whatever shape, if it is a
 // product of the size of all that n writes.
-func productOf(n *Node, at map[*Node]int) *Node {
+func productOf(n *Node, at map[*Node]int, made map[*Value]*Node) *Node {
 	if n.Op.Role != compute || n.Acc > 0 || !kernels.Epilogue(n.Op.Kernel) || slices.Contains(n.In, nil) {
 		return nil
 	}
 	var last *Node
 	for _, v := range n.In {
-		from := source(v)
+		from := made[source(v)]
 		if i, ok := at[from]; ok && (last == nil || i > at[last]) {
 			last = from
 		}
@@ -63,12 +67,12 @@ func productOf(n *Node, at map[*Node]int) *Node {
 	return last
 }
 
-// source is the node that computes v, seen through other shapes of the same storage.
-func source(v *Value) *Node {
+// source is the value that v is another shape of, with the same storage.
+func source(v *Value) *Value {
 	for v.Node.Op.Role == alias {
 		v = v.Node.In[0]
 	}
-	return v.Node
+	return v
 }
 
 // epilogues puts the node's into the call. It returns the views it took: of the product in shapes that come

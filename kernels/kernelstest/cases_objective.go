@@ -11,8 +11,9 @@ import (
 // objectiveCases are all losses over answers, on rows of two pairs with prompts and padding.
 func objectiveCases() []Case {
 	var l []Case
-	p := objective.Params{Beta: 0.1, Gamma: 0.5, Smoothing: 0.1, Text: 0.3, Center: 0.01, Desirable: 1, Undesirable: 0.7}
-	for _, name := range objective.Names() {
+	p := objective.Params{Beta: 0.1, Gamma: 0.5, Smoothing: 0.1, Text: 0.3, Center: 0.01, Desirable: 1, Undesirable: 0.7, Value: 0.1,
+		ClipValue: 0.2}
+	for _, name := range objective.Known() {
 		attr := kernels.Attr{I: [4]int{objective.Lookup(name).Number()}, F: [2]float64{-1}}
 		in := func(g *gen) tensors {
 			n := 41

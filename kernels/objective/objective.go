@@ -18,20 +18,25 @@ type Params struct {
 	ClipLow, ClipHigh, KL float64
 	// Desirable and Undesirable weigh single answers that are good or bad.
 	Desirable, Undesirable float64
+	// Discount is γ and Lambda λ of generalised advantage estimation, Value the weight of the loss of values,
+	// and ClipValue how far a value may move.
+	Discount, Lambda, Value, ClipValue float64
 }
 
 // Vector and ParamsOf carry parameters through a tensor of float32s.
 func (p Params) Vector() []float32 {
 	return []float32{float32(p.Beta), float32(p.Gamma), float32(p.Smoothing), float32(p.Text),
 		float32(p.Center), float32(p.ClipLow), float32(p.ClipHigh), float32(p.KL),
-		float32(p.Desirable), float32(p.Undesirable)}
+		float32(p.Desirable), float32(p.Undesirable), float32(p.Discount), float32(p.Lambda),
+		float32(p.Value), float32(p.ClipValue)}
 }
 
 // ParamsOf is the inverse of Params.Vector.
 func ParamsOf(v []float32) Params {
 	return Params{Beta: wide(v[0]), Gamma: wide(v[1]), Smoothing: wide(v[2]), Text: wide(v[3]),
 		Center: wide(v[4]), ClipLow: wide(v[5]), ClipHigh: wide(v[6]), KL: wide(v[7]),
-		Desirable: wide(v[8]), Undesirable: wide(v[9])}
+		Desirable: wide(v[8]), Undesirable: wide(v[9]), Discount: wide(v[10]), Lambda: wide(v[11]),
+		Value: wide(v[12]), ClipValue: wide(v[13])}
 }
 
 // wide is the number with the fewest digits that rounds to a float32, as a file has it: 0.1 and not
@@ -50,7 +55,9 @@ const (
 	Language         // weight of the row's own loss of a language model, 0 for none
 	Margin           // how much better the chosen answer is said to be; the same in all rows of a pair
 	Old              // log-probability when the token was drawn, or before the first update by it
-	Advantage        // of the token's answer; the same in all of its rows
+	Advantage        // of the token, or of its answer
+	Return           // what the value of the token's place was to be
+	Worth            // the value when the token was drawn
 	Columns
 )
 
@@ -83,6 +90,8 @@ type Loss struct {
 	// Held says that the derivatives leave out what some part of the loss changes by, so that they are not
 	// its own.
 	Held bool
+	// Part says that it is a part of another loss, and not one to train by.
+	Part bool
 	// Policy says how rewards of drawn answers become advantages and weights; nil for losses of pairs.
 	Policy *Policy
 	// Of gives the loss and adds its derivatives by LogP to grad.
@@ -100,8 +109,13 @@ func register(l Loss) struct{} {
 	return struct{}{}
 }
 
-// Names lists the losses.
+// Names lists the losses to train by.
 func Names() []string {
+	return slices.DeleteFunc(Known(), func(n string) bool { return all[n].Part })
+}
+
+// Known lists all losses, with those that are parts of others.
+func Known() []string {
 	var out []string
 	for n := range all {
 		out = append(out, n)
@@ -125,7 +139,7 @@ func (l *Loss) Number() int {
 
 // Numbered is the loss of a number.
 func Numbered(n int) *Loss {
-	for _, name := range Names() {
+	for _, name := range Known() {
 		if all[name].Number() == n {
 			return all[name]
 		}

@@ -22,7 +22,7 @@ func drawnRows(rng *rand.Rand, score bool) *Rows {
 			r.Weight = append(r.Weight, w)
 			near := r.LogP[len(r.LogP)-1] + rng.Float32() - 0.5
 			r.More = append(r.More, float32(-rng.ExpFloat64()), rng.Float32(), float32(s/2)*0.6-0.3, near,
-				float32(s)-1.4)
+				float32(s)-1.4, rng.Float32()-1, near+0.3)
 		}
 	}
 	r.Seq, r.LogP, r.Weight = append(r.Seq, -1), append(r.LogP, -3), append(r.Weight, 0)
@@ -33,14 +33,15 @@ func drawnRows(rng *rand.Rand, score bool) *Rows {
 // TestGradients: every loss's derivatives are those of finite differences, and a row of no sequence has
 // none.
 func TestGradients(t *testing.T) {
-	for _, name := range Names() {
+	for _, name := range Known() {
 		l := Lookup(name)
 		require.Same(t, l, Numbered(l.Number()))
 		for seed := range uint64(20) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			r := drawnRows(rng, l.Score)
 			p := Params{Beta: 0.3, Gamma: 0.5, Smoothing: 0.1, Text: 0.2, Center: 0.05, ClipLow: 0.2,
-				ClipHigh: 0.3, KL: 0.1, Desirable: 1.2, Undesirable: 0.7}
+				ClipHigh: 0.3, KL: 0.1, Desirable: 1.2, Undesirable: 0.7,
+				Value: 0.3, ClipValue: 0.4}
 			if l.Judged { // nobody learns the text of bad answers
 				p.Text = 0
 			}
@@ -85,6 +86,7 @@ func TestEqual(t *testing.T) {
 // TestParams: numbers of a file come through a tensor as they were written.
 func TestParams(t *testing.T) {
 	p := Params{Beta: 0.1, Gamma: 1.4, Smoothing: 0.01, Text: 0.3, Center: 1e-7, ClipLow: 3e-4,
-		ClipHigh: 4e-4, KL: 0.04, Desirable: 1.33, Undesirable: 0.75}
+		ClipHigh: 4e-4, KL: 0.04, Desirable: 1.33, Undesirable: 0.75, Discount: 0.99, Lambda: 0.95,
+		Value: 0.1, ClipValue: 0.2}
 	require.Equal(t, p, ParamsOf(p.Vector()))
 }

@@ -4,13 +4,25 @@ import "math"
 
 // Policy is what a loss of a policy makes of the rewards of groups of answers to one prompt each.
 type Policy struct {
-	// Advantages of the answers of each group, from their rewards.
+	// Advantages of the answers of each group, from their rewards; nil where Tokens has those of each token.
 	Advantages func(rewards [][]float64) [][]float64
+	// Tokens are the advantages of each token of a step's answers, and their returns where Value learns them.
+	Tokens func(p *Params, all []Drawn) (advantages, returns [][]float64)
+	// Value is the loss that trains a head of values beside the policy, "" for none.
+	Value string
+	// Unjudged says that answers have no rewards.
+	Unjudged bool
 	// Share is the weight of a token of an answer of n tokens, in a step of so many answers and tokens,
 	// where an answer may have most.
 	Share func(n int, answers, tokens, most float64) float64
 	// ClipLow and ClipHigh are those of Params by default.
 	ClipLow, ClipHigh float64
+}
+
+// Drawn is what is known of an answer when it is drawn: numbers of each of its tokens, and the reward of all.
+type Drawn struct {
+	Reward                      float64
+	LogProbs, Reference, Values []float32 // Reference and Values where the loss reads them
 }
 
 // over says of what a ratio of probabilities is.

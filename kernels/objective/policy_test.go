@@ -51,7 +51,7 @@ func TestPolicyGolden(t *testing.T) {
 				r.Weight = append(r.Weight, float32(l.Policy.Share(n, float64(len(g.Lengths)),
 					float64(tokens),
 					float64(g.Most))))
-				r.More = append(r.More, g.Ref[s][i], 0, 0, g.Old[s][i], float32(advantages[s]))
+				r.More = append(r.More, g.Ref[s][i], 0, 0, g.Old[s][i], float32(advantages[s]), 0, 0)
 				want = append(want, c.Gradient[s][i])
 			}
 		}

@@ -84,6 +84,8 @@ type Rec struct {
 	States bool
 	// NLL asks for minus the log-probability of each row's target in place of the loss.
 	NLL bool
+	// Values asks for what the head of one number gives each row in place of the loss.
+	Values bool
 	// Cached makes the keys and values of Past earlier tokens data of the record, and all of them outputs of
 	// it.
 	Cached bool

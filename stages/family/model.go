@@ -165,6 +165,9 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	if r.States && env["final"] != nil {
 		r.T.Output("final", env["final"])
 	}
+	if r.Values && env["values"] != nil {
+		r.T.Output("values", env["values"])
+	}
 	if r.NLL && env["nll"] != nil {
 		r.T.Output("nll", env["nll"])
 	}

@@ -26,6 +26,19 @@ const scoreParam = ScoreName + ".weight"
 // Scores reports whether the model has a head of one number in place of that of a language model.
 func (m *Model) Scores() bool { return m.Spec.Objective != nil && m.Spec.Objective.Loss.Score }
 
+// valued reports whether the model has a head of one number, beside or in place of its own.
+func (m *Model) valued() bool {
+	return m.Spec.Objective != nil && (m.Spec.Objective.Loss.Score || m.Spec.values() != nil)
+}
+
+// values is the loss of a head of values beside a policy, nil for none.
+func (s *Spec) values() *objective.Loss {
+	if s.Objective == nil || s.Objective.Loss.Policy == nil {
+		return nil
+	}
+	return objective.Lookup(s.Objective.Loss.Policy.Value)
+}
+
 // objective ends the model: h is what the head of a language model reads, and final what it was made of.
 func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 	t, n, o := r.T, r.Shape.Rows, s.Objective
@@ -35,8 +48,12 @@ func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 	} else {
 		x = t.TokenNLL(h, s.output(t), t.Data("targets", tensor.I32, n), s.LogitCap)
 	}
-	t.Loss(t.Objective(x, t.Data("obj.seq", tensor.I32, n), t.Data("obj.weight", tensor.F32, n),
-		t.Data("obj.more", tensor.F32, n, objective.Columns), o.Loss, o.Params, sign))
+	seq, weight := t.Data("obj.seq", tensor.I32, n), t.Data("obj.weight", tensor.F32, n)
+	more := t.Data("obj.more", tensor.F32, n, objective.Columns)
+	t.Loss(t.Objective(x, seq, weight, more, o.Loss, o.Params, sign))
+	if v := s.values(); v != nil {
+		t.Loss(t.Objective(s.score(r, final), seq, weight, more, v, o.Params, 1))
+	}
 }
 
 // score is one number a row, [rows] in float32.

@@ -342,6 +342,9 @@ func (s Spec) head(r *block.Rec, env map[string]*grad.Value) {
 		h = r.T.Scale(h, s.LogitScale)
 	}
 	switch {
+	case r.Values:
+		env["values"] = s.score(r, env["final"])
+		return
 	case r.NLL:
 		env["nll"] = r.T.TokenNLL(h, s.output(r.T), r.T.Data("targets", tensor.I32, r.Shape.Rows), s.LogitCap)
 		return

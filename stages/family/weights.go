@@ -70,6 +70,7 @@ func (m *Model) ignorable(name string) bool {
 			m.Spec.Further > 0 && strings.HasPrefix(name, "mtp.")) ||
 		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) && (m.Spec.MTP == 0 ||
 			repeats(name)) ||
+		!m.valued() && name == scoreParam ||
 		(m.Spec.Tie || m.Scores()) && name == m.Source(HeadName+".weight").Name
 }
 
@@ -192,7 +193,7 @@ func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error
 		}
 	}
 	want := m.HFShapes()
-	if _, trained := w.infos[scoreParam]; m.Scores() && !trained { // it is drawn
+	if _, trained := w.infos[scoreParam]; m.valued() && !trained { // it is drawn
 		want = slices.DeleteFunc(want, func(i checkpoint.Info) bool { return i.Name == scoreParam })
 	}
 	return w, checkpoint.Match(path, want, have)

@@ -34,7 +34,8 @@ func aims(c *configs.Config, m *family.Model) {
 func lossParams(l *objective.Loss, o *configs.Objective) objective.Params {
 	p := objective.Params{Beta: o.Beta, Gamma: o.Gamma, Smoothing: o.Smoothing, Text: o.Text, Center: o.Center,
 		ClipLow: o.ClipLow, ClipHigh: o.ClipHigh, KL: o.KL,
-		Desirable: o.Desirable, Undesirable: o.Undesirable}
+		Desirable: o.Desirable, Undesirable: o.Undesirable, Discount: o.Discount, Lambda: o.Lambda,
+		Value: o.Value, ClipValue: o.ClipValue}
 	if l.Policy != nil {
 		if p.ClipLow < 0 {
 			p.ClipLow = l.Policy.ClipLow
@@ -45,6 +46,9 @@ func lossParams(l *objective.Loss, o *configs.Objective) objective.Params {
 	}
 	return p
 }
+
+// LossParams are the parameters of a run's loss over answers.
+func LossParams(c *configs.Config) objective.Params { return lossParams(Loss(c), &c.Run.Objective) }
 
 // Compares reports whether a run's loss reads a reference policy.
 func Compares(c *configs.Config) bool {
@@ -113,6 +117,12 @@ func (r rules) rollouts(l *objective.Loss) {
 		return
 	case !draws:
 		return
+	case l.Policy.Unjudged && c.Reward.Kind != "none":
+		r.at("reward.kind", fmt.Sprintf("objective.kind = %s reads no rewards", l.Name), "remove it")
+	case l.Policy.Unjudged && c.Objective.Reference == "":
+		r.at("objective.reference", fmt.Sprintf("objective.kind = %s learns from a teacher, and the weights that "+
+			"the run begins with teach nothing", l.Name), "name the teacher's directory")
+	case l.Policy.Unjudged:
 	case c.Reward.Kind == "none":
 		r.at("reward.kind", "says not what drawn answers are worth", "set it, for example to exact")
 	}

@@ -13,6 +13,20 @@ import (
 // computes with the same weights. The rows are whole sequences one after the other, cut by cu as
 // Microbatch.Cu cuts them. The sequence that was fed before is forgotten.
 func (g *Generator) LogProbs(ids, targets, positions, cu []int32) ([]float32, error) {
+	out, err := g.whole(ids, targets, positions, cu, block.Rec{NLL: true}, "nll")
+	for i, x := range out {
+		out[i] = -x
+	}
+	return out, err
+}
+
+// Values gives what the model's head of one number gives each row of whole sequences, as LogProbs takes them.
+func (g *Generator) Values(ids, positions, cu []int32) ([]float32, error) {
+	return g.whole(ids, make([]int32, len(ids)), positions, cu, block.Rec{Values: true}, "values")
+}
+
+// whole runs a record on whole sequences and gives one number a row.
+func (g *Generator) whole(ids, targets, positions, cu []int32, rec block.Rec, want string) ([]float32, error) {
 	if len(ids) != len(targets) || len(ids) != len(positions) || len(cu) == 0 ||
 		int(cu[len(cu)-1]) != len(ids) {
 		return nil, fmt.Errorf("sample: %d tokens with %d targets and borders %v", len(ids), len(targets),
@@ -23,24 +37,26 @@ func (g *Generator) LogProbs(ids, targets, positions, cu []int32) ([]float32, er
 	}
 	g.Reset()
 	n := len(ids)
-	tr := g.m.Record(grad.Options{DType: g.dtype, NoGrad: true},
-		block.Rec{Shape: block.Shape{Rows: n}, Lora: g.lora,
-			NLL: true}, family.Stage{To: len(g.m.Blocks)})
-	data := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, n),
+	rec.Shape, rec.Lora = block.Shape{Rows: n}, g.lora
+	tr := g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
+	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, n),
 		"targets":   tensor.Of(tensor.I32, targets, n),
 		"positions": tensor.Of(tensor.I32, positions, n), "cu_seqlens": tensor.Of(tensor.I32, cu, len(cu)),
 		"cu_seqlens_k": tensor.Of(tensor.I32, cu, len(cu))}
 	if kinds := g.m.Kinds(ids); kinds != nil {
-		data[block.KindsOf] = kinds
+		all[block.KindsOf] = kinds
+	}
+	data := map[string]*tensor.Tensor{}
+	for _, name := range tr.Data {
+		if data[name] = all[name]; all[name] == nil {
+			return nil, fmt.Errorf("sample: %s reads %s, which there is not", g.m.Family, name)
+		}
 	}
 	out, err := g.outputs(tr, data)
 	if err != nil {
 		return nil, err
 	}
-	for i, x := range out["nll"] {
-		out["nll"][i] = -x
-	}
-	return out["nll"], nil
+	return out[want], nil
 }
 
 // outputs runs a trace and gives what it makes, as float32.
