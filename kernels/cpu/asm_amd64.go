@@ -204,6 +204,51 @@ func toBF16Z(y []uint16, x []float32)
 //go:noescape
 func toF16Z(y []uint16, x []float32)
 
+// convTileZ multiplies tiles of places, see convArgs.
+//
+//go:noescape
+func convTileZ(args *int)
+
+// sumTileZ adds up products of places, see sumArgs.
+//
+//go:noescape
+func sumTileZ(args *int)
+
+// convPairsZ multiplies tiles of places, see convArgs.
+//
+//go:noescape
+func convPairsZ(args *int)
+
+// sumPairsZ adds up products of places, see sumArgs.
+//
+//go:noescape
+func sumPairsZ(args *int)
+
+// winoInZ is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoInZ(y []float32, ys int, x []float32, xs int, n int)
+
+// winoOutZ is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoOutZ(y []float32, ys int, x []float32, xs int, n int)
+
+// winoKernelZ is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoKernelZ(y []float32, ys int, x []float32, xs int, n int)
+
+// winoCotangentZ is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoCotangentZ(y []float32, ys int, x []float32, xs int, n int)
+
+// winoGradientZ is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoGradientZ(y []float32, ys int, x []float32, xs int, n int)
+
 // adamWZ is one step of AdamW with the fields of adamConst at h.
 //
 //go:noescape
@@ -483,6 +528,41 @@ func toBF16Y(y []uint16, x []float32)
 //
 //go:noescape
 func toF16Y(y []uint16, x []float32)
+
+// convTileY multiplies tiles of places, see convArgs.
+//
+//go:noescape
+func convTileY(args *int)
+
+// sumTileY adds up products of places, see sumArgs.
+//
+//go:noescape
+func sumTileY(args *int)
+
+// winoInY is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoInY(y []float32, ys int, x []float32, xs int, n int)
+
+// winoOutY is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoOutY(y []float32, ys int, x []float32, xs int, n int)
+
+// winoKernelY is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoKernelY(y []float32, ys int, x []float32, xs int, n int)
+
+// winoCotangentY is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoCotangentY(y []float32, ys int, x []float32, xs int, n int)
+
+// winoGradientY is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoGradientY(y []float32, ys int, x []float32, xs int, n int)
 
 // adamWY is one step of AdamW with the fields of adamConst at h.
 //

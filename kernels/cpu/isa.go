@@ -26,6 +26,12 @@ type isa struct {
 	// to add into c.
 	tile, tileRows func(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int,
 		k, n, acc int)
+	// convTile computes tiles of a convolution, and convPairs of one in bfloat16; sumTile and sumPairs those
+	// of the gradient of its weights. nil at levels that have none; convPairs and sumPairs also where pairs
+	// are not multiplied faster than float32s.
+	convTile, convPairs func(args *convArgs)
+	sumTile, sumPairs   func(args *sumArgs)
+	wino                *winoMaps
 	// transpose writes the columns of 16 rows: dst[p*step+i] = src[i*ld+p] for p < 16*blocks and i < min(16,
 	// step). It may write up to 16 elements past the end of the last column.
 	transpose func(dst []float32, step int, src []float32, ld, blocks int)
@@ -115,6 +121,17 @@ type halves struct {
 	centred   func(x []uint16, mean float32) float32
 	layer     func(y, x []uint16, w, b []float32, mean, r float32)
 	rope      func(y, x []uint16, cos, sin []float32, heads, width int, sign float32)
+}
+
+// winoMaps are the linear maps of Winograd's F(4×4, 3×3) along one axis, for n numbers of each row side by
+// side: row i of x is at i·xs, and of y at i·ys; strides may be negative, and y may be x. The points are 0, ±1,
+// ±2 and ∞.
+type winoMaps struct {
+	in        func(y []float32, ys int, x []float32, xs, n int) // 6 inputs to 6 places
+	out       func(y []float32, ys int, x []float32, xs, n int) // 6 places to 4 outputs
+	kernel    func(y []float32, ys int, x []float32, xs, n int) // 3 weights to 6 places
+	cotangent func(y []float32, ys int, x []float32, xs, n int) // 4 cotangents to 6 places
+	gradient  func(y []float32, ys int, x []float32, xs, n int) // 6 places to 3 gradients of weights
 }
 
 // adamConst are the constants of one AdamW step.

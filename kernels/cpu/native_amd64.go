@@ -62,6 +62,9 @@ var avx512 = isa{
 	adamW:      func(p, m, v, g []float32, h *adamConst) { adamWZ(p, m, v, g, (*float32)(unsafe.Pointer(h))) },
 	sgd:        func(p, m, g []float32, h *sgdConst) { sgdZ(p, m, g, (*float32)(unsafe.Pointer(h))) },
 	sumSquares: sumSquaresZ, peak: peakZ, lanes: 16,
+	convTile: func(a *convArgs) { convTileZ((*int)(unsafe.Pointer(a))) },
+	sumTile:  func(a *sumArgs) { sumTileZ((*int)(unsafe.Pointer(a))) },
+	wino:     &winoMaps{winoInZ, winoOutZ, winoKernelZ, winoCotangentZ, winoGradientZ},
 }
 
 // amx is avx512 with products of bfloat16 on tiles.
@@ -84,6 +87,8 @@ var amx = func() isa {
 var avx512bf16 = func() isa {
 	k := amx
 	k.name, k.blocks, k.rowBlocks, k.rowTimesHalf = "avx512bf16", dotBlocks, dotInRows, rowTimesHalfZ
+	k.convPairs = func(a *convArgs) { convPairsZ((*int)(unsafe.Pointer(a))) }
+	k.sumPairs = func(a *sumArgs) { sumPairsZ((*int)(unsafe.Pointer(a))) }
 	k.pairs = func(n int) float64 {
 		dotPeak(16 * n)
 		return float64(n) * 16 * 16 * 2 * 32
@@ -109,6 +114,9 @@ var avx2 = isa{
 	adamW:      func(p, m, v, g []float32, h *adamConst) { adamWY(p, m, v, g, (*float32)(unsafe.Pointer(h))) },
 	sgd:        func(p, m, g []float32, h *sgdConst) { sgdY(p, m, g, (*float32)(unsafe.Pointer(h))) },
 	sumSquares: sumSquaresY, peak: peakY, lanes: 8,
+	convTile: func(a *convArgs) { convTileY((*int)(unsafe.Pointer(a))) },
+	sumTile:  func(a *sumArgs) { sumTileY((*int)(unsafe.Pointer(a))) },
+	wino:     &winoMaps{winoInY, winoOutY, winoKernelY, winoCotangentY, winoGradientY},
 }
 
 // wholePairs leaves lengths that are no multiple of the vector's to plain Go.

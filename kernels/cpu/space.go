@@ -256,9 +256,20 @@ func convForward(b *Backend, c *kernels.Call) {
 	x, w, y := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, x, w, y)
 	bias := b.biasOf(c)
-	if s.winograds(x, w, y) {
-		packed, step := b.winoPack(w.F32(), s.outs, s.ch, s.size[0], false)
-		b.winograd(b.winoForward(s, x), result{v: viewOf(y), ld: s.outs, bias: bias}, packed, step)
+	if b.winogradsBy4(s, x.DType) {
+		b.winogradBy4(winoForward(s, x), w, false, result{v: viewOf(y), ld: s.outs, bias: bias})
+		return
+	}
+	if b.widens(x.DType) && s.winograds() {
+		packed, step := b.winoPack(b.wideWeights(w), s.outs, s.ch, s.size[0], false)
+		b.winograd(winoForward(s, x).tiled(b), result{v: viewOf(y), ld: s.outs, bias: bias}, packed, step)
+		return
+	}
+	if g := s.forward(x, 0); !g.isWhole() && b.directs(s, g, x.DType) {
+		d := b.directOf(g, s.outs)
+		d.makeRoom(b)
+		b.packRows(d, w, s.taps(), all(s.taps()))
+		b.multiplyDirectly(d, result{v: viewOf(y), ld: s.outs, bias: bias})
 		return
 	}
 	for group := range s.groups {
@@ -300,13 +311,21 @@ func convDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, dx, w, dy)
 	bias, row := b.biasOf(c), s.each*s.taps()
-	if s.winograds(dy, w, dx) {
-		packed, step := b.winoPack(w.F32(), s.outs, s.ch, s.size[0], true)
-		b.winograd(b.winoBackward(s, dy), result{v: viewOf(dx), ld: s.ch, bias: bias}, packed, step)
+	if b.winogradsBy4(s, dy.DType) {
+		b.winogradBy4(winoBackward(s, dy), w, true, result{v: viewOf(dx), ld: s.ch, bias: bias})
+		return
+	}
+	if b.widens(dy.DType) && s.winograds() {
+		packed, step := b.winoPack(b.wideWeights(w), s.outs, s.ch, s.size[0], true)
+		b.winograd(winoBackward(s, dy).tiled(b), result{v: viewOf(dx), ld: s.ch, bias: bias}, packed, step)
 		return
 	}
 	if s.scatters() {
 		b.scatterDX(s, dy, w, dx, bias)
+		return
+	}
+	if ps := s.backward(dy, 0); b.phasesDirect(s, ps, dy.DType) {
+		b.phasesDirectly(s, ps, w, result{v: viewOf(dx), ld: s.ch, bias: bias})
 		return
 	}
 	for group := range s.groups {
@@ -346,8 +365,16 @@ func convWeights(b *Backend, c *kernels.Call) {
 	dy, x, dw := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, x, dw, dy)
 	taps, n, acc := s.taps(), s.outsPerGroup, c.Attr.I[0] == kernels.Accumulate
-	if s.winograds(dy, dw, x) {
+	if b.winogradsBy4(s, x.DType) {
+		b.gradientBy4(winoForward(s, x), dy, dw, acc)
+		return
+	}
+	if b.widens(x.DType) && s.winograds() {
 		b.winoGradient(s, dy, x, dw.F32(), acc)
+		return
+	}
+	if b.sumsDirectly(s, x) {
+		b.sumDirectly(s, dy, x, dw, acc)
 		return
 	}
 	for group := range s.groups {

@@ -21,6 +21,12 @@ func (g *gathered) whole() (m matrix, is bool) {
 	return m, is
 }
 
+// isWhole tells whether rows of g are those of the tensor: a plain product.
+func (g *gathered) isWhole() bool {
+	_, is := g.whole()
+	return is
+}
+
 // gatheredRows is gatheredProduct in float32: each task gathers some rows and multiplies them as they lie, a
 // part of their sums after the other.
 func (b *Backend) gatheredRows(r result, g *gathered, right matrix, n int) {

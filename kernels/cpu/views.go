@@ -44,6 +44,9 @@ func (v view) from(n int) view {
 	return v
 }
 
+// bytes is the size of an element.
+func (v view) bytes() int { return v.d.Size() }
+
 // address is where the first element lies.
 func (v view) address() uintptr {
 	if v.d == tensor.F32 {

@@ -32,13 +32,11 @@ type wino struct {
 	across   int                   // and along the last
 }
 
+// widens tells whether numbers of a dtype are multiplied as float32s.
+func (b *Backend) widens(d tensor.DType) bool { return d != tensor.BF16 || !b.k.amx }
+
 // winograds tells whether a convolution is one for Winograd's way.
-func (s *convShape) winograds(ts ...*tensor.Tensor) bool {
-	for _, t := range ts {
-		if t.DType != tensor.F32 {
-			return false
-		}
-	}
+func (s *convShape) winograds() bool {
 	for _, w := range s.win[1:] {
 		if w.Size != 3 || w.Stride != 1 || w.Dilation != 1 {
 			return false
@@ -49,7 +47,7 @@ func (s *convShape) winograds(ts ...*tensor.Tensor) bool {
 }
 
 // winoForward is the way from x to y.
-func (b *Backend) winoForward(s *convShape, x *tensor.Tensor) *wino {
+func winoForward(s *convShape, x *tensor.Tensor) *wino {
 	w := &wino{src: viewOf(x), n: s.n, c: s.ch, f: s.outs, from: s.in, to: s.out, frames: s.size[0]}
 	w.edge = [2]int{s.win[1].Before, s.win[2].Before}
 	t := s.win[0]
@@ -59,11 +57,11 @@ func (b *Backend) winoForward(s *convShape, x *tensor.Tensor) *wino {
 		}
 		return -1
 	}
-	return w.tiled(b)
+	return w
 }
 
 // winoBackward is the way from dy to dx: the same with kernels turned round.
-func (b *Backend) winoBackward(s *convShape, dy *tensor.Tensor) *wino {
+func winoBackward(s *convShape, dy *tensor.Tensor) *wino {
 	w := &wino{src: viewOf(dy), n: s.n, c: s.outs, f: s.ch, from: s.out, to: s.in, frames: s.size[0]}
 	w.edge = [2]int{2 - s.win[1].Before, 2 - s.win[2].Before}
 	t := s.win[0]
@@ -74,7 +72,7 @@ func (b *Backend) winoBackward(s *convShape, dy *tensor.Tensor) *wino {
 		}
 		return i / t.Stride
 	}
-	return w.tiled(b)
+	return w
 }
 
 // tiled counts the tiles of 2 by 2 outputs in each direction, and makes a row of -1 for subtracting
@@ -150,6 +148,19 @@ func (w *worker) winoKernelPlace(y, tmp []float32, place, wide int) {
 
 // winoTurned is the place whose transform is that of a kernel turned round.
 var winoTurned = [4]int{3, 1, 2, 0}
+
+// wideWeights are weights as float32s.
+func (b *Backend) wideWeights(w *tensor.Tensor) []float32 {
+	if w.DType == tensor.F32 {
+		return w.F32()
+	}
+	v := b.shared.f32(w.Len())
+	b.rows(w.Shape[0], w.Len()/w.Shape[0], func(k *worker, from, to int) {
+		n := w.Len() / w.Shape[0]
+		k.k.read(v[from*n:to*n], viewOf(w), from*n)
+	})
+	return v
+}
 
 // winoPack packs the transformed kernels of all taps as right sides: [taps, 16] of panels, step apart.
 // turned is for kernels that are turned round, whose sums go over their first axis.

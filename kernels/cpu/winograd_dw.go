@@ -5,7 +5,7 @@ import "github.com/lfactor/lfactor/kernels/tensor"
 // winoGradient is the gradient of the weights: sums over tiles of products of transformed inputs and
 // outputs, place by place, transformed back to kernels.
 func (b *Backend) winoGradient(s *convShape, dy, x *tensor.Tensor, dw []float32, acc bool) {
-	p, ys := b.winoForward(s, x), viewOf(dy)
+	p, ys := winoForward(s, x).tiled(b), viewOf(dy)
 	taps, size := s.taps(), p.f*p.c
 	sums := b.shared.f32(winoPlaces * size)
 	lines := max(1, winoSums/(winoPlaces*(p.c+p.f)*p.across)) // rows of tiles whose transforms are held

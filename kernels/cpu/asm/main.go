@@ -28,6 +28,8 @@ func main() {
 		e.activations()
 		e.rotations()
 		e.conversions()
+		e.convs()
+		e.winograd()
 		e.optimizers()
 		if e.wide {
 			e.halfPrimitives()

@@ -1,0 +1,371 @@
+package cpu
+
+import (
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Convolutions that are multiplied where their inputs lie. A task copies the inputs of some rows of results
+// to its second-level cache, with zeros around them, and multiplies them there by packed weights: nothing is
+// gathered. Rows of a tile are three groups of neighbouring places, and the sum of a result runs over the
+// taps and their channels in order, in one register. So bits depend neither on threads nor on how results are
+// cut into tasks.
+//
+// Where the processor multiplies pairs of bfloat16 twice as fast as float32s, two channels are multiplied at
+// a time; elsewhere bfloat16 is widened when it is copied.
+
+const (
+	directWork = 1 << 16 // words of a task's inputs, a part of the second-level cache
+	// directPlaces is the results of a task at least
+	directPlaces = 96
+	halfPanel    = 16 // columns of a packed panel
+	// fewPlaces is the distance of places in bytes, or a multiple of it, at which the lines of a tile would
+	// fall into too few sets of the first-level cache.
+	fewPlaces = 2048
+)
+
+// convArgs are the arguments of isa.convTile, which uses up n. Strides and offsets are in bytes. The assembly
+// knows the order.
+type convArgs struct {
+	a         uintptr // the block of inputs
+	table     uintptr // for each tile the offsets of three groups of places in a, and in c
+	taps, end uintptr // offsets of the pieces of a sum from a place, and in b, and the end of them
+	k         int     // words of a piece
+	step      int     // from a place of a group to the next
+	b         uintptr // packed weights: panels of 16 columns, a word each
+	half      int     // to the second panel, if a tile has two
+	bias, c   uintptr // what sums begin with, a vector of float32s for all columns; the result
+	row       int     // from a place of a group to the next in c
+	round     int     // 1 for results in bfloat16; of pairs alone
+	n         int     // tiles
+}
+
+// direct is a convolution of a gathered matrix by packed weights.
+type direct struct {
+	*gathered
+	pairs   bool
+	cols    int
+	size    int // bytes of an element of a block
+	place   int // elements from one place of a block to the next
+	run     int // taps that lie one behind the other
+	piece   int // elements of them in a sum, a multiple of a word's
+	lo, hi  grid
+	wide    int // places of a line of a block
+	conv    func(*convArgs)
+	packed  []float32
+	next    int // from one panel to the next
+	mr, nr  int
+	bias    []float32
+	r       result
+	to      grid // the result's places, of which those at origin + stride·m are computed
+	origin  grid
+	strides grid
+}
+
+// directs tells whether rows of g, of a convolution without groups, can be multiplied where they lie.
+func (b *Backend) directs(s *convShape, g *gathered, d tensor.DType) bool {
+	return b.k.convTile != nil && s.groups == 1 && g.rows[2] >= b.k.mr/3 && s.ch > 0 && s.outs > 0 &&
+		g.count() > 0 && (b.k.convPairs != nil || b.widens(d))
+}
+
+// phasesDirect tells whether all phases of a gradient to the input can be. One that is the tensor as it lies
+// is a plain product.
+func (b *Backend) phasesDirect(s *convShape, l []phase, d tensor.DType) bool {
+	for _, p := range l {
+		if !b.directs(s, p.gathered, d) || p.rows == s.in && p.isWhole() {
+			return false
+		}
+	}
+	return len(l) > 0
+}
+
+// phasesDirectly computes the inputs of all phases.
+func (b *Backend) phasesDirectly(s *convShape, l []phase, w *tensor.Tensor, r result) {
+	var ds []*direct
+	var taps [][]int
+	for _, p := range l {
+		slices.Reverse(p.offs) // taps that come later meet outputs that come before
+		slices.Reverse(p.taps)
+		d := b.directOf(p.gathered, s.ch)
+		d.to, d.origin = s.in, p.first
+		for a, t := range s.win {
+			d.strides[a] = t.Stride
+		}
+		d.makeRoom(b)
+		ds, taps = append(ds, d), append(taps, p.taps)
+	}
+	b.packColumns(ds, w, s.taps(), taps)
+	for _, d := range ds {
+		b.multiplyDirectly(d, r)
+	}
+}
+
+// directOf plans a convolution to n columns.
+func (b *Backend) directOf(g *gathered, n int) *direct {
+	d := &direct{gathered: g, cols: n, size: 4, mr: b.k.mr, nr: b.k.nr, conv: b.k.convTile, to: g.rows,
+		strides: grid{1, 1, 1}}
+	word := 1
+	if d.place = g.each; g.v.d == tensor.BF16 && b.k.convPairs != nil {
+		d.pairs, d.size, d.conv, word = true, 2, b.k.convPairs, 2
+		if g.each >= fewChannels {
+			d.place = roundUp(g.each, 2)
+		}
+	}
+	d.run = g.runs()
+	if d.place*d.size*g.step[2]%fewPlaces == 0 {
+		d.place += 64 / d.size
+		d.run = 1
+	}
+	d.piece = roundUp((d.run-1)*d.place+g.each, word)
+	d.bounds()
+	d.wide = (d.rows[2]-1)*d.step[2] + d.hi[2] - d.lo[2] + 1
+	return d
+}
+
+// runs is the number of taps, from the first on, that are one place apart along the last axis, 1 if the
+// others do not lie in such runs.
+func (g *gathered) runs() int {
+	follows := func(k int) bool {
+		o := g.offs[k-1]
+		o[2]++
+		return o == g.offs[k]
+	}
+	run := 1
+	for run < len(g.offs) && follows(run) {
+		run++
+	}
+	for k := 1; k < len(g.offs); k++ {
+		if follows(k) != (k%run != 0) {
+			return 1
+		}
+	}
+	if len(g.offs)%run != 0 {
+		return 1
+	}
+	return run
+}
+
+// bounds sets the least and the greatest offset of taps on each axis.
+func (d *direct) bounds() {
+	for i, o := range d.offs {
+		for a := range o {
+			if i == 0 || o[a] < d.lo[a] {
+				d.lo[a] = o[a]
+			}
+			if i == 0 || o[a] > d.hi[a] {
+				d.hi[a] = o[a]
+			}
+		}
+	}
+}
+
+// word is the elements that are multiplied at a time.
+func (d *direct) word() int { return 4 / d.size }
+
+// pieces is the number of runs of taps, sum the elements of a row of weights.
+func (d *direct) pieces() int { return ceilDiv(len(d.offs), d.run) }
+func (d *direct) sum() int    { return d.pieces() * d.piece }
+
+// position is where the weights of tap k begin in a row of them.
+func (d *direct) position(k int) int { return k/d.run*d.piece + k%d.run*d.place }
+
+// panels is the number of packed panels, a multiple of those of a tile.
+func (d *direct) panels() int { return roundUp(ceilDiv(d.cols, halfPanel), d.nr/halfPanel) }
+
+// makeRoom reserves the packed weights.
+func (d *direct) makeRoom(b *Backend) {
+	d.next = roundUp(d.sum()/d.word(), 16)*halfPanel + line
+	d.packed = b.shared.f32(d.panels() * d.next)
+}
+
+// multiplyDirectly computes the result r, with packed weights.
+func (b *Backend) multiplyDirectly(d *direct, r result) {
+	d.r = r
+	d.bias = b.shared.zero(roundUp(d.cols, d.nr))
+	copy(d.bias, r.bias)
+	rows := d.taskRows()
+	blocks := ceilDiv(d.rows[1], max(1, rows))
+	frames := d.n * d.rows[0]
+	tiles := d.panels() * halfPanel / d.nr
+	parts := 1
+	if t := len(b.team.workers); t > 1 && frames > 0 {
+		parts = min(tiles, ceilDiv(3*t, frames*blocks))
+	}
+	each := ceilDiv(tiles, parts)
+	parts = ceilDiv(tiles, each)
+	b.shareWork(frames*blocks*parts, d.count()*d.cols*d.sum(), func(w *worker, i int) {
+		part, block, frame := i%parts, i/parts%blocks, i/parts/blocks
+		at := block * rows
+		w.directTask(d, frame, at, min(rows, d.rows[1]-at), part*each, min((part+1)*each, tiles))
+	})
+	runtime.KeepAlive(d)
+}
+
+// taskRows is the rows of results of a task: as many as have their inputs in the second-level cache, but so
+// many that the weights, which each task reads, are not much of what it reads, and whole tiles if it can.
+func (d *direct) taskRows() int {
+	line := (d.hi[0] - d.lo[0] + 1) * d.wide * d.place / d.word()
+	rows := (directWork/max(1, line) - d.hi[1] + d.lo[1]) / d.step[1]
+	rows = max(rows, ceilDiv(directPlaces, d.rows[2]))
+	if rows >= d.rows[1] {
+		return d.rows[1]
+	}
+	rows = ceilDiv(d.rows[1], ceilDiv(d.rows[1], rows))
+	if ceilDiv(d.rows[2], d.mr/3)%3 != 0 {
+		return roundUp(rows, 3)
+	}
+	return rows
+}
+
+// ints is room for n machine words.
+func (s *scratch) ints(n int) []int {
+	v := s.f32(2 * n)
+	return unsafe.Slice((*int)(unsafe.Pointer(unsafe.SliceData(v))), n)
+}
+
+// directTask computes some rows of a frame, and columns of the tiles [from, to).
+func (w *worker) directTask(d *direct, frame, first, rows, from, to int) {
+	lines := (rows-1)*d.step[1] + d.hi[1] - d.lo[1] + 1
+	block := w.directBlock(d, frame, first, lines)
+	taps := w.pieceTable(d, frame, lines)
+	bytes, words := d.r.v.bytes(), d.sum()/d.word()
+	args := convArgs{a: block, taps: address(taps), k: d.piece / d.word(), step: d.step[2] * d.place * d.size,
+		half: 4 * d.next}
+	args.end = args.taps + uintptr(8*len(taps)) // pairs of words
+	for p := from; p < to; p++ {
+		mark := w.arena.mark()
+		args.b, args.bias = address(d.packed[p*d.nr/halfPanel*d.next:]), address(d.bias[p*d.nr:])
+		cols := min(d.nr, d.cols-p*d.nr)
+		if cols == d.nr && (d.r.v.d == tensor.F32 || d.pairs) {
+			args.row, args.round = d.strides[2]*d.r.ld*bytes, 4/bytes-1
+			args.c = d.r.v.from(p * d.nr).address()
+			w.convCalls(d.conv, args, w.places(d, frame, first, rows, lines, d.r.ld*bytes, false), words)
+		} else {
+			part := w.arena.f32(rows * d.rows[2] * d.nr)
+			args.row, args.round, args.c = d.nr*4, 0, address(part)
+			w.convCalls(d.conv, args, w.places(d, frame, first, rows, lines, d.nr*4, true), words)
+			for i := range rows * d.rows[2] {
+				to := d.target(frame, first+i/d.rows[2], i%d.rows[2])
+				w.k.write(d.r.v, to*d.r.ld+p*d.nr, part[i*d.nr:][:cols])
+			}
+		}
+		w.arena.release(mark)
+	}
+	runtime.KeepAlive(block)
+}
+
+// pieceTable is the table of the pieces of sums of a frame: where they lie from a place on, and their
+// weights. Those of frames that are not there are left out.
+func (w *worker) pieceTable(d *direct, frame, lines int) []int {
+	l, n := w.arena.ints(2*d.pieces()), 0
+	for i := range d.pieces() {
+		o := d.offs[i*d.run]
+		if z := frame%d.rows[0]*d.step[0] + o[0]; z < 0 || z >= d.from[0] {
+			continue
+		}
+		l[n] = (((o[0]-d.lo[0])*lines+o[1]-d.lo[1])*d.wide + o[2] - d.lo[2]) * d.place * d.size
+		l[n+1] = i * d.piece / d.word() * halfPanel * 4
+		n += 2
+	}
+	return l[:n]
+}
+
+// convCalls multiplies the tiles of a table, whose sums are of k words, in calls that are short enough.
+func (w *worker) convCalls(conv func(*convArgs), args convArgs, table []int, k int) {
+	most := max(1, callMax/max(1, w.k.mr*w.k.nr*k))
+	for at := 0; at < len(table); at += 6 * most {
+		some := args
+		some.table, some.n = address(table[at:]), min(most, (len(table)-at)/6)
+		conv(&some)
+	}
+	runtime.KeepAlive(table)
+}
+
+// target is the place of the result that place (y, x) of a frame is.
+func (d *direct) target(frame, y, x int) int {
+	n, f := frame/d.rows[0], frame%d.rows[0]
+	i := n*d.to[0] + f*d.strides[0] + d.origin[0]
+	i = i*d.to[1] + y*d.strides[1] + d.origin[1]
+	return i*d.to[2] + x*d.strides[2] + d.origin[2]
+}
+
+// places is the table of the tiles of some rows: three groups of places a tile. The last group of a row
+// begins so far before its end that it is whole, and the last tile repeats a group: what is computed twice is
+// the same. Results lie ld bytes apart at their places, or in the order of places of the block if apart.
+func (w *worker) places(d *direct, frame, first, rows, lines, ld int, apart bool) []int {
+	group := d.mr / 3
+	across := ceilDiv(d.rows[2], group)
+	table := w.arena.ints(roundUp(rows*across, 3) * 2)
+	for i := range roundUp(rows*across, 3) {
+		g := min(i, rows*across-1)
+		y, x := g/across, min(g%across*group, d.rows[2]-group)
+		at := i/3*6 + i%3
+		table[at] = (y*d.step[1]*d.wide + x*d.step[2]) * d.place * d.size
+		if apart {
+			table[at+3] = (y*d.rows[2] + x) * ld
+		} else {
+			table[at+3] = d.target(frame, first+y, x) * ld
+		}
+	}
+	return table
+}
+
+// directBlock copies the inputs of some rows of a frame, and gives the address of the copy. What is read
+// past the last place is zeros.
+func (w *worker) directBlock(d *direct, frame, first, lines int) uintptr {
+	frames, line := d.hi[0]-d.lo[0]+1, d.wide*d.place
+	size := frames * lines * line
+	var block view
+	if d.pairs {
+		block = view{h: w.arena.u16(size + d.word()), d: tensor.BF16}
+	} else {
+		block = view{f: w.arena.f32(size)}
+	}
+	n, f := frame/d.rows[0], frame%d.rows[0]
+	for i := range frames {
+		for j := range lines {
+			z, y := f*d.step[0]+d.lo[0]+i, first*d.step[1]+d.lo[1]+j
+			at := (i*lines + j) * line
+			if z < 0 || z >= d.from[0] || y < 0 || y >= d.from[1] {
+				block.move(at, d.v, -1, line)
+				continue
+			}
+			w.directLine(d, block, at, ((n*d.from[0]+z)*d.from[1]+y)*d.from[2])
+		}
+	}
+	if d.pairs {
+		clear(block.h[size:])
+	}
+	return block.address()
+}
+
+// directLine copies a line of the tensor, whose first place is from, with zeros before and behind it.
+func (w *worker) directLine(d *direct, block view, at, from int) {
+	lo := max(0, -d.lo[2])
+	x := d.lo[2] + lo
+	n := max(0, min(d.wide-lo, d.from[2]-x))
+	lo = min(lo, d.wide)
+	block.move(at, d.v, -1, lo*d.place)
+	block.move(at+(lo+n)*d.place, d.v, -1, (d.wide-lo-n)*d.place)
+	at, from = at+lo*d.place, (from+x)*d.ch+d.first
+	if d.place == d.each && d.ch == d.each {
+		w.copyIn(block, at, d.v, from, n*d.place)
+		return
+	}
+	for i := range n {
+		w.copyIn(block, at+i*d.place, d.v, from+i*d.ch, d.each)
+		block.move(at+i*d.place+d.each, d.v, -1, d.place-d.each)
+	}
+}
+
+// copyIn copies n elements, widened where the copy is wider.
+func (w *worker) copyIn(dst view, j int, src view, i, n int) {
+	if dst.d == src.d {
+		dst.move(j, src, i, n)
+	} else {
+		w.k.read(dst.f[j:j+n], src, i)
+	}
+}

@@ -1,0 +1,130 @@
+package cpu
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// directShapes are convolutions whose rows end within a group of places, whose channels fill no panel or no
+// pair, whose places lie in few sets of the cache, and that are cut into several tasks.
+var directShapes = []struct {
+	x, w []int
+	wins []kernels.Window
+}{
+	{[]int{2, 9, 13, 34}, []int{40, 34, 3, 3}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 1, After: 1},
+		{Stride: 1, Dilation: 1, Before: 1, After: 1}}},
+	{[]int{1, 12, 15, 17}, []int{19, 17, 3, 3}, []kernels.Window{{Stride: 2, Dilation: 1, Before: 0, After: 1},
+		{Stride: 2, Dilation: 1, Before: 0, After: 1}}},
+	{[]int{1, 6, 10, 1024}, []int{16, 1024, 2, 3}, []kernels.Window{{Stride: 1, Dilation: 1},
+		{Stride: 1, Dilation: 1, Before: 1, After: 1}}},
+	{[]int{1, 21, 23, 3}, []int{70, 3, 7, 7}, []kernels.Window{{Stride: 2, Dilation: 1, Before: 3, After: 3},
+		{Stride: 2, Dilation: 1, Before: 3, After: 3}}},
+	{[]int{1, 10, 12, 20}, []int{33, 20, 3, 2}, []kernels.Window{{Stride: 3, Dilation: 2, Before: 2, After: 2},
+		{Stride: 1, Dilation: 2, Before: -1, After: 3}}},
+	{[]int{1, 5, 7, 8, 18}, []int{20, 18, 3, 3, 3}, []kernels.Window{{Stride: 2, Dilation: 1, Before: 2},
+		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
+	{[]int{2, 3, 9, 9, 5}, []int{24, 5, 3, 3, 3}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 2},
+		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
+	{[]int{1, 33, 130, 96}, []int{64, 96, 4, 4}, []kernels.Window{{Stride: 2, Dilation: 1, Before: 1, After: 1},
+		{Stride: 2, Dilation: 1, Before: 1, After: 1}}},
+	{[]int{3, 50, 32}, []int{48, 32, 5}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 4}}},
+	// by F(4×4, 3×3) in bfloat16, the last with more sums than fit
+	{[]int{2, 23, 38, 20}, []int{37, 20, 3, 3}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 1, After: 1},
+		{Stride: 1, Dilation: 1, Before: 2, After: 0}}},
+	{[]int{2, 5, 18, 30, 24}, []int{32, 24, 3, 3, 3}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 2},
+		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
+	{[]int{3, 17, 17, 290}, []int{450, 290, 3, 3}, []kernels.Window{
+		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
+}
+
+// directCalls are a convolution of a shape and both gradients, with bias and accumulation.
+func directCalls(d tensor.DType, x, w []int, wins []kernels.Window) []*kernels.Call {
+	var at kernels.Attr
+	y := []int{x[0]}
+	for i, win := range wins {
+		at.I[1+i] = win.Pack()
+		win.Size = w[2+i]
+		y = append(y, win.Out(x[1+i]))
+	}
+	y = append(y, w[0])
+	xs, ws, ys := filled(d, x...), filled(d, w...), filled(d, y...)
+	l := []*kernels.Call{
+		{Op: kernels.Conv, In: ts{xs, ws, filled(d, w[0])}, Out: ts{tensor.Make(d, y...)}},
+		{Op: kernels.ConvDX, In: ts{ys, ws}, Out: ts{tensor.Make(d, x...)}},
+		{Op: kernels.ConvDW, In: ts{ys, xs}, Out: ts{filled(tensor.F32, w...)}}}
+	for _, c := range l {
+		c.Attr = at
+	}
+	l[2].Attr.I[0] = kernels.Accumulate
+	return l
+}
+
+// TestDirect holds convolutions that are multiplied where they lie to those of gathered rows, which differ
+// in the order of sums, and to themselves with other numbers of threads, to the bit.
+func TestDirect(t *testing.T) {
+	for _, k := range tested() {
+		if k.convTile == nil {
+			continue
+		}
+		gathers := *k
+		gathers.convTile, gathers.sumTile, gathers.convPairs, gathers.sumPairs = nil, nil, nil, nil
+		gathers.wino = nil
+		for _, d := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
+			for _, s := range directShapes {
+				want := directCalls(d, s.x, s.w, s.wins)
+				run(&gathers, 1, want)
+				one := directCalls(d, s.x, s.w, s.wins)
+				run(k, 1, one)
+				for _, n := range []int{2, 5} {
+					more := directCalls(d, s.x, s.w, s.wins)
+					run(k, n, more)
+					for i := range one {
+						require.True(t, bytes.Equal(one[i].Out[0].Bytes(), more[i].Out[0].Bytes()),
+							"%s %v: %s of %v by %v with %d threads", k.name, d, one[i].Op, s.x, s.w, n)
+					}
+				}
+				lost := 3e-6 // of the largest number
+				if d == tensor.BF16 {
+					lost = 2e-5 // by transforms
+				}
+				for i, c := range one {
+					name := fmt.Sprintf("%s %v: %s of %v by %v", k.name, d, c.Op, s.x, s.w)
+					requireAlike(t, name, c.Out[0], want[i].Out[0], lost)
+				}
+			}
+		}
+	}
+}
+
+func run(k *isa, threads int, l []*kernels.Call) {
+	b := newBackend(k, threads)
+	defer b.Close()
+	for _, c := range l {
+		b.Run(c)
+	}
+}
+
+// requireAlike wants differences of what is lost of the largest number, and of one place of the dtype.
+func requireAlike(t *testing.T, name string, got, want *tensor.Tensor, lost float64) {
+	t.Helper()
+	x, y := make([]float32, got.Len()), make([]float32, want.Len())
+	portable.read(x, viewOf(got), 0)
+	portable.read(y, viewOf(want), 0)
+	top, eps := 0.0, map[tensor.DType]float64{tensor.F32: 0, tensor.BF16: 1.0 / 128, tensor.F16: 1.0 / 1024}
+	for _, v := range y {
+		top = max(top, math.Abs(float64(v)))
+	}
+	for i := range x {
+		e := math.Abs(float64(x[i]) - float64(y[i]))
+		if !(e <= lost*top+eps[got.DType]*math.Abs(float64(y[i]))) {
+			t.Fatalf("%s: element %d is %v, gathered %v, of %v at most", name, i, x[i], y[i], top)
+		}
+	}
+}
