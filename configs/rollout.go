@@ -4,16 +4,21 @@ import "fmt"
 
 // Rollout says how a run draws the answers that it learns from.
 type Rollout struct {
-	Group     int `key:"group" default:"8" min:"2" class:"fixed" unit:"answers" doc:"Answers that are drawn to each prompt and compared with each other; train.global_batch is the answers of a step."`
-	Max       int `key:"max_tokens" default:"256" min:"1" class:"fixed" unit:"tokens" doc:"Tokens of an answer at most."`
-	Staleness int `key:"staleness" default:"0" min:"0" max:"16" class:"fixed" doc:"How many batches of prompts are drawn ahead of training: answers are drawn while earlier ones are trained on, by weights that lie so many batches behind those that are trained, never more. 0 draws and trains in turn."`
-	Updates   int `key:"updates" default:"1" min:"1" max:"16" class:"fixed" unit:"steps" doc:"Steps that are trained on each batch of answers, against the log-probabilities with which they were drawn."`
-	Span      int `key:"span" default:"0" min:"0" class:"fixed" unit:"tokens" doc:"With staleness: tokens of an answer that one version of the weights draws before the next one goes on with it, which computes keys and values anew; 0 lets the version that begins an answer end it."`
-	Pages     int `key:"pages" default:"0" min:"0" class:"free" unit:"pages" doc:"Pages of keys and values of 16 tokens each, for all answers together; 0 takes what the answers of a step need, 4096 at most."`
+	Group     int     `key:"group" default:"8" min:"2" class:"fixed" unit:"answers" doc:"Answers that are drawn to each prompt and compared with each other; train.global_batch is the answers of a step."`
+	Max       int     `key:"max_tokens" default:"256" min:"1" class:"fixed" unit:"tokens" doc:"Tokens of an answer at most."`
+	Staleness int     `key:"staleness" default:"0" min:"0" max:"16" class:"fixed" doc:"How many batches of prompts are drawn ahead of training: answers are drawn while earlier ones are trained on, by weights that lie so many batches behind those that are trained, never more. 0 draws and trains in turn."`
+	Updates   int     `key:"updates" default:"1" min:"1" max:"16" class:"fixed" unit:"steps" doc:"Steps that are trained on each batch of answers, against the log-probabilities with which they were drawn."`
+	Span      int     `key:"span" default:"0" min:"0" class:"fixed" unit:"tokens" doc:"With staleness: tokens of an answer that one version of the weights draws before the next one goes on with it, which computes keys and values anew; 0 lets the version that begins an answer end it."`
+	Samplers  int     `key:"samplers" default:"0" min:"0" max:"64" class:"free" unit:"processes" doc:"Processes of their own on this host that draw answers; 0 draws in the process that trains. Answers do not depend on it."`
+	Silence   float64 `key:"silence" default:"120" class:"free" unit:"seconds" doc:"After so long a sampler process that has answers to draw and says nothing is ended, and another takes its place."`
+	Pages     int     `key:"pages" default:"0" min:"0" class:"free" unit:"pages" doc:"Pages of keys and values of 16 tokens each, for all answers together; 0 takes what the answers of a step need, 4096 at most."`
 }
 
 // Check implements section.
 func (r *Rollout) Check(at faults) {
+	if !(r.Silence > 0) {
+		at.fault("rollout.silence", fmt.Sprintf("%g seconds leave no time", r.Silence), "try 120")
+	}
 	if r.Span > 0 && r.Staleness == 0 {
 		at.fault("rollout.span", "without rollout.staleness one version draws all of an answer", "remove it, or set rollout.staleness")
 	}

@@ -94,6 +94,7 @@ type drawer struct {
 	backend kernels.Backend
 	stops   []int32
 	valued  bool           // values of tokens are wanted
+	beat    func()         // is called between steps, if there is one
 	ready   []func() error // of tasks whose answers have ended
 }
 
@@ -210,6 +211,9 @@ func (d *drawer) submit(all []draft, done func(got []draft)) error {
 
 // step draws a token of each answer under way.
 func (d *drawer) step() error {
+	if d.beat != nil {
+		d.beat()
+	}
 	err := d.engine.Step()
 	ready := d.ready
 	d.ready = nil
@@ -292,22 +296,22 @@ func (d *drawer) work(commands <-chan command, drawn func(t rounds.Task, got []d
 }
 
 // inProcess is a sampler in the process that trains.
-type inProcess struct {
-	r        *rollouts
-	commands chan command
-	ended    chan struct{}
+type inProcess struct{ commands chan command }
+
+// commandsMost bounds what a sampler is told before it answers: the weights of all publications that lie ahead,
+// with their tasks.
+func (r *rollouts) commandsMost() int {
+	c := &r.d.r.cfg.Run
+	return 2 + (c.Train.GlobalBatch+1)*(c.Rollout.Staleness+2)
 }
 
 // newInProcess makes a sampler of a drawer, which is the sampler's from then on.
 func newInProcess(r *rollouts, d *drawer) func(number int) sampler {
 	return func(number int) sampler {
-		// a sampler is told of one publication and its share of tasks at most before it answers
-		l := &inProcess{r, make(chan command, 2+r.d.r.cfg.Run.Train.GlobalBatch*(r.d.r.cfg.Run.Rollout.Staleness+2)),
-			make(chan struct{})}
+		l := &inProcess{make(chan command, r.commandsMost())}
 		go func() {
 			err := d.work(l.commands, func(t rounds.Task, got []draft) { r.drawn(number, t, got) })
 			d.close()
-			close(l.ended)
 			if err != nil {
 				r.lost(number, err)
 			}
@@ -320,5 +324,4 @@ func (l *inProcess) load(w *weights)                 { l.commands <- command{wei
 func (l *inProcess) draw(t rounds.Task, all []draft) { l.commands <- command{task: t, drafts: all} }
 func (l *inProcess) again(error) bool                { return false }
 
-// close waits until the sampler has let go of its memory.
 func (l *inProcess) close() { close(l.commands) }

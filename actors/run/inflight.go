@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint"
@@ -69,8 +68,7 @@ func (a *rollout) until(version int64) *rollout {
 	return b
 }
 
-// resume takes the answers in flight of the checkpoint that the run goes on from, and leaves those in the log
-// out, which are judged again.
+// resume takes the answers in flight of the checkpoint that the run goes on from, which are judged again.
 func (r *rollouts) resume() error {
 	var all []*rollout
 	var bad *checkpoint.Error
@@ -96,7 +94,7 @@ func (r *rollouts) resume() error {
 				r.plan.First(n), each)
 		}
 	}
-	return cutLog(filepath.Join(r.d.r.cfg.Run.Log.Dir, RolloutsName), r.plan.First(r.judged))
+	return nil
 }
 
 // cutLog takes the answers from a step on out of a log.

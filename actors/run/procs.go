@@ -99,6 +99,21 @@ func (r *Run) links(f Fleet, proc, procs int) (*links.Links, error) {
 	return links.New(t, proc, r.life, r.hash(), r.owner(procs)), nil
 }
 
+// startable is the fault of a run of several processes in a program that cannot start them.
+func (r *Run) startable() error {
+	if len(r.io.Worker) > 0 {
+		return nil
+	}
+	const why = "the program that trains does not say how to start other processes"
+	switch c := r.cfg; {
+	case c.Run.Plan.Procs > 1 && r.io.Fleet == nil:
+		return c.Fault("plan.procs", why, "set plan.procs=1, or run.Options.Worker in the program")
+	case c.Run.Rollout.Samplers > 0:
+		return c.Fault("rollout.samplers", why, "set rollout.samplers=0, or run.Options.Worker in the program")
+	}
+	return nil
+}
+
 // spawnWorkers starts the other processes.
 func (r *Run) spawnWorkers(o *host.RunOptions) (*workers, error) {
 	f, err := r.fleet()

@@ -100,16 +100,8 @@ func (d *data) openRollouts(l *objective.Loss) (err error) {
 			return err
 		}
 	}
-	for _, id := range c.Model.EOS {
-		r.stops = append(r.stops, int32(id))
-	}
-	if id, ok := d.r.tok.TokenID(d.r.conf.EOS); ok {
-		r.stops = append(r.stops, id)
-	}
-	if len(r.stops) == 0 {
-		return c.Fault("data.tokenizer", "neither the tokenizer nor the model says which token ends an "+
-			"answer",
-			"give model.overrides.eos_token_id")
+	if r.stops, err = d.r.stops(); err != nil {
+		return err
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	left, leave := context.WithCancel(r.ctx)
@@ -126,6 +118,22 @@ func (d *data) openRollouts(l *objective.Loss) (err error) {
 	}
 	d.rollouts = r
 	return nil
+}
+
+// stops are the tokens that end an answer.
+func (r *Run) stops() (out []int32, err error) {
+	for _, id := range r.cfg.Model.EOS {
+		out = append(out, int32(id))
+	}
+	if id, ok := r.tok.TokenID(r.conf.EOS); ok {
+		out = append(out, id)
+	}
+	if len(out) == 0 {
+		err = r.cfg.Fault("data.tokenizer", "neither the tokenizer nor the model says which token ends an "+
+			"answer",
+			"give model.overrides.eos_token_id")
+	}
+	return out, err
 }
 
 // promptEncoder is the encoder of prompts.

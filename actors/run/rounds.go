@@ -10,6 +10,7 @@ import (
 	"github.com/lfactor/lfactor/actors/rounds"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // round is the answers of a batch of prompts.
@@ -26,8 +27,12 @@ const roundsKept = 40
 func (r *rollouts) begin() error {
 	c, first := &r.d.r.cfg.Run, r.d.r.start.first
 	groups := c.Train.GlobalBatch / c.Rollout.Group
+	hold := groups
+	if n := c.Rollout.Samplers; n > 1 { // less than its share, so that those that are faster do more
+		hold = max(1, (groups+2*n-1)/(2*n))
+	}
 	last := r.plan.Round(int64(c.Train.Steps)) + 1
-	r.desk = rounds.NewDesk(r.plan, groups, groups, last)
+	r.desk = rounds.NewDesk(r.plan, groups, hold, last)
 	if err := r.plan.Check(last); err != nil {
 		return err
 	}
@@ -312,15 +317,25 @@ func (r *rollouts) open() (err error) {
 		return nil
 	}
 	c := &r.d.r.cfg.Run
-	if r.log, err = os.OpenFile(filepath.Join(c.Log.Dir, RolloutsName),
-		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+	path := filepath.Join(c.Log.Dir, RolloutsName)
+	if err := cutLog(path, r.plan.First(r.judged)); err != nil { // what is drawn or judged again
 		return err
 	}
-	e, err := newDrawer(r.d.r.cfg, r.stops)
-	if err != nil {
+	if r.log, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return err
 	}
-	r.join(newInProcess(r, e))
+	if n := c.Rollout.Samplers; n > 0 {
+		all := &crew{r: r, children: machine.NewChildren()}
+		for range n {
+			r.join(all.start)
+		}
+	} else {
+		e, err := newDrawer(r.d.r.cfg, r.stops)
+		if err != nil {
+			return err
+		}
+		r.join(newInProcess(r, e))
+	}
 	r.table.Lock()
 	defer r.table.Unlock()
 	r.complete()
@@ -333,6 +348,9 @@ func (r *rollouts) join(make func(number int) sampler) {
 	defer r.table.Unlock()
 	n := r.next
 	r.next++
+	if r.ctx.Err() != nil {
+		return
+	}
 	r.samplers[n] = make(n)
 	r.obey(r.desk.Join(n))
 }

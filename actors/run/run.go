@@ -100,6 +100,9 @@ type Run struct {
 // after the step under way, with ErrStopped, as a Fleet does that has no room for a process any more.
 func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	r := newRun(cfg, o)
+	if os.Getenv(envSampler) != "" {
+		return r.samplerProcess(os.Stdin, os.NewFile(samplerReply, "replies"))
+	}
 	if err := errors.Join(r.comeBack(), r.succeeds()); err != nil {
 		return err
 	}
@@ -112,10 +115,8 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 		for _, n := range cfg.Notices {
 			fmt.Fprintln(r.io.Progress, "note:", n)
 		}
-		if cfg.Run.Plan.Procs > 1 && len(o.Worker) == 0 && o.Fleet == nil {
-			return cfg.Fault("plan.procs",
-				"the program that trains does not say how to start other processes",
-				"set plan.procs=1, or run.Options.Worker in the program")
+		if err := r.startable(); err != nil {
+			return err
 		}
 	}
 	if err := r.prepareUntil(ctx); err != nil {

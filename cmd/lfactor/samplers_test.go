@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// drawnRun writes a run whose small model draws answers of digits, which a pattern judges.
+func drawnRun(t *testing.T, steps int) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	var prompts, vocab strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&prompts, "{\"prompt\": \"%d+%d=\", \"answer\": \"%d\"}\n", i%7, i%11, i%7+i%11)
+	}
+	for i, c := range "0123456789+=" {
+		fmt.Fprintf(&vocab, ", %q: %d", string(c), i+1)
+	}
+	for name, text := range map[string]string{"prompts.jsonl": prompts.String(),
+		"tokenizer.json": `{"version": "1.0", "added_tokens": [{"id": 0, "content": "<|end|>", "special": true}], ` +
+			`"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": {"<|end|>": 0` + vocab.String() +
+			`}, "merges": []}}`,
+		"tokenizer_config.json": `{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>"}`,
+		"model.yaml": "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 2\nnum_attention_heads: 4\n" +
+			"num_key_value_heads: 2\nhead_dim: 16\nintermediate_size: 128\nmax_position_embeddings: 64\n" +
+			"initializer_range: 0.1\neos_token_id: 0\n",
+		"run.yaml": fmt.Sprintf(`
+model: {file: model.yaml}
+data: {paths: [prompts.jsonl], tokenizer: ., seq_len: 40, split: [1, 0, 0]}
+objective: {kind: grpo}
+rollout: {group: 4, max_tokens: 32, staleness: 2, span: 12, silence: 2}
+reward: {kind: regex, pattern: "1.*7"}
+train: {steps: %d, global_batch: 32, micro_batch: 8, seed: 5}
+optimizer: {lr: 1.0e-3}
+plan: {threads: 1}
+checkpoint: {dir: ckpt, interval: 2, keep: 2}
+log: {dir: run}
+`, steps)} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	return dir
+}
+
+// TestSamplersKilled: answers that processes of their own draw are those of one process, to the last bit of the
+// weights, whichever of them is killed or stopped, and when: samplers are started again, and a run whose leader is
+// killed goes on.
+func TestSamplersKilled(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("finding the samplers needs /proc")
+	}
+	steps, kills := 16, 6
+	if *long {
+		steps, kills = 120, 50
+	} else {
+		t.Log("left out: kills at 50 moments; -long has them")
+	}
+	quiet := drawnRun(t, steps)
+	code, out := runIn(t, quiet, nil, "train", "run.yaml")
+	require.Zero(t, code, out)
+	want := stateOf(t, quiet, int64(steps))
+	answers, err := os.ReadFile(filepath.Join(quiet, "run", "rollouts.jsonl"))
+	require.NoError(t, err)
+
+	dir := drawnRun(t, steps)
+	rng := rand.New(rand.NewPCG(1, 2))
+	var said bytes.Buffer
+	for left := kills; ; {
+		c := exec.Command(built(t), "train", "run.yaml", "rollout.samplers=3")
+		c.Dir, c.Stderr, c.Stdout = dir, &said, &said
+		require.NoError(t, c.Start())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Wait() }()
+		killed, over := false, false
+		for !over && !killed {
+			select {
+			case err := <-ended:
+				require.NoError(t, err, said.String())
+				over = true
+			case <-time.After(time.Duration(50+rng.IntN(300)) * time.Millisecond):
+				kids := children(t, c.Process.Pid)
+				switch {
+				case left == 0 || len(kids) < 3:
+				case left%3 == 0:
+					require.NoError(t, c.Process.Kill())
+					<-ended
+					killed, left = true, left-1
+				default:
+					sig := syscall.SIGKILL
+					if left%5 == 1 {
+						sig = syscall.SIGSTOP
+					}
+					_ = syscall.Kill(kids[rng.IntN(len(kids))], sig) // it may have ended
+					left--
+				}
+			}
+		}
+		if over {
+			t.Logf("%d of %d kills were left when the run ended", left, kills)
+			require.Less(t, left, kills/2)
+			break
+		}
+	}
+	require.Equal(t, want, stateOf(t, dir, int64(steps)))
+	again, err := os.ReadFile(filepath.Join(dir, "run", "rollouts.jsonl"))
+	require.NoError(t, err)
+	require.Equal(t, string(answers), string(again))
+	require.Contains(t, said.String(), "another takes its place")
+}
