@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -84,7 +85,7 @@ func TestUNetRun(t *testing.T) {
 
 	for _, c := range []struct{ arg, want string }{
 		{"plan.cp=2", "plan.cp: a model of convolutions computes every image whole"},
-		{"diffusion.encoders=live", "diffusion.encoders: models of convolutions"},
+		{"diffusion.encoders=live", "diffusion.encoders: the model reads two encoders"},
 		{"diffusion.sizes=[8x8, 8x6]", "could meet in a microbatch"}} {
 		err := openRun(model, dir, append([]string{c.arg, "train.micro_batch=2"}, more...)...)
 		require.ErrorContains(t, err, c.want)
@@ -104,4 +105,30 @@ func openRun(model, dir string, args ...string) error {
 		r.Close()
 	}
 	return err
+}
+
+// TestUNetLive: a U-Net whose blocks read captions at several depths gives the same losses to the bit whether the
+// encoder's states are made beside the data or by blocks before it, which may lie in stages of their own; one that
+// learns gives others, the same in one stage and in three.
+func TestUNetLive(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	squares(t, filepath.Join(dir, "a.tar"))
+	clipWords(t, filepath.Join(dir, "one"), "clip")
+	text := strings.NewReplacer("text_dim: 24", "text_dim: 12", "addition_time_embed_dim: 4\n", "",
+		"projection_class_embeddings_input_dim: 34\n", "").Replace(unetOf24)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(text), 0o644))
+	run := func(args ...string) []float64 {
+		losses, _ := encodersRun(t, fmt.Sprintf("{file: %q}", filepath.Join(dir, "model.yaml")), dir,
+			filepath.Join(dir, "one"), append(args, "data.seq_len=64")...)
+		require.Len(t, losses, 4)
+		return losses
+	}
+	cached := run()
+	require.Equal(t, cached, run("diffusion.encoders=live"))
+	require.Equal(t, cached, run("diffusion.encoders=live", "plan.pp=3", "plan.layers=[5, 5, 4]"))
+	learns := run("diffusion.encoders=live", "diffusion.train_text_encoder=true")
+	require.NotEqual(t, cached, learns)
+	require.InEpsilonSlice(t, learns, run("diffusion.encoders=live", "diffusion.train_text_encoder=true",
+		"plan.pp=3", "plan.layers=[5, 5, 4]", "plan.recompute=full"), 1e-5)
 }

@@ -126,8 +126,9 @@ func (v *Sight) Cut(side int, pixels []float32) []float32 {
 }
 
 // Live names the ports that blocks which encode captions before a denoiser give: States [tokens Texts], and
-// Pooled [levels Pooled], "" for none.
-type Live struct{ States, Pooled string }
+// Pooled [levels Pooled], "" for none. Tokens is the dimension of their tokens where it is that of rows of
+// captions, so that a class of shape has room for both; "" where it is one of its own.
+type Live struct{ States, Pooled, Tokens string }
 
 // Process is what training does to latents. It is set after the model is built.
 type Process struct {

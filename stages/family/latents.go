@@ -123,6 +123,9 @@ func (p latents) rows(x *Encoded) int {
 
 func (p latents) Dims(_ int, class int32) map[string]int {
 	dims := map[string]int{NoiseLevels: size(int(class)&63 - 1), TextRows: size(int(class) >> 6 & 255)}
+	if p.d.Live != nil && p.d.Live.Tokens != "" {
+		dims[p.d.Live.Tokens] = dims[TextRows]
+	}
 	if p.d.Canvas {
 		dims[CanvasHeight], dims[CanvasWidth] = int(class)>>14&canvasMax, int(class)>>22
 	}

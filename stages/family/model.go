@@ -20,6 +20,7 @@ type Block struct {
 	Takes     []string
 	Gives     []string
 	Recompute bool // a recompute unit: a layer, not an embedding or a loss
+	Texts     bool // of a denoiser: reads states of captions; the first block does where none is marked
 	Record    func(r *block.Rec, env map[string]*grad.Value)
 	// Weight is the block's share of work, in arbitrary units of the model, for cutting; Pairs is what
 	// tokens of sequences of n tokens have with each other beside it, nil for none.

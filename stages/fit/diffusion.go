@@ -269,8 +269,8 @@ func live(c *configs.Config, m *family.Model) error {
 	if m.Denoiser == nil || c.Run.Diffusion.Encoders != "live" {
 		return nil
 	}
-	if m.Denoiser.Canvas {
-		return c.Fault("diffusion.encoders", "models of convolutions read states that were made beforehand",
+	if m.Denoiser.Canvas && m.Denoiser.Pooled > 0 {
+		return c.Fault("diffusion.encoders", "the model reads two encoders, which are made beforehand",
 			"use cached")
 	}
 	dir := TextDir(c)

@@ -1,6 +1,7 @@
 package texts
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -27,12 +28,18 @@ func Before(m *family.Model, e *Model, t Take) error {
 	for i := range blocks { // in the unit of the denoiser's blocks
 		blocks[i].Weight /= max(1, 8*hidden*hidden)
 	}
-	first := m.Blocks[0]
-	first.Takes = append(append([]string{}, first.Takes...), states)
+	read := []string{states}
 	if pooled != "" {
-		first.Takes = append(first.Takes, pooled)
+		read = append(read, pooled)
 	}
-	m.Blocks = append(append(blocks, first), m.Blocks[1:]...)
+	marked := slices.ContainsFunc(m.Blocks, func(b family.Block) bool { return b.Texts })
+	for i, b := range m.Blocks {
+		if b.Texts || !marked && i == 0 {
+			b.Takes = slices.Concat(b.Takes, read)
+		}
+		blocks = append(blocks, b)
+	}
+	m.Blocks = blocks
 	for name, p := range e.Ports(Component) {
 		p.Of = ""
 		m.Ports[name] = p
@@ -44,7 +51,10 @@ func Before(m *family.Model, e *Model, t Take) error {
 		}
 	}
 	m.Denoiser.Live = &family.Live{States: states, Pooled: pooled}
-	m.Modalities = append(m.Modalities, &captions{e, t})
+	if m.Denoiser.Canvas { // whose classes of shape have no room for a size more
+		m.Denoiser.Live.Tokens = Component
+	}
+	m.Modalities = append(m.Modalities, &captions{e, t, m.Denoiser.Canvas})
 	m.Parts = append(m.Parts, family.Part{Component: Component, Prefix: Component + "."})
 	own := m.Source
 	m.Source = func(name string) family.Source {
@@ -56,15 +66,21 @@ func Before(m *family.Model, e *Model, t Take) error {
 	if m.Alone == nil {
 		m.Alone = map[string][]func(string) family.Source{}
 	}
-	m.Alone[Component], m.Alone[family.Foundation] = append(m.Alone[Component], m.Source),
+	bare := func(name string) family.Source { // as transformers 5 writes CLIP
+		s := m.Source(name)
+		s.Name = strings.TrimPrefix(s.Name, "text_model.")
+		return s
+	}
+	m.Alone[Component], m.Alone[family.Foundation] = append(m.Alone[Component], m.Source, bare),
 		append(m.Alone[family.Foundation], own)
 	return nil
 }
 
 // captions is the modality of an encoder before a denoiser.
 type captions struct {
-	e *Model
-	t Take
+	e      *Model
+	t      Take
+	shared bool // its tokens are as many as the rows of captions of the denoiser's modality, which counts them
 }
 
 // lists are the tokens of a microbatch's captions, one a sample.
@@ -78,10 +94,18 @@ func (c *captions) lists(in *family.Inputs) [][]int32 {
 }
 
 // Classes implements family.Modality.
-func (c *captions) Classes() int32 { return 1 << 8 }
+func (c *captions) Classes() int32 {
+	if c.shared {
+		return 1
+	}
+	return 1 << 8
+}
 
 // Class is by the tokens of all captions: never 0, since every microbatch runs the encoder.
 func (c *captions) Class(in *family.Inputs) int32 {
+	if c.shared {
+		return 0
+	}
 	n := 0
 	for _, ids := range c.lists(in) {
 		n += len(ids)
@@ -96,6 +120,9 @@ func (c *captions) Dims(_ int, class int32) map[string]int {
 
 // Planned implements family.Modality.
 func (c *captions) Planned(_ int, dims map[string]int) int32 {
+	if c.shared {
+		return 0
+	}
 	return family.SizeClass(dims[Component])
 }
 

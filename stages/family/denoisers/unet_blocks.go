@@ -262,6 +262,7 @@ func (u *unet) attention(name string, at int) {
 		return t.Add(x, r.Linear(name+".proj_out", h, c, c, whole))
 	})
 	b := &u.m.Blocks[len(u.m.Blocks)-1]
+	b.Texts = true
 	by := 4 * float64(u.o.Depths[at]) / math.Pow(16, float64(level)) * float64(c) / float64(9*u.o.Channels[0]*
 		u.o.Channels[0])
 	b.Pairs = func(n int) float64 { return by * float64(n) }
