@@ -2,13 +2,11 @@ package serve
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -96,20 +94,7 @@ func (s *Server) Stats() sample.Stats {
 
 // Serve answers on a listener until the context ends; requests under way may then take another moment.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
-	stop := context.AfterFunc(ctx, func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		if h.Shutdown(end) != nil {
-			_ = h.Close() // whoever is still served has had his time
-		}
-	})
-	defer stop()
-	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return Listen(ctx, l, s)
 }
 
 // fault is an error as clients see it.
@@ -161,8 +146,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 // guarded lets clients in that show the token.
 func (s *Server) guarded(f func(w http.ResponseWriter, r *http.Request)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		got, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if s.o.Token != "" && subtle.ConstantTimeCompare([]byte(got), []byte(s.o.Token)) != 1 {
+		if !Shows(r, s.o.Token, "Bearer ") {
 			s.fail(w, fault{http.StatusUnauthorized, "authentication_error",
 				"the API key is missing or wrong", "",
 				"invalid_api_key"})

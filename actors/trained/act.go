@@ -55,51 +55,107 @@ func (a *Actor) Close() {
 	kernels.Close(a.b)
 }
 
+// Abilities are what a policy reads and gives.
+type Abilities struct {
+	State   string   // column of the robot's state
+	Numbers int      // of a state
+	Cameras []string // columns of what it sees, in order
+	Side    int      // height and width that views are brought to, in pixels
+	Chunk   int      // actions that it gives at once
+	Width   int      // numbers of an action
+}
+
+// Abilities says what the policy reads and gives.
+func (a *Actor) Abilities() Abilities {
+	x := a.x
+	return Abilities{State: x.Policy.State, Numbers: len(x.Scale.State.Mid), Cameras: x.Policy.Cameras,
+		Side: x.Side, Chunk: x.Chunk, Width: len(x.Scale.Action.Mid)}
+}
+
+// Ask is a robot's question, ready for the policy.
+type Ask struct {
+	sight *family.Encoded
+	seed  uint64
+	Join  *Join // the chunk under way that the actions are to go on from, nil for none
+}
+
+// Chunk is the next actions of a robot, [chunk][numbers]; scaled are the same in the policy's own numbers.
+type Chunk struct {
+	Actions [][]float64
+	scaled  [][]float64
+}
+
+// Ask prepares what a robot sees. It is safe for concurrent use.
+func (a *Actor) Ask(r Seen) (Ask, error) {
+	e, err := a.x.See(r.Task, r.State, r.Views)
+	return Ask{sight: e, seed: r.Seed}, err
+}
+
 // Act gives the next actions of each robot, [chunk][numbers], as lerobot's Pi0.5 does: steps of Euler
 // from noise at time 1 to time 0. What one robot does depends on no other.
 func (a *Actor) Act(robots []Seen) ([][][]float64, error) {
-	d, w := a.x.D, a.x.D.Width()
-	items := make([]family.Encoded, len(robots))
+	asks := make([]Ask, len(robots))
 	for i, r := range robots {
-		e, err := a.x.See(r.Task, r.State, r.Views)
-		if err != nil {
+		var err error
+		if asks[i], err = a.Ask(r); err != nil {
 			return nil, err
 		}
-		e.X0 = make([]float32, a.x.Chunk*w)
-		noise.Key{Sample: r.Seed}.Fill(e.X0, 0)
-		e.Noise = make([]float32, len(e.X0))
-		items[i] = *e
 	}
-	if err := a.integrate(items); err != nil {
+	chunks, err := a.Decide(asks)
+	out := make([][][]float64, len(chunks))
+	for i, c := range chunks {
+		out[i] = c.Actions
+	}
+	return out, err
+}
+
+// Decide is Act of what was asked before.
+func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
+	d, w := a.x.D, a.x.D.Width()
+	items := make([]family.Encoded, len(asks))
+	for i, q := range asks {
+		e := *q.sight
+		e.X0 = make([]float32, a.x.Chunk*w)
+		noise.Key{Sample: q.seed}.Fill(e.X0, 0)
+		e.Noise = make([]float32, len(e.X0))
+		items[i] = e
+	}
+	if err := a.integrate(items, asks); err != nil {
 		return nil, err
 	}
-	out := make([][][]float64, len(robots))
+	out := make([]Chunk, len(items))
 	for i := range items {
 		for k := range a.x.Chunk {
 			v := make([]float64, d.Real)
 			for j := range v {
 				v[j] = float64(items[i].X0[k*w+j])
 			}
-			out[i] = append(out[i], a.x.Scale.Action.Back(v))
+			out[i].scaled = append(out[i].scaled, v)
+			out[i].Actions = append(out[i].Actions, a.x.Scale.Action.Back(v))
 		}
 	}
 	return out, nil
 }
 
 // integrate takes noisy actions to clean ones.
-func (a *Actor) integrate(items []family.Encoded) error {
+func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 	by := float32(1) / float32(a.Steps)
+	p := a.gen.NewPrediction()
+	defer p.Close()
 	for step := range a.Steps {
 		t := 1 - float32(step)*by
 		for i := range items {
 			items[i].Level = &noise.Level{Alpha: 1, Time: 1000 * t}
 		}
-		v, err := a.gen.Predict(items, nil)
+		v, err := p.Of(items, nil)
 		if err != nil {
 			return err
 		}
 		for i := range items {
 			n := len(items[i].X0)
+			if j := asks[i].Join; j != nil {
+				j.guide(v[i*n:(i+1)*n], items[i].X0, a.x.D.Width(), float64(t))
+			}
 			for k := range n {
 				items[i].X0[k] -= by * v[i*n+k]
 			}

@@ -14,6 +14,29 @@ import (
 // lie behind each other and say their levels, whose Alpha is 1 and whose Sigma is 0 where X0 is noisy
 // already. More are data of blocks before the denoiser, nil for none.
 func (g *Generator) Predict(items []family.Encoded, more map[string]any) ([]float32, error) {
+	p := g.NewPrediction()
+	defer p.Close()
+	return p.Of(items, more)
+}
+
+// Prediction is a denoiser that is asked several times about latents of one shape, of which a trace is recorded
+// once. It is the generator's only user until it is closed.
+type Prediction struct {
+	g     *Generator
+	class int32
+	rows  int
+	trace *grad.Trace
+}
+
+// NewPrediction begins one.
+func (g *Generator) NewPrediction() *Prediction { return &Prediction{g: g} }
+
+// Close gives the constants of the trace back.
+func (p *Prediction) Close() { p.g.run.Close() }
+
+// Of is Generator.Predict. Items of another shape than before have another trace.
+func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32, error) {
+	g := p.g
 	in := &family.Inputs{Cu: []int32{0}, More: map[string]any{family.EncodedKey: items}}
 	for k, v := range more {
 		in.More[k] = v
@@ -32,9 +55,13 @@ func (g *Generator) Predict(items []family.Encoded, more map[string]any) ([]floa
 	if err := g.place(data); err != nil {
 		return nil, err
 	}
-	rec := block.Rec{Shape: g.m.Shape(in.Rows, class), Lora: g.lora, Logits: true}
-	tr := g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
-	f := g.run.NewFrame(tr, data, nil, nil)
+	if p.trace == nil || p.class != class || p.rows != in.Rows {
+		p.Close() // a trace has constants of its own
+		rec := block.Rec{Shape: g.m.Shape(in.Rows, class), Lora: g.lora, Logits: true}
+		p.trace = g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
+		p.class, p.rows = class, in.Rows
+	}
+	f := g.run.NewFrame(p.trace, data, nil, nil)
 	if _, err := g.run.Step(f, grad.F, 0, nil); err != nil {
 		f.Drop()
 		return nil, err
@@ -44,7 +71,6 @@ func (g *Generator) Predict(items []family.Encoded, more map[string]any) ([]floa
 	kernels.Read(g.run.Backend, host.Bytes(), t)
 	t.Release()
 	f.Close()
-	g.run.Close() // the next trace has constants of its own
 	out := make([]float32, tensor.Len(host.Shape))
 	tensor.Widen(host.DType, host.Bytes(), out)
 	return out[:in.Rows*g.m.Denoiser.Width()], nil // images that are read whole may have more behind them

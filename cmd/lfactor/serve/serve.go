@@ -2,6 +2,7 @@
 package serve
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/serve"
+	"github.com/lfactor/lfactor/actors/serve/policy"
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
@@ -26,10 +28,11 @@ const tokenVariable = "LFACTOR_SERVE_TOKEN"
 // Command is lfactor serve: a trained model for many clients.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "serve MODEL",
-		Short: "Answer clients with a trained model, in the form of OpenAI's API",
+		Short: "Answer clients with a trained model: texts in the form of OpenAI's API, robots in openpi's",
 		Long: "MODEL is a checkpoint directory of a run, or a Hugging Face directory. Clients of OpenAI's API ask " +
-			"http://HOST:PORT/v1 for completions and chats; /metrics is for Prometheus. " + tokenVariable +
-			" in the environment is a token that they are to show as their API key.",
+			"http://HOST:PORT/v1 for completions and chats. If MODEL is a policy, openpi's clients ask " +
+			"ws://HOST:PORT for actions (docs/policies.md). /metrics is for Prometheus. " + tokenVariable +
+			" in the environment is a token that clients are to show as their API key.",
 		Args: cobra.ExactArgs(1)}
 	f := c.Flags()
 	host := f.String("host", "127.0.0.1",
@@ -48,8 +51,13 @@ func Command() *cobra.Command {
 	f.IntVar(&o.Engine.Rows, "step-tokens", 256,
 		"tokens that are computed at once: of prompts, and one of each answer")
 	f.IntVar(&o.Engine.Running, "running", 64, "answers at once")
-	f.IntVar(&o.Queue, "queue", 256, "answers that may wait; more are refused with status 429")
-	f.DurationVar(&o.Deadline, "deadline", 10*time.Minute, "time of a request, waiting included")
+	f.IntVar(&o.Queue, "queue", 256, "answers that may wait; more are refused, with status 429 or a text")
+	f.DurationVar(&o.Deadline, "deadline", 10*time.Minute,
+		"time of a request, waiting included; of a policy 10s by default")
+	var robots policy.Options
+	bindPolicy(c, &robots)
+	cert := f.String("tls-cert", "", "PEM file of the server's certificate, for TLS")
+	key := f.String("tls-key", "", "PEM file of the certificate's key")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var ok bool
 		if o.DType, ok = layout.Precisions[*precision]; !ok || *precision == "fp16" {
@@ -68,7 +76,19 @@ func Command() *cobra.Command {
 		if o.Name = *name; o.Name == "" {
 			o.Name = filepath.Base(filepath.Clean(args[0]))
 		}
-		return run(c, args[0], *tokenizer, net.JoinHostPort(*host, strconv.Itoa(*port)), o)
+		if err := robots.Check(); err != nil {
+			return exit.Usagef("serve: %v", err)
+		}
+		robots.Name, robots.Token, robots.Queue = o.Name, o.Token, o.Queue
+		if f.Changed("deadline") {
+			robots.Deadline = o.Deadline
+		}
+		l, err := listen(net.JoinHostPort(*host, strconv.Itoa(*port)), *cert, *key)
+		if err != nil {
+			return err
+		}
+		defer l.Close() //nolint:errcheck // the server closes it too
+		return run(c, args[0], *tokenizer, l, o, robots)
 	}
 	return c
 }
@@ -80,26 +100,67 @@ type serving struct {
 }
 
 // run serves until a signal comes.
-func run(c *cobra.Command, path, tokenizer, address string, o serve.Options) error {
+func run(c *cobra.Command, path, tokenizer string, l net.Listener, o serve.Options, robots policy.Options) error {
 	m, err := trained.Open(path, tokenizer)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return exit.With(fmt.Errorf("serve: %w; name another with --port", err), exit.Usage)
+	if d := m.Model.Denoiser; d != nil && d.Sight != nil {
+		if err := only(c, "a policy", textFlags); err != nil {
+			return err
+		}
+		return runPolicy(c, m, l, robots)
+	}
+	if err := only(c, "no policy", policyFlags); err != nil {
+		return err
 	}
 	s, err := serve.New(m, o)
 	if err != nil {
-		_ = l.Close() // nobody was let in
 		return err
 	}
 	defer s.Close()
-	at := serving{o.Name, fmt.Sprintf("http://%s/v1", l.Addr())}
-	if err := cli.Emit(c, at, func(w io.Writer) { fmt.Fprintf(w, "serving %s at %s\n", at.Model, at.URL) }); err != nil {
-		_ = l.Close() // nobody was let in
+	if err := announce(c, serving{o.Name, fmt.Sprintf("%s://%s/v1", scheme(l, "http"), l.Addr())}); err != nil {
 		return err
 	}
 	return s.Serve(c.Context(), l)
+}
+
+// announce says where a model is served.
+func announce(c *cobra.Command, at serving) error {
+	return cli.Emit(c, at, func(w io.Writer) { fmt.Fprintf(w, "serving %s at %s\n", at.Model, at.URL) })
+}
+
+// secure is a listener for TLS.
+type secure struct{ net.Listener }
+
+// listen opens an address, for TLS if there is a certificate.
+func listen(address, cert, key string) (net.Listener, error) {
+	if (cert == "") != (key == "") {
+		return nil, exit.Usagef("serve: --tls-cert and --tls-key go together")
+	}
+	var pair tls.Certificate
+	if cert != "" {
+		var err error
+		if pair, err = tls.LoadX509KeyPair(cert, key); err != nil {
+			return nil, exit.Usagef("serve: %v", err)
+		}
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, exit.With(fmt.Errorf("serve: %w; name another with --port", err), exit.Usage)
+	}
+	if cert == "" {
+		return l, nil
+	}
+	return secure{tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair},
+		MinVersion: tls.VersionTLS12})}, nil
+}
+
+// scheme is a protocol's name at a listener: http or https, ws or wss.
+func scheme(l net.Listener, plain string) string {
+	if _, ok := l.(secure); ok {
+		return plain + "s"
+	}
+	return plain
 }
