@@ -89,7 +89,7 @@ func TestReplayAhead(t *testing.T) {
 		filepath.Join(dir, "model.yaml"),
 		"data.paths=" + filepath.Join(dir, "prompts.jsonl"), "data.tokenizer=" + dir, "data.seq_len=12",
 		"objective.kind=grpo", "rollout.max_tokens=6", "reward.kind=planted", "train.global_batch=32",
-		"optimizer.lr=2.0e-2", "schedule.warmup_steps=0"}, more...)})
+		"optimizer.lr=2.0e-2", "schedule.warmup_steps=0", "train.micro_batch=8"}, more...)})
 	require.NoError(t, err)
 	entries, err := checkpoint.List(saved)
 	require.NoError(t, err)
@@ -102,9 +102,11 @@ func TestReplayAhead(t *testing.T) {
 		if !have[max(0, step-3)] || !have[max(0, step-2)] || !have[step-1] {
 			continue // a save that would have had to wait was left out
 		}
-		x, err := Replay(cfg, step)
+		x, err := Replay(cfg, step, -1)
 		require.NoError(t, err)
 		require.Empty(t, x.Differ, "step %d", step)
+		require.Empty(t, x.Redone.Missing)
+		require.True(t, x.Redone.Same, "step %d: %+v", step, x.Redone)
 		replayed++
 	}
 	require.Positive(t, replayed)

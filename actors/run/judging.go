@@ -13,22 +13,31 @@ import (
 
 // judge gives answers their rewards, and groups their advantages. An answer without a reward is not learnt
 // from, and counts in no mean; it is set aside like a bad sample.
-func (r *rollouts) judge(all []*rollout) error {
-	c := &r.d.r.cfg.Run
+func (r *rollouts) judge(all []*rollout) error { return r.judgeSome(all, all) }
+
+// judgeSome gives some of a round's answers their rewards, and all their advantages.
+func (r *rollouts) judgeSome(some, all []*rollout) error {
 	tok := r.d.r.tok
-	for _, a := range all {
+	for _, a := range some {
 		ids := a.Answer
 		if a.End == sample.EndStop {
 			ids = ids[:len(ids)-1]
 		}
 		a.Text, a.Asked = tok.Decode(ids, true), tok.Decode(a.Prompt, false)
 	}
-	if err := r.rewarded(all); err != nil {
+	if err := r.rewarded(some); err != nil {
 		return err
 	}
 	if r.loss.Policy.Tokens != nil {
 		return r.credit(all)
 	}
+	r.compare(all)
+	return nil
+}
+
+// compare makes advantages of the rewards of groups.
+func (r *rollouts) compare(all []*rollout) {
+	c := &r.d.r.cfg.Run
 	var groups [][]float64
 	var of [][]*rollout
 	for i := 0; i < len(all); i += c.Rollout.Group {
@@ -46,7 +55,6 @@ func (r *rollouts) judge(all []*rollout) error {
 			of[k][i].Advantage = x
 		}
 	}
-	return nil
 }
 
 // rewarded asks for the rewards of answers. One that has none is set aside.
@@ -54,12 +62,7 @@ func (r *rollouts) rewarded(all []*rollout) error {
 	if r.loss.Policy.Unjudged {
 		return nil
 	}
-	c := &r.d.r.cfg.Run
-	asked := make([]reward.Answer, len(all))
-	for i, a := range all {
-		asked[i] = reward.Answer{Prompt: a.Asked, Text: a.Text, Record: a.Record}
-	}
-	results := reward.Each(r.ctx, r.reward, &c.Reward, asked)
+	results := r.results(all)
 	if r.ctx.Err() != nil {
 		return errLeft
 	}
@@ -75,6 +78,15 @@ func (r *rollouts) rewarded(all []*rollout) error {
 		}
 	}
 	return nil
+}
+
+// results are the rewards of answers.
+func (r *rollouts) results(all []*rollout) []reward.Result {
+	asked := make([]reward.Answer, len(all))
+	for i, a := range all {
+		asked[i] = reward.Answer{Prompt: a.Asked, Text: a.Text, Record: a.Record}
+	}
+	return reward.Each(r.ctx, r.reward, &r.d.r.cfg.Run.Reward, asked)
 }
 
 // learns reports whether an answer is trained on.

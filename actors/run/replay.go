@@ -29,6 +29,8 @@ type Replayed struct {
 	Answers int    `json:"answers"`
 	// Differ says of each answer that is not as it was logged what differs.
 	Differ []Difference `json:"differ"`
+	// Redone is the training of the step.
+	Redone *Redone `json:"redone,omitempty"`
 }
 
 // Difference is an answer whose replay is not what was logged.
@@ -42,14 +44,26 @@ type Difference struct {
 
 // Replay draws the answers of a step of a run once more from its log, with the weights behind the step
 // before, judges them and compares tokens, log-probabilities, rewards and advantages. Those weights are the
-// ones that the run began with, or in a checkpoint that is still there.
-func Replay(cfg *configs.Config, step int64) (*Replayed, error) {
+// ones that the run began with, or in a checkpoint that is still there. Then it trains the step again, and compares
+// loss, gradient and weights. With a sample that is not negative it draws and judges the answers to that one alone,
+// and trains nothing.
+func Replay(cfg *configs.Config, step, sample int64) (*Replayed, error) {
+	out, err := replayAnswers(cfg, step, sample)
+	if err == nil && sample < 0 {
+		out.Redone, err = redo(cfg, step)
+	}
+	return out, err
+}
+
+// replayAnswers draws and judges answers again.
+func replayAnswers(cfg *configs.Config, step, sample int64) (*Replayed, error) {
 	l := fit.Loss(cfg)
 	if l == nil || l.Policy == nil {
 		return nil, cfg.Fault("objective.kind", "the run draws no answers",
 			"replay is for runs of grpo and its kin")
 	}
-	logged, err := loggedAnswers(filepath.Join(cfg.Run.Log.Dir, RolloutsName), step)
+	updates := int64(cfg.Run.Rollout.Updates)
+	logged, err := loggedAnswers(filepath.Join(cfg.Run.Log.Dir, RolloutsName), (step-1)/updates*updates+1)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +88,7 @@ func Replay(cfg *configs.Config, step int64) (*Replayed, error) {
 	if err := d.openRollouts(l); err != nil {
 		return nil, err
 	}
-	return d.rollouts.again(step, logged)
+	return d.rollouts.again(step, sample, logged)
 }
 
 // weightsBehind sets the weights behind a step, and says where they come from.
@@ -185,7 +199,7 @@ func (r *rollouts) drawAgain(x *round, first int64) (from string, err error) {
 
 // again draws and judges what was logged, and compares. Of a step that was logged twice, before and after a
 // restart, the last counts.
-func (r *rollouts) again(step int64, logged []*rollout) (*Replayed, error) {
+func (r *rollouts) again(step, sample int64, logged []*rollout) (*Replayed, error) {
 	n := r.d.r.cfg.Run.Train.GlobalBatch
 	logged = logged[max(0, len(logged)-n):]
 	if len(logged) != n {
@@ -198,15 +212,26 @@ func (r *rollouts) again(step int64, logged []*rollout) (*Replayed, error) {
 		fresh[i] = &rollout{Step: a.Step, Sample: a.Sample, Index: a.Index, Version: a.Version, Seed: a.Seed,
 			Prompt: a.Prompt, Record: a.Record}
 	}
-	x := &round{number: r.plan.Round(step), answers: fresh}
-	from, err := r.drawAgain(x, logged[0].Version)
+	var asked []*rollout
+	for i, a := range logged {
+		if sample < 0 || a.Sample == sample {
+			asked = append(asked, fresh[i])
+			continue
+		}
+		b := *a // it is as it was
+		fresh[i] = &b
+	}
+	if len(asked) == 0 {
+		return nil, exit.Usagef("step %d drew no answers to sample %d", step, sample)
+	}
+	from, err := r.drawAgain(&round{number: r.plan.Round(step), answers: asked}, logged[0].Version)
 	if err == nil {
-		err = r.judge(fresh)
+		err = r.judgeSome(asked, fresh)
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := &Replayed{Step: step, From: from, Answers: n, Differ: []Difference{}}
+	out := &Replayed{Step: step, From: from, Answers: len(asked), Differ: []Difference{}}
 	for i, a := range logged {
 		b := fresh[i]
 		note := func(what string, was, is any) {

@@ -82,26 +82,18 @@ type rollout struct {
 // RolloutsName is the file of log.dir with the answers that a run drew, one a line.
 const RolloutsName = "rollouts.jsonl"
 
-// openRollouts readies the drawing of answers.
-func (d *data) openRollouts(l *objective.Loss) (err error) {
+// newRollouts readies what judges answers.
+func (d *data) newRollouts(l *objective.Loss) (r *rollouts, err error) {
 	c := d.r.cfg
-	r := &rollouts{d: d, loss: l, moved: make(chan struct{}), done: d.r.start.first - 1,
+	r = &rollouts{d: d, loss: l, moved: make(chan struct{}), done: d.r.start.first - 1,
 		plan: rounds.Schedule{Staleness: int64(c.Run.Rollout.Staleness), Updates: int64(c.Run.Rollout.Updates),
 			Span: int64(c.Run.Rollout.Span)},
 		round: map[int64]*round{}, kept: map[int64]*weights{}, samplers: map[int]sampler{},
 		changed: make(chan struct{})}
 	if !l.Policy.Unjudged {
 		if r.reward, err = reward.Of(&c.Run.Reward); err != nil {
-			return c.Fault("reward.kind", err.Error(), "")
+			return nil, c.Fault("reward.kind", err.Error(), "")
 		}
-	}
-	if fit.Compares(c) {
-		if r.ref, err = d.r.reference(); err != nil {
-			return err
-		}
-	}
-	if r.stops, err = d.r.stops(); err != nil {
-		return err
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	left, leave := context.WithCancel(r.ctx)
@@ -113,6 +105,23 @@ func (d *data) openRollouts(l *objective.Loss) (err error) {
 		}
 		leave()
 	}()
+	return r, nil
+}
+
+// openRollouts readies the drawing of answers.
+func (d *data) openRollouts(l *objective.Loss) error {
+	r, err := d.newRollouts(l)
+	if err != nil {
+		return err
+	}
+	if fit.Compares(d.r.cfg) {
+		if r.ref, err = d.r.reference(); err != nil {
+			return err
+		}
+	}
+	if r.stops, err = d.r.stops(); err != nil {
+		return err
+	}
 	if err := r.begin(); err != nil {
 		return err
 	}

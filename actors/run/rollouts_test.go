@@ -188,10 +188,13 @@ func TestReplay(t *testing.T) {
 	}
 	require.Greater(t, len(steps), 1)
 	for _, step := range steps {
-		x, err := Replay(cfg, step)
+		x, err := Replay(cfg, step, -1)
 		require.NoError(t, err)
 		require.Equal(t, 32, x.Answers)
 		require.Empty(t, x.Differ, "step %d", step)
+		require.Empty(t, x.Redone.Missing)
+		require.True(t, x.Redone.Same, "step %d: %+v", step, x.Redone)
+		require.Contains(t, []string{"same", ""}, x.Redone.Weights)
 	}
 	path := filepath.Join(log, RolloutsName)
 	text, err := os.ReadFile(path)
@@ -205,11 +208,11 @@ func TestReplay(t *testing.T) {
 	require.NoError(t, err)
 	lines[4] = string(b) + "\n"
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
-	x, err := Replay(cfg, 1)
+	x, err := Replay(cfg, 1, a.Sample)
 	require.NoError(t, err)
 	require.Equal(t, []string{"reward"}, []string{x.Differ[0].What})
 	require.Len(t, x.Differ, 1)
 	require.Equal(t, a.Sample, x.Differ[0].Sample)
-	_, err = Replay(cfg, 9)
+	_, err = Replay(cfg, 9, -1)
 	require.ErrorContains(t, err, "it has steps 1 to 3")
 }

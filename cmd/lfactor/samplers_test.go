@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -43,7 +44,7 @@ reward: {kind: regex, pattern: "1.*7"}
 train: {steps: %d, global_batch: 32, micro_batch: 8, seed: 5}
 optimizer: {lr: 1.0e-3}
 plan: {threads: 1}
-checkpoint: {dir: ckpt, interval: 2, keep: 2}
+checkpoint: {dir: ckpt, interval: 1, keep: 500}
 log: {dir: run}
 `, steps)} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
@@ -116,4 +117,54 @@ func TestSamplersKilled(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(answers), string(again))
 	require.Contains(t, said.String(), "another takes its place")
+	replays(t, dir, steps)
+}
+
+// replays: steps of the run are drawn, judged and trained again in one process, to the bit; a reward that somebody
+// changed in the log is found from its sample within a second.
+func replays(t *testing.T, dir string, steps int) {
+	t.Helper()
+	saved := func(step int) bool {
+		_, err := os.Stat(filepath.Join(dir, "ckpt", fmt.Sprintf("step-%08d", step)))
+		return step <= 0 || err == nil
+	}
+	most, replayed := 2, 0
+	if *long {
+		most = 20
+	}
+	for _, step := range rand.New(rand.NewPCG(3, 4)).Perm(steps) {
+		if !saved(step-2) || !saved(step-1) || !saved(step) || replayed == most {
+			continue // a save that would have had to wait was left out
+		}
+		code, out, errs := streams(t, dir, "", "replay", "run.yaml", fmt.Sprint(step+1), "-o", "json")
+		require.Zero(t, code, out+errs)
+		require.Contains(t, out, `"same":true`)
+		require.Contains(t, out, `"differ":[]`)
+		replayed++
+	}
+	require.Equal(t, most, replayed)
+	path := filepath.Join(dir, "run", "rollouts.jsonl")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(text), "\n")
+	var a struct {
+		Step, Sample int64
+		Index        int
+		Reward       float64
+	}
+	require.NoError(t, json.Unmarshal([]byte(lines[5*32+7]), &a))
+	lines[5*32+7] = strings.Replace(lines[5*32+7], fmt.Sprintf(`"reward":%v,`, a.Reward),
+		fmt.Sprintf(`"reward":%v,`, 1-a.Reward), 1)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+	began := time.Now()
+	code, out, errs := streams(t, dir, "", "data", "blame", "run", fmt.Sprint(a.Step), "--rewards", "--sample",
+		fmt.Sprint(a.Sample))
+	took := time.Since(began)
+	t.Logf("a wrong reward is found in %v", took)
+	require.Equal(t, 1, code, out+errs)
+	require.Contains(t, out, fmt.Sprintf("! sample %d answer %d,", a.Sample, a.Index))
+	require.Contains(t, out, fmt.Sprintf("reward %v, now %v;", 1-a.Reward, a.Reward))
+	if *long {
+		require.Less(t, took, time.Second)
+	}
 }

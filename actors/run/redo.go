@@ -1,0 +1,141 @@
+package run
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// Redone is a step that was trained once more from the state behind the step before, in one process.
+type Redone struct {
+	// Missing says why it was not: there is no state, or the run's metrics do not have the step.
+	Missing  string  `json:"missing,omitempty"`
+	Loss     float64 `json:"loss"`
+	GradNorm float64 `json:"grad_norm"`
+	// Same says that loss and norm of the gradient have the bits that the run wrote down.
+	Same bool `json:"same"`
+	// Weights are the parameters behind the step where a checkpoint has those of the run: "same", or the name of
+	// the first that differs; "" where there is none.
+	Weights string `json:"weights,omitempty"`
+}
+
+// redo trains a step once more: answers that were in flight are those of the checkpoint, the others are drawn and
+// judged again, and gradient and update are those of the plan of the run with all its ranks in this process.
+func redo(cfg *configs.Config, step int64) (*Redone, error) {
+	was, err := metricsOf(cfg.Run.Log.Dir, step)
+	if err != nil || was == nil {
+		return &Redone{Missing: fmt.Sprintf("metrics.jsonl does not have step %d", step)}, err
+	}
+	tmp, err := os.MkdirTemp("", "lfactor-replay-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp) //nolint:errcheck // rubbish of the system's folder for it
+	root := filepath.Join(tmp, "checkpoints")
+	if err := os.Mkdir(root, 0o700); err != nil {
+		return nil, err
+	}
+	kept := map[int64]string{}
+	if dir := cfg.Run.Checkpoint.Dir; dir != "" {
+		all, err := checkpoint.List(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range all {
+			if kept[e.Step], err = filepath.Abs(e.Path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if from, ok := kept[step-1]; ok {
+		name := filepath.Base(from)
+		if err := errors.Join(os.Symlink(from, filepath.Join(root, name)),
+			os.WriteFile(filepath.Join(root, "latest"), []byte(name), 0o600)); err != nil {
+			return nil, err
+		}
+	} else if step > 1 {
+		return &Redone{Missing: fmt.Sprintf("there is no checkpoint of step %d", step-1)}, nil
+	}
+	c := *cfg
+	c.Notices = nil
+	c.Run.Checkpoint.Dir, c.Run.Checkpoint.SaveHF, c.Run.Checkpoint.Keep = root, false, 2
+	c.Run.Checkpoint.Interval = 0
+	if c.Run.Schedule.DecaySteps == 0 { // which rates follow from
+		c.Run.Schedule.DecaySteps = cfg.Run.Train.Steps
+	}
+	c.Run.Log.Dir, c.Run.Train.Steps = filepath.Join(tmp, "run"), int(step)
+	c.Run.Plan.Procs, c.Run.Rollout.Samplers = 1, 0
+	if dir := cfg.Run.Objective.Cache; dir == "" { // what is kept of the reference is kept for this too
+		c.Run.Objective.Cache = filepath.Join(cfg.Run.Log.Dir, "reference")
+	}
+	out := &Redone{}
+	if err := Train(context.Background(), &c, Options{Progress: io.Discard, Step: func(m Metrics) {
+		if m.Step == step {
+			out.Loss, out.GradNorm = m.Loss, m.GradNorm
+		}
+	}}); err != nil {
+		return nil, fmt.Errorf("training step %d again: %w", step, err)
+	}
+	out.Same = out.Loss == was.Loss && out.GradNorm == was.GradNorm
+	if then, ok := kept[step]; ok {
+		out.Weights, err = sameParams(then, root)
+	}
+	return out, err
+}
+
+// metricsOf is what a run wrote down of a step, nil if it did not.
+func metricsOf(dir string, step int64) (out *Metrics, err error) {
+	f, err := os.Open(filepath.Join(dir, "metrics.jsonl"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var m Metrics
+		if json.Unmarshal(s.Bytes(), &m) == nil && m.Step == step { // a last line may be cut off
+			out = &m
+		}
+	}
+	return out, nil
+}
+
+// sameParams is "same", or the first parameter whose bytes differ between two checkpoints.
+func sameParams(a, b string) (string, error) {
+	var both [2]checkpoint.Source
+	for i, dir := range []string{a, b} {
+		r, err := checkpoint.Open(dir)
+		if err != nil {
+			return "", err
+		}
+		defer r.Close() //nolint:errcheck // it is only read
+		both[i] = r.Kind("param")
+	}
+	for _, t := range both[0].Tensors() {
+		ranges := make([][2]int, len(t.Shape))
+		for i, n := range t.Shape {
+			ranges[i] = [2]int{0, n}
+		}
+		var raw [2][]byte
+		for i, src := range both {
+			raw[i] = make([]byte, t.Bytes)
+			if err := src.ReadRanges(t.Name, ranges, raw[i]); err != nil {
+				return "", err
+			}
+		}
+		if !bytes.Equal(raw[0], raw[1]) {
+			return t.Name, nil
+		}
+	}
+	return "same", nil
+}
