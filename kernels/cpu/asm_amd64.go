@@ -214,6 +214,11 @@ func convTileZ(args *int)
 //go:noescape
 func sumTileZ(args *int)
 
+// addRunsZ adds runs, see isa.
+//
+//go:noescape
+func addRunsZ(y []float32, step int, x []float32, ld int, n int, width int)
+
 // convPairsZ multiplies tiles of places, see convArgs.
 //
 //go:noescape
@@ -538,6 +543,11 @@ func convTileY(args *int)
 //
 //go:noescape
 func sumTileY(args *int)
+
+// addRunsY adds runs, see isa.
+//
+//go:noescape
+func addRunsY(y []float32, step int, x []float32, ld int, n int, width int)
 
 // winoInY is a linear map of rows, see winoMaps.
 //

@@ -5874,6 +5874,84 @@ l4:
 	VZEROUPPER
 	RET
 
+// func addRunsZ(y []float32, step int, x []float32, ld int, n int, width int)
+// Requires: AVX, AVX512F
+TEXT ·addRunsZ(SB), NOSPLIT, $8-80
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     step+24(FP), BX
+	SHLQ     $0x02, BX
+	MOVQ     ld+56(FP), SI
+	SHLQ     $0x02, SI
+	MOVQ     width+72(FP), DI
+	SHLQ     $0x02, DI
+
+l1:
+	TESTQ DX, DX
+	JZ    l2
+	XORQ  R8, R8
+	MOVQ  DI, R9
+
+l3:
+	CMPQ    R9, $0x00000040
+	JL      l4
+	VMOVUPS (AX)(R8*1), Z0
+	VADDPS  (CX)(R8*1), Z0, Z0
+	VMOVUPS Z0, (AX)(R8*1)
+	ADDQ    $0x40, R8
+	SUBQ    $0x00000040, R9
+	JMP     l3
+
+l4:
+	TESTQ   $0x00000020, R9
+	JZ      l5
+	VMOVUPS (AX)(R8*1), Y0
+	VADDPS  (CX)(R8*1), Y0, Y0
+	VMOVUPS Y0, (AX)(R8*1)
+	ADDQ    $0x20, R8
+
+l5:
+	TESTQ   $0x00000010, R9
+	JZ      l6
+	VMOVUPS (AX)(R8*1), X0
+	VADDPS  (CX)(R8*1), X0, X0
+	VMOVUPS X0, (AX)(R8*1)
+	ADDQ    $0x10, R8
+
+l6:
+	TESTQ  $0x00000008, R9
+	JZ     l7
+	VMOVSD (AX)(R8*1), X0
+	VMOVSD (CX)(R8*1), X1
+	VADDPS X1, X0, X0
+	VMOVSD X0, (AX)(R8*1)
+	ADDQ   $0x08, R8
+
+l7:
+	TESTQ  $0x00000004, R9
+	JZ     l8
+	VMOVSS (AX)(R8*1), X0
+	VADDSS (CX)(R8*1), X0, X0
+	VMOVSS X0, (AX)(R8*1)
+	ADDQ   $0x04, R8
+
+l8:
+	ADDQ BX, AX
+	ADDQ SI, CX
+	DECQ DX
+	JMP  l1
+
+l2:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
 // func convPairsZ(args *int)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, MMX+
 TEXT ·convPairsZ(SB), NOSPLIT, $8-8
@@ -13216,6 +13294,76 @@ l8:
 	JMP  l1
 
 l4:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func addRunsY(y []float32, step int, x []float32, ld int, n int, width int)
+// Requires: AVX
+TEXT ·addRunsY(SB), NOSPLIT, $8-80
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     step+24(FP), BX
+	SHLQ     $0x02, BX
+	MOVQ     ld+56(FP), SI
+	SHLQ     $0x02, SI
+	MOVQ     width+72(FP), DI
+	SHLQ     $0x02, DI
+
+l1:
+	TESTQ DX, DX
+	JZ    l2
+	XORQ  R8, R8
+	MOVQ  DI, R9
+
+l3:
+	CMPQ    R9, $0x00000020
+	JL      l4
+	VMOVUPS (AX)(R8*1), Y0
+	VADDPS  (CX)(R8*1), Y0, Y0
+	VMOVUPS Y0, (AX)(R8*1)
+	ADDQ    $0x20, R8
+	SUBQ    $0x00000020, R9
+	JMP     l3
+
+l4:
+	TESTQ   $0x00000010, R9
+	JZ      l5
+	VMOVUPS (AX)(R8*1), X0
+	VADDPS  (CX)(R8*1), X0, X0
+	VMOVUPS X0, (AX)(R8*1)
+	ADDQ    $0x10, R8
+
+l5:
+	TESTQ  $0x00000008, R9
+	JZ     l6
+	VMOVSD (AX)(R8*1), X0
+	VMOVSD (CX)(R8*1), X1
+	VADDPS X1, X0, X0
+	VMOVSD X0, (AX)(R8*1)
+	ADDQ   $0x08, R8
+
+l6:
+	TESTQ  $0x00000004, R9
+	JZ     l7
+	VMOVSS (AX)(R8*1), X0
+	VADDSS (CX)(R8*1), X0, X0
+	VMOVSS X0, (AX)(R8*1)
+	ADDQ   $0x04, R8
+
+l7:
+	ADDQ BX, AX
+	ADDQ SI, CX
+	DECQ DX
+	JMP  l1
+
+l2:
 	VLDMXCSR (SP)
 	VZEROUPPER
 	RET

@@ -97,7 +97,7 @@ func (b *Backend) phasesDirectly(s *convShape, l []phase, w *tensor.Tensor, r re
 		d.makeRoom(b)
 		ds, taps = append(ds, d), append(taps, p.taps)
 	}
-	b.packColumns(ds, w, s.taps(), taps)
+	b.packColumns(ds, viewOf(w), s.taps(), taps)
 	for _, d := range ds {
 		b.multiplyDirectly(d, r)
 	}
@@ -177,7 +177,7 @@ func (d *direct) panels() int { return roundUp(ceilDiv(d.cols, halfPanel), d.nr/
 
 // makeRoom reserves the packed weights.
 func (d *direct) makeRoom(b *Backend) {
-	d.next = roundUp(d.sum()/d.word(), 16)*halfPanel + line
+	d.next = roundUp(d.sum(), 32)/d.word()*halfPanel + line
 	d.packed = b.shared.f32(d.panels() * d.next)
 }
 
@@ -188,18 +188,21 @@ func (b *Backend) multiplyDirectly(d *direct, r result) {
 	copy(d.bias, r.bias)
 	rows := d.taskRows()
 	blocks := ceilDiv(d.rows[1], max(1, rows))
-	frames := d.n * d.rows[0]
+	frames, at := d.n*d.rows[0], d.taskFrames(rows)
+	units := ceilDiv(frames, at)
 	tiles := d.panels() * halfPanel / d.nr
 	parts := 1
-	if t := len(b.team.workers); t > 1 && frames > 0 {
-		parts = min(tiles, ceilDiv(3*t, frames*blocks))
+	if t := len(b.team.workers); t > 1 && units > 0 {
+		parts = min(tiles, ceilDiv(3*t, units*blocks))
 	}
 	each := ceilDiv(tiles, parts)
 	parts = ceilDiv(tiles, each)
-	b.shareWork(frames*blocks*parts, d.count()*d.cols*d.sum(), func(w *worker, i int) {
-		part, block, frame := i%parts, i/parts%blocks, i/parts/blocks
-		at := block * rows
-		w.directTask(d, frame, at, min(rows, d.rows[1]-at), part*each, min((part+1)*each, tiles))
+	b.shareWork(units*blocks*parts, d.count()*d.cols*d.sum(), func(w *worker, i int) {
+		part, frame, first := i%parts, i/parts/blocks*at, i/parts%blocks*rows
+		t := directTask{direct: d, frame: frame, frames: min(at, frames-frame), first: first,
+			rows: min(rows, d.rows[1]-first)}
+		t.lines = (t.rows-1)*d.step[1] + d.hi[1] - d.lo[1] + 1
+		t.run(w, part*each, min((part+1)*each, tiles))
 	})
 	runtime.KeepAlive(d)
 }
@@ -220,17 +223,32 @@ func (d *direct) taskRows() int {
 	return rows
 }
 
+// taskFrames is the frames of a task: several of those that fit where one is a task and taps stay in it.
+func (d *direct) taskFrames(rows int) int {
+	if rows < d.rows[1] || d.lo[0] != 0 || d.hi[0] != 0 || d.from[0] != d.rows[0] {
+		return 1
+	}
+	lines := (rows-1)*d.step[1] + d.hi[1] - d.lo[1] + 1
+	return max(1, min(d.n*d.rows[0], directWork/max(1, lines*d.wide*d.place/d.word())))
+}
+
+// directTask is some rows of some frames of a result.
+type directTask struct {
+	*direct
+	frame, frames int
+	first, rows   int
+	lines         int // of a frame's inputs
+}
+
 // ints is room for n machine words.
 func (s *scratch) ints(n int) []int {
 	v := s.f32(2 * n)
 	return unsafe.Slice((*int)(unsafe.Pointer(unsafe.SliceData(v))), n)
 }
 
-// directTask computes some rows of a frame, and columns of the tiles [from, to).
-func (w *worker) directTask(d *direct, frame, first, rows, from, to int) {
-	lines := (rows-1)*d.step[1] + d.hi[1] - d.lo[1] + 1
-	block := w.directBlock(d, frame, first, lines)
-	taps := w.pieceTable(d, frame, lines)
+// run computes the columns of the tiles [from, to).
+func (t *directTask) run(w *worker, from, to int) {
+	d, block, taps := t.direct, t.block(w), t.pieceTable(w)
 	bytes, words := d.r.v.bytes(), d.sum()/d.word()
 	args := convArgs{a: block, taps: address(taps), k: d.piece / d.word(), step: d.step[2] * d.place * d.size,
 		half: 4 * d.next}
@@ -242,14 +260,15 @@ func (w *worker) directTask(d *direct, frame, first, rows, from, to int) {
 		if cols == d.nr && (d.r.v.d == tensor.F32 || d.pairs) {
 			args.row, args.round = d.strides[2]*d.r.ld*bytes, 4/bytes-1
 			args.c = d.r.v.from(p * d.nr).address()
-			w.convCalls(d.conv, args, w.places(d, frame, first, rows, lines, d.r.ld*bytes, false), words)
+			w.convCalls(d.conv, args, t.places(w, d.r.ld*bytes, false), words)
 		} else {
-			part := w.arena.f32(rows * d.rows[2] * d.nr)
+			n := t.frames * t.rows * d.rows[2]
+			part := w.arena.f32(n * d.nr)
 			args.row, args.round, args.c = d.nr*4, 0, address(part)
-			w.convCalls(d.conv, args, w.places(d, frame, first, rows, lines, d.nr*4, true), words)
-			for i := range rows * d.rows[2] {
-				to := d.target(frame, first+i/d.rows[2], i%d.rows[2])
-				w.k.write(d.r.v, to*d.r.ld+p*d.nr, part[i*d.nr:][:cols])
+			w.convCalls(d.conv, args, t.places(w, d.nr*4, true), words)
+			for i := range n {
+				at := t.target(i/d.rows[2], i%d.rows[2])
+				w.k.write(d.r.v, at*d.r.ld+p*d.nr, part[i*d.nr:][:cols])
 			}
 		}
 		w.arena.release(mark)
@@ -259,14 +278,14 @@ func (w *worker) directTask(d *direct, frame, first, rows, from, to int) {
 
 // pieceTable is the table of the pieces of sums of a frame: where they lie from a place on, and their
 // weights. Those of frames that are not there are left out.
-func (w *worker) pieceTable(d *direct, frame, lines int) []int {
-	l, n := w.arena.ints(2*d.pieces()), 0
+func (t *directTask) pieceTable(w *worker) []int {
+	d, l, n := t.direct, w.arena.ints(2*t.pieces()), 0
 	for i := range d.pieces() {
 		o := d.offs[i*d.run]
-		if z := frame%d.rows[0]*d.step[0] + o[0]; z < 0 || z >= d.from[0] {
+		if z := t.frame%d.rows[0]*d.step[0] + o[0]; z < 0 || z >= d.from[0] {
 			continue
 		}
-		l[n] = (((o[0]-d.lo[0])*lines+o[1]-d.lo[1])*d.wide + o[2] - d.lo[2]) * d.place * d.size
+		l[n] = (((o[0]-d.lo[0])*t.lines+o[1]-d.lo[1])*d.wide + o[2] - d.lo[2]) * d.place * d.size
 		l[n+1] = i * d.piece / d.word() * halfPanel * 4
 		n += 2
 	}
@@ -284,51 +303,56 @@ func (w *worker) convCalls(conv func(*convArgs), args convArgs, table []int, k i
 	runtime.KeepAlive(table)
 }
 
-// target is the place of the result that place (y, x) of a frame is.
-func (d *direct) target(frame, y, x int) int {
+// target is the place of the result that place x of row i of the task's is.
+func (t *directTask) target(i, x int) int {
+	d, frame, y := t.direct, t.frame+i/t.rows, t.first+i%t.rows
 	n, f := frame/d.rows[0], frame%d.rows[0]
-	i := n*d.to[0] + f*d.strides[0] + d.origin[0]
-	i = i*d.to[1] + y*d.strides[1] + d.origin[1]
-	return i*d.to[2] + x*d.strides[2] + d.origin[2]
+	at := n*d.to[0] + f*d.strides[0] + d.origin[0]
+	at = at*d.to[1] + y*d.strides[1] + d.origin[1]
+	return at*d.to[2] + x*d.strides[2] + d.origin[2]
 }
 
-// places is the table of the tiles of some rows: three groups of places a tile. The last group of a row
-// begins so far before its end that it is whole, and the last tile repeats a group: what is computed twice is
-// the same. Results lie ld bytes apart at their places, or in the order of places of the block if apart.
-func (w *worker) places(d *direct, frame, first, rows, lines, ld int, apart bool) []int {
-	group := d.mr / 3
+// places is the table of the task's tiles: three groups of places a tile. The last group of a row begins so
+// far before its end that it is whole, and the last tile repeats a group: what is computed twice is the same.
+// Results lie ld bytes apart at their places, or in the order of the task's places if apart.
+func (t *directTask) places(w *worker, ld int, apart bool) []int {
+	d, group := t.direct, t.mr/3
 	across := ceilDiv(d.rows[2], group)
-	table := w.arena.ints(roundUp(rows*across, 3) * 2)
-	for i := range roundUp(rows*across, 3) {
-		g := min(i, rows*across-1)
-		y, x := g/across, min(g%across*group, d.rows[2]-group)
+	groups := t.frames * t.rows * across
+	table := w.arena.ints(roundUp(groups, 3) * 2)
+	for i := range roundUp(groups, 3) {
+		g := min(i, groups-1)
+		row, x := g/across, min(g%across*group, d.rows[2]-group)
+		line := row/t.rows*t.lines + row%t.rows*d.step[1]
 		at := i/3*6 + i%3
-		table[at] = (y*d.step[1]*d.wide + x*d.step[2]) * d.place * d.size
+		table[at] = (line*d.wide + x*d.step[2]) * d.place * d.size
 		if apart {
-			table[at+3] = (y*d.rows[2] + x) * ld
+			table[at+3] = (row*d.rows[2] + x) * ld
 		} else {
-			table[at+3] = d.target(frame, first+y, x) * ld
+			table[at+3] = t.target(row, x) * ld
 		}
 	}
 	return table
 }
 
-// directBlock copies the inputs of some rows of a frame, and gives the address of the copy. What is read
-// past the last place is zeros.
-func (w *worker) directBlock(d *direct, frame, first, lines int) uintptr {
-	frames, line := d.hi[0]-d.lo[0]+1, d.wide*d.place
-	size := frames * lines * line
+// block copies the task's inputs, and gives the address of the copy: frame by frame of the tensor for one of
+// the result, or frames that are as many. What is read past the last place is zeros.
+func (t *directTask) block(w *worker) uintptr {
+	d, frames, line := t.direct, max(t.frames, t.hi[0]-t.lo[0]+1), t.wide*t.place
+	size := frames * t.lines * line
 	var block view
 	if d.pairs {
 		block = view{h: w.arena.u16(size + d.word()), d: tensor.BF16}
 	} else {
 		block = view{f: w.arena.f32(size)}
 	}
-	n, f := frame/d.rows[0], frame%d.rows[0]
 	for i := range frames {
-		for j := range lines {
-			z, y := f*d.step[0]+d.lo[0]+i, first*d.step[1]+d.lo[1]+j
-			at := (i*lines + j) * line
+		n, z := t.frame/d.rows[0], t.frame%d.rows[0]*d.step[0]+d.lo[0]+i
+		if t.frames > 1 {
+			n, z = (t.frame+i)/d.rows[0], (t.frame+i)%d.rows[0]
+		}
+		for j := range t.lines {
+			y, at := t.first*d.step[1]+d.lo[1]+j, (i*t.lines+j)*line
 			if z < 0 || z >= d.from[0] || y < 0 || y >= d.from[1] {
 				block.move(at, d.v, -1, line)
 				continue

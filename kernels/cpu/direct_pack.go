@@ -9,15 +9,22 @@ import (
 // packRows packs the weights w [cols, each, taps] of some taps: column j of the product is output j, and its
 // sum runs over the inputs of tap after tap.
 func (b *Backend) packRows(d *direct, w *tensor.Tensor, all int, taps []int) {
+	natural := d.piece == d.run*d.each // nothing lies between the taps
 	b.shareWork(d.panels(), d.cols*d.sum()*16, func(k *worker, p int) {
-		k.packTurned(d, p, k.outputPanel(viewOf(w), p, d.cols, d.each, all), taps)
+		if natural {
+			k.outputPanel(d.packed[p*d.next:], viewOf(w), p, d.cols, d.each, all, d.pairs)
+			return
+		}
+		turned := k.arena.f32(16*roundUp(d.each*all, 32) + 16)
+		k.outputPanel(turned, viewOf(w), p, d.cols, d.each, all, false)
+		k.packTurned(d, p, turned, taps)
 	})
 }
 
-// outputPanel is 16 outputs, from 16·p on, of weights [outs, each, taps], turned to [taps, each, 16].
-func (w *worker) outputPanel(v view, p, outs, each, taps int) []float32 {
-	wide, ld, n := roundUp(each, 16), roundUp(each*taps, 16), max(0, min(16, outs-16*p))
-	dst := w.arena.f32(16*ld + 16)
+// outputPanel turns 16 outputs, from 16·p on, of weights [outs, each, taps] to [taps, each, 16]; as pairs of
+// bfloat16 to [taps, each/2, 16, 2].
+func (w *worker) outputPanel(dst []float32, v view, p, outs, each, taps int, pairs bool) {
+	wide, ld, n := roundUp(each, 16), roundUp(each*taps, 32), max(0, min(16, outs-16*p))
 	defer w.arena.release(w.arena.mark())
 	rows := w.arena.f32(16*ld + 16)
 	if n < 16 || ld != each*taps {
@@ -34,16 +41,20 @@ func (w *worker) outputPanel(v view, p, outs, each, taps int) []float32 {
 			copy(rows[i*ld+t*each:][:each], turned[t*wide:])
 		}
 	}
+	if pairs {
+		h := w.arena.u16(16 * ld)
+		w.k.toBF16(h, rows[:16*ld])
+		rows, ld = floats(h), ld/2
+	}
 	w.k.transpose(dst, 16, rows, ld, ld/16)
-	return dst
 }
 
 // packColumns packs weights w [each, cols, taps] of some taps for each of several products: column j is input
 // j, and its sum runs over the outputs of tap after tap.
-func (b *Backend) packColumns(ds []*direct, w *tensor.Tensor, all int, taps [][]int) {
+func (b *Backend) packColumns(ds []*direct, w view, all int, taps [][]int) {
 	each, cols := ds[0].each, ds[0].cols
 	b.shareWork(ds[0].panels(), cols*each*all*16, func(k *worker, p int) {
-		turned := k.inputPanel(viewOf(w), p, cols, each, all)
+		turned := k.inputPanel(w, p, cols, each, all)
 		for i, d := range ds {
 			mark := k.arena.mark()
 			k.packTurned(d, p, turned, taps[i])

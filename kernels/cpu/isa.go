@@ -32,6 +32,8 @@ type isa struct {
 	convTile, convPairs func(args *convArgs)
 	sumTile, sumPairs   func(args *sumArgs)
 	wino                *winoMaps
+	// addRuns is y[i*step+j] += x[i*ld+j] for i < n and j < width.
+	addRuns func(y []float32, step int, x []float32, ld, n, width int)
 	// transpose writes the columns of 16 rows: dst[p*step+i] = src[i*ld+p] for p < 16*blocks and i < min(16,
 	// step). It may write up to 16 elements past the end of the last column.
 	transpose func(dst []float32, step int, src []float32, ld, blocks int)

@@ -14,8 +14,17 @@ var portable = isa{
 	swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred,
 	layer: goLayer, max: goMax, exp: goExp, soft: goSoft, softPast: goSoft, softGrad: goSoftGrad,
 	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16,
-	toF16: goToF16,
+	toF16: goToF16, addRuns: goAddRuns,
 	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares, peak: goPeak, lanes: 1,
+}
+
+// goAddRuns is addRuns of isa.
+func goAddRuns(y []float32, step int, x []float32, ld, n, width int) {
+	for i := range n {
+		for j := range width {
+			y[i*step+j] += x[i*ld+j]
+		}
+	}
 }
 
 // goTile is the reference for the kernels in assembly: n tiles of 4 by 4, each the product of a

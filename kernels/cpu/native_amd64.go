@@ -64,6 +64,7 @@ var avx512 = isa{
 	sumSquares: sumSquaresZ, peak: peakZ, lanes: 16,
 	convTile: func(a *convArgs) { convTileZ((*int)(unsafe.Pointer(a))) },
 	sumTile:  func(a *sumArgs) { sumTileZ((*int)(unsafe.Pointer(a))) },
+	addRuns:  addRunsZ,
 	wino:     &winoMaps{winoInZ, winoOutZ, winoKernelZ, winoCotangentZ, winoGradientZ},
 }
 
@@ -116,6 +117,7 @@ var avx2 = isa{
 	sumSquares: sumSquaresY, peak: peakY, lanes: 8,
 	convTile: func(a *convArgs) { convTileY((*int)(unsafe.Pointer(a))) },
 	sumTile:  func(a *sumArgs) { sumTileY((*int)(unsafe.Pointer(a))) },
+	addRuns:  addRunsY,
 	wino:     &winoMaps{winoInY, winoOutY, winoKernelY, winoCotangentY, winoGradientY},
 }
 

@@ -68,27 +68,51 @@ func (s *convShape) scatters() bool {
 	return s.groups == 1 && s.ch < fewChannels && s.win[2].Dilation == 1 && s.taps() > 1 && s.outs > 0
 }
 
-// scatterDX sets dx of one sample after the other from rows of products, in the order of taps for each
-// place.
+// apart is how many outputs are from one whose taps along the last axis begin behind those of another.
+func (s *convShape) apart() int { return ceilDiv(s.size[2], s.win[2].Stride) }
+
+// placesTimes sets products to those of the places of a sample's cotangents and right, where they lie if there
+// is a kernel for it.
+func (b *Backend) placesTimes(s *convShape, products []float32, dy view, right matrix) {
+	width, g := right.ld, &gathered{v: dy, ch: s.outs, each: s.outs, n: 1, from: s.out, rows: s.out,
+		step: grid{1, 1, 1}, offs: make([]grid, 1)}
+	defer b.shared.release(b.shared.mark())
+	if !b.directs(s, g, dy.d) {
+		left := matrix{v: dy, ld: s.outs}
+		b.blocked(result{v: view{f: products}, ld: width}, left, right, s.out.places(), width, s.outs)
+		return
+	}
+	d := b.directOf(g, width)
+	d.makeRoom(b)
+	b.packColumns([]*direct{d}, right.v, 1, [][]int{{0}})
+	b.multiplyDirectly(d, result{v: view{f: products}, ld: width})
+}
+
+// scatterDX sets dx of one sample after the other from rows of products. Those of outputs whose taps overlap
+// are added up apart, in the order of taps, since an addition to what was just stored in part would wait for
+// it.
 func (b *Backend) scatterDX(s *convShape, dy, w, dx *tensor.Tensor, bias []float32) {
 	width, rows := s.taps()*s.ch, s.out.places()
 	right := b.weightsOf(w, 0, s.outs, width, s.ch, s.taps(), all(s.taps()))
 	right.trans = true
 	products := b.shared.f32(rows * width)
-	line := s.in[2] * s.ch
+	line, apart := s.in[2]*s.ch, s.apart()
 	for n := range s.n {
-		left := matrix{v: viewOf(dy).from(n * rows * s.outs), ld: s.outs}
-		b.blocked(result{v: view{f: products}, ld: width}, left, right, rows, width, s.outs)
+		b.placesTimes(s, products, viewOf(dy).from(n*rows*s.outs), right)
 		b.rows(s.in[0]*s.in[1], line*s.size[0]*s.size[1], func(k *worker, from, to int) {
 			for i := from; i < to; i++ {
 				m := k.arena.mark()
-				sum := k.arena.zero(line)
-				for j := range line {
-					if bias != nil {
-						sum[j] = bias[j%s.ch]
+				sums := k.arena.zero(apart * line)
+				k.scatterLine(s, sums, products, i/s.in[1], i%s.in[1])
+				sum := sums[:line]
+				for j := line; j < len(sums); j += line {
+					k.k.add(sum, sum, sums[j:j+line])
+				}
+				if bias != nil {
+					for j := range sum {
+						sum[j] += bias[j%s.ch]
 					}
 				}
-				k.scatterLine(s, sum, products, i/s.in[1], i%s.in[1])
 				k.k.write(viewOf(dx), (n*s.in[0]*s.in[1]+i)*line, sum)
 				k.arena.release(m)
 			}
@@ -96,24 +120,46 @@ func (b *Backend) scatterDX(s *convShape, dy, w, dx *tensor.Tensor, bias []float
 	}
 }
 
-// scatterLine adds the products of all taps that meet one line of the input.
-func (w *worker) scatterLine(s *convShape, sum, products []float32, i0, i1 int) {
+// scatterLine adds the products of all taps that meet one line of the input, in turns to as many sums as
+// outputs overlap.
+func (w *worker) scatterLine(s *convShape, sums, products []float32, i0, i1 int) {
 	width, run, t := s.taps()*s.ch, s.size[2]*s.ch, s.win[2]
+	line, apart := s.in[2]*s.ch, s.apart()
 	for k := range s.size[0] * s.size[1] {
 		o0, meets0 := s.output(0, i0, k/s.size[1])
 		o1, meets1 := s.output(1, i1, k%s.size[1])
 		if !meets0 || !meets1 {
 			continue
 		}
+		tap := products[(o0*s.out[1]+o1)*s.out[2]*width+k*run:]
+		some := func(o, n int) { // every apart-th output from o on, each with all of its run
+			w.k.addRuns(sums[o%apart*line+(o*t.Stride-t.Before)*s.ch:], apart*t.Stride*s.ch, tap[o*width:],
+				apart*width, n, run)
+		}
+		lo, hi := s.inside()
+		for o := lo; o < min(lo+apart, hi); o++ {
+			some(o, ceilDiv(hi-o, apart))
+		}
 		for o := range s.out[2] {
+			if o >= lo && o < hi {
+				continue
+			}
 			at := (o*t.Stride - t.Before) * s.ch
-			lo, hi := max(0, -at), min(run, len(sum)-at)
-			if lo < hi {
-				from := ((o0*s.out[1]+o1)*s.out[2]+o)*width + k*run
-				w.k.add(sum[at+lo:at+hi], sum[at+lo:at+hi], products[from+lo:from+hi])
+			if from, to := max(0, -at), min(run, line-at); from < to {
+				w.k.addRuns(sums[o%apart*line+at+from:], 0, tap[o*width+from:], 0, 1, to-from)
 			}
 		}
 	}
+}
+
+// inside are the outputs of a line all of whose taps lie on it: from lo on, before hi.
+func (s *convShape) inside() (lo, hi int) {
+	t := s.win[2]
+	lo = min(max(0, ceilDiv(t.Before, t.Stride)), s.out[2])
+	if last := s.in[2] - s.size[2] + t.Before; last >= 0 {
+		hi = min(last/t.Stride+1, s.out[2])
+	}
+	return lo, max(lo, hi)
 }
 
 // output is the output along an axis that meets an input by a tap.

@@ -13,26 +13,47 @@ func init() {
 	table[kernels.FrozenNorm], table[kernels.FrozenNormDX] = frozenNorm, frozenNormDX
 }
 
-// mapped is the channels of a tensor [n, …, c] by their groups.
+// mapped is the channels of a tensor [n, …, c] by their groups. Several places of few channels are one of as
+// many times the channels, since primitives are slow on short rows.
 type mapped struct {
 	n, places, c, g int
+	channels        int // c is a multiple of them
 	chunk           int // places whose sums are taken in one: what the order of sums depends on
 }
 
-// mappedOf reads the shapes of a norm over groups of channels; statistics are [n, groups]. Chunks
-// are of some 32,768 elements.
+const (
+	mappedRow   = 512     // channels of a place, about
+	mappedChunk = 1 << 15 // elements of a chunk, about
+)
+
+// mappedOf reads the shapes of a norm over groups of channels; statistics are [n, groups].
 func mappedOf(x, stats *tensor.Tensor) mapped {
-	s := mapped{n: x.Shape[0], c: lastDim(x), g: lastDim(stats)}
+	s := mapped{n: x.Shape[0], c: lastDim(x), g: lastDim(stats), channels: lastDim(x)}
 	s.places = x.Len() / max(1, s.n*s.c)
-	s.chunk = max(1, 1<<15/max(1, s.c))
+	for s.places > 0 && s.places%2 == 0 && 2*s.c <= mappedRow {
+		s.places, s.c = s.places/2, 2*s.c
+	}
+	s.chunk = max(1, mappedChunk/max(1, s.c))
 	return s
+}
+
+// vector is a vector of channels for all of a place, zeros without one.
+func (b *Backend) vector(s mapped, t *tensor.Tensor) []float32 {
+	v := b.shared.zero(s.c)
+	if t != nil && s.channels > 0 {
+		b.k.read(v[:s.channels], viewOf(t), 0)
+		for j := s.channels; j < s.c; j += s.channels {
+			copy(v[j:], v[:s.channels])
+		}
+	}
+	return v
 }
 
 // chunks is the number of them in a sample.
 func (s mapped) chunks() int { return ceilDiv(s.places, s.chunk) }
 
 // group is the group of channel j, of sample n.
-func (s mapped) group(n, j int) int { return n*s.g + j/(s.c/s.g) }
+func (s mapped) group(n, j int) int { return n*s.g + j%s.channels/(s.channels/s.g) }
 
 // size is the elements of a group, 1 of an empty one.
 func (s mapped) size() float64 { return max(1, float64(s.places)*float64(s.c)/float64(s.g)) }
@@ -102,11 +123,7 @@ func groupNorm(b *Backend, c *kernels.Call) {
 	for i, v := range rstd {
 		rstd[i] = float32(1 / math.Sqrt(float64(v)+c.Attr.F[0]))
 	}
-	weight, shift := b.shared.f32(s.c), b.shared.zero(s.c)
-	b.k.read(weight, viewOf(c.In[1]), 0)
-	if bias := present(c.In, 2); bias != nil {
-		b.k.read(shift, viewOf(bias), 0)
-	}
+	weight, shift := b.vector(s, c.In[1]), b.vector(s, present(c.In, 2))
 	by := b.ofSamples(s, func(n, j int) float32 { return rstd[s.group(n, j)] * weight[j] })
 	b.rows(s.n*s.places, s.c, func(w *worker, from, to int) {
 		for row := from; row < to; row++ {
@@ -139,8 +156,7 @@ func (s mapped) perGroup(dst []float32, sums []float64, kinds int) {
 func groupNormDX(b *Backend, c *kernels.Call) {
 	dy, x, dx, s := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), mappedOf(c.In[1], c.In[3])
 	rstd, mean := c.In[3].F32(), c.In[4].F32()
-	weight := b.shared.f32(s.c)
-	b.k.read(weight, viewOf(c.In[2]), 0)
+	weight := b.vector(s, c.In[2])
 	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
 	sums := b.channelSums(s, 2, func(w *worker, n, row int, sums []float32) {
 		g := w.in(dy, row*s.c, s.c)
@@ -182,8 +198,8 @@ func groupNormDW(b *Backend, c *kernels.Call) {
 	})
 	for j := range dw {
 		v := 0.0
-		for n := range min(s.n, s.n*s.places) { // statistics of no place count as nothing
-			v += sums[n*s.c+j] * float64(rstd[s.group(n, j)])
+		for i := j; i < min(len(sums), len(sums)*s.places); i += s.channels { // none of no place
+			v += sums[i] * float64(rstd[s.group(i/s.c, j)])
 		}
 		if c.Attr.I[0] == kernels.Accumulate {
 			v += float64(dw[j])

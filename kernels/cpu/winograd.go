@@ -17,6 +17,7 @@ const (
 	winoWork   = 3 << 17 // elements of a task's transformed inputs and products
 	winoSums   = 8 << 20 // of those of all tasks whose products are added up for the weights' gradient
 	winoLeast  = 16      // channels on either side
+	winoFewest = 48      // tiles, below which weights take longer to transform than is saved
 )
 
 // wino is one convolution, or its gradient to x: of c channels at the places of from to f at those of to.
@@ -43,7 +44,7 @@ func (s *convShape) winograds() bool {
 		}
 	}
 	return s.groups == 1 && s.ch >= winoLeast && s.outs >= winoLeast && s.out[1] > 1 && s.out[2] > 1 &&
-		s.n*s.out[0] > 0
+		s.n*s.out[0]*ceilDiv(s.out[1], 2)*ceilDiv(s.out[2], 2) >= winoFewest
 }
 
 // winoForward is the way from x to y.

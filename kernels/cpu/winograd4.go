@@ -13,7 +13,7 @@ import (
 //
 // A chunk of rows of tiles is transformed, multiplied place by place, and transformed back, each for all
 // samples and frames, so that the weights are read once. Sums run over the taps of the first axis and the
-// channels in order; bits do not depend on chunks.
+// channels in order, those of weights' gradients over tiles, chunk by chunk; chunks do not depend on threads.
 
 const (
 	fourPlaces = 36
@@ -114,7 +114,8 @@ func (b *Backend) packFour(g *four, w *tensor.Tensor, turned bool) {
 		if turned {
 			rows = k.inputPanel(viewOf(w), p, g.f, g.c, 9*g.frames)
 		} else {
-			rows = k.outputPanel(viewOf(w), p, g.f, g.c, 9*g.frames)
+			rows = k.arena.f32(16*roundUp(9*g.c*g.frames, 32) + 16)
+			k.outputPanel(rows, viewOf(w), p, g.f, g.c, 9*g.frames, false)
 		}
 		for t := range g.frames {
 			k.fourWeights(g, rows[t*9*g.c*halfPanel:], g.packed[(t*fourPlaces*g.panels+p)*g.next:], turned)

@@ -57,6 +57,7 @@ func (a arguments) value(i int) reg.GPVirtual {
 func (e *emitter) convs() {
 	e.convTile("convTile", e.multiply, false)
 	e.sumTile("sumTile", e.multiply)
+	e.addRuns()
 	if e.wide {
 		e.convTile("convPairs", dotPairs, true)
 		e.sumTile("sumPairs", dotPairs)
@@ -285,6 +286,70 @@ func (e *emitter) sumTile(name string, multiply func(x, w, acc vec)) {
 	ADDQ(args.field(sumANext), aCur)
 	ADDQ(args.field(sumCNext), cCur)
 	DECQ(args.field(sumN))
+	JMP(LabelRef(next))
+	Label(finish)
+	e.end()
+}
+
+// addRuns writes addRuns, see isa. Each run is cut into whole vectors and what is left of it into powers of
+// two: a load behind a store under a mask would wait for it where both lie in one vector.
+func (e *emitter) addRuns() {
+	e.begin("addRuns", "func(y []float32, step int, x []float32, ld, n, width int)", "adds runs, see isa.")
+	y, x, n := base("y"), base("x"), count4("n")
+	step, ld, width := bytesOf("step"), bytesOf("ld"), bytesOf("width")
+	next, finish := e.label(), e.label()
+	Label(next)
+	TESTQ(n, n)
+	JZ(LabelRef(finish))
+	at, left := GP64(), GP64()
+	XORQ(at, at)
+	MOVQ(width, left)
+	add := func(bytes int) {
+		a, b := Mem{Base: y, Index: at, Scale: 1}, Mem{Base: x, Index: at, Scale: 1}
+		v, u := ZMM(), ZMM()
+		switch bytes {
+		case 64:
+			VMOVUPS(a, v)
+			VADDPS(b, v, v)
+			VMOVUPS(v, a)
+		case 32:
+			VMOVUPS(a, v.AsY())
+			VADDPS(b, v.AsY(), v.AsY())
+			VMOVUPS(v.AsY(), a)
+		case 16:
+			VMOVUPS(a, v.AsX())
+			VADDPS(b, v.AsX(), v.AsX())
+			VMOVUPS(v.AsX(), a)
+		case 8:
+			VMOVSD(a, v.AsX())
+			VMOVSD(b, u.AsX())
+			VADDPS(u.AsX(), v.AsX(), v.AsX())
+			VMOVSD(v.AsX(), a)
+		default:
+			VMOVSS(a, v.AsX())
+			VADDSS(b, v.AsX(), v.AsX())
+			VMOVSS(v.AsX(), a)
+		}
+		ADDQ(Imm(uint64(bytes)), at)
+	}
+	whole, part := e.label(), e.label()
+	Label(whole)
+	CMPQ(left, U32(uint32(e.bytes())))
+	JL(LabelRef(part))
+	add(e.bytes())
+	SUBQ(U32(uint32(e.bytes())), left)
+	JMP(LabelRef(whole))
+	Label(part)
+	for b := e.bytes() / 2; b >= 4; b /= 2 {
+		skip := e.label()
+		TESTQ(U32(uint32(b)), left)
+		JZ(LabelRef(skip))
+		add(b)
+		Label(skip)
+	}
+	ADDQ(step, y)
+	ADDQ(ld, x)
+	DECQ(n)
 	JMP(LabelRef(next))
 	Label(finish)
 	e.end()
