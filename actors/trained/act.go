@@ -60,7 +60,7 @@ type Abilities struct {
 	State   string   // column of the robot's state
 	Numbers int      // of a state
 	Cameras []string // columns of what it sees, in order
-	Side    int      // height and width that views are brought to, in pixels
+	Size    [2]int   // height and width that views are brought to, in pixels
 	Chunk   int      // actions that it gives at once
 	Width   int      // numbers of an action
 }
@@ -69,7 +69,7 @@ type Abilities struct {
 func (a *Actor) Abilities() Abilities {
 	x := a.x
 	return Abilities{State: x.Policy.State, Numbers: len(x.Scale.State.Mid), Cameras: x.Policy.Cameras,
-		Side: x.Side, Chunk: x.Chunk, Width: len(x.Scale.Action.Mid)}
+		Size: x.Size, Chunk: x.Chunk, Width: len(x.Scale.Action.Mid)}
 }
 
 // Ask is a robot's question, ready for the policy.
@@ -137,11 +137,30 @@ func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
 	return out, nil
 }
 
+// once takes the actions of a policy that gives them without noise.
+func (a *Actor) once(p *sample.Prediction, items []family.Encoded) error {
+	for i := range items {
+		items[i].Level = &noise.Level{Alpha: 1}
+	}
+	v, err := p.Of(items, nil)
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		n := len(items[i].X0)
+		copy(items[i].X0, v[i*n:(i+1)*n])
+	}
+	return nil
+}
+
 // integrate takes noisy actions to clean ones.
 func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 	by := float32(1) / float32(a.Steps)
 	p := a.gen.NewPrediction()
 	defer p.Close()
+	if a.x.D.Once {
+		return a.once(p, items)
+	}
 	for step := range a.Steps {
 		t := 1 - float32(step)*by
 		for i := range items {

@@ -23,7 +23,7 @@ type Robots struct {
 	Tok    *token.Tokenizer
 	Begin  int32 // token that prompts begin with, -1 for none
 	Chunk  int
-	Side   int // height and width of views in pixels
+	Size   [2]int // height and width of views in pixels
 	Seed   uint64
 	Policy configs.Policy
 	Scale  RobotScale
@@ -87,7 +87,7 @@ func (a Affine) Back(v []float64) []float64 {
 func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	c := &cfg.Run
 	x := &Robots{D: d, Seed: uint64(c.Train.Seed), Policy: c.Policy, Chunk: d.Chunk, Begin: -1,
-		Side: d.Sight.Side()}
+		Size: d.Sight.Extent()}
 	if len(c.Data.Paths) != 1 {
 		return nil, cfg.Fault("data.paths", fmt.Sprintf("%d data sets: the numbers of a policy are scaled by the "+
 			"statistics of one", len(c.Data.Paths)), "name one")
@@ -130,6 +130,9 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 				n, d.Width()), "")
 	}
 	d.Real = len(x.Scale.Action.Mid)
+	if d.Sight.Whole() {
+		return x, x.whole(cfg)
+	}
 	tok, conf, err := TokenizerAt(c.Data.Tokenizer, c.Model.Path)
 	if err != nil {
 		return nil, cfg.Fault("data.tokenizer", err.Error(), "name the folder of PaliGemma's tokenizer")
@@ -142,6 +145,24 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 		x.Begin = id
 	}
 	return x, nil
+}
+
+// whole holds recordings to a policy that reads views whole and states as numbers, and no words.
+func (x *Robots) whole(cfg *configs.Config) error {
+	d := x.D
+	if n := len(x.Scale.State.Mid); n != d.Sight.State {
+		return cfg.Fault("policy.state_key", fmt.Sprintf("states have %d numbers, and the model reads %d", n,
+			d.Sight.State), "set model.overrides.state_size")
+	}
+	if d.Real != d.Width() {
+		return cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model gives %d", d.Real,
+			d.Width()), "set model.overrides.in_channels")
+	}
+	if n := len(x.Policy.Cameras); n != d.Sight.Views {
+		return cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model reads %d", n, d.Sight.Views),
+			"set model.overrides.views, or name as many")
+	}
+	return nil
 }
 
 // Samples is the encoder of frames: a sample has a token for each action.
@@ -196,7 +217,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 			e.X0[k*w+i] = float32(v)
 		}
 	}
-	if !x.Policy.Padding {
+	if !x.Policy.Padding || x.D.Masked {
 		e.Pad = f.Pad
 	}
 	return e, int64(4 * (len(e.X0) + len(e.IDs) + len(e.Views)*x.D.Sight.Patches*x.D.Sight.Pixels)), nil
@@ -208,15 +229,26 @@ func (x *Robots) See(task string, state []float64, views []*media.Image) (*famil
 	if len(views) > x.D.Sight.Views {
 		return nil, fmt.Errorf("%d cameras, and the model has %d", len(views), x.D.Sight.Views)
 	}
-	e := &family.Encoded{Grid: [3]int{x.Chunk, 1, 1}, Views: make([][]float32, x.D.Sight.Views)}
+	e := &family.Encoded{Grid: x.D.ChunkGrid(), Views: make([][]float32, x.D.Sight.Views)}
 	for i, v := range views {
 		if v != nil {
-			e.Views[i] = x.D.Sight.Cut(x.Side, x.pixels(v))
+			e.Views[i] = x.D.Sight.Cut(x.pixels(v))
 		}
 	}
 	scaled, err := x.Scale.State.Of(state)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", x.Policy.State, err)
+	}
+	if x.D.Sight.Whole() {
+		for i, v := range e.Views {
+			if v == nil {
+				return nil, fmt.Errorf("camera %d is missing, and the model reads all of its views", i+1)
+			}
+		}
+		for _, v := range scaled {
+			e.State = append(e.State, float32(v))
+		}
+		return e, nil
 	}
 	ids, err := x.Tok.TryEncode(Prompt(task, scaled), false)
 	if err != nil {
@@ -256,18 +288,35 @@ func bin(v float64) int {
 
 // pixels are those of a view, [3 side side] from -1 to 1: scaled to fit, with black around it.
 func (x *Robots) pixels(p *media.Image) []float32 {
-	if p.W != x.Side || p.H != x.Side {
-		by := float64(x.Side) / float64(max(p.W, p.H))
+	high, wide := x.Size[0], x.Size[1]
+	if p.W != wide || p.H != high {
+		by := min(float64(wide)/float64(p.W), float64(high)/float64(p.H))
 		w, h := max(1, int(float64(p.W)*by)), max(1, int(float64(p.H)*by))
-		small, whole := p.Resize(w, h, media.Bilinear), media.NewImage(x.Side, x.Side)
+		small, whole := p.Resize(w, h, media.Bilinear), media.NewImage(wide, high)
 		clear(whole.Pix)
-		left, top := (x.Side-w)/2, (x.Side-h)/2
+		left, top := (wide-w)/2, (high-h)/2
 		for y := range h {
-			copy(whole.Pix[3*((top+y)*x.Side+left):], small.Pix[3*y*w:3*(y+1)*w])
+			copy(whole.Pix[3*((top+y)*wide+left):], small.Pix[3*y*w:3*(y+1)*w])
 		}
 		p = whole
 	}
-	return planes([]*media.Image{p}, [3]int{1, x.Side, x.Side})
+	out := planes([]*media.Image{p}, [3]int{1, high, wide})
+	if x.D.Sight.Whole() {
+		x.coloured(out)
+	}
+	return out
+}
+
+// ImageNet's mean and deviation of each colour, of pixels from 0 to 1, which lerobot takes for those of a data
+// set.
+var imageMean, imageDeviation = [3]float64{0.485, 0.456, 0.406}, [3]float64{0.229, 0.224, 0.225}
+
+// coloured brings pixels from -1 to 1, [3 height width], to those that a ResNet reads.
+func (x *Robots) coloured(v []float32) {
+	n := len(v) / 3
+	for i := range v {
+		v[i] = float32(((float64(v[i])+1)/2 - imageMean[i/n]) / imageDeviation[i/n])
+	}
 }
 
 // views are what the cameras of a frame saw.

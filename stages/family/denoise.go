@@ -44,6 +44,12 @@ import (
 //	dif.view [levels·Views·Patches Pixels] patches of views
 //	dif.ids [texts]                  tokens of captions
 //
+// A policy that reads views whole (Sight.Size) has no captions, but states of robots:
+//
+//	dif.view [levels·Views·Height·Width 3] pixels of views
+//	dif.state [levels State]         states of robots
+//	dif.learnt.cu [2·levels+1]       borders between what is learnt of a sample and what is not, with Ahead rows before
+//
 // A denoiser of convolutions reads images whole (Canvas). Its rows are then the places of as many images as
 // there are levels, all of one size, and in addition it has
 //
@@ -72,6 +78,11 @@ type Denoiser struct {
 	Sight *Sight
 	Real  int
 	Chunk int // actions that a policy gives at once
+	Ahead int // rows that stand before a sample's actions in what LearntCu borders
+	// a policy's padded actions are never learnt; it gives its actions at once and not from noise; and what it
+	// is trained by where a run does not say otherwise, nil for flow matching as Pi's policies have it
+	Masked, Once bool
+	Learns       func(p *Process)
 	// rows of latents have places behind those of their captions, on each axis
 	Behind bool
 	// the model is told of a time what Feature makes of it, FeatureWidth numbers, in the place of sinusoids
@@ -97,23 +108,42 @@ type Denoiser struct {
 
 // Sight is what a policy sees of each sample: so many views at most, each of so many patches of so many
 // numbers.
-type Sight struct{ Views, Patches, Pixels int }
+type Sight struct {
+	Views, Patches, Pixels int
+	// height and width of views that are read whole, whose patches are their pixels; zeros for a square of
+	// square patches
+	Size  [2]int
+	State int // numbers of a robot's state, 0 where it is told in words
+}
 
-// Side is the height and the width of a view in pixels: its patches are a square of squares in three
-// colours.
-func (v *Sight) Side() int {
-	return int(math.Sqrt(float64(v.Patches))) * int(math.Sqrt(float64(v.Pixels/3)))
+// Whole reports whether views are read whole, all of a sample.
+func (v *Sight) Whole() bool { return v.Size[0] > 0 }
+
+// Extent is the height and the width of a view in pixels: its patches are a square of squares in three
+// colours, where it is not read whole.
+func (v *Sight) Extent() [2]int {
+	if v.Whole() {
+		return v.Size
+	}
+	n := int(math.Sqrt(float64(v.Patches))) * int(math.Sqrt(float64(v.Pixels/3)))
+	return [2]int{n, n}
 }
 
 // Rows is the number of rows of features of the views of a microbatch.
 func (v *Sight) Rows(s block.Shape) int { return Levels(s) * v.Views * v.Patches }
 
-// Cut lays a view's pixels [3 side side] out as patches, [Patches Pixels]: of a patch the channel varies
+// Cut lays a view's pixels [3 height width] out as patches, [Patches Pixels]: of a patch the channel varies
 // slowest.
-func (v *Sight) Cut(side int, pixels []float32) []float32 {
-	n := int(math.Sqrt(float64(v.Patches)))
-	patch := side / n
+func (v *Sight) Cut(pixels []float32) []float32 {
 	out := make([]float32, 0, len(pixels))
+	if v.Whole() {
+		for at := range v.Patches {
+			out = append(out, pixels[at], pixels[v.Patches+at], pixels[2*v.Patches+at])
+		}
+		return out
+	}
+	n, side := int(math.Sqrt(float64(v.Patches))), v.Extent()[0]
+	patch := side / n
 	for at := range v.Patches {
 		for c := range 3 {
 			for y := range patch {
@@ -255,6 +285,30 @@ func (d *Denoiser) Noise(r *block.Rec) *grad.Value {
 func (d *Denoiser) Features(r *block.Rec, half int, scale float64) *grad.Value {
 	return r.T.Sinusoids(r.T.Data("dif.time", tensor.F32, Levels(r.Shape)), r.T.Const("dif.freq",
 		grad.Frequencies(half, 10000, 0)), scale, true)
+}
+
+// Views are the pixels of views that are read whole, [levels·Views·Height·Width 3] in float32.
+func (d *Denoiser) Views(r *block.Rec) *grad.Value {
+	return r.T.Data("dif.view", tensor.F32, d.Sight.Rows(r.Shape), d.Sight.Pixels)
+}
+
+// State are the states of robots, [levels State] in float32.
+func (d *Denoiser) State(r *block.Rec) *grad.Value {
+	return r.T.Data("dif.state", tensor.F32, Levels(r.Shape), d.Sight.State)
+}
+
+// LearntCu are borders of two sequences a sample, [2·levels+1]: Ahead rows with the actions that are learnt,
+// and the padded ones.
+func (d *Denoiser) LearntCu(r *block.Rec) *grad.Value {
+	return r.T.Data("dif.learnt.cu", tensor.I32, 2*Levels(r.Shape)+1)
+}
+
+// ChunkGrid is the grid of a policy's chunk of actions.
+func (d *Denoiser) ChunkGrid() [3]int {
+	if d.Canvas {
+		return [3]int{1, 1, d.Chunk}
+	}
+	return [3]int{d.Chunk, 1, 1}
 }
 
 // Level is the index of each row's level, for what modulates rows.

@@ -72,10 +72,12 @@ func (g Region) Box(p *grad.Param) (row, rows, col, cols int) {
 	return
 }
 
-// Start is how a parameter begins: with one value everywhere, or with normal values of a deviation.
+// Start is how a parameter begins: with one value everywhere, with one of each place, or with normal values of
+// a deviation.
 type Start struct {
 	Value *float32
 	Std   float64
+	At    func(place int) float32 // a value for each place; nil for none
 }
 
 // Init fills dst, row by row, with the initial values of a region of parameter p: ones for norms (less what
@@ -92,6 +94,15 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		switch start := m.Initial(p.Name); {
 		case start.Value != nil:
 			fill32(dst, *start.Value)
+			return
+		case start.At != nil:
+			at := 0
+			Places(g.Intervals(p), p.Shape, 0, func(from, n int) {
+				for i := range n {
+					dst[at+i] = start.At(from + i)
+				}
+				at += n
+			})
 			return
 		case start.Std > 0:
 			std = start.Std

@@ -33,6 +33,9 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 	if d.Sight != nil {
 		p.views(in, s, floats("view", d.Sight.Rows(s), d.Sight.Pixels), out)
 	}
+	if d.Sight != nil && d.Sight.Whole() {
+		p.states(in, s, floats("state", Levels(s), d.Sight.State), out)
+	}
 	if d.Feature != nil {
 		all := floats("feature", Levels(s), d.FeatureWidth)
 		for g, time := range out["dif.time"].F32() {
@@ -145,6 +148,21 @@ func (p latents) views(in *Inputs, s block.Shape, patches []float32, out map[str
 		at += copy(ids.I32()[at:], x.IDs)
 	}
 	out["dif.ids"] = ids
+}
+
+// states lays states of robots out, and borders what is learnt of each sample.
+func (p latents) states(in *Inputs, s block.Shape, states []float32, out map[string]*tensor.Tensor) {
+	items, each := p.items(in), p.d.Ahead+p.d.Chunk
+	borders := []int32{0}
+	for g := range Levels(s) {
+		pad := 0
+		if g < len(items) {
+			copy(states[g*p.d.Sight.State:], items[g].State)
+			pad = items[g].Pad
+		}
+		borders = append(borders, int32((g+1)*each-pad), int32((g+1)*each))
+	}
+	out["dif.learnt.cu"] = tensor.Of(tensor.I32, borders, len(borders))
 }
 
 // look lists the rows of features and of tokens that a sample of a level reads, and counts its tokens; it

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -28,6 +29,7 @@ type Encoded struct {
 	Given []float32   // [tokens GivenWidth], what is read beside the noisy latents
 	Image []float32   // [ImageRows Images], features of the image that the clip begins with
 	Views [][]float32 // [Patches Pixels] of each view, nil for one that is missing
+	State []float32   // [State] of the robot, where the model reads numbers
 	Pad   int         // rows at the end that are not learnt
 	Clean int         // frames of tokens, from the first, that are given without noise
 	// height and width of the picture that the image was cut from, top and left edge of the cut in the picture
@@ -109,6 +111,8 @@ func (p latents) levels(samples int) int {
 // rows is the most rows that a sample's caption takes, whether it is lost or not.
 func (p latents) rows(x *Encoded) int {
 	switch {
+	case p.d.Sight != nil && p.d.Sight.Whole():
+		return 0
 	case p.d.Sight != nil:
 		return p.seen(x) + len(x.IDs)
 	case p.d.Texts == 0:
@@ -169,6 +173,11 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 				d.ImageRows, d.Images)
 		case d.Sight != nil && len(x.Views) != d.Sight.Views:
 			return fmt.Errorf("sample %d has %d views, want %d", i+1, len(x.Views), d.Sight.Views)
+		case d.Sight != nil && d.Sight.Whole() && (len(x.State) != d.Sight.State || x.Grid != d.ChunkGrid()):
+			return fmt.Errorf("sample %d has a state of %d numbers and a chunk of %v, want %d and %v", i+1,
+				len(x.State), x.Grid, d.Sight.State, d.ChunkGrid())
+		case d.Sight != nil && d.Sight.Whole() && slices.ContainsFunc(x.Views, missing):
+			return fmt.Errorf("sample %d lacks a view, and the model reads all of them", i+1)
 		case x.Pad < 0 || x.Pad > 0 && x.Pad >= x.Grid[0]*x.Grid[1]*x.Grid[2]:
 			return fmt.Errorf("sample %d has %d rows of %v that are not learnt", i+1, x.Pad, x.Grid)
 		case x.Clean < 0 || x.Clean >= x.Grid[0] && x.Clean > 0 || x.Clean > 0 && d.Process.First == 0:
@@ -190,6 +199,9 @@ func (x *Encoded) Tokens() int {
 	}
 	return n
 }
+
+// missing reports a view that is not there.
+func missing(view []float32) bool { return view == nil }
 
 // SizeClass numbers the sizes that rows of a modality are padded to, from 1 up; ClassSize is that of a
 // class.
@@ -256,7 +268,7 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		}
 	}
 	p.beside(in, s, floats, out)
-	if d.Texts > 0 || d.Sight != nil {
+	if d.Texts > 0 || d.Sight != nil && !d.Sight.Whole() {
 		p.captions(in, s, out)
 	}
 	return out

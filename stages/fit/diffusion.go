@@ -205,6 +205,12 @@ func (r rules) policy() {
 				r.at("diffusion."+key, "policies of robots do not read it", "remove it")
 			}
 		}
+		for _, k := range configs.Keys() {
+			if key, ok := strings.CutPrefix(k.Name, "diffusion."); ok && r.m.Denoiser.Learns != nil &&
+				!slices.Contains(ofPictures, key) && !r.c.Usual(k.Name) {
+				r.at(k.Name, "the policy says itself what it is trained by", "remove it")
+			}
+		}
 		return
 	}
 	for _, k := range configs.Keys() {
@@ -252,13 +258,17 @@ func (p policyLevels) At(u float64) noise.Level {
 	return noise.Level{Alpha: float32(1 - s), Sigma: float32(s), Time: float32(1000 * s)}
 }
 
-// act sets what policies train by where the run does not say otherwise: times of Beta(1.5, 1).
+// act sets what policies train by where the run does not say otherwise: what they say themselves, or times of
+// Beta(1.5, 1).
 func act(c *configs.Config, d *family.Denoiser) {
+	if d.Process.Drop = 0; d.Learns != nil {
+		d.Learns(&d.Process)
+		return
+	}
 	d.Process.Levels = policyLevels{noise.Flow{Shift: 1, Times: 1000}}
 	if c.Usual("diffusion.times") {
 		d.Process.Times = noise.Times{Kind: "beta", Alpha: 1.5, Beta: 1}
 	}
-	d.Process.Drop = 0
 }
 
 // TextDir is the folder of the encoder of captions, "" for none.

@@ -161,7 +161,7 @@ func (s *Server) about() []Pair {
 		cameras = append(cameras, plain(c))
 	}
 	return []Pair{{"server", "lfactor"}, {"model", s.o.Name}, {"state_key", plain(s.keys.State)},
-		{"state_dim", s.can.Numbers}, {"image_keys", cameras}, {"image_size", s.can.Side},
+		{"state_dim", s.can.Numbers}, {"image_keys", cameras}, {"image_size", []int{s.can.Size[0], s.can.Size[1]}},
 		{"action_horizon", s.can.Chunk}, {"action_dim", s.can.Width}, {"keys", s.keys.names()},
 		{"joined_actions", min(s.o.Horizon, s.can.Chunk)}}
 }

@@ -260,7 +260,7 @@ type Pair struct {
 	Value any // what Pack takes
 }
 
-// Pack appends a value as msgpack: a map as []Pair, a list of texts, Array, string, float64, int or bool.
+// Pack appends a value as msgpack: a map as []Pair, a list of texts or of ints, Array, string, float64, int or bool.
 func Pack(b []byte, v any) []byte {
 	switch x := v.(type) {
 	case []Pair:
@@ -273,6 +273,12 @@ func Pack(b []byte, v any) []byte {
 		b = msgp.AppendArrayHeader(b, uint32(len(x)))
 		for _, s := range x {
 			b = msgp.AppendString(b, s)
+		}
+		return b
+	case []int:
+		b = msgp.AppendArrayHeader(b, uint32(len(x)))
+		for _, n := range x {
+			b = msgp.AppendInt(b, n)
 		}
 		return b
 	case Array:

@@ -18,8 +18,6 @@ import (
 type piKeys struct {
 	Expert      int `key:"expert_hidden_size" default:"1024" min:"2" max:"65536" class:"fixed" doc:"Width of the expert that gives actions."`
 	ExpertInter int `key:"expert_intermediate_size" default:"4096" min:"1" max:"1048576" class:"fixed" doc:"Width of gate and up in the expert's MLP."`
-	Chunk       int `key:"chunk_size" default:"50" min:"1" max:"65536" class:"fixed" unit:"steps" doc:"Actions that the model gives at once."`
-	Views       int `key:"views" default:"3" min:"1" max:"64" class:"fixed" doc:"Cameras at most that a robot has."`
 	Side        int `key:"view_size" default:"224" min:"1" max:"65536" class:"fixed" unit:"pixels" doc:"Height and width that what they see is brought to."`
 	Patch       int `key:"view_patch" default:"14" min:"1" max:"1024" class:"fixed" unit:"pixels" doc:"Height and width of a patch of it."`
 	Hidden      int `key:"view_hidden_size" default:"1152" min:"2" max:"65536" class:"fixed" doc:"Width of the tower that sees."`
@@ -89,9 +87,9 @@ func newPi(c configs.Model) *pi {
 	k, o := keys.Of(c), piPart.Of(c)
 	side := o.Side / max(1, o.Patch)
 	p := &pi{c: c, o: o, d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Joint: true, TextStep: 1,
-		Chunk: o.Chunk, Behind: true, Times: 1000, FeatureWidth: o.Expert, Feature: func(t float64) []float32 {
+		Chunk: policyPart.Of(c).Chunk, Behind: true, Times: 1000, FeatureWidth: o.Expert, Feature: func(t float64) []float32 {
 			return periods(t, o.Expert)
-		}, Sight: &family.Sight{Views: o.Views, Patches: side * side, Pixels: 3 * o.Patch * o.Patch}}}
+		}, Sight: &family.Sight{Views: policyPart.Of(c).Views, Patches: side * side, Pixels: 3 * o.Patch * o.Patch}}}
 	return p
 }
 
