@@ -67,12 +67,18 @@ func TestACTRun(t *testing.T) {
 		require.InEpsilonSlice(t, one, got, 1e-5, "%v", plan)
 	}
 	exported := filepath.Join(saved, "release_hf_weights")
+	b, err := os.ReadFile(filepath.Join(exported, "config.json"))
+	require.NoError(t, err)
+	require.NotContains(t, string(b), "view_height") // lerobot refuses keys that are not its own
 	on, _ := train(fmt.Sprintf("{path: %q}", exported))
 	require.Less(t, on[0], one[0])
 
 	got := acts(t, saved, view)
 	require.Len(t, got, 4)
 	require.Len(t, got[0], 3)
+	for k, a := range acts(t, exported, view) {
+		require.InDeltaSlice(t, got[k], a, 1e-5)
+	}
 	for _, c := range []struct{ arg, want string }{
 		{"model.overrides.state_size=3", "policy.state_key: states have 2 numbers, and the model reads 3"},
 		{"model.overrides.in_channels=4", "policy.action_key: actions have 3 numbers, and the model gives 4"},

@@ -33,7 +33,13 @@ func (m *Trained) NewActor() (*Actor, error) {
 	if d == nil || d.Sight == nil {
 		return nil, exit.Usagef("the model is no policy of a robot")
 	}
-	x, err := NewRobots(m.Cfg, d)
+	var x *Robots
+	var err error
+	if d.Sight.Whole() && len(m.Cfg.Run.Data.Paths) == 0 {
+		x, err = robotsOf(m.dir, m.Cfg, d)
+	} else {
+		x, err = NewRobots(m.Cfg, d)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -14,19 +14,6 @@ import (
 	"github.com/lfactor/lfactor/stages/texts"
 )
 
-// policy writes a policy of a robot as lerobot keeps it: config.json and model.safetensors.
-func (e *Exporter) policy(dst string) error {
-	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), hfShardBytes)
-	if err != nil {
-		return err
-	}
-	if err := e.Model.Export(sink, e.dtype, e.value); err != nil {
-		_ = sink.Abort() // the first error is the one to report
-		return err
-	}
-	return os.WriteFile(filepath.Join(dst, "config.json"), e.Cfg.Model.HFConfig(longName(e.dtype(""))), 0o644)
-}
-
 // pipeline writes a model of diffusion as diffusers keeps it: transformer or unet with the denoiser, or
 // vae with an autoencoder, scheduler with what it was trained under, and text_encoder where that has
 // learnt. Folders that the run did not change, an autoencoder's among them, stay where they are: a

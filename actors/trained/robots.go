@@ -27,6 +27,8 @@ type Robots struct {
 	Seed   uint64
 	Policy configs.Policy
 	Scale  RobotScale
+	stats  [2]format.RobotStats // of states and of actions
+	colour [][2][3]float64      // mean and deviation of each camera's colours; nil for ImageNet's
 }
 
 // RobotScale brings states and actions to numbers about 1: v becomes (v - Mid)·By.
@@ -110,7 +112,7 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	if err != nil {
 		return nil, cfg.Fault("data.paths", err.Error(), "")
 	}
-	for _, s := range []struct {
+	for i, s := range []struct {
 		key, column string
 		to          *Affine
 	}{{"policy.state_key", c.Policy.State, &x.Scale.State}, {"policy.action_key", c.Policy.Action,
@@ -119,6 +121,7 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 		if !ok {
 			return nil, cfg.Fault(s.key, fmt.Sprintf("the statistics of %s have no %q", l.Name(), s.column), "")
 		}
+		x.stats[i] = have
 		if *s.to, err = NewAffine(have, c.Policy.Normalize); err != nil {
 			return nil, cfg.Fault("policy.normalize", fmt.Sprintf("%s of %s: %v", s.column, l.Name(), err),
 				"take another one")
@@ -232,7 +235,7 @@ func (x *Robots) See(task string, state []float64, views []*media.Image) (*famil
 	e := &family.Encoded{Grid: x.D.ChunkGrid(), Views: make([][]float32, x.D.Sight.Views)}
 	for i, v := range views {
 		if v != nil {
-			e.Views[i] = x.D.Sight.Cut(x.pixels(v))
+			e.Views[i] = x.D.Sight.Cut(x.pixels(v, i))
 		}
 	}
 	scaled, err := x.Scale.State.Of(state)
@@ -287,7 +290,7 @@ func bin(v float64) int {
 }
 
 // pixels are those of a view, [3 side side] from -1 to 1: scaled to fit, with black around it.
-func (x *Robots) pixels(p *media.Image) []float32 {
+func (x *Robots) pixels(p *media.Image, camera int) []float32 {
 	high, wide := x.Size[0], x.Size[1]
 	if p.W != wide || p.H != high {
 		by := min(float64(wide)/float64(p.W), float64(high)/float64(p.H))
@@ -302,7 +305,7 @@ func (x *Robots) pixels(p *media.Image) []float32 {
 	}
 	out := planes([]*media.Image{p}, [3]int{1, high, wide})
 	if x.D.Sight.Whole() {
-		x.coloured(out)
+		x.coloured(out, camera)
 	}
 	return out
 }
@@ -312,10 +315,13 @@ func (x *Robots) pixels(p *media.Image) []float32 {
 var imageMean, imageDeviation = [3]float64{0.485, 0.456, 0.406}, [3]float64{0.229, 0.224, 0.225}
 
 // coloured brings pixels from -1 to 1, [3 height width], to those that a ResNet reads.
-func (x *Robots) coloured(v []float32) {
-	n := len(v) / 3
+func (x *Robots) coloured(v []float32, camera int) {
+	n, mean, deviation := len(v)/3, imageMean, imageDeviation
+	if x.colour != nil {
+		mean, deviation = x.colour[camera][0], x.colour[camera][1]
+	}
 	for i := range v {
-		v[i] = float32(((float64(v[i])+1)/2 - imageMean[i/n]) / imageDeviation[i/n])
+		v[i] = float32(((float64(v[i])+1)/2 - mean[i/n]) / (deviation[i/n] + least))
 	}
 }
 

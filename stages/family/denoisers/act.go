@@ -62,6 +62,9 @@ func writeLeRobot(m hf.Values, out map[string]any) {
 	delete(out, "_diffusers_version")
 	delete(out, "num_attention_heads")
 	out["type"] = m.Text("model_type")
+	if m.Int("backbone_width") == 64 { // a ResNet-18's, which lerobot has alone
+		delete(out, "backbone_width")
+	}
 	for from, to := range hf.Families[m.Text("model_type")].Alias {
 		out[from] = m[to]
 	}

@@ -1,0 +1,335 @@
+package trained
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// A policy's folder as lerobot keeps it: beside config.json and model.safetensors two pipelines, of what the
+// policy reads and of what it gives, with the statistics that numbers are scaled by.
+
+// The columns of lerobot's policies, and the files of their pipelines without their endings.
+const (
+	stateColumn  = "observation.state"
+	actionColumn = "action"
+
+	preprocessor  = "policy_preprocessor"
+	postprocessor = "policy_postprocessor"
+	normalizer    = "normalizer_processor"
+	unnormalizer  = "unnormalizer_processor"
+)
+
+// normModes are lerobot's names of policy.normalize.
+var normModes = map[string]string{"quantiles": "QUANTILES", "min_max": "MIN_MAX", "mean_std": "MEAN_STD"}
+
+// policy writes a policy of a robot as lerobot keeps it. Pi0.5's pipelines, which have a tokenizer that lerobot
+// loads from its hub, are lerobot's to make.
+func (e *Exporter) policy(dst string) error {
+	d := e.Model.Denoiser
+	x, err := NewRobots(e.Cfg, d)
+	if err != nil {
+		return err
+	}
+	if d.Sight.Whole() { // before the model's files: its writer takes files of the model's names for its own
+		if err := x.pipelines(dst); err != nil {
+			return err
+		}
+	}
+	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), hfShardBytes)
+	if err != nil {
+		return err
+	}
+	if err := e.Model.Export(sink, e.dtype, e.value); err != nil {
+		_ = sink.Abort() // the first error is the one to report
+		return err
+	}
+	var config map[string]any
+	if err := json.Unmarshal(e.Cfg.Model.HFConfig(longName(e.dtype(""))), &config); err != nil {
+		return err
+	}
+	config["input_features"], config["output_features"] = x.reads(), x.gives()
+	config["normalization_mapping"] = x.modes()
+	if d.Sight.Whole() { // what follows from the features; lerobot refuses keys that it does not know
+		for _, key := range []string{"in_channels", "state_size", "views", "view_height", "view_width"} {
+			delete(config, key)
+		}
+		config["n_action_steps"], config["pretrained_backbone_weights"] = x.Chunk, nil
+	}
+	return writeJSON(filepath.Join(dst, "config.json"), config)
+}
+
+// writeJSON writes a value for people to read.
+func writeJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// named is a mapping whose keys have an order, which lerobot takes for that of cameras.
+type named []struct {
+	key   string
+	value any
+}
+
+// MarshalJSON implements json.Marshaler.
+func (n named) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, x := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		k, err := json.Marshal(x.key)
+		if err != nil {
+			return nil, err
+		}
+		v, err := json.Marshal(x.value)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(append(append(k, ':'), v...))
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// add adds a feature.
+func (n *named) add(key, kind string, shape ...int) {
+	*n = append(*n, struct {
+		key   string
+		value any
+	}{key, map[string]any{"type": kind, "shape": shape}})
+}
+
+// reads and gives are the features of a policy, of which normalization_mapping says how each kind is scaled.
+func (x *Robots) reads() (out named) {
+	out.add(stateColumn, "STATE", len(x.Scale.State.Mid))
+	for _, c := range x.Policy.Cameras {
+		out.add(c, "VISUAL", 3, x.Size[0], x.Size[1])
+	}
+	return out
+}
+
+func (x *Robots) gives() (out named) {
+	out.add(actionColumn, "ACTION", len(x.Scale.Action.Mid))
+	return out
+}
+
+func (x *Robots) modes() map[string]string {
+	how := normModes[x.Policy.Normalize]
+	modes := map[string]string{"VISUAL": "IDENTITY", "STATE": how, "ACTION": how}
+	if x.D.Sight.Whole() {
+		modes["VISUAL"] = "MEAN_STD"
+	}
+	return modes
+}
+
+// pipelines writes both pipelines and their statistics.
+func (x *Robots) pipelines(dst string) error {
+	if err := os.MkdirAll(dst, 0o755); err != nil {
+		return err
+	}
+	type step struct {
+		Name   string         `json:"registry_name"`
+		Config map[string]any `json:"config"`
+		State  string         `json:"state_file,omitempty"`
+	}
+	device := step{Name: "device_processor", Config: map[string]any{"device": "cpu", "float_dtype": nil}}
+	scale := func(pipeline string, at int, name string, features named) step {
+		return step{Name: name, Config: map[string]any{"eps": least, "features": features, "norm_map": x.modes()},
+			State: fmt.Sprintf("%s_step_%d_%s.safetensors", pipeline, at, name)}
+	}
+	for name, steps := range map[string][]step{
+		preprocessor: {{Name: "rename_observations_processor", Config: map[string]any{"rename_map": map[string]any{}}},
+			{Name: "to_batch_processor", Config: map[string]any{}}, device,
+			scale(preprocessor, 3, normalizer, append(x.reads(), x.gives()...))},
+		postprocessor: {scale(postprocessor, 0, unnormalizer, x.gives()), device}} {
+		for _, s := range steps {
+			if s.State == "" {
+				continue
+			}
+			if err := x.statistics(dst, strings.TrimSuffix(s.State, ".safetensors")); err != nil {
+				return err
+			}
+		}
+		err := writeJSON(filepath.Join(dst, name+".json"), map[string]any{"name": name, "steps": steps})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statistics writes those of actions, states and pictures to a file of tensors.
+func (x *Robots) statistics(dst, stem string) error {
+	values := map[string][]float64{}
+	var tensors []checkpoint.Info
+	put := func(name string, v []float64, shape ...int) {
+		if len(v) > 0 {
+			values[name] = v
+			tensors = append(tensors, checkpoint.Info{Name: name, DType: "F32", Shape: shape, Bytes: int64(4 * len(v))})
+		}
+	}
+	for _, s := range []struct {
+		column string
+		of     format.RobotStats
+	}{{actionColumn, x.stats[1]}, {stateColumn, x.stats[0]}} {
+		for _, p := range []struct {
+			name string
+			v    []float64
+		}{{"max", s.of.Max}, {"mean", s.of.Mean}, {"min", s.of.Min}, {"q01", s.of.Q01}, {"q99", s.of.Q99},
+			{"std", s.of.Std}} {
+			put(s.column+"."+p.name, p.v, len(p.v))
+		}
+	}
+	for _, c := range x.Policy.Cameras {
+		put(c+".mean", imageMean[:], 3, 1, 1)
+		put(c+".std", imageDeviation[:], 3, 1, 1)
+	}
+	sink, err := checkpoint.NewWriterOf(stem, dst, tensors, 0)
+	if err != nil {
+		return err
+	}
+	for _, t := range tensors {
+		var b []byte
+		for _, v := range values[t.Name] {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
+		}
+		if err := sink.WriteTensor(t.Name, b); err != nil {
+			_ = sink.Abort() // the first error is the one to report
+			return err
+		}
+	}
+	return sink.Commit()
+}
+
+// robotsOf reads how a policy's numbers are scaled from the folder that it lies in, as lerobot writes it.
+func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
+	x := &Robots{D: d, Seed: uint64(cfg.Run.Train.Seed), Policy: cfg.Run.Policy, Chunk: d.Chunk, Begin: -1,
+		Size: d.Sight.Extent()}
+	b, err := os.ReadFile(filepath.Join(dir, preprocessor+".json"))
+	if err != nil {
+		return nil, exit.Usagef("%s has no statistics that actions are scaled by: %v; open the checkpoint of a run, or a "+
+			"folder that lerobot wrote", dir, err)
+	}
+	var p struct {
+		Steps []struct {
+			Name   string `json:"registry_name"`
+			Config struct {
+				Features json.RawMessage   `json:"features"`
+				Modes    map[string]string `json:"norm_map"`
+			} `json:"config"`
+			State string `json:"state_file"`
+		}
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return nil, fmt.Errorf("%s.json: %w", preprocessor, err)
+	}
+	for _, s := range p.Steps {
+		if s.Name != normalizer || filepath.Base(s.State) != s.State || s.State == "" {
+			continue
+		}
+		if x.Policy.Cameras, err = camerasIn(s.Config.Features); err != nil {
+			return nil, fmt.Errorf("%s.json: features: %w", preprocessor, err)
+		}
+		if err := x.scaled(filepath.Join(dir, s.State), s.Config.Modes); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.State, err)
+		}
+		d.Real = len(x.Scale.Action.Mid)
+		return x, x.whole(cfg)
+	}
+	return nil, fmt.Errorf("%s.json: there is no step %s with a file of statistics", preprocessor, normalizer)
+}
+
+// camerasIn are the cameras among features, in their order.
+func camerasIn(features json.RawMessage) (out []string, err error) {
+	d := json.NewDecoder(bytes.NewReader(features))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var f struct{ Type string }
+		if err := d.Decode(&f); err != nil {
+			return nil, err
+		}
+		if name, ok := key.(string); ok && f.Type == "VISUAL" {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// scaled reads statistics and makes scales of them, by lerobot's names of modes.
+func (x *Robots) scaled(path string, modes map[string]string) error {
+	file, err := checkpoint.OpenFile(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	have := map[string][]float64{}
+	for _, t := range file.Tensors() {
+		raw := make([]byte, t.Bytes)
+		if err := file.ReadInto(t.Name, 0, t.Bytes, raw); err != nil {
+			return err
+		}
+		if t.DType != "F32" {
+			continue // counts
+		}
+		for i := range tensor.Len(t.Shape) {
+			have[t.Name] = append(have[t.Name], float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))))
+		}
+	}
+	how := map[string]string{}
+	for ours, theirs := range normModes {
+		how[theirs] = ours
+	}
+	for _, s := range []struct {
+		kind, column string
+		to           *Affine
+	}{{"STATE", stateColumn, &x.Scale.State}, {"ACTION", actionColumn, &x.Scale.Action}} {
+		of := func(name string) []float64 { return have[s.column+"."+name] }
+		stats := format.RobotStats{Min: of("min"), Max: of("max"), Mean: of("mean"), Std: of("std"), Q01: of("q01"),
+			Q99: of("q99")}
+		if how[modes[s.kind]] == "" {
+			return fmt.Errorf("norm_map: %s is scaled by %q, and %v are known", s.kind, modes[s.kind], normModes)
+		}
+		if *s.to, err = NewAffine(stats, how[modes[s.kind]]); err != nil {
+			return fmt.Errorf("%s: %w", s.column, err)
+		}
+	}
+	return x.colours(have, modes["VISUAL"])
+}
+
+// colours takes the mean and the deviation of each colour from the statistics of the cameras.
+func (x *Robots) colours(have map[string][]float64, mode string) error {
+	if mode != "MEAN_STD" {
+		return fmt.Errorf("norm_map: VISUAL is scaled by %q, and pictures are read by MEAN_STD", mode)
+	}
+	for _, c := range x.Policy.Cameras {
+		mean, deviation := have[c+".mean"], have[c+".std"]
+		if len(mean) != 3 || len(deviation) != 3 {
+			return fmt.Errorf("%s has no mean and std of three colours", c)
+		}
+		x.colour = append(x.colour, [2][3]float64{[3]float64(mean), [3]float64(deviation)})
+	}
+	return nil
+}
