@@ -257,7 +257,7 @@ func (t *Train) Half() bool {
 
 // Optimizer is the update rule.
 type Optimizer struct {
-	Kind        string   `key:"kind" default:"adamw" oneof:"@optimizers" class:"fixed" flag:"optimizer" from:"adam=adamw" doc:"AdamW (arXiv:1711.05101), SGD with momentum, or Lion (arXiv:2302.06675), which takes beta1, beta2 and a rate three to ten times lower."`
+	Kind        string   `key:"kind" default:"adamw" oneof:"@optimizers" class:"fixed" flag:"optimizer" from:"adam=adamw" doc:"AdamW (arXiv:1711.05101), SGD with momentum, Lion (arXiv:2302.06675), which takes beta1, beta2 and a rate three to ten times lower, or Muon (arXiv:2502.16982), which has the matrices of layers and leaves the rest to AdamW."`
 	LR          float64  `key:"lr" default:"0.0003" min:"0" class:"free" flag:"lr" doc:"Largest learning rate."`
 	MinLR       float64  `key:"min_lr" default:"0" min:"0" class:"free" flag:"min-lr" doc:"Learning rate at the end of the decay."`
 	EncoderLR   float64  `key:"encoder_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the vision encoder."`
@@ -267,6 +267,10 @@ type Optimizer struct {
 	Eps         float64  `key:"eps" default:"1e-8" min:"0" class:"free" flag:"adam-eps" doc:"AdamW's term under the fraction."`
 	WeightDecay float64  `key:"weight_decay" default:"0.1" min:"0" class:"free" flag:"weight-decay" doc:"Decoupled decay of weights; biases and norms have none."`
 	Momentum    float64  `key:"momentum" default:"0.9" min:"0" max:"1" class:"free" flag:"sgd-momentum" doc:"SGD's momentum."`
+	MuonBeta    float64  `key:"muon_momentum" default:"0.95" min:"0" max:"1" class:"free" flag:"muon-momentum" doc:"Muon's momentum."`
+	MuonPlain   bool     `key:"muon_plain" default:"false" class:"free" doc:"Muon takes the momentum itself, and not Nesterov's."`
+	MuonSteps   int      `key:"muon_steps" default:"5" min:"1" max:"100" class:"free" flag:"muon-num-ns-steps" doc:"Steps of Muon's iteration of Newton and Schulz."`
+	MuonScale   string   `key:"muon_scale" default:"match_rms" oneof:"match_rms|spectral" class:"fixed" doc:"What Muon's updates of a matrix [n k] are multiplied with: match_rms has 0.2·√max(n, k), with which optimizer.lr and weight_decay serve it and AdamW (arXiv:2502.16982); spectral has √max(1, n/k)."`
 	ClipGrad    float64  `key:"clip_grad" default:"1" min:"0" class:"free" flag:"clip-grad" doc:"Largest global gradient norm; 0 does not clip."`
 	Groups      []string `key:"groups" class:"free" doc:"Parameters with rules of their own: a pattern with * on full names, and behind it lr= and decay=, factors on optimizer.lr and optimizer.weight_decay, as '*.to_q.weight lr=0.1 decay=0'. No two may match one parameter."`
 	EMA         float64  `key:"ema" default:"0" min:"0" max:"1" class:"fixed" doc:"Largest decay of an exponential moving average of the weights, kept and saved beside them; 0 keeps none. It is (1+k)/(10+k) at update k until it reaches this, as in diffusers."`
@@ -292,6 +296,9 @@ func (o *Optimizer) Check(at faults) {
 		at.fault("optimizer.ema_after", "no average is kept", "set optimizer.ema, as 0.9999")
 	case o.EMA == 0 && o.EMAPower > 0:
 		at.fault("optimizer.ema_power", "no average is kept", "set optimizer.ema, as 0.9999")
+	}
+	if o.MuonBeta == 1 {
+		at.fault("optimizer.muon_momentum", "1 never forgets", "try 0.95")
 	}
 	for i, beta := range []float64{o.Beta1, o.Beta2, o.Momentum} {
 		if beta == 1 {

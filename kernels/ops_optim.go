@@ -7,6 +7,10 @@ const (
 	SGD        Op = "sgd"
 	Average    Op = "average"
 	Lion       Op = "lion"
+
+	MuonMomentum  Op = "muon_momentum"
+	MuonStep      Op = "muon_step"
+	Orthogonalize Op = "orthogonalize"
 )
 
 // Hyper is the layout of the hyper-parameter operand (f64) of the optimizer operations.
@@ -19,6 +23,7 @@ const (
 	HyperCorrection1        // 1-β1^step
 	HyperCorrection2        // 1-β2^step
 	HyperAverage            // 1 minus the decay of an average of weights
+	HyperScale              // what an update by Muon is multiplied with beside the learning rate
 	HyperLen
 )
 
@@ -28,6 +33,12 @@ const (
 	ClipFactor          // what every gradient is multiplied with; 0 if the step is skipped
 	ClipOverflow        // 1 if the norm is not finite
 	ClipLen
+)
+
+// The coefficients of Orthogonalize, and the least norm that it divides by.
+const (
+	OrthogonalA, OrthogonalB, OrthogonalC = 3.4445, -4.7750, 2.0315
+	OrthogonalLeast                       = 1e-7
 )
 
 var _ = register(
@@ -47,7 +58,20 @@ var _ = register(
 		Source: "arXiv:2302.06675, algorithm 2",
 		Doc: "In place: g *= clip factor; p -= lr·(sign(β1·m + (1-β1)g) + decay·p); m = β2·m + (1-β2)g; q = p " +
 			"in the model's dtype. I[0]=1: no weight decay. With overflow = 1 nothing changes."},
-	Spec{Op: Average, Sig: "p[...]f32 hyper[8]f64 clip[3]f64 -> s[...]f32",
+	Spec{Op: MuonMomentum, Sig: "g[...]f32 hyper[H]f64 clip[3]f64 -> u[...]f32 m[...]f32",
+		Source: "torch.optim.Muon",
+		Doc: "In place on m: g *= clip factor; m = m + (1-β1)(g-m); u = g + β1·(m-g), or m with I[0]=1 (not " +
+			"Nesterov's). u may be g. With overflow = 1 m does not change, and u is 0."},
+	Spec{Op: Orthogonalize, Sig: "x[...,n,k]f32 -> y[...,n,k]f32",
+		Source: "Newton and Schulz's iteration of https://kellerjordan.github.io/posts/muon, as torch.optim.Muon",
+		Doc: "Of each matrix x: X = x/max(‖x‖, 1e-7), and I[0] times A = X·Xᵀ, X = a·X + (b·A + c·A·A)·X with " +
+			"a, b, c = 3.4445, -4.7750, 2.0315, where a matrix of more rows than columns is taken as its transpose: " +
+			"singular values become about 1, and 0 stays 0. y may be x."},
+	Spec{Op: MuonStep, Sig: "u[...]f32 hyper[H]f64 clip[3]f64 -> p[...]f32 q[...]A?",
+		Source: "torch.optim.Muon",
+		Doc: "In place: p -= lr·decay·p (I[0]=1: without decay); p -= lr·scale·u; q = p in the model's dtype. With " +
+			"overflow = 1 nothing changes."},
+	Spec{Op: Average, Sig: "p[...]f32 hyper[9]f64 clip[3]f64 -> s[...]f32",
 		Source: "diffusers' EMAModel.step",
 		Doc: "In place: s -= (1-d)(s-p), the exponential moving average of weights p. With overflow = 1 " +
 			"nothing changes."},

@@ -48,7 +48,7 @@ func (s alike) Snapshot(_ int64, r *Rank, _ string) error {
 		s.add(r, "param", h, h.Region, r.run.Params[h.Name])
 		for i, x := range r.state[h.Name] {
 			if x != nil {
-				s.add(r, r.kinds()[i], h, r.plans()[h.Name].Own, x)
+				s.add(r, kinds(r.plans()[h.Name])[i], h, r.plans()[h.Name].Own, x)
 			}
 		}
 	}

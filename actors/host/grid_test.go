@@ -93,7 +93,8 @@ type variant struct {
 	rc               grad.Recompute
 	schedule         string
 	overlap          bool
-	replicas, cp     int // data parallelism around dp, and context parallelism; 0 is 1
+	replicas, cp     int    // data parallelism around dp, and context parallelism; 0 is 1
+	optim            string // adamw if empty
 }
 
 func (v variant) String() string {
@@ -108,10 +109,15 @@ func (v variant) mesh() topology.Mesh {
 }
 
 func (v variant) layout(t *testing.T, m *family.Model) *layout.Layout {
+	name := v.optim
+	if name == "" {
+		name = "adamw"
+	}
 	l, err := layout.New(&layout.Design{Model: m, Mesh: v.mesh(), Zero: v.zero, SeqParallel: v.sp,
 		Schedule: v.schedule, Overlap: v.overlap,
-		Micro: 4 / v.mesh().Replicas(), Rows: 8, Recompute: v.rc, Optim: optim.Config{Name: "adamw",
-			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}})
+		Micro: 4 / v.mesh().Replicas(), Rows: 8, Recompute: v.rc, Optim: optim.Config{Name: name,
+			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1,
+			Muon: optim.Muon{Momentum: 0.95, Steps: 5, Scale: optim.MatchRMS}}})
 	require.NoError(t, err)
 	return l
 }
@@ -189,8 +195,8 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// TestSumsInTwo: sums that all of four ranks need have the same bits whether each rank sums everything or a part
-// of the rows, also where they are awaited late, in a pipeline, and on devices.
+// TestSumsInTwo: sums that all of four ranks need have the same bits whether each rank sums everything or a
+// part of the rows, also where they are awaited late, in a pipeline, and on devices.
 func TestSumsInTwo(t *testing.T) {
 	t.Parallel()
 	m := tiny(true)

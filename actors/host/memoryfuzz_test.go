@@ -16,8 +16,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// randomDesign is a plan of up to eight ranks with every axis, schedule, precision and way to save memory that
-// goes together; ok is false where the draw is none.
+// randomDesign is a plan of up to eight ranks with every axis, schedule, precision and way to save memory
+// that goes together; ok is false where the draw is none.
 func randomDesign(r *rand.Rand) (j *layout.Design, ok bool) {
 	one := func(xs ...int) int { return xs[r.IntN(len(xs))] }
 	pp, replicas, dp, cp, tp := one(1, 2, 2, 4), one(1, 1, 1, 2), one(1, 1, 2), one(1, 1, 2), one(1, 1, 2)
@@ -25,19 +25,21 @@ func randomDesign(r *rand.Rand) (j *layout.Design, ok bool) {
 		return nil, false
 	}
 	names := schedule.Names()
-	j = &layout.Design{Model: memoryModel(), Rows: 64, Schedule: names[r.IntN(len(names))], Loops: one(1, 1, 2),
+	j = &layout.Design{Model: memoryModel(), Rows: 64, Schedule: names[r.IntN(len(names))], Loops: one(1, 1,
+		2),
 		Micro: one(1, 2, 4, 8), Zero: one(0, 0, 1, 2, 3), SeqParallel: tp > 1 && r.IntN(2) == 0,
-		Recompute: []grad.Recompute{grad.RecomputeNone, grad.RecomputeSelective, grad.RecomputeFull}[r.IntN(3)],
-		DType:     []tensor.DType{tensor.F32, tensor.F32, tensor.BF16, tensor.F16}[r.IntN(4)],
-		Overlap:   r.IntN(2) == 0,
-		Optim:     optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8}}
+		Recompute: []grad.Recompute{grad.RecomputeNone, grad.RecomputeSelective,
+			grad.RecomputeFull}[r.IntN(3)],
+		DType:   []tensor.DType{tensor.F32, tensor.F32, tensor.BF16, tensor.F16}[r.IntN(4)],
+		Overlap: r.IntN(2) == 0,
+		Optim:   optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8}}
 	j.Mesh = topology.New(topology.Dim{Name: topology.PP, Size: pp},
 		topology.Dim{Name: topology.DPReplicate, Size: replicas}, topology.Dim{Name: topology.DP, Size: dp},
 		topology.Dim{Name: topology.CP, Size: cp}, topology.Dim{Name: topology.TP, Size: tp})
 	if r.IntN(4) == 0 && pp*cp == 1 {
 		j.Offload = 4096
 	}
-	if j.Optim.Name = []string{"adamw", "adamw", "sgd", "lion"}[r.IntN(4)]; r.IntN(3) == 0 {
+	if j.Optim.Name = []string{"adamw", "muon", "sgd", "lion"}[r.IntN(4)]; r.IntN(3) == 0 {
 		j.Optim.Average.Decay = 0.9
 	}
 	s, err := schedule.Get(j.Schedule)
@@ -56,8 +58,8 @@ func randomDesign(r *rand.Rand) (j *layout.Design, ok bool) {
 }
 
 // TestMemoryFuzz holds predicted peaks to those of random plans. A prediction holds for every order in which
-// ranks that do not wait for each other may run, of which a few runs show a few: it may be above them, and never
-// below.
+// ranks that do not wait for each other may run, of which a few runs show a few: it may be above them, and
+// never below.
 func TestMemoryFuzz(t *testing.T) {
 	plans := 8
 	if *long {
@@ -77,7 +79,8 @@ func TestMemoryFuzz(t *testing.T) {
 		}
 		n++
 		name := fmt.Sprintf("%d: %s loops%d %v micro%d chunks%d zero%d recompute%d sp=%v overlap=%v %v offload%d", n,
-			j.Schedule, j.Loops, j.Mesh, j.Micro, j.Chunks, j.Zero, j.Recompute, j.SeqParallel, j.Overlap, j.DType,
+			j.Schedule, j.Loops, j.Mesh, j.Micro, j.Chunks, j.Zero, j.Recompute, j.SeqParallel, j.Overlap,
+			j.DType,
 			j.Offload)
 		real, planned := peaksOf(t, j)
 		for again := 0; again < mostRuns-1 && apart(planned, real, 0.02); again++ {
@@ -98,7 +101,8 @@ func TestMemoryFuzz(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d plans, %d of %d peaks within 2 %%, the others up to %.0f %% below", plans, near, peaks, 100*most)
+	t.Logf("%d plans, %d of %d peaks within 2 %%, the others up to %.0f %% below", plans, near, peaks,
+		100*most)
 	require.Greater(t, near, peaks*3/4)
 }
 

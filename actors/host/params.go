@@ -63,7 +63,11 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.T
 		return nil, err
 	}
 	ok := false
-	err = r.fill(full, func(dst []float32) (err error) { ok, err = r.filled("param", p, g, dst, fill); return })
+	err = r.fill(full, func(dst []float32) (err error) {
+		ok, err = r.filled("param", p, g, dst,
+			fill)
+		return
+	})
 	if err == nil && !ok {
 		err = fmt.Errorf("no values for parameter %s", p.Name)
 	}
@@ -100,7 +104,8 @@ func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32
 	}
 	all := true
 	for _, x := range r.experts.regions(p, g) {
-		ok, err := fill(kind, p.Logical(), x.region, dst[x.row*n/x.of:(x.row+x.region.To-x.region.From)*n/x.of])
+		ok, err := fill(kind, p.Logical(), x.region,
+			dst[x.row*n/x.of:(x.row+x.region.To-x.region.From)*n/x.of])
 		if err != nil {
 			return false, err
 		}
@@ -113,10 +118,10 @@ func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32
 // rank updates.
 func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc) error {
 	own := q.Own
-	st := make([]*tensor.Tensor, 1+len(r.opt.State))
+	st := make([]*tensor.Tensor, len(kinds(q)))
 	releaseAll(r.state[q.Name]) // of the state that it leaves
 	r.state[q.Name] = st        // as far as it goes, should an allocation fail
-	for i, kind := range r.kinds() {
+	for i, kind := range kinds(q) {
 		if i == 0 && q.Value.DType == tensor.F32 {
 			continue
 		}
@@ -170,7 +175,7 @@ func (r *Rank) Parts() (out []Part) {
 		}
 		for i, t := range r.state[h.Name] {
 			if t != nil {
-				out = append(out, r.parts(Part{r.kinds()[i], h.Param, q.Own, t, 0})...)
+				out = append(out, r.parts(Part{kinds(q)[i], h.Param, q.Own, t, 0})...)
 			}
 		}
 	}

@@ -28,21 +28,24 @@ type RankConfig struct {
 	Ties      []int               // size of each of this rank's tie groups
 	Zero      int
 	Exchanges map[int][]layout.Exchange // of the optimizer step, by segment
-	Early     *core.Early               // exchanges that jobs of the program issue; nil for none
-	Rows      func(p layout.ParamPlan, member int) (from, to int)
-	Moves     []layout.Move // of experts, none where they stay
-	Transfers func(m layout.Move, old, new []int, to int) []layout.Transfer
-	CopyRows  func(m layout.Move, at []int, to int) []layout.CopyRow
-	Member    func(m layout.Move) int // this rank's place in a move
-	Trace     func(layout.TraceKey) *grad.Trace
-	Ports     []core.Port
-	PortNames []string // by port id
-	Optim     optim.Config
-	LRScale   func(param string) float64
-	Decay     func(param string) float64 // factor on weight decay, nil for 1
-	Held      []layout.Held              // this rank's parameters in the model's order
-	Params    []layout.ParamPlan         // those that it trains
-	Pieces    []layout.Piece             // of the state that waits on the host
+	// Turning says that the step has a segment in which directions are sent; see layout.Directions
+	Turning    bool
+	WholeShape func(p *layout.ParamPlan) []int
+	Early      *core.Early // exchanges that jobs of the program issue; nil for none
+	Rows       func(p layout.ParamPlan, member int) (from, to int)
+	Moves      []layout.Move // of experts, none where they stay
+	Transfers  func(m layout.Move, old, new []int, to int) []layout.Transfer
+	CopyRows   func(m layout.Move, at []int, to int) []layout.CopyRow
+	Member     func(m layout.Move) int // this rank's place in a move
+	Trace      func(layout.TraceKey) *grad.Trace
+	Ports      []core.Port
+	PortNames  []string // by port id
+	Optim      optim.Config
+	LRScale    func(param string) float64
+	Decay      func(param string) float64 // factor on weight decay, nil for 1
+	Held       []layout.Held              // this rank's parameters in the model's order
+	Params     []layout.ParamPlan         // those that it trains
+	Pieces     []layout.Piece             // of the state that waits on the host
 	// folder of files for what waits on the host beside a processor, "" for memory
 	Files string
 	Save  Saver
@@ -68,7 +71,6 @@ type Rank struct {
 	device  kernels.Device // the backend, where it has memory of its own
 	run     *grad.Runner   // of the decoder's side
 	runs    []*grad.Runner // by side
-	opt     optim.Optimizer
 	frames  map[frameKey]*grad.Frame
 	state   map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
 	owned   map[string]*tensor.Tensor   // reduced gradients of this rank's rows
@@ -88,17 +90,14 @@ type frameKey struct {
 
 // NewRank returns a device whose parameters are not set yet.
 func NewRank(c RankConfig) (*Rank, error) {
-	opt, err := optim.Of(c.Optim)
-	if err != nil {
-		return nil, err
-	}
-	r := &Rank{c: c, opt: opt, frames: map[frameKey]*grad.Frame{}, state: map[string][]*tensor.Tensor{},
+	r := &Rank{c: c, frames: map[frameKey]*grad.Frame{}, state: map[string][]*tensor.Tensor{},
 		owned: map[string]*tensor.Tensor{},
 		hyper: tensor.Make(tensor.F64, kernels.HyperLen), clip: tensor.Make(tensor.F64, kernels.ClipLen)}
 	if d, ok := c.Backend.(kernels.Device); ok {
 		r.device = d
 		c.Pool.In(d)
 	}
+	var err error
 	if r.away, err = awayPool(&c); err != nil {
 		return nil, err
 	}
@@ -342,7 +341,8 @@ func chunked(f *grad.Frame) bool { return f.Trace.Chunks > 1 }
 func (r *Rank) send(res *Result, key frameKey, ts map[string]*tensor.Tensor, side func(core.Port) int) {
 	for _, p := range r.c.Ports {
 		if t := ts[r.c.PortNames[p.ID]]; t != nil && side(p) == int(key.stage) {
-			res.Out = append(res.Out, actors.Output{Comm: -1, Port: p.ID, Payload: links.NewPack(nil, t.Retain())})
+			res.Out = append(res.Out, actors.Output{Comm: -1, Port: p.ID, Payload: links.NewPack(nil,
+				t.Retain())})
 		}
 	}
 	for _, t := range ts {
@@ -381,7 +381,8 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 		ties = append(ties, len(t))
 	}
 	exchanges := map[int][]layout.Exchange{}
-	for _, segment := range []int{layout.SumTP, layout.SumDP, layout.SumWhole, layout.Apply} {
+	for _, segment := range []int{layout.SumTP, layout.SumDP, layout.SumWhole, layout.Apply,
+		layout.Directions} {
 		exchanges[segment] = l.Exchanges(&part, segment)
 	}
 	name := l.Name(r)
@@ -389,10 +390,12 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 	if scale == nil {
 		scale = func(string) float64 { return 1 }
 	}
-	return NewRank(RankConfig{Name: name, LRScale: scale, Decay: j.DecayScale, Backend: b, Pool: tensor.NewPool(name, j.Memory),
+	return NewRank(RankConfig{Name: name, LRScale: scale, Decay: j.DecayScale, Backend: b,
+		Pool:  tensor.NewPool(name, j.Memory),
 		Host:  tensor.NewPool(name+" host", 0),
-		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges, Early: l.Early(&part),
-		Rows:  l.Rows,
+		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges,
+		Early: l.Early(&part),
+		Rows:  l.Rows, Turning: l.Turning(), WholeShape: l.WholeShape,
 		Moves: l.Moves(&part), Transfers: func(m layout.Move, old, new []int, to int) []layout.Transfer {
 			return l.Transfers(&part, m, old, new, to)
 		}, CopyRows: func(m layout.Move, at []int, to int) []layout.CopyRow {

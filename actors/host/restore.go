@@ -3,12 +3,14 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host/links"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -17,7 +19,12 @@ import (
 const paramKind = "param"
 
 // kinds names a rank's values of a parameter, in the order of its state.
-func (r *Rank) kinds() []string { return append([]string{"master"}, r.opt.State...) }
+func kinds(p layout.ParamPlan) []string {
+	if p.Optim == nil { // one that is not trained
+		return []string{"master"}
+	}
+	return append([]string{"master"}, p.Optim.State...)
+}
 
 // restore gives up all that belongs to the step under way and takes the state of a step: what another rank
 // gave or the rank's own copy, what is durable, or what it holds.
@@ -68,11 +75,12 @@ func (r *Rank) keep() (Result, error) {
 		p.Names, p.Tensors = append(p.Names, name), append(p.Tensors, c)
 		return nil
 	}
+	plans := r.plans()
 	for _, h := range r.c.Held {
 		err := add(paramKind+" "+h.Name, r.run.Params[h.Name])
 		for i, t := range r.state[h.Name] {
 			if err == nil && t != nil {
-				err = add(r.kinds()[i]+" "+h.Name, t)
+				err = add(kinds(plans[h.Name])[i]+" "+h.Name, t)
 			}
 		}
 		if err != nil {
@@ -90,10 +98,7 @@ func (r *Rank) keep() (Result, error) {
 
 // take sets the rank's state to a copy that keep has made, on this rank or on one that holds the same.
 func (r *Rank) take(p *links.Pack) error {
-	plans, places := r.plans(), map[string]int{}
-	for i, kind := range r.kinds() {
-		places[kind] = i
-	}
+	plans := r.plans()
 	if err := r.inOrder(); err != nil {
 		return err
 	}
@@ -105,7 +110,9 @@ func (r *Rank) take(p *links.Pack) error {
 			continue
 		}
 		kind, param, _ := strings.Cut(name, " ")
-		at, state := places[kind]
+		of := kinds(plans[param])
+		at := slices.Index(of, kind)
+		state := at >= 0
 		if !state && kind != paramKind {
 			return fmt.Errorf("a copy has %q, which this rank has not", name)
 		}
@@ -122,7 +129,7 @@ func (r *Rank) take(p *links.Pack) error {
 		old := r.run.Params[param]
 		if state {
 			if r.state[param] == nil {
-				r.state[param] = make([]*tensor.Tensor, len(places))
+				r.state[param] = make([]*tensor.Tensor, len(of))
 			}
 			old = r.state[param][at]
 			r.state[param][at] = t

@@ -10,7 +10,6 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
-	"github.com/lfactor/lfactor/stages/optim"
 )
 
 // A rank that is gone for good has left a copy of its state with another, which writes its part of a
@@ -47,17 +46,13 @@ func (r *Rank) standFor(j actors.Job) (Result, error) {
 
 // stood is a rank whose state is a copy that keep has made.
 func stood(c RankConfig, p *links.Pack) (*Rank, error) {
-	opt, err := optim.Of(c.Optim)
-	if err != nil {
-		return nil, err
-	}
-	s := &Rank{c: c, opt: opt, run: &grad.Runner{Params: map[string]*tensor.Tensor{}},
+	s := &Rank{c: c, run: &grad.Runner{Params: map[string]*tensor.Tensor{}},
 		state: map[string][]*tensor.Tensor{}, experts: experts{map[int][]int{}, map[int]*tensor.Tensor{}}}
 	s.runs = []*grad.Runner{s.run}
 	if err := s.inOrder(); err != nil {
 		return nil, err
 	}
-	kinds := s.kinds()
+	plans := s.plans()
 	for i, name := range p.Names {
 		if is, err := s.takePlace(name, p.Tensors[i]); is {
 			if err != nil {
@@ -67,7 +62,8 @@ func stood(c RankConfig, p *links.Pack) (*Rank, error) {
 			continue
 		}
 		kind, param, _ := strings.Cut(name, " ")
-		at, t := slices.Index(kinds, kind), p.Tensors[i].Retain()
+		of := kinds(plans[param])
+		at, t := slices.Index(of, kind), p.Tensors[i].Retain()
 		switch {
 		case kind == paramKind:
 			s.run.Params[param] = t
@@ -77,7 +73,7 @@ func stood(c RankConfig, p *links.Pack) (*Rank, error) {
 			return nil, fmt.Errorf("a copy has %q, which that rank has not", name)
 		default:
 			if s.state[param] == nil {
-				s.state[param] = make([]*tensor.Tensor, len(kinds))
+				s.state[param] = make([]*tensor.Tensor, len(of))
 			}
 			s.state[param][at] = t
 		}

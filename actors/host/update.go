@@ -27,6 +27,11 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 			err = b
 		}
 	}()
+	if r.c.Turning && j.Segment > layout.SumNorm {
+		if j.Segment--; j.Segment == layout.SumNorm {
+			j.Segment = layout.Directions
+		}
+	}
 	switch j.Segment {
 	case layout.SumTP:
 		res.Out = r.partials()
@@ -43,7 +48,11 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 		r.takeTies(in[:min(len(in), len(r.c.Ties))])
 		r.takeCopies(in[min(len(in), len(r.c.Ties)):])
 		res.Values = r.norms()
+	case layout.Directions:
+		r.direct(j)
+		res.Out = r.directions()
 	case layout.Apply:
+		r.turn(in)
 		r.apply(j)
 		res.Out = r.updated()
 		res.Values, err = r.routed.end(j.Step)
@@ -70,7 +79,8 @@ func packs(in []actors.Input) (out [][]*links.Pack) {
 // toAll makes one output for each of n members from the tensors that part gives.
 func toAll(comm int32, n int, part func(member int) []*tensor.Tensor) (out []actors.Output) {
 	for m := range n {
-		out = append(out, actors.Output{Comm: comm, Member: int32(m), Payload: links.NewPack(nil, part(m)...)})
+		out = append(out, actors.Output{Comm: comm, Member: int32(m), Payload: links.NewPack(nil,
+			part(m)...)})
 	}
 	return
 }
@@ -289,21 +299,11 @@ func (r *Rank) norms() []float64 {
 
 // apply updates this rank's rows with the scalars that the coordinator has committed.
 func (r *Rank) apply(j actors.Job) {
-	v := core.VerdictOf(j.Values)
-	overflow := 0.0
-	if v.Overflow {
-		overflow = 1
-	}
-	r.clip.F64()[kernels.ClipNorm], r.clip.F64()[kernels.ClipFactor],
-		r.clip.F64()[kernels.ClipOverflow] = v.Norm, v.Factor, overflow
+	v := r.clipped(j)
 	away := r.pieces()
 	defer func() { releaseAll(away.next) }()
 	for i, p := range r.c.Params {
-		c := r.c.Optim
-		if r.c.Decay != nil {
-			c.Decay *= r.c.Decay(p.Name)
-		}
-		r.opt.Hyper(c, v.LR*r.c.LRScale(p.Name), v.Update, r.hyper.F64())
+		r.hypers(&p, v)
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)
@@ -328,13 +328,39 @@ func (r *Rank) apply(j actors.Job) {
 	}
 }
 
+// clipped sets what every gradient is multiplied with to what the coordinator has committed.
+func (r *Rank) clipped(j actors.Job) core.Verdict {
+	v := core.VerdictOf(j.Values)
+	overflow := 0.0
+	if v.Overflow {
+		overflow = 1
+	}
+	r.clip.F64()[kernels.ClipNorm], r.clip.F64()[kernels.ClipFactor],
+		r.clip.F64()[kernels.ClipOverflow] = v.Norm, v.Factor, overflow
+	return v
+}
+
+// hypers sets the hyper-parameters of a parameter's update.
+func (r *Rank) hypers(p *layout.ParamPlan, v core.Verdict) {
+	c := r.c.Optim
+	if r.c.Decay != nil {
+		c.Decay *= r.c.Decay(p.Name)
+	}
+	h := r.hyper.F64()
+	p.Optim.Hyper(c, v.LR*r.c.LRScale(p.Name), v.Update, h)
+	if t := p.Optim.Turning; t != nil {
+		n := len(p.Shape)
+		h[kernels.HyperScale] = t.Scale(c, p.Shape[n-2], p.Shape[n-1])
+	}
+}
+
 // step updates rows of a parameter with their gradient and state; a parameter in float32 has no master copy.
 func (r *Rank) step(p layout.ParamPlan, g, rows *tensor.Tensor, state []*tensor.Tensor) {
 	master, model := rows, (*tensor.Tensor)(nil)
 	if state[0] != nil {
 		master, model = state[0], rows
 	}
-	r.opt.Apply(r.c.Backend, g, r.hyper, r.clip, master, state[1:], model, !p.Decay)
+	p.Optim.Apply(r.c.Backend, g, r.hyper, r.clip, master, state[1:], model, !p.Decay)
 }
 
 // rows is the part of the model's parameter that this rank updates, with a reference of its own.

@@ -19,10 +19,15 @@ const pieceBytes = 16 << 20
 func (l *Layout) keepAway(part *RankPart) {
 	all, before := int64(0), int64(0)
 	for i := range part.Params {
-		all += l.stateBytes(&part.Params[i])
+		if part.Params[i].Optim.Turning == nil { // whose state is needed for whole matrices at a time
+			all += l.stateBytes(&part.Params[i])
+		}
 	}
 	for i := range part.Params {
 		p := &part.Params[i]
+		if p.Optim.Turning != nil {
+			continue
+		}
 		n := l.stateBytes(p)
 		p.Away = n > 0 && p.Step == 0 && float64(before) < l.Design.OffloadState*float64(all)
 		before += n
@@ -31,7 +36,7 @@ func (l *Layout) keepAway(part *RankPart) {
 
 // states is the number of tensors of optimizer state of a parameter, its master copy among them.
 func (l *Layout) states(p *ParamPlan) int {
-	n := len(l.Optimizer.State)
+	n := len(p.Optim.State)
 	if p.Value.DType != tensor.F32 {
 		n++
 	}

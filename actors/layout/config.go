@@ -131,7 +131,10 @@ func FromConfig(c *configs.Config) (*Design, error) {
 			Eps:   r.Optimizer.Eps,
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad,
 			Average: optim.Averaging{Decay: r.Optimizer.EMA, After: int64(r.Optimizer.EMAAfter),
-				Power: r.Optimizer.EMAPower}}}
+				Power: r.Optimizer.EMAPower},
+			Muon: optim.Muon{Momentum: r.Optimizer.MuonBeta, Plain: r.Optimizer.MuonPlain,
+				Steps: r.Optimizer.MuonSteps,
+				Scale: r.Optimizer.MuonScale}}}
 	if r.Plan.Offload {
 		j.Offload = OffloadFrom
 	}

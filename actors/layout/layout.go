@@ -151,6 +151,7 @@ func New(j *Design) (*Layout, error) {
 	l.pair()
 	l.Eval = l.forwardOnly()
 	l.ranks()
+	l.turningGroups()
 	return l, nil
 }
 

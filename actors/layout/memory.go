@@ -94,7 +94,7 @@ func (l *Layout) Memory(r int) Memory {
 			m.Update += own
 		}
 	}
-	m.Update = max(m.Update, l.updatePeak(&part)-m.Grads)
+	m.Update = max(m.Update, l.updatePeak(&part)-m.Grads, l.turningPeak(&part))
 	for _, x := range l.Moves(&part) { // a block's tensors are made anew of the rows that come
 		m.Update = max(m.Update, l.movedBytes(&part, x))
 	}
@@ -233,8 +233,8 @@ func (x *Replay) Begin(row int, a plan.Action, class int32) int64 {
 	return most
 }
 
-// sent takes in what an action of a row leaves under way: along the axes of its own communications, members have
-// taken what went before.
+// sent takes in what an action of a row leaves under way: along the axes of its own communications, members
+// have taken what went before.
 func (x *Replay) sent(row int, trail map[uint64]int64) {
 	if x.trail[row] == nil {
 		x.trail[row] = map[uint64]int64{}

@@ -184,14 +184,18 @@ func (l *Layout) movingSegments(part *RankPart) []core.Segment {
 		return nil
 	}
 	segs := append([]core.Segment{}, l.updateSegments(part)...)
-	if len(segs) == Gather { // nothing is gathered
+	gather := Gather
+	if l.Turning() {
+		gather++
+	}
+	if len(segs) == gather { // nothing is gathered
 		segs = append(segs, core.Segment{})
 	}
 	for i, m := range moves {
 		bytes := l.movedBytes(part, m)
-		at := &segs[Gather+i]
+		at := &segs[gather+i]
 		at.Comms = []core.Comm{{Group: m.Group, Bytes: bytes * int64(m.Members-1) / int64(m.Members)}}
-		segs = append(segs, core.Segment{Await: []core.Issued{{Segment: int32(Gather + i)}}, Bytes: 2 * bytes,
+		segs = append(segs, core.Segment{Await: []core.Issued{{Segment: int32(gather + i)}}, Bytes: 2 * bytes,
 			Calls: len(m.Params)})
 	}
 	return segs
@@ -207,7 +211,7 @@ func (l *Layout) movedBytes(part *RankPart, m Move) (n int64) {
 		if at < 0 {
 			continue
 		}
-		states := int64(len(l.Optimizer.State))
+		states := int64(len(part.Params[at].Optim.State))
 		if h.Value.DType != tensor.F32 {
 			states++
 		}

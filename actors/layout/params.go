@@ -6,6 +6,7 @@ import (
 
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
 )
 
@@ -35,6 +36,8 @@ type ParamPlan struct {
 	Tie    int
 	Counts bool // this rank counts it in the gradient norm
 	Away   bool // its optimizer state waits on the host between updates
+	Optim  *optim.Optimizer
+	Whole  []int // axes over which its matrices are brought together for an update that needs wholes
 }
 
 // Owners lists the pipeline ranks that hold a parameter, in stage order.
@@ -140,7 +143,7 @@ func (l *Layout) alone(part *RankPart, h Held, rows []int) bool {
 // optimizer, and which members get the new values afterwards.
 func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	o, pos := &grad.Options{Mesh: l.meshes[h.Side]}, part.Sides[h.Side].Pos
-	out := ParamPlan{Held: h, Index: l.Index[h.Name], Own: h.Region}
+	out := ParamPlan{Held: h, Index: l.Index[h.Name], Own: h.Region, Optim: l.optimizer(h.Param)}
 	// Sums over data go with the reduction of the step; sums within a tensor group have to come
 	// before.
 	for _, m := range h.Grad.Sums() {
@@ -160,6 +163,7 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	if l.Design.Zero == 1 || l.Design.Zero == 2 {
 		out.Gather = out.Zero
 	}
+	out.Whole = l.whole(&out)
 	// A value that several ranks hold is saved and counted in the norm by one of them alone.
 	out.SavesOwn = l.alone(part, h, out.Zero)
 	out.Counts = out.SavesOwn && !h.Fixed

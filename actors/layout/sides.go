@@ -293,13 +293,7 @@ type groupKey struct {
 // core.RankLayout.Groups; those of tied parameters follow.
 func (l *Layout) groupAxes() {
 	l.groups = map[groupKey]int{}
-	add := func(side int, axes []int) {
-		k := groupKey{side, fmt.Sprint(axes)}
-		if _, known := l.groups[k]; !known && len(axes) > 0 {
-			l.groups[k] = len(l.axes)
-			l.axes = append(l.axes, sideAxes{side, axes})
-		}
-	}
+	add := l.groupAlong
 	for side, mesh := range l.meshes {
 		o := grad.Options{Mesh: mesh}
 		for m := range mesh {
@@ -328,6 +322,15 @@ func (l *Layout) groupAxes() {
 		}
 	}
 	add(DecoderSide, l.moveAxes())
+}
+
+// groupAlong adds a group of a side's axes if it is not there yet.
+func (l *Layout) groupAlong(side int, axes []int) {
+	k := groupKey{side, fmt.Sprint(axes)}
+	if _, known := l.groups[k]; !known && len(axes) > 0 {
+		l.groups[k] = len(l.axes)
+		l.axes = append(l.axes, sideAxes{side, axes})
+	}
 }
 
 // folds is the number of meshes folded over a side's ranks.

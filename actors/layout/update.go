@@ -19,6 +19,11 @@ const (
 	Apply            // the step is committed: update; send updated rows
 	Gather           // take them in
 	numUpdate        // Gather has a segment only if Apply communicates
+
+	// Directions stands behind SumNorm, and moves those behind it on, where an optimizer needs whole
+	// matrices: make directions of the rank's own numbers, and send them to all that have others of the same
+	// matrices.
+	Directions = -1
 )
 
 // Exchange is a communication of the optimizer step: parameters of one side that are sent along the same
@@ -52,6 +57,8 @@ func (l *Layout) Exchanges(part *RankPart, segment int) (out []Exchange) {
 			axes = p.Reduce
 		case Apply:
 			axes = p.Gather
+		case Directions:
+			axes = p.Whole
 		}
 		if len(axes) == 0 {
 			continue
@@ -146,9 +153,13 @@ func (l *Layout) updateSegments(part *RankPart) []core.Segment {
 	}
 	for _, p := range part.Params {
 		o := grad.Options{Mesh: l.meshes[p.Side]}
-		segs[Apply].Bytes += l.Optimizer.Traffic() * (int64(tensor.Len(p.Local)) / int64(o.Members(p.Zero)))
+		segs[Apply].Bytes += p.Optim.Traffic() * (int64(tensor.Len(p.Local)) / int64(o.Members(p.Zero)))
 	}
 	segs[Apply].Calls, segs[Apply].Through = len(part.Params), l.through(part)
+	if l.Turning() {
+		segs[Apply].Flops = l.turns(part)
+		segs = slices.Insert(segs, Apply, l.turningSegment(part))
+	}
 	return core.Chain(segs)
 }
 

@@ -57,7 +57,8 @@ func elementwiseCases() []Case {
 func optimCase(op kernels.Op, n, state int) Case {
 	return Case{Op: op, Name: fmt.Sprint(n), Tol: 5e-7,
 		Why: "a few float32 operations on terms of like size", Call: func(g *gen) *kernels.Call {
-			c := &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03),
+			c := &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03,
+				0.7),
 				g.f64(3, 0.5, 0)},
 				Out: tensors{g.f32(n), g.f32(n), g.positive(n)}[:state]}
 			if g.a != tensor.F32 {
@@ -70,17 +71,58 @@ func optimCase(op kernels.Op, n, state int) Case {
 func optimVariant(op kernels.Op, name string, state int, overflow float64, noDecay int) Case {
 	return Case{Op: op, Name: name, Tol: 5e-7, Why: "a few float32 operations on terms of like size",
 		Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.f32(100), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03),
+			return &kernels.Call{In: tensors{g.f32(100), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625,
+				0.03, 0.7),
 				g.f64(3, 0.5, overflow)},
 				Out:  append(tensors{g.f32(100), g.f32(100), g.positive(100)}[:state], g.act(100)),
 				Attr: kernels.Attr{I: [4]int{noDecay}}}
 		}}
 }
 
+// muonCases are those of Muon's three operations.
+func muonCases() []Case {
+	const why = "a few float32 operations on terms of like size"
+	var l []Case
+	for _, v := range []struct {
+		name     string
+		n        int
+		overflow float64
+		flag     int
+	}{{"none", 0, 0, 0}, {"1", 1, 0, 0}, {"4099", 4099, 0, 0}, {"flag", 100, 0, 1}, {"overflow", 100, 1, 0}} {
+		hyper := func(g *gen) tensors {
+			return tensors{g.f32(v.n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7),
+				g.f64(3, 0.5, v.overflow)}
+		}
+		at := kernels.Attr{I: [4]int{v.flag}}
+		l = append(l, Case{Op: kernels.MuonMomentum, Name: v.name, Tol: 5e-7, Why: why, Types: onlyF32,
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: hyper(g), Out: tensors{g.f32(v.n), g.f32(v.n)}, Attr: at}
+			}}, Case{Op: kernels.MuonStep, Name: v.name, Tol: 5e-7, Why: why,
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: hyper(g), Out: tensors{g.f32(v.n), g.act(v.n)}, Attr: at}
+			}})
+	}
+	for _, s := range [][]int{{1, 1}, {3, 3}, {5, 40}, {37, 6}, {2, 9, 17}, {3, 20, 4}, {0, 4}, {2, 0, 3}} {
+		l = append(l, Case{Op: kernels.Orthogonalize, Name: fmt.Sprint(s), Tol: 2e-5, Types: onlyF32,
+			Why: "five steps, each of which makes errors of the one before up to 3.4 times as large",
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.f32(s...)}, Out: tensors{g.raw(tensor.F32, s...)},
+					Attr: kernels.Attr{I: [4]int{5}}}
+			}})
+	}
+	return append(l, Case{Op: kernels.Orthogonalize, Name: "zero", Why: "nothing is added", Types: onlyF32,
+		Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{tensor.Make(tensor.F32, 4, 3)}, Out: tensors{g.raw(tensor.F32, 4,
+				3)},
+				Attr: kernels.Attr{I: [4]int{5}}}
+		}})
+}
+
 func averageCase(name string, n int, overflow float64) Case {
 	return Case{Op: kernels.Average, Name: name, Tol: 5e-7, Types: onlyF32,
 		Why: "a few float32 operations on terms of like size", Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03),
+			return &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625,
+				0.03, 0.7),
 				g.f64(3, 0.5, overflow)}, Out: tensors{g.f32(n)}}
 		}}
 }
@@ -148,13 +190,15 @@ func dropoutCase(p float64, draw int, shape ...int) Case {
 
 var _ = add(elementwiseCases()...)
 var _ = add(castCases()...)
+var _ = add(muonCases()...)
 var _ = add(axisCases()...)
 var _ = add(
 	dropoutCase(0.3, 0, 5, 33), dropoutCase(0.5, 7, 3, 4, 16), dropoutCase(0, 1, 2, 9),
 	dropoutCase(0.1, 0, 0, 9),
 	optimVariant(kernels.AdamW, "nodecay", 3, 0, 1), optimVariant(kernels.AdamW, "overflow", 3, 1, 0),
 	optimVariant(kernels.Lion, "nodecay", 2, 0, 1), optimVariant(kernels.Lion, "overflow", 2, 1, 0),
-	averageCase("1", 1, 0), averageCase("4099", 4099, 0), averageCase("none", 0, 0), averageCase("overflow", 100, 1),
+	averageCase("1", 1, 0), averageCase("4099", 4099, 0), averageCase("none", 0, 0), averageCase("overflow",
+		100, 1),
 	optimVariant(kernels.SGD, "nodecay", 2, 0, 1), optimVariant(kernels.SGD, "overflow", 2, 1, 0),
 	Case{Op: kernels.Sum, Name: "one", Why: "a copy", Call: func(g *gen) *kernels.Call {
 		return &kernels.Call{In: tensors{g.act(3, 5)}, Out: tensors{g.raw(g.a, 15)}}

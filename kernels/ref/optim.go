@@ -84,6 +84,98 @@ func lion(c *kernels.Call) {
 	storeModel(c, 2)
 }
 
+// muonMomentum moves m towards the gradient, and gives the direction that is orthogonalized.
+func muonMomentum(c *kernels.Call) {
+	h, clip := c.In[1].F64(), c.In[2].F64()
+	g, m := load(c.In[0]), load(c.Out[1])
+	u := make([]float64, len(g))
+	if clip[kernels.ClipOverflow] == 1 {
+		store(c.Out[0], u)
+		return
+	}
+	beta := h[kernels.HyperBeta1]
+	for i := range g {
+		x := g[i] * clip[kernels.ClipFactor]
+		m[i] += (1 - beta) * (x - m[i])
+		if u[i] = m[i]; c.Attr.I[0] == 0 {
+			u[i] = x + beta*(m[i]-x)
+		}
+	}
+	store(c.Out[0], u)
+	store(c.Out[1], m)
+}
+
+// muonStep moves p against a direction.
+func muonStep(c *kernels.Call) {
+	h := c.In[1].F64()
+	if c.In[2].F64()[kernels.ClipOverflow] == 1 {
+		return
+	}
+	decay := h[kernels.HyperDecay]
+	if c.Attr.I[0] == 1 {
+		decay = 0
+	}
+	u, p := load(c.In[0]), load(c.Out[0])
+	for i := range u {
+		p[i] -= h[kernels.HyperLR] * decay * p[i]
+		p[i] -= h[kernels.HyperLR] * h[kernels.HyperScale] * u[i]
+	}
+	store(c.Out[0], p)
+	storeModel(c, 1)
+}
+
+// orthogonalize brings the singular values of each matrix to about 1.
+func orthogonalize(c *kernels.Call) {
+	x, shape := load(c.In[0]), c.In[0].Shape
+	n, k := shape[len(shape)-2], shape[len(shape)-1]
+	for at := 0; at+n*k <= len(x) && n*k > 0; at += n * k {
+		orthogonalOne(x[at:at+n*k], n, k, c.Attr.I[0])
+	}
+	store(c.Out[0], x)
+}
+
+func orthogonalOne(x []float64, n, k, steps int) {
+	rows, columns := min(n, k), max(n, k)
+	at := func(i, j int) int { // of the matrix that is not higher than wide
+		if n > k {
+			return j*k + i
+		}
+		return i*k + j
+	}
+	norm := max(math.Sqrt(dot(x, x)), kernels.OrthogonalLeast)
+	for i := range x {
+		x[i] /= norm
+	}
+	gram, poly, next := make([]float64, rows*rows), make([]float64, rows*rows), make([]float64, len(x))
+	for range steps {
+		for i := range rows {
+			for j := range rows {
+				s := 0.0
+				for p := range columns {
+					s += x[at(i, p)] * x[at(j, p)]
+				}
+				gram[i*rows+j] = s
+			}
+		}
+		for i := range rows {
+			for j := range rows {
+				poly[i*rows+j] = kernels.OrthogonalB*gram[i*rows+j] +
+					kernels.OrthogonalC*dot(gram[i*rows:(i+1)*rows], gram[j*rows:(j+1)*rows])
+			}
+		}
+		for i := range rows {
+			for j := range columns {
+				s := kernels.OrthogonalA * x[at(i, j)]
+				for p := range rows {
+					s += poly[i*rows+p] * x[at(p, j)]
+				}
+				next[at(i, j)] = s
+			}
+		}
+		copy(x, next)
+	}
+}
+
 func average(c *kernels.Call) {
 	if c.In[2].F64()[kernels.ClipOverflow] == 1 {
 		return

@@ -60,7 +60,9 @@ var table = map[kernels.Op]func(*kernels.Call){
 	kernels.LinearCE: lossAndGradients,
 	kernels.Sum:      sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast, kernels.Fill: fill,
 	kernels.Dropout: dropout, kernels.Slice: slice, kernels.Concat: concat, kernels.AddTo: addTo,
-	kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.SGD: sgd, kernels.Average: average, kernels.Lion: lion,
+	kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.SGD: sgd, kernels.Average: average,
+	kernels.Lion:         lion,
+	kernels.MuonMomentum: muonMomentum, kernels.MuonStep: muonStep, kernels.Orthogonalize: orthogonalize,
 }
 
 // load copies the elements of a floating-point tensor to float64, which is exact.

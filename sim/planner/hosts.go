@@ -20,7 +20,6 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim/rehearsal"
-	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
 	"github.com/lfactor/lfactor/topology/cost"
 	"github.com/lfactor/lfactor/topology/search"
@@ -96,7 +95,8 @@ func (p *Search) load() (err error) {
 		"plan.virtual_stages=1", "plan.schedule=1f1b",
 		"plan.zero=0", "plan.sequence_parallel=false", "plan.cp=1", "train.micro_batch=1",
 		"plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
-		"plan.encoder.ahead=0", "plan.ep=1", "plan.etp=1", "plan.chunk_size=0", "plan.keep_chunks=0"); err != nil {
+		"plan.encoder.ahead=0", "plan.ep=1", "plan.etp=1", "plan.chunk_size=0",
+		"plan.keep_chunks=0"); err != nil {
 		return err
 	}
 	if err = setup.Vocabulary(p.cfg); err != nil {
@@ -143,11 +143,7 @@ func (p *Search) size(text string) error {
 func (p *Search) newSpace() error {
 	c := p.cfg.Run
 	param := int64(p.base.DType.Size())
-	opt, err := optim.Of(p.base.Optim)
-	if err != nil {
-		return exit.With(err, exit.Usage)
-	}
-	state := 4 * int64(len(opt.State))
+	state, traffic := p.base.StateBytes()
 	if p.base.DType != tensor.F32 {
 		state += 4
 	}
@@ -159,7 +155,7 @@ func (p *Search) newSpace() error {
 	p.Space = &search.Space{Machine: p.Machine, Devices: p.Hosts * p.Machine.Devices,
 		Batch: c.Train.GlobalBatch, Layers: p.cfg.Model.Layers, Param: param, State: state - through,
 		Through: through, Bucket: p.base.Bucket,
-		Traffic: opt.Traffic(), Limit: limit,
+		Traffic: traffic, Limit: limit,
 		Schedules: schedule.Names(), Cut: p.cut, Tower: p.newTower(),
 		Profile: p.prices.of(p.Profile)}
 	if p.Space.Tower == nil {
@@ -217,7 +213,8 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		for k, first := range kinds {
 			a, b := &m.Blocks[i], &m.Blocks[first]
 			if a.Component == b.Component && a.Weight == b.Weight && a.Work(n) == b.Work(n) &&
-				a.Recompute == b.Recompute && reflect.DeepEqual(a.Takes, b.Takes) && reflect.DeepEqual(a.Gives, b.Gives) {
+				a.Recompute == b.Recompute && reflect.DeepEqual(a.Takes, b.Takes) &&
+				reflect.DeepEqual(a.Gives, b.Gives) {
 				at = k
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestOptimizersGolden holds every optimizer to PyTorch's after 200 steps with weight decay within 1e-4 relative:
-// float32 sums of 200 steps.
+// TestOptimizersGolden holds every optimizer to PyTorch's after 200 steps with weight decay within 1e-4
+// relative: float32 sums of 200 steps.
 func TestOptimizersGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/optimizers.json") // bench/golden/optimizers.py
 	require.NoError(t, err)
@@ -29,6 +29,7 @@ func TestOptimizersGolden(t *testing.T) {
 			}
 			Weights []float64
 		}
+		Muon []muonCase
 	}
 	require.NoError(t, json.Unmarshal(text, &g))
 	for _, name := range Names() {
@@ -60,4 +61,44 @@ func TestOptimizersGolden(t *testing.T) {
 		}
 	}
 	require.Len(t, g.Cases, 3)
+	require.Len(t, g.Muon, 3)
+	for _, m := range g.Muon {
+		m.check(t)
+	}
+}
+
+// muonCase is a matrix after 60 steps of torch.optim.Muon.
+type muonCase struct {
+	Shape   []int
+	Scale   string
+	Plain   bool
+	Start   []float32
+	Grads   [][]float32
+	Weights []float64
+}
+
+func (m muonCase) check(t *testing.T) {
+	t.Helper()
+	o, err := Get("muon")
+	require.NoError(t, err)
+	require.True(t, o.Takes(Subject{Shape: m.Shape, Layer: true}))
+	require.False(t, o.Takes(Subject{Shape: m.Shape}))
+	c := Config{Decay: 0.1, Muon: Muon{Momentum: 0.9, Steps: 5, Plain: m.Plain, Scale: m.Scale}}
+	for bn, b := range map[string]kernels.Backend{"ref": ref.New(), "cpu": cpu.New(1)} {
+		p := tensor.Of(tensor.F32, append([]float32{}, m.Start...), m.Shape...)
+		state := []*tensor.Tensor{tensor.Make(tensor.F32, m.Shape...)}
+		hyper, clip := tensor.Make(tensor.F64, kernels.HyperLen), tensor.Make(tensor.F64, kernels.ClipLen)
+		clip.F64()[kernels.ClipFactor] = 1
+		for i, x := range m.Grads {
+			g := tensor.Of(tensor.F32, append([]float32{}, x...), m.Shape...)
+			o.Hyper(c, 0.02, int64(i+1), hyper.F64())
+			hyper.F64()[kernels.HyperScale] = o.Turning.Scale(c, m.Shape[0], m.Shape[1])
+			o.Turning.Direct(c, b, g, hyper, clip, state)
+			o.Turning.Turn(c, b, g)
+			o.Apply(b, g, hyper, clip, p, state, nil, false)
+		}
+		for i, v := range p.F32() {
+			require.InDelta(t, m.Weights[i], float64(v), 1e-4, "muon of %v on %s", m.Shape, bn)
+		}
+	}
 }

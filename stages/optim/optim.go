@@ -20,6 +20,7 @@ type Config struct {
 	Momentum     float64
 	Clip         float64 // largest global gradient norm; 0 for none
 	Average      Averaging
+	Muon         Muon
 }
 
 // Optimizer updates one tensor, or one rank's rows of it, by a kernel.
@@ -32,7 +33,41 @@ type Optimizer struct {
 	// Update does without a kernel of its own; nil for the call of Op. Its operands are those of Apply.
 	Update func(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, state []*tensor.Tensor,
 		model *tensor.Tensor, noDecay bool)
-	Paper string
+	// Takes says of which parameters it is; the others have the optimizer that Rest names. Nil takes all.
+	Takes func(s Subject) bool
+	Rest  string
+	// Turning is set for an optimizer whose updates need matrices as wholes; nil for one that takes each
+	// number by itself.
+	Turning *Turning
+	Paper   string
+}
+
+// Subject is a parameter as an optimizer looks at it.
+type Subject struct {
+	Shape   []int
+	Layer   bool // of a layer, not of an embedding, a head or what stands before them
+	Experts bool // a matrix for each expert
+}
+
+// Turning is how an optimizer updates whole matrices, whose rows and columns may lie on several ranks: Direct
+// makes of a gradient's numbers, in place, those of a direction, Turn turns the direction of whole matrices
+// [… n k] in place, and the optimizer's Update takes it in the gradient's place. Scale is kernels.HyperScale
+// for matrices [n k], and Flops the arithmetic of Turn for one.
+type Turning struct {
+	Direct func(c Config, b kernels.Backend, grad, hyper, clip *tensor.Tensor, state []*tensor.Tensor)
+	Turn   func(c Config, b kernels.Backend, whole *tensor.Tensor)
+	Scale  func(c Config, n, k int) float64
+	Flops  func(c Config, n, k int) int64
+}
+
+// For is the optimizer of a parameter: the one that c asks for, or the rest's.
+func (c Config) For(s Subject) (Optimizer, error) {
+	o, err := Of(c)
+	if err != nil || o.Takes == nil || o.Takes(s) {
+		return o, err
+	}
+	c.Name = o.Rest
+	return Of(c)
 }
 
 // Traffic is what the update of one element reads and writes, in bytes: gradient, weight and each state

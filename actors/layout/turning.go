@@ -1,0 +1,133 @@
+package layout
+
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/optim"
+)
+
+// Some optimizers update matrices as wholes, as Muon does. A rank then makes directions of its own numbers as
+// soon as the step is committed, sends them to all that have numbers of the same matrices, and turns the
+// wholes itself, so that nothing is sent back (arXiv:2502.16982, distributed Muon).
+
+// optimizer is that of a parameter.
+func (l *Layout) optimizer(p *grad.Param) *optim.Optimizer { return l.Design.Optimizer(p) }
+
+// Optimizer is that of a parameter.
+func (j *Design) Optimizer(p *grad.Param) *optim.Optimizer {
+	s := optim.Subject{Shape: p.Shape, Experts: p.Experts,
+		Layer: p.Block < len(j.Model.Blocks) && j.Model.Blocks[p.Block].Recompute}
+	o, err := j.Optim.For(s)
+	if err != nil {
+		panic("layout: an optimizer that was found before: " + err.Error())
+	}
+	return &o
+}
+
+// StateBytes are those of an optimizer's state for each of the model's parameters, and what its update reads
+// and writes of one: the means over all of them.
+func (j *Design) StateBytes() (state, traffic int64) {
+	all := int64(0)
+	for _, p := range j.Model.Params(nil) {
+		o, n := j.Optimizer(p), int64(tensor.Len(p.Shape))
+		all, state, traffic = all+n, state+4*int64(len(o.State))*n, traffic+o.Traffic()*n
+	}
+	return state / max(1, all), traffic / max(1, all)
+}
+
+// whole lists the axes of a parameter's mesh over which its matrices are shared out: all that cut it, and
+// those over which its rows are; an expert's matrix is a row.
+func (l *Layout) whole(p *ParamPlan) (axes []int) {
+	if p.Optim.Turning == nil {
+		return nil
+	}
+	o := grad.Options{Mesh: l.meshes[p.Side]}
+	for m, a := range o.Mesh {
+		cut := a.Fold == p.Fold && p.Place.On(m).Kind == grad.Sharded && (!p.Experts ||
+			p.Place.On(m).Axis > 0)
+		if (cut || !p.Experts && slices.Contains(p.Zero, m)) && a.Size > 1 {
+			axes = append(axes, m)
+		}
+	}
+	return axes
+}
+
+// Turning reports whether a parameter of the run has an optimizer that needs wholes: the optimizer step then
+// has a segment more, in which directions are sent.
+func (l *Layout) Turning() bool { return l.Optimizer.Turning != nil }
+
+// turningGroups adds groups for directions that are sent along axes which nothing else is.
+func (l *Layout) turningGroups() {
+	if !l.Turning() {
+		return
+	}
+	for _, part := range l.Ranks {
+		for _, p := range part.Params {
+			if len(p.Whole) > 0 {
+				l.groupAlong(p.Side, p.Whole)
+			}
+		}
+	}
+}
+
+// WholeShape is the shape of a parameter's matrices when they are brought together.
+func (l *Layout) WholeShape(p *ParamPlan) []int {
+	shape := slices.Clone(p.Local)
+	if p.Experts {
+		shape[0] = p.Own.To - p.Own.From
+	}
+	o := grad.Options{Mesh: l.meshes[p.Side]}
+	for _, m := range p.Whole {
+		if part := p.Place.On(m); part.Kind == grad.Sharded {
+			shape[part.Axis] *= o.Mesh[m].Size
+		}
+	}
+	return shape
+}
+
+// turningSegment is what a rank sends of directions.
+func (l *Layout) turningSegment(part *RankPart) (s core.Segment) {
+	for _, x := range l.Exchanges(part, Directions) {
+		n := int64(0)
+		for _, i := range x.Params {
+			p := &part.Params[i]
+			n += int64(tensor.Len(rowsOfShape(p.Local, p.Own.From, p.Own.To)))
+		}
+		s.Comms = append(s.Comms, core.Comm{Group: x.Group, Bytes: summed(n, x.Members)})
+	}
+	for i := range part.Params {
+		if p := &part.Params[i]; p.Optim.Turning != nil {
+			s.Bytes += 16 * int64(tensor.Len(rowsOfShape(p.Local, p.Own.From, p.Own.To)))
+			s.Calls++
+		}
+	}
+	return s
+}
+
+// turns is the arithmetic of a rank's turning.
+func (l *Layout) turns(part *RankPart) (flops int64) {
+	for i := range part.Params {
+		p := &part.Params[i]
+		if t := p.Optim.Turning; t != nil {
+			shape := l.WholeShape(p)
+			n := len(shape)
+			flops += int64(tensor.Len(shape[:n-2])) * t.Flops(l.Design.Optim, shape[n-2], shape[n-1])
+		}
+	}
+	return flops
+}
+
+// turningPeak is what directions take of a rank's memory beside its gradients: what the others have sent of
+// one exchange, and the matrices that are made of it one by one.
+func (l *Layout) turningPeak(part *RankPart) (most int64) {
+	for _, x := range l.Exchanges(part, Directions) {
+		for _, i := range x.Params {
+			p := &part.Params[i]
+			most = max(most, 2*classOf(tensor.F32, l.WholeShape(p)))
+		}
+	}
+	return most
+}
