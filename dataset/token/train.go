@@ -98,14 +98,22 @@ func (q *pairQueue) Pop() any {
 // newTrainer prepares the training of merges on pieces with their counts. Pieces are sorted first,
 // so that the result does not depend on the order of a map.
 func newTrainer(pieces map[string]int) *trainer {
-	t := &trainer{pairs: map[uint64]*pairStat{}, byBytes: map[string]int32{}, done: map[uint64]bool{}}
+	var symbols [][]byte
+	var ids [256]int32
 	for b := range 256 {
-		t.symbols = append(t.symbols, []byte{byte(b)})
+		symbols, ids[b] = append(symbols, []byte{byte(b)}), int32(b)
 	}
+	return trainerOf(pieces, symbols, ids)
+}
+
+// trainerOf is newTrainer that begins with given symbols, of which ids are those of bytes.
+func trainerOf(pieces map[string]int, symbols [][]byte, ids [256]int32) *trainer {
+	t := &trainer{pairs: map[uint64]*pairStat{}, byBytes: map[string]int32{}, done: map[uint64]bool{},
+		symbols: symbols}
 	for _, p := range slices.Sorted(maps.Keys(pieces)) {
 		word := make([]int32, len(p))
 		for i := range len(p) {
-			word[i] = int32(p[i])
+			word[i] = ids[p[i]]
 		}
 		t.words = append(t.words, word)
 		t.counts = append(t.counts, pieces[p])
@@ -221,23 +229,31 @@ func (t *trainer) write(special []string) ([]byte, error) {
 		panic(fmt.Sprintf("token: training made %d symbols of %d different byte strings", len(t.symbols),
 			len(vocab)))
 	}
-	pairs := make([][2]string, len(t.merges))
-	for i, m := range t.merges {
-		pairs[i] = [2]string{alphabetOf(t.symbols[m[0]]), alphabetOf(t.symbols[m[1]])}
-	}
 	tokens := make([]addedToken, len(special))
 	for i, s := range special {
 		tokens[i] = addedToken{ID: int32(len(vocab) + i), Content: s, Special: true}
 	}
-	return encodeFile(vocab, pairs, tokens)
+	level := map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+		"use_regex": false}
+	split := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": regexLlama3},
+		"behavior": "Isolated", "invert": false}
+	cut := map[string]any{"type": "Sequence", "pretokenizers": []any{split, level}}
+	return encodeFile(cut, level, vocab, t.pairNames(), tokens)
+}
+
+// pairNames are the merged pairs in the alphabet of files.
+func (t *trainer) pairNames() [][2]string {
+	pairs := make([][2]string, len(t.merges))
+	for i, m := range t.merges {
+		pairs[i] = [2]string{alphabetOf(t.symbols[m[0]]), alphabetOf(t.symbols[m[1]])}
+	}
+	return pairs
 }
 
 // encodeFile writes the sections in the order the Python library does.
-func encodeFile(vocab map[string]int32, merges [][2]string, tokens []addedToken) ([]byte, error) {
+func encodeFile(cut, level map[string]any, vocab map[string]int32, merges [][2]string,
+	tokens []addedToken) ([]byte, error) {
 	type object = map[string]any
-	level := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}
-	split := object{"type": "Split", "pattern": object{"Regex": regexLlama3}, "behavior": "Isolated",
-		"invert": false}
 	doc := struct {
 		Version       string       `json:"version"`
 		Truncation    *int         `json:"truncation"`
@@ -248,8 +264,7 @@ func encodeFile(vocab map[string]int32, merges [][2]string, tokens []addedToken)
 		PostProcessor object       `json:"post_processor"`
 		Decoder       object       `json:"decoder"`
 		Model         object       `json:"model"`
-	}{Version: "1.0", Added: tokens, PreTokenizer: object{"type": "Sequence",
-		"pretokenizers": []any{split, level}}, PostProcessor: level, Decoder: level,
+	}{Version: "1.0", Added: tokens, PreTokenizer: cut, PostProcessor: level, Decoder: level,
 		Model: object{"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil,
 			"end_of_word_suffix": nil,
 			"fuse_unk":           false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab,
