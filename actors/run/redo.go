@@ -2,7 +2,6 @@ package run
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -110,7 +109,7 @@ func metricsOf(dir string, step int64) (out *Metrics, err error) {
 	return out, nil
 }
 
-// sameParams is "same", or the first parameter whose bytes differ between two checkpoints.
+// sameParams is "same", or the first parameter that differs between two checkpoints.
 func sameParams(a, b string) (string, error) {
 	var both [2]checkpoint.Source
 	for i, dir := range []string{a, b} {
@@ -121,21 +120,9 @@ func sameParams(a, b string) (string, error) {
 		defer r.Close() //nolint:errcheck // it is only read
 		both[i] = r.Kind("param")
 	}
-	for _, t := range both[0].Tensors() {
-		ranges := make([][2]int, len(t.Shape))
-		for i, n := range t.Shape {
-			ranges[i] = [2]int{0, n}
-		}
-		var raw [2][]byte
-		for i, src := range both {
-			raw[i] = make([]byte, t.Bytes)
-			if err := src.ReadRanges(t.Name, ranges, raw[i]); err != nil {
-				return "", err
-			}
-		}
-		if !bytes.Equal(raw[0], raw[1]) {
-			return t.Name, nil
-		}
+	diff, err := checkpoint.Diff(both[0], both[1])
+	if err != nil || len(diff) == 0 {
+		return "same", err
 	}
-	return "same", nil
+	return diff[0].Name, nil
 }

@@ -35,3 +35,23 @@ func TestDemoRL(t *testing.T) {
 	require.Contains(t, string(page), "<svg")
 	require.Contains(t, string(page), "after rewards")
 }
+
+// TestDemoRLCluster: the demo's run in four processes, of which it kills some, ends with the weights of the quiet
+// one; -long has as many kills as the demo.
+func TestDemoRLCluster(t *testing.T) {
+	t.Parallel()
+	dir, args := t.TempDir(), []string{"demo", "--rl", "--cluster", "--dir", "d", "-o", "json"}
+	if !*long {
+		t.Log("left out: 40 steps with some ten kills; -long has them")
+		args = append(args, "--steps", "6")
+	}
+	code, out, errs := streams(t, dir, "", args...)
+	require.Zero(t, code, errs)
+	var got struct {
+		Kills     int
+		Different int `json:"different_tensors"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &got))
+	require.Zero(t, got.Different)
+	require.GreaterOrEqual(t, got.Kills, 2)
+}

@@ -40,7 +40,7 @@ func Command() *cobra.Command {
 	vlm := c.Flags().Bool("vlm", false,
 		"train a vision-language model on drawn images instead, its encoder on an actor of its own")
 	cluster := c.Flags().Bool("cluster", false, "train on a cluster of four agents instead, of which one "+
-		"is killed, and then the head")
+		"is killed, and then the head; with --rl in four processes, three of which draw answers and are killed")
 	moe := c.Flags().Bool("moe", false,
 		"train a mixture of experts, shared out over actors, beside a dense model instead")
 	long := c.Flags().Bool("long", false,
@@ -55,13 +55,14 @@ func Command() *cobra.Command {
 		"rewards of answers that it draws")
 	video := c.Flags().Bool("video", false, "train a model of diffusion that draws clips of captions instead, in which a "+
 		"shape goes where it is told")
-	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long", "image", "robot", "rl", "video")
-	usual := true
+	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long", "image", "robot", "video")
+	c.MarkFlagsMutuallyExclusive("vlm", "rl", "moe", "long", "image", "robot", "video")
+	usual, both := true, false
 	demos := []struct {
 		is    *bool
 		steps int
 		run   func(ctx context.Context, dir string, steps int, show *shown) error
-	}{{cluster, clusterSteps, demoCluster}, {moe, moeSteps, demoMoE}, {long, longSteps, demoLong},
+	}{{&both, rlClusterSteps, demoRLCluster}, {cluster, clusterSteps, demoCluster}, {moe, moeSteps, demoMoE}, {long, longSteps, demoLong},
 		{image, imageSteps, demoImage}, {robot, robotSteps, demoRobot}, {rl, rlSteps, demoRL}, {video, videoSteps, demoVideo},
 		{vlm, demoSteps, demoVLM}, {&usual, demoSteps, demo}}
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -76,6 +77,7 @@ func Command() *cobra.Command {
 		if form != "text" {
 			show.out = os.Stderr
 		}
+		both = *rl && *cluster
 		for _, d := range demos {
 			if !*d.is {
 				continue
