@@ -44,10 +44,11 @@ func (s *scratch) zero(n int) []float32 {
 	return v
 }
 
-// reset takes everything back. If the task did not fit, the next one of its size will.
+// reset takes everything back. If the task did not fit, the next one of its size will, and one that wants a
+// little more: operations of growing sizes would leave a buffer each to the collector.
 func (s *scratch) reset() {
 	if s.want > len(s.buf) {
-		s.buf = tensor.Make(tensor.F32, s.want).F32()
+		s.buf = tensor.Make(tensor.F32, s.want+s.want/8).F32()
 	}
 	s.used, s.want = 0, 0
 }

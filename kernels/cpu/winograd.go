@@ -15,7 +15,7 @@ const (
 	winoPlaces = 16
 	winoTiles  = 48      // of 2 by 2 outputs, the least that a task multiplies with all weights
 	winoWork   = 3 << 17 // elements of a task's transformed inputs and products
-	winoSums   = 8 << 20 // of those of all tasks whose products are added up for the weights' gradient
+	winoSums   = 4 << 20 // of those of all tasks whose products are added up for the weights' gradient
 	winoLeast  = 16      // channels on either side
 	winoFewest = 48      // tiles, below which weights take longer to transform than is saved
 )

@@ -9,6 +9,7 @@ func (b *Backend) winoGradient(s *convShape, dy, x *tensor.Tensor, dw []float32,
 	taps, size := s.taps(), p.f*p.c
 	sums := b.shared.f32(winoPlaces * size)
 	lines := max(1, winoSums/(winoPlaces*(p.c+p.f)*p.across)) // rows of tiles whose transforms are held
+	lines = min(lines, p.n*p.to[0]*p.down)
 	tiles := lines * p.across
 	v, m := b.shared.f32(winoPlaces*tiles*p.c), b.shared.f32(winoPlaces*tiles*p.f)
 	for t := range p.frames {
