@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // Backend runs one call at a time on a team of threads; Run may be called from several goroutines, which
@@ -41,7 +42,13 @@ func newBackend(k *isa, threads int) *Backend {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	return &Backend{k: k, team: newTeam(k, threads)}
+	b := &Backend{k: k, team: newTeam(k, threads)}
+	pool := tensor.NewPool("scratch", 0)
+	b.shared.pool = pool
+	for _, w := range b.team.workers {
+		w.arena.pool = pool
+	}
+	return b
 }
 
 // Close ends the threads; the backend must not be used afterwards.
@@ -49,6 +56,10 @@ func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.team.close()
+	b.shared.free()
+	for _, w := range b.team.workers {
+		w.arena.free()
+	}
 	return nil
 }
 

@@ -7,10 +7,23 @@ import (
 )
 
 // scratch hands out float32 storage until reset, which keeps it for the next task. What is handed out is not
-// cleared.
+// cleared. It comes from a pool outside the Go heap, where a buffer that grows leaves nothing to the collector.
 type scratch struct {
 	buf        []float32
 	used, want int
+	pool       *tensor.Pool
+	held       *tensor.Tensor   // buf
+	more       []*tensor.Tensor // what did not fit into it
+}
+
+// storage is n new float32s.
+func (s *scratch) storage(n int) *tensor.Tensor {
+	if s.pool != nil {
+		if t, err := s.pool.New("scratch", tensor.F32, n); err == nil { // else the Go heap has room or panics
+			return t
+		}
+	}
+	return tensor.Make(tensor.F32, n)
 }
 
 const (
@@ -26,7 +39,8 @@ func (s *scratch) f32(n int) []float32 {
 	s.used += size
 	s.want = max(s.want, s.used)
 	if s.used > len(s.buf) {
-		return tensor.Make(tensor.F32, size).F32()[:n]
+		s.more = append(s.more, s.storage(size))
+		return s.more[len(s.more)-1].F32()[:n:size]
 	}
 	return s.buf[at : at+n : at+size]
 }
@@ -47,10 +61,25 @@ func (s *scratch) zero(n int) []float32 {
 // reset takes everything back. If the task did not fit, the next one of its size will, and one that wants a
 // little more: operations of growing sizes would leave a buffer each to the collector.
 func (s *scratch) reset() {
-	if s.want > len(s.buf) {
-		s.buf = tensor.Make(tensor.F32, s.want+s.want/8).F32()
+	for i, t := range s.more {
+		t.Release()
+		s.more[i] = nil
+	}
+	s.more = s.more[:0]
+	if want := s.want; want > len(s.buf) {
+		s.free()
+		s.held = s.storage(want + want/8)
+		s.buf = s.held.F32()
 	}
 	s.used, s.want = 0, 0
+}
+
+// free gives all storage back.
+func (s *scratch) free() {
+	if s.held != nil {
+		s.held.Release()
+	}
+	s.buf, s.held = nil, nil
 }
 
 // mark and release give back what was taken in between, for loops inside a task.
