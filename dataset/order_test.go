@@ -99,6 +99,21 @@ func TestBlendGolden(t *testing.T) {
 	}
 }
 
+// Of any number of samples each of two sources has its share, to within one.
+func TestBlendExact(t *testing.T) {
+	for _, w := range []float64{3, 1, 0.37, 1e-4} {
+		b, first := newBlend([]Weighted{{Weight: w}, {Weight: 1}}), 0.0
+		for n := 1.0; n <= 100_000; n++ {
+			if b.next() == 0 {
+				first++
+			}
+			if short := n*w/(w+1) - first; short < -1 || short > 1 {
+				t.Fatalf("weight %g: %g of %g samples", w, first, n)
+			}
+		}
+	}
+}
+
 func TestParseDataPath(t *testing.T) {
 	got, err := ParseDataPath([]string{"0.3", "a", "7", "b"})
 	require.NoError(t, err)

@@ -1,6 +1,8 @@
 package trained
 
 import (
+	"path/filepath"
+
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/kernels"
@@ -53,6 +55,20 @@ func (m *Trained) NewActor() (*Actor, error) {
 		return nil, err
 	}
 	return &Actor{x: x, gen: gen, b: b, Steps: 10}, nil
+}
+
+// As has the actor act as the robot of a data set of data.paths, by the end of its path: what it is asked and
+// what it gives are scaled by that one's statistics. It acts as the first one's without.
+func (a *Actor) As(name string) error {
+	var names []string
+	for _, s := range a.x.sets {
+		if s.name == name || filepath.Base(s.name) == name {
+			a.x.as(s)
+			return nil
+		}
+		names = append(names, filepath.Base(s.name))
+	}
+	return exit.Usagef("the policy learnt of no data set %q; it learnt of %v", name, names)
 }
 
 // Close gives the weights back.
@@ -117,7 +133,7 @@ func (a *Actor) Act(robots []Seen) ([][][]float64, error) {
 
 // Decide is Act of what was asked before.
 func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
-	d, w := a.x.D, a.x.D.Width()
+	w := a.x.D.Width()
 	items := make([]family.Encoded, len(asks))
 	for i, q := range asks {
 		e := *q.sight
@@ -132,7 +148,7 @@ func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
 	out := make([]Chunk, len(items))
 	for i := range items {
 		for k := range a.x.Chunk {
-			v := make([]float64, d.Real)
+			v := make([]float64, len(a.x.Scale.Action.Mid))
 			for j := range v {
 				v[j] = float64(items[i].X0[k*w+j])
 			}

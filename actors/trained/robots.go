@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/actors/host"
@@ -28,6 +29,7 @@ type Robots struct {
 	Policy configs.Policy
 	Scale  RobotScale
 	stats  [2]format.RobotStats // of states and of actions
+	sets   []*robotSet          // of data.paths; nil for a policy's own folder
 	colour [][2][3]float64      // mean and deviation of each camera's colours; nil for ImageNet's
 }
 
@@ -84,70 +86,124 @@ func (a Affine) Back(v []float64) []float64 {
 	return out
 }
 
-// NewRobots reads what a run says of a policy and of its recordings, whose statistics are those of the
-// data set.
+// robotSet is what a data set says of its robot.
+type robotSet struct {
+	name    string
+	scale   RobotScale
+	stats   [2]format.RobotStats // of states and of actions
+	cameras []string
+}
+
+// NewRobots reads what a run says of a policy and of its recordings. The numbers of each data set are scaled by
+// its own statistics, so that robots of several kinds may be learnt together: their actions may have unequally
+// many numbers, and cameras that one of them lacks are left out of what the policy reads.
 func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	c := &cfg.Run
 	x := &Robots{D: d, Seed: uint64(c.Train.Seed), Policy: c.Policy, Chunk: d.Chunk, Begin: -1,
 		Size: d.Sight.Extent()}
-	if len(c.Data.Paths) != 1 {
-		return nil, cfg.Fault("data.paths", fmt.Sprintf("%d data sets: the numbers of a policy are scaled by the "+
-			"statistics of one", len(c.Data.Paths)), "name one")
+	if len(c.Data.Paths) == 0 {
+		return nil, cfg.Fault("data.paths", "no data set: the numbers of a policy are scaled by its statistics",
+			"name the recordings")
 	}
-	l, err := format.OpenLeRobot(c.Data.Paths[0].Path, dataset.Options{})
-	if err != nil {
-		return nil, cfg.Fault("data.paths", err.Error(), "")
+	var cameras []string
+	for _, p := range c.Data.Paths {
+		set, err := openRobotSet(cfg, p.Path)
+		if err != nil {
+			return nil, err
+		}
+		x.sets = append(x.sets, set)
+		for _, name := range set.cameras {
+			if !slices.Contains(cameras, name) {
+				cameras = append(cameras, name)
+			}
+		}
 	}
-	defer l.Close() //nolint:errcheck // it was read only
-	all := l.Cameras()
 	if len(x.Policy.Cameras) == 0 {
-		x.Policy.Cameras = all
+		x.Policy.Cameras = cameras
 	}
 	if len(x.Policy.Cameras) > d.Sight.Views {
 		return nil, cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model has %d",
 			len(x.Policy.Cameras),
 			d.Sight.Views), "name fewer, or set model.overrides.views")
 	}
+	d.Real = 0
+	for _, set := range x.sets {
+		x.Scale = set.scale
+		n := len(set.scale.Action.Mid)
+		if n > d.Width() {
+			return nil, cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model has room "+
+				"for %d", n, d.Width()), "")
+		}
+		if d.Real = max(d.Real, n); d.Sight.Whole() {
+			if err := x.whole(cfg); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if x.as(x.sets[0]); d.Sight.Whole() {
+		return x, nil
+	}
+	return x, x.words(cfg)
+}
+
+// openRobotSet reads a data set's statistics.
+func openRobotSet(cfg *configs.Config, path string) (*robotSet, error) {
+	l, err := format.OpenLeRobot(path, dataset.Options{})
+	if err != nil {
+		return nil, cfg.Fault("data.paths", err.Error(), "")
+	}
+	defer l.Close() //nolint:errcheck // it was read only
 	stats, err := l.Stats()
 	if err != nil {
 		return nil, cfg.Fault("data.paths", err.Error(), "")
 	}
+	set, c := &robotSet{name: l.Name(), cameras: l.Cameras()}, &cfg.Run
 	for i, s := range []struct {
 		key, column string
 		to          *Affine
-	}{{"policy.state_key", c.Policy.State, &x.Scale.State}, {"policy.action_key", c.Policy.Action,
-		&x.Scale.Action}} {
+	}{{"policy.state_key", c.Policy.State, &set.scale.State}, {"policy.action_key", c.Policy.Action,
+		&set.scale.Action}} {
 		have, ok := stats[s.column]
 		if !ok {
 			return nil, cfg.Fault(s.key, fmt.Sprintf("the statistics of %s have no %q", l.Name(), s.column), "")
 		}
-		x.stats[i] = have
+		set.stats[i] = have
 		if *s.to, err = NewAffine(have, c.Policy.Normalize); err != nil {
 			return nil, cfg.Fault("policy.normalize", fmt.Sprintf("%s of %s: %v", s.column, l.Name(), err),
 				"take another one")
 		}
 	}
-	if n := len(x.Scale.Action.Mid); n > d.Width() {
-		return nil, cfg.Fault("policy.action_key",
-			fmt.Sprintf("actions have %d numbers, and the model has room for %d",
-				n, d.Width()), "")
+	return set, nil
+}
+
+// as takes the numbers of a data set's robot for those of robots that are asked about.
+func (x *Robots) as(set *robotSet) { x.Scale, x.stats = set.scale, set.stats }
+
+// of is the scale of the data set called name: the first one's for others, as those of data.valid are.
+func (x *Robots) of(name string) RobotScale {
+	for _, s := range x.sets {
+		if s.name == name {
+			return s.scale
+		}
 	}
-	d.Real = len(x.Scale.Action.Mid)
-	if d.Sight.Whole() {
-		return x, x.whole(cfg)
-	}
+	return x.Scale
+}
+
+// words opens the tokenizer of what a policy is told.
+func (x *Robots) words(cfg *configs.Config) error {
+	c := &cfg.Run
 	tok, conf, err := TokenizerAt(c.Data.Tokenizer, c.Model.Path)
 	if err != nil {
-		return nil, cfg.Fault("data.tokenizer", err.Error(), "name the folder of PaliGemma's tokenizer")
+		return cfg.Fault("data.tokenizer", err.Error(), "name the folder of PaliGemma's tokenizer")
 	}
 	if err := cfg.CheckVocab(tok.VocabSize()); err != nil {
-		return nil, err
+		return err
 	}
 	x.Tok = tok
 	if id, ok := tok.TokenID(conf.BOS); ok && conf.BOS != "" {
 		x.Begin = id
 	}
-	return x, nil
+	return nil
 }
 
 // whole holds recordings to a policy that reads views whole and states as numbers, and no words.
@@ -196,7 +252,8 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	e, err := x.See(f.Task, f.State, views)
+	scale := x.of(f.Set)
+	e, err := x.see(scale, f.Task, f.State, views)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -206,7 +263,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	w := x.D.Width()
 	e.X0 = make([]float32, x.Chunk*w)
 	for k, a := range f.Actions {
-		scaled, err := x.Scale.Action.Of(a)
+		scaled, err := scale.Action.Of(a)
 		if err != nil {
 			return nil, 0, fmt.Errorf("%s: %w", x.Policy.Action, err)
 		}
@@ -220,6 +277,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 			e.X0[k*w+i] = float32(v)
 		}
 	}
+	e.Real = len(scale.Action.Mid)
 	if !x.Policy.Padding || x.D.Masked {
 		e.Pad = f.Pad
 	}
@@ -229,6 +287,12 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 // See is what a policy reads of a robot: its task, its state and what its cameras see, nil for one that is
 // missing. Actions are left open.
 func (x *Robots) See(task string, state []float64, views []*media.Image) (*family.Encoded, error) {
+	return x.see(x.Scale, task, state, views)
+}
+
+// see is See of a robot whose numbers have a scale.
+func (x *Robots) see(scale RobotScale, task string, state []float64, views []*media.Image) (*family.Encoded,
+	error) {
 	if len(views) > x.D.Sight.Views {
 		return nil, fmt.Errorf("%d cameras, and the model has %d", len(views), x.D.Sight.Views)
 	}
@@ -238,7 +302,7 @@ func (x *Robots) See(task string, state []float64, views []*media.Image) (*famil
 			e.Views[i] = x.D.Sight.Cut(x.pixels(v, i))
 		}
 	}
-	scaled, err := x.Scale.State.Of(state)
+	scaled, err := scale.State.Of(state)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", x.Policy.State, err)
 	}

@@ -17,6 +17,7 @@ import (
 // RobotFrame is one frame of a robot's recording with what is done from it on: a document of a data set of
 // LeRobot that is opened with a horizon has it as its part "json".
 type RobotFrame struct {
+	Set     string      `json:"set"` // name of the data set
 	Episode int64       `json:"episode"`
 	Frame   int64       `json:"frame"`
 	Task    string      `json:"task"`
@@ -77,7 +78,7 @@ func (r *robotFrames) Read(i int64) (dataset.Document, error) {
 		return d, bad("the episode has %d frames from row %d on, and the table has %d rows", e.Length, e.row,
 			t.Len())
 	}
-	f := RobotFrame{Episode: e.Index, Frame: k}
+	f := RobotFrame{Set: r.Name(), Episode: e.Index, Frame: k}
 	for step := range int64(r.o.Horizon) {
 		n := min(k+step, e.Length-1)
 		if k+step >= e.Length {

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -43,14 +44,26 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 		}
 	}
 	if w := d.Width(); d.Real > 0 {
-		for i, v := 0, floats("real", d.Rows(s), w); i < len(v); i++ {
-			if i%w < d.Real {
-				v[i] = 1
-			}
-		}
+		p.real(in, floats("real", d.Rows(s), w))
 	}
 	if d.Images > 0 {
 		p.pictures(in, floats("image", d.PictureRows(s), d.Images), out)
+	}
+}
+
+// real marks the numbers of each action that count in the loss.
+func (p latents) real(in *Inputs, marks []float32) {
+	w := p.d.Width()
+	for g, x := range p.items(in) {
+		from := int(x.From)
+		if p.d.Canvas {
+			from = g * x.Tokens()
+		}
+		for i := from * w; i < (from+x.Tokens())*w; i++ {
+			if i%w < cmp.Or(x.Real, p.d.Real) {
+				marks[i] = 1
+			}
+		}
 	}
 }
 

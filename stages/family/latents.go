@@ -30,6 +30,7 @@ type Encoded struct {
 	Image []float32   // [ImageRows Images], features of the image that the clip begins with
 	Views [][]float32 // [Patches Pixels] of each view, nil for one that is missing
 	State []float32   // [State] of the robot, where the model reads numbers
+	Real  int         // numbers of an action that count in the loss; 0 for the denoiser's
 	Pad   int         // rows at the end that are not learnt
 	Clean int         // frames of tokens, from the first, that are given without noise
 	// height and width of the picture that the image was cut from, top and left edge of the cut in the picture
@@ -248,7 +249,7 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 			times[g] /= d.Times
 		}
 		copy(pos.I32()[3*from:], p.allPlaces(&x))
-		by := d.Process.weight(l) / float32(cmp.Or(d.Real, w))
+		by := d.Process.weight(l) / float32(cmp.Or(x.Real, d.Real, w))
 		clean, end := from+x.Clean*x.Grid[1]*x.Grid[2], from+x.Grid[0]*x.Grid[1]*x.Grid[2]
 		by *= float32(rows) / float32(end-clean-x.Pad)
 		for i := from; i < from+rows; i++ {

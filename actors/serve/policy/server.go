@@ -22,6 +22,7 @@ type Options struct {
 	Name     string // of the policy
 	Token    string // that clients are to show, "" for none
 	Prompt   string // of observations that say none
+	Robot    string // data set as whose robot the policy acts; "" for the first
 	Replicas int    // policies, each with weights of its own; 1
 	Batch    int    // observations that a replica answers at once; 8
 	Queue    int    // observations that may wait; 64
@@ -116,6 +117,11 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	var all []Policy
 	for range o.Replicas {
 		a, err := m.NewActor()
+		if err == nil && o.Robot != "" {
+			if err = a.As(o.Robot); err != nil {
+				a.Close()
+			}
+		}
 		if err != nil {
 			for _, a := range actors {
 				a.Close()

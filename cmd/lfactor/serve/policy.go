@@ -16,7 +16,7 @@ import (
 
 // policyFlags are those that policies alone have, and textFlags those of models that speak.
 var (
-	policyFlags = []string{"prompt", "replicas", "batch", "clients", "message-bytes", "slow", "denoise-steps",
+	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow", "denoise-steps",
 		"join"}
 	textFlags = []string{"pages", "context", "step-tokens", "running", "precision"}
 )
@@ -25,6 +25,8 @@ var (
 func bindPolicy(c *cobra.Command, o *policy.Options) {
 	f := c.Flags()
 	f.StringVar(&o.Prompt, "prompt", "", "policies: task of observations that say none")
+	f.StringVar(&o.Robot, "robot", "",
+		"policies of several robots: data set of the one that asks, by the end of its path; the first by default")
 	f.IntVar(&o.Replicas, "replicas", 1, "policies: actors that answer, each with weights of its own")
 	f.IntVar(&o.Batch, "batch", 8, "policies: observations that a replica answers at once")
 	f.IntVar(&o.Clients, "clients", 64, "policies: connections at once; more are refused with status 503")
