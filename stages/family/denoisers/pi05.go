@@ -57,15 +57,8 @@ var _ = family.Register(family.Family{ModelType: "pi05", Paper: "2504.16054",
 			"rms_norm_eps": "1e-6", "in_channels": "32", "latent_patch": "[1, 1, 1]"},
 		Alias: map[string]string{"max_action_dim": "in_channels"},
 		Omit:  []string{"latent_patch"},
-		Write: func(m hf.Values, out map[string]any) {
-			delete(out, "_class_name")
-			delete(out, "_diffusers_version")
-			out["type"] = "pi05"
-			for _, key := range []string{"hidden_size", "num_hidden_layers", "num_key_value_heads", "head_dim",
-				"intermediate_size", "vocab_size"} {
-				out[key] = m[key]
-			}
-		}},
+		Only:  piOnly, Idle: append([]string{"paligemma_variant", "action_expert_variant", "image_resolution"}, lerobotIdle...),
+		Prepare: piVariants, Write: writePi},
 	Build: func(c configs.Model) *family.Model { return newPi(c).model() }})
 
 // pi is a model of the family.

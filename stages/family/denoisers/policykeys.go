@@ -78,4 +78,8 @@ var lerobotIdle = []string{"input_features", "output_features", "normalization_m
 	"push_to_hub", "repo_id", "private", "tags", "license", "use_peft", "pretrained_path", "n_action_steps",
 	"pretrained_backbone_weights", "temporal_ensemble_coeff", "optimizer_lr", "optimizer_weight_decay",
 	"optimizer_lr_backbone", "optimizer_betas", "optimizer_eps", "scheduler_name", "scheduler_warmup_steps",
-	"drop_n_last_frames", "gradient_checkpointing", "compile_model", "compile_mode"}
+	"drop_n_last_frames", "gradient_checkpointing", "compile_model", "compile_mode", "pretrained_revision",
+	"dtype", "max_state_dim", "memory_frames", "memory_stride", "memory_temporal_attention_every",
+	"num_inference_steps", "relative_exclude_joints", "action_feature_names", "rtc_config", "empty_cameras",
+	"freeze_vision_encoder", "train_expert_only", "optimizer_grad_clip_norm", "scheduler_decay_steps",
+	"scheduler_decay_lr"}
