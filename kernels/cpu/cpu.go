@@ -23,6 +23,7 @@ type Backend struct {
 	k      *isa
 	team   *team
 	shared scratch
+	kept   kept
 }
 
 // New returns a backend of that many threads; 0 stands for GOMAXPROCS. The environment variable LFACTOR_CPU,

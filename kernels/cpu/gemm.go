@@ -40,7 +40,8 @@ type gemmPlan struct {
 	m, n, k    int
 	mb, nb, kc int // sizes of the blocks packed at a time
 	pa, pb     []float32
-	aNext      int // from one packed panel of a to the next
+	keeps      bool // panels of b are kept from one product to the next
+	aNext      int  // from one packed panel of a to the next
 	bNext      int
 }
 
@@ -63,7 +64,7 @@ func (b *Backend) blocked(r result, x, y matrix, m, n, k int) {
 		return
 	}
 	defer b.shared.release(b.shared.mark())
-	g := b.plan(r, m, n, k)
+	g := b.plan(r, y, m, n, k)
 	for i0 := 0; i0 < m; i0 += g.mb {
 		for j0 := 0; j0 < n; j0 += g.nb {
 			b.block(r, x, y, g, i0, j0)
@@ -86,10 +87,12 @@ func (b *Backend) cut(r result, m, n, k int) *gemmPlan {
 }
 
 // plan cuts a product into blocks and makes room for the packed parts of both operands.
-func (b *Backend) plan(r result, m, n, k int) *gemmPlan {
+func (b *Backend) plan(r result, y matrix, m, n, k int) *gemmPlan {
 	g := b.cut(r, m, n, k)
 	g.pa = b.shared.f32(g.mb / b.k.mr * g.aNext)
-	g.pb = b.shared.f32(g.nb / b.k.nr * g.bNext)
+	if g.keeps = b.keeps(y); !g.keeps {
+		g.pb = b.shared.f32(g.nb / b.k.nr * g.bNext)
+	}
 	return g
 }
 
@@ -113,7 +116,9 @@ func (b *Backend) block(r result, x, y matrix, g *gemmPlan, i0, j0 int) {
 	}
 	for p0 := 0; p0 < g.k; p0 += g.kc {
 		kc := min(g.kc, g.k-p0)
-		b.pack(x, y, g, i0, j0, p0, m, n, kc, j0 == 0 || g.kc < g.k)
+		pb, packed := b.panelsFor(y, g, j0, p0)
+		g.pb = pb
+		b.pack(x, y, g, i0, j0, p0, m, n, kc, j0 == 0 || g.kc < g.k, packed)
 		var then func(w *worker, i, j, m, n int)
 		if r.then != nil && r.v.d == tensor.F32 && p0+kc == g.k {
 			then = func(w *worker, i, j, m, n int) { r.then.rows(w, r.ld, i0+i, i0+i+m, j0+j, j0+j+n) }
@@ -157,9 +162,13 @@ func (b *Backend) round(r result, c []float32, ldc, i0, j0, m, n int) {
 
 const panelsATask = 8
 
-// pack brings a block of both operands into panels. The panels of a are kept while only columns change.
-func (b *Backend) pack(x, y matrix, g *gemmPlan, i0, j0, p0, m, n, kc int, both bool) {
+// pack brings a block of both operands into panels. The panels of a are kept while only columns change, and those
+// of b where they are packed already.
+func (b *Backend) pack(x, y matrix, g *gemmPlan, i0, j0, p0, m, n, kc int, both, packed bool) {
 	na, nb := ceilDiv(m, b.k.mr), ceilDiv(n, b.k.nr)
+	if packed {
+		n, nb = 0, 0
+	}
 	if !both {
 		na = 0
 	}

@@ -127,6 +127,13 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 	case g.m.Scores():
 		return nil, errors.New("sample: the model gives scores of answers and draws no tokens")
 	}
+	if k, ok := g.run.Backend.(kernels.Keeper); ok { // a step's few rows do not pay for packing weights
+		for _, t := range g.run.Params { // in no order: all are kept
+			if len(t.Shape) == 2 {
+				k.Keep(t)
+			}
+		}
+	}
 	return &Engine{g: g, o: o, pages: newPages(o.Pages), traces: map[shape]*grad.Trace{},
 		pool: map[string]*tensor.Tensor{}}, nil
 }

@@ -65,6 +65,9 @@ func (g *Generator) Put(name string, box [][2]int, v []float32) error {
 	if t == nil {
 		return fmt.Errorf("sample: the model has no parameter %s", name)
 	}
+	if k, ok := g.run.Backend.(kernels.Keeper); ok {
+		k.Changed()
+	}
 	n := box[len(box)-1][1] - box[len(box)-1][0]
 	at := make([]int, len(box))
 	raw := make([]byte, n*t.DType.Size())
@@ -101,7 +104,11 @@ func (g *Generator) Reset() {
 // Close gives the parameters and the cache back.
 func (g *Generator) Close() {
 	g.Reset()
+	keeper, keeps := g.run.Backend.(kernels.Keeper)
 	for k, t := range g.run.Params {
+		if keeps {
+			keeper.Forget(t)
+		}
 		t.Release()
 		delete(g.run.Params, k)
 	}
