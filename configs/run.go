@@ -153,34 +153,36 @@ func checkWeights(at faults, key string, paths []WeightPath) {
 
 // Train says how long and on what scale.
 type Train struct {
-	Phase              string  `key:"phase" default:"pretrain" oneof:"pretrain|sft" class:"fixed" flag:"training-phase" doc:"pretrain counts the loss on every token, sft on the turns of the assistant."`
-	Steps              int     `key:"steps" default:"1000" min:"0" class:"free" flag:"train-iters" doc:"Optimizer updates in all."`
-	GlobalBatch        int     `key:"global_batch" default:"8" min:"1" class:"fixed" flag:"global-batch-size" unit:"samples" doc:"Samples of one update, over all ranks."`
-	MicroBatch         int     `key:"micro_batch" default:"1" min:"1" class:"replan" flag:"micro-batch-size" unit:"samples" doc:"Samples that one rank computes at once."`
-	Seed               int     `key:"seed" default:"1234" min:"0" class:"fixed" flag:"seed" doc:"Seed of initial weights, dropout and, through data.seed, order."`
-	Precision          string  `key:"precision" default:"fp32" oneof:"fp32|bf16|fp16" class:"fixed" flag:"bf16=bf16,fp16=fp16" doc:"Type of weights and activations in the forward and backward; sums, gradients, master weights and optimizer state are fp32."`
-	LossScale          float64 `key:"loss_scale" default:"0" min:"0" class:"fixed" flag:"loss-scale" doc:"fp16 only: constant scale of the loss; 0 adapts it."`
-	EncoderPrecision   string  `key:"encoder_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the vision encoder; same takes train.precision."`
-	ProjectorPrecision string  `key:"projector_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the projector between encoder and decoder; same takes train.precision."`
-	InitialScale       float64 `key:"initial_loss_scale" default:"65536" min:"1" class:"fixed" flag:"initial-loss-scale" doc:"fp16 only: first scale of the loss."`
-	MinScale           float64 `key:"min_loss_scale" default:"1" min:"0" class:"fixed" flag:"min-loss-scale" doc:"fp16 only: smallest scale of the loss."`
-	ScaleWindow        int     `key:"loss_scale_window" default:"1000" min:"1" class:"fixed" flag:"loss-scale-window" unit:"steps" doc:"fp16 only: steps without overflow before the scale doubles."`
-	Hysteresis         int     `key:"loss_scale_hysteresis" default:"2" min:"1" class:"fixed" flag:"hysteresis" unit:"steps" doc:"fp16 only: overflows before the scale halves."`
-	LossAverage        string  `key:"loss_average" default:"microbatch" oneof:"token|microbatch|round" class:"fixed" flag:"calculate-per-token-loss=token,loss-reduction-all-gather=round" doc:"Loss of an update: over all its tokens, the mean of its microbatches' means, as in Megatron, or that of its rounds', a round being the microbatches that all replicas compute at once."`
-	LossWeight         string  `key:"loss_weight" default:"token" oneof:"token|sample|square" class:"fixed" flag:"loss-reduction" doc:"What a trained token of a conversation or text with n of them counts in averages of the loss: token 1, sample 1/n, square 1/√n, as in InternVL."`
-	MTPWeight          float64 `key:"mtp_loss_weight" default:"0.1" min:"0" class:"fixed" flag:"mtp-loss-scaling-factor" doc:"Weight of the loss of multi-token-prediction layers, shared among them; 0 leaves them out."`
-	Router             Router  `key:"router"`
-	Indexer            Indexer `key:"indexer"`
-	Routing            string  `key:"routing" default:"own" oneof:"own|record|replay" class:"free" doc:"Where tokens go: own is as routers choose; record writes their choices down too; replay takes recorded ones, of the same model, plan and data, in their place, which routers then weigh."`
-	RoutingDir         string  `key:"routing_dir" default:"" class:"free" doc:"Directory of recorded choices, a file a rank; empty is routing below log.dir."`
-	RoutingBound       float64 `key:"routing_bound" default:"0" min:"0" class:"replan" doc:"Rows of tokens that a rank may receive for its experts, over the number under even routing: what memory is planned for. A run in which more come ends with exit code 3. 0 plans for all tokens going to one rank."`
-	BalanceEvery       int     `key:"balance_every" default:"0" min:"0" class:"free" unit:"steps" doc:"Steps between moves of experts: each time the experts of a layer are placed anew on the ranks of plan.ep, by the tokens that they had since the last time, as DeepSeek's EPLB does. No bit of training changes. 0 leaves them where they are."`
-	BalanceHosts       int     `key:"balance_hosts" default:"1" min:"1" class:"free" doc:"Hosts that the ranks of plan.ep are spread over, with train.balance_every: where routers choose groups of experts first, a group stays on one host."`
-	EvalInterval       int     `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
-	EvalSteps          int     `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
-	Restarts           int     `key:"restarts" default:"3" min:"0" class:"free" doc:"How often in a row, without a step in between, a process of plan.procs that ends too early is started again; 0 ends the run with it."`
-	Buddy              string  `key:"buddy" default:"auto" class:"free" doc:"Steps between copies of every rank's state in memory, one of them in another process, from which a process that is started again takes it: a number, auto for as often as costs a hundredth of the time, or off."`
-	LogInterval        int     `key:"log_interval" default:"1" min:"1" class:"free" flag:"log-interval" unit:"steps" doc:"Steps between lines of the log."`
+	Phase              string   `key:"phase" default:"pretrain" oneof:"pretrain|sft" class:"fixed" flag:"training-phase" doc:"pretrain counts the loss on every token, sft on the turns of the assistant."`
+	Steps              int      `key:"steps" default:"1000" min:"0" class:"free" flag:"train-iters" doc:"Optimizer updates in all."`
+	GlobalBatch        int      `key:"global_batch" default:"8" min:"1" class:"fixed" flag:"global-batch-size" unit:"samples" doc:"Samples of one update, over all ranks."`
+	MicroBatch         int      `key:"micro_batch" default:"1" min:"1" class:"replan" flag:"micro-batch-size" unit:"samples" doc:"Samples that one rank computes at once."`
+	Seed               int      `key:"seed" default:"1234" min:"0" class:"fixed" flag:"seed" doc:"Seed of initial weights, dropout and, through data.seed, order."`
+	Precision          string   `key:"precision" default:"fp32" oneof:"fp32|bf16|fp16" class:"fixed" flag:"bf16=bf16,fp16=fp16" doc:"Type of weights and activations in the forward and backward; sums, gradients, master weights and optimizer state are fp32."`
+	LowPrecision       string   `key:"low_precision" default:"none" oneof:"none|block|block_pow2|mxfp8|mxfp4" class:"fixed" flag:"fp8-recipe" from:"blockwise=block_pow2" doc:"How operands of the products of layers are rounded before they are multiplied, in the forward and in both gradients, on top of train.precision: block has e4m3 in blocks of 128 with float32 scales (arXiv:2412.19437), block_pow2 with powers of two, mxfp8 and mxfp4 in blocks of 32 (arXiv:2506.08027). Heads, embeddings, routers, experts' products, attention and adapters stay as they are."`
+	LowPrecisionKeep   []string `key:"low_precision_keep" class:"fixed" doc:"Weights of layers, by patterns with * on full names, that are not rounded."`
+	LossScale          float64  `key:"loss_scale" default:"0" min:"0" class:"fixed" flag:"loss-scale" doc:"fp16 only: constant scale of the loss; 0 adapts it."`
+	EncoderPrecision   string   `key:"encoder_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the vision encoder; same takes train.precision."`
+	ProjectorPrecision string   `key:"projector_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the projector between encoder and decoder; same takes train.precision."`
+	InitialScale       float64  `key:"initial_loss_scale" default:"65536" min:"1" class:"fixed" flag:"initial-loss-scale" doc:"fp16 only: first scale of the loss."`
+	MinScale           float64  `key:"min_loss_scale" default:"1" min:"0" class:"fixed" flag:"min-loss-scale" doc:"fp16 only: smallest scale of the loss."`
+	ScaleWindow        int      `key:"loss_scale_window" default:"1000" min:"1" class:"fixed" flag:"loss-scale-window" unit:"steps" doc:"fp16 only: steps without overflow before the scale doubles."`
+	Hysteresis         int      `key:"loss_scale_hysteresis" default:"2" min:"1" class:"fixed" flag:"hysteresis" unit:"steps" doc:"fp16 only: overflows before the scale halves."`
+	LossAverage        string   `key:"loss_average" default:"microbatch" oneof:"token|microbatch|round" class:"fixed" flag:"calculate-per-token-loss=token,loss-reduction-all-gather=round" doc:"Loss of an update: over all its tokens, the mean of its microbatches' means, as in Megatron, or that of its rounds', a round being the microbatches that all replicas compute at once."`
+	LossWeight         string   `key:"loss_weight" default:"token" oneof:"token|sample|square" class:"fixed" flag:"loss-reduction" doc:"What a trained token of a conversation or text with n of them counts in averages of the loss: token 1, sample 1/n, square 1/√n, as in InternVL."`
+	MTPWeight          float64  `key:"mtp_loss_weight" default:"0.1" min:"0" class:"fixed" flag:"mtp-loss-scaling-factor" doc:"Weight of the loss of multi-token-prediction layers, shared among them; 0 leaves them out."`
+	Router             Router   `key:"router"`
+	Indexer            Indexer  `key:"indexer"`
+	Routing            string   `key:"routing" default:"own" oneof:"own|record|replay" class:"free" doc:"Where tokens go: own is as routers choose; record writes their choices down too; replay takes recorded ones, of the same model, plan and data, in their place, which routers then weigh."`
+	RoutingDir         string   `key:"routing_dir" default:"" class:"free" doc:"Directory of recorded choices, a file a rank; empty is routing below log.dir."`
+	RoutingBound       float64  `key:"routing_bound" default:"0" min:"0" class:"replan" doc:"Rows of tokens that a rank may receive for its experts, over the number under even routing: what memory is planned for. A run in which more come ends with exit code 3. 0 plans for all tokens going to one rank."`
+	BalanceEvery       int      `key:"balance_every" default:"0" min:"0" class:"free" unit:"steps" doc:"Steps between moves of experts: each time the experts of a layer are placed anew on the ranks of plan.ep, by the tokens that they had since the last time, as DeepSeek's EPLB does. No bit of training changes. 0 leaves them where they are."`
+	BalanceHosts       int      `key:"balance_hosts" default:"1" min:"1" class:"free" doc:"Hosts that the ranks of plan.ep are spread over, with train.balance_every: where routers choose groups of experts first, a group stays on one host."`
+	EvalInterval       int      `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
+	EvalSteps          int      `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
+	Restarts           int      `key:"restarts" default:"3" min:"0" class:"free" doc:"How often in a row, without a step in between, a process of plan.procs that ends too early is started again; 0 ends the run with it."`
+	Buddy              string   `key:"buddy" default:"auto" class:"free" doc:"Steps between copies of every rank's state in memory, one of them in another process, from which a process that is started again takes it: a number, auto for as often as costs a hundredth of the time, or off."`
+	LogInterval        int      `key:"log_interval" default:"1" min:"1" class:"free" flag:"log-interval" unit:"steps" doc:"Steps between lines of the log."`
 }
 
 // Router says how the router of a mixture of experts is trained.

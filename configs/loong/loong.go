@@ -272,7 +272,7 @@ func (l *Reader) key(prefix, name string, value *yaml.Node, o source.Origin) {
 	case off && (megatron.RefusedFlags[flag] != "" || name == "fp8" || name == "fp8_param" ||
 		name == "selective_fp8"):
 	case name == "fp8" || name == "fp8_param" || name == "selective_fp8":
-		l.Sink.Fail(o, prefix+name, megatron.RefusedFlags["fp8-format"], "")
+		l.Sink.Fail(o, prefix+name, megatron.RefusedFlags["fp8"], "")
 	case megatron.RefusedFlags[flag] != "":
 		l.Sink.Fail(o, prefix+name, megatron.RefusedFlags[flag], "")
 	default:

@@ -191,7 +191,7 @@ func (v *vlm) shared(part, name string, kid *hydra.Node, pattern string) bool {
 			"image_projector": "plan.projector_recompute"}[part], kid.Value, kid.O)
 	case strings.HasPrefix(name, "fp8") || name == "selective_fp8":
 		if !strings.EqualFold(kid.Text(), "false") && kid.Text() != "0" {
-			v.l.Sink.Fail(kid.O, key, megatron.RefusedFlags["fp8-format"], "")
+			v.l.Sink.Fail(kid.O, key, megatron.RefusedFlags["fp8"], "")
 		}
 	case name == "hidden_dropout" || name == "attention_dropout":
 		if !source.SameValue(kid.Text(), "0") {

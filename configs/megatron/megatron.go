@@ -73,6 +73,8 @@ var IdleFlags = source.Set(
 	"moe-deepep-num-sms", "moe-extended-tp",
 	"should-get-embedding-weights-for-mtp", "moe-token-dispatcher-type", "moe-flex-dispatcher-backend",
 	"moe-pad-expert-input-to-capacity",
+	// weights are gathered in the model's precision, and rounded where they are multiplied
+	"fp8-param-gather",
 	// checks and logs that are always on, or are not needed
 	"no-check-for-nan-in-loss-and-grad", "check-weight-hash-across-dp-replicas-interval",
 	"log-timers-to-tensorboard",
@@ -111,15 +113,15 @@ var OnlyFlags = map[string]*OnlyFlag{
 	"main-grads-dtype":  {[]string{"fp32"}, "gradients are kept in fp32"},
 	"trainable-modules": {[]string{"all"},
 		"freeze parts instead: +model.image_encoder.freeze=True, or freeze: [visual.*]"},
+	"fp8-format": {[]string{"e4m3"},
+		"the recipes have e4m3 in all three products; --fp8-recipe says which blocks"},
 	"padding-side":          {[]string{"right"}, "samples are padded on the right"},
 	"sft-data-mix-strategy": {[]string{"concat"}, "give weights in data.paths instead"},
 }
 
 // RefusedFlags ask for something that would be silently missing.
 var RefusedFlags = map[string]string{
-	"fp8-format":       "there is no fp8 training: use --bf16",
-	"fp8-recipe":       "there is no fp8 training: use --bf16",
-	"fp8-param-gather": "there is no fp8 training: use --bf16",
+	"fp8": "say by which recipe: train.low_precision=block_pow2 is TransformerEngine's blockwise",
 	"use-rope-scaling": "set model.overrides.rope_scaling={rope_type: llama3, …} " +
 		"instead",
 	"rope-scaling-factor": "set model.overrides.rope_scaling={rope_type: llama3, " +

@@ -93,7 +93,9 @@ func TestOperations(t *testing.T) {
 		kernels.Resize, kernels.ResizeBwd, kernels.Pool, kernels.PoolBwd, kernels.Pad, kernels.Permute,
 		kernels.AttentionBias, kernels.AttentionBiasBwd,
 		kernels.MuonMomentum, kernels.MuonStep, kernels.Orthogonalize, kernels.Lion, kernels.Average,
-		kernels.Objective, kernels.ObjectiveBwd, kernels.TokenNLL, kernels.PagedRows, kernels.LogitsNLL}
+		kernels.Objective, kernels.ObjectiveBwd, kernels.TokenNLL, kernels.PagedRows, kernels.LogitsNLL,
+		kernels.LowLinear, kernels.LowLinearDX,
+		kernels.LowLinearDW}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {
 		if table[s.Op] == nil {

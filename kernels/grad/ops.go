@@ -45,17 +45,33 @@ func (t *Tape) product(lead, oth *Value, ll, lo, lout string) (*Value, *Value, P
 	return t.to(lead, pl), t.to(oth, po), out
 }
 
-var opLinear, opLinearDX, opLinearDW, opColSum *Op
+var opLinear, opLinearDX, opLinearDW, opColSum, opLow, opLowDX, opLowDW *Op
 
 func init() {
 	opLinearDX = &Op{Name: "linear_dx", Kernel: kernels.LinearDX}
 	opLinearDW = &Op{Name: "linear_dw", Kernel: kernels.LinearDW}
 	opColSum = &Op{Name: "col_sum", Kernel: kernels.ColSum}
 	opLinear = &Op{Name: "linear", Kernel: kernels.Linear, VJP: linearVJP}
+	opLowDX = &Op{Name: "low_linear_dx", Kernel: kernels.LowLinearDX}
+	opLowDW = &Op{Name: "low_linear_dw", Kernel: kernels.LowLinearDW}
+	opLow = &Op{Name: "low_linear", Kernel: kernels.LowLinear, VJP: linearVJP}
 }
 
 // Linear is x·wᵀ + bias; bias may be nil. Shapes: x [t k], w [n k], bias [n] -> [t n].
 func (t *Tape) Linear(x, w, bias *Value) *Value {
+	return t.linear(opLinear, kernels.Attr{}, x, w, bias)
+}
+
+// LowLinear is Linear whose three products are of operands that are rounded as kernels.Precisions[precision]
+// says; 0 is Linear. Blocks are counted from the beginning of what a member of a mesh has.
+func (t *Tape) LowLinear(x, w, bias *Value, precision int) *Value {
+	if precision == 0 {
+		return t.Linear(x, w, bias)
+	}
+	return t.linear(opLow, kernels.Attr{I: [4]int{0, precision}}, x, w, bias)
+}
+
+func (t *Tape) linear(op *Op, at kernels.Attr, x, w, bias *Value) *Value {
 	w, x, p := t.product(w, x, "nk", "tk", "tn")
 	in := []*Value{x, w, nil}
 	if bias != nil {
@@ -67,7 +83,7 @@ func (t *Tape) Linear(x, w, bias *Value) *Value {
 		}
 		in[2] = t.to(bias, pb)
 	}
-	return t.one(opLinear, kernels.Attr{}, x.DType, []int{x.Shape[0], w.Shape[0]}, p, in...)
+	return t.one(op, at, x.DType, []int{x.Shape[0], w.Shape[0]}, p, in...)
 }
 
 // linearVJP is the gradient of y = x·wᵀ + b: dx = dy·w, dw = dyᵀ·x, and db is the sum of dy over
@@ -75,13 +91,17 @@ func (t *Tape) Linear(x, w, bias *Value) *Value {
 func linearVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, 3)
 	d, x, w := dy[0], n.In[0], n.In[1]
+	dx, dw := opLinearDX, opLinearDW
+	if n.Op == opLow {
+		dx, dw = opLowDX, opLowDW
+	}
 	if leg(0) {
 		w, d, p := t.product(w, d, "nk", "tn", "tk")
-		g[0] = t.one(opLinearDX, kernels.Attr{}, d.DType, x.Shape, p, d, w)
+		g[0] = t.one(dx, n.Attr, d.DType, x.Shape, p, d, w)
 	}
 	if leg(1) {
 		d, x, p := t.product(d, x, "tn", "tk", "nk")
-		g[1] = t.one(opLinearDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, x)
+		g[1] = t.one(dw, n.Attr, tensor.F32, w.Shape, p, d, x)
 	}
 	if n.In[2] != nil && leg(2) {
 		g[2] = t.rowSum(opColSum, d, n.In[2].Shape)

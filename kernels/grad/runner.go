@@ -317,7 +317,8 @@ func (r *Runner) compute(f *Frame, n *Node) {
 	for _, t := range views {
 		t.Release()
 	}
-	if (c.Op == kernels.Route || c.Op == kernels.RouteOrder || c.Op == kernels.KindExperts) && !f.Trace.NoGrad {
+	if (c.Op == kernels.Route || c.Op == kernels.RouteOrder || c.Op == kernels.KindExperts) &&
+		!f.Trace.NoGrad {
 		r.routed(f, n, c)
 	}
 }
@@ -379,7 +380,7 @@ func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 		if n.Op == opEdge {
 			c.Attr.F[0] = f.Trace.atEdge(r.Pos, n)
 		}
-	case kernels.Linear, kernels.Conv, kernels.ConvDX:
+	case kernels.Linear, kernels.LowLinear, kernels.Conv, kernels.ConvDX:
 		for m := range r.Pos {
 			if len(c.In) > 2 && c.In[2] != nil && n.Out[0].Place[m].Kind == Partial && r.Pos[m] != 0 {
 				c.In[2] = nil

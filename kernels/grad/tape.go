@@ -177,6 +177,8 @@ type Options struct {
 	// do in its time, and bytes of memory traffic beside them; nil is a device whose products have one rate
 	Device func(w kernels.Work) (flops, bytes int64)
 	NoGrad bool // forward only
+	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all
+	Low func(param string) int
 	// rows that a rank may receive where data decides, over the number under even sharing; 0 is not a bound
 	MostRows float64
 }

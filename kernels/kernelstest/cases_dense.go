@@ -52,6 +52,64 @@ func matrixCases() []Case {
 	return l
 }
 
+// lowCases are products of operands in each precision, with sizes that are no whole blocks, subnormal and
+// large numbers, blocks of zeros, and ones that are cut off.
+func lowCases() []Case {
+	var l []Case
+	for p := 1; p < len(kernels.Precisions); p++ {
+		for _, s := range [][3]int{{1, 1, 1}, {5, 7, 40}, {3, 130, 260}, {150, 33, 129}, {0, 3, 4}, {4, 5,
+			0}} {
+			m, n, k := s[0], s[1], s[2]
+			name := fmt.Sprintf("%s-%dx%dx%d", kernels.Precisions[p].Name, m, n, k)
+			at := func(add bool) (a kernels.Attr) {
+				if a.I[1] = p; add {
+					a.I[0] = kernels.Accumulate
+				}
+				return a
+			}
+			l = append(l,
+				Case{Op: kernels.LowLinear, Name: name, Tol: 4e-6, Why: sumWhy,
+					Call: func(g *gen) *kernels.Call {
+						return &kernels.Call{In: tensors{g.uneven(m, k), g.uneven(n, k), g.act(n)},
+							Out: tensors{g.raw(g.a, m, n)}, Attr: at(false)}
+					}},
+				Case{Op: kernels.LowLinearDX, Name: name, Tol: 4e-6, Why: sumWhy,
+					Call: func(g *gen) *kernels.Call {
+						return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(n, k)}, Out: tensors{g.raw(g.a,
+							m, k)},
+							Attr: at(false)}
+					}},
+				Case{Op: kernels.LowLinearDW, Name: name, Tol: 4e-6, Why: sumWhy,
+					Call: func(g *gen) *kernels.Call {
+						return &kernels.Call{In: tensors{g.uneven(m, n), g.uneven(m, k)}, Out: tensors{g.f32(n,
+							k)},
+							Attr: at(true)}
+					}})
+		}
+	}
+	return l
+}
+
+// uneven are numbers of which a tenth is far smaller, one in a hundred a hundred times as large, and a tenth
+// 0.
+func (g *gen) uneven(shape ...int) *tensor.Tensor {
+	wide := make([]float32, tensor.Len(shape))
+	for i := range wide {
+		wide[i] = float32(g.NormFloat64())
+		switch k := g.IntN(100); {
+		case k < 10:
+			wide[i] *= 1e-4
+		case k < 20:
+			wide[i] = 0
+		case k < 21:
+			wide[i] *= 100
+		}
+	}
+	t := tensor.Make(g.a, shape...)
+	tensor.Narrow(g.a, wide, t.Bytes())
+	return t
+}
+
 func accumulate(i int) (a kernels.Attr) {
 	a.I[i] = kernels.Accumulate
 	return a
@@ -210,6 +268,7 @@ func attnBackward(name string, s attnShape, most float64) Case {
 }
 
 var _ = add(matrixCases()...)
+var _ = add(lowCases()...)
 var _ = add(rowCases()...)
 var _ = add(ropeCases()...)
 var _ = add(attnCases()...)

@@ -134,7 +134,11 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 	if o.Bias {
 		bias = r.T.Param(name+".bias", []int{out}, biasAxis, unit, false)
 	}
-	y := r.T.Linear(x, w, bias)
+	low := 0
+	if r.T.Low != nil {
+		low = r.T.Low(name + ".weight")
+	}
+	y := r.T.LowLinear(x, w, bias, low)
 	if !r.Lora.Match(name) {
 		return y
 	}

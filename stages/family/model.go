@@ -39,6 +39,9 @@ type Model struct {
 	Vision     *Vision    // before the decoder, nil for a model of text alone
 	Denoiser   *Denoiser  // of a model of diffusion, else nil
 	Parts      []Part     // components before the decoder beside those of Vision
+	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all. It is
+	// set after the model is built.
+	Low func(param string) int
 	// Initial says how a parameter begins that Init has no rule for; nil, and Start's zero value, leave it to
 	// Init.
 	Initial func(param string) Start
@@ -130,6 +133,9 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	}
 	o.Consumers, o.Whole = func(port string) int { return fan[port] }, func(port string) bool {
 		return m.Ports[port].Whole
+	}
+	if o.Low == nil {
+		o.Low = m.Low
 	}
 	r := &rec
 	r.T, r.Ropes = grad.NewTape(o), []*block.Rope{&m.Spec.Rope, &m.Spec.LocalRope}

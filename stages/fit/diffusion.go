@@ -224,11 +224,12 @@ func (r rules) policy() {
 // done to latents, and encoders of captions among its blocks.
 func Build(c *configs.Config) (*family.Model, error) {
 	m, err := family.Build(c.Model, c.Run.Data.SeqLen)
-	if err != nil || m.Denoiser == nil {
-		if err == nil {
-			aims(c, m)
-		}
+	if err != nil {
 		return m, err
+	}
+	if m.Low = Low(c); m.Denoiser == nil {
+		aims(c, m)
+		return m, nil
 	}
 	if m.Denoiser.Takes != nil {
 		m.Denoiser.Process = reconstruction(&c.Run.Diffusion)

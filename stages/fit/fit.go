@@ -51,6 +51,7 @@ func check(c *configs.Config, at configs.At) {
 	r.adapters()
 	r.patterns()
 	r.groups()
+	r.lowPrecision()
 }
 
 // rules are those of one configuration and its model.
