@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -151,6 +152,13 @@ func TestPolicyRun(t *testing.T) {
 	on, _ := train(fmt.Sprintf("{path: %q}", filepath.Join(saved, "release_hf_weights")))
 	require.NotEqual(t, one, on)
 
+	policyActs(t, saved, view)
+	older := strings.Replace(piOf8, "model_type: pi05\n", "model_type: pi0\nstate_size: 5\n", 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "pi0.yaml"), []byte(older), 0o644))
+	first, saved := train(fmt.Sprintf("{file: %q}", filepath.Join(dir, "pi0.yaml")))
+	staged, _ := train(fmt.Sprintf("{file: %q}", filepath.Join(dir, "pi0.yaml")), "plan.pp=2", "plan.dp=2")
+	require.InEpsilonSlice(t, first, staged, 1e-5)
+	require.NotEqual(t, one, first)
 	policyActs(t, saved, view)
 	for _, c := range []struct{ arg, want string }{
 		{"policy.action_key=actions", `policy.action_key: the statistics of`},

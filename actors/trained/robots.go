@@ -317,14 +317,27 @@ func (x *Robots) see(scale RobotScale, task string, state []float64, views []*me
 		}
 		return e, nil
 	}
-	ids, err := x.Tok.TryEncode(Prompt(task, scaled), false)
+	prompt, most := Prompt(task, scaled), promptMost
+	if x.D.Prompt != nil {
+		prompt, most = x.D.Prompt(task), x.D.PromptMost
+	}
+	if n := x.D.Sight.State; n > 0 { // zeros stand for numbers that the state has not
+		if len(scaled) > n {
+			return nil, fmt.Errorf("%s: %d numbers, and the model has room for %d", x.Policy.State, len(scaled), n)
+		}
+		e.State = make([]float32, n)
+		for i, v := range scaled {
+			e.State[i] = float32(v)
+		}
+	}
+	ids, err := x.Tok.TryEncode(prompt, false)
 	if err != nil {
 		return nil, err
 	}
 	if x.Begin >= 0 {
 		ids = append([]int32{x.Begin}, ids...)
 	}
-	e.IDs = ids[:min(len(ids), promptMost)]
+	e.IDs = ids[:min(len(ids), most)]
 	return e, nil
 }
 

@@ -44,6 +44,12 @@ import (
 //	dif.view [levels·Views·Patches Pixels] patches of views
 //	dif.ids [texts]                  tokens of captions
 //
+// With a row for the state (Sight.Token), dif.joint counts rows of captions, of actions and of states, and it has
+// dif.state as below and
+//
+//	dif.state.pos [levels 3]         places of states
+//	dif.told, dif.told.cu            rows of captions and of states sample by sample, and their borders
+//
 // A policy that reads views whole (Sight.Size) has no captions, but states of robots:
 //
 //	dif.view [levels·Views·Height·Width 3] pixels of views
@@ -78,7 +84,10 @@ type Denoiser struct {
 	Sight *Sight
 	Real  int
 	Chunk int // actions that a policy gives at once
-	Ahead int // rows that stand before a sample's actions in what LearntCu borders
+	// what a policy is told of a task, and how many tokens of it; nil for what Pi0.5 is told, with its state
+	Prompt     func(task string) string
+	PromptMost int
+	Ahead      int // rows that stand before a sample's actions in what LearntCu borders
 	// a policy's padded actions are never learnt; it gives its actions at once and not from noise; and what it
 	// is trained by where a run does not say otherwise, nil for flow matching as Pi's policies have it
 	Masked, Once bool
@@ -114,6 +123,9 @@ type Sight struct {
 	// square patches
 	Size  [2]int
 	State int // numbers of a robot's state, 0 where it is told in words
+	// Token gives a state a row of its own, which reads the captions and is read by the actions: it lies between
+	// both
+	Token bool
 }
 
 // Whole reports whether views are read whole, all of a sample.
@@ -295,6 +307,21 @@ func (d *Denoiser) Views(r *block.Rec) *grad.Value {
 // State are the states of robots, [levels State] in float32.
 func (d *Denoiser) State(r *block.Rec) *grad.Value {
 	return r.T.Data("dif.state", tensor.F32, Levels(r.Shape), d.Sight.State)
+}
+
+// Told are rows of captions [texts h d] and of states [levels h d] sample by sample, with their borders: the keys
+// that a state attends to.
+func (d *Denoiser) Told(r *block.Rec, text, state *grad.Value) (keys, cu *grad.Value) {
+	t, n := r.T, text.Shape[0]+state.Shape[0]
+	return t.Take(t.Concat(0, text, state), t.Data("dif.told", tensor.I32, n)),
+		t.Data("dif.told.cu", tensor.I32, Levels(r.Shape)+1)
+}
+
+// All are rows of captions, of actions and of states as sequences of a sample's captions, state and actions, whose
+// borders are JointCu: the keys that actions attend to.
+func (d *Denoiser) All(r *block.Rec, text, state, x *grad.Value) *grad.Value {
+	t, n := r.T, text.Shape[0]+state.Shape[0]+x.Shape[0]
+	return t.Take(t.Concat(0, text, x, state), t.Data("dif.joint", tensor.I32, n))
 }
 
 // LearntCu are borders of two sequences a sample, [2·levels+1]: Ahead rows with the actions that are learnt,

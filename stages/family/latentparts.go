@@ -34,7 +34,7 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 	if d.Sight != nil {
 		p.views(in, s, floats("view", d.Sight.Rows(s), d.Sight.Pixels), out)
 	}
-	if d.Sight != nil && d.Sight.Whole() {
+	if d.Sight != nil && d.Sight.State > 0 {
 		p.states(in, s, floats("state", Levels(s), d.Sight.State), out)
 	}
 	if d.Feature != nil {

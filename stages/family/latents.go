@@ -174,6 +174,8 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 				d.ImageRows, d.Images)
 		case d.Sight != nil && len(x.Views) != d.Sight.Views:
 			return fmt.Errorf("sample %d has %d views, want %d", i+1, len(x.Views), d.Sight.Views)
+		case d.Sight != nil && d.Sight.Token && len(x.State) != d.Sight.State:
+			return fmt.Errorf("sample %d has a state of %d numbers, want %d", i+1, len(x.State), d.Sight.State)
 		case d.Sight != nil && d.Sight.Whole() && (len(x.State) != d.Sight.State || x.Grid != d.ChunkGrid()):
 			return fmt.Errorf("sample %d has a state of %d numbers and a chunk of %v, want %d and %v", i+1,
 				len(x.State), x.Grid, d.Sight.State, d.ChunkGrid())
@@ -303,6 +305,9 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 				rows = append(rows, int32(len(at)))
 				at, pos = append(at, int32(level)), append(pos, d.textPlace(x, k)...)
 			}
+			if d.Sight != nil && d.Sight.Token {
+				rows = append(rows, int32(Captions(s)+in.Rows+level))
+			}
 			items, level, each = items[1:], level+1, append(each, int32(len(at)))
 		}
 		for row := in.Cu[i]; row < in.Cu[i+1]; row++ {
@@ -331,6 +336,9 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 	if d.Joint {
 		p.joint(in, s, out, rows, at, pos)
 	}
+	if d.Sight != nil && d.Sight.Token {
+		p.told(in, s, out)
+	}
 }
 
 // take lists the rows of encoders' states that a caption has, -1 for rows of padding, and counts its
@@ -355,25 +363,6 @@ func (p latents) take(x *Encoded, takes *[]int32, tokens *int) int {
 // Loses reports whether a sample is trained without its caption.
 func (d *Denoiser) Loses(x *Encoded) bool {
 	return d.Process.Drop > 0 && x.Level == nil && x.key(drawCaption).Uniform(0) < d.Process.Drop
-}
-
-// joint adds what captions need that are a stream of rows of their own: rows are those of captions and
-// latents sequence by sequence, at and pos the levels and places of captions' rows.
-func (p latents) joint(in *Inputs, s block.Shape, out map[string]*tensor.Tensor, rows, at, pos []int32) {
-	n := Captions(s)
-	cu := make([]int32, len(in.Cu))
-	for i, border := range out["dif.text.cu"].I32() {
-		cu[i] = border + in.Cu[i]
-	}
-	all := n + in.Rows
-	for len(rows) < all {
-		rows = append(rows, -1)
-	}
-	for len(at) < n {
-		at, pos = append(at, -1), append(pos, 0, 0, 0)
-	}
-	out["dif.joint"], out["dif.joint.cu"] = tensor.Of(tensor.I32, rows, all), tensor.Of(tensor.I32, cu, len(cu))
-	out["dif.text.at"], out["dif.text.pos"] = tensor.Of(tensor.I32, at, n), tensor.Of(tensor.I32, pos, n, 3)
 }
 
 // textPlace is the place of row k of a caption.
@@ -433,7 +422,9 @@ func (p latents) allPlaces(x *Encoded) []int32 {
 	d := p.d
 	out := d.places(x.Grid)
 	for i := 0; d.Behind && i < len(out); i++ {
-		out[i] += int32(p.rows(x))
+		if out[i] += int32(p.rows(x)); d.Sight != nil && d.Sight.Token {
+			out[i]++
+		}
 	}
 	for k, g := range x.With {
 		more := d.places(g)

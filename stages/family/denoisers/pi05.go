@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -46,19 +45,7 @@ var piPart = configs.Declare("pi", configs.Rules[piKeys]{Check: func(m configs.M
 // an expert of actions attends to, layer by layer. Rows of latents are actions, and those of captions
 // what the robot sees and is told.
 var _ = family.Register(family.Family{ModelType: "pi05", Paper: "2504.16054",
-	HF: hf.Family{Class: "pi05", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "expert_hidden_size", "expert_intermediate_size",
-			"chunk_size",
-			"views", "view_size", "view_patch", "view_hidden_size", "view_intermediate_size", "view_heads",
-			"view_layers"},
-		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
-		Absent: map[string]string{"hidden_size": "2048", "num_hidden_layers": "18", "num_attention_heads": "8",
-			"num_key_value_heads": "1", "head_dim": "256", "intermediate_size": "16384", "vocab_size": "257152",
-			"rms_norm_eps": "1e-6", "in_channels": "32", "latent_patch": "[1, 1, 1]"},
-		Alias: map[string]string{"max_action_dim": "in_channels"},
-		Omit:  []string{"latent_patch"},
-		Only:  piOnly, Idle: append([]string{"paligemma_variant", "action_expert_variant", "image_resolution"}, lerobotIdle...),
-		Prepare: piVariants, Write: writePi},
+	HF:    piFamily("pi05"),
 	Build: func(c configs.Model) *family.Model { return newPi(c).model() }})
 
 // pi is a model of the family.
@@ -98,22 +85,8 @@ func periods(t float64, width int) []float32 {
 }
 
 func (p *pi) model() *family.Model {
-	m := model(p.c, p.d)
-	m.Spec.Vocab, m.Spec.KV = p.c.Vocab, p.c.KVHeads
-	m.Source, m.Initial = p.source, p.initial
-	m.Beginnings = [][2]string{{piTower, piTower + "vision_model."}}
-	m.Ports["x"] = family.Port{Width: p.o.Expert}
-	m.Ports["view"] = family.Port{Width: p.o.Hidden, Rows: p.d.Sight.Rows, Whole: true}
-	m.Ports["text"] = family.Port{Width: p.c.Hidden, Rows: family.Captions, Whole: true}
+	m := p.seeing()
 	m.Ports["cond"] = family.Port{Width: p.o.Expert, Rows: family.Levels, Whole: true}
-	tower := float64(12 * p.o.Hidden * p.o.Hidden)
-	whole := float64(4*p.c.Hidden*p.c.Hidden + 3*p.c.Hidden*p.c.Intermediate)
-	m.Add(family.Block{Name: piTower + "embeddings", Gives: []string{"view"}, Weight: 0.05, Record: p.patches})
-	for i := range p.o.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("%sencoder.layers.%d", piTower, i), Takes: []string{"view"},
-			Gives: []string{"view"}, Recompute: true, Weight: tower / whole,
-			Record: func(r *block.Rec, env map[string]*grad.Value) { p.see(r, i, env) }})
-	}
 	m.Add(family.Block{Name: piName + "embed", Takes: []string{"view"}, Gives: []string{"x", "text", "cond"},
 		Weight: 0.05, Record: p.embed})
 	for i := range p.c.Layers {
@@ -123,6 +96,26 @@ func (p *pi) model() *family.Model {
 	}
 	m.Add(family.Block{Name: "model.action_out_proj", Takes: []string{"x", "cond"}, Weight: 0.05,
 		Record: p.head})
+	return m
+}
+
+// seeing begins the model with the tower that sees.
+func (p *pi) seeing() *family.Model {
+	m := model(p.c, p.d)
+	m.Spec.Vocab, m.Spec.KV = p.c.Vocab, p.c.KVHeads
+	m.Source, m.Initial = p.source, p.initial
+	m.Beginnings = [][2]string{{piTower, piTower + "vision_model."}}
+	m.Ports["x"] = family.Port{Width: p.o.Expert}
+	m.Ports["view"] = family.Port{Width: p.o.Hidden, Rows: p.d.Sight.Rows, Whole: true}
+	m.Ports["text"] = family.Port{Width: p.c.Hidden, Rows: family.Captions, Whole: true}
+	tower := float64(12 * p.o.Hidden * p.o.Hidden)
+	whole := float64(4*p.c.Hidden*p.c.Hidden + 3*p.c.Hidden*p.c.Intermediate)
+	m.Add(family.Block{Name: piTower + "embeddings", Gives: []string{"view"}, Weight: 0.05, Record: p.patches})
+	for i := range p.o.Layers {
+		m.Add(family.Block{Name: fmt.Sprintf("%sencoder.layers.%d", piTower, i), Takes: []string{"view"},
+			Gives: []string{"view"}, Recompute: true, Weight: tower / whole,
+			Record: func(r *block.Rec, env map[string]*grad.Value) { p.see(r, i, env) }})
+	}
 	return m
 }
 
@@ -167,20 +160,26 @@ func (p *pi) see(r *block.Rec, i int, env map[string]*grad.Value) {
 // embed makes rows of what is seen and told and rows of noisy actions, and of the level what the expert
 // is told.
 func (p *pi) embed(r *block.Rec, env map[string]*grad.Value) {
-	t, n, w, whole := r.T, p.c.Hidden, p.o.Expert, block.LinearOpts{Bias: true, Rep: true}
-	const projector = piName + "paligemma.model.multi_modal_projector.linear"
-	h := r.LayerNorm(piTower+"post_layernorm", env["view"], p.o.Hidden, 1e-6)
-	h = r.Linear(projector, h, n, p.o.Hidden, whole)
-	words := t.Param(piLanguage+"embed_tokens.weight", []int{p.c.Vocab, n}, -1, 1, true)
-	e := t.Scale(t.Take(words, t.Data("dif.ids", tensor.I32, family.Captions(r.Shape))), math.Sqrt(float64(n)))
-	env["text"] = t.Take(t.Concat(0, h, e), t.Data("dif.text.take", tensor.I32, family.Captions(r.Shape)))
+	t, w, whole := r.T, p.o.Expert, block.LinearOpts{Bias: true, Rep: true}
+	env["text"] = p.prompt(r, env["view"])
 	env["x"] = t.Place("residual", r.Linear("model.action_in_proj", p.d.Noisy(r), w, p.d.Width(), whole))
 	c := t.Cast(t.Data("dif.feature", tensor.F32, family.Levels(r.Shape), w))
 	c = t.Act(r.Linear("model.time_mlp_in", c, w, w, whole), kernels.SiLU)
 	env["cond"] = t.Act(r.Linear("model.time_mlp_out", c, w, w, whole), kernels.SiLU)
-	defer t.Still()() // nothing reads words that the model could say
+}
+
+// prompt makes rows of what is seen and told, and declares what the model could say, which nothing reads.
+func (p *pi) prompt(r *block.Rec, view *grad.Value) *grad.Value {
+	t, n, whole := r.T, p.c.Hidden, block.LinearOpts{Bias: true, Rep: true}
+	const projector = piName + "paligemma.model.multi_modal_projector.linear"
+	h := r.LayerNorm(piTower+"post_layernorm", view, p.o.Hidden, 1e-6)
+	h = r.Linear(projector, h, n, p.o.Hidden, whole)
+	words := t.Param(piLanguage+"embed_tokens.weight", []int{p.c.Vocab, n}, -1, 1, true)
+	e := t.Scale(t.Take(words, t.Data("dif.ids", tensor.I32, family.Captions(r.Shape))), math.Sqrt(float64(n)))
+	defer t.Still()()
 	t.Param(piName+"paligemma.lm_head.weight", []int{p.c.Vocab, n}, -1, 1, true)
-	t.Param(piName+"gemma_expert.lm_head.weight", []int{p.c.Vocab, w}, -1, 1, true)
+	t.Param(piName+"gemma_expert.lm_head.weight", []int{p.c.Vocab, p.o.Expert}, -1, 1, true)
+	return t.Take(t.Concat(0, h, e), t.Data("dif.text.take", tensor.I32, family.Captions(r.Shape)))
 }
 
 // piStream is what the language model and the expert read in a layer, each.
@@ -189,6 +188,7 @@ type piStream struct {
 	width, inter int
 	x            *grad.Value
 	gate         *grad.Value // [levels width] of the last norm; nil for a stream whose norms are not told the level
+	shared       bool        // its rows may be shared out
 }
 
 // norm is one of a stream's norms: of the language model with weights of its own, of the expert by the
@@ -206,6 +206,9 @@ func (p *pi) norm(r *block.Rec, s *piStream, name string, cond *grad.Value) *gra
 
 // add is a stream's residual with what a branch gives.
 func (p *pi) add(r *block.Rec, s *piStream, y *grad.Value) *grad.Value {
+	if s.gate == nil && s.shared {
+		return r.T.Add(s.x, r.T.Place("residual", y))
+	}
 	if s.gate == nil {
 		return r.T.Add(s.x, r.T.Place("", y))
 	}
@@ -241,23 +244,32 @@ func (p *pi) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 		}
 		s.x = p.add(r, s, r.Linear(s.name+".self_attn.o_proj", t.Flat(o), s.width, p.c.Heads*p.c.HeadDim,
 			block.LinearOpts{Row: true, Unit: p.c.HeadDim}))
-		h := p.norm(r, s, s.name+".post_attention_layernorm", conds[j])
-		gate := t.Act(r.Linear(s.name+".mlp.gate_proj", h, s.inter, s.width, block.LinearOpts{}),
-			kernels.GELUTanh)
-		up := r.Linear(s.name+".mlp.up_proj", h, s.inter, s.width, block.LinearOpts{})
-		s.x = p.add(r, s, r.Linear(s.name+".mlp.down_proj", t.Mul(gate, up), s.width, s.inter,
-			block.LinearOpts{Row: true}))
+		p.fed(r, s, conds[j])
 	}
 	env["text"], env["x"] = both[0].x, both[1].x
 }
 
+// fed adds what a stream's MLP gives.
+func (p *pi) fed(r *block.Rec, s *piStream, cond *grad.Value) {
+	t, h := r.T, p.norm(r, s, s.name+".post_attention_layernorm", cond)
+	gate := t.Act(r.Linear(s.name+".mlp.gate_proj", h, s.inter, s.width, block.LinearOpts{}), kernels.GELUTanh)
+	up := r.Linear(s.name+".mlp.up_proj", h, s.inter, s.width, block.LinearOpts{})
+	s.x = p.add(r, s, r.Linear(s.name+".mlp.down_proj", t.Mul(gate, up), s.width, s.inter,
+		block.LinearOpts{Row: true}))
+}
+
 // heads are the queries, keys and values of a stream, turned by their places.
 func (p *pi) heads(r *block.Rec, s *piStream, h *grad.Value, text bool) (q, k, v *grad.Value) {
-	t, n := r.T, p.c.HeadDim
 	data, rows := "dif.pos", r.Shape.Rows
 	if text {
 		data, rows = "dif.text.pos", family.Captions(r.Shape)
 	}
+	return p.headsAt(r, s, h, data, rows)
+}
+
+// headsAt is heads of so many rows whose places are called data.
+func (p *pi) headsAt(r *block.Rec, s *piStream, h *grad.Value, data string, rows int) (q, k, v *grad.Value) {
+	t, n := r.T, p.c.HeadDim
 	cos, sin := p.d.Turned(r, data, rows, p.c.RopeTheta, [3]int{n, 0, 0})
 	proj := func(part string, heads int) *grad.Value {
 		return t.Heads(r.Linear(s.name+".self_attn."+part, h, heads*n, s.width, block.LinearOpts{Unit: n}), n)
