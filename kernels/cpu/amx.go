@@ -280,19 +280,39 @@ func (w *worker) amxBorder(g *amxPlan, tiles []float32, i0, i1, j int) {
 	}
 }
 
-// amxStart fills the tiles with the bias or 0, to which the products are then added.
+// amxStart fills the tiles with the bias or 0, to which the products are then added. All blocks of a panel
+// begin alike, but where the bias is one of rows.
 func (w *worker) amxStart(g *amxPlan, tiles []float32, i0, j0, j1, blocks int) {
-	clear(tiles)
-	for i := range tiles {
-		j := j0 + i/(blocks*1024)*amxSide + i%512/256*16 + i%16
-		switch {
-		case g.r.bias == nil || j >= j1:
-		case g.r.rowBias:
-			if row := i0 + i/1024%blocks*amxSide + i%1024/512*16 + i%256/16; row < g.m {
-				tiles[i] = g.r.bias[row]
+	for p := 0; p*blocks*1024 < len(tiles); p++ {
+		all := tiles[p*blocks*1024:][:blocks*1024]
+		one := all[:1024]
+		clear(one)
+		if g.r.bias != nil && !g.r.rowBias {
+			for at := 0; at < 512; at += 16 {
+				if j := j0 + p*amxSide + at/256*16; j < j1 {
+					copy(one[at:at+16], g.r.bias[j:j1])
+				}
 			}
-		default:
-			tiles[i] = g.r.bias[j]
+			copy(one[512:], one[:512])
+		}
+		for b := 1; b < blocks; b++ {
+			copy(all[b*1024:], one)
+		}
+		if g.r.rowBias {
+			g.startRows(all, i0)
+		}
+	}
+}
+
+// startRows fills the tiles of a panel with the bias of their rows, from row i0 on.
+func (g *amxPlan) startRows(tiles []float32, i0 int) {
+	for at := 0; at < len(tiles); at += 16 {
+		row := i0 + at/1024*amxSide + at%1024/512*16 + at%256/16
+		if row >= g.m {
+			continue
+		}
+		for i := range tiles[at : at+16] {
+			tiles[at+i] = g.r.bias[row]
 		}
 	}
 }
