@@ -17,6 +17,7 @@ type Objective struct {
 	Lambda      float64 `key:"gae_lambda" default:"0.95" min:"0" max:"1" class:"fixed" doc:"ppo: λ of generalised advantage estimation; 1 takes what came, 0 trusts the values."`
 	Value       float64 `key:"value_weight" default:"0.1" min:"0" class:"fixed" doc:"ppo: weight of the loss of values, whose head is on the same model."`
 	ClipValue   float64 `key:"clip_value" default:"0.5" min:"0" class:"fixed" doc:"ppo: how far a value may move from that when drawn before its loss stops falling."`
+	Mix         float64 `key:"mix" default:"0.5" min:"0" max:"1" class:"fixed" doc:"gkd: share of the teacher in what both are compared with, β; 0 is the distance KL(teacher‖student), 1 is KL(student‖teacher)."`
 	Reference   string  `key:"reference" default:"" class:"fixed" doc:"Directory of the reference policy: a checkpoint of lfactor, or a Hugging Face directory. Empty takes the weights that the run begins with, without adapters."`
 	Cache       string  `key:"cache" default:"" class:"free" doc:"Directory of log-probabilities under the reference by the answers that they are of, which runs may share; empty is reference below log.dir, off keeps none."`
 }

@@ -11,6 +11,9 @@ const (
 	LogitsNLL    Op = "logits_nll"
 	Objective    Op = "objective"
 	ObjectiveBwd Op = "objective_bwd"
+
+	Divergence    Op = "divergence"
+	DivergenceBwd Op = "divergence_bwd"
 )
 
 var _ = register(
@@ -28,6 +31,40 @@ var _ = register(
 	Spec{Op: ObjectiveBwd, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 seed[1]f32 -> dx[t]f32",
 		Doc: "The gradient of objective to x, times seed, in float64, rounded once."},
 )
+
+var _ = register(
+	Spec{Op: Divergence, Sig: "z[t,v]f32 teacher[t,v]f32 weight[t]f32 p[n]f32 -> loss[1]f32",
+		Doc: "Σ weight·f over rows, f the loss of number I[0] of package objective on two rows of logits, in " +
+			"float64, in row order, rounded once. p are its parameters. Rows of weight 0 are not read."},
+	Spec{Op: DivergenceBwd, Sig: "z[t,v]f32 teacher[t,v]f32 weight[t]f32 p[n]f32 seed[1]f32 -> dz[t,v]f32",
+		Doc: "The gradient of divergence to z, times seed, in float64, rounded once."},
+)
+
+// StoreDivergence is divergence or divergence_bwd on the processor.
+func StoreDivergence(c *Call) {
+	f, p := objective.Numbered(c.Attr.I[0]).Logits, objective.ParamsOf(c.In[3].F32())
+	z, teacher, weight, out := c.In[0].F32(), c.In[1].F32(), c.In[2].F32(), c.Out[0].F32()
+	v := c.In[0].Shape[1]
+	grad, loss := make([]float64, v), 0.0
+	for i, w := range weight {
+		row := z[i*v : (i+1)*v]
+		if w != 0 {
+			loss += float64(w) * f(&p, row, teacher[i*v:(i+1)*v], grad)
+		}
+		if c.Op == Divergence {
+			continue
+		}
+		by := float64(w) * float64(c.In[4].F32()[0])
+		for k := range row {
+			if out[i*v+k] = 0; w != 0 {
+				out[i*v+k] = float32(by * grad[k])
+			}
+		}
+	}
+	if c.Op == Divergence {
+		out[0] = float32(loss)
+	}
+}
 
 // runObjective computes the loss of a call of objective or objective_bwd and its gradient to x: operations
 // on a few numbers a row, which have one definition for the processor.

@@ -46,6 +46,9 @@ func (d *data) openAnswers() error {
 	case l.Policy != nil:
 		return d.openRollouts(l)
 	}
+	if l.Logits != nil {
+		return d.openTeacher()
+	}
 	d.answers = &answers{loss: l}
 	if !l.Reference {
 		return nil

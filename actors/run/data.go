@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	_ "github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/sample"
 )
 
 // registers the formats
@@ -33,12 +34,13 @@ type data struct {
 	sources  []dataset.Source
 	bad      *dataset.Quarantine
 	ledger   *dataset.Ledger
-	inLedger atomic.Int64    // the newest step that is entered
-	kind     dataset.Kind    // of what is read
-	images   imagery         // of a model that takes images, or nil
-	answers  *answers        // of a loss over answers, or nil
-	rollouts *rollouts       // of a loss of a policy, or nil
-	recent   map[int64]*made // steps made lately: every replica's loader asks for its share
+	inLedger atomic.Int64      // the newest step that is entered
+	kind     dataset.Kind      // of what is read
+	images   imagery           // of a model that takes images, or nil
+	answers  *answers          // of a loss over answers, or nil
+	rollouts *rollouts         // of a loss of a policy, or nil
+	teacher  *sample.Generator // of a loss of logits, or nil
+	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
 	marks    marks
 	sought   string            // the place that was gone back to last
 	backs    int               // how often a place was written down to go back to
@@ -355,6 +357,11 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 				return nil, err
 			}
 		}
+		if d.teacher != nil {
+			if err := teach(d.teacher, &mb); err != nil {
+				return nil, err
+			}
+		}
 		if d.images != nil {
 			if err := d.images.Fill(&mb, &b); err != nil {
 				return nil, err
@@ -463,6 +470,9 @@ func (d *data) close() {
 	if d.rollouts != nil {
 		d.rollouts.close()
 	}
+	if d.teacher != nil {
+		d.teacher.Close()
+	}
 	if d.answers != nil && d.answers.ref != nil {
 		d.answers.ref.Close()
 	}
@@ -472,18 +482,6 @@ func (d *data) close() {
 	if d.ledger != nil {
 		_ = d.ledger.Close() // every step was synced
 	}
-}
-
-// quarantined summarises what was set aside.
-func (d *data) quarantined() string {
-	if d.bad == nil {
-		return ""
-	}
-	n := len(d.bad.List())
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("bad samples set aside in quarantine.jsonl: %d", n)
 }
 
 // draws reports whether the model draws numbers by row: for dropout, or to jitter what routers read.

@@ -140,3 +140,15 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 	}
 	return out, nil
 }
+
+// quarantined summarises what was set aside.
+func (d *data) quarantined() string {
+	if d.bad == nil {
+		return ""
+	}
+	n := len(d.bad.List())
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("bad samples set aside in quarantine.jsonl: %d", n)
+}

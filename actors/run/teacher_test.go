@@ -1,12 +1,16 @@
 package run
 
 import (
+	"context"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/configs"
 )
 
 // TestPPORun: a head of values is learnt beside the policy and lies in checkpoints; a pipeline draws the same
@@ -66,4 +70,45 @@ func TestDistill(t *testing.T) {
 		"train.global_batch=8", "rollout.max_tokens=6"), "learns from a teacher")
 	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+filepath.Join(dir, "prompts.jsonl"), "objective.kind=distill",
 		"train.global_batch=8", "rollout.max_tokens=6", teacher, "reward.kind=exact"), "reads no rewards")
+}
+
+// TestTaught: a student learns the distributions of a teacher on texts; a copy of the teacher has nothing to learn;
+// a pipeline gives the same bits, replicas the same losses; without a teacher, or with data of pairs, it is refused.
+func TestTaught(t *testing.T) {
+	t.Parallel()
+	dir, out := t.TempDir(), t.TempDir()
+	pairs := writePairs(t, dir, false)
+	policyRun(t, dir, "checkpoint.dir="+filepath.Join(out, "saved"), "checkpoint.save_hf=true")
+	teacher := filepath.Join(out, "saved", "release_hf_weights")
+	text := filepath.Join(dir, "text.jsonl")
+	var lines []string
+	for i := range 40 {
+		lines = append(lines, `{"text": "`+strings.Repeat(colours[i%4]+" "+colours[i/4%4]+" ", 3+i%5)+`"}`)
+	}
+	require.NoError(t, os.WriteFile(text, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
+	args := []string{"objective.kind=gkd", "data.paths=[" + text + "]", "objective.reference=" + teacher,
+		"train.phase=sft"}
+	for _, mix := range []string{"0", "0.5", "1"} {
+		args := append(args, "objective.mix="+mix)
+		want, _ := pairsRun(t, dir, args...)
+		require.Greater(t, want[0], 0.01, mix)
+		require.Less(t, want[11], want[0]/2, mix)
+		if mix != "0.5" {
+			continue
+		}
+		piped, _ := pairsRun(t, dir, append(args, "plan.pp=2")...)
+		require.Equal(t, want, piped)
+		got, _ := pairsRun(t, dir, append(args, "plan.dp=2")...)
+		require.InDeltaSlice(t, want, got, 2e-4)
+		require.ErrorContains(t, pairsFault(t, dir, append(args, "plan.tp=2")...), "lie whole on every rank")
+	}
+	cfg, err := configs.Load(configs.Request{Args: append([]string{"model.path=" + teacher, "data.tokenizer=" + dir,
+		"data.seq_len=48", "train.steps=1", "log.dir=" + filepath.Join(out, "same")}, args...)})
+	require.NoError(t, err)
+	require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) {
+		require.InDelta(t, 0, m.Loss, 1e-6)
+	}}))
+	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+text, "objective.kind=gkd"), "learns from a teacher")
+	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+pairs, "objective.kind=gkd", "objective.reference="+teacher),
+		"learns from texts or conversations")
 }

@@ -75,6 +75,11 @@ func Aimed(c *configs.Config, k dataset.Kind) error {
 		return c.Fault("objective.kind", "the data holds judged answers, and the loss is that of a language model",
 			"set objective.kind, for example to kto")
 	case kind == "none":
+	case objective.Lookup(kind).Logits != nil:
+		if k == dataset.KindPairs || k == dataset.KindJudged {
+			return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s learns from texts or conversations, and the data "+
+				"holds %s", kind, k), "name data as for a language model")
+		}
 	case objective.Lookup(kind).Judged != (k == dataset.KindJudged) && (k == dataset.KindJudged || k == dataset.KindPairs):
 		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others", k, kind),
 			"pairs are {prompt, chosen, rejected}, judged answers {prompt, completion, label}")

@@ -93,6 +93,7 @@ func TestOperations(t *testing.T) {
 		kernels.Resize, kernels.ResizeBwd, kernels.Pool, kernels.PoolBwd, kernels.Pad, kernels.Permute,
 		kernels.AttentionBias, kernels.AttentionBiasBwd,
 		kernels.MuonMomentum, kernels.MuonStep, kernels.Orthogonalize, kernels.Lion, kernels.Average,
+		kernels.Divergence, kernels.DivergenceBwd,
 		kernels.Objective, kernels.ObjectiveBwd, kernels.TokenNLL, kernels.PagedRows, kernels.LogitsNLL,
 		kernels.LowLinear, kernels.LowLinearDX,
 		kernels.LowLinearDW}

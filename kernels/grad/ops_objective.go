@@ -6,13 +6,15 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-var opTokenNLL, opObjective, opObjectiveBwd *Op
+var opTokenNLL, opObjective, opObjectiveBwd, opDivergence, opDivergenceBwd *Op
 
 var opPagedRows = &Op{Name: "paged_rows", Kernel: kernels.PagedRows}
 
 func init() {
 	opTokenNLL = &Op{Name: "token_nll", Kernel: kernels.TokenNLL, Args: 3, VJP: tokenNLLVJP}
 	opObjectiveBwd = &Op{Name: "objective_bwd", Kernel: kernels.ObjectiveBwd}
+	opDivergenceBwd = &Op{Name: "divergence_bwd", Kernel: kernels.DivergenceBwd}
+	opDivergence = &Op{Name: "divergence", Kernel: kernels.Divergence, VJP: divergenceVJP}
 	opObjective = &Op{Name: "objective", Kernel: kernels.Objective, VJP: objectiveVJP}
 }
 
@@ -82,6 +84,22 @@ func objectiveVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 		g[0] = t.one(opObjectiveBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{},
 			append(n.In[:5:5], t.to(dy[0],
 				Place{}))...)
+	}
+	return g
+}
+
+// Divergence is a loss of logits z [t v] beside a teacher's, of which every member has all: teacher [t v] in
+// float32, weight [t] -> [1].
+func (t *Tape) Divergence(z, teacher, weight *Value, l *objective.Loss, p objective.Params) *Value {
+	return t.one(opDivergence, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, t.to(z, Place{}),
+		teacher, weight, t.Const("divergence", p.Vector()))
+}
+
+func divergenceVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, len(n.In))
+	if leg(0) {
+		g[0] = t.one(opDivergenceBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{},
+			append(n.In[:4:4], t.to(dy[0], Place{}))...)
 	}
 	return g
 }

@@ -14,6 +14,9 @@ func objectiveCases() []Case {
 	p := objective.Params{Beta: 0.1, Gamma: 0.5, Smoothing: 0.1, Text: 0.3, Center: 0.01, Desirable: 1, Undesirable: 0.7, Value: 0.1,
 		ClipValue: 0.2}
 	for _, name := range objective.Known() {
+		if objective.Lookup(name).Of == nil {
+			continue
+		}
 		attr := kernels.Attr{I: [4]int{objective.Lookup(name).Number()}, F: [2]float64{-1}}
 		in := func(g *gen) tensors {
 			n := 41
@@ -43,6 +46,31 @@ func objectiveCases() []Case {
 }
 
 var _ = add(objectiveCases()...)
+
+// divergenceCases are rows with weights and without, at both ends of the mixture and between.
+func divergenceCases() []Case {
+	var l []Case
+	for _, mix := range []float64{0, 0.3, 1} {
+		attr := kernels.Attr{I: [4]int{objective.Lookup("gkd").Number()}}
+		p := objective.Params{Mix: mix}.Vector()
+		in := func(g *gen) tensors {
+			w := g.positive(9)
+			w.F32()[4] = 0
+			return tensors{g.f32(9, 23), g.f32(9, 23), w, tensor.Of(tensor.F32, p, len(p))}
+		}
+		l = append(l, Case{Op: kernels.Divergence, Name: fmt.Sprint(mix), Why: "float64 in row order", Types: onlyF32,
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: in(g), Out: tensors{g.raw(tensor.F32, 1)}, Attr: attr}
+			}}, Case{Op: kernels.DivergenceBwd, Name: fmt.Sprint(mix), Why: "float64 in row order", Types: onlyF32,
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: append(in(g), g.normal(tensor.F32, 1, 1)),
+					Out: tensors{g.raw(tensor.F32, 9, 23)}, Attr: attr}
+			}})
+	}
+	return l
+}
+
+var _ = add(divergenceCases()...)
 
 var _ = add(
 	Case{Op: kernels.TokenNLL, Name: "ignored", Why: "one float32 difference", Types: onlyF32,

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -42,6 +43,15 @@ func (s *Spec) values() *objective.Loss {
 // objective ends the model: h is what the head of a language model reads, and final what it was made of.
 func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 	t, n, o := r.T, r.Shape.Rows, s.Objective
+	if o.Loss.Logits != nil {
+		z := t.Linear32(h, s.output(t), nil)
+		if s.LogitCap > 0 {
+			z = t.Scale(t.Act(t.Scale(z, 1/s.LogitCap), kernels.Tanh), s.LogitCap)
+		}
+		t.Loss(t.Divergence(z, t.Data(teacherData, tensor.F32, n, s.Vocab), t.Data("weights", tensor.F32, n), o.Loss,
+			o.Params))
+		return
+	}
 	x, sign := (*grad.Value)(nil), -1.0
 	if o.Loss.Score {
 		x, sign = s.score(r, final), 1

@@ -27,6 +27,10 @@ func aims(c *configs.Config, m *family.Model) {
 		return
 	}
 	m.Spec.Objective = &family.Objective{Loss: l, Params: lossParams(l, o)}
+	if l.Logits != nil {
+		m.Modalities = append(m.Modalities, family.TeacherModality(m.Spec.Vocab))
+		return
+	}
 	m.Modalities = append(m.Modalities, family.AnswerModality)
 }
 
@@ -35,7 +39,7 @@ func lossParams(l *objective.Loss, o *configs.Objective) objective.Params {
 	p := objective.Params{Beta: o.Beta, Gamma: o.Gamma, Smoothing: o.Smoothing, Text: o.Text, Center: o.Center,
 		ClipLow: o.ClipLow, ClipHigh: o.ClipHigh, KL: o.KL,
 		Desirable: o.Desirable, Undesirable: o.Undesirable, Discount: o.Discount, Lambda: o.Lambda,
-		Value: o.Value, ClipValue: o.ClipValue}
+		Value: o.Value, ClipValue: o.ClipValue, Mix: o.Mix}
 	if l.Policy != nil {
 		if p.ClipLow < 0 {
 			p.ClipLow = l.Policy.ClipLow
@@ -80,6 +84,10 @@ func (r rules) objective() {
 	if l == nil {
 		return
 	}
+	if l.Logits != nil && r.c.Run.Objective.Reference == "" {
+		r.at("objective.reference", fmt.Sprintf("objective.kind = %s learns from a teacher, and the weights that the "+
+			"run begins with teach nothing", l.Name), "name the teacher's directory")
+	}
 	p, t := &r.c.Run.Plan, &r.c.Run.Train
 	for _, k := range []struct {
 		key, why, try string
@@ -88,6 +96,8 @@ func (r rules) objective() {
 		{"plan.cp", "a loss over answers needs all tokens of an answer on one rank",
 			"use plan.tp, plan.pp or plan.dp",
 			p.CP > 1},
+		{"plan.tp", "a teacher's logits lie whole on every rank", "use plan.pp or plan.dp",
+			p.TP > 1 && l.Logits != nil},
 		{"plan.chunk_size", "a loss over answers needs all tokens of an answer at once", "remove it",
 			p.ChunkSize > 0},
 		{"train.mtp_loss_weight", "further tokens have no preference", "set it to 0", t.MTPWeight > 0 &&
