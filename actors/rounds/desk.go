@@ -50,16 +50,16 @@ type Desk struct {
 	open      map[Task]bool   // tasks that are not done
 }
 
-// NewDesk is the desk of a run that begins: of a schedule, rounds of so many groups, samplers that have so many
-// tasks at once, and so many rounds in all (0 for any number).
+// NewDesk is the desk of a run that begins: of a schedule, rounds of so many groups, samplers that have so
+// many tasks at once, and so many rounds in all (0 for any number).
 func NewDesk(s Schedule, groups, hold int, rounds int64) *Desk {
 	return &Desk{s: s, groups: groups, hold: max(1, hold), last: rounds, seats: map[int]*seat{},
 		left: map[int64]int{}, late: map[int64]int64{}, open: map[Task]bool{}}
 }
 
-// Resume sets a desk to where a run goes on: so many rounds are trained on and so many publications were made,
-// and what they draw is drawn of the rounds that are had. The others that they would have begun are drawn
-// whole by the next publication.
+// Resume sets a desk to where a run goes on: so many rounds are trained on and so many publications were
+// made, and what they draw is drawn of the rounds that are had. The others that they would have begun are
+// drawn whole by the next publication.
 func (d *Desk) Resume(trained, publications int64, had func(round int64) bool) {
 	d.trained, d.published = trained, publications
 	for r := trained; d.s.Begin(r) < publications; r++ {

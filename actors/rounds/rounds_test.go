@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSchedules: every schedule draws each token once, by weights that are not too old where it is trained on, and
-// some are written out.
+// TestSchedules: every schedule draws each token once, by weights that are not too old where it is trained
+// on, and some are written out.
 func TestSchedules(t *testing.T) {
 	for k := range int64(6) {
 		for updates := range int64(4) {
@@ -26,7 +26,8 @@ func TestSchedules(t *testing.T) {
 	require.Error(t, Schedule{Staleness: -1, Updates: 1}.Check(3))
 	require.Error(t, Schedule{Staleness: 1}.Check(3))
 	require.Equal(t, "0:0 1:1 2:2", written(Schedule{0, 1, 0}), "draw and train in turn")
-	require.Equal(t, "0:0,1,2 1:3 2:4", written(Schedule{2, 1, 0}), "the first publication begins as many as may lie ahead")
+	require.Equal(t, "0:0,1,2 1:3 2:4", written(Schedule{2, 1, 0}),
+		"the first publication begins as many as may lie ahead")
 	require.Equal(t, "0:0,1..4,2..4 1:1+4,2+4..8,3..4 2:2+8,3+4..8,4..4", written(Schedule{2, 1, 4}),
 		"a publication goes on with what earlier ones began, and ends what is trained on next")
 }
@@ -52,14 +53,16 @@ func written(s Schedule) string {
 	return strings.Join(all, " ")
 }
 
-// TestDesk: tasks go to samplers with room that have the weights, those of one that is lost to another, and what it
-// says afterwards does not count; weights change only where nothing is under way.
+// TestDesk: tasks go to samplers with room that have the weights, those of one that is lost to another, and
+// what it says afterwards does not count; weights change only where nothing is under way.
 func TestDesk(t *testing.T) {
 	d := NewDesk(Schedule{Staleness: 1, Updates: 1}, 2, 2, 3)
 	require.Empty(t, d.Join(7))
 	task := func(p, r int64, g int) Task { return Task{Part{Publication: p, Round: r}, g} }
-	require.Equal(t, []Order{{Load, 7, task(0, 0, 0)}, {Draw, 7, task(0, 0, 0)}, {Draw, 7, task(0, 0, 1)}}, d.Publish(0))
-	require.Equal(t, []Order{{Load, 8, task(0, 1, 0)}, {Draw, 8, task(0, 1, 0)}, {Draw, 8, task(0, 1, 1)}}, d.Join(8))
+	require.Equal(t, []Order{{Load, 7, task(0, 0, 0)}, {Draw, 7, task(0, 0, 0)}, {Draw, 7, task(0, 0,
+		1)}}, d.Publish(0))
+	require.Equal(t, []Order{{Load, 8, task(0, 1, 0)}, {Draw, 8, task(0, 1, 0)}, {Draw, 8, task(0, 1,
+		1)}}, d.Join(8))
 	counts, orders := d.Drawn(7, task(0, 0, 0))
 	require.True(t, counts)
 	require.Empty(t, orders)
@@ -78,7 +81,8 @@ func TestDesk(t *testing.T) {
 	require.Empty(t, d.Publish(1), "it has other weights, and a task under way")
 	require.Equal(t, int64(0), d.Needed())
 	_, orders = d.Drawn(8, task(0, 1, 0))
-	require.Equal(t, []Order{{Load, 8, task(1, 2, 0)}, {Draw, 8, task(1, 2, 0)}, {Draw, 8, task(1, 2, 1)}}, orders)
+	require.Equal(t, []Order{{Load, 8, task(1, 2, 0)}, {Draw, 8, task(1, 2, 0)}, {Draw, 8, task(1, 2,
+		1)}}, orders)
 	require.Equal(t, int64(1), d.Needed())
 	require.True(t, d.Worked(0))
 	require.Empty(t, d.Publish(1), "made before")

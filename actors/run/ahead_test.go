@@ -19,9 +19,9 @@ var aheadOf = [][]string{
 	{"rollout.staleness=2", "rollout.updates=2", "rollout.span=1"},
 }
 
-// TestPolicyAhead: answers are drawn by the weights that the schedule names, none older than it allows; a pipeline
-// gives the same answers and losses to the bit; a run that is stopped in any step and goes on gives those of one
-// that is not, and each answer once.
+// TestPolicyAhead: answers are drawn by the weights that the schedule names, none older than it allows; a
+// pipeline gives the same answers and losses to the bit; a run that is stopped in any step and goes on
+// gives those of one that is not, and each answer once.
 func TestPolicyAhead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -49,7 +49,8 @@ func TestPolicyAhead(t *testing.T) {
 		require.Equal(t, drawn, same)
 		for stop := int64(1); stop < 5; stop++ {
 			out := t.TempDir()
-			kept := append(args, "checkpoint.dir="+filepath.Join(out, "saved"), "log.dir="+filepath.Join(out, "log"))
+			kept := append(args, "checkpoint.dir="+filepath.Join(out, "saved"),
+				"log.dir="+filepath.Join(out, "log"))
 			first, _ := policyUntil(t, dir, stop, kept...)
 			require.Less(t, len(first), 6)
 			rest, all := policyRun(t, dir, kept...)
@@ -76,8 +77,8 @@ func plannedAge(args []string) int64 {
 	return 0
 }
 
-// TestReplayAhead: answers that several versions drew are drawn again from the log, each part by its own weights,
-// and nothing differs.
+// TestReplayAhead: answers that several versions drew are drawn again from the log, each part by its own
+// weights, and nothing differs.
 func TestReplayAhead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -143,7 +143,8 @@ func (d *drawer) load(w *weights) error {
 			n *= x[1] - x[0]
 		}
 		if n*p.DType.Size() != len(p.Raw) {
-			return fmt.Errorf("%s %v has %d bytes in place of %d", p.Name, p.Box, len(p.Raw), n*p.DType.Size())
+			return fmt.Errorf("%s %v has %d bytes in place of %d", p.Name, p.Box, len(p.Raw),
+				n*p.DType.Size())
 		}
 		v := make([]float32, n)
 		tensor.Widen(p.DType, p.Raw, v)
@@ -195,11 +196,12 @@ func (d *drawer) submit(all []draft, done func(got []draft)) error {
 		q.Done = func(why sample.End) {
 			g.End = why
 			if left--; left == 0 && why != sample.EndCancel && why != sample.EndError {
-				d.ready = append(d.ready, func() error { // when the step is over: values are of the same model
-					err := d.values(all, got)
-					done(got)
-					return err
-				})
+				d.ready = append(d.ready,
+					func() error { // when the step is over: values are of the same model
+						err := d.values(all, got)
+						done(got)
+						return err
+					})
 			}
 		}
 		if err := d.engine.Submit(q); err != nil {
@@ -298,8 +300,8 @@ func (d *drawer) work(commands <-chan command, drawn func(t rounds.Task, got []d
 // inProcess is a sampler in the process that trains.
 type inProcess struct{ commands chan command }
 
-// commandsMost bounds what a sampler is told before it answers: the weights of all publications that lie ahead,
-// with their tasks.
+// commandsMost bounds what a sampler is told before it answers: the weights of all publications that lie
+// ahead, with their tasks.
 func (r *rollouts) commandsMost() int {
 	c := &r.d.r.cfg.Run
 	return 2 + (c.Train.GlobalBatch+1)*(c.Rollout.Staleness+2)

@@ -13,8 +13,8 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// rolloutsSection is where a checkpoint has the answers that weights before its own have drawn and that are not
-// trained on: those weights are gone when the run goes on.
+// rolloutsSection is where a checkpoint has the answers that weights before its own have drawn and that are
+// not trained on: those weights are gone when the run goes on.
 const rolloutsSection = "rollouts"
 
 // inFlight are the answers that were drawn by what was published until a step, and are trained on behind it.

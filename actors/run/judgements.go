@@ -26,8 +26,8 @@ type Judgement struct {
 	Follows   float64 `json:"follows"`
 }
 
-// Judge judges the logged answers of a step of a run again, those to one sample where that is not negative, as
-// the run's own configuration says. No model is read: the log has what the reward saw.
+// Judge judges the logged answers of a step of a run again, those to one sample where that is not negative,
+// as the run's own configuration says. No model is read: the log has what the reward saw.
 func Judge(dir string, step, sample int64) ([]Judgement, error) {
 	cfg, err := configs.Load(configs.Request{File: filepath.Join(dir, "run.yaml")})
 	if err != nil {
@@ -86,7 +86,8 @@ func Judge(dir string, step, sample int64) ([]Judgement, error) {
 		} else {
 			j.Now = &y.Value
 		}
-		j.Wrong = (j.Was == nil) != (j.Now == nil) || j.Was != nil && *j.Was != *j.Now || j.Advantage != j.Follows
+		j.Wrong = (j.Was == nil) != (j.Now == nil) || j.Was != nil && *j.Was != *j.Now ||
+			j.Advantage != j.Follows
 		out = append(out, j)
 	}
 	return out, nil

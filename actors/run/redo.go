@@ -22,13 +22,14 @@ type Redone struct {
 	GradNorm float64 `json:"grad_norm"`
 	// Same says that loss and norm of the gradient have the bits that the run wrote down.
 	Same bool `json:"same"`
-	// Weights are the parameters behind the step where a checkpoint has those of the run: "same", or the name of
-	// the first that differs; "" where there is none.
+	// Weights are the parameters behind the step where a checkpoint has those of the run: "same", or the
+	// name of the first that differs; "" where there is none.
 	Weights string `json:"weights,omitempty"`
 }
 
-// redo trains a step once more: answers that were in flight are those of the checkpoint, the others are drawn and
-// judged again, and gradient and update are those of the plan of the run with all its ranks in this process.
+// redo trains a step once more: answers that were in flight are those of the checkpoint, the others are
+// drawn and judged again, and gradient and update are those of the plan of the run with all its ranks in
+// this process.
 func redo(cfg *configs.Config, step int64) (*Redone, error) {
 	was, err := metricsOf(cfg.Run.Log.Dir, step)
 	if err != nil || was == nil {

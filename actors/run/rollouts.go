@@ -86,8 +86,9 @@ const RolloutsName = "rollouts.jsonl"
 func (d *data) newRollouts(l *objective.Loss) (r *rollouts, err error) {
 	c := d.r.cfg
 	r = &rollouts{d: d, loss: l, moved: make(chan struct{}), done: d.r.start.first - 1,
-		plan: rounds.Schedule{Staleness: int64(c.Run.Rollout.Staleness), Updates: int64(c.Run.Rollout.Updates),
-			Span: int64(c.Run.Rollout.Span)},
+		plan: rounds.Schedule{Staleness: int64(c.Run.Rollout.Staleness),
+			Updates: int64(c.Run.Rollout.Updates),
+			Span:    int64(c.Run.Rollout.Span)},
 		round: map[int64]*round{}, kept: map[int64]*weights{}, samplers: map[int]sampler{},
 		changed: make(chan struct{})}
 	if !l.Policy.Unjudged {

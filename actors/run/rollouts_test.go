@@ -148,11 +148,14 @@ func TestPolicyFaults(t *testing.T) {
 	require.ErrorContains(t, load("reward.kind=exact", "objective.beta=1"),
 		"is not read by objective.kind = grpo")
 	require.ErrorContains(t, load("reward.kind=exact", "objective.kind=none"), "draws no answers")
-	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+filepath.Join(dir, "prompts.jsonl"), "reward.kind=exact",
+	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+filepath.Join(dir, "prompts.jsonl"),
+		"reward.kind=exact",
 		"objective.kind=grpo", "train.global_batch=16", "rollout.max_tokens=6", "rollout.samplers=2"),
 		"does not say how to start other processes")
-	require.ErrorContains(t, load("reward.kind=exact", "rollout.span=2"), "one version draws all of an answer")
-	require.ErrorContains(t, load("reward.kind=exact", "rollout.staleness=6", "rollout.updates=3"), "18 steps ahead")
+	require.ErrorContains(t, load("reward.kind=exact", "rollout.span=2"),
+		"one version draws all of an answer")
+	require.ErrorContains(t, load("reward.kind=exact", "rollout.staleness=6", "rollout.updates=3"),
+		"18 steps ahead")
 	_, drawn := policyRun(t, dir, "reward.kind=command", `reward.command=["false"]`, "train.steps=2",
 		"data.quarantine=100")
 	for _, a := range drawn {

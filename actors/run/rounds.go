@@ -139,8 +139,8 @@ func (r *rollouts) publish(n int64) error {
 	return nil
 }
 
-// prompts are those of a round: the data of its first step. Data are read in order, from the round that is trained
-// on: rounds between may be a checkpoint's, or read before the run went back.
+// prompts are those of a round: the data of its first step. Data are read in order, from the round that is
+// trained on: rounds between may be a checkpoint's, or read before the run went back.
 func (r *rollouts) prompts(from, n int64) (out []dataset.Batch, err error) {
 	for ; from <= n && err == nil; from++ {
 		var m *made

@@ -16,8 +16,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// envSampler marks a process that draws answers for a run: what it is told comes by its standard input, and what
-// it says goes to the file that it is given third beside those of every program.
+// envSampler marks a process that draws answers for a run: what it is told comes by its standard input, and
+// what it says goes to the file that it is given third beside those of every program.
 const envSampler = "LFACTOR_SAMPLER"
 
 // samplerReply is the number of that file.

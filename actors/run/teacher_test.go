@@ -14,8 +14,8 @@ import (
 )
 
 // TestPPORun: a head of values is learnt beside the policy and lies in checkpoints; a pipeline draws the same
-// answers with the same values and losses to the bit, and a run that is stopped goes on with them; what is exported
-// is a model that speaks.
+// answers with the same values and losses to the bit, and a run that is stopped goes on with them; what is
+// exported is a model that speaks.
 func TestPPORun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,8 +45,8 @@ func TestPPORun(t *testing.T) {
 	m.Close()
 }
 
-// TestDistill: a student comes nearer to its teacher on answers that it draws itself, without rewards; without a
-// teacher, or with rewards, it is refused.
+// TestDistill: a student comes nearer to its teacher on answers that it draws itself, without rewards;
+// without a teacher, or with rewards, it is refused.
 func TestDistill(t *testing.T) {
 	t.Parallel()
 	dir, out := t.TempDir(), t.TempDir()
@@ -66,14 +66,17 @@ func TestDistill(t *testing.T) {
 	}
 	require.Greater(t, far(1), 0.5, "a distance of Kullback and Leibler a token")
 	require.Less(t, far(15), far(1)/3)
-	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+filepath.Join(dir, "prompts.jsonl"), "objective.kind=distill",
+	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+filepath.Join(dir, "prompts.jsonl"),
+		"objective.kind=distill",
 		"train.global_batch=8", "rollout.max_tokens=6"), "learns from a teacher")
-	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+filepath.Join(dir, "prompts.jsonl"), "objective.kind=distill",
+	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+filepath.Join(dir, "prompts.jsonl"),
+		"objective.kind=distill",
 		"train.global_batch=8", "rollout.max_tokens=6", teacher, "reward.kind=exact"), "reads no rewards")
 }
 
-// TestTaught: a student learns the distributions of a teacher on texts; a copy of the teacher has nothing to learn;
-// a pipeline gives the same bits, replicas the same losses; without a teacher, or with data of pairs, it is refused.
+// TestTaught: a student learns the distributions of a teacher on texts; a copy of the teacher has nothing
+// to learn; a pipeline gives the same bits, replicas the same losses; without a teacher, or with data of
+// pairs, it is refused.
 func TestTaught(t *testing.T) {
 	t.Parallel()
 	dir, out := t.TempDir(), t.TempDir()
@@ -102,13 +105,16 @@ func TestTaught(t *testing.T) {
 		require.InDeltaSlice(t, want, got, 2e-4)
 		require.ErrorContains(t, pairsFault(t, dir, append(args, "plan.tp=2")...), "lie whole on every rank")
 	}
-	cfg, err := configs.Load(configs.Request{Args: append([]string{"model.path=" + teacher, "data.tokenizer=" + dir,
+	cfg, err := configs.Load(configs.Request{Args: append([]string{"model.path=" + teacher,
+		"data.tokenizer=" + dir,
 		"data.seq_len=48", "train.steps=1", "log.dir=" + filepath.Join(out, "same")}, args...)})
 	require.NoError(t, err)
 	require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) {
 		require.InDelta(t, 0, m.Loss, 1e-6)
 	}}))
-	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+text, "objective.kind=gkd"), "learns from a teacher")
-	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+pairs, "objective.kind=gkd", "objective.reference="+teacher),
+	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+text, "objective.kind=gkd"),
+		"learns from a teacher")
+	require.ErrorContains(t, pairsFault(t, dir, "data.paths="+pairs, "objective.kind=gkd",
+		"objective.reference="+teacher),
 		"learns from texts or conversations")
 }

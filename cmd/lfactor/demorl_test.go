@@ -36,8 +36,8 @@ func TestDemoRL(t *testing.T) {
 	require.Contains(t, string(page), "after rewards")
 }
 
-// TestDemoRLCluster: the demo's run in four processes, of which it kills some, ends with the weights of the quiet
-// one; -long has as many kills as the demo.
+// TestDemoRLCluster: the demo's run in four processes, of which it kills some, ends with the weights of the
+// quiet one; -long has as many kills as the demo.
 func TestDemoRLCluster(t *testing.T) {
 	t.Parallel()
 	dir, args := t.TempDir(), []string{"demo", "--rl", "--cluster", "--dir", "d", "-o", "json"}

@@ -52,9 +52,9 @@ log: {dir: run}
 	return dir
 }
 
-// TestSamplersKilled: answers that processes of their own draw are those of one process, to the last bit of the
-// weights, whichever of them is killed or stopped, and when: samplers are started again, and a run whose leader is
-// killed goes on.
+// TestSamplersKilled: answers that processes of their own draw are those of one process, to the last bit of
+// the weights, whichever of them is killed or stopped, and when: samplers are started again, and a run
+// whose leader is killed goes on.
 func TestSamplersKilled(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
@@ -120,8 +120,8 @@ func TestSamplersKilled(t *testing.T) {
 	replays(t, dir, steps)
 }
 
-// replays: steps of the run are drawn, judged and trained again in one process, to the bit; a reward that somebody
-// changed in the log is found from its sample within a second.
+// replays: steps of the run are drawn, judged and trained again in one process, to the bit; a reward that
+// somebody changed in the log is found from its sample within a second.
 func replays(t *testing.T, dir string, steps int) {
 	t.Helper()
 	saved := func(step int) bool {
@@ -157,7 +157,8 @@ func replays(t *testing.T, dir string, steps int) {
 		fmt.Sprintf(`"reward":%v,`, 1-a.Reward), 1)
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 	began := time.Now()
-	code, out, errs := streams(t, dir, "", "data", "blame", "run", fmt.Sprint(a.Step), "--rewards", "--sample",
+	code, out, errs := streams(t, dir, "", "data", "blame", "run", fmt.Sprint(a.Step), "--rewards",
+		"--sample",
 		fmt.Sprint(a.Sample))
 	took := time.Since(began)
 	t.Logf("a wrong reward is found in %v", took)

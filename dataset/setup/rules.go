@@ -53,8 +53,8 @@ func checkFiles(c *configs.Config, at configs.At) {
 	}
 }
 
-// Aimed is the fault of data that the run's loss does not learn from: pairs of answers and losses over them go
-// together alone.
+// Aimed is the fault of data that the run's loss does not learn from: pairs of answers and losses over them
+// go together alone.
 func Aimed(c *configs.Config, k dataset.Kind) error {
 	kind, draws := c.Run.Objective.Kind, c.Run.Reward.Kind != "none"
 	if l := objective.Lookup(kind); l != nil && l.Policy != nil {
@@ -62,30 +62,36 @@ func Aimed(c *configs.Config, k dataset.Kind) error {
 	}
 	switch {
 	case draws && k != dataset.KindPrompts:
-		return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s draws answers to prompts, and the data holds %s",
-			kind, k), "name records of {prompt, answer}, or set data.kind: prompts")
+		return c.Fault("data.paths",
+			fmt.Sprintf("objective.kind = %s draws answers to prompts, and the data holds %s",
+				kind, k), "name records of {prompt, answer}, or set data.kind: prompts")
 	case draws:
 	case k == dataset.KindPrompts:
 		return c.Fault("objective.kind", "the data holds prompts alone, to which a run draws answers",
 			"set objective.kind, for example to grpo, and reward.kind")
 	case kind == "none" && k == dataset.KindPairs:
-		return c.Fault("objective.kind", "the data holds pairs of answers, and the loss is that of a language model",
+		return c.Fault("objective.kind",
+			"the data holds pairs of answers, and the loss is that of a language model",
 			"set objective.kind, for example to dpo")
 	case kind == "none" && k == dataset.KindJudged:
-		return c.Fault("objective.kind", "the data holds judged answers, and the loss is that of a language model",
+		return c.Fault("objective.kind",
+			"the data holds judged answers, and the loss is that of a language model",
 			"set objective.kind, for example to kto")
 	case kind == "none":
 	case objective.Lookup(kind).Logits != nil:
 		if k == dataset.KindPairs || k == dataset.KindJudged {
-			return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s learns from texts or conversations, and the data "+
-				"holds %s", kind, k), "name data as for a language model")
+			return c.Fault("data.paths",
+				fmt.Sprintf("objective.kind = %s learns from texts or conversations, and the data "+
+					"holds %s", kind, k), "name data as for a language model")
 		}
-	case objective.Lookup(kind).Judged != (k == dataset.KindJudged) && (k == dataset.KindJudged || k == dataset.KindPairs):
+	case objective.Lookup(kind).Judged != (k == dataset.KindJudged) && (k == dataset.KindJudged ||
+		k == dataset.KindPairs):
 		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others", k, kind),
 			"pairs are {prompt, chosen, rejected}, judged answers {prompt, completion, label}")
 	case k != dataset.KindPairs && k != dataset.KindJudged:
-		return c.Fault("data.paths", fmt.Sprintf("objective.kind = %s learns from pairs of answers, and the data "+
-			"holds %s", kind, k), "name records of {prompt, chosen, rejected}")
+		return c.Fault("data.paths",
+			fmt.Sprintf("objective.kind = %s learns from pairs of answers, and the data "+
+				"holds %s", kind, k), "name records of {prompt, chosen, rejected}")
 	}
 	return nil
 }

@@ -162,8 +162,8 @@ func (b *Backend) round(r result, c []float32, ldc, i0, j0, m, n int) {
 
 const panelsATask = 8
 
-// pack brings a block of both operands into panels. The panels of a are kept while only columns change, and those
-// of b where they are packed already.
+// pack brings a block of both operands into panels. The panels of a are kept while only columns change, and
+// those of b where they are packed already.
 func (b *Backend) pack(x, y matrix, g *gemmPlan, i0, j0, p0, m, n, kc int, both, packed bool) {
 	na, nb := ceilDiv(m, b.k.mr), ceilDiv(n, b.k.nr)
 	if packed {

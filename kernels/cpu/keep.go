@@ -28,8 +28,9 @@ type kept struct {
 	panels map[panelAt][]float32
 }
 
-// Keep implements kernels.Keeper. Panels of a kept operand are made where a product first needs them; they take as
-// much memory as the operand has in float32. Products of one row, and those on tiles, read it where it lies.
+// Keep implements kernels.Keeper. Panels of a kept operand are made where a product first needs them; they
+// take as much memory as the operand has in float32. Products of one row, and those on tiles, read it where
+// it lies.
 func (b *Backend) Keep(t *tensor.Tensor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestKeep: products with a kept operand have the bits of others, whatever they are cut into and in both types;
-// after a change they follow the new contents, and what is forgotten takes no memory.
+// TestKeep: products with a kept operand have the bits of others, whatever they are cut into and in both
+// types; after a change they follow the new contents, and what is forgotten takes no memory.
 func TestKeep(t *testing.T) {
 	b, plain := New(2), New(2)
 	defer b.Close()     //nolint:errcheck // it ends threads

@@ -91,7 +91,8 @@ func objectiveVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 // Divergence is a loss of logits z [t v] beside a teacher's, of which every member has all: teacher [t v] in
 // float32, weight [t] -> [1].
 func (t *Tape) Divergence(z, teacher, weight *Value, l *objective.Loss, p objective.Params) *Value {
-	return t.one(opDivergence, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, t.to(z, Place{}),
+	return t.one(opDivergence, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, t.to(z,
+		Place{}),
 		teacher, weight, t.Const("divergence", p.Vector()))
 }
 

@@ -2,8 +2,8 @@ package objective
 
 import "math"
 
-// gkd learns the distributions of a teacher on the answers of the data, by the generalised divergence of Jensen and
-// Shannon: mix 0 is the distance from the teacher, 1 that from the student.
+// gkd learns the distributions of a teacher on the answers of the data, by the generalised divergence of
+// Jensen and Shannon: mix 0 is the distance from the teacher, 1 that from the student.
 var _ = register(Loss{Name: "gkd", Source: "arXiv:2306.13649", Reference: true,
 	Doc: "β·KL(t‖M) + (1−β)·KL(s‖M) of the distributions of teacher and student, M = β·t + (1−β)·s, β mix; 0 is " +
 		"KL(t‖s), 1 KL(s‖t); a mean over the tokens of answers",

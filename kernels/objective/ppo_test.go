@@ -31,8 +31,9 @@ func TestPPOGolden(t *testing.T) {
 	require.Len(t, g.Cases, 2)
 	l := Lookup("ppo")
 	for _, c := range g.Cases {
-		p := Params{ClipLow: g.ClipLow, ClipHigh: g.ClipHigh, KL: c.KL, Discount: c.Discount, Lambda: c.Lambda,
-			Value: 1, ClipValue: c.ClipValue}
+		p := Params{ClipLow: g.ClipLow, ClipHigh: g.ClipHigh, KL: c.KL, Discount: c.Discount,
+			Lambda: c.Lambda,
+			Value:  1, ClipValue: c.ClipValue}
 		var all []Drawn
 		tokens := 0
 		for s, n := range g.Lengths {

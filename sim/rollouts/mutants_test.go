@@ -15,7 +15,8 @@ import (
 type mutant struct{ name, promise, file, old, new string }
 
 var mutants = []mutant{
-	{"a round begins a publication before its credit", "R-1|R-4", "schedule.go", "return max(0, round-s.Staleness)",
+	{"a round begins a publication before its credit", "R-1|R-4", "schedule.go",
+		"return max(0, round-s.Staleness)",
 		"return max(0, round-s.Staleness-1)"},
 	{"a lost task is forgotten", "nothing happens", "desk.go",
 		"	d.waiting = append(slices.Clone(s.tasks), d.waiting...)\n", ""},
@@ -23,8 +24,10 @@ var mutants = []mutant{
 	{"a result that comes twice counts twice", "R-|panic: rounds:", "desk.go",
 		"	if i < 0 {\n		return false, nil\n	}\n	s.tasks = slices.Delete(s.tasks, i, i+1)\n",
 		"	if i >= 0 {\n		s.tasks = slices.Delete(s.tasks, i, i+1)\n	}\n"},
-	{"a part does not wait for the one before it", "R-3", "desk.go", "		if !d.ready(t) {", "		if false {"},
-	{"a round is trained on before its last answer", "R-2|panic: rounds:", "desk.go", "return begun && n == 0",
+	{"a part does not wait for the one before it", "R-3", "desk.go", "		if !d.ready(t) {",
+		"		if false {"},
+	{"a round is trained on before its last answer", "R-2|panic: rounds:", "desk.go",
+		"return begun && n == 0",
 		"return begun && n <= 1"},
 	{"weights change under an answer", "R-3|weights", "desk.go",
 		"s.loaded != t.Publication && len(s.tasks) == 0 &&", "s.loaded != t.Publication &&"},
@@ -39,7 +42,8 @@ func TestMutants(t *testing.T) {
 		source := filepath.Join(root, "actors", "rounds", m.file)
 		text, err := os.ReadFile(source)
 		require.NoError(t, err)
-		require.Equal(t, 1, strings.Count(string(text), m.old), "%s: %s must have exactly one %q", m.name, m.file, m.old)
+		require.Equal(t, 1, strings.Count(string(text), m.old), "%s: %s must have exactly one %q", m.name,
+			m.file, m.old)
 		if !*long && i > 0 {
 			continue
 		}

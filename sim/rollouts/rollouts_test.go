@@ -16,8 +16,9 @@ var long = flag.Bool("long", false, "10,000 seeds, and all planted faults")
 // drawnWorld is a world of a seed: of any schedule, with samplers of any kind and faults of all kinds.
 func drawnWorld(seed uint64) World {
 	rng := rand.New(rand.NewPCG(seed, 9))
-	w := World{Seed: seed, Groups: 1 + rng.IntN(5), Each: 1 + rng.IntN(3), Rounds: 12, Samplers: 1 + rng.IntN(4),
-		Hold: 1 + rng.IntN(4), Length: 40, Spread: 1, Token: 0.01, Train: rng.Float64() * 2,
+	w := World{Seed: seed, Groups: 1 + rng.IntN(5), Each: 1 + rng.IntN(3), Rounds: 12,
+		Samplers: 1 + rng.IntN(4),
+		Hold:     1 + rng.IntN(4), Length: 40, Spread: 1, Token: 0.01, Train: rng.Float64() * 2,
 		Load: rng.Float64() * 0.2, Publish: rng.Float64() * 0.2, Patience: 1, Slow: 20}
 	w.Schedule = rounds.Schedule{Staleness: rng.Int64N(5), Updates: 1 + rng.Int64N(3)}
 	if rng.IntN(2) == 0 {
@@ -29,8 +30,8 @@ func drawnWorld(seed uint64) World {
 	return w
 }
 
-// TestSeeds: whatever samplers do, no token is too old where it is trained on, every answer is trained on in its
-// turn, and what is trained on has the lengths of what is drawn. Every seed runs twice.
+// TestSeeds: whatever samplers do, no token is too old where it is trained on, every answer is trained on
+// in its turn, and what is trained on has the lengths of what is drawn. Every seed runs twice.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	n := uint64(600)
@@ -56,12 +57,13 @@ func TestSeeds(t *testing.T) {
 	require.Greater(t, lost, int(n)/2)
 }
 
-// TestBias: what is trained on has the lengths of what is drawn, with samplers that die, hang and are slow; where
-// old answers are dropped instead, the long ones are missing.
+// TestBias: what is trained on has the lengths of what is drawn, with samplers that die, hang and are slow;
+// where old answers are dropped instead, the long ones are missing.
 func TestBias(t *testing.T) {
 	t.Parallel()
-	w := World{Schedule: rounds.Schedule{Staleness: 2, Updates: 1}, Groups: 8, Each: 1, Rounds: 2000, Samplers: 4,
-		Hold: 8, Length: 100, Spread: 1, Token: 0.01, Train: 1, Patience: 3, Dies: 0.02, Hangs: 0.02, Twice: 0.02,
+	w := World{Schedule: rounds.Schedule{Staleness: 2, Updates: 1}, Groups: 8, Each: 1, Rounds: 2000,
+		Samplers: 4,
+		Hold:     8, Length: 100, Spread: 1, Token: 0.01, Train: 1, Patience: 3, Dies: 0.02, Hangs: 0.02, Twice: 0.02,
 		Slows: 0.05, Slow: 5}
 	r, err := Run(w)
 	require.NoError(t, err)

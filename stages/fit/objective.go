@@ -36,7 +36,8 @@ func aims(c *configs.Config, m *family.Model) {
 
 // lossParams are the parameters of a loss, its own where the section leaves them to it.
 func lossParams(l *objective.Loss, o *configs.Objective) objective.Params {
-	p := objective.Params{Beta: o.Beta, Gamma: o.Gamma, Smoothing: o.Smoothing, Text: o.Text, Center: o.Center,
+	p := objective.Params{Beta: o.Beta, Gamma: o.Gamma, Smoothing: o.Smoothing, Text: o.Text,
+		Center:  o.Center,
 		ClipLow: o.ClipLow, ClipHigh: o.ClipHigh, KL: o.KL,
 		Desirable: o.Desirable, Undesirable: o.Undesirable, Discount: o.Discount, Lambda: o.Lambda,
 		Value: o.Value, ClipValue: o.ClipValue, Mix: o.Mix}
@@ -85,8 +86,9 @@ func (r rules) objective() {
 		return
 	}
 	if l.Logits != nil && r.c.Run.Objective.Reference == "" {
-		r.at("objective.reference", fmt.Sprintf("objective.kind = %s learns from a teacher, and the weights that the "+
-			"run begins with teach nothing", l.Name), "name the teacher's directory")
+		r.at("objective.reference",
+			fmt.Sprintf("objective.kind = %s learns from a teacher, and the weights that the "+
+				"run begins with teach nothing", l.Name), "name the teacher's directory")
 	}
 	p, t := &r.c.Run.Plan, &r.c.Run.Train
 	for _, k := range []struct {
@@ -130,8 +132,9 @@ func (r rules) rollouts(l *objective.Loss) {
 	case l.Policy.Unjudged && c.Reward.Kind != "none":
 		r.at("reward.kind", fmt.Sprintf("objective.kind = %s reads no rewards", l.Name), "remove it")
 	case l.Policy.Unjudged && c.Objective.Reference == "":
-		r.at("objective.reference", fmt.Sprintf("objective.kind = %s learns from a teacher, and the weights that "+
-			"the run begins with teach nothing", l.Name), "name the teacher's directory")
+		r.at("objective.reference",
+			fmt.Sprintf("objective.kind = %s learns from a teacher, and the weights that "+
+				"the run begins with teach nothing", l.Name), "name the teacher's directory")
 	case l.Policy.Unjudged:
 	case c.Reward.Kind == "none":
 		r.at("reward.kind", "says not what drawn answers are worth", "set it, for example to exact")
@@ -140,9 +143,11 @@ func (r rules) rollouts(l *objective.Loss) {
 		key, why, try string
 		set           bool
 	}{
-		{"train.global_batch", fmt.Sprintf("%d answers of a step are no whole groups of %d", c.Train.GlobalBatch,
+		{"train.global_batch", fmt.Sprintf("%d answers of a step are no whole groups of %d",
+			c.Train.GlobalBatch,
 			c.Rollout.Group), "take a multiple of rollout.group", c.Train.GlobalBatch%c.Rollout.Group != 0},
-		{"rollout.max_tokens", fmt.Sprintf("%d leave no room for a prompt in %d", c.Rollout.Max, c.Data.SeqLen),
+		{"rollout.max_tokens", fmt.Sprintf("%d leave no room for a prompt in %d", c.Rollout.Max,
+			c.Data.SeqLen),
 			"raise data.seq_len", c.Rollout.Max+1 >= c.Data.SeqLen},
 		{"plan.procs", "answers are drawn in the process that trains", "set it to 1", c.Plan.Procs > 1},
 		{"device", "answers are drawn on the processor", "set it to cpu", c.Device != "cpu"},

@@ -35,7 +35,8 @@ func dataBlame() *cobra.Command {
 			"in; nothing is written. With --rewards the answers that the step drew are judged again, from the " +
 			"log alone, and whose reward is\n" +
 			"not what was logged is said."}
-	rewards := c.Flags().Bool("rewards", false, "judge the step's drawn answers again; exit code 1 says that one differs")
+	rewards := c.Flags().Bool("rewards", false,
+		"judge the step's drawn answers again; exit code 1 says that one differs")
 	sample := c.Flags().Int64("sample", -1, "with --rewards: the answers to this sample alone")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		dir, step := runDir(args[:len(args)-1]), args[len(args)-1]
@@ -123,7 +124,8 @@ func (b *Blame) judged(w io.Writer) {
 		if j.Wrong {
 			mark = "!"
 		}
-		fmt.Fprintf(w, "%s sample %d answer %d, weights behind step %d: %q to %q: reward %s, now %s; advantage %.4g",
+		fmt.Fprintf(w,
+			"%s sample %d answer %d, weights behind step %d: %q to %q: reward %s, now %s; advantage %.4g",
 			mark, j.Sample, j.Index, j.Version, j.Text, j.Prompt, number(j.Was, j.Fault), number(j.Now, j.Why),
 			j.Advantage)
 		if j.Follows != j.Advantage {

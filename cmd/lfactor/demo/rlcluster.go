@@ -37,7 +37,8 @@ type rlCluster struct {
 // demoRLCluster is demo --rl --cluster.
 func demoRLCluster(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
-	d := &rlCluster{ctx: ctx, in: func(name string) string { return filepath.Join(dir, name) }, steps: steps, show: show}
+	d := &rlCluster{ctx: ctx, in: func(name string) string { return filepath.Join(dir, name) },
+		steps: steps, show: show}
 	for _, sub := range []string{"texts-run", "texts-checkpoints", "quiet", "cluster", "tokenizer"} {
 		if err := os.RemoveAll(d.in(sub)); err != nil {
 			return err
@@ -46,7 +47,8 @@ func demoRLCluster(ctx context.Context, dir string, steps int, show *shown) erro
 	if err := rlData(d.in); err != nil {
 		return err
 	}
-	if err := rlTrain(ctx, fmt.Sprintf(rlTexts, d.in("model.yaml"), d.in("texts.jsonl"), d.in("tokenizer"), rlTextSteps,
+	if err := rlTrain(ctx, fmt.Sprintf(rlTexts, d.in("model.yaml"), d.in("texts.jsonl"),
+		d.in("tokenizer"), rlTextSteps,
 		d.in("texts-checkpoints"), d.in("texts-run"))); err != nil {
 		return err
 	}
@@ -76,28 +78,32 @@ func demoRLCluster(ctx context.Context, dir string, steps int, show *shown) erro
 	if diff > 0 {
 		return fmt.Errorf("%d tensors differ from the quiet run's: this is a bug", diff)
 	}
-	fmt.Fprintf(show.out, "3. after %d kills weights, optimizer state and the log of answers equal those of the quiet run, bit "+
-		"for bit; %v in all\n", d.kills, time.Since(began).Round(time.Second))
+	fmt.Fprintf(show.out,
+		"3. after %d kills weights, optimizer state and the log of answers equal those of the quiet run, bit "+
+			"for bit; %v in all\n", d.kills, time.Since(began).Round(time.Second))
 	return nil
 }
 
 // file is the run file of a run: that of demo --rl, with answers drawn ahead.
 func (d *rlCluster) file(name string) string {
-	text := fmt.Sprintf(rlAnswers, filepath.Join(d.in("texts-checkpoints"), "release_hf_weights"), d.in("prompts.jsonl"),
+	text := fmt.Sprintf(rlAnswers, filepath.Join(d.in("texts-checkpoints"), "release_hf_weights"),
+		d.in("prompts.jsonl"),
 		d.steps, max(1, d.steps/6), filepath.Join(d.in(name), "checkpoints"), filepath.Join(d.in(name), "run"))
 	text = strings.Replace(text, "max_tokens: 4}", "max_tokens: 4, staleness: 2, span: 2}", 1)
-	return strings.Replace(text, "interval: 100000, keep: 1, save_hf: true", fmt.Sprintf("interval: %d, keep: 2",
-		max(1, d.steps/12)), 1)
+	return strings.Replace(text, "interval: 100000, keep: 1, save_hf: true",
+		fmt.Sprintf("interval: %d, keep: 2",
+			max(1, d.steps/12)), 1)
 }
 
-// disturbed trains in four processes, kills a sampler every few steps, and the leader once; it reports whether the
-// run has ended.
+// disturbed trains in four processes, kills a sampler every few steps, and the leader once; it reports
+// whether the run has ended.
 func (d *rlCluster) disturbed(life int) (over bool, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return false, err
 	}
-	c := exec.CommandContext(d.ctx, self, "train", d.in("cluster.yaml"), "rollout.samplers=3", "train.log_interval=1")
+	c := exec.CommandContext(d.ctx, self, "train", d.in("cluster.yaml"), "rollout.samplers=3",
+		"train.log_interval=1")
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	lines, err := c.StderrPipe()
 	if err != nil {
@@ -143,7 +149,8 @@ func (d *rlCluster) disturbed(life int) (over bool, err error) {
 	return true, nil
 }
 
-// compare counts the tensors that differ between the last checkpoints of the two runs, and looks at their logs.
+// compare counts the tensors that differ between the last checkpoints of the two runs, and looks at their
+// logs.
 func (d *rlCluster) compare() (different int, err error) {
 	var readers [2]*checkpoint.Reader
 	var logs [2][]byte

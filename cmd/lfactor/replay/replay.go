@@ -27,8 +27,9 @@ func Command() *cobra.Command {
 			"code 1 says that " +
 			"something differs.",
 		Args: cobra.ExactArgs(2)}
-	only := c.Flags().Int64("sample", -1, "draw and judge the answers to this prompt alone, by its place in the "+
-		"global order, and train nothing")
+	only := c.Flags().Int64("sample", -1,
+		"draw and judge the answers to this prompt alone, by its place in the "+
+			"global order, and train nothing")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		step, err := strconv.ParseInt(args[1], 10, 64)
 		if err != nil || step < 1 {
@@ -54,7 +55,8 @@ func Command() *cobra.Command {
 			}
 			redone(w, x)
 		})
-		if y := x.Redone; err == nil && y != nil && y.Missing == "" && (!y.Same || y.Weights != "" && y.Weights != "same") {
+		if y := x.Redone; err == nil && y != nil && y.Missing == "" && (!y.Same || y.Weights != "" &&
+			y.Weights != "same") {
 			err = exit.With(errors.New("the step's training differs"), exit.Failed)
 		}
 		if err == nil && len(x.Differ) > 0 {
@@ -75,9 +77,11 @@ func redone(w io.Writer, x *run.Replayed) {
 		fmt.Fprintf(w, "the step is not trained again: %s\n", y.Missing)
 		return
 	case y.Same:
-		fmt.Fprintf(w, "trained again in one process: loss %v and norm of the gradient %v, to the bit\n", y.Loss, y.GradNorm)
+		fmt.Fprintf(w, "trained again in one process: loss %v and norm of the gradient %v, to the bit\n",
+			y.Loss, y.GradNorm)
 	default:
-		fmt.Fprintf(w, "trained again in one process: loss %v and norm of the gradient %v differ from what was logged\n",
+		fmt.Fprintf(w,
+			"trained again in one process: loss %v and norm of the gradient %v differ from what was logged\n",
 			y.Loss, y.GradNorm)
 	}
 	switch y.Weights {
