@@ -75,6 +75,12 @@ type isa struct {
 	centred   func(x []float32, mean float32) float32               // Σ (x - mean)²
 	layer     func(y, x, w, b []float32, mean, r float32)           // y = (x - mean)·r·w + b
 	max       func(x []float32) float32                             // -Inf for none; NaN is ignored
+	// absMax is max |x| and absMaxes y = max(y, |x|), of which a NaN is greater than all. roundBits and roundEach are
+	// y = q(x·f)·back with q the nearest number of the format at h, of two the even one.
+	absMax    func(x []float32) float32
+	absMaxes  func(y, x []float32)
+	roundBits func(y, x []float32, f, back float32, h *roundConst)
+	roundEach func(y, x, f, back []float32, h *roundConst)
 	exp       func(y, x []float32, scale, shift, c float32) float32 // y = c·exp(x·scale + shift), and Σ y
 	// soft is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y. softGrad is p = 2^(s·scale -
 	// lse) and ds = (dp - delta)·p·factor. The others round to bfloat16, for products of it.

@@ -3,6 +3,7 @@ package cpu
 import "unsafe"
 
 //go:generate sh -c "cd asm && go run . -out ../asm_amd64.s -stubs ../asm_amd64.go -pkg cpu -amx ../amx_amd64.s"
+//go:generate sh -c "cd asm && go run . -part precision -out ../precision_amd64.s -stubs ../precision_amd64.go -pkg cpu"
 
 // Bits of CPUID and of XCR0.
 const (
@@ -65,6 +66,13 @@ var avx512 = isa{
 	convTile: func(a *convArgs) { convTileZ((*int)(unsafe.Pointer(a))) },
 	sumTile:  func(a *sumArgs) { sumTileZ((*int)(unsafe.Pointer(a))) },
 	addRuns:  addRunsZ,
+	absMax: absMaxZ, absMaxes: absMaxesZ,
+	roundBits: func(y, x []float32, f, back float32, h *roundConst) {
+		roundBitsZ(y, x, f, back, (*float32)(unsafe.Pointer(h)))
+	},
+	roundEach: func(y, x, f, back []float32, h *roundConst) {
+		roundEachZ(y, x, f, back, (*float32)(unsafe.Pointer(h)))
+	},
 	wino:     &winoMaps{winoInZ, winoOutZ, winoKernelZ, winoCotangentZ, winoGradientZ},
 }
 
@@ -118,6 +126,13 @@ var avx2 = isa{
 	convTile: func(a *convArgs) { convTileY((*int)(unsafe.Pointer(a))) },
 	sumTile:  func(a *sumArgs) { sumTileY((*int)(unsafe.Pointer(a))) },
 	addRuns:  addRunsY,
+	absMax: absMaxY, absMaxes: absMaxesY,
+	roundBits: func(y, x []float32, f, back float32, h *roundConst) {
+		roundBitsY(y, x, f, back, (*float32)(unsafe.Pointer(h)))
+	},
+	roundEach: func(y, x, f, back []float32, h *roundConst) {
+		roundEachY(y, x, f, back, (*float32)(unsafe.Pointer(h)))
+	},
 	wino:     &winoMaps{winoInY, winoOutY, winoKernelY, winoCotangentY, winoGradientY},
 }
 

@@ -55,75 +55,94 @@ func (b *Backend) copyOf(t *tensor.Tensor) *tensor.Tensor {
 // round rounds rows [first, end), which share scales by columns of the grain.
 func (w *worker) round(from, to view, first, end, width int, g kernels.Grain) {
 	buf := w.arena.f32((end - first) * width)
-	most := make([]uint32, ceilDiv(width, g.Columns))
+	places := w.arena.zero(width) // greatest magnitudes by column, where blocks have more than one row
 	for r := range end - first {
 		row := buf[r*width : (r+1)*width]
 		w.k.read(row, from, (first+r)*width)
-		if g.Columns == 1 {
-			for j, v := range row {
-				most[j] = max(most[j], math.Float32bits(v)&^(1<<31))
-			}
-			continue
-		}
-		for c := range most {
-			m := most[c]
-			for _, v := range row[c*g.Columns : min((c+1)*g.Columns, width)] {
-				m = max(m, math.Float32bits(v)&^(1<<31))
-			}
-			most[c] = m
+		if g.Rows > 1 {
+			w.k.absMaxes(places, row)
 		}
 	}
-	by, back := w.arena.f32(len(most)), w.arena.f32(len(most))
-	for c, m := range most {
-		by[c], back[c] = g.Factor(math.Float32frombits(m))
+	h := newRoundConst(g.Number)
+	if g.Columns == 1 {
+		back := w.arena.f32(width)
+		for j, most := range places {
+			places[j], back[j] = g.Factor(most)
+		}
+		for r := range end - first {
+			row := buf[r*width : (r+1)*width]
+			w.k.roundEach(row, row, places, back, h)
+			w.k.write(to, (first+r)*width, row)
+		}
+		return
 	}
-	q := newRounding(g.Number)
+	for c := 0; c < width; c += g.Columns {
+		n := min(g.Columns, width-c)
+		of := places[c : c+n]
+		if g.Rows == 1 {
+			of = buf[c : c+n]
+		}
+		by, back := g.Factor(w.k.absMax(of))
+		for r := range end - first {
+			part := buf[r*width+c : r*width+c+n]
+			w.k.roundBits(part, part, by, back, h)
+		}
+	}
 	for r := range end - first {
-		row := buf[r*width : (r+1)*width]
-		if g.Columns == 1 {
-			for j, v := range row {
-				row[j] = q.nearest(v*by[j]) * back[j]
-			}
-		} else {
-			for c := range most {
-				f, s := by[c], back[c]
-				part := row[c*g.Columns : min((c+1)*g.Columns, width)]
-				for j, v := range part {
-					part[j] = q.nearest(v*f) * s
-				}
-			}
-		}
-		w.k.write(to, (first+r)*width, row)
+		w.k.write(to, (first+r)*width, buf[r*width:(r+1)*width])
 	}
 }
 
-// rounding are the constants of a format.
-type rounding struct {
-	half, keep uint32  // of the bits of a float32 behind the mantissa: half of the last one kept, and the kept ones
-	shift      int     // of the last one kept
-	least      uint32  // bits of the least normal number
-	magic      float32 // pushes what is behind the last bit of a subnormal number out of a float32
-	most       uint32  // bits of the greatest number
+// roundConst are the constants of a format, with integers as the bits of a float32.
+type roundConst struct {
+	half, keep, shift, least float32 // of bits behind the mantissa: half of the last kept one less 1, the kept, how many
+	magic                    float32 // pushes what is behind the last bit of a subnormal number out of a float32
+	most                     float32 // the greatest number
 }
 
-func newRounding(n kernels.Number) rounding {
+func newRoundConst(n kernels.Number) *roundConst {
 	shift := 23 - n.Mantissa
-	return rounding{half: 1<<(shift-1) - 1, keep: ^uint32(1<<shift - 1), shift: shift,
-		least: math.Float32bits(float32(math.Ldexp(1, n.Least))),
-		magic: float32(math.Ldexp(1.5, 23+n.Least-n.Mantissa)), most: math.Float32bits(n.Most)}
+	return &roundConst{half: math.Float32frombits(1<<(shift-1) - 1),
+		keep:  math.Float32frombits(^uint32(1<<shift - 1)),
+		shift: math.Float32frombits(uint32(shift)), least: float32(math.Ldexp(1, n.Least)),
+		magic: float32(math.Ldexp(1.5, 23+n.Least-n.Mantissa)), most: n.Most}
 }
 
 // nearest is the number of the format that is nearest to x, of two the even one.
-func (q *rounding) nearest(x float32) float32 {
+func (q *roundConst) nearest(x float32) float32 {
 	u := math.Float32bits(x)
 	a := u &^ (1 << 31)
-	if a < q.least {
+	if a < math.Float32bits(q.least) {
 		s := float32(math.Float32frombits(a)+q.magic) - q.magic
 		return math.Float32frombits(math.Float32bits(s) | u&(1<<31))
 	}
-	if a > 0x7f800000 {
-		return x
-	}
-	a = min((a+q.half+a>>q.shift&1)&q.keep, q.most)
+	a = min((a+math.Float32bits(q.half)+a>>math.Float32bits(q.shift)&1)&math.Float32bits(q.keep),
+		math.Float32bits(q.most))
 	return math.Float32frombits(a | u&(1<<31))
+}
+
+func goAbsMax(x []float32) float32 {
+	m := uint32(0)
+	for _, v := range x {
+		m = max(m, math.Float32bits(v)&^(1<<31))
+	}
+	return math.Float32frombits(m)
+}
+
+func goAbsMaxes(y, x []float32) {
+	for i, v := range x[:len(y)] {
+		y[i] = math.Float32frombits(max(math.Float32bits(y[i]), math.Float32bits(v)&^(1<<31)))
+	}
+}
+
+func goRoundBits(y, x []float32, f, back float32, h *roundConst) {
+	for i, v := range x[:len(y)] {
+		y[i] = h.nearest(v*f) * back
+	}
+}
+
+func goRoundEach(y, x, f, back []float32, h *roundConst) {
+	for i, v := range x[:len(y)] {
+		y[i] = h.nearest(v*f[i]) * back[i]
+	}
 }

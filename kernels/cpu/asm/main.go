@@ -14,8 +14,16 @@ import (
 // of the tile instructions.
 func main() {
 	amx := flag.String("amx", "", "file for the AMX assembly")
+	part := flag.String("part", "", "what to write in place of all: precision")
 	flag.Parse()
 	ConstraintExpr("amd64")
+	if *part == "precision" {
+		for _, e := range []*emitter{{wide: true, suffix: "Z"}, {suffix: "Y"}} {
+			e.precision()
+		}
+		Generate()
+		return
+	}
 	for _, e := range []*emitter{{wide: true, suffix: "Z"}, {suffix: "Y"}} {
 		e.tiles()
 		e.transpose()
