@@ -1,9 +1,11 @@
 package format
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -160,4 +162,53 @@ func TestRobotFramesAreLeRobots(t *testing.T) {
 		require.Equal(t, w, stats[name], name)
 	}
 	require.Equal(t, []string{"observation.images.top"}, l.Cameras())
+}
+
+// TestRobotVideos: every frame of every episode in one video is the one of its timestamp, in the codec that
+// LeRobot writes (AV1) and in ones that decode frames in another order than they show them. It wants ffmpeg.
+func TestRobotVideos(t *testing.T) {
+	if _, err := exec.LookPath("ffmpeg"); err != nil {
+		t.Skip("no ffmpeg")
+	}
+	known, err := exec.Command("ffmpeg", "-v", "error", "-encoders").Output()
+	require.NoError(t, err)
+	const camera = "observation.images.top"
+	for _, codec := range [][]string{{"libsvtav1", "-g", "2", "-crf", "30"}, {"libx264", "-bf", "3"},
+		{"mpeg4", "-q:v", "1"}} {
+		t.Run(codec[0], func(t *testing.T) {
+			if !bytes.Contains(known, []byte(" "+codec[0]+" ")) {
+				t.Skip("ffmpeg has no such encoder")
+			}
+			dir := t.TempDir()
+			writeLeRobot3(t, dir)
+			args := append([]string{"-v", "error", "-f", "lavfi", "-i",
+				"color=black:s=64x64:r=8:d=2.5,geq=lum='20+10*N':cb=128:cr=128", "-pix_fmt", "yuv420p", "-c:v"},
+				codec...)
+			out, err := exec.Command("ffmpeg", append(args,
+				filepath.Join(dir, "videos", camera, "chunk-000/file-000.mp4"))...).CombinedOutput()
+			require.NoError(t, err, string(out))
+			s := open(t, dir, dataset.Options{Horizon: 1, Robot: dataset.RobotKeys{State: "action"}})
+			require.EqualValues(t, 20, s.Len())
+			var at []int
+			file := ""
+			for i := range s.Len() {
+				v := frame(t, s, i).Videos[camera]
+				at, file = append(at, v.At), v.File
+			}
+			info, err := media.FFmpeg{}.Probe(t.Context(), file)
+			require.NoError(t, err)
+			require.EqualValues(t, 20, info.Frames)
+			for _, some := range [][]int{at, at[:1], at[13:14], at[19:]} {
+				frames, err := media.FFmpeg{}.Frames(t.Context(), file, info, some)
+				require.NoError(t, err)
+				for k, n := range some {
+					// luma from 16 to 235 is stretched to 0 to 255; neighbours are 11.6 apart
+					require.InDelta(t, (20+10*float64(n)-16)*255/219, float64(frames[k].Pix[3*(32*64+32)]), 4, n)
+					if len(some) == 20 {
+						require.Equal(t, k, n)
+					}
+				}
+			}
+		})
+	}
 }
