@@ -169,3 +169,25 @@ func replays(t *testing.T, dir string, steps int) {
 		require.Less(t, took, time.Second)
 	}
 }
+
+// TestSimRollouts: staleness shortens a step and ages no token further than it says; what means nothing is
+// refused.
+func TestSimRollouts(t *testing.T) {
+	t.Parallel()
+	code, out, errs := streams(t, t.TempDir(), "", "sim", "rollouts", "--samplers", "4", "--staleness",
+		"0,1", "-o", "json")
+	require.Zero(t, code, errs)
+	var rows []struct {
+		Staleness, Age int64
+		Gain           float64
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &rows))
+	require.Len(t, rows, 2)
+	require.Equal(t, 1.0, rows[0].Gain)
+	require.Greater(t, rows[1].Gain, 1.3)
+	require.Equal(t, []int64{0, 1}, []int64{rows[0].Age, rows[1].Age})
+	for _, bad := range []string{"--samplers=0", "--staleness=-1", "--groups=0", "--train=-1"} {
+		code, _, _ = streams(t, t.TempDir(), "", "sim", "rollouts", bad)
+		require.Equal(t, 2, code, bad)
+	}
+}

@@ -75,6 +75,7 @@ var jsonArgs = map[string]string{
 	"doctor":        "", "edges": "run", "eval": "run.yaml", "init": "new", "plan": "run.yaml",
 	"sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml", "sim diff": "run/trace.json run.yaml",
 	"sim denoiser": "denoiser.yaml --devices 4",
+	"sim rollouts": "--samplers 2 --staleness 0,1",
 	"sim encoder":  "long --paced=false", "sim fidelity": "long --plans 1", "sim overlap": "long ",
 	"sim predict": "- it wants a table of measured steps", "sim replay": "3 run.yaml",
 	"train": "run.yaml", "version": "", "why": "- it wants a run that hangs",

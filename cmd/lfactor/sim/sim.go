@@ -67,7 +67,7 @@ func Command() *cobra.Command {
 		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]",
 			Short: "Simulate several schedules side by side", DisableFlagParsing: true,
 			ValidArgsFunction: cli.CompleteKeys, RunE: simCompare},
-		predictCommand(), fidelityCommand(), encoderCommand(), denoiserCommand(), overlapCommand(),
+		predictCommand(), fidelityCommand(), encoderCommand(), denoiserCommand(), rolloutsCommand(), overlapCommand(),
 		diffCommand())
 	return c
 }
