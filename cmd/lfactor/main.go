@@ -16,6 +16,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/ckpt"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/cluster"
+	"github.com/lfactor/lfactor/cmd/lfactor/compare"
 	"github.com/lfactor/lfactor/cmd/lfactor/config"
 	"github.com/lfactor/lfactor/cmd/lfactor/data"
 	"github.com/lfactor/lfactor/cmd/lfactor/demo"
@@ -43,7 +44,7 @@ func root() *cobra.Command {
 			"data-parallel rank and loader\nis an actor with a memory budget. `lfactor demo` shows it " +
 			"on this machine."}
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
-	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), config.Command(),
+	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), compare.Command(), config.Command(),
 		data.Command(), demo.Command(), doctor.Command(), edges.Command(), eval.Command(), newrun.Command(),
 		plan.Command(), replay.Command(), sample.Command(), serve.Command(), simverb.Command(), train.Command(), version.Command(),
 		why.Command())

@@ -72,7 +72,7 @@ var jsonArgs = map[string]string{
 	"data preview": "text", "data quarantine": "run", "data stat": "text",
 	"data tokenize": "--input text --hf-tokenizer-path tok --output-prefix ids",
 	"demo":          "--steps 2 --dir demo",
-	"doctor":        "", "edges": "run", "eval": "run.yaml", "init": "new", "plan": "run.yaml",
+	"doctor":        "", "compare": "run run", "edges": "run", "eval": "run.yaml", "init": "new", "plan": "run.yaml",
 	"sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml", "sim diff": "run/trace.json run.yaml",
 	"sim denoiser": "denoiser.yaml --devices 4",
 	"sim rollouts": "--samplers 2 --staleness 0,1",

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/run/record"
+)
+
+// TestCompare: two runs of one file are the same in samples, losses and tensors; one with another rate parts
+// in its losses and tensors but not in its samples; one with another order of data parts in its samples
+// first.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	dir := tinyRun(t)
+	train := func(name string, more ...string) string {
+		code, out := runIn(t, dir, nil, append([]string{"train", "run.yaml", "-q", "log.dir=" + name,
+			"checkpoint.dir=" + name + "-ckpt", "train.steps=4"}, more...)...)
+		require.Zero(t, code, out)
+		return filepath.Join(dir, name)
+	}
+	one, same := train("one"), train("same")
+	rate, order := train("rate", "optimizer.lr=0.01"), train("order", "data.seed=7")
+	compare := func(a, b string, want int) (c record.Comparison) {
+		code, out, _ := streams(t, dir, "", "compare", a, b, "-o", "json")
+		require.Equal(t, want, code, out)
+		require.NoError(t, json.Unmarshal([]byte(out), &c), out)
+		return c
+	}
+	c := compare(one, same, 0)
+	require.Equal(t, [4]int64{4, 0, 0, 0}, [4]int64{c.Steps, c.Samples, c.Loss, c.TensorsAt})
+	require.NotEmpty(t, c.Saved)
+	c = compare(one, rate, 1)
+	require.Equal(t, int64(0), c.Samples)
+	require.Equal(t, int64(2), c.Loss)
+	require.NotEmpty(t, c.Tensors)
+	require.Contains(t, func() (keys []string) {
+		for _, k := range c.Keys {
+			keys = append(keys, k.Key)
+		}
+		return
+	}(), "optimizer.lr")
+	require.Equal(t, int64(1), compare(one, order, 1).Samples)
+	code, out, said := streams(t, dir, "", "compare", one, filepath.Join(dir, "none"))
+	require.Equal(t, 1, code, out)
+	require.Contains(t, said, "metrics.jsonl")
+}
