@@ -229,6 +229,31 @@ func convPairsZ(args *int)
 //go:noescape
 func sumPairsZ(args *int)
 
+// winoIn2Z is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoIn2Z(y []float32, ys int, x []float32, xs int, n int)
+
+// winoOut2Z is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoOut2Z(y []float32, ys int, x []float32, xs int, n int)
+
+// winoKernel2Z is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoKernel2Z(y []float32, ys int, x []float32, xs int, n int)
+
+// winoCotangent2Z is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoCotangent2Z(y []float32, ys int, x []float32, xs int, n int)
+
+// winoGradient2Z is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoGradient2Z(y []float32, ys int, x []float32, xs int, n int)
+
 // winoInZ is a linear map of rows, see winoMaps.
 //
 //go:noescape
@@ -548,6 +573,31 @@ func sumTileY(args *int)
 //
 //go:noescape
 func addRunsY(y []float32, step int, x []float32, ld int, n int, width int)
+
+// winoIn2Y is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoIn2Y(y []float32, ys int, x []float32, xs int, n int)
+
+// winoOut2Y is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoOut2Y(y []float32, ys int, x []float32, xs int, n int)
+
+// winoKernel2Y is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoKernel2Y(y []float32, ys int, x []float32, xs int, n int)
+
+// winoCotangent2Y is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoCotangent2Y(y []float32, ys int, x []float32, xs int, n int)
+
+// winoGradient2Y is a linear map of rows, see winoMaps.
+//
+//go:noescape
+func winoGradient2Y(y []float32, ys int, x []float32, xs int, n int)
 
 // winoInY is a linear map of rows, see winoMaps.
 //

@@ -6585,24 +6585,26 @@ l4:
 	VZEROUPPER
 	RET
 
-// func winoInZ(y []float32, ys int, x []float32, xs int, n int)
+// func winoIn2Z(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·winoInZ(SB), NOSPLIT, $8-72
+TEXT ·winoIn2Z(SB), NOSPLIT, $8-72
 	VSTMXCSR (SP)
 	MOVL     (SP), AX
 	ORL      $0x00008040, AX
 	MOVL     AX, 4(SP)
 	VLDMXCSR 4(SP)
 	VMOVUPS  fc0a00000<>+0(SB), Z0
-	VMOVUPS  fc0800000<>+0(SB), Z1
-	VMOVUPS  f40000000<>+0(SB), Z2
-	VMOVUPS  f40800000<>+0(SB), Z3
-	VMOVUPS  f41000000<>+0(SB), Z4
-	VMOVUPS  f3e800000<>+0(SB), Z4
-	VMOVUPS  f3e2aaaab<>+0(SB), Z4
-	VMOVUPS  fbe2aaaab<>+0(SB), Z4
-	VMOVUPS  f3daaaaab<>+0(SB), Z4
-	VMOVUPS  f3d2aaaab<>+0(SB), Z4
+	VMOVUPS  fc0800000<>+0(SB), Z0
+	VMOVUPS  fbf800000<>+0(SB), Z0
+	VMOVUPS  f3f000000<>+0(SB), Z0
+	VMOVUPS  f40000000<>+0(SB), Z0
+	VMOVUPS  f40800000<>+0(SB), Z0
+	VMOVUPS  f41000000<>+0(SB), Z0
+	VMOVUPS  f3e800000<>+0(SB), Z0
+	VMOVUPS  f3e2aaaab<>+0(SB), Z0
+	VMOVUPS  fbe2aaaab<>+0(SB), Z0
+	VMOVUPS  f3daaaaab<>+0(SB), Z0
+	VMOVUPS  f3d2aaaab<>+0(SB), Z0
 	MOVQ     y_base+0(FP), AX
 	MOVQ     x_base+32(FP), CX
 	MOVQ     n+64(FP), DX
@@ -6610,83 +6612,49 @@ TEXT ·winoInZ(SB), NOSPLIT, $8-72
 	SHLQ     $0x02, BX
 	LEAQ     (BX)(BX*2), SI
 	LEAQ     (BX)(BX*4), DI
-	MOVQ     xs+56(FP), R8
-	SHLQ     $0x02, R8
-	LEAQ     (R8)(R8*2), R9
-	LEAQ     (R8)(R8*4), R10
+	MOVQ     xs+56(FP), DI
+	SHLQ     $0x02, DI
+	LEAQ     (DI)(DI*2), R8
+	LEAQ     (DI)(DI*4), R9
 
 l1:
-	CMPQ        DX, $0x00000010
-	JL          l2
-	VMOVUPS     (CX), Z4
-	VMOVUPS     (CX)(R8*1), Z5
-	VMOVUPS     (CX)(R8*2), Z6
-	VMOVUPS     (CX)(R9*1), Z7
-	VMOVUPS     (CX)(R8*4), Z8
-	VMOVUPS     (CX)(R10*1), Z9
-	VMULPS      Z3, Z4, Z4
-	VFMADD231PS Z0, Z6, Z4
-	VADDPS      Z4, Z8, Z4
-	VMOVUPS     Z4, (AX)
-	VMULPS      Z3, Z5, Z4
-	VFMADD231PS Z0, Z7, Z4
-	VADDPS      Z4, Z9, Z4
-	VMOVUPS     Z4, (AX)(DI*1)
-	VMOVUPS     Z8, Z4
-	VMOVUPS     Z7, Z9
-	VFMADD231PS Z1, Z6, Z4
-	VFMADD231PS Z1, Z5, Z9
-	VADDPS      Z4, Z9, Z10
-	VMOVUPS     Z10, (AX)(BX*1)
-	VSUBPS      Z9, Z4, Z4
-	VMOVUPS     Z4, (AX)(BX*2)
-	VSUBPS      Z6, Z8, Z4
-	VSUBPS      Z5, Z7, Z5
-	VMULPS      Z2, Z5, Z5
-	VADDPS      Z4, Z5, Z6
-	VMOVUPS     Z6, (AX)(SI*1)
-	VSUBPS      Z5, Z4, Z4
-	VMOVUPS     Z4, (AX)(BX*4)
-	ADDQ        $0x00000040, AX
-	ADDQ        $0x00000040, CX
-	SUBQ        $0x00000010, DX
-	JMP         l1
+	CMPQ    DX, $0x00000010
+	JL      l2
+	VMOVUPS (CX), Z0
+	VMOVUPS (CX)(DI*1), Z1
+	VMOVUPS (CX)(DI*2), Z2
+	VMOVUPS (CX)(R8*1), Z3
+	VSUBPS  Z2, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VADDPS  Z1, Z2, Z0
+	VMOVUPS Z0, (AX)(BX*1)
+	VSUBPS  Z1, Z2, Z0
+	VMOVUPS Z0, (AX)(BX*2)
+	VSUBPS  Z3, Z1, Z0
+	VMOVUPS Z0, (AX)(SI*1)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JMP     l1
 
 l2:
-	TESTQ       DX, DX
-	JZ          l3
-	MOVL        $0xffffffff, R11
-	BZHIL       DX, R11, R11
-	KMOVW       R11, K1
-	VMOVUPS.Z   (CX), K1, Z4
-	VMOVUPS.Z   (CX)(R8*1), K1, Z5
-	VMOVUPS.Z   (CX)(R8*2), K1, Z6
-	VMOVUPS.Z   (CX)(R9*1), K1, Z7
-	VMOVUPS.Z   (CX)(R8*4), K1, Z8
-	VMOVUPS.Z   (CX)(R10*1), K1, Z9
-	VMULPS      Z3, Z4, Z4
-	VFMADD231PS Z0, Z6, Z4
-	VADDPS      Z4, Z8, Z4
-	VMOVUPS     Z4, K1, (AX)
-	VMULPS      Z3, Z5, Z3
-	VFMADD231PS Z0, Z7, Z3
-	VADDPS      Z3, Z9, Z0
-	VMOVUPS     Z0, K1, (AX)(DI*1)
-	VMOVUPS     Z8, Z0
-	VMOVUPS     Z7, Z3
-	VFMADD231PS Z1, Z6, Z0
-	VFMADD231PS Z1, Z5, Z3
-	VADDPS      Z0, Z3, Z1
-	VMOVUPS     Z1, K1, (AX)(BX*1)
-	VSUBPS      Z3, Z0, Z0
-	VMOVUPS     Z0, K1, (AX)(BX*2)
-	VSUBPS      Z6, Z8, Z0
-	VSUBPS      Z5, Z7, Z1
-	VMULPS      Z2, Z1, Z1
-	VADDPS      Z0, Z1, Z2
-	VMOVUPS     Z2, K1, (AX)(SI*1)
-	VSUBPS      Z1, Z0, Z0
-	VMOVUPS     Z0, K1, (AX)(BX*4)
+	TESTQ     DX, DX
+	JZ        l3
+	MOVL      $0xffffffff, R9
+	BZHIL     DX, R9, R9
+	KMOVW     R9, K1
+	VMOVUPS.Z (CX), K1, Z0
+	VMOVUPS.Z (CX)(DI*1), K1, Z1
+	VMOVUPS.Z (CX)(DI*2), K1, Z2
+	VMOVUPS.Z (CX)(R8*1), K1, Z3
+	VSUBPS    Z2, Z0, Z0
+	VMOVUPS   Z0, K1, (AX)
+	VADDPS    Z1, Z2, Z0
+	VMOVUPS   Z0, K1, (AX)(BX*1)
+	VSUBPS    Z1, Z2, Z0
+	VMOVUPS   Z0, K1, (AX)(BX*2)
+	VSUBPS    Z3, Z1, Z0
+	VMOVUPS   Z0, K1, (AX)(SI*1)
 
 l3:
 	VLDMXCSR (SP)
@@ -6728,6 +6696,24 @@ DATA fc0800000<>+52(SB)/4, $0xc0800000
 DATA fc0800000<>+56(SB)/4, $0xc0800000
 DATA fc0800000<>+60(SB)/4, $0xc0800000
 GLOBL fc0800000<>(SB), RODATA|NOPTR, $64
+
+DATA fbf800000<>+0(SB)/4, $0xbf800000
+DATA fbf800000<>+4(SB)/4, $0xbf800000
+DATA fbf800000<>+8(SB)/4, $0xbf800000
+DATA fbf800000<>+12(SB)/4, $0xbf800000
+DATA fbf800000<>+16(SB)/4, $0xbf800000
+DATA fbf800000<>+20(SB)/4, $0xbf800000
+DATA fbf800000<>+24(SB)/4, $0xbf800000
+DATA fbf800000<>+28(SB)/4, $0xbf800000
+DATA fbf800000<>+32(SB)/4, $0xbf800000
+DATA fbf800000<>+36(SB)/4, $0xbf800000
+DATA fbf800000<>+40(SB)/4, $0xbf800000
+DATA fbf800000<>+44(SB)/4, $0xbf800000
+DATA fbf800000<>+48(SB)/4, $0xbf800000
+DATA fbf800000<>+52(SB)/4, $0xbf800000
+DATA fbf800000<>+56(SB)/4, $0xbf800000
+DATA fbf800000<>+60(SB)/4, $0xbf800000
+GLOBL fbf800000<>(SB), RODATA|NOPTR, $64
 
 DATA f40800000<>+0(SB)/4, $0x40800000
 DATA f40800000<>+4(SB)/4, $0x40800000
@@ -6855,6 +6841,412 @@ DATA f3d2aaaab<>+56(SB)/4, $0x3d2aaaab
 DATA f3d2aaaab<>+60(SB)/4, $0x3d2aaaab
 GLOBL f3d2aaaab<>(SB), RODATA|NOPTR, $64
 
+// func winoOut2Z(y []float32, ys int, x []float32, xs int, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·winoOut2Z(SB), NOSPLIT, $8-72
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	VMOVUPS  fc0a00000<>+0(SB), Z0
+	VMOVUPS  fc0800000<>+0(SB), Z0
+	VMOVUPS  fbf800000<>+0(SB), Z0
+	VMOVUPS  f3f000000<>+0(SB), Z0
+	VMOVUPS  f40000000<>+0(SB), Z0
+	VMOVUPS  f40800000<>+0(SB), Z0
+	VMOVUPS  f41000000<>+0(SB), Z0
+	VMOVUPS  f3e800000<>+0(SB), Z0
+	VMOVUPS  f3e2aaaab<>+0(SB), Z0
+	VMOVUPS  fbe2aaaab<>+0(SB), Z0
+	VMOVUPS  f3daaaaab<>+0(SB), Z0
+	VMOVUPS  f3d2aaaab<>+0(SB), Z0
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     ys+24(FP), BX
+	SHLQ     $0x02, BX
+	LEAQ     (BX)(BX*2), SI
+	LEAQ     (BX)(BX*4), SI
+	MOVQ     xs+56(FP), SI
+	SHLQ     $0x02, SI
+	LEAQ     (SI)(SI*2), DI
+	LEAQ     (SI)(SI*4), R8
+
+l1:
+	CMPQ    DX, $0x00000010
+	JL      l2
+	VMOVUPS (CX), Z0
+	VMOVUPS (CX)(SI*1), Z1
+	VMOVUPS (CX)(SI*2), Z2
+	VMOVUPS (CX)(DI*1), Z3
+	VADDPS  Z0, Z1, Z0
+	VADDPS  Z0, Z2, Z0
+	VMOVUPS Z0, (AX)
+	VSUBPS  Z2, Z1, Z0
+	VSUBPS  Z3, Z0, Z0
+	VMOVUPS Z0, (AX)(BX*1)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JMP     l1
+
+l2:
+	TESTQ     DX, DX
+	JZ        l3
+	MOVL      $0xffffffff, R8
+	BZHIL     DX, R8, R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (CX), K1, Z0
+	VMOVUPS.Z (CX)(SI*1), K1, Z1
+	VMOVUPS.Z (CX)(SI*2), K1, Z2
+	VMOVUPS.Z (CX)(DI*1), K1, Z3
+	VADDPS    Z0, Z1, Z0
+	VADDPS    Z0, Z2, Z0
+	VMOVUPS   Z0, K1, (AX)
+	VSUBPS    Z2, Z1, Z0
+	VSUBPS    Z3, Z0, Z0
+	VMOVUPS   Z0, K1, (AX)(BX*1)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func winoKernel2Z(y []float32, ys int, x []float32, xs int, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·winoKernel2Z(SB), NOSPLIT, $8-72
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	VMOVUPS  fc0a00000<>+0(SB), Z0
+	VMOVUPS  fc0800000<>+0(SB), Z0
+	VMOVUPS  fbf800000<>+0(SB), Z0
+	VMOVUPS  f3f000000<>+0(SB), Z0
+	VMOVUPS  f40000000<>+0(SB), Z1
+	VMOVUPS  f40800000<>+0(SB), Z1
+	VMOVUPS  f41000000<>+0(SB), Z1
+	VMOVUPS  f3e800000<>+0(SB), Z1
+	VMOVUPS  f3e2aaaab<>+0(SB), Z1
+	VMOVUPS  fbe2aaaab<>+0(SB), Z1
+	VMOVUPS  f3daaaaab<>+0(SB), Z1
+	VMOVUPS  f3d2aaaab<>+0(SB), Z1
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     ys+24(FP), BX
+	SHLQ     $0x02, BX
+	LEAQ     (BX)(BX*2), SI
+	LEAQ     (BX)(BX*4), DI
+	MOVQ     xs+56(FP), DI
+	SHLQ     $0x02, DI
+	LEAQ     (DI)(DI*2), R8
+	LEAQ     (DI)(DI*4), R8
+
+l1:
+	CMPQ    DX, $0x00000010
+	JL      l2
+	VMOVUPS (CX), Z1
+	VMOVUPS (CX)(DI*1), Z2
+	VMOVUPS (CX)(DI*2), Z3
+	VMOVUPS Z1, (AX)
+	VADDPS  Z1, Z3, Z1
+	VMULPS  Z0, Z1, Z1
+	VMULPS  Z0, Z2, Z2
+	VADDPS  Z1, Z2, Z4
+	VMOVUPS Z4, (AX)(BX*1)
+	VSUBPS  Z2, Z1, Z1
+	VMOVUPS Z1, (AX)(BX*2)
+	VMOVUPS Z3, (AX)(SI*1)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JMP     l1
+
+l2:
+	TESTQ     DX, DX
+	JZ        l3
+	MOVL      $0xffffffff, R8
+	BZHIL     DX, R8, R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (CX), K1, Z1
+	VMOVUPS.Z (CX)(DI*1), K1, Z2
+	VMOVUPS.Z (CX)(DI*2), K1, Z3
+	VMOVUPS   Z1, K1, (AX)
+	VADDPS    Z1, Z3, Z1
+	VMULPS    Z0, Z1, Z1
+	VMULPS    Z0, Z2, Z0
+	VADDPS    Z1, Z0, Z2
+	VMOVUPS   Z2, K1, (AX)(BX*1)
+	VSUBPS    Z0, Z1, Z0
+	VMOVUPS   Z0, K1, (AX)(BX*2)
+	VMOVUPS   Z3, K1, (AX)(SI*1)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func winoCotangent2Z(y []float32, ys int, x []float32, xs int, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·winoCotangent2Z(SB), NOSPLIT, $8-72
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	VMOVUPS  fc0a00000<>+0(SB), Z0
+	VMOVUPS  fc0800000<>+0(SB), Z0
+	VMOVUPS  fbf800000<>+0(SB), Z0
+	VMOVUPS  f3f000000<>+0(SB), Z1
+	VMOVUPS  f40000000<>+0(SB), Z1
+	VMOVUPS  f40800000<>+0(SB), Z1
+	VMOVUPS  f41000000<>+0(SB), Z1
+	VMOVUPS  f3e800000<>+0(SB), Z1
+	VMOVUPS  f3e2aaaab<>+0(SB), Z1
+	VMOVUPS  fbe2aaaab<>+0(SB), Z1
+	VMOVUPS  f3daaaaab<>+0(SB), Z1
+	VMOVUPS  f3d2aaaab<>+0(SB), Z1
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     ys+24(FP), BX
+	SHLQ     $0x02, BX
+	LEAQ     (BX)(BX*2), SI
+	LEAQ     (BX)(BX*4), DI
+	MOVQ     xs+56(FP), DI
+	SHLQ     $0x02, DI
+	LEAQ     (DI)(DI*2), R8
+	LEAQ     (DI)(DI*4), R8
+
+l1:
+	CMPQ    DX, $0x00000010
+	JL      l2
+	VMOVUPS (CX), Z1
+	VMOVUPS (CX)(DI*1), Z2
+	VMOVUPS Z1, (AX)
+	VADDPS  Z1, Z2, Z3
+	VMOVUPS Z3, (AX)(BX*1)
+	VSUBPS  Z2, Z1, Z1
+	VMOVUPS Z1, (AX)(BX*2)
+	VMULPS  Z0, Z2, Z1
+	VMOVUPS Z1, (AX)(SI*1)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JMP     l1
+
+l2:
+	TESTQ     DX, DX
+	JZ        l3
+	MOVL      $0xffffffff, R8
+	BZHIL     DX, R8, R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (CX), K1, Z1
+	VMOVUPS.Z (CX)(DI*1), K1, Z2
+	VMOVUPS   Z1, K1, (AX)
+	VADDPS    Z1, Z2, Z3
+	VMOVUPS   Z3, K1, (AX)(BX*1)
+	VSUBPS    Z2, Z1, Z1
+	VMOVUPS   Z1, K1, (AX)(BX*2)
+	VMULPS    Z0, Z2, Z0
+	VMOVUPS   Z0, K1, (AX)(SI*1)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func winoGradient2Z(y []float32, ys int, x []float32, xs int, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·winoGradient2Z(SB), NOSPLIT, $8-72
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	VMOVUPS  fc0a00000<>+0(SB), Z0
+	VMOVUPS  fc0800000<>+0(SB), Z0
+	VMOVUPS  fbf800000<>+0(SB), Z0
+	VMOVUPS  f3f000000<>+0(SB), Z0
+	VMOVUPS  f40000000<>+0(SB), Z1
+	VMOVUPS  f40800000<>+0(SB), Z1
+	VMOVUPS  f41000000<>+0(SB), Z1
+	VMOVUPS  f3e800000<>+0(SB), Z1
+	VMOVUPS  f3e2aaaab<>+0(SB), Z1
+	VMOVUPS  fbe2aaaab<>+0(SB), Z1
+	VMOVUPS  f3daaaaab<>+0(SB), Z1
+	VMOVUPS  f3d2aaaab<>+0(SB), Z1
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     ys+24(FP), BX
+	SHLQ     $0x02, BX
+	LEAQ     (BX)(BX*2), SI
+	LEAQ     (BX)(BX*4), SI
+	MOVQ     xs+56(FP), SI
+	SHLQ     $0x02, SI
+	LEAQ     (SI)(SI*2), DI
+	LEAQ     (SI)(SI*4), R8
+
+l1:
+	CMPQ    DX, $0x00000010
+	JL      l2
+	VMOVUPS (CX), Z1
+	VMOVUPS (CX)(SI*1), Z2
+	VMOVUPS (CX)(SI*2), Z3
+	VMOVUPS (CX)(DI*1), Z4
+	VADDPS  Z2, Z3, Z5
+	VMULPS  Z0, Z5, Z5
+	VSUBPS  Z3, Z2, Z2
+	VMULPS  Z0, Z2, Z2
+	VADDPS  Z1, Z5, Z1
+	VMOVUPS Z1, (AX)
+	VMOVUPS Z2, (AX)(BX*1)
+	VADDPS  Z5, Z4, Z1
+	VMOVUPS Z1, (AX)(BX*2)
+	ADDQ    $0x00000040, AX
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, DX
+	JMP     l1
+
+l2:
+	TESTQ     DX, DX
+	JZ        l3
+	MOVL      $0xffffffff, R8
+	BZHIL     DX, R8, R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (CX), K1, Z1
+	VMOVUPS.Z (CX)(SI*1), K1, Z2
+	VMOVUPS.Z (CX)(SI*2), K1, Z3
+	VMOVUPS.Z (CX)(DI*1), K1, Z4
+	VADDPS    Z2, Z3, Z5
+	VMULPS    Z0, Z5, Z5
+	VSUBPS    Z3, Z2, Z2
+	VMULPS    Z0, Z2, Z0
+	VADDPS    Z1, Z5, Z1
+	VMOVUPS   Z1, K1, (AX)
+	VMOVUPS   Z0, K1, (AX)(BX*1)
+	VADDPS    Z5, Z4, Z0
+	VMOVUPS   Z0, K1, (AX)(BX*2)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func winoInZ(y []float32, ys int, x []float32, xs int, n int)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·winoInZ(SB), NOSPLIT, $8-72
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	VMOVUPS  fc0a00000<>+0(SB), Z0
+	VMOVUPS  fc0800000<>+0(SB), Z1
+	VMOVUPS  fbf800000<>+0(SB), Z2
+	VMOVUPS  f3f000000<>+0(SB), Z2
+	VMOVUPS  f40000000<>+0(SB), Z2
+	VMOVUPS  f40800000<>+0(SB), Z3
+	VMOVUPS  f41000000<>+0(SB), Z4
+	VMOVUPS  f3e800000<>+0(SB), Z4
+	VMOVUPS  f3e2aaaab<>+0(SB), Z4
+	VMOVUPS  fbe2aaaab<>+0(SB), Z4
+	VMOVUPS  f3daaaaab<>+0(SB), Z4
+	VMOVUPS  f3d2aaaab<>+0(SB), Z4
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     ys+24(FP), BX
+	SHLQ     $0x02, BX
+	LEAQ     (BX)(BX*2), SI
+	LEAQ     (BX)(BX*4), DI
+	MOVQ     xs+56(FP), R8
+	SHLQ     $0x02, R8
+	LEAQ     (R8)(R8*2), R9
+	LEAQ     (R8)(R8*4), R10
+
+l1:
+	CMPQ        DX, $0x00000010
+	JL          l2
+	VMOVUPS     (CX), Z4
+	VMOVUPS     (CX)(R8*1), Z5
+	VMOVUPS     (CX)(R8*2), Z6
+	VMOVUPS     (CX)(R9*1), Z7
+	VMOVUPS     (CX)(R8*4), Z8
+	VMOVUPS     (CX)(R10*1), Z9
+	VMULPS      Z3, Z4, Z4
+	VFMADD231PS Z0, Z6, Z4
+	VADDPS      Z4, Z8, Z4
+	VMOVUPS     Z4, (AX)
+	VMULPS      Z3, Z5, Z4
+	VFMADD231PS Z0, Z7, Z4
+	VADDPS      Z4, Z9, Z4
+	VMOVUPS     Z4, (AX)(DI*1)
+	VMOVUPS     Z8, Z4
+	VMOVUPS     Z7, Z9
+	VFMADD231PS Z1, Z6, Z4
+	VFMADD231PS Z1, Z5, Z9
+	VADDPS      Z4, Z9, Z10
+	VMOVUPS     Z10, (AX)(BX*1)
+	VSUBPS      Z9, Z4, Z4
+	VMOVUPS     Z4, (AX)(BX*2)
+	VSUBPS      Z6, Z8, Z4
+	VSUBPS      Z5, Z7, Z5
+	VMULPS      Z2, Z5, Z5
+	VADDPS      Z4, Z5, Z6
+	VMOVUPS     Z6, (AX)(SI*1)
+	VSUBPS      Z5, Z4, Z4
+	VMOVUPS     Z4, (AX)(BX*4)
+	ADDQ        $0x00000040, AX
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x00000010, DX
+	JMP         l1
+
+l2:
+	TESTQ       DX, DX
+	JZ          l3
+	MOVL        $0xffffffff, R11
+	BZHIL       DX, R11, R11
+	KMOVW       R11, K1
+	VMOVUPS.Z   (CX), K1, Z4
+	VMOVUPS.Z   (CX)(R8*1), K1, Z5
+	VMOVUPS.Z   (CX)(R8*2), K1, Z6
+	VMOVUPS.Z   (CX)(R9*1), K1, Z7
+	VMOVUPS.Z   (CX)(R8*4), K1, Z8
+	VMOVUPS.Z   (CX)(R10*1), K1, Z9
+	VMULPS      Z3, Z4, Z4
+	VFMADD231PS Z0, Z6, Z4
+	VADDPS      Z4, Z8, Z4
+	VMOVUPS     Z4, K1, (AX)
+	VMULPS      Z3, Z5, Z3
+	VFMADD231PS Z0, Z7, Z3
+	VADDPS      Z3, Z9, Z0
+	VMOVUPS     Z0, K1, (AX)(DI*1)
+	VMOVUPS     Z8, Z0
+	VMOVUPS     Z7, Z3
+	VFMADD231PS Z1, Z6, Z0
+	VFMADD231PS Z1, Z5, Z3
+	VADDPS      Z0, Z3, Z1
+	VMOVUPS     Z1, K1, (AX)(BX*1)
+	VSUBPS      Z3, Z0, Z0
+	VMOVUPS     Z0, K1, (AX)(BX*2)
+	VSUBPS      Z6, Z8, Z0
+	VSUBPS      Z5, Z7, Z1
+	VMULPS      Z2, Z1, Z1
+	VADDPS      Z0, Z1, Z2
+	VMOVUPS     Z2, K1, (AX)(SI*1)
+	VSUBPS      Z1, Z0, Z0
+	VMOVUPS     Z0, K1, (AX)(BX*4)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
 // func winoOutZ(y []float32, ys int, x []float32, xs int, n int)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·winoOutZ(SB), NOSPLIT, $8-72
@@ -6865,6 +7257,8 @@ TEXT ·winoOutZ(SB), NOSPLIT, $8-72
 	VLDMXCSR 4(SP)
 	VMOVUPS  fc0a00000<>+0(SB), Z0
 	VMOVUPS  fc0800000<>+0(SB), Z0
+	VMOVUPS  fbf800000<>+0(SB), Z0
+	VMOVUPS  f3f000000<>+0(SB), Z0
 	VMOVUPS  f40000000<>+0(SB), Z0
 	VMOVUPS  f40800000<>+0(SB), Z1
 	VMOVUPS  f41000000<>+0(SB), Z2
@@ -6957,6 +7351,8 @@ TEXT ·winoKernelZ(SB), NOSPLIT, $8-72
 	VLDMXCSR 4(SP)
 	VMOVUPS  fc0a00000<>+0(SB), Z0
 	VMOVUPS  fc0800000<>+0(SB), Z0
+	VMOVUPS  fbf800000<>+0(SB), Z0
+	VMOVUPS  f3f000000<>+0(SB), Z0
 	VMOVUPS  f40000000<>+0(SB), Z0
 	VMOVUPS  f40800000<>+0(SB), Z0
 	VMOVUPS  f41000000<>+0(SB), Z0
@@ -7047,6 +7443,8 @@ TEXT ·winoCotangentZ(SB), NOSPLIT, $8-72
 	VLDMXCSR 4(SP)
 	VMOVUPS  fc0a00000<>+0(SB), Z0
 	VMOVUPS  fc0800000<>+0(SB), Z0
+	VMOVUPS  fbf800000<>+0(SB), Z0
+	VMOVUPS  f3f000000<>+0(SB), Z0
 	VMOVUPS  f40000000<>+0(SB), Z0
 	VMOVUPS  f40800000<>+0(SB), Z1
 	VMOVUPS  f41000000<>+0(SB), Z2
@@ -7137,6 +7535,8 @@ TEXT ·winoGradientZ(SB), NOSPLIT, $8-72
 	VLDMXCSR 4(SP)
 	VMOVUPS  fc0a00000<>+0(SB), Z0
 	VMOVUPS  fc0800000<>+0(SB), Z0
+	VMOVUPS  fbf800000<>+0(SB), Z0
+	VMOVUPS  f3f000000<>+0(SB), Z0
 	VMOVUPS  f40000000<>+0(SB), Z0
 	VMOVUPS  f40800000<>+0(SB), Z0
 	VMOVUPS  f41000000<>+0(SB), Z0
@@ -13364,6 +13764,318 @@ l7:
 	JMP  l1
 
 l2:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func winoIn2Y(y []float32, ys int, x []float32, xs int, n int)
+// Requires: AVX
+TEXT ·winoIn2Y(SB), NOSPLIT, $8-72
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     ys+24(FP), BX
+	SHLQ     $0x02, BX
+	LEAQ     (BX)(BX*2), SI
+	LEAQ     (BX)(BX*4), DI
+	MOVQ     xs+56(FP), DI
+	SHLQ     $0x02, DI
+	LEAQ     (DI)(DI*2), R8
+	LEAQ     (DI)(DI*4), R9
+
+l1:
+	CMPQ    DX, $0x00000008
+	JL      l2
+	VMOVUPS (CX), Y0
+	VMOVUPS (CX)(DI*1), Y1
+	VMOVUPS (CX)(DI*2), Y2
+	VMOVUPS (CX)(R8*1), Y3
+	VSUBPS  Y2, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VADDPS  Y1, Y2, Y0
+	VMOVUPS Y0, (AX)(BX*1)
+	VSUBPS  Y1, Y2, Y0
+	VMOVUPS Y0, (AX)(BX*2)
+	VSUBPS  Y3, Y1, Y0
+	VMOVUPS Y0, (AX)(SI*1)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, DX
+	JMP     l1
+
+l2:
+	TESTQ      DX, DX
+	JZ         l3
+	LEAQ       tailMask<>+0(SB), R9
+	NEGQ       DX
+	VMOVUPS    32(R9)(DX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VMASKMOVPS (CX)(DI*1), Y0, Y2
+	VMASKMOVPS (CX)(DI*2), Y0, Y3
+	VMASKMOVPS (CX)(R8*1), Y0, Y4
+	VSUBPS     Y3, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	VADDPS     Y2, Y3, Y1
+	VMASKMOVPS Y1, Y0, (AX)(BX*1)
+	VSUBPS     Y2, Y3, Y1
+	VMASKMOVPS Y1, Y0, (AX)(BX*2)
+	VSUBPS     Y4, Y2, Y1
+	VMASKMOVPS Y1, Y0, (AX)(SI*1)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func winoOut2Y(y []float32, ys int, x []float32, xs int, n int)
+// Requires: AVX
+TEXT ·winoOut2Y(SB), NOSPLIT, $8-72
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     ys+24(FP), BX
+	SHLQ     $0x02, BX
+	LEAQ     (BX)(BX*2), SI
+	LEAQ     (BX)(BX*4), SI
+	MOVQ     xs+56(FP), SI
+	SHLQ     $0x02, SI
+	LEAQ     (SI)(SI*2), DI
+	LEAQ     (SI)(SI*4), R8
+
+l1:
+	CMPQ    DX, $0x00000008
+	JL      l2
+	VMOVUPS (CX), Y0
+	VMOVUPS (CX)(SI*1), Y1
+	VMOVUPS (CX)(SI*2), Y2
+	VMOVUPS (CX)(DI*1), Y3
+	VADDPS  Y0, Y1, Y0
+	VADDPS  Y0, Y2, Y0
+	VMOVUPS Y0, (AX)
+	VSUBPS  Y2, Y1, Y0
+	VSUBPS  Y3, Y0, Y0
+	VMOVUPS Y0, (AX)(BX*1)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, DX
+	JMP     l1
+
+l2:
+	TESTQ      DX, DX
+	JZ         l3
+	LEAQ       tailMask<>+0(SB), R8
+	NEGQ       DX
+	VMOVUPS    32(R8)(DX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VMASKMOVPS (CX)(SI*1), Y0, Y2
+	VMASKMOVPS (CX)(SI*2), Y0, Y3
+	VMASKMOVPS (CX)(DI*1), Y0, Y4
+	VADDPS     Y1, Y2, Y1
+	VADDPS     Y1, Y3, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	VSUBPS     Y3, Y2, Y1
+	VSUBPS     Y4, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)(BX*1)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func winoKernel2Y(y []float32, ys int, x []float32, xs int, n int)
+// Requires: AVX
+TEXT ·winoKernel2Y(SB), NOSPLIT, $8-72
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     ys+24(FP), BX
+	SHLQ     $0x02, BX
+	LEAQ     (BX)(BX*2), SI
+	LEAQ     (BX)(BX*4), DI
+	MOVQ     xs+56(FP), DI
+	SHLQ     $0x02, DI
+	LEAQ     (DI)(DI*2), R8
+	LEAQ     (DI)(DI*4), R8
+
+l1:
+	CMPQ    DX, $0x00000008
+	JL      l2
+	VMOVUPS (CX), Y0
+	VMOVUPS (CX)(DI*1), Y1
+	VMOVUPS (CX)(DI*2), Y2
+	VMOVUPS Y0, (AX)
+	VADDPS  Y0, Y2, Y0
+	VMULPS  f3f000000<>+0(SB), Y0, Y0
+	VMULPS  f3f000000<>+0(SB), Y1, Y1
+	VADDPS  Y0, Y1, Y3
+	VMOVUPS Y3, (AX)(BX*1)
+	VSUBPS  Y1, Y0, Y0
+	VMOVUPS Y0, (AX)(BX*2)
+	VMOVUPS Y2, (AX)(SI*1)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, DX
+	JMP     l1
+
+l2:
+	TESTQ      DX, DX
+	JZ         l3
+	LEAQ       tailMask<>+0(SB), R8
+	NEGQ       DX
+	VMOVUPS    32(R8)(DX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VMASKMOVPS (CX)(DI*1), Y0, Y2
+	VMASKMOVPS (CX)(DI*2), Y0, Y3
+	VMASKMOVPS Y1, Y0, (AX)
+	VADDPS     Y1, Y3, Y1
+	VMULPS     f3f000000<>+0(SB), Y1, Y1
+	VMULPS     f3f000000<>+0(SB), Y2, Y2
+	VADDPS     Y1, Y2, Y4
+	VMASKMOVPS Y4, Y0, (AX)(BX*1)
+	VSUBPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)(BX*2)
+	VMASKMOVPS Y3, Y0, (AX)(SI*1)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func winoCotangent2Y(y []float32, ys int, x []float32, xs int, n int)
+// Requires: AVX
+TEXT ·winoCotangent2Y(SB), NOSPLIT, $8-72
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     ys+24(FP), BX
+	SHLQ     $0x02, BX
+	LEAQ     (BX)(BX*2), SI
+	LEAQ     (BX)(BX*4), DI
+	MOVQ     xs+56(FP), DI
+	SHLQ     $0x02, DI
+	LEAQ     (DI)(DI*2), R8
+	LEAQ     (DI)(DI*4), R8
+
+l1:
+	CMPQ    DX, $0x00000008
+	JL      l2
+	VMOVUPS (CX), Y0
+	VMOVUPS (CX)(DI*1), Y1
+	VMOVUPS Y0, (AX)
+	VADDPS  Y0, Y1, Y2
+	VMOVUPS Y2, (AX)(BX*1)
+	VSUBPS  Y1, Y0, Y0
+	VMOVUPS Y0, (AX)(BX*2)
+	VMULPS  fbf800000<>+0(SB), Y1, Y0
+	VMOVUPS Y0, (AX)(SI*1)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, DX
+	JMP     l1
+
+l2:
+	TESTQ      DX, DX
+	JZ         l3
+	LEAQ       tailMask<>+0(SB), R8
+	NEGQ       DX
+	VMOVUPS    32(R8)(DX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VMASKMOVPS (CX)(DI*1), Y0, Y2
+	VMASKMOVPS Y1, Y0, (AX)
+	VADDPS     Y1, Y2, Y3
+	VMASKMOVPS Y3, Y0, (AX)(BX*1)
+	VSUBPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)(BX*2)
+	VMULPS     fbf800000<>+0(SB), Y2, Y1
+	VMASKMOVPS Y1, Y0, (AX)(SI*1)
+
+l3:
+	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func winoGradient2Y(y []float32, ys int, x []float32, xs int, n int)
+// Requires: AVX
+TEXT ·winoGradient2Y(SB), NOSPLIT, $8-72
+	VSTMXCSR (SP)
+	MOVL     (SP), AX
+	ORL      $0x00008040, AX
+	MOVL     AX, 4(SP)
+	VLDMXCSR 4(SP)
+	MOVQ     y_base+0(FP), AX
+	MOVQ     x_base+32(FP), CX
+	MOVQ     n+64(FP), DX
+	MOVQ     ys+24(FP), BX
+	SHLQ     $0x02, BX
+	LEAQ     (BX)(BX*2), SI
+	LEAQ     (BX)(BX*4), SI
+	MOVQ     xs+56(FP), SI
+	SHLQ     $0x02, SI
+	LEAQ     (SI)(SI*2), DI
+	LEAQ     (SI)(SI*4), R8
+
+l1:
+	CMPQ    DX, $0x00000008
+	JL      l2
+	VMOVUPS (CX), Y0
+	VMOVUPS (CX)(SI*1), Y1
+	VMOVUPS (CX)(SI*2), Y2
+	VMOVUPS (CX)(DI*1), Y3
+	VADDPS  Y1, Y2, Y4
+	VMULPS  f3f000000<>+0(SB), Y4, Y4
+	VSUBPS  Y2, Y1, Y1
+	VMULPS  f3f000000<>+0(SB), Y1, Y1
+	VADDPS  Y0, Y4, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS Y1, (AX)(BX*1)
+	VADDPS  Y4, Y3, Y0
+	VMOVUPS Y0, (AX)(BX*2)
+	ADDQ    $0x00000020, AX
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, DX
+	JMP     l1
+
+l2:
+	TESTQ      DX, DX
+	JZ         l3
+	LEAQ       tailMask<>+0(SB), R8
+	NEGQ       DX
+	VMOVUPS    32(R8)(DX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VMASKMOVPS (CX)(SI*1), Y0, Y2
+	VMASKMOVPS (CX)(SI*2), Y0, Y3
+	VMASKMOVPS (CX)(DI*1), Y0, Y4
+	VADDPS     Y2, Y3, Y5
+	VMULPS     f3f000000<>+0(SB), Y5, Y5
+	VSUBPS     Y3, Y2, Y2
+	VMULPS     f3f000000<>+0(SB), Y2, Y2
+	VADDPS     Y1, Y5, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	VMASKMOVPS Y2, Y0, (AX)(BX*1)
+	VADDPS     Y5, Y4, Y1
+	VMASKMOVPS Y1, Y0, (AX)(BX*2)
+
+l3:
 	VLDMXCSR (SP)
 	VZEROUPPER
 	RET

@@ -35,6 +35,11 @@ var directShapes = []struct {
 	{[]int{1, 33, 130, 96}, []int{64, 96, 4, 4}, []kernels.Window{{Stride: 2, Dilation: 1, Before: 1, After: 1},
 		{Stride: 2, Dilation: 1, Before: 1, After: 1}}},
 	{[]int{3, 50, 32}, []int{48, 32, 5}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 4}}},
+	// with results that fill a group of places, and inputs that do not
+	{[]int{1, 8, 2, 5, 27}, []int{18, 27, 2, 3, 3}, []kernels.Window{{Stride: 1, Dilation: 1},
+		{Stride: 1, Dilation: 1, Before: 3, After: 3}, {Stride: 1, Dilation: 1, Before: 3, After: 3}}},
+	{[]int{2, 30, 5, 20}, []int{18, 20, 3, 3}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 1, After: 1},
+		{Stride: 1, Dilation: 1, Before: 8, After: 8}}},
 	// by F(4×4, 3×3) in bfloat16, the last with more sums than fit
 	{[]int{2, 23, 38, 20}, []int{37, 20, 3, 3}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 1, After: 1},
 		{Stride: 1, Dilation: 1, Before: 2, After: 0}}},

@@ -31,7 +31,7 @@ type isa struct {
 	// are not multiplied faster than float32s.
 	convTile, convPairs func(args *convArgs)
 	sumTile, sumPairs   func(args *sumArgs)
-	wino                *winoMaps
+	wino                []*winoMaps // the largest first
 	// addRuns is y[i*step+j] += x[i*ld+j] for i < n and j < width.
 	addRuns func(y []float32, step int, x []float32, ld, n, width int)
 	// transpose writes the columns of 16 rows: dst[p*step+i] = src[i*ld+p] for p < 16*blocks and i < min(16,
@@ -131,15 +131,16 @@ type halves struct {
 	rope      func(y, x []uint16, cos, sin []float32, heads, width int, sign float32)
 }
 
-// winoMaps are the linear maps of Winograd's F(4×4, 3×3) along one axis, for n numbers of each row side by
-// side: row i of x is at i·xs, and of y at i·ys; strides may be negative, and y may be x. The points are 0, ±1,
-// ±2 and ∞.
+// winoMaps are the linear maps of Winograd's F(m×m, 3×3) along one axis, for n numbers of each row side by
+// side: row i of x is at i·xs, and of y at i·ys; strides may be negative, and y may be x. A tile has m+2
+// places; the points are 0, ±1, ±2 and ∞ for m of 4, and 0, ±1 and ∞ for m of 2.
 type winoMaps struct {
-	in        func(y []float32, ys int, x []float32, xs, n int) // 6 inputs to 6 places
-	out       func(y []float32, ys int, x []float32, xs, n int) // 6 places to 4 outputs
-	kernel    func(y []float32, ys int, x []float32, xs, n int) // 3 weights to 6 places
-	cotangent func(y []float32, ys int, x []float32, xs, n int) // 4 cotangents to 6 places
-	gradient  func(y []float32, ys int, x []float32, xs, n int) // 6 places to 3 gradients of weights
+	side      int                                               // m
+	in        func(y []float32, ys int, x []float32, xs, n int) // inputs to places
+	out       func(y []float32, ys int, x []float32, xs, n int) // places to outputs
+	kernel    func(y []float32, ys int, x []float32, xs, n int) // 3 weights to places
+	cotangent func(y []float32, ys int, x []float32, xs, n int) // cotangents of outputs to places
+	gradient  func(y []float32, ys int, x []float32, xs, n int) // places to 3 gradients of weights
 }
 
 // adamConst are the constants of one AdamW step.

@@ -66,14 +66,15 @@ var avx512 = isa{
 	convTile: func(a *convArgs) { convTileZ((*int)(unsafe.Pointer(a))) },
 	sumTile:  func(a *sumArgs) { sumTileZ((*int)(unsafe.Pointer(a))) },
 	addRuns:  addRunsZ,
-	absMax: absMaxZ, absMaxes: absMaxesZ,
+	absMax:   absMaxZ, absMaxes: absMaxesZ,
 	roundBits: func(y, x []float32, f, back float32, h *roundConst) {
 		roundBitsZ(y, x, f, back, (*float32)(unsafe.Pointer(h)))
 	},
 	roundEach: func(y, x, f, back []float32, h *roundConst) {
 		roundEachZ(y, x, f, back, (*float32)(unsafe.Pointer(h)))
 	},
-	wino:     &winoMaps{winoInZ, winoOutZ, winoKernelZ, winoCotangentZ, winoGradientZ},
+	wino: []*winoMaps{{4, winoInZ, winoOutZ, winoKernelZ, winoCotangentZ, winoGradientZ},
+		{2, winoIn2Z, winoOut2Z, winoKernel2Z, winoCotangent2Z, winoGradient2Z}},
 }
 
 // amx is avx512 with products of bfloat16 on tiles.
@@ -126,14 +127,15 @@ var avx2 = isa{
 	convTile: func(a *convArgs) { convTileY((*int)(unsafe.Pointer(a))) },
 	sumTile:  func(a *sumArgs) { sumTileY((*int)(unsafe.Pointer(a))) },
 	addRuns:  addRunsY,
-	absMax: absMaxY, absMaxes: absMaxesY,
+	absMax:   absMaxY, absMaxes: absMaxesY,
 	roundBits: func(y, x []float32, f, back float32, h *roundConst) {
 		roundBitsY(y, x, f, back, (*float32)(unsafe.Pointer(h)))
 	},
 	roundEach: func(y, x, f, back []float32, h *roundConst) {
 		roundEachY(y, x, f, back, (*float32)(unsafe.Pointer(h)))
 	},
-	wino:     &winoMaps{winoInY, winoOutY, winoKernelY, winoCotangentY, winoGradientY},
+	wino: []*winoMaps{{4, winoInY, winoOutY, winoKernelY, winoCotangentY, winoGradientY},
+		{2, winoIn2Y, winoOut2Y, winoKernel2Y, winoCotangent2Y, winoGradient2Y}},
 }
 
 // wholePairs leaves lengths that are no multiple of the vector's to plain Go.

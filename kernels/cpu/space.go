@@ -256,13 +256,8 @@ func convForward(b *Backend, c *kernels.Call) {
 	x, w, y := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, x, w, y)
 	bias := b.biasOf(c)
-	if b.winogradsBy4(s, x.DType) {
-		b.winogradBy4(winoForward(s, x), w, false, result{v: viewOf(y), ld: s.outs, bias: bias})
-		return
-	}
-	if b.widens(x.DType) && s.winograds() {
-		packed, step := b.winoPack(b.wideWeights(w), s.outs, s.ch, s.size[0], false)
-		b.winograd(winoForward(s, x).tiled(b), result{v: viewOf(y), ld: s.outs, bias: bias}, packed, step)
+	if m := b.winoMaps(s, s.out, x.DType); m != nil {
+		b.winograd(winoForward(s, x), m, w, false, result{v: viewOf(y), ld: s.outs, bias: bias})
 		return
 	}
 	if g := s.forward(x, 0); !g.isWhole() && b.directs(s, g, x.DType) {
@@ -311,13 +306,8 @@ func convDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, dx, w, dy)
 	bias, row := b.biasOf(c), s.each*s.taps()
-	if b.winogradsBy4(s, dy.DType) {
-		b.winogradBy4(winoBackward(s, dy), w, true, result{v: viewOf(dx), ld: s.ch, bias: bias})
-		return
-	}
-	if b.widens(dy.DType) && s.winograds() {
-		packed, step := b.winoPack(b.wideWeights(w), s.outs, s.ch, s.size[0], true)
-		b.winograd(winoBackward(s, dy).tiled(b), result{v: viewOf(dx), ld: s.ch, bias: bias}, packed, step)
+	if m := b.winoMaps(s, s.in, dy.DType); m != nil {
+		b.winograd(winoBackward(s, dy), m, w, true, result{v: viewOf(dx), ld: s.ch, bias: bias})
 		return
 	}
 	if s.scatters() {
@@ -365,12 +355,8 @@ func convWeights(b *Backend, c *kernels.Call) {
 	dy, x, dw := c.In[0], c.In[1], c.Out[0]
 	s := shapeOfConv(c.Attr, x, dw, dy)
 	taps, n, acc := s.taps(), s.outsPerGroup, c.Attr.I[0] == kernels.Accumulate
-	if b.winogradsBy4(s, x.DType) {
-		b.gradientBy4(winoForward(s, x), dy, dw, acc)
-		return
-	}
-	if b.widens(x.DType) && s.winograds() {
-		b.winoGradient(s, dy, x, dw.F32(), acc)
+	if m := b.winoMaps(s, s.out, x.DType); m != nil {
+		b.winoGradient(winoForward(s, x), m, dy, dw, acc)
 		return
 	}
 	if b.sumsDirectly(s, x) {

@@ -1,23 +1,26 @@
 package cpu
 
 import (
+	"runtime"
+	"slices"
+
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// Convolutions with kernels of 3 by 3 and stride 1 in float32 by Winograd's F(2×2, 3×3) (arXiv:1509.09308):
-// 4×4 inputs and the kernel are transformed, multiplied place by place, and each 2×2 outputs transformed
-// back, which takes 16 products where 36 would be. Its sums and differences have the coefficients 0, 1 and ½
-// only, so that errors are those of a few more roundings. Products go over channels as matrices do. A first
-// axis of space, time, is summed over among the transformed. Larger transforms would save more and lose
-// digits.
+// Winograd's F(m×m, 3×3) (arXiv:1509.09308) for kernels of 3 by 3 with stride 1, on float32s: m by m outputs
+// take (m+2)² products where 9·m² would be. With m of 2 the transforms' coefficients are 0, 1 and ½, and errors
+// are those of a few more roundings. With m of 4 they lose some digits of float32, about as many as bfloat16
+// has, so that it serves bfloat16 alone: four times the rate of float32 is more than processors without tiles
+// give products of bfloat16.
+//
+// A chunk of rows of tiles is transformed, multiplied place by place, and transformed back, each for all
+// samples and frames, so that the weights are read once. Sums run over the taps of the first axis and the
+// channels in order, those of weights' gradients over tiles, chunk by chunk; chunks do not depend on threads.
 
 const (
-	winoPlaces = 16
-	winoTiles  = 48      // of 2 by 2 outputs, the least that a task multiplies with all weights
-	winoWork   = 3 << 17 // elements of a task's transformed inputs and products
-	winoSums   = 4 << 20 // of those of all tasks whose products are added up for the weights' gradient
-	winoLeast  = 16      // channels on either side
-	winoFewest = 48      // tiles, below which weights take longer to transform than is saved
+	winoLeast = 16      // channels on either side
+	winoRoom  = 4 << 20 // float32s of a chunk's transforms, and of sums of weights' gradients
+	winoTiles = 48      // below which weights take longer to transform than is saved
 )
 
 // wino is one convolution, or its gradient to x: of c channels at the places of from to f at those of to.
@@ -28,13 +31,26 @@ type wino struct {
 	edge     [2]int                // padding before the last two axes
 	frames   int                   // taps along the first axis
 	frame    func(to, tap int) int // the place along it that a tap of a result's is, -1 for none
-	minus    []float32             // -1 for each channel of a row
-	down     int                   // tiles along the last but one axis
-	across   int                   // and along the last
 }
 
 // widens tells whether numbers of a dtype are multiplied as float32s.
 func (b *Backend) widens(d tensor.DType) bool { return d != tensor.BF16 || !b.k.amx }
+
+// winoMaps are the transforms for a convolution of a dtype with results at the places of to, the larger ones if
+// they serve; nil for none.
+func (b *Backend) winoMaps(s *convShape, to grid, d tensor.DType) *winoMaps {
+	for _, m := range b.k.wino {
+		across, down := ceilDiv(to[2], m.side), ceilDiv(to[1], m.side)
+		serves := b.widens(d)
+		if m.side > 2 { // of bfloat16 also where pairs are multiplied, but not where tiles are
+			serves = d == tensor.BF16 && (serves || b.k.convPairs != nil)
+		}
+		if serves && s.winograds() && across >= b.k.mr/3 && s.n*to[0]*across*down >= winoTiles {
+			return m
+		}
+	}
+	return nil
+}
 
 // winograds tells whether a convolution is one for Winograd's way.
 func (s *convShape) winograds() bool {
@@ -43,8 +59,7 @@ func (s *convShape) winograds() bool {
 			return false
 		}
 	}
-	return s.groups == 1 && s.ch >= winoLeast && s.outs >= winoLeast && s.out[1] > 1 && s.out[2] > 1 &&
-		s.n*s.out[0]*ceilDiv(s.out[1], 2)*ceilDiv(s.out[2], 2) >= winoFewest
+	return s.groups == 1 && s.win[0].Stride == 1 && s.ch >= winoLeast && s.outs >= winoLeast
 }
 
 // winoForward is the way from x to y.
@@ -76,248 +91,239 @@ func winoBackward(s *convShape, dy *tensor.Tensor) *wino {
 	return w
 }
 
-// tiled counts the tiles of 2 by 2 outputs in each direction, and makes a row of -1 for subtracting
-// by multiplication.
-func (p *wino) tiled(b *Backend) *wino {
-	p.down, p.across = ceilDiv(p.to[1], 2), ceilDiv(p.to[2], 2)
-	p.minus = b.shared.f32(max(p.from[2]*p.c, p.to[2]*p.f))
-	for i := range p.minus {
-		p.minus[i] = -1
-	}
-	return p
+// winoPlan is such a convolution with its transforms.
+type winoPlan struct {
+	*wino
+	maps         *winoMaps
+	side, span   int // outputs, and inputs, of a tile along an axis
+	places       int
+	down, across int // tiles along the last two axes
+	ldc, ldf     int // from a tile to the next among inputs and outputs
+	rows         int // of tiles in a chunk, one after the other for each frame
+	v, m         []float32
+	stepV        int // from one place to the next
+	stepM        int
+	packed       []float32 // weights [taps, places] of panels
+	next         int
+	panels       int
+	runs         []frameRun
 }
 
-// sub sets y = a - b; minus is as long as they are.
-func (w *worker) sub(y, a, b, minus []float32) { w.k.layer(y, b, minus[:len(y)], a, 0, 1) }
+// frameRun is frames of the result, counted over all samples, that lie one behind the other and whose taps
+// meet frames of the input that do.
+type frameRun struct {
+	to, n int
+	taps  []int // of the first axis
+	from  []int // frames that they meet at the first of these
+}
 
-// winoWeights transforms the kernels of one tap of the first axis, [16, f, c], in the order of weights w [f,
-// c, …].
-func (b *Backend) winoWeights(dst, w []float32, rows, cols, taps, at int) {
-	size := rows * cols
-	b.rows(rows, cols*9, func(k *worker, from, to int) {
-		wide := roundUp(cols, 16)
-		g, part, tmp := k.arena.zero(16*wide), k.arena.zero(16*16+16*taps), k.arena.f32(12*wide)
-		for r := from; r < to; r++ {
-			src := w[r*cols*taps:]
-			for c := 0; c < cols; c += 16 {
-				n := min(16, cols-c)
-				have := part[:16*taps+16]
-				copy(have, src[c*taps+at:min(len(src), (c+n-1)*taps+at+9)])
-				k.k.transpose(g[c:], wide, have, taps, 1)
+// apart is a distance of rows of n float32s at which they do not fall into few sets of the first-level
+// cache.
+func apart(n int) int {
+	if n = roundUp(n, line); n*4%fewPlaces == 0 {
+		n += line
+	}
+	return n
+}
+
+// winoPlanOf plans one, with room for a chunk.
+func (b *Backend) winoPlanOf(p *wino, m *winoMaps) *winoPlan {
+	g := &winoPlan{wino: p, maps: m, side: m.side, span: m.side + 2, ldc: apart(p.c),
+		ldf: apart(roundUp(p.f, b.k.nr))}
+	g.places, g.down, g.across = g.span*g.span, ceilDiv(p.to[1], g.side), ceilDiv(p.to[2], g.side)
+	row := g.places * p.n * g.across * (p.from[0]*g.ldc + p.to[0]*g.ldf)
+	g.rows = ceilDiv(g.down, ceilDiv(g.down, max(1, winoRoom/row)))
+	g.stepV = p.n*p.from[0]*g.rows*g.across*g.ldc + line
+	g.stepM = p.n*p.to[0]*g.rows*g.across*g.ldf + line
+	g.v, g.m = b.shared.f32(g.places*g.stepV), b.shared.f32(g.places*g.stepM)
+	for to := range p.n * p.to[0] {
+		r := frameRun{to: to, n: 1}
+		for t := range p.frames {
+			if from := p.frame(to%p.to[0], t); from >= 0 {
+				r.taps, r.from = append(r.taps, t), append(r.from, to/p.to[0]*p.from[0]+from)
 			}
-			k.winoKernel(tmp, g, wide, cols)
-			for p := range winoPlaces {
-				k.winoKernelPlace(dst[p*size+r*cols:][:cols], tmp, p, wide)
-			}
+		}
+		if !g.joins(r) {
+			g.runs = append(g.runs, r)
+		}
+	}
+	return g
+}
+
+// joins makes a frame part of the last run if it goes on with it.
+func (g *winoPlan) joins(r frameRun) bool {
+	if len(g.runs) == 0 {
+		return false
+	}
+	last := &g.runs[len(g.runs)-1]
+	if !slices.Equal(last.taps, r.taps) {
+		return false
+	}
+	for i, from := range r.from {
+		if from != last.from[i]+last.n {
+			return false
+		}
+	}
+	last.n++
+	return true
+}
+
+// chunk is the rows of tiles from first on that are done at a time.
+func (g *winoPlan) chunk(first int) int { return min(g.rows, g.down-first) }
+
+// packWino transforms weights [f, c, taps], or [c, f, taps] turned round.
+func (b *Backend) packWino(g *winoPlan, w *tensor.Tensor, turned bool) {
+	g.panels = roundUp(g.f, b.k.nr) / halfPanel
+	g.next = g.c*halfPanel + line
+	g.packed = b.shared.f32(g.frames * g.places * g.panels * g.next)
+	b.shareWork(g.panels, g.f*g.c*g.frames*9*elementCost, func(k *worker, p int) {
+		var rows []float32
+		if turned {
+			rows = k.inputPanel(viewOf(w), p, g.f, g.c, 9*g.frames)
+		} else {
+			rows = k.arena.f32(16*roundUp(9*g.c*g.frames, 32) + 16)
+			k.outputPanel(rows, viewOf(w), p, g.f, g.c, 9*g.frames, false)
+		}
+		for t := range g.frames {
+			k.winoWeights(g, rows[t*9*g.c*halfPanel:], g.packed[(t*g.places*g.panels+p)*g.next:], turned)
 		}
 	})
 }
 
-// winoKernel transforms columns of kernels: rows 3a+b of tmp from g's 3κ+b, for a = 0…3.
-func (w *worker) winoKernel(tmp, g []float32, wide, cols int) {
-	row := func(v []float32, i int) []float32 { return v[i*wide:][:cols] }
-	for b := range 3 {
-		g0, g1, g2 := row(g, b), row(g, 3+b), row(g, 6+b)
-		copy(row(tmp, b), g0)
-		w.half3(row(tmp, 3+b), g0, g1, g2, 1)
-		w.half3(row(tmp, 6+b), g0, g1, g2, -1)
-		copy(row(tmp, 9+b), g2)
-	}
-}
+// winoPiece is the float32s of a kernel's weights that are transformed at a time, in first-level cache.
+const winoPiece = 512
 
-// half3 sets y = ½(a + sign·b + c).
-func (w *worker) half3(y, a, b, c []float32, sign float32) {
-	w.k.add(y, a, c)
-	w.k.axpy(y, b, sign)
-	w.k.scale(y, y, 0.5)
-}
-
-// winoKernelPlace transforms rows: place 4a+b from tmp's 3a….
-func (w *worker) winoKernelPlace(y, tmp []float32, place, wide int) {
-	row := func(i int) []float32 { return tmp[(place/4*3+i)*wide:][:len(y)] }
-	switch place % 4 {
-	case 0:
-		copy(y, row(0))
-	case 1:
-		w.half3(y, row(0), row(1), row(2), 1)
-	case 2:
-		w.half3(y, row(0), row(1), row(2), -1)
-	default:
-		copy(y, row(2))
-	}
-}
-
-// winoTurned is the place whose transform is that of a kernel turned round.
-var winoTurned = [4]int{3, 1, 2, 0}
-
-// wideWeights are weights as float32s.
-func (b *Backend) wideWeights(w *tensor.Tensor) []float32 {
-	if w.DType == tensor.F32 {
-		return w.F32()
-	}
-	v := b.shared.f32(w.Len())
-	b.rows(w.Shape[0], w.Len()/w.Shape[0], func(k *worker, from, to int) {
-		n := w.Len() / w.Shape[0]
-		k.k.read(v[from*n:to*n], viewOf(w), from*n)
-	})
-	return v
-}
-
-// winoPack packs the transformed kernels of all taps as right sides: [taps, 16] of panels, step apart.
-// turned is for kernels that are turned round, whose sums go over their first axis.
-func (b *Backend) winoPack(w []float32, f, c, frames int, turned bool) (packed []float32, step int) {
-	n, sum, taps := f, c, 9*frames
-	if turned {
-		n, sum = c, f
-	}
-	next := panelLen(b.k.nr, sum)
-	panels := ceilDiv(n, b.k.nr)
-	step = panels * next
-	packed = b.shared.f32(frames * winoPlaces * step)
-	defer b.shared.release(b.shared.mark())
-	plain := b.shared.f32(winoPlaces * f * c)
-	for t := range frames {
-		b.winoWeights(plain, w, f, c, taps, 9*t)
-		b.shareWork(winoPlaces, winoPlaces*f*c*16, func(k *worker, p int) {
-			from := p
+// winoWeights transforms kernels [9, c, 16] to places of dst.
+func (w *worker) winoWeights(g *winoPlan, src, dst []float32, turned bool) {
+	n := g.c * halfPanel
+	tmp := w.arena.f32(3 * g.span * winoPiece)
+	for at := 0; at < n; at += winoPiece {
+		some := min(winoPiece, n-at)
+		for x := range 3 {
 			if turned {
-				from = winoTurned[p/4]*4 + winoTurned[p%4]
+				g.maps.kernel(tmp[x*winoPiece:], 3*winoPiece, src[(8-x)*n+at:], -3*n, some)
+			} else {
+				g.maps.kernel(tmp[x*winoPiece:], 3*winoPiece, src[x*n+at:], 3*n, some)
 			}
-			m := matrix{v: view{f: plain[from*f*c : (from+1)*f*c]}, ld: c, trans: turned}
-			k.panels(packed[(t*winoPlaces+p)*step:], next, b.k.nr, panels, m, 0, n, 0, sum)
+		}
+		for y := range g.span {
+			g.maps.kernel(dst[g.span*y*g.panels*g.next+at:], g.panels*g.next, tmp[3*y*winoPiece:], winoPiece, some)
+		}
+	}
+}
+
+// winograd computes a result.
+func (b *Backend) winograd(p *wino, m *winoMaps, w *tensor.Tensor, turned bool, r result) {
+	g := b.winoPlanOf(p, m)
+	b.packWino(g, w, turned)
+	bias := b.shared.zero(2 * roundUp(g.f, b.k.nr))
+	copy(bias[roundUp(g.f, b.k.nr):], r.bias)
+	for first := 0; first < g.down; first += g.rows {
+		b.winoInputs(g, first)
+		b.winoProducts(g, g.chunk(first), bias)
+		rows := g.chunk(first)
+		b.shareWork(g.n*g.to[0]*rows, g.n*g.to.places()*g.f*elementCost, func(k *worker, i int) {
+			k.winoOutputs(g, r, i/rows, first, i%rows, rows)
 		})
 	}
-	return packed, step
 }
 
-// winograd computes a result of rows r.ld apart from transformed kernels.
-func (b *Backend) winograd(p *wino, r result, packed []float32, step int) {
-	rows := max(1, max(winoTiles, winoWork/(winoPlaces*(p.c+p.f)))/p.across)
-	rows = min(rows, max(1, ceilDiv(p.down*p.n*p.to[0], 3*len(b.team.workers))))
-	blocks := ceilDiv(p.down, rows)
-	work := p.n * p.to[0] * p.down * p.across * winoPlaces * p.c * p.f
-	b.shareWork(p.n*p.to[0]*blocks, work, func(w *worker, task int) {
-		at := task % blocks * rows
-		w.winoTask(p, r, packed, step, task/blocks, at, min(rows, p.down-at))
+// winoInputs transforms the inputs of a chunk.
+func (b *Backend) winoInputs(g *winoPlan, first int) {
+	rows := g.chunk(first)
+	b.shareWork(g.n*g.from[0]*rows, g.n*g.from.places()*g.c*elementCost, func(k *worker, i int) {
+		k.winoInputRow(g, i/rows, first+i%rows, g.v[i*g.across*g.ldc:])
 	})
 }
 
-// winoTask computes some rows of tiles of one frame of a sample.
-func (w *worker) winoTask(p *wino, r result, packed []float32, step, frame, first, rows int) {
-	tiles, mr := rows*p.across, w.k.mr
-	tall := roundUp(tiles, mr)
-	v, m := w.arena.f32(winoPlaces*tall*p.c), w.arena.f32(winoPlaces*tiles*p.f)
-	acc := false
-	for t := range p.frames {
-		from := p.frame(frame%p.to[0], t)
-		if from < 0 {
+// winoInputRow transforms the inputs of a row of tiles of a frame.
+func (w *worker) winoInputRow(g *winoPlan, frame, row int, dst []float32) {
+	long := (g.side*g.across + 2) * g.c
+	in := w.arena.f32(g.span * long)
+	lo, at := max(0, -g.edge[1]), max(0, g.edge[1])
+	n := max(0, min(g.from[2]-lo, long/g.c-at))
+	for a := range g.span {
+		d := in[a*long : (a+1)*long]
+		y := g.side*row - g.edge[0] + a
+		if y < 0 || y >= g.from[1] {
+			clear(d)
 			continue
 		}
-		w.winoInputs(p, v, tall*p.c, frame/p.to[0]*p.from[0]+from, first, rows)
-		for k := range winoPlaces {
-			x := operand{v: v[k*tall*p.c:][:tall*p.c], row: p.c, step: 1, next: mr * p.c}
-			y := columns{v: packed[(t*winoPlaces+k)*step:][:step], step: w.k.nr, next: panelLen(w.k.nr, p.c)}
-			w.product(m[k*tiles*p.f:][:tiles*p.f], p.f, tiles, p.f, p.c, x, y, acc)
-		}
-		acc = true
+		clear(d[:at*g.c])
+		w.k.read(d[at*g.c:(at+n)*g.c], g.src, ((frame*g.from[1]+y)*g.from[2]+lo)*g.c)
+		clear(d[(at+n)*g.c:])
 	}
-	if !acc {
-		clear(m)
-	}
-	w.winoOutputs(p, r, m, tiles*p.f, frame, first, rows)
-}
-
-// winoInputs transforms the inputs of some rows of tiles of a frame: place k of tile i at dst[k*step+i*c].
-func (w *worker) winoInputs(p *wino, dst []float32, step, frame, first, rows int) {
-	defer w.arena.release(w.arena.mark())
-	line := (2*p.across + 2) * p.c
-	pad := w.arena.zero(4 * line)
-	lo, at := max(0, -p.edge[1]), max(0, p.edge[1])
-	n := max(0, min(p.from[2]-lo, 2*p.across+2-at)) * p.c
-	for i := range rows {
-		m := w.arena.mark()
-		var d [4][]float32
-		for a := range d {
-			if y := 2*(first+i) - p.edge[0] + a; y >= 0 && y < p.from[1] {
-				d[a] = w.in(p.src, ((frame*p.from[1]+y)*p.from[2]+lo)*p.c, n)
-			}
-		}
-		t := func(a int) []float32 { return pad[a*line+at*p.c:][:n] }
-		w.difference(t(0), d[0], d[2], p.minus)
-		w.total(t(1), d[1], d[2])
-		w.difference(t(2), d[2], d[1], p.minus)
-		w.difference(t(3), d[1], d[3], p.minus)
-		w.arena.release(m)
-		for j := range p.across {
-			out := dst[(i*p.across+j)*p.c:]
-			for a := range 4 {
-				q, to := pad[a*line+2*j*p.c:], out[4*a*step:]
-				q0, q1, q2, q3 := q[:p.c], q[p.c:2*p.c], q[2*p.c:3*p.c], q[3*p.c:4*p.c]
-				w.sub(to[:p.c], q0, q2, p.minus)
-				w.k.add(to[step:][:p.c], q1, q2)
-				w.sub(to[2*step:][:p.c], q2, q1, p.minus)
-				w.sub(to[3*step:][:p.c], q1, q3, p.minus)
-			}
+	g.maps.in(in, long, in, long, long)
+	for j := range g.across {
+		for a := range g.span {
+			g.maps.in(dst[g.span*a*g.stepV+j*g.ldc:], g.stepV, in[a*long+g.side*j*g.c:], g.c, g.c)
 		}
 	}
 }
 
-// difference is y = a - b, and total y = a + b, where a nil one counts as zeros.
-func (w *worker) difference(y, a, b, minus []float32) {
-	switch {
-	case b == nil:
-		w.total(y, a, nil)
-	case a == nil:
-		w.k.scale(y, b, -1)
-	default:
-		w.sub(y, a, b, minus)
+// winoProducts multiplies all places of a chunk by the weights. The bias is added to the place whose share of
+// all outputs of a tile is 1.
+func (b *Backend) winoProducts(g *winoPlan, rows int, bias []float32) {
+	tables := make([][2][]int, len(g.runs))
+	tiles := rows * g.across
+	work := 0
+	for i, r := range g.runs {
+		tables[i] = [2][]int{g.groups(b.k.mr, r.to*tiles, r.n*tiles), g.pieces(r, tiles)}
+		work += r.n * tiles * len(r.taps) * g.places * g.c * g.f
 	}
+	columns := g.panels * halfPanel / b.k.nr
+	b.shareWork(g.places*columns, work, func(w *worker, i int) {
+		place, j := i/columns, i%columns*b.k.nr
+		args := convArgs{a: address(g.v[place*g.stepV:]), k: g.c, step: 4 * g.ldc, half: 4 * g.next,
+			b:    address(g.packed[(place*g.panels+j/halfPanel)*g.next:]),
+			bias: address(bias[j:]), c: address(g.m[place*g.stepM+j:]), row: 4 * g.ldf}
+		if place == g.span+1 {
+			args.bias = address(bias[len(bias)/2+j:])
+		}
+		for _, t := range tables {
+			args.taps = address(t[1])
+			args.end = args.taps + uintptr(8*len(t[1]))
+			w.convCalls(w.k.convTile, args, t[0], g.c*len(t[1])/2)
+		}
+	})
+	runtime.KeepAlive(tables)
 }
 
-// total is the sum of two rows, of which nil stands for zeros.
-func (w *worker) total(y, a, b []float32) {
-	switch {
-	case a == nil && b == nil:
-		clear(y)
-	case a == nil:
-		copy(y, b)
-	case b == nil:
-		copy(y, a)
-	default:
-		w.k.add(y, a, b)
+// groups is the table of the tiles of the micro-kernel for n rows of products from first on: as in places.
+func (g *winoPlan) groups(mr, first, n int) []int {
+	group := mr / 3
+	count := roundUp(ceilDiv(n, group), 3)
+	l := make([]int, 2*count)
+	for i := range count {
+		at := min(i*group, n-group)
+		l[i/3*6+i%3], l[i/3*6+3+i%3] = 4*at*g.ldc, 4*(first+at)*g.ldf
 	}
+	return l
 }
 
-// winoOutputs transforms products back and writes the outputs of some rows of tiles.
-func (w *worker) winoOutputs(p *wino, r result, m []float32, step, frame, first, rows int) {
-	at := func(a, b int) []float32 { return m[(4*a+b)*step:][:step] }
-	for i := range 4 {
-		w.winoSum(at(i, 0), at(i, 1), at(i, 2), at(i, 3))
+// pieces are the taps of a run: where their inputs and their weights begin.
+func (g *winoPlan) pieces(r frameRun, tiles int) (l []int) {
+	for i, t := range r.taps {
+		l = append(l, 4*r.from[i]*tiles*g.ldc, 4*t*g.places*g.panels*g.next)
 	}
-	for j := range 2 {
-		w.winoSum(at(0, j), at(1, j), at(2, j), at(3, j))
-	}
-	for i := range rows {
-		for j := range p.across {
-			for q := range 4 {
-				y, x := 2*(first+i)+q/2, 2*j+q%2
-				if y >= p.to[1] || x >= p.to[2] {
-					continue
-				}
-				row := at(q/2, q%2)[(i*p.across+j)*p.f:][:p.f]
-				if r.bias != nil {
-					w.k.add(row, row, r.bias)
-				}
-				w.k.write(r.v, ((frame*p.to[1]+y)*p.to[2]+x)*r.ld, row)
-			}
+	return l
+}
+
+// winoOutputs transforms the products of a row of tiles of a frame back and writes its outputs.
+func (w *worker) winoOutputs(g *winoPlan, r result, frame, first, row, rows int) {
+	half, out := w.arena.f32(g.side*g.span*g.f), w.arena.f32(g.side*g.side*g.f)
+	for j := range g.across {
+		m := g.m[((frame*rows+row)*g.across+j)*g.ldf:]
+		for x := range g.span {
+			g.maps.out(half[x*g.f:], g.span*g.f, m[x*g.stepM:], g.span*g.stepM, g.f)
+		}
+		for y := range g.side {
+			g.maps.out(out[g.side*y*g.f:], g.f, half[g.span*y*g.f:], g.f, g.f)
+		}
+		n := min(g.side, g.to[2]-g.side*j)
+		for y := range min(g.side, g.to[1]-g.side*(first+row)) {
+			at := (frame*g.to[1]+g.side*(first+row)+y)*g.to[2] + g.side*j
+			w.k.write(r.v, at*g.f, out[g.side*y*g.f:][:n*g.f])
 		}
 	}
-}
-
-// winoSum sets a += b + c and b -= c + d.
-func (w *worker) winoSum(a, b, c, d []float32) {
-	w.k.add(a, a, b)
-	w.k.add(a, a, c)
-	w.k.axpy(b, c, -1)
-	w.k.axpy(b, d, -1)
 }

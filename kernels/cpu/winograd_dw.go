@@ -1,120 +1,139 @@
 package cpu
 
-import "github.com/lfactor/lfactor/kernels/tensor"
+import (
+	"runtime"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// winoSums are the gradients of the weights of some outputs and some taps of the first axis.
+type winoSums struct {
+	*winoPlan
+	out, outs int // the first output, and how many
+	tap, taps int
+	tall      int // outputs in panels of a tile's rows
+	c         []float32
+}
 
 // winoGradient is the gradient of the weights: sums over tiles of products of transformed inputs and
-// outputs, place by place, transformed back to kernels.
-func (b *Backend) winoGradient(s *convShape, dy, x *tensor.Tensor, dw []float32, acc bool) {
-	p, ys := winoForward(s, x).tiled(b), viewOf(dy)
-	taps, size := s.taps(), p.f*p.c
-	sums := b.shared.f32(winoPlaces * size)
-	lines := max(1, winoSums/(winoPlaces*(p.c+p.f)*p.across)) // rows of tiles whose transforms are held
-	lines = min(lines, p.n*p.to[0]*p.down)
-	tiles := lines * p.across
-	v, m := b.shared.f32(winoPlaces*tiles*p.c), b.shared.f32(winoPlaces*tiles*p.f)
-	for t := range p.frames {
-		clear(sums)
-		units := p.units(t)
-		for at := 0; at < len(units); at += lines {
-			some := units[at:min(at+lines, len(units))]
-			b.shareWork(len(some), len(some)*p.across*winoPlaces*(p.c+p.f)*4, func(w *worker, i int) {
-				u := some[i]
-				w.winoInputs(p, v[i*p.across*p.c:], tiles*p.c, u.from, u.row, 1)
-				w.winoCotangents(p, ys, m[i*p.across*p.f:], tiles*p.f, u.to, u.row)
-			})
-			for k := range winoPlaces {
-				left := matrix{v: view{f: m[k*tiles*p.f:][:tiles*p.f]}, ld: p.f, trans: true}
-				right := matrix{v: view{f: v[k*tiles*p.c:][:tiles*p.c]}, ld: p.c, trans: true}
-				r := result{v: view{f: sums[k*size:][:size]}, ld: p.c, acc: true}
-				b.blocked(r, left, right, p.f, p.c, len(some)*p.across)
-			}
-		}
-		b.winoKernels(dw, sums, p.f, p.c, taps, 9*t, acc)
-	}
-}
-
-// winoUnit is a row of tiles of a frame of the result, and the frame of the input that a tap meets there;
-// both are counted over all samples.
-type winoUnit struct{ from, to, row int }
-
-// units are those of one tap of the first axis.
-func (p *wino) units(tap int) (l []winoUnit) {
-	for to := range p.n * p.to[0] {
-		if from := p.frame(to%p.to[0], tap); from >= 0 {
-			for row := range p.down {
-				l = append(l, winoUnit{to/p.to[0]*p.from[0] + from, to, row})
-			}
-		}
-	}
-	return l
-}
-
-// winoCotangents transforms the cotangents of a row of tiles: place k of tile j at dst[k*step+j*f].
-func (w *worker) winoCotangents(p *wino, dy view, dst []float32, step, frame, row int) {
-	defer w.arena.release(w.arena.mark())
-	n, line := p.to[2]*p.f, 2*p.across*p.f
-	pad := w.arena.zero(4 * line)
-	var d [2][]float32
-	for a := range d {
-		if y := 2*row + a; y < p.to[1] {
-			d[a] = w.in(dy, (frame*p.to[1]+y)*n, n)
-		}
-	}
-	t := func(a int) []float32 { return pad[a*line:][:n] }
-	w.total(t(0), d[0], nil)
-	w.total(t(1), d[0], d[1])
-	w.difference(t(2), d[0], d[1], p.minus)
-	w.difference(t(3), nil, d[1], p.minus)
-	for j := range p.across {
-		out := dst[j*p.f:]
-		for a := range 4 {
-			q, to := pad[a*line+2*j*p.f:], out[4*a*step:]
-			q0, q1 := q[:p.f], q[p.f:2*p.f]
-			copy(to[:p.f], q0)
-			w.k.add(to[step:][:p.f], q0, q1)
-			w.sub(to[2*step:][:p.f], q0, q1, p.minus)
-			w.k.scale(to[3*step:][:p.f], q1, -1)
-		}
-	}
-}
-
-// winoKernels transforms sums of products [16, f, c] back to kernels of 3 by 3, and sets or adds those of
-// one tap of the first axis, from at on, to weights [f, c, taps].
-func (b *Backend) winoKernels(dw, sums []float32, f, c, taps, at int, acc bool) {
-	b.rows(f, c*winoPlaces, func(w *worker, from, to int) {
-		wide := roundUp(c, 16)
-		g, tmp, turned := w.arena.zero(16*wide), w.arena.f32(c), w.arena.f32(16*wide+16)
-		for r := from; r < to; r++ {
-			row := func(a, b int) []float32 { return sums[((4*a+b)*f+r)*c:][:c] }
-			for a := range 4 {
-				w.winoFold(row(a, 0), row(a, 1), row(a, 2), row(a, 3), tmp)
-			}
-			for j := range 3 {
-				w.winoFold(row(0, j), row(1, j), row(2, j), row(3, j), tmp)
-			}
-			for k := range 9 {
-				copy(g[k*wide:][:c], row(k/3, k%3))
-			}
-			w.k.transpose(turned, 16, g, wide, wide/16)
-			dst := dw[r*c*taps:]
-			for q := range c {
-				for k, v := range turned[q*16 : q*16+9] {
-					if acc {
-						v += dst[q*taps+at+k]
-					}
-					dst[q*taps+at+k] = v
+// cotangents, place by place, transformed back to kernels. The outputs, and taps of the first axis, of which
+// the sums do not fit are done one part after the other.
+func (b *Backend) winoGradient(p *wino, m *winoMaps, dy, dw *tensor.Tensor, acc bool) {
+	g := b.winoPlanOf(p, m)
+	tap := g.places * roundUp(p.c, b.k.nr)
+	outs := min(p.f, max(b.k.mr, winoRoom/tap/b.k.mr*b.k.mr))
+	taps := max(1, min(p.frames, winoRoom/tap/outs))
+	s := &winoSums{winoPlan: g, tall: ceilDiv(outs, b.k.mr)}
+	s.c = b.shared.f32(taps * tap * s.tall * b.k.mr)
+	for s.out = 0; s.out < p.f; s.out += outs {
+		for s.tap = 0; s.tap < p.frames; s.tap += taps {
+			s.outs, s.taps = min(outs, p.f-s.out), min(taps, p.frames-s.tap)
+			for first := 0; first < g.down; first += g.rows {
+				if g.rows < g.down || s.out == 0 && s.tap == 0 { // else they are there
+					b.winoInputs(g, first)
+					b.winoCotangents(g, viewOf(dy), first)
 				}
+				b.winoSum(s, g.chunk(first), first > 0)
+			}
+			b.winoGradients(s, dw.F32(), acc)
+		}
+	}
+}
+
+// winoCotangents transforms the cotangents of a chunk, to where the products of outputs are in winograd.
+func (b *Backend) winoCotangents(g *winoPlan, dy view, first int) {
+	rows := g.chunk(first)
+	b.shareWork(g.n*g.to[0]*rows, g.n*g.to.places()*g.f*elementCost, func(w *worker, i int) {
+		long := g.side * g.across * g.f
+		in := w.arena.f32(g.span * long)
+		for a := range g.side {
+			d, n := in[a*long:(a+1)*long], g.to[2]*g.f
+			if y := g.side*(first+i%rows) + a; y < g.to[1] {
+				w.k.read(d[:n], dy, (i/rows*g.to[1]+y)*n)
+				clear(d[n:])
+			} else {
+				clear(d)
+			}
+		}
+		g.maps.cotangent(in, long, in, long, long)
+		for j := range g.across {
+			for a := range g.span {
+				g.maps.cotangent(g.m[g.span*a*g.stepM+(i*g.across+j)*g.ldf:], g.stepM, in[a*long+g.side*j*g.f:],
+					g.f, g.f)
 			}
 		}
 	})
 }
 
-// winoFold sets (a, b, c) to (a + ½(b + c), ½(b - c), ½(b + c) + d); tmp is as long.
-func (w *worker) winoFold(a, b, c, d, tmp []float32) {
-	w.k.add(tmp, b, c)
-	w.k.axpy(b, c, -1)
-	w.k.scale(b, b, 0.5)
-	w.k.scale(c, tmp, 0.5)
-	w.k.add(a, a, c)
-	w.k.add(c, c, d)
+// winoSum sets or adds the products of a chunk.
+func (b *Backend) winoSum(s *winoSums, rows int, acc bool) {
+	tiles := rows * s.across
+	columns := roundUp(s.wino.c, b.k.nr)
+	tables := make([][]int, s.taps)
+	for t := range tables {
+		for to := range s.n * s.to[0] {
+			if from := s.frame(to%s.to[0], s.tap+t); from >= 0 {
+				tables[t] = append(tables[t], 4*to*tiles*s.ldf, 4*(to/s.to[0]*s.from[0]+from)*tiles*s.ldc)
+			}
+		}
+	}
+	panels := columns / b.k.nr
+	height := s.tall * b.k.mr * columns
+	most := max(1, callMax/(b.k.mr*b.k.nr*tiles*max(1, s.n*s.to[0])))
+	work := s.n * s.to[0] * tiles * s.places * s.outs * columns * s.taps
+	b.shareWork(s.taps*s.places*panels, work, func(w *worker, i int) {
+		tap, place, j := i/(s.places*panels), i/panels%s.places, i%panels*b.k.nr
+		args := sumArgs{aStep: 4 * s.ldf, aNext: 4 * b.k.mr, b: address(s.v[place*s.stepV+j:]), half: 4 * halfPanel,
+			bStep: 4 * s.ldc, table: address(tables[tap]), k: tiles, row: 4 * columns, cNext: 4 * b.k.mr * columns}
+		args.end = args.table + uintptr(8*len(tables[tap]))
+		if acc {
+			args.acc = 1
+		}
+		for at := 0; at < ceilDiv(s.outs, b.k.mr); at += most {
+			part := args
+			part.a = address(s.m[place*s.stepM+s.out+at*b.k.mr:])
+			part.c = address(s.c[(tap*s.places+place)*height+at*b.k.mr*columns+j:])
+			part.n = min(most, ceilDiv(s.outs, b.k.mr)-at)
+			w.k.sumTile(&part)
+		}
+	})
+	runtime.KeepAlive(tables)
+}
+
+// winoGradients transforms sums back to kernels, and sets or adds them to weights [f, c, taps].
+func (b *Backend) winoGradients(s *winoSums, dw []float32, acc bool) {
+	c, columns := s.wino.c, roundUp(s.wino.c, b.k.nr)
+	height, wide := s.tall*b.k.mr*columns, roundUp(c, 16)
+	b.rows(s.outs, c*s.taps*s.places, func(w *worker, from, to int) {
+		half, rows := w.arena.f32(3*s.span*c), w.arena.zero(roundUp(9*s.taps, 16)*wide+16)
+		tmp := w.arena.f32(roundUp(9*s.taps, 16)*wide + 16)
+		for f := from; f < to; f++ {
+			for t := range s.taps {
+				src := s.c[t*s.places*height+f*columns:]
+				for x := range s.span {
+					s.maps.gradient(half[x*c:], s.span*c, src[x*height:], s.span*height, c)
+				}
+				for y := range 3 {
+					s.maps.gradient(rows[(9*t+3*y)*wide:], wide, half[s.span*y*c:], c, c)
+				}
+			}
+			sum := w.turnTaps(tmp, rows, wide, c, 9*s.taps)
+			s.store(w, dw[(s.out+f)*c*9*s.frames:], sum, acc)
+		}
+	})
+}
+
+// store sets or adds gradients [c, taps] of an output to its weights, which may have more taps.
+func (s *winoSums) store(w *worker, dw, sum []float32, acc bool) {
+	n, all := 9*s.taps, 9*s.frames
+	if n == all {
+		n, all = len(sum), len(sum)
+	}
+	for i := 0; i < len(sum)/n; i++ {
+		if dst := dw[i*all+9*s.tap:][:n]; acc {
+			w.k.add(dst, dst, sum[i*n:(i+1)*n])
+		} else {
+			copy(dst, sum[i*n:])
+		}
+	}
 }

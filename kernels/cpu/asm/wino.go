@@ -6,8 +6,9 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// winograd writes the linear maps of F(4×4, 3×3) along one axis, see winoMaps.
+// winograd writes the linear maps of F(4×4, 3×3) along one axis, see winoMaps, and those of F(2×2, 3×3).
 func (e *emitter) winograd() {
+	e.winograd2()
 	e.linear("winoIn", 6, func(x []vec, put func(i int, v vec)) {
 		y := e.times(4, x[0])
 		e.fma(-5, x[2], y)
@@ -74,6 +75,39 @@ func (e *emitter) winograd() {
 	})
 }
 
+// winograd2 writes those of F(2×2, 3×3).
+func (e *emitter) winograd2() {
+	e.linear("winoIn2", 4, func(x []vec, put func(i int, v vec)) {
+		put(0, e.minus(x[0], x[2]))
+		put(1, e.plus(x[1], x[2]))
+		put(2, e.minus(x[2], x[1]))
+		put(3, e.minus(x[1], x[3]))
+	})
+	e.linear("winoOut2", 4, func(x []vec, put func(i int, v vec)) {
+		put(0, e.plus(e.plus(x[0], x[1]), x[2]))
+		put(1, e.minus(e.minus(x[1], x[2]), x[3]))
+	})
+	e.linear("winoKernel2", 3, func(x []vec, put func(i int, v vec)) {
+		put(0, x[0])
+		s, d := e.times(0.5, e.plus(x[0], x[2])), e.times(0.5, x[1])
+		put(1, e.plus(s, d))
+		put(2, e.minus(s, d))
+		put(3, x[2])
+	})
+	e.linear("winoCotangent2", 2, func(x []vec, put func(i int, v vec)) {
+		put(0, x[0])
+		put(1, e.plus(x[0], x[1]))
+		put(2, e.minus(x[0], x[1]))
+		put(3, e.times(-1, x[1]))
+	})
+	e.linear("winoGradient2", 4, func(x []vec, put func(i int, v vec)) {
+		s, d := e.times(0.5, e.plus(x[1], x[2])), e.times(0.5, e.minus(x[1], x[2]))
+		put(0, e.plus(x[0], s))
+		put(1, d)
+		put(2, e.plus(s, x[3]))
+	})
+}
+
 // halves4 are sums and differences of rows 1 and 2, and of 3 and 4.
 func (e *emitter) halves4(x []vec) (s, d, s2, d2 vec) {
 	return e.plus(x[1], x[2]), e.minus(x[1], x[2]), e.plus(x[3], x[4]), e.minus(x[3], x[4])
@@ -110,7 +144,7 @@ func (e *emitter) fma(c float32, x, acc vec) { VFMADD231PS(e.constant(c), x, acc
 // linear writes one map. Constants are loaded before the loop, where the first use of each would stand in it.
 func (e *emitter) linear(name string, in int, body func(x []vec, put func(i int, v vec))) {
 	e.begin(name, "func(y []float32, ys int, x []float32, xs, n int)", "is a linear map of rows, see winoMaps.")
-	for _, c := range []float32{-5, -4, 2, 4, 8, 1.0 / 4, 1.0 / 6, -1.0 / 6, 1.0 / 12, 1.0 / 24} {
+	for _, c := range []float32{-5, -4, -1, 0.5, 2, 4, 8, 1.0 / 4, 1.0 / 6, -1.0 / 6, 1.0 / 12, 1.0 / 24} {
 		if e.wide {
 			e.constant(c)
 		}
