@@ -23,8 +23,11 @@ const envSampler = "LFACTOR_SAMPLER"
 // samplerReply is the number of that file.
 const samplerReply = 3
 
-// samplerTries is how many processes in a row may end without having drawn anything.
-const samplerTries = 4
+// samplerTries is how many processes may end in a row while nobody draws anything.
+const samplerTries = 10
+
+// samplerStart is how long a process may take to begin, beside rollout.silence.
+const samplerStart = time.Minute
 
 // beatEvery is how often a sampler that draws says so, at most.
 const beatEvery = time.Second
@@ -49,7 +52,7 @@ type crew struct {
 	r        *rollouts
 	children *machine.Children
 	mu       sync.Mutex
-	vain     int // processes in a row that have drawn nothing
+	vain     int // processes that have ended since something was drawn
 }
 
 // process is a sampler in a process of its own.
@@ -63,7 +66,7 @@ type process struct {
 	mu       sync.Mutex
 	open     int // tasks that it has not drawn
 	why      string
-	useful   bool
+	heard    bool // it has said something
 }
 
 // start starts a sampler process. One that cannot be started is lost at once.
@@ -123,13 +126,15 @@ func (p *process) hear(out *os.File) {
 		if err = d.Decode(&x); err != nil {
 			break
 		}
-		p.mu.Lock()
 		if x.Done {
+			p.crew.drew()
+		}
+		p.mu.Lock()
+		if p.heard = true; x.Done {
 			p.open--
-			p.useful = true
 		}
 		if p.silent.Stop(); p.open > 0 {
-			p.silent.Reset(r.silence())
+			p.silent.Reset(p.patience())
 		}
 		p.mu.Unlock()
 		switch {
@@ -169,12 +174,27 @@ func (r *rollouts) silence() time.Duration {
 	return time.Duration(r.d.r.cfg.Run.Rollout.Silence * float64(time.Second))
 }
 
+// patience is how long the process may say nothing from now on.
+func (p *process) patience() time.Duration {
+	if !p.heard {
+		return p.crew.r.silence() + samplerStart
+	}
+	return p.crew.r.silence()
+}
+
+// drew says that some process has drawn something.
+func (c *crew) drew() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.vain = 0
+}
+
 func (p *process) load(w *weights) { p.commands <- command{weights: w} }
 
 func (p *process) draw(t rounds.Task, all []draft) {
 	p.mu.Lock()
 	p.open++
-	p.silent.Reset(p.crew.r.silence())
+	p.silent.Reset(p.patience())
 	p.mu.Unlock()
 	p.commands <- command{task: t, drafts: all}
 }
@@ -186,13 +206,7 @@ func (p *process) again(why error) bool {
 	c := p.crew
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.mu.Lock()
-	useful := p.useful
-	p.mu.Unlock()
-	if c.vain++; useful {
-		c.vain = 0
-	}
-	if c.vain >= samplerTries {
+	if c.vain++; c.vain >= samplerTries {
 		return false
 	}
 	c.r.d.r.report.say("! %v; another takes its place, and what it drew is drawn again", why)
@@ -224,6 +238,7 @@ func (r *Run) samplerProcess(in io.Reader, out io.Writer) error {
 		return nil
 	}
 	defer d.close()
+	say(reply{}) // it has begun
 	commands := make(chan command)
 	go func() {
 		defer close(commands)

@@ -76,6 +76,8 @@ func TestSamplersKilled(t *testing.T) {
 	dir := drawnRun(t, steps)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var said bytes.Buffer
+	grown := func() int64 { return sizeOf(filepath.Join(dir, "run", "rollouts.jsonl")) }
+	last := int64(0) // behind every kill the run gets somewhere
 	for left := kills; ; {
 		c := exec.Command(built(t), "train", "run.yaml", "rollout.samplers=3")
 		c.Dir, c.Stderr, c.Stdout = dir, &said, &said
@@ -91,18 +93,18 @@ func TestSamplersKilled(t *testing.T) {
 			case <-time.After(time.Duration(50+rng.IntN(300)) * time.Millisecond):
 				kids := children(t, c.Process.Pid)
 				switch {
-				case left == 0 || len(kids) < 3:
+				case left == 0 || len(kids) < 3 || grown() == last:
 				case left%3 == 0:
 					require.NoError(t, c.Process.Kill())
 					<-ended
-					killed, left = true, left-1
+					killed, left, last = true, left-1, grown()
 				default:
 					sig := syscall.SIGKILL
 					if left%5 == 1 {
 						sig = syscall.SIGSTOP
 					}
 					_ = syscall.Kill(kids[rng.IntN(len(kids))], sig) // it may have ended
-					left--
+					left, last = left-1, grown()
 				}
 			}
 		}
@@ -118,6 +120,15 @@ func TestSamplersKilled(t *testing.T) {
 	require.Equal(t, string(answers), string(again))
 	require.Contains(t, said.String(), "another takes its place")
 	replays(t, dir, steps)
+}
+
+// sizeOf is the size of a file, 0 where there is none.
+func sizeOf(path string) int64 {
+	at, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return at.Size()
 }
 
 // replays: steps of the run are drawn, judged and trained again in one process, to the bit; a reward that
