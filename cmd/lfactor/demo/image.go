@@ -26,7 +26,7 @@ import (
 )
 
 // imageSteps are enough for the demo to show what it claims.
-const imageSteps = 3000
+const imageSteps = 3300
 
 // imageModel is a small transformer of Wan's kind.
 const imageModel = `model_type: WanTransformer3DModel
@@ -283,11 +283,11 @@ func scoreFigures(all []drawnFigure) (s [4]float64) {
 // imageVerdict has the model draw combinations that were held out, with and without their captions.
 func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, untrained [4]float64, began time.Time,
 	show *shown) error {
-	all, err := drawFigures(ctx, cfg.Run.Checkpoint.Dir, figuresOf(true), 8, true)
+	all, err := drawFigures(ctx, cfg.Run.Checkpoint.Dir, figuresOf(true), 6, true)
 	if err != nil {
 		return err
 	}
-	blind, err := drawFigures(ctx, cfg.Run.Checkpoint.Dir, figuresOf(true), 4, false)
+	blind, err := drawFigures(ctx, cfg.Run.Checkpoint.Dir, figuresOf(true), 2, false)
 	if err != nil {
 		return err
 	}
