@@ -13,7 +13,7 @@ import (
 // the other of two values, and all else is refused; whether the run file has the flag's value already or
 // another. A flag that was given a value and set its own trained in bf16 after --bf16=false.
 func TestFlagsWithoutValue(t *testing.T) {
-	n := 0
+	n, tries := 0, 0
 	for _, k := range Keys() {
 		for _, f := range k.Flags {
 			if f.Value == "" {
@@ -23,11 +23,13 @@ func TestFlagsWithoutValue(t *testing.T) {
 			for _, base := range []bool{false, true} {
 				for _, given := range []string{"", "true", "1", "false", "0", "banana", "5"} {
 					tryBare(t, k, f, given, base)
+					tries++
 				}
 			}
 		}
 	}
 	require.Greater(t, n, 10)
+	t.Logf("%d flags, %d values over two bases", n, tries)
 	for name := range megatron.IdleFlags {
 		_, why := idleValue(t, name, "banana")
 		require.Equal(t, switches.MatchString(name), why, name)

@@ -6,42 +6,13 @@ import (
 	"fmt"
 
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // Single answers with a judgement: {"prompt", "completion", "label"}, texts or lists of messages, of which
 // label says whether the answer is a good one.
-var _ = dataset.Register(dataset.Format{
-	Name: "judged",
-	Doc:  "answers as {prompt, completion, label}, each of which is good or bad",
-	Kind: dataset.KindJudged,
-	Match: func(path string, head []byte) bool {
-		if isParquet(path, head) {
-			return shapeOf(parquetColumns(path)) == "judged"
-		}
-		return holdsJSON(path, head) && shapeOf(keysOf(head)) == "judged"
-	},
-	Reads: func(path string, head []byte) bool { return isParquet(path, head) || holdsJSON(path, head) },
-	Open: func(path string, o dataset.Options) (dataset.Source, error) {
-		open := openJSON
-		if startsAsParquet(path) {
-			open = openRows
-		}
-		r, err := open(path, o)
-		if err != nil {
-			return nil, err
-		}
-		return &judged{r, store.Redact(path)}, nil
-	},
-	Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
-		lines := make([]json.RawMessage, len(docs))
-		for i, d := range docs {
-			lines[i], _ = d.Part("json")
-		}
-		path := dir + "/judged.jsonl"
-		return path, dataset.Options{}, WriteLines(path, lines)
-	},
-})
+var _ = dataset.Register(ofRecords("judged",
+	"answers as {prompt, completion, label}, each of which is good or bad", dataset.KindJudged,
+	"judged.jsonl", func(r records, name string) dataset.Source { return &judged{r, name} }))
 
 // judged are records of one answer each.
 type judged struct {

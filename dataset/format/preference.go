@@ -8,43 +8,14 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // Pairs of answers: {"prompt", "chosen", "rejected"} as texts or as lists of messages; with the prompt in
 // both answers, as HH-RLHF and UltraFeedback have it; or OpenAI's {"input": {"messages"},
 // "preferred_output", "non_preferred_output"}.
-var _ = dataset.Register(dataset.Format{
-	Name: "preference",
-	Doc:  "pairs of answers as {prompt, chosen, rejected}, of which one is preferred",
-	Kind: dataset.KindPairs,
-	Match: func(path string, head []byte) bool {
-		if isParquet(path, head) {
-			return shapeOf(parquetColumns(path)) == "preference"
-		}
-		return holdsJSON(path, head) && shapeOf(keysOf(head)) == "preference"
-	},
-	Reads: func(path string, head []byte) bool { return isParquet(path, head) || holdsJSON(path, head) },
-	Open: func(path string, o dataset.Options) (dataset.Source, error) {
-		open := openJSON
-		if startsAsParquet(path) {
-			open = openRows
-		}
-		r, err := open(path, o)
-		if err != nil {
-			return nil, err
-		}
-		return &pairs{r, store.Redact(path)}, nil
-	},
-	Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
-		lines := make([]json.RawMessage, len(docs))
-		for i, d := range docs {
-			lines[i], _ = d.Part("json")
-		}
-		path := dir + "/pairs.jsonl"
-		return path, dataset.Options{}, WriteLines(path, lines)
-	},
-})
+var _ = dataset.Register(ofRecords("preference",
+	"pairs of answers as {prompt, chosen, rejected}, of which one is preferred", dataset.KindPairs,
+	"pairs.jsonl", func(r records, name string) dataset.Source { return &pairs{r, name} }))
 
 // pairs are records of two answers each.
 type pairs struct {

@@ -1,49 +1,19 @@
 package format
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // Prompts to which a run draws answers: {"prompt": text or messages, …}, with further columns for rewards,
 // as "answer".
-var _ = dataset.Register(dataset.Format{
-	Name: "prompts",
-	Doc:  "prompts as {prompt, answer, …}, to which a run draws answers that a reward judges",
-	Kind: dataset.KindPrompts,
-	Match: func(path string, head []byte) bool {
-		if isParquet(path, head) {
-			return shapeOf(parquetColumns(path)) == "prompts"
-		}
-		return holdsJSON(path, head) && shapeOf(keysOf(head)) == "prompts"
-	},
-	Reads: func(path string, head []byte) bool { return isParquet(path, head) || holdsJSON(path, head) },
-	Open: func(path string, o dataset.Options) (dataset.Source, error) {
-		open := openJSON
-		if startsAsParquet(path) {
-			open = openRows
-		}
-		r, err := open(path, o)
-		if err != nil {
-			return nil, err
-		}
-		return &prompts{r, store.Redact(path)}, nil
-	},
-	Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
-		lines := make([]json.RawMessage, len(docs))
-		for i, d := range docs {
-			lines[i], _ = d.Part("json")
-		}
-		path := dir + "/prompts.jsonl"
-		return path, dataset.Options{}, WriteLines(path, lines)
-	},
-})
+var _ = dataset.Register(ofRecords("prompts",
+	"prompts as {prompt, answer, …}, to which a run draws answers that a reward judges", dataset.KindPrompts,
+	"prompts.jsonl", func(r records, name string) dataset.Source { return &prompts{r, name} }))
 
 // prompts are records of one prompt each.
 type prompts struct {
