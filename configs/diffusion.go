@@ -27,12 +27,14 @@ type Diffusion struct {
 	CaptionKey  string   `key:"caption_key" default:"caption" class:"fixed" doc:"Key of the caption in a sample's JSON; a sample's txt comes first."`
 	Drop        float64  `key:"caption_dropout" default:"0.1" min:"0" max:"1" class:"fixed" doc:"Share of samples that are trained without their caption, so that sampling can be guided (arXiv:2207.12598)."`
 
-	First   float64 `key:"first_frame" default:"0" min:"0" max:"1" class:"fixed" doc:"Share of the clips whose first frame of latents the model is given as it is, so that it learns to go on from an image as well as from noise (Wan 2.2 TI2V). Models with channels for given frames have them in every clip."`
-	Changes int     `key:"condition_images" default:"0" min:"0" max:"16" class:"fixed" doc:"Images at most that a sample has beside the one that is learnt, to be changed into it as the caption says: KEY.cond0.png, KEY.cond1.png … (Qwen-Image-Edit). Each sample has one at least; 0 learns images from captions alone."`
-	Area    int     `key:"condition_area" default:"1048576" min:"1024" max:"67108864" class:"fixed" unit:"pixels" doc:"Pixels that such an image is brought to: sides are multiples of 32 that keep its shape nearly."`
-	From    float64 `key:"noise_from" default:"0" min:"0" max:"1" class:"fixed" doc:"Least time, as a share of a thousand steps, of the noise levels that the model is trained at: 0.9 for the expert of high noise that begins there."`
-	To      float64 `key:"noise_to" default:"0" min:"0" max:"1" class:"fixed" doc:"Time below which they lie, 0 for all. A pipeline whose model_index.json has a boundary_ratio sets both for the folder of each of its experts."`
-	Guide   float64 `key:"guidance" default:"1" min:"0" class:"fixed" doc:"Models that were distilled from guided ones: the guidance that they are told in training."`
+	First    float64 `key:"first_frame" default:"0" min:"0" max:"1" class:"fixed" doc:"Share of the clips whose first frame of latents the model is given as it is, so that it learns to go on from an image as well as from noise (Wan 2.2 TI2V). Models with channels for given frames have them in every clip."`
+	Changes  int     `key:"condition_images" default:"0" min:"0" max:"16" class:"fixed" doc:"Images at most that a sample has beside the one that is learnt, to be changed into it as the caption says: KEY.cond0.png, KEY.cond1.png … (Qwen-Image-Edit). Each sample has one at least; 0 learns images from captions alone."`
+	Area     int     `key:"condition_area" default:"1048576" min:"1024" max:"67108864" class:"fixed" unit:"pixels" doc:"Pixels that such an image is brought to: sides are multiples of 32 that keep its shape nearly."`
+	From     float64 `key:"noise_from" default:"0" min:"0" max:"1" class:"fixed" doc:"Least time, as a share of a thousand steps, of the noise levels that the model is trained at: 0.9 for the expert of high noise that begins there."`
+	To       float64 `key:"noise_to" default:"0" min:"0" max:"1" class:"fixed" doc:"Time below which they lie, 0 for all. A pipeline whose model_index.json has a boundary_ratio sets both for the folder of each of its experts."`
+	Experts  string  `key:"experts" default:"one" oneof:"one|both" class:"fixed" doc:"Of a pipeline with two models, each at its own levels of noise: one trains the one that model.path names, both trains both in one run."`
+	Boundary float64 `key:"boundary" default:"0" min:"0" max:"1" class:"fixed" doc:"With experts: both: the time, as a share of a thousand steps, from which on levels of noise are those of the first model; 0 takes boundary_ratio of the pipeline's model_index.json."`
+	Guide    float64 `key:"guidance" default:"1" min:"0" class:"fixed" doc:"Models that were distilled from guided ones: the guidance that they are told in training."`
 
 	Times  string  `key:"times" default:"uniform" oneof:"@draws" class:"fixed" doc:"Distribution of training's noise levels."`
 	Mean   float64 `key:"times_mean" default:"0" class:"fixed" doc:"logit_normal: mean."`

@@ -10,7 +10,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/setup"
-	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 )
 
 // ModelReport is what a configuration says of its model.
@@ -65,7 +65,7 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 	if _, err := layout.FromConfig(cfg); err != nil {
 		return nil, err
 	}
-	m, err := family.Build(c, cfg.Run.Data.SeqLen)
+	m, err := fit.Build(cfg)
 	if err != nil {
 		return nil, exit.With(err, exit.Usage)
 	}
@@ -79,7 +79,7 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 	}
 	if name, like, ok := c.Like(hint); ok {
 		r.Published, r.Claim = fmt.Sprintf("%s, %s", name, like.Source), int64(like.Parameters)
-		r.Why = append(r.Why, c.Differences(r.Parameters, like)...)
+		r.Why = append(r.Why, c.Differences(m.Core().Count(), like)...)
 	}
 	if unit := cfg.VocabUnit * cfg.Run.Plan.TP; unit > 0 && c.Vocab%unit != 0 {
 		pad := unit - c.Vocab%unit

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // clipsOf writes a shard of clips of five frames, in which a square moves, and returns a first frame as
@@ -66,6 +67,12 @@ func clipsOf(t *testing.T, path string) []byte {
 // givenRun trains a small model of clips and returns its losses and the folder of its checkpoints.
 func givenRun(t *testing.T, model, dir string, more ...string) ([]float64, string) {
 	t.Helper()
+	losses, saved, err := givenTry(t, model, dir, more...)
+	require.NoError(t, err)
+	return losses, saved
+}
+
+func givenTry(t *testing.T, model, dir string, more ...string) (losses []float64, saved string, err error) {
 	text := fmt.Sprintf("model: %s\ndata: {paths: [%q], seq_len: 80, split: [1, 0, 0]}\ndiffusion: {autoencoder: "+
 		"pixels, sizes: [5x8x8], text_encoder: none, fps: 0, cache: off}\ntrain: {steps: 3, global_batch: 4}\n"+
 		"optimizer: {lr: 1.0e-3}\n", model, filepath.Join(dir, "a.tar"))
@@ -73,12 +80,13 @@ func givenRun(t *testing.T, model, dir string, more ...string) ([]float64, strin
 	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append([]string{
 		"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
 		"checkpoint.save_hf=true"}, more...)})
-	require.NoError(t, err)
-	var losses []float64
-	require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) {
-		losses = append(losses, m.Loss)
-	}}))
-	return losses, filepath.Join(out, "saved")
+	if err == nil {
+		err = Train(context.Background(), cfg, Options{Step: func(m Metrics) {
+			losses = append(losses,
+				m.Loss)
+		}})
+	}
+	return losses, filepath.Join(out, "saved"), err
 }
 
 // TestClipsFromImages: a model with channels for given frames, and one that has its first frame among its
@@ -157,8 +165,9 @@ func TestTwoExperts(t *testing.T) {
 		require.NoError(t, err)
 		defer m.Close()
 		var drawn trained.Picture
-		err = m.Draw(context.Background(), []string{""}, trained.Drawing{Steps: 6, Guidance: 1, Expert: expert,
-			Size: [3]int{5, 8, 8}}, func(p trained.Picture) error {
+		err = m.Draw(context.Background(), []string{""}, trained.Drawing{Steps: 6, Guidance: 1,
+			Expert: expert,
+			Size:   [3]int{5, 8, 8}}, func(p trained.Picture) error {
 			drawn = p
 			return nil
 		})
@@ -174,4 +183,73 @@ func TestTwoExperts(t *testing.T) {
 	require.NotEqual(t, alone.Pixels, both.Pixels)
 	_, err = draw(saved, filepath.Join(whole, "transformer"))
 	require.ErrorContains(t, err, "trained at all levels")
+}
+
+// TestBothExperts: both models of a pipeline train in one run, from their own weights, under a plan that cuts
+// them and sums their gradients over replicas, as by themselves on the same samples; each is exported under
+// its own name, and drawing takes each where it was trained. A folder of one model begins both.
+func TestBothExperts(t *testing.T) {
+	dir := t.TempDir()
+	clipsOf(t, filepath.Join(dir, "a.tar"))
+	file := filepath.Join(dir, "model.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(wanOf12), 0o644))
+	_, saved := givenRun(t, fmt.Sprintf("{file: %q}", file), dir)
+	whole := filepath.Join(saved, "release_hf_weights")
+	other, second := givenRun(t, fmt.Sprintf("{file: %q}", file), dir, "train.seed=3")
+	require.NotEmpty(t, other)
+	require.NoError(t, os.CopyFS(filepath.Join(whole, "transformer_2"),
+		os.DirFS(filepath.Join(second, "release_hf_weights", "transformer"))))
+	model := fmt.Sprintf("{path: %q}", whole)
+	_, _, err := givenTry(t, fmt.Sprintf("{file: %q}", file), dir, "diffusion.experts=both")
+	require.ErrorContains(t, err, "diffusion.boundary: is not given")
+	require.NoError(t, os.WriteFile(filepath.Join(whole, "model_index.json"),
+		[]byte(`{"_class_name": "WanPipeline", "boundary_ratio": 0.5}`), 0o644))
+	_, _, err = givenTry(t, fmt.Sprintf("{path: %q}", filepath.Join(whole, "transformer_2")), dir,
+		"diffusion.experts=both")
+	require.ErrorContains(t, err, "model.path: is the second of two models")
+
+	one, saved1 := givenRun(t, model, dir, "diffusion.experts=both")
+	two, saved2 := givenRun(t, model, dir, "diffusion.experts=both", "plan.pp=2", "plan.dp=2", "plan.zero=2")
+	require.InEpsilonSlice(t, one, two, 1e-5)
+	index := filepath.Join(whole, "model_index.json")
+	require.NoError(t, os.Rename(index, index+".away"))
+	single, _ := givenRun(t, fmt.Sprintf("{path: %q}", filepath.Join(whole, "transformer")), dir)
+	split, _ := givenRun(t, fmt.Sprintf("{path: %q}", filepath.Join(whole, "transformer")), dir,
+		"diffusion.experts=both",
+		"diffusion.boundary=0.5")
+	require.InEpsilon(t, single[0], split[0], 1e-5, "the folder of one model begins both")
+	require.NotEqual(t, single[0], one[0], "the second one begins with weights of its own")
+	require.NotEqual(t, single[2], split[2])
+	require.NoError(t, os.Rename(index+".away", index))
+	for _, s := range []string{"transformer", "transformer_2"} {
+		a, err := os.ReadFile(filepath.Join(saved1, "release_hf_weights", s,
+			"diffusion_pytorch_model.safetensors"))
+		require.NoError(t, err)
+		b, err := os.ReadFile(filepath.Join(whole, s, "diffusion_pytorch_model.safetensors"))
+		require.NoError(t, err)
+		require.Equal(t, len(b), len(a))
+		require.NotEqual(t, b, a, "%s has learnt", s)
+	}
+	_, adapted := givenRun(t, model, dir, "diffusion.experts=both", "lora.rank=2", `lora.targets=["*blocks.0.attn1.to_q", `+
+		`"transformer_2.*.0.attn2.to_q"]`)
+	names := func(of ...string) (out []string) {
+		path := filepath.Join(append([]string{adapted, "release_hf_weights"}, of...)...)
+		f, err := checkpoint.OpenFile(filepath.Join(path, "pytorch_lora_weights.safetensors"))
+		require.NoError(t, err)
+		defer f.Close()
+		for _, t := range f.Tensors() {
+			out = append(out, t.Name)
+		}
+		return out
+	}
+	require.ElementsMatch(t, []string{"transformer.blocks.0.attn1.to_q.lora_A.weight",
+		"transformer.blocks.0.attn1.to_q.lora_B.weight"}, names())
+	require.ElementsMatch(t, []string{"transformer.blocks.0.attn1.to_q.lora_A.weight",
+		"transformer.blocks.0.attn1.to_q.lora_B.weight", "transformer.blocks.0.attn2.to_q.lora_A.weight",
+		"transformer.blocks.0.attn2.to_q.lora_B.weight"}, names("transformer_2"))
+	m, err := trained.Open(saved2, "")
+	require.NoError(t, err)
+	defer m.Close()
+	require.NoError(t, m.Draw(context.Background(), []string{""}, trained.Drawing{Steps: 6, Guidance: 1,
+		Size: [3]int{5, 8, 8}}, func(trained.Picture) error { return nil }))
 }

@@ -38,13 +38,15 @@ type Exporter struct {
 	Side  string
 	parts map[string]string // components of Hugging Face tensors, where those have dtypes of their own
 	with  map[string]bool   // layers that have one
+	// of what the run calls the parameters that are exported, where they are of the second of two models
+	prefix string
 }
 
 // Write makes the directory dst.
 func (e *Exporter) Write(dst string) error {
 	l := e.Cfg.Run.LoRA
 	if e.Lora != nil && l.AdaptersOnly && !l.Merge {
-		return e.adapters(dst)
+		return e.allAdapters(dst)
 	}
 	if e.Model.Denoiser != nil && e.Model.Denoiser.Sight != nil {
 		return e.policy(dst)
@@ -53,7 +55,7 @@ func (e *Exporter) Write(dst string) error {
 		if err := e.pipeline(dst); err != nil || e.Lora == nil || l.Merge {
 			return err
 		}
-		return e.adapters(dst)
+		return e.allAdapters(dst)
 	}
 	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), hfShardBytes)
 	if err != nil {
@@ -103,7 +105,8 @@ func (e *Exporter) adapt(path string) error {
 		return err
 	}
 	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil && !e.Model.Scores() {
+	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil &&
+		!e.Model.Scores() {
 		return err
 	}
 	delete(keys, "quantization_config")
@@ -189,7 +192,7 @@ func (e *Exporter) adapted(base string) bool {
 			e.with[strings.TrimSuffix(p.Name, ".lora_A.weight")] = true
 		}
 	}
-	return e.with[base]
+	return e.with[e.prefix+base]
 }
 
 // merge adds the product of b [out r] and a [r in], scaled, to dst [out in].
@@ -210,6 +213,7 @@ func (e *Exporter) merge(dst, a, b []float32, out, in int) {
 // read reads a whole parameter as float32, from the master copy where there is one, since that is
 // more precise than the parameter itself.
 func (e *Exporter) read(name string, shape []int, dst []float32) error {
+	name = e.prefix + name
 	for _, kind := range []string{checkpoint.Master, checkpoint.Param} {
 		for _, t := range e.Saved.Kind(kind).Tensors() {
 			if t.Name != name {
@@ -235,16 +239,28 @@ func (e *Exporter) read(name string, shape []int, dst []float32) error {
 		Why: "the model needs it"}
 }
 
+// allAdapters writes the adapters alone, those of the second of two models in a folder of their own.
+func (e *Exporter) allAdapters(dst string) error {
+	if err := e.adapters(dst); err != nil || e.Model.Denoiser == nil || e.Model.Denoiser.Halves == nil {
+		return err
+	}
+	return e.second().adapters(filepath.Join(dst, family.LowNoise))
+}
+
 // adapters writes the adapters alone, in PEFT's format, or in that of diffusers' pipelines.
 func (e *Exporter) adapters(dst string) error {
-	model, prefix, create := e.Model, checkpoint.AdapterPrefix, checkpoint.NewAdapterWriter
+	model, prefix, create, lora := e.Model, checkpoint.AdapterPrefix, checkpoint.NewAdapterWriter, e.Lora
 	if model.Denoiser != nil {
+		if lora = e.half(); len(lora.Targets) == 0 {
+			return nil
+		}
 		model, prefix = model.Core(), model.Denoiser.Folder()+"."
-		create = func(dir string, c checkpoint.AdapterConfig, all []checkpoint.Info) (checkpoint.Sink, error) {
+		create = func(dir string, c checkpoint.AdapterConfig, all []checkpoint.Info) (checkpoint.Sink,
+			error) {
 			return checkpoint.NewPipelineAdapterWriter(dir, prefix, c, all)
 		}
 	}
-	all, err := model.PEFT(e.Lora)
+	all, err := model.PEFT(lora)
 	if err != nil {
 		return err
 	}
@@ -253,7 +269,7 @@ func (e *Exporter) adapters(dst string) error {
 		down, up := a.Tensors(prefix, e.Lora.Rank)
 		infos = append(infos, down, up)
 	}
-	conf := family.AdapterConfig(all, e.Lora)
+	conf := family.AdapterConfig(all, lora)
 	conf.BaseModel = e.Cfg.Run.Model.Path
 	if repo := hf.RepoOf(conf.BaseModel); repo != "" { // PEFT loads it by name on any machine
 		conf.BaseModel = repo

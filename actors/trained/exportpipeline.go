@@ -3,10 +3,12 @@ package trained
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
@@ -20,27 +22,22 @@ import (
 // pipeline of diffusers takes them from there.
 func (e *Exporter) pipeline(dst string) error {
 	core := e.Model.Core()
-	dir := filepath.Join(dst, e.folder(core.Denoiser))
-	sink, err := checkpoint.NewWriterOf(checkpoint.DiffusersStem, dir, core.HFTensors(e.dtype), hfShardBytes)
-	if err != nil {
-		return err
-	}
-	if err := core.Export(sink, e.dtype, e.value); err != nil {
-		_ = sink.Abort() // the first error is the one to report
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), e.Cfg.Model.HFConfig(longName(e.dtype(""))),
-		0o644); err != nil {
+	if err := e.denoiser(core, filepath.Join(dst, e.folder(core.Denoiser))); err != nil {
 		return err
 	}
 	if e.Model.Denoiser.Takes != nil {
 		return nil
 	}
+	if e.Model.Denoiser.Halves != nil {
+		if err := e.second().denoiser(core, filepath.Join(dst, family.LowNoise)); err != nil {
+			return err
+		}
+	}
 	s, err := fit.Scheduler(e.Cfg)
 	if err != nil {
 		return err
 	}
-	dir = filepath.Join(dst, "scheduler")
+	dir := filepath.Join(dst, "scheduler")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -51,6 +48,43 @@ func (e *Exporter) pipeline(dst string) error {
 		return nil
 	}
 	return e.textEncoder(filepath.Join(dst, "text_encoder"))
+}
+
+// second exports the other one of two models in one.
+func (e *Exporter) second() *Exporter {
+	low := *e
+	low.prefix = family.LowNoise + "."
+	return &low
+}
+
+// half are the adapters of the model that is exported, of two, by the names of its own layers.
+func (e *Exporter) half() *block.Lora {
+	if e.Model.Denoiser.Halves == nil {
+		return e.Lora
+	}
+	l := *e.Lora
+	l.Targets = nil
+	for _, p := range e.Model.Adapters(e.Lora) {
+		base, down := strings.CutSuffix(p.Name, ".lora_A.weight")
+		rest, low := strings.CutPrefix(base, family.LowNoise+".")
+		if down && low == (e.prefix != "") {
+			l.Targets = append(l.Targets, rest)
+		}
+	}
+	return &l
+}
+
+// denoiser writes the weights of a model and its config.json.
+func (e *Exporter) denoiser(core *family.Model, dir string) error {
+	sink, err := checkpoint.NewWriterOf(checkpoint.DiffusersStem, dir, core.HFTensors(e.dtype), hfShardBytes)
+	if err != nil {
+		return err
+	}
+	if err := core.Export(sink, e.dtype, e.value); err != nil {
+		_ = sink.Abort() // the first error is the one to report
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "config.json"), e.Cfg.Model.HFConfig(longName(e.dtype(""))), 0o644)
 }
 
 // folder is the denoiser's in a pipeline's: that which it came from, if it is one of two experts.

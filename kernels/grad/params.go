@@ -54,7 +54,7 @@ func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value
 		}
 	}
 	v := t.param(name, shape, p, fold, decay)
-	of := t.params[name]
+	of := t.params[t.Full(name)]
 	for _, c := range cuts {
 		if c.Mesh == EP && c.Axis == 0 {
 			of.Experts, of.Copies = true, c.Copies
@@ -82,7 +82,7 @@ func (t *Tape) param(name string, shape []int, place Place, fold int, decay bool
 // operation counts (arXiv:2408.15664).
 func (t *Tape) Bias(name string, n int, step float64) *Value {
 	v := t.paramOf(name, tensor.F32, []int{n}, Place{}, 0, false)
-	p := t.params[name]
+	p := t.params[t.Full(name)]
 	p.Fixed, p.Step = true, step
 	if step == 0 {
 		p.Frozen = true
@@ -95,10 +95,12 @@ func (t *Tape) Bias(name string, n int, step float64) *Value {
 // their gradients add up, as for tied embeddings.
 func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place, fold int,
 	decay bool) *Value {
+	name = t.Full(name)
 	if p := t.params[name]; p != nil {
 		return t.use(p)
 	}
-	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad || t.still ||
+	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad ||
+		t.still ||
 		t.Frozen != nil && t.Frozen(name), Fixed: t.still, Decay: decay,
 		Block: t.block}
 	block := t.block
@@ -119,6 +121,17 @@ func (t *Tape) Still() (end func()) {
 	t.still = true
 	return func() { t.still = false }
 }
+
+// Within puts a beginning before the names of parameters that are declared until the returned function is
+// called: of one of several models of a kind that lie in one.
+func (t *Tape) Within(prefix string) (end func()) {
+	before := t.prefix
+	t.prefix += prefix
+	return func() { t.prefix = before }
+}
+
+// Full is the whole name of a parameter that would be declared now, or of a module.
+func (t *Tape) Full(name string) string { return t.prefix + name }
 
 // use returns the value to compute with: gathered over the axes marked Zero when parameters are sharded
 // there.

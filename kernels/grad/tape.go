@@ -231,6 +231,7 @@ type Tape struct {
 	whole  map[int]bool // blocks that are no recompute units
 	late   []*Node      // gradient reductions waiting for the end of their block
 	still  bool         // parameters are declared that do not learn
+	prefix string       // of the names of parameters
 	shapes [][]int      // room for those of a call's operands
 }
 

@@ -136,10 +136,10 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 	}
 	low := 0
 	if r.T.Low != nil {
-		low = r.T.Low(name + ".weight")
+		low = r.T.Low(r.T.Full(name + ".weight"))
 	}
 	y := r.T.LowLinear(x, w, bias, low)
-	if !r.Lora.Match(name) {
+	if !r.Lora.Match(r.T.Full(name)) {
 		return y
 	}
 	l, drop := r.Lora, r.Lora.Dropout

@@ -44,8 +44,8 @@ import (
 //	dif.view [levels·Views·Patches Pixels] patches of views
 //	dif.ids [texts]                  tokens of captions
 //
-// With a row for the state (Sight.Token), dif.joint counts rows of captions, of actions and of states, and it has
-// dif.state as below and
+// With a row for the state (Sight.Token), dif.joint counts rows of captions, of actions and of states, and it
+// has dif.state as below and
 //
 //	dif.state.pos [levels 3]         places of states
 //	dif.told, dif.told.cu            rows of captions and of states sample by sample, and their borders
@@ -88,8 +88,8 @@ type Denoiser struct {
 	Prompt     func(task string) string
 	PromptMost int
 	Ahead      int // rows that stand before a sample's actions in what LearntCu borders
-	// a policy's padded actions are never learnt; it gives its actions at once and not from noise; and what it
-	// is trained by where a run does not say otherwise, nil for flow matching as Pi's policies have it
+	// a policy's padded actions are never learnt; it gives its actions at once and not from noise; and what
+	// it is trained by where a run does not say otherwise, nil for flow matching as Pi's policies have it
 	Masked, Once bool
 	Learns       func(p *Process)
 	// rows of latents have places behind those of their captions, on each axis
@@ -112,7 +112,9 @@ type Denoiser struct {
 	Images, ImageRows int    // width and rows of the features of an image, 0 for none
 	Pipeline          string // diffusers' class that draws with it
 	Process           Process
-	Live              *Live // blocks before the denoiser that encode captions; nil where states are data
+	Halves            *Halves // two models that share out the levels of noise, nil for one of all
+	half              string  // of two, the dimension of this one's
+	Live              *Live   // blocks before the denoiser that encode captions; nil where states are data
 }
 
 // Sight is what a policy sees of each sample: so many views at most, each of so many patches of so many
@@ -123,8 +125,8 @@ type Sight struct {
 	// square patches
 	Size  [2]int
 	State int // numbers of a robot's state, 0 where it is told in words
-	// Token gives a state a row of its own, which reads the captions and is read by the actions: it lies between
-	// both
+	// Token gives a state a row of its own, which reads the captions and is read by the actions: it lies
+	// between both
 	Token bool
 }
 
@@ -309,16 +311,16 @@ func (d *Denoiser) State(r *block.Rec) *grad.Value {
 	return r.T.Data("dif.state", tensor.F32, Levels(r.Shape), d.Sight.State)
 }
 
-// Told are rows of captions [texts h d] and of states [levels h d] sample by sample, with their borders: the keys
-// that a state attends to.
+// Told are rows of captions [texts h d] and of states [levels h d] sample by sample, with their borders: the
+// keys that a state attends to.
 func (d *Denoiser) Told(r *block.Rec, text, state *grad.Value) (keys, cu *grad.Value) {
 	t, n := r.T, text.Shape[0]+state.Shape[0]
 	return t.Take(t.Concat(0, text, state), t.Data("dif.told", tensor.I32, n)),
 		t.Data("dif.told.cu", tensor.I32, Levels(r.Shape)+1)
 }
 
-// All are rows of captions, of actions and of states as sequences of a sample's captions, state and actions, whose
-// borders are JointCu: the keys that actions attend to.
+// All are rows of captions, of actions and of states as sequences of a sample's captions, state and actions,
+// whose borders are JointCu: the keys that actions attend to.
 func (d *Denoiser) All(r *block.Rec, text, state, x *grad.Value) *grad.Value {
 	t, n := r.T, text.Shape[0]+state.Shape[0]+x.Shape[0]
 	return t.Take(t.Concat(0, text, x, state), t.Data("dif.joint", tensor.I32, n))
@@ -415,11 +417,18 @@ func (d *Denoiser) RowWeights(r *block.Rec) *grad.Value {
 // gives it, any other the loss, a sum over rows of their weight times the mean over the row's numbers.
 func (d *Denoiser) Predicted(r *block.Rec, env map[string]*grad.Value, y *grad.Value) {
 	t, p := r.T, d.Process
+	own := d.own(r)
 	if r.Logits {
+		if own != nil {
+			y = t.ScaleRows(y, own)
+		}
 		env["logits"] = t.Place("", y)
 		return
 	}
 	weight := t.Mul(d.RowWeights(r), t.Data("dif.weight", tensor.F32, d.Rows(r.Shape)))
+	if own != nil {
+		weight = t.Mul(weight, own)
+	}
 	var real *grad.Value
 	if d.Real > 0 {
 		real = t.Cast(t.OwnTokens(t.Data("dif.real", tensor.F32, d.Rows(r.Shape), d.Width())))

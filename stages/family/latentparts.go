@@ -16,6 +16,7 @@ import (
 func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shape ...int) []float32,
 	out map[string]*tensor.Tensor) {
 	d := p.d
+	p.halves(in, s, floats)
 	if d.Guided {
 		guide := floats("guide", Levels(s))
 		for i := range guide {

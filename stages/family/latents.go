@@ -33,8 +33,8 @@ type Encoded struct {
 	Real  int         // numbers of an action that count in the loss; 0 for the denoiser's
 	Pad   int         // rows at the end that are not learnt
 	Clean int         // frames of tokens, from the first, that are given without noise
-	// height and width of the picture that the image was cut from, top and left edge of the cut in the picture
-	// as it was scaled for it, and height and width of the cut; all in pixels
+	// height and width of the picture that the image was cut from, top and left edge of the cut in the
+	// picture as it was scaled for it, and height and width of the cut; all in pixels
 	Frame [6]float32
 	// in place of what is drawn from Key; nil for that
 	Level *noise.Level
@@ -65,8 +65,11 @@ func (p latents) items(in *Inputs) []Encoded {
 // Classes bounds Class, which has sizes of two dimensions: six bits for the levels. Images that are read
 // whole have eight bits more for each of height and width.
 func (p latents) Classes() int32 {
-	if p.d.Canvas {
+	switch {
+	case p.d.Canvas:
 		return 1 << 30
+	case p.d.Halves != nil:
+		return 1 << 16
 	}
 	return 1 << 14
 }
@@ -93,7 +96,7 @@ func (p latents) Class(in *Inputs) int32 {
 	for _, x := range p.items(in) {
 		texts += p.rows(&x)
 	}
-	class := p.class(p.levels(len(p.items(in))), texts)
+	class := p.reach(p.class(p.levels(len(p.items(in))), texts), p.items(in))
 	if items := p.items(in); len(items) > 0 {
 		return class + p.canvas(items[0].Grid[1], items[0].Grid[2])
 	}
@@ -128,6 +131,9 @@ func (p latents) rows(x *Encoded) int {
 
 func (p latents) Dims(_ int, class int32) map[string]int {
 	dims := map[string]int{NoiseLevels: size(int(class)&63 - 1), TextRows: size(int(class) >> 6 & 255)}
+	if p.d.Halves != nil {
+		dims[highLevels], dims[lowLevels] = int(class&highBit)/highBit, int(class&lowBit)/lowBit
+	}
 	if p.d.Live != nil && p.d.Live.Tokens != "" {
 		dims[p.d.Live.Tokens] = dims[TextRows]
 	}
@@ -145,7 +151,7 @@ func (p latents) Planned(rows int, dims map[string]int) int32 {
 		h = min(int(math.Sqrt(float64(rows))), canvasMax)
 		w = min(rows/max(1, h), canvasMax)
 	}
-	class := p.class(p.levels(dims[NoiseLevels]), max(dims[TextRows], p.d.TextRows))
+	class := p.Fill(p.class(p.levels(dims[NoiseLevels]), max(dims[TextRows], p.d.TextRows)))
 	return class + p.canvas(max(1, h), max(1, w))
 }
 
@@ -167,7 +173,8 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 			return fmt.Errorf("latents %d have %d numbers, want %d of %v tokens of %d", i+1, len(x.X0),
 				n*d.Width(), x.Grid, d.Width())
 		case len(x.Given) != n*d.GivenWidth():
-			return fmt.Errorf("latents %d are given %d numbers, want %d of %v tokens of %d", i+1, len(x.Given),
+			return fmt.Errorf("latents %d are given %d numbers, want %d of %v tokens of %d", i+1,
+				len(x.Given),
 				n*d.GivenWidth(), x.Grid, d.GivenWidth())
 		case len(x.Image) != d.ImageRows*d.Images:
 			return fmt.Errorf("features of image %d are %d numbers, want %d rows of %d", i+1, len(x.Image),
@@ -175,7 +182,8 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 		case d.Sight != nil && len(x.Views) != d.Sight.Views:
 			return fmt.Errorf("sample %d has %d views, want %d", i+1, len(x.Views), d.Sight.Views)
 		case d.Sight != nil && d.Sight.Token && len(x.State) != d.Sight.State:
-			return fmt.Errorf("sample %d has a state of %d numbers, want %d", i+1, len(x.State), d.Sight.State)
+			return fmt.Errorf("sample %d has a state of %d numbers, want %d", i+1, len(x.State),
+				d.Sight.State)
 		case d.Sight != nil && d.Sight.Whole() && (len(x.State) != d.Sight.State || x.Grid != d.ChunkGrid()):
 			return fmt.Errorf("sample %d has a state of %d numbers and a chunk of %v, want %d and %v", i+1,
 				len(x.State), x.Grid, d.Sight.State, d.ChunkGrid())
@@ -281,7 +289,8 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 // padding have none.
 func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
 	d, n := p.d, Captions(s)
-	states, pool := tensor.Make(tensor.F32, n, max(1, d.Texts)), tensor.Make(tensor.F32, Levels(s), max(1, d.Pooled))
+	states, pool := tensor.Make(tensor.F32, n, max(1, d.Texts)), tensor.Make(tensor.F32, Levels(s), max(1,
+		d.Pooled))
 	borders, each, items, level := []int32{0}, []int32{0}, p.items(in), 0
 	var rows, at, pos, takes []int32
 	tokens := 0

@@ -46,6 +46,10 @@ type Modality interface {
 	Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor
 }
 
+// Filler is a modality of which a class other than 0 may leave blocks out: Fill is the class of the same size
+// that reaches all of them.
+type Filler interface{ Fill(class int32) int32 }
+
 // Rowed is a modality whose tensors have a row for each token only under the names that it lists.
 type Rowed interface{ TokenTensors() []string }
 
@@ -98,8 +102,13 @@ func (m *Model) joint(classes []int32) int32 {
 func (m *Model) Class(in *Inputs, filled bool) int32 {
 	out := make([]int32, len(m.Modalities))
 	for i, x := range m.Modalities {
-		if out[i] = x.Class(in); out[i] == 0 && filled {
+		out[i] = x.Class(in)
+		f, fills := x.(Filler)
+		switch {
+		case filled && out[i] == 0:
 			out[i] = x.Planned(in.Rows, nil)
+		case filled && fills:
+			out[i] = f.Fill(out[i])
 		}
 	}
 	return m.joint(out)

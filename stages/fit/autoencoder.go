@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/features"
 	"github.com/lfactor/lfactor/stages/noise"
@@ -121,8 +122,18 @@ func look(c *configs.Config, m *family.Model) error {
 // PartFiles are the weights of a part of a model, by the key that names them: "" for none that lie by
 // themselves.
 func PartFiles(c *configs.Config, component string) (key, path string) {
-	if component == Perceptual {
+	switch component {
+	case Perceptual:
 		return "diffusion.perceptual", c.Run.Diffusion.Look
+	case family.LowNoise: // a folder of one model begins both
+		path := c.Run.Model.Path
+		if _, low, _, ok := hf.Experts(hf.PipelineDir(path)); ok {
+			path = low
+		}
+		if c.Run.Model.Init == "random" {
+			path = ""
+		}
+		return "model.path", path
 	}
 	return "diffusion.text_encoder", TextDir(c)
 }

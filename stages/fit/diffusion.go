@@ -96,7 +96,7 @@ func Process(c *configs.Config) (p family.Process, err error) {
 // pipeline.
 func noiseRange(c *configs.Config) (from, to float64) {
 	d := &c.Run.Diffusion
-	if d.From > 0 || d.To > 0 || c.Run.Model.Path == "" {
+	if d.From > 0 || d.To > 0 || c.Run.Model.Path == "" || d.Experts == "both" {
 		return d.From, d.To
 	}
 	high, low, boundary, ok := hf.Experts(hf.PipelineDir(c.Run.Model.Path))
@@ -154,6 +154,9 @@ func (r rules) diffusion() {
 			r.at(section+k.key, "is not read: only with diffusion."+k.by, "remove it")
 		}
 	}
+	if d.Experts != "both" && !r.c.Usual(section+"boundary") {
+		r.at(section+"boundary", "is not read: only with diffusion.experts: both", "remove it")
+	}
 	if !r.m.Denoiser.Guided && !r.c.Usual(section+"guidance") {
 		r.at(section+"guidance", "the model is told none", "remove it")
 	}
@@ -195,7 +198,7 @@ var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "
 	"train_text_encoder",
 	"encoders", "cache", "posterior", "sizes", "fps", "upscale", "caption_key", "caption_dropout",
 	"first_frame",
-	"condition_images"}
+	"condition_images", "experts", "boundary"}
 
 // policy holds the section policy to policies, and those to what they read.
 func (r rules) policy() {
@@ -244,7 +247,49 @@ func Build(c *configs.Config) (*family.Model, error) {
 	if n := c.Run.Diffusion.Changes; n > 0 && m.Denoiser.Edit != "" {
 		m.Denoiser.Further, m.Denoiser.Pipeline = n, m.Denoiser.Edit
 	}
-	return m, live(c, m)
+	return m, compose(c, m)
+}
+
+// compose puts a second model of diffusion beside m and encoders of captions before it, where the run has
+// them.
+func compose(c *configs.Config, m *family.Model) error {
+	if m.Denoiser == nil {
+		return nil
+	}
+	if err := both(c, m); err != nil {
+		return err
+	}
+	err := live(c, m)
+	m.Denoiser.Follow()
+	return err
+}
+
+// both makes one model of two that share out the levels of noise, where the run trains both.
+func both(c *configs.Config, m *family.Model) error {
+	if c.Run.Diffusion.Experts != "both" {
+		return nil
+	}
+	border, path := c.Run.Diffusion.Boundary, c.Run.Model.Path
+	_, second, b, ok := hf.Experts(hf.PipelineDir(path))
+	if ok && filepath.Clean(path) == second {
+		return c.Fault("model.path", "is the second of two models, and diffusion.experts is both",
+			"name the pipeline's folder")
+	}
+	if ok && border == 0 {
+		border = b
+	}
+	if border == 0 {
+		return c.Fault("diffusion.boundary", "is not given, and no model_index.json beside the model says it",
+			"set it: Wan 2.2 has 0.875 for videos of a text and 0.9 for those of an image")
+	}
+	low, err := family.Build(c.Model, c.Run.Data.SeqLen)
+	if err != nil {
+		return err
+	}
+	if err := family.Halved(m, low, float32(border*1000)); err != nil {
+		return c.Fault("diffusion.experts", err.Error(), "leave it out")
+	}
+	return nil
 }
 
 // Acts reports whether a configuration's model is a policy of a robot.

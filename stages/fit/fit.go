@@ -26,7 +26,7 @@ func check(c *configs.Config, at configs.At) {
 	arch.Vocab = cmp.Or(arch.Vocab, 1)
 	m, err := family.Build(arch, c.Run.Data.SeqLen)
 	if err == nil {
-		err = live(c, m)
+		err = compose(c, m)
 	}
 	if err != nil {
 		for _, f := range configs.Faults(err) {
