@@ -283,6 +283,7 @@ type Log struct {
 	JSONL       string  `key:"jsonl" default:"metrics.jsonl" class:"free" doc:"Metrics, one JSON object a step, below log.dir; empty writes none."`
 	TensorBoard string  `key:"tensorboard" default:"tensorboard" class:"free" flag:"tensorboard-dir" doc:"Directory of TensorBoard event files, below log.dir unless absolute; empty writes none."`
 	Experts     int     `key:"experts" default:"0" min:"0" class:"free" unit:"steps" doc:"Steps between records of how a mixture's experts are used: rows, drops and the router's entropy, in the metrics, and an image of them, experts.svg; 0 makes none."`
+	Edges       float64 `key:"edges" default:"10" min:"0" class:"free" doc:"Seconds between records of what actors sent and waited for, in edges.jsonl below log.dir, more where there are so many edges that the file would grow by over 1 kB/s; 0 makes none."`
 	Stall       float64 `key:"stall" default:"0" min:"0" class:"free" doc:"Seconds without a step after which the run says what it waits for; 0 is 30, or five of the longest steps where that is more. A process that hangs is ended then, at the earliest after five of the longest steps."`
 }
 

@@ -83,6 +83,10 @@ type Rank struct {
 	stood   atomic.Int64 // for how long the process had stood still when the last job ended, as ClosedStood
 }
 
+// Held is the memory that the rank's tensors take in its device, and may take; a budget of 0 is none. It is
+// safe for concurrent use.
+func (r *Rank) Held() (live, budget int64) { return r.c.Pool.Live(), r.c.Pool.Budget() }
+
 type frameKey struct {
 	stage, chunk int16
 	micro        int32

@@ -165,6 +165,11 @@ func (s *System) Ask(timeout time.Duration) []Status {
 		}()
 	}
 	wg.Wait()
+	for i, c := range cells {
+		if d, ok := c.dev.(interface{ Held() (live, budget int64) }); ok {
+			out[i].Memory, out[i].Budget = d.Held()
+		}
+	}
 	return out
 }
 
@@ -177,6 +182,8 @@ type Status struct {
 	Job   string        // what its device runs
 	Stuck bool          // it does not answer
 	Sent  []Edge        // what it has sent so far
+
+	Memory, Budget int64 // bytes that its device holds and may hold, 0 where it has none or no limit
 }
 
 // Stop ends all actors and waits for their devices.

@@ -363,5 +363,6 @@ func (r *Run) work(proc int) error {
 			cancel = func() { end(); cancelLater() }
 		}
 	}
+	defer r.keepRecent(&o, proc)()
 	return host.Run(r.layout, o)
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,10 +42,11 @@ type reporter struct {
 	losses  []record.Point
 	evals   []record.Point
 	closers []func()
-	newest  int64       // step
-	given   int64       // the newest step that was given up
-	loads   []core.Load // of experts, the newest
-	loadsAt int64       // the step that they are of
+	newest  int64        // step
+	shown   atomic.Int64 // newest, for other goroutines
+	given   int64        // the newest step that was given up
+	loads   []core.Load  // of experts, the newest
+	loadsAt int64        // the step that they are of
 	moved   []core.Placed
 	movedAt int64   // the step behind which they moved
 	every   float64 // steps from one copy of the state in memory to the next
@@ -350,6 +352,7 @@ func (p *reporter) step(m actors.Message) {
 		return
 	}
 	p.newest = m.Step
+	p.shown.Store(m.Step)
 	v := core.SummaryOf(m.Values)
 	sec := v.Time / 1e9
 	if sec == 0 { // as far as another leader had come with it
@@ -426,6 +429,9 @@ func finite(m Metrics) Metrics {
 	}
 	return m
 }
+
+// newestStep is the step that was reported last, also for other goroutines.
+func (p *reporter) newestStep() int64 { return p.shown.Load() }
 
 func (p *reporter) onClose(f func()) { p.closers = append(p.closers, f) }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/actors/run/mirror"
@@ -362,6 +361,8 @@ func (r *Run) lead(ctx context.Context) error {
 			"a stuck run waits for)", r.cfg.Run.Log.Dir)
 	})()
 	o.Observe = func(m actors.Message) { w.seen(m); r.observe(m) }
+	looks := r.newEdgeLooks()
+	defer looks.end()
 	o.OnSystem = func(s *host.System) {
 		if r.io.Fleet != nil && o.Links != nil { // its processes may be on other hosts
 			w.ask = func() ([]host.Status, []host.Silent) { return s.Everywhere(o.Links, o.Procs, time.Second) }
@@ -372,6 +373,7 @@ func (r *Run) lead(ctx context.Context) error {
 			return
 		}
 		r.report.onClose(end)
+		looks.begin(s, &o)
 	}
 	tr, err := record.NewTracer(r.cfg.Run.Log.Dir, o.Procs)
 	if err != nil {
@@ -382,6 +384,7 @@ func (r *Run) lead(ctx context.Context) error {
 	if see := r.io.Trace; see != nil {
 		o.Trace = func(e host.TraceEvent) { tr.See(e); see(e) }
 	}
+	r.report.onClose(r.keepRecent(&o, 0))
 	r.plant(&o)
 	if o.Procs > 1 {
 		workers, err := r.spawnWorkers(&o)
@@ -398,34 +401,6 @@ func (r *Run) lead(ctx context.Context) error {
 		defer func() { r.profiled(p) }()
 	}
 	return w.run(ctx, func() error { return host.Run(r.layout, o) })
-}
-
-// clocks are those of the other processes, as the trace has them.
-func (r *Run) clocks(l *links.Links) map[int]links.Offset {
-	if l == nil {
-		return nil
-	}
-	all := l.Clocks()
-	if len(all) > 0 {
-		r.report.say("%s", record.Merged(all))
-	}
-	return all
-}
-
-// profiled writes a run's profile; that it cannot be written is not a failure of the run.
-func (r *Run) profiled(p *profiler.Profiler) {
-	x, ok := p.Report()
-	if !ok {
-		r.report.say("! no profile: it wants two steps, of which the first warms up")
-		return
-	}
-	if err := p.Write(r.io.Profile, x); err != nil {
-		r.report.say("! no profile: %v", err)
-		return
-	}
-	x.PrintPhases(r.io.Progress)
-	x.PrintKernels(r.io.Progress, 12)
-	r.report.say("profile %s.txt, .json and .svg", r.io.Profile)
 }
 
 // observe takes a report of the coordinator: it is printed first, and then acted on by those parts

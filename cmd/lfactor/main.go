@@ -30,6 +30,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/sample"
 	"github.com/lfactor/lfactor/cmd/lfactor/serve"
 	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
+	"github.com/lfactor/lfactor/cmd/lfactor/tables"
 	"github.com/lfactor/lfactor/cmd/lfactor/train"
 	"github.com/lfactor/lfactor/cmd/lfactor/version"
 	"github.com/lfactor/lfactor/cmd/lfactor/why"
@@ -46,7 +47,7 @@ func root() *cobra.Command {
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
 	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), compare.Command(), config.Command(),
 		data.Command(), demo.Command(), doctor.Command(), edges.Command(), eval.Command(), newrun.Command(),
-		plan.Command(), replay.Command(), sample.Command(), serve.Command(), simverb.Command(), train.Command(), version.Command(),
+		plan.Command(), replay.Command(), sample.Command(), serve.Command(), simverb.Command(), tables.Command(), train.Command(), version.Command(),
 		why.Command())
 	c.AddCommand(jobs.Commands()...)
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(err, exit.Usage) })

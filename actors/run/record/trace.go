@@ -43,7 +43,8 @@ func NewTracer(dir string, procs int) (*Tracer, error) {
 }
 
 var jobNames = map[actors.JobKind]string{actors.LoadBatch: "load", actors.SnapshotJob: "snapshot",
-	actors.WriteJob: "write", actors.BeginJob: "begin save", actors.CommitJob: "commit save"}
+	actors.WriteJob: "write", actors.BeginJob: "begin save", actors.CommitJob: "commit save",
+	actors.RestoreJob: "restore", actors.KeepJob: "copy state", actors.StateJob: "copy state"}
 
 // traceRow names an actor's row.
 func traceRow(w io.Writer, proc int, e host.TraceEvent) {
