@@ -4,132 +4,171 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
-// Suffixes of what quantized weights have beside them: DeepSeek's scales of blocks, and compressed-tensors'
-// packed integers.
-const (
-	scaleInv    = "_scale_inv"
-	packedTail  = "_packed"
-	scaleTail   = "_scale"
-	shapeTail   = "_shape"
-	fp8Block    = 128 // rows and columns of a block with one scale; the last ones may be short
-	int4PerWord = 8
-)
+// packing is a way of keeping matrices in few bits. Each has a file of its own that registers it.
+type packing struct {
+	name   string
+	source string // where it is described
+	// find makes a matrix of t and what lies beside it, if t is the first tensor of one that is kept in this
+	// way, and gives nil for any other. It takes what it uses out of sight.
+	find func(f *finder, t Info) (*matrix, error)
+}
+
+// packings are all ways, sorted by name: the order in which files are initialized must not show.
+var packings []packing
+
+func registerPacking(p packing) struct{} {
+	packings = append(packings, p)
+	slices.SortFunc(packings, func(a, b packing) int { return strings.Compare(a.name, b.name) })
+	return struct{}{}
+}
+
+// matrix is a tensor that is shown as float32 in place of those that it is made of.
+type matrix struct {
+	name  string
+	shape []int
+	grid  *Grid // nil where read does the work
+	read  func(ranges [][2]int, dst []byte) error
+}
+
+// finder looks for the matrices of a source.
+type finder struct {
+	src    Source
+	all    map[string]Info
+	path   string
+	config quantConfig
+	used   map[string]bool
+}
+
+// take is a tensor that is not shown any more; without one of the name it is the zero Info.
+func (f *finder) take(name string) Info {
+	t, ok := f.all[name]
+	if ok {
+		f.used[name] = true
+	}
+	return t
+}
+
+// misshapen is the error of a tensor that does not fit its matrix.
+func (f *finder) misshapen(name, format string, args ...any) error {
+	return &Error{File: f.path, Tensor: name, Fault: Misshapen, Why: fmt.Sprintf(format, args...)}
+}
+
+// floats reads a box of a tensor of floating-point numbers as float32.
+func (f *finder) floats(t Info, ranges ...[2]int) ([]float32, error) {
+	size, decode := floatDecoder(t.DType)
+	if decode == nil {
+		return nil, f.misshapen(t.Name, "%s %v, want floating-point numbers", t.DType, t.Shape)
+	}
+	raw := make([]byte, boxLen(ranges)*size)
+	if err := f.src.ReadRanges(t.Name, ranges, raw); err != nil {
+		return nil, err
+	}
+	out := make([]float32, len(raw)/size)
+	for i := range out {
+		out[i] = float32(decode(raw[i*size:]))
+	}
+	return out, nil
+}
+
+// words reads a box of a tensor of 32-bit integers.
+func (f *finder) words(t Info, ranges ...[2]int) ([]uint32, error) {
+	raw := make([]byte, 4*boxLen(ranges))
+	if err := f.src.ReadRanges(t.Name, ranges, raw); err != nil {
+		return nil, err
+	}
+	out := make([]uint32, len(raw)/4)
+	for i := range out {
+		out[i] = binary.LittleEndian.Uint32(raw[4*i:])
+	}
+	return out, nil
+}
+
+// bytes reads a box of a tensor of bytes.
+func (f *finder) bytes(t Info, ranges ...[2]int) ([]byte, error) {
+	raw := make([]byte, boxLen(ranges))
+	return raw, f.src.ReadRanges(t.Name, ranges, raw)
+}
+
+// boxLen is the number of elements of a box.
+func boxLen(ranges [][2]int) int {
+	n := 1
+	for _, r := range ranges {
+		n *= r[1] - r[0]
+	}
+	return n
+}
 
 // dequantized reads quantized matrices as float32.
 type dequantized struct {
 	Source
-	infos  map[string]Info // by name, as they are shown
-	of     map[string]Info // quantized tensors by the name of the matrix
-	scales map[string]Info
+	infos map[string]Info // by name, as they are shown
+	of    map[string]*matrix
 }
 
-// Dequantized shows matrices that src keeps in blocks of FP8 (E4M3 with a float32 scale for 128×128, as
-// DeepSeek V3's), in groups of four-bit integers (compressed-tensors' pack-quantized, symmetric, as Kimi
-// K2's) or in blocks of four-bit numbers (MXFP4, as gpt-oss's experts) as float32, which is exact but for
-// the one rounding of a number times its scale. A source without any is given back as it is. What cannot be
-// read is an *Error.
+// Dequantized shows matrices that src keeps in few bits as float32, which is exact but for the one rounding
+// of a number times its scale, or what a format's file says. A source without any is given back as it is.
+// path is that of a directory whose config.json, if it has one, says what names and shapes of tensors do
+// not. What cannot be read is an *Error.
 func Dequantized(src Source, path string) (Source, error) {
-	d := &dequantized{Source: src, infos: map[string]Info{}, of: map[string]Info{},
-		scales: map[string]Info{}}
-	all := map[string]Info{}
-	for _, t := range src.Tensors() {
-		all[t.Name] = t
+	f := &finder{src: src, all: map[string]Info{}, path: path, used: map[string]bool{}}
+	tensors := src.Tensors()
+	for _, t := range tensors {
+		f.all[t.Name] = t
 	}
-	drop := map[string]bool{}
-	for _, t := range src.Tensors() {
-		if err := d.fp8(t, all, drop, path); err != nil {
-			return nil, err
-		}
-		if err := d.int4(t, all, drop, path); err != nil {
-			return nil, err
-		}
-		if err := d.fp4(t, all, drop, path); err != nil {
-			return nil, err
+	if err := f.config.read(path); err != nil {
+		return nil, err
+	}
+	d := &dequantized{Source: src, infos: map[string]Info{}, of: map[string]*matrix{}}
+	for _, t := range tensors {
+		for _, p := range packings {
+			m, err := p.find(f, t)
+			if err != nil {
+				return nil, err
+			}
+			if m == nil {
+				continue
+			}
+			if d.of[m.name] != nil {
+				return nil, &Error{File: path, Tensor: m.name, Fault: Extra,
+					Why: "it is kept in few bits in two ways"}
+			}
+			d.of[m.name] = m
+			d.infos[m.name] = Info{Name: m.name, DType: F32, Shape: m.shape,
+				Bytes: 4 * int64(boxLen(whole(m.shape)))}
+			break
 		}
 	}
 	if len(d.of) == 0 {
 		return src, nil
 	}
-	for _, t := range src.Tensors() {
-		if !drop[t.Name] {
-			d.infos[t.Name] = t
+	for _, t := range tensors {
+		if f.used[t.Name] || d.activations(t.Name) {
+			continue
 		}
+		if d.of[t.Name] != nil {
+			return nil, &Error{File: path, Tensor: t.Name, Fault: Extra,
+				Why: "it is here whole and in few bits"}
+		}
+		d.infos[t.Name] = t
 	}
 	return d, nil
 }
 
-// add shows a tensor of a shape in place of t.
-func (d *dequantized) add(name string, t, scale Info, shape ...int) {
-	d.of[name], d.scales[name] = t, scale
-	bytes := int64(4)
-	for _, n := range shape {
-		bytes *= int64(n)
-	}
-	d.infos[name] = Info{Name: name, DType: F32, Shape: shape, Bytes: bytes}
-}
+// activationTails end the names of what engines that serve keep of a layer's inputs, outputs, keys and
+// values: none of them is of a weight.
+var activationTails = []string{"input_scale", "input_zero_point", "input_global_scale", "output_scale",
+	"output_zero_point", "k_scale", "v_scale"}
 
-// fp8 takes a matrix in blocks of FP8.
-func (d *dequantized) fp8(t Info, all map[string]Info, drop map[string]bool, path string) error {
-	scale, ok := all[t.Name+scaleInv]
-	if !ok || t.DType != F8E4M3 {
-		return nil
-	}
-	drop[t.Name], drop[scale.Name] = true, true
-	if len(t.Shape) != 2 || len(scale.Shape) != 2 || scale.DType != F32 ||
-		scale.Shape[0] != ceilDiv(t.Shape[0], fp8Block) ||
-		scale.Shape[1] != ceilDiv(t.Shape[1], fp8Block) {
-		return &Error{File: path, Tensor: scale.Name, Fault: Misshapen,
-			Why: fmt.Sprintf("%s %v, want F32 with a number for each block of 128×128 of %v", scale.DType,
-				scale.Shape, t.Shape)}
-	}
-	d.add(t.Name, t, scale, t.Shape[0], t.Shape[1])
-	return nil
+// activations reports whether a tensor says how activations of a layer are rounded whose weight is kept in
+// few bits, or of one beside such layers.
+func (d *dequantized) activations(name string) bool {
+	at := strings.LastIndexByte(name, '.')
+	return slices.Contains(activationTails, name[at+1:])
 }
-
-// int4 takes a matrix in groups of four-bit integers.
-func (d *dequantized) int4(t Info, all map[string]Info, drop map[string]bool, path string) error {
-	name, ok := strings.CutSuffix(t.Name, packedTail)
-	if !ok || t.DType != I32 {
-		return nil
-	}
-	for _, tail := range []string{"_zero_point", "_g_idx"} {
-		if _, has := all[name+tail]; has {
-			return &Error{File: path, Tensor: name + tail, Fault: Extra,
-				Why: "only symmetric groups of neighbouring columns can be read"}
-		}
-	}
-	scale, shape := all[name+scaleTail], all[name+shapeTail]
-	drop[t.Name], drop[scale.Name], drop[shape.Name] = true, true, true
-	rows, cols := 0, 0
-	if len(t.Shape) == 2 {
-		rows, cols = t.Shape[0], t.Shape[1]*int4PerWord
-	}
-	if shape.Name != "" && len(shape.Shape) == 1 && shape.Shape[0] == 2 && shape.DType == I64 {
-		var raw [16]byte
-		if err := d.Source.ReadRanges(shape.Name, [][2]int{{0, 2}}, raw[:]); err != nil {
-			return err
-		}
-		said := int(binary.LittleEndian.Uint64(raw[8:]))
-		if int(binary.LittleEndian.Uint64(raw[:])) == rows && ceilDiv(said,
-			int4PerWord) == cols/int4PerWord {
-			cols = said
-		}
-	}
-	if _, float := floatDecoder(scale.DType); rows == 0 || cols == 0 || len(scale.Shape) != 2 ||
-		float == nil || scale.Shape[0] != rows ||
-		scale.Shape[1] == 0 || cols%scale.Shape[1] != 0 {
-		return &Error{File: path, Tensor: name + scaleTail, Fault: Misshapen,
-			Why: fmt.Sprintf("%s %v, want a floating-point number for each group of columns of [%d %d]",
-				scale.DType, scale.Shape, rows, cols)}
-	}
-	d.add(name, t, scale, rows, cols)
-	return nil
-}
-
-func ceilDiv(n, by int) int { return (n + by - 1) / by }
 
 // Tensors implements Source.
 func (d *dequantized) Tensors() []Info { return sortedInfos(d.infos) }
@@ -137,13 +176,21 @@ func (d *dequantized) Tensors() []Info { return sortedInfos(d.infos) }
 // QuantizedAt reports whether a source of Dequantized made a tensor from quantized numbers.
 func QuantizedAt(src Source, name string) bool {
 	d, ok := src.(*dequantized)
-	return ok && d.of[name].Name != ""
+	return ok && d.of[name] != nil
+}
+
+// GridAt is how a source of Dequantized keeps a matrix, nil for one that it does not keep as codes.
+func GridAt(src Source, name string) *Grid {
+	if d, ok := src.(*dequantized); ok && d.of[name] != nil {
+		return d.of[name].grid
+	}
+	return nil
 }
 
 // ReadRanges implements Source.
 func (d *dequantized) ReadRanges(name string, ranges [][2]int, dst []byte) error {
-	t, ok := d.of[name]
-	if !ok {
+	m := d.of[name]
+	if m == nil {
 		return d.Source.ReadRanges(name, ranges, dst)
 	}
 	for _, r := range ranges {
@@ -151,84 +198,94 @@ func (d *dequantized) ReadRanges(name string, ranges [][2]int, dst []byte) error
 			return nil
 		}
 	}
-	if t.DType == U8 {
-		return d.readFP4(t, d.scales[name], ranges, dst)
+	if m.grid != nil {
+		return m.grid.floats(ranges[0], ranges[1], dst)
 	}
-	rows, cols := ranges[0], ranges[1]
-	if t.DType == F8E4M3 {
-		return d.readFP8(t, d.scales[name], rows, cols, dst)
-	}
-	return d.readInt4(t, d.scales[name], d.infos[name].Shape[1], rows, cols, dst)
+	return m.read(ranges, dst)
 }
 
-// readFP8 reads a box of a tensor in E4M3 as float32, with one scale per square block of fp8Block.
-// The box may begin inside a block, so indices are taken relative to its first block.
-func (d *dequantized) readFP8(t, scale Info, rows, cols [2]int, dst []byte) error {
-	w := cols[1] - cols[0]
-	raw := make([]byte, (rows[1]-rows[0])*w)
-	if err := d.Source.ReadRanges(t.Name, [][2]int{rows, cols}, raw); err != nil {
-		return err
+// Grid is a matrix of codes of few bits: each number is (Table[code] - zero) · scale.
+type Grid struct {
+	Rows, Cols int
+	Table      []float32 // of 1<<bits numbers
+	// Group are the neighbouring columns of a row that share scale and zero, counted from its beginning; 0
+	// where groups do not lie so.
+	Group int
+	Zeros bool    // groups have zeros, else those are 0
+	Times float32 // what numbers are multiplied with behind that; 0 is 1
+	// Read fills a box's codes, scales and, with Zeros, zeros, each row-major.
+	Read func(rows, cols [2]int, codes []uint8, scales, zeros []float32) error
+}
+
+// gridCells bounds what a grid reads at once.
+const gridCells = 1 << 19
+
+// Each calls f for runs of whole rows of a box, in order, with what Read gives of them.
+func (g *Grid) Each(rows, cols [2]int, f func(rows [2]int, codes []uint8, scales, zeros []float32)) error {
+	width := cols[1] - cols[0]
+	step := max(1, gridCells/width)
+	step = min(step, rows[1]-rows[0])
+	codes, scales, zeros := make([]uint8, step*width), make([]float32, step*width), []float32(nil)
+	if g.Zeros {
+		zeros = make([]float32, step*width)
 	}
-	s, each, err := d.scaleBox(scale, [2]int{rows[0] / fp8Block, ceilDiv(rows[1], fp8Block)},
-		[2]int{cols[0] / fp8Block, ceilDiv(cols[1], fp8Block)})
-	if err != nil {
-		return err
-	}
-	for i, b := range raw {
-		r, c := rows[0]+i/w, cols[0]+i%w
-		by := s[(r/fp8Block-rows[0]/fp8Block)*each+c/fp8Block-cols[0]/fp8Block]
-		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(e4m3[b]*by))
+	for at := rows[0]; at < rows[1]; at += step {
+		r := [2]int{at, min(at+step, rows[1])}
+		n := (r[1] - r[0]) * width
+		z := zeros
+		if g.Zeros {
+			z = zeros[:n]
+		}
+		if err := g.Read(r, cols, codes[:n], scales[:n], z); err != nil {
+			return err
+		}
+		f(r, codes[:n], scales[:n], z)
 	}
 	return nil
 }
 
-// readInt4 reads a box of a tensor in 4 bits as float32: eight values per 32-bit word, low bits
-// first, with 8 for zero, and one scale per group of columns.
-func (d *dequantized) readInt4(t, scale Info, width int, rows, cols [2]int, dst []byte) error {
-	group := width / scale.Shape[1]
-	words := [2]int{cols[0] / int4PerWord, ceilDiv(cols[1], int4PerWord)}
-	perRow := words[1] - words[0]
-	raw := make([]byte, 4*(rows[1]-rows[0])*perRow)
-	if err := d.Source.ReadRanges(t.Name, [][2]int{rows, words}, raw); err != nil {
-		return err
+// floats reads a box as float32.
+func (g *Grid) floats(rows, cols [2]int, dst []byte) error {
+	at := 0
+	return g.Each(rows, cols, func(_ [2]int, codes []uint8, scales, zeros []float32) {
+		for i, c := range codes {
+			x := g.Table[c]
+			if zeros != nil {
+				x -= zeros[i]
+			}
+			if x *= scales[i]; g.Times != 0 {
+				x *= g.Times
+			}
+			binary.LittleEndian.PutUint32(dst[at:], math.Float32bits(x))
+			at += 4
+		}
+	})
+}
+
+func ceilDiv(n, by int) int { return (n + by - 1) / by }
+
+// wholeNumbers are the tables of codes of so many bits that stand for code - less.
+func wholeNumbers(bits, less int) []float32 {
+	out := make([]float32, 1<<bits)
+	for i := range out {
+		out[i] = float32(i - less)
 	}
-	s, each, err := d.scaleBox(scale, rows, [2]int{cols[0] / group, ceilDiv(cols[1], group)})
-	if err != nil {
-		return err
-	}
+	return out
+}
+
+// spread sets dst, a box's, to the numbers of blocks of rows and columns: from has those of the blocks that
+// the box meets, so many a row.
+func spread(dst, from []float32, rows, cols [2]int, blockRows, blockCols int) {
+	each := ceilDiv(cols[1], blockCols) - cols[0]/blockCols
 	i := 0
-	for r := range rows[1] - rows[0] {
+	for r := rows[0]; r < rows[1]; r++ {
+		row := from[(r/blockRows-rows[0]/blockRows)*each:]
 		for c := cols[0]; c < cols[1]; c++ {
-			word := binary.LittleEndian.Uint32(raw[4*(r*perRow+c/int4PerWord-words[0]):])
-			q := int(word>>(4*(c%int4PerWord))&15) - 8
-			binary.LittleEndian.PutUint32(dst[4*i:],
-				math.Float32bits(float32(q)*s[r*each+c/group-cols[0]/group]))
+			dst[i] = row[c/blockCols-cols[0]/blockCols]
 			i++
 		}
 	}
-	return nil
 }
 
-// scaleBox reads some scales; each is how many a row has.
-func (d *dequantized) scaleBox(t Info, rows, cols [2]int) (s []float32, each int, err error) {
-	size, decode := floatDecoder(t.DType)
-	each = cols[1] - cols[0]
-	raw := make([]byte, (rows[1]-rows[0])*each*size)
-	if err := d.Source.ReadRanges(t.Name, [][2]int{rows, cols}, raw); err != nil {
-		return nil, 0, err
-	}
-	s = make([]float32, (rows[1]-rows[0])*each)
-	for i := range s {
-		s[i] = float32(decode(raw[i*size:]))
-	}
-	return s, each, nil
-}
-
-// e4m3 are the numbers of FP8 by their bytes.
-var e4m3 = func() (out [256]float32) {
-	_, decode := floatDecoder(F8E4M3)
-	for b := range out {
-		out[b] = float32(decode([]byte{byte(b)}))
-	}
-	return out
-}()
+// blocks are those of a size that a range meets.
+func blocks(r [2]int, size int) [2]int { return [2]int{r[0] / size, ceilDiv(r[1], size)} }

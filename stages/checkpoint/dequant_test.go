@@ -117,8 +117,9 @@ func TestDequantizedRefused(t *testing.T) {
 		{int4(), "b.weight_scale: misshapen"},
 		{int4(Info{Name: "b.weight_scale", DType: BF16, Shape: []int{4, 5}}),
 			"want a floating-point number for each group of columns of [4 64]"},
-		{int4(Info{Name: "b.weight_zero_point", DType: I32, Shape: []int{4}}),
-			"b.weight_zero_point: extra: only symmetric groups"},
+		{int4(Info{Name: "b.weight_scale", DType: BF16, Shape: []int{4, 4}},
+			Info{Name: "b.weight_zero_point", DType: I32, Shape: []int{4}}),
+			"b.weight_zero_point: misshapen: I32 [4], want I32 with a zero for each of [4 4]"},
 		{[]Info{{Name: "c_blocks", DType: U8, Shape: []int{2, 3, 4, 16}}, {Name: "c_scales", DType: U8,
 			Shape: []int{2, 3, 5}}}, "c_scales: misshapen: U8 [2 3 5], want U8 with an exponent"},
 	} {

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"strings"
 )
@@ -21,37 +20,38 @@ const (
 var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6,
 	float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
 
-// fp4 takes matrices of experts in MXFP4.
-func (d *dequantized) fp4(t Info, all map[string]Info, drop map[string]bool, path string) error {
+var _ = registerPacking(packing{name: "mxfp4", source: "OCP Microscaling Formats 1.0", find: mxfp4})
+
+// mxfp4 takes matrices of experts in MXFP4.
+func mxfp4(f *finder, t Info) (*matrix, error) {
 	name, ok := strings.CutSuffix(t.Name, blocksTail)
 	if !ok || t.DType != U8 {
-		return nil
+		return nil, nil
 	}
-	scale := all[name+scalesTail]
-	drop[t.Name], drop[scale.Name] = true, true
+	f.take(t.Name)
+	scale := f.take(name + scalesTail)
 	s := t.Shape
 	if len(s) != 4 || s[3] != fp4Block/2 || len(scale.Shape) != 3 || scale.DType != U8 ||
 		scale.Shape[0] != s[0] || scale.Shape[1] != s[1] || scale.Shape[2] != s[2] {
-		return &Error{File: path, Tensor: name + scalesTail, Fault: Misshapen,
-			Why: fmt.Sprintf("%s %v, want U8 with an exponent for each block of 16 bytes of %v", scale.DType,
-				scale.Shape, s)}
+		return nil, f.misshapen(name+scalesTail, "%s %v, want U8 with an exponent for each block of 16 bytes of %v",
+			scale.DType, scale.Shape, s)
 	}
-	d.add(name, t, scale, s[0], s[2]*fp4Block, s[1])
-	return nil
+	return &matrix{name: name, shape: []int{s[0], s[2] * fp4Block, s[1]},
+		read: func(ranges [][2]int, dst []byte) error { return f.readFP4(t, scale, ranges, dst) }}, nil
 }
 
 // readFP4 reads matrices, rows and columns of what is shown, which are the columns and rows of the file's.
-func (d *dequantized) readFP4(t, scale Info, ranges [][2]int, dst []byte) error {
+func (f *finder) readFP4(t, scale Info, ranges [][2]int, dst []byte) error {
 	rows, cols := ranges[1], ranges[2]
 	blocks := [2]int{rows[0] / fp4Block, ceilDiv(rows[1], fp4Block)}
 	n, w, each := rows[1]-rows[0], cols[1]-cols[0], blocks[1]-blocks[0]
 	raw, exp := make([]byte, w*each*fp4Block/2), make([]byte, w*each)
 	for e := ranges[0][0]; e < ranges[0][1]; e++ {
-		if err := d.Source.ReadRanges(t.Name, [][2]int{{e, e + 1}, cols, blocks, {0, fp4Block / 2}},
+		if err := f.src.ReadRanges(t.Name, [][2]int{{e, e + 1}, cols, blocks, {0, fp4Block / 2}},
 			raw); err != nil {
 			return err
 		}
-		if err := d.Source.ReadRanges(scale.Name, [][2]int{{e, e + 1}, cols, blocks}, exp); err != nil {
+		if err := f.src.ReadRanges(scale.Name, [][2]int{{e, e + 1}, cols, blocks}, exp); err != nil {
 			return err
 		}
 		out := dst[4*(e-ranges[0][0])*n*w:]

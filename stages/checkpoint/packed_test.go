@@ -1,0 +1,155 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// packedFiles are the golden data of bench/golden/quantized.py, and what a config.json says beside them.
+var packedFiles = map[string]string{
+	"packed_gptq1":        `{"quantization_config": {"quant_method": "gptq", "checkpoint_format": "gptq"}}`,
+	"packed_gptq2":        `{"quantization_config": {"quant_method": "gptq", "checkpoint_format": "gptq_v2"}}`,
+	"packed_awq":          `{"quantization_config": {"quant_method": "awq", "version": "gemm"}}`,
+	"packed_bitsandbytes": "", "packed_compressed": "{}",
+}
+
+// openPacked opens golden data as the directory of a model that has it; wants are what libraries made of it.
+func openPacked(t *testing.T, name string) (src Source, wants *File) {
+	dir := t.TempDir()
+	if packedFiles[name] != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(packedFiles[name]), 0o644))
+	}
+	f, err := OpenFile(filepath.Join("testdata", name+".safetensors"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	var infos []Info
+	for _, i := range f.Tensors() {
+		if !strings.HasPrefix(i.Name, "want.") {
+			infos = append(infos, i)
+		}
+	}
+	src, err = Dequantized(renamed{f, infos}, dir)
+	require.NoError(t, err)
+	return src, f
+}
+
+// TestPacked: every form of few bits, whole and in any part, is what its library makes of it, rounded to the
+// type that the library computes in.
+func TestPacked(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for name := range packedFiles {
+		src, wants := openPacked(t, name)
+		seen := 0
+		for _, want := range wants.Tensors() {
+			base, ok := strings.CutPrefix(want.Name, "want.")
+			if !ok {
+				continue
+			}
+			seen++
+			require.True(t, QuantizedAt(src, base), "%s: %s", name, base)
+			for i := range 100 {
+				box := whole(want.Shape)
+				for a, n := range want.Shape {
+					if i > 0 {
+						box[a] = [2]int{r.IntN(n), 1 + r.IntN(n)}
+						slices.Sort(box[a][:])
+					}
+				}
+				got, exp := make([]byte, 4*boxLen(box)), make([]byte, boxLen(box)*want.DType.Bits()/8)
+				require.NoError(t, src.ReadRanges(base, box, got))
+				require.NoError(t, wants.ReadRanges(want.Name, box, exp))
+				if want.DType == F16 {
+					got = asF16(got)
+				}
+				require.Equal(t, exp, got, "%s: %s %v", name, base, box)
+			}
+		}
+		require.Len(t, src.Tensors(), seen, "%s: nothing else is shown: %v", name, src.Tensors())
+	}
+}
+
+// asF16 rounds float32 to float16.
+func asF16(raw []byte) []byte {
+	out := make([]byte, 0, len(raw)/2)
+	for i := 0; i < len(raw); i += 4 {
+		x := math.Float32frombits(binary.LittleEndian.Uint32(raw[i:]))
+		out = binary.LittleEndian.AppendUint16(out, tensor.F16Bits(x))
+	}
+	return out
+}
+
+// TestPackedShapes: a tensor of any form that is missing, or has another shape or type, is an error by a
+// tensor's name, or another form; nothing panics.
+func TestPackedShapes(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for name := range packedFiles {
+		f, err := OpenFile(filepath.Join("testdata", name+".safetensors"))
+		require.NoError(t, err)
+		for range 400 {
+			var infos []Info
+			for _, i := range f.Tensors() {
+				if !strings.HasPrefix(i.Name, "want.") {
+					i.Shape = slices.Clone(i.Shape)
+					infos = append(infos, i)
+				}
+			}
+			at := r.IntN(len(infos))
+			switch kind := r.IntN(3); {
+			case kind == 0:
+				infos = slices.Delete(infos, at, at+1)
+			case kind == 1 && len(infos[at].Shape) > 0:
+				infos[at].Shape[r.IntN(len(infos[at].Shape))] += 1 - 2*r.IntN(2)
+			default:
+				infos[at].DType = []DType{F32, F16, U8, I8, I32, F8E4M3}[r.IntN(6)]
+			}
+			src, err := Dequantized(guarded{renamed{f, infos}, f}, "f")
+			if err != nil {
+				var fault *Error
+				require.ErrorAs(t, err, &fault)
+				continue
+			}
+			for _, i := range src.Tensors() {
+				if QuantizedAt(src, i.Name) {
+					_ = src.ReadRanges(i.Name, whole(i.Shape), make([]byte, i.Bytes)) // an error or numbers
+				}
+			}
+		}
+		require.NoError(t, f.Close())
+	}
+}
+
+// guarded refuses boxes that a changed shape has and the file has not.
+type guarded struct {
+	renamed
+	f *File
+}
+
+func (g guarded) ReadRanges(name string, ranges [][2]int, dst []byte) error {
+	for _, i := range g.f.Tensors() {
+		if i.Name != name {
+			continue
+		}
+		if len(ranges) != len(i.Shape) {
+			return &Error{Tensor: name, Fault: Misshapen}
+		}
+		for a, r := range ranges {
+			if r[1] > i.Shape[a] {
+				return &Error{Tensor: name, Fault: Misshapen}
+			}
+		}
+		if len(dst) != boxLen(ranges)*i.DType.Bits()/8 {
+			return &Error{Tensor: name, Fault: Misshapen}
+		}
+	}
+	return g.renamed.ReadRanges(name, ranges, dst)
+}

@@ -1,0 +1,88 @@
+package checkpoint
+
+import "strings"
+
+// Ends of names, and the size, of NVFP4: numbers of four bits (E2M1) in groups of 16 columns, each with a
+// scale in E4M3, and a float32 for the whole matrix. compressed-tensors divides scales by that, and keeps the
+// bytes as _packed; TensorRT's Model Optimizer multiplies, and keeps them under the matrix's own name.
+const (
+	globalTail = "_global_scale"
+	secondTail = "_scale_2"
+	nvfp4Group = 16
+)
+
+var _ = registerPacking(packing{name: "nvfp4-pack-quantized", source: "compressed-tensors 0.20; NVIDIA Model " +
+	"Optimizer", find: nvfp4})
+
+// nvfp4 takes a matrix in NVFP4.
+func nvfp4(f *finder, t Info) (*matrix, error) {
+	if t.DType != U8 || len(t.Shape) != 2 {
+		return nil, nil
+	}
+	name, divided := strings.CutSuffix(t.Name, packedTail)
+	scale, global := f.all[name+scaleTail], f.all[name+globalTail]
+	if !divided {
+		global = f.all[name+secondTail]
+	}
+	if scale.Name == "" || global.Name == "" {
+		return nil, nil
+	}
+	f.take(t.Name)
+	f.take(scale.Name)
+	f.take(global.Name)
+	rows, cols := t.Shape[0], 2*t.Shape[1]
+	if scale.DType != F8E4M3 || len(scale.Shape) != 2 || scale.Shape[0] != rows || cols%nvfp4Group != 0 ||
+		scale.Shape[1] != cols/nvfp4Group {
+		return nil, f.misshapen(scale.Name, "%s %v, want F8_E4M3 with a number for each 16 columns of [%d %d]",
+			scale.DType, scale.Shape, rows, cols)
+	}
+	if global.DType != F32 || boxLen(whole(global.Shape)) != 1 {
+		return nil, f.misshapen(global.Name, "%s %v, want one F32", global.DType, global.Shape)
+	}
+	by, err := f.floats(global, whole(global.Shape)...)
+	if err != nil {
+		return nil, err
+	}
+	g := &Grid{Rows: rows, Cols: cols, Table: e2m1[:], Group: nvfp4Group}
+	g.Read = func(r, c [2]int, codes []uint8, scales, _ []float32) error {
+		if err := f.nibbles(t, r, c, codes, false); err != nil {
+			return err
+		}
+		s, err := f.blockScales(scale, r, c, 1, nvfp4Group)
+		if err != nil {
+			return err
+		}
+		for i := range s {
+			if divided {
+				s[i] /= by[0]
+			} else {
+				s[i] *= by[0]
+			}
+		}
+		spread(scales, s, r, c, 1, nvfp4Group)
+		return nil
+	}
+	return &matrix{name: name, shape: []int{rows, cols}, grid: g}, nil
+}
+
+// nibbles reads a box of a matrix of bytes [rows cols/2] as codes of four bits; high says that the first of
+// two is in the high half.
+func (f *finder) nibbles(t Info, rows, cols [2]int, codes []uint8, high bool) error {
+	at := blocks(cols, 2)
+	raw, err := f.bytes(t, rows, at)
+	if err != nil {
+		return err
+	}
+	i, per := 0, at[1]-at[0]
+	for r := range rows[1] - rows[0] {
+		for c := cols[0]; c < cols[1]; c++ {
+			b := raw[r*per+c/2-at[0]]
+			if c%2 == 1 != high {
+				b >>= 4
+			}
+			codes[i] = b & 15
+			i++
+		}
+	}
+	return nil
+}
