@@ -49,7 +49,7 @@ func TestDeepSeekConfig(t *testing.T) {
 	require.Equal(t, want, cfg.Model)
 	notes := strings.Join(cfg.Notices, "\n")
 	require.Contains(t, notes, "num_nextn_predict_layers = 1: those layers are passed over and not trained")
-	require.Contains(t, notes, "weights are read from FP8 or four-bit numbers")
+	require.Contains(t, notes, "weights are read from few bits")
 	int4 := `{"config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 32, "strategy": "group", "symmetric": true, "type": "int"}}},
 		"format": "pack-quantized", "quant_method": "compressed-tensors", "ignore": ["lm_head"]}`
 	before, after, _ := strings.Cut(deepseekV3, `{"activation_scheme"`)
@@ -57,8 +57,9 @@ func TestDeepSeekConfig(t *testing.T) {
 	cfg, err = load(strings.Replace(before, `"deepseek_v3"`, `"kimi_k2"`, 1) + int4 + after)
 	require.NoError(t, err)
 	require.Equal(t, "kimi_k2", cfg.Model.ModelType)
-	for _, other := range []string{`{"quant_method": "gptq", "bits": 4}`, strings.Replace(int4, "true",
-		"false", 1), `{"quant_method": "fp8"}`} {
+	for _, other := range []string{`{"quant_method": "gptq", "bits": 5}`, strings.Replace(int4, `: 4`, `: 3`, 1),
+		`{"quant_method": "fp8"}`, `{"quant_method": "awq", "bits": 4, "version": "gemv"}`,
+		`{"quant_method": "compressed-tensors", "format": "marlin-24"}`, `{"quant_method": "hqq"}`} {
 		_, err = load(before + other + after)
 		require.ErrorContains(t, err, "quantized in a form that is not read")
 	}

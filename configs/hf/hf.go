@@ -125,9 +125,8 @@ var everywhere = map[string]string{
 
 // refused are keys that must not be there at all, or be null.
 var refused = map[string]string{
-	"quantization_config": "the weights are quantized in a form that is not read (FP8 in blocks of " +
-		"128×128, MXFP4 and compressed-tensors' pack-quantized are): take the repository of the " +
-		"original ones",
+	"quantization_config": "the weights are quantized in a form that is not read (docs/checkpoints.md lists " +
+		"those that are): take the repository of the original ones",
 	"num_experts":       "mixture-of-experts models are no dense family",
 	"num_local_experts": "mixture-of-experts models are no dense family",
 	"kv_lora_rank":      "models with latent attention are no dense family",
@@ -294,8 +293,8 @@ func (d *Decoder) key(key, value string) bool {
 			d.Fail(key, fmt.Sprintf("%s, only %s can be trained", value, only), "")
 		}
 	case key == "quantization_config" && dequantized(value):
-		d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from FP8 or four-bit "+
-			"numbers; they are trained and exported without", d.O))
+		d.Sink.Note(fmt.Sprintf("%s: quantization_config: weights are read from few bits, and "+
+			"exported without", d.O))
 	case refused[key] != "":
 		d.Fail(key, refused[key], "")
 	case key == "layer_types":
@@ -319,40 +318,6 @@ func (d *Decoder) key(key, value string) bool {
 func (d *Decoder) owns(key string) bool {
 	has := func(o Own) bool { return slices.Contains(o.keys, key) }
 	return !d.setting(key) && slices.ContainsFunc(d.f.Own, has)
-}
-
-// dequantized reports a form of quantized weights that checkpoint.Dequantized reads.
-func dequantized(value string) bool {
-	type weights struct {
-		Bits      int     `json:"num_bits"`
-		Type      string  `json:"type"`
-		Symmetric *bool   `json:"symmetric"`
-		Order     *string `json:"actorder"`
-	}
-	var q struct {
-		Method string `json:"quant_method"`
-		Format string `json:"format"`
-		Block  []int  `json:"weight_block_size"`
-		Groups map[string]struct {
-			Weights weights `json:"weights"`
-		} `json:"config_groups"`
-	}
-	if json.Unmarshal([]byte(value), &q) != nil {
-		return false
-	}
-	if q.Method == "mxfp4" {
-		return true
-	}
-	if q.Method == "fp8" {
-		return slices.Equal(q.Block, []int{128, 128})
-	}
-	for _, g := range q.Groups {
-		if w := g.Weights; w.Bits != 4 || w.Type != "int" || w.Symmetric != nil && !*w.Symmetric ||
-			w.Order != nil {
-			return false
-		}
-	}
-	return q.Method == "compressed-tensors" && q.Format == "pack-quantized" && len(q.Groups) > 0
 }
 
 // layerTypes holds the list of a family whose layers all attend to everything before them.
