@@ -8,12 +8,14 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
 // FillFunc writes a region of a logical parameter, or of its optimizer state, as float32; kind is "param",
 // "master" or the name of a state tensor. A false result leaves the value at its default: the parameter for
-// master, zero for state.
+// master, zero for state. Of kind checkpoint.PackedKind dst has the bits of whole rows as they lie in memory; a
+// false result makes them of the parameter.
 type FillFunc func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error)
 
 // Load allocates the rank's parameters and optimizer state and fills them. Experts come to lie as placed
@@ -24,6 +26,12 @@ func (r *Rank) Load(fill FillFunc, placed ...core.Placed) error {
 		return err
 	}
 	for _, h := range r.c.Held {
+		if h.Packed.Form > 0 {
+			if err := r.loadPacked(h.Param, h.Region, fill); err != nil {
+				return err
+			}
+			continue
+		}
 		full, err := r.loadOne(h.Param, h.Region, fill)
 		if err != nil {
 			return err
@@ -154,7 +162,7 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 
 // Part is a region of a parameter or of its state that a rank holds.
 type Part struct {
-	Kind   string // param, master, or the name of a state tensor
+	Kind   string // param, checkpoint.PackedKind, master, or the name of a state tensor
 	Param  *grad.Param
 	Region family.Region
 	Tensor *tensor.Tensor
@@ -167,7 +175,11 @@ func (r *Rank) Parts() (out []Part) {
 	plans := r.plans()
 	for _, h := range r.c.Held {
 		if h.Saves {
-			out = append(out, r.parts(Part{"param", h.Param, h.Region, r.run.Params[h.Name], 0})...)
+			kind := paramKind
+			if h.Packed.Form > 0 {
+				kind = checkpoint.PackedKind(h.Packed, h.Shape[1])
+			}
+			out = append(out, r.parts(Part{kind, h.Param, h.Region, r.run.Params[h.Name], 0})...)
 		}
 		q, trained := plans[h.Name]
 		if !trained || !q.SavesOwn {

@@ -48,11 +48,14 @@ func (s *CheckpointSaver) Snapshot(_ int64, r *Rank, _ string) error {
 			return err
 		}
 		s.copies = append(s.copies, c)
-		s.pieces = append(s.pieces, checkpoint.Piece{Name: p.Param.Name, Kind: p.Kind,
-			DType: checkpoint.DType(strings.ToUpper(c.DType.String())), Shape: p.Param.Shape,
-			Box: p.Region.Intervals(p.Param)})
+		s.pieces = append(s.pieces, p.piece(c.DType))
 	}
 	return nil
+}
+
+// checkpointType is a type's name in files.
+func checkpointType(d tensor.DType) checkpoint.DType {
+	return checkpoint.DType(strings.ToUpper(d.String()))
 }
 
 // snapshotOf is a copy of rows that a later step does not change, in host memory; it takes over the reference
@@ -66,7 +69,7 @@ func (r *Rank) snapshotOf(name string, rows *tensor.Tensor) (*tensor.Tensor, err
 	switch {
 	case err != nil:
 		return nil, err
-	case r.device == nil:
+	case r.device == nil && rows.DType != tensor.I32: // words of rows in few bits are copied as they are
 		r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{rows}, c)
 	default:
 		kernels.Read(r.c.Backend, c.Bytes(), rows)
@@ -175,7 +178,9 @@ func FromCheckpoint(r *checkpoint.Reader, optimizer bool) FillFunc {
 		case !ok && kind == "param":
 			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing,
 				Why: "the model needs it"}
-		case !ok && kind == "master" || kind != "param" && !optimizer:
+		case !ok && strings.HasPrefix(kind, checkpoint.PackedPrefix):
+			return false, nil
+		case !ok && kind == "master" || !strings.HasPrefix(kind, checkpoint.PackedPrefix) && kind != "param" && !optimizer:
 			return false, nil
 		case !ok:
 			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing,
@@ -183,16 +188,24 @@ func FromCheckpoint(r *checkpoint.Reader, optimizer bool) FillFunc {
 					" of it; to start the optimizer afresh, name it as checkpoint.load, with " +
 					"checkpoint.load_optimizer=false and another checkpoint.dir"}
 		}
-		if fmt.Sprint(info.Shape) != fmt.Sprint(p.Shape) {
+		box, shape := g.Intervals(p), p.Shape
+		if strings.HasPrefix(kind, checkpoint.PackedPrefix) {
+			_, words := p.Packed.Words(p.Shape[1])
+			shape, box = []int{p.Shape[0], words}, [][2]int{box[0], {0, words}}
+		}
+		if fmt.Sprint(info.Shape) != fmt.Sprint(shape) {
 			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Misshapen,
-				Why: fmt.Sprintf("shape %v, the model needs %v", info.Shape, p.Shape)}
+				Why: fmt.Sprintf("shape %v, the model needs %v", info.Shape, shape)}
 		}
 		d, err := tensor.ParseDType(strings.ToLower(string(info.DType)))
 		if err != nil {
 			return false, err
 		}
+		if d == tensor.I32 {
+			return true, r.ReadLogical(p.Name, kind, box, tensor.Of(tensor.F32, dst, len(dst)).Bytes())
+		}
 		raw := make([]byte, len(dst)*d.Size())
-		if err := r.ReadLogical(p.Name, kind, g.Intervals(p), raw); err != nil {
+		if err := r.ReadLogical(p.Name, kind, box, raw); err != nil {
 			return false, err
 		}
 		tensor.Widen(d, raw, dst)

@@ -116,6 +116,9 @@ func FromConfig(c *configs.Config) (*Design, error) {
 	if m.Spec.MTPWeight == 0 {
 		m.DropMTP()
 	}
+	if m.Packed, err = fit.Packed(c, m); err != nil {
+		return nil, err
+	}
 	routing(c, m)
 	indexing(c, m)
 	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,

@@ -52,6 +52,9 @@ func (l *Layout) Memory(r int) Memory {
 	var m Memory
 	for _, p := range part.All {
 		shape := p.Local
+		if p.Packed.Form > 0 {
+			shape = p.Value.Local
+		}
 		o := grad.Options{Mesh: l.meshes[p.Side]}
 		if dp := o.Members(o.ZeroAxes(p.Fold)); j.Zero == 3 && dp > 1 {
 			shape = rowsOfShape(shape, 0, (shape[0]+dp-1)/dp)

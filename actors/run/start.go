@@ -189,6 +189,9 @@ func (r *Run) weights() error {
 	}
 	r.start.hf, r.start.from = w, dir
 	r.start.fill = func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+		if strings.HasPrefix(kind, checkpoint.PackedPrefix) {
+			return w.ReadPacked(p, g, dst)
+		}
 		if kind != "param" {
 			return false, nil
 		}

@@ -73,6 +73,21 @@ func (t *Tape) Table(name string, v, d int) *Value {
 	return t.param(name, []int{v, d}, p, 0, true)
 }
 
+// PackedParam declares a matrix [n k] that does not learn and lies in memory in few bits; every rank has all of
+// it.
+func (t *Tape) PackedParam(name string, shape []int, p kernels.Packing) *Value {
+	if q := t.params[t.Full(name)]; q != nil {
+		return t.use(q)
+	}
+	_, words := p.Words(shape[1])
+	v := t.paramOf(name, tensor.I32, []int{shape[0], words}, Place{}, 0, false)
+	q := t.params[t.Full(name)]
+	q.Shape, q.Packed, q.Frozen = shape, p, true
+	q.Local = local(t.Mesh, shape, q.Place)
+	q.Value.Need, v.Need = false, false
+	return v
+}
+
 func (t *Tape) param(name string, shape []int, place Place, fold int, decay bool) *Value {
 	return t.paramOf(name, t.DType, shape, place, fold, decay)
 }

@@ -179,6 +179,8 @@ type Options struct {
 	NoGrad bool // forward only
 	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all
 	Low func(param string) int
+	// Packed is how a matrix of so many columns lies in memory that does not learn; nil is in DType for all
+	Packed func(param string, columns int) kernels.Packing
 	// rows that a rank may receive where data decides, over the number under even sharing; 0 is not a bound
 	MostRows float64
 }
@@ -196,9 +198,12 @@ type Param struct {
 	Block       int     // of the model, that declared it first
 	Experts     bool    // each row is an expert's of its block, and lies where the expert does
 	Copies      int     // of the rows, how many there are beyond one an expert
-	Value       *Value
-	Local       []int // shape on one rank of the mesh, before any sharding over the axes marked Zero
-	graded      bool  // Grad is that of the first term of the gradient
+	// how it lies in memory, where that is not one number an element: Value then has its words, Shape is that of
+	// the numbers
+	Packed kernels.Packing
+	Value  *Value
+	Local  []int // shape on one rank of the mesh, before any sharding over the axes marked Zero
+	graded bool  // Grad is that of the first term of the gradient
 }
 
 // Port is an activation that enters or leaves a stage.

@@ -3,6 +3,7 @@ package block
 import (
 	"path"
 
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -129,16 +130,25 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 	if o.Rep {
 		axis, biasAxis = -1, -1
 	}
-	w := r.T.Param(name+".weight", []int{out, in}, axis, unit, true)
 	var bias *grad.Value
-	if o.Bias {
-		bias = r.T.Param(name+".bias", []int{out}, biasAxis, unit, false)
+	var y *grad.Value
+	if p := r.packed(name+".weight", in); p.Form > 0 {
+		w := r.T.PackedParam(name+".weight", []int{out, in}, p)
+		if o.Bias {
+			bias = r.T.Param(name+".bias", []int{out}, -1, unit, false)
+		}
+		y = r.T.PackedLinear(x, w, bias, p)
+	} else {
+		w := r.T.Param(name+".weight", []int{out, in}, axis, unit, true)
+		if o.Bias {
+			bias = r.T.Param(name+".bias", []int{out}, biasAxis, unit, false)
+		}
+		low := 0
+		if r.T.Low != nil {
+			low = r.T.Low(r.T.Full(name + ".weight"))
+		}
+		y = r.T.LowLinear(x, w, bias, low)
 	}
-	low := 0
-	if r.T.Low != nil {
-		low = r.T.Low(r.T.Full(name + ".weight"))
-	}
-	y := r.T.LowLinear(x, w, bias, low)
 	if !r.Lora.Match(r.T.Full(name)) {
 		return y
 	}
@@ -153,6 +163,14 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		unit, true)
 	down := r.T.Linear(d, a, nil)
 	return r.T.Add(y, r.T.Scale(r.T.Linear(down, b, nil), l.Alpha/float64(l.Rank)))
+}
+
+// packed is how the weight of a linear lies in memory.
+func (r *Rec) packed(weight string, in int) kernels.Packing {
+	if r.T.Packed == nil {
+		return kernels.Packing{}
+	}
+	return r.T.Packed(r.T.Full(weight), in)
 }
 
 // keys identify the rows for dropout; a run without dropout does not carry them.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -152,4 +153,41 @@ func (g guarded) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 		}
 	}
 	return g.renamed.ReadRanges(name, ranges, dst)
+}
+
+// TestPackedInMemory: a matrix of any form whose groups are neighbouring columns lies in memory with the numbers
+// that it has in the file, but for bitsandbytes' integers, which are there multiplied twice.
+func TestPackedInMemory(t *testing.T) {
+	forms := map[string]int{}
+	for name := range packedFiles {
+		src, _ := openPacked(t, name)
+		for _, i := range src.Tensors() {
+			g := GridAt(src, i.Name)
+			require.NotNil(t, g)
+			p := g.Packing()
+			if p.Form == 0 {
+				require.Contains(t, []string{"order.weight", "odd.weight"}, i.Name, name)
+				continue
+			}
+			forms[kernels.PackedForms[p.Form].Name]++
+			_, words := p.Words(g.Cols)
+			rows := [2]int{g.Rows / 3, g.Rows}
+			raw, want := make([]byte, 4*words*(rows[1]-rows[0])), make([]byte, 4*g.Cols*(rows[1]-rows[0]))
+			require.NoError(t, g.Pack(rows, raw))
+			require.NoError(t, src.ReadRanges(i.Name, [][2]int{rows, {0, g.Cols}}, want))
+			got := make([]float32, g.Cols)
+			for r := range rows[1] - rows[0] {
+				p.Decode(got, raw[4*words*r:], g.Cols, 0)
+				for c, x := range got {
+					w := math.Float32frombits(binary.LittleEndian.Uint32(want[4*(r*g.Cols+c):]))
+					if i.Name == "int8.weight" && g.Times != 0 {
+						require.InDelta(t, w, x, 3e-7*math.Abs(float64(w)))
+						continue
+					}
+					require.Equal(t, w, x, "%s %s %d %d", name, i.Name, r, c)
+				}
+			}
+		}
+	}
+	require.Equal(t, map[string]int{"nf4": 2, "fp4": 1, "int4": 12, "int8": 6, "fp8": 2, "e2m1": 1}, forms)
 }

@@ -25,7 +25,8 @@ type Reader struct {
 	fetch   func(Shard) error            // brings a shard that is not here; nil where all have to be
 	mu      sync.Mutex
 	files   map[string]*File // that are open
-	average string           // kind that is read in the place of parameters, "" for none
+	packed  map[string]*packedParam
+	average string // kind that is read in the place of parameters, "" for none
 }
 
 // Open opens a step directory, or the latest one of a checkpoint root. The manifest is checked against its
@@ -75,12 +76,20 @@ func newReader(dir string) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{path: dir, m: m, files: map[string]*File{}, tensors: map[[2]string]manifestTensor{},
-		pieces: map[string]map[string]Piece{}}
+		pieces: map[string]map[string]Piece{}, packed: map[string]*packedParam{}}
 	for _, s := range m.Files {
 		r.pieces[s.File] = map[string]Piece{}
 	}
 	for _, t := range m.Tensors {
 		r.tensors[[2]string{t.Kind, t.Name}] = t
+		p, err := packedOf(t)
+		if err != nil {
+			return nil, &Error{File: filepath.Join(dir, ManifestName), Tensor: t.Name, Fault: Malformed,
+				Why: "manifest", Err: err}
+		}
+		if p != nil {
+			r.packed[t.Name] = p
+		}
 		for _, p := range t.Pieces {
 			piece := t.piece(p)
 			r.pieces[p.File][piece.key()] = piece
@@ -285,6 +294,13 @@ func (v kindView) Tensors() []Info {
 			out = append(out, Info{Name: t.Name, DType: t.DType, Shape: slices.Clone(t.Shape), Bytes: n})
 		}
 	}
+	if v.kind != Param || len(v.r.packed) == 0 {
+		return out
+	}
+	for _, name := range sortedKeys(v.r.packed) {
+		out = append(out, v.r.packed[name].info())
+	}
+	slices.SortFunc(out, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -296,6 +312,12 @@ func (v kindView) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 // len(dst) must be the box's bytes.
 func (r *Reader) ReadLogical(name, kind string, ranges [][2]int, dst []byte) error {
 	t, ok := r.tensors[[2]string{r.stored(kind, name), name}]
+	packed := r.packed[name]
+	shown := !ok && kind == Param && packed != nil
+	if shown {
+		info := packed.info()
+		t.DType, t.Shape, ok = info.DType, info.Shape, true
+	}
 	if !ok {
 		return &Error{File: filepath.Join(r.path, ManifestName), Tensor: name, Fault: Missing,
 			Why: "the checkpoint has no " + kind + " of it"}
@@ -306,6 +328,9 @@ func (r *Reader) ReadLogical(name, kind string, ranges [][2]int, dst []byte) err
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %s %s: %w", r.path, kind, name, err)
+	}
+	if shown {
+		return packed.read(r, ranges, dst)
 	}
 	for _, p := range t.Pieces {
 		if err := r.readPiece(p.File, t.piece(p), ranges, dst); err != nil {

@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -42,6 +43,9 @@ type Model struct {
 	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all. It is
 	// set after the model is built.
 	Low func(param string) int
+	// Packed says how matrices of so many columns lie in memory that do not learn; nil for all as numbers of
+	// the model's type. It is set after the model is built.
+	Packed func(param string, columns int) kernels.Packing
 	// Initial says how a parameter begins that Init has no rule for; nil, and Start's zero value, leave it to
 	// Init.
 	Initial func(param string) Start
@@ -136,6 +140,9 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	}
 	if o.Low == nil {
 		o.Low = m.Low
+	}
+	if o.Packed == nil {
+		o.Packed = m.Packed
 	}
 	r := &rec
 	r.T, r.Ropes = grad.NewTape(o), []*block.Rope{&m.Spec.Rope, &m.Spec.LocalRope}

@@ -52,6 +52,7 @@ func check(c *configs.Config, at configs.At) {
 	r.patterns()
 	r.groups()
 	r.lowPrecision()
+	r.packed()
 }
 
 // rules are those of one configuration and its model.

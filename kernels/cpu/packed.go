@@ -1,0 +1,152 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+func init() {
+	table[kernels.PackedLinear], table[kernels.PackedLinearDX] = packedLinear, packedLinearDX
+}
+
+const (
+	packedTileBytes = 8 << 20 // of a matrix that are unpacked at a time
+	packedTileLeast = 256     // rows or columns of a tile, where there are so many
+	packedTask      = 8       // rows that a task unpacks
+)
+
+// tileOf is how many of n rows, or columns in whole groups of unit, are unpacked at a time.
+func tileOf(n, other, size, unit int) int {
+	t := max(packedTileLeast, packedTileBytes/max(1, other*size))
+	return min(n, roundUp(t, max(unit, 2*line)))
+}
+
+// packedLinear is linear with rows of w that are unpacked tile by tile.
+func packedLinear(b *Backend, c *kernels.Call) {
+	x, w, y := c.In[0], c.In[1], c.Out[0]
+	n, k := w.Shape[0], lastDim(x)
+	if x.Rows() == 0 {
+		return
+	}
+	var bias []float32
+	defer b.shared.release(b.shared.mark())
+	if len(c.In) > 2 && c.In[2] != nil {
+		bias = b.shared.f32(n)
+		b.k.read(bias, viewOf(c.In[2]), 0)
+	}
+	step := tileOf(n, k, x.DType.Size(), 1)
+	for at := 0; at < n; at += step {
+		m := b.shared.mark()
+		rows := min(step, n-at)
+		t := b.unpacked(c, x.DType, [2]int{at, at + rows}, [2]int{0, k}, k)
+		r := result{v: viewOf(y).from(at), ld: n}
+		if bias != nil {
+			r.bias = bias[at : at+rows]
+		}
+		b.gemm(r, rowMajor(x), rowMajor(t), x.Rows(), rows, k)
+		b.shared.release(m)
+	}
+}
+
+// packedLinearDX is linearDX with columns of w that are unpacked tile by tile, so that each sum is of one product.
+func packedLinearDX(b *Backend, c *kernels.Call) {
+	dy, w, dx := c.In[0], c.In[1], c.Out[0]
+	n, k := w.Shape[0], lastDim(dx)
+	if dy.Rows() == 0 {
+		return
+	}
+	step := tileOf(k, n, dy.DType.Size(), kernels.PackingAt(c.Attr).Group)
+	for at := 0; at < k; at += step {
+		m := b.shared.mark()
+		cols := min(step, k-at)
+		t := b.unpacked(c, dy.DType, [2]int{0, n}, [2]int{at, at + cols}, k)
+		b.gemm(result{v: viewOf(dx).from(at), ld: k}, rowMajor(dy), columnMajor(t), dy.Rows(), cols, n)
+		b.shared.release(m)
+	}
+}
+
+// unpacked is a part of the call's packed matrix, of k columns, in scratch.
+func (b *Backend) unpacked(c *kernels.Call, d tensor.DType, rows, cols [2]int, k int) *tensor.Tensor {
+	p, w := kernels.PackingAt(c.Attr), c.In[1]
+	n, width := rows[1]-rows[0], cols[1]-cols[0]
+	var t *tensor.Tensor
+	if d == tensor.F32 {
+		t = tensor.Of(d, b.shared.f32(n*width), n, width)
+	} else {
+		t = tensor.Of(d, b.shared.u16(n*width), n, width)
+	}
+	to, raw, row := viewOf(t), w.Bytes(), 4*w.Shape[1]
+	b.shareWork(ceilDiv(n, packedTask), n*width*elementCost, func(wk *worker, i int) {
+		m := wk.arena.mark()
+		buf := wk.arena.f32(width)
+		for r := i * packedTask; r < min((i+1)*packedTask, n); r++ {
+			out := buf
+			if to.f != nil {
+				out = to.f[r*width : (r+1)*width]
+			}
+			unpackRow(p, out, raw[(rows[0]+r)*row:(rows[0]+r+1)*row], k, cols[0])
+			if to.f == nil {
+				wk.k.write(to, r*width, out)
+			}
+		}
+		wk.arena.release(m)
+	})
+	return t
+}
+
+// unpackRow is Packing.Decode, with a group's numbers in a table for codes of four bits.
+func unpackRow(p kernels.Packing, dst []float32, row []byte, k, from int) {
+	f := &kernels.PackedForms[p.Form]
+	size := p.Group
+	if size == 0 {
+		size = k
+	}
+	if len(dst) == 0 {
+		return
+	}
+	if from%size != 0 || size%2 != 0 && size < k || from%2 != 0 {
+		p.Decode(dst, row, k, from)
+		return
+	}
+	words, _ := p.Words(k)
+	groups := p.Groups(k)
+	for c := 0; c < len(dst); {
+		g := (from + c) / size
+		scale := math.Float32frombits(binary.LittleEndian.Uint32(row[4*(words+g):]))
+		zero := float32(0)
+		if f.Zeros {
+			zero = float32(row[4*(words+groups)+g])
+		}
+		part := dst[c:min(c+size, len(dst))]
+		at := from + c
+		c += len(part)
+		if f.Bits == 8 {
+			codes := row[at : at+len(part)]
+			for i, code := range codes {
+				part[i] = (f.Table[code] - zero) * scale
+			}
+			continue
+		}
+		var t [16]float32
+		for i, v := range f.Table[:16] {
+			t[i] = (v - zero) * scale
+		}
+		unpackNibbles(part, row[at/2:], &t)
+	}
+}
+
+// unpackNibbles sets dst to the numbers of codes of four bits, the first of two in the low half.
+func unpackNibbles(dst []float32, codes []byte, t *[16]float32) {
+	codes = codes[:(len(dst)+1)/2]
+	i := 0
+	for ; i+1 < len(dst); i += 2 {
+		b := codes[i>>1]
+		dst[i], dst[i+1] = t[b&15], t[b>>4]
+	}
+	if i < len(dst) {
+		dst[i] = t[codes[i>>1]&15]
+	}
+}

@@ -1,0 +1,64 @@
+package family
+
+import (
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// Packing is how a matrix of so many columns can lie in memory as the checkpoint keeps it, without another
+// rounding; the zero value is one that cannot.
+func (w *Weights) Packing(param string, columns int) kernels.Packing {
+	s := w.from(param)
+	g := checkpoint.GridAt(w.src, s.Name)
+	if g == nil || g.Cols != columns || s.Turned || s.Lead > 0 || s.Flat || s.Tail != nil || s.Stack || s.Step > 0 {
+		return kernels.Packing{}
+	}
+	return g.Packing()
+}
+
+// PackedIn tells by parameter how those that a directory keeps in few bits lie in memory; cannot names a tensor
+// that is kept so and that cannot, "" for none.
+func (m *Model) PackedIn(dir string) (at map[string]kernels.Packing, cannot string, err error) {
+	src, err := checkpoint.OpenDir(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	defer src.Close()
+	w, err := m.OpenWeights(src, dir)
+	if err != nil {
+		return nil, "", err
+	}
+	at = map[string]kernels.Packing{}
+	for _, p := range m.Params(nil) {
+		name := w.from(p.Name).Name
+		if len(p.Shape) != 2 || !checkpoint.QuantizedAt(w.src, name) {
+			continue
+		}
+		if at[p.Name] = w.Packing(p.Name, p.Shape[1]); at[p.Name].Form == 0 {
+			return nil, name, nil
+		}
+	}
+	return at, "", nil
+}
+
+// ReadPacked fills dst with the bits of whole rows of a parameter as they lie in memory; false for one that the
+// checkpoint does not keep in the parameter's packing.
+func (w *Weights) ReadPacked(p *grad.Param, g Region, dst []float32) (bool, error) {
+	s, k := w.from(p.Name), p.Shape[1]
+	if w.part != "" && w.m.Component(p.Name) != w.part || w.Packing(p.Name, k) != p.Packed {
+		return false, nil
+	}
+	_, words := p.Packed.Words(k)
+	grid := checkpoint.GridAt(w.src, s.Name)
+	for _, r := range s.cover(g.From, g.To) {
+		at := (r.logical - g.From) * words
+		rows := dst[at : at+r.n*words]
+		if err := grid.Pack([2]int{r.file, r.file + r.n},
+			tensor.Of(tensor.F32, rows, len(rows)).Bytes()); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
