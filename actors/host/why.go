@@ -204,7 +204,11 @@ func (s *System) explained() []byte {
 
 // Everywhere is what all processes of a run say that their actors wait for: this one's, and over links the
 // others', of which it names those that do not answer in time.
-func (s *System) Everywhere(l *links.Links, procs int, within time.Duration) (all []Status, silent []Silent) {
+func (s *System) Everywhere(
+	l *links.Links,
+	procs int,
+	within time.Duration,
+) (all []Status, silent []Silent) {
 	parts := make([][]Status, max(1, procs))
 	quiet := make([]bool, len(parts))
 	var wg sync.WaitGroup
@@ -244,7 +248,9 @@ func (s *System) ServeWhy(dir string, proc int) (func(), error) {
 			if err != nil {
 				return
 			}
-			_ = c.SetDeadline(time.Now().Add(5 * time.Second))    // a connection that takes none fails below
+			_ = c.SetDeadline(
+				time.Now().Add(5 * time.Second),
+			) // a connection that takes none fails below
 			_ = json.NewEncoder(c).Encode(s.Explain(time.Second)) // who asks may have gone
 			c.Close()
 		}
@@ -323,4 +329,11 @@ func askProcess(path string, timeout time.Duration) (part []Status, pid int, err
 	pid = peerOf(c)
 	_ = c.SetDeadline(time.Now().Add(timeout)) // a connection that takes none fails below
 	return part, pid, json.NewDecoder(c).Decode(&part)
+}
+
+// ProcessOf is process n of the run in dir, if it is under way on this host; 0 where it is not, or the
+// system does not tell.
+func ProcessOf(dir string, n int) int {
+	_, pid, _ := askProcess(whySocket(dir, n), time.Second) // one that does not answer has a number too
+	return pid
 }

@@ -26,6 +26,10 @@ const (
 	envAgain   = "LFACTOR_AGAIN" // of a process that is started again: see comeback
 )
 
+// Leads tells whether this process is the one of a run that users have started, and not one that it has
+// started for its ranks or samplers.
+func Leads() bool { return workerProc() == 0 && os.Getenv(envSampler) == "" }
+
 // workerProc is this process's number among the processes of a run; 0 leads.
 func workerProc() int {
 	n, err := strconv.Atoi(os.Getenv(envProc))
@@ -109,7 +113,11 @@ func (r *Run) startable() error {
 	case c.Run.Plan.Procs > 1 && r.io.Fleet == nil:
 		return c.Fault("plan.procs", why, "set plan.procs=1, or run.Options.Worker in the program")
 	case c.Run.Rollout.Samplers > 0:
-		return c.Fault("rollout.samplers", why, "set rollout.samplers=0, or run.Options.Worker in the program")
+		return c.Fault(
+			"rollout.samplers",
+			why,
+			"set rollout.samplers=0, or run.Options.Worker in the program",
+		)
 	}
 	return nil
 }
@@ -198,8 +206,8 @@ func (w *workers) suspect(proc, life int, since time.Duration) {
 	}
 }
 
-// end says that a process hangs while it says that it lives, ends it, and reports whether another takes its place:
-// the leader of a run on one host has nobody who would start it again.
+// end says that a process hangs while it says that it lives, ends it, and reports whether another takes its
+// place: the leader of a run on one host has nobody who would start it again.
 func (w *workers) end(proc int, why string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,7 +22,8 @@ const edgesLook = 500 * time.Millisecond
 // edgesAnswer is how long an answer may take; an actor that takes longer is asked again at the next look.
 const edgesAnswer = 250 * time.Millisecond
 
-// edgesRate bounds what the record grows by, in bytes a second: windows of a run with many edges last longer.
+// edgesRate bounds what the record grows by, in bytes a second: windows of a run with many edges last
+// longer.
 const edgesRate = 1000
 
 // edgeLooks writes down what a run's actors send and wait for.
@@ -33,14 +34,19 @@ type edgeLooks struct {
 	wg   sync.WaitGroup
 }
 
-// newEdgeLooks opens the record; where the run file wants none, or it cannot be written, nothing is looked at.
+// newEdgeLooks opens the record; where the run file wants none, or it cannot be written, nothing is looked
+// at.
 func (r *Run) newEdgeLooks() *edgeLooks {
 	l := &edgeLooks{r: r, stop: make(chan struct{})}
 	if r.cfg.Run.Log.Edges <= 0 {
 		return l
 	}
 	var err error
-	l.f, err = os.OpenFile(filepath.Join(r.cfg.Run.Log.Dir, EdgesName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	l.f, err = os.OpenFile(
+		filepath.Join(r.cfg.Run.Log.Dir, EdgesName),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600,
+	)
 	if err != nil {
 		l.lost(err)
 	}
@@ -81,7 +87,9 @@ func (l *edgeLooks) watch(look func() []host.Status) {
 		if !w.Long(now, window) && !(over && w.Long(now, 0)) {
 			continue
 		}
-		line, err := json.Marshal(w.End(now, l.r.report.newestStep()))
+		x := w.End(now, l.r.report.newestStep())
+		x.Stages = l.r.data.stageUse()
+		line, err := json.Marshal(x)
 		if err == nil {
 			_, err = l.f.Write(append(line, '\n'))
 		}
@@ -102,8 +110,8 @@ func (l *edgeLooks) end() {
 	}
 }
 
-// keepRecent keeps the newest jobs of a process's devices, for whoever asks while the run is under way, until
-// the returned function is called.
+// keepRecent keeps the newest jobs of a process's devices, for whoever asks while the run is under way,
+// until the returned function is called.
 func (r *Run) keepRecent(o *host.RunOptions, proc int) func() {
 	ring := record.NewRecent()
 	see := o.Trace

@@ -32,6 +32,7 @@ import (
 	simverb "github.com/lfactor/lfactor/cmd/lfactor/sim"
 	"github.com/lfactor/lfactor/cmd/lfactor/tables"
 	"github.com/lfactor/lfactor/cmd/lfactor/train"
+	"github.com/lfactor/lfactor/cmd/lfactor/ui"
 	"github.com/lfactor/lfactor/cmd/lfactor/version"
 	"github.com/lfactor/lfactor/cmd/lfactor/why"
 	"github.com/lfactor/lfactor/configs"
@@ -45,10 +46,30 @@ func root() *cobra.Command {
 			"data-parallel rank and loader\nis an actor with a memory budget. `lfactor demo` shows it " +
 			"on this machine."}
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
-	c.AddCommand(bench.Command(), calibrate.Command(), ckpt.Command(), cluster.Command(), compare.Command(), config.Command(),
-		data.Command(), demo.Command(), doctor.Command(), edges.Command(), eval.Command(), newrun.Command(),
-		plan.Command(), replay.Command(), sample.Command(), serve.Command(), simverb.Command(), tables.Command(), train.Command(), version.Command(),
-		why.Command())
+	c.AddCommand(
+		bench.Command(),
+		calibrate.Command(),
+		ckpt.Command(),
+		cluster.Command(),
+		compare.Command(),
+		config.Command(),
+		data.Command(),
+		demo.Command(),
+		doctor.Command(),
+		edges.Command(),
+		eval.Command(),
+		newrun.Command(),
+		plan.Command(),
+		replay.Command(),
+		sample.Command(),
+		serve.Command(),
+		simverb.Command(),
+		tables.Command(),
+		train.Command(),
+		ui.Command(),
+		version.Command(),
+		why.Command(),
+	)
 	c.AddCommand(jobs.Commands()...)
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(err, exit.Usage) })
 	cli.Strict(c)

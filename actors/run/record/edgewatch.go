@@ -18,6 +18,15 @@ type EdgeWindow struct {
 	Looks   int        `json:"looks"`   // how often the actors were asked
 	Edges   []EdgeUse  `json:"edges"`   // those with messages or waits, by name
 	Actors  []ActorUse `json:"actors"`  // by name
+	Stages  []StageUse `json:"stages,omitempty"`
+}
+
+// StageUse is a stage of the pipeline of process 0's data, since the run began there.
+type StageUse struct {
+	Name    string  `json:"name"` // read, encode, decode, pack, batch
+	Workers int     `json:"workers"`
+	Items   int64   `json:"items"`
+	Use     float64 `json:"use"` // share of the workers' time; the stage with most is the bottleneck
 }
 
 // EdgeUse is an edge's part of a window.

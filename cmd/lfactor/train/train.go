@@ -21,7 +21,7 @@ import (
 // Command is lfactor train: a training run.
 func Command() *cobra.Command {
 	return &cobra.Command{Use: "train FILE.yaml [key=value ...] [--plan plan.yaml] [--cluster NAME " +
-		"[--detach]] [--capture EDGE] [--megatron-flags]", Short: "Train a model; the same command in the same directory " +
+		"[--detach]] [--capture EDGE] [--ui[=PORT]] [--megatron-flags]", Short: "Train a model; the same command in the same directory " +
 		"goes on where it stopped",
 		Long: "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); " +
 			"key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest " +
@@ -32,7 +32,8 @@ func Command() *cobra.Command {
 			"went: a table, numbers and a drawing, profile.txt, .json and .svg in log.dir.\n" +
 			"--capture EDGE[=DIR] keeps the messages of an edge, or of those that match a pattern such as " +
 			"'rank*-rank*', as Arrow IPC streams in DIR, by default edges in log.dir; `lfactor edges` lists " +
-			"them.\n-o jsonl " +
+			"them.\n--ui[=PORT] shows the run in a browser while it lasts, as `lfactor ui` does: the link is printed, and works " +
+			"once.\n-o jsonl " +
 			"writes the numbers of each step to stdout as they come, -o json the last ones at the end.",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys,
 		RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
@@ -41,7 +42,7 @@ func Command() *cobra.Command {
 // flags are train's own: those of every command with a run file, and those for clusters.
 func flags() map[string]bool {
 	own := maps.Clone(cli.RunFlags)
-	own["cluster"], own["hosts"], own["detach"], own["capture"] = true, true, false, true
+	own["cluster"], own["hosts"], own["detach"], own["capture"], own["ui"] = true, true, false, true, false
 	return own
 }
 
@@ -77,6 +78,9 @@ func trainCommand(c *cobra.Command, args []string) error {
 	if cluster {
 		return onCluster(c, cfg, file, mine, rest)
 	}
+	if _, err := port(mine); err != nil {
+		return err
+	}
 	if slices.Contains(mine, "--detach") {
 		return exit.Usagef("train: --detach wants --cluster: only a cluster goes on by itself")
 	}
@@ -104,6 +108,11 @@ func trainCommand(c *cobra.Command, args []string) error {
 			_ = cli.EmitAs(c.OutOrStdout(), "json", m, nil) // whoever reads may have gone; training goes on
 		}
 	}
+	end, err := show(c.Context(), mine, cfg.Run.Log.Dir)
+	if err != nil {
+		return err
+	}
+	defer end()
 	if err := run.Train(c.Context(), cfg, o); err != nil || form != "json" {
 		return err
 	}

@@ -1,0 +1,128 @@
+// Package ui is the verb of that name: it parses, calls and prints.
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/sim/dashboard"
+	"github.com/lfactor/lfactor/sim/rehearsal"
+)
+
+// Command is lfactor ui: runs in a browser.
+func Command() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "ui [RUN ...]",
+		Short: "Show runs in a browser: curves, actors, timeline, what they wait for",
+		Long: "RUN is a run directory (log.dir), by default runs/latest; several are compared. They may be under way, have " +
+			"ended, or not have begun.\nThe page is served on this machine's loopback alone, to whoever has the link that is " +
+			"printed, which works once; another is printed then.\nFrom another machine: ssh -L 8265:127.0.0.1:8265 HOST, and " +
+			"lfactor ui --port 8265 there. docs/dashboard.md has the pages and keys.",
+	}
+	f := c.Flags()
+	port := f.Int("port", 0, "port to listen at on 127.0.0.1; 0 takes a free one")
+	hosts := f.StringSlice(
+		"host",
+		nil,
+		"another name, host:port, under which browsers reach the page, as through a tunnel with another port",
+	)
+	admin := f.Bool("admin", false, "print a link that may stop runs, too")
+	cluster := f.String(
+		"cluster",
+		"cpu",
+		"machine on which the plan's step is simulated: one that comes with lfactor, or a file",
+	)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		o := dashboard.Options{Dirs: args, Hosts: *hosts}
+		if len(args) == 0 {
+			o.Dirs = []string{cli.RunDir(nil)}
+		}
+		for _, dir := range args {
+			if i, err := os.Stat(dir); err != nil || !i.IsDir() {
+				return exit.With(
+					fmt.Errorf("%s: no such folder; name the folder that log.dir of a run names", dir),
+					exit.Corrupt,
+				)
+			}
+		}
+		m, err := rehearsal.Machine(*cluster)
+		if err != nil {
+			return err
+		}
+		o.Machine = m
+		return Serve(c.Context(), *port, *admin, o, func(l Links) error {
+			return cli.Emit(c, l, func(w io.Writer) { fmt.Fprint(w, l) })
+		})
+	}
+	return c
+}
+
+// Links are addresses of the page; each begins one session.
+type Links struct {
+	View  string `json:"view,omitempty"`
+	Admin string `json:"admin,omitempty"` // may stop runs
+}
+
+// String has a line a link.
+func (l Links) String() string {
+	text := ""
+	if l.View != "" {
+		text += "dashboard  " + l.View + "\n"
+	}
+	if l.Admin != "" {
+		text += "admin      " + l.Admin + "\n"
+	}
+	return text
+}
+
+// Serve shows runs on a port of 127.0.0.1 until the context ends. Links are given out at the beginning, and
+// another when one has been used.
+func Serve(ctx context.Context, port int, admin bool, o dashboard.Options, give func(Links) error) error {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return fmt.Errorf("%w; --port 0 takes a free port", err)
+	}
+	var s *dashboard.Server
+	o.Used = func(role dashboard.Role) {
+		next := Links{View: s.Link(role)}
+		if role == dashboard.Admin {
+			next = Links{Admin: next.View}
+		}
+		_ = give(next) // who reads may have gone; the session goes on
+	}
+	if admin {
+		o.Stop = stop
+	}
+	s = dashboard.New(l.Addr().(*net.TCPAddr).Port, o)
+	first := Links{View: s.Link(dashboard.Viewer)}
+	if admin {
+		first.Admin = s.Link(dashboard.Admin)
+	}
+	if err := give(first); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return s.Serve(ctx, l)
+}
+
+// stop asks the process that leads a run to save its state and end.
+func stop(dir string) error {
+	pid := dashboard.Process(dir)
+	if pid == 0 {
+		return fmt.Errorf("%s: the process of the run is not known on this system", dir)
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	return p.Signal(syscall.SIGTERM)
+}

@@ -1,0 +1,163 @@
+package ui
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
+)
+
+func TestMain(m *testing.M) { clitest.Main(m) }
+
+// started is a command under way, of which lines of one stream are read.
+type started struct {
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+}
+
+// start runs lfactor in a directory; its stderr is read where stderr says so, and else its stdout.
+func start(t *testing.T, dir string, stderr bool, args ...string) started {
+	t.Helper()
+	c := exec.Command(clitest.Built(t), args...)
+	c.Dir = dir
+	pipe := c.StdoutPipe
+	if stderr {
+		pipe = c.StderrPipe
+	}
+	out, err := pipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // it may have ended
+		_ = c.Wait()         // as above
+	})
+	return started{c, bufio.NewScanner(out)}
+}
+
+var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+/login\?token=\S+`)
+
+// link reads until a link comes.
+func (s started) link(t *testing.T) string {
+	t.Helper()
+	for s.lines.Scan() {
+		if l := address.FindString(s.lines.Text()); l != "" {
+			return l
+		}
+	}
+	require.Fail(t, "no link was printed")
+	return ""
+}
+
+// TestVerb: lfactor ui prints a link, which begins one session; another is printed then. It ends with 130
+// on SIGINT, and refuses what is no folder.
+func TestVerb(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "a"), 0o700))
+	s := start(t, dir, false, "ui", "a")
+	link := s.link(t)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	base := link[:strings.Index(link, "/login")]
+	for _, c := range []struct {
+		url  string
+		want int
+	}{{base + "/", 401}, {link, 200}, {base + "/", 200}, {base + "/api/runs", 200}, {link, 401}} {
+		r, err := (&http.Client{Jar: jar}).Get(c.url)
+		require.NoError(t, err)
+		require.NoError(t, r.Body.Close())
+		require.Equal(t, c.want, r.StatusCode, c.url)
+	}
+	require.NotEqual(t, link, s.link(t), "the first was used")
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, s.cmd.Wait())
+
+	code, text := clitest.RunIn(t, dir, nil, "ui", "nothing")
+	require.Equal(t, 6, code, text)
+	require.Contains(t, text, "nothing: no such folder")
+	code, text = clitest.RunIn(t, dir, nil, "ui", "--cluster", "nowhere", "a")
+	require.Equal(t, 2, code, text)
+	code, text = clitest.RunIn(t, dir, nil, "train", "run.yaml", "--ui=x")
+	require.Equal(t, 2, code, text)
+}
+
+// TestTrainShows: train --ui shows the run while it lasts, with several processes once.
+func TestTrainShows(t *testing.T) {
+	dir := clitest.TinyRun(t)
+	s := start(t, dir, true, "train", "run.yaml", "--ui", "plan.procs=2")
+	link := s.link(t)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	r, err := (&http.Client{Jar: jar}).Get(link)
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	require.Equal(t, 200, r.StatusCode)
+	links := 0
+	for s.lines.Scan() {
+		links += len(address.FindAllString(s.lines.Text(), -1))
+	}
+	require.Equal(t, 1, links, "the one that took the place of the first")
+	require.NoError(t, s.cmd.Wait())
+	require.Len(t, clitest.Metrics(t, dir), 24)
+}
+
+// TestBrowser looks at the page in headless Chromium, which wants Python with playwright.
+func TestBrowser(t *testing.T) {
+	python := os.Getenv("LFACTOR_PYTHON")
+	if python == "" || exec.Command(python, "-c", "import playwright").Run() != nil {
+		t.Skip("wants LFACTOR_PYTHON, a Python that has playwright, and chromium")
+	}
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("wants chromium")
+	}
+	script, err := filepath.Abs("testdata/browser.py")
+	require.NoError(t, err)
+	dir := clitest.TinyRun(t)
+	code, text := clitest.RunIn(
+		t,
+		dir,
+		nil,
+		"train",
+		"run.yaml",
+		"log.dir=before",
+		"checkpoint.dir=ck",
+		"-q",
+	)
+	require.Equal(t, 0, code, text)
+	name := `<img src=x onerror="window.hacked=1">`
+	require.NoError(t, os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(dir, "before"))))
+	live := start(t, dir, true, append([]string{"train", "run.yaml", "plan.procs=2", "log.edges=1",
+		"train.log_interval=100000"}, clitest.WiderArgs...)...)
+	for live.lines.Scan() && !strings.HasPrefix(live.lines.Text(), "logs ") { // its folder is there then
+	}
+	s := start(t, dir, false, "ui", "run", "before", name)
+	first := s.link(t)
+	next := make(chan string)
+	go func() { next <- s.link(t) }()
+	// the script wants a link that nobody uses, which comes once the first is used
+	c := exec.Command(python, script, first, fmt.Sprintf("%s-unused", first), "3", chromium)
+	c.Stderr = os.Stderr
+	out, err := c.Output()
+	require.NoError(t, err)
+	<-next
+	var got struct {
+		Paint float64 `json:"first_paint_ms"`
+		Bytes float64 `json:"bytes"`
+		Heap  float64 `json:"heap_bytes"`
+	}
+	require.NoError(t, json.Unmarshal(out, &got), string(out))
+	t.Logf("first paint %.0f ms, %.0f bytes, heap %.0f bytes", got.Paint, got.Bytes, got.Heap)
+	require.Less(t, got.Bytes, 400e3)
+}

@@ -1,0 +1,103 @@
+// The frame: runs, pages, keys, and the stream of what is new.
+import { el, $, ask, colours, si, seconds, failed } from "/page/lib.js";
+import { Curves } from "/page/curves.js";
+import { Graph, Why } from "/page/graph.js";
+import { Timeline } from "/page/timeline.js";
+import { Events, Data, Checkpoints, Plan } from "/page/panels.js";
+
+const app = { runs: [], shown: [], main: 0, admin: false, run: (id) => app.runs.find((r) => r.id === id) };
+const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)]];
+let page = null, source = null;
+
+function theme(to) {
+  document.documentElement.dataset.theme = to;
+  localStorage.setItem("theme", to);
+  page?.[2].theme?.();
+}
+theme(localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+
+function open(name, keep) {
+  const next = pages.find((p) => p[0] === name) || pages[0];
+  page?.[2].unmount();
+  page = next;
+  if (!keep) history.replaceState(null, "", "#" + next[0]);
+  for (const b of $("tabs").children) b.setAttribute("aria-selected", String(b.dataset.page === next[0]));
+  const root = el("div", { role: "tabpanel", "aria-label": next[1] });
+  $("main").replaceChildren(root);
+  next[2].mount(root);
+  listen();
+}
+
+function sidebar() {
+  $("runs").replaceChildren(...app.runs.map((r) => {
+    const box = el("input", { type: "checkbox", checked: app.shown.includes(r.id), "aria-label": `compare ${r.name}`, onclick: (e) => e.stopPropagation(), onchange: (e) => {
+      app.shown = e.target.checked ? [...app.shown, r.id].sort((a, b) => a - b) : app.shown.filter((x) => x !== r.id);
+      open(page[0]);
+    } });
+    const node = el("div", { class: "run" + (r.id === app.main ? " main" : ""), tabindex: 0, role: "button", "aria-pressed": String(r.id === app.main), onclick: () => choose(r.id), onkeydown: (e) => { if (e.key === "Enter") choose(r.id); } },
+      el("div", { class: "name" }, app.runs.length > 1 ? box : "", el("span", { class: "swatch", css: { background: colours[r.id % colours.length] } }), r.name),
+      el("small", {}, `${r.running ? "running" : "not running"} · step ${r.step}${r.steps ? " of " + r.steps : ""}`), el("small", {}, r.loss ? `loss ${si(r.loss)}` : ""), el("small", { title: r.plan }, r.model),
+      r.steps ? el("progress", { max: r.steps, value: Math.min(r.step, r.steps), "aria-label": "steps done" }) : "", r.wrong ? el("small", {}, r.wrong) : "");
+    if (app.admin && r.running) node.append(el("button", { onclick: async (e) => {
+      e.stopPropagation();
+      if (!confirm(`Stop ${r.name}? It saves its state after the step under way.`)) return;
+      try { await ask(`/api/runs/${r.id}/stop`, { method: "POST" }); } catch (err) { alert(err.message); }
+    } }, "stop"));
+    return node;
+  }));
+}
+function choose(id) {
+  app.main = id;
+  if (!app.shown.includes(id)) app.shown = [...app.shown, id].sort((a, b) => a - b);
+  sidebar(); open(page[0]);
+}
+
+function listen() {
+  source?.close();
+  const graph = ["graph", "why"].includes(page[0]) ? `&graph=${app.main}` : "";
+  source = new EventSource(`/api/stream?runs=${[...new Set([...app.shown, app.main])].join(",")}${graph}`);
+  const on = (name, f) => source.addEventListener(name, (e) => f(JSON.parse(e.data)));
+  source.onopen = () => state("on", "live");
+  source.onerror = () => state("off", "not connected");
+  on("state", (d) => { const r = app.run(d.run); if (r && r.running !== d.running) { r.running = d.running; sidebar(); } });
+  on("points", (d) => {
+    const r = app.run(d.run), n = d.of.step.length - 1;
+    if (r) { r.step = d.of.step[n]; r.loss = d.of.loss[n]; soon(); }
+    pages[0][2].more(d.run, d.of);
+  });
+  on("again", (d) => pages[0][2].again(d.run));
+  on("evals", (d) => pages[0][2].evals(d.run, d.evals));
+  on("events", (d) => { if (d.run === app.main && page[0] === "events") page[2].more(d.events); });
+  on("graph", (d) => page[2].update?.(d));
+}
+let waiting = null;
+function soon() { waiting ??= setTimeout(() => { waiting = null; sidebar(); }, 1000); }
+function state(cls, text) { const l = $("live"); if (l.textContent !== text) l.textContent = text; l.className = cls; }
+
+const keys = [["1 … 8", "pages"], ["j k", "next, previous run"], ["r", "all steps"], ["t", "light or dark"], ["?", "these keys"], ["Esc", "close"]];
+$("keys").append(el("h3", {}, "Keys"), el("table", {}, el("tbody", {}, ...keys.map(([k, t]) => el("tr", {}, el("td", {}, el("kbd", {}, k)), el("td", {}, t))))));
+document.addEventListener("keydown", (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(e.target.tagName) && e.target.type !== "checkbox" && e.target.type !== "range") return;
+  const n = +e.key;
+  if (n >= 1 && n <= pages.length) open(pages[n - 1][0]);
+  else if (e.key === "t") $("theme").click();
+  else if (e.key === "r") pages[0][2].reset?.();
+  else if (e.key === "?") $("keys").showModal();
+  else if (e.key === "j" || e.key === "k") choose((app.main + (e.key === "j" ? 1 : app.runs.length - 1)) % app.runs.length);
+});
+$("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+$("help").addEventListener("click", () => $("keys").showModal());
+$("tabs").append(...pages.map(([name, title], i) => el("button", { role: "tab", "data-page": name, "aria-selected": "false", title: `${title} (${i + 1})`, onclick: () => open(name) }, title)));
+
+async function refresh() {
+  const d = await ask("/api/runs");
+  app.runs = d.runs; app.admin = d.admin;
+  sidebar();
+}
+try {
+  await refresh();
+  app.shown = app.runs.slice(0, 8).map((r) => r.id);
+  sidebar();
+  open(location.hash.slice(1) || "curves", true);
+  setInterval(() => refresh().catch(() => {}), 10000);
+} catch (e) { $("main").replaceChildren(failed(e)); }

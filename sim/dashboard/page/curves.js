@@ -1,0 +1,156 @@
+// Curves of one run or several, with zoom and smoothing. What is zoomed into is asked for again, so that no step is hidden.
+import { el, ask, colours, css, si, bytes, seconds, share, smooth, failed } from "/page/lib.js";
+
+const charts = [
+  ["loss", "Loss", si, true], ["grad_norm", "Gradient norm", si], ["tokens", "Tokens a second", si], ["mfu", "MFU", share],
+  ["wait", "Data wait, share of the step", share], ["seconds", "Time of a step", seconds], ["lr", "Learning rate", si], ["memory", "Memory of the rank that needs most", bytes],
+];
+const points = 1200;
+
+export class Curves {
+  constructor(app) {
+    this.app = app; this.data = new Map(); this.plots = []; this.zoom = null; this.tau = +(localStorage.getItem("tau") ?? 20); this.log = false;
+  }
+  mount(root) {
+    this.root = root; this.plots = [];
+    this.cards = el("div", { class: "cards", "aria-live": "off" });
+    const value = el("output", {}, String(this.tau));
+    const slider = el("input", { type: "range", min: 0, max: 100, value: Math.round(Math.sqrt(this.tau) * 4), id: "tau", "aria-label": "smoothing, steps",
+      oninput: (e) => { this.tau = Math.round((e.target.value / 4) ** 2); value.textContent = this.tau; localStorage.setItem("tau", this.tau); this.draw(); } });
+    const reset = el("button", { onclick: () => this.reset(), title: "show all steps (r)" }, "all steps");
+    const log = el("label", {}, el("input", { type: "checkbox", onchange: (e) => { this.log = e.target.checked; this.build(); this.draw(); } }), " logarithmic loss and norm");
+    this.range = el("span", { class: "quiet" });
+    this.grid = el("div", { class: "charts" });
+    root.replaceChildren(this.cards, el("div", { class: "bar" }, el("label", { for: "tau" }, "smoothing"), slider, value, el("span", { class: "quiet" }, "steps"), log, reset, this.range,
+      el("span", { class: "quiet" }, "drag to zoom, double-click for all")), this.grid);
+    this.build();
+    this.load();
+    this.watcher = new ResizeObserver(() => this.resize());
+    this.watcher.observe(root);
+  }
+  unmount() { this.watcher?.disconnect(); this.plots.forEach((p) => p.u?.destroy()); this.plots = []; }
+  build() {
+    this.plots.forEach((p) => p.u?.destroy());
+    this.plots = charts.map(([key, title, format, wide]) => {
+      const read = el("span", { class: "read" });
+      const box = el("div", { role: "img", "aria-label": title });
+      return { key, title, format, read, box, node: el("section", { class: "panel chart" + (wide ? " wide" : "") }, el("div", { class: "head" }, el("h3", {}, title), read), box), wide };
+    });
+    this.grid.replaceChildren(...this.plots.map((p) => p.node));
+  }
+  async load() {
+    try {
+      for (const id of this.app.shown) await this.fetch(id);
+      this.draw();
+    } catch (e) { this.grid.replaceChildren(failed(e)); }
+  }
+  async fetch(id) {
+    const q = this.zoom ? `&from=${Math.floor(this.zoom[0])}&to=${Math.ceil(this.zoom[1])}` : "";
+    const d = await ask(`/api/runs/${id}/series?points=${points}${q}`);
+    this.data.set(id, { ...d.series, evals: d.evals || [], zoom: this.zoom });
+  }
+  // more takes in new steps as they come.
+  more(id, of) {
+    const d = this.data.get(id);
+    if (!d || this.zoom) return;
+    if (d.width > 1 || d.step.length > 2 * points || d.life !== of.life) { this.again(id); return; }
+    for (const k of Object.keys(of)) if (Array.isArray(of[k])) d[k].push(...of[k]);
+    this.soon();
+  }
+  evals(id, evals) { const d = this.data.get(id); if (d) { d.evals = evals; this.soon(); } }
+  again(id) {
+    if (this.waiting || this.zoom) return;
+    this.waiting = setTimeout(async () => { this.waiting = null; try { await this.fetch(id); this.draw(); } catch { /* the next time */ } }, 2000);
+  }
+  soon() { if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = null; this.draw(); }); }
+  reset() { this.zoom = null; this.load(); }
+  async zoomTo(a, b) {
+    this.zoom = [a, b];
+    await this.load();
+  }
+  size(p) { return { width: Math.max(200, p.box.clientWidth), height: p.wide ? 300 : 190 }; }
+  resize() { for (const p of this.plots) p.u?.setSize(this.size(p)); }
+  theme() { this.build(); this.draw(); }
+  draw() {
+    const ids = this.app.shown.filter((id) => this.data.has(id));
+    this.show(ids[0]);
+    this.range.textContent = this.zoom ? `steps ${Math.floor(this.zoom[0])} to ${Math.ceil(this.zoom[1])}` : "";
+    for (const p of this.plots) this.chart(p, ids);
+  }
+  chart(p, ids) {
+    const tables = [], series = [{}], bands = [];
+    for (const id of ids) {
+      const d = this.data.get(id), c = colours[id % colours.length], v = d[p.key];
+      const many = d.width > 1;
+      const mean = v.map((x) => x === null ? null : many ? x[0] : x);
+      const cols = [d.step, mean, smooth(d.step, mean, Math.max(1e-9, this.tau))];
+      const name = this.app.run(id)?.name ?? id;
+      series.push({ label: name + " raw", stroke: c + (this.tau ? "66" : ""), width: 1, points: { show: d.step.length < 3 } });
+      series.push({ label: name, stroke: c, width: 1.8, show: this.tau > 0, points: { show: false }, run: id });
+      if (many) {
+        cols.push(v.map((x) => x && x[1]), v.map((x) => x && x[2]));
+        series.push({ band: true, stroke: "transparent", points: { show: false } }, { band: true, stroke: "transparent", points: { show: false } });
+        bands.push({ series: [series.length - 1, series.length - 2], fill: c + "22" });
+      }
+      tables.push(cols);
+      if (p.key === "loss" && d.evals.length) {
+        const e = d.evals.filter((x) => !this.zoom || x.step >= this.zoom[0] && x.step <= this.zoom[1]);
+        if (e.length) {
+          tables.push([e.map((x) => x.step), e.map((x) => x.loss)]);
+          series.push({ label: name + " evaluation", stroke: c, dash: [5, 4], width: 1.5, spanGaps: true, points: { show: true, size: 7, fill: c }, evaluation: true });
+        }
+      }
+    }
+    if (!tables.length || !tables[0][0].length) { p.u?.destroy(); p.u = null; p.box.replaceChildren(el("p", { class: "quiet" }, "No step yet.")); return; }
+    const data = tables.length === 1 ? tables[0] : uPlot.join(tables);
+    const shape = JSON.stringify([series.map((s) => [s.label, s.show, s.stroke]), this.log]);
+    if (p.u && p.shape === shape) { p.u.setData(data); this.read(p); return; }
+    p.shape = shape; p.u?.destroy(); p.box.replaceChildren();
+    const ink = css("--dim"), grid = css("--grid");
+    const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, font: "11px system-ui" };
+    const log = this.log && (p.key === "loss" || p.key === "grad_norm");
+    p.u = new uPlot({
+      ...this.size(p), series, bands, padding: [10, 22, 0, 0],
+      scales: { x: { time: false }, y: log ? { distr: 3 } : { range: (u, lo, hi) => lo === null ? [0, 1] : uPlot.rangeNum(lo, hi === lo ? lo + Math.abs(lo || 1) * .1 : hi, .06, true) } },
+      axes: [{ ...axis, size: 28, values: (u, vs) => vs.map((x) => x !== Math.trunc(x) ? "" : x < 1e5 ? String(x) : si(x)) }, { ...axis, size: 62, values: (u, vs) => vs.map((x) => x === null ? "" : p.format(x)) }],
+      cursor: { sync: { key: "curves" }, drag: { x: true, y: false, setScale: false }, focus: { prox: 16 } },
+      legend: { show: false },
+      hooks: {
+        setCursor: [() => this.read(p)],
+        setSelect: [(u) => {
+          if (u.select.width < 6) return;
+          const a = u.posToVal(u.select.left, "x"), b = u.posToVal(u.select.left + u.select.width, "x");
+          u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+          this.zoomTo(Math.max(0, a), b);
+        }],
+      },
+    }, data, p.box);
+    p.u.over.addEventListener("dblclick", () => this.reset());
+    this.read(p);
+  }
+  // read writes the values under the cursor, or the newest.
+  read(p) {
+    if (!p.u) return;
+    const i = p.u.cursor.idx ?? p.u.data[0].length - 1, parts = [];
+    p.u.series.forEach((s, k) => {
+      if (!k || s.band || s.label.endsWith(" raw") && this.tau) return;
+      let j = i;
+      while (j >= 0 && (p.u.data[k][j] === null || p.u.data[k][j] === undefined)) j--;
+      if (j >= 0) parts.push((this.app.shown.length > 1 || s.evaluation ? (s.evaluation ? "evaluation" : s.label) + " " : "") + p.format(p.u.data[k][j]));
+    });
+    p.read.textContent = `step ${p.u.data[0][i] ?? "–"}: ${parts.join(" · ")}`;
+    p.box.setAttribute("aria-label", `${p.title}, ${p.read.textContent}`);
+  }
+  show(id) {
+    const d = this.data.get(id), run = this.app.run(id);
+    if (!d || !d.step.length) { this.cards.replaceChildren(); return; }
+    const last = (k) => { const v = d[k][d[k].length - 1]; return Array.isArray(v) ? v[0] : v; };
+    const step = d.step[d.step.length - 1];
+    const mid = (k) => { const v = d[k].slice(-50).map((x) => Array.isArray(x) ? x[0] : x).filter((x) => x !== null).sort((a, b) => a - b); return v[v.length >> 1]; };
+    const left = run && run.steps > step ? (run.steps - step) * mid("seconds") : 0;
+    const card = (name, v) => el("div", { class: "card" }, el("span", {}, name), el("b", {}, v));
+    this.cards.replaceChildren(card("step", run && run.steps ? `${step} / ${run.steps}` : String(step)), card("loss", si(last("loss"))), card("gradient norm", si(last("grad_norm"))),
+      card("tokens a second", si(mid("tokens"))), card("MFU", share(mid("mfu"))), card("data wait", share(mid("wait"))), card("slowest rank", String(last("slowest"))),
+      card(run?.running ? "time left" : "state", run?.running ? seconds(left) : "not running"));
+  }
+}

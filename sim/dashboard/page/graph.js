@@ -1,0 +1,205 @@
+// The graph of actors as it runs: who computes, who waits for whom, what went over each edge, memory, and lfactor why.
+import { el, svg, css, si, bytes, seconds, share, table, panel, tip } from "/page/lib.js";
+
+const looks = 30; // that shares are taken over
+const small = 64; // ranks up to which boxes are drawn
+const state = { busy: "--busy", wait: "--wait", idle: "--idle", stuck: "--stuck" };
+
+// place puts ranks in a grid: a column a pipeline stage, where there are stages, and a row for what else tells ranks apart.
+function place(nodes) {
+  const ranks = nodes.map((n, i) => ({ n, i })).filter((x) => x.n.name.startsWith("rank"));
+  const axis = (w, name) => { const m = w.match(new RegExp(`(?:^| )${name} (\\d+)`)); return m ? +m[1] : 0; };
+  const pps = new Set(ranks.map((x) => axis(x.n.where, "pp")));
+  const rows = new Map(), at = new Map(), fill = new Map();
+  const cols = pps.size > 1 ? pps.size : Math.min(8, ranks.length) || 1;
+  ranks.forEach((x, k) => {
+    let col = k % cols, row = Math.floor(k / cols);
+    if (pps.size > 1) {
+      col = axis(x.n.where, "pp");
+      const rest = x.n.where.replace(/(^| )pp \d+/, "").trim();
+      if (!rows.has(rest)) rows.set(rest, rows.size);
+      row = rows.get(rest);
+      const key = col + "/" + row;
+      if (fill.has(key)) { row = rows.size + (fill.get(key)); fill.set(key, fill.get(key) + 1); } else fill.set(key, 0);
+    }
+    at.set(x.i, [col, row]);
+  });
+  // axes along which ranks differ are named
+  const axes = new Map();
+  for (const x of ranks) for (const [, name, v] of x.n.where.matchAll(/([a-z_]+) (\d+)/g)) axes.set(name, (axes.get(name) ?? new Set()).add(v));
+  const short = (w) => w.replace(/([a-z_]+) (\d+) ?/g, (m, name) => axes.get(name)?.size > 1 ? m : "").trim();
+  return { ranks, at, short, cols, rows: Math.max(1, ...[...at.values()].map((p) => p[1] + 1)), staged: pps.size > 1 };
+}
+
+export class Graph {
+  constructor(app) { this.app = app; this.history = []; this.before = null; this.rates = new Map(); }
+  mount(root) {
+    this.head = el("div", { class: "bar" });
+    this.view = el("div", {});
+    this.edges = el("div", { class: "scroll" });
+    const item = (v, t) => el("span", {}, el("i", { css: { background: `var(${v})` } }), t);
+    root.replaceChildren(this.head, panel(null, el("div", { class: "legend" }, item("--busy", "at work"), item("--wait", "waits for another actor"), item("--idle", "idle"), item("--stuck", "does not answer"),
+      el("span", {}, "bars: shares of the last 30 looks, and memory beside the fullest rank's")), this.view), panel("Edges", this.edges));
+    this.history = []; this.before = null; this.rates.clear();
+    this.head.replaceChildren(el("span", { class: "quiet" }, "Asking the run's actors…"));
+  }
+  unmount() {}
+  theme() { if (this.last) this.update(this.last); }
+  update(g) {
+    if (!this.view) return;
+    this.last = g;
+    if (!g.running) {
+      this.head.replaceChildren(el("span", { class: "quiet" }, "No run is under way in this folder. Its timeline shows what it did last."));
+      this.view.replaceChildren(); this.edges.replaceChildren();
+      return;
+    }
+    this.history.push(g.nodes.map((n) => n.state));
+    if (this.history.length > looks) this.history.shift();
+    const now = performance.now() / 1e3;
+    if (this.before) for (const e of g.edges) {
+      const old = this.before.get(`${e.from}-${e.to}`), dt = now - this.when;
+      if (old && dt > .2) this.rates.set(`${e.from}-${e.to}`, [(e.messages - old[0]) / dt, (e.bytes - old[1]) / dt]);
+    }
+    this.before = new Map(g.edges.map((e) => [`${e.from}-${e.to}`, [e.messages, e.bytes]])); this.when = now;
+    const p = place(g.nodes), count = (s) => g.nodes.filter((n) => n.state === s && n.name.startsWith("rank")).length;
+    this.head.replaceChildren(el("b", {}, `${p.ranks.length} ranks`), el("span", {}, `${count("busy")} at work`), el("span", {}, `${count("wait")} wait`), el("span", {}, `${count("stuck")} do not answer`),
+      el("span", { class: "quiet" }, `root: ${g.root}`));
+    if (p.ranks.length <= small) this.boxes(g, p); else this.tiles(g, p);
+    this.list(g);
+  }
+  shares(i) {
+    const c = { busy: 0, wait: 0, idle: 0, stuck: 0 };
+    for (const h of this.history) c[h[i]]++;
+    return c;
+  }
+  about(g, i) {
+    const n = g.nodes[i], c = this.shares(i), of = this.history.length;
+    return `${n.name}${n.where ? " (" + n.where + ")" : ""}\n${n.state}${n.what ? ": " + n.what : ""}${n.for >= 0 ? " of " + g.nodes[n.for].name : ""}, for ${seconds(n.age)}\n` +
+      `at work ${share(c.busy / of)}, waiting ${share(c.wait / of)} of the last ${of} looks\n${n.memory ? bytes(n.memory) + (n.budget ? " of " + bytes(n.budget) : "") : ""}`;
+  }
+  boxes(g, p) {
+    const w = 150, h = 62, gx = 70, gy = 34, left = 150, top = 66;
+    const width = left + p.cols * (w + gx), height = top + p.rows * (h + gy) + 8;
+    const root = svg("svg", { class: "graph", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Graph of ${g.nodes.length} actors; ${g.root}` });
+    root.style.setProperty("max-width", width * 1.15 + "px");
+    const xy = new Map(), others = g.nodes.map((n, i) => ({ n, i })).filter((x) => !p.at.has(x.i) && x.n.name !== "observer");
+    p.at.forEach(([c, r], i) => xy.set(i, [left + c * (w + gx), top + r * (h + gy)]));
+    let loaders = 0;
+    for (const x of others) xy.set(x.i, x.n.name === "coordinator" ? [left + (p.cols * (w + gx) - gx - w) / 2, 8] : [8, top + loaders++ * (h + gy)]);
+    root.append(svg("defs", {}, svg("marker", { id: "tip-of", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z", fill: css("--dim") })),
+      svg("marker", { id: "tip-wait", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z", fill: css("--wait") }))));
+    const most = Math.max(1, ...[...this.rates.values()].map((r) => r[1]));
+    const box = (i) => { const o = g.nodes[i].name.startsWith("rank"); return [o ? w : g.nodes[i].name === "coordinator" ? w : 118, o ? h : 36]; };
+    const end = (a, b) => { // the point on a's border towards b
+      const [ax, ay] = xy.get(a), [aw, ah] = box(a), [bx, by] = xy.get(b), [bw, bh] = box(b);
+      const cx = ax + aw / 2, cy = ay + ah / 2, dx = bx + bw / 2 - cx, dy = by + bh / 2 - cy;
+      const k = 1 / Math.max(Math.abs(dx) / (aw / 2), Math.abs(dy) / (ah / 2), 1e-9);
+      return [cx + dx * k, cy + dy * k];
+    };
+    for (const e of g.edges) {
+      if (!xy.has(e.from) || !xy.has(e.to)) continue;
+      const quiet = g.nodes[e.from].name === "coordinator" || g.nodes[e.to].name === "coordinator";
+      if (quiet && p.ranks.length > 16 || !quiet && !e.bytes && !e.held) continue;
+      const [x1, y1] = end(e.from, e.to), [x2, y2] = end(e.to, e.from), r = this.rates.get(`${e.from}-${e.to}`) || [0, 0];
+      const bend = quiet ? 0 : 10, nx = y2 - y1, ny = x1 - x2, l = Math.hypot(nx, ny) || 1, mx = (x1 + x2) / 2 + nx / l * bend, my = (y1 + y2) / 2 + ny / l * bend;
+      const line = svg("path", { d: `M${x1} ${y1}Q${mx} ${my} ${x2} ${y2}`, fill: "none", stroke: e.held ? css("--stuck") : css("--dim"), "stroke-opacity": quiet ? .18 : .25 + .6 * Math.sqrt(r[1] / most),
+        "stroke-width": quiet ? .7 : .8 + 3.2 * Math.sqrt(r[1] / most), "marker-end": quiet ? null : "url(#tip-of)" });
+      line.addEventListener("mousemove", (ev) => tip(ev, `${g.nodes[e.from].name} → ${g.nodes[e.to].name}\n${(e.kinds || []).join(", ")}\n${si(r[0])} messages/s, ${bytes(r[1])}/s${e.held ? `\n${e.held} held back: 0 of ${e.credits} credits` : ""}`));
+      line.addEventListener("mouseleave", (ev) => tip(ev));
+      root.append(line);
+    }
+    g.nodes.forEach((n, i) => {
+      if (n.for < 0 || !xy.has(i) || !xy.has(n.for)) return;
+      const [x1, y1] = end(i, n.for), [x2, y2] = end(n.for, i), nx = y2 - y1, ny = x1 - x2, l = Math.hypot(nx, ny) || 1;
+      root.append(svg("path", { d: `M${x1} ${y1}Q${(x1 + x2) / 2 - nx / l * 14} ${(y1 + y2) / 2 - ny / l * 14} ${x2} ${y2}`, fill: "none", stroke: css("--wait"), "stroke-width": 1.6, "stroke-dasharray": "5 4", "marker-end": "url(#tip-wait)" }));
+    });
+    xy.forEach(([x, y], i) => root.append(this.node(g, p, i, x, y, ...box(i))));
+    this.view.replaceChildren(root);
+  }
+  node(g, p, i, x, y, w, h) {
+    const n = g.nodes[i], c = css(state[n.state]), rank = h > 40, text = n.state === "wait" && n.for >= 0 ? `waits for ${g.nodes[n.for].name}` : n.state === "busy" ? "runs " + n.what.replace(/ segment (\d+) of step \d+/, ".$1") : n.state;
+    const kids = [svg("rect", { x, y, width: w, height: h, rx: 6, fill: css("--card"), stroke: c, "stroke-width": 2 }), svg("text", { x: x + 9, y: y + 16, "font-weight": 600 }, n.name),
+      svg("text", { x: x + w - 9, y: y + 16, class: "dim", "text-anchor": "end" }, rank ? p.short(n.where) : ""), svg("text", { x: x + 9, y: y + 30, class: "dim" }, text.length > 22 ? text.slice(0, 21) + "…" : text)];
+    if (rank) {
+      const s = this.shares(i), of = Math.max(1, this.history.length);
+      let at = x + 9;
+      for (const k of ["busy", "wait", "idle", "stuck"]) {
+        const part = (w - 18) * s[k] / of;
+        if (part > 0) kids.push(svg("rect", { x: at, y: y + 38, width: part, height: 6, fill: css(state[k]) }));
+        at += part;
+      }
+      const most = Math.max(1, ...g.nodes.map((m) => m.memory || 0));
+      kids.push(svg("rect", { x: x + 9, y: y + 49, width: w - 18, height: 4, rx: 2, fill: css("--soft") }), svg("rect", { x: x + 9, y: y + 49, width: (w - 18) * Math.min(1, (n.memory || 0) / most), height: 4, rx: 2, fill: css("--accent") }));
+    }
+    const e = svg("g", { tabindex: 0, role: "img", "aria-label": this.about(g, i) }, ...kids);
+    e.addEventListener("mousemove", (ev) => tip(ev, this.about(g, i)));
+    e.addEventListener("mouseleave", (ev) => tip(ev));
+    return e;
+  }
+  // tiles draw many ranks: a square each, coloured by what it does now, darker the more it was at work lately.
+  tiles(g, p) {
+    const wide = this.view.clientWidth || 900, turned = p.staged && p.rows > p.cols;
+    const cols = turned ? p.rows : p.staged ? p.cols : Math.ceil(Math.sqrt(p.ranks.length * 2.2)), rows = turned ? p.cols : p.staged ? p.rows : Math.ceil(p.ranks.length / cols);
+    const spot = (i, k) => { if (!p.staged) return [k % cols, Math.floor(k / cols)]; const [c, r] = p.at.get(i); return turned ? [r, c] : [c, r]; };
+    const cell = Math.max(7, Math.min(30, Math.floor((wide - 60) / cols)));
+    const ratio = devicePixelRatio || 1, c = el("canvas", { role: "img", "aria-label": `${p.ranks.length} ranks; ${g.root}` });
+    const left = 44, top = 26;
+    c.width = (left + cols * cell + 4) * ratio; c.height = (top + rows * cell + 4) * ratio;
+    c.style.setProperty("width", c.width / ratio + "px"); c.style.setProperty("height", c.height / ratio + "px");
+    const x = c.getContext("2d"), where = new Map();
+    x.scale(ratio, ratio); x.font = "10px system-ui"; x.fillStyle = css("--dim");
+    const of = Math.max(1, this.history.length), tone = Object.fromEntries(Object.entries(state).map(([k, v]) => [k, css(v)]));
+    x.fillText(turned ? "stage ↓, other axes →" : p.staged ? "stage →" : "rank →", left, 10);
+    for (let k = 0; k < cols; k += Math.max(1, Math.round(34 / cell))) x.fillText(String(k), left + k * cell, 22);
+    for (let k = 0; k < rows; k += Math.max(1, Math.round(18 / cell))) x.fillText(p.staged ? String(k) : String(k * cols), 4, top + k * cell + cell * .7);
+    p.ranks.forEach(({ n, i }, k) => {
+      const [a, b] = spot(i, k), s = this.shares(i);
+      where.set(a + "/" + b, i);
+      x.globalAlpha = .35 + .65 * (n.state === "busy" ? s.busy : n.state === "wait" ? s.wait : of) / of;
+      x.fillStyle = tone[n.state]; x.fillRect(left + a * cell, top + b * cell, cell - 1, cell - 1);
+    });
+    x.globalAlpha = 1; x.strokeStyle = css("--stuck"); x.lineWidth = 2;
+    for (const l of g.chain) { // the chain to the root
+      const k = p.ranks.findIndex((r) => r.i === l.node);
+      if (k < 0) continue;
+      const [a, b] = spot(l.node, k);
+      x.strokeRect(left + a * cell, top + b * cell, cell - 1, cell - 1);
+    }
+    c.addEventListener("mousemove", (e) => {
+      const r = c.getBoundingClientRect(), i = where.get(Math.floor((e.clientX - r.left - left) / cell) + "/" + Math.floor((e.clientY - r.top - top) / cell));
+      tip(e, i === undefined ? "" : this.about(g, i));
+    });
+    c.addEventListener("mouseleave", (e) => tip(e));
+    this.view.replaceChildren(c);
+  }
+  list(g) {
+    const rows = g.edges.map((e) => ({ e, r: this.rates.get(`${e.from}-${e.to}`) || [0, 0] })).sort((a, b) => (b.e.held || 0) - (a.e.held || 0) || b.r[1] - a.r[1] || b.r[0] - a.r[0]).slice(0, 60);
+    this.edges.replaceChildren(table(["edge", "messages", "a second", "bytes a second", "so far", "way", "credits"], rows.map(({ e, r }) => [`${g.nodes[e.from].name} → ${g.nodes[e.to].name}`, (e.kinds || []).join(", "), si(r[0]), bytes(r[1]), bytes(e.bytes), e.way,
+      e.held ? el("span", { class: "tag error" }, `0 of ${e.credits}, ${e.held} held`) : "free"]), [2, 3, 4]),
+      g.all > rows.length ? el("p", { class: "quiet" }, `${rows.length} of ${g.all} edges: those that most goes over`) : "");
+  }
+}
+
+export class Why {
+  mount(root) {
+    this.box = el("div", {}, el("p", { class: "quiet" }, "Asking the run's actors…"));
+    root.replaceChildren(panel("What the run waits for, from the coordinator to the root", this.box));
+  }
+  unmount() {}
+  update(g) {
+    if (!this.box) return;
+    if (!g.running) { this.box.replaceChildren(el("p", { class: "quiet" }, "No run is under way in this folder.")); return; }
+    const kids = [];
+    const most = 12, cut = g.chain.length > 2 * most;
+    g.chain.forEach((l, k) => {
+      if (cut && k === most) kids.push(el("div", { class: "arrow" }, `↓ ${g.chain.length - 2 * most} more, each waiting for the next`));
+      if (cut && k >= most && k < g.chain.length - most) return;
+      const n = g.nodes[l.node], last = k === g.chain.length - 1;
+      if (k) kids.push(el("div", { class: "arrow", "aria-hidden": "true" }, "↓ waits for"));
+      kids.push(el("div", { class: "step" + (last ? n.state === "busy" ? " busy" : " root" : "") }, el("b", {}, n.name), n.where ? ` (${n.where})` : "", el("div", { class: "quiet" }, l.text.replace(/^[^:]*: /, ""))));
+    });
+    const silent = (g.silent || []).map((s) => `process ${s.proc}${s.pid ? ` (pid ${s.pid})` : ""} ${s.state || "does not answer"}`);
+    this.box.replaceChildren(el("p", {}, el("span", { class: "tag " + (g.kind === "busy" ? "ok" : g.kind === "none" ? "" : "error") }, g.kind), " ", el("b", {}, g.root)), el("div", { class: "chain" }, ...kids),
+      silent.length ? el("p", { class: "quiet" }, silent.join("; ")) : "");
+  }
+}

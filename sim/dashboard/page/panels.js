@@ -1,0 +1,100 @@
+// Pages of tables: events, data, checkpoints, plan and settings.
+import { el, ask, si, bytes, seconds, share, clock, table, panel, failed } from "/page/lib.js";
+
+export class Events {
+  constructor(app) { this.app = app; this.kind = ""; this.text = ""; }
+  async mount(root) {
+    this.list = []; this.body = el("tbody", {});
+    this.pick = el("select", { "aria-label": "kind", onchange: (e) => { this.kind = e.target.value; this.draw(); } });
+    const find = el("input", { type: "search", placeholder: "find in texts", "aria-label": "find in texts", oninput: (e) => { this.text = e.target.value.toLowerCase(); this.draw(); } });
+    this.note = el("span", { class: "quiet" });
+    root.replaceChildren(el("div", { class: "bar" }, this.pick, find, this.note), el("section", { class: "panel" }, el("table", {}, el("thead", {}, el("tr", {}, ...["time", "kind", "step", "text"].map((h) => el("th", { scope: "col" }, h)))), this.body)));
+    try {
+      const d = await ask(`/api/runs/${this.app.main}/events?most=2000`);
+      this.list = d.events; this.before = d.before;
+      this.draw();
+    } catch (e) { root.replaceChildren(failed(e)); }
+  }
+  unmount() { this.body = null; }
+  more(events) { if (this.body) { this.list.push(...events); this.list = this.list.slice(-4000); this.draw(); } }
+  draw() {
+    const kinds = [...new Set(this.list.map((e) => e.kind))].sort();
+    this.pick.replaceChildren(el("option", { value: "" }, "all kinds"), ...kinds.map((k) => el("option", { value: k, selected: k === this.kind }, k)));
+    const rows = this.list.filter((e) => (!this.kind || e.kind === this.kind) && (!this.text || e.text.toLowerCase().includes(this.text)));
+    this.note.textContent = `${rows.length} of ${this.list.length}, the newest first${this.before ? `; ${this.before} older ones are in log.jsonl` : ""}`;
+    this.body.replaceChildren(...rows.slice(-500).reverse().map((e) => el("tr", {}, el("td", {}, clock(e.time)), el("td", {}, el("span", { class: "tag " + (e.level === "info" && !e.text.startsWith("!") ? "" : e.level === "error" ? "error" : "warn") }, e.kind)),
+      el("td", { class: "n" }, e.step === undefined ? "" : String(e.step)), el("td", {}, e.text + (e.kind === "eval" && e.value !== undefined ? `: loss ${si(e.value)}` : "")))));
+  }
+}
+
+export class Data {
+  constructor(app) { this.app = app; }
+  async mount(root) {
+    this.root = root;
+    try {
+      const d = await ask(`/api/runs/${this.app.main}/data`);
+      const most = Math.max(0, ...d.stages.map((s) => s.use));
+      const bar = (v, c) => el("span", { class: "split", css: { width: "220px" } }, el("i", { css: { width: 100 * Math.min(1, v) + "%", background: `var(${c})` } }));
+      const stages = d.stages.length ? table(["stage", "workers", "items", "busy", "", ""], d.stages.map((s) => [s.name, String(s.workers), si(s.items), share(s.use), bar(s.use, s.use === most ? "--warn" : "--accent"), s.use === most && most > 0 ? el("span", { class: "tag" }, "busiest: the bottleneck, if data is waited for") : ""]), [1, 2, 3])
+        : el("p", { class: "quiet" }, "Not written down yet: it comes with edges.jsonl, every log.edges seconds.");
+      const bad = d.bad.length ? table(["source", "document", "reason"], d.bad.slice().reverse().map((b) => [b.source, String(b.document), b.reason]), [1]) : el("p", { class: "quiet" }, "No document was set aside.");
+      root.replaceChildren(panel("Pipeline, by stage, of process 0 since the run began", stages), d.experts.length ? panel(`Experts' load at step ${d.step}`, this.experts(d.experts)) : "",
+        panel(`Quarantine${d.before ? ", the newest" : ""}`, bad), panel("Samples of a step", this.samples()));
+    } catch (e) { root.replaceChildren(failed(e)); }
+  }
+  unmount() {}
+  experts(list) {
+    const rows = list.map((l) => { const sum = l.rows.reduce((a, b) => a + b, 0) || 1; return el("tr", {}, el("td", {}, "layer " + l.block), el("td", {}, el("span", { css: { display: "flex", gap: "1px" } }, ...l.rows.map((n, i) => {
+      const x = n * l.rows.length / sum, t = Math.max(-1, Math.min(1, Math.log2(Math.max(x, 1e-3)) / 2));
+      return el("i", { title: `expert ${i}: ${n} rows, ${x.toFixed(2)} of even use`, css: { width: "16px", height: "16px", background: t > 0 ? `color-mix(in srgb, var(--bad) ${100 * t}%, var(--soft))` : `color-mix(in srgb, var(--accent) ${-100 * t}%, var(--soft))` } });
+    }))), el("td", { class: "n" }, si(l.dropped)), el("td", { class: "n" }, si(l.entropy))); });
+    return el("table", {}, el("thead", {}, el("tr", {}, ...["", "experts: red more than even use, blue less", "dropped", "entropy, nats"].map((h, i) => el("th", { class: i > 1 ? "n" : null }, h)))), el("tbody", {}, ...rows));
+  }
+  samples() {
+    const out = el("div", {}), input = el("input", { type: "number", min: 1, "aria-label": "step", placeholder: "newest" });
+    const show = async () => {
+      try {
+        const d = await ask(`/api/runs/${this.app.main}/samples${input.value ? "?step=" + encodeURIComponent(input.value) : ""}`);
+        out.replaceChildren(el("p", {}, `Step ${d.step} of ${d.last} saw ${d.samples.length} samples, by their places in the run's order:`), el("pre", {}, d.samples.join(" ")), el("p", { class: "quiet" }, `lfactor data blame ${this.app.run(this.app.main)?.dir} ${d.step} says which files they come from.`));
+      } catch (e) { out.replaceChildren(failed(e)); }
+    };
+    show();
+    return el("div", {}, el("div", { class: "bar" }, el("label", {}, "step ", input), el("button", { onclick: show }, "show")), out);
+  }
+}
+
+export class Checkpoints {
+  constructor(app) { this.app = app; }
+  async mount(root) {
+    try {
+      const d = await ask(`/api/runs/${this.app.main}/checkpoints`);
+      root.replaceChildren(panel(d.dir ? `Checkpoints in ${d.dir}` : "Checkpoints", d.list.length ? table(["step", "saved", "bytes", ""], d.list.map((c) => [String(c.step), c.saved.startsWith("0001") ? "" : new Date(c.saved).toLocaleString([], { hour12: false }), bytes(c.bytes),
+        c.wrong ? el("span", { class: "tag error" }, c.wrong) : c.latest ? el("span", { class: "tag ok" }, "latest: a run goes on from here") : ""]), [0, 2]) : el("p", { class: "quiet" }, d.dir ? "None yet." : "The run saves none: checkpoint.dir is empty.")));
+    } catch (e) { root.replaceChildren(failed(e)); }
+  }
+  unmount() {}
+}
+
+export class Plan {
+  constructor(app) { this.app = app; }
+  async mount(root) {
+    const settings = el("pre", {});
+    root.replaceChildren(el("p", { class: "quiet" }, "Laying the plan out…"));
+    ask(`/api/runs/${this.app.main}/settings`).then((d) => { settings.textContent = d.yaml; }).catch((e) => { settings.textContent = e.message; });
+    try {
+      const p = await ask(`/api/runs/${this.app.main}/plan`);
+      const most = Math.max(1, ...p.ranks.map((r) => Math.max(r.total, r.held)));
+      const parts = [["params", "--f", "weights"], ["state", "--w", "optimizer"], ["grads", "--b", "gradients"], ["activations", "--s", "activations"]];
+      const bar = (r) => el("span", { class: "split", css: { width: "260px" } }, ...parts.map(([k, c, t]) => el("i", { title: `${t}: ${bytes(r[k])}`, css: { width: 100 * r[k] / most + "%", background: `var(${c})` } })));
+      const held = (r) => el("span", { class: "split", css: { width: "260px", height: "6px" } }, el("i", { css: { width: 100 * r.held / most + "%", background: "var(--dim)" } }));
+      const card = (name, a, b, note) => el("div", { class: "card" }, el("span", {}, name), el("b", {}, a), el("span", {}, b), note ? el("span", {}, " · " + note) : "");
+      const off = p.step && p.measured ? p.measured > p.step ? `${(p.measured / p.step).toFixed(2)} times as long` : `${(p.step / p.measured).toFixed(2)} times as fast` : "";
+      root.replaceChildren(el("div", { class: "cards" }, card("time of a step", p.measured ? seconds(p.measured) : "–", p.step ? `predicted ${seconds(p.step)} on ${p.cluster}` : "not simulated", off),
+        card("memory of the rank that needs most", p.peak_was ? bytes(p.peak_was) : "–", `predicted ${bytes(p.peak)}`), card("MFU", share(p.mfu_was), p.step ? `predicted ${share(p.mfu)}` : ""), card("data wait", share(p.wait_was), "measured"), card("schedule", p.schedule, `${p.ranks.length} ranks`)),
+        p.why ? el("p", { class: "quiet" }, p.why) : "",
+        panel("Memory of each rank: predicted above, held at the newest look below", el("div", { class: "legend" }, ...parts.map(([, c, t]) => el("span", {}, el("i", { css: { background: `var(${c})` } }), t)), el("span", {}, el("i", { css: { background: "var(--dim)" } }), "held")),
+          el("div", { class: "scroll" }, table(["rank", "blocks", "predicted", "held", ""], p.ranks.map((r) => [r.name, r.blocks, bytes(r.total), r.held ? bytes(r.held) : "–", el("div", {}, bar(r), el("br", {}), held(r))]), [2, 3]))), panel("Settings that the run was given", settings));
+    } catch (e) { root.replaceChildren(panel("Plan", failed(e)), panel("Settings that the run was given", settings)); }
+  }
+  unmount() {}
+}

@@ -1,0 +1,100 @@
+// A timeline of the last steps: a row an actor, a bar a job. Wheel zooms, dragging moves, arrows and + - do both.
+import { el, ask, css, seconds, panel, tip, failed } from "/page/lib.js";
+
+const kinds = [["F", "--f", "forward"], ["B", "--b", "backward"], ["I", "--i", "gradients of inputs"], ["W", "--w", "gradients of weights"], ["", "--o", "data, copies, checkpoints"]];
+const step = ["--s", "optimizer step"];
+const left = 92, top = 24;
+
+export class Timeline {
+  constructor(app) { this.app = app; this.steps = 2; }
+  mount(root) {
+    const pick = el("select", { "aria-label": "steps", onchange: (e) => { this.steps = +e.target.value; this.load(); } }, ...[1, 2, 4, 8].map((n) => el("option", { value: n, selected: n === this.steps }, `${n} step${n > 1 ? "s" : ""}`)));
+    this.canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": "timeline of the last steps" });
+    this.box = el("div", {}, this.canvas);
+    this.note = el("span", { class: "quiet" });
+    const item = (v, t) => el("span", {}, el("i", { css: { background: `var(${v})` } }), t);
+    root.replaceChildren(el("div", { class: "bar" }, pick, el("button", { onclick: () => this.load() }, "newest"), el("button", { onclick: () => { this.view = null; this.draw(); } }, "whole"), this.note),
+      panel(null, el("div", { class: "legend" }, ...kinds.map(([, v, t]) => item(v, t)), item(...step), el("span", {}, "empty: waits")), this.box, el("p", { class: "quiet" }, "wheel: zoom · drag: move · a bar: its action (stage, kind, microbatch, segment), time and step")));
+    this.listen();
+    this.watcher = new ResizeObserver(() => this.draw());
+    this.watcher.observe(this.box);
+    this.load();
+  }
+  unmount() { this.watcher?.disconnect(); }
+  theme() { this.draw(); }
+  async load() {
+    try {
+      this.data = await ask(`/api/runs/${this.app.main}/jobs?steps=${this.steps}`);
+      const rank = (a) => a.startsWith("rank") ? +a.slice(4) : a.startsWith("loader") ? -10 + a.charCodeAt(a.length - 1) / 256 : -20;
+      this.order = this.data.actors.map((a, i) => i).sort((a, b) => rank(this.data.actors[a]) - rank(this.data.actors[b]));
+      this.row = []; this.order.forEach((a, r) => { this.row[a] = r; });
+      this.end = Math.max(1e-9, ...this.data.jobs.map((j) => j[1] + j[2])); this.begin = Math.min(0, ...this.data.jobs.map((j) => j[1])); this.view = null;
+      const steps = this.data.jobs.map((j) => j[4]);
+      this.note.textContent = this.data.jobs.length ? `${this.data.live ? "the newest of a run under way" : "the last that the trace has"}: steps ${Math.min(...steps)} to ${Math.max(...steps)}, ${seconds(this.end)}${this.data.cut ? "; there are more jobs" : ""}` : "no jobs";
+      this.draw();
+    } catch (e) { this.data = null; this.box.replaceChildren(failed(e)); }
+  }
+  colour(k, name) {
+    if (k === "" || !k) return css("--o");
+    const c = kinds.find((x) => x[0] === k);
+    return css(c ? c[1] : step[0]);
+  }
+  draw() {
+    if (!this.data || !this.data.jobs.length) return;
+    if (!this.canvas.isConnected) this.box.replaceChildren(this.canvas);
+    const ratio = devicePixelRatio || 1, wide = this.box.clientWidth, rows = this.order.length, h = rows > 200 ? 3 : rows > 64 ? 8 : rows > 16 ? 20 : 30, high = top + rows * h + 6;
+    const c = this.canvas; c.width = wide * ratio; c.height = high * ratio; c.style.setProperty("height", high + "px");
+    const x = c.getContext("2d"); x.scale(ratio, ratio); x.font = "11px system-ui";
+    const [a, b] = this.view || [this.begin, this.end], k = (wide - left - 8) / (b - a), dim = css("--dim"), grid = css("--grid"), ink = css("--ink");
+    this.h = h; this.k = k; this.a = a;
+    const raw = (b - a) / Math.max(2, wide / 130), unit = 10 ** Math.floor(Math.log10(raw)), gap = [1, 2, 5, 10].map((m) => m * unit).find((v) => v >= raw);
+    for (let t = Math.ceil(a / gap) * gap; t <= b; t += gap) { x.fillStyle = grid; x.fillRect(left + (t - a) * k, top - 4, 1, high); x.fillStyle = dim; x.fillText(seconds(Math.abs(t) < gap / 1e6 ? 0 : t), left + (t - a) * k + 3, 13); }
+    for (let r = 0; r < rows; r++) {
+      if (h < 12 && r % (h < 5 ? 32 : 8)) continue;
+      x.fillStyle = dim; x.fillText(this.data.actors[this.order[r]], 4, top + r * h + (h < 12 ? h : h / 2 + 4));
+      x.fillStyle = grid; x.fillRect(left, top + r * h + h - 1, wide, .5);
+    }
+    x.save(); x.beginPath(); x.rect(left, 0, wide, high); x.clip();
+    const tone = new Map();
+    this.data.jobs.forEach((j, i) => {
+      const kind = this.data.kinds[i], px = left + (j[1] - a) * k, w = Math.max(.6, j[2] * k);
+      if (px + w < left || px > wide) return;
+      if (!tone.has(kind)) tone.set(kind, this.colour(kind));
+      x.fillStyle = tone.get(kind); x.fillRect(px, top + this.row[j[0]] * h + Math.min(2, h / 8), w, h - Math.min(4, h / 4));
+      if (w > 34 && h > 12) { x.fillStyle = "#fff"; x.save(); x.beginPath(); x.rect(px, 0, w - 2, high); x.clip(); x.fillText(j[3], px + 3, top + this.row[j[0]] * h + h / 2 + 4); x.restore(); }
+    });
+    x.restore();
+    c.setAttribute("aria-label", `timeline of ${rows} actors, ${this.data.jobs.length} jobs, ${this.note.textContent}`);
+  }
+  move(by, zoom, at) {
+    if (!this.data) return;
+    let [a, b] = this.view || [this.begin, this.end];
+    const mid = at === undefined ? (a + b) / 2 : at;
+    a = mid - (mid - a) * zoom + by * (b - a); b = mid + (b - mid) * zoom + by * (b - (this.view ? this.view[0] : this.begin));
+    if (b - a > this.end - this.begin) { this.view = null; } else {
+      if (a < this.begin) { b += this.begin - a; a = this.begin; }
+      if (b > this.end) { a -= b - this.end; b = this.end; }
+      this.view = [a, b];
+    }
+    this.draw();
+  }
+  listen() {
+    const c = this.canvas;
+    c.addEventListener("wheel", (e) => { e.preventDefault(); this.move(0, e.deltaY > 0 ? 1.25 : .8, this.a + (e.offsetX - left) / this.k); }, { passive: false });
+    c.addEventListener("pointerdown", (e) => { this.drag = e.clientX; c.setPointerCapture(e.pointerId); });
+    c.addEventListener("pointerup", () => { this.drag = null; });
+    c.addEventListener("pointermove", (e) => {
+      if (!this.data) return;
+      if (this.drag !== null && this.drag !== undefined) { const [a, b] = this.view || [this.begin, this.end]; this.move(-(e.clientX - this.drag) / this.k / (b - a), 1); this.drag = e.clientX; return; }
+      const t = this.a + (e.offsetX - left) / this.k, r = Math.floor((e.offsetY - top) / this.h);
+      const i = this.data.jobs.findIndex((j) => this.row[j[0]] === r && j[1] <= t && t <= j[1] + Math.max(j[2], 1.5 / this.k));
+      const j = this.data.jobs[i];
+      tip(e, j ? `${this.data.actors[j[0]]}: ${j[3]}, step ${j[4]}\n${seconds(j[2])}, from ${seconds(j[1])}` : "");
+    });
+    c.addEventListener("pointerleave", (e) => tip(e));
+    c.addEventListener("keydown", (e) => {
+      const act = { ArrowLeft: [-.2, 1], ArrowRight: [.2, 1], "+": [0, .7], "-": [0, 1.4] }[e.key];
+      if (act) { e.preventDefault(); this.move(...act); }
+    });
+  }
+}

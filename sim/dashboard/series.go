@@ -1,0 +1,132 @@
+package dashboard
+
+import (
+	"math"
+	"sort"
+	"strconv"
+
+	"github.com/lfactor/lfactor/actors/run"
+)
+
+// curves are the columns of a series, by the names that the page knows.
+var curves = []struct {
+	name string
+	of   func(*run.Metrics) float64
+}{
+	{"loss", func(m *run.Metrics) float64 { return m.Loss }},
+	{"grad_norm", func(m *run.Metrics) float64 { return m.GradNorm }},
+	{"lr", func(m *run.Metrics) float64 { return m.LR }},
+	{"tokens", func(m *run.Metrics) float64 { return m.TokensSec }},
+	{"mfu", func(m *run.Metrics) float64 { return m.MFU }},
+	{"wait", func(m *run.Metrics) float64 { return m.DataWait / m.Seconds }},
+	{"seconds", func(m *run.Metrics) float64 { return m.Seconds }},
+	{"memory", func(m *run.Metrics) float64 { return m.PeakBytes }},
+	{"slowest", func(m *run.Metrics) float64 { return float64(m.Slowest) }},
+}
+
+// series are a run's metrics by column: eight bytes a step, and four a value. Curves are drawn from them,
+// for which float32 is enough.
+type series struct {
+	step []int64
+	cols [][]float32
+	life int // how often it began anew
+}
+
+func newSeries() *series { return &series{cols: make([][]float32, len(curves))} }
+
+// reset begins anew, as after steps that are taken again.
+func (s *series) reset() { *s = series{cols: make([][]float32, len(curves)), life: s.life + 1} }
+
+// add appends a step. Steps that come again replace what there was from them on.
+func (s *series) add(m *run.Metrics) {
+	if n := len(s.step); n > 0 && m.Step <= s.step[n-1] {
+		keep := s.index(m.Step)
+		s.life++
+		s.step = s.step[:keep]
+		for i := range s.cols {
+			s.cols[i] = s.cols[i][:keep]
+		}
+	}
+	s.step = append(s.step, m.Step)
+	for i, c := range curves {
+		v := c.of(m)
+		if v == -1 && i < 5 { // what JSON cannot hold
+			v = math.NaN()
+		}
+		s.cols[i] = append(s.cols[i], float32(v))
+	}
+}
+
+// index is the place of the first step from one on.
+func (s *series) index(step int64) int {
+	return sort.Search(len(s.step), func(i int) bool { return s.step[i] >= step })
+}
+
+// window writes the steps from and to, both included, as JSON of at most n points a curve. Where there are
+// more steps, a point is the mean of neighbours, with their least and greatest value.
+func (s *series) window(b []byte, from, to int64, n int) []byte {
+	i, j := s.index(from), s.index(to+1)
+	width := max(1, (j-i+n-1)/max(1, n))
+	b = append(b, `{"life":`...)
+	b = strconv.AppendInt(b, int64(s.life), 10)
+	b = append(b, `,"total":`...)
+	b = strconv.AppendInt(b, int64(len(s.step)), 10)
+	b = append(b, `,"width":`...)
+	b = strconv.AppendInt(b, int64(width), 10)
+	b = append(b, `,"step":[`...)
+	for k := i; k < j; k += width {
+		if k > i {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, s.step[min(k+width, j)-1], 10)
+	}
+	b = append(b, ']')
+	for c := range curves {
+		b = append(b, `,"`...)
+		b = append(b, curves[c].name...)
+		b = append(b, `":[`...)
+		b = s.points(b, s.cols[c][i:j], width)
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+// points writes a curve: values where width is 1, and else [mean, least, greatest] of each so many.
+func (s *series) points(b []byte, v []float32, width int) []byte {
+	for k := 0; k < len(v); k += width {
+		if k > 0 {
+			b = append(b, ',')
+		}
+		if width == 1 {
+			b = number(b, v[k])
+			continue
+		}
+		sum, n, lo, hi := 0.0, 0, float32(math.Inf(1)), float32(math.Inf(-1))
+		for _, x := range v[k:min(k+width, len(v))] {
+			if x == x { // no NaN
+				sum, n, lo, hi = sum+float64(x), n+1, min(lo, x), max(hi, x)
+			}
+		}
+		if n == 0 {
+			b = append(b, "null"...)
+			continue
+		}
+		b = append(b, '[')
+		b = number(b, float32(sum/float64(n)))
+		b = append(b, ',')
+		b = number(b, lo)
+		b = append(b, ',')
+		b = number(b, hi)
+		b = append(b, ']')
+	}
+	return b
+}
+
+// number writes six digits, and null for what JSON cannot hold.
+func number(b []byte, v float32) []byte {
+	if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) {
+		return append(b, "null"...)
+	} else {
+		return strconv.AppendFloat(b, x, 'g', 6, 32)
+	}
+}

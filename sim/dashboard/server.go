@@ -1,0 +1,193 @@
+// Package dashboard shows runs in a browser: curves, the graph of actors as it runs, a timeline of the last
+// steps, what a run waits for, events, data, checkpoints, and its plan beside what was measured. It reads
+// what runs write to their folders and asks their actors over the sockets there; a run that nobody looks at
+// is asked nothing. The page is embedded, and wants no network but this server.
+package dashboard
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"path"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/topology/cost"
+)
+
+//go:embed page
+var page embed.FS
+
+// Options say what is shown and to whom.
+type Options struct {
+	Dirs    []string      // folders of runs (log.dir)
+	Hosts   []string      // more names, host:port, under which browsers reach the server, as through a tunnel
+	Machine *cost.Machine // on which plans are simulated; nil simulates none
+	Used    func(Role)    // hears that a link was used, so that another can be given out; nil for nobody
+	// Stop asks a run to save its state and end, of which the folder is given; nil lets nobody do so.
+	Stop func(dir string) error
+}
+
+// Server shows runs: an http.Handler.
+type Server struct {
+	o       Options
+	runs    []*folder
+	access  *access
+	handler http.Handler
+	streams atomic.Int32
+	port    int
+}
+
+// New makes a server that is reached at a port of this host.
+func New(port int, o Options) *Server {
+	s := &Server{
+		o:    o,
+		port: port,
+		access: &access{cookie: fmt.Sprintf("lfactor-%d", port), now: time.Now, used: o.Used,
+			links: map[[32]byte]grant{}, sessions: map[[32]byte]grant{}},
+	}
+	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
+		s.access.hosts = append(s.access.hosts, fmt.Sprintf("%s:%d", name, port))
+	}
+	s.access.hosts = append(s.access.hosts, o.Hosts...)
+	for _, dir := range o.Dirs {
+		s.runs = append(s.runs, newFolder(dir))
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.file("index.html"))
+	mux.HandleFunc(
+		"GET /page/{name...}",
+		func(w http.ResponseWriter, r *http.Request) { s.file(r.PathValue("name"))(w, r) },
+	)
+	mux.HandleFunc(
+		"GET /favicon.ico",
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+	)
+	mux.HandleFunc("GET /api/runs", s.list)
+	mux.HandleFunc("GET /api/stream", s.stream)
+	for name, f := range map[string]func(*folder, *http.Request) (any, error){"series": seriesOf, "graph": graphNow,
+		"jobs": jobsOf, "events": eventsOf, "data": dataOf, "checkpoints": checkpointsOf, "samples": samplesOf,
+		"plan": s.planOf, "settings": settingsOf} {
+		mux.HandleFunc("GET /api/runs/{id}/"+name, s.about(f))
+	}
+	mux.HandleFunc("POST /api/runs/{id}/stop", s.about(s.stop))
+	s.handler = s.access.guard(mux)
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Link is an address that begins one session, for ten minutes.
+func (s *Server) Link(role Role) string {
+	return fmt.Sprintf("http://127.0.0.1:%d/login?token=%s", s.port, s.access.link(role))
+}
+
+// Serve answers on a listener until the context ends.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	stop := context.AfterFunc(ctx, func() { _ = h.Close() }) // pages try again by themselves
+	defer stop()
+	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// kinds are the types of the page's files.
+var kinds = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".css": "text/css; charset=utf-8"}
+
+// file gives a file of the page.
+func (s *Server) file(name string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		text, err := fs.ReadFile(page, path.Join("page", path.Clean("/"+name)))
+		kind, known := kinds[path.Ext(name)]
+		if err != nil || !known {
+			http.Error(w, "there is no such file", http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(text) // who asks may have gone
+	}
+}
+
+func (s *Server) list(w http.ResponseWriter, r *http.Request) {
+	out := struct {
+		Admin bool      `json:"admin"`
+		Runs  []summary `json:"runs"`
+	}{Admin: s.access.who(r) == Admin && s.o.Stop != nil, Runs: []summary{}}
+	for i, f := range s.runs {
+		out.Runs = append(out.Runs, f.summary(i))
+	}
+	answer(w, out)
+}
+
+// raw is JSON that is written already.
+type raw []byte
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	if text, ok := v.(raw); ok {
+		_, _ = w.Write(text) // who asks may have gone
+		return
+	}
+	_ = json.NewEncoder(w).Encode(v) // as above
+}
+
+// about answers a question about one run.
+func (s *Server) about(f func(*folder, *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		id, err := strconv.Atoi(r.PathValue("id"))
+		if err != nil || id < 0 || id >= len(s.runs) {
+			http.Error(w, "there is no such run", http.StatusNotFound)
+			return
+		}
+		v, err := f(s.runs[id], r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+			return
+		}
+		answer(w, v)
+	}
+}
+
+// whole is a parameter of a request, or what stands for it.
+func whole(r *http.Request, name string, none int64) (int64, error) {
+	v := r.URL.Query().Get(name)
+	if v == "" {
+		return none, nil
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s=%q: want a whole number", name, v)
+	}
+	return n, nil
+}
+
+func (s *Server) stop(f *folder, _ *http.Request) (any, error) {
+	if s.o.Stop == nil {
+		return nil, errors.New("this server stops no runs")
+	}
+	if _, _, running := f.ask(); !running {
+		return nil, errors.New("no run is under way here")
+	}
+	return struct{}{}, s.o.Stop(f.dir)
+}
+
+func graphNow(f *folder, _ *http.Request) (any, error) {
+	all, silent, running := f.ask()
+	return graphOf(all, silent, running), nil
+}
+
+// Process is the process that leads the run in a folder, 0 where none is under way or the system does not
+// tell.
+func Process(dir string) int { return host.ProcessOf(dir, 0) }
