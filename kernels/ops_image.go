@@ -15,6 +15,10 @@ const (
 	GroupNorm    Op = "group_norm"
 	GroupNormDX  Op = "group_norm_dx"
 	GroupNormDW  Op = "group_norm_dw"
+	GroupMoments Op = "group_moments"
+	GroupJoin    Op = "group_join"
+	GroupScale   Op = "group_scale"
+	GroupScaleDX Op = "group_scale_dx"
 	FrozenNorm   Op = "frozen_norm"
 	FrozenNormDX Op = "frozen_norm_dx"
 	Resize       Op = "resize"
@@ -49,6 +53,18 @@ var _ = register(
 	Spec{Op: GroupNormDW, Sig: "dy[n,...,c]A x[n,...,c]A rstd[n,g]f32 mean[n,g]f32 -> dw[c]f32",
 		Doc: "dw = Σ over samples and places of dy·z. I[0] = Accumulate adds into dw. The gradient of b " +
 			"is col_sum."},
+	Spec{Op: GroupMoments, Sig: "x[n,...,c]A -> mean[n,g]f32 square[n,g]f32",
+		Doc: "The statistics of group_norm by themselves, of places that are a part of all: mean, and the mean " +
+			"of (x - mean)² over the part."},
+	Spec{Op: GroupJoin, Sig: "mean[m,g]f32 square[m,g]f32 -> rstd[n,g]f32 mean[n,g]f32",
+		Doc: "Those of all of m/n parts of as many places each, row k·n + i of part k of sample i: mean is the " +
+			"parts' mean, var that of square + (part's mean - mean)², rstd = 1/sqrt(var + F[0])."},
+	Spec{Op: GroupScale, Sig: "x[n,...,c]A w[c]A b[c]A? rstd[n,g]f32 mean[n,g]f32 -> y[n,...,c]A",
+		Doc: "group_norm by given statistics: y = (x - mean)·rstd·w + b. In float32, rounded once."},
+	Spec{Op: GroupScaleDX, Sig: "dy[1,...,c]A x[1,...,c]A w[c]A rstd[1,g]f32 mean[1,g]f32 dw[c]f32 db[c]f32 -> " +
+		"dx[1,...,c]A",
+		Doc: "group_norm_dx of one sample of which this is a part: dw = Σ dy·z and db = Σ dy over all of its I[0] " +
+			"places. With N = I[0]·c/g: dx = rstd·(dy·w - Σ w·db/N - z·Σ w·dw/N), sums over the channels of a group."},
 	Spec{Op: FrozenNorm, Sig: "x[...,c]A w[c]A b[c]A mean[c]A|f32 var[c]A|f32 -> y[...,c]A rstd[1,c]f32 " +
 		"center[1,c]f32",
 		Doc: "Batch norm of statistics that do not change: rstd = 1/sqrt(var + F[0]), center = mean, y = " +
@@ -154,6 +170,20 @@ func init() {
 	extra[GroupNorm] = func(c *Call) error { return checkGroupsIn(c.In[1].Len(), lastOf(c.Out[1])) }
 	extra[GroupNormDX] = func(c *Call) error { return checkGroupsIn(c.In[2].Len(), lastOf(c.In[3])) }
 	extra[GroupNormDW] = func(c *Call) error { return checkGroupsIn(c.Out[0].Len(), lastOf(c.In[2])) }
+	extra[GroupMoments] = func(c *Call) error { return checkGroupsIn(lastOf(c.In[0]), lastOf(c.Out[0])) }
+	extra[GroupJoin] = func(c *Call) error {
+		if m, n := c.In[0].Shape[0], c.Out[0].Shape[0]; n == 0 || m < n || m%n != 0 {
+			return fmt.Errorf("%d rows are no whole number of parts of %d samples", m, n)
+		}
+		return nil
+	}
+	extra[GroupScale] = func(c *Call) error { return checkGroupsIn(c.In[1].Len(), lastOf(c.In[3])) }
+	extra[GroupScaleDX] = func(c *Call) error {
+		if c.Attr.I[0] < 1 {
+			return fmt.Errorf("I[0] is %d places", c.Attr.I[0])
+		}
+		return checkGroupsIn(c.In[2].Len(), lastOf(c.In[3]))
+	}
 	resize := func(c *Call) error {
 		if k := c.Attr.I[0]; k != Nearest && k != Bilinear {
 			return fmt.Errorf("resize I[0] is %d, want %d or %d", k, Nearest, Bilinear)

@@ -10,6 +10,8 @@ import (
 func init() {
 	table[kernels.GroupNorm], table[kernels.GroupNormDX] = groupNorm, groupNormDX
 	table[kernels.GroupNormDW] = groupNormDW
+	table[kernels.GroupMoments], table[kernels.GroupJoin] = groupMoments, groupJoin
+	table[kernels.GroupScale], table[kernels.GroupScaleDX] = groupScale, groupScaleDX
 	table[kernels.FrozenNorm], table[kernels.FrozenNormDX] = frozenNorm, frozenNormDX
 }
 
@@ -108,8 +110,16 @@ func (w *worker) centredRow(x view, row, c int, minus []float32) []float32 {
 // groupNorm is the norm over each sample's groups of channels, in two passes for the statistics and
 // one for the result.
 func groupNorm(b *Backend, c *kernels.Call) {
-	x, y, s := viewOf(c.In[0]), viewOf(c.Out[0]), mappedOf(c.In[0], c.Out[1])
-	rstd, mean := c.Out[1].F32(), c.Out[2].F32()
+	s, rstd, mean := mappedOf(c.In[0], c.Out[1]), c.Out[1].F32(), c.Out[2].F32()
+	b.moments(s, viewOf(c.In[0]), mean, rstd)
+	for i, v := range rstd {
+		rstd[i] = float32(1 / math.Sqrt(float64(v)+c.Attr.F[0]))
+	}
+	b.scaleGroups(s, c, rstd, mean)
+}
+
+// moments sets the means of groups of channels, and those of squares about them.
+func (b *Backend) moments(s mapped, x view, mean, square []float32) {
 	sums := b.channelSums(s, 1, func(w *worker, _, row int, sums []float32) {
 		w.k.add(sums, sums, w.in(x, row*s.c, s.c))
 	})
@@ -119,10 +129,13 @@ func groupNorm(b *Backend, c *kernels.Call) {
 		z := w.centredRow(x, row, s.c, minus[n*s.c:][:s.c])
 		w.k.mulAcc(sums, z, z, 1)
 	})
-	s.perGroup(rstd, squares, 1)
-	for i, v := range rstd {
-		rstd[i] = float32(1 / math.Sqrt(float64(v)+c.Attr.F[0]))
-	}
+	s.perGroup(square, squares, 1)
+}
+
+// scaleGroups sets y = (x - mean)·rstd·w + b, of which x, w and b are a call's first operands.
+func (b *Backend) scaleGroups(s mapped, c *kernels.Call, rstd, mean []float32) {
+	x, y := viewOf(c.In[0]), viewOf(c.Out[0])
+	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
 	weight, shift := b.vector(s, c.In[1]), b.vector(s, present(c.In, 2))
 	by := b.ofSamples(s, func(n, j int) float32 { return rstd[s.group(n, j)] * weight[j] })
 	b.rows(s.n*s.places, s.c, func(w *worker, from, to int) {
@@ -136,6 +149,34 @@ func groupNorm(b *Backend, c *kernels.Call) {
 			w.arena.release(m)
 		}
 	})
+}
+
+// groupMoments are the statistics of a part of the places.
+func groupMoments(b *Backend, c *kernels.Call) {
+	b.moments(mappedOf(c.In[0], c.Out[0]), viewOf(c.In[0]), c.Out[0].F32(), c.Out[1].F32())
+}
+
+// groupJoin makes the statistics of all places of those of parts, in the order of the parts.
+func groupJoin(_ *Backend, c *kernels.Call) {
+	part, square, rstd, mean := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32(), c.Out[1].F32()
+	n := len(mean)
+	parts := float64(len(part)) / float64(max(1, n))
+	for i := range mean {
+		sum, var2 := 0.0, 0.0
+		for k := i; k < len(part); k += n {
+			sum += float64(part[k]) / parts
+		}
+		for k := i; k < len(part); k += n {
+			d := float64(part[k]) - sum
+			var2 += (float64(square[k]) + d*d) / parts
+		}
+		mean[i], rstd[i] = float32(sum), float32(1/math.Sqrt(var2+c.Attr.F[0]))
+	}
+}
+
+// groupScale is the norm by given statistics.
+func groupScale(b *Backend, c *kernels.Call) {
+	b.scaleGroups(mappedOf(c.In[0], c.In[3]), c, c.In[3].F32(), c.In[4].F32())
 }
 
 // perGroup sets the means over groups of sums of channels, which are kinds·c a sample, the first of them.
@@ -154,8 +195,7 @@ func (s mapped) perGroup(dst []float32, sums []float64, kinds int) {
 // groupNormDX is the gradient of that norm to its input: dy scaled, less what the mean and the
 // deviation take back.
 func groupNormDX(b *Backend, c *kernels.Call) {
-	dy, x, dx, s := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), mappedOf(c.In[1], c.In[3])
-	rstd, mean := c.In[3].F32(), c.In[4].F32()
+	dy, x, s, mean := viewOf(c.In[0]), viewOf(c.In[1]), mappedOf(c.In[1], c.In[3]), c.In[4].F32()
 	weight := b.vector(s, c.In[2])
 	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
 	sums := b.channelSums(s, 2, func(w *worker, n, row int, sums []float32) {
@@ -169,6 +209,15 @@ func groupNormDX(b *Backend, c *kernels.Call) {
 	m1, m2 := b.shared.f32(s.n*s.g), b.shared.f32(s.n*s.g)
 	s.perGroup(m1, sums, 2)
 	s.perGroup(m2, sums[min(s.c, len(sums)):], 2)
+	b.scaleGroupsDX(s, c, m1, m2)
+}
+
+// scaleGroupsDX sets dx = rstd·(dy·w - m1 - z·m2), of which dy, x, w, rstd and mean are a call's first operands; m2
+// is over rstd.
+func (b *Backend) scaleGroupsDX(s mapped, c *kernels.Call, m1, m2 []float32) {
+	dy, x, dx, weight := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), b.vector(s, c.In[2])
+	rstd, mean := c.In[3].F32(), c.In[4].F32()
+	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
 	by := b.ofSamples(s, func(n, j int) float32 { return rstd[s.group(n, j)] * weight[j] })
 	k := b.ofSamples(s, func(n, j int) float32 {
 		r := flushed(rstd[s.group(n, j)])
@@ -186,6 +235,22 @@ func groupNormDX(b *Backend, c *kernels.Call) {
 			w.arena.release(m)
 		}
 	})
+}
+
+// groupScaleDX is the gradient to a part of a sample's places, by sums over all of them.
+func groupScaleDX(b *Backend, c *kernels.Call) {
+	s, rstd := mappedOf(c.In[1], c.In[3]), c.In[3].F32()
+	weight, dw, db := b.vector(s, c.In[2]), c.In[5].F32(), c.In[6].F32()
+	all1, all2 := make([]float64, s.g), make([]float64, s.g)
+	for j := range dw {
+		g, v := s.group(0, j), float64(weight[j])
+		all1[g], all2[g] = all1[g]+v*float64(db[j]), all2[g]+v*float64(dw[j])
+	}
+	m1, m2, size := make([]float32, s.g), make([]float32, s.g), float64(c.Attr.I[0])*float64(s.channels)/float64(s.g)
+	for g := range m1 {
+		m1[g], m2[g] = float32(all1[g]/size), float32(all2[g]/size/float64(rstd[g]))
+	}
+	b.scaleGroupsDX(s, c, m1, m2)
 }
 
 // groupNormDW is the gradient to the weights, summed over samples and places.

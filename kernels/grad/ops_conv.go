@@ -78,11 +78,12 @@ func (t *Tape) Conv(x, w, bias *Value, wins ...kernels.Window) *Value {
 	for i, win := range kernels.Windows(at, w.Shape) {
 		shape = append(shape, win.Out(x.Shape[1+i]))
 	}
-	x, wins = t.haloed(x, w.Shape, wins)
-	at = windowAttr(wins)
 	groups := kernels.Groups(x.Shape[last], w.Shape)
+	w = t.groupWeights(w, groups)
+	x, wins = t.haloed(t.apart(t.full(x), w), w.Shape, wins)
+	at = windowAttr(wins)
 	lw, lx, ly := convLetters(w.Shape, groups, x.Place)
-	w, x, p := t.product(t.groupWeights(w, groups), x, lw, lx, ly)
+	w, x, p := t.product(w, x, lw, lx, ly)
 	in := []*Value{x, w, nil}
 	if bias != nil {
 		in[2] = t.to(bias, biasPlace(p, last))

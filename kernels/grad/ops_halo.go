@@ -36,7 +36,7 @@ func (t *Tape) Runs(x *Value, axis int, name string) *Value {
 	}
 	p := x.Place
 	p[m] = Part{}
-	if local(t.Mesh, x.Shape, p)[axis]%t.Mesh[m].Size != 0 {
+	if !t.alike(append(p.Cuts(axis), m)) || local(t.Mesh, x.Shape, p)[axis]%t.Mesh[m].Size != 0 {
 		return x
 	}
 	p[m] = Part{Sharded, int8(axis)}

@@ -97,6 +97,9 @@ func (t *Tape) GroupNorm(x, w, b *Value, groups int, eps float64) *Value {
 // groupNorm records the norm over groups of channels of each sample, and returns the statistics
 // too, which the gradient needs. rstd and mean have the shape [samples, groups].
 func (t *Tape) groupNorm(x, w, b *Value, groups int, eps float64) (y, rstd, mean *Value) {
+	if x = t.full(x); len(x.lines()) > 0 && x.Shape[0] == 1 {
+		return t.groupNormOfParts(x, w, b, groups, eps)
+	}
 	x = t.groupsApart(x, groups)
 	p := biasPlace(x.Place, len(x.Shape)-1)
 	in := []*Value{x, t.to(w, p), nil}
@@ -148,19 +151,26 @@ func (t *Tape) as(x *Value, shape ...int) *Value {
 }
 
 // Rows views [n s… c] as rows [n·s… c]; Space views rows as the places of samples again. Samples and
-// channels may be sharded.
+// channels may be sharded, and of one sample the outermost axis of space.
 func (t *Tape) Rows(x *Value) *Value {
-	c := lastOf(x)
-	return t.as(t.sampled(x), tensor.Len(x.Shape[:len(x.Shape)-1]), c)
+	rows, c := tensor.Len(x.Shape[:len(x.Shape)-1]), lastOf(x)
+	if x = t.full(x); x.Shape[0] != 1 || !t.alike(x.Place.Cuts(1)) {
+		return t.as(t.sampled(x), rows, c)
+	}
+	return t.turned(t.only(x, 1, len(x.Shape)-1), 1, 0, rows, c)
 }
 
 // Space views rows [n·s… c] as [n s… c].
 func (t *Tape) Space(x *Value, samples int, space ...int) *Value {
 	x = t.full(x)
-	if samples%max(1, t.Members(x.Place.Cuts(0))) != 0 {
+	shape, members := append(append([]int{samples}, space...), lastOf(x)), t.Members(x.Place.Cuts(0))
+	if members > 1 && samples == 1 && space[0]%members == 0 && t.alike(x.Place.Cuts(0)) {
+		return t.turned(x, 0, 1, shape...)
+	}
+	if samples%max(1, members) != 0 {
 		x = t.only(x, 1)
 	}
-	return t.as(x, append(append([]int{samples}, space...), lastOf(x))...)
+	return t.as(x, shape...)
 }
 
 // FrozenNorm is batch norm of x [n s… c] by statistics [c] that do not learn: (x - mean)/√(var + eps)·w + b.
@@ -211,10 +221,14 @@ func (t *Tape) ChannelNorm(x, w *Value) *Value {
 
 // Resize is x [n s… c] with axes of space of other sizes, by kernels.Nearest or kernels.Bilinear.
 func (t *Tape) Resize(x *Value, kind int, size ...int) *Value {
-	x = t.sampled(x)
-	shape := append(append([]int{x.Shape[0]}, size...), lastOf(x))
+	shape, last := append(append([]int{x.Shape[0]}, size...), lastOf(x)), len(x.Shape)-1
 	if len(shape) != len(x.Shape) {
 		panic(fmt.Sprintf("grad: %v is resized to %v", x.Shape, size))
+	}
+	if kind == kernels.Nearest && x.Shape[1] > 0 && size[0]%x.Shape[1] == 0 { // a line becomes whole lines
+		x = t.only(x, 0, 1, last)
+	} else {
+		x = t.sampled(x)
 	}
 	return t.one(opResize, kernels.Attr{I: [4]int{kind}}, x.DType, shape, x.Place, x)
 }

@@ -44,6 +44,29 @@ func groupNormCases() []Case {
 			return &kernels.Call{In: tensors{g.act(s.x...), g.act(s.x...), g.act(c), g.positive(n, s.g),
 				g.f32(n, s.g)}, Out: tensors{g.raw(g.a, s.x...)}}
 		})
+		one(kernels.GroupMoments, "", 1, func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.act(s.x...)}, Out: stats(g)[1:]}
+		})
+		for _, bias := range []bool{false, true} {
+			one(kernels.GroupScale, fmt.Sprint(bias), 1, func(g *gen) *kernels.Call {
+				in := tensors{g.act(s.x...), g.act(c), nil, g.positive(n, s.g), g.f32(n, s.g)}
+				if bias {
+					in[2] = g.act(c)
+				}
+				return &kernels.Call{In: in, Out: tensors{g.raw(g.a, s.x...)}}
+			})
+		}
+		if n == 1 {
+			one(kernels.GroupJoin, "", 1, func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.f32(3, s.g), g.positive(3, s.g)}, Out: tensors{g.raw(tensor.F32,
+					1, s.g), g.raw(tensor.F32, 1, s.g)}}
+			})
+			one(kernels.GroupScaleDX, "", 3, func(g *gen) *kernels.Call {
+				return &kernels.Call{In: tensors{g.act(s.x...), g.act(s.x...), g.act(c), g.positive(1, s.g),
+					g.f32(1, s.g), g.f32(c), g.f32(c)}, Out: tensors{g.raw(g.a, s.x...)},
+					Attr: kernels.Attr{I: [4]int{2 * max(1, tensor.Len(s.x)/c)}}}
+			})
+		}
 		for _, acc := range []int{0, kernels.Accumulate} {
 			one(kernels.GroupNormDW, fmt.Sprint("+", acc), 3, func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(s.x...), g.act(s.x...), g.positive(n, s.g), g.f32(n,

@@ -11,6 +11,8 @@ import (
 func init() {
 	table[kernels.GroupNorm], table[kernels.GroupNormDX] = groupNorm, groupNormDX
 	table[kernels.GroupNormDW] = groupNormDW
+	table[kernels.GroupMoments], table[kernels.GroupJoin] = groupMoments, groupJoin
+	table[kernels.GroupScale], table[kernels.GroupScaleDX] = groupScale, groupScaleDX
 	table[kernels.FrozenNorm], table[kernels.FrozenNormDX] = frozenNorm, frozenNormDX
 	table[kernels.Resize], table[kernels.ResizeBwd] = resize, resizeBwd
 	table[kernels.Pool], table[kernels.PoolBwd] = pool, poolBwd
@@ -31,26 +33,23 @@ func (s grouped) of(i int) int { return i/s.each*s.g + i%s.c/(s.c/s.g) }
 // size is the elements of a group, 1 of an empty one.
 func (s grouped) size() float64 { return max(1, float64(s.each)/float64(s.g)) }
 
-// groupNorm sets y = (x − mean)·rstd·w + b, with statistics of groups of channels of each sample.
-func groupNorm(c *kernels.Call) {
-	x, w, b, s := load(c.In[0]), load(c.In[1]), optional(c.In, 2), channelGroups(c.In[0], c.Out[1])
-	mean, square := make([]float64, s.n*s.g), make([]float64, s.n*s.g)
+// moments are the mean of each group, and the mean of its squares about it.
+func (s grouped) moments(x []float64) (mean, square []float64) {
+	mean, square = make([]float64, s.n*s.g), make([]float64, s.n*s.g)
 	for i, v := range x {
 		mean[s.of(i)] += v / s.size()
 	}
 	for i, v := range x {
 		square[s.of(i)] += (v - mean[s.of(i)]) * (v - mean[s.of(i)]) / s.size()
 	}
-	rstd := make([]float64, len(square))
-	for i, v := range square {
-		rstd[i] = 1 / math.Sqrt(v+c.Attr.F[0])
-	}
+	return mean, square
+}
+
+// scale sets x = (x − mean)·rstd·w + b.
+func (s grouped) scale(x, w, b, rstd, mean []float64) {
 	for i := range x {
 		x[i] = (x[i]-mean[s.of(i)])*rstd[s.of(i)]*w[i%s.c] + orZero(b, i%s.c)
 	}
-	store(c.Out[0], x)
-	store(c.Out[1], rstd)
-	store(c.Out[2], mean)
 }
 
 // orZero is element i, 0 of none.
@@ -59,6 +58,67 @@ func orZero(v []float64, i int) float64 {
 		return 0
 	}
 	return v[i]
+}
+
+// groupNorm sets y = (x − mean)·rstd·w + b, with statistics of groups of channels of each sample.
+func groupNorm(c *kernels.Call) {
+	x, w, b, s := load(c.In[0]), load(c.In[1]), optional(c.In, 2), channelGroups(c.In[0], c.Out[1])
+	mean, rstd := s.moments(x)
+	for i, v := range rstd {
+		rstd[i] = 1 / math.Sqrt(v+c.Attr.F[0])
+	}
+	s.scale(x, w, b, rstd, mean)
+	store(c.Out[0], x)
+	store(c.Out[1], rstd)
+	store(c.Out[2], mean)
+}
+
+// groupMoments are the statistics of a part of the places.
+func groupMoments(c *kernels.Call) {
+	mean, square := channelGroups(c.In[0], c.Out[0]).moments(load(c.In[0]))
+	store(c.Out[0], mean)
+	store(c.Out[1], square)
+}
+
+// groupJoin makes the statistics of all places of those of parts.
+func groupJoin(c *kernels.Call) {
+	part, square := load(c.In[0]), load(c.In[1])
+	n := c.Out[0].Len()
+	mean, rstd, parts := make([]float64, n), make([]float64, n), float64(len(part))/float64(max(1, n))
+	for i, v := range part {
+		mean[i%n] += v / parts
+	}
+	for i, v := range square {
+		rstd[i%n] += (v + (part[i]-mean[i%n])*(part[i]-mean[i%n])) / parts
+	}
+	for i, v := range rstd {
+		rstd[i] = 1 / math.Sqrt(v+c.Attr.F[0])
+	}
+	store(c.Out[0], rstd)
+	store(c.Out[1], mean)
+}
+
+// groupScale is the norm by given statistics.
+func groupScale(c *kernels.Call) {
+	x, s := load(c.In[0]), channelGroups(c.In[0], c.In[3])
+	s.scale(x, load(c.In[1]), optional(c.In, 2), load(c.In[3]), load(c.In[4]))
+	store(c.Out[0], x)
+}
+
+// groupScaleDX is the gradient to a part of a sample's places, by sums over all of them.
+func groupScaleDX(c *kernels.Call) {
+	e, z, w, rstd, mean := load(c.In[0]), load(c.In[1]), load(c.In[2]), load(c.In[3]), load(c.In[4])
+	dw, db, s := load(c.In[5]), load(c.In[6]), channelGroups(c.In[1], c.In[3])
+	m1, m2 := make([]float64, len(rstd)), make([]float64, len(rstd))
+	for j := range w {
+		g, by := j/(s.c/s.g), w[j]*float64(s.g)/(float64(c.Attr.I[0])*float64(s.c))
+		m1[g], m2[g] = m1[g]+by*db[j], m2[g]+by*dw[j]
+	}
+	for i := range e {
+		g := s.of(i)
+		e[i] = rstd[g] * (e[i]*w[i%s.c] - m1[g] - (z[i]-mean[g])*rstd[g]*m2[g])
+	}
+	store(c.Out[0], e)
 }
 
 // groupNormDX sets dx = rstd·(e − mean(e) − z·mean(e·z)) with e = dy·w and z the normed x.
