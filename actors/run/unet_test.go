@@ -49,8 +49,8 @@ func clipWords(t *testing.T, dir, golden string) {
 }
 
 // TestUNetRun: a U-Net of SDXL's kind trains with two encoders of captions, whose states stand beside
-// each other, with the same losses in one stage and in three; its export goes on as diffusers' folder and
-// draws; and sizes that could meet in a microbatch, context parallelism and live encoders are refused.
+// each other, with the same losses in one stage, in three and by lines on several ranks; its export goes on as diffusers' folder and
+// draws; and sizes that could meet in a microbatch and live encoders are refused.
 func TestUNetRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -67,6 +67,10 @@ func TestUNetRun(t *testing.T) {
 	require.Len(t, one, 4)
 	three, _ := run(model, "plan.pp=3", "plan.layers=[5, 5, 4]", "plan.recompute=full")
 	require.InEpsilonSlice(t, one, three, 1e-5)
+	lines, _ := run(model, "plan.cp=2", "plan.zero=1", "plan.recompute=full", "train.micro_batch=1")
+	require.InEpsilonSlice(t, one, lines, 1e-5)
+	lines, _ = run(model, "plan.cp=4", "plan.pp=2", "plan.layers=[6, 8]", "train.micro_batch=1")
+	require.InEpsilonSlice(t, one, lines, 1e-5)
 	require.FileExists(t, filepath.Join(export, "unet", "diffusion_pytorch_model.safetensors"))
 	on, _ := run(fmt.Sprintf("{path: %q}", filepath.Join(export, "unet")))
 	require.NotEqual(t, one, on)
@@ -84,7 +88,6 @@ func TestUNetRun(t *testing.T) {
 	require.Len(t, drawn[0].Pixels, 3*8*8)
 
 	for _, c := range []struct{ arg, want string }{
-		{"plan.cp=2", "plan.cp: a model of convolutions computes every image whole"},
 		{"diffusion.encoders=live", "diffusion.encoders: the model reads two encoders"},
 		{"diffusion.sizes=[8x8, 8x6]", "could meet in a microbatch"}} {
 		err := openRun(model, dir, append([]string{c.arg, "train.micro_batch=2"}, more...)...)

@@ -144,7 +144,7 @@ func (t *Tape) Take(x, idx *Value) *Value {
 
 // ScaleRows is s[i]·x[i]; x [t d], s [t] float32, which has no gradient.
 func (t *Tape) ScaleRows(x, s *Value) *Value {
-	x = t.only(x, 1)
+	x, s = t.alongRuns(t.full(x), s)
 	return t.one(opScaleRows, kernels.Attr{}, x.DType, x.Shape, x.Place, x, s)
 }
 

@@ -153,7 +153,10 @@ type Options struct {
 	InputGrad  func(port string) bool
 	Consumers  func(port string) int // stages that take an output port; nil is one each
 	// ports that are held whole by every rank even under SeqParallel: features that rows are taken of
-	Whole         func(port string) bool
+	Whole func(port string) bool
+	// Lines says of how many lines each as long the rows of a port are, which members of context parallelism have
+	// whole ones of, in the place of rows; 0 for a port of other rows.
+	Lines         func(port string) int
 	Chunk, Chunks int
 	Frozen        func(param string) bool
 	Recompute     Recompute
@@ -462,7 +465,20 @@ func (t *Tape) portPlace(port string, rows int) Place {
 	if t.Whole != nil && t.Whole(port) {
 		return Place{}
 	}
+	if t.Lines != nil && t.Lines(port) > 0 {
+		return t.ofLines(t.Lines(port))
+	}
 	return t.rows(rows, nil)
+}
+
+// ofLines is how rows of so many lines lie, of which members of context parallelism have whole ones where they can.
+func (t *Tape) ofLines(n int) (p Place) {
+	for m, a := range t.Mesh {
+		if a.Context && a.Size > 1 && n%a.Size == 0 {
+			p[m], n = Part{Sharded, 0}, n/a.Size
+		}
+	}
+	return p
 }
 
 // Place gives a named activation the placement the plan chose for it; "residual" is the stream between

@@ -99,6 +99,7 @@ type Denoiser struct {
 	FeatureWidth int
 	ZeroWith     bool   // further images of a sample are told time 0, not the sample's
 	Canvas       bool   // rows are images, whole and all of one size in a microbatch
+	Lines        bool   // and members of context parallelism compute some lines of each
 	Framed       bool   // the model is told how each image was cut out of its picture
 	Dir          string // the model's folder in a pipeline of diffusers, "" for unet or transformer
 	// Takes is set for an autoencoder, which reads pictures as they are and gives them back: an error says

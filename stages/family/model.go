@@ -138,6 +138,12 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	o.Consumers, o.Whole = func(port string) int { return fan[port] }, func(port string) bool {
 		return m.Ports[port].Whole
 	}
+	o.Lines = func(port string) int {
+		if lines := m.Ports[port].Lines; lines != nil {
+			return lines(rec.Shape)
+		}
+		return 0
+	}
 	if o.Low == nil {
 		o.Low = m.Low
 	}

@@ -178,8 +178,8 @@ func (r rules) diffusion() {
 		r.at(section+"text_encoder_2", "the model reads one encoder of captions, or has one among its blocks",
 			"remove it")
 	}
-	if r.m.Denoiser.Canvas && r.c.Run.Plan.CP > 1 {
-		r.at("plan.cp", "a model of convolutions computes every image whole, so that nothing is shared out",
+	if r.m.Denoiser.Canvas && !r.m.Denoiser.Lines && r.c.Run.Plan.CP > 1 {
+		r.at("plan.cp", "the model computes every image whole, so that nothing is shared out",
 			"use plan.dp, plan.tp or plan.pp")
 	}
 	if r.c.Run.Plan.ChunkSize > 0 {

@@ -35,7 +35,7 @@ func newUNet(c configs.Model) *unet {
 		pipeline = "StableDiffusionXLPipeline"
 	}
 	return &unet{c: c, k: k, o: o, d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Texts: k.Text,
-		Pipeline: pipeline, Canvas: true, Framed: o.Frame > 0, Pooled: o.pooled()}}
+		Pipeline: pipeline, Canvas: true, Lines: true, Framed: o.Frame > 0, Pooled: o.pooled()}}
 }
 
 // embWidth is the width of what every residual block is told of the level of noise.
@@ -114,7 +114,14 @@ func (u *unet) add(name string, channels int, work float64, record part, more ..
 	}
 	u.m.Add(b)
 	level := u.deep
-	u.m.Ports[to] = family.Port{Width: channels, Whole: true, Rows: func(s block.Shape) int {
+	lines := func(s block.Shape) int { // those of several images are cut between images alone
+		n, h, _ := space(s, level)
+		if n > 1 {
+			return n
+		}
+		return h
+	}
+	u.m.Ports[to] = family.Port{Width: channels, Lines: lines, Rows: func(s block.Shape) int {
 		n, h, w := space(s, level)
 		return n * h * w
 	}}
@@ -174,7 +181,7 @@ func (u *unet) resnet(r *block.Rec, name string, x, temb *grad.Value, out int) *
 	h = t.Modulate(h, none, e, t.ConstI32("dif.each", levels), grad.Modulation{Norm: kernels.PlainRows,
 		Plus: 1})
 	h = t.Act(u.norm(r, name+".norm2", h, u.c.NormEps), kernels.SiLU)
-	h = t.Place("", u.conv(r, name+".conv2", h, out, convOpts{axis: 1, unit: unit, size: 3, stride: 1}))
+	h = u.conv(r, name+".conv2", h, out, convOpts{axis: 1, unit: unit, size: 3, stride: 1})
 	if in != out {
 		x = u.conv(r, name+".conv_shortcut", x, out, convOpts{axis: -1, unit: 1, size: 1, stride: 1})
 	}
@@ -280,15 +287,13 @@ func (u *unet) layer(r *block.Rec, name string, x *grad.Value, head, level int,
 	}
 	cu := t.ConstI32("dif.borders", borders)
 	y := norm(".norm1")
-	x = t.Add(x, t.Place("", u.attend(r, name+".attn1", y, y, head, cu, cu)))
-	x = t.Add(x, t.Place("", u.attend(r, name+".attn2", norm(".norm2"), u.d.Captions(r, env), head, cu,
-		u.d.CanvasCu(r))))
+	x = t.Add(x, u.attend(r, name+".attn1", y, y, head, cu, cu))
+	x = t.Add(x, u.attend(r, name+".attn2", norm(".norm2"), u.d.Captions(r, env), head, cu, u.d.CanvasCu(r)))
 	y = norm(".norm3")
 	wide := block.LinearOpts{Bias: true}
 	gate := t.Act(r.Linear(name+".ff.net.0.gate", y, 4*c, c, wide), kernels.GELU)
 	y = t.Mul(r.Linear(name+".ff.net.0.value", y, 4*c, c, wide), gate)
-	return t.Add(x, t.Place("", r.Linear(name+".ff.net.2", y, c, 4*c, block.LinearOpts{Bias: true,
-		Row: true})))
+	return t.Add(x, r.Linear(name+".ff.net.2", y, c, 4*c, block.LinearOpts{Bias: true, Row: true}))
 }
 
 // attend is attention of rows x to rows of.

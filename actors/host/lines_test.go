@@ -1,0 +1,48 @@
+package host
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+)
+
+// TestLinesAreShared: with context parallelism each of four ranks computes a quarter of a U-Net's convolutions and
+// attention, keeps hardly more than a quarter of their activations, and sends lines to its neighbours; the
+// levels of noise, which every rank computes, are the rest.
+func TestLinesAreShared(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"unet", "unet-xl"} {
+		type figures struct {
+			flops, activations int64
+			halos              int
+		}
+		of := func(cp int) (f figures) {
+			g := openDenoiser(t, name)
+			l, err := layout.New(&layout.Design{Model: g.m, Mesh: layout.MeshOf(&configs.Plan{PP: 1, DP: 1, TP: 1, CP: cp,
+				EP: 1, ETP: 1}), Schedule: "1f1b", Micro: 1, Rows: 64 * 64, Dims: map[string]int{family.CanvasHeight: 64,
+				family.CanvasWidth: 64}, Optim: optim.Config{Name: "adamw"}})
+			require.NoError(t, err)
+			for _, s := range l.Main(0).Segments(grad.F) {
+				f.flops += s.Cost.Flops
+				for _, n := range s.Comm {
+					if n.Shift() != 0 {
+						f.halos++
+					}
+				}
+			}
+			f.activations = l.Memory(0).Activations
+			return f
+		}
+		one, four := of(1), of(4)
+		require.Zero(t, one.halos)
+		require.Greater(t, four.halos, 10, "every convolution of three lines reaches over")
+		require.Less(t, float64(four.flops), 0.26*float64(one.flops), name)
+		require.Less(t, float64(four.activations), 0.35*float64(one.activations), name)
+	}
+}
