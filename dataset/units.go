@@ -22,6 +22,13 @@ type Parted interface {
 	ReadPart(i, from, to int64) (Document, error)
 }
 
+// Columned is a source whose documents are records with more columns than what is read of them.
+type Columned interface {
+	// Columns returns record i as a JSON object, with the column of the text in it, and where it lies. Its errors
+	// are those of Source.Read.
+	Columns(i int64) ([]byte, Place, error)
+}
+
 // ErrNoSizes says that sizes are not known without reading the documents.
 var ErrNoSizes = errors.New("sizes are not known before the documents are read")
 

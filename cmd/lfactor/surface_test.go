@@ -67,7 +67,7 @@ var jsonArgs = map[string]string{
 	"config explain": "plan.pp run.yaml", "config models": "", "config schema": "",
 	"data bench": "text", "data blame": "run last",
 	"data convert": "--output_dir shards --json_file a.jsonl --image_dir img --sample_type multi_mix_qa",
-	"data index":   "s.tar", "data ingest": "job.yaml",
+	"data index":   "s.tar", "data ingest": "job.yaml", "data run": "recipe.yaml",
 	"data lint": "text", "data pack": "--input shards --output_dir packed --model model --max-tokens 256",
 	"data preview": "text", "data quarantine": "run", "data stat": "text",
 	"data tokenize": "--input text --hf-tokenizer-path tok --output-prefix ids",
@@ -107,6 +107,7 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "denoiser.yaml"), []byte("model: {name: wan/2.1-t2v-1.3b}\n"+
 		"data: {paths: [none], seq_len: 16}\ndiffusion: {autoencoder: pixels, text_encoder: none, sizes: [8x8]}\n"+
 		"train: {global_batch: 8}\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "recipe.yaml"), []byte("output: clean\ninputs: [text]\n"), 0o644))
 	c := root()
 	c.InitDefaultCompletionCmd()
 	c.InitDefaultHelpCmd()

@@ -14,7 +14,8 @@ var _ = Register(Kind{Name: "c4_quality",
 	Doc:    "keeps lines that are sentences, and documents that have enough of them",
 	Source: "arXiv:1910.10683; Datatrove 0.10 C4QualityFilter",
 	Settings: func() Settings {
-		return &c4Quality{Citations: true, Terminal: true, MinSentences: 5, MinWords: 3, MaxWord: 1000, Lorem: true,
+		return &c4Quality{Citations: true, Terminal: true, MinSentences: 5, MinWords: 3, MaxWord: 1000,
+			Lorem:      true,
 			JavaScript: true, Curly: true, Policy: true}
 	}})
 
@@ -67,7 +68,10 @@ func (c *c4Quality) Do(k *Desk, d *Doc) string {
 		if c.Curly && strings.Contains(line, "{") {
 			return "curly_bracket"
 		}
-		if c.Policy && slices.ContainsFunc(policies, func(p string) bool { return strings.Contains(lower, p) }) {
+		if c.Policy && slices.ContainsFunc(policies, func(p string) bool {
+			return strings.Contains(lower,
+				p)
+		}) {
 			continue
 		}
 		if c.MinSentences != -1 {

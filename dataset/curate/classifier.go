@@ -9,8 +9,10 @@ import (
 	"github.com/lfactor/lfactor/dataset/words"
 )
 
-// classifier: a fastText classifier of the user's, as Datatrove's FastTextClassifierFilter on whole documents.
-var _ = Register(Kind{Name: "classifier", Doc: "keeps or drops documents by the labels of a fastText classifier",
+// classifier: a fastText classifier of the user's, as Datatrove's FastTextClassifierFilter on whole
+// documents.
+var _ = Register(Kind{Name: "classifier",
+	Doc:    "keeps or drops documents by the labels of a fastText classifier",
 	Source: "Datatrove 0.10 FastTextClassifierFilter",
 	Settings: func() Settings {
 		return &classifier{Save: true}
@@ -34,7 +36,8 @@ type labelScore struct {
 
 func (c *classifier) Open() (Step, error) {
 	if len(c.Keep) > 0 && len(c.Remove) > 0 {
-		return nil, &Fault{"keep_labels", "remove_labels is given too", "give one of them, and use two steps for both"}
+		return nil, &Fault{"keep_labels", "remove_labels is given too",
+			"give one of them, and use two steps for both"}
 	}
 	var err error
 	if c.model, err = openClassifier(c.Model); err != nil {
@@ -43,7 +46,8 @@ func (c *classifier) Open() (Step, error) {
 	names := c.model.Labels()
 	for _, l := range append(slices.Clone(c.Keep), c.Remove...) {
 		if !slices.Contains(names, l.Label) {
-			return nil, &Fault{"keep_labels", fmt.Sprintf("the classifier has no label %q", l.Label), listOf(names)}
+			return nil, &Fault{"keep_labels", fmt.Sprintf("the classifier has no label %q", l.Label),
+				listOf(names)}
 		}
 	}
 	return c, nil

@@ -3,8 +3,8 @@ package curate
 import "fmt"
 
 // Clusters joins documents into clusters, and knows the one of each cluster that stays: the root that
-// Datatrove's MinhashDedupCluster has, if pairs come in its order (bucket by bucket, by key, then by number).
-// It takes eight bytes a document.
+// Datatrove's MinhashDedupCluster has, if pairs come in its order (bucket by bucket, by key, then by
+// number). It takes eight bytes a document.
 type Clusters struct{ parent, size []uint32 }
 
 // documentsMax is how many documents numbers of 32 bits count.
@@ -32,8 +32,8 @@ func (c *Clusters) Root(x uint32) uint32 {
 	return x
 }
 
-// Join puts two documents into one cluster: the smaller cluster goes to the larger one, b's to a's if they are
-// alike.
+// Join puts two documents into one cluster: the smaller cluster goes to the larger one, b's to a's if they
+// are alike.
 func (c *Clusters) Join(a, b uint32) {
 	a, b = c.Root(a), c.Root(b)
 	if a == b {

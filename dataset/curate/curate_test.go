@@ -44,17 +44,25 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ step, text, want string }{
-		{"gopher_quality", "min_doc_word: 3", `r.yaml:1: steps[0].min_doc_word: there is no such key; did you mean "min_doc_words"?`},
-		{"gopher_quality", "step: x\nmin_doc_words: many", `r.yaml:2: steps[0].min_doc_words: "many" is no whole number`},
-		{"gopher_quality", "stop_words: the", `r.yaml:1: steps[0].stop_words: "the" stands where a list is wanted; write it as [ … ]`},
-		{"gopher_repetition", "top_n_grams: [[0, 0.2]]", `steps[0].top_n_grams: 0 is no number of words; give pairs like [2, 0.2]`},
+		{"gopher_quality", "min_doc_word: 3",
+			`r.yaml:1: steps[0].min_doc_word: there is no such key; did you mean "min_doc_words"?`},
+		{"gopher_quality", "step: x\nmin_doc_words: many",
+			`r.yaml:2: steps[0].min_doc_words: "many" is no whole number`},
+		{"gopher_quality", "stop_words: the",
+			`r.yaml:1: steps[0].stop_words: "the" stands where a list is wanted; write it as [ … ]`},
+		{"gopher_repetition", "top_n_grams: [[0, 0.2]]",
+			`steps[0].top_n_grams: 0 is no number of words; give pairs like [2, 0.2]`},
 		{"language", "languages: [en]", `steps[0].model: is not given; name a .bin or .ftz of fastText`},
-		{"language", "step: language\nmodel: " + wrong, `r.yaml:2: steps[0].model: fastText classifier ` + wrong + `: it is not a fastText model`},
-		{"language", "model: " + model + "\nlanguages: [tlh]", `r.yaml:2: steps[0].languages: the model knows no language "tlh"; it knows de, el, en, fr, zh`},
-		{"classifier", "model: " + model + "\nkeep_labels: [{label: en, score: 0.5}]\nremove_labels: [{label: de, score: 1}]",
+		{"language", "step: language\nmodel: " + wrong, `r.yaml:2: steps[0].model: fastText classifier ` +
+			wrong + `: it is not a fastText model`},
+		{"language", "model: " + model + "\nlanguages: [tlh]",
+			`r.yaml:2: steps[0].languages: the model knows no language "tlh"; it knows de, el, en, fr, zh`},
+		{"classifier", "model: " + model +
+			"\nkeep_labels: [{label: en, score: 0.5}]\nremove_labels: [{label: de, score: 1}]",
 			`r.yaml:2: steps[0].keep_labels: remove_labels is given too`},
 		{"minhash_dedup", "n_grams: 0", `steps[0].n_grams: 0 words make no n-gram; the usual number is 5`},
-		{"minhash_dedup", "num_buckets: 100000", `steps[0].num_buckets: 100000 buckets of 8 hashes cannot be`},
+		{"minhash_dedup", "num_buckets: 100000",
+			`steps[0].num_buckets: 100000 buckets of 8 hashes cannot be`},
 		{"length", "{}", `steps[0].min_chars: no bound is given`},
 		{"decontaminate", "against: [nothing.jsonl]", `steps[0].against: `},
 		{"sample", "inputs: {web: 2}", `steps[0].inputs.web: 2 is not within 0 and 1`},
@@ -75,13 +83,16 @@ func TestSettings(t *testing.T) {
 		{"gopher_quality", "min_doc_words: 4", "Cats like mice", "gopher_short_doc", ""},
 		{"language", "{model: " + model + ", languages: [en]}", "the of and", "", ""},
 		{"language", "{model: " + model + ", languages: [en]}", "der die und", "language", ""},
-		{"classifier", "{model: " + model + ", remove_labels: [{label: en, score: 0.5}]}", "the of and", "classifier", ""},
-		{"classifier", "{model: " + model + ", remove_labels: [{label: en, score: 0.5}]}", "der die und", "", ""},
+		{"classifier", "{model: " + model + ", remove_labels: [{label: en, score: 0.5}]}", "the of and",
+			"classifier", ""},
+		{"classifier", "{model: " + model + ", remove_labels: [{label: en, score: 0.5}]}", "der die und", "",
+			""},
 		{"length", "{min_chars: 4}", "äöü", "too_short", ""},
 		{"length", "{max_words: 2}", "a b c", "too_many_words", ""},
 		{"length", "{column: n, min: 5}", "a", "no_n", ""},
 		{"pii", "{}", "a@b.co 8.8.8.8 10.0.0.1", "", "email@example.com 22.214.171.124 10.0.0.1"},
-		{"pii", "{remove_emails: false, only_remove_public_ips: false, ip_replacement: [x]}", "a@b.co 8.8.8.8 10.0.0.1 08.1.1.1", "",
+		{"pii", "{remove_emails: false, only_remove_public_ips: false, ip_replacement: [x]}",
+			"a@b.co 8.8.8.8 10.0.0.1 08.1.1.1", "",
 			"a@b.co x x 08.1.1.1"},
 		{"c4_quality", "{min_num_sentences: 1}", "No end\nAn end, it is [12].", "", "An end, it is ."},
 	} {
@@ -93,7 +104,8 @@ func TestSettings(t *testing.T) {
 		d := Doc{Text: c.doc}
 		reason := s.Do(NewDesk(), &d)
 		if reason != c.reason || c.after != "" && d.Text != c.after {
-			t.Errorf("%s %s: %q: %q and %q, want %q and %q", c.step, c.text, c.doc, reason, d.Text, c.reason, c.after)
+			t.Errorf("%s %s: %q: %q and %q, want %q and %q", c.step, c.text, c.doc, reason, d.Text, c.reason,
+				c.after)
 		}
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/words"
 )
 
-// golden is the folder of bench/golden/curate.py's files: the small set, or the one that LFACTOR_CURATE names.
+// golden is the folder of bench/golden/curate.py's files: the small set, or the one that LFACTOR_CURATE
+// names.
 func golden() string {
 	if dir := os.Getenv("LFACTOR_CURATE"); dir != "" {
 		return dir
@@ -98,7 +99,8 @@ func TestDatatroveVerdicts(t *testing.T) {
 			have := s.Do(desk, &doc)
 			fired[name+" "+have]++
 			if have != reason || have == "" && doc.Text != text {
-				t.Errorf("document %d: %s: %q, want %q; %.200q, want %.200q", i, name, have, reason, doc.Text, text)
+				t.Errorf("document %d: %s: %q, want %q; %.200q, want %.200q", i, name, have, reason,
+					doc.Text, text)
 				continue
 			}
 			same++
@@ -136,7 +138,8 @@ func TestDatatroveMinHash(t *testing.T) {
 	for _, m := range g.MinHash {
 		c := m.Config
 		s := open(t, "minhash_dedup", func(s Settings) {
-			*s.(*minHash) = minHash{NGrams: c.NGrams, Buckets: c.Buckets, Hashes: c.Hashes, Seed: c.Seed, Hash: c.Hash,
+			*s.(*minHash) = minHash{NGrams: c.NGrams, Buckets: c.Buckets, Hashes: c.Hashes, Seed: c.Seed,
+				Hash:      c.Hash,
 				Precision: c.Precision}
 		}).(*minHash)
 		for i, want := range m.Signatures {
@@ -154,7 +157,8 @@ func TestDatatroveMinHash(t *testing.T) {
 		}
 		remove, clusters := resolve(t, keys, int64(len(docs)))
 		if !slices.Equal(remove, m.Remove) {
-			t.Errorf("%+v: %d documents go, want %d: %v, want %v", c, len(remove), len(m.Remove), remove, m.Remove)
+			t.Errorf("%+v: %d documents go, want %d: %v, want %v", c, len(remove), len(m.Remove), remove,
+				m.Remove)
 		}
 		for _, p := range m.Clusters {
 			if clusters.Root(p[0]) != clusters.Root(m.Clusters[firstOf(m.Clusters, p[1])][0]) {
@@ -238,7 +242,8 @@ func TestRepeats(t *testing.T) {
 		seen := map[uint64]string{}
 		for i := 0; i+n <= len(text); i++ {
 			h := r.hash(i, i+n)
-			if was, ok := seen[h]; ok != slices.Contains(slices.Collect(maps.Values(seen)), text[i:i+n]) || ok && was != text[i:i+n] {
+			if was, ok := seen[h]; ok != slices.Contains(slices.Collect(maps.Values(seen)), text[i:i+n]) ||
+				ok && was != text[i:i+n] {
 				t.Fatalf("%q and %q", was, text[i:i+n])
 			}
 			seen[h] = text[i : i+n]

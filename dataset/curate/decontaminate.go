@@ -13,7 +13,8 @@ import (
 
 // decontaminate: documents that share an n-gram of words with sets of questions, as Datatrove's
 // NGramsDecontFilter.
-var _ = Register(Kind{Name: "decontaminate", Doc: "drops documents that share n-grams of words with benchmarks",
+var _ = Register(Kind{Name: "decontaminate",
+	Doc:    "drops documents that share n-grams of words with benchmarks",
 	Source: "Datatrove 0.10 NGramsDecontIndexer and NGramsDecontFilter; arXiv:2005.14165, appendix C",
 	Settings: func() Settings {
 		return &decontaminate{NGrams: 12, Overlap: true, Label: "text", Query: "query"}
@@ -25,7 +26,7 @@ type decontaminate struct {
 	Against []string `yaml:"against"` // paths of the sets
 	NGrams  int      `yaml:"n_grams"`
 	Queries bool     `yaml:"find_query_ngrams"`   // also those of questions alone
-	Overlap bool     `yaml:"find_overlap_ngrams"` // also those that begin in a question and end in its answer
+	Overlap bool     `yaml:"find_overlap_ngrams"` // and those that begin in a question
 	Label   string   `yaml:"label_key"`
 	Query   string   `yaml:"query_key"`
 	index   map[uint64]int32
@@ -36,7 +37,8 @@ const decontaminateMax = 1 << 26
 
 func (c *decontaminate) Open() (Step, error) {
 	if c.NGrams < 1 {
-		return nil, &Fault{"n_grams", fmt.Sprintf("%d words make no n-gram", c.NGrams), "the usual number is 12"}
+		return nil, &Fault{"n_grams", fmt.Sprintf("%d words make no n-gram", c.NGrams),
+			"the usual number is 12"}
 	}
 	if len(c.Against) == 0 {
 		return nil, &Fault{"against", "no set is given", "list the files of the benchmarks"}
@@ -60,11 +62,6 @@ func (c *decontaminate) Open() (Step, error) {
 	return c, nil
 }
 
-// recorded is what sources of records have beside their texts.
-type recorded interface {
-	Record(i int64) ([]byte, dataset.Place, error)
-}
-
 // add puts a question with its answer into the index.
 func (c *decontaminate) add(cutter *words.Cutter, s dataset.Source, n int64, set int32) error {
 	d, err := s.Read(n)
@@ -74,14 +71,15 @@ func (c *decontaminate) add(cutter *words.Cutter, s dataset.Source, n int64, set
 	label := cutter.Words(words.Simplify(d.Text))
 	c.addAll(label, set)
 	var query []string
-	if r, ok := s.(recorded); ok {
-		b, _, err := r.Record(n)
+	if r, ok := s.(dataset.Columned); ok {
+		b, _, err := r.Columns(n)
 		if err != nil {
 			return err
 		}
 		var m map[string]json.RawMessage
 		var text string
-		if json.Unmarshal(b, &m) == nil && json.Unmarshal(m[c.Query], &text) == nil { // else it has no question
+		if json.Unmarshal(b, &m) == nil && json.Unmarshal(m[c.Query], &text) == nil {
+			// else it has no question
 			query = cutter.Words(words.Simplify(text))
 		}
 	}
@@ -95,7 +93,8 @@ func (c *decontaminate) add(cutter *words.Cutter, s dataset.Source, n int64, set
 		}
 	}
 	if len(c.index) > decontaminateMax {
-		return fmt.Errorf("%s: the sets have over %d n-grams; use fewer sets at a time", s.Name(), decontaminateMax)
+		return fmt.Errorf("%s: the sets have over %d n-grams; use fewer sets at a time", s.Name(),
+			decontaminateMax)
 	}
 	return nil
 }

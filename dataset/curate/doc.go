@@ -1,7 +1,8 @@
-// Package curate has the steps that make a corpus clean: filters, changes of texts and removal of duplicates.
-// A step is one file that registers itself with its settings, what it reads and writes, and where its rules
-// come from. A step without state looks at one document at a time, so that it can stand on the way of training
-// too; one with state signs documents, and what is to go is decided when all have been seen.
+// Package curate has the steps that make a corpus clean: filters, changes of texts and removal of
+// duplicates. A step is one file that registers itself with its settings, what it reads and writes, and
+// where its rules come from. A step without state looks at one document at a time, so that it can stand on
+// the way of training too; one with state signs documents, and what is to go is decided when all have been
+// seen.
 //
 // The rules are Datatrove's where it has them, with its names of parameters and its defaults; words and
 // sentences are those of English (package dataset/words).
@@ -21,6 +22,9 @@ type Doc struct {
 	Input  string        // name of the input
 	Number int64         // in the input
 	Place  dataset.Place // for people
+	// Derived says that the text was made of other columns, as that of a conversation: it is looked at and
+	// not written, and no step may change it.
+	Derived bool
 }
 
 // Field is a column beside the text.
@@ -66,7 +70,8 @@ type Desk struct {
 // NewDesk returns a worker's Desk.
 func NewDesk() *Desk { return &Desk{cutter: words.NewCutter()} }
 
-// Words returns the words of a text, cut once for steps that ask one after the other. They must not be changed.
+// Words returns the words of a text, cut once for steps that ask one after the other. They must not be
+// changed.
 func (k *Desk) Words(text string) []string {
 	if !k.cut || k.text != text {
 		k.text, k.words, k.cut = text, k.cutter.Words(text), true

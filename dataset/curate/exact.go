@@ -18,7 +18,7 @@ var _ = Register(Kind{Name: "exact_dedup", Doc: "drops documents whose text has 
 
 // exactDedup is its settings.
 type exactDedup struct {
-	Simplify bool `yaml:"simplify"` // texts are compared without case, punctuation and digits, as minhash_dedup does
+	Simplify bool `yaml:"simplify"` // texts are compared in the form of minhash_dedup
 }
 
 func (e *exactDedup) Open() (Step, error)        { return e, nil }

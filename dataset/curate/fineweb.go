@@ -8,7 +8,8 @@ import (
 )
 
 // fineweb_quality: FineWeb's own rules, as Datatrove's FineWebQualityFilter.
-var _ = Register(Kind{Name: "fineweb_quality", Doc: "drops lists, menus and repeated lines, by FineWeb's rules",
+var _ = Register(Kind{Name: "fineweb_quality",
+	Doc:    "drops lists, menus and repeated lines, by FineWeb's rules",
 	Source: "arXiv:2406.17557; Datatrove 0.10 FineWebQualityFilter",
 	Settings: func() Settings {
 		return &fineWeb{Punct: 0.12, Short: 0.67, Length: 30, Duplicates: 0.01, NewLines: 0.3}
@@ -18,7 +19,7 @@ var _ = Register(Kind{Name: "fineweb_quality", Doc: "drops lists, menus and repe
 type fineWeb struct {
 	Punct       float64  `yaml:"line_punct_thr"`
 	ExcludeZero bool     `yaml:"line_punct_exclude_zero"`
-	Stop        []string `yaml:"stop_chars"` // the characters that end sentences in some script, unless given
+	Stop        []string `yaml:"stop_chars"` // ends of sentences in any script, unless given
 	Short       float64  `yaml:"short_line_thr"`
 	Length      int      `yaml:"short_line_length"`
 	Duplicates  float64  `yaml:"char_duplicates_ratio"`

@@ -10,7 +10,8 @@ import (
 )
 
 // gopher_repetition: Gopher's rules about repetition, as Datatrove's GopherRepetitionFilter.
-var _ = Register(Kind{Name: "gopher_repetition", Doc: "drops texts that repeat themselves, by Gopher's rules",
+var _ = Register(Kind{Name: "gopher_repetition",
+	Doc:    "drops texts that repeat themselves, by Gopher's rules",
 	Source: "arXiv:2112.11446, table A1; Datatrove 0.10 GopherRepetitionFilter",
 	Settings: func() Settings {
 		return &gopherRepetition{Lines: 0.3, Paragraphs: 0.3, LineChars: 0.2, ParagraphChars: 0.2,
@@ -43,7 +44,8 @@ func (g *gopherRepetition) Open() (Step, error) {
 	for key, list := range map[string][][2]float64{"top_n_grams": g.Top, "dup_n_grams": g.Dup} {
 		for _, p := range list {
 			if p[0] < 1 || p[0] != float64(int(p[0])) || p[0] > 1000 {
-				return nil, &Fault{key, fmt.Sprintf("%v is no number of words", p[0]), "give pairs like [2, 0.2]"}
+				return nil, &Fault{key, fmt.Sprintf("%v is no number of words", p[0]),
+					"give pairs like [2, 0.2]"}
 			}
 		}
 	}
@@ -115,8 +117,8 @@ func (s *gopherScratch) start(i int) int {
 	return s.ends[i-1]
 }
 
-// top returns the characters, blanks between words counted, of all places of the n-gram that comes most often;
-// of several the first one.
+// top returns the characters, blanks between words counted, of all places of the n-gram that comes most
+// often; of several the first one.
 func (s *gopherScratch) top(n int) int {
 	clear(s.seen)
 	s.counts = s.counts[:0]

@@ -29,8 +29,9 @@ type language struct {
 
 func (l *language) Open() (Step, error) {
 	if l.Backend != "ft176" && l.Backend != "glotlid" {
-		return nil, &Fault{"backend", fmt.Sprintf("%q is none", l.Backend), "use ft176, or glotlid, whose labels " +
-			"are a language and a script"}
+		return nil, &Fault{"backend", fmt.Sprintf("%q is none", l.Backend),
+			"use ft176, or glotlid, whose labels " +
+				"are a language and a script"}
 	}
 	var err error
 	if l.model, err = openClassifier(l.Model); err != nil {

@@ -25,8 +25,9 @@ type length struct {
 
 func (l *length) Open() (Step, error) {
 	if *l == (length{}) {
-		return nil, &Fault{"min_chars", "no bound is given", "give min_chars, max_chars, min_words, max_words, or " +
-			"column with min or max"}
+		return nil, &Fault{"min_chars", "no bound is given",
+			"give min_chars, max_chars, min_words, max_words, or " +
+				"column with min or max"}
 	}
 	if l.Column == "" && (l.Min != 0 || l.Max != 0) {
 		return nil, &Fault{"column", "is not given, and min and max are bounds of a column", ""}

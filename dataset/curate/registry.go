@@ -34,13 +34,13 @@ type Columns struct {
 type Step interface {
 	// Columns says what the step touches.
 	Columns() Columns
-	// Do looks at a document, may change it, and says why it is to be dropped: "" keeps it. The reason is one
-	// of a few words, as "gopher_short_doc".
+	// Do looks at a document, may change it, and says why it is to be dropped: "" keeps it. The reason is
+	// one of a few words, as "gopher_short_doc".
 	Do(k *Desk, d *Doc) (reason string)
 }
 
-// Stateful is a step that has to see all documents before it knows which are to go. It signs each, and is told
-// afterwards which units of a document are copies of earlier ones.
+// Stateful is a step that has to see all documents before it knows which are to go. It signs each, and is
+// told afterwards which units of a document are copies of earlier ones.
 type Stateful interface {
 	Step // Do may drop documents before they are signed
 	// Form is how many keys of how many bytes a unit has at most, and how documents are found by them.
@@ -79,8 +79,8 @@ var kinds struct {
 	list []Kind
 }
 
-// Register adds a kind of step; a step's file calls it in a variable's declaration. Two steps of one name are a
-// bug of the program.
+// Register adds a kind of step; a step's file calls it in a variable's declaration. Two steps of one name
+// are a bug of the program.
 func Register(k Kind) bool {
 	kinds.Lock()
 	defer kinds.Unlock()

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// repeats finds equal pieces of a text by their hashes: polynomials modulo 2⁶¹-1 over all its bytes, so that any
-// piece's hash is two products away. Two unequal pieces of a text of a million words are taken for equal with a
-// chance below 1e-6.
+// repeats finds equal pieces of a text by their hashes: polynomials modulo 2⁶¹-1 over all its bytes, so that
+// any piece's hash is two products away. Two unequal pieces of a text of a million words are taken for equal
+// with a chance below 1e-6.
 type repeats struct {
 	powers, sums []uint64 // to the byte
 	set          map[uint64]int32

@@ -1,6 +1,7 @@
 package curate
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -26,8 +27,8 @@ func (r *Reader) Fail(line int, key, why, try string) {
 // Err returns all faults, nil for none.
 func (r *Reader) Err() error { return errors.Join(r.Faults...) }
 
-// Into fills the struct that into points to from a mapping. Keys are those of the yaml tags, and those of skip
-// are somebody else's. Key is the place of the mapping, "" for the file.
+// Into fills the struct that into points to from a mapping. Keys are those of the yaml tags, and those of
+// skip are somebody else's. Key is the place of the mapping, "" for the file.
 func (r *Reader) Into(n *yaml.Node, key string, into any, skip ...string) {
 	v := reflect.ValueOf(into).Elem()
 	if n.Kind != yaml.MappingNode {
@@ -103,6 +104,8 @@ func kindName(v reflect.Value) string {
 		return "text"
 	case reflect.Map:
 		return "mapping of names to numbers"
+	case reflect.Slice:
+		return "list"
 	}
 	return v.Type().String()
 }
@@ -132,4 +135,20 @@ func (r *Reader) Open(k Kind, n *yaml.Node, key string, skip ...string) Step {
 	}
 	r.Fail(line, dotted(key, f.Key), f.Why, f.Try)
 	return nil
+}
+
+// Defaults lists the settings of a kind of step as a recipe would have them, in the order of their rules.
+func Defaults(k Kind) (out []string) {
+	v := reflect.ValueOf(k.Settings()).Elem()
+	for i := range v.NumField() {
+		if tag := v.Type().Field(i).Tag.Get("yaml"); tag != "" {
+			value := v.Field(i).Interface()
+			if b, err := json.Marshal(value); err == nil && !v.Field(i).IsZero() {
+				out = append(out, tag+": "+string(b))
+			} else {
+				out = append(out, tag+": "+kindName(v.Field(i)))
+			}
+		}
+	}
+	return out
 }

@@ -41,7 +41,8 @@ func TestGolden(t *testing.T) {
 			for _, s := range have {
 				d := math.Abs(float64(s.P) - c.Scores[labelPrefix+s.Label])
 				if worst = max(worst, d); d > 1e-5 {
-					t.Errorf("%s: %q: %s %v, want %v", f, c.Text, s.Label, s.P, c.Scores[labelPrefix+s.Label])
+					t.Errorf("%s: %q: %s %v, want %v", f, c.Text, s.Label, s.P,
+						c.Scores[labelPrefix+s.Label])
 				}
 			}
 		}

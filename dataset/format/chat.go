@@ -106,8 +106,12 @@ type chats struct {
 	tags         dataset.Tags
 }
 
-func (c *chats) Name() string        { return c.name }
-func (c *chats) Kind() dataset.Kind  { return dataset.KindChat }
+func (c *chats) Name() string       { return c.name }
+func (c *chats) Kind() dataset.Kind { return dataset.KindChat }
+
+// Columns implements dataset.Columned.
+func (c *chats) Columns(i int64) ([]byte, dataset.Place, error) { return c.Record(i) }
+
 func (c *chats) Fingerprint() string { return HashOf(c.records.Fingerprint(), c.format, c.tags) }
 
 // Read reads a conversation and its tools. One without messages counts as a bad sample.

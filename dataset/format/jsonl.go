@@ -61,6 +61,9 @@ func (t *texts) Sizes(from int64, out []int64) error {
 	return dataset.ErrNoSizes
 }
 
+// Columns implements dataset.Columned.
+func (t *texts) Columns(i int64) ([]byte, dataset.Place, error) { return t.Record(i) }
+
 // Read reads one record and takes the text from its key.
 func (t *texts) Read(i int64) (dataset.Document, error) {
 	b, place, err := t.Record(i)
@@ -75,3 +78,6 @@ func (t *texts) Read(i int64) (dataset.Document, error) {
 	d.Text, err = member(m, t.key, place)
 	return d, err
 }
+
+// TextKey is the key that a record's text is under, where one is given or not.
+func TextKey(given string) string { return or(given, "text") }

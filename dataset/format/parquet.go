@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -45,7 +46,8 @@ var _ = dataset.Register(dataset.Format{
 		}
 		p.print = HashOf(p.print, column)
 		p.decode = func(g parquet.RowGroup) ([][]byte, error) { return p.column(g, leaf.ColumnIndex) }
-		return &parquetTexts{p, store.Redact(path), column}, nil
+		return &parquetTexts{parquetFile: p, name: store.Redact(path), column: column,
+			rows: sync.OnceValues(func() (records, error) { return openRows(path, o) })}, nil
 	},
 	Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
 		type row struct {
@@ -300,6 +302,31 @@ func textOf(v parquet.Value) []byte {
 type parquetTexts struct {
 	*parquetFile
 	name, column string
+	rows         func() (records, error) // all columns; opened when they are asked for
+	rowsUsed     atomic.Bool
+}
+
+// Columns implements dataset.Columned.
+func (p *parquetTexts) Columns(i int64) ([]byte, dataset.Place, error) {
+	p.rowsUsed.Store(true)
+	r, err := p.rows()
+	if err != nil {
+		return nil, dataset.Place{File: p.os.Name(), Offset: i}, err
+	}
+	return r.Record(i)
+}
+
+// Close implements dataset.Source.
+func (p *parquetTexts) Close() error {
+	err := p.parquetFile.Close()
+	if !p.rowsUsed.Load() {
+		return err
+	}
+	r, bad := p.rows()
+	if bad != nil { // it was told when it happened
+		return err
+	}
+	return errors.Join(err, r.Close())
 }
 
 func (p *parquetTexts) Name() string       { return p.name }

@@ -26,7 +26,8 @@ var (
 // urlByName is the pattern of addresses with a name. Its last part is of lower-case letters as spaCy has
 // them.
 var urlByName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?s)^` + urlProtocol + `(?:.+@)?` + urlHost + `[` + lowerRanges() + `]{2,63}` + urlEnd)
+	return regexp.MustCompile(`(?s)^` + urlProtocol + `(?:.+@)?` + urlHost + `[` + lowerRanges() +
+		`]{2,63}` + urlEnd)
 })
 
 // lowerRanges writes the class of lower-case letters for a pattern.
@@ -78,7 +79,8 @@ func publicHost(s string) bool {
 	if m == nil {
 		return false
 	}
-	private := m[1] == "10" || m[1] == "127" || m[1] == "169" && m[2] == "254" || m[1] == "192" && m[2] == "168" ||
+	private := m[1] == "10" || m[1] == "127" || m[1] == "169" && m[2] == "254" || m[1] == "192" &&
+		m[2] == "168" ||
 		m[1] == "172" && slices.Contains(private172, m[2])
 	return !private
 }

@@ -1,0 +1,310 @@
+package recipe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/lfactor/lfactor/configs/source"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/curate"
+)
+
+// Recipe is a dataflow: inputs, steps and outputs.
+type Recipe struct {
+	Output     string // the folder
+	Inputs     []Input
+	Steps      []Step
+	Outputs    []Output
+	Workers    int
+	Memory     int64 // bytes of sort buffers
+	Quarantine int64 // documents that may be unreadable
+
+	file   string
+	text   []byte
+	stages []stage // as plan makes them
+}
+
+// Input is documents to read.
+type Input struct {
+	Name      string   `yaml:"name"` // "input-0" and so on where none is given
+	Paths     []string `yaml:"paths"`
+	Format    string   `yaml:"format"`
+	TextKey   string   `yaml:"text_key"`
+	Documents string   `yaml:"documents"` // how plain text is cut
+	Split     string   `yaml:"split"`
+	BytesMax  int64    `yaml:"max_bytes"`
+	line      int
+}
+
+// options are those of opening the input.
+func (in *Input) options() dataset.Options {
+	return dataset.Options{Format: in.Format, TextKey: in.TextKey, Documents: in.Documents, Split: in.Split,
+		BytesMax: in.BytesMax}
+}
+
+// Step is a node of the flow.
+type Step struct {
+	Name string   `yaml:"name"` // of the kind, where none is given
+	Kind string   `yaml:"step"`
+	From []string `yaml:"from"` // steps and inputs, in order; the step before, or all inputs
+	line int
+	step curate.Step
+}
+
+// state returns the step as one with state, nil for others.
+func (s *Step) state() curate.Stateful {
+	st, _ := s.step.(curate.Stateful)
+	return st
+}
+
+// Output is files that documents are written to.
+type Output struct {
+	Name      string   `yaml:"name"`
+	From      []string `yaml:"from"`
+	Format    string   `yaml:"format"`
+	Compress  string   `yaml:"compress"`
+	Documents int64    `yaml:"documents"` // of a file
+	line      int
+	writer    Writer
+}
+
+// Defaults of recipes.
+const (
+	memoryDefault    = 1 << 30
+	memoryMin        = 1 << 20
+	documentsDefault = 100_000
+	workDir          = ".work"
+)
+
+// file is a recipe as it stands in the file.
+type file struct {
+	Output     string `yaml:"output"`
+	Workers    int    `yaml:"workers"`
+	Memory     string `yaml:"memory"`
+	Quarantine int64  `yaml:"quarantine"`
+}
+
+// Load reads a recipe and checks it as a whole; it opens the models and lists that steps need, and no input.
+func Load(path string) (*Recipe, error) {
+	text, err := source.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	root, err := source.ParseYAML(path, text)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recipe{file: path, text: text}
+	in := &curate.Reader{File: path}
+	f := file{Workers: runtime.NumCPU(), Quarantine: 100}
+	in.Into(root, "", &f, "inputs", "steps", "outputs")
+	r.Output, r.Workers, r.Quarantine, r.Memory = f.Output, f.Workers, f.Quarantine, memoryDefault
+	r.sizes(in, root, f)
+	r.readInputs(in, root)
+	r.readSteps(in, root)
+	r.readOutputs(in, root)
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	r.check(in)
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	return r, r.cut()
+}
+
+// sizes checks the keys at the top.
+func (r *Recipe) sizes(in *curate.Reader, root *yaml.Node, f file) {
+	line := func(key string) int {
+		if n := source.Lookup(root, key); n != nil {
+			return n.Line
+		}
+		return root.Line
+	}
+	if f.Output == "" {
+		in.Fail(line("output"), "output", "is not given", "name a folder")
+	}
+	if f.Workers < 1 {
+		in.Fail(line("workers"), "workers", fmt.Sprintf("%d workers do nothing", f.Workers), "leave it out")
+	}
+	if f.Quarantine < 0 {
+		in.Fail(line("quarantine"), "quarantine", "it is below 0", "")
+	}
+	if f.Memory != "" {
+		n, ok := parseBytes(f.Memory)
+		if r.Memory = n; !ok || n < memoryMin {
+			in.Fail(line("memory"), "memory", fmt.Sprintf("%q is no size of at least 1MiB", f.Memory),
+				"write it as 512MiB or 4GiB")
+		}
+	}
+}
+
+// parseBytes reads a size as people write it.
+func parseBytes(s string) (int64, bool) {
+	units := []struct {
+		name  string
+		bytes float64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6},
+		{"GB", 1e9},
+		{"TB", 1e12}, {"", 1}}
+	for _, u := range units {
+		if v, ok := strings.CutSuffix(s, u.name); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+			return int64(n * u.bytes), err == nil && n >= 0 && n*u.bytes < 1<<62
+		}
+	}
+	return 0, false
+}
+
+// entries returns the mappings of a list in the recipe.
+func entries(in *curate.Reader, root *yaml.Node, key string) []*yaml.Node {
+	n := source.Lookup(root, key)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		in.Fail(n.Line, key, source.NodeKind(n)+" stands where a list is wanted",
+			"begin each entry with a dash")
+		return nil
+	}
+	return n.Content
+}
+
+// readInputs reads what documents come from.
+func (r *Recipe) readInputs(in *curate.Reader, root *yaml.Node) {
+	for i, n := range entries(in, root, "inputs") {
+		key := fmt.Sprintf("inputs[%d]", i)
+		v := Input{Name: fmt.Sprintf("input-%d", i), line: n.Line}
+		if n.Kind == yaml.ScalarNode { // a path alone
+			v.Paths = []string{n.Value}
+		} else {
+			in.Into(n, key, &v, "path")
+			if p := source.Lookup(n, "path"); p != nil {
+				v.Paths = append(v.Paths, p.Value)
+			}
+		}
+		if len(v.Paths) == 0 {
+			in.Fail(n.Line, key+".path", "is not given", "name a file, a folder or a pattern")
+		}
+		r.Inputs = append(r.Inputs, v)
+	}
+	if len(r.Inputs) == 0 {
+		in.Fail(root.Line, "inputs", "none is given", "list what is to be read")
+	}
+}
+
+// readSteps reads the steps and opens them.
+func (r *Recipe) readSteps(in *curate.Reader, root *yaml.Node) {
+	for i, n := range entries(in, root, "steps") {
+		key := fmt.Sprintf("steps[%d]", i)
+		s := Step{line: n.Line}
+		if n.Kind == yaml.ScalarNode { // a kind alone
+			s.Kind = n.Value
+			n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
+		}
+		for name, into := range map[string]*string{"name": &s.Name, "step": &s.Kind} {
+			if v := source.Lookup(n, name); v != nil {
+				*into = v.Value
+			}
+		}
+		s.From = names(in, n, key)
+		k, ok := curate.Find(s.Kind)
+		switch {
+		case s.Kind == "":
+			in.Fail(n.Line, key+".step", "is not given", source.OneOf(curate.Names()))
+		case !ok:
+			in.Fail(n.Line, key+".step", fmt.Sprintf("there is no step %q", s.Kind), source.Nearest(s.Kind,
+				curate.Names()))
+		default:
+			s.step = in.Open(k, n, key, "name", "step", "from")
+		}
+		if s.Name == "" {
+			s.Name = s.Kind
+		}
+		r.Steps = append(r.Steps, s)
+	}
+}
+
+// names reads a key "from": one name or several.
+func names(in *curate.Reader, n *yaml.Node, key string) []string {
+	v := source.Lookup(n, "from")
+	switch {
+	case v == nil:
+		return nil
+	case v.Kind == yaml.ScalarNode:
+		return []string{v.Value}
+	}
+	var o struct {
+		From []string `yaml:"from"`
+	}
+	in.Into(&yaml.Node{Kind: yaml.MappingNode, Line: v.Line,
+		Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: "from", Line: v.Line}, v}}, key, &o)
+	return o.From
+}
+
+// readOutputs reads what is written.
+func (r *Recipe) readOutputs(in *curate.Reader, root *yaml.Node) {
+	for i, n := range entries(in, root, "outputs") {
+		key := fmt.Sprintf("outputs[%d]", i)
+		o := Output{Name: "data", Format: "jsonl", Documents: documentsDefault, line: n.Line}
+		in.Into(n, key, &o, "from")
+		o.From = names(in, n, key)
+		if o.Documents < 1 {
+			in.Fail(n.Line, key+".documents", "a file has at least one document", "")
+		}
+		if o.Name == "" || o.Name != filepath.Base(o.Name) || strings.HasPrefix(o.Name, ".") {
+			in.Fail(n.Line, key+".name", fmt.Sprintf("%q is no name of files", o.Name),
+				"use letters and digits")
+		}
+		r.Outputs = append(r.Outputs, o)
+	}
+	if len(r.Outputs) == 0 {
+		r.Outputs = []Output{{Name: "data", Format: "jsonl", Documents: documentsDefault, line: root.Line}}
+	}
+	for i := range r.Outputs {
+		o := &r.Outputs[i]
+		w, err := findWriter(o.Format, o.Compress)
+		if err != nil {
+			in.Fail(o.line, fmt.Sprintf("outputs[%d].format", i), err.Error(), "")
+		}
+		o.writer = w
+	}
+}
+
+// Work removes nothing that is not this package's: it is the folder with what is under way.
+func (r *Recipe) work(parts ...string) string {
+	return filepath.Join(append([]string{r.Output, workDir}, parts...)...)
+}
+
+// errStop ends workers whose result nobody wants any more.
+var errStop = errors.New("stopped")
+
+// writeAtomic writes a file that is there as a whole or not at all, and on disk when it returns.
+func writeAtomic(path string, write func(f *os.File) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".part-*")
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the error above is the one to tell
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package recipe
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Report is what a recipe has done. It is the same whoever did it, and however often it was cut off.
+type Report struct {
+	Recipe  string         `json:"recipe"` // the file's name
+	Inputs  []InputReport  `json:"inputs"`
+	Steps   []StepReport   `json:"steps"`
+	Outputs []OutputReport `json:"outputs"`
+	// Examples are the first documents of each step and reason that the ledger has.
+	Examples []Drop `json:"examples"`
+}
+
+// InputReport is what was read.
+type InputReport struct {
+	Name       string `json:"name"`
+	Files      int    `json:"files"`
+	Documents  int64  `json:"documents"`
+	Bytes      int64  `json:"bytes"` // of texts
+	Unreadable int64  `json:"unreadable"`
+}
+
+// StepReport is what a step has let through.
+type StepReport struct {
+	Name    string           `json:"name"`
+	Step    string           `json:"step"`
+	From    []string         `json:"from"`
+	In      int64            `json:"in"`
+	Bytes   int64            `json:"bytes"`
+	Out     int64            `json:"out"`
+	Dropped map[string]int64 `json:"dropped,omitempty"` // by reason
+}
+
+// OutputReport is what was written.
+type OutputReport struct {
+	Name      string   `json:"name"`
+	From      []string `json:"from"`
+	Format    string   `json:"format"`
+	Files     []string `json:"files"`
+	Documents int64    `json:"documents"`
+	Bytes     int64    `json:"bytes"` // of texts
+}
+
+// examplesMax is how many documents of a reason the report shows.
+const examplesMax = 5
+
+// report adds up what the blocks have counted.
+func (f *flow) report() (*Report, error) {
+	total := map[string]*Counts{}
+	r := &Report{Recipe: filepath.Base(f.file)}
+	shown := map[string]int{}
+	for at, s := range f.stages {
+		o := OutputReport{}
+		for u := range f.units[at] {
+			b, err := openBlock(f.blockPath(at, u))
+			if err != nil {
+				return nil, err
+			}
+			for name, c := range b.head.Counts {
+				if total[name] == nil {
+					total[name] = &Counts{}
+				}
+				total[name].add(c)
+			}
+			o.Documents += int64(b.head.Docs)
+			o.Bytes += b.head.Bytes
+			if err := b.close(); err != nil {
+				return nil, err
+			}
+		}
+		if err := f.ledger(at, func(d Drop) {
+			if key := d.Step + "\n" + d.Reason; shown[key] < examplesMax {
+				shown[key]++
+				r.Examples = append(r.Examples, d)
+			}
+		}); err != nil {
+			return nil, err
+		}
+		if s.output >= 0 {
+			r.Outputs = append(r.Outputs, f.outputReport(s.output, o))
+		}
+	}
+	f.inputsAndSteps(r, total)
+	return r, nil
+}
+
+// outputReport completes what is said of an output.
+func (f *flow) outputReport(i int, o OutputReport) OutputReport {
+	out := &f.Outputs[i]
+	o.Name, o.From, o.Format = out.Name, out.From, out.Format
+	for k := range (o.Documents + out.Documents - 1) / out.Documents {
+		o.Files = append(o.Files, out.partName(k))
+	}
+	return o
+}
+
+// inputsAndSteps enters what was counted by name.
+func (f *flow) inputsAndSteps(r *Report, total map[string]*Counts) {
+	of := func(name string) *Counts {
+		if c := total[name]; c != nil {
+			return c
+		}
+		return &Counts{}
+	}
+	for _, in := range f.inputs {
+		c := of(in.Name)
+		r.Inputs = append(r.Inputs, InputReport{in.Name, len(in.files), c.In, c.Bytes,
+			c.Dropped[unreadable]})
+	}
+	for _, s := range f.Steps {
+		c := of(s.Name)
+		r.Steps = append(r.Steps, StepReport{s.Name, s.Kind, s.From, c.In, c.Bytes, c.In - c.Gone(),
+			c.Dropped})
+	}
+}
+
+// The report's files.
+const (
+	reportName = "report.json"
+	pageName   = "report.html"
+)
+
+// write writes the report's files.
+func (r *Report) write(dir string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	put := func(name, content string) error {
+		return writeAtomic(filepath.Join(dir, name), func(f *os.File) error {
+			_, err := f.WriteString(content)
+			return err
+		})
+	}
+	var page strings.Builder
+	if err := r.Page(&page); err != nil {
+		return err
+	}
+	return errors.Join(put(reportName, string(text)+"\n"), put(pageName, page.String()))
+}
+
+// readReport reads the report of a recipe that is done.
+func readReport(dir string) (*Report, error) {
+	text, err := os.ReadFile(filepath.Join(dir, reportName))
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	return r, json.Unmarshal(text, r)
+}

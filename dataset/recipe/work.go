@@ -1,0 +1,289 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"unicode/utf8"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/curate"
+)
+
+// flow is a recipe with its inputs open: what makes blocks, here and on other hosts.
+type flow struct {
+	*Recipe
+	inputs []*opened
+	units  [][]piece // of each stage
+	hits   []*hits   // of each stage that signs, once it is resolved
+}
+
+// piece is the work that makes one block: a path of the stage, and a block of its source.
+type piece struct{ path, block int }
+
+// open opens a recipe's inputs and lists the units of its stages.
+func (r *Recipe) open() (*flow, error) {
+	inputs, err := r.openInputs()
+	if err != nil {
+		return nil, err
+	}
+	f := &flow{Recipe: r, inputs: inputs, hits: make([]*hits, len(r.stages))}
+	for _, s := range r.stages {
+		var list []piece
+		for p, way := range s.paths {
+			n := 0
+			if way.from.input {
+				n = len(inputs[way.from.at].blocks)
+			} else {
+				n = len(f.units[r.stageOf(way.from.at)])
+			}
+			for b := range n {
+				list = append(list, piece{p, b})
+			}
+		}
+		f.units = append(f.units, list)
+	}
+	return f, nil
+}
+
+// blockPath is where the block of a unit lies.
+func (f *flow) blockPath(stage, u int) string {
+	return f.work(fmt.Sprintf("stage-%02d", stage), fmt.Sprintf("%03d", u/1000), fmt.Sprintf("%06d.block",
+		u))
+}
+
+// worker makes blocks, one after the other.
+type worker struct {
+	*flow
+	desk *curate.Desk
+	pack *packer
+}
+
+func (f *flow) newWorker() *worker { return &worker{f, curate.NewDesk(), newPacker()} }
+
+// making is a block being made.
+type making struct {
+	*worker
+	path
+	stage stage
+	block
+	key []byte
+}
+
+// make makes the block of a unit and returns its file's content.
+func (w *worker) make(ctx context.Context, at, u int) ([]byte, error) {
+	s := w.stages[at]
+	m := &making{worker: w, path: s.paths[w.units[at][u].path], stage: s}
+	if s.step >= 0 {
+		m.keys = make([][]byte, w.Steps[s.step].state().Form().Buckets)
+	}
+	var err error
+	if b := w.units[at][u].block; m.from.input {
+		err = m.fromInput(ctx, b)
+	} else {
+		err = m.fromBlock(b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.encode(w.pack)
+}
+
+// readsMax is how often a document is tried whose reading fails for the moment.
+const readsMax = 3
+
+// fromInput takes the documents of an input's block through the steps.
+func (m *making) fromInput(ctx context.Context, b int) error {
+	in := m.inputs[m.from.at]
+	span := in.blocks[b]
+	for i := span.from; i < span.to; i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		d, err := in.read(span.file, i)
+		for try := 1; err != nil && try < readsMax && !isBad(err); try++ {
+			d, err = in.read(span.file, i)
+		}
+		if err != nil && !isBad(err) {
+			return fmt.Errorf("input %q, document %d: %w", in.Name, d.Number, err)
+		}
+		if m.counts(0) {
+			c := m.block.counts(in.Name)
+			c.In++
+			c.Bytes += int64(len(d.Text))
+			if err != nil {
+				c.drop(unreadable)
+				m.block.drop(Drop{Input: in.Name, Document: d.Number, File: d.Place.File,
+					Offset: d.Place.Offset,
+					Step:   in.Name, Reason: unreadable, Detail: badReason(err)})
+			}
+		}
+		if err == nil {
+			m.steps(d, m.from.at)
+		}
+	}
+	return nil
+}
+
+// unreadable is the reason of documents that an input cannot give.
+const unreadable = "unreadable"
+
+func isBad(err error) bool {
+	var bad *dataset.BadSample
+	return errors.As(err, &bad)
+}
+
+func badReason(err error) string {
+	var bad *dataset.BadSample
+	if errors.As(err, &bad) {
+		return bad.Reason
+	}
+	return err.Error()
+}
+
+// counts says whether a place of the path is counted here: 0 for the source, then the steps.
+func (m *making) counts(place int) bool { return place >= m.path.counts }
+
+// fromBlock takes the documents that a step with state has signed, without the copies, through the steps.
+func (m *making) fromBlock(u int) error {
+	at := m.stageOf(m.from.at)
+	b, err := openBlock(m.blockPath(at, u))
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	if err := b.verify(); err != nil {
+		return err
+	}
+	docs, err := b.expanded(0)
+	if err != nil {
+		return err
+	}
+	gone, err := m.hits[at].of(u)
+	if err != nil {
+		return err
+	}
+	s := &m.Steps[m.from.at]
+	local := uint32(0)
+	return decodeDocs(docs, m.Inputs, func(d *curate.Doc, input int) error {
+		var units []uint32
+		var of uint64
+		for len(gone) > 0 && gone[0].doc == local {
+			if units == nil {
+				of = gone[0].of
+			}
+			units = append(units, gone[0].unit)
+			gone = gone[1:]
+		}
+		local++
+		if units == nil {
+			m.steps(d, input)
+			return nil
+		}
+		original, err := m.original(at, of)
+		if err != nil {
+			return err
+		}
+		head := headOf(d.Text)
+		reason := s.state().Drop(d, units)
+		if m.counts(0) {
+			line := dropOf(d, s.Name, reason)
+			line.Head, line.Of = head, original
+			if reason == "" {
+				line.Reason, line.Units = "changed", len(units)
+			} else {
+				m.block.counts(s.Name).drop(reason)
+			}
+			m.block.drop(line)
+		}
+		if reason == "" {
+			m.steps(d, input)
+		}
+		return nil
+	})
+}
+
+// original says who a document of a stage is, by its number there.
+func (f *flow) original(at int, doc uint64) (*Original, error) {
+	u, local := f.hits[at].place(doc)
+	b, err := openBlock(f.blockPath(at, u))
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	input, number, err := b.original(local)
+	if err != nil || input >= len(f.Inputs) {
+		return nil, fmt.Errorf("block %s: its documents are damaged: %w", b.path, err)
+	}
+	return &Original{f.Inputs[input].Name, number}, nil
+}
+
+// steps takes a document through the steps of the path and into the sink.
+func (m *making) steps(d *curate.Doc, input int) {
+	for i, k := range m.path.steps {
+		if !m.do(&m.Steps[k], d, m.counts(i+1)) {
+			return
+		}
+	}
+	if m.stage.step < 0 {
+		m.add(d, input)
+		return
+	}
+	s := &m.Steps[m.stage.step]
+	if !m.do(s, d, true) {
+		return
+	}
+	doc := uint32(m.head.Docs)
+	m.add(d, input)
+	s.state().Sign(m.desk, d, func(bucket int, unit uint32, key []byte) {
+		k := append(m.keys[bucket], key...)
+		m.keys[bucket] = appendTail(k, doc, unit)
+	})
+}
+
+// do lets a step look at a document, and reports whether it stays.
+func (m *making) do(s *Step, d *curate.Doc, counted bool) bool {
+	size := len(d.Text)
+	head := ""
+	if s.step.Columns().Text {
+		head = headOf(d.Text)
+	}
+	reason := s.step.Do(m.desk, d)
+	if counted {
+		c := m.block.counts(s.Name)
+		c.In++
+		c.Bytes += int64(size)
+		if reason != "" {
+			c.drop(reason)
+			line := dropOf(d, s.Name, reason)
+			if head != "" {
+				line.Head = head
+			}
+			m.block.drop(line)
+		}
+	}
+	return reason == ""
+}
+
+// dropOf is a line of the ledger about a document.
+func dropOf(d *curate.Doc, step, reason string) Drop {
+	return Drop{Input: d.Input, Document: d.Number, File: filepath.ToSlash(d.Place.File),
+		Offset: d.Place.Offset,
+		Step:   step, Reason: reason, Head: headOf(d.Text)}
+}
+
+// headBytes is how much of a text the ledger shows.
+const headBytes = 120
+
+// headOf is the beginning of a text.
+func headOf(s string) string {
+	if len(s) <= headBytes {
+		return s
+	}
+	n := headBytes
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
