@@ -84,7 +84,8 @@ lora: {{rank: 16, alpha: 32, targets: ["*_proj"], base: kept}}
 checkpoint: {{dir: {work}/ckpt}}
 log: {{dir: {work}/log}}
 """)
-    shutil.rmtree(work / "start", ignore_errors=True)
+    for d in ("start", "ckpt", "log"):
+        shutil.rmtree(work / d, ignore_errors=True)
     call(args, "train", work / "run.yaml", "train.steps=0", "checkpoint.save_hf=true", f"checkpoint.save_hf_path={work}/start")
     shutil.rmtree(work / "ckpt", ignore_errors=True)
     shutil.rmtree(work / "log", ignore_errors=True)

@@ -57,7 +57,8 @@ func TestDeepSeekConfig(t *testing.T) {
 	cfg, err = load(strings.Replace(before, `"deepseek_v3"`, `"kimi_k2"`, 1) + int4 + after)
 	require.NoError(t, err)
 	require.Equal(t, "kimi_k2", cfg.Model.ModelType)
-	for _, other := range []string{`{"quant_method": "gptq", "bits": 5}`, strings.Replace(int4, `: 4`, `: 3`, 1),
+	for _, other := range []string{`{"quant_method": "gptq", "bits": 5}`, strings.Replace(int4, `: 4`,
+		`: 3`, 1),
 		`{"quant_method": "fp8"}`, `{"quant_method": "awq", "bits": 4, "version": "gemv"}`,
 		`{"quant_method": "compressed-tensors", "format": "marlin-24"}`, `{"quant_method": "hqq"}`} {
 		_, err = load(before + other + after)

@@ -19,7 +19,8 @@ import (
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
-// packedRun trains additions of a small model for four steps, on weights in few bits, or on the numbers of these.
+// packedRun trains additions of a small model for four steps, on weights in few bits, or on the numbers
+// of these.
 func packedRun(t *testing.T, v variant, p kernels.Packing, packed bool, d tensor.DType) (losses []float64,
 	params int64) {
 	m := family.Decoder("llama", family.Spec{Layers: 2, Hidden: 64, Inter: 160, Heads: 4, KV: 4, HeadDim: 16,
@@ -36,7 +37,8 @@ func packedRun(t *testing.T, v variant, p kernels.Packing, packed bool, d tensor
 	require.NoError(t, err)
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 4,
 		LossScale: core.LossScale{Scale: 1},
-		LR:        func(int64) float64 { return 0.01 }}, Backend: func(int) kernels.Backend { return cpu.New(1) },
+		LR:        func(int64) float64 { return 0.01 }},
+		Backend: func(int) kernels.Backend { return cpu.New(1) },
 		Batches: testBatches(v.mesh().Replicas(), 64),
 		Fill: func(kind string, q *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind != "param" {
@@ -62,8 +64,8 @@ func packedRun(t *testing.T, v variant, p kernels.Packing, packed bool, d tensor
 	return losses, l.Memory(0).Params
 }
 
-// TestPackedPlans: a run whose base lies in few bits has, to the bit, the losses of one whose base has the same
-// numbers, under every plan that leaves matrices whole; and it holds less.
+// TestPackedPlans: a run whose base lies in few bits has, to the bit, the losses of one whose base has
+// the same numbers, under every plan that leaves matrices whole; and it holds less.
 func TestPackedPlans(t *testing.T) {
 	one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
 	seen := map[float64]string{}
@@ -79,9 +81,12 @@ func TestPackedPlans(t *testing.T) {
 		}
 	}
 	p := kernels.Packing{Form: 1, Group: 64}
-	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 1, dp: 1, tp: 1, schedule: "1f1b",
-		rc: grad.RecomputeFull}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1"}, {pp: 1, dp: 2, tp: 1, schedule: "1f1b",
-		zero: 2}, {pp: 1, dp: 2, tp: 1, schedule: "1f1b", zero: 1, rc: grad.RecomputeSelective, overlap: true}} {
+	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 1, dp: 1, tp: 1,
+		schedule: "1f1b",
+		rc:       grad.RecomputeFull}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1"}, {pp: 1, dp: 2, tp: 1,
+		schedule: "1f1b",
+		zero:     2}, {pp: 1, dp: 2, tp: 1, schedule: "1f1b", zero: 1, rc: grad.RecomputeSelective,
+		overlap: true}} {
 		plain, _ := packedRun(t, v, p, false, tensor.F32)
 		got, _ := packedRun(t, v, p, true, tensor.F32)
 		require.Equal(t, plain, got, "%v", v)

@@ -14,8 +14,8 @@ import (
 
 // FillFunc writes a region of a logical parameter, or of its optimizer state, as float32; kind is "param",
 // "master" or the name of a state tensor. A false result leaves the value at its default: the parameter for
-// master, zero for state. Of kind checkpoint.PackedKind dst has the bits of whole rows as they lie in memory; a
-// false result makes them of the parameter.
+// master, zero for state. Of kind checkpoint.PackedKind dst has the bits of whole rows as they lie in
+// memory; a false result makes them of the parameter.
 type FillFunc func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error)
 
 // Load allocates the rank's parameters and optimizer state and fills them. Experts come to lie as placed

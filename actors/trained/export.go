@@ -38,6 +38,7 @@ type Exporter struct {
 	Side  string
 	parts map[string]string // components of Hugging Face tensors, where those have dtypes of their own
 	with  map[string]bool   // layers that have one
+	Shard int64             // bytes of a file, 0 for the usual
 	// of what the run calls the parameters that are exported, where they are of the second of two models
 	prefix string
 }
@@ -57,7 +58,7 @@ func (e *Exporter) Write(dst string) error {
 		}
 		return e.allAdapters(dst)
 	}
-	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), hfShardBytes)
+	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), Form{Shard: e.Shard}.shard())
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Dropped are entries of a checkpoint that are not taken over.
@@ -108,17 +109,17 @@ func notWeight(name string) string {
 }
 
 // WriteFolder copies a source to a Hugging Face directory, with the files beside the weights of another.
-// dtype is that which config.json is to name, "" for what it names.
-func WriteFolder(dst string, src checkpoint.Source, sides, dtype string) error {
+// A type is that which config.json is to name.
+func WriteFolder(dst string, src checkpoint.Source, sides string, f Form) error {
 	if _, err := checkpoint.CopySideFiles(sides, dst); err != nil {
 		return err
 	}
-	if dtype != "" {
-		if err := retype(filepath.Join(dst, "config.json"), longName(dtype)); err != nil {
+	if f.DType != "" && machine.Exists(filepath.Join(dst, "config.json")) {
+		if err := retype(filepath.Join(dst, "config.json"), longName(f.DType)); err != nil {
 			return err
 		}
 	}
-	sink, err := checkpoint.NewWriter(dst, src.Tensors(), hfShardBytes)
+	sink, err := checkpoint.NewWriter(dst, src.Tensors(), f.shard())
 	if err != nil {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
-// TestPackedBase: additions are trained on a base in few bits; stopped and resumed, on another plan, a run has
-// the losses of one that was left alone; its checkpoint is sampled, compared and exported, merged or not, as any
-// other; and what a base in few bits cannot be is refused with exit code 2.
+// TestPackedBase: additions are trained on a base in few bits; stopped and resumed, on another plan, a
+// run has the losses of one that was left alone; its checkpoint is sampled, compared and exported, merged
+// or not, as any other; and what a base in few bits cannot be is refused with exit code 2.
 func TestPackedBase(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)
@@ -29,9 +29,11 @@ func TestPackedBase(t *testing.T) {
 	require.NoError(t, err)
 	from, rest, _ := strings.Cut(string(text), "data:")
 	require.Contains(t, from, "model:")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "lora.yaml"), []byte("model: {path: hf}\ndata:"+rest), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "lora.yaml"),
+		[]byte("model: {path: hf}\ndata:"+rest), 0o644))
 	lora := []string{"train", "lora.yaml", "-q",
-		"lora.rank=4", "lora.targets=['*_proj']", "train.steps=8", "checkpoint.interval=4", "schedule.kind=constant"}
+		"lora.rank=4", "lora.targets=['*_proj']", "train.steps=8", "checkpoint.interval=4",
+		"schedule.kind=constant"}
 	with := func(more ...string) []string { return append(append([]string{}, lora...), more...) }
 	losses := func(log string) (out []float64) {
 		for _, m := range clitest.Metrics(t, log) {
@@ -50,7 +52,8 @@ func TestPackedBase(t *testing.T) {
 	require.Contains(t, do(0, "ckpt", "diff", "whole", "cut"), "equal")
 	do(0, "ckpt", "convert", "whole", "adapter")
 	require.FileExists(t, filepath.Join(dir, "adapter", "adapter_model.safetensors"))
-	for flag, why := range map[string]string{"plan.tp=2": "not cut over plan.tp = 2", "plan.zero=3": "plan.zero = 3",
+	for flag, why := range map[string]string{"plan.tp=2": "not cut over plan.tp = 2",
+		"plan.zero=3":               "plan.zero = 3",
 		"train.low_precision=mxfp8": "low_precision", "lora.rank=0": "set lora.rank"} {
 		out := do(2, with("lora.base=nf4", "checkpoint.dir=no", "plan.dp=2", flag)...)
 		require.Contains(t, out, "lora.base")

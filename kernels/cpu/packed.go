@@ -51,7 +51,8 @@ func packedLinear(b *Backend, c *kernels.Call) {
 	}
 }
 
-// packedLinearDX is linearDX with columns of w that are unpacked tile by tile, so that each sum is of one product.
+// packedLinearDX is linearDX with columns of w that are unpacked tile by tile, so that each sum is of one
+// product.
 func packedLinearDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := c.In[0], c.In[1], c.Out[0]
 	n, k := w.Shape[0], lastDim(dx)

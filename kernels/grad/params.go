@@ -73,8 +73,8 @@ func (t *Tape) Table(name string, v, d int) *Value {
 	return t.param(name, []int{v, d}, p, 0, true)
 }
 
-// PackedParam declares a matrix [n k] that does not learn and lies in memory in few bits; every rank has all of
-// it.
+// PackedParam declares a matrix [n k] that does not learn and lies in memory in few bits; every rank has
+// all of it.
 func (t *Tape) PackedParam(name string, shape []int, p kernels.Packing) *Value {
 	if q := t.params[t.Full(name)]; q != nil {
 		return t.use(q)

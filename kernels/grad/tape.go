@@ -201,8 +201,8 @@ type Param struct {
 	Block       int     // of the model, that declared it first
 	Experts     bool    // each row is an expert's of its block, and lies where the expert does
 	Copies      int     // of the rows, how many there are beyond one an expert
-	// how it lies in memory, where that is not one number an element: Value then has its words, Shape is that of
-	// the numbers
+	// how it lies in memory, where that is not one number an element: Value then has its words, Shape is
+	// that of the numbers
 	Packed kernels.Packing
 	Value  *Value
 	Local  []int // shape on one rank of the mesh, before any sharding over the axes marked Zero

@@ -22,12 +22,14 @@ func packedCases() []Case {
 				p := kernels.Packing{Form: form, Group: group}
 				name := fmt.Sprintf("%v-%dx%dx%d", p, m, n, k)
 				l = append(l,
-					Case{Op: kernels.PackedLinear, Name: name, Tol: 8e-6, Why: "float32 sums of 5000 products",
+					Case{Op: kernels.PackedLinear, Name: name, Tol: 8e-6,
+						Why: "float32 sums of 5000 products",
 						Call: func(g *gen) *kernels.Call {
 							return &kernels.Call{In: tensors{g.act(m, k), g.packed(p, n, k), g.act(n)},
 								Out: tensors{g.raw(g.a, m, n)}, Attr: p.Attr()}
 						}},
-					Case{Op: kernels.PackedLinearDX, Name: name, Tol: 8e-6, Why: "float32 sums of 5000 products",
+					Case{Op: kernels.PackedLinearDX, Name: name, Tol: 8e-6,
+						Why: "float32 sums of 5000 products",
 						Call: func(g *gen) *kernels.Call {
 							return &kernels.Call{In: tensors{g.act(m, n), g.packed(p, n, k)},
 								Out: tensors{g.raw(g.a, m, k)}, Attr: p.Attr()}

@@ -33,7 +33,8 @@ func mxfp4(f *finder, t Info) (*matrix, error) {
 	s := t.Shape
 	if len(s) != 4 || s[3] != fp4Block/2 || len(scale.Shape) != 3 || scale.DType != U8 ||
 		scale.Shape[0] != s[0] || scale.Shape[1] != s[1] || scale.Shape[2] != s[2] {
-		return nil, f.misshapen(name+scalesTail, "%s %v, want U8 with an exponent for each block of 16 bytes of %v",
+		return nil, f.misshapen(name+scalesTail,
+			"%s %v, want U8 with an exponent for each block of 16 bytes of %v",
 			scale.DType, scale.Shape, s)
 	}
 	return &matrix{name: name, shape: []int{s[0], s[2] * fp4Block, s[1]},

@@ -70,8 +70,8 @@ func (p *packedParam) read(r *Reader, ranges [][2]int, dst []byte) error {
 	return nil
 }
 
-// Packing is how a grid can lie in memory with the numbers that it has, the zero value if it cannot: where its
-// groups are no neighbouring columns, or its numbers those of no form.
+// Packing is how a grid can lie in memory with the numbers that it has, the zero value if it cannot:
+// where its groups are no neighbouring columns, or its numbers those of no form.
 func (g *Grid) Packing() kernels.Packing {
 	if g.Group == 0 {
 		return kernels.Packing{}

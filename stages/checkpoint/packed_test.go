@@ -155,8 +155,8 @@ func (g guarded) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	return g.renamed.ReadRanges(name, ranges, dst)
 }
 
-// TestPackedInMemory: a matrix of any form whose groups are neighbouring columns lies in memory with the numbers
-// that it has in the file, but for bitsandbytes' integers, which are there multiplied twice.
+// TestPackedInMemory: a matrix of any form whose groups are neighbouring columns lies in memory with the
+// numbers that it has in the file, but for bitsandbytes' integers, which are there multiplied twice.
 func TestPackedInMemory(t *testing.T) {
 	forms := map[string]int{}
 	for name := range packedFiles {

@@ -33,7 +33,8 @@ func awq(f *finder, t Info) (*matrix, error) {
 		return nil, f.misshapen(scales.Name, "%s %v, want a number for each group of columns of [%d %d]",
 			scales.DType, scales.Shape, n, k)
 	}
-	if zeros.DType != I32 || len(zeros.Shape) != 2 || zeros.Shape[0] != groups || zeros.Shape[1] != t.Shape[1] {
+	if zeros.DType != I32 || len(zeros.Shape) != 2 || zeros.Shape[0] != groups ||
+		zeros.Shape[1] != t.Shape[1] {
 		return nil, f.misshapen(base+zerosTail, "%s %v, want I32 [%d %d]", zeros.DType, zeros.Shape, groups,
 			t.Shape[1])
 	}

@@ -20,8 +20,10 @@ const (
 const bytesTimes = 7.874015718698502e-3
 
 var (
-	_ = registerPacking(packing{name: "bitsandbytes-4bit", source: "bitsandbytes 0.50, QuantState", find: fourBits})
-	_ = registerPacking(packing{name: "bitsandbytes-8bit", source: "bitsandbytes 0.50, Int8Params", find: eightBits})
+	_ = registerPacking(packing{name: "bitsandbytes-4bit", source: "bitsandbytes 0.50, QuantState",
+		find: fourBits})
+	_ = registerPacking(packing{name: "bitsandbytes-8bit", source: "bitsandbytes 0.50, Int8Params",
+		find: eightBits})
 )
 
 // bnbState is what the file says of a matrix of four bits.
@@ -107,7 +109,8 @@ func (m *bnbMatrix) magnitudes(t Info) ([]float32, error) {
 	if m.NestedBlock < 1 || outer.DType != F32 || len(outer.Shape) != 1 ||
 		outer.Shape[0] != ceilDiv(n, m.NestedBlock) || table.DType != F32 || len(table.Shape) != 1 ||
 		table.Shape[0] != 256 {
-		return nil, m.f.misshapen(base+nestedTail, "%s %v and a table %v, want F32 for each %d of %d, and 256",
+		return nil, m.f.misshapen(base+nestedTail,
+			"%s %v and a table %v, want F32 for each %d of %d, and 256",
 			outer.DType, outer.Shape, table.Shape, m.NestedBlock, n)
 	}
 	codes, err := m.f.bytes(t, [2]int{0, n})
@@ -187,7 +190,8 @@ func eightBits(f *finder, t Info) (*matrix, error) {
 		}
 		if form.DType != U8 || len(raw) != 1 || raw[0] != 0 {
 			return nil, &Error{File: f.path, Tensor: form.Name, Fault: Malformed,
-				Why: "rows that are turned for a device are not read", Try: "save the model from the processor"}
+				Why: "rows that are turned for a device are not read",
+				Try: "save the model from the processor"}
 		}
 	}
 	g := &Grid{Rows: t.Shape[0], Cols: t.Shape[1], Table: signedBytes, Group: t.Shape[1], Times: bytesTimes}

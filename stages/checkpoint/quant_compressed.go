@@ -15,8 +15,10 @@ const (
 )
 
 var (
-	_ = registerPacking(packing{name: "pack-quantized", source: "compressed-tensors 0.20", find: packQuantized})
-	_ = registerPacking(packing{name: "int-quantized", source: "compressed-tensors 0.20", find: plainQuantized})
+	_ = registerPacking(packing{name: "pack-quantized", source: "compressed-tensors 0.20",
+		find: packQuantized})
+	_ = registerPacking(packing{name: "int-quantized", source: "compressed-tensors 0.20",
+		find: plainQuantized})
 )
 
 // packQuantized takes a matrix of integers of 2, 4 or 8 bits that share 32-bit words, from the low bits on,
@@ -28,7 +30,8 @@ func packQuantized(f *finder, t Info) (*matrix, error) {
 	}
 	f.take(t.Name)
 	scale, shape := f.take(name+scaleTail), f.take(name+shapeTail)
-	p := &packedWords{f: f, words: t, scale: scale, zero: f.take(name + zeroTail), order: f.take(name + orderTail)}
+	p := &packedWords{f: f, words: t, scale: scale, zero: f.take(name + zeroTail), order: f.take(name +
+		orderTail)}
 	if err := p.measure(shape); err != nil {
 		return nil, err
 	}
@@ -42,7 +45,8 @@ func packQuantized(f *finder, t Info) (*matrix, error) {
 	p.groups = scale.Shape[1]
 	if z := p.zero; z.Name != "" && (z.DType != I32 || len(z.Shape) != 2 || z.Shape[1] != p.groups ||
 		z.Shape[0] != ceilDiv(p.rows, p.each())) {
-		return nil, f.misshapen(z.Name, "%s %v, want I32 with a zero for each of %v, of rows that share words",
+		return nil, f.misshapen(z.Name,
+			"%s %v, want I32 with a zero for each of %v, of rows that share words",
 			z.DType, z.Shape, scale.Shape)
 	}
 	if o := p.order; o.Name != "" && (o.DType != I32 || len(o.Shape) != 1 || o.Shape[0] != p.cols) {
@@ -164,8 +168,9 @@ func plainQuantized(f *finder, t Info) (*matrix, error) {
 	f.take(scale.Name)
 	rows, cols, ok := grainOf(t.Shape, scale.Shape)
 	if _, float := floatDecoder(scale.DType); !ok || float == nil {
-		return nil, f.misshapen(scale.Name, "%s %v, want floating-point numbers for all of %v, its rows, groups "+
-			"of its columns or blocks of 128×128", scale.DType, scale.Shape, t.Shape)
+		return nil, f.misshapen(scale.Name,
+			"%s %v, want floating-point numbers for all of %v, its rows, groups "+
+				"of its columns or blocks of 128×128", scale.DType, scale.Shape, t.Shape)
 	}
 	zero := f.take(t.Name + zeroTail)
 	if t.DType == F8E4M3 {

@@ -30,7 +30,8 @@ func (c *quantConfig) read(path string) error {
 		Quantization json.RawMessage `json:"quantization_config"`
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return &Error{File: filepath.Join(path, "config.json"), Fault: Malformed, Why: "configuration", Err: err}
+		return &Error{File: filepath.Join(path, "config.json"), Fault: Malformed, Why: "configuration",
+			Err: err}
 	}
 	if all.Quantization == nil {
 		return nil

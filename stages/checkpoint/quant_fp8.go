@@ -6,7 +6,8 @@ const (
 	fp8Block = 128 // rows and columns of a block with one scale; the last ones may be short
 )
 
-var _ = registerPacking(packing{name: "fp8-blocks", source: "DeepSeek-V3, README_WEIGHTS.md", find: fp8Blocks})
+var _ = registerPacking(packing{name: "fp8-blocks", source: "DeepSeek-V3, README_WEIGHTS.md",
+	find: fp8Blocks})
 
 // fp8Blocks takes a matrix in E4M3 with a float32 scale for each block of 128×128.
 func fp8Blocks(f *finder, t Info) (*matrix, error) {

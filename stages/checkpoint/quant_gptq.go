@@ -36,10 +36,12 @@ func gptq(f *finder, t Info) (*matrix, error) {
 	if f.config.Format != "gptq_v2" {
 		m.more = 1
 	}
-	if _, float := floatDecoder(scales.DType); m.n == 0 || m.groups == 0 || float == nil || zeros.DType != I32 ||
+	if _, float := floatDecoder(scales.DType); m.n == 0 || m.groups == 0 || float == nil ||
+		zeros.DType != I32 ||
 		zeros.Shape[0] != m.groups || 32*zeros.Shape[1]%m.n != 0 {
-		return nil, f.misshapen(zeros.Name, "%s %v beside scales %s %v, want I32 with a zero of 2, 3, 4 or 8 "+
-			"bits for each scale", zeros.DType, zeros.Shape, scales.DType, scales.Shape)
+		return nil, f.misshapen(zeros.Name,
+			"%s %v beside scales %s %v, want I32 with a zero of 2, 3, 4 or 8 "+
+				"bits for each scale", zeros.DType, zeros.Shape, scales.DType, scales.Shape)
 	}
 	m.bits = 32 * zeros.Shape[1] / m.n
 	if m.bits != 2 && m.bits != 3 && m.bits != 4 && m.bits != 8 || 32*t.Shape[0]%m.bits != 0 {

@@ -12,14 +12,15 @@ import (
 func (w *Weights) Packing(param string, columns int) kernels.Packing {
 	s := w.from(param)
 	g := checkpoint.GridAt(w.src, s.Name)
-	if g == nil || g.Cols != columns || s.Turned || s.Lead > 0 || s.Flat || s.Tail != nil || s.Stack || s.Step > 0 {
+	if g == nil || g.Cols != columns || s.Turned || s.Lead > 0 || s.Flat || s.Tail != nil || s.Stack ||
+		s.Step > 0 {
 		return kernels.Packing{}
 	}
 	return g.Packing()
 }
 
-// PackedIn tells by parameter how those that a directory keeps in few bits lie in memory; cannot names a tensor
-// that is kept so and that cannot, "" for none.
+// PackedIn tells by parameter how those that a directory keeps in few bits lie in memory; cannot names a
+// tensor that is kept so and that cannot, "" for none.
 func (m *Model) PackedIn(dir string) (at map[string]kernels.Packing, cannot string, err error) {
 	src, err := checkpoint.OpenDir(dir)
 	if err != nil {
@@ -43,8 +44,8 @@ func (m *Model) PackedIn(dir string) (at map[string]kernels.Packing, cannot stri
 	return at, "", nil
 }
 
-// ReadPacked fills dst with the bits of whole rows of a parameter as they lie in memory; false for one that the
-// checkpoint does not keep in the parameter's packing.
+// ReadPacked fills dst with the bits of whole rows of a parameter as they lie in memory; false for one
+// that the checkpoint does not keep in the parameter's packing.
 func (w *Weights) ReadPacked(p *grad.Param, g Region, dst []float32) (bool, error) {
 	s, k := w.from(p.Name), p.Shape[1]
 	if w.part != "" && w.m.Component(p.Name) != w.part || w.Packing(p.Name, k) != p.Packed {

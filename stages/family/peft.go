@@ -85,6 +85,16 @@ func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 	return out, nil
 }
 
+// Modules are the tensors of a checkpoint that have the weights of transformers' modules.
+func (m *Model) Modules() map[string]string {
+	out := map[string]string{}
+	for _, p := range m.Params(nil) {
+		s := m.Source(p.Name)
+		out[s.module()] = s.Name
+	}
+	return out
+}
+
 // linearOut is the number of output features of a linear layer that has an adapter.
 func (m *Model) linearOut(l *block.Lora, base string) int {
 	ps := m.Adapters(l)

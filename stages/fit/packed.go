@@ -14,8 +14,8 @@ const (
 	baseKept  = "kept"  // as the checkpoint keeps each
 )
 
-// Packed is how matrices under adapters lie in memory, by lora.base; nil for all in the model's precision. For
-// kept it reads the headers of model.path.
+// Packed is how matrices under adapters lie in memory, by lora.base; nil for all in the model's
+// precision. For kept it reads the headers of model.path.
 func Packed(c *configs.Config, m *family.Model) (func(param string, columns int) kernels.Packing, error) {
 	base := c.Run.LoRA.Base
 	if c.Run.LoRA.Rank == 0 || base == baseModel {
@@ -64,6 +64,7 @@ func (r rules) packed() {
 	case run.Train.LowPrecision != "none":
 		r.at(key, "their products are not rounded by train.low_precision", "set that to none")
 	case run.Model.Encoder != "" || run.Model.Decoder != "" || r.m.Denoiser != nil:
-		r.at(key, "components with weights of their own, and models that draw, have none in few bits", "remove it")
+		r.at(key, "components with weights of their own, and models that draw, have none in few bits",
+			"remove it")
 	}
 }

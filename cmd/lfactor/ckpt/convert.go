@@ -1,6 +1,7 @@
 package ckpt
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
@@ -26,6 +28,9 @@ type conversion struct {
 	divisible int
 	overwrite bool
 	average   bool
+	merge     bool
+	base      string
+	shard     configs.Bytes
 	upcycle   int
 	each      int
 	seed      uint64
@@ -56,6 +61,15 @@ func ckptConvertCommand() *cobra.Command {
 		"for a SRC that has neither")
 	f.IntVar(&o.divisible, "vocab-divisible", 128, "with --to megatron: rows of the vocabulary are "+
 		"filled up to a multiple, Megatron's make-vocab-size-divisible-by times its tensor parallelism")
+	f.BoolVar(&o.merge, "merge", false,
+		"add adapters to the weights: those of a SRC that is PEFT's directory "+
+			"to the model that it names, or those of a run's checkpoint")
+	f.StringVar(&o.base, "base", "",
+		"with --merge: the model that PEFT's adapters of SRC add to, a Hugging Face "+
+			"directory or the name of a repository in its cache, where it is not the one that they name")
+	var shard string
+	f.StringVar(&shard, "shard-size", "", "most of a file of a Hugging Face directory, as in 2GB or 500MiB; "+
+		"5GiB where it is not said")
 	f.IntVar(&o.upcycle, "upcycle", 0,
 		"make a mixture of so many experts of SRC, a Hugging Face directory of a dense model: each is "+
 			"a copy of its layer's MLP")
@@ -63,6 +77,10 @@ func ckptConvertCommand() *cobra.Command {
 	f.Uint64Var(&o.seed, "seed", 1234, "with --upcycle: of the routers, which begin at random")
 	f.BoolVar(&o.average, "ema", false, "export the average of the weights that optimizer.ema keeps")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		var err error
+		if o.shard, err = configs.ParseBytes(cmp.Or(shard, "0")); err != nil || shard != "" && o.shard < 1 {
+			return exit.Usagef("--shard-size %s: want a size, as in 2GB", shard)
+		}
 		if err := o.check(c, args); err != nil {
 			return err
 		}
@@ -90,9 +108,17 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 		return exit.Usagef("--dtype %s: want one of %s", o.dtype, strings.Join(gguf.Written(), ", "))
 	case o.to != "gguf" && (o.dtype == "q8_0" || o.dtype == "q4_0"):
 		return exit.Usagef("--dtype %s is for GGUF: say --to gguf too", o.dtype)
-	case o.dtype != "" && o.to == "hf" && !other:
+	case o.dtype != "" && o.to == "hf" && !other && !checkpoint.IsAdapter(args[0]) && !folder(args[0]):
 		return exit.Usagef("--dtype is for what is converted from or to another form; a run's " +
 			"checkpoint is exported in the type of the weights that it began with")
+	case o.shard > 0 && o.to != "hf":
+		return exit.Usagef("--shard-size is for Hugging Face directories")
+	case checkpoint.IsAdapter(args[0]) && !o.merge:
+		return exit.Usagef("%s has adapters alone: say --merge to add them to their model", args[0])
+	case o.merge && (other || folder(args[0]) && !checkpoint.IsAdapter(args[0])):
+		return exit.Usagef("--merge: %s has no adapters", args[0])
+	case o.base != "" && !(o.merge && checkpoint.IsAdapter(args[0])):
+		return exit.Usagef("--base is for --merge of PEFT's adapters")
 	case o.upcycle != 0 && (o.to != "hf" || other):
 		return exit.Usagef("--upcycle makes a Hugging Face directory of one")
 	case strings.HasSuffix(args[0], gguf.Ext) && o.to == "gguf":
@@ -137,7 +163,7 @@ func (o *conversion) convert(src, dst string) error {
 	if o.to == "hf" {
 		return o.folder(src, dst, o.dtype)
 	}
-	if machine.Exists(filepath.Join(src, "config.json")) && checkpoint.IsDir(src) {
+	if folder(src) && (o.to == "gguf" || !quantized(src)) { // GGUF reads few bits by itself
 		return o.from(src, dst)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dst)), "."+filepath.Base(dst)+"-")
@@ -153,13 +179,37 @@ func (o *conversion) convert(src, dst string) error {
 
 // folder makes a Hugging Face directory of src.
 func (o *conversion) folder(src, dst, dtype string) error {
+	form := trained.Form{DType: dtype, Shard: int64(o.shard)}
 	switch {
+	case checkpoint.IsAdapter(src):
+		return trained.Merge(src, o.base, dst, form)
+	case folder(src) && !foreign(src):
+		if dtype == "" && o.shard == 0 && !quantized(src) {
+			break
+		}
+		return trained.Rewrite(src, "", dst, form)
 	case strings.HasSuffix(src, gguf.Ext):
-		return gguf.Import(src, dst, dtype, shardBytes)
+		return gguf.Import(src, dst, dtype, cmp.Or(int64(o.shard), shardBytes))
 	case foreign(src) && !checkpoint.IsDir(src):
 		return o.fromTorch(src, dst, dtype)
 	}
 	return o.export(src, dst)
+}
+
+// folder reports whether a path is a Hugging Face directory.
+func folder(path string) bool {
+	return machine.Exists(filepath.Join(path, "config.json")) && checkpoint.IsDir(path)
+}
+
+// quantized reports whether a Hugging Face directory has weights in few bits.
+func quantized(dir string) bool {
+	src, err := checkpoint.OpenDir(dir)
+	if err != nil {
+		return false // who opens it next says so
+	}
+	defer src.Close()
+	plain, err := checkpoint.Dequantized(src, dir)
+	return err != nil || plain != checkpoint.Source(src)
 }
 
 // fromTorch makes a Hugging Face directory of what PyTorch has saved.
@@ -191,7 +241,7 @@ func (o *conversion) fromTorch(path, dst, dtype string) error {
 			return err
 		}
 	}
-	return trained.WriteFolder(dst, named, sides, dtype)
+	return trained.WriteFolder(dst, named, sides, trained.Form{DType: dtype, Shard: int64(o.shard)})
 }
 
 // foreign reports whether a path has a form that is neither a run's checkpoint nor safetensors.
@@ -255,8 +305,13 @@ func (o *conversion) export(src, dst string) error {
 		return exit.Usagef("%s is a Hugging Face directory already; `lfactor train` with "+
 			"train.steps=0 makes a checkpoint of one", src)
 	}
+	if o.merge && t.Lora == nil {
+		return exit.Usagef("--merge: %s has no adapters", src)
+	}
+	t.Cfg.Run.LoRA.Merge = t.Cfg.Run.LoRA.Merge || o.merge
 	t.Model.Spec.MTP = t.Cfg.Model.MTPLayers
-	e := trained.Exporter{Cfg: t.Cfg, Model: t.Model, Lora: t.Lora, Saved: t.Saved,
+	e := trained.Exporter{Shard: int64(o.shard),
+		Cfg: t.Cfg, Model: t.Model, Lora: t.Lora, Saved: t.Saved,
 		Side: trained.SideDir(t.Cfg)}
 	if err := e.Write(dst); err != nil {
 		return fmt.Errorf("export to %s: %w", dst, err)

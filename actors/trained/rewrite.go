@@ -1,0 +1,143 @@
+package trained
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/topology/machine"
+)
+
+// Form is what a Hugging Face directory is written as.
+type Form struct {
+	DType string // f32, f16 or bf16; "" leaves types as they are
+	Shard int64  // bytes of a file; 0 is the usual
+}
+
+func (f Form) shard() int64 {
+	if f.Shard > 0 {
+		return f.Shard
+	}
+	return hfShardBytes
+}
+
+// Rewrite writes a Hugging Face directory anew: in another type, in other files, and with weights of few
+// bits as numbers. adapter is a directory of PEFT's whose additions come to the weights, "" for none.
+func Rewrite(dir, adapter, dst string, f Form) error {
+	files, err := checkpoint.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	var src checkpoint.Source = files
+	defer func() { _ = src.Close() }() // it is only read
+	plain, err := checkpoint.Dequantized(src, dir)
+	if err != nil {
+		return err
+	}
+	whole := plain == src
+	src = plain
+	if adapter != "" {
+		merged, err := checkpoint.Merge(src, adapter, modules(dir))
+		if err != nil {
+			return err
+		}
+		src = merged
+	}
+	if f.DType == "" && !whole {
+		f.DType = ownType(dir)
+	}
+	if f.DType != "" {
+		if src, err = checkpoint.Cast(src, f.DType); err != nil {
+			return err
+		}
+	}
+	if err := WriteFolder(dst, src, dir, f); err != nil {
+		return err
+	}
+	return unquantized(filepath.Join(dst, "config.json"))
+}
+
+// Merge adds a directory of PEFT's to the model that it is of and writes that to dst. base is the model: a
+// Hugging Face directory, the name of a repository in the cache, or "" for what the adapter names.
+func Merge(adapter, base, dst string, f Form) error {
+	if base == "" {
+		var err error
+		if base, err = checkpoint.AdapterBase(adapter); err != nil {
+			return err
+		}
+		if base == "" {
+			return exit.Usagef("%s does not say which model it adds to: name it by --base", adapter)
+		}
+	}
+	dir, err := hf.Resolve(base, os.Getenv)
+	if err != nil {
+		return err
+	}
+	if strings.HasSuffix(dir, gguf.Ext) {
+		return exit.Usagef("--base %s: convert it to a Hugging Face directory first", base)
+	}
+	if vacant(dir) {
+		if hint := hf.Absent(base, os.Getenv); hint != "" {
+			return exit.Usagef("the base model of %s: %s; or name it by --base", adapter, hint)
+		}
+		return exit.Usagef("the base model of %s, %s, is not here: name it by --base", adapter, base)
+	}
+	return Rewrite(dir, adapter, dst, f)
+}
+
+// modules tells the checkpoint's names of the weights of transformers' modules, of a directory whose model we
+// have; for others they have to be the same.
+func modules(dir string) func(module string) string {
+	names := map[string]string{}
+	if c, err := configs.ReadModel(dir); err == nil {
+		if m, err := family.Build(c, 0); err == nil {
+			names = m.Modules()
+		}
+	}
+	return func(module string) string { return names[module] }
+}
+
+// ownType is the type that a config.json names, else bf16, in which quantized models are published whole.
+func ownType(dir string) string {
+	var keys struct {
+		Torch string `json:"torch_dtype"`
+		Type  string `json:"dtype"`
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &keys)
+	}
+	for short, long := range map[string]string{"f32": "float32", "f16": "float16"} {
+		if err == nil && (keys.Torch == long || keys.Torch == "" && keys.Type == long) {
+			return short
+		}
+	}
+	return "bf16"
+}
+
+// unquantized takes what a config.json says of few bits out of it.
+func unquantized(path string) error {
+	if !machine.Exists(path) {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil {
+		return err
+	}
+	delete(keys, "quantization_config")
+	if text, err = json.MarshalIndent(keys, "", "  "); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
