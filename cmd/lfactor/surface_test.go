@@ -280,7 +280,7 @@ func TestResumedRunTells(t *testing.T) {
 	require.Regexp(t, `rate    step 5 takes a learning rate of 0\.000\d+; the checkpoint's configuration would take 0 \(cosine until step 4, now cosine until step 40\)`, out)
 	svg, err := os.ReadFile(filepath.Join(dir, "run", "loss.svg"))
 	require.NoError(t, err)
-	raw, _, _ := strings.Cut(strings.SplitN(string(svg), `stroke="#b0c8e8"`, 2)[1], `"/>`)
+	raw, _, _ := strings.Cut(strings.SplitN(string(svg), `stroke="#9bbbe3"`, 2)[1], `"/>`)
 	require.Len(t, strings.Fields(raw[strings.Index(raw, `points="`)+8:]), 40,
 		"the steps before each resume are in it")
 	for _, tick := range []string{`text-anchor="middle">5<`, `text-anchor="middle">40<`,

@@ -23,3 +23,53 @@ func TestTicks(t *testing.T) {
 	nan := []Point{{1, math.NaN()}, {2, math.Inf(1)}}
 	require.NotContains(t, string(Curve("loss", "nats", nan, nil)), "NaN")
 }
+
+// TestSmooth: a line that falls straight comes back as it is, at both ends too, where a mean of what came
+// before lies above it; noise is averaged; what is no number has no part.
+func TestSmooth(t *testing.T) {
+	var line, noisy []Point
+	for i := range 200 {
+		x := float64(3*i + 1)
+		line = append(line, Point{x, 5 - .01*x})
+		noisy = append(noisy, Point{x, 5 - .01*x + .5*float64(i%2*2-1)})
+	}
+	for i, p := range smooth(line, 20) {
+		require.InDelta(t, line[i].Y, p.Y, 1e-9, "step %v", p.X)
+	}
+	for i, p := range smooth(noisy, 20) {
+		if i > 30 && i < 190 {
+			require.InDelta(t, line[i].Y, p.Y, .1, "step %v", p.X)
+		}
+	}
+	decay := func(x float64) float64 { return 2 + 4/math.Sqrt(x) } // as losses fall at their start
+	var fall []Point
+	for x := 1.0; x <= 300; x++ {
+		fall = append(fall, Point{x, decay(x)})
+	}
+	for _, p := range smooth(fall, 20) {
+		require.InDelta(t, decay(p.X), p.Y, .12, "step %v", p.X)
+	}
+	require.Equal(t, []Point{{1, 4}}, smooth([]Point{{1, 4}, {2, math.NaN()}}, 20))
+}
+
+// TestCurveRange: the least and the greatest value lie inside the frame, also those of many steps, of which
+// only means are drawn as a line.
+func TestCurveRange(t *testing.T) {
+	var ps []Point
+	for i := range 10_000 {
+		ps = append(ps, Point{float64(i + 1), 3})
+	}
+	ps[5000].Y, ps[7000].Y = 1, 9
+	lo, hi := rangeOf(ps)
+	require.Less(t, lo, 1.)
+	require.Greater(t, hi, 9.)
+	mean, least, most := thinned(ps, 1000)
+	require.Len(t, mean, 1000)
+	require.Equal(t, 1., least[500].Y)
+	require.Equal(t, 9., most[700].Y)
+	svg := string(Curve("loss", "nats a token", ps, []Point{{100, 2}}))
+	for _, want := range []string{"least and greatest of 7 steps", "smoothed", "evaluation", ">step<", ">nats a token<"} {
+		require.Contains(t, svg, want)
+	}
+	require.Less(t, len(svg), 200_000)
+}
