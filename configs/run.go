@@ -105,6 +105,7 @@ type Data struct {
 	Cost        []float64    `key:"balance_cost" default:"[]" class:"fixed" doc:"a, b and c of the work a·l² + b·l + c of a sample of l tokens, for data.balance; by default the model's width decides. A run with data.balance says what it measured."`
 	DropLong    bool         `key:"drop_long" default:"false" class:"fixed" flag:"enable-discard-sample" doc:"Leave out documents and conversations longer than data.seq_len, instead of cutting them."`
 	LineMax     Bytes        `key:"line_max" default:"64MiB" min:"1" class:"fixed" doc:"Longest line or record that is read; longer ones are quarantined."`
+	Filters     string       `key:"filters" class:"fixed" doc:"File with steps as a recipe of lfactor data run has them, none of which keeps state: documents that they drop are not learnt, and texts are learnt as they leave them."`
 	Fingerprint string       `key:"fingerprint" default:"parts" oneof:"parts|full" class:"fixed" doc:"What tells whether a resumed run reads the same data: sizes and the start, middle and end of each file (64 KiB each; of folders of texts names and sizes), or all bytes, which takes reading them at the start."`
 }
 

@@ -55,6 +55,7 @@ type Document struct {
 	Key      string          // of a sample with Parts, as the shard gives it: no path to write to
 	Parts    []Part          // in the order of the shard, each name once
 	Place    Place
+	Left     string  // why a filter leaves it out, if so: nothing of it is learnt, and it is not bad
 	Layout   *Layout // of parts; nil where they tell
 }
 

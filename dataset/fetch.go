@@ -42,6 +42,7 @@ type tokens struct {
 	begins, ends bool       // the document does with these ids
 	bad          *BadSample // the document cannot be used, and has no ids
 	whole        bool       // the fault is that of the document, not of one piece
+	left         string     // why a filter leaves the document out; it has no ids
 }
 
 // Continuer is an Encoder that can go on within a text.
@@ -180,6 +181,10 @@ func asBad(err error) *BadSample {
 func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
 	t = tokens{place: d.Place, key: d.Key, begins: u.piece == 0, ends: u.last(),
 		pieces: pieces{ids: d.Tokens}}
+	if d.Left != "" {
+		t.left, t.ids = d.Left, nil
+		return t, nil
+	}
 	switch kind {
 	case KindChat:
 		if f.chat == nil {

@@ -5,10 +5,12 @@ import "context"
 // Inspection counts what Inspect saw.
 type Inspection struct {
 	Documents int64 `json:"documents"`
-	Tokens    int64 `json:"tokens"`   // of those that are not bad
-	Bad       int64 `json:"bad"`      // quarantined
-	Long      int64 `json:"long"`     // over a row's length: cut there, or left out (DropLong); pretraining cuts rows of them
-	Unlearnt  int64 `json:"unlearnt"` // left out, since nothing of them would be learnt
+	Tokens    int64 `json:"tokens"` // of those that are not bad
+	Bad       int64 `json:"bad"`    // quarantined
+	// Left counts the documents that data.filters leaves out, by filter and reason.
+	Left     map[string]int64 `json:"left,omitempty"`
+	Long     int64            `json:"long"`     // over a row's length: cut there, or left out (DropLong); pretraining cuts rows of them
+	Unlearnt int64            `json:"unlearnt"` // left out, since nothing of them would be learnt
 }
 
 // Inspect reads all documents of a loader's sources once, in their order, makes tokens and media of them as
@@ -51,6 +53,13 @@ func (m *maker) look(in *Inspection, source int, d *pendingDoc, found func(Bad))
 		in.Bad++
 		found(Bad{Source: m.cfg.Sources[source].Source.Name(), Document: d.doc, Place: bad.Place,
 			Reason: bad.Reason})
+		return
+	}
+	if d.out.left != "" {
+		if in.Left == nil {
+			in.Left = map[string]int64{}
+		}
+		in.Left[d.out.left]++
 		return
 	}
 	in.Tokens += int64(len(d.out.ids))

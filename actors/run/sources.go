@@ -106,6 +106,10 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 		p := &d.r.cfg.Run.Policy
 		o.Horizon, o.Robot = x.Chunk, dataset.RobotKeys{Action: p.Action, State: p.State}
 	}
+	filters, err := setup.OpenFilters(d.r.cfg)
+	if err != nil {
+		return nil, err
+	}
 	weighted := slices.ContainsFunc(paths, func(p configs.WeightPath) bool { return p.Weight != 1 })
 	var opened []dataset.Weighted
 	for i, p := range paths {
@@ -120,6 +124,9 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 		weighted = weighted || len(list) > 1
 		for _, w := range list {
 			d.sources = append(d.sources, w.Source)
+			if w.Source, err = filters.Of(w.Source); err != nil {
+				return nil, d.r.cfg.Fault("data.filters", err.Error(), "")
+			}
 			opened = append(opened, dataset.Weighted{Source: w.Source, Weight: p.Weight * w.Weight})
 		}
 	}

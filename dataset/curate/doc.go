@@ -10,6 +10,7 @@ package curate
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/words"
@@ -56,6 +57,15 @@ func (d *Doc) Field(name string) json.RawMessage {
 		}
 	}
 	return nil
+}
+
+// Talk is the text of a conversation: what is said in it, with empty lines between.
+func Talk(list []dataset.Message) string {
+	parts := make([]string, len(list))
+	for i, m := range list {
+		parts[i] = m.Content
+	}
+	return strings.Join(parts, "\n\n")
 }
 
 // Desk is what one worker has at hand for all steps: the words of the text that it looks at, which several

@@ -110,6 +110,27 @@ func kindName(v reflect.Value) string {
 	return v.Type().String()
 }
 
+// Kind reads which kind of step an entry of a list of steps is: a name alone, or a mapping with a key "step". The
+// mapping has its settings; it is nil where something is wrong, which the reader has noted.
+func (r *Reader) Kind(n *yaml.Node, key string) (Kind, *yaml.Node) {
+	name := n.Value
+	if n.Kind == yaml.ScalarNode {
+		n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
+	} else if v := source.Lookup(n, "step"); v != nil {
+		name = v.Value
+	}
+	k, ok := Find(name)
+	switch {
+	case name == "":
+		r.Fail(n.Line, key+".step", "is not given", source.OneOf(Names()))
+	case !ok:
+		r.Fail(n.Line, key+".step", fmt.Sprintf("there is no step %q", name), source.Nearest(name, Names()))
+	default:
+		return k, n
+	}
+	return Kind{}, nil
+}
+
 // Open fills the settings of a step from a mapping, whose keys skip are somebody else's, and opens it. It
 // returns nil where something is wrong, which the reader has noted.
 func (r *Reader) Open(k Kind, n *yaml.Node, key string, skip ...string) Step {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/dataset"
@@ -163,7 +162,7 @@ func (in *opened) read(file int, i int64) (*curate.Doc, error) {
 	d.Text = doc.Text
 	if s.Kind() == dataset.KindChat {
 		d.Derived = true
-		d.Text = talk(doc.Messages)
+		d.Text = curate.Talk(doc.Messages)
 	}
 	key := format.TextKey(in.TextKey)
 	for k, f := range d.Fields {
@@ -173,15 +172,6 @@ func (in *opened) read(file int, i int64) (*curate.Doc, error) {
 		}
 	}
 	return d, nil
-}
-
-// talk is the text of a conversation.
-func talk(list []dataset.Message) string {
-	parts := make([]string, len(list))
-	for i, m := range list {
-		parts[i] = m.Content
-	}
-	return strings.Join(parts, "\n\n")
 }
 
 // quick takes text and columns from a record without escapes beyond the usual ones; others go the long way.

@@ -204,26 +204,14 @@ func (r *Recipe) readInputs(in *curate.Reader, root *yaml.Node) {
 func (r *Recipe) readSteps(in *curate.Reader, root *yaml.Node) {
 	for i, n := range entries(in, root, "steps") {
 		key := fmt.Sprintf("steps[%d]", i)
-		s := Step{line: n.Line}
-		if n.Kind == yaml.ScalarNode { // a kind alone
-			s.Kind = n.Value
-			n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
-		}
-		for name, into := range map[string]*string{"name": &s.Name, "step": &s.Kind} {
-			if v := source.Lookup(n, name); v != nil {
-				*into = v.Value
+		s := Step{line: n.Line, From: names(in, n, key)}
+		k, settings := in.Kind(n, key)
+		if settings != nil {
+			s.Kind = k.Name
+			s.step = in.Open(k, settings, key, "name", "step", "from")
+			if v := source.Lookup(settings, "name"); v != nil {
+				s.Name = v.Value
 			}
-		}
-		s.From = names(in, n, key)
-		k, ok := curate.Find(s.Kind)
-		switch {
-		case s.Kind == "":
-			in.Fail(n.Line, key+".step", "is not given", source.OneOf(curate.Names()))
-		case !ok:
-			in.Fail(n.Line, key+".step", fmt.Sprintf("there is no step %q", s.Kind), source.Nearest(s.Kind,
-				curate.Names()))
-		default:
-			s.step = in.Open(k, n, key, "name", "step", "from")
 		}
 		if s.Name == "" {
 			s.Name = s.Kind
@@ -234,6 +222,9 @@ func (r *Recipe) readSteps(in *curate.Reader, root *yaml.Node) {
 
 // names reads a key "from": one name or several.
 func names(in *curate.Reader, n *yaml.Node, key string) []string {
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
 	v := source.Lookup(n, "from")
 	switch {
 	case v == nil:

@@ -79,6 +79,9 @@ func (r lintReport) report(c *cobra.Command) error {
 			fmt.Fprintln(w, f)
 		}
 		if r.Run != nil {
+			for _, why := range slices.Sorted(maps.Keys(r.Run.Left)) {
+				fmt.Fprintf(w, "%d documents are left out: %s\n", r.Run.Left[why], why)
+			}
 			fmt.Fprintf(w, "%d tokens; %d documents are longer than a row, of %d nothing would be learnt\n",
 				r.Run.Tokens, r.Run.Long, r.Run.Unlearnt)
 		}
