@@ -1,0 +1,40 @@
+"""Writes actors/host/testdata/peft_loss.json: the losses of golden models with the adapters that TestPEFTLosses wrote, loaded by PEFT.
+
+Run from the repository's root:
+  go test ./actors/host -run PEFTLosses -adapters /tmp/adapters && python bench/golden/peft_loss.py /tmp/adapters
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import torch.nn.functional as F
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+BASE = pathlib.Path("stages/family/testdata")
+IDS = torch.tensor([[(7 * i + 3) % 29 for i in range(24)]])
+
+
+def main():
+    out = {}
+    for path in sorted(pathlib.Path(sys.argv[1]).glob("*/*")):
+        name = path.parent.name
+        model = AutoModelForCausalLM.from_pretrained(BASE / name, attn_implementation="eager", dtype=torch.float32).eval()
+        plain = F.cross_entropy(model(input_ids=IDS, use_cache=False).logits[0, :-1].float(), IDS[0, 1:]).item()
+        model = PeftModel.from_pretrained(model, path).eval()
+        want = load_file(path / "adapter_model.safetensors")
+        have = {n.replace(".default", ""): p for n, p in model.named_parameters() if ".lora_" in n}
+        assert set(have) == set(want), (name, path.name, sorted(set(have) ^ set(want))[:4])
+        with torch.no_grad():
+            loss = F.cross_entropy(model(input_ids=IDS, use_cache=False).logits[0, :-1].float(), IDS[0, 1:]).item()
+        assert abs(loss - plain) > 1e-4, (name, path.name, loss, plain)
+        out[f"{name}/{path.name}"] = loss
+        print(f"{name}/{path.name}: {loss:.6f}, without {plain:.6f}, {len(have)} tensors", flush=True)
+    pathlib.Path("actors/host/testdata/peft_loss.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {v!r}" for k, v in out.items()) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
