@@ -239,6 +239,11 @@ func (l *loader) cached(getenv func(string) string) {
 				fmt.Sprintf("%s = %s: the snapshot of %s in Hugging Face's cache", k.key, found, *k.dir))
 			*k.dir = found
 		}
+		if found, err = hf.Unfold(*k.dir); err != nil {
+			l.fail(l.c.place(k.key), k.key, err.Error(), "")
+		} else {
+			*k.dir = found
+		}
 	}
 	r.Model.Path = hf.DenoiserDir(r.Model.Path)
 }

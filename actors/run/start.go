@@ -175,7 +175,7 @@ func (r *Run) weights() error {
 		r.start.fill, r.start.from = random, fmt.Sprintf("random weights, seed %d", seed)
 		return r.parts()
 	}
-	src, err := checkpoint.OpenDir(dir)
+	src, err := checkpoint.OpenFolder(dir)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (p startPart) open() (checkpoint.Source, error) {
 	if p.component == fit.Perceptual {
 		return features.Open(p.dir)
 	}
-	return checkpoint.OpenDir(p.dir)
+	return checkpoint.OpenFolder(p.dir)
 }
 
 // parts lets components of a composed model begin with the weights of checkpoints of their own.
@@ -268,7 +268,7 @@ func warnNaN(w io.Writer, dir, name string, v []float32) {
 // hasWeights tells whether a folder holds a model's weights in the form of Hugging Face. An adapter
 // alone does not count, because training cannot start from it.
 func hasWeights(dir string) bool {
-	if machine.Exists(filepath.Join(dir, "model.safetensors.index.json")) {
+	if machine.Exists(filepath.Join(dir, "model.safetensors.index.json")) || checkpoint.Linked(dir) != "" {
 		return true
 	}
 	entries, _ := os.ReadDir(dir) // a folder that cannot be read has none

@@ -22,7 +22,7 @@ func (w *Weights) Packing(param string, columns int) kernels.Packing {
 // PackedIn tells by parameter how those that a directory keeps in few bits lie in memory; cannot names a
 // tensor that is kept so and that cannot, "" for none.
 func (m *Model) PackedIn(dir string) (at map[string]kernels.Packing, cannot string, err error) {
-	src, err := checkpoint.OpenDir(dir)
+	src, err := checkpoint.OpenFolder(dir)
 	if err != nil {
 		return nil, "", err
 	}
