@@ -62,6 +62,17 @@ def names():
             if more and arch.startswith("gemma") and name.endswith("post_attention_layernorm.weight"):
                 their = "blk.2.post_attention_norm.weight"  # as convert_hf_to_gguf.py names it by hand
             out[arch][name] = their
+    # experts are joined before they are named (LlamaModel and Qwen2MoeModel of convert_hf_to_gguf.py)
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 3)
+    at = "model.layers.2.block_sparse_moe."
+    out["mixtral"] = {f"{at}experts.1.{w}.weight": table.get_name(f"layers.2.feed_forward.experts.{w}.weight", try_suffixes=(".weight",)) for w in ("w1", "w2", "w3")}
+    out["mixtral"][f"{at}gate.weight"] = table.get_name(f"{at}gate.weight", try_suffixes=(".weight",))
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3MOE, 3)
+    at = "model.layers.2.mlp."
+    out["qwen3_moe"] = {f"{at}experts.1.{w}.weight": table.get_name(f"{at}experts.{w}.weight", try_suffixes=(".weight",)) for w in ("gate_proj", "up_proj", "down_proj")}
+    out["qwen3_moe"][f"{at}gate.weight"] = table.get_name(f"{at}gate.weight", try_suffixes=(".weight",))
+    for name in ["model.embed_tokens.weight"] + ["model.layers.2." + n for n in layer[:6] + qk]:
+        out["qwen3_moe"][name] = table.get_name(name, try_suffixes=(".weight", ".bias"))
     (OUT / "names.json").write_text(json.dumps(out, indent=1) + "\n")
 
 

@@ -20,6 +20,7 @@ type config struct {
 	window                                                int
 	attnCap, logitCap                                     float64
 	scaling                                               map[string]any // rope_scaling, nil for none
+	experts, used, expertMLP                              int            // of a mixture
 }
 
 // number is a whole number of the metadata below the architecture's name, at least 1.
@@ -86,9 +87,8 @@ func (m *Model) readConfig() (err error) {
 			return err
 		}
 	}
-	if experts, err := m.number("expert_count", 0); err != nil || experts > 0 {
-		return m.fault("", checkpoint.Extra, "%s.expert_count: mixtures of experts are not read from GGUF",
-			m.family.arch)
+	if err := m.readExperts(); err != nil {
+		return err
 	}
 	for key, same := range map[string]int{"attention.value_length": c.headDim,
 		"rope.dimension_count": c.headDim} {
@@ -244,11 +244,12 @@ func (m *Model) Config(dtype checkpoint.DType) []byte {
 		"vocab_size": m.infos["model.embed_tokens.weight"].Shape[0], "tie_word_embeddings": !head,
 		"torch_dtype": map[checkpoint.DType]string{checkpoint.F32: "float32", checkpoint.F16: "float16",
 			checkpoint.BF16: "bfloat16"}[cmp.Or(dtype,
-			m.infos["model.layers.0.mlp.down_proj.weight"].DType)],
+			m.infos["model.layers.0.self_attn.o_proj.weight"].DType)],
 		"bos_token_id": m.id("bos"), "eos_token_id": m.id("eos")}
 	if f.arch == "llama" {
 		out["attention_bias"] = bias
 	}
+	m.describeExperts(out)
 	if c.scaling != nil {
 		out["rope_scaling"] = c.scaling
 	}

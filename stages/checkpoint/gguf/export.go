@@ -37,6 +37,7 @@ type exporter struct {
 	meta      []pair
 	tensors   []Tensor
 	from      map[string]checkpoint.Info // by the tensors' names
+	experts   map[string][]checkpoint.Info
 }
 
 // Export writes the file path of the model in dir, a Hugging Face directory, with matrices of a type of
@@ -49,7 +50,8 @@ func Export(dir, path, dtype string) error {
 		return err
 	}
 	defer src.Close()
-	e := &exporter{dir: dir, path: path, from: map[string]checkpoint.Info{}}
+	e := &exporter{dir: dir, path: path, from: map[string]checkpoint.Info{},
+		experts: map[string][]checkpoint.Info{}}
 	if e.src, err = checkpoint.Dequantized(src, dir); err != nil {
 		return err
 	}
@@ -104,6 +106,10 @@ func (e *exporter) place(matrix Type) error {
 	tied := e.raw["tie_word_embeddings"] == true || e.family.tied
 	for _, t := range e.src.Tensors() {
 		name := e.family.theirs(t.Name)
+		if is, err := e.placeExpert(t, matrix); is {
+			errs = append(errs, err)
+			continue
+		}
 		switch {
 		case strings.HasSuffix(t.Name, ".rotary_emb.inv_freq"): // follows from the configuration
 			continue
@@ -144,6 +150,7 @@ func (e *exporter) place(matrix Type) error {
 		e.tensors = append(e.tensors, Tensor{Name: name, Type: as, Shape: t.Shape,
 			Bytes: n / int64(l.elements) * int64(l.bytes)})
 	}
+	errs = append(errs, e.missingExperts()...)
 	if e.rows == 0 {
 		errs = append(errs, e.fault("", "model.embed_tokens.weight", checkpoint.Missing,
 			"the model needs it"))
@@ -182,7 +189,21 @@ func (e *exporter) fill(t *Tensor, put func([]byte) error) error {
 		}
 		return put(F32.encode(nil, row))
 	}
-	from := e.from[t.Name]
+	if all := e.experts[t.Name]; all != nil {
+		one := *t
+		one.Shape = t.Shape[1:]
+		for _, from := range all {
+			if err := e.fillOne(&one, from, put); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return e.fillOne(t, e.from[t.Name], put)
+}
+
+// fillOne writes a tensor of a tensor of the directory.
+func (e *exporter) fillOne(t *Tensor, from checkpoint.Info, put func([]byte) error) error {
 	c := e.family.changeOf(from.Name, e.config.heads, e.config.kvHeads)
 	rows, width := t.Shape[0], 1
 	if len(t.Shape) > 1 {
@@ -255,7 +276,7 @@ func (e *exporter) readConfig() error {
 	})
 	if i < 0 {
 		return e.fault("config.json", "", checkpoint.Extra,
-			"model_type is %q; models of llama, mistral, qwen2, qwen3, "+
+			"model_type is %q; models of llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, "+
 				"gemma2 and gemma3_text are written as GGUF", typ)
 	}
 	e.family = &families[i]
@@ -282,7 +303,7 @@ func (e *exporter) readConfig() error {
 	if c.eps, err = e.real("rms_norm_eps", 1e-6); err == nil {
 		c.theta, err = e.real("rope_theta", e.ropeUsual())
 	}
-	return cmp.Or(err, e.readRope(), e.plain(), e.gemma())
+	return cmp.Or(err, e.readRope(), e.plain(), e.gemma(), e.readExperts())
 }
 
 // ropeUsual is transformers' base of frequencies where the file says none.
@@ -380,15 +401,15 @@ func (e *exporter) plain() error {
 	}
 	types, _ := e.raw["layer_types"].([]any) // as the family has them
 	sliding := slices.ContainsFunc(types, func(t any) bool { return t != "full_attention" })
-	swa := e.raw["use_sliding_window"] == true || e.raw["model_type"] == "mistral" &&
-		e.raw["sliding_window"] != nil
+	swa := e.raw["use_sliding_window"] == true || (e.raw["model_type"] == "mistral" ||
+		e.raw["model_type"] == "mixtral") && e.raw["sliding_window"] != nil
 	if !e.family.window && (sliding || swa) {
 		return e.fault("config.json", "", checkpoint.Extra,
 			"some layers have a window, which GGUF's %s has not",
 			e.family.arch)
 	}
 	for key, one := range map[string]any{"partial_rotary_factor": 1.0, "num_experts": 0.0} {
-		if v := e.raw[key]; v != nil && v != one {
+		if v := e.raw[key]; v != nil && v != one && (key != "num_experts" || e.family.moe == nil) {
 			return e.fault("config.json", "", checkpoint.Extra, "%s is %v, only %v is written", key, v, one)
 		}
 	}
@@ -455,6 +476,7 @@ func (e *exporter) describe(file uint32) {
 	u("attention.value_length", c.headDim)
 	u("rope.dimension_count", c.headDim)
 	u("vocab_size", e.rows)
+	e.describeExperts(u)
 	f("attention.layer_norm_rms_epsilon", c.eps)
 	f("rope.freq_base", c.theta)
 	if kind, ok := c.scaling["kind"].(string); ok {

@@ -16,7 +16,10 @@ const linkName = "weights" + Ext
 
 var (
 	_ = hf.RegisterFile(Ext, Folder)
-	_ = checkpoint.RegisterLinked(linkName, func(path string) (checkpoint.Source, error) { return Open(path) })
+	_ = checkpoint.RegisterLinked(linkName, func(path string) (checkpoint.Source,
+		error) {
+		return Open(path)
+	})
 )
 
 // Folder is a directory in the user's cache that shows a file as Hugging Face would have it: config.json, the

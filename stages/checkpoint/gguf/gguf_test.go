@@ -76,8 +76,18 @@ func TestNames(t *testing.T) {
 	golden(t, "names.json", &g)
 	for i := range families {
 		f := &families[i]
-		require.NotEmpty(t, g[f.arch])
-		for ours, theirs := range g[f.arch] {
+		of := f.arch
+		if f.moe != nil {
+			of = f.modelType
+		}
+		require.NotEmpty(t, g[of])
+		for ours, theirs := range g[of] {
+			if exps, x := f.expertOf(ours); exps != "" {
+				require.Equal(t, 1, x)
+				require.Equal(t, theirs, exps)
+				require.Equal(t, ours, f.expert(theirs, 1))
+				continue
+			}
 			if theirs == "" { // always the embedding
 				require.True(t, f.tied, ours)
 				continue

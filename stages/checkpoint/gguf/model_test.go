@@ -47,6 +47,12 @@ func toy(t testing.TB, f *family, vocab int, more map[string]any) string {
 	if f.window {
 		conf["sliding_window"] = 32
 	}
+	if f.moe != nil {
+		conf[f.moe.count], conf[f.moe.used] = 4, 2
+		if f.moe.mlp != "" {
+			conf[f.moe.mlp], conf["norm_topk_prob"], conf["decoder_sparse_step"] = 32, true, 1
+		}
+	}
 	for k, v := range more {
 		conf[k] = v
 	}
@@ -67,8 +73,22 @@ func toy(t testing.TB, f *family, vocab int, more map[string]any) string {
 			}
 			shapes[name+"weight"] = shape
 			if strings.HasSuffix(ours, "q_proj") || strings.HasSuffix(ours, "k_proj") {
-				if f.arch == "qwen2" || f.arch == "llama" {
+				if f.arch == "qwen2" || f.modelType == "llama" {
 					shapes[name+"bias"] = shape[:1]
+				}
+			}
+		}
+	}
+	if f.moe != nil {
+		for n := range 3 {
+			at, width := fmt.Sprintf("model.layers.%d.", n), 96
+			if f.moe.mlp != "" {
+				width = 32
+			}
+			shapes[at+f.moe.router+".weight"] = []int{4, 64}
+			for x := range 4 {
+				for i, shape := range [][]int{{width, 64}, {width, 64}, {64, width}} {
+					shapes[at+strings.Replace(f.moe.each[i], "*", fmt.Sprint(x), 1)+".weight"] = shape
 				}
 			}
 		}

@@ -24,6 +24,7 @@ type family struct {
 	qkNorm   bool
 	tied     bool // always
 	window   bool // layers with one
+	moe      *experts
 }
 
 var families = []family{
@@ -35,12 +36,22 @@ var families = []family{
 	{arch: "gemma3", modelType: "gemma3_text", class: "Gemma3ForCausalLM", plus: true, sandwich: true,
 		qkNorm: true,
 		tied:   true, window: true},
+	{arch: "llama", modelType: "mixtral", class: "MixtralForCausalLM", pairs: true,
+		moe: &experts{router: "block_sparse_moe.gate", each: [3]string{"block_sparse_moe.experts.*.w1",
+			"block_sparse_moe.experts.*.w3", "block_sparse_moe.experts.*.w2"}, count: "num_local_experts",
+			used: "num_experts_per_tok"}},
+	{arch: "qwen3moe", modelType: "qwen3_moe", class: "Qwen3MoeForCausalLM", qkNorm: true,
+		moe: &experts{router: "mlp.gate", each: [3]string{"mlp.experts.*.gate_proj", "mlp.experts.*.up_proj",
+			"mlp.experts.*.down_proj"}, count: "num_experts", used: "num_experts_per_tok",
+			mlp: "moe_intermediate_size"}},
 }
 
 // archNames are the architectures that are read.
 func archNames() (names []string) {
 	for _, f := range families {
-		names = append(names, f.arch)
+		if !slices.Contains(names, f.arch) {
+			names = append(names, f.arch)
+		}
 	}
 	return names
 }
@@ -56,8 +67,12 @@ var whole = map[string]string{
 func (f *family) inLayers() map[string]string {
 	m := map[string]string{"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q",
 		"self_attn.k_proj": "attn_k",
-		"self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
-		"mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+		"self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output"}
+	if f.moe != nil {
+		m[f.moe.router] = "ffn_gate_inp"
+	} else {
+		m["mlp.gate_proj"], m["mlp.up_proj"], m["mlp.down_proj"] = "ffn_gate", "ffn_up", "ffn_down"
+	}
 	if f.sandwich {
 		m["post_attention_layernorm"], m["pre_feedforward_layernorm"], m["post_feedforward_layernorm"] =
 			"post_attention_norm", "ffn_norm", "post_ffw_norm"

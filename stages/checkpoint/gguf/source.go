@@ -46,8 +46,12 @@ func Open(path string) (*Model, error) {
 }
 
 func (m *Model) open() error {
-	arch, _ := m.File.Meta[architecture].(string) // what is no text is no architecture
-	i := slices.IndexFunc(families, func(f family) bool { return f.arch == arch })
+	arch, _ := m.File.Meta[architecture].(string)     // what is no text is no architecture
+	n, _ := m.File.Meta[arch+".expert_count"].(int64) // of another type is refused where it is read
+	i := slices.IndexFunc(families, func(f family) bool {
+		return f.arch == arch &&
+			(f.moe != nil) == (n > 0)
+	})
 	if i < 0 {
 		return m.fault("", checkpoint.Malformed, "%s is %q, of which no model is read: want one of %v",
 			architecture, arch,
@@ -74,10 +78,21 @@ func (m *Model) take(t *Tensor) error {
 	if dropped[t.Name] != "" {
 		return nil
 	}
+	if is, err := m.takeExperts(t); is {
+		return err
+	}
 	name := m.family.ours(t.Name)
 	if name == "" {
 		return m.fault(t.Name, checkpoint.Extra, "at offset %d: a model of %s has no such tensor", t.Offset,
 			m.family.arch)
+	}
+	return m.show(name, t)
+}
+
+// show shows a tensor under our name.
+func (m *Model) show(name string, t *Tensor) error {
+	if len(t.Shape) > 2 {
+		return m.fault(t.Name, checkpoint.Misshapen, "at offset %d: %v", t.Offset, t.Shape)
 	}
 	p := placed{t, m.family.changeOf(name, m.config.heads, m.config.kvHeads)}
 	if p.heads > 0 && t.Shape[0]%(2*p.heads) != 0 {
@@ -104,7 +119,9 @@ func (m *Model) complete() error {
 	var errs []error
 	need := func(name string) {
 		if _, ok := m.of[name]; !ok {
-			errs = append(errs, m.fault(m.family.theirs(name), checkpoint.Missing, "the model needs it"))
+			theirs, _ := m.family.expertOf(name)
+			errs = append(errs, m.fault(cmp.Or(theirs, m.family.theirs(name)), checkpoint.Missing,
+				"the model needs it"))
 		}
 	}
 	need("model.embed_tokens.weight")
@@ -112,6 +129,11 @@ func (m *Model) complete() error {
 	for n := range m.config.layers {
 		for module := range m.family.inLayers() { //lfvet:order joined errors are sorted below
 			need(fmt.Sprintf("model.layers.%d.%s.weight", n, module))
+		}
+		for _, theirs := range expertTensors {
+			if name := m.family.expert(fmt.Sprintf("blk.%d.%s.weight", n, theirs), 0); name != "" {
+				need(name)
+			}
 		}
 		if len(errs) > 20 {
 			break

@@ -198,8 +198,9 @@ func (v *vocabulary) byteLevel(m *Model, c *cut) []byte {
 		"post_processor": json.RawMessage(`{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false,"use_regex":true}`),
 		"model": map[string]any{"type": "BPE", "dropout": nil, "unk_token": nil,
 			"continuing_subword_prefix": nil,
-			"end_of_word_suffix":        nil, "fuse_unk": false, "byte_fallback": false, "ignore_merges": c.ignore,
-			"vocab": vocab, "merges": v.merges}}
+			"end_of_word_suffix":        nil, "fuse_unk": false, "byte_fallback": false,
+			"ignore_merges": c.ignore,
+			"vocab":         vocab, "merges": v.merges}}
 	if c.nfc {
 		out["normalizer"] = map[string]string{"type": "NFC"}
 	}
