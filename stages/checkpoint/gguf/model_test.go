@@ -31,34 +31,10 @@ func unzip(t testing.TB, name string) []byte {
 	return out
 }
 
-// toy is a Hugging Face directory of a family with random weights: three layers of width 64, in float32.
-func toy(t testing.TB, f *family, vocab int, more map[string]any) string {
-	t.Helper()
-	dir := t.TempDir()
-	conf := map[string]any{"model_type": f.modelType, "hidden_size": 64, "intermediate_size": 96,
-		"num_hidden_layers":   3,
-		"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 128,
-		"rms_norm_eps": 1e-5, "rope_theta": 1e6, "vocab_size": vocab, "tie_word_embeddings": f.tied,
-		"bos_token_id": 1,
-		"eos_token_id": 2, "query_pre_attn_scalar": 16, "sliding_window": nil}
-	if f.arch == "gemma2" {
-		conf["attn_logit_softcapping"], conf["final_logit_softcapping"] = 50, 30
-	}
-	if f.window {
-		conf["sliding_window"] = 32
-	}
-	if f.moe != nil {
-		conf[f.moe.count], conf[f.moe.used] = 4, 2
-		if f.moe.mlp != "" {
-			conf[f.moe.mlp], conf["norm_topk_prob"], conf["decoder_sparse_step"] = 32, true, 1
-		}
-	}
-	for k, v := range more {
-		conf[k] = v
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), marshal(conf), 0o600))
+// toyShapes are the tensors of a family's toy, with a head of its own or without.
+func toyShapes(f *family, vocab int, head bool) map[string][]int {
 	shapes := map[string][]int{"model.embed_tokens.weight": {vocab, 64}, "model.norm.weight": {64}}
-	if conf["tie_word_embeddings"] == false {
+	if head {
 		shapes["lm_head.weight"] = []int{vocab, 64}
 	}
 	for ours := range f.inLayers() {
@@ -93,6 +69,36 @@ func toy(t testing.TB, f *family, vocab int, more map[string]any) string {
 			}
 		}
 	}
+	return shapes
+}
+
+// toy is a Hugging Face directory of a family with random weights: three layers of width 64, in float32.
+func toy(t testing.TB, f *family, vocab int, more map[string]any) string {
+	t.Helper()
+	dir := t.TempDir()
+	conf := map[string]any{"model_type": f.modelType, "hidden_size": 64, "intermediate_size": 96,
+		"num_hidden_layers":   3,
+		"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 128,
+		"rms_norm_eps": 1e-5, "rope_theta": 1e6, "vocab_size": vocab, "tie_word_embeddings": f.tied,
+		"bos_token_id": 1,
+		"eos_token_id": 2, "query_pre_attn_scalar": 16, "sliding_window": nil}
+	if f.arch == "gemma2" {
+		conf["attn_logit_softcapping"], conf["final_logit_softcapping"] = 50, 30
+	}
+	if f.window {
+		conf["sliding_window"] = 32
+	}
+	if f.moe != nil {
+		conf[f.moe.count], conf[f.moe.used] = 4, 2
+		if f.moe.mlp != "" {
+			conf[f.moe.mlp], conf["norm_topk_prob"], conf["decoder_sparse_step"] = 32, true, 1
+		}
+	}
+	for k, v := range more {
+		conf[k] = v
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), marshal(conf), 0o600))
+	shapes := toyShapes(f, vocab, conf["tie_word_embeddings"] == false)
 	var infos []checkpoint.Info
 	for name, shape := range shapes {
 		infos = append(infos, checkpoint.Info{Name: name, DType: checkpoint.F32, Shape: shape})
