@@ -17,7 +17,7 @@ func TestFullStdout(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)
 	for _, args := range []string{"plan run.yaml", "plan run.yaml -o json", "sim run.yaml", "config models",
-		"config models -o jsonl", "config check run.yaml", "train run.yaml -q -o jsonl train.steps=2", "version", "--help"} {
+		"config models -o jsonl", "config check run.yaml", "train run.yaml -q -o jsonl train.steps=2", "train run.yaml train.steps=3", "version", "--help"} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		if err != nil {
 			t.Skip("there is no /dev/full")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +45,7 @@ func root() *cobra.Command {
 		SilenceUsage: true,
 		Long: "lfactor trains language models as graphs of actors: every pipeline stage, tensor- and " +
 			"data-parallel rank and loader\nis an actor with a memory budget. `lfactor demo` shows it " +
-			"on this machine."}
+			"on this machine.\n\nExit codes:\n" + codes()}
 	c.PersistentFlags().StringP("output", "o", "text", "form of the data on stdout: text, json or jsonl")
 	c.AddCommand(
 		bench.Command(),
@@ -71,9 +72,22 @@ func root() *cobra.Command {
 		why.Command(),
 	)
 	c.AddCommand(jobs.Commands()...)
+	for _, name := range []string{"attach", "cluster", "demo", "events", "logs", "sample", "serve", "train", "ui"} {
+		if own, _, err := c.Find([]string{name}); err == nil { // it is there
+			cli.OwnProgress(own)
+		}
+	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(err, exit.Usage) })
 	cli.Strict(c)
 	return c
+}
+
+// codes is the table of exit codes.
+func codes() (text string) {
+	for _, c := range exit.Codes() {
+		text += fmt.Sprintf("  %-4d %s\n", c.Code, c.Doc)
+	}
+	return strings.TrimSuffix(text, "\n")
 }
 
 func main() {

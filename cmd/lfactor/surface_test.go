@@ -72,7 +72,8 @@ var jsonArgs = map[string]string{
 	"data preview": "text", "data quarantine": "run", "data stat": "text",
 	"data tokenize": "--input text --hf-tokenizer-path tok --output-prefix ids",
 	"demo":          "--steps 2 --dir demo",
-	"doctor":        "", "compare": "run run", "edges": "run", "eval": "run.yaml", "init": "new", "plan": "run.yaml",
+	"tables":        "run", "ui": "- it answers until it is stopped, see cmd/lfactor/ui",
+	"doctor": "", "compare": "run run", "edges": "run", "eval": "run.yaml", "init": "new", "plan": "run.yaml",
 	"sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml", "sim diff": "run/trace.json run.yaml",
 	"sim denoiser": "denoiser.yaml --devices 4",
 	"sim rollouts": "--samplers 2 --staleness 0,1",
@@ -223,7 +224,7 @@ func TestExplainSection(t *testing.T) {
 	code, out, errs := streams(t, t.TempDir(), "", "config", "explain", "log")
 	require.Zero(t, code, errs)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	require.Len(t, lines, 5)
+	require.Len(t, lines, 6)
 	for _, l := range lines {
 		require.True(t, strings.HasPrefix(l, "log."), l)
 	}

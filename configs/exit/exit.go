@@ -16,6 +16,26 @@ const (
 	Interrupted = 130 // ended by SIGINT
 )
 
+// Code is an exit code with what it means.
+type Code struct {
+	Code int
+	Doc  string
+}
+
+// Codes are all of them: docs/json.md and `lfactor help` have this table.
+func Codes() []Code {
+	return []Code{
+		{0, "done; or stopped by SIGTERM after a durable save"},
+		{Failed, "failed; `ckpt diff` and `compare`: the two differ"},
+		{Usage, "wrong command line or configuration"},
+		{Fit, "does not fit into memory"},
+		{Data, "the budget of bad data is spent"},
+		{Unreachable, "the cluster cannot be reached, or refuses"},
+		{Corrupt, "saved state is damaged or missing"},
+		{Interrupted, "interrupted by SIGINT; a run has saved"},
+	}
+}
+
 // Error is an error with its exit code.
 type Error struct {
 	Err  error

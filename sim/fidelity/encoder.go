@@ -77,7 +77,7 @@ type encoderPaces struct {
 const EncoderRows = 32 << 10
 
 // EncoderAtScale simulates the layouts with a published model at tp 4, pp 2, dp 4.
-func EncoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, err error) {
+func EncoderAtScale(cluster, model, dir string, micro int, see See) (out []encoderStep, err error) {
 	text, err := configs.ClusterFile(cluster)
 	if err != nil {
 		return nil, err
@@ -96,6 +96,7 @@ func EncoderAtScale(cluster, model, dir string, micro int) (out []encoderStep, e
 			m.Devices*m.Hosts, n)
 	}
 	for i, e := range EncoderLayouts {
+		see.tell("simulating layouts at scale: "+e.name, i, len(EncoderLayouts))
 		fam, err := family.Build(c, EncoderRows)
 		if err != nil {
 			return nil, err
@@ -175,17 +176,27 @@ func pacedVision() (*family.Model, error) {
 
 const pacedRows, pacedPatches = 32, 64
 
+// See hears how far a comparison is: what is compared, how much of it, and of how much. Nil is nobody.
+type See func(what string, done, all int)
+
+func (s See) tell(what string, done, all int) {
+	if s != nil {
+		s(what, done, all)
+	}
+}
+
 // EncoderPaced runs the layouts on 8 ranks of paced devices and in the simulator.
-func EncoderPaced() (out []encoderPaces, err error) {
+func EncoderPaced(see See) (out []encoderPaces, err error) {
 	m, err := pacedVision()
 	if err != nil {
 		return nil, err
 	}
 	mesh := topology.Grid(4, 1, 2)
-	for _, e := range EncoderLayouts {
+	for i, e := range EncoderLayouts {
 		if e.alone {
 			continue
 		}
+		see.tell("running layouts on paced devices: "+e.name, i, len(EncoderLayouts))
 		l, err := layout.New(&layout.Design{Model: m, Mesh: mesh,
 			Parts: layout.TowerParts(m, e.plan(mesh.Len(topology.TP))), Schedule: "1f1b", Micro: 8,
 			Rows: pacedRows, Dims: map[string]int{block.Patches: pacedPatches, block.Frames: 1},

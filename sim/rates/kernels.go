@@ -33,12 +33,13 @@ type kernelCase struct {
 }
 
 // Kernels measures every case; the rounds go over all cases, so that a disturbance does not hit one alone.
-func Kernels(b kernels.Backend, p kernels.Peaks, d tensor.DType, only string, threads,
-	rounds int) (out []KernelTime) {
+func Kernels(b kernels.Backend, p kernels.Peaks, d tensor.DType, only string, threads, rounds int,
+	see See) (out []KernelTime) {
 	cases := kernelCases(d, only)
 	all := make([][]float64, len(cases))
-	for range rounds {
+	for n := range rounds {
 		for i, c := range cases {
+			see.tell("timing "+c.name, n*len(cases)+i, rounds*len(cases))
 			all[i] = append(all[i], timeRun(b, c.run))
 		}
 	}

@@ -31,7 +31,7 @@ type PlanRate struct {
 }
 
 // Plans times one search.
-func Plans() (out PlanRate, err error) {
+func Plans(see See) (out PlanRate, err error) {
 	const text = "model: {name: qwen/2.5-72b, init: random}\ndata: {paths: [none], tokenizer: none, " +
 		"seq_len: 4096}\ntrain: {steps: 1, global_batch: 512, precision: bf16}\n"
 	p, err := planner.New(planner.Request{Run: configs.Request{File: "bench.yaml", Text: []byte(text)},
@@ -48,6 +48,7 @@ func Plans() (out PlanRate, err error) {
 	all = all[:min(8000, len(all))]
 	began = time.Now()
 	for i := range all {
+		see.tell("tracing stages of plans", i, len(all))
 		if _, err := p.Space.StagesOf(&all[i]); err != nil {
 			return out, err
 		}
@@ -61,6 +62,7 @@ func Plans() (out PlanRate, err error) {
 	search.Rank(all)
 	out.Plans, out.Closed, began = len(all), time.Since(began).Seconds(), time.Now()
 	for i := range all[:min(planner.Reranked, len(all))] {
+		see.tell("simulating the best plans", i, planner.Reranked)
 		if err := p.Simulate(&all[i]); err != nil {
 			return out, err
 		}
@@ -68,6 +70,15 @@ func Plans() (out PlanRate, err error) {
 	}
 	out.Simulate = time.Since(began).Seconds()
 	return out, nil
+}
+
+// See hears how far a measurement is: what is measured, how much of it, and of how much. Nil is nobody.
+type See func(what string, done, all int)
+
+func (s See) tell(what string, done, all int) {
+	if s != nil {
+		s(what, done, all)
+	}
 }
 
 // EventRate is the simulator's speed on one size.
@@ -83,7 +94,7 @@ type EventRate struct {
 }
 
 // Events times steps of a described model on a mesh.
-func Events(mesh topology.Mesh, runs int) (EventRate, error) {
+func Events(mesh topology.Mesh, runs int, see See) (EventRate, error) {
 	out := EventRate{Ranks: mesh.Size(), Mesh: fmt.Sprintf("tp%d pp%d dp%d", mesh.Len(topology.TP),
 		mesh.Len(topology.PP), mesh.Replicas())}
 	d, err := describedStep(mesh)
@@ -99,6 +110,7 @@ func Events(mesh topology.Mesh, runs int) (EventRate, error) {
 	}
 	var wall, cpu []float64
 	for i := range runs + 1 {
+		see.tell(fmt.Sprintf("simulating a step of %d ranks", out.Ranks), i, runs+1)
 		runtime.GC()
 		began, spent := time.Now(), machine.ProcessorTime()
 		r := sim.New(l, describedPrices(), sim.Options{Seed: 1, Whole: true}).Run()

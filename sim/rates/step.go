@@ -44,6 +44,8 @@ type Step struct {
 	// tensors that are not computed again, as plan.keep_tensors says
 	Keep []string
 
+	See See // hears how far the measurement is; nil for nobody
+
 	family *family.Model
 }
 
@@ -95,6 +97,11 @@ func (s *Step) check() error {
 		s.Batch%s.Pp != 0 {
 		return exit.Usagef("--seq, --batch, --layers, --steps, --threads and --pp want positive " +
 			"numbers, and --batch a multiple of --pp")
+	}
+	if s.Model == "" && s.Shape == "llama58m" &&
+		(s.Hidden < 64 || s.Hidden%64 != 0 || s.Inter < 1 || s.Vocab < 1) {
+		return exit.Usagef("--hidden wants a multiple of 64, the size of a head, and --intermediate and --vocab " +
+			"positive numbers")
 	}
 	if s.Cp = max(1, s.Cp); s.Cp > 1 && (s.Batch/s.Pp*s.Seq%(2*s.Cp) != 0 || s.Chunk%(2*s.Cp) != 0) {
 		return exit.Usagef("--cp %d: want microbatches, and chunks, of a multiple of %d tokens", s.Cp, 2*s.Cp)
@@ -179,6 +186,7 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	res.StateBytes = 16 * m.Count()
 	var before kernels.Peaks
 	if s.onProcessor() {
+		s.See.tell("measuring what the processor can do", 0, 0)
 		before = s.peaks()
 	}
 	debug.FreeOSMemory() // what the probes took is none of the run's
@@ -247,6 +255,7 @@ func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profi
 			if msg.Text != core.TopicStep {
 				return
 			}
+			s.See.tell("training steps", int(msg.Step), s.Steps+1)
 			res.Losses = append(res.Losses, core.SummaryOf(msg.Values).Loss)
 			if msg.Step > 1 {
 				res.Seconds = append(res.Seconds, core.SummaryOf(msg.Values).Time/1e9)

@@ -31,12 +31,15 @@ type Tally struct {
 // agree in every event, no promise may be broken, and a run must end well unless its faults allow
 // otherwise.
 func (r *Rehearsal) TryFaults(ctx context.Context, first uint64, n int,
-	kinds []sim.FaultKind) (t Tally, err error) {
+	kinds []sim.FaultKind, see func(done int)) (t Tally, err error) {
 	length := int64(r.Run(sim.Options{}).Time)
 	sum := fnv.New64a()
 	for i := range n {
 		if ctx.Err() != nil {
 			return t, exit.With(fmt.Errorf("interrupted after %d of %d seeds", i, n), exit.Interrupted)
+		}
+		if see != nil {
+			see(i)
 		}
 		seed := first + uint64(i)
 		faults := r.Script(seed, length, kinds)

@@ -30,6 +30,8 @@ func kernelBench() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		see, end := cli.Tell(c.ErrOrStderr(), "measuring peaks")
+		defer end()
 		var out []rates.KernelTime
 		for _, n := range *threads {
 			if n < 1 || *rounds < 1 {
@@ -43,7 +45,7 @@ func kernelBench() *cobra.Command {
 					kernels.Close(b)
 					return exit.Usagef("--precision %s: want fp32 or bf16", t)
 				}
-				out = append(out, rates.Kernels(b, p, d, *only, n, *rounds)...)
+				out = append(out, rates.Kernels(b, p, d, *only, n, *rounds, see)...)
 			}
 			kernels.Close(b)
 		}

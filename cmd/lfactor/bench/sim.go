@@ -29,9 +29,13 @@ func planBench() *cobra.Command {
 		if *runs < 1 {
 			return exit.Usagef("--runs %d: want at least 1", *runs)
 		}
+		see, end := cli.Tell(c.ErrOrStderr(), "listing plans")
+		defer end()
 		var all []rates.PlanRate
-		for range *runs {
-			x, err := rates.Plans()
+		for i := range *runs {
+			x, err := rates.Plans(func(what string, done, all int) {
+				see(fmt.Sprintf("run %d of %d: %s", i+1, *runs, what), done, all)
+			})
 			if err != nil {
 				return err
 			}
@@ -77,10 +81,12 @@ func simBench() *cobra.Command {
 		if *runs < 1 {
 			return exit.Usagef("--runs %d: want at least 1", *runs)
 		}
+		see, end := cli.Tell(c.ErrOrStderr(), "simulating")
+		defer end()
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 		var all []rates.EventRate
 		for _, mesh := range []topology.Mesh{topology.Grid(8, 16, 8), topology.Grid(16, 128, 8)} {
-			x, err := rates.Events(mesh, *runs)
+			x, err := rates.Events(mesh, *runs, see)
 			if err != nil {
 				return err
 			}

@@ -57,6 +57,9 @@ func stepBenchCommand() *cobra.Command {
 			return err
 		}
 		began := time.Now()
+		see, end := cli.Tell(c.ErrOrStderr(), "laying the model out")
+		defer end()
+		s.See = see
 		res, report, err := s.Measure()
 		if err != nil {
 			return err

@@ -84,7 +84,9 @@ func ckptConvertCommand() *cobra.Command {
 		if err := o.check(c, args); err != nil {
 			return err
 		}
-		if err := o.convert(args[0], args[1]); err != nil {
+		end := growing(c.ErrOrStderr(), args[1])
+		err = o.convert(args[0], args[1])
+		if end(); err != nil {
 			return err
 		}
 		return cli.Emit(c, map[string]string{"path": args[1]},

@@ -19,6 +19,11 @@ type Progress struct {
 // NewProgress is that of a job which begins now.
 func NewProgress(out io.Writer) *Progress {
 	now := time.Now()
+	telling.Lock()
+	if telling.now != nil { // that the command is at work need not be said beside it
+		telling.now.end()
+	}
+	telling.Unlock()
 	return &Progress{out: out, start: now, last: now}
 }
 

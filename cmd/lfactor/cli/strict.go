@@ -40,6 +40,9 @@ func Strict(c *cobra.Command) {
 			return run(c, args)
 		}
 	}
+	if c.RunE != nil {
+		c.RunE = busy(c.RunE)
+	}
 	for _, sub := range c.Commands() {
 		Strict(sub)
 	}

@@ -35,14 +35,17 @@ func Command() *cobra.Command {
 	raw("explain KEY|SECTION [FILE.yaml ...]",
 		"Say what a key means, and where its value comes from; or list the keys of a section",
 		cli.CompleteNames, configExplain)
-	raw("schema", "Print the JSON schema of run files", nil, func(*cobra.Command, []string) error {
+	raw("schema", "Print the JSON schema of run files", nil, func(_ *cobra.Command, args []string) error {
+		if _, err := formAlone("schema", args); err != nil {
+			return err
+		}
 		_, err := cli.Out.Write(append(configs.Schema(), '\n'))
 		return err
 	})
 	raw("diff A.yaml B.yaml", "Show the settings that differ", nil, configDiff)
 	raw("models", "List the published models that model.name takes", nil,
 		func(_ *cobra.Command, args []string) error {
-			form, _, err := cli.TakeForm(args)
+			form, err := formAlone("models", args)
 			if err != nil {
 				return err
 			}
@@ -50,6 +53,15 @@ func Command() *cobra.Command {
 				func(w io.Writer) { fmt.Fprintln(w, strings.Join(configs.Models(), "\n")) })
 		})
 	return c
+}
+
+// formAlone is the form of the output of a command that takes nothing else.
+func formAlone(name string, args []string) (string, error) {
+	form, rest, err := cli.TakeForm(args)
+	if err == nil && len(rest) > 0 {
+		err = exit.Usagef("config %s: it takes no arguments, and got %q", name, rest)
+	}
+	return form, err
 }
 
 func loadArgs(args []string) (*configs.Config, error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
@@ -33,7 +32,9 @@ func findPlan(ctx context.Context, file string, mine, rest []string) error {
 	if err != nil {
 		return err
 	}
-	p.See = progress()
+	see, end := cli.Tell(os.Stderr, "listing plans")
+	defer end()
+	p.See = see
 	all, err := p.Find(ctx)
 	if all == nil {
 		return err
@@ -45,14 +46,6 @@ func findPlan(ctx context.Context, file string, mine, rest []string) error {
 		return os.WriteFile(out, p.PlanFile(&all[0]), 0o644)
 	}
 	return nil
-}
-
-// progress tells on stderr how far a search is.
-func progress() func(what string, done, all int) {
-	shown := cli.NewProgress(os.Stderr)
-	return func(what string, done, all int) {
-		shown.Show(int64(done), int64(all), 0, func(time.Duration) string { return what })
-	}
 }
 
 // offered is a plan with the numbers that docs/json.md promises.

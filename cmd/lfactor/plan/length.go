@@ -35,7 +35,9 @@ func maxLength(ctx context.Context, file string, mine, rest []string) error {
 	if err != nil {
 		return err
 	}
-	p.See = progress()
+	see, end := cli.Tell(os.Stderr, "listing plans")
+	defer end()
+	p.See = see
 	all, err := p.Longest(ctx)
 	if all == nil {
 		return err

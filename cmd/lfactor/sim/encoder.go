@@ -32,13 +32,15 @@ func encoderCommand() *cobra.Command {
 		if *micro < 1 {
 			return exit.Usagef("--microbatches %d: want at least 1", *micro)
 		}
+		see, end := cli.Tell(c.ErrOrStderr(), "simulating layouts at scale")
+		defer end()
 		var res fidelity.EncoderResult
 		var err error
-		if res.Simulated, err = fidelity.EncoderAtScale(*cluster, *model, *dir, *micro); err != nil {
+		if res.Simulated, err = fidelity.EncoderAtScale(*cluster, *model, *dir, *micro, see); err != nil {
 			return err
 		}
 		if *real {
-			if res.Paced, err = fidelity.EncoderPaced(); err != nil {
+			if res.Paced, err = fidelity.EncoderPaced(see); err != nil {
 				return err
 			}
 		}

@@ -215,7 +215,10 @@ func simCommand(c *cobra.Command, args []string) error {
 	if s.seeds == 0 {
 		return s.once(c.Context(), s.seed, nil)
 	}
-	t, err := s.r.TryFaults(c.Context(), s.seed, s.seeds, s.kinds)
+	see, end := cli.Tell(c.ErrOrStderr(), "simulating seeds, each twice")
+	defer end()
+	t, err := s.r.TryFaults(c.Context(), s.seed, s.seeds, s.kinds,
+		func(done int) { see("simulating seeds, each twice", done, s.seeds) })
 	if err != nil {
 		return err
 	}
@@ -306,8 +309,11 @@ func (s *simRun) print(res *sim.Result, x *rehearsal.Explainer) error {
 
 // simReplay repeats the faults of a seed, or with --shrink looks for the smallest case that fails.
 func simReplay(c *cobra.Command, args []string) error {
-	if len(args) < 2 || slices.Contains(args, "--help") {
+	if len(args) == 0 || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 		return c.Help()
+	}
+	if len(args) < 2 {
+		return exit.Usagef("want a seed and a run file, as in lfactor sim replay 7 run.yaml")
 	}
 	seed, err := strconv.ParseUint(args[0], 10, 64)
 	if err != nil {

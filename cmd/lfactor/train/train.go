@@ -2,6 +2,8 @@
 package train
 
 import (
+	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -52,6 +54,18 @@ type finished struct {
 	Last          run.Metrics `json:"last"`
 	LogDir        string      `json:"log_dir"`
 	CheckpointDir string      `json:"checkpoint_dir,omitempty"`
+}
+
+// String is the same for people.
+func (f finished) String() string {
+	text := fmt.Sprintf("run     %s", f.LogDir)
+	if f.Steps > 0 {
+		text = fmt.Sprintf("done    step %d, loss %.4f, in %s", f.Steps, f.Last.Loss, f.LogDir)
+	}
+	if f.CheckpointDir != "" {
+		text += ", checkpoints in " + f.CheckpointDir
+	}
+	return text + "\n"
 }
 
 func trainCommand(c *cobra.Command, args []string) error {
@@ -113,11 +127,15 @@ func trainCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer end()
-	if err := run.Train(c.Context(), cfg, o); err != nil || form != "json" {
+	if err := run.Train(c.Context(), cfg, o); err != nil || form == "jsonl" || !run.Leads() {
 		return err
 	}
 	done.LogDir, done.CheckpointDir = cfg.Run.Log.Dir, cfg.Run.Checkpoint.Dir
-	return cli.EmitAs(c.OutOrStdout(), form, done, nil)
+	return cli.EmitAs(c.OutOrStdout(), form, done, func(w io.Writer) {
+		if o.Progress != nil { // else nothing is to be said
+			fmt.Fprint(w, done)
+		}
+	})
 }
 
 // profileBase is where --profile is to write, without the endings; "" for no profile. A relative file lies
