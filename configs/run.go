@@ -106,6 +106,7 @@ type Data struct {
 	DropLong    bool         `key:"drop_long" default:"false" class:"fixed" flag:"enable-discard-sample" doc:"Leave out documents and conversations longer than data.seq_len, instead of cutting them."`
 	LineMax     Bytes        `key:"line_max" default:"64MiB" min:"1" class:"fixed" doc:"Longest line or record that is read; longer ones are quarantined."`
 	Filters     string       `key:"filters" class:"fixed" doc:"File with steps as a recipe of lfactor data run has them, none of which keeps state: documents that they drop are not learnt, and texts are learnt as they leave them."`
+	Follow      bool         `key:"follow" default:"false" class:"fixed" doc:"data.paths names the manifest.jsonl of a data set that grows, which lfactor data ingest --follow writes: its generations are learnt one after the other, each once and in an order of its own, and the run waits for those that have not come."`
 	Fingerprint string       `key:"fingerprint" default:"parts" oneof:"parts|full" class:"fixed" doc:"What tells whether a resumed run reads the same data: sizes and the start, middle and end of each file (64 KiB each; of folders of texts names and sizes), or all bytes, which takes reading them at the start."`
 }
 
@@ -117,6 +118,10 @@ func (d *Data) Check(at faults) {
 	}
 	if len(d.Paths) == 0 {
 		at.fault("data.paths", "no data is given", "name files or directories")
+	}
+	if d.Follow && (len(d.Paths) != 1 || len(d.Split) == 3 && d.Split[1]+d.Split[2] > 0) {
+		at.fault("data.follow", "it wants one path, and no shares of it for validation: what has not come cannot be "+
+			"divided", "name one manifest.jsonl, set data.split to [100, 0, 0], and use data.valid")
 	}
 	if len(d.Split) != 3 {
 		at.fault("data.split", fmt.Sprintf("%d shares, want those of training, validation and test",

@@ -11,6 +11,9 @@ type Position struct {
 	Used    int              `json:"used"`    // samples (of a block) or packs (of a window) already given
 	Bad     int64            `json:"bad"`     // documents found bad before the block or window
 	Sources []SourcePosition `json:"sources"` // at the start of the block or window
+	// of a data set that grows: the generation under way, and the step that it began with
+	Generation int64 `json:"generation,omitempty"`
+	Since      int64 `json:"since,omitempty"`
 }
 
 // SourcePosition is where one source stands.

@@ -29,7 +29,7 @@ type data struct {
 	leaving  sync.Once
 	stuck    atomic.Bool
 	began    dataset.Position // of the first step
-	train    *dataset.Loader
+	train    dataset.Batches
 	valid    *dataset.Loader
 	sources  []dataset.Source
 	bad      *dataset.Quarantine
@@ -113,7 +113,7 @@ func (d *data) open() error {
 	}
 	conf.Sources = train
 	conf.OrderWindow = orderWindow(train, c.Data.ShardMix)
-	if d.train, err = dataset.OpenLoader(conf, d.r.encoder()); err != nil {
+	if err = d.openTrain(conf); err != nil {
 		return d.r.cfg.Fault("data.paths", err.Error(), "")
 	}
 	if len(valid) > 0 {
@@ -289,7 +289,7 @@ func (d *data) read(step int64) (*made, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		l, at := d.train, step-1
+		l, at := d.train, step-1 // of training
 		if d.rollouts != nil {
 			at = d.rollouts.plan.Round(step)
 		}
@@ -459,10 +459,11 @@ func (d *data) close() {
 	if d.stuck.Load() { // a read has not come back; what it uses stays open until the process ends
 		return
 	}
-	for _, l := range []*dataset.Loader{d.train, d.valid} {
-		if l != nil {
-			l.Close()
-		}
+	if d.train != nil {
+		d.train.Close()
+	}
+	if d.valid != nil {
+		d.valid.Close()
 	}
 	for _, s := range d.sources {
 		_ = s.Close() // read-only files

@@ -19,7 +19,7 @@ func Origins(dir string, start dataset.Position) ([]dataset.Origin, error) {
 	}
 	defer d.close()
 	conf.Budget = dataset.Budget{Fraction: 1}
-	if d.train, err = dataset.OpenLoader(conf, d.r.encoder()); err != nil {
+	if err = d.openTrain(conf); err != nil {
 		return nil, err
 	}
 	if err := d.train.Seek(start); err != nil {

@@ -55,6 +55,12 @@ func endOfIDs(cfg *configs.Config) (int32, error) {
 // openSources opens the training and the validation data.
 func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 	c := d.r.cfg.Run.Data
+	if c.Follow {
+		if len(c.Valid) > 0 {
+			valid, err = d.openPaths("data.valid", c.Valid, d.r.cfg.SFTValid)
+		}
+		return nil, valid, err
+	}
 	if train, err = d.openPaths("data.paths", c.Paths, d.r.cfg.SFT); err != nil {
 		return nil, nil, err
 	}

@@ -336,3 +336,14 @@ func WriteLines[T any](path string, values []T) error {
 	}
 	return errors.Join(err, f.Close())
 }
+
+// PrintFile returns what identifies a file's content, by its size and all of its bytes, and its size.
+func PrintFile(path string) (print string, size int64, err error) {
+	f, err := store.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	print, err = fingerprintFile(f, f.Size(), true)
+	return print, f.Size(), err
+}

@@ -3,6 +3,7 @@ package setup
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
@@ -31,7 +32,11 @@ func DataKind(c *configs.Config) (dataset.Kind, error) {
 	}
 	var found dataset.Kind
 	first := ""
-	for _, p := range append(append([]configs.WeightPath{}, d.Paths...), d.Valid...) {
+	paths, err := DataPaths(c)
+	if err != nil {
+		return "", c.Fault("data.paths", err.Error(), "")
+	}
+	for _, p := range append(paths, d.Valid...) {
 		f, err := dataset.FormatOf(p.Path, dataset.Options{})
 		if err != nil {
 			return "", c.Fault("data.paths", err.Error(), "set data.kind to what the files hold")
@@ -49,6 +54,28 @@ func DataKind(c *configs.Config) (dataset.Kind, error) {
 		}
 	}
 	return found, nil
+}
+
+// DataPaths are the paths of a run's training data: of data that grows those of the first generation, which must be
+// there.
+func DataPaths(c *configs.Config) ([]configs.WeightPath, error) {
+	d := c.Run.Data
+	if !d.Follow || len(d.Paths) != 1 {
+		return slices.Clone(d.Paths), nil
+	}
+	list, _, err := dataset.ReadManifest(d.Paths[0].Path)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 || list[0].End {
+		return nil, fmt.Errorf("%s has no generation yet; start `lfactor data ingest --follow`, and then the run",
+			store.Redact(d.Paths[0].Path))
+	}
+	var out []configs.WeightPath
+	for _, s := range list[0].Shards {
+		out = append(out, configs.WeightPath{Path: dataset.ShardPath(d.Paths[0].Path, s), Weight: 1})
+	}
+	return out, nil
 }
 
 // OpenedAs is the format in which a path of a run is opened, "" where the files tell: conversations may have
@@ -85,6 +112,9 @@ func DataFault(c *configs.Config, key string, err error) error {
 // kindHere checks data.kind against the files of this host: stores are not asked.
 func kindHere(c *configs.Config, at configs.At) {
 	format := OpenedAs(&c.Run.Data)
+	if c.Run.Data.Follow { // its shards are looked at when they are read
+		return
+	}
 	for _, p := range append(append([]configs.WeightPath{}, c.Run.Data.Paths...), c.Run.Data.Valid...) {
 		if store.Scheme(p.Path) != "" || format == "" {
 			continue

@@ -27,13 +27,25 @@ const ingestHelp = `JOB.yaml names sources, and what becomes of them:
 
 Paths are relative to where lfactor is started. A job can also be named in data.paths of a run: its annotations are then
 read as they are, and training begins on the first of them. A job that was cut off, however that happened, goes on when it is started
-again, and ends with the same bytes.`
+again, and ends with the same bytes.
+
+With --follow it takes shards as a producer puts them, in place of a JOB, into a data set that grows: those that are whole are copied to FOLDER/shards, and
+FOLDER/manifest.jsonl says which have come together (a generation). A run with data.follow=true and data.paths=[FOLDER/manifest.jsonl] learns
+generation after generation and waits for the next. What is torn, changed later or removed is in FOLDER/quarantine.jsonl. It ends when it is
+interrupted, and goes on when it is started again; with --idle the data set ends when nothing has come for so long.`
 
 func dataIngest() *cobra.Command {
-	c := &cobra.Command{Use: "ingest JOB.yaml",
-		Short: "Carry out a whole job from annotations and media to packed shards", Args: cobra.ExactArgs(1),
-		Long: ingestHelp}
+	c := &cobra.Command{Use: "ingest JOB.yaml | ingest --follow PATTERN --to FOLDER",
+		Short: "Carry out a whole job from annotations and media to packed shards, or take shards as they come",
+		Args:  cobra.MaximumNArgs(1), Long: ingestHelp}
+	f := followFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if f.Pattern != "" {
+			return f.run(c, args)
+		}
+		if len(args) != 1 {
+			return exit.Usagef("name a JOB.yaml, or what to follow with --follow")
+		}
 		job, err := format.LoadJob(args[0])
 		if err != nil {
 			return exit.With(err, exit.Usage)

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// following are the settings of a run on data that grows.
+var following = []string{"train", "run.yaml", "-q", "data.kind=auto", "data.paths=[stream/manifest.jsonl]",
+	"data.follow=true", "data.split=[100,0,0]"}
+
+// shardText is documents that are in no other shard.
+func shardText(k int) string {
+	var b strings.Builder
+	for i := range 14 {
+		fmt.Fprintf(&b, "{\"text\": \"%s\"}\n", strings.Repeat(fmt.Sprintf("func f%d(x%d int) { return } ",
+			k, i), 2+(i+k)%5))
+	}
+	return b.String()
+}
+
+// A producer puts shards, some torn and some replaced later, into a folder that is followed, while a run on
+// two processes learns them; follower and run are killed again and again. The run's ledger of samples is
+// byte for byte that of a run of one process that nobody disturbed, which begins when all shards are there.
+func TestFollowKilled(t *testing.T) {
+	t.Parallel()
+	n := 6
+	if *long {
+		n = 40
+	} else {
+		t.Log("6 of 40 kills; all of them with -long")
+	}
+	dir := tinyRun(t)
+	in := filepath.Join(dir, "in")
+	require.NoError(t, os.Mkdir(in, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(in, "00.jsonl"), []byte(shardText(0)), 0o600))
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // the follower, killed every second
+		defer close(stopped)
+		for last := false; !last; {
+			c := exec.Command(built(t), "data", "ingest", "--follow", "in/*.jsonl", "--to", "stream",
+				"--settle", "40ms")
+			c.Dir = dir
+			if c.Start() != nil {
+				return
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-stop:
+				last = true
+			}
+			_ = c.Process.Kill() // it goes on in the next round
+			_ = c.Wait()         // it was killed
+		}
+	}()
+	go func() { // the producer
+		for k := 1; ; k++ {
+			select {
+			case <-time.After(150 * time.Millisecond):
+			case <-stop:
+				return
+			}
+			name, text := filepath.Join(in, fmt.Sprintf("%02d.jsonl", k)), shardText(k)
+			switch k % 4 {
+			case 1: // torn for a while
+				_ = os.WriteFile(name, []byte(text[:len(text)/2]), 0o600) // the follower meets what it meets
+			case 2: // an earlier one is replaced
+				_ = os.WriteFile(filepath.Join(in, fmt.Sprintf("%02d.jsonl", max(0, k-10))),
+					[]byte("{\"text\": \"new\"}\n"), 0o600)
+				_ = os.WriteFile(filepath.Join(in, fmt.Sprintf("%02d.jsonl", k-1)), []byte(shardText(k-1)),
+					0o600)
+				fallthrough
+			default:
+				_ = os.WriteFile(name, []byte(text), 0o600)
+			}
+		}
+	}()
+	manifest := filepath.Join(dir, "stream", dataset.ManifestName)
+	require.Eventually(t, func() bool {
+		list, _, err := dataset.ReadManifest(manifest)
+		return err == nil && len(list) > 0
+	}, 20*time.Second, 20*time.Millisecond)
+	died := 0
+	for _, k := range kills(n, 5) {
+		code, out := runIn(t, dir, []string{fmt.Sprintf("%s=kill=%s@%d+%d", run.EnvFault, k.job, k.step,
+			k.micros)},
+			append(following, "plan.procs=2")...)
+		if code != 0 {
+			require.NotContains(t, out, "panic")
+			died++
+		}
+	}
+	require.GreaterOrEqual(t, died, n/2)
+	code, out := runIn(t, dir, nil, append(following, "plan.procs=2")...)
+	require.Zero(t, code, out)
+	close(stop)
+	<-stopped
+
+	alone := tinyRun(t)
+	require.NoError(t, os.CopyFS(filepath.Join(alone, "stream"), os.DirFS(filepath.Join(dir, "stream"))))
+	code, out = runIn(t, alone, nil, append(following, "plan.pp=1", "plan.dp=1")...)
+	require.Zero(t, code, out)
+	ledger := func(dir string) string {
+		b, err := os.ReadFile(filepath.Join(dir, "run", run.LedgerName))
+		require.NoError(t, err)
+		return string(b)
+	}
+	require.Equal(t, ledger(alone), ledger(dir))
+	quarantine, err := os.ReadFile(filepath.Join(dir, "stream", "quarantine.jsonl"))
+	require.NoError(t, err)
+	require.Contains(t, string(quarantine), "changed after it was taken")
+	code, out = runIn(t, dir, nil, "data", "blame", "run", "20")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "stream/shards/")
+
+	// A shard of a generation that is not what it was ends the run, and says which one.
+	list, _, err := dataset.ReadManifest(filepath.Join(alone, "stream", dataset.ManifestName))
+	require.NoError(t, err)
+	shard := dataset.ShardPath(filepath.Join(alone, "stream", dataset.ManifestName), list[1].Shards[0])
+	require.NoError(t, os.Chmod(shard, 0o600))
+	require.NoError(t, os.WriteFile(shard, []byte("{\"text\": \"x\"}\n"), 0o600))
+	code, out = runIn(t, alone, nil, append(following, "checkpoint.dir=again", "log.dir=again")...)
+	require.NotZero(t, code)
+	require.Contains(t, out, "of generation 1 is not the one that was taken: 14 bytes, want")
+}
