@@ -29,21 +29,9 @@ func shardText(k int) string {
 	return b.String()
 }
 
-// A producer puts shards, some torn and some replaced later, into a folder that is followed, while a run on
-// two processes learns them; follower and run are killed again and again. The run's ledger of samples is
-// byte for byte that of a run of one process that nobody disturbed, which begins when all shards are there.
-func TestFollowKilled(t *testing.T) {
-	t.Parallel()
-	n := 6
-	if *long {
-		n = 40
-	} else {
-		t.Log("6 of 40 kills; all of them with -long")
-	}
-	dir := tinyRun(t)
-	in := filepath.Join(dir, "in")
-	require.NoError(t, os.Mkdir(in, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(in, "00.jsonl"), []byte(shardText(0)), 0o600))
+// produce has a follower, which is killed every second, and a producer, which tears and replaces shards, at
+// work until it is called.
+func produce(t *testing.T, dir, in string) func() {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() { // the follower, killed every second
 		defer close(stopped)
@@ -85,6 +73,28 @@ func TestFollowKilled(t *testing.T) {
 			}
 		}
 	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
+}
+
+// A producer puts shards, some torn and some replaced later, into a folder that is followed, while a run on
+// two processes learns them; follower and run are killed again and again. The run's ledger of samples is
+// byte for byte that of a run of one process that nobody disturbed, which begins when all shards are there.
+func TestFollowKilled(t *testing.T) {
+	t.Parallel()
+	n := 6
+	if *long {
+		n = 40
+	} else {
+		t.Log("6 of 40 kills; all of them with -long")
+	}
+	dir := tinyRun(t)
+	in := filepath.Join(dir, "in")
+	require.NoError(t, os.Mkdir(in, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(in, "00.jsonl"), []byte(shardText(0)), 0o600))
+	stop := produce(t, dir, in)
 	manifest := filepath.Join(dir, "stream", dataset.ManifestName)
 	require.Eventually(t, func() bool {
 		list, _, err := dataset.ReadManifest(manifest)
@@ -103,8 +113,7 @@ func TestFollowKilled(t *testing.T) {
 	require.GreaterOrEqual(t, died, n/2)
 	code, out := runIn(t, dir, nil, append(following, "plan.procs=2")...)
 	require.Zero(t, code, out)
-	close(stop)
-	<-stopped
+	stop()
 
 	alone := tinyRun(t)
 	require.NoError(t, os.CopyFS(filepath.Join(alone, "stream"), os.DirFS(filepath.Join(dir, "stream"))))
@@ -123,13 +132,17 @@ func TestFollowKilled(t *testing.T) {
 	require.Zero(t, code, out)
 	require.Contains(t, out, "stream/shards/")
 
-	// A shard of a generation that is not what it was ends the run, and says which one.
+	shardChanged(t, alone)
+}
+
+// shardChanged: a shard of a generation that is not what it was ends the run, and says which one.
+func shardChanged(t *testing.T, alone string) {
 	list, _, err := dataset.ReadManifest(filepath.Join(alone, "stream", dataset.ManifestName))
 	require.NoError(t, err)
 	shard := dataset.ShardPath(filepath.Join(alone, "stream", dataset.ManifestName), list[1].Shards[0])
 	require.NoError(t, os.Chmod(shard, 0o600))
 	require.NoError(t, os.WriteFile(shard, []byte("{\"text\": \"x\"}\n"), 0o600))
-	code, out = runIn(t, alone, nil, append(following, "checkpoint.dir=again", "log.dir=again")...)
+	code, out := runIn(t, alone, nil, append(following, "checkpoint.dir=again", "log.dir=again")...)
 	require.NotZero(t, code)
 	require.Contains(t, out, "of generation 1 is not the one that was taken: 14 bytes, want")
 }

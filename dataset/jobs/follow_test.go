@@ -63,10 +63,20 @@ func TestFollow(t *testing.T) {
 	require.Equal(t, FollowReport{Generations: 1, Shards: 2, Bytes: 109, Quarantined: 4}, f.Report())
 	f.Close()
 
+	quarantineHas(t, out)
+	got, err := os.ReadFile(filepath.Join(out, "shards", "000000-a.jsonl"))
+	require.NoError(t, err)
+	require.Equal(t, whole+whole, string(got), "the shard is as it was when it was taken")
+	goesOn(t, cfg, in)
+}
+
+// quarantineHas says that each file that was not taken is told of.
+func quarantineHas(t *testing.T, out string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(out, quarantineName))
 	require.NoError(t, err)
 	for name, reason := range map[string]string{"b.jsonl": "may be half written",
-		"c.jsonl": "removed before it was taken",
+		"c.jsonl":    "removed before it was taken",
 		"d.jsonl.gz": "cannot be read", "a.jsonl": "changed after it was taken"} {
 		found := false
 		for l := range strings.Lines(string(text)) {
@@ -74,18 +84,24 @@ func TestFollow(t *testing.T) {
 		}
 		require.True(t, found, "%s: %s", name, text)
 	}
-	got, err := os.ReadFile(filepath.Join(out, "shards", "000000-a.jsonl"))
-	require.NoError(t, err)
-	require.Equal(t, whole+whole, string(got), "the shard is as it was when it was taken")
+}
 
-	// A process that was cut off in the middle of a line goes on, takes nothing twice, and tells nothing
+// goesOn: a process that was cut off in the middle of a line goes on, takes nothing twice, and tells nothing
+// twice.
+func goesOn(t *testing.T, cfg FollowConfig, in string) {
+	t.Helper()
 	// twice.
-	m := filepath.Join(out, dataset.ManifestName)
+	m := filepath.Join(cfg.Output, dataset.ManifestName)
 	line, err := os.ReadFile(m)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(m, append(line, `{"generation":1,"sha`...), 0o600))
-	f, err = NewFollower(cfg)
+	f, err := NewFollower(cfg)
 	require.NoError(t, err)
+	look := func(second int64) {
+		t.Helper()
+		_, err := f.Look(time.Unix(1000+second, 0))
+		require.NoError(t, err)
+	}
 	look(20)
 	put(t, filepath.Join(in, "e.jsonl"), whole, 6)
 	look(21)
@@ -141,13 +157,13 @@ func TestManifestChanged(t *testing.T) {
 	require.NoError(t, err)
 	lines := strings.SplitAfter(string(text), "\n")
 	for changed, want := range map[string]string{
-		lines[0] + lines[1] + lines[3]:                                                                       ":3: it does not follow",
+		lines[0] + lines[1] + lines[3]: ":3: it does not follow",
 		lines[0] + strings.Replace(lines[1], "1.jsonl", "7.jsonl", 1) +
-			lines[2]:                             ":3: it does not follow",
+			lines[2]: ":3: it does not follow",
 		strings.Replace(lines[0], `"generation":0`, `"generation":1`,
-			1):                                     ":1: it does not follow",
+			1): ":1: it does not follow",
 		strings.Replace(lines[0], `"shards"`, `"shardz"`,
-			1):                                                 ":1: a generation has shards",
+			1): ":1: a generation has shards",
 		string(text) + fmt.Sprintf("{\"generation\":5,\"before\":%q}\n",
 			dataset.LineHash([]byte(lines[4]))): ":6: it follows",
 		"no\n": ":1: it is no line of a growing data set",
