@@ -77,6 +77,7 @@ func root() *cobra.Command {
 			cli.OwnProgress(own)
 		}
 	}
+	c.SetUsageTemplate(cli.UsageTemplate(c))
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.With(err, exit.Usage) })
 	cli.Strict(c)
 	return c

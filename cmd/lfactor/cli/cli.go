@@ -169,10 +169,6 @@ func FlagValue(mine []string, name string) string {
 	return ""
 }
 
-// RunFlags are train's flags that are no settings.
-var RunFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "quiet": false,
-	"q": false, "plan": true, "profile": false}
-
 // RunDir is the run directory that a command's only argument names, by default that of the newest run.
 func RunDir(args []string) string {
 	if len(args) == 1 {

@@ -4,7 +4,6 @@ package eval
 import (
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -34,8 +33,8 @@ func Command() *cobra.Command {
 }
 
 func evalCommand(c *cobra.Command, args []string) error {
-	flags := maps.Clone(cli.RunFlags)
-	flags["ema"], flags["levels"] = false, true
+	flags := cli.Flags{{Name: "plan", Value: "FILE"}, {Name: "profile", Value: "FILE", Inline: true},
+		{Name: "quiet", Short: "q"}, {Name: "ema"}, {Name: "levels", Value: "N"}}.Own()
 	for _, flag := range pictureFlags {
 		flags[flag] = true
 	}

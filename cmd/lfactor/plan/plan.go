@@ -28,25 +28,33 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
+// flags are plan's own; all other words are settings.
+var flags = cli.Flags{
+	{Name: "cluster", Value: "NAME|FILE", Section: "On which machine", Doc: "with --hosts, or to simulate a step of the run file's own " +
+		"plan: one that comes with lfactor (" + strings.Join(configs.Clusters(), ", ") + ") or a file; cpu where it is not said",
+		Values: cli.Clusters},
+	{Name: "explain", Section: "Of the run file's own plan", Doc: "what a step is made of on the machine: kernels and what bounds them, waiting, exchanges"},
+	{Name: "tensors", Doc: "decide for each tensor that blocks keep for their backward whether it stays, goes to host memory or is " +
+		"computed again: what takes least time on the machine within its memory or plan.memory"},
+	{Name: "program", Doc: "print the run file's program as a table"},
+	{Name: "hosts", Value: "N[xG]", Section: "Another plan", Doc: "find the best plan for N hosts (with G devices each; as many as the cluster has where " +
+		"that is not said): tensor, pipeline and data parallelism, ZeRO, schedule, stages a rank, microbatches and recomputation. All " +
+		"are ranked by closed forms, the best 64 again by simulation of their own programs", Values: func() []string { return nil }},
+	{Name: "max-length", Doc: "the longest sequence that can be trained on the machine (one host where --hosts is not said), and by which plans"},
+	{Name: "out", Value: "FILE", Doc: "write the best plan, or with --tensors what was decided; lfactor train FILE.yaml --plan FILE carries it out"},
+	{Name: "schedules", Doc: "list the schedules"},
+}
+
 // Command is lfactor plan: what each rank holds, or the best plan for a machine.
 func Command() *cobra.Command {
-	return &cobra.Command{Use: "plan FILE.yaml [key=value ...] [--hosts N[xG]] [--cluster NAME|FILE] " +
-		"[--out plan.yaml] [--tensors] [--explain] [--max-length] [--schedules] [--program]",
+	return flags.On(&cobra.Command{Use: "plan FILE.yaml [key=value ...] [flags]",
 		Short: "Show what each rank holds and whether it fits, or find the fastest plan for a machine",
-		Long: `Without --hosts: what each rank of the run file's own plan holds, before anything is allocated.
-
-  --hosts N[xG]     find the best plan for N hosts (with G devices each; default: as many as the cluster has): tensor, pipeline and data
-                    parallelism, ZeRO, schedule, stages a rank, microbatches and recomputation. All are ranked by closed forms, the best 64
-                    again by simulation of their own programs.
-  --cluster C       machine, with --hosts or to simulate a step of the run file's own plan: one that comes with lfactor (` + strings.Join(configs.Clusters(), ", ") + `) or a file; default cpu
-  --explain         what a step of the run file's own plan is made of on the machine: kernels and what bounds them, waiting, exchanges
-  --max-length      the longest sequence that can be trained on the machine (default: one host), and by which plans
-  --tensors         decide for each tensor that blocks keep for their backward whether it stays, goes to host memory
-                    or is computed again: what takes least time on the machine within its memory or plan.memory
-  --out FILE        write the best plan, or with --tensors what was decided; lfactor train FILE.yaml --plan FILE carries it out
-  --schedules       list the schedules
-  --program         print the run file's program as a table`,
-		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: planCommand}
+		Long: "Without --hosts: what each rank of the run file's own plan holds, before anything is allocated; exit code 3 where it does " +
+			"not fit.",
+		Example: `  lfactor plan run.yaml plan.pp=2 plan.tp=2
+  lfactor plan run.yaml --cluster h100 --hosts 16 --out plan.yaml
+  lfactor plan run.yaml --cluster h100 --max-length`,
+		RunE: planCommand})
 }
 
 // planRow is one rank of a plan.
@@ -132,9 +140,7 @@ func otherPlan(ctx context.Context, form, file string, mine, rest []string) (own
 // planCommand prints where everything of a run lies and whether it fits. It reads its own flags
 // itself, because all others are settings of the run.
 func planCommand(c *cobra.Command, args []string) error {
-	file, mine, rest := configs.SplitArgs(args, map[string]bool{"help": false, "h": false, "o": true,
-		"output": true, "schedules": false, "program": false, "hosts": true, "cluster": true, "out": true,
-		"max-length": false, "explain": false, "tensors": false})
+	file, mine, rest := configs.SplitArgs(args, flags.Own())
 	explain := slices.Contains(mine, "--explain")
 	switch {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):

@@ -30,43 +30,53 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-var simFlags = map[string]bool{"help": false, "h": false, "o": true, "output": true, "cluster": true,
-	"schedule": true, "steps": true, "seed": true, "seeds": true,
-	"faults": true, "trace": true, "svg": true, "html": true, "collective": true, "jitter": true,
-	"plan": true, "shrink": false, "explain": false, "program": true, "routing": true}
+// simFlags are those of every simulation of a run file; all other words are settings.
+var simFlags = cli.Flags{
+	{Name: "cluster", Value: "NAME|FILE", Section: "What is simulated", Doc: "machine: one that comes with lfactor (" +
+		strings.Join(configs.Clusters(), ", ") + ") or a file; cpu where it is not said", Values: cli.Clusters},
+	{Name: "schedule", Value: "NAME", Doc: "instead of plan.schedule; plan.virtual_stages follows where the schedule fixes it",
+		Values: schedule.Trainable},
+	{Name: "program", Value: "F.csv", Doc: "a schedule in PyTorch's pipelining notation instead of plan.schedule: one row a rank, one cell an action"},
+	{Name: "plan", Value: "FILE", Doc: "the settings that lfactor plan --hosts --out has written"},
+	{Name: "routing", Value: "DIR", Doc: "take as long as routing that was recorded there (train.routing: record) makes it, and say which " +
+		"expert and link bound a step"},
+	{Name: "steps", Value: "N", Doc: "steps to run, 2 where it is not said", Values: nothing},
+	{Name: "jitter", Value: "X", Doc: "jobs take up to this share longer, at random", Values: nothing},
+	{Name: "collective", Value: "HOW", Doc: "op: one event a member, where it is not said; send: every message of the ring, tree or hierarchy; direct: every " +
+		"member to every other, as training itself does", Values: func() []string { return []string{"op", "send", "direct"} }},
+	{Name: "seed", Value: "N", Section: "Faults", Doc: "of the order of events and of jitter", Values: nothing},
+	{Name: "seeds", Value: "N", Doc: "run N seeds with faults, each twice, and compare the hashes of all events", Values: nothing},
+	{Name: "faults", Value: "KIND,...", Doc: "what may go wrong: " + strings.Join(sim.FaultNames(), ", "), Values: sim.FaultNames},
+	{Name: "shrink", Doc: "with sim replay: look for the smallest run that fails in the same way"},
+	{Name: "explain", Section: "What comes out", Doc: "what the last step is made of: kernels and what bounds them, waiting, exchanges"},
+	{Name: "trace", Value: "FILE", Doc: "the timeline of the last step for Perfetto and lfactor ui"},
+	{Name: "svg", Value: "FILE", Doc: "the same as a drawing"},
+	{Name: "html", Value: "FILE", Doc: "the same with the table as a report"},
+}
+
+// nothing completes numbers.
+func nothing() []string { return nil }
 
 // Command is lfactor sim: a run in virtual time.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "sim FILE.yaml [key=value ...] [--cluster NAME|FILE] [--schedule NAME] " +
-		"[--steps N] [--seeds N --faults KIND,...]",
+	c := simFlags.On(&cobra.Command{Use: "sim FILE.yaml [key=value ...] [flags]",
 		Short: "Run the training's actors in virtual time: step time, bubbles, memory, faults, before " +
 			"any device is used",
-		Long: `The simulator runs the same behaviours from the same program as training does; jobs become durations of a described machine.
-
-  --cluster C       machine: one that comes with lfactor (` + strings.Join(configs.Clusters(), ", ") + `) or a file; default cpu
-  --schedule S      instead of plan.schedule; plan.virtual_stages follows where the schedule fixes it
-  --steps N         steps to run, default 2
-  --jitter X        jobs take up to this share longer, at random
-  --collective M    op: one event a member (default); send: every message of the ring, tree or hierarchy; direct: every member to every other,
-                    as training itself does
-  --seeds N         run N seeds with faults, each twice, and compare the hashes of all events
-  --faults K,...    what may go wrong: ` + strings.Join(sim.FaultNames(), ", ") + `
-  --program F.csv   a schedule in PyTorch's pipelining notation instead of plan.schedule: one row a rank, one cell an action
-  --routing DIR     take as long as routing that was recorded there (train.routing: record) makes it,
-	and say which expert and link bound a step
-  --plan FILE       the settings that lfactor plan --hosts --out has written
-  --explain         what the last step is made of: kernels and what bounds them, waiting, exchanges
-  --trace, --svg, --html FILE   timeline of the last step for Perfetto, as a drawing, as a report`,
-		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: simCommand}
+		Long: "The simulator runs the same behaviours from the same program as training does; jobs become durations of a " +
+			"described machine.",
+		Example: `  lfactor sim run.yaml --cluster h100 --svg step.svg
+  lfactor sim compare 1f1b zb-h1 interleaved run.yaml
+  lfactor sim run.yaml --seeds 1000 --faults crash,straggler`,
+		RunE: simCommand})
 	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]",
 		Short: "Run one seed again and say what happened",
 		Long: "Runs one seed again with the faults that are drawn from it. --shrink looks for the " +
 			"smallest run that fails as it does (fewer faults, steps, ranks and\nmicrobatches, earlier " +
 			"faults) and lists its events.", DisableFlagParsing: true,
-		ValidArgsFunction: cli.CompleteKeys, RunE: simReplay},
+		ValidArgsFunction: simFlags.Complete, RunE: simReplay},
 		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]",
 			Short: "Simulate several schedules side by side", DisableFlagParsing: true,
-			ValidArgsFunction: cli.CompleteKeys, RunE: simCompare},
+			ValidArgsFunction: simFlags.Complete, RunE: simCompare},
 		predictCommand(), fidelityCommand(), encoderCommand(), denoiserCommand(), rolloutsCommand(), overlapCommand(),
 		diffCommand())
 	return c
@@ -92,7 +102,7 @@ type simRun struct {
 
 // parseSim reads flags and the machine; the run file is not opened yet.
 func parseSim(args []string) (*simRun, []string, error) {
-	file, mine, rest := configs.SplitArgs(args, simFlags)
+	file, mine, rest := configs.SplitArgs(args, simFlags.Own())
 	s := &simRun{file: file, rest: rest, mine: mine, program: cli.FlagValue(mine, "program"),
 		trace: cli.FlagValue(mine, "trace"), svg: cli.FlagValue(mine, "svg"),
 		html: cli.FlagValue(mine, "html"), o: rehearsal.Options{Steps: 2}}

@@ -4,7 +4,6 @@ package train
 import (
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,32 +19,35 @@ import (
 	"github.com/lfactor/lfactor/dataset/setup"
 )
 
-// Command is lfactor train: a training run.
-func Command() *cobra.Command {
-	return &cobra.Command{Use: "train FILE.yaml [key=value ...] [--plan plan.yaml] [--cluster NAME " +
-		"[--detach]] [--capture EDGE] [--ui[=PORT]] [--megatron-flags]", Short: "Train a model; the same command in the same directory " +
-		"goes on where it stopped",
-		Long: "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); " +
-			"key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest " +
-			"durable checkpoint of checkpoint.dir.\n--cluster NAME runs it on a cluster (see `lfactor " +
-			"cluster`), `--cluster current` on the one that was made last; with --detach the command ends " +
-			"and the job goes on.\n--plan takes the settings that lfactor plan --hosts --out has written; " +
-			"key=value still overrides them.\n--profile[=FILE] writes where the time of the first steps " +
-			"went: a table, numbers and a drawing, profile.txt, .json and .svg in log.dir.\n" +
-			"--capture EDGE[=DIR] keeps the messages of an edge, or of those that match a pattern such as " +
-			"'rank*-rank*', as Arrow IPC streams in DIR, by default edges in log.dir; `lfactor edges` lists " +
-			"them.\n--ui[=PORT] shows the run in a browser while it lasts, as `lfactor ui` does: the link is printed, and works " +
-			"once.\n-o jsonl " +
-			"writes the numbers of each step to stdout as they come, -o json the last ones at the end.",
-		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys,
-		RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }}
+// flags are train's own; all other words are settings.
+var flags = cli.Flags{
+	{Name: "plan", Value: "FILE", Section: "What is trained", Doc: "settings that lfactor plan --hosts --out has written; key=value still " +
+		"overrides them"},
+	{Name: "cluster", Value: "NAME", Section: "On a cluster", Doc: "run on a cluster (see `lfactor cluster`); current is the one that was " +
+		"made last", Values: func() []string { return []string{"current"} }},
+	{Name: "hosts", Value: "N", Doc: "over so many hosts of the cluster", Values: func() []string { return nil }},
+	{Name: "detach", Doc: "end this command; the job goes on"},
+	{Name: "ui", Value: "PORT", Inline: true, Section: "To see it", Doc: "show the run in a browser while it lasts, as lfactor ui does: the " +
+		"link is printed, and works once"},
+	{Name: "profile", Value: "FILE", Inline: true, Doc: "write where the time of the first steps went: a table, numbers and a drawing, " +
+		"profile.txt, .json and .svg in log.dir"},
+	{Name: "capture", Value: "EDGE[=DIR]", Doc: "keep the messages of an edge, or of those that match a pattern such as 'rank*-rank*', as " +
+		"Arrow IPC streams in DIR, by default edges in log.dir; lfactor edges lists them", Values: func() []string { return nil }},
+	{Name: "quiet", Short: "q", Doc: "say what goes wrong, and no more"},
 }
 
-// flags are train's own: those of every command with a run file, and those for clusters.
-func flags() map[string]bool {
-	own := maps.Clone(cli.RunFlags)
-	own["cluster"], own["hosts"], own["detach"], own["capture"], own["ui"] = true, true, false, true, false
-	return own
+// Command is lfactor train: a training run.
+func Command() *cobra.Command {
+	return flags.On(&cobra.Command{Use: "train FILE.yaml [key=value ...] [flags] [--megatron-flags]",
+		Short: "Train a model; the same command in the same directory goes on where it stopped",
+		Long: "Train a model as a graph of actors. FILE is a run file (see `lfactor init`); " +
+			"key=value and Megatron-LM's flags override it.\nRepeating the command resumes from the newest " +
+			"durable checkpoint of checkpoint.dir.\n-o jsonl " +
+			"writes the numbers of each step to stdout as they come, -o json the last ones at the end.",
+		Example: `  lfactor train run.yaml plan.pp=2 optimizer.lr=3e-4
+  lfactor train run.yaml --cluster current --detach
+  lfactor train run.yaml --capture 'rank0-*' train.steps=3`,
+		RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }})
 }
 
 // finished is what train -o json says at the end; -o jsonl has the numbers of each step.
@@ -69,13 +71,11 @@ func (f finished) String() string {
 }
 
 func trainCommand(c *cobra.Command, args []string) error {
-	file, mine, rest := configs.SplitArgs(args, flags())
+	file, mine, rest := configs.SplitArgs(args, flags.Own())
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
 		return c.Help()
 	}
-	cluster := slices.ContainsFunc(mine, func(m string) bool {
-		return m == "--cluster" || strings.HasPrefix(m, "--cluster=")
-	})
+	cluster := cli.Given(mine, "cluster")
 	cfg, err := setup.Config(file, cli.FlagValue(mine, "plan"), rest,
 		!cluster) // a cluster's hosts have other files
 	if err != nil {
@@ -85,8 +85,7 @@ func trainCommand(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	captures := func(m string) bool { return m == "--capture" || strings.HasPrefix(m, "--capture=") }
-	if slices.ContainsFunc(mine, captures) && cli.FlagValue(mine, "capture") == "" {
+	if cli.Given(mine, "capture") && cli.FlagValue(mine, "capture") == "" {
 		return exit.Usagef("train: --capture wants the name of an edge, or a pattern of names")
 	}
 	if cluster {
