@@ -34,7 +34,7 @@ type reporter struct {
 	log     *zap.Logger
 	logFile io.Closer
 	metrics *os.File
-	board   *record.TensorBoard
+	sinks   []record.Sink
 	began   time.Time
 	tokens  float64 // a step
 	flops   float64 // a step
@@ -125,11 +125,13 @@ func (p *reporter) open() error {
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(l.Dir, dir)
 		}
-		if p.board, err = record.NewTensorBoard(dir, p.r.start.first); err != nil {
+		board, err := record.NewTensorBoard(dir, p.r.start.first)
+		if err != nil {
 			return err
 		}
+		p.sinks = append(p.sinks, board)
 	}
-	return nil
+	return p.trackers()
 }
 
 // openMetrics keeps the lines of steps before first, and returns their losses: a resumed run rewrites those
@@ -264,7 +266,7 @@ func (p *reporter) observe(m actors.Message) {
 		loss := core.EvalLoss(m.Values)
 		p.evals = append(p.evals, record.Point{X: float64(m.Step), Y: loss})
 		p.say("eval  step %d  loss %.4f%s", m.Step, loss, p.perplexity(loss))
-		p.board.Scalar("eval/loss", m.Step, loss)
+		p.scalar("eval/loss", m.Step, loss)
 		p.log.Info("eval", zap.Int64("step", m.Step), zap.Float64("loss", loss))
 	case core.TopicQueued:
 		p.log.Info("checkpoint queued", zap.Int64("step", m.Step))
@@ -390,7 +392,7 @@ func (p *reporter) step(m actors.Message) {
 		v    float64
 	}{{"train/loss", line.Loss}, {"train/grad_norm", line.GradNorm}, {"train/lr", line.LR},
 		{"train/tokens_per_second", line.TokensSec}} {
-		p.board.Scalar(s.name, m.Step, s.v)
+		p.scalar(s.name, m.Step, s.v)
 	}
 	c := p.r.cfg.Run.Train
 	if m.Step%int64(c.LogInterval) != 0 && m.Step != int64(c.Steps) {
@@ -460,7 +462,7 @@ func (p *reporter) close() {
 		}
 	}
 	p.drawExperts()
-	p.board.Close()
+	p.closeSinks()
 	if p.metrics != nil {
 		p.metrics.Close()
 	}

@@ -17,6 +17,7 @@ const (
 	Weights    = "weights"    // diffusion.weight
 	Losses     = "losses"     // objective.kind
 	Rewards    = "rewards"    // reward.kind
+	Trackers   = "trackers"   // log.trackers
 )
 
 var offers = map[string][]string{}

@@ -69,10 +69,12 @@ func Compare(a, b string) (*Comparison, error) {
 	return c, c.checkpoints(cfg[0].Run.Checkpoint.Dir, cfg[1].Run.Checkpoint.Dir)
 }
 
-// otherData reports whether the runs read other samples, or in another order, which follows train.seed if seeded.
+// otherData reports whether the runs read other samples, or in another order, which follows train.seed if
+// seeded.
 func (c *Comparison) otherData(seeded bool) bool {
 	return slices.ContainsFunc(c.Keys, func(k configs.Change) bool {
-		return k.Class == configs.Fixed && (strings.HasPrefix(k.Key, "data.") || seeded && k.Key == "train.seed")
+		return k.Class == configs.Fixed && (strings.HasPrefix(k.Key, "data.") || seeded &&
+			k.Key == "train.seed")
 	})
 }
 

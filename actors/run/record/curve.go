@@ -105,7 +105,8 @@ type chart struct {
 	x0, x1, lo, hi float64
 }
 
-const chartWide, chartHigh, chartLeft, chartRight, chartTop, chartBottom = 900.0, 440.0, 76.0, 64.0, 40.0, 56.0
+const chartWide, chartHigh, chartLeft, chartRight, chartTop, chartBottom = 900.0, 440.0, 76.0, 64.0, 40.0,
+	56.0
 
 func (c *chart) px(x float64) float64 {
 	return chartLeft + (x-c.x0)/max(1, c.x1-c.x0)*(chartWide-chartLeft-chartRight)
@@ -145,7 +146,8 @@ func (c *chart) axes(title, unit string) {
 	fmt.Fprintf(c, `<text x="%g" y="22" font-size="14" font-weight="bold">%s</text>`, chartLeft, title)
 	for _, y := range ticks(c.lo, c.hi, 6) {
 		fmt.Fprintf(c, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#ddd"/>`+
-			`<text class="y" x="%g" y="%.1f" text-anchor="end">%s</text>`, chartLeft, chartWide-chartRight, c.py(y), c.py(y),
+			`<text class="y" x="%g" y="%.1f" text-anchor="end">%s</text>`, chartLeft, chartWide-chartRight,
+			c.py(y), c.py(y),
 			chartLeft-6, c.py(y)+4, number(y))
 	}
 	for _, x := range ticks(c.x0, max(c.x1, c.x0+1), 8) {

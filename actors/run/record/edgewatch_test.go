@@ -10,15 +10,16 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 )
 
-// TestEdgeWatch adds up looks: what was sent since the look before, also by a process that was started again, and who
-// waited for whom.
+// TestEdgeWatch adds up looks: what was sent since the look before, also by a process that was started
+// again, and who waited for whom.
 func TestEdgeWatch(t *testing.T) {
 	sent := func(n int64) []host.Edge {
 		return []host.Edge{{From: "rank0", To: "rank1", Messages: n, Bytes: 10 * n}}
 	}
 	look := func(n int64, wait actors.Wait, age time.Duration) []host.Status {
 		return []host.Status{
-			{Ref: 2, Name: "rank 0 (pp 0)", Wait: actors.Wait{For: actors.None, Busy: true}, Sent: sent(n), Memory: 7},
+			{Ref: 2, Name: "rank 0 (pp 0)", Wait: actors.Wait{For: actors.None, Busy: true}, Sent: sent(n),
+				Memory: 7},
 			{Ref: 3, Name: "rank 1 (pp 1)", Wait: wait, Age: age}}
 	}
 	waits, busy := actors.Wait{For: 2}, actors.Wait{For: actors.None, Busy: true}
@@ -49,8 +50,9 @@ func TestRecent(t *testing.T) {
 	r.Began(time.Unix(1000, 0))
 	for i := range recentMax + 2 {
 		at := time.Duration(i) * time.Millisecond
-		r.See(host.TraceEvent{Name: "loader 0.1", Job: actors.Job{Kind: actors.LoadBatch, Step: int64(i)}, Start: at,
-			End: at + time.Millisecond})
+		r.See(host.TraceEvent{Name: "loader 0.1", Job: actors.Job{Kind: actors.LoadBatch, Step: int64(i)},
+			Start: at,
+			End:   at + time.Millisecond})
 	}
 	end, err := r.Serve(dir, 0)
 	require.NoError(t, err)

@@ -127,8 +127,8 @@ func (r *Recent) Serve(dir string, proc int) (func(), error) {
 // ErrNotRunning says that nobody tells the newest jobs of a run: it is not under way.
 var ErrNotRunning = errors.New("no run is under way here")
 
-// RecentJobs asks all processes of a run on this host for their newest jobs, by their start. One that does not
-// answer in time is left out.
+// RecentJobs asks all processes of a run on this host for their newest jobs, by their start. One that
+// does not answer in time is left out.
 func RecentJobs(dir string, timeout time.Duration) ([]Job, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "jobs-*.sock"))
 	if err != nil {

@@ -68,7 +68,8 @@ func TestCurveRange(t *testing.T) {
 	require.Equal(t, 1., least[500].Y)
 	require.Equal(t, 9., most[700].Y)
 	svg := string(Curve("loss", "nats a token", ps, []Point{{100, 2}}))
-	for _, want := range []string{"least and greatest of 7 steps", "smoothed", "evaluation", ">step<", ">nats a token<"} {
+	for _, want := range []string{"least and greatest of 7 steps", "smoothed", "evaluation", ">step<",
+		">nats a token<"} {
 		require.Contains(t, svg, want)
 	}
 	require.Less(t, len(svg), 200_000)

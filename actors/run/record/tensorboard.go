@@ -42,9 +42,6 @@ func (t *TensorBoard) event(step int64) []byte {
 
 // Scalar writes one value: Event.summary = 5, Summary.value = 1, Value.tag = 1, Value.simple_value = 2.
 func (t *TensorBoard) Scalar(tag string, step int64, v float64) {
-	if t == nil {
-		return
-	}
 	val := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), tag)
 	val = protowire.AppendFixed32(protowire.AppendTag(val, 2, protowire.Fixed32Type),
 		math.Float32bits(float32(v)))
@@ -69,9 +66,5 @@ func (t *TensorBoard) record(data []byte) {
 	_, _ = t.f.Write(out) // a full disk must not end training
 }
 
-// Close ends the file.
-func (t *TensorBoard) Close() {
-	if t != nil {
-		t.f.Close()
-	}
-}
+// Close implements Sink.
+func (t *TensorBoard) Close(bool) error { return t.f.Close() }
