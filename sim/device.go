@@ -212,6 +212,9 @@ func (s *Sim) norms(d *device, j *actors.Job, m *actors.Message) {
 		return
 	}
 	norm := 1.0
+	if s.l.Norm != nil {
+		norm = s.l.Norm(j.Step)
+	}
 	here := int(j.Step)%len(s.l.Ranks) == d.l.Rank
 	if here && s.l.Overflow != nil && s.l.Overflow(j.Step, core.OpeningOf(j.Values).Scale) {
 		norm = math.Inf(1)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"reflect"
 	"slices"
 
@@ -83,6 +84,10 @@ func (m *Monitor) until(step int64) *course {
 		if !over && !m.wild[n] {
 			number := run.OptimSteps + int64(len(c.updates)) + 1
 			c.updates = append(c.updates, update{step: n, rate: run.LR(n), number: number, scale: s.Scale})
+			if run.Spikes.On() { // every parameter has a norm of 1 in a step that is committed
+				norm := math.Sqrt(float64(m.parameters()))
+				s.Usual.Norm, s.Usual.Count = s.Usual.Norm+(1-0.98)*(norm-s.Usual.Norm), s.Usual.Count+1
+			}
 		}
 		if !m.wild[n] {
 			s.Update(over)
@@ -90,6 +95,14 @@ func (m *Monitor) until(step int64) *course {
 		c.count, c.scale = append(c.count, len(c.updates)), append(c.scale, s)
 	}
 	return c
+}
+
+// parameters counts those whose norms ranks report.
+func (m *Monitor) parameters() (n int) {
+	for _, list := range m.l.Run.Norms {
+		n += len(list)
+	}
+	return n
 }
 
 // after is the number of updates and the loss scale after a step.
@@ -271,7 +284,7 @@ func (m *Monitor) bookSave(s Span) {
 		}
 		n, scale := m.after(s.Job.Step)
 		want := core.Filed{Updates: m.l.Run.OptimSteps + int64(n), Scale: scale.Scale, Good: scale.Good,
-			Left: scale.Left}
+			Left: scale.Left, Usual: scale.Usual}
 		got := core.FiledOf(s.Job.Values)
 		// where experts lie a coordinator that has taken over may not know
 		if got.Laid = (core.Laid{}); !reflect.DeepEqual(got, want) {

@@ -220,7 +220,14 @@ func (m *Monitor) succeeded() {
 	m.least = min(m.commit, newest)
 }
 
-// seeCommit follows which step is decided, and where everybody is sent after a loss: C-1, D-3, R-1 and H-1.
+// spikes reports whether a step that all are ready for is out of the ordinary, and so is not to be committed: C-5. Where
+// nothing is usual yet, or nothing was taken for large, none is.
+func (m *Monitor) spikes(step int64) bool {
+	x := m.l.Run.Spikes
+	return x.On() && m.l.Norm != nil && step > x.After && m.l.Norm(step) > x.Norm*x.Norm
+}
+
+// seeCommit follows which step is decided, and where everybody is sent after a loss: C-1, C-5, D-3, R-1 and H-1.
 func (m *Monitor) seeCommit(e Event) {
 	switch {
 	case e.M.Kind == actors.Started && e.M.Step > 0 && e.To == m.l.Coordinator:
@@ -236,7 +243,7 @@ func (m *Monitor) seeCommit(e Event) {
 		m.ready == len(m.l.Ranks)):
 		m.lost, m.ready = false, 0
 	case e.M.Kind == actors.Ready && !m.lost:
-		if m.ready++; m.ready == len(m.l.Ranks) {
+		if m.ready++; m.ready == len(m.l.Ranks) && !m.spikes(e.M.Step) {
 			m.commit, m.least = e.M.Step, e.M.Step
 		}
 	case e.M.Kind == actors.Commit && !m.lost && e.M.Step != m.commit:

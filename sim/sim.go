@@ -27,7 +27,9 @@ type Layout struct {
 	// Overflow reports whether the gradients of a step, made with a loss scale, are not finite, on one of
 	// the ranks; nil is never. Run.Norms must be there.
 	Overflow func(step int64, scale float64) bool
-	Names    func(rank int) string
+	// Norm is the squared gradient norm of each parameter in a step, as the coordinator is told; nil is 1.
+	Norm  func(step int64) float64
+	Names func(rank int) string
 }
 
 // Memory is what actions do to a rank's memory. Foot gives the bytes of an action's frame at its worst and

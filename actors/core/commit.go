@@ -41,15 +41,20 @@ func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 	if c.unready--; c.unready > 0 {
 		return
 	}
-	c.verdict, c.phase = c.decide(), applying
+	sum, loss := c.sums()
+	if x, yes := c.spike(math.Sqrt(sum)/c.l.LossScale.Scale, loss); yes {
+		c.aside(ctx, x)
+		return
+	}
+	c.verdict, c.phase = c.decide(sum, loss), applying
 	for _, r := range c.l.Ranks {
 		ctx.Send(r, actors.Message{Kind: actors.Commit, Epoch: c.epoch, Step: c.step, Values: c.verdict})
 	}
 }
 
-// decide makes the scalars of the update: the global norm is summed over ranks and then over parameters, so
-// that it has one order on any cut of the model.
-func (c *Coordinator) decide() []float64 {
+// sums are the squared gradient norm, which is summed over ranks and then over parameters, so that it has one order
+// on any cut of the model, and the loss.
+func (c *Coordinator) sums() (sum, loss float64) {
 	clear(c.norms)
 	for i, list := range c.l.Norms {
 		for k, p := range list {
@@ -60,19 +65,27 @@ func (c *Coordinator) decide() []float64 {
 		}
 	}
 	c.takeExperts()
-	sum := 0.0
 	for _, x := range c.norms {
 		sum += x
 	}
+	for i := range c.ready {
+		loss += c.ready[i].used.Loss
+	}
+	return sum, loss
+}
+
+// decide makes the scalars of the update.
+func (c *Coordinator) decide(sum, loss float64) []float64 {
 	x := Verdict{LR: c.l.LR(c.step), Update: c.updates + 1}
+	x.Loss = loss
 	x.Norm, x.Factor, x.Overflow = ClipFactor(sum, c.l.LossScale.Scale, c.l.Clip)
 	if c.void != nil {
 		x.Factor, x.Overflow = 0, true
 	}
-	for i := range c.ready {
-		x.Loss += c.ready[i].used.Loss
-	}
 	x.after = c.next(x.Overflow)
+	if c.l.Spikes.On() && !x.Overflow {
+		x.after.scale.Usual.see(x.Norm, x.Loss)
+	}
 	to := c.move()
 	x.Moves = len(to) > 0
 	return AppendPlaced(x.Values(), to...)

@@ -27,6 +27,7 @@ const (
 	TopicCopied = "copied"
 	TopicBroken = "broken" // Err: how messages were lost between processes that live; a new epoch begins
 	TopicVoid   = "void"   // Step, Err: a *VoidError, why its update was not made
+	TopicSpike  = "spike"  // Step, Values: a Spike; it is taken again with other samples
 	// Step, Values: records as AppendPlaced makes them, of layers whose experts have moved
 	TopicMoved = "moved"
 	// Step, Values: records as AppendLoad makes them, of all ranks together, in order of blocks
@@ -57,6 +58,7 @@ type Coordinator struct {
 	copies keeper
 	moves  mover
 	pace   pace
+	spiked spiking
 }
 
 // round is the step or the evaluation batch that is open.

@@ -1,6 +1,6 @@
 package core
 
-// LossScale is dynamic loss scaling as in Megatron: halve after hysteresis overflows, double after window
+// LossScale is what steps that were committed leave behind for the next: what they were like, and dynamic loss scaling as in Megatron: halve after hysteresis overflows, double after window
 // good steps.
 type LossScale struct {
 	Dynamic    bool
@@ -9,6 +9,7 @@ type LossScale struct {
 	Window     int
 	Hysteresis int
 	Good, Left int // state: good steps in a row, overflows left before backing off
+	Usual      Usual
 }
 
 // Update takes in whether a step overflowed.

@@ -36,7 +36,7 @@ func TestExpertNorms(t *testing.T) {
 	layout := RunLayout{Norms: [][]int32{{0}, {1}}}
 	norm := func(first, second []ExpertNorms) float64 {
 		c := readied(1, layout, readyWith(0, first), readyWith(0, second))
-		c.decide()
+		c.decide(c.sums())
 		return c.norms[3]
 	}
 	in := func(experts []int, squares ...float64) []ExpertNorms {
@@ -62,11 +62,11 @@ func TestMovesDecided(t *testing.T) {
 	}}
 	rows := func(a, b float64) Load { return Load{Block: 4, Rows: []float64{a, b}} }
 	c := readied(1, layout, readyWith(1, nil, rows(1, 2)), readyWith(2, nil))
-	require.Len(t, c.decide(), verdictLen)
+	require.Len(t, c.decide(c.sums()), verdictLen)
 	require.Nil(t, got)
 	c.moves.now = c.moves.next
 	c.step = 2
-	c.verdict = c.decide()
+	c.verdict = c.decide(c.sums())
 	require.Equal(t, []Load{rows(2, 4)}, got)
 	require.Equal(t, []Placed{{4, []int{1, 0}}}, Moves(c.verdict))
 	require.True(t, c.moving())
@@ -78,7 +78,7 @@ func TestMovesDecided(t *testing.T) {
 	require.Equal(t, []Load{rows(1, 2)}, c.moves.now.Loads)
 	c.moves.now, c.moves.copied = c.moves.next, Laid{[]Placed{{5, []int{0}}}, []Load{rows(7, 7)}}
 	c.step = 4
-	c.verdict = c.decide()
+	c.verdict = c.decide(c.sums())
 	require.Equal(t, []Load{rows(1, 2)}, got)
 	require.Equal(t, []Placed{{4, []int{1, 0}}}, lay)
 	require.Len(t, c.moves.next.At, 1)
@@ -86,7 +86,7 @@ func TestMovesDecided(t *testing.T) {
 	for _, skip := range []func(){func() { c.void = &VoidError{} }, func() { c.void, c.step = nil, 10 }} {
 		c.step = 6
 		skip()
-		require.Len(t, c.decide(), verdictLen)
+		require.Len(t, c.decide(c.sums()), verdictLen)
 	}
 	c.moves.back(FromMember)
 	require.Equal(t, []Placed{{4, []int{1, 0}}}, c.moves.now.At)

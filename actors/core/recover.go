@@ -39,6 +39,7 @@ type recovery struct {
 	target  kept
 	source  int32
 	since   actors.Time
+	spike   *Spike // why all go back, if it is a step out of the ordinary
 }
 
 // lose begins a new epoch when a rank has ended that will come back: the step under way is void unless it is
@@ -190,6 +191,9 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 	if len(b.gone) > 0 || c.stage != noSave || c.phase == returning {
 		return
 	}
+	if b.spike != nil {
+		b.spike.settle(c.kept.step, c.l.Spikes.Back)
+	}
 	if b.source = c.source(); b.source == FromMember && b.decided {
 		b.decided = false
 		c.concludeLost(ctx)
@@ -215,10 +219,7 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 	}
 	c.phase = returning
 	b.left, b.back = len(c.l.Ranks), slices.Clone(c.away)
-	place := ""
-	if c.l.Place != nil {
-		place = c.l.Place(b.target.step)
-	}
+	place := c.placed(ctx)
 	for i, r := range c.l.Ranks {
 		m := actors.Message{Kind: actors.Rewind, Epoch: c.epoch, Step: b.target.step, Segment: b.source,
 			Port: int32(c.lives[i]), Values: verdict, Text: place}
@@ -239,6 +240,9 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 // taken for one that holds the newest.
 func (c *Coordinator) source() int32 {
 	b := &c.back
+	if b.spike != nil && b.spike.From < b.spike.step {
+		return FromDisk
+	}
 	members := (c.l.Alone && !c.moving() || !b.halfway) && !b.unknown
 	for i, blank := range b.blank {
 		members = members && (!blank || c.member(i) >= 0)

@@ -54,6 +54,7 @@ type options struct {
 	over                         bool // for too many rows, instead of logits
 	experts                      bool
 	recover, buddy, same         bool
+	spike, redo                  int  // the step whose first samples have large gradients; steps that are taken again
 	places                       bool // the data has places that are written down
 	twice                        bool // every message comes twice, the second time behind all that is under way
 	atEnd, gather                bool // a save at the end; updated rows are exchanged, as with ZeRO
@@ -66,7 +67,7 @@ func optionsOf(t *testing.T, d *datadriven.TestData) options {
 		"credits": &o.credits, "steps": &o.steps, "save": &o.save,
 		"eval": &o.eval, "keep": &o.keep, "scale": &o.scale, "overflows": &o.overflows,
 		"hysteresis": &o.hysteresis,
-		"voids":      &o.voids} {
+		"voids":      &o.voids, "spike": &o.spike, "redo": &o.redo} {
 		d.MaybeScanArgs(t, name, at)
 	}
 	for name, at := range map[string]*bool{"recover": &o.recover, "buddy": &o.buddy,
@@ -91,6 +92,13 @@ func newWorld(t *testing.T, d *datadriven.TestData) *world {
 			Hysteresis: w.hysteresis, Left: w.hysteresis}}
 	if w.places {
 		w.run.Place = func(step int64) string { return fmt.Sprintf("the place after step %d", step) }
+	}
+	if w.spike > 0 {
+		w.run.Spikes = core.Spikes{Norm: 3, After: 1, Back: int64(w.redo), Most: 2}
+		w.run.Aside = func(step, first, behind int64) string {
+			w.asides++
+			return fmt.Sprintf("the place after step %d, and for step %d the place after step %d", step, first, behind)
+		}
 	}
 	w.lay(t)
 	for i, l := range w.ranks {

@@ -186,6 +186,10 @@ func (w *world) report(m *actors.Message) string {
 		if v.Overflow {
 			s += ", gradients not finite"
 		}
+	case core.TopicSpike:
+		v := core.SpikeOf(m.Values)
+		s += fmt.Sprintf(": gradient norm %.4g, usual is %.4g, loss %g of %.4g; from step %d on again, with the state of "+
+			"step %d", v.Norm, v.UsualNorm, v.Loss, v.UsualLoss, v.From, v.State)
 	case core.TopicExperts:
 		for _, l := range core.Loads(m.Values) {
 			s += fmt.Sprintf("; block %d: %g tokens, %g dropped, entropy %g, rows %v", l.Block, l.Tokens,

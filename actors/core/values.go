@@ -146,18 +146,19 @@ func MovesExperts(v []float64) bool { return len(v) > verdictLen }
 func Moves(v []float64) []Placed { return Placements(v[min(len(v), verdictLen):]) }
 
 // keptLen is how many numbers a kept state is.
-const keptLen = 5
+const keptLen = 8
 
 // append writes the state as messages carry it, so that ranks can tell another coordinator.
 func (k kept) append(v []float64) []float64 {
+	u := k.scale.Usual
 	return append(v, float64(k.step), float64(k.updates), k.scale.Scale, float64(k.scale.Good),
-		float64(k.scale.Left))
+		float64(k.scale.Left), u.Norm, u.Loss, float64(u.Count))
 }
 
 // keptOf is the inverse of append; what does not change in a run is taken from a loss scale of it.
 func keptOf(v []float64, s LossScale) kept {
 	w := (*[keptLen]float64)(v)
-	s.Scale, s.Good, s.Left = w[2], int(w[3]), int(w[4])
+	s.Scale, s.Good, s.Left, s.Usual = w[2], int(w[3]), int(w[4]), Usual{w[5], w[6], int64(w[7])}
 	return kept{int64(w[0]), int64(w[1]), s}
 }
 
@@ -192,26 +193,28 @@ type Filed struct {
 	Updates    int64   // that were applied
 	Scale      float64 // loss scale, with its state:
 	Good, Left int     // good steps in a row, overflows left before it goes down
+	Usual      Usual   // what steps were like
 	Laid       Laid    // where experts lie
 }
 
 // filedLen is how many numbers it is without Laid.
-const filedLen = 4
+const filedLen = 7
 
 // FiledOf reads the numbers of a CommitJob.
 func FiledOf(v []float64) Filed {
 	w := (*[filedLen]float64)(v)
-	return Filed{int64(w[0]), w[1], int(w[2]), int(w[3]), LaidOf(v[filedLen:])}
+	return Filed{int64(w[0]), w[1], int(w[2]), int(w[3]), Usual{w[4], w[5], int64(w[6])}, LaidOf(v[filedLen:])}
 }
 
 // Values writes it as numbers.
 func (x Filed) Values() []float64 {
-	return AppendLaid([]float64{float64(x.Updates), x.Scale, float64(x.Good), float64(x.Left)}, x.Laid)
+	return AppendLaid([]float64{float64(x.Updates), x.Scale, float64(x.Good), float64(x.Left), x.Usual.Norm, x.Usual.Loss,
+		float64(x.Usual.Count)}, x.Laid)
 }
 
 // filed writes what a checkpoint says of a state.
 func filed(k kept, x Laid) []float64 {
-	return Filed{k.updates, k.scale.Scale, k.scale.Good, k.scale.Left, x}.Values()
+	return Filed{k.updates, k.scale.Scale, k.scale.Good, k.scale.Left, k.scale.Usual, x}.Values()
 }
 
 // Summary is a TopicStep report. Times are nanoseconds.

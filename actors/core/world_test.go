@@ -40,6 +40,7 @@ type envelope struct {
 // world runs the behaviours of one run, one event after the other in the order in which they were caused,
 // and writes down each.
 type world struct {
+	asides int // times that samples were left aside
 	options
 	run     *core.RunLayout
 	ranks   []*core.RankLayout
@@ -175,6 +176,9 @@ func (w *world) results(ref actors.Ref, j *actors.Job, done *actors.Message) {
 		norm := 4.0
 		if j.Step == int64(w.overflows) && l.Rank == len(w.ranks)-1 {
 			norm = math.Inf(1)
+		}
+		if j.Step == int64(w.spike) && w.asides == 0 {
+			norm = 400
 		}
 		norms = []float64{norm}
 		if l.Rank == len(w.ranks)-1 && j.Step > 1 && j.Step <= int64(w.voids)+1 {

@@ -157,6 +157,7 @@ func (d *data) durable(step int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.marks.durable = step
+	maps.DeleteFunc(d.jumps, func(s int64, _ dataset.Position) bool { return s <= step })
 	maps.DeleteFunc(d.marks.saved, func(s int64, _ dataset.Position) bool { return s < step })
 }
 
@@ -174,6 +175,38 @@ func (d *data) position(step int64) dataset.Position {
 	panic(fmt.Sprintf("run: nobody knows any more where the data stood after step %d", step))
 }
 
+// backTo is a place in the data, with steps that go on elsewhere than behind the one before them.
+type backTo struct {
+	dataset.Position
+	Jumps map[int64]dataset.Position `json:"jumps,omitempty"`
+}
+
+// aside has steps from first on read what lies behind the samples of step behind, and writes down the place after
+// step.
+func (d *data) aside(step, first, behind int64) string {
+	p := d.position(behind)
+	p.Step = first - 1 // loaders count from 0
+	d.mu.Lock()
+	if d.jumps == nil {
+		d.jumps = map[int64]dataset.Position{}
+	}
+	maps.DeleteFunc(d.jumps, func(s int64, _ dataset.Position) bool { return s > first })
+	d.jumps[first] = p
+	d.mu.Unlock()
+	return d.place(step)
+}
+
+// jump goes to where a step goes on, if that is not behind the one before it.
+func (d *data) jump(step int64) error {
+	d.mu.Lock()
+	p, ok := d.jumps[step]
+	d.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return d.train.Seek(p)
+}
+
 // place writes down where the data stands after a step; every call gives another text, so that those who
 // read it know that they go back once more.
 func (d *data) place(step int64) string {
@@ -183,7 +216,15 @@ func (d *data) place(step int64) string {
 		}
 	}
 	d.backs++
-	text, err := json.Marshal(d.position(step))
+	p := backTo{Position: d.position(step), Jumps: map[int64]dataset.Position{}}
+	d.mu.Lock()
+	for s, to := range d.jumps { //lfvet:order each by itself
+		if s > step {
+			p.Jumps[s] = to
+		}
+	}
+	d.mu.Unlock()
+	text, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // numbers and strings
 	}
@@ -198,19 +239,20 @@ func (d *data) seek(place string) error {
 		return nil
 	}
 	var n int
-	var p dataset.Position
+	var p backTo
 	if k, err := fmt.Sscanf(place, "%d", &n); k != 1 || err != nil {
 		return fmt.Errorf("not a place in the data: %q", place)
 	}
 	if err := json.Unmarshal([]byte(place[len(strconv.Itoa(n))+1:]), &p); err != nil {
 		return fmt.Errorf("a place in the data: %w", err)
 	}
-	if err := d.train.Seek(p); err != nil {
+	if err := d.train.Seek(p.Position); err != nil {
 		return err
 	}
 	d.sought = place
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.jumps = p.Jumps
 	for _, m := range d.recent {
 		m.old = true
 	}

@@ -42,13 +42,14 @@ type data struct {
 	teacher  *sample.Generator // of a loss of logits, or nil
 	recent   map[int64]*made   // steps made lately: every replica's loader asks for its share
 	marks    marks
-	sought   string            // the place that was gone back to last
-	backs    int               // how often a place was written down to go back to
-	balance  *balance          // nil without data.balance
-	told     bool              // the user knows that the ledger is not written
-	reached  bool              // what another leader has seen of the data is read
-	entering sync.Mutex        // of the ledger
-	work     map[int64]float64 // floating-point operations of recent steps
+	jumps    map[int64]dataset.Position // where steps go on behind samples that are left aside
+	sought   string                     // the place that was gone back to last
+	backs    int                        // how often a place was written down to go back to
+	balance  *balance                   // nil without data.balance
+	told     bool                       // the user knows that the ledger is not written
+	reached  bool                       // what another leader has seen of the data is read
+	entering sync.Mutex                 // of the ledger
+	work     map[int64]float64          // floating-point operations of recent steps
 }
 
 // imagery turns the media of batches into what a model takes.
@@ -251,6 +252,9 @@ func (d *data) step(step int64) (*made, error) {
 		return have, nil
 	}
 	m, err := d.again(step)
+	if m == nil && err == nil {
+		err = d.jump(step)
+	}
 	if m == nil && err == nil {
 		m, err = d.read(step)
 	}

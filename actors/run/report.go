@@ -29,6 +29,7 @@ import (
 // reporter tells the user how a run goes: a line a step on stderr, metrics, TensorBoard events, a log and a
 // curve.
 type reporter struct {
+	aside   bool // the run goes back because of a step out of the ordinary
 	r       *Run
 	dir     string
 	log     *zap.Logger
@@ -300,6 +301,8 @@ func (p *reporter) observe(m actors.Message) {
 	case core.TopicMoved:
 		p.moved, p.movedAt = core.Placements(m.Values), m.Step
 		p.log.Info("experts moved", zap.Int64("step", m.Step), zap.Int("layers", len(p.moved)))
+	case core.TopicSpike:
+		p.spike(m)
 	case core.TopicVoid:
 		p.given = m.Step
 		p.say("! %v", m.Err)
@@ -319,6 +322,23 @@ func (p *reporter) observe(m actors.Message) {
 	}
 }
 
+// spike tells of a step that is not applied because it is out of the ordinary.
+func (p *reporter) spike(m actors.Message) {
+	x := core.SpikeOf(m.Values)
+	what := fmt.Sprintf("gradient norm %.4g (usual is %.4g), loss %.4g (usual is %.4g)", x.Norm, x.UsualNorm, x.Loss,
+		x.UsualLoss)
+	again := "it is taken again with the samples behind its own"
+	if x.From < m.Step {
+		again = fmt.Sprintf("steps from %d on are taken again with the samples behind its own, from the state of step %d",
+			x.From, x.State)
+	}
+	p.aside = true
+	p.say("! step %d is out of the ordinary: %s; %s", m.Step, what, again)
+	p.log.Warn("spike", zap.Int64("step", m.Step), zap.Float64("norm", x.Norm), zap.Float64("usual norm", x.UsualNorm),
+		zap.Float64("loss", x.Loss), zap.Float64("usual loss", x.UsualLoss), zap.Int64("again from", x.From),
+		zap.Int64("state", x.State))
+}
+
 // back tells that a run goes on after a loss, and forgets the steps that are taken again.
 func (p *reporter) back(m actors.Message) {
 	again := "no step is taken again"
@@ -331,7 +351,11 @@ func (p *reporter) back(m actors.Message) {
 	if m.Step < p.r.start.first && v.Source == core.FromDisk {
 		from = "what the run began with"
 	}
-	p.say("recovered after %.2f s: all ranks hold step %d, from %s; %s", v.Took/1e9, m.Step, from, again)
+	if p.aside { // it was said why
+		p.aside = false
+	} else {
+		p.say("recovered after %.2f s: all ranks hold step %d, from %s; %s", v.Took/1e9, m.Step, from, again)
+	}
 	p.newest = m.Step
 	for len(p.losses) > 0 && p.losses[len(p.losses)-1].X > float64(m.Step) {
 		p.losses = p.losses[:len(p.losses)-1]

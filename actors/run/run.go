@@ -307,6 +307,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	}
 	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0,
 		c.Train.Restarts, r.data.place
+	o.Coord.Aside = r.data.aside
 	o.Coord.Keep, o.Coord.SlowFor = c.Train.Keep(), actors.Second
 	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
 	durable := r.start.first - 1
@@ -319,6 +320,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 		o.Coord.LossScale.Scale, o.Coord.LossScale.Good, o.Coord.LossScale.Left = r.start.scale[0],
 			int(r.start.scale[1]), int(r.start.scale[2])
 	}
+	o.Coord.LossScale.Usual = r.start.usual
 	if !r.data.validates() {
 		o.Coord.EvalEvery = 0
 	}

@@ -53,12 +53,18 @@ func (r *Run) sameScheduler(saved *checkpoint.Reader) error {
 	return nil
 }
 
+// usualSection is what the manifest says of how steps were, where some are not applied that are not so.
+const usualSection = "usual"
+
 // sections are what a checkpoint of a step has beside its tensors.
 func (r *Run) sections(step int64, state []float64) map[string]any {
 	sections := map[string]any{"config": r.cfg.Flat(), "state": state[:stateLen],
 		"data": r.data.position(step), "params": r.layout.Order}
-	if len(state) > stateLen {
-		sections[expertsSection] = state[stateLen:]
+	if state[filedLen-1] > 0 {
+		sections[usualSection] = state[stateLen:filedLen]
+	}
+	if len(state) > filedLen {
+		sections[expertsSection] = state[filedLen:]
 	}
 	if r.noised != nil {
 		sections[schedulerSection] = r.noised

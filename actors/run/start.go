@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/trained"
@@ -26,6 +27,7 @@ type start struct {
 	first   int64 // the first step
 	updates int64 // updates applied before it
 	scale   []float64
+	usual   core.Usual // what steps before the first were like
 	saved   *checkpoint.Reader
 	opened  *checkpoint.Reader // of a checkpoint of a run that it reads, nil for none
 	origin  string             // the checkpoint that the run began with, "" for none
@@ -44,6 +46,9 @@ type start struct {
 // stateLen are the numbers that a checkpoint has of the coordinator: updates, loss scale, good steps and
 // overflows left.
 const stateLen = 4
+
+// filedLen are those that a commit has of it, what steps were like behind the others.
+const filedLen = stateLen + 3
 
 // close closes the files that the run starts from.
 func (s *start) close() {
@@ -303,6 +308,10 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 		if len(state) != stateLen {
 			return &checkpoint.Error{File: saved.Path(), Fault: checkpoint.Malformed,
 				Why: fmt.Sprintf("section state has %d values, want %d", len(state), stateLen)}
+		}
+		var usual []float64
+		if saved.Section(usualSection, &usual) == nil && len(usual) == filedLen-stateLen { // others had no limits
+			r.start.usual = core.Usual{Norm: usual[0], Loss: usual[1], Count: int64(usual[2])}
 		}
 		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]),
 			state[1:], saved

@@ -52,7 +52,20 @@ func check(c *configs.Config, at configs.At) {
 	r.patterns()
 	r.groups()
 	r.lowPrecision()
+	r.spikes()
 	r.packed()
+}
+
+// spikes refuses keys of steps out of the ordinary where nothing is.
+func (r rules) spikes() {
+	if t := &r.c.Run.Train; t.SpikeNorm > 0 || t.SpikeLoss > 0 {
+		return
+	}
+	for _, key := range []string{"train.spike_after", "train.spike_back", "train.spike_most"} {
+		if !r.c.Usual(key) {
+			r.at(key, "is not read: only with train.spike_norm or train.spike_loss", "remove it")
+		}
+	}
 }
 
 // rules are those of one configuration and its model.

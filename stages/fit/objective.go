@@ -146,6 +146,8 @@ func (r rules) rollouts(l *objective.Loss) {
 		{"train.global_batch", fmt.Sprintf("%d answers of a step are no whole groups of %d",
 			c.Train.GlobalBatch,
 			c.Rollout.Group), "take a multiple of rollout.group", c.Train.GlobalBatch%c.Rollout.Group != 0},
+		{"train.spike_norm", "answers are drawn for a step, which other samples do not take", "set it and " +
+			"train.spike_loss to 0", c.Train.SpikeNorm > 0 || c.Train.SpikeLoss > 0},
 		{"rollout.max_tokens", fmt.Sprintf("%d leave no room for a prompt in %d", c.Rollout.Max,
 			c.Data.SeqLen),
 			"raise data.seq_len", c.Rollout.Max+1 >= c.Data.SeqLen},
