@@ -61,8 +61,9 @@ var _ = register(
 			"parts' mean, var that of square + (part's mean - mean)², rstd = 1/sqrt(var + F[0])."},
 	Spec{Op: GroupScale, Sig: "x[n,...,c]A w[c]A b[c]A? rstd[n,g]f32 mean[n,g]f32 -> y[n,...,c]A",
 		Doc: "group_norm by given statistics: y = (x - mean)·rstd·w + b. In float32, rounded once."},
-	Spec{Op: GroupScaleDX, Sig: "dy[1,...,c]A x[1,...,c]A w[c]A rstd[1,g]f32 mean[1,g]f32 dw[c]f32 db[c]f32 -> " +
-		"dx[1,...,c]A",
+	Spec{Op: GroupScaleDX,
+		Sig: "dy[1,...,c]A x[1,...,c]A w[c]A rstd[1,g]f32 mean[1,g]f32 dw[c]f32 db[c]f32 -> " +
+			"dx[1,...,c]A",
 		Doc: "group_norm_dx of one sample of which this is a part: dw = Σ dy·z and db = Σ dy over all of its I[0] " +
 			"places. With N = I[0]·c/g: dx = rstd·(dy·w - Σ w·db/N - z·Σ w·dw/N), sums over the channels of a group."},
 	Spec{Op: FrozenNorm, Sig: "x[...,c]A w[c]A b[c]A mean[c]A|f32 var[c]A|f32 -> y[...,c]A rstd[1,c]f32 " +

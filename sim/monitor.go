@@ -220,14 +220,15 @@ func (m *Monitor) succeeded() {
 	m.least = min(m.commit, newest)
 }
 
-// spikes reports whether a step that all are ready for is out of the ordinary, and so is not to be committed: C-5. Where
-// nothing is usual yet, or nothing was taken for large, none is.
+// spikes reports whether a step that all are ready for is out of the ordinary, and so is not to be committed:
+// C-5. Where nothing is usual yet, or nothing was taken for large, none is.
 func (m *Monitor) spikes(step int64) bool {
 	x := m.l.Run.Spikes
 	return x.On() && m.l.Norm != nil && step > x.After && m.l.Norm(step) > x.Norm*x.Norm
 }
 
-// seeCommit follows which step is decided, and where everybody is sent after a loss: C-1, C-5, D-3, R-1 and H-1.
+// seeCommit follows which step is decided, and where everybody is sent after a loss: C-1, C-5, D-3, R-1 and
+// H-1.
 func (m *Monitor) seeCommit(e Event) {
 	switch {
 	case e.M.Kind == actors.Started && e.M.Step > 0 && e.To == m.l.Coordinator:
@@ -463,8 +464,9 @@ func (m *Monitor) absent(l *core.RankLayout, p core.Port, class int32) bool {
 	return p.Optional && l.Absent != nil && l.Absent(p.ID, class)
 }
 
-// End checks what a run left behind, K-2, I-3 and I-4 among it: what was taken twice leaves a panic, a stall, a
-// credit or a payload too many, or states that are not those of one update a step. A run without faults must also have ended well.
+// End checks what a run left behind, K-2, I-3 and I-4 among it: what was taken twice leaves a panic, a stall,
+// a credit or a payload too many, or states that are not those of one update a step. A run without faults
+// must also have ended well.
 func (m *Monitor) End(r *Result, steps int64) string {
 	switch {
 	case m.fault != "":

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// spiky is a run of eight steps on eight ranks, of which the samples of some have large gradients until they are left
-// aside; it counts how often that is done.
+// spiky is a run of eight steps on eight ranks, of which the samples of some have large gradients until they
+// are left aside; it counts how often that is done.
 func spiky(t *testing.T, seed uint64) (l *sim.Layout, times *int) {
 	l, times = described(t, topology.Grid(2, 2, 2), 4, 2, 1, 8).Layout(), new(int)
 	l.Run.SaveEvery, l.Run.Recover = 1+int64(seed%3), true
@@ -35,8 +35,9 @@ func spiky(t *testing.T, seed uint64) (l *sim.Layout, times *int) {
 	return l, times
 }
 
-// TestSpikes: a step of large gradients is not committed and is taken again with other samples, alone or together with
-// steps before it, with ranks that are slow, lost and late at any time too; one that stays large ends the run.
+// TestSpikes: a step of large gradients is not committed and is taken again with other samples, alone or
+// together with steps before it, with ranks that are slow, lost and late at any time too; one that stays
+// large ends the run.
 func TestSpikes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

@@ -52,8 +52,8 @@ func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 	}
 }
 
-// sums are the squared gradient norm, which is summed over ranks and then over parameters, so that it has one order
-// on any cut of the model, and the loss.
+// sums are the squared gradient norm, which is summed over ranks and then over parameters, so that it has one
+// order on any cut of the model, and the loss.
 func (c *Coordinator) sums() (sum, loss float64) {
 	clear(c.norms)
 	for i, list := range c.l.Norms {

@@ -71,7 +71,8 @@ func judging(first int64) (*Coordinator, *letters) {
 
 // wild is what a rank says that is ready for a step whose router failed.
 func wild(step int64, from actors.Ref, why string, x Usage) *actors.Message {
-	return &actors.Message{Kind: actors.Ready, From: from, Step: step, Text: why, Values: append(x.Values(), 4)}
+	return &actors.Message{Kind: actors.Ready, From: from, Step: step, Text: why, Values: append(x.Values(),
+		4)}
 }
 
 // TestVoided: a step that is given up says nothing of the loss scale and makes no update; one that overflows
@@ -85,7 +86,8 @@ func TestVoided(t *testing.T) {
 		}
 		c.Receive(ctx, wild(2, 5, "", Usage{}))
 		c.Receive(ctx, wild(2, 6, "", Usage{}))
-		c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 7, Step: 2, Values: append(x.Values(), norm)})
+		c.Receive(ctx, &actors.Message{Kind: actors.Ready, From: 7, Step: 2, Values: append(x.Values(),
+			norm)})
 		v := VerdictOf(c.verdict)
 		require.True(t, v.Overflow)
 		require.Zero(t, v.Factor)
@@ -97,8 +99,8 @@ func TestVoided(t *testing.T) {
 	}
 }
 
-// TestObjections: of several ranks that have a reason to give a step up the lowest one's is told, in whichever
-// order they say so.
+// TestObjections: of several ranks that have a reason to give a step up the lowest one's is told, in
+// whichever order they say so.
 func TestObjections(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}, {1, 0, 2}} {
 		c, ctx := judging(2)

@@ -1,7 +1,7 @@
 package core
 
-// LossScale is what steps that were committed leave behind for the next: what they were like, and dynamic loss scaling as in Megatron: halve after hysteresis overflows, double after window
-// good steps.
+// LossScale is what steps that were committed leave behind for the next: what they were like, and dynamic
+// loss scaling as in Megatron: halve after hysteresis overflows, double after window good steps.
 type LossScale struct {
 	Dynamic    bool
 	Scale      float64

@@ -192,7 +192,9 @@ func (c *Coordinator) goBack(ctx actors.Context) {
 		return
 	}
 	if b.spike != nil {
-		b.spike.settle(c.kept.step, c.l.Spikes.Back)
+		if b.spike.State = b.spike.step - 1; b.spike.From < b.spike.step {
+			b.spike.State = c.kept.step
+		}
 	}
 	if b.source = c.source(); b.source == FromMember && b.decided {
 		b.decided = false

@@ -34,8 +34,8 @@ type RunLayout struct {
 	Alone bool
 	// where the data stands after a step, for those that read it again; nil for nothing
 	Place func(step int64) string
-	// which steps are taken again with other samples, and where the data stands behind the state of a step if from
-	// step first on it goes on behind what step behind has read; nil for Place
+	// which steps are taken again with other samples, and where the data stands behind the state of a step if
+	// from step first on it goes on behind what step behind has read; nil for Place
 	Spikes Spikes
 	Aside  func(step, first, behind int64) string
 	// for a coordinator that takes over from one that has ended: the newest durable step, which OptimSteps

@@ -85,9 +85,10 @@ func newWorld(t *testing.T, d *datadriven.TestData) *world {
 	w.names = map[actors.Ref]string{coordinator: "coordinator", observer: "observer"}
 	n := w.pp * w.dp
 	w.run = &core.RunLayout{Observer: observer, First: 1, Last: int64(w.steps),
-		SaveEvery: int64(w.save), SaveAtEnd: w.atEnd, EvalSteps: min(1, int64(w.eval)), EvalEvery: int64(w.eval),
-		LR:      func(step int64) float64 { return float64(step) / 10 },
-		Recover: w.recover, Restarts: 2, Keep: int64(w.keep), Alone: !w.gather,
+		SaveEvery: int64(w.save), SaveAtEnd: w.atEnd, EvalSteps: min(1, int64(w.eval)),
+		EvalEvery: int64(w.eval),
+		LR:        func(step int64) float64 { return float64(step) / 10 },
+		Recover:   w.recover, Restarts: 2, Keep: int64(w.keep), Alone: !w.gather,
 		LossScale: core.LossScale{Scale: float64(w.scale), Dynamic: w.scale > 1, Min: 1, Window: 2,
 			Hysteresis: w.hysteresis, Left: w.hysteresis}}
 	if w.places {
@@ -97,7 +98,8 @@ func newWorld(t *testing.T, d *datadriven.TestData) *world {
 		w.run.Spikes = core.Spikes{Norm: 3, After: 1, Back: int64(w.redo), Most: 2}
 		w.run.Aside = func(step, first, behind int64) string {
 			w.asides++
-			return fmt.Sprintf("the place after step %d, and for step %d the place after step %d", step, first, behind)
+			return fmt.Sprintf("the place after step %d, and for step %d the place after step %d", step,
+				first, behind)
 		}
 	}
 	w.lay(t)

@@ -13,8 +13,9 @@ import (
 //     of it. Shown by 26_spike, watched by Monitor.seeCommit, broken by "a step out of
 //     the ordinary is committed".
 
-// Usual is what steps have been like: averages of which each step weighs a fiftieth less than the one behind it. It
-// goes with the state that a run may go back to, so that a run which was ended decides as one left alone.
+// Usual is what steps have been like: averages of which each step weighs a fiftieth less than the one behind
+// it. It goes with the state that a run may go back to, so that a run which was ended decides as one left
+// alone.
 type Usual struct {
 	Norm, Loss float64 // sums of gradient norms and losses with their weights
 	Count      int64   // of steps
@@ -63,7 +64,8 @@ type Spike struct {
 // SpikeOf reads one.
 func SpikeOf(v []float64) Spike {
 	w := (*[6]float64)(v)
-	return Spike{Norm: w[0], UsualNorm: w[1], Loss: w[2], UsualLoss: w[3], From: int64(w[4]), State: int64(w[5])}
+	return Spike{Norm: w[0], UsualNorm: w[1], Loss: w[2], UsualLoss: w[3], From: int64(w[4]),
+		State: int64(w[5])}
 }
 
 // Values writes it as numbers.
@@ -75,6 +77,7 @@ func (x Spike) Values() []float64 {
 type spiking struct {
 	at    int64 // the last of them
 	times int   // that it was, in a row
+	from  int64 // the first of the steps that were taken again with it
 }
 
 // spike says whether the step under way is out of the ordinary.
@@ -88,42 +91,52 @@ func (c *Coordinator) spike(norm, loss float64) (x Spike, yes bool) {
 	return x, l.Norm > 0 && norm > l.Norm*x.UsualNorm || l.Loss > 0 && !(loss <= l.Loss*x.UsualLoss)
 }
 
-// aside leaves the step under way: all go back to the state before it, or to the newest durable one where more steps
-// are to be taken again, and read other samples from the first of those on. Steps between that state and the first
-// are taken again as they were.
+// aside leaves the step under way: all go back to the state before it, or to the newest durable one where
+// more steps are to be taken again, and read other samples from the first of those on. Steps between that
+// state and the first are taken again as they were.
 func (c *Coordinator) aside(ctx actors.Context, x Spike) {
 	if c.spiked.at != c.step {
-		c.spiked = spiking{at: c.step}
+		c.spiked.at, c.spiked.times = c.step, 0
 	}
 	if c.spiked.times++; c.l.Spikes.Most > 0 && c.spiked.times > c.l.Spikes.Most {
-		c.fail(ctx, &actors.Message{Kind: actors.Failed, Err: fmt.Errorf("step %d: gradient norm %.4g and loss %.4g "+
-			"(usual are %.4g and %.4g) with other samples too, %d times in a row: the model is at fault, or the limits "+
-			"train.spike_norm and train.spike_loss are too narrow", c.step, x.Norm, x.Loss, x.UsualNorm, x.UsualLoss,
-			c.spiked.times)})
+		c.fail(ctx, &actors.Message{Kind: actors.Failed,
+			Err: fmt.Errorf("step %d: gradient norm %.4g and loss %.4g "+
+				"(usual are %.4g and %.4g) with other samples too, %d times in a row: the model is at fault, or the limits "+
+				"train.spike_norm and train.spike_loss are too narrow", c.step, x.Norm, x.Loss, x.UsualNorm,
+				x.UsualLoss,
+				c.spiked.times)})
 		return
 	}
-	x.step = c.step
+	x.step, x.From = c.step, c.firstAgain()
+	c.spiked.from = x.From
 	c.leave(ctx)
 	c.back.spike = &x
 	c.goBack(ctx)
 }
 
-// settle says from which state and from which step on steps are taken again: a save that was under way when a step was
-// left may be durable by now.
-func (x *Spike) settle(kept, back int64) {
-	x.State, x.From = x.step-1, max(x.step-back+1, kept+1)
-	if x.From < x.step {
-		x.State = kept
+// firstAgain is the first of the steps that are taken again with the one under way. It depends on no time that saves
+// take: none before the newest save that was ordered, and none before the first of those that were taken again last,
+// which were not out of the ordinary.
+func (c *Coordinator) firstAgain() int64 {
+	first := max(c.step-c.l.Spikes.Back+1, c.l.First)
+	if n := c.l.SaveEvery; n > 0 {
+		first = max(first, (c.step-1)/n*n+1)
 	}
+	if c.spiked.from <= c.step {
+		first = max(first, c.spiked.from)
+	}
+	return first
 }
 
-// placed says where the data stands behind the state that all go back to, and tells of a step that was left, once.
+// placed says where the data stands behind the state that all go back to, and tells of a step that was left,
+// once.
 func (c *Coordinator) placed(ctx actors.Context) string {
 	x := c.back.spike
 	switch {
 	case x != nil:
 		if !x.told {
-			ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSpike, Step: x.step, Values: x.Values()})
+			ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicSpike, Step: x.step,
+				Values: x.Values()})
 		}
 		if x.told = true; c.l.Aside != nil {
 			return c.l.Aside(c.back.target.step, x.From, x.step)

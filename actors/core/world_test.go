@@ -275,7 +275,8 @@ func (w *world) kill(ref actors.Ref) {
 func (w *world) succeed() {
 	w.lives[coordinator]++
 	w.actors[coordinator] = w.once(core.NewCoordinator(w.run))
-	w.post(coordinator, actors.Message{Kind: actors.Started, From: coordinator, Step: int64(w.lives[coordinator])})
+	w.post(coordinator, actors.Message{Kind: actors.Started, From: coordinator,
+		Step: int64(w.lives[coordinator])})
 }
 
 // back starts a rank again, which holds no state.

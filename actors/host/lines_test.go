@@ -12,9 +12,9 @@ import (
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
-// TestLinesAreShared: with context parallelism each of four ranks computes a quarter of a U-Net's convolutions and
-// attention, keeps hardly more than a quarter of their activations, and sends lines to its neighbours; the
-// levels of noise, which every rank computes, are the rest.
+// TestLinesAreShared: with context parallelism each of four ranks computes a quarter of a U-Net's
+// convolutions and attention, keeps hardly more than a quarter of their activations, and sends lines to its
+// neighbours; the levels of noise, which every rank computes, are the rest.
 func TestLinesAreShared(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"unet", "unet-xl"} {
@@ -24,9 +24,11 @@ func TestLinesAreShared(t *testing.T) {
 		}
 		of := func(cp int) (f figures) {
 			g := openDenoiser(t, name)
-			l, err := layout.New(&layout.Design{Model: g.m, Mesh: layout.MeshOf(&configs.Plan{PP: 1, DP: 1, TP: 1, CP: cp,
-				EP: 1, ETP: 1}), Schedule: "1f1b", Micro: 1, Rows: 64 * 64, Dims: map[string]int{family.CanvasHeight: 64,
-				family.CanvasWidth: 64}, Optim: optim.Config{Name: "adamw"}})
+			l, err := layout.New(&layout.Design{Model: g.m, Mesh: layout.MeshOf(&configs.Plan{PP: 1, DP: 1,
+				TP: 1, CP: cp,
+				EP: 1, ETP: 1}), Schedule: "1f1b", Micro: 1, Rows: 64 * 64,
+				Dims: map[string]int{family.CanvasHeight: 64,
+					family.CanvasWidth: 64}, Optim: optim.Config{Name: "adamw"}})
 			require.NoError(t, err)
 			for _, s := range l.Main(0).Segments(grad.F) {
 				f.flops += s.Cost.Flops

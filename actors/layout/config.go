@@ -239,8 +239,9 @@ func Coordination(c *configs.Config) core.RunLayout {
 		SaveAtEnd: r.Checkpoint.Dir != "",
 		EvalEvery: int64(r.Train.EvalInterval), EvalSteps: int64(r.Train.EvalSteps), LR: lr.At,
 		LossScale: core.LossScale{Scale: 1},
-		Spikes: core.Spikes{Norm: r.Train.SpikeNorm, Loss: r.Train.SpikeLoss, After: int64(r.Train.SpikeAfter),
-			Back: int64(r.Train.SpikeBack), Most: r.Train.SpikeMost}}
+		Spikes: core.Spikes{Norm: r.Train.SpikeNorm, Loss: r.Train.SpikeLoss,
+			After: int64(r.Train.SpikeAfter),
+			Back:  int64(r.Train.SpikeBack), Most: r.Train.SpikeMost}}
 	if r.Train.Half() {
 		l.LossScale = core.LossScale{Dynamic: r.Train.LossScale == 0, Scale: r.Train.InitialScale,
 			Min:    r.Train.MinScale,

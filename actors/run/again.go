@@ -181,8 +181,8 @@ type backTo struct {
 	Jumps map[int64]dataset.Position `json:"jumps,omitempty"`
 }
 
-// aside has steps from first on read what lies behind the samples of step behind, and writes down the place after
-// step.
+// aside has steps from first on read what lies behind the samples of step behind, and writes down the place
+// after step.
 func (d *data) aside(step, first, behind int64) string {
 	p := d.position(behind)
 	p.Step = first - 1 // loaders count from 0

@@ -325,7 +325,8 @@ func (p *reporter) observe(m actors.Message) {
 // spike tells of a step that is not applied because it is out of the ordinary.
 func (p *reporter) spike(m actors.Message) {
 	x := core.SpikeOf(m.Values)
-	what := fmt.Sprintf("gradient norm %.4g (usual is %.4g), loss %.4g (usual is %.4g)", x.Norm, x.UsualNorm, x.Loss,
+	what := fmt.Sprintf("gradient norm %.4g (usual is %.4g), loss %.4g (usual is %.4g)", x.Norm, x.UsualNorm,
+		x.Loss,
 		x.UsualLoss)
 	again := "it is taken again with the samples behind its own"
 	if x.From < m.Step {
@@ -334,7 +335,8 @@ func (p *reporter) spike(m actors.Message) {
 	}
 	p.aside = true
 	p.say("! step %d is out of the ordinary: %s; %s", m.Step, what, again)
-	p.log.Warn("spike", zap.Int64("step", m.Step), zap.Float64("norm", x.Norm), zap.Float64("usual norm", x.UsualNorm),
+	p.log.Warn("spike", zap.Int64("step", m.Step), zap.Float64("norm", x.Norm), zap.Float64("usual norm",
+		x.UsualNorm),
 		zap.Float64("loss", x.Loss), zap.Float64("usual loss", x.UsualLoss), zap.Int64("again from", x.From),
 		zap.Int64("state", x.State))
 }

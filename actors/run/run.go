@@ -367,7 +367,10 @@ func (r *Run) lead(ctx context.Context) error {
 	defer looks.end()
 	o.OnSystem = func(s *host.System) {
 		if r.io.Fleet != nil && o.Links != nil { // its processes may be on other hosts
-			w.ask = func() ([]host.Status, []host.Silent) { return s.Everywhere(o.Links, o.Procs, time.Second) }
+			w.ask = func() ([]host.Status, []host.Silent) {
+				return s.Everywhere(o.Links, o.Procs,
+					time.Second)
+			}
 		}
 		end, err := s.ServeWhy(r.cfg.Run.Log.Dir, 0)
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// schedulerSection is where a checkpoint of a model of diffusion has the scheduler that it learnt under, as diffusers
-// writes it.
+// schedulerSection is where a checkpoint of a model of diffusion has the scheduler that it learnt under, as
+// diffusers writes it.
 const schedulerSection = "scheduler"
 
 // scheduler is that of the run, nil for models that have none.
@@ -26,8 +26,9 @@ func (r *Run) scheduler() (json.RawMessage, error) {
 	return noise.Marshal(s), nil
 }
 
-// sameScheduler refuses to go on under another scheduler than the checkpoint's: its file may have other contents than
-// when the run began, under the same name, and a model that predicts noise is none that predicts velocity.
+// sameScheduler refuses to go on under another scheduler than the checkpoint's: its file may have other
+// contents than when the run began, under the same name, and a model that predicts noise is none that
+// predicts velocity.
 func (r *Run) sameScheduler(saved *checkpoint.Reader) error {
 	now := r.noised
 	if now == nil {
@@ -35,18 +36,21 @@ func (r *Run) sameScheduler(saved *checkpoint.Reader) error {
 	}
 	var before json.RawMessage
 	var bad *checkpoint.Error
-	if err := saved.Section(schedulerSection, &before); errors.As(err, &bad) && bad.Fault == checkpoint.Missing {
+	if err := saved.Section(schedulerSection, &before); errors.As(err, &bad) &&
+		bad.Fault == checkpoint.Missing {
 		return nil // of a version that kept none
 	} else if err != nil {
 		return err
 	}
 	var a, b map[string]any
 	if err := errors.Join(json.Unmarshal(before, &a), json.Unmarshal(now, &b)); err != nil {
-		return &checkpoint.Error{File: saved.Path(), Fault: checkpoint.Malformed, Why: "section scheduler", Err: err}
+		return &checkpoint.Error{File: saved.Path(), Fault: checkpoint.Malformed, Why: "section scheduler",
+			Err: err}
 	}
 	for key, v := range a {
 		if fmt.Sprint(v) != fmt.Sprint(b[key]) && key != "_diffusers_version" {
-			return r.cfg.Fault("diffusion.scheduler", fmt.Sprintf("%s is %v, and %s was trained with %v", key, b[key],
+			return r.cfg.Fault("diffusion.scheduler", fmt.Sprintf("%s is %v, and %s was trained with %v", key,
+				b[key],
 				saved.Path(), v), "name the scheduler that the run began with, or begin another run")
 		}
 	}

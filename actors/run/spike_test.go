@@ -41,9 +41,10 @@ func poisoned() (docs []string, bad map[int]bool) {
 	return docs, bad
 }
 
-// spikeRun trains a small model on texts in their order, four a step, and returns its losses by step, its folder and
-// what it said.
-func spikeRun(t *testing.T, docs []string, more ...string) (losses map[int64]float64, dir, said string, err error) {
+// spikeRun trains a small model on texts in their order, four a step, and returns its losses by step, its
+// folder and what it said.
+func spikeRun(t *testing.T, docs []string, more ...string) (losses map[int64]float64, dir, said string,
+	err error) {
 	t.Helper()
 	dir = t.TempDir()
 	losses, said, err = spikeIn(t, dir, docs, more...)
@@ -51,7 +52,8 @@ func spikeRun(t *testing.T, docs []string, more ...string) (losses map[int64]flo
 }
 
 // spikeIn goes on in a folder where there is a run.
-func spikeIn(t *testing.T, dir string, docs []string, more ...string) (losses map[int64]float64, said string, err error) {
+func spikeIn(t *testing.T, dir string, docs []string, more ...string) (losses map[int64]float64, said string,
+	err error) {
 	t.Helper()
 	wordTokenizer(t, dir, 1)
 	var lines bytes.Buffer
@@ -77,9 +79,10 @@ func spikeIn(t *testing.T, dir string, docs []string, more ...string) (losses ma
 	return losses, say.String(), err
 }
 
-// TestPoisonedTexts: steps that see texts which are out of the ordinary are taken again with what comes behind them, by
-// loss and by gradient norm, alone and together with the steps before them, in one stage and under a plan, and the run
-// has the bits of one of which those steps' texts are no part; what it has read is in its ledger.
+// TestPoisonedTexts: steps that see texts which are out of the ordinary are taken again with what comes
+// behind them, by loss and by gradient norm, alone and together with the steps before them, in one stage and
+// under a plan, and the run has the bits of one of which those steps' texts are no part; what it has read is
+// in its ledger.
 func TestPoisonedTexts(t *testing.T) {
 	t.Parallel()
 	const after = "train.spike_after=30"

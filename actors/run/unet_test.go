@@ -48,9 +48,9 @@ func clipWords(t *testing.T, dir, golden string) {
 	}
 }
 
-// TestUNetRun: a U-Net of SDXL's kind trains with two encoders of captions, whose states stand beside
-// each other, with the same losses in one stage, in three and by lines on several ranks; its export goes on as diffusers' folder and
-// draws; and sizes that could meet in a microbatch and live encoders are refused.
+// TestUNetRun: a U-Net of SDXL's kind trains with two encoders of captions, whose states stand beside each
+// other, with the same losses in one stage, in three and by lines on several ranks; its export goes on as
+// diffusers' folder and draws; and sizes that could meet in a microbatch and live encoders are refused.
 func TestUNetRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -79,11 +79,12 @@ func TestUNetRun(t *testing.T) {
 	require.NoError(t, err)
 	defer m.Close()
 	var drawn []trained.Picture
-	require.NoError(t, m.Draw(context.Background(), []string{"red disc", "blue", ""}, trained.Drawing{Steps: 3,
-		Guidance: 2, Batch: 2}, func(p trained.Picture) error {
-		drawn = append(drawn, p)
-		return nil
-	}))
+	require.NoError(t, m.Draw(context.Background(), []string{"red disc", "blue", ""},
+		trained.Drawing{Steps: 3,
+			Guidance: 2, Batch: 2}, func(p trained.Picture) error {
+			drawn = append(drawn, p)
+			return nil
+		}))
 	require.Len(t, drawn, 3)
 	require.Len(t, drawn[0].Pixels, 3*8*8)
 
@@ -110,9 +111,9 @@ func openRun(model, dir string, args ...string) error {
 	return err
 }
 
-// TestUNetLive: a U-Net whose blocks read captions at several depths gives the same losses to the bit whether the
-// encoder's states are made beside the data or by blocks before it, which may lie in stages of their own; one that
-// learns gives others, the same in one stage and in three.
+// TestUNetLive: a U-Net whose blocks read captions at several depths gives the same losses to the bit whether
+// the encoder's states are made beside the data or by blocks before it, which may lie in stages of their own;
+// one that learns gives others, the same in one stage and in three.
 func TestUNetLive(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

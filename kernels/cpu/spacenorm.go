@@ -212,8 +212,8 @@ func groupNormDX(b *Backend, c *kernels.Call) {
 	b.scaleGroupsDX(s, c, m1, m2)
 }
 
-// scaleGroupsDX sets dx = rstd·(dy·w - m1 - z·m2), of which dy, x, w, rstd and mean are a call's first operands; m2
-// is over rstd.
+// scaleGroupsDX sets dx = rstd·(dy·w - m1 - z·m2), of which dy, x, w, rstd and mean are a call's first
+// operands; m2 is over rstd.
 func (b *Backend) scaleGroupsDX(s mapped, c *kernels.Call, m1, m2 []float32) {
 	dy, x, dx, weight := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), b.vector(s, c.In[2])
 	rstd, mean := c.In[3].F32(), c.In[4].F32()
@@ -246,7 +246,8 @@ func groupScaleDX(b *Backend, c *kernels.Call) {
 		g, v := s.group(0, j), float64(weight[j])
 		all1[g], all2[g] = all1[g]+v*float64(db[j]), all2[g]+v*float64(dw[j])
 	}
-	m1, m2, size := make([]float32, s.g), make([]float32, s.g), float64(c.Attr.I[0])*float64(s.channels)/float64(s.g)
+	m1, m2, size := make([]float32, s.g), make([]float32, s.g),
+		float64(c.Attr.I[0])*float64(s.channels)/float64(s.g)
 	for g := range m1 {
 		m1[g], m2[g] = float32(all1[g]/size), float32(all2[g]/size/float64(rstd[g]))
 	}

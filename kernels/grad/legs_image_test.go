@@ -9,7 +9,8 @@ func imageRules() map[string]rule {
 		"group norm": {s{"x": {2, 3, 2, 4}, "w": {4}, "wb": {4}}, func(t *Tape, v map[string]*Value) *Value {
 			return t.GroupNorm(v["x"], v["w"], v["wb"], 2, 1e-2)
 		}},
-		"group norm of lines": {s{"x": {16, 4}, "w": {4}, "wb": {4}}, func(t *Tape, v map[string]*Value) *Value {
+		"group norm of lines": {s{"x": {16, 4}, "w": {4}, "wb": {4}}, func(t *Tape,
+			v map[string]*Value) *Value {
 			return t.Rows(t.GroupNorm(t.Runs(t.Space(v["x"], 1, 8, 2), 1, "halo"), v["w"], v["wb"], 2, 1e-2))
 		}},
 		"lines": {s{"x": {16, 4}, "w": {4, 4, 3, 3}}, func(t *Tape, v map[string]*Value) *Value {

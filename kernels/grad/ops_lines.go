@@ -24,8 +24,8 @@ func (v *Value) lines() (axes []int) {
 	return axes
 }
 
-// apart brings lines of x [n s… c] together over axes along which the weights w are sharded, which their product would
-// do once their halos lie beside them.
+// apart brings lines of x [n s… c] together over axes along which the weights w are sharded, which their
+// product would do once their halos lie beside them.
 func (t *Tape) apart(x, w *Value) *Value {
 	for _, m := range x.lines() {
 		if w.Place[m].Kind == Sharded {
@@ -35,8 +35,8 @@ func (t *Tape) apart(x, w *Value) *Value {
 	return x
 }
 
-// alike reports whether mesh axes cut any tensor axis in the same order: those of context parallelism cut heads and
-// lines after others, and rows before (within).
+// alike reports whether mesh axes cut any tensor axis in the same order: those of context parallelism cut
+// heads and lines after others, and rows before (within).
 func (t *Tape) alike(axes []int) bool {
 	for _, m := range axes {
 		if t.Mesh[m].Context != t.Mesh[axes[0]].Context {
@@ -46,8 +46,8 @@ func (t *Tape) alike(axes []int) bool {
 	return true
 }
 
-// turned is x in another shape of the same storage on every member, where what was sharded along one axis is along
-// another, and the last axis stays the last.
+// turned is x in another shape of the same storage on every member, where what was sharded along one axis is
+// along another, and the last axis stays the last.
 func (t *Tape) turned(x *Value, from, to int, shape ...int) *Value {
 	p := x.Place
 	for m := range p {
@@ -62,8 +62,8 @@ func (t *Tape) turned(x *Value, from, to int, shape ...int) *Value {
 	return t.one(opAlias, kernels.Attr{}, x.DType, shape, p, x)
 }
 
-// groupNormOfParts is groupNorm of one sample x [1 s… c] of which members have parts: the moments of all of them
-// are brought together, and each norms its own.
+// groupNormOfParts is groupNorm of one sample x [1 s… c] of which members have parts: the moments of all of
+// them are brought together, and each norms its own.
 func (t *Tape) groupNormOfParts(x, w, b *Value, groups int, eps float64) (y, rstd, mean *Value) {
 	last := len(x.Shape) - 1
 	if groups%max(1, t.Members(x.Place.Cuts(last))) != 0 {
@@ -80,7 +80,8 @@ func (t *Tape) groupNormOfParts(x, w, b *Value, groups int, eps float64) (y, rst
 	s := spec{[]int{t.Members(x.lines()), groups}, tensor.F32, part}
 	n := t.emit(opGroupMoments, kernels.Attr{}, []*Value{x}, s, s)
 	s = spec{[]int{1, groups}, tensor.F32, whole}
-	n = t.emit(opGroupJoin, kernels.Attr{F: [2]float64{eps}}, []*Value{t.to(n.Out[0], whole), t.to(n.Out[1], whole)}, s, s)
+	n = t.emit(opGroupJoin, kernels.Attr{F: [2]float64{eps}}, []*Value{t.to(n.Out[0], whole), t.to(n.Out[1],
+		whole)}, s, s)
 	rstd, mean = n.Out[0], n.Out[1]
 	in := []*Value{x, t.to(w, p), nil, rstd, mean}
 	if b != nil {
@@ -89,8 +90,8 @@ func (t *Tape) groupNormOfParts(x, w, b *Value, groups int, eps float64) (y, rst
 	return t.one(opGroupScale, kernels.Attr{}, x.DType, x.Shape, x.Place, in...), rstd, mean
 }
 
-// groupScaleVJP is the gradient of that norm: what its statistics take back of every place are sums of channels over
-// all of them, which are those of weights and bias too.
+// groupScaleVJP is the gradient of that norm: what its statistics take back of every place are sums of
+// channels over all of them, which are those of weights and bias too.
 func groupScaleVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 5)
 	x, w, b, rstd, mean := n.In[0], n.In[1], n.In[2], n.In[3], n.In[4]
@@ -104,7 +105,8 @@ func groupScaleVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	}
 	if through && leg(0) {
 		places := kernels.Attr{I: [4]int{tensor.Len(x.Shape[1 : len(x.Shape)-1])}}
-		g[0] = t.one(opGroupScaleDX, places, x.DType, x.Shape, x.Place, d, x, w, rstd, mean, t.full(g[1]), t.full(g[2]))
+		g[0] = t.one(opGroupScaleDX, places, x.DType, x.Shape, x.Place, d, x, w, rstd, mean, t.full(g[1]),
+			t.full(g[2]))
 		for i := 1; i <= 2; i++ { // they are read, and so not made where gradients are added up
 			g[i] = t.one(opAlias, kernels.Attr{}, tensor.F32, g[i].Shape, g[i].Place, g[i])
 		}

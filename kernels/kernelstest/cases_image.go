@@ -58,8 +58,9 @@ func groupNormCases() []Case {
 		}
 		if n == 1 {
 			one(kernels.GroupJoin, "", 1, func(g *gen) *kernels.Call {
-				return &kernels.Call{In: tensors{g.f32(3, s.g), g.positive(3, s.g)}, Out: tensors{g.raw(tensor.F32,
-					1, s.g), g.raw(tensor.F32, 1, s.g)}}
+				return &kernels.Call{In: tensors{g.f32(3, s.g), g.positive(3, s.g)},
+					Out: tensors{g.raw(tensor.F32,
+						1, s.g), g.raw(tensor.F32, 1, s.g)}}
 			})
 			one(kernels.GroupScaleDX, "", 3, func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(s.x...), g.act(s.x...), g.act(c), g.positive(1, s.g),

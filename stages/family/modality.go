@@ -16,8 +16,8 @@ type Port struct {
 	Of    string                  // named dimension without which it carries nothing, "" where it always does
 	// every rank holds it whole, even where tokens are shared out: rows of it are taken by index
 	Whole bool
-	// Lines is of how many lines, each as long, its rows are, which ranks of context parallelism have whole ones of;
-	// nil for rows of other kinds
+	// Lines is of how many lines, each as long, its rows are, which ranks of context parallelism have whole
+	// ones of; nil for rows of other kinds
 	Lines func(s block.Shape) int
 	Wide  bool // it is float32, whatever its blocks compute in
 	// it is int32, and no gradient flows back

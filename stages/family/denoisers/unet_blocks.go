@@ -215,7 +215,8 @@ func (u *unet) downsample(name string) {
 	c, level := u.wide, u.deep
 	u.deep++
 	u.add(name, c, u.work(9*c*c), func(r *block.Rec, x *grad.Value, _ map[string]*grad.Value) *grad.Value {
-		return r.T.Rows(u.conv(r, name, u.image(r, x, level), c, convOpts{axis: -1, unit: 1, size: 3, stride: 2}))
+		return r.T.Rows(u.conv(r, name, u.image(r, x, level), c, convOpts{axis: -1, unit: 1, size: 3,
+			stride: 2}))
 	})
 }
 
@@ -258,13 +259,15 @@ func (u *unet) head(from string) func(r *block.Rec, env map[string]*grad.Value) 
 func (u *unet) attention(name string, at int) {
 	c, level := u.wide, u.deep
 	weights := c * (2*c + u.o.Depths[at]*(18*c))
-	u.add(name, c, u.work(weights), func(r *block.Rec, x *grad.Value, env map[string]*grad.Value) *grad.Value {
+	u.add(name, c, u.work(weights), func(r *block.Rec, x *grad.Value,
+		env map[string]*grad.Value) *grad.Value {
 		t := r.T
 		h := t.Rows(u.norm(r, name+".norm", u.image(r, x, level), 1e-6))
 		whole := block.LinearOpts{Bias: true, Rep: true}
 		h = r.Linear(name+".proj_in", h, c, c, whole)
 		for i := range u.o.Depths[at] {
-			h = u.layer(r, fmt.Sprintf("%s.transformer_blocks.%d", name, i), h, c/u.o.LevelHead[at], level, env)
+			h = u.layer(r, fmt.Sprintf("%s.transformer_blocks.%d", name, i), h, c/u.o.LevelHead[at], level,
+				env)
 		}
 		return t.Add(x, r.Linear(name+".proj_out", h, c, c, whole))
 	})
