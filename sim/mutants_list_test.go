@@ -118,7 +118,7 @@ var mutants = []mutant{
 	{name: "a step out of the ordinary is committed", file: "commit.go",
 		old: "loss); yes {", new: "loss); yes && c.step%2 == 0 {"},
 	{name: "what steps were like is not saved", file: "values.go",
-		old: "u.Norm, u.Loss, float64(u.Count))", new: "0, 0, 0)"},
+		old: "u.Norm, u.Loss, float64(u.Count))", new: "0*u.Norm, 0, 0)"},
 	{name: "a step that is given up changes the loss scale", file: "commit.go",
 		old: "	if c.void == nil {\n		k.scale.Update(overflow)\n	}\n",
 		new: "	k.scale.Update(overflow)\n"},
