@@ -277,9 +277,12 @@ func (r *Recipe) work(parts ...string) string {
 // errStop ends workers whose result nobody wants any more.
 var errStop = errors.New("stopped")
 
+// partFiles are files that are being written.
+const partFiles = ".part-*"
+
 // writeAtomic writes a file that is there as a whole or not at all, and on disk when it returns.
 func writeAtomic(path string, write func(f *os.File) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".part-*")
+	f, err := os.CreateTemp(filepath.Dir(path), partFiles)
 	if err != nil {
 		return err
 	}

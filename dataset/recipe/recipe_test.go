@@ -236,6 +236,7 @@ func TestCutOff(t *testing.T) {
 			0o600); err != nil {
 			t.Fatal(err)
 		}
+		write(t, out, fmt.Sprintf(".part-%d", k), "half") // beside the outputs too
 	}
 	_, have := run(t, dir, "cut", 2, a, b)
 	sameRun(t, "cut off", have, want)

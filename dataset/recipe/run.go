@@ -115,6 +115,13 @@ func (f *flow) identity() state {
 // begin looks at what the output folder holds: nothing, this recipe's work, or its result, which it returns.
 func (f *flow) begin() (*Report, error) {
 	want := f.identity()
+	parts, err := filepath.Glob(filepath.Join(f.Output, partFiles))
+	for _, p := range parts { // of a process that was killed while it wrote
+		err = errors.Join(err, os.Remove(p))
+	}
+	if err != nil {
+		return nil, err
+	}
 	text, err := os.ReadFile(f.statePath())
 	switch {
 	case errors.Is(err, os.ErrNotExist):
