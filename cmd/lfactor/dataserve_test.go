@@ -103,10 +103,10 @@ func TestDataServe(t *testing.T) {
 	require.False(t, slices.Equal(want[0], want[1]))
 	for query, say := range map[string]string{
 		"/batch?rank=0&of=3": "400 of=3: a step has 4 microbatches",
-			"/batch?rank=2&of=2": "400 rank=2 is none of the ranks 0 to 1",
-		"/batch?token=xx": "400 the token is damaged", "/x": "404 there is / and /batch",
+		"/batch?rank=2&of=2": "400 rank=2 is none of the ranks 0 to 1",
+		"/batch?token=xx":    "400 the token is damaged", "/x": "404 there is / and /batch",
 		"/batch?token=eyJvcmRlciI6IngifQ": "400 the position belongs to the data order x",
-			"/": `200 {"microbatch":2,"rows":8,"seq_len":32}`,
+		"/":                               `200 {"microbatch":2,"rows":8,"seq_len":32}`,
 	} {
 		r, err := http.Get(url + query)
 		require.NoError(t, err)

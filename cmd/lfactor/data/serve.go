@@ -25,7 +25,7 @@ last token goes on exactly, here or with another server of the same run file. do
 func dataServe() *cobra.Command {
 	c := &cobra.Command{Use: "serve RUN.yaml [KEY=VALUE…]",
 		Short: "Give the batches of a run's data to other trainers",
-		Long: serveHelp, Args: cobra.MinimumNArgs(1)}
+		Long:  serveHelp, Args: cobra.MinimumNArgs(1)}
 	listen := c.Flags().String("listen", "127.0.0.1:8790",
 		"address to listen on; whoever reaches it reads the data")
 	log := c.Flags().String("quarantine", "",
