@@ -6,24 +6,41 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 )
 
 // Command is lfactor init: a new run file.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "init [DIR]", Short: "Write a run file to start from",
-		Args: cobra.MaximumNArgs(1)}
-	template := c.Flags().String("template", "pretrain", "pretrain or sft")
+		Long: "Writes run.yaml into DIR, by default the folder at hand. Recipes:\n" + recipes(), Args: cobra.MaximumNArgs(1),
+		Example: "  lfactor init --recipe lora my-run\n  lfactor init --list"}
+	recipe := c.Flags().String("recipe", "", "one of the recipes, which name a published model")
+	list := c.Flags().Bool("list", false, "list the recipes")
+	template := c.Flags().String("template", "pretrain", "in place of a recipe, for a model in a folder of yours: pretrain or sft")
+	c.MarkFlagsMutuallyExclusive("recipe", "template", "list")
+	_ = c.RegisterFlagCompletionFunc("recipe", names) // the flag is there
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if *list {
+			return cli.Emit(c, configs.Recipes(), func(w io.Writer) { fmt.Fprintln(w, recipes()) })
+		}
 		dir := "."
 		if len(args) == 1 {
 			dir = args[0]
 		}
 		text, ok := map[string]string{"pretrain": pretrainTemplate, "sft": sftTemplate}[*template]
+		if *recipe != "" {
+			r, err := configs.RecipeNamed(*recipe)
+			if err != nil {
+				return err
+			}
+			text, ok = r.Text, true
+		}
 		if !ok {
 			return exit.Usagef("--template %s: want pretrain or sft", *template)
 		}
@@ -45,6 +62,23 @@ func Command() *cobra.Command {
 		})
 	}
 	return c
+}
+
+// recipes has a line a recipe.
+func recipes() string {
+	var lines []string
+	for _, r := range configs.Recipes() {
+		lines = append(lines, fmt.Sprintf("  %-10s %s", r.Name, r.Doc))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// names completes recipes.
+func names(*cobra.Command, []string, string) (out []string, _ cobra.ShellCompDirective) {
+	for _, r := range configs.Recipes() {
+		out = append(out, r.Name+"\t"+r.Doc)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
 const pretrainTemplate = `# A run of lfactor train. Every key: lfactor config explain KEY
