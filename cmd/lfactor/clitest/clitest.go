@@ -47,6 +47,9 @@ func binary() string { return filepath.Join(os.TempDir(), fmt.Sprintf("lfactor-t
 // that tests start hold some MiB and live for seconds, a tenth of which would be the collection of garbage.
 func Main(m *testing.M) {
 	flag.Parse()
+	if os.Getenv("LFACTOR_PROGRESS_EVERY") == "" { // what is printed does not depend on how busy the machine is
+		os.Setenv("LFACTOR_PROGRESS_EVERY", "1h")
+	}
 	if os.Getenv("GOGC") == "" {
 		os.Setenv("GOGC", "400")
 	}
