@@ -24,6 +24,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/doctor"
 	"github.com/lfactor/lfactor/cmd/lfactor/edges"
 	"github.com/lfactor/lfactor/cmd/lfactor/eval"
+	"github.com/lfactor/lfactor/cmd/lfactor/hub"
 	"github.com/lfactor/lfactor/cmd/lfactor/jobs"
 	"github.com/lfactor/lfactor/cmd/lfactor/newrun"
 	"github.com/lfactor/lfactor/cmd/lfactor/plan"
@@ -59,6 +60,7 @@ func root() *cobra.Command {
 		doctor.Command(),
 		edges.Command(),
 		eval.Command(),
+		hub.Command(),
 		newrun.Command(),
 		plan.Command(),
 		replay.Command(),

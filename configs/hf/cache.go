@@ -62,7 +62,10 @@ func Partial(dir string) string {
 		"fetched: `hf download %[1]s` fetches the rest", repo)
 }
 
-// cache is the directory of huggingface_hub's cache.
+// CacheDir is the directory of huggingface_hub's cache, "" where the system names no home.
+func CacheDir(getenv func(string) string) string { return cache(getenv) }
+
+// cache is that directory.
 func cache(getenv func(string) string) string {
 	if getenv == nil {
 		getenv = func(string) string { return "" }

@@ -15,8 +15,21 @@ func RegisterFile(ending string, folder func(path string) (dir string, err error
 	return struct{}{}
 }
 
-// Unfold is the directory that shows a file that is a whole model; any other path comes back as it is.
+// fetchers bring what names of a scheme, as hf://, stand for.
+var fetchers = map[string]func(name string) (dir string, err error){}
+
+// RegisterScheme says how a directory is had that a name of a scheme stands for.
+func RegisterScheme(scheme string, fetch func(name string) (dir string, err error)) struct{} {
+	fetchers[scheme] = fetch
+	return struct{}{}
+}
+
+// Unfold is the directory that shows a file that is a whole model, or that a name of a scheme stands for; any
+// other path comes back as it is.
 func Unfold(path string) (string, error) {
+	if scheme, _, ok := strings.Cut(path, "://"); ok && fetchers[scheme+"://"] != nil {
+		return fetchers[scheme+"://"](path)
+	}
 	if f := unfold[strings.ToLower(filepath.Ext(path))]; f != nil {
 		return f(path)
 	}
