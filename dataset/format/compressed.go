@@ -11,7 +11,7 @@ import (
 )
 
 // compressedSuffixes are what names of compressed text end in, behind those of its own format.
-var compressedSuffixes = []string{".gz", ".zst", ".zstd"}
+var compressedSuffixes = []string{".gz", ".zst", ".zstd", ".bz2", ".xz"}
 
 // plainName is a path without the ending of compressed files.
 func plainName(path string) string {

@@ -1,7 +1,9 @@
 package format
 
 import (
+	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 
 	"github.com/lfactor/lfactor/dataset/store"
 )
@@ -24,10 +27,70 @@ const (
 	forwardCopySize = 64 << 10
 )
 
-var (
-	gzipMagic = []byte{0x1f, 0x8b}
-	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
-)
+// codec is a way to compress.
+type codec struct {
+	magic    string
+	suffixes []string
+	open     func(in io.Reader) (out io.Reader, end func(), err error)
+}
+
+var codecs = []codec{
+	{"\x1f\x8b", []string{".gz"}, func(in io.Reader) (io.Reader, func(), error) {
+		z, err := gzip.NewReader(in)
+		return z, func() {}, err
+	}},
+	{"\x28\xb5\x2f\xfd", []string{".zst", ".zstd"}, func(in io.Reader) (io.Reader, func(), error) {
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(zstdWindowMax))
+		if err != nil {
+			return nil, nil, err
+		}
+		return z, z.Close, nil
+	}},
+	{"BZh", []string{".bz2"}, func(in io.Reader) (io.Reader, func(), error) {
+		return bzip2.NewReader(in), func() {}, nil
+	}},
+	{"\xfd7zXZ\x00", []string{".xz"}, func(in io.Reader) (io.Reader, func(), error) {
+		in, err := xzWindow(in)
+		if err != nil {
+			return nil, nil, err
+		}
+		z, err := xz.NewReader(bufio.NewReaderSize(in, forwardCopySize))
+		return z, func() {}, err
+	}},
+}
+
+// headMax is longer than any codec's magic number.
+const headMax = 6
+
+// codecOf tells by the first bytes, nil where they are none's.
+func codecOf(f io.ReaderAt) (*codec, error) {
+	head := make([]byte, headMax)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	for i := range codecs {
+		if bytes.HasPrefix(head[:n], []byte(codecs[i].magic)) {
+			return &codecs[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// xzWindow refuses an xz stream whose first block wants more memory than zstd may have.
+func xzWindow(in io.Reader) (io.Reader, error) {
+	head := make([]byte, 40)
+	n, err := io.ReadFull(in, head)
+	if err != nil && err != io.ErrUnexpectedEOF {
+		return nil, err
+	}
+	const lzma2, mostBits = 0x21, 30 // 2^(bits/2+12) bytes and so on: 128 MiB
+	if at := bytes.Index(head[min(12, n):n], []byte{lzma2, 1}); at >= 0 && 12+at+2 < n && head[12+at+2] > mostBits {
+		return nil, fmt.Errorf("its window is over %d bytes; write it with xz -6", zstdWindowMax)
+	}
+	return io.MultiReader(bytes.NewReader(head[:n]), in), nil
+}
 
 // streamError says that compressed data is damaged or expands too far. Reading again does not help.
 type streamError struct{ reason string }
@@ -36,12 +99,8 @@ func (e *streamError) Error() string { return e.reason }
 
 // isCompressed tells by the first bytes, whatever the name says.
 func isCompressed(f io.ReaderAt) (bool, error) {
-	head := make([]byte, 4)
-	n, err := f.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
-		return false, err
-	}
-	return bytes.HasPrefix(head[:n], gzipMagic) || bytes.HasPrefix(head[:n], zstdMagic), nil
+	c, err := codecOf(f)
+	return c != nil, err
 }
 
 // expansion is the expanded content of a compressed file. Its errors are io.EOF, *streamError, or those of
@@ -68,30 +127,24 @@ func (r *trackedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// expand opens the content of a gzip or zstd file of a size in bytes. The file is read by offset and may be
+// expand opens the content of a compressed file of a size in bytes. The file is read by offset and may be
 // shared.
 func expand(f io.ReaderAt, size int64) (*expansion, error) {
 	raw := &trackedReader{in: io.NewSectionReader(f, 0, size)}
 	x := &expansion{raw: raw, close: func() {}, left: max(expandFree, expandRatioMax*size)}
-	head := make([]byte, 2)
-	if _, err := f.ReadAt(head, 0); err != nil {
-		return nil, err
-	}
-	if bytes.Equal(head, gzipMagic) {
-		z, err := gzip.NewReader(raw)
-		if err != nil {
-			x.out = failing{err}
-			return x, raw.err
-		}
-		x.out = z
-		return x, nil
-	}
-	z, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(zstdWindowMax))
+	c, err := codecOf(f)
 	if err != nil {
 		return nil, err
 	}
-	x.out, x.close = z, z.Close
+	if c == nil {
+		return nil, errors.New("it is not compressed in a way that is known")
+	}
+	out, end, err := c.open(raw)
+	if err != nil {
+		x.out = failing{err}
+		return x, raw.err
+	}
+	x.out, x.close = out, end
 	return x, nil
 }
 

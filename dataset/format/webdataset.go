@@ -35,7 +35,7 @@ var _ = dataset.Register(dataset.Format{
 	},
 })
 
-var shardSuffixes = []string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.zstd"}
+var shardSuffixes = []string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.zstd", ".tar.bz2", ".tar.xz"}
 
 // shard is an open tar file.
 type shard struct {

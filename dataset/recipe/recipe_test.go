@@ -445,3 +445,32 @@ outputs:
 		t.Errorf("%v", lengths)
 	}
 }
+
+// A small clean corpus of the archives that are committed: pages and texts with where they come from,
+// without the page that was gone, and without copies.
+func TestArchives(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	r, err := load(t, dir, "output: "+out+`
+inputs:
+  - {name: pages, path: ../format/testdata/warc/small.warc.gz}
+  - {name: texts, path: ../format/testdata/warc/small.warc.wet.gz}
+steps:
+  - {step: paragraph_dedup, min_chars: 8}
+  - exact_dedup
+  - {step: length, min_chars: 12}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := Run(context.Background(), r, nil, dataset.Elsewhere{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := files(t, out)["/data-00000.jsonl"]
+	if rep.Inputs[0].Unreadable != 1 || rep.Inputs[1].Documents != 40 || !strings.HasPrefix(text,
+		`{"text":"Stone & wood\nThe river runs past the house.\n`) ||
+		!strings.Contains(text, `"url":"http://example.com/6","date":"2024-01-02T03:04:06Z"`) {
+		t.Errorf("%+v\n%s", rep.Inputs, text)
+	}
+}
