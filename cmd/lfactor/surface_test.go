@@ -63,7 +63,7 @@ var jsonArgs = map[string]string{
 	"cluster user add":    "- it wants a cluster, see TestClusterUsers",
 	"cluster user list":   "- it wants a cluster, see TestClusterUsers",
 	"cluster user revoke": "- it wants a cluster, see TestClusterUsers",
-	"config check":        "run.yaml", "config diff": "run.yaml other.yaml",
+	"config import":       "axolotl.yaml", "config check": "run.yaml", "config diff": "run.yaml other.yaml",
 	"config explain": "plan.pp run.yaml", "config models": "", "config schema": "",
 	"data bench": "text", "data blame": "run last",
 	"data convert": "--output_dir shards --json_file a.jsonl --image_dir img --sample_type multi_mix_qa",
@@ -95,7 +95,8 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 	yaml, err := os.ReadFile(filepath.Join(dir, "run.yaml"))
 	require.NoError(t, err)
 	for name, text := range map[string]string{"run.yaml": strings.Replace(string(yaml), "steps: 24",
-		"steps: 6", 1), "other.yaml": strings.Replace(string(yaml), "pp: 2", "pp: 1", 1)} {
+		"steps: 6", 1), "other.yaml": strings.Replace(string(yaml), "pp: 2", "pp: 1", 1),
+		"axolotl.yaml": "base_model: model\ndatasets: [{path: a.jsonl}]\n"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name),
 			[]byte(strings.Replace(text, "split: [90, 10, 0]", "split: [80, 20, 0]", 1)), 0o644))
 	}

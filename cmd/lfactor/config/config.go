@@ -52,6 +52,7 @@ func Command() *cobra.Command {
 			return cli.EmitAs(cli.Out, form, configs.Models(),
 				func(w io.Writer) { fmt.Fprintln(w, strings.Join(configs.Models(), "\n")) })
 		})
+	c.AddCommand(importCommand())
 	return c
 }
 

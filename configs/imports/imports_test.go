@@ -1,0 +1,136 @@
+package imports
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/configs"
+	_ "github.com/lfactor/lfactor/stages/family/all"
+)
+
+// model writes a Hugging Face directory of a small model.
+func model(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(
+		t,
+		os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"architectures":["LlamaForCausalLM"],
+"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,
+"intermediate_size":128,"vocab_size":512,"max_position_embeddings":8192,"rms_norm_eps":1e-5,"rope_theta":10000.0,
+"hidden_act":"silu","attention_bias":false,"mlp_bias":false,"tie_word_embeddings":false,"torch_dtype":"bfloat16"}`), 0o600),
+	)
+	return dir
+}
+
+// TestImport: a file of each tool becomes a run file that loads, with the settings that mean the same, and
+// every key that is not taken over is listed with its reason.
+func TestImport(t *testing.T) {
+	for file, c := range map[string]struct {
+		want    map[string]string
+		differs map[string]string // keys, and a part of the reason
+	}{
+		"llamafactory.yaml": {
+			want: map[string]string{"train.phase": "sft", "lora.rank": "8", "lora.targets": `["*"]`, "plan.zero": "2", "train.global_batch": "32",
+				"train.micro_batch": "1", "plan.dp": "4", "optimizer.lr": "0.0001", "schedule.kind": "cosine", "schedule.warmup_fraction": "0.1",
+				"train.precision": "bf16", "data.seq_len": "2048", "data.split": "[90, 10, 0]", "train.eval_interval": "500", "checkpoint.interval": "500",
+				"plan.recompute": "full", "data.paths": "[data/identity.json*, data/alpaca_en_demo.json*]"},
+			differs: map[string]string{"num_train_epochs": "counts steps", "neftune_noise_alpha": "is not known", "max_samples": "fewer files",
+				"dataset": "dataset_info.json", "template": "chat template", "model_name_or_path": "download the model", "overwrite_cache": "no cache",
+				"preprocessing_num_workers": "workers", "ddp_timeout": "log.stall", "overwrite_output_dir": "by itself", "report_to": "reports"},
+		},
+		"axolotl.yaml": {
+			want: map[string]string{"train.phase": "sft", "lora.rank": "32", "lora.alpha": "16", "train.global_batch": "32", "train.micro_batch": "2",
+				"train.steps": "300", "optimizer.lr": "0.0002", "train.precision": "bf16", "data.packing": "true", "schedule.warmup_steps": "10",
+				"plan.recompute": "full", "checkpoint.dir": "./outputs/lora-out", "lora.base": "nf4"},
+			differs: map[string]string{"datasets": "hub", "base_model": "download the model",
+				"wandb_project": "reports", "tf32": "implementation", "flash_attention": "implementation", "saves_per_epoch": "counts steps"},
+		},
+		"torchtitan.toml": {
+			want: map[string]string{"model.name": "llama/3-8b", "model.init": "random", "optimizer.lr": "0.0003", "schedule.kind": "wsd",
+				"schedule.wsd_decay_steps": "800", "schedule.wsd_decay": "linear", "optimizer.min_lr": "3e-05", "train.steps": "1000",
+				"plan.tp": "2", "plan.dp": "2", "plan.zero": "3", "train.global_batch": "2", "data.seq_len": "8192", "checkpoint.interval": "500",
+				"plan.recompute": "selective", "checkpoint.dir": "./outputs/checkpoint"},
+			differs: map[string]string{"training.dataset": "wants files", "activation_checkpoint.selective_ac_option": "keep_tensors",
+				"parallelism.data_parallel_shard_degree": "--devices 4"},
+		},
+	} {
+		r, err := Import(filepath.Join("testdata", file), Options{Devices: 4})
+		require.NoError(t, err, file)
+		got := map[string]string{}
+		for _, d := range r.Differences {
+			got[d.Key] = d.Why
+		}
+		for key, why := range c.differs {
+			require.Contains(t, got[key], why, "%s: %s", file, key)
+			delete(got, key)
+		}
+		require.Empty(t, got, file)
+
+		run := filepath.Join(t.TempDir(), "run.yaml")
+		require.NoError(t, os.WriteFile(run, []byte(r.Text), 0o600))
+		args := []string{"model.path=" + model(t)}
+		if c.want["model.name"] != "" {
+			args = nil
+		}
+		cfg, err := configs.Load(
+			configs.Request{File: run, Args: args, Getenv: func(string) string { return "" }},
+		)
+		require.NoError(t, err, "%s:\n%s", file, r.Text)
+		for key, want := range c.want {
+			v, ok := cfg.Value(key)
+			require.True(t, ok, key)
+			require.Equal(t, want, v, "%s: %s", file, key)
+		}
+	}
+}
+
+// TestKeys: every rule sets keys that there are: each is tried with a value of its own kind.
+func TestKeys(t *testing.T) {
+	known := map[string]bool{}
+	for _, k := range configs.Keys() {
+		known[k.Name] = true
+	}
+	for _, tool := range tools {
+		for key, take := range tool.rules {
+			for _, v := range []any{true, 1, .5, "x", []any{"a"}, "adamw", "cosine", "ds_z3_offload.json"} {
+				r := &reading{o: Options{Devices: 1}, all: map[string]any{key: v}, ours: map[string]any{}}
+				take(r, key, v)
+				for ours := range r.ours {
+					require.True(t, known[ours], "%s: %s → %s", tool.name, key, ours)
+				}
+			}
+		}
+	}
+}
+
+// TestFaults: what is no file of a known tool is refused, with its line where it has one.
+func TestFaults(t *testing.T) {
+	for name, text := range map[string]string{"a.yaml": "x: 1\n", "b.yaml": "x: [\n", "c.toml": "[a]\nb = 1\nc\n", "d.toml": "a = 1\na = 2\n",
+		"e.toml": "a = what\n"} {
+		file := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err := Import(file, Options{})
+		var fault *configs.Error
+		require.ErrorAs(t, err, &fault, name)
+		require.Contains(
+			t,
+			err.Error(),
+			map[string]string{"a.yaml": "none of the tools", "b.yaml": "yaml", "c.toml": "line 3", "d.toml": "twice",
+				"e.toml": "line 1"}[name],
+		)
+	}
+	_, err := Import("nowhere.yaml", Options{})
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// FuzzTOML: no text panics.
+func FuzzTOML(f *testing.F) {
+	text, err := os.ReadFile("testdata/torchtitan.toml")
+	require.NoError(f, err)
+	f.Add(text)
+	f.Add([]byte("a = [1, [2, \"x,]\"]]\n[b.c]\n'q' = 1e3"))
+	f.Fuzz(func(_ *testing.T, text []byte) { _, _ = readTOML("f", text) })
+}
