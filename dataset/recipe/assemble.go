@@ -138,6 +138,13 @@ func (f *flow) finish(see Progress) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i, o := range rep.Outputs {
+		if end := f.Outputs[f.outputOf(i)].writer.Finish; end != nil {
+			if err := end(f.Output, o.Files); err != nil {
+				return nil, err
+			}
+		}
+	}
 	err = writeAtomic(filepath.Join(f.Output, ledgerName), func(file *os.File) error {
 		w := bufio.NewWriterSize(file, 1<<20)
 		for at := range f.stages {
@@ -162,6 +169,20 @@ func (f *flow) finish(see Progress) (*Report, error) {
 		return nil, err
 	}
 	return rep, os.RemoveAll(f.work())
+}
+
+// outputOf is the output that the i-th report of outputs is about.
+func (f *flow) outputOf(i int) int {
+	for _, s := range f.stages {
+		if s.output < 0 {
+			continue
+		}
+		if i == 0 {
+			return s.output
+		}
+		i--
+	}
+	panic("recipe: a report of no output")
 }
 
 // ledgerName is the file with what was dropped and why, one JSON object a line.

@@ -23,6 +23,9 @@ type Writer struct {
 	Ext func(compress string) string
 	// Create writes a file's content to w. The same documents give the same bytes.
 	Create func(w io.Writer, compress string) (DocWriter, error)
+	// Finish writes what lies beside the files of an output, whose names are given; nil for nothing. An
+	// output whose format has one is alone in its folder.
+	Finish func(dir string, files []string) error
 }
 
 // DocWriter takes the documents of a file, and ends it.

@@ -1,0 +1,70 @@
+package format
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// Samples are those that mosaicml-streaming has written, by bench/golden/mds.py, plain and compressed.
+func TestMDS(t *testing.T) {
+	var want []map[string]any
+	b, err := os.ReadFile("testdata/mds/want.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &want))
+	for _, name := range []string{"plain", "zstd", "gz"} {
+		s := open(t, "testdata/mds/"+name, dataset.Options{})
+		require.Equal(t, int64(len(want)), s.Len())
+		for i, w := range want {
+			d, err := s.Read(int64(i))
+			require.NoError(t, err)
+			require.Equal(t, w["text"], d.Text)
+			raw, _, err := s.(dataset.Columned).Columns(int64(i))
+			require.NoError(t, err)
+			var have map[string]any
+			require.NoError(t, json.Unmarshal(raw, &have))
+			require.Equal(t, w, have, "%s %d", name, i)
+		}
+	}
+}
+
+// Damage is an error with the shard, or a bad sample with its place.
+func TestMDSDamaged(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/mds/plain")))
+	shard := filepath.Join(dir, "shard.00001.mds")
+	index := filepath.Join(dir, "index.json")
+	good, err := os.ReadFile(shard)
+	require.NoError(t, err)
+	text, err := os.ReadFile(index)
+	require.NoError(t, err)
+	try := func(shardIs []byte, indexIs, want string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(shard, shardIs, 0o600))
+		require.NoError(t, os.WriteFile(index, []byte(indexIs), 0o600))
+		s, err := dataset.Open(dir, dataset.Options{})
+		if err == nil {
+			defer s.Close()
+			for i := int64(0); err == nil && i < s.Len(); i++ {
+				_, err = s.Read(i)
+			}
+		}
+		require.ErrorContains(t, err, want)
+	}
+	try(good[:len(good)-1], string(text), "shard 1 of index.json: shard.00001.mds has")
+	try(append([]byte{9}, good[1:]...), string(text), "shard.00001.mds has 9 samples, and the index says")
+	broken := append([]byte{}, good...)
+	broken[8], broken[9] = 0xff, 0xff
+	try(broken, string(text), "it lies at")
+	try(good, strings.Replace(string(text), "shard.00001.mds", "../shard.mds", 1),
+		"is no name of a file in the folder")
+	try(good, strings.ReplaceAll(string(text), `"str"`, `"pkl"`),
+		`it has no column "text" of texts; its columns are id, meta`)
+	try(good, strings.Replace(string(text), `"version": 2}`, `"version": 3}`, 1), "is read")
+}
