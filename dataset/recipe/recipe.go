@@ -269,7 +269,7 @@ func (r *Recipe) readOutputs(in *curate.Reader, root *yaml.Node) {
 		if w.Finish != nil && len(r.Outputs) > 1 {
 			in.Fail(o.line, fmt.Sprintf("outputs[%d].format", i),
 				w.Name+" has an index of all files of the folder, where "+
-				"another output would lie too", "write it by a recipe of its own")
+					"another output would lie too", "write it by a recipe of its own")
 		}
 	}
 }

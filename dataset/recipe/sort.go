@@ -21,6 +21,13 @@ type sorter struct {
 	data  []byte
 	runs  []string
 	spilt int64 // bytes that were laid down
+	list  []sortEntry
+}
+
+// sortEntry is a record in the index by which records are sorted.
+type sortEntry struct {
+	head uint64 // its first bytes
+	at   uint32
 }
 
 // A merge reads so many runs at a time, each through a buffer.
@@ -31,13 +38,18 @@ const (
 	roomMin     = 1024
 )
 
-// newSorter returns a sorter of records of a size that uses about so much memory.
+// newSorter returns a sorter of records of a size that uses about so much memory: it holds half of that, since the
+// garbage collector lets as much again lie.
 func newSorter(size int, memory int64, dir string) *sorter {
-	return &sorter{size: size, room: max(roomMin, int(memory)/(size+indexBytes)), dir: dir}
+	return &sorter{size: size, room: max(roomMin, int(memory/2)/(size+indexBytes)), dir: dir}
 }
 
 // add takes a record.
 func (s *sorter) add(record []byte) error {
+	if len(s.data) == cap(s.data) { // by half, and no further than there is room
+		more := min(max(roomMin*s.size, cap(s.data)/2), s.room*s.size-cap(s.data))
+		s.data = slices.Grow(s.data, max(more, s.size))
+	}
 	s.data = append(s.data, record...)
 	if len(s.data) < s.room*s.size {
 		return nil
@@ -47,18 +59,17 @@ func (s *sorter) add(record []byte) error {
 
 // inOrder calls each with the records that are held, in order.
 func (s *sorter) inOrder(each func(record []byte) error) error {
-	type entry struct {
-		head uint64
-		at   uint32
-	}
 	n := len(s.data) / s.size
-	list := make([]entry, n)
+	if cap(s.list) < n {
+		s.list = make([]sortEntry, n)
+	}
+	list := s.list[:n]
 	record := func(i uint32) []byte { return s.data[int(i)*s.size:][:s.size] }
 	for i := range list {
-		list[i] = entry{binary.BigEndian.Uint64(record(uint32(i))),
+		list[i] = sortEntry{binary.BigEndian.Uint64(record(uint32(i))),
 			uint32(i)} // records have eight bytes and more
 	}
-	slices.SortFunc(list, func(a, b entry) int {
+	slices.SortFunc(list, func(a, b sortEntry) int {
 		if a.head != b.head {
 			return cmp.Compare(a.head, b.head)
 		}
@@ -107,7 +118,7 @@ func (s *sorter) sorted(each func(record []byte) error) error {
 	if err := s.spill(); err != nil {
 		return err
 	}
-	s.data = nil
+	s.data, s.list = nil, nil
 	for len(s.runs) > mergeRuns {
 		part := s.runs[:mergeRuns]
 		err := s.run(func(each func([]byte) error) error { return s.merge(part, each) })
