@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	pointsMost = 4000   // of a curve at a time
-	jobsMost   = 20_000 // of a timeline
-	badMost    = 500    // quarantined documents, the newest
+	pointsMost = 4000    // of a curve at a time
+	jobsMost   = 120_000 // of a timeline: a step of a thousand ranks
+	badMost    = 500     // quarantined documents, the newest
 	badBytes   = 1 << 20
 )
 
@@ -84,7 +84,7 @@ func jobsOf(f *folder, r *http.Request) (any, error) {
 	jobs, err := record.RecentJobs(f.dir, askWithin)
 	live := err == nil
 	if errors.Is(err, record.ErrNotRunning) {
-		jobs, err = traced(filepath.Join(f.dir, "trace.json"))
+		jobs, err = f.traced()
 	}
 	if err != nil {
 		return nil, err
@@ -129,12 +129,28 @@ func jobsOf(f *folder, r *http.Request) (any, error) {
 	return t, nil
 }
 
-// traced reads trace.json, of a run or of lfactor sim --trace.
+// traced reads trace.json, of a run or of lfactor sim --trace, once for as long as it stays as it is.
+func (f *folder) traced() ([]record.Job, error) {
+	f.tracing.Lock()
+	defer f.tracing.Unlock()
+	i, err := os.Stat(f.trace)
+	if err != nil || i.ModTime().Equal(f.tracedAt) {
+		if err != nil {
+			f.jobs = nil
+			return nil, errors.New("no run is under way here, and it has left no trace.json")
+		}
+		return slices.Clone(f.jobs), nil
+	}
+	if f.jobs, err = traced(f.trace); err != nil {
+		return nil, err
+	}
+	f.tracedAt = i.ModTime()
+	return slices.Clone(f.jobs), nil
+}
+
+// traced reads a trace.
 func traced(name string) ([]record.Job, error) {
 	all, _, err := rehearsal.ReadTrace(name) // one that is cut gives what it has
-	if errors.Is(err, os.ErrNotExist) || err != nil && !exists(name) {
-		return nil, errors.New("no run is under way here, and it has left no trace.json")
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +167,6 @@ func traced(name string) ([]record.Job, error) {
 	}
 	return out, nil
 }
-
-func exists(name string) bool { _, err := os.Stat(name); return err == nil }
 
 // pipeline is how a run reads its data.
 type pipeline struct {

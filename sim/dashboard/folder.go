@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type evaluation struct {
 // folder is a run as its folder shows it. Whoever reads it holds its lock.
 type folder struct {
 	dir, name string
+	trace     string // the jobs of a run that is over, or of a simulation
 
 	mu      sync.Mutex
 	looked  time.Time
@@ -45,6 +47,10 @@ type folder struct {
 	steps   int                // of the run file
 	written time.Time          // when that was
 
+	tracing  sync.Mutex
+	tracedAt time.Time // when the file that jobs are of was written
+	jobs     []record.Job
+
 	asking  sync.Mutex
 	actors  func() ([]host.Status, []host.Silent, error) // asks them
 	asked   time.Time
@@ -55,13 +61,20 @@ type folder struct {
 	plan planned
 }
 
+// newFolder is that of a run, or the trace that lfactor sim --trace has written, as a run that is over.
 func newFolder(dir string) *folder {
 	name := filepath.Base(dir)
+	if i, err := os.Stat(dir); err == nil && !i.IsDir() {
+		f := newFolder(filepath.Join(dir, "no-run"))
+		f.metrics.path, f.log.path, f.edges.path = "", "", "" // there are none
+		f.dir, f.trace, f.name = dir, dir, strings.TrimSuffix(name, ".json")+" (simulated)"
+		return f
+	}
 	if abs, err := filepath.Abs(dir); err == nil {
 		name = filepath.Base(filepath.Dir(abs)) + "/" + filepath.Base(abs)
 	}
 	ask := func() ([]host.Status, []host.Silent, error) { return host.AskWhy(dir, askWithin) }
-	return &folder{actors: ask,
+	return &folder{actors: ask, trace: filepath.Join(dir, "trace.json"),
 		dir:     dir,
 		name:    name,
 		curves:  newSeries(),
@@ -72,6 +85,9 @@ func newFolder(dir string) *folder {
 		edges: tail{path: filepath.Join(dir, run.EdgesName)},
 	}
 }
+
+// simulated tells a trace of lfactor sim from a run.
+func (f *folder) simulated() bool { return f.metrics.path == "" }
 
 // look reads what has been appended since, and returns with the lock held.
 func (f *folder) look() {
@@ -142,6 +158,7 @@ type summary struct {
 	Name    string  `json:"name"`
 	Dir     string  `json:"dir"`
 	Running bool    `json:"running"`
+	Sim     bool    `json:"simulated"`
 	Step    int64   `json:"step"`
 	Steps   int     `json:"steps"` // of the run file, 0 where it cannot be read
 	Loss    float64 `json:"loss"`
@@ -155,7 +172,7 @@ func (f *folder) summary(id int) summary {
 	_, _, running := f.ask()
 	f.look()
 	defer f.mu.Unlock()
-	s := summary{ID: id, Name: f.name, Dir: f.dir, Running: running}
+	s := summary{ID: id, Name: f.name, Dir: f.dir, Running: running, Sim: f.simulated()}
 	if n := len(f.curves.step); n > 0 {
 		s.Step = f.curves.step[n-1]
 		if l := f.curves.cols[0][n-1]; l == l {

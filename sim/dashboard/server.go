@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -151,6 +152,10 @@ func (s *Server) about(f func(*folder, *http.Request) (any, error)) http.Handler
 			http.Error(w, "there is no such run", http.StatusNotFound)
 			return
 		}
+		if name := path.Base(r.URL.Path); s.runs[id].simulated() && slices.Contains(ofRuns, name) {
+			http.Error(w, "a simulated step has no "+name+" here", http.StatusUnprocessableEntity)
+			return
+		}
 		v, err := f(s.runs[id], r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
@@ -159,6 +164,9 @@ func (s *Server) about(f func(*folder, *http.Request) (any, error)) http.Handler
 		answer(w, v)
 	}
 }
+
+// ofRuns are questions that a simulated step has no answer to.
+var ofRuns = []string{"data", "checkpoints", "samples", "plan", "settings"}
 
 // whole is a parameter of a request, or what stands for it.
 func whole(r *http.Request, name string, none int64) (int64, error) {

@@ -311,3 +311,31 @@ func TestScale(t *testing.T) {
 		"others may have the machine; alone it is to be below 60 ms",
 	)
 }
+
+// TestTrace: a file that lfactor sim --trace has written is shown as a run that is over, with its jobs by rank and time.
+func TestTrace(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "zb.json")
+	require.NoError(t, os.WriteFile(name, []byte(`[{"ph":"M","name":"thread_name","pid":0,"tid":0,"args":{"name":"rank 0 (pp 0)"}},
+{"ph":"M","name":"thread_name","pid":0,"tid":1,"args":{"name":"rank 1 (pp 1)"}},
+{"ph":"X","name":"0F0.0","cat":"F","pid":0,"tid":0,"ts":1000000,"dur":500000,"args":{"step":2}},
+{"ph":"X","name":"1W0.1","cat":"W","pid":0,"tid":1,"ts":2000000,"dur":250000,"args":{"step":2}},
+{"ph":"X","name":"0F0.0","cat":"F","pid":0,"tid":0,"ts":0,"dur":1,"args":{"step":1}}
+]`), 0o600))
+	s := New(8265, Options{Dirs: []string{name}})
+	cookie := enter(t, s, Viewer)
+	got := get[timeline](t, s, cookie, "/api/runs/0/jobs?steps=1")
+	require.Equal(t, timeline{Actors: []string{"rank0", "rank1"}, Kinds: []string{"F", "W"},
+		Jobs: [][5]any{{0., 0., .5, "0F0.0", 2.}, {1., 1., .25, "1W0.1", 2.}}}, got)
+	list := get[struct{ Runs []summary }](t, s, cookie, "/api/runs").Runs
+	require.Equal(t, "zb (simulated)", list[0].Name)
+	require.True(t, list[0].Sim)
+	require.Empty(t, list[0].Wrong)
+	r := call(s, "GET", "/api/runs/0/graph", cookie, nil)
+	require.Equal(t, 200, r.StatusCode)
+	r = call(s, "GET", "/api/runs/0/plan", cookie, nil)
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Equal(t, "a simulated step has no plan here\n", string(text))
+	s = New(8265, Options{Dirs: []string{t.TempDir()}})
+	require.Equal(t, 422, call(s, "GET", "/api/runs/0/jobs", enter(t, s, Viewer), nil).StatusCode, "it has left none")
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -25,7 +26,7 @@ func Command() *cobra.Command {
 		Use:   "ui [RUN ...]",
 		Short: "Show runs in a browser: curves, actors, timeline, what they wait for",
 		Long: "RUN is a run directory (log.dir), by default runs/latest; several are compared. They may be under way, have " +
-			"ended, or not have begun.\nThe page is served on this machine's loopback alone, to whoever has the link that is " +
+			"ended, or not have begun. A file that lfactor sim --trace has written is a run too: schedules side by side.\nThe page is served on this machine's loopback alone, to whoever has the link that is " +
 			"printed, which works once; another is printed then.\nFrom another machine: ssh -L 8265:127.0.0.1:8265 HOST, and " +
 			"lfactor ui --port 8265 there. docs/dashboard.md has the pages and keys.",
 	}
@@ -48,7 +49,7 @@ func Command() *cobra.Command {
 			o.Dirs = []string{cli.RunDir(nil)}
 		}
 		for _, dir := range args {
-			if i, err := os.Stat(dir); err != nil || !i.IsDir() {
+			if i, err := os.Stat(dir); err != nil || !i.IsDir() && filepath.Ext(dir) != ".json" {
 				return exit.With(
 					fmt.Errorf("%s: no such folder; name the folder that log.dir of a run names", dir),
 					exit.Corrupt,

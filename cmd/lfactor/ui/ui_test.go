@@ -142,12 +142,14 @@ func TestBrowser(t *testing.T) {
 		"train.log_interval=100000"}, clitest.WiderArgs...)...)
 	for live.lines.Scan() && !strings.HasPrefix(live.lines.Text(), "logs ") { // its folder is there then
 	}
-	s := start(t, dir, false, "ui", "run", "before", name)
+	code, text = clitest.RunIn(t, dir, nil, "sim", "run.yaml", "--cluster", "h100", "--trace", "sim.json")
+	require.Equal(t, 0, code, text)
+	s := start(t, dir, false, "ui", "run", "before", name, "sim.json")
 	first := s.link(t)
 	next := make(chan string)
 	go func() { next <- s.link(t) }()
 	// the script wants a link that nobody uses, which comes once the first is used
-	c := exec.Command(python, script, first, fmt.Sprintf("%s-unused", first), "3", chromium)
+	c := exec.Command(python, script, first, fmt.Sprintf("%s-unused", first), "4", chromium)
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	require.NoError(t, err)

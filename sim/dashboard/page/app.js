@@ -36,7 +36,7 @@ function sidebar() {
     } });
     const node = el("div", { class: "run" + (r.id === app.main ? " main" : ""), tabindex: 0, role: "button", "aria-pressed": String(r.id === app.main), onclick: () => choose(r.id), onkeydown: (e) => { if (e.key === "Enter") choose(r.id); } },
       el("div", { class: "name" }, app.runs.length > 1 ? box : "", el("span", { class: "swatch", css: { background: colours[r.id % colours.length] } }), r.name),
-      el("small", {}, `${r.running ? "running" : "not running"} · step ${r.step}${r.steps ? " of " + r.steps : ""}`), el("small", {}, r.loss ? `loss ${si(r.loss)}` : ""), el("small", { title: r.plan }, r.model),
+      el("small", {}, r.simulated ? "a step in virtual time" : `${r.running ? "running" : "not running"} · step ${r.step}${r.steps ? " of " + r.steps : ""}`), el("small", {}, r.loss ? `loss ${si(r.loss)}` : ""), el("small", { title: r.plan }, r.model),
       r.steps ? el("progress", { max: r.steps, value: Math.min(r.step, r.steps), "aria-label": "steps done" }) : "", r.wrong ? el("small", {}, r.wrong) : "");
     if (app.admin && r.running) node.append(el("button", { onclick: async (e) => {
       e.stopPropagation();
@@ -98,6 +98,6 @@ try {
   await refresh();
   app.shown = app.runs.slice(0, 8).map((r) => r.id);
   sidebar();
-  open(location.hash.slice(1) || "curves", true);
+  open(location.hash.slice(1) || (app.runs[0]?.simulated ? "timeline" : "curves"), true);
   setInterval(() => refresh().catch(() => {}), 10000);
 } catch (e) { $("main").replaceChildren(failed(e)); }

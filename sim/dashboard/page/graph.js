@@ -1,5 +1,6 @@
 // The graph of actors as it runs: who computes, who waits for whom, what went over each edge, memory, and lfactor why.
-import { el, svg, css, si, bytes, seconds, share, table, panel, tip } from "/page/lib.js";
+import { el, svg, ask, css, si, bytes, seconds, share, table, panel, tip, failed } from "/page/lib.js";
+import { shape } from "/page/timeline.js";
 
 const looks = 30; // that shares are taken over
 const small = 64; // ranks up to which boxes are drawn
@@ -40,19 +41,16 @@ export class Graph {
     const item = (v, t) => el("span", {}, el("i", { css: { background: `var(${v})` } }), t);
     root.replaceChildren(this.head, panel(null, el("div", { class: "legend" }, item("--busy", "at work"), item("--wait", "waits for another actor"), item("--idle", "idle"), item("--stuck", "does not answer"),
       el("span", {}, "bars: shares of the last 30 looks, and memory beside the fullest rank's")), this.view), panel("Edges", this.edges));
-    this.history = []; this.before = null; this.rates.clear();
+    this.history = []; this.before = null; this.past = null; this.rates.clear();
     this.head.replaceChildren(el("span", { class: "quiet" }, "Asking the run's actors…"));
   }
-  unmount() {}
-  theme() { if (this.last) this.update(this.last); }
+  unmount() { this.past = null; }
+  theme() { if (this.past?.data) this.moment(); else if (this.last) this.update(this.last); }
   update(g) {
     if (!this.view) return;
     this.last = g;
-    if (!g.running) {
-      this.head.replaceChildren(el("span", { class: "quiet" }, "No run is under way in this folder. Its timeline shows what it did last."));
-      this.view.replaceChildren(); this.edges.replaceChildren();
-      return;
-    }
+    if (!g.running) { this.replay(); return; }
+    this.past = null;
     this.history.push(g.nodes.map((n) => n.state));
     if (this.history.length > looks) this.history.shift();
     const now = performance.now() / 1e3;
@@ -66,6 +64,51 @@ export class Graph {
       el("span", { class: "quiet" }, `root: ${g.root}`));
     if (p.ranks.length <= small) this.boxes(g, p); else this.tiles(g, p);
     this.list(g);
+  }
+  // replay shows the last step of a run that is over, or of a simulation, at a moment that a slider chooses.
+  async replay() {
+    if (this.past) return;
+    this.past = { at: 0 };
+    const p = this.past;
+    try { p.data = await ask(`/api/runs/${this.app.main}/jobs?steps=1`); } catch (e) { this.head.replaceChildren(failed(e)); this.view.replaceChildren(); this.edges.replaceChildren(); return; }
+    if (this.past !== p || !p.data.jobs.length) { if (this.past === p) this.head.replaceChildren(el("span", { class: "quiet" }, "No run is under way in this folder, and its trace has no step.")); return; }
+    p.own = shape(p.data);
+    p.ranks = p.own.order.filter((a) => p.data.actors[a].startsWith("rank"));
+    p.jobs = p.data.actors.map(() => []); // by actor, in order of time
+    p.data.jobs.forEach((j, i) => p.jobs[j[0]].push([j[1], j[1] + j[2], j[3], p.data.kinds[i]]));
+    p.jobs.forEach((l) => l.sort((x, y) => x[0] - y[0]));
+    p.slider = el("input", { type: "range", min: 0, max: 1000, value: 500, "aria-label": "moment of the step", css: { width: "min(480px, 50vw)" }, oninput: (e) => { p.at = e.target.value / 1000 * p.own.end; this.moment(); } });
+    p.out = el("output", {});
+    p.play = el("button", { onclick: () => { p.playing = !p.playing; p.play.textContent = p.playing ? "stop" : "play"; if (p.playing) this.tick(); } }, "play");
+    this.head.replaceChildren(p.play, p.slider, p.out);
+    this.edges.replaceChildren(el("p", { class: "quiet" }, "What went over edges is known while a run is under way."));
+    p.at = p.own.end / 2;
+    this.moment();
+  }
+  tick() {
+    const p = this.past;
+    if (!p?.playing || !p.slider.isConnected) return;
+    p.at = (p.at + p.own.end / 300) % p.own.end; p.slider.value = 1000 * p.at / p.own.end;
+    this.moment();
+    setTimeout(() => this.tick(), 66);
+  }
+  // moment draws who is at work at the slider's time; bars are the shares of the step until then.
+  moment() {
+    const p = this.past, nodes = p.ranks.map((a) => {
+      let busy = 0, now = null, next = null;
+      for (const [from, to, name, kind] of p.jobs[a]) {
+        if (from > p.at) { next = name; break; }
+        busy += Math.min(to, p.at) - from;
+        if (to > p.at) now = [name, kind, p.at - from];
+      }
+      const n = p.jobs[a].filter((j) => j[1] <= p.at), idle = n.length ? p.at - n[n.length - 1][1] : p.at;
+      return { name: p.data.actors[a], where: "", state: now ? "busy" : next ? "wait" : "idle", what: now ? now[0] : next ? "its turn for " + next : "", for: -1, age: now ? now[2] : idle, memory: 0, busy: p.at > 0 ? busy / p.at : 0 };
+    });
+    const g = { nodes, edges: [], chain: [], all: 0, root: "" }, count = (s) => nodes.filter((n) => n.state === s).length;
+    this.history = Array.from({ length: 20 }, (_, k) => nodes.map((n) => (k + .5) / 20 < n.busy ? "busy" : "wait"));
+    p.out.textContent = `${seconds(p.at)} of ${seconds(p.own.end)}: ${count("busy")} of ${nodes.length} at work, ${count("wait")} wait`;
+    const q = place(nodes);
+    if (nodes.length <= small) this.boxes(g, q); else this.tiles(g, q);
   }
   shares(i) {
     const c = { busy: 0, wait: 0, idle: 0, stuck: 0 };
@@ -117,7 +160,7 @@ export class Graph {
     this.view.replaceChildren(root);
   }
   node(g, p, i, x, y, w, h) {
-    const n = g.nodes[i], c = css(state[n.state]), rank = h > 40, text = n.state === "wait" && n.for >= 0 ? `waits for ${g.nodes[n.for].name}` : n.state === "busy" ? "runs " + n.what.replace(/ segment (\d+) of step \d+/, ".$1") : n.state;
+    const n = g.nodes[i], c = css(state[n.state]), rank = h > 40, text = n.state === "wait" && n.for >= 0 ? `waits for ${g.nodes[n.for].name}` : n.state === "wait" && n.what.startsWith("its turn") ? "waits" : n.state === "busy" ? "runs " + n.what.replace(/ segment (\d+) of step \d+/, ".$1") : n.state;
     const kids = [svg("rect", { x, y, width: w, height: h, rx: 6, fill: css("--card"), stroke: c, "stroke-width": 2 }), svg("text", { x: x + 9, y: y + 16, "font-weight": 600 }, n.name),
       svg("text", { x: x + w - 9, y: y + 16, class: "dim", "text-anchor": "end" }, rank ? p.short(n.where) : ""), svg("text", { x: x + 9, y: y + 30, class: "dim" }, text.length > 22 ? text.slice(0, 21) + "…" : text)];
     if (rank) {

@@ -1,5 +1,5 @@
 # Looks at lfactor ui as a user does, in headless Chromium: browser.py LINK SECOND-LINK RUNS CHROMIUM. Says what does not hold, and
-# prints first paint and bytes. The first run is under way; the last one's name would run a script if it were taken for HTML.
+# prints first paint and bytes. The first run is under way; the last is a simulated step, and the name of the one before it would run a script if it were taken for HTML.
 import json
 import sys
 import time
@@ -33,7 +33,7 @@ with sync_playwright() as p:
     page = context.new_page()
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.on("console", lambda m: wrong.append(m.text) if m.type == "error" and not any(
-        code in m.text for code in ("401", "403")) else None)
+        code in m.text for code in ("401", "403", "422")) else None)
     check(page.goto(f"http://{address.netloc}/").status == 401, "a stranger sees nothing")
     page.goto(link)
     page.wait_for_selector("#runs .run")
@@ -74,7 +74,7 @@ with sync_playwright() as p:
     until("edges are listed with rates", lambda: "rank0 → rank" in page.locator("table").first.inner_text())
     page.keyboard.press("3")
     page.wait_for_selector("canvas")
-    until("the timeline has jobs", lambda: "newest of a run under way" in page.locator(".bar").inner_text())
+    until("the timeline has jobs", lambda: "newest of a run under way" in page.locator("#main").inner_text())
     drawn = "(() => { const c = document.querySelector('canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;" \
             "const s = new Set(); for (let i = 0; i < d.length; i += 4) if (d[i+3] > 200) s.add(d[i]+','+d[i+1]+','+d[i+2]); return s.size })()"
     until("the timeline is drawn", lambda: page.evaluate(drawn) > 4)
@@ -84,6 +84,12 @@ with sync_playwright() as p:
     for key, text in (("5", "said"), ("6", "Pipeline"), ("7", "Checkpoints"), ("8", "predicted")):
         page.keyboard.press(key)
         until(f"page {key} shows {text}", lambda: text in page.locator("#main").inner_text())
+    page.locator("#runs .run").last.click()
+    page.keyboard.press("2")
+    until("a simulated step is shown at a moment", lambda: "of 4 at work" in page.locator("output").first.inner_text())
+    moment = page.locator("output").first.inner_text()
+    page.locator("input[aria-label='moment of the step']").fill("900")
+    check(page.locator("output").first.inner_text() != moment, "the slider chooses the moment")
     theme = page.evaluate("document.documentElement.dataset.theme")
     page.keyboard.press("t")
     check(page.evaluate("document.documentElement.dataset.theme") != theme, "t changes the theme")
