@@ -27,20 +27,33 @@ type ScaleRule int
 
 // The rules: the greatest number over the magnitude, in float32; the power of two at or below that (both as
 // TransformerEngine's blockwise recipes); and the power of two that MX has, 2^(Top - ⌊log₂ magnitude⌋), with
-// which the greatest of a block may be cut off.
+// which the greatest of a block may be cut off. NVFP4 has two levels: the matrix's scale in float32 brings the
+// greatest of all to the greatest number times that of e4m3, and blocks have one in e4m3.
 const (
 	ScaleFloat ScaleRule = iota
 	ScalePower
 	ScaleMX
+	ScaleNV
 )
 
 // Grain is how a matrix is rounded: blocks of Rows × Columns numbers, counted from its beginning, share a
-// scale.
+// scale; 0 rows and columns are all of it.
 type Grain struct {
 	Number        Number
 	Rows, Columns int
 	Scale         ScaleRule
+	// numbers are rounded up or down by chance, as near as they are to either (Chance)
+	Chance bool
+	// runs of sixteen along the axis of length above 1 are turned before they are rounded (Hadamard); what is left of a
+	// matrix at its end is not
+	Mixed bool
 }
+
+// Whole reports whether all of a matrix shares one scale, and Global whether scales of blocks depend on all of it.
+func (g Grain) Whole() bool { return g.Rows == 0 }
+
+// Global reports whether scales of blocks depend on the greatest magnitude of the matrix.
+func (g Grain) Global() bool { return g.Scale == ScaleNV || g.Whole() }
 
 // Turned is a grain with rows for columns: of an operand that is summed along its rows.
 func (g Grain) Turned() Grain {
@@ -48,11 +61,77 @@ func (g Grain) Turned() Grain {
 	return g
 }
 
+// HadamardRun is the length of what Hadamard turns.
+const HadamardRun = 16
+
+// hadamardSigns are the signs of numbers before a run is turned (TransformerEngine's get_wgrad_sign_vector).
+var hadamardSigns = [HadamardRun]float32{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1}
+
+// Hadamard turns sixteen rows of a width, one behind the other: each column v becomes H·D·v/4, with H Sylvester's
+// matrix of Hadamard and D the signs. Both operands of a product that sums over the rows are turned, which does not
+// change it, and outliers are spread (arXiv:2509.25149). Sums are float32, of pairs of rows 1, 2, 4 and 8 apart.
+func Hadamard(rows []float32, width int) {
+	for i, sign := range hadamardSigns {
+		if sign < 0 {
+			for j, v := range rows[i*width : (i+1)*width] {
+				rows[i*width+j] = -v
+			}
+		}
+	}
+	for apart := 1; apart < HadamardRun; apart *= 2 {
+		for i := range HadamardRun {
+			if i&apart != 0 {
+				continue
+			}
+			a, b := rows[i*width:(i+1)*width], rows[(i+apart)*width:(i+apart+1)*width]
+			for j, v := range a {
+				a[j], b[j] = v+b[j], v-b[j]
+			}
+		}
+	}
+	for i := range rows[:HadamardRun*width] {
+		rows[i] *= 0.25
+	}
+}
+
+// Chance rounds x to one of its neighbours in the format: up in as many of all cases as it is near to the upper one.
+// What decides is a hash of x's bits and of its place, so that a matrix is always rounded in the same way.
+func (n Number) Chance(x float32, place int) float32 {
+	a := math.Abs(float64(x))
+	if a != a {
+		return x
+	}
+	step := math.Ldexp(1, n.Least-n.Mantissa)
+	if a >= math.Ldexp(1, n.Least) {
+		_, e := math.Frexp(a)
+		step = math.Ldexp(1, e-1-n.Mantissa)
+	}
+	low := math.Floor(a / step)
+	if float64(hashed(math.Float32bits(x), uint32(place))>>8) < (a/step-low)*(1<<24) {
+		low++
+	}
+	return float32(math.Copysign(min(low*step, float64(n.Most)), float64(x)))
+}
+
+// hashed mixes the bits of two numbers, by the finalizer of MurmurHash3.
+func hashed(a, b uint32) uint32 {
+	h := a ^ b*0x9e3779b1
+	h = (h ^ h>>16) * 0x85ebca6b
+	h = (h ^ h>>13) * 0xc2b2ae35
+	return h ^ h>>16
+}
+
 // Factor is what numbers of a block are multiplied with before they are rounded, and divided by behind that;
-// most is the greatest magnitude, and a block of zeros has 1; one that is not finite has NaN.
-func (g Grain) Factor(most float32) (by, back float32) {
+// most is the greatest magnitude, and all that of the matrix, which only Global grains read. A block of zeros has 1;
+// one that is not finite has NaN.
+func (g Grain) Factor(most, all float32) (by, back float32) {
+	if g.Whole() {
+		most = all
+	}
 	switch {
-	case most == 0:
+	case g.Scale == ScaleNV && most <= math.MaxFloat32 && all <= math.MaxFloat32 && all > 0:
+		return g.twoLevels(most, all)
+	case most == 0 && g.Scale != ScaleNV, all == 0 && g.Scale == ScaleNV:
 		return 1, 1
 	case !(most <= math.MaxFloat32): // an infinity or a NaN
 		nan := float32(math.NaN())
@@ -75,28 +154,70 @@ func (g Grain) Factor(most float32) (by, back float32) {
 	return f, 1 / f
 }
 
+// twoLevels are the factors of NVFP4: of the block's scale in e4m3 no less than its least normal number.
+func (g Grain) twoLevels(most, all float32) (by, back float32) {
+	matrix := all / (E4M3.Most * g.Number.Most)
+	if matrix == 0 { // of subnormal numbers
+		return 1, 1
+	}
+	block := min(max(most/g.Number.Most/matrix, 1.0/64), E4M3.Most)
+	block = E4M3.Nearest(block)
+	return 1 / matrix / block, matrix * block
+}
+
+// Nearest is the number of the format that is nearest to x, of two the even one.
+func (n Number) Nearest(x float32) float32 {
+	a := math.Abs(float64(x))
+	if a != a {
+		return x
+	}
+	step := math.Ldexp(1, n.Least-n.Mantissa)
+	if a >= math.Ldexp(1, n.Least) {
+		_, e := math.Frexp(a)
+		step = math.Ldexp(1, e-1-n.Mantissa)
+	}
+	return float32(math.Copysign(min(math.RoundToEven(a/step)*step, float64(n.Most)), float64(x)))
+}
+
 // Precision is a recipe for the three products of a layer: how activations, weights and gradients of outputs
 // are rounded before they are multiplied. Sums are float32, and what comes out has the model's type.
 type Precision struct {
 	Name                string
 	Act, Weight, Grad   Grain
+	Mixed               bool // operands of the weights' gradient are turned before they are rounded
 	Source, Description string
+}
+
+// grain is one without more than blocks and a rule of scales.
+func grain(n Number, rows, columns int, scale ScaleRule) Grain {
+	return Grain{Number: n, Rows: rows, Columns: columns, Scale: scale}
 }
 
 // Precisions are the recipes, by the number that an operation has for them; 0 is none.
 var Precisions = []Precision{{Name: "none"},
-	{Name: "block", Act: Grain{E4M3, 1, 128, ScaleFloat}, Weight: Grain{E4M3, 128, 128, ScaleFloat},
-		Grad: Grain{E4M3, 1, 128, ScaleFloat}, Source: "arXiv:2412.19437, section 3.3",
+	{Name: "block", Act: grain(E4M3, 1, 128, ScaleFloat), Weight: grain(E4M3, 128, 128, ScaleFloat),
+		Grad: grain(E4M3, 1, 128, ScaleFloat), Source: "arXiv:2412.19437, section 3.3",
 		Description: "e4m3, 1×128 activations and gradients, 128×128 weights, float32 scales"},
-	{Name: "block_pow2", Act: Grain{E4M3, 1, 128, ScalePower}, Weight: Grain{E4M3, 128, 128, ScalePower},
-		Grad: Grain{E4M3, 1, 128, ScalePower}, Source: "TransformerEngine, Float8BlockScaling",
+	{Name: "block_pow2", Act: grain(E4M3, 1, 128, ScalePower), Weight: grain(E4M3, 128, 128, ScalePower),
+		Grad: grain(E4M3, 1, 128, ScalePower), Source: "TransformerEngine, Float8BlockScaling",
 		Description: "the same with powers of two for scales"},
-	{Name: "mxfp8", Act: Grain{E4M3, 1, 32, ScaleMX}, Weight: Grain{E4M3, 1, 32, ScaleMX},
-		Grad: Grain{E4M3, 1, 32, ScaleMX}, Source: "OCP Microscaling Formats 1.0; arXiv:2506.08027",
+	{Name: "mxfp8", Act: grain(E4M3, 1, 32, ScaleMX), Weight: grain(E4M3, 1, 32, ScaleMX),
+		Grad: grain(E4M3, 1, 32, ScaleMX), Source: "OCP Microscaling Formats 1.0; arXiv:2506.08027",
 		Description: "e4m3 in blocks of 32 along the sum, powers of two for scales"},
-	{Name: "mxfp4", Act: Grain{E2M1, 1, 32, ScaleMX}, Weight: Grain{E2M1, 1, 32, ScaleMX},
-		Grad: Grain{E4M3, 1, 32, ScaleMX}, Source: "OCP Microscaling Formats 1.0",
+	{Name: "mxfp4", Act: grain(E2M1, 1, 32, ScaleMX), Weight: grain(E2M1, 1, 32, ScaleMX),
+		Grad: grain(E4M3, 1, 32, ScaleMX), Source: "OCP Microscaling Formats 1.0",
 		Description: "e2m1 in blocks of 32 along the sum, gradients as mxfp8"},
+	{Name: "nvfp4", Act: grain(E2M1, 1, 16, ScaleNV), Weight: grain(E2M1, 16, 16, ScaleNV),
+		Grad: Grain{Number: E2M1, Rows: 1, Columns: 16, Scale: ScaleNV, Chance: true}, Mixed: true,
+		Source: "arXiv:2509.25149",
+		Description: "e2m1 in blocks of 16 along the sum (weights 16×16), e4m3 scales and one a matrix; gradients by " +
+			"chance, operands of the weights' gradient turned"},
+	{Name: "tensor", Act: grain(E4M3, 0, 0, ScaleFloat), Weight: grain(E4M3, 0, 0, ScaleFloat),
+		Grad: grain(E5M2, 0, 0, ScaleFloat), Source: "TransformerEngine, Float8CurrentScaling; arXiv:2209.05433",
+		Description: "e4m3, gradients e5m2, one float32 scale a matrix, of its greatest number now"},
+	{Name: "tensor_e4m3", Act: grain(E4M3, 0, 0, ScaleFloat), Weight: grain(E4M3, 0, 0, ScaleFloat),
+		Grad: grain(E4M3, 0, 0, ScaleFloat), Source: "TransformerEngine, Float8CurrentScaling",
+		Description: "the same with gradients in e4m3"},
 }
 
 // PrecisionOf is the number of a recipe.
@@ -124,7 +245,9 @@ func (p Precision) Grains(product int) (first, second Grain) {
 	case OperandsDX:
 		return p.Grad, p.Weight.Turned()
 	case OperandsDW:
-		return p.Grad.Turned(), p.Act.Turned()
+		first, second = p.Grad.Turned(), p.Act.Turned()
+		first.Mixed, second.Mixed = p.Mixed, p.Mixed
+		return first, second
 	}
 	return p.Act, p.Weight
 }

@@ -19,6 +19,7 @@ type ModelReport struct {
 	Model      string           `json:"model_type"`
 	Parts      string           `json:"parts,omitempty"`
 	Parameters int64            `json:"parameters"` // 0 while the vocabulary is not known
+	Alone      int64            `json:"-"`          // of the model without parts that have files of their own
 	Components map[string]int64 `json:"components,omitempty"`
 	Published  string           `json:"published,omitempty"`
 	Claim      int64            `json:"published_parameters,omitempty"`
@@ -69,7 +70,7 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 	if err != nil {
 		return nil, exit.With(err, exit.Usage)
 	}
-	r.Parameters, r.Components = m.Count(), map[string]int64{}
+	r.Parameters, r.Alone, r.Components = m.Count(), m.Core().Count(), map[string]int64{}
 	for _, p := range m.Params(nil) {
 		n := int64(1)
 		for _, d := range p.Shape {
@@ -79,7 +80,7 @@ func Describe(cfg *configs.Config, file string) (*ModelReport, error) {
 	}
 	if name, like, ok := c.Like(hint); ok {
 		r.Published, r.Claim = fmt.Sprintf("%s, %s", name, like.Source), int64(like.Parameters)
-		r.Why = append(r.Why, c.Differences(m.Core().Count(), like)...)
+		r.Why = append(r.Why, c.Differences(r.Alone, like)...)
 	}
 	if unit := cfg.VocabUnit * cfg.Run.Plan.TP; unit > 0 && c.Vocab%unit != 0 {
 		pad := unit - c.Vocab%unit

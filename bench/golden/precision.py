@@ -1,5 +1,5 @@
 """Golden data of formats of few bits: kernels/ref/testdata/precision.json, with PyTorch's casts to float8 of chosen numbers, and matrices in blocks as
-torchao's to_mx makes them and by TransformerEngine's rule of scales. Run from the repository's root, with torch and torchao: python bench/golden/precision.py
+torchao's to_mx and to_nvfp4 make them and by TransformerEngine's rule of scales. Run from the repository's root, with torch and torchao: python bench/golden/precision.py
 """
 
 import json
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torchao.prototype.mx_formats.config import ScaleCalculationMode
 from torchao.prototype.mx_formats.mx_tensor import MXTensor
+from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor, per_tensor_amax_to_scale
 
 
 def bits(t):
@@ -37,6 +38,16 @@ def main():
         if power:
             f = (f.view(torch.int32) & 0x7F800000).view(torch.float32)
         out[name] = bits(((blocks * f).to(torch.float8_e4m3fn).float() * (1 / f)).reshape(4, 96))
+    scale = per_tensor_amax_to_scale(m.abs().amax())
+    out["nvfp4"] = bits(NVFP4Tensor.to_nvfp4(m, per_tensor_scale=scale).dequantize(torch.float32))
+    f = 448.0 / m.abs().amax()
+    out["tensor"] = out["tensor_e4m3"] = bits((m * f).to(torch.float8_e4m3fn).float() * (1 / f))
+    h = torch.ones(1, 1)
+    for _ in range(4):
+        h = torch.cat([torch.cat([h, h], 1), torch.cat([h, -h], 1)])
+    signs = torch.tensor([1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1.0])  # TransformerEngine, get_wgrad_sign_vector
+    runs = torch.randint(-8, 8, (16, 3), generator=g).float()
+    out["runs"], out["turned"] = bits(runs), bits((signs[:, None] * h / 4).T @ runs)
     path = pathlib.Path("kernels/ref/testdata/precision.json")
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(out) + "\n")

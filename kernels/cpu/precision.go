@@ -32,16 +32,48 @@ func (b *Backend) rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
 		return out
 	}
 	from, to := viewOf(t), viewOf(out)
-	groups := ceilDiv(rows, g.Rows)
-	each := max(1, 64/g.Rows) // groups of a task
-	b.shareWork(ceilDiv(groups, each), rows*width*elementCost, func(w *worker, i int) {
+	high := g.Rows
+	if g.Whole() {
+		high = 1
+	}
+	groups := ceilDiv(rows, high)
+	each := max(1, 64/high) // groups of a task
+	if g.Mixed {
+		each = ceilDiv(each, kernels.HadamardRun) * kernels.HadamardRun
+	}
+	tasks := ceilDiv(groups, each)
+	all := float32(0)
+	if g.Global() {
+		most := b.shared.f32(tasks)
+		b.shareWork(tasks, rows*width*elementCost, func(w *worker, i int) {
+			m := w.arena.mark()
+			end := min((i+1)*each*high, rows)
+			most[i] = w.k.absMax(w.rowsOf(from, i*each*high, end, width, g))
+			w.arena.release(m)
+		})
+		all = b.k.absMax(most)
+	}
+	b.shareWork(tasks, rows*width*elementCost, func(w *worker, i int) {
 		for at := i * each; at < min((i+1)*each, groups); at++ {
 			m := w.arena.mark()
-			w.round(from, to, at*g.Rows, min((at+1)*g.Rows, rows), width, g)
+			w.round(from, to, at*high, min((at+1)*high, rows), width, all, g)
 			w.arena.release(m)
 		}
 	})
 	return out
+}
+
+// rowsOf are rows [first, end) in float32, turned in runs where the grain wants it: first is a multiple of the
+// length of a run.
+func (w *worker) rowsOf(from view, first, end, width int, g kernels.Grain) []float32 {
+	buf := w.arena.f32((end - first) * width)
+	for r := range end - first {
+		w.k.read(buf[r*width:(r+1)*width], from, (first+r)*width)
+	}
+	for r := 0; g.Mixed && r+kernels.HadamardRun <= end-first; r += kernels.HadamardRun {
+		kernels.Hadamard(buf[r*width:], width)
+	}
+	return buf
 }
 
 // copyOf is room for a tensor of the same type and shape.
@@ -52,44 +84,67 @@ func (b *Backend) copyOf(t *tensor.Tensor) *tensor.Tensor {
 	return tensor.Of(t.DType, b.shared.u16(t.Len()), t.Shape...)
 }
 
-// round rounds rows [first, end), which share scales by columns of the grain.
-func (w *worker) round(from, to view, first, end, width int, g kernels.Grain) {
-	buf := w.arena.f32((end - first) * width)
+// round rounds rows [first, end), which share scales by columns of the grain; all is the greatest magnitude of the
+// matrix where scales depend on it.
+func (w *worker) round(from, to view, first, end, width int, all float32, g kernels.Grain) {
+	buf := w.rowsOf(from, first, end, width, g)
 	places := w.arena.zero(width) // greatest magnitudes by column, where blocks have more than one row
 	for r := range end - first {
-		row := buf[r*width : (r+1)*width]
-		w.k.read(row, from, (first+r)*width)
 		if g.Rows > 1 {
-			w.k.absMaxes(places, row)
+			w.k.absMaxes(places, buf[r*width:(r+1)*width])
 		}
 	}
-	h := newRoundConst(g.Number)
-	if g.Columns == 1 {
+	h, broad := newRoundConst(g.Number), g.Columns
+	if g.Whole() {
+		broad = width
+	}
+	if broad == 1 {
 		back := w.arena.f32(width)
 		for j, most := range places {
-			places[j], back[j] = g.Factor(most)
+			places[j], back[j] = g.Factor(most, all)
 		}
 		for r := range end - first {
 			row := buf[r*width : (r+1)*width]
-			w.k.roundEach(row, row, places, back, h)
+			if g.Chance {
+				chances(row, places, back, (first+r)*width, g.Number)
+			} else {
+				w.k.roundEach(row, row, places, back, h)
+			}
 			w.k.write(to, (first+r)*width, row)
 		}
 		return
 	}
-	for c := 0; c < width; c += g.Columns {
-		n := min(g.Columns, width-c)
+	for c := 0; c < width; c += broad {
+		n := min(broad, width-c)
 		of := places[c : c+n]
-		if g.Rows == 1 {
+		if g.Rows <= 1 {
 			of = buf[c : c+n]
 		}
-		by, back := g.Factor(w.k.absMax(of))
+		by, back := g.Factor(w.k.absMax(of), all)
 		for r := range end - first {
 			part := buf[r*width+c : r*width+c+n]
-			w.k.roundBits(part, part, by, back, h)
+			if g.Chance {
+				chance(part, by, back, (first+r)*width+c, g.Number)
+			} else {
+				w.k.roundBits(part, part, by, back, h)
+			}
 		}
 	}
 	for r := range end - first {
 		w.k.write(to, (first+r)*width, buf[r*width:(r+1)*width])
+	}
+}
+
+// chance rounds numbers by chance, the first of which has a place in its matrix; chances does so with factors of each.
+func chance(x []float32, by, back float32, place int, n kernels.Number) {
+	for i, v := range x {
+		x[i] = n.Chance(v*by, place+i) * back
+	}
+}
+
+func chances(x, by, back []float32, place int, n kernels.Number) {
+	for i, v := range x {
+		x[i] = n.Chance(v*by[i], place+i) * back[i]
 	}
 }
 

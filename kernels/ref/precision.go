@@ -31,43 +31,52 @@ func rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
 		return out
 	}
 	rows := len(v) / width
-	for r := 0; r < rows; r += g.Rows {
-		for c := 0; c < width; c += g.Columns {
-			block := func(f func(i int)) {
-				for i := r; i < min(r+g.Rows, rows); i++ {
-					for j := c; j < min(c+g.Columns, width); j++ {
-						f(i*width + j)
-					}
+	wide := make([]float32, len(v))
+	for i := range v {
+		wide[i] = float32(v[i])
+	}
+	for r := 0; g.Mixed && r+kernels.HadamardRun <= rows; r += kernels.HadamardRun {
+		kernels.Hadamard(wide[r*width:], width)
+	}
+	high, broad := g.Rows, g.Columns
+	if g.Whole() {
+		high, broad = rows, width
+	}
+	all := greatest(wide)
+	for r := 0; r < rows; r += high {
+		for c := 0; c < width; c += broad {
+			var block []int
+			var of []float32
+			for i := r; i < min(r+high, rows); i++ {
+				for j := c; j < min(c+broad, width); j++ {
+					block, of = append(block, i*width+j), append(of, wide[i*width+j])
 				}
 			}
-			most := 0.0
-			block(func(i int) {
-				if a := math.Abs(v[i]); a > most || a != a {
-					most = a
+			by, back := g.Factor(greatest(of), all)
+			for _, i := range block {
+				x := wide[i] * by
+				if g.Chance {
+					x = g.Number.Chance(x, i)
+				} else {
+					x = g.Number.Nearest(x)
 				}
-				if math.IsInf(v[i], 0) || most != most {
-					most = math.NaN()
-				}
-			})
-			by, back := g.Factor(float32(most))
-			block(func(i int) { v[i] = float64(float32(nearest(g.Number, float32(v[i])*by)) * back) })
+				v[i] = float64(x * back)
+			}
 		}
 	}
 	store(out, v)
 	return out
 }
 
-// nearest is the number of a format that is nearest to x, of two the even one.
-func nearest(n kernels.Number, x float32) float32 {
-	a := math.Abs(float64(x))
-	if a != a {
-		return x
+// greatest is the greatest magnitude of some numbers, NaN where one is not finite.
+func greatest(v []float32) (most float32) {
+	for _, x := range v {
+		if a := float32(math.Abs(float64(x))); a > most || a != a {
+			most = a
+		}
+		if math.IsInf(float64(x), 0) || most != most {
+			return float32(math.NaN())
+		}
 	}
-	step := math.Ldexp(1, n.Least-n.Mantissa)
-	if a >= math.Ldexp(1, n.Least) {
-		_, e := math.Frexp(a)
-		step = math.Ldexp(1, e-1-n.Mantissa)
-	}
-	a = min(math.RoundToEven(a/step)*step, float64(n.Most))
-	return float32(math.Copysign(a, float64(x)))
+	return most
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // TestPrecisionGolden: numbers of few bits are PyTorch's casts bit for bit, and matrices in blocks are
-// torchao's (MXFP8, MXFP4) and those of TransformerEngine's rule of scales.
+// torchao's (MXFP8, MXFP4, NVFP4) and those of TransformerEngine's rule of scales.
 func TestPrecisionGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/precision.json") // bench/golden/precision.py
 	require.NoError(t, err)
@@ -22,7 +22,7 @@ func TestPrecisionGolden(t *testing.T) {
 	for name, format := range map[string]kernels.Number{"e4m3": kernels.E4M3, "e5m2": kernels.E5M2} {
 		for i, x := range g["x"] {
 			v := math.Float32frombits(x)
-			require.Equal(t, math.Float32frombits(g[name][i]), nearest(format, v), "%s of %g", name, v)
+			require.Equal(t, math.Float32frombits(g[name][i]), format.Nearest(v), "%s of %g", name, v)
 		}
 	}
 	wide := make([]float32, len(g["matrix"]))
@@ -31,10 +31,43 @@ func TestPrecisionGolden(t *testing.T) {
 	}
 	for _, p := range kernels.Precisions[1:] {
 		grain := p.Act
-		grain.Columns = 32
+		if grain.Columns > 16 {
+			grain.Columns = 32
+		}
 		got := rounded(tensor.Of(tensor.F32, wide, 4, 96), grain).F32()
 		for i, x := range g[p.Name] {
 			require.Equal(t, math.Float32frombits(x), got[i], "%s, number %d: %g", p.Name, i, wide[i])
 		}
+	}
+	turned := make([]float32, len(g["runs"]))
+	for i, x := range g["runs"] {
+		turned[i] = math.Float32frombits(x)
+	}
+	kernels.Hadamard(turned, 3)
+	for i, x := range g["turned"] {
+		require.Equal(t, math.Float32frombits(x), turned[i], "number %d of runs that are turned", i)
+	}
+}
+
+// TestChance: a number between two of a format becomes the upper one in as many of all places as it is near to it,
+// and one of the format, or beyond it, is what it was or the greatest.
+func TestChance(t *testing.T) {
+	for _, n := range []kernels.Number{kernels.E2M1, kernels.E4M3} {
+		for _, x := range []float32{0.3, -0.3, 1.1, 1.49, 2.75, -3.9, 4.5} {
+			sum, first := 0.0, n.Chance(x, 0)
+			const places = 200000
+			for place := range places {
+				got := n.Chance(x, place)
+				require.Equal(t, got, n.Nearest(got))
+				sum += float64(got)
+			}
+			require.InDelta(t, x, sum/places, 0.006*math.Abs(float64(x)), "%s of %g", n.Name, x)
+			require.Equal(t, first, n.Chance(x, 0))
+		}
+		for _, x := range []float32{0, 0.5, -1.5, 4} {
+			require.Equal(t, x, n.Chance(x, 7))
+		}
+		require.Equal(t, -n.Most, n.Chance(-2*n.Most, 7))
+		require.True(t, math.IsNaN(float64(n.Chance(float32(math.NaN()), 1))))
 	}
 }

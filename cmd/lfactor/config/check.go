@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,14 +75,18 @@ func printModel(r *run.ModelReport) {
 	if r.Parameters > 0 {
 		fmt.Fprintf(cli.Out, "parameters: %s\n", grouped(r.Parameters))
 	}
-	for _, c := range []string{family.Encoder, family.Projector, family.Foundation} {
+	known := []string{family.Encoder, family.Projector, family.Foundation}
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(r.Components)), func(c string) bool {
+		return slices.Contains(known, c)
+	})
+	for _, c := range append(known, others...) {
 		if n := r.Components[c]; n > 0 && len(r.Components) > 1 {
 			fmt.Fprintf(cli.Out, "  %s: %s\n", c, grouped(n))
 		}
 	}
 	switch {
 	case r.Published == "":
-	case r.Claim == r.Parameters:
+	case r.Claim == r.Alone:
 		fmt.Fprintf(cli.Out, "published: the same (%s)\n", r.Published)
 	default:
 		fmt.Fprintf(cli.Out, "published: %s (%s)\n", grouped(r.Claim), r.Published)
