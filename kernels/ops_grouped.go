@@ -7,6 +7,7 @@ const (
 	GroupedLinear   Op = "grouped_linear"
 	GroupedLinearDX Op = "grouped_linear_dx"
 	GroupedLinearDW Op = "grouped_linear_dw"
+	Rounded         Op = "rounded"
 )
 
 // groupedFlops takes every row to be in a group: 2·t·n·k, where w or dw is [g, n, k].
@@ -33,6 +34,13 @@ var _ = register(
 			"grouped_linear. Groups without off are like its. I[0] = Accumulate adds into dw."},
 )
 
+var _ = register(
+	Spec{Op: Rounded, Sig: "x[...,k]A off[g+1]i32? -> y[...,k]A",
+		Doc: "What low_linear rounds of an operand by itself, as Precisions[I[1]] says of the product I[0] " +
+			"(OperandsForward, OperandsDX, OperandsDW) for its first operand (I[2] = 0) or its second (1). Each group " +
+			"of rows off[i]:off[i+1] is a matrix, and rows of no group are 0; without off those of the last two axes are."},
+)
+
 // checkGroups wants offsets of rows, or without them a row of each group for every token.
 func checkGroups(c *Call, groups int) error {
 	if len(c.In) > 2 && c.In[2] != nil {
@@ -43,4 +51,47 @@ func checkGroups(c *Call, groups int) error {
 			c.In[0], groups)
 	}
 	return nil
+}
+
+func init() {
+	extra[Rounded] = func(c *Call) error {
+		if at := c.Attr.I; at[1] < 1 || at[1] >= len(Precisions) || at[0] < OperandsForward || at[0] > OperandsDW ||
+			at[2] < 0 || at[2] > 1 {
+			return fmt.Errorf("rounded operand %d of product %d in precision %d", at[2], at[0], at[1])
+		}
+		if len(c.In) > 1 && c.In[1] != nil {
+			return checkCu("off", c.In[1], c.In[0].Rows())
+		}
+		return nil
+	}
+}
+
+// OperandOf is how a call of Rounded rounds.
+func OperandOf(at Attr) Grain {
+	first, second := Precisions[at.I[1]].Grains(at.I[0])
+	if at.I[2] == 1 {
+		return second
+	}
+	return first
+}
+
+// Matrices are the rows of each matrix of a call of Rounded, [from, to) of all rows.
+func Matrices(c *Call) (of [][2]int) {
+	x := c.In[0]
+	if len(c.In) > 1 && c.In[1] != nil {
+		off := c.In[1].I32()
+		for g := range len(off) - 1 {
+			of = append(of, [2]int{int(off[g]), int(off[g+1])})
+		}
+		return of
+	}
+	rows := x.Rows()
+	each := rows
+	if n := len(x.Shape); n > 2 {
+		each = x.Shape[n-2]
+	}
+	for at := 0; at < rows; at += max(1, each) {
+		of = append(of, [2]int{at, at + each})
+	}
+	return of
 }

@@ -10,32 +10,43 @@ import (
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
+	routers "github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/topology"
 )
 
 // lowRun trains four steps of a model whose axes are whole blocks of 32 on two members.
-func lowRun(t *testing.T, v variant, precision string, d tensor.DType) (losses []float64) {
-	m := family.Decoder("llama", family.Spec{Layers: 2, Hidden: 64, Inter: 128, Heads: 4, KV: 4, HeadDim: 16,
-		Vocab: 32,
-		Eps:   1e-6, Rope: block.Rope{Dim: 16, Theta: 10000}, InitStd: 0.1})
+func lowRun(t *testing.T, v variant, precision string, d tensor.DType) []float64 {
+	return lowRunOf(t, lowSpec(), v, v.mesh(), precision, d)
+}
+
+func lowSpec() family.Spec {
+	return family.Spec{Layers: 2, Hidden: 64, Inter: 128, Heads: 4, KV: 4, HeadDim: 16, Vocab: 32, Eps: 1e-6,
+		Rope: block.Rope{Dim: 16, Theta: 10000}, InitStd: 0.1}
+}
+
+func lowRunOf(t *testing.T, s family.Spec, v variant, mesh topology.Mesh, precision string, d tensor.DType) (
+	losses []float64) {
+	m := family.Decoder("llama", s)
 	p, err := kernels.PrecisionOf(precision)
 	require.NoError(t, err)
 	m.Low = func(string) int { return p }
-	l, err := layout.New(&layout.Design{Model: m, Mesh: v.mesh(), Zero: v.zero, SeqParallel: v.sp,
+	l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Zero: v.zero, SeqParallel: v.sp,
 		Schedule: v.schedule,
-		Micro:    4 / v.mesh().Replicas(), Rows: 64, Recompute: v.rc, DType: d, Overlap: v.overlap,
+		Micro:    4 / mesh.Replicas(), Rows: 64, Recompute: v.rc, DType: d, Overlap: v.overlap,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 4,
 		LossScale: core.LossScale{Scale: 1},
 		LR:        func(int64) float64 { return 0.01 }}, Backend: func(int) kernels.Backend { return cpu.New(1) },
-		Batches: testBatches(v.mesh().Replicas(), 64),
+		Batches: testBatches(mesh.Replicas(), 64),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
 				m.Init(7, p, g, dst)
@@ -96,4 +107,29 @@ func TestLowPrecisionPlans(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLowPrecisionExperts: products of experts have operands of few bits too, each expert's rows in blocks of their
+// own: other losses in every recipe, the same bits where a plan changes no rows of an expert, and where experts are
+// shared out over two replicas, whose rows then meet in one product, losses that a few steps' rounding tells apart.
+func TestLowPrecisionExperts(t *testing.T) {
+	s := lowSpec()
+	s.MLPs = []string{"experts", "experts"}
+	s.Experts = block.Experts{Inter: 64, Experts: 4, Each: 2, Router: routers.Router{Normalize: true}}
+	one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
+	keep := func(p string, v variant, mesh topology.Mesh) []float64 { return lowRunOf(t, s, v, mesh, p, tensor.F32) }
+	seen := map[float64]string{}
+	for _, p := range kernels.Precisions {
+		last := keep(p.Name, one, one.mesh())[3]
+		require.Empty(t, seen[last], "%s is %s", p.Name, seen[last])
+		seen[last] = p.Name
+	}
+	want := keep("block", one, one.mesh())
+	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1",
+		rc: grad.RecomputeFull}} {
+		require.Equal(t, want, keep("block", v, v.mesh()), "%v", v)
+	}
+	shared := keep("block", variant{zero: 1, schedule: "1f1b"}, layout.MeshOf(&configs.Plan{PP: 1, DP: 2, TP: 1, CP: 1,
+		EP: 2, ETP: 1}))
+	require.InEpsilonSlice(t, want, shared, 5e-3)
 }

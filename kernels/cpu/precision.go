@@ -24,12 +24,38 @@ func low(product func(b *Backend, c *kernels.Call), operands int) func(b *Backen
 	}
 }
 
+func init() { table[kernels.Rounded] = roundMatrices }
+
+// roundMatrices rounds each matrix of a call by itself.
+func roundMatrices(b *Backend, c *kernels.Call) {
+	defer b.shared.release(b.shared.mark())
+	rows, width, at := c.In[0].Rows(), lastDim(c.In[0]), 0
+	x, y := c.In[0].Alias(rows, width), c.Out[0].Alias(rows, width)
+	for _, m := range kernels.Matrices(c) {
+		b.clearRows(y, at, m[0])
+		in, out := x.RowSlice(m[0], m[1]), y.RowSlice(m[0], m[1])
+		b.roundTo(out, in, kernels.OperandOf(c.Attr))
+		in.Release()
+		out.Release()
+		at = m[1]
+	}
+	b.clearRows(y, at, rows)
+	x.Release()
+	y.Release()
+}
+
 // rounded is a copy of a tensor, taken as the matrix of all its rows, in blocks that share a scale.
 func (b *Backend) rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
-	width, rows := lastDim(t), t.Rows()
 	out := b.copyOf(t)
+	b.roundTo(out, t, g)
+	return out
+}
+
+// roundTo writes a tensor, taken as the matrix of all its rows, to one of its shape in blocks that share a scale.
+func (b *Backend) roundTo(out, t *tensor.Tensor, g kernels.Grain) {
+	width, rows := lastDim(t), t.Rows()
 	if t.Len() == 0 {
-		return out
+		return
 	}
 	from, to := viewOf(t), viewOf(out)
 	high := g.Rows
@@ -60,7 +86,6 @@ func (b *Backend) rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
 			w.arena.release(m)
 		}
 	})
-	return out
 }
 
 // rowsOf are rows [first, end) in float32, turned in runs where the grain wants it: first is a multiple of the

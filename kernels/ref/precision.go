@@ -23,6 +23,20 @@ func low(product func(c *kernels.Call), operands int) func(c *kernels.Call) {
 	}
 }
 
+func init() { table[kernels.Rounded] = roundMatrices }
+
+// roundMatrices rounds each matrix of a call by itself.
+func roundMatrices(c *kernels.Call) {
+	out, width := make([]float64, c.Out[0].Len()), c.In[0].Shape[len(c.In[0].Shape)-1]
+	x := load(c.In[0])
+	for _, rows := range kernels.Matrices(c) {
+		part := tensor.Make(c.In[0].DType, rows[1]-rows[0], width)
+		store(part, x[rows[0]*width:rows[1]*width])
+		copy(out[rows[0]*width:], load(rounded(part, kernels.OperandOf(c.Attr))))
+	}
+	store(c.Out[0], out)
+}
+
 // rounded is a matrix, of all rows of a tensor, in blocks that share a scale.
 func rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
 	v, out := load(t), tensor.Make(t.DType, t.Shape...)

@@ -158,7 +158,11 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 		return t.ParamOn(name+suffix, []int{m.places(), n, k}, true, byPlace,
 			grad.Cut{Mesh: topology.ETP, Axis: cut, Unit: 1})
 	}
-	y := t.GroupedLinear(x, w(".weight", out, in, cut), off)
+	low := 0
+	if t.Low != nil {
+		low = t.Low(t.Full(name + ".weight"))
+	}
+	y := t.LowGrouped(x, w(".weight", out, in, cut), off, low)
 	if m.Biases { // where inputs are cut, groups are: each bias is added once
 		y = t.GroupBias(y, t.ParamOn(name+".bias", []int{m.places(), out}, false, byPlace,
 			grad.Cut{Mesh: topology.ETP, Axis: cut % 2, Unit: 1}), off)

@@ -46,7 +46,7 @@ func (r rules) lowPrecision() {
 	}
 	var names []string
 	for _, p := range r.m.Params(nil) {
-		if len(p.Shape) == 2 && strings.HasSuffix(p.Name, ".weight") {
+		if (len(p.Shape) == 2 || p.Experts) && strings.HasSuffix(p.Name, ".weight") {
 			names = append(names, p.Name)
 		}
 	}
