@@ -55,7 +55,8 @@ func checkGroups(c *Call, groups int) error {
 
 func init() {
 	extra[Rounded] = func(c *Call) error {
-		if at := c.Attr.I; at[1] < 1 || at[1] >= len(Precisions) || at[0] < OperandsForward || at[0] > OperandsDW ||
+		if at := c.Attr.I; at[1] < 1 || at[1] >= len(Precisions) || at[0] < OperandsForward ||
+			at[0] > OperandsDW ||
 			at[2] < 0 || at[2] > 1 {
 			return fmt.Errorf("rounded operand %d of product %d in precision %d", at[2], at[0], at[1])
 		}

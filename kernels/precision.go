@@ -27,8 +27,8 @@ type ScaleRule int
 
 // The rules: the greatest number over the magnitude, in float32; the power of two at or below that (both as
 // TransformerEngine's blockwise recipes); and the power of two that MX has, 2^(Top - ⌊log₂ magnitude⌋), with
-// which the greatest of a block may be cut off. NVFP4 has two levels: the matrix's scale in float32 brings the
-// greatest of all to the greatest number times that of e4m3, and blocks have one in e4m3.
+// which the greatest of a block may be cut off. NVFP4 has two levels: the matrix's scale in float32 brings
+// the greatest of all to the greatest number times that of e4m3, and blocks have one in e4m3.
 const (
 	ScaleFloat ScaleRule = iota
 	ScalePower
@@ -44,12 +44,13 @@ type Grain struct {
 	Scale         ScaleRule
 	// numbers are rounded up or down by chance, as near as they are to either (Chance)
 	Chance bool
-	// runs of sixteen along the axis of length above 1 are turned before they are rounded (Hadamard); what is left of a
-	// matrix at its end is not
+	// runs of sixteen along the axis of length above 1 are turned before they are rounded (Hadamard); what is
+	// left of a matrix at its end is not
 	Mixed bool
 }
 
-// Whole reports whether all of a matrix shares one scale, and Global whether scales of blocks depend on all of it.
+// Whole reports whether all of a matrix shares one scale, and Global whether scales of blocks depend on all
+// of it.
 func (g Grain) Whole() bool { return g.Rows == 0 }
 
 // Global reports whether scales of blocks depend on the greatest magnitude of the matrix.
@@ -67,9 +68,10 @@ const HadamardRun = 16
 // hadamardSigns are the signs of numbers before a run is turned (TransformerEngine's get_wgrad_sign_vector).
 var hadamardSigns = [HadamardRun]float32{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1}
 
-// Hadamard turns sixteen rows of a width, one behind the other: each column v becomes H·D·v/4, with H Sylvester's
-// matrix of Hadamard and D the signs. Both operands of a product that sums over the rows are turned, which does not
-// change it, and outliers are spread (arXiv:2509.25149). Sums are float32, of pairs of rows 1, 2, 4 and 8 apart.
+// Hadamard turns sixteen rows of a width, one behind the other: each column v becomes H·D·v/4, with H
+// Sylvester's matrix of Hadamard and D the signs. Both operands of a product that sums over the rows are
+// turned, which does not change it, and outliers are spread (arXiv:2509.25149). Sums are float32, of pairs of
+// rows 1, 2, 4 and 8 apart.
 func Hadamard(rows []float32, width int) {
 	for i, sign := range hadamardSigns {
 		if sign < 0 {
@@ -94,8 +96,9 @@ func Hadamard(rows []float32, width int) {
 	}
 }
 
-// Chance rounds x to one of its neighbours in the format: up in as many of all cases as it is near to the upper one.
-// What decides is a hash of x's bits and of its place, so that a matrix is always rounded in the same way.
+// Chance rounds x to one of its neighbours in the format: up in as many of all cases as it is near to the
+// upper one. What decides is a hash of x's bits and of its place, so that a matrix is always rounded in the
+// same way.
 func (n Number) Chance(x float32, place int) float32 {
 	a := math.Abs(float64(x))
 	if a != a {
@@ -122,8 +125,8 @@ func hashed(a, b uint32) uint32 {
 }
 
 // Factor is what numbers of a block are multiplied with before they are rounded, and divided by behind that;
-// most is the greatest magnitude, and all that of the matrix, which only Global grains read. A block of zeros has 1;
-// one that is not finite has NaN.
+// most is the greatest magnitude, and all that of the matrix, which only Global grains read. A block of zeros
+// has 1; one that is not finite has NaN.
 func (g Grain) Factor(most, all float32) (by, back float32) {
 	if g.Whole() {
 		most = all
@@ -213,7 +216,8 @@ var Precisions = []Precision{{Name: "none"},
 		Description: "e2m1 in blocks of 16 along the sum (weights 16×16), e4m3 scales and one a matrix; gradients by " +
 			"chance, operands of the weights' gradient turned"},
 	{Name: "tensor", Act: grain(E4M3, 0, 0, ScaleFloat), Weight: grain(E4M3, 0, 0, ScaleFloat),
-		Grad: grain(E5M2, 0, 0, ScaleFloat), Source: "TransformerEngine, Float8CurrentScaling; arXiv:2209.05433",
+		Grad:        grain(E5M2, 0, 0, ScaleFloat),
+		Source:      "TransformerEngine, Float8CurrentScaling; arXiv:2209.05433",
 		Description: "e4m3, gradients e5m2, one float32 scale a matrix, of its greatest number now"},
 	{Name: "tensor_e4m3", Act: grain(E4M3, 0, 0, ScaleFloat), Weight: grain(E4M3, 0, 0, ScaleFloat),
 		Grad: grain(E4M3, 0, 0, ScaleFloat), Source: "TransformerEngine, Float8CurrentScaling",

@@ -45,7 +45,8 @@ func lowRunOf(t *testing.T, s family.Spec, v variant, mesh topology.Mesh, precis
 	require.NoError(t, err)
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 4,
 		LossScale: core.LossScale{Scale: 1},
-		LR:        func(int64) float64 { return 0.01 }}, Backend: func(int) kernels.Backend { return cpu.New(1) },
+		LR:        func(int64) float64 { return 0.01 }},
+		Backend: func(int) kernels.Backend { return cpu.New(1) },
 		Batches: testBatches(mesh.Replicas(), 64),
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind == "param" {
@@ -109,15 +110,19 @@ func TestLowPrecisionPlans(t *testing.T) {
 	}
 }
 
-// TestLowPrecisionExperts: products of experts have operands of few bits too, each expert's rows in blocks of their
-// own: other losses in every recipe, the same bits where a plan changes no rows of an expert, and where experts are
-// shared out over two replicas, whose rows then meet in one product, losses that a few steps' rounding tells apart.
+// TestLowPrecisionExperts: products of experts have operands of few bits too, each expert's rows in blocks of
+// their own: other losses in every recipe, the same bits where a plan changes no rows of an expert, and where
+// experts are shared out over two replicas, whose rows then meet in one product, losses that a few steps'
+// rounding tells apart.
 func TestLowPrecisionExperts(t *testing.T) {
 	s := lowSpec()
 	s.MLPs = []string{"experts", "experts"}
 	s.Experts = block.Experts{Inter: 64, Experts: 4, Each: 2, Router: routers.Router{Normalize: true}}
 	one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
-	keep := func(p string, v variant, mesh topology.Mesh) []float64 { return lowRunOf(t, s, v, mesh, p, tensor.F32) }
+	keep := func(p string, v variant, mesh topology.Mesh) []float64 {
+		return lowRunOf(t, s, v, mesh, p,
+			tensor.F32)
+	}
 	seen := map[float64]string{}
 	for _, p := range kernels.Precisions {
 		last := keep(p.Name, one, one.mesh())[3]
@@ -125,11 +130,13 @@ func TestLowPrecisionExperts(t *testing.T) {
 		seen[last] = p.Name
 	}
 	want := keep("block", one, one.mesh())
-	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1",
-		rc: grad.RecomputeFull}} {
+	for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1,
+		schedule: "zb-h1",
+		rc:       grad.RecomputeFull}} {
 		require.Equal(t, want, keep("block", v, v.mesh()), "%v", v)
 	}
-	shared := keep("block", variant{zero: 1, schedule: "1f1b"}, layout.MeshOf(&configs.Plan{PP: 1, DP: 2, TP: 1, CP: 1,
+	shared := keep("block", variant{zero: 1, schedule: "1f1b"}, layout.MeshOf(&configs.Plan{PP: 1, DP: 2,
+		TP: 1, CP: 1,
 		EP: 2, ETP: 1}))
 	require.InEpsilonSlice(t, want, shared, 5e-3)
 }

@@ -51,7 +51,8 @@ func (b *Backend) rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
 	return out
 }
 
-// roundTo writes a tensor, taken as the matrix of all its rows, to one of its shape in blocks that share a scale.
+// roundTo writes a tensor, taken as the matrix of all its rows, to one of its shape in blocks that share a
+// scale.
 func (b *Backend) roundTo(out, t *tensor.Tensor, g kernels.Grain) {
 	width, rows := lastDim(t), t.Rows()
 	if t.Len() == 0 {
@@ -88,8 +89,8 @@ func (b *Backend) roundTo(out, t *tensor.Tensor, g kernels.Grain) {
 	})
 }
 
-// rowsOf are rows [first, end) in float32, turned in runs where the grain wants it: first is a multiple of the
-// length of a run.
+// rowsOf are rows [first, end) in float32, turned in runs where the grain wants it: first is a multiple of
+// the length of a run.
 func (w *worker) rowsOf(from view, first, end, width int, g kernels.Grain) []float32 {
 	buf := w.arena.f32((end - first) * width)
 	for r := range end - first {
@@ -109,8 +110,8 @@ func (b *Backend) copyOf(t *tensor.Tensor) *tensor.Tensor {
 	return tensor.Of(t.DType, b.shared.u16(t.Len()), t.Shape...)
 }
 
-// round rounds rows [first, end), which share scales by columns of the grain; all is the greatest magnitude of the
-// matrix where scales depend on it.
+// round rounds rows [first, end), which share scales by columns of the grain; all is the greatest magnitude
+// of the matrix where scales depend on it.
 func (w *worker) round(from, to view, first, end, width int, all float32, g kernels.Grain) {
 	buf := w.rowsOf(from, first, end, width, g)
 	places := w.arena.zero(width) // greatest magnitudes by column, where blocks have more than one row
@@ -160,7 +161,8 @@ func (w *worker) round(from, to view, first, end, width int, all float32, g kern
 	}
 }
 
-// chance rounds numbers by chance, the first of which has a place in its matrix; chances does so with factors of each.
+// chance rounds numbers by chance, the first of which has a place in its matrix; chances does so with factors
+// of each.
 func chance(x []float32, by, back float32, place int, n kernels.Number) {
 	for i, v := range x {
 		x[i] = n.Chance(v*by, place+i) * back

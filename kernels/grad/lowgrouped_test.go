@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestLowGrouped: products of one group of rows with rounded operands are those of a layer with rounded operands, and
-// of two groups those of two layers, result and every gradient, to the bit, in each precision.
+// TestLowGrouped: products of one group of rows with rounded operands are those of a layer with rounded
+// operands, and of two groups those of two layers, result and every gradient, to the bit, in each precision.
 func TestLowGrouped(t *testing.T) {
 	const k, n = 40, 18
 	r := rand.New(rand.NewPCG(5, 6))
@@ -29,7 +29,8 @@ func TestLowGrouped(t *testing.T) {
 	for p := 1; p < len(kernels.Precisions); p++ {
 		name := kernels.Precisions[p].Name
 		layer := func(rows int) rule {
-			return rule{map[string][]int{"x": {rows, k}, "w": {n, k}}, func(t *Tape, v map[string]*Value) *Value {
+			return rule{map[string][]int{"x": {rows, k}, "w": {n, k}}, func(t *Tape,
+				v map[string]*Value) *Value {
 				return t.LowLinear(v["x"], v["w"], nil, p)
 			}}
 		}
@@ -39,7 +40,8 @@ func TestLowGrouped(t *testing.T) {
 				return t.LowGrouped(v["x"], v["w"], t.ConstI32("off", off), p)
 			}}
 		}
-		one := groups(1, 0, 24).on(t, Options{}, -1, map[string]*tensor.Tensor{"x": x, "w": part(w, 0, n*k, 1, n, k)})
+		one := groups(1, 0, 24).on(t, Options{}, -1, map[string]*tensor.Tensor{"x": x, "w": part(w, 0, n*k, 1,
+			n, k)})
 		want := layer(24).on(t, Options{}, -1, map[string]*tensor.Tensor{"x": x, "w": part(w, 0, n*k, n, k)})
 		require.Equal(t, want, one, name)
 		plain := rule{map[string][]int{"x": {24, k}, "w": {n, k}}, func(t *Tape, v map[string]*Value) *Value {

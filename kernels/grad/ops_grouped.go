@@ -38,35 +38,42 @@ func (t *Tape) GroupedLinear(x, w, off *Value) *Value {
 	return t.one(opGrouped, kernels.Attr{}, x.DType, []int{x.Shape[0], w.Shape[1]}, p, x, w, off)
 }
 
-// LowGrouped is GroupedLinear of operands that are rounded as kernels.Precisions[precision] says, and so are those of
-// its gradients, each from the numbers as they are; each group's rows are a matrix of their own. 0 is GroupedLinear.
+// LowGrouped is GroupedLinear of operands that are rounded as kernels.Precisions[precision] says, and so are
+// those of its gradients, each from the numbers as they are; each group's rows are a matrix of their own. 0
+// is GroupedLinear.
 func (t *Tape) LowGrouped(x, w, off *Value, precision int) *Value {
 	if precision == 0 {
 		return t.GroupedLinear(x, w, off)
 	}
 	w, x, p := t.groupedProduct(w, x, "gnk", "tk", "tn", off, w.Place.Cuts(0))
-	xr, wr := t.rounded(x, off, kernels.OperandsForward, 0, precision), t.rounded(w, nil, kernels.OperandsForward, 1, precision)
-	return t.one(opLowGrouped, kernels.Attr{I: [4]int{0, precision}}, x.DType, []int{x.Shape[0], w.Shape[1]}, p, xr, wr, off)
+	xr, wr := t.rounded(x, off, kernels.OperandsForward, 0, precision), t.rounded(w, nil,
+		kernels.OperandsForward, 1, precision)
+	return t.one(opLowGrouped, kernels.Attr{I: [4]int{0, precision}}, x.DType, []int{x.Shape[0], w.Shape[1]},
+		p, xr, wr, off)
 }
 
 // rounded is the first or the second operand of a product as it is multiplied.
 func (t *Tape) rounded(x, off *Value, product, operand, precision int) *Value {
-	return t.one(opRounded, kernels.Attr{I: [4]int{product, precision, operand}}, x.DType, x.Shape, x.Place, x, off)
+	return t.one(opRounded, kernels.Attr{I: [4]int{product, precision, operand}}, x.DType, x.Shape, x.Place,
+		x, off)
 }
 
-// lowGroupedVJP is the gradient of a linear layer per group whose operands are rounded: rounding passes it on as it is.
+// lowGroupedVJP is the gradient of a linear layer per group whose operands are rounded: rounding passes it on
+// as it is.
 func lowGroupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g, precision := make([]*Value, 3), n.Attr.I[1]
 	x, w, off := n.In[0].Node.In[0], n.In[1].Node.In[0], n.In[2]
 	groups := w.Place.Cuts(0)
 	if leg(0) {
 		w, d, p := t.groupedProduct(w, dy[0], "gnk", "tn", "tk", off, groups)
-		d, w = t.rounded(d, off, kernels.OperandsDX, 0, precision), t.rounded(w, nil, kernels.OperandsDX, 1, precision)
+		d, w = t.rounded(d, off, kernels.OperandsDX, 0, precision), t.rounded(w, nil, kernels.OperandsDX, 1,
+			precision)
 		g[0] = t.one(opGroupedDX, kernels.Attr{}, d.DType, x.Shape, p, d, w, off)
 	}
 	if leg(1) {
 		d, x, p := t.groupedProduct(dy[0], x, "tn", "tk", "gnk", off, groups)
-		d, x = t.rounded(d, off, kernels.OperandsDW, 0, precision), t.rounded(x, off, kernels.OperandsDW, 1, precision)
+		d, x = t.rounded(d, off, kernels.OperandsDW, 0, precision), t.rounded(x, off, kernels.OperandsDW, 1,
+			precision)
 		g[1] = t.one(opGroupedDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, x, off)
 	}
 	return g

@@ -70,20 +70,23 @@ func groupedCases() []Case {
 	return append(append(l, headCases()...), roundedCases()...)
 }
 
-// roundedCases are operands of products in each precision by themselves: groups of rows, empty ones among them, and
-// matrices of the last two axes.
+// roundedCases are operands of products in each precision by themselves: groups of rows, empty ones among
+// them, and matrices of the last two axes.
 func roundedCases() (l []Case) {
 	for p := 1; p < len(kernels.Precisions); p++ {
 		for operand := range 6 {
 			at := kernels.Attr{I: [4]int{operand / 2, p, operand % 2}}
 			name := fmt.Sprintf("%s operand %d", kernels.Precisions[p].Name, operand)
-			l = append(l, Case{Op: kernels.Rounded, Name: name + " of groups", Tol: 1e-6, Why: "one product and rounding",
+			l = append(l, Case{Op: kernels.Rounded, Name: name + " of groups", Tol: 1e-6,
+				Why: "one product and rounding",
 				Call: func(g *gen) *kernels.Call {
 					off := tensor.Of(tensor.I32, []int32{3, 3, 8, 45, 45, 66}, 6)
-					return &kernels.Call{In: tensors{g.uneven(70, 37), off}, Out: tensors{g.raw(g.a, 70, 37)}, Attr: at}
+					return &kernels.Call{In: tensors{g.uneven(70, 37), off}, Out: tensors{g.raw(g.a, 70, 37)},
+						Attr: at}
 				}}, Case{Op: kernels.Rounded, Name: name, Tol: 1e-6, Why: "one product and rounding",
 				Call: func(g *gen) *kernels.Call {
-					return &kernels.Call{In: tensors{g.uneven(3, 35, 130)}, Out: tensors{g.raw(g.a, 3, 35, 130)}, Attr: at}
+					return &kernels.Call{In: tensors{g.uneven(3, 35, 130)}, Out: tensors{g.raw(g.a, 3, 35,
+						130)}, Attr: at}
 				}})
 		}
 	}

@@ -49,8 +49,8 @@ func TestPrecisionGolden(t *testing.T) {
 	}
 }
 
-// TestChance: a number between two of a format becomes the upper one in as many of all places as it is near to it,
-// and one of the format, or beyond it, is what it was or the greatest.
+// TestChance: a number between two of a format becomes the upper one in as many of all places as it is near
+// to it, and one of the format, or beyond it, is what it was or the greatest.
 func TestChance(t *testing.T) {
 	for _, n := range []kernels.Number{kernels.E2M1, kernels.E4M3} {
 		for _, x := range []float32{0.3, -0.3, 1.1, 1.49, 2.75, -3.9, 4.5} {
