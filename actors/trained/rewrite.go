@@ -19,6 +19,8 @@ import (
 type Form struct {
 	DType string // f32, f16 or bf16; "" leaves types as they are
 	Shard int64  // bytes of a file; 0 is the usual
+	// Quantize is a form of checkpoint.Quantizers that linear layers are rounded to; "" is none.
+	Quantize string
 }
 
 func (f Form) shard() int64 {
@@ -58,10 +60,33 @@ func Rewrite(dir, adapter, dst string, f Form) error {
 			return err
 		}
 	}
+	var bits json.RawMessage
+	if f.Quantize != "" {
+		if src, bits, err = quantize(src, dir, f.Quantize); err != nil {
+			return err
+		}
+	}
 	if err := WriteFolder(dst, src, dir, f); err != nil {
 		return err
 	}
-	return unquantized(filepath.Join(dst, "config.json"))
+	return setBits(filepath.Join(dst, "config.json"), bits)
+}
+
+// quantize shows the linear layers of a directory's model in few bits.
+func quantize(src checkpoint.Source, dir, form string) (checkpoint.Source, json.RawMessage, error) {
+	c, err := configs.ReadModel(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := family.Build(c, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := m.OpenWeights(src, dir); err != nil { // takes the layout that the directory has
+		return nil, nil, err
+	}
+	linear := m.Linears()
+	return checkpoint.Quantize(src, form, func(name string) bool { return linear[name] })
 }
 
 // Merge adds a directory of PEFT's to the model that it is of and writes that to dst. base is the model: a
@@ -122,8 +147,8 @@ func ownType(dir string) string {
 	return "bf16"
 }
 
-// unquantized takes what a config.json says of few bits out of it.
-func unquantized(path string) error {
+// setBits makes a config.json say how weights are kept in few bits; nil is that they are not.
+func setBits(path string, bits json.RawMessage) error {
 	if !machine.Exists(path) {
 		return nil
 	}
@@ -132,10 +157,12 @@ func unquantized(path string) error {
 		return err
 	}
 	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil {
+	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil && bits == nil {
 		return err
 	}
-	delete(keys, "quantization_config")
+	if delete(keys, "quantization_config"); bits != nil {
+		keys["quantization_config"] = bits
+	}
 	if text, err = json.MarshalIndent(keys, "", "  "); err != nil {
 		return err
 	}

@@ -63,3 +63,24 @@ func (w *Weights) ReadPacked(p *grad.Param, g Region, dst []float32) (bool, erro
 	}
 	return true, nil
 }
+
+// Linears are the tensors of a checkpoint that have the weights of linear layers which can be kept in few
+// bits: not embeddings, heads, routers or experts.
+func (m *Model) Linears() map[string]bool {
+	asked, before := map[string]bool{}, m.Packed
+	m.Packed = func(param string, _ int) kernels.Packing {
+		asked[param] = true
+		return kernels.Packing{}
+	}
+	defer func() { m.Packed = before }()
+	out := map[string]bool{}
+	for _, p := range m.Params(nil) {
+		s := m.Source(p.Name)
+		if asked[p.Name] && len(p.Shape) == 2 && !s.Turned && s.Lead == 0 && !s.Flat && s.Tail == nil &&
+			!s.Stack &&
+			s.Step == 0 {
+			out[s.Name] = true
+		}
+	}
+	return out
+}

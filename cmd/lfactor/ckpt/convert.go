@@ -31,6 +31,8 @@ type conversion struct {
 	merge     bool
 	base      string
 	shard     configs.Bytes
+	quantize  string
+	text      string
 	upcycle   int
 	each      int
 	seed      uint64
@@ -67,6 +69,16 @@ func ckptConvertCommand() *cobra.Command {
 	f.StringVar(&o.base, "base", "",
 		"with --merge: the model that PEFT's adapters of SRC add to, a Hugging Face "+
 			"directory or the name of a repository in its cache, where it is not the one that they name")
+	names, docs := checkpoint.Quantizers()
+	for i, doc := range docs {
+		docs[i] = names[i] + ", " + doc
+	}
+	f.StringVar(&o.quantize, "quantize", "",
+		"round the weights of linear layers of a Hugging Face directory to "+
+			"nearest: "+strings.Join(docs, "; "))
+	f.StringVar(&o.text, "perplexity", "",
+		"with --quantize: file of text of which the perplexity is printed, "+
+			"before and after")
 	var shard string
 	f.StringVar(&shard, "shard-size", "", "most of a file of a Hugging Face directory, as in 2GB or 500MiB; "+
 		"5GiB where it is not said")
@@ -85,7 +97,7 @@ func ckptConvertCommand() *cobra.Command {
 			return err
 		}
 		end := growing(c.ErrOrStderr(), args[1])
-		err = o.convert(args[0], args[1])
+		err = o.convert(c, args[0], args[1])
 		if end(); err != nil {
 			return err
 		}
@@ -103,6 +115,7 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 		}
 	}
 	other := foreign(args[0])
+	names, _ := checkpoint.Quantizers()
 	switch {
 	case !slices.Contains(forms, o.to):
 		return exit.Usagef("--to %s: want one of %s", o.to, strings.Join(forms, ", "))
@@ -113,6 +126,11 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 	case o.dtype != "" && o.to == "hf" && !other && !checkpoint.IsAdapter(args[0]) && !folder(args[0]):
 		return exit.Usagef("--dtype is for what is converted from or to another form; a run's " +
 			"checkpoint is exported in the type of the weights that it began with")
+	case o.quantize != "" && (o.to != "hf" || !slices.Contains(names, o.quantize)):
+		return exit.Usagef("--quantize %s: want one of %s, and a Hugging Face directory", o.quantize,
+			strings.Join(names, ", "))
+	case o.text != "" && o.quantize == "":
+		return exit.Usagef("--perplexity is for --quantize")
 	case o.shard > 0 && o.to != "hf":
 		return exit.Usagef("--shard-size is for Hugging Face directories")
 	case checkpoint.IsAdapter(args[0]) && !o.merge:
@@ -155,12 +173,15 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 
 // convert makes dst of src, whatever the two are: by way of a Hugging Face directory, unless one of them is
 // one.
-func (o *conversion) convert(src, dst string) error {
+func (o *conversion) convert(c *cobra.Command, src, dst string) error {
 	if o.upcycle != 0 {
 		if err := trained.Upcycle(src, dst, o.upcycle, o.each, o.seed); err != nil {
 			return fmt.Errorf("upcycling %s: %w", src, err)
 		}
 		return nil
+	}
+	if o.quantize != "" {
+		return o.rounded(c, src, dst)
 	}
 	if o.to == "hf" {
 		return o.folder(src, dst, o.dtype)

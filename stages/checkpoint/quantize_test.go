@@ -1,0 +1,147 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// quantSource is a directory of matrices of a type: whole blocks, short ones, zeros, and a norm.
+func quantSource(t *testing.T, d DType) *Dir {
+	dir := t.TempDir()
+	shapes := map[string][]int{"a.weight": {256, 256}, "b.weight": {130, 320}, "zero.weight": {4, 64},
+		"odd.weight": {5, 7}, "norm.weight": {64}, "head.weight": {8, 64}}
+	var infos []Info
+	for name, shape := range shapes {
+		infos = append(infos, Info{Name: name, DType: d, Shape: shape})
+	}
+	w, err := NewWriter(dir, infos, 0)
+	require.NoError(t, err)
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, i := range infos {
+		x := make([]float32, boxLen(whole(i.Shape)))
+		for k := range x {
+			if i.Name != "zero.weight" {
+				x[k] = float32(r.NormFloat64())
+			}
+		}
+		raw := make([]byte, len(x)*d.Bits()/8)
+		require.NoError(t, narrow(d, x, raw))
+		require.NoError(t, w.WriteRanges(i.Name, whole(i.Shape), raw))
+	}
+	require.NoError(t, w.Commit())
+	src, err := OpenDir(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, src.Close()) })
+	return src
+}
+
+// TestQuantize: what every form makes of a model is written, read again by its packing, and lies within
+// half a step of what it was; read in parts it has the same bytes; what stays is named.
+func TestQuantize(t *testing.T) {
+	errors := map[string]float64{"fp8": 1.0 / 16, "int8": 1.0 / 254, "int4": 1.0 / 7, "nvfp4": 1.0 / 5}
+	names, docs := Quantizers()
+	require.Len(t, docs, len(names))
+	for _, form := range names {
+		for _, d := range []DType{F32, BF16} {
+			src := quantSource(t, d)
+			q, config, err := Quantize(src, form, func(name string) bool { return name != "head.weight" })
+			require.NoError(t, err)
+			require.Contains(t, string(config), `"head"`)
+			if form == "int4" || form == "nvfp4" {
+				require.Contains(t, string(config), `"odd"`, "its rows are no whole groups")
+			}
+			dir := filepath.Join(t.TempDir(), "out")
+			w, err := NewWriter(dir, q.Tensors(), 0)
+			require.NoError(t, err)
+			require.NoError(t, Copy(w, q))
+			require.NoError(t, w.Commit())
+			out, err := OpenDir(dir)
+			require.NoError(t, err)
+			plain, err := Dequantized(out, dir)
+			require.NoError(t, err)
+			for _, i := range src.Tensors() {
+				want, err := (&finder{src: src}).floats(i, whole(i.Shape)...)
+				require.NoError(t, err)
+				var got []float32
+				for _, j := range plain.Tensors() {
+					if j.Name == i.Name {
+						require.Equal(t, i.Shape, j.Shape)
+						got, err = (&finder{src: plain}).floats(j, whole(i.Shape)...)
+						require.NoError(t, err)
+					}
+				}
+				if !QuantizedAt(plain, i.Name) {
+					require.Equal(t, want, got, i.Name)
+					continue
+				}
+				most := float64(magnitude(want))
+				for k := range want {
+					require.InDelta(t, want[k], got[k], errors[form]*most+1e-9, "%s %s", form, i.Name)
+				}
+			}
+			for _, p := range q.Tensors() { // parts are the whole's
+				if len(p.Shape) < 2 || p.Shape[0] < 3 {
+					continue
+				}
+				all := make([]byte, p.Bytes)
+				require.NoError(t, q.ReadRanges(p.Name, whole(p.Shape), all))
+				row := int(p.Bytes) / p.Shape[0]
+				box := whole(p.Shape)
+				box[0] = [2]int{1, p.Shape[0] - 1}
+				part := make([]byte, row*(p.Shape[0]-2))
+				require.NoError(t, q.ReadRanges(p.Name, box, part))
+				require.Equal(t, all[row:len(all)-row], part, p.Name)
+			}
+			require.NoError(t, out.Close())
+			require.True(t, json.Valid(config))
+		}
+	}
+	_, _, err := Quantize(quantSource(t, F32), "int5", func(string) bool { return true })
+	require.ErrorContains(t, err, "[fp8 int4 int8 nvfp4] are")
+	_, _, err = Quantize(quantSource(t, F32), "int8", func(string) bool { return false })
+	require.ErrorContains(t, err, "no matrix")
+}
+
+// broken has a number that is not finite.
+type broken struct{ Source }
+
+func (b broken) ReadRanges(name string, ranges [][2]int, dst []byte) error {
+	err := b.Source.ReadRanges(name, ranges, dst)
+	if strings.HasPrefix(name, "a.") {
+		putWord(dst, 3, math.Float32bits(float32(math.Inf(1))))
+	}
+	return err
+}
+
+// TestQuantizeInfinite: numbers that few bits have not are refused by their tensor's name.
+func TestQuantizeInfinite(t *testing.T) {
+	q, _, err := Quantize(broken{quantSource(t, F32)}, "int8", func(string) bool { return true })
+	require.NoError(t, err)
+	require.ErrorContains(t, q.ReadRanges("a.weight", [][2]int{{0, 256}, {0, 256}}, make([]byte, 256*256)),
+		"a.weight: malformed: it has numbers that are not finite")
+}
+
+// TestToSmall: every number of FP8 and of four bits is itself, and numbers between go to the nearest,
+// ties to even.
+func TestToSmall(t *testing.T) {
+	for b := range 256 {
+		if b&127 != 127 {
+			require.Equal(t, byte(b), toE4M3(e4m3[b]))
+		}
+	}
+	for b := range 16 {
+		require.Equal(t, byte(b), toE2M1(e2m1[b]))
+	}
+	require.EqualValues(t, 126, toE4M3(1e6))
+	require.EqualValues(t, 0x38, toE4M3(1.0625), "between 1 and 1.125, the even one")
+	require.EqualValues(t, 0x3a, toE4M3(1.1875))
+	require.EqualValues(t, 4, toE2M1(2.5))
+	require.EqualValues(t, 6, toE2M1(3.5))
+	require.EqualValues(t, 7, toE2M1(100))
+}
