@@ -101,3 +101,31 @@ func TestRecipeRefused(t *testing.T) {
 	require.Contains(t, out, `bad.yaml:4: steps[0].min_words: there is no such key`)
 	require.NoDirExists(t, filepath.Join(dir, "out"))
 }
+
+// Files of another size and format have the documents of the old ones in their order, and what a flag has wrong is
+// said before anything is written.
+func TestReshard(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	runCorpus(t, dir, 250)
+	code, out := runIn(t, dir, nil, "data", "reshard", "a.jsonl", "--to", "mds", "--as", "mds", "--documents", "60")
+	require.Zero(t, code, out)
+	code, out = runIn(t, dir, nil, "data", "reshard", "mds", "--to", "back", "--documents", "1000")
+	require.Zero(t, code, out)
+	texts := func(path string) (list []string) {
+		b, err := os.ReadFile(filepath.Join(dir, path))
+		require.NoError(t, err)
+		for l := range strings.Lines(string(b)) {
+			var d struct{ Text string }
+			require.NoError(t, json.Unmarshal([]byte(l), &d))
+			list = append(list, d.Text)
+		}
+		return list
+	}
+	require.Equal(t, texts("a.jsonl"), texts("back/data-00000.jsonl"))
+	require.FileExists(t, filepath.Join(dir, "mds", "data-00004.mds"))
+	code, out = runIn(t, dir, nil, "data", "reshard", "a.jsonl", "--to", "x", "--as", "csv")
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, `"csv" is not written; use one of jsonl, mds, parquet`)
+	require.NoDirExists(t, filepath.Join(dir, "x"))
+}

@@ -68,7 +68,7 @@ var jsonArgs = map[string]string{
 	"config explain": "plan.pp run.yaml", "config models": "", "config schema": "",
 	"data bench": "text", "data blame": "run last",
 	"data convert": "--output_dir shards --json_file a.jsonl --image_dir img --sample_type multi_mix_qa",
-	"data index":   "s.tar", "data ingest": "job.yaml", "data run": "recipe.yaml", "data serve": "- it serves until it is stopped, see TestDataServe",
+	"data index":   "s.tar", "data ingest": "job.yaml", "data run": "recipe.yaml", "data reshard": "text --to resharded", "data serve": "- it serves until it is stopped, see TestDataServe",
 	"data lint": "text", "data pack": "--input shards --output_dir packed --model model --max-tokens 256",
 	"data preview": "text", "data quarantine": "run", "data stat": "text",
 	"data tokenize": "--input text --hf-tokenizer-path tok --output-prefix ids",

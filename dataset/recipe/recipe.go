@@ -97,6 +97,11 @@ func Load(path string) (*Recipe, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Parse(path, text)
+}
+
+// Parse is Load of a recipe's text; path is its name for people.
+func Parse(path string, text []byte) (*Recipe, error) {
 	root, err := source.ParseYAML(path, text)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,51 @@
+package data
+
+import (
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/recipe"
+)
+
+const reshardHelp = `The documents of PATH, in their order, are written anew: in files of another size, another format, or compressed otherwise, with all columns.
+It is the recipe without steps (lfactor data run), so that it goes on where it was cut off, to the same bytes, and says what it could not read.`
+
+func dataReshard() *cobra.Command {
+	c := &cobra.Command{Use: "reshard PATH… --to FOLDER",
+		Short: "Write texts and conversations in files of another size or format",
+		Long:  reshardHelp, Args: cobra.MinimumNArgs(1)}
+	o := openFlags(c)
+	f := c.Flags()
+	to := f.String("to", "", "folder that gets the files; a new one")
+	form := f.String("as", "jsonl", "format of the files: jsonl, parquet or mds")
+	compress := f.String("compress", "", "gzip or zstd, of jsonl")
+	documents := f.Int64("documents", 100_000, "documents of a file")
+	workers := f.Int("workers", 0, "files made at once; by default as many as there are processors")
+	quarantine := f.Int64("max-bad", 100, "unreadable documents that are set aside")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if *to == "" {
+			return exit.Usagef("--to: name a folder")
+		}
+		file := map[string]any{"output": *to, "quarantine": *quarantine,
+			"inputs": []map[string]any{{"name": "input", "paths": args, "format": o.Format,
+				"text_key": o.TextKey,
+				"split":    o.Split, "max_bytes": o.BytesMax}},
+			"outputs": []map[string]any{{"format": *form, "compress": *compress, "documents": *documents}}}
+		if *workers != 0 {
+			file["workers"] = *workers
+		}
+		text, err := json.Marshal(file) // which is YAML too
+		if err != nil {
+			return err
+		}
+		r, err := recipe.Parse("reshard", text)
+		if err != nil {
+			return exit.With(err, exit.Usage)
+		}
+		return carryOut(c, r, dataset.Elsewhere{})
+	}
+	return c
+}
