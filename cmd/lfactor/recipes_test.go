@@ -23,7 +23,13 @@ func TestRecipes(t *testing.T) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.Equal(t, r.Text, string(text))
-		require.GreaterOrEqual(t, strings.Count(r.Text, "# "), 2, "%s says what it does, and what it needs", r.Name)
+		require.GreaterOrEqual(
+			t,
+			strings.Count(r.Text, "# "),
+			2,
+			"%s says what it does, and what it needs",
+			r.Name,
+		)
 
 		cfg, err := configs.Load(configs.Request{File: file, Getenv: func(string) string { return "" }})
 		require.NoError(t, err, r.Name)
@@ -32,7 +38,12 @@ func TestRecipes(t *testing.T) {
 		code, out = carriedOut(t, "config", "check", file)
 		require.Equal(t, 2, code, r.Name)
 		for _, fault := range strings.Split(strings.TrimSpace(out), "\n") {
-			require.Regexp(t, `no file of this host is named|has no tokenizer.json|has no config.json|no such file`, fault, r.Name)
+			require.Regexp(
+				t,
+				`no file of this host is named|has no tokenizer.json|has no config.json|no such file`,
+				fault,
+				r.Name,
+			)
 		}
 	}
 	code, out := carriedOut(t, "init", "--recipe", "lorra", t.TempDir())

@@ -70,18 +70,26 @@ func TestProgress(t *testing.T) {
 	for _, verb := range leaves(root(), "") { // who says it in its own way
 		c, _, err := root().Find(strings.Fields(verb))
 		require.NoError(t, err)
-		own := slices.Contains([]string{"attach", "cluster", "demo", "events", "logs", "sample", "serve", "train", "ui"},
-			strings.Fields(verb)[0])
+		own := slices.Contains(
+			[]string{"attach", "cluster", "demo", "events", "logs", "sample", "serve", "train", "ui"},
+			strings.Fields(verb)[0],
+		)
 		require.Equal(t, own, cli.OwnsProgress(c), verb)
 	}
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", "train.steps=4")
 	require.Zero(t, code, out)
 	cases := []struct{ args, want string }{
-		{"bench kernels --only rmsnorm --rounds 3 --precision fp32", `timing rmsnorm.* of \d+ \(\d+ %\)  [\d.e+]+/s  eta \d+s`},
+		{
+			"bench kernels --only rmsnorm --rounds 3 --precision fp32",
+			`timing rmsnorm.* of \d+ \(\d+ %\)  [\d.e+]+/s  eta \d+s`,
+		},
 		{"bench step --steps 2 --layers 1 --hidden 64 --intermediate 64 --vocab 64 --seq 64 --batch 1",
 			`training steps  2 of 3 \(66 %\)`},
-		{"sim run.yaml --seeds 9 --cluster cpu", `simulating seeds, each twice  [1-8] of 9 \(\d+ %\)  [\d.e+]+/s  eta \d+s`},
+		{
+			"sim run.yaml --seeds 9 --cluster cpu",
+			`simulating seeds, each twice  [1-8] of 9 \(\d+ %\)  [\d.e+]+/s  eta \d+s`,
+		},
 		{"sim run.yaml --cluster cpu", `lfactor sim  after \d+s`},
 		{"plan run.yaml --hosts 1x4", ` of \d+ \(\d+ %\)`},
 		{"plan run.yaml --max-length --hosts 1x1", ` after \d+s`},
@@ -100,7 +108,11 @@ func TestProgress(t *testing.T) {
 		t.Log("bench plan, bench sim and sim encoder: add -long")
 	}
 	for _, c := range cases {
-		code, _, errs := clitest.StreamsEnv(t, dir, []string{"LFACTOR_PROGRESS_EVERY=1ms"}, strings.Fields(c.args)...)
+		code, _, errs := clitest.StreamsEnv(
+			t,
+			dir,
+			[]string{"LFACTOR_PROGRESS_EVERY=1ms"},
+			strings.Fields(c.args)...)
 		require.Zero(t, code, "%s: %s", c.args, errs)
 		require.Regexp(t, c.want, errs, c.args)
 	}

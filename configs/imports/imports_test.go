@@ -38,14 +38,14 @@ func TestImport(t *testing.T) {
 				"train.precision": "bf16", "data.seq_len": "2048", "data.split": "[90, 10, 0]", "train.eval_interval": "500", "checkpoint.interval": "500",
 				"plan.recompute": "full", "data.paths": "[data/identity.json*, data/alpaca_en_demo.json*]"},
 			differs: map[string]string{"num_train_epochs": "counts steps", "neftune_noise_alpha": "is not known", "max_samples": "fewer files",
-				"dataset": "dataset_info.json", "template": "chat template", "model_name_or_path": "download the model", "overwrite_cache": "no cache",
+				"dataset": "dataset_info.json", "template": "chat template", "model_name_or_path": "hf:// fetches it", "overwrite_cache": "no cache",
 				"preprocessing_num_workers": "workers", "ddp_timeout": "log.stall", "overwrite_output_dir": "by itself", "report_to": "reports"},
 		},
 		"axolotl.yaml": {
 			want: map[string]string{"train.phase": "sft", "lora.rank": "32", "lora.alpha": "16", "train.global_batch": "32", "train.micro_batch": "2",
 				"train.steps": "300", "optimizer.lr": "0.0002", "train.precision": "bf16", "data.packing": "true", "schedule.warmup_steps": "10",
 				"plan.recompute": "full", "checkpoint.dir": "./outputs/lora-out", "lora.base": "nf4"},
-			differs: map[string]string{"datasets": "hub", "base_model": "download the model",
+			differs: map[string]string{"datasets": "hub", "base_model": "hf:// fetches it",
 				"wandb_project": "reports", "tf32": "implementation", "flash_attention": "implementation", "saves_per_epoch": "counts steps"},
 		},
 		"torchtitan.toml": {

@@ -57,7 +57,9 @@ var llamafactory = map[string]rule{
 	"deepspeed": zero, "ddp_timeout": idle("log.stall says when a run that takes no step says why"),
 	"flash_attn": idle(noSpeed), "enable_liger_kernel": idle(noSpeed), "use_unsloth": idle(noSpeed),
 	"gradient_checkpointing": silent, "disable_gradient_checkpointing": silent, "quantization_bit": word("lora.base", map[string]string{"4": "nf4", "8": "int8"}),
-	"quantization_method": idle("lora.base names the form of the weights in memory"), "image_max_pixels": idle("is of the processor: preprocessor_config.json of data.processor"),
+	"quantization_method": idle(
+		"lora.base names the form of the weights in memory",
+	), "image_max_pixels": idle("is of the processor: preprocessor_config.json of data.processor"),
 	"video_max_pixels": idle("is of the processor: preprocessor_config.json of data.processor"),
 }
 

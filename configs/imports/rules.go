@@ -103,14 +103,17 @@ func (r *reading) steps(steps, epochs string) {
 	)
 }
 
-// fromHub says of a name that is of no folder here that lfactor loads nothing from elsewhere.
+// fromHub lets a name that is of no folder here be fetched from the hub.
 func (r *reading) fromHub(key string) {
 	name := fmt.Sprint(r.all[key])
 	if i, err := os.Stat(name); err != nil || !i.IsDir() {
+		if strings.Count(name, "/") == 1 && !strings.HasPrefix(name, ".") {
+			r.ours["model.path"] = "hf://" + name
+		}
 		r.differ(
 			key,
 			name,
-			"is no folder here: download the model, and name its Hugging Face directory in model.path",
+			"is no folder here: hf:// fetches it from the hub where the cache has it not; a folder may stand there, too",
 		)
 	}
 	if r.number("warmup_steps", 0) > 0 {

@@ -30,18 +30,43 @@ import (
 
 // flags are plan's own; all other words are settings.
 var flags = cli.Flags{
-	{Name: "cluster", Value: "NAME|FILE", Section: "On which machine", Doc: "with --hosts, or to simulate a step of the run file's own " +
-		"plan: one that comes with lfactor (" + strings.Join(configs.Clusters(), ", ") + ") or a file; cpu where it is not said",
-		Values: cli.Clusters},
-	{Name: "explain", Section: "Of the run file's own plan", Doc: "what a step is made of on the machine: kernels and what bounds them, waiting, exchanges"},
-	{Name: "tensors", Doc: "decide for each tensor that blocks keep for their backward whether it stays, goes to host memory or is " +
-		"computed again: what takes least time on the machine within its memory or plan.memory"},
+	{
+		Name:    "cluster",
+		Value:   "NAME|FILE",
+		Section: "On which machine",
+		Doc: "with --hosts, or to simulate a step of the run file's own " +
+			"plan: one that comes with lfactor (" + strings.Join(configs.Clusters(), ", ") + ") or a file; cpu where it is not said",
+		Values: cli.Clusters,
+	},
+	{
+		Name:    "explain",
+		Section: "Of the run file's own plan",
+		Doc:     "what a step is made of on the machine: kernels and what bounds them, waiting, exchanges",
+	},
+	{
+		Name: "tensors",
+		Doc: "decide for each tensor that blocks keep for their backward whether it stays, goes to host memory or is " +
+			"computed again: what takes least time on the machine within its memory or plan.memory",
+	},
 	{Name: "program", Doc: "print the run file's program as a table"},
-	{Name: "hosts", Value: "N[xG]", Section: "Another plan", Doc: "find the best plan for N hosts (with G devices each; as many as the cluster has where " +
-		"that is not said): tensor, pipeline and data parallelism, ZeRO, schedule, stages a rank, microbatches and recomputation. All " +
-		"are ranked by closed forms, the best 64 again by simulation of their own programs", Values: func() []string { return nil }},
-	{Name: "max-length", Doc: "the longest sequence that can be trained on the machine (one host where --hosts is not said), and by which plans"},
-	{Name: "out", Value: "FILE", Doc: "write the best plan, or with --tensors what was decided; lfactor train FILE.yaml --plan FILE carries it out"},
+	{
+		Name:    "hosts",
+		Value:   "N[xG]",
+		Section: "Another plan",
+		Doc: "find the best plan for N hosts (with G devices each; as many as the cluster has where " +
+			"that is not said): tensor, pipeline and data parallelism, ZeRO, schedule, stages a rank, microbatches and recomputation. All " +
+			"are ranked by closed forms, the best 64 again by simulation of their own programs",
+		Values: func() []string { return nil },
+	},
+	{
+		Name: "max-length",
+		Doc:  "the longest sequence that can be trained on the machine (one host where --hosts is not said), and by which plans",
+	},
+	{
+		Name:  "out",
+		Value: "FILE",
+		Doc:   "write the best plan, or with --tensors what was decided; lfactor train FILE.yaml --plan FILE carries it out",
+	},
 	{Name: "schedules", Doc: "list the schedules"},
 }
 
@@ -146,8 +171,10 @@ func planCommand(c *cobra.Command, args []string) error {
 	case slices.Contains(mine, "--help") || slices.Contains(mine, "-h"):
 		return c.Help()
 	case explain && notOwn(mine):
-		return exit.Usagef("--explain: it explains a step of the run file's own plan; for another, write the best with --hosts N --out plan.yaml, then " +
-			"lfactor sim FILE.yaml --plan plan.yaml --explain")
+		return exit.Usagef(
+			"--explain: it explains a step of the run file's own plan; for another, write the best with --hosts N --out plan.yaml, then " +
+				"lfactor sim FILE.yaml --plan plan.yaml --explain",
+		)
 	}
 	form, err := cli.Form(mine)
 	if err != nil {

@@ -30,33 +30,6 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// simFlags are those of every simulation of a run file; all other words are settings.
-var simFlags = cli.Flags{
-	{Name: "cluster", Value: "NAME|FILE", Section: "What is simulated", Doc: "machine: one that comes with lfactor (" +
-		strings.Join(configs.Clusters(), ", ") + ") or a file; cpu where it is not said", Values: cli.Clusters},
-	{Name: "schedule", Value: "NAME", Doc: "instead of plan.schedule; plan.virtual_stages follows where the schedule fixes it",
-		Values: schedule.Trainable},
-	{Name: "program", Value: "F.csv", Doc: "a schedule in PyTorch's pipelining notation instead of plan.schedule: one row a rank, one cell an action"},
-	{Name: "plan", Value: "FILE", Doc: "the settings that lfactor plan --hosts --out has written"},
-	{Name: "routing", Value: "DIR", Doc: "take as long as routing that was recorded there (train.routing: record) makes it, and say which " +
-		"expert and link bound a step"},
-	{Name: "steps", Value: "N", Doc: "steps to run, 2 where it is not said", Values: nothing},
-	{Name: "jitter", Value: "X", Doc: "jobs take up to this share longer, at random", Values: nothing},
-	{Name: "collective", Value: "HOW", Doc: "op: one event a member, where it is not said; send: every message of the ring, tree or hierarchy; direct: every " +
-		"member to every other, as training itself does", Values: func() []string { return []string{"op", "send", "direct"} }},
-	{Name: "seed", Value: "N", Section: "Faults", Doc: "of the order of events and of jitter", Values: nothing},
-	{Name: "seeds", Value: "N", Doc: "run N seeds with faults, each twice, and compare the hashes of all events", Values: nothing},
-	{Name: "faults", Value: "KIND,...", Doc: "what may go wrong: " + strings.Join(sim.FaultNames(), ", "), Values: sim.FaultNames},
-	{Name: "shrink", Doc: "with sim replay: look for the smallest run that fails in the same way"},
-	{Name: "explain", Section: "What comes out", Doc: "what the last step is made of: kernels and what bounds them, waiting, exchanges"},
-	{Name: "trace", Value: "FILE", Doc: "the timeline of the last step for Perfetto and lfactor ui"},
-	{Name: "svg", Value: "FILE", Doc: "the same as a drawing"},
-	{Name: "html", Value: "FILE", Doc: "the same with the table as a report"},
-}
-
-// nothing completes numbers.
-func nothing() []string { return nil }
-
 // Command is lfactor sim: a run in virtual time.
 func Command() *cobra.Command {
 	c := simFlags.On(&cobra.Command{Use: "sim FILE.yaml [key=value ...] [flags]",
@@ -68,17 +41,24 @@ func Command() *cobra.Command {
   lfactor sim compare 1f1b zb-h1 interleaved run.yaml
   lfactor sim run.yaml --seeds 1000 --faults crash,straggler`,
 		RunE: simCommand})
-	c.AddCommand(&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]",
-		Short: "Run one seed again and say what happened",
-		Long: "Runs one seed again with the faults that are drawn from it. --shrink looks for the " +
-			"smallest run that fails as it does (fewer faults, steps, ranks and\nmicrobatches, earlier " +
-			"faults) and lists its events.", DisableFlagParsing: true,
-		ValidArgsFunction: simFlags.Complete, RunE: simReplay},
+	c.AddCommand(
+		&cobra.Command{Use: "replay SEED FILE.yaml [the flags of that run] [--shrink]",
+			Short: "Run one seed again and say what happened",
+			Long: "Runs one seed again with the faults that are drawn from it. --shrink looks for the " +
+				"smallest run that fails as it does (fewer faults, steps, ranks and\nmicrobatches, earlier " +
+				"faults) and lists its events.", DisableFlagParsing: true,
+			ValidArgsFunction: simFlags.Complete, RunE: simReplay},
 		&cobra.Command{Use: "compare SCHEDULE SCHEDULE ... FILE.yaml [flags]",
 			Short: "Simulate several schedules side by side", DisableFlagParsing: true,
 			ValidArgsFunction: simFlags.Complete, RunE: simCompare},
-		predictCommand(), fidelityCommand(), encoderCommand(), denoiserCommand(), rolloutsCommand(), overlapCommand(),
-		diffCommand())
+		predictCommand(),
+		fidelityCommand(),
+		encoderCommand(),
+		denoiserCommand(),
+		rolloutsCommand(),
+		overlapCommand(),
+		diffCommand(),
+	)
 	return c
 }
 
@@ -284,9 +264,18 @@ func (s *simRun) print(res *sim.Result, x *rehearsal.Explainer) error {
 	if s.form != "text" {
 		return json.NewEncoder(cli.Out).Encode(sum)
 	}
-	fmt.Fprintf(cli.Out, "%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; %d "+
-		"events, hash %s\n", sum.Schedule, sum.Cluster,
-		unit.Seconds(sum.Step), 100*sum.BubbleLongest, 100*sum.BubbleMakespan, sum.Events, sum.Hash)
+	fmt.Fprintf(
+		cli.Out,
+		"%s on %s: step %s; bubble %.2f%% of the longest stage, %.2f%% of the makespan; %d "+
+			"events, hash %s\n",
+		sum.Schedule,
+		sum.Cluster,
+		unit.Seconds(sum.Step),
+		100*sum.BubbleLongest,
+		100*sum.BubbleMakespan,
+		sum.Events,
+		sum.Hash,
+	)
 	if res.Cut {
 		fmt.Fprintln(cli.Out, "interrupted: what follows is partial")
 	}
@@ -367,7 +356,9 @@ func simCompare(c *cobra.Command, args []string) error {
 			strings.HasSuffix(a, ".yaml")
 	})
 	if n < 1 {
-		return exit.Usagef("sim compare: want schedules and then a run file, as in lfactor sim compare 1f1b zb-h1 run.yaml")
+		return exit.Usagef(
+			"sim compare: want schedules and then a run file, as in lfactor sim compare 1f1b zb-h1 run.yaml",
+		)
 	}
 	for _, name := range args[:n] {
 		if _, err := schedule.Get(name); err != nil {
@@ -419,12 +410,17 @@ func compared(name string, args []string) (*simRun, error) {
 		}
 		if loops != "" {
 			s.rest = append(s.rest, loops)
-			fmt.Fprintf(os.Stderr, "note: %s with one stage a rank is 1f1b: %s is taken; set it to choose another\n",
-				name, loops)
+			fmt.Fprintf(
+				os.Stderr,
+				"note: %s with one stage a rank is 1f1b: %s is taken; set it to choose another\n",
+				name,
+				loops,
+			)
 		}
 		s.schedule(name)
 		x, known := schedule.Get(name)
-		if err := s.plan(); err != nil || known != nil || x.Loops != 0 || s.r.Layout.Design.Loops > 1 || loops != "" ||
+		if err := s.plan(); err != nil || known != nil || x.Loops != 0 || s.r.Layout.Design.Loops > 1 ||
+			loops != "" ||
 			s.r.Layout.Design.Mesh.Len(topology.PP) == 1 {
 			return s, err
 		}

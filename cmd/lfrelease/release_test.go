@@ -1,0 +1,107 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var some = []file{
+	{"lfactor", 0o755, []byte("#!/bin/sh\necho it runs\n")},
+	{"lfactor-head", 0o755, []byte("#!/bin/sh\n")},
+	{"LICENSE", 0o644, []byte("do as you like\n")},
+}
+
+// TestArchives: the same files give the same bytes; a tarball, a package and a wheel hold them with their modes.
+func TestArchives(t *testing.T) {
+	for name, make := range map[string]func() ([]byte, error){
+		"tar": func() ([]byte, error) { return tarball(prefixed("lfactor-1.2.3", some)) },
+		"deb": func() ([]byte, error) { return debian("1.2.3", "amd64", some) },
+		"whl": func() ([]byte, error) { return wheel("1.2.3", "manylinux2014_x86_64.musllinux_1_1_x86_64", some) },
+	} {
+		a, err := make()
+		require.NoError(t, err)
+		b, err := make()
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(a, b), name)
+		switch name {
+		case "tar":
+			z, err := gzip.NewReader(bytes.NewReader(a))
+			require.NoError(t, err)
+			h, err := tar.NewReader(z).Next()
+			require.NoError(t, err)
+			require.Equal(t, "lfactor-1.2.3/lfactor", h.Name)
+			require.Equal(t, int64(0o755), h.Mode)
+			require.True(t, h.ModTime.Equal(dated))
+		case "deb":
+			require.True(
+				t,
+				bytes.HasPrefix(
+					a,
+					[]byte(
+						"!<arch>\ndebian-binary   315532800   0     0     100644  4         `\n2.0\ncontrol.tar.gz  ",
+					),
+				),
+			)
+		case "whl":
+			z, err := zip.NewReader(bytes.NewReader(a), int64(len(a)))
+			require.NoError(t, err)
+			require.Equal(t, "lfactor-1.2.3.data/scripts/lfactor", z.File[0].Name)
+			require.Equal(t, os.FileMode(0o755), z.File[0].Mode())
+			f, err := z.Open("lfactor-1.2.3.dist-info/WHEEL")
+			require.NoError(t, err)
+			text, err := io.ReadAll(f)
+			require.NoError(t, err)
+			require.Equal(t, 2, strings.Count(string(text), "Tag: py3-none-"))
+		}
+	}
+	require.ErrorContains(t, release("1.2", t.TempDir(), ""), "three numbers")
+	require.ErrorContains(t, release("1.2.3", t.TempDir(), "plan9/mips"), "no such platform")
+}
+
+// TestInstalled: dpkg and pip take the files, where they are there; what is installed runs.
+func TestInstalled(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name string, b []byte, err error) string {
+		require.NoError(t, err)
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, b, 0o600))
+		return path
+	}
+	if dpkg, err := exec.LookPath("dpkg-deb"); err == nil {
+		b, err := debian("1.2.3", "amd64", some)
+		path := put("lfactor_1.2.3_amd64.deb", b, err)
+		out, err := exec.Command(dpkg, "--field", path, "Version").CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Equal(t, "1.2.3\n", string(out))
+		out, err = exec.Command(dpkg, "--extract", path, filepath.Join(dir, "root")).CombinedOutput()
+		require.NoError(t, err, string(out))
+		out, err = exec.Command(filepath.Join(dir, "root/usr/bin/lfactor")).CombinedOutput()
+		require.NoError(t, err)
+		require.Equal(t, "it runs\n", string(out))
+	} else {
+		t.Log("there is no dpkg-deb")
+	}
+	python := os.Getenv("LFACTOR_PYTHON")
+	if python == "" {
+		t.Log("the wheel is installed where LFACTOR_PYTHON names a Python with pip")
+		return
+	}
+	b, err := wheel("1.2.3", "any", some)
+	path := put("lfactor-1.2.3-py3-none-any.whl", b, err)
+	out, err := exec.Command(python, "-m", "pip", "install", "--no-index", "--no-deps", "--prefix", filepath.Join(dir, "py"), path).
+		CombinedOutput()
+	require.NoError(t, err, string(out))
+	out, err = exec.Command(filepath.Join(dir, "py/bin/lfactor")).CombinedOutput()
+	require.NoError(t, err)
+	require.Equal(t, "it runs\n", string(out))
+}
