@@ -116,7 +116,7 @@ var OnlyFlags = map[string]*OnlyFlag{
 	"fp8-format": {[]string{"e4m3"},
 		"the recipes have e4m3 in all three products; with gradients in e5m2 and one scale a matrix it is " +
 			"train.low_precision=tensor"},
-	"fp4-format": {[]string{"e2m1"}, "numbers of four bits are e2m1"},
+	"fp4-format":            {[]string{"e2m1"}, "numbers of four bits are e2m1"},
 	"padding-side":          {[]string{"right"}, "samples are padded on the right"},
 	"sft-data-mix-strategy": {[]string{"concat"}, "give weights in data.paths instead"},
 }
