@@ -218,7 +218,7 @@ func TestBatches(t *testing.T) {
 // both connections go on.
 func TestBounds(t *testing.T) {
 	c := &counting{gate: make(chan struct{}), entered: make(chan int)}
-	s, url := served(t, c, Options{Queue: 1, Batch: 1, Deadline: 300 * time.Millisecond})
+	s, url := served(t, c, Options{Queue: 1, Batch: 1, Deadline: 2 * time.Second})
 	first, second, third := dial(t, url), dial(t, url), dial(t, url)
 	first.send(Pack(nil, looks()))
 	require.Equal(t, 1, <-c.entered)
