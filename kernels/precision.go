@@ -104,16 +104,21 @@ func (n Number) Chance(x float32, place int) float32 {
 	if a != a {
 		return x
 	}
-	step := math.Ldexp(1, n.Least-n.Mantissa)
-	if a >= math.Ldexp(1, n.Least) {
-		_, e := math.Frexp(a)
-		step = math.Ldexp(1, e-1-n.Mantissa)
-	}
+	step := n.step(a)
 	low := math.Floor(a / step)
 	if float64(hashed(math.Float32bits(x), uint32(place))>>8) < (a/step-low)*(1<<24) {
 		low++
 	}
 	return float32(math.Copysign(min(low*step, float64(n.Most)), float64(x)))
+}
+
+// step is how far numbers of the format lie apart at magnitude a.
+func (n Number) step(a float64) float64 {
+	if a < math.Ldexp(1, n.Least) {
+		return math.Ldexp(1, n.Least-n.Mantissa)
+	}
+	_, e := math.Frexp(a)
+	return math.Ldexp(1, e-1-n.Mantissa)
 }
 
 // hashed mixes the bits of two numbers, by the finalizer of MurmurHash3.
@@ -174,11 +179,7 @@ func (n Number) Nearest(x float32) float32 {
 	if a != a {
 		return x
 	}
-	step := math.Ldexp(1, n.Least-n.Mantissa)
-	if a >= math.Ldexp(1, n.Least) {
-		_, e := math.Frexp(a)
-		step = math.Ldexp(1, e-1-n.Mantissa)
-	}
+	step := n.step(a)
 	return float32(math.Copysign(min(math.RoundToEven(a/step)*step, float64(n.Most)), float64(x)))
 }
 

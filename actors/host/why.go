@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Diagnosis is the answer of `lfactor why`: the root first, then who waits on it.
@@ -171,11 +172,6 @@ func (d Diagnosis) loop(path []Status, at map[actors.Ref]Status) Diagnosis {
 	return d
 }
 
-// whySocket is where a process answers; the run directory is its owner's alone.
-func whySocket(dir string, proc int) string {
-	return filepath.Join(dir, fmt.Sprintf("why-%d.sock", proc))
-}
-
 // Explain is Ask, with what a loader's reads wait for.
 func (s *System) Explain(timeout time.Duration) []Status {
 	all := s.Ask(timeout)
@@ -235,36 +231,7 @@ func (s *System) Everywhere(
 
 // ServeWhy answers `lfactor why` for this process's actors until the returned function is called.
 func (s *System) ServeWhy(dir string, proc int) (func(), error) {
-	path := whySocket(dir, proc)
-	_ = os.Remove(path) // of a run that was killed
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("socket for lfactor why: %w", err)
-	}
-	_ = os.Chmod(path, 0o600) // the folder is private as well
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			_ = c.SetDeadline(
-				time.Now().Add(5 * time.Second),
-			) // a connection that takes none fails below
-			_ = json.NewEncoder(c).Encode(s.Explain(time.Second)) // who asks may have gone
-			c.Close()
-		}
-	}()
-	return func() {
-		ln.Close()
-		if proc > 0 {
-			return
-		}
-		left, _ := filepath.Glob(filepath.Join(dir, "why-*.sock")) // of processes that were ended
-		for _, path := range left {
-			_ = os.Remove(path) // it may be gone already
-		}
-	}, nil
+	return machine.Answer(dir, "why", proc, func() any { return s.Explain(time.Second) })
 }
 
 // AskWhy collects the answers of every process of a run, and names those that do not answer within a time.
@@ -305,7 +272,7 @@ func AskWhy(dir string, timeout time.Duration) (all []Status, silent []Silent, e
 // AskProcess asks process n of a run. One that is there but does not answer within the time is Silent;
 // one that is gone is neither.
 func AskProcess(dir string, n int, timeout time.Duration) ([]Status, *Silent, error) {
-	part, pid, err := askProcess(whySocket(dir, n), timeout)
+	part, pid, err := askProcess(machine.AnswerSocket(dir, "why", n), timeout)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, nil, fmt.Errorf("%s: permission denied: the run is another user's; ask as that user",
@@ -334,6 +301,6 @@ func askProcess(path string, timeout time.Duration) (part []Status, pid int, err
 // ProcessOf is process n of the run in dir, if it is under way on this host; 0 where it is not, or the
 // system does not tell.
 func ProcessOf(dir string, n int) int {
-	_, pid, _ := askProcess(whySocket(dir, n), time.Second) // one that does not answer has a number too
+	_, pid, _ := askProcess(machine.AnswerSocket(dir, "why", n), time.Second) // one that does not answer has a number too
 	return pid
 }

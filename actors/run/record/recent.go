@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // recentMax bounds the jobs that a process remembers.
@@ -86,42 +86,10 @@ func (r *Recent) Jobs() []Job {
 	return out
 }
 
-// recentSocket is where a process tells its jobs; the run directory is its owner's alone.
-func recentSocket(dir string, proc int) string {
-	return filepath.Join(dir, fmt.Sprintf("jobs-%d.sock", proc))
-}
-
 // Serve tells whoever connects to a socket in dir the jobs of process proc, until the returned function is
 // called.
 func (r *Recent) Serve(dir string, proc int) (func(), error) {
-	path := recentSocket(dir, proc)
-	_ = os.Remove(path) // of a run that was killed
-	ln, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("socket for jobs: %w", err)
-	}
-	_ = os.Chmod(path, 0o600) // the folder is private as well
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			_ = c.SetDeadline(time.Now().Add(5 * time.Second)) // a connection that takes none fails below
-			_ = json.NewEncoder(c).Encode(r.Jobs())            // who asks may have gone
-			c.Close()
-		}
-	}()
-	return func() {
-		ln.Close()
-		if proc > 0 {
-			return
-		}
-		left, _ := filepath.Glob(filepath.Join(dir, "jobs-*.sock")) // of processes that were ended
-		for _, path := range left {
-			_ = os.Remove(path) // it may be gone already
-		}
-	}, nil
+	return machine.Answer(dir, "jobs", proc, func() any { return r.Jobs() })
 }
 
 // ErrNotRunning says that nobody tells the newest jobs of a run: it is not under way.
