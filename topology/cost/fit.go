@@ -7,8 +7,8 @@ import (
 )
 
 // Calibrate fits the constants to measured steps, within their bounds: a pattern search over their logarithms
-// that takes only steps which lessen the mean relative error (with a tenth of its root mean square). It is
-// deterministic.
+// that takes only steps which lessen the mean relative error (with a tenth of its root mean square, and with
+// prior for how far they lie from what data sheets say). It is deterministic.
 func Calibrate(rows []Measured, slots Slots) (*Constants, error) {
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("calibration: no rows")
@@ -30,10 +30,19 @@ func Calibrate(rows []Measured, slots Slots) (*Constants, error) {
 			sum, square = sum+e, square+e*e
 		}
 		n := float64(len(rows))
-		return sum/n + 0.1*math.Sqrt(square/n)
+		far := 0.0
+		for j, c := range ConstantTable {
+			d := math.Log(k[j] / c.Start)
+			far += d * d
+		}
+		return sum/n + 0.1*math.Sqrt(square/n) + prior*far/n
 	}
 	return search(loss), nil
 }
+
+// prior is what a constant that is e times what it began as weighs, beside the relative error of one row: it
+// keeps constants where they were of which few rows tell, and gives way where ten rows agree.
+const prior = 0.1
 
 // search looks for the constants of least loss.
 func search(loss func(k *Constants) float64) *Constants {
@@ -65,42 +74,6 @@ func search(loss func(k *Constants) float64) *Constants {
 		}
 	}
 	return &k
-}
-
-// Fold deals a row to one of n folds by its columns, so that folds do not depend on the order of rows.
-func (r *Measured) Fold(n int) int {
-	h := uint64(14695981039346656037)
-	for _, v := range []int{r.GPUs, r.Batch, r.Micro, r.Hidden, r.Heads, r.Layers, r.Seq, r.TP, r.DP, r.PP} {
-		h = (h ^ uint64(v)) * 1099511628211
-	}
-	return int((h >> 32) % uint64(n))
-}
-
-// CrossValidate predicts the seconds of every row by constants that were fitted without its fold.
-func CrossValidate(rows []Measured, folds int, slots Slots) ([]float64, error) {
-	out := make([]float64, len(rows))
-	for f := range folds {
-		var train []Measured
-		for _, r := range rows {
-			if r.Fold(folds) != f {
-				train = append(train, r)
-			}
-		}
-		k, err := Calibrate(train, slots)
-		if err != nil {
-			return nil, err
-		}
-		for i := range rows {
-			if rows[i].Fold(folds) == f {
-				n, err := slots(rows[i].PP, rows[i].Microbatches())
-				if err != nil {
-					return nil, err
-				}
-				out[i] = k.Predict(&rows[i], n).Sum()
-			}
-		}
-	}
-	return out, nil
 }
 
 // Errors are the relative errors of predicted seconds, without their signs.

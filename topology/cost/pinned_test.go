@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCalibrateLess: the constants that are found have the least loss, mean relative error and a tenth of its
-// root mean square, among those a step of one hundredth away, and are the ones that were found when this was
+// TestCalibrateLess: the constants that are found have the least loss, mean relative error, a tenth of its
+// root mean square and a tenth of what the constants moved, among those a step of one hundredth away, and are the ones that were found when this was
 // written: a search that ends elsewhere gives users other numbers.
 func TestCalibrateLess(t *testing.T) {
 	var truth Constants
@@ -30,7 +30,11 @@ func TestCalibrateLess(t *testing.T) {
 			square += e * e / float64(len(rows))
 		}
 		mean, _, _ := Quantiles(errs)
-		return mean + math.Sqrt(square)/10
+		far := 0.0
+		for j, c := range ConstantTable {
+			far += math.Pow(math.Log(k[j]/c.Start), 2)
+		}
+		return mean + math.Sqrt(square)/10 + 0.1*far/float64(len(rows))
 	}
 	best := loss(k)
 	for j := range k {
@@ -47,11 +51,12 @@ func TestCalibrateLess(t *testing.T) {
 	require.Equal(t, foundConstants, found)
 }
 
-var foundConstants = []string{"products' share of peak 0.8613", "tile's prologue 166",
-	"other kernels' share of memory rate 0.8731", "launching a layer 0.003914",
-	"launching logits and loss 0.002379", "link inside a host 4.933e-12",
-	"collective, by doubling of its group 2.625e-05", "adapters of a host 8.606e-12",
-	"adapters, for gradients 1.072e-11"}
+var foundConstants = []string{"products' share of peak 0.8568", "tile's prologue 89.66",
+	"other kernels' share of memory rate 0.7924", "launching a layer 0.003936",
+	"launching a softmax in parts 0.0006595", "launching logits and loss 0.003734",
+	"link inside a host 6.748e-12", "collective, by doubling of its group 1.449e-05",
+	"collective, by doubling of its hosts 8.955e-05", "adapters of a host 1.729e-11",
+	"adapters, for gradients 1.032e-11"}
 
 // TestConstantTable: bounds hold their start, and gradients go over the same adapters as activations.
 func TestConstantTable(t *testing.T) {

@@ -70,9 +70,11 @@ const (
 	prologue           // depth of a product, in elements of its sum, that a tile's start and end cost
 	streamShare        // of the memory's rate that other kernels reach
 	hostLayer          // seconds that launching a layer's kernels takes the host, all passes
+	hostSoftmax        // seconds that it takes more where the softmax is not one kernel
 	hostStage          // seconds that it takes for the last stage's logits, loss and data
 	insideByte         // seconds a byte between devices of a host, a device and direction
-	call               // seconds a doubling of a collective's group
+	call               // seconds a doubling of a collective's group inside a host
+	callAcross         // seconds more a doubling of the hosts that a collective or message goes through
 	acrossByte         // seconds a byte that leaves a host over all its adapters
 	dpByte             // the same for the all-reduce of gradients
 	numConstants
@@ -91,12 +93,18 @@ var ConstantTable = [numConstants]Constant{
 	prologue:    {"tile's prologue", "elements", 100, 1, 1024},
 	streamShare: {"other kernels' share of memory rate", "", 0.7, 0.3, 1},
 	hostLayer:   {"launching a layer", "s", 3e-3, 2e-4, 2e-2},
+	hostSoftmax: {"launching a softmax in parts", "s", 1e-3, 1e-4, 5e-3},
 	hostStage:   {"launching logits and loss", "s", 4e-3, 1e-4, 3e-2},
 	insideByte:  {"link inside a host", "s/B", 1 / 200e9, 1 / 300e9, 1 / 20e9},
 	call:        {"collective, by doubling of its group", "s", 2e-5, 1e-6, 1e-3},
+	callAcross:  {"collective, by doubling of its hosts", "s", 1e-4, 1e-6, 2e-3},
 	acrossByte:  {"adapters of a host", "s/B", 1 / 80e9, 1 / 200e9, 1 / 5e9},
 	dpByte:      {"adapters, for gradients", "s/B", 1 / 80e9, 1 / 200e9, 1 / 5e9},
 }
+
+// hostForward is a forward's part of launching a microbatch. It runs twice, from Python; a backward is launched
+// by autograd's own thread in about half the time of a forward, though it is as long for the device as two.
+const hostForward = 0.4
 
 const (
 	vocabulary = 51200 // of Megatron's GPT models, padded
@@ -141,8 +149,8 @@ type Pieces struct {
 // Stage is the time of a microbatch on a stage that is not the last.
 func (p *Pieces) Stage() float64 { return p.Products + p.Memory + p.TP + p.Host }
 
-// Pieces prices a row. A stage takes its device or its host, whichever is slower, with a smooth corner.
-// Stages of a pipeline wait for each other's messages, so that the host's launching of the logits and the
+// Pieces prices a row. Each pass of a stage, its forward and its backward with the recomputed forward, takes its
+// device or its host, whichever is slower. Stages of a pipeline wait for each other's messages, so that the host's launching of the logits and the
 // device's work on them are not hidden by what comes before; where there is one stage, they are.
 func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	b, s, h, t := float64(r.Micro), float64(r.Seq), float64(r.Hidden), float64(r.TP)
@@ -156,18 +164,18 @@ func (k *Constants) Pieces(r *Measured) (p Pieces) {
 		p.TP = layers * reduces * k.allReduce(r.TP, activation, r.TP <= perHost, k[acrossByte])
 	}
 	logits := 3*k.product(1, r.Micro*r.Seq, vocabulary/r.TP, r.Hidden) + tok*vocabulary/t*lossBytes/stream
-	device, host := p.Products+p.Memory+p.TP, k[hostLayer]*layers
-	p.Host = corner(device, host) - device
+	device, host := p.Products+p.Memory+p.TP, layers*k.launches(r)
+	p.Host = max(hostForward*host, device/4) + max((1-hostForward)*host, device*3/4) - device
 	if r.PP > 1 {
 		p.Logits = logits + k[hostStage]
 		if r.GPUs > perHost {
 			// a message is scattered over a tensor-parallel group; all ranks of a host send beside each other
-			p.Message = activation*min(perHost/t, float64(r.DP))*k[acrossByte] + k[call]
+			p.Message = activation*min(perHost/t, float64(r.DP))*k[acrossByte] + k[callAcross]
 		} else {
 			p.Message = activation*k[insideByte] + k[call]
 		}
 	} else {
-		p.Logits = corner(device+logits, host+k[hostStage]) - p.Stage()
+		p.Logits = max(device+logits, host+k[hostStage]) - p.Stage()
 	}
 	params := (12*h*h*layers + vocabulary*h) / t
 	if r.DP > 1 {
@@ -178,20 +186,27 @@ func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	return
 }
 
-// corner is the larger of two times, a little more where they are alike.
-func corner(x, y float64) float64 {
-	x, y = x*x, y*y
-	return math.Sqrt(math.Sqrt(x*x + y*y))
+// launches is what it takes a host to launch a layer's kernels. Megatron-LM has the scaled and masked softmax
+// as one kernel where a rank's heads of a microbatch are a multiple of 4 (fused_softmax.py,
+// is_kernel_available: a block of threads takes 4 rows), and as several calls elsewhere.
+func (k *Constants) launches(r *Measured) float64 {
+	if fused(r) {
+		return k[hostLayer]
+	}
+	return k[hostLayer] + k[hostSoftmax]
 }
+
+func fused(r *Measured) bool { return r.Micro*max(1, r.Heads/r.TP)%4 == 0 }
 
 // allReduce is a ring's, inside a host or through hosts' adapters.
 func (k *Constants) allReduce(ranks int, bytes float64, near bool, across float64) float64 {
 	n := float64(ranks)
-	perByte := k[insideByte]
+	perByte, latency := k[insideByte], k[call]*math.Log2(n)
 	if !near {
 		perByte = max(perByte, across)
+		latency = k[call]*math.Log2(min(n, perHost)) + k[callAcross]*math.Log2(max(2, n/perHost))
 	}
-	return 2*(n-1)/n*bytes*perByte + k[call]*math.Log2(n)
+	return 2*(n-1)/n*bytes*perByte + latency
 }
 
 // layerProducts are those of a layer's forward, recomputed forward and backward, which has two of each: its

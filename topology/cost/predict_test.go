@@ -40,18 +40,52 @@ func TestCalibrate(t *testing.T) {
 		truth[j] = max(c.Least, min(c.Most, c.Start*(1+0.5*math.Sin(float64(3*j+1)))))
 	}
 	rows := made(truth)
-	seconds, err := CrossValidate(rows, 5, equalStages)
+	held, err := CrossValidate(rows, Splits(5)[0], equalStages)
 	require.NoError(t, err)
-	mean, median, _ := Quantiles(Errors(rows, seconds))
+	mean, median, _ := Quantiles(Errors(held.Rows, held.Seconds))
 	require.Less(t, mean, 0.04)
 	require.Less(t, median, 0.03)
 	for i := range rows {
 		rows[i].Seconds = 1 + float64(i%7)
 	}
-	seconds, err = CrossValidate(rows, 5, equalStages)
+	held, err = CrossValidate(rows, Splits(5)[0], equalStages)
 	require.NoError(t, err)
-	mean, _, _ = Quantiles(Errors(rows, seconds))
+	mean, _, _ = Quantiles(Errors(held.Rows, held.Seconds))
 	require.Greater(t, mean, 0.3)
+}
+
+// TestSplits: no row of a fold has a say in its own prediction, the folds of a kind have nothing of that kind in
+// common with what they are fitted to, and a table of one fold is not predicted from itself.
+func TestSplits(t *testing.T) {
+	var truth Constants
+	for j, c := range ConstantTable {
+		truth[j] = c.Start
+	}
+	rows := made(truth)
+	split := Splits(5)[2]
+	before, err := CrossValidate(rows, split, equalStages)
+	require.NoError(t, err)
+	require.Equal(t, []string{"tp  1", "tp  2", "tp  8", "tp 16"}, before.Folds)
+	require.Len(t, before.Rows, len(rows))
+	for i := range rows {
+		if rows[i].TP == 8 {
+			rows[i].Seconds *= 3
+		}
+	}
+	after, err := CrossValidate(rows, split, equalStages)
+	require.NoError(t, err)
+	_, was := before.Fold(2)
+	of, is := after.Fold(2)
+	require.Len(t, of, len(rows)/4)
+	require.Equal(t, was, is, "measured times of a fold changed what it was predicted as")
+	most, err := CrossValidate(rows, Splits(5)[5], equalStages)
+	require.NoError(t, err)
+	for _, r := range most.Rows {
+		require.Equal(t, 16*4*4, r.GPUs)
+	}
+	none, err := CrossValidate(rows[:2], Split{Name: "all", Of: func(*Measured) string { return "" }}, equalStages)
+	require.NoError(t, err)
+	require.Empty(t, none.Rows)
 }
 
 func TestReadMeasured(t *testing.T) {

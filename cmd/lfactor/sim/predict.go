@@ -27,25 +27,26 @@ func predictCommand() *cobra.Command {
 			"table from the others and prints the errors.",
 		Args: cobra.MaximumNArgs(1)}
 	file := c.Flags().String("calibration", "", "table of measured steps, in vTrain's columns")
-	folds := c.Flags().Int("folds", 0, "cross-validate the calibration in so many folds")
+	folds := c.Flags().Int("folds", 5, "random folds of the calibration's check; 0: no check")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		form, err := cli.Output(c)
 		if err != nil {
 			return err
 		}
-		if *file == "" || len(args) == 0 && *folds == 0 || *folds < 0 || *folds == 1 {
-			return exit.Usagef("want --calibration FILE.csv and rows to predict, or --folds 5")
+		if *file == "" || *folds < 0 || *folds == 1 {
+			return exit.Usagef("want --calibration FILE.csv, and --folds 0 or at least 2")
 		}
 		known, err := measured(*file, true)
 		if err != nil {
 			return err
 		}
-		if *folds > len(known) {
+		if *folds > len(known) && c.Flags().Changed("folds") {
 			return exit.Usagef("--folds %d: %s has %d rows, and a fold has at least one", *folds, *file,
 				len(known))
 		}
 		slots := fidelity.ProgramSlots()
-		if *folds > 1 {
+		if n := min(*folds, len(known)); n > 1 {
+			*folds = n
 			if err := crossValidate(form, known, *folds, slots); err != nil {
 				return err
 			}
@@ -78,27 +79,40 @@ func measured(name string, timed bool) ([]cost.Measured, error) {
 	return cost.ReadMeasured(name, string(text), timed)
 }
 
-// crossValidate prints how well rows are predicted by others, and what choosing plans by that would cost.
+// crossValidate prints how well rows are predicted by others, for each way of leaving some out, and what
+// choosing plans by that would cost.
 func crossValidate(form string, rows []cost.Measured, folds int, slots cost.Slots) error {
-	predicted, err := cost.CrossValidate(rows, folds, slots)
-	if err != nil {
-		return err
-	}
 	out := cli.Out
 	if form != "text" {
 		out = os.Stderr
 	}
-	mean, median, worst := cost.Quantiles(cost.Errors(rows, predicted))
-	fmt.Fprintf(out, "%d rows in %d folds: mean error %.2f%%, median %.2f%%, worst %.2f%%\n", len(rows),
-		folds,
-		100*mean, 100*median, 100*worst)
-	if regrets := cost.Regrets(rows, predicted); len(regrets) > 0 {
-		mean, _, worst = cost.Quantiles(regrets)
-		fmt.Fprintf(out,
-			"choosing among the measured plans of a model, batch and number of GPUs, %d times: the "+
-				"plan predicted to be fastest is %.2f%% slower than the fastest, at most %.2f%%\n", len(regrets),
-			100*mean, 100*worst)
+	t := cli.TextTable("left out", "folds", "rows", "mean error", "median", "worst", "bias", "choices",
+		"lost by choosing", "worst choice")
+	t.SetOutputMirror(out)
+	percent := func(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
+	for _, split := range cost.Splits(folds) {
+		h, err := cost.CrossValidate(rows, split, slots)
+		if err != nil {
+			return err
+		}
+		if len(h.Rows) == 0 {
+			t.AppendRow(table.Row{h.Split, len(h.Folds), 0, "all rows are alike"})
+			continue
+		}
+		mean, median, worst := cost.Quantiles(cost.Errors(h.Rows, h.Seconds))
+		bias := 0.0
+		for i, r := range h.Rows {
+			bias += (h.Seconds[i]/r.Seconds - 1) / float64(len(h.Rows))
+		}
+		line := table.Row{h.Split, len(h.Folds), len(h.Rows), percent(mean), percent(median), percent(worst),
+			fmt.Sprintf("%+.2f%%", 100*bias)}
+		if regrets := cost.Regrets(h.Rows, h.Seconds); len(regrets) > 0 {
+			mean, _, worst = cost.Quantiles(regrets)
+			line = append(line, len(regrets), percent(mean), percent(worst))
+		}
+		t.AppendRow(line)
 	}
+	t.Render()
 	return nil
 }
 
