@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"sync"
 	"testing"
 
@@ -59,8 +60,9 @@ type run struct {
 	Case
 	name string
 	gen  *gen
-	call *kernels.Call
-	want []*tensor.Tensor
+	// Made when first asked for.
+	call   func() *kernels.Call
+	wanted func() []*tensor.Tensor
 }
 
 // scratch tells whether output i means nothing.
@@ -76,11 +78,16 @@ var all = sync.OnceValue(func() []*run {
 		for _, a := range types {
 			r := &run{Case: c, name: fmt.Sprintf("%s/%s/%v", c.Op, c.Name, a)}
 			r.gen = newGen(r.name, a)
-			r.call = c.Call(r.gen)
-			r.call.Op = c.Op
-			want := r.copyCall()
-			ref.New().Run(want)
-			r.want = want.Out
+			r.call = sync.OnceValue(func() *kernels.Call {
+				k := c.Call(r.gen)
+				k.Op = c.Op
+				return k
+			})
+			r.wanted = sync.OnceValue(func() []*tensor.Tensor {
+				want := r.copyCall()
+				ref.New().Run(want)
+				return want.Out
+			})
 			l = append(l, r)
 		}
 	}
@@ -89,9 +96,9 @@ var all = sync.OnceValue(func() []*run {
 
 // copyCall clones the outputs, so that a case may run again and again.
 func (r *run) copyCall() *kernels.Call {
-	c := *r.call
+	c := *r.call()
 	c.Out = nil
-	for _, t := range r.call.Out {
+	for _, t := range r.call().Out {
 		c.Out = append(c.Out, clone(t))
 	}
 	return &c
@@ -99,33 +106,74 @@ func (r *run) copyCall() *kernels.Call {
 
 // Run tests every operation on b: results against the reference, the same bits in a second run, operands and
 // their surroundings untouched, not-a-number and infinity carried on, operations that may run in place, and
-// golden tensors.
-func Run(t *testing.T, b kernels.Backend) { RunEvery(t, b, 1) }
+// golden tensors. A call that panics fails its case, and the others run.
+func Run(t *testing.T, b kernels.Backend) {
+	t.Run("complete", func(t *testing.T) { complete(t, b) })
+	Part{}.Run(t, b)
+}
 
 // RunEvery is Run with every n-th case at every dtype compared with the reference, and all of what is not a list of
 // cases: for backends that compute with the reference's own code, where a case shows how operands travel and what is
 // written, not what the numbers are. Each operation keeps one case.
 func RunEvery(t *testing.T, b kernels.Backend, n int) {
 	t.Run("complete", func(t *testing.T) { complete(t, b) })
+	Part{Every: n}.Run(t, b)
+}
+
+// Part is a part of the suite, to be run by itself.
+type Part struct {
+	Has   func(kernels.Op) bool // the operations; nil for all
+	Every int                   // every so many-th case compared with the reference; 0 for all
+	Plant int                   // likewise of what is not a number; 0 for all
+}
+
+func (p Part) has(op kernels.Op) bool { return p.Has == nil || p.Has(op) }
+
+// runs are the cases of a part, each n-th of them and the first of every operation.
+func (p Part) runs(n int) (l []*run) {
+	seen := map[kernels.Op]bool{}
+	for i, r := range all() {
+		if p.has(r.Op) && (i%max(n, 1) == 0 || !seen[r.Op]) {
+			l = append(l, r)
+		}
+		seen[r.Op] = seen[r.Op] || p.has(r.Op)
+	}
+	return l
+}
+
+// Run tests the part's operations on b, as the function Run does all.
+func (p Part) Run(t *testing.T, b kernels.Backend) {
 	t.Run("reference", func(t *testing.T) {
-		seen := map[kernels.Op]bool{}
-		for i, r := range all() {
-			if i%n == 0 || !seen[r.Op] {
-				t.Run(r.name, func(t *testing.T) { reference(t, b, r) })
-			}
-			seen[r.Op] = true
+		for _, r := range p.runs(p.Every) {
+			t.Run(r.name, func(t *testing.T) { caught(t, func() { reference(t, b, r) }) })
 		}
 	})
-	t.Run("nonfinite", func(t *testing.T) { nonfinite(t, b) })
-	t.Run("inplace", func(t *testing.T) { inPlace(t, b) })
-	t.Run("cebwd", func(t *testing.T) { sameGradients(t, b) })
-	t.Run("epilogues", func(t *testing.T) { epilogues(t, b) })
-	t.Run("golden", func(t *testing.T) { golden(t, b) })
+	t.Run("nonfinite", func(t *testing.T) { nonfinite(t, b, p) })
+	t.Run("inplace", func(t *testing.T) { caught(t, func() { inPlace(t, b, p) }) })
+	t.Run("cebwd", func(t *testing.T) { caught(t, func() { sameGradients(t, b, p) }) })
+	if p.has(kernels.Linear) {
+		t.Run("epilogues", func(t *testing.T) { caught(t, func() { epilogues(t, b) }) })
+	}
+	t.Run("golden", func(t *testing.T) { caught(t, func() { golden(t, b, p) }) })
+}
+
+// caught makes of a panic a failure of this test alone.
+func caught(t *testing.T, f func()) {
+	t.Helper()
+	defer func() {
+		if v := recover(); v != nil {
+			t.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	f()
 }
 
 // Calls gives every case to f as a call with fresh outputs: for tests that compare a backend with itself.
-func Calls(f func(name string, c *kernels.Call)) {
-	for _, r := range all() {
+func Calls(f func(name string, c *kernels.Call)) { Part{}.Calls(f) }
+
+// Calls gives the part's cases to f.
+func (p Part) Calls(f func(name string, c *kernels.Call)) {
+	for _, r := range p.runs(p.Every) {
 		f(r.name, r.copyCall())
 	}
 }
@@ -144,11 +192,11 @@ func complete(t *testing.T, b kernels.Backend) {
 }
 
 func reference(t *testing.T, b kernels.Backend, r *run) {
-	before := image(r.call.In)
-	c := *r.call
+	before := image(r.call().In)
+	c := *r.call()
 	second := r.copyCall()
 	c.Out = nil
-	for _, out := range r.call.Out {
+	for _, out := range r.call().Out {
 		if out == nil {
 			c.Out = append(c.Out, nil)
 			continue
@@ -161,10 +209,10 @@ func reference(t *testing.T, b kernels.Backend, r *run) {
 	b.Run(second)
 	b.Sync()
 	require.True(t, r.gen.intact(), "%s wrote outside its operands", r.name)
-	require.Equal(t, before, image(r.call.In), "%s changed its input", r.name)
+	require.Equal(t, before, image(r.call().In), "%s changed its input", r.name)
 	for i := range c.Out {
 		if c.Out[i] != nil && !r.scratch(i) {
-			requireClose(t, fmt.Sprintf("%s out %d", r.name, i), c.Out[i], r.want[i], r.bound(false))
+			requireClose(t, fmt.Sprintf("%s out %d", r.name, i), c.Out[i], r.wanted()[i], r.bound(false))
 			require.True(t, bytes.Equal(c.Out[i].Bytes(), second.Out[i].Bytes()),
 				"%s: out %d differs in a second run", r.name, i)
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,35 +18,33 @@ type planted struct {
 	*run
 	name  string
 	in    []*tensor.Tensor
-	want  []*tensor.Tensor
 	leaky bool
 }
 
 // plants puts a NaN, and in float32 an infinity, into every floating-point input of every small case.
-var plants = sync.OnceValue(func() []planted {
+func (p Part) plants() []planted {
 	var l []planted
-	for _, r := range all() {
-		for i, in := range r.call.In {
+	for _, r := range p.runs(p.Plant) {
+		for i, in := range r.call().In {
 			if in == nil || !in.DType.Float() || in.Len() == 0 || r.size() > plantedMax {
 				continue
 			}
 			for _, x := range []float64{math.NaN(), math.Inf(1)}[:2-min(int(r.gen.a), 1)] {
-				want := r.copyCall()
-				want.In = replace(want.In, i, poison(in, r.gen.IntN(in.Len()), x))
-				ref.New().Run(want)
 				name := fmt.Sprintf("%s with %v in operand %d", r.name, x, i)
-				l = append(l, planted{r, name, want.In, want.Out, r.Leaky || math.IsInf(x, 1)})
+				at := newGen(name, r.gen.a).IntN(in.Len())
+				l = append(l, planted{r, name, replace(r.call().In, i, poison(in, at, x)),
+					r.Leaky || math.IsInf(x, 1)})
 			}
 		}
 	}
 	return l
-})
+}
 
 const plantedMax = 12000 // elements of all operands, for speed
 
 func (r *run) size() int {
 	n := 0
-	for _, t := range append(r.call.Out[:len(r.call.Out):len(r.call.Out)], r.call.In...) {
+	for _, t := range append(r.call().Out[:len(r.call().Out):len(r.call().Out)], r.call().In...) {
 		if t != nil {
 			n += t.Len()
 		}
@@ -56,17 +53,20 @@ func (r *run) size() int {
 }
 
 // nonfinite expects non-finite results where the reference has them and, if nothing leaks, nowhere else.
-func nonfinite(t *testing.T, b kernels.Backend) {
-	for _, p := range plants() {
-		got := p.copyCall()
-		got.In = p.in
-		b.Run(got)
-		b.Sync()
-		for j, w := range p.want {
-			if w != nil && !p.scratch(j) {
-				requireClose(t, p.name, got.Out[j], w, p.bound(p.leaky))
+func nonfinite(t *testing.T, b kernels.Backend, part Part) {
+	for _, p := range part.plants() {
+		caught(t, func() {
+			want, got := p.copyCall(), p.copyCall()
+			want.In, got.In = p.in, p.in
+			ref.New().Run(want)
+			b.Run(got)
+			b.Sync()
+			for j, w := range want.Out {
+				if w != nil && !p.scratch(j) {
+					requireClose(t, p.name, got.Out[j], w, p.bound(p.leaky))
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -85,8 +85,8 @@ func replace(l []*tensor.Tensor, i int, t *tensor.Tensor) []*tensor.Tensor {
 }
 
 // inPlace runs the operations whose contract allows the output to be the first input.
-func inPlace(t *testing.T, b kernels.Backend) {
-	for _, r := range all() {
+func inPlace(t *testing.T, b kernels.Backend, p Part) {
+	for _, r := range p.runs(0) {
 		switch r.Op {
 		case kernels.Rope, kernels.Sum, kernels.Scale:
 		default:
@@ -125,8 +125,8 @@ func sameInOne(t *testing.T, b kernels.Backend, r *run) {
 
 // sameGradients holds linear_ce_bwd to its promises: the bits of linear_ce_dx and linear_ce_dw, and those of
 // numerators that the backend itself kept.
-func sameGradients(t *testing.T, b kernels.Backend) {
-	for _, r := range all() {
+func sameGradients(t *testing.T, b kernels.Backend, p Part) {
+	for _, r := range p.runs(p.Every) {
 		if r.Op == kernels.LinearCE {
 			sameInOne(t, b, r)
 		}
@@ -142,7 +142,7 @@ func sameGradients(t *testing.T, b kernels.Backend) {
 		b.Sync()
 		require.True(t, bytes.Equal(both.Out[0].Bytes(), dx.Out[0].Bytes()), "%s: dx", r.name)
 		require.True(t, bytes.Equal(both.Out[1].Bytes(), dw.Out[0].Bytes()), "%s: dw", r.name)
-		if len(r.call.In) > 6 {
+		if len(r.call().In) > 6 {
 			sameKept(t, b, r)
 		}
 	}
@@ -155,11 +155,11 @@ func sameKept(t *testing.T, b kernels.Backend, r *run) {
 	e, top, rows := clone(kept.In[6]), clone(kept.In[7]), kept.In[0].Shape[0]
 	lse := &kernels.Call{Op: kernels.LinearLSE, In: kept.In[:3],
 		Out:  tensors{tensor.Make(tensor.F32, rows, 1), tensor.Make(tensor.F32, rows), e, top},
-		Attr: r.call.Attr}
+		Attr: r.call().Attr}
 	kept.In = append(append(tensors(nil), kept.In[:6]...), e, top)
 	again.In = again.In[:6]
 	alone := &kernels.Call{Op: kernels.LinearLSE, In: lse.In, Out: tensors{tensor.Make(tensor.F32, rows, 1),
-		tensor.Make(tensor.F32, rows)}, Attr: r.call.Attr}
+		tensor.Make(tensor.F32, rows)}, Attr: r.call().Attr}
 	for _, c := range []*kernels.Call{lse, alone, kept, again} {
 		b.Run(c)
 	}

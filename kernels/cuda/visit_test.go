@@ -1,0 +1,143 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/accel"
+	"github.com/lfactor/lfactor/kernels/kernelstest"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// Flags of a visit to a device: bench/gpu.sh sets them.
+var (
+	visitFile = flag.String("visit", "",
+		"a file that names the operations that were begun; those that it names are not run again")
+	visitLimit = flag.Duration("visit.limit", 30*time.Second, "the longest that one operation may take")
+	visitOps   = flag.String("visit.ops", ".", "the operations, as a pattern")
+	visitPlant = flag.String("visit.plant", "",
+		"panic:N, lost:N or hang:N, in the N-th operation: for tests of what a visit keeps")
+)
+
+// Exit codes that ask for another process, which goes on behind the operation that the file names last.
+const (
+	exitHangs = 3 // an operation does not end
+	exitLost  = 4 // the device is lost to this process
+)
+
+// visit runs the suite one operation after another, and says of each how it went when it has ended. One that
+// panics or fails leaves the others as they are. Where the device is lost or hangs, the process ends and the
+// next goes on behind that operation.
+func visit(t *testing.T, d *accel.Device) {
+	pool := tensor.NewPool("device", 0).In(d)
+	b := &visited{Backend: kernelstest.Carried(t, d, pool)}
+	begun, wanted, n := begunBefore(t), regexp.MustCompile(*visitOps), 0
+	for _, s := range kernels.Specs() {
+		if table[s.Op] == nil || !wanted.MatchString(string(s.Op)) {
+			continue
+		}
+		if n++; begun[string(s.Op)] {
+			continue
+		}
+		begin(t, s.Op)
+		b.plant = planted(n)
+		hangs := time.AfterFunc(*visitLimit, func() {
+			fmt.Printf("visit: %s HANGS: it has not ended after %v; the next process goes on behind it\n", s.Op,
+				*visitLimit)
+			os.Exit(exitHangs)
+		})
+		began := time.Now()
+		good := t.Run(string(s.Op), func(t *testing.T) {
+			kernelstest.Part{Has: func(op kernels.Op) bool { return op == s.Op }}.Run(t, b)
+		})
+		hangs.Stop()
+		switch {
+		case b.lost != nil:
+			fmt.Printf("visit: %s LOST the device: %v; the next process goes on behind it\n", s.Op, b.lost)
+			os.Exit(exitLost)
+		case good:
+			fmt.Printf("visit: %s ok %.1fs\n", s.Op, time.Since(began).Seconds())
+		default:
+			fmt.Printf("visit: %s FAILED\n", s.Op)
+		}
+	}
+	d.Sync()
+	require.NoError(t, d.Close())
+	require.Zero(t, pool.Live())
+}
+
+// visited is a backend that keeps the first error of its device.
+type visited struct {
+	kernels.Backend
+	lost  error
+	plant string
+}
+
+// Run implements kernels.Backend.
+func (v *visited) Run(c *kernels.Call) {
+	defer func() {
+		if p := recover(); p != nil {
+			var lost *kernels.DeviceError
+			if err, ok := p.(error); ok && errors.As(err, &lost) && v.lost == nil {
+				v.lost = lost
+			}
+			panic(p)
+		}
+	}()
+	switch v.plant {
+	case "panic":
+		panic("planted")
+	case "lost":
+		panic(&kernels.DeviceError{Device: v.Name(), Err: errors.New("planted")})
+	case "hang":
+		select {}
+	}
+	v.Backend.Run(c)
+}
+
+// planted is what -visit.plant has for an operation.
+func planted(n int) string {
+	what, at, _ := strings.Cut(*visitPlant, ":")
+	if at != fmt.Sprint(n) {
+		return ""
+	}
+	return what
+}
+
+// begunBefore are the operations that earlier processes began.
+func begunBefore(t *testing.T) map[string]bool {
+	m := map[string]bool{}
+	if *visitFile == "" {
+		return m
+	}
+	text, err := os.ReadFile(*visitFile)
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	for _, op := range strings.Fields(string(text)) {
+		m[op] = true
+	}
+	return m
+}
+
+// begin names an operation in the file before it runs.
+func begin(t *testing.T, op kernels.Op) {
+	if *visitFile == "" {
+		return
+	}
+	f, err := os.OpenFile(*visitFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	require.NoError(t, err)
+	_, err = fmt.Fprintln(f, op)
+	require.NoError(t, errors.Join(err, f.Close()))
+}
