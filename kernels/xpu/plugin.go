@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"runtime"
 	"sync"
 	"unsafe"
 
@@ -194,6 +195,8 @@ func (e *Error) Error() string {
 //
 //go:uintptrescapes
 func (p *Plugin) call(name string, f uintptr, args ...uintptr) error {
+	runtime.LockOSThread() // error is about the last failure of the thread that calls it
+	defer runtime.UnlockOSThread()
 	r, _, _ := purego.SyscallN(f, args...)
 	if int32(r) == 0 {
 		return nil

@@ -1,5 +1,6 @@
 /* lfactor's table for accelerators, version 1. A plug-in is a shared library with one symbol, lfx_get, which returns a table of
  * functions. lfactor loads it in builds with the tag xpu, for device: xpu:PATH, or for device: xpu by the path in LFACTOR_XPU.
+ * LFACTOR_XPU=PATH go test -tags xpu ./kernels/xpu -run TestPlugin holds its operations to their definitions.
  *
  * Rules. The table and every struct begin with their size in bytes; fields are only ever added behind the last. A table of another
  * major number is refused. A device has one sequence of work: functions that say "in turn" put work there and return; one thread at a
