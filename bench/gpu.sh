@@ -30,8 +30,8 @@ build() {
   set -e
   rm -rf .gpu
   mkdir -p .gpu
-  CGO_ENABLED=0 go build -tags cuda -trimpath -ldflags='-s -w' -o .gpu/lfactor ./cmd/lfactor
-  CGO_ENABLED=0 go test -c -tags cuda -trimpath -ldflags='-s -w' -o .gpu/cuda.test ./kernels/cuda
+  CGO_ENABLED=0 go build -tags cuda -ldflags='-s -w' -o .gpu/lfactor ./cmd/lfactor
+  CGO_ENABLED=0 go test -c -tags cuda -ldflags='-s -w' -o .gpu/cuda.test ./kernels/cuda
   xz -6 -T2 .gpu/lfactor .gpu/cuda.test
   weigh .gpu
   echo "git sparse-checkout set --no-cone '/*' '!testdata/' leaves testdata out of what is brought along"

@@ -227,36 +227,23 @@ func (r *Rank) takePlace(name string, t *tensor.Tensor) (bool, error) {
 	return true, r.put(block, at)
 }
 
-// expertNorms are the squared norms of each expert's gradients, of the parameters that this rank counts. Of
-// an expert's copies, which all have the same, the first one's rank reports it.
-func (r *Rank) expertNorms() (out []core.ExpertNorms) {
+// expertNorms are the squared norms of each expert's gradients, of the parameters that this rank counts, given all
+// of them in turn. Of an expert's copies, which all have the same, the first one's rank reports it.
+func (r *Rank) expertNorms(squares []float64) (out []core.ExpertNorms) {
 	for _, p := range r.c.Params {
 		if !p.Counts || !p.Experts {
 			continue
 		}
-		g := r.owned[p.Name]
-		n, place := g.Shape[0], p.Own.Intervals(p.Param)[0][0]
+		n, place := r.owned[p.Name].Shape[0], p.Own.Intervals(p.Param)[0][0]
 		x := core.ExpertNorms{Param: p.Index}
 		if n > 0 {
-			sums := tensor.Make(tensor.F64, n)
-			if r.device != nil {
-				sums = r.alloc("squared norms", tensor.F64, n)
-			}
-			for i := range n {
-				row, one := g.RowSlice(i, i+1), sums.RowSlice(i, i+1)
-				r.kernel(kernels.SumSquares, kernels.Attr{}, []*tensor.Tensor{row}, one)
-				row.Release()
-				one.Release()
-			}
-			h := kernels.Host(r.c.Backend, sums)
 			for i, e := range r.expertsOf(p.Block, place, n) {
 				if r.first(p.Block, place+i) {
-					x.Experts, x.Squares = append(x.Experts, e), append(x.Squares, h.F64()[i])
+					x.Experts, x.Squares = append(x.Experts, e), append(x.Squares, squares[i])
 				}
 			}
-			h.Release()
-			sums.Release()
 		}
+		squares = squares[n:]
 		out = append(out, x)
 	}
 	return out

@@ -278,23 +278,49 @@ func (r *Rank) takeTies(in [][]*links.Pack) {
 }
 
 // norms are the squared norms of the parameters that this rank counts, in the order of core.RunLayout.Norms,
-// behind the values of a job, then those of experts and the rows that were sent to each.
+// behind the values of a job, then those of experts and the rows that were sent to each. All are read from the
+// device at once.
 func (r *Rank) norms() []float64 {
-	v := new(core.Usage).Values()
-	one := tensor.Make(tensor.F64, 1)
-	if r.device != nil {
-		one = r.alloc("a squared norm", tensor.F64, 1)
-		defer one.Release()
-	}
+	dense, n := 0, 0
 	for _, p := range r.c.Params {
-		if p.Counts && !p.Experts {
-			r.kernel(kernels.SumSquares, kernels.Attr{}, []*tensor.Tensor{r.owned[p.Name]}, one)
-			h := kernels.Host(r.c.Backend, one)
-			v = append(v, h.F64()[0])
-			h.Release()
+		switch {
+		case p.Counts && p.Experts:
+			n += r.owned[p.Name].Shape[0]
+		case p.Counts:
+			dense++
 		}
 	}
-	return r.routed.sentTo(core.AppendExpertNorms(v, r.expertNorms()))
+	n += dense
+	all := tensor.Make(tensor.F64, n)
+	if r.device != nil && n > 0 {
+		all = r.alloc("squared norms", tensor.F64, n)
+	}
+	at, expert := 0, dense
+	square := func(g *tensor.Tensor, to int) {
+		one := all.RowSlice(to, to+1)
+		r.kernel(kernels.SumSquares, kernels.Attr{}, []*tensor.Tensor{g}, one)
+		one.Release()
+	}
+	for _, p := range r.c.Params {
+		switch g := r.owned[p.Name]; {
+		case p.Counts && p.Experts:
+			for i := range g.Shape[0] {
+				row := g.RowSlice(i, i+1)
+				square(row, expert)
+				row.Release()
+				expert++
+			}
+		case p.Counts:
+			square(g, at)
+			at++
+		}
+	}
+	h := kernels.Host(r.c.Backend, all)
+	v := append(new(core.Usage).Values(), h.F64()[:dense]...)
+	experts := append([]float64(nil), h.F64()[dense:]...)
+	h.Release()
+	all.Release()
+	return r.routed.sentTo(core.AppendExpertNorms(v, r.expertNorms(experts)))
 }
 
 // apply updates this rank's rows with the scalars that the coordinator has committed.

@@ -28,6 +28,9 @@ type device struct {
 
 	mu        sync.Mutex
 	functions map[string]uintptr
+
+	waiting waiting
+	words   []uint64 // of a launch of many tensors
 }
 
 var _ accel.Driver = (*device)(nil)
@@ -117,6 +120,7 @@ func (d *device) Alloc(n int) (addr uint64, err error) {
 
 // Free implements accel.Driver.
 func (d *device) Free(addr uint64) {
+	_ = d.raise()           // a device that failed says so elsewhere
 	_ = d.do(func() error { // a device that failed says so elsewhere
 		return d.lib.call("cuMemFree", d.lib.free,
 			uintptr(addr))
@@ -146,6 +150,9 @@ func (d *device) Unpin(b []byte) {
 // Copy implements accel.Driver. Addresses of all devices are in one space, and the driver knows whose
 // each is.
 func (d *device) Copy(to, from uint64, n int) error {
+	if err := d.raise(); err != nil {
+		return err
+	}
 	if d.calls != nil {
 		return d.calls.Copy(to, from, n)
 	}
@@ -156,6 +163,9 @@ func (d *device) Copy(to, from uint64, n int) error {
 
 // Clear implements accel.Driver.
 func (d *device) Clear(at uint64, v byte, n int) error {
+	if err := d.raise(); err != nil {
+		return err
+	}
 	if d.calls != nil {
 		return d.calls.Clear(at, v, n)
 	}
@@ -178,6 +188,9 @@ func (d *device) Drop(m accel.Mark) {
 
 // Close implements accel.Driver. The context and the kernels stay for other ranks.
 func (d *device) Close() {
+	if d.waiting.part != 0 {
+		d.Free(d.waiting.part)
+	}
 	d.closeEngine()
 	d.closeAttender()
 	d.sequence.Close()

@@ -40,14 +40,21 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.Slice:  (*issue).slice,
 	kernels.Concat: (*issue).concat,
-	kernels.AdamW:  func(x *issue) { x.update("adamw", x.out(2), x.out(3)) },
-	kernels.SGD:    func(x *issue) { x.update("sgd", nil, x.out(2)) },
+	kernels.AdamW: func(x *issue) {
+		if !x.later() {
+			x.update("adamw", x.out(2), x.out(3))
+		}
+	},
+	kernels.SGD: func(x *issue) { x.update("sgd", nil, x.out(2)) },
 	kernels.SignStep: func(x *issue) {
 		g, p := x.in(0), x.out(0)
 		x.launch("sign_step", each(g.Len()), g, nil, x.in(1), p, nil, nil, nil, g.Len(), 0, false,
 			x.c.Attr.F[0])
 	},
 	kernels.SumSquares: func(x *issue) {
+		if x.laterSum() {
+			return
+		}
 		g, n := x.in(0), parts(x.in(0).Len(), 4096)
 		part := x.work(n, 8)
 		x.launch("squares", grid{x: n, threads: 256}, g, part, nil, g.Len(), false)

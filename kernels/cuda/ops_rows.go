@@ -127,10 +127,11 @@ func (x *issue) gather(name string, a, idx *tensor.Tensor, first int) {
 	x.launch(name, each(y.Len()), a, nil, idx, nil, y, idx.Len(), a.Shape[0], d, 1, first, false)
 }
 
-// scatter adds rows to those that indices name.
+// scatter adds rows to those that indices name, in order.
 func (x *issue) scatter(name string, first int, add bool) {
 	dy, idx, y := x.in(0), x.in(1), x.out(0)
 	d := tensor.Len(y.Shape[1:])
-	x.launch(typed(name, dy), rowwise(idx.Len(), max(d, 1)), nil, dy, idx, nil, y, idx.Len(), y.Shape[0],
-		d, 1, first, add)
+	if n := idx.Len(); n > 0 && d > 0 {
+		x.launch(typed(name, dy), rowwise(n, d), x.sorted(idx, y.Shape[0], first), dy, y, n, d, add)
+	}
 }

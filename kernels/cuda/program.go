@@ -17,6 +17,11 @@ func (d *device) Issue(q *accel.Queue, c *kernels.Call) (bool, error) {
 	if f == nil {
 		return false, nil
 	}
+	if c.Op != kernels.AdamW && c.Op != kernels.SumSquares {
+		if err := d.raise(); err != nil {
+			return false, err
+		}
+	}
 	x := &issue{d: d, q: q, c: c}
 	f(x)
 	if x.absent {
@@ -92,6 +97,9 @@ func (x *issue) launch(name string, g grid, args ...any) {
 		}
 	}
 	if x.err = x.q.Failed(); x.err == nil {
+		x.err = x.d.raise()
+	}
+	if x.err == nil {
 		x.err = x.d.launch(name, g, words)
 	}
 }

@@ -78,7 +78,7 @@ func manyRows() map[string]*kernels.Call {
 	f32 := func(shape ...int) *tensor.Tensor { return tensor.Make(tensor.F32, shape...) }
 	l := func(t ...*tensor.Tensor) []*tensor.Tensor { return t }
 	n := manyTokens
-	attend := newAttends(tensor.BF16, n, 2, 1, 16, []int32{0, 900, int32(n)}, causal)
+	attend := newAttends(tensor.BF16, n, 1, 1, 16, []int32{0, 700, 1600, int32(n)}, causal)
 	cu := tensor.Of(tensor.I32, attend.cu, len(attend.cu))
 	ref.New().Run(&kernels.Call{Op: kernels.Attention, In: l(attend.q, attend.k, attend.v, cu, cu),
 		Out: l(attend.o, attend.lse), Attr: causal})
@@ -91,7 +91,7 @@ func manyRows() map[string]*kernels.Call {
 		"embed_dw":    {Op: kernels.EmbedDW, In: l(half(n, 24), ints(n, 50)), Out: l(f32(50, 24))},
 		"sum_squares": {Op: kernels.SumSquares, In: l(draw(n, 40)), Out: l(tensor.Make(tensor.F64, 1))},
 		"attention": {Op: kernels.Attention, In: l(attend.q, attend.k, attend.v, cu, cu),
-			Out: l(tensor.Make(tensor.BF16, n, 2, 16), f32(n, 2)), Attr: causal},
+			Out: l(tensor.Make(tensor.BF16, n, 1, 16), f32(n, 1)), Attr: causal},
 		"attention_bwd": {Op: kernels.AttentionBwd, In: l(attend.do, attend.q, attend.k, attend.v, attend.o,
 			attend.lse, cu, cu), Out: l(attend.dq, attend.dk, attend.dv), Attr: causal},
 	}

@@ -71,3 +71,35 @@ func (s *sequence) Close() {
 	// a device that failed says so elsewhere
 	_ = s.d.do(func() error { return s.d.lib.call("cuStreamDestroy", s.d.lib.endStream, s.stream) })
 }
+
+// Upload implements accel.Driver.
+func (d *device) Upload(to uint64, from []byte) error {
+	if err := d.raise(); err != nil {
+		return err
+	}
+	return d.sequence.Upload(to, from)
+}
+
+// Download implements accel.Driver.
+func (d *device) Download(to []byte, from uint64) error {
+	if err := d.raise(); err != nil {
+		return err
+	}
+	return d.sequence.Download(to, from)
+}
+
+// Mark implements accel.Driver.
+func (d *device) Mark() (accel.Mark, error) {
+	if err := d.raise(); err != nil {
+		return 0, err
+	}
+	return d.sequence.Mark()
+}
+
+// Await implements accel.Driver.
+func (d *device) Await(m accel.Mark) error {
+	if err := d.raise(); err != nil {
+		return err
+	}
+	return d.sequence.Await(m)
+}

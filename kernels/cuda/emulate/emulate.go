@@ -35,6 +35,7 @@ type Driver struct {
 	// Path is the library.
 	Path                        string
 	set, blocks, launches, sent uintptr
+	reads, allocations          uintptr
 }
 
 // New builds the library with further flags of the compiler, or takes one that was built from the same
@@ -140,7 +141,8 @@ func load(path string) (*Driver, error) {
 	}
 	d := &Driver{Path: path}
 	for name, p := range map[string]*uintptr{"lf_emulate": &d.set, "lf_emulated_blocks": &d.blocks,
-		"lf_emulated_launches": &d.launches, "lf_emulated_sent": &d.sent} {
+		"lf_emulated_launches": &d.launches, "lf_emulated_sent": &d.sent,
+		"lf_emulated_reads": &d.reads, "lf_emulated_allocations": &d.allocations} {
 		if *p, err = purego.Dlsym(h, name); err != nil {
 			return nil, err
 		}
@@ -193,4 +195,12 @@ func (d *Driver) Sent() int {
 func (d *Driver) Launches() int {
 	r, _, _ := purego.SyscallN(d.launches)
 	return int(r)
+}
+
+// Counts is how many kernels have been launched, copies to the host made, and blocks of the device's and of pinned
+// memory taken.
+func (d *Driver) Counts() (launches, reads, allocations int) {
+	r, _, _ := purego.SyscallN(d.reads)
+	a, _, _ := purego.SyscallN(d.allocations)
+	return d.Launches(), int(r), int(a)
 }

@@ -1,6 +1,8 @@
 // All kernels as one unit: what nvcc and the emulator compile.
 #include "elementwise.cu"
 #include "optim.cu"
+#include "many.cu"
+#include "sort.cu"
 #include "rows.cu"
 #include "gather.cu"
 #include "products.cu"

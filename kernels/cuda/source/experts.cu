@@ -122,33 +122,66 @@ LF_DEV void count_rows(const Order& a) {
 }
 LF_ONE(route_counts, count_rows, Order)
 
-// Whether row i is among the most rows that its place takes, where it is asked for too often.
-LF_DEV bool preferred(const Order& a, const Turn& turn, i64 i) {
-  i64 better = 0;
-  for (i64 j = 0; j < a.n; j++) {
-    if (!goes(a, turn, j)) continue;
-    int o = order_of(a.w[j], a.w[i]);
-    better += o < 0 || (o == 0 && j < i);
-  }
-  return better < a.most;
+// A row's weight as a number that is greater for what comes earlier: order_of's order.
+LF_DEV u32 weight_order(float w) {
+  if (w != w) return 0xffffffffu;
+  if (w == 0) w = 0; // both zeros are one
+  u32 u = bits_of(w);
+  return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
+// The most-th greatest weight of a place's rows, and in more how many rows have a greater one.
+LF_DEV u32 least_weight(const Order& a, const Turn& turn, i64* more) {
+  u32 least = 0;
+  *more = 0;
+  for (int bit = 31; bit >= -1; bit--) { // the last time counts what is above the weight that was found
+    u32 from = bit < 0 ? least + 1 : least | 1u << bit;
+    i64 n = 0;
+    LF_ROW(i, a.n) n += goes(a, turn, i) && weight_order(a.w[i]) >= from;
+    n = block_sum(n);
+    if (bit < 0) *more = from == 0 ? 0 : n;
+    else if (n >= a.most) least = from;
+  }
+  return least;
+}
+
+// How many threads of the block before this one have it, and in all how many of them.
+LF_DEV i64 block_before(bool have, i64* all) {
+  __shared__ i32 part[32];
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  u32 of = have ? 1u << lane : 0;
+  for (int o = 16; o > 0; o >>= 1) of |= __shfl_xor_sync(FULL, of, o);
+  __syncthreads(); // an earlier one has been read
+  if (lane == 0) part[warp] = bits_set(of);
+  __syncthreads();
+  i64 before = bits_set(of & ((1u << lane) - 1));
+  *all = 0;
+  for (int i = 0; i < (int)blockDim.x / 32; i++) {
+    before += i < warp ? part[i] : 0;
+    *all += part[i];
+  }
+  return before;
+}
+
+// Where a place takes fewer rows than it is asked for, those of greater weight are taken, and of equal weights the first.
 LF_DEV void place_rows(const Order& a) {
-  __shared__ i32 hits[256];
-  i64 me = blockIdx.x, at = 0, taken = 0, width = blockDim.x;
+  i64 me = blockIdx.x, at = 0, taken = 0, same = 0, width = blockDim.x, more = 0, all;
   Turn turn = turn_of(a, me);
   for (i64 x = 0; x < me; x++) at += a.counts[x] < a.most ? a.counts[x] : a.most;
   bool weigh = a.by_weight && a.counts[me] > a.most;
+  u32 least = weigh ? least_weight(a, turn, &more) : 0;
   for (i64 i0 = 0; i0 < a.n; i0 += width) {
-    i64 i = i0 + threadIdx.x, before = 0, all = 0;
-    __syncthreads();
-    hits[threadIdx.x] = i < a.n && goes(a, turn, i) && (!weigh || preferred(a, turn, i));
-    __syncthreads();
-    for (i64 j = 0; j < width; j++) {
-      before += j < threadIdx.x ? hits[j] : 0;
-      all += hits[j];
+    i64 i = i0 + threadIdx.x;
+    bool hit = i < a.n && goes(a, turn, i);
+    if (weigh) { // the whole block
+      u32 w = hit ? weight_order(a.w[i]) : 0;
+      bool equal = hit && w == least;
+      i64 before = block_before(equal, &all);
+      hit = hit && (w > least || (equal && same + before < a.most - more));
+      same += all;
     }
-    if (hits[threadIdx.x] && taken + before < a.most) {
+    i64 before = block_before(hit, &all);
+    if (hit && taken + before < a.most) {
       a.slot[i] = (i32)(at + taken + before);
       a.from[at + taken + before] = (i32)i;
     }

@@ -60,36 +60,6 @@ template <class T> LF_DEV void mix_dw(const Rows& a) {
 }
 LF_TYPED(mix_dw, Rows)
 
-// A block for each index: the block of the first index to a row adds up what all of them have, in order. What no index
-// names, the caller has cleared.
-template <class T, class U> LF_DEV void scatter(const Rows& a) {
-  __shared__ i32 hits[256];
-  i64 me = blockIdx.x, r = (i64)a.idx[me] - a.first, width = blockDim.x;
-  if (r < 0 || r >= a.rows) return; // the whole block
-  int earlier = 0;
-  for (i64 i = threadIdx.x; i < me; i += width) earlier |= a.idx[i] == a.idx[me];
-  if (block_max((float)earlier) > 0) return;
-  for (i64 c0 = 0; c0 < a.d; c0 += width) {
-    i64 c = c0 + threadIdx.x;
-    float s = a.add && c < a.d ? ld<U>(a.y, r * a.d + c) : 0;
-    for (i64 i0 = me; i0 < a.n; i0 += width) {
-      i64 i = i0 + threadIdx.x;
-      __syncthreads();
-      hits[threadIdx.x] = i < a.n && a.idx[i] == a.idx[me];
-      __syncthreads();
-      if (c >= a.d) continue;
-      for (i64 j = 0; j < width; j++) {
-        if (hits[j]) s += ld<T>(a.dy, (i0 + j) * a.d + c);
-      }
-    }
-    if (c < a.d) st<U>(a.y, r * a.d + c, s);
-  }
-}
-template <class T> LF_DEV void embed_dw(const Rows& a) { scatter<T, float>(a); }
-LF_TYPED(embed_dw, Rows)
-template <class T> LF_DEV void take_bwd(const Rows& a) { scatter<T, T>(a); }
-LF_TYPED(take_bwd, Rows)
-
 // Zeros in the rows before the first offset and behind the last: those of no group.
 struct Outside {
   const i32* off;

@@ -52,6 +52,14 @@ LF_DEV float of_bits(u32 u) {
 #endif
 }
 
+LF_DEV int bits_set(u32 u) {
+#ifdef __CUDA_ARCH__
+  return __popc(u);
+#else
+  return __builtin_popcount(u);
+#endif
+}
+
 LF_DEV float widen(float x) { return x; }
 LF_DEV float widen(bf16 x) { return of_bits((u32)x.b << 16); }
 LF_DEV float widen(f16 x) {

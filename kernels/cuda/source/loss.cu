@@ -3,31 +3,32 @@
 // The loss over a vocabulary, by blocks of rows and of columns: logits of a block are a product in float32; what is kept of them is a
 // maximum and a sum of exponentials a row, and where wanted the exponentials.
 struct Loss {
-  const float* z; // logits [rows, cols] of a block, or sums to join
+  const float* z; // logits, rows cols apart, or sums to join
   const i32* target;
   float *max, *sum; // [rows, blocks]
   float *hit, *lse;
   void* e; // numerators; rows e_row apart
   float* top; // [rows, blocks]
-  i64 rows, cols, e_row, block, blocks, first, v;
+  i64 rows, cols, e_row, blocks, first, v;
   double cap, less; // what top is below the maximum
 };
 
 enum { kColumns = 2048 }; // kernels.LSEBlock
 
-// A block of threads a row.
+// A block of threads for a row and a block of its columns.
 template <class T> LF_DEV void lse_block(const Loss& a) {
-  i64 row = blockIdx.x, at = row * a.blocks + a.block, c0 = a.block * kColumns, r = (i64)a.target[row] - a.first;
-  const float* z = a.z + row * a.cols;
+  i64 row = blockIdx.x, block = blockIdx.y, at = row * a.blocks + block, c0 = block * kColumns, r = (i64)a.target[row] - a.first;
+  i64 cols = a.v - c0 < kColumns ? a.v - c0 : kColumns;
+  const float* z = a.z + row * a.cols + c0;
   float slope, m = -INFINITY, s = 0, cap = (float)a.cap;
-  LF_ROW(j, a.cols) m = fmaxf(m, capped(z[j], cap, &slope));
+  LF_ROW(j, cols) m = fmaxf(m, capped(z[j], cap, &slope));
   m = block_max(m);
   float base = m == -INFINITY ? 0 : m, top = m - (float)a.less;
   if (top == -INFINITY) top = 0;
-  LF_ROW(j, a.cols) {
+  LF_ROW(j, cols) {
     float x = capped(z[j], cap, &slope);
     s += expf(x - base);
-    if (a.e) st<T>(a.e, row * a.e_row + j, expf(x - top) * slope);
+    if (a.e) st<T>(a.e, row * a.e_row + c0 + j, expf(x - top) * slope);
     if (r == c0 + j) a.hit[row] = x;
   }
   s = block_sum(s);
@@ -35,7 +36,7 @@ template <class T> LF_DEV void lse_block(const Loss& a) {
   a.max[at] = m;
   a.sum[at] = s;
   if (a.top) a.top[at] = top;
-  if (a.block == 0 && (r < 0 || r >= a.v)) a.hit[row] = 0;
+  if (block == 0 && (r < 0 || r >= a.v)) a.hit[row] = 0;
 }
 LF_TYPED(lse_block, Loss)
 
@@ -82,29 +83,30 @@ LF_DEV void nll_all(const Negative& a) {
 }
 LF_ONE(nll, nll_all, Negative)
 
-// The gradient of a block's logits from numerators; dz may be e.
+// The gradient of logits from numerators, a block of threads for a row and a block of its columns; dz may be e.
 struct Logits {
   const void *x, *w, *e;
   const float *top, *lse, *weight, *seed;
   const i32* target;
   void* dz;
-  i64 cols, d, e_row, dz_row, block, blocks, first;
+  i64 v, d, e_row, dz_row, blocks, first;
   double cap;
 };
 
 template <class T> LF_DEV void logits_bwd(const Logits& a) {
-  i64 row = blockIdx.x, r = (i64)a.target[row] - a.first - a.block * kColumns;
-  float by = *a.seed * a.weight[row], f = expf(a.top[row * a.blocks + a.block] - a.lse[row]), slope = 1;
-  bool counts = a.target[row] >= 0, here = counts && r >= 0 && r < a.cols;
+  i64 row = blockIdx.x, c0 = (i64)blockIdx.y * kColumns, r = (i64)a.target[row] - a.first - c0;
+  i64 cols = a.v - c0 < kColumns ? a.v - c0 : kColumns;
+  float by = *a.seed * a.weight[row], f = expf(a.top[row * a.blocks + blockIdx.y] - a.lse[row]), slope = 1;
+  bool counts = a.target[row] >= 0, here = counts && r >= 0 && r < cols;
   if (here && a.cap != 0) { // the whole block
     float s = 0;
-    LF_ROW(i, a.d) s += ld<T>(a.x, row * a.d + i) * ld<T>(a.w, (a.block * kColumns + r) * a.d + i);
+    LF_ROW(i, a.d) s += ld<T>(a.x, row * a.d + i) * ld<T>(a.w, (c0 + r) * a.d + i);
     capped(block_sum(s), (float)a.cap, &slope);
   }
-  LF_ROW(j, a.cols) {
-    float dz = counts ? by * ld<T>(a.e, row * a.e_row + j) * f : 0;
+  LF_ROW(j, cols) {
+    float dz = counts ? by * ld<T>(a.e, row * a.e_row + c0 + j) * f : 0;
     if (here && j == r) dz -= by * slope;
-    st<T>(a.dz, row * a.dz_row + j, dz);
+    st<T>(a.dz, row * a.dz_row + c0 + j, dz);
   }
 }
 LF_TYPED(logits_bwd, Logits)

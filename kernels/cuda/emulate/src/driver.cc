@@ -30,6 +30,8 @@ std::atomic<int> order{0}, jitter{0}, devices{2}, loadable{1}, version{13000}, s
 std::atomic<int> waits{1};
 std::atomic<int64_t> nccl_stops{0};
 std::atomic<int64_t> left{-1}, launched{0}; // launches until the device is lost, -1 for never
+std::atomic<int64_t> reads{0}, allocations{0}; // copies to the host, and blocks of memory of both kinds, that were asked for
+std::atomic<int> dry{0}; // kernels are counted and not run, and memory is zeros
 std::atomic<uint64_t> size_of_memory{(uint64_t)1 << 30};
 std::string last_error;
 
@@ -178,7 +180,8 @@ API cuMemAlloc_v2(Address* p, size_t n) {
   if (m.used[current % 16] + whole > size_of_memory || m.next + whole + kGap > kRange) return kNoMemory;
   char* real = m.real + m.next;
   if (mprotect(real, whole, PROT_READ | PROT_WRITE)) return kNoMemory;
-  memset(real, 0xff, whole);
+  memset(real, dry ? 0 : 0xff, whole);
+  allocations++;
   *p = (Address)m.seen + m.next;
   m.next += whole + kGap; // addresses are not given out again
   m.blocks[*p] = whole;
@@ -202,6 +205,7 @@ API cuMemHostAlloc(void** p, size_t n, unsigned) {
   *p = aligned_alloc(4096, (n + 4095) & ~(size_t)4095);
   if (!*p) return kNoMemory;
   memset(*p, 0xff, n);
+  allocations++;
   return 0;
 }
 API cuMemFreeHost(void* p) { free(p); return 0; }
@@ -223,6 +227,7 @@ API cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t n, void* s) {
   return ((Stream*)s)->push([=] { memcpy(memory().at(to), from, n); return 0; });
 }
 API cuMemcpyDtoHAsync_v2(void* to, Address from, size_t n, void* s) {
+  reads++;
   return ((Stream*)s)->push([=] { memcpy(to, memory().at(from), n); return 0; });
 }
 API cuMemcpyAsync(Address to, Address from, size_t n, void* s) {
@@ -295,6 +300,7 @@ API cuLaunchKernel(void* f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
       last_error = "the emulated device is lost";
       return kFailed;
     }
+    if (dry) return 0;
     std::string wrong = lf_run(f.f, args->data(), {gx, gy, gz}, bx, shared, order, skip);
     if (wrong.empty()) return 0;
     last_error = wrong;
@@ -312,11 +318,12 @@ API cuGetErrorName(int e, const char** s) {
 }
 
 // What tests set: the order of fibers, the longest delay of an operation in microseconds, the number of devices, bytes of each, launches
-// until the device is lost, whether images load, the driver's version, and which barrier of a block is left out.
+// until the device is lost, whether kernels are counted and not run (dry), whether images load, the driver's version, and which barrier of a block is left out.
 extern "C" void lf_emulate(const char* what, int64_t v) {
   std::string s = what;
   if (s == "order") order = (int)v;
   else if (s == "jitter") jitter = (int)v;
+  else if (s == "dry") dry = (int)v;
   else if (s == "devices") devices = (int)v;
   else if (s == "memory") size_of_memory = (uint64_t)v;
   else if (s == "lost after") left = v;
@@ -345,3 +352,5 @@ extern "C" int64_t lf_emulated_blocks() {
   return (int64_t)memory().blocks.size();
 }
 extern "C" int64_t lf_emulated_launches() { return launched; }
+extern "C" int64_t lf_emulated_reads() { return reads; }
+extern "C" int64_t lf_emulated_allocations() { return allocations; }

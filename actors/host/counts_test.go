@@ -1,0 +1,77 @@
+//go:build cuda
+
+package host
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cuda"
+	"github.com/lfactor/lfactor/kernels/cuda/emulate"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// longBatch is one microbatch of 8 sequences of 2048 tokens.
+func longBatch(vocab int) BatchFunc {
+	const sequences, each = 8, 2048
+	return func(step int64, d int) ([]Microbatch, error) {
+		mb := Microbatch{Cu: []int32{0}}
+		for s := range sequences {
+			for k := range each {
+				mb.IDs, mb.Targets = append(mb.IDs, int32((s+k)%vocab)), append(mb.Targets, int32((s+k+1)%vocab))
+				mb.Positions, mb.Weights = append(mb.Positions, int32(k)), append(mb.Weights, 1)
+			}
+			mb.Cu = append(mb.Cu, int32((s+1)*each))
+		}
+		return []Microbatch{mb}, nil
+	}
+}
+
+// TestStepCounts: a step of a model with the layers, heads and vocabulary of Llama-3.2-1B, of 8 sequences of 2048
+// tokens, takes at most 1500 launches, two reads that the host waits for, and no memory after the first step. What a
+// launch computes does not matter to its number, so widths are small and the kernels are not run.
+func TestStepCounts(t *testing.T) {
+	e := emulate.New(t).Copy(t)
+	e.Set(t, "dry", 1, 0)
+	e.Set(t, "memory", 30<<30, 1<<30)
+	t.Setenv(cuda.LibraryVariable, e.Path)
+	t.Setenv(cuda.ProductsVariable, "none")
+	t.Setenv(cuda.AttentionVariable, "none")
+	c := configs.Model{ModelType: "llama"}
+	c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 16, 32, 32, 8, 1, 128256
+	c.Intermediate, c.MaxPositions, c.RopeTheta, c.NormEps, c.InitRange, c.Act = 64, 2048, 10000, 1e-6, 0.2, "silu"
+	c.HeadDim = 2
+	m, err := family.Build(c, 2048)
+	require.NoError(t, err)
+	of, closeAll, err := OpenBackends("cuda", Ranks(1), kernels.Options{Threads: 1, Strict: true})
+	require.NoError(t, err)
+	defer closeAll()
+	l, o := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}.run(t, m, 4, of, nil)
+	j := *l.Design
+	j.DType, j.Micro, j.Rows = tensor.BF16, 1, 8*2048
+	l, err = layout.New(&j)
+	require.NoError(t, err)
+	o.Batches = longBatch(c.Vocab)
+	var launches, reads, allocations []int
+	o.Observe = func(m actors.Message) {
+		if m.Text == core.TopicStep {
+			a, b, c := e.Counts()
+			launches, reads, allocations = append(launches, a), append(reads, b), append(allocations, c)
+		}
+	}
+	require.NoError(t, Run(l, o))
+	require.Len(t, launches, 4)
+	t.Logf("launches %v, reads %v, allocations %v", launches, reads, allocations)
+	for i := 2; i < 4; i++ {
+		require.LessOrEqual(t, launches[i]-launches[i-1], 1500, "launches of step %d", i+1)
+		require.LessOrEqual(t, reads[i]-reads[i-1], 2, "reads of step %d", i+1)
+		require.Equal(t, allocations[i-1], allocations[i], "memory that step %d took", i+1)
+	}
+}
