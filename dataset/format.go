@@ -30,6 +30,7 @@ type Options struct {
 	// whole episodes
 	Horizon int
 	Robot   RobotKeys
+	Past    int // steps before a frame that are observed with it; actions begin with the first of them
 }
 
 // RobotKeys name the columns of a robot's recordings; "" for the usual ones.

@@ -27,6 +27,7 @@ type policyCase struct {
 		Tokens []int32
 		Views  []bool
 		Time   float64
+		Step   int // of a scheduler's levels, in the place of a time
 		Pad    int
 	}
 	Loss       float64
@@ -77,6 +78,10 @@ func openPolicy(t *testing.T, name string) *denoised {
 		n := len(x.X0) / d.Width()
 		for range want.Views {
 			s.Views = append(s.Views, true)
+		}
+		if d.Scheduler != nil {
+			table := d.Process.Levels.Table() // the noisiest first
+			x.Level = &table[len(table)-1-s.Step]
 		}
 		for k, there := range s.Views {
 			var patches []float32
@@ -135,7 +140,10 @@ func TestPolicies(t *testing.T) {
 				require.InEpsilon(t, g.Loss, loss, 1e-5, bn)
 			}
 			g.trains(topology.Grid(1, 1, 1), 20, nil)
-			if !g.m.Denoiser.Once {
+			switch {
+			case g.m.Denoiser.Scheduler != nil:
+				g.draws()
+			case !g.m.Denoiser.Once:
 				g.acts()
 			}
 		})
@@ -167,6 +175,46 @@ func (g *denoised) acts() {
 		}
 	}
 	require.LessOrEqual(g.t, relative(got, acted), 1e-5)
+}
+
+// draws holds what ten steps of the model's own scheduler give, and of DDIM's, to lerobot's actions, with its
+// noise.
+func (g *denoised) draws() {
+	items := g.made.More[family.EncodedKey].([]family.Encoded)
+	zero := make([]float32, len(items[0].X0))
+	for _, name := range []string{"acted", "implicit"} {
+		s := g.m.Denoiser.Scheduler
+		if name == "implicit" {
+			d := *noise.New("DDIMScheduler").(*noise.DDIM)
+			d.Betas, d.Clip = s.(*noise.DDPM).Betas, s.(*noise.DDPM).Clip
+			s = &d
+		}
+		p, err := s.Sampler(noise.Options{Steps: 10})
+		require.NoError(g.t, err)
+		states, want := make([]noise.State, len(items)), []float64(nil)
+		for i := range items {
+			states[i] = p.Begin(g.floats(fmt.Sprintf("start.%d", i)))
+			_, v := g.read(fmt.Sprintf("%s.%d", name, i))
+			want = append(want, v...)
+		}
+		for step, time := range p.Times {
+			for i := range items {
+				items[i].X0, items[i].Noise = p.Input(states[i]), zero
+				items[i].Level = &noise.Level{Alpha: 1, Time: time}
+			}
+			_, out := g.forward(goldenBackends["cpu"](), tensor.F32, true)
+			for i, n := range states {
+				states[i], err = p.Step(n, out[i*len(zero):(i+1)*len(zero)],
+					g.floats(fmt.Sprintf("added.%d.%d", i, step)))
+				require.NoError(g.t, err)
+			}
+		}
+		var got []float32
+		for i := range states {
+			got = append(got, states[i].X...)
+		}
+		require.LessOrEqual(g.t, relative(got, want), 1e-5, name)
+	}
 }
 
 // TestPoliciesPlans trains policies under plans of each axis and holds three steps to those of one device

@@ -111,6 +111,7 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 	if x, ok := d.images.(*trained.Robots); ok {
 		p := &d.r.cfg.Run.Policy
 		o.Horizon, o.Robot = x.Chunk, dataset.RobotKeys{Action: p.Action, State: p.State}
+		o.Past = x.D.Sight.Observed() - 1
 	}
 	filters, err := setup.OpenFilters(d.r.cfg)
 	if err != nil {

@@ -2,6 +2,7 @@ package trained
 
 import (
 	"path/filepath"
+	"slices"
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/media"
@@ -17,16 +18,17 @@ type Actor struct {
 	x     *Robots
 	gen   *sample.Generator
 	b     kernels.Backend
-	Steps int // of Euler, from noise to actions
+	Steps int // from noise to actions: of Euler, or of the policy's own scheduler
 }
 
 // Seen is what a robot is asked about: its task, its state and what its cameras see, nil for one that is
 // missing.
 type Seen struct {
-	Task  string
-	State []float64
-	Views []*media.Image
-	Seed  uint64 // of the noise that its actions begin with
+	Task   string
+	State  []float64
+	Views  []*media.Image
+	Seed   uint64 // of the noise that its actions begin with
+	Before []Look // of earlier steps, the earliest first, for a policy that reads several
 }
 
 // NewActor makes a policy ready to act; Close gives it back.
@@ -54,11 +56,18 @@ func (m *Trained) NewActor() (*Actor, error) {
 		kernels.Close(b)
 		return nil, err
 	}
-	return &Actor{x: x, gen: gen, b: b, Steps: 10}, nil
+	a := &Actor{x: x, gen: gen, b: b, Steps: eulerSteps}
+	if d.Scheduler != nil {
+		a.Steps = d.Steps
+	}
+	return a, nil
 }
 
-// As has the actor act as the robot of a data set of data.paths, by the end of its path: what it is asked and
-// what it gives are scaled by that one's statistics. It acts as the first one's without.
+// eulerSteps are those of a policy of flow matching.
+const eulerSteps = 10
+
+// As has the actor act as the robot of a data set of data.paths, by the end of its path: what it is asked
+// and what it gives are scaled by that one's statistics. It acts as the first one's without.
 func (a *Actor) As(name string) error {
 	var names []string
 	for _, s := range a.x.sets {
@@ -81,6 +90,8 @@ func (a *Actor) Close() {
 type Abilities struct {
 	State   string   // column of the robot's state
 	Numbers int      // of a state
+	Steps   int      // that are observed, with the present one
+	Joins   bool     // chunks can go on from the one under way
 	Cameras []string // columns of what it sees, in order
 	Size    [2]int   // height and width that views are brought to, in pixels
 	Chunk   int      // actions that it gives at once
@@ -90,8 +101,20 @@ type Abilities struct {
 // Abilities says what the policy reads and gives.
 func (a *Actor) Abilities() Abilities {
 	x := a.x
+	from, to := x.given()
 	return Abilities{State: x.Policy.State, Numbers: len(x.Scale.State.Mid), Cameras: x.Policy.Cameras,
-		Size: x.Size, Chunk: x.Chunk, Width: len(x.Scale.Action.Mid)}
+		Size: x.Size, Chunk: to - from, Width: len(x.Scale.Action.Mid), Steps: x.D.Sight.Observed(),
+		Joins: !x.D.Once && x.D.Scheduler == nil}
+}
+
+// given are the actions of a chunk that a policy gives, [from, to): those of steps before the present one
+// have been carried out.
+func (x *Robots) given() (from, to int) {
+	if x.D.Executed == 0 {
+		return 0, x.Chunk
+	}
+	from = x.D.Sight.Observed() - 1
+	return from, from + x.D.Executed
 }
 
 // Ask is a robot's question, ready for the policy.
@@ -109,7 +132,7 @@ type Chunk struct {
 
 // Ask prepares what a robot sees. It is safe for concurrent use.
 func (a *Actor) Ask(r Seen) (Ask, error) {
-	e, err := a.x.See(r.Task, r.State, r.Views)
+	e, err := a.x.See(r.Task, append(slices.Clone(r.Before), Look{r.State, r.Views})...)
 	return Ask{sight: e, seed: r.Seed}, err
 }
 
@@ -146,8 +169,9 @@ func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
 		return nil, err
 	}
 	out := make([]Chunk, len(items))
+	from, to := a.x.given()
 	for i := range items {
-		for k := range a.x.Chunk {
+		for k := from; k < to; k++ {
 			v := make([]float64, len(a.x.Scale.Action.Mid))
 			for j := range v {
 				v[j] = float64(items[i].X0[k*w+j])
@@ -175,13 +199,48 @@ func (a *Actor) once(p *sample.Prediction, items []family.Encoded) error {
 	return nil
 }
 
+// draw takes noise to actions by the policy's own scheduler, whose noise is counted from each robot's seed.
+func (a *Actor) draw(p *sample.Prediction, items []family.Encoded, asks []Ask) error {
+	s, err := a.x.D.Scheduler.Sampler(noise.Options{Steps: a.Steps})
+	if err != nil {
+		return exit.Usagef("%v", err)
+	}
+	states := make([]noise.State, len(items))
+	for i := range items {
+		states[i] = s.Begin(items[i].X0)
+	}
+	added := make([]float32, len(items[0].X0))
+	for step, time := range s.Times {
+		for i := range items {
+			items[i].X0, items[i].Level = s.Input(states[i]), &noise.Level{Alpha: 1, Time: time}
+		}
+		v, err := p.Of(items, nil)
+		if err != nil {
+			return err
+		}
+		for i := range items {
+			noise.Key{Sample: asks[i].seed, Draw: uint64(step) + 1}.Fill(added, 0)
+			if states[i], err = s.Step(states[i], v[i*len(added):(i+1)*len(added)], added); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range items {
+		items[i].X0 = states[i].X
+	}
+	return nil
+}
+
 // integrate takes noisy actions to clean ones.
 func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 	by := float32(1) / float32(a.Steps)
 	p := a.gen.NewPrediction()
 	defer p.Close()
-	if a.x.D.Once {
+	switch {
+	case a.x.D.Once:
 		return a.once(p, items)
+	case a.x.D.Scheduler != nil:
+		return a.draw(p, items, asks)
 	}
 	for step := range a.Steps {
 		t := 1 - float32(step)*by

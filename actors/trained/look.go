@@ -17,8 +17,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// looker makes features of the images that clips begin with, by CLIP's vision encoder. It opens weights when they
-// are needed first.
+// looker makes features of the images that clips begin with, by CLIP's vision encoder. It opens weights when
+// they are needed first.
 type looker struct {
 	processor *media.Processor
 	print     string

@@ -14,8 +14,8 @@ import (
 	"github.com/lfactor/lfactor/stages/texts"
 )
 
-// TestLookIsTransformers: an image's file has the features that transformers' processor and CLIP's vision encoder
-// make of it, within 1e-5 of their length.
+// TestLookIsTransformers: an image's file has the features that transformers' processor and CLIP's vision
+// encoder make of it, within 1e-5 of their length.
 func TestLookIsTransformers(t *testing.T) {
 	t.Parallel()
 	const dir = "../../stages/texts/testdata/clip-vision"

@@ -35,8 +35,8 @@ const (
 // normModes are lerobot's names of policy.normalize.
 var normModes = map[string]string{"quantiles": "QUANTILES", "min_max": "MIN_MAX", "mean_std": "MEAN_STD"}
 
-// policy writes a policy of a robot as lerobot keeps it. Pi0.5's pipelines, which have a tokenizer that lerobot
-// loads from its hub, are lerobot's to make.
+// policy writes a policy of a robot as lerobot keeps it. Pi0.5's pipelines, which have a tokenizer that
+// lerobot loads from its hub, are lerobot's to make.
 func (e *Exporter) policy(dst string) error {
 	d := e.Model.Denoiser
 	x, err := NewRobots(e.Cfg, d)
@@ -66,7 +66,8 @@ func (e *Exporter) policy(dst string) error {
 		for _, key := range []string{"in_channels", "state_size", "views", "view_height", "view_width"} {
 			delete(config, key)
 		}
-		config["n_action_steps"], config["pretrained_backbone_weights"] = x.Chunk, nil
+		from, to := x.given()
+		config["n_action_steps"], config["pretrained_backbone_weights"] = to-from, nil
 	}
 	return writeJSON(filepath.Join(dst, "config.json"), config)
 }

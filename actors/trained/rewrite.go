@@ -117,8 +117,8 @@ func Merge(adapter, base, dst string, f Form) error {
 	return Rewrite(dir, adapter, dst, f)
 }
 
-// modules tells the checkpoint's names of the weights of transformers' modules, of a directory whose model we
-// have; for others they have to be the same.
+// modules tells the checkpoint's names of the weights of transformers' modules, of a directory whose model
+// we have; for others they have to be the same.
 func modules(dir string) func(module string) string {
 	names := map[string]string{}
 	if c, err := configs.ReadModel(dir); err == nil {

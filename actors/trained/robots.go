@@ -94,9 +94,9 @@ type robotSet struct {
 	cameras []string
 }
 
-// NewRobots reads what a run says of a policy and of its recordings. The numbers of each data set are scaled by
-// its own statistics, so that robots of several kinds may be learnt together: their actions may have unequally
-// many numbers, and cameras that one of them lacks are left out of what the policy reads.
+// NewRobots reads what a run says of a policy and of its recordings. The numbers of each data set are scaled
+// by its own statistics, so that robots of several kinds may be learnt together: their actions may have
+// unequally many numbers, and cameras that one of them lacks are left out of what the policy reads.
 func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	c := &cfg.Run
 	x := &Robots{D: d, Seed: uint64(c.Train.Seed), Policy: c.Policy, Chunk: d.Chunk, Begin: -1,
@@ -121,10 +121,9 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	if len(x.Policy.Cameras) == 0 {
 		x.Policy.Cameras = cameras
 	}
-	if len(x.Policy.Cameras) > d.Sight.Views {
+	if len(x.Policy.Cameras) > d.Sight.Cameras() {
 		return nil, cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model has %d",
-			len(x.Policy.Cameras),
-			d.Sight.Views), "name fewer, or set model.overrides.views")
+			len(x.Policy.Cameras), d.Sight.Cameras()), "name fewer, or set model.overrides.views")
 	}
 	d.Real = 0
 	for _, set := range x.sets {
@@ -209,16 +208,16 @@ func (x *Robots) words(cfg *configs.Config) error {
 // whole holds recordings to a policy that reads views whole and states as numbers, and no words.
 func (x *Robots) whole(cfg *configs.Config) error {
 	d := x.D
-	if n := len(x.Scale.State.Mid); n != d.Sight.State {
+	if n := len(x.Scale.State.Mid); n != d.Sight.Numbers() {
 		return cfg.Fault("policy.state_key", fmt.Sprintf("states have %d numbers, and the model reads %d", n,
-			d.Sight.State), "set model.overrides.state_size")
+			d.Sight.Numbers()), "set model.overrides.state_size")
 	}
 	if d.Real != d.Width() {
 		return cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model gives %d", d.Real,
 			d.Width()), "set model.overrides.in_channels")
 	}
-	if n := len(x.Policy.Cameras); n != d.Sight.Views {
-		return cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model reads %d", n, d.Sight.Views),
+	if n := len(x.Policy.Cameras); n != d.Sight.Cameras() {
+		return cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model reads %d", n, d.Sight.Cameras()),
 			"set model.overrides.views, or name as many")
 	}
 	return nil
@@ -248,12 +247,16 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if err := json.Unmarshal(m.Bytes, &f); err != nil {
 		return nil, 0, err
 	}
-	views, err := x.views(&f)
-	if err != nil {
-		return nil, 0, err
+	var looks []Look
+	for _, l := range append(f.Before, f.RobotLook) {
+		views, err := x.views(&l)
+		if err != nil {
+			return nil, 0, err
+		}
+		looks = append(looks, Look{l.State, views})
 	}
 	scale := x.of(f.Set)
-	e, err := x.see(scale, f.Task, f.State, views)
+	e, err := x.see(scale, f.Task, looks)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -279,37 +282,55 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	}
 	e.Real = len(scale.Action.Mid)
 	if !x.Policy.Padding || x.D.Masked {
-		e.Pad = f.Pad
+		e.Pad, e.Lead = f.Pad, f.Lead
 	}
 	return e, int64(4 * (len(e.X0) + len(e.IDs) + len(e.Views)*x.D.Sight.Patches*x.D.Sight.Pixels)), nil
 }
 
-// See is what a policy reads of a robot: its task, its state and what its cameras see, nil for one that is
-// missing. Actions are left open.
-func (x *Robots) See(task string, state []float64, views []*media.Image) (*family.Encoded, error) {
-	return x.see(x.Scale, task, state, views)
+// Look is what a robot observes in a step: its state and what its cameras see, nil for one that is missing.
+type Look struct {
+	State []float64
+	Views []*media.Image
+}
+
+// See is what a policy reads of a robot: its task, and what it observes in the present step and, before
+// that, in earlier ones. Where the model reads more of them the earliest stands for those that are missing,
+// as in lerobot at the beginning of an episode. Actions are left open.
+func (x *Robots) See(task string, looks ...Look) (*family.Encoded, error) {
+	return x.see(x.Scale, task, looks)
 }
 
 // see is See of a robot whose numbers have a scale.
-func (x *Robots) see(scale RobotScale, task string, state []float64, views []*media.Image) (*family.Encoded,
-	error) {
-	if len(views) > x.D.Sight.Views {
-		return nil, fmt.Errorf("%d cameras, and the model has %d", len(views), x.D.Sight.Views)
+func (x *Robots) see(scale RobotScale, task string, looks []Look) (*family.Encoded, error) {
+	v := x.D.Sight
+	n := v.Observed()
+	if len(looks) < 1 || len(looks) > n {
+		return nil, fmt.Errorf("%d steps are observed, and the model reads %d", len(looks), n)
 	}
-	e := &family.Encoded{Grid: x.D.ChunkGrid(), Views: make([][]float32, x.D.Sight.Views)}
-	for i, v := range views {
-		if v != nil {
-			e.Views[i] = x.D.Sight.Cut(x.pixels(v, i))
+	for len(looks) < n {
+		looks = append([]Look{looks[0]}, looks...)
+	}
+	e := &family.Encoded{Grid: x.D.ChunkGrid(), Views: make([][]float32, v.Views)}
+	var scaled []float64
+	for k, l := range looks {
+		if len(l.Views) > v.Cameras() {
+			return nil, fmt.Errorf("%d cameras, and the model has %d", len(l.Views), v.Cameras())
 		}
+		for i, p := range l.Views {
+			if p != nil {
+				e.Views[k*v.Cameras()+i] = v.Cut(x.pixels(p, i))
+			}
+		}
+		state, err := scale.State.Of(l.State)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", x.Policy.State, err)
+		}
+		scaled = append(scaled, state...)
 	}
-	scaled, err := scale.State.Of(state)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", x.Policy.State, err)
-	}
-	if x.D.Sight.Whole() {
-		for i, v := range e.Views {
-			if v == nil {
-				return nil, fmt.Errorf("camera %d is missing, and the model reads all of its views", i+1)
+	if v.Whole() {
+		for i, p := range e.Views {
+			if p == nil {
+				return nil, fmt.Errorf("camera %d is missing, and the model reads all of its views", i%v.Cameras()+1)
 			}
 		}
 		for _, v := range scaled {
@@ -387,8 +408,8 @@ func (x *Robots) pixels(p *media.Image, camera int) []float32 {
 	return out
 }
 
-// ImageNet's mean and deviation of each colour, of pixels from 0 to 1, which lerobot takes for those of a data
-// set.
+// ImageNet's mean and deviation of each colour, of pixels from 0 to 1, which lerobot takes for those of a
+// data set.
 var imageMean, imageDeviation = [3]float64{0.485, 0.456, 0.406}, [3]float64{0.229, 0.224, 0.225}
 
 // coloured brings pixels from -1 to 1, [3 height width], to those that a ResNet reads.
@@ -402,8 +423,8 @@ func (x *Robots) coloured(v []float32, camera int) {
 	}
 }
 
-// views are what the cameras of a frame saw.
-func (x *Robots) views(f *format.RobotFrame) (out []*media.Image, err error) {
+// views are what the cameras saw in a step.
+func (x *Robots) views(f *format.RobotLook) (out []*media.Image, err error) {
 	for _, c := range x.Policy.Cameras {
 		var p *media.Image
 		if b, ok := f.Images[c]; ok {

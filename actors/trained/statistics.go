@@ -27,9 +27,9 @@ type Judged struct {
 // pictureFiles are the ends of names of pictures.
 var pictureFiles = []string{".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
-// Judge compares the pictures below two folders by a network whose weights lie at a path: Inception v3 or VGG
-// in files of PyTorch or safetensors, or a folder of CLIP. A picture that cannot be read is left out, and
-// named. shown is told how many of how many pictures are described.
+// Judge compares the pictures below two folders by a network whose weights lie at a path: Inception v3 or
+// VGG in files of PyTorch or safetensors, or a folder of CLIP. A picture that cannot be read is left out,
+// and named. shown is told how many of how many pictures are described.
 func Judge(ctx context.Context, pictures, reference, tower, device string, shown func(done,
 	all int)) (*Judged, error) {
 	var files [2][]string

@@ -21,10 +21,18 @@ type RobotFrame struct {
 	Episode int64       `json:"episode"`
 	Frame   int64       `json:"frame"`
 	Task    string      `json:"task"`
-	State   []float64   `json:"state"`
 	Actions [][]float64 `json:"actions"` // of as many steps as the horizon says
-	// steps at the end that lie behind the episode: the last action stands for them, as in LeRobot
-	Pad    int                   `json:"pad"`
+	// steps at the end that lie behind the episode, and at the beginning before it: the last and the first
+	// action stand for them, as in LeRobot
+	Pad  int `json:"pad"`
+	Lead int `json:"lead,omitempty"`
+	RobotLook
+	Before []RobotLook `json:"before,omitempty"` // of steps before, the earliest first
+}
+
+// RobotLook is what is observed in a step.
+type RobotLook struct {
+	State  []float64             `json:"state"`
 	Images map[string][]byte     `json:"images,omitempty"` // of cameras that are columns
 	Videos map[string]VideoFrame `json:"videos,omitempty"`
 }
@@ -54,6 +62,9 @@ func (r *robotFrames) Len() int64 { return r.from[len(r.from)-1] }
 
 // Fingerprint implements dataset.Source.
 func (r *robotFrames) Fingerprint() string {
+	if r.o.Past > 0 {
+		return HashOf("frames 2", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past)
+	}
 	return HashOf("frames 1", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot)
 }
 
@@ -79,37 +90,47 @@ func (r *robotFrames) Read(i int64) (dataset.Document, error) {
 			t.Len())
 	}
 	f := RobotFrame{Set: r.Name(), Episode: e.Index, Frame: k}
-	for step := range int64(r.o.Horizon) {
-		n := min(k+step, e.Length-1)
-		if k+step >= e.Length {
+	past := int64(r.o.Past)
+	for step := range max(int64(r.o.Horizon), past+1) {
+		n := k + step - past
+		if n >= e.Length && step > past {
 			f.Pad++
 			f.Actions = append(f.Actions, f.Actions[len(f.Actions)-1])
 			continue
 		}
-		row, _, err := t.Record(e.row + n)
+		if n < 0 {
+			f.Lead++
+		}
+		row, _, err := t.Record(e.row + max(0, n))
 		if err != nil {
 			return d, err
 		}
 		action, why := numbers(row, cmp.Or(r.o.Robot.Action, "action"))
 		if why != "" {
-			return d, bad("%s of frame %d", why, n)
+			return d, bad("%s of frame %d", why, max(0, n))
 		}
 		f.Actions = append(f.Actions, action)
-		if step > 0 {
+		if step > past {
 			continue
 		}
-		if why := r.here(&f, e, row); why != "" {
+		look := &f.RobotLook
+		if step < past {
+			f.Before = append(f.Before, RobotLook{})
+			look = &f.Before[step]
+		}
+		if why := r.here(&f, look, e, row, max(0, n)); why != "" {
 			return d, bad("%s", why)
 		}
 	}
+	f.Actions = f.Actions[:r.o.Horizon]
 	b, err := json.Marshal(f)
 	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
 	return d, err
 }
 
-// here reads what the frame itself says; why is what is wrong with it.
-func (r *robotFrames) here(f *RobotFrame, e *lerobotEpisode, row []byte) (why string) {
-	if f.State, why = numbers(row, cmp.Or(r.o.Robot.State, "observation.state")); why != "" {
+// here reads what is observed in frame n of an episode, and the task; why is what is wrong with it.
+func (r *robotFrames) here(f *RobotFrame, look *RobotLook, e *lerobotEpisode, row []byte, n int64) (why string) {
+	if look.State, why = numbers(row, cmp.Or(r.o.Robot.State, "observation.state")); why != "" {
 		return why
 	}
 	var columns map[string]json.RawMessage
@@ -132,17 +153,17 @@ func (r *robotFrames) here(f *RobotFrame, e *lerobotEpisode, row []byte) (why st
 			if json.Unmarshal(columns[name], &image) != nil || len(image.Bytes) == 0 {
 				return fmt.Sprintf("%s has no image", name)
 			}
-			if f.Images == nil {
-				f.Images = map[string][]byte{}
+			if look.Images == nil {
+				look.Images = map[string][]byte{}
 			}
-			f.Images[name] = image.Bytes
+			look.Images[name] = image.Bytes
 		case "video":
-			if f.Videos == nil {
-				f.Videos = map[string]VideoFrame{}
+			if look.Videos == nil {
+				look.Videos = map[string]VideoFrame{}
 			}
 			v := e.Videos[name]
-			f.Videos[name] = VideoFrame{filepath.Join(r.dir, v.File),
-				int(math.Round(v.From*r.info.FPS)) + int(f.Frame)}
+			look.Videos[name] = VideoFrame{filepath.Join(r.dir, v.File),
+				int(math.Round(v.From*r.info.FPS)) + int(n)}
 		}
 	}
 	return ""

@@ -65,6 +65,26 @@ func TestRobotFrames(t *testing.T) {
 			at++
 		}
 	}
+	past, err := dataset.Open(dir, dataset.Options{Horizon: 3, Past: 1})
+	require.NoError(t, err)
+	defer past.Close()
+	require.NotEqual(t, s.Fingerprint(), past.Fingerprint())
+	at = 0
+	for i, e := range recorded() {
+		for k := range e.Frames { // the step before is observed too, and actions begin with it
+			f, before := frame(t, past, at), max(0, k-1)
+			require.Len(t, f.Before, 1)
+			require.Equal(t, []float64{float64(i), float64(before)}, f.Before[0].State)
+			require.Equal(t, e.Frames[before].Image, f.Before[0].Images["observation.images.top"])
+			require.Equal(t, []float64{float64(i), float64(k)}, f.State)
+			require.Equal(t, [2]int{max(0, k+2-len(e.Frames)), max(0, 1-k)}, [2]int{f.Pad, f.Lead})
+			require.Len(t, f.Actions, 3)
+			for step, a := range f.Actions {
+				require.Equal(t, []float64{float64(10*i + max(0, min(k+step-1, len(e.Frames)-1)))}, a)
+			}
+			at++
+		}
+	}
 	other, err := dataset.Open(dir, dataset.Options{Horizon: 4})
 	require.NoError(t, err)
 	defer other.Close()

@@ -77,27 +77,36 @@ func TestVocabulary(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for doc, want := range map[string]string{
 		`{`: "unexpected end",
-		`{"model":{"type":"Unigram","vocab":[]}}`:                                                                                           "model.vocab is empty",
-		`{"model":{"type":"Words","vocab":{"a":0}}}`:                                                                                        `model.type "Words"`,
-		`{"model":{"type":"Unigram","vocab":[["a",-1]]}}`:                                                                                   "unk_id",
-		`{"model":{"type":"Unigram","unk_id":1,"vocab":[["a",-1]]}}`:                                                                        "unk_id 1 is outside",
-		`{"model":{"type":"WordPiece","vocab":{"a":0}}}`:                                                                                    "unk_token",
-		`{"model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"b"}}`:                                                                    "unk_token",
-		`{"model":{"type":"BPE","vocab":{"a":0},"dropout":2}}`:                                                                              "no probability",
-		`{"normalizer":{"type":"Precompiled","precompiled_charsmap":"/////w=="},"model":{"vocab":{"a":0}}}`:                                 "does not fit",
-		`{"model":{"type":"BPE","vocab":{}}}`:                                                                                               "model.vocab is empty",
-		`{"model":{"type":"BPE","vocab":{"a":99999999}}}`:                                                                                   "outside 0…",
-		`{"model":{"type":"BPE","vocab":{"a":-1}}}`:                                                                                         "outside 0…",
-		`{"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}}`:                                                                         "model.merges[0]",
-		`{"model":{"type":"BPE","vocab":{"a":0},"merges":["ab"]}}`:                                                                          "not two tokens",
-		`{"model":{"type":"BPE","vocab":{"a":0},"unk_token":"?"}}`:                                                                          "unk_token",
-		`{"model":{"type":"WordLevel","vocab":{"a":0},"end_of_word_suffix":"</w>"}}`:                                                        "end_of_word_suffix",
-		`{"normalizer":{"type":"Precompiled"},"model":{"vocab":{"a":0}}}`:                                                                   "no precompiled_charsmap",
-		`{"normalizer":{"type":"Sequence"},"model":{"vocab":{"a":0}}}`:                                                                      "without a list",
-		`{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"},"model":{"vocab":{"a":0}}}`:                        `pattern "("`,
+		`{"model":{"type":"Unigram","vocab":[]}}`:                   "model.vocab is empty",
+		`{"model":{"type":"Words","vocab":{"a":0}}}`:                `model.type "Words"`,
+		`{"model":{"type":"Unigram","vocab":[["a",-1]]}}`:           "unk_id",
+		`{"model":{"type":"WordPiece","vocab":{"a":0}}}`:            "unk_token",
+		`{"model":{"type":"BPE","vocab":{"a":0},"dropout":2}}`:      "no probability",
+		`{"model":{"type":"BPE","vocab":{}}}`:                       "model.vocab is empty",
+		`{"model":{"type":"BPE","vocab":{"a":99999999}}}`:           "outside 0…",
+		`{"model":{"type":"BPE","vocab":{"a":-1}}}`:                 "outside 0…",
+		`{"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}}`: "model.merges[0]",
+		`{"model":{"type":"BPE","vocab":{"a":0},"merges":["ab"]}}`:  "not two tokens",
+		`{"model":{"type":"BPE","vocab":{"a":0},"unk_token":"?"}}`:  "unk_token",
+		`{"decoder":{"type":"CTC"},"model":{"vocab":{"a":0}}}`:      `"CTC" is not supported`,
+
+		`{"model":{"type":"Unigram","unk_id":1,"vocab":[["a",-1]]}}`: "unk_id 1 is outside",
+
+		`{"model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"b"}}`: "unk_token",
+
+		`{"normalizer":{"type":"Precompiled","precompiled_charsmap":"/////w=="},"model":{"vocab":{"a":0}}}`: "does not fit",
+
+		`{"model":{"type":"WordLevel","vocab":{"a":0},"end_of_word_suffix":"</w>"}}`: "end_of_word_suffix",
+
+		`{"normalizer":{"type":"Precompiled"},"model":{"vocab":{"a":0}}}`: "no precompiled_charsmap",
+
+		`{"normalizer":{"type":"Sequence"},"model":{"vocab":{"a":0}}}`: "without a list",
+
+		`{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"},"model":{"vocab":{"a":0}}}`: `pattern "("`,
+
 		`{"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"ByteLevel"},{"type":"WhitespaceSplit"}]},"model":{"vocab":{"a":0}}}`: "after ByteLevel",
-		`{"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}}]},"model":{"vocab":{"a":0}}}`:                 `"x" has no ids`,
-		`{"decoder":{"type":"CTC"},"model":{"vocab":{"a":0}}}`:                                                                              `"CTC" is not supported`,
+
+		`{"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}}]},"model":{"vocab":{"a":0}}}`: `"x" has no ids`,
 	} {
 		_, err := Parse([]byte(doc))
 		require.ErrorContains(t, err, want, doc)

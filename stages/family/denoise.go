@@ -44,8 +44,8 @@ import (
 //	dif.view [levels·Views·Patches Pixels] patches of views
 //	dif.ids [texts]                  tokens of captions
 //
-// With a row for the state (Sight.Token), dif.joint counts rows of captions, of actions and of states, and it
-// has dif.state as below and
+// With a row for the state (Sight.Token), dif.joint counts rows of captions, of actions and of states, and
+// it has dif.state as below and
 //
 //	dif.state.pos [levels 3]         places of states
 //	dif.told, dif.told.cu            rows of captions and of states sample by sample, and their borders
@@ -92,6 +92,11 @@ type Denoiser struct {
 	// it is trained by where a run does not say otherwise, nil for flow matching as Pi's policies have it
 	Masked, Once bool
 	Learns       func(p *Process)
+	// of a policy whose actions are drawn out of noise by a scheduler of diffusers, in so many steps; nil
+	// for steps of Euler. Executed is how many of a chunk's actions it gives, from the present step on, 0
+	// for all
+	Scheduler       noise.Scheduler
+	Steps, Executed int
 	// rows of latents have places behind those of their captions, on each axis
 	Behind bool
 	// the model is told of a time what Feature makes of it, FeatureWidth numbers, in the place of sinusoids
@@ -129,7 +134,19 @@ type Sight struct {
 	// Token gives a state a row of its own, which reads the captions and is read by the actions: it lies
 	// between both
 	Token bool
+	// Steps is how many steps are observed, the earliest first: Views and State are those of all of them; 0
+	// is one
+	Steps int
 }
+
+// Observed is how many steps are observed, with the present one.
+func (v *Sight) Observed() int { return max(1, v.Steps) }
+
+// Cameras is how many views a step has, and Numbers how many numbers a state.
+func (v *Sight) Cameras() int { return v.Views / v.Observed() }
+
+// Numbers is how many numbers the state of a step has.
+func (v *Sight) Numbers() int { return v.State / v.Observed() }
 
 // Whole reports whether views are read whole, all of a sample.
 func (v *Sight) Whole() bool { return v.Size[0] > 0 }
@@ -188,8 +205,8 @@ type Process struct {
 	First  float64 // share of the samples whose first frame is given as it is, without noise
 	// levels of training whose time lies in [From, To), in steps; the zero value is all
 	From, To float32
-	// autoencoders: latents are the mode of what they give, and not drawn; and the weight of their divergence
-	// from standard normal ones
+	// autoencoders: latents are the mode of what they give, and not drawn; and the weight of their
+	// divergence from standard normal ones
 	Mode bool
 	KL   float64
 	// and a network that compares pictures, nil for none, with the weight of its distance and the beginning
@@ -300,6 +317,11 @@ func (d *Denoiser) Noise(r *block.Rec) *grad.Value {
 func (d *Denoiser) Features(r *block.Rec, half int, scale float64) *grad.Value {
 	return r.T.Sinusoids(r.T.Data("dif.time", tensor.F32, Levels(r.Shape)), r.T.Const("dif.freq",
 		grad.Frequencies(half, 10000, 0)), scale, true)
+}
+
+// Time is what the denoiser is told of each level, [levels] in float32.
+func (d *Denoiser) Time(r *block.Rec) *grad.Value {
+	return r.T.Data("dif.time", tensor.F32, Levels(r.Shape))
 }
 
 // Views are the pixels of views that are read whole, [levels·Views·Height·Width 3] in float32.

@@ -32,6 +32,7 @@ type Encoded struct {
 	State []float32   // [State] of the robot, where the model reads numbers
 	Real  int         // numbers of an action that count in the loss; 0 for the denoiser's
 	Pad   int         // rows at the end that are not learnt
+	Lead  int         // rows at the beginning that are not
 	Clean int         // frames of tokens, from the first, that are given without noise
 	// height and width of the picture that the image was cut from, top and left edge of the cut in the
 	// picture as it was scaled for it, and height and width of the cut; all in pixels
@@ -189,8 +190,8 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 				len(x.State), x.Grid, d.Sight.State, d.ChunkGrid())
 		case d.Sight != nil && d.Sight.Whole() && slices.ContainsFunc(x.Views, missing):
 			return fmt.Errorf("sample %d lacks a view, and the model reads all of them", i+1)
-		case x.Pad < 0 || x.Pad > 0 && x.Pad >= x.Grid[0]*x.Grid[1]*x.Grid[2]:
-			return fmt.Errorf("sample %d has %d rows of %v that are not learnt", i+1, x.Pad, x.Grid)
+		case min(x.Pad, x.Lead) < 0 || x.Pad+x.Lead > 0 && x.Pad+x.Lead >= x.Grid[0]*x.Grid[1]*x.Grid[2]:
+			return fmt.Errorf("sample %d has %d rows of %v that are not learnt", i+1, x.Pad+x.Lead, x.Grid)
 		case x.Clean < 0 || x.Clean >= x.Grid[0] && x.Clean > 0 || x.Clean > 0 && d.Process.First == 0:
 			return fmt.Errorf("latents %d of %d frames have %d without noise", i+1, x.Grid[0], x.Clean)
 		case d.Texts > 0 && (len(x.Text)%d.Texts != 0 || len(x.None)%d.Texts != 0):
@@ -261,13 +262,13 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		copy(pos.I32()[3*from:], p.allPlaces(&x))
 		by := d.Process.weight(l) / float32(cmp.Or(x.Real, d.Real, w))
 		clean, end := from+x.Clean*x.Grid[1]*x.Grid[2], from+x.Grid[0]*x.Grid[1]*x.Grid[2]
-		by *= float32(rows) / float32(end-clean-x.Pad)
+		by *= float32(rows) / float32(end-clean-x.Pad-x.Lead)
 		for i := from; i < from+rows; i++ {
 			at.I32()[i], weight[i] = int32(g), by
 			for k := range coef {
 				coef[k][i] = c[k]
 			}
-			if i >= end-x.Pad {
+			if i >= end-x.Pad || i < from+x.Lead {
 				weight[i] = 0
 			}
 			if i < clean || i >= end {

@@ -24,6 +24,24 @@ const (
 type Keys struct {
 	State   string
 	Cameras []string
+	Steps   int // that may be observed at once, the present one last: arrays with an axis more; 0 is one
+}
+
+// steps are the arrays of the steps of one that has an axis more than usual, or the one itself.
+func (k Keys) steps(v any, usual int) ([]any, error) {
+	a, ok := v.(Array)
+	if !ok || k.Steps < 2 || len(a.Shape) != usual+1 {
+		return []any{v}, nil
+	}
+	n := a.Shape[0]
+	if n < 1 || n > k.Steps {
+		return nil, fmt.Errorf("%d steps, and the policy reads %d", n, k.Steps)
+	}
+	var out []any
+	for i := range n {
+		out = append(out, Array{a.DType, a.Shape[1:], a.Data[i*len(a.Data)/n : (i+1)*len(a.Data)/n]})
+	}
+	return out, nil
 }
 
 // plain is a key as observations are compared by it: openpi's observation/image, LeRobot's
@@ -56,6 +74,7 @@ func flat(v map[string]any, before string, out map[string]any) error {
 // observation is what a robot asks.
 type observation struct {
 	seen   trained.Seen
+	looks  []trained.Look // of the steps that are observed
 	seeded bool
 	join   *joining
 }
@@ -86,7 +105,14 @@ func (k Keys) observe(v any, usual string) (*observation, error) {
 	if o.seen.Task == "" {
 		return nil, fmt.Errorf("%s: the observation says no task, and the server has none", promptKey)
 	}
+	o.settle()
 	return o, nil
+}
+
+// settle takes the last of the steps that were read for the present one.
+func (o *observation) settle() {
+	last := len(o.looks) - 1
+	o.seen.State, o.seen.Views, o.seen.Before = o.looks[last].State, o.looks[last].Views, o.looks[:last]
 }
 
 // state takes the robot's state.
@@ -96,11 +122,17 @@ func (k Keys) state(have map[string]any, o *observation) error {
 		return fmt.Errorf("%s: the observation has none", plain(k.State))
 	}
 	delete(have, plain(k.State))
-	state, err := vector(v)
+	all, err := k.steps(v, 1)
+	for _, v := range all {
+		var l trained.Look
+		if l.State, err = vector(v); err != nil {
+			break
+		}
+		o.looks = append(o.looks, l)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", plain(k.State), err)
 	}
-	o.seen.State = state
 	return nil
 }
 
@@ -117,18 +149,38 @@ func (k Keys) views(have map[string]any, o *observation) error {
 			return fmt.Errorf("%s: the observation has none; send nil for a camera that is missing", plain(c))
 		}
 		delete(have, name)
-		var p *media.Image
-		if v != nil {
-			a, ok := v.(Array)
-			if !ok {
-				return fmt.Errorf("%s: a camera's picture is an array of NumPy", name)
-			}
-			var err error
-			if p, err = picture(a); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+		if err := k.camera(v, o); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		o.seen.Views = append(o.seen.Views, p)
+	}
+	return nil
+}
+
+// camera takes what a camera sees in each of the steps.
+func (k Keys) camera(v any, o *observation) error {
+	if v == nil {
+		for i := range o.looks {
+			o.looks[i].Views = append(o.looks[i].Views, nil)
+		}
+		return nil
+	}
+	all, err := k.steps(v, 3)
+	if err != nil {
+		return err
+	}
+	if len(all) != len(o.looks) {
+		return fmt.Errorf("%d steps, and %d of the state", len(all), len(o.looks))
+	}
+	for i, v := range all {
+		a, ok := v.(Array)
+		if !ok {
+			return errors.New("a camera's picture is an array of NumPy")
+		}
+		p, err := picture(a)
+		if err != nil {
+			return err
+		}
+		o.looks[i].Views = append(o.looks[i].Views, p)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ type Options struct {
 	Batch    int    // observations that a replica answers at once; 8
 	Queue    int    // observations that may wait; 64
 	Clients  int    // connections at once; 64
-	Steps    int    // of Euler; 10
+	Steps    int    // from noise to actions; the policy's own, or 10 of Euler
 
 	Deadline time.Duration // of an observation, waiting included; 10 s
 	Idle     time.Duration // between observations of a connection; 10 minutes
@@ -44,7 +44,7 @@ func (o Options) Usual() Options {
 	for _, x := range []struct {
 		to *int
 		n  int
-	}{{&o.Replicas, 1}, {&o.Batch, 8}, {&o.Queue, 64}, {&o.Clients, 64}, {&o.Steps, 10},
+	}{{&o.Replicas, 1}, {&o.Batch, 8}, {&o.Queue, 64}, {&o.Clients, 64},
 		{&o.Horizon, trained.JoinHorizon}} {
 		if *x.to == 0 {
 			*x.to = x.n
@@ -74,11 +74,13 @@ func (o Options) Check() error {
 		name string
 		n    int64
 	}{{"replicas", int64(o.Replicas)}, {"batch", int64(o.Batch)}, {"clients", int64(o.Clients)},
-		{"message-bytes", o.Message}, {"slow", int64(o.Slow)}, {"denoise-steps", int64(o.Steps)},
-		{"join", int64(o.Horizon)}} {
+		{"message-bytes", o.Message}, {"slow", int64(o.Slow)}, {"join", int64(o.Horizon)}} {
 		if x.n < 1 {
 			return fmt.Errorf("--%s is %d, and not above 0", x.name, x.n)
 		}
+	}
+	if o.Steps < 0 {
+		return fmt.Errorf("--denoise-steps is %d, and not above 0", o.Steps)
 	}
 	return nil
 }
@@ -128,7 +130,9 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 			}
 			return nil, err
 		}
-		a.Steps = o.Steps
+		if o.Steps > 0 {
+			a.Steps = o.Steps
+		}
 		actors, all = append(actors, a), append(all, a)
 	}
 	s := newServer(all, o)
@@ -141,7 +145,7 @@ func newServer(all []Policy, o Options) *Server {
 	o = o.Usual()
 	s := &Server{o: o, p: all[0], can: all[0].Abilities(), seen: &latencies{}, now: time.Now,
 		slots: make(chan struct{}, o.Clients), mux: http.NewServeMux()}
-	s.keys = Keys{State: s.can.State, Cameras: s.can.Cameras}
+	s.keys = Keys{State: s.can.State, Cameras: s.can.Cameras, Steps: s.can.Steps}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	acting := make([]Acting, len(all))
 	for i, p := range all {
@@ -167,7 +171,7 @@ func (s *Server) about() []Pair {
 		cameras = append(cameras, plain(c))
 	}
 	return []Pair{{"server", "lfactor"}, {"model", s.o.Name}, {"state_key", plain(s.keys.State)},
-		{"state_dim", s.can.Numbers}, {"image_keys", cameras}, {"image_size", []int{s.can.Size[0], s.can.Size[1]}},
+		{"state_dim", s.can.Numbers}, {"observation_steps", s.can.Steps}, {"image_keys", cameras}, {"image_size", []int{s.can.Size[0], s.can.Size[1]}},
 		{"action_horizon", s.can.Chunk}, {"action_dim", s.can.Width}, {"keys", s.keys.names()},
 		{"joined_actions", min(s.o.Horizon, s.can.Chunk)}}
 }

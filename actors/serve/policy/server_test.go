@@ -30,7 +30,7 @@ type counting struct {
 
 func (c *counting) Abilities() trained.Abilities {
 	return trained.Abilities{State: "observation.state", Numbers: 2, Cameras: []string{"observation.images.top"},
-		Size: [2]int{2, 2}, Chunk: 3, Width: 2}
+		Size: [2]int{2, 2}, Chunk: 3, Width: 2, Joins: true}
 }
 
 func (c *counting) Ask(s trained.Seen) (trained.Ask, error) {

@@ -173,6 +173,9 @@ func (t *talk) join(j *joining) (*trained.Join, error) {
 	if j == nil {
 		return nil, nil
 	}
+	if !t.s.can.Joins {
+		return nil, fmt.Errorf("%s: the policy gives its actions otherwise than by flow matching; leave it out", joinKey)
+	}
 	if t.last == nil {
 		return nil, fmt.Errorf("%s: the connection was given no chunk before", joinKey)
 	}

@@ -136,6 +136,26 @@ func TestObserveRefuses(t *testing.T) {
 	}
 }
 
+// TestObserveSteps: arrays with an axis more have the steps that a policy reads, the present one last.
+func TestObserveSteps(t *testing.T) {
+	k := Keys{State: "state", Cameras: []string{"top"}, Steps: 2}
+	top := Array{DType: "|u1", Shape: []int{2, 1, 1, 3}, Data: []byte{1, 2, 3, 4, 5, 6}}
+	m := func(state, top any) map[string]any {
+		return map[string]any{"state": state, "top": top, "prompt": "go"}
+	}
+	o, err := k.observe(m(FloatsOf([]float32{1, 2, 3, 4}, 2, 2), top), "")
+	require.NoError(t, err)
+	require.Equal(t, []float64{3, 4}, o.seen.State)
+	require.Equal(t, []byte{4, 5, 6}, o.seen.Views[0].Pix)
+	require.Len(t, o.seen.Before, 1)
+	require.Equal(t, []float64{1, 2}, o.seen.Before[0].State)
+	require.Equal(t, []byte{1, 2, 3}, o.seen.Before[0].Views[0].Pix)
+	_, err = k.observe(m(FloatsOf([]float32{1, 2}, 2), top), "")
+	require.ErrorContains(t, err, "top: 2 steps, and 1 of the state")
+	_, err = k.observe(m(FloatsOf([]float32{1, 2, 3}, 3, 1), top), "")
+	require.ErrorContains(t, err, "state: 3 steps, and the policy reads 2")
+}
+
 // TestUnpackRefuses: half messages and messages that would take more than they have are refused.
 func TestUnpackRefuses(t *testing.T) {
 	whole := message(t, "libero")

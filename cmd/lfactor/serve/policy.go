@@ -33,7 +33,8 @@ func bindPolicy(c *cobra.Command, o *policy.Options) {
 	f.Int64Var(&o.Message, "message-bytes", 16<<20, "policies: bytes of a message; a longer one ends its connection")
 	f.DurationVar(&o.Slow, "slow", policy.Options{}.Usual().Slow,
 		"policies: time that a message may take to come, and an answer to be read")
-	f.IntVar(&o.Steps, "denoise-steps", 10, "policies: steps of Euler from noise to actions")
+	f.IntVar(&o.Steps, "denoise-steps", 0,
+		"policies: steps from noise to actions (default: the policy's own, 10 of Euler)")
 	f.IntVar(&o.Horizon, "join", trained.JoinHorizon,
 		"policies: actions over which a chunk is joined to the one under way, if a robot asks for it")
 }
