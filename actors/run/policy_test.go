@@ -153,13 +153,18 @@ func TestPolicyRun(t *testing.T) {
 	require.NotEqual(t, one, on)
 
 	policyActs(t, saved, view)
-	older := strings.Replace(piOf8, "model_type: pi05\n", "model_type: pi0\nstate_size: 5\n", 1)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "pi0.yaml"), []byte(older), 0o644))
-	first, saved := train(fmt.Sprintf("{file: %q}", filepath.Join(dir, "pi0.yaml")))
-	staged, _ := train(fmt.Sprintf("{file: %q}", filepath.Join(dir, "pi0.yaml")), "plan.pp=2", "plan.dp=2")
-	require.InEpsilonSlice(t, first, staged, 1e-5)
-	require.NotEqual(t, one, first)
-	policyActs(t, saved, view)
+	for name, keys := range map[string]string{"pi0": "state_size: 5\n", "smolvla": "state_size: 5\nview_fold: 2\n"} {
+		other := strings.Replace(piOf8, "model_type: pi05\n", "model_type: "+name+"\n"+keys, 1)
+		path := filepath.Join(dir, name+".yaml")
+		require.NoError(t, os.WriteFile(path, []byte(other), 0o644))
+		first, saved := train(fmt.Sprintf("{file: %q}", path))
+		staged, _ := train(fmt.Sprintf("{file: %q}", path), "plan.pp=2", "plan.dp=2")
+		require.InEpsilonSlice(t, first, staged, 1e-5)
+		require.NotEqual(t, one, first)
+		policyActs(t, saved, view)
+		on, _ := train(fmt.Sprintf("{path: %q}", filepath.Join(saved, "release_hf_weights")))
+		require.NotEqual(t, first, on)
+	}
 	for _, c := range []struct{ arg, want string }{
 		{"policy.action_key=actions", `policy.action_key: the statistics of`},
 		{"policy.cameras=[observation.images.top, b]", "policy.cameras: 2 cameras, and the model has 1"},

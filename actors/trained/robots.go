@@ -199,7 +199,7 @@ func (x *Robots) words(cfg *configs.Config) error {
 		return err
 	}
 	x.Tok = tok
-	if id, ok := tok.TokenID(conf.BOS); ok && conf.BOS != "" {
+	if id, ok := tok.TokenID(conf.BOS); ok && conf.BOS != "" && !x.D.PromptBare {
 		x.Begin = id
 	}
 	return nil
@@ -396,6 +396,9 @@ func (x *Robots) pixels(p *media.Image, camera int) []float32 {
 		small, whole := p.Resize(w, h, media.Bilinear), media.NewImage(wide, high)
 		clear(whole.Pix)
 		left, top := (wide-w)/2, (high-h)/2
+		if x.D.Sight.Corner {
+			left, top = wide-w, high-h
+		}
 		for y := range h {
 			copy(whole.Pix[3*((top+y)*wide+left):], small.Pix[3*y*w:3*(y+1)*w])
 		}

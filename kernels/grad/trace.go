@@ -60,6 +60,7 @@ type Trace struct {
 	Values     int
 	freeB      map[int][]int // slots that die after a node, when the backward is one piece
 	freeIW     map[int][]int // and when it is split
+	kept       []int         // slots that outlive a frame of a parted trace
 	nodes      []*Node
 	whole      map[int]bool // blocks that are no recompute units
 }

@@ -49,6 +49,8 @@ import (
 //
 //	dif.state.pos [levels 3]         places of states
 //	dif.told, dif.told.cu            rows of captions and of states sample by sample, and their borders
+//	dif.told.seq [sequences+1]       the same borders, one a sequence as in cu_seqlens
+//	dif.step [rows 3]                place of each action in its chunk
 //
 // A policy that reads views whole (Sight.Size) has no captions, but states of robots:
 //
@@ -87,7 +89,8 @@ type Denoiser struct {
 	// what a policy is told of a task, and how many tokens of it; nil for what Pi0.5 is told, with its state
 	Prompt     func(task string) string
 	PromptMost int
-	Ahead      int // rows that stand before a sample's actions in what LearntCu borders
+	PromptBare bool // prompts begin with no token of their own
+	Ahead      int  // rows that stand before a sample's actions in what LearntCu borders
 	// a policy's padded actions are never learnt; it gives its actions at once and not from noise; and what
 	// it is trained by where a run does not say otherwise, nil for flow matching as Pi's policies have it
 	Masked, Once bool
@@ -121,70 +124,6 @@ type Denoiser struct {
 	Halves            *Halves // two models that share out the levels of noise, nil for one of all
 	half              string  // of two, the dimension of this one's
 	Live              *Live   // blocks before the denoiser that encode captions; nil where states are data
-}
-
-// Sight is what a policy sees of each sample: so many views at most, each of so many patches of so many
-// numbers.
-type Sight struct {
-	Views, Patches, Pixels int
-	// height and width of views that are read whole, whose patches are their pixels; zeros for a square of
-	// square patches
-	Size  [2]int
-	State int // numbers of a robot's state, 0 where it is told in words
-	// Token gives a state a row of its own, which reads the captions and is read by the actions: it lies
-	// between both
-	Token bool
-	// Steps is how many steps are observed, the earliest first: Views and State are those of all of them; 0
-	// is one
-	Steps int
-}
-
-// Observed is how many steps are observed, with the present one.
-func (v *Sight) Observed() int { return max(1, v.Steps) }
-
-// Cameras is how many views a step has, and Numbers how many numbers a state.
-func (v *Sight) Cameras() int { return v.Views / v.Observed() }
-
-// Numbers is how many numbers the state of a step has.
-func (v *Sight) Numbers() int { return v.State / v.Observed() }
-
-// Whole reports whether views are read whole, all of a sample.
-func (v *Sight) Whole() bool { return v.Size[0] > 0 }
-
-// Extent is the height and the width of a view in pixels: its patches are a square of squares in three
-// colours, where it is not read whole.
-func (v *Sight) Extent() [2]int {
-	if v.Whole() {
-		return v.Size
-	}
-	n := int(math.Sqrt(float64(v.Patches))) * int(math.Sqrt(float64(v.Pixels/3)))
-	return [2]int{n, n}
-}
-
-// Rows is the number of rows of features of the views of a microbatch.
-func (v *Sight) Rows(s block.Shape) int { return Levels(s) * v.Views * v.Patches }
-
-// Cut lays a view's pixels [3 height width] out as patches, [Patches Pixels]: of a patch the channel varies
-// slowest.
-func (v *Sight) Cut(pixels []float32) []float32 {
-	out := make([]float32, 0, len(pixels))
-	if v.Whole() {
-		for at := range v.Patches {
-			out = append(out, pixels[at], pixels[v.Patches+at], pixels[2*v.Patches+at])
-		}
-		return out
-	}
-	n, side := int(math.Sqrt(float64(v.Patches))), v.Extent()[0]
-	patch := side / n
-	for at := range v.Patches {
-		for c := range 3 {
-			for y := range patch {
-				from := (c*side+at/n*patch+y)*side + at%n*patch
-				out = append(out, pixels[from:from+patch]...)
-			}
-		}
-	}
-	return out
 }
 
 // Live names the ports that blocks which encode captions before a denoiser give: States [tokens Texts], and
@@ -341,6 +280,9 @@ func (d *Denoiser) Told(r *block.Rec, text, state *grad.Value) (keys, cu *grad.V
 	return t.Take(t.Concat(0, text, state), t.Data("dif.told", tensor.I32, n)),
 		t.Data("dif.told.cu", tensor.I32, Levels(r.Shape)+1)
 }
+
+// ToldCu are the borders of what Told gives for queries that are actions.
+func (d *Denoiser) ToldCu(r *block.Rec) *grad.Value { return r.T.Data("dif.told.seq", tensor.I32, 2) }
 
 // All are rows of captions, of actions and of states as sequences of a sample's captions, state and actions,
 // whose borders are JointCu: the keys that actions attend to.

@@ -29,6 +29,9 @@ func (p latents) joint(in *Inputs, s block.Shape, out map[string]*tensor.Tensor,
 	for len(rows) < all {
 		rows = append(rows, -1)
 	}
+	if all > n+in.Rows {
+		p.chunks(in, cu, out)
+	}
 	for len(at) < n {
 		at, pos = append(at, -1), append(pos, 0, 0, 0)
 	}
@@ -36,8 +39,25 @@ func (p latents) joint(in *Inputs, s block.Shape, out map[string]*tensor.Tensor,
 	out["dif.text.at"], out["dif.text.pos"] = tensor.Of(tensor.I32, at, n), tensor.Of(tensor.I32, pos, n, 3)
 }
 
-// told lists the rows of captions and of states that states attend to, and their places. A level that no sample
-// has sees its own row alone.
+// chunks gives what actions read that attend to captions and states alone: borders of these, sequence by
+// sequence, of which cu are those with actions, and the place of each action in its chunk.
+func (p latents) chunks(in *Inputs, cu []int32, out map[string]*tensor.Tensor) {
+	told, step := make([]int32, len(cu)), tensor.Make(tensor.I32, in.Rows, 3)
+	for i, border := range cu {
+		told[i] = border - in.Cu[i]
+	}
+	for _, x := range p.items(in) {
+		for k := range x.Tokens() {
+			for a := range 3 {
+				step.I32()[3*(int(x.From)+k)+a] = int32(k)
+			}
+		}
+	}
+	out["dif.told.seq"], out["dif.step"] = tensor.Of(tensor.I32, told, len(told)), step
+}
+
+// told lists the rows of captions and of states that states attend to, and their places. A level that no
+// sample has sees its own row alone.
 func (p latents) told(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
 	n, borders, at := Captions(s), []int32{0}, int32(0)
 	var rows []int32

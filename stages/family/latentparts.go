@@ -146,7 +146,7 @@ func (d *Denoiser) GivesFirst(key uint64) bool {
 func (p latents) seen(x *Encoded) (n int) {
 	for _, v := range x.Views {
 		if v != nil {
-			n += p.d.Sight.Patches
+			n += p.d.Sight.Features()
 		}
 	}
 	return n
@@ -184,13 +184,24 @@ func (p latents) states(in *Inputs, s block.Shape, states []float32, out map[str
 func (p latents) look(x *Encoded, level int, takes *[]int32, tokens *int, s block.Shape) int {
 	v := p.d.Sight
 	for k, pixels := range x.Views {
-		for j := 0; pixels != nil && j < v.Patches; j++ {
-			*takes = append(*takes, int32((level*v.Views+k)*v.Patches+j))
+		for j := 0; pixels != nil && j < v.Features(); j++ {
+			*takes = append(*takes, int32((level*v.Views+k)*v.Features()+j))
 		}
 	}
 	for range x.IDs {
-		*takes = append(*takes, int32(v.Rows(s)+*tokens))
+		*takes = append(*takes, int32(v.FeatureRows(s)+*tokens))
 		*tokens++
 	}
 	return p.seen(x) + len(x.IDs)
+}
+
+// Moves reports data that follow a step from noise to latents; all other data of a denoiser, what it sees
+// and is told, stay as they are.
+func Moves(data string) bool {
+	switch data {
+	case "dif.x0", "dif.noise", "dif.in.x0", "dif.in.noise", "dif.out.x0", "dif.out.noise", "dif.weight",
+		"dif.time", "dif.feature":
+		return true
+	}
+	return false
 }

@@ -1,7 +1,9 @@
 package sample
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -19,20 +21,81 @@ func (g *Generator) Predict(items []family.Encoded, more map[string]any) ([]floa
 	return p.Of(items, more)
 }
 
-// Prediction is a denoiser that is asked several times about latents of one shape, of which a trace is recorded
-// once. It is the generator's only user until it is closed.
+// Prediction is a denoiser that is asked several times about latents of one shape, of which a trace is
+// recorded once. What depends neither on the latents nor on their level of noise, such as what a policy
+// makes of the views, is computed once and used as long as its data stay. It is the generator's only user
+// until it is closed.
 type Prediction struct {
-	g     *Generator
-	class int32
-	rows  int
-	trace *grad.Trace
+	g          *Generator
+	class      int32
+	rows       int
+	once, rest *grad.Trace               // rest is the whole where it is not parted
+	steady     map[string]*tensor.Tensor // the data that once was computed from
+	kept       map[int]*tensor.Tensor
 }
 
 // NewPrediction begins one.
 func (g *Generator) NewPrediction() *Prediction { return &Prediction{g: g} }
 
 // Close gives the constants of the trace back.
-func (p *Prediction) Close() { p.g.run.Close() }
+func (p *Prediction) Close() {
+	p.forget()
+	p.g.run.Close()
+}
+
+// forget gives what was kept back.
+func (p *Prediction) forget() {
+	for _, t := range p.kept {
+		t.Release()
+	}
+	p.kept, p.steady = nil, nil
+}
+
+// record makes the trace of a shape.
+func (p *Prediction) record(rows int, class int32) {
+	p.Close() // a trace has constants of its own
+	g := p.g
+	rec := block.Rec{Shape: g.m.Shape(rows, class), Lora: g.lora, Logits: true}
+	p.rest = g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
+	if once, rest := p.rest.Steady(family.Moves); once != nil {
+		p.once, p.rest = once, rest
+	}
+	p.class, p.rows = class, rows
+}
+
+// settle computes what does not change, unless it was computed from the same data.
+func (p *Prediction) settle(data map[string]*tensor.Tensor) error {
+	steady := map[string]*tensor.Tensor{}
+	same := p.kept != nil
+	for name, t := range data {
+		if family.Moves(name) {
+			continue
+		}
+		steady[name] = t
+		have := p.steady[name]
+		same = same && have != nil && bytes.Equal(have.Bytes(), t.Bytes())
+	}
+	if same {
+		return nil
+	}
+	p.forget()
+	mine := map[string]*tensor.Tensor{}
+	for name, t := range steady {
+		t.Retain()
+		mine[name] = t
+	}
+	if err := p.g.place(mine); err != nil {
+		return err
+	}
+	f := p.g.run.NewFrame(p.once, mine, nil, nil)
+	if _, err := p.g.run.Step(f, grad.F, 0, nil); err != nil {
+		f.Drop()
+		return err
+	}
+	p.kept, p.steady = f.Kept(), steady
+	f.Close()
+	return nil
+}
 
 // Of is Generator.Predict. Items of another shape than before have another trace.
 func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32, error) {
@@ -52,16 +115,20 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 	class := g.m.Class(in, false)
 	data := g.m.Tensors(in, class)
 	data["cu_seqlens"] = tensor.Of(tensor.I32, in.Cu, len(in.Cu))
+	if p.rest == nil || p.class != class || p.rows != in.Rows {
+		p.record(in.Rows, class)
+	}
+	if p.once != nil {
+		if err := p.settle(data); err != nil {
+			return nil, err
+		}
+		maps.DeleteFunc(data, func(name string, _ *tensor.Tensor) bool { return !family.Moves(name) })
+	}
 	if err := g.place(data); err != nil {
 		return nil, err
 	}
-	if p.trace == nil || p.class != class || p.rows != in.Rows {
-		p.Close() // a trace has constants of its own
-		rec := block.Rec{Shape: g.m.Shape(in.Rows, class), Lora: g.lora, Logits: true}
-		p.trace = g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
-		p.class, p.rows = class, in.Rows
-	}
-	f := g.run.NewFrame(p.trace, data, nil, nil)
+	f := g.run.NewFrame(p.rest, data, nil, nil)
+	f.Resume(p.kept)
 	if _, err := g.run.Step(f, grad.F, 0, nil); err != nil {
 		f.Drop()
 		return nil, err

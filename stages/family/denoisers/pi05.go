@@ -48,11 +48,15 @@ var _ = family.Register(family.Family{ModelType: "pi05", Paper: "2504.16054",
 	HF:    piFamily("pi05"),
 	Build: func(c configs.Model) *family.Model { return newPi(c).model() }})
 
-// pi is a model of the family.
+// pi is a model of the family, or of one made of the same layers: its parts by the beginnings of their names, what
+// its plain norms add to their weights, and the activation of its MLPs.
 type pi struct {
-	c configs.Model
-	o piKeys
-	d *family.Denoiser
+	c                       configs.Model
+	o                       piKeys
+	d                       *family.Denoiser
+	tower, language, expert string
+	plus                    float64
+	act                     int
 }
 
 // The beginnings of names of parameters in lerobot's files.
@@ -66,10 +70,11 @@ const (
 func newPi(c configs.Model) *pi {
 	k, o := keys.Of(c), piPart.Of(c)
 	side := o.Side / max(1, o.Patch)
-	p := &pi{c: c, o: o, d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Joint: true, TextStep: 1,
-		Chunk: policyPart.Of(c).Chunk, Behind: true, Times: 1000, FeatureWidth: o.Expert, Feature: func(t float64) []float32 {
-			return periods(t, o.Expert)
-		}, Sight: &family.Sight{Views: policyPart.Of(c).Views, Patches: side * side, Pixels: 3 * o.Patch * o.Patch}}}
+	p := &pi{c: c, o: o, tower: piTower, language: piLanguage, expert: piExpert, plus: 1, act: kernels.GELUTanh,
+		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Joint: true, TextStep: 1,
+			Chunk: policyPart.Of(c).Chunk, Behind: true, Times: 1000, FeatureWidth: o.Expert, Feature: func(t float64) []float32 {
+				return periods(t, o.Expert)
+			}, Sight: &family.Sight{Views: policyPart.Of(c).Views, Patches: side * side, Pixels: 3 * o.Patch * o.Patch}}}
 	return p
 }
 
@@ -104,15 +109,15 @@ func (p *pi) seeing() *family.Model {
 	m := model(p.c, p.d)
 	m.Spec.Vocab, m.Spec.KV = p.c.Vocab, p.c.KVHeads
 	m.Source, m.Initial = p.source, p.initial
-	m.Beginnings = [][2]string{{piTower, piTower + "vision_model."}}
+	m.Beginnings = [][2]string{{p.tower, p.tower + "vision_model."}}
 	m.Ports["x"] = family.Port{Width: p.o.Expert}
 	m.Ports["view"] = family.Port{Width: p.o.Hidden, Rows: p.d.Sight.Rows, Whole: true}
 	m.Ports["text"] = family.Port{Width: p.c.Hidden, Rows: family.Captions, Whole: true}
 	tower := float64(12 * p.o.Hidden * p.o.Hidden)
 	whole := float64(4*p.c.Hidden*p.c.Hidden + 3*p.c.Hidden*p.c.Intermediate)
-	m.Add(family.Block{Name: piTower + "embeddings", Gives: []string{"view"}, Weight: 0.05, Record: p.patches})
+	m.Add(family.Block{Name: p.tower + "embeddings", Gives: []string{"view"}, Weight: 0.05, Record: p.patches})
 	for i := range p.o.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("%sencoder.layers.%d", piTower, i), Takes: []string{"view"},
+		m.Add(family.Block{Name: fmt.Sprintf("%sencoder.layers.%d", p.tower, i), Takes: []string{"view"},
 			Gives: []string{"view"}, Recompute: true, Weight: tower / whole,
 			Record: func(r *block.Rec, env map[string]*grad.Value) { p.see(r, i, env) }})
 	}
@@ -123,19 +128,19 @@ func (p *pi) seeing() *family.Model {
 func (p *pi) patches(r *block.Rec, env map[string]*grad.Value) {
 	t, v, n := r.T, p.d.Sight, p.o.Hidden
 	x := t.Cast(t.Data("dif.view", tensor.F32, v.Rows(r.Shape), v.Pixels))
-	x = r.Linear(piTower+"embeddings.patch_embedding", x, n, v.Pixels, block.LinearOpts{Bias: true, Rep: true})
+	x = r.Linear(p.tower+"embeddings.patch_embedding", x, n, v.Pixels, block.LinearOpts{Bias: true, Rep: true})
 	at := make([]int32, v.Rows(r.Shape))
 	for i := range at {
 		at[i] = int32(i % v.Patches)
 	}
-	table := t.Param(piTower+"embeddings.position_embedding.weight", []int{v.Patches, n}, -1, 1, true)
+	table := t.Param(p.tower+"embeddings.position_embedding.weight", []int{v.Patches, n}, -1, 1, true)
 	env["view"] = t.Add(x, t.Take(table, t.ConstI32("pi.places", at)))
 }
 
 // see is layer i of SigLIP's tower (arXiv:2303.15343).
 func (p *pi) see(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, n, head := r.T, p.o.Hidden, p.o.Hidden/p.o.Heads
-	name, x := fmt.Sprintf("%sencoder.layers.%d", piTower, i), env["view"]
+	name, x := fmt.Sprintf("%sencoder.layers.%d", p.tower, i), env["view"]
 	borders := make([]int32, x.Shape[0]/p.d.Sight.Patches+1)
 	for i := range borders {
 		borders[i] = int32(i * p.d.Sight.Patches)
@@ -172,9 +177,9 @@ func (p *pi) embed(r *block.Rec, env map[string]*grad.Value) {
 func (p *pi) prompt(r *block.Rec, view *grad.Value) *grad.Value {
 	t, n, whole := r.T, p.c.Hidden, block.LinearOpts{Bias: true, Rep: true}
 	const projector = piName + "paligemma.model.multi_modal_projector.linear"
-	h := r.LayerNorm(piTower+"post_layernorm", view, p.o.Hidden, 1e-6)
+	h := r.LayerNorm(p.tower+"post_layernorm", view, p.o.Hidden, 1e-6)
 	h = r.Linear(projector, h, n, p.o.Hidden, whole)
-	words := t.Param(piLanguage+"embed_tokens.weight", []int{p.c.Vocab, n}, -1, 1, true)
+	words := t.Param(p.language+"embed_tokens.weight", []int{p.c.Vocab, n}, -1, 1, true)
 	e := t.Scale(t.Take(words, t.Data("dif.ids", tensor.I32, family.Captions(r.Shape))), math.Sqrt(float64(n)))
 	defer t.Still()()
 	t.Param(piName+"paligemma.lm_head.weight", []int{p.c.Vocab, n}, -1, 1, true)
@@ -196,7 +201,7 @@ type piStream struct {
 func (p *pi) norm(r *block.Rec, s *piStream, name string, cond *grad.Value) *grad.Value {
 	t, n := r.T, s.width
 	if cond == nil {
-		return t.RMSNormPlus(s.x, t.Param(name+".weight", []int{n}, -1, 1, false), p.c.NormEps, 1)
+		return t.RMSNormPlus(s.x, t.Param(name+".weight", []int{n}, -1, 1, false), p.c.NormEps, p.plus)
 	}
 	m := r.Linear(name+".dense", cond, 3*n, n, block.LinearOpts{Bias: true, Rep: true})
 	s.gate = t.Columns(m, 2*n, n)
@@ -218,9 +223,9 @@ func (p *pi) add(r *block.Rec, s *piStream, y *grad.Value) *grad.Value {
 // layer is layer i of both streams: words and views see each other, and actions see them and each other.
 func (p *pi) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, last := r.T, i == p.c.Layers-1
-	both := []*piStream{{name: fmt.Sprintf("%slayers.%d", piLanguage, i), width: p.c.Hidden,
+	both := []*piStream{{name: fmt.Sprintf("%slayers.%d", p.language, i), width: p.c.Hidden,
 		inter: p.c.Intermediate,
-		x:     env["text"]}, {name: fmt.Sprintf("%slayers.%d", piExpert, i), width: p.o.Expert,
+		x:     env["text"]}, {name: fmt.Sprintf("%slayers.%d", p.expert, i), width: p.o.Expert,
 		inter: p.o.ExpertInter,
 		x:     env["x"]}}
 	conds := []*grad.Value{nil, env["cond"]}
@@ -252,7 +257,7 @@ func (p *pi) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 // fed adds what a stream's MLP gives.
 func (p *pi) fed(r *block.Rec, s *piStream, cond *grad.Value) {
 	t, h := r.T, p.norm(r, s, s.name+".post_attention_layernorm", cond)
-	gate := t.Act(r.Linear(s.name+".mlp.gate_proj", h, s.inter, s.width, block.LinearOpts{}), kernels.GELUTanh)
+	gate := t.Act(r.Linear(s.name+".mlp.gate_proj", h, s.inter, s.width, block.LinearOpts{}), p.act)
 	up := r.Linear(s.name+".mlp.up_proj", h, s.inter, s.width, block.LinearOpts{})
 	s.x = p.add(r, s, r.Linear(s.name+".mlp.down_proj", t.Mul(gate, up), s.width, s.inter,
 		block.LinearOpts{Row: true}))
@@ -269,13 +274,20 @@ func (p *pi) heads(r *block.Rec, s *piStream, h *grad.Value, text bool) (q, k, v
 
 // headsAt is heads of so many rows whose places are called data.
 func (p *pi) headsAt(r *block.Rec, s *piStream, h *grad.Value, data string, rows int) (q, k, v *grad.Value) {
+	q = p.headAt(r, s, h, "q_proj", p.c.Heads, data, rows)
+	return q, p.headAt(r, s, h, "k_proj", p.c.KVHeads, data, rows), p.headAt(r, s, h, "v_proj", p.c.KVHeads, "", rows)
+}
+
+// headAt is one projection of so many rows to heads, turned by the places called data, "" for none.
+func (p *pi) headAt(r *block.Rec, s *piStream, h *grad.Value, part string, heads int, data string,
+	rows int) *grad.Value {
 	t, n := r.T, p.c.HeadDim
-	cos, sin := p.d.Turned(r, data, rows, p.c.RopeTheta, [3]int{n, 0, 0})
-	proj := func(part string, heads int) *grad.Value {
-		return t.Heads(r.Linear(s.name+".self_attn."+part, h, heads*n, s.width, block.LinearOpts{Unit: n}), n)
+	x := t.Heads(r.Linear(s.name+".self_attn."+part, h, heads*n, s.width, block.LinearOpts{Unit: n}), n)
+	if data == "" {
+		return x
 	}
-	q, k = proj("q_proj", p.c.Heads), proj("k_proj", p.c.KVHeads)
-	return t.Rope(q, cos, sin, false), t.Rope(k, cos, sin, false), proj("v_proj", p.c.KVHeads)
+	cos, sin := p.d.Turned(r, data, rows, p.c.RopeTheta, [3]int{n, 0, 0})
+	return t.Rope(x, cos, sin, false)
 }
 
 // unread declares what the language model's last layer would make of its rows: nothing reads them behind
@@ -292,13 +304,13 @@ func (p *pi) unread(r *block.Rec, s *piStream) {
 		r.T.Param(s.name+w.name+".weight", []int{w.out, w.in}, -1, 1, true)
 	}
 	r.T.Param(s.name+".post_attention_layernorm.weight", []int{n}, -1, 1, false)
-	r.T.Param(piLanguage+"norm.weight", []int{n}, -1, 1, false)
+	r.T.Param(p.language+"norm.weight", []int{n}, -1, 1, false)
 }
 
 // head is the last norm of the expert, and the numbers of each action.
 func (p *pi) head(r *block.Rec, env map[string]*grad.Value) {
 	s := &piStream{width: p.o.Expert, x: env["x"]}
-	h := p.norm(r, s, piExpert+"norm", env["cond"])
+	h := p.norm(r, s, p.expert+"norm", env["cond"])
 	p.d.Predicted(r, env, r.Linear("model.action_out_proj", h, p.d.Width(), p.o.Expert,
 		block.LinearOpts{Bias: true,
 			Rep: true}))
@@ -315,7 +327,7 @@ func (p *pi) source(name string) family.Source {
 
 // initial begins norms that neither scale nor shift; those of the language model add 1 to their weights.
 func (p *pi) initial(name string) family.Start {
-	if strings.HasPrefix(name, piLanguage) && strings.HasSuffix(name, "norm.weight") {
+	if strings.HasPrefix(name, p.language) && strings.HasSuffix(name, "norm.weight") {
 		return zeroed(name, "norm.weight")
 	}
 	return zeroed(name, "norm.dense.")
