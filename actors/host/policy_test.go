@@ -46,7 +46,8 @@ func openPolicy(t *testing.T, name string) *denoised {
 	require.NoError(t, err)
 	var want policyCase
 	require.NoError(t, json.Unmarshal(text, &want))
-	g := &denoised{Loss: want.Loss, Losses: want.Losses, Dead: want.Dead, Parameters: max(want.Parameters, want.Stored)}
+	g := &denoised{Loss: want.Loss, Losses: want.Losses, Dead: want.Dead, Parameters: max(want.Parameters,
+		want.Stored)}
 	g.t = t
 	c, err := configs.ReadModel(dir)
 	require.NoError(t, err)
@@ -72,9 +73,11 @@ func openPolicy(t *testing.T, name string) *denoised {
 	var items []family.Encoded
 	for i, s := range want.Samples {
 		x := family.Encoded{From: mb.Cu[i], X0: g.floats(fmt.Sprintf("actions.%d", i)),
-			Noise: g.floats(fmt.Sprintf("noise.%d", i)), State: g.floats(fmt.Sprintf("state.%d", i)), IDs: s.Tokens,
+			Noise: g.floats(fmt.Sprintf("noise.%d", i)), State: g.floats(fmt.Sprintf("state.%d", i)),
+			IDs: s.Tokens,
 			Pad: s.Pad, Grid: d.ChunkGrid(),
-			Level: &noise.Level{Alpha: float32(1 - s.Time), Sigma: float32(s.Time), Time: float32(1000 * s.Time)}}
+			Level: &noise.Level{Alpha: float32(1 - s.Time), Sigma: float32(s.Time),
+				Time: float32(1000 * s.Time)}}
 		n := len(x.X0) / d.Width()
 		for range want.Views {
 			s.Views = append(s.Views, true)
@@ -233,7 +236,8 @@ func TestPoliciesPlans(t *testing.T) {
 				}
 				g.each = g.alone(v.dp)
 				parts, rows := 2*v.cp*v.tp, int(g.made.Cu[1])
-				mesh := layout.MeshOf(&configs.Plan{PP: v.pp, DP: v.dp, TP: v.tp, CP: v.cp, Ulysses: v.u, EP: 1, ETP: 1})
+				mesh := layout.MeshOf(&configs.Plan{PP: v.pp, DP: v.dp, TP: v.tp, CP: v.cp, Ulysses: v.u,
+					EP: 1, ETP: 1})
 				g.trains(mesh, 3, func(j *layout.Design) {
 					j.Schedule, j.Zero, j.SeqParallel, j.Recompute = v.schedule, v.zero, v.sp, v.recompute
 					j.Micro, j.Rows = 2/v.dp, (rows+parts-1)/parts*parts

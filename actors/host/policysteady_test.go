@@ -31,7 +31,8 @@ func TestPoliciesSteady(t *testing.T) {
 			g := openPolicy(t, name)
 			b := &calls{Backend: cpu.New(1)}
 			pool := tensor.NewPool("steady", 0)
-			gen, err := sample.New(g.m, nil, tensor.F32, b, pool, func(p *grad.Param, r family.Region, dst []float32) error {
+			gen, err := sample.New(g.m, nil, tensor.F32, b, pool, func(p *grad.Param, r family.Region,
+				dst []float32) error {
 				_, err := g.w.Read(p, r, dst)
 				return err
 			})

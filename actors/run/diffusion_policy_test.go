@@ -47,7 +47,8 @@ func TestDiffusionPolicyRun(t *testing.T) {
 	view := recordings(t, dir)
 	load := func(model, out string, more ...string) (*configs.Config, error) {
 		text := fmt.Sprintf("model: %s\ndata: {paths: [%q], seq_len: 8, split: [1, 0, 0]}\n"+
-			"policy: {normalize: min_max}\ntrain: {steps: 3, global_batch: 4}\noptimizer: {lr: 1.0e-3}\n", model,
+			"policy: {normalize: min_max}\ntrain: {steps: 3, global_batch: 4}\noptimizer: {lr: 1.0e-3}\n",
+			model,
 			filepath.Join(dir, "set"))
 		return configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append([]string{
 			"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
@@ -86,7 +87,8 @@ func TestDiffusionPolicyRun(t *testing.T) {
 			{"model.overrides.action_kernel=4", "action_kernel: 4 is even"},
 			{"model.overrides.inference_steps=21", "inference_steps: 21, and there are 20"},
 			{"model.overrides.noise_schedule=none", `noise_schedule: "none" is not known`},
-			{"model.overrides.state_size=3", "policy.state_key: states have 2 numbers, and the model reads 3"},
+			{"model.overrides.state_size=3",
+				"policy.state_key: states have 2 numbers, and the model reads 3"},
 			{"diffusion.times=beta", "diffusion.times: the policy says itself"}} {
 			cfg, err := load(model, t.TempDir(), c.arg)
 			if err == nil {

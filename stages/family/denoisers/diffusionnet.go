@@ -55,7 +55,8 @@ func newNet(c configs.Model) *net {
 		p.Levels, _ = d.Scheduler.Levels() // the check of the model has seen the schedule
 		p.Target, _ = noise.Lookup(o.Target)
 	}
-	return &net{c: c, o: o, p: p, d: d, n: &resnet{name: netEyes + "backbone.", stem: p.Stem, d: d, norm: grouped}}
+	return &net{c: c, o: o, p: p, d: d, n: &resnet{name: netEyes + "backbone.", stem: p.Stem, d: d,
+		norm: grouped}}
 }
 
 // grouped is the norm of a ResNet that learns with small batches: over groups of sixteen channels.
@@ -140,7 +141,8 @@ func (u *net) see(r *block.Rec, env map[string]*grad.Value) {
 	each := t.Concat(1, t.View(t.Cast(u.d.State(r)), steps, v.State/v.Steps),
 		t.View(points, steps, v.Views/v.Steps*2*k))
 	freq := keys.Of(u.c).Freq
-	time := t.Cast(t.Sinusoids(u.d.Time(r), t.Const("dif.freq", grad.Frequencies(freq/2, 10000, 1)), 1, false))
+	time := t.Cast(t.Sinusoids(u.d.Time(r), t.Const("dif.freq", grad.Frequencies(freq/2, 10000, 1)), 1,
+		false))
 	const name = netUNet + "diffusion_step_encoder."
 	time = t.Act(r.Linear(name+"1", time, 4*freq, freq, whole), kernels.Mish)
 	time = r.Linear(name+"3", time, freq, 4*freq, whole)
@@ -186,7 +188,8 @@ func (u *net) conv(r *block.Rec, name string, x *grad.Value, out int, o convOpts
 
 // block is a convolution, a norm over groups of channels and Mish. Members of tp have some groups.
 func (u *net) block(r *block.Rec, name string, x *grad.Value, out, groups, axis int) *grad.Value {
-	h := u.conv(r, name+".block.0", x, out, convOpts{axis: axis, unit: out / groups, size: u.o.Kernel, stride: 1})
+	h := u.conv(r, name+".block.0", x, out, convOpts{axis: axis, unit: out / groups, size: u.o.Kernel,
+		stride: 1})
 	w := r.T.Param(name+".block.1.weight", []int{out}, -1, 1, false)
 	b := r.T.Param(name+".block.1.bias", []int{out}, -1, 1, false)
 	return r.T.Act(r.T.GroupNorm(h, w, b, groups, 1e-5), kernels.Mish)
@@ -259,7 +262,8 @@ func (u *net) resample(name string, by int) {
 func (u *net) head(from string) func(r *block.Rec, env map[string]*grad.Value) {
 	return func(r *block.Rec, env map[string]*grad.Value) {
 		x := u.block(r, netUNet+"final_conv.0", u.along(r, env[from], 0), u.o.Dims[0], finalGroups, -1)
-		y := u.conv(r, netUNet+"final_conv.1", x, u.d.Width(), convOpts{axis: -1, unit: 1, size: 1, stride: 1})
+		y := u.conv(r, netUNet+"final_conv.1", x, u.d.Width(), convOpts{axis: -1, unit: 1, size: 1,
+			stride: 1})
 		u.d.Predicted(r, env, r.T.Rows(y))
 	}
 }

@@ -46,13 +46,15 @@ func checkNet(m configs.Model, k netKeys, at configs.Report) {
 		return
 	}
 	if n := 1 << len(k.Dims); o.Chunk%n != 0 {
-		at("chunk_size", fmt.Sprintf("%d is no multiple of %d: each of %d levels halves the steps", o.Chunk, n,
+		at("chunk_size", fmt.Sprintf("%d is no multiple of %d: each of %d levels halves the steps", o.Chunk,
+			n,
 			len(k.Dims)), "")
 	}
 	for _, c := range k.Dims {
 		if c < 1 || c%k.Groups != 0 || k.Dims[0]%finalGroups != 0 {
-			at("action_channels", fmt.Sprintf("%v are no multiples of action_groups = %d, and the first of %d",
-				k.Dims, k.Groups, finalGroups), "")
+			at("action_channels",
+				fmt.Sprintf("%v are no multiples of action_groups = %d, and the first of %d",
+					k.Dims, k.Groups, finalGroups), "")
 			break
 		}
 	}
@@ -60,14 +62,17 @@ func checkNet(m configs.Model, k netKeys, at configs.Report) {
 		at("action_kernel", fmt.Sprintf("%d is even", k.Kernel), fmt.Sprintf("try %d", k.Kernel+1))
 	}
 	if k.Executed > o.Chunk-k.Observed+1 {
-		at("executed_steps", fmt.Sprintf("%d, and a chunk of %d has %d from the present step on", k.Executed, o.Chunk,
+		at("executed_steps", fmt.Sprintf("%d, and a chunk of %d has %d from the present step on", k.Executed,
+			o.Chunk,
 			o.Chunk-k.Observed+1), "take fewer")
 	}
 	if k.Steps > k.Noises {
-		at("inference_steps", fmt.Sprintf("%d, and there are %d levels of noise", k.Steps, k.Noises), "take fewer")
+		at("inference_steps", fmt.Sprintf("%d, and there are %d levels of noise", k.Steps, k.Noises),
+			"take fewer")
 	}
 	if !slices.Contains(noise.Curves(), k.Curve) {
-		at("noise_schedule", fmt.Sprintf("%q is not known", k.Curve), "take one of "+strings.Join(noise.Curves(), ", "))
+		at("noise_schedule", fmt.Sprintf("%q is not known", k.Curve),
+			"take one of "+strings.Join(noise.Curves(), ", "))
 	}
 	if m.Layers != 0 && m.Layers != netBlocks(len(k.Dims)) {
 		at("num_hidden_layers", fmt.Sprintf("%d, but %d levels have %d blocks", m.Layers, len(k.Dims),
@@ -86,21 +91,25 @@ func netBlocks(levels int) int { return 2*levels + levels - 1 + 2 + 3*(levels-1)
 // steps.
 var _ = family.Register(family.Family{ModelType: "diffusion", Paper: "2303.04137",
 	HF: hf.Family{Class: "diffusion", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "state_size", "view_height", "view_width",
+		Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "state_size", "view_height",
+			"view_width",
 			"backbone_width", "action_channels", "action_kernel", "action_groups", "film_scale", "keypoints",
-			"observation_steps", "executed_steps", "action_scheduler", "noise_steps", "noise_schedule", "noise_start",
+			"observation_steps", "executed_steps", "action_scheduler", "noise_steps", "noise_schedule",
+			"noise_start",
 			"noise_end", "noise_target", "noise_clip", "noise_range", "inference_steps", "freq_dim"},
 		Usual: map[string]string{"latent_patch": "[1, 1, 1]"},
 		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "chunk_size": "16", "observation_steps": "2",
 			"executed_steps": "8", "freq_dim": "128"},
 		Null: []string{"inference_steps"},
 		Alias: map[string]string{"horizon": "chunk_size", "n_obs_steps": "observation_steps",
-			"n_action_steps": "executed_steps", "down_dims": "action_channels", "kernel_size": "action_kernel",
-			"n_groups": "action_groups", "use_film_scale_modulation": "film_scale",
+			"n_action_steps": "executed_steps", "down_dims": "action_channels",
+			"kernel_size": "action_kernel",
+			"n_groups":    "action_groups", "use_film_scale_modulation": "film_scale",
 			"spatial_softmax_num_keypoints": "keypoints", "diffusion_step_embed_dim": "freq_dim",
 			"noise_scheduler_type": "action_scheduler", "num_train_timesteps": "noise_steps",
 			"beta_schedule": "noise_schedule", "beta_start": "noise_start", "beta_end": "noise_end",
-			"prediction_type": "noise_target", "clip_sample": "noise_clip", "clip_sample_range": "noise_range",
+			"prediction_type": "noise_target", "clip_sample": "noise_clip",
+			"clip_sample_range":   "noise_range",
 			"num_inference_steps": "inference_steps"},
 		Only: map[string]string{"vision_backbone": `"resnet18"`, "use_group_norm": "true",
 			"use_separate_rgb_encoder_per_camera": "false", "resize_shape": "null", "crop_shape": "null",

@@ -48,8 +48,8 @@ var _ = family.Register(family.Family{ModelType: "pi05", Paper: "2504.16054",
 	HF:    piFamily("pi05"),
 	Build: func(c configs.Model) *family.Model { return newPi(c).model() }})
 
-// pi is a model of the family, or of one made of the same layers: its parts by the beginnings of their names, what
-// its plain norms add to their weights, and the activation of its MLPs.
+// pi is a model of the family, or of one made of the same layers: its parts by the beginnings of their
+// names, what its plain norms add to their weights, and the activation of its MLPs.
 type pi struct {
 	c                       configs.Model
 	o                       piKeys
@@ -70,11 +70,14 @@ const (
 func newPi(c configs.Model) *pi {
 	k, o := keys.Of(c), piPart.Of(c)
 	side := o.Side / max(1, o.Patch)
-	p := &pi{c: c, o: o, tower: piTower, language: piLanguage, expert: piExpert, plus: 1, act: kernels.GELUTanh,
+	p := &pi{c: c, o: o, tower: piTower, language: piLanguage, expert: piExpert, plus: 1,
+		act: kernels.GELUTanh,
 		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Joint: true, TextStep: 1,
-			Chunk: policyPart.Of(c).Chunk, Behind: true, Times: 1000, FeatureWidth: o.Expert, Feature: func(t float64) []float32 {
+			Chunk: policyPart.Of(c).Chunk, Behind: true, Times: 1000, FeatureWidth: o.Expert,
+			Feature: func(t float64) []float32 {
 				return periods(t, o.Expert)
-			}, Sight: &family.Sight{Views: policyPart.Of(c).Views, Patches: side * side, Pixels: 3 * o.Patch * o.Patch}}}
+			}, Sight: &family.Sight{Views: policyPart.Of(c).Views, Patches: side * side,
+				Pixels: 3 * o.Patch * o.Patch}}}
 	return p
 }
 
@@ -95,7 +98,8 @@ func (p *pi) model() *family.Model {
 	m.Add(family.Block{Name: piName + "embed", Takes: []string{"view"}, Gives: []string{"x", "text", "cond"},
 		Weight: 0.05, Record: p.embed})
 	for i := range p.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("%slayers.%d", piLanguage, i), Takes: []string{"x", "text", "cond"},
+		m.Add(family.Block{Name: fmt.Sprintf("%slayers.%d", piLanguage, i), Takes: []string{"x", "text",
+			"cond"},
 			Gives: []string{"x", "text"}, Recompute: true, Weight: 1,
 			Record: func(r *block.Rec, env map[string]*grad.Value) { p.layer(r, i, env) }})
 	}
@@ -115,7 +119,8 @@ func (p *pi) seeing() *family.Model {
 	m.Ports["text"] = family.Port{Width: p.c.Hidden, Rows: family.Captions, Whole: true}
 	tower := float64(12 * p.o.Hidden * p.o.Hidden)
 	whole := float64(4*p.c.Hidden*p.c.Hidden + 3*p.c.Hidden*p.c.Intermediate)
-	m.Add(family.Block{Name: p.tower + "embeddings", Gives: []string{"view"}, Weight: 0.05, Record: p.patches})
+	m.Add(family.Block{Name: p.tower + "embeddings", Gives: []string{"view"}, Weight: 0.05,
+		Record: p.patches})
 	for i := range p.o.Layers {
 		m.Add(family.Block{Name: fmt.Sprintf("%sencoder.layers.%d", p.tower, i), Takes: []string{"view"},
 			Gives: []string{"view"}, Recompute: true, Weight: tower / whole,
@@ -128,7 +133,8 @@ func (p *pi) seeing() *family.Model {
 func (p *pi) patches(r *block.Rec, env map[string]*grad.Value) {
 	t, v, n := r.T, p.d.Sight, p.o.Hidden
 	x := t.Cast(t.Data("dif.view", tensor.F32, v.Rows(r.Shape), v.Pixels))
-	x = r.Linear(p.tower+"embeddings.patch_embedding", x, n, v.Pixels, block.LinearOpts{Bias: true, Rep: true})
+	x = r.Linear(p.tower+"embeddings.patch_embedding", x, n, v.Pixels, block.LinearOpts{Bias: true,
+		Rep: true})
 	at := make([]int32, v.Rows(r.Shape))
 	for i := range at {
 		at[i] = int32(i % v.Patches)
@@ -148,7 +154,8 @@ func (p *pi) see(r *block.Rec, i int, env map[string]*grad.Value) {
 	cu := t.ConstI32("pi.views", borders)
 	h := r.LayerNorm(name+".layer_norm1", x, n, 1e-6)
 	proj := func(part string) *grad.Value {
-		return t.Heads(r.Linear(name+".self_attn."+part, h, n, n, block.LinearOpts{Bias: true, Unit: head}), head)
+		return t.Heads(r.Linear(name+".self_attn."+part, h, n, n, block.LinearOpts{Bias: true, Unit: head}),
+			head)
 	}
 	o := t.Attention(proj("q_proj"), proj("k_proj"), proj("v_proj"), cu, cu,
 		grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(head))})
@@ -180,7 +187,8 @@ func (p *pi) prompt(r *block.Rec, view *grad.Value) *grad.Value {
 	h := r.LayerNorm(p.tower+"post_layernorm", view, p.o.Hidden, 1e-6)
 	h = r.Linear(projector, h, n, p.o.Hidden, whole)
 	words := t.Param(p.language+"embed_tokens.weight", []int{p.c.Vocab, n}, -1, 1, true)
-	e := t.Scale(t.Take(words, t.Data("dif.ids", tensor.I32, family.Captions(r.Shape))), math.Sqrt(float64(n)))
+	e := t.Scale(t.Take(words, t.Data("dif.ids", tensor.I32, family.Captions(r.Shape))),
+		math.Sqrt(float64(n)))
 	defer t.Still()()
 	t.Param(piName+"paligemma.lm_head.weight", []int{p.c.Vocab, n}, -1, 1, true)
 	t.Param(piName+"gemma_expert.lm_head.weight", []int{p.c.Vocab, p.o.Expert}, -1, 1, true)
@@ -275,7 +283,8 @@ func (p *pi) heads(r *block.Rec, s *piStream, h *grad.Value, text bool) (q, k, v
 // headsAt is heads of so many rows whose places are called data.
 func (p *pi) headsAt(r *block.Rec, s *piStream, h *grad.Value, data string, rows int) (q, k, v *grad.Value) {
 	q = p.headAt(r, s, h, "q_proj", p.c.Heads, data, rows)
-	return q, p.headAt(r, s, h, "k_proj", p.c.KVHeads, data, rows), p.headAt(r, s, h, "v_proj", p.c.KVHeads, "", rows)
+	return q, p.headAt(r, s, h, "k_proj", p.c.KVHeads, data, rows), p.headAt(r, s, h, "v_proj", p.c.KVHeads,
+		"", rows)
 }
 
 // headAt is one projection of so many rows to heads, turned by the places called data, "" for none.
