@@ -54,7 +54,11 @@ func (l *Layout) Owners(name string) (out []int) {
 
 // ranks works out what each rank of the world holds, in the order of the ranks.
 func (l *Layout) ranks() {
-	for r := range l.World() {
+	n := l.World()
+	if l.Design.First {
+		n = 1
+	}
+	for r := range n {
 		l.Ranks = append(l.Ranks, l.rank(r))
 	}
 }

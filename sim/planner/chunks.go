@@ -121,6 +121,12 @@ func (p *Search) chunkable(all []search.Candidate) (out []search.Candidate) {
 		for _, c.Recompute = range kinds {
 			out = append(out, c)
 		}
+		if c.Overlap {
+			c.Overlap = false // which needs less
+			for _, c.Recompute = range kinds {
+				out = append(out, c)
+			}
+		}
 	}
 	return out
 }

@@ -67,7 +67,7 @@ type exchange struct {
 // seconds are those of one communication.
 func (x *exchange) seconds(c core.Comm) float64 {
 	members, bytes := x.near[c.Group], c.Bytes
-	switch n, traced := int64(x.v.DP*x.v.CP), int64(len(members)); {
+	switch n, traced := int64(x.v.DP*max(1, x.v.CP)), int64(len(members)); {
 	case traced < 2:
 		return 0
 	case c.Shift != 0:
@@ -77,6 +77,13 @@ func (x *exchange) seconds(c core.Comm) float64 {
 		members, bytes = x.p.Space.Group(int(n), x.v.TP), bytes*traced/(traced-1)*(n-1)/n
 	}
 	return float64(x.price.Collective(members, bytes)) / 1e9
+}
+
+// behind reports whether a communication travels behind the passes before and after the block's own: weights
+// are gathered while the block before computes, and their gradients are summed while the next one does, as
+// fully sharded data parallelism prefetches them.
+func (x *exchange) behind(c core.Comm) bool {
+	return x.v.Overlap && x.v.Zero >= 2 && c.Group == x.zero()
 }
 
 // zero is the group of ranks that share state out.
@@ -90,9 +97,10 @@ func (x *exchange) zero() int {
 	return x.l.GroupAlong(layout.DecoderSide, axes...)
 }
 
-// waits is a pass of ranks that share tokens: what goes between them takes time only as far as the rank
-// waits for it, since a ring's parts come while it computes with others.
-func (p *Search) waits(segs []core.Segment, seconds func(core.Comm) float64) (pass search.Pass) {
+// waits is a pass of which what goes between ranks takes time only as far as the rank waits for it, since a
+// ring's parts come while it computes with others, and with overlap all else does too.
+func (p *Search) waits(segs []core.Segment, seconds func(core.Comm) float64,
+	behind func(core.Comm) bool) (pass search.Pass) {
 	var at float64 // when the rank is done with what came before
 	arrived := make([][]float64, len(segs))
 	for i, x := range segs {
@@ -107,7 +115,13 @@ func (p *Search) waits(segs []core.Segment, seconds func(core.Comm) float64) (pa
 		at = begin + p.Machine.Segment(x.Flops, x.Bytes, x.Calls)
 		sent := at
 		for _, c := range x.Comms {
-			sent += seconds(c)
+			if t := seconds(c); !behind(c) {
+				sent += t
+			} else if at == 0 {
+				pass.Gather += t
+			} else {
+				pass.Reduce += t
+			}
 			arrived[i] = append(arrived[i], sent)
 		}
 	}

@@ -3,7 +3,6 @@ package planner
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -42,6 +41,8 @@ type Search struct {
 	Space   *search.Space
 	Whole   int // ranks up to which a plan of a composed model is simulated with all its replicas
 	Exact   int // of the best plans, how many are laid out in full as training will
+	// Spaces of up to so many variants are priced in full; of larger ones, plans that may be among the best.
+	Variants int
 	// See, unless it is nil, is told how much of a step of the search is done.
 	See func(what string, done, all int)
 
@@ -69,7 +70,7 @@ func New(r Request) (*Search, error) {
 	if r.Run.Getenv == nil {
 		r.Run.Getenv = os.Getenv
 	}
-	p := &Search{request: r.Run, Exact: 20, Whole: wholeRanks, Machine: m,
+	p := &Search{request: r.Run, Exact: 20, Whole: wholeRanks, Variants: allVariants, Machine: m,
 		prices: &prices{known: map[search.Variant]price{}, cuts: map[[2]int][]int{}}}
 	if err := p.size(r.Hosts); err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (p *Search) load() (err error) {
 		"plan.virtual_stages=1", "plan.schedule=1f1b",
 		"plan.zero=0", "plan.sequence_parallel=false", "plan.cp=1", "train.micro_batch=1",
 		"plan.encoder.over=none", "plan.encoder.tp=1", "plan.encoder.ranks=0",
-		"plan.encoder.ahead=0", "plan.ep=1", "plan.etp=1", "plan.chunk_size=0",
+		"plan.overlap=false", "plan.encoder.ahead=0", "plan.ep=1", "plan.etp=1", "plan.chunk_size=0",
 		"plan.keep_chunks=0"); err != nil {
 		return err
 	}
@@ -162,7 +163,14 @@ func (p *Search) newSpace() error {
 		p.Space.Rows = c.Data.SeqLen
 	}
 	if p.base.Model.Spec.Mixes() {
-		p.Space.Shares = p.expertShares
+		known := map[[2]int][][2]int{}
+		p.Space.Shares = func(ranks, tp int) [][2]int {
+			key := [2]int{ranks, tp}
+			if _, ok := known[key]; !ok {
+				known[key] = p.expertShares(ranks, tp)
+			}
+			return known[key]
+		}
 	}
 	if p.Space.Tower == nil {
 		p.Space.Contexts = p.contexts
@@ -180,7 +188,10 @@ func (p *Search) newSpace() error {
 func (p *Search) expertShares(ranks, tp int) (out [][2]int) {
 	for _, etp := range []int{1, tp}[:min(2, tp)] {
 		for ep := 1; ep*etp <= ranks; ep++ {
-			if _, why := p.base.Model.ExpertAxes(ep, etp); why == "" && ranks%(ep*etp) == 0 {
+			if ranks%(ep*etp) != 0 {
+				continue
+			}
+			if _, why := p.base.Model.ExpertAxes(ep, etp); why == "" {
 				out = append(out, [2]int{ep, etp})
 			}
 		}
@@ -231,11 +242,12 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 		cuts = append(cuts, len(m.Blocks))
 	}
 	j := *p.base
+	j.First = true
 	j.Model, j.Cuts, j.Mesh, j.Micro, j.Loops, j.Schedule = &m, cuts, meshOf(len(kinds), v), 2, 1,
 		"a profile"
 	j.Program = passes(len(kinds), v)
 	p.share(&j, v)
-	j.SeqParallel, j.Zero, j.Bucket = v.SP, v.Zero, 0
+	j.SeqParallel, j.Zero, j.Bucket, j.Overlap = v.SP, v.Zero, 0, v.Overlap
 	j.Recompute = layout.Recomputes[v.Recompute]
 	if vision := m.Vision; vision != nil {
 		j.Dims = layout.ImageDims(vision, p.patches(v.Batch), j.Rows)
@@ -307,21 +319,8 @@ func (p *Search) rank(ctx context.Context) (all []search.Candidate, err error) {
 	if all, err = p.Space.Enumerate(); err != nil {
 		return nil, exit.With(err, exit.Usage)
 	}
-	if err := p.prices.ahead(ctx, p.Space.Variants(all), p.Profile, p.see); err != nil {
+	if err := p.priced(ctx, all); err != nil {
 		return nil, err
-	}
-	for i := range all {
-		if err := p.Space.Estimate(&all[i]); err != nil {
-			return nil, err
-		}
-		if p.Machine.Second == nil { // where there are two kinds, stages are cut by their rates
-			if err := p.Space.Recut(&all[i]); err != nil {
-				return nil, err
-			}
-		}
-		if ctx.Err() != nil {
-			return nil, exit.With(errors.New("interrupted"), exit.Interrupted)
-		}
 	}
 	search.Rank(all)
 	n := min(Reranked, len(all))

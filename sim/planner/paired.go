@@ -38,21 +38,55 @@ func (p *Search) paired(ctx context.Context, all []search.Candidate) (more []sea
 		if x.Memory = worst(l); x.Memory > p.Space.Limit {
 			continue
 		}
-		was, err := p.rehearsed(ctx, c)
+		was, _, err := p.twin(ctx, c)
 		if err != nil && !tooLarge(err) {
 			return nil, err
 		}
-		now, late := p.rehearsed(ctx, &x)
+		now, bubble, late := p.twin(ctx, &x)
 		if late != nil && !tooLarge(late) {
 			return nil, late
 		}
 		if err != nil || late != nil {
 			continue
 		}
-		x.Simulated *= now.Step / was.Step
-		if x.Bubble = idle(now); now.Step < was.Step {
+		x.Simulated *= now / was
+		if x.Bubble = bubble; now < was {
 			more = append(more, x)
 		}
 	}
 	return more, nil
+}
+
+// twin is the step of a plan, with all segments of all its ranks, and its bubble. Replicas do the same at the
+// same time, so few of them are simulated; and from some rounds of a pipeline on each further microbatch
+// takes the same time, so that two short steps say how long one of many microbatches is.
+func (p *Search) twin(ctx context.Context, c *search.Candidate) (step, bubble float64, err error) {
+	x := *c
+	for d := 1; d < c.DP; d++ {
+		ranks := d * max(1, c.CP) * c.TP
+		if c.DP%d == 0 && ranks%max(1, c.EP*c.ETP) == 0 && (d > 1 || c.Zero == 0) {
+			x.DP = d
+			break
+		}
+	}
+	const short, long = 4, 6 // rounds
+	if c.Micro <= long*c.PP {
+		s, err := p.rehearsed(ctx, &x)
+		if err != nil {
+			return 0, 0, err
+		}
+		return s.Step, idle(s), nil
+	}
+	var steps [2]float64
+	for i, rounds := range []int{short, long} {
+		x.Micro = rounds * c.PP
+		s, err := p.rehearsed(ctx, &x)
+		if err != nil {
+			return 0, 0, err
+		}
+		steps[i], bubble = s.Step, idle(s)
+	}
+	each := (steps[1] - steps[0]) / float64((long-short)*c.PP)
+	step = steps[1] + each*float64(c.Micro-long*c.PP)
+	return step, bubble * steps[1] / step, nil
 }

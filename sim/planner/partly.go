@@ -98,24 +98,12 @@ func (p *Search) fewerLayers(ctx context.Context, c search.Candidate) (out searc
 	if fmt.Sprint(high) == whole || slices.Max(c.RecomputeLayers) == 0 { // the plan without is one of its own
 		return c, false, nil
 	}
-	c.Memory = worst(l)
-	before := c
-	before.RecomputeLayers = nil
-	was, err := p.rehearsed(ctx, &before)
-	if tooLarge(err) {
-		return c, false, nil
-	} else if err != nil {
+	memory := worst(l)
+	if err := p.Simulate(&c); err != nil {
 		return c, false, err
 	}
-	now, err := p.rehearsed(ctx, &c)
-	if tooLarge(err) {
-		return c, false, nil
-	} else if err != nil {
-		return c, false, err
-	}
-	c.Simulated *= now.Step / was.Step // what other plans are held to is the search's own simulation
-	c.Bubble = idle(now)
-	return c, c.Memory <= p.Space.Limit, nil
+	c.Memory, c.Why = memory, "" // what the layout says is exact
+	return c, memory <= p.Space.Limit, nil
 }
 
 // laidOut is a candidate's layout, nil for more ranks than are laid out in full.
@@ -186,6 +174,9 @@ func (p *Search) Settings(c *search.Candidate) []string {
 		out = append(out, fmt.Sprintf("plan.ep=%d", c.EP), fmt.Sprintf("plan.etp=%d", c.ETP))
 	}
 	out = append(append(out, p.forget...), p.encoderSettings(c)...)
+	if c.Overlap {
+		out = append(out, "plan.overlap=true")
+	}
 	if c.Pairs {
 		out = append(out, "plan.overlap_microbatches=true")
 	}

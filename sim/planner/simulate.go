@@ -28,8 +28,8 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 	near := nearby(l)
 	sharing := &exchange{p: p, l: l, v: v, near: near, price: price}
 	of := func(segs []core.Segment) (pass search.Pass) {
-		if v.CP > 1 {
-			return p.waits(segs, sharing.seconds)
+		if v.CP > 1 || v.Overlap {
+			return p.waits(segs, sharing.seconds, sharing.behind)
 		}
 		for i, x := range segs {
 			t := 0.0

@@ -22,7 +22,8 @@ type Variant struct {
 	// the loss has one microbatch at a time between forward and backward, and may keep what saves it a
 	// product
 	Single   bool
-	Zero, DP int // 2 or 3, which communicate inside a microbatch, over so many replicas; else 0 and 0
+	Overlap  bool // exchanges are awaited at their first use
+	Zero, DP int  // 2 or 3, which communicate inside a microbatch, over so many replicas; else 0 and 0
 	EP,
 	ETP int // ranks that a layer's experts are shared out over, and that share each; 0 for a model without
 	Context // ranks that share the tokens of a sequence
@@ -94,7 +95,8 @@ type Candidate struct {
 	Loops    int    `json:"virtual_stages"`
 	Batch    int    `json:"micro_batch"`
 	Micro    int    `json:"microbatches"`
-	Chunks   int    `json:"chunks,omitempty"` // that a microbatch is cut into; 0 for none
+	Chunks   int    `json:"chunks,omitempty"`  // that a microbatch is cut into; 0 for none
+	Overlap  bool   `json:"overlap,omitempty"` // exchanges travel behind other work of the pass
 	// forwards run in turns with backwards of other microbatches
 	Pairs     bool   `json:"overlap_microbatches,omitempty"`
 	Recompute string `json:"recompute"`
@@ -107,6 +109,8 @@ type Candidate struct {
 	Memory          int64   `json:"memory_bytes"`
 	Simulated       float64 `json:"simulated_step_s,omitempty"`
 	Why             string  `json:"why_not,omitempty"` // why it cannot be used
+	// its step and memory are what it takes at least, too long to be among the best or too much to fit
+	Unpriced bool `json:"at_least,omitempty"`
 }
 
 // String names the plan.
@@ -120,6 +124,8 @@ func (c *Candidate) String() string {
 	}
 	if c.Pairs {
 		loops += " overlapped"
+	} else if c.Overlap {
+		loops += " overlap"
 	}
 	experts := ""
 	if c.CP > 1 {
@@ -196,6 +202,7 @@ type stageKey struct {
 	stages int
 	apart  bool   // the encoder has a mesh of its own
 	layers string // of each stage, where the candidate says
+	again  string // how many of them recompute, where not all do
 }
 
 // placeKey holds all that decides which stage lies on which rank.
@@ -409,7 +416,7 @@ func (s *Space) Estimate(c *Candidate) error {
 	p := s.place(c.Schedule, c.PP, c.Loops)
 	shape := schedule.Shape{Ranks: c.PP, Micro: c.Micro, Loops: c.Loops}
 	var busy BlockCost
-	c.Memory = 0
+	c.Memory, c.Unpriced = 0, false
 	most := 0.0
 	ranks, memory := make([]float64, c.PP), make([]int64, c.PP)
 	for r := range c.PP {

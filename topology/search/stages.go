@@ -2,6 +2,7 @@ package search
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
@@ -105,6 +106,7 @@ func (s *Space) variant(c *Candidate, p *place) Variant {
 	if c.Zero >= 2 && c.Copies() > 1 {
 		v.Zero, v.DP = c.Zero, c.DP
 	}
+	v.Overlap = c.Overlap && exchanging(v)
 	return v
 }
 
@@ -190,16 +192,17 @@ func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 		return nil, fmt.Errorf("schedule %s cannot have %d ranks with %d stages each", c.Schedule, c.PP,
 			c.Loops)
 	}
-	key := stageKey{s.variant(c, p), c.PP * c.Loops, c.Encoder.apart(), fmt.Sprint(c.Layers)}
+	key := stageKey{s.variant(c, p), c.PP * c.Loops, c.Encoder.apart(), fmt.Sprint(c.Layers),
+		fmt.Sprint(c.RecomputeLayers)}
 	if x := s.stages[key]; x != nil {
 		return x, nil
 	}
-	blocks, err := s.Profile(key.v)
+	embed := s.embed()
+	cuts, err := s.cuts(c)
 	if err != nil {
 		return nil, err
 	}
-	embed := s.embed()
-	cuts, err := s.cuts(c)
+	blocks, err := s.recomputed(key.v, c.RecomputeLayers, cuts)
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +215,28 @@ func (s *Space) StagesOf(c *Candidate) (*Stages, error) {
 	}
 	s.stages[key] = x
 	return x, nil
+}
+
+// recomputed are the costs of a variant's blocks, of which only the first so many layers of each stage
+// recompute; nil is all.
+func (s *Space) recomputed(v Variant, layers, cuts []int) ([]BlockCost, error) {
+	blocks, err := s.Profile(v)
+	if err != nil || layers == nil {
+		return blocks, err
+	}
+	v.Recompute = "none"
+	spared, err := s.Profile(v)
+	if err != nil {
+		return nil, err
+	}
+	out := slices.Clone(blocks)
+	for stage, n := range layers {
+		first := max(cuts[stage], s.embed()+1)
+		for i := first + n; i < min(cuts[stage+1], s.embed()+1+s.Layers); i++ {
+			out[i] = spared[i]
+		}
+	}
+	return out, nil
 }
 
 // sum joins blocks to a stage: what they hold adds up, of the transient rest the worst counts. Embed is the

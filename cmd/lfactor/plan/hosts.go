@@ -90,6 +90,8 @@ func printFound(form string, p *planner.Search, all []search.Candidate) error {
 		}
 		if c.Pairs {
 			name += " overlapped"
+		} else if c.Overlap {
+			name += " overlap"
 		}
 		switch {
 		case c.Why == "memory":
