@@ -19,7 +19,7 @@ type Design struct {
 	Model  *family.Model
 	Lora   *block.Lora
 	Frozen func(param string) bool
-	First  bool          // of all ranks only the first is laid out, for who asks no more than the stages' traces
+	First  bool          // only the first rank is laid out: enough for the stages' traces
 	Mesh   topology.Mesh // of the decoder, and of every component that is not one of Parts
 	// leading components with meshes of their own, in the order of the model's blocks
 	Parts       []*PartPlan

@@ -53,8 +53,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestOverlapPrices: what the closed forms say of sharded weights that are gathered while other layers work is
-// what a simulation of all ranks and segments says, and without overlap too.
+// TestOverlapPrices: what the closed forms say of sharded weights that are gathered while other layers work
+// is what a simulation of all ranks and segments says, and without overlap too.
 func TestOverlapPrices(t *testing.T) {
 	q := question{text: middling, cluster: "h100", hosts: "1x8"}
 	p := q.search(t)

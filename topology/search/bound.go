@@ -122,9 +122,9 @@ func (s *Space) bound(c *Candidate, p *place, t *total, live map[liveKey]float64
 	}
 }
 
-// Price estimates candidates exactly, in the order of their bounds, until no plan that is left can be among the
-// fastest so many. Exact estimates those that it is given, in parts of which ahead prices the variants. All are
-// left in the order in which [Rank] puts them; where none fits, those of least memory are estimated.
+// Price estimates candidates exactly, in the order of their bounds, until no plan that is left can be among
+// the fastest so many. Exact estimates those that it is given. All are left in the order in which [Rank] puts
+// them; where none fits, those of least memory are estimated.
 func (s *Space) Price(all []Candidate, most int, exact func([]Candidate) error) error {
 	Rank(all)
 	kept, fit := 0, len(all)

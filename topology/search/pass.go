@@ -86,8 +86,8 @@ func (p Pass) Seconds(m *cost.Machine) float64 {
 	return max(p.work(m)+p.idle, p.free)
 }
 
-// then is a pass through p's blocks and after them q's block. Its weights are gathered from the time on at which
-// the last of p's blocks began, as fully sharded data parallelism prefetches them; gradients are summed while
+// then is a pass through p's blocks and after them q's block. Its weights are gathered from the time on at
+// which the last of p's blocks began, as fully sharded data parallelism prefetches them; gradients are summed while
 // later blocks work, one after the other.
 func (p Pass) then(m *cost.Machine, q Pass) Pass {
 	if p == (Pass{}) {
