@@ -80,7 +80,7 @@ func recordings(t *testing.T, dir string) (view *media.Image) {
 
 // policyActs: a policy acts the same twice, otherwise from other noise or with its camera covered, and whoever else
 // is asked.
-func policyActs(t *testing.T, saved string, view *media.Image) {
+func policyActs(t *testing.T, saved string, view *media.Image) [][]float64 {
 	t.Helper()
 	m, err := trained.Open(saved, "")
 	require.NoError(t, err)
@@ -111,6 +111,7 @@ func policyActs(t *testing.T, saved string, view *media.Image) {
 	require.ErrorContains(t, err, "the model is a policy of a robot")
 	err = m.Draw(context.Background(), []string{"red"}, trained.Drawing{}, nil)
 	require.ErrorContains(t, err, "neither speaks nor draws")
+	return first[0]
 }
 
 // TestPolicyRun: a policy trains on a LeRobot data set with the same losses in one stage and in two and
@@ -153,6 +154,7 @@ func TestPolicyRun(t *testing.T) {
 	require.NotEqual(t, one, on)
 
 	policyActs(t, saved, view)
+	policyActs(t, filepath.Join(saved, "release_hf_weights"), view) // without its data set
 	for name, keys := range map[string]string{"pi0": "state_size: 5\n", "smolvla": "state_size: 5\nview_fold: 2\n"} {
 		other := strings.Replace(piOf8, "model_type: pi05\n", "model_type: "+name+"\n"+keys, 1)
 		path := filepath.Join(dir, name+".yaml")
@@ -161,8 +163,9 @@ func TestPolicyRun(t *testing.T) {
 		staged, _ := train(fmt.Sprintf("{file: %q}", path), "plan.pp=2", "plan.dp=2")
 		require.InEpsilonSlice(t, first, staged, 1e-5)
 		require.NotEqual(t, one, first)
-		policyActs(t, saved, view)
-		on, _ := train(fmt.Sprintf("{path: %q}", filepath.Join(saved, "release_hf_weights")))
+		exported := filepath.Join(saved, "release_hf_weights")
+		require.Equal(t, policyActs(t, saved, view), policyActs(t, exported, view))
+		on, _ := train(fmt.Sprintf("{path: %q}", exported))
 		require.NotEqual(t, first, on)
 	}
 	for _, c := range []struct{ arg, want string }{

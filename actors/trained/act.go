@@ -39,7 +39,7 @@ func (m *Trained) NewActor() (*Actor, error) {
 	}
 	var x *Robots
 	var err error
-	if d.Sight.Whole() && len(m.Cfg.Run.Data.Paths) == 0 {
+	if len(m.Cfg.Run.Data.Paths) == 0 {
 		x, err = robotsOf(m.dir, m.Cfg, d)
 	} else {
 		x, err = NewRobots(m.Cfg, d)

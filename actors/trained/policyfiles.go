@@ -2,6 +2,7 @@ package trained
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -35,18 +36,16 @@ const (
 // normModes are lerobot's names of policy.normalize.
 var normModes = map[string]string{"quantiles": "QUANTILES", "min_max": "MIN_MAX", "mean_std": "MEAN_STD"}
 
-// policy writes a policy of a robot as lerobot keeps it. Pi0.5's pipelines, which have a tokenizer that
-// lerobot loads from its hub, are lerobot's to make.
+// policy writes a policy of a robot as lerobot keeps it, with the tokenizer of what it is told.
 func (e *Exporter) policy(dst string) error {
 	d := e.Model.Denoiser
 	x, err := NewRobots(e.Cfg, d)
 	if err != nil {
 		return err
 	}
-	if d.Sight.Whole() { // before the model's files: its writer takes files of the model's names for its own
-		if err := x.pipelines(dst); err != nil {
-			return err
-		}
+	// before the model's files: its writer takes files of the model's names for its own
+	if err := x.pipelines(dst); err != nil {
+		return err
 	}
 	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), hfShardBytes)
 	if err != nil {
@@ -68,6 +67,11 @@ func (e *Exporter) policy(dst string) error {
 		}
 		from, to := x.given()
 		config["n_action_steps"], config["pretrained_backbone_weights"] = to-from, nil
+	}
+	if dir := cmp.Or(e.Cfg.Run.Data.Tokenizer, e.Cfg.Run.Model.Path); !d.Sight.Whole() {
+		if _, err := checkpoint.CopySideFiles(dir, dst); err != nil {
+			return err
+		}
 	}
 	return writeJSON(filepath.Join(dst, "config.json"), config)
 }
@@ -152,13 +156,32 @@ func (x *Robots) pipelines(dst string) error {
 	}
 	device := step{Name: "device_processor", Config: map[string]any{"device": "cpu", "float_dtype": nil}}
 	scale := func(pipeline string, at int, name string, features named) step {
-		return step{Name: name, Config: map[string]any{"eps": least, "features": features, "norm_map": x.modes()},
+		return step{Name: name, Config: map[string]any{"eps": least, "features": features,
+			"norm_map": x.modes()},
 			State: fmt.Sprintf("%s_step_%d_%s.safetensors", pipeline, at, name)}
 	}
-	for name, steps := range map[string][]step{
-		preprocessor: {{Name: "rename_observations_processor", Config: map[string]any{"rename_map": map[string]any{}}},
-			{Name: "to_batch_processor", Config: map[string]any{}}, device,
-			scale(preprocessor, 3, normalizer, append(x.reads(), x.gives()...))},
+	before := []step{{Name: "rename_observations_processor",
+		Config: map[string]any{"rename_map": map[string]any{}}}, {Name: "to_batch_processor",
+		Config: map[string]any{}}}
+	scaled := func() {
+		before = append(before, scale(preprocessor, len(before), normalizer, append(x.reads(),
+			x.gives()...)))
+	}
+	w := x.D.Words
+	if w.Scaled {
+		scaled()
+	}
+	if w.Step != "" {
+		before = append(before, step{Name: w.Step, Config: map[string]any{}},
+			step{Name: "tokenizer_processor",
+				Config: map[string]any{"max_length": cmp.Or(x.D.PromptMost, promptMost), "task_key": "task",
+					"padding_side": "right", "padding": w.Padding, "truncation": true,
+					"tokenizer_name": w.Tokenizer}})
+	}
+	if before = append(before, device); !w.Scaled {
+		scaled()
+	}
+	for name, steps := range map[string][]step{preprocessor: before,
 		postprocessor: {scale(postprocessor, 0, unnormalizer, x.gives()), device}} {
 		for _, s := range steps {
 			if s.State == "" {
@@ -183,7 +206,8 @@ func (x *Robots) statistics(dst, stem string) error {
 	put := func(name string, v []float64, shape ...int) {
 		if len(v) > 0 {
 			values[name] = v
-			tensors = append(tensors, checkpoint.Info{Name: name, DType: "F32", Shape: shape, Bytes: int64(4 * len(v))})
+			tensors = append(tensors, checkpoint.Info{Name: name, DType: "F32", Shape: shape,
+				Bytes: int64(4 * len(v))})
 		}
 	}
 	for _, s := range []struct {
@@ -199,8 +223,10 @@ func (x *Robots) statistics(dst, stem string) error {
 		}
 	}
 	for _, c := range x.Policy.Cameras {
-		put(c+".mean", imageMean[:], 3, 1, 1)
-		put(c+".std", imageDeviation[:], 3, 1, 1)
+		if x.D.Sight.Whole() {
+			put(c+".mean", imageMean[:], 3, 1, 1)
+			put(c+".std", imageDeviation[:], 3, 1, 1)
+		}
 	}
 	sink, err := checkpoint.NewWriterOf(stem, dst, tensors, 0)
 	if err != nil {
@@ -225,8 +251,9 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 		Size: d.Sight.Extent()}
 	b, err := os.ReadFile(filepath.Join(dir, preprocessor+".json"))
 	if err != nil {
-		return nil, exit.Usagef("%s has no statistics that actions are scaled by: %v; open the checkpoint of a run, or a "+
-			"folder that lerobot wrote", dir, err)
+		return nil,
+			exit.Usagef("%s has no statistics that actions are scaled by: %v; open the checkpoint of a run, or a "+
+				"folder that lerobot wrote", dir, err)
 	}
 	var p struct {
 		Steps []struct {
@@ -251,10 +278,18 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 		if err := x.scaled(filepath.Join(dir, s.State), s.Config.Modes); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.State, err)
 		}
-		d.Real = len(x.Scale.Action.Mid)
-		return x, x.whole(cfg)
+		if d.Real = len(x.Scale.Action.Mid); d.Sight.Whole() {
+			return x, x.whole(cfg)
+		}
+		if n := len(x.Policy.Cameras); n > d.Sight.Cameras() || d.Real > d.Width() {
+			return nil,
+				fmt.Errorf("%s.json: %d cameras and actions of %d numbers, and the model has room for %d "+
+					"and %d", preprocessor, n, d.Real, d.Sight.Cameras(), d.Width())
+		}
+		return x, x.words(cfg)
 	}
-	return nil, fmt.Errorf("%s.json: there is no step %s with a file of statistics", preprocessor, normalizer)
+	return nil, fmt.Errorf("%s.json: there is no step %s with a file of statistics", preprocessor,
+		normalizer)
 }
 
 // camerasIn are the cameras among features, in their order.
@@ -296,7 +331,8 @@ func (x *Robots) scaled(path string, modes map[string]string) error {
 			continue // counts
 		}
 		for i := range tensor.Len(t.Shape) {
-			have[t.Name] = append(have[t.Name], float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))))
+			have[t.Name] = append(have[t.Name],
+				float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))))
 		}
 	}
 	how := map[string]string{}
@@ -308,14 +344,19 @@ func (x *Robots) scaled(path string, modes map[string]string) error {
 		to           *Affine
 	}{{"STATE", stateColumn, &x.Scale.State}, {"ACTION", actionColumn, &x.Scale.Action}} {
 		of := func(name string) []float64 { return have[s.column+"."+name] }
-		stats := format.RobotStats{Min: of("min"), Max: of("max"), Mean: of("mean"), Std: of("std"), Q01: of("q01"),
+		stats := format.RobotStats{Min: of("min"), Max: of("max"), Mean: of("mean"), Std: of("std"),
+			Q01: of("q01"),
 			Q99: of("q99")}
 		if how[modes[s.kind]] == "" {
-			return fmt.Errorf("norm_map: %s is scaled by %q, and %v are known", s.kind, modes[s.kind], normModes)
+			return fmt.Errorf("norm_map: %s is scaled by %q, and %v are known", s.kind, modes[s.kind],
+				normModes)
 		}
 		if *s.to, err = NewAffine(stats, how[modes[s.kind]]); err != nil {
 			return fmt.Errorf("%s: %w", s.column, err)
 		}
+	}
+	if !x.D.Sight.Whole() {
+		return nil
 	}
 	return x.colours(have, modes["VISUAL"])
 }

@@ -179,6 +179,9 @@ func openHF(path, tokenizer string, weights func() (checkpoint.Source, error)) (
 		if t.Cfg, err = configs.ForModel(path); err != nil {
 			return nil, err
 		}
+		if tokenizer != "" {
+			t.Cfg.Run.Data.Tokenizer = tokenizer
+		}
 		t.Model, err = fit.Build(t.Cfg)
 	} else if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err == nil {
 		t.Model, err = family.Build(c, 0)

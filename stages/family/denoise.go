@@ -90,7 +90,8 @@ type Denoiser struct {
 	Prompt     func(task string) string
 	PromptMost int
 	PromptBare bool // prompts begin with no token of their own
-	Ahead      int  // rows that stand before a sample's actions in what LearntCu borders
+	Words      Words
+	Ahead      int // rows that stand before a sample's actions in what LearntCu borders
 	// a policy's padded actions are never learnt; it gives its actions at once and not from noise; and what
 	// it is trained by where a run does not say otherwise, nil for flow matching as Pi's policies have it
 	Masked, Once bool

@@ -80,3 +80,10 @@ func (v *Sight) Cut(pixels []float32) []float32 {
 	}
 	return out
 }
+
+// Words is what lerobot's pipelines make a prompt by: the step that makes one of a task, by its registered name,
+// and the tokenizer, by its name at the hub and how it pads. Scaled says that the step reads the scaled state.
+type Words struct {
+	Step, Tokenizer, Padding string
+	Scaled                   bool
+}

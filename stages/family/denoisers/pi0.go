@@ -28,7 +28,8 @@ func pi0File() (f hf.Family) {
 	f.Alias = map[string]string{"max_action_dim": "in_channels", "max_state_dim": "state_size"}
 	f.Only = maps.Clone(f.Only)
 	f.Only["tokenizer_max_length"] = "48"
-	for _, key := range []string{"use_visual_memory", "use_proprioceptive_memory", "rtc_training_max_delay"} {
+	for _, key := range []string{"use_visual_memory", "use_proprioceptive_memory",
+		"rtc_training_max_delay"} {
 		delete(f.Only, key)
 	}
 	f.Absent = maps.Clone(f.Absent)
@@ -44,6 +45,7 @@ func newPi0(c configs.Model) *pi0 {
 	p.d.Sight.State, p.d.Sight.Token = policyPart.Of(c).State, true
 	p.d.Prompt = func(task string) string { return strings.TrimSuffix(task, "\n") + "\n" }
 	p.d.PromptMost = 48
+	p.d.Words = family.Words{Step: "pi0_new_line_processor", Tokenizer: paliGemma, Padding: "max_length"}
 	return p
 }
 
@@ -57,10 +59,12 @@ func (p *pi0) model() *family.Model {
 	}
 	m.Ports["state"] = family.Port{Width: p.o.Expert, Rows: family.Levels, Whole: true}
 	all := []string{"x", "state", "text"}
-	m.Add(family.Block{Name: piName + "embed", Takes: []string{"view"}, Gives: all, Weight: 0.05, Record: p.embed})
+	m.Add(family.Block{Name: piName + "embed", Takes: []string{"view"}, Gives: all, Weight: 0.05,
+		Record: p.embed})
 	for i := range p.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("%slayers.%d", piLanguage, i), Takes: all, Gives: all, Recompute: true,
-			Weight: 1, Record: func(r *block.Rec, env map[string]*grad.Value) { p.layer(r, i, env) }})
+		m.Add(family.Block{Name: fmt.Sprintf("%slayers.%d", piLanguage, i), Takes: all, Gives: all,
+			Recompute: true,
+			Weight:    1, Record: func(r *block.Rec, env map[string]*grad.Value) { p.layer(r, i, env) }})
 	}
 	m.Add(family.Block{Name: "model.action_out_proj", Takes: []string{"x"}, Weight: 0.05, Record: p.head})
 	return m
@@ -81,7 +85,8 @@ func (p *pi0) embed(r *block.Rec, env map[string]*grad.Value) {
 // layer is layer i of the language model's stream and of the expert's, whose states and actions share weights.
 func (p *pi0) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, last, levels := r.T, i == p.c.Layers-1, family.Levels(r.Shape)
-	expert := piStream{name: fmt.Sprintf("%slayers.%d", piExpert, i), width: p.o.Expert, inter: p.o.ExpertInter}
+	expert := piStream{name: fmt.Sprintf("%slayers.%d", piExpert, i), width: p.o.Expert,
+		inter: p.o.ExpertInter}
 	text := &piStream{name: fmt.Sprintf("%slayers.%d", piLanguage, i), width: p.c.Hidden,
 		inter: p.c.Intermediate, x: env["text"]}
 	state, x := expert, expert

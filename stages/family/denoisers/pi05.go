@@ -78,8 +78,13 @@ func newPi(c configs.Model) *pi {
 				return periods(t, o.Expert)
 			}, Sight: &family.Sight{Views: policyPart.Of(c).Views, Patches: side * side,
 				Pixels: 3 * o.Patch * o.Patch}}}
+	p.d.Words = family.Words{Step: "pi05_prepare_state_tokenizer_processor_step", Tokenizer: paliGemma,
+		Padding: "max_length", Scaled: true}
 	return p
 }
+
+// paliGemma is the model of the hub whose tokenizer lerobot's Pi0 and Pi0.5 take.
+const paliGemma = "google/paligemma-3b-pt-224"
 
 // periods are the sines and cosines of 2πt over periods from 0.004 to 4.
 func periods(t float64, width int) []float32 {

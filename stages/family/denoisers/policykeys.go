@@ -33,7 +33,8 @@ type feature struct {
 // cameras see how much. What cannot be derived is left out, and then missed by the check of the model.
 func viewed(raw hf.Raw) {
 	var in, out map[string]feature
-	if json.Unmarshal(raw["input_features"], &in) != nil || json.Unmarshal(raw["output_features"], &out) != nil {
+	if json.Unmarshal(raw["input_features"], &in) != nil || json.Unmarshal(raw["output_features"],
+		&out) != nil {
 		return
 	}
 	set := func(key string, n int) {
@@ -68,8 +69,10 @@ func viewed(raw hf.Raw) {
 // numbers.
 func whole(c configs.Model) *family.Denoiser {
 	k, o := keys.Of(c), policyPart.Of(c)
-	return &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Canvas: true, Chunk: o.Chunk, Masked: true,
-		Sight: &family.Sight{Views: o.Views, Patches: o.Height * o.Width, Pixels: 3, Size: [2]int{o.Height, o.Width},
+	return &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Canvas: true, Chunk: o.Chunk,
+		Masked: true,
+		Sight: &family.Sight{Views: o.Views, Patches: o.Height * o.Width, Pixels: 3, Size: [2]int{o.Height,
+			o.Width},
 			State: o.State}}
 }
 

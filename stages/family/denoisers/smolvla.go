@@ -38,8 +38,11 @@ var smolPart = configs.Declare("smolvla", configs.Rules[smolKeys]{Check: func(m 
 var _ = family.Register(family.Family{ModelType: "smolvla", Paper: "2506.01844", HF: smolFile(),
 	Build: func(c configs.Model) *family.Model { return newSmol(c).model() }})
 
+// smolHub is the model of the hub that lerobot's class is made of.
+const smolHub = "HuggingFaceTB/SmolVLM2-500M-Video-Instruct"
+
 // smolSizes are the sizes that lerobot's files name by the model of the hub.
-var smolSizes = map[string]map[string]int{"HuggingFaceTB/SmolVLM2-500M-Video-Instruct": {"hidden_size": 960,
+var smolSizes = map[string]map[string]int{smolHub: {"hidden_size": 960,
 	"num_attention_heads": 15, "num_key_value_heads": 5, "head_dim": 64, "intermediate_size": 2560,
 	"vocab_size": 49280, "view_size": 512, "view_patch": 16, "view_hidden_size": 768,
 	"view_intermediate_size": 3072,
@@ -115,7 +118,7 @@ func writeSmol(m hf.Values, out map[string]any) {
 	delete(out, "_diffusers_version")
 	out["type"] = m.Text("model_type")
 	sizes := []string{"hidden_size", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
-		"num_attention_heads"}
+		"num_attention_heads", "rms_norm_eps"}
 	for _, key := range sizes {
 		out[key] = m[key]
 	}
@@ -123,7 +126,7 @@ func writeSmol(m hf.Values, out map[string]any) {
 		width, inter := m.Int("expert_hidden_size"), m.Int("expert_intermediate_size")
 		share := float64(width) / float64(m.Int("hidden_size"))
 		w, i := smolExpert(m.Int("hidden_size"), share)
-		same := w == width && i == inter
+		same := w == width && i == inter && m["rms_norm_eps"] == 1e-5
 		for key, n := range have {
 			same = same && m.Int(key) == n
 		}
@@ -133,9 +136,10 @@ func writeSmol(m hf.Values, out map[string]any) {
 		for key := range maps.Keys(have) {
 			delete(out, key)
 		}
-		delete(out, "expert_hidden_size")
-		delete(out, "expert_intermediate_size")
-		delete(out, "views")
+		for _, key := range []string{"expert_hidden_size", "expert_intermediate_size", "views",
+			"rms_norm_eps"} {
+			delete(out, key)
+		}
 		side := m.Int("view_size")
 		out["vlm_model_name"], out["expert_width_multiplier"] = name, share
 		out["resize_imgs_with_padding"] = []int{side, side}
@@ -162,6 +166,7 @@ func newSmol(c configs.Model) *smol {
 	v.State, v.Token, v.Fold, v.Corner = policyPart.Of(c).State, true, p.s.Fold, true
 	p.d.Prompt = func(task string) string { return strings.TrimSuffix(task, "\n") + "\n" }
 	p.d.PromptMost, p.d.PromptBare = 48, true
+	p.d.Words = family.Words{Step: "smolvla_new_line_processor", Tokenizer: smolHub, Padding: "longest"}
 	return p
 }
 

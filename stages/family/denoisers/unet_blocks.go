@@ -273,7 +273,8 @@ func (u *unet) attention(name string, at int) {
 	})
 	b := &u.m.Blocks[len(u.m.Blocks)-1]
 	b.Texts = true
-	by := 4 * float64(u.o.Depths[at]) / math.Pow(16, float64(level)) * float64(c) / float64(9*u.o.Channels[0]*
+	by := 4 * float64(u.o.Depths[at]) / math.Pow(16,
+		float64(level)) * float64(c) / float64(9*u.o.Channels[0]*
 		u.o.Channels[0])
 	b.Pairs = func(n int) float64 { return by * float64(n) }
 }
