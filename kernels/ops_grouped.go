@@ -35,10 +35,10 @@ var _ = register(
 )
 
 var _ = register(
-	Spec{Op: Rounded, Sig: "x[...,k]A off[g+1]i32? -> y[...,k]A",
+	Spec{Op: Rounded, Sig: "x[...,k]A off[g+1]i32? choice[1,c]f32? -> y[...,k]A",
 		Doc: "What low_linear rounds of an operand by itself, as Precisions[I[1]] says of the product I[0] " +
 			"(OperandsForward, OperandsDX, OperandsDW) for its first operand (I[2] = 0) or its second (1). Each group " +
-			"of rows off[i]:off[i+1] is a matrix, and rows of no group are 0; without off those of the last two axes are."},
+			"of rows off[i]:off[i+1] is a matrix, and rows of no group are 0; without off those of the last two axes are. choice is as in low_error."},
 )
 
 // checkGroups wants offsets of rows, or without them a row of each group for every token.

@@ -32,6 +32,8 @@ const (
 	TopicMoved = "moved"
 	// Step, Values: records as AppendLoad makes them, of all ranks together, in order of blocks
 	TopicExperts = "experts"
+	// Step, Values: records as AppendFinding makes them, of all ranks together, in order of parameters
+	TopicFindings = "findings"
 	// Step: the state that all ranks hold again after a loss; Values: a Return
 	TopicBack = "back"
 )
@@ -220,6 +222,10 @@ func (c *Coordinator) conclude(ctx actors.Context) {
 	c.moves.settle(ctx, c)
 	if v := loadsOf(c.closed); v != nil {
 		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicExperts, Step: c.step,
+			Values: v})
+	}
+	if v := findingsOf(c.closed); v != nil {
+		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicFindings, Step: c.step,
 			Values: v})
 	}
 	if c.void != nil {

@@ -17,13 +17,68 @@ func AppendLoad(v []float64, l Load) []float64 {
 	return append(v, l.Rows...)
 }
 
-// Loads reads what AppendLoad has written.
+// Loads reads what AppendLoad has written, among findings.
 func Loads(v []float64) (out []Load) {
-	for len(v) >= 5 && len(v) >= 5+int(v[1]) {
+	for len(v) > 0 {
+		if f, rest := findingOf(v); f != nil {
+			v = rest
+			continue
+		}
+		if len(v) < 5 || len(v) < 5+int(v[1]) {
+			return out
+		}
 		n := int(v[1])
 		out = append(out, Load{Block: int(v[0]), Tokens: v[2], Dropped: v[3], Entropy: v[4],
 			Rows: v[5 : 5+n]})
 		v = v[5+n:]
+	}
+	return out
+}
+
+// Finding is what is known behind a step of the errors of a weight's products of few bits.
+type Finding struct {
+	Param   int     // in order of the layout
+	Stay    float64 // steps for which they are of operands as they are; 0 is rounded
+	Error   float64 // relative, of the worst of the three
+	Product int     // that is it
+	Flushed float64 // share of numbers that became 0
+	Cut     float64 // share that was beyond the greatest
+	Falls   float64 // times that it went back to operands as they are
+	Changed bool    // it did in this step, or came back
+}
+
+// findingLen is how many numbers a finding is. The first tells it from a Load, whose block is not negative.
+const findingLen = 8
+
+// AppendFinding writes a finding as numbers, among loads.
+func AppendFinding(v []float64, f Finding) []float64 {
+	return append(v, float64(-1-f.Param), f.Stay, f.Error, float64(f.Product), f.Flushed, f.Cut, f.Falls,
+		number(f.Changed))
+}
+
+// findingOf reads the finding that a list begins with; nil where it begins with another record.
+func findingOf(v []float64) (*Finding, []float64) {
+	if len(v) < findingLen || v[0] >= 0 {
+		return nil, v
+	}
+	return &Finding{Param: -1 - int(v[0]), Stay: v[1], Error: v[2], Product: int(v[3]), Flushed: v[4],
+		Cut:   v[5],
+		Falls: v[6], Changed: v[7] != 0}, v[findingLen:]
+}
+
+// Findings reads what AppendFinding has written, among loads.
+func Findings(v []float64) (out []Finding) {
+	for len(v) > 0 {
+		f, rest := findingOf(v)
+		switch {
+		case f != nil:
+			out = append(out, *f)
+		case len(v) < 5 || len(v) < 5+int(v[1]):
+			return out
+		default:
+			rest = v[5+int(v[1]):]
+		}
+		v = rest
 	}
 	return out
 }

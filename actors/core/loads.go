@@ -44,3 +44,16 @@ func loadsOf(closed []said) (out []float64) {
 	}
 	return out
 }
+
+// findingsOf lists, in order of parameters, what ranks have found, nil for nothing.
+func findingsOf(closed []said) (out []float64) {
+	var all []Finding
+	for i := range closed {
+		all = append(all, Findings(closed[i].more)...)
+	}
+	slices.SortFunc(all, func(a, b Finding) int { return cmp.Compare(a.Param, b.Param) })
+	for _, f := range all {
+		out = AppendFinding(out, f)
+	}
+	return out
+}

@@ -9,7 +9,8 @@ import "github.com/lfactor/lfactor/actors"
 // follows from the kind of the message, as the comments of actors.Kind say:
 //
 //	Open                     Opening
-//	Done, Closed, Ready      Usage; behind it of a Ready norms, ExpertNorms and Loads, of a Closed Loads
+//	Done, Closed, Ready      Usage; behind it of a Ready norms, ExpertNorms and Loads, of a Closed
+//	                         Loads and Findings
 //	Commit, Rewind           Verdict; behind it Placed
 //	Credit                   a number of messages: CreditsOf
 //	Keep, Buddy, State       kept

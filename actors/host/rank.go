@@ -67,20 +67,21 @@ type Saver interface {
 
 // Rank is the device of one pipeline rank: frames, parameters, gradients and optimizer state.
 type Rank struct {
-	c       RankConfig
-	device  kernels.Device // the backend, where it has memory of its own
-	run     *grad.Runner   // of the decoder's side
-	runs    []*grad.Runner // by side
-	frames  map[frameKey]*grad.Frame
-	state   map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
-	owned   map[string]*tensor.Tensor   // reduced gradients of this rank's rows
-	away    *tensor.Pool                // what waits on the host
-	hyper   *tensor.Tensor
-	clip    *tensor.Tensor
-	experts experts
-	routed  *routed      // what is done with the choices of routers, nil for nothing
-	counted int64        // the step that layers count experts' use in
-	stood   atomic.Int64 // for how long the process had stood still when the last job ended, as ClosedStood
+	c        RankConfig
+	device   kernels.Device // the backend, where it has memory of its own
+	run      *grad.Runner   // of the decoder's side
+	runs     []*grad.Runner // by side
+	frames   map[frameKey]*grad.Frame
+	state    map[string][]*tensor.Tensor // master (nil if the parameter is float32), then the optimizer's
+	owned    map[string]*tensor.Tensor   // reduced gradients of this rank's rows
+	away     *tensor.Pool                // what waits on the host
+	hyper    *tensor.Tensor
+	clip     *tensor.Tensor
+	experts  experts
+	findings []float64    // of the update under way, as core.AppendFinding makes them
+	routed   *routed      // what is done with the choices of routers, nil for nothing
+	counted  int64        // the step that layers count experts' use in
+	stood    atomic.Int64 // for how long the process had stood still when the last job ended, as ClosedStood
 }
 
 // Held is the memory that the rank's tensors take in its device, and may take; a budget of 0 is none. It is

@@ -55,7 +55,9 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 		r.turn(in)
 		r.apply(j)
 		res.Out = r.updated()
-		res.Values, err = r.routed.end(j.Step)
+		if res.Values, err = r.routed.end(j.Step); err == nil {
+			res.Values = r.found(res.Values)
+		}
 	case layout.Gather:
 		r.takeUpdated(in)
 		err = r.move(j, in, &res)
@@ -333,8 +335,10 @@ func (r *Rank) apply(j actors.Job) {
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)
-		if p.Step > 0 {
-			r.kernel(kernels.SignStep, kernels.Attr{F: [2]float64{p.Step}}, []*tensor.Tensor{g, r.clip}, rows)
+		if rule := p.Rule; rule.Op != "" {
+			if rows.Len() > 0 {
+				r.byRule(p, g, rows)
+			}
 			rows.Release()
 			g.Release()
 			continue

@@ -29,7 +29,7 @@ func (l *Layout) keepAway(part *RankPart) {
 			continue
 		}
 		n := l.stateBytes(p)
-		p.Away = n > 0 && p.Step == 0 && float64(before) < l.Design.OffloadState*float64(all)
+		p.Away = n > 0 && p.Rule.Op == "" && float64(before) < l.Design.OffloadState*float64(all)
 		before += n
 	}
 }

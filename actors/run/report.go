@@ -48,33 +48,16 @@ type reporter struct {
 	given   int64        // the newest step that was given up
 	loads   []core.Load  // of experts, the newest
 	loadsAt int64        // the step that they are of
-	moved   []core.Placed
-	movedAt int64   // the step behind which they moved
-	every   float64 // steps from one copy of the state in memory to the next
-	silent  bool    // the user knows that metrics are not written
-	lost    error   // why the newest checkpoint is not on disk
-	missed  int     // saves in a row that failed
-	early   bool    // the run has ended before its last step, in order
-}
-
-// Metrics is a line of metrics.jsonl.
-type Metrics struct {
-	Step      int64   `json:"step"`
-	Loss      float64 `json:"loss"`
-	GradNorm  float64 `json:"grad_norm"`
-	LR        float64 `json:"lr"`
-	TokensSec float64 `json:"tokens_per_second"`
-	MFU       float64 `json:"mfu"`
-	DataWait  float64 `json:"data_wait_seconds"`
-	PeakBytes float64 `json:"peak_bytes"`
-	Scale     float64 `json:"loss_scale"`
-	Skipped   bool    `json:"skipped,omitempty"`
-	Seconds   float64 `json:"seconds"`
-	Slowest   int     `json:"slowest_rank"`
-	// Experts are those of a mixture, every log.experts steps.
-	Experts []ExpertUse `json:"experts,omitempty"`
-	// Moved are the layers whose experts have moved behind the step, every train.balance_every steps.
-	Moved []ExpertMove `json:"moved,omitempty"`
+	// of products of few bits, the newest, and the step that they are of
+	findings   []core.Finding
+	findingsAt int64
+	moved      []core.Placed
+	movedAt    int64   // the step behind which they moved
+	every      float64 // steps from one copy of the state in memory to the next
+	silent     bool    // the user knows that metrics are not written
+	lost       error   // why the newest checkpoint is not on disk
+	missed     int     // saves in a row that failed
+	early      bool    // the run has ended before its last step, in order
 }
 
 // newReporter opens the files of the run's report, writes the configuration beside them, and prints
@@ -298,6 +281,8 @@ func (p *reporter) observe(m actors.Message) {
 		p.say("! a connection broke %v; all are made anew", m.Err)
 	case core.TopicExperts:
 		p.loads, p.loadsAt = core.Loads(m.Values), m.Step
+	case core.TopicFindings:
+		p.found(m)
 	case core.TopicMoved:
 		p.moved, p.movedAt = core.Placements(m.Values), m.Step
 		p.log.Info("experts moved", zap.Int64("step", m.Step), zap.Int("layers", len(p.moved)))
@@ -397,6 +382,9 @@ func (p *reporter) step(m actors.Message) {
 	if p.loadsAt == m.Step {
 		line.Experts = used(p.loads)
 	}
+	if p.findingsAt == m.Step {
+		line.Products = p.productErrors()
+	}
 	if p.movedAt == m.Step {
 		line.Moved = places(p.moved)
 	}
@@ -446,16 +434,6 @@ func share(mfu float64) string {
 		return fmt.Sprintf("%.1f %% (peak in doubt)", 100*mfu)
 	}
 	return fmt.Sprintf("%.1f %%", 100*mfu)
-}
-
-// finite replaces what JSON cannot hold.
-func finite(m Metrics) Metrics {
-	for _, f := range []*float64{&m.Loss, &m.GradNorm, &m.TokensSec, &m.MFU} {
-		if math.IsNaN(*f) || math.IsInf(*f, 0) {
-			*f = -1
-		}
-	}
-	return m
 }
 
 // newestStep is the step that was reported last, also for other goroutines.

@@ -26,7 +26,7 @@ var decoderOnly = map[string]string{
 // decoderIdle are keys with no meaning here besides those of megatron.IdleFlags.
 var decoderIdle = source.Set("model_type", "model_spec", "rotary_emb_func", "word_embeddings_for_head",
 	"max_sequence_length",
-	"mtp_loss_scaling_factor_decay_ratio", "fp8_dynamic_num_tokens", "fp8_dynamic_policy_path",
+	"mtp_loss_scaling_factor_decay_ratio",
 	"bias_activation_fusion", "bias_dropout_fusion", "persist_layer_norm", "masked_softmax_fusion",
 	"gradient_accumulation_fusion")
 

@@ -38,7 +38,8 @@ func TestEnergonFields(t *testing.T) {
 		{Name: "json", Bytes: []byte(`{"q":["one","two"],"deep":{"a":[{"b":"three"}]},"n":5}`)},
 		{Name: "question.txt", Bytes: []byte("why?")}}
 	for _, c := range []struct{ yaml, want string }{
-		{vqa + "{image: a.jpg, context: question.txt, answers: 'json[deep][a][0][b]'}", "a.jpg why? | three"},
+		{vqa + "{image: a.jpg, context: question.txt, answers: 'json[deep][a][0][b]'}",
+			"a.jpg why? | three"},
 		{vqa + "{image: png, context: 'json[none],json[q][1]', answers: 'json[q]'}", "png two | one"},
 		{caption + "{image: png, caption: 'json[q][-1]'}", "png  | two"},
 		{vqa + "{image: tif, context: question.txt, answers: question.txt}", `no file "tif"`},

@@ -122,7 +122,8 @@ func (g *metaFuzz) sets(t *testing.T) {
 				"exclude: [shard-000001.tar/" + docs[n/2+1].Key + "]\n",
 			"odd.yaml":   "split_parts: {train: [shard-000000.tar]}\nheld: out\n",
 			"crude.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\npart_filter: [txt]\n"} {
-			require.NoError(t, os.WriteFile(filepath.Join(g.dir, name, ".nv-meta", file), []byte(text), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(g.dir, name, ".nv-meta", file), []byte(text),
+				0o600))
 		}
 	}
 }
@@ -135,7 +136,8 @@ func (g *metaFuzz) file(t *testing.T, name string, depth int) {
 	if g.rng.IntN(4) == 0 {
 		class, node = "Metadataset", "{datasets: ["+g.list(t, depth, "weight", true)+"]}"
 	}
-	text := fmt.Sprintf("__module__: megatron.energon\n__class__: %s\nsplits:\n  train: %s\n  val: %s\n", class,
+	text := fmt.Sprintf("__module__: megatron.energon\n__class__: %s\nsplits:\n  train: %s\n  val: %s\n",
+		class,
 		node, node)
 	require.NoError(t, os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o600))
 }
@@ -212,6 +214,7 @@ func (g *metaFuzz) subset(share bool) string {
 	if a > b && g.rng.IntN(30) > 0 {
 		a, b = b, a
 	}
-	return fmt.Sprintf("subset: {range: [%s, %s]}, ", g.pick(fmt.Sprintf("%d%%", a), fmt.Sprintf("%d.5%%", a/2)),
+	return fmt.Sprintf("subset: {range: [%s, %s]}, ", g.pick(fmt.Sprintf("%d%%", a), fmt.Sprintf("%d.5%%",
+		a/2)),
 		fmt.Sprintf("%d%%", b))
 }

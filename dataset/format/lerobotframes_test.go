@@ -121,7 +121,8 @@ func TestRobotStats(t *testing.T) {
 	info := `{"codebase_version": "v2.1", "fps": 10, "data_path": "a", "features": {}}`
 	lines := `{"episode_index": 0, "stats": {"action": {"min": [0], "max": [2], "mean": [1], "std": [0.816496580927726], "count": [3]}}}
 {"episode_index": 1, "stats": {"action": {"min": [10], "max": [10], "mean": [10], "std": [0], "count": [1]}}}
-{"episode_index": 2, "stats": {"action": {"min": [20], "max": [23], "mean": [21.5], "std": [1.118033988749895], "count": [4]}, "observation.images.top": {"min": [[[0]]], "count": [4]}}}
+{"episode_index": 2, "stats": {"action": {"min": [20], "max": [23], "mean": [21.5],
+	"std": [1.118033988749895], "count": [4]}, "observation.images.top": {"min": [[[0]]], "count": [4]}}}
 `
 	for name, text := range map[string]string{"info.json": info, "episodes_stats.jsonl": lines, "episodes.jsonl": `{"episode_index": 0, "length": 8}`} {
 		require.NoError(t, os.WriteFile(filepath.Join(old, "meta", name), []byte(text), 0o600))
@@ -202,7 +203,8 @@ func TestRobotVideos(t *testing.T) {
 			dir := t.TempDir()
 			writeLeRobot3(t, dir)
 			args := append([]string{"-v", "error", "-f", "lavfi", "-i",
-				"color=black:s=64x64:r=8:d=2.5,geq=lum='20+10*N':cb=128:cr=128", "-pix_fmt", "yuv420p", "-c:v"},
+				"color=black:s=64x64:r=8:d=2.5,geq=lum='20+10*N':cb=128:cr=128", "-pix_fmt", "yuv420p",
+				"-c:v"},
 				codec...)
 			out, err := exec.Command("ffmpeg", append(args,
 				filepath.Join(dir, "videos", camera, "chunk-000/file-000.mp4"))...).CombinedOutput()
@@ -223,7 +225,8 @@ func TestRobotVideos(t *testing.T) {
 				require.NoError(t, err)
 				for k, n := range some {
 					// luma from 16 to 235 is stretched to 0 to 255; neighbours are 11.6 apart
-					require.InDelta(t, (20+10*float64(n)-16)*255/219, float64(frames[k].Pix[3*(32*64+32)]), 4, n)
+					require.InDelta(t, (20+10*float64(n)-16)*255/219, float64(frames[k].Pix[3*(32*64+32)]),
+						4, n)
 					if len(some) == 20 {
 						require.Equal(t, k, n)
 					}

@@ -60,7 +60,8 @@ func jsonlOf(t testing.TB, docs []string) string {
 	return path
 }
 
-func loaderOf(t testing.TB, path string, tok *token.Tokenizer, readers int, sequential bool) *dataset.Loader {
+func loaderOf(t testing.TB, path string, tok *token.Tokenizer, readers int,
+	sequential bool) *dataset.Loader {
 	t.Helper()
 	eod, ok := tok.TokenID("<|end|>")
 	require.True(t, ok)

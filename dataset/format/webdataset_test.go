@@ -283,9 +283,11 @@ func TestShardBad(t *testing.T) {
 			`1536: sample "d": "d.txt" at byte 1536: it is a sparse file`, "a txt,json", "b txt"}},
 		{"extension alone", join(twoDone, paxOf("path=q.txt"), make([]byte, 1024)),
 			[]string{"a txt,json", `2560: sample "b": at byte 4608 an extension header has no member behind it`}},
-		{"joined by cat", join(good, make([]byte, 7*tarBlock), tarOf(t, file("c.txt", 1), file("d.txt", 700)),
+		{"joined by cat", join(good, make([]byte, 7*tarBlock), tarOf(t, file("c.txt", 1), file("d.txt",
+			700)),
 			tarOf(t, file("d.txt", 1))), []string{"a txt,json", "b txt", "c txt", "d txt", "d txt"}},
-		{"text behind the end", join(good, []byte(strings.Repeat("text", 200))), []string{"a txt,json", "b txt"}},
+		{"text behind the end", join(good, []byte(strings.Repeat("text", 200))), []string{"a txt,json",
+			"b txt"}},
 		{"many files", bytes.Repeat(rawHeader("a.txt", '0', 0), 10000),
 			[]string{`0: sample "a": "a.txt" at byte 512: it is there twice`}},
 	} {

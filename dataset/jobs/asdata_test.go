@@ -49,8 +49,9 @@ func TestJobAsData(t *testing.T) {
 	r, err := Convert(context.Background(), fields)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, r.Bad, "it has no answer where dataset.yaml says that it is")
-	require.NoError(t, os.WriteFile(job, fmt.Appendf(nil, "output: never\nsources: [{json: %s, image_dir: %s, "+
-		"sample_type: vqa}]", fields.JSONFile, fields.ImageDir), 0o600))
+	require.NoError(t, os.WriteFile(job, fmt.Appendf(nil,
+		"output: never\nsources: [{json: %s, image_dir: %s, "+
+			"sample_type: vqa}]", fields.JSONFile, fields.ImageDir), 0o600))
 	for _, path := range []string{fields.OutputDir, job} {
 		d, err := open(t, path, dataset.Options{}).Read(0)
 		require.NoError(t, err)

@@ -40,11 +40,12 @@ func TestConvertGolden(t *testing.T) {
 	for name, g := range golden {
 		o := g.Options
 		out := filepath.Join(t.TempDir(), "out")
-		r, err := Convert(context.Background(), ConvertConfig{OutputDir: out, AnnotationOptions: format.AnnotationOptions{
-			JSONFile: filepath.Join(convertDir, o.JSONFile), ImageDir: convertDir + "/images",
-			VideoDir: convertDir + "/videos",
-			Media:    o.Media, SampleType: o.SampleType, MaxCount: o.MaxCount, MaxSize: o.MaxSize,
-			Messages: o.Messages}})
+		r, err := Convert(context.Background(), ConvertConfig{OutputDir: out,
+			AnnotationOptions: format.AnnotationOptions{
+				JSONFile: filepath.Join(convertDir, o.JSONFile), ImageDir: convertDir + "/images",
+				VideoDir: convertDir + "/videos",
+				Media:    o.Media, SampleType: o.SampleType, MaxCount: o.MaxCount, MaxSize: o.MaxSize,
+				Messages: o.Messages}})
 		require.NoError(t, err)
 		require.Equal(t, len(g.Shards), r.Shards, name)
 		for i, want := range g.Shards {

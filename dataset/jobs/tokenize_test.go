@@ -43,6 +43,7 @@ func TestTokenize(t *testing.T) {
 		got = append(got, d.Tokens)
 	}
 	require.Equal(t, [][]int32{{'a', 'b', 0}, nil, {0}, {'c', 0}}, got)
-	require.ErrorContains(t, Tokenize(open(t, "../format/testdata/ids_int8", dataset.Options{}), upperEncoder{},
+	require.ErrorContains(t, Tokenize(open(t, "../format/testdata/ids_int8", dataset.Options{}),
+		upperEncoder{},
 		filepath.Join(dir, "x"), TokenizeOptions{Vocab: 9, Quarantine: q}), "not text")
 }

@@ -82,7 +82,8 @@ func TestFASTRefuses(t *testing.T) {
 	for _, c := range []struct {
 		chunk [][]float64
 		want  string
-	}{{nil, "without actions"}, {[][]float64{{}}, "without actions"}, {[][]float64{{1, 2}, {1}}, "action 1 has 1 numbers"},
+	}{{nil, "without actions"}, {[][]float64{{}}, "without actions"}, {[][]float64{{1, 2}, {1}},
+		"action 1 has 1 numbers"},
 		{[][]float64{{math.NaN()}}, "is NaN"}, {[][]float64{{1e9}}, "about -1 to 1"}} {
 		_, err := f.Encode(c.chunk)
 		require.ErrorContains(t, err, c.want)

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -19,7 +20,13 @@ func low(product func(b *Backend, c *kernels.Call), operands int) func(b *Backen
 		defer b.shared.release(b.shared.mark())
 		first, second := kernels.Precisions[c.Attr.I[1]].Grains(operands)
 		of := *c
-		of.In = append([]*tensor.Tensor{b.rounded(c.In[0], first), b.rounded(c.In[1], second)}, c.In[2:]...)
+		of.In = slices.Clone(c.In)
+		if at := kernels.ChoiceOperand(c.Op); at < len(of.In) {
+			of.In = of.In[:at]
+		}
+		if !kernels.Plainly(c, kernels.ChoiceOperand(c.Op)) {
+			of.In[0], of.In[1] = b.rounded(c.In[0], first), b.rounded(c.In[1], second)
+		}
 		product(b, &of)
 	}
 }
@@ -29,6 +36,10 @@ func init() { table[kernels.Rounded] = roundMatrices }
 // roundMatrices rounds each matrix of a call by itself.
 func roundMatrices(b *Backend, c *kernels.Call) {
 	defer b.shared.release(b.shared.mark())
+	if kernels.Plainly(c, kernels.ChoiceOperand(c.Op)) {
+		copy(c.Out[0].Bytes(), c.In[0].Bytes())
+		return
+	}
 	rows, width, at := c.In[0].Rows(), lastDim(c.In[0]), 0
 	x, y := c.In[0].Alias(rows, width), c.Out[0].Alias(rows, width)
 	for _, m := range kernels.Matrices(c) {
@@ -53,7 +64,11 @@ func (b *Backend) rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
 
 // roundTo writes a tensor, taken as the matrix of all its rows, to one of its shape in blocks that share a
 // scale.
-func (b *Backend) roundTo(out, t *tensor.Tensor, g kernels.Grain) {
+func (b *Backend) roundTo(out, t *tensor.Tensor, g kernels.Grain) { b.roundPart(out, t, g, nil) }
+
+// roundPart is roundTo of a part of a matrix, from its beginning, whose greatest magnitude is given; nil is that
+// of the part.
+func (b *Backend) roundPart(out, t *tensor.Tensor, g kernels.Grain, given *float32) {
 	width, rows := lastDim(t), t.Rows()
 	if t.Len() == 0 {
 		return
@@ -70,7 +85,9 @@ func (b *Backend) roundTo(out, t *tensor.Tensor, g kernels.Grain) {
 	}
 	tasks := ceilDiv(groups, each)
 	all := float32(0)
-	if g.Global() {
+	if given != nil {
+		all = *given
+	} else if g.Global() {
 		most := b.shared.f32(tasks)
 		b.shareWork(tasks, rows*width*elementCost, func(w *worker, i int) {
 			m := w.arena.mark()

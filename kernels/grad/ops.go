@@ -68,12 +68,12 @@ func (t *Tape) LowLinear(x, w, bias *Value, precision int) *Value {
 	if precision == 0 {
 		return t.Linear(x, w, bias)
 	}
-	return t.linear(opLow, kernels.Attr{I: [4]int{0, precision}}, x, w, bias)
+	return t.linear(opLow, kernels.Attr{I: [4]int{0, precision}}, x, w, bias, t.choice(w))
 }
 
-func (t *Tape) linear(op *Op, at kernels.Attr, x, w, bias *Value) *Value {
+func (t *Tape) linear(op *Op, at kernels.Attr, x, w, bias *Value, choice ...*Value) *Value {
 	w, x, p := t.product(w, x, "nk", "tk", "tn")
-	in := []*Value{x, w, nil}
+	in := append([]*Value{x, w, nil}, choice...)
 	if bias != nil {
 		var pb Place
 		for m := range t.Mesh {
@@ -89,19 +89,22 @@ func (t *Tape) linear(op *Op, at kernels.Attr, x, w, bias *Value) *Value {
 // linearVJP is the gradient of y = x·wᵀ + b: dx = dy·w, dw = dyᵀ·x, and db is the sum of dy over
 // the rows.
 func linearVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
-	g := make([]*Value, 3)
+	g := make([]*Value, len(n.In))
 	d, x, w := dy[0], n.In[0], n.In[1]
-	dx, dw := opLinearDX, opLinearDW
+	dx, dw, choice := opLinearDX, opLinearDW, []*Value(nil)
 	if n.Op == opLow {
-		dx, dw = opLowDX, opLowDW
+		dx, dw, choice = opLowDX, opLowDW, n.In[3:]
 	}
 	if leg(0) {
 		w, d, p := t.product(w, d, "nk", "tn", "tk")
-		g[0] = t.one(dx, n.Attr, d.DType, x.Shape, p, d, w)
+		g[0] = t.one(dx, n.Attr, d.DType, x.Shape, p, append([]*Value{d, w}, choice...)...)
 	}
 	if leg(1) {
 		d, x, p := t.product(d, x, "tn", "tk", "nk")
-		g[1] = t.one(dw, n.Attr, tensor.F32, w.Shape, p, d, x)
+		g[1] = t.one(dw, n.Attr, tensor.F32, w.Shape, p, append([]*Value{d, x}, choice...)...)
+		if len(choice) > 0 && choice[0] != nil && leg(3) {
+			g[3] = t.lowError(n.Attr, x, t.to(w, p.dual()), d, choice[0], nil)
+		}
 	}
 	if n.In[2] != nil && leg(2) {
 		g[2] = t.rowSum(opColSum, d, n.In[2].Shape)

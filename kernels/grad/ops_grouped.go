@@ -8,20 +8,22 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-var opGrouped, opGroupedDX, opGroupedDW, opLowGrouped, opRounded *Op
+var opGrouped, opGroupedDX, opGroupedDW, opLowGrouped, opRounded, opLowError *Op
 
 func init() {
 	fuses[kernels.GroupedLinearDW] = true
 	opGroupedDX = &Op{Name: "grouped_linear_dx", Kernel: kernels.GroupedLinearDX}
 	opGroupedDW = &Op{Name: "grouped_linear_dw", Kernel: kernels.GroupedLinearDW}
 	opGrouped = &Op{Name: "grouped_linear", Kernel: kernels.GroupedLinear, VJP: groupedVJP}
-	opLowGrouped = &Op{Name: "low_grouped_linear", Kernel: kernels.GroupedLinear, VJP: lowGroupedVJP}
+	opLowGrouped = &Op{Name: "low_grouped_linear", Kernel: kernels.GroupedLinear, VJP: lowGroupedVJP,
+		Args: 3}
+	opLowError = &Op{Name: "low_error", Kernel: kernels.LowError}
 	opRounded = &Op{Name: "rounded", Kernel: kernels.Rounded, Cheap: true}
 	opRounded.VJP = func(_ *Tape, _ *Node, dy []*Value, leg func(i int) bool) []*Value {
 		if !leg(0) {
-			return []*Value{nil, nil}
+			return []*Value{nil, nil, nil}
 		}
-		return []*Value{dy[0], nil}
+		return []*Value{dy[0], nil, nil}
 	}
 }
 
@@ -46,35 +48,54 @@ func (t *Tape) LowGrouped(x, w, off *Value, precision int) *Value {
 		return t.GroupedLinear(x, w, off)
 	}
 	w, x, p := t.groupedProduct(w, x, "gnk", "tk", "tn", off, w.Place.Cuts(0))
-	xr, wr := t.rounded(x, off, kernels.OperandsForward, 0, precision), t.rounded(w, nil,
-		kernels.OperandsForward, 1, precision)
+	low := t.rounding(precision, t.choice(w))
 	return t.one(opLowGrouped, kernels.Attr{I: [4]int{0, precision}}, x.DType, []int{x.Shape[0], w.Shape[1]},
-		p, xr, wr, off)
+		p, low(x, off, kernels.OperandsForward, 0), low(w, nil, kernels.OperandsForward, 1), off,
+		t.choice(w))
 }
 
-// rounded is the first or the second operand of a product as it is multiplied.
-func (t *Tape) rounded(x, off *Value, product, operand, precision int) *Value {
-	return t.one(opRounded, kernels.Attr{I: [4]int{product, precision, operand}}, x.DType, x.Shape, x.Place,
-		x, off)
+// rounding makes the first or the second operand of a product as it is multiplied, if the choice has it.
+func (t *Tape) rounding(precision int, choice *Value) func(x, off *Value, product, operand int) *Value {
+	return func(x, off *Value, product, operand int) *Value {
+		return t.one(opRounded, kernels.Attr{I: [4]int{product, precision, operand}}, x.DType, x.Shape,
+			x.Place,
+			x, off, choice)
+	}
+}
+
+// lowError is how far the products of rounded operands are from others, as far as it is known on each member: the
+// gradient of a choice.
+func (t *Tape) lowError(at kernels.Attr, x, w, dy, choice, off *Value) *Value {
+	var p Place
+	for m := range t.Mesh {
+		for _, v := range []*Value{x, w, dy} {
+			if v.Place[m].Kind == Sharded {
+				p[m] = Part{Kind: Partial}
+			}
+		}
+	}
+	at.I[0] = 0
+	return t.one(opLowError, at, tensor.F32, choice.Shape, p, x, w, dy, choice, off)
 }
 
 // lowGroupedVJP is the gradient of a linear layer per group whose operands are rounded: rounding passes it on
 // as it is.
 func lowGroupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
-	g, precision := make([]*Value, 3), n.Attr.I[1]
-	x, w, off := n.In[0].Node.In[0], n.In[1].Node.In[0], n.In[2]
-	groups := w.Place.Cuts(0)
+	g := make([]*Value, 4)
+	x, w, off, choice := n.In[0].Node.In[0], n.In[1].Node.In[0], n.In[2], n.In[3]
+	groups, low := w.Place.Cuts(0), t.rounding(n.Attr.I[1], choice)
 	if leg(0) {
 		w, d, p := t.groupedProduct(w, dy[0], "gnk", "tn", "tk", off, groups)
-		d, w = t.rounded(d, off, kernels.OperandsDX, 0, precision), t.rounded(w, nil, kernels.OperandsDX, 1,
-			precision)
-		g[0] = t.one(opGroupedDX, kernels.Attr{}, d.DType, x.Shape, p, d, w, off)
+		g[0] = t.one(opGroupedDX, kernels.Attr{}, d.DType, x.Shape, p, low(d, off, kernels.OperandsDX, 0),
+			low(w, nil, kernels.OperandsDX, 1), off)
 	}
 	if leg(1) {
 		d, x, p := t.groupedProduct(dy[0], x, "tn", "tk", "gnk", off, groups)
-		d, x = t.rounded(d, off, kernels.OperandsDW, 0, precision), t.rounded(x, off, kernels.OperandsDW, 1,
-			precision)
-		g[1] = t.one(opGroupedDW, kernels.Attr{}, tensor.F32, w.Shape, p, d, x, off)
+		g[1] = t.one(opGroupedDW, kernels.Attr{}, tensor.F32, w.Shape, p, low(d, off, kernels.OperandsDW, 0),
+			low(x, off, kernels.OperandsDW, 1), off)
+		if choice != nil && leg(3) {
+			g[3] = t.lowError(n.Attr, x, t.to(w, p.dual()), d, choice, off)
+		}
 	}
 	return g
 }

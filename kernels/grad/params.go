@@ -98,13 +98,34 @@ func (t *Tape) param(name string, shape []int, place Place, fold int, decay bool
 func (t *Tape) Bias(name string, n int, step float64) *Value {
 	v := t.paramOf(name, tensor.F32, []int{n}, Place{}, 0, false)
 	p := t.params[t.Full(name)]
-	p.Fixed, p.Step = true, step
+	p.Fixed, p.Rule = true, Rule{Op: kernels.SignStep, Attr: kernels.Attr{F: [2]float64{step}}}
 	if step == 0 {
+		p.Rule = Rule{}
 		p.Frozen = true
 		p.Value.Need, v.Need = false, false
 	}
 	return v
 }
+
+// choice declares what is known of the errors of products with a weight, and whether they are of operands of few
+// bits: kernels.ChoiceLen numbers beside it, on the axes of its mesh. Nil is a weight of which nothing is known.
+func (t *Tape) choice(w *Value) *Value {
+	of := t.leaf(w)
+	if !t.Watch.On() || of == nil || t.still || t.Frozen != nil && t.Frozen(of.Name) {
+		return nil
+	}
+	name := of.Name[len(t.prefix):] + ChoiceSuffix
+	v := t.paramOf(name, tensor.F32, []int{1, kernels.ChoiceLen}, Place{}, of.Fold, false)
+	p := t.params[t.Full(name)]
+	p.Fixed, p.Rule = true, Rule{Op: kernels.LowChoice, Attr: t.Watch.Attr()}
+	return v
+}
+
+// ChoiceSuffix ends the names of choices behind those of weights.
+const ChoiceSuffix = ".low"
+
+// IsChoice reports whether a parameter is a choice, which is state of a run and no part of a model.
+func (p *Param) IsChoice() bool { return p.Rule.Op == kernels.LowChoice }
 
 // paramOf is the value of a parameter, made at its first use. Later uses take the same one, so that
 // their gradients add up, as for tied embeddings.

@@ -182,6 +182,8 @@ type Options struct {
 	NoGrad bool // forward only
 	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all
 	Low func(param string) int
+	// Watch says when those that learn are multiplied in the model's own type all the same
+	Watch kernels.Watch
 	// Packed is how a matrix of so many columns lies in memory that does not learn; nil is in DType for all
 	Packed func(param string, columns int) kernels.Packing
 	// rows that a rank may receive where data decides, over the number under even sharing; 0 is not a bound
@@ -195,18 +197,25 @@ type Param struct {
 	Place, Grad Place // Grad is partial on every axis over which the optimizer step still has to sum it
 	Fold        int   // the mesh, of those folded over the ranks, that it lies on
 	Frozen      bool
-	Decay       bool    // weight decay applies
-	Fixed       bool    // no gradient of the loss reaches it, and it counts in no norm
-	Step        float64 // what the sign of its gradient moves it by, in place of an optimizer; 0 for none
-	Block       int     // of the model, that declared it first
-	Experts     bool    // each row is an expert's of its block, and lies where the expert does
-	Copies      int     // of the rows, how many there are beyond one an expert
+	Decay       bool // weight decay applies
+	Fixed       bool // no gradient of the loss reaches it, and it counts in no norm
+	Rule        Rule // what makes it anew of its gradient, in place of an optimizer
+	Block       int  // of the model, that declared it first
+	Experts     bool // each row is an expert's of its block, and lies where the expert does
+	Copies      int  // of the rows, how many there are beyond one an expert
 	// how it lies in memory, where that is not one number an element: Value then has its words, Shape is
 	// that of the numbers
 	Packed kernels.Packing
 	Value  *Value
 	Local  []int // shape on one rank of the mesh, before any sharding over the axes marked Zero
 	graded bool  // Grad is that of the first term of the gradient
+}
+
+// Rule is an operation that makes a parameter anew of its gradient and of the scalars of an update, in place of
+// an optimizer; the zero value is none.
+type Rule struct {
+	Op   kernels.Op // in: gradient, clip [kernels.ClipLen]; out: the parameter
+	Attr kernels.Attr
 }
 
 // Port is an activation that enters or leaves a stage.

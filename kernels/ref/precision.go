@@ -2,6 +2,7 @@ package ref
 
 import (
 	"math"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -18,7 +19,13 @@ func low(product func(c *kernels.Call), operands int) func(c *kernels.Call) {
 	return func(c *kernels.Call) {
 		first, second := kernels.Precisions[c.Attr.I[1]].Grains(operands)
 		of := *c
-		of.In = append([]*tensor.Tensor{rounded(c.In[0], first), rounded(c.In[1], second)}, c.In[2:]...)
+		of.In = slices.Clone(c.In)
+		if at := kernels.ChoiceOperand(c.Op); at < len(of.In) {
+			of.In = of.In[:at]
+		}
+		if !kernels.Plainly(c, kernels.ChoiceOperand(c.Op)) {
+			of.In[0], of.In[1] = rounded(c.In[0], first), rounded(c.In[1], second)
+		}
 		product(&of)
 	}
 }
@@ -29,6 +36,10 @@ func init() { table[kernels.Rounded] = roundMatrices }
 func roundMatrices(c *kernels.Call) {
 	out, width := make([]float64, c.Out[0].Len()), c.In[0].Shape[len(c.In[0].Shape)-1]
 	x := load(c.In[0])
+	if kernels.Plainly(c, kernels.ChoiceOperand(c.Op)) {
+		store(c.Out[0], x)
+		return
+	}
 	for _, rows := range kernels.Matrices(c) {
 		part := tensor.Make(c.In[0].DType, rows[1]-rows[0], width)
 		store(part, x[rows[0]*width:rows[1]*width])
@@ -38,7 +49,10 @@ func roundMatrices(c *kernels.Call) {
 }
 
 // rounded is a matrix, of all rows of a tensor, in blocks that share a scale.
-func rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
+func rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor { return roundedOf(t, g, nil) }
+
+// roundedOf is a part of a matrix, from its beginning, whose greatest magnitude is all; nil is that of the part.
+func roundedOf(t *tensor.Tensor, g kernels.Grain, most *float32) *tensor.Tensor {
 	v, out := load(t), tensor.Make(t.DType, t.Shape...)
 	width := t.Shape[len(t.Shape)-1]
 	if width == 0 {
@@ -57,6 +71,9 @@ func rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
 		high, broad = rows, width
 	}
 	all := greatest(wide)
+	if most != nil {
+		all = *most
+	}
 	for r := 0; r < rows; r += high {
 		for c := 0; c < width; c += broad {
 			var block []int

@@ -109,6 +109,9 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		}
 	}
 	switch {
+	case p.IsChoice():
+		fill32(dst, 0)
+		return
 	case m.Vision != nil && strings.Contains(p.Name, ".scale"):
 		fill32(dst, float32(m.Vision.FirstScale))
 		return

@@ -43,6 +43,8 @@ type Model struct {
 	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all. It is
 	// set after the model is built.
 	Low func(param string) int
+	// Watch says when such weights are multiplied in the model's own type all the same; a run that trains sets it.
+	Watch kernels.Watch
 	// Packed says how matrices of so many columns lie in memory that do not learn; nil for all as numbers of
 	// the model's type. It is set after the model is built.
 	Packed func(param string, columns int) kernels.Packing
@@ -145,7 +147,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 		return 0
 	}
 	if o.Low == nil {
-		o.Low = m.Low
+		o.Low, o.Watch = m.Low, m.Watch
 	}
 	if o.Packed == nil {
 		o.Packed = m.Packed
@@ -237,9 +239,11 @@ func keys(m map[string]int) func(func(string) bool) {
 func (m *Model) Params(lora *block.Lora) []*grad.Param {
 	tr := m.Record(grad.Options{NoGrad: true}, block.Rec{Shape: m.Smallest(1), Lora: lora},
 		Stage{To: len(m.Blocks)})
-	out := make([]*grad.Param, len(tr.Params))
-	for i, p := range tr.Params {
-		out[i] = p.Logical()
+	out := make([]*grad.Param, 0, len(tr.Params))
+	for _, p := range tr.Params {
+		if !p.IsChoice() {
+			out = append(out, p.Logical())
+		}
 	}
 	return out
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // Low says in which precision layers multiply a weight, of kernels.Precisions; nil for all in the model's
 // own.
-func Low(c *configs.Config) func(param string) int {
+func Low(c *configs.Config, m *family.Model) func(param string) int {
 	p, err := kernels.PrecisionOf(c.Run.Train.LowPrecision)
 	if err != nil {
 		panic("fit: a precision that was checked: " + err.Error())
@@ -20,8 +21,15 @@ func Low(c *configs.Config) func(param string) int {
 	if p == 0 {
 		return nil
 	}
+	takes, err := policy(c, m)
+	if err != nil { // a run is checked before; what it has trained is read without its table too
+		takes = func(string) bool { return true }
+	}
 	keep := slices.Clone(c.Run.Train.LowPrecisionKeep)
 	return func(param string) int {
+		if !takes(param) {
+			return 0
+		}
 		for _, pattern := range keep {
 			if block.Match(pattern, param) {
 				return 0
@@ -29,6 +37,12 @@ func Low(c *configs.Config) func(param string) int {
 		}
 		return p
 	}
+}
+
+// Watch is when weights that are rounded are multiplied in the model's own type.
+func Watch(c *configs.Config) kernels.Watch {
+	a := &c.Run.Train.Adaptive
+	return kernels.Watch{Limit: a.Limit, Lost: a.Lost, Every: a.Every, Stay: a.Stay}
 }
 
 // lowPrecision holds train.low_precision and the patterns behind it to the model.
@@ -39,7 +53,14 @@ func (r rules) lowPrecision() {
 		if len(t.LowPrecisionKeep) > 0 {
 			r.at(key+"_keep", "is not read: "+key+" is none", "remove it")
 		}
+		if a := t.Adaptive; a.Policy != "" || a.Limit > 0 || a.Lost > 0 {
+			r.at("train.adaptive", "is not read: "+key+" is none", "remove it")
+		}
 		return
+	}
+	if l := Loss(r.c); Watch(r.c).On() && l != nil && l.Policy != nil {
+		r.at("train.adaptive", "the sampler rounds all weights, and would draw from another policy",
+			"remove it")
 	}
 	if t.Precision == "fp16" {
 		r.at(key, "operands that are rounded have the range of bf16", "set train.precision to bf16")
@@ -53,8 +74,18 @@ func (r rules) lowPrecision() {
 	if !r.match(key+"_keep", t.LowPrecisionKeep, names) {
 		return
 	}
-	low := Low(r.c)
+	if _, err := policy(r.c, r.m); err != nil {
+		r.at("train.adaptive.policy", err.Error(),
+			"name LoongForge's table, or write one by lfactor calibrate --precision")
+		return
+	}
+	low := Low(r.c, r.m)
 	if !slices.ContainsFunc(names, func(name string) bool { return low(name) > 0 }) {
+		if t.Adaptive.Policy != "" {
+			r.at("train.adaptive.policy", fmt.Sprintf("none of %d weights has a rule for so few tokens and plan.tp = %d",
+				len(names), r.c.Run.Plan.TP), "set "+key+" to none")
+			return
+		}
 		r.at(key+"_keep", fmt.Sprintf("it keeps all %d weights", len(names)), "name less")
 	}
 }

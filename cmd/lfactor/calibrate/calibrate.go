@@ -2,6 +2,7 @@
 package calibrate
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,10 @@ import (
 	"github.com/lfactor/lfactor/actors/calibrate"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/stages/fit"
 )
 
 // Command is lfactor calibrate: this machine described for the simulator.
@@ -28,9 +31,16 @@ func Command() *cobra.Command {
 			"copies; links between hosts are given values to be edited.", Args: cobra.MaximumNArgs(1)}
 	threads := c.Flags().Int("threads", max(1, runtime.GOMAXPROCS(0)/2), "threads of one rank")
 	device := c.Flags().String("device", kernels.CPU, "what is measured, as the key device says")
+	precision := c.Flags().String("precision", "",
+		"measure products in this train.low_precision beside bf16 "+
+			"instead, for the model of --run, and write the table that train.adaptive.policy reads")
+	of := c.Flags().String("run", "", "run file whose model --precision measures")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *threads < 1 {
 			return exit.Usagef("--threads %d: want at least 1", *threads)
+		}
+		if *precision != "" || *of != "" {
+			return products(c, *precision, *of, *device, *threads, args)
 		}
 		m, fit, err := calibrate.Calibrate(*device, *threads)
 		var cannot *host.OpenError
@@ -40,7 +50,8 @@ func Command() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "%d segments in %d rounds, mean relative error %.1f%%\n", fit.Segments, fit.Rounds,
+		fmt.Fprintf(os.Stderr, "%d segments in %d rounds, mean relative error %.1f%%\n", fit.Segments,
+			fit.Rounds,
 			100*fit.Error)
 		if text := fit.Warning(); text != "" {
 			fmt.Fprintln(os.Stderr, "warning: "+text)
@@ -57,4 +68,46 @@ func Command() *cobra.Command {
 		})
 	}
 	return c
+}
+
+// products writes a table of products in a precision.
+func products(c *cobra.Command, precision, run, device string, threads int, args []string) error {
+	switch {
+	case precision == "" || run == "":
+		return exit.Usagef("--precision and --run go together: products are of a model, in a precision")
+	case device != kernels.CPU:
+		return exit.Usagef("--device %s: products of few bits run on the processor", device)
+	}
+	cfg, err := configs.Load(configs.Request{File: run, Getenv: os.Getenv})
+	if err != nil {
+		return err
+	}
+	m, err := fit.Build(cfg)
+	if err != nil {
+		return exit.With(err, exit.Usage)
+	}
+	if p, err := kernels.PrecisionOf(precision); err != nil || p == 0 {
+		return exit.Usagef("--precision %s: want a train.low_precision other than none", precision)
+	}
+	table, err := calibrate.Products(cfg, m, precision, threads, func(text string) {
+		fmt.Fprintln(os.Stderr,
+			text)
+	})
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(table, "", "  ")
+	if err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		if err := os.WriteFile(args[0], append(text, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	return cli.Emit(c, table, func(w io.Writer) {
+		if len(args) == 0 {
+			_, err = w.Write(append(text, '\n'))
+		}
+	})
 }

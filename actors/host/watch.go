@@ -1,0 +1,50 @@
+package host
+
+import (
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// byRule makes rows of a parameter anew by the operation that it has for that, and notes what a choice has found.
+func (r *Rank) byRule(p layout.ParamPlan, g, rows *tensor.Tensor) {
+	stayed := float32(0)
+	if p.IsChoice() {
+		stayed = r.choiceOf(rows)[kernels.ChoiceStay]
+	}
+	r.kernel(p.Rule.Op, p.Rule.Attr, []*tensor.Tensor{g, r.clip}, rows)
+	if !p.IsChoice() || !p.SavesOwn {
+		return
+	}
+	c := r.choiceOf(rows)
+	changed := (stayed > 0) != (c[kernels.ChoiceStay] > 0)
+	if looked := int(c[kernels.ChoiceNext]) == kernels.WatchOf(p.Rule.Attr).Every-1; !looked && !changed {
+		return
+	}
+	r.findings = core.AppendFinding(r.findings, core.Finding{Param: p.Index,
+		Stay:  float64(c[kernels.ChoiceStay]),
+		Error: float64(c[kernels.ChoiceError]), Product: int(c[kernels.ChoiceProduct]),
+		Flushed: float64(c[kernels.ChoiceFlushed]), Cut: float64(c[kernels.ChoiceCut]),
+		Falls: float64(c[kernels.ChoiceFalls]), Changed: changed})
+}
+
+func (r *Rank) choiceOf(rows *tensor.Tensor) (v [kernels.ChoiceLen]float32) {
+	h := kernels.Host(r.c.Backend, rows)
+	defer h.Release()
+	copy(v[:], h.F32())
+	return v
+}
+
+// found appends what the update has found to the numbers that it leaves.
+func (r *Rank) found(v []float64) []float64 {
+	if len(r.findings) == 0 {
+		return v
+	}
+	if v == nil {
+		v = new(core.Usage).Values()
+	}
+	v = append(v, r.findings...)
+	r.findings = r.findings[:0]
+	return v
+}

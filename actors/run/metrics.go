@@ -1,0 +1,44 @@
+package run
+
+import (
+	"math"
+	"slices"
+)
+
+// Metrics is a line of metrics.jsonl.
+type Metrics struct {
+	Step      int64   `json:"step"`
+	Loss      float64 `json:"loss"`
+	GradNorm  float64 `json:"grad_norm"`
+	LR        float64 `json:"lr"`
+	TokensSec float64 `json:"tokens_per_second"`
+	MFU       float64 `json:"mfu"`
+	DataWait  float64 `json:"data_wait_seconds"`
+	PeakBytes float64 `json:"peak_bytes"`
+	Scale     float64 `json:"loss_scale"`
+	Skipped   bool    `json:"skipped,omitempty"`
+	Seconds   float64 `json:"seconds"`
+	Slowest   int     `json:"slowest_rank"`
+	// Experts are those of a mixture, every log.experts steps.
+	Experts []ExpertUse `json:"experts,omitempty"`
+	// Moved are the layers whose experts have moved behind the step, every train.balance_every steps.
+	Moved []ExpertMove `json:"moved,omitempty"`
+	// Products are those of few bits whose errors were looked at, every train.adaptive.every steps.
+	Products []ProductError `json:"products,omitempty"`
+}
+
+// finite replaces what JSON cannot hold.
+func finite(m Metrics) Metrics {
+	for _, f := range []*float64{&m.Loss, &m.GradNorm, &m.TokensSec, &m.MFU} {
+		if math.IsNaN(*f) || math.IsInf(*f, 0) {
+			*f = -1
+		}
+	}
+	m.Products = slices.Clone(m.Products)
+	for i := range m.Products {
+		if x := &m.Products[i]; math.IsNaN(x.Error) || math.IsInf(x.Error, 0) {
+			x.Error = -1
+		}
+	}
+	return m
+}
