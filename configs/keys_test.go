@@ -92,8 +92,7 @@ func TestExplain(t *testing.T) {
   over: 3 from plan.zero=3
   over: 2 from r.yaml:4
 plan.zero: integer
-  What data-parallel ranks share out: 1 optimizer state, 2 gradients as well,
-	3 weights as well (arXiv:1910.02054).
+  What data-parallel ranks share out: 1 optimizer state, 2 gradients as well, 3 weights as well (arXiv:1910.02054).
   default: 0
   at least 0
   at most 3

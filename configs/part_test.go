@@ -79,10 +79,7 @@ func TestPart(t *testing.T) {
 // TestBiasesOfFlags: Megatron's biases of query, key and value alone are refused for a family that has one
 // behind attention with them, and taken for one that has not.
 func TestBiasesOfFlags(t *testing.T) {
-	load := func(args ...string) (*Config, error) {
-		return Load(Request{Args: append(args,
-			"data.paths=x")})
-	}
+	load := func(args ...string) (*Config, error) { return Load(Request{Args: append(args, "data.paths=x")}) }
 	_, err := load("--model-name", "llama3-8b", "--add-qkv-bias")
 	require.ErrorContains(t, err, "llama has biases of query, key and value only with one behind attention")
 	c, err := load("--model-name", "llama3-8b", "model.overrides.attention_bias=true")

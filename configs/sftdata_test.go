@@ -23,8 +23,7 @@ alpaca_history:
 share:
   format: sharegpt
   columns: {messages: conversations, images: images}
-  tags: {role_tag: from, content_tag: value, user_tag: human, assistant_tag: gpt,
-	observation_tag: observation, function_tag: function_call}
+  tags: {role_tag: from, content_tag: value, user_tag: human, assistant_tag: gpt, observation_tag: observation, function_tag: function_call}
 chat:
   format: openai
   columns: {images: images}

@@ -18,8 +18,7 @@ num_hidden_layers: 3
 num_attention_heads: 4
 intermediate_size: 48
 vocab_size: 120
-vision: {kind: siglip, depth: 2, hidden_size: 16, intermediate_size: 24, num_heads: 2, patch_size: 4,
-	merge: 2, image_size: 18}
+vision: {kind: siglip, depth: 2, hidden_size: 16, intermediate_size: 24, num_heads: 2, patch_size: 4, merge: 2, image_size: 18}
 `
 	for _, c := range []struct{ old, new, want string }{
 		{"", "", ""},
@@ -124,8 +123,7 @@ func TestGemmaImages(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, []any{"siglip", "gemma3", 4, 262144, 255999, 768},
-			[]any{m.Vision.Kind, m.Vision.Projector, m.Vision.Merge, m.Vision.ImageToken,
-				m.Vision.StartToken,
+			[]any{m.Vision.Kind, m.Vision.Projector, m.Vision.Merge, m.Vision.ImageToken, m.Vision.StartToken,
 				m.Vision.Hidden})
 	}
 }
@@ -134,12 +132,9 @@ func TestGemmaImages(t *testing.T) {
 // otherwise.
 func TestInternChat(t *testing.T) {
 	text := `{"model_type": "internvl_chat", "architectures": ["InternVLChatModel"], "downsample_ratio": 0.5, "force_image_size": 448, "ps_version": "v2", "select_layer": -1,
- "template": "internvl2_5", "llm_config": {"model_type": "internlm2", "hidden_size": 4096,
-	"intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
- "num_key_value_heads": 8, "vocab_size": 92553, "rms_norm_eps": 1e-05, "rope_theta": 1000000, "bias": false,
-	"rope_scaling": {"factor": 2.0, "type": "dynamic"}, "max_position_embeddings": 32768},
- "vision_config": {"model_type": "intern_vit_6b", "hidden_size": 1024, "num_hidden_layers": 24,
-	"num_attention_heads": 16, "intermediate_size": 4096, "image_size": 448, "patch_size": 14,
+ "template": "internvl2_5", "llm_config": {"model_type": "internlm2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+ "num_key_value_heads": 8, "vocab_size": 92553, "rms_norm_eps": 1e-05, "rope_theta": 1000000, "bias": false, "rope_scaling": {"factor": 2.0, "type": "dynamic"}, "max_position_embeddings": 32768},
+ "vision_config": {"model_type": "intern_vit_6b", "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096, "image_size": 448, "patch_size": 14,
  "qkv_bias": true, "qk_normalization": false, "initializer_factor": 1.0, "norm_type": "layer_norm", "layer_norm_eps": 1e-06, "hidden_act": "gelu", "num_channels": 3}}`
 	dir := t.TempDir()
 	read := func(text string) (Model, error) {

@@ -15,8 +15,7 @@ type Inspection struct {
 
 // Inspect reads all documents of a loader's sources once, in their order, makes tokens and media of them as
 // the loader does, and tells of each that it would quarantine. The budget does not count.
-func Inspect(ctx context.Context, cfg LoaderConfig, enc Encoder, found func(Bad)) (in Inspection,
-	err error) {
+func Inspect(ctx context.Context, cfg LoaderConfig, enc Encoder, found func(Bad)) (in Inspection, err error) {
 	cfg.Sequential, cfg.CacheBytes = true, 0
 	l, err := OpenLoader(cfg, enc)
 	if err != nil {

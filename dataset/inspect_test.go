@@ -64,8 +64,7 @@ func TestInspectFindsWhatTrainingSetsAside(t *testing.T) {
 			}
 			require.NotEmpty(t, want)
 			got := map[int64]string{}
-			in, err := Inspect(t.Context(), c.cfg, &byteEncoder{},
-				func(b Bad) { got[b.Document] = b.Reason })
+			in, err := Inspect(t.Context(), c.cfg, &byteEncoder{}, func(b Bad) { got[b.Document] = b.Reason })
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 			require.EqualValues(t, len(got), in.Bad)

@@ -161,8 +161,7 @@ func tornTail(n, left int64) error {
 // after a return to an earlier step, Truncate first.
 func (l *Ledger) Append(step int64, start Position, samples []int64) error {
 	if n := len(l.steps); n > 0 && step <= l.steps[n-1].step {
-		return fmt.Errorf("ledger: step %d comes after step %d; truncate to go back", step,
-			l.steps[n-1].step)
+		return fmt.Errorf("ledger: step %d comes after step %d; truncate to go back", step, l.steps[n-1].step)
 	}
 	pos, err := json.Marshal(start)
 	if err != nil {

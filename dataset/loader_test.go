@@ -456,16 +456,13 @@ func TestSeekRefuses(t *testing.T) {
 func TestOpenLoaderRefuses(t *testing.T) {
 	src := Weighted{longSource("s", 3), 1}
 	for want, change := range map[string]func(*LoaderConfig){
-		"mode":            func(c *LoaderConfig) { c.Mode = "x" },
-		"packing":         func(c *LoaderConfig) { c.Packing = "x" },
-		"sequence length": func(c *LoaderConfig) { c.SeqLen = 0 },
-		"not a multiple":  func(c *LoaderConfig) { c.GlobalBatch = 3 },
-		"no documents":    func(c *LoaderConfig) { c.Sources = []Weighted{{textSource("e", 0), 1}} },
-		"no data source":  func(c *LoaderConfig) { c.Sources = nil },
-		"1 of 2 sources": func(c *LoaderConfig) {
-			c.Sources = []Weighted{src, {longSource("u", 2),
-				0}}
-		},
+		"mode":                func(c *LoaderConfig) { c.Mode = "x" },
+		"packing":             func(c *LoaderConfig) { c.Packing = "x" },
+		"sequence length":     func(c *LoaderConfig) { c.SeqLen = 0 },
+		"not a multiple":      func(c *LoaderConfig) { c.GlobalBatch = 3 },
+		"no documents":        func(c *LoaderConfig) { c.Sources = []Weighted{{textSource("e", 0), 1}} },
+		"no data source":      func(c *LoaderConfig) { c.Sources = nil },
+		"1 of 2 sources":      func(c *LoaderConfig) { c.Sources = []Weighted{src, {longSource("u", 2), 0}} },
 		"is negative":         func(c *LoaderConfig) { c.Sources = []Weighted{{longSource("u", 2), -1}} },
 		"no encoder for it":   func(c *LoaderConfig) { c.Sources = []Weighted{{chatSource("u", 2), 1}} },
 		"a count is negative": func(c *LoaderConfig) { c.Passes = -1 },

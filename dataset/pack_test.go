@@ -76,8 +76,7 @@ func TestSFTRows(t *testing.T) {
 					}
 					if id < 0 {
 						require.Equal(t, slices.Repeat([]int32{-7}, int(to-from)), b.Tokens[from:to])
-						require.Equal(t, slices.Repeat([]int32{IgnoreLabel}, int(to-from)),
-							b.Labels[from:to])
+						require.Equal(t, slices.Repeat([]int32{IgnoreLabel}, int(to-from)), b.Labels[from:to])
 						continue
 					}
 					require.False(t, seen[id], "sample %d comes twice", id)

@@ -284,8 +284,7 @@ func TestVocabulary(t *testing.T) {
 				require.Less(t, slices.Max(b.Tokens), int32(c.cfg.Vocab), name)
 				require.GreaterOrEqual(t, slices.Min(b.Tokens), int32(0), name)
 				for _, o := range b.Origins {
-					require.NotContains(t, c.bad, o.Document, "%s: nothing of a bad document is learnt",
-						name)
+					require.NotContains(t, c.bad, o.Document, "%s: nothing of a bad document is learnt", name)
 				}
 			}
 		}

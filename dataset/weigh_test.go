@@ -52,8 +52,7 @@ func TestWeigh(t *testing.T) {
 							require.Zero(t, got[k][i], "rank %d microbatch %d token %d", rank, k, i)
 							continue
 						}
-						require.InEpsilon(t, w, got[k][i], 1e-7, "rank %d microbatch %d token %d", rank, k,
-							i)
+						require.InEpsilon(t, w, got[k][i], 1e-7, "rank %d microbatch %d token %d", rank, k, i)
 					}
 				}
 			}

@@ -108,7 +108,8 @@ func TestAutoencoders(t *testing.T) {
 			g.trains(topology.Grid(1, 1, 1), 20, nil)
 		})
 		for _, v := range []denoisePlan{{pp: 2, dp: 1, tp: 1, cp: 1, schedule: "1f1b"},
-			{pp: 4, dp: 1, tp: 1, cp: 1, schedule: "zb-h1"}, {pp: 1, dp: 2, tp: 1, cp: 1, zero: 3, schedule: "1f1b"},
+			{pp: 4, dp: 1, tp: 1, cp: 1, schedule: "zb-h1"}, {pp: 1, dp: 2, tp: 1, cp: 1, zero: 3,
+				schedule: "1f1b"},
 			{pp: 2, dp: 2, tp: 1, cp: 1, zero: 1, schedule: "1f1b", recompute: grad.RecomputeFull}} {
 			t.Run(name+" "+v.String(), func(t *testing.T) {
 				g := openAutoencoder(t, name)

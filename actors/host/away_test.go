@@ -77,7 +77,8 @@ func TestStateOnHostMemory(t *testing.T) {
 			x.Optim = optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8}
 			x.OffloadState, x.Piece = share, 2048
 			real, planned := peaksOf(t, &x)
-			for again := 0; again < mostRuns-1 && apart(planned, real, peakBound); again++ { // one run shows one order
+			for again := 0; again < mostRuns-1 && apart(planned, real,
+				peakBound); again++ { // one run shows one order
 				more, _ := peaksOf(t, &x)
 				for r := range real {
 					real[r] = max(real[r], more[r])

@@ -45,7 +45,8 @@ func TestChannelGrid(t *testing.T) {
 			device, _ := emulatedChannels(t)
 			want, _ = v.train(t, m, 3, device)
 		})
-		for name, far := range map[string]func(int) bool{"by channels": everywhere, "through the host": nil} {
+		for name, far := range map[string]func(int) bool{"by channels": everywhere,
+			"through the host": nil} {
 			t.Run(fmt.Sprint(v, " ", name), func(t *testing.T) {
 				device, e := emulatedChannels(t)
 				e.Set(t, "devices", 4, 2) // the library refuses two ranks on one

@@ -196,7 +196,8 @@ type denoisePlan struct {
 }
 
 func (v denoisePlan) String() string {
-	return fmt.Sprintf("pp%d dp%d tp%d cp%d u%d zero%d sp=%v %s %v overlap=%v ring=%v", v.pp, v.dp, v.tp, v.cp, v.u, v.zero,
+	return fmt.Sprintf("pp%d dp%d tp%d cp%d u%d zero%d sp=%v %s %v overlap=%v ring=%v", v.pp, v.dp, v.tp,
+		v.cp, v.u, v.zero,
 		v.sp, v.schedule, v.recompute, v.overlap, v.ring)
 }
 
@@ -245,7 +246,8 @@ func TestDenoisersPlans(t *testing.T) {
 					rows = max(rows, s.Tokens)
 				}
 				parts := 2 * v.cp * v.tp
-				mesh := layout.MeshOf(&configs.Plan{PP: v.pp, DP: v.dp, TP: v.tp, CP: v.cp, Ulysses: v.u, EP: 1,
+				mesh := layout.MeshOf(&configs.Plan{PP: v.pp, DP: v.dp, TP: v.tp, CP: v.cp, Ulysses: v.u,
+					EP:  1,
 					ETP: 1})
 				g.trains(mesh, 3, func(j *layout.Design) {
 					j.Schedule, j.Zero, j.SeqParallel, j.Recompute = v.schedule, v.zero, v.sp, v.recompute
@@ -288,7 +290,8 @@ func (g *denoised) trains(mesh topology.Mesh, steps int, plan func(*layout.Desig
 			require.Empty(t, got[p.Name])
 			continue
 		}
-		if want = rowsIn(want, s, p.Shape); slices.Max(want) == 0 && slices.Min(want) == 0 { // nothing reads what it makes
+		if want = rowsIn(want, s, p.Shape); slices.Max(want) == 0 &&
+			slices.Min(want) == 0 { // nothing reads what it makes
 			require.Zero(t, length(got[p.Name]), p.Name)
 			delete(got, p.Name)
 			continue

@@ -69,7 +69,8 @@ func TestDenoisersLora(t *testing.T) {
 }
 
 // learnsAdapters trains adapters and compares losses and first gradients.
-func (g *denoised) learnsAdapters(t *testing.T, mesh topology.Mesh, lora *block.Lora, adapters *checkpoint.File,
+func (g *denoised) learnsAdapters(t *testing.T, mesh topology.Mesh, lora *block.Lora,
+	adapters *checkpoint.File,
 	losses []float64, squares map[string]float64) {
 	t.Helper()
 	g.AdamW = &adamWFacts{LR: 1e-3, Eps: 1e-8, Betas: []float64{0.9, 0.95}}

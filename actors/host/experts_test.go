@@ -141,13 +141,15 @@ func TestBatchBalance(t *testing.T) {
 	want := run(plain)
 	for _, p := range []expertPlan{{1, 2, 1, 2, 1, 0, 0, "1f1b", 1, full, ""},
 		{1, 2, 2, 2, 1, 3, 0, "1f1b", 1, some, "sp"}, {2, 2, 1, 1, 1, 0, 0, "zb-h1", 1, full, ""},
-		{2, 2, 1, 2, 1, 1, 0, "interleaved", 2, none, "pairs"}, {1, 2, 1, 2, 1, 0, 0, "gpipe", 1, none, ""}} {
+		{2, 2, 1, 2, 1, 1, 0, "interleaved", 2, none, "pairs"}, {1, 2, 1, 2, 1, 0, 0, "gpipe", 1, none,
+			""}} {
 		got := run(p)
 		require.InEpsilonSlice(t, want, got, 1e-5, "%+v", p)
 		require.Equal(t, p.tp == 1, want[0] == got[0], "%+v: the first forward", p)
 	}
 	one := run(expertPlan{1, 1, 1, 1, 1, 0, 0, "1f1b", 1, none, ""})
-	require.Greater(t, math.Abs(one[0]-want[0])/want[0], 1e-3, "a replica more is twice the samples in a count")
+	require.Greater(t, math.Abs(one[0]-want[0])/want[0], 1e-3,
+		"a replica more is twice the samples in a count")
 	require.Equal(t, want, toyWrapped(t, plain.job(mixture(t, "batch")), toyBatches(plain.dp), 3,
 		func(int) kernels.Backend { return cpu.New(1) }, func(_ int, d Device) Device {
 			return &forgetful{Rank: d.(*Rank)}

@@ -32,7 +32,8 @@ func TestFamilyFuzz(t *testing.T) {
 		t.Skipf("%s cannot import torch and transformers (%v): no configuration is compared", python, err)
 	}
 	dir := t.TempDir()
-	args := append([]string{"bench/golden/family_fuzz.py", dir, "40"}, strings.Fields(os.Getenv("LFACTOR_FUZZ"))...)
+	args := append([]string{"bench/golden/family_fuzz.py", dir, "40"},
+		strings.Fields(os.Getenv("LFACTOR_FUZZ"))...)
 	run := exec.Command(python, args...)
 	run.Dir = "../.."
 	out, err := run.CombinedOutput()

@@ -82,7 +82,8 @@ func openGoldenAt(t *testing.T, dir string) *golden {
 	g := &golden{t: t}
 	text, err := os.ReadFile(filepath.Join(dir, "golden.json"))
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(string(text), "grad_norms", "GradNorms")), g))
+	require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(string(text), "grad_norms", "GradNorms")),
+		g))
 	c, err := configs.ReadModel(dir)
 	require.NoError(t, err)
 	if g.MTPWeight > 0 {

@@ -126,13 +126,16 @@ func memoryCases(micros []int) (out []*layout.Design) {
 	add(&layout.Design{Mesh: topology.Grid(2, 1, 2), Schedule: "1f1b", Micro: 4})
 	add(&layout.Design{Mesh: topology.Grid(1, 1, 2), Schedule: "gpipe", Micro: 4, SeqParallel: true,
 		Recompute: grad.RecomputeSelective})
-	add(&layout.Design{Mesh: topology.Grid(2, 2, 2), Schedule: "zb-h1", Micro: 8, Zero: 1, SeqParallel: true})
+	add(&layout.Design{Mesh: topology.Grid(2, 2, 2), Schedule: "zb-h1", Micro: 8, Zero: 1,
+		SeqParallel: true})
 	for _, rc := range []grad.Recompute{grad.RecomputeNone, grad.RecomputeFull} { // passes in turns
-		add(&layout.Design{Mesh: topology.Grid(1, 1, 2), Schedule: "1f1b", Micro: 4, Pairs: true, Recompute: rc})
+		add(&layout.Design{Mesh: topology.Grid(1, 1, 2), Schedule: "1f1b", Micro: 4, Pairs: true,
+			Recompute: rc})
 		add(&layout.Design{Mesh: topology.Grid(2, 1, 2), Schedule: "interleaved", Loops: 2, Micro: 8,
 			Pairs:     true,
 			Recompute: rc})
-		add(&layout.Design{Mesh: topology.Grid(2, 1, 2), Schedule: "1f1b", Micro: 8, Pairs: true, Recompute: rc})
+		add(&layout.Design{Mesh: topology.Grid(2, 1, 2), Schedule: "1f1b", Micro: 8, Pairs: true,
+			Recompute: rc})
 		add(&layout.Design{Mesh: topology.Grid(2, 1, 2), Schedule: "dualpipev", Loops: 2, Micro: 8,
 			Recompute: rc})
 	}

@@ -84,8 +84,9 @@ func TestChosenTensors(t *testing.T) {
 // names that there are.
 func TestChosenNames(t *testing.T) {
 	plan := func(name string, what grad.Choice) error {
-		_, err := layout.New(&layout.Design{Model: memoryModel(), Rows: 64, Optim: optim.Config{Name: "adamw"},
-			Mesh: topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 2, Chosen: []layout.Chosen{
+		_, err := layout.New(&layout.Design{Model: memoryModel(), Rows: 64,
+			Optim: optim.Config{Name: "adamw"},
+			Mesh:  topology.Grid(2, 1, 1), Schedule: "1f1b", Micro: 2, Chosen: []layout.Chosen{
 				{TensorName: configs.TensorName{Name: name, To: -1}, What: what, Key: "plan.some_tensors"}}})
 		return err
 	}

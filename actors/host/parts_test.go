@@ -31,7 +31,8 @@ func TestPartsRecompute(t *testing.T) {
 	selective := layout.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeSelective}
 	layouts := []visionPlan{
 		{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}, // one stage has all parts
-		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverAll, Fill: true}},
+		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverAll,
+			Fill: true}},
 		{pp: 2, dp: 1, tp: 1, schedule: "zb-h1", e: &layout.PartPlan{TP: 1, Over: layout.OverOwn, Ranks: 1,
 			Fill: true}},
 	}

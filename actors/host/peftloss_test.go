@@ -75,7 +75,8 @@ func (c *peftCase) write(t *testing.T, all []family.Adapter, dir string) {
 	require.NoError(t, err)
 	for i, a := range all {
 		down, up, err := a.Fill(c.lora.Rank, func(name string, shape []int, dst []float32) error {
-			_, err := c.fill("param", &grad.Param{Name: name, Shape: shape}, family.Region{To: shape[0]}, dst)
+			_, err := c.fill("param", &grad.Param{Name: name, Shape: shape}, family.Region{To: shape[0]},
+				dst)
 			return err
 		})
 		require.NoError(t, err)

@@ -73,7 +73,8 @@ func TestRoutingMemory(t *testing.T) {
 			for r := range real {
 				if m := l.Memory(r); l.Ranks[r].Sides[0].Pos[len(l.Ranks[r].Sides[0].Pos)-2] == 0 { // on ep
 					require.LessOrEqual(t, real[r], m.WorstTotal(), "rank %d: evenly %d", r, m.Total())
-					require.GreaterOrEqual(t, float64(real[r]), 0.91*float64(m.WorstTotal()), "rank %d: evenly %d", r,
+					require.GreaterOrEqual(t, float64(real[r]), 0.91*float64(m.WorstTotal()),
+						"rank %d: evenly %d", r,
 						m.Total())
 				} else {
 					require.Less(t, real[r], m.WorstTotal(), "rank %d", r)

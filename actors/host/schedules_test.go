@@ -109,7 +109,8 @@ func TestSchedules(t *testing.T) {
 						require.Len(t, got, 4)
 						for i := range want {
 							if v.dp == 1 && v.tp == 1 && c == 1 {
-								require.Equal(t, want[i], got[i], "step %d: same sums in the same order", i+1)
+								require.Equal(t, want[i], got[i], "step %d: same sums in the same order",
+									i+1)
 							}
 							require.LessOrEqual(t, math.Abs(got[i]-want[i])/want[i], 1e-5,
 								"step %d: %v, want %v", i+1, got, want)

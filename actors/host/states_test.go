@@ -20,8 +20,9 @@ func hybrid(t *testing.T) *family.Model { return hybridOf(t, 2) }
 // hybridOf has so many key heads in linear attention.
 func hybridOf(t *testing.T, keys int) *family.Model {
 	s := family.Spec{Layers: 4, Hidden: 16, Inter: 24, Heads: 4, KV: 2, HeadDim: 4, Vocab: 32, Eps: 1e-5,
-		QKNorm: true, Rope: block.Rope{Dim: 4, Theta: 10000, Max: 64, Original: 64, Length: 48}, InitStd: 0.1,
-		Mixers: []string{"linear_attention", "linear_attention", "full_attention", "linear_attention"},
+		QKNorm: true, Rope: block.Rope{Dim: 4, Theta: 10000, Max: 64, Original: 64, Length: 48},
+		InitStd: 0.1,
+		Mixers:  []string{"linear_attention", "linear_attention", "full_attention", "linear_attention"},
 		Delta: block.Delta{Hidden: 16, Keys: keys, Values: 2 * keys, KeyDim: 6, ValueDim: 5, Taps: 4,
 			Eps: 1e-5}}
 	require.NoError(t, s.Check())

@@ -130,7 +130,8 @@ func TestCapture(t *testing.T) {
 	var got []float64
 	l, o := v.run(t, tiny(true), 4, refBackend, &got)
 	var err error
-	o.Capture, err = NewCapture("rank*-rank*", dir, l.ActorNames(1), func(err error) { faults = append(faults, err) })
+	o.Capture, err = NewCapture("rank*-rank*", dir, l.ActorNames(1),
+		func(err error) { faults = append(faults, err) })
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(dir))
 	require.NoError(t, Run(l, o))

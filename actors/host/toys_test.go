@@ -161,7 +161,8 @@ func toyTrain(t *testing.T, j *layout.Design, batches BatchFunc, steps int64,
 }
 
 // toyWrapped is toyTrain with something between ranks and their devices, nil for nothing.
-func toyWrapped(t *testing.T, j *layout.Design, batches BatchFunc, steps int64, backend func(int) kernels.Backend,
+func toyWrapped(t *testing.T, j *layout.Design, batches BatchFunc, steps int64,
+	backend func(int) kernels.Backend,
 	wrap func(int, Device) Device) (losses []float64) {
 	j.Rows, j.Optim = 8, optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}
 	l, err := layout.New(j)
@@ -189,8 +190,9 @@ func toyWrapped(t *testing.T, j *layout.Design, batches BatchFunc, steps int64, 
 // other; with every level of ZeRO. Nothing in actors knows of it.
 func TestThreeComponents(t *testing.T) {
 	dims := map[string]int{"sound": 3, "state": 1}
-	want := toyRun(t, &layout.Design{Model: threeComponents(), Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b",
-		Micro: 8, Dims: dims}, toyBatches(1), 5)
+	want := toyRun(t, &layout.Design{Model: threeComponents(), Mesh: topology.Grid(1, 1, 1),
+		Schedule: "1f1b",
+		Micro:    8, Dims: dims}, toyBatches(1), 5)
 	require.Len(t, want, 5)
 	part := func(from, tp int, over string, ranks int, fill bool) *layout.PartPlan {
 		return &layout.PartPlan{From: from, TP: tp, Over: over, Ranks: ranks, Fill: fill}

@@ -120,7 +120,8 @@ func (v visionPlan) job(m *family.Model) *layout.Design {
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
 }
 
-func (v visionPlan) train(t *testing.T, j *layout.Design, steps int64, pattern func(int64, int) bool) []float64 {
+func (v visionPlan) train(t *testing.T, j *layout.Design, steps int64, pattern func(int64,
+	int) bool) []float64 {
 	losses, _ := v.learn(t, j, steps, pattern)
 	return losses
 }

@@ -128,7 +128,8 @@ func TestTransfers(t *testing.T) {
 		Experts: block.Experts{Inter: 6, Experts: 8, Each: 2, Router: routers.Router{Normalize: true}}}
 	require.NoError(t, s.Check())
 	plan := func(zero, every int) *Layout {
-		l, err := New(&Design{Model: family.Decoder("toy", s), Zero: zero, Schedule: "1f1b", Micro: 2, Rows: 8,
+		l, err := New(&Design{Model: family.Decoder("toy", s), Zero: zero, Schedule: "1f1b", Micro: 2,
+			Rows:      8,
 			Mesh:      MeshOf(&configs.Plan{PP: 1, DP: 4, TP: 1, EP: 2, ETP: 1}),
 			MoveEvery: every, Optim: optim.Config{Name: "adamw"}})
 		require.NoError(t, err)

@@ -50,17 +50,20 @@ plan: {encoder: {patches: 64}}
 var pinned = []struct{ name, text, args string }{
 	{"pipeline, replicas and tensors", pinnedLlama, "plan.pp=2 plan.dp=2 plan.tp=2 plan.zero=1"},
 	{"gradients sharded", pinnedLlama, "plan.dp=4 plan.zero=2 train.precision=bf16"},
-	{"parameters sharded in groups", pinnedLlama, "plan.dp=4 plan.zero=3 plan.zero_ranks=2 plan.recompute=full"},
+	{"parameters sharded in groups", pinnedLlama,
+		"plan.dp=4 plan.zero=3 plan.zero_ranks=2 plan.recompute=full"},
 	{"ring of tokens, fp16", pinnedLlama, "plan.cp=2 plan.cp_comm=ring plan.tp=2 train.precision=fp16 " +
 		"plan.sequence_parallel=true"},
 	{"exchanged heads", pinnedLlama, "plan.cp=2 plan.cp_comm=ulysses plan.dp=2 plan.zero=1"},
 	{"interleaved, uneven", pinnedLlama, "plan.pp=2 plan.virtual_stages=2 plan.schedule=interleaved " +
 		"plan.layers=[1,1,2,0] plan.overlap=true"},
-	{"split backward in buckets", pinnedLlama, "plan.pp=2 plan.dp=2 plan.schedule=zb-h1 plan.bucket_bytes=4KiB " +
-		"plan.overlap=true"},
+	{"split backward in buckets", pinnedLlama,
+		"plan.pp=2 plan.dp=2 plan.schedule=zb-h1 plan.bucket_bytes=4KiB " +
+			"plan.overlap=true"},
 	{"chunks", pinnedLlama, "plan.pp=2 plan.schedule=seq1f1b plan.chunk_size=16 plan.keep_chunks=1"},
-	{"moved to the host", pinnedLlama, "plan.offload=true plan.offload_optimizer=true plan.dp=2 plan.zero=1 " +
-		"plan.offload_optimizer_share=0.5"},
+	{"moved to the host", pinnedLlama,
+		"plan.offload=true plan.offload_optimizer=true plan.dp=2 plan.zero=1 " +
+			"plan.offload_optimizer_share=0.5"},
 	{"adapters", pinnedLlama, "lora.rank=2 plan.tp=2 plan.dp=2 train.precision=bf16 freeze=['*embed*']"},
 	{"experts that move, with copies", pinnedExperts, "plan.dp=4 plan.ep=4 plan.redundant_experts=2 " +
 		"train.balance_every=2 plan.zero=1"},
@@ -79,7 +82,8 @@ var pinned = []struct{ name, text, args string }{
 func TestPinnedLayouts(t *testing.T) {
 	var b strings.Builder
 	for _, p := range pinned {
-		c, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(p.text), Args: strings.Fields(p.args)})
+		c, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(p.text),
+			Args: strings.Fields(p.args)})
 		require.NoError(t, err, p.name)
 		j, err := FromConfig(c)
 		require.NoError(t, err, p.name)
@@ -97,19 +101,22 @@ func TestPinnedLayouts(t *testing.T) {
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, string(want), b.String(), "after a change that is meant: go test ./actors/layout -rewrite")
+	require.Equal(t, string(want), b.String(),
+		"after a change that is meant: go test ./actors/layout -rewrite")
 }
 
 // writeLayout writes what a layout has, ranks in full that are the first and the last, and of the others a hash.
 func writeLayout(w io.Writer, l *Layout) {
-	fmt.Fprintf(w, "%d ranks, %d local; class %d, filled %v, dealt %d, split %v; order %s\n", l.World(), l.LocalRanks(),
+	fmt.Fprintf(w, "%d ranks, %d local; class %d, filled %v, dealt %d, split %v; order %s\n", l.World(),
+		l.LocalRanks(),
 		l.Class, l.Filled, l.Dealt(), l.split, hashOf(fmt.Sprint(l.Order)))
 	for r, row := range l.Program.Rows {
 		fmt.Fprintf(w, "  row %d: %v\n", r, row)
 	}
 	fmt.Fprintf(w, "  evaluation: %s; stages %v; held %v\n", hashOf(fmt.Sprint(l.Eval.Rows)), l.pipe, l.held)
 	for i, p := range l.Ports {
-		fmt.Fprintf(w, "  port %s: %+v absent %v %v\n", l.Names[i], p, l.Absent(p.ID, 0), l.Absent(p.ID, l.Class))
+		fmt.Fprintf(w, "  port %s: %+v absent %v %v\n", l.Names[i], p, l.Absent(p.ID, 0), l.Absent(p.ID,
+			l.Class))
 	}
 	for s := range l.Stages {
 		tr := l.Main(s)
@@ -131,12 +138,14 @@ func hashOf(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(
 
 func writeRank(w io.Writer, l *Layout, r int) {
 	part := &l.Ranks[r]
-	fmt.Fprintf(w, "  rank %d: %s %+v row %d stages %v ties %v\n", r, l.Name(r), part.Coord, part.Row, part.Stages,
+	fmt.Fprintf(w, "  rank %d: %s %+v row %d stages %v ties %v\n", r, l.Name(r), part.Coord, part.Row,
+		part.Stages,
 		part.Ties)
 	for i, s := range part.Sides {
 		fmt.Fprintf(w, "    side %d: %+v at %v first %v\n", i, s.Mesh, s.Pos, s.First())
 	}
-	fmt.Fprintf(w, "    memory %+v total %d worst %d\n", l.Memory(r), l.Memory(r).Total(), l.Memory(r).WorstTotal())
+	fmt.Fprintf(w, "    memory %+v total %d worst %d\n", l.Memory(r), l.Memory(r).Total(),
+		l.Memory(r).WorstTotal())
 	for _, h := range part.All {
 		fmt.Fprintf(w, "    holds %s side %d %+v saves %v\n", h.Name, h.Side, h.Region, h.Saves)
 	}
@@ -209,17 +218,20 @@ func writeRun(w io.Writer, c *configs.Config, l *Layout) {
 		for r := range l.World() {
 			owners = append(owners, l.Owner(r, procs))
 		}
-		fmt.Fprintf(w, "  in %d processes: ranks of %v, buddies %v, actors %v\n", procs, owners, l.Buddies(procs),
+		fmt.Fprintf(w, "  in %d processes: ranks of %v, buddies %v, actors %v\n", procs, owners,
+			l.Buddies(procs),
 			l.ActorNames(procs))
 		for ref := CoordinatorRef; ref < FirstRank+actors.Ref(l.World()); ref++ {
 			fmt.Fprintf(w, " %d", l.OwnerOf(ref, procs))
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "  alone %v same %v worst share %.3f step %.6g operations, borders %v\n", l.Alone(), l.Same(),
+	fmt.Fprintf(w, "  alone %v same %v worst share %.3f step %.6g operations, borders %v\n", l.Alone(),
+		l.Same(),
 		l.WorstShare(), l.StepFlops(), l.Borders())
 	co := Coordination(c)
-	fmt.Fprintf(w, "  coordination: first %d last %d save %d %v eval %d %d scale %+v rates %.6g %.6g\n", co.First, co.Last,
+	fmt.Fprintf(w, "  coordination: first %d last %d save %d %v eval %d %d scale %+v rates %.6g %.6g\n",
+		co.First, co.Last,
 		co.SaveEvery, co.SaveAtEnd, co.EvalEvery, co.EvalSteps, co.LossScale, co.LR(1), co.LR(co.Last))
 	fmt.Fprintf(w, "  routing %+v\n", l.Design.RoutingHeader("m"))
 	l.Design.Memory = l.Memory(0).Total() / 2

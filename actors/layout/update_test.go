@@ -63,7 +63,8 @@ func TestUpdateCosts(t *testing.T) {
 	for _, p := range l.Ranks[0].Params {
 		n += int64(tensor.Len(p.Local))
 	}
-	for _, s := range []int{SumDP, SumWhole} { // to three others: a part of the rows each, and the own part's sum
+	for _, s := range []int{SumDP,
+		SumWhole} { // to three others: a part of the rows each, and the own part's sum
 		require.Equal(t, 4*n*3/4, segs[s].Comms[0].Bytes)
 	}
 	_, err := New(&Design{Optim: optim.Config{Name: "adam8"}})

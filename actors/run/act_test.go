@@ -42,7 +42,8 @@ func TestACTRun(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "act.yaml"), []byte(actOf8), 0o644))
 	load := func(model, out string, more ...string) (*configs.Config, error) {
 		text := fmt.Sprintf("model: %s\ndata: {paths: [%q], seq_len: 4, split: [1, 0, 0]}\n"+
-			"policy: {normalize: mean_std}\ntrain: {steps: 3, global_batch: 4}\noptimizer: {lr: 1.0e-3}\n", model,
+			"policy: {normalize: mean_std}\ntrain: {steps: 3, global_batch: 4}\noptimizer: {lr: 1.0e-3}\n",
+			model,
 			filepath.Join(dir, "set"))
 		return configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append([]string{
 			"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
@@ -81,7 +82,8 @@ func TestACTRun(t *testing.T) {
 	}
 	for _, c := range []struct{ arg, want string }{
 		{"model.overrides.state_size=3", "policy.state_key: states have 2 numbers, and the model reads 3"},
-		{"model.overrides.in_channels=4", "policy.action_key: actions have 3 numbers, and the model gives 4"},
+		{"model.overrides.in_channels=4",
+			"policy.action_key: actions have 3 numbers, and the model gives 4"},
 		{"model.overrides.views=2", "policy.cameras: 1 cameras, and the model reads 2"},
 		{"model.overrides.latent_size=13", "latent_size: 13, more than the 12 numbers"},
 		{"diffusion.loss=huber", "diffusion.loss: "}} {

@@ -91,7 +91,8 @@ func TestPreferenceGolden(t *testing.T) {
 		out := t.TempDir()
 		args := []string{"model.path=" + model, "data.paths=" + paths, "data.seq_len=40", "objective.kind=" +
 			kind,
-			"train.steps=1", "train.global_batch=" + batch, "train.micro_batch=" + batch, "data.packing=false",
+			"train.steps=1", "train.global_batch=" + batch, "train.micro_batch=" + batch,
+			"data.packing=false",
 			"optimizer.kind=sgd", "optimizer.lr=1",
 			"optimizer.momentum=0", "optimizer.weight_decay=0", "optimizer.clip_grad=0",
 			"schedule.warmup_steps=0",

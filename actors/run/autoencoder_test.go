@@ -28,9 +28,10 @@ func TestAutoencoderRun(t *testing.T) {
 		text := fmt.Sprintf("model: {path: %q, init: random}\ndata: {paths: [%q], seq_len: 64}\ndiffusion: {sizes: [8x8]}\n"+
 			"train: {steps: 12, global_batch: 4, micro_batch: 2}\noptimizer: {lr: 3.0e-3}\n",
 			filepath.Join(dir, "kl"), filepath.Join(dir, "a.tar"))
-		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Files: true, Args: append([]string{
-			"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
-			"checkpoint.save_hf=true"}, more...)})
+		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Files: true,
+			Args: append([]string{
+				"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
+				"checkpoint.save_hf=true"}, more...)})
 		return cfg, filepath.Join(out, "saved", "release_hf_weights", "vae"), err
 	}
 	train := func(more ...string) (losses []float64, export string) {
@@ -66,7 +67,8 @@ func TestAutoencoderRun(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	text := fmt.Sprintf("model: {file: %q}\ndata: {paths: [%q], seq_len: 16}\ndiffusion: {autoencoder: pixels, "+
-		"sizes: [8x8], text_encoder: none, kl_weight: 1}\n", filepath.Join(dir, "model.yaml"), filepath.Join(dir, "a.tar"))
+		"sizes: [8x8], text_encoder: none, kl_weight: 1}\n", filepath.Join(dir, "model.yaml"),
+		filepath.Join(dir, "a.tar"))
 	_, err = configs.Load(configs.Request{File: "run.yaml", Text: []byte(text)})
 	require.ErrorContains(t, err, "diffusion.kl_weight: only autoencoders have it")
 }

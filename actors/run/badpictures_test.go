@@ -62,8 +62,10 @@ func TestBadPictures(t *testing.T) {
 	require.Equal(t, 4, steps)
 	entries, err := os.ReadFile(filepath.Join(dir, "log", "quarantine.jsonl"))
 	require.NoError(t, err)
-	reasons := map[int]string{1: "b.png: PNG image", 2: "c.png: 10 bytes that begin with", 3: "there is no caption",
-		4: "json has no caption", 5: "json has no caption", 6: "two images or clips, g.png and g.jpg", 7: "no image and no clip",
+	reasons := map[int]string{1: "b.png: PNG image", 2: "c.png: 10 bytes that begin with",
+		3: "there is no caption",
+		4: "json has no caption", 5: "json has no caption", 6: "two images or clips, g.png and g.jpg",
+		7: "no image and no clip",
 		8: "fit none of diffusion.sizes", 9: "j.mp4"}
 	for line := range strings.Lines(string(entries)) {
 		var e struct {

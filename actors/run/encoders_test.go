@@ -96,7 +96,8 @@ func wordTokenizer(t *testing.T, dir string, eos int) {
 
 // encodersRun trains a small model of diffusion with an encoder of captions and returns its losses, and the
 // folder of its export.
-func encodersRun(t *testing.T, model, dir, encoder string, more ...string) (losses []float64, export string) {
+func encodersRun(t *testing.T, model, dir, encoder string, more ...string) (losses []float64,
+	export string) {
 	t.Helper()
 	text := fmt.Sprintf(`
 model: %s

@@ -25,9 +25,11 @@ func TestOptimizerGroups(t *testing.T) {
 		out := t.TempDir()
 		text := fmt.Sprintf("model: {file: %q}\ndata: {paths: [%q], seq_len: 16, split: [1, 0, 0]}\ndiffusion: {autoencoder: "+
 			"pixels, sizes: [8x8], text_encoder: none}\ntrain: {steps: 3, global_batch: 4, micro_batch: 2}\noptimizer: {lr: "+
-			"1.0e-2, weight_decay: 0.5, groups: %s}\n", filepath.Join(dir, "model.yaml"), filepath.Join(dir, "a.tar"), groups)
+			"1.0e-2, weight_decay: 0.5, groups: %s}\n", filepath.Join(dir, "model.yaml"), filepath.Join(dir,
+			"a.tar"), groups)
 		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append([]string{
-			"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved")}, more...)})
+			"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved")},
+			more...)})
 		return cfg, filepath.Join(out, "saved"), err
 	}
 	train := func(groups string, more ...string) map[string][]float32 {
@@ -49,7 +51,8 @@ func TestOptimizerGroups(t *testing.T) {
 				require.NotEqual(t, plain[name], v, "%s %s", kind, name)
 			}
 		}
-		for _, plan := range [][]string{{"plan.dp=2", "plan.zero=3"}, {"plan.pp=2", "plan.offload_optimizer=true"}} {
+		for _, plan := range [][]string{{"plan.dp=2", "plan.zero=3"}, {"plan.pp=2",
+			"plan.offload_optimizer=true"}} {
 			other := train(still, append(plan, "optimizer.kind="+kind)...)
 			for name, v := range grouped {
 				require.InDeltaSlice(t, v, other[name], 2e-3, "%s %s %v", kind, name, plan)

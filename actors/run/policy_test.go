@@ -60,7 +60,8 @@ func recordings(t *testing.T, dir string) (view *media.Image) {
 			}
 			var b bytes.Buffer
 			require.NoError(t, png.Encode(&b, img))
-			e.Frames = append(e.Frames, format.RobotStep{Image: b.Bytes(), State: []float32{float32(k), float32(i)},
+			e.Frames = append(e.Frames, format.RobotStep{Image: b.Bytes(), State: []float32{float32(k),
+				float32(i)},
 				Action: []float32{float32(i - k), float32(k), 1}})
 			if view == nil {
 				var err error
@@ -123,15 +124,17 @@ func TestPolicyRun(t *testing.T) {
 	view := recordings(t, dir)
 	file := func(model string) string {
 		return fmt.Sprintf("model: %s\ndata: {paths: [%q], tokenizer: %q, seq_len: 4, split: [1, 0, 0]}\ntrain: {steps: 3, "+
-			"global_batch: 4}\noptimizer: {lr: 1.0e-3}\n", model, filepath.Join(dir, "set"), filepath.Join(dir,
-			"words"))
+			"global_batch: 4}\noptimizer: {lr: 1.0e-3}\n", model, filepath.Join(dir, "set"),
+			filepath.Join(dir,
+				"words"))
 	}
 	train := func(model string, more ...string) (losses []float64, saved string) {
 		out := t.TempDir()
 		saved = filepath.Join(out, "saved")
 		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(file(model)),
 			Args: append([]string{
-				"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + saved, "checkpoint.save_hf=true"}, more...)})
+				"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + saved,
+				"checkpoint.save_hf=true"}, more...)})
 		require.NoError(t, err)
 		require.NoError(t, Train(context.Background(), cfg, Options{Step: func(m Metrics) {
 			losses = append(losses, m.Loss)

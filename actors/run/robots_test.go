@@ -28,7 +28,8 @@ func TestRobotsTogether(t *testing.T) {
 	require.NoError(t, png.Encode(&b, img))
 	other := format.RobotEpisode{Task: "red disc"}
 	for k := range 20 {
-		other.Frames = append(other.Frames, format.RobotStep{Image: b.Bytes(), State: []float32{float32(100 * k)},
+		other.Frames = append(other.Frames, format.RobotStep{Image: b.Bytes(),
+			State:  []float32{float32(100 * k)},
 			Action: []float32{float32(1000 * k)}})
 	}
 	require.NoError(t, format.WriteRobot(filepath.Join(dir, "other"), 10, [2]int{8, 8},
@@ -37,7 +38,8 @@ func TestRobotsTogether(t *testing.T) {
 		out := t.TempDir()
 		saved = filepath.Join(out, "saved")
 		text := fmt.Sprintf("model: {file: %q}\ndata: {paths: %s, tokenizer: %q, seq_len: 4, split: [1, 0, 0]}\n"+
-			"train: {steps: 3, global_batch: 8}\noptimizer: {lr: 1.0e-3}\n", filepath.Join(dir, "model.yaml"), paths,
+			"train: {steps: 3, global_batch: 8}\noptimizer: {lr: 1.0e-3}\n", filepath.Join(dir,
+			"model.yaml"), paths,
 			filepath.Join(dir, "words"))
 		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append([]string{
 			"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + saved}, more...)})
@@ -54,7 +56,8 @@ func TestRobotsTogether(t *testing.T) {
 	for _, loss := range both {
 		require.Less(t, loss, 10.0) // numbers of the other robot are a thousand times as large
 	}
-	split, _ := train(fmt.Sprintf("[{path: %q, weight: 3}, {path: %q, weight: 1}]", one, two), "plan.dp=2", "plan.pp=2")
+	split, _ := train(fmt.Sprintf("[{path: %q, weight: 3}, {path: %q, weight: 1}]", one, two), "plan.dp=2",
+		"plan.pp=2")
 	require.InEpsilonSlice(t, both, split, 1e-5)
 
 	m, err := trained.Open(saved, "")
@@ -64,7 +67,8 @@ func TestRobotsTogether(t *testing.T) {
 	require.NoError(t, err)
 	defer actor.Close()
 	act := func(state ...float64) [][]float64 {
-		chunks, err := actor.Act([]trained.Seen{{Task: "red disc", State: state, Views: []*media.Image{view}}})
+		chunks, err := actor.Act([]trained.Seen{{Task: "red disc", State: state,
+			Views: []*media.Image{view}}})
 		require.NoError(t, err)
 		return chunks[0]
 	}

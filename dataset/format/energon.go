@@ -73,8 +73,7 @@ func readEnergon(dir, split, class string) (*Energon, error) {
 			*into = []string{name}
 		}
 	}
-	if err := errors.Join(e.readSplits(splits), e.readInfo(), e.readClass(classes,
-		class != "")); err != nil {
+	if err := errors.Join(e.readSplits(splits), e.readInfo(), e.readClass(classes, class != "")); err != nil {
 		return nil, err
 	}
 	return e, nil

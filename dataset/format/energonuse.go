@@ -140,8 +140,7 @@ func (e *Energon) judge(raw map[string]any) {
 // sampleClass is the class of the samples; the old names of data sets say it too.
 func (e *Energon) sampleClass() string {
 	class := e.Class[strings.Index(e.Class, ":")+1:]
-	if old, ok := strings.CutSuffix(class, "Webdataset"); ok && e.Sample == "" &&
-		class != "CrudeWebdataset" {
+	if old, ok := strings.CutSuffix(class, "Webdataset"); ok && e.Sample == "" && class != "CrudeWebdataset" {
 		return old + "Sample"
 	}
 	return e.Sample

@@ -86,8 +86,7 @@ func xzWindow(in io.Reader) (io.Reader, error) {
 		return nil, err
 	}
 	const lzma2, mostBits = 0x21, 30 // 2^(bits/2+12) bytes and so on: 128 MiB
-	if at := bytes.Index(head[min(12, n):n], []byte{lzma2, 1}); at >= 0 && 12+at+2 < n &&
-		head[12+at+2] > mostBits {
+	if at := bytes.Index(head[min(12, n):n], []byte{lzma2, 1}); at >= 0 && 12+at+2 < n && head[12+at+2] > mostBits {
 		return nil, fmt.Errorf("its window is over %d bytes; write it with xz -6", zstdWindowMax)
 	}
 	return io.MultiReader(bytes.NewReader(head[:n]), in), nil

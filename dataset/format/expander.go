@@ -38,8 +38,7 @@ var markNames = map[dataset.MediaKind][]string{
 
 // NewProcessorExpander returns the expander of a processor that was loaded from a checkpoint's folder,
 // settings of which enter the fingerprint.
-func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any) (*ProcessorExpander,
-	error) {
+func NewProcessorExpander(p *media.Processor, names TokenNames, settings ...any) (*ProcessorExpander, error) {
 	x := &ProcessorExpander{processor: p, marks: map[dataset.MediaKind]int32{}, open: -1, end: -1,
 		names: names}
 	x.probe = func(b []byte) (media.VideoInfo, error) {

@@ -218,8 +218,7 @@ func (l *LeRobot) Stats() (map[string]RobotStats, error) {
 	}
 	lines, err := openJSON(filepath.Join(l.dir, "meta", "episodes_stats.jsonl"), l.o)
 	if err != nil {
-		return nil, fmt.Errorf("%s has neither meta/stats.json nor meta/episodes_stats.jsonl: %w", l.dir,
-			err)
+		return nil, fmt.Errorf("%s has neither meta/stats.json nor meta/episodes_stats.jsonl: %w", l.dir, err)
 	}
 	defer lines.Close()
 	sums := map[string]*pooled{}

@@ -121,8 +121,7 @@ func TestRobotStats(t *testing.T) {
 	info := `{"codebase_version": "v2.1", "fps": 10, "data_path": "a", "features": {}}`
 	lines := `{"episode_index": 0, "stats": {"action": {"min": [0], "max": [2], "mean": [1], "std": [0.816496580927726], "count": [3]}}}
 {"episode_index": 1, "stats": {"action": {"min": [10], "max": [10], "mean": [10], "std": [0], "count": [1]}}}
-{"episode_index": 2, "stats": {"action": {"min": [20], "max": [23], "mean": [21.5],
-	"std": [1.118033988749895], "count": [4]}, "observation.images.top": {"min": [[[0]]], "count": [4]}}}
+{"episode_index": 2, "stats": {"action": {"min": [20], "max": [23], "mean": [21.5], "std": [1.118033988749895], "count": [4]}, "observation.images.top": {"min": [[[0]]], "count": [4]}}}
 `
 	for name, text := range map[string]string{"info.json": info, "episodes_stats.jsonl": lines, "episodes.jsonl": `{"episode_index": 0, "length": 8}`} {
 		require.NoError(t, os.WriteFile(filepath.Join(old, "meta", name), []byte(text), 0o600))

@@ -64,10 +64,8 @@ type robotTask struct {
 // robotTasksIndex says to pandas that tasks are the index of their table, as LeRobot reads them.
 const robotTasksIndex = `{"index_columns": ["__index_level_0__"], "column_indexes": [{"name": null, "field_name": null,
  "pandas_type": "unicode", "numpy_type": "object", "metadata": {"encoding": "UTF-8"}}], "columns": [{"name":
- "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null},
-	{"name":
- null, "field_name": "__index_level_0__", "pandas_type": "unicode", "numpy_type": "object",
-	"metadata": null}],
+ "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null}, {"name":
+ null, "field_name": "__index_level_0__", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}],
  "pandas_version": "2.2.0"}`
 
 // WriteRobot writes recordings as a data set of LeRobot of version 3.0, with images of one camera of a
@@ -99,8 +97,7 @@ func WriteRobot(dir string, fps float64, side [2]int, episodes []RobotEpisode) (
 		var rows []robotRow
 		for i, f := range e.Frames {
 			rows = append(rows, robotRow{State: f.State, Action: f.Action, Image: robotImage{Bytes: f.Image,
-				Path: fmt.Sprintf("frame-%06d.png", i)}, Timestamp: float32(float64(i) / fps),
-				Frame:   int64(i),
+				Path: fmt.Sprintf("frame-%06d.png", i)}, Timestamp: float32(float64(i) / fps), Frame: int64(i),
 				Episode: int64(k), Index: int64(len(states)), Task: int64(task)})
 			states, actions = append(states, f.State), append(actions, f.Action)
 		}
@@ -110,9 +107,8 @@ func WriteRobot(dir string, fps float64, side [2]int, episodes []RobotEpisode) (
 		if err := w.Flush(); err != nil {
 			return err
 		}
-		places = append(places, robotPlace{Episode: int64(k), Tasks: []string{e.Task},
-			Length: int64(len(rows)),
-			From:   int64(first), To: int64(len(states))})
+		places = append(places, robotPlace{Episode: int64(k), Tasks: []string{e.Task}, Length: int64(len(rows)),
+			From: int64(first), To: int64(len(states))})
 	}
 	if err := w.Close(); err != nil {
 		return err
@@ -135,8 +131,7 @@ func writeRobotMeta(dir string, fps float64, side [2]int, places []robotPlace, t
 		features[name] = feature("int64", 1)
 	}
 	info := map[string]any{"codebase_version": "v3.0", "robot_type": "drawn", "total_episodes": len(places),
-		"total_frames": len(states), "total_tasks": len(tasks), "chunks_size": 1000,
-		"data_files_size_in_mb":  100,
+		"total_frames": len(states), "total_tasks": len(tasks), "chunks_size": 1000, "data_files_size_in_mb": 100,
 		"video_files_size_in_mb": 200, "fps": fps, "splits": map[string]string{"train": fmt.Sprintf("0:%d",
 			len(places))}, "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
 		"video_path": nil, "features": features}

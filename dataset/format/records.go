@@ -208,9 +208,8 @@ func checkSurrogates(b []byte, place dataset.Place) error {
 		case v < 0xdc00 && half(at+6) >= 0xdc00:
 			at += 12
 		default:
-			return &dataset.BadSample{Place: place,
-				Reason: fmt.Sprintf("a text of it has %s alone at its byte "+
-					"%d, half of a surrogate pair, which is no character", b[at:at+6], at)}
+			return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("a text of it has %s alone at its byte "+
+				"%d, half of a surrogate pair, which is no character", b[at:at+6], at)}
 		}
 	}
 }

@@ -174,8 +174,7 @@ func (s *sampleJSON) media(kind string, names []string) ([]dataset.Media, error)
 }
 
 var (
-	videoSuffixes = []string{".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".flv",
-		".wmv"}
+	videoSuffixes = []string{".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".flv", ".wmv"}
 	audioSuffixes = []string{".wav", ".mp3", ".flac", ".ogg", ".m4a", ".aac"}
 )
 

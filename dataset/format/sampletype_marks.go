@@ -211,8 +211,7 @@ func (p *placer) take(kind dataset.MediaKind) error {
 			have++
 		}
 	}
-	return p.s.bad("its text has more marks %s than the %d files that it has of that kind", marks[kind],
-		have)
+	return p.s.bad("its text has more marks %s than the %d files that it has of that kind", marks[kind], have)
 }
 
 // listed handles a content that is a list of parts already.

@@ -103,8 +103,7 @@ func (w *sqliteFile) table(n int, row func(i int) []byte) uint32 {
 		p := newSQLitePage(0x05, 0)
 		for i, c := range level {
 			cell := sqliteVarint(binary.BigEndian.AppendUint32(nil, c.page), uint64(c.last))
-			if i == len(level)-1 || !p.fits(cell) || len(level)-i == 3 && !p.fits(make([]byte,
-				2*len(cell))) {
+			if i == len(level)-1 || !p.fits(cell) || len(level)-i == 3 && !p.fits(make([]byte, 2*len(cell))) {
 				up = append(up, child{w.page(p, c.page), c.last})
 				p = newSQLitePage(0x05, 0)
 				continue

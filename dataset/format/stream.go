@@ -101,8 +101,7 @@ func (s *shard) Stream(ctx context.Context, from, to int64, visit dataset.Visit)
 	if err != nil {
 		return err
 	}
-	r := &sampleReader{limit: s.limit, size: s.size, window: slider{in: s.file, buf: *buf,
-		base: first.start}}
+	r := &sampleReader{limit: s.limit, size: s.size, window: slider{in: s.file, buf: *buf, base: first.start}}
 	if s.spill != nil {
 		x, err := expand(s.file, s.size)
 		if err != nil {

@@ -155,8 +155,7 @@ func readSample(in io.ReaderAt, size int64, at span, limit int64, d *dataset.Doc
 		if from+e.size > int64(len(content)) {
 			return bad("%s reaches beyond the sample's bytes; delete the shard's index", e.name)
 		}
-		d.Parts = append(d.Parts, dataset.Part{Name: e.ext,
-			Bytes: content[from : from+e.size : from+e.size]})
+		d.Parts = append(d.Parts, dataset.Part{Name: e.ext, Bytes: content[from : from+e.size : from+e.size]})
 	}
 	return nil
 }

@@ -240,8 +240,7 @@ func (w *conversion) entry(i int64, e converted) error {
 // add writes a sample, into the next shard if this one is full.
 func (w *conversion) add(key string, parts []dataset.Part, place dataset.Place) error {
 	if w.keys[key] {
-		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("the key %q is there before",
-			format.Clip(key))}
+		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("the key %q is there before", format.Clip(key))}
 	}
 	if w.shard != nil && (w.count >= w.MaxCount || w.size >= w.MaxSize) {
 		if err := w.endShard(); err != nil {

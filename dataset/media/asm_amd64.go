@@ -8,8 +8,7 @@ package media
 // The pure Go of the same arithmetic defines it.
 //
 //go:noescape
-func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint,
-	k int) int
+func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint, k int) int
 
 // inversePair transforms two blocks of coefficients into pixels.
 // The pure Go of the same arithmetic defines it.
@@ -51,8 +50,7 @@ func columnSums(dst *byte, src *byte, stride int, pairs int, w *uint16, n int, b
 // The pure Go of the same arithmetic defines it.
 //
 //go:noescape
-func rowSums(dst *byte, src *byte, dstStep int, srcStep int, first *int32, groups int, w *uint16, n int,
-	bits int)
+func rowSums(dst *byte, src *byte, dstStep int, srcStep int, first *int32, groups int, w *uint16, n int, bits int)
 
 // unfilterSub adds the pixel before to n pixels of 3 or 4 bytes; up to 5 bytes behind the last one are read, and one is written.
 // The pure Go of the same arithmetic defines it.

@@ -68,8 +68,7 @@ func Moves(b []byte) bool {
 // gifInfo is a moving GIF's size, rate and number of frames.
 func gifInfo(b []byte) VideoInfo {
 	n, lasts, _ := moving(b)
-	v := VideoInfo{W: int(binary.LittleEndian.Uint16(b[6:])), H: int(binary.LittleEndian.Uint16(b[8:])),
-		Frames: n}
+	v := VideoInfo{W: int(binary.LittleEndian.Uint16(b[6:])), H: int(binary.LittleEndian.Uint16(b[8:])), Frames: n}
 	if lasts > 0 {
 		v.FPS = 100 * float64(n) / float64(lasts)
 	}
@@ -85,8 +84,7 @@ func (f FFmpeg) gifClip(ctx context.Context, b []byte, p VideoProcessor) (*Clip,
 		most = videoBytesMax
 	}
 	if size := int64(v.W) * int64(v.H) * 4; size < 4 || size > most/int64(v.Frames) {
-		return nil, fmt.Errorf("video: %d frames of %d×%d pixels are over the limit of %d bytes", v.Frames,
-			v.W, v.H, most)
+		return nil, fmt.Errorf("video: %d frames of %d×%d pixels are over the limit of %d bytes", v.Frames, v.W, v.H, most)
 	}
 	at, err := p.Pick(v)
 	if err != nil {

@@ -78,8 +78,7 @@ func jpegConfig(b []byte) (c image.Config, err error) {
 			if len(body) < 6 {
 				return c, errJPEG
 			}
-			c.Height, c.Width = int(binary.BigEndian.Uint16(body[1:])),
-				int(binary.BigEndian.Uint16(body[3:]))
+			c.Height, c.Width = int(binary.BigEndian.Uint16(body[1:])), int(binary.BigEndian.Uint16(body[3:]))
 			return c, nil
 		}
 	}

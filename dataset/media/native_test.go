@@ -120,10 +120,7 @@ func TestNativeUnfilter(t *testing.T) {
 		before := append([]byte(nil), rows...)
 		got, want := bare(pixels, h), bare(pixels, h)
 		require.True(t, f.unfilter(got, rows, size, white))
-		portable(t, func() {
-			require.True(t, f.unfilter(want, append([]byte(nil), before...), size,
-				white))
-		})
+		portable(t, func() { require.True(t, f.unfilter(want, append([]byte(nil), before...), size, white)) })
 		require.Equal(t, want.Pix, got.Pix, "rows %v of %d pixels", before, pixels)
 	}
 }

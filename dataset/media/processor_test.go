@@ -158,8 +158,7 @@ func TestGemma3(t *testing.T) {
 func TestProcessorsAtOnce(t *testing.T) {
 	b := readFile(t, "photo.jpg")
 	for _, class := range []string{"Qwen2VLImageProcessor", "GotOcr2ImageProcessor",
-		"LlavaOnevisionImageProcessor", "SiglipImageProcessor", "CLIPImageProcessor",
-		"Gemma3ImageProcessor"} {
+		"LlavaOnevisionImageProcessor", "SiglipImageProcessor", "CLIPImageProcessor", "Gemma3ImageProcessor"} {
 		p, err := NewImageProcessor(class, settings(t, `{}`))
 		require.NoError(t, err)
 		var want string
@@ -315,18 +314,13 @@ func compare(t *testing.T, p ImageProcessor, m *Image, n int, want processed) {
 func TestLoadPublished(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "preprocessor_config.json", `{"size": {"longest_edge": 16777216, "shortest_edge": 65536}, "patch_size": 16, "temporal_patch_size": 2,
-		"merge_size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
-			"processor_class": "Qwen3VLProcessor",
+		"merge_size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "processor_class": "Qwen3VLProcessor",
 		"image_processor_type": "Qwen2VLImageProcessorFast"}`)
 	write(t, dir, "video_preprocessor_config.json", `{"crop_size": null, "data_format": "channels_first", "default_to_square": true, "device": null,
-		"do_center_crop": null, "do_convert_rgb": true, "do_normalize": true, "do_rescale": true,
-			"do_resize": true, "do_sample_frames": true, "fps": 2,
-		"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "input_data_format": null,
-			"max_frames": 768, "merge_size": 2, "min_frames": 4,
-		"num_frames": null, "pad_size": null, "patch_size": 16, "processor_class": "Qwen3VLProcessor",
-			"resample": 3,
-		"rescale_factor": 0.00392156862745098, "return_metadata": false, "size": {"longest_edge": 25165824,
-			"shortest_edge": 4096},
+		"do_center_crop": null, "do_convert_rgb": true, "do_normalize": true, "do_rescale": true, "do_resize": true, "do_sample_frames": true, "fps": 2,
+		"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "input_data_format": null, "max_frames": 768, "merge_size": 2, "min_frames": 4,
+		"num_frames": null, "pad_size": null, "patch_size": 16, "processor_class": "Qwen3VLProcessor", "resample": 3,
+		"rescale_factor": 0.00392156862745098, "return_metadata": false, "size": {"longest_edge": 25165824, "shortest_edge": 4096},
 		"temporal_patch_size": 2, "video_metadata": null, "video_processor_type": "Qwen3VLVideoProcessor"}`)
 	p, err := Load(dir)
 	require.NoError(t, err)
@@ -345,8 +339,7 @@ func TestLoadPublished(t *testing.T) {
 
 	dir = t.TempDir()
 	write(t, dir, "preprocessor_config.json", `{"crop_size": null, "crop_to_patches": false, "do_center_crop": null, "do_convert_rgb": true,
-		"image_mean": [0.485, 0.456, 0.406], "image_processor_type": "GotOcr2ImageProcessorFast",
-			"image_std": [0.229, 0.224, 0.225], "max_patches": 12,
+		"image_mean": [0.485, 0.456, 0.406], "image_processor_type": "GotOcr2ImageProcessorFast", "image_std": [0.229, 0.224, 0.225], "max_patches": 12,
 		"min_patches": 1, "processor_class": "InternVLProcessor", "resample": 3, "size": {"height": 448, "width": 448}}`)
 	p, err = Load(dir)
 	require.NoError(t, err)

@@ -77,8 +77,7 @@ func TestByHand(t *testing.T) {
 	}{
 		{"best-fit-decreasing", Limits{Tokens: 10}, items(6, 5, 4, 3, 2), [][]int{{0, 2}, {1, 3, 4}}},
 		{"largest-fit", Limits{Tokens: 10}, items(5, 5, 6, 4, 1), [][]int{{2, 3}, {0, 1}, {4}}},
-		{"sequential", Limits{Tokens: 10, Open: 2}, items(6, 6, 4, 6, 4, 4), [][]int{{0, 2}, {1, 4}, {3,
-			5}}},
+		{"sequential", Limits{Tokens: 10, Open: 2}, items(6, 6, 4, 6, 4, 4), [][]int{{0, 2}, {1, 4}, {3, 5}}},
 		{"sequential", Limits{Tokens: 10}, items(6, 6, 4), [][]int{{0}, {1, 2}}},
 		{"max-images", Limits{Tokens: 10, Images: 3}, []Item{{1, 1}, {1, 2}, {1, 3}, {9, 0}},
 			[][]int{{2}, {1, 0}, {3}}},

@@ -40,8 +40,7 @@ details{margin:.2em 0}</style>
 <h2>Steps</h2><table><tr><th>name<th>step<th>in<th>out<th>kept<th>dropped
 {{$r := .}}{{range .Steps}}{{$s := .}}<tr><td>{{.Name}}<td>{{.Step}}<td class=n>{{.In}}<td class=n>{{.Out}}<td class=n>{{share .Out .In}}<td>
 {{range reasons .}}<details><summary>{{.}}: {{index $s.Dropped .}}</summary>
-{{range examples $r $s.Name .}}<div>{{.Input}} {{.Document}}{{if .File}},
-	{{.File}} at {{.Offset}}{{end}}{{with .Of}}, like {{.Input}} {{.Document}}{{end}}
+{{range examples $r $s.Name .}}<div>{{.Input}} {{.Document}}{{if .File}}, {{.File}} at {{.Offset}}{{end}}{{with .Of}}, like {{.Input}} {{.Document}}{{end}}
 <pre>{{.Head}}</pre></div>{{end}}</details>{{end}}
 {{end}}</table>
 <h2>Outputs</h2><table><tr><th>name<th>format<th>files<th>documents<th>bytes of text

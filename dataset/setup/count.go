@@ -82,10 +82,7 @@ func sampleCounter(kind dataset.Kind, tok *token.Tokenizer, conf *token.Config) 
 			return nil, err
 		}
 		pairs.Chat = token.NewChat(tok, t, token.ChatOptions{})
-		prompts.Write = func(turns []dataset.Message) (string, error) {
-			return t.Render(turns, nil, true,
-				nil)
-		}
+		prompts.Write = func(turns []dataset.Message) (string, error) { return t.Render(turns, nil, true, nil) }
 	}
 	encode := pairs.EncodeSample
 	switch kind {
@@ -107,8 +104,7 @@ func sampleCounter(kind dataset.Kind, tok *token.Tokenizer, conf *token.Config) 
 // interruption has its exit code.
 func EachDocument(ctx context.Context, s dataset.Source, good func(i int64, d *dataset.Document),
 	bad func(i int64, b *dataset.BadSample)) error {
-	err := dataset.Stream(ctx, s, 0, s.Len(), func(i int64, d *dataset.Document,
-		b *dataset.BadSample) error {
+	err := dataset.Stream(ctx, s, 0, s.Len(), func(i int64, d *dataset.Document, b *dataset.BadSample) error {
 		if b != nil {
 			bad(i, b)
 		} else {

@@ -86,8 +86,7 @@ func Aimed(c *configs.Config, k dataset.Kind) error {
 		}
 	case objective.Lookup(kind).Judged != (k == dataset.KindJudged) && (k == dataset.KindJudged ||
 		k == dataset.KindPairs):
-		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others", k,
-			kind),
+		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others", k, kind),
 			"pairs are {prompt, chosen, rejected}, judged answers {prompt, completion, label}")
 	case k != dataset.KindPairs && k != dataset.KindJudged:
 		return c.Fault("data.paths",

@@ -20,8 +20,7 @@ func Template(c *configs.Config, tok interface{ TokenID(string) (int32, bool) },
 			b, err := os.ReadFile(name)
 			if err != nil {
 				return nil, c.Fault("data.template", err.Error(),
-					"name a file with a Jinja template, or one of "+strings.Join(token.TemplateNames(),
-						", "))
+					"name a file with a Jinja template, or one of "+strings.Join(token.TemplateNames(), ", "))
 			}
 			text = string(b)
 		}

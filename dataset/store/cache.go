@@ -72,8 +72,7 @@ func newCache(dir string, max int64) (*cache, error) {
 // load finds what earlier runs left, the oldest first.
 func (c *cache) load() error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return fmt.Errorf("cache of remote files: %w; set LFACTOR_CACHE to a folder that can be written",
-			err)
+		return fmt.Errorf("cache of remote files: %w; set LFACTOR_CACHE to a folder that can be written", err)
 	}
 	list, err := os.ReadDir(c.dir)
 	if err != nil {

@@ -45,9 +45,8 @@ func TestSecretReferences(t *testing.T) {
 	require.NoError(t, f.Close())
 
 	for ref, want := range map[string]string{
-		"${env:LFACTOR_TEST_NONE}": "not set", "${file:/no/such/file}": "on every host",
-		"${file:relative}": "from the root",
-		"${vault:x}":       "want ${env:NAME}", "${}": "want ${env:NAME}",
+		"${env:LFACTOR_TEST_NONE}": "not set", "${file:/no/such/file}": "on every host", "${file:relative}": "from the root",
+		"${vault:x}": "want ${env:NAME}", "${}": "want ${env:NAME}",
 	} {
 		_, err := c.openHTTP("http://ann:" + ref + "@" + host + "/x")
 		require.ErrorContains(t, err, ref)

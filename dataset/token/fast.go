@@ -64,8 +64,7 @@ func (f *FAST) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	b, err := json.MarshalIndent(fastFile{"UniversalActionProcessor", &f.Scale, &f.Vocab, &f.Least}, "",
-		"  ")
+	b, err := json.MarshalIndent(fastFile{"UniversalActionProcessor", &f.Scale, &f.Vocab, &f.Least}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -96,8 +95,7 @@ func rounded(chunk [][]float64, scale float64) ([]int, error) {
 			}
 			c := math.RoundToEven(sum * unit(k, n) * scale)
 			if !(math.Abs(c) < utf8.MaxRune) {
-				return nil, fmt.Errorf("a coefficient of number %d is %g: actions are to lie about -1 to 1",
-					i, c)
+				return nil, fmt.Errorf("a coefficient of number %d is %g: actions are to lie about -1 to 1", i, c)
 			}
 			out = append(out, int(c))
 		}

@@ -109,8 +109,7 @@ func strip(s string, left, right bool) string {
 
 // lowercase lowers character by character. U+0130 is the only character whose lower case is two.
 func lowercase(s string) string {
-	s = strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(s, "\u0130", "\u0130\x00")), "i\x00",
-		"i\u0307")
+	s = strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(s, "\u0130", "\u0130\x00")), "i\x00", "i\u0307")
 	later := laterLower()
 	return strings.Map(func(r rune) rune {
 		if l, ok := later[r]; ok && r >= utf8.RuneSelf {

@@ -106,8 +106,7 @@ func (f *postFile) template() (p postProcessor, err error) {
 		case piece.SpecialToken != nil:
 			t, ok := f.SpecialTokens[piece.SpecialToken.ID]
 			if !ok {
-				return p, fmt.Errorf("TemplateProcessing: special token %q has no ids",
-					piece.SpecialToken.ID)
+				return p, fmt.Errorf("TemplateProcessing: special token %q has no ids", piece.SpecialToken.ID)
 			}
 			if seen {
 				p.after = append(p.after, t.IDs...)

@@ -58,8 +58,7 @@ func engineRegex(expr string) (finder, error) {
 	if err != nil {
 		return nil, err
 	}
-	re, err := regexp2.Compile(spellClasses(plain, writeRange),
-		regexp2.OptionMaxBacktrackingStackSize(1<<22))
+	re, err := regexp2.Compile(spellClasses(plain, writeRange), regexp2.OptionMaxBacktrackingStackSize(1<<22))
 	if err != nil {
 		return nil, fmt.Errorf("pattern %q: %w", expr, err)
 	}

@@ -232,7 +232,8 @@ func TestDispatch(t *testing.T) {
 			{Mesh: []grad.MeshAxis{dp(4), edp(2), ep(2)}, ShardGrads: true},
 			{Mesh: []grad.MeshAxis{dp(4), ep(2), etp(2)}},
 			{Mesh: []grad.MeshAxis{dp(4), edp(2), etp(2)}, Recompute: grad.RecomputeSelective},
-			{Mesh: []grad.MeshAxis{dp(4), edp(2), ep(2)}, ShardGrads: true, ShardParams: true, Overlap: true},
+			{Mesh: []grad.MeshAxis{dp(4), edp(2), ep(2)}, ShardGrads: true, ShardParams: true,
+				Overlap: true},
 		} {
 			got, g := runRagged(t, o, 4, full, shares[name])
 			require.InDelta(t, loss, got, 2e-6, "%s %+v", name, o)

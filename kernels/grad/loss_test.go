@@ -57,7 +57,8 @@ func TestLossKeepsExponentials(t *testing.T) {
 		{"no backward", grad.Options{KeepLogits: true, Mesh: tp, NoGrad: true}, 4, 10000, 0, 0},
 	} {
 		lse, bwd := lossNodes(c.o, c.t, 8, c.v)
-		if c.o.Mesh == nil && !c.o.NoGrad && c.kept == 0 { // the loss waits for the backward, and keeps nothing
+		if c.o.Mesh == nil && !c.o.NoGrad &&
+			c.kept == 0 { // the loss waits for the backward, and keeps nothing
 			require.Nil(t, lse, c.name)
 			continue
 		}
@@ -81,7 +82,8 @@ func TestLossKeepsExponentials(t *testing.T) {
 func TestLossWaits(t *testing.T) {
 	all := []string{"linear_lse", "lse_join", "nll"}
 	record := func(o grad.Options,
-		f func(tape *grad.Tape, loss func(name string) *grad.Value)) (forward, backward, input, weight []string) {
+		f func(tape *grad.Tape, loss func(name string) *grad.Value)) (forward, backward, input,
+		weight []string) {
 		o.InputGrad = func(string) bool { return true }
 		tape := grad.NewTape(o)
 		tape.Part(0, func() {

@@ -40,11 +40,13 @@ func TestLowGrouped(t *testing.T) {
 				return t.LowGrouped(v["x"], v["w"], t.ConstI32("off", off), p)
 			}}
 		}
-		one := groups(1, 0, 24).on(t, Options{}, -1, map[string]*tensor.Tensor{"x": x, "w": part(w, 0, n*k, 1,
+		one := groups(1, 0, 24).on(t, Options{}, -1, map[string]*tensor.Tensor{"x": x, "w": part(w, 0, n*k,
+			1,
 			n, k)})
 		want := layer(24).on(t, Options{}, -1, map[string]*tensor.Tensor{"x": x, "w": part(w, 0, n*k, n, k)})
 		require.Equal(t, want, one, name)
-		plain := rule{map[string][]int{"x": {24, k}, "w": {n, k}}, func(t *Tape, v map[string]*Value) *Value {
+		plain := rule{map[string][]int{"x": {24, k}, "w": {n, k}}, func(t *Tape,
+			v map[string]*Value) *Value {
 			return t.Linear(v["x"], v["w"], nil)
 		}}.on(t, Options{}, -1, map[string]*tensor.Tensor{"x": x, "w": part(w, 0, n*k, n, k)})
 		require.NotEqual(t, plain["y"], one["y"], name)

@@ -231,7 +231,8 @@ func TestMembers(t *testing.T) {
 		{{Name: TP, Size: 2, Rows: true}}, {{Name: "halo", Size: 2}}, {{Name: "halo", Size: 4}, {Name: TP,
 			Size: 2}},
 		{{Name: "halo", Size: 2, Rows: true}}, {{Name: "sp", Size: 2, Rows: true}, {Name: TP, Size: 2}},
-		{{Name: "cp", Size: 2, Rows: true, Context: true}}, {{Name: "cp", Size: 2, Rows: true, Context: true},
+		{{Name: "cp", Size: 2, Rows: true, Context: true}}, {{Name: "cp", Size: 2, Rows: true,
+			Context: true},
 			{Name: TP, Size: 2}}}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		x, r := all[name], rand.New(rand.NewPCG(3, 4))

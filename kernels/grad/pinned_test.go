@@ -37,7 +37,8 @@ func tapes() map[string]Options {
 		"cp":       {Mesh: []MeshAxis{cp}, Recompute: RecomputeFull},
 		"ring":     {Mesh: []MeshAxis{ring}, Recompute: RecomputeSelective},
 		"ulysses":  {Mesh: []MeshAxis{u}},
-		"hybrid":   {Mesh: []MeshAxis{dp, ring, u, sp}, ShardGrads: true, ShardParams: true, DType: tensor.BF16},
+		"hybrid": {Mesh: []MeshAxis{dp, ring, u, sp}, ShardGrads: true, ShardParams: true,
+			DType: tensor.BF16},
 	}
 }
 
@@ -53,7 +54,8 @@ func Summary(tr *Trace) string {
 		}
 	}
 	foot := tr.Memory(true, 1)
-	return fmt.Sprintf("segments %v, flops %d, bytes %d, exchanges %d, peaks %v, after %v, %.16s", count, flops, bytes,
+	return fmt.Sprintf("segments %v, flops %d, bytes %d, exchanges %d, peaks %v, after %v, %.16s", count,
+		flops, bytes,
 		sent, foot.Peak, foot.After, tr.Hash())
 }
 
@@ -72,7 +74,8 @@ func TestPinnedTraces(t *testing.T) {
 	more := moreRules()
 	for _, name := range slices.Sorted(maps.Keys(more)) {
 		for chunk := range 3 {
-			fmt.Fprintf(&b, "%s, chunk %d: %s\n", name, chunk, trial(more[name], Options{Chunk: chunk, Chunks: 3}))
+			fmt.Fprintf(&b, "%s, chunk %d: %s\n", name, chunk, trial(more[name], Options{Chunk: chunk,
+				Chunks: 3}))
 		}
 		for _, way := range []string{"tp", "sp", "zero2 tp", "cp"} {
 			fmt.Fprintf(&b, "%s, %s: %s\n", name, way, trial(more[name], ways[way]))
@@ -103,7 +106,8 @@ func moreRules() map[string]rule {
 			q, k := t.Heads(t.Linear(v["x"], v["w"], nil), 2), t.Heads(t.Linear(v["x"], v["wk"], nil), 2)
 			sink := t.Param("wsink", []int{1, 4}, 1, 1, false)
 			cu := t.Data("cu", tensor.I32, 3)
-			return t.Flat(t.Attention(q, k, k, cu, cu, AttentionConfig{Scale: 0.5, Causal: true, Window: 4, Sink: sink}))
+			return t.Flat(t.Attention(q, k, k, cu, cu, AttentionConfig{Scale: 0.5, Causal: true, Window: 4,
+				Sink: sink}))
 		}},
 	}
 }

@@ -50,7 +50,8 @@ func relayMeshes() [][]grad.MeshAxis {
 	tp, sp := grad.MeshAxis{Name: "tp", Size: 2}, grad.MeshAxis{Name: "tp", Size: 2, Rows: true}
 	dp := grad.MeshAxis{Name: "dp", Size: 2, Data: true, Zero: true}
 	return [][]grad.MeshAxis{
-		{cpAxis(3, false, false)}, {cpAxis(3, true, true)}, {cpAxis(4, false, true)}, {cpAxis(4, false, false)},
+		{cpAxis(3, false, false)}, {cpAxis(3, true, true)}, {cpAxis(4, false, true)}, {cpAxis(4, false,
+			false)},
 		{cpAxis(2, false, true), tp}, {cpAxis(4, true, true), sp}, {cpAxis(2, true, true), uAxis(2)},
 		{dp, cpAxis(3, false, true)}, {uAxis(4)},
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// answerWithin is how long whoever asks at a socket may take to read the answer.
-const answerWithin = 5 * time.Second
+// AnswerWithin is how long whoever asks at a socket may take to read the answer, and may wait for it.
+const AnswerWithin = 5 * time.Second
 
 // Answer gives whoever connects to the socket of a name of process proc in dir what reply says, as one JSON
 // value, until the returned function is called. The sockets are called name-PROC.sock; process 0 removes those
@@ -29,7 +29,7 @@ func Answer(dir, name string, proc int, reply func() any) (stop func(), err erro
 			if err != nil {
 				return
 			}
-			_ = c.SetDeadline(time.Now().Add(answerWithin)) // a connection that takes none fails below
+			_ = c.SetDeadline(time.Now().Add(AnswerWithin)) // a connection that takes none fails below
 			_ = json.NewEncoder(c).Encode(reply())          // who asks may have gone
 			c.Close()
 		}

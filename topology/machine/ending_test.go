@@ -119,9 +119,8 @@ func TestChildrenNamed(t *testing.T) {
 	c := NewChildren()
 	c.root, c.log = root, func() []string { return log }
 	killed := func(pid int, at int, how string) {
-		log = append(log, "6,12,17,-;usb 1-1: new device",
-			fmt.Sprintf("3,811,%d,-,caller=T1;%s: Killed process %d (lfactor) "+
-				"total-vm:91kB, anon-rss:1kB", at*1_000_000, how, pid))
+		log = append(log, "6,12,17,-;usb 1-1: new device", fmt.Sprintf("3,811,%d,-,caller=T1;%s: Killed process %d (lfactor) "+
+			"total-vm:91kB, anon-rss:1kB", at*1_000_000, how, pid))
 	}
 	end := func(meanwhile func(pid int)) string {
 		said, _ := killedBy(t, c, put, 0, syscall.SIGKILL, meanwhile)
@@ -133,8 +132,6 @@ func TestChildrenNamed(t *testing.T) {
 	require.Contains(t, end(func(pid int) { killed(pid, 102, "Memory cgroup out of memory"); count(2) }),
 		plain+" by the system: its control group had used the 512 MiB")
 	log = nil
-	require.Equal(t, plain, end(func(pid int) { killed(pid, 99, "Out of memory") }),
-		"another process, of this number")
-	require.Equal(t, plain, end(func(pid int) { killed(pid+1, 103, "Out of memory"); count(3) }),
-		"another process")
+	require.Equal(t, plain, end(func(pid int) { killed(pid, 99, "Out of memory") }), "another process, of this number")
+	require.Equal(t, plain, end(func(pid int) { killed(pid+1, 103, "Out of memory"); count(3) }), "another process")
 }

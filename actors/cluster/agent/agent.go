@@ -84,6 +84,12 @@ func Run(ctx context.Context, o Options) error {
 		0o600); err != nil {
 		return err
 	}
+	// a path may be too long for a socket: then nobody on this host can ask, and all else works
+	if stop, err := machine.Answer(o.Dir, AliveSocket, 0, a.alive); err == nil {
+		defer stop()
+	} else {
+		a.logf("%v", err)
+	}
 	go a.spawner()
 	defer close(a.spawn)
 	follow, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -106,6 +112,21 @@ func Run(ctx context.Context, o Options) error {
 		return os.RemoveAll(o.Dir)
 	}
 	return nil
+}
+
+// AliveSocket is the name, as for machine.Answer, of the socket in an agent's directory that says that it decides.
+const AliveSocket = "alive"
+
+// Alive is what an agent says there.
+type Alive struct {
+	Host      string `json:"host"`
+	Processes int    `json:"processes"`
+}
+
+func (a *Agent) alive() any {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Alive{Host: a.name, Processes: len(a.procs)}
 }
 
 // spawner starts processes on a thread of its own: a process ends with the thread that has started it,

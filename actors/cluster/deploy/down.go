@@ -40,14 +40,16 @@ func Down(ctx context.Context, c *user.Cluster, say func(format string, a ...any
 	if err := cl.Do(ctx, "POST", "/v1/down", nil, nil); err != nil {
 		say("the head does not answer: ending what is here of it (%v)", err)
 	}
-	if err := endHolders(append(dirs, dirs...)); err != nil { // twice: one may have been starting when its turn was
+	if err := endHolders(append(dirs,
+		dirs...)); err != nil { // twice: one may have been starting when its turn was
 		return err
 	}
 	if err := downRemote(ctx, c, say); err != nil {
 		return err
 	}
 	err = c.Forget()
-	for try := 0; errors.Is(err, syscall.ENOTEMPTY) && try < 50; try++ { // a head that came up late still writes
+	for try := 0; errors.Is(err, syscall.ENOTEMPTY) &&
+		try < 50; try++ { // a head that came up late still writes
 		time.Sleep(100 * time.Millisecond)
 		if err = endHolders(dirs); err == nil {
 			err = c.Forget()

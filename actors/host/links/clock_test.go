@@ -121,7 +121,8 @@ func TestClocksShifted(t *testing.T) {
 		asked <- leader.clock()
 		<-got
 	}
-	require.Eventually(t, func() bool { return leader.Clocks()[1].Within > 0 }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return leader.Clocks()[1].Within > 0 }, 2*time.Minute,
+		time.Millisecond)
 	o := leader.Clocks()[1]
 	require.LessOrEqual(t, (o.Ahead - time.Hour).Abs(), o.Within)
 	for i, x := range all {

@@ -194,7 +194,8 @@ func TestMirrorFaults(t *testing.T) {
 			}
 			latest, err := checkpoint.Latest(x.m.root)
 			require.NoError(t, err)
-			require.Equal(t, fmt.Sprintf("step-%08d", sure), filepath.Base(latest), "what was called durable")
+			require.Equal(t, fmt.Sprintf("step-%08d", sure), filepath.Base(latest),
+				"what was called durable")
 			require.True(t, err == nil && !x.dies || sure == 1)
 			x.fails = 0
 			require.NoError(t, x.save(3), "request %d of %d", (k+1)/2, n)
@@ -227,7 +228,8 @@ func TestMirrorPlaces(t *testing.T) {
 		require.NoError(t, x.save(2), c.name)
 		require.Equal(t, 1, strings.Count(x.said.String(), c.said), "%s: said once: %s", c.name, x.said)
 		for _, h := range []string{"a", "b", "c"} {
-			require.Equal(t, slices.Contains(c.has, h) || c.lab.shared, x.left(h) == 2, "%s on %s", c.name, h)
+			require.Equal(t, slices.Contains(c.has, h) || c.lab.shared, x.left(h) == 2, "%s on %s", c.name,
+				h)
 		}
 		if c.name == "three hosts" {
 			require.Equal(t, int64(2), x.left("b", "c"), "each shard is on two")

@@ -38,9 +38,10 @@ func night(t *testing.T) string {
 	}
 	late := func(step int) bool { return step > 1440 }
 	write(run.EdgesName, func(step int) []any {
-		w := record.EdgeWindow{Time: at(step), Seconds: 10, Step: int64(step), Looks: 20, Edges: []record.EdgeUse{
-			{From: "rank0", To: "rank1", Messages: 8, Bytes: 800, Waits: 2, Longest: .1},
-			{From: "rank1", To: "rank2", Messages: 8, Bytes: 800, Waits: 2, Longest: .1}},
+		w := record.EdgeWindow{Time: at(step), Seconds: 10, Step: int64(step), Looks: 20,
+			Edges: []record.EdgeUse{
+				{From: "rank0", To: "rank1", Messages: 8, Bytes: 800, Waits: 2, Longest: .1},
+				{From: "rank1", To: "rank2", Messages: 8, Bytes: 800, Waits: 2, Longest: .1}},
 			Actors: []record.ActorUse{{Actor: "rank1", Busy: 15, Waits: 2, Memory: 1 << 20}}}
 		if late(step) {
 			w.Edges[1].Waits = 12
@@ -48,7 +49,8 @@ func night(t *testing.T) string {
 		return []any{w}
 	})
 	write("metrics.jsonl", func(step int) []any {
-		m := run.Metrics{Step: int64(step), Loss: 2 + .02*float64(step%2), GradNorm: 1, TokensSec: 1000, Seconds: 10,
+		m := run.Metrics{Step: int64(step), Loss: 2 + .02*float64(step%2), GradNorm: 1, TokensSec: 1000,
+			Seconds:  10,
 			DataWait: .1, PeakBytes: 1 << 20, Scale: 1, Slowest: 2}
 		if late(step) {
 			m.TokensSec = 650
@@ -117,7 +119,8 @@ func TestTables(t *testing.T) {
 	for _, m := range made {
 		counts[m.Name] = m.Rows
 	}
-	require.Equal(t, map[string]int64{"metrics": 2880, "experts": 2, "events": 19, "edges": 5760, "actors": 2880, "jobs": 1,
+	require.Equal(t, map[string]int64{"metrics": 2880, "experts": 2, "events": 19, "edges": 5760,
+		"actors": 2880, "jobs": 1,
 		"messages": 0}, counts)
 	steps := rows[Metric](t, out, "metrics")
 	require.Equal(t, 9., *steps[1699].Loss)
@@ -125,7 +128,8 @@ func TestTables(t *testing.T) {
 	require.True(t, steps[1499].Skipped)
 	require.Equal(t, []Expert{{1, 3, 0, 5, 1, .5}, {1, 3, 1, 7, 1, .5}}, rows[Expert](t, out, "experts"))
 	e := rows[Edge](t, out, "edges")[5759]
-	require.Equal(t, Edge{time.Date(2026, 3, 2, 6, 0, 0, 0, time.UTC), 10, 2880, "rank1", "rank2", 8, 800, 20, 12, .1}, e)
+	require.Equal(t, Edge{time.Date(2026, 3, 2, 6, 0, 0, 0, time.UTC), 10, 2880, "rank1", "rank2", 8, 800,
+		20, 12, .1}, e)
 	require.Equal(t, []Job{{"rank2", 0, "1F0.0", "F", 3, 2, .5}}, rows[Job](t, out, "jobs"))
 	for _, x := range rows[Event](t, out, "events") {
 		if x.Kind == "recovered" {
@@ -134,7 +138,8 @@ func TestTables(t *testing.T) {
 		}
 	}
 
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte("{\"step\":1}\nno\n{\"step\":2}\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "metrics.jsonl"),
+		[]byte("{\"step\":1}\nno\n{\"step\":2}\n"), 0o600))
 	_, err = Make(dir, out)
 	require.ErrorContains(t, err, "metrics.jsonl:2: ")
 	require.Len(t, rows[Metric](t, out, "metrics"), 2880, "the table that was there stays whole")
@@ -144,8 +149,10 @@ func TestTables(t *testing.T) {
 
 // TestKinds: what a run says is told apart.
 func TestKinds(t *testing.T) {
-	for msg, want := range map[string]string{"! slow: rank 1 …": "slow", "eval": "eval", "eval  step 3  loss 2": "",
-		"! no step for 30 s, because …": "stalled", "stopped on request after step 3": "stopped", "logs    run": "said",
+	for msg, want := range map[string]string{"! slow: rank 1 …": "slow", "eval": "eval",
+		"eval  step 3  loss 2":          "",
+		"! no step for 30 s, because …": "stalled", "stopped on request after step 3": "stopped",
+		"logs    run":               "said",
 		"! metrics are not written": "warning", "saved step 4: durable": "durable"} {
 		line, err := json.Marshal(map[string]any{"msg": msg, "level": "info", "ts": 1.5})
 		require.NoError(t, err)
@@ -176,7 +183,8 @@ func TestColumns(t *testing.T) {
 			columns = append(columns, "`"+c[0]+"`")
 		}
 		row := regexp.MustCompile("(?m)^\\| `" + m.Name + "` \\|.*$").FindString(string(text))
-		require.True(t, strings.HasSuffix(row, "| "+strings.Join(columns, ", ")+" |"), "%s: %s, want %v", page, row, columns)
+		require.True(t, strings.HasSuffix(row, "| "+strings.Join(columns, ", ")+" |"), "%s: %s, want %v",
+			page, row, columns)
 		require.NoError(t, f.Close())
 	}
 }

@@ -59,7 +59,8 @@ func TestClusterAllKilled(t *testing.T) {
 	env := clusterHome(t, dir, "test")
 	home := filepath.Join(dir, "home")
 	rng := rand.New(rand.NewPCG(7, 3))
-	train := []string{"train", "run.yaml", "--cluster", "test", "plan.procs=2", fmt.Sprint("train.steps=", steps)}
+	train := []string{"train", "run.yaml", "--cluster", "test", "plan.procs=2", fmt.Sprint("train.steps=",
+		steps)}
 	for range rounds {
 		code, out := runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test")
 		require.Zero(t, code, out)

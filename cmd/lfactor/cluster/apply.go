@@ -14,8 +14,9 @@ import (
 
 // apply makes a cluster have the hosts that a file has.
 func apply() *cobra.Command {
-	c := &cobra.Command{Use: "apply hosts.yaml", Short: "Make the cluster have the hosts of a file: add, take in " +
-		"again, remove",
+	c := &cobra.Command{Use: "apply hosts.yaml",
+		Short: "Make the cluster have the hosts of a file: add, take in " +
+			"again, remove",
 		Long: "Hosts of the file that are no members are added, those that are away are taken in again, and " +
 			"members that\nwere added by ssh and are not in the file are removed. Where all is as written " +
 			"nothing is done. The heads\nstay where they are; a cluster that is not there is made by " +

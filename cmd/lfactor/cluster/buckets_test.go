@@ -47,6 +47,7 @@ func TestClusterBuckets(t *testing.T) {
 		states = append(states, stateOf(t, dir, 16))
 	}
 	require.Equal(t, states[0], states[1])
-	t.Logf("median step: %.3f s with gradients behind the backward, %.3f s in buckets", median["0"], median["1MiB"])
+	t.Logf("median step: %.3f s with gradients behind the backward, %.3f s in buckets", median["0"],
+		median["1MiB"])
 	require.Less(t, median["1MiB"], 0.9*median["0"])
 }

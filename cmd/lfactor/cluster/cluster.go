@@ -27,8 +27,10 @@ func Command() *cobra.Command {
 		"look after it",
 		Long: "`lfactor cluster up` makes a cluster; `lfactor train run.yaml --cluster NAME` runs on it. " +
 			"Without a name, commands mean the cluster that was made last."}
-	c.AddCommand(up(), down(), status(), token(), users(), join(), add(), apply(), check(), drain(), remove(), replace(), logs(),
-		backup(), restore(), headCommand(), agentCommand(), installCommand(), uninstallCommand())
+	c.AddCommand(up(), down(), status(), token(), users(), join(), add(), apply(), check(), drain(),
+		remove(), replace(), logs(),
+		backup(), restore(), manifest(), alive(), headCommand(), agentCommand(), installCommand(),
+		uninstallCommand())
 	return c
 }
 
@@ -155,7 +157,8 @@ func headCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			command := append([]string{program, "--program", self, "--program-version", cli.Version()}, args...)
+			command := append([]string{program, "--program", self, "--program-version", cli.Version()},
+				args...)
 			return syscall.Exec(program, command, os.Environ())
 		}}
 }
@@ -167,7 +170,8 @@ func agentCommand() *cobra.Command {
 	addr := c.Flags().String("addr", "127.0.0.1", "address of this host for edges")
 	heads := c.Flags().StringSlice("head", nil, "addresses of the head")
 	ports := c.Flags().String("ports", "", "ports that may be used, as 7400-7499; any by default")
-	local := c.Flags().StringArray("head-dir", nil, "address and directory of a head that is on this machine")
+	local := c.Flags().StringArray("head-dir", nil,
+		"address and directory of a head that is on this machine")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if len(*heads) == 0 {
 			return exit.Usagef("cluster agent: --head is wanted")

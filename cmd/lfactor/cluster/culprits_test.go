@@ -202,7 +202,8 @@ func TestClusterWhy(t *testing.T) {
 			p.env = append(p.env[:len(p.env):len(p.env)], "LFACTOR_FAULT="+c.fault(p))
 		}
 		p.verb(0, append([]string{"train", "run.yaml", "--cluster", "test", "--detach", "plan.procs=4",
-			"train.steps=100000", "log.stall=600", "checkpoint.interval=0", "schedule.decay_steps=1000", "train.buddy=off",
+			"train.steps=100000", "log.stall=600", "checkpoint.interval=0", "schedule.decay_steps=1000",
+			"train.buddy=off",
 			"log.dir=" + p.dir, "checkpoint.dir=" + p.dir + "/ckpt"}, widerArgs[:3]...)...)
 		p.env = v.env
 		said, want := c.named(p)

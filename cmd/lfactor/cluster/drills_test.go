@@ -47,7 +47,10 @@ const faultLasts = 2 * time.Second
 
 // drillKinds are all kinds of faults.
 var drillKinds = []drill{
-	{"leader killed", func(d *drills, s *head.Status) func() { return d.signal("KILL", s.Jobs[0].Procs[0]) }},
+	{"leader killed", func(d *drills, s *head.Status) func() {
+		return d.signal("KILL",
+			s.Jobs[0].Procs[0])
+	}},
 	{"worker killed", func(d *drills, s *head.Status) func() { return d.signal("KILL", d.worker(s)) }},
 	{"leader stopped", func(d *drills, s *head.Status) func() {
 		return d.signal("STOP", s.Jobs[0].Procs[0])
@@ -172,7 +175,8 @@ func (d *drills) end(id string) {
 	code, out = runIn(d.t, quiet, nil, append(d.arguments(), "-q", fmt.Sprint("train.steps=", steps))...)
 	require.Zero(d.t, code, out)
 	require.Equal(d.t, stateOf(d.t, quiet, steps), stateOf(d.t, d.dir, steps))
-	d.t.Logf("run %s: %d steps, weights, optimizer state and ledger are those of a run left alone", id, steps)
+	d.t.Logf("run %s: %d steps, weights, optimizer state and ledger are those of a run left alone", id,
+		steps)
 }
 
 // meet lets a fault happen, and waits until all is well again.

@@ -67,7 +67,8 @@ func TestClusterFullDisk(t *testing.T) {
 	require.Contains(t, out, "no job runs")
 	require.Equal(t, stateOf(t, quiet, 1500), stateOf(t, dir, 1500))
 	require.NotEqual(t, pid, machine.Holder(filepath.Join(cluster, "head")))
-	v.verb(0, "train", "run.yaml", "--cluster", "test", "train.steps=2", "log.dir=run2", "checkpoint.dir=ckpt2")
+	v.verb(0, "train", "run.yaml", "--cluster", "test", "train.steps=2", "log.dir=run2",
+		"checkpoint.dir=ckpt2")
 	t.Log(v.verb(0, "events"))
 }
 

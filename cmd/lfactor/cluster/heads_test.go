@@ -123,7 +123,8 @@ func TestClusterHeads(t *testing.T) {
 	require.NoError(t, cmd.Wait(), said.String())
 	require.Equal(t, want, stateOf(t, h.dir, steps), said.String())
 	for step := 1; step <= steps; step++ {
-		require.Contains(t, said.String(), fmt.Sprintf("step %d/%d", step, steps), "nothing it wrote is lost")
+		require.Contains(t, said.String(), fmt.Sprintf("step %d/%d", step, steps),
+			"nothing it wrote is lost")
 	}
 	code, logs, errs := streamsEnv(t, h.dir, h.env, "logs", "1", "--proc", "0")
 	require.Zero(t, code, errs)
@@ -212,7 +213,8 @@ func TestHeadsRefused(t *testing.T) {
 		{"h1,h1,h2", `"h1" is there twice`}, {"h1,-,h2", `"-" is there twice, or is not a name`},
 		{"a,b,c,d,e,f,g,h,i", "9 are more than 7"},
 	} {
-		code, out := runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test", "--heads", c.heads)
+		code, out := runIn(t, dir, env, "cluster", "up", "--local", "2", "--name", "test", "--heads",
+			c.heads)
 		require.Equal(t, 2, code, out)
 		require.Contains(t, out, c.want)
 		require.Equal(t, 1, strings.Count(out, "\n"), out)

@@ -40,8 +40,9 @@ func token() *cobra.Command {
 }
 
 func join() *cobra.Command {
-	c := &cobra.Command{Use: "join TOKEN | --slurm [-- COMMAND…]", Short: "Let this host take part in a " +
-		"cluster until this command ends",
+	c := &cobra.Command{Use: "join TOKEN | --slurm [-- COMMAND…] | --kubernetes [-- COMMAND…]",
+		Short: "Let this host take part in a " +
+			"cluster until this command ends",
 		Long: "join makes this host a member of the cluster that `lfactor cluster token` was asked on, and " +
 			"runs its agent until it gets\nSIGTERM or the cluster ends. The token is \"-\" to be read from " +
 			"stdin, where `ps` does not show it.\n\n" +
@@ -52,16 +53,23 @@ func join() *cobra.Command {
 	addr := c.Flags().String("addr", "", "address that other hosts reach this one by; by default that on "+
 		"the way to the head")
 	slurm := c.Flags().Bool("slurm", false, "make a cluster of the tasks that srun has started")
-	meet := c.Flags().String("meet", "", "with --slurm: directory that all hosts see; by default that of "+
-		"sbatch")
+	kubernetes := c.Flags().Bool("kubernetes", false,
+		"make a cluster of the pods of a job that cluster manifest describes")
+	meet := c.Flags().String("meet", "",
+		"with --slurm and --kubernetes: directory that all hosts see; by default that of "+
+			"sbatch, or the volume")
 	margin := c.Flags().Duration("margin", time.Minute, "with --slurm: how long before the allocation ends "+
 		"the run is asked to save and end")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if *slurm {
-			return joinSlurm(c, args, *addr, *meet, *margin)
+		if *slurm || *kubernetes {
+			g, err := gang(*slurm, *kubernetes)
+			if err != nil {
+				return err
+			}
+			return joinGang(c, g, args, *addr, *meet, *margin)
 		}
 		if len(args) != 1 {
-			return exit.Usagef("cluster join: want a token, or --slurm")
+			return exit.Usagef("cluster join: want a token, --slurm or --kubernetes")
 		}
 		text := args[0]
 		if text == "-" {
@@ -92,6 +100,17 @@ func join() *cobra.Command {
 		return cli.Emit(c, h, func(io.Writer) {})
 	}
 	return c
+}
+
+// gang reads what the launcher of this task says of it.
+func gang(slurm, kubernetes bool) (deploy.Gang, error) {
+	switch {
+	case slurm && kubernetes:
+		return deploy.Gang{}, exit.Usagef("--slurm and --kubernetes: one of them has started this task")
+	case slurm:
+		return deploy.ReadSlurm(os.Getenv, deploy.AskSlurm)
+	}
+	return deploy.ReadKubernetes(os.Getenv)
 }
 
 // agentOptions are those of an agent of this binary.

@@ -27,7 +27,8 @@ func TestClusterLeaderKilled(t *testing.T) {
 	t.Parallel()
 	const steps = 120
 	quiet := tinyRun(t)
-	train := []string{"train", "run.yaml", "plan.procs=4", "checkpoint.interval=25", "train.eval_interval=40",
+	train := []string{"train", "run.yaml", "plan.procs=4", "checkpoint.interval=25",
+		"train.eval_interval=40",
 		fmt.Sprint("train.steps=", steps)}
 	code, out := runIn(t, quiet, nil, append(train, "-q")...)
 	require.Zero(t, code, out)
@@ -89,7 +90,8 @@ func TestClusterLeaderStopped(t *testing.T) {
 	t.Parallel()
 	const steps = 60
 	quiet := tinyRun(t)
-	train := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=25", fmt.Sprint("train.steps=", steps)}
+	train := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=25",
+		fmt.Sprint("train.steps=", steps)}
 	code, out := runIn(t, quiet, nil, append(train, "-q")...)
 	require.Zero(t, code, out)
 	v := newVerbs(t)

@@ -14,7 +14,8 @@ func TestClusterPlaced(t *testing.T) {
 	dir := tinyRun(t)
 	r := onRig(t, dir, 3)
 	r.Hosts[1].Rate(300_000_000)
-	train := []string{"train", "run.yaml", "--cluster", "rig", "plan.procs=2", "plan.dp=1", "train.steps=2", "-q",
+	train := []string{"train", "run.yaml", "--cluster", "rig", "plan.procs=2", "plan.dp=1", "train.steps=2",
+		"-q",
 		"--hosts", "2"}
 	r.on(0, train...)
 	require.Contains(t, r.on(0, "events"), "job 1 starts on [h1 h2]\n", "nothing is measured yet")

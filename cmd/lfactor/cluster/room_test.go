@@ -139,7 +139,8 @@ func narrows(t *testing.T, zero int) {
 	require.NoError(t, cmd.Wait(), said.String())
 	t.Logf("lost after step %d; ended %.1f s later", at, time.Since(began).Seconds())
 	for _, line := range strings.Split(said.String(), "\n") {
-		if !strings.Contains(line, "step ") || strings.Contains(line, "saved") || strings.Contains(line, "!") {
+		if !strings.Contains(line, "step ") || strings.Contains(line, "saved") || strings.Contains(line,
+			"!") {
 			t.Log(line)
 		}
 	}

@@ -150,7 +150,10 @@ func TestSlurmReal(t *testing.T) {
 	began := time.Now()
 	out, err := on("scancel", "-u", "root")
 	require.NoError(t, err, out)
-	require.Eventually(t, func() bool { return state() == "CANCELLED" && strings.Contains(log(), "durable") },
+	require.Eventually(t, func() bool {
+		return state() == "CANCELLED" && strings.Contains(log(),
+			"durable")
+	},
 		2*time.Minute, 100*time.Millisecond, "%s", log())
 	t.Logf("saved and ended %v after scancel: KillWait is 30 s", time.Since(began).Round(time.Millisecond))
 	state, log = submit(2)

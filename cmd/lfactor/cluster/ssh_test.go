@@ -179,11 +179,13 @@ func TestClusterSSHHeads(t *testing.T) {
 		}
 		return ""
 	}
-	require.Eventually(t, func() bool { first = status(); return first != "" }, 2*time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { first = status(); return first != "" }, 2*time.Minute,
+		50*time.Millisecond)
 	// no job runs on the host that will be lost
 	code, out = l.user("cluster", "drain", first)
 	require.Zero(t, code, out)
-	code, out = l.user("train", "run.yaml", "--cluster", "lab", "--detach", "plan.procs=2", "train.steps=150")
+	code, out = l.user("train", "run.yaml", "--cluster", "lab", "--detach", "plan.procs=2",
+		"train.steps=150")
 	require.Zero(t, code, out)
 	require.Eventually(t, func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
@@ -198,7 +200,8 @@ func TestClusterSSHHeads(t *testing.T) {
 	// the new head gives agents some seconds to come back, by when the run may have ended
 	require.Eventually(t, func() bool {
 		code, out = l.user("events")
-		return code == 0 && strings.Contains(out, "host "+first+" is lost: it did not come back to the new head")
+		return code == 0 && strings.Contains(out,
+			"host "+first+" is lost: it did not come back to the new head")
 	}, 2*time.Minute, 100*time.Millisecond)
 	require.NotContains(t, out, "starts again")
 	t.Log(out)

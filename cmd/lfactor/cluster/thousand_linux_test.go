@@ -138,9 +138,11 @@ func enrolled(t *testing.T, agents int) (headDir string, admin *trust.Identity, 
 	stubs = make([]*stub, agents)
 	for i := range stubs {
 		name := fmt.Sprintf("h%04d", i)
-		id, serial := issue(filepath.Join(dir, "agents", name), trust.Subject{Name: name, Role: trust.Agent}, key)
+		id, serial := issue(filepath.Join(dir, "agents", name), trust.Subject{Name: name, Role: trust.Agent},
+			key)
 		serials[name] = serial
-		stubs[i] = &stub{id: id, gone: make(chan struct{}), info: control.Info{Name: name, Addr: "127.0.0.1", Cores: 8,
+		stubs[i] = &stub{id: id, gone: make(chan struct{}), info: control.Info{Name: name, Addr: "127.0.0.1",
+			Cores:  8,
 			Binary: binary, Version: cli.Version(), Memory: 64 << 30, Disk: 1 << 40, Pid: i + 1}}
 	}
 	require.NoError(t, head.Enroll(headDir, serials))
@@ -166,7 +168,11 @@ func TestThousandAgents(t *testing.T) {
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 	}()
-	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(headDir, control.UpFile)); return err == nil },
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(headDir,
+			control.UpFile))
+		return err == nil
+	},
 		2*time.Minute, 50*time.Millisecond)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -56,7 +56,8 @@ func TestTraceMerged(t *testing.T) {
 			}
 		}
 		require.GreaterOrEqual(t, seen, 12*4*9/10, "both processes tell almost all they did")
-		code, diff := runIn(t, dir, env, "sim", "diff", "run/trace.json", "run.yaml", "plan.procs=2", "plan.dp=1",
+		code, diff := runIn(t, dir, env, "sim", "diff", "run/trace.json", "run.yaml", "plan.procs=2",
+			"plan.dp=1",
 			"--cluster", "cpu")
 		require.Zero(t, code, diff)
 		require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))

@@ -49,7 +49,8 @@ func addUser() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, u, func(w io.Writer) {
-			fmt.Fprintf(w, "user %s may %s until %s; put %s to ~/.lfactor/clusters/%s of that user\n", u.Name,
+			fmt.Fprintf(w, "user %s may %s until %s; put %s to ~/.lfactor/clusters/%s of that user\n",
+				u.Name,
 				u.Role,
 				u.Until.Format(time.DateOnly), args[1], cl.Name)
 		})

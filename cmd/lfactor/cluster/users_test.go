@@ -15,7 +15,8 @@ func TestClusterUsers(t *testing.T) {
 	code, out := runIn(t, dir, env, "cluster", "up", "--local", "1", "--name", "users")
 	require.Zero(t, code, out)
 	home := filepath.Join(dir, "hers")
-	code, out = runIn(t, dir, env, "cluster", "user", "add", "vera", filepath.Join(home, "clusters", "users"),
+	code, out = runIn(t, dir, env, "cluster", "user", "add", "vera", filepath.Join(home, "clusters",
+		"users"),
 		"--cluster", "users")
 	require.Zero(t, code, out)
 	require.Contains(t, out, "user vera may view until")

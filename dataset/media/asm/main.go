@@ -75,8 +75,7 @@ func words(a, b int) Mem {
 
 // dwords is a constant of a 32-bit number.
 func dwords(a int) Mem {
-	return constant(fmt.Sprintf("dwords_%d", uint32(a)),
-		func(i int) byte { return byte(a >> (8 * (i % 4))) })
+	return constant(fmt.Sprintf("dwords_%d", uint32(a)), func(i int) byte { return byte(a >> (8 * (i % 4))) })
 }
 
 // fill returns a register with a constant.

@@ -44,8 +44,7 @@ func trueMotion(dst *byte, eights int)
 // The pure Go of the same arithmetic defines it.
 //
 //go:noescape
-func filterMacroblock(y *byte, u *byte, v *byte, strideY int, strideC int, edges int, limit int, inner int,
-	high int)
+func filterMacroblock(y *byte, u *byte, v *byte, strideY int, strideC int, edges int, limit int, inner int, high int)
 
 // yuv32 turns n·32 pixels of a row into RGB; chroma begins a sample before it, u and v are nearer than uf and vf.
 // The pure Go of the same arithmetic defines it.
@@ -159,5 +158,4 @@ func rgb8(dst *byte, px *uint32, n int)
 // The pure Go of the same arithmetic defines it.
 //
 //go:noescape
-func readLiterals(r *byte, pix *uint32, most int, green *uint32, red *uint32, blue *uint32,
-	alpha uint32) (n int, symbol int)
+func readLiterals(r *byte, pix *uint32, most int, green *uint32, red *uint32, blue *uint32, alpha uint32) (n int, symbol int)

@@ -127,8 +127,7 @@ func inverseConstants(coef *[25 * 16]int16) {
 		a, b := constant+t[4*i+3], t[4*i+1]+t[4*i+2]
 		c, e := t[4*i+1]-t[4*i+2], constant-t[4*i+3]
 		out := coef[64*i:]
-		out[0], out[16], out[32], out[48] = int16((a+b)>>3), int16((e+c)>>3), int16((a-b)>>3),
-			int16((e-c)>>3)
+		out[0], out[16], out[32], out[48] = int16((a+b)>>3), int16((e+c)>>3), int16((a-b)>>3), int16((e-c)>>3)
 	}
 }
 

@@ -19,21 +19,19 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// slurmJoin makes a cluster of the hosts of an allocation.
-type slurmJoin struct {
-	deploy.Slurm
+// gangJoin makes a cluster of the hosts that a launcher has started this command on.
+type gangJoin struct {
+	deploy.Gang
 	addr   string
 	margin time.Duration
 	self   string
 }
 
-// joinSlurm takes part in a cluster of the tasks of a Slurm step. The first task carries out the command of
-// lfactor that args are, and with its end the cluster ends.
-func joinSlurm(c *cobra.Command, args []string, addr, meet string, margin time.Duration) (err error) {
-	s := slurmJoin{addr: addr, margin: margin}
-	if s.Slurm, err = deploy.ReadSlurm(os.Getenv, deploy.AskSlurm); err != nil {
-		return err
-	}
+// joinGang takes part in a cluster of the tasks of a step of Slurm or of a job of Kubernetes. The first task carries
+// out the command of lfactor that args are, and with its end the cluster ends.
+func joinGang(c *cobra.Command, g deploy.Gang, args []string, addr, meet string,
+	margin time.Duration) (err error) {
+	s := gangJoin{Gang: g, addr: addr, margin: margin}
 	if meet != "" {
 		s.Meet = meet
 	}
@@ -45,28 +43,32 @@ func joinSlurm(c *cobra.Command, args []string, addr, meet string, margin time.D
 			return err
 		}
 	}
-	// Slurm sends SIGTERM to every process of the step, and twice is a kill: only the first task acts on it
-	if err := os.Setenv(machine.EnvHoldTerm, "1"); err != nil {
-		return err
+	if s.Launcher == deploy.Slurm {
+		// Slurm sends SIGTERM to every process of the step, and twice is a kill: only the first task acts on it
+		if err := os.Setenv(machine.EnvHoldTerm, "1"); err != nil {
+			return err
+		}
+		if s.Task > 0 {
+			signal.Ignore(syscall.SIGTERM)
+		}
 	}
 	if s.Task > 0 {
-		signal.Ignore(syscall.SIGTERM)
 		return s.follow(context.WithoutCancel(c.Context()))
 	}
 	return s.lead(c.Context(), args)
 }
 
 // follow is what all tasks do but the first: they run an agent until the cluster ends.
-func (s *slurmJoin) follow(ctx context.Context) error {
-	t, err := s.Invited(ctx)
-	if err != nil {
-		return err
-	}
+func (s *gangJoin) follow(ctx context.Context) error {
 	o, err := agentOptions()
 	if err != nil {
 		return err
 	}
-	h, heads, err := deploy.Join(ctx, t, s.Host, s.addr, o.Binary)
+	h, heads, err := s.joined(ctx, o.Binary)
+	if errors.Is(err, deploy.ErrDone) {
+		say("%v: nothing is left to do", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -74,8 +76,29 @@ func (s *slurmJoin) follow(ctx context.Context) error {
 	return agent.Run(ctx, o)
 }
 
+// joined makes this host a member. A pod that was started again may find a token that it has used before: it waits for
+// the next.
+func (s *gangJoin) joined(ctx context.Context, binary string) (h user.Host, heads []string, err error) {
+	for limit := time.Now().Add(s.Limit()); ; {
+		t, err := s.Invited(ctx)
+		if err != nil {
+			return h, nil, err
+		}
+		h, heads, err = deploy.Join(ctx, t, s.Host, s.addr, binary)
+		if err == nil || s.Launcher == deploy.Slurm || time.Now().After(limit) {
+			return h, heads, err
+		}
+		say("! %v; asking again", err)
+		select {
+		case <-ctx.Done():
+			return h, nil, ctx.Err()
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
 // lead brings the cluster up, carries the command out on it, and takes the cluster down.
-func (s *slurmJoin) lead(ctx context.Context, args []string) (err error) {
+func (s *gangJoin) lead(ctx context.Context, args []string) (err error) {
 	whole := context.WithoutCancel(ctx) // the cluster comes up, and goes, whole
 	u := &deploy.Up{Name: s.Cluster(), Say: say}
 	c, err := u.Local(whole, 1, s.addr)
@@ -83,11 +106,10 @@ func (s *slurmJoin) lead(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, deploy.Down(whole, c, say)) }()
-	remove, err := s.Invite(whole, c)
-	if err != nil {
+	if err := s.Invite(whole, c); err != nil {
 		return err
 	}
-	defer remove()
+	defer func() { err = errors.Join(err, s.Leave(err == nil)) }()
 	n, err := s.Gather(ctx, c)
 	if err != nil {
 		return err
@@ -95,14 +117,17 @@ func (s *slurmJoin) lead(ctx context.Context, args []string) (err error) {
 	if n < s.Tasks {
 		say("! %d of %d hosts have joined; going on without the others", n, s.Tasks)
 	}
-	say("cluster %s has %d hosts of Slurm's job %s", c.Name, n, s.Job)
+	say("cluster %s has %d hosts of %s's job %s", c.Name, n, s.Launcher, s.Job)
+	if s.Launcher == deploy.Kubernetes { // which starts pods again
+		go s.InviteAgain(ctx, c)
+	}
 	ctx, stop := s.until(ctx)
 	defer stop()
 	return s.carryOut(ctx, c, args)
 }
 
 // until ends in time for a save before the allocation does.
-func (s *slurmJoin) until(ctx context.Context) (context.Context, func()) {
+func (s *gangJoin) until(ctx context.Context) (context.Context, func()) {
 	if s.End.IsZero() {
 		return ctx, func() {}
 	}
@@ -113,7 +138,7 @@ func (s *slurmJoin) until(ctx context.Context) (context.Context, func()) {
 }
 
 // carryOut runs a command of lfactor on the cluster. The end of ctx asks it to end, as Ctrl-C does.
-func (s *slurmJoin) carryOut(ctx context.Context, c *user.Cluster, args []string) error {
+func (s *gangJoin) carryOut(ctx context.Context, c *user.Cluster, args []string) error {
 	if len(args) == 0 {
 		<-ctx.Done()
 		return nil

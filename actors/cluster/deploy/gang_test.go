@@ -26,7 +26,8 @@ func task(change ...string) func(string) string {
 func TestReadSlurm(t *testing.T) {
 	s, err := ReadSlurm(task(), nil)
 	require.NoError(t, err)
-	require.Equal(t, Slurm{Job: "41", Step: "2", Task: 1, Tasks: 3, Host: "n2", Meet: "/work"}, s)
+	require.Equal(t, Gang{Launcher: Slurm, Job: "41", Step: "2", Task: 1, Tasks: 3, Host: "n2",
+		Meet: "/work"}, s)
 	require.Equal(t, "slurm-41", s.Cluster())
 	s, err = ReadSlurm(task("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1", "SLURMD_NODENAME", "localhost"),
 		nil)
@@ -62,7 +63,7 @@ func TestSlurmEnd(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, int64(1795374200), s.End.Unix())
-	says := func(text string, fails error) (Slurm, error) {
+	says := func(text string, fails error) (Gang, error) {
 		return ReadSlurm(task(), func(job string) (string, error) {
 			require.Equal(t, "41", job)
 			return text, fails
@@ -84,11 +85,54 @@ func TestSlurmEnd(t *testing.T) {
 
 // TestSlurmMeeting: a task takes the token that is its own, and refuses a file that has none for it.
 func TestSlurmMeeting(t *testing.T) {
-	s := Slurm{Job: "1", Step: "0", Task: 2, Tasks: 3, Meet: t.TempDir()}
+	s := Gang{Launcher: Slurm, Job: "1", Step: "0", Task: 2, Tasks: 3, Meet: t.TempDir()}
 	require.NoError(t, os.WriteFile(s.file(), []byte(`{"tokens":["a","b"]}`), 0o600))
 	_, err := s.Invited(t.Context())
 	require.ErrorContains(t, err, "token", "the second, which is none of a cluster")
 	require.NoError(t, os.WriteFile(s.file(), []byte(`{"tokens":["a"]}`), 0o600))
 	_, err = s.Invited(t.Context())
 	require.ErrorContains(t, err, "is not what the first task writes")
+	require.NoError(t, s.Leave(true))
+	require.NoFileExists(t, s.file())
+	require.NoError(t, s.Leave(true), "it may be gone")
+	s.Launcher = Kubernetes
+	require.NoError(t, s.Leave(true))
+	_, err = s.Invited(t.Context())
+	require.ErrorIs(t, err, ErrDone)
+	require.NoError(t, s.Leave(false))
+	require.NoFileExists(t, s.file())
+}
+
+// TestReadKubernetes: what a pod reads of itself, and what it refuses in one line with exit code 2.
+func TestReadKubernetes(t *testing.T) {
+	pod := func(change ...string) func(string) string {
+		env := map[string]string{EnvJob: "train", EnvUID: "u7", EnvHosts: "4", EnvPod: "train-3",
+			EnvPodIP:               "10.0.0.7",
+			EnvMeet:                "/data",
+			"JOB_COMPLETION_INDEX": "3"}
+		for i := 0; i < len(change); i += 2 {
+			env[change[i]] = change[i+1]
+		}
+		return func(name string) string { return env[name] }
+	}
+	s, err := ReadKubernetes(pod())
+	require.NoError(t, err)
+	require.Equal(t, Gang{Launcher: Kubernetes, Job: "train", Step: "u7", Task: 3, Tasks: 4, Host: "train-3",
+		IP: "10.0.0.7", Meet: "/data"}, s)
+	require.Equal(t, "kubernetes-train", s.Cluster())
+	addr, err := s.Addr()
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.7", addr)
+	for want, change := range map[string][2]string{
+		"JOB_COMPLETION_INDEX=\"\"": {"JOB_COMPLETION_INDEX", ""},
+		"LFACTOR_HOSTS=\"many\"":    {EnvHosts, "many"},
+		"LFACTOR_MEET is not set":   {EnvMeet, ""},
+		"have to agree":             {EnvHosts, "3"},
+	} {
+		_, err := ReadKubernetes(pod(change[0], change[1]))
+		require.ErrorContains(t, err, want)
+		var coded interface{ ExitCode() int }
+		require.True(t, errors.As(err, &coded))
+		require.Equal(t, exit.Usage, coded.ExitCode(), want)
+	}
 }
