@@ -74,6 +74,8 @@ func LoadProducts(path string) (*Products, error) {
 // Numbers of the library's interface.
 const (
 	ltTransA, ltTransB                  = 3, 4 // attributes of a product
+	ltEpilogue, ltBias                  = 7, 8 // and of what is added to it
+	ltAddBias                    int32  = 4    // an epilogue
 	ltMaxWorkspace, ltReductions        = 1, 3 // of what is wanted of an algorithm
 	ltAlignment                         = 5    // and three more: of A, B, C and D
 	ltCompute32F, ltReal32F             = 68, 0
@@ -106,11 +108,36 @@ type engine struct {
 	handle uintptr
 	chosen *Chosen
 	mu     sync.Mutex
-	shapes map[string]matrices
+	shapes map[shape]*chosenShape
+}
+
+// shape is all that an algorithm depends on.
+type shape struct {
+	in, out   tensor.DType
+	m, n, k   int
+	a, b      side
+	row       int // of the result
+	add, bias bool
+}
+
+// String is the shape as the run's directory keeps it.
+func (s shape) String() string {
+	text := fmt.Sprintf("%v %v %dx%dx%d %v%d %v%d %d add=%v", s.in, s.out, s.m, s.n, s.k, s.a.turned, s.a.ld,
+		s.b.turned, s.b.ld, s.row, s.add)
+	if s.bias {
+		text += " bias"
+	}
+	return text
+}
+
+// chosenShape is a shape's description and algorithm; empty where the library has none.
+type chosenShape struct {
+	matrices
+	algorithm []byte
 }
 
 func (d *device) newEngine(l *Products, chosen *Chosen) (*engine, error) {
-	e := &engine{lib: l, chosen: chosen, shapes: map[string]matrices{}}
+	e := &engine{lib: l, chosen: chosen, shapes: map[shape]*chosenShape{}}
 	return e, d.do(func() error {
 		return l.call("cublasLtCreate", l.create,
 			uintptr(unsafe.Pointer(&e.handle)))
@@ -144,6 +171,14 @@ func sideOf(n, k, rowStep, colStep int, turnIfTerms bool) (s side, ok bool) {
 	return side{}, false
 }
 
+// op is how the library names that it is turned.
+func (s side) op() int32 {
+	if s.turned {
+		return 1
+	}
+	return 0
+}
+
 // bytes is from the first to behind the last element.
 func (s side) bytes(size int) int { return ((s.cols-1)*s.ld + s.rows) * size }
 
@@ -151,12 +186,16 @@ func (s side) bytes(size int) int { return ((s.cols-1)*s.ld + s.rows) * size }
 // where operands lie, so that equal operands give equal bits anywhere.
 func (x *issue) byLibrary(d tensor.DType, p product) bool {
 	e := x.d.engine
-	if e == nil || x.err != nil || orNil(p.bias) != nil || p.m == 0 || p.n == 0 || p.k == 0 {
+	if e == nil || x.err != nil || p.m == 0 || p.n == 0 || p.k == 0 {
 		return false
 	}
 	out := d
 	if p.wide {
 		out = tensor.F32
+	}
+	bias := orNil(p.bias) != nil
+	if bias && (out != d || p.add) { // the library has a bias of the result's dtype
+		return false
 	}
 	a, okA := sideOf(p.n, p.k, p.bRow, p.bCol,
 		true) // the library's first operand is our second: it computes yᵀ
@@ -165,32 +204,41 @@ func (x *issue) byLibrary(d tensor.DType, p product) bool {
 		p.yRow*out.Size()%ltAlign != 0 {
 		return false
 	}
-	key := fmt.Sprintf("%v %v %dx%dx%d %v%d %v%d %d add=%v", d, out, p.m, p.n, p.k, a.turned, a.ld,
-		b.turned, b.ld, p.yRow, p.add)
-	var algorithm []byte
+	s := shape{d, out, p.m, p.n, p.k, a, b, p.yRow, p.add, bias}
+	var m *chosenShape
 	x.err = x.d.do(func() (err error) {
-		m, err := e.describe(key, d, out, a, b, side{p.n, p.m, p.yRow, false})
-		if err == nil {
-			algorithm, err = e.algorithm(x.d.info.Name, key, m)
-		}
-		if err == nil && len(algorithm) > 0 {
-			err = x.multiply(e, m, algorithm, p, d, out, a, b)
+		if m, err = e.of(s, x.d.info.Name); err == nil && len(m.algorithm) > 0 {
+			err = x.multiply(e, m, p, s)
 		}
 		return err
 	})
-	return x.err != nil || len(algorithm) > 0
+	return x.err != nil || len(m.algorithm) > 0
 }
 
-// algorithm is the one for a shape of product, nil if the library has none.
-func (e *engine) algorithm(device, key string, m matrices) ([]byte, error) {
-	text, err := e.chosen.algorithm(device, e.lib.Version, key, func() (string, error) {
-		a, err := e.choose(m)
+// of describes a shape and finds its algorithm, once.
+func (e *engine) of(s shape, device string) (*chosenShape, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m := e.shapes[s]; m != nil {
+		return m, nil
+	}
+	c := &chosenShape{}
+	var err error
+	if c.matrices, err = e.describe(s); err != nil {
+		return nil, err
+	}
+	text, err := e.chosen.algorithm(device, e.lib.Version, s.String(), func() (string, error) {
+		a, err := e.choose(c.matrices)
 		return hex.EncodeToString(a), err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return hex.DecodeString(text)
+	if c.algorithm, err = hex.DecodeString(text); err != nil {
+		return nil, err
+	}
+	e.shapes[s] = c
+	return c, nil
 }
 
 // validAlgorithm reports whether a text is 64 bytes in hexadecimal digits.
@@ -199,25 +247,20 @@ func validAlgorithm(text string) bool {
 	return err == nil && len(b) == len(result{}.algorithm)
 }
 
-// describe makes the library's descriptions of a shape, once.
-func (e *engine) describe(key string, in, out tensor.DType, a, b, d side) (m matrices, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if m, ok := e.shapes[key]; ok {
-		return m, nil
-	}
+// describe makes the library's descriptions of a shape.
+func (e *engine) describe(of shape) (m matrices, err error) {
 	l := e.lib
 	if err = l.call("cublasLtMatmulDescCreate", l.descCreate, uintptr(unsafe.Pointer(&m.desc)),
 		ltCompute32F, ltReal32F); err != nil {
 		return m, err
 	}
-	for attribute, s := range map[uintptr]side{ltTransA: a, ltTransB: b} {
-		var op int32
-		if s.turned {
-			op = 1
-		}
+	attributes := map[uintptr]int32{ltTransA: of.a.op(), ltTransB: of.b.op()}
+	if of.bias {
+		attributes[ltEpilogue] = ltAddBias
+	}
+	for attribute, v := range attributes {
 		if err = l.call("cublasLtMatmulDescSetAttribute", l.descSet, m.desc, attribute,
-			uintptr(unsafe.Pointer(&op)), 4); err != nil {
+			uintptr(unsafe.Pointer(&v)), 4); err != nil {
 			return m, err
 		}
 	}
@@ -225,7 +268,7 @@ func (e *engine) describe(key string, in, out tensor.DType, a, b, d side) (m mat
 		to *uintptr
 		t  tensor.DType
 		s  side
-	}{{&m.a, in, a}, {&m.b, in, b}, {&m.d, out, d}} {
+	}{{&m.a, of.in, of.a}, {&m.b, of.in, of.b}, {&m.d, of.out, side{of.n, of.m, of.row, false}}} {
 		err = l.call("cublasLtMatrixLayoutCreate", l.layoutCreate, uintptr(unsafe.Pointer(o.to)),
 			ltTypes[o.t], uintptr(o.s.rows),
 			uintptr(o.s.cols), uintptr(o.s.ld))
@@ -233,7 +276,6 @@ func (e *engine) describe(key string, in, out tensor.DType, a, b, d side) (m mat
 			return m, err
 		}
 	}
-	e.shapes[key] = m
 	return m, nil
 }
 
@@ -286,16 +328,26 @@ func (e *engine) choose(m matrices) ([]byte, error) {
 
 // multiply runs a product with an algorithm. Operands that are not aligned are copied, so that the
 // algorithm is the same.
-func (x *issue) multiply(e *engine, m matrices, algorithm []byte, p product, in, out tensor.DType, a,
-	b side) error {
-	d := side{p.n, p.m, p.yRow, false}
-	first, err := x.aligned(p.b, a.bytes(in.Size()))
+func (x *issue) multiply(e *engine, m *chosenShape, p product, s shape) error {
+	d, out := side{p.n, p.m, p.yRow, false}, s.out
+	first, err := x.aligned(p.b, s.a.bytes(s.in.Size()))
 	if err != nil {
 		return err
 	}
-	second, err := x.aligned(p.a, b.bytes(in.Size()))
+	second, err := x.aligned(p.a, s.b.bytes(s.in.Size()))
 	if err != nil {
 		return err
+	}
+	l := e.lib
+	if s.bias { // calls of an engine are one after another
+		at, err := x.aligned(p.bias, p.n*s.in.Size())
+		if err == nil {
+			err = l.call("cublasLtMatmulDescSetAttribute", l.descSet, m.desc, ltBias,
+				uintptr(unsafe.Pointer(&at)), 8)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	y := x.address(p.y)
 	to := y
@@ -312,11 +364,10 @@ func (x *issue) multiply(e *engine, m matrices, algorithm []byte, p product, in,
 	if p.add {
 		beta = 1
 	}
-	l := e.lib
 	err = l.call("cublasLtMatmul", l.matmul, e.handle, m.desc, uintptr(unsafe.Pointer(&one)),
 		uintptr(first), m.a, uintptr(second), m.b,
 		uintptr(unsafe.Pointer(&beta)), uintptr(to), m.d, uintptr(to), m.d,
-		uintptr(unsafe.Pointer(&algorithm[0])), uintptr(work), ltWorkspace,
+		uintptr(unsafe.Pointer(&m.algorithm[0])), uintptr(work), ltWorkspace,
 		x.d.stream)
 	if err == nil && to != y {
 		err = x.d.Copy(y, to, d.bytes(out.Size()))

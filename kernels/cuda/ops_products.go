@@ -63,8 +63,9 @@ var _ = register(map[kernels.Op]func(x *issue){
 		p := product{a: dy, b: a, y: dw, off: x.in(2), m: n, n: k, aRow: 1, aCol: n, bRow: 1, bCol: k,
 			yRow: k, groups: g, yGroup: n * k, wide: true, add: x.accumulates(0)}
 		if p.n > 0 {
-			x.launch("product_terms_"+dy.DType.String(), grid{x: parts(n, tile), y: parts(k, tile),
-				z: p.groups, threads: 256}, p.fields()...)
+			g := tiles(dy.DType, n, k)
+			g.z = p.groups
+			x.launch(typed("product_terms", dy), g, p.fields()...)
 		}
 	},
 	kernels.Attention: func(x *issue) {
@@ -107,7 +108,15 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 })
 
-const tile = 64 // rows and columns of a product that a block has, as products.cu has it
+// tiles is a grid for the m rows and n columns of a product with operands of a dtype, as products.cu has it: a
+// block has 64 of each, or 128 with 16-bit operands, and then three stages of 32 terms in shared memory.
+func tiles(d tensor.DType, m, n int) grid {
+	if d.Size() != 2 {
+		return grid{x: parts(m, 64), y: parts(n, 64), threads: 256}
+	}
+	const stages = 3 * 2 * 128 * (32 + 8) * 2
+	return grid{x: parts(m, 128), y: parts(n, 128), threads: 256, shared: stages}
+}
 
 // wide tells whether a result is float32 where its operands are not.
 func wide(y, a *tensor.Tensor) bool { return y.DType == tensor.F32 && a.DType != tensor.F32 }
@@ -136,8 +145,7 @@ func orNil(a any) any {
 // product launches y = a·bᵀ for operands of a dtype.
 func (x *issue) product(d tensor.DType, p product) {
 	if p.n > 0 && !x.byLibrary(d, p) {
-		x.launch("product_"+d.String(), grid{x: parts(p.m, tile), y: parts(p.n, tile), threads: 256},
-			p.fields()...)
+		x.launch("product_"+d.String(), tiles(d, p.m, p.n), p.fields()...)
 	}
 }
 
@@ -149,7 +157,8 @@ func (x *issue) grouped(y *tensor.Tensor, width int, p product) {
 		return
 	}
 	x.launch("outside", each(y.Len()), off, y, p.groups, p.m, width*y.DType.Size())
-	g := grid{x: parts(p.m, tile) + p.groups, y: parts(p.n, tile), threads: 256}
+	g := tiles(x.in(0).DType, p.m, p.n)
+	g.x += p.groups
 	if p.m > 0 && p.groups > 0 {
 		x.launch(typed("product_rows", x.in(0)), g, p.fields()...)
 	}
@@ -165,8 +174,7 @@ func (x *issue) heads(n, a, b, y int, p product) {
 		q := p
 		q.a, q.b = x.address(p.a)+uint64(i*a*d.Size()), x.address(p.b)+uint64(i*b*d.Size())
 		q.y = x.address(p.y) + uint64(i*y*x.out(0).DType.Size())
-		x.launch("product_"+d.String(), grid{x: parts(p.m, tile), y: parts(p.n, tile), threads: 256},
-			q.fields()...)
+		x.product(d, q)
 	}
 }
 

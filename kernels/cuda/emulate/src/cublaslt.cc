@@ -9,7 +9,7 @@ namespace {
 enum { kSuccess = 0, kNotInitialized = 1, kInvalid = 7, kNotSupported = 15 };
 enum { kReal32 = 0, kReal16 = 2, kRealBF16 = 14 };
 
-struct Desc { int compute, scale, turned[2]; };
+struct Desc { int compute, scale, turned[2], epilogue = 1; uint64_t bias = 0; };
 struct Layout { int type; uint64_t rows, cols; int64_t ld; };
 struct Wants { uint64_t workspace = 0; uint32_t reductions = 0xff, align[4] = {256, 256, 256, 256}; };
 struct Algorithm { uint64_t data[8]; };
@@ -53,8 +53,11 @@ API cublasLtMatmulDescCreate(Desc** d, int compute, int scale) {
   return kSuccess;
 }
 API cublasLtMatmulDescSetAttribute(Desc* d, int what, const void* v, size_t n) {
-  if ((what != 3 && what != 4) || n != 4) return kInvalid;
-  memcpy(&d->turned[what - 3], v, 4);
+  if ((what == 3 || what == 4) && n == 4) memcpy(&d->turned[what - 3], v, 4);
+  else if (what == 7 && n == 4) memcpy(&d->epilogue, v, 4); // 1 is none, 4 adds a bias
+  else if (what == 8 && n == 8) memcpy(&d->bias, v, 8);
+  else return kInvalid;
+  if (d->epilogue != 1 && d->epilogue != 4) return kInvalid;
   return kSuccess;
 }
 API cublasLtMatrixLayoutCreate(Layout** l, int type, uint64_t rows, uint64_t cols, int64_t ld) {
@@ -88,6 +91,7 @@ API cublasLtMatmul(void* h, Desc* d, const float* alpha, uint64_t a, Layout* la,
   uint64_t m = d->turned[0] ? la->cols : la->rows, k = d->turned[0] ? la->rows : la->cols;
   uint64_t kb = d->turned[1] ? lb->cols : lb->rows, n = d->turned[1] ? lb->rows : lb->cols;
   if (k != kb || ly->rows != m || ly->cols != n || la->type != lb->type) return kInvalid;
+  if (d->epilogue == 4 && (!d->bias || d->bias % 16)) return kInvalid;
   Desc desc = *d;
   Layout A = *la, B = *lb, Y = *ly;
   float scale = *alpha, keep = *beta;
@@ -105,7 +109,8 @@ API cublasLtMatmul(void* h, Desc* d, const float* alpha, uint64_t a, Layout* la,
           s = __builtin_fmaf(u, v, s);
         }
         uint64_t at = j * Y.ld + i;
-        store(py, Y.type, at, scale * s + (keep != 0 ? keep * load(py, Y.type, at) : 0));
+        float bias = desc.epilogue == 4 ? load(lf_bytes_at(desc.bias), Y.type, i) : 0; // of the type of results
+        store(py, Y.type, at, scale * s + bias + (keep != 0 ? keep * load(py, Y.type, at) : 0));
       }
     return 0;
   });

@@ -35,6 +35,9 @@ struct Fiber {
   State state;
   int barriers; // so far
   int turn; // which half of the places of a warp its next exchange uses
+  std::vector<std::pair<void*, const void*>> copies; // 16 bytes each, that were not waited for
+  std::vector<size_t> groups; // how many copies each closed group has
+  size_t open = 0; // copies of the group that is not closed
 };
 
 struct World {
@@ -127,6 +130,24 @@ void __syncthreads() {
 }
 void* lf_shared_memory() { return (void*)(((uintptr_t)world->shared.data() + 15) & ~(uintptr_t)15); }
 
+void lf_copy_async(void* to, const void* from) {
+  if ((uintptr_t)to % 16 || (uintptr_t)from % 16) abort(); // as the device would
+  world->now->copies.push_back({to, from});
+  world->now->open++;
+}
+void lf_close_group() {
+  world->now->groups.push_back(world->now->open);
+  world->now->open = 0;
+}
+void lf_wait_groups(int left) {
+  Fiber* f = world->now;
+  size_t n = 0, groups = f->groups.size() > (size_t)left ? f->groups.size() - left : 0;
+  for (size_t i = 0; i < groups; i++) n += f->groups[i];
+  for (size_t i = 0; i < n; i++) memcpy(f->copies[i].first, f->copies[i].second, 16);
+  f->copies.erase(f->copies.begin(), f->copies.begin() + n);
+  f->groups.erase(f->groups.begin(), f->groups.begin() + groups);
+}
+
 char* lf_exchange(const void* v, size_t n) {
   World* w = world;
   if (n > lf_place) abort();
@@ -162,6 +183,7 @@ std::string lf_run(lf_kernel k, const void* args, lf_dim grid, unsigned threads,
           *--top = (void*)entry;
           for (int j = 0; j < 6; j++) *--top = nullptr;
           f.sp = top, f.state = kRuns, f.turn = 0, f.barriers = 0;
+          f.copies.clear(), f.groups.clear(), f.open = 0;
         }
         std::string wrong = run_block(w, threads);
         if (!wrong.empty()) return wrong;

@@ -59,6 +59,27 @@ template <class F> inline void lf_multiply(float* c, const uint32_t* a, const ui
   }
 }
 
+// ldmatrix: lane 8i+j names row j of matrix i.
+inline void lf_load_matrices(uint32_t* r, const void* row, bool turned) {
+  if ((uintptr_t)row % 16) abort(); // as the device would
+  char* all = lf_exchange(&row, sizeof row);
+  int lane = threadIdx.x % 32;
+  auto at = [&](int i, int j, int c) {
+    const uint16_t* p;
+    memcpy(&p, all + (i * 8 + j) * lf_place, sizeof p);
+    return (uint32_t)p[c];
+  };
+  for (int i = 0; i < 4; i++) {
+    int x = lane / 4, y = lane % 4 * 2;
+    r[i] = turned ? at(i, y, x) | at(i, y + 1, x) << 16 : at(i, x, y) | at(i, x, y + 1) << 16;
+  }
+}
+
+// cp.async: what was copied is there when it is waited for, not before.
+void lf_copy_async(void* to, const void* from);
+void lf_close_group();
+void lf_wait_groups(int left);
+
 #define LF_SHARED(T, name) T* name = (T*)lf_shared_memory()
 #define LF_ONE(name, body, Args)                                              \
   extern "C" void lf_kernel_##name(const void* a) { body(*(const Args*)a); } \
