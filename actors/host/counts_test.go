@@ -25,7 +25,8 @@ func longBatch(vocab int) BatchFunc {
 		mb := Microbatch{Cu: []int32{0}}
 		for s := range sequences {
 			for k := range each {
-				mb.IDs, mb.Targets = append(mb.IDs, int32((s+k)%vocab)), append(mb.Targets, int32((s+k+1)%vocab))
+				mb.IDs, mb.Targets = append(mb.IDs, int32((s+k)%vocab)), append(mb.Targets,
+					int32((s+k+1)%vocab))
 				mb.Positions, mb.Weights = append(mb.Positions, int32(k)), append(mb.Weights, 1)
 			}
 			mb.Cu = append(mb.Cu, int32((s+1)*each))
@@ -34,9 +35,10 @@ func longBatch(vocab int) BatchFunc {
 	}
 }
 
-// TestStepCounts: a step of a model with the layers, heads and vocabulary of Llama-3.2-1B, of 8 sequences of 2048
-// tokens, takes at most 1500 launches, two reads that the host waits for, and no memory after the first step. What a
-// launch computes does not matter to its number, so widths are small and the kernels are not run.
+// TestStepCounts: a step of a model with the layers, heads and vocabulary of Llama-3.2-1B, of 8 sequences
+// of 2048 tokens, takes at most 1500 launches, two reads that the host waits for, and no memory after the
+// first step. What a launch computes does not matter to its number, so widths are small and the kernels
+// are not run.
 func TestStepCounts(t *testing.T) {
 	e := emulate.New(t).Copy(t)
 	e.Set(t, "dry", 1, 0)
@@ -46,7 +48,8 @@ func TestStepCounts(t *testing.T) {
 	t.Setenv(cuda.AttentionVariable, "none")
 	c := configs.Model{ModelType: "llama"}
 	c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 16, 32, 32, 8, 1, 128256
-	c.Intermediate, c.MaxPositions, c.RopeTheta, c.NormEps, c.InitRange, c.Act = 64, 2048, 10000, 1e-6, 0.2, "silu"
+	c.Intermediate, c.MaxPositions, c.RopeTheta, c.NormEps, c.InitRange, c.Act = 64, 2048, 10000, 1e-6,
+		0.2, "silu"
 	c.HeadDim = 2
 	m, err := family.Build(c, 2048)
 	require.NoError(t, err)

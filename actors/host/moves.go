@@ -227,8 +227,9 @@ func (r *Rank) takePlace(name string, t *tensor.Tensor) (bool, error) {
 	return true, r.put(block, at)
 }
 
-// expertNorms are the squared norms of each expert's gradients, of the parameters that this rank counts, given all
-// of them in turn. Of an expert's copies, which all have the same, the first one's rank reports it.
+// expertNorms are the squared norms of each expert's gradients, of the parameters that this rank counts,
+// given all of them in turn. Of an expert's copies, which all have the same, the first one's rank reports
+// it.
 func (r *Rank) expertNorms(squares []float64) (out []core.ExpertNorms) {
 	for _, p := range r.c.Params {
 		if !p.Counts || !p.Experts {

@@ -279,9 +279,9 @@ func (r *Rank) takeTies(in [][]*links.Pack) {
 	}
 }
 
-// norms are the squared norms of the parameters that this rank counts, in the order of core.RunLayout.Norms,
-// behind the values of a job, then those of experts and the rows that were sent to each. All are read from the
-// device at once.
+// norms are the squared norms of the parameters that this rank counts, in the order of
+// core.RunLayout.Norms, behind the values of a job, then those of experts and the rows that were sent to
+// each. All are read from the device at once.
 func (r *Rank) norms() []float64 {
 	dense, n := 0, 0
 	for _, p := range r.c.Params {

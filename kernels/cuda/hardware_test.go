@@ -42,8 +42,8 @@ func hardware(t testing.TB) *accel.Device {
 	return d
 }
 
-// TestHardware: what TestConformance holds of the emulated device, of the machine's own, operation by operation.
-// What has no kernel there is on the processor by design and is not of this test.
+// TestHardware: what TestConformance holds of the emulated device, of the machine's own, operation by
+// operation. What has no kernel there is on the processor by design and is not of this test.
 func TestHardware(t *testing.T) {
 	l := driver(t)
 	d, err := l.New(0, Settings{Absent: lenient})

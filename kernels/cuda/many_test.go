@@ -13,8 +13,9 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// TestManyAtOnce: updates of many tensors, and their sums of squares, are a launch of each forty or eighty of them, have the
-// bits that each has by itself, and are launched before anything reads or writes what they change.
+// TestManyAtOnce: updates of many tensors, and their sums of squares, are a launch of each forty or
+// eighty of them, have the bits that each has by itself, and are launched before anything reads or writes
+// what they change.
 func TestManyAtOnce(t *testing.T) {
 	d, e := emulated(t, 0, strict)
 	pool := tensor.NewPool("device", 0).In(d)
@@ -47,7 +48,8 @@ func TestManyAtOnce(t *testing.T) {
 	d.Sync()
 	before := e.Launches()
 	for i := range n {
-		d.Run(&kernels.Call{Op: kernels.SumSquares, In: got[i][:1], Out: []*tensor.Tensor{sums.RowSlice(i, i+1)}})
+		d.Run(&kernels.Call{Op: kernels.SumSquares, In: got[i][:1], Out: []*tensor.Tensor{sums.RowSlice(i,
+			i+1)}})
 	}
 	require.InEpsilonSlice(t, squares.F64(), kernels.Host(d, sums).F64(), 1e-12)
 	require.Equal(t, 4, e.Launches()-before, "two launches for eighty sums")

@@ -152,7 +152,8 @@ func (x *issue) sorted(idx *tensor.Tensor, rows, first int) uint64 {
 	n := idx.Len()
 	padded := parts(n, block) * block
 	from, to := x.work(padded, 8), x.work(padded, 8)
-	x.launch("sort_blocks", grid{x: padded / block, threads: block / 2}, idx, nil, from, n, first, rows, block,
+	x.launch("sort_blocks", grid{x: padded / block, threads: block / 2}, idx, nil, from, n, first, rows,
+		block,
 		padded)
 	for run := block; run < padded; run *= 2 {
 		x.launch("sort_merge", each(padded), nil, from, to, n, first, rows, run, padded)

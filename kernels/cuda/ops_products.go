@@ -108,8 +108,9 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 })
 
-// tiles is a grid for the m rows and n columns of a product with operands of a dtype, as products.cu has it: a
-// block has 64 of each, or 128 with 16-bit operands, and then three stages of 32 terms in shared memory.
+// tiles is a grid for the m rows and n columns of a product with operands of a dtype, as products.cu has
+// it: a block has 64 of each, or 128 with 16-bit operands, and then three stages of 32 terms in shared
+// memory.
 func tiles(d tensor.DType, m, n int) grid {
 	if d.Size() != 2 {
 		return grid{x: parts(m, 64), y: parts(n, 64), threads: 256}
@@ -242,12 +243,37 @@ func (x *issue) attention(a attention) {
 		return
 	}
 	width := x.attentionWidth(a.d, a.e)
-	if x.absent {
-		return
+	switch {
+	case x.absent:
+	case a.q.DType.Size() == 2:
+		x.attend("attention_tc"+width, tensorCores(a.t, a.h, width, attnRows, tileKeys(width)), a)
+	default:
+		shared := (attnOwn+attnOther)*(a.d+1) + attnOther*a.e + attnOwn*attnOther
+		x.attend("attention"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads,
+			shared: 4 * shared}, a)
 	}
-	shared := (attnOwn+attnOther)*(a.d+1) + attnOther*a.e + attnOwn*attnOther
-	x.attend("attention"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads,
-		shared: 4 * shared}, a)
+}
+
+// Rows of a block by tensor cores: its own, and those of a tile in the backward, as attention_tc.cuh has
+// them.
+const (
+	attnRows = 64
+	attnTile = 32
+)
+
+// tileKeys are the keys of a tile of the forward by tensor cores.
+func tileKeys(width string) int {
+	if width == "_256" {
+		return 32
+	}
+	return 64
+}
+
+// tensorCores is a grid for rows of some heads: a block holds own rows, and two tiles of two operands on
+// their way.
+func tensorCores(rows, heads int, width string, own, tile int) grid {
+	w := map[string]int{"_64": 64, "_128": 128, "_256": 256}[width]
+	return grid{x: parts(rows, attnRows), y: heads, threads: 128, shared: 2 * (own + 4*tile) * (w + 8)}
 }
 
 func (x *issue) attentionBwd(a attention) {
@@ -264,6 +290,17 @@ func (x *issue) attentionBwd(a attention) {
 	a.delta = x.work(a.t*a.h, 4)
 	a.deltaOut = a.delta
 	x.attend("attention_delta", grid{x: parts(a.t*a.h, attnThreads/32), threads: attnThreads}, a)
+	if a.q.DType.Size() == 2 {
+		x.attend("attention_dq_tc"+width, tensorCores(a.t, a.h, width, 2*attnRows, attnTile), a)
+		g := tensorCores(a.s, a.g, width, 2*attnRows, attnTile)
+		if width != "_256" {
+			x.attend("attention_dkv_tc"+width, g, a)
+			return
+		}
+		x.attend("attention_dk_tc"+width, g, a)
+		x.attend("attention_dv_tc"+width, g, a)
+		return
+	}
 	rows := (attnOwn + attnOther) * (a.d + a.e + 2)
 	x.attend("attention_dq"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads,
 		shared: 4 * (rows + attnOwn*attnOther)}, a)

@@ -53,7 +53,8 @@ func visit(t *testing.T, d *accel.Device) {
 		begin(t, s.Op)
 		b.plant = planted(n)
 		hangs := time.AfterFunc(*visitLimit, func() {
-			fmt.Printf("visit: %s HANGS: it has not ended after %v; the next process goes on behind it\n", s.Op,
+			fmt.Printf("visit: %s HANGS: it has not ended after %v; the next process goes on behind it\n",
+				s.Op,
 				*visitLimit)
 			os.Exit(exitHangs)
 		})

@@ -52,7 +52,8 @@ func visiting(t *testing.T, program string, env ...string) (summary, out string,
 // TestVisit: of a visit whose third operation panics, hangs or loses the device, and of which a part fails,
 // each is reported and the rest is kept; no success is told of what failed.
 func TestVisit(t *testing.T) {
-	quick := []string{"GPU_OPS=^(fill|cast|scale|mul|sum)$", "GPU_SKIP=^(libraries|repeats|kernels|torch|sanitizer)$",
+	quick := []string{"GPU_OPS=^(fill|cast|scale|mul|sum)$",
+		"GPU_SKIP=^(libraries|repeats|kernels|torch|sanitizer)$",
 		"GPU_LIMIT=2s"}
 	for plant, wants := range map[string]string{"panic:3": "FAILED", "lost:3": "LOST", "hang:3": "HANGS"} {
 		t.Run(plant, func(t *testing.T) {
@@ -71,7 +72,8 @@ func TestVisit(t *testing.T) {
 	t.Run("no time", func(t *testing.T) {
 		t.Parallel()
 		began := time.Now()
-		said, out, failed := visiting(t, "", append(quick, "GPU_PLANT=hang:1", "GPU_SECONDS=7", "GPU_LIMIT=1h",
+		said, out, failed := visiting(t, "", append(quick, "GPU_PLANT=hang:1", "GPU_SECONDS=7",
+			"GPU_LIMIT=1h",
 			"STUB_LOSSES=1")...)
 		require.True(t, failed)
 		require.Less(t, time.Since(began), time.Minute)
@@ -89,7 +91,8 @@ func TestVisit(t *testing.T) {
 		c.Env = append(os.Environ(), "CGO_ENABLED=0")
 		made, err := c.CombinedOutput()
 		require.NoError(t, err, "%s", made)
-		said, _, failed := visiting(t, program, "GPU_STEP=--hidden 32 --intermediate 64 --vocab 200 --seq 32 --batch 1 --layers 2",
+		said, _, failed := visiting(t, program,
+			"GPU_STEP=--hidden 32 --intermediate 64 --vocab 200 --seq 32 --batch 1 --layers 2",
 			"GPU_BENCH=^$", "GPU_SKIP=^(torch|sanitizer|kernels)$")
 		require.False(t, failed, said)
 		require.Contains(t, said, "the losses of two runs are the same to the bit")

@@ -26,7 +26,8 @@ func (p *Plugin) operationsOf(t testing.TB) func(kernels.Op) bool {
 	return func(op kernels.Op) bool { return d.ops[op] != 0 }
 }
 
-// conforms holds all operations of a plug-in to their definitions; operands that it refuses are the processor's.
+// conforms holds all operations of a plug-in to their definitions; operands that it refuses are the
+// processor's.
 func conforms(t *testing.T, path string) {
 	p, err := Load(path)
 	require.NoError(t, err)
@@ -44,12 +45,12 @@ func TestPlugin(t *testing.T) {
 	if path == "" {
 		t.Skipf("skipped: %s names no plug-in", Variable)
 	}
-	require.True(t, filepath.IsAbs(path), "%s=%s: tests run in another folder; name the whole path", Variable, path)
+	require.True(t, filepath.IsAbs(path), "%s=%s: tests run in another folder; name the whole path",
+		Variable, path)
 	conforms(t, path)
 }
 
-// TestWritten: so do those of the tutorial and of one that was written from the documents alone; one with a wrong
-// operation does not.
+// TestWritten: so have those of the tutorial and of one that was written from the documents alone.
 func TestWritten(t *testing.T) {
 	for _, name := range []string{"tutorial.c", "written.c"} {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +59,8 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// slow is a plug-in whose function wait always fails, after a moment, and whose error says whether the thread that asks is
-// the one that failed.
+// slow is a plug-in whose function wait always fails, after a moment, and whose error says whether the
+// thread that asks is the one that failed.
 const slow = `#define _GNU_SOURCE
 #include <unistd.h>
 static _Thread_local int failed;
@@ -75,7 +76,8 @@ func TestErrorOfThread(t *testing.T) {
 		text = regexp.MustCompile(cut).ReplaceAll(text, nil)
 	}
 	text = regexp.MustCompile(`static int event;`).ReplaceAll(text, []byte("static int event;\n"+slow))
-	p, err := Load(build(t, "slow.c", "#define _GNU_SOURCE\n"+string(text), "-Wno-misleading-indentation", "-Wno-unused"))
+	p, err := Load(build(t, "slow.c", "#define _GNU_SOURCE\n"+string(text), "-Wno-misleading-indentation",
+		"-Wno-unused"))
 	require.NoError(t, err)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	var all sync.WaitGroup

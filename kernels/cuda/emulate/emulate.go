@@ -197,8 +197,8 @@ func (d *Driver) Launches() int {
 	return int(r)
 }
 
-// Counts is how many kernels have been launched, copies to the host made, and blocks of the device's and of pinned
-// memory taken.
+// Counts is how many kernels have been launched, copies to the host made, and blocks of the device's and
+// of pinned memory taken.
 func (d *Driver) Counts() (launches, reads, allocations int) {
 	r, _, _ := purego.SyscallN(d.reads)
 	a, _, _ := purego.SyscallN(d.allocations)

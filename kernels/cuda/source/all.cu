@@ -11,6 +11,7 @@
 #include "loss.cu"
 #include "attention.cu"
 #include "attention_bwd.cu"
+#include "attention_tc.cu"
 #include "experts.cu"
 #include "balance.cu"
 #include "sinks.cu"

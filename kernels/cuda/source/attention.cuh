@@ -128,10 +128,15 @@ template <class T, int N> LF_DEV void store_row(void* y, const float* acc, float
   }
 }
 
-#define LF_WIDTHS(k)                                           \
-  template <class T> LF_DEV void k##_64(const Attention& a) { k<T, 8>(a); }   \
-  LF_TYPED(k##_64, Attention)                                  \
-  template <class T> LF_DEV void k##_128(const Attention& a) { k<T, 16>(a); } \
-  LF_TYPED(k##_128, Attention)                                 \
-  template <class T> LF_DEV void k##_256(const Attention& a) { k<T, 32>(a); } \
-  LF_TYPED(k##_256, Attention)
+// The gradient of one score, and in p its probability.
+LF_DEV float score_bwd(const Attention& a, float product, float dp, float lse, float delta, float* p) {
+  float slope, s = capped((float)a.scale * product, (float)a.cap, &slope);
+  *p = expf(s - lse);
+  return (float)a.scale * slope * *p * (dp - delta) + 0.0f; // never -0
+}
+
+// Operands of 16 bits have kernels of their own: attention_tc.cu.
+#define LF_WIDTHS(k)                             \
+  LF_ONE(k##_64_f32, (k<float, 8>), Attention)   \
+  LF_ONE(k##_128_f32, (k<float, 16>), Attention) \
+  LF_ONE(k##_256_f32, (k<float, 32>), Attention)

@@ -12,13 +12,6 @@ template <class T> LF_DEV void attention_delta(const Attention& a) {
 }
 LF_TYPED(attention_delta, Attention)
 
-// The gradient of one score, and in p its probability.
-LF_DEV float score_bwd(const Attention& a, float product, float dp, float lse, float delta, float* p) {
-  float slope, s = capped((float)a.scale * product, (float)a.cap, &slope);
-  *p = expf(s - lse);
-  return (float)a.scale * slope * *p * (dp - delta) + 0.0f; // never -0
-}
-
 // Own rows are queries.
 template <class T, int N> LF_DEV void attention_dq(const Attention& a) {
   LF_SHARED(float, q);

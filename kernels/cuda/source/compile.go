@@ -43,24 +43,25 @@ func FindCompiler() (path, why string) {
 	return path, ""
 }
 
-// Compile makes the image.
-func Compile(compiler string) ([]byte, error) {
+// Compile makes the image; said is what the assembler says of each kernel's registers and spills.
+func Compile(compiler string) (image, said []byte, err error) {
 	dir, err := os.MkdirTemp("", "lfactor-nvcc-")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
 	for name, text := range All() {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	c := exec.Command(compiler, append(flags, "all.cu", "-o", "kernels.fatbin")...)
+	c := exec.Command(compiler, append(flags, "-Xptxas", "-v", "all.cu", "-o", "kernels.fatbin")...)
 	c.Dir = dir
 	c.Env = append(os.Environ(),
 		"PATH="+filepath.Dir(compiler)+string(os.PathListSeparator)+os.Getenv("PATH"))
-	if out, err := c.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s: %w\n%s", compiler, err, out)
+	if said, err = c.CombinedOutput(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w\n%s", compiler, err, said)
 	}
-	return os.ReadFile(filepath.Join(dir, "kernels.fatbin"))
+	image, err = os.ReadFile(filepath.Join(dir, "kernels.fatbin"))
+	return image, said, err
 }

@@ -1,0 +1,95 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/kernelstest"
+	"github.com/lfactor/lfactor/kernels/ref"
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
+
+// TestPlantedBarriers: of the kernels that share memory among warps, each has other bits in some order of
+// threads where a barrier is left out: what the emulator holds of them would show a barrier that is
+// missing.
+func TestPlantedBarriers(t *testing.T) {
+	d, e := emulated(t, 0, strict)
+	b := kernelstest.Carried(t, d, tensor.NewPool("device", 0).In(d))
+	for name, c := range barrierCalls() {
+		t.Run(name, func(t *testing.T) {
+			bits := func(order, skip int64) (l [][]byte) {
+				e.Set(t, "order", order, 0)
+				e.Set(t, "skip barrier", skip, 0)
+				for _, o := range c.Out {
+					clear(o.Bytes())
+				}
+				b.Run(c)
+				for _, o := range c.Out {
+					l = append(l, bytes.Clone(o.Bytes()))
+				}
+				return l
+			}
+			want, wrong := bits(0, 0), 0
+			for order := range int64(3) {
+				require.Equal(t, want, bits(order, 0), "order %d", order)
+				for i, x := range bits(order, barrierOf[c.Op]) {
+					if !bytes.Equal(x, want[i]) {
+						wrong++
+						break
+					}
+				}
+			}
+			require.NotZero(t, wrong, "no order of threads shows that a barrier is left out")
+		})
+	}
+}
+
+// barrierOf is the barrier that is left out: the one behind which a tile or a sorted run is read.
+var barrierOf = map[kernels.Op]int64{kernels.Linear: 1, kernels.LinearDX: 2, kernels.LinearDW: 1,
+	kernels.EmbedDW:   1,
+	kernels.Attention: 2, kernels.AttentionBwd: 2, kernels.RouteOrder: 2}
+
+// barrierCalls are calls of several tiles each.
+func barrierCalls() map[string]*kernels.Call {
+	half := func(shape ...int) *tensor.Tensor {
+		y := tensor.Make(tensor.BF16, shape...)
+		ref.New().Run(&kernels.Call{Op: kernels.Cast, In: []*tensor.Tensor{numbers(shape...)},
+			Out: []*tensor.Tensor{y}})
+		return y
+	}
+	l := func(t ...*tensor.Tensor) []*tensor.Tensor { return t }
+	f32 := func(shape ...int) *tensor.Tensor { return tensor.Make(tensor.F32, shape...) }
+	ids := tensor.Make(tensor.I32, 700)
+	for i := range ids.I32() {
+		ids.I32()[i] = int32(i * 37 % 11)
+	}
+	calls := map[string]*kernels.Call{
+		"linear": {Op: kernels.Linear, In: l(half(140, 136), half(70, 136)),
+			Out: l(tensor.Make(tensor.BF16, 140, 70))},
+		"linear_dx": {Op: kernels.LinearDX, In: l(half(140, 136), half(136, 72)),
+			Out: l(tensor.Make(tensor.BF16, 140, 72))},
+		"linear_dw": {Op: kernels.LinearDW, In: l(half(140, 72), half(140, 40)), Out: l(f32(72, 40))},
+		"embed_dw":  {Op: kernels.EmbedDW, In: l(half(700, 8), ids), Out: l(f32(11, 8))},
+		"route_order": {Op: kernels.RouteOrder, In: l(tensor.Of(tensor.I32, ids.I32()[:600], 300, 2),
+			numbers(300, 2)),
+			Out: l(tensor.Make(tensor.I32, 600), tensor.Make(tensor.I32, 300, 2), tensor.Make(tensor.I32,
+				11)),
+			Attr: kernels.Attr{I: [4]int{1}, F: [2]float64{0.7}}},
+	}
+	for name, w := range map[string]int{"64": 24, "128": 128, "256": 136} {
+		a := newAttends(tensor.BF16, 150, 2, 1, w, []int32{0, 70, 150}, causal)
+		cu := tensor.Of(tensor.I32, a.cu, len(a.cu))
+		ref.New().Run(&kernels.Call{Op: kernels.Attention, In: l(a.q, a.k, a.v, cu, cu), Out: l(a.o,
+			a.lse), Attr: causal})
+		calls["attention_"+name] = &kernels.Call{Op: kernels.Attention, In: l(a.q, a.k, a.v, cu, cu),
+			Out: l(tensor.Make(tensor.BF16, 150, 2, w), f32(150, 2)), Attr: causal}
+		calls["attention_bwd_"+name] = &kernels.Call{Op: kernels.AttentionBwd,
+			In: l(a.do, a.q, a.k, a.v, a.o, a.lse, cu, cu), Out: l(a.dq, a.dk, a.dv), Attr: causal}
+	}
+	return calls
+}
