@@ -151,6 +151,10 @@ func TestPolicyRun(t *testing.T) {
 	}
 	masked, _ := train(model, "policy.learn_padding=false")
 	require.NotEqual(t, one, masked)
+	policyChanges(t, one, func(more ...string) []float64 {
+		losses, _ := train(model, more...)
+		return losses
+	})
 	scaled, _ := train(model, "policy.normalize=mean_std")
 	require.NotEqual(t, one, scaled)
 	on, _ := train(fmt.Sprintf("{path: %q}", filepath.Join(saved, "release_hf_weights")))
@@ -186,5 +190,20 @@ func TestPolicyRun(t *testing.T) {
 			}
 		}
 		require.ErrorContains(t, err, c.want)
+	}
+}
+
+// policyChanges: views and states that are changed when they are learnt have their effect, which every plan has.
+func policyChanges(t *testing.T, one []float64, train func(more ...string) []float64) {
+	t.Helper()
+	changes := []string{"policy.crop=0.75", "policy.brightness=0.3", "policy.contrast=0.3", "policy.saturation=0.3",
+		"policy.state_dropout=0.5"}
+	changed := train(changes...)
+	shared := train(append(changes, "plan.pp=2", "plan.dp=2")...)
+	require.InEpsilonSlice(t, changed, shared, 1e-5)
+	for _, c := range changes[1:] { // the views have one colour each, of which every part is alike
+		other := train(c)
+		require.NotEqual(t, one, other, c)
+		require.NotEqual(t, changed, other, c)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
@@ -102,7 +101,8 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	x := &Robots{D: d, Seed: uint64(c.Train.Seed), Policy: c.Policy, Chunk: d.Chunk, Begin: -1,
 		Size: d.Sight.Extent()}
 	if len(c.Data.Paths) == 0 {
-		return nil, cfg.Fault("data.paths", "no data set: the numbers of a policy are scaled by its statistics",
+		return nil, cfg.Fault("data.paths",
+			"no data set: the numbers of a policy are scaled by its statistics",
 			"name the recordings")
 	}
 	var cameras []string
@@ -130,8 +130,9 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 		x.Scale = set.scale
 		n := len(set.scale.Action.Mid)
 		if n > d.Width() {
-			return nil, cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model has room "+
-				"for %d", n, d.Width()), "")
+			return nil, cfg.Fault("policy.action_key",
+				fmt.Sprintf("actions have %d numbers, and the model has room "+
+					"for %d", n, d.Width()), "")
 		}
 		if d.Real = max(d.Real, n); d.Sight.Whole() {
 			if err := x.whole(cfg); err != nil {
@@ -164,7 +165,8 @@ func openRobotSet(cfg *configs.Config, path string) (*robotSet, error) {
 		&set.scale.Action}} {
 		have, ok := stats[s.column]
 		if !ok {
-			return nil, cfg.Fault(s.key, fmt.Sprintf("the statistics of %s have no %q", l.Name(), s.column), "")
+			return nil, cfg.Fault(s.key, fmt.Sprintf("the statistics of %s have no %q", l.Name(), s.column),
+				"")
 		}
 		set.stats[i] = have
 		if *s.to, err = NewAffine(have, c.Policy.Normalize); err != nil {
@@ -188,23 +190,6 @@ func (x *Robots) of(name string) RobotScale {
 	return x.Scale
 }
 
-// words opens the tokenizer of what a policy is told.
-func (x *Robots) words(cfg *configs.Config) error {
-	c := &cfg.Run
-	tok, conf, err := TokenizerAt(c.Data.Tokenizer, c.Model.Path)
-	if err != nil {
-		return cfg.Fault("data.tokenizer", err.Error(), "name the folder of PaliGemma's tokenizer")
-	}
-	if err := cfg.CheckVocab(tok.VocabSize()); err != nil {
-		return err
-	}
-	x.Tok = tok
-	if id, ok := tok.TokenID(conf.BOS); ok && conf.BOS != "" && !x.D.PromptBare {
-		x.Begin = id
-	}
-	return nil
-}
-
 // whole holds recordings to a policy that reads views whole and states as numbers, and no words.
 func (x *Robots) whole(cfg *configs.Config) error {
 	d := x.D
@@ -213,11 +198,13 @@ func (x *Robots) whole(cfg *configs.Config) error {
 			d.Sight.Numbers()), "set model.overrides.state_size")
 	}
 	if d.Real != d.Width() {
-		return cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model gives %d", d.Real,
+		return cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model gives %d",
+			d.Real,
 			d.Width()), "set model.overrides.in_channels")
 	}
 	if n := len(x.Policy.Cameras); n != d.Sight.Cameras() {
-		return cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model reads %d", n, d.Sight.Cameras()),
+		return cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model reads %d", n,
+			d.Sight.Cameras()),
 			"set model.overrides.views, or name as many")
 	}
 	return nil
@@ -241,7 +228,7 @@ func (r robotEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, error
 // Fingerprint implements dataset.SampleEncoder.
 func (r robotEncoder) Fingerprint() string { return format.HashOf("frames 1", r.chunk) }
 
-// Prepare is the dataset.Prepare of the model: a *family.Encoded without its place.
+// Prepare is the dataset.Prepare of the model: a *learnt without its place.
 func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	var f format.RobotFrame
 	if err := json.Unmarshal(m.Bytes, &f); err != nil {
@@ -256,7 +243,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		looks = append(looks, Look{l.State, views})
 	}
 	scale := x.of(f.Set)
-	e, err := x.see(scale, f.Task, looks)
+	e, err := x.see(scale, f.Task, looks, x.Policy.Changes())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -284,7 +271,18 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if !x.Policy.Padding || x.D.Masked {
 		e.Pad, e.Lead = f.Pad, f.Lead
 	}
-	return e, int64(4 * (len(e.X0) + len(e.IDs) + len(e.Views)*x.D.Sight.Patches*x.D.Sight.Pixels)), nil
+	size := int64(4 * (len(e.X0) + len(e.IDs) + len(e.Views)*x.D.Sight.Patches*x.D.Sight.Pixels))
+	if !x.Policy.Changes() || x.Tok == nil {
+		return &learnt{Encoded: *e}, size, nil
+	}
+	bare, err := x.told(f.Task, nil)
+	return &learnt{*e, bare}, size, err
+}
+
+// learnt is a sample as it is prepared, with the tokens that it has without its state.
+type learnt struct {
+	family.Encoded
+	bare []int32
 }
 
 // Look is what a robot observes in a step: its state and what its cameras see, nil for one that is missing.
@@ -297,11 +295,12 @@ type Look struct {
 // that, in earlier ones. Where the model reads more of them the earliest stands for those that are missing,
 // as in lerobot at the beginning of an episode. Actions are left open.
 func (x *Robots) See(task string, looks ...Look) (*family.Encoded, error) {
-	return x.see(x.Scale, task, looks)
+	return x.see(x.Scale, task, looks, false)
 }
 
-// see is See of a robot whose numbers have a scale.
-func (x *Robots) see(scale RobotScale, task string, looks []Look) (*family.Encoded, error) {
+// see is See of a robot whose numbers have a scale. Raw leaves views as planes [3 height width] from -1 to 1,
+// for Robots.change.
+func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*family.Encoded, error) {
 	v := x.D.Sight
 	n := v.Observed()
 	if len(looks) < 1 || len(looks) > n {
@@ -317,9 +316,14 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look) (*family.Encod
 			return nil, fmt.Errorf("%d cameras, and the model has %d", len(l.Views), v.Cameras())
 		}
 		for i, p := range l.Views {
-			if p != nil {
-				e.Views[k*v.Cameras()+i] = v.Cut(x.pixels(p, i))
+			if p == nil {
+				continue
 			}
+			planes := x.pixels(p)
+			if !raw {
+				planes = x.shown(planes, i)
+			}
+			e.Views[k*v.Cameras()+i] = planes
 		}
 		state, err := scale.State.Of(l.State)
 		if err != nil {
@@ -330,7 +334,8 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look) (*family.Encod
 	if v.Whole() {
 		for i, p := range e.Views {
 			if p == nil {
-				return nil, fmt.Errorf("camera %d is missing, and the model reads all of its views", i%v.Cameras()+1)
+				return nil, fmt.Errorf("camera %d is missing, and the model reads all of its views",
+					i%v.Cameras()+1)
 			}
 		}
 		for _, v := range scaled {
@@ -338,57 +343,23 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look) (*family.Encod
 		}
 		return e, nil
 	}
-	prompt, most := Prompt(task, scaled), promptMost
-	if x.D.Prompt != nil {
-		prompt, most = x.D.Prompt(task), x.D.PromptMost
-	}
 	if n := x.D.Sight.State; n > 0 { // zeros stand for numbers that the state has not
 		if len(scaled) > n {
-			return nil, fmt.Errorf("%s: %d numbers, and the model has room for %d", x.Policy.State, len(scaled), n)
+			return nil, fmt.Errorf("%s: %d numbers, and the model has room for %d", x.Policy.State,
+				len(scaled), n)
 		}
 		e.State = make([]float32, n)
 		for i, v := range scaled {
 			e.State[i] = float32(v)
 		}
 	}
-	ids, err := x.Tok.TryEncode(prompt, false)
-	if err != nil {
-		return nil, err
-	}
-	if x.Begin >= 0 {
-		ids = append([]int32{x.Begin}, ids...)
-	}
-	e.IDs = ids[:min(len(ids), most)]
-	return e, nil
-}
-
-// promptMost is how many tokens of a prompt Pi0.5 reads.
-const promptMost = 200
-
-// Prompt is what Pi0.5 is told of a task and of a state from -1 to 1, whose numbers are told as one of
-// 256 steps.
-func Prompt(task string, state []float64) string {
-	task = strings.NewReplacer("_", " ", "\n", " ").Replace(strings.TrimSpace(task))
-	if len(state) == 0 {
-		return "Task: " + task + ";\nAction: "
-	}
-	words := make([]string, len(state))
-	for i, v := range state {
-		words[i] = fmt.Sprint(bin(v))
-	}
-	return fmt.Sprintf("Task: %s, State: %s;\nAction: ", task, strings.Join(words, " "))
-}
-
-// bin is the step of a number from -1 to 1: -1 below, and 255 at its end and above.
-func bin(v float64) int {
-	if v < -1 {
-		return -1
-	}
-	return min(255, int(math.Floor((v+1)*128)))
+	var err error
+	e.IDs, err = x.told(task, scaled)
+	return e, err
 }
 
 // pixels are those of a view, [3 side side] from -1 to 1: scaled to fit, with black around it.
-func (x *Robots) pixels(p *media.Image, camera int) []float32 {
+func (x *Robots) pixels(p *media.Image) []float32 {
 	high, wide := x.Size[0], x.Size[1]
 	if p.W != wide || p.H != high {
 		by := min(float64(wide)/float64(p.W), float64(high)/float64(p.H))
@@ -404,11 +375,15 @@ func (x *Robots) pixels(p *media.Image, camera int) []float32 {
 		}
 		p = whole
 	}
-	out := planes([]*media.Image{p}, [3]int{1, high, wide})
+	return planes([]*media.Image{p}, [3]int{1, high, wide})
+}
+
+// shown is a view's pixels as the model reads them, which are written over.
+func (x *Robots) shown(planes []float32, camera int) []float32 {
 	if x.D.Sight.Whole() {
-		x.coloured(out, camera)
+		x.coloured(planes, camera)
 	}
-	return out
+	return x.D.Sight.Cut(planes)
 }
 
 // ImageNet's mean and deviation of each colour, of pixels from 0 to 1, which lerobot takes for those of a
@@ -450,7 +425,8 @@ func frameOf(v format.VideoFrame) (*media.Image, error) {
 		return nil, err
 	}
 	if v.At >= info.Frames {
-		return nil, fmt.Errorf("%s has %d frames, and its table says %d or more", v.File, info.Frames, v.At+1)
+		return nil, fmt.Errorf("%s has %d frames, and its table says %d or more", v.File, info.Frames,
+			v.At+1)
 	}
 	frames, err := media.FFmpeg{}.Frames(context.Background(), v.File, info, []int{v.At})
 	if err != nil {
@@ -468,13 +444,17 @@ func (x *Robots) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 		if err != nil {
 			return err
 		}
-		e := *v.(*family.Encoded)
+		prepared := v.(*learnt)
+		e := prepared.Encoded
 		e.From = m.Spans[0].From
 		segment := 0
 		for segment+1 < len(b.CuSeqlens) && b.CuSeqlens[segment+1] <= e.From {
 			segment++
 		}
 		e.Key = dataset.Draw(x.Seed, 0, b.SampleIDs[segment], 0, 0)
+		if x.Policy.Changes() {
+			x.change(&e, prepared.bare)
+		}
 		items = append(items, e)
 	}
 	if err := x.D.Check(items, len(mb.IDs)); err != nil {

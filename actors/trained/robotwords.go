@@ -1,0 +1,67 @@
+package trained
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs"
+)
+
+// words opens the tokenizer of what a policy is told.
+func (x *Robots) words(cfg *configs.Config) error {
+	c := &cfg.Run
+	tok, conf, err := TokenizerAt(c.Data.Tokenizer, c.Model.Path)
+	if err != nil {
+		return cfg.Fault("data.tokenizer", err.Error(), "name the folder of PaliGemma's tokenizer")
+	}
+	if err := cfg.CheckVocab(tok.VocabSize()); err != nil {
+		return err
+	}
+	x.Tok = tok
+	if id, ok := tok.TokenID(conf.BOS); ok && conf.BOS != "" && !x.D.PromptBare {
+		x.Begin = id
+	}
+	return nil
+}
+
+// told are the tokens of what a policy is told of a task, and of a state, nil for none, where it is told in words.
+func (x *Robots) told(task string, state []float64) ([]int32, error) {
+	prompt, most := Prompt(task, state), promptMost
+	if x.D.Prompt != nil {
+		prompt, most = x.D.Prompt(task), x.D.PromptMost
+	}
+	ids, err := x.Tok.TryEncode(prompt, false)
+	if err != nil {
+		return nil, err
+	}
+	if x.Begin >= 0 {
+		ids = append([]int32{x.Begin}, ids...)
+	}
+	return ids[:min(len(ids), most)], nil
+}
+
+// promptMost is how many tokens of a prompt Pi0.5 reads.
+const promptMost = 200
+
+// Prompt is what Pi0.5 is told of a task and of a state from -1 to 1, whose numbers are told as one of
+// 256 steps.
+func Prompt(task string, state []float64) string {
+	task = strings.NewReplacer("_", " ", "\n", " ").Replace(strings.TrimSpace(task))
+	if len(state) == 0 {
+		return "Task: " + task + ";\nAction: "
+	}
+	words := make([]string, len(state))
+	for i, v := range state {
+		words[i] = fmt.Sprint(bin(v))
+	}
+	return fmt.Sprintf("Task: %s, State: %s;\nAction: ", task, strings.Join(words, " "))
+}
+
+// bin is the step of a number from -1 to 1: -1 below, and 255 at its end and above.
+func bin(v float64) int {
+	if v < -1 {
+		return -1
+	}
+	return min(255, int(math.Floor((v+1)*128)))
+}
