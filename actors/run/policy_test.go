@@ -162,19 +162,7 @@ func TestPolicyRun(t *testing.T) {
 
 	policyActs(t, saved, view)
 	policyActs(t, filepath.Join(saved, "release_hf_weights"), view) // without its data set
-	for name, keys := range map[string]string{"pi0": "state_size: 5\n", "smolvla": "state_size: 5\nview_fold: 2\n"} {
-		other := strings.Replace(piOf8, "model_type: pi05\n", "model_type: "+name+"\n"+keys, 1)
-		path := filepath.Join(dir, name+".yaml")
-		require.NoError(t, os.WriteFile(path, []byte(other), 0o644))
-		first, saved := train(fmt.Sprintf("{file: %q}", path))
-		staged, _ := train(fmt.Sprintf("{file: %q}", path), "plan.pp=2", "plan.dp=2")
-		require.InEpsilonSlice(t, first, staged, 1e-5)
-		require.NotEqual(t, one, first)
-		exported := filepath.Join(saved, "release_hf_weights")
-		require.Equal(t, policyActs(t, saved, view), policyActs(t, exported, view))
-		on, _ := train(fmt.Sprintf("{path: %q}", exported))
-		require.NotEqual(t, first, on)
-	}
+	policyKinds(t, dir, view, one, train)
 	for _, c := range []struct{ arg, want string }{
 		{"policy.action_key=actions", `policy.action_key: the statistics of`},
 		{"policy.cameras=[observation.images.top, b]", "policy.cameras: 2 cameras, and the model has 1"},
@@ -205,5 +193,25 @@ func policyChanges(t *testing.T, one []float64, train func(more ...string) []flo
 		other := train(c)
 		require.NotEqual(t, one, other, c)
 		require.NotEqual(t, changed, other, c)
+	}
+}
+
+// policyKinds: Pi0 and SmolVLA train in stages and with replicas too, and act the same after their export, which goes
+// on.
+func policyKinds(t *testing.T, dir string, view *media.Image, one []float64,
+	train func(model string, more ...string) ([]float64, string)) {
+	t.Helper()
+	for name, keys := range map[string]string{"pi0": "state_size: 5\n", "smolvla": "state_size: 5\nview_fold: 2\n"} {
+		other := strings.Replace(piOf8, "model_type: pi05\n", "model_type: "+name+"\n"+keys, 1)
+		path := filepath.Join(dir, name+".yaml")
+		require.NoError(t, os.WriteFile(path, []byte(other), 0o644))
+		first, saved := train(fmt.Sprintf("{file: %q}", path))
+		staged, _ := train(fmt.Sprintf("{file: %q}", path), "plan.pp=2", "plan.dp=2")
+		require.InEpsilonSlice(t, first, staged, 1e-5)
+		require.NotEqual(t, one, first)
+		exported := filepath.Join(saved, "release_hf_weights")
+		require.Equal(t, policyActs(t, saved, view), policyActs(t, exported, view))
+		on, _ := train(fmt.Sprintf("{path: %q}", exported))
+		require.NotEqual(t, first, on)
 	}
 }
