@@ -35,41 +35,68 @@ func longBatch(vocab int) BatchFunc {
 	}
 }
 
-// TestStepCounts: a step of a model with the layers, heads and vocabulary of Llama-3.2-1B, of 8 sequences
-// of 2048 tokens, takes at most 1500 launches, two reads that the host waits for, and no memory after the
-// first step. What a launch computes does not matter to its number, so widths are small and the kernels
-// are not run.
-func TestStepCounts(t *testing.T) {
+// dry opens an emulated device whose kernels are counted and not run.
+func dry(t *testing.T) (*emulate.Driver, func(int) kernels.Backend) {
 	e := emulate.New(t).Copy(t)
 	e.Set(t, "dry", 1, 0)
 	e.Set(t, "memory", 30<<30, 1<<30)
 	t.Setenv(cuda.LibraryVariable, e.Path)
 	t.Setenv(cuda.ProductsVariable, "none")
 	t.Setenv(cuda.AttentionVariable, "none")
-	c := configs.Model{ModelType: "llama"}
-	c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 16, 32, 32, 8, 1, 128256
-	c.Intermediate, c.MaxPositions, c.RopeTheta, c.NormEps, c.InitRange, c.Act = 64, 2048, 10000, 1e-6,
-		0.2, "silu"
-	c.HeadDim = 2
-	m, err := family.Build(c, 2048)
-	require.NoError(t, err)
 	of, closeAll, err := OpenBackends("cuda", Ranks(1), kernels.Options{Threads: 1, Strict: true})
 	require.NoError(t, err)
-	defer closeAll()
-	l, o := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}.run(t, m, 4, of, nil)
+	t.Cleanup(closeAll)
+	return e, of
+}
+
+// dryRun trains a model for some steps of 8 sequences of 2048 tokens in bfloat16, and calls after behind
+// each.
+func dryRun(t *testing.T, c configs.Model, steps int64, of func(int) kernels.Backend, after func()) {
+	c.MaxPositions, c.RopeTheta, c.NormEps, c.InitRange, c.Act = 2048, 10000, 1e-6, 0.2, "silu"
+	m, err := family.Build(c, 2048)
+	require.NoError(t, err)
+	l, o := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}.run(t, m, steps, of, nil)
 	j := *l.Design
 	j.DType, j.Micro, j.Rows = tensor.BF16, 1, 8*2048
 	l, err = layout.New(&j)
 	require.NoError(t, err)
 	o.Batches = longBatch(c.Vocab)
-	var launches, reads, allocations []int
 	o.Observe = func(m actors.Message) {
 		if m.Text == core.TopicStep {
-			a, b, c := e.Counts()
-			launches, reads, allocations = append(launches, a), append(reads, b), append(allocations, c)
+			after()
 		}
 	}
 	require.NoError(t, Run(l, o))
+}
+
+// dryStep is the calls and launches of a model's second step.
+func dryStep(t *testing.T, c configs.Model, wide map[int]int) (calls []noted, launches int) {
+	e, of := dry(t)
+	step, before := 0, 0
+	dryRun(t, c, 2, func(rank int) kernels.Backend {
+		return &recorder{of(rank).(kernels.Device), &calls, wide}
+	}, func() {
+		if step++; step == 1 {
+			calls, before = calls[:0], e.Launches()
+		}
+	})
+	return calls, e.Launches() - before
+}
+
+// TestStepCounts: a step of a model with the layers, heads and vocabulary of Llama-3.2-1B, of 8 sequences
+// of 2048 tokens, takes at most 1500 launches, two reads that the host waits for, and no memory after the
+// first step. What a launch computes does not matter to its number, so widths are small and the kernels
+// are not run.
+func TestStepCounts(t *testing.T) {
+	e, of := dry(t)
+	c := configs.Model{ModelType: "llama", Layers: 16, Hidden: 32, Heads: 32, KVHeads: 8, HeadDim: 2,
+		Vocab:        128256,
+		Intermediate: 64, TieEmbeddings: true}
+	var launches, reads, allocations []int
+	dryRun(t, c, 4, of, func() {
+		a, b, c := e.Counts()
+		launches, reads, allocations = append(launches, a), append(reads, b), append(allocations, c)
+	})
 	require.Len(t, launches, 4)
 	t.Logf("launches %v, reads %v, allocations %v", launches, reads, allocations)
 	for i := 2; i < 4; i++ {
