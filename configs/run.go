@@ -281,6 +281,7 @@ type Optimizer struct {
 	Eps         float64  `key:"eps" default:"1e-8" min:"0" class:"free" flag:"adam-eps" doc:"AdamW's term under the fraction."`
 	WeightDecay float64  `key:"weight_decay" default:"0.1" min:"0" class:"free" flag:"weight-decay" doc:"Decoupled decay of weights; biases and norms have none."`
 	Momentum    float64  `key:"momentum" default:"0.9" min:"0" max:"1" class:"free" flag:"sgd-momentum" doc:"SGD's momentum."`
+	Moments     string   `key:"moments" default:"fp32" oneof:"fp32|bf16" class:"fixed" flag:"exp-avg-dtype,exp-avg-sq-dtype" doc:"Type that AdamW keeps its moments in; bf16 rounds them up or down by chance."`
 	MuonBeta    float64  `key:"muon_momentum" default:"0.95" min:"0" max:"1" class:"free" flag:"muon-momentum" doc:"Muon's momentum."`
 	MuonPlain   bool     `key:"muon_plain" default:"false" class:"free" doc:"Muon takes the momentum itself, and not Nesterov's."`
 	MuonSteps   int      `key:"muon_steps" default:"5" min:"1" max:"100" class:"free" flag:"muon-num-ns-steps" doc:"Steps of Muon's iteration of Newton and Schulz."`

@@ -8,6 +8,9 @@ const (
 	Average    Op = "average"
 	Lion       Op = "lion"
 
+	// AdamWNarrow is AdamW with moments in bf16.
+	AdamWNarrow Op = "adamw_narrow"
+
 	MuonMomentum  Op = "muon_momentum"
 	MuonStep      Op = "muon_step"
 	Orthogonalize Op = "orthogonalize"
@@ -50,6 +53,10 @@ var _ = register(
 		Doc: "In place on p, m, v: g *= clip factor; p -= lr·decay·p; m = m + (1-β1)(g-m); v = β2·v + " +
 			"(1-β2)g²; p -= (lr/c1)·m/(sqrt(v)/sqrt(c2)+ε); q = p in the model's dtype. " +
 			"I[0]=1: no weight decay for this tensor. With overflow = 1 nothing changes."},
+	Spec{Op: AdamWNarrow, Sig: "g[...]f32 hyper[H]f64 clip[3]f64 -> p[...]f32 m[...]bf16 v[...]bf16 q[...]A?",
+		Source: "arXiv:1711.05101; arXiv:2412.19437, section 3.3.3",
+		Doc: "adamw whose moments are kept in bf16: p is made of the moments as they are computed, which are then rounded " +
+			"up or down by chance, as Chance16 with the bits of g."},
 	Spec{Op: SGD, Sig: "g[...]f32 hyper[H]f64 clip[3]f64 -> p[...]f32 m[...]f32 q[...]A?",
 		Source: "torch.optim.SGD (dampening 0, not Nesterov)",
 		Doc: "In place: g = g·factor + decay·p (I[0]=1: without decay); m = β1·m + g; p -= lr·m; q = p " +

@@ -98,12 +98,17 @@ func (r *Rank) issued(out []actors.Output) {
 
 // fill writes float32 values that fill gives, made on the host, into a tensor of the rank.
 func (r *Rank) fill(t *tensor.Tensor, fill func(dst []float32) error) error {
-	if t.OnHost() {
+	if t.OnHost() && t.DType == tensor.F32 {
 		return fill(t.F32())
 	}
 	h := tensor.Make(tensor.F32, t.Shape...)
 	if err := fill(h.F32()); err != nil {
 		return err
+	}
+	if t.DType != tensor.F32 {
+		narrow := tensor.Make(t.DType, t.Shape...)
+		tensor.Narrow(t.DType, h.F32(), narrow.Bytes())
+		h = narrow
 	}
 	kernels.Write(t, h.Bytes())
 	return nil

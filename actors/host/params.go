@@ -133,7 +133,11 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 		if i == 0 && q.Value.DType == tensor.F32 {
 			continue
 		}
-		t, err := r.home(q).New(kind+" of "+q.Name, tensor.F32, regionShape(q.Param, own)...)
+		d := tensor.F32
+		if i > 0 {
+			d = q.Optim.StateType(i - 1)
+		}
+		t, err := r.home(q).New(kind+" of "+q.Name, d, regionShape(q.Param, own)...)
 		if err != nil {
 			return err
 		}

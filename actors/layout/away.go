@@ -34,18 +34,26 @@ func (l *Layout) keepAway(part *RankPart) {
 	}
 }
 
-// states is the number of tensors of optimizer state of a parameter, its master copy among them.
-func (l *Layout) states(p *ParamPlan) int {
-	n := len(p.Optim.State)
+// states are the types of the tensors of optimizer state of a parameter, its master copy among them.
+func (l *Layout) states(p *ParamPlan) (out []tensor.DType) {
 	if p.Value.DType != tensor.F32 {
-		n++
+		out = append(out, tensor.F32)
 	}
-	return n
+	for i := range p.Optim.State {
+		out = append(out, p.Optim.StateType(i))
+	}
+	return out
 }
 
 // stateBytes is the memory of a parameter's optimizer state on a rank.
-func (l *Layout) stateBytes(p *ParamPlan) int64 {
-	return int64(l.states(p)) * classOf(tensor.F32, rowsOfShape(p.Local, p.Own.From, p.Own.To))
+func (l *Layout) stateBytes(p *ParamPlan) int64 { return l.statesOf(p, p.Own.From, p.Own.To) }
+
+// statesOf is that of some of its rows.
+func (l *Layout) statesOf(p *ParamPlan, from, to int) (n int64) {
+	for _, d := range l.states(p) {
+		n += classOf(d, rowsOfShape(p.Local, from, to))
+	}
+	return n
 }
 
 // rowsOfShape is the shape of some rows of a tensor.
@@ -87,7 +95,7 @@ func (l *Layout) updatePeak(part *RankPart) (most int64) {
 		}
 		x := pieces[i]
 		p := &part.Params[x.Param]
-		return int64(l.states(p)) * classOf(tensor.F32, rowsOfShape(p.Local, x.From, x.To))
+		return l.statesOf(p, x.From, x.To)
 	}
 	freed := 0
 	for i, x := range pieces {
@@ -103,7 +111,9 @@ func (l *Layout) updatePeak(part *RankPart) (most int64) {
 func (l *Layout) through(part *RankPart) (n int64) {
 	for i := range part.Params {
 		if p := &part.Params[i]; p.Away {
-			n += int64(l.states(p)) * 4 * int64(tensor.Len(rowsOfShape(p.Local, p.Own.From, p.Own.To)))
+			for _, d := range l.states(p) {
+				n += int64(d.Size()) * int64(tensor.Len(rowsOfShape(p.Local, p.Own.From, p.Own.To)))
+			}
 		}
 	}
 	return n

@@ -136,6 +136,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad,
 			Average: optim.Averaging{Decay: r.Optimizer.EMA, After: int64(r.Optimizer.EMAAfter),
 				Power: r.Optimizer.EMAPower},
+			Narrow: r.Optimizer.Moments == "bf16",
 			Muon: optim.Muon{Momentum: r.Optimizer.MuonBeta, Plain: r.Optimizer.MuonPlain,
 				Steps: r.Optimizer.MuonSteps,
 				Scale: r.Optimizer.MuonScale}}}

@@ -211,11 +211,11 @@ func (l *Layout) movedBytes(part *RankPart, m Move) (n int64) {
 		if at < 0 {
 			continue
 		}
-		states := int64(len(part.Params[at].Optim.State))
-		if h.Value.DType != tensor.F32 {
-			states++
+		states := int64(0)
+		for _, d := range l.states(&part.Params[at]) {
+			states += int64(d.Size())
 		}
-		n += 4 * states * row * int64(part.Params[at].Own.To-part.Params[at].Own.From)
+		n += states * row * int64(part.Params[at].Own.To-part.Params[at].Own.From)
 	}
 	return n
 }

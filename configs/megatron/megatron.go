@@ -30,9 +30,7 @@ var IdleFlags = source.Set(
 	"enable-fa-within-mla", "use-fp32-dtype-for-param-pattern",
 	// memory: state that waits on the host always comes and goes beside the update
 	"empty-unused-memory-level", "overlap-cpu-optimizer-d2h-h2d", "use-precision-aware-optimizer",
-	// moments are float32 whatever is asked for, which is more exact and takes more memory: a plan says how
-	// much
-	"exp-avg-dtype", "exp-avg-sq-dtype", "use-cpu-initialization",
+	"use-cpu-initialization",
 	// tensors that are named are moved whatever their size
 	"fine-grained-activation-offloading", "min-offloaded-tensor-size",
 	"no-use-deepspeed-cpu-adam", "offload-optimizer", "offload-optimizer-percent", "manual-gc",

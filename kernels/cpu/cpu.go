@@ -120,7 +120,7 @@ func init() {
 		kernels.LinearCE: lossAndGradients,
 		kernels.Sum:      sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast, kernels.Fill: fill,
 		kernels.Dropout: dropout, kernels.Slice: slice, kernels.Concat: concat, kernels.AddTo: addTo,
-		kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.SGD: sgd, kernels.Average: average,
+		kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.AdamWNarrow: adamW, kernels.SGD: sgd, kernels.Average: average,
 		kernels.Lion:         lion,
 		kernels.MuonMomentum: muonMomentum, kernels.MuonStep: muonStep, kernels.Orthogonalize: orthogonalize,
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // squaresBlock is the length of the blocks whose sums sum_squares adds in order.
@@ -48,14 +49,26 @@ func adamW(b *Backend, c *kernels.Call) {
 		step: float32(h[kernels.HyperLR] / h[kernels.HyperCorrection1]), eps: float32(h[kernels.HyperEps]),
 		rootInv: float32(1 / math.Sqrt(h[kernels.HyperCorrection2])),
 	}
-	g, p, m, v := c.In[0].F32(), c.Out[0].F32(), c.Out[1].F32(), c.Out[2].F32()
+	g, p, m, v := c.In[0].F32(), c.Out[0].F32(), viewOf(c.Out[1]), viewOf(c.Out[2])
 	q := modelCopy(c, 3)
 	b.elements(len(g), func(w *worker, at, n int) {
-		w.k.adamW(p[at:at+n], m[at:at+n], v[at:at+n], g[at:at+n], k)
+		first, second := w.in(m, at, n), w.in(v, at, n)
+		w.k.adamW(p[at:at+n], first, second, g[at:at+n], k)
+		if m.d != tensor.F32 {
+			chance16(m.h[at:at+n], first, g[at:at+n])
+			chance16(v.h[at:at+n], second, g[at:at+n])
+		}
 		if q != nil {
 			w.k.write(*q, at, p[at:at+n])
 		}
 	})
+}
+
+// chance16 keeps moments in bf16.
+func chance16(y []uint16, x, salt []float32) {
+	for i := range y {
+		y[i] = kernels.Chance16(x[i], math.Float32bits(salt[i]))
+	}
 }
 
 // sgd updates master weights and momentum, and writes the model's copy in its own type.

@@ -68,6 +68,24 @@ func optimCase(op kernels.Op, n, state int) Case {
 		}}
 }
 
+// narrowCase has moments in bf16, in which a difference in the last bit of a float32 may decide by chance for the
+// other neighbour, 1/128 away.
+func narrowCase(n int, overflow float64) Case {
+	return Case{Op: kernels.AdamWNarrow, Name: fmt.Sprint(n, "-", overflow), Tol: 8e-3, Why: "a number of bf16",
+		Call: func(g *gen) *kernels.Call {
+			return &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7),
+				g.f64(3, 0.5, overflow)},
+				Out: tensors{g.f32(n), g.normal(tensor.BF16, 1, n), narrow(g.positive(n)), g.raw(g.a, n)}}
+		}}
+}
+
+// narrow is a tensor in bf16.
+func narrow(t *tensor.Tensor) *tensor.Tensor {
+	out := tensor.Make(tensor.BF16, t.Shape...)
+	tensor.Narrow(tensor.BF16, t.F32(), out.Bytes())
+	return out
+}
+
 func optimVariant(op kernels.Op, name string, state int, overflow float64, noDecay int) Case {
 	return Case{Op: op, Name: name, Tol: 5e-7, Why: "a few float32 operations on terms of like size",
 		Call: func(g *gen) *kernels.Call {
@@ -195,7 +213,7 @@ var _ = add(axisCases()...)
 var _ = add(
 	dropoutCase(0.3, 0, 5, 33), dropoutCase(0.5, 7, 3, 4, 16), dropoutCase(0, 1, 2, 9),
 	dropoutCase(0.1, 0, 0, 9),
-	optimVariant(kernels.AdamW, "nodecay", 3, 0, 1), optimVariant(kernels.AdamW, "overflow", 3, 1, 0),
+	narrowCase(1, 0), narrowCase(4099, 0), narrowCase(100, 1), optimVariant(kernels.AdamW, "nodecay", 3, 0, 1), optimVariant(kernels.AdamW, "overflow", 3, 1, 0),
 	optimVariant(kernels.Lion, "nodecay", 2, 0, 1), optimVariant(kernels.Lion, "overflow", 2, 1, 0),
 	averageCase("1", 1, 0), averageCase("4099", 4099, 0), averageCase("none", 0, 0), averageCase("overflow",
 		100, 1),

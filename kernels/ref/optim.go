@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // sumSquares sets or adds Σ x², in blocks of 4096 whose sums are added in order.
@@ -19,7 +20,19 @@ func sumSquares(c *kernels.Call) {
 // adamW updates p, m and v in place (arXiv:1711.05101): decay first, then the step from moments corrected
 // by the factors that hyper holds. Gradients are multiplied by the clip factor; if any rank saw an
 // overflow, nothing changes.
-func adamW(c *kernels.Call) {
+func adamW(c *kernels.Call) { adamWOf(c, store) }
+
+// adamWNarrow keeps moments in bf16.
+func adamWNarrow(c *kernels.Call) {
+	g := c.In[0].F32()
+	adamWOf(c, func(t *tensor.Tensor, v []float64) {
+		for i, x := range v {
+			t.U16()[i] = kernels.Chance16(float32(x), math.Float32bits(g[i]))
+		}
+	})
+}
+
+func adamWOf(c *kernels.Call, keep func(t *tensor.Tensor, v []float64)) {
 	h, clip := c.In[1].F64(), c.In[2].F64()
 	if clip[kernels.ClipOverflow] == 1 {
 		return
@@ -38,9 +51,9 @@ func adamW(c *kernels.Call) {
 		p[i] -= h[kernels.HyperLR] / h[kernels.HyperCorrection1] * m[i] / (math.Sqrt(v[i])/root +
 			h[kernels.HyperEps])
 	}
-	for i, x := range [][]float64{p, m, v} {
-		store(c.Out[i], x)
-	}
+	store(c.Out[0], p)
+	keep(c.Out[1], m)
+	keep(c.Out[2], v)
 	storeModel(c, 3)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
 )
 
 // Low says in which precision layers multiply a weight, of kernels.Precisions; nil for all in the model's
@@ -87,5 +88,20 @@ func (r rules) lowPrecision() {
 			return
 		}
 		r.at(key+"_keep", fmt.Sprintf("it keeps all %d weights", len(names)), "name less")
+	}
+}
+
+// moments holds optimizer.moments to the optimizer.
+func (r rules) moments() {
+	o := &r.c.Run.Optimizer
+	if o.Moments == "fp32" {
+		return
+	}
+	of, err := optim.Get(o.Kind)
+	if err == nil && of.Narrow == "" && of.Rest != "" {
+		of, err = optim.Get(of.Rest)
+	}
+	if err == nil && of.Narrow == "" {
+		r.at("optimizer.moments", o.Kind+" keeps its state in float32", "remove it, or take adamw")
 	}
 }

@@ -55,6 +55,9 @@ func (e Averaging) beside(o Optimizer) Optimizer {
 // Of returns the optimizer that a configuration asks for, with its average of weights if there is one.
 func Of(c Config) (Optimizer, error) {
 	o, err := Get(c.Name)
+	if err == nil && c.Narrow && o.Narrow != "" {
+		o.Op, o.Type = o.Narrow, tensor.BF16
+	}
 	if err == nil && c.Average.Decay > 0 {
 		o = c.Average.beside(o)
 	}

@@ -31,7 +31,8 @@ func TestAveragingDecay(t *testing.T) {
 func TestAveraging(t *testing.T) {
 	b := ref.New()
 	for _, name := range Names() {
-		c := Config{Name: name, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Momentum: 0.9, Average: Averaging{Decay: 0.3}}
+		c := Config{Name: name, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Momentum: 0.9,
+			Average: Averaging{Decay: 0.3}}
 		plain, err := Get(name)
 		require.NoError(t, err)
 		require.NotContains(t, plain.State, AverageState)
@@ -47,7 +48,8 @@ func TestAveraging(t *testing.T) {
 		average := state[len(state)-1].F32()
 		want := [2]float32{}
 		for update := range 5 {
-			hyper, clip := tensor.Make(tensor.F64, kernels.HyperLen), tensor.Make(tensor.F64, kernels.ClipLen)
+			hyper, clip := tensor.Make(tensor.F64, kernels.HyperLen), tensor.Make(tensor.F64,
+				kernels.ClipLen)
 			clip.F64()[kernels.ClipFactor] = 1
 			if update == 3 {
 				clip.F64()[kernels.ClipOverflow] = 1

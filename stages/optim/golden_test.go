@@ -49,7 +49,8 @@ func TestOptimizersGolden(t *testing.T) {
 			for range o.State {
 				state = append(state, tensor.Make(tensor.F32, len(g.Start)))
 			}
-			hyper, clip := tensor.Make(tensor.F64, kernels.HyperLen), tensor.Make(tensor.F64, kernels.ClipLen)
+			hyper, clip := tensor.Make(tensor.F64, kernels.HyperLen), tensor.Make(tensor.F64,
+				kernels.ClipLen)
 			clip.F64()[kernels.ClipFactor] = 1
 			for i, x := range g.Grads {
 				o.Hyper(c, want.Args.LR, int64(i+1), hyper.F64())

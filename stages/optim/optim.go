@@ -21,6 +21,7 @@ type Config struct {
 	Clip         float64 // largest global gradient norm; 0 for none
 	Average      Averaging
 	Muon         Muon
+	Narrow       bool // moments are kept in bf16
 }
 
 // Optimizer updates one tensor, or one rank's rows of it, by a kernel.
@@ -28,6 +29,10 @@ type Optimizer struct {
 	Name  string
 	Op    kernels.Op // the kernel of an update; "" where Update makes one of others
 	State []string   // names of the state tensors, float32, in operand order
+	// Narrow is the kernel of an update whose state is in bf16; "" where there is none.
+	Narrow kernels.Op
+	// Type is that of state tensors: float32, or bf16 where Narrow updates them. Averages are float32.
+	Type tensor.DType
 	// Hyper fills the hyper-parameter operand for an update (counted from 1).
 	Hyper func(c Config, lr float64, update int64, h []float64)
 	// Update does without a kernel of its own; nil for the call of Op. Its operands are those of Apply.
@@ -70,9 +75,24 @@ func (c Config) For(s Subject) (Optimizer, error) {
 	return Of(c)
 }
 
-// Traffic is what the update of one element reads and writes, in bytes: gradient, weight and each state
-// tensor, all of them float32.
-func (o Optimizer) Traffic() int64 { return 16 + 8*int64(len(o.State)) }
+// StateType is the type of a state tensor.
+func (o Optimizer) StateType(i int) tensor.DType {
+	if o.State[i] == AverageState {
+		return tensor.F32
+	}
+	return o.Type
+}
+
+// StateBytes are those of an element's state.
+func (o Optimizer) StateBytes() (n int64) {
+	for i := range o.State {
+		n += int64(o.StateType(i).Size())
+	}
+	return n
+}
+
+// Traffic is what the update of one element reads and writes, in bytes: gradient, weight and each state tensor.
+func (o Optimizer) Traffic() int64 { return 16 + 2*o.StateBytes() }
 
 var all = map[string]Optimizer{}
 
@@ -115,7 +135,8 @@ func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor,
 	b.Run(&kernels.Call{Op: o.Op, In: []*tensor.Tensor{grad, hyper, clip}, Out: out, Attr: at})
 }
 
-var _ = Register(Optimizer{Name: "adamw", Op: kernels.AdamW, State: []string{"exp_avg", "exp_avg_sq"},
+var _ = Register(Optimizer{Name: "adamw", Op: kernels.AdamW, Narrow: kernels.AdamWNarrow,
+	State: []string{"exp_avg", "exp_avg_sq"},
 	Paper: "1711.05101",
 	Hyper: func(c Config, lr float64, update int64, h []float64) {
 		h[kernels.HyperLR], h[kernels.HyperBeta1], h[kernels.HyperBeta2] = lr, c.Beta1, c.Beta2

@@ -68,13 +68,15 @@ func TestApply(t *testing.T) {
 
 // TestTwice: two of one name are a bug of the program.
 func TestTwice(t *testing.T) {
-	require.PanicsWithValue(t, "optim: adamw registered twice", func() { Register(Optimizer{Name: "adamw"}) })
+	require.PanicsWithValue(t, "optim: adamw registered twice",
+		func() { Register(Optimizer{Name: "adamw"}) })
 	require.PanicsWithValue(t, "optim: schedule wsd registered twice",
 		func() { RegisterRate(Rate{Name: "wsd"}) })
 	for _, name := range Names() {
 		require.Contains(t, source.Offered(source.Optimizers), name)
 	}
-	require.Equal(t, []string{"constant", "cosine", "inverse-square-root", "linear", "polynomial", "wsd"}, Rates())
+	require.Equal(t, []string{"constant", "cosine", "inverse-square-root", "linear", "polynomial", "wsd"},
+		Rates())
 	require.Equal(t, []string{"cosine", "exponential", "linear", "minus_sqrt"}, source.Offered(source.Tails))
 }
 

@@ -1,0 +1,71 @@
+package host
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
+	"github.com/lfactor/lfactor/actors/layout"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+)
+
+// TestNarrowMoments: moments in bf16 take half the memory in every plan, offloaded or not, and give the losses of one
+// rank; the same bits where a plan changes no sum, since what rounds by chance is a hash of what is rounded.
+func TestNarrowMoments(t *testing.T) {
+	run := func(v variant, narrow bool, away float64) (losses []float64, state int64) {
+		m := family.Decoder("llama", lowSpec())
+		mesh := v.mesh()
+		l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Zero: v.zero, Schedule: "1f1b",
+			Micro: 4 / mesh.Replicas(), Rows: 64, DType: tensor.F32, OffloadState: away,
+			Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1, Narrow: narrow}})
+		require.NoError(t, err)
+		for r := range l.World() {
+			state += l.Memory(r).State + l.Memory(r).Away
+		}
+		require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 4,
+			LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
+			Backend: func(int) kernels.Backend { return cpu.New(1) },
+			Batches: testBatches(mesh.Replicas(), 64),
+			Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
+				if kind == "param" {
+					m.Init(7, p, g, dst)
+				}
+				return kind == "param", nil
+			},
+			Observe: func(m actors.Message) {
+				if m.Text == core.TopicStep {
+					losses = append(losses, core.SummaryOf(m.Values).Loss)
+				}
+			}}))
+		return losses, state
+	}
+	one := variant{pp: 1, dp: 1, tp: 1}
+	wide, all := run(one, false, 0)
+	want, half := run(one, true, 0)
+	require.InEpsilon(t, float64(all)/2, half, 0.05)
+	require.Equal(t, wide[:2], want[:2], "the first update is of moments as they are computed")
+	require.NotEqual(t, wide[3], want[3])
+	require.InEpsilonSlice(t, wide, want, 0.01)
+	for _, v := range []variant{{pp: 2, dp: 1, tp: 1}, {pp: 1, dp: 2, tp: 1, zero: 1}, {pp: 1, dp: 2, tp: 1,
+		zero: 3},
+		{pp: 1, dp: 1, tp: 2}} {
+		for _, away := range []float64{0, 1} {
+			got, state := run(v, true, away)
+			if v.pp > 1 {
+				require.Equal(t, want, got, "%v", v)
+			}
+			require.InEpsilonSlice(t, want, got, 1e-3, fmt.Sprint(v))
+			if v.zero > 0 {
+				require.InEpsilon(t, float64(half), state, 0.1, fmt.Sprint(v))
+			}
+		}
+	}
+}
