@@ -148,7 +148,8 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 
 // openRobotSet reads a data set's statistics.
 func openRobotSet(cfg *configs.Config, path string) (*robotSet, error) {
-	l, err := format.OpenLeRobot(path, dataset.Options{})
+	l, err := format.OpenRobots(path, dataset.Options{Robot: dataset.RobotKeys{Action: cfg.Run.Policy.Action,
+		State: cfg.Run.Policy.State}})
 	if err != nil {
 		return nil, cfg.Fault("data.paths", err.Error(), "")
 	}

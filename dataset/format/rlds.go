@@ -1,0 +1,458 @@
+package format
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// RLDS's data sets, as TensorFlow Datasets keeps them and Open X-Embodiment has them: a folder with
+// features.json and files of records, each of which is an episode (tf.Example). Columns are called as
+// LeRobot calls them: steps/observation/image is observation.image, steps/action is action. All records are
+// read once when a data set is opened, for the lengths of episodes and the statistics of numbers, which it
+// does not have. Source: tensorflow/datasets, core/features; google-research/rlds.
+var _ = dataset.Register(dataset.Format{
+	Name: "rlds",
+	Doc:  "RLDS data sets of TensorFlow Datasets, as Open X-Embodiment's: a folder with features.json",
+	Kind: dataset.KindEpisodes,
+	Match: func(path string, _ []byte) bool {
+		info, err := os.Stat(filepath.Join(path, "features.json"))
+		return err == nil && info.Mode().IsRegular()
+	},
+	Open: func(path string, o dataset.Options) (dataset.Source, error) {
+		r, err := openRLDS(path, o)
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
+	},
+	Write: writeRLDS,
+})
+
+// rldsColumn is a column of the steps of a data set.
+type rldsColumn struct {
+	key   string // in examples
+	image bool
+	width int // numbers of a step
+}
+
+// rldsEpisode is where an episode lies, and how many steps it has.
+type rldsEpisode struct {
+	file  int
+	place recordPlace
+	steps int64
+}
+
+// RLDS is an open data set.
+type RLDS struct {
+	dir      string
+	o        dataset.Options
+	columns  map[string]rldsColumn
+	text     []string // keys that may have the task, in order of preference
+	files    []*os.File
+	episodes []rldsEpisode
+	from     []int64 // the number of each episode's first step, and of all
+	stats    map[string]RobotStats
+	print    string
+}
+
+// rldsFeature is a node of features.json.
+type rldsFeature struct {
+	Dict struct {
+		Features map[string]*rldsFeature `json:"features"`
+	} `json:"featuresDict"`
+	Sequence struct {
+		Feature *rldsFeature `json:"feature"`
+	} `json:"sequence"`
+	Tensor *rldsTensor     `json:"tensor"`
+	Image  json.RawMessage `json:"image"`
+	Text   json.RawMessage `json:"text"`
+}
+
+// rldsTensor is the shape of a step's numbers.
+type rldsTensor struct {
+	Shape struct {
+		Dimensions []string `json:"dimensions"`
+	} `json:"shape"`
+	Type string `json:"dtype"`
+}
+
+// rldsWidthMost bounds the numbers of a step of a column.
+const rldsWidthMost = 1 << 20
+
+// collect lists the columns below a node of the steps.
+func (r *RLDS) collect(key string, f *rldsFeature, depth int) error {
+	if f == nil || depth > 16 {
+		return nil
+	}
+	for name, child := range f.Dict.Features { // each by itself
+		if err := r.collect(key+"/"+name, child, depth+1); err != nil {
+			return err
+		}
+	}
+	name := strings.ReplaceAll(strings.TrimPrefix(key, "steps/"), "/", ".")
+	switch {
+	case f.Image != nil:
+		r.columns[name] = rldsColumn{key: key, image: true}
+	case f.Text != nil && strings.HasSuffix(key, "instruction"):
+		r.text = append(r.text, key)
+	case f.Tensor != nil && f.Tensor.Type == "string" && strings.HasSuffix(key, "instruction"):
+		r.text = append(r.text, key)
+	case f.Tensor != nil && f.Tensor.Type != "string":
+		n := 1
+		for _, d := range f.Tensor.Shape.Dimensions {
+			v, err := strconv.Atoi(d)
+			if err != nil || v < 1 || n > rldsWidthMost/v {
+				return nil // a column whose shape is open is none of a robot's numbers
+			}
+			n *= v
+		}
+		r.columns[name] = rldsColumn{key: key, width: n}
+	}
+	return nil
+}
+
+// openRLDS opens the data set in dir.
+func openRLDS(dir string, o dataset.Options) (*RLDS, error) {
+	if err := onDisk(dir, "an RLDS data set"); err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "features.json"))
+	if err != nil {
+		return nil, err
+	}
+	var root rldsFeature
+	if err := json.Unmarshal(b, &root); err != nil {
+		return nil, fmt.Errorf("features.json: %w", err)
+	}
+	steps := root.Dict.Features["steps"]
+	if steps == nil || steps.Sequence.Feature == nil {
+		return nil,
+			errors.New("features.json: there are no steps: a data set of RLDS has a sequence of them")
+	}
+	r := &RLDS{dir: dir, o: o, columns: map[string]rldsColumn{}, from: []int64{0}}
+	if err := r.collect("steps", steps.Sequence.Feature, 0); err != nil {
+		return nil, err
+	}
+	slices.Sort(r.text)
+	if err := r.scan(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	places := []any{"rlds 1", string(b), r.o.Horizon, r.o.Robot, r.o.Past}
+	for _, e := range r.episodes {
+		places = append(places, fmt.Sprint(e.file, e.place, e.steps))
+	}
+	r.print = HashOf(places...)
+	return r, nil
+}
+
+// scan reads all records for the lengths of episodes, and the statistics of their numbers.
+func (r *RLDS) scan() error {
+	names, err := filepath.Glob(filepath.Join(r.dir, "*-"+orTrain(r.o.Split)+".tfrecord*"))
+	if err != nil || len(names) == 0 {
+		return errors.Join(fmt.Errorf("%s has no files of records called *-%s.tfrecord*", r.dir,
+			orTrain(r.o.Split)),
+			err)
+	}
+	slices.Sort(names)
+	all := map[string][][]float64{}
+	for i, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		r.files = append(r.files, f)
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		places, err := recordsIn(f, info.Size())
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		for _, p := range places {
+			e := rldsEpisode{file: i, place: p}
+			if p.size <= r.o.Limit() {
+				r.measure(&e, all)
+			}
+			r.episodes = append(r.episodes, e)
+			r.from = append(r.from, r.from[len(r.from)-1]+max(1, e.steps))
+		}
+	}
+	r.stats = map[string]RobotStats{}
+	for name, columns := range all { // each by itself
+		r.stats[name] = statsOfColumns(columns)
+	}
+	return nil
+}
+
+// orTrain is the split that a data set is opened by.
+func orTrain(split string) string {
+	if split == "" {
+		return "train"
+	}
+	return split
+}
+
+// measure finds the number of steps of an episode and adds its numbers to all, by columns. An episode that
+// cannot be read has none: it is one sample, which is quarantined when it is read.
+func (r *RLDS) measure(e *rldsEpisode, all map[string][][]float64) {
+	features, steps, err := r.episode(*e)
+	if err != nil {
+		return
+	}
+	e.steps = steps
+	for _, name := range []string{r.action(), r.state()} {
+		c, ok := r.columns[name]
+		if !ok || c.image {
+			continue
+		}
+		if all[name] == nil {
+			all[name] = make([][]float64, c.width)
+		}
+		for i, v := range features[c.key].numbers() {
+			if !math.IsNaN(v) && !math.IsInf(v, 0) {
+				all[name][i%c.width] = append(all[name][i%c.width], v)
+			}
+		}
+	}
+}
+
+func (r *RLDS) action() string { return orName(r.o.Robot.Action, "action") }
+func (r *RLDS) state() string  { return orName(r.o.Robot.State, "observation.state") }
+
+func orName(name, usual string) string {
+	if name == "" {
+		return usual
+	}
+	return name
+}
+
+// episode reads an episode's features, and how many steps it has by its actions.
+func (r *RLDS) episode(e rldsEpisode) (features map[string]*exampleFeature, steps int64, err error) {
+	b, err := recordAt(r.files[e.file], e.place)
+	if err == nil {
+		features, err = parseExample(b)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, name := range []string{r.action(), r.state()} {
+		c, ok := r.columns[name]
+		if !ok && r.o.Horizon == 0 {
+			continue // whole episodes have what they have
+		}
+		if !ok || c.image {
+			return nil, 0, fmt.Errorf("features.json has no numbers %q; there are %s", name,
+				strings.Join(r.names(), ", "))
+		}
+		f := features[c.key]
+		if f == nil {
+			return nil, 0, fmt.Errorf("it has no %s", c.key)
+		}
+		n := len(f.floats) + len(f.ints)
+		if n == 0 && r.o.Horizon == 0 {
+			continue
+		}
+		if n == 0 || n%c.width != 0 || i > 0 && int64(n/c.width) != steps {
+			return nil, 0, fmt.Errorf("%s has %d numbers, and a step has %d", c.key, n, c.width)
+		}
+		steps = int64(n / c.width)
+	}
+	for _, c := range r.columns { // each by itself
+		if c.image && (features[c.key] == nil || int64(len(features[c.key].bytes)) != steps) {
+			return nil, 0, fmt.Errorf("%s has no picture of each of %d steps", c.key, steps)
+		}
+	}
+	return features, steps, nil
+}
+
+// names are the columns of numbers.
+func (r *RLDS) names() (out []string) {
+	for name, c := range r.columns {
+		if !c.image {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Cameras are the columns that are pictures, in order of their names.
+func (r *RLDS) Cameras() (out []string) {
+	for name, c := range r.columns {
+		if c.image {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Stats are the statistics of actions and states, of all steps.
+func (r *RLDS) Stats() (map[string]RobotStats, error) { return r.stats, nil }
+
+// Name implements dataset.Source.
+func (r *RLDS) Name() string { return r.dir }
+
+// Kind implements dataset.Source.
+func (r *RLDS) Kind() dataset.Kind { return dataset.KindEpisodes }
+
+// Fingerprint implements dataset.Source.
+func (r *RLDS) Fingerprint() string { return r.print }
+
+// Len implements dataset.Source: the number of steps with a horizon, else that of episodes.
+func (r *RLDS) Len() int64 {
+	if r.o.Horizon == 0 {
+		return int64(len(r.episodes))
+	}
+	return r.from[len(r.from)-1]
+}
+
+// Close implements dataset.Source.
+func (r *RLDS) Close() (err error) {
+	for _, f := range r.files {
+		err = errors.Join(err, f.Close())
+	}
+	r.files = nil
+	return err
+}
+
+// Read implements dataset.Source.
+func (r *RLDS) Read(i int64) (dataset.Document, error) {
+	at, k := int(i), int64(0)
+	if r.o.Horizon > 0 {
+		at = sort.Search(len(r.episodes), func(n int) bool { return r.from[n+1] > i })
+		k = i - r.from[at]
+	}
+	e := r.episodes[at]
+	d := dataset.Document{Key: fmt.Sprintf("episode_%06d", at),
+		Place: dataset.Place{File: r.files[e.file].Name(), Offset: e.place.at}}
+	if r.o.Horizon > 0 {
+		d.Key += fmt.Sprintf(".%06d", k)
+	}
+	bad := func(err error) error {
+		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("episode %d, step %d: %v", at, k, err)}
+	}
+	if e.place.size > r.o.Limit() {
+		return d, bad(fmt.Errorf("the episode has %d bytes, and %d are read at most", e.place.size,
+			r.o.Limit()))
+	}
+	features, steps, err := r.episode(e)
+	if err != nil {
+		return d, bad(err)
+	}
+	if f := features[rldsDocument]; r.o.Horizon == 0 && f != nil && len(f.bytes) == 1 {
+		d.Parts = []dataset.Part{{Name: "json", Bytes: f.bytes[0]}}
+		return d, nil
+	}
+	var v any = map[string]any{"episode_index": at, "length": steps, "tasks": []string{r.task(features, 0)}}
+	if r.o.Horizon > 0 {
+		v = r.frame(features, at, k, steps)
+	}
+	b, err := json.Marshal(v)
+	if err != nil { // a number that is none
+		return d, bad(err)
+	}
+	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
+	return d, nil
+}
+
+// task is what is to be done in a step.
+func (r *RLDS) task(features map[string]*exampleFeature, k int64) string {
+	for _, key := range r.text {
+		if f := features[key]; f != nil && len(f.bytes) > 0 {
+			if text := string(f.bytes[min(int(k), len(f.bytes)-1)]); text != "" {
+				return text
+			}
+		}
+	}
+	return ""
+}
+
+// frame is step k of an episode with the actions that follow, as LeRobot's frames are.
+func (r *RLDS) frame(features map[string]*exampleFeature, episode int, k, steps int64) RobotFrame {
+	f := RobotFrame{Set: r.Name(), Episode: int64(episode), Frame: k, Task: r.task(features, k)}
+	rows := func(name string) func(n int64) []float64 {
+		c := r.columns[name]
+		all, w := features[c.key].numbers(), int64(c.width)
+		return func(n int64) []float64 { return all[n*w : (n+1)*w] }
+	}
+	state, action := rows(r.state()), rows(r.action())
+	look := func(n int64) RobotLook {
+		l := RobotLook{State: state(n), Images: map[string][]byte{}}
+		for name, c := range r.columns {
+			if c.image {
+				l.Images[name] = features[c.key].bytes[n]
+			}
+		}
+		return l
+	}
+	past := int64(r.o.Past)
+	for n := k - past; n < k; n++ {
+		f.Before = append(f.Before, look(max(0, n)))
+	}
+	f.RobotLook = look(k)
+	for n := k - past; n < k-past+int64(r.o.Horizon); n++ {
+		switch {
+		case n < 0:
+			f.Lead++
+		case n >= steps:
+			f.Pad++
+		}
+		f.Actions = append(f.Actions, action(min(max(0, n), steps-1)))
+	}
+	return f
+}
+
+// Robots is a data set of recordings, with what a policy is to know of it beside its frames.
+type Robots interface {
+	dataset.Source
+	Cameras() []string
+	Stats() (map[string]RobotStats, error)
+}
+
+// OpenRobots opens a data set of recordings, of RLDS or LeRobot.
+func OpenRobots(dir string, o dataset.Options) (Robots, error) {
+	if info, err := os.Stat(filepath.Join(dir, "features.json")); err == nil && info.Mode().IsRegular() {
+		return openRLDS(dir, o)
+	}
+	return OpenLeRobot(dir, o)
+}
+
+// statsOfColumns are the statistics of columns of numbers, each by itself; quantiles lie between the numbers
+// around them, as NumPy's do. The columns are sorted.
+func statsOfColumns(columns [][]float64) (s RobotStats) {
+	for _, v := range columns {
+		if len(v) == 0 {
+			v = []float64{0}
+		}
+		slices.Sort(v)
+		sum, squares := 0.0, 0.0
+		for _, x := range v {
+			sum += x
+		}
+		mean := sum / float64(len(v))
+		for _, x := range v {
+			squares += (x - mean) * (x - mean)
+		}
+		quantile := func(q float64) float64 {
+			at := q * float64(len(v)-1)
+			low := int(at)
+			return v[low] + (v[min(low+1, len(v)-1)]-v[low])*(at-float64(low))
+		}
+		s.Min, s.Max = append(s.Min, v[0]), append(s.Max, v[len(v)-1])
+		s.Mean, s.Std = append(s.Mean, mean), append(s.Std, math.Sqrt(squares/float64(len(v))))
+		s.Q01, s.Q99 = append(s.Q01, quantile(0.01)), append(s.Q99, quantile(0.99))
+	}
+	return s
+}
