@@ -28,6 +28,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/jobs"
 	"github.com/lfactor/lfactor/cmd/lfactor/newrun"
 	"github.com/lfactor/lfactor/cmd/lfactor/plan"
+	"github.com/lfactor/lfactor/cmd/lfactor/reference"
 	"github.com/lfactor/lfactor/cmd/lfactor/replay"
 	"github.com/lfactor/lfactor/cmd/lfactor/sample"
 	"github.com/lfactor/lfactor/cmd/lfactor/serve"
@@ -63,6 +64,7 @@ func root() *cobra.Command {
 		hub.Command(),
 		newrun.Command(),
 		plan.Command(),
+		reference.Command(),
 		replay.Command(),
 		sample.Command(),
 		serve.Command(),

@@ -52,6 +52,7 @@ var jsonArgs = map[string]string{
 	"cluster head":        "- it wants a cluster, see TestClusterSame",
 	"cluster install":     "- it wants a cluster, see TestClusterSSH",
 	"cluster join":        "- it wants a cluster, see TestClusterHosts",
+	"reference":           "- it writes a folder, see TestReference",
 	"cluster manifest":    "- it writes YAML, see TestClusterManifest",
 	"cluster alive":       "- it wants a cluster, see TestClusterKubernetes",
 	"cluster logs":        "- it wants a cluster, see TestClusterVerbs",

@@ -55,8 +55,11 @@ func debian(version, arch string, files []file) ([]byte, error) {
 	for _, f := range files {
 		size += len(f.text)
 		where := "./usr/share/doc/lfactor/"
-		if f.mode == 0o755 {
+		switch {
+		case f.mode == 0o755:
 			where = "./usr/bin/"
+		case strings.HasPrefix(f.name, "man1/"):
+			where = "./usr/share/man/"
 		}
 		placed = append(placed, file{where + f.name, f.mode, f.text})
 	}
@@ -77,7 +80,8 @@ func debian(version, arch string, files []file) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	b.WriteString("!<arch>\n")
-	for _, f := range []file{{"debian-binary", 0, []byte("2.0\n")}, {"control.tar.gz", 0, control}, {"data.tar.gz", 0, data}} {
+	for _, f := range []file{{"debian-binary", 0, []byte("2.0\n")}, {"control.tar.gz", 0, control},
+		{"data.tar.gz", 0, data}} {
 		fmt.Fprintf(&b, "%-16s%-12d%-6d%-6d%-8s%-10d`\n", f.name, dated.Unix(), 0, 0, "100644", len(f.text))
 		b.Write(f.text)
 		if len(f.text)%2 == 1 {

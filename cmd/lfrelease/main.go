@@ -1,5 +1,6 @@
-// Command lfrelease builds what is released: static binaries for each platform as tarballs, a Debian package and a wheel
-// for each that has one, and their checksums. The same commit gives the same bytes, wherever and whenever it is built.
+// Command lfrelease builds what is released: static binaries for each platform as tarballs with manual pages, a Debian
+// package, a wheel and an OCI image for each that has one, a formula for Homebrew, a bill of materials, and their
+// checksums. The same commit gives the same bytes, wherever and whenever it is built.
 //
 //	go run ./cmd/lfrelease -version 1.2.3 -out dist
 package main
@@ -48,10 +49,23 @@ func release(version, out, only string) error {
 	if len(strings.Split(version, ".")) != 3 {
 		return fmt.Errorf("-version %s: want three numbers, as in 1.2.3", version)
 	}
+	if only != "" && !slices.ContainsFunc(platforms,
+		func(p platform) bool { return p.os+"/"+p.arch == only }) {
+		return fmt.Errorf("-only %s: no such platform", only)
+	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
+	pages, err := manuals()
+	if err != nil {
+		return err
+	}
 	var made []string
+	note := func(name string, b []byte) error {
+		made = append(made, fmt.Sprintf("%x  %s\n", sha256.Sum256(b), name))
+		return os.WriteFile(filepath.Join(out, name), b, 0o644)
+	}
+	sums, all := map[string]string{}, []file(nil)
 	for _, p := range platforms {
 		if only != "" && only != p.os+"/"+p.arch {
 			continue
@@ -61,34 +75,54 @@ func release(version, out, only string) error {
 			return err
 		}
 		fmt.Fprintf(os.Stderr, "built for %s/%s\n", p.os, p.arch)
+		all = append(all, files...)
+		files = append(files, pages...)
 		base := fmt.Sprintf("lfactor-%s-%s-%s", version, p.os, p.arch)
 		for _, x := range []struct {
 			name  string
+			there bool
 			bytes func() ([]byte, error)
 		}{
-			{base + ".tar.gz", func() ([]byte, error) { return tarball(prefixed(base, files)) }},
-			{fmt.Sprintf("lfactor_%s_%s.deb", version, p.deb), func() ([]byte, error) { return debian(version, p.deb, files) }},
-			{fmt.Sprintf("lfactor-%s-py3-none-%s.whl", version, p.wheel),
+			{base + ".tar.gz", true, func() ([]byte, error) { return tarball(prefixed(base, files)) }},
+			{fmt.Sprintf("lfactor_%s_%s.deb", version, p.deb), p.deb != "",
+				func() ([]byte, error) { return debian(version, p.deb, files) }},
+			{fmt.Sprintf("lfactor-%s-py3-none-%s.whl", version, p.wheel), true,
 				func() ([]byte, error) { return wheel(version, p.wheel, files) }},
+			{base + ".oci.tar", p.os == "linux", func() ([]byte, error) {
+				return image(version, p.arch,
+					files)
+			}},
 		} {
-			if strings.HasSuffix(x.name, ".deb") && p.deb == "" {
+			if !x.there {
 				continue
 			}
 			b, err := x.bytes()
 			if err == nil {
-				err = os.WriteFile(filepath.Join(out, x.name), b, 0o644)
+				err = note(x.name, b)
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", x.name, err)
 			}
-			made = append(made, fmt.Sprintf("%x  %s\n", sha256.Sum256(b), x.name))
+			if strings.HasSuffix(x.name, ".tar.gz") {
+				sums[p.os+"/"+p.arch] = fmt.Sprintf("%x", sha256.Sum256(b))
+			}
 		}
 	}
-	if len(made) == 0 {
-		return fmt.Errorf("-only %s: no such platform", only)
+	if err := about(version, all, sums, note); err != nil {
+		return err
 	}
 	slices.Sort(made)
 	return os.WriteFile(filepath.Join(out, "SHA256SUMS"), []byte(strings.Join(made, "")), 0o644)
+}
+
+// about notes what a release says of itself.
+func about(version string, all []file, sums map[string]string, note func(name string, b []byte) error) error {
+	text, err := bill(version, all)
+	if err != nil {
+		return err
+	}
+	return errors.Join(note(fmt.Sprintf("lfactor-%s.spdx.json", version), text),
+		note("lfactor.rb", formula(version, sums)))
 }
 
 // file is one of an archive.
@@ -104,6 +138,34 @@ func prefixed(dir string, files []file) (out []file) {
 		out = append(out, file{dir + "/" + f.name, f.mode, f.text})
 	}
 	return out
+}
+
+// manuals are the manual pages, which the program writes itself.
+func manuals() (out []file, err error) {
+	dir, err := os.MkdirTemp("", "lfrelease-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	c := exec.Command("go", "run", "./cmd/lfactor", "reference", "--man", dir)
+	c.Env, c.Stderr = append(os.Environ(), "SOURCE_DATE_EPOCH=315532800"), os.Stderr
+	if err := c.Run(); err != nil {
+		return nil, fmt.Errorf("go run ./cmd/lfactor reference: %w; start it at the root of the repository",
+			err)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*.1"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(found)
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, file{"man1/" + filepath.Base(path), 0o644, text})
+	}
+	return out, nil
 }
 
 // build links the programs for a platform without cgo, paths and a build's own name, so that their bytes follow from the

@@ -5,6 +5,9 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -26,7 +29,10 @@ func TestArchives(t *testing.T) {
 	for name, make := range map[string]func() ([]byte, error){
 		"tar": func() ([]byte, error) { return tarball(prefixed("lfactor-1.2.3", some)) },
 		"deb": func() ([]byte, error) { return debian("1.2.3", "amd64", some) },
-		"whl": func() ([]byte, error) { return wheel("1.2.3", "manylinux2014_x86_64.musllinux_1_1_x86_64", some) },
+		"whl": func() ([]byte, error) {
+			return wheel("1.2.3", "manylinux2014_x86_64.musllinux_1_1_x86_64",
+				some)
+		},
 	} {
 		a, err := make()
 		require.NoError(t, err)
@@ -98,10 +104,95 @@ func TestInstalled(t *testing.T) {
 	}
 	b, err := wheel("1.2.3", "any", some)
 	path := put("lfactor-1.2.3-py3-none-any.whl", b, err)
-	out, err := exec.Command(python, "-m", "pip", "install", "--no-index", "--no-deps", "--prefix", filepath.Join(dir, "py"), path).
+	out, err := exec.Command(python, "-m", "pip", "install", "--no-index", "--no-deps", "--prefix",
+		filepath.Join(dir, "py"), path).
 		CombinedOutput()
 	require.NoError(t, err, string(out))
 	out, err = exec.Command(filepath.Join(dir, "py/bin/lfactor")).CombinedOutput()
 	require.NoError(t, err)
 	require.Equal(t, "it runs\n", string(out))
+}
+
+// TestImage: the layout's index leads to a manifest, that to a configuration and a layer, by hashes and sizes that
+// hold; the same files give the same bytes.
+func TestImage(t *testing.T) {
+	a, err := image("1.2.3", "amd64", some)
+	require.NoError(t, err)
+	again, err := image("1.2.3", "amd64", some)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(a, again))
+	parts := map[string][]byte{}
+	for r := tar.NewReader(bytes.NewReader(a)); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		parts[h.Name], err = io.ReadAll(r)
+		require.NoError(t, err)
+	}
+	require.JSONEq(t, `{"imageLayoutVersion": "1.0.0"}`, string(parts["oci-layout"]))
+	follow := func(b blob) []byte {
+		text, ok := parts["blobs/"+strings.Replace(b.Digest, ":", "/", 1)]
+		require.True(t, ok, b.Digest)
+		require.Len(t, text, b.Size)
+		require.Equal(t, b.Digest, fmt.Sprintf("sha256:%x", sha256.Sum256(text)))
+		return text
+	}
+	var index struct{ Manifests []blob }
+	require.NoError(t, json.Unmarshal(parts["index.json"], &index))
+	var manifest struct {
+		Config blob
+		Layers []blob
+	}
+	require.NoError(t, json.Unmarshal(follow(index.Manifests[0]), &manifest))
+	var config struct {
+		Architecture string
+		Config       struct{ Entrypoint []string }
+		RootFS       struct {
+			Diffs []string `json:"diff_ids"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(follow(manifest.Config), &config))
+	require.Equal(t, "amd64", config.Architecture)
+	require.Equal(t, []string{manifest.Layers[0].Digest}, config.RootFS.Diffs)
+	found := false
+	for r := tar.NewReader(bytes.NewReader(follow(manifest.Layers[0]))); !found; {
+		h, err := r.Next()
+		require.NoError(t, err)
+		found = "/"+h.Name == config.Config.Entrypoint[0] && h.Mode == 0o755
+	}
+}
+
+// TestBill: a bill of materials names the modules that a program is built of, each once; the formula names
+// what is built.
+func TestBill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lfvet")
+	out, err := exec.Command("go", "build", "-o", path, "../lfvet").CombinedOutput()
+	require.NoError(t, err, string(out))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	b, err := bill("1.2.3", []file{{"lfactor", 0o755, text}, {"README.md", 0o644, nil}})
+	require.NoError(t, err)
+	var doc struct {
+		SpdxVersion   string
+		Packages      []struct{ SPDXID, Name, VersionInfo string }
+		Relationships []struct{ RelationshipType, RelatedSpdxElement string }
+	}
+	require.NoError(t, json.Unmarshal(b, &doc))
+	require.Equal(t, "SPDX-2.3", doc.SpdxVersion)
+	names := map[string]int{}
+	for _, p := range doc.Packages {
+		names[p.Name]++
+		require.Regexp(t, `^SPDXRef-[a-zA-Z0-9.-]+$`, p.SPDXID)
+	}
+	require.Equal(t, 1, names["golang.org/x/mod"])
+	require.Equal(t, 1, names["stdlib"])
+	require.Len(t, doc.Relationships, len(doc.Packages))
+	_, err = bill("1.2.3", some)
+	require.ErrorContains(t, err, "lfactor")
+	rb := string(formula("1.2.3", map[string]string{"darwin/arm64": "abc"}))
+	require.Contains(t, rb, "on_macos")
+	require.Contains(t, rb, `sha256 "abc"`)
+	require.NotContains(t, rb, "on_linux")
 }
