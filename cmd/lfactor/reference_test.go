@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,9 +11,11 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/reference"
 )
 
-// TestReference: docs/reference is what the program says of itself.
+// TestReference: docs/reference is what the program says of itself, but for what registered_test.go registers beside it.
 func TestReference(t *testing.T) {
+	own := regexp.MustCompile("`?(shout|descent|halving)`?, |\\| `descent` .*\n")
 	for name, want := range reference.Pages(root()) {
+		want = own.ReplaceAllString(want, "")
 		have, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", name))
 		require.NoError(t, err)
 		require.True(t, string(have) == want,
