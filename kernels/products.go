@@ -25,6 +25,23 @@ type Work struct {
 	// of attention in one kernel, the tiles of rows that are worked on beside each other, 0 for others
 	Tiles    int64
 	Backward bool // of attention
+	// Bits are those of the operands of products that are rounded to fewer than their type has, 0 for others;
+	// Rounded says that the call itself rounds its first, which is of activations or their gradients.
+	Bits    int
+	Rounded bool
+	Experts bool // of products of a mixture's experts, each with the rows that came to it
+}
+
+// Bits are those of the numbers that a recipe's product multiplies, the most of its two operands.
+func (p Precision) Bits(product int) int {
+	if p.Name == "none" {
+		return 0
+	}
+	first, second := p.Grains(product)
+	if first.Number == E2M1 && second.Number == E2M1 {
+		return 4
+	}
+	return 8
 }
 
 // AttentionRows is the rows of queries, in a backward of keys, that make a tile of attention's (as in

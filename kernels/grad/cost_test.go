@@ -39,6 +39,42 @@ func TestCostsAddUp(t *testing.T) {
 	require.Equal(t, fused.Flops, fused.Filled, "nothing is known of the device")
 }
 
+// TestCostsOfFewBits: a device is told of products whose operands are rounded to fewer bits, by the call or
+// by one before it, and of no others.
+func TestCostsOfFewBits(t *testing.T) {
+	type kind struct {
+		bits   int
+		rounds bool
+	}
+	of := map[kind]int{}
+	o := grad.Options{DType: tensor.BF16, Device: func(w kernels.Work) (flops, bytes int64) {
+		if w.Products != nil {
+			of[kind{w.Bits, w.Rounded}]++
+		}
+		return w.Flops, 0
+	}, InputGrad: func(string) bool { return true }}
+	for _, name := range []string{"none", "mxfp8", "nvfp4"} {
+		precision, err := kernels.PrecisionOf(name)
+		require.NoError(t, err)
+		tape := grad.NewTape(o)
+		x := tape.Input("x", tensor.BF16, 64, 128)
+		x = tape.LowLinear(x, tape.Param("w", []int{256, 128}, -1, 1, true), nil, precision)
+		off := tape.Data("off", tensor.I32, 3)
+		x = tape.LowGrouped(x, tape.Param("e", []int{2, 64, 256}, -1, 1, true), off, precision)
+		tape.Output("y", x)
+		tr := tape.Finish()
+		for _, phase := range []grad.Phase{grad.F, grad.B} {
+			tr.Segments(phase)
+		}
+	}
+	require.Equal(t, of[kind{8, true}], of[kind{4, true}])
+	require.Equal(t, of[kind{8, false}], of[kind{4, false}])
+	require.Equal(t, of[kind{0, false}], of[kind{8, true}]+of[kind{8, false}])
+	require.Positive(t, of[kind{8, true}])
+	require.Positive(t, of[kind{8, false}])
+	require.Len(t, of, 5)
+}
+
 // TestCostsOfDevice: a device is asked for the time of every call that is bound by arithmetic, with its
 // products or its tiles of attention, and for no other; what it says is in the cost beside the operations
 // that are done.

@@ -140,8 +140,31 @@ func (o *Options) work(n *Node, s *kernels.Spec, in, out [][]int, flops, moved i
 			int64((l+tile-1)/tile)
 	} else if s.Products != nil {
 		w.Products = s.Products(in, out)
+		w.Bits, w.Rounded = fewBits(n)
+		switch n.Op.Kernel {
+		case kernels.GroupedLinear, kernels.GroupedLinearDX, kernels.GroupedLinearDW:
+			w.Experts = true
+		}
 	}
 	return w
+}
+
+// lowProducts are the operations that round their operands, by which product of a layer they are.
+var lowProducts = map[kernels.Op]int{kernels.LowLinear: kernels.OperandsForward,
+	kernels.LowLinearDX: kernels.OperandsDX, kernels.LowLinearDW: kernels.OperandsDW}
+
+// fewBits are those of a product's operands where they are rounded to fewer than their type has, by the call
+// itself or by a call before it. The gradient of weights finds both of its operands rounded.
+func fewBits(n *Node) (bits int, rounds bool) {
+	if product, low := lowProducts[n.Op.Kernel]; low {
+		return kernels.Precisions[n.Attr.I[1]].Bits(product), product != kernels.OperandsDW
+	}
+	for _, v := range n.In {
+		if v != nil && v.Node != nil && v.Node.Op == opRounded {
+			return kernels.Precisions[v.Node.Attr.I[1]].Bits(v.Node.Attr.I[0]), false
+		}
+	}
+	return 0, false
 }
 
 // filled is what the device could do in the time of some products.

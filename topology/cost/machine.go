@@ -11,6 +11,10 @@ type Machine struct {
 	Name string
 	// Device.
 	Flops      float64 // peak of dense bf16, a second
+	Flops8     float64 // the same of operands of 8 bits; 0: they are multiplied as bf16
+	Flops4     float64 // the same of operands of 4 bits; 0: they are multiplied as ones of 8
+	Grouped    float64 // share of the rate of products that those of a mixture's experts reach; 0 is all
+	Share8     float64 // of both that products reach; 0 is Efficiency
 	Memory     float64
 	Reserve    float64 // share of Memory that training does not get: see UsualReserve
 	Bandwidth  float64 // of its memory, a second

@@ -51,10 +51,44 @@ func (m *Machine) kernel(w kernels.Work) (flops, bytes int64) {
 			filled += m.product(p)
 		}
 	}
+	if w.Experts && m.Grouped > 0 {
+		filled /= m.Grouped
+	}
+	if w.Bits > 0 {
+		return m.fewBits(w, filled)
+	}
 	if filled/(m.Flops*m.Efficiency) < float64(w.Bytes)/(m.Bandwidth*m.Stream) {
 		return 0, w.Bytes
 	}
 	return int64(math.Round(filled)), 0
+}
+
+// fewBits is a product of operands of few bits, whose arithmetic is so much shorter as the device multiplies
+// them faster. Activations and their gradients are read once and written twice, as they are and turned for the
+// product of the weights' gradient; weights are rounded once a step (TransformerEngine's cast_transpose, and its
+// cache of weights over microbatches), which is not counted.
+func (m *Machine) fewBits(w kernels.Work, filled float64) (flops, bytes int64) {
+	peak := m.Flops8
+	if w.Bits == 4 && m.Flops4 > 0 {
+		peak = m.Flops4
+	}
+	if peak == 0 {
+		if filled/(m.Flops*m.Efficiency) < float64(w.Bytes)/(m.Bandwidth*m.Stream) {
+			return 0, w.Bytes
+		}
+		return int64(math.Round(filled)), 0
+	}
+	share := m.Share8
+	if share == 0 {
+		share = m.Efficiency
+	}
+	filled *= m.Flops * m.Efficiency / (peak * share)
+	if w.Rounded {
+		for _, p := range w.Products {
+			bytes += p.Count * p.M * p.K * int64(16+2*w.Bits) / 8
+		}
+	}
+	return int64(math.Round(filled)), bytes
 }
 
 // product is the operations that the device could do in the time of a product: waves of tiles over all

@@ -64,6 +64,36 @@ func TestKernelBound(t *testing.T) {
 	require.Nil(t, m.Kernels())
 }
 
+// TestFewBits: products of operands of few bits take what the device needs for them, and rounding reads two
+// bytes of an activation and writes its bits twice; a device that does not multiply them takes them as bf16.
+func TestFewBits(t *testing.T) {
+	m := &Machine{Flops: 100, Efficiency: 0.5, Bandwidth: 20, Stream: 0.5, Units: 4}
+	p := kernels.Product{Count: 1, M: 128, N: 256, K: 1000}
+	w := kernels.Work{Products: []kernels.Product{p}, Flops: p.Flops(), Bytes: 1}
+	full, _ := m.kernel(w)
+	w.Bits, w.Rounded = 8, true
+	flops, bytes := m.kernel(w)
+	require.Equal(t, []int64{full, 0}, []int64{flops, bytes}, "not a device of such products")
+	m.Flops8 = 200
+	flops, bytes = m.kernel(w)
+	require.Equal(t, []int64{full / 2, 4 * 128 * 1000}, []int64{flops, bytes})
+	w.Bits, m.Share8 = 4, 0.25
+	flops, bytes = m.kernel(w)
+	require.Equal(t, []int64{full, 3 * 128 * 1000}, []int64{flops, bytes}, "4 bits as 8, at half the share")
+	w.Rounded, m.Flops4 = false, 400
+	flops, bytes = m.kernel(w)
+	require.Equal(t, []int64{full / 2, 0}, []int64{flops, bytes}, "rounded by a call of its own")
+	w.Bits, w.Experts = 0, true
+	flops, _ = m.kernel(w)
+	require.Equal(t, full, flops, "nothing is known of experts' products")
+	m.Grouped = 0.5
+	flops, _ = m.kernel(w)
+	require.InDelta(t, 2*full, flops, 1)
+	w.Bits = 4
+	flops, _ = m.kernel(w)
+	require.InDelta(t, full, flops, 1)
+}
+
 // TestProductsMeasured: of 375 products that were measured on an H100, the time that h100.yaml's
 // multiprocessors and prologue give, with the rate and the launch of a device that does nothing else, is 5
 // % off in the mean. One rate for all is 7 % off if it is fitted to the table, and 20 % as it was before

@@ -32,10 +32,24 @@ var (
 	plain = map[string]float64{"": 1}
 )
 
+// shares are keys of values that are parts of a whole.
+var shares = map[string]bool{"device.efficiency": true, "device.fp8_efficiency": true, "device.grouped": true,
+	"device.stream": true}
+
+// later are keys that are written only where they say something.
+var later = map[string]bool{"device.fp8": true, "device.fp4": true, "device.fp8_efficiency": true,
+	"device.grouped": true}
+
 var fields = []field{
 	{"device.flops", rate, 0, false, func(m *Machine, v float64) { m.Flops = v }, func(m *Machine) float64 {
 		return m.Flops
 	}, true},
+	{"device.fp8", rate, 0, true, func(m *Machine, v float64) { m.Flops8 = v },
+		func(m *Machine) float64 { return m.Flops8 }, false},
+	{"device.fp4", rate, 0, true, func(m *Machine, v float64) { m.Flops4 = v },
+		func(m *Machine) float64 { return m.Flops4 }, false},
+	{"device.fp8_efficiency", plain, 0, true, func(m *Machine, v float64) { m.Share8 = v },
+		func(m *Machine) float64 { return m.Share8 }, false},
 	{"device.memory", size, 0, false, func(m *Machine, v float64) { m.Memory = v },
 		func(m *Machine) float64 { return m.Memory }, true},
 	{"device.reserve", plain, 0, true, func(m *Machine, v float64) { m.Reserve = v },
@@ -48,6 +62,8 @@ var fields = []field{
 		func(m *Machine) float64 { return float64(m.Units) }, false},
 	{"device.prologue", plain, 0, true, func(m *Machine, v float64) { m.Prologue = v },
 		func(m *Machine) float64 { return m.Prologue }, false},
+	{"device.grouped", plain, 0, true, func(m *Machine, v float64) { m.Grouped = v },
+		func(m *Machine) float64 { return m.Grouped }, false},
 	{"device.stream", plain, 0, false, func(m *Machine, v float64) { m.Stream = v },
 		func(m *Machine) float64 { return m.Stream }, false},
 	{"device.overhead", clock, 0, true, func(m *Machine, v float64) { m.Overhead = v },
@@ -228,7 +244,7 @@ func (r *reader) number(f field, value string) {
 		r.fault(f.key, fmt.Sprintf("%v is not a count up to %d", v, 1<<20), "")
 	case f.key == "device.reserve" && v >= 1:
 		r.fault(f.key, fmt.Sprintf("%v leaves no memory", v), "write a share below 1, as 0.04")
-	case (f.key == "device.efficiency" || f.key == "device.stream") && v > 1:
+	case shares[f.key] && v > 1:
 		r.fault(f.key, fmt.Sprintf("%v is more than all of it", v), "write a share, as 0.6")
 	default:
 		f.set(r.m, v*factor)
@@ -286,14 +302,15 @@ func (r *reader) connected() {
 func (m *Machine) Write() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\n", m.Name)
-	units := map[string]string{"device.flops": "GFLOP/s", "device.memory": "MiB", "device.bandwidth": "GB/s",
+	units := map[string]string{"device.flops": "GFLOP/s", "device.fp8": "GFLOP/s", "device.fp4": "GFLOP/s",
+		"device.memory": "MiB", "device.bandwidth": "GB/s",
 		"device.overhead": "us", "host.bandwidth": "GB/s",
 		"host.latency": "us", "host.copy": "GB/s", "second.flops": "GFLOP/s", "second.memory": "MiB",
 		"second.bandwidth": "GB/s", "second.overhead": "us", "network.bandwidth": "GB/s", "network.latency": "us"}
 	section := ""
 	for i, f := range fields {
 		head, key, _ := strings.Cut(f.key, ".")
-		if head == "second" && m.Second == nil {
+		if head == "second" && m.Second == nil || later[f.key] && f.get(m) == 0 {
 			continue
 		}
 		if head != section {

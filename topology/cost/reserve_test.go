@@ -12,7 +12,8 @@ import (
 // TestReserve: training gets a device's memory less the reserve, the usual one where none is given; every
 // published card offers less than it is sold with.
 func TestReserve(t *testing.T) {
-	sold := map[string]float64{"a100": 80, "a100-2021": 80, "a800": 80, "h100": 80, "h800": 80, "h200": 141}
+	sold := map[string]float64{"a100": 80, "a100-2021": 80, "a800": 80, "h100": 80, "h800": 80, "h200": 141,
+		"b200": 180, "gb200": 186, "mi300x": 192}
 	for name, gib := range sold {
 		text, err := configs.ClusterFile(name)
 		require.NoError(t, err)
