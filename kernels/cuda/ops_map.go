@@ -45,7 +45,9 @@ var _ = register(map[kernels.Op]func(x *issue){
 			x.update("adamw", x.out(2), x.out(3))
 		}
 	},
-	kernels.SGD: func(x *issue) { x.update("sgd", nil, x.out(2)) },
+	kernels.Lion:    func(x *issue) { x.update("lion", nil, x.out(2)) },
+	kernels.Average: func(x *issue) { x.update("average", nil, nil) },
+	kernels.SGD:     func(x *issue) { x.update("sgd", nil, x.out(2)) },
 	kernels.SignStep: func(x *issue) {
 		g, p := x.in(0), x.out(0)
 		x.launch("sign_step", each(g.Len()), g, nil, x.in(1), p, nil, nil, nil, g.Len(), 0, false,

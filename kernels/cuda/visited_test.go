@@ -92,7 +92,7 @@ func TestVisit(t *testing.T) {
 		made, err := c.CombinedOutput()
 		require.NoError(t, err, "%s", made)
 		said, _, failed := visiting(t, program,
-			"GPU_STEP=--hidden 32 --intermediate 64 --vocab 200 --seq 32 --batch 1 --layers 2",
+			"GPU_STEP=--hidden 64 --intermediate 128 --vocab 200 --seq 32 --batch 1 --layers 2",
 			"GPU_BENCH=^$", "GPU_SKIP=^(torch|sanitizer|kernels)$")
 		require.False(t, failed, said)
 		require.Contains(t, said, "the losses of two runs are the same to the bit")

@@ -7,6 +7,7 @@
 #include "gather.cu"
 #include "products.cu"
 #include "delta.cu"
+#include "space.cu"
 #include "heads.cu"
 #include "loss.cu"
 #include "attention.cu"

@@ -10,7 +10,7 @@ struct Update {
   double rate;
 };
 
-enum { kLR, kBeta1, kBeta2, kEps, kDecay, kCorrection1, kCorrection2 };
+enum { kLR, kBeta1, kBeta2, kEps, kDecay, kCorrection1, kCorrection2, kAverage };
 enum { kNorm, kFactor, kOverflow };
 
 LF_DEV void store_model(const Update& a, i64 i, float p) {
@@ -66,6 +66,28 @@ LF_DEV void sign_step_all(const Update& a) {
   }
 }
 LF_ONE(sign_step, sign_step_all, Update)
+
+LF_DEV void lion_all(const Update& a) {
+  if (a.clip[kOverflow] == 1) return;
+  const double* h = a.hyper;
+  double decay = a.no_decay ? 0 : h[kDecay], b1 = h[kBeta1], b2 = h[kBeta2];
+  LF_EACH(i, a.n) { // in float64: the sign must not depend on a rounding
+    double x = a.g[i] * a.clip[kFactor], m = a.m[i], c = b1 * m + (1 - b1) * x, way = c > 0 ? 1 : c < 0 ? -1 : c;
+    float p = (float)(a.p[i] - h[kLR] * (way + decay * a.p[i]));
+    a.p[i] = p;
+    a.m[i] = (float)(b2 * m + (1 - b2) * x);
+    store_model(a, i, p);
+  }
+}
+LF_ONE(lion, lion_all, Update)
+
+// An average of weights, in p, moves towards g.
+LF_DEV void average_all(const Update& a) {
+  if (a.clip[kOverflow] == 1) return;
+  double by = a.hyper[kAverage];
+  LF_EACH(i, a.n) a.p[i] = (float)(a.p[i] - by * ((double)a.p[i] - a.g[i]));
+}
+LF_ONE(average, average_all, Update)
 
 // Float64 sums: blocks of 4096 elements, then the blocks.
 struct Total {
