@@ -30,6 +30,8 @@ backbone_width: 4
 action_channels: [8, 16]
 action_groups: 4
 keypoints: 2
+crop_height: 6
+crop_width: 5
 freq_dim: 8
 observation_steps: 2
 executed_steps: 3
@@ -84,6 +86,7 @@ func TestDiffusionPolicyRun(t *testing.T) {
 		for _, c := range []struct{ arg, want string }{
 			{"model.overrides.chunk_size=6", "chunk_size: 6 is no multiple of 4"},
 			{"model.overrides.executed_steps=8", "executed_steps: 8, and a chunk of 8 has 7"},
+			{"model.overrides.crop_height=9", "crop_height: a part of 9 by 5 pixels, of views of 8 by 8"},
 			{"model.overrides.action_kernel=4", "action_kernel: 4 is even"},
 			{"model.overrides.inference_steps=21", "inference_steps: 21, and there are 20"},
 			{"model.overrides.noise_schedule=none", `noise_schedule: "none" is not known`},

@@ -248,7 +248,7 @@ func (x *Robots) statistics(dst, stem string) error {
 // robotsOf reads how a policy's numbers are scaled from the folder that it lies in, as lerobot writes it.
 func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	x := &Robots{D: d, Seed: uint64(cfg.Run.Train.Seed), Policy: cfg.Run.Policy, Chunk: d.Chunk, Begin: -1,
-		Size: d.Sight.Extent()}
+		Size: d.Sight.Seen()}
 	b, err := os.ReadFile(filepath.Join(dir, preprocessor+".json"))
 	if err != nil {
 		return nil,

@@ -36,9 +36,40 @@ func (x *Robots) change(e *family.Encoded, bare []int32) {
 		brighter(out, by(2, p.Brightness))
 		contrasted(out, by(3, p.Contrast))
 		saturated(out, by(4, p.Saturation))
-		views[i] = x.shown(out, camera)
+		top, left := -1.0, -1.0
+		if v.Jumps {
+			top, left = k.Uniform(5), k.Uniform(6)
+		}
+		views[i] = x.shown(out, camera, top, left)
 	}
 	e.Views = views
+}
+
+// changes reports whether samples are changed when they are learnt.
+func (x *Robots) changes() bool { return x.Policy.Changes() || x.D.Sight.Jumps }
+
+// part is the part of planes [3 h w] that the model reads: so much of what is left from the top and from the left, or
+// the middle where that is below 0, as torchvision's RandomCrop and CenterCrop have it.
+func (x *Robots) part(planes []float32, top, left float64) []float32 {
+	size := x.D.Sight.Extent()
+	if size == x.Size {
+		return planes
+	}
+	at := func(of float64, whole, part int) int {
+		if of < 0 {
+			return int(math.RoundToEven(float64(whole-part) / 2))
+		}
+		return int(of * float64(whole-part+1))
+	}
+	y0, x0 := at(top, x.Size[0], size[0]), at(left, x.Size[1], size[1])
+	out := make([]float32, 0, 3*size[0]*size[1])
+	for c := range 3 {
+		for y := range size[0] {
+			from := (c*x.Size[0]+y0+y)*x.Size[1] + x0
+			out = append(out, planes[from:from+size[1]]...)
+		}
+	}
+	return out
 }
 
 // cropped is a part of planes [3 h w] of a share of both sides, from a place of so much of what is left, brought to

@@ -75,3 +75,21 @@ func TestChange(t *testing.T) {
 	require.NotEqual(t, a.Views[0], of(4).Views[0])
 	require.Equal(t, float32(1.0/8-1), view[1]) // what was prepared stays
 }
+
+// TestPart: a policy acts on the middle of a view and learns of parts within it.
+func TestPart(t *testing.T) {
+	x := &Robots{Size: [2]int{5, 6}, D: &family.Denoiser{Sight: &family.Sight{Views: 1, Patches: 6, Pixels: 3,
+		Size: [2]int{2, 3}, Frame: [2]int{5, 6}, Jumps: true}}}
+	planes := make([]float32, 3*5*6)
+	for i := range planes {
+		planes[i] = float32(i)
+	}
+	// 3 rows and 3 columns are left: Python rounds 1.5 to 2
+	require.Equal(t, []float32{14, 15, 16, 20, 21, 22}, x.part(planes, -1, -1)[:6])
+	require.Equal(t, []float32{30, 31, 32, 36, 37, 38}, x.part(planes, 0, 0)[6:12])
+	require.Equal(t, []float32{81, 82, 83, 87, 88, 89}, x.part(planes, 0.999, 0.999)[12:])
+	require.True(t, x.changes())
+	e := &family.Encoded{Views: [][]float32{planes}}
+	x.change(e, nil)
+	require.Len(t, e.Views[0], 18)
+}

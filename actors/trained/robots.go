@@ -99,7 +99,7 @@ type robotSet struct {
 func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	c := &cfg.Run
 	x := &Robots{D: d, Seed: uint64(c.Train.Seed), Policy: c.Policy, Chunk: d.Chunk, Begin: -1,
-		Size: d.Sight.Extent()}
+		Size: d.Sight.Seen()}
 	if len(c.Data.Paths) == 0 {
 		return nil, cfg.Fault("data.paths",
 			"no data set: the numbers of a policy are scaled by its statistics",
@@ -244,7 +244,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		looks = append(looks, Look{l.State, views})
 	}
 	scale := x.of(f.Set)
-	e, err := x.see(scale, f.Task, looks, x.Policy.Changes())
+	e, err := x.see(scale, f.Task, looks, x.changes())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -273,7 +273,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		e.Pad, e.Lead = f.Pad, f.Lead
 	}
 	size := int64(4 * (len(e.X0) + len(e.IDs) + len(e.Views)*x.D.Sight.Patches*x.D.Sight.Pixels))
-	if !x.Policy.Changes() || x.Tok == nil {
+	if !x.changes() || x.Tok == nil {
 		return &learnt{Encoded: *e}, size, nil
 	}
 	bare, err := x.told(f.Task, nil)
@@ -322,7 +322,7 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*fa
 			}
 			planes := x.pixels(p)
 			if !raw {
-				planes = x.shown(planes, i)
+				planes = x.shown(planes, i, -1, -1)
 			}
 			e.Views[k*v.Cameras()+i] = planes
 		}
@@ -379,8 +379,10 @@ func (x *Robots) pixels(p *media.Image) []float32 {
 	return planes([]*media.Image{p}, [3]int{1, high, wide})
 }
 
-// shown is a view's pixels as the model reads them, which are written over.
-func (x *Robots) shown(planes []float32, camera int) []float32 {
+// shown is a view's pixels as the model reads them, which are written over: the part of them that lies so much of
+// what is left from the top and from the left, or the middle where that is not at least 0.
+func (x *Robots) shown(planes []float32, camera int, top, left float64) []float32 {
+	planes = x.part(planes, top, left)
 	if x.D.Sight.Whole() {
 		x.coloured(planes, camera)
 	}
@@ -453,7 +455,7 @@ func (x *Robots) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 			segment++
 		}
 		e.Key = dataset.Draw(x.Seed, 0, b.SampleIDs[segment], 0, 0)
-		if x.Policy.Changes() {
+		if x.changes() {
 			x.change(&e, prepared.bare)
 		}
 		items = append(items, e)

@@ -119,7 +119,7 @@ def main():
 
 def count():
     """Enters what a file of the published size has, as torch counts it, into configs/testdata/parameters.json."""
-    c = config((96, 96), 2, 2, ["observation.image"])
+    c = config((96, 96), 2, 2, ["observation.image"], crop_shape=(84, 84))
     path = pathlib.Path("configs/testdata/parameters.json")
     all = json.loads(path.read_text())
     m = lib.DiffusionPolicy(c)

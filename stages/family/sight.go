@@ -12,7 +12,11 @@ type Sight struct {
 	Views, Patches, Pixels int
 	// height and width of views that are read whole, whose patches are their pixels; zeros for a square of
 	// square patches
-	Size  [2]int
+	Size [2]int
+	// height and width of views of which Size is a part: in the middle when the model acts, and with Jumps from a
+	// place of its own of each sample that is learnt; zeros for views that are read to their edges
+	Frame [2]int
+	Jumps bool
 	State int // numbers of a robot's state, 0 where it is told in words
 	// Fold is the side of the squares of patches that become one row of features; 0 is one patch. Corner
 	// says that a view which is smaller than its square lies in the corner at the bottom right, and not in
@@ -47,6 +51,14 @@ func (v *Sight) Extent() [2]int {
 	}
 	n := int(math.Sqrt(float64(v.Patches))) * int(math.Sqrt(float64(v.Pixels/3)))
 	return [2]int{n, n}
+}
+
+// Seen is the height and the width that views are brought to before a part of them is read.
+func (v *Sight) Seen() [2]int {
+	if v.Frame[0] > 0 {
+		return v.Frame
+	}
+	return v.Extent()
 }
 
 // Rows is the number of patches of the views of a microbatch, and FeatureRows that of rows of features.

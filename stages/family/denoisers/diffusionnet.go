@@ -37,6 +37,10 @@ func newNet(c configs.Model) *net {
 	d, o, p := whole(c), netPart.Of(c), policyPart.Of(c)
 	v := d.Sight
 	v.Steps, v.Views, v.State = o.Observed, v.Views*o.Observed, v.State*o.Observed
+	if o.CropHigh > 0 {
+		v.Frame, v.Size, v.Patches = v.Size, [2]int{o.CropHigh, o.CropWide}, o.CropHigh*o.CropWide
+		v.Jumps = o.Jumps
+	}
 	d.Masked, d.Executed, d.Steps = false, o.Executed, o.Steps
 	if d.Steps == 0 {
 		d.Steps = o.Noises

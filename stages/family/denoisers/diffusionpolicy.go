@@ -1,6 +1,7 @@
 package denoisers
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,10 @@ type netKeys struct {
 	Groups    int   `key:"action_groups" default:"8" min:"1" max:"65536" class:"fixed" doc:"Groups of channels that are normed together in a U-Net over a chunk."`
 	Scaled    bool  `key:"film_scale" default:"true" class:"fixed" doc:"What is observed scales the channels of a U-Net over a chunk, beside being added to them (FiLM)."`
 	Keypoints int   `key:"keypoints" default:"32" min:"1" max:"65536" class:"fixed" doc:"Places of an image that a spatial softmax makes of a map of features."`
+
+	CropHigh int  `key:"crop_height" default:"0" min:"0" max:"4096" class:"fixed" unit:"pixels" doc:"Height of the part of a view that the policy reads; 0 for all of it."`
+	CropWide int  `key:"crop_width" default:"0" min:"0" max:"4096" class:"fixed" unit:"pixels" doc:"Width of that part."`
+	Jumps    bool `key:"crop_random" default:"true" class:"fixed" doc:"Samples are trained on parts from places of their own; else on the middle, on which a policy acts."`
 
 	Observed int `key:"observation_steps" default:"1" min:"1" max:"64" class:"fixed" unit:"steps" doc:"Steps whose state and views a policy reads, with the present one."`
 	Executed int `key:"executed_steps" default:"1" min:"1" max:"65536" class:"fixed" unit:"steps" doc:"Actions of a chunk that a policy gives, from the present step on."`
@@ -58,6 +63,11 @@ func checkNet(m configs.Model, k netKeys, at configs.Report) {
 			break
 		}
 	}
+	if (k.CropHigh == 0) != (k.CropWide == 0) || k.CropHigh > o.Height || k.CropWide > o.Width {
+		at("crop_height", fmt.Sprintf("a part of %d by %d pixels, of views of %d by %d", k.CropHigh,
+			k.CropWide, o.Height,
+			o.Width), "set both within the view, or none")
+	}
 	if k.Kernel%2 == 0 {
 		at("action_kernel", fmt.Sprintf("%d is even", k.Kernel), fmt.Sprintf("try %d", k.Kernel+1))
 	}
@@ -94,6 +104,7 @@ var _ = family.Register(family.Family{ModelType: "diffusion", Paper: "2303.04137
 		Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "state_size", "view_height",
 			"view_width",
 			"backbone_width", "action_channels", "action_kernel", "action_groups", "film_scale", "keypoints",
+				"crop_height", "crop_width", "crop_random",
 			"observation_steps", "executed_steps", "action_scheduler", "noise_steps", "noise_schedule",
 			"noise_start",
 			"noise_end", "noise_target", "noise_clip", "noise_range", "inference_steps", "freq_dim"},
@@ -110,11 +121,11 @@ var _ = family.Register(family.Family{ModelType: "diffusion", Paper: "2303.04137
 			"beta_schedule": "noise_schedule", "beta_start": "noise_start", "beta_end": "noise_end",
 			"prediction_type": "noise_target", "clip_sample": "noise_clip",
 			"clip_sample_range":   "noise_range",
-			"num_inference_steps": "inference_steps"},
+			"num_inference_steps": "inference_steps", "crop_is_random": "crop_random"},
 		Only: map[string]string{"vision_backbone": `"resnet18"`, "use_group_norm": "true",
-			"use_separate_rgb_encoder_per_camera": "false", "resize_shape": "null", "crop_shape": "null",
+			"use_separate_rgb_encoder_per_camera": "false", "resize_shape": "null",
 			"crop_ratio": "1", "do_mask_loss_for_padding": "false"},
-		Idle: append([]string{"crop_is_random"}, lerobotIdle...),
+		Idle: append([]string{"crop_shape"}, lerobotIdle...),
 		Omit: []string{"latent_patch", "hidden_size", "num_hidden_layers", "intermediate_size"},
 		Prepare: func(raw hf.Raw) {
 			viewed(raw)
@@ -122,9 +133,23 @@ var _ = family.Register(family.Family{ModelType: "diffusion", Paper: "2303.04137
 				raw["down_dims"] = []byte("[512, 1024, 2048]")
 			}
 			delete(raw, "crop_ratio") // it has an effect with resize_shape alone
+			cropShape(raw)
 		},
 		Own: []hf.Own{hf.Keys(netFile{Groups: 8}, netFile.enter)}, Write: writeNet},
 	Build: func(c configs.Model) *family.Model { return newNet(c).model() }})
+
+// cropShape makes keys of the two numbers of lerobot's crop_shape; another value is refused with them.
+func cropShape(raw hf.Raw) {
+	text := raw["crop_shape"]
+	var size []json.RawMessage
+	if text == nil || string(text) == "null" {
+		return
+	}
+	if json.Unmarshal(text, &size) != nil || len(size) != 2 {
+		size = []json.RawMessage{text, text}
+	}
+	raw["crop_height"], raw["crop_width"] = size[0], size[1]
+}
 
 // netFile are keys that settings follow from.
 type netFile struct {
@@ -145,6 +170,12 @@ func (k netFile) enter(d *hf.Decoder) {
 // writeNet makes lerobot's file.
 func writeNet(m hf.Values, out map[string]any) {
 	writeLeRobot(m, out)
+	out["crop_shape"] = nil
+	if h := m.Int("crop_height"); h > 0 {
+		out["crop_shape"] = []int{h, m.Int("crop_width")}
+	}
+	delete(out, "crop_height")
+	delete(out, "crop_width")
 	if m.Int("inference_steps") == 0 {
 		out["num_inference_steps"] = nil
 	}
