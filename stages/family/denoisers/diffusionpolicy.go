@@ -104,7 +104,7 @@ var _ = family.Register(family.Family{ModelType: "diffusion", Paper: "2303.04137
 		Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "state_size", "view_height",
 			"view_width",
 			"backbone_width", "action_channels", "action_kernel", "action_groups", "film_scale", "keypoints",
-				"crop_height", "crop_width", "crop_random",
+			"crop_height", "crop_width", "crop_random",
 			"observation_steps", "executed_steps", "action_scheduler", "noise_steps", "noise_schedule",
 			"noise_start",
 			"noise_end", "noise_target", "noise_clip", "noise_range", "inference_steps", "freq_dim"},
