@@ -185,6 +185,8 @@ type Train struct {
 	RoutingBound       float64  `key:"routing_bound" default:"0" min:"0" class:"replan" doc:"Rows of tokens that a rank may receive for its experts, over the number under even routing: what memory is planned for. A run in which more come ends with exit code 3. 0 plans for all tokens going to one rank."`
 	BalanceEvery       int      `key:"balance_every" default:"0" min:"0" class:"free" unit:"steps" doc:"Steps between moves of experts: each time the experts of a layer are placed anew on the ranks of plan.ep, by the tokens that they had since the last time, as DeepSeek's EPLB does. No bit of training changes. 0 leaves them where they are."`
 	BalanceHosts       int      `key:"balance_hosts" default:"1" min:"1" class:"free" doc:"Hosts that the ranks of plan.ep are spread over, with train.balance_every: where routers choose groups of experts first, a group stays on one host."`
+	Patience           int      `key:"patience" default:"0" min:"0" class:"free" unit:"evaluations" doc:"In a row without a loss below the lowest before by patience_delta, after which the run ends; 0 never."`
+	PatienceDelta      float64  `key:"patience_delta" default:"0" min:"0" class:"free" doc:"By how much a loss is lower that counts, for train.patience."`
 	EvalInterval       int      `key:"eval_interval" default:"0" min:"0" class:"free" flag:"eval-interval" unit:"steps" doc:"Steps between validation runs; 0 makes none."`
 	EvalSteps          int      `key:"eval_steps" default:"10" min:"0" class:"free" flag:"eval-iters" unit:"batches" doc:"Global batches of a validation run; 0 makes none."`
 	SpikeNorm          float64  `key:"spike_norm" default:"0" min:"0" class:"free" doc:"A step whose gradient norm is more than so many times the usual one is not applied: it is taken again with the samples behind its own. What is usual is an average of the steps before, each of which weighs a fiftieth less than the one behind it. 0 is no limit."`
@@ -225,6 +227,12 @@ func (t *Train) Check(at faults) {
 	if t.Keep() < -1 {
 		at.fault("train.buddy", fmt.Sprintf("%s, want auto, off or a number of steps from 1 to 1000",
 			source.Quoted(t.Buddy)), "try auto")
+	}
+	if t.Patience > 0 && t.EvalInterval == 0 {
+		at.fault("train.patience", "counts evaluations, and train.eval_interval = 0 makes none", "set an interval")
+	}
+	if t.PatienceDelta > 0 && t.Patience == 0 {
+		at.fault("train.patience_delta", "is not read: train.patience is 0", "remove it, or set train.patience")
 	}
 	if t.MinScale > t.InitialScale {
 		at.fault("train.min_loss_scale", fmt.Sprintf("%g exceeds train.initial_loss_scale = %g", t.MinScale,

@@ -298,6 +298,9 @@ func (c *Coordinator) evaluated(ctx actors.Context) {
 		ctx.Send(c.l.Observer, actors.Message{Kind: actors.Report, Text: TopicEval, Step: c.step,
 			Values: []float64{c.evalSum / float64(c.l.EvalSteps)}})
 		c.eval = 0
+		if c.l.Enough != nil && c.l.Enough(c.step, c.evalSum/float64(c.l.EvalSteps)) {
+			c.asked = max(c.asked, stops)
+		}
 	}
 }
 

@@ -38,6 +38,8 @@ type RunLayout struct {
 	// from step first on it goes on behind what step behind has read; nil for Place
 	Spikes Spikes
 	Aside  func(step, first, behind int64) string
+	// Enough reports whether the run ends behind an evaluation, with a durable state; nil is never
+	Enough func(step int64, loss float64) bool
 	// for a coordinator that takes over from one that has ended: the newest durable step, which OptimSteps
 	// and LossScale are of
 	Durable int64

@@ -29,25 +29,26 @@ import (
 // reporter tells the user how a run goes: a line a step on stderr, metrics, TensorBoard events, a log and a
 // curve.
 type reporter struct {
-	aside   bool // the run goes back because of a step out of the ordinary
-	r       *Run
-	dir     string
-	log     *zap.Logger
-	logFile io.Closer
-	metrics *os.File
-	sinks   []record.Sink
-	began   time.Time
-	tokens  float64 // a step
-	flops   float64 // a step
-	peak    float64 // FLOP/s of the machine, for mfu
-	losses  []record.Point
-	evals   []record.Point
-	closers []func()
-	newest  int64        // step
-	shown   atomic.Int64 // newest, for other goroutines
-	given   int64        // the newest step that was given up
-	loads   []core.Load  // of experts, the newest
-	loadsAt int64        // the step that they are of
+	aside    bool // the run goes back because of a step out of the ordinary
+	r        *Run
+	dir      string
+	log      *zap.Logger
+	logFile  io.Closer
+	metrics  *os.File
+	sinks    []record.Sink
+	began    time.Time
+	tokens   float64 // a step
+	flops    float64 // a step
+	peak     float64 // FLOP/s of the machine, for mfu
+	losses   []record.Point
+	evals    []record.Point
+	closers  []func()
+	newest   int64        // step
+	shown    atomic.Int64 // newest, for other goroutines
+	given    int64        // the newest step that was given up
+	loads    []core.Load  // of experts, the newest
+	loadsAt  int64        // the step that they are of
+	patience patience
 	// of products of few bits, the newest, and the step that they are of
 	findings   []core.Finding
 	findingsAt int64
@@ -81,6 +82,7 @@ func newReporter(r *Run) (*reporter, error) {
 		return nil, err
 	}
 	p.header()
+	p.patience.begin(p)
 	return p, nil
 }
 
@@ -301,7 +303,7 @@ func (p *reporter) observe(m actors.Message) {
 			p.log.Error("stack", zap.ByteString("stack", bug.Trace()))
 		}
 	case core.TopicEnd:
-		if p.early = core.Stopped(m.Values); p.early {
+		if p.early = core.Stopped(m.Values); p.early && !p.patience.over.Load() {
 			p.say("stopped on request after step %d; repeat the command to go on", m.Step)
 		}
 	}

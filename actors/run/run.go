@@ -145,13 +145,16 @@ func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 			cfg.Run.Checkpoint.Dir)
 		return r.export()
 	}
+	if r.report.patience.over.Load() {
+		return r.export()
+	}
 	if err := r.lead(ctx); err != nil {
 		return err
 	}
 	if r.report.lost != nil {
 		return r.report.lost
 	}
-	if ctx.Err() != nil || r.report.early {
+	if ctx.Err() != nil || r.report.early && !r.report.patience.over.Load() {
 		return ErrStopped
 	}
 	return r.export()
@@ -308,6 +311,9 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	o.Coord.Recover, o.Coord.Restarts, o.Coord.Place = c.Plan.Procs > 1 && c.Train.Restarts > 0,
 		c.Train.Restarts, r.data.place
 	o.Coord.Aside = r.data.aside
+	if c.Train.Patience > 0 && r.report != nil {
+		o.Coord.Enough = r.report.patience.enough
+	}
 	o.Coord.Keep, o.Coord.SlowFor = c.Train.Keep(), actors.Second
 	o.Coord.First, o.Coord.OptimSteps = r.start.first, r.start.updates
 	durable := r.start.first - 1
