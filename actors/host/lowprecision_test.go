@@ -139,4 +139,7 @@ func TestLowPrecisionExperts(t *testing.T) {
 		TP: 1, CP: 1,
 		EP: 2, ETP: 1}))
 	require.InEpsilonSlice(t, want, shared, 5e-3)
+	cut := keep("block", variant{tp: 2, zero: 0, schedule: "1f1b"}, layout.MeshOf(&configs.Plan{PP: 1, DP: 1,
+		TP: 2, CP: 1, EP: 1, ETP: 2}))
+	require.InEpsilonSlice(t, want, cut, 1e-2, "experts are cut over two ranks, and so are the blocks of their columns")
 }
