@@ -69,18 +69,16 @@ func dryRun(t *testing.T, c configs.Model, steps int64, of func(int) kernels.Bac
 	require.NoError(t, Run(l, o))
 }
 
-// dryStep is the calls and launches of a model's second step.
-func dryStep(t *testing.T, c configs.Model, wide map[int]int) (calls []noted, launches int) {
-	e, of := dry(t)
-	step, before := 0, 0
-	dryRun(t, c, 2, func(rank int) kernels.Backend {
-		return &recorder{of(rank).(kernels.Device), &calls, wide}
-	}, func() {
-		if step++; step == 1 {
-			calls, before = calls[:0], e.Launches()
-		}
-	})
-	return calls, e.Launches() - before
+// dryStep is the calls of a model's second step: those that a run of two steps has beyond one of a single step.
+func dryStep(t *testing.T, c configs.Model, wide map[int]int) []noted {
+	_, of := dry(t)
+	var runs [2][]noted
+	for i := range runs {
+		dryRun(t, c, int64(i+1), func(rank int) kernels.Backend {
+			return &recorder{Device: of(rank).(kernels.Device), calls: &runs[i], wide: wide}
+		}, func() {})
+	}
+	return runs[1][len(runs[0]):]
 }
 
 // TestStepCounts: a step of a model with the layers, heads and vocabulary of Llama-3.2-1B, of 8 sequences
