@@ -93,7 +93,7 @@ func register(s ...Spec) bool {
 }
 
 // Specs lists all contracts in a fixed order.
-func Specs() []Spec { return specs }
+func Specs() []Spec { return slices.Clone(specs) }
 
 // Lookup returns the contract of op.
 func Lookup(op Op) (Spec, bool) {
