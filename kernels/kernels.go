@@ -16,7 +16,11 @@
 // keep them.
 package kernels
 
-import "github.com/lfactor/lfactor/kernels/tensor"
+import (
+	"slices"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
+)
 
 // Op is the name of an operation.
 type Op string
