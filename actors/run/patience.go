@@ -10,7 +10,7 @@ import (
 type patience struct {
 	most   int
 	delta  float64
-	say    func(format string, a ...any)
+	text   string  // why it ends, once it does
 	at     int64   // step of the lowest loss
 	lowest float64 // of evaluation at
 	behind int     // evaluations since, of which none was lower
@@ -20,9 +20,17 @@ type patience struct {
 // begin takes in the evaluations that a run has made before.
 func (x *patience) begin(p *reporter) {
 	t := &p.r.cfg.Run.Train
-	x.most, x.delta, x.say = t.Patience, t.PatienceDelta, p.say
+	x.most, x.delta = t.Patience, t.PatienceDelta
 	for _, e := range p.evals {
 		x.enough(int64(e.X), e.Y)
+	}
+	x.tell(p)
+}
+
+// tell says why the run ends, if it does. The coordinator, which is another goroutine, says nothing itself.
+func (x *patience) tell(p *reporter) {
+	if x.over.Load() {
+		p.say("%s", x.text)
 	}
 }
 
@@ -35,12 +43,13 @@ func (x *patience) enough(step int64, loss float64) bool {
 	if x.behind++; x.most == 0 || x.behind < x.most {
 		return false
 	}
-	if by := ""; !x.over.Swap(true) {
+	if by := ""; !x.over.Load() {
 		if x.delta > 0 {
 			by = fmt.Sprintf(" by %g", x.delta)
 		}
-		x.say("the run ends: %d evaluations since step %d, whose loss is %.4f, have found none lower%s (train.patience)",
-			x.behind, x.at, x.lowest, by)
+		x.text = fmt.Sprintf("the run ends: %d evaluations since step %d, whose loss is %.4f, have found none lower%s "+
+			"(train.patience)", x.behind, x.at, x.lowest, by)
+		x.over.Store(true) // what is read behind it is written
 	}
 	return true
 }

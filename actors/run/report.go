@@ -303,6 +303,7 @@ func (p *reporter) observe(m actors.Message) {
 			p.log.Error("stack", zap.ByteString("stack", bug.Trace()))
 		}
 	case core.TopicEnd:
+		p.patience.tell(p)
 		if p.early = core.Stopped(m.Values); p.early && !p.patience.over.Load() {
 			p.say("stopped on request after step %d; repeat the command to go on", m.Step)
 		}
