@@ -11,7 +11,6 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
-	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
@@ -34,12 +33,7 @@ func TestNarrowMoments(t *testing.T) {
 			LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
 			Backend: func(int) kernels.Backend { return cpu.New(1) },
 			Batches: testBatches(mesh.Replicas(), 64),
-			Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
-				if kind == "param" {
-					m.Init(7, p, g, dst)
-				}
-				return kind == "param", nil
-			},
+			Fill:    seeded(l.Design, 7),
 			Observe: func(m actors.Message) {
 				if m.Text == core.TopicStep {
 					losses = append(losses, core.SummaryOf(m.Values).Loss)

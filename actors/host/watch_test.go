@@ -80,14 +80,9 @@ func (w *watched) run(t *testing.T, v variant, mesh topology.Mesh) *watched {
 	w.choices = map[string][]float32{}
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: w.steps,
 		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }},
-		Backend: func(int) kernels.Backend { return cpu.New(1) },
-		Batches: testBatches(mesh.Replicas(), 64),
-		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
-			if kind == "param" {
-				m.Init(7, p, g, dst)
-			}
-			return kind == "param", nil
-		},
+		Backend:    func(int) kernels.Backend { return cpu.New(1) },
+		Batches:    testBatches(mesh.Replicas(), 64),
+		Fill:       seeded(l.Design, 7),
 		WrapDevice: func(_ int, d Device) Device { return &meddler{Rank: d.(*Rank), of: w} },
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {

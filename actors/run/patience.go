@@ -3,18 +3,18 @@ package run
 import (
 	"fmt"
 	"sync/atomic"
+
+	"github.com/lfactor/lfactor/actors/run/record"
 )
 
 // patience ends a run whose evaluations have found no loss below the lowest before them, as many in a row as
 // train.patience says. The coordinator asks it behind each, so that a run always ends behind the same step.
 type patience struct {
-	most   int
-	delta  float64
-	text   string  // why it ends, once it does
-	at     int64   // step of the lowest loss
-	lowest float64 // of evaluation at
-	behind int     // evaluations since, of which none was lower
-	over   atomic.Bool
+	most  int
+	delta float64
+	seen  []record.Point // loss by step, of evaluations whose steps were not taken again since
+	text  string         // why the run ends, once it does
+	over  atomic.Bool
 }
 
 // begin takes in the evaluations that a run has made before.
@@ -34,21 +34,29 @@ func (x *patience) tell(p *reporter) {
 	}
 }
 
-// enough takes in an evaluation, and reports whether the run is to end behind it.
+// enough takes in an evaluation, and reports whether the run is to end behind it. Behind a lost process a run takes
+// steps again, and their evaluations with them: one counts once.
 func (x *patience) enough(step int64, loss float64) bool {
-	if x.at == 0 || loss < x.lowest-x.delta {
-		x.at, x.lowest, x.behind = step, loss, 0
-		return false
+	for n := len(x.seen); n > 0 && x.seen[n-1].X >= float64(step); n-- {
+		x.seen = x.seen[:n-1]
 	}
-	if x.behind++; x.most == 0 || x.behind < x.most {
+	x.seen = append(x.seen, record.Point{X: float64(step), Y: loss})
+	best := x.seen[0]
+	behind := 0
+	for _, e := range x.seen[1:] {
+		if behind++; e.Y < best.Y-x.delta || best.Y != best.Y { // anything is lower than a NaN
+			best, behind = e, 0
+		}
+	}
+	if x.most == 0 || behind < x.most {
 		return false
 	}
 	if by := ""; !x.over.Load() {
 		if x.delta > 0 {
 			by = fmt.Sprintf(" by %g", x.delta)
 		}
-		x.text = fmt.Sprintf("the run ends: %d evaluations since step %d, whose loss is %.4f, have found none lower%s "+
-			"(train.patience)", x.behind, x.at, x.lowest, by)
+		x.text = fmt.Sprintf("the run ends: %d evaluations since step %.0f, whose loss is %.4f, have found none lower%s "+
+			"(train.patience)", behind, best.X, best.Y, by)
 		x.over.Store(true) // what is read behind it is written
 	}
 	return true

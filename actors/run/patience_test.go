@@ -1,11 +1,26 @@
 package run
 
 import (
+	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestPatienceAgain: evaluations of steps that are taken again count once, and a NaN is lower than nothing.
+func TestPatienceAgain(t *testing.T) {
+	x := patience{most: 2}
+	for _, e := range []struct {
+		step int64
+		loss float64
+		want bool
+	}{{3, math.NaN(), false}, {6, 2, false}, {9, 2, false}, {6, 2, false}, {9, 2, false}, {12, 1.5, false},
+		{15, 1.5, false}, {18, 1.6, true}} {
+		require.Equal(t, e.want, x.enough(e.step, e.loss), "step %d", e.step)
+	}
+	require.Contains(t, x.text, "2 evaluations since step 12")
+}
 
 // TestPatience: a run ends behind the evaluation that is the last in a row which train.patience allows, in one process
 // and under a plan behind the same step, with a durable state; repeated it has nothing to do, and with more patience it

@@ -47,7 +47,8 @@ var PolicyKinds = []struct{ Kind, Name, Ends string }{
 // policyKinds are the kinds of dense layers, of which a file may have any for a name.
 var policyKinds = []string{"layernorm_column", "column", "row", "duplicated"}
 
-const most = 16 << 20 // bytes of a policy
+// policyMost is how many bytes a table may have.
+const policyMost = 16 << 20
 
 // ReadPolicy reads a file.
 func ReadPolicy(path string) (*Policy, error) {
@@ -56,12 +57,12 @@ func ReadPolicy(path string) (*Policy, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // read only
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	text, err := io.ReadAll(io.LimitReader(f, policyMost+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > most {
-		return nil, fmt.Errorf("%s: more than %d bytes, which is no table of products", path, most)
+	if len(text) > policyMost {
+		return nil, fmt.Errorf("%s: more than %d bytes, which is no table of products", path, policyMost)
 	}
 	return ParsePolicy(path, text)
 }

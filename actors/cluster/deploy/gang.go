@@ -71,9 +71,6 @@ func (s *Gang) file() string {
 		s.Step))
 }
 
-// Invite lets the other tasks join a cluster: it leaves tokens where they look.
-func (s *Gang) Invite(ctx context.Context, c *user.Cluster) error { return s.invite(ctx, c) }
-
 // Leave takes away what Invite has left. For pods it says that the job is done instead, if it is: one that was started
 // again meanwhile has nothing to join.
 func (s *Gang) Leave(done bool) error {
@@ -99,7 +96,7 @@ func (s *Gang) InviteAgain(ctx context.Context, c *user.Cluster) {
 		case <-time.After(tokensEvery):
 		}
 		if n, err := connected(ctx, client); err == nil && n < s.Tasks {
-			_ = s.invite(ctx, c) // the next time may do better
+			_ = s.Invite(ctx, c) // the next time may do better
 		}
 	}
 }
@@ -107,7 +104,8 @@ func (s *Gang) InviteAgain(ctx context.Context, c *user.Cluster) {
 // tokensEvery is how often tasks that are away get new tokens.
 const tokensEvery = 5 * time.Second
 
-func (s *Gang) invite(ctx context.Context, c *user.Cluster) error {
+// Invite lets the other tasks join a cluster: it leaves a token for each where they look.
+func (s *Gang) Invite(ctx context.Context, c *user.Cluster) error {
 	client, err := c.Client()
 	if err != nil {
 		return err

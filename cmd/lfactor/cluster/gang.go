@@ -119,11 +119,26 @@ func (s *gangJoin) lead(ctx context.Context, args []string) (err error) {
 	}
 	say("cluster %s has %d hosts of %s's job %s", c.Name, n, s.Launcher, s.Job)
 	if s.Launcher == deploy.Kubernetes { // which starts pods again
-		go s.InviteAgain(ctx, c)
+		defer s.invitesAgain(ctx, c)()
 	}
 	ctx, stop := s.until(ctx)
 	defer stop()
 	return s.carryOut(ctx, c, args)
+}
+
+// invitesAgain leaves new tokens for pods that are away until the returned function is called; none is written behind
+// that, when the job is said to be done.
+func (s *gangJoin) invitesAgain(ctx context.Context, c *user.Cluster) (stop func()) {
+	ctx, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.InviteAgain(ctx, c)
+	}()
+	return func() {
+		end()
+		<-ended
+	}
 }
 
 // until ends in time for a save before the allocation does.
