@@ -371,9 +371,10 @@ func (l *loader) checkAll() {
 	if l.modelOnly && len(r.Data.Paths) == 0 {
 		data = &Data{Paths: []WeightPath{{Path: "none", Weight: 1}}, Split: []float64{1, 0, 0}}
 	}
-	sections := []section{&r.Model, data, &r.Train, &r.Train.Router, &r.Train.Indexer, &r.Optimizer, averages{r},
+	sections := []section{&r.Model, data, &r.Train, &r.Train.Router, &r.Train.Indexer, &r.Optimizer,
 		&r.Schedule, &r.Plan,
-		&r.Plan.Encoder, &r.LoRA, &r.Diffusion, &r.Policy, &r.Objective, &r.Rollout, &r.Reward, &r.Checkpoint}
+		&r.Plan.Encoder, &r.LoRA, &r.Diffusion, &r.Policy, &r.Objective, &r.Rollout, &r.Reward,
+			&r.Checkpoint}
 	if l.modelRead {
 		sections = append(sections, &l.c.Model, fit{l.c})
 	}

@@ -141,7 +141,8 @@ func (p *Plan) Check(at faults) {
 	}
 	switch n := p.ZeroRanks; {
 	case n > 0 && p.Zero == 0:
-		at.fault("plan.zero_ranks", "nothing is shared out with plan.zero = 0", "set plan.zero, or remove it")
+		at.fault("plan.zero_ranks", "nothing is shared out with plan.zero = 0",
+			"set plan.zero, or remove it")
 	case n > 0 && p.DP%n != 0:
 		at.fault("plan.zero_ranks",
 			fmt.Sprintf("plan.dp = %d ranks cannot be spread evenly over groups of %d", p.DP, n),
@@ -212,7 +213,8 @@ func (t *Tower) Check(at faults) {
 			"set plan.encoder.over: own")
 	}
 	if t.Over != "own" && t.Device != "same" {
-		at.fault("plan.encoder.device", "the encoder has no ranks of its own", "set plan.encoder.over: own, "+
+		at.fault("plan.encoder.device", "the encoder has no ranks of its own",
+			"set plan.encoder.over: own, "+
 			"or leave plan.encoder.device out")
 	}
 	if t.Over == "own" && t.Ranks == 0 {
@@ -266,17 +268,6 @@ func (c *Checkpoint) Check(at faults) {
 	if c.SaveHF && c.Dir == "" && c.SaveHFPath == "" {
 		at.fault("checkpoint.save_hf", "neither checkpoint.save_hf_path nor checkpoint.dir is set",
 			"set one of them")
-	}
-}
-
-// averages holds the average that is exported to the one that is kept.
-type averages struct{ *Run }
-
-// Check implements section.
-func (r averages) Check(at faults) {
-	if r.Checkpoint.SaveHFAverage && r.Optimizer.EMA == 0 {
-		at.fault("checkpoint.save_hf_ema", "the run keeps no average of its weights",
-			"set optimizer.ema, as 0.9999")
 	}
 }
 

@@ -8,6 +8,8 @@ const (
 	Average    Op = "average"
 	Lion       Op = "lion"
 
+	ScheduleFree Op = "schedule_free"
+
 	// AdamWNarrow is AdamW with moments in bf16.
 	AdamWNarrow Op = "adamw_narrow"
 
@@ -65,6 +67,11 @@ var _ = register(
 		Source: "arXiv:2302.06675, algorithm 2",
 		Doc: "In place: g *= clip factor; p -= lr·(sign(β1·m + (1-β1)g) + decay·p); m = β2·m + (1-β2)g; q = p " +
 			"in the model's dtype. I[0]=1: no weight decay. With overflow = 1 nothing changes."},
+	Spec{Op: ScheduleFree, Sig: "g[...]f32 hyper[H]f64 clip[3]f64 -> p[...]f32 z[...]f32 v[...]f32 x[...]f32 q[...]A?",
+		Source: "arXiv:2405.15682, as schedulefree.AdamWScheduleFree",
+		Doc: "In place, with p the point that gradients are of: g *= clip factor; where hyper[5] is 1, the first update, z = x = " +
+			"p; v = β2·v + (1-β2)g²; u = g/(sqrt(v/c2)+ε) + decay·p (I[0]=1: without decay); z -= lr·u; x += c(z-x) with c = " +
+			"hyper[7]; p = (1-β1)z + β1·x; q = p in the model's dtype. With overflow = 1 nothing changes."},
 	Spec{Op: MuonMomentum, Sig: "g[...]f32 hyper[H]f64 clip[3]f64 -> u[...]f32 m[...]f32",
 		Source: "torch.optim.Muon",
 		Doc: "In place on m: g *= clip factor; m = m + (1-β1)(g-m); u = g + β1·(m-g), or m with I[0]=1 (not " +

@@ -41,7 +41,10 @@ func randomDesign(r *rand.Rand) (j *layout.Design, ok bool) {
 	}
 	if j.Optim.Name = []string{"adamw", "muon", "sgd", "lion"}[r.IntN(4)]; r.IntN(3) == 0 {
 		j.Optim.Average.Decay = 0.9
+	} else if j.Optim.Name == "sgd" && j.Micro > 2 {
+		j.Optim.Name = "schedule_free"
 	}
+	j.Optim.Moments, j.Optim.Block = []string{"", optim.Half, optim.EightBit}[(j.Micro+tp+dp)%3], 16
 	s, err := schedule.Get(j.Schedule)
 	shape := schedule.Shape{Ranks: pp, Micro: j.Micro, Loops: j.Loops}
 	if j.Schedule == "chunkpipe" || j.Schedule == "seq1f1b" {

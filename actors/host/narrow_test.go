@@ -16,30 +16,71 @@ import (
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
+// optimized trains four steps of a small Llama under a plan with an optimizer, and gives what its state takes.
+func optimized(t *testing.T, v variant, o optim.Config, away float64) (losses []float64, state int64) {
+	t.Helper()
+	o.Beta1, o.Beta2, o.Eps, o.Clip = 0.9, 0.95, 1e-8, 1
+	mesh := v.mesh()
+	l, err := layout.New(&layout.Design{Model: family.Decoder("llama", lowSpec()), Mesh: mesh, Zero: v.zero,
+		Schedule: "1f1b",
+		Micro: 4 / mesh.Replicas(), Rows: 64, DType: tensor.F32, OffloadState: away, Optim: o})
+	require.NoError(t, err)
+	for r := range l.World() {
+		state += l.Memory(r).State + l.Memory(r).Away
+	}
+	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 4,
+		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
+		Backend: func(int) kernels.Backend { return cpu.New(1) },
+		Batches: testBatches(mesh.Replicas(), 64),
+		Fill:    seeded(l.Design, 7),
+		Observe: func(m actors.Message) {
+			if m.Text == core.TopicStep {
+				losses = append(losses, core.SummaryOf(m.Values).Loss)
+			}
+		}}))
+	return losses, state
+}
+
+// TestEightBitMoments: moments in eight bits have the same bits in every plan that changes no sum, offloaded or not, for
+// blocks lie in rows and plans cut no block; a plan that would is refused. Schedule-free AdamW likewise.
+func TestEightBitMoments(t *testing.T) {
+	one := variant{pp: 1, dp: 1, tp: 1}
+	for _, o := range []optim.Config{{Name: "adamw", Moments: optim.EightBit, Block: 32},
+		{Name: "schedule_free"}} {
+		_, wide := optimized(t, one, optim.Config{Name: "adamw"}, 0)
+		want, all := optimized(t, one, o, 0)
+		if o.Block > 0 {
+			require.Less(t, float64(all), 0.55*float64(wide))
+		}
+		for _, v := range []variant{{pp: 2, dp: 1, tp: 1}, {pp: 1, dp: 2, tp: 1, zero: 1}, {pp: 1, dp: 2,
+			tp: 1, zero: 2},
+			{pp: 1, dp: 2, tp: 1, zero: 3}, {pp: 1, dp: 1, tp: 2}, {pp: 2, dp: 2, tp: 1, zero: 1}} {
+			for _, away := range []float64{0, 1} {
+				got, state := optimized(t, v, o, away)
+				if v.pp*v.dp > 1 && v.dp == 1 {
+					require.Equal(t, want, got, "%s %v", o.Name, v)
+				}
+				require.InEpsilonSlice(t, want, got, 1e-3, fmt.Sprint(o.Name, v))
+				if v.zero > 0 {
+					require.InEpsilon(t, float64(all), state, 0.1, fmt.Sprint(v))
+				}
+			}
+		}
+	}
+	_, err := layout.New(&layout.Design{Model: family.Decoder("llama", lowSpec()), Mesh: variant{pp: 1,
+		dp: 1, tp: 2}.mesh(),
+		Schedule: "1f1b", Micro: 4, Rows: 64, Optim: optim.Config{Name: "adamw", Moments: optim.EightBit,
+			Block: 256}})
+	require.ErrorContains(t, err, "optimizer.moments_block: ")
+	require.ErrorContains(t, err, "set it to ")
+}
+
 // TestNarrowMoments: moments in bf16 take half the memory in every plan, offloaded or not, and give the losses of one
 // rank; the same bits where a plan changes no sum, since what rounds by chance is a hash of what is rounded.
 func TestNarrowMoments(t *testing.T) {
 	run := func(v variant, narrow bool, away float64) (losses []float64, state int64) {
-		m := family.Decoder("llama", lowSpec())
-		mesh := v.mesh()
-		l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Zero: v.zero, Schedule: "1f1b",
-			Micro: 4 / mesh.Replicas(), Rows: 64, DType: tensor.F32, OffloadState: away,
-			Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1, Narrow: narrow}})
-		require.NoError(t, err)
-		for r := range l.World() {
-			state += l.Memory(r).State + l.Memory(r).Away
-		}
-		require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 4,
-			LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0.01 }},
-			Backend: func(int) kernels.Backend { return cpu.New(1) },
-			Batches: testBatches(mesh.Replicas(), 64),
-			Fill:    seeded(l.Design, 7),
-			Observe: func(m actors.Message) {
-				if m.Text == core.TopicStep {
-					losses = append(losses, core.SummaryOf(m.Values).Loss)
-				}
-			}}))
-		return losses, state
+		return optimized(t, v, optim.Config{Name: "adamw",
+			Moments: map[bool]string{true: optim.Half}[narrow]}, away)
 	}
 	one := variant{pp: 1, dp: 1, tp: 1}
 	wide, all := run(one, false, 0)

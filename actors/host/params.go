@@ -133,18 +133,15 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 		if i == 0 && q.Value.DType == tensor.F32 {
 			continue
 		}
-		d := tensor.F32
-		if i > 0 {
-			d = q.Optim.StateType(i - 1)
-		}
-		t, err := r.home(q).New(kind+" of "+q.Name, d, regionShape(q.Param, own)...)
+		p, d := stateOf(q, i)
+		t, err := r.home(q).New(kind+" of "+q.Name, d, regionShape(p, own)...)
 		if err != nil {
 			return err
 		}
 		st[i] = t
 		ok := false
 		err = r.fill(t, func(dst []float32) (err error) {
-			ok, err = r.filled(kind, q.Param, own, dst, fill)
+			ok, err = r.filled(kind, p, own, dst, fill)
 			return
 		})
 		switch {
@@ -155,13 +152,22 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 			rows := full.RowSlice(own.From-q.Region.From, own.To-q.Region.From)
 			kernels.Move(r.c.Backend, t, rows)
 			rows.Release()
-		case q.Away:
+		case q.Away || !d.Float():
 			kernels.Write(t, make([]byte, t.Size()))
 		default:
 			r.kernel(kernels.Fill, kernels.Attr{}, nil, t)
 		}
 	}
 	return nil
+}
+
+// stateOf is a parameter as the i-th of its kinds looks, and the type of that.
+func stateOf(q layout.ParamPlan, i int) (*grad.Param, tensor.DType) {
+	if i == 0 { // its master copy
+		return q.Param, tensor.F32
+	}
+	f := q.Optim.Form(i - 1)
+	return layout.OfState(q.Param, f), f.Type
 }
 
 // Part is a region of a parameter or of its state that a rank holds.
@@ -191,7 +197,8 @@ func (r *Rank) Parts() (out []Part) {
 		}
 		for i, t := range r.state[h.Name] {
 			if t != nil {
-				out = append(out, r.parts(Part{kinds(q)[i], h.Param, q.Own, t, 0})...)
+				p, _ := stateOf(q, i)
+				out = append(out, r.parts(Part{kinds(q)[i], p, q.Own, t, 0})...)
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func (r *Rank) snapshotOf(name string, rows *tensor.Tensor) (*tensor.Tensor, err
 	switch {
 	case err != nil:
 		return nil, err
-	case r.device == nil && rows.DType != tensor.I32: // words of rows in few bits are copied as they are
+	case r.device == nil && rows.DType.Float(): // what is in few bits is copied as it is
 		r.kernel(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{rows}, c)
 	default:
 		kernels.Read(r.c.Backend, c.Bytes(), rows)
@@ -180,7 +180,8 @@ func FromCheckpoint(r *checkpoint.Reader, optimizer bool) FillFunc {
 				Why: "the model needs it"}
 		case !ok && strings.HasPrefix(kind, checkpoint.PackedPrefix):
 			return false, nil
-		case !ok && kind == "master" || !strings.HasPrefix(kind, checkpoint.PackedPrefix) && kind != "param" && !optimizer:
+		case !ok && kind == "master" || !strings.HasPrefix(kind, checkpoint.PackedPrefix) &&
+			kind != "param" && !optimizer:
 			return false, nil
 		case !ok:
 			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing,

@@ -1,7 +1,12 @@
 package layout
 
 import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/optim"
 )
 
 // Piece is some rows of a parameter whose optimizer state waits on the host. The optimizer step has the
@@ -34,15 +39,43 @@ func (l *Layout) keepAway(part *RankPart) {
 	}
 }
 
-// states are the types of the tensors of optimizer state of a parameter, its master copy among them.
-func (l *Layout) states(p *ParamPlan) (out []tensor.DType) {
+// states are the forms of the tensors of optimizer state of a parameter, its master copy among them.
+func (l *Layout) states(p *ParamPlan) (out []optim.Form) {
 	if p.Value.DType != tensor.F32 {
-		out = append(out, tensor.F32)
+		out = append(out, optim.Form{})
 	}
 	for i := range p.Optim.State {
-		out = append(out, p.Optim.StateType(i))
+		out = append(out, p.Optim.Form(i))
 	}
 	return out
+}
+
+// blocksFit holds forms of state that several numbers of a row have together to what a rank has of each row.
+func (l *Layout) blocksFit() error {
+	for _, part := range l.Ranks {
+		for i := range part.Params {
+			p := &part.Params[i]
+			for _, f := range l.states(p) {
+				if n := p.Local[len(p.Local)-1]; f.Per > 0 && n%f.Per > 0 {
+					return exit.With(fmt.Errorf("optimizer.moments_block: %s keeps moments in blocks of %d numbers of a row, and "+
+						"%d of its %d lie on a rank; set it to %d", p.Name, f.Per, n,
+							p.Shape[len(p.Shape)-1], n&-n), exit.Usage)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// OfState is a parameter as a tensor of its state looks: of the same places, and shorter rows where some numbers have
+// one element together.
+func OfState(p *grad.Param, f optim.Form) *grad.Param {
+	if f.Per == 0 {
+		return p
+	}
+	q := *p
+	q.Shape, q.Local = f.Shape(p.Shape), f.Shape(p.Local)
+	return &q
 }
 
 // stateBytes is the memory of a parameter's optimizer state on a rank.
@@ -50,8 +83,8 @@ func (l *Layout) stateBytes(p *ParamPlan) int64 { return l.statesOf(p, p.Own.Fro
 
 // statesOf is that of some of its rows.
 func (l *Layout) statesOf(p *ParamPlan, from, to int) (n int64) {
-	for _, d := range l.states(p) {
-		n += classOf(d, rowsOfShape(p.Local, from, to))
+	for _, f := range l.states(p) {
+		n += classOf(f.Type, f.Shape(rowsOfShape(p.Local, from, to)))
 	}
 	return n
 }
@@ -111,8 +144,9 @@ func (l *Layout) updatePeak(part *RankPart) (most int64) {
 func (l *Layout) through(part *RankPart) (n int64) {
 	for i := range part.Params {
 		if p := &part.Params[i]; p.Away {
-			for _, d := range l.states(p) {
-				n += int64(d.Size()) * int64(tensor.Len(rowsOfShape(p.Local, p.Own.From, p.Own.To)))
+			for _, f := range l.states(p) {
+				n += int64(f.Type.Size()) * int64(tensor.Len(f.Shape(rowsOfShape(p.Local, p.Own.From,
+					p.Own.To))))
 			}
 		}
 	}

@@ -122,7 +122,8 @@ func FromConfig(c *configs.Config) (*Design, error) {
 	m.Watch = fit.Watch(c)
 	routing(c, m)
 	indexing(c, m)
-	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan), Zero: r.Plan.Zero,
+	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan),
+		Zero: r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap,
 		Pairs: r.Plan.OverlapMicro, Bucket: int64(r.Plan.BucketBytes), Schedule: r.Plan.Schedule,
 		Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
@@ -136,7 +137,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad,
 			Average: optim.Averaging{Decay: r.Optimizer.EMA, After: int64(r.Optimizer.EMAAfter),
 				Power: r.Optimizer.EMAPower},
-			Narrow: r.Optimizer.Moments == "bf16",
+			Rate: Rate(c), Moments: r.Optimizer.Moments, Block: r.Optimizer.MomentsBlock,
 			Muon: optim.Muon{Momentum: r.Optimizer.MuonBeta, Plain: r.Optimizer.MuonPlain,
 				Steps: r.Optimizer.MuonSteps,
 				Scale: r.Optimizer.MuonScale}}}

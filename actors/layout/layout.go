@@ -152,7 +152,7 @@ func New(j *Design) (*Layout, error) {
 	l.Eval = l.forwardOnly()
 	l.ranks()
 	l.turningGroups()
-	return l, nil
+	return l, l.blocksFit()
 }
 
 // shapes settles what microbatches of different shapes mean for a plan that communicates within their

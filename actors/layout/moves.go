@@ -195,7 +195,8 @@ func (l *Layout) movingSegments(part *RankPart) []core.Segment {
 		bytes := l.movedBytes(part, m)
 		at := &segs[gather+i]
 		at.Comms = []core.Comm{{Group: m.Group, Bytes: bytes * int64(m.Members-1) / int64(m.Members)}}
-		segs = append(segs, core.Segment{Await: []core.Issued{{Segment: int32(gather + i)}}, Bytes: 2 * bytes,
+		segs = append(segs, core.Segment{Await: []core.Issued{{Segment: int32(gather + i)}},
+			Bytes: 2 * bytes,
 			Calls: len(m.Params)})
 	}
 	return segs
@@ -211,11 +212,10 @@ func (l *Layout) movedBytes(part *RankPart, m Move) (n int64) {
 		if at < 0 {
 			continue
 		}
-		states := int64(0)
-		for _, d := range l.states(&part.Params[at]) {
-			states += int64(d.Size())
+		p := &part.Params[at]
+		for _, f := range l.states(p) {
+			n += int64(f.Type.Size() * tensor.Len(f.Shape(rowsOfShape(p.Local, p.Own.From, p.Own.To))))
 		}
-		n += states * row * int64(part.Params[at].Own.To-part.Params[at].Own.From)
 	}
 	return n
 }

@@ -33,7 +33,7 @@ func (j *Design) StateBytes() (state, traffic int64) {
 	all := int64(0)
 	for _, p := range j.Model.Params(nil) {
 		o, n := j.Optimizer(p), int64(tensor.Len(p.Shape))
-		all, state, traffic = all+n, state+o.StateBytes()*n, traffic+o.Traffic()*n
+		all, state, traffic = all+n, state+o.StateBytes(n), traffic+o.Traffic(n)
 	}
 	return state / max(1, all), traffic / max(1, all)
 }

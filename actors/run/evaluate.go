@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/optim"
 )
 
 // Evaluation is the loss on validation data.
@@ -62,11 +63,12 @@ func asked(cfg *configs.Config, q Question) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q.Average {
+	if q.Average || r.start.opened != nil && optim.Averages(cfg.Run.Optimizer.Kind) {
 		err = r.start.average(cfg)
 	}
 	if err == nil && !r.data.validates() {
-		err = cfg.Fault("data.valid", "there is no validation data", "name files, or give data.split a second share")
+		err = cfg.Fault("data.valid", "there is no validation data",
+			"name files, or give data.split a second share")
 	}
 	if err != nil {
 		r.Close()
@@ -122,7 +124,8 @@ func (r *Run) byLevel(ctx context.Context, q Question) (out []LevelLoss, err err
 }
 
 // between computes the loss of noise levels whose time lies between two, where training draws any.
-func (r *Run) between(ctx context.Context, q Question, from, to float32, loss *float64) (any bool, err error) {
+func (r *Run) between(ctx context.Context, q Question, from, to float32, loss *float64) (any bool,
+	err error) {
 	one, err := asked(r.cfg, q)
 	if err != nil {
 		return false, err

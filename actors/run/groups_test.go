@@ -24,7 +24,7 @@ func TestOptimizerGroups(t *testing.T) {
 	load := func(groups string, more ...string) (*configs.Config, string, error) {
 		out := t.TempDir()
 		text := fmt.Sprintf("model: {file: %q}\ndata: {paths: [%q], seq_len: 16, split: [1, 0, 0]}\ndiffusion: {autoencoder: "+
-			"pixels, sizes: [8x8], text_encoder: none}\ntrain: {steps: 3, global_batch: 4, micro_batch: 2}\noptimizer: {lr: "+
+			"pixels, sizes: [8x8], text_encoder: none}\ntrain: {steps: 3, global_batch: 4, micro_batch: 2}\nschedule: {kind: constant}\noptimizer: {lr: "+
 			"1.0e-2, weight_decay: 0.5, groups: %s}\n", filepath.Join(dir, "model.yaml"), filepath.Join(dir,
 			"a.tar"), groups)
 		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append([]string{
@@ -39,7 +39,7 @@ func TestOptimizerGroups(t *testing.T) {
 		return values(t, saved, cfg.Run.Train.Steps, checkpoint.Param, checkpoint.Master)
 	}
 	const still = `["*.to_q.weight lr=0", "*.to_v.weight decay=0"]`
-	for _, kind := range []string{"adamw", "sgd", "lion"} {
+	for _, kind := range []string{"adamw", "sgd", "lion", "schedule_free"} {
 		begin := train("[]", "optimizer.kind="+kind, "train.steps=1", "optimizer.lr=0")
 		plain, grouped := train("[]", "optimizer.kind="+kind), train(still, "optimizer.kind="+kind)
 		for name, v := range grouped {

@@ -175,8 +175,10 @@ func (r *Run) newMirror() (*mirror.Mirror, error) {
 		return nil, err
 	}
 	o := mirror.Options{Hosts: hosts, Dir: c.Checkpoint.Dir, Log: log, Records: []string{LedgerName},
-		Keep: c.Checkpoint.Keep, Say: func(text string) { r.report.say("%s", text) }, Progress: r.io.Progress,
-		Warnings: r.io.Warnings, Entered: func(step int64, most time.Duration) { r.data.entered(step, most) }}
+		Keep: c.Checkpoint.Keep, Say: func(text string) { r.report.say("%s", text) },
+			Progress: r.io.Progress,
+		Warnings: r.io.Warnings, Entered: func(step int64, most time.Duration) { r.data.entered(step,
+			most) }}
 	if c.Log.JSONL != "" {
 		o.Records = append(o.Records, c.Log.JSONL)
 	}
@@ -469,7 +471,7 @@ func (r *Run) export() error {
 		return err
 	}
 	defer saved.Close()
-	if c.Checkpoint.SaveHFAverage {
+	if c.Checkpoint.SaveHFAverage || optim.Averages(c.Optimizer.Kind) {
 		if err := saved.Average(optim.AverageState); err != nil {
 			return err
 		}

@@ -113,14 +113,14 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 	if err != nil {
 		return nil, err
 	}
-	if how.average {
-		if err := saved.Average(optim.AverageState); err != nil {
-			return nil, err
-		}
-	}
 	t := &Trained{Saved: saved, Close: func() { _ = saved.Close() }} // it is only read
 	if t.Cfg, err = SavedConfig(saved); err != nil {
 		return nil, err
+	}
+	if how.average || optim.Averages(t.Cfg.Run.Optimizer.Kind) {
+		if err := saved.Average(optim.AverageState); err != nil {
+			return nil, err
+		}
 	}
 	if !t.Cfg.Model.Denoises() {
 		if t.tok, t.conf, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer,

@@ -64,6 +64,26 @@ func adamW(b *Backend, c *kernels.Call) {
 	})
 }
 
+// adamW8 keeps moments in eight bits, and writes the model's copy in its own type.
+func adamW8(b *Backend, c *kernels.Call) {
+	k, ok := kernels.AdamW8Scalars(c)
+	blocks := c.Out[3].Len()
+	if !ok || blocks == 0 {
+		return
+	}
+	n, p, q := c.In[0].Len()/blocks, c.Out[0].F32(), modelCopy(c, 5)
+	b.rows(blocks, n, func(w *worker, from, to int) {
+		mark := w.arena.mark()
+		room := w.arena.f32(2 * n)
+		for i := from; i < to; i++ {
+			if kernels.AdamW8Block(c, &k, i, room); q != nil {
+				w.k.write(*q, i*n, p[i*n:(i+1)*n])
+			}
+		}
+		w.arena.release(mark)
+	})
+}
+
 // chance16 keeps moments in bf16.
 func chance16(y []uint16, x, salt []float32) {
 	for i := range y {

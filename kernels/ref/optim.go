@@ -32,6 +32,20 @@ func adamWNarrow(c *kernels.Call) {
 	})
 }
 
+// adamW8 keeps moments in eight bits.
+func adamW8(c *kernels.Call) {
+	k, ok := kernels.AdamW8Scalars(c)
+	n := c.Out[3].Len()
+	if !ok || n == 0 {
+		return
+	}
+	room := make([]float32, 2*c.In[0].Len()/n)
+	for i := range n {
+		kernels.AdamW8Block(c, &k, i, room)
+	}
+	storeModel(c, 5)
+}
+
 func adamWOf(c *kernels.Call, keep func(t *tensor.Tensor, v []float64)) {
 	h, clip := c.In[1].F64(), c.In[2].F64()
 	if clip[kernels.ClipOverflow] == 1 {
@@ -95,6 +109,34 @@ func lion(c *kernels.Call) {
 	store(c.Out[0], p)
 	store(c.Out[1], m)
 	storeModel(c, 2)
+}
+
+// scheduleFree moves z by the gradient, x to the average of all z, and p between them.
+func scheduleFree(c *kernels.Call) {
+	h, clip := c.In[1].F64(), c.In[2].F64()
+	if clip[kernels.ClipOverflow] == 1 {
+		return
+	}
+	decay, share, b1, b2 := h[kernels.HyperDecay], h[kernels.HyperAverage], h[kernels.HyperBeta1],
+		h[kernels.HyperBeta2]
+	if c.Attr.I[0] == 1 {
+		decay = 0
+	}
+	g, p, z, v, x := load(c.In[0]), load(c.Out[0]), load(c.Out[1]), load(c.Out[2]), load(c.Out[3])
+	for i := range g {
+		if h[kernels.HyperCorrection1] == 1 {
+			z[i], x[i] = p[i], p[i]
+		}
+		d := g[i] * clip[kernels.ClipFactor]
+		v[i] = b2*v[i] + (1-b2)*d*d
+		z[i] -= h[kernels.HyperLR] * (d/(math.Sqrt(v[i]/h[kernels.HyperCorrection2])+h[kernels.HyperEps]) + decay*p[i])
+		x[i] += share * (z[i] - x[i])
+		p[i] = (1-b1)*z[i] + b1*x[i]
+	}
+	for i, y := range [][]float64{p, z, v, x} {
+		store(c.Out[i], y)
+	}
+	storeModel(c, 4)
 }
 
 // muonMomentum moves m towards the gradient, and gives the direction that is orthogonalized.

@@ -18,8 +18,10 @@ func Widen(d DType, src []byte, dst []float32) {
 			dst[i] = F16Value(binary.LittleEndian.Uint16(src[2*i:]))
 		case F64:
 			dst[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:])))
+		case U8:
+			dst[i] = float32(src[i])
 		default:
-			panic(fmt.Sprintf("tensor: %v is no floating-point type", d))
+			panic(fmt.Sprintf("tensor: %v is no type of numbers", d))
 		}
 	}
 }
@@ -36,8 +38,10 @@ func Narrow(d DType, src []float32, dst []byte) {
 			binary.LittleEndian.PutUint16(dst[2*i:], F16Bits(f))
 		case F64:
 			binary.LittleEndian.PutUint64(dst[8*i:], math.Float64bits(float64(f)))
+		case U8:
+			dst[i] = uint8(f)
 		default:
-			panic(fmt.Sprintf("tensor: %v is no floating-point type", d))
+			panic(fmt.Sprintf("tensor: %v is no type of numbers", d))
 		}
 	}
 }

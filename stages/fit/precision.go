@@ -91,9 +91,31 @@ func (r rules) lowPrecision() {
 	}
 }
 
+// averaging holds an optimizer that keeps an average of weights to the schedule, and to an average beside it.
+func (r rules) averaging() {
+	o := &r.c.Run.Optimizer
+	if !optim.Averages(o.Kind) {
+		if r.c.Run.Checkpoint.SaveHFAverage && o.EMA == 0 {
+			r.at("checkpoint.save_hf_ema", "the run keeps no average of its weights",
+				"set optimizer.ema, as 0.9999")
+		}
+		return
+	}
+	if o.EMA > 0 {
+		r.at("optimizer.ema", o.Kind+" keeps an average of weights by itself", "remove it")
+	}
+	if kind := r.c.Run.Schedule.Kind; kind != "constant" {
+		r.at("schedule.kind", o.Kind+" has a rate that does not fall, and schedule.kind is "+kind,
+			"set it to constant; schedule.warmup_steps holds")
+	}
+}
+
 // moments holds optimizer.moments to the optimizer.
 func (r rules) moments() {
 	o := &r.c.Run.Optimizer
+	if o.Moments != optim.EightBit && o.MomentsBlock != 256 {
+		r.at("optimizer.moments_block", "is not read: optimizer.moments is "+o.Moments, "remove it")
+	}
 	if o.Moments == "fp32" {
 		return
 	}

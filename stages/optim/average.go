@@ -2,6 +2,7 @@ package optim
 
 import (
 	"math"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -35,7 +36,10 @@ func (e Averaging) At(update int64) float64 {
 // weights that it leaves. It is sharded, offloaded, saved and moved as the rest of the state.
 func (e Averaging) beside(o Optimizer) Optimizer {
 	base := o
-	o.State = append(append([]string{}, base.State...), AverageState)
+	o.State = append(slices.Clone(base.State), AverageState)
+	if base.Forms != nil {
+		o.Forms = append(slices.Clone(base.Forms), Form{})
+	}
 	o.Hyper = func(c Config, lr float64, update int64, h []float64) {
 		if base.Hyper != nil {
 			base.Hyper(c, lr, update, h)
@@ -55,8 +59,8 @@ func (e Averaging) beside(o Optimizer) Optimizer {
 // Of returns the optimizer that a configuration asks for, with its average of weights if there is one.
 func Of(c Config) (Optimizer, error) {
 	o, err := Get(c.Name)
-	if err == nil && c.Narrow && o.Narrow != "" {
-		o.Op, o.Type = o.Narrow, tensor.BF16
+	if err == nil {
+		o = c.narrowed(o)
 	}
 	if err == nil && c.Average.Decay > 0 {
 		o = c.Average.beside(o)

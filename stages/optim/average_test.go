@@ -31,6 +31,9 @@ func TestAveragingDecay(t *testing.T) {
 func TestAveraging(t *testing.T) {
 	b := ref.New()
 	for _, name := range Names() {
+		if Averages(name) {
+			continue // it keeps one by itself
+		}
 		c := Config{Name: name, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Momentum: 0.9,
 			Average: Averaging{Decay: 0.3}}
 		plain, err := Get(name)
@@ -39,7 +42,7 @@ func TestAveraging(t *testing.T) {
 		o, err := Of(c)
 		require.NoError(t, err)
 		require.Equal(t, append(append([]string{}, plain.State...), AverageState), o.State)
-		require.Equal(t, plain.Traffic()+8, o.Traffic())
+		require.Equal(t, plain.Traffic(1)+8, o.Traffic(1))
 		p := tensor.Of(tensor.F32, []float32{1, -2}, 2)
 		var state []*tensor.Tensor
 		for range o.State {

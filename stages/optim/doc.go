@@ -11,7 +11,7 @@
 //
 //   - An update is elementwise, or a function of one tensor's rows, so that any shard of rows can be
 //     updated by itself (ZeRO).
-//   - State is float32; the update number counts applied updates, from 1, and not steps that were given
+//   - State is float32 unless a configuration asks for fewer bits ([Config.Moments]); the update number counts applied updates, from 1, and not steps that were given
 //     up.
 //   - The learning rate of a step depends on its number alone: a resumed run has the same.
 //

@@ -47,12 +47,13 @@ func TestNarrow(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(text, &g))
 	run := func(narrow bool) []float32 {
-		c := Config{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, Narrow: narrow}
+		c := Config{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8,
+			Moments: map[bool]string{true: Half}[narrow]}
 		o, err := Of(c)
 		require.NoError(t, err)
-		require.EqualValues(t, map[bool]int{true: 4, false: 8}[narrow], o.StateBytes())
+		require.EqualValues(t, map[bool]int{true: 4, false: 8}[narrow], o.StateBytes(1))
 		p, n := tensor.Of(tensor.F32, append([]float32{}, g.Start...), len(g.Start)), len(g.Start)
-		state := []*tensor.Tensor{tensor.Make(o.StateType(0), n), tensor.Make(o.StateType(1), n)}
+		state := []*tensor.Tensor{tensor.Make(o.Form(0).Type, n), tensor.Make(o.Form(1).Type, n)}
 		hyper, clip := tensor.Make(tensor.F64, kernels.HyperLen), tensor.Make(tensor.F64, kernels.ClipLen)
 		clip.F64()[kernels.ClipFactor] = 1
 		for i, x := range g.Grads {

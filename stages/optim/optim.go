@@ -21,7 +21,9 @@ type Config struct {
 	Clip         float64 // largest global gradient norm; 0 for none
 	Average      Averaging
 	Muon         Muon
-	Narrow       bool // moments are kept in bf16
+	Moments      string // type of moments: "" or fp32, bf16, 8bit
+	Rate         LR     // that updates are made with, for those that weigh them by it
+	Block        int    // 8bit: most numbers that have a scale together
 }
 
 // Optimizer updates one tensor, or one rank's rows of it, by a kernel.
@@ -31,8 +33,10 @@ type Optimizer struct {
 	State []string   // names of the state tensors, float32, in operand order
 	// Narrow is the kernel of an update whose state is in bf16; "" where there is none.
 	Narrow kernels.Op
-	// Type is that of state tensors: float32, or bf16 where Narrow updates them. Averages are float32.
-	Type tensor.DType
+	// Blocks is that of one whose state is in eight bits with scales of blocks of a row; "" where there is none.
+	Blocks kernels.Op
+	// Forms are those of the state tensors; nil for a float32 number for each of the parameter's.
+	Forms []Form
 	// Hyper fills the hyper-parameter operand for an update (counted from 1).
 	Hyper func(c Config, lr float64, update int64, h []float64)
 	// Update does without a kernel of its own; nil for the call of Op. Its operands are those of Apply.
@@ -40,11 +44,29 @@ type Optimizer struct {
 		model *tensor.Tensor, noDecay bool)
 	// Takes says of which parameters it is; the others have the optimizer that Rest names. Nil takes all.
 	Takes func(s Subject) bool
-	Rest  string
+	// Averages says that the state called AverageState is the model that is evaluated and exported.
+	Averages bool
+	Rest     string
 	// Turning is set for an optimizer whose updates need matrices as wholes; nil for one that takes each
 	// number by itself.
 	Turning *Turning
 	Paper   string
+}
+
+// Form is what a state tensor has of a parameter.
+type Form struct {
+	Type tensor.DType
+	Per  int // numbers of a row that have one element together; 0 for one each
+}
+
+// Shape is that of the state of a parameter of a shape.
+func (f Form) Shape(of []int) []int {
+	if f.Per == 0 {
+		return of
+	}
+	s := slices.Clone(of)
+	s[len(s)-1] /= f.Per
+	return s
 }
 
 // Subject is a parameter as an optimizer looks at it.
@@ -67,32 +89,34 @@ type Turning struct {
 
 // For is the optimizer of a parameter: the one that c asks for, or the rest's.
 func (c Config) For(s Subject) (Optimizer, error) {
-	o, err := Of(c)
-	if err != nil || o.Takes == nil || o.Takes(s) {
-		return o, err
+	if o, err := Get(c.Name); err == nil && o.Takes != nil && !o.Takes(s) {
+		c.Name = o.Rest
 	}
-	c.Name = o.Rest
+	if c.Moments == EightBit {
+		c.Block = block(s, c.Block)
+	}
 	return Of(c)
 }
 
-// StateType is the type of a state tensor.
-func (o Optimizer) StateType(i int) tensor.DType {
-	if o.State[i] == AverageState {
-		return tensor.F32
+// Form is that of a state tensor.
+func (o Optimizer) Form(i int) Form {
+	if o.Forms == nil {
+		return Form{}
 	}
-	return o.Type
+	return o.Forms[i]
 }
 
-// StateBytes are those of an element's state.
-func (o Optimizer) StateBytes() (n int64) {
+// StateBytes are those of the state of n numbers.
+func (o Optimizer) StateBytes(n int64) (bytes int64) {
 	for i := range o.State {
-		n += int64(o.StateType(i).Size())
+		f := o.Form(i)
+		bytes += int64(f.Type.Size()) * n / int64(max(1, f.Per))
 	}
-	return n
+	return bytes
 }
 
-// Traffic is what the update of one element reads and writes, in bytes: gradient, weight and each state tensor.
-func (o Optimizer) Traffic() int64 { return 16 + 2*o.StateBytes() }
+// Traffic is what the update of n numbers reads and writes, in bytes: gradient, weight and each state tensor.
+func (o Optimizer) Traffic(n int64) int64 { return 16*n + 2*o.StateBytes(n) }
 
 var all = map[string]Optimizer{}
 
@@ -106,6 +130,9 @@ func Register(o Optimizer) bool {
 	source.Offer(source.Optimizers, o.Name)
 	return true
 }
+
+// Averages reports whether the named optimizer's model is an average of weights that it keeps.
+func Averages(name string) bool { return all[name].Averages }
 
 // Names lists the optimizers in order.
 func Names() []string { return slices.Sorted(maps.Keys(all)) }
@@ -136,6 +163,7 @@ func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor,
 }
 
 var _ = Register(Optimizer{Name: "adamw", Op: kernels.AdamW, Narrow: kernels.AdamWNarrow,
+	Blocks: kernels.AdamW8,
 	State: []string{"exp_avg", "exp_avg_sq"},
 	Paper: "1711.05101",
 	Hyper: func(c Config, lr float64, update int64, h []float64) {

@@ -31,7 +31,7 @@ func TestHyper(t *testing.T) {
 		h[kernels.HyperBeta2], h[kernels.HyperEps], h[kernels.HyperDecay]})
 	require.Equal(t, 1-math.Pow(0.5, 3), h[kernels.HyperCorrection1])
 	require.Equal(t, 1-math.Pow(0.75, 3), h[kernels.HyperCorrection2])
-	require.EqualValues(t, 32, o.Traffic())
+	require.EqualValues(t, 32, o.Traffic(1))
 }
 
 // TestApply: the call of an update has the operands in the kernel's order, and says where decay is left out;
