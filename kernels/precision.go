@@ -65,15 +65,15 @@ func (g Grain) Turned() Grain {
 // HadamardRun is the length of what Hadamard turns.
 const HadamardRun = 16
 
-// hadamardSigns are the signs of numbers before a run is turned (TransformerEngine's get_wgrad_sign_vector).
-var hadamardSigns = [HadamardRun]float32{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1}
+// HadamardSigns are the signs of numbers before a run is turned (TransformerEngine's get_wgrad_sign_vector).
+var HadamardSigns = [HadamardRun]float32{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1}
 
 // Hadamard turns sixteen rows of a width, one behind the other: each column v becomes H·D·v/4, with H
 // Sylvester's matrix of Hadamard and D the signs. Both operands of a product that sums over the rows are
 // turned, which does not change it, and outliers are spread (arXiv:2509.25149). Sums are float32, of pairs of
 // rows 1, 2, 4 and 8 apart.
 func Hadamard(rows []float32, width int) {
-	for i, sign := range hadamardSigns {
+	for i, sign := range HadamardSigns {
 		if sign < 0 {
 			for j, v := range rows[i*width : (i+1)*width] {
 				rows[i*width+j] = -v
@@ -100,16 +100,27 @@ func Hadamard(rows []float32, width int) {
 // upper one. What decides is a hash of x's bits and of its place, so that a matrix is always rounded in the
 // same way.
 func (n Number) Chance(x float32, place int) float32 {
-	a := math.Abs(float64(x))
-	if a != a {
+	u := math.Float32bits(x)
+	a, sign := u&^(1<<31), u&(1<<31)
+	if a > 0x7f800000 {
 		return x
 	}
-	step := n.step(a)
-	low := math.Floor(a / step)
-	if float64(hashed(math.Float32bits(x), uint32(place))>>8) < (a/step-low)*(1<<24) {
-		low++
+	h := hashed(u, uint32(place)) >> 8
+	if int(a>>23)-127 < n.Least { // numbers lie 2^(Least-Mantissa) apart
+		s := math.Float32frombits(a) * math.Float32frombits(uint32(127+n.Mantissa-n.Least)<<23)
+		low := float32(uint32(s))
+		if float32(h) < (s-low)*(1<<24) {
+			low++
+		}
+		return math.Float32frombits(math.Float32bits(low*math.Float32frombits(uint32(127+n.Least-n.Mantissa)<<23)) | sign)
 	}
-	return float32(math.Copysign(min(low*step, float64(n.Most)), float64(x)))
+	shift := 23 - n.Mantissa // bits that are left out; those of the mantissa are 24 of the hash at most
+	rest := a & (1<<shift - 1)
+	a -= rest
+	if h < rest<<(24-shift) {
+		a += 1 << shift
+	}
+	return math.Float32frombits(min(a, math.Float32bits(n.Most)) | sign)
 }
 
 // step is how far numbers of the format lie apart at magnitude a.
@@ -135,6 +146,9 @@ func hashed(a, b uint32) uint32 {
 func (g Grain) Factor(most, all float32) (by, back float32) {
 	if g.Whole() {
 		most = all
+	}
+	if by, back, ok := g.power(most); ok {
+		return by, back
 	}
 	switch {
 	case g.Scale == ScaleNV && most <= math.MaxFloat32 && all <= math.MaxFloat32 && all > 0:
@@ -162,6 +176,52 @@ func (g Grain) Factor(most, all float32) (by, back float32) {
 	return f, 1 / f
 }
 
+// Factors are Factor of many blocks: of every step-th greatest magnitude, with those behind it, and as often.
+func (g *Grain) Factors(most []float32, step int, all float32, by, back []float32) {
+	nv := g.Scale == ScaleNV && all > 0 && all <= math.MaxFloat32
+	matrix := all / (E4M3.Most * g.Number.Most)
+	nv = nv && matrix > 0
+	inverse := 1 / matrix
+	for i := 0; i < len(most); i += step {
+		m := most[i]
+		for _, x := range most[i+1 : i+step] {
+			m = max(m, x)
+		}
+		u := math.Float32bits(m)
+		var b, k float32
+		switch e := g.Number.Top - int(u>>23) + 127; {
+		case g.Scale == ScaleMX && e > -100 && e < 100:
+			b, k = math.Float32frombits(uint32(127+e)<<23), math.Float32frombits(uint32(127-e)<<23)
+		case nv && m <= math.MaxFloat32:
+			block := E4M3.near(min(max(m/g.Number.Most/matrix, 1.0/64), E4M3.Most))
+			b, k = inverse/block, matrix*block
+		default:
+			b, k = g.Factor(m, all)
+		}
+		for j := range step {
+			by[i+j], back[i+j] = b, k
+		}
+	}
+}
+
+// power is Factor of scales that are powers of two, by the bits of numbers, where none is near the ends of their range.
+func (g Grain) power(most float32) (by, back float32, ok bool) {
+	u := math.Float32bits(most)
+	e := int(u>>23) - 127 // also of infinities and NaN
+	if g.Scale == ScalePower {
+		// of Most/most: Most is 2^Top·m, and most 2^e·n
+		if e = g.Number.Top - e; u&0x7fffff > math.Float32bits(g.Number.Most)&0x7fffff {
+			e--
+		}
+	} else if e = g.Number.Top - e; g.Scale != ScaleMX {
+		return 0, 0, false
+	}
+	if e <= -100 || e >= 100 {
+		return 0, 0, false
+	}
+	return math.Float32frombits(uint32(127+e) << 23), math.Float32frombits(uint32(127-e) << 23), true
+}
+
 // twoLevels are the factors of NVFP4: of the block's scale in e4m3 no less than its least normal number.
 func (g Grain) twoLevels(most, all float32) (by, back float32) {
 	matrix := all / (E4M3.Most * g.Number.Most)
@@ -169,8 +229,15 @@ func (g Grain) twoLevels(most, all float32) (by, back float32) {
 		return 1, 1
 	}
 	block := min(max(most/g.Number.Most/matrix, 1.0/64), E4M3.Most)
-	block = E4M3.Nearest(block)
+	block = E4M3.near(block)
 	return 1 / matrix / block, matrix * block
+}
+
+// near is Nearest of a normal number of the format.
+func (n Number) near(x float32) float32 {
+	shift := 23 - n.Mantissa
+	u := math.Float32bits(x)
+	return min(math.Float32frombits((u+1<<(shift-1)-1+u>>shift&1)&^(1<<shift-1)), n.Most)
 }
 
 // Nearest is the number of the format that is nearest to x, of two the even one.

@@ -119,10 +119,10 @@ func init() {
 		kernels.LinearCEDX:    linearCE, kernels.LinearCEDW: linearCE, kernels.LinearCEBwd: linearCE,
 		kernels.LinearCE: lossAndGradients,
 		kernels.Sum:      sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast,
-			kernels.Fill: fill,
+		kernels.Fill:    fill,
 		kernels.Dropout: dropout, kernels.Slice: slice, kernels.Concat: concat, kernels.AddTo: addTo,
 		kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.AdamWNarrow: adamW,
-			kernels.AdamW8: adamW8, kernels.SGD: sgd, kernels.Average: average,
+		kernels.AdamW8: adamW8, kernels.SGD: sgd, kernels.Average: average,
 		kernels.Lion: lion, kernels.ScheduleFree: scheduleFree,
 		kernels.MuonMomentum: muonMomentum, kernels.MuonStep: muonStep, kernels.Orthogonalize: orthogonalize,
 	}

@@ -81,6 +81,13 @@ type isa struct {
 	absMaxes  func(y, x []float32)
 	roundBits func(y, x []float32, f, back float32, h *roundConst)
 	roundEach func(y, x, f, back []float32, h *roundConst)
+	// chance and chances are the same of e2m1 by chance, place being that of the first number. butterfly is two stages
+	// of kernels.Hadamard.
+	chance    func(y, x []float32, f, back float32, place int)
+	chances   func(y, x, f, back []float32, place int)
+	butterfly func(a, b, c, d []float32, signs *[4]float32, by float32)
+	// runMaxes are absMax of runs of sixteen of x, and runs is each x sixteen times.
+	runMaxes, runs func(y, x []float32)
 	exp       func(y, x []float32, scale, shift, c float32) float32 // y = c·exp(x·scale + shift), and Σ y
 	// soft is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y. softGrad is p = 2^(s·scale -
 	// lse) and ds = (dp - delta)·p·factor. The others round to bfloat16, for products of it.

@@ -114,9 +114,21 @@ func (w *worker) rowsOf(from view, first, end, width int, g kernels.Grain) []flo
 		w.k.read(buf[r*width:(r+1)*width], from, (first+r)*width)
 	}
 	for r := 0; g.Mixed && r+kernels.HadamardRun <= end-first; r += kernels.HadamardRun {
-		kernels.Hadamard(buf[r*width:], width)
+		w.hadamard(buf[r*width:], width)
 	}
 	return buf
+}
+
+// hadamard is kernels.Hadamard, two stages at a time.
+func (w *worker) hadamard(rows []float32, width int) {
+	at := func(i int) []float32 { return rows[i*width : (i+1)*width] }
+	for i := 0; i < kernels.HadamardRun; i += 4 {
+		signs := [4]float32(kernels.HadamardSigns[i:])
+		w.k.butterfly(at(i), at(i+1), at(i+2), at(i+3), &signs, 1)
+	}
+	for i := range 4 {
+		w.k.butterfly(at(i), at(i+4), at(i+8), at(i+12), &[4]float32{1, 1, 1, 1}, 0.25)
+	}
 }
 
 // copyOf is room for a tensor of the same type and shape.
@@ -143,13 +155,11 @@ func (w *worker) round(from, to view, first, end, width int, all float32, g kern
 	}
 	if broad == 1 {
 		back := w.arena.f32(width)
-		for j, most := range places {
-			places[j], back[j] = g.Factor(most, all)
-		}
+		g.Factors(places, 1, all, places, back)
 		for r := range end - first {
 			row := buf[r*width : (r+1)*width]
 			if g.Chance {
-				chances(row, places, back, (first+r)*width, g.Number)
+				w.chances(row, places, back, (first+r)*width, g.Number)
 			} else {
 				w.k.roundEach(row, row, places, back, h)
 			}
@@ -157,6 +167,36 @@ func (w *worker) round(from, to view, first, end, width int, all float32, g kern
 		}
 		return
 	}
+	if g.Rows <= 1 && broad%16 == 0 && width%broad == 0 && broad <= 64 {
+		w.roundRuns(buf, width, first, broad, all, g, h)
+	} else {
+		w.roundBlocks(buf, width, first, broad, all, g, h, places)
+	}
+	for r := range end - first {
+		w.k.write(to, (first+r)*width, buf[r*width:(r+1)*width])
+	}
+}
+
+// roundRuns rounds a row, in blocks of a few runs of sixteen.
+func (w *worker) roundRuns(row []float32, width, first, broad int, all float32, g kernels.Grain, h *roundConst) {
+	most := w.arena.f32(width / 16)
+	w.k.runMaxes(most, row)
+	by, back := w.arena.f32(len(most)), w.arena.f32(len(most))
+	g.Factors(most, broad/16, all, by, back)
+	eachBy, eachBack := w.arena.f32(width), w.arena.f32(width)
+	w.k.runs(eachBy, by)
+	w.k.runs(eachBack, back)
+	if g.Chance {
+		w.chances(row, eachBy, eachBack, first*width, g.Number)
+		return
+	}
+	w.k.roundEach(row, row, eachBy, eachBack, h)
+}
+
+// roundBlocks rounds blocks of rows, whose greatest magnitudes by column are given where they are more than one.
+func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32, g kernels.Grain, h *roundConst,
+	places []float32) {
+	rows := len(buf) / width
 	for c := 0; c < width; c += broad {
 		n := min(broad, width-c)
 		of := places[c : c+n]
@@ -164,31 +204,68 @@ func (w *worker) round(from, to view, first, end, width int, all float32, g kern
 			of = buf[c : c+n]
 		}
 		by, back := g.Factor(w.k.absMax(of), all)
-		for r := range end - first {
+		for r := range rows {
 			part := buf[r*width+c : r*width+c+n]
 			if g.Chance {
-				chance(part, by, back, (first+r)*width+c, g.Number)
+				w.chance(part, by, back, (first+r)*width+c, g.Number)
 			} else {
 				w.k.roundBits(part, part, by, back, h)
 			}
 		}
 	}
-	for r := range end - first {
-		w.k.write(to, (first+r)*width, buf[r*width:(r+1)*width])
-	}
 }
 
 // chance rounds numbers by chance, the first of which has a place in its matrix; chances does so with factors
 // of each.
-func chance(x []float32, by, back float32, place int, n kernels.Number) {
+func (w *worker) chance(x []float32, by, back float32, place int, n kernels.Number) {
+	if n == kernels.E2M1 {
+		w.k.chance(x, x, by, back, place)
+		return
+	}
 	for i, v := range x {
 		x[i] = n.Chance(v*by, place+i) * back
 	}
 }
 
-func chances(x, by, back []float32, place int, n kernels.Number) {
+func (w *worker) chances(x, by, back []float32, place int, n kernels.Number) {
+	if n == kernels.E2M1 {
+		w.k.chances(x, x, by, back, place)
+		return
+	}
 	for i, v := range x {
 		x[i] = n.Chance(v*by[i], place+i) * back[i]
+	}
+}
+
+func goRunMaxes(y, x []float32) {
+	for i := range y {
+		y[i] = goAbsMax(x[16*i : 16*i+16])
+	}
+}
+
+func goRuns(y, x []float32) {
+	for i := range y {
+		y[i] = x[i/16]
+	}
+}
+
+func goChance(y, x []float32, f, back float32, place int) {
+	for i, v := range x[:len(y)] {
+		y[i] = kernels.E2M1.Chance(v*f, place+i) * back
+	}
+}
+
+func goChances(y, x, f, back []float32, place int) {
+	for i, v := range x[:len(y)] {
+		y[i] = kernels.E2M1.Chance(v*f[i], place+i) * back[i]
+	}
+}
+
+func goButterfly(a, b, c, d []float32, signs *[4]float32, by float32) {
+	for i := range a {
+		p, q, r, s := a[i]*signs[0], b[i]*signs[1], c[i]*signs[2], d[i]*signs[3]
+		p, q, r, s = p+q, p-q, r+s, r-s
+		a[i], b[i], c[i], d[i] = (p+r)*by, (q+s)*by, (p-r)*by, (q-s)*by
 	}
 }
 

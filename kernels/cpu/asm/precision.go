@@ -11,6 +11,10 @@ func (e *emitter) precision() {
 	e.absMaxes()
 	e.roundBits()
 	e.roundEach()
+	e.chance()
+	e.butterfly()
+	e.runMaxes()
+	e.runs()
 }
 
 // and is x & y of integers; y may be memory.
