@@ -374,7 +374,7 @@ func (l *loader) checkAll() {
 	sections := []section{&r.Model, data, &r.Train, &r.Train.Router, &r.Train.Indexer, &r.Optimizer,
 		&r.Schedule, &r.Plan,
 		&r.Plan.Encoder, &r.LoRA, &r.Diffusion, &r.Policy, &r.Objective, &r.Rollout, &r.Reward,
-			&r.Checkpoint}
+		&r.Checkpoint, &r.Log}
 	if l.modelRead {
 		sections = append(sections, &l.c.Model, fit{l.c})
 	}

@@ -23,7 +23,7 @@ func optimized(t *testing.T, v variant, o optim.Config, away float64) (losses []
 	mesh := v.mesh()
 	l, err := layout.New(&layout.Design{Model: family.Decoder("llama", lowSpec()), Mesh: mesh, Zero: v.zero,
 		Schedule: "1f1b",
-		Micro: 4 / mesh.Replicas(), Rows: 64, DType: tensor.F32, OffloadState: away, Optim: o})
+		Micro:    4 / mesh.Replicas(), Rows: 64, DType: tensor.F32, OffloadState: away, Optim: o})
 	require.NoError(t, err)
 	for r := range l.World() {
 		state += l.Memory(r).State + l.Memory(r).Away

@@ -78,6 +78,7 @@ type Rank struct {
 	hyper    *tensor.Tensor
 	clip     *tensor.Tensor
 	experts  experts
+	sight    *sight       // what is written down of tensors; nil for nothing
 	findings []float64    // of the update under way, as core.AppendFinding makes them
 	routed   *routed      // what is done with the choices of routers, nil for nothing
 	counted  int64        // the step that layers count experts' use in
@@ -195,7 +196,9 @@ func (r *Rank) segment(j actors.Job) (Result, error) {
 	if j.Segment > 0 {
 		arrived = arrivals(j.In)
 	}
-	parts, err := r.runs[r.c.StageSide(int(key.stage))].Step(f, ph, int(j.Segment), arrived)
+	run := r.runs[r.c.StageSide(int(key.stage))]
+	run.Seen = r.sight.of(r.c.Backend, j, key)
+	parts, err := run.Step(f, ph, int(j.Segment), arrived)
 	if err != nil {
 		f.Drop()
 		delete(r.frames, key)

@@ -59,6 +59,7 @@ type RunOptions struct {
 	Capture    *Capture      // keeps messages, nil for none
 	Edges      func([]Edge)  // hears at the end what was sent, nil for nobody
 	Routing    *Routing      // what is done with the choices of routers, nil for nothing
+	Sight      *Sight        // what is written down of tensors, nil for nothing
 	// Files is the folder of files for what waits on the host beside ranks on processors; "" keeps it in memory.
 	Files string
 	// Joined tells of each rank of any process whether what its device is sent by another process's device
@@ -181,6 +182,11 @@ func Run(l *layout.Layout, o RunOptions) error {
 			}
 		}
 		dps[l.Ranks[r].Coord.DP] = true
+	}
+	for i, r := range ranks {
+		if o.Sight != nil {
+			devices[i].sight = &sight{Sight: o.Sight, rank: r}
+		}
 	}
 	if o.OnRanks != nil {
 		o.OnRanks(devices)

@@ -47,6 +47,7 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 	case layout.SumNorm:
 		r.takeTies(in[:min(len(in), len(r.c.Ties))])
 		r.takeCopies(in[min(len(in), len(r.c.Ties)):])
+		r.seeParameters(j.Step)
 		res.Values = r.norms()
 	case layout.Directions:
 		r.direct(j)
@@ -57,6 +58,7 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 		res.Out = r.updated()
 		if res.Values, err = r.routed.end(j.Step); err == nil {
 			res.Values = r.found(res.Values)
+			err = r.sight.write(j.Step)
 		}
 	case layout.Gather:
 		r.takeUpdated(in)

@@ -59,7 +59,7 @@ func (l *Layout) blocksFit() error {
 				if n := p.Local[len(p.Local)-1]; f.Per > 0 && n%f.Per > 0 {
 					return exit.With(fmt.Errorf("optimizer.moments_block: %s keeps moments in blocks of %d numbers of a row, and "+
 						"%d of its %d lie on a rank; set it to %d", p.Name, f.Per, n,
-							p.Shape[len(p.Shape)-1], n&-n), exit.Usage)
+						p.Shape[len(p.Shape)-1], n&-n), exit.Usage)
 				}
 			}
 		}

@@ -123,7 +123,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 	routing(c, m)
 	indexing(c, m)
 	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan),
-		Zero: r.Plan.Zero,
+		Zero:        r.Plan.Zero,
 		SeqParallel: r.Plan.SequenceParallel, Overlap: r.Plan.Overlap,
 		Pairs: r.Plan.OverlapMicro, Bucket: int64(r.Plan.BucketBytes), Schedule: r.Plan.Schedule,
 		Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),

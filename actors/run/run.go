@@ -176,9 +176,11 @@ func (r *Run) newMirror() (*mirror.Mirror, error) {
 	}
 	o := mirror.Options{Hosts: hosts, Dir: c.Checkpoint.Dir, Log: log, Records: []string{LedgerName},
 		Keep: c.Checkpoint.Keep, Say: func(text string) { r.report.say("%s", text) },
-			Progress: r.io.Progress,
-		Warnings: r.io.Warnings, Entered: func(step int64, most time.Duration) { r.data.entered(step,
-			most) }}
+		Progress: r.io.Progress,
+		Warnings: r.io.Warnings, Entered: func(step int64, most time.Duration) {
+			r.data.entered(step,
+				most)
+		}}
 	if c.Log.JSONL != "" {
 		o.Records = append(o.Records, c.Log.JSONL)
 	}
@@ -302,7 +304,7 @@ func (r *Run) options(proc int) (host.RunOptions, func(), error) {
 	o := host.RunOptions{Coord: layout.Coordination(r.cfg), Backend: backend, Fill: r.start.fill,
 		Batches: r.data.batches, Leave: r.data.leave, OnRanks: r.data.sees,
 		Proc: proc, Procs: c.Plan.Procs, Life: r.life, Saved: r.saved, Seek: r.data.seek,
-		Routing: r.routing(), Joined: func(rank int) bool { return joins(r.device(rank)) }}
+		Routing: r.routing(), Sight: r.sight(), Joined: func(rank int) bool { return joins(r.device(rank)) }}
 	if o.Files, err = awayDir(&c); err == nil {
 		err = r.capture(&o)
 	}

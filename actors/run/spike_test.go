@@ -55,6 +55,19 @@ func spikeRun(t *testing.T, docs []string, more ...string) (losses map[int64]flo
 func spikeIn(t *testing.T, dir string, docs []string, more ...string) (losses map[int64]float64, said string,
 	err error) {
 	t.Helper()
+	cfg, err := spikeConfig(t, dir, docs, more...)
+	require.NoError(t, err)
+	var say bytes.Buffer
+	losses = map[int64]float64{}
+	err = Train(context.Background(), cfg, Options{Warnings: &say, Progress: &say, Step: func(m Metrics) {
+		losses[m.Step] = m.Loss
+	}})
+	return losses, say.String(), err
+}
+
+// spikeConfig is the configuration of such a run.
+func spikeConfig(t *testing.T, dir string, docs []string, more ...string) (*configs.Config, error) {
+	t.Helper()
 	wordTokenizer(t, dir, 1)
 	var lines bytes.Buffer
 	for _, d := range docs {
@@ -69,14 +82,7 @@ func spikeIn(t *testing.T, dir string, docs []string, more ...string) (losses ma
 		"true, shuffle: false, split: [1, 0, 0]}\ntrain: {steps: 45, global_batch: 4, micro_batch: 2}\n"+
 		"optimizer: {lr: 1.0e-2}\nschedule: {kind: constant}\ncheckpoint: {dir: %q, interval: 10}\nlog: {dir: %q}\n",
 		filepath.Join(dir, "texts.jsonl"), dir, filepath.Join(dir, "saved"), filepath.Join(dir, "log"))
-	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: more})
-	require.NoError(t, err)
-	var say bytes.Buffer
-	losses = map[int64]float64{}
-	err = Train(context.Background(), cfg, Options{Warnings: &say, Progress: &say, Step: func(m Metrics) {
-		losses[m.Step] = m.Loss
-	}})
-	return losses, say.String(), err
+	return configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: more})
 }
 
 // TestPoisonedTexts: steps that see texts which are out of the ordinary are taken again with what comes

@@ -54,6 +54,7 @@ func check(c *configs.Config, at configs.At) {
 	r.lowPrecision()
 	r.moments()
 	r.averaging()
+	r.tensors()
 	r.spikes()
 	r.packed()
 }
