@@ -33,13 +33,30 @@ func TestTorchFiles(t *testing.T) {
 		do(0, "ckpt", "convert", form, form+"-back")
 		require.Contains(t, do(0, "ckpt", "diff", "hf", form+"-back"), "equal")
 	}
+	do(0, "ckpt", "convert", "hf", "x.gguf")
+	forms := []string{"ckpt", "hf", "bin", "dcp", "megatron", "x.gguf"}
+	for i, a := range forms { // any two, in one order each
+		for j, b := range forms[:i] {
+			if (i+j)%2 > 0 {
+				a, b = b, a
+			}
+			require.Contains(t, do(0, "ckpt", "diff", a, b, "--like", "hf"), "equal", "%s %s", a, b)
+		}
+	}
+	other := tinyRun(t)
+	trained(t, other, "train.seed=9")
+	for _, form := range []string{"ckpt", "hf", "megatron"} {
+		require.Contains(t, do(1, "ckpt", "diff", form, filepath.Join(other, "ckpt"), "--like", "hf"), "elements differ, by at most")
+	}
 	do(2, "ckpt", "convert", "hf", "x", "--to", "torch", "--vocab-divisible", "96")
 	do(2, "ckpt", "convert", "hf", "x", "--to", "megatron", "--vocab-divisible", "0")
 	require.NoError(t, os.Rename(filepath.Join(dir, "bin", "pytorch_model.bin"),
 		filepath.Join(dir, "alone.pt")))
 	require.Contains(t, do(2, "ckpt", "convert", "alone.pt", "x"), "--like")
+	require.Contains(t, do(2, "ckpt", "diff", "ckpt", "alone.pt"), "--like")
 	do(0, "ckpt", "convert", "alone.pt", "y", "--like", "hf", "--dtype", "bf16")
 	require.Contains(t, do(1, "ckpt", "diff", "hf", "y"), "BF16")
+	require.Contains(t, do(0, "ckpt", "diff", "hf", "y", "--numbers"), "equal", "rounded to the narrower type")
 	do(0, "sample", "y", "--prompt", "the", "--greedy", "--max", "3")
 
 	evil, err := os.ReadFile(filepath.Join("..", "..", "stages", "checkpoint", "torch", "testdata",

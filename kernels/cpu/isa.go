@@ -88,7 +88,7 @@ type isa struct {
 	butterfly func(a, b, c, d []float32, signs *[4]float32, by float32)
 	// runMaxes are absMax of runs of sixteen of x, and runs is each x sixteen times.
 	runMaxes, runs func(y, x []float32)
-	exp       func(y, x []float32, scale, shift, c float32) float32 // y = c·exp(x·scale + shift), and Σ y
+	exp            func(y, x []float32, scale, shift, c float32) float32 // y = c·exp(x·scale + shift), and Σ y
 	// soft is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y. softGrad is p = 2^(s·scale -
 	// lse) and ds = (dp - delta)·p·factor. The others round to bfloat16, for products of it.
 	soft     func(y, x []float32, scale, top float32) (most, sum float32)

@@ -101,7 +101,7 @@ func TestOperations(t *testing.T) {
 		kernels.Objective, kernels.ObjectiveBwd, kernels.TokenNLL, kernels.PagedRows, kernels.LogitsNLL,
 		kernels.LowLinear, kernels.LowLinearDX,
 		kernels.LowLinearDW, kernels.Rounded, kernels.LowError, kernels.LowChoice, kernels.AdamWNarrow,
-			kernels.AdamW8, kernels.ScheduleFree, kernels.PackedLinear, kernels.PackedLinearDX}
+		kernels.AdamW8, kernels.ScheduleFree, kernels.PackedLinear, kernels.PackedLinearDX}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {
 		if table[s.Op] == nil {

@@ -62,8 +62,8 @@ var table = map[kernels.Op]func(*kernels.Call){
 	kernels.Sum:      sum, kernels.Mul: mul, kernels.Scale: scale, kernels.Cast: cast, kernels.Fill: fill,
 	kernels.Dropout: dropout, kernels.Slice: slice, kernels.Concat: concat, kernels.AddTo: addTo,
 	kernels.SumSquares: sumSquares, kernels.AdamW: adamW, kernels.AdamWNarrow: adamWNarrow,
-		kernels.AdamW8: adamW8, kernels.ScheduleFree: scheduleFree, kernels.SGD: sgd,
-			kernels.Average: average,
+	kernels.AdamW8: adamW8, kernels.ScheduleFree: scheduleFree, kernels.SGD: sgd,
+	kernels.Average:      average,
 	kernels.Lion:         lion,
 	kernels.MuonMomentum: muonMomentum, kernels.MuonStep: muonStep, kernels.Orthogonalize: orthogonalize,
 }

@@ -26,12 +26,22 @@ func (d Difference) String() string {
 	case Misshapen:
 		return fmt.Sprintf("%s: %s %v, then %s %v", d.Name, d.A.DType, d.A.Shape, d.B.DType, d.B.Shape)
 	}
+	if d.A.DType != d.B.DType {
+		return fmt.Sprintf("%s: %d elements differ, by at most %g, beyond rounding (%s, then %s)", d.Name, d.Count, d.Max,
+			d.A.DType, d.B.DType)
+	}
 	return fmt.Sprintf("%s: %d elements differ, by at most %g", d.Name, d.Count, d.Max)
 }
 
 // Diff compares two sources tensor by tensor, to the bit, and returns the differences sorted by name. It
 // holds only a few rows of each at a time.
-func Diff(a, b Source) ([]Difference, error) {
+func Diff(a, b Source) ([]Difference, error) { return diff(a, b, false) }
+
+// DiffNumbers is Diff of numbers: where types differ, those of the wider one are rounded to the narrower first, and float16
+// and bfloat16 are compared in float32.
+func DiffNumbers(a, b Source) ([]Difference, error) { return diff(a, b, true) }
+
+func diff(a, b Source, numbers bool) ([]Difference, error) {
 	inB := map[string]Info{}
 	for _, t := range b.Tensors() {
 		inB[t.Name] = t
@@ -43,10 +53,10 @@ func Diff(a, b Source) ([]Difference, error) {
 		switch {
 		case !ok:
 			out = append(out, Difference{Name: t.Name, What: Missing, A: t})
-		case t.DType != u.DType || !slices.Equal(t.Shape, u.Shape):
+		case t.DType != u.DType && !(numbers && castable(t.DType) && castable(u.DType)) || !slices.Equal(t.Shape, u.Shape):
 			out = append(out, Difference{Name: t.Name, What: Misshapen, A: t, B: u})
 		default:
-			d, err := diffValues(a, b, t, u)
+			d, err := diffTypes(a, b, t, u)
 			if err != nil {
 				return nil, err
 			}
@@ -60,6 +70,34 @@ func Diff(a, b Source) ([]Difference, error) {
 	}
 	slices.SortFunc(out, func(x, y Difference) int { return bytes.Compare([]byte(x.Name), []byte(y.Name)) })
 	return out, nil
+}
+
+// castable reports whether Cast takes a type.
+func castable(d DType) bool { return d == F32 || d == F16 || d == BF16 }
+
+// diffTypes compares two tensors, of which one is rounded to the type of the other where that is narrower.
+func diffTypes(a, b Source, t, u Info) (Difference, error) {
+	to := func(src Source, x *Info, d DType) Source {
+		if x.DType == d {
+			return src
+		}
+		c := &cast{Source: src, to: d, from: map[string]Info{x.Name: *x}}
+		x.DType, x.Bytes = d, x.Bytes/int64(x.DType.Bits())*int64(d.Bits())
+		return c
+	}
+	x, y := t, u
+	switch {
+	case t.DType == u.DType:
+	case t.DType.Bits() == u.DType.Bits():
+		a, b = to(a, &x, F32), to(b, &y, F32)
+	case t.DType.Bits() > u.DType.Bits():
+		a = to(a, &x, u.DType)
+	default:
+		b = to(b, &y, t.DType)
+	}
+	d, err := diffValues(a, b, x, y)
+	d.A, d.B = t, u
+	return d, err
 }
 
 // diffValues compares two tensors of equal type and shape piece by piece, so that even large ones

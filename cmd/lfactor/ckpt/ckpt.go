@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,10 +30,7 @@ func Command() *cobra.Command {
 		&cobra.Command{Use: "verify PATH",
 			Short: "Read every byte of a checkpoint, or of all below a directory, and compare hashes",
 			Args:  cobra.ExactArgs(1), RunE: ckptVerify},
-		&cobra.Command{Use: "diff A B",
-			Short: "Compare the tensors of two checkpoints or Hugging Face directories; exit code 1 if " +
-				"they differ", Args: cobra.ExactArgs(2), RunE: ckptDiff},
-		ckptConvertCommand(), ckptPruneCommand())
+		ckptDiffCommand(), ckptConvertCommand(), ckptPruneCommand())
 	return c
 }
 
@@ -175,45 +171,6 @@ func verifyOne(v *verified) error {
 		}
 	}
 	return nil
-}
-
-// ckptDiff prints how two checkpoints differ. As with diff, the exit code is 1 if they do.
-func ckptDiff(c *cobra.Command, args []string) error {
-	a, err := openAny(args[0])
-	if err != nil {
-		return err
-	}
-	defer a.Close()
-	b, err := openAny(args[1])
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	ds, err := checkpoint.Diff(a, b)
-	if err != nil {
-		return err
-	}
-	_, ownA := a.(ownParams)
-	_, ownB := b.(ownParams)
-	missing := slices.ContainsFunc(ds,
-		func(d checkpoint.Difference) bool { return d.What == checkpoint.Missing })
-	if ownA != ownB && missing {
-		fmt.Fprintln(os.Stderr,
-			"note: a run's checkpoint has names of its own, and the experts of a layer in one "+
-				"tensor; to compare it with a Hugging Face directory, export it with lfactor ckpt convert first")
-	}
-	err = cli.Emit(c, ds, func(w io.Writer) {
-		for _, d := range ds {
-			fmt.Fprintln(w, d)
-		}
-		if len(ds) == 0 {
-			fmt.Fprintln(w, "equal")
-		}
-	})
-	if err == nil && len(ds) > 0 {
-		err = exit.With(errors.New(""), exit.Failed) // the differences were printed
-	}
-	return err
 }
 
 // ckptPruneCommand removes old checkpoints; the latest is never among them.
