@@ -66,7 +66,7 @@ func (d *differ) close() {
 		_ = s.Close() // it was only read
 	}
 	for _, dir := range d.temp {
-		_ = os.RemoveAll(dir)
+		_ = os.RemoveAll(dir) // it is below the system's folder for such
 	}
 }
 
