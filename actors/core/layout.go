@@ -153,7 +153,7 @@ type RankLayout struct {
 	// is optional.
 	Absent func(port, class int32) bool
 	Update []Segment // of the optimizer step
-	Moving []Segment // the same where experts move behind it: it goes on behind the commit; nil for never
+	Moving []Segment // the same where experts move behind it: it goes on behind the commit; nil where the rank has none
 	Groups []Group
 	Ports  []Port
 	Peer   func(stage int) actors.Ref // the rank of this replica that owns a stage

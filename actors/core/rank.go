@@ -151,7 +151,7 @@ func (r *Rank) Receive(ctx actors.Context, m *actors.Message) {
 			panic(fmt.Sprintf("core: rank %d: commit of step %d while step %d runs", r.l.Rank, m.Step,
 				r.step))
 		}
-		if r.verdict = m.Values; MovesExperts(m.Values) {
+		if r.verdict = m.Values; MovesExperts(m.Values) && r.l.Moving != nil { // a rank may have no experts
 			r.cur[0].segs = r.l.Moving
 		}
 	case actors.Done:

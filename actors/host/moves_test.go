@@ -92,6 +92,22 @@ func TestMovedExperts(t *testing.T) {
 	}
 }
 
+// TestMovedElsewhere: a stage that has no experts commits steps behind which those of others move, with and without ZeRO.
+func TestMovedElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, zero := range []int{0, 1, 3} {
+		job := func(every int) *layout.Design {
+			j := expertPlan{2, 2, 1, 2, 1, zero, 0, "1f1b", 1, none, ""}.job(mixture(t, "groups"))
+			j.MoveEvery, j.Cuts = every, []int{0, len(j.Model.Blocks) - 1, len(j.Model.Blocks)}
+			return j
+		}
+		want, _ := movedRun(t, job(0), 4, RunOptions{})
+		got, moved := movedRun(t, job(1), 4, RunOptions{})
+		require.Equal(t, want, got)
+		require.NotEmpty(t, moved)
+	}
+}
+
 // gathered is a Saver that puts the ranks' parts together to logical tensors, by kind and name.
 type gathered struct {
 	mu  *sync.Mutex
