@@ -48,6 +48,13 @@ var flags = cli.Flags{
 		Doc: "decide for each tensor that blocks keep for their backward whether it stays, goes to host memory or is " +
 			"computed again: what takes least time on the machine within its memory or plan.memory",
 	},
+	{
+		Name:  "precision",
+		Value: "auto|NAME",
+		Doc: "which recipe of train.low_precision, or the named one for which weights, makes the shortest step on the machine: products " +
+			"at the rates of its description, and what rounding reads and writes",
+		Values: func() []string { return precisionNames() },
+	},
 	{Name: "program", Doc: "print the run file's program as a table"},
 	{
 		Name:    "hosts",
@@ -140,7 +147,7 @@ func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
 
 // notOwn reports whether flags ask for something else than the run file's own plan.
 func notOwn(flags []string) bool {
-	return cli.FlagValue(flags, "hosts") != "" || slices.ContainsFunc(flags, func(f string) bool {
+	return cli.FlagValue(flags, "hosts") != "" || cli.FlagValue(flags, "precision") != "" || slices.ContainsFunc(flags, func(f string) bool {
 		return f == "--max-length" || f == "--schedules" || f == "--program" || f == "--tensors"
 	})
 }
@@ -154,6 +161,8 @@ func otherPlan(ctx context.Context, form, file string, mine, rest []string) (own
 			func(w io.Writer) { fmt.Fprintln(w, strings.Join(schedule.Trainable(), "\n")) })
 	case has("--max-length"):
 		return false, maxLength(ctx, file, mine, rest)
+	case cli.FlagValue(mine, "precision") != "":
+		return false, choosePrecision(ctx, form, file, mine, rest)
 	case has("--tensors"):
 		return false, chooseTensors(ctx, form, file, mine, rest)
 	case cli.FlagValue(mine, "hosts") != "":
