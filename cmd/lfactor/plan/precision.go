@@ -64,6 +64,9 @@ func precisionNames() []string {
 // choosePrecision says which recipe of train.low_precision, for which weights, makes the shortest step on a machine.
 func choosePrecision(ctx context.Context, form, file string, mine, rest []string) error {
 	wanted := cli.FlagValue(mine, "precision")
+	if !slices.Contains(precisionNames(), wanted) {
+		return exit.Usagef("--precision %s: want auto, or one of %s", wanted, strings.Join(precisionNames()[1:], ", "))
+	}
 	cluster := cmp.Or(cli.FlagValue(mine, "cluster"), "cpu")
 	m, err := rehearsal.Machine(cluster)
 	if err != nil {
@@ -94,9 +97,6 @@ func choosePrecision(ctx context.Context, form, file string, mine, rest []string
 		}
 		priced[bits] = len(out.Recipes)
 		out.Recipes = append(out.Recipes, r)
-	}
-	if len(out.Recipes) == 0 { // auto has one at least
-		return exit.Usagef("--precision %s: want auto, or one of %s", wanted, strings.Join(precisionNames()[1:], ", "))
 	}
 	slices.SortStableFunc(out.Recipes, func(a, b recipe) int { return cmp.Compare(a.Seconds, b.Seconds) })
 	return cli.EmitAs(cli.Out, form, out, func(w io.Writer) { out.print(w) })
