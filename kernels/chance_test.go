@@ -47,7 +47,8 @@ func TestChanceOfNumbers(t *testing.T) {
 				x = float32(int(x)%9) * 0.25
 			}
 			want, got := chance(n, x, i), n.Chance(x, i)
-			require.Equal(t, math.Float32bits(want), math.Float32bits(got), "%s of %g: %g, want %g", n.Name, x, got, want)
+			require.Equal(t, math.Float32bits(want), math.Float32bits(got), "%s of %g: %g, want %g", n.Name,
+				x, got, want)
 			most := float32(math.Abs(float64(x)))
 			if !(most > 1e-25 && most < 1e25) {
 				continue
@@ -59,10 +60,12 @@ func TestChanceOfNumbers(t *testing.T) {
 				require.Equal(t, 1/by, back)
 			}
 			for _, rule := range []ScaleRule{ScaleFloat, ScalePower, ScaleMX, ScaleNV} {
-				g, all, l := Grain{Number: n, Rows: 1, Columns: 32, Scale: rule}, most*float32(i%90), [4]float32{}
+				g, all, l := Grain{Number: n, Rows: 1, Columns: 32, Scale: rule}, most*float32(i%90),
+					[4]float32{}
 				by, back := g.Factor(most, all)
 				g.Factors([]float32{most / 2, most}, 2, all, l[:2], l[2:])
-				require.Equal(t, [4]float32{by, by, back, back}, l, "%s, rule %d, of %g in %g", n.Name, rule, most, all)
+				require.Equal(t, [4]float32{by, by, back, back}, l, "%s, rule %d, of %g in %g", n.Name, rule,
+					most, all)
 			}
 		}
 	}

@@ -166,6 +166,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 		}
 	}
 	j.grouped(c)
+	j.scaled(fit.Widths(c, m))
 	if n := r.Plan.ChunkSize; n > 0 {
 		j.Chunks, j.KeepChunks = j.Rows/n, r.Plan.KeepChunks
 	}
@@ -191,6 +192,27 @@ func (j *Design) grouped(c *configs.Config) {
 	j.DecayScale = func(param string) float64 {
 		_, decay := of(param)
 		return decay
+	}
+}
+
+// scaled puts the rules of optimizer.mup_base_width on rates, weight decay and first values.
+func (j *Design) scaled(of func(param string) fit.Scales) {
+	if of == nil {
+		return
+	}
+	fit.Begin(j.Model, of)
+	lr, decay := j.LRScale, j.DecayScale
+	j.LRScale = func(param string) float64 {
+		if lr != nil {
+			return lr(param) * of(param).LR
+		}
+		return of(param).LR
+	}
+	j.DecayScale = func(param string) float64 {
+		if decay != nil {
+			return decay(param) * of(param).Decay
+		}
+		return of(param).Decay
 	}
 }
 

@@ -20,12 +20,15 @@ func TestOptimizersGoOn(t *testing.T) {
 	t.Parallel()
 	docs, _ := poisoned()
 	wide := []string{"model.overrides.intermediate_size=512", "optimizer.lr=3.0e-3"}
-	cases := [][]string{{"optimizer.moments=bf16"}, {"optimizer.moments=8bit"}, {"optimizer.moments=8bit", "optimizer.ema=0.9"},
-		{"optimizer.moments=8bit", "optimizer.kind=muon"}, {"optimizer.moments=8bit", "train.precision=bf16"}}
+	cases := [][]string{{"optimizer.moments=bf16"}, {"optimizer.moments=8bit"}, {"optimizer.moments=8bit",
+		"optimizer.ema=0.9"},
+		{"optimizer.moments=8bit", "optimizer.kind=muon"}, {"optimizer.moments=8bit",
+			"train.precision=bf16"}}
 	for _, kind := range optim.Names() {
 		cases = append(cases, []string{"optimizer.kind=" + kind})
 	}
-	plans := [][]string{{}, {"plan.pp=2", "plan.offload_optimizer=true"}, {"plan.dp=2", "plan.zero=1"}, {"plan.tp=2"},
+	plans := [][]string{{}, {"plan.pp=2", "plan.offload_optimizer=true"}, {"plan.dp=2", "plan.zero=1"},
+		{"plan.tp=2"},
 		{"plan.dp=2", "plan.zero=3"}}
 	for i, c := range cases {
 		args := append(slices.Clone(wide), c...)
@@ -62,6 +65,7 @@ func TestOptimizersGoOn(t *testing.T) {
 			x.Close()
 		}
 		scales := values(t, saved, 6, "exp_avg_sq_scale")
-		require.Equal(t, c[0] == "optimizer.moments=8bit" && c[len(c)-1] != "optimizer.kind=muon", len(scales) > 0, "%v", c)
+		require.Equal(t, c[0] == "optimizer.moments=8bit" && c[len(c)-1] != "optimizer.kind=muon",
+			len(scales) > 0, "%v", c)
 	}
 }

@@ -46,7 +46,8 @@ func TestSeenTensors(t *testing.T) {
 	t.Parallel()
 	docs, _ := poisoned()
 	const module = "model.layers.1.mlp.down_proj"
-	args := []string{"train.steps=4", "log.tensors=['" + module + ".*','*.norm.weight']", "log.tensor_steps=[2-4/2]",
+	args := []string{"train.steps=4", "log.tensors=['" + module + ".*','*.norm.weight']",
+		"log.tensor_steps=[2-4/2]",
 		"log.tensor_microbatches=[0,1]"}
 	plain, _, said, err := spikeRun(t, docs, "train.steps=4")
 	require.NoError(t, err, said)
@@ -113,7 +114,8 @@ func TestSeenFaults(t *testing.T) {
 		"log.tensors names no tensor":    {"log.tensor_steps=[1]"},
 		`"5-3" ends before it begins`:    {"log.tensors=['*']", "log.tensor_steps=['5-3']"},
 		`"0" is no step`:                 {"log.tensors=['*']", "log.tensor_steps=['1-5/0']"},
-		"there is no microbatch -1":      {"log.tensors=['*']", "log.tensor_steps=[1]", "log.tensor_microbatches=[-1]"},
+		"there is no microbatch -1": {"log.tensors=['*']", "log.tensor_steps=[1]",
+			"log.tensor_microbatches=[-1]"},
 	} {
 		_, err := spikeConfig(t, t.TempDir(), nil, more...)
 		require.ErrorContains(t, err, want)

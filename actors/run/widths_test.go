@@ -2,47 +2,76 @@ package run
 
 import (
 	"fmt"
+	"math"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/configs"
 )
 
-// TestRunWidths: with how many replicas a run can do, by what the batch divides by, with as many ranks a
-// process as it has, and what each process needs: its budget where there is one.
-func TestRunWidths(t *testing.T) {
-	const text = `
-model:
-  name: llama/3.2-1b
-  init: random
-  overrides: {hidden_size: 32, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 8, intermediate_size: 64, vocab_size: 400, max_position_embeddings: 64, rope_scaling: none}
-data: {kind: text, paths: ["."], tokenizer: bytes, seq_len: 32}
-train: {steps: 24, global_batch: 12, micro_batch: 1}
-optimizer: {lr: 1.0e-3}
-plan: {pp: 2, dp: 4, procs: 4%s}
-`
-	widths := func(more string) []Width {
-		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: fmt.Appendf(nil, text, more)})
-		require.NoError(t, err)
-		job, err := layout.FromConfig(cfg)
-		require.NoError(t, err)
-		l, err := layout.New(job)
-		require.NoError(t, err)
-		return (&Run{cfg: cfg, job: job, layout: l}).widths()
+// TestWidths is the coordinate check of arXiv:2203.03466: with the rules of optimizer.mup_base_width a few steps change
+// what layers give by as much in wide models as in the narrow one whose rate it is, and without them by more the wider
+// they are; a model of the base's width is trained as without.
+func TestWidths(t *testing.T) {
+	t.Parallel()
+	docs, _ := poisoned()
+	at := func(width int, rules bool) (moved float64, losses map[int64]float64) {
+		args := []string{"train.steps=5", "optimizer.lr=3.0e-3", fmt.Sprint("model.overrides.hidden_size=",
+			width),
+			fmt.Sprint("model.overrides.num_attention_heads=", width/8),
+			fmt.Sprint("model.overrides.num_key_value_heads=", width/8),
+			fmt.Sprint("model.overrides.intermediate_size=", 2*width),
+			"model.overrides.tie_word_embeddings=false",
+			"log.tensors=['*.down_proj.output']", "log.tensor_steps=[1,5]"}
+		if rules {
+			args = append(args, "optimizer.mup_base_width=16")
+		}
+		losses, dir, said, err := spikeRun(t, docs, args...)
+		require.NoError(t, err, said)
+		tensors := filepath.Join(dir, "log", TensorsName)
+		name := "model.layers.1.mlp.down_proj.output@0"
+		for _, x := range seenIn(t, filepath.Join(tensors, "step-00000005"), "0")[name] {
+			moved += float64(x) * float64(x)
+		}
+		return math.Sqrt(moved / float64(width)), losses
 	}
-	all := widths(", memory: 1GiB")
-	for i, dp := range []int{4, 3, 2, 1} {
-		require.Equal(t, dp, all[i].Replicas)
-		require.Equal(t, dp, all[i].Procs)
-		require.Len(t, all[i].Bytes, dp)
-		require.Equal(t, int64(2<<30), all[i].Bytes[dp-1], "two ranks")
+	narrow, want := at(16, false)
+	same, losses := at(16, true)
+	require.Equal(t, narrow, same)
+	require.Equal(t, want, losses)
+	var by [2][]float64
+	for i, rules := range []bool{false, true} {
+		for _, width := range []int{64, 256} {
+			moved, _ := at(width, rules)
+			by[i] = append(by[i], moved/narrow)
+		}
 	}
-	require.Len(t, all, 4)
-	require.Empty(t, all[0].Args)
-	require.Equal(t, []string{"plan.dp=2", "plan.procs=2"}, all[2].Args)
-	free := widths("")
-	require.Greater(t, free[0].Bytes[0], int64(10_000), "what is predicted")
-	require.Less(t, free[0].Bytes[0], int64(10_000_000))
+	t.Logf("at 4 and 16 times the width: without %.2f, with the rules %.2f", by[0], by[1])
+	require.Greater(t, by[0][1], 2*by[0][0])
+	require.Less(t, by[1][1], 2*by[1][0])
+	require.Greater(t, by[0][1], 4*by[1][1])
+}
+
+// TestWidthsFaults: what the rules are not for is refused.
+func TestWidthsFaults(t *testing.T) {
+	t.Parallel()
+	for want, more := range map[string][]string{
+		"one matrix":            nil,
+		"steps of another size": {"model.overrides.tie_word_embeddings=false", "optimizer.kind=muon"},
+		"have the sizes that they were trained to": {"model.overrides.tie_word_embeddings=false",
+			"lora.rank=2"},
+	} {
+		_, err := spikeConfig(t, t.TempDir(), nil, append(more, "optimizer.mup_base_width=16")...)
+		require.ErrorContains(t, err, want)
+	}
+	for want, more := range map[string][]string{
+		"keeps its state in float32":      {"optimizer.kind=lion", "optimizer.moments=8bit"},
+		"optimizer.moments is fp32":       {"optimizer.moments_block=64"},
+		"keeps an average of weights":     {"optimizer.kind=schedule_free", "optimizer.ema=0.9"},
+		"has a rate that does not fall":   {"optimizer.kind=schedule_free", "schedule.kind=cosine"},
+		"the run keeps no average of its": {"checkpoint.save_hf_ema=true"},
+	} {
+		_, err := spikeConfig(t, t.TempDir(), nil, more...)
+		require.ErrorContains(t, err, want)
+	}
 }

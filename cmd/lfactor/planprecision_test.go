@@ -27,7 +27,8 @@ func TestPlanPrecision(t *testing.T) {
 			Keep    []string `json:"low_precision_keep"`
 		}
 	}) {
-		code, out, said := streams(t, dir, "", append([]string{"plan", "run.yaml", "-o", "json", "data.seq_len=8192",
+		code, out, said := streams(t, dir, "", append([]string{"plan", "run.yaml", "-o", "json",
+			"data.seq_len=8192",
 			"plan.tp=4", "plan.sequence_parallel=true"}, args...)...)
 		require.Equal(t, 0, code, said)
 		require.NoError(t, json.Unmarshal([]byte(out), &p))
@@ -46,7 +47,8 @@ func TestPlanPrecision(t *testing.T) {
 	require.Len(t, best.Recipes, 7)
 	require.Equal(t, "nvfp4", best.Recipes[0].Name)
 	code, out := runIn(t, dir, nil, "plan", "run.yaml", "--precision", "mxfp8", "data.seq_len=64",
-		"model.overrides.hidden_size=256", "model.overrides.intermediate_size=512", "model.overrides.head_dim=8", "model.overrides.vocab_size=1000")
+		"model.overrides.hidden_size=256", "model.overrides.intermediate_size=512",
+		"model.overrides.head_dim=8", "model.overrides.vocab_size=1000")
 	require.Equal(t, 0, code, out)
 	require.Contains(t, out, "nothing is faster than none on cpu")
 	code, out = runIn(t, dir, nil, "plan", "run.yaml", "--precision", "int3")

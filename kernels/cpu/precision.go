@@ -178,7 +178,8 @@ func (w *worker) round(from, to view, first, end, width int, all float32, g kern
 }
 
 // roundRuns rounds a row, in blocks of a few runs of sixteen.
-func (w *worker) roundRuns(row []float32, width, first, broad int, all float32, g kernels.Grain, h *roundConst) {
+func (w *worker) roundRuns(row []float32, width, first, broad int, all float32, g kernels.Grain,
+	h *roundConst) {
 	most := w.arena.f32(width / 16)
 	w.k.runMaxes(most, row)
 	by, back := w.arena.f32(len(most)), w.arena.f32(len(most))
@@ -194,7 +195,8 @@ func (w *worker) roundRuns(row []float32, width, first, broad int, all float32, 
 }
 
 // roundBlocks rounds blocks of rows, whose greatest magnitudes by column are given where they are more than one.
-func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32, g kernels.Grain, h *roundConst,
+func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32, g kernels.Grain,
+	h *roundConst,
 	places []float32) {
 	rows := len(buf) / width
 	for c := 0; c < width; c += broad {

@@ -190,3 +190,29 @@ func TestOuterAxisWaits(t *testing.T) {
 	require.Equal(t, []int{0}, y.Node.Axes, "the outer axis gathers last")
 	require.Equal(t, []int{1}, y.Node.In[0].Node.Axes)
 }
+
+// TestEveryWayEnds: from every placement to every other one that has no terms to sum the changes end, at what was wanted,
+// also where an axis that exchanges rows for heads lies within one that cuts heads though it comes before it.
+func TestEveryWayEnds(t *testing.T) {
+	for _, mesh := range [][]MeshAxis{{{Name: "ulysses", Size: 2, Context: true, Exchange: true}, {Name: "tp", Size: 2}},
+		{{Name: "dp", Size: 2}, {Name: "cp", Size: 2, Context: true}, {Name: "tp", Size: 2}}} {
+		o := &Options{Mesh: mesh}
+		for _, from := range places(len(mesh), true) {
+			for _, to := range places(len(mesh), false) {
+				v, changes := from, 0
+				for {
+					m, part, more := o.next(v, to)
+					if !more {
+						break
+					}
+					require.GreaterOrEqual(t, -1, o.inner(v, m, part), "%v to %v: %v on %s", from, to, v, mesh[m].Name)
+					v[m] = part
+					if changes++; changes > 3*len(mesh) {
+						require.Failf(t, "no end", "%v to %v", from, to)
+					}
+				}
+				require.Equal(t, to, v)
+			}
+		}
+	}
+}

@@ -200,18 +200,31 @@ func local(mesh []MeshAxis, shape []int, p Place) []int {
 // next is the first change on the way from placement v to p: a mesh axis and what it becomes there; ok is
 // false if none is left. Outer axes change first. One that would change how a tensor axis is cut while an
 // inner one still shards it waits until that one has gathered it, the innermost first: otherwise the rows
-// would come out in another order.
+// would come out in another order. One that is to cut what an outer one still cuts, and will not, waits for that.
 func (o *Options) next(v, p Place) (m int, to Part, ok bool) {
+	waits := -1
 	for m := range o.Mesh {
 		if o.Mesh[m].Size == 1 || v[m] == p[m] {
 			continue
 		}
-		if in := o.inner(v, m, p[m]); in >= 0 {
-			return in, Part{}, true
+		if o.outer(v, p, m) {
+			waits = m
+			continue
 		}
-		return m, p[m], true
+		return o.innermost(v, m, p[m])
 	}
-	return 0, Part{}, false
+	if waits < 0 {
+		return 0, Part{}, false
+	}
+	return o.innermost(v, waits, Part{}) // two wait for each other: one gathers first
+}
+
+// innermost is a change of m, or of the axis that has to gather before it.
+func (o *Options) innermost(v Place, m int, to Part) (int, Part, bool) {
+	if in := o.inner(v, m, to); in >= 0 {
+		return o.innermost(v, in, Part{})
+	}
+	return m, to, true
 }
 
 // inner is the innermost axis within mesh axis m that shards a tensor axis which the change of m to the
@@ -224,6 +237,21 @@ func (o *Options) inner(v Place, m int, to Part) int {
 		}
 	}
 	return -1
+}
+
+// outer reports whether a mesh axis that m is within cuts the tensor axis that m is to cut, or will, and is itself to
+// change.
+func (o *Options) outer(v, p Place, m int) bool {
+	for out := range o.Mesh {
+		if out == m || p[m].Kind != Sharded || v[out] == p[out] || !o.within(m, out, int(p[m].Axis)) {
+			continue
+		}
+		cuts := func(x Part) bool { return x.Kind == Sharded && x.Axis == p[m].Axis }
+		if cuts(v[out]) || cuts(p[out]) {
+			return true
+		}
+	}
+	return false
 }
 
 // within reports whether mesh axis in cuts a tensor axis after mesh axis m. Heads and widths are cut by

@@ -54,7 +54,8 @@ func (r *Runner) seen(f *Frame, n *Node, c *kernels.Call) {
 		r.Seen(module+SeenInput, input)
 	}
 	switch n.Op.Kernel {
-	case kernels.LinearLSE, kernels.LinearCE, kernels.LinearCEBwd: // the loss never has the logits of all tokens
+	case kernels.LinearLSE, kernels.LinearCE,
+		kernels.LinearCEBwd: // the loss never has the logits of all tokens
 	default:
 		r.Seen(module+SeenOutput, c.Out[0])
 	}

@@ -80,6 +80,9 @@ type Start struct {
 	At    func(place int) float32 // a value for each place; nil for none
 }
 
+// InitStd is the deviation of first values where a model says none.
+const InitStd = 0.02
+
 // Init fills dst, row by row, with the initial values of a region of parameter p: ones for norms (less what
 // they add to their weights), zeros for biases and adapters' B, else normal values with InitStd, divided by
 // sqrt(2·layers) for projections into the residual stream, as Megatron-LM does. Values depend on seed, name
@@ -88,7 +91,7 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	s := m.Spec
 	std := s.InitStd
 	if std == 0 {
-		std = 0.02
+		std = InitStd
 	}
 	if m.Initial != nil {
 		switch start := m.Initial(p.Name); {

@@ -55,6 +55,7 @@ func check(c *configs.Config, at configs.At) {
 	r.moments()
 	r.averaging()
 	r.tensors()
+	r.widths()
 	r.spikes()
 	r.packed()
 }

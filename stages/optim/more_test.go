@@ -30,7 +30,8 @@ func drawn(n, salt int) []float32 {
 }
 
 // trained has 200 steps of an optimizer on the gradients of that script.
-func (m *moreCase) trained(t *testing.T, b kernels.Backend, c Config) (p *tensor.Tensor, state []*tensor.Tensor) {
+func (m *moreCase) trained(t *testing.T, b kernels.Backend, c Config) (p *tensor.Tensor,
+	state []*tensor.Tensor) {
 	t.Helper()
 	o, err := c.For(Subject{Shape: m.Shape, Layer: true})
 	require.NoError(t, err)
@@ -99,7 +100,8 @@ func TestEightBits(t *testing.T) {
 	for _, x := range []struct {
 		shape []int
 		per   int
-	}{{[]int{64, 64}, 64}, {[]int{8, 4, 128}, 128}, {[]int{16, 768}, 256}, {[]int{16, 11008}, 256}, {[]int{100, 50}, 0},
+	}{{[]int{64, 64}, 64}, {[]int{8, 4, 128}, 128}, {[]int{16, 768}, 256}, {[]int{16, 11008}, 256},
+		{[]int{100, 50}, 0},
 		{[]int{63, 64}, 0}, {[]int{8192}, 0}} {
 		o, err := c.For(Subject{Shape: x.shape})
 		require.NoError(t, err)
@@ -112,14 +114,16 @@ func TestEightBits(t *testing.T) {
 		require.Equal(t, x.per, o.Form(2).Per, "%v", x.shape)
 		require.EqualValues(t, 2048+8*1024/x.per, o.StateBytes(1024))
 	}
-	_, err := Config{Name: "adamw", Moments: EightBit, Block: 256, Average: Averaging{Decay: 0.9}}.For(Subject{Shape: []int{64, 64}})
+	_, err := Config{Name: "adamw", Moments: EightBit, Block: 256,
+		Average: Averaging{Decay: 0.9}}.For(Subject{Shape: []int{64, 64}})
 	require.NoError(t, err)
 }
 
 // TestShare: the weights of schedule-free averages are the squares of the largest rates until then.
 func TestShare(t *testing.T) {
 	l := LR{Style: "constant", Max: 2, Warmup: 2}
-	require.InDeltaSlice(t, []float64{0, 1, 4. / 5, 4. / 9}, []float64{l.share(1), l.share(2), l.share(3), l.share(4)}, 1e-15)
+	require.InDeltaSlice(t, []float64{0, 1, 4. / 5, 4. / 9}, []float64{l.share(1), l.share(2), l.share(3),
+		l.share(4)}, 1e-15)
 	require.Equal(t, 0.8, l.share(3), "asked again")
 	require.Equal(t, 0.25, LR{}.share(4))
 }

@@ -27,9 +27,11 @@ func ckptDiffCommand() *cobra.Command {
 			"Megatron has saved. Two of one form are compared to the bit, by their own names. Two of different forms are compared " +
 			"by the names of Hugging Face's files: forms differ in types, so what is wider is rounded to the narrower first.",
 		Args: cobra.ExactArgs(2)}
-	like := c.Flags().String("like", "", "Hugging Face directory with config.json of the model, for a form that has none; A or B "+
-		"where it is one")
-	numbers := c.Flags().Bool("numbers", false, "compare numbers of two types in one form too: the wider rounded to the narrower")
+	like := c.Flags().String("like", "",
+		"Hugging Face directory with config.json of the model, for a form that has none; A or B "+
+			"where it is one")
+	numbers := c.Flags().Bool("numbers", false,
+		"compare numbers of two types in one form too: the wider rounded to the narrower")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		d := differ{like: *like, w: c.ErrOrStderr()}
 		defer d.close()

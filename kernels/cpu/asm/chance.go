@@ -198,7 +198,8 @@ func (e *emitter) perRun(body func(run []Mem, one Mem), many, one string) {
 
 // runMaxes emits the greatest magnitudes of runs.
 func (e *emitter) runMaxes() {
-	e.beginMove("runMaxes", "func(y, x []float32)", "is the greatest |x| of each run of 16, of which a NaN is greater than all.")
+	e.beginMove("runMaxes", "func(y, x []float32)",
+		"is the greatest |x| of each run of 16, of which a NaN is greater than all.")
 	e.perRun(func(run []Mem, one Mem) {
 		m := e.load(run[0], false)
 		e.and(integer(magnitude), m, m)
