@@ -18,6 +18,7 @@ func TestCompare(t *testing.T) {
 	dir := tinyRun(t)
 	train := func(name string, more ...string) string {
 		code, out := runIn(t, dir, nil, append([]string{"train", "run.yaml", "-q", "log.dir=" + name,
+			"log.tensors=['*.q_proj.*', '*.norm.weight_grad']", "log.tensor_steps=[1-4]",
 			"checkpoint.dir=" + name + "-ckpt", "train.steps=4"}, more...)...)
 		require.Zero(t, code, out)
 		return filepath.Join(dir, name)
@@ -33,10 +34,14 @@ func TestCompare(t *testing.T) {
 	c := compare(one, same, 0)
 	require.Equal(t, [4]int64{4, 0, 0, 0}, [4]int64{c.Steps, c.Samples, c.Loss, c.TensorsAt})
 	require.NotEmpty(t, c.Saved)
+	require.Nil(t, c.Seen)
+	require.EqualValues(t, 4, c.SeenSteps)
 	c = compare(one, rate, 1)
 	require.Equal(t, int64(0), c.Samples)
 	require.Equal(t, int64(2), c.Loss)
 	require.NotEmpty(t, c.Tensors)
+	require.EqualValues(t, 2, c.Seen.Step)
+	require.Equal(t, "model.layers.0.self_attn.q_proj.input", c.Seen.Tensor, "the first product of the step behind the update")
 	require.Contains(t, func() (keys []string) {
 		for _, k := range c.Keys {
 			keys = append(keys, k.Key)

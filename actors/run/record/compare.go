@@ -36,11 +36,15 @@ type Comparison struct {
 	Saved     []int64  `json:"saved"`
 	TensorsAt int64    `json:"tensors_part_at"`
 	Tensors   []string `json:"tensors,omitempty"`
+	// Seen is the first tensor of those that both have written down whose statistics differ, SeenSteps the last step
+	// that both have some of.
+	Seen      *Seen `json:"seen,omitempty"`
+	SeenSteps int64 `json:"seen_steps,omitempty"`
 }
 
 // Equal reports whether no number of the runs differs.
 func (c *Comparison) Equal() bool {
-	return c.Samples == 0 && c.Loss == 0 && c.Norm == 0 && c.TensorsAt == 0
+	return c.Samples == 0 && c.Loss == 0 && c.Norm == 0 && c.TensorsAt == 0 && c.Seen == nil
 }
 
 // Compare reads the folders of two runs (log.dir): settings, metrics, the samples of each step, and
@@ -64,6 +68,9 @@ func Compare(a, b string) (*Comparison, error) {
 	if c.otherData(cfg[0].Run.Data.Seed < 0) {
 		c.Samples = 1 // the ledgers have places in an order of samples, which is another
 	} else if err := c.ledgers(a, b); err != nil {
+		return nil, err
+	}
+	if err := c.seen(a, b); err != nil {
 		return nil, err
 	}
 	return c, c.checkpoints(cfg[0].Run.Checkpoint.Dir, cfg[1].Run.Checkpoint.Dir)

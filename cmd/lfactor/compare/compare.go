@@ -21,7 +21,8 @@ func Command() *cobra.Command {
 	c := &cobra.Command{Use: "compare RUN RUN",
 		Short: "Say where two runs part: settings, samples, losses, and tensors of their checkpoints",
 		Long: "RUN is a run directory (log.dir). Samples, losses and gradient norms are compared step by step to the bit, " +
-			"and the checkpoints of steps that both have, the oldest first. As with diff, the exit code is 1 if they differ.",
+			"the checkpoints of steps that both have, the oldest first, and the tensors that both have written down (log.tensors), of " +
+			"which the first that differs is named. As with diff, the exit code is 1 if they differ.",
 		Args: cobra.ExactArgs(2)}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		d, err := record.Compare(args[0], args[1])
@@ -62,6 +63,7 @@ func show(w io.Writer, d *record.Comparison) {
 		fmt.Fprintf(w, "  farthest at step %d: %.3g apart\n", d.Farthest, d.Apart)
 	}
 	fmt.Fprintf(w, "  step %d: %.9g and %.9g\n", d.Steps, d.Last[0], d.Last[1])
+	showSeen(w, d)
 	switch {
 	case len(d.Saved) == 0:
 		fmt.Fprintln(w, "tensors         no checkpoint of one step")
@@ -76,6 +78,16 @@ func show(w io.Writer, d *record.Comparison) {
 			}
 			fmt.Fprintln(w, " ", t)
 		}
+	}
+}
+
+// showSeen says which tensor of those that were written down is the first to differ.
+func showSeen(w io.Writer, d *record.Comparison) {
+	switch {
+	case d.Seen != nil:
+		fmt.Fprintf(w, "written down    part at %v\n", d.Seen)
+	case d.SeenSteps > 0:
+		fmt.Fprintf(w, "written down    the same until step %d\n", d.SeenSteps)
 	}
 }
 
