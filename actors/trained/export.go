@@ -43,8 +43,15 @@ type Exporter struct {
 	prefix string
 }
 
-// Write makes the directory dst.
+// Write makes the directory dst, with a page that says what was trained.
 func (e *Exporter) Write(dst string) error {
+	if err := e.write(dst); err != nil {
+		return err
+	}
+	return e.card(dst)
+}
+
+func (e *Exporter) write(dst string) error {
 	l := e.Cfg.Run.LoRA
 	if e.Lora != nil && l.AdaptersOnly && !l.Merge {
 		return e.allAdapters(dst)

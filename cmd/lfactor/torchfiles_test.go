@@ -22,6 +22,16 @@ func TestTorchFiles(t *testing.T) {
 		return out
 	}
 	do(0, "ckpt", "convert", "ckpt", "hf")
+	card := func() string {
+		text, err := os.ReadFile(filepath.Join(dir, "hf", "README.md"))
+		require.NoError(t, err)
+		return string(text)
+	}
+	require.Contains(t, card(), "library_name: transformers")
+	require.Regexp(t, `\| training loss of the last step \| \d\.\d{4} \|`, card())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "hf", "README.md"), []byte("mine"), 0o600))
+	do(0, "ckpt", "convert", "ckpt", "hf", "--overwrite")
+	require.Equal(t, "mine", card(), "a page that somebody else has written stays")
 	do(0, "ckpt", "convert", "ckpt", "bin", "--to", "torch")
 	do(0, "ckpt", "convert", "hf", "dcp", "--to", "dcp")
 	do(0, "ckpt", "convert", "ckpt", "megatron", "--to", "megatron", "--vocab-divisible", "96")
