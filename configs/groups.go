@@ -2,18 +2,23 @@ package configs
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lfactor/lfactor/configs/source"
 )
 
-// OptimizerGroup is parameters with rules of their own: factors on optimizer.lr and optimizer.weight_decay.
+// OptimizerGroup is parameters with rules of their own: factors on optimizer.lr and optimizer.weight_decay, and an
+// optimizer in place of optimizer.kind.
 type OptimizerGroup struct {
 	Pattern   string
 	LR, Decay float64
-	Decays    bool // Decay was given
+	Decays    bool   // Decay was given
+	Kind      string // "" for optimizer.kind
 }
 
-// ParseGroup reads one of optimizer.groups: a pattern, and lr= and decay= behind it.
+// ParseGroup reads one of optimizer.groups: a pattern, and lr=, decay= and optimizer= behind it.
 func ParseGroup(text string) (g OptimizerGroup, err error) {
 	words := strings.Fields(text)
 	if len(words) < 2 {
@@ -23,20 +28,28 @@ func ParseGroup(text string) (g OptimizerGroup, err error) {
 	given := map[string]bool{}
 	for _, w := range words[1:] {
 		key, value, _ := strings.Cut(w, "=")
+		if given[key] {
+			return g, fmt.Errorf("%q: %s stands twice", text, key)
+		}
+		given[key] = true
+		if key == "optimizer" {
+			if kinds := source.Offered(source.Optimizers); !slices.Contains(kinds, value) {
+				return g, fmt.Errorf("%q: want one of %s", w, strings.Join(kinds, ", "))
+			}
+			g.Kind = value
+			continue
+		}
 		x, err := strconv.ParseFloat(value, 64)
 		if err != nil || x < 0 || x > 1e6 {
 			return g, fmt.Errorf("%q: want lr= or decay= and a factor of at least 0", w)
 		}
-		if given[key] {
-			return g, fmt.Errorf("%q: %s stands twice", text, key)
-		}
-		switch given[key] = true; key {
+		switch key {
 		case "lr":
 			g.LR = x
 		case "decay":
 			g.Decay, g.Decays = x, true
 		default:
-			return g, fmt.Errorf("%q: a group has lr= and decay=", w)
+			return g, fmt.Errorf("%q: a group has lr=, decay= and optimizer=", w)
 		}
 	}
 	return g, nil

@@ -183,16 +183,14 @@ func (j *Design) grouped(c *configs.Config) {
 	}
 	of, parts := fit.Grouped(c), j.LRScale
 	j.LRScale = func(param string) float64 {
-		lr, _ := of(param)
+		lr := of(param).LR
 		if parts != nil {
 			lr *= parts(param)
 		}
 		return lr
 	}
-	j.DecayScale = func(param string) float64 {
-		_, decay := of(param)
-		return decay
-	}
+	j.DecayScale = func(param string) float64 { return of(param).Decay }
+	j.OptimOf = func(param string) string { return of(param).Kind }
 }
 
 // scaled puts the rules of optimizer.mup_base_width on rates, weight decay and first values.

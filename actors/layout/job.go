@@ -54,6 +54,7 @@ type Design struct {
 	Component    func(name string) ComponentPlan // in place of DType and Recompute, nil for none
 	Optim        optim.Config
 	LRScale      func(param string) float64 // factor on the learning rate; nil is 1
+	OptimOf      func(param string) string  // optimizer of a parameter, "" for that of Optim; nil for all
 	DecayScale   func(param string) float64 // and on weight decay
 	// passes over attention's scores in memory, for costs of programs that do not fuse it (grad.Options)
 	Scores float64

@@ -32,11 +32,10 @@ type Layout struct {
 	SideOf  map[string]int // the side of a parameter's mesh
 	Filled  bool           // every microbatch runs every block, on padding where it has nothing for it
 
-	Optimizer optim.Optimizer
-
-	meshes [][]grad.MeshAxis // by side
-	axes   []sideAxes        // of every group
-	groups map[groupKey]int  // places in axes
+	turning bool              // see Turning
+	meshes  [][]grad.MeshAxis // by side
+	axes    []sideAxes        // of every group
+	groups  map[groupKey]int  // places in axes
 
 	pipe  []int // pipeline rank of each stage, of a part's 0
 	split bool  // the program runs I and W apart
@@ -93,9 +92,10 @@ func New(j *Design) (*Layout, error) {
 		feet:  map[footKey]*grad.Footprint{},
 		peaks: map[float64][]int64{}}
 	var err error
-	if l.Optimizer, err = optim.Of(j.Optim); err != nil {
+	if _, err = optim.Of(j.Optim); err != nil {
 		return nil, err
 	}
+	l.turning = j.turns()
 	loops := max(1, j.Loops)
 	if l.Design.Credits == 0 {
 		l.Design.Credits = 2

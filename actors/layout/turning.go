@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/lfactor/lfactor/actors/core"
@@ -20,7 +21,11 @@ func (l *Layout) optimizer(p *grad.Param) *optim.Optimizer { return l.Design.Opt
 func (j *Design) Optimizer(p *grad.Param) *optim.Optimizer {
 	s := optim.Subject{Shape: p.Shape, Experts: p.Experts,
 		Layer: p.Block < len(j.Model.Blocks) && j.Model.Blocks[p.Block].Recompute}
-	o, err := j.Optim.For(s)
+	c := j.Optim
+	if j.OptimOf != nil {
+		c.Name = cmp.Or(j.OptimOf(p.Name), c.Name)
+	}
+	o, err := c.For(s)
 	if err != nil {
 		panic("layout: an optimizer that was found before: " + err.Error())
 	}
@@ -57,7 +62,16 @@ func (l *Layout) whole(p *ParamPlan) (axes []int) {
 
 // Turning reports whether a parameter of the run has an optimizer that needs wholes: the optimizer step then
 // has a segment more, in which directions are sent.
-func (l *Layout) Turning() bool { return l.Optimizer.Turning != nil }
+func (l *Layout) Turning() bool { return l.turning }
+
+// turns reports whether a parameter of the model has such an optimizer.
+func (j *Design) turns() bool {
+	if j.OptimOf == nil {
+		o, err := optim.Of(j.Optim)
+		return err == nil && o.Turning != nil
+	}
+	return slices.ContainsFunc(j.Model.Params(j.Lora), func(p *grad.Param) bool { return j.Optimizer(p).Turning != nil })
+}
 
 // turningGroups adds groups for directions that are sent along axes which nothing else is.
 func (l *Layout) turningGroups() {

@@ -60,16 +60,51 @@ func TestOptimizerGroups(t *testing.T) {
 		}
 	}
 	for want, groups := range map[string]string{
-		"matches nothing that is trained": `["*.nowhere lr=2"]`,
-		"both match":                      `["*.to_q.* lr=2", "*.to_q.weight lr=3"]`,
-		"has weight decay":                `["*.bias decay=2"]`,
-		"want a pattern":                  `["*.bias"]`,
-		"want lr= or decay=":              `["*.bias lr=-1"]`,
-		"a group has lr= and decay=":      `["*.bias beta=1"]`,
-		"stands twice":                    `["*.bias lr=1 lr=2"]`,
+		"matches nothing that is trained":        `["*.nowhere lr=2"]`,
+		"both match":                             `["*.to_q.* lr=2", "*.to_q.weight lr=3"]`,
+		"has weight decay":                       `["*.bias decay=2"]`,
+		"want a pattern":                         `["*.bias"]`,
+		"want lr= or decay=":                     `["*.bias lr=-1"]`,
+		"a group has lr=, decay= and optimizer=": `["*.bias beta=1"]`,
+		"stands twice":                           `["*.bias lr=1 lr=2"]`,
+		"want one of adamw,":                     `["*.bias optimizer=sloth"]`,
+		"is for all parameters":                  `["*.bias optimizer=schedule_free"]`,
 	} {
 		_, _, err := load(groups)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "optimizer.groups")
+	}
+}
+
+// TestOptimizersOfGroups: parameters of a group are trained as by its optimizer alone, whatever the others have: each of a
+// run of two optimizers has after its first step the bits that it has in a run of one, under plans too.
+func TestOptimizersOfGroups(t *testing.T) {
+	t.Parallel()
+	docs, _ := poisoned()
+	train := func(more ...string) map[string][]float32 {
+		_, dir, said, err := spikeRun(t, docs, append(more, "train.steps=1", "optimizer.clip_grad=0")...)
+		require.NoError(t, err, said)
+		return values(t, filepath.Join(dir, "saved"), 1, checkpoint.Param)
+	}
+	for _, c := range [][2]string{{"adamw", "lion"}, {"muon", "adamw"}, {"adamw", "muon"}, {"sgd", "muon"}} {
+		one, other := train("optimizer.kind="+c[0]), train("optimizer.kind="+c[1])
+		for _, plan := range []string{"plan.pp=1", "plan.pp=2"} {
+			both := train("optimizer.kind="+c[0], fmt.Sprintf(`optimizer.groups=["*.mlp.* optimizer=%s"]`, c[1]), plan)
+			for name, v := range both {
+				want := one[name]
+				if strings.Contains(name, ".mlp.") {
+					want = other[name]
+				}
+				require.InDeltaSlice(t, want, v, 1e-7, "%v %s %s", c, plan, name)
+			}
+		}
+		sharded := train("optimizer.kind="+c[0], fmt.Sprintf(`optimizer.groups=["*.mlp.* optimizer=%s"]`, c[1]), "plan.dp=2", "plan.zero=1")
+		for name, v := range sharded {
+			want := one[name]
+			if strings.Contains(name, ".mlp.") {
+				want = other[name]
+			}
+			require.InDeltaSlice(t, want, v, 2e-3, "%v %s", c, name)
+		}
 	}
 }

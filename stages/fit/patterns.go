@@ -6,6 +6,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/optim"
 )
 
 // adapters holds lora to what can be cut and what an export can name.
@@ -112,6 +113,9 @@ func (r rules) groups() {
 			of[p.Name], hits, decays = g.Pattern, hits+1, decays || p.Decay
 		}
 		switch {
+		case optim.Averages(g.Kind) && !optim.Averages(r.c.Run.Optimizer.Kind):
+			r.at(key, fmt.Sprintf("%q: %s is for all parameters, whose average is the model", text, g.Kind),
+				"set optimizer.kind to it")
 		case hits == 0:
 			r.at(key, fmt.Sprintf("%q matches nothing that is trained", g.Pattern), "name parameters as in *.weight")
 		case g.Decays && !decays:
@@ -121,15 +125,15 @@ func (r rules) groups() {
 	}
 }
 
-// Grouped gives the factors on the learning rate and on weight decay that optimizer.groups have for a parameter.
-func Grouped(c *configs.Config) func(param string) (lr, decay float64) {
+// Grouped gives the group of optimizer.groups that a parameter is of; one of factors of 1 where there is none.
+func Grouped(c *configs.Config) func(param string) configs.OptimizerGroup {
 	groups := c.Run.Optimizer.ParsedGroups()
-	return func(param string) (lr, decay float64) {
+	return func(param string) configs.OptimizerGroup {
 		for _, g := range groups {
 			if block.Match(g.Pattern, param) {
-				return g.LR, g.Decay
+				return g
 			}
 		}
-		return 1, 1
+		return configs.OptimizerGroup{LR: 1, Decay: 1}
 	}
 }
