@@ -1267,7 +1267,7 @@ l2:
 	RET
 
 // func spreadZ(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
-// Requires: AVX, AVX512F, BMI2
+// Requires: AVX, AVX512F, BMI2, MMX+
 TEXT ·spreadZ(SB), NOSPLIT, $0-88
 	MOVQ  dst_base+0(FP), AX
 	MOVQ  src_base+48(FP), CX
@@ -1298,21 +1298,23 @@ l3:
 	MOVQ  SI, R13
 
 l5:
-	TESTQ   R13, R13
-	JZ      l6
-	VMOVUPS (R9), Z0
-	VMOVUPS Z0, (R12)
-	ADDQ    $0x00000040, R9
-	ADDQ    $0x00000040, R12
-	DECQ    R13
-	JMP     l5
+	TESTQ      R13, R13
+	JZ         l6
+	PREFETCHT0 (R9)(DX*8)
+	VMOVUPS    (R9), Z0
+	VMOVUPS    Z0, (R12)
+	ADDQ       $0x00000040, R9
+	ADDQ       $0x00000040, R12
+	DECQ       R13
+	JMP        l5
 
 l6:
-	TESTQ     DI, DI
-	JZ        l7
-	VMOVUPS.Z (R9), K1, Z0
-	VMOVUPS   Z0, (R12)
-	LEAQ      (R9)(DI*4), R9
+	TESTQ      DI, DI
+	JZ         l7
+	PREFETCHT0 (R9)(DX*8)
+	VMOVUPS.Z  (R9), K1, Z0
+	VMOVUPS    Z0, (R12)
+	LEAQ       (R9)(DI*4), R9
 
 l7:
 	ADDQ R8, R10
@@ -10561,7 +10563,7 @@ l2:
 	RET
 
 // func spreadY(dst []float32, next int, width int, panels int, src []float32, ld int, rows int)
-// Requires: AVX
+// Requires: AVX, MMX+
 TEXT ·spreadY(SB), NOSPLIT, $0-88
 	MOVQ    dst_base+0(FP), AX
 	MOVQ    src_base+48(FP), CX
@@ -10593,18 +10595,20 @@ l3:
 	MOVQ  SI, R13
 
 l5:
-	TESTQ   R13, R13
-	JZ      l6
-	VMOVUPS (R9), Y1
-	VMOVUPS Y1, (R12)
-	ADDQ    $0x00000020, R9
-	ADDQ    $0x00000020, R12
-	DECQ    R13
-	JMP     l5
+	TESTQ      R13, R13
+	JZ         l6
+	PREFETCHT0 (R9)(DX*8)
+	VMOVUPS    (R9), Y1
+	VMOVUPS    Y1, (R12)
+	ADDQ       $0x00000020, R9
+	ADDQ       $0x00000020, R12
+	DECQ       R13
+	JMP        l5
 
 l6:
 	TESTQ      DI, DI
 	JZ         l7
+	PREFETCHT0 (R9)(DX*8)
 	VMASKMOVPS (R9), Y0, Y1
 	VMOVUPS    Y1, (R12)
 	LEAQ       (R9)(DI*4), R9

@@ -224,6 +224,10 @@ func (e *emitter) copyRows() {
 	e.end()
 }
 
+// rowsAhead is how many rows ahead spread asks for what it reads: rows lie on pages of their own, which the
+// processor does not foresee.
+const rowsAhead = 8
+
 // spread cuts rows into panels: whole vectors and then the rest of the width, which is stored as a whole
 // vector that the next row overwrites in part.
 func (e *emitter) spread() {
@@ -252,6 +256,7 @@ func (e *emitter) spread() {
 	Label(vector)
 	TESTQ(n, n)
 	JZ(LabelRef(part))
+	PREFETCHT0(Mem{Base: s, Index: ld, Scale: rowsAhead})
 	e.store(e.load(Mem{Base: s}, false), Mem{Base: t}, false)
 	ADDQ(U32(uint32(e.bytes())), s)
 	ADDQ(U32(uint32(e.bytes())), t)
@@ -260,6 +265,7 @@ func (e *emitter) spread() {
 	Label(part)
 	TESTQ(rest, rest)
 	JZ(LabelRef(after))
+	PREFETCHT0(Mem{Base: s, Index: ld, Scale: rowsAhead})
 	e.store(e.load(Mem{Base: s}, true), Mem{Base: t}, false)
 	LEAQ(Mem{Base: s, Index: rest, Scale: 4}, s)
 	Label(after)
