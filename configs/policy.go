@@ -1,5 +1,15 @@
 package configs
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs/source"
+)
+
 // Policy says how a policy of a robot is trained on recordings. It has no meaning for other models.
 type Policy struct {
 	Action    string   `key:"action_key" default:"action" class:"fixed" doc:"Column of a recording that has the actions."`
@@ -7,6 +17,10 @@ type Policy struct {
 	Cameras   []string `key:"cameras" class:"fixed" doc:"Cameras that the policy sees, in order; by default all, in order of their names. One that a recording lacks is left out of what the policy reads."`
 	Normalize string   `key:"normalize" default:"quantiles" oneof:"quantiles|min_max|mean_std" class:"fixed" doc:"What brings actions and states to numbers about 1, by the statistics of the data: the 1st and the 99th hundredth at -1 and 1, least and most at -1 and 1, or mean 0 and deviation 1."`
 	Padding   bool     `key:"learn_padding" default:"true" class:"fixed" doc:"Actions behind the end of an episode are learnt too: the last one, held, as lerobot trains Pi0.5; false leaves them out of the loss."`
+
+	Actions   string   `key:"actions" default:"absolute" oneof:"absolute|relative|delta" class:"fixed" doc:"What the numbers of actions are to the policy: those of the recordings; relative to the state of the step that is observed, number by number; or the first relative to that state and each further one to the action before. Statistics are then those of what is learnt, of all frames."`
+	Absolute  []int    `key:"absolute" class:"fixed" doc:"Numbers of an action, counted from 0, that stay as recordings have them where policy.actions are relative or delta: a gripper's, say."`
+	Rotations []string `key:"rotations" class:"fixed" doc:"Rotations among the numbers of actions and states: action or state, the place of the first number, counted from 0, the form in the recordings and the form to learn, as 'action 3 euler 6d'. Forms are euler (angles in radians about the fixed axes x, y and z in that order), axis_angle (radians), quaternion (x, y, z, w), 6d (the first two columns of the matrix) and matrix (by rows)."`
 
 	Crop       float64 `key:"crop" default:"1" min:"0.1" max:"1" class:"fixed" doc:"Share of a view's height and width that a sample is trained on, from a place of its own, brought to the whole size again; 1 is the view as it is. A policy acts on whole views."`
 	Brightness float64 `key:"brightness" default:"0" min:"0" max:"1" class:"fixed" doc:"What a sample's views are made brighter or darker by at most."`
@@ -29,4 +43,67 @@ func (p *Policy) Check(at faults) {
 		}
 		seen[c] = true
 	}
+	p.checkActions(at)
 }
+
+// checkActions holds what is said of the numbers of actions together.
+func (p *Policy) checkActions(at faults) {
+	ends := map[string]map[int]bool{"action": {}, "state": {}}
+	for _, text := range p.Rotations {
+		r, err := ParseRotation(text)
+		if err != nil {
+			at.fault("policy.rotations", err.Error(), "write it as 'action 3 euler 6d'")
+			return
+		}
+		for i := range rotationForms[r.From] {
+			if n := r.At + i; ends[r.Of][n] {
+				at.fault("policy.rotations", fmt.Sprintf("number %d of the %s is in two rotations", n, r.Of), "")
+				return
+			}
+			ends[r.Of][r.At+i] = true
+		}
+	}
+	if len(p.Absolute) > 0 && p.Actions == "absolute" {
+		at.fault("policy.absolute", "policy.actions is absolute: all numbers are", "set policy.actions, or leave it out")
+	}
+	for _, n := range p.Absolute {
+		switch {
+		case n < 0:
+			at.fault("policy.absolute", fmt.Sprintf("number %d, and numbers are counted from 0", n), "")
+		case ends["action"][n]:
+			at.fault("policy.absolute", fmt.Sprintf("number %d is one of a rotation, which turns as a whole", n), "")
+		}
+	}
+}
+
+// Rotation is a rotation among the numbers of an action or a state.
+type Rotation struct {
+	Of       string // action or state
+	At       int    // its first number, counted from 0
+	From, To string // forms in recordings and to the policy
+}
+
+// rotationForms are how many numbers a rotation has in each form.
+var rotationForms = map[string]int{"6d": 6, "matrix": 9, "quaternion": 4, "axis_angle": 3, "euler": 3}
+
+// ParseRotation reads an entry of policy.rotations.
+func ParseRotation(text string) (r Rotation, err error) {
+	words := strings.Fields(text)
+	if len(words) != 4 || words[0] != "action" && words[0] != "state" {
+		return r, fmt.Errorf("%s names no rotation", source.Quoted(text))
+	}
+	n, err := strconv.Atoi(words[1])
+	if err != nil || n < 0 || n > 1<<16 {
+		return r, fmt.Errorf("%s: %s is no place of a number", source.Quoted(text), source.Quoted(words[1]))
+	}
+	for _, form := range words[2:] {
+		if rotationForms[form] == 0 {
+			return r, fmt.Errorf("%s: %s is none of the forms %s", source.Quoted(text), source.Quoted(form),
+				strings.Join(slices.Sorted(maps.Keys(rotationForms)), ", "))
+		}
+	}
+	return Rotation{words[0], n, words[2], words[3]}, nil
+}
+
+// Len is how many numbers a rotation has in a form.
+func (Rotation) Len(form string) int { return rotationForms[form] }

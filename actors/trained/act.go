@@ -102,9 +102,9 @@ type Abilities struct {
 func (a *Actor) Abilities() Abilities {
 	x := a.x
 	from, to := x.given()
-	return Abilities{State: x.Policy.State, Numbers: len(x.Scale.State.Mid), Cameras: x.Policy.Cameras,
-		Size: x.Size, Chunk: to - from, Width: len(x.Scale.Action.Mid), Steps: x.D.Sight.Observed(),
-		Joins: !x.D.Once && x.D.Scheduler == nil}
+	return Abilities{State: x.Policy.State, Numbers: x.raw[0], Cameras: x.Policy.Cameras,
+		Size: x.Size, Chunk: to - from, Width: x.raw[1], Steps: x.D.Sight.Observed(),
+		Joins: !x.D.Once && x.D.Scheduler == nil && !x.motion.shifts()}
 }
 
 // given are the actions of a chunk that a policy gives, [from, to): those of steps before the present one
@@ -120,6 +120,7 @@ func (x *Robots) given() (from, to int) {
 // Ask is a robot's question, ready for the policy.
 type Ask struct {
 	sight *family.Encoded
+	state []float64 // that actions are told relative to
 	seed  uint64
 	Join  *Join // the chunk under way that the actions are to go on from, nil for none
 }
@@ -133,7 +134,7 @@ type Chunk struct {
 // Ask prepares what a robot sees. It is safe for concurrent use.
 func (a *Actor) Ask(r Seen) (Ask, error) {
 	e, err := a.x.See(r.Task, append(slices.Clone(r.Before), Look{r.State, r.Views})...)
-	return Ask{sight: e, seed: r.Seed}, err
+	return Ask{sight: e, state: slices.Clone(r.State), seed: r.Seed}, err
 }
 
 // Act gives the next actions of each robot, [chunk][numbers], as lerobot's Pi0.5 does: steps of Euler
@@ -179,6 +180,7 @@ func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
 			out[i].scaled = append(out[i].scaled, v)
 			out[i].Actions = append(out[i].Actions, a.x.Scale.Action.Back(v))
 		}
+		out[i].Actions = a.x.motion.act(asks[i].state, out[i].Actions)
 	}
 	return out, nil
 }

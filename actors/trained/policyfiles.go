@@ -39,6 +39,9 @@ var normModes = map[string]string{"quantiles": "QUANTILES", "min_max": "MIN_MAX"
 // policy writes a policy of a robot as lerobot keeps it, with the tokenizer of what it is told.
 func (e *Exporter) policy(dst string) error {
 	d := e.Model.Denoiser
+	if err := refuseMotion(&e.Cfg.Run.Policy); err != nil {
+		return err
+	}
 	x, err := NewRobots(e.Cfg, d)
 	if err != nil {
 		return err
@@ -249,6 +252,9 @@ func (x *Robots) statistics(dst, stem string) error {
 func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	x := &Robots{D: d, Seed: uint64(cfg.Run.Train.Seed), Policy: cfg.Run.Policy, Chunk: d.Chunk, Begin: -1,
 		Size: d.Sight.Seen()}
+	if err := refuseMotion(&x.Policy); err != nil {
+		return nil, err
+	}
 	b, err := os.ReadFile(filepath.Join(dir, preprocessor+".json"))
 	if err != nil {
 		return nil,
@@ -278,6 +284,7 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 		if err := x.scaled(filepath.Join(dir, s.State), s.Config.Modes); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.State, err)
 		}
+		x.raw = [2]int{len(x.Scale.State.Mid), len(x.Scale.Action.Mid)}
 		if d.Real = len(x.Scale.Action.Mid); d.Sight.Whole() {
 			return x, x.whole(cfg)
 		}

@@ -27,6 +27,8 @@ type Robots struct {
 	Seed   uint64
 	Policy configs.Policy
 	Scale  RobotScale
+	motion motion
+	raw    [2]int               // numbers of a state and of an action, as robots have them
 	stats  [2]format.RobotStats // of states and of actions
 	sets   []*robotSet          // of data.paths; nil for a policy's own folder
 	colour [][2][3]float64      // mean and deviation of each camera's colours; nil for ImageNet's
@@ -85,21 +87,18 @@ func (a Affine) Back(v []float64) []float64 {
 	return out
 }
 
-// robotSet is what a data set says of its robot.
-type robotSet struct {
-	name    string
-	scale   RobotScale
-	stats   [2]format.RobotStats // of states and of actions
-	cameras []string
-}
-
 // NewRobots reads what a run says of a policy and of its recordings. The numbers of each data set are scaled
 // by its own statistics, so that robots of several kinds may be learnt together: their actions may have
 // unequally many numbers, and cameras that one of them lacks are left out of what the policy reads.
 func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	c := &cfg.Run
 	x := &Robots{D: d, Seed: uint64(c.Train.Seed), Policy: c.Policy, Chunk: d.Chunk, Begin: -1,
-		Size: d.Sight.Seen()}
+		Size: d.Sight.Seen(), motion: newMotion(&c.Policy)}
+	if x.motion.how == "delta" && d.Executed > 0 {
+		return nil, cfg.Fault("policy.actions",
+			"delta, and a chunk of this model begins before the step whose "+
+				"state is observed", "take relative")
+	}
 	if len(c.Data.Paths) == 0 {
 		return nil, cfg.Fault("data.paths",
 			"no data set: the numbers of a policy are scaled by its statistics",
@@ -107,7 +106,7 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	}
 	var cameras []string
 	for _, p := range c.Data.Paths {
-		set, err := openRobotSet(cfg, p.Path)
+		set, err := x.open(cfg, p.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -144,51 +143,6 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 		return x, nil
 	}
 	return x, x.words(cfg)
-}
-
-// openRobotSet reads a data set's statistics.
-func openRobotSet(cfg *configs.Config, path string) (*robotSet, error) {
-	l, err := format.OpenRobots(path, dataset.Options{Robot: dataset.RobotKeys{Action: cfg.Run.Policy.Action,
-		State: cfg.Run.Policy.State}})
-	if err != nil {
-		return nil, cfg.Fault("data.paths", err.Error(), "")
-	}
-	defer l.Close() //nolint:errcheck // it was read only
-	stats, err := l.Stats()
-	if err != nil {
-		return nil, cfg.Fault("data.paths", err.Error(), "")
-	}
-	set, c := &robotSet{name: l.Name(), cameras: l.Cameras()}, &cfg.Run
-	for i, s := range []struct {
-		key, column string
-		to          *Affine
-	}{{"policy.state_key", c.Policy.State, &set.scale.State}, {"policy.action_key", c.Policy.Action,
-		&set.scale.Action}} {
-		have, ok := stats[s.column]
-		if !ok {
-			return nil, cfg.Fault(s.key, fmt.Sprintf("the statistics of %s have no %q", l.Name(), s.column),
-				"")
-		}
-		set.stats[i] = have
-		if *s.to, err = NewAffine(have, c.Policy.Normalize); err != nil {
-			return nil, cfg.Fault("policy.normalize", fmt.Sprintf("%s of %s: %v", s.column, l.Name(), err),
-				"take another one")
-		}
-	}
-	return set, nil
-}
-
-// as takes the numbers of a data set's robot for those of robots that are asked about.
-func (x *Robots) as(set *robotSet) { x.Scale, x.stats = set.scale, set.stats }
-
-// of is the scale of the data set called name: the first one's for others, as those of data.valid are.
-func (x *Robots) of(name string) RobotScale {
-	for _, s := range x.sets {
-		if s.name == name {
-			return s.scale
-		}
-	}
-	return x.Scale
 }
 
 // whole holds recordings to a policy that reads views whole and states as numbers, and no words.
@@ -251,9 +205,13 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if len(f.Actions) != x.Chunk {
 		return nil, 0, fmt.Errorf("%d actions, and the model gives %d at once", len(f.Actions), x.Chunk)
 	}
+	actions, err := x.motion.learn(f.State, f.Actions)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", x.Policy.Action, err)
+	}
 	w := x.D.Width()
 	e.X0 = make([]float32, x.Chunk*w)
-	for k, a := range f.Actions {
+	for k, a := range actions {
 		scaled, err := scale.Action.Of(a)
 		if err != nil {
 			return nil, 0, fmt.Errorf("%s: %w", x.Policy.Action, err)
@@ -326,7 +284,10 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*fa
 			}
 			e.Views[k*v.Cameras()+i] = planes
 		}
-		state, err := scale.State.Of(l.State)
+		state, err := x.motion.read(l.State)
+		if err == nil {
+			state, err = scale.State.Of(state)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", x.Policy.State, err)
 		}

@@ -129,7 +129,8 @@ func (r *robotFrames) Read(i int64) (dataset.Document, error) {
 }
 
 // here reads what is observed in frame n of an episode, and the task; why is what is wrong with it.
-func (r *robotFrames) here(f *RobotFrame, look *RobotLook, e *lerobotEpisode, row []byte, n int64) (why string) {
+func (r *robotFrames) here(f *RobotFrame, look *RobotLook, e *lerobotEpisode, row []byte,
+	n int64) (why string) {
 	if look.State, why = numbers(row, cmp.Or(r.o.Robot.State, "observation.state")); why != "" {
 		return why
 	}
@@ -218,7 +219,8 @@ func (l *LeRobot) Stats() (map[string]RobotStats, error) {
 	}
 	lines, err := openJSON(filepath.Join(l.dir, "meta", "episodes_stats.jsonl"), l.o)
 	if err != nil {
-		return nil, fmt.Errorf("%s has neither meta/stats.json nor meta/episodes_stats.jsonl: %w", l.dir, err)
+		return nil, fmt.Errorf("%s has neither meta/stats.json nor meta/episodes_stats.jsonl: %w", l.dir,
+			err)
 	}
 	defer lines.Close()
 	sums := map[string]*pooled{}
@@ -261,6 +263,44 @@ func statsOf(b []byte) (map[string]RobotStats, error) {
 		}
 	}
 	return out, nil
+}
+
+// Steps implements Robots.
+func (l *LeRobot) Steps() (n int64) {
+	for _, e := range l.episodes {
+		n += e.Length
+	}
+	return n
+}
+
+// Numbers implements Robots.
+func (l *LeRobot) Numbers(each func(states, actions [][]float64)) error {
+	for _, e := range l.episodes {
+		t, err := l.tables.get(filepath.Join(l.dir, e.file))
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		var states, actions [][]float64
+		for k := range min(e.Length, t.Len()-e.row) {
+			row, _, err := t.Record(e.row + k)
+			if err != nil {
+				return err
+			}
+			state, why := numbers(row, cmp.Or(l.o.Robot.State, "observation.state"))
+			action, further := numbers(row, cmp.Or(l.o.Robot.Action, "action"))
+			if why != "" || further != "" {
+				break
+			}
+			states, actions = append(states, state), append(actions, action)
+		}
+		if int64(len(states)) == e.Length && e.Length > 0 {
+			each(states, actions)
+		}
+	}
+	return nil
 }
 
 // pooled adds up statistics of episodes.

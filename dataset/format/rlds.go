@@ -419,6 +419,10 @@ type Robots interface {
 	dataset.Source
 	Cameras() []string
 	Stats() (map[string]RobotStats, error)
+	Steps() int64 // of all episodes
+	// Numbers gives the states and the actions of each episode, [steps][numbers], in order. An episode that
+	// cannot be read is left out.
+	Numbers(each func(states, actions [][]float64)) error
 }
 
 // OpenRobots opens a data set of recordings, of RLDS or LeRobot.
@@ -428,6 +432,41 @@ func OpenRobots(dir string, o dataset.Options) (Robots, error) {
 	}
 	return OpenLeRobot(dir, o)
 }
+
+// Steps implements Robots.
+func (r *RLDS) Steps() int64 { return r.from[len(r.from)-1] }
+
+// Numbers implements Robots.
+func (r *RLDS) Numbers(each func(states, actions [][]float64)) error {
+	for _, e := range r.episodes {
+		if e.place.size > r.o.Limit() {
+			continue
+		}
+		features, steps, err := r.episode(e)
+		if err != nil {
+			continue
+		}
+		rows := func(name string) (out [][]float64) {
+			c, ok := r.columns[name]
+			if !ok || features[c.key] == nil {
+				return nil
+			}
+			all := features[c.key].numbers()
+			for k := range min(int(steps), len(all)/c.width) {
+				out = append(out, all[k*c.width:(k+1)*c.width])
+			}
+			return out
+		}
+		if s, a := rows(r.state()), rows(r.action()); len(s) == len(a) {
+			each(s, a)
+		}
+	}
+	return nil
+}
+
+// StatsOf are the statistics of columns of numbers, each by itself, with quantiles between the numbers around them, as
+// NumPy's are. The columns are sorted.
+func StatsOf(columns [][]float64) RobotStats { return statsOfColumns(columns) }
 
 // statsOfColumns are the statistics of columns of numbers, each by itself; quantiles lie between the numbers
 // around them, as NumPy's do. The columns are sorted.

@@ -1,0 +1,94 @@
+package trained
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+)
+
+// robotSet is what a data set says of its robot.
+type robotSet struct {
+	name    string
+	scale   RobotScale
+	stats   [2]format.RobotStats // of states and of actions
+	raw     [2]int               // numbers of a state and of an action, as robots have them
+	cameras []string
+}
+
+// open reads a data set's statistics.
+func (x *Robots) open(cfg *configs.Config, path string) (*robotSet, error) {
+	l, err := format.OpenRobots(path, dataset.Options{Robot: dataset.RobotKeys{Action: cfg.Run.Policy.Action,
+		State: cfg.Run.Policy.State}})
+	if err != nil {
+		return nil, cfg.Fault("data.paths", err.Error(), "")
+	}
+	defer l.Close() //nolint:errcheck // it was read only
+	stats, err := l.Stats()
+	if err != nil {
+		return nil, cfg.Fault("data.paths", err.Error(), "")
+	}
+	set, c := &robotSet{name: l.Name(), cameras: l.Cameras()}, &cfg.Run
+	columns := []struct {
+		key, column string
+		to          *Affine
+	}{{"policy.state_key", c.Policy.State, &set.scale.State}, {"policy.action_key", c.Policy.Action,
+		&set.scale.Action}}
+	for i, s := range columns {
+		have, ok := stats[s.column]
+		if !ok {
+			return nil, cfg.Fault(s.key, fmt.Sprintf("the statistics of %s have no %q", l.Name(), s.column),
+				"")
+		}
+		set.stats[i], set.raw[i] = have, len(have.Mean)
+	}
+	if x.motion.moves() {
+		if err := x.moved(cfg, l, set); err != nil {
+			return nil, err
+		}
+	}
+	for i, s := range columns {
+		if *s.to, err = NewAffine(set.stats[i], c.Policy.Normalize); err != nil {
+			return nil, cfg.Fault("policy.normalize", fmt.Sprintf("%s of %s: %v", s.column, l.Name(), err),
+				"take another one")
+		}
+	}
+	return set, nil
+}
+
+// as takes the numbers of a data set's robot for those of robots that are asked about.
+func (x *Robots) as(set *robotSet) { x.Scale, x.stats, x.raw = set.scale, set.stats, set.raw }
+
+// moved holds what a policy learns of actions to a data set's robot, and makes the statistics of it.
+func (x *Robots) moved(cfg *configs.Config, l format.Robots, set *robotSet) (err error) {
+	x.motion.check(set.raw[0], set.raw[1], func(key, why, try string) {
+		if err == nil {
+			err = cfg.Fault(key, fmt.Sprintf("%s: %s", l.Name(), why), try)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	chunk, past := x.Chunk, 0
+	if x.D.Executed > 0 {
+		past = x.D.Sight.Observed() - 1
+	}
+	if !x.motion.shifts() { // an action is the same in every chunk: statistics are of frames, as a data set's own are
+		chunk, past = 1, 0
+	}
+	if set.stats, err = x.motion.statistics(l, chunk, past, x.Policy.Padding && !x.D.Masked); err != nil {
+		return cfg.Fault("policy.actions", err.Error(), "")
+	}
+	return nil
+}
+
+// of is the scale of the data set called name: the first one's for others, as those of data.valid are.
+func (x *Robots) of(name string) RobotScale {
+	for _, s := range x.sets {
+		if s.name == name {
+			return s.scale
+		}
+	}
+	return x.Scale
+}
