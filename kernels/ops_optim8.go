@@ -145,11 +145,11 @@ func (d *dynamic) first(low, high float32, b int) float32 {
 
 // find is the place of a number of [-1, 1].
 func (d *dynamic) find(x float32) uint8 {
-	i := math.Float32bits(x) >> 16
-	if x >= d.edge[i] {
-		return d.place[i] + 1
+	i, up := math.Float32bits(x)>>16, uint8(0)
+	if x >= d.edge[i] { // without a branch, which would be guessed wrong every other time
+		up = 1
 	}
-	return d.place[i]
+	return d.place[i] + up
 }
 
 // AdamW8Hyper are the scalars of an update by AdamW8, in float32.
@@ -177,13 +177,15 @@ func AdamW8Block(c *Call, k *AdamW8Hyper, i int, room []float32) {
 	m, v := room[:n], room[n:2*n]
 	ds, du := dynamicSigned(), dynamicUnsigned()
 	mostM, mostV := float32(EightLeast), float32(EightLeast)
-	for j := range g {
-		x := float32(g[j] * k.factor)
-		a, b := float32(ds.of[cm[j]]*sm[i]), float32(du.of[cv[j]]*sv[i])
-		a += float32(k.m1 * float32(x-a))
-		b = float32(k.beta2*b) + float32(float32(k.m2*x)*x)
-		p[j] = float32(p[j]*k.keep) - float32(float32(k.step*a)/
-			float32(float32(float32(math.Sqrt(float64(b)))*k.rootInv)+k.eps))
+	p, cm, cv, m, v = p[:len(g)], cm[:len(g)], cv[:len(g)], m[:len(g)], v[:len(g)]
+	scaleM, scaleV, h := sm[i], sv[i], *k
+	for j, x := range g {
+		x = float32(x * h.factor)
+		a, b := float32(ds.of[cm[j]]*scaleM), float32(du.of[cv[j]]*scaleV)
+		a += float32(h.m1 * float32(x-a))
+		b = float32(h.beta2*b) + float32(float32(h.m2*x)*x)
+		p[j] = float32(p[j]*h.keep) - float32(float32(h.step*a)/
+			float32(float32(float32(math.Sqrt(float64(b)))*h.rootInv)+h.eps))
 		m[j], v[j] = a, b
 		mostM, mostV = max(mostM, a, -a), max(mostV, b)
 	}
