@@ -52,6 +52,14 @@ var overridePattern = regexp.MustCompile(`^(\+{0,2})([A-Za-z_][A-Za-z0-9_-]*(?:\
 
 // readArgs enters overrides and flags.
 func (l *loader) readArgs(args []string) {
+	args, notes, faults := loong.Embodied(args)
+	l.c.Notices = append(l.c.Notices, notes...)
+	for _, f := range faults {
+		l.fail(Origin{Layer: source.LayerFlag, Text: f.Flag}, "", f.Why, f.Try)
+		if args == nil { // nothing more was read
+			l.failed["model.path"], l.failed["data.paths"] = true, true
+		}
+	}
 	l.script = isLoong(args)
 	var idle []string
 	for i := 0; i < len(args); {

@@ -155,7 +155,7 @@ func notAModel(root *hydra.Node, class string) string {
 	case m != nil && m.Kids != nil && class == "" && m.At("foundation") == nil &&
 		m.At("image_encoder") == nil && m.At("image_projector") == nil:
 		return "has neither model.foundation nor model.image_encoder nor model.image_projector: it is " +
-			"not a model of language and images" + otherKinds[m.Text("model_type")]
+			"not a model of language and images" + otherKind(m.Text("model_type"))
 	case root.At("args") != nil && class == "":
 		return conversion
 	case strings.HasSuffix(class, "LoraConfig"):

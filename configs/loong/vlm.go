@@ -109,13 +109,7 @@ func (l *Reader) composed(root, m *hydra.Node) {
 
 // otherKinds are kinds of models below model that are no models of language and images, with what they
 // are.
-var otherKinds = map[string]string{
-	"pi05": ", but a policy for robots (Pi0.5)", "xvla": ", but a policy for robots (X-VLA)",
-	"fastwam": ", but a policy for robots (FastWAM)",
-	"cosmos3": ", but a policy for robots (Cosmos 3)", "dreamzero": ", but a policy for robots (DreamZero)",
-	"lingbot_va": ", but a policy for robots (LingBot-VA)",
-	"groot_n1_6": ", but a policy for robots (GR00T)", "groot_n1_7": ", but a policy for robots (GR00T)",
-}
+var otherKinds = map[string]string{}
 
 // part says whether a part is there.
 func (v *vlm) part(name string, n *hydra.Node, include string) bool {

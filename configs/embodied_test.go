@@ -1,0 +1,108 @@
+package configs
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// embodied is what bench/golden/embodied_launch.py read of LoongForge's policies.
+type embodied struct {
+	Lines []launchLine
+	Files map[string]string
+}
+
+func readEmbodied(t *testing.T) (have embodied) {
+	t.Helper()
+	b, err := os.ReadFile("testdata/embodied.json")
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &have))
+	return have
+}
+
+// TestEmbodiedLines: of the launch lines of LoongForge's policies those of Pi0.5 are accepted, and each
+// of the others is refused for its model alone.
+func TestEmbodiedLines(t *testing.T) {
+	accepted, refused := 0, map[string]int{}
+	for _, l := range readEmbodied(t).Lines {
+		c, err := Load(Request{Args: l.Args})
+		if err == nil {
+			accepted++
+			require.Equal(t, "pi05", c.Model.ModelType, l.Script)
+			require.Equal(t, 50, c.Run.Data.SeqLen)
+			continue
+		}
+		require.NotContains(t, err.Error(), "\n", l.Script)
+		who, why, _ := strings.Cut(strings.TrimPrefix(err.Error(), "--model-name: "), ", ")
+		require.Contains(t, why, "is not there; docs/policies.md says which policies there are")
+		refused[who]++
+	}
+	require.Equal(t, 3, accepted)
+	require.Equal(t, map[string]int{"X-VLA": 1, "GR00T": 2, "FastWAM": 2, "LingBot-VA": 2, "DreamZero": 4,
+		"Cosmos3": 1}, refused)
+}
+
+// TestEmbodiedFiles: model files of LoongForge's policies are refused with what they are, and what there
+// is here.
+func TestEmbodiedFiles(t *testing.T) {
+	here := 0
+	for name, text := range readEmbodied(t).Files {
+		f := filepath.Join(t.TempDir(), filepath.Base(name))
+		require.NoError(t, os.WriteFile(f, []byte(text), 0o644))
+		_, err := Load(Request{File: f, Args: []string{"data.paths=[x]"}})
+		require.ErrorContains(t, err, "but a policy of robots, ", name)
+		if strings.Contains(err.Error(), "set model.name to pi/0.5") {
+			here++
+			require.Equal(t, "pi05.yaml", name)
+			continue
+		}
+		require.ErrorContains(t, err, "is not there", name)
+	}
+	require.Equal(t, 1, here)
+}
+
+// TestEmbodiedFlags: LoongForge's defaults and values become this program's, and what has no meaning here
+// is refused with its flag.
+func TestEmbodiedFlags(t *testing.T) {
+	line := func(more ...string) []string {
+		return append([]string{"--model-name", "pi05", "--trainer-type", "FinetuneTrainer",
+			"--dataset-path", "set",
+			"--tokenizer-path", "words"}, more...)
+	}
+	c, err := Load(Request{Args: line("--per-device-batch-size=6", "--gradient-accumulation-steps", "2",
+		"plan.dp=2",
+		"--output_dir", "saved", "--save-interval", "10")})
+	require.NoError(t, err)
+	r := &c.Run
+	require.Equal(t, []any{6, 24, 2, 3, "bf16", 150000, 2000, 2.5e-5, 1e-6, 0.01, 1.0, 3047, "cosine",
+		"saved", 10, "set", "words"},
+		[]any{r.Train.MicroBatch, r.Train.GlobalBatch, r.Plan.DP, r.Plan.Zero, r.Train.Precision,
+			r.Train.Steps,
+			r.Schedule.WarmupSteps, r.Optimizer.LR, r.Optimizer.MinLR, r.Optimizer.WeightDecay,
+			r.Optimizer.ClipGrad,
+			r.Train.Seed, r.Schedule.Kind, r.Checkpoint.Dir, r.Checkpoint.Interval, r.Data.Paths[0].Path,
+			r.Data.Tokenizer})
+	c, err = Load(Request{Args: line("--distributed-strategy", "ddp", "--dtype", "float32",
+		"--lr-decay-style",
+		"constant_with_warmup")})
+	require.NoError(t, err)
+	require.Equal(t, []any{0, "fp32", "constant"}, []any{c.Run.Plan.Zero, c.Run.Train.Precision,
+		c.Run.Schedule.Kind})
+	for flag, want := range map[string]string{
+		"--dataset-format hdf5_datasets":        `--dataset-format: "hdf5_datasets" is not there: lerobot_datasets is`,
+		"--dataset-strategy dreamzero":          `"dreamzero" is not there: default is`,
+		"--optimizer SGD":                       `"SGD" is not there`,
+		"--lr-decay-style lambda_linear":        `"lambda_linear" is not there`,
+		"--per-device-batch-size none":          `--per-device-batch-size: "none", want a number above 0`,
+		"--loss-spike-threshold 100":            "--loss-spike-threshold: unknown flag",
+		"--model-name pi9":                      `"pi9" is none of LoongForge's policies`,
+		"--trainer-type LingBotFinetuneTrainer": "FinetuneTrainer is",
+	} {
+		_, err := Load(Request{Args: line(strings.Fields(flag)...)})
+		require.ErrorContains(t, err, want, flag)
+	}
+}

@@ -1,0 +1,247 @@
+package loong
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Fault is what is wrong with a flag.
+type Fault struct{ Flag, Why, Try string }
+
+// The flags by which a command line is known for one of LoongForge's trainer of policies, which has names
+// and defaults of its own.
+var embodiedMarks = []string{"--trainer-type", "--dataset-format"}
+
+const groot = "GR00T, whose diffusion transformer reads taps of a vision-language model, is not there"
+
+// embodiedModels are LoongForge's policies: the published model that is one, or why there is none.
+var embodiedModels = []struct{ begins, name, why string }{
+	{"pi05", "pi/0.5", ""},
+	{"xvla", "", "X-VLA, a model of Florence-2 with soft prompts, is not there"},
+	{"gr00t", "", groot}, {"groot", "", groot},
+	{"fastwam", "", "FastWAM, which joins Wan 2.2 and an expert of actions, is not there"},
+	{"lingbot_va", "", "LingBot-VA, a causal video model with actions, is not there"},
+	{"dreamzero", "", "DreamZero, a causal video model with actions, is not there"},
+	{"cosmos3", "", "Cosmos3, two towers of Qwen3-VL with actions, is not there"},
+}
+
+// embodiedUsual are defaults of LoongForge's that are others here.
+var embodiedUsual = [][2]string{{"train-iters", "150000"}, {"save-interval", "10000"}, {"seed", "3047"},
+	{"lr-base", "2.5e-5"}, {"lr-decay-style", "cosine_with_min_lr"}, {"lr-warmup-iters", "2000"},
+	{"min-lr", "1e-6"},
+	{"clip-grad", "1.0"}, {"weight-decay", "0.01"}, {"adam-beta1", "0.9"}, {"adam-beta2", "0.95"},
+	{"adam-eps", "1e-8"}, {"per-device-batch-size", "4"}, {"gradient-accumulation-steps", "1"},
+	{"distributed-strategy", "fsdp"}, {"dtype", "bfloat16"},
+	{"weight-decay-grouping", "all"}}
+
+// embodiedAlike have the same name and meaning here.
+var embodiedAlike = strings.Fields("train-iters seed lr-warmup-iters min-lr clip-grad weight-decay adam-beta1 adam-beta2 " +
+	"adam-eps log-interval pretrained-checkpoint tensorboard-dir lr-decay-iters")
+
+// embodiedNames have another name here.
+var embodiedNames = map[string]string{"lr-base": "lr", "output-dir": "save", "dataset-path": "data-path"}
+
+// embodiedIdle say how LoongForge gets to what happens here anyway.
+var embodiedIdle = strings.Fields("robot-type num-workers lerobotdataset-version video-backend " +
+	"dataloader-multiprocessing-context dataloader-seed-workers batch-drop-last ddp-find-unused-parameters " +
+	"no-ddp-find-unused-parameters ddp-static-graph ddp-gradient-as-bucket-view no-ddp-broadcast-buffers " +
+	"ddp-bucket-cap-mb no-dynamo-optimize-ddp zero-parameters-as-bucket-view init-on-meta deterministic-mode")
+
+// embodiedValues are flags of which some values have a meaning here, and the arguments that say it.
+var embodiedValues = map[string]map[string][]string{
+	"trainer-type":     {"FinetuneTrainer": nil},
+	"dataset-format":   {"lerobot_datasets": nil},
+	"dataset-strategy": {"default": nil},
+	"save-format":      {"safetensors": nil},
+	"lr-decay-style": {"cosine_with_min_lr": {"--lr-decay-style", "cosine"}, "cosine": {"--lr-decay-style",
+		"cosine"},
+		"constant_with_warmup": {"--lr-decay-style", "constant"}, "linear": {"--lr-decay-style", "linear"}},
+	"optimizer": {"AdamW": nil, "TorchFusedAdamW": nil, "TEFusedAdamW": nil,
+		"ApexFusedAdamW": nil},
+	"dtype":                 {"bfloat16": {"--bf16"}, "float32": nil},
+	"distributed-strategy":  {"fsdp": {"plan.zero=3"}, "ddp": nil},
+	"weight-decay-grouping": {"all": nil, "bias_norm": nil},
+}
+
+// Embodied makes of a command line of LoongForge's trainer of policies one of this program's, with notes
+// of what is otherwise here; other command lines are given back as they are. A policy that there is none
+// of here is the only fault of its line: what else it says is about that.
+func Embodied(args []string) (out, notes []string, faults []Fault) {
+	if !slices.ContainsFunc(args, func(a string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return slices.Contains(embodiedMarks, name)
+	}) {
+		return args, nil, nil
+	}
+	given, own := embodiedFlags(args)
+	for _, u := range embodiedUsual {
+		if _, ok := given[u[0]]; !ok {
+			given[u[0]] = u[1]
+			own = append(own, u[0])
+		}
+	}
+	e := &embodied{given: given}
+	if !e.model() {
+		return nil, nil, e.faults
+	}
+	for _, name := range own {
+		e.flag(name)
+	}
+	e.batch(args)
+	return append(e.out, embodiedRest(args)...), e.notes, e.faults
+}
+
+// embodiedFlags are the flags of a command line with their values, and their names in order.
+func embodiedFlags(args []string) (given map[string]string, names []string) {
+	given = map[string]string{}
+	for i := 0; i < len(args); i++ {
+		name, ok := strings.CutPrefix(args[i], "--")
+		if !ok {
+			continue
+		}
+		name, value, inline := strings.Cut(name, "=")
+		name = strings.ReplaceAll(name, "_", "-")
+		if !inline && i+1 < len(args) && embodiedValue(args[i+1]) {
+			i++
+			value = args[i]
+		}
+		if _, again := given[name]; !again {
+			names = append(names, name)
+		}
+		given[name] = value
+	}
+	return given, names
+}
+
+// embodiedValue reports whether an argument is a flag's value: overrides, which have a key before "=",
+// are not.
+func embodiedValue(arg string) bool {
+	key, _, override := strings.Cut(arg, "=")
+	return !strings.HasPrefix(arg, "--") && !(override && strings.Contains(key, "."))
+}
+
+// embodiedRest are the overrides of a command line.
+func embodiedRest(args []string) (out []string) {
+	for _, a := range args {
+		if !strings.HasPrefix(a, "--") && !embodiedValue(a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// embodied is a command line that is read.
+type embodied struct {
+	given      map[string]string
+	out, notes []string
+	faults     []Fault
+}
+
+func (e *embodied) fail(flag, why, try string) {
+	e.faults = append(e.faults, Fault{"--" + flag, why, try})
+}
+
+// model finds the policy that is meant, with the length of its chunks of actions.
+func (e *embodied) model() bool {
+	name := e.given["model-name"]
+	for _, m := range embodiedModels {
+		if !strings.HasPrefix(strings.ToLower(name), m.begins) {
+			continue
+		}
+		if m.name == "" {
+			e.fail("model-name", m.why, "docs/policies.md says which policies there are")
+			return false
+		}
+		e.out = append(e.out, "--model-name", m.name, "--seq-length", "50")
+		return true
+	}
+	e.fail("model-name", fmt.Sprintf("%q is none of LoongForge's policies", name),
+		"name a policy, or leave out --trainer-type and --dataset-format")
+	return false
+}
+
+// otherKind says what a model file is of whose model is none of language and images.
+func otherKind(name string) string {
+	for _, m := range embodiedModels {
+		switch {
+		case !strings.HasPrefix(strings.ToLower(name), m.begins):
+		case m.name == "":
+			return ", but a policy of robots, and " + m.why
+		default:
+			return ", but a policy of robots, which is a published model here: set model.name to " + m.name
+		}
+	}
+	return ""
+}
+
+// flag reads one of them.
+func (e *embodied) flag(name string) {
+	value := e.given[name]
+	values, known := embodiedValues[name]
+	switch {
+	case name == "model-name" || name == "per-device-batch-size" || name == "gradient-accumulation-steps":
+	case known:
+		with, ok := values[value]
+		if !ok {
+			e.fail(name, fmt.Sprintf("%q is not there: %s is", value, strings.Join(keysOf(values), ", ")),
+				"")
+			return
+		}
+		e.out = append(e.out, with...)
+		if name == "weight-decay-grouping" && value == "all" {
+			e.notes = append(e.notes, "--weight-decay-grouping all: norms and biases do not decay here")
+		}
+	case name == "zero-optimizer":
+		e.out = append(e.out, "plan.zero=1")
+	case name == "tokenizer-path":
+		e.out = append(e.out, "data.tokenizer="+value)
+	case name == "save-interval":
+		if value != "0" { // a run's end is saved anyway
+			e.out = append(e.out, "--save-interval", value)
+		}
+	case embodiedNames[name] != "":
+		e.out = append(e.out, "--"+embodiedNames[name], value)
+	case slices.Contains(embodiedAlike, name):
+		e.out = append(e.out, "--"+name, value)
+	case slices.Contains(embodiedIdle, name):
+		e.notes = append(e.notes, strings.TrimSpace("accepted, no effect: --"+name+" "+value))
+	default:
+		e.out = append(e.out, strings.Fields("--"+name+" "+value)...) // another one's to know, or to refuse
+	}
+}
+
+// batch makes of a device's samples those of a step.
+func (e *embodied) batch(args []string) {
+	dp := 1
+	for _, a := range args {
+		if text, ok := strings.CutPrefix(a, "plan.dp="); ok {
+			if n, err := strconv.Atoi(text); err == nil && n > 0 { // another value is the key's to refuse
+				dp = n
+			}
+		}
+	}
+	var n [2]int
+	for i, name := range []string{"per-device-batch-size", "gradient-accumulation-steps"} {
+		var err error
+		if n[i], err = strconv.Atoi(e.given[name]); err != nil || n[i] < 1 {
+			e.fail(name, fmt.Sprintf("%q, want a number above 0", e.given[name]), "")
+			return
+		}
+	}
+	e.out = append(e.out, "--micro-batch-size", strconv.Itoa(n[0]), "--global-batch-size",
+		strconv.Itoa(n[0]*n[1]*dp))
+	e.notes = append(e.notes, fmt.Sprintf("train.global_batch = %d, as --per-device-batch-size %d times "+
+		"--gradient-accumulation-steps %d times plan.dp=%d: LoongForge takes the devices that torchrun starts for plan.dp",
+		n[0]*n[1]*dp, n[0], n[1], dp))
+}
+
+// keysOf are the keys of a mapping, in order.
+func keysOf(m map[string][]string) (out []string) {
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
