@@ -46,20 +46,24 @@ func TestEmbodiedLines(t *testing.T) {
 		"Cosmos3": 1}, refused)
 }
 
-// TestEmbodiedFiles: model files of LoongForge's policies are refused with what they are, and what there
-// is here.
+// TestEmbodiedFiles: of the model files of LoongForge's policies that of Pi0.5 is the published model, and
+// the others are refused with what they are.
 func TestEmbodiedFiles(t *testing.T) {
 	here := 0
 	for name, text := range readEmbodied(t).Files {
 		f := filepath.Join(t.TempDir(), filepath.Base(name))
 		require.NoError(t, os.WriteFile(f, []byte(text), 0o644))
-		_, err := Load(Request{File: f, Args: []string{"data.paths=[x]"}})
-		require.ErrorContains(t, err, "but a policy of robots, ", name)
-		if strings.Contains(err.Error(), "set model.name to pi/0.5") {
+		c, err := Load(Request{File: f, Args: []string{"data.paths=[x]", "data.tokenizer=y"}})
+		if err == nil {
 			here++
 			require.Equal(t, "pi05.yaml", name)
+			published, err := Published("pi/0.5")
+			require.NoError(t, err)
+			require.Equal(t, published.Identity(), c.Model.Identity())
+			require.Equal(t, []any{50, "none"}, []any{c.Run.Data.SeqLen, c.Run.Plan.Recompute})
 			continue
 		}
+		require.ErrorContains(t, err, "but a policy of robots, ", name)
 		require.ErrorContains(t, err, "is not there", name)
 	}
 	require.Equal(t, 1, here)
@@ -104,5 +108,28 @@ func TestEmbodiedFlags(t *testing.T) {
 	} {
 		_, err := Load(Request{Args: line(strings.Fields(flag)...)})
 		require.ErrorContains(t, err, want, flag)
+	}
+}
+
+// TestEmbodiedKeys: keys of the file of Pi0.5 mean keys of ours, are named in a note, or are refused.
+func TestEmbodiedKeys(t *testing.T) {
+	file := loongTree + "embodied/pi05.yaml"
+	c, err := Compose(Request{File: file, Args: []string{"model.action_horizon=10",
+		"model.gradient_checkpointing=true", "data.image_size=448", "model.max_action_dim=16",
+		"model.compile_model=False"}})
+	require.NoError(t, err)
+	flat := c.Flat()
+	require.Equal(t, []string{"10", "10", "full", "448", "16"}, []string{flat["data.seq_len"],
+		value(c.Model, "chunk_size"), flat["plan.recompute"], value(c.Model, "view_size"),
+		value(c.Model, "in_channels")})
+	require.Contains(t, strings.Join(c.Notices, "\n"), "model.compile_model")
+	for arg, why := range map[string]string{
+		"+model.action_dims=7": `model.action_dims: unknown key of a LoongForge policy file; ` +
+			`did you mean "model.action_dim"?`,
+		"data.image_normalize_mode=imagenet": `data.image_normalize_mode: "imagenet", only identity is built`,
+		"model.gradient_checkpointing=some":  `model.gradient_checkpointing: "some", want false or true`,
+	} {
+		_, err := Compose(Request{File: file, Args: []string{arg}})
+		require.ErrorContains(t, err, why)
 	}
 }

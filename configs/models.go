@@ -98,6 +98,9 @@ func (l *loader) readModel() {
 	case m.Name != "":
 		l.publishedModel(m.Name, l.c.place("model.name"))
 	case l.script:
+		if l.loong.Model != "" {
+			l.publishedModel(l.loong.Model, l.loong.ModelAt)
+		}
 		before -= l.loong.Faults
 	default:
 		l.file("model.file", m.File, m.File, l.modelFile)

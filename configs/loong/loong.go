@@ -48,6 +48,8 @@ type Reader struct {
 	RopeFactor string   // --rope-scaling-factor, until a model takes it
 
 	// What was read besides settings.
+	Model   string        // published model that the file is of, "" for one that it describes itself
+	ModelAt source.Origin // where it says so
 	// what the vocabulary would be padded to a multiple of, 0 if the file does not say
 	VocabUnit int
 	Rates     []Rate        // learning rates of parts
@@ -125,6 +127,11 @@ func (l *Reader) file(h *hydra.Composition) {
 	root := h.Tree
 	target := root.Text("_target_")
 	class := target[strings.LastIndex(target, ".")+1:]
+	if p, ok := policies[root.Text("model", "model_type")]; ok && target == "" {
+		h.Resolve()
+		l.policy(root, p)
+		return
+	}
 	if why := notAModel(root, class); why != "" {
 		l.Sink.Fail(root.O, "", why, "")
 		return

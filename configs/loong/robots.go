@@ -1,0 +1,79 @@
+package loong
+
+import (
+	"strings"
+
+	"github.com/lfactor/lfactor/configs/hydra"
+	"github.com/lfactor/lfactor/configs/source"
+)
+
+// Policy is a policy of robots that LoongForge has a file of: the keys of the file below model and data.
+type Policy struct {
+	Name  string // model.model_type
+	Model string // the published model that it is here
+	// Keys are keys of ours that a key of the file sets, none for one that says nothing here.
+	Keys map[string][]string
+	// Values are what a value of a key, in small letters, stands for here: others are refused.
+	Values map[string]map[string]string
+	// Only are values, as text, of keys that it has one way alone.
+	Only map[string][]string
+}
+
+// policies are the registered ones by name.
+var policies = map[string]Policy{}
+
+// RegisterPolicy enters a policy of robots.
+func RegisterPolicy(p Policy) {
+	if _, dup := policies[p.Name]; dup {
+		panic("loong: " + p.Name + " registered twice")
+	}
+	policies[p.Name] = p
+}
+
+// policy enters the file of a policy of robots.
+func (l *Reader) policy(root *hydra.Node, p Policy) {
+	l.Model, l.ModelAt = p.Model, root.At("model", "model_type").O
+	for _, part := range root.Keys {
+		n := root.Kids[part]
+		if part != "model" && part != "data" || n.Kids == nil {
+			l.Sink.Fail(n.O, part, "is none of the mappings model and data of a policy's file", "")
+			continue
+		}
+		for _, name := range n.Keys {
+			if key, kid := part+"."+name, n.Kids[name]; key != "model.model_type" {
+				l.policyKey(p, key, kid)
+			}
+		}
+	}
+}
+
+// policyKey enters one key of it.
+func (l *Reader) policyKey(p Policy, key string, kid *hydra.Node) {
+	to, known := p.Keys[key]
+	switch {
+	case p.Only[key] != nil:
+		(&vlm{l: l}).fixed(key, kid, p.Only[key])
+	case !known:
+		all := append(source.SortedKeys(p.Keys), source.SortedKeys(p.Only)...)
+		l.Sink.Fail(kid.O, key, "unknown key of a LoongForge policy file", source.DidYouMean(key, all))
+	case kid.Kids != nil:
+		l.Sink.Fail(kid.O, key, "a mapping, want a value", "")
+	case kid.Null():
+	case len(to) == 0:
+		l.without(key)
+	default:
+		value := kid.Value
+		if values := p.Values[key]; values != nil {
+			v, ok := values[strings.ToLower(kid.Text())]
+			if !ok {
+				l.Sink.Fail(kid.O, key, kid.Kind()+", want "+strings.Join(source.SortedKeys(values), " or "),
+					"")
+				return
+			}
+			value = source.ScalarNode(v)
+		}
+		for _, k := range to {
+			l.Sink.Add(k, value, kid.O)
+		}
+	}
+}
