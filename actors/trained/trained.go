@@ -193,19 +193,26 @@ func openHF(path, tokenizer string, weights func() (checkpoint.Source, error)) (
 	if err != nil {
 		return nil, err
 	}
+	if err := t.reads(c, path, src); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// reads takes the weights from a source under the names of Hugging Face's files, which Close closes.
+func (t *Trained) reads(c configs.Model, path string, src checkpoint.Source) error {
 	t.Close = func() { _ = src.Close() } // it is only read
 	w, err := t.Model.OpenWeights(src, path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {
-		_, err :=
-			w.Read(p, g, dst)
+		_, err := w.Read(p, g, dst)
 		return err
 	}
 	t.Model.DropMTP()
 	t.stops(c)
-	return t, nil
+	return nil
 }
 
 // stops notes the tokens that end a text.

@@ -36,6 +36,8 @@ type conversion struct {
 	upcycle   int
 	each      int
 	seed      uint64
+	noProbe   bool
+	limit     configs.Bytes
 }
 
 // forms are those of a destination.
@@ -79,9 +81,11 @@ func ckptConvertCommand() *cobra.Command {
 	f.StringVar(&o.text, "perplexity", "",
 		"with --quantize: file of text of which the perplexity is printed, "+
 			"before and after")
+	limit := o.probeFlags(c)
 	var shard string
-	f.StringVar(&shard, "shard-size", "", "most of a file of a Hugging Face directory, as in 2GB or 500MiB; "+
-		"5GiB where it is not said")
+	f.StringVar(&shard, "shard-size", "",
+		"most of a file of a Hugging Face directory, as in 2GB or 500MiB; "+
+			"5GiB where it is not said")
 	f.IntVar(&o.upcycle, "upcycle", 0,
 		"make a mixture of so many experts of SRC, a Hugging Face directory of a dense model: each is "+
 			"a copy of its layer's MLP")
@@ -93,12 +97,19 @@ func ckptConvertCommand() *cobra.Command {
 		if o.shard, err = configs.ParseBytes(cmp.Or(shard, "0")); err != nil || shard != "" && o.shard < 1 {
 			return exit.Usagef("--shard-size %s: want a size, as in 2GB", shard)
 		}
+		if o.limit, err = configs.ParseBytes(*limit); err != nil || o.noProbe &&
+			c.Flags().Changed("probe-limit") {
+			return exit.Usagef("--probe-limit %s: want a size, as in 4GiB, and no --no-probe", *limit)
+		}
 		if err := o.check(c, args); err != nil {
 			return err
 		}
 		end := growing(c.ErrOrStderr(), args[1])
 		err = o.convert(c, args[0], args[1])
-		if end(); err != nil {
+		if end(); err == nil {
+			err = o.probe(c.ErrOrStderr(), args[0], args[1])
+		}
+		if err != nil {
 			return err
 		}
 		return cli.Emit(c, map[string]string{"path": args[1]},

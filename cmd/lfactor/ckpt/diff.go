@@ -137,14 +137,9 @@ func (d *differ) named(path, other string) (checkpoint.Source, error) {
 	case "gguf": // whose names are read as Hugging Face's
 		return d.keep(openAny(path))
 	case "torch", "megatron":
-		sides := d.like
-		for _, dir := range []string{path, filepath.Dir(path), other} {
-			if sides == "" && machine.Exists(filepath.Join(dir, "config.json")) {
-				sides = dir
-			}
-		}
-		if sides == "" {
-			return nil, exit.Usagef("%s does not say which model it is of: name a directory with its config.json by --like", path)
+		sides, err := d.sides(path, other)
+		if err != nil {
+			return nil, err
 		}
 		src, err := d.keep(openTorch(path, sides))
 		if err != nil {
@@ -166,4 +161,18 @@ func (d *differ) named(path, other string) (checkpoint.Source, error) {
 		return nil, err
 	}
 	return d.keep(checkpoint.OpenDir(filepath.Join(dir, "hf")))
+}
+
+// sides is the directory that says which model PyTorch's or Megatron's files are of.
+func (d *differ) sides(path, other string) (string, error) {
+	if d.like != "" {
+		return d.like, nil
+	}
+	for _, dir := range []string{path, filepath.Dir(path), other} {
+		if machine.Exists(filepath.Join(dir, "config.json")) {
+			return dir, nil
+		}
+	}
+	return "", exit.Usagef("%s does not say which model it is of: name a directory with its config.json by --like",
+		path)
 }

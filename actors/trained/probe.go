@@ -1,0 +1,50 @@
+package trained
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// probeTokens is the length of the sequence that a probe reads.
+const probeTokens = 16
+
+// OpenSource opens a model of language whose config.json is in dir and whose weights src has, under the names
+// of Hugging Face's files. It has no tokenizer. Close closes src.
+func OpenSource(dir string, src checkpoint.Source) (*Trained, error) {
+	c, err := configs.ReadModel(dir)
+	if err != nil {
+		return nil, err
+	}
+	if c.Denoises() {
+		return nil, fmt.Errorf("%s is no model of text alone", dir)
+	}
+	t := &Trained{dir: dir}
+	if t.Model, err = family.Build(c, 0); err != nil {
+		return nil, err
+	}
+	return t, t.reads(c, dir, src)
+}
+
+// Probe gives the logits of 16 tokens that are the same for all models of one vocabulary, in float32 on the
+// processor: [16 vocabulary]. It holds the whole model in memory as float32.
+func (m *Trained) Probe() ([]float32, error) {
+	b, err := kernels.Open(kernels.CPU, kernels.Options{})
+	if err != nil {
+		return nil, err
+	}
+	g, err := m.Generator(b, tensor.F32)
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	ids, positions := make([]int32, probeTokens), make([]int32, probeTokens)
+	for i := range ids {
+		ids[i], positions[i] = int32((i*7919+11)%m.Model.Spec.Vocab), int32(i)
+	}
+	return g.AllLogits(ids, positions, []int32{0, probeTokens})
+}
