@@ -56,15 +56,19 @@ func Rewrite(dir, adapter, dst string, f Form) error {
 		f.DType = ownType(dir)
 	}
 	if f.DType != "" {
-		if src, err = checkpoint.Cast(src, f.DType); err != nil {
+		cast, err := checkpoint.Cast(src, f.DType)
+		if err != nil {
 			return err
 		}
+		src = cast
 	}
 	var bits json.RawMessage
 	if f.Quantize != "" {
-		if src, bits, err = quantize(src, dir, f.Quantize); err != nil {
+		few, b, err := quantize(src, dir, f.Quantize)
+		if err != nil {
 			return err
 		}
+		src, bits = few, b
 	}
 	if err := WriteFolder(dst, src, dir, f); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,10 @@ func TestQuantizeCommand(t *testing.T) {
 	}
 	require.Regexp(t, `perplexity \d+\.\d+ before, \d+\.\d+ after`,
 		do(0, "ckpt", "convert", "hf", "told", "--quantize", "int8", "--perplexity", "text/*.txt"))
+	narrow, err := filepath.Abs(filepath.Join("..", "..", "actors", "host", "testdata", "deepseek-v3-mtp"))
+	require.NoError(t, err)
+	require.Contains(t, do(1, "ckpt", "convert", narrow, "y", "--quantize", "int4"), "error: no matrix can be kept as int4")
+	require.Contains(t, do(0, "ckpt", "convert", narrow, "z", "--dtype", "bf16"), "logits of a probe differ by at most")
 	do(2, "ckpt", "convert", "hf", "x", "--quantize", "int5")
 	do(2, "ckpt", "convert", "hf", "x.gguf", "--quantize", "int8")
 	do(2, "ckpt", "convert", "hf", "x", "--perplexity", "run.yaml")

@@ -19,6 +19,8 @@ const (
 	probeExact   = 1e-5
 	probeRounded = 0.1
 	probeFewBits = 0.7
+	// of a mixture, whose routers may send a token to another expert for the last bit of their input
+	probeRouted = 0.3
 )
 
 // probeFlags gives the flags of a probe, and what will be its limit on memory.
@@ -44,20 +46,20 @@ func (o *conversion) probe(w io.Writer, src, dst string) error {
 	case checkpoint.IsAdapter(src), checkpoint.IsAdapter(dst):
 		return pass("adapters have none by themselves")
 	}
-	before, size, err := o.logits(w, src, dst)
+	before, size, routed, err := o.logits(w, src, dst)
 	if err != nil {
 		return pass("%v", err)
 	}
 	if before == nil {
 		return pass("the weights take %v as float32, and --probe-limit is %v", size, o.limit)
 	}
-	after, _, err := o.logits(w, dst, src)
+	after, _, _, err := o.logits(w, dst, src)
 	if err != nil {
 		return exit.With(fmt.Errorf("%s was written, and its logits cannot be had: %w; do not use it, and report the "+
 			"model", dst, err), exit.Corrupt)
 	}
 	most, share := apart(before, after)
-	if bound := o.bound(src); len(before) != len(after) || !(share <= bound) {
+	if bound := o.bound(src, routed); len(before) != len(after) || !(share <= bound) {
 		return exit.With(fmt.Errorf("%s was written, and its logits differ from those of %s by %.3g of their size, at "+
 			"most by %.3g, where rounding explains %g: a tensor is wrong; do not use it, and compare the two by "+
 			"`lfactor ckpt diff`", dst, src, share, most, bound), exit.Corrupt)
@@ -67,19 +69,22 @@ func (o *conversion) probe(w io.Writer, src, dst string) error {
 }
 
 // bound is what a conversion's rounding may change of logits.
-func (o *conversion) bound(src string) float64 {
+func (o *conversion) bound(src string, routed bool) float64 {
 	switch f := form(src); {
 	case o.quantize != "", o.dtype == "q8_0", o.dtype == "q4_0":
 		return probeFewBits
 	case o.dtype != "", f == "run", f == "gguf", o.to == "gguf", f == "hf" && quantized(src):
+		if routed {
+			return probeRouted
+		}
 		return probeRounded
 	}
 	return probeExact
 }
 
 // logits are those of a probe of a checkpoint of any form, nil where the model is larger than the limit; size is
-// that of its weights as float32.
-func (o *conversion) logits(w io.Writer, path, other string) (z []float32, size configs.Bytes, err error) {
+// that of its weights as float32, and routed says whether it is a mixture of experts.
+func (o *conversion) logits(w io.Writer, path, other string) (z []float32, size configs.Bytes, routed bool, err error) {
 	var m *trained.Trained
 	switch form(path) {
 	case "run":
@@ -104,16 +109,17 @@ func (o *conversion) logits(w io.Writer, path, other string) (z []float32, size 
 		}
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
 	defer m.Close()
+	routed = m.Model.Spec.Mixes()
 	if size = configs.Bytes(4 * m.Model.Count()); size > o.limit {
-		return nil, size, nil
+		return nil, size, routed, nil
 	}
 	if z, err = m.Probe(); err == nil && len(z) == 0 {
 		err = fmt.Errorf("%s has no logits", path)
 	}
-	return z, size, err
+	return z, size, routed, err
 }
 
 // apart is the largest difference of two lists, and the size of all of them against that of the first; +Inf where
