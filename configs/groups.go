@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// OptimizerGroup is parameters with rules of their own: factors on optimizer.lr and optimizer.weight_decay, and an
-// optimizer in place of optimizer.kind.
+// OptimizerGroup is parameters with rules of their own: factors on optimizer.lr and optimizer.weight_decay,
+// and an optimizer in place of optimizer.kind.
 type OptimizerGroup struct {
 	Pattern   string
 	LR, Decay float64

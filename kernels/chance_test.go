@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestChanceOfNumbers holds rounding by chance to its definition in float64, and factors that are powers of two to theirs,
-// on numbers of all sizes: subnormal, beyond the greatest, 0, infinite.
+// TestChanceOfNumbers holds rounding by chance to its definition in float64, and factors that are powers of
+// two to theirs, on numbers of all sizes: subnormal, beyond the greatest, 0, infinite.
 func TestChanceOfNumbers(t *testing.T) {
 	chance := func(n Number, x float32, place int) float32 {
 		a := math.Abs(float64(x))

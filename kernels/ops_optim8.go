@@ -33,8 +33,8 @@ func init() {
 // EightLeast is the least scale of a block.
 const EightLeast = 1e-12
 
-// dynamic is a map of 256 numbers in order, and how a number of [-1, 1] finds its nearest: all that begin with the
-// same 16 bits have the same place, and those from the edge on the one behind it.
+// dynamic is a map of 256 numbers in order, and how a number of [-1, 1] finds its nearest: all that begin
+// with the same 16 bits have the same place, and those from the edge on the one behind it.
 type dynamic struct {
 	of    [256]float32
 	place [1 << 16]uint8
@@ -46,8 +46,8 @@ var (
 	dynamicUnsigned = sync.OnceValue(func() *dynamic { return newDynamic(false) })
 )
 
-// DynamicMap is the map of numbers in eight bits of arXiv:2110.02861 (bitsandbytes' create_dynamic_map): decades from
-// 1e-6 on, each with twice as many steps as the one below.
+// DynamicMap is the map of numbers in eight bits of arXiv:2110.02861 (bitsandbytes' create_dynamic_map):
+// decades from 1e-6 on, each with twice as many steps as the one below.
 func DynamicMap(signed bool) [256]float32 {
 	if signed {
 		return dynamicSigned().of
@@ -106,8 +106,8 @@ func (d *dynamic) nearest(x float32) int {
 	return at
 }
 
-// index fills the places and edges: in numbers that begin alike there is one edge at most, for bf16's numbers lie closer
-// than the map's.
+// index fills the places and edges: in numbers that begin alike there is one edge at most, for bf16's
+// numbers lie closer than the map's.
 func (d *dynamic) index() {
 	for i := range d.place {
 		low, high := math.Float32frombits(uint32(i)<<16), math.Float32frombits(uint32(i)<<16|0xffff)
@@ -168,7 +168,8 @@ func AdamW8Scalars(c *Call) (k AdamW8Hyper, ok bool) {
 		rootInv: float32(1 / math.Sqrt(h[HyperCorrection2]))}, clip[ClipOverflow] != 1
 }
 
-// AdamW8Block updates block i of a call and writes all but the model's copy; room is as long as a block, twice.
+// AdamW8Block updates block i of a call and writes all but the model's copy; room is as long as a block,
+// twice.
 func AdamW8Block(c *Call, k *AdamW8Hyper, i int, room []float32) {
 	sm, sv := c.Out[3].F32(), c.Out[4].F32()
 	n := c.In[0].Len() / len(sm)

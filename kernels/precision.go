@@ -176,7 +176,8 @@ func (g Grain) Factor(most, all float32) (by, back float32) {
 	return f, 1 / f
 }
 
-// Factors are Factor of many blocks: of every step-th greatest magnitude, with those behind it, and as often.
+// Factors are Factor of many blocks: of every step-th greatest magnitude, with those behind it, and as
+// often.
 func (g *Grain) Factors(most []float32, step int, all float32, by, back []float32) {
 	nv := g.Scale == ScaleNV && all > 0 && all <= math.MaxFloat32
 	matrix := all / (E4M3.Most * g.Number.Most)
@@ -187,11 +188,9 @@ func (g *Grain) Factors(most []float32, step int, all float32, by, back []float3
 		for _, x := range most[i+1 : i+step] {
 			m = max(m, x)
 		}
-		u := math.Float32bits(m)
-		var b, k float32
-		switch e := g.Number.Top - int(u>>23) + 127; {
-		case g.Scale == ScaleMX && e > -100 && e < 100:
-			b, k = math.Float32frombits(uint32(127+e)<<23), math.Float32frombits(uint32(127-e)<<23)
+		b, k, power := g.power(m)
+		switch {
+		case power && !g.Whole():
 		case nv && m <= math.MaxFloat32:
 			block := E4M3.near(min(max(m/g.Number.Most/matrix, 1.0/64), E4M3.Most))
 			b, k = inverse/block, matrix*block
@@ -204,8 +203,9 @@ func (g *Grain) Factors(most []float32, step int, all float32, by, back []float3
 	}
 }
 
-// power is Factor of scales that are powers of two, by the bits of numbers, where none is near the ends of their range.
-func (g Grain) power(most float32) (by, back float32, ok bool) {
+// power is Factor of scales that are powers of two, by the bits of numbers, where none is near the ends of
+// their range.
+func (g *Grain) power(most float32) (by, back float32, ok bool) {
 	u := math.Float32bits(most)
 	e := int(u>>23) - 127 // also of infinities and NaN
 	if g.Scale == ScalePower {

@@ -25,8 +25,9 @@ type Work struct {
 	// of attention in one kernel, the tiles of rows that are worked on beside each other, 0 for others
 	Tiles    int64
 	Backward bool // of attention
-	// Bits are those of the operands of products that are rounded to fewer than their type has, 0 for others;
-	// Rounded says that the call itself rounds its first, which is of activations or their gradients.
+	// Bits are those of the operands of products that are rounded to fewer than their type has, 0 for
+	// others; Rounded says that the call itself rounds its first, which is of activations or their
+	// gradients.
 	Bits    int
 	Rounded bool
 	Experts bool // of products of a mixture's experts, each with the rows that came to it

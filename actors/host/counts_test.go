@@ -69,7 +69,8 @@ func dryRun(t *testing.T, c configs.Model, steps int64, of func(int) kernels.Bac
 	require.NoError(t, Run(l, o))
 }
 
-// dryStep is the calls of a model's second step: those that a run of two steps has beyond one of a single step.
+// dryStep is the calls of a model's second step: those that a run of two steps has beyond one of a single
+// step.
 func dryStep(t *testing.T, c configs.Model, wide map[int]int) []noted {
 	_, of := dry(t)
 	var runs [2][]noted

@@ -92,7 +92,8 @@ func TestMovedExperts(t *testing.T) {
 	}
 }
 
-// TestMovedElsewhere: a stage that has no experts commits steps behind which those of others move, with and without ZeRO.
+// TestMovedElsewhere: a stage that has no experts commits steps behind which those of others move, with and
+// without ZeRO.
 func TestMovedElsewhere(t *testing.T) {
 	t.Parallel()
 	for _, zero := range []int{0, 1, 3} {

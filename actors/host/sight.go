@@ -14,8 +14,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// Sight is what a run writes down of its tensors: of chosen steps and microbatches those whose names are wanted, as
-// numbers in DIR/step-00000010/rank-00000.safetensors and as statistics in DIR/rank-00000.jsonl.
+// Sight is what a run writes down of its tensors: of chosen steps and microbatches those whose names are
+// wanted, as numbers in DIR/step-00000010/rank-00000.safetensors and as statistics in DIR/rank-00000.jsonl.
 type Sight struct {
 	Dir    string
 	Names  func(name string) bool
@@ -48,8 +48,8 @@ type Statistics struct {
 	Values    bool  `json:"values"` // the numbers are in the step's file
 }
 
-// sightBytes bounds the numbers of a step that a rank holds until they are written; what is beyond is left out, and
-// its statistics say so.
+// sightBytes bounds the numbers of a step that a rank holds until they are written; what is beyond is left
+// out, and its statistics say so.
 const sightBytes = 1 << 30
 
 // sight is what a rank has seen of a step.
@@ -150,7 +150,8 @@ func (l *Statistics) count(v []float32) {
 	}
 }
 
-// parameters takes in the weights that a rank updates and their gradients, as they were summed over all ranks.
+// seeParameters takes in the weights that a rank updates and their gradients, as they were summed over all
+// ranks.
 func (r *Rank) seeParameters(step int64) {
 	s := r.sight
 	if s == nil || !s.Steps(step) {
@@ -170,7 +171,8 @@ func (r *Rank) seeParameters(step int64) {
 	}
 }
 
-// write puts down what was seen of a step that is over: the file of numbers appears as a whole, then the statistics.
+// write puts down what was seen of a step that is over: the file of numbers appears as a whole, then the
+// statistics.
 func (s *sight) write(step int64) error {
 	if s == nil || s.step != step || len(s.lines) == 0 {
 		return nil

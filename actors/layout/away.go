@@ -67,8 +67,8 @@ func (l *Layout) blocksFit() error {
 	return nil
 }
 
-// OfState is a parameter as a tensor of its state looks: of the same places, and shorter rows where some numbers have
-// one element together.
+// OfState is a parameter as a tensor of its state looks: of the same places, and shorter rows where some
+// numbers have one element together.
 func OfState(p *grad.Param, f optim.Form) *grad.Param {
 	if f.Per == 0 {
 		return p

@@ -13,9 +13,9 @@ import (
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
-// TestOptimizersGoOn: a run of each optimizer, and with moments in few bits, that is ended and goes on has the losses of
-// one left alone, to the bit; under another plan within 1e-3, since plans sum gradients in other orders. What
-// schedule-free AdamW gives to those who open a run is its average.
+// TestOptimizersGoOn: a run of each optimizer, and with moments in few bits, that is ended and goes on has
+// the losses of one left alone, to the bit; under another plan within 1e-3, since plans sum gradients in
+// other orders. What schedule-free AdamW gives to those who open a run is its average.
 func TestOptimizersGoOn(t *testing.T) {
 	t.Parallel()
 	docs, _ := poisoned()

@@ -34,8 +34,8 @@ func (x *patience) tell(p *reporter) {
 	}
 }
 
-// enough takes in an evaluation, and reports whether the run is to end behind it. Behind a lost process a run takes
-// steps again, and their evaluations with them: one counts once.
+// enough takes in an evaluation, and reports whether the run is to end behind it. Behind a lost process a
+// run takes steps again, and their evaluations with them: one counts once.
 func (x *patience) enough(step int64, loss float64) bool {
 	for n := len(x.seen); n > 0 && x.seen[n-1].X >= float64(step); n-- {
 		x.seen = x.seen[:n-1]

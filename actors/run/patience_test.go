@@ -22,9 +22,9 @@ func TestPatienceAgain(t *testing.T) {
 	require.Contains(t, x.text, "2 evaluations since step 12")
 }
 
-// TestPatience: a run ends behind the evaluation that is the last in a row which train.patience allows, in one process
-// and under a plan behind the same step, with a durable state; repeated it has nothing to do, and with more patience it
-// goes on.
+// TestPatience: a run ends behind the evaluation that is the last in a row which train.patience allows, in
+// one process and under a plan behind the same step, with a durable state; repeated it has nothing to do,
+// and with more patience it goes on.
 func TestPatience(t *testing.T) {
 	docs, _ := poisoned()
 	rule := []string{"data.split=[8, 2, 0]", "train.eval_interval=3", "train.eval_steps=1", "train.patience=2",

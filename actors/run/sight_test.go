@@ -39,9 +39,10 @@ func seenIn(t *testing.T, dir string, rank string) map[string][]float32 {
 	return out
 }
 
-// TestSeenTensors: what is written down of a step is what its arithmetic is made of: outputs of a layer are its inputs times
-// its weights, and the weights' gradient is that of its outputs times its inputs, over all microbatches; under a plan each
-// rank has its part. Steps and microbatches that are not named write nothing, and a run's losses are those without.
+// TestSeenTensors: what is written down of a step is what its arithmetic is made of: outputs of a layer are
+// its inputs times its weights, and the weights' gradient is that of its outputs times its inputs, over all
+// microbatches; under a plan each rank has its part. Steps and microbatches that are not named write
+// nothing, and a run's losses are those without.
 func TestSeenTensors(t *testing.T) {
 	t.Parallel()
 	docs, _ := poisoned()

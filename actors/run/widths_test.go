@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWidths is the coordinate check of arXiv:2203.03466: with the rules of optimizer.mup_base_width a few steps change
-// what layers give by as much in wide models as in the narrow one whose rate it is, and without them by more the wider
-// they are; a model of the base's width is trained as without.
+// TestWidths is the coordinate check of arXiv:2203.03466: with the rules of optimizer.mup_base_width a few
+// steps change what layers give by as much in wide models as in the narrow one whose rate it is, and
+// without them by more the wider they are; a model of the base's width is trained as without.
 func TestWidths(t *testing.T) {
 	t.Parallel()
 	docs, _ := poisoned()

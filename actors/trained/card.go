@@ -14,15 +14,15 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// cardName is the page of a model on a hub, and cardMark its line by which a later export knows the page as one that it
-// may write anew.
+// cardName is the page of a model on a hub, and cardMark its line by which a later export knows the page as
+// one that it may write anew.
 const (
 	cardName = "README.md"
 	cardMark = "<!-- Written by lfactor with the weights; without this line it stays as it is. -->"
 )
 
-// card writes a page of an export: what was trained, from what, with which settings, and how it went. A page that is
-// there already, as one that came with the model that training began from, stays.
+// card writes a page of an export: what was trained, from what, with which settings, and how it went. A
+// page that is there already, as one that came with the model that training began from, stays.
 func (e *Exporter) card(dst string) error {
 	path := filepath.Join(dst, cardName)
 	if old, err := os.ReadFile(path); err == nil && !bytes.Contains(old, []byte(cardMark)) {

@@ -13,8 +13,8 @@ import (
 // probeTokens is the length of the sequence that a probe reads.
 const probeTokens = 16
 
-// OpenSource opens a model of language whose config.json is in dir and whose weights src has, under the names
-// of Hugging Face's files. It has no tokenizer. Close closes src.
+// OpenSource opens a model of language whose config.json is in dir and whose weights src has, under the
+// names of Hugging Face's files. It has no tokenizer. Close closes src.
 func OpenSource(dir string, src checkpoint.Source) (*Trained, error) {
 	c, err := configs.ReadModel(dir)
 	if err != nil {

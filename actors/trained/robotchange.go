@@ -48,8 +48,8 @@ func (x *Robots) change(e *family.Encoded, bare []int32) {
 // changes reports whether samples are changed when they are learnt.
 func (x *Robots) changes() bool { return x.Policy.Changes() || x.D.Sight.Jumps }
 
-// part is the part of planes [3 h w] that the model reads: so much of what is left from the top and from the left, or
-// the middle where that is below 0, as torchvision's RandomCrop and CenterCrop have it.
+// part is the part of planes [3 h w] that the model reads: so much of what is left from the top and from
+// the left, or the middle where that is below 0, as torchvision's RandomCrop and CenterCrop have it.
 func (x *Robots) part(planes []float32, top, left float64) []float32 {
 	size := x.D.Sight.Extent()
 	if size == x.Size {

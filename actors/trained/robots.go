@@ -340,8 +340,8 @@ func (x *Robots) pixels(p *media.Image) []float32 {
 	return planes([]*media.Image{p}, [3]int{1, high, wide})
 }
 
-// shown is a view's pixels as the model reads them, which are written over: the part of them that lies so much of
-// what is left from the top and from the left, or the middle where that is not at least 0.
+// shown is a view's pixels as the model reads them, which are written over: the part of them that lies so
+// much of what is left from the top and from the left, or the middle where that is not at least 0.
 func (x *Robots) shown(planes []float32, camera int, top, left float64) []float32 {
 	planes = x.part(planes, top, left)
 	if x.D.Sight.Whole() {

@@ -127,8 +127,8 @@ func drawnPlan(r *rand.Rand, moe bool) (args []string) {
 	return args
 }
 
-// drawnTraining is how it is trained, and how far a plan's losses may be from those of one rank: sums in another
-// order, in numbers of few bits too.
+// drawnTraining is how it is trained, and how far a plan's losses may be from those of one rank: sums in
+// another order, in numbers of few bits too.
 func drawnTraining(r *rand.Rand) (args []string, apart float64) {
 	apart = 2e-5
 	kind := oneOf(r, "adamw", "adamw", "adamw", "muon", "schedule_free", "lion")
@@ -162,9 +162,9 @@ func drawnTraining(r *rand.Rand) (args []string, apart float64) {
 	return args, apart
 }
 
-// TestDrawnCombinations draws published models made narrow, ways to train them and plans, lets two steps be taken, and two
-// more under another plan, and exports the result: each is refused with a reason or carried out, with the losses of one
-// rank. Of what is drawn half at least is carried out.
+// TestDrawnCombinations draws published models made narrow, ways to train them and plans, lets two steps be
+// taken, and two more under another plan, and exports the result: each is refused with a reason or carried
+// out, with the losses of one rank. Of what is drawn a third at least is carried out.
 func TestDrawnCombinations(t *testing.T) {
 	t.Parallel()
 	draws := 6

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlanPrecision: on a machine that multiplies eight bits faster narrow products are kept as they are and the wide ones
-// rounded, and what is written is a run file's own; recipes of four bits are for machines that have such units; where none
-// is faster that is said, and a recipe that there is not is refused.
+// TestPlanPrecision: on a machine that multiplies eight bits faster narrow products are kept as they are
+// and the wide ones rounded, and what is written is a run file's own; recipes of four bits are for machines
+// that have such units; where none is faster that is said, and a recipe that there is not is refused.
 func TestPlanPrecision(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

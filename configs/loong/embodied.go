@@ -165,12 +165,8 @@ func (e *embodied) model() bool {
 // otherKind says what a model file is of whose model is none of language and images.
 func otherKind(name string) string {
 	for _, m := range embodiedModels {
-		switch {
-		case !strings.HasPrefix(strings.ToLower(name), m.begins):
-		case m.name == "":
+		if m.why != "" && strings.HasPrefix(strings.ToLower(name), m.begins) {
 			return ", but a policy of robots, and " + m.why
-		default:
-			return ", but a policy of robots, which is a published model here: set model.name to " + m.name
 		}
 	}
 	return ""

@@ -464,8 +464,8 @@ func (r *RLDS) Numbers(each func(states, actions [][]float64)) error {
 	return nil
 }
 
-// StatsOf are the statistics of columns of numbers, each by itself, with quantiles between the numbers around them, as
-// NumPy's are. The columns are sorted.
+// StatsOf are the statistics of columns of numbers, each by itself, with quantiles between the numbers
+// around them, as NumPy's are. The columns are sorted.
 func StatsOf(columns [][]float64) RobotStats { return statsOfColumns(columns) }
 
 // statsOfColumns are the statistics of columns of numbers, each by itself; quantiles lie between the numbers

@@ -81,8 +81,8 @@ type isa struct {
 	absMaxes  func(y, x []float32)
 	roundBits func(y, x []float32, f, back float32, h *roundConst)
 	roundEach func(y, x, f, back []float32, h *roundConst)
-	// chance and chances are the same of e2m1 by chance, place being that of the first number. butterfly is two stages
-	// of kernels.Hadamard.
+	// chance and chances are the same of e2m1 by chance, place being that of the first number. butterfly is
+	// two stages of kernels.Hadamard.
 	chance    func(y, x []float32, f, back float32, place int)
 	chances   func(y, x, f, back []float32, place int)
 	butterfly func(a, b, c, d []float32, signs *[4]float32, by float32)

@@ -194,7 +194,8 @@ func (w *worker) roundRuns(row []float32, width, first, broad int, all float32, 
 	w.k.roundEach(row, row, eachBy, eachBack, h)
 }
 
-// roundBlocks rounds blocks of rows, whose greatest magnitudes by column are given where they are more than one.
+// roundBlocks rounds blocks of rows, whose greatest magnitudes by column are given where they are more than
+// one.
 func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32, g kernels.Grain,
 	h *roundConst,
 	places []float32) {

@@ -200,7 +200,8 @@ func local(mesh []MeshAxis, shape []int, p Place) []int {
 // next is the first change on the way from placement v to p: a mesh axis and what it becomes there; ok is
 // false if none is left. Outer axes change first. One that would change how a tensor axis is cut while an
 // inner one still shards it waits until that one has gathered it, the innermost first: otherwise the rows
-// would come out in another order. One that is to cut what an outer one still cuts, and will not, waits for that.
+// would come out in another order. One that is to cut what an outer one still cuts, and will not, waits for
+// that.
 func (o *Options) next(v, p Place) (m int, to Part, ok bool) {
 	waits := -1
 	for m := range o.Mesh {
@@ -239,8 +240,8 @@ func (o *Options) inner(v Place, m int, to Part) int {
 	return -1
 }
 
-// outer reports whether a mesh axis that m is within cuts the tensor axis that m is to cut, or will, and is itself to
-// change.
+// outer reports whether a mesh axis that m is within cuts the tensor axis that m is to cut, or will, and is
+// itself to change.
 func (o *Options) outer(v, p Place, m int) bool {
 	for out := range o.Mesh {
 		if out == m || p[m].Kind != Sharded || v[out] == p[out] || !o.within(m, out, int(p[m].Axis)) {

@@ -17,9 +17,9 @@ const (
 // Module is the name of the module that a weight is of.
 func Module(weight string) string { return strings.TrimSuffix(weight, ".weight") }
 
-// seen shows what the module of a weight takes and gives: operand and result of a forward call that reads it, and
-// the gradient of its result, of the calls that make the operand's and the weight's (the same tensor, shown twice). What
-// is computed again is not shown.
+// seen shows what the module of a weight takes and gives: operand and result of a forward call that reads
+// it, and the gradient of its result, of the calls that make the operand's and the weight's (the same
+// tensor, shown twice). What is computed again is not shown.
 func (r *Runner) seen(f *Frame, n *Node, c *kernels.Call) {
 	if n.Clone || len(c.Out) == 0 || c.Out[0] == nil {
 		return

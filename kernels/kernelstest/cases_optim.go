@@ -7,14 +7,14 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// updateHyper are hyper-parameters of an update with what may differ: whether it is the first, and the share of an
-// average.
+// updateHyper are hyper-parameters of an update with what may differ: whether it is the first, and the
+// share of an average.
 func updateHyper(g *gen, first float64) *tensor.Tensor {
 	return g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, first, 0.142625, 0.3, 0.7)
 }
 
-// eightCase has moments in eight bits: rows of n numbers in blocks of per. Arithmetic is the same float32 on every
-// backend, so that places in the map are equal.
+// eightCase has moments in eight bits: rows of n numbers in blocks of per. Arithmetic is the same float32
+// on every backend, so that places in the map are equal.
 func eightCase(rows, n, per int, overflow float64, noDecay int) Case {
 	return Case{Op: kernels.AdamW8, Name: fmt.Sprint(rows, "x", n, "-", per, "-", overflow, noDecay),
 		Tol: 1e-12, Why: "the same float32",

@@ -37,8 +37,8 @@ func (d Difference) String() string {
 // holds only a few rows of each at a time.
 func Diff(a, b Source) ([]Difference, error) { return diff(a, b, false) }
 
-// DiffNumbers is Diff of numbers: where types differ, those of the wider one are rounded to the narrower first, and float16
-// and bfloat16 are compared in float32.
+// DiffNumbers is Diff of numbers: where types differ, those of the wider one are rounded to the narrower
+// first, and float16 and bfloat16 are compared in float32.
 func DiffNumbers(a, b Source) ([]Difference, error) { return diff(a, b, true) }
 
 func diff(a, b Source, numbers bool) ([]Difference, error) {

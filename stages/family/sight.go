@@ -13,8 +13,8 @@ type Sight struct {
 	// height and width of views that are read whole, whose patches are their pixels; zeros for a square of
 	// square patches
 	Size [2]int
-	// height and width of views of which Size is a part: in the middle when the model acts, and with Jumps from a
-	// place of its own of each sample that is learnt; zeros for views that are read to their edges
+	// height and width of views of which Size is a part: in the middle when the model acts, and with Jumps
+	// from a place of its own of each sample that is learnt; zeros for views that are read to their edges
 	Frame [2]int
 	Jumps bool
 	State int // numbers of a robot's state, 0 where it is told in words

@@ -125,7 +125,8 @@ func (r rules) groups() {
 	}
 }
 
-// Grouped gives the group of optimizer.groups that a parameter is of; one of factors of 1 where there is none.
+// Grouped gives the group of optimizer.groups that a parameter is of; one of factors of 1 where there is
+// none.
 func Grouped(c *configs.Config) func(param string) configs.OptimizerGroup {
 	groups := c.Run.Optimizer.ParsedGroups()
 	return func(param string) configs.OptimizerGroup {

@@ -91,7 +91,8 @@ func (r rules) lowPrecision() {
 	}
 }
 
-// averaging holds an optimizer that keeps an average of weights to the schedule, and to an average beside it.
+// averaging holds an optimizer that keeps an average of weights to the schedule, and to an average beside
+// it.
 func (r rules) averaging() {
 	o := &r.c.Run.Optimizer
 	if !optim.Averages(o.Kind) {

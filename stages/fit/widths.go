@@ -10,14 +10,15 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Scales are factors on what a parameter has of a run: its rate, its weight decay and the deviation of its first values.
+// Scales are factors on what a parameter has of a run: its rate, its weight decay and the deviation of its
+// first values.
 type Scales struct{ LR, Decay, Std float64 }
 
 // Widths are the rules by which rates that were found for a narrow model serve a wide one, maximal update
-// parametrization (arXiv:2203.03466, table 3, for optimizers whose steps have a size of their own): with the width m
-// times that of optimizer.mup_base_width, matrices of layers have a rate 1/m and a deviation 1/√m of the narrow
-// model's, heads and routers 1/m and 1/m; embeddings, norms and biases are as they are. Decay is decoupled, of rate times
-// decay, and stays as strong (mup's MuAdamW). Nil is a run without.
+// parametrization (arXiv:2203.03466, table 3, for optimizers whose steps have a size of their own): with
+// the width m times that of optimizer.mup_base_width, matrices of layers have a rate 1/m and a deviation
+// 1/√m of the narrow model's, heads and routers 1/m and 1/m; embeddings, norms and biases are as they are.
+// Decay is decoupled, of rate times decay, and stays as strong (mup's MuAdamW). Nil is a run without.
 func Widths(c *configs.Config, m *family.Model) func(param string) Scales {
 	base := c.Run.Optimizer.MuPBase
 	if base == 0 {

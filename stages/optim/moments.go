@@ -8,16 +8,16 @@ const (
 	EightBit = "8bit"
 )
 
-// eightLeast are the numbers of a parameter below which its moments stay in float32, as bitsandbytes' and torchao's do,
-// and blockLeast those of a block.
+// eightLeast are the numbers of a parameter below which its moments stay in float32, as bitsandbytes' and
+// torchao's do, and blockLeast those of a block.
 const (
 	eightLeast = 4096
 	blockLeast = 16
 )
 
-// block is how many numbers of a row of a parameter have a scale together: the largest power of two of at most most
-// that the row's length is a multiple of. 0 where moments stay in float32: of vectors, of small parameters and of rows
-// that no block fits.
+// block is how many numbers of a row of a parameter have a scale together: the largest power of two of at
+// most most that the row's length is a multiple of. 0 where moments stay in float32: of vectors, of small
+// parameters and of rows that no block fits.
 func block(s Subject, most int) int {
 	n := 1
 	for _, x := range s.Shape {
@@ -36,7 +36,8 @@ func block(s Subject, most int) int {
 	return b
 }
 
-// narrowed is an optimizer whose moments are of the type that a configuration asks for, where it can keep them so.
+// narrowed is an optimizer whose moments are of the type that a configuration asks for, where it can keep
+// them so.
 func (c Config) narrowed(o Optimizer) Optimizer {
 	switch {
 	case c.Moments == Half && o.Narrow != "":

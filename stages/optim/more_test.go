@@ -54,8 +54,8 @@ func (m *moreCase) trained(t *testing.T, b kernels.Backend, c Config) (p *tensor
 	return p, state
 }
 
-// TestMoreGolden holds optimizers to schedulefree's and torchao's after 200 steps within 1e-4 of the largest weights,
-// float32 sums of 200 steps, and moments in eight bits to the same numbers of the map.
+// TestMoreGolden holds optimizers to schedulefree's and torchao's after 200 steps within 1e-4 of the
+// largest weights, float32 sums of 200 steps, and moments in eight bits to the same numbers of the map.
 func TestMoreGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/more.json") // bench/golden/optimizers_more.py
 	require.NoError(t, err)
@@ -93,8 +93,8 @@ func TestMoreGolden(t *testing.T) {
 	}
 }
 
-// TestEightBits: what is near to a number of the map is kept as that, by the rule of its nearest, and state takes a
-// quarter of that in float32.
+// TestEightBits: what is near to a number of the map is kept as that, by the rule of its nearest, and state
+// takes a quarter of that in float32.
 func TestEightBits(t *testing.T) {
 	c := Config{Name: "adamw", Moments: EightBit, Block: 256}
 	for _, x := range []struct {

@@ -33,7 +33,8 @@ type Optimizer struct {
 	State []string   // names of the state tensors, float32, in operand order
 	// Narrow is the kernel of an update whose state is in bf16; "" where there is none.
 	Narrow kernels.Op
-	// Blocks is that of one whose state is in eight bits with scales of blocks of a row; "" where there is none.
+	// Blocks is that of one whose state is in eight bits with scales of blocks of a row; "" where there is
+	// none.
 	Blocks kernels.Op
 	// Forms are those of the state tensors; nil for a float32 number for each of the parameter's.
 	Forms []Form
@@ -115,7 +116,8 @@ func (o Optimizer) StateBytes(n int64) (bytes int64) {
 	return bytes
 }
 
-// Traffic is what the update of n numbers reads and writes, in bytes: gradient, weight and each state tensor.
+// Traffic is what the update of n numbers reads and writes, in bytes: gradient, weight and each state
+// tensor.
 func (o Optimizer) Traffic(n int64) int64 { return 16*n + 2*o.StateBytes(n) }
 
 var all = map[string]Optimizer{}

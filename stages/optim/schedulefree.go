@@ -7,8 +7,8 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
-// Schedule-free AdamW trains at y, between its steps z and their average x, which is the model: a mean weighted by the
-// squares of the largest rates so far.
+// Schedule-free AdamW trains at y, between its steps z and their average x, which is the model: a mean
+// weighted by the squares of the largest rates so far.
 var _ = Register(Optimizer{Name: "schedule_free", Op: kernels.ScheduleFree,
 	State: []string{"z", "exp_avg_sq", AverageState}, Averages: true, Paper: "2405.15682",
 	Hyper: func(c Config, lr float64, update int64, h []float64) {
@@ -31,7 +31,8 @@ type sums struct {
 
 var sumsOf sync.Map // of LR
 
-// share is the weight of an update among those of all until it; one of a schedule that is nowhere above 0 has none.
+// share is the weight of an update among those of all until it; one of a schedule that is nowhere above 0
+// has none.
 func (l LR) share(update int64) float64 {
 	if l.Style == "" { // one rate for all
 		return 1 / float64(update)

@@ -63,10 +63,10 @@ func (m *Machine) kernel(w kernels.Work) (flops, bytes int64) {
 	return int64(math.Round(filled)), 0
 }
 
-// fewBits is a product of operands of few bits, whose arithmetic is so much shorter as the device multiplies
-// them faster. Activations and their gradients are read once and written twice, as they are and turned for the
-// product of the weights' gradient; weights are rounded once a step (TransformerEngine's cast_transpose, and its
-// cache of weights over microbatches), which is not counted.
+// fewBits is a product of operands of few bits, whose arithmetic is so much shorter as the device
+// multiplies them faster. Activations and their gradients are read once and written twice, as they are and
+// turned for the product of the weights' gradient; weights are rounded once a step (TransformerEngine's
+// cast_transpose, and its cache of weights over microbatches), which is not counted.
 func (m *Machine) fewBits(w kernels.Work, filled float64) (flops, bytes int64) {
 	peak := m.Flops8
 	if w.Bits == 4 && m.Flops4 > 0 {

@@ -36,8 +36,8 @@ type Comparison struct {
 	Saved     []int64  `json:"saved"`
 	TensorsAt int64    `json:"tensors_part_at"`
 	Tensors   []string `json:"tensors,omitempty"`
-	// Seen is the first tensor of those that both have written down whose statistics differ, SeenSteps the last step
-	// that both have some of.
+	// Seen is the first tensor of those that both have written down whose statistics differ, SeenSteps the
+	// last step that both have some of.
 	Seen      *Seen `json:"seen,omitempty"`
 	SeenSteps int64 `json:"seen_steps,omitempty"`
 }

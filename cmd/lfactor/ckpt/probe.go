@@ -13,8 +13,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// What the logits of a probe may differ by, as the root of the squares of the differences over that of the logits
-// before: where all numbers are kept, where they are rounded to another type, and where to few bits.
+// What the logits of a probe may differ by, as the root of the squares of the differences over that of the
+// logits before: where all numbers are kept, where they are rounded to another type, and where to few bits.
 const (
 	probeExact   = 1e-5
 	probeRounded = 0.1
@@ -31,8 +31,8 @@ func (o *conversion) probeFlags(c *cobra.Command) (limit *string) {
 		"are compared; a larger model's are not, and a note says so")
 }
 
-// probe compares the logits of what was converted with those of what it was made of. What it cannot compare it
-// says on w; a difference beyond that of rounding is an error of exit code 6.
+// probe compares the logits of what was converted with those of what it was made of. What it cannot compare
+// it says on w; a difference beyond that of rounding is an error of exit code 6.
 func (o *conversion) probe(w io.Writer, src, dst string) error {
 	pass := func(format string, args ...any) error {
 		fmt.Fprintf(w, "note: logits before and after were not compared: "+format+"\n", args...)
@@ -82,8 +82,8 @@ func (o *conversion) bound(src string, routed bool) float64 {
 	return probeExact
 }
 
-// logits are those of a probe of a checkpoint of any form, nil where the model is larger than the limit; size is
-// that of its weights as float32, and routed says whether it is a mixture of experts.
+// logits are those of a probe of a checkpoint of any form, nil where the model is larger than the limit;
+// size is that of its weights as float32, and routed says whether it is a mixture of experts.
 func (o *conversion) logits(w io.Writer, path, other string) (z []float32, size configs.Bytes, routed bool, err error) {
 	var m *trained.Trained
 	switch form(path) {
@@ -122,8 +122,8 @@ func (o *conversion) logits(w io.Writer, path, other string) (z []float32, size 
 	return z, size, routed, err
 }
 
-// apart is the largest difference of two lists, and the size of all of them against that of the first; +Inf where
-// they have not the same number or a difference is none.
+// apart is the largest difference of two lists, and the size of all of them against that of the first; +Inf
+// where they have not the same number or a difference is none.
 func apart(a, b []float32) (most, share float64) {
 	if len(a) != len(b) {
 		return math.Inf(1), math.Inf(1)

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 )
 
-// TestProbe: a destination with other weights ends with exit code 6, latent attention and experts are probed, and of
-// a model that sees a note says that it was not.
+// TestProbe: a destination with other weights ends with exit code 6, latent attention and experts are
+// probed, and of a model that sees a note says that it was not.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	golden := func(name string) string { return "../../../actors/" + name }
@@ -38,7 +38,8 @@ func TestProbe(t *testing.T) {
 	require.Contains(t, out.String(), "is no model of text alone")
 }
 
-// TestApart: logits that differ are told from those that are rounded, and what is no number is never equal to one.
+// TestApart: logits that differ are told from those that are rounded, and what is no number is never equal
+// to one.
 func TestApart(t *testing.T) {
 	t.Parallel()
 	nan := float32(math.NaN())

@@ -126,8 +126,8 @@ func (s *gangJoin) lead(ctx context.Context, args []string) (err error) {
 	return s.carryOut(ctx, c, args)
 }
 
-// invitesAgain leaves new tokens for pods that are away until the returned function is called; none is written behind
-// that, when the job is said to be done.
+// invitesAgain leaves new tokens for pods that are away until the returned function is called; none is
+// written behind that, when the job is said to be done.
 func (s *gangJoin) invitesAgain(ctx context.Context, c *user.Cluster) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
 	ended := make(chan struct{})

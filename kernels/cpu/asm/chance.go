@@ -7,8 +7,8 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// chance emits y = q(x·f)·back with q rounding to numbers of e2m1 by chance, as kernels.Number.Chance; place is that of
-// the first number, and the second one has factors for each.
+// chance emits y = q(x·f)·back with q rounding to numbers of e2m1 by chance, as kernels.Number.Chance;
+// place is that of the first number, and the second one has factors for each.
 func (e *emitter) chance() {
 	e.beginMove("chance", "func(y, x []float32, f, back float32, place int)",
 		"is y = q(x·f)·back, with q to numbers of e2m1 by chance.")

@@ -2,8 +2,8 @@ package denoisers
 
 import "github.com/lfactor/lfactor/configs/loong"
 
-// LoongForge's policies of robots. Actions and states have the width of the recordings there as here, and what is
-// compiled is no matter of a model's file.
+// LoongForge's policies of robots. Actions and states have the width of the recordings there as here, and
+// what is compiled is no matter of a model's file.
 var _ = func() bool {
 	loong.RegisterPolicy(loong.Policy{Name: "pi05", Model: "pi/0.5",
 		Keys: map[string][]string{
