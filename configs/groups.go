@@ -10,15 +10,16 @@ import (
 )
 
 // OptimizerGroup is parameters with rules of their own: factors on optimizer.lr and optimizer.weight_decay,
-// and an optimizer in place of optimizer.kind.
+// an optimizer in place of optimizer.kind, and a norm to clip by.
 type OptimizerGroup struct {
 	Pattern   string
 	LR, Decay float64
-	Decays    bool   // Decay was given
-	Kind      string // "" for optimizer.kind
+	Decays    bool    // Decay was given
+	Kind      string  // "" for optimizer.kind
+	Clip      float64 // the group's own gradient norm is held to it; 0 is optimizer.clip_grad with all others
 }
 
-// ParseGroup reads one of optimizer.groups: a pattern, and lr=, decay= and optimizer= behind it.
+// ParseGroup reads one of optimizer.groups: a pattern, and lr=, decay=, clip= and optimizer= behind it.
 func ParseGroup(text string) (g OptimizerGroup, err error) {
 	words := strings.Fields(text)
 	if len(words) < 2 {
@@ -40,16 +41,18 @@ func ParseGroup(text string) (g OptimizerGroup, err error) {
 			continue
 		}
 		x, err := strconv.ParseFloat(value, 64)
-		if err != nil || x < 0 || x > 1e6 {
-			return g, fmt.Errorf("%q: want lr= or decay= and a factor of at least 0", w)
+		if err != nil || !(x >= 0 && x <= 1e6) || key == "clip" && x == 0 {
+			return g, fmt.Errorf("%q: want lr= or decay= and a factor of at least 0, or clip= and a norm above 0", w)
 		}
 		switch key {
 		case "lr":
 			g.LR = x
 		case "decay":
 			g.Decay, g.Decays = x, true
+		case "clip":
+			g.Clip = x
 		default:
-			return g, fmt.Errorf("%q: a group has lr=, decay= and optimizer=", w)
+			return g, fmt.Errorf("%q: a group has lr=, decay=, clip= and optimizer=", w)
 		}
 	}
 	return g, nil

@@ -97,7 +97,7 @@ var mutants = []mutant{
 	{name: "loss scale of the step before is opened", file: "coordinator.go",
 		old: "Opening{Scale: c.l.LossScale.Scale}", new: "Opening{Scale: c.kept.scale.Scale}"},
 	{name: "the scale is not taken out of the gradients", file: "commit.go",
-		old: "ClipFactor(sum, c.l.LossScale.Scale, c.l.Clip)", new: "ClipFactor(sum, 1, c.l.Clip)"},
+		old: "ClipFactor(sum, scale, c.l.Clip)", new: "ClipFactor(sum, 1, c.l.Clip)"},
 	{name: "an update that overflows is applied", file: "commit.go", old: "		return norm, 0, true\n",
 		new: "		return norm, 1 / scale, false\n"},
 	{name: "an update that overflows is counted", file: "commit.go",

@@ -78,10 +78,7 @@ func (c *Coordinator) sums() (sum, loss float64) {
 func (c *Coordinator) decide(sum, loss float64) []float64 {
 	x := Verdict{LR: c.l.LR(c.step), Update: c.updates + 1}
 	x.Loss = loss
-	x.Norm, x.Factor, x.Overflow = ClipFactor(sum, c.l.LossScale.Scale, c.l.Clip)
-	if c.void != nil {
-		x.Factor, x.Overflow = 0, true
-	}
+	c.clip(&x, sum)
 	x.after = c.next(x.Overflow)
 	if c.l.Spikes.On() && !x.Overflow {
 		x.after.scale.Usual.see(x.Norm, x.Loss)
@@ -89,6 +86,30 @@ func (c *Coordinator) decide(sum, loss float64) []float64 {
 	to := c.move()
 	x.Moves = len(to) > 0
 	return AppendPlaced(x.Values(), to...)
+}
+
+// clip sets norm and factors, of gradients whose squares sum to sum: groups that have a norm of their own are no
+// part of the one that all others are clipped by.
+func (c *Coordinator) clip(x *Verdict, sum float64) {
+	scale := c.l.LossScale.Scale
+	x.Norm, x.Factor, x.Overflow = ClipFactor(sum, scale, c.l.Clip)
+	if len(c.l.Clips) > 0 {
+		var own [ClipsMost + 1]float64
+		for p, y := range c.norms {
+			if p < len(c.l.ClipOf) {
+				own[c.l.ClipOf[p]] += y
+			} else {
+				own[0] += y
+			}
+		}
+		_, x.Factor, _ = ClipFactor(own[0], scale, c.l.Clip)
+		for i, limit := range c.l.Clips {
+			_, x.Groups[i], _ = ClipFactor(own[1+i], scale, limit)
+		}
+	}
+	if x.Overflow = x.Overflow || c.void != nil; x.Overflow {
+		x.Factor, x.Groups = 0, [ClipsMost]float64{}
+	}
 }
 
 // next is what the coordinator holds after the step under way: a step that overflows makes no update, and

@@ -17,6 +17,11 @@ type RunLayout struct {
 	EvalOnly   bool                     // one evaluation and no step
 	OptimSteps int64                    // updates applied before First: skipped steps do not count
 	Clip       float64                  // largest global gradient norm, 0 for none
+	// Clips are the largest norms of groups of parameters that are clipped by a norm of their own, ClipsMost at
+	// most, and ClipOf is by parameter, in the model's order, 1 + its group in Clips; 0 or none is of all others,
+	// whose norm is held to Clip
+	Clips  []float64
+	ClipOf []uint8
 	// by rank: the parameters, in the model's order, whose squared norms it reports; nil for none
 	Norms [][]int32
 	// a rank that ends will come back: the run goes on from the newest saved state

@@ -105,12 +105,26 @@ type Verdict struct {
 	Update   int64   // number of this update, from 1: Adam's bias correction
 	Loss     float64 // of the step
 	Moves    bool    // experts move behind the update: where to follows the record
-	after    kept    // what the coordinator holds after the step; of a loss scale what changes in a run
+	// Groups is Factor for the parameters of each of RunLayout.Clips
+	Groups [ClipsMost]float64
+	after  kept // what the coordinator holds after the step; of a loss scale what changes in a run
+}
+
+// ClipsMost is how many groups of parameters may have a norm of their own to clip by.
+const ClipsMost = 8
+
+// FactorOf is what gradients of a group of RunLayout.ClipOf are multiplied with.
+func (x *Verdict) FactorOf(group uint8) float64 {
+	if group == 0 {
+		return x.Factor
+	}
+	return x.Groups[group-1]
 }
 
 // verdictLen is how many numbers a Verdict is, and keptAt the place of what the coordinator holds in them.
 const (
-	keptAt     = 7
+	groupsAt   = 7
+	keptAt     = groupsAt + ClipsMost
 	verdictLen = keptAt + keptLen
 )
 
@@ -121,13 +135,14 @@ func IsVerdict(v []float64) bool { return len(v) >= verdictLen }
 func VerdictOf(v []float64) Verdict {
 	w := (*[verdictLen]float64)(v)
 	return Verdict{w[0], w[1], w[2] != 0, w[3], int64(w[4]), w[5], w[6] != 0,
-		keptAfter(v, LossScale{})}
+		[ClipsMost]float64(w[groupsAt:]), keptAfter(v, LossScale{})}
 }
 
 // Values writes it as numbers.
 func (x Verdict) Values() []float64 {
 	v := append(make([]float64, 0, verdictLen), x.Norm, x.Factor, number(x.Overflow), x.LR, float64(x.Update),
 		x.Loss, number(x.Moves))
+	v = append(v, x.Groups[:]...)
 	return x.after.append(v)
 }
 

@@ -18,6 +18,10 @@ func filled(x reflect.Value, r *rand.Rand) {
 		case !f.CanSet() || f.Kind() == reflect.Slice:
 		case f.Kind() == reflect.Struct:
 			filled(f, r)
+		case f.Kind() == reflect.Array:
+			for k := range f.Len() {
+				f.Index(k).SetFloat(r.NormFloat64() * 1e6)
+			}
 		case f.CanFloat():
 			f.SetFloat(r.NormFloat64() * 1e6)
 		case f.CanInt():

@@ -231,6 +231,7 @@ func lead(l *layout.Layout, sys *System, o RunOptions, obs *observer) error {
 		o.Coord.Norms = append(o.Coord.Norms, layout.Norms(l.Ranks[r].Params))
 	}
 	o.Coord.Clip = l.Design.Optim.Clip
+	o.Coord.Clips, o.Coord.ClipOf = l.Clips()
 	o.Coord.MoveEvery, o.Coord.Move = int64(l.Design.MoveEvery), l.Rebalance
 	if o.Coord.Recover {
 		o.Coord.Same, o.Coord.Alone, o.Coord.Buddy = l.Same(), l.Alone(), l.Buddies(o.Procs)

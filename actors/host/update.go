@@ -372,12 +372,13 @@ func (r *Rank) clipped(j actors.Job) core.Verdict {
 	return v
 }
 
-// hypers sets the hyper-parameters of a parameter's update.
+// hypers sets the hyper-parameters of a parameter's update, and what its gradient is multiplied with.
 func (r *Rank) hypers(p *layout.ParamPlan, v core.Verdict) {
 	c := r.c.Optim
 	if r.c.Decay != nil {
 		c.Decay *= r.c.Decay(p.Name)
 	}
+	r.clip.F64()[kernels.ClipFactor] = v.FactorOf(uint8(p.Clip))
 	h := r.hyper.F64()
 	p.Optim.Hyper(c, v.LR*r.c.LRScale(p.Name), v.Update, h)
 	if t := p.Optim.Turning; t != nil {

@@ -191,6 +191,9 @@ func (j *Design) grouped(c *configs.Config) {
 	}
 	j.DecayScale = func(param string) float64 { return of(param).Decay }
 	j.OptimOf = func(param string) string { return of(param).Kind }
+	if clips := fit.Clipped(c); clips != nil {
+		j.ClipOf = clips
+	}
 }
 
 // scaled puts the rules of optimizer.mup_base_width on rates, weight decay and first values.

@@ -56,6 +56,9 @@ type Design struct {
 	LRScale      func(param string) float64 // factor on the learning rate; nil is 1
 	OptimOf      func(param string) string  // optimizer of a parameter, "" for that of Optim; nil for all
 	DecayScale   func(param string) float64 // and on weight decay
+	// ClipOf is the gradient norm that the group of a parameter is clipped by, and the group, from 1; group 0 is of
+	// all parameters that have none. Nil is 0 for all
+	ClipOf func(param string) (limit float64, group int)
 	// passes over attention's scores in memory, for costs of programs that do not fuse it (grad.Options)
 	Scores float64
 	// what calls cost a device that they do not keep busy (grad.Options), for costs; nil if nothing is known

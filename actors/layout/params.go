@@ -35,6 +35,7 @@ type ParamPlan struct {
 	// 1 + its tie group: it lies on several ranks, whose gradients are summed; 0 for none
 	Tie    int
 	Counts bool // this rank counts it in the gradient norm
+	Clip   int  // the group whose gradient norm it is clipped by, from 1; 0 for that of all others
 	Away   bool // its optimizer state waits on the host between updates
 	Optim  *optim.Optimizer
 	Whole  []int // axes over which its matrices are brought together for an update that needs wholes
@@ -171,6 +172,9 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	// A value that several ranks hold is saved and counted in the norm by one of them alone.
 	out.SavesOwn = l.alone(part, h, out.Zero)
 	out.Counts = out.SavesOwn && !h.Fixed
+	if l.Design.ClipOf != nil {
+		_, out.Clip = l.Design.ClipOf(h.Name)
+	}
 	// A parameter of several pipeline stages (tied embeddings) has its gradients summed over their
 	// ranks.
 	if own := l.Owners(h.Name); len(own) > 1 {

@@ -7,6 +7,7 @@ import (
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/fit"
 )
 
 // The segments of the optimizer step. Each ends with a communication among one group, or none.
@@ -173,6 +174,28 @@ func (part *RankPart) elements(params []int) (n int64) {
 
 // summed is what a member sends of n gradients, which are float32, when every other sums them by itself.
 func summed(n int64, members int) int64 { return 4 * n * int64(members-1) }
+
+// What a run may ask for is what a commit has room for.
+var _ = [1]struct{}{}[core.ClipsMost-fit.ClipsMost]
+
+// Clips are the gradient norms that groups of parameters are clipped by, and by parameter, in the model's order,
+// 1 + its place in them; 0 for one that has none. Nil where there is no such group.
+func (l *Layout) Clips() (limits []float64, of []uint8) {
+	if l.Design.ClipOf == nil {
+		return nil, nil
+	}
+	of = make([]uint8, len(l.Order))
+	for i, name := range l.Order {
+		limit, g := l.Design.ClipOf(name)
+		if of[i] = uint8(g); g > 0 {
+			for len(limits) < g {
+				limits = append(limits, 0)
+			}
+			limits[g-1] = limit
+		}
+	}
+	return limits, of
+}
 
 // Norms lists the parameters whose squared norms a rank reports whole; those of experts are reported one by
 // one.

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,15 +61,18 @@ func TestOptimizerGroups(t *testing.T) {
 		}
 	}
 	for want, groups := range map[string]string{
-		"matches nothing that is trained":        `["*.nowhere lr=2"]`,
-		"both match":                             `["*.to_q.* lr=2", "*.to_q.weight lr=3"]`,
-		"has weight decay":                       `["*.bias decay=2"]`,
-		"want a pattern":                         `["*.bias"]`,
-		"want lr= or decay=":                     `["*.bias lr=-1"]`,
-		"a group has lr=, decay= and optimizer=": `["*.bias beta=1"]`,
-		"stands twice":                           `["*.bias lr=1 lr=2"]`,
-		"want one of adamw,":                     `["*.bias optimizer=sloth"]`,
-		"is for all parameters":                  `["*.bias optimizer=schedule_free"]`,
+		"matches nothing that is trained":               `["*.nowhere lr=2"]`,
+		"both match":                                    `["*.to_q.* lr=2", "*.to_q.weight lr=3"]`,
+		"has weight decay":                              `["*.bias decay=2"]`,
+		"want a pattern":                                `["*.bias"]`,
+		"want lr= or decay=":                            `["*.bias lr=-1"]`,
+		"clip= and a norm above 0":                      `["*.bias clip=0"]`,
+		"a group has lr=, decay=, clip= and optimizer=": `["*.bias beta=1"]`,
+		"stands twice":                                  `["*.bias lr=1 lr=2"]`,
+		"want one of adamw,":                            `["*.bias optimizer=sloth"]`,
+		"is for all parameters":                         `["*.bias optimizer=schedule_free"]`,
+		"9 groups have clip=, 8 at most may": `["*.to_out.0.weight clip=1", "*.to_out.0.bias clip=1", "*.to_q.weight clip=1", "*.to_k.weight clip=1", ` +
+			`"*.to_v.weight clip=1", "*.to_q.bias clip=1", "*.to_k.bias clip=1", "*.to_v.bias clip=1", "proj_out.* clip=1"]`,
 	} {
 		_, _, err := load(groups)
 		require.ErrorContains(t, err, want)
@@ -107,5 +111,46 @@ func TestOptimizersOfGroups(t *testing.T) {
 			}
 			require.InDeltaSlice(t, want, v, 2e-3, "%v %s", c, name)
 		}
+	}
+}
+
+// TestClippedGroups: a group that has a norm of its own is clipped by it alone, and the others by theirs, under plans
+// too: steps of SGD at a rate of 1 are the gradients themselves as they were clipped.
+func TestClippedGroups(t *testing.T) {
+	t.Parallel()
+	docs, _ := poisoned()
+	train := func(more ...string) map[string][]float32 {
+		_, dir, said, err := spikeRun(t, docs, append([]string{"optimizer.kind=sgd", "optimizer.momentum=0",
+			"optimizer.weight_decay=0", "schedule.kind=constant", "schedule.warmup_steps=0", "optimizer.lr=1",
+			"train.steps=1"}, more...)...)
+		require.NoError(t, err, said)
+		return values(t, filepath.Join(dir, "saved"), 1, checkpoint.Param)
+	}
+	begin := train("optimizer.lr=0", "optimizer.clip_grad=0")
+	norms := func(after map[string][]float32) (mlp, rest float64) {
+		for name, v := range after {
+			sum := 0.0
+			for i, x := range v {
+				d := float64(x) - float64(begin[name][i])
+				sum += d * d
+			}
+			if strings.Contains(name, ".mlp.") {
+				mlp += sum
+			} else {
+				rest += sum
+			}
+		}
+		return math.Sqrt(mlp), math.Sqrt(rest)
+	}
+	mlp, rest := norms(train("optimizer.clip_grad=0"))
+	for _, plan := range [][]string{nil, {"plan.pp=2"}, {"plan.tp=2"}, {"plan.dp=2", "plan.zero=1"}} {
+		a, b := norms(train(append(plan, fmt.Sprintf(`optimizer.groups=["*.mlp.* clip=%g"]`, mlp/4),
+			fmt.Sprintf("optimizer.clip_grad=%g", rest/8))...))
+		require.InDelta(t, mlp/4, a, 1e-4*mlp, "%v", plan)
+		require.InDelta(t, rest/8, b, 1e-4*rest, "%v", plan)
+		a, b = norms(train(append(plan, fmt.Sprintf(`optimizer.groups=["*.mlp.* clip=%g"]`, mlp*4),
+			"optimizer.clip_grad=0")...))
+		require.InDelta(t, mlp, a, 1e-4*mlp, "%v: a norm below its limit stays", plan)
+		require.InDelta(t, rest, b, 1e-4*rest, "%v: all others are not clipped", plan)
 	}
 }

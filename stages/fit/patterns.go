@@ -95,11 +95,14 @@ func (r rules) match(key string, patterns, names []string) bool {
 // groups holds optimizer.groups to the model: each matches a parameter that is trained, and no two the same one.
 func (r rules) groups() {
 	const key = "optimizer.groups"
-	frozen, of := Frozen(r.c), map[string]string{}
+	frozen, of, clips := Frozen(r.c), map[string]string{}, 0
 	for _, text := range r.c.Run.Optimizer.Groups {
 		g, err := configs.ParseGroup(text)
 		if err != nil {
 			return // its section says so
+		}
+		if g.Clip > 0 {
+			clips++
 		}
 		hits, decays := 0, false
 		for _, p := range r.m.Params(Lora(r.c)) {
@@ -113,6 +116,9 @@ func (r rules) groups() {
 			of[p.Name], hits, decays = g.Pattern, hits+1, decays || p.Decay
 		}
 		switch {
+		case clips > ClipsMost:
+			r.at(key, fmt.Sprintf("%d groups have clip=, %d at most may", clips, ClipsMost), "put patterns together")
+			return
 		case optim.Averages(g.Kind) && !optim.Averages(r.c.Run.Optimizer.Kind):
 			r.at(key, fmt.Sprintf("%q: %s is for all parameters, whose average is the model", text, g.Kind),
 				"set optimizer.kind to it")
@@ -122,6 +128,31 @@ func (r rules) groups() {
 			r.at(key, fmt.Sprintf("%q: nothing that it matches has weight decay: biases and norms have none", g.Pattern),
 				"leave decay= out")
 		}
+	}
+}
+
+// ClipsMost is how many groups may have a norm of their own to clip by.
+const ClipsMost = 8
+
+// Clipped gives the norm that the gradients of a parameter's group are clipped by together, and the group, from
+// 1; group 0 are all that have none. Nil where no group has one.
+func Clipped(c *configs.Config) func(param string) (limit float64, group int) {
+	var own []configs.OptimizerGroup
+	for _, g := range c.Run.Optimizer.ParsedGroups() {
+		if g.Clip > 0 {
+			own = append(own, g)
+		}
+	}
+	if own == nil {
+		return nil
+	}
+	return func(param string) (float64, int) {
+		for i, g := range own {
+			if block.Match(g.Pattern, param) {
+				return g.Clip, 1 + i
+			}
+		}
+		return 0, 0
 	}
 }
 
