@@ -60,7 +60,7 @@ func recordings(t *testing.T, dir string) (view *media.Image) {
 			}
 			var b bytes.Buffer
 			require.NoError(t, png.Encode(&b, img))
-			e.Frames = append(e.Frames, format.RobotStep{Image: b.Bytes(), State: []float32{float32(k),
+			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{b.Bytes()}, State: []float32{float32(k),
 				float32(i)},
 				Action: []float32{float32(i - k), float32(k), 1}})
 			if view == nil {
@@ -71,7 +71,7 @@ func recordings(t *testing.T, dir string) (view *media.Image) {
 		}
 		all = append(all, e)
 	}
-	require.NoError(t, format.WriteRobot(filepath.Join(dir, "set"), 10, [2]int{8, 8}, all))
+	require.NoError(t, format.WriteRobot(filepath.Join(dir, "set"), format.RobotTop(10, 8), all))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(piOf8), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("red disc"), 0o644))
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "words"), 0o755))

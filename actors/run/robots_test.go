@@ -28,11 +28,11 @@ func TestRobotsTogether(t *testing.T) {
 	require.NoError(t, png.Encode(&b, img))
 	other := format.RobotEpisode{Task: "red disc"}
 	for k := range 20 {
-		other.Frames = append(other.Frames, format.RobotStep{Image: b.Bytes(),
+		other.Frames = append(other.Frames, format.RobotStep{Images: [][]byte{b.Bytes()},
 			State:  []float32{float32(100 * k)},
 			Action: []float32{float32(1000 * k)}})
 	}
-	require.NoError(t, format.WriteRobot(filepath.Join(dir, "other"), 10, [2]int{8, 8},
+	require.NoError(t, format.WriteRobot(filepath.Join(dir, "other"), format.RobotTop(10, 8),
 		[]format.RobotEpisode{other}))
 	train := func(paths string, more ...string) (losses []float64, saved string) {
 		out := t.TempDir()

@@ -3,6 +3,7 @@ package trained
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/media"
@@ -85,6 +86,15 @@ func (a *Actor) Close() {
 	a.gen.Close()
 	kernels.Close(a.b)
 }
+
+// Column is a column's name as observations are compared by it: openpi's observation/image, LeRobot's
+// observation.image and an image in a map called observation are one.
+func Column(name string) string {
+	return strings.TrimPrefix(strings.ReplaceAll(name, ".", "/"), "observation/")
+}
+
+// Camera is the name of a camera's column without LeRobot's folder of images.
+func Camera(name string) string { return strings.TrimPrefix(Column(name), "images/") }
 
 // Abilities are what a policy reads and gives.
 type Abilities struct {

@@ -20,7 +20,7 @@ func recorded() (all []RobotEpisode) {
 	for i, n := range []int{3, 1, 4} {
 		e := RobotEpisode{Task: []string{"stack", "push"}[i%2]}
 		for k := range n {
-			e.Frames = append(e.Frames, RobotStep{Image: fmt.Appendf(nil, "\x89PNG %d %d", i, k),
+			e.Frames = append(e.Frames, RobotStep{Images: [][]byte{fmt.Appendf(nil, "\x89PNG %d %d", i, k)},
 				State: []float32{float32(i), float32(k)}, Action: []float32{float32(10*i + k)}})
 		}
 		all = append(all, e)
@@ -43,7 +43,7 @@ func frame(t *testing.T, s dataset.Source, i int64) (f RobotFrame) {
 // behind the episode repeat its last one and are counted, and none is of the next episode.
 func TestRobotFrames(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, WriteRobot(dir, 10, [2]int{1, 1}, recorded()))
+	require.NoError(t, WriteRobot(dir, RobotTop(10, 1), recorded()))
 	s, err := dataset.Open(dir, dataset.Options{Horizon: 3})
 	require.NoError(t, err)
 	defer s.Close()
@@ -55,7 +55,7 @@ func TestRobotFrames(t *testing.T) {
 			f := frame(t, s, at)
 			require.EqualValues(t, []int64{int64(i), int64(k)}, []int64{f.Episode, f.Frame})
 			require.Equal(t, e.Task, f.Task)
-			require.Equal(t, want.Image, f.Images["observation.images.top"])
+			require.Equal(t, want.Images[0], f.Images["observation.images.top"])
 			require.Equal(t, []float64{float64(i), float64(k)}, f.State)
 			require.Equal(t, max(0, k+3-len(e.Frames)), f.Pad)
 			for step, a := range f.Actions {
@@ -75,7 +75,7 @@ func TestRobotFrames(t *testing.T) {
 			f, before := frame(t, past, at), max(0, k-1)
 			require.Len(t, f.Before, 1)
 			require.Equal(t, []float64{float64(i), float64(before)}, f.Before[0].State)
-			require.Equal(t, e.Frames[before].Image, f.Before[0].Images["observation.images.top"])
+			require.Equal(t, e.Frames[before].Images[0], f.Before[0].Images["observation.images.top"])
 			require.Equal(t, []float64{float64(i), float64(k)}, f.State)
 			require.Equal(t, [2]int{max(0, k+2-len(e.Frames)), max(0, 1-k)}, [2]int{f.Pad, f.Lead})
 			require.Len(t, f.Actions, 3)
@@ -104,7 +104,7 @@ func TestRobotFrames(t *testing.T) {
 // episodes': the mean of all frames and their deviation from it, and no quantiles.
 func TestRobotStats(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, WriteRobot(dir, 10, [2]int{1, 1}, recorded()))
+	require.NoError(t, WriteRobot(dir, RobotTop(10, 1), recorded()))
 	l, err := OpenLeRobot(dir, dataset.Options{})
 	require.NoError(t, err)
 	defer l.Close()

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
@@ -18,10 +19,30 @@ type RobotEpisode struct {
 	Frames []RobotStep
 }
 
-// RobotStep is a frame of it: what the robot saw, as PNG, its state, and what it did.
+// RobotStep is a frame of it: what each camera saw, as PNG, the robot's state, and what it did.
 type RobotStep struct {
-	Image         []byte
+	Images        [][]byte
 	State, Action []float32
+}
+
+// RobotSet is what recordings have in common.
+type RobotSet struct {
+	FPS     float64
+	Cameras []RobotCamera
+	// Like is the folder of a data set of this version whose statistics are taken in the place of the recordings'
+	// own, so that a policy of that one reads both alike.
+	Like string
+}
+
+// RobotCamera is a camera: its column, and the pixels of its images.
+type RobotCamera struct {
+	Column        string
+	Height, Width int
+}
+
+// RobotTop is a set with one camera of square images, called top.
+func RobotTop(fps float64, side int) RobotSet {
+	return RobotSet{FPS: fps, Cameras: []RobotCamera{{"observation.images.top", side, side}}}
 }
 
 // robotImage is a column of images, as LeRobot has them.
@@ -32,14 +53,41 @@ type robotImage struct {
 
 // robotRow is a frame in a table of version 3.
 type robotRow struct {
-	State     []float32  `parquet:"observation.state,list"`
-	Action    []float32  `parquet:"action,list"`
-	Image     robotImage `parquet:"observation.images.top"`
-	Timestamp float32    `parquet:"timestamp"`
-	Frame     int64      `parquet:"frame_index"`
-	Episode   int64      `parquet:"episode_index"`
-	Index     int64      `parquet:"index"`
-	Task      int64      `parquet:"task_index"`
+	State     []float32 `parquet:"observation.state,list"`
+	Action    []float32 `parquet:"action,list"`
+	Timestamp float32   `parquet:"timestamp"`
+	Frame     int64     `parquet:"frame_index"`
+	Episode   int64     `parquet:"episode_index"`
+	Index     int64     `parquet:"index"`
+	Task      int64     `parquet:"task_index"`
+}
+
+// seen is the type of a frame's row with a column for each camera.
+func (s RobotSet) seen() reflect.Type {
+	row := reflect.TypeFor[robotRow]()
+	var fields []reflect.StructField
+	for i := range row.NumField() {
+		fields = append(fields, row.Field(i))
+	}
+	for i, c := range s.Cameras {
+		fields = append(fields, reflect.StructField{Name: fmt.Sprintf("Camera%d", i),
+			Type: reflect.TypeFor[robotImage](),
+			Tag: reflect.StructTag(fmt.Sprintf("parquet:%q", c.Column))})
+	}
+	return reflect.StructOf(fields)
+}
+
+// row is a frame's, of that type.
+func (s RobotSet) row(t reflect.Type, r robotRow, frame RobotStep) any {
+	v, from := reflect.New(t), reflect.ValueOf(r)
+	for i := range from.NumField() {
+		v.Elem().Field(i).Set(from.Field(i))
+	}
+	for i, b := range frame.Images {
+		v.Elem().Field(from.NumField() + i).Set(reflect.ValueOf(robotImage{Bytes: b,
+			Path: fmt.Sprintf("frame-%06d.png", r.Frame)}))
+	}
+	return v.Interface()
 }
 
 // robotPlace is an episode in the tables of episodes.
@@ -68,9 +116,9 @@ const robotTasksIndex = `{"index_columns": ["__index_level_0__"], "column_indexe
  null, "field_name": "__index_level_0__", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}],
  "pandas_version": "2.2.0"}`
 
-// WriteRobot writes recordings as a data set of LeRobot of version 3.0, with images of one camera of a
-// height and a width in the table, a row group an episode, and statistics of all frames.
-func WriteRobot(dir string, fps float64, side [2]int, episodes []RobotEpisode) (err error) {
+// WriteRobot writes recordings as a data set of LeRobot of version 3.0, with images in the table, a row group an
+// episode, and statistics of all frames.
+func WriteRobot(dir string, set RobotSet, episodes []RobotEpisode) (err error) {
 	if len(episodes) == 0 || len(episodes[0].Frames) == 0 {
 		return errors.New("format: a robot's recordings without a frame")
 	}
@@ -84,74 +132,114 @@ func WriteRobot(dir string, fps float64, side [2]int, episodes []RobotEpisode) (
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	w := parquet.NewGenericWriter[robotRow](file, parquet.Compression(&parquet.Snappy))
-	var places []robotPlace
-	var tasks []string
-	var states, actions [][]float32
-	for k, e := range episodes {
-		task := slices.Index(tasks, e.Task)
-		if task < 0 {
-			task, tasks = len(tasks), append(tasks, e.Task)
-		}
-		first := len(states)
-		var rows []robotRow
-		for i, f := range e.Frames {
-			rows = append(rows, robotRow{State: f.State, Action: f.Action, Image: robotImage{Bytes: f.Image,
-				Path: fmt.Sprintf("frame-%06d.png", i)}, Timestamp: float32(float64(i) / fps), Frame: int64(i),
-				Episode: int64(k), Index: int64(len(states)), Task: int64(task)})
-			states, actions = append(states, f.State), append(actions, f.Action)
-		}
-		if _, err := w.Write(rows); err != nil {
+	x := &robotWriter{dir: dir, set: set, row: set.seen()}
+	x.w = parquet.NewWriter(file, parquet.SchemaOf(reflect.New(x.row).Interface()),
+		parquet.Compression(&parquet.Snappy))
+	for _, e := range episodes {
+		if err := x.episode(e); err != nil {
 			return err
 		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		places = append(places, robotPlace{Episode: int64(k), Tasks: []string{e.Task}, Length: int64(len(rows)),
-			From: int64(first), To: int64(len(states))})
 	}
-	if err := w.Close(); err != nil {
+	if err := x.w.Close(); err != nil {
 		return err
 	}
-	return writeRobotMeta(dir, fps, side, places, tasks, states, actions)
+	return x.meta()
 }
 
-// writeRobotMeta writes what lies beside the frames.
-func writeRobotMeta(dir string, fps float64, side [2]int, places []robotPlace, tasks []string,
-	states, actions [][]float32) error {
+// robotWriter is a data set that is being written.
+type robotWriter struct {
+	dir             string
+	set             RobotSet
+	row             reflect.Type
+	w               *parquet.Writer
+	places          []robotPlace
+	tasks           []string
+	states, actions [][]float32
+}
+
+// episode writes a recording as a row group.
+func (x *robotWriter) episode(e RobotEpisode) error {
+	task := slices.Index(x.tasks, e.Task)
+	if task < 0 {
+		task, x.tasks = len(x.tasks), append(x.tasks, e.Task)
+	}
+	first, k := len(x.states), int64(len(x.places))
+	for i, f := range e.Frames {
+		if len(f.Images) != len(x.set.Cameras) {
+			return fmt.Errorf("format: frame %d of recording %d has %d images, and there are %d cameras", i,
+				k,
+				len(f.Images), len(x.set.Cameras))
+		}
+		r := robotRow{State: f.State, Action: f.Action, Timestamp: float32(float64(i) / x.set.FPS),
+			Frame: int64(i),
+			Episode: k, Index: int64(len(x.states)), Task: int64(task)}
+		if err := x.w.Write(x.set.row(x.row, r, f)); err != nil {
+			return err
+		}
+		x.states, x.actions = append(x.states, f.State), append(x.actions, f.Action)
+	}
+	x.places = append(x.places, robotPlace{Episode: k, Tasks: []string{e.Task}, Length: int64(len(e.Frames)),
+		From: int64(first), To: int64(len(x.states))})
+	return x.w.Flush()
+}
+
+// meta writes what lies beside the frames.
+func (x *robotWriter) meta() error {
 	feature := func(kind string, shape ...int) map[string]any {
 		return map[string]any{"dtype": kind, "shape": shape, "names": nil}
 	}
-	features := map[string]any{"observation.state": feature("float32", len(states[0])),
-		"action": feature("float32", len(actions[0])),
-		"observation.images.top": map[string]any{"dtype": "image", "shape": []int{side[0], side[1], 3},
-			"names": []string{"height", "width", "channels"}},
-		"timestamp": feature("float32", 1)}
+	features := map[string]any{"observation.state": feature("float32", len(x.states[0])),
+		"action": feature("float32", len(x.actions[0])), "timestamp": feature("float32", 1)}
+	for _, c := range x.set.Cameras {
+		features[c.Column] = map[string]any{"dtype": "image", "shape": []int{c.Height, c.Width, 3},
+			"names": []string{"height", "width", "channels"}}
+	}
 	for _, name := range []string{"frame_index", "episode_index", "index", "task_index"} {
 		features[name] = feature("int64", 1)
 	}
-	info := map[string]any{"codebase_version": "v3.0", "robot_type": "drawn", "total_episodes": len(places),
-		"total_frames": len(states), "total_tasks": len(tasks), "chunks_size": 1000, "data_files_size_in_mb": 100,
-		"video_files_size_in_mb": 200, "fps": fps, "splits": map[string]string{"train": fmt.Sprintf("0:%d",
-			len(places))}, "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
+	info := map[string]any{"codebase_version": "v3.0", "robot_type": "drawn",
+		"total_episodes": len(x.places),
+		"total_frames": len(x.states), "total_tasks": len(x.tasks), "chunks_size": 1000,
+			"data_files_size_in_mb": 100,
+		"video_files_size_in_mb": 200, "fps": x.set.FPS,
+			"splits": map[string]string{"train": fmt.Sprintf("0:%d",
+			len(x.places))}, "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
 		"video_path": nil, "features": features}
-	stats := map[string]any{"observation.state": robotStats(states), "action": robotStats(actions)}
-	for name, v := range map[string]any{"info.json": info, "stats.json": stats} {
-		b, err := json.MarshalIndent(v, "", "    ")
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, "meta", name), append(b, '\n'), 0o644)
-		}
-		if err != nil {
-			return err
-		}
+	if err := x.json("info.json", info); err != nil {
+		return err
+	}
+	if err := x.stats(); err != nil {
+		return err
 	}
 	var rows []robotTask
-	for i, t := range tasks {
+	for i, t := range x.tasks {
 		rows = append(rows, robotTask{int64(i), t})
 	}
-	return errors.Join(parquet.WriteFile(filepath.Join(dir, "meta", "tasks.parquet"), rows,
+	return errors.Join(parquet.WriteFile(filepath.Join(x.dir, "meta", "tasks.parquet"), rows,
 		parquet.KeyValueMetadata("pandas", robotTasksIndex)),
-		parquet.WriteFile(filepath.Join(dir, "meta/episodes/chunk-000/file-000.parquet"), places))
+		parquet.WriteFile(filepath.Join(x.dir, "meta/episodes/chunk-000/file-000.parquet"), x.places))
+}
+
+// stats writes the statistics of states and actions, or those of another data set.
+func (x *robotWriter) stats() error {
+	const name = "stats.json"
+	if x.set.Like == "" {
+		return x.json(name, map[string]any{"observation.state": robotStats(x.states),
+			"action": robotStats(x.actions)})
+	}
+	b, err := os.ReadFile(filepath.Join(x.set.Like, "meta", name))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(x.dir, "meta", name), b, 0o644)
+}
+
+func (x *robotWriter) json(name string, v any) error {
+	b, err := json.MarshalIndent(v, "", "    ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(x.dir, "meta", name), append(b, '\n'), 0o644)
 }
 
 // robotStats are the statistics of vectors, of each number by itself.

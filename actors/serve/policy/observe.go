@@ -44,19 +44,10 @@ func (k Keys) steps(v any, usual int) ([]any, error) {
 	return out, nil
 }
 
-// plain is a key as observations are compared by it: openpi's observation/image, LeRobot's
-// observation.image and an image in a map called observation are one.
-func plain(key string) string {
-	return strings.TrimPrefix(strings.ReplaceAll(key, ".", "/"), "observation/")
-}
-
-// camera is the key of a camera without LeRobot's folder of images.
-func camera(key string) string { return strings.TrimPrefix(plain(key), "images/") }
-
 // flat gives the leaves of maps in maps by their plain keys.
 func flat(v map[string]any, before string, out map[string]any) error {
 	for _, k := range slices.Sorted(maps.Keys(v)) {
-		name := plain(before + k)
+		name := trained.Column(before + k)
 		if m, ok := v[k].(map[string]any); ok && name != joinKey {
 			if err := flat(m, before+k+"/", out); err != nil {
 				return err
@@ -117,11 +108,11 @@ func (o *observation) settle() {
 
 // state takes the robot's state.
 func (k Keys) state(have map[string]any, o *observation) error {
-	v, ok := have[plain(k.State)]
+	v, ok := have[trained.Column(k.State)]
 	if !ok {
-		return fmt.Errorf("%s: the observation has none", plain(k.State))
+		return fmt.Errorf("%s: the observation has none", trained.Column(k.State))
 	}
-	delete(have, plain(k.State))
+	delete(have, trained.Column(k.State))
 	all, err := k.steps(v, 1)
 	for _, v := range all {
 		var l trained.Look
@@ -131,7 +122,7 @@ func (k Keys) state(have map[string]any, o *observation) error {
 		o.looks = append(o.looks, l)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", plain(k.State), err)
+		return fmt.Errorf("%s: %w", trained.Column(k.State), err)
 	}
 	return nil
 }
@@ -139,14 +130,14 @@ func (k Keys) state(have map[string]any, o *observation) error {
 // views takes what the cameras see. A camera that is nil is left out of what the policy reads.
 func (k Keys) views(have map[string]any, o *observation) error {
 	for _, c := range k.Cameras {
-		name := plain(c)
+		name := trained.Column(c)
 		v, ok := have[name]
 		if !ok {
-			name = camera(c)
+			name = trained.Camera(c)
 			v, ok = have[name]
 		}
 		if !ok {
-			return fmt.Errorf("%s: the observation has none; send nil for a camera that is missing", plain(c))
+			return fmt.Errorf("%s: the observation has none; send nil for a camera that is missing", trained.Column(c))
 		}
 		delete(have, name)
 		if err := k.camera(v, o); err != nil {
@@ -224,9 +215,9 @@ func (k Keys) rest(have map[string]any, o *observation) error {
 
 // names are the keys of an observation.
 func (k Keys) names() []string {
-	out := []string{plain(k.State)}
+	out := []string{trained.Column(k.State)}
 	for _, c := range k.Cameras {
-		out = append(out, plain(c))
+		out = append(out, trained.Column(c))
 	}
 	return append(out, promptKey, seedKey, joinKey)
 }

@@ -83,12 +83,12 @@ func trains(t testing.TB) *trained.Trained {
 			img.Set(k, i, color.RGBA{255, 0, 0, 255})
 			var b bytes.Buffer
 			require.NoError(t, png.Encode(&b, img))
-			e.Frames = append(e.Frames, format.RobotStep{Image: b.Bytes(), State: []float32{float32(k), float32(i)},
+			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{b.Bytes()}, State: []float32{float32(k), float32(i)},
 				Action: []float32{float32(i - k), float32(k), 1}})
 		}
 		all = append(all, e)
 	}
-	require.NoError(t, format.WriteRobot(in("set"), 10, [2]int{8, 8}, all))
+	require.NoError(t, format.WriteRobot(in("set"), format.RobotTop(10, 8), all))
 	require.NoError(t, os.MkdirAll(in("words"), 0o755))
 	require.NoError(t, os.WriteFile(in("words/tokenizer.json"), []byte(words), 0o644))
 	settings, err := json.Marshal(map[string]any{"tokenizer_class": "PreTrainedTokenizerFast"})

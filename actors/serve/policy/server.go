@@ -168,9 +168,9 @@ func newServer(all []Policy, o Options) *Server {
 func (s *Server) about() []Pair {
 	cameras := []string{}
 	for _, c := range s.keys.Cameras {
-		cameras = append(cameras, plain(c))
+		cameras = append(cameras, trained.Column(c))
 	}
-	return []Pair{{"server", "lfactor"}, {"model", s.o.Name}, {"state_key", plain(s.keys.State)},
+	return []Pair{{"server", "lfactor"}, {"model", s.o.Name}, {"state_key", trained.Column(s.keys.State)},
 		{"state_dim", s.can.Numbers}, {"observation_steps", s.can.Steps}, {"image_keys", cameras}, {"image_size", []int{s.can.Size[0], s.can.Size[1]}},
 		{"action_horizon", s.can.Chunk}, {"action_dim", s.can.Width}, {"keys", s.keys.names()},
 		{"joined_actions", min(s.o.Horizon, s.can.Chunk)}}

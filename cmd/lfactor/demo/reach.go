@@ -1,15 +1,15 @@
 package demo
 
 import (
-	"bytes"
-	"fmt"
+	"context"
 	"image"
 	"image/color"
-	"image/png"
 	"math"
 	"math/rand/v2"
 
+	"github.com/lfactor/lfactor/actors/world"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
 )
 
 // The drawn world of the demo of robots: a hand, which begins anywhere, and a disc of one of two colours
@@ -25,6 +25,9 @@ const (
 	reachHorizon = 8    // actions that the policy gives at once
 	reachUsed    = 4    // of which it does so many before it looks again
 )
+
+// reachCamera is the camera's column.
+const reachCamera = "observation.images.top"
 
 // reachPaints are the colours of discs.
 var reachPaints = []struct {
@@ -94,13 +97,52 @@ func (w *reach) draw(side int) *image.RGBA {
 	return img
 }
 
-// see is what the camera sees as PNG.
-func (w *reach) see() []byte {
-	var b bytes.Buffer
-	if err := png.Encode(&b, w.draw(reachSide)); err != nil {
-		panic(fmt.Sprintf("demo: an image in memory cannot be written: %v", err))
+// see is what the camera sees.
+func (w *reach) see() *media.Image {
+	img, p := w.draw(reachSide), media.NewImage(reachSide, reachSide)
+	for i := range reachSide * reachSide {
+		copy(p.Pix[3*i:], img.Pix[4*i:4*i+3])
 	}
-	return b.Bytes()
+	return p
+}
+
+// reachWorld is the table as a world.
+type reachWorld struct {
+	*reach
+	covered bool // the camera sees nothing
+}
+
+// Spec implements world.World.
+func (w *reachWorld) Spec() world.Spec {
+	return world.Spec{Name: "reach", State: 2, Action: 2, Cameras: []string{reachCamera}, FPS: 10}
+}
+
+// Reset implements world.World.
+func (w *reachWorld) Reset(_ context.Context, seed uint64) (world.Scene, error) {
+	w.reach = newReach(rand.New(rand.NewPCG(seed, 100)))
+	return w.scene(), nil
+}
+
+// Step implements world.World.
+func (w *reachWorld) Step(_ context.Context, action []float64) (world.Scene, error) {
+	w.move(action)
+	return w.scene(), nil
+}
+
+// Close implements world.World.
+func (w *reachWorld) Close() error { return nil }
+
+func (w *reachWorld) scene() world.Scene {
+	s := world.Scene{Task: w.task(), State: w.state(), Views: []*media.Image{nil}, Expert: w.teach(),
+		Done: w.done(),
+		Success: w.done()}
+	if !w.covered {
+		s.Views[0] = w.see()
+	}
+	if s.Success {
+		s.Reward = 1
+	}
+	return s
 }
 
 // taught records n attempts of the one who sees.
@@ -111,7 +153,8 @@ func taught(n int, seed uint64) (all []format.RobotEpisode) {
 		e := format.RobotEpisode{Task: w.task()}
 		for range reachMost {
 			a := w.teach()
-			e.Frames = append(e.Frames, format.RobotStep{Image: w.see(), State: narrow32(w.state()),
+			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{w.see().PNG()},
+				State: narrow32(w.state()),
 				Action: narrow32(a)})
 			if far(w.hand, w.disc) < reachNear/4 {
 				break

@@ -43,36 +43,6 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestPlay: attempts end when their disc is reached or their steps are over, and only those that are left
-// are asked.
-func TestPlay(t *testing.T) {
-	all := attempts(6)
-	asked := 0
-	require.NoError(t, play(all, func(left []*attempt) (out [][][]float64, err error) {
-		asked += len(left)
-		for _, a := range left {
-			to := a.teach()
-			if a == all[0] { // one that stands still
-				to = []float64{0, 0}
-			}
-			var chunk [][]float64
-			for range reachHorizon {
-				chunk = append(chunk, to)
-			}
-			out = append(out, chunk)
-		}
-		return out, nil
-	}))
-	require.False(t, all[0].reached)
-	require.Equal(t, reachMost, all[0].steps)
-	require.InDelta(t, 5.0/6, rate(all), 1e-12)
-	for _, a := range all[1:] {
-		require.True(t, a.reached)
-		require.Len(t, a.shots, a.steps+1)
-	}
-	require.Less(t, asked, 6*((reachMost+reachUsed-1)/reachUsed))
-}
-
 // TestDemoRobotWithFewSteps: the demo runs to its end with few steps, says that they show less, leaves
 // its recordings, its page and an export behind, and shows the same twice.
 func TestDemoRobotWithFewSteps(t *testing.T) {
@@ -85,8 +55,10 @@ func TestDemoRobotWithFewSteps(t *testing.T) {
 		require.NoError(t, demoRobot(context.Background(), dir, 3, show))
 		require.Contains(t, out.String(), "3 steps show less than 1500 do")
 		require.FileExists(t, filepath.Join(dir, "recordings", "meta", "stats.json"))
-		require.FileExists(t, filepath.Join(dir, "checkpoints", "release_hf_weights", "model.safetensors"))
+		require.FileExists(t, filepath.Join(dir, "corrected", "release_hf_weights", "model.safetensors"))
+		require.FileExists(t, filepath.Join(dir, "corrections", "meta", "stats.json"))
 		require.Contains(t, show.result, "reached_covered")
+		require.Contains(t, show.result, "reached_before")
 		var err error
 		pages[i], err = os.ReadFile(filepath.Join(dir, "attempts.html"))
 		require.NoError(t, err)

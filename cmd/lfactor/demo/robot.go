@@ -1,27 +1,25 @@
 package demo
 
 import (
-	"bufio"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"html"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/actors/world"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
-	"github.com/lfactor/lfactor/dataset/media"
-	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // robotSteps are enough for the demo to show what it claims.
 const robotSteps = 1500
+
+// robotShown are recordings that leave something to be corrected.
+const robotShown = 160
 
 // robotModel is a small policy of Pi0.5's kind.
 const robotModel = `model_type: pi05
@@ -50,29 +48,30 @@ view_layers: 1
 
 // DemoRobotConfig is a run file like any other.
 const DemoRobotConfig = `
-model: {file: %q}
-data: {paths: [%q], tokenizer: %q, seq_len: %d, split: [1, 0, 0]}
+model: {%s}
+data: {paths: [%s], tokenizer: %q, seq_len: %d, split: [1, 0, 0]}
 train: {steps: %d, global_batch: 64, micro_batch: 32, log_interval: %d, seed: 5}
-optimizer: {lr: 3.0e-3, min_lr: 1.0e-4, beta2: 0.99, weight_decay: 0.01}
+optimizer: {lr: %g, min_lr: 1.0e-4, beta2: 0.99, weight_decay: 0.01}
 schedule: {kind: cosine, warmup_steps: 50}
 plan: {dp: 2, zero: 1, threads: 1}
 checkpoint: {dir: %q, interval: %d, keep: 1, save_hf: true}
 log: {dir: %q}
 `
 
-// demoRobot has one who sees show how to reach discs on a table, trains a small policy on the recordings,
-// and has it reach discs on tables that it has not seen, beside a hand that does what was done on
+// demoRobot has one who sees show how to reach discs on a table, trains a small policy on the recordings, corrects it
+// where it acts, and has it reach discs on tables that it has not seen, beside a hand that does what was done on
 // average.
 func demoRobot(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	for _, sub := range []string{"checkpoints", "run", "recordings", "tokenizer"} {
+	for _, sub := range []string{"checkpoints", "run", "recordings", "tokenizer", "corrections", "corrected",
+		"run-corrected"} {
 		if err := os.RemoveAll(in(sub)); err != nil {
 			return err
 		}
 	}
-	episodes := taught(min(1500, 25*steps), 1)
-	if err := format.WriteRobot(in("recordings"), 10, [2]int{reachSide, reachSide}, episodes); err != nil {
+	episodes := taught(min(robotShown, 25*steps), 1)
+	if err := format.WriteRobot(in("recordings"), format.RobotTop(10, reachSide), episodes); err != nil {
 		return err
 	}
 	words, err := reachWords(in("tokenizer"))
@@ -90,18 +89,23 @@ func demoRobot(ctx context.Context, dir string, steps int, show *shown) error {
 	fmt.Fprintf(os.Stderr, "data    %d recordings of %d frames as a LeRobot data set of version 3 (%v)\n",
 		len(episodes),
 		frames, time.Since(began).Round(100*time.Millisecond))
-	text := fmt.Sprintf(DemoRobotConfig, in("model.yaml"), in("recordings"), in("tokenizer"), reachHorizon,
-		steps,
-		max(1, steps/20), in("checkpoints"), steps, in("run"))
-	cfg, err := configs.Load(configs.Request{File: "demo --robot", Text: []byte(text)})
+	after := max(1, steps/3) // steps with corrections
+	if _, err := robotTrain(ctx, dir, "checkpoints", "file: "+fmt.Sprintf("%q", in("model.yaml")),
+		fmt.Sprintf("%q", in("recordings")), max(1, steps-after), 3e-3); err != nil {
+		return err
+	}
+	first, err := try(ctx, in("checkpoints"), true)
 	if err != nil {
 		return err
 	}
-	cfg.Notices = nil
-	if err := run.Train(ctx, cfg, run.Options{Progress: os.Stderr}); err != nil {
+	if _, err := correct(ctx, dir, first.corrected, after); err != nil {
 		return err
 	}
-	return robotVerdict(cfg, dir, episodes, began, show)
+	last, err := try(ctx, in("corrected"), false)
+	if err != nil {
+		return err
+	}
+	return robotVerdict(ctx, dir, steps, first, last, episodes, began, show)
 }
 
 // reachWords writes a tokenizer of the words that the policy is told, and returns how many there are.
@@ -135,152 +139,154 @@ func reachWords(dir string) (int, error) {
 	return len(vocab), nil
 }
 
-// attempt is one table, and what the camera saw of it.
-type attempt struct {
-	*reach
-	shots   []string // pictures, as base64
-	steps   int
-	reached bool
+// Seeds of tables: those that a policy is tried on, and those on which it is corrected.
+const (
+	robotTried     = 1 << 20
+	robotCorrected = 2 << 20
+)
+
+// attempts has a policy act on 100 tables.
+func attempts(ctx context.Context, p world.Policy, seed uint64, covered bool) (*world.Result, error) {
+	return world.Roll(ctx, p, world.Rolling{Episodes: 100, Worlds: 100, Seed: seed, Executed: reachUsed,
+		Most: reachMost,
+		Keep: true, Make: func(context.Context) (world.World, error) { return &reachWorld{covered: covered},
+			nil }})
 }
 
-// attempts are tables that no recording has.
-func attempts(n int) (all []*attempt) {
-	r := rand.New(rand.NewPCG(99, 100))
-	for range n {
-		all = append(all, &attempt{reach: newReach(r)})
-	}
-	return all
+// usual is a hand that does what was done on average.
+type usual []float64
+
+// Abilities implements world.Policy.
+func (u usual) Abilities() trained.Abilities {
+	return trained.Abilities{Numbers: 2, Width: 2, Cameras: []string{reachCamera}}
 }
 
-// shoot keeps what the camera sees, larger than the policy does.
-func (a *attempt) shoot() {
-	img := a.draw(48)
-	p := media.NewImage(48, 48)
-	for i := range 48 * 48 {
-		copy(p.Pix[3*i:], img.Pix[4*i:4*i+3])
-	}
-	a.shots = append(a.shots, base64.StdEncoding.EncodeToString(p.PNG()))
-}
-
-// play has all attempts go on until they are done or out of steps; act gives the next actions of those
-// that are left.
-func play(all []*attempt, act func(left []*attempt) ([][][]float64, error)) error {
-	for step := 0; step < reachMost; step += reachUsed {
-		var left []*attempt
-		for _, a := range all {
-			if !a.reached {
-				left = append(left, a)
-			}
-		}
-		if len(left) == 0 {
-			break
-		}
-		actions, err := act(left)
-		if err != nil {
-			return err
-		}
-		for i, a := range left {
-			for k := 0; k < reachUsed && !a.reached && a.steps < reachMost; k++ {
-				a.shoot()
-				a.move(actions[i][k])
-				a.steps++
-				a.reached = a.done()
-			}
-			if a.reached {
-				a.shoot()
-			}
+// Act implements world.Policy.
+func (u usual) Act(robots []trained.Seen) ([][][]float64, error) {
+	out := make([][][]float64, len(robots))
+	for i := range out {
+		for range reachUsed {
+			out[i] = append(out[i], u)
 		}
 	}
-	return nil
+	return out, nil
 }
 
-// rate is the share of attempts that reached their disc.
-func rate(all []*attempt) float64 {
-	n := 0
-	for _, a := range all {
-		if a.reached {
-			n++
-		}
-	}
-	return float64(n) / float64(len(all))
-}
-
-// acts has a policy play, with what its camera sees or without.
-func acts(actor *trained.Actor, all []*attempt, see bool) error {
-	seed := uint64(0)
-	return play(all, func(left []*attempt) ([][][]float64, error) {
-		var seen []trained.Seen
-		for _, a := range left {
-			s := trained.Seen{Task: a.task(), State: a.state(), Seed: seed}
-			seed++
-			if see {
-				view, err := media.Decode(a.see(), media.Options{})
-				if err != nil {
-					return nil, err
-				}
-				s.Views = []*media.Image{view}
-			}
-			seen = append(seen, s)
-		}
-		return actor.Act(seen)
-	})
-}
-
-// robotVerdict has the policy and a hand without one try tables that are new to them.
-func robotVerdict(cfg *configs.Config, dir string, episodes []format.RobotEpisode, began time.Time,
-	show *shown) error {
-	m, err := trained.Open(cfg.Run.Checkpoint.Dir, "")
+// acting opens the policy of a run.
+func acting(dir string) (*trained.Trained, *trained.Actor, error) {
+	m, err := trained.Open(dir, "")
 	if err != nil {
-		return err
+		return nil, nil, err
+	}
+	a, err := m.NewActor()
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	return m, a, nil
+}
+
+// tried is how a policy does: with its camera, without, and the tables of its corrections.
+type tried struct{ seen, covered, corrected *world.Result }
+
+// try has a run's policy act.
+func try(ctx context.Context, dir string, correct bool) (r tried, err error) {
+	m, a, err := acting(dir)
+	if err != nil {
+		return r, err
 	}
 	defer m.Close()
-	actor, err := m.NewActor()
+	defer a.Close()
+	if r.seen, err = attempts(ctx, a, robotTried, false); err == nil {
+		r.covered, err = attempts(ctx, a, robotTried, true)
+	}
+	if err == nil && correct {
+		r.corrected, err = attempts(ctx, a, robotCorrected, false)
+	}
+	return r, err
+}
+
+// correct records what the one who sees would have done where the policy of the first run acted, and has the policy
+// learn of both recordings alike.
+func correct(ctx context.Context, dir string, r *world.Result, steps int) (*configs.Config, error) {
+	in := func(name string) string { return filepath.Join(dir, name) }
+	set := format.RobotTop(10, reachSide)
+	set.Like = in("recordings")
+	episodes, _, err := world.Corrected((&reachWorld{}).Spec(), r.Episodes)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer actor.Close()
-	all, covered, blind := attempts(100), attempts(100), attempts(100)
-	for _, c := range []struct {
-		list []*attempt
-		see  bool
-	}{{all, true}, {covered, false}} {
-		if err := acts(actor, c.list, c.see); err != nil {
-			return err
-		}
+	if err := format.WriteRobot(in("corrections"), set, episodes); err != nil {
+		return nil, err
 	}
-	usual := averageAction(episodes)
-	if err := play(blind, func(left []*attempt) ([][][]float64, error) {
-		out := make([][][]float64, len(left))
-		for i := range out {
-			for range reachUsed {
-				out[i] = append(out[i], usual)
-			}
-		}
-		return out, nil
-	}); err != nil {
+	fmt.Fprintf(os.Stderr, "data    %d corrected rollouts on other tables, of which the policy reached the disc on %.0f %%\n",
+		len(episodes), 100*r.Rate)
+	return robotTrain(ctx, dir, "corrected", "path: "+fmt.Sprintf("%q",
+		in("checkpoints/release_hf_weights")),
+		fmt.Sprintf("%q, %q", in("recordings"), in("corrections")), steps, 1e-3)
+}
+
+// robotTrain trains a policy of a model on data sets.
+func robotTrain(ctx context.Context, dir, name, model, paths string, steps int,
+	rate float64) (*configs.Config, error) {
+	in := func(name string) string { return filepath.Join(dir, name) }
+	logs := "run"
+	if name != "checkpoints" {
+		logs = "run-" + name
+	}
+	text := fmt.Sprintf(DemoRobotConfig, model, paths, in("tokenizer"), reachHorizon, steps, max(1,
+		steps/20), rate,
+		in(name), steps, in(logs))
+	cfg, err := configs.Load(configs.Request{File: "demo --robot", Text: []byte(text)})
+	if err != nil {
+		return nil, err
+	}
+	cfg.Notices = nil
+	return cfg, run.Train(ctx, cfg, run.Options{Progress: os.Stderr})
+}
+
+// robotVerdict says how the policy did before and after it was corrected, beside a hand without one.
+func robotVerdict(ctx context.Context, dir string, steps int, first, last tried,
+	episodes []format.RobotEpisode,
+	began time.Time, show *shown) error {
+	blind, err := attempts(ctx, usual(averageAction(episodes)), robotTried, false)
+	if err != nil {
 		return err
 	}
 	page := filepath.Join(dir, "attempts.html")
-	if err := writeAttempts(page, all, blind); err != nil {
+	said := fmt.Sprintf("Reached: %.0f %%; before 100 corrected rollouts: %.0f %%; without a policy: %.0f %%.",
+		100*last.seen.Rate, 100*first.seen.Rate, 100*blind.Rate)
+	if err := world.Page(page, "Reaching discs on unseen tables", said, []world.Part{
+		{Title: "The policy", Episodes: last.seen.Episodes[:20]},
+		{Title: "The policy before it was corrected", Episodes: first.seen.Episodes[:20]},
+		{Title: "What was done on average", Episodes: blind.Episodes[:5]}}); err != nil {
 		return err
 	}
 	left := files(dir)
 	left["attempts"], left["recordings"] = page, filepath.Join(dir, "recordings")
-	fmt.Fprintf(show.out, "%d tables that no recording has: the disc is reached on %.0f %% · with the camera covered on "+
-		"%.0f %% · doing what was done on average on %.0f %%\n", len(all), 100*rate(all), 100*rate(covered),
-		100*rate(blind))
-	show.result = map[string]any{"steps": cfg.Run.Train.Steps, "reached": rate(all),
-		"reached_covered": rate(covered), "reached_without": rate(blind),
+	left["corrections"], left["export"] = filepath.Join(dir, "corrections"), filepath.Join(dir, "corrected",
+		"release_hf_weights")
+	fmt.Fprintf(show.out, "100 tables that no recording has: the disc is reached on %.0f %% (95 %%: %.0f to %.0f) · with the "+
+		"camera covered on %.0f %% · doing what was done on average on %.0f %%\n", 100*last.seen.Rate,
+		100*last.seen.Interval.Low, 100*last.seen.Interval.High, 100*last.covered.Rate, 100*blind.Rate)
+	fmt.Fprintf(show.out, "before 100 corrected rollouts the same tables: %.0f %%\n", 100*first.seen.Rate)
+	show.result = map[string]any{"steps": steps, "reached": last.seen.Rate,
+		"reached_before": first.seen.Rate,
+		"reached_covered": last.covered.Rate, "reached_without": blind.Rate,
 		"seconds": time.Since(began).Seconds(), "files": left}
 	fmt.Fprintf(show.out, "attempts %s · metrics %s · export %s, for lerobot\n", page, left["metrics"],
 		left["export"])
 	fmt.Fprintf(show.out, "done in %v\n", time.Since(began).Round(time.Second))
-	if cfg.Run.Train.Steps < robotSteps {
-		fmt.Fprintf(show.out, "%d steps show less than %d do\n", cfg.Run.Train.Steps, robotSteps)
+	if steps < robotSteps {
+		fmt.Fprintf(show.out, "%d steps show less than %d do\n", steps, robotSteps)
 		return nil
 	}
-	if rate(all) < 0.8 || rate(blind) > 0.2 {
+	if last.seen.Rate < 0.8 || blind.Rate > 0.2 {
 		return fmt.Errorf("four in five discs should be reached, and one in five at most without a policy")
+	}
+	if last.seen.Rate <= first.seen.Rate {
+		return fmt.Errorf("corrections should raise what is reached: %.0f %% before them, and %.0f %% after",
+			100*first.seen.Rate, 100*last.seen.Rate)
 	}
 	return nil
 }
@@ -297,29 +303,4 @@ func averageAction(episodes []format.RobotEpisode) []float64 {
 		}
 	}
 	return []float64{sum[0] / n, sum[1] / n}
-}
-
-// writeAttempts writes a page that needs nothing else: every attempt frame by frame.
-func writeAttempts(name string, all, blind []*attempt) error {
-	return machine.Create(name, func(w *bufio.Writer) {
-		fmt.Fprint(w, "<!doctype html><meta charset=\"utf-8\"><title>lfactor demo --robot</title><style>"+
-			"body{font-family:sans-serif;margin:2em}img{width:48px;margin:1px;image-rendering:pixelated}"+
-			"p{margin:.2em 0}.no{color:#b00}</style>\n")
-		fmt.Fprintf(w, "<h1>Reaching discs on unseen tables</h1><p>Reached: %.0f %%; without a policy: %.0f %%.</p>\n",
-			100*rate(all), 100*rate(blind))
-		for i, list := range [][]*attempt{all[:20], blind[:5]} {
-			fmt.Fprintf(w, "<h2>%s</h2>\n", []string{"The policy", "What was done on average"}[i])
-			for _, a := range list {
-				class, said := "", "reached"
-				if !a.reached {
-					class, said = " class=\"no\"", "not reached"
-				}
-				fmt.Fprintf(w, "<p%s>%s: %s after %d steps</p>", class, html.EscapeString(a.task()), said, a.steps)
-				for _, s := range a.shots {
-					fmt.Fprintf(w, "<img src=\"data:image/png;base64,%s\" alt=\"\">", s)
-				}
-				fmt.Fprintln(w)
-			}
-		}
-	})
 }

@@ -18,9 +18,10 @@ import (
 
 // Command is lfactor eval: the loss of a checkpoint.
 func Command() *cobra.Command {
-	c := &cobra.Command{Use: "eval {FILE.yaml [key=value ...] | --pictures DIR --reference DIR --tower PATH}",
+	c := &cobra.Command{Use: "eval {FILE.yaml [key=value ...] | --pictures DIR --reference DIR --tower PATH | " +
+		"--policy PATH --world COMMAND}",
 		Short: "Loss of a run's newest checkpoint, or of the weights it starts from, on " +
-			"its validation data; or statistics of pictures against others",
+			"its validation data; statistics of pictures against others; or how a policy does in a world",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: evalCommand}
 	c.Flags().Int("levels", 0, "models of diffusion: also the loss of so many parts of the noise levels")
 	c.Flags().Bool("ema", false, "of the average of the weights that optimizer.ema keeps")
@@ -29,13 +30,14 @@ func Command() *cobra.Command {
 	c.Flags().String("tower", "",
 		"network that describes pictures: a file or folder of Inception v3 (FID) or VGG, or a folder of CLIP")
 	c.Flags().String("device", "cpu", "device of that network")
+	bindWorlds(c)
 	return c
 }
 
 func evalCommand(c *cobra.Command, args []string) error {
 	flags := cli.Flags{{Name: "plan", Value: "FILE"}, {Name: "profile", Value: "FILE", Inline: true},
 		{Name: "quiet", Short: "q"}, {Name: "ema"}, {Name: "levels", Value: "N"}}.Own()
-	for _, flag := range pictureFlags {
+	for _, flag := range slices.Concat(pictureFlags, worldFlags) {
 		flags[flag] = true
 	}
 	file, mine, rest := configs.SplitArgs(args, flags)
@@ -47,6 +49,9 @@ func evalCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	if asked, err := pictures(c, file, mine, rest, form); asked || err != nil {
+		return err
+	}
+	if asked, err := worlds(c, file, mine, rest, form); asked || err != nil {
 		return err
 	}
 	cfg, err := configs.Load(configs.Request{File: file, Args: append(rest, "plan.procs=1"),

@@ -54,7 +54,8 @@ func pictures(c *cobra.Command, file string, mine, rest []string, form string) (
 	shown := cli.NewProgress(c.ErrOrStderr())
 	j, err := trained.Judge(c.Context(), of["pictures"], of["reference"], of["tower"], of["device"],
 		func(done, all int) {
-			shown.Show(int64(done), int64(all), 0, func(time.Duration) string { return "pictures described" })
+			shown.Show(int64(done), int64(all), 0,
+				func(time.Duration) string { return "pictures described" })
 		})
 	if err != nil {
 		return true, err
