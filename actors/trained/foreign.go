@@ -119,15 +119,7 @@ func WriteFolder(dst string, src checkpoint.Source, sides string, f Form) error 
 			return err
 		}
 	}
-	sink, err := checkpoint.NewWriter(dst, src.Tensors(), f.shard())
-	if err != nil {
-		return err
-	}
-	if err := checkpoint.Copy(sink, src); err != nil {
-		_ = sink.Abort() // the first error is the one to report
-		return err
-	}
-	return sink.Commit()
+	return checkpoint.BuildDir(f.Journal, dst, src, f.shard())
 }
 
 // retype makes a config.json name a type of weights.

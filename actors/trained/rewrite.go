@@ -21,6 +21,8 @@ type Form struct {
 	Shard int64  // bytes of a file; 0 is the usual
 	// Quantize is a form of checkpoint.Quantizers that linear layers are rounded to; "" is none.
 	Quantize string
+	// Journal lets a conversion that was interrupted go on; nil is of one that does not.
+	Journal *checkpoint.Journal
 }
 
 func (f Form) shard() int64 {

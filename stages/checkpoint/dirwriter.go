@@ -1,10 +1,8 @@
 package checkpoint
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 )
@@ -123,7 +121,7 @@ func (w *DirWriter) Commit() error {
 			return err
 		}
 	}
-	if err := w.removeOld(); err != nil {
+	if err := removeOld(w.fs, w.dir, w.names); err != nil {
 		return err
 	}
 	for _, s := range w.shards {
@@ -138,38 +136,17 @@ func (w *DirWriter) Commit() error {
 	return w.writeIndex()
 }
 
-// removeOld removes the model files of an earlier export, index first: it accounts for files that are about
-// to change.
-func (w *DirWriter) removeOld() error {
-	if err := w.fs.RemoveAll(filepath.Join(w.dir, w.names.index)); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(w.dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if shardName.MatchString(e.Name()) {
-			if err := w.fs.RemoveAll(filepath.Join(w.dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // writeIndex writes which file has which tensor, in the form of Hugging Face.
 func (w *DirWriter) writeIndex() error {
 	files := map[string]string{}
 	for name, s := range w.tensors {
 		files[name] = filepath.Base(s.path)
 	}
-	text, err := json.MarshalIndent(map[string]any{"metadata": map[string]int64{"total_size": w.total},
-		"weight_map": files}, "", "  ")
+	text, err := indexText(files, w.total)
 	if err != nil {
 		return err
 	}
-	return replaceFile(w.fs, filepath.Join(w.dir, w.names.index), append(text, '\n'))
+	return replaceFile(w.fs, filepath.Join(w.dir, w.names.index), text)
 }
 
 // Abort implements Sink.

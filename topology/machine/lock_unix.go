@@ -31,3 +31,8 @@ func LockDir(key, dir string) (release func(), err error) {
 	_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // for the message above only
 	return func() { f.Close() }, nil
 }
+
+// LockFile holds an open file for this process until it is closed; held is that another process holds it.
+func LockFile(f *os.File) (held bool) {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == syscall.EWOULDBLOCK
+}

@@ -2,6 +2,7 @@ package ckpt
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -38,6 +39,8 @@ type conversion struct {
 	seed      uint64
 	noProbe   bool
 	limit     configs.Bytes
+	key       string // names the conversion: all that its bytes follow from
+	journal   *checkpoint.Journal
 }
 
 // forms are those of a destination.
@@ -104,12 +107,7 @@ func ckptConvertCommand() *cobra.Command {
 		if err := o.check(c, args); err != nil {
 			return err
 		}
-		end := growing(c.ErrOrStderr(), args[1])
-		err = o.convert(c, args[0], args[1])
-		if end(); err == nil {
-			err = o.probe(c.ErrOrStderr(), args[0], args[1])
-		}
-		if err != nil {
+		if err := o.whole(c, args[0], args[1]); err != nil {
 			return err
 		}
 		return cli.Emit(c, map[string]string{"path": args[1]},
@@ -118,12 +116,28 @@ func ckptConvertCommand() *cobra.Command {
 	return c
 }
 
+// whole converts, or goes on with a conversion that was interrupted, and compares logits.
+func (o *conversion) whole(c *cobra.Command, src, dst string) error {
+	if err := o.journal.Begin(); err != nil {
+		return err
+	}
+	end := growing(c.ErrOrStderr(), dst)
+	err := errors.Join(o.convert(c, src, dst), o.journal.Drop())
+	if end(); err != nil {
+		return err
+	}
+	return o.probe(c.ErrOrStderr(), src, dst)
+}
+
 // check holds flags to each other and to what is at the destination.
 func (o *conversion) check(c *cobra.Command, args []string) error {
 	if o.to == "" {
 		if o.to = "hf"; strings.HasSuffix(args[1], gguf.Ext) {
 			o.to = "gguf"
 		}
+	}
+	if err := o.begin(args[0], args[1]); err != nil {
+		return err
 	}
 	other := foreign(args[0])
 	names, _ := checkpoint.Quantizers()
@@ -169,17 +183,7 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 	if o.upcycle == 0 && c.Flags().Changed("upcycle") {
 		return exit.Usagef("--upcycle 0: want a number of experts")
 	}
-	if o.to == "gguf" {
-		if machine.Exists(args[1]) && !o.overwrite {
-			return exit.Usagef("%s exists: name another file, or say --overwrite", args[1])
-		}
-		return nil
-	}
-	if old, err := os.ReadDir(args[1]); err == nil && len(old) > 0 && !o.overwrite {
-		return exit.Usagef("%s is not empty (it has %s): name another directory, or say --overwrite",
-			args[1], old[0].Name())
-	}
-	return nil
+	return o.vacant(args[1])
 }
 
 // convert makes dst of src, whatever the two are: by way of a Hugging Face directory, unless one of them is
@@ -200,20 +204,12 @@ func (o *conversion) convert(c *cobra.Command, src, dst string) error {
 	if folder(src) && (o.to == "gguf" || !quantized(src)) { // GGUF reads few bits by itself
 		return o.from(src, dst)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dst)), "."+filepath.Base(dst)+"-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	if err := o.folder(src, dir, ""); err != nil {
-		return err
-	}
-	return o.from(dir, dst)
+	return o.between(src, dst, func(dir string) error { return o.from(dir, dst) })
 }
 
 // folder makes a Hugging Face directory of src.
 func (o *conversion) folder(src, dst, dtype string) error {
-	form := trained.Form{DType: dtype, Shard: int64(o.shard)}
+	form := trained.Form{DType: dtype, Shard: int64(o.shard), Journal: o.journal}
 	switch {
 	case checkpoint.IsAdapter(src):
 		return trained.Merge(src, o.base, dst, form)
@@ -223,7 +219,7 @@ func (o *conversion) folder(src, dst, dtype string) error {
 		}
 		return trained.Rewrite(src, "", dst, form)
 	case strings.HasSuffix(src, gguf.Ext):
-		return gguf.Import(src, dst, dtype, cmp.Or(int64(o.shard), shardBytes))
+		return gguf.Import(o.journal, src, dst, dtype, cmp.Or(int64(o.shard), shardBytes))
 	case foreign(src) && !checkpoint.IsDir(src):
 		return o.fromTorch(src, dst, dtype)
 	}
@@ -275,7 +271,7 @@ func (o *conversion) fromTorch(path, dst, dtype string) error {
 			return err
 		}
 	}
-	return trained.WriteFolder(dst, named, sides, trained.Form{DType: dtype, Shard: int64(o.shard)})
+	return trained.WriteFolder(dst, named, sides, trained.Form{DType: dtype, Shard: int64(o.shard), Journal: o.journal})
 }
 
 // foreign reports whether a path has a form that is neither a run's checkpoint nor safetensors.
@@ -303,7 +299,7 @@ func openTorch(path, like string) (checkpoint.Source, error) {
 // from makes what is wanted of a Hugging Face directory.
 func (o *conversion) from(dir, dst string) error {
 	if o.to == "gguf" {
-		return gguf.Export(dir, dst, o.dtype)
+		return gguf.Export(o.journal, dir, dst, o.dtype)
 	}
 	files, err := checkpoint.OpenDir(dir)
 	if err != nil {
@@ -321,11 +317,11 @@ func (o *conversion) from(dir, dst string) error {
 	}
 	switch o.to {
 	case "dcp":
-		return torch.WriteDCP(dst, src)
+		return torch.WriteDCP(o.journal, dst, src)
 	case "megatron":
-		return torch.WriteMegatron(dst, src, dir, o.divisible)
+		return torch.WriteMegatron(o.journal, dst, src, dir, o.divisible)
 	}
-	return torch.Write(filepath.Join(dst, torch.FileName), src)
+	return torch.Write(o.journal, filepath.Join(dst, torch.FileName), src)
 }
 
 // export writes a run's checkpoint as a Hugging Face directory.

@@ -3,7 +3,6 @@ package ckpt
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -21,17 +20,9 @@ const (
 // rounded makes a Hugging Face directory whose linear layers are in few bits, of one or by way of one.
 func (o *conversion) rounded(c *cobra.Command, src, dst string) error {
 	if !folder(src) || foreign(src) {
-		dir, err := os.MkdirTemp(filepath.Dir(filepath.Clean(dst)), "."+filepath.Base(dst)+"-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		if err := o.folder(src, dir, ""); err != nil {
-			return err
-		}
-		src = dir
+		return o.between(src, dst, func(dir string) error { return o.rounded(c, dir, dst) })
 	}
-	form := trained.Form{DType: o.dtype, Shard: int64(o.shard), Quantize: o.quantize}
+	form := trained.Form{DType: o.dtype, Shard: int64(o.shard), Quantize: o.quantize, Journal: o.journal}
 	if o.text == "" {
 		return trained.Rewrite(src, "", dst, form)
 	}

@@ -43,8 +43,8 @@ type exporter struct {
 // Export writes the file path of the model in dir, a Hugging Face directory, with matrices of a type of
 // Written; "" keeps the type that most of them have. Norms and biases are float32, as llama.cpp wants them,
 // and matrices whose rows are no whole blocks are float16. What the file cannot say is an error that names
-// the key or the tensor.
-func Export(dir, path, dtype string) error {
+// the key or the tensor. Of a conversion that was interrupted it writes what j has not.
+func Export(j *checkpoint.Journal, dir, path, dtype string) error {
 	src, err := checkpoint.OpenDir(dir)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func Export(dir, path, dtype string) error {
 	if err := e.vocabulary(); err != nil {
 		return err
 	}
-	return writeFile(path, e.meta, e.tensors, e.fill)
+	return writeFile(j, path, e.meta, e.tensors, e.fill)
 }
 
 // fault is one of the directory's files.

@@ -1,7 +1,6 @@
 package gguf
 
 import (
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,8 +12,8 @@ import (
 
 // Import makes a Hugging Face directory of the file path: config.json, the tokenizer's files and
 // safetensors. dtype, "f32", "f16" or "bf16", is that of all tensors; "" keeps theirs, and float32 for what
-// is quantized.
-func Import(path, dir, dtype string, shardBytes int64) error {
+// is quantized. Of a conversion that was interrupted it writes what j has not.
+func Import(j *checkpoint.Journal, path, dir, dtype string, shardBytes int64) error {
 	m, err := Open(path)
 	if err != nil {
 		return err
@@ -26,17 +25,13 @@ func Import(path, dir, dtype string, shardBytes int64) error {
 			return err
 		}
 	}
-	sink, err := checkpoint.NewWriter(dir, src.Tensors(), shardBytes)
-	if err != nil {
+	if err := checkpoint.OS.MkdirAll(dir); err != nil {
 		return err
 	}
 	if err := m.Sides(dir, checkpoint.DType(strings.ToUpper(dtype))); err != nil {
-		return errors.Join(err, sink.Abort())
+		return err
 	}
-	if err := checkpoint.Copy(sink, src); err != nil {
-		return errors.Join(err, sink.Abort())
-	}
-	return sink.Commit()
+	return checkpoint.BuildDir(j, dir, src, shardBytes)
 }
 
 // Sides writes config.json and the tokenizer's files into a directory that is there, for weights of a type,

@@ -142,8 +142,8 @@ func TestRoundTrip(t *testing.T) {
 		dir := toy(t, f, vocabOf(t, "qwen")+10, nil)
 		tok := withTokenizer(t, dir, "qwen")
 		file, back := filepath.Join(t.TempDir(), "x.gguf"), filepath.Join(t.TempDir(), "back")
-		require.NoError(t, Export(dir, file, "f32"), f.arch)
-		require.NoError(t, Import(file, back, "", 0), f.arch)
+		require.NoError(t, Export(nil, dir, file, "f32"), f.arch)
+		require.NoError(t, Import(nil, file, back, "", 0), f.arch)
 		a, err := checkpoint.OpenDir(dir)
 		require.NoError(t, err)
 		b, err := checkpoint.OpenDir(back)
@@ -213,8 +213,8 @@ func TestQuantizedParts(t *testing.T) {
 	withTokenizer(t, dir, "qwen")
 	for _, dtype := range []string{"q8_0", "q4_0", "bf16", "f16"} {
 		file, back := filepath.Join(t.TempDir(), "x.gguf"), filepath.Join(t.TempDir(), "back")
-		require.NoError(t, Export(dir, file, dtype))
-		require.NoError(t, Import(file, back, "f32", 0))
+		require.NoError(t, Export(nil, dir, file, dtype))
+		require.NoError(t, Import(nil, file, back, "f32", 0))
 		m, err := Open(file)
 		require.NoError(t, err)
 		require.Equal(t, dtype[0] == 'q', m.Quantized())
@@ -239,8 +239,8 @@ func TestTokenizers(t *testing.T) {
 			conf = `{"chat_template":"{{ bos_token }}é<&>"}`
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte(conf), 0o600))
-		require.NoError(t, Export(dir, file, "f16"), name)
-		require.NoError(t, Import(file, back, "", 0), name)
+		require.NoError(t, Export(nil, dir, file, "f16"), name)
+		require.NoError(t, Import(nil, file, back, "", 0), name)
 		again, c, err := token.LoadDir(back)
 		require.NoError(t, err, name)
 		require.Equal(t, "{{ bos_token }}é<&>", c.ChatTemplate)
@@ -264,14 +264,14 @@ func TestRefused(t *testing.T) {
 		dir := toy(t, &families[0], 400, more)
 		withTokenizer(t, dir, "qwen")
 		file := filepath.Join(t.TempDir(), "x.gguf")
-		require.ErrorContains(t, Export(dir, file, ""), want)
+		require.ErrorContains(t, Export(nil, dir, file, ""), want)
 		require.NoFileExists(t, file)
 		require.NoFileExists(t, file+".partial")
 	}
 	gemma := &families[3]
 	require.Equal(t, "gemma2", gemma.arch)
 	dir := toy(t, gemma, 400, map[string]any{"query_pre_attn_scalar": 20})
-	require.ErrorContains(t, Export(dir, filepath.Join(dir, "x.gguf"), ""), "query_pre_attn_scalar is 20")
+	require.ErrorContains(t, Export(nil, dir, filepath.Join(dir, "x.gguf"), ""), "query_pre_attn_scalar is 20")
 }
 
 // TestIncomplete: a file with a tensor too few or too many is refused, with its name.
@@ -279,7 +279,7 @@ func TestIncomplete(t *testing.T) {
 	dir := toy(t, &families[1], vocabOf(t, "qwen")+10, nil)
 	withTokenizer(t, dir, "qwen")
 	file := filepath.Join(t.TempDir(), "x.gguf")
-	require.NoError(t, Export(dir, file, "q8_0"))
+	require.NoError(t, Export(nil, dir, file, "q8_0"))
 	b, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for old, want := range map[string][2]string{
@@ -302,7 +302,7 @@ func TestLlama3Factors(t *testing.T) {
 	dir := toy(t, &families[0], vocabOf(t, "qwen")+10, map[string]any{"rope_scaling": rule})
 	withTokenizer(t, dir, "qwen")
 	file := filepath.Join(t.TempDir(), "x.gguf")
-	require.NoError(t, Export(dir, file, "q8_0"))
+	require.NoError(t, Export(nil, dir, file, "q8_0"))
 	m, err := Open(file)
 	require.NoError(t, err)
 	var conf struct {

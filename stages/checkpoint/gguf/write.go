@@ -2,10 +2,8 @@ package gguf
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 
 	"github.com/lfactor/lfactor/stages/checkpoint"
@@ -92,52 +90,17 @@ func appendValue(b []byte, v any) []byte {
 }
 
 // writeFile writes a file under a temporary name, which it loses when all is there. fill gives a tensor's
-// bytes to put, in order.
-func writeFile(path string, meta []pair, tensors []Tensor, fill func(t *Tensor,
-	put func([]byte) error) error) (err error) {
-	part := path + ".partial"
-	if err := checkpoint.OS.MkdirAll(filepath.Dir(path)); err != nil {
-		return err
-	}
-	if err := checkpoint.OS.RemoveAll(part); err != nil {
-		return err
-	}
-	f, err := checkpoint.OS.Create(part)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, checkpoint.OS.RemoveAll(part))
-		}
-	}()
-	at := int64(0)
-	put := func(b []byte) error {
-		n, err := f.WriteAt(b, at)
-		at += int64(n)
-		return err
-	}
-	err = put(head(meta, tensors))
-	for i := 0; i < len(tensors) && err == nil; i++ {
+// bytes to put, in order, of several tensors at a time. Of a conversion that was interrupted it writes what j has
+// not.
+func writeFile(j *checkpoint.Journal, path string, meta []pair, tensors []Tensor, fill func(t *Tensor,
+	put func([]byte) error) error) error {
+	f := checkpoint.FixedFile(path, head(meta, tensors))
+	for i := range tensors {
 		t := &tensors[i]
-		if err = put(make([]byte, t.Offset-at)); err == nil {
-			err = fill(t, put)
-		}
-		if err == nil && at != t.Offset+t.Bytes {
-			err = fmt.Errorf("%s: tensor %s: %d bytes of %d came", path, t.Name, at-t.Offset, t.Bytes)
-		}
+		f.Parts = append(f.Parts, checkpoint.Part{Name: t.Name, Offset: t.Offset, Bytes: t.Bytes,
+			Fill: func(put func([]byte) error) error { return fill(t, put) }})
+		f.Size = t.Offset + t.Bytes
 	}
-	if err == nil {
-		err = put(make([]byte, (alignUsual-at%alignUsual)%alignUsual))
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := checkpoint.OS.Rename(part, path); err != nil {
-		return err
-	}
-	return checkpoint.OS.SyncDir(filepath.Dir(path))
+	f.Size = (f.Size + alignUsual - 1) / alignUsual * alignUsual
+	return checkpoint.Build(j, []checkpoint.Planned{f}, nil)
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,7 +122,7 @@ func OpenMegatron(dir, like string) (src checkpoint.Source, dropped []string, er
 // WriteMegatron writes the tensors of a Hugging Face directory as Megatron's torch_dist, a release below
 // dir, with layers stacked. Rows of the vocabulary are filled up to a multiple of divisible by the last
 // one.
-func WriteMegatron(dir string, src checkpoint.Source, like string, divisible int) error {
+func WriteMegatron(j *checkpoint.Journal, dir string, src checkpoint.Source, like string, divisible int) error {
 	g, err := readGPT(like)
 	if err != nil {
 		return err
@@ -157,13 +156,14 @@ func WriteMegatron(dir string, src checkpoint.Source, like string, divisible int
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	return writeRelease(dir, a, g.extras())
+	return writeRelease(j, dir, a, g.extras())
 }
 
 // writeRelease writes what Megatron wants around the tensors.
-func writeRelease(dir string, src checkpoint.Source, extras []string) error {
+func writeRelease(j *checkpoint.Journal, dir string, src checkpoint.Source, extras []string) error {
 	to := filepath.Join(dir, releaseDir)
-	if err := writeDCP(to, src, extras); err != nil {
+	files, err := planDCP(to, src, extras)
+	if err != nil {
 		return err
 	}
 	p := &pickler{}
@@ -173,16 +173,13 @@ func writeRelease(dir string, src checkpoint.Source, extras []string) error {
 	p.text("iteration")
 	p.int(0)
 	p.op('u', '.')
-	err := writeWhole(filepath.Join(to, "common.pt"), func(w io.Writer) error {
-		return writeArchive(w,
-			"common", p.b, nil, nil)
-	})
-	for _, x := range [][2]string{{filepath.Join(to, megatronFile), `{"sharded_backend": "torch_dist", ` +
-		`"sharded_backend_version": 1, "common_backend": "torch", "common_backend_version": 1}`},
-		{filepath.Join(dir, latestFile), releaseDir}} {
-		if err == nil {
-			err = writeWhole(x[0], func(w io.Writer) error { _, err := io.WriteString(w, x[1]); return err })
-		}
+	common := &archives{path: filepath.Join(to, "common.pt")}
+	if err := common.add("common", p.b, nil); err != nil {
+		return err
 	}
-	return err
+	files = append(files, common.planned(), checkpoint.FixedFile(filepath.Join(to, megatronFile),
+		[]byte(`{"sharded_backend": "torch_dist", `+
+			`"sharded_backend_version": 1, "common_backend": "torch", "common_backend_version": 1}`)),
+		checkpoint.FixedFile(filepath.Join(dir, latestFile), []byte(releaseDir)))
+	return checkpoint.Build(j, files, nil)
 }

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -83,8 +84,8 @@ func TestWrites(t *testing.T) {
 	if to := os.Getenv("LFACTOR_TORCH_DIR"); to != "" {
 		dir = to
 	}
-	require.NoError(t, Write(filepath.Join(dir, singleName), want))
-	require.NoError(t, WriteDCP(filepath.Join(dir, "dcp"), want))
+	require.NoError(t, Write(nil, filepath.Join(dir, singleName), want))
+	require.NoError(t, WriteDCP(nil, filepath.Join(dir, "dcp"), want))
 	s, err := Open(dir)
 	require.NoError(t, err)
 	same(t, want, s)
@@ -93,6 +94,35 @@ func TestWrites(t *testing.T) {
 	require.NoError(t, err)
 	same(t, want, d)
 	require.NoError(t, d.Close())
+}
+
+// TestSumsOfParts: the sums of an archive's entries are those of their bytes, of a tensor in several parts too.
+func TestSumsOfParts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), singleName)
+	big := checkpoint.Info{Name: "big", DType: checkpoint.F32, Shape: []int{3, 1 << 20}, Bytes: 12 << 20}
+	require.NoError(t, Write(nil, path, numbered{[]checkpoint.Info{big}}))
+	z, err := zip.OpenReader(path)
+	require.NoError(t, err)
+	defer z.Close()
+	require.Len(t, z.File, 5)
+	for _, f := range z.File {
+		r, err := f.Open()
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, r) // holds the sum
+		require.NoError(t, err, f.Name)
+	}
+}
+
+// numbered is a source of bytes that differ.
+type numbered struct{ infos []checkpoint.Info }
+
+func (n numbered) Tensors() []checkpoint.Info { return n.infos }
+func (n numbered) Close() error               { return nil }
+func (n numbered) ReadRanges(_ string, box [][2]int, dst []byte) error {
+	for i := range dst {
+		dst[i] = byte(i>>8*i + box[0][0] + box[1][0]>>4)
+	}
+	return nil
 }
 
 // TestNotRun: a pickle that would call something is refused by the name of that.

@@ -1,13 +1,10 @@
 package torch
 
 import (
-	"archive/zip"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -144,100 +141,9 @@ func rowMajor(shape []int) (size, stride []int64, n int64) {
 	return size, stride, n
 }
 
-// counter counts what is written.
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-// Write implements io.Writer.
-func (c *counter) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
-	c.n += int64(n)
-	return n, err
-}
-
-// alignment is that of storages in a file, so that they can be mapped into memory.
-const alignment = 64
-
-// writeArchive writes an archive of a pickle and of the tensors that lie beside it, in order.
-func writeArchive(w io.Writer, root string, pickle []byte, src checkpoint.Source,
-	tensors []checkpoint.Info) error {
-	c := &counter{w: w}
-	z := zip.NewWriter(c)
-	entry := func(name string) (io.Writer, error) {
-		if err := z.Flush(); err != nil {
-			return nil, err
-		}
-		name = root + "/" + name
-		pad := (alignment - (c.n+30+int64(len(name))+4)%alignment) % alignment
-		extra := append([]byte{'F', 'B', byte(pad), 0}, make([]byte, pad)...)
-		return z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store, Extra: extra})
-	}
-	for _, x := range [][2]string{{"data.pkl", string(pickle)}, {".format_version", "1"},
-		{"byteorder", "little"}} {
-		e, err := entry(x[0])
-		if err == nil {
-			_, err = io.WriteString(e, x[1])
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for i, t := range tensors {
-		e, err := entry(fmt.Sprintf("data/%d", i))
-		if err == nil {
-			err = stream(e, src, t)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	e, err := entry("version")
-	if err == nil {
-		_, err = io.WriteString(e, "3\n")
-	}
-	if err != nil {
-		return err
-	}
-	return z.Close()
-}
-
-// streamMax bounds what is held of a tensor, unless a row is larger.
-const streamMax = 16 << 20
-
-// stream writes a tensor, a few rows at a time.
-func stream(w io.Writer, src checkpoint.Source, t checkpoint.Info) error {
-	box := make([][2]int, len(t.Shape))
-	for i, n := range t.Shape {
-		box[i] = [2]int{0, n}
-	}
-	rows, each := 1, t.Bytes
-	if len(t.Shape) > 0 && t.Shape[0] > 0 {
-		rows = t.Shape[0]
-		each = t.Bytes / int64(rows)
-	}
-	step := max(1, int(min(int64(rows), streamMax/max(1, each))))
-	var buf []byte
-	for at := 0; at < rows && t.Bytes > 0; at += step {
-		n := min(step, rows-at)
-		if len(box) > 0 {
-			box[0] = [2]int{at, at + n}
-		}
-		buf = slices.Grow(buf[:0], n*int(each))[:n*int(each)]
-		if err := src.ReadRanges(t.Name, box, buf); err != nil {
-			return err
-		}
-		if _, err := w.Write(buf); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Write writes the tensors of src as a file of torch.save: a dictionary that torch.load(weights_only=True)
-// reads.
-func Write(path string, src checkpoint.Source) error {
+// reads. Of a conversion that was interrupted it writes what j has not.
+func Write(j *checkpoint.Journal, path string, src checkpoint.Source) error {
 	p := &pickler{}
 	p.op(0x80, 2, '}', '(')
 	tensors := src.Tensors()
@@ -248,82 +154,59 @@ func Write(path string, src checkpoint.Source) error {
 		}
 	}
 	p.op('u', '.')
-	return writeWhole(path, func(w io.Writer) error {
-		return writeArchive(w, "pytorch_model", p.b, src,
-			tensors)
-	})
-}
-
-// writeWhole writes a file under a temporary name, which it loses when all is there.
-func writeWhole(path string, write func(w io.Writer) error) (err error) {
-	part := path + ".partial"
-	if err := errors.Join(checkpoint.OS.MkdirAll(filepath.Dir(path)),
-		checkpoint.OS.RemoveAll(part)); err != nil {
+	f := &archives{path: path, src: src}
+	if err := f.add("pytorch_model", p.b, tensors); err != nil {
 		return err
 	}
-	f, err := checkpoint.OS.Create(part)
-	if err != nil {
-		return err
-	}
-	err = write(f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = checkpoint.OS.Rename(part, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(part))
-	}
-	return checkpoint.OS.SyncDir(filepath.Dir(path))
+	return checkpoint.Build(j, []checkpoint.Planned{f.planned()}, nil)
 }
 
 // partName is the file of all parts of a directory that is written here.
 const partName = "__0_0.distcp"
 
 // WriteDCP writes the tensors of src as a directory of torch.distributed.checkpoint, each as one part. The
-// metadata is written last: before, the directory is none.
-func WriteDCP(dir string, src checkpoint.Source) error { return writeDCP(dir, src, nil) }
-
-// writeDCP is WriteDCP with objects beside the tensors, each of which is a list of None.
-func writeDCP(dir string, src checkpoint.Source, objects []string) error {
-	tensors := src.Tensors()
-	places := make([]place, len(tensors)+len(objects))
-	err := writeWhole(filepath.Join(dir, partName), func(w io.Writer) error {
-		c := &counter{w: w}
-		for i, t := range tensors {
-			p := &pickler{}
-			p.op(0x80, 2)
-			if err := p.tensor(t, "0"); err != nil {
-				return fmt.Errorf("%s: tensor %s: %w", dir, t.Name, err)
-			}
-			p.op('.')
-			places[i].offset = c.n
-			if err := writeArchive(c, "archive", p.b, src, []checkpoint.Info{t}); err != nil {
-				return err
-			}
-			places[i].bytes = c.n - places[i].offset
-		}
-		for i := len(tensors); i < len(places); i++ {
-			places[i].offset = c.n
-			if err := writeArchive(c, "archive", []byte("\x80\x02]Na."), nil, nil); err != nil {
-				return err
-			}
-			places[i].bytes = c.n - places[i].offset
-		}
-		return nil
-	})
+// metadata is written last: before, the directory is none. Of a conversion that was interrupted it writes what j
+// has not.
+func WriteDCP(j *checkpoint.Journal, dir string, src checkpoint.Source) error {
+	files, err := planDCP(dir, src, nil)
 	if err != nil {
 		return err
+	}
+	return checkpoint.Build(j, files, nil)
+}
+
+// planDCP plans WriteDCP's files, with objects beside the tensors, each of which is a list of None.
+func planDCP(dir string, src checkpoint.Source, objects []string) ([]checkpoint.Planned, error) {
+	tensors := src.Tensors()
+	places := make([]place, 0, len(tensors)+len(objects))
+	f := &archives{path: filepath.Join(dir, partName), src: src}
+	add := func(pickle []byte, tensors []checkpoint.Info) error {
+		at := f.size
+		err := f.add("archive", pickle, tensors)
+		places = append(places, place{at, f.size - at})
+		return err
+	}
+	for _, t := range tensors {
+		p := &pickler{}
+		p.op(0x80, 2)
+		if err := p.tensor(t, "0"); err != nil {
+			return nil, fmt.Errorf("%s: tensor %s: %w", dir, t.Name, err)
+		}
+		p.op('.')
+		if err := add(p.b, []checkpoint.Info{t}); err != nil {
+			return nil, err
+		}
+	}
+	for range objects {
+		if err := add([]byte("\x80\x02]Na."), nil); err != nil {
+			return nil, err
+		}
 	}
 	meta, err := metadata(tensors, objects, places)
 	if err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
+		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	return writeWhole(filepath.Join(dir, MetadataName), func(w io.Writer) error {
-		_, err := w.Write(meta)
-		return err
-	})
+	return []checkpoint.Planned{f.planned(), checkpoint.FixedFile(filepath.Join(dir, MetadataName), meta)}, nil
 }
 
 // metadata is the pickle of a Metadata.
