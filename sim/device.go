@@ -161,7 +161,7 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 	if d := c.dev; d != nil {
 		seg = s.rankJob(d, j, &m)
 	} else if at := s.extras[self].loader; at >= 0 {
-		reads = int64(s.p.Read * float64(s.batch(s.l.Loaders[at].Ranks[0], &m)))
+		reads = int64(s.p.Read * float64(s.batch(s.kept(s.l.Loaders[at].Ranks)[0], &m)))
 	} else if j.Kind == actors.CommitJob && s.faults.any {
 		if s.durable.under == nil {
 			s.durable.under = map[actors.JobID]durable{}
@@ -196,7 +196,7 @@ func (s *Sim) do(self actors.Ref, j *actors.Job) {
 		c.dev.flying = s.lies(self, &m)
 	}
 	if s.o.Span != nil {
-		s.o.Span(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took),
+		s.spans(Span{int(s.rankOf[self]), self, j, actors.Time(begin), actors.Time(begin + took),
 			s.mark(self, j, m.Out)})
 	}
 	for i := range j.In {

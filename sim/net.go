@@ -87,6 +87,7 @@ func (s *Sim) arrival(from, to int, m *actors.Message) int64 {
 // part, and when all have come it sends each one part back after the collective's modelled time. Behaviours
 // see a group of one member.
 func (s *Sim) collectives() []*core.RankLayout {
+	all := map[*group][]actors.Ref{}
 	known := map[*actors.Ref]*group{} // by the list's first element: layouts share lists
 	byContent := map[groupKey][]*group{}
 	find := func(members []actors.Ref) *group {
@@ -96,18 +97,18 @@ func (s *Sim) collectives() []*core.RankLayout {
 		}
 		key := keyOf(members)
 		for _, c := range byContent[key] {
-			if slices.Equal(c.members, members) {
+			if slices.Equal(all[c], members) {
 				known[first] = c
 				return c
 			}
 		}
-		c := &group{s: s, members: members, alone: [1]actors.Ref{s.add()}}
+		c := &group{s: s, members: s.kept(members), alone: [1]actors.Ref{s.add()}}
 		s.rankOf[c.alone[0]] = noPlace
 		for _, m := range members {
 			c.ranks = append(c.ranks, int(s.rankOf[m]))
 		}
 		s.spawn(c.alone[0], "collective of "+s.nameOfGroup(c.ranks), c)
-		known[first] = c
+		known[first], all[c] = c, members
 		byContent[key] = append(byContent[key], c)
 		return c
 	}
@@ -120,6 +121,9 @@ func (s *Sim) collectives() []*core.RankLayout {
 	for i, l := range s.l.Ranks {
 		x := &copies[i]
 		*x = *l
+		if !s.fold.runs(i) {
+			continue
+		}
 		first := len(groups)
 		for _, g := range l.Groups {
 			if len(g.Members) > 1 {
@@ -169,8 +173,8 @@ type group struct {
 	s       *Sim
 	alone   [1]actors.Ref // its own, the one member that its members see
 	epoch   uint32
-	members []actors.Ref
-	ranks   []int
+	members []actors.Ref // that run
+	ranks   []int        // all
 	open    []gathering
 	free    int64             // when the group's last collective ends
 	scripts map[int64]*script // by bytes, if collectives go send by send

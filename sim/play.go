@@ -154,5 +154,8 @@ func (s *Sim) transfer(from, to int, bytes int64) (left, there int64, lost bool)
 			s.ports[p] = left
 		}
 	}
+	if s.fold != nil {
+		s.fold.use(ends, int32(from), s.now)
+	}
 	return left, left + l.Latency, lost
 }

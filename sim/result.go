@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
 )
 
 // Result is what a run showed.
@@ -20,6 +21,12 @@ type Result struct {
 	Peak   []int64 // bytes by rank
 	Leaked int64   // payloads nobody released
 	Open   int     // frames that were not closed
+	// ranks that ran: fewer than there are with Options.Fold, or all, and then why
+	Ran      int
+	Unfolded string
+	// With Options.Fold two messages of several ranks began to use one connection at the same time, so that the
+	// figures of ranks that do the same are those of one order of such, where each could have had its own.
+	Tied bool
 }
 
 // StepReport is one committed step.
@@ -91,5 +98,45 @@ func (s *Sim) result() *Result {
 			}
 		}
 	}
+	if r.Ran = len(s.nodes); s.fold != nil {
+		r.Events += s.stood + s.fold.left
+		s.fold.unfold(r)
+	}
 	return r
 }
+
+// observer ends the run when the coordinator says so.
+type observer Sim
+
+// Receive implements actors.Behaviour.
+func (o *observer) Receive(_ actors.Context, m *actors.Message) {
+	s := (*Sim)(o)
+	if m.Kind != actors.Report {
+		return
+	}
+	if s.o.Report != nil {
+		s.o.Report(*m)
+	}
+	switch m.Text {
+	case core.TopicStep:
+		for n := len(s.res.Steps); n > 0 && s.res.Steps[n-1].Step >= m.Step; n-- {
+			s.res.Steps = s.res.Steps[:n-1] // it was run before a rank was lost, and again
+		}
+		x := core.SummaryOf(m.Values)
+		s.res.Steps = append(s.res.Steps, StepReport{m.Step, x.Time, x.Peak})
+	case core.TopicEnd:
+		if s.ended = true; core.Stopped(m.Values) { // loaders have read ahead what nobody takes
+			for _, l := range s.l.LoaderRefs {
+				if s.cells[l].b == nil {
+					continue // another runs in its place
+				}
+				s.post(s.now, l, &actors.Message{Kind: actors.Halt, Epoch: actors.AnyEpoch})
+			}
+		}
+	case core.TopicFailed:
+		s.fail(m.Err.Error())
+	}
+}
+
+// Waits implements actors.Behaviour.
+func (o *observer) Waits() actors.Wait { return actors.Wait{For: actors.None} }

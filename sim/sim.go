@@ -75,7 +75,11 @@ type Link struct {
 type Options struct {
 	Seed uint64 // of the order of simultaneous events, of jitter and of faults
 	// a collective is one event a member, or Prices.Sends, instead of one message a pair of members
-	Whole  bool
+	Whole bool
+	// Ranks that do the same run once: figures are those of all ranks, and the hash is that of the events that
+	// were carried out. Result.Unfolded says where it may not be. It is of prices, and of Memory.Begin and
+	// End, by which two ranks differ only if they differ in the work, links, Base and Update.
+	Fold   bool
 	Jitter float64 // jobs take up to this share longer, at random
 	// messages without data take up to this many nanoseconds longer, at random; two of one pair of actors
 	// and one epoch stay in order
@@ -180,6 +184,8 @@ type Sim struct {
 	touched int64 // keeps touch from being optimized away
 	run     core.RunLayout
 	durable durable
+	fold    *folding // nil if every rank runs
+	stood   uint64   // deliveries that those carried out stand for, beside themselves
 }
 
 // New prepares a run. The layout may be used by several runs one after the other.
@@ -195,6 +201,9 @@ func New(l *Layout, p Prices, o Options) *Sim {
 	for range most + 1 {
 		s.add()
 	}
+	if o.Fold {
+		s.fold, s.res.Unfolded = fold(l, &s.p, &s.o)
+	}
 	s.nodes = make([]node, len(l.Ranks))
 	for i, r := range l.RankRefs {
 		s.rankOf[r], s.cells[r].dev = int32(i), &s.nodes[i].dev
@@ -205,7 +214,7 @@ func New(l *Layout, p Prices, o Options) *Sim {
 		layouts = s.collectives()
 	}
 	run := l.Run
-	run.Ranks, run.Observer = l.RankRefs, l.Observer
+	run.Ranks, run.Observer = s.kept(l.RankRefs), l.Observer
 	for _, f := range o.Faults {
 		run.Recover = run.Recover || f.Kind == Restart || f.Kind == Succession || f.Kind == Gone ||
 			o.Notice > 0
@@ -213,10 +222,15 @@ func New(l *Layout, p Prices, o Options) *Sim {
 	s.run = run
 	s.spawn(l.Observer, "observer", (*observer)(s))
 	for i, ll := range l.Loaders {
-		s.extras[l.LoaderRefs[i]].loader = i
-		s.spawn(l.LoaderRefs[i], fmt.Sprintf("loader %d", i), core.NewLoader(ll))
+		if ll = s.load(ll); ll != nil {
+			s.extras[l.LoaderRefs[i]].loader = i
+			s.spawn(l.LoaderRefs[i], fmt.Sprintf("loader %d", i), core.NewLoader(ll))
+		}
 	}
 	for i, rl := range layouts {
+		if !s.fold.runs(i) {
+			continue
+		}
 		n := &s.nodes[i]
 		n.dev.init(s, rl, &n.rank)
 		n.rank.Init(rl)
@@ -292,7 +306,8 @@ func (s *Sim) burst() (again bool) {
 		}
 	}()
 	for !s.q.empty() {
-		if s.o.Events > 0 && s.events >= s.o.Events || s.o.Stop != nil && s.events&0xffff == 0 && s.o.Stop() {
+		if s.o.Events > 0 && s.events >= s.o.Events || s.o.Stop != nil && s.events&0xffff == 0 &&
+			s.o.Stop() {
 			s.res.Cut = true
 			break
 		}
@@ -318,6 +333,9 @@ func (s *Sim) step() {
 	}
 	c := &s.cells[to]
 	s.events++
+	if s.fold != nil {
+		s.stood += s.fold.stands(to, m.From) - 1
+	}
 	if m.Kind == actors.Done && !s.landed(c, m) {
 		s.count(e.at, to, m)
 		return
@@ -460,36 +478,3 @@ func (c *context) Do(j actors.Job) {
 	c.s.job = j
 	c.s.do(c.self, &c.s.job)
 }
-
-// observer ends the run when the coordinator says so.
-type observer Sim
-
-// Receive implements actors.Behaviour.
-func (o *observer) Receive(_ actors.Context, m *actors.Message) {
-	s := (*Sim)(o)
-	if m.Kind != actors.Report {
-		return
-	}
-	if s.o.Report != nil {
-		s.o.Report(*m)
-	}
-	switch m.Text {
-	case core.TopicStep:
-		for n := len(s.res.Steps); n > 0 && s.res.Steps[n-1].Step >= m.Step; n-- {
-			s.res.Steps = s.res.Steps[:n-1] // it was run before a rank was lost, and again
-		}
-		x := core.SummaryOf(m.Values)
-		s.res.Steps = append(s.res.Steps, StepReport{m.Step, x.Time, x.Peak})
-	case core.TopicEnd:
-		if s.ended = true; core.Stopped(m.Values) { // loaders have read ahead what nobody takes
-			for _, l := range s.l.LoaderRefs {
-				s.post(s.now, l, &actors.Message{Kind: actors.Halt, Epoch: actors.AnyEpoch})
-			}
-		}
-	case core.TopicFailed:
-		s.fail(m.Err.Error())
-	}
-}
-
-// Waits implements actors.Behaviour.
-func (o *observer) Waits() actors.Wait { return actors.Wait{For: actors.None} }

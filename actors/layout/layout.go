@@ -37,16 +37,17 @@ type Layout struct {
 	axes    []sideAxes        // of every group
 	groups  map[groupKey]int  // places in axes
 
-	pipe  []int // pipeline rank of each stage, of a part's 0
-	split bool  // the program runs I and W apart
-	held  []int // microbatches that a stage of the decoder has between forward and backward, at most
-	mu    sync.Mutex
-	more  map[TraceKey]*grad.Trace // of other classes, made when first asked for
-	lower map[loweredKey][]core.Segment
-	early map[int][]bucket // by row of the program
-	none  map[int32][]bool // by class: the ports that carry nothing
-	works map[int32]work   // by class
-	feet  map[footKey]*grad.Footprint
+	owners map[string][]int // by parameter: the pipeline ranks that hold it, in stage order
+	pipe   []int            // pipeline rank of each stage, of a part's 0
+	split  bool             // the program runs I and W apart
+	held   []int            // microbatches that a stage of the decoder has between forward and backward, at most
+	mu     sync.Mutex
+	more   map[TraceKey]*grad.Trace // of other classes, made when first asked for
+	lower  map[loweredKey][]core.Segment
+	early  map[int][]bucket // by row of the program
+	none   map[int32][]bool // by class: the ports that carry nothing
+	works  map[int32]work   // by class
+	feet   map[footKey]*grad.Footprint
 	// of activations, by row of the program; by share of the rows of even routing
 	peaks map[float64][]int64
 	with  map[plan.Action]plan.Action // the other of two actions whose segments alternate

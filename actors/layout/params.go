@@ -41,16 +41,17 @@ type ParamPlan struct {
 	Whole  []int // axes over which its matrices are brought together for an update that needs wholes
 }
 
-// Owners lists the pipeline ranks that hold a parameter, in stage order.
-func (l *Layout) Owners(name string) (out []int) {
+// findOwners lists, by parameter, the pipeline ranks that hold it, in stage order.
+func (l *Layout) findOwners() {
+	l.owners = map[string][]int{}
 	for s := range l.Stages {
 		for _, p := range l.Main(s).Params {
-			if r := l.pipe[s]; p.Name == name && (len(out) == 0 || out[len(out)-1] != r) {
-				out = append(out, r)
+			own := l.owners[p.Name]
+			if r := l.pipe[s]; len(own) == 0 || own[len(own)-1] != r {
+				l.owners[p.Name] = append(own, r)
 			}
 		}
 	}
-	return
 }
 
 // ranks works out what each rank of the world holds, in the order of the ranks.
@@ -59,6 +60,7 @@ func (l *Layout) ranks() {
 	if l.Design.First {
 		n = 1
 	}
+	l.findOwners()
 	for r := range n {
 		l.Ranks = append(l.Ranks, l.rank(r))
 	}
@@ -141,7 +143,7 @@ func (l *Layout) alone(part *RankPart, h Held, rows []int) bool {
 			return false
 		}
 	}
-	return h.Side != DecoderSide || l.Owners(h.Name)[0] == part.Coord.PP
+	return h.Side != DecoderSide || l.owners[h.Name][0] == part.Coord.PP
 }
 
 // param plans how the gradient of one parameter is summed, which part of it the rank owns for the
@@ -177,7 +179,7 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	}
 	// A parameter of several pipeline stages (tied embeddings) has its gradients summed over their
 	// ranks.
-	if own := l.Owners(h.Name); len(own) > 1 {
+	if own := l.owners[h.Name]; len(own) > 1 {
 		key := fmt.Sprint(own)
 		if tieOf[key] == 0 {
 			var ranks []int

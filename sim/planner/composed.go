@@ -158,7 +158,7 @@ func (p *Search) SimulateComposed(c *search.Candidate) error {
 	run := core.RunLayout{First: 1, Last: 2, LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 {
 		return 0
 	}}
-	res := sim.New(rehearsal.Layout(l, run), price, sim.Options{Whole: true}).Run()
+	res := sim.New(rehearsal.Layout(l, run), price, sim.Options{Whole: true, Fold: true}).Run()
 	if res.Failed != "" || res.Stall != nil {
 		return fmt.Errorf("plan %v: the simulated run ended badly: %s", c, rehearsal.Why(res))
 	}

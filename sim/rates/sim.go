@@ -90,10 +90,27 @@ type EventRate struct {
 	Rate    float64 `json:"events_per_s"`   // of the median
 	CPURate float64 `json:"events_per_cpu"` // a second of processor time, of the median
 	Best    float64 `json:"best_events_per_s"`
+	Bare    float64 `json:"bare_heap_events_per_s"` // median of turns with the steps
+	// median of rate by the bare heap's of the same turn
+	Ratio   float64 `json:"ratio_to_bare_heap"`
+	Folded  float64 `json:"folded_events_per_s"` // that a step stands for in which ranks that do the same run once
+	Ran     int     `json:"folded_ranks"`
 	PeakRSS int64   `json:"peak_rss"`
 }
 
-// Events times steps of a described model on a mesh.
+// EventMesh is the mesh of so many ranks: tensor parallelism 8, pipelines of 8 ranks, of 16 beyond 1,024.
+func EventMesh(ranks int) (topology.Mesh, error) {
+	pp := 8
+	if ranks > 1024 {
+		pp = 16
+	}
+	if ranks < 8*pp || ranks%(8*pp) != 0 || ranks > 1<<17 {
+		return topology.Mesh{}, fmt.Errorf("%d ranks: want a multiple of %d up to %d", ranks, 8*pp, 1<<17)
+	}
+	return topology.Grid(pp, ranks/(8*pp), 8), nil
+}
+
+// Events times steps of a described model on a mesh, by turns with a bare heap.
 func Events(mesh topology.Mesh, runs int, see See) (EventRate, error) {
 	out := EventRate{Ranks: mesh.Size(), Mesh: fmt.Sprintf("tp%d pp%d dp%d", mesh.Len(topology.TP),
 		mesh.Len(topology.PP), mesh.Replicas())}
@@ -108,34 +125,63 @@ func Events(mesh topology.Mesh, runs int, see See) (EventRate, error) {
 		}
 		return 1 << 20, 0
 	}
-	var wall, cpu []float64
+	var wall, cpu, bare, ratio, folded []float64
 	for i := range runs + 1 {
 		see.tell(fmt.Sprintf("simulating a step of %d ranks", out.Ranks), i, runs+1)
-		runtime.GC()
-		began, spent := time.Now(), machine.ProcessorTime()
-		r := sim.New(l, describedPrices(), sim.Options{Seed: 1, Whole: true}).Run()
-		if r.Failed != "" || r.Stall != nil || len(r.Steps) != 1 {
-			return out, fmt.Errorf("the simulated run ended badly: %s", rehearsal.Why(r))
+		r, took, spent, err := eventStep(l, false)
+		if err != nil {
+			return out, err
 		}
-		if out.Events = r.Events; i > 0 { // the first run warms up
-			wall, cpu = append(wall, time.Since(began).Seconds()),
-				append(cpu, (machine.ProcessorTime()-spent).Seconds())
+		short, quick, _, err := eventStep(l, true)
+		if err != nil {
+			return out, err
+		}
+		if short.Events != r.Events || short.Steps[0] != r.Steps[0] {
+			return out, fmt.Errorf("a folded step is another: %v and %v, %d and %d events", short.Steps,
+				r.Steps,
+				short.Events, r.Events)
+		}
+		heap := Bare(out.Ranks, int(min(r.Events, 4e6)))
+		out.Events, out.Ran = r.Events, short.Ran
+		if i > 0 { // the first run warms up
+			n := float64(out.Events)
+			wall, cpu, bare = append(wall, took), append(cpu, spent), append(bare, heap)
+			ratio, folded = append(ratio, n/took/heap), append(folded, n/quick)
 		}
 	}
-	slices.Sort(wall)
-	slices.Sort(cpu)
 	n := float64(out.Events)
-	out.Seconds, out.Rate, out.Best, out.PeakRSS = wall[runs/2], n/wall[runs/2], n/wall[0], machine.PeakRSS()
-	if c := cpu[runs/2]; c > 0 {
+	out.Seconds = middle(wall)
+	out.Rate, out.Best, out.PeakRSS = n/out.Seconds, n/slices.Min(wall), machine.PeakRSS()
+	out.Bare, out.Ratio, out.Folded = middle(bare), middle(ratio), middle(folded)
+	if c := middle(cpu); c > 0 {
 		out.CPURate = n / c
 	}
 	return out, nil
 }
 
+// middle is the median; of an even number the upper.
+func middle(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	return x[len(x)/2]
+}
+
+// eventStep simulates one step: what it showed, and seconds of wall and processor time.
+func eventStep(l *sim.Layout, fold bool) (r *sim.Result, wall, cpu float64, err error) {
+	runtime.GC()
+	began, spent := time.Now(), machine.ProcessorTime()
+	r = sim.New(l, describedPrices(), sim.Options{Seed: 1, Whole: true, Fold: fold}).Run()
+	wall, cpu = time.Since(began).Seconds(), (machine.ProcessorTime() - spent).Seconds()
+	if r.Failed != "" || r.Stall != nil || len(r.Steps) != 1 {
+		err = fmt.Errorf("the simulated run ended badly: %s", rehearsal.Why(r))
+	}
+	return
+}
+
 // describedStep is a step of interleaved pipelines whose passes have two all-reduces over tensor
 // parallelism.
 func describedStep(mesh topology.Mesh) (*sim.Description, error) {
-	p, err := schedule.Build("interleaved", schedule.Shape{Ranks: mesh.Len(topology.PP), Micro: 16, Loops: 2})
+	p, err := schedule.Build("interleaved", schedule.Shape{Ranks: mesh.Len(topology.PP), Micro: 16,
+		Loops: 2})
 	if err != nil {
 		return nil, err
 	}

@@ -171,6 +171,20 @@ func Fault(res *sim.Result) error {
 	return nil
 }
 
+// Folded says what came of sim.Options.Fold.
+func Folded(res *sim.Result) string {
+	switch n := len(res.Ranks); {
+	case res.Unfolded != "":
+		return fmt.Sprintf("nothing is folded, all %d ranks ran: %s", n, res.Unfolded)
+	case res.Tied:
+		return fmt.Sprintf("%d of %d ranks ran, each in place of those that do the same; some competed for a "+
+			"connection at the same nanosecond, in one order for all", res.Ran, n)
+	default:
+		return fmt.Sprintf("%d of %d ranks ran, each in place of those that do the same; the hash is of their "+
+			"events", res.Ran, n)
+	}
+}
+
 // Row is one rank of a result; times are seconds of the last step.
 type Row struct {
 	Rank   int     `json:"rank"`
@@ -197,6 +211,7 @@ type Summary struct {
 	BubbleMakespan float64 `json:"bubble_makespan"`
 	Events         uint64  `json:"events"`
 	Hash           string  `json:"hash"`
+	Ran            int     `json:"ranks_run,omitempty"` // with --fold: of which the hash is
 	Ranks          []Row   `json:"ranks"`
 	Routing        *Routed `json:"routing,omitempty"` // of lfactor sim --routing
 
@@ -218,6 +233,9 @@ func (r *Rehearsal) Summary(res *sim.Result) Summary {
 			res.Peak[rank], r.Layout.Design.Memory == 0 || res.Peak[rank] <= r.Layout.Design.Memory})
 	}
 	out.StepFlops, out.StepSeconds = r.Layout.StepFlops(), out.Step
+	if res.Ran < len(res.Ranks) {
+		out.Ran = res.Ran
+	}
 	for _, row := range out.Ranks {
 		out.PeakBytes = max(out.PeakBytes, row.Peak)
 	}

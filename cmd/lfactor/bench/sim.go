@@ -12,7 +12,6 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/sim/rates"
-	"github.com/lfactor/lfactor/topology"
 )
 
 func planBench() *cobra.Command {
@@ -68,10 +67,14 @@ func planBench() *cobra.Command {
 
 func simBench() *cobra.Command {
 	c := &cobra.Command{Use: "sim",
-		Short: "Simulated events a second on one core, at 1,024 and 16,384 ranks", Args: cobra.NoArgs,
+		Short: "Simulated events a second on one core, beside a bare heap", Args: cobra.NoArgs,
 		Long: "One training step of a described model with every rank an actor: tensor parallelism 8, " +
 			"interleaved pipelines of two stages a rank, 16\nmicrobatches. An event is a message, timer " +
-			"or job end that a behaviour of actors/core handles; memory tracking and trace hash are on."}
+			"or job end that a behaviour of actors/core handles; memory tracking and trace hash are on. The bare " +
+			"heap is an event loop of\nas many actors that do nothing, by turns with the steps. Folded is a step in " +
+			"which ranks that do the same run once: the events of all ranks a second.",
+		Example: "  lfactor bench sim --ranks 1024,65536 --runs 3"}
+	ranks := c.Flags().IntSlice("ranks", []int{1024, 16384}, "sizes")
 	runs := c.Flags().Int("runs", 5, "runs of each size; the median counts")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		form, err := cli.Output(c)
@@ -85,7 +88,11 @@ func simBench() *cobra.Command {
 		defer end()
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 		var all []rates.EventRate
-		for _, mesh := range []topology.Mesh{topology.Grid(8, 16, 8), topology.Grid(16, 128, 8)} {
+		for _, n := range *ranks {
+			mesh, err := rates.EventMesh(n)
+			if err != nil {
+				return exit.With(fmt.Errorf("--ranks: %w", err), exit.Usage)
+			}
 			x, err := rates.Events(mesh, *runs, see)
 			if err != nil {
 				return err
@@ -96,11 +103,12 @@ func simBench() *cobra.Command {
 			return cli.PrintJSON(all)
 		}
 		t := cli.TextTable("ranks", "mesh", "events a step", "median of a step", "events/s",
-			"of processor time", "best", "process")
+			"of processor time", "best", "bare heap", "ratio", "folded", "process")
 		for _, x := range all {
 			t.AppendRow(table.Row{x.Ranks, x.Mesh, x.Events, unit.Seconds(x.Seconds),
 				fmt.Sprintf("%.2f M", x.Rate/1e6), fmt.Sprintf("%.2f M", x.CPURate/1e6),
-				fmt.Sprintf("%.2f M", x.Best/1e6),
+				fmt.Sprintf("%.2f M", x.Best/1e6), fmt.Sprintf("%.2f M", x.Bare/1e6),
+				fmt.Sprintf("%.2f", x.Ratio), fmt.Sprintf("%.0f M", x.Folded/1e6),
 				fmt.Sprintf("%.2f GiB", float64(x.PeakRSS)/(1<<30))})
 		}
 		t.Render()

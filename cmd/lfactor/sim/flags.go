@@ -49,6 +49,7 @@ var simFlags = cli.Flags{
 			"member to every other, as training itself does",
 		Values: func() []string { return []string{"op", "send", "direct"} },
 	},
+	{Name: "fold", Doc: "run ranks that do the same once: the same figures, many times as fast; the hash is of what ran"},
 	{
 		Name:    "seed",
 		Value:   "N",

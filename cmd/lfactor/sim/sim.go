@@ -202,6 +202,9 @@ func simCommand(c *cobra.Command, args []string) error {
 	if s.seeds > 0 && slices.Contains(s.mine, "--explain") {
 		return exit.Usagef("--explain: it explains one run, and --seeds makes many")
 	}
+	if s.seeds > 0 && slices.Contains(s.mine, "--fold") {
+		return exit.Usagef("--fold: seeds bring faults, which hit single ranks")
+	}
 	if s.seeds == 0 {
 		return s.once(c.Context(), s.seed, nil)
 	}
@@ -232,7 +235,8 @@ func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) erro
 		see = func(j sim.Span) { t.See(j); x.See(j) }
 	}
 	var done int64
-	res := s.r.Run(sim.Options{Seed: seed, Faults: faults, Span: see, Stop: func() bool {
+	fold := slices.Contains(s.mine, "--fold")
+	res := s.r.Run(sim.Options{Seed: seed, Faults: faults, Fold: fold, Span: see, Stop: func() bool {
 		return ctx.Err() != nil
 	}, Report: func(m actors.Message) {
 		if m.Text == core.TopicStep {
@@ -241,6 +245,9 @@ func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) erro
 			}
 		}
 	}})
+	if fold {
+		fmt.Fprintln(os.Stderr, "note: "+rehearsal.Folded(res))
+	}
 	if err := s.print(res, x); err != nil {
 		return err
 	}
@@ -383,7 +390,7 @@ func simCompare(c *cobra.Command, args []string) error {
 			continue
 		}
 		s.r.Layout.Design.Memory = 0
-		res := s.r.Run(sim.Options{})
+		res := s.r.Run(sim.Options{Fold: slices.Contains(s.mine, "--fold")})
 		if res.Failed != "" || res.Stall != nil {
 			return fmt.Errorf("%s: %s", name, rehearsal.Why(res))
 		}
