@@ -85,6 +85,7 @@ func (l *loader) readArgs(args []string) {
 	}
 	l.recomputeFlag()
 	l.sharding()
+	l.lowRecipe()
 	l.moveFlag()
 	if len(l.conversation) > 0 { // stands beside --chat-template empty, wherever that is
 		l.add(setting{table().byName["data.template"],
@@ -191,6 +192,8 @@ func (l *loader) flag(name string, values []string) bool {
 	switch {
 	case clipFlags[name]:
 		l.clipFlag(name, values, o)
+	case lowFlags[name]:
+		l.lowFlag(name, values, o)
 	case l.wordFlag(name, values, o):
 	case name == "config-file":
 		l.configFile(values, o)
@@ -281,7 +284,7 @@ func (l *loader) exitFlag(values []string, o Origin) {
 func knownFlags() []string {
 	known := slices.Concat(source.SortedKeys(table().byFlag), source.SortedKeys(megatron.IdleFlags),
 		source.SortedKeys(megatron.OnlyFlags), source.SortedKeys(megatron.RefusedFlags),
-		source.SortedKeys(expertWords), source.SortedKeys(clipFlags))
+		source.SortedKeys(expertWords), source.SortedKeys(clipFlags), source.SortedKeys(lowFlags))
 	return append(known, "config-file", "pipeline-model-parallel-layout", "exit-interval",
 		"recompute-method", "recompute-num-layers", "conv-style")
 }

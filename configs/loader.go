@@ -20,6 +20,7 @@ type loader struct {
 	loong        *loong.Reader      // of that file, and of overrides of parts of a model
 	exitAfter    int                // --exit-interval
 	clips        map[string]float64 // flags of clips and their noise levels
+	low          map[string]string  // flags of recipes in FP8
 	custom       []string           // --custom-pipeline-recompute-layers
 	recompute    []string           // --recompute-num-layers
 	uniform      bool               // --recompute-method uniform

@@ -68,9 +68,9 @@ func init() {
 }
 
 // OperandOf is how a call of Rounded rounds.
-func OperandOf(at Attr) Grain {
-	first, second := Precisions[at.I[1]].Grains(at.I[0])
-	if at.I[2] == 1 {
+func OperandOf(c *Call) Grain {
+	first, second := GrainsOf(c, c.Attr.I[0], ChoiceOperand(c.Op))
+	if c.Attr.I[2] == 1 {
 		return second
 	}
 	return first

@@ -47,6 +47,9 @@ type Grain struct {
 	// runs of sixteen along the axis of length above 1 are turned before they are rounded (Hadamard); what is
 	// left of a matrix at its end is not
 	Mixed bool
+	// the scale follows from Most, which steps before had, and not from the numbers that are rounded
+	Kept bool
+	Most float32
 }
 
 // Whole reports whether all of a matrix shares one scale, and Global whether scales of blocks depend on all
@@ -253,9 +256,11 @@ func (n Number) Nearest(x float32) float32 {
 // Precision is a recipe for the three products of a layer: how activations, weights and gradients of outputs
 // are rounded before they are multiplied. Sums are float32, and what comes out has the model's type.
 type Precision struct {
-	Name                string
-	Act, Weight, Grad   Grain
-	Mixed               bool // operands of the weights' gradient are turned before they are rounded
+	Name              string
+	Act, Weight, Grad Grain
+	Mixed             bool // operands of the weights' gradient are turned before they are rounded
+	// scales follow from the greatest numbers of steps before, where they are known (DelayedScales)
+	Delayed             bool
 	Source, Description string
 }
 
@@ -289,6 +294,12 @@ var Precisions = []Precision{{Name: "none"},
 		Description: "e4m3, gradients e5m2, one float32 scale a matrix, of its greatest number now"},
 	{Name: "tensor_e4m3", Act: grain(E4M3, 0, 0, ScaleFloat), Weight: grain(E4M3, 0, 0, ScaleFloat),
 		Grad: grain(E4M3, 0, 0, ScaleFloat), Source: "TransformerEngine, Float8CurrentScaling",
+		Description: "the same with gradients in e4m3"},
+	{Name: "delayed", Act: grain(E4M3, 0, 0, ScaleFloat), Weight: grain(E4M3, 0, 0, ScaleFloat),
+		Grad: grain(E5M2, 0, 0, ScaleFloat), Delayed: true, Source: "TransformerEngine, DelayedScaling",
+		Description: "tensor with the scale of the greatest number of steps before"},
+	{Name: "delayed_e4m3", Act: grain(E4M3, 0, 0, ScaleFloat), Weight: grain(E4M3, 0, 0, ScaleFloat),
+		Grad: grain(E4M3, 0, 0, ScaleFloat), Delayed: true, Source: "TransformerEngine, DelayedScaling",
 		Description: "the same with gradients in e4m3"},
 }
 

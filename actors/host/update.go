@@ -114,6 +114,19 @@ func (r *Rank) sum(name string, ps []*links.Pack, i int) *tensor.Tensor {
 	return out
 }
 
+// whole is the gradient of p of which every member's pack has a part: their sum, or the largest of them.
+func (r *Rank) whole(p *layout.ParamPlan, ps []*links.Pack, i int) *tensor.Tensor {
+	if !p.Largest {
+		return r.sum("gradient of "+p.Name, ps, i)
+	}
+	out := r.alloc("gradient of "+p.Name, tensor.F32, ps[0].Tensors[i].Shape...)
+	for k, x := range ps {
+		r.kernel(kernels.LargestTo, kernels.Attr{I: [4]int{min(k, kernels.Accumulate)}},
+			[]*tensor.Tensor{x.Tensors[i]}, out)
+	}
+	return out
+}
+
 // gradient is the accumulated gradient of p; a parameter that no microbatch reached has a zero one.
 func (r *Rank) gradient(p layout.ParamPlan) *tensor.Tensor {
 	if g := r.run.Grads[p.Name]; g != nil {
@@ -160,7 +173,7 @@ func (r *Rank) takePartials(in [][]*links.Pack) {
 	for comm, x := range r.c.Exchanges[layout.SumTP] {
 		for k, i := range x.Params {
 			p := r.c.Params[i]
-			g := r.sum("gradient of "+p.Name, in[comm], k)
+			g := r.whole(&p, in[comm], k)
 			r.run.Grads[p.Name].Release()
 			r.run.Grads[p.Name] = g
 		}

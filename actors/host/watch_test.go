@@ -28,6 +28,7 @@ type watched struct {
 	spec      family.Spec
 	precision string
 	watch     kernels.Watch
+	history   int // of delayed scales
 	steps     int64
 	before    func(step int64, params map[string]*tensor.Tensor) // a step, on every rank; nil for nothing
 	losses    []float64
@@ -61,7 +62,7 @@ func (w *watched) keep(params map[string]*tensor.Tensor) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, p := range params {
-		if strings.HasSuffix(name, grad.ChoiceSuffix) && p.Len() > 0 {
+		if (strings.HasSuffix(name, grad.ChoiceSuffix) || strings.HasSuffix(name, grad.ScalesSuffix)) && p.Len() > 0 {
 			w.choices[name] = append([]float32{}, p.F32()...)
 		}
 	}
@@ -71,7 +72,7 @@ func (w *watched) run(t *testing.T, v variant, mesh topology.Mesh) *watched {
 	m := family.Decoder("llama", w.spec)
 	p, err := kernels.PrecisionOf(w.precision)
 	require.NoError(t, err)
-	m.Low, m.Watch = func(string) int { return p }, w.watch
+	m.Low, m.Watch, m.History = func(string) int { return p }, w.watch, w.history
 	l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Zero: v.zero, SeqParallel: v.sp,
 		Schedule: v.schedule,
 		Micro:    4 / mesh.Replicas(), Rows: 64, Recompute: v.rc, DType: tensor.F32, Overlap: v.overlap,

@@ -152,7 +152,7 @@ func New(j *Design) (*Layout, error) {
 	l.pair()
 	l.Eval = l.forwardOnly()
 	l.ranks()
-	l.turningGroups()
+	l.updateGroups()
 	return l, l.blocksFit()
 }
 

@@ -56,7 +56,7 @@ func (l *Layout) Memory(r int) Memory {
 			shape = p.Value.Local
 		}
 		o := grad.Options{Mesh: l.meshes[p.Side]}
-		if dp := o.Members(o.ZeroAxes(p.Fold)); j.Zero == 3 && dp > 1 {
+		if dp := o.Members(o.ZeroAxes(p.Fold)); j.Zero == 3 && dp > 1 && !p.Largest {
 			shape = rowsOfShape(shape, 0, (shape[0]+dp-1)/dp)
 		}
 		m.Params += classOf(p.Value.DType, shape)

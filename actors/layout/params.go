@@ -125,7 +125,7 @@ func (l *Layout) held1(part *RankPart, p *grad.Param) Held {
 	o, pos := &grad.Options{Mesh: l.meshes[side]}, part.Sides[side].Pos
 	h := Held{Param: p, Side: side, Region: family.Region{Cuts: family.CutsOf(o, p, pos), To: p.Local[0]}}
 	var zero []int
-	if l.Design.Zero == 3 {
+	if l.Design.Zero == 3 && !p.Largest {
 		zero = o.ZeroAxes(p.Fold)
 		h.Region = shard(o, h.Region, p.Local[0], pos, zero)
 	}
@@ -154,13 +154,13 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	// Sums over data go with the reduction of the step; sums within a tensor group have to come
 	// before.
 	for _, m := range h.Grad.Sums() {
-		if o.Mesh[m].Data || l.Design.Zero > 0 && o.Mesh[m].Zero {
+		if !h.Largest && (o.Mesh[m].Data || l.Design.Zero > 0 && o.Mesh[m].Zero) {
 			out.Reduce = append(out.Reduce, m)
 		} else {
 			out.Sum = append(out.Sum, m)
 		}
 	}
-	if l.Design.Zero > 0 {
+	if l.Design.Zero > 0 && !h.Largest {
 		out.Zero = slices.DeleteFunc(o.ZeroAxes(h.Fold),
 			func(m int) bool { // its members have the whole gradient
 				return l.Design.Zero == 1 && !slices.Contains(out.Reduce, m)

@@ -73,15 +73,15 @@ func (j *Design) turns() bool {
 	return slices.ContainsFunc(j.Model.Params(j.Lora), func(p *grad.Param) bool { return j.Optimizer(p).Turning != nil })
 }
 
-// turningGroups adds groups for directions that are sent along axes which nothing else is.
-func (l *Layout) turningGroups() {
-	if !l.Turning() {
-		return
-	}
+// updateGroups adds groups for directions, and for maxima, that are sent along axes which nothing else is.
+func (l *Layout) updateGroups() {
 	for _, part := range l.Ranks {
 		for _, p := range part.Params {
 			if len(p.Whole) > 0 {
 				l.groupAlong(p.Side, p.Whole)
+			}
+			if p.Largest {
+				l.groupAlong(p.Side, p.Sum)
 			}
 		}
 	}

@@ -51,7 +51,7 @@ func (e *Exporter) card(dst string) error {
 	}
 	n := int64(0)
 	for _, p := range e.Model.Params(e.Lora) {
-		if !p.IsChoice() {
+		if !p.IsState() {
 			n += int64(tensor.Len(p.Shape))
 		}
 	}

@@ -72,7 +72,7 @@ var IdleFlags = source.Set(
 	"should-get-embedding-weights-for-mtp", "moe-token-dispatcher-type", "moe-flex-dispatcher-backend",
 	"moe-pad-expert-input-to-capacity",
 	// weights are gathered in the model's precision, and rounded where they are multiplied
-	"fp8-param-gather",
+	"fp8-param-gather", "fp8-interval",
 	// checks and logs that are always on, or are not needed
 	"no-check-for-nan-in-loss-and-grad", "check-weight-hash-across-dp-replicas-interval",
 	"log-timers-to-tensorboard",
@@ -111,9 +111,7 @@ var OnlyFlags = map[string]*OnlyFlag{
 	"main-grads-dtype":  {[]string{"fp32"}, "gradients are kept in fp32"},
 	"trainable-modules": {[]string{"all"},
 		"freeze parts instead: +model.image_encoder.freeze=True, or freeze: [visual.*]"},
-	"fp8-format": {[]string{"e4m3"},
-		"the recipes have e4m3 in all three products; with gradients in e5m2 and one scale a matrix it is " +
-			"train.low_precision=tensor"},
+	"fp8-margin":            {[]string{"0"}, "scales bring the greatest number to the format's greatest"},
 	"fp4-format":            {[]string{"e2m1"}, "numbers of four bits are e2m1"},
 	"padding-side":          {[]string{"right"}, "samples are padded on the right"},
 	"sft-data-mix-strategy": {[]string{"concat"}, "give weights in data.paths instead"},
@@ -121,7 +119,8 @@ var OnlyFlags = map[string]*OnlyFlag{
 
 // RefusedFlags ask for something that would be silently missing.
 var RefusedFlags = map[string]string{
-	"fp8": "say by which recipe: train.low_precision=block_pow2 is TransformerEngine's blockwise",
+	"fp8":          "say by which recipe: train.low_precision=block_pow2 is TransformerEngine's blockwise",
+	"no-fp8-wgrad": "a weight is rounded in all three products or in none: train.low_precision_keep has patterns",
 	"use-rope-scaling": "set model.overrides.rope_scaling={rope_type: llama3, …} " +
 		"instead",
 	"rope-scaling-factor": "set model.overrides.rope_scaling={rope_type: llama3, " +

@@ -18,7 +18,7 @@ func init() {
 func low(product func(b *Backend, c *kernels.Call), operands int) func(b *Backend, c *kernels.Call) {
 	return func(b *Backend, c *kernels.Call) {
 		defer b.shared.release(b.shared.mark())
-		first, second := kernels.Precisions[c.Attr.I[1]].Grains(operands)
+		first, second := kernels.GrainsOf(c, operands, kernels.ChoiceOperand(c.Op))
 		of := *c
 		of.In = slices.Clone(c.In)
 		if at := kernels.ChoiceOperand(c.Op); at < len(of.In) {
@@ -45,7 +45,7 @@ func roundMatrices(b *Backend, c *kernels.Call) {
 	for _, m := range kernels.Matrices(c) {
 		b.clearRows(y, at, m[0])
 		in, out := x.RowSlice(m[0], m[1]), y.RowSlice(m[0], m[1])
-		b.roundTo(out, in, kernels.OperandOf(c.Attr))
+		b.roundTo(out, in, kernels.OperandOf(c))
 		in.Release()
 		out.Release()
 		at = m[1]
@@ -87,6 +87,8 @@ func (b *Backend) roundPart(out, t *tensor.Tensor, g kernels.Grain, given *float
 	all := float32(0)
 	if given != nil {
 		all = *given
+	} else if g.Kept {
+		all = g.Most
 	} else if g.Global() {
 		most := b.shared.f32(tasks)
 		b.shareWork(tasks, rows*width*elementCost, func(w *worker, i int) {
@@ -143,6 +145,14 @@ func (b *Backend) copyOf(t *tensor.Tensor) *tensor.Tensor {
 // of the matrix where scales depend on it.
 func (w *worker) round(from, to view, first, end, width int, all float32, g kernels.Grain) {
 	buf := w.rowsOf(from, first, end, width, g)
+	var lost []int // places that no number is at, which a scale of steps before does not say
+	if g.Kept && !(w.k.absMax(buf) <= math.MaxFloat32) {
+		for i, v := range buf {
+			if v != v {
+				lost = append(lost, i)
+			}
+		}
+	}
 	places := w.arena.zero(width) // greatest magnitudes by column, where blocks have more than one row
 	for r := range end - first {
 		if g.Rows > 1 {
@@ -171,6 +181,9 @@ func (w *worker) round(from, to view, first, end, width int, all float32, g kern
 		w.roundRuns(buf, width, first, broad, all, g, h)
 	} else {
 		w.roundBlocks(buf, width, first, broad, all, g, h, places)
+	}
+	for _, i := range lost {
+		buf[i] = float32(math.NaN())
 	}
 	for r := range end - first {
 		w.k.write(to, (first+r)*width, buf[r*width:(r+1)*width])

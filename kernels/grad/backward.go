@@ -161,6 +161,14 @@ func (t *Tape) leaf(v *Value) *Param {
 // gradient adds term d to the gradient of p: by the kernel itself where it can, reduced to a shard where the
 // plan says so.
 func (t *Tape) gradient(p *Param, d *Value) {
+	if p.Largest {
+		if p.graded && d.Place != p.Grad {
+			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad, d.Place))
+		}
+		p.Grad, p.graded = d.Place, true
+		t.emit(opMost, kernels.Attr{Name: p.Name}, []*Value{d}).Acc = t.index(p) + 1
+		return
+	}
 	if !p.graded {
 		p.Grad, p.graded = d.Place, true // partial terms stay partial; they are reduced once a step
 	}
@@ -220,7 +228,7 @@ func (t *Tape) overData() {
 		for m, a := range t.Mesh {
 			switch {
 			case p.Frozen || a.Size == 1 || a.Fold != p.Fold:
-			case t.ShardGrads && a.Zero:
+			case t.ShardGrads && a.Zero && !p.Largest:
 				if p.Grad[m].Kind == Partial {
 					p.Grad[m] = Part{}
 				}

@@ -68,7 +68,7 @@ func (t *Tape) LowLinear(x, w, bias *Value, precision int) *Value {
 	if precision == 0 {
 		return t.Linear(x, w, bias)
 	}
-	return t.linear(opLow, kernels.Attr{I: [4]int{0, precision}}, x, w, bias, t.choice(w))
+	return t.linear(opLow, kernels.Attr{I: [4]int{0, precision}}, x, w, bias, t.state(w, precision))
 }
 
 func (t *Tape) linear(op *Op, at kernels.Attr, x, w, bias *Value, choice ...*Value) *Value {
@@ -103,7 +103,7 @@ func linearVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 		d, x, p := t.product(d, x, "tn", "tk", "nk")
 		g[1] = t.one(dw, n.Attr, tensor.F32, w.Shape, p, append([]*Value{d, x}, choice...)...)
 		if len(choice) > 0 && choice[0] != nil && leg(3) {
-			g[3] = t.lowError(n.Attr, x, t.to(w, p.dual()), d, choice[0], nil)
+			g[3] = t.stateGrad(n.Attr, x, t.to(w, p.dual()), d, choice[0], nil)
 		}
 	}
 	if n.In[2] != nil && leg(2) {

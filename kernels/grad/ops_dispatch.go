@@ -199,7 +199,7 @@ func (t *Tape) ragged(op *Op, in []*Value, outs []spec) bool {
 
 // sumsRows reports whether an operation sums its rows away: a gradient of weights, or what is known of their errors.
 func (t *Tape) sumsRows(op *Op) bool {
-	return fuses[op.Kernel] || op == opLowError || op.Role == accumulate || op.Role == reduce
+	return fuses[op.Kernel] || op == opLowError || op == opGreatest || op.Role == accumulate || op.Role == reduce
 }
 
 // dispatchParts splits rows by the member that owns their group. Each part carries its counts.

@@ -8,7 +8,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-var opGrouped, opGroupedDX, opGroupedDW, opLowGrouped, opRounded, opLowError *Op
+var opGrouped, opGroupedDX, opGroupedDW, opLowGrouped, opRounded, opLowError, opGreatest *Op
 
 func init() {
 	fuses[kernels.GroupedLinearDW] = true
@@ -18,6 +18,7 @@ func init() {
 	opLowGrouped = &Op{Name: "low_grouped_linear", Kernel: kernels.GroupedLinear, VJP: lowGroupedVJP,
 		Args: 3}
 	opLowError = &Op{Name: "low_error", Kernel: kernels.LowError}
+	opGreatest = &Op{Name: "greatest", Kernel: kernels.Greatest}
 	opRounded = &Op{Name: "rounded", Kernel: kernels.Rounded, Cheap: true}
 	opRounded.VJP = func(_ *Tape, _ *Node, dy []*Value, leg func(i int) bool) []*Value {
 		if !leg(0) {
@@ -48,10 +49,10 @@ func (t *Tape) LowGrouped(x, w, off *Value, precision int) *Value {
 		return t.GroupedLinear(x, w, off)
 	}
 	w, x, p := t.groupedProduct(w, x, "gnk", "tk", "tn", off, w.Place.Cuts(0))
-	low := t.rounding(precision, t.choice(w))
+	low := t.rounding(precision, t.state(w, precision))
 	return t.one(opLowGrouped, kernels.Attr{I: [4]int{0, precision}}, x.DType, []int{x.Shape[0], w.Shape[1]},
 		p, low(x, off, kernels.OperandsForward, 0), low(w, nil, kernels.OperandsForward, 1), off,
-		t.choice(w))
+		t.state(w, precision))
 }
 
 // rounding makes the first or the second operand of a product as it is multiplied, if the choice has it.
@@ -61,6 +62,22 @@ func (t *Tape) rounding(precision int, choice *Value) func(x, off *Value, produc
 			x.Place,
 			x, off, choice)
 	}
+}
+
+// stateGrad is the gradient of what a product's operand of state is made anew by: of a choice errors, of delayed
+// scales the greatest magnitudes that each member has seen.
+func (t *Tape) stateGrad(at kernels.Attr, x, w, dy, state, off *Value) *Value {
+	if !kernels.Precisions[at.I[1]].Delayed {
+		return t.lowError(at, x, w, dy, state, off)
+	}
+	var p Place
+	fold := t.leaf(state).Fold
+	for m, a := range t.Mesh { // a maximum may be taken over members that have the same
+		if a.Fold == fold && a.Size > 1 {
+			p[m] = Part{Kind: Partial}
+		}
+	}
+	return t.one(opGreatest, kernels.Attr{}, tensor.F32, state.Shape, p, x, w, dy)
 }
 
 // lowError is how far the products of rounded operands are from others, as far as it is known on each member: the
@@ -94,7 +111,7 @@ func lowGroupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value
 		g[1] = t.one(opGroupedDW, kernels.Attr{}, tensor.F32, w.Shape, p, low(d, off, kernels.OperandsDW, 0),
 			low(x, off, kernels.OperandsDW, 1), off)
 		if choice != nil && leg(3) {
-			g[3] = t.lowError(n.Attr, x, t.to(w, p.dual()), d, choice, off)
+			g[3] = t.stateGrad(n.Attr, x, t.to(w, p.dual()), d, choice, off)
 		}
 	}
 	return g

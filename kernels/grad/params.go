@@ -121,19 +121,51 @@ func (t *Tape) choice(w *Value) *Value {
 	return v
 }
 
+// scales declares the greatest numbers that delayed scales of products with a weight follow from, which lie on every
+// rank of its mesh. Nil is a weight that keeps none: one that does not learn, whose scales are of now.
+func (t *Tape) scales(w *Value) *Value {
+	of := t.leaf(w)
+	if t.History == 0 || of == nil || t.still || t.Frozen != nil && t.Frozen(of.Name) {
+		return nil
+	}
+	p := t.declare(of.Name[len(t.prefix):]+ScalesSuffix, tensor.F32, []int{1, kernels.DelayedLen(t.History)}, Place{},
+		of.Fold, false)
+	p.Fixed, p.Largest, p.Rule = true, true, Rule{Op: kernels.DelayedScales}
+	return t.use(p)
+}
+
+// ScalesSuffix ends the names of delayed scales behind those of weights.
+const ScalesSuffix = ".scales"
+
+// state is the choice or the delayed scales of products with a weight in a precision; nil for none.
+func (t *Tape) state(w *Value, precision int) *Value {
+	if kernels.Precisions[precision].Delayed {
+		return t.scales(w)
+	}
+	return t.choice(w)
+}
+
 // ChoiceSuffix ends the names of choices behind those of weights.
 const ChoiceSuffix = ".low"
 
-// IsChoice reports whether a parameter is a choice, which is state of a run and no part of a model.
+// IsState reports whether a parameter is state of a run and no part of a model: a choice, or delayed scales.
+func (p *Param) IsState() bool { return p.IsChoice() || p.Rule.Op == kernels.DelayedScales }
+
+// IsChoice reports whether a parameter is a choice.
 func (p *Param) IsChoice() bool { return p.Rule.Op == kernels.LowChoice }
 
 // paramOf is the value of a parameter, made at its first use. Later uses take the same one, so that
 // their gradients add up, as for tied embeddings.
 func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place, fold int,
 	decay bool) *Value {
+	return t.use(t.declare(name, dtype, shape, place, fold, decay))
+}
+
+// declare is a parameter, made at its first use.
+func (t *Tape) declare(name string, dtype tensor.DType, shape []int, place Place, fold int, decay bool) *Param {
 	name = t.Full(name)
 	if p := t.params[name]; p != nil {
-		return t.use(p)
+		return p
 	}
 	p := &Param{Name: name, Shape: shape, Place: place, Grad: place, Fold: fold, Frozen: t.NoGrad ||
 		t.still ||
@@ -148,7 +180,7 @@ func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place
 	p.Local = local(t.Mesh, shape, p.Place)
 	t.params[name] = p
 	t.order = append(t.order, p)
-	return t.use(p)
+	return p
 }
 
 // Still makes the parameters that are declared until the returned function is called such as no gradient of
@@ -173,7 +205,7 @@ func (t *Tape) Full(name string) string { return t.prefix + name }
 // there.
 func (t *Tape) use(p *Param) *Value {
 	axes := t.ZeroAxes(p.Fold)
-	if !t.ShardParams || len(axes) == 0 {
+	if !t.ShardParams || len(axes) == 0 || p.Largest {
 		return p.Value
 	}
 	key := convKey{p.Value, p.Value.Place, Phase(16 + t.block)} // one gather a block

@@ -64,3 +64,44 @@ func (r *Runner) importGrad(f *Frame, n *Node) {
 	r.run(kernels.Cast, kernels.Attr{}, []*tensor.Tensor{d}, g)
 	from.grads[n.Attr.Name] = g
 }
+
+// Output is an activation sent to other stages.
+func (t *Tape) Output(port string, v *Value) {
+	v = t.to(v, t.portPlace(port, v.Shape[0]))
+	fan := 1
+	if t.Consumers != nil {
+		fan = t.Consumers(port)
+	}
+	t.outs = append(t.outs, &Port{Name: port, Value: v, Grad: v.Need && !t.NoGrad, Fan: fan})
+}
+
+// portPlace is how the value of a port lies on its stage: whole where the port says so, else by
+// rows.
+func (t *Tape) portPlace(port string, rows int) Place {
+	if t.Whole != nil && t.Whole(port) {
+		return Place{}
+	}
+	if t.Lines != nil && t.Lines(port) > 0 {
+		return t.ofLines(t.Lines(port))
+	}
+	return t.rows(rows, nil)
+}
+
+// ofLines is how rows of so many lines lie, of which members of context parallelism have whole ones where they can.
+func (t *Tape) ofLines(n int) (p Place) {
+	for m, a := range t.Mesh {
+		if a.Context && a.Size > 1 && n%a.Size == 0 {
+			p[m], n = Part{Sharded, 0}, n/a.Size
+		}
+	}
+	return p
+}
+
+// Place gives a named activation the placement the plan chose for it; "residual" is the stream between
+// blocks.
+func (t *Tape) Place(name string, v *Value) *Value {
+	if name == "residual" {
+		return t.to(v, t.rows(v.Shape[0], nil))
+	}
+	return t.to(v, Place{})
+}

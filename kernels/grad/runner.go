@@ -421,7 +421,11 @@ func (r *Runner) accumulate(f *Frame, n *Node, t *tensor.Tensor) {
 		g = r.allocShape("gradient of "+p.Name, tensor.F32, t.Shape)
 		r.Grads[p.Name], add = g, 0
 	}
-	r.run(kernels.AddTo, kernels.Attr{I: [4]int{add}}, []*tensor.Tensor{t}, g)
+	op := kernels.AddTo
+	if n.Op == opMost {
+		op = kernels.LargestTo
+	}
+	r.run(op, kernels.Attr{I: [4]int{add}}, []*tensor.Tensor{t}, g)
 }
 
 func (r *Runner) run(op kernels.Op, at kernels.Attr, in []*tensor.Tensor, out ...*tensor.Tensor) {

@@ -184,6 +184,8 @@ type Options struct {
 	Low func(param string) int
 	// Watch says when those that learn are multiplied in the model's own type all the same
 	Watch kernels.Watch
+	// History is how many steps the greatest numbers are kept of that delayed scales follow from; 0 keeps none
+	History int
 	// Packed is how a matrix of so many columns lies in memory that does not learn; nil is in DType for all
 	Packed func(param string, columns int) kernels.Packing
 	// rows that a rank may receive where data decides, over the number under even sharing; 0 is not a bound
@@ -199,10 +201,13 @@ type Param struct {
 	Frozen      bool
 	Decay       bool // weight decay applies
 	Fixed       bool // no gradient of the loss reaches it, and it counts in no norm
-	Rule        Rule // what makes it anew of its gradient, in place of an optimizer
-	Block       int  // of the model, that declared it first
-	Experts     bool // each row is an expert's of its block, and lies where the expert does
-	Copies      int  // of the rows, how many there are beyond one an expert
+	// Largest is set where its gradient is the greatest over microbatches and ranks of what each has, and no sum:
+	// every rank has all of it, and makes it anew by itself
+	Largest bool
+	Rule    Rule // what makes it anew of its gradient, in place of an optimizer
+	Block   int  // of the model, that declared it first
+	Experts bool // each row is an expert's of its block, and lies where the expert does
+	Copies  int  // of the rows, how many there are beyond one an expert
 	// how it lies in memory, where that is not one number an element: Value then has its words, Shape is
 	// that of the numbers
 	Packed kernels.Packing
@@ -341,6 +346,7 @@ var (
 	opCut    = &Op{Name: "cut", Role: cutOut}
 	opAcc    = &Op{Name: "accumulate", Role: accumulate, Kernel: kernels.AddTo}
 	opUnsh   = &Op{Name: "unshard", Role: unshard}
+	opMost   = &Op{Name: "accumulate_largest", Role: accumulate, Kernel: kernels.LargestTo}
 	opReduce = &Op{Name: "reduce", Role: reduce}
 	opOff    = &Op{Name: "offload", Role: offload, Kernel: kernels.Cast}
 	opReload = &Op{Name: "reload", Role: reload, Kernel: kernels.Cast}
@@ -449,16 +455,6 @@ func (t *Tape) Input(port string, d tensor.DType, shape ...int) *Value {
 	return v
 }
 
-// Output is an activation sent to other stages.
-func (t *Tape) Output(port string, v *Value) {
-	v = t.to(v, t.portPlace(port, v.Shape[0]))
-	fan := 1
-	if t.Consumers != nil {
-		fan = t.Consumers(port)
-	}
-	t.outs = append(t.outs, &Port{Name: port, Value: v, Grad: v.Need && !t.NoGrad, Fan: fan})
-}
-
 // Loss adds the scalar v to the loss at the end of the model.
 func (t *Tape) Loss(v *Value) {
 	v = t.full(v)
@@ -466,35 +462,4 @@ func (t *Tape) Loss(v *Value) {
 		v = t.Add(t.loss, v)
 	}
 	t.loss = v
-}
-
-// portPlace is how the value of a port lies on its stage: whole where the port says so, else by
-// rows.
-func (t *Tape) portPlace(port string, rows int) Place {
-	if t.Whole != nil && t.Whole(port) {
-		return Place{}
-	}
-	if t.Lines != nil && t.Lines(port) > 0 {
-		return t.ofLines(t.Lines(port))
-	}
-	return t.rows(rows, nil)
-}
-
-// ofLines is how rows of so many lines lie, of which members of context parallelism have whole ones where they can.
-func (t *Tape) ofLines(n int) (p Place) {
-	for m, a := range t.Mesh {
-		if a.Context && a.Size > 1 && n%a.Size == 0 {
-			p[m], n = Part{Sharded, 0}, n/a.Size
-		}
-	}
-	return p
-}
-
-// Place gives a named activation the placement the plan chose for it; "residual" is the stream between
-// blocks.
-func (t *Tape) Place(name string, v *Value) *Value {
-	if name == "residual" {
-		return t.to(v, t.rows(v.Shape[0], nil))
-	}
-	return t.to(v, Place{})
 }

@@ -17,7 +17,7 @@ func init() {
 // low is a product of operands that are rounded first.
 func low(product func(c *kernels.Call), operands int) func(c *kernels.Call) {
 	return func(c *kernels.Call) {
-		first, second := kernels.Precisions[c.Attr.I[1]].Grains(operands)
+		first, second := kernels.GrainsOf(c, operands, kernels.ChoiceOperand(c.Op))
 		of := *c
 		of.In = slices.Clone(c.In)
 		if at := kernels.ChoiceOperand(c.Op); at < len(of.In) {
@@ -43,7 +43,7 @@ func roundMatrices(c *kernels.Call) {
 	for _, rows := range kernels.Matrices(c) {
 		part := tensor.Make(c.In[0].DType, rows[1]-rows[0], width)
 		store(part, x[rows[0]*width:rows[1]*width])
-		copy(out[rows[0]*width:], load(rounded(part, kernels.OperandOf(c.Attr))))
+		copy(out[rows[0]*width:], load(rounded(part, kernels.OperandOf(c))))
 	}
 	store(c.Out[0], out)
 }
@@ -71,6 +71,9 @@ func roundedOf(t *tensor.Tensor, g kernels.Grain, most *float32) *tensor.Tensor 
 		high, broad = rows, width
 	}
 	all := greatest(wide)
+	if g.Kept {
+		all = g.Most
+	}
 	if most != nil {
 		all = *most
 	}

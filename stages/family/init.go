@@ -112,7 +112,7 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 		}
 	}
 	switch {
-	case p.IsChoice():
+	case p.IsState():
 		fill32(dst, 0)
 		return
 	case m.Vision != nil && strings.Contains(p.Name, ".scale"):

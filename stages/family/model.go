@@ -45,6 +45,8 @@ type Model struct {
 	Low func(param string) int
 	// Watch says when such weights are multiplied in the model's own type all the same; a run that trains sets it.
 	Watch kernels.Watch
+	// History is grad.Options.History
+	History int
 	// Packed says how matrices of so many columns lie in memory that do not learn; nil for all as numbers of
 	// the model's type. It is set after the model is built.
 	Packed func(param string, columns int) kernels.Packing
@@ -147,7 +149,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 		return 0
 	}
 	if o.Low == nil {
-		o.Low, o.Watch = m.Low, m.Watch
+		o.Low, o.Watch, o.History = m.Low, m.Watch, m.History
 	}
 	if o.Packed == nil {
 		o.Packed = m.Packed
@@ -241,7 +243,7 @@ func (m *Model) Params(lora *block.Lora) []*grad.Param {
 		Stage{To: len(m.Blocks)})
 	out := make([]*grad.Param, 0, len(tr.Params))
 	for _, p := range tr.Params {
-		if !p.IsChoice() {
+		if !p.IsState() {
 			out = append(out, p.Logical())
 		}
 	}

@@ -215,7 +215,7 @@ func (w *Weights) SourceDType(hf string) string {
 // Read fills dst with a region of a logical parameter as float32. It reports false for an adapter, which the
 // checkpoint of a base model does not have, and for a choice, which no model has.
 func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
-	if strings.Contains(p.Name, ".lora_") || p.IsChoice() {
+	if strings.Contains(p.Name, ".lora_") || p.IsState() {
 		return false, nil
 	}
 	if w.part != "" && w.m.Component(p.Name) != w.part {

@@ -46,10 +46,26 @@ func Watch(c *configs.Config) kernels.Watch {
 	return kernels.Watch{Limit: a.Limit, Lost: a.Lost, Every: a.Every, Stay: a.Stay}
 }
 
+// History is how many steps' greatest numbers the scales of products follow from, 0 where they are of now.
+func History(c *configs.Config) int {
+	p, err := kernels.PrecisionOf(c.Run.Train.LowPrecision)
+	if err != nil || !kernels.Precisions[p].Delayed {
+		return 0
+	}
+	return c.Run.Train.AmaxHistory
+}
+
 // lowPrecision holds train.low_precision and the patterns behind it to the model.
 func (r rules) lowPrecision() {
 	const key = "train.low_precision"
 	t := &r.c.Run.Train
+	if History(r.c) == 0 && t.AmaxHistory != 1 {
+		r.at("train.amax_history", "is not read: the scales of "+key+" = "+t.LowPrecision+" are of now", "remove it")
+	}
+	if History(r.c) > 0 && (t.Adaptive.Limit > 0 || t.Adaptive.Lost > 0) {
+		r.at("train.adaptive", "it samples products whose scales are of now, and "+t.LowPrecision+" has those of steps before",
+			"take tensor, or remove it")
+	}
 	if t.LowPrecision == "none" {
 		if len(t.LowPrecisionKeep) > 0 {
 			r.at(key+"_keep", "is not read: "+key+" is none", "remove it")

@@ -14,7 +14,7 @@ func (r rules) tensors() {
 	}
 	var names []string
 	for _, p := range r.m.Params(Lora(r.c)) {
-		if p.IsChoice() {
+		if p.IsState() {
 			continue
 		}
 		names = append(names, p.Name, p.Name+"_grad")
