@@ -110,7 +110,7 @@ const expertsSection = "experts"
 // took it from checkpoint.load.
 func (r *Run) filled(c *checkpoint.Reader, step int64) (host.FillFunc, func(), error) {
 	loaded := step == r.start.first-1 && r.start.step == 0
-	return host.FromCheckpoint(c, r.cfg.Run.Checkpoint.LoadOptimizer || !loaded),
+	return host.FromCheckpoint(c, (r.cfg.Run.Checkpoint.LoadOptimizer || !loaded) && moments(c)),
 		func() { _ = c.Close() }, nil // it is only read
 }
 

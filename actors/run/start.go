@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/actors/core"
@@ -295,6 +296,10 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 	if err := r.sameScheduler(saved); err != nil {
 		return err
 	}
+	if converted(saved) { // its model is found by shapes, wherever the folder of the model lies
+		delete(before, "model.path")
+		delete(before, "model.init")
+	}
 	if whole {
 		changed, err := r.cfg.Resume(before)
 		if err != nil {
@@ -315,23 +320,38 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 		}
 		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]),
 			state[1:], saved
+		if converted(saved) {
+			r.start.scale = nil // none was learnt here
+		}
 	}
 	if len(r.start.changed) > 0 {
 		r.start.rate = r.otherRate(saved)
 	}
 	r.start.origin = saved.Path()
 	c := r.cfg.Run.Checkpoint
-	r.start.fill = host.FromCheckpoint(saved, c.LoadOptimizer)
+	r.start.fill = host.FromCheckpoint(saved, c.LoadOptimizer && moments(saved))
 	r.start.from = fmt.Sprintf("step %d of %s, verified", saved.Step(), saved.Path())
 	if c.Dir != "" && filepath.Dir(saved.Path()) == filepath.Clean(c.Dir) {
 		// The run's own state: without its moments each restart would change what the run computes.
 		r.start.step = saved.Step()
-		r.start.fill = host.FromCheckpoint(saved, true)
+		r.start.fill = host.FromCheckpoint(saved, moments(saved))
 		if !c.LoadOptimizer || !c.LoadRNG {
 			r.start.from += ", whole: load_optimizer and load_rng are for checkpoint.load alone"
 		}
 	}
 	return nil
+}
+
+// converted reports whether a checkpoint is no run's, but was converted from another form.
+func converted(saved *checkpoint.Reader) bool {
+	var c trained.Converted
+	return saved.Section(trained.ConvertedSection, &c) == nil
+}
+
+// moments reports whether a checkpoint is to have what the optimizer keeps: all but a converted one that has only
+// weights.
+func moments(saved *checkpoint.Reader) bool {
+	return !converted(saved) || slices.Contains(saved.Kinds(), checkpoint.ExpAvg)
 }
 
 // average lets a run have the average of weights that its checkpoint keeps instead of the last ones.

@@ -152,6 +152,9 @@ func (e *Exporter) dtype(hf string) string {
 			return d
 		}
 	}
+	if types := convertedTypes(e.Saved); types != nil && types[hf] != "" {
+		return types[hf]
+	}
 	if own := layout.Components(&e.Cfg.Run); own != nil && hf != "" {
 		if e.parts == nil {
 			e.parts = map[string]string{}
@@ -221,8 +224,13 @@ func (e *Exporter) merge(dst, a, b []float32, out, in int) {
 // read reads a whole parameter as float32, from the master copy where there is one, since that is
 // more precise than the parameter itself.
 func (e *Exporter) read(name string, shape []int, dst []float32) error {
+	return e.readKinds(name, shape, dst, checkpoint.Master, checkpoint.Param)
+}
+
+// readKinds reads a whole parameter as float32, of the first kind that there is of it.
+func (e *Exporter) readKinds(name string, shape []int, dst []float32, kinds ...string) error {
 	name = e.prefix + name
-	for _, kind := range []string{checkpoint.Master, checkpoint.Param} {
+	for _, kind := range kinds {
 		for _, t := range e.Saved.Kind(kind).Tensors() {
 			if t.Name != name {
 				continue

@@ -47,10 +47,13 @@ type Trained struct {
 // Option says how a model is opened.
 type Option func(*opening)
 
-type opening struct{ average bool }
+type opening struct{ average, bare bool }
 
 // Average opens the exponential moving average of the weights that a run kept beside them (optimizer.ema).
 func Average(on bool) Option { return func(o *opening) { o.average = on } }
+
+// Bare opens a run's checkpoint without a tokenizer: it has logits, and no text.
+func Bare(o *opening) { o.bare = true }
 
 // Open reads the checkpoint directory of a run, a Hugging Face directory or a GGUF file; tokenizer names
 // another directory for the tokenizer, "" for none.
@@ -122,7 +125,7 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 			return nil, err
 		}
 	}
-	if !t.Cfg.Model.Denoises() {
+	if !t.Cfg.Model.Denoises() && !how.bare {
 		if t.tok, t.conf, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer,
 			t.Cfg.Run.Model.Path); err != nil {
 			return nil, err
@@ -326,6 +329,13 @@ func SavedConfig(saved *checkpoint.Reader) (*configs.Config, error) {
 	var flat map[string]string
 	if err := saved.Section("config", &flat); err != nil {
 		return nil, err
+	}
+	if convertedTypes(saved) != nil { // no run has made it, and all but the model is as by default
+		dir := filepath.Join(filepath.Dir(saved.Path()), ownModel)
+		if !machine.Exists(dir) {
+			dir = flat["model.path"]
+		}
+		return configs.ForModel(dir)
 	}
 	var args []string
 	for k, v := range flat {

@@ -41,10 +41,12 @@ type conversion struct {
 	limit     configs.Bytes
 	key       string // names the conversion: all that its bytes follow from
 	journal   *checkpoint.Journal
+	src, goal string // the whole conversion's, where this is of a part
+	noOptim   bool
 }
 
 // forms are those of a destination.
-var forms = []string{"hf", "gguf", "torch", "dcp", "megatron"}
+var forms = []string{"hf", "gguf", "torch", "dcp", "megatron", "lfactor"}
 
 // shardBytes is the size of an export's files.
 const shardBytes = 5 << 30
@@ -60,7 +62,7 @@ func ckptConvertCommand() *cobra.Command {
 	f := c.Flags()
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace the files of a DST that has some")
 	f.StringVar(&o.to, "to", "", "form of DST: hf, a Hugging Face directory with safetensors; gguf, one "+
-		"file; torch, pytorch_model.bin; dcp, torch.distributed.checkpoint; megatron, torch_dist. gguf "+
+		"file; torch, pytorch_model.bin; dcp, torch.distributed.checkpoint; megatron, torch_dist; lfactor, a checkpoint that a run goes on from. gguf "+
 		"where DST ends in .gguf, else hf")
 	f.StringVar(&o.dtype, "dtype", "", "of the weights: f32, f16 or bf16, and for GGUF q8_0 or q4_0; as in "+
 		"SRC where it is not said")
@@ -68,6 +70,8 @@ func ckptConvertCommand() *cobra.Command {
 		"for a SRC that has neither")
 	f.IntVar(&o.divisible, "vocab-divisible", 128, "with --to megatron: rows of the vocabulary are "+
 		"filled up to a multiple, Megatron's make-vocab-size-divisible-by times its tensor parallelism")
+	f.BoolVar(&o.noOptim, "no-optimizer", false, "with --to megatron or lfactor: leave out what the optimizer "+
+		"of SRC keeps")
 	f.BoolVar(&o.merge, "merge", false,
 		"add adapters to the weights: those of a SRC that is PEFT's directory "+
 			"to the model that it names, or those of a run's checkpoint")
@@ -164,6 +168,8 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 		return exit.Usagef("--merge: %s has no adapters", args[0])
 	case o.base != "" && !(o.merge && checkpoint.IsAdapter(args[0])):
 		return exit.Usagef("--base is for --merge of PEFT's adapters")
+	case o.noOptim && o.to != "megatron" && o.to != "lfactor":
+		return exit.Usagef("--no-optimizer is for --to megatron and --to lfactor: other forms have weights alone")
 	case o.upcycle != 0 && (o.to != "hf" || other):
 		return exit.Usagef("--upcycle makes a Hugging Face directory of one")
 	case strings.HasSuffix(args[0], gguf.Ext) && o.to == "gguf":
@@ -254,7 +260,11 @@ func (o *conversion) fromTorch(path, dst, dtype string) error {
 		return exit.Usagef("%s does not say which model it is of: name a directory with its config.json "+
 			"by --like", path)
 	}
-	src, err := openTorch(path, sides)
+	notes := io.Writer(os.Stderr)
+	if o.keeps() { // its optimizer is not dropped
+		notes = io.Discard
+	}
+	src, err := openTorch(notes, path, sides)
 	if err != nil {
 		return err
 	}
@@ -280,13 +290,13 @@ func foreign(path string) bool {
 		torch.IsDCP(path) || torch.MegatronDir(path) != ""
 }
 
-// openTorch opens what PyTorch or Megatron has saved, of the model of a directory.
-func openTorch(path, like string) (checkpoint.Source, error) {
+// openTorch opens what PyTorch or Megatron has saved, of the model of a directory, and says on w what is dropped.
+func openTorch(w io.Writer, path, like string) (checkpoint.Source, error) {
 	if dir := torch.MegatronDir(path); dir != "" {
 		src, dropped, err := torch.OpenMegatron(dir, like)
 		if len(dropped) > 0 {
 			d := trained.Dropped{Why: "state of the optimizer and of the training", Names: dropped}
-			fmt.Fprintf(os.Stderr, "note: %s: %v\n", path, d)
+			fmt.Fprintf(w, "note: %s: %v\n", path, d)
 		}
 		return src, err
 	}
@@ -312,6 +322,13 @@ func (o *conversion) from(dir, dst string) error {
 			return err
 		}
 	}
+	if o.to == "lfactor" {
+		st, err := o.states(dir, dst)
+		if err != nil {
+			return err
+		}
+		return errors.Join(trained.WriteOwn(dst, dir, src, st), st.Close())
+	}
 	if _, err := checkpoint.CopySideFiles(dir, dst); err != nil {
 		return err
 	}
@@ -319,14 +336,18 @@ func (o *conversion) from(dir, dst string) error {
 	case "dcp":
 		return torch.WriteDCP(o.journal, dst, src)
 	case "megatron":
-		return torch.WriteMegatron(o.journal, dst, src, dir, o.divisible)
+		st, err := o.states(dir, dst)
+		if err != nil {
+			return err
+		}
+		return errors.Join(torch.WriteMegatron(o.journal, dst, src, dir, o.divisible, st), st.Close())
 	}
 	return torch.Write(o.journal, filepath.Join(dst, torch.FileName), src)
 }
 
 // export writes a run's checkpoint as a Hugging Face directory.
 func (o *conversion) export(src, dst string) error {
-	t, err := trained.Open(src, "", trained.Average(o.average))
+	t, err := trained.Open(src, "", trained.Average(o.average), trained.Bare)
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (d *differ) named(path, other string) (checkpoint.Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		src, err := d.keep(openTorch(path, sides))
+		src, err := d.keep(openTorch(d.w, path, sides))
 		if err != nil {
 			return nil, err
 		}

@@ -17,8 +17,9 @@ import (
 // begin names the conversion by all that its bytes follow from: the names, sizes and times of the files of what is
 // read, the flags, and the program.
 func (o *conversion) begin(src, dst string) error {
+	o.src, o.goal = src, o.to
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %d %t %t %d %q %d %d %d\n", o.to, o.dtype, o.divisible, o.average, o.merge, o.shard,
+	fmt.Fprintf(h, "%q %q %d %t %t %t %d %q %d %d %d\n", o.to, o.dtype, o.divisible, o.average, o.merge, o.noOptim, o.shard,
 		o.quantize, o.upcycle, o.each, o.seed)
 	program, err := os.Executable()
 	if err != nil {

@@ -88,7 +88,7 @@ func (o *conversion) logits(w io.Writer, path, other string) (z []float32, size 
 	var m *trained.Trained
 	switch form(path) {
 	case "run":
-		m, err = trained.Open(path, "", trained.Average(o.average))
+		m, err = trained.Open(path, "", trained.Average(o.average && path == o.src), trained.Bare)
 	case "gguf":
 		m, err = trained.Open(path, "")
 	case "hf":

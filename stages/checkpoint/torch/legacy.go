@@ -41,17 +41,29 @@ type legacy struct {
 	files   map[legacyRank]*os.File
 	size    legacyRank // of the grid
 	experts int        // of a layer on each rank
+	kind    string     // of what an optimizer keeps, "" for the weights
+	// of what an optimizer keeps: how often it has changed the weights
+	updates float64
 }
 
 // openLegacy opens all ranks of a directory, which have to be a whole grid.
 func openLegacy(dir string) (*DCP, error) {
-	l := &legacy{d: &DCP{dir: dir, said: filepath.Join(dir, "mp_rank_*", rankFile),
+	l, err := openLegacyKind(dir, "")
+	if err != nil {
+		return nil, err
+	}
+	return l.d, nil
+}
+
+// openLegacyKind opens the weights, or a kind of what the optimizer keeps of each.
+func openLegacyKind(dir, kind string) (*legacy, error) {
+	l := &legacy{kind: kind, d: &DCP{dir: dir, said: filepath.Join(dir, "mp_rank_*", rankFile),
 		tensors: map[string]*sharded{}, files: map[string]*os.File{}},
 		ranks: map[legacyRank]*archive{}, files: map[legacyRank]*os.File{}}
 	if err := l.open(dir); err != nil {
 		return nil, errors.Join(err, l.d.Close())
 	}
-	return l.d, nil
+	return l, nil
 }
 
 func (l *legacy) open(dir string) error {
@@ -128,12 +140,12 @@ func (l *legacy) rank(r legacyRank, path string) error {
 }
 
 // chunks of the model that a rank has: one, or several with virtual pipeline stages.
-func (a *archive) chunks() ([]map[string]*view, error) {
+func (a *archive) chunks() ([]*dict, error) {
 	root, ok := a.value.(*dict)
 	if !ok {
 		return nil, a.fault("", "is no dictionary")
 	}
-	var out []map[string]*view
+	var out []*dict
 	for i := -1; ; i++ {
 		key := "model"
 		if i >= 0 {
@@ -144,17 +156,33 @@ func (a *archive) chunks() ([]map[string]*view, error) {
 			break
 		}
 		if ok {
-			t, err := a.named(d)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, t)
+			out = append(out, d)
 		}
 	}
 	if len(out) == 0 {
 		return nil, a.fault("", "has neither model nor model0")
 	}
 	return out, nil
+}
+
+// views are the weights of a rank's chunks by name, or what the optimizer keeps of them.
+func (l *legacy) views(a *archive) ([]map[string]*view, error) {
+	chunks, err := a.chunks()
+	if err != nil {
+		return nil, err
+	}
+	var out []map[string]*view
+	for _, d := range chunks {
+		t, err := a.named(d)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	if l.kind == "" {
+		return out, nil
+	}
+	return l.kept(a, chunks, out)
 }
 
 // inLayer takes the number of a layer off a name.
@@ -165,7 +193,7 @@ func (l *legacy) layers() error {
 	chunks := map[legacyRank][]map[string]*view{}
 	n := 0
 	for r, a := range l.ranks { //lfvet:order each by itself
-		c, err := a.chunks()
+		c, err := l.views(a)
 		if err != nil {
 			return err
 		}

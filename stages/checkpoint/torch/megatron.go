@@ -71,15 +71,38 @@ func OpenMegatron(dir, like string) (src checkpoint.Source, dropped []string, er
 	if err != nil {
 		return nil, nil, err
 	}
+	links := g.linksOf(d)
+	dropped, err = g.match(d, d.said, links)
+	if err != nil {
+		return nil, nil, errors.Join(err, d.Close())
+	}
+	a, err := assemble(d, links)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", dir, err), d.Close())
+	}
+	return a, dropped, nil
+}
+
+// linksOf are the links to the tensors of a source, by the names that it has where there are several.
+func (g *gpt) linksOf(src checkpoint.Source) []*composed {
+	have := map[string]bool{}
+	for _, t := range src.Tensors() {
+		have[t.Name] = true
+	}
+	return g.links(have["decoder.layers.self_attention.linear_qkv.weight"], func(key string) bool { return have[key] })
+}
+
+// match holds the tensors of a source to links: each is used whole, but for rows of padding behind the vocabulary, or
+// is what Megatron keeps beside the model; dropped are the keys of those.
+func (g *gpt) match(src checkpoint.Source, said string, links []*composed) (dropped []string, err error) {
 	have := map[string]checkpoint.Info{}
-	for _, t := range d.Tensors() {
+	for _, t := range src.Tensors() {
 		have[t.Name] = t
 	}
 	has := func(key string) bool { return have[key].Name != "" }
-	links := g.links(has("decoder.layers.self_attention.linear_qkv.weight"), has)
 	var errs []error
 	bad := func(name string, f checkpoint.Fault, format string, a ...any) {
-		errs = append(errs, d.fault(name, f, format, a...))
+		errs = append(errs, &checkpoint.Error{File: said, Tensor: name, Fault: f, Why: fmt.Sprintf(format, a...)})
 	}
 	wanted := map[string]bool{}
 	for _, c := range turned(links) {
@@ -89,11 +112,8 @@ func OpenMegatron(dir, like string) (src checkpoint.Source, dropped []string, er
 		case !has(c.name):
 			bad(c.name, checkpoint.Missing, "the model needs it, with shape %v", want)
 		case slices.Equal(got, want):
-		case strings.HasSuffix(c.name, "embeddings.weight") || c.name == "output_layer.weight":
-			if len(got) == 2 && got[0] >= want[0] && got[1] == want[1] {
-				continue // rows behind the vocabulary are padding
-			}
-			fallthrough
+		case ofVocabulary(c.name) && len(got) == 2 && got[0] >= want[0] && got[1] == want[1]:
+			// rows behind the vocabulary are padding
 		default:
 			bad(c.name, checkpoint.Misshapen, "shape %v, the model needs %v", got, want)
 		}
@@ -109,24 +129,53 @@ func OpenMegatron(dir, like string) (src checkpoint.Source, dropped []string, er
 			bad(name, checkpoint.Extra, "the model has no such tensor")
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, nil, errors.Join(err, d.Close())
-	}
-	a, err := assemble(d, links)
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%s: %w", dir, err), d.Close())
-	}
-	return a, dropped, nil
+	return dropped, errors.Join(errs...)
+}
+
+// ofVocabulary reports whether a key's rows are those of the vocabulary.
+func ofVocabulary(key string) bool {
+	return strings.HasSuffix(key, "embeddings.weight") || key == "output_layer.weight"
 }
 
 // WriteMegatron writes the tensors of a Hugging Face directory as Megatron's torch_dist, a release below
 // dir, with layers stacked. Rows of the vocabulary are filled up to a multiple of divisible by the last
-// one.
-func WriteMegatron(j *checkpoint.Journal, dir string, src checkpoint.Source, like string, divisible int) error {
+// one. With st, which may be nil, what an optimizer keeps comes with it, as Megatron's distributed optimizer writes it
+// fully_reshardable, and one that is not distributed.
+func WriteMegatron(j *checkpoint.Journal, dir string, src checkpoint.Source, like string, divisible int,
+	st *States) error {
 	g, err := readGPT(like)
 	if err != nil {
 		return err
 	}
+	a, err := g.theirs(src, like, divisible)
+	if err != nil {
+		return err
+	}
+	all := &joined{}
+	all.join(a)
+	if st != nil {
+		for _, kind := range sortedKeys(st.Kinds) {
+			x, err := g.theirs(st.Kinds[kind], like, divisible)
+			if err != nil {
+				return fmt.Errorf("%s of the optimizer: %w", kind, err)
+			}
+			name := map[string]string{checkpoint.ExpAvg: "exp_avg", checkpoint.ExpAvgSq: "exp_avg_sq",
+				checkpoint.Master: "param"}[kind]
+			all.join(prefixed{x, "optimizer.state." + name + "."})
+		}
+		if st.Kinds[checkpoint.Master] == nil { // the weights are the copies
+			f32, err := checkpoint.Cast(a, "f32")
+			if err != nil {
+				return err
+			}
+			all.join(prefixed{f32, "optimizer.state.param."})
+		}
+	}
+	return writeRelease(j, dir, all, g.extras(), st)
+}
+
+// theirs are the tensors of Megatron that those of Hugging Face make.
+func (g *gpt) theirs(src checkpoint.Source, like string, divisible int) (*assembled, error) {
 	links := g.links(true, func(string) bool { return false })
 	var want []checkpoint.Info
 	for _, l := range links {
@@ -140,7 +189,7 @@ func WriteMegatron(j *checkpoint.Journal, dir string, src checkpoint.Source, lik
 		have = append(have, t)
 	}
 	if err := checkpoint.Match(like, want, have); err != nil {
-		return err
+		return nil, err
 	}
 	list := turned(links)
 	for _, c := range list {
@@ -152,16 +201,16 @@ func WriteMegatron(j *checkpoint.Journal, dir string, src checkpoint.Source, lik
 			c.parts[place0(nil)] = p
 		}
 	}
-	a, err := assemble(src, list)
-	if err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	return writeRelease(j, dir, a, g.extras())
+	return assemble(src, list)
 }
 
 // writeRelease writes what Megatron wants around the tensors.
-func writeRelease(j *checkpoint.Journal, dir string, src checkpoint.Source, extras []string) error {
-	to := filepath.Join(dir, releaseDir)
+func writeRelease(j *checkpoint.Journal, dir string, src checkpoint.Source, extras []string, st *States) error {
+	name, said := releaseDir, releaseDir
+	if st != nil && st.Step > 0 {
+		name, said = fmt.Sprintf("iter_%07d", st.Step), fmt.Sprint(st.Step)
+	}
+	to := filepath.Join(dir, name)
 	files, err := planDCP(to, src, extras)
 	if err != nil {
 		return err
@@ -171,7 +220,10 @@ func writeRelease(j *checkpoint.Journal, dir string, src checkpoint.Source, extr
 	p.text("checkpoint_version")
 	p.op('G', 0x40, 8, 0, 0, 0, 0, 0, 0) // 3.0
 	p.text("iteration")
-	p.int(0)
+	if p.int(st.step()); st != nil {
+		p.text("optimizer")
+		p.optimizer(st)
+	}
 	p.op('u', '.')
 	common := &archives{path: filepath.Join(to, "common.pt")}
 	if err := common.add("common", p.b, nil); err != nil {
@@ -180,6 +232,6 @@ func writeRelease(j *checkpoint.Journal, dir string, src checkpoint.Source, extr
 	files = append(files, common.planned(), checkpoint.FixedFile(filepath.Join(to, megatronFile),
 		[]byte(`{"sharded_backend": "torch_dist", `+
 			`"sharded_backend_version": 1, "common_backend": "torch", "common_backend_version": 1}`)),
-		checkpoint.FixedFile(filepath.Join(dir, latestFile), []byte(releaseDir)))
+		checkpoint.FixedFile(filepath.Join(dir, latestFile), []byte(said)))
 	return checkpoint.Build(j, files, nil)
 }

@@ -51,7 +51,7 @@ func TestWritesMegatron(t *testing.T) {
 		if to := os.Getenv("LFACTOR_MEGATRON_DIR"); to != "" {
 			dir = filepath.Join(to, kind)
 		}
-		require.NoError(t, WriteMegatron(nil, dir, want, like, 128))
+		require.NoError(t, WriteMegatron(nil, dir, want, like, 128, nil))
 		at := MegatronDir(dir)
 		require.Equal(t, filepath.Join(dir, "release"), at)
 		src, _, err := OpenMegatron(at, like)

@@ -1,0 +1,157 @@
+"""Golden data of training that goes on: Megatron's own library trains a GPTModel on one rank, saves it with its optimizer, and goes on.
+
+  python bench/golden/megatron_train.py                  writes to stages/checkpoint/torch/testdata, for dense (qwen3) and experts (qwen3_moe):
+    megatron-train-KIND/FORM/       what was saved behind 3 steps, FORM being
+        model       torch_dist, an optimizer that is not distributed (optimizer.state.exp_avg.KEY …)
+        reshard     torch_dist, Megatron's distributed optimizer, fully_reshardable
+        buckets     torch_dist, the same, dp_reshardable: flat buckets of gradients (dense alone)
+        ranks       the older form: mp_rank_00/model_optim_rng.pt with the optimizer in it
+    megatron-train-KIND/facts.json  tokens, settings, losses of the 3 steps and of the 3 behind them
+    megatron-train-KIND/config.json
+  python bench/golden/megatron_train.py read KIND DIR [FORM]    goes on from DIR, a directory of torch_dist with moments that lfactor wrote, and
+                                                         compares the losses with facts.json
+
+Run from the repository's root, with what bench/golden/megatron_files.py needs.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import megatron_files as files  # noqa: E402
+
+def on_host(make):
+    """What makes a tensor on a GPU makes it on the host."""
+    def made(*a, **k):
+        return make(*a, **{**k, **({"device": "cpu"} if str(k.get("device", "")).startswith("cuda") else {})})
+    return made
+
+
+for name in ("tensor", "zeros", "empty", "ones", "full", "arange"):
+    setattr(torch, name, on_host(getattr(torch, name)))
+kind_of = torch.Tensor.type
+torch.Tensor.type = lambda x, *a, **k: kind_of(x, *a, **k) if a or k else kind_of(x).replace("torch.", "torch.cuda.", 1)
+OUT = files.OUT
+STEPS, LR, DECAY, BETAS, EPS = 3, 1e-2, 0.1, (0.9, 0.95), 1e-8
+IDS = [(7 * i * i + 3 * i) % files.VOCAB for i in range(12)] + [0]  # the first again, so that text can repeat it
+
+
+def optimizer(model, distributed):
+    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+    import megatron.core.optimizer.clip_grads as clip
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+    torch.cuda.Event = lambda *a, **k: None
+    ddp = DistributedDataParallel(model.config, DistributedDataParallelConfig(use_distributed_optimizer=distributed), model)
+    config = OptimizerConfig(optimizer="adam", lr=LR, min_lr=LR, weight_decay=DECAY, adam_beta1=BETAS[0], adam_beta2=BETAS[1], adam_eps=EPS,
+                             clip_grad=0.0, use_distributed_optimizer=distributed, bf16=False, fp16=False)
+    opt = get_megatron_optimizer(config, [ddp])
+    for group in opt.param_groups:
+        group["lr"], group["weight_decay"] = LR, DECAY * group.get("wd_mult", 1.0)
+    return ddp, opt
+
+
+def step(ddp, opt, kind):
+    ddp.zero_grad_buffer()
+    opt.zero_grad()
+    n = len(IDS) - 1
+    mask = torch.triu(torch.ones(1, 1, n, n), 1).bool()
+    ids = torch.tensor(IDS)[None]
+    logits = ddp(ids[:, :-1], torch.arange(n)[None], mask)[..., :files.VOCAB]
+    loss = torch.nn.functional.cross_entropy(logits[0].float(), ids[0, 1:])
+    loss.backward()
+    ddp.finish_grad_sync()
+    ok, _, _ = opt.step()
+    assert ok
+    return loss.item()
+
+
+def state(ddp, opt, form, loading):
+    model = ddp.module.sharded_state_dict(prefix="")
+    metadata = {"chained_optim_avoid_prefix": True}
+    if form == "reshard":
+        metadata["distrib_optim_sharding_type"] = "fully_reshardable"
+        metadata["distrib_optim_fully_reshardable_mem_efficient"] = True
+    if form == "buckets":
+        metadata["distrib_optim_sharding_type"] = "dp_reshardable"
+    return {**model, "optimizer": opt.sharded_state_dict(model, is_loading=loading, metadata=metadata)}
+
+
+def train(rank, kind, form, out, port):
+    from megatron.core import dist_checkpointing as dc
+    files.begin(0, 1, port)
+    model = files.build(kind, 1, 1, files.VOCAB)
+    ddp, opt = optimizer(model, form in ("reshard", "buckets"))
+    gen = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, p in sorted(model.named_parameters()):
+            p.copy_(torch.randn(p.shape, generator=gen) * 0.2 + (1 if "norm" in name else 0))
+    if hasattr(opt, "reload_model_params"):
+        opt.reload_model_params()
+    losses = [step(ddp, opt, kind) for _ in range(STEPS)]
+    path = pathlib.Path(out) / form
+    path.mkdir(parents=True)
+    if form == "ranks":
+        import argparse
+        (path / "mp_rank_00").mkdir()
+        sd = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in model.state_dict().items()}
+        torch.save({"args": argparse.Namespace(num_layers=files.LAYERS, consumed_train_samples=STEPS), "checkpoint_version": 3.0,
+                    "iteration": STEPS, "model": sd, "optimizer": opt.state_dict()}, path / "mp_rank_00" / "model_optim_rng.pt")
+    else:
+        dc.save({**state(ddp, opt, form, False), "iteration": STEPS, "checkpoint_version": 3.0}, str(path))
+    losses += [step(ddp, opt, kind) for _ in range(STEPS)]
+    facts = {"ids": IDS, "steps": STEPS, "lr": LR, "weight_decay": DECAY, "betas": BETAS, "eps": EPS, "losses": losses}
+    file = pathlib.Path(out) / "facts.json"
+    if file.exists():
+        before = json.loads(file.read_text())["losses"]
+        assert max(abs(a - b) for a, b in zip(before, losses)) < 1e-6, (form, before, losses)
+    else:
+        file.write_text(json.dumps(facts, indent=1) + "\n")
+    print(kind, form, losses)
+    dist.destroy_process_group()
+
+
+def read(rank, kind, path, form):
+    from megatron.core import dist_checkpointing as dc
+    files.begin(0, 1, 29971)
+    model = files.build(kind, 1, 1, 128 * -(-files.VOCAB // 128))
+    ddp, opt = optimizer(model, form == "reshard")
+    if form == "reshard":  # it has no state to be filled before a step
+        step(ddp, opt, kind)
+    loaded = dc.load(state(ddp, opt, form, True), path)
+    opt.load_state_dict(loaded.pop("optimizer"))
+    for key in ("checkpoint_version", "iteration"):
+        loaded.pop(key, None)
+    model.load_state_dict(loaded, strict=True)
+    for group in opt.param_groups:
+        group["lr"], group["weight_decay"] = LR, DECAY * group.get("wd_mult", 1.0)
+    want = json.loads((OUT / f"megatron-train-{kind}" / "facts.json").read_text())["losses"][STEPS:]
+    got = [step(ddp, opt, kind) for _ in want]
+    print("losses", got, "differ by at most", max(abs(a - b) for a, b in zip(got, want)))
+    assert max(abs(a - b) for a, b in zip(got, want)) < 1e-5
+    dist.destroy_process_group()
+
+
+def main():
+    if len(sys.argv) > 3:
+        mp.spawn(read, (sys.argv[2], sys.argv[3], (sys.argv[4:] or ["model"])[0]), nprocs=1)
+        return
+    port = 29950
+    for kind, forms in {"dense": ["model", "reshard", "buckets", "ranks"], "experts": ["model", "ranks"]}.items():
+        out = OUT / f"megatron-train-{kind}"
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        shutil.copy(OUT / f"megatron-{kind}-hf" / "config.json", out / "config.json")
+        for form in forms:
+            port += 1
+            mp.spawn(train, (kind, form, str(out), port), nprocs=1)
+
+
+if __name__ == "__main__":
+    main()
