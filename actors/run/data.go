@@ -151,9 +151,7 @@ func (d *data) resume() error {
 	}
 	var p dataset.Position
 	if converted(saved) {
-		fmt.Fprintf(d.r.io.Warnings, "note: %s was converted, and has no place in the data: they are read from the "+
-			"beginning\n", saved.Path())
-		return d.train.Seek(dataset.Position{Step: saved.Step()})
+		return d.fromBeginning(saved)
 	}
 	if err := saved.Section("data", &p); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/noise"
@@ -79,4 +80,11 @@ func (r *Run) sections(step int64, state []float64) map[string]any {
 		}
 	}
 	return sections
+}
+
+// fromBeginning lets data begin at the step behind a checkpoint that was converted.
+func (d *data) fromBeginning(saved *checkpoint.Reader) error {
+	fmt.Fprintf(d.r.io.Warnings, "note: %s was converted, and has no place in the data: they are read from the "+
+		"beginning\n", saved.Path())
+	return d.train.Seek(dataset.Position{Step: saved.Step()})
 }

@@ -227,7 +227,8 @@ func (r *Run) parts() error {
 	all := []startPart{{"model.encoder_path", c.Encoder, family.Encoder}, {"model.decoder_path", c.Decoder,
 		family.Foundation}}
 	for _, p := range r.job.Model.Parts {
-		if key, path := fit.PartFiles(r.cfg, p.Component); p.Component == fit.Perceptual || hasWeights(path) {
+		if key, path := fit.PartFiles(r.cfg, p.Component); p.Component == fit.Perceptual ||
+			hasWeights(path) {
 			all = append(all, startPart{key, path, p.Component})
 		}
 	}
@@ -315,7 +316,8 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 				Why: fmt.Sprintf("section state has %d values, want %d", len(state), stateLen)}
 		}
 		var usual []float64
-		if saved.Section(usualSection, &usual) == nil && len(usual) == filedLen-stateLen { // others had no limits
+		if saved.Section(usualSection, &usual) == nil &&
+			len(usual) == filedLen-stateLen { // others had no limits
 			r.start.usual = core.Usual{Norm: usual[0], Loss: usual[1], Count: int64(usual[2])}
 		}
 		r.start.first, r.start.updates, r.start.scale, r.start.saved = saved.Step()+1, int64(state[0]),
@@ -348,8 +350,8 @@ func converted(saved *checkpoint.Reader) bool {
 	return saved.Section(trained.ConvertedSection, &c) == nil
 }
 
-// moments reports whether a checkpoint is to have what the optimizer keeps: all but a converted one that has only
-// weights.
+// moments reports whether a checkpoint is to have what the optimizer keeps: all but a converted one that
+// has only weights.
 func moments(saved *checkpoint.Reader) bool {
 	return !converted(saved) || slices.Contains(saved.Kinds(), checkpoint.ExpAvg)
 }

@@ -23,19 +23,22 @@ type Converted struct {
 	Types map[string]string `json:"types"` // of each tensor, by its name in Hugging Face's files
 }
 
-// ownModel is the folder of an own checkpoint that was converted, with configuration and tokenizer of the model.
+// ownModel is the folder of an own checkpoint that was converted, with configuration and tokenizer of the
+// model.
 const ownModel = "model"
 
-// WriteOwn writes the weights of src, of the model whose config.json is in the directory like, as a checkpoint of
-// lfactor's own below dst, with what a training keeps beside them, nil for nothing. A run whose checkpoint.dir is dst goes
-// on from it: with the number of its steps and its moments, and with the data from its beginning.
+// WriteOwn writes the weights of src, of the model whose config.json is in the directory like, as a
+// checkpoint of lfactor's own below dst, with what a training keeps beside them, nil for nothing. A run
+// whose checkpoint.dir is dst goes on from it: with the number of its steps and its moments, and with the
+// data from its beginning.
 func WriteOwn(dst, like string, src checkpoint.Source, st *torch.States) error {
 	c, err := configs.ReadModel(like)
 	if err != nil {
 		return err
 	}
 	if c.Denoises() {
-		return fmt.Errorf("%s is of a model of diffusion or of actions, whose checkpoint is made by training", like)
+		return fmt.Errorf("%s is of a model of diffusion or of actions, whose checkpoint is made by "+
+			"training", like)
 	}
 	m, err := family.Build(c, 0)
 	if err != nil {
@@ -71,7 +74,8 @@ func WriteOwn(dst, like string, src checkpoint.Source, st *torch.States) error {
 		types[t.Name] = w.SourceDType(t.Name)
 	}
 	shard, err := o.write(save, w)
-	err = errors.Join(err, save.Section("config", map[string]string{"model.path": model, "model.init": "random"}),
+	err = errors.Join(err, save.Section("config", map[string]string{"model.path": model,
+		"model.init": "random"}),
 		save.Section("state", []float64{float64(updates), 0, 0, 0}),
 		save.Section(ConvertedSection, Converted{types}))
 	if err != nil {
@@ -91,7 +95,8 @@ func (o *owner) write(save *checkpoint.Save, w *family.Weights) (checkpoint.Shar
 	var pieces []checkpoint.Piece
 	var params []*grad.Param
 	for _, p := range o.m.Params(nil) {
-		for _, kind := range []string{checkpoint.Param, checkpoint.Master, checkpoint.ExpAvg, checkpoint.ExpAvgSq} {
+		for _, kind := range []string{checkpoint.Param, checkpoint.Master, checkpoint.ExpAvg,
+			checkpoint.ExpAvgSq} {
 			if o.weights[kind] == nil {
 				continue
 			}
@@ -125,8 +130,8 @@ func (o *owner) write(save *checkpoint.Save, w *family.Weights) (checkpoint.Shar
 	})
 }
 
-// ExportStates writes what the training of an own checkpoint has beside the weights, by the names of Hugging Face, as
-// float32 below dir, and opens it; nil where it has no moments of AdamW.
+// ExportStates writes what the training of an own checkpoint has beside the weights, by the names of
+// Hugging Face, as float32 below dir, and opens it; nil where it has no moments of AdamW.
 func (e *Exporter) ExportStates(dir string) (*torch.States, error) {
 	s := &torch.States{Kinds: map[string]checkpoint.Source{}, Step: e.Saved.Step()}
 	have := e.Saved.Kinds()

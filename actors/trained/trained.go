@@ -253,7 +253,8 @@ func (m *Trained) speaks() error {
 	case d == nil:
 		return nil
 	case d.Sight != nil:
-		return exit.Usagef("the model is a policy of a robot: it acts (docs/policies.md), and neither speaks nor draws")
+		return exit.Usagef("the model is a policy of a robot: it acts (docs/policies.md), and neither " +
+			"speaks nor draws")
 	}
 	return exit.Usagef("the model draws and does not speak: name a file for what it draws with --image-out")
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// TestKilledConversion: a conversion that is killed when its journal has so many bytes goes on when it is repeated,
-// and gives the bytes of one that was not; another one to the same destination is refused, and a source that has
-// changed since is another one.
+// TestKilledConversion: a conversion that is killed when its journal has so many bytes goes on when it is
+// repeated, and gives the bytes of one that was not; another one to the same destination is refused, and a
+// source that has changed since is another one.
 func TestKilledConversion(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

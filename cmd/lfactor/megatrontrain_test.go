@@ -13,12 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGoesOnFromMegatron: what Megatron's own library has trained and saved with its optimizer, in each of its forms, is
-// converted, and goes on here: the losses of the next steps are those that Megatron had (bench/golden/megatron_train.py).
-// What comes of it goes back to Megatron with its moments, and gives the same checkpoint again.
+// TestGoesOnFromMegatron: what Megatron's own library has trained and saved with its optimizer, in each of
+// its forms, is converted, and goes on here: the losses of the next steps are those that Megatron had
+// (bench/golden/megatron_train.py). What comes of it goes back to Megatron with its moments, and gives the
+// same checkpoint again.
 func TestGoesOnFromMegatron(t *testing.T) {
 	t.Parallel()
-	for kind, forms := range map[string][]string{"dense": {"buckets", "ranks", "model", "reshard"}, "experts": {"ranks", "model"}} {
+	for kind, forms := range map[string][]string{"dense": {"buckets", "ranks", "model", "reshard"},
+		"experts": {"ranks", "model"}} {
 		golden, err := filepath.Abs(filepath.Join("..", "..", "stages", "checkpoint", "torch", "testdata",
 			"megatron-train-"+kind))
 		require.NoError(t, err)
@@ -47,9 +49,11 @@ func TestGoesOnFromMegatron(t *testing.T) {
 				continue
 			}
 			require.NoError(t, os.CopyFS(filepath.Join(dir, "run"), os.DirFS(filepath.Join(dir, form))))
-			require.NoError(t, writeIndexed(filepath.Join(dir, "data"), append(slices.Repeat(facts.IDs[:12], 8), facts.IDs[0])))
+			require.NoError(t, writeIndexed(filepath.Join(dir, "data"), append(slices.Repeat(facts.IDs[:12],
+				8), facts.IDs[0])))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(goesOn), 0o600))
-			do(0, "train", "run.yaml", "model.path="+filepath.Join(dir, form, "model"), "checkpoint.dir=run", "train.steps=6")
+			do(0, "train", "run.yaml", "model.path="+filepath.Join(dir, form, "model"), "checkpoint.dir=run",
+				"train.steps=6")
 			text, err := os.ReadFile(filepath.Join(dir, "runs", "metrics.jsonl"))
 			require.NoError(t, err)
 			var losses []float64
@@ -64,7 +68,8 @@ func TestGoesOnFromMegatron(t *testing.T) {
 			do(0, "ckpt", "convert", "back", "again", "--to", "lfactor", "--like", golden)
 			require.Contains(t, do(0, "ckpt", "diff", "run", "again"), "equal")
 			do(0, "ckpt", "convert", "back", "bare", "--to", "lfactor", "--like", golden, "--no-optimizer")
-			do(0, "train", "run.yaml", "model.path="+filepath.Join(dir, form, "model"), "checkpoint.dir=bare", "train.steps=1",
+			do(0, "train", "run.yaml", "model.path="+filepath.Join(dir, form, "model"),
+				"checkpoint.dir=bare", "train.steps=1",
 				"log.dir=bareruns")
 		}
 	}

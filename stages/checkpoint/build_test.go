@@ -51,9 +51,9 @@ func plannedThree(t *testing.T, dir string, src Source) []Planned {
 	return append(files, FixedFile(filepath.Join(dir, "model.safetensors.index.json"), []byte("index")))
 }
 
-// TestBuildGoesOn: a conversion that is killed before any of the things that it does, whose half-written bytes and
-// whose journal are damaged besides, gives the same bytes when it is repeated, and leaves nothing else; parts that hold
-// to the journal are not read again.
+// TestBuildGoesOn: a conversion that is killed before any of the things that it does, whose half-written
+// bytes and whose journal are damaged besides, gives the same bytes when it is repeated, and leaves nothing
+// else; parts that hold to the journal are not read again.
 func TestBuildGoesOn(t *testing.T) {
 	var infos []Info
 	for i := range 6 {
@@ -99,8 +99,8 @@ func TestBuildGoesOn(t *testing.T) {
 	require.Greater(t, spared, 20, "parts that were there are not written again")
 }
 
-// damage changes what a killed conversion has left: every third time a byte of a file, every third the journal's
-// end.
+// damage changes what a killed conversion has left: every third time a byte of a file, every third the
+// journal's end.
 func damage(t *testing.T, rng *rand.Rand, kill int, dst string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dst, "*.partial"))
@@ -126,8 +126,8 @@ func damage(t *testing.T, rng *rand.Rand, kill int, dst string) {
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 }
 
-// TestBuildLeavesNothing: a source that fails leaves neither files nor a journal; another conversion's journal is
-// not gone on with, and two at a time are refused.
+// TestBuildLeavesNothing: a source that fails leaves neither files nor a journal; another conversion's
+// journal is not gone on with, and two at a time are refused.
 func TestBuildLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	dst := filepath.Join(dir, "d")

@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// BuildDir writes all tensors of src as a Hugging Face directory, in files of at most shardBytes of data, 0 meaning
-// one, as NewWriter lays them out; the index is last. Of a conversion that was interrupted it writes what j has not.
+// BuildDir writes all tensors of src as a Hugging Face directory, in files of at most shardBytes of data, 0
+// meaning one, as NewWriter lays them out; the index is last. Of a conversion that was interrupted it
+// writes what j has not.
 func BuildDir(j *Journal, dir string, src Source, shardBytes int64) error {
 	groups, err := splitShards(src.Tensors(), shardBytes)
 	if err != nil {

@@ -13,11 +13,12 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// Journal is what a conversion has done so far, so that one that was killed goes on. Its file has a line that names
-// the conversion and the places of its bytes, then a line for each part that was written, with the CRC-32 of its
-// bytes, and one when files get their names. A line that does not hold to its own sum counts for nothing, and bytes
-// of a part that do not hold to theirs are written again: what a kill, or a loss of power, has left half-written is
-// never taken for whole. A nil Journal is of a conversion that does not go on.
+// Journal is what a conversion has done so far, so that one that was killed goes on. Its file has a line
+// that names the conversion and the places of its bytes, then a line for each part that was written, with
+// the CRC-32 of its bytes, and one when files get their names. A line that does not hold to its own sum
+// counts for nothing, and bytes of a part that do not hold to theirs are written again: what a kill, or a
+// loss of power, has left half-written is never taken for whole. A nil Journal is of a conversion that does
+// not go on.
 type Journal struct {
 	path, key string
 	mu        sync.Mutex
@@ -72,8 +73,8 @@ func (j *Journal) Drop() error {
 	return OS.RemoveAll(j.path)
 }
 
-// Begin makes the journal where there is none of this conversion, before anything else is written, and holds it: no
-// other process may convert to the same destination.
+// Begin makes the journal where there is none of this conversion, before anything else is written, and
+// holds it: no other process may convert to the same destination.
 func (j *Journal) Begin() error {
 	if j == nil || j.f != nil {
 		return nil
@@ -134,7 +135,8 @@ func (j *Journal) hold() error {
 	}
 	if machine.LockFile(f) {
 		f.Close()
-		return fmt.Errorf("%s is held by another process, which converts to the same destination: wait for it, or name "+
+		return fmt.Errorf("%s is held by another process, which converts to the same destination: wait "+
+			"for it, or name "+
 			"another destination", j.path)
 	}
 	j.f = f
@@ -154,7 +156,8 @@ func (j *Journal) read(text string) {
 		}
 		var p partAt
 		var crc uint32
-		if n, err := fmt.Sscanf(said, "%d %d %d %x", &p.file, &p.offset, &p.bytes, &crc); n == 4 && err == nil {
+		if n, err := fmt.Sscanf(said, "%d %d %d "+
+			"%x", &p.file, &p.offset, &p.bytes, &crc); n == 4 && err == nil {
 			j.done[p] = crc
 		}
 	}

@@ -62,7 +62,8 @@ func ckptConvertCommand() *cobra.Command {
 	f := c.Flags()
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace the files of a DST that has some")
 	f.StringVar(&o.to, "to", "", "form of DST: hf, a Hugging Face directory with safetensors; gguf, one "+
-		"file; torch, pytorch_model.bin; dcp, torch.distributed.checkpoint; megatron, torch_dist; lfactor, a checkpoint that a run goes on from. gguf "+
+		"file; torch, pytorch_model.bin; dcp, torch.distributed.checkpoint; megatron, torch_dist; "+
+		"lfactor, a checkpoint that a run goes on from. gguf "+
 		"where DST ends in .gguf, else hf")
 	f.StringVar(&o.dtype, "dtype", "", "of the weights: f32, f16 or bf16, and for GGUF q8_0 or q4_0; as in "+
 		"SRC where it is not said")
@@ -70,8 +71,9 @@ func ckptConvertCommand() *cobra.Command {
 		"for a SRC that has neither")
 	f.IntVar(&o.divisible, "vocab-divisible", 128, "with --to megatron: rows of the vocabulary are "+
 		"filled up to a multiple, Megatron's make-vocab-size-divisible-by times its tensor parallelism")
-	f.BoolVar(&o.noOptim, "no-optimizer", false, "with --to megatron or lfactor: leave out what the optimizer "+
-		"of SRC keeps")
+	f.BoolVar(&o.noOptim, "no-optimizer", false,
+		"with --to megatron or lfactor: leave out what the optimizer "+
+			"of SRC keeps")
 	f.BoolVar(&o.merge, "merge", false,
 		"add adapters to the weights: those of a SRC that is PEFT's directory "+
 			"to the model that it names, or those of a run's checkpoint")
@@ -169,7 +171,8 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 	case o.base != "" && !(o.merge && checkpoint.IsAdapter(args[0])):
 		return exit.Usagef("--base is for --merge of PEFT's adapters")
 	case o.noOptim && o.to != "megatron" && o.to != "lfactor":
-		return exit.Usagef("--no-optimizer is for --to megatron and --to lfactor: other forms have weights alone")
+		return exit.Usagef("--no-optimizer is for --to megatron and --to lfactor: other forms have " +
+			"weights alone")
 	case o.upcycle != 0 && (o.to != "hf" || other):
 		return exit.Usagef("--upcycle makes a Hugging Face directory of one")
 	case strings.HasSuffix(args[0], gguf.Ext) && o.to == "gguf":
@@ -281,7 +284,8 @@ func (o *conversion) fromTorch(path, dst, dtype string) error {
 			return err
 		}
 	}
-	return trained.WriteFolder(dst, named, sides, trained.Form{DType: dtype, Shard: int64(o.shard), Journal: o.journal})
+	return trained.WriteFolder(dst, named, sides, trained.Form{DType: dtype, Shard: int64(o.shard),
+		Journal: o.journal})
 }
 
 // foreign reports whether a path has a form that is neither a run's checkpoint nor safetensors.
@@ -290,7 +294,8 @@ func foreign(path string) bool {
 		torch.IsDCP(path) || torch.MegatronDir(path) != ""
 }
 
-// openTorch opens what PyTorch or Megatron has saved, of the model of a directory, and says on w what is dropped.
+// openTorch opens what PyTorch or Megatron has saved, of the model of a directory, and says on w what is
+// dropped.
 func openTorch(w io.Writer, path, like string) (checkpoint.Source, error) {
 	if dir := torch.MegatronDir(path); dir != "" {
 		src, dropped, err := torch.OpenMegatron(dir, like)

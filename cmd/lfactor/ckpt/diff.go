@@ -24,9 +24,12 @@ import (
 func ckptDiffCommand() *cobra.Command {
 	c := &cobra.Command{Use: "diff A B",
 		Short: "Compare the tensors of two checkpoints, of any two forms; exit code 1 if they differ",
-		Long: "A and B are runs' checkpoints, Hugging Face directories, GGUF, or what PyTorch, torch.distributed.checkpoint or " +
-			"Megatron has saved. Two of one form are compared to the bit, by their own names. Two of different forms are compared " +
-			"by the names of Hugging Face's files: forms differ in types, so what is wider is rounded to the narrower first.",
+		Long: "A and B are runs' checkpoints, Hugging Face directories, GGUF, or what PyTorch, " +
+			"torch.distributed.checkpoint or " +
+			"Megatron has saved. Two of one form are compared to the bit, by their own names. Two of " +
+			"different forms are compared " +
+			"by the names of Hugging Face's files: forms differ in types, so what is wider is rounded " +
+			"to the narrower first.",
 		Args: cobra.ExactArgs(2)}
 	like := c.Flags().String("like", "",
 		"Hugging Face directory with config.json of the model, for a form that has none; A or B "+
@@ -175,6 +178,7 @@ func (d *differ) sides(path, other string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", exit.Usagef("%s does not say which model it is of: name a directory with its config.json by --like",
+	return "", exit.Usagef("%s does not say which model it is of: name a directory with its config.json "+
+		"by --like",
 		path)
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// begin names the conversion by all that its bytes follow from: the names, sizes and times of the files of what is
-// read, the flags, and the program.
+// begin names the conversion by all that its bytes follow from: the names, sizes and times of the files of
+// what is read, the flags, and the program.
 func (o *conversion) begin(src, dst string) error {
 	o.src, o.goal = src, o.to
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %d %t %t %t %d %q %d %d %d\n", o.to, o.dtype, o.divisible, o.average, o.merge, o.noOptim, o.shard,
+	fmt.Fprintf(h, "%q %q %d %t %t %t %d %q %d %d %d\n", o.to, o.dtype, o.divisible, o.average, o.merge,
+		o.noOptim, o.shard,
 		o.quantize, o.upcycle, o.each, o.seed)
 	program, err := os.Executable()
 	if err != nil {
@@ -29,7 +30,8 @@ func (o *conversion) begin(src, dst string) error {
 		if path == "" {
 			continue
 		}
-		if err := stamp(h, path, dst); err != nil && path != o.base { // a base may be the name of a repository
+		if err := stamp(h, path, dst); err != nil &&
+			path != o.base { // a base may be the name of a repository
 			return err
 		}
 	}
@@ -38,7 +40,8 @@ func (o *conversion) begin(src, dst string) error {
 	return nil
 }
 
-// stamp writes names, sizes and times of the files of a path to w, without those of a destination that lies there.
+// stamp writes names, sizes and times of the files of a path to w, without those of a destination that lies
+// there.
 func stamp(w io.Writer, path, dst string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -76,7 +79,8 @@ func (o *conversion) vacant(dst string) error {
 		return nil
 	}
 	if other {
-		return exit.Usagef("%s is of a conversion that was interrupted, of another source or with other flags, or whose "+
+		return exit.Usagef("%s is of a conversion that was interrupted, of another source or with other "+
+			"flags, or whose "+
 			"source has changed since: repeat that one, or say --overwrite", dst)
 	}
 	if o.to == "gguf" {
@@ -87,13 +91,14 @@ func (o *conversion) vacant(dst string) error {
 	}
 	old, err := os.ReadDir(dst)
 	if err == nil && len(old) > 0 {
-		return exit.Usagef("%s is not empty (it has %s): name another directory, or say --overwrite", dst, old[0].Name())
+		return exit.Usagef("%s is not empty (it has %s): name another directory, or say --overwrite", dst,
+			old[0].Name())
 	}
 	return nil
 }
 
-// stage is the Hugging Face directory by way of which a conversion to dst goes, hidden beside it, and stageDone the
-// file in it that says that it is whole, by the conversion's key.
+// stage is the Hugging Face directory by way of which a conversion to dst goes, hidden beside it, and
+// stageDone the file in it that says that it is whole, by the conversion's key.
 func stage(dst string) string {
 	dir, base := filepath.Split(filepath.Clean(dst))
 	return filepath.Join(dir, "."+base+".stage")
@@ -107,8 +112,8 @@ func (o *conversion) stageKey(dst string) string {
 	return string(text)
 }
 
-// between makes a Hugging Face directory of src beside dst, or takes that of the same conversion which was interrupted,
-// and removes it when then is done with it.
+// between makes a Hugging Face directory of src beside dst, or takes that of the same conversion which was
+// interrupted, and removes it when then is done with it.
 func (o *conversion) between(src, dst string, then func(dir string) error) (err error) {
 	dir := stage(dst)
 	if o.stageKey(dst) != o.key {

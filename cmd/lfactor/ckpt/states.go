@@ -13,8 +13,8 @@ import (
 // keeps reports whether the destination keeps what an optimizer does.
 func (o *conversion) keeps() bool { return !o.noOptim && (o.goal == "megatron" || o.goal == "lfactor") }
 
-// states are what the optimizer of the source keeps, nil for nothing; dir is a Hugging Face directory of its model. What
-// has to lie in files meanwhile lies beside dst until it is closed.
+// states are what the optimizer of the source keeps, nil for nothing; dir is a Hugging Face directory of
+// its model. What has to lie in files meanwhile lies beside dst until it is closed.
 func (o *conversion) states(dir, dst string) (*torch.States, error) {
 	if !o.keeps() {
 		return nil, nil
@@ -36,7 +36,8 @@ func (o *conversion) ownStates(dst string) (*torch.States, error) {
 	}
 	defer t.Close()
 	if t.Lora != nil || o.average {
-		fmt.Fprintf(os.Stderr, "note: %s: what the optimizer keeps is left out: it is of adapters, or of other weights than "+
+		fmt.Fprintf(os.Stderr, "note: %s: what the optimizer keeps is left out: it is of adapters, or "+
+			"of other weights than "+
 			"their average\n", o.src)
 		return nil, nil
 	}

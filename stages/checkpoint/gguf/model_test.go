@@ -271,7 +271,8 @@ func TestRefused(t *testing.T) {
 	gemma := &families[3]
 	require.Equal(t, "gemma2", gemma.arch)
 	dir := toy(t, gemma, 400, map[string]any{"query_pre_attn_scalar": 20})
-	require.ErrorContains(t, Export(nil, dir, filepath.Join(dir, "x.gguf"), ""), "query_pre_attn_scalar is 20")
+	require.ErrorContains(t, Export(nil, dir, filepath.Join(dir, "x.gguf"), ""), "query_pre_attn_scalar "+
+		"is 20")
 }
 
 // TestIncomplete: a file with a tensor too few or too many is refused, with its name.

@@ -13,10 +13,11 @@ import (
 )
 
 // Megatron's distributed optimizer, where its state may be cut among other ranks of data parallelism alone
-// (dp_reshardable), keeps it as it lies in memory: in flat buckets, in which the parameters of the model follow each other
-// from the last to the first, each from a multiple of 64 elements. Their order is that in which Megatron's modules make
-// them, which differs between its own layers and those of Transformer Engine and is not in the files; but the buckets have
-// the float32 copies of the weights, and the order by which these are the weights is the right one.
+// (dp_reshardable), keeps it as it lies in memory: in flat buckets, in which the parameters of the model
+// follow each other from the last to the first, each from a multiple of 64 elements. Their order is that in
+// which Megatron's modules make them, which differs between its own layers and those of Transformer Engine
+// and is not in the files; but the buckets have the float32 copies of the weights, and the order by which
+// these are the weights is the right one.
 
 // inBucket are keys of buckets: of which ranks, buffer, bucket, and what.
 var inBucket = regexp.MustCompile(
@@ -35,8 +36,9 @@ type bucket struct {
 // buckets reads them.
 func (s *States) buckets(g *gpt, d *DCP, links []*composed) error {
 	refused := func(why string) error {
-		return &checkpoint.Error{File: d.said, Fault: checkpoint.Malformed, Why: "its optimizer is in buckets of gradients " +
-			"(dp_reshardable) " + why, Try: "save it with --dist-ckpt-optim-fully-reshardable"}
+		return &checkpoint.Error{File: d.said, Fault: checkpoint.Malformed,
+			Why: "its optimizer is in buckets of gradients " +
+				"(dp_reshardable) " + why, Try: "save it with --dist-ckpt-optim-fully-reshardable"}
 	}
 	if _, err := g.match(d, d.said, links); err != nil {
 		return err
@@ -70,7 +72,8 @@ func (s *States) buckets(g *gpt, d *DCP, links []*composed) error {
 	}
 	var found *spread
 	for _, order := range orders(g, at) {
-		x := &spread{Source: d, kind: "param", of: map[string][]inFlat{}, infos: map[string]checkpoint.Info{},
+		x := &spread{Source: d, kind: "param", of: map[string][]inFlat{},
+			infos:   map[string]checkpoint.Info{},
 			layered: map[string]bool{}}
 		if x.lay(order, all) && x.same(d) {
 			found = x
@@ -97,8 +100,8 @@ type flatParam struct {
 	shape []int
 }
 
-// orders are those in which Megatron's modules make the parameters of a dense model: of its own layers, and of Transformer
-// Engine's.
+// orders are those in which Megatron's modules make the parameters of a dense model: of its own layers, and
+// of Transformer Engine's.
 func orders(g *gpt, at map[string][]int) (out [][]flatParam) {
 	const norm1, norm2 = "self_attention.linear_qkv.layer_norm_weight", "mlp.linear_fc1.layer_norm_weight"
 	attention := []string{"self_attention.linear_proj.weight", "self_attention.linear_proj.bias"}
@@ -236,7 +239,8 @@ func (x *spread) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 				from, to = row*shape[1]+box[1][0], row*shape[1]+box[1][1]
 			}
 			size := 4 * (to - from)
-			if err := x.Source.ReadRanges(p.b.keys[x.kind], [][2]int{{p.at + from, p.at + to}}, dst[:size]); err != nil {
+			if err := x.Source.ReadRanges(p.b.keys[x.kind], [][2]int{{p.at + from, p.at + to}},
+				dst[:size]); err != nil {
 				return err
 			}
 			dst = dst[size:]

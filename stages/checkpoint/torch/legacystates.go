@@ -10,7 +10,8 @@ import (
 // errNotKept is that a file has nothing of a kind.
 var errNotKept = errors.New("it keeps nothing of that kind")
 
-// keptGroup is a group of parameters of an optimizer that is not distributed: which they are, and the state of each.
+// keptGroup is a group of parameters of an optimizer that is not distributed: which they are, and the state
+// of each.
 type keptGroup struct {
 	undecayed, expert bool
 	params            []any
@@ -18,9 +19,9 @@ type keptGroup struct {
 	masters           []any // float32 copies, of an optimizer of narrower weights
 }
 
-// kept are what the optimizer of a rank keeps of each weight: it numbers them, group by group, in the order of the
-// model; vectors and biases are groups that do not decay, and experts groups of their own where they lie on other
-// ranks.
+// kept are what the optimizer of a rank keeps of each weight: it numbers them, group by group, in the order
+// of the model; vectors and biases are groups that do not decay, and experts groups of their own where they
+// lie on other ranks.
 func (l *legacy) kept(a *archive, chunks []*dict, weights []map[string]*view) ([]map[string]*view, error) {
 	root, _ := a.value.(*dict)
 	groups, err := a.groups(root.get("optimizer"))
@@ -54,7 +55,8 @@ func (l *legacy) kept(a *archive, chunks []*dict, weights []map[string]*view) ([
 			}
 		}
 		if len(mine) != len(g.params) {
-			return nil, a.fault("", fmt.Sprintf("a group of the optimizer has %d parameters, where the model has %d of "+
+			return nil, a.fault("", fmt.Sprintf("a group of the optimizer has %d parameters, where the "+
+				"model has %d of "+
 				"its kind", len(g.params), len(mine)))
 		}
 		taken += len(mine)
@@ -64,13 +66,15 @@ func (l *legacy) kept(a *archive, chunks []*dict, weights []map[string]*view) ([
 				return nil, err
 			}
 			if want := weights[x.chunk][x.name].shape; !slices.Equal(t.shape, want) {
-				return nil, a.fault(x.name, fmt.Sprintf("%s of shape %v, the weight has %v", l.kind, t.shape, want))
+				return nil, a.fault(x.name, fmt.Sprintf("%s of shape %v, the weight has %v", l.kind, t.shape,
+					want))
 			}
 			out[x.chunk][x.name] = t
 		}
 	}
 	if taken != len(order) {
-		return nil, a.fault("", fmt.Sprintf("the optimizer has %d parameters, the model %d", taken, len(order)))
+		return nil, a.fault("", fmt.Sprintf("the optimizer has %d parameters, the model %d", taken,
+			len(order)))
 	}
 	return out, nil
 }
@@ -142,7 +146,8 @@ func (a *archive) groups(v any) (out []keptGroup, err error) {
 	states, ok1 := d.get("state").(*dict)
 	groups, ok2 := d.get("param_groups").(*list)
 	if !ok1 || !ok2 {
-		return nil, a.fault("", "its optimizer is distributed, and keeps its state in distrib_optim.pt, which is not read: "+
+		return nil, a.fault("", "its optimizer is distributed, and keeps its state in distrib_optim.pt, "+
+			"which is not read: "+
 			"save it as torch_dist, fully_reshardable")
 	}
 	for i, x := range groups.items {

@@ -89,11 +89,12 @@ func (g *gpt) linksOf(src checkpoint.Source) []*composed {
 	for _, t := range src.Tensors() {
 		have[t.Name] = true
 	}
-	return g.links(have["decoder.layers.self_attention.linear_qkv.weight"], func(key string) bool { return have[key] })
+	return g.links(have["decoder.layers.self_attention.linear_qkv.weight"],
+		func(key string) bool { return have[key] })
 }
 
-// match holds the tensors of a source to links: each is used whole, but for rows of padding behind the vocabulary, or
-// is what Megatron keeps beside the model; dropped are the keys of those.
+// match holds the tensors of a source to links: each is used whole, but for rows of padding behind the
+// vocabulary, or is what Megatron keeps beside the model; dropped are the keys of those.
 func (g *gpt) match(src checkpoint.Source, said string, links []*composed) (dropped []string, err error) {
 	have := map[string]checkpoint.Info{}
 	for _, t := range src.Tensors() {
@@ -102,7 +103,8 @@ func (g *gpt) match(src checkpoint.Source, said string, links []*composed) (drop
 	has := func(key string) bool { return have[key].Name != "" }
 	var errs []error
 	bad := func(name string, f checkpoint.Fault, format string, a ...any) {
-		errs = append(errs, &checkpoint.Error{File: said, Tensor: name, Fault: f, Why: fmt.Sprintf(format, a...)})
+		errs = append(errs, &checkpoint.Error{File: said, Tensor: name, Fault: f, Why: fmt.Sprintf(format,
+			a...)})
 	}
 	wanted := map[string]bool{}
 	for _, c := range turned(links) {
@@ -139,8 +141,8 @@ func ofVocabulary(key string) bool {
 
 // WriteMegatron writes the tensors of a Hugging Face directory as Megatron's torch_dist, a release below
 // dir, with layers stacked. Rows of the vocabulary are filled up to a multiple of divisible by the last
-// one. With st, which may be nil, what an optimizer keeps comes with it, as Megatron's distributed optimizer writes it
-// fully_reshardable, and one that is not distributed.
+// one. With st, which may be nil, what an optimizer keeps comes with it, as Megatron's distributed
+// optimizer writes it fully_reshardable, and one that is not distributed.
 func WriteMegatron(j *checkpoint.Journal, dir string, src checkpoint.Source, like string, divisible int,
 	st *States) error {
 	g, err := readGPT(like)
@@ -205,7 +207,8 @@ func (g *gpt) theirs(src checkpoint.Source, like string, divisible int) (*assemb
 }
 
 // writeRelease writes what Megatron wants around the tensors.
-func writeRelease(j *checkpoint.Journal, dir string, src checkpoint.Source, extras []string, st *States) error {
+func writeRelease(j *checkpoint.Journal, dir string, src checkpoint.Source, extras []string,
+	st *States) error {
 	name, said := releaseDir, releaseDir
 	if st != nil && st.Step > 0 {
 		name, said = fmt.Sprintf("iter_%07d", st.Step), fmt.Sprint(st.Step)

@@ -42,15 +42,16 @@ func (s *States) Close() error {
 const masters = "fp32_param"
 
 // kinds are Megatron's names of what is kept of a weight, and ours.
-var kinds = map[string]string{"exp_avg": checkpoint.ExpAvg, "exp_avg_sq": checkpoint.ExpAvgSq, masters: checkpoint.Master,
+var kinds = map[string]string{"exp_avg": checkpoint.ExpAvg, "exp_avg_sq": checkpoint.ExpAvgSq,
+	masters: checkpoint.Master,
 	"param": checkpoint.Master}
 
-// ofModel are keys of torch_dist where the state of each weight has the weight's own key and shape, as all but Megatron's
-// distributed optimizer in buckets write it.
+// ofModel are keys of torch_dist where the state of each weight has the weight's own key and shape, as all
+// but Megatron's distributed optimizer in buckets write it.
 var ofModel = regexp.MustCompile(`^(?:chained_\d+\.)?optimizer\.state\.(exp_avg|exp_avg_sq|fp32_param|param)\.(.+)$`)
 
-// OpenMegatronStates opens what Megatron's optimizer keeps in a directory, of the model whose config.json lies in the
-// directory like; nil where it keeps nothing.
+// OpenMegatronStates opens what Megatron's optimizer keeps in a directory, of the model whose config.json
+// lies in the directory like; nil where it keeps nothing.
 func OpenMegatronStates(dir, like string) (*States, error) {
 	g, err := readGPT(like)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// TestReadsStates: what Megatron's optimizers keep is read from all of their forms, and is the same: that of an optimizer
-// that is not distributed, of the distributed one by weights and in buckets, and of a rank's file.
+// TestReadsStates: what Megatron's optimizers keep is read from all of their forms, and is the same: that
+// of an optimizer that is not distributed, of the distributed one by weights and in buckets, and of a
+// rank's file.
 func TestReadsStates(t *testing.T) {
 	for kind, forms := range map[string][]string{"dense": {"model", "reshard", "buckets", "ranks"},
 		"experts": {"model", "ranks"}} {

@@ -165,8 +165,8 @@ func Write(j *checkpoint.Journal, path string, src checkpoint.Source) error {
 const partName = "__0_0.distcp"
 
 // WriteDCP writes the tensors of src as a directory of torch.distributed.checkpoint, each as one part. The
-// metadata is written last: before, the directory is none. Of a conversion that was interrupted it writes what j
-// has not.
+// metadata is written last: before, the directory is none. Of a conversion that was interrupted it writes
+// what j has not.
 func WriteDCP(j *checkpoint.Journal, dir string, src checkpoint.Source) error {
 	files, err := planDCP(dir, src, nil)
 	if err != nil {

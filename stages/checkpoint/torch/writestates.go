@@ -31,8 +31,8 @@ func (p *pickler) bool(b bool) {
 	p.op(0x89)
 }
 
-// optimizer writes what common.pt says of one: as Megatron's distributed optimizer reads it, under optimizer, and as one
-// that is not distributed does, beside it.
+// optimizer writes what common.pt says of one: as Megatron's distributed optimizer reads it, under
+// optimizer, and as one that is not distributed does, beside it.
 func (p *pickler) optimizer(st *States) {
 	plain := func() {
 		p.text("state")
@@ -63,8 +63,10 @@ func (p *pickler) group(st *States, mult float64) {
 	for _, x := range []struct {
 		key string
 		is  bool
-	}{{"is_expert_parallel", false}, {"default_config", true}, {"is_decoupled_lr", false}, {"amsgrad", false},
-		{"maximize", false}, {"capturable", false}, {"differentiable", false}, {"decoupled_weight_decay", true},
+	}{{"is_expert_parallel", false}, {"default_config", true}, {"is_decoupled_lr", false}, {"amsgrad",
+		false},
+		{"maximize", false}, {"capturable", false}, {"differentiable", false}, {"decoupled_weight_decay",
+			true},
 		{"bias_correction", true}} {
 		p.text(x.key)
 		p.bool(x.is)
@@ -76,7 +78,8 @@ func (p *pickler) group(st *States, mult float64) {
 	for _, x := range []struct {
 		key string
 		n   float64
-	}{{"wd_mult", mult}, {"lr_mult", 1}, {"max_lr", st.Adam.LR}, {"min_lr", 0}, {"lr", st.Adam.LR}, {"eps", st.Adam.Eps},
+	}{{"wd_mult", mult}, {"lr_mult", 1}, {"max_lr", st.Adam.LR}, {"min_lr", 0}, {"lr", st.Adam.LR}, {"eps",
+		st.Adam.Eps},
 		{"weight_decay", mult * st.Adam.Decay}, {"step", float64(st.Updates)}} {
 		p.text(x.key)
 		p.float(x.n)

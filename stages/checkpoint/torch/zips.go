@@ -12,8 +12,8 @@ import (
 // alignment is that of storages in a file, so that they can be mapped into memory.
 const alignment = 64
 
-// archives are files of torch.save, one behind the other in one file, whose tensors have their places before they
-// are read.
+// archives are files of torch.save, one behind the other in one file, whose tensors have their places
+// before they are read.
 type archives struct {
 	path  string
 	src   checkpoint.Source
@@ -147,8 +147,8 @@ func (a *archived) write(sums []uint32, places []int64) (*holes, error) {
 	return h, z.Close()
 }
 
-// joinSums is the CRC-32 of bytes with one and of n bytes with another behind them: the first goes through n bytes of
-// zeros, by squaring the step of one bit (as zlib's crc32_combine does).
+// joinSums is the CRC-32 of bytes with one and of n bytes with another behind them: the first goes through
+// n bytes of zeros, by squaring the step of one bit (as zlib's crc32_combine does).
 func joinSums(first, second uint32, n int64) uint32 {
 	var even, odd [32]uint32
 	odd[0] = crc32.IEEE
