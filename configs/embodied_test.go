@@ -24,8 +24,8 @@ func readEmbodied(t *testing.T) (have embodied) {
 	return have
 }
 
-// TestEmbodiedLines: of the launch lines of LoongForge's policies those of Pi0.5 are accepted, and each
-// of the others is refused for its model alone.
+// TestEmbodiedLines: of the launch lines of LoongForge's policies those of Pi0.5 are accepted, that of
+// X-VLA is refused for its recordings, and each of the others for its model alone.
 func TestEmbodiedLines(t *testing.T) {
 	accepted, refused := 0, map[string]int{}
 	for _, l := range readEmbodied(t).Lines {
@@ -34,6 +34,14 @@ func TestEmbodiedLines(t *testing.T) {
 			accepted++
 			require.Equal(t, "pi05", c.Model.ModelType, l.Script)
 			require.Equal(t, 50, c.Run.Data.SeqLen)
+			continue
+		}
+		if strings.Contains(strings.Join(l.Args, " "),
+			"--model-name xvla ") { // its recordings and its flags
+			refused["X-VLA"]++
+			require.ErrorContains(t, err, `--dataset-format: "hdf5_datasets" is not there`)
+			require.ErrorContains(t, err, "--loss-spike-threshold: unknown flag")
+			require.ErrorContains(t, err, "--lr-group: unknown flag")
 			continue
 		}
 		require.NotContains(t, err.Error(), "\n", l.Script)
@@ -46,8 +54,8 @@ func TestEmbodiedLines(t *testing.T) {
 		"Cosmos3": 1}, refused)
 }
 
-// TestEmbodiedFiles: of the model files of LoongForge's policies that of Pi0.5 is the published model, and
-// the others are refused with what they are.
+// TestEmbodiedFiles: of the model files of LoongForge's policies those of Pi0.5 and X-VLA are the published
+// models, and the others are refused with what they are.
 func TestEmbodiedFiles(t *testing.T) {
 	here := 0
 	for name, text := range readEmbodied(t).Files {
@@ -56,17 +64,18 @@ func TestEmbodiedFiles(t *testing.T) {
 		c, err := Load(Request{File: f, Args: []string{"data.paths=[x]", "data.tokenizer=y"}})
 		if err == nil {
 			here++
-			require.Equal(t, "pi05.yaml", name)
-			published, err := Published("pi/0.5")
+			of := map[string]string{"pi05.yaml": "pi/0.5", "xvla.yaml": "xvla/base"}[name]
+			published, err := Published(of)
 			require.NoError(t, err)
-			require.Equal(t, published.Identity(), c.Model.Identity())
-			require.Equal(t, []any{50, "none"}, []any{c.Run.Data.SeqLen, c.Run.Plan.Recompute})
+			require.Equal(t, published.Identity(), c.Model.Identity(), name)
+			require.Equal(t, map[string]int{"pi/0.5": 50, "xvla/base": 30}[of], c.Run.Data.SeqLen)
+			require.Equal(t, of == "pi/0.5", c.Run.Plan.Recompute == "none")
 			continue
 		}
 		require.ErrorContains(t, err, "but a policy of robots, ", name)
 		require.ErrorContains(t, err, "is not there", name)
 	}
-	require.Equal(t, 1, here)
+	require.Equal(t, 2, here)
 }
 
 // TestEmbodiedFlags: LoongForge's defaults and values become this program's, and what has no meaning here

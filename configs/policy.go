@@ -15,7 +15,8 @@ type Policy struct {
 	Action    string   `key:"action_key" default:"action" class:"fixed" doc:"Column of a recording that has the actions."`
 	State     string   `key:"state_key" default:"observation.state" class:"fixed" doc:"Column that has the state of the robot."`
 	Cameras   []string `key:"cameras" class:"fixed" doc:"Cameras that the policy sees, in order; by default all, in order of their names. One that a recording lacks is left out of what the policy reads."`
-	Normalize string   `key:"normalize" default:"quantiles" oneof:"quantiles|min_max|mean_std" class:"fixed" doc:"What brings actions and states to numbers about 1, by the statistics of the data: the 1st and the 99th hundredth at -1 and 1, least and most at -1 and 1, or mean 0 and deviation 1."`
+	Normalize string   `key:"normalize" default:"quantiles" oneof:"quantiles|min_max|mean_std|identity" class:"fixed" doc:"What brings actions and states to numbers about 1, by the statistics of the data: the 1st and the 99th hundredth at -1 and 1, least and most at -1 and 1, or mean 0 and deviation 1; or nothing, so that they stay as they are."`
+	Robots    []int    `key:"embodiments" class:"fixed" doc:"Which of the robots that the model has weights for each data set of data.paths is of, counted from 0; by default 0, 1, 2 and so on."`
 	Padding   bool     `key:"learn_padding" default:"true" class:"fixed" doc:"Actions behind the end of an episode are learnt too: the last one, held, as lerobot trains Pi0.5; false leaves them out of the loss."`
 
 	Actions   string   `key:"actions" default:"absolute" oneof:"absolute|relative|delta" class:"fixed" doc:"What the numbers of actions are to the policy: those of the recordings; relative to the state of the step that is observed, number by number; or the first relative to that state and each further one to the action before. Statistics are then those of what is learnt, of all frames."`
@@ -43,6 +44,11 @@ func (p *Policy) Check(at faults) {
 		}
 		seen[c] = true
 	}
+	for _, n := range p.Robots {
+		if n < 0 {
+			at.fault("policy.embodiments", fmt.Sprintf("%d, and robots are counted from 0", n), "")
+		}
+	}
 	p.checkActions(at)
 }
 
@@ -57,21 +63,24 @@ func (p *Policy) checkActions(at faults) {
 		}
 		for i := range rotationForms[r.From] {
 			if n := r.At + i; ends[r.Of][n] {
-				at.fault("policy.rotations", fmt.Sprintf("number %d of the %s is in two rotations", n, r.Of), "")
+				at.fault("policy.rotations", fmt.Sprintf("number %d of the %s is in two rotations", n, r.Of),
+					"")
 				return
 			}
 			ends[r.Of][r.At+i] = true
 		}
 	}
 	if len(p.Absolute) > 0 && p.Actions == "absolute" {
-		at.fault("policy.absolute", "policy.actions is absolute: all numbers are", "set policy.actions, or leave it out")
+		at.fault("policy.absolute", "policy.actions is absolute: all numbers are",
+			"set policy.actions, or leave it out")
 	}
 	for _, n := range p.Absolute {
 		switch {
 		case n < 0:
 			at.fault("policy.absolute", fmt.Sprintf("number %d, and numbers are counted from 0", n), "")
 		case ends["action"][n]:
-			at.fault("policy.absolute", fmt.Sprintf("number %d is one of a rotation, which turns as a whole", n), "")
+			at.fault("policy.absolute", fmt.Sprintf("number %d is one of a rotation, which turns as a whole",
+				n), "")
 		}
 	}
 }

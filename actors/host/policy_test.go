@@ -27,6 +27,7 @@ type policyCase struct {
 		Tokens []int32
 		Views  []bool
 		Time   float64
+		Robot  int32
 		Step   int // of a scheduler's levels, in the place of a time
 		Pad    int
 	}
@@ -74,7 +75,7 @@ func openPolicy(t *testing.T, name string) *denoised {
 	for i, s := range want.Samples {
 		x := family.Encoded{From: mb.Cu[i], X0: g.floats(fmt.Sprintf("actions.%d", i)),
 			Noise: g.floats(fmt.Sprintf("noise.%d", i)), State: g.floats(fmt.Sprintf("state.%d", i)),
-			IDs: s.Tokens,
+			IDs: s.Tokens, Robot: s.Robot,
 			Pad: s.Pad, Grid: d.ChunkGrid(),
 			Level: &noise.Level{Alpha: float32(1 - s.Time), Sigma: float32(s.Time),
 				Time: float32(1000 * s.Time)}}
@@ -171,8 +172,11 @@ func (g *denoised) acts() {
 		_, v := g.forward(goldenBackends["cpu"](), tensor.F32, true)
 		got = nil
 		for i := range items {
-			for k := range items[i].X0 {
-				items[i].X0[k] -= v[i*len(items[i].X0)+k] / steps
+			d, n := g.m.Denoiser, len(items[i].X0)
+			d.Advance(items[i].X0, g.floats(fmt.Sprintf("start.%d", i)), v[i*n:(i+1)*n],
+				1-float64(step)/steps, 1.0/steps)
+			if step == steps-1 {
+				d.Finish(items[i].X0)
 			}
 			got = append(got, items[i].X0...)
 		}

@@ -114,7 +114,7 @@ func (a *Actor) Abilities() Abilities {
 	from, to := x.given()
 	return Abilities{State: x.Policy.State, Numbers: x.raw[0], Cameras: x.Policy.Cameras,
 		Size: x.Size, Chunk: to - from, Width: x.raw[1], Steps: x.D.Sight.Observed(),
-		Joins: !x.D.Once && x.D.Scheduler == nil && !x.motion.shifts()}
+		Joins: !x.D.Once && !x.D.Restart && x.D.Scheduler == nil && !x.motion.shifts()}
 }
 
 // given are the actions of a chunk that a policy gives, [from, to): those of steps before the present one
@@ -254,6 +254,10 @@ func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 	case a.x.D.Scheduler != nil:
 		return a.draw(p, items, asks)
 	}
+	start := make([][]float32, len(items))
+	for i := range items {
+		start[i] = slices.Clone(items[i].X0)
+	}
 	for step := range a.Steps {
 		t := 1 - float32(step)*by
 		for i := range items {
@@ -268,10 +272,11 @@ func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 			if j := asks[i].Join; j != nil {
 				j.guide(v[i*n:(i+1)*n], items[i].X0, a.x.D.Width(), float64(t))
 			}
-			for k := range n {
-				items[i].X0[k] -= by * v[i*n+k]
-			}
+			a.x.D.Advance(items[i].X0, start[i], v[i*n:(i+1)*n], float64(t), float64(by))
 		}
+	}
+	for i := range items {
+		a.x.D.Finish(items[i].X0)
 	}
 	return nil
 }

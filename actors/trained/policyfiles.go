@@ -34,7 +34,8 @@ const (
 )
 
 // normModes are lerobot's names of policy.normalize.
-var normModes = map[string]string{"quantiles": "QUANTILES", "min_max": "MIN_MAX", "mean_std": "MEAN_STD"}
+var normModes = map[string]string{"quantiles": "QUANTILES", "min_max": "MIN_MAX", "mean_std": "MEAN_STD",
+	"identity": "IDENTITY"}
 
 // policy writes a policy of a robot as lerobot keeps it, with the tokenizer of what it is told.
 func (e *Exporter) policy(dst string) error {
@@ -175,11 +176,16 @@ func (x *Robots) pipelines(dst string) error {
 		scaled()
 	}
 	if w.Step != "" {
-		before = append(before, step{Name: w.Step, Config: map[string]any{}},
-			step{Name: "tokenizer_processor",
-				Config: map[string]any{"max_length": cmp.Or(x.D.PromptMost, promptMost), "task_key": "task",
-					"padding_side": "right", "padding": w.Padding, "truncation": true,
-					"tokenizer_name": w.Tokenizer}})
+		before = append(before, step{Name: w.Step, Config: map[string]any{}})
+	}
+	if w.Tokenizer != "" {
+		before = append(before, step{Name: "tokenizer_processor",
+			Config: map[string]any{"max_length": cmp.Or(x.D.PromptMost, promptMost), "task_key": "task",
+				"padding_side": "right", "padding": w.Padding, "truncation": true,
+				"tokenizer_name": w.Tokenizer}})
+	}
+	for _, name := range w.Behind {
+		before = append(before, step{Name: name, Config: map[string]any{}})
 	}
 	if before = append(before, device); !w.Scaled {
 		scaled()

@@ -28,6 +28,7 @@ type Robots struct {
 	Policy configs.Policy
 	Scale  RobotScale
 	motion motion
+	robot  int32                // which of the model's robots it is that is asked about
 	raw    [2]int               // numbers of a state and of an action, as robots have them
 	stats  [2]format.RobotStats // of states and of actions
 	sets   []*robotSet          // of data.paths; nil for a policy's own folder
@@ -43,11 +44,15 @@ type Affine struct{ Mid, By []float64 }
 // least is what stands for a range or a deviation of 0, as in lerobot.
 const least = 1e-8
 
-// NewAffine is what brings numbers of some statistics to about 1: by "quantiles", "min_max" or "mean_std".
+// NewAffine is what brings numbers of some statistics to about 1: by "quantiles", "min_max" or "mean_std"; "identity"
+// leaves them.
 func NewAffine(s format.RobotStats, how string) (a Affine, err error) {
 	low, high := s.Q01, s.Q99
 	if how == "min_max" {
 		low, high = s.Min, s.Max
+	}
+	if how == "identity" {
+		return Affine{make([]float64, len(s.Mean)), slices.Repeat([]float64{1}, len(s.Mean))}, nil
 	}
 	if how != "mean_std" && (len(low) == 0 || len(high) != len(low)) {
 		return a, fmt.Errorf("the statistics have no %s", how)
@@ -104,11 +109,20 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 			"no data set: the numbers of a policy are scaled by its statistics",
 			"name the recordings")
 	}
+	if err := x.robots(cfg); err != nil {
+		return nil, err
+	}
 	var cameras []string
-	for _, p := range c.Data.Paths {
+	for i, p := range c.Data.Paths {
 		set, err := x.open(cfg, p.Path)
 		if err != nil {
 			return nil, err
+		}
+		switch {
+		case len(c.Policy.Robots) > 0:
+			set.robot = int32(c.Policy.Robots[i])
+		case d.Robots > 0:
+			set.robot = int32(i)
 		}
 		x.sets = append(x.sets, set)
 		for _, name := range set.cameras {
@@ -197,7 +211,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		}
 		looks = append(looks, Look{l.State, views})
 	}
-	scale := x.of(f.Set)
+	scale, robot := x.of(f.Set)
 	e, err := x.see(scale, f.Task, looks, x.changes())
 	if err != nil {
 		return nil, 0, err
@@ -226,7 +240,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 			e.X0[k*w+i] = float32(v)
 		}
 	}
-	e.Real = len(scale.Action.Mid)
+	e.Real, e.Robot = len(scale.Action.Mid), robot
 	if !x.Policy.Padding || x.D.Masked {
 		e.Pad, e.Lead = f.Pad, f.Lead
 	}
@@ -254,7 +268,11 @@ type Look struct {
 // that, in earlier ones. Where the model reads more of them the earliest stands for those that are missing,
 // as in lerobot at the beginning of an episode. Actions are left open.
 func (x *Robots) See(task string, looks ...Look) (*family.Encoded, error) {
-	return x.see(x.Scale, task, looks, false)
+	e, err := x.see(x.Scale, task, looks, false)
+	if err == nil {
+		e.Robot = x.robot
+	}
+	return e, err
 }
 
 // see is See of a robot whose numbers have a scale. Raw leaves views as planes [3 height width] from -1 to 1,
@@ -328,6 +346,11 @@ func (x *Robots) pixels(p *media.Image) []float32 {
 		w, h := max(1, int(float64(p.W)*by)), max(1, int(float64(p.H)*by))
 		small, whole := p.Resize(w, h, media.Bilinear), media.NewImage(wide, high)
 		clear(whole.Pix)
+		if x.D.Sight.Colours { // lerobot puts what is 0 to the model around it
+			for i := range whole.Pix {
+				whole.Pix[i] = byte(math.Round(255 * imageMean[i%3]))
+			}
+		}
 		left, top := (wide-w)/2, (high-h)/2
 		if x.D.Sight.Corner {
 			left, top = wide-w, high-h
@@ -344,7 +367,7 @@ func (x *Robots) pixels(p *media.Image) []float32 {
 // much of what is left from the top and from the left, or the middle where that is not at least 0.
 func (x *Robots) shown(planes []float32, camera int, top, left float64) []float32 {
 	planes = x.part(planes, top, left)
-	if x.D.Sight.Whole() {
+	if x.D.Sight.Whole() || x.D.Sight.Colours {
 		x.coloured(planes, camera)
 	}
 	return x.D.Sight.Cut(planes)

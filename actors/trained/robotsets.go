@@ -2,6 +2,7 @@ package trained
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
@@ -15,6 +16,32 @@ type robotSet struct {
 	stats   [2]format.RobotStats // of states and of actions
 	raw     [2]int               // numbers of a state and of an action, as robots have them
 	cameras []string
+	robot   int32 // which of the model's robots it is
+}
+
+// robots holds data sets to the robots that the model has weights for, and to what numbers it learns as they are.
+func (x *Robots) robots(cfg *configs.Config) error {
+	const key = "policy.embodiments"
+	given, sets := cfg.Run.Policy.Robots, len(cfg.Run.Data.Paths)
+	switch {
+	case x.D.Robots == 0 && len(given) > 0:
+		return cfg.Fault(key, "the model has weights of one kind for all robots", "leave it out")
+	case len(given) > 0 && len(given) != sets:
+		return cfg.Fault(key, fmt.Sprintf("%d robots, and data.paths has %d data sets", len(given), sets),
+			"name one for each")
+	case len(given) == 0 && x.D.Robots > 0 && sets > x.D.Robots:
+		return cfg.Fault("data.paths", fmt.Sprintf("%d data sets, and the model has weights for %d robots",
+			sets, x.D.Robots),
+			"say with policy.embodiments which are of one robot")
+	case len(given) > 0 && slices.Max(given) >= x.D.Robots:
+		return cfg.Fault(key, fmt.Sprintf("robot %d, and the model has weights for %d", slices.Max(given),
+			x.D.Robots), "")
+	case len(x.D.Squash) > 0 && cfg.Run.Policy.Normalize != "identity":
+		return cfg.Fault("policy.normalize", fmt.Sprintf("%s, and the model gives grippers from 0 to 1",
+			cfg.Run.Policy.Normalize),
+			"set identity, or model.overrides.action_form to auto")
+	}
+	return nil
 }
 
 // open reads a data set's statistics.
@@ -58,7 +85,9 @@ func (x *Robots) open(cfg *configs.Config, path string) (*robotSet, error) {
 }
 
 // as takes the numbers of a data set's robot for those of robots that are asked about.
-func (x *Robots) as(set *robotSet) { x.Scale, x.stats, x.raw = set.scale, set.stats, set.raw }
+func (x *Robots) as(set *robotSet) {
+	x.Scale, x.stats, x.raw, x.robot = set.scale, set.stats, set.raw, set.robot
+}
 
 // moved holds what a policy learns of actions to a data set's robot, and makes the statistics of it.
 func (x *Robots) moved(cfg *configs.Config, l format.Robots, set *robotSet) (err error) {
@@ -83,12 +112,12 @@ func (x *Robots) moved(cfg *configs.Config, l format.Robots, set *robotSet) (err
 	return nil
 }
 
-// of is the scale of the data set called name: the first one's for others, as those of data.valid are.
-func (x *Robots) of(name string) RobotScale {
+// of is the scale and the robot of the data set called name: the first one's for others, as those of data.valid are.
+func (x *Robots) of(name string) (RobotScale, int32) {
 	for _, s := range x.sets {
 		if s.name == name {
-			return s.scale
+			return s.scale, s.robot
 		}
 	}
-	return x.Scale
+	return x.Scale, x.robot
 }

@@ -13,7 +13,7 @@ func (x *Robots) words(cfg *configs.Config) error {
 	c := &cfg.Run
 	tok, conf, err := TokenizerAt(c.Data.Tokenizer, c.Model.Path)
 	if err != nil {
-		return cfg.Fault("data.tokenizer", err.Error(), "name the folder of PaliGemma's tokenizer")
+		return cfg.Fault("data.tokenizer", err.Error(), "name the folder of the model's tokenizer")
 	}
 	if err := cfg.CheckVocab(tok.VocabSize()); err != nil {
 		return err
@@ -31,9 +31,19 @@ func (x *Robots) told(task string, state []float64) ([]int32, error) {
 	if x.D.Prompt != nil {
 		prompt, most = x.D.Prompt(task), x.D.PromptMost
 	}
-	ids, err := x.Tok.TryEncode(prompt, false)
+	rows := x.D.Words.Rows
+	ids, err := x.Tok.TryEncode(prompt, rows > 0)
 	if err != nil {
 		return nil, err
+	}
+	if rows > 0 {
+		if n := len(ids); n > rows { // the end stays
+			ids = append(ids[:rows-1:rows-1], ids[n-1])
+		}
+		for len(ids) < rows {
+			ids = append(ids, x.D.Words.Pad)
+		}
+		return ids, nil
 	}
 	if x.Begin >= 0 {
 		ids = append([]int32{x.Begin}, ids...)

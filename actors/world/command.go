@@ -138,7 +138,7 @@ func (w *Command) Close() error {
 		return nil
 	}
 	_ = w.in.SetWriteDeadline(time.Now().Add(time.Second)) // a world that hears nothing is ended below
-	_, _ = w.in.WriteString("{\"close\": {}}\n")          // the same
+	_, _ = w.in.WriteString("{\"close\": {}}\n")           // the same
 	_ = w.in.Close()                                       // the same
 	ends := time.AfterFunc(time.Second, w.signal)
 	err := w.cmd.Wait()

@@ -100,7 +100,7 @@ func speak(how string) {
 		}
 		r := map[string]any{"task": c.Task, "state": c.State, "reward": c.Reward, "done": c.Done,
 			"success": c.Success,
-			"expert": c.Expert, "images": map[string]any{"top": map[string]any{"height": 1, "width": 2,
+			"expert":  c.Expert, "images": map[string]any{"top": map[string]any{"height": 1, "width": 2,
 				"pixels": c.Views[0].Pix[:6]}}}
 		if l.seed == 3 && l.steps == 3 {
 			misbehave(how, once, r)

@@ -6,7 +6,6 @@ lfactor serve FOLDER --port 8765, then with lerobot 0.4.4, tokenizers and openpi
 
 import json
 import pathlib
-import statistics
 import sys
 
 import numpy as np
@@ -16,21 +15,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 import policies_smolvla as smol
-
-MASK, STEP, INVERSE = (1 << 64) - 1, 0x9E3779B97F4A7C15, statistics.NormalDist().inv_cdf
-
-
-def mix(z):
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
-    return z ^ z >> 31
-
-
-def drawn(seed, *shape):
-    first = mix((seed + STEP) & MASK)
-    v = [INVERSE(((mix((first + e * STEP) & MASK) >> 11) + 0.5) / (1 << 53)) for e in range(int(np.prod(shape)))]
-    return torch.tensor(v, dtype=torch.float64).float().reshape(shape)
-
+from policy_noise import drawn
 
 folder, port = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 c = json.loads((folder / "config.json").read_text())

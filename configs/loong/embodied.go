@@ -16,15 +16,16 @@ var embodiedMarks = []string{"--trainer-type", "--dataset-format"}
 
 const groot = "GR00T, whose diffusion transformer reads taps of a vision-language model, is not there"
 
-// embodiedModels are LoongForge's policies: the published model that is one, or why there is none.
-var embodiedModels = []struct{ begins, name, why string }{
-	{"pi05", "pi/0.5", ""},
-	{"xvla", "", "X-VLA, a model of Florence-2 with soft prompts, is not there"},
-	{"gr00t", "", groot}, {"groot", "", groot},
-	{"fastwam", "", "FastWAM, which joins Wan 2.2 and an expert of actions, is not there"},
-	{"lingbot_va", "", "LingBot-VA, a causal video model with actions, is not there"},
-	{"dreamzero", "", "DreamZero, a causal video model with actions, is not there"},
-	{"cosmos3", "", "Cosmos3, two towers of Qwen3-VL with actions, is not there"},
+// embodiedModels are LoongForge's policies: the published model that is one with the length of its chunks, or why
+// there is none.
+var embodiedModels = []struct{ begins, name, chunk, why string }{
+	{"pi05", "pi/0.5", "50", ""},
+	{"xvla", "xvla/base", "30", ""},
+	{"gr00t", "", "", groot}, {"groot", "", "", groot},
+	{"fastwam", "", "", "FastWAM, which joins Wan 2.2 and an expert of actions, is not there"},
+	{"lingbot_va", "", "", "LingBot-VA, a causal video model with actions, is not there"},
+	{"dreamzero", "", "", "DreamZero, a causal video model with actions, is not there"},
+	{"cosmos3", "", "", "Cosmos3, two towers of Qwen3-VL with actions, is not there"},
 }
 
 // embodiedUsual are defaults of LoongForge's that are others here.
@@ -154,7 +155,7 @@ func (e *embodied) model() bool {
 			e.fail("model-name", m.why, "docs/policies.md says which policies there are")
 			return false
 		}
-		e.out = append(e.out, "--model-name", m.name, "--seq-length", "50")
+		e.out = append(e.out, "--model-name", m.name, "--seq-length", m.chunk)
 		return true
 	}
 	e.fail("model-name", fmt.Sprintf("%q is none of LoongForge's policies", name),

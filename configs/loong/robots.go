@@ -1,6 +1,7 @@
 package loong
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs/hydra"
@@ -40,8 +41,8 @@ func (l *Reader) policy(root *hydra.Node, p Policy) {
 			continue
 		}
 		for _, name := range n.Keys {
-			if key, kid := part+"."+name, n.Kids[name]; key != "model.model_type" {
-				l.policyKey(p, key, kid)
+			if key := part + "." + name; key != "model.model_type" {
+				l.policyKey(p, key, n.Kids[name])
 			}
 		}
 	}
@@ -51,12 +52,17 @@ func (l *Reader) policy(root *hydra.Node, p Policy) {
 func (l *Reader) policyKey(p Policy, key string, kid *hydra.Node) {
 	to, known := p.Keys[key]
 	switch {
+	case !known && kid.Kids != nil && slices.ContainsFunc(slices.Concat(source.SortedKeys(p.Keys),
+		source.SortedKeys(p.Only)), func(k string) bool { return strings.HasPrefix(k, key+".") }):
+		for _, name := range kid.Keys {
+			l.policyKey(p, key+"."+name, kid.Kids[name])
+		}
 	case p.Only[key] != nil:
 		(&vlm{l: l}).fixed(key, kid, p.Only[key])
 	case !known:
 		all := append(source.SortedKeys(p.Keys), source.SortedKeys(p.Only)...)
 		l.Sink.Fail(kid.O, key, "unknown key of a LoongForge policy file", source.DidYouMean(key, all))
-	case kid.Kids != nil:
+	case known && kid.Kids != nil:
 		l.Sink.Fail(kid.O, key, "a mapping, want a value", "")
 	case kid.Null():
 	case len(to) == 0:

@@ -72,7 +72,7 @@ func (s RobotSet) seen() reflect.Type {
 	for i, c := range s.Cameras {
 		fields = append(fields, reflect.StructField{Name: fmt.Sprintf("Camera%d", i),
 			Type: reflect.TypeFor[robotImage](),
-			Tag: reflect.StructTag(fmt.Sprintf("parquet:%q", c.Column))})
+			Tag:  reflect.StructTag(fmt.Sprintf("parquet:%q", c.Column))})
 	}
 	return reflect.StructOf(fields)
 }
@@ -171,7 +171,7 @@ func (x *robotWriter) episode(e RobotEpisode) error {
 				len(f.Images), len(x.set.Cameras))
 		}
 		r := robotRow{State: f.State, Action: f.Action, Timestamp: float32(float64(i) / x.set.FPS),
-			Frame: int64(i),
+			Frame:   int64(i),
 			Episode: k, Index: int64(len(x.states)), Task: int64(task)}
 		if err := x.w.Write(x.set.row(x.row, r, f)); err != nil {
 			return err
@@ -199,10 +199,10 @@ func (x *robotWriter) meta() error {
 	}
 	info := map[string]any{"codebase_version": "v3.0", "robot_type": "drawn",
 		"total_episodes": len(x.places),
-		"total_frames": len(x.states), "total_tasks": len(x.tasks), "chunks_size": 1000,
-			"data_files_size_in_mb": 100,
+		"total_frames":   len(x.states), "total_tasks": len(x.tasks), "chunks_size": 1000,
+		"data_files_size_in_mb":  100,
 		"video_files_size_in_mb": 200, "fps": x.set.FPS,
-			"splits": map[string]string{"train": fmt.Sprintf("0:%d",
+		"splits": map[string]string{"train": fmt.Sprintf("0:%d",
 			len(x.places))}, "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
 		"video_path": nil, "features": features}
 	if err := x.json("info.json", info); err != nil {

@@ -101,6 +101,12 @@ type Denoiser struct {
 	// for all
 	Scheduler       noise.Scheduler
 	Steps, Executed int
+	// robots that a policy has weights of their own for, 0 for a policy of one kind
+	Robots int
+	// a policy that says what the actions are, and not where they lie: each step begins again from the noise that
+	// the first one began with. Squash are numbers of an action that are read as 0 and given by a logistic function
+	Restart bool
+	Squash  []int
 	// rows of latents have places behind those of their captions, on each axis
 	Behind bool
 	// the model is told of a time what Feature makes of it, FeatureWidth numbers, in the place of sinusoids

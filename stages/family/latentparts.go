@@ -35,6 +35,16 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 	if d.Sight != nil {
 		p.views(in, s, floats("view", d.Sight.Rows(s), d.Sight.Pixels), out)
 	}
+	if d.Words.Rows > 0 {
+		p.words(in, s, floats("there", Levels(s)*d.Sight.Views), out)
+	}
+	if d.Robots > 0 {
+		robots := tensor.Make(tensor.I32, Levels(s))
+		for g, x := range p.items(in) {
+			robots.I32()[g] = x.Robot
+		}
+		out["dif.robot"] = robots
+	}
 	if d.Sight != nil && d.Sight.State > 0 {
 		p.states(in, s, floats("state", Levels(s), d.Sight.State), out)
 	}
@@ -179,6 +189,28 @@ func (p latents) states(in *Inputs, s block.Shape, states []float32, out map[str
 	out["dif.learnt.cu"] = tensor.Of(tensor.I32, borders, len(borders))
 }
 
+// words lays tokens of tasks out, those of padding by themselves, and marks the views that are there.
+func (p latents) words(in *Inputs, s block.Shape, there []float32, out map[string]*tensor.Tensor) {
+	rows := p.d.Words.Rows
+	words, pads := tensor.Make(tensor.I32, Levels(s)*rows), tensor.Make(tensor.I32, Levels(s)*rows)
+	for i := range words.I32() {
+		words.I32()[i], pads.I32()[i] = -1, p.d.Words.Pad
+	}
+	for g, x := range p.items(in) {
+		for k, id := range x.IDs {
+			if id != p.d.Words.Pad {
+				words.I32()[g*rows+k], pads.I32()[g*rows+k] = id, -1
+			}
+		}
+		for k, v := range x.Views {
+			if v != nil {
+				there[g*p.d.Sight.Views+k] = 1
+			}
+		}
+	}
+	out["dif.words"], out["dif.pads"] = words, pads
+}
+
 // look lists the rows of features and of tokens that a sample of a level reads, and counts its tokens; it
 // returns how many rows there are.
 func (p latents) look(x *Encoded, level int, takes *[]int32, tokens *int, s block.Shape) int {
@@ -204,4 +236,15 @@ func Moves(data string) bool {
 		return true
 	}
 	return false
+}
+
+// Padded are the states of a caption with as many rows of zeros as it is short of TextRows; those beyond
+// are cut.
+func (d *Denoiser) Padded(states []float32) []float32 {
+	if d.TextRows == 0 {
+		return states
+	}
+	out := make([]float32, d.TextRows*d.Texts)
+	copy(out, states)
+	return out
 }

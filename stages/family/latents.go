@@ -30,6 +30,7 @@ type Encoded struct {
 	Image []float32   // [ImageRows Images], features of the image that the clip begins with
 	Views [][]float32 // [Patches Pixels] of each view, nil for one that is missing
 	State []float32   // [State] of the robot, where the model reads numbers
+	Robot int32       // which of the robots it is that the model has weights for
 	Real  int         // numbers of an action that count in the loss; 0 for the denoiser's
 	Pad   int         // rows at the end that are not learnt
 	Lead  int         // rows at the beginning that are not
@@ -190,6 +191,13 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 				len(x.State), x.Grid, d.Sight.State, d.ChunkGrid())
 		case d.Sight != nil && d.Sight.Whole() && slices.ContainsFunc(x.Views, missing):
 			return fmt.Errorf("sample %d lacks a view, and the model reads all of them", i+1)
+		case x.Robot < 0 || int(x.Robot) >= max(1, d.Robots):
+			return fmt.Errorf("sample %d is of robot %d, and the model knows %d", i+1, x.Robot, max(1,
+				d.Robots))
+		case d.Words.Rows > 0 && (len(x.IDs) != d.Words.Rows || len(x.State) != d.Sight.State):
+			return fmt.Errorf("sample %d has %d tokens and a state of %d numbers, want %d and %d", i+1,
+				len(x.IDs),
+				len(x.State), d.Words.Rows, d.Sight.State)
 		case min(x.Pad, x.Lead) < 0 || x.Pad+x.Lead > 0 && x.Pad+x.Lead >= x.Grid[0]*x.Grid[1]*x.Grid[2]:
 			return fmt.Errorf("sample %d has %d rows of %v that are not learnt", i+1, x.Pad+x.Lead, x.Grid)
 		case x.Clean < 0 || x.Clean >= x.Grid[0] && x.Clean > 0 || x.Clean > 0 && d.Process.First == 0:
@@ -486,15 +494,4 @@ func (d *Denoiser) each(shape [4]int, f func(token, latent int)) {
 			}
 		}
 	}
-}
-
-// Padded are the states of a caption with as many rows of zeros as it is short of TextRows; those beyond
-// are cut.
-func (d *Denoiser) Padded(states []float32) []float32 {
-	if d.TextRows == 0 {
-		return states
-	}
-	out := make([]float32, d.TextRows*d.Texts)
-	copy(out, states)
-	return out
 }

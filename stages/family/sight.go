@@ -23,6 +23,8 @@ type Sight struct {
 	// the middle
 	Fold   int
 	Corner bool
+	// Colours says that pixels are read as ImageNet's are, with its mean and its deviation of each colour
+	Colours bool
 	// Token gives a state a row of its own, which reads the captions and is read by the actions: it lies
 	// between both
 	Token bool
@@ -94,8 +96,13 @@ func (v *Sight) Cut(pixels []float32) []float32 {
 }
 
 // Words is what lerobot's pipelines make a prompt by: the step that makes one of a task, by its registered name,
-// and the tokenizer, by its name at the hub and how it pads. Scaled says that the step reads the scaled state.
+// "" for none, and the tokenizer, by its name at the hub and how it pads. Scaled says that the step reads the scaled
+// state, and Behind are the steps behind the tokenizer's. Prompts of a model that reads Rows tokens always, with
+// those of padding, which do not learn, have the tokenizer's own beginning and end.
 type Words struct {
 	Step, Tokenizer, Padding string
 	Scaled                   bool
+	Behind                   []string
+	Rows                     int
+	Pad                      int32
 }

@@ -134,7 +134,7 @@ func (w *reachWorld) Close() error { return nil }
 
 func (w *reachWorld) scene() world.Scene {
 	s := world.Scene{Task: w.task(), State: w.state(), Views: []*media.Image{nil}, Expert: w.teach(),
-		Done: w.done(),
+		Done:    w.done(),
 		Success: w.done()}
 	if !w.covered {
 		s.Views[0] = w.see()
@@ -154,7 +154,7 @@ func taught(n int, seed uint64) (all []format.RobotEpisode) {
 		for range reachMost {
 			a := w.teach()
 			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{w.see().PNG()},
-				State: narrow32(w.state()),
+				State:  narrow32(w.state()),
 				Action: narrow32(a)})
 			if far(w.hand, w.disc) < reachNear/4 {
 				break

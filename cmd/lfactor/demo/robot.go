@@ -149,8 +149,10 @@ const (
 func attempts(ctx context.Context, p world.Policy, seed uint64, covered bool) (*world.Result, error) {
 	return world.Roll(ctx, p, world.Rolling{Episodes: 100, Worlds: 100, Seed: seed, Executed: reachUsed,
 		Most: reachMost,
-		Keep: true, Make: func(context.Context) (world.World, error) { return &reachWorld{covered: covered},
-			nil }})
+		Keep: true, Make: func(context.Context) (world.World, error) {
+			return &reachWorld{covered: covered},
+				nil
+		}})
 }
 
 // usual is a hand that does what was done on average.
@@ -271,7 +273,7 @@ func robotVerdict(ctx context.Context, dir string, steps int, first, last tried,
 		100*last.seen.Interval.Low, 100*last.seen.Interval.High, 100*last.covered.Rate, 100*blind.Rate)
 	fmt.Fprintf(show.out, "before 100 corrected rollouts the same tables: %.0f %%\n", 100*first.seen.Rate)
 	show.result = map[string]any{"steps": steps, "reached": last.seen.Rate,
-		"reached_before": first.seen.Rate,
+		"reached_before":  first.seen.Rate,
 		"reached_covered": last.covered.Rate, "reached_without": blind.Rate,
 		"seconds": time.Since(began).Seconds(), "files": left}
 	fmt.Fprintf(show.out, "attempts %s · metrics %s · export %s, for lerobot\n", page, left["metrics"],

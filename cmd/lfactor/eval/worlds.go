@@ -69,7 +69,7 @@ func readWorlds(file string, mine, rest []string) (a asking, asked bool, err err
 	if file != "" || len(rest) > 0 {
 		return a, true, exit.Usagef("eval: rollouts read no run file: leave %s out",
 			strings.Join(append([]string{file},
-			rest...), " "))
+				rest...), " "))
 	}
 	number := func(flag string, usual, least int) int {
 		v, ok := a.of[flag]

@@ -85,7 +85,7 @@ func trainedSmall(t *testing.T) string {
 	require.NoError(t, os.WriteFile(in("act.yaml"), []byte(small), 0o644))
 	text := fmt.Sprintf("model: {file: %q}\ndata: {paths: [%q], seq_len: 4, split: [1, 0, 0]}\npolicy: {normalize: mean_std}\n"+
 		"train: {steps: 1, global_batch: 2}\nlog: {dir: %q}\ncheckpoint: {dir: %q, interval: 1}\n",
-			in("act.yaml"), in("set"),
+		in("act.yaml"), in("set"),
 		in("log"), in("saved"))
 	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text)})
 	require.NoError(t, err)

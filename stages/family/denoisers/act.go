@@ -32,7 +32,8 @@ var actPart = configs.Declare("act", configs.Rules[actKeys]{Check: func(m config
 			o.Chunk*keys.Of(m).In), "take fewer")
 	}
 	if m.Hidden%4 != 0 {
-		at("hidden_size", fmt.Sprintf("%d is no multiple of 4: places have sines and cosines on two axes", m.Hidden),
+		at("hidden_size", fmt.Sprintf("%d is no multiple of 4: places have sines and cosines on two axes",
+			m.Hidden),
 			"")
 	}
 }})
@@ -41,15 +42,18 @@ var actPart = configs.Declare("act", configs.Rules[actKeys]{Check: func(m config
 // trained as the decoder of a variational autoencoder.
 var _ = family.Register(family.Family{ModelType: "act", Paper: "2304.13705",
 	HF: hf.Family{Class: "act", Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "state_size", "view_height", "view_width",
+		Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "state_size", "view_height",
+			"view_width",
 			"backbone_width", "decoder_layers", "vae_layers", "latent_size", "divergence_weight"},
 		Usual: map[string]string{"latent_patch": "[1, 1, 1]"},
-		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "hidden_size": "512", "num_hidden_layers": "4", "num_attention_heads": "8",
+		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "hidden_size": "512",
+			"num_hidden_layers": "4", "num_attention_heads": "8",
 			"intermediate_size": "3200", "chunk_size": "100"},
 		Alias: map[string]string{"dim_model": "hidden_size", "n_encoder_layers": "num_hidden_layers",
 			"n_heads": "num_attention_heads", "dim_feedforward": "intermediate_size",
-			"n_decoder_layers": "decoder_layers", "n_vae_encoder_layers": "vae_layers", "latent_dim": "latent_size",
-			"kl_weight": "divergence_weight"},
+			"n_decoder_layers": "decoder_layers", "n_vae_encoder_layers": "vae_layers",
+			"latent_dim": "latent_size",
+			"kl_weight":  "divergence_weight"},
 		Only: map[string]string{"n_obs_steps": "1", "vision_backbone": `"resnet18"`, "pre_norm": "false",
 			"use_vae": "true", "feedforward_activation": `"relu"`, "replace_final_stride_with_dilation": "false"},
 		Idle: lerobotIdle, Dropouts: []string{"dropout"}, Omit: []string{"latent_patch"}, Prepare: viewed,
@@ -87,7 +91,8 @@ func newACT(c configs.Model) *act {
 	d.Once, d.Ahead = true, 2
 	p := policyPart.Of(c)
 	d.Learns = func(p *family.Process) {
-		p.Loss, p.Times, p.Levels = kernels.AbsoluteLoss, noise.Times{Kind: "uniform"}, noise.Flow{Shift: 1, Times: 1}
+		p.Loss, p.Times, p.Levels = kernels.AbsoluteLoss, noise.Times{Kind: "uniform"}, noise.Flow{Shift: 1,
+			Times: 1}
 		p.Target, _ = noise.Lookup("sample") // it is one of the package's own
 	}
 	return &act{c: c, o: actPart.Of(c), p: p, d: d, n: &resnet{name: "model.backbone.", stem: p.Stem, d: d,
@@ -116,11 +121,13 @@ func (a *act) model() *family.Model {
 	m.Add(family.Block{Name: "model.encoder", Takes: []string{"map", "moments"},
 		Gives: []string{"tokens", "places", "query"}, Weight: 0.1, Record: a.embed})
 	for i := range a.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("model.encoder.layers.%d", i), Takes: []string{"tokens", "places"},
+		m.Add(family.Block{Name: fmt.Sprintf("model.encoder.layers.%d", i), Takes: []string{"tokens",
+			"places"},
 			Gives: []string{"tokens"}, Recompute: true, Weight: 1,
 			Record: func(r *block.Rec, env map[string]*grad.Value) {
 				borders := a.borders(r, "act.tokens", a.tokens())
-				env["tokens"] = a.layer(r, fmt.Sprintf("model.encoder.layers.%d", i), env["tokens"], env["places"],
+				env["tokens"] = a.layer(r, fmt.Sprintf("model.encoder.layers.%d", i), env["tokens"],
+					env["places"],
 					borders)
 			}})
 	}
@@ -133,41 +140,20 @@ func (a *act) model() *family.Model {
 		}
 		m.Add(b)
 	}
-	m.Add(family.Block{Name: "model.action_head", Takes: []string{"x", "moments"}, Weight: 0.1, Record: a.head})
+	m.Add(family.Block{Name: "model.action_head", Takes: []string{"x", "moments"}, Weight: 0.1,
+		Record: a.head})
 	return m
 }
 
 // borders are those of sequences of n rows, one a sample.
 func (a *act) borders(r *block.Rec, name string, n int) *grad.Value {
-	out := make([]int32, family.Levels(r.Shape)+1)
-	for i := range out {
-		out[i] = int32(i * n)
-	}
-	return r.T.ConstI32(name, out)
+	return borders(r, name, n)
 }
 
 // rows take runs of rows of tables that lie behind each other, for each sample: of tables [n_i d] of which
 // each sample has own rows, or shares those of a table with one sample's rows.
 func (a *act) rows(r *block.Rec, name string, parts ...part32) *grad.Value {
-	var out []int32
-	for s := range family.Levels(r.Shape) {
-		base := 0
-		for _, p := range parts {
-			at := base
-			if !p.shared {
-				at += s * p.n
-			}
-			for range max(1, p.times) {
-				for k := range p.n {
-					out = append(out, int32(at+k))
-				}
-			}
-			if base += p.n; !p.shared {
-				base += (family.Levels(r.Shape) - 1) * p.n
-			}
-		}
-	}
-	return r.T.ConstI32(name, out)
+	return r.T.ConstI32(name, each(family.Levels(r.Shape), parts...))
 }
 
 // part32 is the rows of a table that a sample has.
@@ -182,14 +168,16 @@ type part32 struct {
 func (a *act) demonstrated(r *block.Rec, env map[string]*grad.Value) {
 	t, n, levels, whole := r.T, a.c.Hidden, family.Levels(r.Shape), block.LinearOpts{Bias: true, Rep: true}
 	if r.Logits {
-		env["moments"] = t.Cast(t.ConstOf("act.none", make([]float32, levels*2*a.o.Latent), levels, 2*a.o.Latent))
+		env["moments"] = t.Cast(t.ConstOf("act.none", make([]float32, levels*2*a.o.Latent), levels,
+			2*a.o.Latent))
 		return
 	}
 	const name = "model.vae_encoder"
 	first := t.Param(name+"_cls_embed.weight", []int{1, n}, -1, 1, true)
 	state := r.Linear(name+"_robot_state_input_proj", t.Cast(a.d.State(r)), n, a.p.State, whole)
 	actions := r.Linear(name+"_action_input_proj", t.Cast(a.d.Clean(r)), n, a.d.Width(), whole)
-	x := t.Take(t.Concat(0, first, state, actions), a.rows(r, "act.seen", part32{n: 1, shared: true}, part32{n: 1},
+	x := t.Take(t.Concat(0, first, state, actions), a.rows(r, "act.seen", part32{n: 1, shared: true},
+		part32{n: 1},
 		part32{n: a.p.Chunk}))
 	end := t.Still()
 	table := t.Param(name+"_pos_enc", []int{a.p.Chunk + 2, n}, -1, 1, false)
@@ -202,7 +190,8 @@ func (a *act) demonstrated(r *block.Rec, env map[string]*grad.Value) {
 	for i := range at {
 		at[i] = int32(i * (a.p.Chunk + 2))
 	}
-	env["moments"] = r.Linear(name+"_latent_output_proj", t.Take(x, t.ConstI32("act.first", at)), 2*a.o.Latent, n,
+	env["moments"] = r.Linear(name+"_latent_output_proj", t.Take(x, t.ConstI32("act.first", at)),
+		2*a.o.Latent, n,
 		whole)
 }
 
@@ -270,7 +259,8 @@ func (a *act) attend(r *block.Rec, name string, q, k, v, cuQ, cuK *grad.Value) *
 func (a *act) fed(r *block.Rec, name, norm string, x *grad.Value) *grad.Value {
 	t, n := r.T, a.c.Hidden
 	h := t.Act(r.Linear(name+".linear1", x, a.c.Intermediate, n, block.LinearOpts{Bias: true}), kernels.ReLU)
-	h = t.Place("", r.Linear(name+".linear2", h, n, a.c.Intermediate, block.LinearOpts{Bias: true, Row: true}))
+	h = t.Place("", r.Linear(name+".linear2", h, n, a.c.Intermediate, block.LinearOpts{Bias: true,
+		Row: true}))
 	return r.LayerNorm(name+norm, t.Add(x, h), n, actEps)
 }
 
@@ -303,14 +293,16 @@ func (a *act) decode(r *block.Rec, i int, env map[string]*grad.Value) {
 func (a *act) head(r *block.Rec, env map[string]*grad.Value) {
 	t, n, levels := r.T, a.c.Hidden, family.Levels(r.Shape)
 	x := r.LayerNorm("model.decoder.norm", env["x"], n, actEps)
-	a.d.Predicted(r, env, r.Linear("model.action_head", x, a.d.Width(), n, block.LinearOpts{Bias: true, Rep: true}))
+	a.d.Predicted(r, env, r.Linear("model.action_head", x, a.d.Width(), n, block.LinearOpts{Bias: true,
+		Rep: true}))
 	if r.Logits {
 		return
 	}
 	weight := t.View(t.Columns(t.View(a.d.RowWeights(r), levels, a.p.Chunk), 0, 1), levels)
 	weight = t.Scale(weight, a.o.KL*float64(a.p.Chunk))
 	zero := t.ConstOf("act.normal", make([]float32, levels*a.o.Latent), levels, a.o.Latent)
-	mean, logVariance := t.Columns(env["moments"], 0, a.o.Latent), t.Columns(env["moments"], a.o.Latent, a.o.Latent)
+	mean, logVariance := t.Columns(env["moments"], 0, a.o.Latent), t.Columns(env["moments"], a.o.Latent,
+		a.o.Latent)
 	t.Loss(t.PointLoss(mean, zero, t.Scale(weight, 0.5), nil, kernels.SquaredLoss, 0))
 	t.Loss(t.PointLoss(logVariance, zero, weight, nil, kernels.VarianceLoss, 0))
 }

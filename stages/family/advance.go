@@ -1,0 +1,52 @@
+package family
+
+import (
+	"math"
+
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// Advance takes a policy's noisy actions x from time t to t - by, of what it said of them: in a step of Euler, or, of a
+// policy that says what the actions are, to a mix of these with the noise that the first step began with. Time 1 is
+// noise.
+func (d *Denoiser) Advance(x, start, said []float32, t, by float64) {
+	rest := float32(max(0, t-by))
+	if t-by < 1e-6 {
+		rest = 0
+	}
+	for i := range x {
+		if d.Restart {
+			x[i] = rest*start[i] + (1-rest)*said[i]
+		} else {
+			x[i] -= float32(by) * said[i]
+		}
+	}
+}
+
+// Finish ends what steps gave: some numbers of an action are squashed to lie from 0 to 1.
+func (d *Denoiser) Finish(x []float32) {
+	for at := 0; at < len(x); at += d.Width() {
+		for _, k := range d.Squash {
+			x[at+k] = float32(1 / (1 + math.Exp(-float64(x[at+k]))))
+		}
+	}
+}
+
+// Robot is which robot each level's sample is of, [levels].
+func (d *Denoiser) Robot(r *block.Rec) *grad.Value {
+	return r.T.Data("dif.robot", tensor.I32, Levels(r.Shape))
+}
+
+// WordIDs are the tokens of tasks, [levels·Words.Rows], -1 for padding; the second are those of padding, -1 for words.
+func (d *Denoiser) WordIDs(r *block.Rec) (words, pads *grad.Value) {
+	n := Levels(r.Shape) * d.Words.Rows
+	return r.T.Data("dif.words", tensor.I32, n), r.T.Data("dif.pads", tensor.I32, n)
+}
+
+// There is 1 for each view that is there and 0 for one that is missing, [levels·Views 1] in float32.
+func (d *Denoiser) There(r *block.Rec) *grad.Value {
+	n := Levels(r.Shape) * d.Sight.Views
+	return r.T.View(r.T.Data("dif.there", tensor.F32, n), n, 1)
+}
