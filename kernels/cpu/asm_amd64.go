@@ -14,6 +14,36 @@ func tileZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float3
 //go:noescape
 func tileRowsZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 
+// few2Z multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func few2Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// few4Z multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func few4Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// few6Z multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func few6Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// few8Z multiplies one tile of 8 rows, see isa.
+//
+//go:noescape
+func few8Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// few10Z multiplies one tile of 10 rows, see isa.
+//
+//go:noescape
+func few10Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// few12Z multiplies one tile of 12 rows, see isa.
+//
+//go:noescape
+func few12Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
 // transposeZ writes the columns of 16 rows, see isa.
 //
 //go:noescape
@@ -388,6 +418,21 @@ func tileY(a []float32, aStep int, aNext int, b []float32, bStep int, c []float3
 //
 //go:noescape
 func tileRowsY(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
+
+// few2Y multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func few2Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// few4Y multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func few4Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// few6Y multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func few6Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
 // transposeY writes the columns of 16 rows, see isa.
 //

@@ -322,6 +322,10 @@ func (w *worker) product(c []float32, ldc, m, n, k int, x operand, y columns, ac
 		a = 1
 	}
 	mr, nr := w.k.mr, w.k.nr
+	if m <= fewMost && w.k.few != nil && x.row == 1 && x.step == mr && y.step == nr && mr*nr*k < callMax {
+		w.fewRows(c, ldc, m, n, k, x, y, a)
+		return
+	}
 	atOnce := max(1, callMax/(mr*nr*max(k, 1)))
 	for j := 0; j < n; j += nr {
 		yj := y.v[j/nr*y.next:]

@@ -26,6 +26,9 @@ type isa struct {
 	// to add into c.
 	tile, tileRows func(a []float32, aStep, aNext int, b []float32, bStep int, c []float32, ldc, cNext int,
 		k, n, acc int)
+	// few are tiles of 2, 4 … mr rows of packed operands, the i-th of 2·(i+1), which ask for what lies far
+	// elements from b on, farStep bytes further at each of the k steps; nil at levels that have none.
+	few []func(a []float32, aStep int, b []float32, bStep int, c []float32, ldc, k, acc, far, farStep int)
 	// convTile computes tiles of a convolution, and convPairs of one in bfloat16; sumTile and sumPairs those
 	// of the gradient of its weights. nil at levels that have none; convPairs and sumPairs also where pairs
 	// are not multiplied faster than float32s.
@@ -88,7 +91,8 @@ type isa struct {
 	butterfly func(a, b, c, d []float32, signs *[4]float32, by float32)
 	// runMaxes are absMax of runs of sixteen of x, and runs is each x sixteen times.
 	runMaxes, runs func(y, x []float32)
-	exp            func(y, x []float32, scale, shift, c float32) float32 // y = c·exp(x·scale + shift), and Σ y
+	exp            func(y, x []float32, scale, shift,
+		c float32) float32 // y = c·exp(x·scale + shift), and Σ y
 	// soft is y = 2^(x·scale - most) with most = max(top, x·scale), and Σ y. softGrad is p = 2^(s·scale -
 	// lse) and ds = (dp - delta)·p·factor. The others round to bfloat16, for products of it.
 	soft     func(y, x []float32, scale, top float32) (most, sum float32)

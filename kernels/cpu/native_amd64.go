@@ -54,8 +54,15 @@ func native() []*isa {
 	return append(l, &avx2)
 }
 
+type fewTile = func(a []float32, aStep int, b []float32, bStep int, c []float32, ldc, k, acc, far, farStep int)
+
+var (
+	fewZ = []fewTile{few2Z, few4Z, few6Z, few8Z, few10Z, few12Z}
+	fewY = []fewTile{few2Y, few4Y, few6Y}
+)
+
 var avx512 = isa{
-	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, transpose: transposeZ, spread: spreadZ, rowTimes: rowTimesZ,
+	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, few: fewZ, transpose: transposeZ, spread: spreadZ, rowTimes: rowTimesZ,
 	dot: dotZ, dot3: dot3Z, axpy: axpyZ, mulAcc: mulAccZ, add: addZ, mul: mulZ, scale: scaleZ,
 	shift: shiftZ, gate: gateZ, gelu: geluZ, geluBwd: geluBwdZ, gateBwd: gateBwdZ, swiglu: swigluZ, swigluBwd: swigluBwdZ, norm: normZ, normDX: normDXZ, sum: sumZ, centred: centredZ, layer: layerZ, max: maxZ, exp: expZ, soft: softZ, softPast: softPastZ, softGrad: softGradZ,
 	rope: ropeZ, ropePairs: wholePairs(ropePairsZ, 8),
@@ -119,7 +126,7 @@ var avx512half = func() isa {
 }()
 
 var avx2 = isa{
-	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, transpose: transposeY, spread: spreadY, rowTimes: rowTimesY,
+	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, few: fewY, transpose: transposeY, spread: spreadY, rowTimes: rowTimesY,
 	dot: dotY, dot3: dot3Y, axpy: axpyY, mulAcc: mulAccY, add: addY, mul: mulY, scale: scaleY,
 	shift: shiftY, gate: gateY, gelu: geluY, geluBwd: geluBwdY, gateBwd: gateBwdY, swiglu: swigluY, swigluBwd: swigluBwdY, norm: normY, normDX: normDXY, sum: sumY, centred: centredY, layer: layerY, max: maxY, exp: expY, soft: softY, softPast: softY, softGrad: softGradY,
 	rope: ropeY, ropePairs: wholePairs(ropePairsY, 4),

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -14,14 +16,39 @@ const tileArgs = "(a []float32, aStep, aNext int, b []float32, bStep int, c []fl
 func (e *emitter) tiles() {
 	e.tile("tile", false)
 	e.tile("tileRows", true)
+	for rows := 2; rows <= e.tileHeight(); rows += 2 {
+		e.few(rows)
+	}
+}
+
+// tileHeight is the rows of the whole tile.
+func (e *emitter) tileHeight() int {
+	if e.wide {
+		return 12
+	}
+	return 6
+}
+
+// few writes a micro-kernel of few rows for products whose right side comes from memory: while it computes, it
+// asks for a part of the panel that follows.
+func (e *emitter) few(mr int) {
+	e.begin(fmt.Sprintf("few%d", mr), "func(a []float32, aStep int, b []float32, bStep int, c []float32, "+
+		"ldc, k, acc, far, farStep int)", fmt.Sprintf("multiplies one tile of %d rows, see isa.", mr))
+	aCur, cCur := base("a"), base("c")
+	aStep, bStep := bytesOf("aStep"), bytesOf("bStep")
+	acc := e.accumulators(mr, cCur)
+	t := &tileLoop{e: e, mr: mr, acc: acc, aStep: aStep, b: base("b"), bStep: bStep, far: bytesOf("far"),
+		farStep: count4("farStep")}
+	ADDQ(t.b, t.far)
+	t.start(aCur)
+	t.run()
+	e.storeTile(acc, cCur)
+	e.end()
 }
 
 // tile writes one micro-kernel; rows tells whether a is read along rows.
 func (e *emitter) tile(name string, rows bool) {
-	mr := 6
-	if e.wide {
-		mr = 12
-	}
+	mr := e.tileHeight()
 	e.begin(name, "func"+tileArgs, "multiplies a row of tiles, see isa.")
 	n, aCur, cCur := count4("n"), base("a"), base("c")
 	aStep, bStep := bytesOf("aStep"), bytesOf("bStep")
@@ -79,6 +106,8 @@ type tileLoop struct {
 	b, bStep   reg.GPVirtual
 	bv         [2]vec
 	farA, farB reg.GPVirtual // 64 steps, how far ahead operands are asked for
+
+	far, farStep reg.GPVirtual // of few rows: what is asked for beside them, and bytes that it moves on a step
 }
 
 // start makes the pointers into a. One pointer reaches three rows by its addressing mode, so a tile
@@ -142,8 +171,13 @@ func (t *tileLoop) step(u int) {
 	if e.wide {
 		PREFETCHT0(Mem{Base: t.b, Index: t.farB, Scale: 1, Disp: 64})
 	}
+	if t.far != nil {
+		PREFETCHT1(Mem{Base: t.far})
+		PREFETCHT1(Mem{Base: t.far, Disp: 64})
+		ADDQ(t.farStep, t.far)
+	}
 	ADDQ(t.bStep, t.b)
-	if !t.rows {
+	if !t.rows && t.far == nil {
 		PREFETCHT0(Mem{Base: t.a[0], Index: t.farA, Scale: 1})
 	}
 	for i := range t.mr {
