@@ -41,8 +41,8 @@ type Kind uint8
 // The messages of the protocols in actors/core. Fields that a kind uses are listed behind it.
 const (
 	Started Kind = iota // from the driver, first; Step is how often the actor has ended before
-	// from the driver: a watched actor From has ended for the Step-th time; Text says why; Member is 1 when it
-	// is known that no other takes its place
+	// from the driver: a watched actor From has ended for the Step-th time; Text says why; Member is 1 when
+	// it is known that no other takes its place
 	Down
 	Done // from the driver: a job ended; Job, Out, Values, Err
 	Tick // a timer; Step is its tag
@@ -57,8 +57,8 @@ const (
 	Credit // rank → rank: Values: so many more messages may come on the edge Comm
 	Closed // rank → coordinator: Step ended; Values
 	Load   // rank → loader: send the batches of Step
-	// coordinator → rank: write the part that Member has of Step's state, which is the rank's own, or that of one
-	// that is gone for good: what the rank holds itself (Segment FromMember), or its copy (FromCopy)
+	// coordinator → rank: write the part that Member has of Step's state, which is the rank's own, or that
+	// of one that is gone for good: what the rank holds itself (Segment FromMember), or its copy (FromCopy)
 	Save
 	Queued // rank → coordinator: the state is copied, training may go on
 	// rank → coordinator: Member's part of the state is on disk; Text is what the manifest says of it

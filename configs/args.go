@@ -86,6 +86,7 @@ func (l *loader) readArgs(args []string) {
 	l.recomputeFlag()
 	l.sharding()
 	l.lowRecipe()
+	l.qkClip()
 	l.moveFlag()
 	if len(l.conversation) > 0 { // stands beside --chat-template empty, wherever that is
 		l.add(setting{table().byName["data.template"],

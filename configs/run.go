@@ -300,6 +300,7 @@ type Optimizer struct {
 	MuonSteps    int      `key:"muon_steps" default:"5" min:"1" max:"100" class:"free" flag:"muon-num-ns-steps" doc:"Steps of Muon's iteration of Newton and Schulz."`
 	MuonScale    string   `key:"muon_scale" default:"match_rms" oneof:"match_rms|spectral" class:"fixed" doc:"What Muon's updates of a matrix [n k] are multiplied with: match_rms has 0.2·√max(n, k), with which optimizer.lr and weight_decay serve it and AdamW (arXiv:2502.16982); spectral has √max(1, n/k)."`
 	MuPBase      int      `key:"mup_base_width" default:"0" min:"0" class:"fixed" flag:"mup-base-hidden-size" doc:"Hidden size of the narrow model that optimizer.lr and the deviation of first values were found with: those of a wide one follow by the rules of maximal update parametrization (arXiv:2203.03466). 0 is none."`
+	QKClip       QKClip   `key:"qk_clip"`
 	ClipGrad     float64  `key:"clip_grad" default:"1" min:"0" class:"free" flag:"clip-grad" doc:"Largest global gradient norm; 0 does not clip."`
 	Groups       []string `key:"groups" class:"free" doc:"Parameters with rules of their own: a pattern with * on full names, and behind it lr= and decay=, factors on optimizer.lr and optimizer.weight_decay, clip=, a gradient norm of their own, which is then no part of the one that optimizer.clip_grad holds, and optimizer=, in place of optimizer.kind, as '*.to_q.weight lr=0.1 decay=0 optimizer=lion'. No two may match one parameter."`
 	EMA          float64  `key:"ema" default:"0" min:"0" max:"1" class:"fixed" doc:"Largest decay of an exponential moving average of the weights, kept and saved beside them; 0 keeps none. It is (1+k)/(10+k) at update k until it reaches this, as in diffusers."`
@@ -313,6 +314,7 @@ func (o *Optimizer) Check(at faults) {
 		at.fault("optimizer.min_lr", fmt.Sprintf("%g exceeds optimizer.lr = %g", o.MinLR, o.LR),
 			"lower it, or raise optimizer.lr")
 	}
+	o.QKClip.Check(at)
 	for _, text := range o.Groups {
 		if _, err := ParseGroup(text); err != nil {
 			at.fault("optimizer.groups", err.Error(), "")

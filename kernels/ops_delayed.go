@@ -71,8 +71,8 @@ func GrainsOf(c *Call, product, i int) (first, second Grain) {
 }
 
 var _ = register(
-	Spec{Op: LargestTo, Sig: "x[...]f32 -> y[...]f32",
-		Doc: "y = max(x, y), number by number; with I[0] = 0, y = x, as add_to."},
+	Spec{Op: LargestTo, Sig: "x[...]f32 clip[3]f64? -> y[...]f32",
+		Doc: "y = max(x, y), number by number; with I[0] = 0, y = x, as add_to. With overflow = 1 nothing changes."},
 	Spec{Op: Greatest, Sig: "x[...,k]A w[*]A dy[...,n]A -> e[1,c]f32",
 		Doc: "The greatest magnitudes of x, w and dy in e[0, 0], e[0, 1] and e[0, 2], and 0 in all others: +Inf where " +
 			"a number is not finite, 0 of none."},
@@ -95,7 +95,8 @@ func init() {
 		if err := long(t.Len()); err != nil {
 			return err
 		}
-		if h := (t.Len() - DelayedAt) / delayedOf; !(t.F32()[DelayedNext] >= 0 && int(t.F32()[DelayedNext]) < h) {
+		if h := (t.Len() - DelayedAt) / delayedOf; !(t.F32()[DelayedNext] >= 0 &&
+			int(t.F32()[DelayedNext]) < h) {
 			return fmt.Errorf("place %g in histories of %d steps", t.F32()[DelayedNext], h)
 		}
 		return nil

@@ -190,8 +190,8 @@ func RandomBatches(micro, rows, vocab int) host.BatchFunc {
 }
 
 // FitRates finds the three rates that explain the samples best, by a pattern search over their logarithms on
-// the mean relative error of the best nine tenths of at least two samples. Rates stay within what a device can
-// have (bounds).
+// the mean relative error of the best nine tenths of at least two samples. Rates stay within what a device
+// can have (bounds).
 func FitRates(m *cost.Machine, all []Timed) Fit {
 	rates := rates(m)
 	m.Flops, m.Bandwidth, m.Overhead = 50e9, 10e9, 2e-6

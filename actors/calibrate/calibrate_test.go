@@ -20,8 +20,8 @@ func TestCalibrate(t *testing.T) {
 	require.ErrorContains(t, err, `device "abacus": this build has`)
 }
 
-// TestFitRates: rates that made the times of segments are found again, whatever one segment in ten was held up
-// by, and what is reported is the mean error of the others.
+// TestFitRates: rates that made the times of segments are found again, whatever one segment in ten was held
+// up by, and what is reported is the mean error of the others.
 func TestFitRates(t *testing.T) {
 	truth := cost.Machine{Flops: 80e9, Bandwidth: 25e9, Overhead: 5e-6, Efficiency: 1, Stream: 1}
 	var all []Timed
@@ -42,8 +42,8 @@ func TestFitRates(t *testing.T) {
 	require.InDelta(t, 0.02*2/3, fit.Error, 0.0008, "of the nine in ten that nothing held up")
 }
 
-// TestMeasure: the segments of three steps of two microbatches, none of the first step, whose costs are those
-// that the simulator sees.
+// TestMeasure: the segments of three steps of two microbatches, none of the first step, whose costs are
+// those that the simulator sees.
 func TestMeasure(t *testing.T) {
 	b, err := kernels.Open("cpu", kernels.Options{Threads: 1})
 	require.NoError(t, err)

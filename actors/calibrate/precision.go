@@ -13,9 +13,9 @@ import (
 	"github.com/lfactor/lfactor/stages/fit"
 )
 
-// Products measures from how many tokens on the three products with each kind of weight of a model are faster in a
-// precision of few bits than in bf16, as a table that train.adaptive.policy reads. See is told of each kind as it
-// is done; nil is nobody.
+// Products measures from how many tokens on the three products with each kind of weight of a model are
+// faster in a precision of few bits than in bf16, as a table that train.adaptive.policy reads. See is told
+// of each kind as it is done; nil is nobody.
 func Products(c *configs.Config, m *family.Model, precision string, threads int,
 	see func(text string)) (*fit.Policy,
 	error) {
@@ -76,8 +76,8 @@ func Products(c *configs.Config, m *family.Model, precision string, threads int,
 	return plan, nil
 }
 
-// crossing is the least number of tokens, of the powers of two up to those of a microbatch and of that itself, with
-// which products are faster than in bf16, and how much faster they are with the most.
+// crossing is the least number of tokens, of the powers of two up to those of a microbatch and of that
+// itself, with which products are faster than in bf16, and how much faster they are with the most.
 func crossing(b kernels.Backend, low, n, k, tokens int) (least int64, speedup float64) {
 	least = fit.Never
 	var sizes []int

@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// bounds are what any device has of a rate, from an old processor to more than the fastest accelerator; a fit
-// that ends at one of them explains something else than a device.
+// bounds are what any device has of a rate, from an old processor to more than the fastest accelerator; a
+// fit that ends at one of them explains something else than a device.
 var bounds = [3]struct {
 	name, unit  string
 	least, most float64
@@ -23,8 +23,8 @@ var bounds = [3]struct {
 func rates(m *cost.Machine) [3]*float64 { return [3]*float64{&m.Flops, &m.Bandwidth, &m.Overhead} }
 
 const (
-	// settled is how far two fits may be apart, as a ratio, for both to be believed. The overhead of a call is a
-	// small part of most segments, so three times that is allowed of it.
+	// settled is how far two fits may be apart, as a ratio, for both to be believed. The overhead of a call
+	// is a small part of most segments, so three times that is allowed of it.
 	settled = 1.25
 	// rounds are the most that are measured until two fits agree
 	rounds = 6
@@ -32,9 +32,10 @@ const (
 	worst = 0.5
 )
 
-// settle measures until two fits agree: one of the quickest runs of each segment in all rounds but the last, and
-// one with the last round too. m gets the rates of the second. Other programs only ever make a segment slower,
-// so more rounds come nearer to the machine. It is an error if the fits do not come together, or end at a bound.
+// settle measures until two fits agree: one of the quickest runs of each segment in all rounds but the last,
+// and one with the last round too. m gets the rates of the second. Other programs only ever make a segment
+// slower, so more rounds come nearer to the machine. It is an error if the fits do not come together, or end
+// at a bound.
 func settle(m *cost.Machine, measure func() ([]Timed, error)) (Fit, error) {
 	load := machine.NewLoad()
 	var all []Timed

@@ -35,7 +35,8 @@ func Loads(v []float64) (out []Load) {
 	return out
 }
 
-// Finding is what is known behind a step of the errors of a weight's products of few bits.
+// Finding is what is known behind a step of the errors of a weight's products of few bits. Of the greatest scores
+// of a layer's attention, Error is the greatest and Product its head.
 type Finding struct {
 	Param   int     // in order of the layout
 	Stay    float64 // steps for which they are of operands as they are; 0 is rounded

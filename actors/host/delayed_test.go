@@ -21,17 +21,21 @@ import (
 func TestDelayedPlans(t *testing.T) {
 	const steps = 5
 	of := func(v variant) *watched {
-		return (&watched{spec: lowSpec(), precision: "delayed", history: steps, steps: steps}).run(t, v, v.mesh())
+		return (&watched{spec: lowSpec(), precision: "delayed", history: steps, steps: steps}).run(t, v,
+			v.mesh())
 	}
 	want := of(variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"})
 	require.Len(t, want.choices, 14)
-	now := (&watched{spec: lowSpec(), precision: "tensor", steps: 5}).run(t, variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"},
+	now := (&watched{spec: lowSpec(), precision: "tensor", steps: 5}).run(t, variant{pp: 1, dp: 1, tp: 1,
+		schedule: "1f1b"},
 		variant{pp: 1, dp: 1, tp: 1}.mesh())
-	require.NotEqual(t, now.losses[0], want.losses[0], "nothing is known before the first step, whose scales are 1")
+	require.NotEqual(t, now.losses[0], want.losses[0],
+		"nothing is known before the first step, whose scales are 1")
 	for _, v := range []variant{{pp: 2, dp: 1, tp: 1}, {pp: 2, dp: 1, tp: 1, rc: grad.RecomputeFull},
 		{pp: 2, dp: 1, tp: 1, schedule: "zb-h1"}, {pp: 1, dp: 2, tp: 1}, {pp: 1, dp: 2, tp: 1, zero: 1},
 		{pp: 1, dp: 2, tp: 1, zero: 2}, {pp: 1, dp: 4, tp: 1, zero: 3}, {pp: 1, dp: 1, tp: 2},
-		{pp: 1, dp: 1, tp: 2, sp: true}, {pp: 2, dp: 1, tp: 2}, {pp: 1, dp: 2, tp: 2, zero: 3}, {pp: 2, dp: 2, tp: 1, zero: 2},
+		{pp: 1, dp: 1, tp: 2, sp: true}, {pp: 2, dp: 1, tp: 2}, {pp: 1, dp: 2, tp: 2, zero: 3}, {pp: 2,
+			dp: 2, tp: 1, zero: 2},
 		{pp: 1, dp: 1, tp: 1, cp: 2}} {
 		if v.schedule == "" {
 			v.schedule = "1f1b"
@@ -104,7 +108,8 @@ func TestDelayedExperts(t *testing.T) {
 	require.Equal(t, want.losses, got.losses)
 	require.Equal(t, want.choices, got.choices)
 	for _, zero := range []int{0, 1, 3} {
-		got = of(variant{zero: zero, schedule: "1f1b"}, layout.MeshOf(&configs.Plan{PP: 1, DP: 2, TP: 1, CP: 1, EP: 2, ETP: 1}))
+		got = of(variant{zero: zero, schedule: "1f1b"}, layout.MeshOf(&configs.Plan{PP: 1, DP: 2, TP: 1,
+			CP: 1, EP: 2, ETP: 1}))
 		require.InEpsilonSlice(t, want.losses, got.losses, 5e-3)
 		for name, c := range want.choices {
 			require.InEpsilon(t, c[kernels.DelayedMost], got.choices[name][kernels.DelayedMost], 0.05, name)

@@ -343,30 +343,26 @@ func (r *Rank) norms() []float64 {
 // apply updates this rank's rows with the scalars that the coordinator has committed.
 func (r *Rank) apply(j actors.Job) {
 	v := r.clipped(j)
+	r.applyRules()
 	away := r.pieces()
 	defer func() { releaseAll(away.next) }()
 	for i, p := range r.c.Params {
+		if p.Rule.Op != "" {
+			continue
+		}
 		r.hypers(&p, v)
 		g := r.owned[p.Name]
 		delete(r.owned, p.Name)
 		rows := r.rows(p)
-		if rule := p.Rule; rule.Op != "" {
-			if rows.Len() > 0 {
-				r.byRule(p, g, rows)
-			}
-			rows.Release()
-			g.Release()
-			continue
-		}
 		if p.Away {
 			away.of(i, func(x layout.Piece, state []*tensor.Tensor) {
 				part, of := rows.RowSlice(x.From, x.To), g.RowSlice(x.From, x.To)
-				r.step(p, of, part, state)
+				r.step(p, of, part, state, x.From)
 				part.Release()
 				of.Release()
 			})
 		} else {
-			r.step(p, g, rows, r.state[p.Name])
+			r.step(p, g, rows, r.state[p.Name], 0)
 		}
 		rows.Release()
 		g.Release()
@@ -400,13 +396,33 @@ func (r *Rank) hypers(p *layout.ParamPlan, v core.Verdict) {
 	}
 }
 
-// step updates rows of a parameter with their gradient and state; a parameter in float32 has no master copy.
-func (r *Rank) step(p layout.ParamPlan, g, rows *tensor.Tensor, state []*tensor.Tensor) {
+// applyRules makes parameters anew that have an operation for that in place of an optimizer. The others come behind
+// them, for they may shrink by what these hold.
+func (r *Rank) applyRules() {
+	for _, p := range r.c.Params {
+		if p.Rule.Op == "" {
+			continue
+		}
+		g := r.owned[p.Name]
+		delete(r.owned, p.Name)
+		rows := r.rows(p)
+		if rows.Len() > 0 {
+			r.byRule(p, g, rows)
+		}
+		rows.Release()
+		g.Release()
+	}
+}
+
+// step updates rows of a parameter, the first of which is one of its own, with their gradient and state; a
+// parameter in float32 has no master copy.
+func (r *Rank) step(p layout.ParamPlan, g, rows *tensor.Tensor, state []*tensor.Tensor, first int) {
 	master, model := rows, (*tensor.Tensor)(nil)
 	if state[0] != nil {
 		master, model = state[0], rows
 	}
 	p.Optim.Apply(r.c.Backend, g, r.hyper, r.clip, master, state[1:], model, !p.Decay)
+	r.shrink(&p, master, model, first)
 }
 
 // rows is the part of the model's parameter that this rank updates, with a reference of its own.

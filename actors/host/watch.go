@@ -14,6 +14,9 @@ func (r *Rank) byRule(p layout.ParamPlan, g, rows *tensor.Tensor) {
 		stayed = r.choiceOf(rows)[kernels.ChoiceStay]
 	}
 	r.kernel(p.Rule.Op, p.Rule.Attr, []*tensor.Tensor{g, r.clip}, rows)
+	if p.IsPeak() && p.SavesOwn {
+		r.findings = core.AppendFinding(r.findings, r.peakOf(&p, rows))
+	}
 	if !p.IsChoice() || !p.SavesOwn {
 		return
 	}

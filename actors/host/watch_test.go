@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -29,6 +30,8 @@ type watched struct {
 	precision string
 	watch     kernels.Watch
 	history   int // of delayed scales
+	peaks     block.Peaks
+	rate      float64 // 0 is 1e-3
 	steps     int64
 	before    func(step int64, params map[string]*tensor.Tensor) // a step, on every rank; nil for nothing
 	losses    []float64
@@ -72,7 +75,7 @@ func (w *watched) run(t *testing.T, v variant, mesh topology.Mesh) *watched {
 	m := family.Decoder("llama", w.spec)
 	p, err := kernels.PrecisionOf(w.precision)
 	require.NoError(t, err)
-	m.Low, m.Watch, m.History = func(string) int { return p }, w.watch, w.history
+	m.Low, m.Watch, m.History, m.Peaks = func(string) int { return p }, w.watch, w.history, w.peaks
 	l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Zero: v.zero, SeqParallel: v.sp,
 		Schedule: v.schedule,
 		Micro:    4 / mesh.Replicas(), Rows: 64, Recompute: v.rc, DType: tensor.F32, Overlap: v.overlap,
@@ -80,7 +83,7 @@ func (w *watched) run(t *testing.T, v variant, mesh topology.Mesh) *watched {
 	require.NoError(t, err)
 	w.choices = map[string][]float32{}
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: w.steps,
-		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 1e-3 }},
+		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return cmp.Or(w.rate, 1e-3) }},
 		Backend:    func(int) kernels.Backend { return cpu.New(1) },
 		Batches:    testBatches(mesh.Replicas(), 64),
 		Fill:       seeded(l.Design, 7),

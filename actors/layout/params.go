@@ -36,6 +36,7 @@ type ParamPlan struct {
 	Tie    int
 	Counts bool // this rank counts it in the gradient norm
 	Clip   int  // the group whose gradient norm it is clipped by, from 1; 0 for that of all others
+	First  int  // its first own row among all of the parameter's, where it shrinks by greatest scores
 	Away   bool // its optimizer state waits on the host between updates
 	Optim  *optim.Optimizer
 	Whole  []int // axes over which its matrices are brought together for an update that needs wholes
@@ -174,6 +175,9 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	// A value that several ranks hold is saved and counted in the norm by one of them alone.
 	out.SavesOwn = l.alone(part, h, out.Zero)
 	out.Counts = out.SavesOwn && !h.Fixed
+	if h.Peak != nil {
+		out.First = out.Own.Intervals(h.Param)[0][0]
+	}
 	if l.Design.ClipOf != nil {
 		_, out.Clip = l.Design.ClipOf(h.Name)
 	}

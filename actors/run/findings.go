@@ -21,11 +21,26 @@ type ProductError struct {
 	Stay    int     `json:"stay,omitempty"` // steps for which it is multiplied as it is
 }
 
+// GreatestScore is what a line of metrics.jsonl says of a layer's attention: its greatest score before the softmax.
+type GreatestScore struct {
+	Attention string  `json:"attention"`
+	Head      int     `json:"head"`
+	Score     float64 `json:"score"`
+}
+
 var products = []string{"forward", "dx", "dw"}
 
 // found takes in what a step has shown of products of few bits, and tells of weights that change sides.
 func (p *reporter) found(m actors.Message) {
-	p.findings, p.findingsAt = core.Findings(m.Values), m.Step
+	p.findings, p.scores, p.findingsAt = nil, nil, m.Step
+	for _, f := range core.Findings(m.Values) {
+		if of, ok := strings.CutSuffix(p.r.layout.Order[f.Param], grad.PeakSuffix); ok {
+			p.scores = append(p.scores, GreatestScore{Attention: of, Head: f.Product, Score: f.Error})
+		} else {
+			p.findings = append(p.findings, f)
+		}
+	}
+	p.shrunk(m.Step)
 	own := p.r.cfg.Run.Train.Precision
 	var fell, back []string
 	for _, f := range p.findings {
@@ -50,6 +65,27 @@ func (p *reporter) found(m actors.Message) {
 	if len(back) > 0 {
 		p.say("step %d: multiplied in %s again: %s", m.Step, p.r.cfg.Run.Train.LowPrecision, some(back))
 	}
+}
+
+// shrunk tells of the first step in which scores were above their limit, and of the first behind that without one.
+func (p *reporter) shrunk(step int64) {
+	limit := p.r.cfg.Run.Optimizer.QKClip.Limit
+	if limit == 0 || len(p.scores) == 0 {
+		return
+	}
+	var over []string
+	for _, s := range p.scores {
+		if s.Score > limit {
+			over = append(over, fmt.Sprintf("%s (%.4g in head %d)", s.Attention, s.Score, s.Head))
+		}
+	}
+	switch {
+	case len(over) > 0 && !p.shrinks:
+		p.say("step %d: scores of attention above %g, queries and keys shrink: %s", step, limit, some(over))
+	case len(over) == 0 && p.shrinks:
+		p.say("step %d: no score of attention is above %g any more", step, limit)
+	}
+	p.shrinks = len(over) > 0
 }
 
 // some are the first three of a list, and how many more there are.

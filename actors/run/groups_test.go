@@ -121,7 +121,8 @@ func TestClippedGroups(t *testing.T) {
 	docs, _ := poisoned()
 	train := func(more ...string) map[string][]float32 {
 		_, dir, said, err := spikeRun(t, docs, append([]string{"optimizer.kind=sgd", "optimizer.momentum=0",
-			"optimizer.weight_decay=0", "schedule.kind=constant", "schedule.warmup_steps=0", "optimizer.lr=1",
+			"optimizer.weight_decay=0", "schedule.kind=constant", "schedule.warmup_steps=0",
+			"optimizer.lr=1",
 			"train.steps=1"}, more...)...)
 		require.NoError(t, err, said)
 		return values(t, filepath.Join(dir, "saved"), 1, checkpoint.Param)

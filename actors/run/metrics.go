@@ -25,6 +25,8 @@ type Metrics struct {
 	Moved []ExpertMove `json:"moved,omitempty"`
 	// Products are those of few bits whose errors were looked at, every train.adaptive.every steps.
 	Products []ProductError `json:"products,omitempty"`
+	// Scores are the greatest of each layer's attention, with optimizer.qk_clip or log.attention_logits.
+	Scores []GreatestScore `json:"attention_logits,omitempty"`
 }
 
 // finite replaces what JSON cannot hold.
@@ -32,6 +34,12 @@ func finite(m Metrics) Metrics {
 	for _, f := range []*float64{&m.Loss, &m.GradNorm, &m.TokensSec, &m.MFU} {
 		if math.IsNaN(*f) || math.IsInf(*f, 0) {
 			*f = -1
+		}
+	}
+	m.Scores = slices.Clone(m.Scores)
+	for i := range m.Scores {
+		if x := &m.Scores[i]; math.IsNaN(x.Score) || math.IsInf(x.Score, 0) {
+			x.Score = -1
 		}
 	}
 	m.Products = slices.Clone(m.Products)

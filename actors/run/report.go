@@ -51,6 +51,8 @@ type reporter struct {
 	patience patience
 	// of products of few bits, the newest, and the step that they are of
 	findings   []core.Finding
+	scores     []GreatestScore
+	shrinks    bool // a score was above its limit in the step before
 	findingsAt int64
 	moved      []core.Placed
 	movedAt    int64   // the step behind which they moved
@@ -386,7 +388,7 @@ func (p *reporter) step(m actors.Message) {
 		line.Experts = used(p.loads)
 	}
 	if p.findingsAt == m.Step {
-		line.Products = p.productErrors()
+		line.Products, line.Scores = p.productErrors(), p.scores
 	}
 	if p.movedAt == m.Step {
 		line.Moved = places(p.moved)

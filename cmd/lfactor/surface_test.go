@@ -71,15 +71,19 @@ var jsonArgs = map[string]string{
 	"config explain": "plan.pp run.yaml", "config models": "", "config schema": "",
 	"data bench": "text", "data blame": "run last",
 	"data convert": "--output_dir shards --json_file a.jsonl --image_dir img --sample_type multi_mix_qa",
-	"data index":   "s.tar", "data ingest": "job.yaml", "data run": "recipe.yaml", "data reshard": "text --to resharded", "data serve": "- it serves until it is stopped, see TestDataServe",
-	"data lint": "text", "data pack": "--input shards --output_dir packed --model model --max-tokens 256",
+	"data index":   "s.tar", "data ingest": "job.yaml", "data run": "recipe.yaml",
+	"data reshard": "text --to resharded",
+	"data serve":   "- it serves until it is stopped, see TestDataServe",
+	"data lint":    "text", "data pack": "--input shards --output_dir packed --model model --max-tokens 256",
 	"data preview": "text", "data quarantine": "run", "data stat": "text",
 	"data tokenize": "--input text --hf-tokenizer-path tok --output-prefix ids",
 	"demo":          "--steps 2 --dir demo",
 	"hub get":       "- it wants a hub, see TestHub", "hub put": "- it wants a hub, see TestHub",
 	"tables": "run", "ui": "- it answers until it is stopped, see cmd/lfactor/ui",
-	"doctor": "", "compare": "run run", "edges": "run", "eval": "run.yaml", "init": "new", "plan": "run.yaml",
-	"sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml", "sim diff": "run/trace.json run.yaml",
+	"doctor": "", "compare": "run run", "edges": "run", "eval": "run.yaml", "init": "new",
+	"plan":   "run.yaml",
+	"sample": "ckpt --prompt func --max 3", "sim": "run.yaml", "sim compare": "1f1b gpipe run.yaml",
+	"sim diff":     "run/trace.json run.yaml",
 	"sim denoiser": "denoiser.yaml --devices 4",
 	"sim rollouts": "--samplers 2 --staleness 0,1",
 	"sim encoder":  "long --paced=false", "sim fidelity": "long --plans 1", "sim overlap": "long ",
@@ -111,10 +115,12 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "vae"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "vae", "config.json"), vae, 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "denoiser.yaml"), []byte("model: {name: wan/2.1-t2v-1.3b}\n"+
-		"data: {paths: [none], seq_len: 16}\ndiffusion: {autoencoder: pixels, text_encoder: none, sizes: [8x8]}\n"+
-		"train: {global_batch: 8}\n"), 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "recipe.yaml"), []byte("output: clean\ninputs: [text]\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "denoiser.yaml"),
+		[]byte("model: {name: wan/2.1-t2v-1.3b}\n"+
+			"data: {paths: [none], seq_len: 16}\ndiffusion: {autoencoder: pixels, text_encoder: none, sizes: [8x8]}\n"+
+			"train: {global_batch: 8}\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "recipe.yaml"),
+		[]byte("output: clean\ninputs: [text]\n"), 0o644))
 	c := root()
 	c.InitDefaultCompletionCmd()
 	c.InitDefaultHelpCmd()
@@ -201,9 +207,12 @@ func TestExitCodesOfCommands(t *testing.T) {
 		{2, "unknown flag", "ckpt ls ckpt --nonsense"},
 		{6, "nowhere", "ckpt verify nowhere"}, {6, "nowhere", "ckpt ls nowhere"},
 		{6, "nowhere", "ckpt diff nowhere ckpt"},
-		{6, "nowhere", "sample nowhere"}, {6, "nowhere", "ckpt convert nowhere out"}, {6, "nowhere", "ckpt prune nowhere"},
-		{2, "--keep", "ckpt prune ckpt --keep -3"}, {2, "moe", "demo --moe --vlm"}, {6, "nowhere", "data blame nowhere 1"},
-		{6, "nowhere", "why nowhere"}, {1, "no run is under way", "why run"}, {6, "nowhere", "edges nowhere"},
+		{6, "nowhere", "sample nowhere"}, {6, "nowhere", "ckpt convert nowhere out"}, {6, "nowhere",
+			"ckpt prune nowhere"},
+		{2, "--keep", "ckpt prune ckpt --keep -3"}, {2, "moe", "demo --moe --vlm"}, {6, "nowhere",
+			"data blame nowhere 1"},
+		{6, "nowhere", "why nowhere"}, {1, "no run is under way", "why run"}, {6, "nowhere",
+			"edges nowhere"},
 		{0, "equal", "ckpt diff ckpt ckpt"},
 		{1, "embed_tokens", "ckpt diff ckpt/step-00000002 ckpt/step-00000004"},
 		{2, "hf is not empty", "ckpt convert ckpt hf"}, {0, "wrote hf", "ckpt convert ckpt hf --overwrite"},

@@ -87,7 +87,8 @@ func pictureFloors(m *module, p *layerPolicy) []floorBox {
 	}
 	seen := map[string]bool{}
 	for _, f := range m.files {
-		if n := p.floor(f.dir); n >= 0 && !f.test && !f.ignored && !seen[f.dir] && !strings.Contains(f.dir, "testdata") {
+		if n := p.floor(f.dir); n >= 0 && !f.test && !f.ignored && !seen[f.dir] && !strings.Contains(f.dir,
+			"testdata") {
 			seen[f.dir] = true
 			floors[n].packages = append(floors[n].packages, f.dir)
 		}

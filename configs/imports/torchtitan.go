@@ -10,17 +10,20 @@ import (
 var torchtitan = map[string]rule{
 	"job.dump_folder": to(
 		"log.dir",
-	), "job.description": silent, "job.print_config": silent, "job.custom_config_module": idle("there is no code in a run file"),
+	), "job.description": silent, "job.print_config": silent,
+	"job.custom_config_module": idle("there is no code in a run file"),
 	"profiling.enable_profiling": yesIdle(
 		"lfactor train --profile says where time goes",
 	), "profiling.save_traces_folder": silent,
-	"profiling.profile_freq": silent, "profiling.enable_memory_snapshot": silent, "profiling.save_memory_snapshot_folder": silent,
+	"profiling.profile_freq": silent, "profiling.enable_memory_snapshot": silent,
+	"profiling.save_memory_snapshot_folder": silent,
 	"metrics.log_freq": to(
 		"train.log_interval",
 	), "metrics.disable_color_printing": silent, "metrics.enable_tensorboard": silent,
 	"metrics.save_tb_folder": to("log.tensorboard"), "metrics.enable_wandb": yesIdle(noReports),
-	"model.name": silent, "model.flavor": silent, "model.hf_assets_path": to("data.tokenizer"), "model.tokenizer_path": to("data.tokenizer"),
-	"model.converters": converters, "model.print_after_conversion": silent, "model.norm_type": silent,
+	"model.name": silent, "model.flavor": silent, "model.hf_assets_path": to("data.tokenizer"),
+	"model.tokenizer_path": to("data.tokenizer"),
+	"model.converters":     converters, "model.print_after_conversion": silent, "model.norm_type": silent,
 	"optimizer.name": word(
 		"optimizer.kind",
 		map[string]string{"adamw": "", "adam": "", "muon": "muon"},
@@ -40,7 +43,8 @@ var torchtitan = map[string]rule{
 	"training.dataset": silent, "training.dataset_path": silent, "training.seed": to("train.seed"),
 	"training.compile": idle(
 		noSpeed,
-	), "training.mixed_precision_param": word("train.precision", map[string]string{"bfloat16": "bf16", "float32": "fp32"}),
+	), "training.mixed_precision_param": word("train.precision", map[string]string{"bfloat16": "bf16",
+		"float32": "fp32"}),
 	"training.mixed_precision_reduce": silent, "training.gc_freq": silent, "training.deterministic": silent,
 	"training.enable_cpu_offload":                to("plan.offload_optimizer"),
 	"parallelism.data_parallel_replicate_degree": silent, "parallelism.data_parallel_shard_degree": silent,
@@ -50,8 +54,10 @@ var torchtitan = map[string]rule{
 	"parallelism.pipeline_parallel_degree": to(
 		"plan.pp",
 	), "parallelism.pipeline_parallel_schedule": word("plan.schedule", map[string]string{
-		"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "interleavedzerobubble": "zb-v", "zbvzerobubble": "zb-v", "dualpipev": "dualpipev"}),
-	"parallelism.pipeline_parallel_microbatch_size": silent, "parallelism.pipeline_parallel_layers_per_stage": idle("plan.virtual_stages and plan.layers cut the model"),
+		"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "interleaved", "interleavedzerobubble": "zb-v",
+		"zbvzerobubble": "zb-v", "dualpipev": "dualpipev"}),
+	"parallelism.pipeline_parallel_microbatch_size":  silent,
+	"parallelism.pipeline_parallel_layers_per_stage": idle("plan.virtual_stages and plan.layers cut the model"),
 	"parallelism.context_parallel_degree": to(
 		"plan.cp",
 	), "parallelism.context_parallel_rotate_method": silent,
@@ -59,12 +65,15 @@ var torchtitan = map[string]rule{
 		"plan.ep",
 	), "parallelism.expert_tensor_parallel_degree": to("plan.etp"),
 	"parallelism.fsdp_reshard_after_forward": silent, "parallelism.disable_loss_parallel": silent,
-	"checkpoint.enable": silent, "checkpoint.enable_checkpoint": silent, "checkpoint.folder": silent, "checkpoint.interval": to("checkpoint.interval"),
+	"checkpoint.enable": silent, "checkpoint.enable_checkpoint": silent, "checkpoint.folder": silent,
+	"checkpoint.interval": to("checkpoint.interval"),
 	"checkpoint.keep_latest_k": to(
 		"checkpoint.keep",
 	), "checkpoint.last_save_model_only": silent, "checkpoint.last_save_in_hf": to("checkpoint.save_hf"),
-	"checkpoint.export_dtype": silent, "checkpoint.async_mode": silent, "checkpoint.initial_load_path": to("checkpoint.load"),
-	"checkpoint.initial_load_in_hf": silent, "checkpoint.initial_load_model_only": silent, "checkpoint.load_step": idle(resumes),
+	"checkpoint.export_dtype": silent, "checkpoint.async_mode": silent,
+	"checkpoint.initial_load_path":  to("checkpoint.load"),
+	"checkpoint.initial_load_in_hf": silent, "checkpoint.initial_load_model_only": silent,
+	"checkpoint.load_step": idle(resumes),
 	"activation_checkpoint.mode": word(
 		"plan.recompute",
 		map[string]string{"none": "none", "selective": "selective", "full": "full"},
@@ -76,10 +85,14 @@ var torchtitan = map[string]rule{
 		noSpeed,
 	), "compile.components": silent, "float8.enable_fsdp_float8_all_gather": silent,
 	"quantize.linear.float8.enable_fsdp_float8_all_gather":            silent,
-	"quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp": silent, "quantize.linear.float8.filter_fqns": idle("train.low_precision_keep names what stays"),
-	"float8.precompute_float8_dynamic_scale_for_fsdp": silent, "float8.filter_fqns": idle("train.low_precision_keep names what stays"),
-	"validation.enable": silent, "validation.dataset": silent, "validation.freq": to("train.eval_interval"), "validation.steps": to("train.eval_steps"),
-	"comm.init_timeout_seconds": silent, "comm.train_timeout_seconds": silent, "fault_tolerance.enable": silent,
+	"quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp": silent,
+	"quantize.linear.float8.filter_fqns":                              idle("train.low_precision_keep names what stays"),
+	"float8.precompute_float8_dynamic_scale_for_fsdp":                 silent,
+	"float8.filter_fqns":                                              idle("train.low_precision_keep names what stays"),
+	"validation.enable":                                               silent, "validation.dataset": silent, "validation.freq": to("train.eval_interval"),
+	"validation.steps":          to("train.eval_steps"),
+	"comm.init_timeout_seconds": silent, "comm.train_timeout_seconds": silent,
+	"fault_tolerance.enable":          silent,
 	"experimental.custom_args_module": idle("there is no code in a run file"),
 }
 
@@ -113,7 +126,8 @@ func finishTorchtitan(r *reading) {
 		}
 	} else {
 		r.ours["model.path"] = fmt.Sprint(r.all["model.hf_assets_path"])
-		r.differ("model.flavor", name, "is no published model that lfactor names; model.path wants a folder with config.json (lfactor config models)")
+		r.differ("model.flavor", name,
+			"is no published model that lfactor names; model.path wants a folder with config.json (lfactor config models)")
 	}
 	micro, replicas := int(
 		r.number("training.local_batch_size", r.number("training.batch_size", 1)),

@@ -158,7 +158,8 @@ func TestGemma3(t *testing.T) {
 func TestProcessorsAtOnce(t *testing.T) {
 	b := readFile(t, "photo.jpg")
 	for _, class := range []string{"Qwen2VLImageProcessor", "GotOcr2ImageProcessor",
-		"LlavaOnevisionImageProcessor", "SiglipImageProcessor", "CLIPImageProcessor", "Gemma3ImageProcessor"} {
+		"LlavaOnevisionImageProcessor", "SiglipImageProcessor", "CLIPImageProcessor",
+		"Gemma3ImageProcessor"} {
 		p, err := NewImageProcessor(class, settings(t, `{}`))
 		require.NoError(t, err)
 		var want string

@@ -237,6 +237,8 @@ type AttentionConfig struct {
 	Cap    float64 // soft cap of the scores, 0 for none
 	Causal bool
 	Window int // keys a query sees, 0 for all
+	// Peak names the parameter that keeps the greatest scores of each head (Tape.Shrinks); "" keeps none
+	Peak string
 	// Blocks are the visible tiles of Tile rows by Tile rows, as bits; PosQ, PosK and Near a window in three
 	// dimensions. See kernels.Attention. Any may be nil.
 	Blocks           *Value
@@ -321,6 +323,8 @@ func (t *Tape) Attention(q, k, v, cuQ, cuK *Value, c AttentionConfig) *Value {
 	op := opAttn
 	if sink != nil {
 		op = opAttnKept
+	} else if c.Peak != "" {
+		op, in = opAttnPeak, append(in, t.peaks(c.Peak, q))
 	}
 	n := t.emit(op, at, in, spec{[]int{q.Shape[0], q.Shape[1], v.Shape[2]}, q.DType, q.Place},
 		spec{q.Shape[:2], tensor.F32, q.Place})

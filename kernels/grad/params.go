@@ -148,8 +148,11 @@ func (t *Tape) state(w *Value, precision int) *Value {
 // ChoiceSuffix ends the names of choices behind those of weights.
 const ChoiceSuffix = ".low"
 
-// IsState reports whether a parameter is state of a run and no part of a model: a choice, or delayed scales.
-func (p *Param) IsState() bool { return p.IsChoice() || p.Rule.Op == kernels.DelayedScales }
+// IsState reports whether a parameter is state of a run and no part of a model: a choice, delayed scales, or the
+// greatest scores of attention.
+func (p *Param) IsState() bool {
+	return p.IsChoice() || p.IsPeak() || p.Rule.Op == kernels.DelayedScales
+}
 
 // IsChoice reports whether a parameter is a choice.
 func (p *Param) IsChoice() bool { return p.Rule.Op == kernels.LowChoice }

@@ -381,6 +381,8 @@ func (r *Runner) ranked(f *Frame, n *Node, c *kernels.Call) {
 		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[0].Shape[0]
 	case kernels.BalanceSumsBwd, kernels.ZLossBwd:
 		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[1].Shape[0]
+	case kernels.AttentionPeak:
+		c.Attr.I[2] = f.Trace.Member(r.Pos, n.Axes) * c.In[0].Shape[1]
 	case kernels.Scale:
 		if n.Op == opEdge {
 			c.Attr.F[0] = f.Trace.atEdge(r.Pos, n)

@@ -204,10 +204,11 @@ type Param struct {
 	// Largest is set where its gradient is the greatest over microbatches and ranks of what each has, and no sum:
 	// every rank has all of it, and makes it anew by itself
 	Largest bool
-	Rule    Rule // what makes it anew of its gradient, in place of an optimizer
-	Block   int  // of the model, that declared it first
-	Experts bool // each row is an expert's of its block, and lies where the expert does
-	Copies  int  // of the rows, how many there are beyond one an expert
+	Peak    *Peak // how it shrinks where scores of attention are too great; nil for not at all
+	Rule    Rule  // what makes it anew of its gradient, in place of an optimizer
+	Block   int   // of the model, that declared it first
+	Experts bool  // each row is an expert's of its block, and lies where the expert does
+	Copies  int   // of the rows, how many there are beyond one an expert
 	// how it lies in memory, where that is not one number an element: Value then has its words, Shape is
 	// that of the numbers
 	Packed kernels.Packing

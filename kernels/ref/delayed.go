@@ -8,6 +8,9 @@ func init() {
 }
 
 func largestTo(c *kernels.Call) {
+	if len(c.In) > 1 && c.In[1] != nil && c.In[1].F64()[kernels.ClipOverflow] != 0 {
+		return
+	}
 	x, y := c.In[0].F32(), c.Out[0].F32()
 	for i, v := range x {
 		if c.Attr.I[0]&kernels.Accumulate == 0 || v > y[i] {

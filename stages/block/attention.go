@@ -63,7 +63,8 @@ func (a Attn) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 	if a.Sinks {
 		sink = t.Param(name+".sinks", []int{1, a.Heads}, 1, 1, false)
 	}
-	c := grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true, Window: a.Window, Sink: sink}
+	c := grad.AttentionConfig{Scale: scale, Cap: a.Cap, Causal: true, Window: a.Window, Sink: sink,
+		Peak: a.peaks(r, name)}
 	if a.Sees != nil {
 		a.Sees(r, &c)
 	}

@@ -101,6 +101,8 @@ type Rec struct {
 	Heads int
 	// Balance asks for losses of routers of experts; Routing is what layers have made of them so far.
 	Balance Balance
+	// Peaks says which scores of attention are kept.
+	Peaks   Peaks
 	Routing Stream
 	// Indexing says how indexers of sparse attention are trained; Chosen are the keys [t n] that each query
 	// reads by the last of them.

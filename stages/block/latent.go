@@ -82,7 +82,7 @@ func (a Latent) Record(r *Rec, name string, h *grad.Value) *grad.Value {
 		if a.Index.Top > 0 {
 			o = a.attendSparse(r, name, h, qa, q, k, v)
 		} else {
-			o = r.attend(name, q, k, v, grad.AttentionConfig{Scale: a.Scale, Causal: true})
+			o = r.attend(name, q, k, v, grad.AttentionConfig{Scale: a.Scale, Causal: true, Peak: a.peaks(r, name)})
 		}
 	}
 	return r.Linear(name+".o_proj", t.Flat(o), a.Hidden, a.Heads*a.Value, LinearOpts{Row: true,

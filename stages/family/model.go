@@ -47,6 +47,8 @@ type Model struct {
 	Watch kernels.Watch
 	// History is grad.Options.History
 	History int
+	// Peaks says which scores of attention are kept; a run that trains sets it
+	Peaks block.Peaks
 	// Packed says how matrices of so many columns lie in memory that do not learn; nil for all as numbers of
 	// the model's type. It is set after the model is built.
 	Packed func(param string, columns int) kernels.Packing
@@ -155,6 +157,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 		o.Packed = m.Packed
 	}
 	r := &rec
+	r.Peaks = m.Peaks
 	r.T, r.Ropes = grad.NewTape(o), []*block.Rope{&m.Spec.Rope, &m.Spec.LocalRope}
 	env := map[string]*grad.Value{}
 	for _, f := range st.In {

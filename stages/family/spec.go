@@ -259,6 +259,14 @@ func (s Spec) layer(i int) block.Layer {
 		}}
 }
 
+// Attentions are the mixers of the decoder's layers.
+func (s Spec) Attentions() (out []block.Part) {
+	for i := range s.Layers {
+		out = append(out, s.layer(i).Branches[0].Part)
+	}
+	return out
+}
+
 // attention is the attention of layer i, with a window of so many keys, 0 for all.
 func (s Spec) attention(i, window int) block.Attn {
 	a := block.Attn{Hidden: s.Hidden, Heads: s.Heads, KV: s.KV, HeadDim: s.HeadDim, QKVBias: s.QKVBias,

@@ -56,6 +56,7 @@ func check(c *configs.Config, at configs.At) {
 	r.averaging()
 	r.tensors()
 	r.widths()
+	r.peaks()
 	r.spikes()
 	r.packed()
 }

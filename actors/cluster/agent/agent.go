@@ -114,7 +114,8 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// AliveSocket is the name, as for machine.Answer, of the socket in an agent's directory that says that it decides.
+// AliveSocket is the name, as for machine.Answer, of the socket in an agent's directory that says that it
+// decides.
 const AliveSocket = "alive"
 
 // Alive is what an agent says there.

@@ -81,8 +81,8 @@ func (u *Up) Add(ctx context.Context, c *user.Cluster, e Entry) (h user.Host, er
 	return h, c.Save(c.Path())
 }
 
-// certified makes a host a member by a token, and returns the files of its directory; entered is called once it is
-// in the list.
+// certified makes a host a member by a token, and returns the files of its directory; entered is called once
+// it is in the list.
 func (u *Up) certified(ctx context.Context, c *user.Cluster, cl *control.Client, h user.Host,
 	entered func()) (files map[string][]byte, err error) {
 	var made struct {

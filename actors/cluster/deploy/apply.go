@@ -21,8 +21,8 @@ const (
 	doRemove = "remove" // it is one, was added by ssh, and the file does not have it
 )
 
-// Changes are what makes a cluster have the hosts of a file, in the file's order, removals last. Hosts that have
-// joined with a token are in no file, and stay.
+// Changes are what makes a cluster have the hosts of a file, in the file's order, removals last. Hosts that
+// have joined with a token are in no file, and stay.
 func Changes(c *user.Cluster, states map[string]string, want []Entry) (out []Change) {
 	for _, e := range want {
 		switch state, member := states[e.Name]; {
@@ -41,9 +41,9 @@ func Changes(c *user.Cluster, states map[string]string, want []Entry) (out []Cha
 	return out
 }
 
-// Apply makes a cluster have the hosts of a file: it adds those that are no members, takes those in again that
-// are away, and removes those that the file does not have. Where all is as written it does nothing. It ends at
-// the first host for which it cannot, with what it has done before.
+// Apply makes a cluster have the hosts of a file: it adds those that are no members, takes those in again
+// that are away, and removes those that the file does not have. Where all is as written it does nothing. It
+// ends at the first host for which it cannot, with what it has done before.
 func (u *Up) Apply(ctx context.Context, c *user.Cluster, want []Entry) (done []Change, err error) {
 	cl, err := c.Client()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/user"
 )
 
-// TestChanges: a file makes a cluster have its hosts: those that are no members come, those that are away come
-// again, those that it does not have go, and where all is as written nothing is done. Who waits for hosts waits
-// for its own.
+// TestChanges: a file makes a cluster have its hosts: those that are no members come, those that are away
+// come again, those that it does not have go, and where all is as written nothing is done. Who waits for
+// hosts waits for its own.
 func TestChanges(t *testing.T) {
 	c := &user.Cluster{Hosts: []user.Host{{Name: "h1", SSH: "h1"}, {Name: "h2", SSH: "h2"}, {Name: "h3"},
 		{Name: "h4", SSH: "h4"}}}

@@ -166,8 +166,8 @@ func (u *Up) staged(h user.Host) string {
 	return filepath.Join(u.dir, "head")
 }
 
-// certify makes the authority, the certificates of heads, agents and user, and the list of members. Peers are
-// the addresses at which several heads reach each other.
+// certify makes the authority, the certificates of heads, agents and user, and the list of members. Peers
+// are the addresses at which several heads reach each other.
 func (u *Up) certify(c *user.Cluster, peers []string) error {
 	now := time.Now()
 	ca, err := trust.NewCA(c.Name, now)
@@ -222,8 +222,8 @@ func (u *Up) certify(c *user.Cluster, peers []string) error {
 	return nil
 }
 
-// headAddrs chooses the addresses that the heads have for ever: agents and users find them there again. Peers
-// are those at which heads reach each other.
+// headAddrs chooses the addresses that the heads have for ever: agents and users find them there again.
+// Peers are those at which heads reach each other.
 func (u *Up) headAddrs(c *user.Cluster) (peers []string, err error) {
 	for _, h := range c.Seats() {
 		for _, to := range []*[]string{&c.Heads, &peers} {

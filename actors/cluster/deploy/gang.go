@@ -19,8 +19,8 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 )
 
-// Gang is a task of several that a launcher has started at once, one on each of its hosts: of a step of Slurm, or
-// the pod of an indexed job of Kubernetes. The first makes a cluster of them.
+// Gang is a task of several that a launcher has started at once, one on each of its hosts: of a step of
+// Slurm, or the pod of an indexed job of Kubernetes. The first makes a cluster of them.
 type Gang struct {
 	Launcher string // Slurm or Kubernetes
 	Job      string
@@ -37,8 +37,8 @@ type Gang struct {
 // Cluster is the name of the cluster that the tasks make.
 func (s *Gang) Cluster() string { return strings.ToLower(s.Launcher) + "-" + s.Job }
 
-// Addr is the address of this host that the launcher says, or under its name there, or on the way to the host that
-// srun was started on.
+// Addr is the address of this host that the launcher says, or under its name there, or on the way to the
+// host that srun was started on.
 func (s *Gang) Addr() (string, error) {
 	if s.IP != "" {
 		return s.IP, nil
@@ -71,8 +71,8 @@ func (s *Gang) file() string {
 		s.Step))
 }
 
-// Leave takes away what Invite has left. For pods it says that the job is done instead, if it is: one that was started
-// again meanwhile has nothing to join.
+// Leave takes away what Invite has left. For pods it says that the job is done instead, if it is: one that
+// was started again meanwhile has nothing to join.
 func (s *Gang) Leave(done bool) error {
 	if done && s.Launcher == Kubernetes {
 		return s.write(meeting{Done: true})
@@ -83,7 +83,8 @@ func (s *Gang) Leave(done bool) error {
 	return nil
 }
 
-// InviteAgain leaves new tokens for tasks whose hosts are away, until ctx ends: their launcher starts them again.
+// InviteAgain leaves new tokens for tasks whose hosts are away, until ctx ends: their launcher starts them
+// again.
 func (s *Gang) InviteAgain(ctx context.Context, c *user.Cluster) {
 	client, err := c.Client()
 	if err != nil {

@@ -60,8 +60,8 @@ func (m *Manifest) check() error {
 
 type object = map[string]any
 
-// Write is the manifest as YAML: a service account without rights, for lfactor asks nothing of the API server, the run
-// file as a config map, and the job.
+// Write is the manifest as YAML: a service account without rights, for lfactor asks nothing of the API
+// server, the run file as a config map, and the job.
 func (m *Manifest) Write() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -86,7 +86,8 @@ func (m *Manifest) Write() ([]byte, error) {
 		{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta(m.Name), "spec": object{
 			"completionMode": "Indexed", "completions": m.Hosts, "parallelism": m.Hosts,
 			"backoffLimit": m.Retries * m.Hosts,
-			// a configuration that is wrong, or does not fit, or a state that is corrupt, is so the next time too
+			// a configuration that is wrong, or does not fit, or a state that is corrupt, is so the next
+			// time too
 			"podFailurePolicy": object{"rules": []object{{"action": "FailJob", "onPodConditions": []object{},
 				"onExitCodes": object{
 					"containerName": "lfactor", "operator": "In",

@@ -12,15 +12,16 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// headName is the program that serves as a head. It has the store, whose code is a third of a build and of a binary, and
-// which nobody else needs.
+// headName is the program that serves as a head. It has the store, whose code is a third of a build and of a
+// binary, and which nobody else needs.
 const headName = "lfactor-head"
 
 // headModule is its package.
 const headModule = "github.com/lfactor/lfactor/cmd/" + headName
 
-// HeadProgram finds the program that serves as a head for self, an lfactor: beside it under its own name with -head
-// behind, or as lfactor-head; in PATH; or where MakeHead has put it. The error, with exit.Usage, says how to get one.
+// HeadProgram finds the program that serves as a head for self, an lfactor: beside it under its own name
+// with -head behind, or as lfactor-head; in PATH; or where MakeHead has put it. The error, with exit.Usage,
+// says how to get one.
 func HeadProgram(self string) (string, error) {
 	for _, name := range []string{self + "-head", filepath.Join(filepath.Dir(self), headName)} {
 		if machine.Exists(name) {
@@ -54,8 +55,8 @@ func madeHead(self string) (string, error) {
 	return filepath.Join(cache, "lfactor", "heads", hash[:16], headName), nil
 }
 
-// MakeHead sees to it that HeadProgram finds one: where it does not, in a checkout of lfactor with a go command, as
-// where lfactor was started by `go run`, it is built from there.
+// MakeHead sees to it that HeadProgram finds one: where it does not, in a checkout of lfactor with a go
+// command, as where lfactor was started by `go run`, it is built from there.
 func MakeHead(self string, say func(format string, a ...any)) (string, error) {
 	name, missing := HeadProgram(self)
 	if missing == nil {

@@ -139,8 +139,8 @@ func (u *Up) headHosts(hosts []*remote) (out []*remote, err error) {
 	return out, nil
 }
 
-// headAddr is where the head on this host listens: for agents and commands at the first of its ports, for other
-// heads at the next.
+// headAddr is where the head on this host listens: for agents and commands at the first of its ports, for
+// other heads at the next.
 func (r *remote) headAddr(n int) string {
 	port := headPort
 	if p, err := ParsePorts(r.Entry.Ports); err == nil && p[0] > 0 {

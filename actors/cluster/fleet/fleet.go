@@ -379,8 +379,8 @@ type transport struct {
 	*edge.Listener
 }
 
-// Close ends the listener, and the wait for processes of which nobody knows where they take edges: at the end of
-// a run one may be gone for good.
+// Close ends the listener, and the wait for processes of which nobody knows where they take edges: at the
+// end of a run one may be gone for good.
 func (t *transport) Close() error {
 	t.f.mu.Lock()
 	t.closed = true

@@ -50,8 +50,9 @@ func TestLostRequests(t *testing.T) {
 	require.EqualError(t, p.Wait(), "was killed")
 }
 
-// TestNoRoom: a process that no host has room for is not waited for: the request for it is answered, and at the
-// end of the run nobody waits to reach the one before it, whose host takes what is sent and answers nothing.
+// TestNoRoom: a process that no host has room for is not waited for: the request for it is answered, and at
+// the end of the run nobody waits to reach the one before it, whose host takes what is sent and answers
+// nothing.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()

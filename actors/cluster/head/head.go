@@ -92,8 +92,8 @@ type Head struct {
 type link struct {
 	c  *control.Conn
 	mu sync.Mutex
-	// what waits to be sent: a list that grows, since room for thousands of messages at each of a thousand agents
-	// would be most of a head's memory
+	// what waits to be sent: a list that grows, since room for thousands of messages at each of a thousand
+	// agents would be most of a head's memory
 	queue []control.Message
 	wake  chan struct{} // told of a message
 }

@@ -45,8 +45,8 @@ func (h *Head) newUser(w http.ResponseWriter, r *http.Request) {
 	h.issue(w, r, q.Name, q.Role, key, false)
 }
 
-// renewUser gives who asks a certificate that begins now, for the key that the present one has. The user that has
-// brought the cluster up is known by its certificate alone.
+// renewUser gives who asks a certificate that begins now, for the key that the present one has. The user
+// that has brought the cluster up is known by its certificate alone.
 func (h *Head) renewUser(w http.ResponseWriter, r *http.Request) {
 	leaf := r.TLS.PeerCertificates[0]
 	who, err := trust.Owner(leaf)

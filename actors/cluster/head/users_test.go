@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
-// TestUsers: an admin makes a user with a role, who may do what the role says and renew the certificate; when the
-// user is revoked, all its certificates are refused, also on connections that are open.
+// TestUsers: an admin makes a user with a role, who may do what the role says and renew the certificate;
+// when the user is revoked, all its certificates are refused, also on connections that are open.
 func TestUsers(t *testing.T) {
 	x := newHead(t)
 	ctx := context.Background()

@@ -215,8 +215,8 @@ func (i *Identity) Client(name string, allow ...Role) *tls.Config {
 	return c
 }
 
-// Renew replaces the identity's certificate by one of the same owner and key that begins now. Whoever holds the
-// authority does that for itself: a head.
+// Renew replaces the identity's certificate by one of the same owner and key that begins now. Whoever holds
+// the authority does that for itself: a head.
 func (i *Identity) Renew(ca *CA, now time.Time, life time.Duration) error {
 	own, err := i.current()
 	if err != nil {

@@ -223,9 +223,9 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-// TestRenewal: with the clock moved on, certificates of head, agent and user are stale when half of their lives is
-// over, and of no use at their ends; a head renews its own, for the same name, role, addresses and key, and is
-// taken for itself by those that refused it.
+// TestRenewal: with the clock moved on, certificates of head, agent and user are stale when half of their
+// lives is over, and of no use at their ends; a head renews its own, for the same name, role, addresses and
+// key, and is taken for itself by those that refused it.
 func TestRenewal(t *testing.T) {
 	ca := authority(t)
 	for role, life := range map[Role]time.Duration{Head: HeadLife, Agent: NodeLife, Admin: UserLife} {

@@ -79,7 +79,8 @@ func made[R any](read func(dir string, row func(R) error) error) func(dir, file 
 			return 0, err
 		}
 		defer os.Remove(f.Name()) //nolint:errcheck // it has its name by then
-		w := parquet.NewGenericWriter[R](f, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(rowsMost))
+		w := parquet.NewGenericWriter[R](f, parquet.Compression(&parquet.Zstd),
+			parquet.MaxRowsPerRowGroup(rowsMost))
 		batch := make([]R, 0, 1024)
 		flush := func() error {
 			_, err := w.Write(batch)
@@ -166,8 +167,9 @@ func metrics(dir string, row func(Metric) error) error {
 	}
 	return lines(metricsFile(dir), func(m run.Metrics) error {
 		return row(Metric{Step: m.Step, Loss: number(m.Loss), GradNorm: number(m.GradNorm), LR: m.LR,
-			TokensSec: number(m.TokensSec), MFU: number(m.MFU), DataWait: m.DataWait, PeakBytes: int64(m.PeakBytes),
-			Scale: m.Scale, Skipped: m.Skipped, Seconds: m.Seconds, Slowest: int32(m.Slowest)})
+			TokensSec: number(m.TokensSec), MFU: number(m.MFU), DataWait: m.DataWait,
+			PeakBytes: int64(m.PeakBytes),
+			Scale:     m.Scale, Skipped: m.Skipped, Seconds: m.Seconds, Slowest: int32(m.Slowest)})
 	})
 }
 
@@ -185,7 +187,8 @@ func experts(dir string, row func(Expert) error) error {
 	return lines(metricsFile(dir), func(m run.Metrics) error {
 		for _, l := range m.Experts {
 			for e, n := range l.Rows {
-				if err := row(Expert{m.Step, int32(l.Block), int32(e), n, l.Dropped, l.Entropy}); err != nil {
+				if err := row(Expert{m.Step, int32(l.Block), int32(e), n, l.Dropped,
+					l.Entropy}); err != nil {
 					return err
 				}
 			}
@@ -212,7 +215,8 @@ type Edge struct {
 func edges(dir string, row func(Edge) error) error {
 	return lines(filepath.Join(dir, run.EdgesName), func(w record.EdgeWindow) error {
 		for _, e := range w.Edges {
-			if err := row(Edge{stamp(w.Time), w.Seconds, w.Step, e.From, e.To, e.Messages, e.Bytes, int32(w.Looks),
+			if err := row(Edge{stamp(w.Time), w.Seconds, w.Step, e.From, e.To, e.Messages, e.Bytes,
+				int32(w.Looks),
 				int32(e.Waits), e.Longest}); err != nil {
 				return err
 			}
@@ -236,7 +240,8 @@ type Use struct {
 func uses(dir string, row func(Use) error) error {
 	return lines(filepath.Join(dir, run.EdgesName), func(w record.EdgeWindow) error {
 		for _, a := range w.Actors {
-			if err := row(Use{stamp(w.Time), w.Seconds, w.Step, a.Actor, int32(w.Looks), int32(a.Busy), int32(a.Waits),
+			if err := row(Use{stamp(w.Time), w.Seconds, w.Step, a.Actor, int32(w.Looks), int32(a.Busy),
+				int32(a.Waits),
 				a.Memory}); err != nil {
 				return err
 			}

@@ -48,7 +48,8 @@ func TestHalves(t *testing.T) {
 // TestReply: what the server writes has the bytes that openpi's client would write.
 func TestReply(t *testing.T) {
 	got := Pack(nil, []Pair{{"actions", FloatsOf([]float32{1, -2.5, 0.1, 4}, 2, 2)},
-		{"server_timing", []Pair{{"infer_ms", 1.5}, {"batch", 3}}}, {"names", []string{"a", "b"}}, {"on", true},
+		{"server_timing", []Pair{{"infer_ms", 1.5}, {"batch", 3}}}, {"names", []string{"a", "b"}}, {"on",
+			true},
 		{"none", nil}, {"seed", 70000}})
 	require.Equal(t, message(t, "reply"), got)
 }
@@ -98,7 +99,8 @@ func TestObserve(t *testing.T) {
 // TestObserveRefuses: what is wrong with an observation is said with its key.
 func TestObserveRefuses(t *testing.T) {
 	k := Keys{State: "observation.state", Cameras: []string{"observation.images.top"}}
-	state, top := FloatsOf([]float32{1, 2}, 2), Array{DType: "|u1", Shape: []int{2, 2, 3}, Data: make([]byte, 12)}
+	state, top := FloatsOf([]float32{1, 2}, 2), Array{DType: "|u1", Shape: []int{2, 2, 3}, Data: make([]byte,
+		12)}
 	whole := func(more ...any) map[string]any {
 		m := map[string]any{"state": state, "images/top": top, "prompt": "go"}
 		for i := 0; i < len(more); i += 2 {
@@ -111,25 +113,31 @@ func TestObserveRefuses(t *testing.T) {
 	_, err := k.observe(whole(), "")
 	require.NoError(t, err)
 	for want, v := range map[string]any{
-		"an observation is a map":                       3.0,
-		"state: the observation has none":               whole("state", "gone"),
-		"state: number 1 is NaN":                        whole("state", FloatsOf([]float32{1, float32(math.NaN())}, 2)),
+		"an observation is a map":         3.0,
+		"state: the observation has none": whole("state", "gone"),
+		"state: number 1 is NaN": whole("state", FloatsOf([]float32{1,
+			float32(math.NaN())}, 2)),
 		"state: an array of shape [1 2], want one axis": whole("state", FloatsOf([]float32{1, 2}, 1, 2)),
 		"state: it is no array and no list":             whole("state", "x"),
 		"state: number 0 is none":                       whole("state", []any{"x"}),
 		"images/top: the observation has none":          whole("images/top", "gone"),
 		"images/top: a camera's picture is an array":    whole("images/top", "x"),
-		"images/top: an array of shape [2 2]":           whole("images/top", Array{DType: "|u1", Shape: []int{2, 2}, Data: make([]byte, 4)}),
-		"images/top: an array of <i4":                   whole("images/top", Array{DType: "<i4", Shape: []int{1, 1, 3}, Data: make([]byte, 12)}),
-		"images/top: a picture of 0 by 2":               whole("images/top", Array{DType: "|u1", Shape: []int{2, 0, 3}}),
-		"images/top: pixel 1 is 1.5":                    whole("images/top", FloatsOf([]float32{0, 1.5, 0}, 1, 1, 3)),
-		"prompt: the observation says no task":          whole("prompt", "gone"),
-		"prompt: it is no text":                         whole("prompt", 3.0),
-		"images/side: the policy reads no such thing":   whole("images/side", top),
-		"state comes twice":                             whole("observation.state", state),
-		"seed: 0.5 is no whole number":                  whole("seed", 0.5),
-		"real_time_chunking: it is a map":               whole("real_time_chunking", 3.0),
-		"real_time_chunking: delay: -1 is no":           whole("real_time_chunking", map[string]any{"executed": 1.0, "delay": -1.0}),
+		"images/top: an array of shape [2 2]": whole("images/top", Array{DType: "|u1",
+			Shape: []int{2, 2}, Data: make([]byte, 4)}),
+		"images/top: an array of <i4": whole("images/top", Array{DType: "<i4",
+			Shape: []int{1, 1, 3}, Data: make([]byte, 12)}),
+		"images/top: a picture of 0 by 2": whole("images/top", Array{DType: "|u1",
+			Shape: []int{2, 0, 3}}),
+		"images/top: pixel 1 is 1.5": whole("images/top", FloatsOf([]float32{0, 1.5, 0},
+			1, 1, 3)),
+		"prompt: the observation says no task":        whole("prompt", "gone"),
+		"prompt: it is no text":                       whole("prompt", 3.0),
+		"images/side: the policy reads no such thing": whole("images/side", top),
+		"state comes twice":                           whole("observation.state", state),
+		"seed: 0.5 is no whole number":                whole("seed", 0.5),
+		"real_time_chunking: it is a map":             whole("real_time_chunking", 3.0),
+		"real_time_chunking: delay: -1 is no": whole("real_time_chunking",
+			map[string]any{"executed": 1.0, "delay": -1.0}),
 	} {
 		_, err := k.observe(v, "")
 		require.ErrorContains(t, err, want)
@@ -171,17 +179,19 @@ func TestUnpackRefuses(t *testing.T) {
 		deep = append(deep, 0x91)
 	}
 	for want, b := range map[string][]byte{
-		"1 bytes lie behind":              append(Pack(nil, "x"), 0),
-		"in 0 bytes":                      {0xdd, 0, 0, 0xff, 0xff},
-		"a list of 4294967295":            {0xdd, 0xff, 0xff, 0xff, 0xff},
-		"a map of 65535 keys":             {0xde, 0xff, 0xff},
-		"deep":                            append(deep, 0),
-		"comes twice":                     {0x82, 0xa1, 'a', 1, 0xa1, 'a', 1},
-		"little-endian":                   array(">f4", make([]byte, 4), 1),
-		"shape [2] has 4 bytes":           array("<f4", make([]byte, 4), 2),
-		"shape [2147483647":               array("<f8", make([]byte, 8), 2147483647, 2147483647, 2147483647, 2147483647),
-		"shape has -1":                    array("<f4", nil, -1),
-		"an array wants bytes":            {0x81, 0xab, '_', '_', 'n', 'd', 'a', 'r', 'r', 'a', 'y', '_', '_', 0xc3},
+		"1 bytes lie behind":    append(Pack(nil, "x"), 0),
+		"in 0 bytes":            {0xdd, 0, 0, 0xff, 0xff},
+		"a list of 4294967295":  {0xdd, 0xff, 0xff, 0xff, 0xff},
+		"a map of 65535 keys":   {0xde, 0xff, 0xff},
+		"deep":                  append(deep, 0),
+		"comes twice":           {0x82, 0xa1, 'a', 1, 0xa1, 'a', 1},
+		"little-endian":         array(">f4", make([]byte, 4), 1),
+		"shape [2] has 4 bytes": array("<f4", make([]byte, 4), 2),
+		"shape [2147483647": array("<f8", make([]byte, 8), 2147483647, 2147483647, 2147483647,
+			2147483647),
+		"shape has -1": array("<f4", nil, -1),
+		"an array wants bytes": {0x81, 0xab, '_', '_', 'n', 'd', 'a', 'r', 'r', 'a', 'y', '_',
+			'_', 0xc3},
 		"a value of msgpack's type":       {0xd4, 1, 1},
 		"a list of 65537 values in 70000": append([]byte{0xdd, 0, 1, 0, 1}, make([]byte, 70000)...),
 	} {

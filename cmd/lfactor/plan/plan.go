@@ -35,7 +35,8 @@ var flags = cli.Flags{
 		Value:   "NAME|FILE",
 		Section: "On which machine",
 		Doc: "with --hosts, or to simulate a step of the run file's own " +
-			"plan: one that comes with lfactor (" + strings.Join(configs.Clusters(), ", ") + ") or a file; cpu where it is not said",
+			"plan: one that comes with lfactor (" + strings.Join(configs.Clusters(),
+			", ") + ") or a file; cpu where it is not said",
 		Values: cli.Clusters,
 	},
 	{
@@ -147,9 +148,10 @@ func (p *planned) copies(l *layout.Layout, cfg *configs.Config) {
 
 // notOwn reports whether flags ask for something else than the run file's own plan.
 func notOwn(flags []string) bool {
-	return cli.FlagValue(flags, "hosts") != "" || cli.FlagValue(flags, "precision") != "" || slices.ContainsFunc(flags, func(f string) bool {
-		return f == "--max-length" || f == "--schedules" || f == "--program" || f == "--tensors"
-	})
+	return cli.FlagValue(flags, "hosts") != "" || cli.FlagValue(flags, "precision") != "" ||
+		slices.ContainsFunc(flags, func(f string) bool {
+			return f == "--max-length" || f == "--schedules" || f == "--program" || f == "--tensors"
+		})
 }
 
 // otherPlan carries out a flag that asks for something else than the run file's own plan. If no flag does,

@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 )
 
-// TestTail: a head gets what it lacks of each process's output, in order and once; what waits for it anyway is
-// not among that, nor is a process that this one has taken the place of. What is kept is bounded.
+// TestTail: a head gets what it lacks of each process's output, in order and once; what waits for it anyway
+// is not among that, nor is a process that this one has taken the place of. What is kept is bounded.
 func TestTail(t *testing.T) {
 	a := &Agent{tails: map[key]*tail{}}
 	write := func(job string, gen int, text string) control.Message {

@@ -89,8 +89,8 @@ func (a *Agent) heard(in Heard) {
 	}
 }
 
-// catchUp sends what waited for a head, after the output that this one has not got: wrote says how far it has
-// come.
+// catchUp sends what waited for a head, after the output that this one has not got: wrote says how far it
+// has come.
 func (a *Agent) catchUp(wrote []control.Proc) {
 	for _, m := range a.unheard(wrote) {
 		a.say(Send{a.way.conn, m})

@@ -287,8 +287,8 @@ func (h *Head) lostWith(host, text string) {
 	}
 }
 
-// tellHosts tells all agents which hosts are connected, and the directories of jobs that are not over: one that
-// was told before hears what has changed.
+// tellHosts tells all agents which hosts are connected, and the directories of jobs that are not over: one
+// that was told before hears what has changed.
 func (h *Head) tellHosts() {
 	all := h.inOrder()
 	now, change := map[string]string{}, control.Message{Kind: control.Change, Hosts: map[string]string{}}

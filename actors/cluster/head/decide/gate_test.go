@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/store"
 )
 
-// TestGateSplits: what has waited behind a commit goes into as few commits as the store's limits let it, each turn
-// whole and in its order; a turn that is larger than a limit goes alone.
+// TestGateSplits: what has waited behind a commit goes into as few commits as the store's limits let it,
+// each turn whole and in its order; a turn that is larger than a limit goes alone.
 func TestGateSplits(t *testing.T) {
 	var g gate
 	turn := func(name string, ops, bytes int) []Effect {

@@ -307,8 +307,8 @@ func (j *Job) headless() bool {
 	return started && slices.ContainsFunc(j.Procs[1:], func(p Proc) bool { return p.alive() })
 }
 
-// where is the host for process n of a job: its own, unless processes hung there again and again, else a spare one, else that of the job's with the
-// fewest processes; "" if none has room.
+// where is the host for process n of a job: its own, unless processes hung there again and again, else a
+// spare one, else that of the job's with the fewest processes; "" if none has room.
 func (h *Head) where(j *Job, n int) string {
 	up := func(host string) bool {
 		a := h.agents[host]

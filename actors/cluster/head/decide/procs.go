@@ -60,9 +60,9 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 // hungMost is how often a process hangs on its host before the next one goes to another.
 const hungMost = 2
 
-// hung ends a process that says that it lives and takes no step, which the process that leads has found; another
-// takes its place, as of any that was killed. One that hangs again where it was is put elsewhere: see where.
-// The request comes until it has shown, and is counted once.
+// hung ends a process that says that it lives and takes no step, which the process that leads has found;
+// another takes its place, as of any that was killed. One that hangs again where it was is put elsewhere:
+// see where. The request comes until it has shown, and is counted once.
 func (h *Head) hung(j *Job, m control.Message) {
 	if m.Proc != 0 || m.Peer < 0 || m.Peer >= len(j.Procs) {
 		return

@@ -133,9 +133,9 @@ func replicas(n int) string {
 	return fmt.Sprintf("%d replicas", n)
 }
 
-// noRoom is for a job of which process n has no host any more. The process that leads is told to make durable
-// what the others hold, which may be more than what is: the job goes on when that has ended. Where the process
-// is the one that leads, it goes on at once.
+// noRoom is for a job of which process n has no host any more. The process that leads is told to make
+// durable what the others hold, which may be more than what is: the job goes on when that has ended. Where
+// the process is the one that leads, it goes on at once.
 func (h *Head) noRoom(j *Job, n int, lost string) {
 	why := fmt.Sprintf("no room for process %d, which was on %s and needs %s", n, lost,
 		gib(j.Widths[j.Width].Need(n)))

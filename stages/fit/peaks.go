@@ -1,0 +1,42 @@
+package fit
+
+import (
+	"fmt"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/block"
+)
+
+// Peaks says whether greatest scores of attention are kept, and what shrinks by them.
+func Peaks(c *configs.Config) block.Peaks {
+	q := c.Run.Optimizer.QKClip
+	return block.Peaks{Keep: q.Limit > 0 || c.Run.Log.AttentionLogits, Limit: q.Limit, Power: q.Alpha}
+}
+
+// peaks holds optimizer.qk_clip and log.attention_logits to the model and the plan.
+func (r rules) peaks() {
+	c := &r.c.Run
+	key := "optimizer.qk_clip.limit"
+	if c.Optimizer.QKClip.Limit == 0 {
+		if key = "log.attention_logits"; !c.Log.AttentionLogits {
+			return
+		}
+	}
+	why := ""
+	for i, p := range r.m.Spec.Attentions() {
+		if of, ok := p.(block.Peaked); ok {
+			if why = of.NoPeaks(); why != "" {
+				r.at(key, fmt.Sprintf("layer %d: %s", i, why), "remove it")
+				return
+			}
+		}
+	}
+	switch {
+	case r.c.Model.Denoises() || r.m.Vision != nil && r.m.Spec.Layers == 0 || len(r.m.Spec.Attentions()) == 0:
+		r.at(key, "it is for decoders of language models", "remove it")
+	case c.Plan.CP > 1:
+		r.at(key, fmt.Sprintf("plan.cp = %d: a member sees a part of the keys, or of the heads", c.Plan.CP), "set it to 1")
+	case c.Optimizer.QKClip.Limit > 0 && Lora(r.c) != nil:
+		r.at(key, "what adapters add to queries and keys would not shrink with their layers", "remove it, or lora.rank")
+	}
+}
