@@ -43,10 +43,11 @@ type conversion struct {
 	journal   *checkpoint.Journal
 	src, goal string // the whole conversion's, where this is of a part
 	noOptim   bool
+	grid      torch.Grid
 }
 
 // forms are those of a destination.
-var forms = []string{"hf", "gguf", "torch", "dcp", "megatron", "lfactor"}
+var forms = []string{"hf", "gguf", "torch", "dcp", "megatron", "megatron-ranks", "lfactor"}
 
 // shardBytes is the size of an export's files.
 const shardBytes = 5 << 30
@@ -63,17 +64,14 @@ func ckptConvertCommand() *cobra.Command {
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace the files of a DST that has some")
 	f.StringVar(&o.to, "to", "", "form of DST: hf, a Hugging Face directory with safetensors; gguf, one "+
 		"file; torch, pytorch_model.bin; dcp, torch.distributed.checkpoint; megatron, torch_dist; "+
+		"megatron-ranks, Megatron's older form, a file for each rank; "+
 		"lfactor, a checkpoint that a run goes on from. gguf "+
 		"where DST ends in .gguf, else hf")
 	f.StringVar(&o.dtype, "dtype", "", "of the weights: f32, f16 or bf16, and for GGUF q8_0 or q4_0; as in "+
 		"SRC where it is not said")
 	f.StringVar(&o.like, "like", "", "Hugging Face directory with config.json and tokenizer of the model, "+
 		"for a SRC that has neither")
-	f.IntVar(&o.divisible, "vocab-divisible", 128, "with --to megatron: rows of the vocabulary are "+
-		"filled up to a multiple, Megatron's make-vocab-size-divisible-by times its tensor parallelism")
-	f.BoolVar(&o.noOptim, "no-optimizer", false,
-		"with --to megatron or lfactor: leave out what the optimizer "+
-			"of SRC keeps")
+	o.megatronFlags(c)
 	f.BoolVar(&o.merge, "merge", false,
 		"add adapters to the weights: those of a SRC that is PEFT's directory "+
 			"to the model that it names, or those of a run's checkpoint")
@@ -170,9 +168,6 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 		return exit.Usagef("--merge: %s has no adapters", args[0])
 	case o.base != "" && !(o.merge && checkpoint.IsAdapter(args[0])):
 		return exit.Usagef("--base is for --merge of PEFT's adapters")
-	case o.noOptim && o.to != "megatron" && o.to != "lfactor":
-		return exit.Usagef("--no-optimizer is for --to megatron and --to lfactor: other forms have " +
-			"weights alone")
 	case o.upcycle != 0 && (o.to != "hf" || other):
 		return exit.Usagef("--upcycle makes a Hugging Face directory of one")
 	case strings.HasSuffix(args[0], gguf.Ext) && o.to == "gguf":
@@ -180,8 +175,8 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 			"another type",
 			args[0])
 	}
-	if o.divisible < 1 || c.Flags().Changed("vocab-divisible") && o.to != "megatron" {
-		return exit.Usagef("--vocab-divisible is for --to megatron, and at least 1")
+	if err := o.checkMegatron(c); err != nil {
+		return err
 	}
 	for _, flag := range []string{"experts-per-token", "seed"} {
 		if c.Flags().Changed(flag) && !c.Flags().Changed("upcycle") {
@@ -345,7 +340,10 @@ func (o *conversion) from(dir, dst string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(torch.WriteMegatron(o.journal, dst, src, dir, o.divisible, st), st.Close())
+		return errors.Join(torch.WriteMegatron(o.journal, dst, src, dir, o.divisible, o.grid, st),
+			st.Close())
+	case "megatron-ranks":
+		return torch.WriteRanks(o.journal, dst, src, dir, o.divisible, o.grid)
 	}
 	return torch.Write(o.journal, filepath.Join(dst, torch.FileName), src)
 }

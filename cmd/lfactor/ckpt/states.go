@@ -6,9 +6,51 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/spf13/cobra"
+
 	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint/torch"
 )
+
+// megatronFlags are those of Megatron's forms.
+func (o *conversion) megatronFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.IntVar(&o.divisible, "vocab-divisible", 128,
+		"with --to megatron or megatron-ranks: rows of the vocabulary are "+
+			"filled up to a multiple of this, Megatron's make-vocab-size-divisible-by, times --tp")
+	for _, x := range []struct {
+		to        *int
+		name, doc string
+	}{{&o.grid.TP, "tp", "tensor parallelism"}, {&o.grid.PP, "pp", "pipeline parallelism"},
+		{&o.grid.VP, "vp", "virtual stages of a rank of the pipeline"}, {&o.grid.EP, "ep",
+			"expert parallelism"}} {
+		f.IntVar(x.to, x.name, 1, "with --to megatron or megatron-ranks: ranks of "+x.doc+" that files "+
+			"are cut for")
+	}
+	f.BoolVar(&o.noOptim, "no-optimizer", false,
+		"with --to megatron or lfactor: leave out what the optimizer "+
+			"of SRC keeps")
+}
+
+// checkMegatron holds those flags to the others.
+func (o *conversion) checkMegatron(c *cobra.Command) error {
+	files := o.to == "megatron" || o.to == "megatron-ranks"
+	for _, flag := range []string{"vocab-divisible", "tp", "pp", "vp", "ep"} {
+		n, err := c.Flags().GetInt(flag)
+		if err != nil {
+			return err
+		}
+		if n < 1 || c.Flags().Changed(flag) && !files {
+			return exit.Usagef("--%s is for --to megatron and megatron-ranks, and at least 1", flag)
+		}
+	}
+	if o.noOptim && o.to != "megatron" && o.to != "lfactor" {
+		return exit.Usagef("--no-optimizer is for --to megatron and --to lfactor: other forms have " +
+			"weights alone")
+	}
+	return nil
+}
 
 // keeps reports whether the destination keeps what an optimizer does.
 func (o *conversion) keeps() bool { return !o.noOptim && (o.goal == "megatron" || o.goal == "lfactor") }

@@ -43,8 +43,8 @@ func (s *States) buckets(g *gpt, d *DCP, links []*composed) error {
 	if _, err := g.match(d, d.said, links); err != nil {
 		return err
 	}
-	if g.experts.router != "" {
-		return refused("of a mixture of experts, which are read of dense models alone")
+	if g.of.experts.router != "" || g.of.latent || g.linear() || g.before != "" {
+		return refused("of a model with other layers than Llama's, which alone are read so")
 	}
 	var all []*bucket
 	for _, t := range d.Tensors() {

@@ -26,6 +26,9 @@ type composed struct {
 	lead  []int // sizes of the first axes
 	rest  []int // sizes of the axes behind the rows
 	parts map[string][]piece
+	col   int // the first of the columns that there are, of the tensors that it is made of
+	// sections, in place of parts, are rows of several tensors that a rank has behind each other
+	sections [][]piece
 }
 
 // rows are those behind one place of the first axes.
@@ -183,6 +186,10 @@ func (a *assembled) place(c *composed, at []int, box [][2]int, dst []byte, d che
 			}
 			ranges = append(ranges, [2]int{p.row + from - row, p.row + to - row})
 			ranges = append(ranges, box[1:]...)
+			if c.col > 0 {
+				x := &ranges[len(p.lead)+1]
+				*x = [2]int{x[0] + c.col, x[1] + c.col}
+			}
 			part := dst[(from-box[0][0])*each : (to-box[0][0])*each]
 			if err := a.Source.ReadRanges(p.from, ranges, part); err != nil {
 				return err

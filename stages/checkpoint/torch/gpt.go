@@ -13,39 +13,98 @@ import (
 
 // gpt is a model as its config.json has it.
 type gpt struct {
-	Type    string `json:"model_type"`
-	Layers  int    `json:"num_hidden_layers"`
-	Hidden  int    `json:"hidden_size"`
-	Heads   int    `json:"num_attention_heads"`
-	KV      *int   `json:"num_key_value_heads"`
-	Dim     int    `json:"head_dim"`
-	MLP     int    `json:"intermediate_size"`
-	Vocab   int    `json:"vocab_size"`
-	Tied    *bool  `json:"tie_word_embeddings"`
-	Bias    bool   `json:"attention_bias"`
-	MLPBias bool   `json:"mlp_bias"`
-	Experts int    `json:"num_experts"`
-	Locals  int    `json:"num_local_experts"`
-	Expert  int    `json:"moe_intermediate_size"`
-	Dense   []int  `json:"mlp_only_layers"`
-	Sparse  *int   `json:"decoder_sparse_step"`
-	Quant   any    `json:"quantization_config"`
-	experts expertNames
-	qkNorm  bool
+	Type    string   `json:"model_type"`
+	Layers  int      `json:"num_hidden_layers"`
+	Hidden  int      `json:"hidden_size"`
+	Heads   int      `json:"num_attention_heads"`
+	KV      *int     `json:"num_key_value_heads"`
+	Dim     int      `json:"head_dim"`
+	MLP     int      `json:"intermediate_size"`
+	Vocab   int      `json:"vocab_size"`
+	Tied    *bool    `json:"tie_word_embeddings"`
+	Bias    bool     `json:"attention_bias"`
+	MLPBias bool     `json:"mlp_bias"`
+	Experts int      `json:"num_experts"`
+	Locals  int      `json:"num_local_experts"`
+	Routed  int      `json:"n_routed_experts"`
+	Expert  int      `json:"moe_intermediate_size"`
+	Dense   []int    `json:"mlp_only_layers"`
+	First   int      `json:"first_k_dense_replace"`
+	Sparse  *int     `json:"decoder_sparse_step"`
+	Shared  int      `json:"shared_expert_intermediate_size"`
+	Shares  *int     `json:"n_shared_experts"`
+	Kinds   []string `json:"layer_types"`
+	Quant   any      `json:"quantization_config"`
+
+	QRank    *int `json:"q_lora_rank"` // of latent attention
+	KVRank   int  `json:"kv_lora_rank"`
+	NoPE     int  `json:"qk_nope_head_dim"`
+	Rope     int  `json:"qk_rope_head_dim"`
+	ValueDim int  `json:"v_head_dim"`
+
+	LinearKeys   int `json:"linear_num_key_heads"` // of Gated DeltaNet
+	LinearValues int `json:"linear_num_value_heads"`
+	LinearK      int `json:"linear_key_head_dim"`
+	LinearV      int `json:"linear_value_head_dim"`
+	LinearConv   int `json:"linear_conv_kernel_dim"`
+
+	Text json.RawMessage `json:"text_config"` // of a model that sees
+
+	of      gptType
+	hf      hfNames
+	before  string // Megatron's names
+	apart   bool   // layers are never stacked
 	stacked bool
 	has     func(key string) bool
 	all     []*composed
+	also    map[string]string // other keys of norms, and the ones that links take
 }
+
+// hfNames are what stands before the names of the language model's tensors in Hugging Face's files.
+type hfNames struct{ model, head string }
 
 // expertNames are those of a family's experts in a layer.
 type expertNames struct{ router, gate, up, down string }
 
-// gptTypes are the families that Megatron's GPT has, with the names of their experts.
-var gptTypes = map[string]expertNames{"llama": {}, "mistral": {}, "qwen2": {}, "qwen3": {},
-	"qwen3_moe": {"mlp.gate", "mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj",
-		"mlp.experts.%d.down_proj"},
-	"mixtral": {"block_sparse_moe.gate", "block_sparse_moe.experts.%d.w1", "block_sparse_moe.experts.%d.w3",
-		"block_sparse_moe.experts.%d.w2"}}
+// gptType is how a family differs from Llama.
+type gptType struct {
+	experts expertNames
+	qkNorm  bool   // norms of each head's query and key
+	qkvBias bool   // biases of queries, keys and values alone
+	dim     int    // of a head, where the configuration has none; 0 is the width over the heads
+	latent  bool   // latent attention
+	gated   bool   // attention has a gate of its output
+	shared  string // experts that all tokens go to, "" for none
+	balance bool   // the router has a bias that balances
+	sparse  bool   // layers have experts by decoder_sparse_step and mlp_only_layers, else behind first_k_dense_replace
+}
+
+var plainExperts = expertNames{"mlp.gate", "mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj",
+	"mlp.experts.%d.down_proj"}
+
+// gptTypes are the families that Megatron's GPT has.
+var gptTypes = map[string]gptType{"llama": {}, "mistral": {}, "qwen2": {qkvBias: true},
+	"qwen3":     {qkNorm: true, dim: 128},
+	"qwen2_moe": {experts: plainExperts, qkvBias: true, shared: "shared_expert", sparse: true},
+	"qwen3_moe": {experts: plainExperts, qkNorm: true, dim: 128, sparse: true},
+	"mixtral": {experts: expertNames{"block_sparse_moe.gate", "block_sparse_moe.experts.%d.w1",
+		"block_sparse_moe.experts.%d.w3", "block_sparse_moe.experts.%d.w2"}},
+	"deepseek_v2": {experts: plainExperts, latent: true, shared: "shared_experts"},
+	"deepseek_v3": {experts: plainExperts, latent: true, shared: "shared_experts", balance: true},
+	"qwen3_next": {experts: plainExperts, qkNorm: true, dim: 256, gated: true, shared: "shared_expert",
+		sparse: true}}
+
+// seeing are models that see: what their language model is, and the names in Hugging Face's files.
+// Megatron-Bridge has the language model under language_model and all else under Hugging Face's own names.
+var seeing = map[string]hfNames{"qwen2_5_vl": {"model.", "lm_head.weight"}, "qwen2_vl": {"model.",
+	"lm_head.weight"},
+	"llava":    {"language_model.model.", "language_model.lm_head.weight"},
+	"internvl": {"language_model.model.", "language_model.lm_head.weight"}}
+
+// towers are the beginnings of names of what sees.
+var towers = []string{"visual.", "vision_tower.", "multi_modal_projector.", "model.visual.",
+	"model.vision_tower.",
+	"model.multi_modal_projector."}
 
 // readGPT reads the config.json of a directory.
 func readGPT(dir string) (*gpt, error) {
@@ -54,51 +113,113 @@ func readGPT(dir string) (*gpt, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gpt{}
-	bad := func(format string, a ...any) (*gpt, error) {
-		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Malformed,
-			Why: fmt.Sprintf(format, a...)}
+	g := &gpt{hf: hfNames{"model.", "lm_head.weight"}}
+	if err := json.Unmarshal(text, g); err == nil && g.Text != nil {
+		names, ok := seeing[g.Type]
+		if !ok {
+			return nil, &checkpoint.Error{File: path, Fault: checkpoint.Malformed,
+				Why: fmt.Sprintf("model_type is %q: "+
+					"of models that see, those of %s have names in Megatron that are known", g.Type,
+					strings.Join(sortedKeys(seeing), ", "))}
+		}
+		outer := *g
+		g = &gpt{hf: names, before: "language_model.", Tied: outer.Tied}
+		text = outer.Text
 	}
 	if err := json.Unmarshal(text, g); err != nil {
-		return bad("%v", err)
+		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Malformed, Why: err.Error()}
 	}
-	names, ok := gptTypes[g.Type]
-	if !ok {
-		return bad("model_type is %q: models of %s have names in Megatron that are known", g.Type,
+	if g.Type == "qwen2_5_vl_text" || g.Type == "qwen2_vl_text" {
+		g.Type = "qwen2"
+	}
+	if why := g.check(); why != "" {
+		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Malformed, Why: why}
+	}
+	return g, nil
+}
+
+// check fills in what follows from the family, and says what cannot be converted.
+func (g *gpt) check() string {
+	var ok bool
+	if g.of, ok = gptTypes[g.Type]; !ok {
+		return fmt.Sprintf("model_type is %q: models of %s have names in Megatron that are known", g.Type,
 			strings.Join(sortedKeys(gptTypes), ", "))
 	}
 	if g.KV == nil {
 		g.KV = &g.Heads
 	}
 	if g.Dim == 0 && g.Heads > 0 {
-		g.Dim = g.Hidden / g.Heads
-		if strings.HasPrefix(g.Type, "qwen3") {
-			g.Dim = 128 // transformers' default
+		if g.Dim = g.Hidden / g.Heads; g.of.dim > 0 {
+			g.Dim = g.of.dim
 		}
 	}
-	if g.experts, g.qkNorm = names, strings.HasPrefix(g.Type, "qwen3"); names.router != "" {
-		if g.Experts == 0 {
-			g.Experts = g.Locals
-		}
+	if g.of.experts.router != "" {
+		g.Experts = max(g.Experts, g.Locals, g.Routed)
 		if g.Expert == 0 {
 			g.Expert = g.MLP
 		}
-		if g.Experts == 0 || len(g.Dense) > 0 || g.Sparse != nil && *g.Sparse != 1 {
-			return bad("a mixture of %d experts, dense layers %v: all layers are to have experts",
-				g.Experts, g.Dense)
+		if g.Experts < 1 || g.Experts > 1<<16 {
+			return fmt.Sprintf("a mixture of %d experts", g.Experts)
+		}
+		if g.Shares != nil {
+			g.Shared = *g.Shares * g.Expert
 		}
 	}
-	g.Bias = g.Bias || g.Type == "qwen2"
 	for _, n := range []int{g.Layers, g.Hidden, g.Heads, *g.KV, g.Dim, g.MLP, g.Vocab} {
 		if n < 1 || n > 1<<24 {
-			return bad("a size is %d", n)
+			return fmt.Sprintf("a size is %d", n)
 		}
 	}
-	if g.Heads%*g.KV != 0 || g.MLPBias || g.Quant != nil {
-		return bad("%d heads of %d groups, biases of MLPs or quantized weights are not converted", g.Heads,
-			*g.KV)
+	for _, n := range []int{g.Expert, g.Shared, g.KVRank, g.NoPE, g.Rope, g.ValueDim, g.LinearK, g.LinearV,
+		g.LinearKeys,
+		g.LinearValues, g.LinearConv} {
+		if n < 0 || n > 1<<24 {
+			return fmt.Sprintf("a size is %d", n)
+		}
 	}
-	return g, nil
+	if g.of.latent && (g.KVRank < 1 || g.NoPE < 1 || g.ValueDim < 1 || g.Shared < 1 && g.Shares != nil &&
+		*g.Shares > 0) {
+		return "latent attention without kv_lora_rank, qk_nope_head_dim or v_head_dim"
+	}
+	if len(g.Kinds) > 0 && len(g.Kinds) != g.Layers || g.linear() && (g.LinearKeys < 1 ||
+		g.LinearValues%g.LinearKeys != 0) {
+		return fmt.Sprintf("%d layer_types for %d layers, %d keys for %d values of linear attention",
+			len(g.Kinds), g.Layers,
+			g.LinearKeys, g.LinearValues)
+	}
+	if g.Heads%*g.KV != 0 || g.MLPBias || g.Quant != nil {
+		return fmt.Sprintf("%d heads of %d groups, biases of MLPs or quantized weights are not converted",
+			g.Heads, *g.KV)
+	}
+	return ""
+}
+
+// linear reports whether a layer has linear attention.
+func (g *gpt) linear() bool { return slices.Contains(g.Kinds, "linear_attention") }
+
+// mixes reports whether a layer has experts.
+func (g *gpt) mixes(n int) bool {
+	switch {
+	case g.of.experts.router == "":
+		return false
+	case !g.of.sparse:
+		return n >= g.First
+	}
+	step := 1
+	if g.Sparse != nil && *g.Sparse > 0 {
+		step = *g.Sparse
+	}
+	return !slices.Contains(g.Dense, n) && (n+1)%step == 0
+}
+
+// alike reports whether all layers have the same tensors: Megatron stacks those alone.
+func (g *gpt) alike() bool {
+	for n := range g.Layers {
+		if g.mixes(n) != g.mixes(0) || g.linear() {
+			return false
+		}
+	}
+	return true
 }
 
 // tied reports whether the head is the embedding.
@@ -107,52 +228,96 @@ func (g *gpt) tied() bool { return g.Tied != nil && *g.Tied }
 // links are all tensors of Hugging Face, made of Megatron's. has says which keys Megatron's side has, where
 // a name differs between its ways of building layers.
 func (g *gpt) links(stacked bool, has func(key string) bool) []*composed {
-	g.stacked, g.has, g.all = stacked, has, nil
+	g.stacked, g.has, g.all, g.also = stacked, has, nil, map[string]string{}
 	h := g.Hidden
-	g.add("model.embed_tokens.weight", []int{h}, piece{"embedding.word_embeddings.weight", nil, 0, g.Vocab})
-	g.add("model.norm.weight", nil, piece{"decoder.final_layernorm.weight", nil, 0, h})
+	g.add(g.hf.model+"embed_tokens.weight", []int{h}, piece{g.before + "embedding.word_embeddings.weight",
+		nil, 0, g.Vocab})
+	g.add(g.hf.model+"norm.weight", nil, piece{g.before + "decoder.final_layernorm.weight", nil, 0, h})
 	if !g.tied() {
-		g.add("lm_head.weight", []int{h}, piece{"output_layer.weight", nil, 0, g.Vocab})
+		g.add(g.hf.head, []int{h}, piece{g.before + "output_layer.weight", nil, 0, g.Vocab})
 	}
 	for n := range g.Layers {
-		g.attention(n)
-		if g.experts.router != "" {
+		switch {
+		case g.of.latent:
+			g.latent(n)
+		case len(g.Kinds) > 0 && g.Kinds[n] == "linear_attention":
+			g.deltaNet(n)
+		default:
+			g.attention(n)
+		}
+		if g.mixes(n) {
 			g.mixture(n)
 			continue
 		}
-		g.layer(n, "mlp.gate_proj.weight", []int{h}, piece{"mlp.linear_fc1.weight", nil, 0, g.MLP})
-		g.layer(n, "mlp.up_proj.weight", []int{h}, piece{"mlp.linear_fc1.weight", nil, g.MLP, g.MLP})
-		g.layer(n, "mlp.down_proj.weight", []int{g.MLP}, piece{"mlp.linear_fc2.weight", nil, 0, h})
+		g.gatedMLP(n, "mlp.", "mlp.", g.MLP)
 	}
 	return g.all
+}
+
+// gatedMLP adds gate, up and down of a width.
+func (g *gpt) gatedMLP(n int, hf, ours string, width int) {
+	h := g.Hidden
+	g.layer(n, hf+"gate_proj.weight", []int{h}, piece{ours + "linear_fc1.weight", nil, 0, width})
+	g.layer(n, hf+"up_proj.weight", []int{h}, piece{ours + "linear_fc1.weight", nil, width, width})
+	g.layer(n, hf+"down_proj.weight", []int{width}, piece{ours + "linear_fc2.weight", nil, 0, h})
+}
+
+// norm adds a vector under the first of the names that Megatron's side has, the first where it has none.
+func (g *gpt) norm(n int, hf string, size int, names ...string) {
+	at := max(0, slices.IndexFunc(names, func(name string) bool {
+		key, _ := g.key(n,
+			name)
+		return g.has(key)
+	}))
+	mine, _ := g.key(n, names[at])
+	for i, name := range names {
+		if key, _ := g.key(n, name); i != at {
+			g.also[key] = mine
+		}
+	}
+	g.layer(n, hf, nil, piece{names[at], nil, 0, size})
+}
+
+// norms adds those before attention and MLP; first is where that before attention lies of other attention
+// than that of query, key and value.
+func (g *gpt) norms(n int, first ...string) {
+	first = append(first, "self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight")
+	g.norm(n, "input_layernorm.weight", g.Hidden, first...)
+	g.norm(n, "post_attention_layernorm.weight", g.Hidden, "mlp.linear_fc1.layer_norm_weight",
+		"pre_mlp_layernorm.weight")
 }
 
 // attention adds a layer's norms and projections.
 func (g *gpt) attention(n int) {
 	h, d := g.Hidden, g.Dim
-	norm := func(hf string, names ...string) {
-		at := slices.IndexFunc(names, func(name string) bool { key, _ := g.key(n, name); return g.has(key) })
-		g.layer(n, hf, nil, piece{names[max(0, at)], nil, 0, h})
-	}
-	norm("input_layernorm.weight", "self_attention.linear_qkv.layer_norm_weight", "input_layernorm.weight")
-	norm("post_attention_layernorm.weight", "mlp.linear_fc1.layer_norm_weight", "pre_mlp_layernorm.weight")
-	if g.qkNorm {
+	g.norms(n)
+	if g.of.qkNorm {
 		g.layer(n, "self_attn.q_norm.weight", nil, piece{"self_attention.q_layernorm.weight", nil, 0, d})
 		g.layer(n, "self_attn.k_norm.weight", nil, piece{"self_attention.k_layernorm.weight", nil, 0, d})
 	}
 	r := g.Heads / *g.KV
+	wide := r // heads of queries in a group, with their gates
+	if g.of.gated {
+		wide = 2 * r
+	}
 	for _, kind := range []string{"weight", "bias"} {
 		var q, k, v []piece
 		from := "self_attention.linear_qkv." + kind
 		for group := range *g.KV {
-			at := group * (r + 2) * d
-			q = append(q, piece{from, nil, at, r * d})
-			k = append(k, piece{from, nil, at + r*d, d})
-			v = append(v, piece{from, nil, at + r*d + d, d})
+			at := group * (wide + 2) * d
+			if g.of.gated { // there query and gate of each head, here queries of all heads and then gates
+				for i := range r {
+					q = append(q, piece{from, nil, at + i*d, d}, piece{from, nil, at + (r+i)*d, d})
+				}
+			} else {
+				q = append(q, piece{from, nil, at, r * d})
+			}
+			k = append(k, piece{from, nil, at + wide*d, d})
+			v = append(v, piece{from, nil, at + wide*d + d, d})
 		}
 		rest := []int{h}
 		if kind == "bias" {
-			if rest = nil; !g.Bias {
+			if rest = nil; !g.Bias && !g.of.qkvBias {
 				break
 			}
 		}
@@ -162,15 +327,84 @@ func (g *gpt) attention(n int) {
 	}
 	g.layer(n, "self_attn.o_proj.weight", []int{g.Heads * d},
 		piece{"self_attention.linear_proj.weight", nil, 0, h})
-	if g.Bias && g.Type != "qwen2" {
+	if g.Bias && !g.of.qkvBias {
 		g.layer(n, "self_attn.o_proj.bias", nil, piece{"self_attention.linear_proj.bias", nil, 0, h})
 	}
 }
 
+// latent adds a layer's latent attention.
+func (g *gpt) latent(n int) {
+	h := g.Hidden
+	one := func(hf, ours string, rows, cols int) {
+		g.layer(n, "self_attn."+hf+".weight", []int{cols}, piece{"self_attention." + ours + ".weight", nil,
+			0, rows})
+	}
+	g.norms(n, "input_layernorm.weight")
+	if g.QRank != nil && *g.QRank > 0 {
+		one("q_a_proj", "linear_q_down_proj", *g.QRank, h)
+		g.norm(n, "self_attn.q_a_layernorm.weight", *g.QRank,
+			"self_attention.linear_q_up_proj.layer_norm_weight",
+			"self_attention.q_layernorm.weight")
+		one("q_b_proj", "linear_q_up_proj", g.Heads*(g.NoPE+g.Rope), *g.QRank)
+	} else {
+		one("q_proj", "linear_q_proj", g.Heads*(g.NoPE+g.Rope), h)
+	}
+	one("kv_a_proj_with_mqa", "linear_kv_down_proj", g.KVRank+g.Rope, h)
+	g.norm(n, "self_attn.kv_a_layernorm.weight", g.KVRank,
+		"self_attention.linear_kv_up_proj.layer_norm_weight",
+		"self_attention.kv_layernorm.weight")
+	one("kv_b_proj", "linear_kv_up_proj", g.Heads*(g.NoPE+g.ValueDim), g.KVRank)
+	one("o_proj", "linear_proj", h, g.Heads*g.ValueDim)
+}
+
+// deltaNet adds a layer's Gated DeltaNet: Hugging Face has query, key, value and gate of a head of keys
+// together, and so beta and alpha; Megatron each of all heads.
+func (g *gpt) deltaNet(n int) {
+	h, r := g.Hidden, g.LinearValues/g.LinearKeys
+	k, v := g.LinearK, g.LinearV*r
+	g.norms(n, "self_attention.in_proj.layer_norm_weight")
+	const at = "self_attention."
+	var qkvz, ba []piece
+	for head := range g.LinearKeys {
+		in := func(name string, rows int) piece {
+			return piece{at + "in_proj.weight." + name, nil, head * rows, rows}
+		}
+		qkvz = append(qkvz, in("query", k), in("key", k), in("value", v), in("z", v))
+		ba = append(ba, in("beta", r), in("alpha", r))
+	}
+	g.layer(n, "linear_attn.in_proj_qkvz.weight", []int{h}, qkvz...)
+	g.layer(n, "linear_attn.in_proj_ba.weight", []int{h}, ba...)
+	var conv []piece
+	for _, x := range []struct {
+		name string
+		rows int
+	}{{"query", k}, {"key", k}, {"value", v}} {
+		conv = append(conv, piece{at + "conv1d.weight." + x.name, nil, 0, x.rows * g.LinearKeys})
+	}
+	g.layer(n, "linear_attn.conv1d.weight", []int{1, g.LinearConv}, conv...)
+	for _, x := range [][2]string{{"A_log", "A_log"}, {"dt_bias", "dt_bias"}} {
+		g.layer(n, "linear_attn."+x[0], nil, piece{at + x[1], nil, 0, g.LinearValues})
+	}
+	g.layer(n, "linear_attn.norm.weight", nil, piece{at + "out_norm.weight", nil, 0, g.LinearV})
+	g.layer(n, "linear_attn.out_proj.weight", []int{g.LinearValues * g.LinearV},
+		piece{at + "out_proj.weight", nil, 0, h})
+}
+
 // mixture adds a layer's router and experts.
 func (g *gpt) mixture(n int) {
-	h, x := g.Hidden, &g.experts
+	h, x := g.Hidden, &g.of.experts
 	g.layer(n, x.router+".weight", []int{h}, piece{"mlp.router.weight", nil, 0, g.Experts})
+	if g.of.balance {
+		g.layer(n, x.router+".e_score_correction_bias", nil, piece{"mlp.router.expert_bias", nil, 0,
+			g.Experts})
+	}
+	if g.of.shared != "" && g.Shared > 0 {
+		g.gatedMLP(n, "mlp."+g.of.shared+".", "mlp.shared_experts.", g.Shared)
+		if g.of.shared == "shared_expert" {
+			g.layer(n, "mlp.shared_expert_gate.weight", []int{h}, piece{"mlp.shared_experts.gate_weight",
+				nil, 0, 1})
+		}
+	}
 	const at = "mlp.experts.experts."
 	for e := range g.Experts {
 		name := func(form string) string { return fmt.Sprintf(form, e) + ".weight" }
@@ -183,9 +417,9 @@ func (g *gpt) mixture(n int) {
 // key is that of a layer's tensor, and the index of the layer where layers are stacked.
 func (g *gpt) key(n int, name string) (string, []int) {
 	if g.stacked {
-		return "decoder.layers." + name, []int{n}
+		return g.before + "decoder.layers." + name, []int{n}
 	}
-	return fmt.Sprintf("decoder.layers.%d.%s", n, name), nil
+	return fmt.Sprintf("%sdecoder.layers.%d.%s", g.before, n, name), nil
 }
 
 // layer adds a tensor of a layer.
@@ -194,7 +428,7 @@ func (g *gpt) layer(n int, name string, rest []int, pieces ...piece) {
 		key, lead := g.key(n, pieces[i].from)
 		pieces[i].from, pieces[i].lead = key, append(lead, pieces[i].lead...)
 	}
-	g.add(fmt.Sprintf("model.layers.%d.%s", n, name), rest, pieces...)
+	g.add(fmt.Sprintf("%slayers.%d.%s", g.hf.model, n, name), rest, pieces...)
 }
 
 func (g *gpt) add(name string, rest []int, pieces ...piece) {
@@ -202,26 +436,45 @@ func (g *gpt) add(name string, rest []int, pieces ...piece) {
 }
 
 // extras are the states that modules may have beside their weights, for layers in higher precision none:
-// Megatron wants an entry for each.
+// Megatron wants an entry for each linear layer, and Transformer Engine for attention.
 func (g *gpt) extras() (names []string) {
+	add := func(n int, module string, expert int) {
+		at, of := "0", "1"
+		switch {
+		case g.stacked && expert >= 0:
+			at, of = fmt.Sprintf("%d.%d", n, expert), fmt.Sprintf("%d.%d", g.Layers, g.Experts)
+		case g.stacked:
+			at, of = fmt.Sprint(n), fmt.Sprint(g.Layers)
+		case expert >= 0:
+			at, of = fmt.Sprint(expert), fmt.Sprint(g.Experts)
+		}
+		key, _ := g.key(n, module)
+		names = append(names, fmt.Sprintf("%s._extra_state/shard_%s_%s", key, at, of))
+	}
+	g.links(g.alike(), func(string) bool { return false })
+	seen := map[string]bool{}
+	for _, l := range g.all {
+		for _, p := range l.parts[place0(nil)] {
+			for n := range g.Layers {
+				key, lead := g.key(n, "")
+				module, linear := strings.CutSuffix(strings.TrimPrefix(p.from, key), ".weight")
+				if !strings.HasPrefix(p.from, key) || !linear || !strings.Contains(module, "linear_") ||
+					len(lead) > 0 && p.lead[0] != n {
+					continue
+				}
+				expert := -1
+				if len(p.lead) > len(lead) {
+					expert = p.lead[len(lead)]
+				}
+				if id := fmt.Sprint(n, module, expert); !seen[id] {
+					seen[id] = true
+					add(n, module, expert)
+				}
+			}
+		}
+	}
 	for n := range g.Layers {
-		add := func(module, of string) {
-			names = append(names, fmt.Sprintf("decoder.layers.%s._extra_state/shard_%s", module, of))
-		}
-		layer := fmt.Sprintf("%d_%d", n, g.Layers)
-		for _, m := range []string{"self_attention.linear_proj", "self_attention.linear_qkv",
-			"self_attention.core_attention"} {
-			add(m, layer)
-		}
-		if g.experts.router == "" {
-			add("mlp.linear_fc1", layer)
-			add("mlp.linear_fc2", layer)
-		}
-		for e := range g.Experts {
-			of := fmt.Sprintf("%d.%d_%d.%d", n, e, g.Layers, g.Experts)
-			add("mlp.experts.experts.linear_fc1", of)
-			add("mlp.experts.experts.linear_fc2", of)
-		}
+		add(n, "self_attention.core_attention", -1)
 	}
 	return names
 }

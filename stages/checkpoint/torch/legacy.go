@@ -42,13 +42,15 @@ type legacy struct {
 	size    legacyRank // of the grid
 	experts int        // of a layer on each rank
 	kind    string     // of what an optimizer keeps, "" for the weights
+	g       *gpt
+	want    map[string][]int // shapes of whole tensors, of those that there are
 	// of what an optimizer keeps: how often it has changed the weights
 	updates float64
 }
 
 // openLegacy opens all ranks of a directory, which have to be a whole grid.
-func openLegacy(dir string) (*DCP, error) {
-	l, err := openLegacyKind(dir, "")
+func openLegacy(g *gpt, dir string) (*DCP, error) {
+	l, err := openLegacyKind(g, dir, "")
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +58,14 @@ func openLegacy(dir string) (*DCP, error) {
 }
 
 // openLegacyKind opens the weights, or a kind of what the optimizer keeps of each.
-func openLegacyKind(dir, kind string) (*legacy, error) {
-	l := &legacy{kind: kind, d: &DCP{dir: dir, said: filepath.Join(dir, "mp_rank_*", rankFile),
+func openLegacyKind(g *gpt, dir, kind string) (*legacy, error) {
+	l := &legacy{kind: kind, g: g, want: map[string][]int{}, d: &DCP{dir: dir, said: filepath.Join(dir,
+		"mp_rank_*", rankFile),
 		tensors: map[string]*sharded{}, files: map[string]*os.File{}},
 		ranks: map[legacyRank]*archive{}, files: map[legacyRank]*os.File{}}
+	for _, c := range turned(g.links(false, func(string) bool { return false })) {
+		l.want[c.name] = c.shape()
+	}
 	if err := l.open(dir); err != nil {
 		return nil, errors.Join(err, l.d.Close())
 	}
@@ -186,7 +192,7 @@ func (l *legacy) views(a *archive) ([]map[string]*view, error) {
 }
 
 // inLayer takes the number of a layer off a name.
-var inLayer = regexp.MustCompile(`^decoder\.layers\.(\d+)\.(.+)$`)
+var inLayer = regexp.MustCompile(`^(?:language_model\.)?decoder\.layers\.(\d+)\.(.+)$`)
 
 // layers goes through the chunks in the order of the model's layers.
 func (l *legacy) layers() error {
@@ -265,7 +271,7 @@ func (l *legacy) take(r legacyRank, name string, t *view, first int) error {
 			return err
 		}
 		base = m[2]
-		key = fmt.Sprintf("decoder.layers.%d.", first+at)
+		key = fmt.Sprintf("%sdecoder.layers.%d.", l.g.before, first+at)
 		for _, form := range expertOf {
 			if x := form.FindStringSubmatch(base); x != nil {
 				local := localExpert(name)
@@ -284,13 +290,16 @@ func (l *legacy) take(r legacyRank, name string, t *view, first int) error {
 		}
 		key += base
 	}
-	if r.ep > 0 || r.tp > 0 && !cutByTensor(base) { // the same on all
-		return nil
-	}
+	whole := !cutByTensor(base) || slices.Equal(t.shape, l.want[key]) // or not cut by these ranks
+	sections := l.g.sections(base)
 	switch {
-	case !cutByTensor(base):
+	case r.ep > 0 || r.tp > 0 && whole && sections == nil: // the same on all
+		return nil
+	case sections != nil:
+		return l.sections(r, key, t, sections)
+	case whole:
 		return l.place(r, key, t, make([]int, len(t.shape)), t.shape)
-	case strings.HasSuffix(base, "linear_proj.weight") || strings.HasSuffix(base, "linear_fc2.weight"):
+	case byColumns(base):
 		return l.along(r, key, t, len(t.shape)-1, [2]int{})
 	case strings.HasSuffix(base, "linear_fc1.weight"):
 		return l.halves(r, key, t, 0, [2]int{})
@@ -298,17 +307,66 @@ func (l *legacy) take(r legacyRank, name string, t *view, first int) error {
 	return l.along(r, key, t, 0, [2]int{})
 }
 
-// cutByTensor reports whether ranks of tensor parallelism have parts of a tensor.
-func cutByTensor(name string) bool {
-	for _, s := range []string{"word_embeddings.weight", "output_layer.weight", "linear_qkv.weight",
-		"linear_qkv.bias",
-		"linear_proj.weight", "linear_fc1.weight", "linear_fc2.weight"} {
-		if strings.HasSuffix(name, s) && !strings.Contains(name, "layer_norm") {
-			return true
+// sections places a part that has a share of each of several tensors, one behind the other.
+func (l *legacy) sections(r legacyRank, key string, t *view, list []section) error {
+	row := 0
+	for _, x := range list {
+		n := x.rows / l.size.tp
+		part := *t
+		part.shape = slices.Clone(t.shape)
+		part.shape[0] = n
+		part.offset += int64(row) * t.stride[0] * int64(t.dtype.Bits()/8)
+		if row += n; len(t.shape) == 0 || row > t.shape[0] {
+			return l.ranks[r].fault(key, fmt.Sprintf("shape %v, the model needs more rows", t.shape))
+		}
+		if err := l.along(r, key+"."+x.name, &part, 0, [2]int{}); err != nil {
+			return err
 		}
 	}
-	return false
+	if row != t.shape[0] {
+		return l.ranks[r].fault(key, fmt.Sprintf("shape %v, the model has %d rows of it on a rank", t.shape,
+			row))
+	}
+	return nil
 }
+
+// section is rows of a tensor that torch_dist has by themselves.
+type section struct {
+	name string
+	rows int
+}
+
+// sections are those that a tensor of a rank is made of, nil where it is one.
+func (g *gpt) sections(base string) []section {
+	k, v := g.LinearK*g.LinearKeys, g.LinearV*g.LinearValues
+	switch base {
+	case "self_attention.in_proj.weight":
+		return []section{{"query", k}, {"key", k}, {"value", v}, {"z", v}, {"beta", g.LinearValues},
+			{"alpha", g.LinearValues}}
+	case "self_attention.conv1d.weight":
+		return []section{{"query", k}, {"key", k}, {"value", v}}
+	}
+	return nil
+}
+
+// byRows and byColumns are the ends of names that ranks of tensor parallelism have rows or columns of.
+var (
+	rowsCut = []string{"word_embeddings.weight", "output_layer.weight", "linear_qkv.weight",
+		"linear_qkv.bias",
+		"linear_fc1.weight", "linear_q_proj.weight", "linear_q_up_proj.weight", "linear_kv_up_proj.weight",
+		"linear_q_down_proj.weight", "linear_kv_down_proj.weight", "self_attention.A_log",
+		"self_attention.dt_bias"}
+	columnsCut = []string{"linear_proj.weight", "linear_fc2.weight", "self_attention.out_proj.weight"}
+)
+
+func endsWith(name string, ends []string) bool {
+	return slices.ContainsFunc(ends, func(s string) bool { return strings.HasSuffix(name, s) })
+}
+
+func byColumns(name string) bool { return endsWith(name, columnsCut) }
+
+// cutByTensor reports whether ranks of tensor parallelism have parts of a tensor.
+func cutByTensor(name string) bool { return endsWith(name, rowsCut) || byColumns(name) }
 
 // along places a part that ranks of tensor parallelism have one behind the other. lead is the index of an
 // expert and how many there are, along a first axis; zero for none.

@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func OpenMegatron(dir, like string) (src checkpoint.Source, dropped []string, er
 	}
 	open := OpenDCP
 	if !isMegatron(dir) {
-		open = openLegacy
+		open = func(dir string) (*DCP, error) { return openLegacy(g, dir) }
 	}
 	d, err := open(dir)
 	if err != nil {
@@ -80,7 +81,7 @@ func OpenMegatron(dir, like string) (src checkpoint.Source, dropped []string, er
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%s: %w", dir, err), d.Close())
 	}
-	return a, dropped, nil
+	return shift(a, gain, 1), dropped, nil
 }
 
 // linksOf are the links to the tensors of a source, by the names that it has where there are several.
@@ -89,8 +90,34 @@ func (g *gpt) linksOf(src checkpoint.Source) []*composed {
 	for _, t := range src.Tensors() {
 		have[t.Name] = true
 	}
-	return g.links(have["decoder.layers.self_attention.linear_qkv.weight"],
-		func(key string) bool { return have[key] })
+	links := g.links(g.stacks(have), func(key string) bool { return have[key] })
+	return append(links, g.seen(src)...)
+}
+
+// stacks reports whether one of the keys is of all layers.
+func (g *gpt) stacks(have map[string]bool) bool {
+	for key := range have {
+		rest, ok := strings.CutPrefix(key, g.before+"decoder.layers.")
+		if ok && len(rest) > 0 && (rest[0] < '0' || rest[0] > '9') {
+			return true
+		}
+	}
+	return false
+}
+
+// seen are links of what sees, which has the same names on both sides.
+func (g *gpt) seen(src checkpoint.Source) (links []*composed) {
+	if g.before == "" {
+		return nil
+	}
+	for _, t := range src.Tensors() {
+		if slices.ContainsFunc(towers, func(p string) bool { return strings.HasPrefix(t.Name, p) }) &&
+			len(t.Shape) > 0 {
+			links = append(links, &composed{name: t.Name, rest: slices.Clone(t.Shape[1:]),
+				parts: map[string][]piece{place0(nil): {{t.Name, nil, 0, t.Shape[0]}}}})
+		}
+	}
+	return links
 }
 
 // match holds the tensors of a source to links: each is used whole, but for rows of padding behind the
@@ -125,7 +152,11 @@ func (g *gpt) match(src checkpoint.Source, said string, links []*composed) (drop
 		case wanted[name]:
 		case slices.ContainsFunc(besides, func(p string) bool { return strings.HasPrefix(name, p) }):
 			dropped = append(dropped, name)
-		case name == "output_layer.weight" && g.tied(): // the embedding once more
+		case wanted[g.also[name]]: // a norm once more, under the name of another way of building layers
+			if !sameBytes(src, have[name], have[g.also[name]]) {
+				bad(name, checkpoint.Extra, "is not the same as %s, which is the same norm", g.also[name])
+			}
+		case name == g.before+"output_layer.weight" && g.tied(): // the embedding once more
 			dropped = append(dropped, name)
 		default:
 			bad(name, checkpoint.Extra, "the model has no such tensor")
@@ -134,22 +165,42 @@ func (g *gpt) match(src checkpoint.Source, said string, links []*composed) (drop
 	return dropped, errors.Join(errs...)
 }
 
+// sameBytes compares two small tensors.
+func sameBytes(src checkpoint.Source, a, b checkpoint.Info) bool {
+	if a.DType != b.DType || !slices.Equal(a.Shape, b.Shape) || a.Bytes > 1<<30 {
+		return false
+	}
+	box := make([][2]int, len(a.Shape))
+	for i, n := range a.Shape {
+		box[i] = [2]int{0, n}
+	}
+	x, y := make([]byte, a.Bytes), make([]byte, a.Bytes)
+	return src.ReadRanges(a.Name, box, x) == nil && src.ReadRanges(b.Name, box, y) == nil && bytes.Equal(x,
+		y)
+}
+
 // ofVocabulary reports whether a key's rows are those of the vocabulary.
 func ofVocabulary(key string) bool {
-	return strings.HasSuffix(key, "embeddings.weight") || key == "output_layer.weight"
+	return strings.HasSuffix(key, "word_embeddings.weight") || strings.HasSuffix(key, "output_layer.weight")
 }
 
 // WriteMegatron writes the tensors of a Hugging Face directory as Megatron's torch_dist, a release below
 // dir, with layers stacked. Rows of the vocabulary are filled up to a multiple of divisible by the last
-// one. With st, which may be nil, what an optimizer keeps comes with it, as Megatron's distributed
-// optimizer writes it fully_reshardable, and one that is not distributed.
+// one. Each part of a tensor that a rank of grid has lies in a file of that rank. With st, which may be
+// nil, what an optimizer keeps comes with it, as Megatron's distributed optimizer writes it
+// fully_reshardable, and one that is not distributed.
 func WriteMegatron(j *checkpoint.Journal, dir string, src checkpoint.Source, like string, divisible int,
-	st *States) error {
+	grid Grid, st *States) error {
 	g, err := readGPT(like)
 	if err != nil {
 		return err
 	}
-	a, err := g.theirs(src, like, divisible)
+	x := grid.whole()
+	if why := x.fits(g); why != "" {
+		return &checkpoint.Error{File: dir, Fault: checkpoint.Malformed, Why: why}
+	}
+	divisible *= x.TP
+	a, err := g.theirs(shift(src, gain, -1), like, divisible)
 	if err != nil {
 		return err
 	}
@@ -173,19 +224,34 @@ func WriteMegatron(j *checkpoint.Journal, dir string, src checkpoint.Source, lik
 			all.join(prefixed{f32, "optimizer.state.param."})
 		}
 	}
-	return writeRelease(j, dir, all, g.extras(), st)
+	return writeRelease(j, dir, all, g.extras(), g.cutter(x), st)
 }
 
 // theirs are the tensors of Megatron that those of Hugging Face make.
 func (g *gpt) theirs(src checkpoint.Source, like string, divisible int) (*assembled, error) {
-	links := g.links(true, func(string) bool { return false })
+	list, err := g.rows(src, like, divisible)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range sortedKeys(g.also) { // Megatron's own layers and Transformer Engine's name some norms otherwise
+		i := slices.IndexFunc(list, func(c *composed) bool { return c.name == g.also[key] })
+		more := *list[i]
+		more.name = key
+		list = append(list, &more)
+	}
+	return assemble(src, list)
+}
+
+// rows are what Megatron's tensors are made of, of those of a Hugging Face directory, all of which are used.
+func (g *gpt) rows(src checkpoint.Source, like string, divisible int) ([]*composed, error) {
+	links := append(g.links(g.alike() && !g.apart, func(string) bool { return false }), g.seen(src)...)
 	var want []checkpoint.Info
 	for _, l := range links {
 		want = append(want, checkpoint.Info{Name: l.name, Shape: l.shape()})
 	}
 	var have []checkpoint.Info
 	for _, t := range src.Tensors() {
-		if strings.HasSuffix(t.Name, "rotary_emb.inv_freq") || t.Name == "lm_head.weight" && g.tied() {
+		if strings.HasSuffix(t.Name, "rotary_emb.inv_freq") || t.Name == g.hf.head && g.tied() {
 			continue // follows from the configuration; is the embedding
 		}
 		have = append(have, t)
@@ -195,7 +261,7 @@ func (g *gpt) theirs(src checkpoint.Source, like string, divisible int) (*assemb
 	}
 	list := turned(links)
 	for _, c := range list {
-		if c.name == "embedding.word_embeddings.weight" || c.name == "output_layer.weight" {
+		if ofVocabulary(c.name) {
 			p := c.parts[place0(nil)]
 			for range (divisible - g.Vocab%divisible) % divisible {
 				p = append(p, piece{p[0].from, nil, g.Vocab - 1, 1})
@@ -203,18 +269,18 @@ func (g *gpt) theirs(src checkpoint.Source, like string, divisible int) (*assemb
 			c.parts[place0(nil)] = p
 		}
 	}
-	return assemble(src, list)
+	return list, nil
 }
 
 // writeRelease writes what Megatron wants around the tensors.
 func writeRelease(j *checkpoint.Journal, dir string, src checkpoint.Source, extras []string,
-	st *States) error {
+	cut func(t checkpoint.Info) []dcpPart, st *States) error {
 	name, said := releaseDir, releaseDir
 	if st != nil && st.Step > 0 {
 		name, said = fmt.Sprintf("iter_%07d", st.Step), fmt.Sprint(st.Step)
 	}
 	to := filepath.Join(dir, name)
-	files, err := planDCP(to, src, extras)
+	files, err := planDCP(to, src, extras, cut)
 	if err != nil {
 		return err
 	}

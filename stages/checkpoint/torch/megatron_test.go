@@ -27,7 +27,8 @@ func golden(t *testing.T, kind string) (dir, like string, want checkpoint.Source
 // TestReadsMegatron: what Megatron's own library has written, on one rank and on tp 2 and pp 2, is read as
 // the tensors of Hugging Face.
 func TestReadsMegatron(t *testing.T) {
-	for _, kind := range []string{"dense", "experts", "dense-ranks", "experts-ranks"} {
+	for _, kind := range []string{"dense", "experts", "latent", "dense-ranks", "experts-ranks",
+		"latent-ranks"} {
 		kind, ranks := strings.CutSuffix(kind, "-ranks")
 		dir, like, want := golden(t, kind)
 		if ranks {
@@ -45,13 +46,13 @@ func TestReadsMegatron(t *testing.T) {
 // TestWritesMegatron: what is written is read again, with the vocabulary filled up to a multiple;
 // bench/golden/ megatron_files.py read KIND DIR has Megatron's own library load it.
 func TestWritesMegatron(t *testing.T) {
-	for _, kind := range []string{"dense", "experts"} {
+	for _, kind := range []string{"dense", "experts", "latent"} {
 		_, like, want := golden(t, kind)
 		dir := t.TempDir()
 		if to := os.Getenv("LFACTOR_MEGATRON_DIR"); to != "" {
 			dir = filepath.Join(to, kind)
 		}
-		require.NoError(t, WriteMegatron(nil, dir, want, like, 128, nil))
+		require.NoError(t, WriteMegatron(nil, dir, want, like, 128, Grid{}, nil))
 		at := MegatronDir(dir)
 		require.Equal(t, filepath.Join(dir, "release"), at)
 		src, _, err := OpenMegatron(at, like)

@@ -210,7 +210,7 @@ func (a *archive) number(v any) (float64, bool) {
 // ranks reads folders of ranks.
 func (s *States) ranks(g *gpt, dir string) error {
 	for _, kind := range []string{"exp_avg", "exp_avg_sq", masters} {
-		l, err := openLegacyKind(dir, kind)
+		l, err := openLegacyKind(g, dir, kind)
 		if err != nil {
 			if errors.Is(err, errNotKept) {
 				continue
