@@ -50,8 +50,9 @@ func TestEmbodiedLines(t *testing.T) {
 		refused[who]++
 	}
 	require.Equal(t, 3, accepted)
-	require.Equal(t, map[string]int{"X-VLA": 1, "GR00T": 2, "FastWAM": 2, "LingBot-VA": 2, "DreamZero": 4,
-		"Cosmos3": 1}, refused)
+	require.Equal(t, map[string]int{"X-VLA": 1, "GR00T N1.6 and N1.7": 2, "FastWAM": 2, "LingBot-VA": 2,
+		"DreamZero": 4,
+		"Cosmos3":   1}, refused)
 }
 
 // TestEmbodiedFiles: of the model files of LoongForge's policies those of Pi0.5 and X-VLA are the published

@@ -58,7 +58,7 @@ func (m *Trained) NewActor() (*Actor, error) {
 		return nil, err
 	}
 	a := &Actor{x: x, gen: gen, b: b, Steps: eulerSteps}
-	if d.Scheduler != nil {
+	if d.Steps > 0 {
 		a.Steps = d.Steps
 	}
 	return a, nil

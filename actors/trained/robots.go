@@ -248,7 +248,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if !x.changes() || x.Tok == nil {
 		return &learnt{Encoded: *e}, size, nil
 	}
-	bare, err := x.told(f.Task, nil)
+	bare, err := x.told(f.Task, nil, present(e.Views))
 	return &learnt{*e, bare}, size, err
 }
 
@@ -334,7 +334,7 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*fa
 		}
 	}
 	var err error
-	e.IDs, err = x.told(task, scaled)
+	e.IDs, err = x.told(task, scaled, present(e.Views))
 	return e, err
 }
 

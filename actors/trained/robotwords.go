@@ -3,6 +3,7 @@ package trained
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
@@ -25,8 +26,41 @@ func (x *Robots) words(cfg *configs.Config) error {
 	return nil
 }
 
-// told are the tokens of what a policy is told of a task, and of a state, nil for none, where it is told in words.
-func (x *Robots) told(task string, state []float64) ([]int32, error) {
+// present counts the views that are there.
+func present(views [][]float32) (n int) {
+	for _, v := range views {
+		if v != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// among are the tokens of a prompt that has so many views among its words.
+func (x *Robots) among(task string, views int) (out []int32, err error) {
+	w := x.D.Words
+	for i, part := range w.Between(task, views) {
+		if i > 0 {
+			out = append(out, slices.Repeat([]int32{w.Image}, x.D.Sight.Features())...)
+		}
+		ids, err := x.Tok.TryEncode(part, false)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(ids, w.Image) {
+			return nil, fmt.Errorf("the task %.40q has the token that stands for views", task)
+		}
+		out = append(out, ids...)
+	}
+	return out, nil
+}
+
+// told are the tokens of what a policy is told of a task, of a state, nil for none, where it is told in words, and of
+// so many views, where these lie among the words.
+func (x *Robots) told(task string, state []float64, views int) ([]int32, error) {
+	if x.D.Words.Image > 0 {
+		return x.among(task, views)
+	}
 	prompt, most := Prompt(task, state), promptMost
 	if x.D.Prompt != nil {
 		prompt, most = x.D.Prompt(task), x.D.PromptMost

@@ -14,7 +14,7 @@ type Fault struct{ Flag, Why, Try string }
 // and defaults of its own.
 var embodiedMarks = []string{"--trainer-type", "--dataset-format"}
 
-const groot = "GR00T, whose diffusion transformer reads taps of a vision-language model, is not there"
+const groot = "GR00T N1.6 and N1.7, whose transformers attend to words and to views by turns, is not there"
 
 // embodiedModels are LoongForge's policies: the published model that is one with the length of its chunks, or why
 // there is none.

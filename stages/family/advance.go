@@ -45,6 +45,16 @@ func (d *Denoiser) WordIDs(r *block.Rec) (words, pads *grad.Value) {
 	return r.T.Data("dif.words", tensor.I32, n), r.T.Data("dif.pads", tensor.I32, n)
 }
 
+// placed is how many rows of what is seen a prompt has places for.
+func (d *Denoiser) placed(x *Encoded) (n int) {
+	for _, id := range x.IDs {
+		if id == d.Words.Image {
+			n++
+		}
+	}
+	return n
+}
+
 // There is 1 for each view that is there and 0 for one that is missing, [levels·Views 1] in float32.
 func (d *Denoiser) There(r *block.Rec) *grad.Value {
 	n := Levels(r.Shape) * d.Sight.Views

@@ -96,8 +96,8 @@ type Denoiser struct {
 	// it is trained by where a run does not say otherwise, nil for flow matching as Pi's policies have it
 	Masked, Once bool
 	Learns       func(p *Process)
-	// of a policy whose actions are drawn out of noise by a scheduler of diffusers, in so many steps; nil
-	// for steps of Euler. Executed is how many of a chunk's actions it gives, from the present step on, 0
+	// of a policy whose actions are drawn out of noise by a scheduler of diffusers; nil for steps of Euler. Steps is
+	// how many there are, 0 for the usual number. Executed is how many of a chunk's actions it gives, from the present step on, 0
 	// for all
 	Scheduler       noise.Scheduler
 	Steps, Executed int

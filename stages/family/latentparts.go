@@ -189,6 +189,25 @@ func (p latents) states(in *Inputs, s block.Shape, states []float32, out map[str
 	out["dif.learnt.cu"] = tensor.Of(tensor.I32, borders, len(borders))
 }
 
+// among is look of a prompt that has features of views among its tokens.
+func (p latents) among(x *Encoded, level int, takes *[]int32, tokens *int, s block.Shape) int {
+	v := p.d.Sight
+	var rows []int32
+	for k, pixels := range x.Views {
+		for j := 0; pixels != nil && j < v.Features(); j++ {
+			rows = append(rows, int32((level*v.Views+k)*v.Features()+j))
+		}
+	}
+	for _, id := range x.IDs {
+		at := int32(v.FeatureRows(s) + *tokens)
+		if *tokens++; id == p.d.Words.Image {
+			at, rows = rows[0], rows[1:]
+		}
+		*takes = append(*takes, at)
+	}
+	return len(x.IDs)
+}
+
 // words lays tokens of tasks out, those of padding by themselves, and marks the views that are there.
 func (p latents) words(in *Inputs, s block.Shape, there []float32, out map[string]*tensor.Tensor) {
 	rows := p.d.Words.Rows
@@ -215,6 +234,9 @@ func (p latents) words(in *Inputs, s block.Shape, there []float32, out map[strin
 // returns how many rows there are.
 func (p latents) look(x *Encoded, level int, takes *[]int32, tokens *int, s block.Shape) int {
 	v := p.d.Sight
+	if p.d.Words.Image > 0 {
+		return p.among(x, level, takes, tokens, s)
+	}
 	for k, pixels := range x.Views {
 		for j := 0; pixels != nil && j < v.Features(); j++ {
 			*takes = append(*takes, int32((level*v.Views+k)*v.Features()+j))
@@ -247,4 +269,24 @@ func (d *Denoiser) Padded(states []float32) []float32 {
 	out := make([]float32, d.TextRows*d.Texts)
 	copy(out, states)
 	return out
+}
+
+// each calls f for every number of latents of a shape: its place in tokens, and in the latents.
+func (d *Denoiser) each(shape [4]int, f func(token, latent int)) {
+	g, p := d.Grid(shape), d.Patch
+	taps := p[0] * p[1] * p[2]
+	w := shape[0] * taps
+	at := 0
+	for c := range shape[0] {
+		for t := range shape[1] {
+			for y := range shape[2] {
+				for x := range shape[3] {
+					token := (t/p[0]*g[1]+y/p[1])*g[2] + x/p[2]
+					tap := (t%p[0]*p[1]+y%p[1])*p[2] + x%p[2]
+					f(token*w+c*taps+tap, at)
+					at++
+				}
+			}
+		}
+	}
 }

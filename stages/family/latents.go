@@ -119,6 +119,8 @@ func (p latents) rows(x *Encoded) int {
 	switch {
 	case p.d.Sight != nil && p.d.Sight.Whole():
 		return 0
+	case p.d.Sight != nil && p.d.Words.Image > 0:
+		return len(x.IDs)
 	case p.d.Sight != nil:
 		return p.seen(x) + len(x.IDs)
 	case p.d.Texts == 0:
@@ -198,6 +200,9 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 			return fmt.Errorf("sample %d has %d tokens and a state of %d numbers, want %d and %d", i+1,
 				len(x.IDs),
 				len(x.State), d.Words.Rows, d.Sight.State)
+		case d.Words.Image > 0 && (len(x.State) != d.Sight.State || d.placed(&x) != latents{d}.seen(&x)):
+			return fmt.Errorf("sample %d has a state of %d numbers and places for %d rows of what it sees, want %d and %d",
+				i+1, len(x.State), d.placed(&x), d.Sight.State, latents{d}.seen(&x))
 		case min(x.Pad, x.Lead) < 0 || x.Pad+x.Lead > 0 && x.Pad+x.Lead >= x.Grid[0]*x.Grid[1]*x.Grid[2]:
 			return fmt.Errorf("sample %d has %d rows of %v that are not learnt", i+1, x.Pad+x.Lead, x.Grid)
 		case x.Clean < 0 || x.Clean >= x.Grid[0] && x.Clean > 0 || x.Clean > 0 && d.Process.First == 0:
@@ -354,6 +359,10 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 	if d.Joint {
 		p.joint(in, s, out, rows, at, pos)
 	}
+	if d.Words.Image > 0 {
+		out["dif.text.pos"] = tensor.Make(tensor.I32, n, 3)
+		copy(out["dif.text.pos"].I32(), pos)
+	}
 	if d.Sight != nil && d.Sight.Token {
 		p.told(in, s, out)
 	}
@@ -474,24 +483,4 @@ func (d *Denoiser) Latents(shape [4]int, rows []float32) []float32 {
 	out := make([]float32, len(rows))
 	d.each(shape, func(token, latent int) { out[latent] = rows[token] })
 	return out
-}
-
-// each calls f for every number of latents of a shape: its place in tokens, and in the latents.
-func (d *Denoiser) each(shape [4]int, f func(token, latent int)) {
-	g, p := d.Grid(shape), d.Patch
-	taps := p[0] * p[1] * p[2]
-	w := shape[0] * taps
-	at := 0
-	for c := range shape[0] {
-		for t := range shape[1] {
-			for y := range shape[2] {
-				for x := range shape[3] {
-					token := (t/p[0]*g[1]+y/p[1])*g[2] + x/p[2]
-					tap := (t%p[0]*p[1]+y%p[1])*p[2] + x%p[2]
-					f(token*w+c*taps+tap, at)
-					at++
-				}
-			}
-		}
-	}
 }

@@ -105,4 +105,8 @@ type Words struct {
 	Behind                   []string
 	Rows                     int
 	Pad                      int32
+	// Image is the token in whose place each row of a view's features lies among those of a prompt, 0 for views that
+	// lie before it; Between are the parts of a prompt of so many views that these lie between.
+	Image   int32
+	Between func(task string, views int) []string
 }

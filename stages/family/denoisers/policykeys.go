@@ -18,6 +18,7 @@ type policyKeys struct {
 	State  int `key:"state_size" default:"1" min:"1" max:"65536" class:"fixed" doc:"Numbers of a robot's state."`
 	Height int `key:"view_height" default:"480" min:"1" max:"4096" class:"fixed" unit:"pixels" doc:"Height of what a camera sees."`
 	Width  int `key:"view_width" default:"640" min:"1" max:"4096" class:"fixed" unit:"pixels" doc:"Width of what a camera sees."`
+	Robots int `key:"embodiments" default:"30" min:"1" max:"65536" class:"fixed" doc:"Robots that the model has weights of their own for."`
 	Stem   int `key:"backbone_width" default:"64" min:"1" max:"4096" class:"fixed" doc:"Channels of the first layer of a ResNet; later ones have twice, four and eight times as many."`
 }
 

@@ -65,7 +65,6 @@ func (k florenceKeys) check(at configs.Report) {
 
 // xvlaKeys are the keys that X-VLA alone has.
 type xvlaKeys struct {
-	Robots  int    `key:"embodiments" default:"30" min:"1" max:"65536" class:"fixed" doc:"Robots that the model has weights of their own for."`
 	Prompts int    `key:"soft_prompts" default:"32" min:"1" max:"65536" class:"fixed" doc:"Learned rows that each robot has in X-VLA's transformer."`
 	Time    int    `key:"time_width" default:"32" min:"2" max:"65536" class:"fixed" doc:"Cosines and sines of the time of the noise, which are read with each action."`
 	Rows    int    `key:"policy_positions" default:"512" min:"1" max:"1048576" class:"fixed" doc:"Rows of X-VLA's transformer that have learned places: actions, what is seen and what is told."`
@@ -151,6 +150,8 @@ type xvla struct {
 	p policyKeys
 	d *family.Denoiser
 	v *davit
+
+	robots *ofRobots
 }
 
 // The beginnings of names of parameters in lerobot's files.
@@ -169,7 +170,7 @@ func newXVLA(c configs.Model) *xvla { return xvlaOf(c, xvlaPart.Of(c)) }
 func xvlaOf(c configs.Model, k xvlaKeys) *xvla {
 	x := &xvla{c: c, f: florencePart.Of(c), k: k, p: policyPart.Of(c)}
 	x.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: keys.Of(c).In, Canvas: true, Chunk: x.p.Chunk,
-		Robots: x.k.Robots, Restart: true, FeatureWidth: x.k.Time, Times: 1000,
+		Robots: x.p.Robots, Restart: true, FeatureWidth: x.k.Time, Times: 1000,
 		Feature: func(t float64) []float32 { return slowWaves(t, x.k.Time) },
 		Sight: &family.Sight{Views: x.p.Views, Patches: x.f.Side * x.f.Side, Pixels: 3, State: x.p.State,
 			Corner:  true,
@@ -186,6 +187,7 @@ func xvlaOf(c configs.Model, k xvlaKeys) *xvla {
 			Times: 1000}
 		p.Target, _ = noise.Lookup("sample") // it is one of the package's own
 	}
+	x.robots = &ofRobots{d: x.d, weight: ".fc.weight", bias: ".bias.weight", flat: true}
 	x.v = &davit{name: xvlaVLM + "vision_tower.", k: x.f, d: x.d}
 	return x
 }
@@ -326,14 +328,25 @@ func borders(r *block.Rec, name string, n int) *grad.Value {
 	return r.T.ConstI32(name, out)
 }
 
-// ofRobot is x [levels·n in] by a matrix [in out] and a bias that each robot has of its own.
-func (x *xvla) ofRobot(r *block.Rec, name string, v *grad.Value, n, out, in int) *grad.Value {
-	t, levels, robot := r.T, family.Levels(r.Shape), x.d.Robot(r)
-	w := t.Take(t.Param(name+".fc.weight", []int{x.k.Robots, in * out}, -1, 1, true), robot)
+// ofRobots are linear layers of which each robot has its own.
+type ofRobots struct {
+	d            *family.Denoiser
+	weight, bias string // ends of names
+	flat         bool   // a robot's matrix is a row of its table
+}
+
+// linear is x [levels·n in] by a matrix [in out] and a bias that each robot has of its own.
+func (o *ofRobots) linear(r *block.Rec, name string, x *grad.Value, n, out, in int) *grad.Value {
+	t, levels, robot := r.T, family.Levels(r.Shape), o.d.Robot(r)
+	shape := []int{o.d.Robots, in, out}
+	if o.flat {
+		shape = []int{o.d.Robots, in * out}
+	}
+	w := t.Take(t.Param(name+o.weight, shape, -1, 1, true), robot)
 	w = t.Permute(t.View(w, levels, in, out), 0, 2, 1)
-	b := t.Take(t.Param(name+".bias.weight", []int{x.k.Robots, out}, -1, 1, true), robot)
-	y := t.GroupedLinear(v, w, borders(r, fmt.Sprintf("xvla.each.%d", n), n))
-	return t.Add(y, t.Take(b, r.T.ConstI32(fmt.Sprintf("xvla.level.%d", n), levelsOf(levels, n))))
+	b := t.Take(t.Param(name+o.bias, []int{o.d.Robots, out}, -1, 1, true), robot)
+	y := t.GroupedLinear(x, w, borders(r, fmt.Sprintf("robots.each.%d", n), n))
+	return t.Add(y, t.Take(b, t.ConstI32(fmt.Sprintf("robots.level.%d", n), levelsOf(levels, n))))
 }
 
 // levelsOf is the level of each of n rows a level.
@@ -368,7 +381,8 @@ func (x *xvla) embed(r *block.Rec, env map[string]*grad.Value) {
 	level := t.ConstI32(fmt.Sprintf("xvla.level.%d", x.p.Chunk), levelsOf(levels, x.p.Chunk))
 	time := t.Cast(t.Data("dif.feature", tensor.F32, levels, x.k.Time))
 	a := t.Concat(1, actions, t.Take(state, level), t.Take(time, level))
-	parts := []*grad.Value{x.ofRobot(r, xvlaName+"action_encoder", a, x.p.Chunk, n, w+x.p.State+x.k.Time)}
+	parts := []*grad.Value{x.robots.linear(r, xvlaName+"action_encoder", a, x.p.Chunk, n,
+		w+x.p.State+x.k.Time)}
 	parts = append(parts, r.Linear(xvlaName+"vlm_proj", env["told"], n, x.f.Hidden, whole))
 	rows := []part32{{n: x.p.Chunk}, {n: x.told()}}
 	if x.p.Views > 1 {
@@ -390,7 +404,7 @@ func (x *xvla) embed(r *block.Rec, env map[string]*grad.Value) {
 	v := t.Take(t.Concat(0, parts...), t.ConstI32("xvla.read", each(levels, rows...)))
 	places := t.Param(xvlaName+"pos_emb", []int{x.k.Rows, n}, -1, 1, true)
 	v = t.Add(v, t.Take(places, t.ConstI32("xvla.places", each(levels, part32{n: x.rows(), shared: true}))))
-	soft := t.Take(t.Param(xvlaName+"soft_prompt_hub.weight", []int{x.k.Robots, x.k.Prompts * n}, -1, 1,
+	soft := t.Take(t.Param(xvlaName+"soft_prompt_hub.weight", []int{x.p.Robots, x.k.Prompts * n}, -1, 1,
 		true), x.d.Robot(r))
 	soft = t.View(soft, levels*x.k.Prompts, n)
 	env["x"] = t.Take(t.Concat(0, v, soft), t.ConstI32("xvla.all", each(levels, part32{n: x.rows()},
@@ -435,7 +449,7 @@ func (x *xvla) head(r *block.Rec, env map[string]*grad.Value) {
 		}
 	}
 	h := r.LayerNorm(xvlaName+"norm", t.Take(env["x"], t.ConstI32("xvla.actions.at", at)), n, actEps)
-	y := x.ofRobot(r, xvlaName+"action_decoder", h, x.p.Chunk, x.d.Width(), n)
+	y := x.robots.linear(r, xvlaName+"action_decoder", h, x.p.Chunk, x.d.Width(), n)
 	form, ok := actionForms[x.k.Form]
 	if r.Logits || !ok {
 		x.d.Predicted(r, env, y)

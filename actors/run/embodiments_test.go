@@ -143,3 +143,44 @@ func TestXVLARun(t *testing.T) {
 	t.Parallel()
 	newRobotPolicy(t, xvlaOf16).holds()
 }
+
+// grootOf8 is a small GR00T of three robots.
+const grootOf8 = `model_type: groot
+hidden_size: 16
+num_hidden_layers: 2
+num_attention_heads: 4
+num_key_value_heads: 2
+head_dim: 4
+intermediate_size: 24
+vocab_size: 12
+rms_norm_eps: 1.0e-6
+rope_theta: 1.0e+6
+initializer_range: 0.1
+latent_patch: [1, 1, 1]
+in_channels: 4
+state_size: 5
+chunk_size: 4
+views: 1
+view_size: 8
+view_patch: 4
+view_hidden_size: 12
+view_intermediate_size: 18
+view_heads: 2
+view_layers: 1
+embodiments: 3
+image_token: 11
+future_tokens: 3
+dit_width: 12
+dit_heads: 3
+dit_layers: 3
+dit_output: 10
+mixer_heads: 4
+mixer_layers: 1
+action_positions: 8
+`
+
+// TestGrootRun: GR00T trains and acts as holds says.
+func TestGrootRun(t *testing.T) {
+	t.Parallel()
+	newRobotPolicy(t, grootOf8).holds()
+}
