@@ -4,10 +4,12 @@ import (
 	"archive/zip"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
@@ -26,6 +28,33 @@ type archive struct {
 	value   any   // of the pickle
 	globals map[global]int
 	entries map[string]place // storages by key
+	sums    map[string]*summed
+}
+
+// summed is a storage whose bytes are held to the archive's CRC-32 when they are first read.
+type summed struct {
+	place
+	path string
+	want uint32
+	once sync.Once
+	err  error
+}
+
+// hold reads a storage whole, once.
+func (s *summed) hold(r io.ReaderAt) error {
+	s.once.Do(func() {
+		h := crc32.NewIEEE()
+		_, err := io.CopyBuffer(h, io.NewSectionReader(r, s.offset, s.bytes), make([]byte, min(s.bytes+1,
+			1<<20)))
+		if got := h.Sum32(); err != nil || got != s.want && s.want != 0 { // 0 is of a writer that makes none
+			s.err = &checkpoint.Error{File: s.path, Fault: checkpoint.Altered, Err: err,
+				Try: "copy the file again",
+				Why: fmt.Sprintf("at offset %d: the CRC-32 of %d bytes is %08x, the archive says %08x",
+					s.offset, s.bytes,
+					got, s.want)}
+		}
+	})
+	return s.err
 }
 
 // place is bytes of the file.
@@ -46,8 +75,9 @@ func openArchive(r io.ReaderAt, path string, at, size int64) (*archive, error) {
 	if len(z.File) > entriesMax {
 		return nil, bad(checkpoint.Malformed, "%d entries, limit %d", len(z.File), entriesMax)
 	}
-	a := &archive{path: path, r: r, at: at, entries: map[string]place{}}
+	a := &archive{path: path, r: r, at: at, entries: map[string]place{}, sums: map[string]*summed{}}
 	var pickle *place
+	var sum uint32
 	seen := map[string]bool{}
 	for _, f := range z.File {
 		_, name, ok := strings.Cut(f.Name, "/")
@@ -67,13 +97,14 @@ func openArchive(r io.ReaderAt, path string, at, size int64) (*archive, error) {
 		p := place{at + offset, int64(f.UncompressedSize64)}
 		if key, is := strings.CutPrefix(name, "data/"); is {
 			a.entries[key] = p
+			a.sums[key] = &summed{place: p, path: path, want: f.CRC32}
 		}
 		switch name {
 		case "data.pkl":
 			if pickle != nil {
 				return nil, bad(checkpoint.Malformed, "there are two pickles")
 			}
-			pickle = &p
+			pickle, sum = &p, f.CRC32
 		case "byteorder":
 			text := make([]byte, min(p.bytes, 16))
 			if _, err := r.ReadAt(text, p.offset); err != nil || string(text) != "little" {
@@ -85,13 +116,20 @@ func openArchive(r io.ReaderAt, path string, at, size int64) (*archive, error) {
 	if pickle == nil {
 		return nil, bad(checkpoint.Malformed, "there is no data.pkl")
 	}
-	return a, a.readPickle(*pickle)
+	return a, a.readPickle(*pickle, sum)
 }
 
-func (a *archive) readPickle(p place) (err error) {
+// readPickle reads the pickle, whose CRC-32 the archive says.
+func (a *archive) readPickle(p place, sum uint32) (err error) {
 	b, err := readAll(a.r, a.path, p)
 	if err != nil {
 		return err
+	}
+	if got := crc32.ChecksumIEEE(b); got != sum && sum != 0 {
+		return &checkpoint.Error{File: a.path, Fault: checkpoint.Altered,
+			Why: fmt.Sprintf("at offset %d: the pickle's CRC-32 is %08x, the archive says %08x", p.offset,
+				got, sum),
+			Try: "copy the file again"}
 	}
 	a.value, a.globals, _, err = unpickle(b)
 	return inFile(err, a.path, p.offset)

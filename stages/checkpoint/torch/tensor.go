@@ -39,6 +39,7 @@ type view struct {
 	stride []int64
 	key    string // of the storage
 	place         // of the first element, and the bytes from there to the end of the storage
+	sum    *summed
 }
 
 const axesMax = 16
@@ -77,7 +78,7 @@ func (a *archive) rebuild(o *object) (*view, error) {
 	class, _ := id[1].(global)
 	key, isKey := id[2].(string)
 	count, isCount := id[4].(int64)
-	t := &view{key: key, dtype: storages[class]}
+	t := &view{key: key, dtype: storages[class], sum: a.sums[key]}
 	if o.class.name == "_rebuild_tensor_v3" {
 		if len(o.args) < 7 {
 			return bad("%d arguments", len(o.args))
@@ -170,6 +171,11 @@ func (t *view) read(r io.ReaderAt, box [][2]int, dst []byte) error {
 	each := int64(t.dtype.Bits() / 8)
 	if len(dst) == 0 {
 		return nil
+	}
+	if t.sum != nil {
+		if err := t.sum.hold(r); err != nil {
+			return err
+		}
 	}
 	first, span := int64(0), int64(1)
 	for i, b := range box {
