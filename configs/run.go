@@ -283,29 +283,30 @@ func (t *Train) Half() bool {
 
 // Optimizer is the update rule.
 type Optimizer struct {
-	Kind         string   `key:"kind" default:"adamw" oneof:"@optimizers" class:"fixed" flag:"optimizer" from:"adam=adamw" doc:"AdamW (arXiv:1711.05101), SGD with momentum, Lion (arXiv:2302.06675), which takes beta1, beta2 and a rate three to ten times lower, or Muon (arXiv:2502.16982), which has the matrices of layers and leaves the rest to AdamW; schedule_free (arXiv:2405.15682), whose average of weights is the model, with a rate that does not fall."`
-	LR           float64  `key:"lr" default:"0.0003" min:"0" class:"free" flag:"lr" doc:"Largest learning rate."`
-	MinLR        float64  `key:"min_lr" default:"0" min:"0" class:"free" flag:"min-lr" doc:"Learning rate at the end of the decay."`
-	EncoderLR    float64  `key:"encoder_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the vision encoder."`
-	ProjectorLR  float64  `key:"projector_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the projector."`
-	Beta1        float64  `key:"beta1" default:"0.9" min:"0" max:"1" class:"free" flag:"adam-beta1" doc:"AdamW's decay of the first moment."`
-	Beta2        float64  `key:"beta2" default:"0.95" min:"0" max:"1" class:"free" flag:"adam-beta2" doc:"AdamW's decay of the second moment."`
-	Eps          float64  `key:"eps" default:"1e-8" min:"0" class:"free" flag:"adam-eps" doc:"AdamW's term under the fraction."`
-	WeightDecay  float64  `key:"weight_decay" default:"0.1" min:"0" class:"free" flag:"weight-decay" doc:"Decoupled decay of weights; biases and norms have none."`
-	Momentum     float64  `key:"momentum" default:"0.9" min:"0" max:"1" class:"free" flag:"sgd-momentum" doc:"SGD's momentum."`
-	Moments      string   `key:"moments" default:"fp32" oneof:"fp32|bf16|8bit" class:"fixed" flag:"exp-avg-dtype,exp-avg-sq-dtype" doc:"Type that AdamW keeps its moments in: bf16 rounds them up or down by chance, 8bit keeps places in a dynamic map and a scale of each block of a row, as bitsandbytes and torchao (arXiv:2110.02861)."`
-	MomentsBlock int      `key:"moments_block" default:"256" min:"16" class:"fixed" doc:"8bit: most numbers of a row that have a scale together. A parameter's are the largest power of two that its rows are a multiple of; where that is below 16, of vectors, and of less than 4,096 numbers moments stay in float32."`
-	MuonBeta     float64  `key:"muon_momentum" default:"0.95" min:"0" max:"1" class:"free" flag:"muon-momentum" doc:"Muon's momentum."`
-	MuonPlain    bool     `key:"muon_plain" default:"false" class:"free" doc:"Muon takes the momentum itself, and not Nesterov's."`
-	MuonSteps    int      `key:"muon_steps" default:"5" min:"1" max:"100" class:"free" flag:"muon-num-ns-steps" doc:"Steps of Muon's iteration of Newton and Schulz."`
-	MuonScale    string   `key:"muon_scale" default:"match_rms" oneof:"match_rms|spectral" class:"fixed" doc:"What Muon's updates of a matrix [n k] are multiplied with: match_rms has 0.2·√max(n, k), with which optimizer.lr and weight_decay serve it and AdamW (arXiv:2502.16982); spectral has √max(1, n/k)."`
-	MuPBase      int      `key:"mup_base_width" default:"0" min:"0" class:"fixed" flag:"mup-base-hidden-size" doc:"Hidden size of the narrow model that optimizer.lr and the deviation of first values were found with: those of a wide one follow by the rules of maximal update parametrization (arXiv:2203.03466). 0 is none."`
-	QKClip       QKClip   `key:"qk_clip"`
-	ClipGrad     float64  `key:"clip_grad" default:"1" min:"0" class:"free" flag:"clip-grad" doc:"Largest global gradient norm; 0 does not clip."`
-	Groups       []string `key:"groups" class:"free" doc:"Parameters with rules of their own: a pattern with * on full names, and behind it lr= and decay=, factors on optimizer.lr and optimizer.weight_decay, clip=, a gradient norm of their own, which is then no part of the one that optimizer.clip_grad holds, and optimizer=, in place of optimizer.kind, as '*.to_q.weight lr=0.1 decay=0 optimizer=lion'. No two may match one parameter."`
-	EMA          float64  `key:"ema" default:"0" min:"0" max:"1" class:"fixed" doc:"Largest decay of an exponential moving average of the weights, kept and saved beside them; 0 keeps none. It is (1+k)/(10+k) at update k until it reaches this, as in diffusers."`
-	EMAAfter     int      `key:"ema_after" default:"0" min:"0" class:"fixed" unit:"steps" doc:"Updates before the average begins; it is a copy of the weights until then."`
-	EMAPower     float64  `key:"ema_power" default:"0" min:"0" class:"fixed" doc:"Lets the decay rise as 1-(1+k)^-power instead; 0 does not. diffusers has 2/3."`
+	Kind         string    `key:"kind" default:"adamw" oneof:"@optimizers" class:"fixed" flag:"optimizer" from:"adam=adamw" doc:"AdamW (arXiv:1711.05101), SGD with momentum, Lion (arXiv:2302.06675), which takes beta1, beta2 and a rate three to ten times lower, or Muon (arXiv:2502.16982), which has the matrices of layers and leaves the rest to AdamW; schedule_free (arXiv:2405.15682), whose average of weights is the model, with a rate that does not fall."`
+	LR           float64   `key:"lr" default:"0.0003" min:"0" class:"free" flag:"lr" doc:"Largest learning rate."`
+	MinLR        float64   `key:"min_lr" default:"0" min:"0" class:"free" flag:"min-lr" doc:"Learning rate at the end of the decay."`
+	EncoderLR    float64   `key:"encoder_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the vision encoder."`
+	ProjectorLR  float64   `key:"projector_lr_scale" default:"1" min:"0" class:"free" doc:"Factor on the learning rate of the projector."`
+	Beta1        float64   `key:"beta1" default:"0.9" min:"0" max:"1" class:"free" flag:"adam-beta1" doc:"AdamW's decay of the first moment."`
+	Beta2        float64   `key:"beta2" default:"0.95" min:"0" max:"1" class:"free" flag:"adam-beta2" doc:"AdamW's decay of the second moment."`
+	Eps          float64   `key:"eps" default:"1e-8" min:"0" class:"free" flag:"adam-eps" doc:"AdamW's term under the fraction."`
+	WeightDecay  float64   `key:"weight_decay" default:"0.1" min:"0" class:"free" flag:"weight-decay" doc:"Decoupled decay of weights; biases and norms have none."`
+	Momentum     float64   `key:"momentum" default:"0.9" min:"0" max:"1" class:"free" flag:"sgd-momentum" doc:"SGD's momentum."`
+	Moments      string    `key:"moments" default:"fp32" oneof:"fp32|bf16|8bit" class:"fixed" flag:"exp-avg-dtype,exp-avg-sq-dtype" doc:"Type that AdamW keeps its moments in: bf16 rounds them up or down by chance, 8bit keeps places in a dynamic map and a scale of each block of a row, as bitsandbytes and torchao (arXiv:2110.02861)."`
+	MomentsBlock int       `key:"moments_block" default:"256" min:"16" class:"fixed" doc:"8bit: most numbers of a row that have a scale together. A parameter's are the largest power of two that its rows are a multiple of; where that is below 16, of vectors, and of less than 4,096 numbers moments stay in float32."`
+	MuonBeta     float64   `key:"muon_momentum" default:"0.95" min:"0" max:"1" class:"free" flag:"muon-momentum" doc:"Muon's momentum."`
+	MuonPlain    bool      `key:"muon_plain" default:"false" class:"free" doc:"Muon takes the momentum itself, and not Nesterov's."`
+	MuonSteps    int       `key:"muon_steps" default:"5" min:"1" max:"100" class:"free" flag:"muon-num-ns-steps" doc:"Steps of Muon's iteration of Newton and Schulz."`
+	MuonScale    string    `key:"muon_scale" default:"match_rms" oneof:"match_rms|spectral" class:"fixed" doc:"What Muon's updates of a matrix [n k] are multiplied with: match_rms has 0.2·√max(n, k), with which optimizer.lr and weight_decay serve it and AdamW (arXiv:2502.16982); spectral has √max(1, n/k)."`
+	MuPBase      int       `key:"mup_base_width" default:"0" min:"0" class:"fixed" flag:"mup-base-hidden-size" doc:"Hidden size of the narrow model that optimizer.lr and the deviation of first values were found with: those of a wide one follow by the rules of maximal update parametrization (arXiv:2203.03466). 0 is none."`
+	Adafactor    Adafactor `key:"adafactor"`
+	QKClip       QKClip    `key:"qk_clip"`
+	ClipGrad     float64   `key:"clip_grad" default:"1" min:"0" class:"free" flag:"clip-grad" doc:"Largest global gradient norm; 0 does not clip."`
+	Groups       []string  `key:"groups" class:"free" doc:"Parameters with rules of their own: a pattern with * on full names, and behind it lr= and decay=, factors on optimizer.lr and optimizer.weight_decay, clip=, a gradient norm of their own, which is then no part of the one that optimizer.clip_grad holds, and optimizer=, in place of optimizer.kind, as '*.to_q.weight lr=0.1 decay=0 optimizer=lion'. No two may match one parameter."`
+	EMA          float64   `key:"ema" default:"0" min:"0" max:"1" class:"fixed" doc:"Largest decay of an exponential moving average of the weights, kept and saved beside them; 0 keeps none. It is (1+k)/(10+k) at update k until it reaches this, as in diffusers."`
+	EMAAfter     int       `key:"ema_after" default:"0" min:"0" class:"fixed" unit:"steps" doc:"Updates before the average begins; it is a copy of the weights until then."`
+	EMAPower     float64   `key:"ema_power" default:"0" min:"0" class:"fixed" doc:"Lets the decay rise as 1-(1+k)^-power instead; 0 does not. diffusers has 2/3."`
 }
 
 // Check implements section.
@@ -315,6 +316,7 @@ func (o *Optimizer) Check(at faults) {
 			"lower it, or raise optimizer.lr")
 	}
 	o.QKClip.Check(at)
+	o.Adafactor.check(o, at)
 	for _, text := range o.Groups {
 		if _, err := ParseGroup(text); err != nil {
 			at.fault("optimizer.groups", err.Error(), "")

@@ -117,7 +117,8 @@ func (v variant) layout(t *testing.T, m *family.Model) *layout.Layout {
 		Schedule: v.schedule, Overlap: v.overlap,
 		Micro: 4 / v.mesh().Replicas(), Rows: 8, Recompute: v.rc, Optim: optim.Config{Name: name,
 			Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1,
-			Muon: optim.Muon{Momentum: 0.95, Steps: 5, Scale: optim.MatchRMS}}})
+			Adafactor: optim.Adafactor{Power: 0.8, Above: 1, Floor: 1e-3},
+			Muon:      optim.Muon{Momentum: 0.95, Steps: 5, Scale: optim.MatchRMS}}})
 	require.NoError(t, err)
 	return l
 }

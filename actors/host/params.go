@@ -125,7 +125,6 @@ func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32
 // loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this
 // rank updates.
 func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc) error {
-	own := q.Own
 	st := make([]*tensor.Tensor, len(kinds(q)))
 	releaseAll(r.state[q.Name]) // of the state that it leaves
 	r.state[q.Name] = st        // as far as it goes, should an allocation fail
@@ -133,7 +132,7 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 		if i == 0 && q.Value.DType == tensor.F32 {
 			continue
 		}
-		p, d := stateOf(q, i)
+		p, d, own, _ := stateOf(q, i)
 		t, err := r.home(q).New(kind+" of "+q.Name, d, regionShape(p, own)...)
 		if err != nil {
 			return err
@@ -161,13 +160,15 @@ func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc)
 	return nil
 }
 
-// stateOf is a parameter as the i-th of its kinds looks, and the type of that.
-func stateOf(q layout.ParamPlan, i int) (*grad.Param, tensor.DType) {
+// stateOf is a parameter as the i-th of its kinds looks, the type of that, the region that a rank has of it, and
+// whether it saves that.
+func stateOf(q layout.ParamPlan, i int) (p *grad.Param, d tensor.DType, own family.Region, saves bool) {
 	if i == 0 { // its master copy
-		return q.Param, tensor.F32
+		return q.Param, tensor.F32, q.Own, q.SavesOwn
 	}
 	f := q.Optim.Form(i - 1)
-	return layout.OfState(q.Param, f), f.Type
+	own, saves = q.OwnState(f)
+	return layout.OfState(q.Param, f), f.Type, own, saves
 }
 
 // Part is a region of a parameter or of its state that a rank holds.
@@ -192,13 +193,12 @@ func (r *Rank) Parts() (out []Part) {
 			out = append(out, r.parts(Part{kind, h.Param, h.Region, r.run.Params[h.Name], 0})...)
 		}
 		q, trained := plans[h.Name]
-		if !trained || !q.SavesOwn {
+		if !trained {
 			continue
 		}
 		for i, t := range r.state[h.Name] {
-			if t != nil {
-				p, _ := stateOf(q, i)
-				out = append(out, r.parts(Part{kinds(q)[i], p, q.Own, t, 0})...)
+			if p, _, own, saves := stateOf(q, i); t != nil && saves {
+				out = append(out, r.parts(Part{kinds(q)[i], p, own, t, 0})...)
 			}
 		}
 	}

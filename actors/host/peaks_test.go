@@ -150,7 +150,9 @@ func TestQKClipPlans(t *testing.T) {
 				if v.mesh().Size() == v.pp {
 					require.Equal(t, want.losses, got.losses)
 					require.True(t, maps.EqualFunc(peaks, other, func(a,
-						b []float32) bool { return fmt.Sprint(a) == fmt.Sprint(b) }))
+						b []float32) bool {
+						return fmt.Sprint(a) == fmt.Sprint(b)
+					}))
 					return
 				}
 				require.InEpsilonSlice(t, want.losses, got.losses, 2e-5)

@@ -29,23 +29,22 @@ type RankConfig struct {
 	Zero      int
 	Exchanges map[int][]layout.Exchange // of the optimizer step, by segment
 	// Turning says that the step has a segment in which directions are sent; see layout.Directions
-	Turning    bool
-	WholeShape func(p *layout.ParamPlan) []int
-	Early      *core.Early // exchanges that jobs of the program issue; nil for none
-	Rows       func(p layout.ParamPlan, member int) (from, to int)
-	Moves      []layout.Move // of experts, none where they stay
-	Transfers  func(m layout.Move, old, new []int, to int) []layout.Transfer
-	CopyRows   func(m layout.Move, at []int, to int) []layout.CopyRow
-	Member     func(m layout.Move) int // this rank's place in a move
-	Trace      func(layout.TraceKey) *grad.Trace
-	Ports      []core.Port
-	PortNames  []string // by port id
-	Optim      optim.Config
-	LRScale    func(param string) float64
-	Decay      func(param string) float64 // factor on weight decay, nil for 1
-	Held       []layout.Held              // this rank's parameters in the model's order
-	Params     []layout.ParamPlan         // those that it trains
-	Pieces     []layout.Piece             // of the state that waits on the host
+	Turning   bool
+	Early     *core.Early // exchanges that jobs of the program issue; nil for none
+	Rows      func(p layout.ParamPlan, member int) (from, to int)
+	Moves     []layout.Move // of experts, none where they stay
+	Transfers func(m layout.Move, old, new []int, to int) []layout.Transfer
+	CopyRows  func(m layout.Move, at []int, to int) []layout.CopyRow
+	Member    func(m layout.Move) int // this rank's place in a move
+	Trace     func(layout.TraceKey) *grad.Trace
+	Ports     []core.Port
+	PortNames []string // by port id
+	Optim     optim.Config
+	LRScale   func(param string) float64
+	Decay     func(param string) float64 // factor on weight decay, nil for 1
+	Held      []layout.Held              // this rank's parameters in the model's order
+	Params    []layout.ParamPlan         // those that it trains
+	Pieces    []layout.Piece             // of the state that waits on the host
 	// folder of files for what waits on the host beside a processor, "" for memory
 	Files string
 	Save  Saver
@@ -403,7 +402,7 @@ func NewDevice(l *layout.Layout, r int, b kernels.Backend, save Saver, files str
 		Host:  tensor.NewPool(name+" host", 0),
 		Sides: part.Sides, StageSide: l.Side, Ties: ties, Zero: j.Zero, Exchanges: exchanges,
 		Early: l.Early(&part),
-		Rows:  l.Rows, Turning: l.Turning(), WholeShape: l.WholeShape,
+		Rows:  l.Rows, Turning: l.Turning(),
 		Moves: l.Moves(&part), Transfers: func(m layout.Move, old, new []int, to int) []layout.Transfer {
 			return l.Transfers(&part, m, old, new, to)
 		}, CopyRows: func(m layout.Move, at []int, to int) []layout.CopyRow {

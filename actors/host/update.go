@@ -53,7 +53,7 @@ func (r *Rank) update(j actors.Job) (res Result, err error) {
 		r.direct(j)
 		res.Out = r.directions()
 	case layout.Apply:
-		r.turn(in)
+		r.turn(j, in)
 		r.apply(j)
 		res.Out = r.updated()
 		if res.Values, err = r.routed.end(j.Step); err == nil {
@@ -390,7 +390,7 @@ func (r *Rank) hypers(p *layout.ParamPlan, v core.Verdict) {
 	r.clip.F64()[kernels.ClipFactor] = v.FactorOf(uint8(p.Clip))
 	h := r.hyper.F64()
 	p.Optim.Hyper(c, v.LR*r.c.LRScale(p.Name), v.Update, h)
-	if t := p.Optim.Turning; t != nil {
+	if t := p.Optim.Turning; t != nil && t.Scale != nil {
 		n := len(p.Shape)
 		h[kernels.HyperScale] = t.Scale(c, p.Shape[n-2], p.Shape[n-1])
 	}

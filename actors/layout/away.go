@@ -2,10 +2,12 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
@@ -68,14 +70,38 @@ func (l *Layout) blocksFit() error {
 }
 
 // OfState is a parameter as a tensor of its state looks: of the same places, and shorter rows where some
-// numbers have one element together.
+// numbers have one element together. State of whole matrices is cut by experts alone.
 func OfState(p *grad.Param, f optim.Form) *grad.Param {
-	if f.Per == 0 {
+	if f.Per == 0 && f.Whole == nil {
 		return p
 	}
 	q := *p
 	q.Shape, q.Local = f.Shape(p.Shape), f.Shape(p.Local)
+	if f.Whole == nil {
+		return &q
+	}
+	for m := range q.Place {
+		if x := q.Place[m]; x.Kind == grad.Sharded && (!p.Experts || x.Axis > 0) {
+			q.Place[m] = grad.Part{}
+		}
+	}
+	q.Local = f.Shape(p.Shape)
+	if p.Experts {
+		q.Local[0] = p.Local[0]
+	}
 	return &q
+}
+
+// OwnState is the region that a rank has of a tensor of a parameter's state, and whether it puts it into checkpoints.
+func (p *ParamPlan) OwnState(f optim.Form) (own family.Region, saves bool) {
+	if f.Whole == nil {
+		return p.Own, p.SavesOwn
+	}
+	if own = (family.Region{To: f.Shape(p.Shape)[0]}); p.Experts {
+		own = p.Own
+		own.Cuts = slices.DeleteFunc(slices.Clone(own.Cuts), func(c family.Cut) bool { return c.Axis > 0 })
+	}
+	return own, p.SavesWhole
 }
 
 // stateBytes is the memory of a parameter's optimizer state on a rank.
@@ -84,7 +110,16 @@ func (l *Layout) stateBytes(p *ParamPlan) int64 { return l.statesOf(p, p.Own.Fro
 // statesOf is that of some of its rows.
 func (l *Layout) statesOf(p *ParamPlan, from, to int) (n int64) {
 	for _, f := range l.states(p) {
-		n += classOf(f.Type, f.Shape(rowsOfShape(p.Local, from, to)))
+		shape := rowsOfShape(p.Local, from, to)
+		if f.Whole != nil {
+			q := OfState(p.Param, f)
+			if shape = q.Local; p.Experts {
+				shape = rowsOfShape(shape, from, to)
+			}
+		} else {
+			shape = f.Shape(shape)
+		}
+		n += classOf(f.Type, shape)
 	}
 	return n
 }

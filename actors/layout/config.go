@@ -132,15 +132,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 		RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
 		RoutingBound: r.Train.RoutingBound, SumWhole: 16 << 10, MoveEvery: r.Train.BalanceEvery,
 		Nodes: r.Train.BalanceHosts, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
-		Optim: optim.Config{Name: r.Optimizer.Kind, Beta1: r.Optimizer.Beta1, Beta2: r.Optimizer.Beta2,
-			Eps:   r.Optimizer.Eps,
-			Decay: r.Optimizer.WeightDecay, Momentum: r.Optimizer.Momentum, Clip: r.Optimizer.ClipGrad,
-			Average: optim.Averaging{Decay: r.Optimizer.EMA, After: int64(r.Optimizer.EMAAfter),
-				Power: r.Optimizer.EMAPower},
-			Rate: Rate(c), Moments: r.Optimizer.Moments, Block: r.Optimizer.MomentsBlock,
-			Muon: optim.Muon{Momentum: r.Optimizer.MuonBeta, Plain: r.Optimizer.MuonPlain,
-				Steps: r.Optimizer.MuonSteps,
-				Scale: r.Optimizer.MuonScale}}}
+		Optim: updates(c)}
 	if r.Plan.Offload {
 		j.Offload = OffloadFrom
 	}
@@ -174,6 +166,18 @@ func FromConfig(c *configs.Config) (*Design, error) {
 		j.Cuts = cuts(c, n, m.Foundation())
 	}
 	return j, nil
+}
+
+// updates is what the section optimizer says of updates.
+func updates(c *configs.Config) optim.Config {
+	o := &c.Run.Optimizer
+	return optim.Config{Name: o.Kind, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Decay: o.WeightDecay,
+		Momentum: o.Momentum, Clip: o.ClipGrad,
+		Average: optim.Averaging{Decay: o.EMA, After: int64(o.EMAAfter), Power: o.EMAPower},
+		Rate:    Rate(c), Moments: o.Moments, Block: o.MomentsBlock,
+		Adafactor: optim.Adafactor{Power: o.Adafactor.Decay, Above: o.Adafactor.Clip, Floor: o.Adafactor.Floor,
+			Fixed: o.Adafactor.Fixed},
+		Muon: optim.Muon{Momentum: o.MuonBeta, Plain: o.MuonPlain, Steps: o.MuonSteps, Scale: o.MuonScale}}
 }
 
 // grouped puts the factors of optimizer.groups on rates and weight decay.

@@ -32,6 +32,8 @@ type ParamPlan struct {
 	Gather   []int         // axes over which updated rows are gathered: Zero where every rank holds all rows
 	Own      family.Region // the rows that this rank updates
 	SavesOwn bool          // this rank puts their state into checkpoints
+	// SavesWhole says so of state that belongs to matrices as wholes
+	SavesWhole bool
 	// 1 + its tie group: it lies on several ranks, whose gradients are summed; 0 for none
 	Tie    int
 	Counts bool // this rank counts it in the gradient norm
@@ -174,6 +176,11 @@ func (l *Layout) param(part *RankPart, h Held, tieOf map[string]int) ParamPlan {
 	out.Whole = l.whole(&out)
 	// A value that several ranks hold is saved and counted in the norm by one of them alone.
 	out.SavesOwn = l.alone(part, h, out.Zero)
+	whole, rows := h, []int(nil)
+	if whole.Param = OfState(h.Param, optim.Form{Whole: slices.Clone[[]int]}); h.Experts {
+		rows = out.Zero
+	}
+	out.SavesWhole = l.alone(part, whole, rows)
 	out.Counts = out.SavesOwn && !h.Fixed
 	if h.Peak != nil {
 		out.First = out.Own.Intervals(h.Param)[0][0]

@@ -121,14 +121,27 @@ func (l *Layout) turningSegment(part *RankPart) (s core.Segment) {
 	return s
 }
 
+// Matrices is a shape as one of matrices [e n k]: an expert's is one by itself, and a vector has rows of one number.
+func Matrices(experts bool, shape []int) []int {
+	if !experts {
+		shape = append([]int{1}, shape...)
+	}
+	if len(shape) < 3 { // of vectors
+		if shape = append(slices.Clone(shape), 1); len(shape) < 3 {
+			shape = append(shape, 1)
+		}
+	}
+	return []int{shape[0], shape[1], tensor.Len(shape[2:])}
+}
+
 // turns is the arithmetic of a rank's turning.
 func (l *Layout) turns(part *RankPart) (flops int64) {
 	for i := range part.Params {
 		p := &part.Params[i]
 		if t := p.Optim.Turning; t != nil {
 			shape := l.WholeShape(p)
-			n := len(shape)
-			flops += int64(tensor.Len(shape[:n-2])) * t.Flops(l.Design.Optim, shape[n-2], shape[n-1])
+			shape = Matrices(p.Experts, shape)
+			flops += int64(shape[0]) * t.Flops(l.Design.Optim, shape[1], shape[2])
 		}
 	}
 	return flops

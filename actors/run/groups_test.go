@@ -69,7 +69,7 @@ func TestOptimizerGroups(t *testing.T) {
 		"clip= and a norm above 0":                      `["*.bias clip=0"]`,
 		"a group has lr=, decay=, clip= and optimizer=": `["*.bias beta=1"]`,
 		"stands twice":                                  `["*.bias lr=1 lr=2"]`,
-		"want one of adamw,":                            `["*.bias optimizer=sloth"]`,
+		"want one of adafactor, adamw,":                 `["*.bias optimizer=sloth"]`,
 		"is for all parameters":                         `["*.bias optimizer=schedule_free"]`,
 		"9 groups have clip=, 8 at most may": `["*.to_out.0.weight clip=1", "*.to_out.0.bias clip=1", "*.to_q.weight clip=1", "*.to_k.weight clip=1", ` +
 			`"*.to_v.weight clip=1", "*.to_q.bias clip=1", "*.to_k.bias clip=1", "*.to_v.bias clip=1", "proj_out.* clip=1"]`,

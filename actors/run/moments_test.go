@@ -27,6 +27,8 @@ func TestOptimizersGoOn(t *testing.T) {
 	for _, kind := range optim.Names() {
 		cases = append(cases, []string{"optimizer.kind=" + kind})
 	}
+	cases = append(cases, []string{"optimizer.kind=adafactor", "optimizer.ema=0.9"},
+		[]string{"optimizer.kind=adafactor", "train.precision=bf16", "optimizer.adafactor.fixed=true"})
 	plans := [][]string{{}, {"plan.pp=2", "plan.offload_optimizer=true"}, {"plan.dp=2", "plan.zero=1"},
 		{"plan.tp=2"},
 		{"plan.dp=2", "plan.zero=3"}}

@@ -1,15 +1,17 @@
 """Writes stages/optim/testdata/more.json: weights after 200 steps of optimizers that are no part of torch, on gradients that integers give:
 schedulefree's AdamWScheduleFree (1.4.1), as it trains and as it is evaluated, and torchao's AdamW8bit (0.18), with the dynamic maps of its
-moments. Run from the repository's root, with torch, torchao and schedulefree: python bench/golden/optimizers_more.py
+moments; and torch.optim.Adafactor, and that of transformers with steps of a fixed rate. Run from the repository's root, with torch, torchao, transformers and schedulefree: python bench/golden/optimizers_more.py
 """
 
 import json
+import math
 import pathlib
 
 import torch
 from schedulefree import AdamWScheduleFree
 from torchao.optim import AdamW8bit
 from torchao.optim.quant_utils import create_dynamic_map
+from transformers import Adafactor
 
 STEPS = 200
 
@@ -27,7 +29,7 @@ def gradient(n, step):
 
 
 def run(kind, shape, finish=None, **args):
-    n = shape[0] * shape[1]
+    n = math.prod(shape)
     p = torch.nn.Parameter(numbers(n, 1000).reshape(shape))
     opt = kind([p], **args)
     if hasattr(opt, "train"):
@@ -48,6 +50,9 @@ def main():
         signed=create_dynamic_map(signed=True), unsigned=create_dynamic_map(signed=False),
         schedule_free=run(AdamWScheduleFree, (3, 20), finish=True, lr=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, foreach=False),
         eight=run(AdamW8bit, (16, 512), lr=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, block_size=256))
+    fixed = dict(lr=0.01, scale_parameter=False, relative_step=False, warmup_init=False, weight_decay=0.1, clip_threshold=0.7)
+    out["adafactor"] = [dict(fixed=how is not torch.optim.Adafactor, **run(how, shape, **args)) for shape in [(12, 20), (60,), (4, 30)]
+                        for how, args in [(torch.optim.Adafactor, dict(lr=0.05, weight_decay=0.1, d=1.0, foreach=False)), (Adafactor, fixed)]]
     pathlib.Path("stages/optim/testdata/more.json").write_text(json.dumps(out) + "\n")
 
 

@@ -35,7 +35,7 @@ func TestPlanPrecision(t *testing.T) {
 		return p
 	}
 	p := priced("--cluster", "h100", "--precision", "auto")
-	require.Len(t, p.Recipes, 5)
+	require.Len(t, p.Recipes, 7)
 	for _, r := range p.Recipes {
 		require.NotContains(t, r.Name, "fp4")
 		require.Less(t, r.Seconds, 0.99*p.Plain)

@@ -95,7 +95,7 @@ func (m muonCase) check(t *testing.T) {
 			o.Hyper(c, 0.02, int64(i+1), hyper.F64())
 			hyper.F64()[kernels.HyperScale] = o.Turning.Scale(c, m.Shape[0], m.Shape[1])
 			o.Turning.Direct(c, b, g, hyper, clip, state)
-			o.Turning.Turn(c, b, g)
+			o.Turning.Turn(c, b, g, Turned{})
 			o.Apply(b, g, hyper, clip, p, state, nil, false)
 		}
 		for i, v := range p.F32() {

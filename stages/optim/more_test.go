@@ -17,6 +17,7 @@ import (
 type moreCase struct {
 	Shape              []int
 	Weights, Evaluated []float64
+	Fixed              *bool // of Adafactor: steps of the rate itself
 }
 
 // drawn are bench/golden/optimizers_more.py's numbers of [-1, 1).
@@ -29,13 +30,27 @@ func drawn(n, salt int) []float32 {
 	return out
 }
 
+// turned makes the direction of a whole parameter.
+func turned(c Config, b kernels.Backend, o *Optimizer, grad, p, hyper, clip *tensor.Tensor, state []*tensor.Tensor) {
+	square := tensor.Make(tensor.F64, 1)
+	b.Run(&kernels.Call{Op: kernels.SumSquares, In: []*tensor.Tensor{p}, Out: []*tensor.Tensor{square}})
+	of := func(t *tensor.Tensor) *tensor.Tensor {
+		return t.Alias(append([]int{1}, append(t.Shape, 1)[:2]...)...)
+	}
+	with := Turned{Hyper: hyper, Clip: clip, Square: square}
+	for _, s := range state {
+		with.State = append(with.State, of(s))
+	}
+	o.Turning.Turn(c, b, of(grad), with)
+}
+
 // trained has 200 steps of an optimizer on the gradients of that script.
 func (m *moreCase) trained(t *testing.T, b kernels.Backend, c Config) (p *tensor.Tensor,
 	state []*tensor.Tensor) {
 	t.Helper()
 	o, err := c.For(Subject{Shape: m.Shape, Layer: true})
 	require.NoError(t, err)
-	n := m.Shape[0] * m.Shape[1]
+	n := tensor.Len(m.Shape)
 	p = tensor.Of(tensor.F32, drawn(n, 1000), m.Shape...)
 	for i := range o.State {
 		f := o.Form(i)
@@ -48,13 +63,21 @@ func (m *moreCase) trained(t *testing.T, b kernels.Backend, c Config) (p *tensor
 		for i := range g {
 			g[i] = (g[i] + 0.25) / float32(int(1)<<(i%11))
 		}
-		o.Hyper(c, 0.01, int64(step+1), hyper.F64())
-		o.Apply(b, tensor.Of(tensor.F32, g, m.Shape...), hyper, clip, p, state, nil, false)
+		lr := 0.01
+		if m.Fixed != nil && !*m.Fixed {
+			lr = 0.05
+		}
+		o.Hyper(c, lr, int64(step+1), hyper.F64())
+		grad := tensor.Of(tensor.F32, g, m.Shape...)
+		if m.Fixed != nil {
+			turned(c, b, &o, grad, p, hyper, clip, state)
+		}
+		o.Apply(b, grad, hyper, clip, p, state, nil, false)
 	}
 	return p, state
 }
 
-// TestMoreGolden holds optimizers to schedulefree's and torchao's after 200 steps within 1e-4 of the
+// TestMoreGolden holds optimizers to schedulefree's, torchao's, torch's and transformers' after 200 steps within 1e-4 of the
 // largest weights, float32 sums of 200 steps, and moments in eight bits to the same numbers of the map.
 func TestMoreGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/more.json") // bench/golden/optimizers_more.py
@@ -63,6 +86,7 @@ func TestMoreGolden(t *testing.T) {
 		Signed, Unsigned [256]float64
 		ScheduleFree     moreCase `json:"schedule_free"`
 		Eight            moreCase
+		Adafactor        []moreCase
 	}
 	require.NoError(t, json.Unmarshal(text, &g))
 	signed, unsigned := kernels.DynamicMap(true), kernels.DynamicMap(false)
@@ -90,6 +114,16 @@ func TestMoreGolden(t *testing.T) {
 		require.Len(t, state, 4)
 		require.Equal(t, []int{16, 2}, state[2].Shape)
 		require.Zero(t, far(g.Eight.Weights, p.F32(), 1e-4), name)
+		require.Len(t, g.Adafactor, 6)
+		for _, m := range g.Adafactor {
+			a := Config{Name: "adafactor", Decay: 0.1, Adafactor: Adafactor{Power: 0.8, Above: 1, Floor: 1e-3}}
+			if *m.Fixed {
+				a.Adafactor.Above, a.Adafactor.Fixed = 0.7, true
+			}
+			p, state = m.trained(t, b, a)
+			require.Len(t, state, len(m.Shape))
+			require.Zero(t, far(m.Weights, p.F32(), 1e-4), "%s %v %v", name, m.Shape, *m.Fixed)
+		}
 	}
 }
 

@@ -36,16 +36,7 @@ var _ = Register(Optimizer{Name: "muon", State: []string{"momentum_buffer"}, Res
 		h[kernels.HyperLR], h[kernels.HyperBeta1], h[kernels.HyperDecay] = lr, c.Muon.Momentum, c.Decay
 		h[kernels.HyperScale] = 1 // of no matrix in particular
 	},
-	Update: func(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, _ []*tensor.Tensor,
-		model *tensor.Tensor,
-		noDecay bool) {
-		at := kernels.Attr{}
-		if noDecay {
-			at.I[0] = 1
-		}
-		b.Run(&kernels.Call{Op: kernels.MuonStep, In: []*tensor.Tensor{grad, hyper, clip},
-			Out: []*tensor.Tensor{p, model}, Attr: at})
-	},
+	Update: turnedStep,
 	Turning: &Turning{
 		Direct: func(c Config, b kernels.Backend, grad, hyper, clip *tensor.Tensor, state []*tensor.Tensor) {
 			at := kernels.Attr{}
@@ -55,7 +46,7 @@ var _ = Register(Optimizer{Name: "muon", State: []string{"momentum_buffer"}, Res
 			b.Run(&kernels.Call{Op: kernels.MuonMomentum, In: []*tensor.Tensor{grad, hyper, clip},
 				Out: []*tensor.Tensor{grad, state[0]}, Attr: at})
 		},
-		Turn: func(c Config, b kernels.Backend, whole *tensor.Tensor) {
+		Turn: func(c Config, b kernels.Backend, whole *tensor.Tensor, _ Turned) {
 			b.Run(&kernels.Call{Op: kernels.Orthogonalize, In: []*tensor.Tensor{whole},
 				Out:  []*tensor.Tensor{whole},
 				Attr: kernels.Attr{I: [4]int{c.Muon.Steps}}})

@@ -21,6 +21,7 @@ type Config struct {
 	Clip         float64 // largest global gradient norm; 0 for none
 	Average      Averaging
 	Muon         Muon
+	Adafactor    Adafactor
 	Moments      string // type of moments: "" or fp32, bf16, 8bit
 	Rate         LR     // that updates are made with, for those that weigh them by it
 	Block        int    // 8bit: most numbers that have a scale together
@@ -52,16 +53,23 @@ type Optimizer struct {
 	// number by itself.
 	Turning *Turning
 	Paper   string
+	Inner   bool // it is the Rest of another one, and no name for optimizer.kind
 }
 
 // Form is what a state tensor has of a parameter.
 type Form struct {
 	Type tensor.DType
 	Per  int // numbers of a row that have one element together; 0 for one each
+	// Whole is the shape of state that belongs to matrices as wholes, of that of a parameter, whose first axis it
+	// keeps where that counts experts: all ranks that have numbers of a matrix have all of it. Nil is state by number
+	Whole func(of []int) []int
 }
 
 // Shape is that of the state of a parameter of a shape.
 func (f Form) Shape(of []int) []int {
+	if f.Whole != nil {
+		return f.Whole(of)
+	}
 	if f.Per == 0 {
 		return of
 	}
@@ -81,11 +89,20 @@ type Subject struct {
 // makes of a gradient's numbers, in place, those of a direction, Turn turns the direction of whole matrices
 // [… n k] in place, and the optimizer's Update takes it in the gradient's place. Scale is kernels.HyperScale
 // for matrices [n k], and Flops the arithmetic of Turn for one.
+// Squares asks for the sums of the squares of the parameter's own numbers, which Turn then has.
 type Turning struct {
-	Direct func(c Config, b kernels.Backend, grad, hyper, clip *tensor.Tensor, state []*tensor.Tensor)
-	Turn   func(c Config, b kernels.Backend, whole *tensor.Tensor)
-	Scale  func(c Config, n, k int) float64
-	Flops  func(c Config, n, k int) int64
+	Direct  func(c Config, b kernels.Backend, grad, hyper, clip *tensor.Tensor, state []*tensor.Tensor)
+	Turn    func(c Config, b kernels.Backend, whole *tensor.Tensor, with Turned)
+	Scale   func(c Config, n, k int) float64
+	Flops   func(c Config, n, k int) int64
+	Squares bool
+}
+
+// Turned is what Turn has beside directions of whole matrices.
+type Turned struct {
+	Hyper, Clip *tensor.Tensor
+	Square      *tensor.Tensor   // [e] f64, of each matrix, nil where Squares is not set
+	State       []*tensor.Tensor // of the parameter, without a master copy
 }
 
 // For is the optimizer of a parameter: the one that c asks for, or the rest's.
@@ -111,6 +128,9 @@ func (o Optimizer) Form(i int) Form {
 func (o Optimizer) StateBytes(n int64) (bytes int64) {
 	for i := range o.State {
 		f := o.Form(i)
+		if f.Whole != nil { // of rows and columns
+			continue
+		}
 		bytes += int64(f.Type.Size()) * n / int64(max(1, f.Per))
 	}
 	return bytes
@@ -128,8 +148,9 @@ func Register(o Optimizer) bool {
 	if _, dup := all[o.Name]; dup {
 		panic("optim: " + o.Name + " registered twice")
 	}
-	all[o.Name] = o
-	source.Offer(source.Optimizers, o.Name)
+	if all[o.Name] = o; !o.Inner {
+		source.Offer(source.Optimizers, o.Name)
+	}
 	return true
 }
 
@@ -137,7 +158,14 @@ func Register(o Optimizer) bool {
 func Averages(name string) bool { return all[name].Averages }
 
 // Names lists the optimizers in order.
-func Names() []string { return slices.Sorted(maps.Keys(all)) }
+func Names() (l []string) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !all[name].Inner {
+			l = append(l, name)
+		}
+	}
+	return l
+}
 
 // Get returns the named optimizer.
 func Get(name string) (Optimizer, error) {
