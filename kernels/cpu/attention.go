@@ -338,14 +338,18 @@ func (w *worker) packColumns(r rowsOf, rows int) columns {
 	return columns{v: s, step: w.k.nr, next: next, width: rows}
 }
 
-// rowColumns gives rows of r as the right side of a product that sums over rows: in place if their width
-// fits.
+// rowColumns gives rows of r as the right side of a product that sums over rows: in place if their width fits and a
+// row of a tile's columns is longer than a line of cache, so that there is time to bring the next one. Else they
+// are packed: a head's rows are a power of two apart as a rule, and a first-level cache has room for few of them.
 func (w *worker) rowColumns(r rowsOf, rows int) columns {
-	if r.v.d == tensor.F32 && r.width%w.k.nr == 0 {
-		return columns{v: r.v.f, step: r.ld, next: w.k.nr, width: r.width, rows: rows}
+	nr := w.k.nr
+	if r.v.d == tensor.F32 && r.width%nr == 0 && (4*nr > line || r.ld == nr) {
+		return columns{v: r.v.f, step: r.ld, next: nr, width: r.width, rows: rows}
 	}
-	wide := roundUp(r.width, w.k.nr)
-	return columns{v: w.copyRows(r, rows, rows, wide), step: wide, next: w.k.nr, width: r.width, rows: rows}
+	next, panels := panelLen(nr, rows), ceilDiv(r.width, nr)
+	s := w.arena.f32(panels * next)
+	w.panelsOfColumns(s, next, nr, panels, matrix{v: r.v, ld: r.ld, trans: true}, 0, r.width, 0, rows)
+	return columns{v: s, step: nr, next: next, width: r.width, rows: rows}
 }
 
 // operandRows gives rows of r as the left side of a product: in place if their number fits.

@@ -171,7 +171,7 @@ func (e *emitter) geluConstants(half bool) (expo, func(expo, vec) (phi, exp vec)
 		sign := e.vec()
 		VPTERNLOGD(U8(0xff), sign, sign, sign)
 		VPSLLD(Imm(31), sign, sign)
-		return expo{e.register(exp2Min), sign}, e.phiHalf
+		return expo{low: e.register(exp2Min), high: sign}, e.phiHalf
 	}
 	if e.wide {
 		for _, c := range append([]float32{1, 2, phiT, phiExp, phiLarge, density}, phiC...) {

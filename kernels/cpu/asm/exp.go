@@ -18,7 +18,10 @@ var expC = []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.166579
 	5.0000001201e-1, 1, 1}
 
 // expo holds what exponentials need in registers.
-type expo struct{ low, high vec }
+type expo struct {
+	low, high vec
+	small     bool // powers are up to about 1
+}
 
 // expo prepares the constants of exp. AVX-512 has registers for all of them; AVX2 reads most from
 // memory.
@@ -28,7 +31,7 @@ func (e *emitter) expo() expo {
 			e.constant(c)
 		}
 	}
-	return expo{e.register(expMin), e.register(expMax)}
+	return expo{low: e.register(expMin), high: e.register(expMax)}
 }
 
 // exp replaces x by e^x: 0 below -104; a NaN stays one because it is the second operand of the clamps.
@@ -106,7 +109,7 @@ func (e *emitter) sigmoid(k expo, x vec) vec {
 	VMINPS(n, k.high, n)
 	e.roundWhole(n, s)
 	VSUBPS(s, n, n)
-	e.power(s, n, s)
+	e.power(k, s, n, s)
 	VADDPS(e.constant(1), s, s)
 	e.inverse(s)
 	return s

@@ -12,8 +12,9 @@ import (
 var exp2C = []float32{1.326472731307149e-3, 9.671512991189957e-3, 5.550733581185341e-2,
 	2.4022242426872253e-1, 6.931470036506653e-1, 1}
 
-// exp2Min is where 2^t is 0; exp2Max keeps the exponents of AVX2's two factors in range.
-const exp2Min, exp2Max = -160, 160
+// exp2Min is where 2^t is 0; exp2Max keeps the exponents of AVX2's two factors in range. Powers up to about 1, as those of
+// a running softmax, have one factor, which is 0 from 2^softMin on: smaller numbers are none anyway.
+const exp2Min, exp2Max, softMin, softMax = -160, 160, -127, 127
 
 // exp2Constants puts what exp2 needs into registers.
 func (e *emitter) exp2Constants() expo {
@@ -22,7 +23,15 @@ func (e *emitter) exp2Constants() expo {
 			e.constant(c)
 		}
 	}
-	return expo{e.register(exp2Min), e.register(exp2Max)}
+	return expo{low: e.register(exp2Min), high: e.register(exp2Max)}
+}
+
+// softConstants puts what exp2 needs for powers up to about 1 into registers.
+func (e *emitter) softConstants() expo {
+	if e.wide {
+		return e.exp2Constants()
+	}
+	return expo{low: e.register(softMin), high: e.register(softMax), small: true}
 }
 
 // exp2 replaces t by 2^t: two thirds of the instructions of exp, for arguments that are multiplied with a
@@ -35,7 +44,7 @@ func (e *emitter) exp2(k expo, t vec) {
 	}
 	e.roundWhole(t, n)
 	VSUBPS(n, t, t)
-	e.power(n, t, t)
+	e.power(k, n, t, t)
 }
 
 // roundWhole sets n to the whole number next to t.
@@ -48,7 +57,7 @@ func (e *emitter) roundWhole(t, n vec) {
 }
 
 // power is y = 2^(n+r) for a whole number n and |r| <= 1/2; n and r are used up.
-func (e *emitter) power(n, r, y vec) {
+func (e *emitter) power(k expo, n, r, y vec) {
 	p := e.vec()
 	VMOVUPS(e.constant(exp2C[1]), p)
 	VFMADD231PS(broadcast(exp2C[0]), r, p)
@@ -57,6 +66,13 @@ func (e *emitter) power(n, r, y vec) {
 	}
 	if e.wide {
 		VSCALEFPS(n, p, y)
+		return
+	}
+	if k.small {
+		VCVTPS2DQ(n, n)
+		VPSLLD(Imm(23), n, n)
+		VPADDD(broadcast(1), n, n)
+		VMULPS(n, p, y)
 		return
 	}
 	e.scale2(n, p, y)
@@ -97,7 +113,7 @@ func (e *emitter) soft(name string, half, past bool) {
 	VMAXSS(broadcast(-math.MaxFloat32), x, x)
 	shift := e.vec()
 	VBROADCASTSS(x, shift)
-	k, s := e.exp2Constants(), e.sums(2)
+	k, s := e.softConstants(), e.sums(2)
 	e.halves(half, "y")
 	e.each(2, []string{"x", "y"}, func(m []Mem, u int, masked bool) {
 		t := e.load(m[0], masked)
