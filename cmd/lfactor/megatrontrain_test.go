@@ -98,3 +98,28 @@ func writeIndexed(prefix string, ids []int32) error {
 	idx = le.AppendUint64(le.AppendUint64(idx, 0), 1)
 	return errors.Join(os.WriteFile(prefix+".bin", bin, 0o600), os.WriteFile(prefix+".idx", idx, 0o600))
 }
+
+// TestDeepSpeed: files of DeepSpeed are converted with what its optimizer keeps, verified, and compared.
+func TestDeepSpeed(t *testing.T) {
+	t.Parallel()
+	golden, err := filepath.Abs(filepath.Join("..", "..", "stages", "checkpoint", "torch", "testdata"))
+	require.NoError(t, err)
+	like, dir := filepath.Join(golden, "deepspeed-hf"), t.TempDir()
+	do := func(want int, args ...string) string {
+		t.Helper()
+		code, out := runIn(t, dir, nil, args...)
+		require.Equal(t, want, code, out)
+		return out
+	}
+	for _, form := range []string{"zero2", "universal"} {
+		src := filepath.Join(golden, "deepspeed-"+form)
+		require.Contains(t, do(0, "ckpt", "verify", src), "✓")
+		require.Contains(t, do(0, "ckpt", "convert", src, form, "--to", "lfactor", "--like", like),
+			"differ by at most 0 ")
+		require.Contains(t, do(0, "ckpt", "convert", src, form+"-hf", "--like", like),
+			"differ by at most 0 ")
+		require.Contains(t, do(0, "ckpt", "diff", form+"-hf", src), "equal")
+		require.DirExists(t, filepath.Join(dir, form, "step-00000002"))
+	}
+	require.Contains(t, do(0, "ckpt", "diff", "zero2", "universal"), "equal")
+}

@@ -56,6 +56,10 @@ func ckptList(c *cobra.Command, args []string) error {
 // openAny opens an own checkpoint, the newest of a directory of them, a Hugging Face directory, a GGUF file
 // or what PyTorch has saved.
 func openAny(path string) (checkpoint.Source, error) {
+	if dir := torch.DeepSpeedDir(path); dir != "" { // it has a file named latest too
+		src, _, err := torch.OpenDeepSpeed(dir)
+		return src, err
+	}
 	if machine.Exists(filepath.Join(path, "latest")) {
 		latest, err := checkpoint.Latest(path)
 		if err != nil {
@@ -105,7 +109,7 @@ type verified struct {
 // fault.
 func ckptVerify(c *cobra.Command, args []string) error {
 	paths := []string{args[0]}
-	if machine.Exists(filepath.Join(args[0], "latest")) {
+	if machine.Exists(filepath.Join(args[0], "latest")) && torch.DeepSpeedDir(args[0]) == "" {
 		entries, err := checkpoint.List(args[0])
 		if err != nil {
 			return err

@@ -286,7 +286,7 @@ func (o *conversion) fromTorch(path, dst, dtype string) error {
 // foreign reports whether a path has a form that is neither a run's checkpoint nor safetensors.
 func foreign(path string) bool {
 	return strings.HasSuffix(path, gguf.Ext) || torch.IsFile(path) || torch.IsDir(path) ||
-		torch.IsDCP(path) || torch.MegatronDir(path) != ""
+		torch.IsDCP(path) || torch.MegatronDir(path) != "" || torch.DeepSpeedDir(path) != ""
 }
 
 // openTorch opens what PyTorch or Megatron has saved, of the model of a directory, and says on w what is
@@ -297,6 +297,13 @@ func openTorch(w io.Writer, path, like string) (checkpoint.Source, error) {
 		if len(dropped) > 0 {
 			d := trained.Dropped{Why: "state of the optimizer and of the training", Names: dropped}
 			fmt.Fprintf(w, "note: %s: %v\n", path, d)
+		}
+		return src, err
+	}
+	if dir := torch.DeepSpeedDir(path); dir != "" {
+		src, st, err := torch.OpenDeepSpeed(dir)
+		if err == nil && len(st.Kinds) > 0 {
+			fmt.Fprintf(w, "note: %s: what the optimizer keeps is dropped\n", path)
 		}
 		return src, err
 	}

@@ -83,6 +83,8 @@ func form(path string) string {
 		return "gguf"
 	case torch.MegatronDir(path) != "":
 		return "megatron"
+	case torch.DeepSpeedDir(path) != "":
+		return "deepspeed"
 	case foreign(path) && !checkpoint.IsDir(path):
 		return "torch"
 	case machine.Exists(filepath.Join(path, "latest")), machine.Exists(filepath.Join(path, "manifest.json")):
@@ -97,7 +99,7 @@ func (d *differ) differences(a, b string, numbers bool) ([]checkpoint.Difference
 			return nil, fmt.Errorf("%s: %w", path, checkpoint.ErrNone)
 		}
 	}
-	if form(a) == form(b) && form(a) != "megatron" {
+	if form(a) == form(b) && form(a) != "megatron" && form(a) != "deepspeed" {
 		x, err := d.keep(openAny(a))
 		if err != nil {
 			return nil, err
@@ -141,7 +143,7 @@ func (d *differ) named(path, other string) (checkpoint.Source, error) {
 		return checkpoint.Dequantized(src, path)
 	case "gguf": // whose names are read as Hugging Face's
 		return d.keep(openAny(path))
-	case "torch", "megatron":
+	case "torch", "megatron", "deepspeed":
 		sides, err := d.sides(path, other)
 		if err != nil {
 			return nil, err

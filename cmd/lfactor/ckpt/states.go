@@ -3,8 +3,10 @@ package ckpt
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -64,6 +66,8 @@ func (o *conversion) states(dir, dst string) (*torch.States, error) {
 	switch form(o.src) {
 	case "megatron":
 		return torch.OpenMegatronStates(torch.MegatronDir(o.src), dir)
+	case "deepspeed":
+		return namedStates(torch.DeepSpeedDir(o.src), dir)
 	case "run":
 		return o.ownStates(dst)
 	}
@@ -96,5 +100,19 @@ func (o *conversion) ownStates(dst string) (*torch.States, error) {
 	p := t.Cfg.Run.Optimizer
 	st.Adam = torch.Adam{LR: p.LR, Beta1: p.Beta1, Beta2: p.Beta2, Eps: p.Eps, Decay: p.WeightDecay}
 	st.Closing(func() error { return os.RemoveAll(temp) })
+	return st, nil
+}
+
+// namedStates are those of a directory of DeepSpeed, by the names of Hugging Face.
+func namedStates(path, dir string) (*torch.States, error) {
+	_, st, err := torch.OpenDeepSpeed(path)
+	if err != nil || len(st.Kinds) == 0 {
+		return nil, errors.Join(err, st.Close())
+	}
+	for _, kind := range slices.Sorted(maps.Keys(st.Kinds)) {
+		if st.Kinds[kind], _, err = trained.Named(st.Kinds[kind], path, dir); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s of the optimizer: %w", kind, err), st.Close())
+		}
+	}
 	return st, nil
 }

@@ -47,6 +47,14 @@ const axesMax = 16
 // view reads the call that makes a tensor; ok is false for a value that is none.
 func (a *archive) view(v any) (t *view, ok bool, err error) {
 	o, is := v.(*object)
+	if is && o.class == (global{"torch._tensor", "_rebuild_from_type_v2"}) && len(o.args) > 2 {
+		of, ok := o.args[0].(global) // a tensor of a class of its own
+		args, ok2 := o.args[2].(tuple)
+		if !ok || !ok2 {
+			return nil, false, nil
+		}
+		o = &object{class: of, args: args}
+	}
 	if !is || o.class.module != "torch._utils" {
 		return nil, false, nil
 	}

@@ -1,0 +1,79 @@
+package torch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// universal reads a folder for each parameter.
+func (z *zero) universal(out map[string]*flatSource) error {
+	entries, err := os.ReadDir(filepath.Join(z.dir, universalDir))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		for _, kind := range []string{"fp32", "exp_avg", "exp_avg_sq", "step"} {
+			name := filepath.Join(universalDir, e.Name(), kind+".pt")
+			if _, err := os.Stat(filepath.Join(z.dir, name)); kind != "fp32" && errors.Is(err,
+				os.ErrNotExist) {
+				continue
+			}
+			if kind == "step" {
+				if z.updates == 0 {
+					z.updates = z.stepOf(name)
+				}
+				continue
+			}
+			a, d, err := z.archive(name)
+			if err != nil {
+				return err
+			}
+			t, ok, err := a.view(d.get("param"))
+			if err != nil || !ok {
+				return a.fault(e.Name(), fmt.Sprintf("has no param (%v)", err))
+			}
+			p := zeroParam{name: e.Name(), shape: t.shape, count: t.size() / int64(t.dtype.Bits()/8)}
+			if t.dtype != checkpoint.F32 || !t.dense(whole1(checkpoint.Info{Shape: t.shape})[0].box) {
+				return a.fault(e.Name(), "is no dense tensor of float32")
+			}
+			line := *t
+			line.shape, line.stride = []int{int(p.count)}, []int64{1}
+			if err := out[kind].put(z, p, []segment{{&line, a, 0, p.count}}, kind); err != nil {
+				return err
+			}
+		}
+	}
+	if a, d, err := z.archive(modelStates); err == nil {
+		if n, ok := a.number(d.get("global_steps")); ok {
+			z.steps = int64(n)
+		}
+	}
+	return nil
+}
+
+// stepOf reads a step.pt, 0 where it says none.
+func (z *zero) stepOf(name string) int64 {
+	path := filepath.Join(z.dir, name)
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0
+	}
+	a, err := openArchive(f, path, 0, info.Size())
+	if err != nil {
+		return 0
+	}
+	n, _ := a.number(a.value)
+	return int64(n)
+}
