@@ -38,6 +38,9 @@ func lowRunOf(t *testing.T, s family.Spec, v variant, mesh topology.Mesh, precis
 	p, err := kernels.PrecisionOf(precision)
 	require.NoError(t, err)
 	m.Low = func(string) int { return p }
+	if kernels.Precisions[p].Delayed {
+		m.History = 1
+	}
 	l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Zero: v.zero, SeqParallel: v.sp,
 		Schedule: v.schedule,
 		Micro:    4 / mesh.Replicas(), Rows: 64, Recompute: v.rc, DType: d, Overlap: v.overlap,
@@ -142,4 +145,36 @@ func TestLowPrecisionExperts(t *testing.T) {
 	cut := keep("block", variant{tp: 2, zero: 0, schedule: "1f1b"}, layout.MeshOf(&configs.Plan{PP: 1, DP: 1,
 		TP: 2, CP: 1, EP: 1, ETP: 2}))
 	require.InEpsilonSlice(t, want, cut, 1e-2, "experts are cut over two ranks, and so are the blocks of their columns")
+}
+
+// TestLowDispatched: rows go to experts in eight bits under every plan alike: with experts on one rank too, to the
+// same bits where a plan changes no rows of an expert.
+func TestLowDispatched(t *testing.T) {
+	s := lowSpec()
+	s.MLPs = []string{"experts", "experts"}
+	s.Experts = block.Experts{Inter: 64, Experts: 4, Each: 2, Router: routers.Router{Normalize: true}}
+	for _, p := range []string{"block", "block_pow2", "mxfp8"} {
+		of := func(travel bool, v variant, mesh topology.Mesh) []float64 {
+			return (&watched{spec: s, precision: p, travel: travel, steps: 4}).run(t, v, mesh).losses
+		}
+		one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
+		want := of(true, one, one.mesh())
+		plain := of(false, one, one.mesh())
+		if p == "block" { // with powers of two for scales a number that is rounded again stays
+			require.NotEqual(t, plain, want, "gradients of weights see rows that were rounded")
+		}
+		require.InEpsilonSlice(t, plain, want, 1e-2, p)
+		for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1",
+			rc: grad.RecomputeFull}} {
+			require.Equal(t, want, of(true, v, v.mesh()), "%v", v)
+		}
+		for _, plan := range []configs.Plan{{PP: 1, DP: 2, TP: 1, CP: 1, EP: 2, ETP: 1}, {PP: 1, DP: 4, TP: 1, CP: 1, EP: 4, ETP: 1},
+			{PP: 1, DP: 1, TP: 2, CP: 1, EP: 2, ETP: 1}, {PP: 1, DP: 1, TP: 2, CP: 1, EP: 1, ETP: 2}} {
+			got := of(true, variant{zero: plan.DP / 2, schedule: "1f1b"}, layout.MeshOf(&plan))
+			require.InEpsilonSlice(t, want, got, 1e-2, "%s %+v", p, plan)
+			if plan.TP == 1 { // which cuts blocks of other layers
+				require.InEpsilon(t, want[0], got[0], 1e-5, "%s %+v: nothing is summed in another order yet", p, plan)
+			}
+		}
+	}
 }

@@ -31,6 +31,7 @@ type watched struct {
 	watch     kernels.Watch
 	history   int // of delayed scales
 	peaks     block.Peaks
+	travel    bool    // rows go to experts in eight bits
 	rate      float64 // 0 is 1e-3
 	steps     int64
 	before    func(step int64, params map[string]*tensor.Tensor) // a step, on every rank; nil for nothing
@@ -76,6 +77,9 @@ func (w *watched) run(t *testing.T, v variant, mesh topology.Mesh) *watched {
 	p, err := kernels.PrecisionOf(w.precision)
 	require.NoError(t, err)
 	m.Low, m.Watch, m.History, m.Peaks = func(string) int { return p }, w.watch, w.history, w.peaks
+	if w.travel {
+		m.Travel = p
+	}
 	l, err := layout.New(&layout.Design{Model: m, Mesh: mesh, Zero: v.zero, SeqParallel: v.sp,
 		Schedule: v.schedule,
 		Micro:    4 / mesh.Replicas(), Rows: 64, Recompute: v.rc, DType: tensor.F32, Overlap: v.overlap,

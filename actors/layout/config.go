@@ -119,7 +119,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 	if m.Packed, err = fit.Packed(c, m); err != nil {
 		return nil, err
 	}
-	m.Watch, m.History, m.Peaks = fit.Watch(c), fit.History(c), fit.Peaks(c)
+	m.Watch, m.History, m.Peaks, m.Travel = fit.Watch(c), fit.History(c), fit.Peaks(c), fit.Travel(c)
 	routing(c, m)
 	indexing(c, m)
 	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan),

@@ -47,6 +47,10 @@ func TestDelayedGoesOn(t *testing.T) {
 	run(dir, "2", `freeze=["*.mlp.*"]`)
 	require.NotContains(t, values(t, filepath.Join(dir, "saved"), 2, checkpoint.Param), scales)
 	for args, want := range map[string][]string{
+		"train.low_precision_dispatch: the model has no experts": {"train.low_precision=block", "train.precision=bf16",
+			"train.low_precision_dispatch=true"},
+		"train.low_precision_dispatch: train.low_precision = none has no scales": {"train.low_precision_dispatch=true",
+			"model.name=qwen/3-30b-a3b"},
 		"train.amax_history: is not read": {"train.amax_history=4"},
 		"samples products whose scales are of now": {"train.low_precision=delayed", "train.precision=bf16",
 			"train.adaptive.limit=0.1"},

@@ -44,7 +44,7 @@ func TestPlanPrecision(t *testing.T) {
 		require.NotContains(t, r.Keep, "model.layers.*.mlp.up_proj.weight")
 	}
 	best := priced("--cluster", "b200", "--precision", "auto")
-	require.Len(t, best.Recipes, 7)
+	require.Len(t, best.Recipes, 9)
 	require.Equal(t, "nvfp4", best.Recipes[0].Name)
 	code, out := runIn(t, dir, nil, "plan", "run.yaml", "--precision", "mxfp8", "data.seq_len=64",
 		"model.overrides.hidden_size=256", "model.overrides.intermediate_size=512",

@@ -101,7 +101,8 @@ func TestOperations(t *testing.T) {
 		kernels.Objective, kernels.ObjectiveBwd, kernels.TokenNLL, kernels.PagedRows, kernels.LogitsNLL,
 		kernels.LowLinear, kernels.LowLinearDX,
 		kernels.LowLinearDW, kernels.Rounded, kernels.LowError, kernels.LowChoice, kernels.LargestTo, kernels.Greatest, kernels.DelayedScales,
-		kernels.AttentionPeak, kernels.PeakClip, kernels.Adafactor, kernels.AdamWNarrow,
+		kernels.AttentionPeak, kernels.PeakClip, kernels.Adafactor,
+		kernels.EncodeRows, kernels.DecodeRows, kernels.AdamWNarrow,
 		kernels.AdamW8, kernels.ScheduleFree, kernels.PackedLinear, kernels.PackedLinearDX}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {

@@ -147,8 +147,12 @@ func (t *Tape) wanted(v *Value) Place {
 	if n.Op.Role == dispatch && n.sent.copies > 1 && n.Out[0] == v && len(t.cts[v]) > 0 {
 		return t.returning(t.cts[v][0], n.sent)
 	}
-	if n.Op == opRounded && len(t.cts[v]) > 0 { // whose gradient is that of the dispatched rows behind it
-		if x := n.In[0].Node; x != nil && x.Op.Role == dispatch && x.sent.copies > 1 && x.Out[0] == n.In[0] {
+	if (n.Op == opRounded || n.Op == opDecode) && len(t.cts[v]) > 0 {
+		of := n.In[0] // the dispatched rows behind it, whose gradient it is
+		if of.Node.Op == opDecode {
+			of = of.Node.In[0]
+		}
+		if x := of.Node; x.Op.Role == dispatch && x.sent.copies > 1 && x.Out[0] == of {
 			return t.returning(t.cts[v][0], x.sent)
 		}
 	}

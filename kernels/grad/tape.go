@@ -184,6 +184,8 @@ type Options struct {
 	Low func(param string) int
 	// Watch says when those that learn are multiplied in the model's own type all the same
 	Watch kernels.Watch
+	// Travel is the precision, of kernels.Precisions, in which rows go to experts; 0 is that of the rows
+	Travel int
 	// History is how many steps the greatest numbers are kept of that delayed scales follow from; 0 keeps none
 	History int
 	// Packed is how a matrix of so many columns lies in memory that does not learn; nil is in DType for all

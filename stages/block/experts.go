@@ -103,7 +103,7 @@ func (m Experts) bias(r *Rec, name string) *grad.Value {
 // mix is what the experts make of the rows of h that go to them.
 func (m Experts) mix(r *Rec, name string, h *grad.Value, to *grad.Routed) *grad.Value {
 	t := r.T
-	x, d := t.Dispatch(t.Spread(h, to), to.Counts, m.places(), topology.EP, topology.ETP)
+	x, d := t.LowDispatch(t.Spread(h, to), to.Counts, m.places(), topology.EP, topology.ETP, t.Travel)
 	e := name + ".experts."
 	g := m.linear(r, e+"gate_proj", x, m.Inter, m.Hidden, 1, d.Off)
 	u := m.linear(r, e+"up_proj", x, m.Inter, m.Hidden, 1, d.Off)

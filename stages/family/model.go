@@ -47,6 +47,8 @@ type Model struct {
 	Watch kernels.Watch
 	// History is grad.Options.History
 	History int
+	// Travel is grad.Options.Travel
+	Travel int
 	// Peaks says which scores of attention are kept; a run that trains sets it
 	Peaks block.Peaks
 	// Packed says how matrices of so many columns lie in memory that do not learn; nil for all as numbers of
@@ -151,7 +153,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 		return 0
 	}
 	if o.Low == nil {
-		o.Low, o.Watch, o.History = m.Low, m.Watch, m.History
+		o.Low, o.Watch, o.History, o.Travel = m.Low, m.Watch, m.History, m.Travel
 	}
 	if o.Packed == nil {
 		o.Packed = m.Packed

@@ -52,6 +52,7 @@ func check(c *configs.Config, at configs.At) {
 	r.patterns()
 	r.groups()
 	r.lowPrecision()
+	r.travels()
 	r.moments()
 	r.averaging()
 	r.tensors()

@@ -55,6 +55,29 @@ func History(c *configs.Config) int {
 	return c.Run.Train.AmaxHistory
 }
 
+// Travel is the precision in which rows go to experts, 0 where that is their own.
+func Travel(c *configs.Config) int {
+	p, err := kernels.PrecisionOf(c.Run.Train.LowPrecision)
+	if err != nil || !c.Run.Train.LowDispatch {
+		return 0
+	}
+	return p
+}
+
+// travels holds train.low_precision_dispatch to the recipe and the model.
+func (r rules) travels() {
+	const key = "train.low_precision_dispatch"
+	p := Travel(r.c)
+	switch {
+	case !r.c.Run.Train.LowDispatch:
+	case !r.m.Spec.Mixes():
+		r.at(key, "the model has no experts that rows go to", "remove it")
+	case !kernels.Precisions[p].Encodes():
+		r.at(key, "train.low_precision = "+kernels.Precisions[p].Name+" has no scales of blocks of a row in e4m3",
+			"set it to block, block_pow2 or mxfp8")
+	}
+}
+
 // lowPrecision holds train.low_precision and the patterns behind it to the model.
 func (r rules) lowPrecision() {
 	const key = "train.low_precision"
