@@ -10,8 +10,8 @@ settings, eager and torch.compile; the latter wants a C++ compiler.
 Prints, as medians over the rounds: tokens per second and the ratio; lfactor's share of the roofline floor (products and attention at
 the multiply-add peak of the same threads, plus the memory that must move, once; all probed in the same process) and what of its time
 lay outside kernels; peak resident memory above float32 parameters, gradients and two moments, and in all: PyTorch's less what the
-process had before the model, lfactor's in full. With two numbers of threads: the gain, over the gain of the probe. Needs torch and
-transformers; lfactor needs neither.
+process had before the model, lfactor's in full. With two numbers of threads: the gain, over the gain of the probe. In fp32 also what the
+floor would be at the rate of the fastest product of this Python's numpy. Needs torch and transformers; lfactor needs neither.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def measure(a, shape, precision):
     for i in range(a.rounds):
         for n in a.threads:
             with tempfile.TemporaryDirectory() as d:
-                ours = run([a.lfactor, "bench", "step", "-o", "json", "--shape", shape, "--precision", precision, "--threads", str(n), "--steps", str(a.steps), f"--profile={d}/p"])
+                ours = run([a.lfactor, "bench", "step", "-o", "json", "--shape", shape, "--precision", precision, "--threads", str(n), "--steps", str(a.steps), "--numpy", sys.executable, f"--profile={d}/p"])
             results[n].setdefault("lfactor", []).append(ours)
             # Fresh pages cost PyTorch 5-30 % with glibc's defaults; these make it the fair peer.
             env = os.environ | dict(OMP_NUM_THREADS=str(n), MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_="8000000000", MALLOC_TOP_PAD_="268435456")
@@ -144,12 +144,17 @@ def main():
         return
     print(f"{'':11}{'':5}{'thr':>4}{'lfactor':>10}{'eager':>10}{'compile':>10}{'':>8}{'of the':>9}{'outside':>9}{'MiB above state':>24}{'':7}{'MiB in all':>18}")
     print(f"{'':11}{'':5}{'':4}{'tok/s':>10}{'tok/s':>10}{'tok/s':>10}{'ratio':>8}{'floor':>9}{'kernels':>9}{'lfactor':>12}{'PyTorch':>12}{'ratio':>7}{'lfactor':>9}{'PyTorch':>9}{'ratio':>7}", flush=True)
-    gains = []
+    gains, libraries = [], []
     for shape in a.shape:
         for precision in a.precision:
             results = measure(a, shape, precision)
             for n in a.threads:
                 report(shape, precision, n, results[n])
+                if precision == "fp32":
+                    ours = [r for r in results[n]["lfactor"] if r["library"].get("of_floor")]
+                    if ours:
+                        libraries.append(f"{shape:11}{precision:5}{n} threads: {median(ours, lambda r: r['library']['flops']) / 1e9:.1f} GFLOP/s in "
+                                         f"products of {ours[0]['library']['name']}; at that rate the floor is {100 * median(ours, lambda r: r['library']['of_floor']):.1f} %")
             one = results.get(1, {}).get("lfactor")
             for n in a.threads:
                 if one and n > 1:
@@ -157,7 +162,7 @@ def main():
                     step = median(many, lambda r: r["tokens_per_second"]) / median(one, lambda r: r["tokens_per_second"])
                     probe = median(many, lambda r: r["floor"]["peak_flops"]) / median(one, lambda r: r["floor"]["peak_flops"])
                     gains.append(f"{shape:11}{precision:5}{n} threads over 1: step {step:.2f}, probe {probe:.2f}, ratio {step / probe:.2f}")
-    print("\n".join(gains))
+    print("\n".join(gains + libraries))
 
 
 if __name__ == "__main__":

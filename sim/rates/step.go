@@ -44,6 +44,10 @@ type Step struct {
 	// tensors that are not computed again, as plan.keep_tensors says
 	Keep []string
 
+	// the Python whose numpy is timed beside a step in float32; Asked if it must be there, "" for none
+	Numpy string
+	Asked bool
+
 	See See // hears how far the measurement is; nil for nobody
 
 	family *family.Model
@@ -59,7 +63,8 @@ type StepResult struct {
 	Seconds         []float64       `json:"seconds"`
 	Losses          []float64       `json:"losses"`
 	Floor           floor           `json:"floor"`
-	OfFloor         float64         `json:"of_floor"` // the floor's share of the median step
+	OfFloor         float64         `json:"of_floor"`          // the floor's share of the median step
+	Library         *Library        `json:"library,omitempty"` // of products in float32
 	Profile         *profile.Report `json:"profile,omitempty"`
 	Median          float64
 }
@@ -85,7 +90,8 @@ func (s *Step) check() error {
 		}
 	}
 	if s.Profile != "" && !s.onProcessor() {
-		return exit.Usagef("--profile is of the processor's kernels; leave it out with --device %s", s.Device)
+		return exit.Usagef("--profile is of the processor's kernels; leave it out with --device %s",
+			s.Device)
 	}
 	if s.Seq == 0 {
 		s.Seq = shape.seq
@@ -104,10 +110,12 @@ func (s *Step) check() error {
 			"positive numbers")
 	}
 	if s.Cp = max(1, s.Cp); s.Cp > 1 && (s.Batch/s.Pp*s.Seq%(2*s.Cp) != 0 || s.Chunk%(2*s.Cp) != 0) {
-		return exit.Usagef("--cp %d: want microbatches, and chunks, of a multiple of %d tokens", s.Cp, 2*s.Cp)
+		return exit.Usagef("--cp %d: want microbatches, and chunks, of a multiple of %d tokens", s.Cp,
+			2*s.Cp)
 	}
 	if s.Chunk < 0 || s.Chunk > 0 && s.Batch/s.Pp*s.Seq%s.Chunk != 0 {
-		return exit.Usagef("--chunk %d: want a part of a microbatch's %d tokens", s.Chunk, s.Batch/s.Pp*s.Seq)
+		return exit.Usagef("--chunk %d: want a part of a microbatch's %d tokens", s.Chunk,
+			s.Batch/s.Pp*s.Seq)
 	}
 	return nil
 }
@@ -188,6 +196,11 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	if s.onProcessor() {
 		s.See.tell("measuring what the processor can do", 0, 0)
 		before = s.peaks()
+		if s.Numpy != "" && s.Precision == "fp32" {
+			if res.Library, err = MeasureLibrary(s.Numpy, s.Asked, s.Threads*s.Cp); err != nil {
+				return res, report, err
+			}
+		}
 	}
 	debug.FreeOSMemory() // what the probes took is none of the run's
 	prof, err := s.train(m, l, &res)
@@ -211,6 +224,9 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	}
 	res.Floor = s.floor(l, m.Count(), peaks)
 	res.OfFloor = res.Floor.Seconds / res.Median
+	if res.Library != nil {
+		res.Library.under(&res.Floor, res.Median)
+	}
 	if prof == nil {
 		return res, report, nil
 	}

@@ -49,6 +49,8 @@ func stepBenchCommand() *cobra.Command {
 	f.IntVar(&s.Seq, "seq", 0, "tokens of a sequence, 0 for the shape's")
 	f.IntVar(&s.Batch, "batch", 0, "sequences of a step, 0 for the shape's")
 	f.IntVar(&s.Pp, "pp", 1, "pipeline stages")
+	f.StringVar(&s.Numpy, "numpy", "python3",
+		"the Python whose numpy is timed as well, where the step is in fp32: a second floor; empty for none")
 	f.StringVar(&s.Profile, "profile", "", "write where the time went to FILE.txt, .json and .svg")
 	f.Lookup("profile").NoOptDefVal = "profile"
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -59,7 +61,7 @@ func stepBenchCommand() *cobra.Command {
 		began := time.Now()
 		see, end := cli.Tell(c.ErrOrStderr(), "laying the model out")
 		defer end()
-		s.See = see
+		s.See, s.Asked = see, c.Flags().Changed("numpy")
 		res, report, err := s.Measure()
 		if err != nil {
 			return err
@@ -78,8 +80,9 @@ func stepBenchCommand() *cobra.Command {
 }
 
 func encodeBenchCommand() *cobra.Command {
-	c := &cobra.Command{Use: "encode", Short: "Time what an autoencoder of models of diffusion takes to encode; " +
-		"bench/diffusion.py times the same in PyTorch beside it", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "encode",
+		Short: "Time what an autoencoder of models of diffusion takes to encode; " +
+			"bench/diffusion.py times the same in PyTorch beside it", Args: cobra.NoArgs}
 	var e rates.Encode
 	f := c.Flags()
 	f.StringVar(&e.Model, "model", "", "folder with the autoencoder's config.json; weights are random")
@@ -95,7 +98,8 @@ func encodeBenchCommand() *cobra.Command {
 			return err
 		}
 		return cli.Emit(c, res, func(w io.Writer) {
-			fmt.Fprintf(w, "%s %s %d threads: %s (median of %d), %.0f MiB at most\n", e.Model, e.Size, e.Threads,
+			fmt.Fprintf(w, "%s %s %d threads: %s (median of %d), %.0f MiB at most\n", e.Model, e.Size,
+				e.Threads,
 				unit.Seconds(res.Median), e.Times, float64(res.PeakRSS)/(1<<20))
 		})
 	}
@@ -119,4 +123,12 @@ func printStep(w io.Writer, s *rates.Step, res *rates.StepResult) {
 		"at %.1f GB/s; a step takes %s, the floor is %s of it\n", unit.Seconds(f.Seconds),
 		f.Products/1e9, f.Attention/1e9, f.Peak/1e9, f.Bytes/1e9, f.Memory/1e9, unit.Seconds(res.Median),
 		unit.Percent(res.OfFloor))
+	switch x := res.Library; {
+	case x == nil:
+	case x.Why != "":
+		fmt.Fprintf(w, "library not timed (--numpy says where): %s\n", x.Why)
+	default:
+		fmt.Fprintf(w, "library %s: products at %.1f GFLOP/s at best; by that the floor is %s, %s of a step\n",
+			x.Name, x.Flops/1e9, unit.Seconds(x.Floor), unit.Percent(x.OfFloor))
+	}
 }
