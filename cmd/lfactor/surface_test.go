@@ -34,6 +34,8 @@ var jsonArgs = map[string]string{
 	"bench encode": "--model vae --size 5x8x8 --times 1",
 	"bench step":   "--layers 1 --hidden 64 --intermediate 64 --vocab 100 --seq 32 --batch 1 --steps 1",
 	"calibrate":    "long ",
+	"ckpt loong": "--load_platform mcore --save_platform huggingface --safetensors --load_ckpt_path ckpt " +
+		"--save_ckpt_path hf3",
 	"ckpt convert": "ckpt hf2", "ckpt diff": "ckpt hf", "ckpt ls": "ckpt", "ckpt prune": "ckpt --keep 3",
 	"ckpt verify":         "ckpt",
 	"attach":              "- it wants a cluster, see TestJobVerbs",
@@ -117,7 +119,8 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "vae", "config.json"), vae, 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "denoiser.yaml"),
 		[]byte("model: {name: wan/2.1-t2v-1.3b}\n"+
-			"data: {paths: [none], seq_len: 16}\ndiffusion: {autoencoder: pixels, text_encoder: none, sizes: [8x8]}\n"+
+			"data: {paths: [none], seq_len: 16}\ndiffusion: {autoencoder: pixels, text_encoder: none, "+
+			"sizes: [8x8]}\n"+
 			"train: {global_batch: 8}\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "recipe.yaml"),
 		[]byte("output: clean\ninputs: [text]\n"), 0o644))

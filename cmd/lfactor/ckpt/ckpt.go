@@ -30,7 +30,7 @@ func Command() *cobra.Command {
 		&cobra.Command{Use: "verify PATH",
 			Short: "Read every byte of a checkpoint, or of all below a directory, and compare hashes",
 			Args:  cobra.ExactArgs(1), RunE: ckptVerify},
-		ckptDiffCommand(), ckptConvertCommand(), ckptPruneCommand())
+		ckptDiffCommand(), ckptConvertCommand(), ckptPruneCommand(), loongCommand())
 	return c
 }
 
