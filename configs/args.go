@@ -52,12 +52,18 @@ var overridePattern = regexp.MustCompile(`^(\+{0,2})([A-Za-z_][A-Za-z0-9_-]*(?:\
 
 // readArgs enters overrides and flags.
 func (l *loader) readArgs(args []string) {
-	args, notes, faults := loong.Embodied(args)
+	dp := "" // that was said before
+	if given := l.c.given["plan.dp"]; len(given) > 0 {
+		dp = given[len(given)-1].node.Value
+	}
+	args, notes, faults := loong.Embodied(args, dp)
 	l.c.Notices = append(l.c.Notices, notes...)
 	for _, f := range faults {
 		l.fail(Origin{Layer: source.LayerFlag, Text: f.Flag}, "", f.Why, f.Try)
 		if args == nil { // nothing more was read
-			l.failed["model.path"], l.failed["data.paths"] = true, true
+			for _, key := range []string{"model.path", "data.paths", "data.tokenizer"} {
+				l.failed[key] = true
+			}
 		}
 	}
 	l.script = isLoong(args)

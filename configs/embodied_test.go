@@ -100,6 +100,17 @@ func TestEmbodiedFlags(t *testing.T) {
 			r.Optimizer.ClipGrad,
 			r.Train.Seed, r.Schedule.Kind, r.Checkpoint.Dir, r.Checkpoint.Interval, r.Data.Paths[0].Path,
 			r.Data.Tokenizer})
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("plan: {dp: 3}\n"), 0o644))
+	for want, more := range map[int][]string{12: nil, 8: {"plan.dp=2"}} {
+		c, err = Load(Request{File: file, Args: line(more...)})
+		require.NoError(t, err)
+		require.Equal(t, want, c.Run.Train.GlobalBatch)
+	}
+	bare := []string{"--trainer-type", "FinetuneTrainer", "--dataset-path", "set", "--model-name", "dreamzero"}
+	_, err = Load(Request{Args: bare})
+	require.ErrorContains(t, err, "DreamZero")
+	require.NotContains(t, err.Error(), "data.tokenizer")
 	c, err = Load(Request{Args: line("--distributed-strategy", "ddp", "--dtype", "float32",
 		"--lr-decay-style",
 		"constant_with_warmup")})

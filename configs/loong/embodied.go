@@ -68,8 +68,9 @@ var embodiedValues = map[string]map[string][]string{
 
 // Embodied makes of a command line of LoongForge's trainer of policies one of this program's, with notes
 // of what is otherwise here; other command lines are given back as they are. A policy that there is none
-// of here is the only fault of its line: what else it says is about that.
-func Embodied(args []string) (out, notes []string, faults []Fault) {
+// of here is the only fault of its line: what else it says is about that. dp is plan.dp as a run file or the
+// environment says it, "" for neither.
+func Embodied(args []string, dp string) (out, notes []string, faults []Fault) {
 	if !slices.ContainsFunc(args, func(a string) bool {
 		name, _, _ := strings.Cut(a, "=")
 		return slices.Contains(embodiedMarks, name)
@@ -90,7 +91,7 @@ func Embodied(args []string) (out, notes []string, faults []Fault) {
 	for _, name := range own {
 		e.flag(name)
 	}
-	e.batch(args)
+	e.batch(append([]string{"plan.dp=" + dp}, args...))
 	return append(e.out, embodiedRest(args)...), e.notes, e.faults
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -274,14 +275,30 @@ func (l *LeRobot) Steps() (n int64) {
 }
 
 // Numbers implements Robots.
-func (l *LeRobot) Numbers(each func(states, actions [][]float64)) error {
-	for _, e := range l.episodes {
-		t, err := l.tables.get(filepath.Join(l.dir, e.file))
-		if os.IsNotExist(err) {
-			continue
+func (l *LeRobot) Numbers(each func(states, actions [][]float64)) (err error) {
+	wanted := []string{cmp.Or(l.o.Robot.State, "observation.state"), cmp.Or(l.o.Robot.Action, "action")}
+	var t records
+	name := ""
+	defer func() {
+		if t != nil {
+			err = errors.Join(err, t.Close())
 		}
-		if err != nil {
-			return err
+	}()
+	for _, e := range l.episodes {
+		if e.file != name {
+			if t != nil {
+				if err := t.Close(); err != nil {
+					return err
+				}
+			}
+			name = e.file
+			if t, err = openColumns(filepath.Join(l.dir, name), l.o, wanted...); err != nil && !os.IsNotExist(err) {
+				return err
+			}
+			err = nil // a file that is missing has its frames set aside
+		}
+		if t == nil {
+			continue
 		}
 		var states, actions [][]float64
 		for k := range min(e.Length, t.Len()-e.row) {
@@ -289,8 +306,8 @@ func (l *LeRobot) Numbers(each func(states, actions [][]float64)) error {
 			if err != nil {
 				return err
 			}
-			state, why := numbers(row, cmp.Or(l.o.Robot.State, "observation.state"))
-			action, further := numbers(row, cmp.Or(l.o.Robot.Action, "action"))
+			state, why := numbers(row, wanted[0])
+			action, further := numbers(row, wanted[1])
 			if why != "" || further != "" {
 				break
 			}

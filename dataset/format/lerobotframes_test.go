@@ -234,3 +234,28 @@ func TestRobotVideos(t *testing.T) {
 		})
 	}
 }
+
+// TestNumbersReadNoPictures: states and actions of all episodes are those of their frames, and what they are read from
+// has no other column.
+func TestNumbersReadNoPictures(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, WriteRobot(dir, RobotTop(10, 1), recorded()))
+	l, err := OpenLeRobot(dir, dataset.Options{Horizon: 1})
+	require.NoError(t, err)
+	defer l.Close()
+	at := 0
+	require.NoError(t, l.Numbers(func(states, actions [][]float64) {
+		for k, f := range recorded()[at].Frames {
+			require.Equal(t, []float64{float64(f.State[0]), float64(f.State[1])}, states[k])
+			require.Equal(t, []float64{float64(f.Action[0])}, actions[k])
+		}
+		at++
+	}))
+	require.Equal(t, 3, at)
+	rows, err := openColumns(filepath.Join(dir, "data/chunk-000/file-000.parquet"), dataset.Options{}, "action")
+	require.NoError(t, err)
+	defer rows.Close()
+	b, _, err := rows.Record(3)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"action":[10]}`, string(b))
+}

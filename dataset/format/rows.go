@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,8 +31,38 @@ func openRows(path string, o dataset.Options) (records, error) {
 	return p, nil
 }
 
+// openColumns is openRows of some columns of a file, by the names of its fields: the others are not read.
+func openColumns(path string, o dataset.Options, names ...string) (records, error) {
+	p, err := openParquet(path, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.checkCodecs(-1); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	group := parquet.Group{}
+	for _, f := range p.file.Schema().Fields() {
+		if slices.Contains(names, f.Name()) {
+			group[f.Name()] = f
+		}
+	}
+	schema := parquet.NewSchema("columns", group)
+	how, err := parquet.Convert(schema, p.file.Schema())
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	p.decode = func(g parquet.RowGroup) ([][]byte, error) {
+		return p.objectsOf(parquet.ConvertRowGroup(g, how), schema)
+	}
+	return p, nil
+}
+
 // objects decodes a row group into one JSON object a row.
-func (p *parquetFile) objects(g parquet.RowGroup) (out [][]byte, err error) {
+func (p *parquetFile) objects(g parquet.RowGroup) ([][]byte, error) {
+	return p.objectsOf(g, p.file.Schema())
+}
+
+func (p *parquetFile) objectsOf(g parquet.RowGroup, schema *parquet.Schema) (out [][]byte, err error) {
 	rows := g.Rows()
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	buf := make([]parquet.Row, 64)
@@ -39,7 +70,7 @@ func (p *parquetFile) objects(g parquet.RowGroup) (out [][]byte, err error) {
 	for {
 		n, err := rows.ReadRows(buf)
 		for _, r := range buf[:n] {
-			b := rowJSON(p.file.Schema(), r)
+			b := rowJSON(schema, r)
 			if total += len(b); total > rowGroupsBytesMax {
 				return nil, fmt.Errorf("it decodes to over %d bytes", rowGroupsBytesMax)
 			}
