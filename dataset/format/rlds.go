@@ -397,12 +397,20 @@ func (r *RLDS) frame(features map[string]*exampleFeature, episode int, k, steps 
 		}
 		return l
 	}
-	past := int64(r.o.Past)
+	f.fill(steps, r.o, look, action)
+	return f
+}
+
+// fill adds what was seen in a frame and before it, and the actions that follow; those of steps that an episode of so
+// many has not are its first or its last.
+func (f *RobotFrame) fill(steps int64, o dataset.Options, look func(n int64) RobotLook,
+	action func(n int64) []float64) {
+	k, past := f.Frame, int64(o.Past)
 	for n := k - past; n < k; n++ {
 		f.Before = append(f.Before, look(max(0, n)))
 	}
 	f.RobotLook = look(k)
-	for n := k - past; n < k-past+int64(r.o.Horizon); n++ {
+	for n := k - past; n < k-past+int64(o.Horizon); n++ {
 		switch {
 		case n < 0:
 			f.Lead++
@@ -411,7 +419,6 @@ func (r *RLDS) frame(features map[string]*exampleFeature, episode int, k, steps 
 		}
 		f.Actions = append(f.Actions, action(min(max(0, n), steps-1)))
 	}
-	return f
 }
 
 // Robots is a data set of recordings, with what a policy is to know of it beside its frames.
@@ -425,8 +432,11 @@ type Robots interface {
 	Numbers(each func(states, actions [][]float64)) error
 }
 
-// OpenRobots opens a data set of recordings, of RLDS or LeRobot.
+// OpenRobots opens a data set of recordings, of RLDS, HDF5 or LeRobot.
 func OpenRobots(dir string, o dataset.Options) (Robots, error) {
+	if isHDF5(dir) {
+		return openHDF5(dir, o)
+	}
 	if info, err := os.Stat(filepath.Join(dir, "features.json")); err == nil && info.Mode().IsRegular() {
 		return openRLDS(dir, o)
 	}
@@ -462,36 +472,4 @@ func (r *RLDS) Numbers(each func(states, actions [][]float64)) error {
 		}
 	}
 	return nil
-}
-
-// StatsOf are the statistics of columns of numbers, each by itself, with quantiles between the numbers
-// around them, as NumPy's are. The columns are sorted.
-func StatsOf(columns [][]float64) RobotStats { return statsOfColumns(columns) }
-
-// statsOfColumns are the statistics of columns of numbers, each by itself; quantiles lie between the numbers
-// around them, as NumPy's do. The columns are sorted.
-func statsOfColumns(columns [][]float64) (s RobotStats) {
-	for _, v := range columns {
-		if len(v) == 0 {
-			v = []float64{0}
-		}
-		slices.Sort(v)
-		sum, squares := 0.0, 0.0
-		for _, x := range v {
-			sum += x
-		}
-		mean := sum / float64(len(v))
-		for _, x := range v {
-			squares += (x - mean) * (x - mean)
-		}
-		quantile := func(q float64) float64 {
-			at := q * float64(len(v)-1)
-			low := int(at)
-			return v[low] + (v[min(low+1, len(v)-1)]-v[low])*(at-float64(low))
-		}
-		s.Min, s.Max = append(s.Min, v[0]), append(s.Max, v[len(v)-1])
-		s.Mean, s.Std = append(s.Mean, mean), append(s.Std, math.Sqrt(squares/float64(len(v))))
-		s.Q01, s.Q99 = append(s.Q01, quantile(0.01)), append(s.Q99, quantile(0.99))
-	}
-	return s
 }
