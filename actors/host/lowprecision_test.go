@@ -178,3 +178,34 @@ func TestLowDispatched(t *testing.T) {
 		}
 	}
 }
+
+// TestLowGathered: weights that are gathered in eight bits are those that every rank rounds which has all of them, of
+// dense layers and of experts; what plans change besides is what they change without.
+func TestLowGathered(t *testing.T) {
+	experts := lowSpec()
+	experts.MLPs = []string{"experts", "experts"}
+	experts.Experts = block.Experts{Inter: 64, Experts: 4, Each: 2, Router: routers.Router{Normalize: true}}
+	for name, s := range map[string]family.Spec{"dense": lowSpec(), "experts": experts} {
+		for _, p := range []string{"block_pow2", "mxfp8"} {
+			of := func(gather bool, v variant) []float64 {
+				return (&watched{spec: s, precision: p, gather: gather, steps: 4}).run(t, v, v.mesh()).losses
+			}
+			one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
+			want := of(true, one)
+			require.InEpsilonSlice(t, of(false, one), want, 5e-3, "%s %s: numbers that are too small for a block's scale", name, p)
+			for _, v := range []variant{{pp: 2, dp: 1, tp: 1, rc: grad.RecomputeFull}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1"},
+				{pp: 1, dp: 2, tp: 1, zero: 3}, {pp: 1, dp: 4, tp: 1, zero: 3, rc: grad.RecomputeFull}, {pp: 1, dp: 2, tp: 1, zero: 2},
+				{pp: 2, dp: 2, tp: 1, zero: 3}} {
+				if v.schedule == "" {
+					v.schedule = "1f1b"
+				}
+				got := of(true, v)
+				if v.mesh().Size() == v.pp {
+					require.Equal(t, want, got, "%s %s %v", name, p, v)
+				}
+				require.InEpsilon(t, want[0], got[0], 1e-6, "%s %s %v", name, p, v)
+				require.InEpsilonSlice(t, want, got, 5e-3, "%s %s %v", name, p, v)
+			}
+		}
+	}
+}

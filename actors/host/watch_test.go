@@ -32,6 +32,7 @@ type watched struct {
 	history   int // of delayed scales
 	peaks     block.Peaks
 	travel    bool    // rows go to experts in eight bits
+	gather    bool    // weights are gathered in eight bits
 	rate      float64 // 0 is 1e-3
 	steps     int64
 	before    func(step int64, params map[string]*tensor.Tensor) // a step, on every rank; nil for nothing
@@ -77,6 +78,7 @@ func (w *watched) run(t *testing.T, v variant, mesh topology.Mesh) *watched {
 	p, err := kernels.PrecisionOf(w.precision)
 	require.NoError(t, err)
 	m.Low, m.Watch, m.History, m.Peaks = func(string) int { return p }, w.watch, w.history, w.peaks
+	m.LowGather = w.gather
 	if w.travel {
 		m.Travel = p
 	}

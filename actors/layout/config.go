@@ -120,6 +120,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 		return nil, err
 	}
 	m.Watch, m.History, m.Peaks, m.Travel = fit.Watch(c), fit.History(c), fit.Peaks(c), fit.Travel(c)
+	m.LowGather = r.Train.LowGather
 	routing(c, m)
 	indexing(c, m)
 	j := &Design{Model: m, Lora: fit.Lora(c), Frozen: fit.Frozen(c), Mesh: MeshOf(&r.Plan),

@@ -47,6 +47,8 @@ func TestDelayedGoesOn(t *testing.T) {
 	run(dir, "2", `freeze=["*.mlp.*"]`)
 	require.NotContains(t, values(t, filepath.Join(dir, "saved"), 2, checkpoint.Param), scales)
 	for args, want := range map[string][]string{
+		"train.low_precision_gather: train.low_precision = block has no powers of two": {"train.low_precision=block",
+			"train.precision=bf16", "train.low_precision_gather=true"},
 		"train.low_precision_dispatch: the model has no experts": {"train.low_precision=block", "train.precision=bf16",
 			"train.low_precision_dispatch=true"},
 		"train.low_precision_dispatch: train.low_precision = none has no scales": {"train.low_precision_dispatch=true",

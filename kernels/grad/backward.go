@@ -149,7 +149,7 @@ func (t *Tape) legs(n *Node, dys []*Value) {
 
 // leaf is the parameter that v is, or is gathered or cut from, else nil.
 func (t *Tape) leaf(v *Value) *Param {
-	for v.Node.Op.Role == unshard {
+	for v.Node.Op.Role == unshard || v.Node.Op == opCoded {
 		v = v.Node.In[0]
 	}
 	if v.Node.Op.Role == param {

@@ -57,3 +57,31 @@ func TestLowDispatch(t *testing.T) {
 	// of two dispatches, of rows and of the gradient of what comes back, the first has 208 bytes a row and not 400
 	require.InDelta(t, float64(to)/2*(1+208./400), float64(low), 100)
 }
+
+// TestLowGather: weights that are gathered in eight bits are bytes and a scale a block between members, in the forward
+// and in the backward.
+func TestLowGather(t *testing.T) {
+	const k = 200
+	p, err := kernels.PrecisionOf("block_pow2")
+	require.NoError(t, err)
+	bytes := func(gather bool) (n int64) {
+		tp := NewTape(Options{DType: tensor.BF16, ShardParams: true, LowGather: gather,
+			Mesh: []MeshAxis{{Name: "dp", Size: 2, Data: true, Zero: true}}})
+		tp.Block(0, func() {
+			w := tp.Param("w", []int{k, k}, -1, 1, true)
+			y := tp.LowLinear(tp.Data("x", tensor.BF16, 6, k), tp.Coded(w, p), nil, p)
+			y = tp.LowLinear(y, tp.Coded(tp.Param("w", []int{k, k}, -1, 1, true), p), nil, p)
+			tp.Loss(tp.LinearCrossEntropy(y, tp.Coded(w, p), tp.Data("target", tensor.I32, 6), tp.Data("weight", tensor.F32, 6), 0))
+		})
+		tr := tp.Finish()
+		for _, x := range tr.nodes {
+			if x.Op.Role == unshard {
+				n += tr.CommBytes(x)
+			}
+		}
+		return n
+	}
+	plain, low := bytes(false), bytes(true)
+	require.Positive(t, plain)
+	require.EqualValues(t, plain*208/400, low)
+}

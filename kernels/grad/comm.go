@@ -46,6 +46,10 @@ func (r *Runner) split(f *Frame, n *Node) []Bundle {
 		parts[((f.Trace.Member(r.Pos, n.Axes)+by)%size+size)%size] = Bundle{in.Retain()}
 		return parts
 	}
+	if n.Op.Role == unshard && n.Attr.I[1] > 0 {
+		in = r.encoded(n, in)
+		defer in.Release()
+	}
 	for d := range parts {
 		switch {
 		case n.Op.Role == reduce:
@@ -134,7 +138,11 @@ func (r *Runner) join(f *Frame, n *Node, bundles []Bundle) {
 		sum.Release()
 	case n.Op.Role == unshard:
 		t := r.alloc(n.Out[0])
-		r.run(kernels.Concat, kernels.Attr{}, parts, t)
+		if n.Attr.I[1] > 0 {
+			r.decoded(n, parts, t)
+		} else {
+			r.run(kernels.Concat, kernels.Attr{}, parts, t)
+		}
 		f.slots[n.Out[0].ID] = t
 	default:
 		t := r.allocShape(n.Out[0].Name, n.Out[0].DType, joined(n, parts))

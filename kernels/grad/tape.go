@@ -186,6 +186,8 @@ type Options struct {
 	Watch kernels.Watch
 	// Travel is the precision, of kernels.Precisions, in which rows go to experts; 0 is that of the rows
 	Travel int
+	// LowGather says that weights which products round are gathered in eight bits (Tape.Coded)
+	LowGather bool
 	// History is how many steps the greatest numbers are kept of that delayed scales follow from; 0 keeps none
 	History int
 	// Packed is how a matrix of so many columns lies in memory that does not learn; nil is in DType for all

@@ -191,6 +191,10 @@ func (t *Options) CommBytes(n *Node) int64 {
 		return in * int64(n.Attr.I[1]) / size * (size - 1)
 	case n.Op.Role == rotate:
 		return in
+	case n.Op.Role == unshard && n.Attr.I[1] > 0:
+		k := n.Out[0].Shape[len(n.Out[0].Shape)-1]
+		in = in / int64(k*n.Out[0].DType.Size()) * int64(kernels.CodesLen(k, kernels.Precisions[n.Attr.I[1]].Act.Columns))
+		return in / size * (size - 1)
 	case n.Op.Role == unshard, n.Op.Role == combine:
 		return in / size * (size - 1)
 	case n.Op.Role == reduce, n.Out[0].Place[n.Axes[0]].Kind == Sharded:

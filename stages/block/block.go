@@ -149,7 +149,7 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		if r.T.Low != nil {
 			low = r.T.Low(r.T.Full(name + ".weight"))
 		}
-		y = r.T.LowLinear(x, w, bias, low)
+		y = r.T.LowLinear(x, r.T.Coded(w, low), bias, low)
 	}
 	if !r.Lora.Match(r.T.Full(name)) {
 		return y

@@ -162,7 +162,7 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 	if t.Low != nil {
 		low = t.Low(t.Full(name + ".weight"))
 	}
-	y := t.LowGrouped(x, w(".weight", out, in, cut), off, low)
+	y := t.LowGrouped(x, t.Coded(w(".weight", out, in, cut), low), off, low)
 	if m.Biases { // where inputs are cut, groups are: each bias is added once
 		y = t.GroupBias(y, t.ParamOn(name+".bias", []int{m.places(), out}, false, byPlace,
 			grad.Cut{Mesh: topology.ETP, Axis: cut % 2, Unit: 1}), off)

@@ -49,6 +49,8 @@ type Model struct {
 	History int
 	// Travel is grad.Options.Travel
 	Travel int
+	// LowGather is grad.Options.LowGather
+	LowGather bool
 	// Peaks says which scores of attention are kept; a run that trains sets it
 	Peaks block.Peaks
 	// Packed says how matrices of so many columns lie in memory that do not learn; nil for all as numbers of
@@ -154,6 +156,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	}
 	if o.Low == nil {
 		o.Low, o.Watch, o.History, o.Travel = m.Low, m.Watch, m.History, m.Travel
+		o.LowGather = m.LowGather
 	}
 	if o.Packed == nil {
 		o.Packed = m.Packed

@@ -53,6 +53,7 @@ func check(c *configs.Config, at configs.At) {
 	r.groups()
 	r.lowPrecision()
 	r.travels()
+	r.gathers()
 	r.moments()
 	r.averaging()
 	r.tensors()

@@ -78,6 +78,18 @@ func (r rules) travels() {
 	}
 }
 
+// gathers holds train.low_precision_gather to the recipe.
+func (r rules) gathers() {
+	if !r.c.Run.Train.LowGather {
+		return
+	}
+	p, err := kernels.PrecisionOf(r.c.Run.Train.LowPrecision)
+	if of := kernels.Precisions[max(0, p)]; err == nil && (!of.Encodes() || of.Act.Scale == kernels.ScaleFloat) {
+		r.at("train.low_precision_gather", "train.low_precision = "+of.Name+" has no powers of two for scales of e4m3, with "+
+			"which a number that is rounded again stays", "set it to block_pow2 or mxfp8")
+	}
+}
+
 // lowPrecision holds train.low_precision and the patterns behind it to the model.
 func (r rules) lowPrecision() {
 	const key = "train.low_precision"
