@@ -111,23 +111,43 @@ func (o *owner) write(save *checkpoint.Save, w *family.Weights) (checkpoint.Shar
 			params = append(params, p)
 		}
 	}
+	var raw []byte // used again, as no result is kept
 	return save.WriteShard("rank-00000.safetensors", pieces, func(i int) ([]byte, error) {
-		p, v := params[i], make([]float32, tensor.Len(params[i].Shape))
-		ok, err := o.weights[pieces[i].Kind].Read(p, family.Whole(p), v)
-		if err == nil && !ok {
-			err = fmt.Errorf("%s of %s is not in the source", pieces[i].Kind, p.Name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		d, err := tensor.ParseDType(strings.ToLower(string(pieces[i].DType)))
-		if err != nil {
-			return nil, err
-		}
-		raw := make([]byte, len(v)*d.Size())
-		tensor.Narrow(d, v, raw)
-		return raw, nil
+		var err error
+		raw, err = o.fill(raw[:0], params[i], pieces[i])
+		return raw, err
 	})
+}
+
+// fillElements is how many numbers are float32 at a time, unless a row has more.
+const fillElements = 4 << 20
+
+// fill appends the bytes of a parameter of a kind, a few rows at a time.
+func (o *owner) fill(raw []byte, p *grad.Param, piece checkpoint.Piece) ([]byte, error) {
+	d, err := tensor.ParseDType(strings.ToLower(string(piece.DType)))
+	if err != nil {
+		return nil, err
+	}
+	n := tensor.Len(p.Shape)
+	raw = slices.Grow(raw, n*d.Size())
+	row := n / max(1, p.Shape[0])
+	step := max(1, fillElements/max(1, row))
+	v := make([]float32, min(step, p.Shape[0])*row)
+	for at := 0; at < p.Shape[0]; at += step {
+		to := min(at+step, p.Shape[0])
+		part := v[:(to-at)*row]
+		ok, err := o.weights[piece.Kind].Read(p, family.Region{From: at, To: to}, part)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s of %s is not in the source", piece.Kind, p.Name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		from := len(raw)
+		raw = raw[:from+len(part)*d.Size()]
+		tensor.Narrow(d, part, raw[from:])
+	}
+	return raw, nil
 }
 
 // ExportStates writes what the training of an own checkpoint has beside the weights, by the names of
