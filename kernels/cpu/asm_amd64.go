@@ -129,6 +129,11 @@ func sumZ(x []float32) float32
 //go:noescape
 func centredZ(x []float32, mean float32) float32
 
+// momentsZ is Σ x and Σ (x - Σ x/n)².
+//
+//go:noescape
+func momentsZ(x []float32, n float32) (sum float32, squares float32)
+
 // layerZ is y = (x - mean)·r·w + b.
 //
 //go:noescape
@@ -518,6 +523,11 @@ func sumY(x []float32) float32
 //
 //go:noescape
 func centredY(x []float32, mean float32) float32
+
+// momentsY is Σ x and Σ (x - Σ x/n)².
+//
+//go:noescape
+func momentsY(x []float32, n float32) (sum float32, squares float32)
 
 // layerY is y = (x - mean)·r·w + b.
 //

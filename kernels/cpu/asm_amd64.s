@@ -4069,6 +4069,136 @@ l5:
 	VZEROUPPER
 	RET
 
+// func momentsZ(x []float32, n float32) (sum float32, squares float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·momentsZ(SB), NOSPLIT, $8-40
+	VSTMXCSR     (SP)
+	MOVL         (SP), AX
+	ORL          $0x00008040, AX
+	MOVL         AX, 4(SP)
+	VLDMXCSR     4(SP)
+	VBROADCASTSS n+24(FP), Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	MOVQ         x_len+8(FP), AX
+	MOVQ         x_base+0(FP), CX
+
+l1:
+	CMPQ    AX, $0x00000040
+	JL      l2
+	VMOVUPS (CX), Z5
+	VADDPS  Z5, Z1, Z1
+	VMOVUPS 64(CX), Z5
+	VADDPS  Z5, Z2, Z2
+	VMOVUPS 128(CX), Z5
+	VADDPS  Z5, Z3, Z3
+	VMOVUPS 192(CX), Z5
+	VADDPS  Z5, Z4, Z4
+	ADDQ    $0x00000100, CX
+	SUBQ    $0x00000040, AX
+	JMP     l1
+
+l2:
+l3:
+	CMPQ    AX, $0x00000010
+	JL      l4
+	VMOVUPS (CX), Z5
+	VADDPS  Z5, Z1, Z1
+	ADDQ    $0x00000040, CX
+	SUBQ    $0x00000010, AX
+	JMP     l3
+
+l4:
+	TESTQ     AX, AX
+	JZ        l5
+	MOVL      $0xffffffff, DX
+	BZHIL     AX, DX, DX
+	KMOVW     DX, K1
+	VMOVUPS.Z (CX), K1, Z5
+	VADDPS    Z5, Z1, Z1
+
+l5:
+	VADDPS        Z3, Z1, Z1
+	VADDPS        Z4, Z2, Z2
+	VADDPS        Z2, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y2
+	VADDPS        Y2, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VADDPS        X2, X1, X1
+	VMOVHLPS      X1, X1, X2
+	VADDPS        X2, X1, X1
+	VMOVSHDUP     X1, X2
+	VADDPS        X2, X1, X1
+	VMOVSS        X1, sum+32(FP)
+	VDIVSS        X0, X1, X1
+	VBROADCASTSS  X1, Z0
+	VPXORD        Z6, Z6, Z6
+	VPXORD        Z7, Z7, Z7
+	VPXORD        Z8, Z8, Z8
+	VPXORD        Z9, Z9, Z9
+	MOVQ          x_len+8(FP), AX
+	MOVQ          x_base+0(FP), CX
+
+l6:
+	CMPQ        AX, $0x00000040
+	JL          l7
+	VMOVUPS     (CX), Z1
+	VSUBPS      Z0, Z1, Z1
+	VFMADD231PS Z1, Z1, Z6
+	VMOVUPS     64(CX), Z1
+	VSUBPS      Z0, Z1, Z1
+	VFMADD231PS Z1, Z1, Z7
+	VMOVUPS     128(CX), Z1
+	VSUBPS      Z0, Z1, Z1
+	VFMADD231PS Z1, Z1, Z8
+	VMOVUPS     192(CX), Z1
+	VSUBPS      Z0, Z1, Z1
+	VFMADD231PS Z1, Z1, Z9
+	ADDQ        $0x00000100, CX
+	SUBQ        $0x00000040, AX
+	JMP         l6
+
+l7:
+l8:
+	CMPQ        AX, $0x00000010
+	JL          l9
+	VMOVUPS     (CX), Z1
+	VSUBPS      Z0, Z1, Z1
+	VFMADD231PS Z1, Z1, Z6
+	ADDQ        $0x00000040, CX
+	SUBQ        $0x00000010, AX
+	JMP         l8
+
+l9:
+	TESTQ       AX, AX
+	JZ          l10
+	MOVL        $0xffffffff, DX
+	BZHIL       AX, DX, DX
+	KMOVW       DX, K1
+	VMOVUPS.Z   (CX), K1, Z1
+	VSUBPS      Z0, Z1, Z1
+	VMOVAPS.Z   Z1, K1, Z1
+	VFMADD231PS Z1, Z1, Z6
+
+l10:
+	VADDPS        Z8, Z6, Z6
+	VADDPS        Z9, Z7, Z7
+	VADDPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y0
+	VADDPS        Y0, Y6, Y6
+	VEXTRACTF128  $0x01, Y6, X0
+	VADDPS        X0, X6, X6
+	VMOVHLPS      X6, X6, X0
+	VADDPS        X0, X6, X6
+	VMOVSHDUP     X6, X0
+	VADDPS        X0, X6, X6
+	VMOVSS        X6, squares+36(FP)
+	VLDMXCSR      (SP)
+	VZEROUPPER
+	RET
+
 // func layerZ(y []float32, x []float32, w []float32, b []float32, mean float32, r float32)
 // Requires: AVX, AVX512F, BMI2
 TEXT ·layerZ(SB), NOSPLIT, $8-104
@@ -13982,6 +14112,132 @@ l5:
 	VMOVSHDUP    X1, X0
 	VADDPS       X0, X1, X1
 	VMOVSS       X1, ret+32(FP)
+	VLDMXCSR     (SP)
+	VZEROUPPER
+	RET
+
+// func momentsY(x []float32, n float32) (sum float32, squares float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·momentsY(SB), NOSPLIT, $8-40
+	VSTMXCSR     (SP)
+	MOVL         (SP), AX
+	ORL          $0x00008040, AX
+	MOVL         AX, 4(SP)
+	VLDMXCSR     4(SP)
+	VBROADCASTSS n+24(FP), Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         x_len+8(FP), AX
+	MOVQ         x_base+0(FP), CX
+
+l1:
+	CMPQ    AX, $0x00000020
+	JL      l2
+	VMOVUPS (CX), Y5
+	VADDPS  Y5, Y1, Y1
+	VMOVUPS 32(CX), Y5
+	VADDPS  Y5, Y2, Y2
+	VMOVUPS 64(CX), Y5
+	VADDPS  Y5, Y3, Y3
+	VMOVUPS 96(CX), Y5
+	VADDPS  Y5, Y4, Y4
+	ADDQ    $0x00000080, CX
+	SUBQ    $0x00000020, AX
+	JMP     l1
+
+l2:
+l3:
+	CMPQ    AX, $0x00000008
+	JL      l4
+	VMOVUPS (CX), Y5
+	VADDPS  Y5, Y1, Y1
+	ADDQ    $0x00000020, CX
+	SUBQ    $0x00000008, AX
+	JMP     l3
+
+l4:
+	TESTQ      AX, AX
+	JZ         l5
+	LEAQ       tailMask<>+0(SB), DX
+	NEGQ       AX
+	VMOVUPS    32(DX)(AX*4), Y5
+	VMASKMOVPS (CX), Y5, Y5
+	VADDPS     Y5, Y1, Y1
+
+l5:
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSS       X1, sum+32(FP)
+	VDIVSS       X0, X1, X1
+	VBROADCASTSS X1, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         x_len+8(FP), AX
+	MOVQ         x_base+0(FP), CX
+
+l6:
+	CMPQ        AX, $0x00000020
+	JL          l7
+	VMOVUPS     (CX), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y1
+	VMOVUPS     32(CX), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y2
+	VMOVUPS     64(CX), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y3
+	VMOVUPS     96(CX), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y4
+	ADDQ        $0x00000080, CX
+	SUBQ        $0x00000020, AX
+	JMP         l6
+
+l7:
+l8:
+	CMPQ        AX, $0x00000008
+	JL          l9
+	VMOVUPS     (CX), Y5
+	VSUBPS      Y0, Y5, Y5
+	VFMADD231PS Y5, Y5, Y1
+	ADDQ        $0x00000020, CX
+	SUBQ        $0x00000008, AX
+	JMP         l8
+
+l9:
+	TESTQ       AX, AX
+	JZ          l10
+	LEAQ        tailMask<>+0(SB), DX
+	NEGQ        AX
+	VMOVUPS     32(DX)(AX*4), Y5
+	VMASKMOVPS  (CX), Y5, Y6
+	VSUBPS      Y0, Y6, Y6
+	VANDPS      Y5, Y6, Y6
+	VFMADD231PS Y6, Y6, Y1
+
+l10:
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VMOVHLPS     X1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSHDUP    X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSS       X1, squares+36(FP)
 	VLDMXCSR     (SP)
 	VZEROUPPER
 	RET

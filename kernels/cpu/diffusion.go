@@ -86,8 +86,8 @@ func modulate(b *Backend, c *kernels.Call) {
 			center, r := float32(0), float32(1)
 			switch {
 			case mean != nil:
-				mean[i] = w.k.sum(row) / float32(d)
-				rstd[i] = rootInverse(w.k.centred(row, mean[i]), d, c.Attr.F[0])
+				sum, squares := w.k.moments(row, float32(d))
+				mean[i], rstd[i] = sum/float32(d), rootInverse(squares, d, c.Attr.F[0])
 				center, r = mean[i], rstd[i]
 			case rstd != nil:
 				rstd[i] = rootInverse(w.k.dot(row, row), d, c.Attr.F[0])

@@ -72,12 +72,14 @@ type isa struct {
 
 	swiglu    func(y, g, u []float32)
 	swigluBwd func(dg, du, dy, g, u []float32)
-	norm      func(y, x, w []float32, r float32)          // y = x·r·w
-	normDX    func(y, dy, x, w []float32, r, k float32)   // y = r·(dy·w - x·k)
-	sum       func(x []float32) float32                   // Σ x
-	centred   func(x []float32, mean float32) float32     // Σ (x - mean)²
-	layer     func(y, x, w, b []float32, mean, r float32) // y = (x - mean)·r·w + b
-	max       func(x []float32) float32                   // -Inf for none; NaN is ignored
+	norm      func(y, x, w []float32, r float32)        // y = x·r·w
+	normDX    func(y, dy, x, w []float32, r, k float32) // y = r·(dy·w - x·k)
+	sum       func(x []float32) float32                 // Σ x
+	centred   func(x []float32, mean float32) float32   // Σ (x - mean)²
+	// moments are sum, and centred with the mean of n numbers
+	moments func(x []float32, n float32) (sum, squares float32)
+	layer   func(y, x, w, b []float32, mean, r float32) // y = (x - mean)·r·w + b
+	max     func(x []float32) float32                   // -Inf for none; NaN is ignored
 	// absMax is max |x| and absMaxes y = max(y, |x|), of which a NaN is greater than all. roundBits and roundEach are
 	// y = q(x·f)·back with q the nearest number of the format at h, of two the even one.
 	absMax    func(x []float32) float32

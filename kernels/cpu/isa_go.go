@@ -11,7 +11,7 @@ var portable = isa{
 	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread, rowTimes: goRowTimes,
 	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
 	shift: goShift, gate: goGate, gelu: goGELU, geluBwd: goGELUBwd, gateBwd: goGateBwd, swiglu: goSwiGLU,
-	swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred,
+	swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred, moments: goMoments,
 	layer: goLayer, max: goMax, absMax: goAbsMax, absMaxes: goAbsMaxes, roundBits: goRoundBits, roundEach: goRoundEach, chance: goChance, chances: goChances, butterfly: goButterfly, runMaxes: goRunMaxes, runs: goRuns, exp: goExp, soft: goSoft, softPast: goSoft, softGrad: goSoftGrad,
 	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16,
 	toF16: goToF16, addRuns: goAddRuns,
@@ -310,6 +310,11 @@ func goCentred(x []float32, mean float32) float32 {
 		s += (v - mean) * (v - mean)
 	}
 	return s
+}
+
+func goMoments(x []float32, n float32) (sum, squares float32) {
+	sum = goSum(x)
+	return sum, goCentred(x, sum/n)
 }
 
 func goLayer(y, x, w, b []float32, mean, r float32) {

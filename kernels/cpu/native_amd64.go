@@ -64,7 +64,7 @@ var (
 var avx512 = isa{
 	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, few: fewZ, transpose: transposeZ, spread: spreadZ, rowTimes: rowTimesZ,
 	dot: dotZ, dot3: dot3Z, axpy: axpyZ, mulAcc: mulAccZ, add: addZ, mul: mulZ, scale: scaleZ,
-	shift: shiftZ, gate: gateZ, gelu: geluZ, geluBwd: geluBwdZ, gateBwd: gateBwdZ, swiglu: swigluZ, swigluBwd: swigluBwdZ, norm: normZ, normDX: normDXZ, sum: sumZ, centred: centredZ, layer: layerZ, max: maxZ, exp: expZ, soft: softZ, softPast: softPastZ, softGrad: softGradZ,
+	shift: shiftZ, gate: gateZ, gelu: geluZ, geluBwd: geluBwdZ, gateBwd: gateBwdZ, swiglu: swigluZ, swigluBwd: swigluBwdZ, norm: normZ, normDX: normDXZ, sum: sumZ, centred: centredZ, moments: momentsZ, layer: layerZ, max: maxZ, exp: expZ, soft: softZ, softPast: softPastZ, softGrad: softGradZ,
 	rope: ropeZ, ropePairs: wholePairs(ropePairsZ, 8),
 	fromBF16: fromBF16Z, fromF16: fromF16Z, toBF16: toBF16Z, toF16: toF16Z,
 	adamW:      func(p, m, v, g []float32, h *adamConst) { adamWZ(p, m, v, g, (*float32)(unsafe.Pointer(h))) },
@@ -128,7 +128,7 @@ var avx512half = func() isa {
 var avx2 = isa{
 	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, few: fewY, transpose: transposeY, spread: spreadY, rowTimes: rowTimesY,
 	dot: dotY, dot3: dot3Y, axpy: axpyY, mulAcc: mulAccY, add: addY, mul: mulY, scale: scaleY,
-	shift: shiftY, gate: gateY, gelu: geluY, geluBwd: geluBwdY, gateBwd: gateBwdY, swiglu: swigluY, swigluBwd: swigluBwdY, norm: normY, normDX: normDXY, sum: sumY, centred: centredY, layer: layerY, max: maxY, exp: expY, soft: softY, softPast: softY, softGrad: softGradY,
+	shift: shiftY, gate: gateY, gelu: geluY, geluBwd: geluBwdY, gateBwd: gateBwdY, swiglu: swigluY, swigluBwd: swigluBwdY, norm: normY, normDX: normDXY, sum: sumY, centred: centredY, moments: momentsY, layer: layerY, max: maxY, exp: expY, soft: softY, softPast: softY, softGrad: softGradY,
 	rope: ropeY, ropePairs: wholePairs(ropePairsY, 4),
 	fromBF16: wholeFrom(fromBF16Y, goFromBF16), fromF16: wholeFrom(fromF16Y, goFromF16),
 	toBF16: wholeTo(toBF16Y, goToBF16), toF16: wholeTo(toF16Y, goToF16),

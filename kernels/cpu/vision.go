@@ -41,8 +41,8 @@ func layerNorm(b *Backend, c *kernels.Call) {
 			}
 			m := w.arena.mark()
 			row, out := w.in(x, i*d, d), w.out(y, i*d, d)
-			mean[i] = w.k.sum(row) / float32(d)
-			rstd[i] = rootInverse(w.k.centred(row, mean[i]), d, c.Attr.F[0])
+			sum, squares := w.k.moments(row, float32(d))
+			mean[i], rstd[i] = sum/float32(d), rootInverse(squares, d, c.Attr.F[0])
 			w.k.layer(out, row, weight, bias, mean[i], rstd[i])
 			w.done(y, i*d, out)
 			w.arena.release(m)

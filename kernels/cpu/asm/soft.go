@@ -104,11 +104,7 @@ func (e *emitter) soft(name string, half, past bool) {
 	x := e.reduce(m[0], VMAXPS)
 	VMULSS(scale.AsX(), x, x)
 	VMAXSS(x, top.AsX(), x)
-	most, err := ReturnIndex(0).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	VMOVSS(x, most.Addr)
+	VMOVSS(x, returned(0))
 	// Finite, so that the exponentials of -Inf are 0 where there is nothing else.
 	VMAXSS(broadcast(-math.MaxFloat32), x, x)
 	shift := e.vec()
@@ -131,11 +127,7 @@ func (e *emitter) soft(name string, half, past bool) {
 		SFENCE()
 	}
 	VADDPS(s[1], s[0], s[0])
-	sum, err := ReturnIndex(1).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	VMOVSS(e.reduce(s[0], VADDPS), sum.Addr)
+	VMOVSS(e.reduce(s[0], VADDPS), returned(1))
 	e.end()
 }
 

@@ -5,6 +5,7 @@ import (
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // vectors writes the primitives without exponentials.
@@ -21,6 +22,7 @@ func (e *emitter) vectors() {
 	e.norm("norm", false)
 	e.normDX("normDX", false)
 	e.moments("", false)
+	e.bothMoments()
 	e.layer("layer", false)
 }
 
@@ -57,14 +59,17 @@ func (e *emitter) sums(n int) []vec {
 }
 
 // total adds accumulators pairwise and returns the sum.
-func (e *emitter) total(s []vec) {
+func (e *emitter) total(s []vec) { e.result(e.added(s)) }
+
+// added is the sum of accumulators, in the lowest lane.
+func (e *emitter) added(s []vec) reg.Register {
 	for len(s) > 1 {
 		for i := range len(s) / 2 {
 			VADDPS(s[i+len(s)/2], s[i], s[i])
 		}
 		s = s[:len(s)/2]
 	}
-	e.result(e.reduce(s[0], VADDPS))
+	return e.reduce(s[0], VADDPS)
 }
 
 // dot emits Σ a·b with four sums, as one would wait for its own result in each step.
@@ -267,6 +272,36 @@ func (e *emitter) moments(suffix string, half bool) {
 		VFMADD231PS(x, x, s[u])
 	})
 	e.total(s)
+}
+
+// bothMoments writes both sums in one call, which for short rows takes as long as a sum.
+func (e *emitter) bothMoments() {
+	e.begin("moments", "func(x []float32, n float32) (sum, squares float32)", "is Σ x and Σ (x - Σ x/n)².")
+	n, s := e.float("n"), e.sums(4)
+	e.each(4, []string{"x"}, func(m []Mem, u int, masked bool) { VADDPS(e.load(m[0], masked), s[u], s[u]) })
+	x := e.added(s)
+	VMOVSS(x, returned(0))
+	VDIVSS(n.AsX(), x, x)
+	mean := e.vec()
+	VBROADCASTSS(x, mean)
+	s = e.sums(4)
+	e.each(4, []string{"x"}, func(m []Mem, u int, masked bool) {
+		x := e.load(m[0], masked)
+		VSUBPS(mean, x, x)
+		e.keep(x, masked)
+		VFMADD231PS(x, x, s[u])
+	})
+	VMOVSS(e.added(s), returned(1))
+	e.end()
+}
+
+// returned is where a result goes.
+func returned(i int) Mem {
+	b, err := ReturnIndex(i).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return b.Addr
 }
 
 // layer emits (x - mean)·r·w + b.
