@@ -1,7 +1,8 @@
 """ACT here and in lerobot, side by side in one run: the time of a training step and of a chunk of actions, on this machine's processors.
 
 LEROBOT=/path/to/lerobot python bench/policy.py [LFACTOR] (torch, torchvision, einops and openpi-client; the program is built if it is not given). Both take turns, and
-the medians of all rounds are compared; a machine with other work gives ratios that are worth little.
+the medians of all rounds are compared; a machine with other work gives ratios that are worth little. LEROBOT_PYTHON names a Python that has the lerobot package, whose loader is
+measured, where this one has not.
 """
 
 import json
@@ -94,6 +95,32 @@ for r in range(ROUNDS):
     server.terminate()
     one = {k: v[:1] for k, v in batch.items() if not k.startswith("action")}
     chunk_theirs += [1000 * timed(lambda: m.predict_action_chunk(one)) for _ in range(30)][5:]
+
+def loader(side, frames=1500):
+    """Frames a second of a processor, in an order that is drawn, each with a chunk of actions and its picture: here and in lerobot, each alone and by turns."""
+    code = f"""
+import random, resource, sys, torch
+torch.set_num_threads(1)
+from lerobot.datasets.lerobot_dataset import LeRobotDataset
+d = LeRobotDataset('x', root='{side}', delta_timestamps=dict(action=[i / 10 for i in range({CHUNK})]))
+order = random.Random(1).choices(range(len(d)), k={frames})
+d[0]
+used = lambda: sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+began = used()
+for i in order:
+    d[i]
+print({frames} / (used() - began))
+"""
+    ours, theirs = [], []
+    for _ in range(ROUNDS):
+        out = subprocess.run([lfactor, "data", "bench", str(side), "--chunk", str(CHUNK), "--samples", str(frames), "-o", "json"], check=True, capture_output=True, text=True).stdout
+        ours.append(json.loads(out)["samples_per_cpu_second"])
+        theirs.append(float(subprocess.run([os.environ.get("LEROBOT_PYTHON", sys.executable), "-c", code], check=True, capture_output=True, text=True).stdout.split()[-1]))
+    return statistics.median(ours), statistics.median(theirs)
+
+
 mid = statistics.median
 print(f"training step of {BATCH} samples: lfactor {1000 * mid(ours):.0f} ms, lerobot {1000 * mid(theirs):.0f} ms: {mid(theirs) / mid(ours):.2f} times as fast")
 print(f"chunk of actions: lfactor {mid(chunk_ours):.1f} ms, lerobot {mid(chunk_theirs):.1f} ms: {mid(chunk_ours) / mid(chunk_theirs):.2f} of its time")
+mine, other = loader(dir / "demo" / "recordings")
+print(f"frames a second of a processor: lfactor {mine:.0f}, lerobot {other:.0f}: {mine / other:.2f} times as many")

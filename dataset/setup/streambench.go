@@ -50,7 +50,11 @@ func (b *StreamBench) Run(ctx context.Context, paths []string) (*StreamReport, e
 		defer s.Close()
 		sources = append(sources, dataset.Sources(s)...)
 	}
-	r, err := b.run(ctx, sources)
+	run := b.run
+	if b.Options.Horizon > 0 {
+		run = b.frames
+	}
+	r, err := run(ctx, sources)
 	if err != nil {
 		return nil, err
 	}

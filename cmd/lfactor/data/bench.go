@@ -23,12 +23,19 @@ func dataBench() *cobra.Command {
 	c.Flags().IntVar(&b.Readers, "readers", 1, "shards read at once")
 	c.Flags().IntVar(&b.Side, "decode", 0,
 		"also decode images and resize them to a square of so many pixels")
+	chunk := c.Flags().Int("chunk", 0,
+		"recordings of robots: frames in an order that is drawn, each with so many actions and its "+
+			"pictures decoded")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if b.Readers < 1 || b.Samples < 0 || b.Side < 0 {
 			return exit.Usagef("--readers %d, --samples %d, --decode %d: want positive numbers", b.Readers,
 				b.Samples, b.Side)
 		}
+		if *chunk < 0 || *chunk > 0 && (b.Readers > 1 || b.Side > 0) {
+			return exit.Usagef("--chunk %d: want a positive number, without --readers and --decode", *chunk)
+		}
 		b.Options = *o
+		b.Options.Horizon = *chunk
 		r, err := b.Run(c.Context(), args)
 		if c.Context().Err() != nil {
 			return exit.With(errors.New("interrupted"), exit.Interrupted)
