@@ -26,8 +26,8 @@ func (z *zero) universal(out map[string]*flatSource) error {
 				continue
 			}
 			if kind == "step" {
-				if z.updates == 0 {
-					z.updates = z.stepOf(name)
+				if err := z.stepOf(name); err != nil {
+					return err
 				}
 				continue
 			}
@@ -50,30 +50,43 @@ func (z *zero) universal(out map[string]*flatSource) error {
 			}
 		}
 	}
-	if a, d, err := z.archive(modelStates); err == nil {
-		if n, ok := a.number(d.get("global_steps")); ok {
-			z.steps = int64(n)
-		}
+	if _, err := os.Stat(filepath.Join(z.dir, modelStates)); errors.Is(err, os.ErrNotExist) {
+		return nil // it says only how far the training was
+	}
+	a, d, err := z.archive(modelStates)
+	if err != nil {
+		return err
+	}
+	if n, ok := a.number(d.get("global_steps")); ok {
+		z.steps = int64(n)
 	}
 	return nil
 }
 
-// stepOf reads a step.pt, 0 where it says none.
-func (z *zero) stepOf(name string) int64 {
+// stepOf reads a step.pt, a number of updates, which has to be the same everywhere.
+func (z *zero) stepOf(name string) error {
 	path := filepath.Join(z.dir, name)
 	f, err := os.Open(path)
 	if err != nil {
-		return 0
+		return err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return 0
+		return err
 	}
 	a, err := openArchive(f, path, 0, info.Size())
-	if err != nil {
-		return 0
+	if err == nil {
+		err = refuse(a.globals, path, known)
 	}
-	n, _ := a.number(a.value)
-	return int64(n)
+	if err != nil {
+		return err
+	}
+	n, ok := a.number(a.value)
+	if !ok || n < 0 || n > 1<<53 || z.updates > 0 && z.updates != int64(n) {
+		return a.fault("", fmt.Sprintf("is no number of updates, or not the %d of other parameters",
+			z.updates))
+	}
+	z.updates = int64(n)
+	return nil
 }
