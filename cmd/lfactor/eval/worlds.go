@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -92,6 +93,11 @@ func readWorlds(file string, mine, rest []string) (a asking, asked bool, err err
 			err = errors.Join(err, exit.Usagef("eval: --seed %s: want a number from 0 to 4294967295", v))
 		}
 	}
+	if dir := a.of["record"]; dir != "" {
+		if have, e := os.ReadDir(dir); e == nil && len(have) > 0 {
+			err = errors.Join(err, exit.Usagef("eval: --record %s: the folder is not empty", dir))
+		}
+	}
 	a.deadline = time.Minute
 	if v, ok := a.of["deadline"]; ok {
 		d, e := time.ParseDuration(v)
@@ -127,6 +133,9 @@ func worlds(c *cobra.Command, file string, mine, rest []string, form string) (as
 		return world.Start(ctx, strings.Fields(a.of["world"]), a.deadline)
 	}
 	r, err := world.Roll(c.Context(), actor, a.roll)
+	if c.Context().Err() != nil {
+		return true, exit.With(errors.New("interrupted"), exit.Interrupted)
+	}
 	if err != nil {
 		return true, err
 	}

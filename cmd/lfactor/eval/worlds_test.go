@@ -127,6 +127,15 @@ func TestEvalWorlds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
+	cut, cancel := context.WithCancel(context.Background())
+	cancel()
+	c := Command()
+	c.SilenceErrors, c.SilenceUsage = true, true
+	c.SetArgs([]string{"--policy", saved, "--world", program})
+	err = c.ExecuteContext(cut)
+	var stopped exit.Error
+	require.ErrorAs(t, err, &stopped)
+	require.Equal(t, exit.Interrupted, stopped.ExitCode())
 	out, err = ask("--policy", saved, "--world="+program, "--episodes=2", "-o", "json")
 	require.NoError(t, err)
 	var r world.Result
@@ -137,6 +146,7 @@ func TestEvalWorlds(t *testing.T) {
 		"--episodes 0":   {"--policy", saved, "--world", program, "--episodes", "0"},
 		"--deadline x":   {"--policy", saved, "--world", program, "--deadline", "x"},
 		"leave run.yaml": {"run.yaml", "--policy", saved, "--world", program},
+		"is not empty":   {"--policy", saved, "--world", program, "--record", filepath.Join(dir, "corrections")},
 		"--seed -1":      {"--policy", saved, "--world", program, "--seed", "-1"}} {
 		_, err := ask(args...)
 		require.ErrorContains(t, err, why)
