@@ -235,10 +235,12 @@ func (w *worker) panel(dst []float32, width int, x matrix, i0, total, p0, kc int
 // staged transposes rows that are fewer than 16, of another dtype or no multiple of 16 long, through a copy.
 func (w *worker) staged(dst []float32, width int, x matrix, i0, rows, p0, kc int) {
 	ld := roundUp(kc, 16)
-	s := w.arena.zero(16 * ld)
+	s := w.arena.f32(16 * ld)
 	for i := range rows {
 		w.k.read(s[i*ld:i*ld+kc], x.v, (i0+i)*x.ld+p0)
+		clear(s[i*ld+kc : (i+1)*ld])
 	}
+	clear(s[rows*ld : 16*ld])
 	w.k.transpose(dst, width, s, ld, ld/16)
 }
 
