@@ -31,12 +31,15 @@ func OpenSource(dir string, src checkpoint.Source) (*Trained, error) {
 }
 
 // Probe gives the logits of 16 tokens that are the same for all models of one vocabulary, in float32 on the
-// processor: [16 vocabulary]. It holds the whole model in memory as float32.
+// processor: [16 vocabulary]. It holds the whole model in memory as float32, and multiplies weights as they are, also
+// those of a run that rounds them: a probe tells of weights.
 func (m *Trained) Probe() ([]float32, error) {
 	b, err := kernels.Open(kernels.CPU, kernels.Options{})
 	if err != nil {
 		return nil, err
 	}
+	defer func(low func(string) int) { m.Model.Low = low }(m.Model.Low)
+	m.Model.Low = nil
 	g, err := m.Generator(b, tensor.F32)
 	if err != nil {
 		return nil, err

@@ -129,9 +129,9 @@ func drawnPlan(r *rand.Rand, moe bool) (args []string) {
 
 // drawnTraining is how it is trained, and how far a plan's losses may be from those of one rank: sums in
 // another order, in numbers of few bits too.
-func drawnTraining(r *rand.Rand) (args []string, apart float64) {
+func drawnTraining(r *rand.Rand, moe bool) (args []string, apart float64) {
 	apart = 2e-5
-	kind := oneOf(r, "adamw", "adamw", "adamw", "muon", "schedule_free", "lion")
+	kind := oneOf(r, "adamw", "adamw", "adamw", "muon", "schedule_free", "lion", "adafactor")
 	args = []string{"optimizer.kind=" + kind, "schedule.kind=constant"}
 	if moments := oneOf(r, "fp32", "bf16", "8bit"); kind == "adamw" || kind == "muon" {
 		if args = append(args, "optimizer.moments="+moments); moments == "8bit" {
@@ -147,12 +147,19 @@ func drawnTraining(r *rand.Rand) (args []string, apart float64) {
 		apart = 5e-3
 	}
 	if precision != "fp16" && r.IntN(3) == 0 {
-		args, apart = append(args, "train.low_precision="+oneOf(r, "block", "mxfp8", "nvfp4", "tensor")),
-			5e-3
-		if r.IntN(2) == 0 {
+		low := oneOf(r, "block", "block_pow2", "mxfp8", "nvfp4", "tensor", "delayed")
+		args, apart = append(args, "train.low_precision="+low), 5e-3
+		switch some := r.IntN(4); {
+		case some == 0 && low != "delayed":
 			args = append(args, "train.adaptive.limit=0.1", "train.adaptive.every=1")
+		case some == 1 && (low == "block_pow2" || low == "mxfp8"):
+			args = append(args, "train.low_precision_gather=true")
+		case some > 0 && moe && (low == "block_pow2" || low == "mxfp8" || low == "block"):
+			args = append(args, "train.low_precision_dispatch=true")
 		}
 	}
+	args = append(args, oneOf(r, nil, nil, nil, nil, nil, nil, []string{"optimizer.qk_clip.limit=0.3"}, []string{"log.attention_logits=true"},
+		[]string{`optimizer.groups=["*.mlp.* clip=0.1 lr=0.5"]`})...)
 	if r.IntN(5) == 0 {
 		args = append(args, "lora.rank=4")
 	}
@@ -177,7 +184,7 @@ func TestDrawnCombinations(t *testing.T) {
 	require.Greater(t, len(kinds), 25)
 	for i := range draws {
 		m := oneOf(r, oneOf(r, kinds...)...)
-		training, apart := drawnTraining(r)
+		training, apart := drawnTraining(r, m.moe)
 		plans := [][]string{drawnPlan(r, m.moe), drawnPlan(r, m.moe)}
 		own := fmt.Sprintf("draw%d", i)
 		text, err := json.Marshal(map[string]any{"model": map[string]any{"name": m.name, "init": "random",
@@ -210,7 +217,7 @@ func TestDrawnCombinations(t *testing.T) {
 		if train(append(plans[1], "train.steps=4")...) {
 			carried++
 			code, out := runIn(t, dir, nil, "ckpt", "convert", own+"/ckpt", own+"/hf")
-			require.Zero(t, code, out)
+			require.Zero(t, code, "%s %s %s", text, training, out)
 		}
 		require.NoError(t, os.RemoveAll(filepath.Join(dir, own)))
 	}
