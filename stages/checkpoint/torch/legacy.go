@@ -290,7 +290,10 @@ func (l *legacy) take(r legacyRank, name string, t *view, first int) error {
 		}
 		key += base
 	}
-	whole := !cutByTensor(base) || slices.Equal(t.shape, l.want[key]) // or not cut by these ranks
+	// Transformer Engine's layers have the whole of latent attention's first products, Megatron's own cut
+	// them
+	whole := !cutByTensor(base) && !strings.HasSuffix(base, "_down_proj.weight") || slices.Equal(t.shape,
+		l.want[key])
 	sections := l.g.sections(base)
 	switch {
 	case r.ep > 0 || r.tp > 0 && whole && sections == nil: // the same on all
@@ -354,7 +357,7 @@ var (
 	rowsCut = []string{"word_embeddings.weight", "output_layer.weight", "linear_qkv.weight",
 		"linear_qkv.bias",
 		"linear_fc1.weight", "linear_q_proj.weight", "linear_q_up_proj.weight", "linear_kv_up_proj.weight",
-		"linear_q_down_proj.weight", "linear_kv_down_proj.weight", "self_attention.A_log",
+		"self_attention.A_log",
 		"self_attention.dt_bias"}
 	columnsCut = []string{"linear_proj.weight", "linear_fc2.weight", "self_attention.out_proj.weight"}
 )

@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -68,6 +69,56 @@ func TestWritesMegatron(t *testing.T) {
 		require.Equal(t, last, padding)
 		require.NoError(t, d.Close())
 	}
+}
+
+// TestWritesRanks: files of ranks for tp 2 and pp 2 have the tensors that Megatron's own have of the same
+// weights, but for rows behind the vocabulary; norms have Transformer Engine's names.
+func TestWritesRanks(t *testing.T) {
+	_, like, src := golden(t, "dense")
+	dir := t.TempDir()
+	require.NoError(t, WriteRanks(nil, dir, src, like, 10, Grid{TP: 2, PP: 2}))
+	open := func(path string) map[string]*view {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		a, err := openArchive(bytes.NewReader(b), path, 0, int64(len(b)))
+		require.NoError(t, err)
+		chunks, err := a.chunks()
+		require.NoError(t, err)
+		require.Len(t, chunks, 1)
+		all, err := a.named(chunks[0])
+		require.NoError(t, err)
+		out := map[string]*view{}
+		for name, v := range all {
+			name = strings.Replace(name, "self_attention.linear_qkv.layer_norm_weight",
+				"input_layernorm.weight", 1)
+			out[strings.Replace(name, "mlp.linear_fc1.layer_norm_weight", "pre_mlp_layernorm.weight", 1)] = v
+		}
+		return out
+	}
+	read := func(path string, v *view) []byte {
+		f, err := os.Open(path)
+		require.NoError(t, err)
+		defer f.Close()
+		raw := make([]byte, v.size())
+		require.NoError(t, v.read(f, whole1(checkpoint.Info{Shape: v.shape})[0].box, raw))
+		return raw
+	}
+	for _, rank := range []string{"mp_rank_00_000", "mp_rank_00_001", "mp_rank_01_000", "mp_rank_01_001"} {
+		want := filepath.Join("testdata", "megatron-dense-ranks", rank, rankFile)
+		got := filepath.Join(dir, releaseDir, rank, rankFile)
+		theirs, ours := open(want), open(got)
+		require.Len(t, ours, len(theirs))
+		for name, v := range theirs {
+			require.NotNil(t, ours[name], name)
+			require.Equal(t, v.shape, ours[name].shape, name)
+			require.Equal(t, read(want, v), read(got, ours[name]), name)
+		}
+	}
+	require.ErrorContains(t, WriteRanks(nil, t.TempDir(), src, like, 1, Grid{TP: 3}),
+		"no multiples of 3 ranks")
+	require.ErrorContains(t, WriteRanks(nil, t.TempDir(), src, like, 1, Grid{PP: 2, VP: 2}),
+		"2 layers are not to be shared")
+	require.ErrorContains(t, WriteRanks(nil, t.TempDir(), src, like, 1, Grid{EP: 2}), "0 experts")
 }
 
 // TestMegatronIsTotal: a model that lacks a tensor of the file, or has one that the file lacks, or another
