@@ -37,7 +37,7 @@ func DelayedLen(history int) int { return DelayedAt + delayedOf*history }
 // the scale stays (TransformerEngine's _default_sf_compute).
 func Remember(scales, most []float32) {
 	h := (len(scales) - DelayedAt) / delayedOf
-	at := int(scales[DelayedNext])
+	at := int(scales[DelayedNext]) % h
 	for i := range delayedOf {
 		of := scales[DelayedAt+i*h:][:h]
 		if m := most[i]; m-m == 0 {
@@ -90,17 +90,7 @@ func init() {
 		}
 		return nil
 	}
-	extra[DelayedScales] = func(c *Call) error {
-		t := c.Out[0]
-		if err := long(t.Len()); err != nil {
-			return err
-		}
-		if h := (t.Len() - DelayedAt) / delayedOf; !(t.F32()[DelayedNext] >= 0 &&
-			int(t.F32()[DelayedNext]) < h) {
-			return fmt.Errorf("place %g in histories of %d steps", t.F32()[DelayedNext], h)
-		}
-		return nil
-	}
+	extra[DelayedScales] = func(c *Call) error { return long(c.Out[0].Len()) }
 	extra[Greatest] = func(c *Call) error {
 		if c.Out[0].Len() < delayedOf {
 			return fmt.Errorf("room for %d magnitudes, want 3 at least", c.Out[0].Len())

@@ -74,8 +74,12 @@ func (t *Tape) reverse(n *Node) {
 		have = have || dys[j] != nil
 	}
 	if !have {
-		if n.Op.Role == importing { // the exporter waits for every import, also one without a gradient
+		switch n.Op.Role {
+		case importing: // the exporter waits for every import, also one without a gradient
 			t.emit(opImportGrad, n.Attr, nil)
+		case recv: // and so does the giver of a port that nothing here learns by
+			z := t.one(opScale, kernels.Attr{}, n.Out[0].DType, n.Out[0].Shape, n.Out[0].Place, n.Out[0])
+			t.emit(opSendG, n.Attr, []*Value{t.to(z, n.Out[0].Place.dual())})
 		}
 		return
 	}

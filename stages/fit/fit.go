@@ -55,6 +55,7 @@ func check(c *configs.Config, at configs.At) {
 	r.travels()
 	r.gathers()
 	r.moments()
+	r.offloads()
 	r.averaging()
 	r.tensors()
 	r.widths()

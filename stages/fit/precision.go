@@ -162,6 +162,17 @@ func (r rules) averaging() {
 	}
 }
 
+// offloads holds plan.offload_optimizer to the optimizer: updates of whole matrices want their state at hand.
+func (r rules) offloads() {
+	o, err := optim.Get(r.c.Run.Optimizer.Kind)
+	if err != nil || !r.c.Run.Plan.OffloadOptimizer || o.Turning == nil {
+		return
+	}
+	if rest, err := optim.Get(o.Rest); err == nil && rest.Turning != nil {
+		r.at("plan.offload_optimizer", o.Name+" keeps little state, and its updates want all of it", "remove it")
+	}
+}
+
 // moments holds optimizer.moments to the optimizer.
 func (r rules) moments() {
 	o := &r.c.Run.Optimizer
