@@ -16,14 +16,14 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// clipFlags are those of LoongForge's models of diffusion: the size of clips, and the part of the noise levels that
-// is trained. They are entered together, since several say one key of ours.
+// clipFlags are those of LoongForge's models of diffusion: the size of clips, and the part of the noise
+// levels that is trained. They are entered together, since several say one key of ours.
 var clipFlags = map[string]bool{"num-latent-frames": true, "max-latent-height": true,
 	"max-latent-width": true,
 	"max-text-length":  true, "max-timestep-boundary": true, "min-timestep-boundary": true}
 
-// clipShifts are the shifts of noise levels that LoongForge trains its models of diffusion with (its flow-matching
-// scheduler; Qwen-Image's is exp(0.8)), and captions are the rows that it pads captions to.
+// clipShifts are the shifts of noise levels that LoongForge trains its models of diffusion with (its
+// flow-matching scheduler; Qwen-Image's is exp(0.8)), and captions are the rows that it pads captions to.
 var clipShifts = map[string]float64{"WanTransformer3DModel": 5, "QwenImageTransformer2DModel": math.Exp(0.8)}
 
 // clipFlag notes one.
@@ -43,7 +43,8 @@ func (l *loader) clipFlag(name string, values []string, o Origin) {
 	l.clips[name] = v
 }
 
-// clip enters what the flags mean for the model: frames are those of clips in pixels, whatever the flags are called.
+// clip enters what the flags mean for the model: frames are those of clips in pixels, whatever the flags are
+// called.
 func (l *loader) clip() {
 	if len(l.clips) == 0 {
 		return
@@ -91,8 +92,8 @@ func (l *loader) clip() {
 	l.levels(shift, set)
 }
 
-// modelType is the model's before its file is entered: that of a LoongForge file, a published name or a folder; ""
-// where none says it.
+// modelType is the model's before its file is entered: that of a LoongForge file, a published name or a
+// folder; "" where none says it.
 func (l *loader) modelType() string {
 	if t, _ := l.preset(overrides + ".model_type"); t != "" {
 		return t
@@ -117,8 +118,8 @@ func (l *loader) modelType() string {
 	return file.Class
 }
 
-// levels enters LoongForge's noise levels: a table with a shift, weighted by a bell, of which the flags name a part
-// by places in it, the noisiest first.
+// levels enters LoongForge's noise levels: a table with a shift, weighted by a bell, of which the flags name
+// a part by places in it, the noisiest first.
 func (l *loader) levels(shift float64, set func(key, value, flags string)) {
 	const flags = "--min-timestep-boundary, --max-timestep-boundary"
 	at := func(share float64) string {

@@ -33,14 +33,21 @@ func (l *loader) lowFlag(name string, values []string, o Origin) {
 	l.low[name] = value
 }
 
-// lowRecipe enters the recipe that --fp8-format and --fp8-recipe mean together, whose default is delayed, and for
-// delayed ones how many steps scales follow from: --fp8-amax-history-len of them, or the last one.
+// lowRecipe enters the recipe that --fp8-format and --fp8-recipe mean together, whose default is delayed,
+// and for delayed ones how many steps scales follow from: --fp8-amax-history-len of them, or the last one.
 func (l *loader) lowRecipe() {
 	const key, history = "train.low_precision", "train.amax_history"
 	if len(l.low) == 0 {
 		return
 	}
 	format, at := l.low["fp8-format"], l.flagged(key, "--fp8-recipe")
+	if format == "" && at < 0 { // without it Megatron has no FP8
+		for _, flag := range source.SortedKeys(l.low) {
+			l.c.Notices = append(l.c.Notices, fmt.Sprintf("--%s %s: nothing is rounded without --fp8-format",
+				flag, l.low[flag]))
+		}
+		return
+	}
 	recipe := "delayed"
 	if at >= 0 {
 		for megatron, to := range table().byName[key].from {
@@ -53,14 +60,16 @@ func (l *loader) lowRecipe() {
 	o := Origin{Layer: source.LayerFlag, Text: "--fp8-format"}
 	name := lowRecipes[recipe][format]
 	switch {
-	case format == "": // without it Megatron has no FP8, and --fp8-recipe says here what it says
+	case format == "": // --fp8-recipe says here what it says
 		name = recipe
 	case name == "" && lowRecipes[recipe] != nil:
-		l.fail(o, key, fmt.Sprintf("%s: --fp8-recipe %s has e4m3 in all three products", source.Quoted(format), recipe),
+		l.fail(o, key, fmt.Sprintf("%s: --fp8-recipe %s has e4m3 in all three products",
+			source.Quoted(format), recipe),
 			"give e4m3")
 		return
 	case name == "":
-		l.fail(o, key, fmt.Sprintf("%s: --fp8-recipe %s has its own formats", source.Quoted(format), recipe), "leave it out")
+		l.fail(o, key, fmt.Sprintf("%s: --fp8-recipe %s has its own formats", source.Quoted(format), recipe),
+			"leave it out")
 		return
 	case at >= 0:
 		l.c.given[key][at].node = flagNode(table().byName[key], []string{name})
@@ -71,7 +80,8 @@ func (l *loader) lowRecipe() {
 	if !strings.HasPrefix(name, "delayed") {
 		for _, flag := range source.SortedKeys(l.low) {
 			if flag != "fp8-format" {
-				l.c.Notices = append(l.c.Notices, fmt.Sprintf("--%s %s: the scales of %s are of now", flag, l.low[flag], name))
+				l.c.Notices = append(l.c.Notices, fmt.Sprintf("--%s %s: the scales of %s are of now", flag,
+					l.low[flag], name))
 			}
 		}
 		return
@@ -79,8 +89,9 @@ func (l *loader) lowRecipe() {
 	if steps != "" && l.low["fp8-amax-compute-algo"] == "max" {
 		l.before(history, steps, Origin{Layer: source.LayerFlag, Text: "--fp8-amax-history-len"})
 	} else if steps != "" && steps != "1" {
-		l.c.Notices = append(l.c.Notices, fmt.Sprintf("--fp8-amax-history-len %s: scales follow from the step before, as "+
-			"--fp8-amax-compute-algo most_recent, the default, has it; max takes the history", steps))
+		l.c.Notices = append(l.c.Notices,
+			fmt.Sprintf("--fp8-amax-history-len %s: scales follow from the step before, as "+
+				"--fp8-amax-compute-algo most_recent, the default, has it; max takes the history", steps))
 	}
 }
 

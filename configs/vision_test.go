@@ -123,7 +123,8 @@ func TestGemmaImages(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, []any{"siglip", "gemma3", 4, 262144, 255999, 768},
-			[]any{m.Vision.Kind, m.Vision.Projector, m.Vision.Merge, m.Vision.ImageToken, m.Vision.StartToken,
+			[]any{m.Vision.Kind, m.Vision.Projector, m.Vision.Merge, m.Vision.ImageToken,
+				m.Vision.StartToken,
 				m.Vision.Hidden})
 	}
 }

@@ -26,8 +26,8 @@ type Options struct {
 	Full     bool   // fingerprints cover all bytes of files, which are read to the end when they are opened
 	// conversations in records come with the images and videos that they name, as samples of parts
 	Media bool
-	// recordings of robots are read frame by frame, each with the actions of so many steps from it on; 0 reads
-	// whole episodes
+	// recordings of robots are read frame by frame, each with the actions of so many steps from it on; 0
+	// reads whole episodes
 	Horizon int
 	Robot   RobotKeys
 	Past    int // steps before a frame that are observed with it; actions begin with the first of them
@@ -86,8 +86,8 @@ type Format struct {
 	Kind Kind
 	// Match says whether a path looks like it. head is the start of the file, nil for a directory.
 	Match func(path string, head []byte) bool
-	// Reads says whether a file can be of this format though it looks like another one, as JSON records of any
-	// keys may be conversations; nil says that Match knows. It matters where Options name the format.
+	// Reads says whether a file can be of this format though it looks like another one, as JSON records of
+	// any keys may be conversations; nil says that Match knows. It matters where Options name the format.
 	Reads func(path string, head []byte) bool
 	// Any says that the format reads whatever lies in a file. It is looked for last, and a file that looks
 	// like another format is not read as this one.
@@ -220,7 +220,8 @@ type ClashError struct {
 
 // Error names the file and both formats.
 func (e *ClashError) Error() string {
-	return fmt.Sprintf("open %s as %s: the file looks like %s (%s)", store.Redact(e.Path), e.Want, e.Have.Name,
+	return fmt.Sprintf("open %s as %s: the file looks like %s (%s)", store.Redact(e.Path), e.Want,
+		e.Have.Name,
 		e.Have.Doc)
 }
 

@@ -12,8 +12,8 @@
 // place".
 //
 // A NaN or infinity is carried on to every result that depends on it; attention may also spread one within
-// its sequence, and a convolution to places beside. Subnormal float32 and bf16 numbers may count as zero in arithmetic; conversions and copies
-// keep them.
+// its sequence, and a convolution to places beside. Subnormal float32 and bf16 numbers may count as zero in
+// arithmetic; conversions and copies keep them.
 package kernels
 
 import (
@@ -72,8 +72,8 @@ type Spec struct {
 	// Flops gives the floating-point operations of a call from its operand shapes; nil is one an output
 	// element.
 	Flops func(in, out [][]int) int64
-	// Products gives the matrix products of which a call consists, nil where it does not. They have all of its
-	// operations, but that rows are shared evenly among groups.
+	// Products gives the matrix products of which a call consists, nil where it does not. They have all of
+	// its operations, but that rows are shared evenly among groups.
 	Products func(in, out [][]int) []Product
 	Source   string // paper, spec or the definition followed
 }

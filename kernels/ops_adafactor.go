@@ -16,8 +16,8 @@ const (
 	HyperMeasured  = HyperCorrection2 // 1 where directions are multiplied with the parameter's root mean square
 )
 
-// AdafactorLeast is the least mean of rows' moments that they are divided by, and its square the least second
-// moment: float32's epsilon, torch.optim.Adafactor's default.
+// AdafactorLeast is the least mean of rows' moments that they are divided by, and its square the least
+// second moment: float32's epsilon, torch.optim.Adafactor's default.
 const AdafactorLeast = 1.1920929e-7
 
 var _ = register(
@@ -37,7 +37,8 @@ func init() {
 		if e := c.In[1].Len(); n < 2 || e != tensor.Len(g.Shape[:n-2]) {
 			return fmt.Errorf("sums of squares of %d matrices for %v", e, g)
 		}
-		if want := map[bool]int{true: 1, false: g.Shape[n-1]}[optional(c.Out, 2) != nil]; row.Shape[n-1] != want {
+		if want := map[bool]int{true: 1, false: g.Shape[n-1]}[optional(c.Out,
+			2) != nil]; row.Shape[n-1] != want {
 			return fmt.Errorf("moments %v of gradients %v, want %d a row", row, g, want)
 		}
 		return nil

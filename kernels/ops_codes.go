@@ -17,8 +17,8 @@ func (p Precision) Encodes() bool {
 	return p.Act.Number == E4M3 && p.Act.Rows == 1 && !p.Act.Global()
 }
 
-// CodesLen is how many bytes a row of k numbers is, of which so many share a scale: a code each, and behind them
-// the scales in float32.
+// CodesLen is how many bytes a row of k numbers is, of which so many share a scale: a code each, and behind
+// them the scales in float32.
 func CodesLen(k, share int) int { return k + 4*((k+share-1)/share) }
 
 // Code is the byte of a number of e4m3, which x is.
@@ -87,7 +87,8 @@ func init() {
 			last := func(s []int) int { return s[len(s)-1] }
 			of := [2][]int{c.In[0].Shape, c.Out[0].Shape}
 			if want := CodesLen(last(of[rows]), Precisions[p].Act.Columns); last(of[codes]) != want {
-				return fmt.Errorf("%d bytes for a row of %d numbers, want %d", last(of[codes]), last(of[rows]), want)
+				return fmt.Errorf("%d bytes for a row of %d numbers, want %d", last(of[codes]),
+					last(of[rows]), want)
 			}
 			return nil
 		}

@@ -13,9 +13,9 @@ const (
 	DelayedScales Op = "delayed_scales"
 )
 
-// Delayed scales of a weight [1, DelayedAt+3·h] are a choice (ChoiceStay is 0), of which these numbers are other:
-// for activations, weight and gradients of outputs the greatest magnitude of the last h steps, 0 before the
-// first, and where the next step's go in the h magnitudes of each, which begin at DelayedAt.
+// Delayed scales of a weight [1, DelayedAt+3·h] are a choice (ChoiceStay is 0), of which these numbers are
+// other: for activations, weight and gradients of outputs the greatest magnitude of the last h steps, 0
+// before the first, and where the next step's go in the h magnitudes of each, which begin at DelayedAt.
 const (
 	DelayedMost = 4 // and the two behind it
 	DelayedNext = 7
@@ -33,8 +33,8 @@ const (
 // DelayedLen is how many numbers the delayed scales of a weight are with a history of so many steps.
 func DelayedLen(history int) int { return DelayedAt + delayedOf*history }
 
-// Remember takes the greatest magnitudes of a step into delayed scales; one that is not finite is left out, so that
-// the scale stays (TransformerEngine's _default_sf_compute).
+// Remember takes the greatest magnitudes of a step into delayed scales; one that is not finite is left out,
+// so that the scale stays (TransformerEngine's _default_sf_compute).
 func Remember(scales, most []float32) {
 	h := (len(scales) - DelayedAt) / delayedOf
 	at := int(scales[DelayedNext]) % h
@@ -53,8 +53,8 @@ func Remember(scales, most []float32) {
 	scales[DelayedNext] = float32((at + 1) % h)
 }
 
-// GrainsOf are how the first and the second operand of a product of a call are rounded, whose delayed scales or
-// choice are operand i.
+// GrainsOf are how the first and the second operand of a product of a call are rounded, whose delayed scales
+// or choice are operand i.
 func GrainsOf(c *Call, product, i int) (first, second Grain) {
 	p := Precisions[c.Attr.I[1]]
 	first, second = p.Grains(product)

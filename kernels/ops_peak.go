@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// Operations that keep scores of attention from growing (QK-clip); their specifications say what they compute.
+// Operations that keep scores of attention from growing (QK-clip); their specifications say what they
+// compute.
 const (
 	AttentionPeak Op = "attention_peak"
 	PeakClip      Op = "peak_clip"
@@ -50,12 +51,14 @@ var _ = register(
 func init() {
 	extra[PeakClip] = func(c *Call) error {
 		at, p, g := c.Attr, c.Out[0], c.In[0].Len()
-		if at.I[0] < 0 || at.I[1] < 1 || at.I[2] < 0 || at.I[3] < 1 || !(at.F[0] > 0) || at.F[1] < 0 || at.F[1] > 1 {
+		if at.I[0] < 0 || at.I[1] < 1 || at.I[2] < 0 || at.I[3] < 1 || !(at.F[0] > 0) || at.F[1] < 0 ||
+			at.F[1] > 1 {
 			return fmt.Errorf("rows from %d in groups of %d of %d heads, %d of them whole, limit %g, power %g", at.I[0],
 				at.I[1], at.I[3], at.I[2], at.F[0], at.F[1])
 		}
 		if n := p.Shape[0]; n > 0 && ((at.I[0]+n-1)/at.I[1]+1)*at.I[3] > g {
-			return fmt.Errorf("rows %d to %d in groups of %d, and peaks of %d heads", at.I[0], at.I[0]+n, at.I[1], g)
+			return fmt.Errorf("rows %d to %d in groups of %d, and peaks of %d heads", at.I[0], at.I[0]+n,
+				at.I[1], g)
 		}
 		return nil
 	}

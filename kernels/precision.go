@@ -44,8 +44,8 @@ type Grain struct {
 	Scale         ScaleRule
 	// numbers are rounded up or down by chance, as near as they are to either (Chance)
 	Chance bool
-	// runs of sixteen along the axis of length above 1 are turned before they are rounded (Hadamard); what is
-	// left of a matrix at its end is not
+	// runs of sixteen along the axis of length above 1 are turned before they are rounded (Hadamard); what
+	// is left of a matrix at its end is not
 	Mixed bool
 	// the scale follows from Most, which steps before had, and not from the numbers that are rounded
 	Kept bool
@@ -73,8 +73,8 @@ var HadamardSigns = [HadamardRun]float32{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1,
 
 // Hadamard turns sixteen rows of a width, one behind the other: each column v becomes H·D·v/4, with H
 // Sylvester's matrix of Hadamard and D the signs. Both operands of a product that sums over the rows are
-// turned, which does not change it, and outliers are spread (arXiv:2509.25149). Sums are float32, of pairs of
-// rows 1, 2, 4 and 8 apart.
+// turned, which does not change it, and outliers are spread (arXiv:2509.25149). Sums are float32, of pairs
+// of rows 1, 2, 4 and 8 apart.
 func Hadamard(rows []float32, width int) {
 	for i, sign := range HadamardSigns {
 		if sign < 0 {
@@ -144,8 +144,8 @@ func hashed(a, b uint32) uint32 {
 }
 
 // Factor is what numbers of a block are multiplied with before they are rounded, and divided by behind that;
-// most is the greatest magnitude, and all that of the matrix, which only Global grains read. A block of zeros
-// has 1; one that is not finite has NaN.
+// most is the greatest magnitude, and all that of the matrix, which only Global grains read. A block of
+// zeros has 1; one that is not finite has NaN.
 func (g Grain) Factor(most, all float32) (by, back float32) {
 	if g.Whole() {
 		most = all

@@ -27,9 +27,9 @@ func evaluates(l *sim.Layout) {
 	l.Run.EvalEvery, l.Run.EvalSteps = 2, 2
 }
 
-// TestTwice: messages of all kinds come a second time, soon or much later, beside others that are late, and ranks
-// and coordinators end and come back: all steps are committed once, with the samples, updates and states of a run
-// without faults.
+// TestTwice: messages of all kinds come a second time, soon or much later, beside others that are late, and
+// ranks and coordinators end and come back: all steps are committed once, with the samples, updates and
+// states of a run without faults.
 func TestTwice(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(600)
@@ -38,7 +38,8 @@ func TestTwice(t *testing.T) {
 	} else {
 		t.Log("600 seeds instead of 10,000: add -long")
 	}
-	kinds := []sim.FaultKind{sim.DupMsg, sim.DupMsg, sim.Echo, sim.Echo, sim.LateMsg, sim.Straggler, sim.Restart,
+	kinds := []sim.FaultKind{sim.DupMsg, sim.DupMsg, sim.Echo, sim.Echo, sim.LateMsg, sim.Straggler,
+		sim.Restart,
 		sim.Succession}
 	again := map[actors.Kind]int{}
 	for seed := range seeds {
@@ -60,7 +61,8 @@ func TestTwice(t *testing.T) {
 		faults := sim.Draw(seed, 6, len(l.Ranks), length, kinds...)
 		if seed%3 == 0 { // a rank ends at a moment that counts, and all that some other says comes twice
 			o = aimed(l, p, o, 1+int(seed/3%2))
-			faults = append(sim.Draw(seed, 3, len(l.Ranks), 1, sim.Echo), sim.Draw(seed, 2, len(l.Ranks), length, kinds[:5]...)...)
+			faults = append(sim.Draw(seed, 3, len(l.Ranks), 1, sim.Echo), sim.Draw(seed, 2, len(l.Ranks),
+				length, kinds[:5]...)...)
 		}
 		o.Faults = append(o.Faults, faults...)
 		for i := range o.Faults {
@@ -82,7 +84,8 @@ func TestTwice(t *testing.T) {
 	for k := actors.Open; k <= actors.Holding; k++ {
 		t.Logf("%s: %d came twice", k.Name(), again[k])
 		switch k {
-		case actors.Failed, actors.Report, actors.Broken: // an end, what the observer hears, the driver's own
+		case actors.Failed, actors.Report,
+			actors.Broken: // an end, what the observer hears, the driver's own
 		default:
 			require.Positive(t, again[k], k.Name())
 		}

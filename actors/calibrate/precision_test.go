@@ -30,7 +30,8 @@ train: {precision: bf16}
 	back, err := fit.ParsePolicy("it", text)
 	require.NoError(t, err)
 	require.Equal(t, "block", back.Recipe)
-	for _, name := range []string{"model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.o_proj.weight"} {
+	for _, name := range []string{"model.layers.0.self_attn.q_proj.weight",
+		"model.layers.0.self_attn.o_proj.weight"} {
 		require.True(t, back.Takes(name, false, fit.Never, 1, 1, 4), name)
 	}
 	require.True(t, back.Takes("model.layers.0.mlp.experts.gate_proj.weight", true, fit.Never, 1, 1, 4))

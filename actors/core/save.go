@@ -21,9 +21,9 @@ import (
 //	   ▲                           │ error                          │ epoch ends            Done │
 //	   └───────────────────────────┴────────────────────────────────┴────────────────────────────┘
 //
-// No step is opened before all ranks have copied their state (Queued); writing goes on beside the steps. What
-// an epoch leaves before committing is void and due again. What is being committed is waited for, since the
-// checkpoint that it replaces may be gone.
+// No step is opened before all ranks have copied their state (Queued); writing goes on beside the steps.
+// What an epoch leaves before committing is void and due again. What is being committed is waited for, since
+// the checkpoint that it replaces may be gone.
 
 // saveStage is how far the save under way is.
 type saveStage uint8
@@ -79,8 +79,8 @@ func (c *Coordinator) requestSnapshots(ctx actors.Context, m *actors.Message) {
 	}
 }
 
-// written collects the ranks' parts of the manifest, whoever has written them; with the last one the checkpoint
-// is committed.
+// written collects the ranks' parts of the manifest, whoever has written them; with the last one the
+// checkpoint is committed.
 func (c *Coordinator) written(ctx actors.Context, m *actors.Message) {
 	if i, ok := c.place[actors.Ref(m.Member)]; ok {
 		c.parts[i] = m.Text

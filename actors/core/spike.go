@@ -114,9 +114,9 @@ func (c *Coordinator) aside(ctx actors.Context, x Spike) {
 	c.goBack(ctx)
 }
 
-// firstAgain is the first of the steps that are taken again with the one under way. It depends on no time that saves
-// take: none before the newest save that was ordered, and none before the first of those that were taken again last,
-// which were not out of the ordinary.
+// firstAgain is the first of the steps that are taken again with the one under way. It depends on no time
+// that saves take: none before the newest save that was ordered, and none before the first of those that
+// were taken again last, which were not out of the ordinary.
 func (c *Coordinator) firstAgain() int64 {
 	first := max(c.step-c.l.Spikes.Back+1, c.l.First)
 	if n := c.l.SaveEvery; n > 0 {

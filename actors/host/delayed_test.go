@@ -16,8 +16,9 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// TestDelayedPlans: scales follow from the greatest numbers of all ranks and microbatches of the steps before, so that
-// every plan has those of one rank and its losses; where it changes no sum, with the same bits.
+// TestDelayedPlans: scales follow from the greatest numbers of all ranks and microbatches of the steps
+// before, so that every plan has those of one rank and its losses; where it changes no sum, with the same
+// bits.
 func TestDelayedPlans(t *testing.T) {
 	const steps = 5
 	of := func(v variant) *watched {
@@ -52,8 +53,8 @@ func TestDelayedPlans(t *testing.T) {
 				other := got.choices[name]
 				require.Len(t, other, kernels.DelayedLen(steps))
 				for i := range c {
-					// numbers of the first step are of the same weights, and those of the next of products whose sums
-					// have other orders: gradients without a scale keep two bits, and few of them
+					// numbers of the first step are of the same weights, and those of the next of products
+					// whose sums have other orders: gradients without a scale keep two bits, and few of them
 					near := 0.3
 					if i == kernels.DelayedAt || i == kernels.DelayedAt+steps {
 						near = 1e-5
@@ -65,8 +66,8 @@ func TestDelayedPlans(t *testing.T) {
 	}
 }
 
-// TestDelayedScales: a number that is planted in one step is what the scales of as many steps behind it as the history
-// has follow from, and no longer.
+// TestDelayedScales: a number that is planted in one step is what the scales of as many steps behind it as
+// the history has follow from, and no longer.
 func TestDelayedScales(t *testing.T) {
 	const norm, of = "model.layers.0.input_layernorm.weight", "model.layers.0.self_attn.q_proj.weight.scales"
 	w := watched{spec: lowSpec(), precision: "delayed_e4m3", history: 3, steps: 8}
@@ -91,8 +92,8 @@ func TestDelayedScales(t *testing.T) {
 	}
 }
 
-// TestDelayedExperts: products of experts keep the magnitudes of all rows and all experts of a weight together, also
-// where experts are shared out over replicas.
+// TestDelayedExperts: products of experts keep the magnitudes of all rows and all experts of a weight
+// together, also where experts are shared out over replicas.
 func TestDelayedExperts(t *testing.T) {
 	s := lowSpec()
 	s.MLPs = []string{"experts", "experts"}

@@ -113,10 +113,10 @@ func TestLowPrecisionPlans(t *testing.T) {
 	}
 }
 
-// TestLowPrecisionExperts: products of experts have operands of few bits too, each expert's rows in blocks of
-// their own: other losses in every recipe, the same bits where a plan changes no rows of an expert, and where
-// experts are shared out over two replicas, whose rows then meet in one product, losses that a few steps'
-// rounding tells apart.
+// TestLowPrecisionExperts: products of experts have operands of few bits too, each expert's rows in blocks
+// of their own: other losses in every recipe, the same bits where a plan changes no rows of an expert, and
+// where experts are shared out over two replicas, whose rows then meet in one product, losses that a few
+// steps' rounding tells apart.
 func TestLowPrecisionExperts(t *testing.T) {
 	s := lowSpec()
 	s.MLPs = []string{"experts", "experts"}
@@ -144,11 +144,12 @@ func TestLowPrecisionExperts(t *testing.T) {
 	require.InEpsilonSlice(t, want, shared, 5e-3)
 	cut := keep("block", variant{tp: 2, zero: 0, schedule: "1f1b"}, layout.MeshOf(&configs.Plan{PP: 1, DP: 1,
 		TP: 2, CP: 1, EP: 1, ETP: 2}))
-	require.InEpsilonSlice(t, want, cut, 1e-2, "experts are cut over two ranks, and so are the blocks of their columns")
+	require.InEpsilonSlice(t, want, cut, 1e-2,
+		"experts are cut over two ranks, and so are the blocks of their columns")
 }
 
-// TestLowDispatched: rows go to experts in eight bits under every plan alike: with experts on one rank too, to the
-// same bits where a plan changes no rows of an expert.
+// TestLowDispatched: rows go to experts in eight bits under every plan alike: with experts on one rank too,
+// to the same bits where a plan changes no rows of an expert.
 func TestLowDispatched(t *testing.T) {
 	s := lowSpec()
 	s.MLPs = []string{"experts", "experts"}
@@ -164,23 +165,26 @@ func TestLowDispatched(t *testing.T) {
 			require.NotEqual(t, plain, want, "gradients of weights see rows that were rounded")
 		}
 		require.InEpsilonSlice(t, plain, want, 1e-2, p)
-		for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1",
-			rc: grad.RecomputeFull}} {
+		for _, v := range []variant{{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 1,
+			schedule: "zb-h1",
+			rc:       grad.RecomputeFull}} {
 			require.Equal(t, want, of(true, v, v.mesh()), "%v", v)
 		}
-		for _, plan := range []configs.Plan{{PP: 1, DP: 2, TP: 1, CP: 1, EP: 2, ETP: 1}, {PP: 1, DP: 4, TP: 1, CP: 1, EP: 4, ETP: 1},
+		for _, plan := range []configs.Plan{{PP: 1, DP: 2, TP: 1, CP: 1, EP: 2, ETP: 1}, {PP: 1, DP: 4,
+			TP: 1, CP: 1, EP: 4, ETP: 1},
 			{PP: 1, DP: 1, TP: 2, CP: 1, EP: 2, ETP: 1}, {PP: 1, DP: 1, TP: 2, CP: 1, EP: 1, ETP: 2}} {
 			got := of(true, variant{zero: plan.DP / 2, schedule: "1f1b"}, layout.MeshOf(&plan))
 			require.InEpsilonSlice(t, want, got, 1e-2, "%s %+v", p, plan)
 			if plan.TP == 1 { // which cuts blocks of other layers
-				require.InEpsilon(t, want[0], got[0], 1e-5, "%s %+v: nothing is summed in another order yet", p, plan)
+				require.InEpsilon(t, want[0], got[0], 1e-5, "%s %+v: nothing is summed in another order yet",
+					p, plan)
 			}
 		}
 	}
 }
 
-// TestLowGathered: weights that are gathered in eight bits are those that every rank rounds which has all of them, of
-// dense layers and of experts; what plans change besides is what they change without.
+// TestLowGathered: weights that are gathered in eight bits are those that every rank rounds which has all of
+// them, of dense layers and of experts; what plans change besides is what they change without.
 func TestLowGathered(t *testing.T) {
 	experts := lowSpec()
 	experts.MLPs = []string{"experts", "experts"}
@@ -192,9 +196,12 @@ func TestLowGathered(t *testing.T) {
 			}
 			one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
 			want := of(true, one)
-			require.InEpsilonSlice(t, of(false, one), want, 5e-3, "%s %s: numbers that are too small for a block's scale", name, p)
-			for _, v := range []variant{{pp: 2, dp: 1, tp: 1, rc: grad.RecomputeFull}, {pp: 2, dp: 1, tp: 1, schedule: "zb-h1"},
-				{pp: 1, dp: 2, tp: 1, zero: 3}, {pp: 1, dp: 4, tp: 1, zero: 3, rc: grad.RecomputeFull}, {pp: 1, dp: 2, tp: 1, zero: 2},
+			require.InEpsilonSlice(t, of(false, one), want, 5e-3,
+				"%s %s: numbers that are too small for a block's scale", name, p)
+			for _, v := range []variant{{pp: 2, dp: 1, tp: 1, rc: grad.RecomputeFull}, {pp: 2, dp: 1, tp: 1,
+				schedule: "zb-h1"},
+				{pp: 1, dp: 2, tp: 1, zero: 3}, {pp: 1, dp: 4, tp: 1, zero: 3, rc: grad.RecomputeFull},
+				{pp: 1, dp: 2, tp: 1, zero: 2},
 				{pp: 2, dp: 2, tp: 1, zero: 3}} {
 				if v.schedule == "" {
 					v.schedule = "1f1b"

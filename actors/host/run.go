@@ -60,7 +60,8 @@ type RunOptions struct {
 	Edges      func([]Edge)  // hears at the end what was sent, nil for nobody
 	Routing    *Routing      // what is done with the choices of routers, nil for nothing
 	Sight      *Sight        // what is written down of tensors, nil for nothing
-	// Files is the folder of files for what waits on the host beside ranks on processors; "" keeps it in memory.
+	// Files is the folder of files for what waits on the host beside ranks on processors; "" keeps it in
+	// memory.
 	Files string
 	// Joined tells of each rank of any process whether what its device is sent by another process's device
 	// of the same kind may go there without the host; nil for none.
@@ -77,7 +78,8 @@ type Loss struct {
 
 // down tells the coordinator that a rank has ended with its process.
 func (x Loss) down(rank int) actors.Message {
-	m := actors.Message{Kind: actors.Down, From: layout.RankRef(rank), Step: int64(x.Times), Text: x.Err.Error()}
+	m := actors.Message{Kind: actors.Down, From: layout.RankRef(rank), Step: int64(x.Times),
+		Text: x.Err.Error()}
 	if x.Gone {
 		m.Member = 1
 	}
@@ -133,7 +135,8 @@ func Run(l *layout.Layout, o RunOptions) error {
 	if o.Links != nil {
 		remote = o.Links
 	}
-	sys := NewSystem(l.Design.Seed, layout.FirstRank+actors.Ref(size+max(1, o.Procs)*l.Design.Mesh.Replicas()),
+	sys := NewSystem(l.Design.Seed, layout.FirstRank+actors.Ref(size+max(1,
+		o.Procs)*l.Design.Mesh.Replicas()),
 		remote)
 	sys.Trace, sys.filter, sys.life, sys.proc = o.Trace, o.Filter, o.Life, o.Proc
 	sys.names = l.ActorName

@@ -27,8 +27,8 @@ func (r *Rank) direct(j actors.Job) {
 	}
 }
 
-// directions sends them to all that have other numbers of the same matrices, each with the sums of the squares
-// of the parameter's own numbers behind it where the optimizer asks for that.
+// directions sends them to all that have other numbers of the same matrices, each with the sums of the
+// squares of the parameter's own numbers behind it where the optimizer asks for that.
 func (r *Rank) directions() (out []actors.Output) {
 	for comm, x := range r.c.Exchanges[layout.Directions] {
 		var squares []*tensor.Tensor
@@ -53,8 +53,8 @@ func (r *Rank) directions() (out []actors.Output) {
 	return out
 }
 
-// squares are the sums [e] of the squares of this rank's numbers of each matrix of a parameter, nil where its
-// optimizer does not ask.
+// squares are the sums [e] of the squares of this rank's numbers of each matrix of a parameter, nil where
+// its optimizer does not ask.
 func (r *Rank) squares(p *layout.ParamPlan) *tensor.Tensor {
 	if !p.Optim.Turning.Squares {
 		return nil
@@ -127,8 +127,8 @@ type seatOf struct {
 	part        *tensor.Tensor
 }
 
-// turnWhole turns matrices of one parameter, which begin at tensor k of an exchange's packs, and gives how many
-// tensors are theirs.
+// turnWhole turns matrices of one parameter, which begin at tensor k of an exchange's packs, and gives how
+// many tensors are theirs.
 func (r *Rank) turnWhole(p *layout.ParamPlan, x layout.Exchange, from []*links.Pack, k int) (n int) {
 	pos := r.c.Sides[p.Side].Pos
 	o := grad.Options{Mesh: r.c.Sides[p.Side].Mesh}
@@ -198,8 +198,8 @@ func seat(o *grad.Options, p *layout.ParamPlan, at []int) seatOf {
 	return seatOf{row: begin(first), column: begin(first + 1)}
 }
 
-// together puts parts of matrices together: those of the same columns below each other, and these side by side. It
-// gives where this rank's part begins.
+// together puts parts of matrices together: those of the same columns below each other, and these side by
+// side. It gives where this rank's part begins.
 func (r *Rank) together(p *layout.ParamPlan, seats []seatOf) (whole *tensor.Tensor, row, column int) {
 	slices.SortStableFunc(seats, func(a, b seatOf) int { return cmp.Or(a.column-b.column, a.row-b.row) })
 	var strips []*tensor.Tensor

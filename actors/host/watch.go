@@ -14,7 +14,7 @@ func (r *Rank) byRule(p layout.ParamPlan, g, rows *tensor.Tensor) {
 		stayed = r.choiceOf(rows)[kernels.ChoiceStay]
 	}
 	r.kernel(p.Rule.Op, p.Rule.Attr, []*tensor.Tensor{g, r.clip}, rows)
-	if p.IsPeak() && p.SavesOwn {
+	if p.IsPeak() && p.SavesOwn && r.clip.F64()[kernels.ClipOverflow] == 0 {
 		r.findings = core.AppendFinding(r.findings, r.peakOf(&p, rows))
 	}
 	if !p.IsChoice() || !p.SavesOwn {

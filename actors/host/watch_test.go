@@ -67,7 +67,8 @@ func (w *watched) keep(params map[string]*tensor.Tensor) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, p := range params {
-		if (strings.HasSuffix(name, grad.ChoiceSuffix) || strings.HasSuffix(name, grad.ScalesSuffix)) && p.Len() > 0 {
+		if (strings.HasSuffix(name, grad.ChoiceSuffix) || strings.HasSuffix(name, grad.ScalesSuffix)) &&
+			p.Len() > 0 {
 			w.choices[name] = append([]float32{}, p.F32()...)
 		}
 	}
@@ -109,9 +110,9 @@ func (w *watched) run(t *testing.T, v variant, mesh topology.Mesh) *watched {
 	return w
 }
 
-// TestFallsBack: a weight whose input has numbers too far apart for one scale goes back to the model's own type
-// behind the step that shows it, and to few bits so many steps behind the last look that does; others stay where
-// they were. The numbers of the steps before are those of a run that looks at nothing.
+// TestFallsBack: a weight whose input has numbers too far apart for one scale goes back to the model's own
+// type behind the step that shows it, and to few bits so many steps behind the last look that does; others
+// stay where they were. The numbers of the steps before are those of a run that looks at nothing.
 func TestFallsBack(t *testing.T) {
 	const norm, of = "model.layers.0.input_layernorm.weight", "model.layers.0.self_attn.q_proj.weight.low"
 	one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
@@ -142,8 +143,9 @@ func TestFallsBack(t *testing.T) {
 	}
 }
 
-// TestWatchedPlans: every plan finds the same weights at fault as one rank, by errors that differ as far as other rows
-// are looked at, and goes on with the same losses; where it changes no row and no sum, with the same bits.
+// TestWatchedPlans: every plan finds the same weights at fault as one rank, by errors that differ as far as
+// other rows are looked at, and goes on with the same losses; where it changes no row and no sum, with the
+// same bits.
 func TestWatchedPlans(t *testing.T) {
 	one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
 	of := func(v variant) *watched {
@@ -177,8 +179,8 @@ func TestWatchedPlans(t *testing.T) {
 	}
 }
 
-// TestWatchedExperts: products of experts are watched as others are, under pipelines to the same bits, and where
-// experts are shared out over replicas with the same weights found at fault.
+// TestWatchedExperts: products of experts are watched as others are, under pipelines to the same bits, and
+// where experts are shared out over replicas with the same weights found at fault.
 func TestWatchedExperts(t *testing.T) {
 	s := lowSpec()
 	s.MLPs = []string{"experts", "experts"}

@@ -45,8 +45,8 @@ plan: {encoder: {patches: 64}}
 `
 )
 
-// pinned are the layouts of testdata/layouts.txt: each axis, each way to share out state, both kinds of backward, parts
-// with ranks of their own, experts that move, chunks, and what waits on the host.
+// pinned are the layouts of testdata/layouts.txt: each axis, each way to share out state, both kinds of
+// backward, parts with ranks of their own, experts that move, chunks, and what waits on the host.
 var pinned = []struct{ name, text, args string }{
 	{"pipeline, replicas and tensors", pinnedLlama, "plan.pp=2 plan.dp=2 plan.tp=2 plan.zero=1"},
 	{"gradients sharded", pinnedLlama, "plan.dp=4 plan.zero=2 train.precision=bf16"},
@@ -76,9 +76,9 @@ var pinned = []struct{ name, text, args string }{
 	{"an encoder cut with the decoder", pinnedPictures, "plan.pp=2 plan.layers=[1,3] plan.dp=2 plan.zero=2"},
 }
 
-// TestPinnedLayouts: what follows from plans is what testdata/layouts.txt says: programs, ports, who holds and sums
-// what, bytes, and the segments of the optimizer step. A change there is one of what is trained or of what it needs.
-// After a change that is meant: go test ./actors/layout -rewrite.
+// TestPinnedLayouts: what follows from plans is what testdata/layouts.txt says: programs, ports, who holds
+// and sums what, bytes, and the segments of the optimizer step. A change there is one of what is trained or
+// of what it needs. After a change that is meant: go test ./actors/layout -rewrite.
 func TestPinnedLayouts(t *testing.T) {
 	var b strings.Builder
 	for _, p := range pinned {
@@ -105,7 +105,8 @@ func TestPinnedLayouts(t *testing.T) {
 		"after a change that is meant: go test ./actors/layout -rewrite")
 }
 
-// writeLayout writes what a layout has, ranks in full that are the first and the last, and of the others a hash.
+// writeLayout writes what a layout has, ranks in full that are the first and the last, and of the others a
+// hash.
 func writeLayout(w io.Writer, l *Layout) {
 	fmt.Fprintf(w, "%d ranks, %d local; class %d, filled %v, dealt %d, split %v; order %s\n", l.World(),
 		l.LocalRanks(),

@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// remedyRanks bounds how many times more ranks a remedy may ask for, and remedyTries how many plans are laid out
-// in search of one.
+// remedyRanks bounds how many times more ranks a remedy may ask for, and remedyTries how many plans are laid
+// out in search of one.
 const (
 	remedyRanks = 1024
 	remedyTries = 96
@@ -18,10 +18,10 @@ const (
 	widest = 8
 )
 
-// Remedy says what to change in a plan that does not fit: the settings of the smallest plan that does, of those
-// with the same replicas and more pipeline stages, tensor parallelism, sharding or recomputation; or that there
-// is none. room is the memory of a rank among so many, in bytes; price settles what the layout costs on a
-// machine, and may be nil.
+// Remedy says what to change in a plan that does not fit: the settings of the smallest plan that does, of
+// those with the same replicas and more pipeline stages, tensor parallelism, sharding or recomputation; or
+// that there is none. room is the memory of a rank among so many, in bytes; price settles what the layout
+// costs on a machine, and may be nil.
 func Remedy(c *configs.Config, room func(ranks int) int64, price func(*Design)) string {
 	p, tries, base := &c.Run.Plan, 0, int64(0)
 	for _, w := range changes(p, c.Model.Layers) {

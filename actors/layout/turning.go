@@ -29,6 +29,9 @@ func (j *Design) Optimizer(p *grad.Param) *optim.Optimizer {
 	if err != nil {
 		panic("layout: an optimizer that was found before: " + err.Error())
 	}
+	if p.Rule.Op != "" && o.Turning != nil { // its gradient is no direction, and is left as it is
+		return &optim.Optimizer{Name: o.Name}
+	}
 	return &o
 }
 

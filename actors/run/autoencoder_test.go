@@ -12,9 +12,9 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-// TestAutoencoderRun: an autoencoder trains on the images of a run, with the same losses in one stage and in two;
-// its export is a folder of diffusers, with which a model learns latents; keys that it does not read, sizes that it
-// cannot and plans that share nothing out are refused.
+// TestAutoencoderRun: an autoencoder trains on the images of a run, with the same losses in one stage and in
+// two; its export is a folder of diffusers, with which a model learns latents; keys that it does not read,
+// sizes that it cannot and plans that share nothing out are refused.
 func TestAutoencoderRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

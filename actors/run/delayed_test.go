@@ -9,15 +9,16 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// TestDelayedGoesOn: the magnitudes that scales follow from are state: a run that is ended and goes on has the losses
-// and weights of one left alone, on a plan that changes no sum too. Exports and frozen layers have none, and keys that
-// would not be read are refused.
+// TestDelayedGoesOn: the magnitudes that scales follow from are state: a run that is ended and goes on has
+// the losses and weights of one left alone, on a plan that changes no sum too. Exports and frozen layers
+// have none, and keys that would not be read are refused.
 func TestDelayedGoesOn(t *testing.T) {
 	t.Parallel()
 	docs, _ := poisoned()
 	delayed := []string{"train.low_precision=delayed", "train.precision=bf16", "train.amax_history=4"}
 	run := func(dir, steps string, more ...string) map[int64]float64 {
-		losses, said, err := spikeIn(t, dir, docs, append(more, append(delayed, "train.steps="+steps, "schedule.decay_steps=12",
+		losses, said, err := spikeIn(t, dir, docs, append(more, append(delayed, "train.steps="+steps,
+			"schedule.decay_steps=12",
 			"checkpoint.save_hf=true")...)...)
 		require.NoError(t, err, said)
 		return losses
@@ -49,7 +50,19 @@ func TestDelayedGoesOn(t *testing.T) {
 	for args, want := range map[string][]string{
 		"train.low_precision_gather: train.low_precision = block has no powers of two": {"train.low_precision=block",
 			"train.precision=bf16", "train.low_precision_gather=true"},
-		"train.low_precision_dispatch: the model has no experts": {"train.low_precision=block", "train.precision=bf16",
+		"train.adaptive has products take weights as they are": {"train.low_precision=mxfp8",
+			"train.precision=bf16",
+			"train.low_precision_gather=true", "train.adaptive.limit=0.1"},
+		"train.adaptive has products take numbers as they are": {"train.low_precision=mxfp8",
+			"train.precision=bf16",
+			"train.low_precision_dispatch=true", "train.adaptive.limit=0.1", "model.name=qwen/3-30b-a3b"},
+		"multiplies rows as they are": {"train.low_precision=mxfp8", "train.precision=bf16",
+			"train.low_precision_dispatch=true", "model.name=qwen/3-30b-a3b", `train.low_precision_keep=["*.experts.*"]`},
+		"layers that do not learn have scales of now": {"train.low_precision=delayed",
+			"train.precision=bf16",
+			"train.amax_history=4", "lora.rank=2"},
+		"train.low_precision_dispatch: the model has no experts": {"train.low_precision=block",
+			"train.precision=bf16",
 			"train.low_precision_dispatch=true"},
 		"train.low_precision_dispatch: train.low_precision = none has no scales": {"train.low_precision_dispatch=true",
 			"model.name=qwen/3-30b-a3b"},

@@ -185,9 +185,9 @@ func TestTwoExperts(t *testing.T) {
 	require.ErrorContains(t, err, "trained at all levels")
 }
 
-// TestBothExperts: both models of a pipeline train in one run, from their own weights, under a plan that cuts
-// them and sums their gradients over replicas, as by themselves on the same samples; each is exported under
-// its own name, and drawing takes each where it was trained. A folder of one model begins both.
+// TestBothExperts: both models of a pipeline train in one run, from their own weights, under a plan that
+// cuts them and sums their gradients over replicas, as by themselves on the same samples; each is exported
+// under its own name, and drawing takes each where it was trained. A folder of one model begins both.
 func TestBothExperts(t *testing.T) {
 	dir := t.TempDir()
 	clipsOf(t, filepath.Join(dir, "a.tar"))

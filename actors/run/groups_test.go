@@ -15,8 +15,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// TestOptimizerGroups: parameters of a group have its factors on the rate and on weight decay, with every optimizer and
-// under plans; groups that match nothing, or one parameter twice, are refused.
+// TestOptimizerGroups: parameters of a group have its factors on the rate and on weight decay, with every
+// optimizer and under plans; groups that match nothing, or one parameter twice, are refused.
 func TestOptimizerGroups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -114,8 +114,8 @@ func TestOptimizersOfGroups(t *testing.T) {
 	}
 }
 
-// TestClippedGroups: a group that has a norm of its own is clipped by it alone, and the others by theirs, under plans
-// too: steps of SGD at a rate of 1 are the gradients themselves as they were clipped.
+// TestClippedGroups: a group that has a norm of its own is clipped by it alone, and the others by theirs,
+// under plans too: steps of SGD at a rate of 1 are the gradients themselves as they were clipped.
 func TestClippedGroups(t *testing.T) {
 	t.Parallel()
 	docs, _ := poisoned()

@@ -60,8 +60,9 @@ func recordings(t *testing.T, dir string) (view *media.Image) {
 			}
 			var b bytes.Buffer
 			require.NoError(t, png.Encode(&b, img))
-			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{b.Bytes()}, State: []float32{float32(k),
-				float32(i)},
+			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{b.Bytes()},
+				State: []float32{float32(k),
+					float32(i)},
 				Action: []float32{float32(i - k), float32(k), 1}})
 			if view == nil {
 				var err error
@@ -79,8 +80,8 @@ func recordings(t *testing.T, dir string) (view *media.Image) {
 	return view
 }
 
-// policyActs: a policy acts the same twice, otherwise from other noise or with its camera covered, and whoever else
-// is asked.
+// policyActs: a policy acts the same twice, otherwise from other noise or with its camera covered, and
+// whoever else is asked.
 func policyActs(t *testing.T, saved string, view *media.Image) [][]float64 {
 	t.Helper()
 	m, err := trained.Open(saved, "")
@@ -181,10 +182,12 @@ func TestPolicyRun(t *testing.T) {
 	}
 }
 
-// policyChanges: views and states that are changed when they are learnt have their effect, which every plan has.
+// policyChanges: views and states that are changed when they are learnt have their effect, which every plan
+// has.
 func policyChanges(t *testing.T, one []float64, train func(more ...string) []float64) {
 	t.Helper()
-	changes := []string{"policy.crop=0.75", "policy.brightness=0.3", "policy.contrast=0.3", "policy.saturation=0.3",
+	changes := []string{"policy.crop=0.75", "policy.brightness=0.3", "policy.contrast=0.3",
+		"policy.saturation=0.3",
 		"policy.state_dropout=0.5"}
 	changed := train(changes...)
 	shared := train(append(changes, "plan.pp=2", "plan.dp=2")...)
@@ -196,12 +199,13 @@ func policyChanges(t *testing.T, one []float64, train func(more ...string) []flo
 	}
 }
 
-// policyKinds: Pi0 and SmolVLA train in stages and with replicas too, and act the same after their export, which goes
-// on.
+// policyKinds: Pi0 and SmolVLA train in stages and with replicas too, and act the same after their export,
+// which goes on.
 func policyKinds(t *testing.T, dir string, view *media.Image, one []float64,
 	train func(model string, more ...string) ([]float64, string)) {
 	t.Helper()
-	for name, keys := range map[string]string{"pi0": "state_size: 5\n", "smolvla": "state_size: 5\nview_fold: 2\n"} {
+	for name, keys := range map[string]string{"pi0": "state_size: 5\n",
+		"smolvla": "state_size: 5\nview_fold: 2\n"} {
 		other := strings.Replace(piOf8, "model_type: pi05\n", "model_type: "+name+"\n"+keys, 1)
 		path := filepath.Join(dir, name+".yaml")
 		require.NoError(t, os.WriteFile(path, []byte(other), 0o644))

@@ -12,9 +12,9 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// TestQKClipRun: with a limit, what a run says of its scores of attention stays near it, beside Muon at a rate that has
-// them grow without; metrics name layers and heads, a run that goes on has the bits of one left alone, and models
-// and plans whose scores cannot be kept are refused.
+// TestQKClipRun: with a limit, what a run says of its scores of attention stays near it, beside Muon at a
+// rate that has them grow without; metrics name layers and heads, a run that goes on has the bits of one
+// left alone, and models and plans whose scores cannot be kept are refused.
 func TestQKClipRun(t *testing.T) {
 	t.Parallel()
 	docs, _ := poisoned()
@@ -60,11 +60,42 @@ func TestQKClipRun(t *testing.T) {
 		_, err := spikeConfig(t, t.TempDir(), docs, args...)
 		require.ErrorContains(t, err, why)
 	}
-	for name, why := range map[string]string{"qwen/3-0.6b": "normed, which bounds scores",
-		"gemma/2-2b": "soft cap"} {
+	for why, args := range map[string][]string{
+		"freeze leaves model.layers.0.self_attn.": {"optimizer.qk_clip.limit=1", `freeze=["*.q_proj.*"]`},
+	} {
+		_, err := spikeConfig(t, t.TempDir(), docs, args...)
+		require.ErrorContains(t, err, why)
+	}
+	for name, why := range map[string]string{"mistral/7b-v0.1": "plan.chunk_size has layers with a window",
+		"qwen/3-0.6b": "normed, which bounds scores",
+		"gemma/2-2b":  "soft cap"} {
 		_, err := configs.Load(configs.Request{Args: []string{"model.name=" + name, "model.init=random",
-			"data.paths=[x]",
+			"data.paths=[x]", "plan.chunk_size=1024",
 			"optimizer.qk_clip.limit=100"}})
 		require.ErrorContains(t, err, why)
 	}
+}
+
+// TestStateBesideAdafactor: what a run keeps beside weights is no matrix to Adafactor: greatest scores are
+// those that AdamW's first step says, and delayed scales too.
+func TestStateBesideAdafactor(t *testing.T) {
+	t.Parallel()
+	docs, _ := poisoned()
+	first := func(kind string) (score float64, saved map[string][]float32) {
+		dir := t.TempDir()
+		cfg, err := spikeConfig(t, dir, docs, "optimizer.kind="+kind, "train.steps=1",
+			"log.attention_logits=true",
+			"train.precision=bf16", "train.low_precision=delayed")
+		require.NoError(t, err)
+		require.NoError(t, Train(context.Background(), cfg,
+			Options{Step: func(m Metrics) { score = m.Scores[0].Score }}))
+		return score, values(t, filepath.Join(dir, "saved"), 1, checkpoint.Param)
+	}
+	want, state := first("adamw")
+	got, other := first("adafactor")
+	require.Positive(t, want)
+	require.Equal(t, want, got)
+	const scales = "model.layers.1.mlp.up_proj.weight.scales"
+	require.NotEmpty(t, state[scales])
+	require.Equal(t, state[scales], other[scales])
 }

@@ -39,8 +39,8 @@ func endToken(cfg *configs.Config, t *token.Tokenizer, c *token.Config) (int32, 
 		"give model.overrides.eos_token_id")
 }
 
-// endOfIDs is the token that ends a document where no tokenizer is there: the model's, or 0, which stands for
-// what is behind a document and is never learnt, unless the loss of ends is to be left out.
+// endOfIDs is the token that ends a document where no tokenizer is there: the model's, or 0, which stands
+// for what is behind a document and is never learnt, unless the loss of ends is to be left out.
 func endOfIDs(cfg *configs.Config) (int32, error) {
 	if len(cfg.Model.EOS) > 0 && cfg.Model.EOS[0] < cfg.Model.Vocab {
 		return int32(cfg.Model.EOS[0]), nil
@@ -92,8 +92,10 @@ func (d *data) openKind() (err error) {
 	acts := d.r.job.Model.Denoiser != nil && d.r.job.Model.Denoiser.Sight != nil
 	switch {
 	case acts != (d.kind == dataset.KindEpisodes):
-		return d.r.cfg.Fault("data.paths", fmt.Sprintf("the data is %s: recordings of robots, and nothing else, are "+
-			"what policies learn", d.kind), "name a data set of LeRobot for a policy, and other data for other models")
+		return d.r.cfg.Fault("data.paths",
+			fmt.Sprintf("the data is %s: recordings of robots, and nothing else, are "+
+				"what policies learn", d.kind),
+			"name a data set of LeRobot for a policy, and other data for other models")
 	case acts:
 		d.images, err = trained.NewRobots(d.r.cfg, d.r.job.Model.Denoiser)
 	case d.kind == dataset.KindParts:
@@ -124,7 +126,8 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 		if sft != nil {
 			entry = &sft[i]
 		}
-		list, err := dataset.OpenBlend(p.Path, setup.SFTOptions(o, p.Path, entry, d.kind == dataset.KindParts))
+		list, err := dataset.OpenBlend(p.Path, setup.SFTOptions(o, p.Path, entry,
+			d.kind == dataset.KindParts))
 		if err != nil {
 			return nil, setup.DataFault(d.r.cfg, key, err)
 		}

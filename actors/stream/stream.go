@@ -1,7 +1,7 @@
-// Package stream gives the batches of a run's data to other trainers over HTTP, as Arrow IPC streams: `lfactor data
-// serve`. A batch is asked for by a token, which says where it stands, and a share, rank of n. So a client that
-// comes back with its last token goes on exactly, and clients may be another number from one step to the
-// next: the step's samples stay the same.
+// Package stream gives the batches of a run's data to other trainers over HTTP, as Arrow IPC streams:
+// `lfactor data serve`. A batch is asked for by a token, which says where it stands, and a share, rank of n.
+// So a client that comes back with its last token goes on exactly, and clients may be another number from
+// one step to the next: the step's samples stay the same.
 package stream
 
 import (

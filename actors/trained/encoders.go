@@ -62,13 +62,16 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 		}
 		for a, p := range d.Patch {
 			if shape[a+1]%p != 0 {
-				return nil, cfg.Fault("diffusion.sizes", fmt.Sprintf("latents of %d×%d×%d pixels are %d×%d×%d, no "+
-					"whole patches of %v", size[0], size[1], size[2], shape[1], shape[2], shape[3], d.Patch), "")
+				return nil, cfg.Fault("diffusion.sizes",
+					fmt.Sprintf("latents of %d×%d×%d pixels are %d×%d×%d, no "+
+						"whole patches of %v", size[0], size[1], size[2], shape[1], shape[2], shape[3], d.Patch),
+					"")
 			}
 		}
 		if shape[0] != d.Channels {
-			return nil, cfg.Fault("diffusion.autoencoder", fmt.Sprintf("it has latents of %d channels, and the "+
-				"model reads %d", shape[0], d.Channels), "take the model's own autoencoder")
+			return nil, cfg.Fault("diffusion.autoencoder",
+				fmt.Sprintf("it has latents of %d channels, and the "+
+					"model reads %d", shape[0], d.Channels), "take the model's own autoencoder")
 		}
 	}
 	return x, x.oneSize(cfg)
@@ -85,9 +88,12 @@ func (x *Pictures) oneSize(cfg *configs.Config) error {
 			ga, gb := x.grid(a), x.grid(b)
 			both := ga[0]*ga[1]*ga[2] + gb[0]*gb[1]*gb[2]
 			if ga != gb && (c.Train.MicroBatch > 1 || both <= c.Data.SeqLen) {
-				return cfg.Fault("diffusion.sizes", fmt.Sprintf("images of %d×%d and of %d×%d pixels could meet in a "+
-					"microbatch, and a model of convolutions takes one size in each", a[1], a[2], b[1], b[2]),
-					fmt.Sprintf("set train.micro_batch: 1 and data.seq_len below %d, or give one size", both))
+				return cfg.Fault("diffusion.sizes",
+					fmt.Sprintf("images of %d×%d and of %d×%d pixels could meet in a "+
+						"microbatch, and a model of convolutions takes one size in each", a[1], a[2], b[1],
+						b[2]),
+					fmt.Sprintf("set train.micro_batch: 1 and data.seq_len below %d, or give one size",
+						both))
 			}
 		}
 	}

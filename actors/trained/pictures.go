@@ -188,7 +188,10 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		v.frame = framed(w, h, size)
 	}
 	if x.look != nil {
-		if v.image, err = x.looked(digest(m.Bytes), func() (*media.Image, error) { return x.first(m) }); err != nil {
+		if v.image, err = x.looked(digest(m.Bytes), func() (*media.Image,
+			error) {
+			return x.first(m)
+		}); err != nil {
 			return nil, 0, err
 		}
 	}

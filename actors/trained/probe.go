@@ -38,8 +38,10 @@ func (m *Trained) Probe() ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func(low func(string) int) { m.Model.Low = low }(m.Model.Low)
-	m.Model.Low = nil
+	defer func(low func(string) int, travel int, gather bool) {
+		m.Model.Low, m.Model.Travel, m.Model.LowGather = low, travel, gather
+	}(m.Model.Low, m.Model.Travel, m.Model.LowGather)
+	m.Model.Low, m.Model.Travel, m.Model.LowGather = nil, 0, false
 	g, err := m.Generator(b, tensor.F32)
 	if err != nil {
 		return nil, err

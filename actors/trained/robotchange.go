@@ -7,15 +7,16 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// The uses of a sample's random numbers for what is changed of it: its state, and each camera's views, counted
-// from here on. Those of family.Denoiser come before.
+// The uses of a sample's random numbers for what is changed of it: its state, and each camera's views,
+// counted from here on. Those of family.Denoiser come before.
 const (
 	drawStateless = 1<<20 + iota
 	drawLooks
 )
 
-// change changes a sample by numbers that are counted from its key: it may lose its state, and what its cameras see
-// is cropped and coloured otherwise, the same in all steps that are observed. bare are its tokens without its state.
+// change changes a sample by numbers that are counted from its key: it may lose its state, and what its
+// cameras see is cropped and coloured otherwise, the same in all steps that are observed. bare are its
+// tokens without its state.
 func (x *Robots) change(e *family.Encoded, bare []int32) {
 	p, v := &x.Policy, x.D.Sight
 	if (noise.Key{Sample: e.Key, Draw: drawStateless}).Uniform(0) < p.Stateless {
@@ -72,8 +73,8 @@ func (x *Robots) part(planes []float32, top, left float64) []float32 {
 	return out
 }
 
-// cropped is a part of planes [3 h w] of a share of both sides, from a place of so much of what is left, brought to
-// the size of the whole by bilinear interpolation between the middles of pixels.
+// cropped is a part of planes [3 h w] of a share of both sides, from a place of so much of what is left,
+// brought to the size of the whole by bilinear interpolation between the middles of pixels.
 func cropped(planes []float32, size [2]int, share, top, left float64) []float32 {
 	h, w := size[0], size[1]
 	out := make([]float32, len(planes))

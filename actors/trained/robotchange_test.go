@@ -33,8 +33,9 @@ func TestLooksAreTorchvisions(t *testing.T) {
 	for name, c := range map[string]struct {
 		f    func([]float32, float32)
 		want []changed
-	}{"brightness": {brighter, want.Brightness}, "contrast": {contrasted, want.Contrast}, "saturation": {saturated,
-		want.Saturation}} {
+	}{"brightness": {brighter, want.Brightness}, "contrast": {contrasted, want.Contrast},
+		"saturation": {saturated,
+			want.Saturation}} {
 		for _, w := range c.want {
 			got := slices.Clone(want.Pixels)
 			c.f(got, w.By)
@@ -46,16 +47,18 @@ func TestLooksAreTorchvisions(t *testing.T) {
 	require.Equal(t, want.Pixels, cropped(want.Pixels, want.Size, 1, 0, 0))
 }
 
-// TestChange: what is changed of a sample follows from its key alone, all observed steps of a camera are changed
-// alike, another camera otherwise, and of many samples the share that is asked for loses its state.
+// TestChange: what is changed of a sample follows from its key alone, all observed steps of a camera are
+// changed alike, another camera otherwise, and of many samples the share that is asked for loses its state.
 func TestChange(t *testing.T) {
 	view := make([]float32, 3*8*8)
 	for i := range view {
 		view[i] = float32(i%17)/8 - 1
 	}
-	x := &Robots{Policy: configs.Policy{Crop: 0.75, Brightness: 0.2, Contrast: 0.2, Saturation: 0.2, Stateless: 0.25},
-		Size: [2]int{8, 8}, D: &family.Denoiser{Sight: &family.Sight{Views: 4, Steps: 2, Patches: 64, Pixels: 3,
-			Size: [2]int{8, 8}}}}
+	x := &Robots{Policy: configs.Policy{Crop: 0.75, Brightness: 0.2, Contrast: 0.2, Saturation: 0.2,
+		Stateless: 0.25},
+		Size: [2]int{8, 8}, D: &family.Denoiser{Sight: &family.Sight{Views: 4, Steps: 2, Patches: 64,
+			Pixels: 3,
+			Size:   [2]int{8, 8}}}}
 	of := func(key uint64) *family.Encoded {
 		e := &family.Encoded{Key: key, State: []float32{1, 2}, Views: [][]float32{view, view, view, view}}
 		x.change(e, nil)
@@ -78,8 +81,9 @@ func TestChange(t *testing.T) {
 
 // TestPart: a policy acts on the middle of a view and learns of parts within it.
 func TestPart(t *testing.T) {
-	x := &Robots{Size: [2]int{5, 6}, D: &family.Denoiser{Sight: &family.Sight{Views: 1, Patches: 6, Pixels: 3,
-		Size: [2]int{2, 3}, Frame: [2]int{5, 6}, Jumps: true}}}
+	x := &Robots{Size: [2]int{5, 6}, D: &family.Denoiser{Sight: &family.Sight{Views: 1, Patches: 6,
+		Pixels: 3,
+		Size:   [2]int{2, 3}, Frame: [2]int{5, 6}, Jumps: true}}}
 	planes := make([]float32, 3*5*6)
 	for i := range planes {
 		planes[i] = float32(i)

@@ -8,8 +8,8 @@ import (
 )
 
 // Corrected are the steps of episodes that a policy acted in, as recordings of what one who knows would have
-// done in each (DAgger, arXiv:1011.0686); of a world without one, of what the policy did, where it succeeded.
-// corrected is which of the two. Every camera must see something in every step.
+// done in each (DAgger, arXiv:1011.0686); of a world without one, of what the policy did, where it
+// succeeded. corrected is which of the two. Every camera must see something in every step.
 func Corrected(s Spec, all []Episode) (out []format.RobotEpisode, corrected bool, err error) {
 	for _, e := range all {
 		corrected = corrected || len(e.Scenes) > 0 && e.Scenes[0].Expert != nil
@@ -51,8 +51,8 @@ func narrow(v []float64) []float32 {
 	return out
 }
 
-// Set is what recordings of the world have in common: its cameras under the names of columns, of the size of what they
-// saw first.
+// Set is what recordings of the world have in common: its cameras under the names of columns, of the size of
+// what they saw first.
 func (s Spec) Set(all []Episode) format.RobotSet {
 	set := format.RobotSet{FPS: s.FPS}
 	for i, c := range s.Cameras {

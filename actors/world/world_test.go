@@ -171,9 +171,9 @@ func self(t *testing.T, how string) func(context.Context) (World, error) {
 	return func(ctx context.Context) (World, error) { return Start(ctx, []string{program}, 20*time.Second) }
 }
 
-// TestWorlds: a world in this program and one that is a command give the same episodes, for every number of worlds
-// at once and of actions carried out; what an expert would have done is recorded, and of a policy without success
-// nothing is where there is no expert.
+// TestWorlds: a world in this program and one that is a command give the same episodes, for every number of
+// worlds at once and of actions carried out; what an expert would have done is recorded, and of a policy
+// without success nothing is where there is no expert.
 func TestWorlds(t *testing.T) {
 	inside := func(context.Context) (World, error) { return &line{}, nil }
 	r := Rolling{Episodes: 10, Worlds: 1, Seed: 2, Executed: 2, Most: 50, Keep: true, Make: inside}
@@ -209,8 +209,8 @@ func TestWorlds(t *testing.T) {
 	require.ErrorContains(t, err, "none succeeded")
 }
 
-// TestFaultyWorlds: a world that dies, hangs or lies loses its episode, which begins again and is set aside with what
-// happened, while the others end as without it; one fault is got over.
+// TestFaultyWorlds: a world that dies, hangs or lies loses its episode, which begins again and is set aside
+// with what happened, while the others end as without it; one fault is got over.
 func TestFaultyWorlds(t *testing.T) {
 	for how, why := range map[string]string{"dies": "motor 3 is hot", "hangs": "no answer within",
 		"short": "state has 0",
@@ -246,8 +246,8 @@ func TestFaultyWorlds(t *testing.T) {
 	require.Equal(t, good, got)
 }
 
-// TestStrangeWorlds: what no policy can act in is refused at once, with the reason; so is a program that is none; and
-// resets that differ are seen.
+// TestStrangeWorlds: what no policy can act in is refused at once, with the reason; so is a program that is
+// none; and resets that differ are seen.
 func TestStrangeWorlds(t *testing.T) {
 	ctx := context.Background()
 	_, err := Start(ctx, []string{"/nonexistent"}, time.Second)

@@ -1,5 +1,6 @@
-// Command lfactor-head serves as the head of a cluster: it has the store, etcd, which no other command links.
-// `lfactor cluster up` and agents start it by way of `lfactor cluster head`, which finds it; people do not start it.
+// Command lfactor-head serves as the head of a cluster: it has the store, etcd, which no other command
+// links. `lfactor cluster up` and agents start it by way of `lfactor cluster head`, which finds it; people
+// do not start it.
 package main
 
 import (
@@ -58,7 +59,8 @@ func (a *asked) serve(ctx context.Context) error {
 		debug.SetGCPercent(40)
 	}
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT) // it outlives the terminal it was started from
-	return head.Run(ctx, head.Options{Command: []string{a.program}, Dir: a.dir, Listen: a.listen, Binary: hash,
+	return head.Run(ctx, head.Options{Command: []string{a.program}, Dir: a.dir, Listen: a.listen,
+		Binary:  hash,
 		Version: cli.Version(), Log: os.Stderr, Open: etcd.Open})
 }
 

@@ -80,14 +80,16 @@ func TestTokenizeCounts(t *testing.T) {
 	dir := tinyRun(t)
 	path := filepath.Join(dir, "a.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte("{\"text\":\"a b\"}\nbroken\n{\"text\":\"c\"}\n"), 0o600))
-	out, code := dataCommand(t, "tokenize", "--input", path, "--hf-tokenizer-path", filepath.Join(dir, "tok"),
+	out, code := dataCommand(t, "tokenize", "--input", path, "--hf-tokenizer-path", filepath.Join(dir,
+		"tok"),
 		"--output-prefix", filepath.Join(dir, "ids"))
 	require.Zero(t, code, out)
 	require.Contains(t, out, "2 of 3 documents have ids; 1 set aside are empty there")
 }
 
-// TestManyShards: a process that may have few files open reads many shards: 300 with 128 files, and with -long
-// 10,000 with 256. It counts the samples of archives, with and without their indexes, and trains on documents.
+// TestManyShards: a process that may have few files open reads many shards: 300 with 128 files, and with
+// -long 10,000 with 256. It counts the samples of archives, with and without their indexes, and trains on
+// documents.
 func TestManyShards(t *testing.T) {
 	t.Parallel()
 	shards, files := 300, 128

@@ -102,13 +102,14 @@ func TestRecipeRefused(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(dir, "out"))
 }
 
-// Files of another size and format have the documents of the old ones in their order, and what a flag has wrong is
-// said before anything is written.
+// Files of another size and format have the documents of the old ones in their order, and what a flag has
+// wrong is said before anything is written.
 func TestReshard(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	runCorpus(t, dir, 250)
-	code, out := runIn(t, dir, nil, "data", "reshard", "a.jsonl", "--to", "mds", "--as", "mds", "--documents", "60")
+	code, out := runIn(t, dir, nil, "data", "reshard", "a.jsonl", "--to", "mds", "--as", "mds",
+		"--documents", "60")
 	require.Zero(t, code, out)
 	code, out = runIn(t, dir, nil, "data", "reshard", "mds", "--to", "back", "--documents", "1000")
 	require.Zero(t, code, out)

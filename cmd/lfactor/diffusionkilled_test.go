@@ -16,8 +16,8 @@ import (
 	"github.com/lfactor/lfactor/actors/run"
 )
 
-// diffusionRun makes a folder with a run of diffusion of 24 steps on the latents of a small autoencoder, drawn from
-// their distribution and kept, with lost captions and an average of weights.
+// diffusionRun makes a folder with a run of diffusion of 24 steps on the latents of a small autoencoder,
+// drawn from their distribution and kept, with lost captions and an average of weights.
 func diffusionRun(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,9 +67,9 @@ log: {dir: run}
 	return dir
 }
 
-// TestDiffusionKilled: a run of diffusion that is killed with SIGKILL at random moments, and started again each time by
-// the same command, ends with the weights, moments, averages and ledger of one that was left alone: noise, levels and
-// draws of latents are counted from the samples.
+// TestDiffusionKilled: a run of diffusion that is killed with SIGKILL at random moments, and started again
+// each time by the same command, ends with the weights, moments, averages and ledger of one that was left
+// alone: noise, levels and draws of latents are counted from the samples.
 func TestDiffusionKilled(t *testing.T) {
 	t.Parallel()
 	n := 4

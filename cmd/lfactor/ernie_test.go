@@ -76,7 +76,8 @@ checkpoint: {dir: %[6]q, save_hf: true}
 	require.NoError(t, os.RemoveAll(in("run")))
 	again := fmt.Sprintf("model: {path: %q}\n", weights)
 	require.NoError(t, run.Train(context.Background(), load(again, "train.steps=1",
-		"data.processor="+in("tokenizer"), "plan.pp=1", "plan.layers=[]", "plan.ep=1", "plan.tp=1"), run.Options{}))
+		"data.processor="+in("tokenizer"), "plan.pp=1", "plan.layers=[]", "plan.ep=1", "plan.tp=1"),
+		run.Options{}))
 	require.Less(t, metrics(t, dir)[0].Loss, (first[0].Loss+first[7].Loss)/2)
 	for more, why := range map[string]string{"train.balance_every=2": "train.balance_every",
 		"train.routing=record": "train.routing"} {

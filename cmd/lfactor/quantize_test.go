@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// TestQuantizeCommand: a run's checkpoint and a directory are rounded to every form, with the perplexity before and
-// after, and are sampled, trained from as they are, and written as numbers again.
+// TestQuantizeCommand: a run's checkpoint and a directory are rounded to every form, with the perplexity
+// before and after, and are sampled, trained from as they are, and written as numbers again.
 func TestQuantizeCommand(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)
@@ -34,8 +34,10 @@ func TestQuantizeCommand(t *testing.T) {
 		do(0, "ckpt", "convert", "hf", "told", "--quantize", "int8", "--perplexity", "text/*.txt"))
 	narrow, err := filepath.Abs(filepath.Join("..", "..", "actors", "host", "testdata", "deepseek-v3-mtp"))
 	require.NoError(t, err)
-	require.Contains(t, do(1, "ckpt", "convert", narrow, "y", "--quantize", "int4"), "error: no matrix can be kept as int4")
-	require.Contains(t, do(0, "ckpt", "convert", narrow, "z", "--dtype", "bf16"), "logits of a probe differ by at most")
+	require.Contains(t, do(1, "ckpt", "convert", narrow, "y", "--quantize", "int4"),
+		"error: no matrix can be kept as int4")
+	require.Contains(t, do(0, "ckpt", "convert", narrow, "z", "--dtype", "bf16"),
+		"logits of a probe differ by at most")
 	do(2, "ckpt", "convert", "hf", "x", "--quantize", "int5")
 	do(2, "ckpt", "convert", "hf", "x.gguf", "--quantize", "int8")
 	do(2, "ckpt", "convert", "hf", "x", "--perplexity", "run.yaml")

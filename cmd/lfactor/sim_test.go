@@ -75,7 +75,8 @@ func TestSimCommand(t *testing.T) {
 	}
 }
 
-// TestSimShortSteps: what a loader reads costs by its bytes, so that steps of less than a millisecond differ.
+// TestSimShortSteps: what a loader reads costs by its bytes, so that steps of less than a millisecond
+// differ.
 func TestSimShortSteps(t *testing.T) {
 	t.Parallel()
 	step := func(layers string) float64 {

@@ -1,6 +1,6 @@
-// Command lfrelease builds what is released: static binaries for each platform as tarballs with manual pages, a Debian
-// package, a wheel and an OCI image for each that has one, a formula for Homebrew, a bill of materials, and their
-// checksums. The same commit gives the same bytes, wherever and whenever it is built.
+// Command lfrelease builds what is released: static binaries for each platform as tarballs with manual
+// pages, a Debian package, a wheel and an OCI image for each that has one, a formula for Homebrew, a bill of
+// materials, and their checksums. The same commit gives the same bytes, wherever and whenever it is built.
 //
 //	go run ./cmd/lfrelease -version 1.2.3 -out dist
 package main
@@ -116,7 +116,8 @@ func release(version, out, only string) error {
 }
 
 // about notes what a release says of itself.
-func about(version string, all []file, sums map[string]string, note func(name string, b []byte) error) error {
+func about(version string, all []file, sums map[string]string, note func(name string,
+	b []byte) error) error {
 	text, err := bill(version, all)
 	if err != nil {
 		return err
@@ -168,8 +169,8 @@ func manuals() (out []file, err error) {
 	return out, nil
 }
 
-// build links the programs for a platform without cgo, paths and a build's own name, so that their bytes follow from the
-// commit and the version of Go alone, and adds the licence.
+// build links the programs for a platform without cgo, paths and a build's own name, so that their bytes
+// follow from the commit and the version of Go alone, and adds the licence.
 func build(p platform) (files []file, err error) {
 	dir, err := os.MkdirTemp("", "lfrelease-")
 	if err != nil {

@@ -24,7 +24,8 @@ var some = []file{
 	{"LICENSE", 0o644, []byte("do as you like\n")},
 }
 
-// TestArchives: the same files give the same bytes; a tarball, a package and a wheel hold them with their modes.
+// TestArchives: the same files give the same bytes; a tarball, a package and a wheel hold them with their
+// modes.
 func TestArchives(t *testing.T) {
 	for name, make := range map[string]func() ([]byte, error){
 		"tar": func() ([]byte, error) { return tarball(prefixed("lfactor-1.2.3", some)) },
@@ -113,8 +114,8 @@ func TestInstalled(t *testing.T) {
 	require.Equal(t, "it runs\n", string(out))
 }
 
-// TestImage: the layout's index leads to a manifest, that to a configuration and a layer, by hashes and sizes that
-// hold; the same files give the same bytes.
+// TestImage: the layout's index leads to a manifest, that to a configuration and a layer, by hashes and
+// sizes that hold; the same files give the same bytes.
 func TestImage(t *testing.T) {
 	a, err := image("1.2.3", "amd64", some)
 	require.NoError(t, err)

@@ -13,7 +13,8 @@ import (
 // picturePath is where the picture of the house lies: what -picture prints, which a test holds it to.
 const picturePath = "docs/house.svg"
 
-// dataWay is the way of a sample through the house, and of what comes of it: packages, and what each does with it.
+// dataWay is the way of a sample through the house, and of what comes of it: packages, and what each does
+// with it.
 var dataWay = [][2]string{
 	{"dataset/store", "reads bytes by their offset, on disk or in a store"},
 	{"dataset/format", "finds the document, of whatever format"},
@@ -45,8 +46,8 @@ type floorBox struct {
 	top, bottom int
 }
 
-// picture draws the house as SVG: floors as the line "order" has them, the highest on top, with their packages; on the
-// right how many packages of one folder import another; and the data's way in numbers.
+// picture draws the house as SVG: floors as the line "order" has them, the highest on top, with their
+// packages; on the right how many packages of one folder import another; and the data's way in numbers.
 func picture(m *module, p *layerPolicy, w io.Writer) {
 	floors := pictureFloors(m, p)
 	y := 40
@@ -100,7 +101,8 @@ func pictureFloors(m *module, p *layerPolicy) []floorBox {
 	return floors
 }
 
-// placeChips lays the packages of a floor out in rows and hands each to put; the result is the floor's lower end.
+// placeChips lays the packages of a floor out in rows and hands each to put; the result is the floor's lower
+// end.
 func placeChips(f *floorBox, put func(x, y, wide int, name string)) int {
 	x, y := chipsLeft, f.top+8
 	for _, name := range f.packages {
@@ -137,8 +139,8 @@ func drawNumber(w io.Writer, x, y, n int) {
 		`text-anchor="middle">%d</text>`+"\n", x, y, x, y+4, n)
 }
 
-// drawArrows draws an arrow for each pair of floors, as broad as the logarithm of the number of packages that import,
-// with that number.
+// drawArrows draws an arrow for each pair of floors, as broad as the logarithm of the number of packages
+// that import, with that number.
 func drawArrows(w io.Writer, m *module, floors []floorBox) {
 	at := map[string]int{} // floors by folder
 	for i, f := range floors {

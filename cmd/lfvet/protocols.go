@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// protocolDirs hold behaviours and what runs them in virtual time: they see the world through actors.Context and
-// nothing else.
+// protocolDirs hold behaviours and what runs them in virtual time: they see the world through actors.Context
+// and nothing else.
 var protocolDirs = []string{"actors/core", "sim", "sim/heads", "actors/cluster/head/decide",
 	"actors/cluster/agent/decide", "actors/rounds", "sim/rollouts"}
 
@@ -17,7 +17,8 @@ var protocolDirs = []string{"actors/core", "sim", "sim/heads", "actors/cluster/h
 var timedDirs = []string{"sim/heads", "actors/cluster/head/decide", "actors/cluster/agent/decide"}
 
 // clockNames are what package time has of the world: clocks, timers and the place of the machine.
-var clockNames = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker",
+var clockNames = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer",
+	"NewTicker",
 	"Timer", "Ticker", "Local"}
 
 // protocolBans are standard packages that bring in time, chance, I/O or threads.
@@ -102,7 +103,8 @@ func (p *protocolFile) visit(n ast.Node) bool {
 		if p.rand != "" && isIdent(n.X, p.rand) && !slices.Contains(randAllowed, n.Sel.Name) {
 			p.ban(n, "rand."+n.Sel.Name+" draws from the process-wide source: use the Context's")
 		}
-		if isIdent(n.X, "time") && slices.Contains(timedDirs, p.f.dir) && slices.Contains(clockNames, n.Sel.Name) {
+		if isIdent(n.X, "time") && slices.Contains(timedDirs, p.f.dir) && slices.Contains(clockNames,
+			n.Sel.Name) {
 			p.ban(n, "time."+n.Sel.Name+" is the machine's: times come in from outside")
 		}
 	case *ast.RangeStmt:

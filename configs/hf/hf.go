@@ -16,8 +16,8 @@ import (
 type Family struct {
 	Class  string // that loads it
 	Remote bool   // the class is not part of transformers
-	// a model of diffusion: its file is diffusers', which names the class and no model_type, or lerobot's, which
-	// names the type
+	// a model of diffusion: its file is diffusers', which names the class and no model_type, or lerobot's,
+	// which names the type
 	Diffusers bool
 	// ours that every model of the family has, as JSON, whether its file says so or not
 	Fixed map[string]string
@@ -62,8 +62,9 @@ type Family struct {
 	Write func(m Values, out map[string]any) // the same of writing; may be nil
 }
 
-// AnyAct lets files of a family name the activation of its MLPs, unless that is fixed, its code is no part of
-// transformers, or the activation is that of experts or of linear attention as well, which have one alone.
+// AnyAct lets files of a family name the activation of its MLPs, unless that is fixed, its code is no part
+// of transformers, or the activation is that of experts or of linear attention as well, which have one
+// alone.
 func (f Family) AnyAct() Family {
 	one := func(key string) bool {
 		return key == "hidden_act" || key == "num_experts" || key == "linear_num_key_heads"
@@ -133,7 +134,8 @@ var refused = map[string]string{
 }
 
 // idle are keys that say nothing about the arithmetic of training.
-var idle = source.Set("_name_or_path", "type", "_class_name", "_diffusers_version", "transformers_version", "torch_dtype", "dtype", "use_cache",
+var idle = source.Set("_name_or_path", "type", "_class_name", "_diffusers_version", "transformers_version",
+	"torch_dtype", "dtype", "use_cache",
 	"pad_token_id", "auto_map", "pretraining_tp",
 	"sliding_window", "max_window_layers", "tokenizer_class", "attn_implementation",
 	"chunk_size_feed_forward", "output_attentions",

@@ -6,8 +6,9 @@ import "fmt"
 var axolotl = map[string]rule{
 	"base_model": to(
 		"model.path",
-	), "model_type": silent, "tokenizer_type": silent, "trust_remote_code": silent, "tokenizer_config": to("data.tokenizer"),
-	"load_in_8bit": few, "load_in_4bit": few, "strict": silent, "adapter": silent,
+	), "model_type": silent, "tokenizer_type": silent, "trust_remote_code": silent,
+	"tokenizer_config": to("data.tokenizer"),
+	"load_in_8bit":     few, "load_in_4bit": few, "strict": silent, "adapter": silent,
 	"lora_r": to(
 		"lora.rank",
 	), "lora_alpha": to("lora.alpha"), "lora_dropout": to("lora.dropout"), "lora_target_modules": targets,
@@ -15,13 +16,16 @@ var axolotl = map[string]rule{
 		"lora.targets",
 		[]string{"*"},
 	), "lora_modules_to_save": idle("all but the additions stay as they are"),
-	"lora_model_dir": silent, "datasets": axolotlData, "test_datasets": idle("name its files in data.valid"), "val_set_size": held,
+	"lora_model_dir": silent, "datasets": axolotlData, "test_datasets": idle("name its files in data.valid"),
+	"val_set_size":          held,
 	"dataset_prepared_path": idle("there is no cache of tokens"), "shuffle_merged_datasets": silent,
 	"sequence_len": to(
 		"data.seq_len",
 	), "sample_packing": to("data.packing"), "eval_sample_packing": silent, "pad_to_sequence_len": silent,
-	"chat_template": silent, "train_on_inputs": to("data.train_on_prompt"), "group_by_length": idle("packing fills sequences"),
-	"micro_batch_size": silent, "gradient_accumulation_steps": silent, "num_epochs": silent, "max_steps": silent, "eval_batch_size": silent,
+	"chat_template": silent, "train_on_inputs": to("data.train_on_prompt"),
+	"group_by_length":  idle("packing fills sequences"),
+	"micro_batch_size": silent, "gradient_accumulation_steps": silent, "num_epochs": silent,
+	"max_steps": silent, "eval_batch_size": silent,
 	"optimizer": word(
 		"optimizer.kind",
 		optimizers,
@@ -37,7 +41,8 @@ var axolotl = map[string]rule{
 		"train.precision",
 		"fp16",
 	), "tf32": idle(noSpeed), "gradient_checkpointing": yes("plan.recompute", "full"),
-	"gradient_checkpointing_kwargs": silent, "flash_attention": idle(noSpeed), "sdp_attention": idle(noSpeed), "xformers_attention": idle(noSpeed),
+	"gradient_checkpointing_kwargs": silent, "flash_attention": idle(noSpeed),
+	"sdp_attention": idle(noSpeed), "xformers_attention": idle(noSpeed),
 	"logging_steps": to(
 		"train.log_interval",
 	), "output_dir": to("checkpoint.dir"), "save_steps": to("checkpoint.interval"),
@@ -63,7 +68,8 @@ var axolotl = map[string]rule{
 	),
 	"rl_beta": to(
 		"objective.beta",
-	), "dpo_beta": to("objective.beta"), "orpo_alpha": to("objective.beta"), "simpo_gamma": to("objective.gamma"),
+	), "dpo_beta": to("objective.beta"), "orpo_alpha": to("objective.beta"),
+	"simpo_gamma": to("objective.gamma"),
 	"sequence_parallel_degree": to(
 		"plan.cp",
 	), "context_parallel_size": to("plan.cp"), "tensor_parallel_size": to("plan.tp"),

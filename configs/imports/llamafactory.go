@@ -16,8 +16,10 @@ var llamafactory = map[string]rule{
 		"lora.rank",
 	), "lora_alpha": to("lora.alpha"), "lora_dropout": to("lora.dropout"), "lora_target": targets,
 	"freeze_vision_tower": idle("set freeze: [visual.*], which see lfactor config explain freeze"),
-	"dataset":             silent, "dataset_dir": silent, "eval_dataset": idle("name its files in data.valid"),
-	"template": silent, "cutoff_len": to("data.seq_len"), "packing": to("data.packing"), "neat_packing": silent,
+	"dataset":             silent, "dataset_dir": silent,
+	"eval_dataset": idle("name its files in data.valid"),
+	"template":     silent, "cutoff_len": to("data.seq_len"), "packing": to("data.packing"),
+	"neat_packing": silent,
 	"max_samples": idle(
 		"give fewer files, or data.filters",
 	), "overwrite_cache": idle("there is no cache of tokens"),
@@ -29,9 +31,11 @@ var llamafactory = map[string]rule{
 	"save_total_limit": to(
 		"checkpoint.keep",
 	), "save_strategy": silent, "save_only_model": idle("checkpoints hold all that a run goes on from"),
-	"plot_loss": silent, "overwrite_output_dir": idle(resumes), "resume_from_checkpoint": idle(resumes), "report_to": idle(noReports),
-	"run_name": idle(noReports), "logging_dir": to("log.dir"),
-	"per_device_train_batch_size": silent, "gradient_accumulation_steps": silent, "per_device_eval_batch_size": silent,
+	"plot_loss": silent, "overwrite_output_dir": idle(resumes), "resume_from_checkpoint": idle(resumes),
+	"report_to": idle(noReports),
+	"run_name":  idle(noReports), "logging_dir": to("log.dir"),
+	"per_device_train_batch_size": silent, "gradient_accumulation_steps": silent,
+	"per_device_eval_batch_size": silent,
 	"learning_rate": to(
 		"optimizer.lr",
 	), "num_train_epochs": silent, "max_steps": silent, "lr_scheduler_type": word("schedule.kind", decays),
@@ -48,7 +52,8 @@ var llamafactory = map[string]rule{
 	), "fp16": yes("train.precision", "fp16"), "pure_bf16": yes("train.precision", "bf16"),
 	"seed": to(
 		"train.seed",
-	), "data_seed": to("data.seed"), "val_size": held, "eval_steps": to("train.eval_interval"), "eval_strategy": silent,
+	), "data_seed": to("data.seed"), "val_size": held, "eval_steps": to("train.eval_interval"),
+	"eval_strategy": silent,
 	"pref_beta": to(
 		"objective.beta",
 	), "pref_loss": silent, "pref_ftx": to("objective.sft_weight"), "simpo_gamma": to("objective.gamma"),
@@ -56,7 +61,8 @@ var llamafactory = map[string]rule{
 	"kto_rejected_weight": to("objective.undesirable"), "ref_model": to("objective.reference"),
 	"deepspeed": zero, "ddp_timeout": idle("log.stall says when a run that takes no step says why"),
 	"flash_attn": idle(noSpeed), "enable_liger_kernel": idle(noSpeed), "use_unsloth": idle(noSpeed),
-	"gradient_checkpointing": silent, "disable_gradient_checkpointing": silent, "quantization_bit": word("lora.base", map[string]string{"4": "nf4", "8": "int8"}),
+	"gradient_checkpointing": silent, "disable_gradient_checkpointing": silent,
+	"quantization_bit": word("lora.base", map[string]string{"4": "nf4", "8": "int8"}),
 	"quantization_method": idle(
 		"lora.base names the form of the weights in memory",
 	), "image_max_pixels": idle("is of the processor: preprocessor_config.json of data.processor"),

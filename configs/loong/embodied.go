@@ -16,8 +16,8 @@ var embodiedMarks = []string{"--trainer-type", "--dataset-format"}
 
 const groot = "GR00T N1.6 and N1.7, whose transformers attend to words and to views by turns, is not there"
 
-// embodiedModels are LoongForge's policies: the published model that is one with the length of its chunks, or why
-// there is none.
+// embodiedModels are LoongForge's policies: the published model that is one with the length of its chunks,
+// or why there is none.
 var embodiedModels = []struct{ begins, name, chunk, why string }{
 	{"pi05", "pi/0.5", "50", ""},
 	{"xvla", "xvla/base", "30", ""},

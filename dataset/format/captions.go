@@ -14,17 +14,17 @@ import (
 )
 
 // CaptionEncoder makes samples of images and clips with their captions: the dataset.SampleEncoder of models
-// of diffusion. A sample has as many tokens as its latents, all of id 0, and each is its own label; the image
-// and its caption are its media.
+// of diffusion. A sample has as many tokens as its latents, all of id 0, and each is its own label; the
+// image and its caption are its media.
 type CaptionEncoder struct {
 	Key string // of the caption in a sample's JSON
 	// Tokens is the number of tokens that an image or a clip becomes; it looks at the file's header at most.
 	Tokens func(m *dataset.Media) (int, error)
 	Print  string // changes with whatever changes Tokens
 	Mute   bool   // captions are not looked for: the model reads none
-	// Condition is the number of tokens of an image that is given to be changed, of which a sample has one to
-	// Most beside the image that it becomes; nil where samples have none. The caption then has these images
-	// before it (SplitImages).
+	// Condition is the number of tokens of an image that is given to be changed, of which a sample has one
+	// to Most beside the image that it becomes; nil where samples have none. The caption then has these
+	// images before it (SplitImages).
 	Condition func(m *dataset.Media) (int, error)
 	Most      int
 }
@@ -33,9 +33,11 @@ type CaptionEncoder struct {
 func (c *CaptionEncoder) Fingerprint() string { return HashOf("captions 1", c.Key, c.Print) }
 
 // pictures are the endings of files that a sample's image or clip may have.
-var pictures = map[string]dataset.MediaKind{"jpg": dataset.Image, "jpeg": dataset.Image, "png": dataset.Image,
+var pictures = map[string]dataset.MediaKind{"jpg": dataset.Image, "jpeg": dataset.Image,
+	"png":  dataset.Image,
 	"webp": dataset.Image, "gif": dataset.Image, "bmp": dataset.Image, "tiff": dataset.Image,
-	"mp4": dataset.Video, "webm": dataset.Video, "mkv": dataset.Video, "mov": dataset.Video, "avi": dataset.Video}
+	"mp4": dataset.Video, "webm": dataset.Video, "mkv": dataset.Video, "mov": dataset.Video,
+	"avi": dataset.Video}
 
 // EncodeSample implements dataset.SampleEncoder.
 func (c *CaptionEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
@@ -85,8 +87,10 @@ func (c *CaptionEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, er
 		}
 		caption = string(JoinImages(images, caption))
 	}
-	return []dataset.Sample{{Tokens: make([]int32, n), Media: append(append([]dataset.Media{*picture}, given...),
-		dataset.Media{Kind: dataset.Caption, Key: d.Key + ".caption", Bytes: []byte(caption), Spans: all})}}, nil
+	return []dataset.Sample{{Tokens: make([]int32, n), Media: append(append([]dataset.Media{*picture},
+			given...),
+			dataset.Media{Kind: dataset.Caption, Key: d.Key + ".caption", Bytes: []byte(caption), Spans: all})}},
+		nil
 }
 
 // conditionName begins the names of a sample's files that are given to be changed, as 000.cond0.png.
@@ -98,11 +102,12 @@ func IsCondition(key string) bool {
 	return len(names) > 2 && strings.HasPrefix(names[len(names)-2], conditionName)
 }
 
-// conditions sorts images that are given, lays their tokens behind the n of the sample's own, and returns how
-// many there are in all.
+// conditions sorts images that are given, lays their tokens behind the n of the sample's own, and returns
+// how many there are in all.
 func (c *CaptionEncoder) conditions(given []dataset.Media, n int) (int, error) {
 	if len(given) == 0 || len(given) > c.Most {
-		return 0, fmt.Errorf("it has %d images to be changed, want 1 to %d, as KEY.%s0.png", len(given), c.Most,
+		return 0, fmt.Errorf("it has %d images to be changed, want 1 to %d, as KEY.%s0.png", len(given),
+			c.Most,
 			conditionName)
 	}
 	slices.SortFunc(given, func(a, b dataset.Media) int { return strings.Compare(a.Key, b.Key) })

@@ -235,8 +235,8 @@ func TestRobotVideos(t *testing.T) {
 	}
 }
 
-// TestNumbersReadNoPictures: states and actions of all episodes are those of their frames, and what they are read from
-// has no other column.
+// TestNumbersReadNoPictures: states and actions of all episodes are those of their frames, and what they are
+// read from has no other column.
 func TestNumbersReadNoPictures(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, WriteRobot(dir, RobotTop(10, 1), recorded()))
@@ -252,7 +252,8 @@ func TestNumbersReadNoPictures(t *testing.T) {
 		at++
 	}))
 	require.Equal(t, 3, at)
-	rows, err := openColumns(filepath.Join(dir, "data/chunk-000/file-000.parquet"), dataset.Options{}, "action")
+	rows, err := openColumns(filepath.Join(dir, "data/chunk-000/file-000.parquet"), dataset.Options{},
+		"action")
 	require.NoError(t, err)
 	defer rows.Close()
 	b, _, err := rows.Record(3)

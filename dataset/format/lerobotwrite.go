@@ -29,8 +29,8 @@ type RobotStep struct {
 type RobotSet struct {
 	FPS     float64
 	Cameras []RobotCamera
-	// Like is the folder of a data set of this version whose statistics are taken in the place of the recordings'
-	// own, so that a policy of that one reads both alike.
+	// Like is the folder of a data set of this version whose statistics are taken in the place of the
+	// recordings' own, so that a policy of that one reads both alike.
 	Like string
 }
 
@@ -116,8 +116,8 @@ const robotTasksIndex = `{"index_columns": ["__index_level_0__"], "column_indexe
  null, "field_name": "__index_level_0__", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}],
  "pandas_version": "2.2.0"}`
 
-// WriteRobot writes recordings as a data set of LeRobot of version 3.0, with images in the table, a row group an
-// episode, and statistics of all frames.
+// WriteRobot writes recordings as a data set of LeRobot of version 3.0, with images in the table, a row
+// group an episode, and statistics of all frames.
 func WriteRobot(dir string, set RobotSet, episodes []RobotEpisode) (err error) {
 	if len(episodes) == 0 || len(episodes[0].Frames) == 0 {
 		return errors.New("format: a robot's recordings without a frame")

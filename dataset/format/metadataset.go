@@ -141,7 +141,8 @@ func (n *metaNode) check(first bool, parent string) error {
 		return errors.New("weight is of the parts of a blend")
 	case n.Repetitions != nil && parent != "blend_epochized":
 		return errors.New("repetitions are of the parts of a blend_epochized")
-	case first && (n.Blend != nil || n.Epochized != nil || n.Concat != nil || n.Join != nil || n.Subset != nil):
+	case first && (n.Blend != nil || n.Epochized != nil || n.Concat != nil || n.Join != nil ||
+		n.Subset != nil):
 		return errors.New("blend, blend_epochized, concat, join and subset are of MetadatasetV2")
 	case !first && n.Subflavor != "":
 		return errors.New("subflavor is of Metadataset; write subflavors")
@@ -354,7 +355,8 @@ func (r *metaReader) set(path string, o dataset.Options, n metaNode, in metaWith
 		return s, nil
 	}
 	if n.SplitConfig != "" || n.DatasetConfig != "" {
-		return nil, fmt.Errorf("%s: split_config and dataset_config are of folders with %s", path, EnergonDir)
+		return nil, fmt.Errorf("%s: split_config and dataset_config are of folders with %s", path,
+			EnergonDir)
 	}
 	s, err := dataset.Open(path, o)
 	if err != nil {

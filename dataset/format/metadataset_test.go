@@ -101,9 +101,9 @@ func TestMetadataset(t *testing.T) {
 	require.EqualValues(t, 10, plain[0].Source.Len())
 }
 
-// A subset around a blend is of each of its parts, and shares of several levels are multiplied before samples
-// are counted: 125 of 250 and not 124, 40 % of 100 and not 39. Other descriptions than split.yaml decide what
-// is held out, and a subset counts samples before those that are excluded.
+// A subset around a blend is of each of its parts, and shares of several levels are multiplied before
+// samples are counted: 125 of 250 and not 124, 40 % of 100 and not 39. Other descriptions than split.yaml
+// decide what is held out, and a subset counts samples before those that are excluded.
 func TestMetadatasetParts(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string, n int) {

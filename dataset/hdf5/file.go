@@ -1,7 +1,7 @@
-// Package hdf5 reads files of HDF5 as h5py writes them unless it is told otherwise: groups of symbol tables or of
-// links in their headers, numbers and strings, stored whole or in chunks that may be compressed. Other files say what of
-// them is not read. Source: the HDF5 File Format Specification, version 3.0. Nothing in a file can make it read beyond
-// the file's end, or hold more than its callers ask for.
+// Package hdf5 reads files of HDF5 as h5py writes them unless it is told otherwise: groups of symbol tables
+// or of links in their headers, numbers and strings, stored whole or in chunks that may be compressed. Other
+// files say what of them is not read. Source: the HDF5 File Format Specification, version 3.0. Nothing in a
+// file can make it read beyond the file's end, or hold more than its callers ask for.
 package hdf5
 
 import (

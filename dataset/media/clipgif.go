@@ -10,8 +10,8 @@ import (
 	"image/gif"
 )
 
-// moving says of a GIF how many frames it has and how long they last together, in hundredths of a second; ok is false
-// for what is none or has no end.
+// moving says of a GIF how many frames it has and how long they last together, in hundredths of a second; ok
+// is false for what is none or has no end.
 func moving(b []byte) (frames, lasts int, ok bool) {
 	if len(b) < 13 || !bytes.HasPrefix(b, []byte("GIF8")) {
 		return 0, 0, false
@@ -68,15 +68,16 @@ func Moves(b []byte) bool {
 // gifInfo is a moving GIF's size, rate and number of frames.
 func gifInfo(b []byte) VideoInfo {
 	n, lasts, _ := moving(b)
-	v := VideoInfo{W: int(binary.LittleEndian.Uint16(b[6:])), H: int(binary.LittleEndian.Uint16(b[8:])), Frames: n}
+	v := VideoInfo{W: int(binary.LittleEndian.Uint16(b[6:])), H: int(binary.LittleEndian.Uint16(b[8:])),
+		Frames: n}
 	if lasts > 0 {
 		v.FPS = 100 * float64(n) / float64(lasts)
 	}
 	return v
 }
 
-// gifClip decodes a moving GIF's frames that a processor picks, each as it is shown: what is under a frame shows
-// through its transparent colour, the ground is white.
+// gifClip decodes a moving GIF's frames that a processor picks, each as it is shown: what is under a frame
+// shows through its transparent colour, the ground is white.
 func (f FFmpeg) gifClip(ctx context.Context, b []byte, p VideoProcessor) (*Clip, error) {
 	v := gifInfo(b)
 	most := f.BytesMax
@@ -84,7 +85,8 @@ func (f FFmpeg) gifClip(ctx context.Context, b []byte, p VideoProcessor) (*Clip,
 		most = videoBytesMax
 	}
 	if size := int64(v.W) * int64(v.H) * 4; size < 4 || size > most/int64(v.Frames) {
-		return nil, fmt.Errorf("video: %d frames of %d×%d pixels are over the limit of %d bytes", v.Frames, v.W, v.H, most)
+		return nil, fmt.Errorf("video: %d frames of %d×%d pixels are over the limit of %d bytes", v.Frames,
+			v.W, v.H, most)
 	}
 	at, err := p.Pick(v)
 	if err != nil {

@@ -32,18 +32,20 @@ func movingGIF(t *testing.T, disposal byte) []byte {
 	for i := range 3 {
 		dot := image.NewPaletted(image.Rect(i, 1, i+1, 2), colours)
 		dot.Pix[0] = 2
-		g.Image, g.Delay, g.Disposal = append(g.Image, dot), append(g.Delay, 10), append(g.Disposal, disposal)
+		g.Image, g.Delay, g.Disposal = append(g.Image, dot), append(g.Delay, 10), append(g.Disposal,
+			disposal)
 	}
 	var b bytes.Buffer
 	require.NoError(t, gif.EncodeAll(&b, g))
 	return b.Bytes()
 }
 
-// TestMovingGIF: a GIF of several frames is a clip without ffmpeg, its frames are as they are shown, and what is cut off
-// is none.
+// TestMovingGIF: a GIF of several frames is a clip without ffmpeg, its frames are as they are shown, and
+// what is cut off is none.
 func TestMovingGIF(t *testing.T) {
 	ctx := context.Background()
-	for disposal, want := range map[byte][]int{gif.DisposalNone: {0, 1, 2, 3}, gif.DisposalPrevious: {0, 1, 1, 1},
+	for disposal, want := range map[byte][]int{gif.DisposalNone: {0, 1, 2, 3}, gif.DisposalPrevious: {0, 1,
+		1, 1},
 		gif.DisposalBackground: {0, 1, 1, 1}} {
 		b := movingGIF(t, disposal)
 		require.True(t, Moves(b))
@@ -81,7 +83,8 @@ func TestMovingGIF(t *testing.T) {
 		require.ErrorContains(t, err, "has no frame 9")
 	}
 	var still bytes.Buffer
-	require.NoError(t, gif.Encode(&still, image.NewPaletted(image.Rect(0, 0, 2, 2), color.Palette{color.Black}), nil))
+	require.NoError(t, gif.Encode(&still, image.NewPaletted(image.Rect(0, 0, 2, 2),
+		color.Palette{color.Black}), nil))
 	require.False(t, Moves(still.Bytes()))
 }
 
@@ -90,7 +93,8 @@ func FuzzMovingGIF(f *testing.F) {
 	f.Add([]byte("GIF89a\x04\x00\x03\x00\x80\x00\x00\x00\x00\x00\xff\xff\xff,\x00\x00\x00\x00\x04\x00\x03\x00\x00\x02\x02\x84\x51\x00;"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if Moves(b) {
-			_, _ = FFmpeg{BytesMax: 1 << 20}.ClipBytes(context.Background(), b, picked{at: []int{0, 1}}) // an error is fine
+			_, _ = FFmpeg{BytesMax: 1 << 20}.ClipBytes(context.Background(), b, picked{at: []int{0,
+				1}}) // an error is fine
 		}
 	})
 }

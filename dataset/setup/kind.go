@@ -56,8 +56,8 @@ func DataKind(c *configs.Config) (dataset.Kind, error) {
 	return found, nil
 }
 
-// DataPaths are the paths of a run's training data: of data that grows those of the first generation, which must be
-// there.
+// DataPaths are the paths of a run's training data: of data that grows those of the first generation, which
+// must be there.
 func DataPaths(c *configs.Config) ([]configs.WeightPath, error) {
 	d := c.Run.Data
 	if !d.Follow || len(d.Paths) != 1 {
@@ -105,8 +105,9 @@ func DataFault(c *configs.Config, key string, err error) error {
 	} else if clash.Have.Kind == dataset.KindChat {
 		is = "chat"
 	}
-	return c.Fault(at, err.Error(), fmt.Sprintf("leave data.kind out, or set it to %s; what is to be read as "+
-		"text byte by byte needs a name in .txt", is))
+	return c.Fault(at, err.Error(),
+		fmt.Sprintf("leave data.kind out, or set it to %s; what is to be read as "+
+			"text byte by byte needs a name in .txt", is))
 }
 
 // kindHere checks data.kind against the files of this host: stores are not asked.

@@ -109,7 +109,8 @@ func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (preview
 		list = []format.Conversation{{Messages: d.Messages}}
 	case dataset.KindPairs, dataset.KindJudged, dataset.KindPrompts:
 		b, _ := d.Part("json")
-		p.Turns = []previewTurn{{string(s.Kind()), []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}
+		p.Turns = []previewTurn{{string(s.Kind()), []previewPart{{Text: string(b[:min(len(b),
+			previewTextMax)])}}}}
 	case dataset.KindEpisodes:
 		b, _ := d.Part("json")
 		p.Turns = []previewTurn{{"episode", []previewPart{{Text: string(b[:min(len(b), previewTextMax)])}}}}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Addresses of files may refer to secrets, so that run files, and what is written or told of them, carry none:
-// ${env:NAME} is a variable of the process that reads, ${file:PATH} the content of a file of its host. A reference is
-// resolved for each request alone; names, logs, caches and indexes have it as it was written.
+// Addresses of files may refer to secrets, so that run files, and what is written or told of them, carry
+// none: ${env:NAME} is a variable of the process that reads, ${file:PATH} the content of a file of its host.
+// A reference is resolved for each request alone; names, logs, caches and indexes have it as it was written.
 
 var reference = regexp.MustCompile(`\$\{([^{}]*)\}`)
 
@@ -71,7 +71,8 @@ func secret(ref string) (text, why string) {
 // escape writes bytes that have a meaning in addresses as %XX.
 func escape(s string) string { return strings.ReplaceAll(s3Escape(s), "/", "%2F") }
 
-// marked is an address with words in place of its references, so that it can be parsed, and what puts them back.
+// marked is an address with words in place of its references, so that it can be parsed, and what puts them
+// back.
 func marked(name string) (string, *strings.Replacer) {
 	var back []string
 	out := reference.ReplaceAllStringFunc(name, func(ref string) string {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSecretReferences: what an address refers to is sent, and in no name, error or place; a file that is replaced
-// is read anew; a reference that cannot be resolved names itself and what to do.
+// TestSecretReferences: what an address refers to is sent, and in no name, error or place; a file that is
+// replaced is read anew; a reference that cannot be resolved names itself and what to do.
 func TestSecretReferences(t *testing.T) {
 	const password, token = "p@ss/w:rd?", "t&k=n#1"
 	var got *http.Request
@@ -45,8 +45,9 @@ func TestSecretReferences(t *testing.T) {
 	require.NoError(t, f.Close())
 
 	for ref, want := range map[string]string{
-		"${env:LFACTOR_TEST_NONE}": "not set", "${file:/no/such/file}": "on every host", "${file:relative}": "from the root",
-		"${vault:x}": "want ${env:NAME}", "${}": "want ${env:NAME}",
+		"${env:LFACTOR_TEST_NONE}": "not set", "${file:/no/such/file}": "on every host",
+		"${file:relative}": "from the root",
+		"${vault:x}":       "want ${env:NAME}", "${}": "want ${env:NAME}",
 	} {
 		_, err := c.openHTTP("http://ann:" + ref + "@" + host + "/x")
 		require.ErrorContains(t, err, ref)

@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// FAST makes tokens of chunks of a robot's actions (arXiv:2501.09747): the cosine transform of each number over
-// time, rounded, lowest frequencies first, as a text whose pieces are a byte-level BPE's. It is the processor
-// that was published as physical-intelligence/fast, whose files it reads and writes.
+// FAST makes tokens of chunks of a robot's actions (arXiv:2501.09747): the cosine transform of each number
+// over time, rounded, lowest frequencies first, as a text whose pieces are a byte-level BPE's. It is the
+// processor that was published as physical-intelligence/fast, whose files it reads and writes.
 type FAST struct {
 	Scale float64 // of coefficients before they are rounded; 10 as published
 	Least int     // coefficient that the first character stands for; -354 as published
@@ -64,7 +64,8 @@ func (f *FAST) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	b, err := json.MarshalIndent(fastFile{"UniversalActionProcessor", &f.Scale, &f.Vocab, &f.Least}, "", "  ")
+	b, err := json.MarshalIndent(fastFile{"UniversalActionProcessor", &f.Scale, &f.Vocab, &f.Least}, "",
+		"  ")
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,8 @@ func rounded(chunk [][]float64, scale float64) ([]int, error) {
 			}
 			c := math.RoundToEven(sum * unit(k, n) * scale)
 			if !(math.Abs(c) < utf8.MaxRune) {
-				return nil, fmt.Errorf("a coefficient of number %d is %g: actions are to lie about -1 to 1", i, c)
+				return nil, fmt.Errorf("a coefficient of number %d is %g: actions are to lie about -1 to 1",
+					i, c)
 			}
 			out = append(out, int(c))
 		}
@@ -130,7 +132,8 @@ func (f *FAST) Encode(chunk [][]float64) ([]int32, error) {
 // ErrChunk says that tokens are of no chunk of the shape that is wanted: a policy's answer may be so.
 var ErrChunk = errors.New("the tokens are of no chunk of this shape")
 
-// Decode gives the chunk [time width] of tokens. With ErrChunk it is zeros, as the published processor has it.
+// Decode gives the chunk [time width] of tokens. With ErrChunk it is zeros, as the published processor has
+// it.
 func (f *FAST) Decode(ids []int32, time, width int) ([][]float64, error) {
 	out := make([][]float64, time)
 	for t := range out {

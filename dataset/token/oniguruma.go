@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// The patterns of tokenizer.json are in Oniguruma's syntax, of which the engine reads some otherwise and without
-// a word: classes within classes, their intersections (&&), POSIX brackets ([:alpha:]), ^ and $ at every line,
-// (?m) for what other engines call (?s). translate writes them as the engine has them, and refuses what it
-// cannot write. Source: Oniguruma 6.9.10, doc/RE, syntax Ruby.
+// The patterns of tokenizer.json are in Oniguruma's syntax, of which the engine reads some otherwise and
+// without a word: classes within classes, their intersections (&&), POSIX brackets ([:alpha:]), ^ and $ at
+// every line, (?m) for what other engines call (?s). translate writes them as the engine has them, and
+// refuses what it cannot write. Source: Oniguruma 6.9.10, doc/RE, syntax Ruby.
 
 // translate writes an expression in the engine's syntax. write writes a range of characters.
 func translate(expr string, write func(out *strings.Builder, lo, hi rune)) (string, error) {
@@ -175,7 +175,8 @@ func (t *translator) class(rest string) error {
 		return nil
 	}
 	if t.fold[len(t.fold)-1] {
-		return fmt.Errorf("%q ignores case, which is read only of classes without others in them", rest[:p.at])
+		return fmt.Errorf("%q ignores case, which is read only of classes without others in them",
+			rest[:p.at])
 	}
 	t.at += p.at
 	if len(set) == 0 {

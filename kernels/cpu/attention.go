@@ -338,9 +338,10 @@ func (w *worker) packColumns(r rowsOf, rows int) columns {
 	return columns{v: s, step: w.k.nr, next: next, width: rows}
 }
 
-// rowColumns gives rows of r as the right side of a product that sums over rows: in place if their width fits and a
-// row of a tile's columns is longer than a line of cache, so that there is time to bring the next one. Else they
-// are packed: a head's rows are a power of two apart as a rule, and a first-level cache has room for few of them.
+// rowColumns gives rows of r as the right side of a product that sums over rows: in place if their width
+// fits and a row of a tile's columns is longer than a line of cache, so that there is time to bring the next
+// one. Else they are packed: a head's rows are a power of two apart as a rule, and a first-level cache has
+// room for few of them.
 func (w *worker) rowColumns(r rowsOf, rows int) columns {
 	nr := w.k.nr
 	if r.v.d == tensor.F32 && r.width%nr == 0 && (4*nr > line || r.ld == nr) {

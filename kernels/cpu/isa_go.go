@@ -8,12 +8,17 @@ import (
 
 // portable is the level of plain Go.
 var portable = isa{
-	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread, rowTimes: goRowTimes,
-	dot: goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
+	name: "go", mr: 4, nr: 4, tile: goTile, tileRows: goTileRows, transpose: goTranspose, spread: goSpread,
+	rowTimes: goRowTimes,
+	dot:      goDot, dot3: goDot3, axpy: goAxpy, mulAcc: goMulAcc, add: goAdd, mul: goMul, scale: goScale,
 	shift: goShift, gate: goGate, gelu: goGELU, geluBwd: goGELUBwd, gateBwd: goGateBwd, swiglu: goSwiGLU,
-	swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred, moments: goMoments,
-	layer: goLayer, max: goMax, absMax: goAbsMax, absMaxes: goAbsMaxes, roundBits: goRoundBits, roundEach: goRoundEach, chance: goChance, chances: goChances, butterfly: goButterfly, runMaxes: goRunMaxes, runs: goRuns, exp: goExp, soft: goSoft, softPast: goSoft, softGrad: goSoftGrad,
-	rope: goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16,
+	swigluBwd: goSwiGLUBwd, norm: goNorm, normDX: goNormDX, sum: goSum, centred: goCentred,
+	moments: goMoments,
+	layer:   goLayer, max: goMax, absMax: goAbsMax, absMaxes: goAbsMaxes, roundBits: goRoundBits,
+	roundEach: goRoundEach, chance: goChance, chances: goChances, butterfly: goButterfly,
+	runMaxes: goRunMaxes, runs: goRuns, exp: goExp, soft: goSoft, softPast: goSoft,
+	softGrad: goSoftGrad,
+	rope:     goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16,
 	toF16: goToF16, addRuns: goAddRuns,
 	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares, peak: goPeak, lanes: 1,
 }

@@ -14,7 +14,8 @@ func init() {
 		low(linearDX, kernels.OperandsDX), low(linearDW, kernels.OperandsDW)
 }
 
-// low is a product of operands that are rounded first, in the unit that multiplies those of the model's type.
+// low is a product of operands that are rounded first, in the unit that multiplies those of the model's
+// type.
 func low(product func(b *Backend, c *kernels.Call), operands int) func(b *Backend, c *kernels.Call) {
 	return func(b *Backend, c *kernels.Call) {
 		defer b.shared.release(b.shared.mark())
@@ -66,8 +67,8 @@ func (b *Backend) rounded(t *tensor.Tensor, g kernels.Grain) *tensor.Tensor {
 // scale.
 func (b *Backend) roundTo(out, t *tensor.Tensor, g kernels.Grain) { b.roundPart(out, t, g, nil) }
 
-// roundPart is roundTo of a part of a matrix, from its beginning, whose greatest magnitude is given; nil is that
-// of the part.
+// roundPart is roundTo of a part of a matrix, from its beginning, whose greatest magnitude is given; nil is
+// that of the part.
 func (b *Backend) roundPart(out, t *tensor.Tensor, g kernels.Grain, given *float32) {
 	width, rows := lastDim(t), t.Rows()
 	if t.Len() == 0 {
@@ -231,8 +232,8 @@ func (w *worker) roundBlocks(buf []float32, width, first, broad int, all float32
 	}
 }
 
-// chance rounds numbers by chance, the first of which has a place in its matrix; chances does so with factors
-// of each.
+// chance rounds numbers by chance, the first of which has a place in its matrix; chances does so with
+// factors of each.
 func (w *worker) chance(x []float32, by, back float32, place int, n kernels.Number) {
 	if n == kernels.E2M1 {
 		w.k.chance(x, x, by, back, place)

@@ -8,14 +8,15 @@ import (
 )
 
 // Winograd's F(m×m, 3×3) (arXiv:1509.09308) for kernels of 3 by 3 with stride 1, on float32s: m by m outputs
-// take (m+2)² products where 9·m² would be. With m of 2 the transforms' coefficients are 0, 1 and ½, and errors
-// are those of a few more roundings. With m of 4 they lose some digits of float32, about as many as bfloat16
-// has, so that it serves bfloat16 alone: four times the rate of float32 is more than processors without tiles
-// give products of bfloat16.
+// take (m+2)² products where 9·m² would be. With m of 2 the transforms' coefficients are 0, 1 and ½, and
+// errors are those of a few more roundings. With m of 4 they lose some digits of float32, about as many as
+// bfloat16 has, so that it serves bfloat16 alone: four times the rate of float32 is more than processors
+// without tiles give products of bfloat16.
 //
 // A chunk of rows of tiles is transformed, multiplied place by place, and transformed back, each for all
 // samples and frames, so that the weights are read once. Sums run over the taps of the first axis and the
-// channels in order, those of weights' gradients over tiles, chunk by chunk; chunks do not depend on threads.
+// channels in order, those of weights' gradients over tiles, chunk by chunk; chunks do not depend on
+// threads.
 
 const (
 	winoLeast = 16      // channels on either side
@@ -36,8 +37,8 @@ type wino struct {
 // widens tells whether numbers of a dtype are multiplied as float32s.
 func (b *Backend) widens(d tensor.DType) bool { return d != tensor.BF16 || !b.k.amx }
 
-// winoMaps are the transforms for a convolution of a dtype with results at the places of to, the larger ones if
-// they serve; nil for none.
+// winoMaps are the transforms for a convolution of a dtype with results at the places of to, the larger ones
+// if they serve; nil for none.
 func (b *Backend) winoMaps(s *convShape, to grid, d tensor.DType) *winoMaps {
 	for _, m := range b.k.wino {
 		across, down := ceilDiv(to[2], m.side), ceilDiv(to[1], m.side)
@@ -207,7 +208,8 @@ func (w *worker) winoWeights(g *winoPlan, src, dst []float32, turned bool) {
 			}
 		}
 		for y := range g.span {
-			g.maps.kernel(dst[g.span*y*g.panels*g.next+at:], g.panels*g.next, tmp[3*y*winoPiece:], winoPiece, some)
+			g.maps.kernel(dst[g.span*y*g.panels*g.next+at:], g.panels*g.next, tmp[3*y*winoPiece:], winoPiece,
+				some)
 		}
 	}
 }
@@ -261,8 +263,8 @@ func (w *worker) winoInputRow(g *winoPlan, frame, row int, dst []float32) {
 	}
 }
 
-// winoProducts multiplies all places of a chunk by the weights. The bias is added to the place whose share of
-// all outputs of a tile is 1.
+// winoProducts multiplies all places of a chunk by the weights. The bias is added to the place whose share
+// of all outputs of a tile is 1.
 func (b *Backend) winoProducts(g *winoPlan, rows int, bias []float32) {
 	tables := make([][2][]int, len(g.runs))
 	tiles := rows * g.across

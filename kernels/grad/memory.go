@@ -262,6 +262,12 @@ func (f *footprint) hold(n *Node) {
 			f.now += b
 		}
 	}
+	if n.Op.Role == unshard && n.Attr.I[1] > 0 { // codes of the shard, until the others have them
+		b := tensor.ClassBytes(f.tr.CommBytes(n) / int64(max(1, f.tr.GroupSize(n)-1)))
+		f.now += b
+		f.count()
+		f.now -= b
+	}
 	for _, e := range n.Then {
 		f.hold(e)
 	}

@@ -16,7 +16,8 @@ func init() {
 		return []*Value{dy[0]}
 	}
 	opEncode = &Op{Name: "encode_rows", Kernel: kernels.EncodeRows, Cheap: true, VJP: straight}
-	opCoded = &Op{Name: "rounded", Kernel: kernels.Rounded, Cheap: true, VJP: func(_ *Tape, _ *Node, dy []*Value,
+	opCoded = &Op{Name: "rounded", Kernel: kernels.Rounded, Cheap: true, VJP: func(_ *Tape, _ *Node,
+		dy []*Value,
 		leg func(i int) bool) []*Value {
 		if !leg(0) {
 			return []*Value{nil}
@@ -26,9 +27,11 @@ func init() {
 	opDecode = &Op{Name: "decode_rows", Kernel: kernels.DecodeRows, Cheap: true, VJP: straight}
 }
 
-// LowDispatch is Dispatch of rows that travel in eight bits, as kernels.Precisions[precision] rounds activations: what
-// comes are the numbers as they are rounded, on one rank too. Gradients travel as they are. 0 is Dispatch.
-func (t *Tape) LowDispatch(x, counts *Value, groups int, axis, inner string, precision int) (*Value, *Dispatched) {
+// LowDispatch is Dispatch of rows that travel in eight bits, as kernels.Precisions[precision] rounds
+// activations: what comes are the numbers as they are rounded, on one rank too. Gradients travel as they
+// are. 0 is Dispatch.
+func (t *Tape) LowDispatch(x, counts *Value, groups int, axis, inner string, precision int) (*Value,
+	*Dispatched) {
 	if precision == 0 {
 		return t.Dispatch(x, counts, groups, axis, inner)
 	}
@@ -40,8 +43,8 @@ func (t *Tape) LowDispatch(x, counts *Value, groups int, axis, inner string, pre
 }
 
 // Coded is a weight whose rows are gathered in eight bits where they are shared out (ZeRO-3), as
-// kernels.Precisions[precision] rounds activations: its numbers as they are rounded, which products then see, also
-// where every rank has all of them. 0, and a run that does not ask for it, is the weight.
+// kernels.Precisions[precision] rounds activations: its numbers as they are rounded, which products then
+// see, also where every rank has all of them. 0, and a run that does not ask for it, is the weight.
 func (t *Tape) Coded(w *Value, precision int) *Value {
 	if !t.LowGather || precision == 0 {
 		return w
@@ -54,7 +57,8 @@ func (t *Tape) Coded(w *Value, precision int) *Value {
 	if v := t.cache[key]; v != nil {
 		return v
 	}
-	v := t.one(opCoded, kernels.Attr{I: [4]int{kernels.OperandsForward, precision}}, w.DType, w.Shape, w.Place, w)
+	v := t.one(opCoded, kernels.Attr{I: [4]int{kernels.OperandsForward, precision}}, w.DType, w.Shape,
+		w.Place, w)
 	v.Name, v.Need, v.Weight = w.Name, w.Need, true
 	t.cache[key] = v
 	return v

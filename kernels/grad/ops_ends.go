@@ -71,8 +71,8 @@ func (t *Tape) Dropout(x, key *Value, p float64, draw int) *Value {
 		x.Place, x, key)
 }
 
-// Concat joins values along an axis; it mixes that axis, so its sharding is resolved. The others lie as those
-// of the first value do.
+// Concat joins values along an axis; it mixes that axis, so its sharding is resolved. The others lie as
+// those of the first value do.
 func (t *Tape) Concat(axis int, vs ...*Value) *Value {
 	in, shape := make([]*Value, len(vs)), append([]int(nil), vs[0].Shape...)
 	var others []int
@@ -145,8 +145,8 @@ const keptLogits = 1 << 30
 // keepsLogits tells whether the loss keeps the exponentials of its logits instead of multiplying x with w
 // once more: a tenth of the time of a small model's step. Full recompute, a schedule that holds many
 // microbatches or a large batch of a large vocabulary rather saves the memory; a table whose rows do not
-// divide would need padding of the exponentials too. A loss that waits for a backward in one piece has none to
-// keep; one in two has something to do in W with them.
+// divide would need padding of the exponentials too. A loss that waits for a backward in one piece has none
+// to keep; one in two has something to do in W with them.
 func (t *Tape) keepsLogits(x, w *Value, shards int) bool {
 	_, rc := t.of(t.block)
 	size := int64(x.Shape[0]) * int64(w.Shape[0]/shards) * int64(x.DType.Size())
@@ -158,9 +158,9 @@ func (t *Tape) keepsLogits(x, w *Value, shards int) bool {
 }
 
 // nllVJP sends the loss straight to x and w: nll carries them as operands that only its gradient uses. Both
-// gradients are made of the same gradient of the logits, whose products are a third of the loss's work. So where
-// a backward comes in two and no exponentials are kept, the weights' is made with x's, in I: W would compute the
-// logits once more, and the forward of a loss that cannot wait for W a third time.
+// gradients are made of the same gradient of the logits, whose products are a third of the loss's work. So
+// where a backward comes in two and no exponentials are kept, the weights' is made with x's, in I: W would
+// compute the logits once more, and the forward of a loss that cannot wait for W a third time.
 func nllVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, len(n.In))
 	lse, target, weight, x, w := n.In[0], n.In[2], n.In[3], n.In[4], n.In[5]

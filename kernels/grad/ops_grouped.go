@@ -64,8 +64,8 @@ func (t *Tape) rounding(precision int, choice *Value) func(x, off *Value, produc
 	}
 }
 
-// stateGrad is the gradient of what a product's operand of state is made anew by: of a choice errors, of delayed
-// scales the greatest magnitudes that each member has seen.
+// stateGrad is the gradient of what a product's operand of state is made anew by: of a choice errors, of
+// delayed scales the greatest magnitudes that each member has seen.
 func (t *Tape) stateGrad(at kernels.Attr, x, w, dy, state, off *Value) *Value {
 	if !kernels.Precisions[at.I[1]].Delayed {
 		return t.lowError(at, x, w, dy, state, off)
@@ -80,8 +80,8 @@ func (t *Tape) stateGrad(at kernels.Attr, x, w, dy, state, off *Value) *Value {
 	return t.one(opGreatest, kernels.Attr{}, tensor.F32, state.Shape, p, x, w, dy)
 }
 
-// lowError is how far the products of rounded operands are from others, as far as it is known on each member: the
-// gradient of a choice.
+// lowError is how far the products of rounded operands are from others, as far as it is known on each
+// member: the gradient of a choice.
 func (t *Tape) lowError(at kernels.Attr, x, w, dy, choice, off *Value) *Value {
 	var p Place
 	for m := range t.Mesh {
@@ -95,8 +95,8 @@ func (t *Tape) lowError(at kernels.Attr, x, w, dy, choice, off *Value) *Value {
 	return t.one(opLowError, at, tensor.F32, choice.Shape, p, x, w, dy, choice, off)
 }
 
-// lowGroupedVJP is the gradient of a linear layer per group whose operands are rounded: rounding passes it on
-// as it is.
+// lowGroupedVJP is the gradient of a linear layer per group whose operands are rounded: rounding passes it
+// on as it is.
 func lowGroupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, 4)
 	x, w, off, choice := n.In[0].Node.In[0], n.In[1].Node.In[0], n.In[2], n.In[3]

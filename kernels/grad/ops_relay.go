@@ -8,11 +8,11 @@ import (
 )
 
 // Where heads of linear attention do not divide, members keep their rows and send each other states. What
-// the delta rule leaves of a state S [d e] behind a run of rows is linear in S: N + M·S, and so is what a row
-// reads, o + p·S. The rule treats columns of values alike, so one call gives all four: values get d more
+// the delta rule leaves of a state S [d e] behind a run of rows is linear in S: N + M·S, and so is what a
+// row reads, o + p·S. The rule treats columns of values alike, so one call gives all four: values get d more
 // columns, which are zero, and the state before the run is the unit matrix in those columns (ops_states.go
-// has how a state is given and read as rows). Then members gather N and M of all runs, each follows the states
-// from run to run, and adds to its rows what they read of theirs. Nobody waits for the run before it.
+// has how a state is given and read as rows). Then members gather N and M of all runs, each follows the
+// states from run to run, and adds to its rows what they read of theirs. Nobody waits for the run before it.
 
 // Relay is a sequence's way along one mesh axis whose members keep their own rows.
 type Relay struct {
@@ -98,8 +98,9 @@ func (r *Relay) Residual(x *Value) *Value {
 	return r.t.OwnTokens(r.t.to(x, p))
 }
 
-// Conv is CausalConv of rows in the order of Sequence. Each run gets the last rows of the one before it, which
-// may be of the chunk before, by name. cu are borders of whole sequences, up to the chunk's end or beyond.
+// Conv is CausalConv of rows in the order of Sequence. Each run gets the last rows of the one before it,
+// which may be of the chunk before, by name. cu are borders of whole sequences, up to the chunk's end or
+// beyond.
 func (r *Relay) Conv(name string, x, w, cu *Value) *Value {
 	t, halo := r.t, w.Shape[1]-1
 	runs := r.runs(x)
@@ -157,8 +158,8 @@ func (r *Relay) Rule(name string, q, k, v, g, beta, cu *Value, eps float64) *Val
 	return t.joinRows(out...)
 }
 
-// run is the rule of one run: behind d rows that write the unit matrix to d further columns of the state, and
-// in front of d that read the state.
+// run is the rule of one run: behind d rows that write the unit matrix to d further columns of the state,
+// and in front of d that read the state.
 func (r *Relay) run(in []*Value, cu *Value, eps float64) *Value {
 	t, q, k, v := r.t, in[0], in[1], in[2]
 	d, e := q.Shape[2], v.Shape[2]
@@ -226,8 +227,8 @@ func (r *Relay) gather(x *Value) *Value {
 
 func (r *Relay) deal(x *Value, p Place) *Value { return r.t.to(r.t.deal(x), p) }
 
-// cut gives the borders of the j-th run with its states, made once for all layers. I[0] is how many rows before
-// the run they begin at, negative, and I[1] the number of rows; I[2] and I[3] are those of states.
+// cut gives the borders of the j-th run with its states, made once for all layers. I[0] is how many rows
+// before the run they begin at, negative, and I[1] the number of rows; I[2] and I[3] are those of states.
 func (r *Relay) cut(cu *Value, j int, at kernels.Attr) *Value {
 	t := r.t
 	for _, n := range t.runs {

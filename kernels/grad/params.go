@@ -107,8 +107,9 @@ func (t *Tape) Bias(name string, n int, step float64) *Value {
 	return v
 }
 
-// choice declares what is known of the errors of products with a weight, and whether they are of operands of few
-// bits: kernels.ChoiceLen numbers beside it, on the axes of its mesh. Nil is a weight of which nothing is known.
+// choice declares what is known of the errors of products with a weight, and whether they are of operands of
+// few bits: kernels.ChoiceLen numbers beside it, on the axes of its mesh. Nil is a weight of which nothing
+// is known.
 func (t *Tape) choice(w *Value) *Value {
 	of := t.leaf(w)
 	if !t.Watch.On() || of == nil || t.still || t.Frozen != nil && t.Frozen(of.Name) {
@@ -121,14 +122,16 @@ func (t *Tape) choice(w *Value) *Value {
 	return v
 }
 
-// scales declares the greatest numbers that delayed scales of products with a weight follow from, which lie on every
-// rank of its mesh. Nil is a weight that keeps none: one that does not learn, whose scales are of now.
+// scales declares the greatest numbers that delayed scales of products with a weight follow from, which lie
+// on every rank of its mesh. Nil is a weight that keeps none: one that does not learn, whose scales are of
+// now.
 func (t *Tape) scales(w *Value) *Value {
 	of := t.leaf(w)
 	if t.History == 0 || of == nil || t.still || t.Frozen != nil && t.Frozen(of.Name) {
 		return nil
 	}
-	p := t.declare(of.Name[len(t.prefix):]+ScalesSuffix, tensor.F32, []int{1, kernels.DelayedLen(t.History)}, Place{},
+	p := t.declare(of.Name[len(t.prefix):]+ScalesSuffix, tensor.F32, []int{1, kernels.DelayedLen(t.History)},
+		Place{},
 		of.Fold, false)
 	p.Fixed, p.Largest, p.Rule = true, true, Rule{Op: kernels.DelayedScales}
 	return t.use(p)
@@ -148,8 +151,8 @@ func (t *Tape) state(w *Value, precision int) *Value {
 // ChoiceSuffix ends the names of choices behind those of weights.
 const ChoiceSuffix = ".low"
 
-// IsState reports whether a parameter is state of a run and no part of a model: a choice, delayed scales, or the
-// greatest scores of attention.
+// IsState reports whether a parameter is state of a run and no part of a model: a choice, delayed scales, or
+// the greatest scores of attention.
 func (p *Param) IsState() bool {
 	return p.IsChoice() || p.IsPeak() || p.Rule.Op == kernels.DelayedScales
 }
@@ -165,7 +168,8 @@ func (t *Tape) paramOf(name string, dtype tensor.DType, shape []int, place Place
 }
 
 // declare is a parameter, made at its first use.
-func (t *Tape) declare(name string, dtype tensor.DType, shape []int, place Place, fold int, decay bool) *Param {
+func (t *Tape) declare(name string, dtype tensor.DType, shape []int, place Place, fold int,
+	decay bool) *Param {
 	name = t.Full(name)
 	if p := t.params[name]; p != nil {
 		return p

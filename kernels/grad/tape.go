@@ -154,8 +154,8 @@ type Options struct {
 	Consumers  func(port string) int // stages that take an output port; nil is one each
 	// ports that are held whole by every rank even under SeqParallel: features that rows are taken of
 	Whole func(port string) bool
-	// Lines says of how many lines each as long the rows of a port are, which members of context parallelism have
-	// whole ones of, in the place of rows; 0 for a port of other rows.
+	// Lines says of how many lines each as long the rows of a port are, which members of context parallelism
+	// have whole ones of, in the place of rows; 0 for a port of other rows.
 	Lines         func(port string) int
 	Chunk, Chunks int
 	Frozen        func(param string) bool
@@ -188,7 +188,8 @@ type Options struct {
 	Travel int
 	// LowGather says that weights which products round are gathered in eight bits (Tape.Coded)
 	LowGather bool
-	// History is how many steps the greatest numbers are kept of that delayed scales follow from; 0 keeps none
+	// History is how many steps the greatest numbers are kept of that delayed scales follow from; 0 keeps
+	// none
 	History int
 	// Packed is how a matrix of so many columns lies in memory that does not learn; nil is in DType for all
 	Packed func(param string, columns int) kernels.Packing
@@ -205,8 +206,8 @@ type Param struct {
 	Frozen      bool
 	Decay       bool // weight decay applies
 	Fixed       bool // no gradient of the loss reaches it, and it counts in no norm
-	// Largest is set where its gradient is the greatest over microbatches and ranks of what each has, and no sum:
-	// every rank has all of it, and makes it anew by itself
+	// Largest is set where its gradient is the greatest over microbatches and ranks of what each has, and no
+	// sum: every rank has all of it, and makes it anew by itself
 	Largest bool
 	Peak    *Peak // how it shrinks where scores of attention are too great; nil for not at all
 	Rule    Rule  // what makes it anew of its gradient, in place of an optimizer
@@ -221,8 +222,8 @@ type Param struct {
 	graded bool  // Grad is that of the first term of the gradient
 }
 
-// Rule is an operation that makes a parameter anew of its gradient and of the scalars of an update, in place of
-// an optimizer; the zero value is none.
+// Rule is an operation that makes a parameter anew of its gradient and of the scalars of an update, in place
+// of an optimizer; the zero value is none.
 type Rule struct {
 	Op   kernels.Op // in: gradient, clip [kernels.ClipLen]; out: the parameter
 	Attr kernels.Attr

@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// delayedCases are products whose scales follow from magnitudes of steps before, the magnitudes, and histories of
-// them.
+// delayedCases are products whose scales follow from magnitudes of steps before, the magnitudes, and
+// histories of them.
 func delayedCases() (l []Case) {
 	for _, recipe := range []string{"delayed", "delayed_e4m3"} {
 		p, err := kernels.PrecisionOf(recipe)
@@ -69,8 +69,9 @@ func greatestCases() (l []Case) {
 			Call: func(g *gen) *kernels.Call {
 				x := g.act(3, 40)
 				x.F32()[77] = bad
-				return &kernels.Call{In: tensors{g.act(3, 40), g.act(2, 40), x}, Out: tensors{g.raw(tensor.F32,
-					1, 19)}}
+				return &kernels.Call{In: tensors{g.act(3, 40), g.act(2, 40), x},
+					Out: tensors{g.raw(tensor.F32,
+						1, 19)}}
 			}})
 	}
 	return l
@@ -84,7 +85,8 @@ func historyCases() (l []Case) {
 				Call: func(g *gen) *kernels.Call {
 					e := make([]float32, kernels.DelayedLen(3))
 					e[0], e[1], e[2] = 0.25, 7, float32(math.Inf(1))
-					return &kernels.Call{In: tensors{tensor.Of(tensor.F32, e, 1, len(e)), g.f64(1, 1, overflow)},
+					return &kernels.Call{In: tensors{tensor.Of(tensor.F32, e, 1, len(e)), g.f64(1, 1,
+						overflow)},
 						Out: tensors{scales(3, at)}}
 				}})
 		}

@@ -68,12 +68,14 @@ func optimCase(op kernels.Op, n, state int) Case {
 		}}
 }
 
-// narrowCase has moments in bf16, in which a difference in the last bit of a float32 may decide by chance for the
-// other neighbour, 1/128 away.
+// narrowCase has moments in bf16, in which a difference in the last bit of a float32 may decide by chance
+// for the other neighbour, 1/128 away.
 func narrowCase(n int, overflow float64) Case {
-	return Case{Op: kernels.AdamWNarrow, Name: fmt.Sprint(n, "-", overflow), Tol: 8e-3, Why: "a number of bf16",
+	return Case{Op: kernels.AdamWNarrow, Name: fmt.Sprint(n, "-", overflow), Tol: 8e-3,
+		Why: "a number of bf16",
 		Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7),
+			return &kernels.Call{In: tensors{g.f32(n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625,
+				0.03, 0.7),
 				g.f64(3, 0.5, overflow)},
 				Out: tensors{g.f32(n), g.normal(tensor.BF16, 1, n), narrow(g.positive(n)), g.raw(g.a, n)}}
 		}}
@@ -106,7 +108,8 @@ func muonCases() []Case {
 		n        int
 		overflow float64
 		flag     int
-	}{{"none", 0, 0, 0}, {"1", 1, 0, 0}, {"4099", 4099, 0, 0}, {"flag", 100, 0, 1}, {"overflow", 100, 1, 0}} {
+	}{{"none", 0, 0, 0}, {"1", 1, 0, 0}, {"4099", 4099, 0, 0}, {"flag", 100, 0, 1}, {"overflow", 100, 1,
+		0}} {
 		hyper := func(g *gen) tensors {
 			return tensors{g.f32(v.n), g.f64(1e-2, 0.9, 0.95, 1e-8, 0.1, 0.271, 0.142625, 0.03, 0.7),
 				g.f64(3, 0.5, v.overflow)}
@@ -130,7 +133,8 @@ func muonCases() []Case {
 	}
 	return append(l, Case{Op: kernels.Orthogonalize, Name: "zero", Why: "nothing is added", Types: onlyF32,
 		Call: func(g *gen) *kernels.Call {
-			return &kernels.Call{In: tensors{tensor.Make(tensor.F32, 4, 3)}, Out: tensors{g.raw(tensor.F32, 4,
+			return &kernels.Call{In: tensors{tensor.Make(tensor.F32, 4, 3)}, Out: tensors{g.raw(tensor.F32,
+				4,
 				3)},
 				Attr: kernels.Attr{I: [4]int{5}}}
 		}})
@@ -179,13 +183,14 @@ func axisCases() []Case {
 				return &kernels.Call{In: tensors{g.act(3, 5, 7)}, Out: tensors{g.raw(g.a, shape...)},
 					Attr: kernels.Attr{I: [4]int{axis, cut[0]}}}
 			}},
-			Case{Op: kernels.Concat, Name: fmt.Sprint(axis), Why: "a copy", Call: func(g *gen) *kernels.Call {
-				a, b, y := []int{3, 5, 7}, []int{3, 5, 7}, []int{3, 5, 7}
-				b[axis] = cut[1]
-				y[axis] += cut[1]
-				return &kernels.Call{In: tensors{g.act(a...), g.act(b...)}, Out: tensors{g.raw(g.a, y...)},
-					Attr: kernels.Attr{I: [4]int{axis}}}
-			}})
+			Case{Op: kernels.Concat, Name: fmt.Sprint(axis), Why: "a copy",
+				Call: func(g *gen) *kernels.Call {
+					a, b, y := []int{3, 5, 7}, []int{3, 5, 7}, []int{3, 5, 7}
+					b[axis] = cut[1]
+					y[axis] += cut[1]
+					return &kernels.Call{In: tensors{g.act(a...), g.act(b...)}, Out: tensors{g.raw(g.a, y...)},
+						Attr: kernels.Attr{I: [4]int{axis}}}
+				}})
 	}
 	return append(l, Case{Op: kernels.Concat, Name: "integers", Why: "a copy", Types: onlyF32,
 		Call: func(g *gen) *kernels.Call {
@@ -213,7 +218,8 @@ var _ = add(axisCases()...)
 var _ = add(
 	dropoutCase(0.3, 0, 5, 33), dropoutCase(0.5, 7, 3, 4, 16), dropoutCase(0, 1, 2, 9),
 	dropoutCase(0.1, 0, 0, 9),
-	narrowCase(1, 0), narrowCase(4099, 0), narrowCase(100, 1), optimVariant(kernels.AdamW, "nodecay", 3, 0, 1), optimVariant(kernels.AdamW, "overflow", 3, 1, 0),
+	narrowCase(1, 0), narrowCase(4099, 0), narrowCase(100, 1), optimVariant(kernels.AdamW, "nodecay", 3, 0,
+		1), optimVariant(kernels.AdamW, "overflow", 3, 1, 0),
 	optimVariant(kernels.Lion, "nodecay", 2, 0, 1), optimVariant(kernels.Lion, "overflow", 2, 1, 0),
 	averageCase("1", 1, 0), averageCase("4099", 4099, 0), averageCase("none", 0, 0), averageCase("overflow",
 		100, 1),

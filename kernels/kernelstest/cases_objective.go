@@ -11,7 +11,8 @@ import (
 // objectiveCases are all losses over answers, on rows of two pairs with prompts and padding.
 func objectiveCases() []Case {
 	var l []Case
-	p := objective.Params{Beta: 0.1, Gamma: 0.5, Smoothing: 0.1, Text: 0.3, Center: 0.01, Desirable: 1, Undesirable: 0.7, Value: 0.1,
+	p := objective.Params{Beta: 0.1, Gamma: 0.5, Smoothing: 0.1, Text: 0.3, Center: 0.01, Desirable: 1,
+		Undesirable: 0.7, Value: 0.1,
 		ClipValue: 0.2}
 	for _, name := range objective.Known() {
 		if objective.Lookup(name).Of == nil {
@@ -58,10 +59,12 @@ func divergenceCases() []Case {
 			w.F32()[4] = 0
 			return tensors{g.f32(9, 23), g.f32(9, 23), w, tensor.Of(tensor.F32, p, len(p))}
 		}
-		l = append(l, Case{Op: kernels.Divergence, Name: fmt.Sprint(mix), Why: "float64 in row order", Types: onlyF32,
+		l = append(l, Case{Op: kernels.Divergence, Name: fmt.Sprint(mix), Why: "float64 in row order",
+			Types: onlyF32,
 			Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: in(g), Out: tensors{g.raw(tensor.F32, 1)}, Attr: attr}
-			}}, Case{Op: kernels.DivergenceBwd, Name: fmt.Sprint(mix), Why: "float64 in row order", Types: onlyF32,
+			}}, Case{Op: kernels.DivergenceBwd, Name: fmt.Sprint(mix), Why: "float64 in row order",
+			Types: onlyF32,
 			Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: append(in(g), g.normal(tensor.F32, 1, 1)),
 					Out: tensors{g.raw(tensor.F32, 9, 23)}, Attr: attr}

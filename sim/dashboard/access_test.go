@@ -52,7 +52,8 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
 func TestStrangers(t *testing.T) {
 	s := New(8265, Options{Dirs: []string{t.TempDir()}})
 	for _, method := range methods {
-		for _, path := range []string{"/", "/page/app.js", "/api/runs", "/api/stream", "/api/runs/0/graph", "/api/runs/0/stop",
+		for _, path := range []string{"/", "/page/app.js", "/api/runs", "/api/stream", "/api/runs/0/graph",
+			"/api/runs/0/stop",
 			"/nothing", "/debug/pprof/"} {
 			for _, cookie := range []string{"", "wrong"} {
 				r := call(s, method, path, cookie, nil)
@@ -77,12 +78,15 @@ func TestForeign(t *testing.T) {
 			set  func(*http.Request)
 			want int
 		}{
-			"host":      {func(r *http.Request) { r.Host = "evil.example:8265" }, 421},
-			"port":      {func(r *http.Request) { r.Host = "127.0.0.1:8266" }, 421},
-			"no host":   {func(r *http.Request) { r.Host = "" }, 421},
-			"origin":    {func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403},
-			"null":      {func(r *http.Request) { r.Header.Set("Origin", "null") }, 403},
-			"two":       {func(r *http.Request) { r.Header["Origin"] = []string{"http://" + at, "http://evil.example"} }, 403},
+			"host":    {func(r *http.Request) { r.Host = "evil.example:8265" }, 421},
+			"port":    {func(r *http.Request) { r.Host = "127.0.0.1:8266" }, 421},
+			"no host": {func(r *http.Request) { r.Host = "" }, 421},
+			"origin":  {func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403},
+			"null":    {func(r *http.Request) { r.Header.Set("Origin", "null") }, 403},
+			"two": {func(r *http.Request) {
+				r.Header["Origin"] = []string{"http://" + at,
+					"http://evil.example"}
+			}, 403},
 			"scheme":    {func(r *http.Request) { r.Header.Set("Origin", "https://"+at) }, 403},
 			"site":      {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
 			"same site": {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") }, 403},
@@ -172,9 +176,12 @@ func TestFiles(t *testing.T) {
 	s := New(8265, Options{Dirs: []string{dir}})
 	cookie := enter(t, s, Viewer)
 	size := 0
-	for path, kind := range map[string]string{"/": "text/html", "/page/app.js": "text/javascript", "/page/lib.js": "text/javascript",
-		"/page/curves.js": "text/javascript", "/page/graph.js": "text/javascript", "/page/timeline.js": "text/javascript",
-		"/page/panels.js": "text/javascript", "/page/uplot/uPlot.js": "text/javascript", "/page/app.css": "text/css",
+	for path, kind := range map[string]string{"/": "text/html", "/page/app.js": "text/javascript",
+		"/page/lib.js":    "text/javascript",
+		"/page/curves.js": "text/javascript", "/page/graph.js": "text/javascript",
+		"/page/timeline.js": "text/javascript",
+		"/page/panels.js":   "text/javascript", "/page/uplot/uPlot.js": "text/javascript",
+		"/page/app.css":         "text/css",
 		"/page/uplot/uPlot.css": "text/css"} {
 		r := call(s, "GET", path, cookie, nil)
 		require.Equal(t, 200, r.StatusCode, path)
@@ -189,8 +196,10 @@ func TestFiles(t *testing.T) {
 		require.False(t, strings.Contains(rest, "https://"), "%s reaches other hosts", path)
 	}
 	require.Less(t, size, 400_000)
-	for _, path := range []string{"/page/", "/page/uplot/LICENSE", "/page/..%2fserver.go", "/page/%2e%2e/server.go", "/server.go",
-		"/debug/pprof/", "/api/runs/1/graph", "/api/runs/-1/graph", "/api/runs/x/graph", "/api/runs/0/nothing"} {
+	for _, path := range []string{"/page/", "/page/uplot/LICENSE", "/page/..%2fserver.go",
+		"/page/%2e%2e/server.go", "/server.go",
+		"/debug/pprof/", "/api/runs/1/graph", "/api/runs/-1/graph", "/api/runs/x/graph",
+		"/api/runs/0/nothing"} {
 		require.Equal(t, 404, call(s, "GET", path, cookie, nil).StatusCode, path)
 	}
 	r := call(s, "GET", "/api/runs/0/settings", cookie, nil)

@@ -312,7 +312,8 @@ func TestScale(t *testing.T) {
 	)
 }
 
-// TestTrace: a file that lfactor sim --trace has written is shown as a run that is over, with its jobs by rank and time.
+// TestTrace: a file that lfactor sim --trace has written is shown as a run that is over, with its jobs by
+// rank and time.
 func TestTrace(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "zb.json")
 	require.NoError(t, os.WriteFile(name, []byte(`[{"ph":"M","name":"thread_name","pid":0,"tid":0,"args":{"name":"rank 0 (pp 0)"}},
@@ -337,5 +338,6 @@ func TestTrace(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "a simulated step has no plan here\n", string(text))
 	s = New(8265, Options{Dirs: []string{t.TempDir()}})
-	require.Equal(t, 422, call(s, "GET", "/api/runs/0/jobs", enter(t, s, Viewer), nil).StatusCode, "it has left none")
+	require.Equal(t, 422, call(s, "GET", "/api/runs/0/jobs", enter(t, s, Viewer), nil).StatusCode,
+		"it has left none")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-// TestDenoiserAtScale: encoders that are live take each device's share of the samples, those of their own take as
-// many devices as keep up, and the shares of devices' time add up.
+// TestDenoiserAtScale: encoders that are live take each device's share of the samples, those of their own
+// take as many devices as keep up, and the shares of devices' time add up.
 func TestDenoiserAtScale(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -38,7 +38,8 @@ plan: {cp: 2, zero: 3}
 	require.NoError(t, err)
 	require.Len(t, all, 3)
 	cached, live, apart := all[0], all[1], all[2]
-	require.Equal(t, []string{Cached, Live, Disaggregated}, []string{cached.Layout, live.Layout, apart.Layout})
+	require.Equal(t, []string{Cached, Live, Disaggregated}, []string{cached.Layout, live.Layout,
+		apart.Layout})
 	require.Positive(t, cached.VAEEach)
 	require.Positive(t, cached.TextEach)
 	require.InDelta(t, cached.Step+2*(live.VAEEach+live.TextEach), live.Step, 1e-9) // 4 samples on 2 devices

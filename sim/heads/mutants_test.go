@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mutant is a fault planted in what heads decide, or agents, with the promise that it breaks. Its file is one
-// of the package of heads, or "agent/" and one of that of agents.
+// mutant is a fault planted in what heads decide, or agents, with the promise that it breaks. Its file is
+// one of the package of heads, or "agent/" and one of that of agents.
 type mutant struct{ name, promise, file, old, new string }
 
 var mutants = []mutant{
@@ -35,7 +35,8 @@ var mutants = []mutant{
 		"		if j.State == Running && len(j.Procs) > 1 {\n			for _, n := range j.Hosts {"},
 	{"a generation is given twice", "H-4", "jobs.go", "Gen: p.Gen + 1, Env: env",
 		"Gen: max(1, p.Gen), Env: env"},
-	{"a process that takes no step is left alone", "L", "procs.go", "	case control.Hung:\n		h.hung(j, m)\n", ""},
+	{"a process that takes no step is left alone", "L", "procs.go",
+		"	case control.Hung:\n		h.hung(j, m)\n", ""},
 	{"a process that no host has room for is waited for", "L", "jobs.go",
 		"	if p.NoRoom != \"\" { // the request", "	if false { // the request"},
 	{"a job ends with its leader where a process has no room", "H-8", "procs.go",

@@ -53,7 +53,8 @@ func (q question) search(t *testing.T) *Search {
 		file = filepath.Join(t.TempDir(), "run.yaml")
 		require.NoError(t, os.WriteFile(file, []byte(q.text), 0o644))
 	}
-	p, err := New(Request{Run: configs.Request{File: file, Args: q.args}, Cluster: q.cluster, Hosts: q.hosts})
+	p, err := New(Request{Run: configs.Request{File: file, Args: q.args}, Cluster: q.cluster,
+		Hosts: q.hosts})
 	require.NoError(t, err)
 	return p
 }
@@ -113,7 +114,8 @@ func TestPinnedPlans(t *testing.T) {
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, string(want), b.String(), "after a change that is meant: go test ./sim/planner -rewrite")
+	require.Equal(t, string(want), b.String(),
+		"after a change that is meant: go test ./sim/planner -rewrite")
 }
 
 // TestSizes: hosts and devices of each, and what is said of a number that is none or too large.

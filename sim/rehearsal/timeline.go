@@ -222,7 +222,8 @@ func timeAxis(w *bufio.Writer, long int64, bottom float64) {
 	for at := int64(0); at <= long; at += step {
 		x := drawnLeft + float64(at)*scale
 		fmt.Fprintf(w, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.0f\" y2=\"%.1f\" stroke=\"#ddd\"/>"+
-			"<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", x, x, drawnTop-6, bottom+4, x, bottom+18,
+			"<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", x, x, drawnTop-6, bottom+4, x,
+			bottom+18,
 			unit.Seconds(unit.OfNanoseconds(at)))
 	}
 	fmt.Fprintf(

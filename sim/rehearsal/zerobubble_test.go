@@ -12,8 +12,8 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-// measured is a model of arXiv:2401.10241 with what was measured of it on A100s: samples a second and GPU, by
-// the number of microbatches (table 4).
+// measured is a model of arXiv:2401.10241 with what was measured of it on A100s: samples a second and GPU,
+// by the number of microbatches (table 4).
 type measured struct {
 	name                     string
 	hidden, layers, heads    int
@@ -34,18 +34,19 @@ var zeroBubbleTable = []measured{
 		[3]float64{0.87, 0.90, 0.96}, [3]float64{0.99, 1.00, 1.00}, [3]float64{0.82, 0.85, 0.90}, 0.91},
 }
 
-// committed is what ZB-2p would give with microbatches number i if all ranks had to agree on its step, as they
-// have here: the paper's begins the next step meanwhile. It is derived: what the agreement takes was measured
-// with the first number, and does not depend on how many microbatches there are.
+// committed is what ZB-2p would give with microbatches number i if all ranks had to agree on its step, as
+// they have here: the paper's begins the next step meanwhile. It is derived: what the agreement takes was
+// measured with the first number, and does not depend on how many microbatches there are.
 func (c *measured) committed(i int) float64 {
 	each := (1/c.synced - 1/c.twoP[0]) * float64(c.micro[0]) / float64(c.micro[i])
 	return 1 / (1/c.twoP[i] + each)
 }
 
-// TestZeroBubbleTable: what schedules gain on 1F1B is what the paper measured, in all 36 rows of its table. Those
-// of ZB-1p and ZB-2p agree within 5 %. With a head that W, too, computed logits for they came out slower than
-// 1F1B, and with a program for equal stages ZB-2p slower than ZB-1p: the last stage has the head. 1F1B-I, with a
-// stage for every layer, gains more here, up to 9 %: its sends go beside other work, and Megatron's do not.
+// TestZeroBubbleTable: what schedules gain on 1F1B is what the paper measured, in all 36 rows of its table.
+// Those of ZB-1p and ZB-2p agree within 5 %. With a head that W, too, computed logits for they came out
+// slower than 1F1B, and with a program for equal stages ZB-2p slower than ZB-1p: the last stage has the
+// head. 1F1B-I, with a stage for every layer, gains more here, up to 9 %: its sends go beside other work,
+// and Megatron's do not.
 func TestZeroBubbleTable(t *testing.T) {
 	for _, c := range zeroBubbleTable {
 		for i, micro := range c.micro {
@@ -82,7 +83,8 @@ func (c *measured) model(t *testing.T) string {
 	return dir
 }
 
-// step is how long one takes. The first and the last stage have a layer fewer than the others, as in the paper.
+// step is how long one takes. The first and the last stage have a layer fewer than the others, as in the
+// paper.
 func (c *measured) step(t *testing.T, dir string, micro int, schedule string) float64 {
 	stages, each, more := c.ranks, (c.layers+2)/c.ranks, ""
 	if schedule == "interleaved" {

@@ -2,9 +2,9 @@ package block
 
 import "github.com/lfactor/lfactor/kernels/grad"
 
-// Peaks says that the greatest scores of attention are kept, and that queries' and keys' projections shrink behind a
-// step in which they were above Limit (arXiv:2507.20534, QK-clip): queries by Power of it, keys by the rest. The zero
-// value keeps none; Limit 0 shrinks nothing.
+// Peaks says that the greatest scores of attention are kept, and that queries' and keys' projections shrink
+// behind a step in which they were above Limit (arXiv:2507.20534, QK-clip): queries by Power of it, keys by
+// the rest. The zero value keeps none; Limit 0 shrinks nothing.
 type Peaks struct {
 	Keep         bool
 	Limit, Power float64
@@ -39,8 +39,8 @@ func (a Latent) NoPeaks() string {
 	return ""
 }
 
-// peaks is the name by which greatest scores are kept, with what shrinks by them: weights and biases of queries and
-// keys, by the rows of a key head and of the queries that read it.
+// peaks is the name by which greatest scores are kept, with what shrinks by them: weights and biases of
+// queries and keys, by the rows of a key head and of the queries that read it.
 func (a Attn) peaks(r *Rec, name string) string {
 	if !r.Peaks.Keep || r.T.NoGrad || a.NoPeaks() != "" {
 		return ""
@@ -53,8 +53,8 @@ func (a Attn) peaks(r *Rec, name string) string {
 	return name
 }
 
-// peaks is that of latent attention: what turns of a head's key is the same for all heads, so that queries alone
-// shrink there.
+// peaks is that of latent attention: what turns of a head's key is the same for all heads, so that queries
+// alone shrink there.
 func (a Latent) peaks(r *Rec, name string) string {
 	if !r.Peaks.Keep || r.T.NoGrad {
 		return ""
@@ -63,7 +63,8 @@ func (a Latent) peaks(r *Rec, name string) string {
 	if a.QRank > 0 {
 		q = ".q_b_proj.weight"
 	}
-	r.shrinks(name, q, grad.Peak{Rows: a.Turning + a.Still, Whole: a.Turning, Heads: 1, Power: r.Peaks.Power})
+	r.shrinks(name, q, grad.Peak{Rows: a.Turning + a.Still, Whole: a.Turning, Heads: 1,
+		Power: r.Peaks.Power})
 	r.shrinks(name, ".k_b_proj.weight", grad.Peak{Rows: a.Still, Heads: 1, Power: 1 - r.Peaks.Power})
 	return name
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
-// Advance takes a policy's noisy actions x from time t to t - by, of what it said of them: in a step of Euler, or, of a
-// policy that says what the actions are, to a mix of these with the noise that the first step began with. Time 1 is
-// noise.
+// Advance takes a policy's noisy actions x from time t to t - by, of what it said of them: in a step of
+// Euler, or, of a policy that says what the actions are, to a mix of these with the noise that the first
+// step began with. Time 1 is noise.
 func (d *Denoiser) Advance(x, start, said []float32, t, by float64) {
 	rest := float32(max(0, t-by))
 	if t-by < 1e-6 {
@@ -39,7 +39,8 @@ func (d *Denoiser) Robot(r *block.Rec) *grad.Value {
 	return r.T.Data("dif.robot", tensor.I32, Levels(r.Shape))
 }
 
-// WordIDs are the tokens of tasks, [levels·Words.Rows], -1 for padding; the second are those of padding, -1 for words.
+// WordIDs are the tokens of tasks, [levels·Words.Rows], -1 for padding; the second are those of padding, -1
+// for words.
 func (d *Denoiser) WordIDs(r *block.Rec) (words, pads *grad.Value) {
 	n := Levels(r.Shape) * d.Words.Rows
 	return r.T.Data("dif.words", tensor.I32, n), r.T.Data("dif.pads", tensor.I32, n)

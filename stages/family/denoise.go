@@ -96,15 +96,16 @@ type Denoiser struct {
 	// it is trained by where a run does not say otherwise, nil for flow matching as Pi's policies have it
 	Masked, Once bool
 	Learns       func(p *Process)
-	// of a policy whose actions are drawn out of noise by a scheduler of diffusers; nil for steps of Euler. Steps is
-	// how many there are, 0 for the usual number. Executed is how many of a chunk's actions it gives, from the present step on, 0
-	// for all
+	// of a policy whose actions are drawn out of noise by a scheduler of diffusers; nil for steps of Euler.
+	// Steps is how many there are, 0 for the usual number. Executed is how many of a chunk's actions it
+	// gives, from the present step on, 0 for all
 	Scheduler       noise.Scheduler
 	Steps, Executed int
 	// robots that a policy has weights of their own for, 0 for a policy of one kind
 	Robots int
-	// a policy that says what the actions are, and not where they lie: each step begins again from the noise that
-	// the first one began with. Squash are numbers of an action that are read as 0 and given by a logistic function
+	// a policy that says what the actions are, and not where they lie: each step begins again from the noise
+	// that the first one began with. Squash are numbers of an action that are read as 0 and given by a
+	// logistic function
 	Restart bool
 	Squash  []int
 	// rows of latents have places behind those of their captions, on each axis

@@ -28,9 +28,10 @@ type AdapterPart struct {
 	Rows [][2]int // where they lie in the module's, in order
 }
 
-// expertNames are the last words of names that PEFT, since transformers keeps experts in one tensor, takes for
-// those of experts in every model that has some (peft 0.21, utils/transformers_weight_conversion.py).
-var expertNames = map[string]bool{"gate": true, "gate_proj": true, "up_proj": true, "down_proj": true, "w1": true,
+// expertNames are the last words of names that PEFT, since transformers keeps experts in one tensor, takes
+// for those of experts in every model that has some (peft 0.21, utils/transformers_weight_conversion.py).
+var expertNames = map[string]bool{"gate": true, "gate_proj": true, "up_proj": true, "down_proj": true,
+	"w1": true,
 	"w2": true, "w3": true}
 
 // PEFT lists the adapters of a run as PEFT has them, in the order of the model. A layer that is not a linear

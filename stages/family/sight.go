@@ -95,18 +95,18 @@ func (v *Sight) Cut(pixels []float32) []float32 {
 	return out
 }
 
-// Words is what lerobot's pipelines make a prompt by: the step that makes one of a task, by its registered name,
-// "" for none, and the tokenizer, by its name at the hub and how it pads. Scaled says that the step reads the scaled
-// state, and Behind are the steps behind the tokenizer's. Prompts of a model that reads Rows tokens always, with
-// those of padding, which do not learn, have the tokenizer's own beginning and end.
+// Words is what lerobot's pipelines make a prompt by: the step that makes one of a task, by its registered
+// name, "" for none, and the tokenizer, by its name at the hub and how it pads. Scaled says that the step
+// reads the scaled state, and Behind are the steps behind the tokenizer's. Prompts of a model that reads
+// Rows tokens always, with those of padding, which do not learn, have the tokenizer's own beginning and end.
 type Words struct {
 	Step, Tokenizer, Padding string
 	Scaled                   bool
 	Behind                   []string
 	Rows                     int
 	Pad                      int32
-	// Image is the token in whose place each row of a view's features lies among those of a prompt, 0 for views that
-	// lie before it; Between are the parts of a prompt of so many views that these lie between.
+	// Image is the token in whose place each row of a view's features lies among those of a prompt, 0 for
+	// views that lie before it; Between are the parts of a prompt of so many views that these lie between.
 	Image   int32
 	Between func(task string, views int) []string
 }

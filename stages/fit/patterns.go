@@ -92,7 +92,8 @@ func (r rules) match(key string, patterns, names []string) bool {
 	return len(missed) == 0
 }
 
-// groups holds optimizer.groups to the model: each matches a parameter that is trained, and no two the same one.
+// groups holds optimizer.groups to the model: each matches a parameter that is trained, and no two the same
+// one.
 func (r rules) groups() {
 	const key = "optimizer.groups"
 	frozen, of, clips := Frozen(r.c), map[string]string{}, 0
@@ -110,22 +111,26 @@ func (r rules) groups() {
 				continue
 			}
 			if other := of[p.Name]; other != "" {
-				r.at(key, fmt.Sprintf("%q and %q both match %s", other, g.Pattern, p.Name), "narrow one of them")
+				r.at(key, fmt.Sprintf("%q and %q both match %s", other, g.Pattern, p.Name),
+					"narrow one of them")
 				return
 			}
 			of[p.Name], hits, decays = g.Pattern, hits+1, decays || p.Decay
 		}
 		switch {
 		case clips > ClipsMost:
-			r.at(key, fmt.Sprintf("%d groups have clip=, %d at most may", clips, ClipsMost), "put patterns together")
+			r.at(key, fmt.Sprintf("%d groups have clip=, %d at most may", clips, ClipsMost),
+				"put patterns together")
 			return
 		case optim.Averages(g.Kind) && !optim.Averages(r.c.Run.Optimizer.Kind):
 			r.at(key, fmt.Sprintf("%q: %s is for all parameters, whose average is the model", text, g.Kind),
 				"set optimizer.kind to it")
 		case hits == 0:
-			r.at(key, fmt.Sprintf("%q matches nothing that is trained", g.Pattern), "name parameters as in *.weight")
+			r.at(key, fmt.Sprintf("%q matches nothing that is trained", g.Pattern),
+				"name parameters as in *.weight")
 		case g.Decays && !decays:
-			r.at(key, fmt.Sprintf("%q: nothing that it matches has weight decay: biases and norms have none", g.Pattern),
+			r.at(key, fmt.Sprintf("%q: nothing that it matches has weight decay: biases and norms have none",
+				g.Pattern),
 				"leave decay= out")
 		}
 	}
@@ -134,8 +139,8 @@ func (r rules) groups() {
 // ClipsMost is how many groups may have a norm of their own to clip by.
 const ClipsMost = 8
 
-// Clipped gives the norm that the gradients of a parameter's group are clipped by together, and the group, from
-// 1; group 0 are all that have none. Nil where no group has one.
+// Clipped gives the norm that the gradients of a parameter's group are clipped by together, and the group,
+// from 1; group 0 are all that have none. Nil where no group has one.
 func Clipped(c *configs.Config) func(param string) (limit float64, group int) {
 	var own []configs.OptimizerGroup
 	for _, g := range c.Run.Optimizer.ParsedGroups() {

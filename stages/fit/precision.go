@@ -75,6 +75,20 @@ func (r rules) travels() {
 	case !kernels.Precisions[p].Encodes():
 		r.at(key, "train.low_precision = "+kernels.Precisions[p].Name+" has no scales of blocks of a row in e4m3",
 			"set it to block, block_pow2 or mxfp8")
+	case Watch(r.c).On():
+		r.at(key, "train.adaptive has products take numbers as they are, and rows would come rounded",
+			"remove one of them")
+	default:
+		low, lora := Low(r.c, r.m), Lora(r.c)
+		for _, p := range r.m.Params(lora) {
+			adapts := strings.Contains(p.Name, ".lora_")
+			if p.Experts && len(p.Shape) == 3 && !strings.Contains(p.Name, ".down_proj.") && (adapts ||
+				low(p.Name) == 0) {
+				r.at(key, p.Name+" multiplies rows as they are, and they would come rounded",
+					"remove it, or round all that experts read")
+				return
+			}
+		}
 	}
 }
 
@@ -84,9 +98,16 @@ func (r rules) gathers() {
 		return
 	}
 	p, err := kernels.PrecisionOf(r.c.Run.Train.LowPrecision)
-	if of := kernels.Precisions[max(0, p)]; err == nil && (!of.Encodes() || of.Act.Scale == kernels.ScaleFloat) {
-		r.at("train.low_precision_gather", "train.low_precision = "+of.Name+" has no powers of two for scales of e4m3, with "+
-			"which a number that is rounded again stays", "set it to block_pow2 or mxfp8")
+	if Watch(r.c).On() {
+		r.at("train.low_precision_gather",
+			"train.adaptive has products take weights as they are, and they would come rounded",
+			"remove one of them")
+	}
+	if of := kernels.Precisions[max(0, p)]; err == nil && (!of.Encodes() ||
+		of.Act.Scale == kernels.ScaleFloat) {
+		r.at("train.low_precision_gather",
+			"train.low_precision = "+of.Name+" has no powers of two for scales of e4m3, with "+
+				"which a number that is rounded again stays", "set it to block_pow2 or mxfp8")
 	}
 }
 
@@ -95,7 +116,8 @@ func (r rules) lowPrecision() {
 	const key = "train.low_precision"
 	t := &r.c.Run.Train
 	if History(r.c) == 0 && t.AmaxHistory != 1 {
-		r.at("train.amax_history", "is not read: the scales of "+key+" = "+t.LowPrecision+" are of now", "remove it")
+		r.at("train.amax_history", "is not read: the scales of "+key+" = "+t.LowPrecision+" are of now",
+			"remove it")
 	}
 	if History(r.c) > 0 && (t.Adaptive.Limit > 0 || t.Adaptive.Lost > 0) {
 		r.at("train.adaptive", "it samples products whose scales are of now, and "+t.LowPrecision+" has those of steps before",
@@ -131,6 +153,10 @@ func (r rules) lowPrecision() {
 			"name LoongForge's table, or write one by lfactor calibrate --precision")
 		return
 	}
+	if frozen := Frozen(r.c); t.AmaxHistory != 1 && (Lora(r.c) != nil ||
+		!slices.ContainsFunc(names, func(name string) bool { return !frozen(name) })) {
+		r.at("train.amax_history", "is not read: layers that do not learn have scales of now", "remove it")
+	}
 	low := Low(r.c, r.m)
 	if !slices.ContainsFunc(names, func(name string) bool { return low(name) > 0 }) {
 		if t.Adaptive.Policy != "" {
@@ -162,14 +188,16 @@ func (r rules) averaging() {
 	}
 }
 
-// offloads holds plan.offload_optimizer to the optimizer: updates of whole matrices want their state at hand.
+// offloads holds plan.offload_optimizer to the optimizer: updates of whole matrices want their state at
+// hand.
 func (r rules) offloads() {
 	o, err := optim.Get(r.c.Run.Optimizer.Kind)
 	if err != nil || !r.c.Run.Plan.OffloadOptimizer || o.Turning == nil {
 		return
 	}
 	if rest, err := optim.Get(o.Rest); err == nil && rest.Turning != nil {
-		r.at("plan.offload_optimizer", o.Name+" keeps little state, and its updates want all of it", "remove it")
+		r.at("plan.offload_optimizer", o.Name+" keeps little state, and its updates want all of it",
+			"remove it")
 	}
 }
 

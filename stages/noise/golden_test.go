@@ -70,7 +70,8 @@ func TestStepsAreDiffusers(t *testing.T) {
 		seen[s.Class()] = true
 		t.Run(fmt.Sprintf("%02d-%s", n, s.Class()), func(t *testing.T) {
 			t.Parallel()
-			p, err := s.Sampler(Options{Steps: c.Steps, Sigmas: c.Extra.Sigmas, Mu: c.Extra.Mu, Eta: c.Extra.Eta,
+			p, err := s.Sampler(Options{Steps: c.Steps, Sigmas: c.Extra.Sigmas, Mu: c.Extra.Mu,
+				Eta:         c.Extra.Eta,
 				FromClipped: c.Extra.Clipped, Churn: Churn{S: float32(c.Extra.Churn)}})
 			if err != nil {
 				t.Fatalf("%s: %v", c.Config, err)
@@ -203,7 +204,8 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 	s := New("DDIMScheduler")
-	if err := Fits(s, "f", "v_prediction"); err == nil || !strings.Contains(err.Error(), "f: prediction_type") {
+	if err := Fits(s, "f", "v_prediction"); err == nil || !strings.Contains(err.Error(),
+		"f: prediction_type") {
 		t.Errorf("epsilon for a denoiser of v: %v", err)
 	}
 	if err := Fits(s, "f", "epsilon"); err != nil {

@@ -16,9 +16,9 @@ type Adafactor struct {
 	Fixed bool    // steps are of the rate itself, neither measured by the parameter nor below 1/√t
 }
 
-// adafactor is one of its two kinds: of matrices, whose second moments are kept by rows and columns, and of all
-// else, whose numbers have one each. Both want wholes: an update is held to a root mean square, and measured by that
-// of the parameter.
+// adafactor is one of its two kinds: of matrices, whose second moments are kept by rows and columns, and of
+// all else, whose numbers have one each. Both want wholes: an update is held to a root mean square, and
+// measured by that of the parameter.
 func adafactor(o Optimizer, factored bool) Optimizer {
 	o.Paper = "1804.04235"
 	o.Hyper = func(c Config, lr float64, update int64, h []float64) {
@@ -33,24 +33,28 @@ func adafactor(o Optimizer, factored bool) Optimizer {
 		}
 	}
 	o.Update = turnedStep
-	o.Turning = &Turning{Squares: true, Turn: func(_ Config, b kernels.Backend, whole *tensor.Tensor, with Turned) {
+	o.Turning = &Turning{Squares: true, Turn: func(_ Config, b kernels.Backend, whole *tensor.Tensor,
+		with Turned) {
 		out := []*tensor.Tensor{whole, with.State[0], nil}
 		if factored { // an average of weights may lie behind them
 			out[2] = with.State[1]
 		}
-		b.Run(&kernels.Call{Op: kernels.Adafactor, In: []*tensor.Tensor{whole, with.Square, with.Hyper, with.Clip}, Out: out})
+		b.Run(&kernels.Call{Op: kernels.Adafactor, In: []*tensor.Tensor{whole, with.Square, with.Hyper,
+			with.Clip}, Out: out})
 	}, Flops: func(_ Config, n, k int) int64 { return 8 * int64(n) * int64(k) }}
 	return o
 }
 
 // turnedStep moves a parameter by a direction that has been made.
-func turnedStep(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, _ []*tensor.Tensor, model *tensor.Tensor,
+func turnedStep(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, _ []*tensor.Tensor,
+	model *tensor.Tensor,
 	noDecay bool) {
 	at := kernels.Attr{}
 	if noDecay {
 		at.I[0] = 1
 	}
-	b.Run(&kernels.Call{Op: kernels.MuonStep, In: []*tensor.Tensor{grad, hyper, clip}, Out: []*tensor.Tensor{p, model}, Attr: at})
+	b.Run(&kernels.Call{Op: kernels.MuonStep, In: []*tensor.Tensor{grad, hyper, clip},
+		Out: []*tensor.Tensor{p, model}, Attr: at})
 }
 
 // short is a shape with an axis of length 1, counted from the last.
@@ -64,8 +68,13 @@ func short(axis int) func(of []int) []int {
 
 var (
 	_ = Register(adafactor(Optimizer{Name: "adafactor", Rest: "adafactor of numbers",
-		State: []string{"exp_avg_sq_row", "exp_avg_sq_col"}, Forms: []Form{{Whole: short(0)}, {Whole: short(1)}},
-		Takes: func(s Subject) bool { return len(s.Shape) == 2 && !s.Experts || len(s.Shape) == 3 && s.Experts }}, true))
-	_ = Register(adafactor(Optimizer{Name: "adafactor of numbers", Inner: true, State: []string{"exp_avg_sq"},
+		State: []string{"exp_avg_sq_row", "exp_avg_sq_col"}, Forms: []Form{{Whole: short(0)},
+			{Whole: short(1)}},
+		Takes: func(s Subject) bool {
+			return len(s.Shape) == 2 && !s.Experts || len(s.Shape) == 3 &&
+				s.Experts
+		}}, true))
+	_ = Register(adafactor(Optimizer{Name: "adafactor of numbers", Inner: true,
+		State: []string{"exp_avg_sq"},
 		Forms: []Form{{Whole: slices.Clone[[]int]}}}, false))
 )

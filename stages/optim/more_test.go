@@ -31,7 +31,8 @@ func drawn(n, salt int) []float32 {
 }
 
 // turned makes the direction of a whole parameter.
-func turned(c Config, b kernels.Backend, o *Optimizer, grad, p, hyper, clip *tensor.Tensor, state []*tensor.Tensor) {
+func turned(c Config, b kernels.Backend, o *Optimizer, grad, p, hyper, clip *tensor.Tensor,
+	state []*tensor.Tensor) {
 	square := tensor.Make(tensor.F64, 1)
 	b.Run(&kernels.Call{Op: kernels.SumSquares, In: []*tensor.Tensor{p}, Out: []*tensor.Tensor{square}})
 	of := func(t *tensor.Tensor) *tensor.Tensor {
@@ -77,8 +78,9 @@ func (m *moreCase) trained(t *testing.T, b kernels.Backend, c Config) (p *tensor
 	return p, state
 }
 
-// TestMoreGolden holds optimizers to schedulefree's, torchao's, torch's and transformers' after 200 steps within 1e-4 of the
-// largest weights, float32 sums of 200 steps, and moments in eight bits to the same numbers of the map.
+// TestMoreGolden holds optimizers to schedulefree's, torchao's, torch's and transformers' after 200 steps
+// within 1e-4 of the largest weights, float32 sums of 200 steps, and moments in eight bits to the same
+// numbers of the map.
 func TestMoreGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/more.json") // bench/golden/optimizers_more.py
 	require.NoError(t, err)
@@ -116,7 +118,8 @@ func TestMoreGolden(t *testing.T) {
 		require.Zero(t, far(g.Eight.Weights, p.F32(), 1e-4), name)
 		require.Len(t, g.Adafactor, 6)
 		for _, m := range g.Adafactor {
-			a := Config{Name: "adafactor", Decay: 0.1, Adafactor: Adafactor{Power: 0.8, Above: 1, Floor: 1e-3}}
+			a := Config{Name: "adafactor", Decay: 0.1, Adafactor: Adafactor{Power: 0.8, Above: 1,
+				Floor: 1e-3}}
 			if *m.Fixed {
 				a.Adafactor.Above, a.Adafactor.Fixed = 0.7, true
 			}

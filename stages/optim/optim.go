@@ -60,8 +60,9 @@ type Optimizer struct {
 type Form struct {
 	Type tensor.DType
 	Per  int // numbers of a row that have one element together; 0 for one each
-	// Whole is the shape of state that belongs to matrices as wholes, of that of a parameter, whose first axis it
-	// keeps where that counts experts: all ranks that have numbers of a matrix have all of it. Nil is state by number
+	// Whole is the shape of state that belongs to matrices as wholes, of that of a parameter, whose first
+	// axis it keeps where that counts experts: all ranks that have numbers of a matrix have all of it. Nil
+	// is state by number
 	Whole func(of []int) []int
 }
 
@@ -85,11 +86,11 @@ type Subject struct {
 	Experts bool // a matrix for each expert
 }
 
-// Turning is how an optimizer updates whole matrices, whose rows and columns may lie on several ranks: Direct
-// makes of a gradient's numbers, in place, those of a direction, Turn turns the direction of whole matrices
-// [… n k] in place, and the optimizer's Update takes it in the gradient's place. Scale is kernels.HyperScale
-// for matrices [n k], and Flops the arithmetic of Turn for one.
-// Squares asks for the sums of the squares of the parameter's own numbers, which Turn then has.
+// Turning is how an optimizer updates whole matrices, whose rows and columns may lie on several ranks:
+// Direct makes of a gradient's numbers, in place, those of a direction, Turn turns the direction of whole
+// matrices [… n k] in place, and the optimizer's Update takes it in the gradient's place. Scale is
+// kernels.HyperScale for matrices [n k], and Flops the arithmetic of Turn for one. Squares asks for the sums
+// of the squares of the parameter's own numbers, which Turn then has.
 type Turning struct {
 	Direct  func(c Config, b kernels.Backend, grad, hyper, clip *tensor.Tensor, state []*tensor.Tensor)
 	Turn    func(c Config, b kernels.Backend, whole *tensor.Tensor, with Turned)

@@ -66,9 +66,9 @@ func (m *Machine) Kind(device int) *Machine {
 	return &k
 }
 
-// UsualReserve is the share of a device's memory that a plan leaves alone where a description does not say: the
-// driver's context and the libraries' workspaces (0.5 to 0.8 GiB of a GPU), buffers of collectives (0.3 to 1 GiB)
-// and what lies idle between tensors, which the sum of their sizes does not show.
+// UsualReserve is the share of a device's memory that a plan leaves alone where a description does not say:
+// the driver's context and the libraries' workspaces (0.5 to 0.8 GiB of a GPU), buffers of collectives (0.3
+// to 1 GiB) and what lies idle between tensors, which the sum of their sizes does not show.
 const UsualReserve = 0.04
 
 // Least is the memory that training gets on a device that has least, without the reserve.

@@ -102,8 +102,9 @@ var ConstantTable = [numConstants]Constant{
 	dpByte:      {"adapters, for gradients", "s/B", 1 / 80e9, 1 / 200e9, 1 / 5e9},
 }
 
-// hostForward is a forward's part of launching a microbatch. It runs twice, from Python; a backward is launched
-// by autograd's own thread in about half the time of a forward, though it is as long for the device as two.
+// hostForward is a forward's part of launching a microbatch. It runs twice, from Python; a backward is
+// launched by autograd's own thread in about half the time of a forward, though it is as long for the device
+// as two.
 const hostForward = 0.4
 
 const (
@@ -149,9 +150,10 @@ type Pieces struct {
 // Stage is the time of a microbatch on a stage that is not the last.
 func (p *Pieces) Stage() float64 { return p.Products + p.Memory + p.TP + p.Host }
 
-// Pieces prices a row. Each pass of a stage, its forward and its backward with the recomputed forward, takes its
-// device or its host, whichever is slower. Stages of a pipeline wait for each other's messages, so that the host's launching of the logits and the
-// device's work on them are not hidden by what comes before; where there is one stage, they are.
+// Pieces prices a row. Each pass of a stage, its forward and its backward with the recomputed forward, takes
+// its device or its host, whichever is slower. Stages of a pipeline wait for each other's messages, so that
+// the host's launching of the logits and the device's work on them are not hidden by what comes before;
+// where there is one stage, they are.
 func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	b, s, h, t := float64(r.Micro), float64(r.Seq), float64(r.Hidden), float64(r.TP)
 	tok, layers, heads := float64(r.Micro*r.Seq), float64(r.Layers)/float64(r.PP), float64(r.Heads)
@@ -169,7 +171,8 @@ func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	if r.PP > 1 {
 		p.Logits = logits + k[hostStage]
 		if r.GPUs > perHost {
-			// a message is scattered over a tensor-parallel group; all ranks of a host send beside each other
+			// a message is scattered over a tensor-parallel group; all ranks of a host send beside each
+			// other
 			p.Message = activation*min(perHost/t, float64(r.DP))*k[acrossByte] + k[callAcross]
 		} else {
 			p.Message = activation*k[insideByte] + k[call]
@@ -186,8 +189,8 @@ func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	return
 }
 
-// launches is what it takes a host to launch a layer's kernels. Megatron-LM has the scaled and masked softmax
-// as one kernel where a rank's heads of a microbatch are a multiple of 4 (fused_softmax.py,
+// launches is what it takes a host to launch a layer's kernels. Megatron-LM has the scaled and masked
+// softmax as one kernel where a rank's heads of a microbatch are a multiple of 4 (fused_softmax.py,
 // is_kernel_available: a block of threads takes 4 rows), and as several calls elsewhere.
 func (k *Constants) launches(r *Measured) float64 {
 	if fused(r) {

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// The system kills processes for want of memory as anybody does with SIGKILL. That it was the system is said on
-// evidence alone: its log names the process, at a time when it lived; or, where the log names nobody, the counter
-// of the process's own control group has risen while it lived. What the system did elsewhere on the machine says
-// nothing of it.
+// The system kills processes for want of memory as anybody does with SIGKILL. That it was the system is said
+// on evidence alone: its log names the process, at a time when it lived; or, where the log names nobody, the
+// counter of the process's own control group has risen while it lived. What the system did elsewhere on the
+// machine says nothing of it.
 
 // begun is what is known of a process from when it began.
 type begun struct {
@@ -26,7 +26,8 @@ type begun struct {
 	kills  int64         // for want of memory, in those
 }
 
-// kills is how many processes the system has killed for want of memory in control groups, not in those below.
+// kills is how many processes the system has killed for want of memory in control groups, not in those
+// below.
 func kills(groups []string) (n int64) {
 	for _, group := range groups {
 		for _, file := range []string{"memory.oom_control", "memory.events.local"} {
@@ -130,8 +131,8 @@ func (c *Children) Began(pid int) {
 }
 
 // End says how a process ended that was waited for with a result, and with which exit code: "ended with exit
-// code 1"; -1 is a signal's, "was killed by signal 9 (killed)", followed by the reason where it is shown that the
-// system had no memory left.
+// code 1"; -1 is a signal's, "was killed by signal 9 (killed)", followed by the reason where it is shown
+// that the system had no memory left.
 func (c *Children) End(s *os.ProcessState, waited error) (text string, code int) {
 	c.mu.Lock()
 	b, known := c.alive[s.Pid()]
@@ -151,8 +152,8 @@ func (c *Children) End(s *os.ProcessState, waited error) (text string, code int)
 }
 
 // forMemory says that the system has killed a process for want of memory, or "" where nothing shows that. Of
-// several that are killed in one control group at a time, where the log names none, each takes one of the kills
-// that the group has counted.
+// several that are killed in one control group at a time, where the log names none, each takes one of the
+// kills that the group has counted.
 func (c *Children) forMemory(pid int, b begun) string {
 	named, others := false, false
 	for _, k := range c.killed(b.at) {
@@ -170,8 +171,8 @@ func (c *Children) forMemory(pid int, b begun) string {
 	return " by the system, which had no memory left; " + remedy
 }
 
-// counted reports whether a process's control group has counted a kill while the process lived that no other end
-// was put down to.
+// counted reports whether a process's control group has counted a kill while the process lived that no other
+// end was put down to.
 func (c *Children) counted(b begun) bool {
 	now := kills(b.groups)
 	key := strings.Join(b.groups, " ")

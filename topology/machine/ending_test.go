@@ -58,9 +58,9 @@ func killedBy(t *testing.T, c *Children, put func(file, text string), code int, 
 	return c.End(p.ProcessState, err)
 }
 
-// TestChildrenEnd: a process that SIGKILL has ended is said to be the system's where its control group, of either
-// version, has counted a kill while it lived, once for each kill. Kills before that, elsewhere on the machine, and
-// ends by other signals say nothing of it.
+// TestChildrenEnd: a process that SIGKILL has ended is said to be the system's where its control group, of
+// either version, has counted a kill while it lived, once for each kill. Kills before that, elsewhere on the
+// machine, and ends by other signals say nothing of it.
 func TestChildrenEnd(t *testing.T) {
 	for file, text := range map[string]string{
 		"sys/fs/cgroup/memory/a/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill %d\n",
@@ -119,8 +119,9 @@ func TestChildrenNamed(t *testing.T) {
 	c := NewChildren()
 	c.root, c.log = root, func() []string { return log }
 	killed := func(pid int, at int, how string) {
-		log = append(log, "6,12,17,-;usb 1-1: new device", fmt.Sprintf("3,811,%d,-,caller=T1;%s: Killed process %d (lfactor) "+
-			"total-vm:91kB, anon-rss:1kB", at*1_000_000, how, pid))
+		log = append(log, "6,12,17,-;usb 1-1: new device",
+			fmt.Sprintf("3,811,%d,-,caller=T1;%s: Killed process %d (lfactor) "+
+				"total-vm:91kB, anon-rss:1kB", at*1_000_000, how, pid))
 	}
 	end := func(meanwhile func(pid int)) string {
 		said, _ := killedBy(t, c, put, 0, syscall.SIGKILL, meanwhile)
@@ -132,6 +133,8 @@ func TestChildrenNamed(t *testing.T) {
 	require.Contains(t, end(func(pid int) { killed(pid, 102, "Memory cgroup out of memory"); count(2) }),
 		plain+" by the system: its control group had used the 512 MiB")
 	log = nil
-	require.Equal(t, plain, end(func(pid int) { killed(pid, 99, "Out of memory") }), "another process, of this number")
-	require.Equal(t, plain, end(func(pid int) { killed(pid+1, 103, "Out of memory"); count(3) }), "another process")
+	require.Equal(t, plain, end(func(pid int) { killed(pid, 99, "Out of memory") }),
+		"another process, of this number")
+	require.Equal(t, plain, end(func(pid int) { killed(pid+1, 103, "Out of memory"); count(3) }),
+		"another process")
 }

@@ -17,8 +17,8 @@ type Load struct {
 // NewLoad begins to watch.
 func NewLoad() *Load { return &Load{time.Now(), busySeconds(), CPUSeconds()} }
 
-// Others is the share of the machine's processors that other programs have had since NewLoad, 0 where the system
-// does not say.
+// Others is the share of the machine's processors that other programs have had since NewLoad, 0 where the
+// system does not say.
 func (l *Load) Others() float64 {
 	busy := busySeconds()
 	if busy == 0 || l.busy == 0 {
@@ -29,7 +29,8 @@ func (l *Load) Others() float64 {
 	return max(0, others/max(all, 1e-9))
 }
 
-// busySeconds is what all processors have worked since the machine started (/proc/stat), 0 if that is not known.
+// busySeconds is what all processors have worked since the machine started (/proc/stat), 0 if that is not
+// known.
 func busySeconds() float64 {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -39,8 +40,8 @@ func busySeconds() float64 {
 	sum := 0.0
 	for i, word := range strings.Fields(line) {
 		n, err := strconv.ParseFloat(word, 64)
-		// the fields are user, nice, system, idle, waiting, interrupts of two kinds, stolen, and guests, which
-		// are counted in user and nice already
+		// the fields are user, nice, system, idle, waiting, interrupts of two kinds, stolen, and guests,
+		// which are counted in user and nice already
 		if i == 0 || i == 4 || i == 5 || i > 8 || err != nil {
 			continue
 		}

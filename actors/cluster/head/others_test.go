@@ -26,7 +26,8 @@ func TestOutputCopies(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "jobs"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "jobs", id+".jsonl"), []byte(text), 0o600))
 	}
-	want := map[string]string{"1": "same\n", "2": "more and more\n", "3": "other\n", "4": "new\n", "5": "short\n"}
+	want := map[string]string{"1": "same\n", "2": "more and more\n", "3": "other\n", "4": "new\n",
+		"5": "short\n"}
 	for id, text := range want {
 		write(lead, id, text)
 		h.outputs[id] = &written{size: int64(len(text))}
@@ -74,7 +75,8 @@ func TestReadWritten(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, size)
 	var text []byte
-	for _, c := range []Chunk{{Proc: 1, Gen: 2, Seq: 4}, {Proc: 1, Gen: 2, Seq: 5}, {Proc: 0, Gen: 1, Seq: 9}} {
+	for _, c := range []Chunk{{Proc: 1, Gen: 2, Seq: 4}, {Proc: 1, Gen: 2, Seq: 5}, {Proc: 0, Gen: 1,
+		Seq: 9}} {
 		line, err := json.Marshal(c)
 		require.NoError(t, err)
 		text = append(append(text, line...), '\n')
@@ -129,7 +131,8 @@ func TestTermTold(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, m.Epoch)
 	var s Status
-	admin := control.NewClient([]string{x.addr}, x.identity("admin", trust.Subject{Name: "u", Role: trust.Admin}))
+	admin := control.NewClient([]string{x.addr}, x.identity("admin", trust.Subject{Name: "u",
+		Role: trust.Admin}))
 	require.NoError(t, admin.Do(context.Background(), "GET", "/v1/status", nil, &s))
 	require.Empty(t, s.Heads)
 	require.True(t, strings.HasPrefix(s.Head, "127.0.0.1:"))

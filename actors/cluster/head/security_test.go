@@ -153,7 +153,8 @@ func TestRoles(t *testing.T) {
 		{"GET", "/v1/jobs/1/why", all}, {"GET", "/v1/events", all}, {"GET", "/metrics", all},
 		{"POST", "/v1/jobs", use}, {"POST", "/v1/jobs/1/stop", use},
 		{"POST", "/v1/tokens", rule}, {"GET", "/v1/users", rule}, {"POST", "/v1/users", rule},
-		{"DELETE", "/v1/users/none", rule}, {"POST", "/v1/renew", all}, {"POST", "/v1/check", rule}, {"POST", "/v1/hosts/none/drain", rule},
+		{"DELETE", "/v1/users/none", rule}, {"POST", "/v1/renew", all}, {"POST", "/v1/check", rule}, {"POST",
+			"/v1/hosts/none/drain", rule},
 		{"DELETE", "/v1/hosts/none", rule}, {"GET", "/v1/backup", rule},
 	} {
 		for role, client := range clients {
@@ -305,7 +306,10 @@ func TestAgents(t *testing.T) {
 		_, err = c.Receive(time.Minute)
 	}
 	require.ErrorIs(t, err, io.EOF)
-	require.Eventually(t, func() bool { return strings.Contains(x.log.String(), "host h1 is lost: silent for 3") },
+	require.Eventually(t, func() bool {
+		return strings.Contains(x.log.String(),
+			"host h1 is lost: silent for 3")
+	},
 		time.Minute, time.Millisecond)
 }
 
@@ -320,6 +324,7 @@ func TestTokenEnds(t *testing.T) {
 	}
 	require.NoError(t, admin.Do(context.Background(), "POST", "/v1/tokens", nil, &made))
 	require.InDelta(t, decide.TokenLife.Seconds(), time.Until(made.Until).Seconds(), 5)
-	require.ErrorContains(t, decide.Ticket{Until: time.Now().Add(-time.Second)}.Good(time.Now()), "make another")
+	require.ErrorContains(t, decide.Ticket{Until: time.Now().Add(-time.Second)}.Good(time.Now()),
+		"make another")
 	require.NoError(t, decide.Ticket{Until: made.Until}.Good(time.Now()))
 }

@@ -19,13 +19,15 @@ func TestShown(t *testing.T) {
 	x := newHead(t)
 	const secret = "hunter2"
 	with := func(r trust.Role) *control.Client {
-		return control.NewClient([]string{x.addr}, x.identity("user-"+string(r), trust.Subject{Name: "u", Role: r}))
+		return control.NewClient([]string{x.addr}, x.identity("user-"+string(r), trust.Subject{Name: "u",
+			Role: r}))
 	}
 	admin, view := with(trust.Admin), with(trust.View)
 	var j Job
 	require.NoError(t, admin.Do(context.Background(), "POST", "/v1/jobs", control.Spec{Dir: "/", Procs: 1,
-		Name:  "train https://me:" + secret + "@store/x",
-		Args:  []string{"train", "run.yaml", "data.paths=[https://me:" + secret + "@store/x.tar?sig=" + secret + "]"},
+		Name: "train https://me:" + secret + "@store/x",
+		Args: []string{"train", "run.yaml",
+			"data.paths=[https://me:" + secret + "@store/x.tar?sig=" + secret + "]"},
 		Files: map[string][]byte{"run.yaml": []byte("url: " + secret)}, Env: []string{"KEY=" + secret}}, &j))
 	for _, c := range []*control.Client{admin, view} {
 		for _, path := range []string{"/v1/status", "/v1/jobs", "/v1/jobs/1", "/v1/events"} {

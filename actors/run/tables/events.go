@@ -26,19 +26,22 @@ type Event struct {
 	Text  string    `parquet:"text" json:"text"`                        //
 }
 
-// kinds tells an event's kind by the beginning of its text, the first that fits. What a run says for people begins
-// with these words; its own records are named by theirs.
+// kinds tells an event's kind by the beginning of its text, the first that fits. What a run says for people
+// begins with these words; its own records are named by theirs.
 var kinds = []struct{ begins, kind string }{
-	{"eval  ", ""}, {"saved step", "durable"}, {"checkpoint queued", "queued"}, {"checkpoint not saved", "unsaved"},
+	{"eval  ", ""}, {"saved step", "durable"}, {"checkpoint queued", "queued"}, {"checkpoint not saved",
+		"unsaved"},
 	{"! the checkpoint of step", "unsaved"}, {"eval", "eval"}, {"copies in memory", "copies"},
 	{"experts moved", "moved"}, {"recovered after", "recovered"}, {"step given up", "given up"},
-	{"! slow:", "slow"}, {"! no step for", "stalled"}, {"! a connection broke", "broken"}, {"failed", "failed"},
+	{"! slow:", "slow"}, {"! no step for", "stalled"}, {"! a connection broke", "broken"}, {"failed",
+		"failed"},
 	{"stack", "failed"}, {"stopp", "stopped"}, {"from ", "begin"}, {"! ", "warning"}, {"", "said"},
 }
 
 var numbers = regexp.MustCompile(`\bstep (\d+)|after ([\d.]+) s`)
 
-// ParseEvent reads a line of log.jsonl. Lines that repeat for people what another one records have the kind "".
+// ParseEvent reads a line of log.jsonl. Lines that repeat for people what another one records have the kind
+// "".
 func ParseEvent(line []byte) (e Event, err error) {
 	var l struct {
 		Level string   `json:"level"`
@@ -89,7 +92,8 @@ func events(dir string, row func(Event) error) error {
 	})
 }
 
-// Job is a row of jobs.parquet: what an actor's device did, of the first 50,000 jobs of a run, as trace.json has them.
+// Job is a row of jobs.parquet: what an actor's device did, of the first 50,000 jobs of a run, as trace.json
+// has them.
 type Job struct {
 	Actor   string  `parquet:"actor,dict"` // rank0, loader0.1
 	Process int32   `parquet:"process"`
@@ -127,7 +131,8 @@ func jobs(dir string, row func(Job) error) error {
 				Step int64  `json:"step"`
 			} `json:"args"`
 		}
-		if json.Unmarshal(bytes.TrimSuffix(bytes.TrimPrefix(in.Bytes(), []byte("[")), []byte(",")), &e) != nil {
+		if json.Unmarshal(bytes.TrimSuffix(bytes.TrimPrefix(in.Bytes(), []byte("[")), []byte(",")),
+			&e) != nil {
 			continue // the list's own brackets, or what a run is writing
 		}
 		key := [2]int64{e.Process, e.Row}
@@ -135,7 +140,8 @@ func jobs(dir string, row func(Job) error) error {
 		case e.Phase == "M" && e.Name == "thread_name":
 			names[key] = record.ShortName(e.Args.Name)
 		case e.Phase == "X":
-			if err := row(Job{names[key], int32(e.Process), e.Name, e.Kind, e.Args.Step, e.Start / 1e6, e.Long / 1e6}); err != nil {
+			if err := row(Job{names[key], int32(e.Process), e.Name, e.Kind, e.Args.Step, e.Start / 1e6,
+				e.Long / 1e6}); err != nil {
 				return err
 			}
 		}

@@ -1,5 +1,5 @@
-// Package tables makes tables in Parquet of what a run has written to its folder, for DuckDB, polars and others:
-// metrics, experts, events, edges, actors, jobs and messages. docs/telemetry.md has their columns.
+// Package tables makes tables in Parquet of what a run has written to its folder, for DuckDB, polars and
+// others: metrics, experts, events, edges, actors, jobs and messages. docs/telemetry.md has their columns.
 package tables
 
 import (
@@ -46,9 +46,9 @@ func Names() (out []string) {
 	return out
 }
 
-// Make reads a run's folder (log.dir) and writes a file a table into out, which is made; a table that the run has
-// nothing for gets no rows. A folder without a run is an error, as is a line that is no JSON, unless it is the last
-// one of a file, which a run may be writing.
+// Make reads a run's folder (log.dir) and writes a file a table into out, which is made; a table that the
+// run has nothing for gets no rows. A folder without a run is an error, as is a line that is no JSON, unless
+// it is the last one of a file, which a run may be writing.
 func Make(dir, out string) (made []Written, err error) {
 	if _, err := os.Stat(filepath.Join(dir, "log.jsonl")); err != nil {
 		return nil, exit.With(fmt.Errorf("%s: no run has written here: %w; name the folder that log.dir of a run "+
@@ -139,7 +139,8 @@ func lines[T any](name string, each func(T) error) error {
 // stamp is a time of the run's files, seconds since 1970.
 func stamp(seconds float64) time.Time { return time.UnixMicro(int64(seconds * 1e6)).UTC() }
 
-// Metric is a row of metrics.parquet: a step. A number that was none, such as a loss that overflowed, is NULL.
+// Metric is a row of metrics.parquet: a step. A number that was none, such as a loss that overflowed, is
+// NULL.
 type Metric struct {
 	Step      int64    `parquet:"step"`
 	Loss      *float64 `parquet:"loss,optional"`              // nats a token, or what the objective says
@@ -197,8 +198,8 @@ func experts(dir string, row func(Expert) error) error {
 	})
 }
 
-// Edge is a row of edges.parquet: what went over an edge in a window of time. Edges without messages and waits have no
-// row.
+// Edge is a row of edges.parquet: what went over an edge in a window of time. Edges without messages and
+// waits have no row.
 type Edge struct {
 	Time     time.Time `parquet:"time,timestamp(microsecond)"` // of the window's end, UTC
 	Seconds  float64   `parquet:"seconds"`                     // that the window lasted

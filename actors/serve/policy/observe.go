@@ -12,7 +12,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
-// The keys of an observation beside its state and its cameras. A prompt may be called task too, as in LeRobot's data sets.
+// The keys of an observation beside its state and its cameras. A prompt may be called task too, as in
+// LeRobot's data sets.
 const (
 	promptKey = "prompt"
 	taskKey   = "task"
@@ -137,7 +138,8 @@ func (k Keys) views(have map[string]any, o *observation) error {
 			v, ok = have[name]
 		}
 		if !ok {
-			return fmt.Errorf("%s: the observation has none; send nil for a camera that is missing", trained.Column(c))
+			return fmt.Errorf("%s: the observation has none; send nil for a camera that is missing",
+				trained.Column(c))
 		}
 		delete(have, name)
 		if err := k.camera(v, o); err != nil {
@@ -207,7 +209,8 @@ func (k Keys) rest(have map[string]any, o *observation) error {
 		o.join = j
 	}
 	if len(have) > 0 {
-		return fmt.Errorf("%s: the policy reads no such thing; it reads %s", slices.Sorted(maps.Keys(have))[0],
+		return fmt.Errorf("%s: the policy reads no such thing; it reads %s",
+			slices.Sorted(maps.Keys(have))[0],
 			strings.Join(k.names(), ", "))
 	}
 	return nil
@@ -281,7 +284,8 @@ const sideMost = 8192
 // picture reads pixels [h w 3] or [3 h w]: bytes, or numbers from 0 to 1 as openpi's clients may send them.
 func picture(a Array) (*media.Image, error) {
 	if len(a.Shape) != 3 || a.Shape[0] != 3 && a.Shape[2] != 3 {
-		return nil, fmt.Errorf("an array of shape %v, want [height, width, 3] or [3, height, width]", a.Shape)
+		return nil, fmt.Errorf("an array of shape %v, want [height, width, 3] or [3, height, width]",
+			a.Shape)
 	}
 	if a.DType != "|u1" && !a.floating() {
 		return nil, fmt.Errorf("an array of %s, want bytes or floats from 0 to 1", a.DType)

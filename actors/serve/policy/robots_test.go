@@ -83,7 +83,8 @@ func trains(t testing.TB) *trained.Trained {
 			img.Set(k, i, color.RGBA{255, 0, 0, 255})
 			var b bytes.Buffer
 			require.NoError(t, png.Encode(&b, img))
-			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{b.Bytes()}, State: []float32{float32(k), float32(i)},
+			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{b.Bytes()},
+				State:  []float32{float32(k), float32(i)},
 				Action: []float32{float32(i - k), float32(k), 1}})
 		}
 		all = append(all, e)
@@ -143,8 +144,9 @@ func TestServedActs(t *testing.T) {
 		})
 	}
 	all.Wait()
-	want, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{3, 1}, Views: []*media.Image{view},
-		Seed: 8}})
+	want, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{3, 1},
+		Views: []*media.Image{view},
+		Seed:  8}})
 	require.NoError(t, err)
 	r := dial(t, url)
 	first, _, fault := r.infer(glance(3, Pair{"seed", 8}))
@@ -168,7 +170,8 @@ func TestServedActs(t *testing.T) {
 }
 
 // TestOnTime: robots that ask at 10 Hz have their actions within 100 ms, while one client sends garbage, one
-// stalls within messages and one sends what is no observation and never reads. The long tier does so for a minute.
+// stalls within messages and one sends what is no observation and never reads. The long tier does so for a
+// minute.
 func TestOnTime(t *testing.T) {
 	m := trains(t)
 	s, err := New(m, Options{Slow: time.Second})
@@ -214,7 +217,8 @@ func TestOnTime(t *testing.T) {
 	good.Wait()
 	bad.Wait()
 	sum := s.Summary()
-	t.Logf("%d observations of 8 robots at 10 Hz in %v, %d of them later than 100 ms; %v", asked.Load(), span,
+	t.Logf("%d observations of 8 robots at 10 Hz in %v, %d of them later than 100 ms; %v", asked.Load(),
+		span,
 		late.Load(), sum)
 	require.Zero(t, failed.Load())
 	require.GreaterOrEqual(t, asked.Load(), int64(8)) // how many more depends on who else uses the machine

@@ -83,7 +83,8 @@ func unpackList(b []byte, depth int) (any, []byte, error) {
 		return nil, nil, err
 	}
 	if n > listMost || int(n) > len(b) { // each value has a byte or more
-		return nil, nil, fmt.Errorf("a list of %d values in %d bytes; %d are read at most", n, len(b), listMost)
+		return nil, nil, fmt.Errorf("a list of %d values in %d bytes; %d are read at most", n, len(b),
+			listMost)
 	}
 	out := make([]any, n)
 	for i := range out {
@@ -156,7 +157,8 @@ func arrayOf(m map[string]any) (Array, error) {
 	a := Array{DType: dtype, Data: data}
 	size := sizeOf(dtype)
 	if size == 0 {
-		return a, fmt.Errorf("an array of %.20q: numbers are read that are little-endian or have one byte", dtype)
+		return a, fmt.Errorf("an array of %.20q: numbers are read that are little-endian or have one byte",
+			dtype)
 	}
 	n := size
 	for _, s := range shape {
@@ -260,7 +262,8 @@ type Pair struct {
 	Value any // what Pack takes
 }
 
-// Pack appends a value as msgpack: a map as []Pair, a list of texts or of ints, Array, string, float64, int or bool.
+// Pack appends a value as msgpack: a map as []Pair, a list of texts or of ints, Array, string, float64, int
+// or bool.
 func Pack(b []byte, v any) []byte {
 	switch x := v.(type) {
 	case []Pair:

@@ -90,9 +90,9 @@ var drillKinds = []drill{
 	}},
 }
 
-// TestClusterDrills: 60 faults of 12 kinds on real hosts, in five runs that each meet every kind once, in an order
-// of its own. Each run ends with the weights, optimizer state and ledger of one that nobody disturbed. It prints
-// how long it took until steps went on.
+// TestClusterDrills: 60 faults of 12 kinds on real hosts, in five runs that each meet every kind once, in an
+// order of its own. Each run ends with the weights, optimizer state and ledger of one that nobody disturbed.
+// It prints how long it took until steps went on.
 func TestClusterDrills(t *testing.T) {
 	longOnly(t, "60 faults of 12 kinds on hosts with ssh: sim/heads and sim have them in virtual time")
 	const rounds = 5
@@ -139,8 +139,8 @@ func newDrills(t *testing.T) *drills {
 	return d
 }
 
-// arguments are those of a run. On the hosts its first rank stands still for 150 ms in each step, so that what is
-// measured is not how hosts share this machine's processors.
+// arguments are those of a run. On the hosts its first rank stands still for 150 ms in each step, so that
+// what is measured is not how hosts share this machine's processors.
 func (d *drills) arguments() []string {
 	return []string{"train", "run.yaml", "train.micro_batch=4", "train.steps=100000", "train.restarts=100",
 		"checkpoint.interval=50", "schedule.decay_steps=1000"}
@@ -310,8 +310,8 @@ func (p *strides) steps() int {
 	return len(p.at)
 }
 
-// resumed is when the first step was committed behind the longest pause since step number n, or, where no pause
-// was twice as long as steps take, behind that step.
+// resumed is when the first step was committed behind the longest pause since step number n, or, where no
+// pause was twice as long as steps take, behind that step.
 func (p *strides) resumed(n int) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,8 +27,8 @@ type gangJoin struct {
 	self   string
 }
 
-// joinGang takes part in a cluster of the tasks of a step of Slurm or of a job of Kubernetes. The first task carries
-// out the command of lfactor that args are, and with its end the cluster ends.
+// joinGang takes part in a cluster of the tasks of a step of Slurm or of a job of Kubernetes. The first task
+// carries out the command of lfactor that args are, and with its end the cluster ends.
 func joinGang(c *cobra.Command, g deploy.Gang, args []string, addr, meet string,
 	margin time.Duration) (err error) {
 	s := gangJoin{Gang: g, addr: addr, margin: margin}
@@ -44,7 +44,8 @@ func joinGang(c *cobra.Command, g deploy.Gang, args []string, addr, meet string,
 		}
 	}
 	if s.Launcher == deploy.Slurm {
-		// Slurm sends SIGTERM to every process of the step, and twice is a kill: only the first task acts on it
+		// Slurm sends SIGTERM to every process of the step, and twice is a kill: only the first task acts on
+		// it
 		if err := os.Setenv(machine.EnvHoldTerm, "1"); err != nil {
 			return err
 		}
@@ -76,8 +77,8 @@ func (s *gangJoin) follow(ctx context.Context) error {
 	return agent.Run(ctx, o)
 }
 
-// joined makes this host a member. A pod that was started again may find a token that it has used before: it waits for
-// the next.
+// joined makes this host a member. A pod that was started again may find a token that it has used before: it
+// waits for the next.
 func (s *gangJoin) joined(ctx context.Context, binary string) (h user.Host, heads []string, err error) {
 	for limit := time.Now().Add(s.Limit()); ; {
 		t, err := s.Invited(ctx)

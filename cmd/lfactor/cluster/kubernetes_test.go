@@ -35,8 +35,9 @@ func pod(t *testing.T, h *rig.Host, dir, binary, name string, index, hosts int, 
 	return c
 }
 
-// TestClusterKubernetes: pods of an indexed job, by their environment, make a cluster and train on it. One that is
-// killed and started again under another name joins again or hears that the job is done, and the weights are those of a run left alone.
+// TestClusterKubernetes: pods of an indexed job, by their environment, make a cluster and train on it. One
+// that is killed and started again under another name joins again or hears that the job is done, and the
+// weights are those of a run left alone.
 func TestClusterKubernetes(t *testing.T) {
 	const steps = 150
 	quiet := tinyRun(t)
@@ -73,7 +74,8 @@ func TestClusterKubernetes(t *testing.T) {
 	require.Equal(t, `{"done":true}`, string(left), "tokens are taken away")
 }
 
-// TestClusterManifest: a run file with its overrides is printed as a job; bad flags end with exit code 2 and are named.
+// TestClusterManifest: a run file with its overrides is printed as a job; bad flags end with exit code 2 and
+// are named.
 func TestClusterManifest(t *testing.T) {
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "cluster", "manifest", "run.yaml", "--image", "lf:1", "--hosts", "3",

@@ -89,9 +89,10 @@ func TestClusterNoRoom(t *testing.T) {
 }
 
 // TestClusterNarrows: a host is lost before the first checkpoint is due, and the other has no memory for the
-// processes of both. What the process that is left holds, of its own state and of the other's, is made durable,
-// and the run goes on with one replica from there: not one step is taken again where replicas hold the same, and
-// those since the newest copy in memory where they share the optimizer's state out. Every sample is taken once.
+// processes of both. What the process that is left holds, of its own state and of the other's, is made
+// durable, and the run goes on with one replica from there: not one step is taken again where replicas hold
+// the same, and those since the newest copy in memory where they share the optimizer's state out. Every
+// sample is taken once.
 func TestClusterNarrows(t *testing.T) {
 	longOnly(t, "fewer replicas before the first checkpoint: sim.TestGone has it in virtual time")
 	for _, zero := range []int{0, 2} {

@@ -98,8 +98,9 @@ func TestClusterSSH(t *testing.T) {
 	l.clean()
 }
 
-// TestClusterSSHApply: a host that has lost everything takes part again under its name, while another one is away;
-// a file makes what is, what is written, and repeated does nothing; a host that was removed can be added again.
+// TestClusterSSHApply: a host that has lost everything takes part again under its name, while another one is
+// away; a file makes what is, what is written, and repeated does nothing; a host that was removed can be
+// added again.
 func TestClusterSSHApply(t *testing.T) {
 	longOnly(t, "hosts that are lost and come back, by `cluster apply` and `cluster add`: TestChanges has what is "+
 		"done to which host")

@@ -18,7 +18,8 @@ import (
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "data", Short: "Look into data sets, and into what a run read of them",
 		Long: "PATH is a file, a folder or a pattern (\"shards/*.jsonl\", \"s-{000..010}.tar\") in any format that training reads."}
-	c.AddCommand(dataBench(), dataConvert(), dataPack(), dataTokenize(), dataIngest(), dataRun(), dataReshard(), dataServe(), dataPreview(),
+	c.AddCommand(dataBench(), dataConvert(), dataPack(), dataTokenize(), dataIngest(), dataRun(),
+		dataReshard(), dataServe(), dataPreview(),
 		dataLint(), dataStat(), dataIndex(), dataQuarantine(), dataBlame())
 	return c
 }
@@ -36,7 +37,8 @@ func openFlags(c *cobra.Command) *dataset.Options {
 func dataIndex() *cobra.Command {
 	c := &cobra.Command{Use: "index PATH…",
 		Short: "Write the index of tar shards next to them (SHARD.idx, as Megatron-Energon does)",
-		Long:  "PATH is a tar shard, a pattern of shards, or an Energon data set.", Args: cobra.MinimumNArgs(1)}
+		Long:  "PATH is a tar shard, a pattern of shards, or an Energon data set.",
+		Args:  cobra.MinimumNArgs(1)}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		samples := map[string]int64{}
 		var names []string

@@ -47,14 +47,17 @@ func Command() *cobra.Command {
 		"train a hybrid of linear and full attention to find a needle in 8,192 tokens, beside a model "+
 			"of windows, "+
 			"instead")
-	image := c.Flags().Bool("image", false, "train a model of diffusion that draws pictures of captions instead, with "+
-		"an encoder of captions that learns with it")
+	image := c.Flags().Bool("image", false,
+		"train a model of diffusion that draws pictures of captions instead, with "+
+			"an encoder of captions that learns with it")
 	robot := c.Flags().Bool("robot", false,
 		"train a policy of a robot on recordings of a drawn world instead, and have it act there")
-	rl := c.Flags().Bool("rl", false, "teach a small model addition instead: a little by texts, and the rest by "+
-		"rewards of answers that it draws")
-	video := c.Flags().Bool("video", false, "train a model of diffusion that draws clips of captions instead, in which a "+
-		"shape goes where it is told")
+	rl := c.Flags().Bool("rl", false,
+		"teach a small model addition instead: a little by texts, and the rest by "+
+			"rewards of answers that it draws")
+	video := c.Flags().Bool("video", false,
+		"train a model of diffusion that draws clips of captions instead, in which a "+
+			"shape goes where it is told")
 	c.MarkFlagsMutuallyExclusive("vlm", "cluster", "moe", "long", "image", "robot", "video")
 	c.MarkFlagsMutuallyExclusive("vlm", "rl", "moe", "long", "image", "robot", "video")
 	usual, both := true, false
@@ -62,8 +65,10 @@ func Command() *cobra.Command {
 		is    *bool
 		steps int
 		run   func(ctx context.Context, dir string, steps int, show *shown) error
-	}{{&both, rlClusterSteps, demoRLCluster}, {cluster, clusterSteps, demoCluster}, {moe, moeSteps, demoMoE}, {long, longSteps, demoLong},
-		{image, imageSteps, demoImage}, {robot, robotSteps, demoRobot}, {rl, rlSteps, demoRL}, {video, videoSteps, demoVideo},
+	}{{&both, rlClusterSteps, demoRLCluster}, {cluster, clusterSteps, demoCluster}, {moe, moeSteps, demoMoE},
+		{long, longSteps, demoLong},
+		{image, imageSteps, demoImage}, {robot, robotSteps, demoRobot}, {rl, rlSteps, demoRL}, {video,
+			videoSteps, demoVideo},
 		{vlm, demoSteps, demoVLM}, {&usual, demoSteps, demo}}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if *steps < 0 {

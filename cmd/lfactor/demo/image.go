@@ -234,8 +234,8 @@ type drawnFigure struct {
 	picture    *media.Image
 }
 
-// drawFigures has the newest checkpoint of a directory draw each combination some times, by the average of its
-// weights.
+// drawFigures has the newest checkpoint of a directory draw each combination some times, by the average of
+// its weights.
 func drawFigures(ctx context.Context, checkpoints string, of []figures, each int, told bool) ([]drawnFigure,
 	error) {
 	m, err := trained.Open(checkpoints, "", trained.Average(true))
@@ -281,7 +281,8 @@ func scoreFigures(all []drawnFigure) (s [4]float64) {
 }
 
 // imageVerdict has the model draw combinations that were held out, with and without their captions.
-func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, untrained [4]float64, began time.Time,
+func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, untrained [4]float64,
+	began time.Time,
 	show *shown) error {
 	all, err := drawFigures(ctx, cfg.Run.Checkpoint.Dir, figuresOf(true), 6, true)
 	if err != nil {

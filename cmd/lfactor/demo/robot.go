@@ -58,9 +58,9 @@ checkpoint: {dir: %q, interval: %d, keep: 1, save_hf: true}
 log: {dir: %q}
 `
 
-// demoRobot has one who sees show how to reach discs on a table, trains a small policy on the recordings, corrects it
-// where it acts, and has it reach discs on tables that it has not seen, beside a hand that does what was done on
-// average.
+// demoRobot has one who sees show how to reach discs on a table, trains a small policy on the recordings,
+// corrects it where it acts, and has it reach discs on tables that it has not seen, beside a hand that does
+// what was done on average.
 func demoRobot(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -208,8 +208,8 @@ func try(ctx context.Context, dir string, correct bool) (r tried, err error) {
 	return r, err
 }
 
-// correct records what the one who sees would have done where the policy of the first run acted, and has the policy
-// learn of both recordings alike.
+// correct records what the one who sees would have done where the policy of the first run acted, and has the
+// policy learn of both recordings alike.
 func correct(ctx context.Context, dir string, r *world.Result, steps int) (*configs.Config, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	set := format.RobotTop(10, reachSide)

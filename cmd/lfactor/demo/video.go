@@ -179,18 +179,21 @@ func demoVideo(ctx context.Context, dir string, steps int, show *shown) error {
 	if err := captionText(in("text_encoder"), captions); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"model.yaml": videoModel, "scheduler_config.json": imageNoise} {
+	for name, text := range map[string]string{"model.yaml": videoModel,
+		"scheduler_config.json": imageNoise} {
 		if err := os.WriteFile(in(name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(os.Stderr,
 		"data    %d drawn clips of %d frames with captions in webdataset shards; %d of %d combinations are "+
-			"held out (%v)\n", n, clipFrames, len(motionsOf(true)), len(motionsOf(true))+len(motionsOf(false)),
+			"held out (%v)\n", n, clipFrames, len(motionsOf(true)),
+		len(motionsOf(true))+len(motionsOf(false)),
 		time.Since(began).Round(100*time.Millisecond))
 	text := fmt.Sprintf(demoVideoConfig, in("model.yaml"), in("shards/clips-{00..03}.tar"),
 		in("scheduler_config.json"),
-		clipFrames, clipSide, clipSide, in("text_encoder"), steps, max(1, steps/20), in("checkpoints"), steps,
+		clipFrames, clipSide, clipSide, in("text_encoder"), steps, max(1, steps/20), in("checkpoints"),
+		steps,
 		in("run"))
 	cfg, err := configs.Load(configs.Request{File: "demo --video", Text: []byte(text)})
 	if err != nil {
@@ -304,7 +307,8 @@ func scoreMotions(all []drawnMotion) (s [3]float64) {
 }
 
 // videoVerdict has the model draw combinations that were held out, with and without their captions.
-func videoVerdict(ctx context.Context, cfg *configs.Config, dir string, untrained [3]float64, began time.Time,
+func videoVerdict(ctx context.Context, cfg *configs.Config, dir string, untrained [3]float64,
+	began time.Time,
 	show *shown) error {
 	known, err := drawMotions(ctx, cfg.Run.Checkpoint.Dir, motionsOf(false), 1, true)
 	if err != nil {

@@ -93,8 +93,9 @@ func trainedSmall(t *testing.T) string {
 	return in("saved")
 }
 
-// TestEvalWorlds: a policy acts in a command, and the verb says how it did, records what the expert would have done with
-// the statistics of the policy's own data, and draws a page; what is missing or has no effect is refused.
+// TestEvalWorlds: a policy acts in a command, and the verb says how it did, records what the expert would
+// have done with the statistics of the policy's own data, and draws a page; what is missing or has no effect
+// is refused.
 func TestEvalWorlds(t *testing.T) {
 	saved, dir := trainedSmall(t), t.TempDir()
 	program, err := os.Executable()
@@ -146,8 +147,9 @@ func TestEvalWorlds(t *testing.T) {
 		"--episodes 0":   {"--policy", saved, "--world", program, "--episodes", "0"},
 		"--deadline x":   {"--policy", saved, "--world", program, "--deadline", "x"},
 		"leave run.yaml": {"run.yaml", "--policy", saved, "--world", program},
-		"is not empty":   {"--policy", saved, "--world", program, "--record", filepath.Join(dir, "corrections")},
-		"--seed -1":      {"--policy", saved, "--world", program, "--seed", "-1"}} {
+		"is not empty": {"--policy", saved, "--world", program, "--record", filepath.Join(dir,
+			"corrections")},
+		"--seed -1": {"--policy", saved, "--world", program, "--seed", "-1"}} {
 		_, err := ask(args...)
 		require.ErrorContains(t, err, why)
 		var e exit.Error

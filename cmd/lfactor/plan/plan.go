@@ -241,8 +241,8 @@ func planCommand(c *cobra.Command, args []string) error {
 	return fits
 }
 
-// fit holds a plan to the memory of a machine, of this one where cluster is "", and says what to change where
-// it needs more; m is nil for a machine that is not known.
+// fit holds a plan to the memory of a machine, of this one where cluster is "", and says what to change
+// where it needs more; m is nil for a machine that is not known.
 func fit(cfg *configs.Config, l *layout.Layout, cluster string, m *cost.Machine) error {
 	room, price := machine.MemoryShare, func(*layout.Design) {}
 	if m != nil {

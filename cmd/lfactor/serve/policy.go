@@ -16,7 +16,8 @@ import (
 
 // policyFlags are those that policies alone have, and textFlags those of models that speak.
 var (
-	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow", "denoise-steps",
+	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow",
+		"denoise-steps",
 		"join"}
 	textFlags = []string{"pages", "context", "step-tokens", "running", "precision"}
 )
@@ -30,7 +31,8 @@ func bindPolicy(c *cobra.Command, o *policy.Options) {
 	f.IntVar(&o.Replicas, "replicas", 1, "policies: actors that answer, each with weights of its own")
 	f.IntVar(&o.Batch, "batch", 8, "policies: observations that a replica answers at once")
 	f.IntVar(&o.Clients, "clients", 64, "policies: connections at once; more are refused with status 503")
-	f.Int64Var(&o.Message, "message-bytes", 16<<20, "policies: bytes of a message; a longer one ends its connection")
+	f.Int64Var(&o.Message, "message-bytes", 16<<20,
+		"policies: bytes of a message; a longer one ends its connection")
 	f.DurationVar(&o.Slow, "slow", policy.Options{}.Usual().Slow,
 		"policies: time that a message may take to come, and an answer to be read")
 	f.IntVar(&o.Steps, "denoise-steps", 0,

@@ -63,13 +63,15 @@ func Command() *cobra.Command {
 		if o.DType, ok = layout.Precisions[*precision]; !ok || *precision == "fp16" {
 			return exit.Usagef("serve: --precision is fp32 or bf16")
 		}
-		if o.Engine.Pages < 1 || o.Engine.Rows < 1 || o.Engine.Running < 1 || o.Queue < 1 || o.Engine.Context < 0 ||
+		if o.Engine.Pages < 1 || o.Engine.Rows < 1 || o.Engine.Running < 1 || o.Queue < 1 ||
+			o.Engine.Context < 0 ||
 			o.Deadline <= 0 || *port < 0 || *port > 65535 {
 			return exit.Usagef("serve: --pages, --step-tokens, --running, --queue and --deadline are above 0, --context is " +
 				"not negative, and --port lies between 0 and 65535")
 		}
 		o.Token = os.Getenv(tokenVariable)
-		if ip := net.ParseIP(*host); o.Token == "" && *host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		if ip := net.ParseIP(*host); o.Token == "" && *host != "localhost" && (ip == nil ||
+			!ip.IsLoopback()) {
 			return exit.Usagef("serve: other machines reach %s: set %s to a token that clients show as their API key",
 				*host, tokenVariable)
 		}
@@ -100,7 +102,8 @@ type serving struct {
 }
 
 // run serves until a signal comes.
-func run(c *cobra.Command, path, tokenizer string, l net.Listener, o serve.Options, robots policy.Options) error {
+func run(c *cobra.Command, path, tokenizer string, l net.Listener, o serve.Options,
+	robots policy.Options) error {
 	m, err := trained.Open(path, tokenizer)
 	if err != nil {
 		return err
@@ -120,7 +123,8 @@ func run(c *cobra.Command, path, tokenizer string, l net.Listener, o serve.Optio
 		return err
 	}
 	defer s.Close()
-	if err := announce(c, serving{o.Name, fmt.Sprintf("%s://%s/v1", scheme(l, "http"), l.Addr())}); err != nil {
+	if err := announce(c, serving{o.Name, fmt.Sprintf("%s://%s/v1", scheme(l, "http"),
+		l.Addr())}); err != nil {
 		return err
 	}
 	return s.Serve(c.Context(), l)

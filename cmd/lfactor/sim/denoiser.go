@@ -53,7 +53,8 @@ func denoiserCommand() *cobra.Command {
 func printDenoiser(all []fidelity.DenoiserLayout) {
 	fmt.Fprintf(cli.Out, "a sample takes one device %s for its latents and %s for the states of its caption\n",
 		unit.Seconds(all[0].VAEEach), unit.Seconds(all[0].TextEach))
-	t := cli.TextTable("devices", "encoders", "step", "samples/s", "gain over live", "VAE", "text", "denoiser", "waiting")
+	t := cli.TextTable("devices", "encoders", "step", "samples/s", "gain over live", "VAE", "text",
+		"denoiser", "waiting")
 	live := map[int]float64{}
 	for _, l := range all {
 		if l.Layout == fidelity.Live {
@@ -67,7 +68,8 @@ func printDenoiser(all []fidelity.DenoiserLayout) {
 			name = fmt.Sprintf("%s: %d", l.Layout, l.Encoding)
 		}
 		t.AppendRow(table.Row{l.Devices, name, unit.Seconds(l.Step), fmt.Sprintf("%.3f", l.Samples),
-			fmt.Sprintf("%+.1f%%", 100*(l.Samples/live[l.Devices]-1)), share(l.VAE), share(l.Text), share(l.Denoiser),
+			fmt.Sprintf("%+.1f%%", 100*(l.Samples/live[l.Devices]-1)), share(l.VAE), share(l.Text),
+			share(l.Denoiser),
 			share(l.Rest)})
 	}
 	t.Render()

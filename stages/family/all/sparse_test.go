@@ -63,7 +63,8 @@ func TestSharedKeys(t *testing.T) {
 	m.Index(block.Indexing{Scale: 1})
 	require.Equal(t, ".>.<><><", flows(m, family.LossPort))
 	for _, p := range build().Params(nil) {
-		require.Equal(t, family.IndexerParam(p.Name) || strings.HasSuffix(p.Name, family.Correction), p.Fixed,
+		require.Equal(t, family.IndexerParam(p.Name) || strings.HasSuffix(p.Name, family.Correction),
+			p.Fixed,
 			p.Name)
 	}
 }

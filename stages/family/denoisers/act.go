@@ -220,8 +220,8 @@ func (a *act) embed(r *block.Rec, env map[string]*grad.Value) {
 	env["query"] = t.Take(query, a.rows(r, "act.query", part32{n: a.p.Chunk, shared: true}))
 }
 
-// waves are sines and cosines of the places of a map [h w], [h·w n]: half of the numbers for the row, half for
-// the column, as in DETR (arXiv:2005.12872), whose places end at 2π.
+// waves are sines and cosines of the places of a map [h w], [h·w n]: half of the numbers for the row, half
+// for the column, as in DETR (arXiv:2005.12872), whose places end at 2π.
 func waves(h, w, n int) []float32 {
 	out, d := make([]float32, h*w*n), n/2
 	place := func(i, of int) float64 { return float64(i+1) / (float64(of) + 1e-6) * 2 * math.Pi }
@@ -243,7 +243,8 @@ func waves(h, w, n int) []float32 {
 	return out
 }
 
-// attend is attention of q to k with values of v, all rows of the model's width, whose sequences have borders.
+// attend is attention of q to k with values of v, all rows of the model's width, whose sequences have
+// borders.
 func (a *act) attend(r *block.Rec, name string, q, k, v, cuQ, cuK *grad.Value) *grad.Value {
 	t, n, head := r.T, a.c.Hidden, a.c.Hidden/a.c.Heads
 	proj := func(part string, x *grad.Value) *grad.Value {

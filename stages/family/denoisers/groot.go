@@ -51,14 +51,14 @@ var grootPart = configs.Declare("groot", configs.Rules[grootKeys]{Check: func(m 
 	}
 }})
 
-// GR00T N1.5 (arXiv:2503.14734), as lerobot has it: the first layers of Qwen3 read what SigLIP sees and what is told,
-// and a diffusion transformer of the state and the actions attends to what they say. What reads states and reads and
-// gives actions has weights for each robot.
+// GR00T N1.5 (arXiv:2503.14734), as lerobot has it: the first layers of Qwen3 read what SigLIP sees and what
+// is told, and a diffusion transformer of the state and the actions attends to what they say. What reads
+// states and reads and gives actions has weights for each robot.
 var _ = family.Register(family.Family{ModelType: "groot", Paper: "2503.14734", HF: grootFile(),
 	Build: func(c configs.Model) *family.Model { return newGroot(c).model() }})
 
-// grootFile is how lerobot's files are read and written: they say the sizes of rooms and of chunks, and those of the
-// published model follow from its name; other sizes are keys of this program's own.
+// grootFile is how lerobot's files are read and written: they say the sizes of rooms and of chunks, and
+// those of the published model follow from its name; other sizes are keys of this program's own.
 func grootFile() hf.Family {
 	return hf.Family{Class: "groot", Diffusers: true,
 		Has: []string{"latent_patch", "in_channels", "state_size", "chunk_size", "views", "view_size",
@@ -103,7 +103,8 @@ const (
 	grootHead  = grootName + "action_head."
 )
 
-// grootBuckets is in how many steps the time of the noise is told, and grootWaves the cosines and sines of it.
+// grootBuckets is in how many steps the time of the noise is told, and grootWaves the cosines and sines of
+// it.
 const (
 	grootBuckets = 1000
 	grootWaves   = 256
@@ -139,8 +140,8 @@ func (l grootLevels) At(u float64) noise.Level {
 	return noise.Level{Alpha: float32(1 - s), Sigma: float32(s), Time: float32(grootBuckets * s)}
 }
 
-// grootTime is what the model is told of a time in thousandths, of which 1,000 is noise: cosines and sines of whole
-// steps from the noise, as its transformer reads them and as its actions have them.
+// grootTime is what the model is told of a time in thousandths, of which 1,000 is noise: cosines and sines
+// of whole steps from the noise, as its transformer reads them and as its actions have them.
 func grootTime(t float64, width int) []float32 {
 	step := math.Trunc(grootBuckets - t + 1e-3) // a time that is whole but for its rounding is that one
 	out := make([]float32, grootWaves+width)

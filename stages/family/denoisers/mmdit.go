@@ -40,7 +40,8 @@ func (q mmdit) model() *family.Model {
 	}
 	m.Add(family.Block{Name: q.x, Gives: []string{"x", "temb", "text"}, Weight: 0.1, Record: q.embed})
 	for i := range q.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("transformer_blocks.%d", i), Takes: []string{"x", "temb", "text"},
+		m.Add(family.Block{Name: fmt.Sprintf("transformer_blocks.%d", i), Takes: []string{"x", "temb",
+			"text"},
 			Gives: []string{"x", "text"}, Recompute: true, Weight: 1, Pairs: pairs(q.c),
 			Record: func(r *block.Rec, env map[string]*grad.Value) { q.block(r, i, env) }})
 	}
@@ -102,8 +103,9 @@ func (q mmdit) block(r *block.Rec, i int, env map[string]*grad.Value) {
 				continue
 			}
 		}
-		o := t.Attention(qs[j], k, v, cu, cuK, grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(q.c.HeadDim)),
-			Tokens: tokens})
+		o := t.Attention(qs[j], k, v, cu, cuK,
+			grad.AttentionConfig{Scale: 1 / math.Sqrt(float64(q.c.HeadDim)),
+				Tokens: tokens})
 		o = r.Linear(s.out, t.Flat(o), d, d, block.LinearOpts{Bias: true, Row: true, Unit: q.c.HeadDim})
 		s.x = t.Gate(s.x, t.Place(place, o), s.part(t, 2, d), s.at)
 		h := t.Modulate(s.x, s.part(t, 4, d), s.part(t, 3, d), s.at, plain(1e-6))
@@ -150,7 +152,8 @@ func (q mmdit) heads(r *block.Rec, s *stream, h *grad.Value, text bool) (qv, k, 
 // head is the last norm, scaled and shifted by the level, and the numbers of each token.
 func (q mmdit) head(r *block.Rec, env map[string]*grad.Value) {
 	t, d := r.T, q.c.Hidden
-	mod := r.Linear("norm_out.linear", t.Act(env["temb"], kernels.SiLU), 2*d, d, block.LinearOpts{Bias: true, Rep: true})
+	mod := r.Linear("norm_out.linear", t.Act(env["temb"], kernels.SiLU), 2*d, d, block.LinearOpts{Bias: true,
+		Rep: true})
 	h := t.Modulate(env["x"], t.Columns(mod, 0, d), t.Columns(mod, d, d), q.d.Level(r), plain(1e-6))
 	q.d.Predicted(r, env, r.Linear("proj_out", h, q.d.Width(), d, block.LinearOpts{Bias: true, Rep: true}))
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Pi0 (arXiv:2410.24164), as lerobot and openpi have it: Pi0.5 whose expert has plain norms, is told the time of
-// the noise with the actions, and has a row for the robot's state, which reads what is seen and told and is read
-// by the actions.
+// Pi0 (arXiv:2410.24164), as lerobot and openpi have it: Pi0.5 whose expert has plain norms, is told the
+// time of the noise with the actions, and has a row for the robot's state, which reads what is seen and told
+// and is read by the actions.
 var _ = family.Register(family.Family{ModelType: "pi0", Paper: "2410.24164", HF: pi0File(),
 	Build: func(c configs.Model) *family.Model { return newPi0(c).model() }})
 
@@ -82,7 +82,8 @@ func (p *pi0) embed(r *block.Rec, env map[string]*grad.Value) {
 	env["x"] = t.Place("residual", r.Linear("model.action_time_mlp_out", a, w, w, whole))
 }
 
-// layer is layer i of the language model's stream and of the expert's, whose states and actions share weights.
+// layer is layer i of the language model's stream and of the expert's, whose states and actions share
+// weights.
 func (p *pi0) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, last, levels := r.T, i == p.c.Layers-1, family.Levels(r.Shape)
 	expert := piStream{name: fmt.Sprintf("%slayers.%d", piExpert, i), width: p.o.Expert,

@@ -72,8 +72,8 @@ type xvlaKeys struct {
 	Form    string `key:"action_form" default:"auto" oneof:"auto|ee6d|agibot_ee6d|joint" class:"fixed" doc:"What the numbers of an action are, and with them their loss: any; or those of two arms, each a place, a rotation as the first two columns of its matrix and a gripper (ee6d, with AgiBot's loss too); or two arms of six joints and a gripper each."`
 }
 
-// actionForm is what the numbers of an action are: how many, of which grippers, and what each weighs in the loss, a
-// sample's mean over its actions.
+// actionForm is what the numbers of an action are: how many, of which grippers, and what each weighs in the
+// loss, a sample's mean over its actions.
 type actionForm struct {
 	width    int
 	grippers []int
@@ -136,9 +136,9 @@ var xvlaPart = configs.Declare("xvla", configs.Rules[xvlaKeys]{Check: func(m con
 	}
 }})
 
-// X-VLA (arXiv:2510.10274), as lerobot has it: Florence-2's encoder reads the first view and the task; a transformer
-// reads that, the other views, the noisy actions with the state and the time, and rows that each robot has of its
-// own. What reads and gives actions has weights for each robot too.
+// X-VLA (arXiv:2510.10274), as lerobot has it: Florence-2's encoder reads the first view and the task; a
+// transformer reads that, the other views, the noisy actions with the state and the time, and rows that each
+// robot has of its own. What reads and gives actions has weights for each robot too.
 var _ = family.Register(family.Family{ModelType: "xvla", Paper: "2510.10274", HF: xvlaFile(),
 	Build: func(c configs.Model) *family.Model { return newXVLA(c).model() }})
 
@@ -369,7 +369,8 @@ func (x *xvla) mask(r *block.Rec, name string, n int) *grad.Value {
 	return r.T.Cast(r.T.Const(name, out))
 }
 
-// embed makes what the transformer reads: actions, what is told and seen, with their places, and the robot's rows.
+// embed makes what the transformer reads: actions, what is told and seen, with their places, and the robot's
+// rows.
 func (x *xvla) embed(r *block.Rec, env map[string]*grad.Value) {
 	t, n, levels, whole := r.T, x.c.Hidden, family.Levels(r.Shape), block.LinearOpts{Bias: true, Rep: true}
 	w := x.d.Width()

@@ -190,7 +190,8 @@ func (s *script) do(words []string) {
 	case "connect":
 		s.connect(host, o)
 	case "gone":
-		s.step(Gone{Host: host, Conn: s.conn(host, o), Why: "the connection ended", Silent: o["silent"] != ""})
+		s.step(Gone{Host: host, Conn: s.conn(host, o), Why: "the connection ended",
+			Silent: o["silent"] != ""})
 	case "quiet":
 		s.step(Quiet{Host: host, Conn: s.conn(host, o), For: 410 * time.Millisecond})
 	case "heard":
@@ -286,7 +287,8 @@ func (s *script) request(word, name string, o map[string]string) {
 	case "token":
 		s.step(NewToken{Ask: s.ask(), Key: name, Until: s.now.Add(TokenLife)})
 	case "join":
-		s.step(Join{Ask: s.ask(), Key: o["key"], Name: name, Remote: "1.2.3.4:5", Binary: "bin" + o["binary"],
+		s.step(Join{Ask: s.ask(), Key: o["key"], Name: name, Remote: "1.2.3.4:5",
+			Binary: "bin" + o["binary"],
 			Serial: "joined-" + name, Fault: o["fault"]})
 	case "sync":
 		s.step(Sync{s.ask()})
@@ -320,7 +322,8 @@ func (s *script) known(word string) {
 	switch word {
 	case "jobs":
 		for _, j := range s.h.Jobs() {
-			fmt.Fprintf(&s.out, "%s %s on %v %q code %d restarts %d width %d", j.ID, j.State, j.Hosts, j.Why, j.Code,
+			fmt.Fprintf(&s.out, "%s %s on %v %q code %d restarts %d width %d", j.ID, j.State, j.Hosts, j.Why,
+				j.Code,
 				j.Restarts, j.Width)
 			for n, p := range j.Procs {
 				fmt.Fprintf(&s.out, " [%d %s gen %d pid %d over %v]", n, p.Host, p.Gen, p.Pid, p.Over)
