@@ -16,14 +16,7 @@ func init() {
 		return []*Value{dy[0]}
 	}
 	opEncode = &Op{Name: "encode_rows", Kernel: kernels.EncodeRows, Cheap: true, VJP: straight}
-	opCoded = &Op{Name: "rounded", Kernel: kernels.Rounded, Cheap: true, VJP: func(_ *Tape, _ *Node,
-		dy []*Value,
-		leg func(i int) bool) []*Value {
-		if !leg(0) {
-			return []*Value{nil}
-		}
-		return []*Value{dy[0]}
-	}}
+	opCoded = &Op{Name: "rounded", Kernel: kernels.Rounded, Cheap: true, VJP: straight}
 	opDecode = &Op{Name: "decode_rows", Kernel: kernels.DecodeRows, Cheap: true, VJP: straight}
 }
 
