@@ -110,11 +110,14 @@ func TestAutoencoders(t *testing.T) {
 		for _, v := range []denoisePlan{{pp: 2, dp: 1, tp: 1, cp: 1, schedule: "1f1b"},
 			{pp: 4, dp: 1, tp: 1, cp: 1, schedule: "zb-h1"}, {pp: 1, dp: 2, tp: 1, cp: 1, zero: 3,
 				schedule: "1f1b"},
-			{pp: 2, dp: 2, tp: 1, cp: 1, zero: 1, schedule: "1f1b", recompute: grad.RecomputeFull}} {
+			{pp: 2, dp: 2, tp: 1, cp: 1, zero: 1, schedule: "1f1b", recompute: grad.RecomputeFull},
+			{pp: 1, dp: 1, tp: 1, cp: 2, schedule: "1f1b"}, {pp: 1, dp: 1, tp: 1, cp: 4, schedule: "1f1b"},
+			{pp: 2, dp: 1, tp: 1, cp: 2, zero: 1, schedule: "1f1b", recompute: grad.RecomputeFull},
+			{pp: 1, dp: 2, tp: 1, cp: 2, zero: 3, schedule: "1f1b"}} {
 			t.Run(name+" "+v.String(), func(t *testing.T) {
 				g := openAutoencoder(t, name)
 				g.each = g.alone(v.dp)
-				g.trains(layout.MeshOf(&configs.Plan{PP: v.pp, DP: v.dp, TP: 1, CP: 1, EP: 1, ETP: 1}), 3,
+				g.trains(layout.MeshOf(&configs.Plan{PP: v.pp, DP: v.dp, TP: 1, CP: v.cp, EP: 1, ETP: 1}), 3,
 					func(j *layout.Design) {
 						j.Schedule, j.Zero, j.Recompute = v.schedule, v.zero, v.recompute
 						j.Micro, j.Rows = len(g.Samples)/v.dp, g.Samples[0].Tokens

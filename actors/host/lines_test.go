@@ -12,18 +12,25 @@ import (
 	"github.com/lfactor/lfactor/stages/optim"
 )
 
-// TestLinesAreShared: with context parallelism each of four ranks computes a quarter of a U-Net's
-// convolutions and attention, keeps hardly more than a quarter of their activations, and sends lines to its
+// TestLinesAreShared: with context parallelism each of four ranks computes a quarter of the convolutions and
+// the attention of a U-Net and of an autoencoder, keeps hardly more than a quarter of their activations, and sends lines to its
 // neighbours; the levels of noise, which every rank computes, are the rest.
 func TestLinesAreShared(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"unet", "unet-xl"} {
+	for _, name := range []string{"unet", "unet-xl", "kl"} {
 		type figures struct {
 			flops, activations int64
 			halos              int
 		}
 		of := func(cp int) (f figures) {
-			g := openDenoiser(t, name)
+			open := openDenoiser
+			if name == "kl" {
+				open = openAutoencoder
+			}
+			g := open(t, name)
+			if name == "kl" {
+				g.m.Denoiser.Process.Size = [3]int{1, 64, 64}
+			}
 			l, err := layout.New(&layout.Design{Model: g.m, Mesh: layout.MeshOf(&configs.Plan{PP: 1, DP: 1,
 				TP: 1, CP: cp,
 				EP: 1, ETP: 1}), Schedule: "1f1b", Micro: 1, Rows: 64 * 64,

@@ -12,8 +12,10 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/family/autoencoders"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/stages/texts"
 	"github.com/lfactor/lfactor/topology"
 )
 
@@ -158,6 +160,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 			return 1
 		}
 	}
+	j.ahead(c)
 	j.grouped(c)
 	j.scaled(fit.Widths(c, m))
 	if n := r.Plan.ChunkSize; n > 0 {
@@ -167,6 +170,36 @@ func FromConfig(c *configs.Config) (*Design, error) {
 		j.Cuts = cuts(c, n, m.Foundation())
 	}
 	return j, nil
+}
+
+// ahead is what a run has of encoders before a denoiser: their places in the plan, and what they compute in, so
+// that what they give are the bits of encoders beside the data.
+func (j *Design) ahead(c *configs.Config) {
+	m := j.Model
+	if !m.Ahead() {
+		return
+	}
+	if e := c.Run.Plan.Encoder; e.Over != "none" {
+		j.Parts = []*PartPlan{{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill, Widths: m.Widths}}
+	}
+	if n := autoencoders.EncodesOf(m, j.Rows); n > 0 {
+		j.Dims = map[string]int{family.NoiseLevels: n}
+	}
+	text := j.DType
+	if text == tensor.F16 && !c.Run.Diffusion.TrainText {
+		text = tensor.F32 // in which states of T5 do not fit
+	}
+	if m.Denoiser.Seen == nil && text == j.DType {
+		return
+	}
+	own := map[string]ComponentPlan{autoencoders.Component: {DType: tensor.F32, Recompute: j.Recompute},
+		texts.Component: {DType: text, Recompute: j.Recompute}}
+	j.Component = func(name string) ComponentPlan {
+		if p, ok := own[name]; ok {
+			return p
+		}
+		return ComponentPlan{DType: j.DType, Recompute: j.Recompute}
+	}
 }
 
 // updates is what the section optimizer says of updates.

@@ -46,6 +46,8 @@ func TestAutoencoderRun(t *testing.T) {
 	require.Less(t, one[11], 0.7*one[0])
 	two, _ := train("plan.pp=2")
 	require.Equal(t, one, two)
+	lines, _ := train("plan.cp=2", "plan.zero=1", "train.micro_batch=1")
+	require.InEpsilonSlice(t, one, lines, 1e-5)
 	means, _ := train("diffusion.posterior=mode", "diffusion.kl_weight=0")
 	require.NotEqual(t, one, means)
 
@@ -59,7 +61,7 @@ func TestAutoencoderRun(t *testing.T) {
 		"diffusion.times: an autoencoder":  "diffusion.times=mode",
 		"reads pixels":                     "diffusion.autoencoder=" + export,
 		"reads no captions":                "diffusion.text_encoder=" + dir,
-		"so that nothing is shared out":    "plan.cp=2",
+		"plan.tp: num_attention_heads":     "plan.tp=2",
 		"the autoencoder reads pictures":   "diffusion.sizes=[5x8x8]",
 		"diffusion.huber_border: is not r": "diffusion.huber_border=0.2",
 	} {

@@ -131,6 +131,13 @@ func TestUNetLive(t *testing.T) {
 	cached := run()
 	require.Equal(t, cached, run("diffusion.encoders=live"))
 	require.Equal(t, cached, run("diffusion.encoders=live", "plan.pp=3", "plan.layers=[5, 5, 4]"))
+	vae := "diffusion.autoencoder=" + filepath.Join(autoencodersOf, "kl")
+	latents := run(vae, "diffusion.sizes=[16x16]")
+	for _, plan := range []string{"plan.encoder.over=none", "plan.encoder.over=own plan.encoder.ranks=1",
+		"plan.pp=3 plan.layers=[5,5,4]"} {
+		require.Equal(t, latents, run(append(strings.Fields(plan), vae, "diffusion.sizes=[16x16]",
+			"diffusion.encoders=live", "diffusion.latents=live")...), plan)
+	}
 	learns := run("diffusion.encoders=live", "diffusion.train_text_encoder=true")
 	require.NotEqual(t, cached, learns)
 	require.InEpsilonSlice(t, learns, run("diffusion.encoders=live", "diffusion.train_text_encoder=true",

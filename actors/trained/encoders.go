@@ -3,6 +3,7 @@ package trained
 import (
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
@@ -38,7 +39,7 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 	var err error
 	if d.Takes != nil {
 		x.Encoder = Pixels{}
-	} else if x.Encoder, err = autoencoder(cfg); err != nil {
+	} else if x.Encoder, err = autoencoder(cfg, d.Seen != nil); err != nil {
 		return nil, err
 	}
 	if c.Cache != "off" {
@@ -79,7 +80,10 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 
 // oneSize refuses sizes of which a microbatch could have two, for a model that reads images whole.
 func (x *Pictures) oneSize(cfg *configs.Config) error {
-	if !x.D.Canvas {
+	why := "a model of convolutions"
+	if x.D.Seen != nil {
+		why = "an autoencoder with diffusion.latents: live"
+	} else if !x.D.Canvas {
 		return nil
 	}
 	c := &cfg.Run
@@ -87,11 +91,10 @@ func (x *Pictures) oneSize(cfg *configs.Config) error {
 		for _, b := range x.Sizes {
 			ga, gb := x.grid(a), x.grid(b)
 			both := ga[0]*ga[1]*ga[2] + gb[0]*gb[1]*gb[2]
-			if ga != gb && (c.Train.MicroBatch > 1 || both <= c.Data.SeqLen) {
+			if a != b && (ga != gb || x.D.Seen != nil) && (c.Train.MicroBatch > 1 || both <= c.Data.SeqLen) {
 				return cfg.Fault("diffusion.sizes",
 					fmt.Sprintf("images of %d×%d and of %d×%d pixels could meet in a "+
-						"microbatch, and a model of convolutions takes one size in each", a[1], a[2], b[1],
-						b[2]),
+						"microbatch, and %s takes one size in each", a[1], a[2], b[1], b[2], why),
 					fmt.Sprintf("set train.micro_batch: 1 and data.seq_len below %d, or give one size",
 						both))
 			}
@@ -109,10 +112,11 @@ func (x *Pictures) grid(size [3]int) [3]int {
 	return x.D.Grid(shape)
 }
 
-// autoencoder is that of diffusion.autoencoder.
-func autoencoder(cfg *configs.Config) (Autoencoder, error) {
+// autoencoder is that of diffusion.autoencoder. A model that encodes images itself needs its weights only to
+// draw: they are read when they are first asked for.
+func autoencoder(cfg *configs.Config, live bool) (Autoencoder, error) {
 	const key = "diffusion.autoencoder"
-	dir := fit.Beside(cfg, cfg.Run.Diffusion.Autoencoder, "vae")
+	dir := fit.LatentDir(cfg)
 	switch dir {
 	case "pixels":
 		return Pixels{}, nil
@@ -120,15 +124,60 @@ func autoencoder(cfg *configs.Config) (Autoencoder, error) {
 		return nil, cfg.Fault(key, "is not given, and no vae lies beside the model",
 			"name the folder of an autoencoder, or pixels")
 	}
-	b, err := kernels.Open(cfg.Run.Device, kernels.Options{Strict: cfg.Run.Strict})
-	if err != nil {
-		return nil, err
+	x := &unread{dir: dir, open: sync.OnceValues(func() (*latent.Frozen, error) {
+		b, err := kernels.Open(cfg.Run.Device, kernels.Options{Strict: cfg.Run.Strict})
+		if err != nil {
+			return nil, err
+		}
+		a, err := latent.Open(dir, b)
+		if err != nil {
+			return nil, cfg.Fault(key, err.Error(), "")
+		}
+		return a.Frozen(), nil
+	})}
+	if !live {
+		return x.open()
 	}
-	a, err := latent.Open(dir, b)
+	c, err := latent.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}
-	return a.Frozen(), nil
+	x.model = c.Model()
+	if x.print, err = FolderPrint(dir); err != nil {
+		return nil, cfg.Fault(key, err.Error(), "")
+	}
+	return x, nil
+}
+
+// unread is an autoencoder whose weights are read when something is encoded or decoded.
+type unread struct {
+	dir, print string
+	model      *latent.Model
+	open       func() (*latent.Frozen, error)
+}
+
+// Shape implements Autoencoder.
+func (x *unread) Shape(size [3]int) ([4]int, error) { return x.model.LatentShape(size) }
+
+// Fingerprint implements Autoencoder.
+func (x *unread) Fingerprint() string { return x.print }
+
+// Encode implements Autoencoder.
+func (x *unread) Encode(pixels []float32, size [3]int) (mean, deviation []float32, err error) {
+	a, err := x.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.Encode(pixels, size)
+}
+
+// Decode implements Autoencoder.
+func (x *unread) Decode(latents []float32, shape [4]int) (pixels []float32, size [3]int, err error) {
+	a, err := x.open()
+	if err != nil {
+		return nil, size, err
+	}
+	return a.Decode(latents, shape)
 }
 
 // Samples is the encoder of samples of images and captions.

@@ -78,7 +78,9 @@ type encoded struct {
 	mean, deviation []float32
 	frame           [6]float32 // of family.Encoded
 	image           []float32  // features of the image that the clip begins with
-	given           []float32  // latents of the first frame alone, behind its masks, as the model reads them
+	pixels          []float32  // in the place of latents, for a model that encodes images itself
+	size            [3]int
+	given           []float32 // latents of the first frame alone, behind its masks, as the model reads them
 }
 
 // captioned is a caption as it is prepared: states and a pooled row, or tokens for a model that makes them.
@@ -87,9 +89,6 @@ type captioned struct {
 	ids            []int32
 	none           *captioned // of no caption beside the same images; nil for that of no caption
 }
-
-// drawPosterior is the use of a sample's random numbers beside those of family.Encoded.
-const drawPosterior = 3
 
 // Tokens is the number of tokens of an image or a clip, from its header.
 func (x *Pictures) Tokens(m *dataset.Media) (int, error) {
@@ -166,6 +165,9 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	if x.D.Seen != nil {
+		return x.unencoded(m, shape, size)
+	}
 	mean, deviation, err := x.encode(m, size)
 	if err != nil {
 		return nil, 0, err
@@ -203,6 +205,23 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		}
 	}
 	return v, int64(4 * (len(mean) + len(deviation))), nil
+}
+
+// unencoded is what Prepare gives of an image for a model that encodes it itself.
+func (x *Pictures) unencoded(m *dataset.Media, shape [4]int, size [3]int) (any, int64, error) {
+	v := &encoded{shape: shape, size: size}
+	var err error
+	if v.pixels, err = x.pixels(m, size); err != nil {
+		return nil, 0, err
+	}
+	if x.D.Framed {
+		w, h, _, err := x.extent(m)
+		if err != nil {
+			return nil, 0, err
+		}
+		v.frame = framed(w, h, size)
+	}
+	return v, int64(4 * len(v.pixels)), nil
 }
 
 // caption is what the model reads of a caption.
@@ -369,7 +388,9 @@ func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 			segment, _ := slices.BinarySearch(b.CuSeqlens, m.Spans[0].From+1)
 			e := family.Encoded{From: m.Spans[0].From, Grid: x.D.Grid(v.shape),
 				Key: dataset.Draw(x.Seed, 0, b.SampleIDs[segment-1], 0, 0)}
-			e.X0, e.Frame = x.D.Tokens(v.shape, x.drawn(v, e.Key)), v.frame
+			if e.Frame, e.Pixels, e.Size = v.frame, v.pixels, v.size; v.pixels == nil {
+				e.X0 = x.D.Tokens(v.shape, x.drawn(v, e.Key))
+			}
 			e.Image = v.image
 			if v.given != nil {
 				e.Given = x.D.Tokens(x.givenShape(v.shape), v.given)
@@ -407,10 +428,10 @@ func (x *Pictures) drawn(v *encoded, key uint64) []float32 {
 	if x.Mode || len(v.deviation) == 0 {
 		return v.mean
 	}
-	out, k := make([]float32, len(v.mean)), noise.Key{Sample: key, Draw: drawPosterior}
+	out, k := make([]float32, len(v.mean)), noise.Key{Sample: key, Draw: family.DrawPosterior}
 	k.Fill(out, 0)
 	for i, e := range out {
-		out[i] = v.mean[i] + v.deviation[i]*e
+		out[i] = v.mean[i] + float32(v.deviation[i]*e) // rounded as the product is where blocks draw
 	}
 	return out
 }

@@ -99,9 +99,10 @@ func TestOperations(t *testing.T) {
 		kernels.MuonMomentum, kernels.MuonStep, kernels.Orthogonalize,
 		kernels.Divergence, kernels.DivergenceBwd,
 		kernels.Objective, kernels.ObjectiveBwd, kernels.TokenNLL, kernels.PagedRows, kernels.LogitsNLL,
-		kernels.LowError, kernels.LowChoice,
+		kernels.LowLinear, kernels.LowLinearDX,
+		kernels.LowLinearDW, kernels.Rounded, kernels.LowError, kernels.LowChoice, kernels.LargestTo, kernels.Greatest, kernels.DelayedScales,
 		kernels.AttentionPeak, kernels.PeakClip, kernels.Adafactor,
-		kernels.AdamWNarrow,
+		kernels.EncodeRows, kernels.DecodeRows, kernels.AdamWNarrow,
 		kernels.AdamW8, kernels.ScheduleFree, kernels.PackedLinear, kernels.PackedLinearDX}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {

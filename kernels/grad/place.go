@@ -171,11 +171,11 @@ func (o *Options) Member(pos, axes []int) int {
 }
 
 // rows is the placement of values that hold n rows of the residual stream: sharded over tokens on the axes
-// marked Rows, but for those listed, and for axes of context parallelism that do not divide them, as
-// patches of an image.
+// marked Rows, but for those listed, and for those that do not divide them, as tokens of captions and
+// patches of an image may have it.
 func (o *Options) rows(n int, but []int) (p Place) {
 	for m, a := range o.Mesh {
-		if a.Rows && a.Size > 1 && !slices.Contains(but, m) && (!a.Context || n%a.Size == 0) {
+		if a.Rows && a.Size > 1 && !slices.Contains(but, m) && n%a.Size == 0 {
 			p[m] = Part{Sharded, 0}
 			n /= a.Size
 		}

@@ -432,6 +432,18 @@ func (t *Tape) Data(name string, d tensor.DType, shape ...int) *Value {
 	return v
 }
 
+// Instead has Data give v in the place of a tensor of the microbatch until the returned function is called:
+// what else is data may come from blocks before.
+func (t *Tape) Instead(name string, v *Value) (end func()) {
+	before, was := t.datas[name]
+	t.datas[name] = v
+	return func() {
+		if delete(t.datas, name); was {
+			t.datas[name] = before
+		}
+	}
+}
+
 // Const is a constant of the model, such as the inverse frequencies of a rotary embedding; it is part of the
 // trace.
 func (t *Tape) Const(name string, v []float32) *Value {

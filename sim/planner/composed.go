@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/layout"
@@ -23,14 +24,19 @@ import (
 // newTower makes the encoder's part of the space of plans.
 func (p *Search) newTower() *search.Tower {
 	m := p.base.Model
-	if m.Vision == nil {
+	widths := m.Widths
+	switch {
+	case m.Vision != nil:
+		widths = []int{m.Vision.Tower.Heads, m.Vision.Tower.Inter}
+	case !m.Ahead():
 		return nil
 	}
 	t := &search.Tower{Blocks: m.Foundation(), Cut: func(n int) ([]int, error) {
 		return m.BalancedFrom(m.Foundation(), n, p.cfg.Run.Data.SeqLen)
 	}}
 	for tp := 1; tp <= p.Machine.Devices; tp++ {
-		if p.divides(tp) && m.Vision.Tower.Heads%tp == 0 && m.Vision.Tower.Inter%tp == 0 {
+		shared := !slices.ContainsFunc(widths, func(w int) bool { return w%tp != 0 })
+		if p.divides(tp) && shared {
 			t.TP = append(t.TP, tp)
 		}
 	}

@@ -131,6 +131,7 @@ type Denoiser struct {
 	Process           Process
 	Halves            *Halves // two models that share out the levels of noise, nil for one of all
 	half              string  // of two, the dimension of this one's
+	Seen              *Seen   // blocks before the denoiser that encode images; nil where latents are data
 	Live              *Live   // blocks before the denoiser that encode captions; nil where states are data
 }
 

@@ -16,9 +16,13 @@ type Encoded struct {
 	From int32     // its first row
 	Grid [3]int    // tokens in time, height and width
 	X0   []float32 // [tokens Width]: of a token, the channel varies slowest, then frame, row and column
-	Key  uint64    // what its random numbers are counted from
-	Text []float32 // [n Texts], the caption's states, with their padding
-	Pool []float32 // [Pooled], its pooled row
+	// in the place of X0, for a model whose blocks encode images: pixels from -1 to 1, [channels T H W], and
+	// their frames, height and width
+	Pixels []float32
+	Size   [3]int
+	Key    uint64    // what its random numbers are counted from
+	Text   []float32 // [n Texts], the caption's states, with their padding
+	Pool   []float32 // [Pooled], its pooled row
 	// tokens of the caption, in the place of Text and Pool where blocks before the denoiser encode it; those
 	// of no caption where the sample lost it
 	IDs []int32
@@ -51,7 +55,7 @@ const (
 	drawLevel = iota
 	drawNoise
 	drawCaption
-	_ // of what makes X0
+	DrawPosterior // the latents, of the distribution that an autoencoder gives
 	drawFirst
 )
 
@@ -173,6 +177,10 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 				"size in a microbatch", i+1, x.Grid, items[0].Grid)
 		case d.Canvas && d.Takes == nil && max(x.Grid[1], x.Grid[2]) > canvasMax:
 			return fmt.Errorf("latents %d are %v, at most %d rows and columns", i+1, x.Grid, canvasMax)
+		case d.Seen != nil && x.X0 == nil:
+			if err := d.Seen.fits(i, &x, &items[0]); err != nil {
+				return err
+			}
 		case len(x.X0) != n*d.Width():
 			return fmt.Errorf("latents %d have %d numbers, want %d of %v tokens of %d", i+1, len(x.X0),
 				n*d.Width(), x.Grid, d.Width())
@@ -291,6 +299,9 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 				at.I32()[i] = int32(len(p.items(in)))
 			}
 		}
+	}
+	if items := p.items(in); d.Seen != nil && (len(items) == 0 || items[0].X0 == nil) {
+		delete(out, X0)
 	}
 	p.beside(in, s, floats, out)
 	if d.Texts > 0 || d.Sight != nil && !d.Sight.Whole() {

@@ -40,6 +40,8 @@ type Model struct {
 	Vision     *Vision    // before the decoder, nil for a model of text alone
 	Denoiser   *Denoiser  // of a model of diffusion, else nil
 	Parts      []Part     // components before the decoder beside those of Vision
+	// heads and widths of encoders before a denoiser, which ranks that share their layers have to divide
+	Widths []int
 	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all. It is
 	// set after the model is built.
 	Low func(param string) int
@@ -270,6 +272,9 @@ func (m *Model) Count() (n int64) {
 func (m *Model) Foundation() int {
 	return slices.IndexFunc(m.Blocks, func(b Block) bool { return b.Component == Foundation })
 }
+
+// Ahead reports whether a model of diffusion has encoders among its blocks, which may have a mesh of their own.
+func (m *Model) Ahead() bool { return m.Denoiser != nil && m.Foundation() > 0 }
 
 // Balanced cuts the blocks into n stages so that the heaviest is as light as possible.
 func (m *Model) Balanced(n, tokens int) ([]int, error) { return m.BalancedFrom(0, n, tokens) }

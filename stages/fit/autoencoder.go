@@ -8,6 +8,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/family/autoencoders"
 	"github.com/lfactor/lfactor/stages/features"
 	"github.com/lfactor/lfactor/stages/noise"
 )
@@ -39,9 +40,10 @@ func (r rules) autoencoder() {
 		r.at(section+"huber_border", "is not read: only with diffusion.loss: huber", "remove it")
 	}
 	r.perceptual()
-	if p := &r.c.Run.Plan; p.CP > 1 || p.TP > 1 {
-		r.at("plan.tp", "an autoencoder computes every picture whole, so that nothing is shared out",
-			"use plan.dp or plan.pp")
+	if p := &r.c.Run.Plan; p.TP > 1 || p.CP > 1 && !r.m.Denoiser.Lines {
+		what := map[bool]string{true: "every layer", false: "every clip"}[p.TP > 1]
+		r.at(map[bool]string{true: "plan.tp", false: "plan.cp"}[p.TP > 1], "an autoencoder computes "+what+
+			" whole, so that nothing is shared out", "use plan.dp or plan.pp; plan.cp shares out lines of pictures")
 	}
 	if len(d.Sizes) == 0 {
 		return
@@ -125,6 +127,8 @@ func PartFiles(c *configs.Config, component string) (key, path string) {
 	switch component {
 	case Perceptual:
 		return "diffusion.perceptual", c.Run.Diffusion.Look
+	case autoencoders.Component:
+		return "diffusion.autoencoder", LatentDir(c)
 	case family.LowNoise: // a folder of one model begins both
 		path := c.Run.Model.Path
 		if _, low, _, ok := hf.Experts(hf.PipelineDir(path)); ok {

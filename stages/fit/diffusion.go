@@ -13,7 +13,6 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/noise"
-	"github.com/lfactor/lfactor/stages/texts"
 )
 
 // losses are the kinds of diffusion.loss.
@@ -196,7 +195,7 @@ func (r rules) diffusion() {
 // ofPictures are the keys of diffusion that policies do not read.
 var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "text_encoder_2",
 	"train_text_encoder",
-	"encoders", "cache", "posterior", "sizes", "fps", "upscale", "caption_key", "caption_dropout",
+	"encoders", "latents", "cache", "posterior", "sizes", "fps", "upscale", "caption_key", "caption_dropout",
 	"first_frame",
 	"condition_images", "experts", "boundary"}
 
@@ -259,7 +258,10 @@ func compose(c *configs.Config, m *family.Model) error {
 	if err := both(c, m); err != nil {
 		return err
 	}
-	err := live(c, m)
+	if err := live(c, m); err != nil {
+		return err
+	}
+	err := seen(c, m)
 	m.Denoiser.Follow()
 	return err
 }
@@ -315,49 +317,4 @@ func act(c *configs.Config, d *family.Denoiser) {
 	if c.Usual("diffusion.times") {
 		d.Process.Times = noise.Times{Kind: "beta", Alpha: 1.5, Beta: 1}
 	}
-}
-
-// TextDir is the folder of the encoder of captions, "" for none.
-func TextDir(c *configs.Config) string { return Beside(c, c.Run.Diffusion.Text, "text_encoder") }
-
-// live puts the encoder of captions before a denoiser where the run has it live.
-func live(c *configs.Config, m *family.Model) error {
-	if m.Denoiser == nil || c.Run.Diffusion.Encoders != "live" {
-		return nil
-	}
-	if m.Denoiser.Canvas && m.Denoiser.Pooled > 0 {
-		return c.Fault("diffusion.encoders", "the model reads two encoders, which are made beforehand",
-			"use cached")
-	}
-	dir := TextDir(c)
-	if dir == "" {
-		return c.Fault("diffusion.text_encoder", "is not given, and diffusion.encoders is live",
-			"name the encoder's folder, or leave diffusion.encoders out")
-	}
-	e, err := texts.ReadFile(filepath.Join(dir, "config.json"))
-	if err != nil {
-		return c.Fault("diffusion.text_encoder", err.Error(), "")
-	}
-	if err := FitsText(c, m.Denoiser, e); err != nil {
-		return err
-	}
-	return texts.Before(m, e, TextTake(m.Denoiser))
-}
-
-// TextTake is what a denoiser reads of an encoder.
-func TextTake(d *family.Denoiser) texts.Take { return texts.Take{Norm: true, Pooled: d.Pooled > 0} }
-
-// FitsText refuses an encoder whose states are not those that a denoiser reads.
-func FitsText(c *configs.Config, d *family.Denoiser, e *texts.Model) error {
-	switch {
-	case e.Width != d.Texts:
-		return c.Fault("diffusion.text_encoder",
-			fmt.Sprintf("its states have %d numbers, and the model reads %d",
-				e.Width, d.Texts), "take the model's own encoder")
-	case d.Pooled > 0 && e.Pooled != d.Pooled:
-		return c.Fault("diffusion.text_encoder",
-			fmt.Sprintf("its pooled rows have %d numbers, and the model "+
-				"reads %d", e.Pooled, d.Pooled), "take the model's own encoder")
-	}
-	return nil
 }

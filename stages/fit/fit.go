@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 	_ "github.com/lfactor/lfactor/stages/family/all" // that configurations may name
+	"github.com/lfactor/lfactor/stages/family/autoencoders"
 	"github.com/lfactor/lfactor/stages/texts"
 )
 
@@ -138,11 +139,20 @@ func (r rules) images() {
 		return
 	}
 	p, t := &r.c.Run.Plan, &r.c.Run.Train
+	ahead := r.m.Ahead()
+	for _, w := range r.m.Widths {
+		if ahead && w%p.Encoder.TP != 0 {
+			r.at("plan.encoder.tp", fmt.Sprintf("%d does not divide the encoder's heads and widths %v", p.Encoder.TP,
+				r.m.Widths), "set it to a divisor")
+			break
+		}
+	}
 	for _, k := range []struct {
 		key, part, try string
 		set            bool
 	}{
-		{"plan.encoder.over", "vision encoder", "set it to none", p.Encoder.Over != "none"},
+		{"plan.encoder.over", "vision encoder", "set it to none; models of diffusion have one with diffusion.encoders or diffusion.latents: live",
+			p.Encoder.Over != "none" && !ahead},
 		{"plan.encoder.recompute", "vision encoder", "use plan.recompute", p.Encoder.Recompute != same},
 		{"plan.projector_recompute", "projector", "use plan.recompute", p.ProjRecompute != same},
 		{"train.encoder_precision", "vision encoder", "use train.precision", t.EncoderPrecision != same},
@@ -183,8 +193,10 @@ func Lora(c *configs.Config) *block.Lora {
 func Frozen(c *configs.Config) func(param string) bool {
 	adapters, warmup := c.Run.LoRA.Rank > 0, c.Run.Train.Indexer.Stage == "warmup"
 	still := c.Model.Denoises() && !c.Run.Diffusion.TrainText
+	seen := c.Run.Diffusion.Latents == alive
 	return func(name string) bool {
-		if still && strings.HasPrefix(name, texts.Component+".") || strings.HasPrefix(name, Perceptual+".") {
+		if still && strings.HasPrefix(name, texts.Component+".") || strings.HasPrefix(name, Perceptual+".") ||
+			seen && strings.HasPrefix(name, autoencoders.Component+".") {
 			return true
 		}
 		if warmup && !family.IndexerParam(name) {

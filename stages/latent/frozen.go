@@ -2,7 +2,6 @@ package latent
 
 import (
 	"fmt"
-	"math"
 	"sync"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -24,27 +23,36 @@ func (f *Frozen) Channels() (in, out int) { return f.a.In, f.a.Out }
 // Shape is that of the latents, [z t h w], of pixels of so many frames, rows and columns. An error says which
 // of them the autoencoder takes; pictures have one frame.
 func (f *Frozen) Shape(size [3]int) (latents [4]int, err error) {
-	shape, err := f.pixels(size)
+	return f.a.LatentShape(size)
+}
+
+// LatentShape is Frozen.Shape, for which no weights are needed.
+func (m *Model) LatentShape(size [3]int) (latents [4]int, err error) {
+	shape, err := m.pixels(size)
 	if err == nil {
-		err = f.a.FitsPixels(shape)
+		err = m.FitsPixels(shape)
 	}
 	if err != nil {
 		return latents, err
 	}
-	l := f.a.latentsOf(shape)
-	return [4]int{l[1], f.time(l), l[len(l)-2], l[len(l)-1]}, nil
+	l := m.latentsOf(shape)
+	latents = [4]int{l[1], 1, l[len(l)-2], l[len(l)-1]}
+	if m.Frames > 0 {
+		latents[1] = l[2]
+	}
+	return latents, nil
 }
 
 // pixels is the shape of pixels of a size, one sample.
-func (f *Frozen) pixels(size [3]int) ([]int, error) {
-	if f.a.Frames > 0 {
-		return []int{1, f.a.In, size[0], size[1], size[2]}, nil
+func (m *Model) pixels(size [3]int) ([]int, error) {
+	if m.Frames > 0 {
+		return []int{1, m.In, size[0], size[1], size[2]}, nil
 	}
 	if size[0] != 1 {
 		return nil, fmt.Errorf("latent: %d frames; %s takes pictures, of one frame", size[0],
-			f.a.Config.Class())
+			m.Config.Class())
 	}
-	return []int{1, f.a.In, size[1], size[2]}, nil
+	return []int{1, m.In, size[1], size[2]}, nil
 }
 
 // time is the number of frames of a shape [n c (t) h w].
@@ -58,7 +66,7 @@ func (f *Frozen) time(shape []int) int {
 // Encode gives the mean of scaled latents [z t h w] of pixels [c t h w] between -1 and 1, and their standard
 // deviation.
 func (f *Frozen) Encode(pixels []float32, size [3]int) (mean, deviation []float32, err error) {
-	shape, err := f.pixels(size)
+	shape, err := f.a.pixels(size)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,14 +78,10 @@ func (f *Frozen) Encode(pixels []float32, size [3]int) (mean, deviation []float3
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m, v, err := f.a.Encode(tensor.Of(tensor.F32, pixels, shape...))
+	m, v, err := f.a.encoded(tensor.Of(tensor.F32, pixels, shape...), f.a.Scaled)
 	if err != nil {
 		return nil, nil, err
 	}
-	f.a.Scale.Normal(m)
-	f.a.Scale.each(v, func(c int, v float32) float32 {
-		return float32(math.Exp(float64(v)/2)) * f.a.Scale.By[c]
-	})
 	return m.F32(), v.F32(), nil
 }
 
@@ -112,4 +116,4 @@ func (f *Frozen) Decode(latents []float32, shape [4]int) (pixels []float32, size
 
 // Fingerprint is a hash of all that the numbers follow from, but for the backend: settings, weights and the
 // length of chunks.
-func (f *Frozen) Fingerprint() string { return fmt.Sprintf("%s-%d", f.a.sum, f.a.Chunk) }
+func (f *Frozen) Fingerprint() string { return fmt.Sprintf("%s-%d-2", f.a.sum, f.a.Chunk) }

@@ -124,17 +124,25 @@ func (b klBlocks) last(r *block.Rec, name string, x *grad.Value, out int) *grad.
 	return conv2(r, name+".conv_out", silu(r, b.norm(r, name+".conv_norm_out", x)), out, 3)
 }
 
-// olderAttention gives a parameter of attention the name that diffusers has had since version 0.18: files
-// that were published before, as those of Stable Diffusion, call its products otherwise.
-func olderAttention(name string) string {
+// attentionNames are the names of attention's products: those of files before version 0.18 of diffusers, as
+// Stable Diffusion's, and those since.
+var attentionNames = [][2]string{{".query.", ".to_q."}, {".key.", ".to_k."}, {".value.", ".to_v."},
+	{".proj_attn.", ".to_out.0."}}
+
+// olderAttention gives a parameter of attention of an older file the name that diffusers has now.
+func olderAttention(name string) string { return renamed(name, 0, 1) }
+
+// Older is the name that a parameter of an autoencoder has in older files of diffusers.
+func Older(name string) string { return renamed(name, 1, 0) }
+
+func renamed(name string, from, to int) string {
 	at := strings.LastIndex(name, ".attentions.")
 	if at < 0 {
 		return name
 	}
 	head, tail := name[:at], name[at:]
-	for _, p := range [][2]string{{".query.", ".to_q."}, {".key.", ".to_k."}, {".value.", ".to_v."},
-		{".proj_attn.", ".to_out.0."}} {
-		tail = strings.Replace(tail, p[0], p[1], 1)
+	for _, p := range attentionNames {
+		tail = strings.Replace(tail, p[from], p[to], 1)
 	}
 	return head + tail
 }

@@ -20,15 +20,21 @@ const (
 // which are clamped to -30 … 20, each [n Latent (t') h' w']. What the shape must be, FitsPixels says. The
 // other error is a *tensor.BudgetError.
 func (a *Autoencoder) Encode(pixels *tensor.Tensor) (mean, logVariance *tensor.Tensor, err error) {
+	return a.encoded(pixels, Split)
+}
+
+// encoded is Encode with something else made of the moments: two values of z channels at each place.
+func (a *Autoencoder) encoded(pixels *tensor.Tensor, made func(r *block.Rec,
+	moments *grad.Value) (first, second *grad.Value)) (first, second *tensor.Tensor, err error) {
 	if err := a.FitsPixels(pixels.Shape); err != nil {
 		return nil, nil, err
 	}
 	out := []*tensor.Tensor{tensor.Make(tensor.F32, a.latentsOf(pixels.Shape)...),
 		tensor.Make(tensor.F32, a.latentsOf(pixels.Shape)...)}
 	err = a.frames(pixels, a.Frames, 1, out, func(r *block.Rec, w way, x *grad.Value) {
-		mean, logVariance := Split(r, run(r, a.encoder(w, ""), x))
-		r.T.Output(outPort, channelsSecond(r, mean))
-		r.T.Output(variancePort, channelsSecond(r, logVariance))
+		one, two := made(r, run(r, a.encoder(w, ""), x))
+		r.T.Output(outPort, channelsSecond(r, one))
+		r.T.Output(variancePort, channelsSecond(r, two))
 	})
 	if err != nil {
 		return nil, nil, err

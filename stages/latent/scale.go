@@ -55,6 +55,14 @@ func (s Scale) RecordNormal(r *block.Rec, z *grad.Value) *grad.Value {
 	return affine(r, z, 0, s.By, shift)
 }
 
+// Scaled takes moments [… 2z] apart into what a denoiser is trained on: scaled means and standard deviations
+// [… z] of the latents' distribution.
+func (m *Model) Scaled(r *block.Rec, moments *grad.Value) (mean, deviation *grad.Value) {
+	mean, logVariance := Split(r, moments)
+	deviation = r.T.Act(r.T.Scale(logVariance, 0.5), kernels.Exp)
+	return m.Scale.RecordNormal(r, mean), affine(r, deviation, 0, m.Scale.By, make([]float32, len(m.Scale.By)))
+}
+
 // RecordRaw is Raw of latents [n (t) h w z] on a tape, with a gradient.
 func (s Scale) RecordRaw(r *block.Rec, z *grad.Value) *grad.Value {
 	by := make([]float32, len(s.By))

@@ -115,6 +115,8 @@ type clipParts struct {
 
 func (p *clipParts) size() int { return 4*p.Hidden*p.Hidden + 2*p.Hidden*p.Inter }
 
+func (p *clipParts) widths() []int { return []int{p.Heads, p.Inter} }
+
 func (p *clipParts) names(i int) string {
 	if i < 0 {
 		return clipName + "embeddings"

@@ -39,7 +39,7 @@ func Before(m *family.Model, e *Model, t Take) error {
 		}
 		blocks = append(blocks, b)
 	}
-	m.Blocks = blocks
+	m.Blocks, m.Widths = blocks, append(m.Widths, e.parts.widths()...)
 	for name, p := range e.Ports(Component) {
 		p.Of = ""
 		m.Ports[name] = p

@@ -44,6 +44,8 @@ type parts interface {
 	project(s scope, x *grad.Value) *grad.Value
 	// size is the number of weights that a token passes in a layer.
 	size() int
+	// widths are what tensor parallelism cuts: heads, and the width of MLPs.
+	widths() []int
 	// names are what the parameters of the embedding and of layer i begin with.
 	names(i int) string
 }

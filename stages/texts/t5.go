@@ -115,6 +115,8 @@ type t5Parts struct {
 	act         int
 }
 
+func (p *t5Parts) widths() []int { return []int{p.Heads, p.Inter} }
+
 func (p *t5Parts) size() int {
 	n := 4*p.Hidden*p.Heads*p.HeadDim + 2*p.Hidden*p.Inter
 	if p.gated {

@@ -16,4 +16,3 @@
 #include "experts.cu"
 #include "balance.cu"
 #include "sinks.cu"
-#include "low.cu"

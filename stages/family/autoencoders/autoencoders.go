@@ -100,9 +100,10 @@ type autoencoder struct {
 	m      *latent.Model
 	d      *family.Denoiser
 	blocks []latent.Block
-	encode int     // blocks that encode
-	least  extent  // of the least picture or clip that meets all weights
-	shapes [][]int // of what each block reads of it, and of pixels at the end
+	encode int                        // blocks that encode
+	least  extent                     // of the least picture or clip that meets all weights
+	at     func(s block.Shape) extent // of the pictures of a shape, before a denoiser; nil where it is all
+	shapes [][]int                    // of what each block reads of it, and of pixels at the end
 }
 
 func build(c configs.Model) *family.Model {
@@ -113,6 +114,7 @@ func build(c configs.Model) *family.Model {
 	a := &autoencoder{m: file.Model()}
 	a.least = extent{1, 1 + a.m.Frames, a.m.Side, a.m.Side}
 	a.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: a.m.In, Canvas: true, Dir: "vae", Takes: a.takes,
+		Lines:  a.m.Frames == 0,
 		Extent: func(s block.Shape) int { e := a.extent(s); return e.n * e.each() }}
 	return a.model(c)
 }
@@ -148,10 +150,20 @@ func (a *autoencoder) model(c configs.Model) *family.Model {
 
 // port is one of values of a shape for the least picture.
 func (a *autoencoder) port(shape []int) family.Port {
-	return family.Port{Width: shape[len(shape)-1], Whole: true, Rows: func(s block.Shape) int {
+	p := family.Port{Width: shape[len(shape)-1], Whole: !a.d.Lines, Rows: func(s block.Shape) int {
 		n, space := a.space(s, shape)
 		return n * tensor.Len(space)
 	}}
+	if a.d.Lines {
+		p.Lines = func(s block.Shape) int { // those of several pictures are cut between pictures alone
+			n, space := a.space(s, shape)
+			if n > 1 {
+				return n
+			}
+			return space[0]
+		}
+	}
+	return p
 }
 
 // add adds block i. The first of the decoder draws latents, and the last compares.

@@ -18,6 +18,9 @@ func (e extent) each() int { return e.frames * e.h * e.w }
 
 // extent is the least that meets every parameter where a shape says nothing.
 func (a *autoencoder) extent(s block.Shape) extent {
+	if a.at != nil {
+		return a.at(s)
+	}
 	if s.Dim(family.CanvasHeight) == 0 {
 		return a.least
 	}
