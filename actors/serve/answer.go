@@ -40,7 +40,8 @@ type asked struct {
 	stream   bool
 	usage    bool // of a stream
 	ids      bool
-	chosen   int64 // when
+	guide    sample.Guide // of each answer, nil for none
+	chosen   int64        // when
 	identity string
 }
 
@@ -53,7 +54,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 	var requests []*sample.Request
 	for _, p := range a.prompts {
 		for k := range a.n {
-			q := &sample.Request{Prompt: p, Params: a.params, Sample: k, Top: a.top}
+			q := &sample.Request{Prompt: p, Params: a.params, Sample: k, Top: a.top, Guide: a.guide}
 			if q.Max = min(q.Max, s.context-len(p)); q.Max < 1 {
 				s.fail(w, bad("prompt", "the prompt has %d tokens, and with its answer a text has at "+
 					"most %d", len(p),
@@ -110,13 +111,15 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, tal
 			}
 			c.add(pieces)
 		}
-		if c.end == sample.EndError || c.end == sample.EndCancel {
-			s.fail(w, s.broken())
+		if f := s.broken(c.end); f != nil {
+			s.fail(w, f)
 			return nil
 		}
 		drawn += len(c.tokens)
 		x := a.form.choice(i, &c)
-		x["index"], x["finish_reason"] = i, string(c.end)
+		if x["index"] = i; x["finish_reason"] == nil {
+			x["finish_reason"] = string(c.end)
+		}
 		if a.ids {
 			x["token_ids"] = c.ids()
 		}
@@ -133,8 +136,17 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, tal
 	return nil
 }
 
-// broken is why a request was not answered to its end.
-func (s *Server) broken() error {
+// broken is why a request was not answered to its end, nil if it was.
+func (s *Server) broken(end sample.End) error {
+	switch end {
+	case sample.EndStuck:
+		return fault{http.StatusUnprocessableEntity, "invalid_request_error",
+			"the model's vocabulary has no token that goes " +
+				"on in the form that is asked for", "response_format", "no_token"}
+	case sample.EndError, sample.EndCancel:
+	default:
+		return nil
+	}
 	if _, _, err := s.loop.snapshot(); err != nil {
 		return err
 	}
@@ -200,8 +212,8 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, a *asked, 
 			return e.err
 		}
 		drawn += len(e.c.tokens)
-		if e.c.end == sample.EndError || e.c.end == sample.EndCancel {
-			s.note(w, flusher, map[string]any{"error": map[string]any{"message": s.broken().Error(),
+		if f := s.broken(e.c.end); f != nil {
+			s.note(w, flusher, map[string]any{"error": map[string]any{"message": f.Error(),
 				"type":  "server_error",
 				"param": nil, "code": nil}})
 			open--
@@ -250,7 +262,9 @@ func (s *Server) send(w http.ResponseWriter, f http.Flusher, a *asked, e event) 
 		finish = string(e.c.end)
 	}
 	x := a.form.delta(e.index, &e.c, e.first, finish)
-	x["index"], x["finish_reason"] = e.index, finish
+	if x["index"] = e.index; x["finish_reason"] == nil {
+		x["finish_reason"] = finish
+	}
 	if a.ids {
 		x["token_ids"] = e.c.ids()
 	}

@@ -32,6 +32,9 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		{"steps_total", "counter", "Microbatches.", e.Steps},
 		{"steps_failed_total", "counter", "Microbatches that ended in an error.", failed},
 		{"preempted_total", "counter", "Answers that gave their pages up and began again.", e.Preempted},
+		{"drafts_total", "counter", "Tokens that the draft model proposed and the model computed.",
+			e.Drafted},
+		{"drafts_accepted_total", "counter", "Of these, tokens that the model drew itself.", e.Accepted},
 		{"traces", "gauge", "Classes of microbatches that were recorded.", int64(e.Traces)},
 	} {
 		fmt.Fprintf(w,

@@ -36,6 +36,7 @@ type body struct {
 	StopIDs    []int32  `json:"stop_token_ids"`
 	IgnoreEOS  *bool    `json:"ignore_eos"`
 	IDs        *bool    `json:"return_token_ids"`
+	formatBody
 
 	// what changes no answer
 	User     json.RawMessage `json:"user"`
@@ -59,17 +60,14 @@ type completionBody struct {
 // chatBody is a request for an answer in a conversation.
 type chatBody struct {
 	body
-	Messages    []json.RawMessage `json:"messages"`
-	MaxNew      *int              `json:"max_completion_tokens"`
-	LogProbs    *bool             `json:"logprobs"`
-	TopLogProbs *int              `json:"top_logprobs"`
-	Format      *struct {
-		Type string `json:"type"`
-	} `json:"response_format"`
-	Tools     []json.RawMessage          `json:"tools"`
-	Choice    json.RawMessage            `json:"tool_choice"`
-	Parallel  json.RawMessage            `json:"parallel_tool_calls"`
-	Variables map[string]json.RawMessage `json:"chat_template_kwargs"`
+	Messages    []json.RawMessage          `json:"messages"`
+	MaxNew      *int                       `json:"max_completion_tokens"`
+	LogProbs    *bool                      `json:"logprobs"`
+	TopLogProbs *int                       `json:"top_logprobs"`
+	Tools       []json.RawMessage          `json:"tools"`
+	Choice      json.RawMessage            `json:"tool_choice"`
+	Parallel    json.RawMessage            `json:"parallel_tool_calls"`
+	Variables   map[string]json.RawMessage `json:"chat_template_kwargs"`
 }
 
 // read decodes a request; what nobody knows is refused, since it would have no effect.

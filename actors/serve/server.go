@@ -22,9 +22,10 @@ type Options struct {
 	Token    string       // that clients are to show, "" for none
 	DType    tensor.DType // of weights and keys
 	Engine   sample.EngineOptions
-	Queue    int           // requests that may wait; 0 takes 256
-	Deadline time.Duration // of a request, waiting included; 0 takes ten minutes
-	Body     int64         // bytes of a request; 0 takes 8 MiB
+	Draft    *trained.Trained // proposes tokens that the model then computes at once; nil for none
+	Queue    int              // requests that may wait; 0 takes 256
+	Deadline time.Duration    // of a request, waiting included; 0 takes ten minutes
+	Body     int64            // bytes of a request; 0 takes 8 MiB
 }
 
 // Server is a served model: an http.Handler.
@@ -42,9 +43,10 @@ type Server struct {
 	ids      atomic.Int64
 	counted  metrics
 	context  int
+	guides   guides
 }
 
-// New opens the engine of a model. The model stays the caller's to close, after the server.
+// New opens the engine of a model. The models stay the caller's to close, after the server.
 func New(m *trained.Trained, o Options) (*Server, error) {
 	if o.Queue == 0 {
 		o.Queue = 256
@@ -55,7 +57,7 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	if o.Body == 0 {
 		o.Body = 8 << 20
 	}
-	e, done, err := m.Engine(o.DType, o.Engine)
+	e, done, err := m.Engine(o.DType, o.Engine, o.Draft)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels"
@@ -35,16 +36,37 @@ func (m *Trained) Template() (*token.Template, error) {
 }
 
 // Engine opens the model for many requests at once, on a processor with all its threads; the second result
-// closes both.
-func (m *Trained) Engine(d tensor.DType, o sample.EngineOptions) (*sample.Engine, func(), error) {
+// closes both. A draft model, nil for none, has the same tokens; its weights are copied.
+func (m *Trained) Engine(d tensor.DType, o sample.EngineOptions, draft *Trained) (*sample.Engine, func(),
+	error) {
 	b, err := kernels.Open(kernels.CPU, kernels.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := m.Generator(b, d)
+	if draft != nil {
+		if err = m.speaksAs(draft); err == nil {
+			o.Draft, err = draft.Generator(b, d)
+		}
+	}
+	var e *sample.Engine
+	if err == nil {
+		e, err = m.engine(b, d, o)
+	}
 	if err != nil {
+		if o.Draft != nil {
+			o.Draft.Close()
+		}
 		kernels.Close(b)
 		return nil, nil, err
+	}
+	return e, func() { e.Close(); kernels.Close(b) }, nil
+}
+
+// engine makes an engine on a backend.
+func (m *Trained) engine(b kernels.Backend, d tensor.DType, o sample.EngineOptions) (*sample.Engine, error) {
+	g, err := m.Generator(b, d)
+	if err != nil {
+		return nil, err
 	}
 	if most := m.Model.Config.MaxPositions; most > 0 && (o.Context == 0 || o.Context > most) {
 		o.Context = most
@@ -52,8 +74,19 @@ func (m *Trained) Engine(d tensor.DType, o sample.EngineOptions) (*sample.Engine
 	e, err := sample.NewEngine(g, o)
 	if err != nil {
 		g.Close()
-		kernels.Close(b)
-		return nil, nil, err
 	}
-	return e, func() { e.Close(); kernels.Close(b) }, nil
+	return e, err
+}
+
+// speaksAs refuses a draft model whose numbers of tokens stand for others.
+func (m *Trained) speaksAs(draft *Trained) error {
+	a, b := m.tok, draft.tok
+	for id := range int32(max(a.VocabSize(), b.VocabSize())) {
+		x, _ := a.Token(id)
+		if y, _ := b.Token(id); x != y {
+			return exit.Usagef("token %d is %q to the model and %q to the draft model: they have no common vocabulary", id,
+				x, y)
+		}
+	}
+	return nil
 }

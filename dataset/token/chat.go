@@ -51,6 +51,9 @@ func NewTemplate(src string, c *Config) (*Template, error) {
 	return t, nil
 }
 
+// Source is the template's text.
+func (t *Template) Source() string { return t.source }
+
 // Render returns the text of a conversation, as `apply_chat_template(tokenize=False)` of the Python library
 // does. tools is nil or what the template expects, usually a list of functions; extra holds further
 // variables.

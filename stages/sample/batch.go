@@ -29,15 +29,17 @@ func sized(n int) int {
 type part struct {
 	seq      *sequence
 	from, to int
+	sure     int // tokens of the sequence without drafts
 }
 
-// batch is the parts of one microbatch, and of those that reach the end of their sequences the ones whose
-// logits
-// are wanted.
+// heads is the number of rows whose logits are wanted: the last token's and those of drafts.
+func (p part) heads() int { return max(0, p.to-max(p.from, p.sure-1)) }
+
+// batch is the parts of one microbatch.
 type batch struct {
-	parts, heads []part
-	rows, keys   int
-	shape        shape
+	parts             []part
+	rows, keys, heads int
+	shape             shape
 }
 
 // gather puts the next tokens of running sequences into a microbatch: drawn ones first, so that no answer
@@ -54,7 +56,8 @@ func (e *Engine) gather() *batch {
 				if to <= s.done {
 					continue
 				}
-				b.parts = append(b.parts, part{s, s.done, to})
+				to += e.spare(s, to, left-(to-s.done))
+				b.parts = append(b.parts, part{s, s.done, to, len(s.tokens)})
 				left -= to - s.done
 			}
 		}
@@ -63,15 +66,24 @@ func (e *Engine) gather() *batch {
 	for _, p := range b.parts {
 		if len(p.seq.pages) > 0 { // else it gave its pages up
 			running = append(running, p)
-			b.rows, b.keys = b.rows+p.to-p.from, b.keys+p.to
-			if p.to == len(p.seq.tokens) {
-				b.heads = append(b.heads, p)
-			}
+			b.rows, b.keys, b.heads = b.rows+p.to-p.from, b.keys+p.to, b.heads+p.heads()
 		}
 	}
 	b.parts = running
-	b.shape = shape{sized(b.rows), sized((b.keys+63)/64) * 64, sized(len(b.heads))}
+	b.shape = shape{sized(b.rows), sized((b.keys+63)/64) * 64, sized(b.heads)}
 	return b
+}
+
+// spare is how many drafts of a sequence there is room for behind its last token, without anybody giving up pages.
+func (e *Engine) spare(s *sequence, to, left int) int {
+	if to < len(s.tokens) {
+		return 0
+	}
+	n := min(len(s.drafts), left)
+	for len(s.pages)*PageRows < to+n && len(e.pages.free) > 0 {
+		s.pages = append(s.pages, e.pages.take())
+	}
+	return max(0, min(n, len(s.pages)*PageRows-to))
 }
 
 // compute runs a microbatch, puts its keys and values into pages and gives the logits of its heads, before a
@@ -96,17 +108,21 @@ func (e *Engine) compute(b *batch) ([]float32, error) {
 	}
 	f.Close()
 	for _, p := range b.parts {
-		p.seq.done = p.to
-		e.stats.Prompt += int64(p.to - p.from)
-		e.name(p.seq)
+		e.stats.Prompt += int64(min(p.to, p.sure) - p.from)
+		if p.heads() > 0 {
+			e.stats.Prompt--
+		}
 	}
-	e.stats.Prompt -= int64(len(b.heads))
 	return logits, nil
 }
 
 // name enters full pages under what they hold.
 func (e *Engine) name(s *sequence) {
-	for (s.named+1)*PageRows <= s.done {
+	most := s.done
+	if s.fixed > 0 {
+		most = min(most, s.fixed)
+	}
+	for (s.named+1)*PageRows <= most {
 		s.key = chain(s.key, s.tokens[s.named*PageRows:(s.named+1)*PageRows])
 		e.pages.name(s.pages[s.named], s.key)
 		s.named++
@@ -137,16 +153,16 @@ func (e *Engine) data(tr *grad.Trace, b *batch) (map[string]*tensor.Tensor, erro
 			at[key+i] = int32(p.seq.pages[i/PageRows]*PageRows + i%PageRows)
 		}
 		for i := p.from; i < p.to; i++ {
-			ids[row], positions[row] = p.seq.tokens[i], int32(i)
+			ids[row], positions[row] = p.seq.at(i), int32(i)
 			at[key+i], last[row] = int32(-1-row), int32(key+i)
+			if i >= p.sure-1 {
+				heads[head] = int32(row)
+				head++
+			}
 			row++
 		}
 		key += p.to
 		cu, cuK = append(cu, int32(row)), append(cuK, int32(key))
-		if p.to == len(p.seq.tokens) {
-			heads[head] = int32(row - 1)
-			head++
-		}
 	}
 	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, len(ids)),
 		"positions":  tensor.Of(tensor.I32, positions, len(positions)),

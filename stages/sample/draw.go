@@ -92,6 +92,42 @@ type drawer struct {
 // probabilities of those that the filters leave, in order of their numbers, add up to more than the share u.
 func (d *drawer) draw(logits []float32, p *Params, c *counts, u float64) int32 {
 	d.penalised(logits, p, c)
+	return d.pick(p, u)
+}
+
+// guided is draw among the tokens that a guide allows, nil for all; it reports whether there are any.
+func (d *drawer) guided(logits []float32, p *Params, c *counts, g Guide, u float64) (int32, bool) {
+	d.penalised(logits, p, c)
+	if g != nil && !d.masked(g, p.Stop) {
+		return 0, false
+	}
+	return d.pick(p, u), true
+}
+
+// masked takes tokens away that a guide does not allow, before all filters.
+func (d *drawer) masked(g Guide, stop []int32) (some bool) {
+	allowed, none := g.Allowed(), math.Inf(-1)
+	end := make([]float64, len(stop))
+	for i, id := range stop {
+		if end[i] = none; g.Ends() && int(id) < len(d.z) && id >= 0 {
+			end[i], some = d.z[id], true
+		}
+	}
+	for i := range d.z {
+		if i/64 >= len(allowed) || allowed[i/64]>>(i%64)&1 == 0 {
+			d.z[i] = none
+		}
+	}
+	for i, id := range stop {
+		if int(id) < len(d.z) && id >= 0 {
+			d.z[id] = end[i]
+		}
+	}
+	return some || slices.ContainsFunc(d.z, func(x float64) bool { return x > none })
+}
+
+// pick draws from penalised logits.
+func (d *drawer) pick(p *Params, u float64) int32 {
 	if p.Temperature == 0 {
 		best := 0
 		for i, x := range d.z {
@@ -150,7 +186,7 @@ func (d *drawer) filtered(p *Params) (sum float64) {
 	top := slices.Max(d.z)
 	d.ids, d.prob = d.ids[:0], d.prob[:0]
 	for i, z := range d.z {
-		if z >= least {
+		if z >= least && z > math.Inf(-1) { // no guide has taken it away
 			e := math.Exp(z - top)
 			d.ids, d.prob = append(d.ids, int32(i)), append(d.prob, e)
 			sum += e

@@ -3,7 +3,6 @@ package sample
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
@@ -17,6 +16,10 @@ type EngineOptions struct {
 	Rows    int // tokens of a step, of prompts and of answers; 0 takes 256
 	Running int // sequences at once; 0 takes 64
 	Context int // tokens of a sequence with its answer; 0 takes what the pages hold
+	// Draft is a model of the same vocabulary that proposes Ahead tokens of each answer, which the engine's model
+	// then computes at once; nil for none. It is the engine's from then on. Answers do not depend on it.
+	Draft *Generator
+	Ahead int // 0 takes 4
 }
 
 // Request is a text to go on with. Its fields are not changed once it is submitted.
@@ -30,6 +33,8 @@ type Request struct {
 	Began int
 	// Top asks for so many of the likeliest tokens beside each that is drawn.
 	Top int
+	// Guide says which tokens may come first, nil for any; what it leads to says it of those behind.
+	Guide Guide
 	// Emit takes each token as it is drawn, also one of Stop, which ends the answer; it returns false to
 	// end the answer itself. It is called by whoever calls Step.
 	Emit func(t Token) bool
@@ -55,11 +60,22 @@ type Candidate struct {
 // End says why an answer ended.
 type End string
 
+// Guide is which tokens may come next in an answer that is to have a form. It is not changed by what is drawn.
+type Guide interface {
+	// Allowed has a bit for each token's number; those beyond it may not come. It is not to be changed.
+	Allowed() []uint64
+	// Ends reports whether the answer may end: then tokens of Stop may come, and else not.
+	Ends() bool
+	// After is the guide behind a token that was allowed, nil where the answer is complete.
+	After(id int32) Guide
+}
+
 // The ends of answers.
 const (
 	EndStop   End = "stop"   // a stop token, or Emit returned false
 	EndLength End = "length" // Params.Max tokens, or the context is full
 	EndCancel End = "cancel"
+	EndStuck  End = "stuck" // the vocabulary has no token that the guide allows
 	EndError  End = "error" // Step returned an error
 )
 
@@ -73,7 +89,18 @@ type sequence struct {
 	named  int    // full pages that are named
 	drawn  int
 	seen   counts
+	guide  Guide
+	drafts []int32 // that may follow tokens
+	fixed  int     // of a sequence whose tokens may be taken back: how many may not, 0 for all
 	ended  bool
+}
+
+// at is a token, also of those that may follow.
+func (s *sequence) at(i int) int32 {
+	if i < len(s.tokens) {
+		return s.tokens[i]
+	}
+	return s.drafts[i-len(s.tokens)]
 }
 
 // Engine draws tokens for many requests at once, over a pool of pages: it takes new tokens of all running
@@ -89,6 +116,7 @@ type Engine struct {
 	waiting []*sequence
 	traces  map[shape]*grad.Trace
 	draw    drawer
+	ahead   *speculator // nil without a draft model
 	stats   Stats
 }
 
@@ -99,6 +127,8 @@ type Stats struct {
 	Prompt, Drawn    int64 // tokens
 	Shared           int64 // prompt tokens that were found in pages
 	Steps, Preempted int64
+	Drafted          int64 // tokens that a draft model proposed and the model computed
+	Accepted         int64 // of these, those that the model drew itself
 	Traces           int
 }
 
@@ -119,13 +149,8 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 		o.Context = o.Pages * PageRows
 	}
 	o.Context = min(o.Context, o.Pages*PageRows)
-	switch _, device := g.run.Backend.(kernels.Device); {
-	case device:
-		return nil, errors.New("sample: an engine runs on the processor: set device: cpu")
-	case g.m.Vision != nil || g.m.Denoiser != nil:
-		return nil, fmt.Errorf("sample: %s is no model of text alone", g.m.Family)
-	case g.m.Scores():
-		return nil, errors.New("sample: the model gives scores of answers and draws no tokens")
+	if err := drawsText(g); err != nil {
+		return nil, err
 	}
 	if k, ok := g.run.Backend.(kernels.Keeper); ok { // a step's few rows do not pay for packing weights
 		for _, t := range g.run.Params { // in no order: all are kept
@@ -134,8 +159,28 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 			}
 		}
 	}
-	return &Engine{g: g, o: o, pages: newPages(o.Pages), traces: map[shape]*grad.Trace{},
-		pool: map[string]*tensor.Tensor{}}, nil
+	e := &Engine{g: g, o: o, pages: newPages(o.Pages), traces: map[shape]*grad.Trace{},
+		pool: map[string]*tensor.Tensor{}}
+	if o.Draft != nil {
+		var err error
+		if e.ahead, err = newSpeculator(e); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// drawsText refuses models that an engine cannot draw with.
+func drawsText(g *Generator) error {
+	switch _, device := g.run.Backend.(kernels.Device); {
+	case device:
+		return errors.New("sample: an engine runs on the processor: set device: cpu")
+	case g.m.Vision != nil || g.m.Denoiser != nil:
+		return fmt.Errorf("sample: %s is no model of text alone", g.m.Family)
+	case g.m.Scores():
+		return errors.New("sample: the model gives scores of answers and draws no tokens")
+	}
+	return nil
 }
 
 // Context is the most tokens of a sequence with its answer.
@@ -149,6 +194,8 @@ func (e *Engine) Submit(r *Request) error {
 	switch n := len(r.Prompt); {
 	case n == 0:
 		return errors.New("the prompt has no tokens")
+	case r.Began > 0 && r.Guide != nil:
+		return errors.New("an answer that was begun before has no guide")
 	case r.Began < 0 || r.Began >= n:
 		return fmt.Errorf("the prompt has %d tokens, of which %d are the answer's", n, r.Began)
 	case n >= e.o.Context:
@@ -167,7 +214,7 @@ func (e *Engine) Submit(r *Request) error {
 				e.g.m.Spec.Vocab-1)
 		}
 	}
-	s := &sequence{Request: r, tokens: slices.Clone(r.Prompt)}
+	s := &sequence{Request: r, tokens: slices.Clone(r.Prompt), guide: r.Guide}
 	s.seen.see(r.Prompt[:len(r.Prompt)-r.Began], true)
 	s.seen.see(r.Prompt[len(r.Prompt)-r.Began:], false)
 	if s.drawn = r.Began; r.Max <= r.Began {
@@ -194,6 +241,9 @@ func (e *Engine) Cancel(r *Request) {
 func (e *Engine) end(s *sequence, why End) {
 	s.ended = true
 	e.drop(s)
+	if e.ahead != nil {
+		e.ahead.forget(s)
+	}
 	s.Done(why)
 }
 
@@ -225,7 +275,12 @@ func (e *Engine) Stats() Stats {
 // Flush forgets what pages hold of ended sequences. Weights may change only while no request is under
 // way, and
 // with a Flush behind it.
-func (e *Engine) Flush() { e.pages.flush() }
+func (e *Engine) Flush() {
+	e.pages.flush()
+	if e.ahead != nil {
+		e.ahead.engine.Flush()
+	}
+}
 
 // Generator is the engine's, for weights and log-probabilities between requests.
 func (e *Engine) Generator() *Generator { return e.g }
@@ -240,6 +295,9 @@ func (e *Engine) Close() {
 		t.Release()
 	}
 	clear(e.pool)
+	if e.ahead != nil {
+		e.ahead.engine.Close()
+	}
 	e.g.Close()
 }
 
@@ -247,11 +305,15 @@ func (e *Engine) Close() {
 // error all requests have ended.
 func (e *Engine) Step() error {
 	e.admit()
+	var logits []float32
+	err := e.propose()
 	b := e.gather()
-	if len(b.parts) == 0 {
+	if len(b.parts) == 0 && err == nil {
 		return nil
 	}
-	logits, err := e.compute(b)
+	if err == nil {
+		logits, err = e.compute(b)
+	}
 	if err == nil {
 		err = e.emit(b, logits)
 	}
@@ -341,112 +403,9 @@ func (e *Engine) preempt(s *sequence) bool {
 		return false
 	}
 	e.drop(last)
+	last.drafts = nil
 	e.running = e.running[:len(e.running)-1]
 	e.waiting = append([]*sequence{last}, e.waiting...)
 	e.stats.Preempted++
 	return true
-}
-
-// emit draws tokens from the logits of a microbatch, one row for each part that has all tokens of its
-// sequence.
-func (e *Engine) emit(b *batch, logits []float32) error {
-	v, most := e.g.m.Spec.Vocab, e.g.m.Spec.LogitCap
-	targets := make([]int32, b.shape.heads)
-	for i := range targets {
-		targets[i] = -1
-	}
-	z := make([]float32, v)
-	for k, p := range b.heads {
-		s := p.seq
-		copy(z, logits[k*v:(k+1)*v])
-		capRow(z, most)
-		if i := slices.IndexFunc(z, func(x float32) bool { return x != x }); i >= 0 {
-			return fmt.Errorf("sample: the logit of token %d is no number", i)
-		}
-		targets[k] = e.draw.draw(z, &s.Params, &s.seen, Uniform(s.Seed, s.Sample, s.drawn))
-	}
-	lp := e.logProbs(logits, targets, v, most)
-	for k, p := range b.heads {
-		s := p.seq
-		t := Token{ID: targets[k], LogProb: lp[k], Stop: slices.Contains(s.Stop, targets[k])}
-		if s.Top > 0 {
-			copy(z, logits[k*v:(k+1)*v])
-			capRow(z, most)
-			t.Top = likeliest(z, s.Top)
-		}
-		e.take(s, t)
-	}
-	return nil
-}
-
-// take adds a drawn token to its sequence.
-func (e *Engine) take(s *sequence, t Token) {
-	s.tokens = append(s.tokens, t.ID)
-	s.seen.see(s.tokens[len(s.tokens)-1:], false)
-	s.drawn++
-	e.stats.Drawn++
-	goes := s.Emit(t)
-	switch {
-	case s.ended: // cancelled by Emit
-	case !goes || t.Stop:
-		e.end(s, EndStop)
-	case s.drawn == s.Max || len(s.tokens) >= e.o.Context:
-		e.end(s, EndLength)
-	}
-}
-
-// logProbs are those of targets under rows of logits, with the bits of training.
-func (e *Engine) logProbs(logits []float32, targets []int32, v int, most float64) []float32 {
-	n := len(targets)
-	y := tensor.Make(tensor.F32, n)
-	e.g.run.Backend.Run(&kernels.Call{Op: kernels.LogitsNLL, In: []*tensor.Tensor{tensor.Of(tensor.F32,
-		logits, n, v),
-		tensor.Of(tensor.I32, targets, n)}, Out: []*tensor.Tensor{y}, Attr: kernels.Attr{
-		I: [4]int{kernels.ActivationNumber(e.g.dtype)}, F: [2]float64{most}}})
-	e.g.run.Backend.Sync()
-	out := y.F32()
-	for i := range out {
-		out[i] = -out[i]
-	}
-	return out
-}
-
-// capRow puts logits under a soft cap, 0 for none.
-func capRow(z []float32, most float64) {
-	if most == 0 {
-		return
-	}
-	for i, x := range z {
-		z[i] = float32(most * math.Tanh(float64(x)/most))
-	}
-}
-
-// likeliest are the n likeliest tokens with their log-probabilities.
-func likeliest(z []float32, n int) []Candidate {
-	top, sum := math.Inf(-1), 0.0
-	for _, x := range z {
-		top = max(top, float64(x))
-	}
-	for _, x := range z {
-		sum += math.Exp(float64(x) - top)
-	}
-	lse := top + math.Log(sum)
-	var out []Candidate
-	for i, x := range z {
-		c := Candidate{int32(i), float32(float64(x) - lse)}
-		at, _ := slices.BinarySearchFunc(out, c, func(a, b Candidate) int {
-			switch {
-			case a.LogProb > b.LogProb, a.LogProb == b.LogProb && a.ID < b.ID:
-				return -1
-			case a.ID == b.ID:
-				return 0
-			}
-			return 1
-		})
-		if at < n {
-			out = slices.Insert(out, at, c)
-			out = out[:min(len(out), n)]
-		}
-	}
-	return out
 }

@@ -212,7 +212,7 @@ func rlAsk(dir string) (rlAnswered, error) {
 		return nil, err
 	}
 	defer m.Close()
-	e, done, err := m.Engine(tensor.F32, sample.EngineOptions{Pages: 2 * rlHeld, Running: rlHeld})
+	e, done, err := m.Engine(tensor.F32, sample.EngineOptions{Pages: 2 * rlHeld, Running: rlHeld}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ var (
 	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow",
 		"denoise-steps",
 		"join"}
-	textFlags = []string{"pages", "context", "step-tokens", "running", "precision"}
+	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead"}
 )
 
 // bindPolicy declares the flags of policies.

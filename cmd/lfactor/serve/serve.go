@@ -42,18 +42,7 @@ func Command() *cobra.Command {
 	precision := f.String("precision", "fp32", "of weights and of keys and values: fp32 or bf16")
 	tokenizer := f.String("tokenizer", "", "directory with tokenizer.json, if MODEL has none")
 	var o serve.Options
-	f.IntVar(&o.Engine.Pages, "pages", 1024,
-		fmt.Sprintf("pages of keys and values, of %d tokens each, for all answers "+
-			"together", sample.PageRows))
-	f.IntVar(&o.Engine.Context, "context", 0,
-		"tokens of a prompt with its answer at most; 0 takes what the model and the "+
-			"pages have")
-	f.IntVar(&o.Engine.Rows, "step-tokens", 256,
-		"tokens that are computed at once: of prompts, and one of each answer")
-	f.IntVar(&o.Engine.Running, "running", 64, "answers at once")
-	f.IntVar(&o.Queue, "queue", 256, "answers that may wait; more are refused, with status 429 or a text")
-	f.DurationVar(&o.Deadline, "deadline", 10*time.Minute,
-		"time of a request, waiting included; of a policy 10s by default")
+	draft := bindEngine(c, &o)
 	var robots policy.Options
 	bindPolicy(c, &robots)
 	cert := f.String("tls-cert", "", "PEM file of the server's certificate, for TLS")
@@ -75,6 +64,9 @@ func Command() *cobra.Command {
 			return exit.Usagef("serve: other machines reach %s: set %s to a token that clients show as their API key",
 				*host, tokenVariable)
 		}
+		if o.Engine.Ahead < 1 || *draft == "" && f.Changed("ahead") {
+			return exit.Usagef("serve: --ahead is above 0, and is read with --draft")
+		}
 		if o.Name = *name; o.Name == "" {
 			o.Name = filepath.Base(filepath.Clean(args[0]))
 		}
@@ -90,9 +82,30 @@ func Command() *cobra.Command {
 			return err
 		}
 		defer l.Close() //nolint:errcheck // the server closes it too
-		return run(c, args[0], *tokenizer, l, o, robots)
+		return run(c, args[0], *tokenizer, *draft, l, o, robots)
 	}
 	return c
+}
+
+// bindEngine declares the flags of models that speak, and gives the draft model's.
+func bindEngine(c *cobra.Command, o *serve.Options) *string {
+	f := c.Flags()
+	f.IntVar(&o.Engine.Pages, "pages", 1024,
+		fmt.Sprintf("pages of keys and values, of %d tokens each, for all answers "+
+			"together", sample.PageRows))
+	f.IntVar(&o.Engine.Context, "context", 0,
+		"tokens of a prompt with its answer at most; 0 takes what the model and the "+
+			"pages have")
+	f.IntVar(&o.Engine.Rows, "step-tokens", 256,
+		"tokens that are computed at once: of prompts, and one of each answer")
+	f.IntVar(&o.Engine.Running, "running", 64, "answers at once")
+	f.IntVar(&o.Engine.Ahead, "ahead", 4, "tokens that --draft proposes at once")
+	f.IntVar(&o.Queue, "queue", 256, "answers that may wait; more are refused, with status 429 or a text")
+	f.DurationVar(&o.Deadline, "deadline", 10*time.Minute,
+		"time of a request, waiting included; of a policy 10s by default")
+	return f.String("draft", "",
+		"smaller model with the same tokens, as MODEL is named: it proposes tokens, and MODEL computes them at once; "+
+			"answers are the same")
 }
 
 // serving is what is said of a server that has begun.
@@ -102,7 +115,7 @@ type serving struct {
 }
 
 // run serves until a signal comes.
-func run(c *cobra.Command, path, tokenizer string, l net.Listener, o serve.Options,
+func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serve.Options,
 	robots policy.Options) error {
 	m, err := trained.Open(path, tokenizer)
 	if err != nil {
@@ -117,6 +130,12 @@ func run(c *cobra.Command, path, tokenizer string, l net.Listener, o serve.Optio
 	}
 	if err := only(c, "no policy", policyFlags); err != nil {
 		return err
+	}
+	if draft != "" {
+		if o.Draft, err = trained.Open(draft, tokenizer); err != nil {
+			return fmt.Errorf("--draft: %w", err)
+		}
+		defer o.Draft.Close()
 	}
 	s, err := serve.New(m, o)
 	if err != nil {

@@ -1,0 +1,295 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// chats answers POST /v1/chat/completions.
+func (s *Server) chats(w http.ResponseWriter, r *http.Request) {
+	var b chatBody
+	err := s.read(w, r, &b)
+	if err == nil {
+		err = s.chat(w, r, &b)
+	}
+	if err != nil {
+		s.fail(w, err)
+	}
+}
+
+func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error {
+	if b.MaxNew != nil {
+		if b.Max != nil && *b.Max != *b.MaxNew {
+			return bad("max_tokens", "max_tokens and max_completion_tokens say different things")
+		}
+		b.Max = b.MaxNew
+	}
+	f := &chatForm{s: s, logProbs: or(b.LogProbs, false)}
+	a := &asked{form: f, stream: or(b.Stream, false), ids: or(b.IDs, false)}
+	f.asked = a
+	a.usage = b.StreamWith != nil && or(b.StreamWith.Usage, false)
+	var err error
+	if a.params, a.stops, a.n, err = s.params(&b.body, s.context); err != nil {
+		return err
+	}
+	a.top = or(b.TopLogProbs, 0)
+	switch {
+	case a.top < 0 || a.top > 20:
+		return bad("top_logprobs", "top_logprobs is %d, and not from 0 to 20", a.top)
+	case a.top > 0 && !or(b.LogProbs, false):
+		return bad("top_logprobs", "top_logprobs wants logprobs")
+	}
+	if s.noChat != nil {
+		return bad("messages", "the model has no chats: %v", s.noChat)
+	}
+	t, err := s.offered(b)
+	if err != nil {
+		return err
+	}
+	prompt, err := s.conversation(b, t)
+	if err != nil {
+		return err
+	}
+	if err := s.guided(a, &b.formatBody); err != nil {
+		return err
+	}
+	if t != nil && t.style != nil {
+		if a.guide != nil {
+			return bad("response_format", "the form of an answer that may call tools is that of the calls")
+		}
+		if err := s.toolGuide(a, t); err != nil {
+			return err
+		}
+		f.style = t.style
+	}
+	a.prompts = [][]int32{prompt}
+	s.serve(w, r, a)
+	return nil
+}
+
+// chatRoles are the roles of messages that templates write.
+var chatRoles = []string{"system", "developer", "user", "assistant", "tool"}
+
+// conversation writes messages by the chat template.
+func (s *Server) conversation(b *chatBody, t *tools) ([]int32, error) {
+	if len(b.Messages) == 0 {
+		return nil, bad("messages", "the request has no messages")
+	}
+	var turns []dataset.Message
+	for i, raw := range b.Messages {
+		m, err := turn(raw)
+		if err != nil {
+			return nil, bad("messages", "message %d: %v", i, err)
+		}
+		turns = append(turns, m)
+	}
+	extra := map[string]any{}
+	for k, v := range b.Variables {
+		var x any
+		if err := json.Unmarshal(v, &x); err != nil {
+			return nil, bad("chat_template_kwargs", "%s: %v", k, err)
+		}
+		extra[k] = x
+	}
+	var list any
+	if t != nil {
+		list = t.list
+	}
+	text, err := s.template.Render(turns, list, true, extra)
+	if err != nil {
+		return nil, bad("messages", "%v", err)
+	}
+	ids, err := s.tok.TryEncode(text, false)
+	if err != nil {
+		return nil, bad("messages", "%v", err)
+	}
+	return ids, nil
+}
+
+// turn reads a message. Keys without a value say nothing; others than those that are known are refused.
+func turn(raw json.RawMessage) (m dataset.Message, err error) {
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(raw, &keys) != nil {
+		return m, errors.New("it is no JSON object")
+	}
+	for k, v := range keys {
+		if s := string(v); s == "null" || s == "[]" || s == `""` && k == "refusal" {
+			delete(keys, k)
+		}
+	}
+	role, _ := as[string](keys["role"])
+	if m.Role = role; !slices.Contains(chatRoles, role) {
+		return m, fmt.Errorf("its role is %.40q, and none of %v", role, chatRoles)
+	}
+	if m.Content, err = contentText(keys["content"]); err != nil {
+		return m, err
+	}
+	delete(keys, "role")
+	delete(keys, "content")
+	if len(keys) == 0 {
+		return m, nil
+	}
+	whole := map[string]any{"role": m.Role, "content": m.Content}
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		switch k {
+		case "tool_calls":
+			if whole[k], err = callsOf(keys[k]); err != nil {
+				return m, err
+			}
+		case "name", "tool_call_id", "reasoning_content":
+			text, ok := as[string](keys[k])
+			if !ok {
+				return m, fmt.Errorf("its %s is no text", k)
+			}
+			whole[k] = text
+		default:
+			return m, fmt.Errorf("it has the key %.40q, which is not known", k)
+		}
+	}
+	m.Raw, err = json.Marshal(whole)
+	return m, err
+}
+
+// callsOf reads calls of tools in a conversation; templates want arguments as an object.
+func callsOf(raw json.RawMessage) (any, error) {
+	var list []struct {
+		ID       string `json:"id"`
+		Type     string `json:"type"`
+		Function struct {
+			Name      string          `json:"name"`
+			Arguments json.RawMessage `json:"arguments"`
+		} `json:"function"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("its tool_calls are none: %v", err)
+	}
+	var out []any
+	for i, c := range list {
+		arguments := c.Function.Arguments
+		if text, ok := as[string](arguments); ok {
+			arguments = json.RawMessage(text)
+		}
+		if c.Function.Name == "" || !json.Valid(arguments) {
+			return nil, fmt.Errorf("its tool_calls %d has no function with a name and arguments in JSON", i)
+		}
+		out = append(out, map[string]any{"id": c.ID, "type": "function",
+			"function": map[string]any{"name": c.Function.Name, "arguments": arguments}})
+	}
+	return out, nil
+}
+
+// contentText is a message's text: one, or a list of parts that are texts.
+func contentText(raw json.RawMessage) (string, error) {
+	var text string
+	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {
+		return text, nil
+	}
+	var parts []struct {
+		Type string  `json:"type"`
+		Text *string `json:"text"`
+	}
+	if json.Unmarshal(raw, &parts) != nil {
+		return "", bad("", "its content is no text and no list of parts")
+	}
+	for _, p := range parts {
+		if p.Type != "text" || p.Text == nil {
+			return "", bad("", "its content has a part of the type %.40q, and the model reads text", p.Type)
+		}
+		text += *p.Text
+	}
+	return text, nil
+}
+
+// chatForm writes answers in conversations. It is of one request.
+type chatForm struct {
+	s        *Server
+	logProbs bool
+	asked    *asked
+	style    *style          // of calls of tools, nil where answers are texts
+	callers  map[int]*caller // of answers that are streamed
+}
+
+func (*chatForm) object() (whole, part string) { return "chat.completion", "chat.completion.chunk" }
+
+func (f *chatForm) choice(i int, c *choice) map[string]any {
+	x := map[string]any{"logprobs": f.probs(c)}
+	m := map[string]any{"role": "assistant", "content": c.text, "refusal": nil}
+	x["message"] = m
+	if f.style == nil {
+		return x
+	}
+	if text, calls := f.style.parse(c.text); len(calls) > 0 {
+		if m["content"] = text; text == "" {
+			m["content"] = nil
+		}
+		m["tool_calls"] = written(f.asked.identity, i, calls, false)
+		if c.end == sample.EndStop {
+			x["finish_reason"] = "tool_calls"
+		}
+	}
+	return x
+}
+
+func (f *chatForm) delta(i int, c *choice, first bool, finish any) map[string]any {
+	d := map[string]any{}
+	x := map[string]any{"delta": d, "logprobs": f.probs(c)}
+	text := c.text
+	if f.style != nil {
+		if first {
+			if f.callers == nil {
+				f.callers = map[int]*caller{}
+			}
+			f.callers[i] = &caller{style: f.style}
+		}
+		k := f.callers[i]
+		if text = k.push(c.text); finish != nil {
+			rest, calls := k.end()
+			text += rest
+			if len(calls) > 0 {
+				d["tool_calls"] = written(f.asked.identity, i, calls, true)
+				if c.end == sample.EndStop {
+					x["finish_reason"] = "tool_calls"
+				}
+			}
+		}
+	}
+	if first {
+		d["role"] = "assistant"
+	}
+	if first || text != "" {
+		d["content"] = text
+	}
+	return x
+}
+
+// probs are the log-probabilities of an answer's tokens, nil where nobody asked for them.
+func (f *chatForm) probs(c *choice) any {
+	if !f.logProbs {
+		return nil
+	}
+	list := []any{}
+	one := func(id int32, p float32) map[string]any {
+		text, b := said(f.s.tok, id)
+		return map[string]any{"token": text, "logprob": p, "bytes": b}
+	}
+	for _, t := range c.tokens {
+		if t.Stop {
+			continue
+		}
+		top := []any{}
+		for _, k := range t.Top {
+			top = append(top, one(k.ID, k.LogProb))
+		}
+		x := one(t.ID, t.LogProb)
+		x["top_logprobs"] = top
+		list = append(list, x)
+	}
+	return map[string]any{"content": list, "refusal": nil}
+}

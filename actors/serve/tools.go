@@ -1,0 +1,285 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/dataset/grammar"
+)
+
+// style is how models of a kind write calls of tools: each is {name, arguments} in JSON, within marks.
+type style struct {
+	written   string // a part of the chat template that tells models of the kind
+	open      string // before each call, "" where the answer begins with it
+	close     string
+	arguments string // the key of the arguments
+	one       bool   // an answer has one call at most
+}
+
+// styles are those that are known, the most certain first.
+var styles = []style{
+	{written: "<tool_call>", open: "<tool_call>\n", close: "\n</tool_call>", arguments: "arguments"},
+	// Hermes, Qwen, SmolLM3
+	{written: `"parameters": `, arguments: "parameters", one: true}, // Llama 3.1
+}
+
+// styleOf is how the model of a chat template writes calls.
+func styleOf(template string) (*style, error) {
+	for _, s := range styles {
+		if strings.Contains(template, "tools") && strings.Contains(template, s.written) {
+			return &s, nil
+		}
+	}
+	return nil, bad("tools", "the model's chat template says nothing of tools that is known here: calls within "+
+		"<tool_call>, or as {\"name\": , \"parameters\": }")
+}
+
+// toolBody is a function that a request offers.
+type toolBody struct {
+	Type     string `json:"type"`
+	Function *struct {
+		Name        string          `json:"name"`
+		Description json.RawMessage `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+		Strict      *bool           `json:"strict"`
+	} `json:"function"`
+}
+
+// tools is what a request says of tools.
+type tools struct {
+	style *style
+	list  any // as templates read them
+	calls *grammar.Calls
+	must  bool // some tool is to be called
+	held  bool // arguments are held to the tools' schemas
+}
+
+// toolsMost bounds the tools of a request.
+const toolsMost = 128
+
+// offered reads tools and tool_choice; nil if no tool may be called.
+func (s *Server) offered(b *chatBody) (*tools, error) {
+	choice := struct {
+		Type     string `json:"type"`
+		Function *struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	}{Type: "auto"}
+	if len(b.Choice) > 0 && string(b.Choice) != "null" {
+		if text, ok := as[string](b.Choice); ok {
+			choice.Type = text
+		} else if json.Unmarshal(b.Choice, &choice) != nil || choice.Type != "function" ||
+			choice.Function == nil {
+			return nil, bad("tool_choice",
+				"tool_choice is none of none, auto, required and {type: function, function: "+
+					"{name: }}")
+		}
+	}
+	if len(b.Tools) == 0 {
+		if choice.Type == "auto" || choice.Type == "none" {
+			return nil, nil
+		}
+		return nil, bad("tool_choice", "tool_choice wants tools, and there are none")
+	}
+	if len(b.Tools) > toolsMost {
+		return nil, bad("tools", "there are %d tools, more than %d", len(b.Tools), toolsMost)
+	}
+	t := &tools{}
+	var err error
+	if t.style, err = styleOf(s.template.Source()); err != nil {
+		return nil, err
+	}
+	if err := t.read(b.Tools); err != nil {
+		return nil, err
+	}
+	t.calls.Most = -1
+	if parallel := given[bool](b.Parallel, true); t.style.one || !parallel {
+		t.calls.Most = 1
+	}
+	switch choice.Type {
+	case "auto":
+		t.calls.Free = true
+		return t, nil
+	case "none":
+		t.style = nil // the template shows them, and answers are texts
+		return t, nil
+	case "required":
+	case "function":
+		keep := slices.DeleteFunc(t.calls.Tools,
+			func(x grammar.Tool) bool { return x.Name != choice.Function.Name })
+		if t.calls.Tools = keep; len(keep) == 0 {
+			return nil, bad("tool_choice", "there is no tool %q", choice.Function.Name)
+		}
+		t.calls.Most = 1
+	default:
+		return nil, bad("tool_choice",
+			"tool_choice is %.40q, and none of none, auto, required and a function",
+			choice.Type)
+	}
+	t.calls.Least, t.must, t.held = 1, true, true
+	return t, nil
+}
+
+// given is a value of one type, usual if it is not given or is none.
+func given[T any](raw json.RawMessage, usual T) T {
+	if v, ok := as[T](raw); ok && len(raw) > 0 && string(raw) != "null" {
+		return v
+	}
+	return usual
+}
+
+// read takes the functions in.
+func (t *tools) read(list []json.RawMessage) error {
+	t.calls = &grammar.Calls{From: t.style.open, Name: `{"name": `, Arguments: `, "` + t.style.arguments + `": `, End: "}",
+		Between: t.style.close + "\n" + t.style.open, To: t.style.close}
+	var shown []any
+	for i, raw := range list {
+		var f toolBody
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&f); err != nil || f.Type != "function" || f.Function == nil ||
+			f.Function.Name == "" {
+			return bad("tools", "tool %d is no {type: function, function: {name: , description: , parameters: }}", i)
+		}
+		parameters := f.Function.Parameters
+		if string(parameters) == "null" || len(parameters) == 0 {
+			parameters = nil
+		}
+		if slices.ContainsFunc(t.calls.Tools,
+			func(x grammar.Tool) bool { return x.Name == f.Function.Name }) {
+			return bad("tools", "the tool %q is there twice", f.Function.Name)
+		}
+		t.calls.Tools = append(t.calls.Tools, grammar.Tool{Name: f.Function.Name, Parameters: parameters})
+		t.held = t.held || or(f.Function.Strict, false)
+		shown = append(shown, raw)
+	}
+	t.list = shown
+	return nil
+}
+
+// toolGuide holds answers to calls, where the request wants that.
+func (s *Server) toolGuide(a *asked, t *tools) error {
+	if t.style == nil || !t.held {
+		return nil
+	}
+	if t.style.open == "" && t.calls.Free {
+		return bad("tools", "the model writes calls without marks: strict wants tool_choice required, or a function")
+	}
+	key, err := json.Marshal(t.calls)
+	if err != nil {
+		return bad("tools", "tools: %v", err)
+	}
+	m, err := s.machine(asks{"tools", "calls", string(key)},
+		func(string) (*grammar.Grammar, error) { return t.calls.Grammar() })
+	if err == nil {
+		a.guide = &guide{v: s.guides.vocab, m: m, first: true}
+	}
+	return err
+}
+
+// call is a call of a tool that an answer has.
+type call struct{ name, arguments string }
+
+// parse cuts an answer into its text and its calls. What is no call is text.
+func (s *style) parse(text string) (content string, calls []call) {
+	open, end := strings.TrimSpace(s.open), strings.TrimSpace(s.close)
+	at := 0
+	if open != "" {
+		if at = strings.Index(text, open); at < 0 {
+			return text, nil
+		}
+	}
+	rest := text[at:]
+	for {
+		next, ok := strings.CutPrefix(strings.TrimSpace(rest), open)
+		if !ok || strings.TrimSpace(next) == "" {
+			break
+		}
+		d := json.NewDecoder(strings.NewReader(next))
+		var c map[string]json.RawMessage
+		if d.Decode(&c) != nil {
+			return text, nil
+		}
+		name, ok := as[string](c["name"])
+		arguments := c[s.arguments]
+		if arguments == nil {
+			arguments = json.RawMessage("{}")
+		}
+		if !ok || name == "" || len(arguments) == 0 || arguments[0] != '{' {
+			return text, nil
+		}
+		calls = append(calls, call{name, string(arguments)})
+		next = next[d.InputOffset():]
+		if end != "" && !strings.HasPrefix(strings.TrimSpace(next), end) && strings.TrimSpace(next) != "" {
+			return text, nil
+		}
+		rest = strings.TrimPrefix(strings.TrimSpace(next), end)
+		if s.one {
+			break
+		}
+	}
+	if len(calls) == 0 || strings.TrimSpace(rest) != "" {
+		return text, nil
+	}
+	return strings.TrimSpace(text[:at]), calls
+}
+
+// written are calls as answers have them.
+func written(id string, index int, calls []call, streamed bool) (out []any) {
+	for k, c := range calls {
+		x := map[string]any{"id": fmt.Sprintf("call-%s-%d-%d", strings.TrimPrefix(id, "cmpl-"), index, k),
+			"type":     "function",
+			"function": map[string]any{"name": c.name, "arguments": c.arguments}}
+		if streamed {
+			x["index"] = k
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// caller is an answer under way that may call tools: text is passed on until it may be the beginning of a call,
+// which is kept until it is whole.
+type caller struct {
+	style *style
+	text  string // all
+	said  int    // bytes of it that were passed on
+}
+
+// push adds text and gives what is certain to be none of a call.
+func (c *caller) push(text string) string {
+	c.text += text
+	open := strings.TrimSpace(c.style.open)
+	end := len(c.text)
+	if open == "" {
+		if trimmed := strings.TrimSpace(c.text); trimmed == "" || trimmed[0] == '{' {
+			return ""
+		}
+	} else if at := strings.Index(c.text, open); at >= 0 {
+		end = at
+	} else {
+		for n := min(len(open)-1, len(c.text)); n > 0; n-- {
+			if strings.HasSuffix(c.text, open[:n]) {
+				end = len(c.text) - n
+				break
+			}
+		}
+	}
+	end = max(c.said, len(strings.TrimRight(c.text[:end],
+		" \n"))) // spaces before a call are none of the answer's
+	out := c.text[c.said:end]
+	c.said = end
+	return out
+}
+
+// end gives what is left at the answer's end: text, or calls.
+func (c *caller) end() (string, []call) {
+	content, calls := c.style.parse(c.text)
+	if len(calls) == 0 {
+		return c.text[c.said:], nil
+	}
+	return content[min(c.said, len(content)):], calls
+}

@@ -1,0 +1,190 @@
+package grammar
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// object is the expression of objects: properties in the order of the schema, then others where they are asked for.
+func (s *schema) object(k *keys, depth int) (node, error) {
+	var required []string
+	if raw, ok := k.has("required"); ok && json.Unmarshal(raw, &required) != nil {
+		return node{}, k.fault("required", "is %s, and no list of names", clip(raw))
+	}
+	var list []member
+	raw, given := k.has("properties")
+	if given {
+		var err error
+		if list, err = members(raw); err != nil {
+			return node{}, k.fault("properties", "%v", err)
+		}
+	}
+	names := make([]string, len(list))
+	for i, m := range list {
+		names[i] = m.key
+	}
+	for _, name := range required {
+		if !slices.Contains(names, name) {
+			return node{}, k.fault("required", "names %.40q, which properties does not have", name)
+		}
+	}
+	more, others := node{}, false
+	if raw, ok := k.has("additionalProperties"); !ok && !given {
+		more, others = ref(ruleValue), true
+	} else if ok && strings.TrimSpace(string(raw)) != "false" {
+		n, err := s.node(raw, k.at+"/additionalProperties", depth+1)
+		if err != nil {
+			return node{}, err
+		}
+		more, others = n, true
+	}
+	// what follows once there is a property, and what may stand first, from the end
+	behind, first := seq(), seq()
+	if others {
+		x := s.rule(pair(s.rule(otherKeys(names)), more))
+		behind = rep(seq(comma(), x), 0, -1)
+		first = opt(seq(x, behind))
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		n, err := s.node(list[i].value, k.at+"/properties/"+list[i].key, depth+1)
+		if err != nil {
+			return node{}, err
+		}
+		key, err := json.Marshal(list[i].key)
+		if err != nil {
+			return node{}, err
+		}
+		if text, err := written(key); err == nil {
+			key = []byte(text)
+		}
+		x := s.rule(pair(lit(string(key)), n))
+		rest := s.rule(behind)
+		if slices.Contains(required, list[i].key) {
+			first, behind = seq(x, rest), seq(comma(), x, rest)
+			continue
+		}
+		first, behind = alt(seq(x, rest), s.rule(first)), seq(opt(seq(comma(), x)), rest)
+	}
+	return seq(lit("{"), ref(ruleSpace), first, ref(ruleSpace), lit("}")), nil
+}
+
+// otherKeys is a string that is none of some names, without escapes, so that it spells none of them in another way.
+func otherKeys(names []string) node {
+	return seq(lit(`"`), otherThan(names))
+}
+
+// plain are the characters that stand for themselves in strings.
+var plain = [][2]rune{{' ', '!'}, {'#', '['}, {']', utf8.MaxRune}}
+
+// otherThan is the rest of a string, with its quote, that is none of some rests.
+func otherThan(rests []string) node {
+	if len(rests) == 0 {
+		return seq(rep(node{kind: class, runes: plain}, 0, -1), lit(`"`))
+	}
+	by := map[rune][]string{}
+	var begins []rune
+	ends := false
+	for _, r := range rests {
+		if r == "" {
+			ends = true
+			continue
+		}
+		c, n := utf8.DecodeRuneInString(r)
+		if by[c] == nil {
+			begins = append(begins, c)
+		}
+		by[c] = append(by[c], r[n:])
+	}
+	slices.Sort(begins)
+	var out []node
+	if !ends {
+		out = append(out, lit(`"`))
+	}
+	var free [][2]rune
+	for _, p := range plain {
+		lo := p[0]
+		for _, c := range begins {
+			if c < lo || c > p[1] {
+				continue
+			}
+			free = append(free, [2]rune{lo, c - 1})
+			lo = c + 1
+			out = append(out, seq(lit(string(c)), otherThan(by[c])))
+		}
+		free = append(free, [2]rune{lo, p[1]})
+	}
+	return alt(append(out, seq(node{kind: class, runes: free}, otherThan(nil)))...)
+}
+
+// escapes are the characters that strings have as an escape.
+var escapes = map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\t': `\t`, '\r': `\r`, '\b': `\b`, '\f': `\f`}
+
+// inString is a character of some ranges as a string has it.
+func inString(ranges [][2]rune) node {
+	var out []node
+	var free [][2]rune
+	for _, r := range ranges {
+		for _, p := range plain {
+			free = append(free, [2]rune{max(r[0], p[0]), min(r[1], p[1])})
+		}
+		for _, c := range []rune{'"', '\\', '\n', '\t', '\r', '\b', '\f'} {
+			if r[0] <= c && c <= r[1] {
+				out = append(out, lit(escapes[c]))
+			}
+		}
+	}
+	return alt(append(out, node{kind: class, runes: free})...)
+}
+
+// formats are expressions for what format says of a string.
+var formats = map[string]string{
+	"date":      `\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])`,
+	"time":      `([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)`,
+	"date-time": `\d{4}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)`,
+	"uuid":      `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`,
+	"ipv4":      `((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`,
+}
+
+// text is the expression of strings.
+func (s *schema) text(k *keys) (node, error) {
+	least, err := k.number("minLength", 0)
+	if err != nil {
+		return node{}, err
+	}
+	most, err := k.number("maxLength", -1)
+	if err != nil {
+		return node{}, err
+	}
+	if most >= 0 && least > most {
+		return node{}, k.fault("minLength", "is more than maxLength")
+	}
+	expr, key, whole := "", "pattern", false
+	if raw, ok := k.has("pattern"); ok && json.Unmarshal(raw, &expr) != nil {
+		return node{}, k.fault("pattern", "is %s, and no text", clip(raw))
+	}
+	if raw, ok := k.has("format"); ok {
+		var name string
+		if json.Unmarshal(raw, &name) != nil || formats[name] == "" {
+			return node{}, k.fault("format",
+				"is %s, and only date, time, date-time, uuid and ipv4 are supported",
+				clip(raw))
+		}
+		if expr != "" {
+			return node{}, k.fault("format", "and pattern together are not supported")
+		}
+		expr, key, whole = formats[name], "format", true
+	}
+	if expr == "" {
+		return seq(lit(`"`), rep(ref(ruleChar), least, most), lit(`"`)), nil
+	}
+	if least > 0 || most >= 0 {
+		return node{}, k.fault(key, "together with minLength or maxLength is not supported")
+	}
+	n, err := regexNode(expr, whole, inString)
+	if err != nil {
+		return node{}, k.fault("pattern", "%v", err)
+	}
+	return s.rule(seq(lit(`"`), n, lit(`"`))), nil
+}

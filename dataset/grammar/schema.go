@@ -1,0 +1,356 @@
+package grammar
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Schema is the texts of JSON values of a JSON Schema (2020-12). It knows type, properties, required,
+// additionalProperties, items, prefixItems, minItems, maxItems, enum, const, anyOf, allOf of one, $ref within the
+// schema, pattern, minLength, maxLength, format (date, time, date-time, uuid, ipv4), and of integers minimum, maximum
+// and their exclusive forms. Another key is an error that names it, except those that only describe. Texts are some
+// of those that the schema allows, and none else: properties come in the schema's order, others only where
+// additionalProperties says so, and numbers have at most 15 digits before and behind the point.
+func Schema(raw json.RawMessage) (*Grammar, error) {
+	rules := jsonRules()
+	n, err := schemaNode(raw, rules, "")
+	if err != nil {
+		return nil, err
+	}
+	rules["text"] = n
+	return compile(rules, "text")
+}
+
+// schemaNode is the expression of a schema, whose further rules have names with a prefix.
+func schemaNode(raw json.RawMessage, rules map[string]node, prefix string) (node, error) {
+	s := &schema{root: raw, rules: rules, refs: map[string]bool{}, prefix: prefix}
+	return s.node(raw, "#", 0)
+}
+
+// schema compiles a schema.
+type schema struct {
+	root  json.RawMessage
+	rules map[string]node
+	refs  map[string]bool // that have a rule, or are about to
+	names int             // of further rules
+	// prefix of the names of rules
+	prefix string
+}
+
+// described are keys that say nothing of values.
+var described = []string{"$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "title",
+	"description",
+	"default", "examples", "example", "deprecated", "readOnly", "writeOnly", "strict"}
+
+// depthMost bounds schemas within schemas.
+const depthMost = 200
+
+// keys are a schema's, without those that describe.
+type keys struct {
+	at    string // of the schema, a JSON pointer
+	given map[string]json.RawMessage
+	read  map[string]bool
+}
+
+func (k *keys) has(name string) (json.RawMessage, bool) {
+	raw, ok := k.given[name]
+	k.read[name] = true
+	return raw, ok
+}
+
+// number is a key's number of parts, usual where it is not given.
+func (k *keys) number(name string, usual int) (int, error) {
+	raw, ok := k.has(name)
+	if !ok {
+		return usual, nil
+	}
+	x, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || x < 0 || x != float64(int(x)) || x > CodeMost {
+		return 0, k.fault(name, "is %s, and no number from 0 to %d", clip(raw), CodeMost)
+	}
+	return int(x), nil
+}
+
+func (k *keys) fault(name, format string, args ...any) error {
+	return fmt.Errorf("%s/%s %s", k.at, name, fmt.Sprintf(format, args...))
+}
+
+// rest refuses keys that nobody has read.
+func (k *keys) rest(what string) error {
+	var unread []string
+	for name := range k.given {
+		if !k.read[name] {
+			unread = append(unread, name)
+		}
+	}
+	if len(unread) == 0 {
+		return nil
+	}
+	slices.Sort(unread)
+	return fmt.Errorf("%s has %s, which is not supported for %s", k.at, strings.Join(unread, ", "), what)
+}
+
+// node is the expression of a schema.
+func (s *schema) node(raw json.RawMessage, at string, depth int) (node, error) {
+	switch strings.TrimSpace(string(raw)) {
+	case "true":
+		return ref(ruleValue), nil
+	case "false":
+		return node{}, fmt.Errorf("%s is false, which no value is", at)
+	}
+	if depth > depthMost {
+		return node{}, fmt.Errorf("%s lies deeper than %d schemas", at, depthMost)
+	}
+	list, err := members(raw)
+	if err != nil {
+		return node{}, fmt.Errorf("%s %w", at, err)
+	}
+	k := &keys{at, map[string]json.RawMessage{}, map[string]bool{}}
+	for _, m := range list {
+		if !slices.Contains(described, m.key) {
+			k.given[m.key] = m.value
+		}
+	}
+	n, what, err := s.form(k, depth)
+	if err != nil {
+		return node{}, err
+	}
+	return n, k.rest(what)
+}
+
+// form reads what kind of schema there is.
+func (s *schema) form(k *keys, depth int) (n node, what string, err error) {
+	if raw, ok := k.has("$ref"); ok {
+		n, err = s.reference(k, raw, depth)
+		return n, "a $ref", err
+	}
+	if raw, ok := k.has("const"); ok {
+		k.has("type")
+		text, err := written(raw)
+		return lit(text), "a const", err
+	}
+	if raw, ok := k.has("enum"); ok {
+		k.has("type")
+		n, err = enum(k, raw)
+		return n, "an enum", err
+	}
+	for _, name := range []string{"anyOf", "allOf"} {
+		raw, ok := k.has(name)
+		if !ok {
+			continue
+		}
+		var l []json.RawMessage
+		if json.Unmarshal(raw, &l) != nil || len(l) == 0 || name == "allOf" && len(l) > 1 {
+			return n, "", k.fault(name, "is no list of schemas, or allOf has more than one")
+		}
+		for i, x := range l {
+			m, err := s.node(x, fmt.Sprintf("%s/%s/%d", k.at, name, i), depth+1)
+			if err != nil {
+				return n, "", err
+			}
+			n.list = append(n.list, m)
+		}
+		return alt(n.list...), "an " + name, nil
+	}
+	types, err := typesOf(k)
+	if err != nil {
+		return n, "", err
+	}
+	if len(types) == 0 && len(k.given) > 0 {
+		return n, "a schema without type", nil // rest refuses what it has
+	}
+	if len(types) == 0 {
+		return ref(ruleValue), "", nil
+	}
+	for _, t := range types {
+		m, err := s.typed(k, t, depth)
+		if err != nil {
+			return n, "", err
+		}
+		n.list = append(n.list, m)
+	}
+	return alt(n.list...), "the type " + strings.Join(types, ", "), nil
+}
+
+// typesOf are those that a schema allows.
+func typesOf(k *keys) ([]string, error) {
+	raw, ok := k.has("type")
+	if !ok {
+		for _, x := range []struct{ key, of string }{{"properties", "object"}, {"items", "array"},
+			{"prefixItems", "array"}} {
+			if _, there := k.given[x.key]; there {
+				return []string{x.of}, nil
+			}
+		}
+		return nil, nil
+	}
+	var one string
+	var l []string
+	if json.Unmarshal(raw, &one) == nil {
+		return []string{one}, nil
+	}
+	if json.Unmarshal(raw, &l) != nil || len(l) == 0 {
+		return nil, k.fault("type", "is %s, and no type or list of types", clip(raw))
+	}
+	return l, nil
+}
+
+// typed is the expression of values of one type.
+func (s *schema) typed(k *keys, t string, depth int) (node, error) {
+	switch t {
+	case "null":
+		return lit("null"), nil
+	case "boolean":
+		return alt(lit("true"), lit("false")), nil
+	case "number":
+		return ref(ruleNumber), nil
+	case "integer":
+		return integer(k)
+	case "string":
+		return s.text(k)
+	case "array":
+		return s.array(k, depth)
+	case "object":
+		return s.object(k, depth)
+	}
+	return node{}, k.fault("type", "is %.40q, and none of JSON's", t)
+}
+
+// enum is one of some values.
+func enum(k *keys, raw json.RawMessage) (node, error) {
+	var l []json.RawMessage
+	if json.Unmarshal(raw, &l) != nil || len(l) == 0 {
+		return node{}, k.fault("enum", "is %s, and no list of values", clip(raw))
+	}
+	var n []node
+	for _, x := range l {
+		text, err := written(x)
+		if err != nil {
+			return node{}, k.fault("enum", "%v", err)
+		}
+		n = append(n, lit(text))
+	}
+	return alt(n...), nil
+}
+
+// reference is the rule of another part of the schema, made when it is met first.
+func (s *schema) reference(k *keys, raw json.RawMessage, depth int) (node, error) {
+	var path string
+	if json.Unmarshal(raw, &path) != nil || path != "#" && !strings.HasPrefix(path, "#/") {
+		return node{}, k.fault("$ref", "is %s, and leads to no part of this schema", clip(raw))
+	}
+	if s.refs[path] {
+		return ref(s.prefix + path), nil
+	}
+	s.refs[path] = true
+	part := s.root
+	for _, step := range strings.Split(strings.TrimPrefix(path[1:], "/"), "/") {
+		if path == "#" {
+			break
+		}
+		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		var of map[string]json.RawMessage
+		if json.Unmarshal(part, &of) != nil || of[step] == nil {
+			return node{}, k.fault("$ref", "is %.80q, and there is no such part", path)
+		}
+		part = of[step]
+	}
+	n, err := s.node(part, path, depth+1)
+	s.rules[s.prefix+path] = n
+	return ref(s.prefix + path), err
+}
+
+// array is the expression of arrays.
+func (s *schema) array(k *keys, depth int) (node, error) {
+	least, err := k.number("minItems", 0)
+	if err != nil {
+		return node{}, err
+	}
+	most, err := k.number("maxItems", -1)
+	if err != nil {
+		return node{}, err
+	}
+	var items []node
+	if raw, ok := k.has("prefixItems"); ok {
+		var l []json.RawMessage
+		if json.Unmarshal(raw, &l) != nil {
+			return node{}, k.fault("prefixItems", "is %s, and no list of schemas", clip(raw))
+		}
+		for i, x := range l {
+			n, err := s.node(x, fmt.Sprintf("%s/prefixItems/%d", k.at, i), depth+1)
+			if err != nil {
+				return node{}, err
+			}
+			items = append(items, n)
+		}
+	}
+	more := ref(ruleValue)
+	raw, given := k.has("items")
+	if given && strings.TrimSpace(string(raw)) == "false" {
+		if most = len(items); least > most {
+			return node{}, k.fault("minItems", "is more than there may be")
+		}
+	} else if given {
+		n, err := s.node(raw, k.at+"/items", depth+1)
+		if err != nil {
+			return node{}, err
+		}
+		more = s.rule(n)
+	}
+	if most >= 0 && least > most {
+		return node{}, k.fault("minItems", "is more than maxItems")
+	}
+	return seq(lit("["), ref(ruleSpace), elements(items, more, least, most), lit("]")), nil
+}
+
+// elements are from least to most elements, most < 0 for any number: some first ones, then others.
+func elements(items []node, more node, least, most int) node {
+	if most == 0 {
+		return seq()
+	}
+	if len(items) == 0 {
+		n := list(more, max(0, least-1), max(-1, most-1))
+		if least == 0 {
+			return opt(n)
+		}
+		return n
+	}
+	behind := seq()
+	for i := len(items); i > 0; i-- { // what may follow i of them
+		rest := behind
+		if i == len(items) {
+			bound := -1
+			if most >= 0 {
+				bound = max(0, most-i)
+			}
+			rest = rep(seq(comma(), more), max(0, least-i), bound)
+		} else if most >= 0 && i >= most {
+			rest = seq()
+		} else {
+			rest = seq(comma(), items[i], behind)
+			if i >= least {
+				rest = opt(rest)
+			}
+		}
+		behind = rest
+	}
+	n := seq(items[0], behind, ref(ruleSpace))
+	if least == 0 {
+		return opt(n)
+	}
+	return n
+}
+
+// rule gives an expression a name, so that it lies in memory once.
+func (s *schema) rule(n node) node {
+	if n.kind == reference {
+		return n
+	}
+	s.names++
+	name := fmt.Sprintf("%s part %d", s.prefix, s.names)
+	s.rules[name] = n
+	return ref(name)
+}
