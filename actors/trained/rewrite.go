@@ -19,8 +19,10 @@ import (
 type Form struct {
 	DType string // f32, f16 or bf16; "" leaves types as they are
 	Shard int64  // bytes of a file; 0 is the usual
-	// Quantize is a form of checkpoint.Quantizers that linear layers are rounded to; "" is none.
-	Quantize string
+	// Quantize is a form of checkpoint.Quantizers that linear layers are rounded to, or with Calibration a method
+	// of calibrate.Methods; "" is none.
+	Quantize    string
+	Calibration *Calibration
 	// Journal lets a conversion that was interrupted go on; nil is of one that does not.
 	Journal *checkpoint.Journal
 }
@@ -66,7 +68,7 @@ func Rewrite(dir, adapter, dst string, f Form) error {
 	}
 	var bits json.RawMessage
 	if f.Quantize != "" {
-		few, b, err := quantize(src, dir, f.Quantize)
+		few, b, err := quantize(src, dir, f)
 		if err != nil {
 			return err
 		}
@@ -79,7 +81,10 @@ func Rewrite(dir, adapter, dst string, f Form) error {
 }
 
 // quantize shows the linear layers of a directory's model in few bits.
-func quantize(src checkpoint.Source, dir, form string) (checkpoint.Source, json.RawMessage, error) {
+func quantize(src checkpoint.Source, dir string, f Form) (checkpoint.Source, json.RawMessage, error) {
+	if f.Calibration != nil {
+		return calibrated(src, dir, f)
+	}
 	c, err := configs.ReadModel(dir)
 	if err != nil {
 		return nil, nil, err
@@ -92,7 +97,7 @@ func quantize(src checkpoint.Source, dir, form string) (checkpoint.Source, json.
 		return nil, nil, err
 	}
 	linear := m.Linears()
-	return checkpoint.Quantize(src, form, func(name string) bool { return linear[name] })
+	return checkpoint.Quantize(src, f.Quantize, func(name string) bool { return linear[name] })
 }
 
 // Merge adds a directory of PEFT's to the model that it is of and writes that to dst. base is the model: a

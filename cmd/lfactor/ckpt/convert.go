@@ -33,6 +33,7 @@ type conversion struct {
 	base      string
 	shard     configs.Bytes
 	quantize  string
+	calibrate trained.Calibration
 	text      string
 	upcycle   int
 	each      int
@@ -78,16 +79,7 @@ func ckptConvertCommand() *cobra.Command {
 	f.StringVar(&o.base, "base", "",
 		"with --merge: the model that PEFT's adapters of SRC add to, a Hugging Face "+
 			"directory or the name of a repository in its cache, where it is not the one that they name")
-	names, docs := checkpoint.Quantizers()
-	for i, doc := range docs {
-		docs[i] = names[i] + ", " + doc
-	}
-	f.StringVar(&o.quantize, "quantize", "",
-		"round the weights of linear layers of a Hugging Face directory to "+
-			"nearest: "+strings.Join(docs, "; "))
-	f.StringVar(&o.text, "perplexity", "",
-		"with --quantize: file of text of which the perplexity is printed, "+
-			"before and after")
+	o.quantizeFlags(c)
 	limit := o.probeFlags(c)
 	var shard string
 	f.StringVar(&shard, "shard-size", "",
@@ -144,7 +136,6 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 		return err
 	}
 	other := foreign(args[0])
-	names, _ := checkpoint.Quantizers()
 	switch {
 	case !slices.Contains(forms, o.to):
 		return exit.Usagef("--to %s: want one of %s", o.to, strings.Join(forms, ", "))
@@ -155,11 +146,6 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 	case o.dtype != "" && o.to == "hf" && !other && !checkpoint.IsAdapter(args[0]) && !folder(args[0]):
 		return exit.Usagef("--dtype is for what is converted from or to another form; a run's " +
 			"checkpoint is exported in the type of the weights that it began with")
-	case o.quantize != "" && (o.to != "hf" || !slices.Contains(names, o.quantize)):
-		return exit.Usagef("--quantize %s: want one of %s, and a Hugging Face directory", o.quantize,
-			strings.Join(names, ", "))
-	case o.text != "" && o.quantize == "":
-		return exit.Usagef("--perplexity is for --quantize")
 	case o.shard > 0 && o.to != "hf":
 		return exit.Usagef("--shard-size is for Hugging Face directories")
 	case checkpoint.IsAdapter(args[0]) && !o.merge:
@@ -175,7 +161,7 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 			"another type",
 			args[0])
 	}
-	if err := o.checkMegatron(c); err != nil {
+	if err := cmp.Or(o.checkMegatron(c), o.checkQuantize(c)); err != nil {
 		return err
 	}
 	for _, flag := range []string{"experts-per-token", "seed"} {

@@ -19,15 +19,15 @@ import (
 func (o *conversion) begin(src, dst string) error {
 	o.src, o.goal = src, o.to
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %d %v %t %t %t %d %q %d %d %d\n", o.to, o.dtype, o.divisible, o.grid, o.average,
+	fmt.Fprintf(h, "%q %q %d %v %t %t %t %d %q %d %d %d %d %d\n", o.to, o.dtype, o.divisible, o.grid, o.average,
 		o.merge,
 		o.noOptim, o.shard,
-		o.quantize, o.upcycle, o.each, o.seed)
+		o.quantize, o.upcycle, o.each, o.seed, o.calibrate.Tokens, o.calibrate.Group)
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	for _, path := range []string{program, src, o.like, o.base} {
+	for _, path := range []string{program, src, o.like, o.base, o.calibrate.File} {
 		if path == "" {
 			continue
 		}

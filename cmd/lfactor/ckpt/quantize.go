@@ -3,12 +3,17 @@ package ckpt
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/calibrate"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // Of the text that a perplexity is of: tokens of a sequence, at most, and sequences.
@@ -17,12 +22,68 @@ const (
 	textSequences = 32
 )
 
+// quantizeFlags are those of few bits.
+func (o *conversion) quantizeFlags(c *cobra.Command) {
+	f := c.Flags()
+	names, docs := checkpoint.Quantizers()
+	for i, doc := range docs {
+		docs[i] = names[i] + ", " + doc
+	}
+	var by []string
+	for _, m := range calibrate.Methods() {
+		by = append(by, m.Name+", "+m.Doc)
+	}
+	f.StringVar(&o.quantize, "quantize", "",
+		"round the weights of linear layers of a Hugging Face directory to "+
+			"nearest: "+strings.Join(docs, "; ")+"; or by what a text makes them read, with --calibrate: "+
+			strings.Join(by, "; "))
+	f.StringVar(&o.calibrate.File, "calibrate", "", "with --quantize gptq or awq: file of text")
+	f.IntVar(&o.calibrate.Tokens, "calibrate-tokens", 1<<15, "with --calibrate: tokens of the text that are read, "+
+		"in sequences of up to 512")
+	f.IntVar(&o.calibrate.Group, "group-size", 0, "with --calibrate: columns that share a scale; by default the most "+
+		"of 128, 64 and 32 that all matrices have")
+	f.StringVar(&o.text, "perplexity", "",
+		"with --quantize: file of text of which the perplexity is printed, "+
+			"before and after")
+}
+
+// checkQuantize holds the flags of few bits to each other.
+func (o *conversion) checkQuantize(c *cobra.Command) error {
+	names, _ := checkpoint.Quantizers()
+	calibrated := slices.Contains(calibrate.Names(), o.quantize)
+	names = append(names, calibrate.Names()...)
+	given := func(flag string) bool { return c.Flags().Changed(flag) }
+	switch {
+	case o.quantize != "" && (o.to != "hf" || !slices.Contains(names, o.quantize)):
+		return exit.Usagef("--quantize %s: want one of %s, and a Hugging Face directory", o.quantize,
+			strings.Join(names, ", "))
+	case o.text != "" && o.quantize == "":
+		return exit.Usagef("--perplexity is for --quantize")
+	case calibrated && o.calibrate.File == "":
+		return exit.Usagef("--quantize %s rounds by what a text makes the model read: name one by --calibrate",
+			o.quantize)
+	case !calibrated && (given("calibrate") || given("calibrate-tokens") || given("group-size")):
+		return exit.Usagef("--calibrate, --calibrate-tokens and --group-size are for --quantize %s",
+			strings.Join(calibrate.Names(), " and "))
+	case calibrated && o.calibrate.Tokens < 16:
+		return exit.Usagef("--calibrate-tokens %d: want 16 or more", o.calibrate.Tokens)
+	case given("group-size") && (o.calibrate.Group < 8 || o.calibrate.Group > 128 ||
+		o.calibrate.Group&(o.calibrate.Group-1) != 0):
+		return exit.Usagef("--group-size %d: want 8, 16, 32, 64 or 128", o.calibrate.Group)
+	}
+	return nil
+}
+
 // rounded makes a Hugging Face directory whose linear layers are in few bits, of one or by way of one.
 func (o *conversion) rounded(c *cobra.Command, src, dst string) error {
 	if !folder(src) || foreign(src) {
 		return o.between(src, dst, func(dir string) error { return o.rounded(c, dir, dst) })
 	}
 	form := trained.Form{DType: o.dtype, Shard: int64(o.shard), Quantize: o.quantize, Journal: o.journal}
+	if o.calibrate.File != "" {
+		o.calibrate.Say = func(line string) { fmt.Fprintln(c.ErrOrStderr(), line) }
+		form.Calibration = &o.calibrate
+	}
 	if o.text == "" {
 		return trained.Rewrite(src, "", dst, form)
 	}

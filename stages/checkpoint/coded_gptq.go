@@ -1,0 +1,39 @@
+package checkpoint
+
+import "regexp"
+
+// GPTQ's layout, version 1, as quant_gptq.go reads it.
+var _ = registerCoded(codedForm{name: "gptq",
+	parts: func(module string, m *Coded) []codedPart {
+		groups := m.Cols / m.Group
+		return []codedPart{
+			{Info{Name: module + wordsTail, DType: I32, Shape: []int{m.Cols / 8, m.Rows}},
+				func(i, j int) (word uint32) {
+					for k := range 8 {
+						word |= uint32(m.At(j, 8*i+k)) << (4 * k)
+					}
+					return word
+				}},
+			{Info{Name: module + zerosTail, DType: I32, Shape: []int{groups, m.Rows / 8}},
+				func(i, j int) (word uint32) {
+					for k := range 8 {
+						word |= (m.zero(8*j+k, i) - 1) & 15 << (4 * k)
+					}
+					return word
+				}},
+			m.scalesPart(module + scalesEnd),
+			{Info{Name: module + groupsEnd, DType: I32, Shape: []int{m.Cols}},
+				func(i, _ int) uint32 { return uint32(i / m.Group) }}}
+	},
+	config: func(group int, modules []string) any {
+		out := map[string]any{"quant_method": "gptq", "bits": 4, "group_size": group, "desc_act": false,
+			"sym": true, "lm_head": false, "checkpoint_format": "gptq"}
+		if len(modules) > 0 { // GPTQModel and vLLM leave out what a pattern behind "-:" matches
+			dynamic := map[string]any{}
+			for _, m := range modules {
+				dynamic["-:^"+regexp.QuoteMeta(m)+"$"] = map[string]any{}
+			}
+			out["dynamic"] = dynamic
+		}
+		return out
+	}})
