@@ -84,3 +84,33 @@ func TestKilledConversion(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
+
+// TestOverwrittenConversion: a conversion that takes the place of one with other files, which was interrupted, leaves
+// none of that one's under temporary names.
+func TestOverwrittenConversion(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w, err := checkpoint.NewWriter(filepath.Join(dir, "src"), []checkpoint.Info{{Name: "a.weight",
+		DType: checkpoint.F32, Shape: []int{4}}}, 0)
+	require.NoError(t, err)
+	require.NoError(t, w.WriteTensor("a.weight", make([]byte, 16)))
+	require.NoError(t, w.Commit())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "src", "config.json"), []byte(`{"model_type": "llama"}`), 0o600))
+	dst := filepath.Join(dir, "dst")
+	require.NoError(t, os.MkdirAll(filepath.Join(dst, "below"), 0o700))
+	require.NoError(t, os.WriteFile(checkpoint.JournalPath(dst), []byte("lfactor-conversion-1 another -\n"), 0o600))
+	for _, name := range []string{"model-00001-of-00003.safetensors.partial", "below/x.distcp.partial"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dst, name), []byte("x"), 0o600))
+	}
+	args := []string{"ckpt", "convert", "src", "dst", "--no-probe", "--dtype", "bf16"}
+	code, out := runIn(t, dir, nil, args...)
+	require.Equal(t, 2, code, out)
+	require.FileExists(t, filepath.Join(dst, "below", "x.distcp.partial"))
+	code, out = runIn(t, dir, nil, append(args, "--overwrite")...)
+	require.Zero(t, code, out)
+	for _, pattern := range []string{"*.partial", "below/*"} {
+		left, err := filepath.Glob(filepath.Join(dst, pattern))
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+}

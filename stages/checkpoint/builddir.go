@@ -2,7 +2,9 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -45,6 +47,20 @@ func BuildDir(j *Journal, dir string, src Source, shardBytes int64) error {
 		files = append(files, FixedFile(filepath.Join(dir, names.index), text))
 	}
 	return Build(j, files, func() error { return removeOld(OS, dir, names) })
+}
+
+// RemovePartial removes what a conversion to a directory, which another takes the place of, has left under
+// temporary names there and below: files of other names and numbers would stay for ever.
+func RemovePartial(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil || e.IsDir() || filepath.Ext(path) != partial:
+			return err
+		}
+		return OS.RemoveAll(path)
+	})
 }
 
 // FixedFile is a file that is known whole.

@@ -114,8 +114,14 @@ func ckptConvertCommand() *cobra.Command {
 
 // whole converts, or goes on with a conversion that was interrupted, and compares logits.
 func (o *conversion) whole(c *cobra.Command, src, dst string) error {
+	_, other := o.journal.Begun()
 	if err := o.journal.Begin(); err != nil {
 		return err
+	}
+	if other && o.to != "gguf" {
+		if err := checkpoint.RemovePartial(dst); err != nil {
+			return err
+		}
 	}
 	end := growing(c.ErrOrStderr(), dst)
 	err := errors.Join(o.convert(c, src, dst), o.journal.Drop())
