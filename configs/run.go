@@ -158,6 +158,9 @@ func checkWeights(at faults, key string, paths []WeightPath) {
 	}
 }
 
+// QATGroup is train.qat_group where it is not said.
+const QATGroup = 32
+
 // Train says how long and on what scale.
 type Train struct {
 	Phase              string   `key:"phase" default:"pretrain" oneof:"pretrain|sft" class:"fixed" flag:"training-phase" doc:"pretrain counts the loss on every token, sft on the turns of the assistant."`
@@ -171,6 +174,8 @@ type Train struct {
 	LowDispatch        bool     `key:"low_precision_dispatch" default:"false" class:"fixed" doc:"Rows go to experts in eight bits and scales of blocks, as train.low_precision rounds activations, in half the bytes; what comes back and gradients are as they are (arXiv:2412.19437, section 3.3.3)."`
 	LowGather          bool     `key:"low_precision_gather" default:"false" class:"fixed" doc:"With plan.zero 3, weights that train.low_precision rounds are gathered in eight bits and scales of blocks of a row, in half the bytes; with less they are rounded so all the same, and a plan changes nothing."`
 	AmaxHistory        int      `key:"amax_history" default:"1" min:"1" max:"4096" class:"fixed" unit:"steps" doc:"Steps whose greatest numbers the scales of delayed recipes follow from: the greatest of them (Megatron's --fp8-amax-history-len, with --fp8-amax-compute-algo max)."`
+	QAT                string   `key:"qat" default:"none" oneof:"none|int4|int8" class:"fixed" doc:"Weights of linear layers are multiplied as whole numbers of so few bits have them, with a scale for a group of a row, while they learn as they are: gradients pass the rounding (arXiv:1712.05877, as torchao's fake quantization of weights). lfactor ckpt convert --quantize qat writes those numbers. Embeddings, heads, routers and experts stay as they are."`
+	QATGroup           int      `key:"qat_group" default:"32" min:"0" class:"fixed" unit:"columns" doc:"Columns that share a scale with train.qat; 0 is a whole row."`
 	Adaptive           Adaptive `key:"adaptive"`
 	LossScale          float64  `key:"loss_scale" default:"0" min:"0" class:"fixed" flag:"loss-scale" doc:"fp16 only: constant scale of the loss; 0 adapts it."`
 	EncoderPrecision   string   `key:"encoder_precision" default:"same" oneof:"same|fp32|bf16|fp16" class:"fixed" doc:"The same of the vision encoder; same takes train.precision."`

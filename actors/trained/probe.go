@@ -38,10 +38,12 @@ func (m *Trained) Probe() ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func(low func(string) int, travel int, gather bool) {
-		m.Model.Low, m.Model.Travel, m.Model.LowGather = low, travel, gather
-	}(m.Model.Low, m.Model.Travel, m.Model.LowGather)
-	m.Model.Low, m.Model.Travel, m.Model.LowGather = nil, 0, false
+	defer func(low func(string) int, travel int, gather bool, fake func(string) kernels.Fake) {
+		m.Model.Low, m.Model.Travel, m.Model.LowGather, m.Model.Fake = low, travel, gather, fake
+	}(m.Model.Low, m.Model.Travel, m.Model.LowGather, m.Model.Fake)
+	if m.Model.Low, m.Model.Travel, m.Model.LowGather = nil, 0, false; !m.AsLearnt {
+		m.Model.Fake = nil
+	}
 	g, err := m.Generator(b, tensor.F32)
 	if err != nil {
 		return nil, err

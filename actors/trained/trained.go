@@ -42,6 +42,8 @@ type Trained struct {
 	dir   string
 	Saved *checkpoint.Reader
 	Close func()
+	// AsLearnt says that a probe rounds weights as train.qat did
+	AsLearnt bool
 }
 
 // Option says how a model is opened.

@@ -102,7 +102,8 @@ func TestOperations(t *testing.T) {
 		kernels.LowLinear, kernels.LowLinearDX,
 		kernels.LowLinearDW, kernels.Rounded, kernels.LowError, kernels.LowChoice, kernels.LargestTo, kernels.Greatest, kernels.DelayedScales,
 		kernels.AttentionPeak, kernels.PeakClip, kernels.Adafactor,
-		kernels.EncodeRows, kernels.DecodeRows, kernels.AdamWNarrow,
+		kernels.EncodeRows, kernels.DecodeRows, kernels.FakeQuant, kernels.FakeQuantDW,
+		kernels.AdamWNarrow,
 		kernels.AdamW8, kernels.ScheduleFree, kernels.PackedLinear, kernels.PackedLinearDX}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {

@@ -191,6 +191,8 @@ type Options struct {
 	// History is how many steps the greatest numbers are kept of that delayed scales follow from; 0 keeps
 	// none
 	History int
+	// Fake is how a weight of a layer is rounded while it learns; nil is not at all for all
+	Fake func(param string) kernels.Fake
 	// Packed is how a matrix of so many columns lies in memory that does not learn; nil is in DType for all
 	Packed func(param string, columns int) kernels.Packing
 	// rows that a rank may receive where data decides, over the number under even sharing; 0 is not a bound

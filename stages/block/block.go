@@ -145,6 +145,9 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		if o.Bias {
 			bias = r.T.Param(name+".bias", []int{out}, biasAxis, unit, false)
 		}
+		if r.T.Fake != nil {
+			w = r.T.Faked(w, r.T.Fake(r.T.Full(name+".weight")))
+		}
 		low := 0
 		if r.T.Low != nil {
 			low = r.T.Low(r.T.Full(name + ".weight"))

@@ -72,12 +72,14 @@ type quantOf struct {
 // among those. A matrix with numbers that are not finite is an error where it is read.
 func Quantize(src Source, form string, which func(name string) bool) (out Source, config json.RawMessage,
 	err error) {
-	i := slices.IndexFunc(quantizers, func(q quantizer) bool { return q.name == form })
-	if i < 0 {
+	f := fakeQuantizer(form)
+	if i := slices.IndexFunc(quantizers, func(q quantizer) bool { return q.name == form }); i >= 0 {
+		f = &quantizers[i]
+	}
+	if f == nil {
 		names, _ := Quantizers()
 		return nil, nil, fmt.Errorf("%q is no form of few bits, %v are", form, names)
 	}
-	f := &quantizers[i]
 	q := &quantized{Source: src, infos: map[string]Info{}, of: map[string]quantOf{},
 		most: map[string]float32{}}
 	var keep []string

@@ -53,6 +53,8 @@ type Model struct {
 	Travel int
 	// LowGather is grad.Options.LowGather
 	LowGather bool
+	// Fake is grad.Options.Fake
+	Fake func(param string) kernels.Fake
 	// Peaks says which scores of attention are kept; a run that trains sets it
 	Peaks block.Peaks
 	// Packed says how matrices of so many columns lie in memory that do not learn; nil for all as numbers of
@@ -158,7 +160,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	}
 	if o.Low == nil {
 		o.Low, o.Watch, o.History, o.Travel = m.Low, m.Watch, m.History, m.Travel
-		o.LowGather = m.LowGather
+		o.LowGather, o.Fake = m.LowGather, m.Fake
 	}
 	if o.Packed == nil {
 		o.Packed = m.Packed

@@ -229,7 +229,7 @@ func Build(c *configs.Config) (*family.Model, error) {
 	if err != nil {
 		return m, err
 	}
-	if m.Low = Low(c, m); m.Denoiser == nil {
+	if m.Low, m.Fake = Low(c, m), Fake(c, m); m.Denoiser == nil {
 		aims(c, m)
 		return m, nil
 	}

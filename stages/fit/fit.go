@@ -63,6 +63,7 @@ func check(c *configs.Config, at configs.At) {
 	r.peaks()
 	r.spikes()
 	r.packed()
+	r.fake()
 }
 
 // spikes refuses keys of steps out of the ordinary where nothing is.

@@ -34,6 +34,7 @@ type conversion struct {
 	shard     configs.Bytes
 	quantize  string
 	calibrate trained.Calibration
+	asTrained bool // --quantize is of train.qat
 	text      string
 	upcycle   int
 	each      int

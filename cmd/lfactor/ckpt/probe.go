@@ -74,6 +74,8 @@ func (o *conversion) probe(w io.Writer, src, dst string) error {
 // bound is what a conversion's rounding may change of logits.
 func (o *conversion) bound(src string, routed bool) float64 {
 	switch f := form(src); {
+	case o.asTrained: // only of states that are of 16 bits in training
+		return probeRounded
 	case o.quantize != "", o.dtype == "q8_0", o.dtype == "q4_0":
 		return probeFewBits
 	case o.dtype != "", f == "run", f == "gguf", o.to == "gguf", f == "hf" && quantized(src):
@@ -116,6 +118,7 @@ func (o *conversion) logits(w io.Writer, path, other string) (z []float32, size 
 		return nil, 0, false, err
 	}
 	defer m.Close()
+	m.AsLearnt = o.asTrained
 	routed = m.Model.Spec.Mixes()
 	if size = configs.Bytes(4 * m.Model.Count()); size > o.limit {
 		return nil, size, routed, nil

@@ -12,8 +12,10 @@ import (
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/calibrate"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/fit"
 )
 
 // Of the text that a perplexity is of: tokens of a sequence, at most, and sequences.
@@ -36,7 +38,7 @@ func (o *conversion) quantizeFlags(c *cobra.Command) {
 	f.StringVar(&o.quantize, "quantize", "",
 		"round the weights of linear layers of a Hugging Face directory to "+
 			"nearest: "+strings.Join(docs, "; ")+"; or by what a text makes them read, with --calibrate: "+
-			strings.Join(by, "; "))
+			strings.Join(by, "; ")+"; or, as qat, of a run with train.qat to the numbers that it has learnt with")
 	f.StringVar(&o.calibrate.File, "calibrate", "", "with --quantize gptq or awq: file of text")
 	f.IntVar(&o.calibrate.Tokens, "calibrate-tokens", 1<<15, "with --calibrate: tokens of the text that are read, "+
 		"in sequences of up to 512")
@@ -49,9 +51,12 @@ func (o *conversion) quantizeFlags(c *cobra.Command) {
 
 // checkQuantize holds the flags of few bits to each other.
 func (o *conversion) checkQuantize(c *cobra.Command) error {
+	if o.quantize == asTrained {
+		return o.checkTrained(c)
+	}
 	names, _ := checkpoint.Quantizers()
 	calibrated := slices.Contains(calibrate.Names(), o.quantize)
-	names = append(names, calibrate.Names()...)
+	names = append(append(names, calibrate.Names()...), asTrained)
 	given := func(flag string) bool { return c.Flags().Changed(flag) }
 	switch {
 	case o.quantize != "" && (o.to != "hf" || !slices.Contains(names, o.quantize)):
@@ -71,6 +76,35 @@ func (o *conversion) checkQuantize(c *cobra.Command) error {
 		o.calibrate.Group&(o.calibrate.Group-1) != 0):
 		return exit.Usagef("--group-size %d: want 8, 16, 32, 64 or 128", o.calibrate.Group)
 	}
+	return nil
+}
+
+// asTrained is --quantize with the numbers of train.qat.
+const asTrained = "qat"
+
+// checkTrained takes what a run with train.qat says for --quantize qat.
+func (o *conversion) checkTrained(c *cobra.Command) error {
+	for _, flag := range []string{"calibrate", "calibrate-tokens", "group-size", "dtype"} {
+		if c.Flags().Changed(flag) {
+			return exit.Usagef("--quantize qat: a run with train.qat says all of it: leave out --%s", flag)
+		}
+	}
+	if o.to != "hf" || foreign(o.src) || folder(o.src) || checkpoint.IsAdapter(o.src) {
+		return exit.Usagef("--quantize qat is for the checkpoints of a run with train.qat, and a Hugging Face directory")
+	}
+	t, err := trained.Open(o.src, "", trained.Bare)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	f, ok := kernels.Fake{}, false
+	if t.Cfg != nil {
+		f, ok = fit.FakeOf(t.Cfg)
+	}
+	if !ok {
+		return exit.Usagef("--quantize qat: %s is of no run with train.qat: name a form", o.src)
+	}
+	o.quantize, o.asTrained = checkpoint.FakeForm(f), true
 	return nil
 }
 
