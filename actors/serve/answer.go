@@ -41,6 +41,7 @@ type asked struct {
 	usage    bool // of a stream
 	ids      bool
 	guide    sample.Guide // of each answer, nil for none
+	model    string       // that the client named
 	chosen   int64        // when
 	identity string
 }
@@ -50,11 +51,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 	s.counted.requests.Add(1)
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Deadline)
 	defer cancel()
+	slot, leave, err := s.tenants.draw(ctx, r, a.model)
+	if err != nil {
+		s.fail(w, s.refusal(err))
+		return
+	}
+	defer leave()
 	var talks []*talk
 	var requests []*sample.Request
 	for _, p := range a.prompts {
 		for k := range a.n {
-			q := &sample.Request{Prompt: p, Params: a.params, Sample: k, Top: a.top, Guide: a.guide}
+			q := &sample.Request{Prompt: p, Params: a.params, Sample: k, Top: a.top, Guide: a.guide,
+				Adapter: slot}
 			if q.Max = min(q.Max, s.context-len(p)); q.Max < 1 {
 				s.fail(w, bad("prompt", "the prompt has %d tokens, and with its answer a text has at "+
 					"most %d", len(p),
@@ -64,12 +72,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 			talks, requests = append(talks, newTalk(s.tok, q, a.stops)), append(requests, q)
 		}
 	}
-	if err := s.loop.submit(ctx, requests); err != nil {
+	if err = s.loop.submit(ctx, requests); err != nil {
 		s.fail(w, s.refusal(err))
 		return
 	}
 	a.chosen, a.identity = s.now().Unix(), fmt.Sprintf("cmpl-%d-%d", s.began.UnixNano(), s.ids.Add(1))
-	var err error
 	if a.stream {
 		err = s.streamed(ctx, w, a, talks)
 	} else {
@@ -90,6 +97,10 @@ func (s *Server) refusal(err error) error {
 		return fault{http.StatusServiceUnavailable, "server_error", err.Error(), "", ""}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return late
+	}
+	var f fault
+	if errors.As(err, &f) {
+		return f
 	}
 	return bad("", "%v", err)
 }
@@ -126,7 +137,7 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, tal
 		choices = append(choices, x)
 	}
 	kind, _ := a.form.object()
-	v := map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": s.o.Name,
+	v := map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": a.model,
 		"choices": choices,
 		"usage":   usage(a, drawn)}
 	if a.ids {
@@ -273,7 +284,7 @@ func (s *Server) send(w http.ResponseWriter, f http.Flusher, a *asked, e event) 
 
 func (s *Server) chunk(a *asked, choices []any) map[string]any {
 	_, kind := a.form.object()
-	return map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": s.o.Name,
+	return map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": a.model,
 		"choices": choices}
 }
 

@@ -35,6 +35,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 	a := &asked{form: f, stream: or(b.Stream, false), ids: or(b.IDs, false)}
 	f.asked = a
 	a.usage = b.StreamWith != nil && or(b.StreamWith.Usage, false)
+	a.model = or(b.Model, "")
 	var err error
 	if a.params, a.stops, a.n, err = s.params(&b.body, s.context); err != nil {
 		return err

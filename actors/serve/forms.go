@@ -19,6 +19,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 func (s *Server) completion(w http.ResponseWriter, r *http.Request, b *completionBody) error {
 	a := &asked{stream: or(b.Stream, false), ids: or(b.IDs, false)}
 	a.usage = b.StreamWith != nil && or(b.StreamWith.Usage, false)
+	a.model = or(b.Model, "")
 	var err error
 	if a.params, a.stops, a.n, err = s.params(&b.body, 16); err != nil {
 		return err

@@ -21,17 +21,20 @@ type loop struct {
 	done     chan struct{} // closed when the loop has ended
 	quit     chan struct{}
 	once     sync.Once
-	most     int // requests that may wait
+	most     int    // requests that may wait
+	train    *bench // what trains adapters, nil for nothing
 
 	mu     sync.Mutex
 	stats  sample.Stats
+	taught benchStats
 	last   error
 	failed int64
 }
 
-func newLoop(e *sample.Engine, most int) *loop {
+func newLoop(e *sample.Engine, most int, train *bench) *loop {
 	l := &loop{engine: e, commands: make(chan func()), done: make(chan struct{}), quit: make(chan struct{}),
 		most:  most,
+		train: train,
 		stats: e.Stats()}
 	go l.run()
 	return l
@@ -41,7 +44,7 @@ func newLoop(e *sample.Engine, most int) *loop {
 func (l *loop) run() {
 	defer close(l.done)
 	for {
-		if !l.engine.Busy() {
+		if !l.engine.Busy() && !l.train.busy() {
 			select {
 			case f := <-l.commands:
 				f()
@@ -59,6 +62,7 @@ func (l *loop) run() {
 				more = false
 			}
 		}
+		l.train.step()
 		if l.engine.Busy() {
 			err := l.engine.Step()
 			l.mu.Lock()
@@ -76,7 +80,17 @@ func (l *loop) note() {
 	s := l.engine.Stats()
 	l.mu.Lock()
 	l.stats = s
+	if l.train != nil {
+		l.taught = l.train.stats
+	}
 	l.mu.Unlock()
+}
+
+// trained is what had been trained after the last step.
+func (l *loop) trained() benchStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.taught
 }
 
 // do has the loop carry out f, and waits for it.

@@ -12,6 +12,7 @@ type metrics struct{ requests, failed, cancelled atomic.Int64 }
 // metrics answers in the text form of Prometheus.
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	e, failed, _ := s.loop.snapshot() // the last error was told to whom it hit
+	t := s.loop.trained()
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 	for _, m := range []struct {
 		name, kind, help string
@@ -35,6 +36,10 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		{"drafts_total", "counter", "Tokens that the draft model proposed and the model computed.",
 			e.Drafted},
 		{"drafts_accepted_total", "counter", "Of these, tokens that the model drew itself.", e.Accepted},
+		{"adapters", "gauge", "Adapters that clients train.", int64(len(s.tenants.list()))},
+		{"train_tokens_total", "counter", "Tokens that adapters were trained or judged with.", t.tokens},
+		{"train_steps_total", "counter", "Microbatches of training.", t.batches},
+		{"train_pieces_total", "counter", "Pieces of work in them.", t.pieces},
 		{"traces", "gauge", "Classes of microbatches that were recorded.", int64(e.Traces)},
 	} {
 		fmt.Fprintf(w,

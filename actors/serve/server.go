@@ -26,6 +26,7 @@ type Options struct {
 	Queue    int              // requests that may wait; 0 takes 256
 	Deadline time.Duration    // of a request, waiting included; 0 takes ten minutes
 	Body     int64            // bytes of a request; 0 takes 8 MiB
+	Train    *TrainOptions    // adapters that clients train; nil for none
 }
 
 // Server is a served model: an http.Handler.
@@ -44,6 +45,7 @@ type Server struct {
 	counted  metrics
 	context  int
 	guides   guides
+	tenants  *tenantry // nil where nobody trains
 }
 
 // New opens the engine of a model. The models stay the caller's to close, after the server.
@@ -57,19 +59,19 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	if o.Body == 0 {
 		o.Body = 8 << 20
 	}
-	e, done, err := m.Engine(o.DType, o.Engine, o.Draft)
+	s := &Server{o: o, m: m, tok: m.Tokenizer(), mux: http.NewServeMux(), began: time.Now(), now: time.Now}
+	e, err := s.open()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, m: m, tok: m.Tokenizer(), close: done, mux: http.NewServeMux(), began: time.Now(),
-		now:     time.Now,
-		context: e.Context()}
+	s.context = e.Context()
 	s.template, s.noChat = m.Template()
-	s.loop = newLoop(e, o.Queue)
+	s.loop = newLoop(e, o.Queue, s.tenants.bench())
 	s.mux.HandleFunc("POST /v1/completions", s.guarded(s.completions))
 	s.mux.HandleFunc("POST /v1/chat/completions", s.guarded(s.chats))
 	s.mux.HandleFunc("GET /v1/models", s.guarded(s.models))
 	s.mux.HandleFunc("GET /v1/models/{name...}", s.guarded(s.model))
+	s.trainable()
 	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.HandleFunc("GET /metrics", s.guarded(s.metrics))
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -77,6 +79,19 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 			r.URL.Path), "", ""})
 	})
 	return s, nil
+}
+
+// open opens the engine, and what trains adapters beside it.
+func (s *Server) open() (e *sample.Engine, err error) {
+	if s.o.Train == nil {
+		e, s.close, err = s.m.Engine(s.o.DType, s.o.Engine, s.o.Draft)
+		return e, err
+	}
+	if s.tenants, err = newTenantry(s.m, s.o); err != nil {
+		return nil, err
+	}
+	s.close = s.tenants.slots.Close
+	return s.tenants.slots.Engine, nil
 }
 
 // ServeHTTP implements http.Handler.
@@ -165,7 +180,13 @@ func (s *Server) about() map[string]any {
 }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, map[string]any{"object": "list", "data": []any{s.about()}})
+	all := []any{s.about()}
+	for _, t := range s.tenants.list() {
+		x := s.about()
+		x["id"], x["parent"] = t.name, s.o.Name
+		all = append(all, x)
+	}
+	answer(w, http.StatusOK, map[string]any{"object": "list", "data": all})
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request) {
@@ -178,7 +199,7 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) {
 
 // named refuses models that are not served.
 func (s *Server) named(name string) error {
-	if name == s.o.Name {
+	if name == s.o.Name || s.tenants.find(name) != nil {
 		return nil
 	}
 	return fault{http.StatusNotFound, "invalid_request_error",

@@ -281,22 +281,29 @@ func (e *Exporter) adapters(dst string) error {
 	if err != nil {
 		return err
 	}
-	var infos []checkpoint.Info
-	for _, a := range all {
-		down, up := a.Tensors(prefix, e.Lora.Rank)
-		infos = append(infos, down, up)
-	}
 	conf := family.AdapterConfig(all, lora)
 	conf.BaseModel = e.Cfg.Run.Model.Path
 	if repo := hf.RepoOf(conf.BaseModel); repo != "" { // PEFT loads it by name on any machine
 		conf.BaseModel = repo
+	}
+	return writeAdapters(dst, prefix, all, conf, create, e.read)
+}
+
+// writeAdapters writes adapters in a folder, in the format of create; read gives the parts' matrices.
+func writeAdapters(dst, prefix string, all []family.Adapter, conf checkpoint.AdapterConfig,
+	create func(string, checkpoint.AdapterConfig, []checkpoint.Info) (checkpoint.Sink, error),
+	read func(name string, shape []int, dst []float32) error) error {
+	var infos []checkpoint.Info
+	for _, a := range all {
+		down, up := a.Tensors(prefix, conf.R)
+		infos = append(infos, down, up)
 	}
 	sink, err := create(dst, conf, infos)
 	if err != nil {
 		return err
 	}
 	for i, a := range all {
-		down, up, err := a.Fill(e.Lora.Rank, e.read)
+		down, up, err := a.Fill(conf.R, read)
 		if err != nil {
 			return err
 		}

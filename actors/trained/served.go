@@ -68,6 +68,11 @@ func (m *Trained) engine(b kernels.Backend, d tensor.DType, o sample.EngineOptio
 	if err != nil {
 		return nil, err
 	}
+	return m.engineOf(g, o)
+}
+
+// engineOf makes an engine on a generator, which is closed if that fails.
+func (m *Trained) engineOf(g *sample.Generator, o sample.EngineOptions) (*sample.Engine, error) {
 	if most := m.Model.Config.MaxPositions; most > 0 && (o.Context == 0 || o.Context > most) {
 		o.Context = most
 	}

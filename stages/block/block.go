@@ -30,6 +30,10 @@ type Lora struct {
 	Rank    int
 	Alpha   float64
 	Dropout float64
+	// Slots is a number of adapters that lie side by side, [slots ...] each, of which every row has the one that
+	// adapters.off [slots+1] says: rows are in the order of slots, and those behind the last have none. 0 is one
+	// adapter for all rows.
+	Slots int
 }
 
 // Match reports whether the linear called name gets an adapter: a pattern matches the whole name or its last
@@ -158,6 +162,9 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		return y
 	}
 	l, drop := r.Lora, r.Lora.Dropout
+	if l.Slots > 0 {
+		return r.T.Add(y, r.ofSlots(name, x, out, in))
+	}
 	if r.T.NoGrad {
 		drop = 0 // evaluation
 	}
@@ -168,6 +175,15 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		unit, true)
 	down := r.T.Linear(d, a, nil)
 	return r.T.Add(y, r.T.Scale(r.T.Linear(down, b, nil), l.Alpha/float64(l.Rank)))
+}
+
+// ofSlots is what adapters side by side add to a linear's rows.
+func (r *Rec) ofSlots(name string, x *grad.Value, out, in int) *grad.Value {
+	l, off := r.Lora, r.T.Data("adapters.off", tensor.I32, r.Lora.Slots+1)
+	a := r.T.Param(name+".lora_A.weight", []int{l.Slots, l.Rank, in}, -1, 1, true)
+	b := r.T.Param(name+".lora_B.weight", []int{l.Slots, out, l.Rank}, -1, 1, true)
+	down := r.T.GroupedLinear(x, a, off)
+	return r.T.Scale(r.T.GroupedLinear(down, b, off), l.Alpha/float64(l.Rank))
 }
 
 // packed is how the weight of a linear lies in memory.

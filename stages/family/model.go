@@ -149,9 +149,11 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	for _, f := range st.Out {
 		fan[f.Port]++
 	}
-	o.Consumers, o.Whole = func(port string) int { return fan[port] }, func(port string) bool {
-		return m.Ports[port].Whole
+	o.Consumers = func(port string) int { return fan[port] }
+	if rec.NLL { // whoever asks for it gives its gradient
+		fan["nll"] = 1
 	}
+	o.Whole = func(port string) bool { return m.Ports[port].Whole }
 	o.Lines = func(port string) int {
 		if lines := m.Ports[port].Lines; lines != nil {
 			return lines(rec.Shape)
@@ -194,7 +196,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 		f(i, func() { m.record(&b, r, env) })
 	}
 	for _, p := range slices.Sorted(keys(fan)) {
-		if !m.Absent(p, r.Shape) {
+		if !m.Absent(p, r.Shape) && (env[p] != nil || !r.NLL) {
 			r.T.Output(p, env[p])
 		}
 	}
@@ -203,9 +205,6 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 	}
 	if r.Values && env["values"] != nil {
 		r.T.Output("values", env["values"])
-	}
-	if r.NLL && env["nll"] != nil {
-		r.T.Output("nll", env["nll"])
 	}
 	if r.Logits && env["logits"] != nil {
 		r.T.Output("logits", env["logits"])

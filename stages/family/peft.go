@@ -145,6 +145,21 @@ func (a Adapter) Fill(r int, read func(name string, shape []int, dst []float32) 
 	return down, up, nil
 }
 
+// Split is the inverse of Fill: it enters A [r in] and B [out r] of each of our layers under their parameters' names.
+func (a Adapter) Split(r int, down, up []float32, to map[string][]float32) {
+	n := r * len(a.Parts)
+	for i, p := range a.Parts {
+		to[p.Name+".lora_A.weight"] = slices.Clone(down[i*r*a.In : (i+1)*r*a.In])
+		var b []float32
+		for _, rows := range p.Rows {
+			for row := rows[0]; row < rows[1]; row++ {
+				b = append(b, up[row*n+i*r:row*n+(i+1)*r]...)
+			}
+		}
+		to[p.Name+".lora_B.weight"] = b
+	}
+}
+
 // AdapterConfig describes adapters of rank r to PEFT. The layers are named in full: patterns of a run are
 // not PEFT's, and the last part of a name may stand for other layers in transformers. A module of several
 // parts has a rank, and so an alpha, as many times as large.

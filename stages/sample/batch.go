@@ -3,6 +3,7 @@ package sample
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -70,6 +71,10 @@ func (e *Engine) gather() *batch {
 		}
 	}
 	b.parts = running
+	if n := e.slots(); n > 0 { // rows lie in the order of slots, those of none behind them
+		place := func(p part) int { return (p.seq.Adapter + n) % (n + 1) }
+		slices.SortStableFunc(b.parts, func(x, y part) int { return place(x) - place(y) })
+	}
 	b.shape = shape{sized(b.rows), sized((b.keys+63)/64) * 64, sized(b.heads)}
 	return b
 }
@@ -147,6 +152,7 @@ func (e *Engine) data(tr *grad.Trace, b *batch) (map[string]*tensor.Tensor, erro
 	ids, positions := make([]int32, b.shape.rows), make([]int32, b.shape.rows)
 	at, last, heads := filled(b.shape.keys), filled(b.shape.rows), filled(b.shape.heads)
 	cu, cuK := []int32{0}, []int32{0}
+	off := make([]int32, e.slots()+1)
 	row, key, head := 0, 0, 0
 	for _, p := range b.parts {
 		for i := range p.from {
@@ -161,12 +167,19 @@ func (e *Engine) data(tr *grad.Trace, b *batch) (map[string]*tensor.Tensor, erro
 			}
 			row++
 		}
+		if a := p.seq.Adapter; a > 0 && len(off) > 1 {
+			off[a] = int32(row)
+		}
 		key += p.to
 		cu, cuK = append(cu, int32(row)), append(cuK, int32(key))
 	}
+	for i := 1; i < len(off); i++ { // slots without rows
+		off[i] = max(off[i], off[i-1])
+	}
 	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, len(ids)),
-		"positions":  tensor.Of(tensor.I32, positions, len(positions)),
-		"cu_seqlens": tensor.Of(tensor.I32, cu, len(cu)), "cu_seqlens_k": tensor.Of(tensor.I32, cuK,
+		"adapters.off": tensor.Of(tensor.I32, off, len(off)),
+		"positions":    tensor.Of(tensor.I32, positions, len(positions)),
+		"cu_seqlens":   tensor.Of(tensor.I32, cu, len(cu)), "cu_seqlens_k": tensor.Of(tensor.I32, cuK,
 			len(cuK)),
 		"paged.at": tensor.Of(tensor.I32, at, len(at)), "paged.last": tensor.Of(tensor.I32, last, len(last)),
 		"paged.head": tensor.Of(tensor.I32, heads, len(heads))}

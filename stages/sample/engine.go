@@ -20,6 +20,8 @@ type EngineOptions struct {
 	// then computes at once; nil for none. It is the engine's from then on. Answers do not depend on it.
 	Draft *Generator
 	Ahead int // 0 takes 4
+	// Lean keeps no weights a second time, as products of few rows want them.
+	Lean bool
 }
 
 // Request is a text to go on with. Its fields are not changed once it is submitted.
@@ -33,6 +35,8 @@ type Request struct {
 	Began int
 	// Top asks for so many of the likeliest tokens beside each that is drawn.
 	Top int
+	// Adapter is the slot of the adapter that draws, counted from 1, where the model has slots; 0 is the model alone.
+	Adapter int
 	// Guide says which tokens may come first, nil for any; what it leads to says it of those behind.
 	Guide Guide
 	// Emit takes each token as it is drawn, also one of Stop, which ends the answer; it returns false to
@@ -117,6 +121,7 @@ type Engine struct {
 	traces  map[shape]*grad.Trace
 	draw    drawer
 	ahead   *speculator // nil without a draft model
+	changes []uint64    // of each slot's adapter
 	stats   Stats
 }
 
@@ -152,7 +157,8 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 	if err := drawsText(g); err != nil {
 		return nil, err
 	}
-	if k, ok := g.run.Backend.(kernels.Keeper); ok { // a step's few rows do not pay for packing weights
+	if k, ok := g.run.Backend.(kernels.Keeper); ok &&
+		!o.Lean { // a step's few rows do not pay for packing weights
 		for _, t := range g.run.Params { // in no order: all are kept
 			if len(t.Shape) == 2 {
 				k.Keep(t)
@@ -161,6 +167,7 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 	}
 	e := &Engine{g: g, o: o, pages: newPages(o.Pages), traces: map[shape]*grad.Trace{},
 		pool: map[string]*tensor.Tensor{}}
+	e.changes = make([]uint64, e.slots())
 	if o.Draft != nil {
 		var err error
 		if e.ahead, err = newSpeculator(e); err != nil {
@@ -192,6 +199,8 @@ func (e *Engine) Submit(r *Request) error {
 		return err
 	}
 	switch n := len(r.Prompt); {
+	case r.Adapter < 0 || r.Adapter > e.slots():
+		return fmt.Errorf("there is no adapter in slot %d of %d", r.Adapter, e.slots())
 	case n == 0:
 		return errors.New("the prompt has no tokens")
 	case r.Began > 0 && r.Guide != nil:
@@ -214,7 +223,7 @@ func (e *Engine) Submit(r *Request) error {
 				e.g.m.Spec.Vocab-1)
 		}
 	}
-	s := &sequence{Request: r, tokens: slices.Clone(r.Prompt), guide: r.Guide}
+	s := &sequence{Request: r, tokens: slices.Clone(r.Prompt), guide: r.Guide, key: e.root(r)}
 	s.seen.see(r.Prompt[:len(r.Prompt)-r.Began], true)
 	s.seen.see(r.Prompt[len(r.Prompt)-r.Began:], false)
 	if s.drawn = r.Began; r.Max <= r.Began {
@@ -252,8 +261,28 @@ func (e *Engine) drop(s *sequence) {
 	for i := len(s.pages) - 1; i >= 0; i-- {
 		e.pages.give(s.pages[i])
 	}
-	s.pages, s.done, s.key, s.named = nil, 0, "", 0
+	s.pages, s.done, s.key, s.named = nil, 0, e.root(s.Request), 0
 }
+
+// slots is the number of adapters that lie side by side.
+func (e *Engine) slots() int {
+	if e.g.lora == nil {
+		return 0
+	}
+	return e.g.lora.Slots
+}
+
+// root is the key of no token: what an adapter's pages hold is of that adapter, as it is now.
+func (e *Engine) root(r *Request) string {
+	if r.Adapter == 0 || e.slots() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("adapter %d %d", r.Adapter, e.changes[r.Adapter-1])
+}
+
+// Changed says that the adapter of a slot, counted from 1, is another one: pages hold nothing of it any more. No
+// request of it may be under way.
+func (e *Engine) Changed(slot int) { e.changes[slot-1]++ }
 
 // sweep removes sequences that have ended.
 func (e *Engine) sweep() {
@@ -353,7 +382,7 @@ func (e *Engine) begun(s *sequence) bool {
 	if len(s.tokens) <= PageRows {
 		return false
 	}
-	key, have := "", 0
+	key, have := e.root(s.Request), 0
 	for (have+1)*PageRows < len(s.tokens) {
 		next := chain(key, s.tokens[have*PageRows:(have+1)*PageRows])
 		if _, known := e.pages.at[next]; !known {
@@ -363,7 +392,8 @@ func (e *Engine) begun(s *sequence) bool {
 	}
 	end := (have + 1) * PageRows
 	return end < len(s.tokens) && slices.ContainsFunc(e.running, func(r *sequence) bool {
-		return r.done < end && len(r.tokens) >= end && slices.Equal(r.tokens[:end], s.tokens[:end])
+		return r.Adapter == s.Adapter && r.done < end && len(r.tokens) >= end && slices.Equal(r.tokens[:end],
+			s.tokens[:end])
 	})
 }
 

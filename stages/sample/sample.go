@@ -92,6 +92,12 @@ func (g *Generator) Put(name string, box [][2]int, v []float32) error {
 	return nil
 }
 
+// Runner has the parameters, and what runs traces over them, for whoever trains some of them between requests.
+func (g *Generator) Runner() *grad.Runner { return g.run }
+
+// Model is what the parameters are of, and Lora which adapters it has, nil for none.
+func (g *Generator) Model() (*family.Model, *block.Lora) { return g.m, g.lora }
+
 // Reset forgets the sequence.
 func (g *Generator) Reset() {
 	for k, t := range g.cache {

@@ -19,7 +19,8 @@ var (
 	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow",
 		"denoise-steps",
 		"join"}
-	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead"}
+	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead",
+		"train"}
 )
 
 // bindPolicy declares the flags of policies.

@@ -43,6 +43,8 @@ func Command() *cobra.Command {
 	tokenizer := f.String("tokenizer", "", "directory with tokenizer.json, if MODEL has none")
 	var o serve.Options
 	draft := bindEngine(c, &o)
+	var teach training
+	bindTrain(c, &teach)
 	var robots policy.Options
 	bindPolicy(c, &robots)
 	cert := f.String("tls-cert", "", "PEM file of the server's certificate, for TLS")
@@ -66,6 +68,9 @@ func Command() *cobra.Command {
 		}
 		if o.Engine.Ahead < 1 || *draft == "" && f.Changed("ahead") {
 			return exit.Usagef("serve: --ahead is above 0, and is read with --draft")
+		}
+		if err := teach.options(c, &o, *draft); err != nil {
+			return err
 		}
 		if o.Name = *name; o.Name == "" {
 			o.Name = filepath.Base(filepath.Clean(args[0]))

@@ -1,0 +1,90 @@
+package serve
+
+import (
+	"errors"
+
+	"github.com/lfactor/lfactor/stages/tenants"
+)
+
+// job is work of a tenant that waits, or is under way.
+type job struct {
+	work  *tenants.Work
+	begun bool
+	err   error
+	ended chan struct{}
+}
+
+// bench is what the loop trains with. It is the loop's alone.
+type bench struct {
+	trainer *tenants.Trainer
+	jobs    []*job // in the order in which they came
+	stats   benchStats
+}
+
+// benchStats are what a bench has done.
+type benchStats struct {
+	tokens, batches, pieces int64
+}
+
+func (b *bench) busy() bool { return b != nil && len(b.jobs) > 0 }
+
+// step computes one microbatch: a piece of the oldest job of each tenant, if they want the same as the oldest of all.
+func (b *bench) step() {
+	if !b.busy() {
+		return
+	}
+	taken := map[int]bool{}
+	of := map[*tenants.Work]*job{}
+	var works []*tenants.Work
+	for _, j := range b.jobs {
+		if w := j.work; !taken[w.Slot] {
+			taken[w.Slot] = true
+			if w.Backward == b.jobs[0].work.Backward {
+				works, of[w] = append(works, w), j
+			}
+		}
+	}
+	done, err := b.trainer.Run(works)
+	b.stats.batches++
+	for _, w := range works {
+		if w.Begun() {
+			of[w].begun = true
+			b.stats.pieces++
+		}
+	}
+	for _, w := range done {
+		b.end(of[w], nil)
+	}
+	if err != nil { // of what was computed together: nobody knows whose gradient has what
+		for _, w := range works {
+			b.trainer.Empty(w.Slot)
+			b.end(of[w], errors.Join(errors.New("the step failed, and the adapter has no gradient"), err))
+		}
+	}
+}
+
+// end tells whoever waits that a job is over.
+func (b *bench) end(j *job, err error) {
+	for i, x := range b.jobs {
+		if x == j {
+			b.jobs = append(b.jobs[:i], b.jobs[i+1:]...)
+			break
+		}
+	}
+	for _, d := range j.work.Data {
+		b.stats.tokens += int64(len(d.Tokens))
+	}
+	j.err = err
+	close(j.ended)
+}
+
+// withdraw ends a job that has not begun.
+func (b *bench) withdraw(j *job, err error) {
+	select {
+	case <-j.ended:
+	default:
+		if !j.begun {
+			b.end(j, err)
+		}
+	}
+}

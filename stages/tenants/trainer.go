@@ -1,0 +1,433 @@
+package tenants
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// Trainer trains the adapters of a generator whose adapters lie in slots. It is for one goroutine, and that of the
+// generator.
+type Trainer struct {
+	g       *sample.Generator
+	run     *grad.Runner
+	m       *family.Model
+	lora    *block.Lora
+	rows    int // tokens of a piece
+	most    int // tokens of a microbatch
+	params  []*grad.Param
+	moments map[string][]*tensor.Tensor // of each parameter, as the optimizer has them
+	adam    optim.Optimizer
+	steps   []int64 // of each slot
+	filled  []bool  // a slot has a gradient
+	traces  map[shape]*grad.Trace
+}
+
+// shape is a class of microbatches: all of one class have one trace.
+type shape struct {
+	rows     int
+	backward bool
+}
+
+// New makes a trainer. A datum has at most rows tokens; work is computed in pieces of as many, and as many pieces
+// together as have most tokens.
+func New(g *sample.Generator, rows, most int) (*Trainer, error) {
+	m, lora := g.Model()
+	t := &Trainer{g: g, run: g.Runner(), m: m, lora: lora, rows: rows, most: max(rows, most),
+		moments: map[string][]*tensor.Tensor{}, traces: map[shape]*grad.Trace{}}
+	if lora == nil || lora.Slots == 0 {
+		return nil, errors.New("tenants: the model has no slots of adapters")
+	}
+	if m.Spec.Mixes() {
+		return nil, errors.New("tenants: adapters of models with experts are not trained side by side")
+	}
+	var err error
+	if t.adam, err = optim.Get("adamw"); err != nil {
+		return nil, err
+	}
+	t.steps, t.filled = make([]int64, lora.Slots), make([]bool, lora.Slots)
+	for _, p := range m.Params(lora) {
+		if !adapter(p.Name) {
+			continue
+		}
+		t.params = append(t.params, p)
+		list := []**tensor.Tensor{}
+		t.moments[p.Name] = make([]*tensor.Tensor, len(t.adam.State))
+		for i := range t.adam.State {
+			list = append(list, &t.moments[p.Name][i])
+		}
+		var sum *tensor.Tensor
+		for _, to := range append(list, &sum) {
+			if *to, err = t.run.Pool.New(p.Name, tensor.F32, p.Shape...); err != nil {
+				return nil, err
+			}
+			clear((*to).F32())
+		}
+		t.run.Grads[p.Name] = sum
+	}
+	if len(t.params) == 0 {
+		return nil, errors.New("tenants: no layer has an adapter")
+	}
+	return t, nil
+}
+
+// adapter reports whether a parameter is one's.
+func adapter(name string) bool {
+	return strings.HasSuffix(name, ".lora_A.weight") || strings.HasSuffix(name, ".lora_B.weight")
+}
+
+// Close gives gradients and moments back.
+func (t *Trainer) Close() {
+	for _, p := range t.params {
+		for _, m := range t.moments[p.Name] {
+			m.Release()
+		}
+		t.run.Grads[p.Name].Release()
+		delete(t.run.Grads, p.Name)
+	}
+}
+
+// Check says what is wrong with work, and readies it.
+func (t *Trainer) Check(w *Work) error {
+	if w.Slot < 0 || w.Slot >= t.lora.Slots {
+		return fmt.Errorf("there is no slot %d", w.Slot)
+	}
+	if err := w.check(t.m.Spec.Vocab, t.rows); err != nil {
+		return err
+	}
+	w.cut(t.rows)
+	w.done, w.err, w.result = 0, nil, Result{LogProbs: make([][]float32, len(w.Data))}
+	return nil
+}
+
+// Run computes the next piece of each of some works, of which no two have one slot and all want a gradient or
+// none does; as many as have room, from the first on. It returns those that are done.
+func (t *Trainer) Run(works []*Work) (done []*Work, err error) {
+	n, total := 0, 0
+	for n < len(works) && (n == 0 || total+works[n].tokens() <= t.most) {
+		total += works[n].tokens()
+		n++
+	}
+	works = slices.Clone(works[:n])
+	slices.SortFunc(works, func(a, b *Work) int { return a.Slot - b.Slot })
+	if err := t.compute(works, total); err != nil {
+		return nil, err
+	}
+	for _, w := range works {
+		if w.done++; w.done == len(w.pieces) || w.err != nil {
+			done = append(done, w)
+		}
+	}
+	return done, nil
+}
+
+// Begun reports whether a piece of the work has been computed.
+func (w *Work) Begun() bool { return w.done > 0 }
+
+// Result is what came of work that is done, or why its loss is none: its slot has no gradient then.
+func (w *Work) Result() (Result, error) { return w.result, w.err }
+
+// compute runs one microbatch.
+func (t *Trainer) compute(works []*Work, total int) error {
+	s := shape{sized(total), works[0].Backward}
+	tr := t.trace(s)
+	data, err := t.data(tr, works, s.rows)
+	if err != nil {
+		return err
+	}
+	f := t.run.NewFrame(tr, data, nil, nil)
+	for pc := range tr.Segments(grad.F) {
+		if _, err := t.run.Step(f, grad.F, pc, nil); err != nil {
+			f.Drop()
+			return err
+		}
+	}
+	out := f.Outputs()["nll"]
+	by := tensor.Make(tensor.F32, s.rows)
+	t.losses(works, out.F32(), by.F32())
+	out.Release()
+	if !s.backward {
+		f.Drop()
+		return nil
+	}
+	f.Gradients(map[string]*tensor.Tensor{"nll": by})
+	for pc := range tr.Segments(grad.B) {
+		if _, err := t.run.Step(f, grad.B, pc, nil); err != nil {
+			f.Drop()
+			return err
+		}
+	}
+	f.Close()
+	for _, w := range works {
+		if t.filled[w.Slot] = w.err == nil; w.err != nil {
+			t.Empty(w.Slot)
+		}
+	}
+	return nil
+}
+
+// Empty sets a slot's gradient to 0.
+func (t *Trainer) Empty(slot int) {
+	for _, p := range t.params {
+		g := t.slice(t.run.Grads[p.Name], slot)
+		clear(g.F32())
+		g.Release()
+	}
+	t.filled[slot] = false
+}
+
+// losses takes losses and log-probabilities of rows in, and gives derivatives by minus the log-probabilities.
+func (t *Trainer) losses(works []*Work, nll, by []float32) {
+	row := 0
+	for _, w := range works {
+		from, at := row, w.pieces[w.done]
+		for i := at[0]; i < at[1]; i++ {
+			d := &w.Data[i]
+			lp := make([]float32, len(d.Tokens))
+			for k := range lp {
+				lp[k] = -nll[row+k]
+				loss, x := w.token(d, k, lp[k])
+				w.result.Loss += loss
+				by[row+k] = float32(x)
+				if !finite(float64(by[row+k])) || !finite(loss) {
+					w.err = fmt.Errorf("the loss of token %d of datum %d is no number", k, i)
+				}
+			}
+			w.result.LogProbs[i] = lp
+			row += len(lp)
+		}
+		if w.err != nil {
+			clear(by[from:row])
+		}
+	}
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// trace is that of a class, recorded when it is met for the first time.
+func (t *Trainer) trace(s shape) *grad.Trace {
+	tr := t.traces[s]
+	if tr == nil {
+		rec := block.Rec{Shape: block.Shape{Rows: s.rows}, Lora: t.lora, NLL: true}
+		tr = t.m.Record(grad.Options{DType: tensor.F32, NoGrad: !s.backward,
+			Frozen: func(name string) bool { return !adapter(name) }}, rec,
+			family.Stage{To: len(t.m.Blocks)})
+		t.traces[s] = tr
+	}
+	return tr
+}
+
+// sized rounds a number of rows up to a class: the least power of two or three quarters of one, from 16 on.
+func sized(n int) int {
+	p := max(16, 1<<bits.Len(uint(n-1)))
+	if n <= p/4*3 && p > 16 {
+		return p / 4 * 3
+	}
+	return p
+}
+
+// data are the tensors that a trace reads: the pieces' sequences one after the other, and rows of none.
+func (t *Trainer) data(tr *grad.Trace, works []*Work, rows int) (map[string]*tensor.Tensor, error) {
+	ids, targets, positions := make([]int32, rows), make([]int32, rows), make([]int32, rows)
+	cu, off, row := []int32{0}, make([]int32, t.lora.Slots+1), 0
+	for _, w := range works {
+		at := w.pieces[w.done]
+		for _, d := range w.Data[at[0]:at[1]] {
+			copy(ids[row:], d.Tokens)
+			copy(targets[row:], d.Targets)
+			for k := range d.Tokens {
+				positions[row+k] = int32(k)
+			}
+			row += len(d.Tokens)
+			cu = append(cu, int32(row))
+		}
+		off[w.Slot+1] = int32(row)
+	}
+	for s := 1; s < len(off); s++ { // slots without rows
+		off[s] = max(off[s], off[s-1])
+	}
+	for i := row; i < rows; i++ {
+		targets[i] = -1
+	}
+	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, rows),
+		"targets":   tensor.Of(tensor.I32, targets, rows),
+		"positions": tensor.Of(tensor.I32, positions, rows), "cu_seqlens": tensor.Of(tensor.I32, cu,
+			len(cu)),
+		"cu_seqlens_k": tensor.Of(tensor.I32, cu, len(cu)), "adapters.off": tensor.Of(tensor.I32, off,
+			len(off))}
+	if kinds := t.m.Kinds(ids); kinds != nil {
+		all[block.KindsOf] = kinds
+	}
+	data := map[string]*tensor.Tensor{}
+	for _, name := range tr.Data {
+		if data[name] = all[name]; all[name] == nil {
+			return nil, fmt.Errorf("tenants: %s reads %s, which there is not", t.m.Family, name)
+		}
+	}
+	return data, nil
+}
+
+// Adam is how a slot's step is made: AdamW, with a gradient whose norm is Clip at most, 0 for any.
+type Adam struct {
+	LR    float64 `json:"lr"`
+	Beta1 float64 `json:"beta1"`
+	Beta2 float64 `json:"beta2"`
+	Eps   float64 `json:"eps"`
+	Decay float64 `json:"weight_decay"`
+	Clip  float64 `json:"clip"`
+}
+
+// Check reports numbers that mean nothing.
+func (a Adam) Check() error {
+	for _, c := range []struct {
+		name string
+		x    float64
+		most float64
+	}{{"lr", a.LR, math.MaxFloat32}, {"beta1", a.Beta1, 1}, {"beta2", a.Beta2, 1}, {"eps", a.Eps, 1},
+		{"weight_decay", a.Decay, math.MaxFloat32}, {"clip", a.Clip, math.MaxFloat32}} {
+		if !(c.x >= 0 && c.x <= c.most) || c.most == 1 && c.x == 1 {
+			return fmt.Errorf("%s is %g, and not from 0 to %g", c.name, c.x, c.most)
+		}
+	}
+	return nil
+}
+
+// Step updates a slot by its gradient, which is 0 then, and returns the gradient's norm and the number of updates.
+// A slot without a gradient, or with one that is no number, is left as it is.
+func (t *Trainer) Step(slot int, a Adam) (norm float64, steps int64, err error) {
+	if !t.filled[slot] {
+		return 0, t.steps[slot], errors.New("the adapter has no gradient: call forward_backward first")
+	}
+	for _, p := range t.params {
+		g := t.slice(t.run.Grads[p.Name], slot)
+		for _, x := range g.F32() {
+			norm += float64(x) * float64(x)
+		}
+		g.Release()
+	}
+	norm = math.Sqrt(norm)
+	factor := 1.0
+	if a.Clip > 0 && norm > a.Clip {
+		factor = a.Clip / norm
+	}
+	bad := math.IsNaN(norm) || math.IsInf(norm, 0)
+	if !bad {
+		t.steps[slot]++
+		t.update(slot, a, factor)
+	}
+	if t.Empty(slot); bad {
+		return norm, t.steps[slot], errors.New("the gradient's norm is no number: the adapter is as it was")
+	}
+	return norm, t.steps[slot], nil
+}
+
+// update carries out one update of a slot.
+func (t *Trainer) update(slot int, a Adam, factor float64) {
+	hyper := tensor.Make(tensor.F64, kernels.HyperLen)
+	c := optim.Config{Name: "adamw", Beta1: a.Beta1, Beta2: a.Beta2, Eps: a.Eps, Decay: a.Decay}
+	t.adam.Hyper(c, a.LR, t.steps[slot], hyper.F64())
+	clip := tensor.Make(tensor.F64, kernels.ClipLen)
+	clip.F64()[kernels.ClipFactor] = factor
+	for _, p := range t.params {
+		g, w := t.slice(t.run.Grads[p.Name], slot), t.slice(t.run.Params[p.Name], slot)
+		var state []*tensor.Tensor
+		for _, m := range t.moments[p.Name] {
+			state = append(state, t.slice(m, slot))
+		}
+		t.adam.Apply(t.run.Backend, g, hyper, clip, w, state, nil, !p.Decay)
+		t.run.Backend.Sync()
+		for _, x := range append(state, g, w) {
+			x.Release()
+		}
+	}
+}
+
+// slice is a slot's part of a tensor.
+func (t *Trainer) slice(x *tensor.Tensor, slot int) *tensor.Tensor { return x.RowSlice(slot, slot+1) }
+
+// Begin makes a slot a new adapter: A at random by a seed, B zero, and nothing of what was there before.
+func (t *Trainer) Begin(slot int, seed uint64) {
+	one := *t.lora
+	one.Slots = 0
+	for _, p := range t.m.Params(&one) {
+		if adapter(p.Name) {
+			w := t.slice(t.run.Params[p.Name], slot)
+			t.m.Init(seed, p, family.Whole(p), w.F32())
+			w.Release()
+		}
+	}
+	t.forget(slot)
+}
+
+// forget drops a slot's gradient and moments.
+func (t *Trainer) forget(slot int) {
+	for _, p := range t.params {
+		for _, x := range append(slices.Clone(t.moments[p.Name]), t.run.Grads[p.Name]) {
+			part := t.slice(x, slot)
+			clear(part.F32())
+			part.Release()
+		}
+	}
+	t.steps[slot], t.filled[slot] = 0, false
+}
+
+// Read copies a slot's numbers of a parameter, as the adapter alone has it.
+func (t *Trainer) Read(slot int, name string, dst []float32) error {
+	w, err := t.part(slot, name, len(dst))
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	copy(dst, w.F32())
+	return nil
+}
+
+// Write makes a slot another adapter: put gives the numbers of each parameter by name, [rank in] and [out rank].
+// Nothing is left of what was there before; on an error nothing has changed.
+func (t *Trainer) Write(slot int, put func(name string, shape []int) ([]float32, error)) error {
+	all := map[string][]float32{}
+	for _, p := range t.params {
+		v, err := put(p.Name, p.Shape[1:])
+		if err != nil {
+			return err
+		}
+		if len(v) != tensor.Len(p.Shape[1:]) || slices.ContainsFunc(v,
+			func(x float32) bool { return !finite(float64(x)) }) {
+			return fmt.Errorf("%s: its numbers are none, or are not as many as those of %v", p.Name,
+				p.Shape[1:])
+		}
+		all[p.Name] = v
+	}
+	for _, p := range t.params {
+		w := t.slice(t.run.Params[p.Name], slot)
+		copy(w.F32(), all[p.Name])
+		w.Release()
+	}
+	t.forget(slot)
+	return nil
+}
+
+// part is a slot's part of a parameter of so many numbers.
+func (t *Trainer) part(slot int, name string, n int) (*tensor.Tensor, error) {
+	x := t.run.Params[name]
+	if x == nil || !adapter(name) {
+		return nil, fmt.Errorf("tenants: there is no %s", name)
+	}
+	w := t.slice(x, slot)
+	if n != w.Len() {
+		w.Release()
+		return nil, fmt.Errorf("tenants: %s has %d numbers, and not %d", name, tensor.Len(x.Shape[1:]), n)
+	}
+	return w, nil
+}
