@@ -91,4 +91,14 @@ func TestPackedPlans(t *testing.T) {
 		got, _ := packedRun(t, v, p, true, tensor.F32)
 		require.Equal(t, plain, got, "%v", v)
 	}
+	for _, v := range []variant{{pp: 1, dp: 1, tp: 2, schedule: "1f1b"}, {pp: 2, dp: 1, tp: 2, schedule: "1f1b",
+		rc: grad.RecomputeFull}, {pp: 1, dp: 1, tp: 4, schedule: "1f1b", sp: true},
+		{pp: 1, dp: 2, tp: 1, schedule: "1f1b", zero: 3}, {pp: 1, dp: 2, tp: 2, schedule: "1f1b", zero: 3}} {
+		for _, q := range []kernels.Packing{p, {Form: 3, Group: 32}} {
+			want, all := packedRun(t, one, q, true, tensor.F32)
+			got, share := packedRun(t, v, q, true, tensor.F32)
+			require.InDeltaSlice(t, want, got, 1e-5, "%v", v)
+			require.Less(t, float64(share), 0.7*float64(all), "%v", v)
+		}
+	}
 }

@@ -25,6 +25,7 @@ func TestPackedBase(t *testing.T) {
 		return out
 	}
 	do(0, "ckpt", "convert", "ckpt", "hf")
+	do(0, "ckpt", "convert", "hf", "four", "--quantize", "int4")
 	text, err := os.ReadFile(filepath.Join(dir, "run.yaml"))
 	require.NoError(t, err)
 	from, rest, _ := strings.Cut(string(text), "data:")
@@ -52,9 +53,26 @@ func TestPackedBase(t *testing.T) {
 	require.Contains(t, do(0, "ckpt", "diff", "whole", "cut"), "equal")
 	do(0, "ckpt", "convert", "whole", "adapter")
 	require.FileExists(t, filepath.Join(dir, "adapter", "adapter_model.safetensors"))
-	for flag, why := range map[string]string{"plan.tp=2": "not cut over plan.tp = 2",
-		"plan.zero=3":               "plan.zero = 3",
-		"train.low_precision=mxfp8": "low_precision", "lora.rank=0": "set lora.rank"} {
+	for name, plan := range map[string][]string{"tp": {"plan.tp=2"}, "zero": {"plan.dp=2", "plan.zero=3"}} {
+		for _, base := range []string{"nf4", "kept"} { // rows of matrices are shared out, and read as they are kept
+			to := []string{"lora.base=" + base, "checkpoint.dir=" + name + base, "log.dir=" + name + base + "-log/run"}
+			if base == "kept" {
+				to = append(to, "model.path=four")
+			}
+			do(0, with(append(to, "train.steps=4")...)...)
+			do(0, with(append(to, plan...)...)...)
+			got := losses(filepath.Join(dir, name+base+"-log"))
+			alone := want
+			if base == "kept" {
+				do(0, with("lora.base=kept", "model.path=four", "checkpoint.dir=k"+name, "log.dir=k"+name+"-log/run")...)
+				alone = losses(filepath.Join(dir, "k"+name+"-log"))
+			}
+			require.InDeltaSlice(t, alone, got, 1e-4, name+base)
+			do(0, "ckpt", "verify", name+base)
+			do(0, "sample", name+base, "--prompt", "the", "--greedy", "--max", "3")
+		}
+	}
+	for flag, why := range map[string]string{"train.low_precision=mxfp8": "low_precision", "lora.rank=0": "set lora.rank"} {
 		out := do(2, with("lora.base=nf4", "checkpoint.dir=no", "plan.dp=2", flag)...)
 		require.Contains(t, out, "lora.base")
 		require.Contains(t, out, why)

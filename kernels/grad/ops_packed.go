@@ -12,23 +12,45 @@ func init() {
 }
 
 // PackedLinear is Linear with a matrix of PackedParam: x [t k], w of n rows -> [t n]. Only x and bias have
-// gradients.
+// gradients. Where rows of w are shared out, every member reads all columns of x and gives columns of y.
 func (t *Tape) PackedLinear(x, w, bias *Value, p kernels.Packing) *Value {
-	x = t.only(x, 0)
+	w = t.full(w)
+	rows, out, pb := t.packedPlaces(w, x, Part{}, Part{Sharded, 1})
+	x = t.to(x, rows)
 	in := []*Value{x, w, nil}
 	if bias != nil {
-		in[2] = t.to(bias, Place{})
+		for m := range t.Mesh {
+			if w.Place[m] == (Part{Sharded, 0}) {
+				pb[m] = Part{Sharded, 0}
+			}
+		}
+		in[2] = t.to(bias, pb)
 	}
-	return t.one(opPacked, p.Attr(), x.DType, []int{x.Shape[0], w.Shape[0]}, x.Place, in...)
+	return t.one(opPacked, p.Attr(), x.DType, []int{x.Shape[0], w.Shape[0]}, out, in...)
+}
+
+// packedPlaces are those of rows v [t .] and of what a product with w makes of them, where w is shared out: given and
+// made; elsewhere rows may be shared out alike.
+func (t *Tape) packedPlaces(w, v *Value, given, made Part) (rows, out, none Place) {
+	for m := range t.Mesh {
+		switch {
+		case w.Place[m] == (Part{Sharded, 0}):
+			rows[m], out[m] = given, made
+		case v.Place[m] == (Part{Sharded, 0}):
+			rows[m], out[m] = v.Place[m], v.Place[m]
+		}
+	}
+	return rows, out, none
 }
 
 // packedVJP is the gradient of y = x·wᵀ + b where w does not learn.
 func packedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	g := make([]*Value, 3)
 	x, w := n.In[0], n.In[1]
-	d := t.only(dy[0], 0)
+	rows, out, _ := t.packedPlaces(w, dy[0], Part{Sharded, 1}, Part{Kind: Partial})
+	d := t.to(dy[0], rows)
 	if leg(0) {
-		g[0] = t.one(opPackedDX, n.Attr, d.DType, x.Shape, d.Place, d, w)
+		g[0] = t.one(opPackedDX, n.Attr, d.DType, x.Shape, out, d, w)
 	}
 	if n.In[2] != nil && leg(2) {
 		g[2] = t.rowSum(opColSum, d, n.In[2].Shape)

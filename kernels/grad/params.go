@@ -73,14 +73,18 @@ func (t *Tape) Table(name string, v, d int) *Value {
 	return t.param(name, []int{v, d}, p, 0, true)
 }
 
-// PackedParam declares a matrix [n k] that does not learn and lies in memory in few bits; every rank has
-// all of it.
-func (t *Tape) PackedParam(name string, shape []int, p kernels.Packing) *Value {
+// PackedParam declares a matrix [n k] that does not learn and lies in memory in few bits. Its rows are sharded on the
+// axis TP in units, whatever layer it is of: a row's words are not cut.
+func (t *Tape) PackedParam(name string, shape []int, unit int, p kernels.Packing) *Value {
 	if q := t.params[t.Full(name)]; q != nil {
 		return t.use(q)
 	}
 	_, words := p.Words(shape[1])
-	v := t.paramOf(name, tensor.I32, []int{shape[0], words}, Place{}, 0, false)
+	var place Place
+	if m := t.Axis(TP); m >= 0 && t.Mesh[m].Size > 1 && shape[0]/unit%t.Mesh[m].Size == 0 {
+		place[m] = Part{Sharded, 0}
+	}
+	v := t.paramOf(name, tensor.I32, []int{shape[0], words}, place, 0, false)
 	q := t.params[t.Full(name)]
 	q.Shape, q.Packed, q.Frozen = shape, p, true
 	q.Local = local(t.Mesh, shape, q.Place)

@@ -139,7 +139,7 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 	var bias *grad.Value
 	var y *grad.Value
 	if p := r.packed(name+".weight", in); p.Form > 0 {
-		w := r.T.PackedParam(name+".weight", []int{out, in}, p)
+		w := r.T.PackedParam(name+".weight", []int{out, in}, packedUnit(o), p)
 		if o.Bias {
 			bias = r.T.Param(name+".bias", []int{out}, -1, unit, false)
 		}
@@ -184,6 +184,14 @@ func (r *Rec) ofSlots(name string, x *grad.Value, out, in int) *grad.Value {
 	b := r.T.Param(name+".lora_B.weight", []int{l.Slots, out, l.Rank}, -1, 1, true)
 	down := r.T.GroupedLinear(x, a, off)
 	return r.T.Scale(r.T.GroupedLinear(down, b, off), l.Alpha/float64(l.Rank))
+}
+
+// packedUnit are the rows that stay together of a matrix in few bits, whose rows are shared out in every layer.
+func packedUnit(o LinearOpts) int {
+	if o.Row {
+		return 1
+	}
+	return max(1, o.Unit)
 }
 
 // packed is how the weight of a linear lies in memory.

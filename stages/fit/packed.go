@@ -56,11 +56,6 @@ func (r rules) packed() {
 	switch {
 	case run.LoRA.Rank == 0:
 		r.at(key, "weights learn that have no additions, and few bits do not", "set lora.rank, or remove it")
-	case run.Plan.TP > 1:
-		r.at(key, fmt.Sprintf("matrices in few bits are not cut over plan.tp = %d ranks", run.Plan.TP),
-			"use plan.dp or plan.pp")
-	case run.Plan.Zero == 3:
-		r.at(key, "matrices in few bits are not shared out over plan.zero = 3", "use plan.zero = 1 or 2")
 	case run.Train.LowPrecision != "none":
 		r.at(key, "their products are not rounded by train.low_precision", "set that to none")
 	case run.Model.Encoder != "" || run.Model.Decoder != "" || r.m.Denoiser != nil:
