@@ -42,7 +42,7 @@ type Run struct {
 // ModelRef names the architecture and where its weights come from. Exactly one of Path, Name and File is
 // set.
 type ModelRef struct {
-	Path    string `key:"path" class:"fixed" doc:"Hugging Face directory: config.json, tokenizer and, unless model.init is random, weights; or a GGUF file; or hf://OWNER/NAME, which is fetched where the cache has it not."`
+	Path    string `key:"path" class:"fixed" doc:"Hugging Face directory: config.json, tokenizer and, unless model.init is random, weights; or a GGUF file; or hf://OWNER/NAME, or ms://OWNER/NAME of ModelScope, which is fetched where the cache has it not."`
 	Name    string `key:"name" class:"fixed" flag:"model-name" doc:"Published model by family/size, as in qwen/2.5-7b; lfactor config models lists them."`
 	File    string `key:"file" class:"fixed" doc:"Model file in YAML with the keys of model.overrides."`
 	Init    string `key:"init" default:"auto" oneof:"auto|random|load" class:"fixed" doc:"Initial weights: load takes them from model.path or checkpoint.load, random draws them from train.seed; auto loads if there are any."`

@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,13 +37,45 @@ type Client struct {
 	Say      func(format string, a ...any) // of what takes long; may be nil
 	http     *http.Client
 	offline  bool
+	site     site
 }
+
+// site is what differs between hubs: how files of a revision are listed, where one is, which folder of the cache
+// a repository has, and how a request has a token.
+type site interface {
+	list(ctx context.Context, c *Client, r Repo) (listing, error)
+	address(r Repo, commit, path string) string
+	folder(r Repo) string
+	sign(q *http.Request, token string)
+	tokens() string // how one is had
+}
+
+// huggingFace is the interface of huggingface.co.
+type huggingFace struct{}
+
+func (huggingFace) list(ctx context.Context, c *Client, r Repo) (l listing, err error) {
+	err = c.ask(ctx, r.Name+"@"+r.Revision, http.MethodGet, "/api/models/"+r.Name+"/revision/"+
+		url.PathEscape(r.Revision)+"?blobs=true", nil, "", &l)
+	return l, err
+}
+
+func (huggingFace) address(r Repo, commit, path string) string {
+	return "/" + r.Name + "/resolve/" + commit + "/" + (&url.URL{Path: path}).EscapedPath()
+}
+
+func (huggingFace) folder(r Repo) string { return "models--" + strings.ReplaceAll(r.Name, "/", "--") }
+
+func (huggingFace) sign(q *http.Request, token string) {
+	q.Header.Set("Authorization", "Bearer "+token)
+}
+
+func (huggingFace) tokens() string { return "`hf auth login` or HF_TOKEN gives a token" }
 
 // New is a client as the environment says: HF_ENDPOINT, HF_HUB_OFFLINE, the cache's variables, and a token of
 // HF_TOKEN, HF_TOKEN_PATH, or the file where `hf auth login` puts it.
 func New(cache string, getenv func(string) string) *Client {
 	c := &Client{Endpoint: strings.TrimSuffix(getenv("HF_ENDPOINT"), "/"), Cache: cache, Token: token(getenv),
-		Idle: 30 * time.Second, Sleep: sleep, offline: truth(getenv("HF_HUB_OFFLINE"))}
+		site: huggingFace{}, Idle: 30 * time.Second, Sleep: sleep, offline: truth(getenv("HF_HUB_OFFLINE"))}
 	if c.Endpoint == "" {
 		c.Endpoint = "https://huggingface.co"
 	}
@@ -117,6 +150,7 @@ type statusError struct {
 	text   string
 	after  time.Duration // to wait, 0 where the hub does not say
 	signed bool          // a token was sent
+	tokens string        // how one is had
 }
 
 // Error implements error.
@@ -124,7 +158,7 @@ func (e *statusError) Error() string {
 	hint := ""
 	switch {
 	case e.code == http.StatusUnauthorized && !e.signed:
-		hint = "; it may be private or gated, or not there: `hf auth login` or HF_TOKEN gives a token"
+		hint = "; it may be private or gated, or not there: " + e.tokens
 	case e.code == http.StatusUnauthorized:
 		hint = "; the token is not valid"
 	case e.code == http.StatusForbidden:
@@ -147,7 +181,7 @@ func (e *statusError) again() bool {
 func (c *Client) do(ctx context.Context, what string, r *http.Request) (*http.Response, error) {
 	r.Header.Set("User-Agent", "lfactor")
 	if c.Token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.Token)
+		c.site.sign(r, c.Token)
 	}
 	answer, err := c.http.Do(r.WithContext(ctx))
 	if err != nil {
@@ -162,7 +196,8 @@ func (c *Client) do(ctx context.Context, what string, r *http.Request) (*http.Re
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096)) // what it says is only for the message
-	e := &statusError{what: what, code: answer.StatusCode, text: said(text), signed: c.Token != ""}
+	e := &statusError{what: what, code: answer.StatusCode, text: said(text), signed: c.Token != "",
+		tokens: c.site.tokens()}
 	if n, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && n >= 0 {
 		e.after = min(time.Duration(n)*time.Second, waitMax)
 	}
@@ -172,17 +207,23 @@ func (c *Client) do(ctx context.Context, what string, r *http.Request) (*http.Re
 // said is the message of a hub's answer.
 func said(text []byte) string {
 	var m struct {
-		Error string `json:"error"`
+		Error   string `json:"error"`
+		Message string
 	}
-	if json.Unmarshal(text, &m) != nil || m.Error == "" {
+	if json.Unmarshal(text, &m) != nil {
 		return ""
 	}
+	return plain(cmp.Or(m.Error, m.Message))
+}
+
+// plain is the beginning of a message in one line.
+func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' {
 			return ' '
 		}
 		return r
-	}, m.Error[:min(len(m.Error), 300)])
+	}, text[:min(len(text), 300)])
 }
 
 // pause waits before attempt n, as long as the hub asks or twice as long each time.

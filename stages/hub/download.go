@@ -10,7 +10,6 @@ import (
 	"hash"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -22,24 +21,30 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 )
 
-// Repo is a repository of models, with a branch, tag or commit of it.
-type Repo struct{ Name, Revision string }
+// Repo is a repository of models, with a branch, tag or commit of it. Site is the scheme of the hub that has it, ""
+// for Hugging Face's.
+type Repo struct{ Name, Revision, Site string }
 
 // Scheme begins names of repositories that are to be fetched.
 const Scheme = "hf://"
 
 var repoName = regexp.MustCompile(`^([A-Za-z0-9][\w.-]*)/([A-Za-z0-9][\w.-]*?)(?:@([\w][\w./-]*))?$`)
 
-// ParseRepo reads OWNER/NAME or OWNER/NAME@REVISION, with Scheme before it or not.
+// ParseRepo reads OWNER/NAME or OWNER/NAME@REVISION, with Scheme or ModelScope before it or not.
 func ParseRepo(text string) (Repo, error) {
-	m := repoName.FindStringSubmatch(strings.TrimPrefix(text, Scheme))
+	site, branch := "", "main"
+	name, ok := strings.CutPrefix(text, ModelScope)
+	if ok {
+		site, branch = ModelScope, "master"
+	}
+	m := repoName.FindStringSubmatch(strings.TrimPrefix(name, Scheme))
 	if m == nil || strings.Contains(m[3], "..") {
 		return Repo{}, exit.Usagef("%q: want OWNER/NAME or OWNER/NAME@REVISION", text)
 	}
 	if m[3] == "" {
-		m[3] = "main"
+		m[3] = branch
 	}
-	return Repo{m[1] + "/" + m[2], m[3]}, nil
+	return Repo{m[1] + "/" + m[2], m[3], site}, nil
 }
 
 // file is a file of a repository as the hub lists it.
@@ -47,10 +52,13 @@ type file struct {
 	Path string `json:"rfilename"`
 	Size int64  `json:"size"`
 	Blob string `json:"blobId"` // git's name of it
-	LFS  *struct {
-		SHA256 string `json:"sha256"`
-		Size   int64  `json:"size"`
-	} `json:"lfs"`
+	LFS  *large `json:"lfs"`
+}
+
+// large is a file that is named by the SHA-256 of its contents.
+type large struct {
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
 }
 
 // etag is the name of the file's contents in the cache, and how it is computed.
@@ -97,16 +105,15 @@ var Patterns = []string{"*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"
 // those that patterns match by name, of all folders; nil is Patterns. Files that are whole there are not
 // fetched again.
 func (c *Client) Get(ctx context.Context, r Repo, patterns []string) (string, error) {
-	var l listing
 	what := r.Name + "@" + r.Revision
-	if err := c.ask(ctx, what, http.MethodGet, "/api/models/"+r.Name+"/revision/"+url.PathEscape(r.Revision)+
-		"?blobs=true", nil, "", &l); err != nil {
+	l, err := c.site.list(ctx, c, r)
+	if err != nil {
 		return "", err
 	}
 	if err := l.check(what); err != nil {
 		return "", err
 	}
-	root := filepath.Join(c.Cache, "models--"+strings.ReplaceAll(r.Name, "/", "--"))
+	root := filepath.Join(c.Cache, c.site.folder(r))
 	snapshot := filepath.Join(root, "snapshots", l.SHA)
 	files := l.chosen(patterns)
 	if len(files) == 0 {
@@ -266,8 +273,7 @@ func (c *Client) attempt(ctx context.Context, r Repo, commit string, f *file, pa
 	case have == f.size(): // it was ended before it was looked at
 		return nil
 	}
-	address := c.Endpoint + "/" + r.Name + "/resolve/" + commit + "/" + (&url.URL{Path: f.Path}).EscapedPath()
-	q, err := http.NewRequest(http.MethodGet, address, nil)
+	q, err := http.NewRequest(http.MethodGet, c.Endpoint+c.site.address(r, commit, f.Path), nil)
 	if err != nil {
 		return err
 	}

@@ -92,6 +92,13 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name, ok := strings.CutPrefix(r.URL.Path, "/an/model/resolve/"+commit+"/")
+	switch r.URL.Path {
+	case "/api/v1/models/an/model/repo/files":
+		w.Write(f.theirs())
+		return
+	case "/api/v1/models/an/model/repo":
+		name, ok = r.URL.Query().Get("FilePath"), r.URL.Query().Get("Revision") == "master"
+	}
 	b, has := f.files[name]
 	if !ok || !has {
 		w.WriteHeader(http.StatusNotFound)
@@ -165,7 +172,7 @@ func (f *fake) client(t *testing.T) (c *Client, waits *[]time.Duration) {
 }
 
 func get(c *Client) (string, error) {
-	return c.Get(context.Background(), Repo{"an/model", "main"}, nil)
+	return c.Get(context.Background(), Repo{Name: "an/model", Revision: "main"}, nil)
 }
 
 // whole holds a snapshot to the hub's files.
@@ -185,13 +192,15 @@ func (f *fake) whole(t *testing.T, dir string) {
 	require.Empty(t, left)
 }
 
+// survived are tricks after which the right files are there.
+var survived = []string{"", "stall", "silent", "truncate truncate", "redirect", "500 503 502", "429",
+	"408", "truncate deaf", "truncate changed", "truncate shorter", "truncate 500 500 500 500 truncate",
+	"stall redirect", "changed", "shorter", "truncate redirect"}
+
 // TestGet: whatever the way does, the right files arrive, from where an attempt ended, and a second time
 // nothing is asked for again.
 func TestGet(t *testing.T) {
-	for _, tricks := range []string{"", "stall", "silent", "truncate truncate", "redirect", "500 503 502",
-		"429",
-		"408", "truncate deaf", "truncate changed", "truncate shorter", "truncate 500 500 500 500 truncate",
-		"stall redirect", "changed", "shorter", "truncate redirect"} {
+	for _, tricks := range survived {
 		t.Run(tricks, func(t *testing.T) {
 			f := newFake(t)
 			f.tricks = strings.Fields(tricks)
@@ -291,8 +300,8 @@ func TestToken(t *testing.T) {
 
 // TestParseRepo: names with a revision, and what is none.
 func TestParseRepo(t *testing.T) {
-	for text, want := range map[string]Repo{"hf://a/b": {"a/b", "main"}, "a/b-1.5@v2/x": {"a/b-1.5",
-		"v2/x"}} {
+	for text, want := range map[string]Repo{"hf://a/b": {Name: "a/b", Revision: "main"}, "a/b-1.5@v2/x": {Name: "a/b-1.5",
+		Revision: "v2/x"}} {
 		got, err := ParseRepo(text)
 		require.NoError(t, err)
 		require.Equal(t, want, got)

@@ -169,7 +169,7 @@ func TestPut(t *testing.T) {
 			return map[string]string{"HF_ENDPOINT": k.URL, "HF_TOKEN": "secret"}[name]
 		})
 		c.Sleep = func(context.Context, time.Duration) error { return nil }
-		r := Repo{"an/model", "main"}
+		r := Repo{Name: "an/model", Revision: "main"}
 		done, err := c.Put(context.Background(), dir, r, "first", true)
 		require.NoError(t, err)
 		require.Equal(t, Done{3, 1, commit}, done)
@@ -188,7 +188,7 @@ func TestPut(t *testing.T) {
 		require.ErrorContains(t, err, "other.safetensors: the hub answers 500")
 		require.NoError(t, os.Remove(filepath.Join(dir, "other.safetensors")))
 	}
-	_, err := New("", func(string) string { return "" }).Put(context.Background(), t.TempDir(), Repo{"a/b",
-		"main"}, "", false)
+	_, err := New("", func(string) string { return "" }).Put(context.Background(), t.TempDir(), Repo{Name: "a/b",
+		Revision: "main"}, "", false)
 	require.ErrorContains(t, err, "has no files")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/stages/hub"
 )
@@ -22,8 +23,11 @@ func Command() *cobra.Command {
 }
 
 // client is one as the environment says.
-func client() *hub.Client {
+func client(r hub.Repo) *hub.Client {
 	c := hub.New(hf.CacheDir(os.Getenv), os.Getenv)
+	if r.Site == hub.ModelScope {
+		c = hub.NewModelScope(hf.CacheDir(os.Getenv), os.Getenv)
+	}
 	c.Say = func(format string, a ...any) { fmt.Fprintf(os.Stderr, format+"\n", a...) }
 	return c
 }
@@ -33,7 +37,8 @@ func get() *cobra.Command {
 		Short: "Bring a repository into Hugging Face's cache, and print its directory",
 		Long: "Bring a repository into Hugging Face's cache, and print its directory. Files are held to the hub's " +
 			"hashes; what was begun goes on where it ended. HF_ENDPOINT, HF_TOKEN, HF_HOME and their like are read as " +
-			"by huggingface_hub. Run files name such a repository as hf://OWNER/NAME.",
+			"by huggingface_hub. Run files name such a repository as hf://OWNER/NAME. ms://OWNER/NAME is one of ModelScope, " +
+			"with MODELSCOPE_DOMAIN and MODELSCOPE_API_TOKEN.",
 		Args: cobra.ExactArgs(1)}
 	include := c.Flags().StringSlice("include", nil,
 		"patterns of the files' names; without it the weights in "+
@@ -43,7 +48,7 @@ func get() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		dir, err := client().Get(c.Context(), r, *include)
+		dir, err := client(r).Get(c.Context(), r, *include)
 		if err != nil {
 			return err
 		}
@@ -64,7 +69,10 @@ func put() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		done, err := client().Put(c.Context(), args[0], r, *message, *private)
+		if r.Site != "" {
+			return exit.Usagef("%s: directories are put into hubs of Hugging Face's API alone", args[1])
+		}
+		done, err := client(r).Put(c.Context(), args[0], r, *message, *private)
 		if err != nil {
 			return err
 		}
