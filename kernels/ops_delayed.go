@@ -62,12 +62,17 @@ func GrainsOf(c *Call, product, i int) (first, second Grain) {
 	if !p.Delayed || t == nil {
 		return first, second
 	}
+	of, v := KeptAt(product), t.F32()
+	first.Kept, second.Kept = true, true
+	first.Most, second.Most = v[of[0]], v[of[1]]
+	return first, second
+}
+
+// KeptAt are the places in delayed scales of the greatest magnitudes of the two operands of a product.
+func KeptAt(product int) [2]int {
 	of := [][2]int{OperandsForward: {keptAct, keptWeight}, OperandsDX: {keptGrad, keptWeight},
 		OperandsDW: {keptGrad, keptAct}}[product]
-	v := t.F32()
-	first.Kept, second.Kept = true, true
-	first.Most, second.Most = v[DelayedMost+of[0]], v[DelayedMost+of[1]]
-	return first, second
+	return [2]int{DelayedMost + of[0], DelayedMost + of[1]}
 }
 
 var _ = register(

@@ -55,6 +55,27 @@ func TestTrainOnEmulatedDevices(t *testing.T) {
 	}
 }
 
+// TestLowOnEmulatedDevices: a device rounds the operands of products as the processor does, with its own kernels
+// alone. What comes out of an operation the conformance suite holds; here a sum in another order now and then moves
+// an operand to its neighbour, up to a quarter away, which bounds how far losses may be.
+func TestLowOnEmulatedDevices(t *testing.T) {
+	for _, of := range []struct {
+		precision string
+		history   int
+	}{{"block", 0}, {"mxfp8", 0}, {"nvfp4", 0}, {"tensor", 0}, {"delayed", 3}} {
+		t.Run(of.precision, func(t *testing.T) {
+			v := variant{pp: 2, dp: 1, tp: 1, schedule: "1f1b"}
+			run := func(backend func(int) kernels.Backend) []float64 {
+				return (&watched{spec: lowSpec(), precision: of.precision, history: of.history, steps: 3,
+					backend: backend}).run(t, v, v.mesh()).losses
+			}
+			want, got := run(nil), run(emulatedRanks(t))
+			require.InEpsilon(t, want[0], got[0], 5e-4)
+			require.InEpsilonSlice(t, want, got, 1.5e-2)
+		})
+	}
+}
+
 // TestDeviceLostInRun: a device that fails in the middle ends the run with an error that names it;
 // nothing waits for ever.
 func TestDeviceLostInRun(t *testing.T) {

@@ -35,6 +35,7 @@ type watched struct {
 	gather    bool    // weights are gathered in eight bits
 	rate      float64 // 0 is 1e-3
 	steps     int64
+	backend   func(rank int) kernels.Backend                     // nil is a thread of the processor
 	before    func(step int64, params map[string]*tensor.Tensor) // a step, on every rank; nil for nothing
 	losses    []float64
 	looks     int      // that were reported
@@ -68,7 +69,7 @@ func (w *watched) keep(params map[string]*tensor.Tensor) {
 	defer w.mu.Unlock()
 	for name, p := range params {
 		if (strings.HasSuffix(name, grad.ChoiceSuffix) || strings.HasSuffix(name, grad.ScalesSuffix)) &&
-			p.Len() > 0 {
+			p.Len() > 0 && p.OnHost() {
 			w.choices[name] = append([]float32{}, p.F32()...)
 		}
 	}
@@ -89,9 +90,12 @@ func (w *watched) run(t *testing.T, v variant, mesh topology.Mesh) *watched {
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	require.NoError(t, err)
 	w.choices = map[string][]float32{}
+	if w.backend == nil {
+		w.backend = func(int) kernels.Backend { return cpu.New(1) }
+	}
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: w.steps,
 		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return cmp.Or(w.rate, 1e-3) }},
-		Backend:    func(int) kernels.Backend { return cpu.New(1) },
+		Backend:    w.backend,
 		Batches:    testBatches(mesh.Replicas(), 64),
 		Fill:       seeded(l.Design, 7),
 		WrapDevice: func(_ int, d Device) Device { return &meddler{Rank: d.(*Rank), of: w} },

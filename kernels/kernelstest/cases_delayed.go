@@ -19,7 +19,7 @@ func delayedCases() (l []Case) {
 		low := kernels.Attr{I: [4]int{0, p}}
 		for _, s := range [][3]int{{5, 7, 40}, {150, 33, 129}} {
 			m, n, k := s[0], s[1], s[2]
-			name := fmt.Sprintf("%s-%dx%dx%d", recipe, m, n, k)
+			name := fmt.Sprintf("%s of a history-%dx%dx%d", recipe, m, n, k)
 			one := func(op kernels.Op, call func(g *gen) *kernels.Call) {
 				l = append(l, Case{Op: op, Name: name, Tol: 4e-6, Why: sumWhy,
 					Call: func(g *gen) *kernels.Call {

@@ -2,6 +2,7 @@ package kernelstest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -18,7 +19,7 @@ func packedCases() []Case {
 			if form > 1 && i > 5 { // one form shows the tiles
 				continue
 			}
-			for _, group := range []int{kernels.PackedForms[form].Group, 32, 0} {
+			for _, group := range slices.Compact([]int{32, kernels.PackedForms[form].Group, 0}) {
 				p := kernels.Packing{Form: form, Group: group}
 				name := fmt.Sprintf("%v-%dx%dx%d", p, m, n, k)
 				l = append(l,

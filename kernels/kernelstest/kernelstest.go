@@ -41,7 +41,20 @@ type Case struct {
 
 var cases []Case
 
-func add(c ...Case) bool { cases = append(cases, c...); return true }
+// add takes cases, of which no two of an operation have one name: what is kept of a case goes by it.
+func add(c ...Case) bool {
+	for _, one := range c {
+		name := string(one.Op) + "/" + one.Name
+		if named[name] {
+			panic("kernelstest: two cases " + name)
+		}
+		named[name] = true
+	}
+	cases = append(cases, c...)
+	return true
+}
+
+var named = map[string]bool{}
 
 var activations = []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}
 

@@ -16,3 +16,4 @@
 #include "experts.cu"
 #include "balance.cu"
 #include "sinks.cu"
+#include "low.cu"
