@@ -54,7 +54,7 @@ PARTS = {
     "delayed": (LLAMA, {"bf16": ("", ADAMW), "delayed": (low("delayed"), ADAMW),
                         "amax_history: 16": (low("delayed", ", amax_history: 16"), ADAMW)}),
     "muon": (LLAMA, {f"{kind} {rate}": ("", f"kind: {kind}, lr: {rate}") for kind in ("adamw", "muon")
-                     for rate in (0.001, 0.002, 0.004, 0.008, 0.016)}),
+                     for rate in (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)}),
     "adafactor": (LLAMA, {"adamw 0.002": ("", ADAMW)} | {f"adafactor {rate}": ("", f"kind: adafactor, lr: {rate}") for rate in (0.02, 0.05, 0.1)}),
 }
 BOUNDS = {"block": 0.5, "block_pow2": 0.5, "mxfp8": 0.5, "block, adaptive": 0.2}  # percent above bf16

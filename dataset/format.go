@@ -140,9 +140,9 @@ const headBytes = 192 << 10
 
 // Open returns the documents at a path, in the format that Options name or that the path and its start look
 // like. A pattern ("shards/*.jsonl", "s-{000..010}.tar") stands for its files, as ExpandPaths gives them, as
-// one source.
+// one source, and so does a folder of files of one format.
 func Open(path string, o Options) (Source, error) {
-	paths, err := ExpandPaths(path)
+	paths, err := filesOf(path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func closeAll(sources []Source) (err error) {
 
 // OpenBlend opens a path that may be a blend of sources, and returns them with their shares.
 func OpenBlend(path string, o Options) ([]Weighted, error) {
-	paths, err := ExpandPaths(path)
+	paths, err := filesOf(path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (e *ClashError) Error() string {
 // FormatOf returns the format of the data at a path, of a pattern that of its first file: the one that
 // Options name, or the one that the files look like.
 func FormatOf(path string, o Options) (Format, error) {
-	paths, err := ExpandPaths(path)
+	paths, err := filesOf(path, o)
 	if err != nil {
 		return Format{}, err
 	}

@@ -57,11 +57,15 @@ func TestBadPictures(t *testing.T) {
 		filepath.Join(dir, "model.yaml"), filepath.Join(dir, "a.tar"), filepath.Join(dir, "log"))
 	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text)})
 	require.NoError(t, err)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "log"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "log", "quarantine.jsonl"),
+		[]byte(`{"source":"other","document":3,"file":"other","offset":0,"reason":"of a run before"}`+"\n"), 0o600))
 	steps := 0
 	require.NoError(t, Train(context.Background(), cfg, Options{Step: func(Metrics) { steps++ }}))
 	require.Equal(t, 4, steps)
 	entries, err := os.ReadFile(filepath.Join(dir, "log", "quarantine.jsonl"))
 	require.NoError(t, err)
+	require.NotContains(t, string(entries), "of a run before")
 	reasons := map[int]string{1: "b.png: PNG image", 2: "c.png: 10 bytes that begin with",
 		3: "there is no caption",
 		4: "json has no caption", 5: "json has no caption", 6: "two images or clips, g.png and g.jpg",

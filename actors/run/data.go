@@ -104,7 +104,8 @@ func (d *data) open() error {
 		if err := os.MkdirAll(c.Log.Dir, 0o700); err != nil {
 			return err
 		}
-		if d.bad, err = dataset.OpenQuarantine(filepath.Join(c.Log.Dir, "quarantine.jsonl")); err != nil {
+		fresh := d.r.start.first == 1 && d.r.heir == nil
+		if d.bad, err = openAside(filepath.Join(c.Log.Dir, "quarantine.jsonl"), fresh); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,10 @@
 package run
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/dataset"
@@ -47,3 +50,13 @@ func OpenStream(file string, args []string, quarantine string) (*Streamed, error
 
 // Close closes all that OpenStream has opened.
 func (s *Streamed) Close() { s.d.close() }
+
+// openAside opens a run's quarantine; what another run set aside is not that of one that begins.
+func openAside(path string, fresh bool) (*dataset.Quarantine, error) {
+	if fresh {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return dataset.OpenQuarantine(path)
+}

@@ -609,3 +609,40 @@ func FuzzJSON(f *testing.F) {
 		require.NoError(t, s.Close())
 	})
 }
+
+// TestFolder: a folder of shards is what a pattern of them is; one of files of two formats, and one with plain texts,
+// are not guessed.
+func TestFolder(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write("b.jsonl", `{"text": "two"}`+"\n")
+	write("a.jsonl", `{"text": "one"}`+"\n")
+	write("a.jsonl.idx", "no data\n")
+	write(".hidden.tar", "no data\n")
+	s, err := dataset.Open(dir, dataset.Options{})
+	require.NoError(t, err)
+	p, err := dataset.Open(filepath.Join(dir, "*.jsonl"), dataset.Options{})
+	require.NoError(t, err)
+	require.Equal(t, p.Fingerprint(), s.Fingerprint())
+	require.EqualValues(t, 2, s.Len())
+	d, err := s.Read(0)
+	require.NoError(t, err)
+	require.Equal(t, "one", d.Text)
+	require.NoError(t, errors.Join(s.Close(), p.Close()))
+
+	write("c.parquet", "PAR1")
+	_, err = dataset.Open(dir, dataset.Options{})
+	require.ErrorContains(t, err, "the folder has files of jsonl (a.jsonl) and of parquet (c.parquet): name those of one")
+	s, err = dataset.Open(dir, dataset.Options{Format: "jsonl"})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, s.Len())
+	require.NoError(t, s.Close())
+
+	write("d.txt", "plain")
+	s, err = dataset.Open(dir, dataset.Options{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, s.Len())
+	require.NoError(t, s.Close())
+}

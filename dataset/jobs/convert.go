@@ -320,7 +320,11 @@ func (w *conversion) finish() (ConvertReport, error) {
 		}
 	}
 	if w.state.Shards == 0 {
-		return w.report(), fmt.Errorf("%s: %w", w.JSONFile, dataset.ErrNoTokens)
+		why := "there are none"
+		if bad := w.bad.List(); len(bad) > 0 {
+			why = fmt.Sprintf("the first, %s, because %s", bad[0].Place, bad[0].Reason)
+		}
+		return w.report(), fmt.Errorf("%s: no entry becomes a sample: %s (%w)", w.JSONFile, why, dataset.ErrNoTokens)
 	}
 	plan := format.EnergonPlan{Meta: w.from.Meta()}
 	for i := range w.state.Shards {
