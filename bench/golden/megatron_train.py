@@ -6,6 +6,7 @@
         reshard     torch_dist, Megatron's distributed optimizer, fully_reshardable
         buckets     torch_dist, the same, dp_reshardable: flat buckets of gradients (dense alone)
         ranks       the older form: mp_rank_00/model_optim_rng.pt with the optimizer in it
+        distrib     the same with Megatron's distributed optimizer, whose state is in mp_rank_00/distrib_optim.pt
     megatron-train-KIND/facts.json  tokens, settings, losses of the 3 steps and of the 3 behind them
     megatron-train-KIND/config.json
   python bench/golden/megatron_train.py read KIND DIR [FORM]    goes on from DIR, a directory of torch_dist with moments that lfactor wrote, and
@@ -87,7 +88,7 @@ def train(rank, kind, form, out, port):
     from megatron.core import dist_checkpointing as dc
     files.begin(0, 1, port)
     model = files.build(kind, 1, 1, files.VOCAB)
-    ddp, opt = optimizer(model, form in ("reshard", "buckets"))
+    ddp, opt = optimizer(model, form in ("reshard", "buckets", "distrib"))
     gen = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
@@ -97,12 +98,14 @@ def train(rank, kind, form, out, port):
     losses = [step(ddp, opt, kind) for _ in range(STEPS)]
     path = pathlib.Path(out) / form
     path.mkdir(parents=True)
-    if form == "ranks":
+    if form in ("ranks", "distrib"):
         import argparse
         (path / "mp_rank_00").mkdir()
         sd = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in model.state_dict().items()}
         torch.save({"args": argparse.Namespace(num_layers=files.LAYERS, consumed_train_samples=STEPS), "checkpoint_version": 3.0,
                     "iteration": STEPS, "model": sd, "optimizer": opt.state_dict()}, path / "mp_rank_00" / "model_optim_rng.pt")
+        if form == "distrib":
+            opt.save_parameter_state(str(path / "mp_rank_00" / "distrib_optim.pt"))
     else:
         dc.save({**state(ddp, opt, form, False), "iteration": STEPS, "checkpoint_version": 3.0}, str(path))
     losses += [step(ddp, opt, kind) for _ in range(STEPS)]
@@ -143,7 +146,7 @@ def main():
         mp.spawn(read, (sys.argv[2], sys.argv[3], (sys.argv[4:] or ["model"])[0]), nprocs=1)
         return
     port = 29950
-    for kind, forms in {"dense": ["model", "reshard", "buckets", "ranks"], "experts": ["model", "ranks"]}.items():
+    for kind, forms in {"dense": ["model", "reshard", "buckets", "ranks", "distrib"], "experts": ["model", "ranks", "distrib"]}.items():
         out = OUT / f"megatron-train-{kind}"
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir()

@@ -172,7 +172,7 @@ func (a *archive) chunks() ([]*dict, error) {
 }
 
 // views are the weights of a rank's chunks by name, or what the optimizer keeps of them.
-func (l *legacy) views(a *archive) ([]map[string]*view, error) {
+func (l *legacy) views(r legacyRank, a *archive) ([]map[string]*view, error) {
 	chunks, err := a.chunks()
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (l *legacy) views(a *archive) ([]map[string]*view, error) {
 	if l.kind == "" {
 		return out, nil
 	}
-	return l.kept(a, chunks, out)
+	return l.kept(r, a, chunks, out)
 }
 
 // inLayer takes the number of a layer off a name.
@@ -199,7 +199,7 @@ func (l *legacy) layers() error {
 	chunks := map[legacyRank][]map[string]*view{}
 	n := 0
 	for r, a := range l.ranks { //lfvet:order each by itself
-		c, err := l.views(a)
+		c, err := l.views(r, a)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,9 @@ import (
 // errNotKept is that a file has nothing of a kind.
 var errNotKept = errors.New("it keeps nothing of that kind")
 
+// errDistributed is that an optimizer keeps its state in distribFile.
+var errDistributed = errors.New("its optimizer is distributed")
+
 // keptGroup is a group of parameters of an optimizer that is not distributed: which they are, and the state
 // of each.
 type keptGroup struct {
@@ -22,9 +25,13 @@ type keptGroup struct {
 // kept are what the optimizer of a rank keeps of each weight: it numbers them, group by group, in the order
 // of the model; vectors and biases are groups that do not decay, and experts groups of their own where they
 // lie on other ranks.
-func (l *legacy) kept(a *archive, chunks []*dict, weights []map[string]*view) ([]map[string]*view, error) {
+func (l *legacy) kept(r legacyRank, a *archive, chunks []*dict, weights []map[string]*view) (
+	[]map[string]*view, error) {
 	root, _ := a.value.(*dict)
 	groups, err := a.groups(root.get("optimizer"))
+	if errors.Is(err, errDistributed) {
+		return l.distributed(r, a, chunks, weights)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +153,7 @@ func (a *archive) groups(v any) (out []keptGroup, err error) {
 	states, ok1 := d.get("state").(*dict)
 	groups, ok2 := d.get("param_groups").(*list)
 	if !ok1 || !ok2 {
-		return nil, a.fault("", "its optimizer is distributed, and keeps its state in distrib_optim.pt, "+
-			"which is not read: "+
-			"save it as torch_dist, fully_reshardable")
+		return nil, errDistributed
 	}
 	for i, x := range groups.items {
 		g, _ := x.(*dict)

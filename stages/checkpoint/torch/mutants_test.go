@@ -71,7 +71,8 @@ func TestMutants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 7))
 	refused, same, tries := 0, 0, 0
 	for _, c := range [][2]string{{"megatron-train-dense/model", "megatron-train-dense"},
-		{"megatron-train-dense/buckets", "megatron-train-dense"}, {"megatron-train-experts/ranks",
+		{"megatron-train-dense/buckets", "megatron-train-dense"},
+		{"megatron-train-dense/distrib", "megatron-train-dense"}, {"megatron-train-experts/ranks",
 			"megatron-train-experts"},
 		{"megatron-latent", "megatron-latent-hf"}, {"megatron-dense-ranks", "megatron-dense-hf"},
 		{"deepspeed-zero1/global_step2", ""}, {"deepspeed-zero2/global_step2", ""},
