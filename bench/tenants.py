@@ -1,6 +1,6 @@
 """Sixteen tenants of lfactor serve --train at once beside the same sixteen runs one after another: throughput, weights, memory.
 
-    python bench/tenants.py --lfactor ./lfactor --model DIR [--tenants 16] [--steps 4] [--tokens 32] [--threads 2] [--rank 16]
+    python bench/tenants.py --lfactor ./lfactor --model DIR [--tenants 16] [--steps 4] [--tokens 32] [--draw 0] [--threads 2] [--rank 16]
 
 DIR is a Hugging Face folder, as bench/smollm2.py prepares SmolLM2-135M. A tenant's step is one sequence of drawn tokens and an update. The runs
 one after another have the server to themselves, with one slot. What both leave behind is compared byte by byte. Memory is the largest resident
@@ -31,6 +31,9 @@ def life(args, url, k):
     at, draw = f"/adapters/tenant-{k}", random.Random(k)
     for _ in range(args.steps):
         ids = [draw.randrange(1000, 40000) for _ in range(args.tokens + 1)]
+        if args.draw:
+            ids += ask(url, "/completions", {"model": f"tenant-{k}", "prompt": ids, "max_tokens": args.draw, "seed": k, "ignore_eos": True,
+                                             "return_token_ids": True})["choices"][0]["token_ids"]
         ask(url, at + "/forward_backward", {"data": [{"tokens": ids[:-1], "targets": ids[1:]}]})
         ask(url, at + "/optim_step", {"lr": 1e-3})
 
@@ -62,6 +65,7 @@ def main():
     a.add_argument("--tenants", default=16, type=int)
     a.add_argument("--steps", default=4, type=int)
     a.add_argument("--tokens", default=32, type=int)
+    a.add_argument("--draw", default=0, type=int, help="tokens of an answer that is drawn first, and trained on behind the others")
     a.add_argument("--threads", default=2, type=int)
     a.add_argument("--rank", default=16, type=int)
     args = a.parse_args()
@@ -92,7 +96,7 @@ def main():
         p.wait()
     base = sum(f.stat().st_size for f in pathlib.Path(args.model).glob("*.safetensors"))
     adapters = 4 * sum(size for _, size in same.values())  # weights, gradients, two moments
-    tokens = args.tenants * args.steps * args.tokens
+    tokens = args.tenants * args.steps * (args.tokens + args.draw)
     print(json.dumps({"one_after_another": round(tokens / one, 1), "together": round(tokens / together, 1), "ratio": round(one / together, 2),
                       "weights_equal": alone == same, "peak_one": small, "peak_all": large, "base": base, "adapters": adapters,
                       "above": round(large / (base + adapters) - 1, 3)}))

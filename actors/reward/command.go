@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/sandbox"
 	"github.com/lfactor/lfactor/configs"
 )
 
@@ -27,29 +29,77 @@ const outputMost = 64 << 10
 // command runs a program for each answer, which reads a JSON object and writes a number.
 var _ = Register(Kind{Name: "command", Doc: "what reward.command writes to its output, a number, for an " +
 	"answer at its " +
-	"input: a JSON object {prompt, answer, record}", Reads: []string{"command"},
+	"input: a JSON object {prompt, answer, record}", Reads: []string{"command", "sandbox", "memory"},
 	New: func(c *configs.Reward) (Func, error) {
 		if len(c.Command) == 0 {
 			return nil, errors.New("reward.command is not given")
 		}
+		begin := bare
+		if c.Sandbox {
+			var err error
+			if begin, err = boxed(c); err != nil {
+				return nil, err
+			}
+		}
 		words := c.Command
-		return func(ctx context.Context, a *Answer) (float64, error) { return runCommand(ctx, words, a) },
-			nil
+		return func(ctx context.Context, a *Answer) (float64, error) {
+			in, err := json.Marshal(asked{a.Prompt, a.Text, a.Record})
+			if err != nil {
+				return 0, err
+			}
+			out, err := runCommand(ctx, begin, words, in)
+			if err != nil {
+				return 0, err
+			}
+			return parsed(words[0], out)
+		}, nil
 	}})
 
-func runCommand(ctx context.Context, words []string, a *Answer) (float64, error) {
-	in, err := json.Marshal(asked{a.Prompt, a.Text, a.Record})
-	if err != nil {
-		return 0, err
-	}
+// beginning makes a program ready to run.
+type beginning func(ctx context.Context, words []string) (*exec.Cmd, error)
+
+// bare runs programs with the rights of the run.
+func bare(ctx context.Context, words []string) (*exec.Cmd, error) {
 	c := exec.CommandContext(ctx, words[0], words[1:]...)
-	c.Stdin, c.WaitDelay = bytes.NewReader(in), time.Second
+	c.WaitDelay = time.Second
+	return c, nil
+}
+
+// boxed runs programs in sandboxes, or says why there are none.
+func boxed(c *configs.Reward) (beginning, error) {
+	if !(c.Memory > 0) {
+		return nil, errors.New("reward.memory leaves a program none")
+	}
+	if err := sandbox.Check(); err != nil {
+		return nil, err
+	}
+	l := sandbox.Limits{Memory: int64(c.Memory * (1 << 30)), Seconds: 1 + int(c.Timeout)}
+	return func(ctx context.Context, words []string) (*exec.Cmd, error) {
+		return sandbox.Command(ctx, l, slices.Clone(words)...)
+	}, nil
+}
+
+// failed is a program that ended with an error of its own.
+type failed struct{ error }
+
+// runCommand gives what a program wrote for its input.
+func runCommand(ctx context.Context, begin beginning, words []string, in []byte) (string, error) {
+	c, err := begin(ctx, words)
+	if err != nil {
+		return "", err
+	}
+	c.Stdin = bytes.NewReader(in)
 	out, errs := &limited{most: outputMost}, &limited{most: 1024}
 	c.Stdout, c.Stderr = out, errs
 	if err := c.Run(); err != nil {
-		return 0, fmt.Errorf("%s: %w: %s", words[0], err, strings.TrimSpace(errs.String()))
+		told := fmt.Errorf("%s: %w: %s", words[0], err, strings.TrimSpace(errs.String()))
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && ctx.Err() == nil && !strings.HasPrefix(errs.String(), "sandbox: ") {
+			return out.String(), failed{told}
+		}
+		return "", told
 	}
-	return parsed(words[0], out.String())
+	return out.String(), nil
 }
 
 // parsed is a number that somebody wrote.

@@ -6,10 +6,12 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/sandbox"
 	"github.com/lfactor/lfactor/configs"
 )
 
@@ -66,6 +68,10 @@ func TestKinds(t *testing.T) {
 		{configs.Reward{Kind: "command", Command: []string{"sh", "-c", "echo oops >&2; exit 3"}}, "x", `0`,
 			0, "oops"},
 		{configs.Reward{Kind: "command", Command: []string{"echo", "much"}}, "x", `0`, 0, `says "much\n"`},
+		{configs.Reward{Kind: "schema", Schema: `{"required": ["x"]}`}, ` {"y": 1, "x": 2}`, `0`, 1, ""},
+		{configs.Reward{Kind: "schema", Schema: `{"required": ["x"]}`}, `{"y": 1}`, `0`, 0, ""},
+		{configs.Reward{Kind: "schema"}, `[3]`, `{"type": "array"}`, 1, ""},
+		{configs.Reward{Kind: "schema"}, `[3]`, `{"colour": 3}`, 0, "#/colour is not supported"},
 		{configs.Reward{Kind: "http", URL: service.URL}, "four", `0`, 4, ""},
 		{configs.Reward{Kind: "http", URL: service.URL}, "bad", `0`, 0, "418"},
 	} {
@@ -79,6 +85,7 @@ func TestKinds(t *testing.T) {
 		require.Equal(t, c.value, got, "%+v %s against %s", c.reward, c.text, c.want)
 	}
 	for _, c := range []configs.Reward{{Kind: "none"}, {Kind: "regex", Pattern: "("}, {Kind: "command"},
+		{Kind: "schema", Schema: "{"}, {Kind: "schema", Schema: "{}", Column: "x"},
 		{Kind: "http", URL: "ftp://x"}} {
 		_, err := Of(&c)
 		require.Error(t, err, "%+v", c)
@@ -115,4 +122,42 @@ func TestEach(t *testing.T) {
 			require.ErrorContains(t, got[i].Err, why, texts[i])
 		}
 	}
+}
+
+// TestCode: programs are judged by their tests, in a sandbox: those that fail, end themselves before, do not end or
+// reach out have 0; a command in a sandbox gives its number, and reaches no file.
+func TestCode(t *testing.T) {
+	if err := sandbox.Check(); err != nil {
+		t.Skip(err) // the machine's matter, said at the start of a run
+	}
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	code, c := of(t, configs.Reward{Kind: "code", Memory: 0.5, Timeout: 20})
+	c.Parallel = 2
+	tests := `"assert double(4) == 8\nassert double(\"a\") == \"aa\""`
+	var answers []Answer
+	programs := map[string]float64{"So:\n```python\ndef double(x):\n    return 2 * x\n```\nDone.": 1,
+		"def double(x): return 2 * x": 1, "def double(x): return x": 0, "import sys; sys.exit(0)": 0,
+		"no code":                            0,
+		"import os\nprint('x')\nos._exit(0)": 0,
+		"def double(x):\n  open('/etc/lfactor-test', 'w')\n  return 2 * x": 0,
+		"def double(x): return bytes(10**10)":                              0}
+	for text := range programs { // in no order: each is judged by itself
+		answers = append(answers, *answer(text, tests))
+	}
+	for i, r := range Each(context.Background(), code, c, answers) {
+		require.NoError(t, r.Err)
+		require.Equal(t, programs[answers[i].Text], r.Value, answers[i].Text)
+	}
+	code, c = of(t, configs.Reward{Kind: "code", Memory: 0.5, Timeout: 1})
+	got := Each(context.Background(), code, c, []Answer{*answer("while True: pass", tests)})
+	require.Equal(t, []Result{{}}, got)
+	boxed, _ := of(t, configs.Reward{Kind: "command", Sandbox: true, Memory: 0.5, Command: []string{"sh",
+		"-c",
+		"echo x > /etc/lfactor-test || grep -c yes"}})
+	v, err := boxed(context.Background(), answer("yes", `0`))
+	require.NoError(t, err)
+	require.Equal(t, 1.0, v)
+	require.NoFileExists(t, "/etc/lfactor-test")
 }

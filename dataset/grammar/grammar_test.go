@@ -127,7 +127,9 @@ func TestSchema(t *testing.T) {
 	for _, c := range schemas {
 		g, err := Schema([]byte(c.schema))
 		require.NoError(t, err, c.schema)
+		v, plain := validator(t, c.schema)
 		for _, text := range c.yes {
+			require.True(t, !plain || v.Text(text), "%s of %s", text, c.schema)
 			require.True(t, is(g, text), "%s of %s", text, c.schema)
 			require.True(t, json.Valid([]byte(text)), text)
 		}
@@ -141,6 +143,44 @@ func TestSchema(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, is(g, "no"))
 	require.False(t, is(g, "n"))
+}
+
+// validator is that of a schema, and false for one that it does not know.
+func validator(t *testing.T, schema string) (*Validator, bool) {
+	t.Helper()
+	v, err := NewValidator([]byte(schema))
+	if err != nil {
+		require.ErrorContains(t, err, "format is not supported")
+	}
+	return v, err == nil
+}
+
+// TestValidator: values are of a schema whatever their order, and what a validator does not know is refused.
+func TestValidator(t *testing.T) {
+	for schema, c := range map[string]struct{ yes, no []string }{
+		`{"properties": {"a": {"type": "integer"}}, "required": ["a", "b"]}`: {[]string{`{"b": 1, "a": 2.0}`, `{"a":1,"b":[],"c":3}`},
+			[]string{`{"a": 1}`, `{"a": 1.5, "b": 0}`, `{"a":1,"b":2} x`, `{`, ``}},
+		`{"oneOf": [{"type": "number", "minimum": 3}, {"type": "integer"}]}`:         {[]string{`2`, `3.5`}, []string{`4`, `"x"`, `2.5`}},
+		`{"not": {"const": {"b": 1, "a": 2}}, "type": "object", "maxProperties": 2}`: {[]string{`{}`}, []string{`{"a": 2, "b": 1}`, `3`}},
+		`{"type": "array", "uniqueItems": true, "items": {"$ref": "#/$defs/x"}, "$defs": {"x": {"exclusiveMaximum": 3}}}`: {
+			[]string{`[1, 2, "s"]`, `[]`}, []string{`[1, 1]`, `[3]`}},
+		`{"type": "string", "pattern": "b+", "maxLength": 3}`: {[]string{`"abb"`, `"éb"`}, []string{`"a"`, `"abbb"`}},
+		`{"$ref": "#"}`: {nil, []string{`1`}},
+	} {
+		v, err := NewValidator([]byte(schema))
+		require.NoError(t, err)
+		for _, text := range c.yes {
+			require.True(t, v.Text(text), "%s of %s", text, schema)
+		}
+		for _, text := range c.no {
+			require.False(t, v.Text(text), "%s of %s", text, schema)
+		}
+	}
+	for schema, want := range map[string]string{`3`: "# is no schema", `{"properties": {"a": {"multipleOf": 3}}}`: "#/properties/a/multipleOf is not",
+		`{"pattern": "("}`: "#/pattern", `{"$ref": "#/x"}`: "leads to no part", `{"anyOf": {}}`: "no list", `{`: "EOF"} {
+		_, err := NewValidator([]byte(schema))
+		require.ErrorContains(t, err, want)
+	}
 }
 
 // TestUnsupported: what nobody holds to is refused by the key's name and place.

@@ -247,11 +247,7 @@ func (s *schema) reference(k *keys, raw json.RawMessage, depth int) (node, error
 	}
 	s.refs[path] = true
 	part := s.root
-	for _, step := range strings.Split(strings.TrimPrefix(path[1:], "/"), "/") {
-		if path == "#" {
-			break
-		}
-		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+	for _, step := range steps(path) {
 		var of map[string]json.RawMessage
 		if json.Unmarshal(part, &of) != nil || of[step] == nil {
 			return node{}, k.fault("$ref", "is %.80q, and there is no such part", path)
@@ -261,6 +257,14 @@ func (s *schema) reference(k *keys, raw json.RawMessage, depth int) (node, error
 	n, err := s.node(part, path, depth+1)
 	s.rules[s.prefix+path] = n
 	return ref(s.prefix + path), err
+}
+
+// steps are the keys of a pointer within a schema, # and then / before each.
+func steps(path string) (out []string) {
+	for _, s := range strings.Split(path, "/")[1:] {
+		out = append(out, strings.NewReplacer("~1", "/", "~0", "~").Replace(s))
+	}
+	return out
 }
 
 // array is the expression of arrays.

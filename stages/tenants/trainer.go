@@ -221,7 +221,8 @@ func (t *Trainer) trace(s shape) *grad.Trace {
 	if tr == nil {
 		rec := block.Rec{Shape: block.Shape{Rows: s.rows}, Lora: t.lora, NLL: true}
 		tr = t.m.Record(grad.Options{DType: tensor.F32, NoGrad: !s.backward,
-			Frozen: func(name string) bool { return !adapter(name) }}, rec,
+			Recompute: grad.RecomputeSelective,
+			Frozen:    func(name string) bool { return !adapter(name) }}, rec,
 			family.Stage{To: len(t.m.Blocks)})
 		t.traces[s] = tr
 	}
