@@ -86,7 +86,11 @@ func Run(j Job, method string) (*Result, error) {
 	}
 	w := newWalk(&j)
 	defer w.close()
-	for n := range w.stages {
+	last := len(w.stages)
+	for last > 0 && !w.rounds(last-1) { // what comes behind gives nothing that is asked for, as the head
+		last--
+	}
+	for n := range last {
 		if err := w.stage(n, &methods[i]); err != nil {
 			return nil, err
 		}
@@ -159,6 +163,13 @@ func (w *walk) drop() {
 		t.Release()
 		delete(w.run.Params, name)
 	}
+}
+
+// rounds reports whether a block has weights that are rounded.
+func (w *walk) rounds(n int) bool {
+	return slices.ContainsFunc(w.trace(n, len(w.job.Text[0])).Params, func(p *grad.Param) bool {
+		return w.job.Linear[w.job.tensor(p.Name)]
+	})
 }
 
 // stage rounds the weights of a block.
@@ -263,7 +274,10 @@ func (w *walk) through(n int) ([]map[string]*tensor.Tensor, error) {
 			return nil, err
 		}
 		out[i] = f.Outputs()
-		delete(out[i], "logits")
+		if z := out[i]["logits"]; z != nil {
+			z.Release()
+			delete(out[i], "logits")
+		}
 		for _, t := range out[i] {
 			w.cap.given(t)
 		}
