@@ -145,6 +145,10 @@ func (s *Server) machine(a asks, compile func(text string) (*grammar.Grammar, er
 		g.machines = map[asks]*grammar.Machine{}
 	}
 	m = grammar.NewMachine(x)
+	if m.Start() == nil { // nobody else has it yet
+		return nil, bad(a.param, "%s: no text has this form, or texts may have it in too many ways at once",
+			a.param)
+	}
 	g.machines[key] = m
 	return m, nil
 }

@@ -187,6 +187,7 @@ func TestRefusals(t *testing.T) {
 		`{"model": "words", "prompt": "w3", "guided_jsn": {}}`:                                                "unknown field",
 		`{"model": "words", "prompt": "w3", "guided_json": {"oneOf": []}}`:                                    "guided_json: # has oneOf",
 		`{"model": "words", "prompt": "w3", "guided_regex": "("}`:                                             "guided_regex: error parsing",
+		`{"model": "words", "prompt": "w3", "guided_regex": "(a|aa|b?){0,900}c"}`:                             "too many ways",
 		`{"model": "words", "prompt": "w3", "guided_grammar": ""}`:                                            "no rule \"root\"",
 		`{"model": "words", "prompt": "w3", "guided_regex": "a", "response_format": {"type": "json_object"}}`: "both say",
 		`{"model": "words", "prompt": "w3", "response_format": {"type": "xml"}}`:                              "response_format is \"xml\"",

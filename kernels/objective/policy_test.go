@@ -2,6 +2,7 @@ package objective
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"testing"
 
@@ -70,4 +71,31 @@ func TestAdvantages(t *testing.T) {
 	}
 	got := whitened([][]float64{{1, 0}, {10, 10}})
 	require.InDelta(t, 0.5/(0.408248+1e-4), got[0][0], 1e-5)
+}
+
+// TestMasked: a ratio weighs the gradient inside its bounds and is 0 outside, of tokens and of answers, as the formulas
+// of TRL 1.16's token_mask and sequence_mask have it.
+func TestMasked(t *testing.T) {
+	old, now := [2][]float64{{-1, -2}, {-3, -0.5}}, [2][]float64{{-1.5, -0.25}, {-2.9, -0.6}}
+	r := &Rows{}
+	var ratios []float64
+	for s := range old {
+		for i := range old[s] {
+			r.LogP, r.Seq, r.Weight = append(r.LogP, float32(now[s][i])), append(r.Seq, int32(s)),
+				append(r.Weight, 0.25)
+			r.More = append(r.More, 0, 0, 0, float32(old[s][i]), float32(1-2*s), 0, 0)
+			ratios = append(ratios, math.Exp(now[s][i]-old[s][i]))
+		}
+	}
+	grad := make([]float64, 4)
+	p := Params{ClipLow: 0.5, ClipHigh: 4}
+	loss := Lookup("icepop").Of(&p, r, grad)
+	require.InDeltaSlice(t, []float64{-ratios[0] / 4, 0, ratios[2] / 4, ratios[3] / 4}, grad, 1e-6,
+		"e^1.75 is above 5")
+	require.InDelta(t, 0.25*(ratios[0]*1.5-ratios[2]*2.9-ratios[3]*0.6), loss, 1e-6)
+	clear(grad)
+	p = Params{ClipLow: 1, ClipHigh: 2}
+	Lookup("mis").Of(&p, r, grad)
+	require.InDeltaSlice(t, []float64{0, 0, 0.25, 0.25}, grad, 1e-6,
+		"e^1.25 is above 3, and the other answer's is 1")
 }
