@@ -363,34 +363,39 @@ func (s *Server) optimStep(ctx context.Context, x *tenant, w http.ResponseWriter
 }
 
 // folder is where an adapter is saved under a label.
-func (s *Server) folder(w http.ResponseWriter, r *http.Request, x *tenant, other bool) (string, error) {
+func (s *Server) folder(w http.ResponseWriter, r *http.Request, x *tenant, other bool) (dir string,
+	state bool,
+	err error) {
 	b := struct {
 		Label   string  `json:"label"`
 		Adapter *string `json:"adapter"`
+		State   bool    `json:"state"`
 	}{}
 	if err := s.read(w, r, &b); err != nil {
-		return "", err
+		return "", false, err
 	}
 	owner := x.name
 	if other && b.Adapter != nil {
 		owner = *b.Adapter
 	} else if b.Adapter != nil {
-		return "", bad("adapter", "adapter has no effect on save")
+		return "", false, bad("adapter", "adapter has no effect on save")
 	}
 	switch {
 	case s.tenants.o.Dir == "":
-		return "", bad("", "the server keeps no adapters: --adapters-dir names a folder for them")
+		return "", false, bad("", "the server keeps no adapters: --adapters-dir names a folder for them")
 	case !names.MatchString(b.Label) || !names.MatchString(owner):
-		return "", bad("label", "label and adapter are names of letters, digits, dots, lines and underlines")
+		return "", false, bad("label",
+			"label and adapter are names of letters, digits, dots, lines and underlines")
 	case owner != x.name && s.tenants.find(owner) != nil && s.tenants.find(owner).key != "":
-		return "", fault{http.StatusForbidden, "permission_error", "the adapter has a key of its own", "",
+		return "", false, fault{http.StatusForbidden, "permission_error", "the adapter has a key of its own",
+			"",
 			"wrong_key"}
 	}
-	return filepath.Join(s.tenants.o.Dir, owner, b.Label), nil
+	return filepath.Join(s.tenants.o.Dir, owner, b.Label), b.State, nil
 }
 
 func (s *Server) save(ctx context.Context, x *tenant, w http.ResponseWriter, r *http.Request) (any, error) {
-	dir, err := s.folder(w, r, x, false)
+	dir, state, err := s.folder(w, r, x, false)
 	if err != nil {
 		return nil, err
 	}
@@ -398,7 +403,7 @@ func (s *Server) save(ctx context.Context, x *tenant, w http.ResponseWriter, r *
 		return nil, bad("label", "%s is there already", filepath.Base(dir))
 	}
 	var unsaved error
-	if err := s.loop.do(ctx, func() { unsaved = s.tenants.slots.Save(x.slot, dir) }); err != nil {
+	if err := s.loop.do(ctx, func() { unsaved = s.tenants.slots.Save(x.slot, dir, state) }); err != nil {
 		return nil, err
 	}
 	if unsaved != nil {
@@ -413,7 +418,7 @@ func broke(format string, args ...any) error {
 }
 
 func (s *Server) load(ctx context.Context, x *tenant, w http.ResponseWriter, r *http.Request) (any, error) {
-	dir, err := s.folder(w, r, x, true)
+	dir, state, err := s.folder(w, r, x, true)
 	if err != nil {
 		return nil, err
 	}
@@ -421,7 +426,7 @@ func (s *Server) load(ctx context.Context, x *tenant, w http.ResponseWriter, r *
 		return nil, bad("label", "there is no adapter %s of %s", filepath.Base(dir),
 			filepath.Base(filepath.Dir(dir)))
 	}
-	err = s.alone(ctx, x, func() error { return s.tenants.slots.Load(x.slot, dir) })
+	err = s.alone(ctx, x, func() error { return s.tenants.slots.Load(x.slot, dir, state) })
 	return s.describe(x), err
 }
 

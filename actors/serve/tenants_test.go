@@ -146,6 +146,46 @@ func TestSaved(t *testing.T) {
 	require.Equal(t, 404, code)
 }
 
+// TestState: an adapter that was saved with its optimizer's state goes on elsewhere with the bits of one that never
+// stopped; one without it does not, and asking for state that is not there changes nothing.
+func TestState(t *testing.T) {
+	dir := t.TempDir()
+	_, url := teaching(t, TrainOptions{Dir: dir})
+	life(t, url, 1)
+	one := url + "/v1/adapters/tenant-1"
+	for label, state := range map[string]string{"with": "true", "without": "false"} {
+		code, v := ask(t, "POST", one+"/save", "", fmt.Sprintf(`{"label": %q, "state": %s}`, label, state))
+		require.Equal(t, 200, code, v)
+	}
+	goes := func(at string) (out []any) {
+		for step := 4; step < 7; step++ {
+			_, v := ask(t, "POST", at+"/forward_backward", "", lesson(1, step))
+			out = append(out, v["loss"], v["logprobs"])
+			code, v := ask(t, "POST", at+"/optim_step", "", `{"lr": 0.05, "clip": 1}`)
+			require.Equal(t, 200, code, v)
+			out = append(out, v["step"], v["grad_norm"])
+		}
+		return out
+	}
+	want := goes(one)
+	_, other := teaching(t, TrainOptions{Dir: dir, Adapters: 2})
+	for label, state := range map[string]bool{"with": true, "without": false} {
+		code, v := ask(t, "POST", other+"/v1/adapters", "", fmt.Sprintf(`{"name": %q}`, label))
+		require.Equal(t, 201, code, v)
+		at := other + "/v1/adapters/" + label
+		code, v = ask(t, "POST", at+"/load", "", `{"label": "without", "adapter": "tenant-1", "state": true}`)
+		require.Equal(t, 400, code, v)
+		code, v = ask(t, "POST", at+"/load", "", fmt.Sprintf(`{"label": %q, "adapter": "tenant-1", "state": %v}`, label, state))
+		require.Equal(t, 200, code, v)
+		if got := goes(at); state {
+			require.Equal(t, want, got)
+		} else {
+			require.Equal(t, want[:2], got[:2])
+			require.NotEqual(t, want[4:], got[4:])
+		}
+	}
+}
+
 // TestTenantsRefused: what means nothing is refused and changes nothing; keys keep others out; adapters have bounds.
 func TestTenantsRefused(t *testing.T) {
 	_, url := teaching(t, TrainOptions{Adapters: 2})

@@ -1,7 +1,13 @@
 package trained
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs/exit"
@@ -80,17 +86,97 @@ func (m *Trained) Slots(lora *block.Lora, rows, most int, o sample.EngineOptions
 // Close gives the memory back.
 func (s *Slots) Close() { s.close() }
 
-// Save writes a slot's adapter into a folder, as PEFT has it.
-func (s *Slots) Save(slot int, dir string) error {
+// optimizerFolder has what the optimizer keeps of an adapter, beside PEFT's files.
+const optimizerFolder = "optimizer"
+
+// Save writes a slot's adapter into a folder that there is not yet, as PEFT has it, and with state what its optimizer
+// keeps. The folder appears when all of it is there.
+func (s *Slots) Save(slot int, dir string, state bool) error {
+	partial := dir + ".partial"
+	if err := os.RemoveAll(partial); err != nil {
+		return err
+	}
 	conf := family.AdapterConfig(s.adapter, &s.alone)
 	conf.BaseModel = s.m.dir
-	return writeAdapters(dir, checkpoint.AdapterPrefix, s.adapter, conf, checkpoint.NewAdapterWriter,
+	err := writeAdapters(partial, checkpoint.AdapterPrefix, s.adapter, conf, checkpoint.NewAdapterWriter,
 		func(name string, _ []int, dst []float32) error { return s.Trainer.Read(slot, name, dst) })
+	if err == nil && state {
+		err = s.saveState(slot, filepath.Join(partial, optimizerFolder))
+	}
+	if err == nil {
+		err = os.Rename(partial, dir)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(partial))
+	}
+	return nil
 }
 
-// Load makes a slot the adapter of a folder of PEFT's, which must be of the same layers, rank and scale. On an error
-// the slot is as it was.
-func (s *Slots) Load(slot int, dir string) error {
+// stepsName is the tensor of the number of updates.
+const stepsName = "steps"
+
+// saveState writes what the optimizer keeps of a slot.
+func (s *Slots) saveState(slot int, dir string) error {
+	shapes := s.Trainer.Shapes()
+	infos := []checkpoint.Info{{Name: stepsName, DType: "I64", Shape: []int{1}}}
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		infos = append(infos, checkpoint.Info{Name: name, DType: "F32", Shape: shapes[name]})
+	}
+	w, err := checkpoint.NewWriter(dir, infos, 0)
+	if err != nil {
+		return err
+	}
+	state := s.Trainer.State(slot)
+	for _, i := range infos {
+		raw, box := binary.LittleEndian.AppendUint64(nil, uint64(state.Steps)), make([][2]int, len(i.Shape))
+		if i.Name != stepsName {
+			raw = make([]byte, 4*tensor.Len(i.Shape))
+			tensor.Narrow(tensor.F32, state.Moments[i.Name], raw)
+		}
+		for k, n := range i.Shape {
+			box[k][1] = n
+		}
+		if err := w.WriteRanges(i.Name, box, raw); err != nil {
+			return errors.Join(err, w.Abort())
+		}
+	}
+	return w.Commit()
+}
+
+// loadState reads what saveState has written.
+func loadState(dir string) (state tenants.State, err error) {
+	f, err := checkpoint.OpenFile(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		return state, fmt.Errorf("the adapter was saved without state: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it is only read
+	state.Moments = map[string][]float32{}
+	for _, t := range f.Tensors() {
+		if t.Name != stepsName {
+			if state.Moments[t.Name], err = readFloats(f, t); err != nil {
+				return state, err
+			}
+			continue
+		}
+		var raw [8]byte
+		if err := f.ReadInto(stepsName, 0, 8, raw[:]); err != nil {
+			return state, err
+		}
+		state.Steps = int64(binary.LittleEndian.Uint64(raw[:]))
+	}
+	return state, nil
+}
+
+// Load makes a slot the adapter of a folder of PEFT's, which must be of the same layers, rank and scale, and with state
+// takes up what its optimizer kept, without which that begins anew. On an error the slot is as it was.
+func (s *Slots) Load(slot int, dir string, state bool) error {
+	var kept tenants.State
+	if state {
+		var err error
+		if kept, err = loadState(filepath.Join(dir, optimizerFolder)); err != nil {
+			return err
+		}
+	}
 	conf, err := checkpoint.ReadAdapterConfig(dir)
 	if err != nil {
 		return err
@@ -123,7 +209,17 @@ func (s *Slots) Load(slot int, dir string) error {
 	if have != 0 {
 		return fmt.Errorf("%s has tensors of layers that have no adapter here", dir)
 	}
-	return s.Trainer.Write(slot, func(name string, _ []int) ([]float32, error) { return parts[name], nil })
+	put := func(name string, _ []int) ([]float32, error) { return parts[name], nil }
+	if !state {
+		return s.Trainer.Write(slot, put)
+	}
+	if err := s.Trainer.Fits(kept); err != nil {
+		return err
+	}
+	if err := s.Trainer.Write(slot, put); err != nil {
+		return err
+	}
+	return s.Trainer.SetState(slot, kept)
 }
 
 // whole reads a matrix of a file as float32.
