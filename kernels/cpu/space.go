@@ -253,9 +253,12 @@ func biasPart(bias []float32, at, n int) []float32 {
 // convForward is the convolution. Small windows of stride 1 take Winograd's way; the others are
 // products of gathered patches and weights, group by group.
 func convForward(b *Backend, c *kernels.Call) {
-	x, w, y := c.In[0], c.In[1], c.Out[0]
-	s := shapeOfConv(c.Attr, x, w, y)
+	x, w, y, at := c.In[0], c.In[1], c.Out[0], c.Attr
 	bias := b.biasOf(c)
+	if f, ok := fewer(at, x, w, y); ok {
+		w, at = f.weights(b, w), f.at
+	}
+	s := shapeOfConv(at, x, w, y)
 	if m := b.winoMaps(s, s.out, x.DType); m != nil {
 		b.winograd(winoForward(s, x), m, w, false, result{v: viewOf(y), ld: s.outs, bias: bias})
 		return
@@ -303,8 +306,11 @@ func (b *Backend) gatheredProduct(r result, g *gathered, right matrix, n int) {
 // convDX is the gradient to the input. With strides, inputs fall into phases that meet different
 // taps; each phase is a dense product of its own.
 func convDX(b *Backend, c *kernels.Call) {
-	dy, w, dx := c.In[0], c.In[1], c.Out[0]
-	s := shapeOfConv(c.Attr, dx, w, dy)
+	dy, w, dx, at := c.In[0], c.In[1], c.Out[0], c.Attr
+	if f, ok := fewer(at, dx, w, dy); ok {
+		w, at = f.weights(b, w), f.at
+	}
+	s := shapeOfConv(at, dx, w, dy)
 	bias, row := b.biasOf(c), s.each*s.taps()
 	if m := b.winoMaps(s, s.in, dy.DType); m != nil {
 		b.winograd(winoBackward(s, dy), m, w, true, result{v: viewOf(dx), ld: s.ch, bias: bias})
@@ -353,6 +359,15 @@ func (b *Backend) spreadPhase(dx, v view, s *convShape, p phase) {
 // are gathered in chunks, because all of them would be many times the input.
 func convWeights(b *Backend, c *kernels.Call) {
 	dy, x, dw := c.In[0], c.In[1], c.Out[0]
+	if f, ok := fewer(c.Attr, x, dw, dy); ok {
+		part := *c
+		sum := b.shared.f32(tensor.Len(f.w))
+		part.Attr, part.Out = f.at, []*tensor.Tensor{tensor.Of(tensor.F32, sum, f.w...)}
+		part.Attr.I[0] = 0
+		convWeights(b, &part)
+		f.spread(b, dw, sum, c.Attr.I[0] == kernels.Accumulate)
+		return
+	}
 	s := shapeOfConv(c.Attr, x, dw, dy)
 	taps, n, acc := s.taps(), s.outsPerGroup, c.Attr.I[0] == kernels.Accumulate
 	if m := b.winoMaps(s, s.out, x.DType); m != nil {

@@ -64,12 +64,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 })
 
-// act launches an activation; those of policies and of autoencoders run on the processor.
-func (x *issue) act(name string) {
-	if x.absent = x.c.Attr.I[0] > kernels.Tanh; !x.absent {
-		x.mapped(name, x.c.Attr.I[0])
-	}
-}
+// act launches an activation.
+func (x *issue) act(name string) { x.mapped(name, x.c.Attr.I[0]) }
 
 // mapped launches a kernel whose elements depend on the same ones of its operands.
 func (x *issue) mapped(name string, kind int) {

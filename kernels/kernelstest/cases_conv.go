@@ -52,6 +52,10 @@ var spaceShapes = []convCase{
 	{[]int{1, 3, 15, 17, 16}, []int{16, 16, 3, 3, 3}, []kernels.Window{win(1, 1, 2, 0), same(1), same(1)}},
 	{[]int{1, 3, 5, 4, 6}, []int{6, 1, 3, 3, 3}, []kernels.Window{win(1, 1, 2, 0), win(2, 1, 1, 1),
 		same(1)}},
+	// one output along the first axis: taps before and behind the input
+	{[]int{2, 1, 8, 9, 20}, []int{24, 20, 3, 3, 3}, []kernels.Window{win(1, 1, 2, 0), same(1), same(1)}},
+	{[]int{1, 2, 4, 5, 6}, []int{8, 3, 5, 1, 3}, []kernels.Window{win(2, 2, 5, 2), same(0), win(2, 1, 1, 0)}},
+	{[]int{3, 1, 4, 4, 4}, []int{4, 1, 3, 3, 3}, []kernels.Window{win(1, 1, 0, 2), same(1), same(1)}},
 }
 
 func (s convCase) name() string {

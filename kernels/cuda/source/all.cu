@@ -8,6 +8,8 @@
 #include "products.cu"
 #include "delta.cu"
 #include "space.cu"
+#include "image.cu"
+#include "diffusion.cu"
 #include "heads.cu"
 #include "loss.cu"
 #include "attention.cu"

@@ -25,7 +25,7 @@ template <class T> LF_DEV void swiglu_bwd(const Map& a) {
 }
 LF_TYPED(swiglu_bwd, Map)
 
-enum { kGELU, kGELUTanh, kQuickGELU, kSiLU, kReLU, kTanh };
+enum { kGELU, kGELUTanh, kQuickGELU, kSiLU, kReLU, kTanh, kMish, kExp };
 
 // f(x), and f'(x) in slope.
 LF_DEV float activation(i64 kind, float x, float* slope) {
@@ -46,6 +46,13 @@ LF_DEV float activation(i64 kind, float x, float* slope) {
     *slope = 1 - t * t;
     return t;
   }
+  case kMish: {
+    float t = tanhf(x > 20 ? x : log1pf(expf(x)));
+    *slope = t + x * sigmoid(x) * (1 - t * t);
+    return x * t;
+  }
+  case kExp:
+    return *slope = expf(x);
   case kReLU:
     *slope = x > 0 || x != x;
     return x < 0 ? 0 : x;

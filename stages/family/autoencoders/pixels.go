@@ -122,7 +122,7 @@ func (a *autoencoder) takes(size [3]int) error {
 	switch {
 	case a.m.Frames == 0 && size[0] != 1:
 		return fmt.Errorf("%d frames: the autoencoder reads pictures, of one frame", size[0])
-	case a.m.Frames > 0 && size[0] == 1:
+	case a.m.Frames > 1 && size[0] == 1:
 		return fmt.Errorf("one frame does not meet all weights of an autoencoder of clips: take 1 + a multiple of %d",
 			a.m.Frames)
 	}
