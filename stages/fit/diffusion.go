@@ -29,14 +29,28 @@ func Scheduler(c *configs.Config) (noise.Scheduler, error) {
 		return nil, c.Fault("diffusion.shift", "the scheduler's file has one: "+path,
 			"remove it, or change the file")
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		path = filepath.Join(path, "scheduler_config.json")
-	}
-	s, err := noise.ReadFile(path)
+	s, err := readScheduler(path)
 	if err != nil {
 		return nil, c.Fault("diffusion.scheduler", err.Error(), "")
 	}
+	own := Beside(c, "", "scheduler")
+	if c.Run.Diffusion.Scheduler == "" || own == "" || c.Run.Model.Init == "random" {
+		return s, nil
+	}
+	if was, err := readScheduler(own); err == nil && was.Predicts() != s.Predicts() {
+		return nil, c.Fault("diffusion.scheduler", fmt.Sprintf("the model learnt to say %s under %s, and here it is to "+
+			"say %s", was.Predicts(), own, s.Predicts()),
+			"name one that predicts the same, or set model.init: random")
+	}
 	return s, nil
+}
+
+// readScheduler reads a scheduler's file, or that of a folder.
+func readScheduler(path string) (noise.Scheduler, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, "scheduler_config.json")
+	}
+	return noise.ReadFile(path)
 }
 
 // Beside is a path that is given, or the folder of a name beside the model in a pipeline's folder of
@@ -45,7 +59,14 @@ func Beside(c *configs.Config, given, name string) string {
 	if given != "" || c.Run.Model.Path == "" {
 		return given
 	}
-	if root := hf.PipelineDir(c.Run.Model.Path); root != "" {
+	root := hf.PipelineDir(c.Run.Model.Path)
+	if root == "" { // of an export, which has no index
+		switch dir := filepath.Clean(c.Run.Model.Path); filepath.Base(dir) {
+		case "transformer", "transformer_2", "unet":
+			root = filepath.Dir(dir)
+		}
+	}
+	if root != "" {
 		if _, err := os.Stat(filepath.Join(root, name)); err == nil {
 			return filepath.Join(root, name)
 		}
