@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"time"
 
 	"github.com/lfactor/lfactor/stages/tenants"
 )
@@ -19,6 +20,8 @@ type bench struct {
 	trainer *tenants.Trainer
 	jobs    []*job // in the order in which they came
 	stats   benchStats
+	seen    map[int]int64 // the last batch of each slot
+	took    time.Duration // the last batch
 }
 
 // benchStats are what a bench has done.
@@ -27,6 +30,27 @@ type benchStats struct {
 }
 
 func (b *bench) busy() bool { return b != nil && len(b.jobs) > 0 }
+
+// patience is the part of a batch's time that it waits for tenants who were in the last ones.
+const patience = 8
+
+// room is for how long the next batch may wait for more work: those who had work in one of the last two batches will
+// likely have some soon, and a batch more costs much more than waiting. 0 is not at all.
+func (b *bench) room() time.Duration {
+	if !b.busy() {
+		return 0
+	}
+	here := map[int]bool{}
+	for _, j := range b.jobs {
+		here[j.work.Slot] = true
+	}
+	for slot, at := range b.seen { // in no order: any one is enough
+		if !here[slot] && at+2 > b.stats.batches {
+			return b.took / patience
+		}
+	}
+	return 0
+}
 
 // step computes one microbatch: a piece of the oldest job of each tenant, if they want the same as the oldest of all.
 func (b *bench) step() {
@@ -44,12 +68,18 @@ func (b *bench) step() {
 			}
 		}
 	}
+	began := time.Now()
 	done, err := b.trainer.Run(works)
+	b.took = time.Since(began)
 	b.stats.batches++
+	if b.seen == nil {
+		b.seen = map[int]int64{}
+	}
 	for _, w := range works {
 		if w.Begun() {
 			of[w].begun = true
 			b.stats.pieces++
+			b.seen[w.Slot] = b.stats.batches
 		}
 	}
 	for _, w := range done {

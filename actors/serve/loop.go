@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/lfactor/lfactor/stages/sample"
 )
@@ -62,6 +63,7 @@ func (l *loop) run() {
 				more = false
 			}
 		}
+		l.gather()
 		l.train.step()
 		if l.engine.Busy() {
 			err := l.engine.Step()
@@ -72,6 +74,29 @@ func (l *loop) run() {
 			l.mu.Unlock()
 		}
 		l.note()
+	}
+}
+
+// gather waits for more work of tenants, for a part of the time that it takes to compute what there is.
+func (l *loop) gather() {
+	if l.engine.Busy() {
+		return
+	}
+	most := l.train.room()
+	if most == 0 {
+		return
+	}
+	over := time.NewTimer(most)
+	defer over.Stop()
+	for l.train.room() > 0 {
+		select {
+		case f := <-l.commands:
+			f()
+		case <-over.C:
+			return
+		case <-l.quit:
+			return
+		}
 	}
 }
 
