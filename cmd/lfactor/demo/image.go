@@ -26,7 +26,10 @@ import (
 )
 
 // imageSteps are enough for the demo to show what it claims.
-const imageSteps = 3300
+const imageSteps = 3400
+
+// latentSteps are those of its autoencoder before.
+const latentSteps = 700
 
 // imageModel is a small transformer of Wan's kind.
 const imageModel = `model_type: WanTransformer3DModel
@@ -35,9 +38,9 @@ num_hidden_layers: 4
 num_attention_heads: 4
 head_dim: 32
 intermediate_size: 384
-in_channels: 3
-out_channels: 3
-latent_patch: [1, 8, 8]
+in_channels: 8
+out_channels: 8
+latent_patch: [1, 2, 2]
 text_dim: 64
 text_rows: 8
 freq_dim: 64
@@ -47,17 +50,15 @@ freq_dim: 64
 const imageText = `{"architectures": ["UMT5EncoderModel"], "model_type": "umt5", "vocab_size": %d, "d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 128, "num_layers": 1}
 `
 
-// imageNoise has the model say the clean picture: patches have more numbers than the model is wide, and
-// noise would not pass through it.
-const imageNoise = `{"_class_name": "DDIMScheduler", "num_train_timesteps": 1000, "beta_schedule": "squaredcos_cap_v2",
- "prediction_type": "sample", "clip_sample": true, "timestep_spacing": "trailing", "set_alpha_to_one": true}
+// imageNoise is flow matching: what the model says of noisy latents is noise less picture.
+const imageNoise = `{"_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": 1000, "shift": 1.0}
 `
 
 // DemoImageConfig is a run file like any other.
 const DemoImageConfig = `
 model: {file: %q}
 data: {kind: media, paths: [%q], seq_len: 16, split: [1, 0, 0]}
-diffusion: {scheduler: %q, autoencoder: pixels, sizes: [32x32], text_encoder: %q, encoders: live, train_text_encoder: true, caption_dropout: 0.05, times: logit_normal, times_mean: -1.2}
+diffusion: {scheduler: %q, autoencoder: %q, posterior: mode, sizes: [32x32], text_encoder: %q, encoders: live, train_text_encoder: true, caption_dropout: 0.05, times: logit_normal, times_mean: -1.0}
 train: {steps: %d, global_batch: 32, micro_batch: 16, log_interval: %d, seed: 5}
 optimizer: {lr: 2.0e-3, min_lr: 1.0e-4, beta2: 0.99, weight_decay: 0.01, ema: 0.998}
 schedule: {kind: cosine, warmup_steps: 30}
@@ -71,7 +72,7 @@ log: {dir: %q}
 func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	for _, sub := range []string{"checkpoints", "run", "shards", "text_encoder"} {
+	for _, sub := range []string{"autoencoder", "checkpoints", "run", "shards", "text_encoder", "vae"} {
 		if err := os.RemoveAll(in(sub)); err != nil {
 			return err
 		}
@@ -97,9 +98,11 @@ func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
 		"data    %d drawn pictures with captions in webdataset shards; %d of %d combinations are "+
 			"held out (%v)\n", n, len(figuresOf(true)), len(figuresOf(true))+len(figuresOf(false)),
 		time.Since(began).Round(100*time.Millisecond))
+	if err := learnLatents(ctx, dir, max(1, steps*latentSteps/imageSteps), os.Stderr); err != nil {
+		return err
+	}
 	text := fmt.Sprintf(DemoImageConfig, in("model.yaml"), in("shards/figures-{00..03}.tar"),
-		in("scheduler_config.json"),
-		in("text_encoder"),
+		in("scheduler_config.json"), in("vae"), in("text_encoder"),
 		steps, max(1, steps/20), in("checkpoints"), steps, in("run"))
 	cfg, err := configs.Load(configs.Request{File: "demo --image", Text: []byte(text)})
 	if err != nil {
@@ -220,10 +223,9 @@ func endsWith(text []byte, end string) ([]byte, error) {
 	return json.MarshalIndent(all, "", " ")
 }
 
-// Pictures are drawn in so many steps with a little guidance: a model that gives clean pictures overshoots
-// with more.
+// Pictures are drawn in so many steps with some guidance.
 const (
-	figureGuidance = 1.5
+	figureGuidance = 2.5
 	figureSteps    = 15
 )
 
