@@ -11,7 +11,6 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/calibrate"
 	"github.com/lfactor/lfactor/stages/checkpoint"
-	"github.com/lfactor/lfactor/stages/family"
 )
 
 // Calibration is what weights are rounded by that go to few bits as text says.
@@ -36,7 +35,7 @@ func calibrated(src checkpoint.Source, dir string, f Form) (checkpoint.Source, j
 	if config.Denoises() {
 		return nil, nil, exit.Usagef("%s is no model of text, which are calibrated", dir)
 	}
-	m, err := family.Build(config, 0)
+	m, err := build(config)
 	if err != nil {
 		return nil, nil, err
 	}

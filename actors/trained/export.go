@@ -120,7 +120,7 @@ func (e *Exporter) adapt(path string) error {
 	delete(keys, "quantization_config")
 	if e.Model.Scores() {
 		class := strings.ReplaceAll(string(keys["architectures"]), "ForCausalLM",
-			"ForSequenceClassification")
+			scoresClass)
 		keys["architectures"], keys["num_labels"] = json.RawMessage(class), json.RawMessage("1")
 		keys["id2label"], keys["label2id"] = json.RawMessage(`{"0": "LABEL_0"}`), json.RawMessage(`{"LABEL_0": 0}`)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/checkpoint"
-	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -49,7 +48,7 @@ func Named(src checkpoint.Source, path, dir string) (checkpoint.Source, []Droppe
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := family.Build(c, 0)
+	m, err := build(c)
 	if err != nil {
 		return nil, nil, err
 	}

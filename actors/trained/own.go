@@ -40,7 +40,7 @@ func WriteOwn(dst, like string, src checkpoint.Source, st *torch.States) error {
 		return fmt.Errorf("%s is of a model of diffusion or of actions, whose checkpoint is made by "+
 			"training", like)
 	}
-	m, err := family.Build(c, 0)
+	m, err := build(c)
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,12 @@ package trained
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
@@ -24,7 +27,7 @@ func OpenSource(dir string, src checkpoint.Source) (*Trained, error) {
 		return nil, fmt.Errorf("%s is no model of text alone", dir)
 	}
 	t := &Trained{dir: dir}
-	if t.Model, err = family.Build(c, 0); err != nil {
+	if t.Model, err = build(c); err != nil {
 		return nil, err
 	}
 	return t, t.reads(c, dir, src)
@@ -54,4 +57,30 @@ func (m *Trained) Probe() ([]float32, error) {
 		ids[i], positions[i] = int32((i*7919+11)%m.Model.Spec.Vocab), int32(i)
 	}
 	return g.AllLogits(ids, positions, []int32{0, probeTokens})
+}
+
+// build makes the model of a Hugging Face directory's config.json; one whose class is that of a model of rewards has
+// a head of scores.
+func build(c configs.Model) (*family.Model, error) {
+	m, err := family.Build(c, 0)
+	if err == nil && scores(c) {
+		m.Spec.Objective = &family.Objective{Loss: objective.Lookup(rewards)}
+	}
+	return m, err
+}
+
+const (
+	scoresClass = "ForSequenceClassification" // ends the names of transformers' classes that give a score to a sequence
+	rewards     = "reward"                    // the objective that such models learn by
+)
+
+// scores reports whether a config.json is of a model of rewards.
+func scores(c configs.Model) bool {
+	return slices.ContainsFunc(c.Architectures, func(class string) bool { return strings.HasSuffix(class, scoresClass) })
+}
+
+// Scores reports whether a Hugging Face directory has a model of rewards.
+func Scores(dir string) bool {
+	c, err := configs.ReadModel(dir)
+	return err == nil && scores(c)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
-	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -89,7 +88,7 @@ func quantize(src checkpoint.Source, dir string, f Form) (checkpoint.Source, jso
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := family.Build(c, 0)
+	m, err := build(c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -133,7 +132,7 @@ func Merge(adapter, base, dst string, f Form) error {
 func modules(dir string) func(module string) string {
 	names := map[string]string{}
 	if c, err := configs.ReadModel(dir); err == nil {
-		if m, err := family.Build(c, 0); err == nil {
+		if m, err := build(c); err == nil {
 			names = m.Modules()
 		}
 	}

@@ -189,7 +189,7 @@ func openHF(path, tokenizer string, weights func() (checkpoint.Source, error)) (
 		}
 		t.Model, err = fit.Build(t.Cfg)
 	} else if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err == nil {
-		t.Model, err = family.Build(c, 0)
+		t.Model, err = build(c)
 	}
 	if err != nil {
 		return nil, err
@@ -338,7 +338,11 @@ func SavedConfig(saved *checkpoint.Reader) (*configs.Config, error) {
 		if !machine.Exists(dir) {
 			dir = flat["model.path"]
 		}
-		return configs.ForModel(dir)
+		cfg, err := configs.ForModel(dir)
+		if err == nil && scores(cfg.Model) {
+			cfg.Run.Objective.Kind = rewards
+		}
+		return cfg, err
 	}
 	var args []string
 	for k, v := range flat {

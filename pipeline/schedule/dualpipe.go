@@ -42,7 +42,8 @@ var _ = register(Schedule{
 func unchunked(s Shape) error {
 	for m, k := range s.Split {
 		if k > 1 {
-			return fmt.Errorf("%d chunks of microbatch %d: chunks are for chunkpipe and seq1f1b", k, m)
+			return fmt.Errorf("%d chunks of microbatch %d: chunks are for chunkpipe and seq1f1b; "+
+				"set plan.schedule to one of them, or plan.chunk_size to 0", k, m)
 		}
 	}
 	return nil

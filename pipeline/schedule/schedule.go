@@ -149,7 +149,8 @@ func (s Schedule) complete(x Shape) (Shape, error) {
 	}
 	for m, k := range x.Split {
 		if k < 1 || k >= 1<<15 || s.Fits == nil && k > 1 {
-			return x, fmt.Errorf("%d chunks of microbatch %d: chunks are for chunkpipe and seq1f1b", k, m)
+			return x, fmt.Errorf("%d chunks of microbatch %d: chunks are for chunkpipe and seq1f1b; "+
+				"set plan.schedule to one of them, or plan.chunk_size to 0", k, m)
 		}
 	}
 	if x.Costs != nil {

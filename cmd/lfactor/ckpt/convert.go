@@ -199,9 +199,18 @@ func (o *conversion) convert(c *cobra.Command, src, dst string) error {
 		return o.folder(src, dst, o.dtype)
 	}
 	if folder(src) && (o.to == "gguf" || !quantized(src)) { // GGUF reads few bits by itself
-		return o.from(src, dst)
+		return o.placed(src, dst)
 	}
-	return o.between(src, dst, func(dir string) error { return o.from(dir, dst) })
+	return o.between(src, dst, func(dir string) error { return o.placed(dir, dst) })
+}
+
+// placed makes dst of a Hugging Face directory, but of one that dst has no place for.
+func (o *conversion) placed(dir, dst string) error {
+	if o.goal != "lfactor" && trained.Scores(dir) {
+		return exit.Usagef("%s is a model of rewards, and %s has no place for its head of scores: convert it to a Hugging Face "+
+			"directory, which transformers' class for sequences loads", o.src, o.goal)
+	}
+	return o.from(dir, dst)
 }
 
 // folder makes a Hugging Face directory of src.
