@@ -66,7 +66,7 @@ type StepResult struct {
 	OfFloor         float64         `json:"of_floor"`          // the floor's share of the median step
 	Library         *Library        `json:"library,omitempty"` // of products in float32
 	Profile         *profile.Report `json:"profile,omitempty"`
-	Median          float64 `json:"median"`
+	Median          float64         `json:"median"`
 }
 
 // check completes the shape.

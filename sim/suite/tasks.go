@@ -28,8 +28,8 @@ func Tasks(threads int) []Task {
 			"a Qwen2.5-VL of 1.3 M parameters learns drawn pictures", func(d map[string]json.RawMessage) float64 {
 				return number(d["right_with_image"])
 			}),
-		demo("pictures", "--image", 0.7, "of unseen combinations drawn right in colour, shape and count",
-			"a transformer of diffusion learns to draw captions", func(d map[string]json.RawMessage) float64 {
+		demo("pictures", "--image", 0.85, "of unseen combinations drawn right in colour, shape and count",
+			"an autoencoder, and on its latents a transformer of diffusion that learns to draw captions", func(d map[string]json.RawMessage) float64 {
 				var right []float64
 				if json.Unmarshal(d["right"], &right) != nil || len(right) == 0 {
 					return 0
