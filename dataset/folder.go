@@ -45,7 +45,8 @@ func inFolder(dir, named string) ([]string, error) {
 	for _, e := range entries {
 		name := e.Name()
 		at := filepath.Join(dir, name)
-		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || filepath.Ext(name) == ".idx" { // of shards, and Megatron's
+		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || filepath.Ext(name) == ".idx" || // of shards, and Megatron's
+			strings.HasPrefix(name, "dataset_info") || name == "state.json" { // of datasets that are described beside their files
 			continue
 		}
 		if info, err := os.Stat(at); err != nil || !info.Mode().IsRegular() {

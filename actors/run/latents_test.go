@@ -45,6 +45,8 @@ func TestLatentsAgree(t *testing.T) {
 				return got
 			}
 			live := []string{"diffusion.latents=live", "diffusion.encoders=live"}
+			rounded := []string{"train.precision=bf16", "train.low_precision=mxfp8"}
+			require.Equal(t, losses(rounded...), losses(append(rounded, live...)...), "encoders are not rounded")
 			for _, precision := range []string{"train.precision=fp32", "train.precision=bf16"} {
 				cached := losses(precision)
 				for _, plan := range []string{"plan.encoder.over=none", "plan.encoder.over=first",

@@ -89,6 +89,7 @@ type Run struct {
 	noised json.RawMessage // the scheduler of a model of diffusion, as it was when the run began; nil for none
 	mirror *mirror.Mirror  // where hosts may share no storage, else nil
 	life   int             // how often this process was started before
+	asks   bool            // it answers questions of a run, whose files stay as they are
 	heir   *heir           // of a process that leads in place of another, else nil
 	data   *data
 	report *reporter
@@ -198,9 +199,11 @@ func newRun(cfg *configs.Config, o Options) *Run {
 	return &Run{cfg: cfg, io: o}
 }
 
-// Open lays a run out and opens its data without training.
+// Open lays a run out and opens its data without training. In the folder of a run that is under way or over nothing is
+// changed.
 func Open(cfg *configs.Config) (*Run, error) {
 	r := newRun(cfg, Options{})
+	r.asks = true
 	if err := r.prepare(); err != nil {
 		r.Close()
 		return nil, err

@@ -33,7 +33,8 @@ func OpenSource(dir string, src checkpoint.Source) (*Trained, error) {
 	return t, t.reads(c, dir, src)
 }
 
-// Probe gives the logits of 16 tokens that are the same for all models of one vocabulary, in float32 on the
+// Probe gives the logits of 16 tokens that are the same for all models of one vocabulary, in float32 (where weights are
+// to be rounded as they learnt, in the run's type) on the
 // processor: [16 vocabulary]. It holds the whole model in memory as float32, and multiplies weights as they are, also
 // those of a run that rounds them: a probe tells of weights.
 func (m *Trained) Probe() ([]float32, error) {
@@ -44,10 +45,15 @@ func (m *Trained) Probe() ([]float32, error) {
 	defer func(low func(string) int, travel int, gather bool, fake func(string) kernels.Fake) {
 		m.Model.Low, m.Model.Travel, m.Model.LowGather, m.Model.Fake = low, travel, gather, fake
 	}(m.Model.Low, m.Model.Travel, m.Model.LowGather, m.Model.Fake)
+	as := tensor.F32
 	if m.Model.Low, m.Model.Travel, m.Model.LowGather = nil, 0, false; !m.AsLearnt {
 		m.Model.Fake = nil
+	} else if m.Cfg != nil { // a run's: few bits are of weights in its type
+		if as, err = tensor.ParseDType(m.Cfg.Run.Train.Precision); err != nil {
+			return nil, err
+		}
 	}
-	g, err := m.Generator(b, tensor.F32)
+	g, err := m.Generator(b, as)
 	if err != nil {
 		return nil, err
 	}

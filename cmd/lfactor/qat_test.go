@@ -47,6 +47,9 @@ func TestQATCommand(t *testing.T) {
 		require.Contains(t, do(2, "ckpt", "convert", name+"-whole", "x", "--quantize", "qat"),
 			"for the checkpoints of a run with train.qat")
 	}
+	do(0, "train", "run.yaml", "-q", "train.steps=3", "checkpoint.dir=free", "log.dir=free-log", "train.precision=bf16", "train.qat=int4",
+		"train.qat_group=16", "optimizer.kind=schedule_free", "schedule.kind=constant")
+	do(0, "ckpt", "convert", "free", "free-hf", "--quantize", "qat") // an average, which is in float32, is rounded first
 	do(0, "train", "run.yaml", "-q", "train.steps=2", "checkpoint.dir=plain", "log.dir=plain-log")
 	require.Contains(t, do(2, "ckpt", "convert", "plain", "x", "--quantize", "qat"), "is of no run with train.qat")
 	require.Contains(t, do(2, "ckpt", "convert", "int4", "x", "--quantize", "qat", "--group-size", "32"), "leave out")

@@ -49,6 +49,7 @@ func TestDataTokenizer(t *testing.T) {
 		"one/tokenizer.json is there already": {".", "--to", "one"},
 		"vocabulary of 200":                   {".", "--to", "three", "--vocab", "200"},
 		"--to: name a folder":                 {"."},
+		`"<|endoftext|>" is named twice`:      {".", "--to", "three", "--special", "<|endoftext|>"},
 		"--sample no: want a size":            {".", "--to", "three", "--sample", "no"},
 	} {
 		code, _, errs := streams(t, dir, "", append([]string{"data", "tokenizer"}, args...)...)

@@ -621,6 +621,7 @@ func TestFolder(t *testing.T) {
 	write("a.jsonl", `{"text": "one"}`+"\n")
 	write("a.jsonl.idx", "no data\n")
 	write(".hidden.tar", "no data\n")
+	write("dataset_info.json", `{"splits": []}`)
 	s, err := dataset.Open(dir, dataset.Options{})
 	require.NoError(t, err)
 	p, err := dataset.Open(filepath.Join(dir, "*.jsonl"), dataset.Options{})

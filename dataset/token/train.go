@@ -28,6 +28,11 @@ func Train(cfg TrainConfig, texts iter.Seq[string]) ([]byte, error) {
 		return nil, fmt.Errorf("train tokenizer: vocabulary of %d; it must hold 256 bytes and %d "+
 			"special tokens, and at most %d ids", cfg.VocabSize, len(cfg.Special), idMax)
 	}
+	for i, special := range cfg.Special {
+		if special == "" || slices.Contains(cfg.Special[:i], special) {
+			return nil, fmt.Errorf("train tokenizer: the special token %q is named twice, or empty", special)
+		}
+	}
 	if cfg.MinCount == 0 {
 		cfg.MinCount = 2
 	}

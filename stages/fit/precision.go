@@ -9,7 +9,9 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/family/autoencoders"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/stages/texts"
 )
 
 // Low says in which precision layers multiply a weight, of kernels.Precisions; nil for all in the model's
@@ -28,7 +30,7 @@ func Low(c *configs.Config, m *family.Model) func(param string) int {
 	}
 	keep := slices.Clone(c.Run.Train.LowPrecisionKeep)
 	return func(param string) int {
-		if !takes(param) {
+		if !takes(param) || still(c, param) {
 			return 0
 		}
 		for _, pattern := range keep {
@@ -38,6 +40,13 @@ func Low(c *configs.Config, m *family.Model) func(param string) int {
 		}
 		return p
 	}
+}
+
+// still reports whether a parameter is of an encoder that serves a model of diffusion as it is: it gives the same
+// numbers ahead of training as in it.
+func still(c *configs.Config, param string) bool {
+	return strings.HasPrefix(param, autoencoders.Component+".") && c.Run.Diffusion.Latents == alive ||
+		strings.HasPrefix(param, texts.Component+".") && !c.Run.Diffusion.TrainText
 }
 
 // Watch is when weights that are rounded are multiplied in the model's own type.
