@@ -98,17 +98,7 @@ func (d *data) open() error {
 		d.balance = newBalance(c.Data.Cost, d.r.cfg.Model.Hidden, c.Plan.DP)
 		d.balance.both = d.images != nil
 	}
-	// All processes load, but one alone writes the files of the run.
-	lead := workerProc() == 0 && !d.r.asks
-	if d.r.asks {
-		d.bad, err = dataset.OpenQuarantine("")
-	} else if lead {
-		if err := os.MkdirAll(c.Log.Dir, 0o700); err != nil {
-			return err
-		}
-		fresh := d.r.start.first == 1 && d.r.heir == nil
-		d.bad, err = openAside(filepath.Join(c.Log.Dir, "quarantine.jsonl"), fresh)
-	}
+	lead, err := d.setAside()
 	if err != nil {
 		return err
 	}

@@ -51,12 +51,26 @@ func OpenStream(file string, args []string, quarantine string) (*Streamed, error
 // Close closes all that OpenStream has opened.
 func (s *Streamed) Close() { s.d.close() }
 
-// openAside opens a run's quarantine; what another run set aside is not that of one that begins.
-func openAside(path string, fresh bool) (*dataset.Quarantine, error) {
-	if fresh {
+// setAside opens the run's quarantine, and reports whether this process writes the files of the run: all load, but one
+// alone writes, and none where questions are answered. What another run set aside is not that of one that begins.
+func (d *data) setAside() (lead bool, err error) {
+	lead = workerProc() == 0 && !d.r.asks
+	if d.r.asks {
+		d.bad, err = dataset.OpenQuarantine("")
+	}
+	if !lead {
+		return false, err
+	}
+	dir := d.r.cfg.Run.Log.Dir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return false, err
+	}
+	path := filepath.Join(dir, "quarantine.jsonl")
+	if d.r.start.first == 1 && d.r.heir == nil {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return false, err
 		}
 	}
-	return dataset.OpenQuarantine(path)
+	d.bad, err = dataset.OpenQuarantine(path)
+	return true, err
 }
