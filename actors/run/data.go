@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -98,7 +97,7 @@ func (d *data) open() error {
 		d.balance = newBalance(c.Data.Cost, d.r.cfg.Model.Hidden, c.Plan.DP)
 		d.balance.both = d.images != nil
 	}
-	lead, err := d.setAside()
+	lead, err := d.quarantine()
 	if err != nil {
 		return err
 	}

@@ -51,9 +51,9 @@ func OpenStream(file string, args []string, quarantine string) (*Streamed, error
 // Close closes all that OpenStream has opened.
 func (s *Streamed) Close() { s.d.close() }
 
-// setAside opens the run's quarantine, and reports whether this process writes the files of the run: all load, but one
+// quarantine opens the run's quarantine, and reports whether this process writes the files of the run: all load, but one
 // alone writes, and none where questions are answered. What another run set aside is not that of one that begins.
-func (d *data) setAside() (lead bool, err error) {
+func (d *data) quarantine() (lead bool, err error) {
 	lead = workerProc() == 0 && !d.r.asks
 	if d.r.asks {
 		d.bad, err = dataset.OpenQuarantine("")
