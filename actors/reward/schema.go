@@ -40,8 +40,9 @@ func judged(schema, text string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if v.Text(strings.TrimSpace(text)) {
-		return 1, nil
+	is, err := v.Text(strings.TrimSpace(text))
+	if err != nil || !is {
+		return 0, err
 	}
-	return 0, nil
+	return 1, nil
 }

@@ -10,6 +10,9 @@ import (
 // GBNF is the sentences of a grammar in llama.cpp's form: rules NAME ::= EXPRESSION of which root is the text,
 // with "texts", [classes], other rules, groups, |, *, +, ?, {n}, {n,} and {n,m}. Errors name the line.
 func GBNF(src string) (*Grammar, error) {
+	if len(src) > textMost {
+		return nil, errLong
+	}
 	r := &gbnf{src: src, line: 1, rules: map[string]node{}}
 	for r.space(true); r.at < len(src); r.space(true) {
 		name := r.name()

@@ -129,7 +129,7 @@ func TestSchema(t *testing.T) {
 		require.NoError(t, err, c.schema)
 		v, plain := validator(t, c.schema)
 		for _, text := range c.yes {
-			require.True(t, !plain || v.Text(text), "%s of %s", text, c.schema)
+			require.True(t, !plain || valid(t, v, text), "%s of %s", text, c.schema)
 			require.True(t, is(g, text), "%s of %s", text, c.schema)
 			require.True(t, json.Valid([]byte(text)), text)
 		}
@@ -164,23 +164,36 @@ func TestValidator(t *testing.T) {
 		`{"not": {"const": {"b": 1, "a": 2}}, "type": "object", "maxProperties": 2}`: {[]string{`{}`}, []string{`{"a": 2, "b": 1}`, `3`}},
 		`{"type": "array", "uniqueItems": true, "items": {"$ref": "#/$defs/x"}, "$defs": {"x": {"exclusiveMaximum": 3}}}`: {
 			[]string{`[1, 2, "s"]`, `[]`}, []string{`[1, 1]`, `[3]`}},
-		`{"type": "string", "pattern": "b+", "maxLength": 3}`: {[]string{`"abb"`, `"éb"`}, []string{`"a"`, `"abbb"`}},
-		`{"$ref": "#"}`: {nil, []string{`1`}},
+		`{"type": "string", "pattern": "b+", "maxLength": 3}`:                         {[]string{`"abb"`, `"éb"`}, []string{`"a"`, `"abbb"`}},
+		`{"anyOf": [{"type": "integer"}, {"items": {"$ref": "#"}, "type": "array"}]}`: {[]string{`[1, [2, []]]`}, []string{`[[""]]`}},
 	} {
 		v, err := NewValidator([]byte(schema))
 		require.NoError(t, err)
 		for _, text := range c.yes {
-			require.True(t, v.Text(text), "%s of %s", text, schema)
+			require.True(t, valid(t, v, text), "%s of %s", text, schema)
 		}
 		for _, text := range c.no {
-			require.False(t, v.Text(text), "%s of %s", text, schema)
+			require.False(t, valid(t, v, text), "%s of %s", text, schema)
 		}
 	}
 	for schema, want := range map[string]string{`3`: "# is no schema", `{"properties": {"a": {"multipleOf": 3}}}`: "#/properties/a/multipleOf is not",
+		`{"$ref": "#"}`: "#/$ref leads back to itself", `{"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}`: "leads back to itself",
+		`{"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"not": {"oneOf": [{"$ref": "#/$defs/x"}]}}}}`: "leads back to itself",
+		`{"$ref": "#/default", "default": {"$ref": "#/x"}}`:                                                         "#/default/$ref leads to no part",
+		`{"$ref": "#/default", "default": {"pattern": "("}}`:                                                        "#/default/pattern",
+		`{"title": "` + strings.Repeat("a", textMost) + `"}`:                                                        "longer than",
 		`{"pattern": "("}`: "#/pattern", `{"$ref": "#/x"}`: "leads to no part", `{"anyOf": {}}`: "no list", `{`: "EOF"} {
 		_, err := NewValidator([]byte(schema))
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// valid reports whether a text is of a validator's schema.
+func valid(t *testing.T, v *Validator, text string) bool {
+	t.Helper()
+	is, err := v.Text(text)
+	require.NoError(t, err)
+	return is
 }
 
 // TestUnsupported: what nobody holds to is refused by the key's name and place.
@@ -211,6 +224,10 @@ func TestUnsupported(t *testing.T) {
 		`{"properties": {"a": false}}`:                                       "#/properties/a is false",
 		`{"type": "integer", "minimum": 3, "maximum": 2.5}`:                  "leaves no integer",
 		`{"enum": []}`:                                                       "#/enum",
+		`{"type": ["object", "object"]}`:                                     `#/type has "object" twice`,
+		named(strings.Repeat("a", 1_000_000)):                                `#/properties has the name "aaa`,
+		named(distinct(20, 1000)...):                                         "too many parts",
+		`{"title": "` + strings.Repeat("a", textMost) + `"}`:                 "longer than",
 		strings.Repeat(`{"anyOf":[`, 300) + `{}` + strings.Repeat(`]}`, 300): "deeper than",
 	} {
 		_, err := Schema([]byte(schema))
@@ -324,7 +341,14 @@ func FuzzSchema(f *testing.F) {
 	for _, c := range schemas {
 		f.Add(c.schema, c.yes[0])
 	}
+	for _, schema := range []string{named(strings.Repeat("a", 1_000_000)), named(distinct(20, 1000)...),
+		endless, repeated(40), `{"type": ["object", "object"], "properties": {"a": {"$ref": "#"}}}`} {
+		f.Add(schema, `1`)
+	}
 	f.Fuzz(func(t *testing.T, schema, text string) {
+		if v, err := NewValidator([]byte(schema)); err == nil {
+			_, _ = v.Text(text)
+		}
 		g, err := Schema([]byte(schema))
 		if err == nil && is(g, text) && !json.Valid([]byte(text)) {
 			t.Fatalf("%q of %q", text, schema)
@@ -360,6 +384,8 @@ number ::= [0-9]{1,3} ("." [^\x00-/:-\U0010ffff]+)?
 		"root ::= *":                             "line 1",
 		"root ::= \"a\"\nroot ::= \"b\"":         "twice",
 		"root ::= " + strings.Repeat("(", 10000): "line 1",
+		"root ::= (" + strings.Repeat(`"" `, 100) + `"a"{1,2}){100000}`: "too many parts",
+		"root ::= # " + strings.Repeat("a", textMost):                   "longer than",
 	} {
 		_, err := GBNF(src)
 		require.ErrorContains(t, err, want, src)
@@ -369,6 +395,8 @@ number ::= [0-9]{1,3} ("." [^\x00-/:-\U0010ffff]+)?
 // FuzzGBNF: no grammar crashes or hangs.
 func FuzzGBNF(f *testing.F) {
 	f.Add("root ::= [a-z]+ (\"x\" | root2)*\nroot2 ::= \"\\n\"", "abc")
+	f.Add(nothing, "")
+	f.Add(chain(8000), "a")
 	f.Fuzz(func(t *testing.T, src, text string) {
 		if g, err := GBNF(src); err == nil {
 			is(g, text)

@@ -7,6 +7,10 @@ import (
 	"unicode/utf8"
 )
 
+// nameMost bounds the bytes of a property's name, and triesMost the beginnings of names that other names are told from:
+// each is more than 16 instructions.
+const nameMost, triesMost = 1 << 10, CodeMost / 16
+
 // object is the expression of objects: properties in the order of the schema, then others where they are asked for.
 func (s *schema) object(k *keys, depth int) (node, error) {
 	var required []string
@@ -21,12 +25,15 @@ func (s *schema) object(k *keys, depth int) (node, error) {
 			return node{}, k.fault("properties", "%v", err)
 		}
 	}
-	names := make([]string, len(list))
+	names, known, needed := make([]string, len(list)), map[string]bool{}, map[string]bool{}
 	for i, m := range list {
-		names[i] = m.key
+		if names[i] = m.key; len(m.key) > nameMost {
+			return node{}, k.fault("properties", "has the name %.20q..., of more than %d bytes", m.key, nameMost)
+		}
+		known[m.key] = true
 	}
 	for _, name := range required {
-		if !slices.Contains(names, name) {
+		if needed[name] = true; !known[name] {
 			return node{}, k.fault("required", "names %.40q, which properties does not have", name)
 		}
 	}
@@ -43,7 +50,7 @@ func (s *schema) object(k *keys, depth int) (node, error) {
 	// what follows once there is a property, and what may stand first, from the end
 	behind, first := seq(), seq()
 	if others {
-		x := s.rule(pair(s.rule(otherKeys(names)), more))
+		x := s.rule(pair(s.rule(s.otherKeys(names)), more))
 		behind = rep(seq(comma(), x), 0, -1)
 		first = opt(seq(x, behind))
 	}
@@ -61,7 +68,7 @@ func (s *schema) object(k *keys, depth int) (node, error) {
 		}
 		x := s.rule(pair(lit(string(key)), n))
 		rest := s.rule(behind)
-		if slices.Contains(required, list[i].key) {
+		if needed[list[i].key] {
 			first, behind = seq(x, rest), seq(comma(), x, rest)
 			continue
 		}
@@ -71,16 +78,19 @@ func (s *schema) object(k *keys, depth int) (node, error) {
 }
 
 // otherKeys is a string that is none of some names, without escapes, so that it spells none of them in another way.
-func otherKeys(names []string) node {
-	return seq(lit(`"`), otherThan(names))
+func (s *schema) otherKeys(names []string) node {
+	return seq(lit(`"`), s.otherThan(names))
 }
 
 // plain are the characters that stand for themselves in strings.
 var plain = [][2]rune{{' ', '!'}, {'#', '['}, {']', utf8.MaxRune}}
 
 // otherThan is the rest of a string, with its quote, that is none of some rests.
-func otherThan(rests []string) node {
-	if len(rests) == 0 {
+func (s *schema) otherThan(rests []string) node {
+	if len(rests) > 0 {
+		s.tries++
+	}
+	if len(rests) == 0 || s.tries > triesMost { // schemaNode says so
 		return seq(rep(node{kind: class, runes: plain}, 0, -1), lit(`"`))
 	}
 	by := map[rune][]string{}
@@ -111,11 +121,11 @@ func otherThan(rests []string) node {
 			}
 			free = append(free, [2]rune{lo, c - 1})
 			lo = c + 1
-			out = append(out, seq(lit(string(c)), otherThan(by[c])))
+			out = append(out, seq(lit(string(c)), s.otherThan(by[c])))
 		}
 		free = append(free, [2]rune{lo, p[1]})
 	}
-	return alt(append(out, seq(node{kind: class, runes: free}, otherThan(nil)))...)
+	return alt(append(out, seq(node{kind: class, runes: free}, s.otherThan(nil)))...)
 }
 
 // escapes are the characters that strings have as an escape.

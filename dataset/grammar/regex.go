@@ -29,6 +29,9 @@ func Choice(texts []string) (*Grammar, error) {
 // regexNode reads an expression; of says how characters are written. One that is not of the whole text may have
 // anything before and behind, except where it says ^ or $.
 func regexNode(expr string, whole bool, of func([][2]rune) node) (node, error) {
+	if len(expr) > CodeMost {
+		return node{}, errLarge
+	}
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
 		return node{}, err

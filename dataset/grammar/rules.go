@@ -62,8 +62,15 @@ type inst struct {
 // CodeMost bounds the instructions of a grammar.
 const CodeMost = 1 << 18
 
-// errLarge says that a grammar has too many parts.
-var errLarge = errors.New("it has too many parts: a bound such as maxLength, maxItems or {n,m} is too large")
+// visitsMost bounds the expressions that are compiled to them, of which some are no instructions, and textMost the
+// bytes of what a grammar is read from.
+const visitsMost, textMost = 8 * CodeMost, 1 << 20
+
+// errLarge says that a grammar has too many parts, errLong that its text is too long.
+var (
+	errLarge = errors.New("it has too many parts: a bound such as maxLength, maxItems or {n,m} is too large")
+	errLong  = fmt.Errorf("it is longer than %d bytes", textMost)
+)
 
 // Grammar is a form that texts may have. It is immutable.
 type Grammar struct {
@@ -76,7 +83,13 @@ type builder struct {
 	code  []inst
 	rules map[string]int32 // where they begin
 	calls []pending
+	ends  map[int32]int32 // the rules of instructions that end them
+	// visits counts expressions, also those that are no instruction
+	visits int
 }
+
+// full reports that a grammar is too large; compile says so.
+func (b *builder) full() bool { return len(b.code) > CodeMost || b.visits > visitsMost }
 
 // pending is a call whose rule is not compiled yet.
 type pending struct {
@@ -86,7 +99,7 @@ type pending struct {
 
 // compile makes a grammar of rules, of which start is the text.
 func compile(rules map[string]node, start string) (*Grammar, error) {
-	b := &builder{rules: map[string]int32{}}
+	b := &builder{rules: map[string]int32{}, ends: map[int32]int32{}}
 	names := make([]string, 0, len(rules))
 	for name := range rules {
 		names = append(names, name)
@@ -95,7 +108,8 @@ func compile(rules map[string]node, start string) (*Grammar, error) {
 	for _, name := range names {
 		to := b.emit(inst{op: opEnd})
 		b.rules[name] = b.node(rules[name], to)
-		if len(b.code) > CodeMost {
+		b.ends[to] = b.rules[name]
+		if b.full() {
 			return nil, errLarge
 		}
 	}
@@ -111,7 +125,7 @@ func compile(rules map[string]node, start string) (*Grammar, error) {
 		return nil, fmt.Errorf("there is no rule %q", start)
 	}
 	g := &Grammar{code: b.code, start: begin}
-	if name := g.leftRecursive(b.rules, names); name != "" {
+	if name := g.leftRecursive(b, names); name != "" {
 		return nil, fmt.Errorf("the rule %q begins with itself", name)
 	}
 	return g, nil
@@ -124,7 +138,7 @@ func (b *builder) emit(i inst) int32 {
 
 // node compiles an expression that next follows and returns where it begins.
 func (b *builder) node(n node, next int32) int32 {
-	if len(b.code) > CodeMost { // the caller says so
+	if b.visits += 1 + len(n.runes); b.full() {
 		return next
 	}
 	switch n.kind {
@@ -169,32 +183,24 @@ func (b *builder) repeat(n node, next int32) int32 {
 		b.code[at].to = b.node(x, at)
 	}
 	for range n.max - n.min {
-		if len(b.code) > CodeMost {
+		if b.full() {
 			return next
 		}
 		at = b.emit(inst{op: opSplit, to: b.node(x, at), also: next})
 	}
 	for range n.min {
-		if len(b.code) > CodeMost {
-			return next
+		before := len(b.code)
+		if at = b.node(x, at); b.full() || len(b.code) == before { // further copies are nothing either
+			break
 		}
-		at = b.node(x, at)
 	}
 	return at
 }
 
 // leftRecursive is the name of a rule that may call itself before it has read a byte, "" if there is none: the
 // places where its texts may be would not end.
-func (g *Grammar) leftRecursive(rules map[string]int32, names []string) string {
-	empty := map[int32]bool{} // rules that may read nothing
-	for more := true; more; {
-		more = false
-		for _, at := range rules { // to a fixed point: the order does not matter
-			if ends := g.reach(at, empty, nil); ends && !empty[at] {
-				empty[at], more = true, true
-			}
-		}
-	}
+func (g *Grammar) leftRecursive(b *builder, names []string) string {
+	empty := g.empties(b)
 	begun := map[int32]int{} // 1 under way, 2 done
 	var visit func(at int32) bool
 	visit = func(at int32) bool {
@@ -208,15 +214,49 @@ func (g *Grammar) leftRecursive(rules map[string]int32, names []string) string {
 		return cycle
 	}
 	for _, name := range names {
-		if visit(rules[name]) {
+		if visit(b.rules[name]) {
 			return name
 		}
 	}
 	return ""
 }
 
-// reach follows all that reads no byte, tells call of the rules that are met, and reports whether the end is.
-func (g *Grammar) reach(from int32, empty map[int32]bool, call func(rule int32)) (ends bool) {
+// empties are the rules that may read nothing. All rules are followed at once, each instruction is met once, and what
+// stands behind a call waits until the rule that it calls is known to be one of them.
+func (g *Grammar) empties(b *builder) map[int32]bool {
+	empty, waiting := map[int32]bool{}, map[int32][]int32{}
+	seen := make([]bool, len(g.code))
+	var todo []int32
+	for _, at := range b.rules { // the order does not matter
+		todo = append(todo, at)
+	}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if seen[at] {
+			continue
+		}
+		seen[at] = true
+		switch i := g.code[at]; i.op {
+		case opSplit:
+			todo = append(todo, i.to, i.also)
+		case opCall:
+			if empty[i.to] {
+				todo = append(todo, i.also)
+			} else {
+				waiting[i.to] = append(waiting[i.to], i.also)
+			}
+		case opEnd:
+			rule := b.ends[at]
+			empty[rule] = true
+			todo = append(todo, waiting[rule]...)
+		}
+	}
+	return empty
+}
+
+// reach follows all of a rule that reads no byte, and tells call of the rules that are met.
+func (g *Grammar) reach(from int32, empty map[int32]bool, call func(rule int32)) {
 	seen, todo := map[int32]bool{}, []int32{from}
 	for len(todo) > 0 {
 		at := todo[len(todo)-1]
@@ -229,15 +269,9 @@ func (g *Grammar) reach(from int32, empty map[int32]bool, call func(rule int32))
 		case opSplit:
 			todo = append(todo, i.to, i.also)
 		case opCall:
-			if call != nil {
-				call(i.to)
-			}
-			if empty[i.to] {
+			if call(i.to); empty[i.to] {
 				todo = append(todo, i.also)
 			}
-		case opEnd:
-			ends = true
 		}
 	}
-	return ends
 }

@@ -26,8 +26,16 @@ func Schema(raw json.RawMessage) (*Grammar, error) {
 
 // schemaNode is the expression of a schema, whose further rules have names with a prefix.
 func schemaNode(raw json.RawMessage, rules map[string]node, prefix string) (node, error) {
-	s := &schema{root: raw, rules: rules, refs: map[string]bool{}, prefix: prefix}
-	return s.node(raw, "#", 0)
+	if len(raw) > textMost {
+		return node{}, fmt.Errorf("# cannot be read: %w", errLong)
+	}
+	s := &schema{root: raw, rules: rules, refs: map[string]bool{}, prefix: prefix,
+		read: map[string]map[string]json.RawMessage{}}
+	n, err := s.node(raw, "#", 0)
+	if err == nil && s.tries > triesMost {
+		err = errLarge
+	}
+	return n, err
 }
 
 // schema compiles a schema.
@@ -38,6 +46,8 @@ type schema struct {
 	names int             // of further rules
 	// prefix of the names of rules
 	prefix string
+	read   map[string]map[string]json.RawMessage // objects that a $ref went through, by their pointers
+	tries  int                                   // beginnings of names that others are told from
 }
 
 // described are keys that say nothing of values.
@@ -175,6 +185,8 @@ func (s *schema) form(k *keys, depth int) (n node, what string, err error) {
 	return alt(n.list...), "the type " + strings.Join(types, ", "), nil
 }
 
+var typeNames = []string{"null", "boolean", "number", "integer", "string", "array", "object"}
+
 // typesOf are those that a schema allows.
 func typesOf(k *keys) ([]string, error) {
 	raw, ok := k.has("type")
@@ -194,6 +206,14 @@ func typesOf(k *keys) ([]string, error) {
 	}
 	if json.Unmarshal(raw, &l) != nil || len(l) == 0 {
 		return nil, k.fault("type", "is %s, and no type or list of types", clip(raw))
+	}
+	for i, t := range l {
+		if slices.Contains(l[:i], t) { // so there are no more than there are types, and one that is none
+			return nil, k.fault("type", "has %.40q twice", t)
+		}
+		if !slices.Contains(typeNames, t) {
+			return nil, k.fault("type", "is %.40q, and none of JSON's", t)
+		}
 	}
 	return l, nil
 }
@@ -247,12 +267,16 @@ func (s *schema) reference(k *keys, raw json.RawMessage, depth int) (node, error
 	}
 	s.refs[path] = true
 	part := s.root
-	for _, step := range steps(path) {
-		var of map[string]json.RawMessage
-		if json.Unmarshal(part, &of) != nil || of[step] == nil {
+	for n, at := 0, "#"; at != path; n++ {
+		name, _, _ := strings.Cut(path[len(at)+1:], "/")
+		of, known := s.read[at]
+		if !known && n < 2*depthMost && json.Unmarshal(part, &of) == nil { // a schema and its name are two steps
+			s.read[at] = of
+		}
+		if part = of[unescaped(name)]; part == nil {
 			return node{}, k.fault("$ref", "is %.80q, and there is no such part", path)
 		}
-		part = of[step]
+		at += "/" + name
 	}
 	n, err := s.node(part, path, depth+1)
 	s.rules[s.prefix+path] = n
@@ -262,10 +286,15 @@ func (s *schema) reference(k *keys, raw json.RawMessage, depth int) (node, error
 // steps are the keys of a pointer within a schema, # and then / before each.
 func steps(path string) (out []string) {
 	for _, s := range strings.Split(path, "/")[1:] {
-		out = append(out, strings.NewReplacer("~1", "/", "~0", "~").Replace(s))
+		out = append(out, unescaped(s))
 	}
 	return out
 }
+
+func unescaped(step string) string { return pointers.Replace(step) }
+
+// pointers has what stands for / and ~ in pointers.
+var pointers = strings.NewReplacer("~1", "/", "~0", "~")
 
 // array is the expression of arrays.
 func (s *schema) array(k *keys, depth int) (node, error) {

@@ -16,7 +16,15 @@ import (
 type Validator struct {
 	root  any
 	exprs map[string]*regexp.Regexp
+	refs  map[string]int // pointers that $ref names: 1 is followed, 2 has been
+	steps int            // of one value
 }
+
+// stepsMost bounds the schemas, and values of enum, that the parts of one value are held to, one after the other.
+const stepsMost = 1 << 20
+
+// errSteps says that a value took more.
+var errSteps = fmt.Errorf("the value took more than %d steps: the schema repeats itself too often", stepsMost)
 
 // known are the keys that a validator holds values to.
 var known = []string{"type", "properties", "required", "additionalProperties", "items", "prefixItems",
@@ -26,9 +34,13 @@ var known = []string{"type", "properties", "required", "additionalProperties", "
 	"maximum", "exclusiveMinimum", "exclusiveMaximum", "minProperties", "maxProperties"}
 
 // NewValidator reads a JSON Schema. Unlike Schema, which allows some of a schema's texts, it takes every value that is of
-// the schema, in any order of properties; keys that it does not know are refused, except those that only describe.
+// the schema, in any order of properties; keys that it does not know are refused, except those that only describe, and
+// so is a $ref that leads to itself with no part of a value between, which nothing could satisfy.
 func NewValidator(raw []byte) (*Validator, error) {
-	v := &Validator{exprs: map[string]*regexp.Regexp{}}
+	if len(raw) > textMost {
+		return nil, fmt.Errorf("# cannot be read: %w", errLong)
+	}
+	v := &Validator{exprs: map[string]*regexp.Regexp{}, refs: map[string]int{}}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if err := d.Decode(&v.root); err != nil {
 		return nil, err
@@ -73,8 +85,8 @@ func (v *Validator) check(s any, at string, depth int) error {
 			}
 			v.exprs[text] = e
 		case "$ref":
-			if path, _ := x.(string); v.part(path) == nil {
-				return fmt.Errorf("%s leads to no part of this schema", here)
+			if err := v.checkRef(x, here); err != nil {
+				return err
 			}
 		default:
 			if !slices.Contains(known, key) && !slices.Contains(described, key) {
@@ -88,6 +100,49 @@ func (v *Validator) check(s any, at string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// checkRef refuses a $ref that leads nowhere, or back to itself, and checks what it leads to, which may lie where no
+// schemas are.
+func (v *Validator) checkRef(x any, here string) error {
+	path, _ := x.(string)
+	part := v.part(path)
+	if part == nil {
+		return fmt.Errorf("%s leads to no part of this schema", here)
+	}
+	if v.refs[path] > 0 {
+		return nil
+	}
+	if v.endless(path) {
+		return fmt.Errorf("%s leads back to itself, with no part of a value between", here)
+	}
+	return v.check(*part, path, 0)
+}
+
+// endless reports whether a pointer leads to itself by way of schemas of the same value.
+func (v *Validator) endless(path string) bool {
+	if v.refs[path] > 0 {
+		return v.refs[path] == 1
+	}
+	v.refs[path] = 1
+	defer func() { v.refs[path] = 2 }()
+	part := v.part(path)
+	return part != nil && v.meets(*part)
+}
+
+// meets is endless for what a schema holds the same value to.
+func (v *Validator) meets(s any) bool {
+	m, _ := s.(map[string]any)
+	path, ok := m["$ref"].(string)
+	if ok && v.endless(path) || m["not"] != nil && v.meets(m["not"]) {
+		return true
+	}
+	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
+		if l, _ := m[key].([]any); slices.ContainsFunc(l, v.meets) {
+			return true
+		}
+	}
+	return false
 }
 
 // part is what a pointer within the schema leads to, nil for nothing.
@@ -106,27 +161,34 @@ func (v *Validator) part(path string) *any {
 	return &at
 }
 
-// Text reports whether a text is one JSON value of the schema.
-func (v *Validator) Text(text string) bool {
+// Text reports whether a text is one JSON value of the schema. An error says that this takes too long to say.
+func (v *Validator) Text(text string) (bool, error) {
 	var x any
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	if d.Decode(&x) != nil {
-		return false
+		return false, nil
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return false
+		return false, nil
 	}
-	return v.is(v.root, x, 0)
+	w := &Validator{root: v.root, exprs: v.exprs} // with steps of its own: v is for several goroutines
+	if yes := w.is(v.root, x, 0); w.steps <= stepsMost {
+		return yes, nil
+	}
+	return false, errSteps
 }
 
 // is reports whether a value is of a schema.
 func (v *Validator) is(s, x any, depth int) bool {
+	if v.steps++; v.steps > stepsMost { // Text says so
+		return false
+	}
 	m, ok := s.(map[string]any)
 	if !ok {
 		yes, _ := s.(bool)
 		return yes
 	}
-	if depth > depthMost { // of a $ref that leads to itself
+	if depth > depthMost { // of a value within values
 		return false
 	}
 	if path, ok := m["$ref"].(string); ok && !v.is(*v.part(path), x, depth+1) {
@@ -138,10 +200,16 @@ func (v *Validator) is(s, x any, depth int) bool {
 	if c, ok := m["const"]; ok && !same(c, x) {
 		return false
 	}
-	if l, ok := m["enum"].([]any); ok && !slices.ContainsFunc(l, func(y any) bool { return same(x, y) }) {
+	if l, ok := m["enum"].([]any); ok && !v.among(l, x) {
 		return false
 	}
 	return v.combined(m, x, depth) && v.sized(m, x) && v.parts(m, x, depth)
+}
+
+// among reports whether a value is one of a list.
+func (v *Validator) among(l []any, x any) bool {
+	v.steps += len(l)
+	return v.steps <= stepsMost && slices.ContainsFunc(l, func(y any) bool { return same(x, y) })
 }
 
 // combined holds a value to schemas of schemas.
@@ -149,6 +217,9 @@ func (v *Validator) combined(m map[string]any, x any, depth int) bool {
 	count := func(key string) (n, of int, there bool) {
 		l, ok := m[key].([]any)
 		for _, s := range l {
+			if v.steps > stepsMost {
+				break
+			}
 			if v.is(s, x, depth+1) {
 				n++
 			}
@@ -186,10 +257,13 @@ func (v *Validator) sized(m map[string]any, x any) bool {
 			v.exprs[p].MatchString(x))
 	case []any:
 		if m["uniqueItems"] == true {
-			for i := range x {
-				if slices.ContainsFunc(x[:i], func(y any) bool { return same(x[i], y) }) {
+			seen := map[string]bool{}
+			for _, y := range x {
+				text, err := json.Marshal(y)
+				if err != nil || seen[string(text)] {
 					return false
 				}
+				seen[string(text)] = true
 			}
 		}
 		return within("minItems", "maxItems", float64(len(x)))

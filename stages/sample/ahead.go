@@ -113,6 +113,9 @@ func (x *speculator) extend(e *Engine, b *batch, logits []float32, of map[*seque
 		z := slices.Clone(logits[row*v : (row+1)*v])
 		row++
 		capRow(z, d.g.m.Spec.LogitCap)
+		if slices.ContainsFunc(z, noNumber) { // it proposes nothing: the model itself goes on
+			continue
+		}
 		n := len(s.drafts)
 		id, ok := e.draw.guided(z, &s.Params, &s.seen, shadow.guide, Uniform(s.Seed, s.Sample, s.drawn+n))
 		if !ok || slices.Contains(s.Stop, id) {

@@ -2,6 +2,7 @@ package sample
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -137,6 +138,28 @@ func TestGuide(t *testing.T) {
 		id, ok := d.guided(z, &Params{Temperature: 1, TopK: 3}, &counts{}, only(2), float64(u)/10)
 		require.True(t, ok && id == 1)
 	}
+}
+
+// TestAheadNaN: a draft model whose logits are no numbers proposes nothing, and answers are those without it.
+func TestAheadNaN(t *testing.T) {
+	b := cpu.New(1)
+	defer b.Close()
+	s := exact()["dense"]
+	r := func() []*Request {
+		return []*Request{{Prompt: []int32{1, 2, 3}, Params: Params{Max: 5, Temperature: 1, MinP: 0.1}}}
+	}
+	e, err := NewEngine(drawn(t, s, tensor.F32, b), EngineOptions{})
+	require.NoError(t, err)
+	want := asked(t, e, r(), 1)
+	e.Close()
+	s.InitStd = math.NaN()
+	draft := drawn(t, s, tensor.F32, b)
+	s.InitStd = exact()["dense"].InitStd
+	e, err = NewEngine(drawn(t, s, tensor.F32, b), EngineOptions{Draft: draft})
+	require.NoError(t, err)
+	defer e.Close()
+	require.Equal(t, want, asked(t, e, r(), 1))
+	require.Zero(t, e.Stats().Drafted)
 }
 
 // none allows nothing, and only the tokens of its bits.

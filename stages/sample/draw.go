@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Params says how tokens are drawn. Temperature 0 is greedy. Filters work in the order of transformers:
+// Params says how tokens are drawn. A temperature below 1e-6, 0 among them, is greedy. Filters work in the order of transformers:
 // penalties, bias, temperature, top-k, top-p, min-p.
 type Params struct {
 	Temperature float64
@@ -81,6 +81,9 @@ func mix64(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// coldest is the least temperature that is drawn at: by less, logits are divided out of their numbers' range.
+const coldest = 1e-6
+
 // drawer has the scratch of drawing.
 type drawer struct {
 	z    []float64
@@ -88,7 +91,7 @@ type drawer struct {
 	prob []float64
 }
 
-// draw picks a token from logits: the largest, first of equals, for temperature 0; else the one at which the
+// draw picks a token from logits: the largest, first of equals, where it is greedy; else the one at which the
 // probabilities of those that the filters leave, in order of their numbers, add up to more than the share u.
 func (d *drawer) draw(logits []float32, p *Params, c *counts, u float64) int32 {
 	d.penalised(logits, p, c)
@@ -104,13 +107,13 @@ func (d *drawer) guided(logits []float32, p *Params, c *counts, g Guide, u float
 	return d.pick(p, u), true
 }
 
-// masked takes tokens away that a guide does not allow, before all filters.
-func (d *drawer) masked(g Guide, stop []int32) (some bool) {
+// masked takes tokens away that a guide does not allow, before all filters, and reports whether any is left.
+func (d *drawer) masked(g Guide, stop []int32) bool {
 	allowed, none := g.Allowed(), math.Inf(-1)
 	end := make([]float64, len(stop))
 	for i, id := range stop {
 		if end[i] = none; g.Ends() && int(id) < len(d.z) && id >= 0 {
-			end[i], some = d.z[id], true
+			end[i] = d.z[id]
 		}
 	}
 	for i := range d.z {
@@ -123,21 +126,24 @@ func (d *drawer) masked(g Guide, stop []int32) (some bool) {
 			d.z[id] = end[i]
 		}
 	}
-	return some || slices.ContainsFunc(d.z, func(x float64) bool { return x > none })
+	return slices.ContainsFunc(d.z, func(x float64) bool { return x > none })
 }
 
-// pick draws from penalised logits.
+// pick draws from penalised logits. Where they are so large that no probabilities follow, the largest is drawn.
 func (d *drawer) pick(p *Params, u float64) int32 {
-	if p.Temperature == 0 {
-		best := 0
-		for i, x := range d.z {
-			if x > d.z[best] {
-				best = i
-			}
+	best, top := int32(0), math.Inf(-1)
+	for i, x := range d.z {
+		if x > top {
+			best, top = int32(i), x
 		}
-		return int32(best)
+	}
+	if p.Temperature < coldest {
+		return best
 	}
 	sum := d.filtered(p)
+	if !(sum > 0) { // or NaN
+		return best
+	}
 	u *= sum
 	for i, id := range d.ids {
 		if u -= d.prob[i]; u < 0 {

@@ -71,6 +71,34 @@ func TestDraws(t *testing.T) {
 	require.Len(t, seen, 512)
 }
 
+// TestExtremes: where logits are beyond numbers the likeliest allowed token is drawn, and a temperature that takes them
+// there is greedy.
+func TestExtremes(t *testing.T) {
+	var d drawer
+	logits := []float32{-1, 3, 2, -2}
+	for _, p := range []Params{{Temperature: 1e-320, MinP: 0.1}, {Temperature: 1e-320},
+		{Temperature: 1e-7, TopP: 0.5}, {Temperature: 1e-320, TopK: 2, MinP: 0.5},
+		{Temperature: 1, MinP: 0.1, Repetition: 1e-320}} {
+		var seen counts
+		seen.see([]int32{1}, true)
+		require.Equal(t, int32(1), d.draw(logits, &p, &seen, 0.99), "%+v", p)
+	}
+	p := Params{Temperature: 1e-320, Bias: map[int32]float64{2: -100}}
+	id, ok := d.guided(logits, &p, &counts{}, only(4), 0.5)
+	require.True(t, ok)
+	require.Equal(t, int32(2), id)
+	p = Params{Temperature: 0.5, Repetition: 1e308} // all are divided out of their range
+	var seen counts
+	seen.see([]int32{0, 3}, true)
+	id, ok = d.guided([]float32{-1, 3, 2, -1.5}, &p, &seen, only(8), 0.5)
+	require.True(t, ok)
+	require.Equal(t, int32(3), id)
+	p.Stop = []int32{3} // what may end the text cannot be drawn either
+	seen.see([]int32{2}, true)
+	_, ok = d.guided([]float32{-1e9, 3, -1e9, -1e9}, &p, &seen, evens{2}, 0.5)
+	require.False(t, ok)
+}
+
 // TestPenalties: those of frequency and presence count the answer alone, and a bias is added.
 func TestPenalties(t *testing.T) {
 	var seen counts

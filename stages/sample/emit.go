@@ -67,7 +67,7 @@ func (e *Engine) drawPart(p part, rows []float32) (out []pick, err error) {
 	for i := range p.heads() {
 		copy(z, rows[i*v:(i+1)*v])
 		capRow(z, most)
-		if i := slices.IndexFunc(z, func(x float32) bool { return x != x }); i >= 0 {
+		if i := slices.IndexFunc(z, noNumber); i >= 0 {
 			return nil, fmt.Errorf("sample: the logit of token %d is no number", i)
 		}
 		id, ok := e.draw.guided(z, &s.Params, &s.seen, guide, Uniform(s.Seed, s.Sample, s.drawn+i))
@@ -93,6 +93,8 @@ func (e *Engine) drawPart(p part, rows []float32) (out []pick, err error) {
 	}
 	return out, nil
 }
+
+func noNumber(x float32) bool { return x != x }
 
 // take adds a drawn token to its sequence.
 func (e *Engine) take(s *sequence, t Token, behind Guide) {
