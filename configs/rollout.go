@@ -33,9 +33,9 @@ type Reward struct {
 	Kind     string   `key:"kind" default:"none" oneof:"none|@rewards" class:"fixed" doc:"What an answer's reward is; docs/post-training.md has the kinds. none is for runs that draw no answers."`
 	Column   string   `key:"column" default:"answer" class:"fixed" doc:"exact, math: column of the data that has the right answer; code: the tests that are run behind the answer; schema: a JSON Schema, without reward.schema."`
 	Pattern  string   `key:"pattern" default:"" class:"fixed" doc:"regex: pattern in Go's syntax."`
-	Command  []string `key:"command" class:"fixed" doc:"command: the program and its arguments; code: the interpreter that reads the answer and its tests, python3 - without it."`
-	Sandbox  bool     `key:"sandbox" default:"false" class:"fixed" doc:"command: run it without a network, with all files read-only but an empty folder, without privileges and within reward.memory; code always is. It needs Linux 5.12 and namespaces of users."`
-	Memory   float64  `key:"memory" default:"1" min:"0" class:"fixed" unit:"GiB" doc:"command in a sandbox, code: memory of a program."`
+	Command  []string `key:"command" class:"fixed" doc:"command: the program and its arguments; code: the interpreter that reads the answer and its tests, and whose exit status counts; Python without it."`
+	Sandbox  bool     `key:"sandbox" default:"false" class:"fixed" doc:"command: run it without a network, with all files read-only but an empty /tmp, without privileges, devices and Unix sockets, and within reward.memory; code always is. It needs Linux 5.12 on amd64 or arm64 and namespaces of users."`
+	Memory   float64  `key:"memory" default:"1" min:"0" class:"fixed" unit:"GiB" doc:"command in a sandbox, code: memory of a program; without a sandbox it is refused."`
 	Schema   string   `key:"schema" default:"" class:"fixed" doc:"schema: a JSON Schema as text; without it reward.column has one for each answer."`
 	URL      string   `key:"url" default:"" class:"fixed" doc:"http: address of the service."`
 	Timeout  float64  `key:"timeout" default:"10" class:"free" unit:"seconds" doc:"Time that a reward may take; an answer without one is set aside."`

@@ -2,10 +2,10 @@ package reward
 
 import (
 	"context"
-	"crypto/rand"
+	_ "embed" // the driver
+	"encoding/json"
 	"errors"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/lfactor/lfactor/configs"
@@ -14,53 +14,81 @@ import (
 // block is a piece of code between fences.
 var block = regexp.MustCompile("(?s)```[A-Za-z0-9+]*[ \t]*\r?\n(.*?)```")
 
-// code runs the answer's program with tests behind it, in a sandbox.
+// driver runs an answer and its tests in Python.
+//
+//go:embed driver.py
+var driver string
+
+// code runs the answer's program with tests behind it, in a sandbox. Without reward.command the tests' end is shown
+// to a process of the driver's by a token, so that a program that ends itself, whatever it writes and with whatever
+// status, has not passed. Answer and tests share an interpreter: an answer that knows the driver can find the pipes, or
+// change what its tests compare. With reward.command the exit status is all that is known.
 var _ = Register(Kind{Name: "code",
 	Doc: "1 where the answer's last block of code, or all of it, runs in a sandbox with the " +
 		"tests of reward.column behind it, within reward.timeout, else 0", Reads: []string{"command", "column",
 		"memory"},
 	New: func(c *configs.Reward) (Func, error) {
-		begin, err := boxed(c)
+		begin, err := boxed(c, len(c.Command) > 0)
 		if err != nil {
 			return nil, err
 		}
-		words, column, told := c.Command, c.Column, len(c.Command) == 0
-		if told {
-			words = []string{"python3", "-"}
-		}
+		column := c.Column
 		return func(ctx context.Context, a *Answer) (float64, error) {
 			tests, err := a.Column(column)
 			if err != nil {
 				return 0, err
 			}
-			program, end := a.Text, ""
+			answer := a.Text
 			if all := block.FindAllStringSubmatch(a.Text, -1); len(all) > 0 {
-				program = all[len(all)-1][1]
+				answer = all[len(all)-1][1]
 			}
-			program += "\n" + tests + "\n"
-			if told { // a program that ends itself before its tests does not know what they end with
-				end = rand.Text()
-				program += "print(\"\\n" + end + "\")\n"
+			words, in, err := program(c, answer, tests)
+			if err != nil {
+				return 0, err
 			}
 			ctx, cancel := shorter(ctx)
 			defer cancel()
-			out, err := runCommand(ctx, begin, words, []byte(program))
+			_, err = runCommand(ctx, begin, words, in)
 			switch own := (failed{}); {
-			case errors.As(err, &own), ctx.Err() != nil, err == nil &&
-				!strings.HasSuffix(strings.TrimSpace(out), end):
+			case errors.As(err, &own), ctx.Err() != nil:
 				return 0, nil
 			case err != nil:
 				return 0, err
 			}
 			return 1, nil
 		}, nil
+	},
+	Try: func(ctx context.Context, c *configs.Reward) error {
+		begin, err := boxed(c, len(c.Command) > 0)
+		if err != nil {
+			return err
+		}
+		words, in, err := program(c, "", "")
+		if err != nil {
+			return err
+		}
+		return begins(ctx, begin, words, in)
 	}})
 
-// shorter leaves a tenth of the time to say that a program did not end.
+// program is what runs an answer with its tests, and what it reads.
+func program(c *configs.Reward, answer, tests string) (words []string, in []byte, err error) {
+	if len(c.Command) > 0 {
+		return c.Command, []byte(answer + "\n" + tests + "\n"), nil
+	}
+	in, err = json.Marshal(struct {
+		Answer string `json:"answer"`
+		Tests  string `json:"tests"`
+	}{answer, tests})
+	return []string{"python3", "-c", driver}, in, err
+}
+
+// shorter leaves a tenth of the time, or half a second of a second and more, to end a program and say that it did not
+// end by itself.
 func shorter(ctx context.Context) (context.Context, context.CancelFunc) {
 	at, ok := ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, time.Until(at)*9/10)
+	left := time.Until(at)
+	return context.WithTimeout(ctx, left-max(left/10, min(left/2, time.Second/2)))
 }

@@ -34,12 +34,9 @@ var _ = Register(Kind{Name: "command", Doc: "what reward.command writes to its o
 		if len(c.Command) == 0 {
 			return nil, errors.New("reward.command is not given")
 		}
-		begin := bare
-		if c.Sandbox {
-			var err error
-			if begin, err = boxed(c); err != nil {
-				return nil, err
-			}
+		begin, err := beginner(c)
+		if err != nil {
+			return nil, err
 		}
 		words := c.Command
 		return func(ctx context.Context, a *Answer) (float64, error) {
@@ -53,48 +50,97 @@ var _ = Register(Kind{Name: "command", Doc: "what reward.command writes to its o
 			}
 			return parsed(words[0], out)
 		}, nil
+	},
+	Try: func(ctx context.Context, c *configs.Reward) error {
+		begin, err := beginner(c)
+		if err != nil {
+			return err
+		}
+		in, err := json.Marshal(asked{Record: map[string]json.RawMessage{}})
+		if err != nil {
+			return err
+		}
+		return begins(ctx, begin, c.Command, in)
 	}})
 
-// beginning makes a program ready to run.
-type beginning func(ctx context.Context, words []string) (*exec.Cmd, error)
-
-// bare runs programs with the rights of the run.
-func bare(ctx context.Context, words []string) (*exec.Cmd, error) {
-	c := exec.CommandContext(ctx, words[0], words[1:]...)
-	c.WaitDelay = time.Second
-	return c, nil
+// beginner is how a command's programs begin.
+func beginner(c *configs.Reward) (beginning, error) {
+	if c.Sandbox {
+		return boxed(c, true)
+	}
+	const usual = 1 // GiB, the default of reward.memory
+	if c.Memory != 0 && c.Memory != usual {
+		return nil, errors.New("reward.memory bounds a command in a sandbox alone, and reward.sandbox is false: give " +
+			"reward.sandbox: true, or remove reward.memory")
+	}
+	return bare, nil
 }
 
-// boxed runs programs in sandboxes, or says why there are none.
-func boxed(c *configs.Reward) (beginning, error) {
+// begins tries a program with an answer of nothing, which it may well refuse. It says why where it cannot run at all: it
+// does not begin, or ends as programs do whose command line is wrong (2), or as shells say that a program cannot
+// be run or is not there (126, 127).
+func begins(ctx context.Context, begin beginning, words []string, in []byte) error {
+	_, err := runCommand(ctx, begin, words, in)
+	var exit *exec.ExitError
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return nil // what takes long is said of its answers
+	case errors.As(err, &exit) && !slices.Contains([]int{2, 126, 127}, exit.ExitCode()):
+		return nil
+	}
+	return fmt.Errorf("the command cannot run: %w", err)
+}
+
+// beginning makes a program ready to run, and gives what runs it.
+type beginning func(ctx context.Context, words []string) (*exec.Cmd, func() error, error)
+
+// bare runs programs with the rights of the run.
+func bare(ctx context.Context, words []string) (*exec.Cmd, func() error, error) {
+	c := exec.CommandContext(ctx, words[0], words[1:]...)
+	c.WaitDelay = time.Second
+	return c, c.Run, nil
+}
+
+// boxed runs programs in sandboxes, in the run's folder or in an empty one, or says why there are none.
+func boxed(c *configs.Reward, here bool) (beginning, error) {
 	if !(c.Memory > 0) {
 		return nil, errors.New("reward.memory leaves a program none")
 	}
 	if err := sandbox.Check(); err != nil {
 		return nil, err
 	}
-	l := sandbox.Limits{Memory: int64(c.Memory * (1 << 30)), Seconds: 1 + int(c.Timeout)}
-	return func(ctx context.Context, words []string) (*exec.Cmd, error) {
-		return sandbox.Command(ctx, l, slices.Clone(words)...)
+	l := sandbox.Limits{Memory: int64(c.Memory * (1 << 30)), Seconds: 1 + int(c.Timeout), Here: here}
+	return func(ctx context.Context, words []string) (*exec.Cmd, func() error, error) {
+		b, err := sandbox.Command(ctx, l, slices.Clone(words)...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return b.Cmd, b.Run, nil
 	}, nil
 }
 
 // failed is a program that ended with an error of its own.
 type failed struct{ error }
 
+// Unwrap gives the error.
+func (f failed) Unwrap() error { return f.error }
+
 // runCommand gives what a program wrote for its input.
 func runCommand(ctx context.Context, begin beginning, words []string, in []byte) (string, error) {
-	c, err := begin(ctx, words)
+	c, start, err := begin(ctx, words)
 	if err != nil {
 		return "", err
 	}
 	c.Stdin = bytes.NewReader(in)
 	out, errs := &limited{most: outputMost}, &limited{most: 1024}
 	c.Stdout, c.Stderr = out, errs
-	if err := c.Run(); err != nil {
-		told := fmt.Errorf("%s: %w: %s", words[0], err, strings.TrimSpace(errs.String()))
+	if err := start(); err != nil {
+		told := fmt.Errorf("%s: %w", words[0], err)
+		if said := strings.TrimSpace(errs.String()); said != "" {
+			told = fmt.Errorf("%w: %s", told, said)
+		}
 		var exit *exec.ExitError
-		if errors.As(err, &exit) && ctx.Err() == nil && !strings.HasPrefix(errs.String(), "sandbox: ") {
+		if errors.As(err, &exit) && ctx.Err() == nil {
 			return out.String(), failed{told}
 		}
 		return "", told

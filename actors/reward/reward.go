@@ -42,6 +42,8 @@ type Kind struct {
 	Name, Doc string
 	Reads     []string // keys below reward that it reads beside kind, timeout and parallel
 	New       func(c *configs.Reward) (Func, error)
+	// Try says why a reward cannot be asked at all, before a run draws answers; nil where there is nothing to try.
+	Try func(ctx context.Context, c *configs.Reward) error
 }
 
 var all = map[string]Kind{}
@@ -87,6 +89,17 @@ func Of(c *configs.Reward) (Func, error) {
 		return nil, fmt.Errorf("no reward is named %q", c.Kind)
 	}
 	return k.New(c)
+}
+
+// Try says why the reward of a configuration cannot be asked at all. It runs what the reward would run.
+func Try(ctx context.Context, c *configs.Reward) error {
+	k := all[c.Kind]
+	if k.Try == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.Timeout*float64(time.Second)))
+	defer cancel()
+	return k.Try(ctx, c)
 }
 
 // Result is an answer's reward, or why it has none.

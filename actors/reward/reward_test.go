@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"testing"
 
@@ -86,7 +87,7 @@ func TestKinds(t *testing.T) {
 	}
 	for _, c := range []configs.Reward{{Kind: "none"}, {Kind: "regex", Pattern: "("}, {Kind: "command"},
 		{Kind: "schema", Schema: "{"}, {Kind: "schema", Schema: "{}", Column: "x"},
-		{Kind: "http", URL: "ftp://x"}} {
+		{Kind: "http", URL: "ftp://x"}, {Kind: "command", Command: []string{"true"}, Memory: 2}} {
 		_, err := Of(&c)
 		require.Error(t, err, "%+v", c)
 	}
@@ -141,8 +142,15 @@ func TestCode(t *testing.T) {
 		"def double(x): return 2 * x": 1, "def double(x): return x": 0, "import sys; sys.exit(0)": 0,
 		"no code":                            0,
 		"import os\nprint('x')\nos._exit(0)": 0,
-		"def double(x):\n  open('/etc/lfactor-test', 'w')\n  return 2 * x": 0,
-		"def double(x): return bytes(10**10)":                              0}
+		"import os, sys\nf = sys._getframe()\nwhile f:\n  for c in f.f_code.co_consts:\n    if len(str(c)) > 20: print(c)\n" +
+			"  f = f.f_back\nsys.stdout.flush()\nos._exit(0)": 0, // what it can see is not what its tests end with
+		"import os\ndef double(x): os._exit(0)": 0,
+		"import os\nfor f in range(64):\n  try: os.write(f, b'x' * 32)\n  except OSError: pass\nos._exit(0)": 0,
+		"import os, sys\nos.write(2, b'sandbox: x')\nos._exit(125)":                                          0,
+		"import socket\nsocket.socket(socket.AF_UNIX)\ndef double(x): return 2 * x":                          0,
+		"def double(x): return 2 * x\nif 0: \\":                                                              0,
+		"def double(x):\n  open('/etc/lfactor-test', 'w')\n  return 2 * x":                                   0,
+		"def double(x): return bytes(10**10)":                                                                0}
 	for text := range programs { // in no order: each is judged by itself
 		answers = append(answers, *answer(text, tests))
 	}
@@ -160,4 +168,27 @@ func TestCode(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1.0, v)
 	require.NoFileExists(t, "/etc/lfactor-test")
+}
+
+// TestJudgeHere: the page's judge, a script in the run's folder that is named from there, runs in a sandbox, and what is
+// the sandbox's is told from what a program says; a script that is not there is found before anything is judged.
+func TestJudgeHere(t *testing.T) {
+	if err := sandbox.Check(); err != nil {
+		t.Skip(err) // likewise
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	require.NoError(t, os.WriteFile("judge.sh", []byte("grep -c yes\n"), 0o600))
+	c := configs.Reward{Kind: "command", Sandbox: true, Memory: 0.5, Command: []string{"sh", "judge.sh"}}
+	f, settings := of(t, c)
+	require.NoError(t, Try(t.Context(), settings)) // grep fails for an answer of nothing, which is its right
+	v, err := f(t.Context(), answer("yes", `0`))
+	require.NoError(t, err)
+	require.Equal(t, 1.0, v)
+	_, settings = of(t, configs.Reward{Kind: "command", Sandbox: true, Memory: 0.5, Command: []string{"sh", "none.sh"}})
+	require.ErrorContains(t, Try(t.Context(), settings), "the command cannot run: ")
+	_, settings = of(t, configs.Reward{Kind: "code", Memory: 0.5})
+	if _, err := exec.LookPath("python3"); err == nil {
+		require.NoError(t, Try(t.Context(), settings))
+	}
 }

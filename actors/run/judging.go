@@ -3,6 +3,7 @@ package run
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors/reward"
 	"github.com/lfactor/lfactor/dataset"
@@ -13,7 +14,17 @@ import (
 
 // judge gives answers their rewards, and groups their advantages. An answer without a reward is not learnt
 // from, and counts in no mean; it is set aside like a bad sample.
-func (r *rollouts) judge(all []*rollout) error { return r.judgeSome(all, all) }
+// A step in which all rewards failed teaches nothing, and is an error.
+func (r *rollouts) judge(all []*rollout) error {
+	if err := r.judgeSome(all, all); err != nil || r.loss.Policy.Unjudged {
+		return err
+	}
+	if slices.ContainsFunc(all, func(a *rollout) bool { return a.Reward != nil }) {
+		return nil
+	}
+	return fmt.Errorf("none of the %d answers of step %d has a reward; of the first: %s: mend what judges them "+
+		"(reward.kind: %s), and start the run again", len(all), all[0].Step, all[0].Fault, r.d.r.cfg.Run.Reward.Kind)
+}
 
 // judgeSome gives some of a round's answers their rewards, and all their advantages.
 func (r *rollouts) judgeSome(some, all []*rollout) error {

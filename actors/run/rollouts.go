@@ -115,6 +115,12 @@ func (d *data) openRollouts(l *objective.Loss) error {
 	if err != nil {
 		return err
 	}
+	if !l.Policy.Unjudged {
+		if err := reward.Try(r.left, &d.r.cfg.Run.Reward); err != nil {
+			r.cancel()
+			return d.r.cfg.Fault("reward.command", err.Error(), "run it by hand with the answer {} at its input")
+		}
+	}
 	if fit.Compares(d.r.cfg) {
 		if r.ref, err = d.r.reference(); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,6 +29,17 @@ var _ = reward.Register(reward.Kind{Name: "planted", Doc: "the share of red",
 				return 0, nil
 			}
 			return float64(strings.Count(a.Text, "red")) / float64(max(4, len(words))), nil
+		}, nil
+	}})
+
+// picky is a reward that fails for answers with the word red.
+var _ = reward.Register(reward.Kind{Name: "picky", Doc: "fails for red",
+	New: func(*configs.Reward) (reward.Func, error) {
+		return func(_ context.Context, a *reward.Answer) (float64, error) {
+			if strings.Contains(a.Text, "red") {
+				return 0, errors.New("it is red")
+			}
+			return 1, nil
 		}, nil
 	}})
 
@@ -156,12 +168,31 @@ func TestPolicyFaults(t *testing.T) {
 		"one version draws all of an answer")
 	require.ErrorContains(t, load("reward.kind=exact", "rollout.staleness=6", "rollout.updates=3"),
 		"18 steps ahead")
-	_, drawn := policyRun(t, dir, "reward.kind=command", `reward.command=["false"]`, "train.steps=2",
-		"data.quarantine=100")
+	_, drawn := policyRun(t, dir, "reward.kind=picky", "train.steps=2", "data.quarantine=100")
+	faults := 0
 	for _, a := range drawn {
-		require.Nil(t, a.Reward)
-		require.Zero(t, a.Advantage)
-		require.Contains(t, a.Fault, "exit status 1")
+		if strings.Contains(a.Text, "red") {
+			faults++
+			require.Nil(t, a.Reward)
+			require.Zero(t, a.Advantage)
+			require.Contains(t, a.Fault, "it is red")
+		} else {
+			require.NotNil(t, a.Reward)
+		}
+	}
+	require.NotZero(t, faults)
+	fault := func(command string) error {
+		return pairsFault(t, dir, "data.paths="+filepath.Join(dir, "prompts.jsonl"), "reward.kind=command",
+			"objective.kind=grpo", "train.global_batch=16", "rollout.max_tokens=6", "data.quarantine=100",
+			"reward.command="+command)
+	}
+	require.ErrorContains(t, fault(`["false"]`), "none of the 16 answers of step 1 has a reward; of the first: false: "+
+		"exit status 1")
+	for _, command := range []string{`["no-such-judge"]`, `["sh","-c","exit 127"]`} {
+		err := fault(command)
+		require.ErrorContains(t, err, "reward.command: the command cannot run")
+		var conf *configs.Error // exit code 2
+		require.ErrorAs(t, err, &conf)
 	}
 }
 

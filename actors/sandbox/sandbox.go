@@ -1,13 +1,16 @@
 package sandbox
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,6 +21,8 @@ type Limits struct {
 	Files     int64 // bytes of the folder in memory, and of a file; 0 takes 64 MiB
 	Seconds   int   // of processor time; 0 takes 60
 	Processes int   // with their threads, unless the user is root, whose are not bounded; 0 takes 64
+	// Here begins in the caller's folder, which is read-only, in place of the empty one, /tmp.
+	Here bool
 }
 
 // usual fills in what is not said.
@@ -46,14 +51,81 @@ const word = "lfactor-sandbox"
 type order struct {
 	Limits Limits
 	Words  []string
+	Folder string   // where the program begins
+	Shown  []string // what is seen below folders that are hidden
 }
 
-// marker begins what a sandbox says of itself where it could not begin.
-const marker = "sandbox: "
+// Cmd is a program that will run in a sandbox. Its input and outputs are the caller's to set; it is run by Run.
+type Cmd struct{ *exec.Cmd }
 
-// Command is a program that will run in a sandbox, in an empty folder; all of it ends with the context. Its input and
-// outputs are the caller's to set. Errors of the sandbox itself are written to its error output, behind "sandbox: ".
-func Command(ctx context.Context, l Limits, words ...string) (*exec.Cmd, error) {
+// Error is what kept a sandbox from beginning, or a program from beginning in it.
+type Error struct{ Why string }
+
+// Error implements error.
+func (e *Error) Error() string { return "sandbox: " + e.Why }
+
+// Run runs the program. Where the sandbox or the program could not begin it gives an [Error], which no program can
+// have it give: it comes over a pipe that is closed when the program begins.
+func (c *Cmd) Run() error {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return &Error{err.Error()}
+	}
+	defer read.Close() //nolint:errcheck // it was read
+	c.ExtraFiles = []*os.File{write}
+	err = c.Start()
+	write.Close() //nolint:errcheck // the other end is the sandbox's
+	if err != nil {
+		return &Error{err.Error()}
+	}
+	why, _ := io.ReadAll(io.LimitReader(read, 4096)) // what was read says it
+	err = c.Wait()
+	if len(why) > 0 {
+		return &Error{string(why)}
+	}
+	return err
+}
+
+// hidden are the folders that a sandbox has empty: files there are seen where the command line names them, or where the
+// program begins there.
+var hidden = []string{"/tmp", "/run", "/var/run"}
+
+// covered reports whether a path is below a hidden folder.
+func covered(path string) bool {
+	for _, h := range hidden {
+		if strings.HasPrefix(path, h+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// shown are the folder and those of the words that name files below hidden folders, shortest first.
+func shown(folder string, words []string) (out []string) {
+	for _, w := range append([]string{folder}, words...) {
+		if w == "" {
+			continue
+		}
+		if !filepath.IsAbs(w) {
+			w = filepath.Join(folder, w)
+		}
+		real, err := filepath.EvalSymlinks(w)
+		if err != nil {
+			continue // it names no file
+		}
+		for _, p := range []string{filepath.Clean(w), real} {
+			if covered(p) && !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+	return out
+}
+
+// Command is a program that will run in a sandbox, in an empty folder or where the caller is; all of it ends with the
+// context.
+func Command(ctx context.Context, l Limits, words ...string) (*Cmd, error) {
 	if len(words) == 0 {
 		return nil, errors.New("sandbox: there is no program")
 	}
@@ -64,7 +136,16 @@ func Command(ctx context.Context, l Limits, words ...string) (*exec.Cmd, error) 
 	if words[0], err = exec.LookPath(words[0]); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	text, err := json.Marshal(order{l.usual(), words})
+	o := order{Limits: l.usual(), Words: words, Folder: "/tmp"}
+	if l.Here {
+		if o.Folder, err = os.Getwd(); err != nil {
+			return nil, fmt.Errorf("sandbox: %w", err)
+		}
+		o.Shown = shown(o.Folder, words)
+	} else {
+		o.Shown = shown("/tmp", words[:1])
+	}
+	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
@@ -73,7 +154,7 @@ func Command(ctx context.Context, l Limits, words ...string) (*exec.Cmd, error) 
 	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp", "LANG=C.UTF-8",
 		"GOMAXPROCS=1"}
 	c.WaitDelay = time.Second
-	return c, isolate(c)
+	return &Cmd{c}, isolate(c)
 }
 
 // Check says why this machine has no sandboxes, nil where it has.
@@ -84,16 +165,10 @@ func Check() error {
 	if err != nil {
 		return err
 	}
-	var said bytes.Buffer
-	c.Stderr = &said
 	if err := c.Run(); err != nil {
-		why := strings.TrimSpace(said.String())
-		if why == "" {
-			why = err.Error()
-		}
 		return fmt.Errorf("this machine lets nobody make sandboxes (%s): allow namespaces of users "+
 			"(kernel.unprivileged_userns_clone, user.max_user_namespaces, a container's seccomp profile), or judge elsewhere "+
-			"by reward.kind: http", strings.TrimPrefix(why, marker))
+			"by reward.kind: http", strings.TrimPrefix(err.Error(), "sandbox: "))
 	}
 	return nil
 }

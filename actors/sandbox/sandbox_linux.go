@@ -2,9 +2,11 @@ package sandbox
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 
@@ -22,11 +24,15 @@ func isolate(c *exec.Cmd) error {
 	return nil
 }
 
+// told is the descriptor to which a sandbox says why it could not begin.
+const told = 3
+
 func init() {
 	if len(os.Args) == 2 && os.Args[0] == word {
 		runtime.LockOSThread() // privileges are a thread's
+		unix.CloseOnExec(told)
 		err := become(os.Args[1])
-		fmt.Fprintf(os.Stderr, "%s%v\n", marker, err)
+		fmt.Fprint(os.NewFile(told, "told"), err) //nolint:errcheck // whoever listens has gone
 		os.Exit(125)
 	}
 }
@@ -40,17 +46,18 @@ func become(text string) error {
 	for _, step := range []struct {
 		what string
 		do   func() error
-	}{{"files", func() error { return files(o.Limits) }}, {"privileges", surrender},
-		{"bounds", func() error { return bounds(o.Limits) }}} {
+	}{{"files", func() error { return files(&o) }}, {"privileges", surrender},
+		{"bounds", func() error { return bounds(o.Limits) }}, {"the filter of calls", filter}} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	return syscall.Exec(o.Words[0], o.Words, os.Environ())
+	return fmt.Errorf("%s: %w", o.Words[0], syscall.Exec(o.Words[0], o.Words, os.Environ()))
 }
 
-// files makes all that is mounted read-only, and an empty folder in memory.
-func files(l Limits) error {
+// files makes all that is mounted read-only, hides folders with sockets and devices, and makes an empty folder in
+// memory.
+func files(o *order) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
 	}
@@ -58,19 +65,118 @@ func files(l Limits) error {
 		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID}); err != nil {
 		return fmt.Errorf("read-only mounts: %w", err)
 	}
-	if err := unix.Mount("tmpfs", "/tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV,
-		fmt.Sprintf("size=%d,mode=700",
-			l.Files)); err != nil {
-		return fmt.Errorf("a folder in memory: %w", err)
+	if err := hide(o); err != nil {
+		return err
 	}
-	if unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "") != nil {
+	if err := devices(); err != nil {
+		return fmt.Errorf("/dev: %w", err)
+	}
+	if unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "") != nil {
 		// a container may forbid it: then the host's stays, whose processes are out of reach all the same; what it
 		// shows of them is hidden
 		if err := unix.Mount("tmpfs", "/proc", "tmpfs", unix.MS_RDONLY, "size=0"); err != nil {
 			return fmt.Errorf("hiding processes: %w", err)
 		}
 	}
-	return unix.Chdir("/tmp")
+	return unix.Chdir(o.Folder)
+}
+
+// hide mounts empty folders over the hidden ones, of which /tmp can be written, and what is shown into them.
+func hide(o *order) error {
+	trees := make([]int, len(o.Shown))
+	for i, path := range o.Shown {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		trees[i] = fd
+	}
+	var over []string
+	for _, h := range hidden {
+		if real, err := filepath.EvalSymlinks(h); err != nil || real != h {
+			continue // it is not there, or another's name
+		}
+		if err := empty(h, o.Limits.Files); err != nil {
+			return err
+		}
+		if h != "/tmp" {
+			over = append(over, h)
+		}
+	}
+	for i, path := range o.Shown {
+		if err := show(trees[i], path); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for _, h := range over {
+		if err := unix.MountSetattr(unix.AT_FDCWD, h, 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+			return fmt.Errorf("%s: %w", h, err)
+		}
+	}
+	return nil
+}
+
+// empty mounts an empty folder in memory.
+func empty(at string, size int64) error {
+	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV,
+		fmt.Sprintf("size=%d,mode=700", size)); err != nil {
+		return fmt.Errorf("an empty folder over %s: %w", at, err)
+	}
+	return nil
+}
+
+// show mounts a tree where it was.
+func show(tree int, path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return unix.Close(tree) // below what is shown already
+	}
+	var s unix.Stat_t
+	if err := unix.Fstat(tree, &s); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := blank(path, s.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
+		return err
+	}
+	return errors.Join(unix.MoveMount(tree, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH), unix.Close(tree))
+}
+
+// blank makes what something can be mounted on.
+func blank(path string, folder bool) error {
+	if folder {
+		return os.Mkdir(path, 0o700)
+	}
+	return os.WriteFile(path, nil, 0o600)
+}
+
+// devices mounts a folder over /dev that has the harmless ones.
+func devices() error {
+	names := []string{"null", "zero", "full", "random", "urandom"}
+	trees := make([]int, len(names))
+	for i, name := range names {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, "/dev/"+name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		trees[i] = fd
+	}
+	if err := empty("/dev", 1<<20); err != nil {
+		return err
+	}
+	for i, name := range names {
+		if err := show(trees[i], "/dev/"+name); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	for name, to := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0",
+		"stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "shm": "/tmp"} {
+		if err := os.Symlink(to, "/dev/"+name); err != nil {
+			return err
+		}
+	}
+	return unix.MountSetattr(unix.AT_FDCWD, "/dev", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 }
 
 // bounds sets limits of resources.

@@ -96,3 +96,67 @@ func TestBounds(t *testing.T) {
 	out, err = python("import os, time\ntry:\n  while True:\n    if os.fork() == 0: time.sleep(9)\nexcept OSError: print(\"enough\")")
 	require.Contains(t, out, "enough", "%v", err)
 }
+
+// TestHidden: sockets and devices of the host are out of reach, and the kernel refuses calls that an attack needs;
+// a program that begins in the caller's folder sees it, and files below /tmp that it is told of, read-only.
+func TestHidden(t *testing.T) {
+	if err := Check(); err != nil {
+		t.Skip(err) // likewise
+	}
+	out, err := run(t, Limits{}, time.Minute, "echo $(ls /dev); ls -A /run; head -c 2 /dev/zero | wc -c; "+
+		"echo x > /dev/null && head -c 1 /dev/urandom | wc -c; true > /dev/x || echo no; true > /run/x || echo no; "+
+		"echo x > /proc/sys/kernel/core_pattern || echo no; unshare -U true || echo no; echo x > /dev/shm/x && echo yes")
+	require.NoError(t, err, out)
+	require.Regexp(t, `^fd full null random shm stderr stdin stdout urandom zero\n2\n1\n(.*\n)+yes\n$`, out)
+	require.Equal(t, 4, strings.Count(out, "no\n"), out)
+
+	dir := t.TempDir()
+	t.Chdir(dir)
+	require.NoError(t, os.WriteFile("script", []byte("pwd; cat \"$1\"; echo x > f || echo no; echo x > \"$TMPDIR/f\"; "+
+		"ls \"$2\""), 0o600))
+	other := filepath.Join(t.TempDir(), "other")
+	require.NoError(t, os.WriteFile(other, []byte("told\n"), 0o600))
+	hidden := filepath.Join(t.TempDir(), "hidden")
+	require.NoError(t, os.WriteFile(hidden, []byte("x\n"), 0o600))
+	c, err := Command(t.Context(), Limits{Here: true}, "sh", "script", other, filepath.Dir(hidden)+"/hid*")
+	require.NoError(t, err)
+	var said bytes.Buffer
+	c.Stdout = &said
+	require.Error(t, c.Run())
+	require.Equal(t, dir+"\ntold\nno\n", said.String())
+	require.NoFileExists(t, "f")
+
+	var own *Error
+	c, err = Command(t.Context(), Limits{Here: true}, other) // which is no program
+	if err == nil {
+		err = c.Run()
+		require.ErrorAs(t, err, &own)
+	}
+	require.NoError(t, os.WriteFile("bad", []byte("no program"), 0o700))
+	c, err = Command(t.Context(), Limits{Here: true}, "./bad")
+	require.NoError(t, err)
+	require.ErrorAs(t, c.Run(), &own)
+	require.Contains(t, own.Why, "./bad")
+	c, err = Command(t.Context(), Limits{}, "sh", "-c", "echo sandbox: x >&2; exit 125")
+	require.NoError(t, err)
+	require.NotErrorAs(t, c.Run(), &own)
+}
+
+// TestSockets: no Unix socket is made, whatever files there are, and pairs are.
+func TestSockets(t *testing.T) {
+	if err := Check(); err != nil {
+		t.Skip(err) // likewise
+	}
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	out, err := run(t, Limits{}, time.Minute, `python3 -c '
+import socket, os, ctypes
+socket.socketpair()
+for f in (socket.AF_UNIX, 40, 38):
+    try: socket.socket(f, socket.SOCK_STREAM)
+    except PermissionError: print("refused")
+print(ctypes.CDLL(None, use_errno=True).ptrace(0, 0, 0, 0), ctypes.get_errno())'`)
+	require.NoError(t, err, out)
+	require.Equal(t, "refused\nrefused\nrefused\n-1 1\n", out)
+}
