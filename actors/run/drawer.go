@@ -195,6 +195,11 @@ func (d *drawer) submit(all []draft, done func(got []draft)) error {
 		}
 		q.Done = func(why sample.End) {
 			g.End = why
+			if why == sample.EndNumber { // weights that draw nothing are an error of the run
+				d.ready = append(d.ready, func() error {
+					return fmt.Errorf("a logit of answer %d is no number: the weights that draw are spoilt", a.Index)
+				})
+			}
 			if left--; left == 0 && why != sample.EndCancel && why != sample.EndError {
 				d.ready = append(d.ready,
 					func() error { // when the step is over: values are of the same model

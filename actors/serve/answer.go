@@ -154,6 +154,10 @@ func (s *Server) broken(end sample.End) error {
 		return fault{http.StatusUnprocessableEntity, "invalid_request_error",
 			"the model's vocabulary has no token that goes " +
 				"on in the form that is asked for", "response_format", "no_token"}
+	case sample.EndNumber:
+		return fault{http.StatusInternalServerError, "server_error",
+			"the model's logits are no numbers here, so that no token can be drawn: its weights, or its adapter's, " +
+				"are spoilt", "model", "no_number"}
 	case sample.EndError, sample.EndCancel:
 	default:
 		return nil

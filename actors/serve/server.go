@@ -173,28 +173,31 @@ func (s *Server) guarded(f func(w http.ResponseWriter, r *http.Request)) http.Ha
 	}
 }
 
-func (s *Server) about() map[string]any {
-	return map[string]any{"id": s.o.Name, "object": "model", "created": s.began.Unix(),
-		"owned_by":      "lfactor",
+// aboutOf describes the model, or an adapter of it.
+func (s *Server) aboutOf(name string) map[string]any {
+	x := map[string]any{"id": name, "object": "model", "created": s.began.Unix(), "owned_by": "lfactor",
 		"max_model_len": s.context}
+	if name != s.o.Name {
+		x["parent"] = s.o.Name
+	}
+	return x
 }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
-	all := []any{s.about()}
+	all := []any{s.aboutOf(s.o.Name)}
 	for _, t := range s.tenants.list() {
-		x := s.about()
-		x["id"], x["parent"] = t.name, s.o.Name
-		all = append(all, x)
+		all = append(all, s.aboutOf(t.name))
 	}
 	answer(w, http.StatusOK, map[string]any{"object": "list", "data": all})
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request) {
-	if err := s.named(r.PathValue("name")); err != nil {
+	name := r.PathValue("name")
+	if err := s.named(name); err != nil {
 		s.fail(w, err)
 		return
 	}
-	answer(w, http.StatusOK, s.about())
+	answer(w, http.StatusOK, s.aboutOf(name))
 }
 
 // named refuses models that are not served.

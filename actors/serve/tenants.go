@@ -98,9 +98,7 @@ const keyHeader = "X-Adapter-Key"
 // shows refuses clients that do not show an adapter's key.
 func (x *tenant) shows(r *http.Request) error {
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get(keyHeader)), []byte(x.key)) != 1 && x.key != "" {
-		return fault{http.StatusForbidden, "permission_error",
-			fmt.Sprintf("the adapter %q wants its key in the header %s",
-				x.name, keyHeader), "", "wrong_key"}
+		return locked(fmt.Sprintf("the adapter %q wants its key in the header %s", x.name, keyHeader))
 	}
 	return nil
 }
@@ -191,6 +189,8 @@ func (s *Server) trained(w http.ResponseWriter, r *http.Request,
 
 // create answers POST /v1/adapters.
 func (s *Server) create(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), s.o.Deadline)
+	defer cancel()
 	b := struct {
 		Name string `json:"name"`
 		Seed uint64 `json:"seed"`
@@ -202,18 +202,43 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) {
 			"underlines, 64 at most, and not to be the model's", b.Name)
 	}
 	if err == nil {
-		err = s.begin(r.Context(), &tenant{name: b.Name, key: b.Key}, b.Seed)
+		err = s.tenants.o.opens(b.Name, b.Key)
+	}
+	x := &tenant{name: b.Name, key: b.Key}
+	if err == nil {
+		err = s.begin(ctx, x, b.Seed)
 	}
 	if err != nil {
 		s.fail(w, s.refusal(err))
 		return
 	}
-	answer(w, http.StatusCreated, s.describe(s.tenants.find(b.Name)))
+	answer(w, http.StatusCreated, s.describe(x))
 }
 
-// begin gives a tenant a slot.
+// begin gives a tenant a slot. Calls of it wait until what was in the slot before is gone.
 func (s *Server) begin(ctx context.Context, x *tenant, seed uint64) error {
 	t := s.tenants
+	for _, g := range []*gate{&x.turn, &x.gate} { // nobody has them yet
+		if err := g.enter(ctx, true); err != nil {
+			return err
+		}
+		defer g.leave(true)
+	}
+	if err := t.enter(x); err != nil {
+		return err
+	}
+	err := s.loop.do(ctx, func() {
+		t.slots.Trainer.Begin(x.slot, seed)
+		t.slots.Engine.Changed(x.slot + 1)
+	})
+	if err != nil {
+		t.leave(x)
+	}
+	return err
+}
+
+// enter finds a slot for a tenant.
+func (t *tenantry) enter(x *tenant) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.by[x.name] != nil {
@@ -230,21 +255,19 @@ func (s *Server) begin(ctx context.Context, x *tenant, seed uint64) error {
 			fmt.Sprintf("there are %d adapters, and no more have room",
 				t.o.Adapters), "", "adapters_full"}
 	}
-	err := s.loop.do(ctx, func() {
-		t.slots.Trainer.Begin(x.slot, seed)
-		t.slots.Engine.Changed(x.slot + 1)
-	})
-	if err == nil {
-		t.by[x.name] = x
-	}
-	return err
+	t.by[x.name] = x
+	return nil
+}
+
+// leave gives a tenant's slot back.
+func (t *tenantry) leave(x *tenant) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.by, x.name)
 }
 
 // describe is an adapter as clients see it.
 func (s *Server) describe(x *tenant) any {
-	if x == nil {
-		return map[string]any{}
-	}
 	o := s.tenants.o
 	return map[string]any{"name": x.name, "base": s.o.Name, "rank": o.Rank, "alpha": o.Alpha,
 		"targets":    o.Targets,
@@ -386,10 +409,14 @@ func (s *Server) folder(w http.ResponseWriter, r *http.Request, x *tenant, other
 	case !names.MatchString(b.Label) || !names.MatchString(owner):
 		return "", false, bad("label",
 			"label and adapter are names of letters, digits, dots, lines and underlines")
-	case owner != x.name && s.tenants.find(owner) != nil && s.tenants.find(owner).key != "":
-		return "", false, fault{http.StatusForbidden, "permission_error", "the adapter has a key of its own",
-			"",
-			"wrong_key"}
+	}
+	if y := s.tenants.find(owner); y != nil {
+		if err := y.shows(r); err != nil {
+			return "", false, err
+		}
+	}
+	if err := s.tenants.o.opens(owner, r.Header.Get(keyHeader)); err != nil {
+		return "", false, err
 	}
 	return filepath.Join(s.tenants.o.Dir, owner, b.Label), b.State, nil
 }
@@ -401,6 +428,9 @@ func (s *Server) save(ctx context.Context, x *tenant, w http.ResponseWriter, r *
 	}
 	if _, err := os.Stat(dir); err == nil {
 		return nil, bad("label", "%s is there already", filepath.Base(dir))
+	}
+	if err := s.tenants.o.lock(x.name, x.key); err != nil {
+		return nil, broke("the adapter was not saved: %v", err)
 	}
 	var unsaved error
 	if err := s.loop.do(ctx, func() { unsaved = s.tenants.slots.Save(x.slot, dir, state) }); err != nil {
@@ -432,12 +462,13 @@ func (s *Server) load(ctx context.Context, x *tenant, w http.ResponseWriter, r *
 
 func (s *Server) remove(ctx context.Context, x *tenant, _ http.ResponseWriter, _ *http.Request) (any,
 	error) {
-	err := s.alone(ctx, x, func() error {
-		t := s.tenants
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.by, x.name)
-		return nil
-	})
+	err := x.gate.enter(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	defer x.gate.leave(true)
+	if err = s.loop.do(ctx, func() { s.tenants.slots.Engine.Changed(x.slot + 1) }); err == nil {
+		s.tenants.leave(x) // not by the loop, which waits for nobody
+	}
 	return map[string]any{"name": x.name, "deleted": err == nil}, err
 }

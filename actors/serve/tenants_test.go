@@ -6,14 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // teaching serves a small model whose clients train adapters.
@@ -255,4 +259,183 @@ func TestGate(t *testing.T) {
 	require.NoError(t, g.enter(ctx, true))
 	g.leave(true)
 	require.Zero(t, g.inside)
+}
+
+// TestComings: adapters come and go at once, also while the loop is in a step, and the loop goes on.
+func TestComings(t *testing.T) {
+	const rounds, each = 20, 4
+	s, url := teaching(t, TrainOptions{Adapters: 2 * each})
+	call := func(method, path, body string) {
+		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, strings.NewReader(body)))
+	}
+	create := func(round, k int) { call("POST", "/v1/adapters", fmt.Sprintf(`{"name": "x%d-%d"}`, round, k)) }
+	for k := range each {
+		create(0, k)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for round := range rounds {
+			held, free := make(chan struct{}), make(chan struct{})
+			var all sync.WaitGroup
+			all.Go(func() {
+				_ = s.loop.do(context.Background(), func() {
+					close(held)
+					<-free
+				})
+			})
+			<-held
+			for k := range each {
+				x := s.tenants.find(fmt.Sprintf("x%d-%d", round, k))
+				all.Go(func() { call("DELETE", "/v1/adapters/"+x.name, "") })
+				for inside := 0; inside == 0; {
+					x.gate.mu.Lock()
+					inside = x.gate.inside
+					x.gate.mu.Unlock()
+				}
+			}
+			for k := range each {
+				all.Go(func() { create(round+1, k) })
+			}
+			for range 200 {
+				runtime.Gosched()
+			}
+			close(free)
+			all.Wait()
+		}
+	}()
+	over := time.AfterFunc(30*time.Second, func() { panic("the server stands still") }) // nor would it end
+	<-ended
+	over.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, s.loop.do(ctx, func() {}))
+	_, v := ask(t, "GET", url+"/v1/adapters", "", "")
+	require.Len(t, v["data"], each)
+}
+
+// TestBegins: while an adapter is made its slot has what was there before, and nobody draws with that; other calls do
+// not wait, and making one has a deadline.
+func TestBegins(t *testing.T) {
+	s, url := teaching(t, TrainOptions{Adapters: 1})
+	held, free := make(chan struct{}), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(free) })
+	defer goOn()
+	go func() {
+		_ = s.loop.do(context.Background(), func() {
+			close(held)
+			<-free
+		})
+	}()
+	<-held
+	ctx, cancel := context.WithCancel(context.Background())
+	made := make(chan int)
+	go func() {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/v1/adapters", strings.NewReader(`{"name": "a"}`)))
+		made <- w.Code
+	}()
+	require.Eventually(t, func() bool { return s.tenants.find("a") != nil }, 10*time.Second, time.Millisecond)
+	x := s.tenants.find("a")
+	for _, g := range []*gate{&x.gate, &x.turn} {
+		g.mu.Lock()
+		inside := g.inside
+		g.mu.Unlock()
+		require.Equal(t, -1, inside)
+	}
+	cancel()
+	require.Equal(t, 504, <-made)
+	require.Nil(t, s.tenants.find("a"))
+	s.o.Deadline = 10 * time.Millisecond
+	code, v := ask(t, "POST", url+"/v1/adapters", "", `{"name": "a"}`)
+	require.Equal(t, 504, code, v)
+	require.Nil(t, s.tenants.find("a"))
+	s.o.Deadline = time.Minute
+	goOn()
+	code, v = ask(t, "POST", url+"/v1/adapters", "", `{"name": "b"}`)
+	require.Equal(t, 201, code, v)
+	_, v = ask(t, "GET", url+"/v1/models/b", "", "")
+	require.Equal(t, []any{"b", "words"}, []any{v["id"], v["parent"]})
+	_, v = ask(t, "GET", url+"/v1/models/words", "", "")
+	require.Equal(t, []any{"words", nil}, []any{v["id"], v["parent"]})
+}
+
+// TestKeys: saved adapters keep their key, also when their adapter is gone and in another server.
+func TestKeys(t *testing.T) {
+	dir := t.TempDir()
+	_, url := teaching(t, TrainOptions{Dir: dir})
+	want := func(code int, method, path, key, body string) {
+		t.Helper()
+		got, v := ask(t, method, url+"/v1/adapters"+path, key, body)
+		require.Equal(t, code, got, v)
+	}
+	want(201, "POST", "", "", `{"name": "a", "key": "secret"}`)
+	want(201, "POST", "", "", `{"name": "b"}`)
+	want(201, "POST", "", "", `{"name": "c", "key": "other"}`)
+	const from = `{"label": "x", "adapter": "a"}`
+	others := func() {
+		t.Helper()
+		want(403, "POST", "/b/load", "", from)
+		want(403, "POST", "/b/load", "wrong", from)
+		want(403, "POST", "/c/load", "other", from)
+		want(200, "POST", "/b/load", "secret", from)
+	}
+	want(200, "POST", "/a/save", "secret", `{"label": "x"}`)
+	others()
+	want(200, "DELETE", "/a", "secret", "")
+	others()
+	want(403, "POST", "", "", `{"name": "a"}`)
+	want(403, "POST", "", "", `{"name": "a", "key": "guess"}`)
+	_, url = teaching(t, TrainOptions{Dir: dir})
+	want(201, "POST", "", "", `{"name": "b"}`)
+	want(201, "POST", "", "", `{"name": "c", "key": "other"}`)
+	others()
+	want(403, "POST", "", "", `{"name": "a"}`)
+	want(201, "POST", "", "", `{"name": "a", "key": "secret"}`)
+	want(200, "POST", "/a/load", "secret", `{"label": "x"}`)
+	want(200, "POST", "/c/save", "other", `{"label": "x.partial"}`)
+	want(200, "POST", "/c/save", "other", `{"label": "x"}`)
+	want(200, "POST", "/c/load", "other", `{"label": "x.partial"}`)
+	b, err := os.ReadFile(filepath.Join(dir, ".a.key"))
+	require.NoError(t, err)
+	require.NotContains(t, string(b), "secret")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".a.key"), []byte("zz"), 0o600))
+	want(500, "POST", "/b/load", "secret", from)
+}
+
+// TestSpoilt: an adapter whose logits are no numbers is told so, and other clients' answers go on.
+func TestSpoilt(t *testing.T) {
+	s, url := teaching(t, TrainOptions{})
+	code, v := ask(t, "POST", url+"/v1/adapters", "", `{"name": "a"}`)
+	require.Equal(t, 201, code, v)
+	code, v = ask(t, "POST", url+"/v1/adapters/a/forward_backward", "", lesson(0, 0))
+	require.Equal(t, 200, code, v)
+	code, v = ask(t, "POST", url+"/v1/adapters/a/optim_step", "", `{"lr": 1e38}`)
+	require.Equal(t, 400, code, v)
+	code, v = ask(t, "POST", url+"/v1/adapters/a/optim_step", "", `{"lr": 10, "weight_decay": 1e38}`)
+	require.Equal(t, 400, code, v)
+	require.NoError(t, s.loop.do(context.Background(), func() {
+		require.NoError(t, s.tenants.slots.Trainer.Write(0, func(_ string, shape []int) ([]float32, error) {
+			out := make([]float32, tensor.Len(shape))
+			for i := range out {
+				out[i] = 1e30
+			}
+			return out, nil
+		}))
+	}))
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			name, want := "words", 200
+			if i%3 == 1 {
+				name, want = "a", 500
+			}
+			code, v := ask(t, "POST", url+"/v1/completions", "", fmt.Sprintf(
+				`{"model": %q, "prompt": [[3, 4, 5]], "max_tokens": 20, "seed": 1, "ignore_eos": true}`, name))
+			if code != want || want == 500 && at(v, "error", "code") != "no_number" {
+				t.Errorf("%s: %d %v", name, code, v)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -90,9 +90,9 @@ func (s *Slots) Close() { s.close() }
 const optimizerFolder = "optimizer"
 
 // Save writes a slot's adapter into a folder that there is not yet, as PEFT has it, and with state what its optimizer
-// keeps. The folder appears when all of it is there.
+// keeps. The folder, whose name does not begin with a dot, appears when all of it is there.
 func (s *Slots) Save(slot int, dir string, state bool) error {
-	partial := dir + ".partial"
+	partial := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".partial") // the name of no adapter
 	if err := os.RemoveAll(partial); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package sample
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -19,7 +18,7 @@ type pick struct {
 
 // emit draws tokens from the logits of a microbatch. A part that has all tokens of its sequence has a row for the
 // next one, and one behind each draft: a row counts where all drafts before it are the tokens that were drawn.
-func (e *Engine) emit(b *batch, logits []float32) error {
+func (e *Engine) emit(b *batch, logits []float32) {
 	v, most := e.g.m.Spec.Vocab, e.g.m.Spec.LogitCap
 	targets := make([]int32, b.shape.heads)
 	for i := range targets {
@@ -28,11 +27,7 @@ func (e *Engine) emit(b *batch, logits []float32) error {
 	var all []pick
 	row := 0
 	for _, p := range b.parts {
-		got, err := e.drawPart(p, logits[row*v:(row+p.heads())*v])
-		if err != nil {
-			return err
-		}
-		for i, d := range got {
+		for i, d := range e.drawPart(p, logits[row*v:(row+p.heads())*v]) {
 			d.row = row + i
 			targets[d.row] = d.token.ID
 			all = append(all, d)
@@ -57,25 +52,29 @@ func (e *Engine) emit(b *batch, logits []float32) error {
 	for _, p := range b.parts {
 		e.settle(p)
 	}
-	return nil
 }
 
-// drawPart draws from the rows of a part for as long as drafts are what is drawn.
-func (e *Engine) drawPart(p part, rows []float32) (out []pick, err error) {
+// drawPart draws from the rows of a part for as long as drafts are what is drawn. A first row that cannot be drawn
+// from ends the sequence, and no other.
+func (e *Engine) drawPart(p part, rows []float32) (out []pick) {
 	s, v, most := p.seq, e.g.m.Spec.Vocab, e.g.m.Spec.LogitCap
 	z, guide := make([]float32, v), s.guide
 	for i := range p.heads() {
 		copy(z, rows[i*v:(i+1)*v])
 		capRow(z, most)
-		if i := slices.IndexFunc(z, noNumber); i >= 0 {
-			return nil, fmt.Errorf("sample: the logit of token %d is no number", i)
-		}
-		id, ok := e.draw.guided(z, &s.Params, &s.seen, guide, Uniform(s.Seed, s.Sample, s.drawn+i))
-		if !ok {
-			if i == 0 {
-				e.end(s, EndStuck)
+		why, id := EndNumber, int32(0)
+		if top := float64(slices.Max(z)); !math.IsNaN(top) && !math.IsInf(top, 0) { // also of one that is no number
+			var ok bool
+			id, ok = e.draw.guided(z, &s.Params, &s.seen, guide, Uniform(s.Seed, s.Sample, s.drawn+i))
+			if why = EndStuck; ok {
+				why = ""
 			}
-			return out, nil // a later row is drawn from in the next step, as the first
+		}
+		if why != "" {
+			if i == 0 {
+				e.end(s, why)
+			}
+			return out // a later row is drawn from in the next step, as the first
 		}
 		stop := slices.Contains(s.Stop, id)
 		if guide != nil && !stop {
@@ -91,7 +90,7 @@ func (e *Engine) drawPart(p part, rows []float32) (out []pick, err error) {
 		e.stats.Drafted += int64(n)
 		e.stats.Accepted += int64(min(len(out)-1, n))
 	}
-	return out, nil
+	return out
 }
 
 func noNumber(x float32) bool { return x != x }

@@ -81,6 +81,9 @@ const (
 	EndCancel End = "cancel"
 	EndStuck  End = "stuck" // the vocabulary has no token that the guide allows
 	EndError  End = "error" // Step returned an error
+	// EndNumber is of an answer whose next token has no probability: a logit is not a number, or the largest is not
+	// finite. Other answers go on.
+	EndNumber End = "no number"
 )
 
 // sequence is a request under way.
@@ -344,7 +347,7 @@ func (e *Engine) Step() error {
 		logits, err = e.compute(b)
 	}
 	if err == nil {
-		err = e.emit(b, logits)
+		e.emit(b, logits)
 	}
 	if err != nil {
 		for _, s := range append(slices.Clone(e.running), e.waiting...) {

@@ -2,14 +2,18 @@ package sample
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // answer is what an engine gave for a request.
@@ -224,4 +228,45 @@ func TestEngineEnds(t *testing.T) {
 		require.ErrorContains(t, e.Submit(r), text)
 	}
 	require.False(t, e.Busy())
+}
+
+// TestEngineNumbers: an answer whose logits are no numbers ends by itself; others, beside it and behind it in its
+// pages, are drawn as without it.
+func TestEngineNumbers(t *testing.T) {
+	onBackends(t, func(t *testing.T, b kernels.Backend) {
+		for _, spoilt := range []float32{float32(math.NaN()), float32(math.Inf(1))} {
+			m := family.Decoder("exact", exact()["dense"])
+			g, err := New(m, nil, tensor.F32, b, tensor.NewPool("exact", 0), func(p *grad.Param,
+				r family.Region, dst []float32) error {
+				m.Init(3, p, r, dst)
+				if strings.HasSuffix(p.Name, "embed_tokens.weight") {
+					for i := range 48 {
+						dst[5*48+i] = spoilt
+					}
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			e, err := NewEngine(g, EngineOptions{Pages: 8})
+			require.NoError(t, err)
+			ask := func(id int32) *Request {
+				p := make([]int32, 20)
+				for i := range p {
+					p[i] = id + int32(i%3)
+				}
+				return &Request{Prompt: p, Params: Params{Max: 6, Bias: map[int32]float64{5: -1000}}}
+			}
+			alone := asked(t, e, []*Request{ask(20), ask(30)}, 2)
+			require.Equal(t, EndLength, alone[0].end)
+			got := asked(t, e, []*Request{ask(20), ask(5), ask(4), ask(30), ask(3), ask(20), ask(30)}, 3)
+			for _, i := range []int{1, 2, 4} {
+				require.Equal(t, answer{end: EndNumber}, got[i])
+			}
+			e.Flush()
+			again := asked(t, e, []*Request{ask(20), ask(30)}, 1)
+			require.Equal(t, append(append(alone, alone...), alone...), []answer{got[0], got[3], got[5], got[6],
+				again[0], again[1]})
+			e.Close()
+		}
+	})
 }

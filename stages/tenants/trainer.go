@@ -295,7 +295,7 @@ func (a Adam) Check() error {
 		name string
 		x    float64
 		most float64
-	}{{"lr", a.LR, math.MaxFloat32}, {"beta1", a.Beta1, 1}, {"beta2", a.Beta2, 1}, {"eps", a.Eps, 1},
+	}{{"lr", a.LR, 10}, {"beta1", a.Beta1, 1}, {"beta2", a.Beta2, 1}, {"eps", a.Eps, 1},
 		{"weight_decay", a.Decay, math.MaxFloat32}, {"clip", a.Clip, math.MaxFloat32}} {
 		if !(c.x >= 0 && c.x <= c.most) || c.most == 1 && c.x == 1 {
 			return fmt.Errorf("%s is %g, and not from 0 to %g", c.name, c.x, c.most)
@@ -305,7 +305,8 @@ func (a Adam) Check() error {
 }
 
 // Step updates a slot by its gradient, which is 0 then, and returns the gradient's norm and the number of updates.
-// A slot without a gradient, or with one that is no number, is left as it is.
+// A slot without a gradient, or with one that is no number, is left as it is, and so is one whose weights or moments
+// the update would make infinite or no numbers.
 func (t *Trainer) Step(slot int, a Adam) (norm float64, steps int64, err error) {
 	if !t.filled[slot] {
 		return 0, t.steps[slot], errors.New("the adapter has no gradient: call forward_backward first")
@@ -322,15 +323,53 @@ func (t *Trainer) Step(slot int, a Adam) (norm float64, steps int64, err error) 
 	if a.Clip > 0 && norm > a.Clip {
 		factor = a.Clip / norm
 	}
-	bad := math.IsNaN(norm) || math.IsInf(norm, 0)
-	if !bad {
-		t.steps[slot]++
-		t.update(slot, a, factor)
-	}
-	if t.Empty(slot); bad {
+	defer t.Empty(slot)
+	if !finite(norm) {
 		return norm, t.steps[slot], errors.New("the gradient's norm is no number: the adapter is as it was")
 	}
+	before := t.copies(slot)
+	t.steps[slot]++
+	if t.update(slot, a, factor); !t.finite(slot) {
+		t.steps[slot]--
+		t.restore(slot, before)
+		return norm, t.steps[slot], errors.New("behind the update some weights would be infinite, or no numbers: " +
+			"the adapter is as it was, without a gradient")
+	}
 	return norm, t.steps[slot], nil
+}
+
+// kept calls f for what an update of a slot changes, always in one order.
+func (t *Trainer) kept(slot int, f func(v []float32)) {
+	for _, p := range t.params {
+		for _, x := range append(slices.Clone(t.moments[p.Name]), t.run.Params[p.Name]) {
+			part := t.slice(x, slot)
+			f(part.F32())
+			part.Release()
+		}
+	}
+}
+
+// copies are a slot's weights and moments.
+func (t *Trainer) copies(slot int) (out [][]float32) {
+	t.kept(slot, func(v []float32) { out = append(out, slices.Clone(v)) })
+	return out
+}
+
+// restore puts copies back.
+func (t *Trainer) restore(slot int, from [][]float32) {
+	t.kept(slot, func(v []float32) {
+		copy(v, from[0])
+		from = from[1:]
+	})
+}
+
+// finite reports whether a slot's weights and moments are finite numbers.
+func (t *Trainer) finite(slot int) bool {
+	all := true
+	t.kept(slot, func(v []float32) {
+		all = all && !slices.ContainsFunc(v, func(x float32) bool { return !finite(float64(x)) })
+	})
+	return all
 }
 
 // update carries out one update of a slot.

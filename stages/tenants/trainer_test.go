@@ -321,3 +321,27 @@ func TestFaults(t *testing.T) {
 	require.ErrorContains(t, Adam{Beta1: 1}.Check(), "beta1 is 1")
 	require.NoError(t, adam.Check())
 }
+
+// TestOverflow: an update that would make weights infinite leaves weights, moments and the number of updates as they
+// were; a rate of learning that does so at once is refused.
+func TestOverflow(t *testing.T) {
+	x := trainer(t, specs()["dense"], 2, ref.New())
+	defer x.Close()
+	x.Begin(0, 1)
+	all(t, x, []*Work{work(0, 0, 0)})
+	_, _, err := x.Step(0, adam)
+	require.NoError(t, err)
+	before, state := weights(t, x, 0), x.State(0)
+	for _, a := range []Adam{{LR: 10, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: math.MaxFloat32},
+		{LR: math.MaxFloat32, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 2}} {
+		all(t, x, []*Work{work(0, 0, 1)})
+		_, n, err := x.Step(0, a)
+		require.ErrorContains(t, err, "would be infinite")
+		require.Equal(t, int64(1), n)
+		require.Equal(t, before, weights(t, x, 0))
+		require.Equal(t, state, x.State(0))
+		_, _, err = x.Step(0, adam)
+		require.ErrorContains(t, err, "no gradient")
+	}
+	require.ErrorContains(t, Adam{LR: 1e38}.Check(), "lr is 1e+38, and not from 0 to 10")
+}

@@ -1,0 +1,80 @@
+package serve
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// locked is what clients are told who do not show a key.
+func locked(message string) error {
+	return fault{http.StatusForbidden, "permission_error", message, "", "wrong_key"}
+}
+
+// keyFile has the hash of the key that the saved adapters of a name were made with, beside their folder. No adapter
+// has its name, since those do not begin with a dot.
+func (o *TrainOptions) keyFile(name string) string { return filepath.Join(o.Dir, "."+name+".key") }
+
+// hashed is a key as it is saved: a salt and SHA-256 of both, in hexadecimal digits.
+func hashed(salt []byte, key string) string {
+	h := sha256.Sum256(append(salt[:len(salt):len(salt)], key...))
+	return hex.EncodeToString(salt) + " " + hex.EncodeToString(h[:])
+}
+
+// opens refuses keys that are not the one with which adapters of a name were saved, whether there is such an adapter
+// now or not. Saved adapters of no key are open to all.
+func (o *TrainOptions) opens(name, key string) error {
+	if o.Dir == "" {
+		return nil
+	}
+	b, err := os.ReadFile(o.keyFile(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return broke("the key of saved adapters was not read: %v", err)
+	}
+	kept := strings.TrimSpace(string(b))
+	digits, _, _ := strings.Cut(kept, " ")
+	salt, err := hex.DecodeString(digits)
+	if err != nil || len(kept) != len(hashed(salt, "")) {
+		return broke("%s is damaged: remove it to open the saved adapters of %s to all", o.keyFile(name), name)
+	}
+	if subtle.ConstantTimeCompare([]byte(hashed(salt, key)), []byte(kept)) != 1 {
+		return locked(fmt.Sprintf("adapters %q were saved with a key, and this is not it", name))
+	}
+	return nil
+}
+
+// lock keeps the hash of a name's key, if there is none yet; of no key there is nothing to keep.
+func (o *TrainOptions) lock(name, key string) error {
+	at := o.keyFile(name)
+	if _, err := os.Stat(at); key == "" || !errors.Is(err, fs.ErrNotExist) {
+		return nil // folder has compared it
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return err
+	}
+	salt := make([]byte, 16)
+	_, _ = rand.Read(salt) // it never fails
+	f, err := os.CreateTemp(o.Dir, ".new-*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(hashed(salt, key) + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), at)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
