@@ -6,7 +6,7 @@
 Texts and tokenizer are those of `lfactor demo`, which runs once into WORK/demo if it is not there. Every run is 300 steps of 1,024 tokens on windows
 of 128, with the loss of texts held out (32 batches) behind the last; a run that has ended is not taken again, so that the script goes on where it was
 stopped. Printed: a table a part, losses and what they are beside the first column. Losses do not depend on what else the machine does, nor on threads.
-`speed` has the steps of a Llama of 512 x 6 layers in few bits beside bf16, by turns; `update` has what an update by Muon takes more than one by AdamW, and
+`speed` has the steps of the Llama of 58 M parameters of `lfactor bench step` in few bits beside bf16, by turns; `update` has what an update by Muon takes more than one by AdamW, and
 peaks of memory, as measured and as `sim` and `plan` say by a description of this machine that `lfactor calibrate` makes.
 Exits with 1 where eight bits in blocks end 0.5 % above bf16, or chosen by weight 0.2 %. Needs Python alone.
 """
@@ -115,15 +115,16 @@ def table(a, part):
 
 LARGE = LLAMA.replace("hidden_size: 64, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 2, head_dim: 16, intermediate_size: 192",
                       "hidden_size: 512, num_hidden_layers: 6, num_attention_heads: 8, num_key_value_heads: 4, head_dim: 64, intermediate_size: 1408")
+WIDE = LARGE.replace("num_hidden_layers: 6", "num_hidden_layers: 8").replace("num_key_value_heads: 4", "num_key_value_heads: 8").replace("vocab_size: 1024", "vocab_size: 32000")
 
 
-def timed(a, name, train, optimizer, steps):
+def timed(a, name, train, optimizer, steps, model=LARGE, precision="bf16"):
     """The seconds of the steps behind the first of a run of the large Llama, and its peak of memory."""
     d = a.dir / f"large-{name}"
     shutil.rmtree(d, ignore_errors=True)
     d.mkdir(parents=True)
-    text = LARGE + RUN.format(demo=a.dir / "demo", steps=steps, seed=1, train=train, optimizer=optimizer, threads=1, dir=d)
-    text = text.replace(f"eval_interval: {steps}, eval_steps: 32, ", "").replace("global_batch: 8", "global_batch: 16").replace(
+    text = model + RUN.format(demo=a.dir / "demo", steps=steps, seed=1, train=train, optimizer=optimizer, threads=1, dir=d)
+    text = text.replace("precision: bf16", f"precision: {precision}").replace(f"eval_interval: {steps}, eval_steps: 32, ", "").replace("global_batch: 8", "global_batch: 16").replace(
         f"checkpoint: {{dir: {d}/checkpoints, interval: {steps}}}", f"checkpoint: {{dir: {d}/checkpoints, interval: 1000000}}")
     (d / "run.yaml").write_text(text)
     subprocess.run([a.lfactor, "train", d / "run.yaml", "-o", "jsonl"], capture_output=True, check=True)
@@ -137,7 +138,7 @@ def speed(a):
     seconds = {k: [] for k in kinds}
     for _ in range(3):
         for k in kinds:
-            seconds[k] += timed(a, k, low(k) if k != "bf16" else "", ADAMW, 4)[0]
+            seconds[k] += timed(a, k, low(k) if k != "bf16" else "", ADAMW, 3, WIDE)[0]
     medians = {k: statistics.median(v) for k, v in seconds.items()}
     for k in kinds:
         print(f"| {k} | {medians[k]:.2f} s | {medians['bf16'] / medians[k]:.2f} |")
@@ -150,7 +151,7 @@ def update(a):
     subprocess.run([a.lfactor, "calibrate", machine], capture_output=True, check=True)
     got, said = {}, {}
     for kind in ("adamw", "muon"):
-        runs = [timed(a, kind, "", f"kind: {kind}, lr: 0.002", 4) for _ in range(2)]
+        runs = [timed(a, kind, "", f"kind: {kind}, lr: 0.002", 4, LARGE, "fp32") for _ in range(2)]  # calibrate measures float32
         got[kind] = statistics.median(runs[0][0] + runs[1][0]), runs[0][1]
         sim, plan = (json.loads(subprocess.run([a.lfactor, *args, "-o", "json"], capture_output=True, text=True, check=True).stdout)
                      for args in (["sim", runs[0][2], "--cluster", machine], ["plan", runs[0][2]]))
