@@ -106,6 +106,7 @@ type parquetFile struct {
 	limit  int64
 	ends   []int64 // rows up to and with each row group
 	decode func(parquet.RowGroup) ([][]byte, error)
+	only   int // the column that is read, -1 for all
 
 	mu     sync.Mutex
 	groups map[int]*list.Element
@@ -126,7 +127,8 @@ func openParquet(path string, o dataset.Options) (p *parquetFile, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p = &parquetFile{os: f, limit: o.Limit(), groups: map[int]*list.Element{}, recent: list.New()}
+	p = &parquetFile{os: f, limit: o.Limit(), groups: map[int]*list.Element{}, recent: list.New(),
+		only: -1}
 	if err = p.load(o.Full); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -160,20 +162,16 @@ func (p *parquetFile) load(full bool) error {
 	return nil
 }
 
-// checkCodecs refuses what the Parquet library decodes wrongly, or not at all: its LZ4 gives pages without
-// content.
-// column is the one that is read, -1 for all: what is not read may be compressed as it likes.
+// checkCodecs refuses what nobody decodes, and notes the column that is read, -1 for all: what is not read may
+// be compressed as it likes.
 func (p *parquetFile) checkCodecs(column int) error {
+	p.only = column
 	for i, g := range p.file.Metadata().RowGroups {
 		for k, c := range g.Columns {
-			if column >= 0 && k != column {
-				continue
-			}
-			switch c.MetaData.Codec {
-			case format.Lz4, format.Lz4Raw, format.LZO:
-				return fmt.Errorf("column %q of row group %d is compressed with %v, which is not read; "+
+			if p.reads(k) && c.MetaData.Codec == format.LZO {
+				return fmt.Errorf("column %q of row group %d is compressed with LZO, which is not read; "+
 					"write the file with zstd, snappy, gzip or brotli",
-					strings.Join(c.MetaData.PathInSchema, "."), i, c.MetaData.Codec)
+					strings.Join(c.MetaData.PathInSchema, "."), i)
 			}
 		}
 	}
@@ -241,9 +239,15 @@ func (p *parquetFile) group(k int) (decodedGroup, error) {
 		return e.Value.(decodedGroup), nil
 	}
 	g := decodedGroup{group: k}
-	g.err = guard(func() (err error) {
-		g.rows, err = p.decode(p.file.RowGroups()[k])
-		return err
+	g.err = guard(func() error {
+		use := func(r parquet.RowGroup) (err error) {
+			g.rows, err = p.decode(r)
+			return err
+		}
+		if p.usesLZ4(k) {
+			return p.withLZ4(k, use)
+		}
+		return use(p.file.RowGroups()[k])
 	})
 	var io *fs.PathError
 	if errors.As(g.err, &io) {
