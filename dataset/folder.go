@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -42,8 +43,12 @@ func inFolder(dir, named string) ([]string, error) {
 		return nil, fmt.Errorf("open %s: %w", dir, err)
 	}
 	formats, found := map[string]string{}, map[string][]string{}
+	listed := listedIn(dir)
 	for _, e := range entries {
 		name := e.Name()
+		if listed != nil && !slices.Contains(listed, name) { // what a library keeps beside them
+			continue
+		}
 		at := filepath.Join(dir, name)
 		if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || filepath.Ext(name) == ".idx" || // of shards, and Megatron's
 			strings.HasPrefix(name, "dataset_info") || name == "state.json" { // of datasets that are described beside their files
@@ -92,4 +97,22 @@ func formatOfFile(path string) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// listedIn returns the files that Hugging Face's save_to_disk says the data of a folder are, nil where nothing is
+// said: its library keeps what it has computed beside them.
+func listedIn(dir string) (out []string) {
+	b, err := os.ReadFile(filepath.Join(dir, "state.json"))
+	var state struct {
+		Files []struct {
+			Name string `json:"filename"`
+		} `json:"_data_files"`
+	}
+	if err != nil || json.Unmarshal(b, &state) != nil {
+		return nil
+	}
+	for _, f := range state.Files {
+		out = append(out, f.Name)
+	}
+	return out
 }

@@ -60,12 +60,8 @@ func OpenAnnotations(o AnnotationOptions) (*Annotations, error) {
 	if err := w.checkFolders(); err != nil {
 		return nil, err
 	}
-	open := openJSON
-	if startsAsParquet(o.JSONFile) {
-		open = openRows
-	}
 	var err error
-	if w.records, err = open(o.JSONFile, dataset.Options{}); err != nil {
+	if w.records, err = openObjects(o.JSONFile, dataset.Options{}); err != nil {
 		return nil, fmt.Errorf("annotations %s: %w", o.JSONFile, err)
 	}
 	return w, nil

@@ -14,18 +14,11 @@ func ofRecords(name, doc string, kind dataset.Kind, file string,
 	source func(r records, name string) dataset.Source) dataset.Format {
 	return dataset.Format{Name: name, Doc: doc, Kind: kind,
 		Match: func(path string, head []byte) bool {
-			if isParquet(path, head) {
-				return shapeOf(parquetColumns(path)) == name
-			}
-			return holdsJSON(path, head) && shapeOf(keysOf(head)) == name
+			return holdsObjects(path, head, name)
 		},
-		Reads: func(path string, head []byte) bool { return isParquet(path, head) || holdsJSON(path, head) },
+		Reads: mayHoldObjects,
 		Open: func(path string, o dataset.Options) (dataset.Source, error) {
-			open := openJSON
-			if startsAsParquet(path) {
-				open = openRows
-			}
-			r, err := open(path, o)
+			r, err := openObjects(path, o)
 			if err != nil {
 				return nil, err
 			}

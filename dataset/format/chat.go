@@ -67,21 +67,14 @@ func registerChat(name, doc string, read shape, write func(dataset.Document) any
 		Doc:  doc,
 		Kind: dataset.KindChat,
 		Match: func(path string, head []byte) bool {
-			if isParquet(path, head) {
-				return shapeOf(parquetColumns(path)) == name
-			}
-			return holdsJSON(path, head) && shapeOf(keysOf(head)) == name
+			return holdsObjects(path, head, name)
 		},
-		Reads: func(path string, head []byte) bool { return isParquet(path, head) || holdsJSON(path, head) },
+		Reads: mayHoldObjects,
 		Open: func(path string, o dataset.Options) (dataset.Source, error) {
 			if o.Media {
 				return openIllustrated(path, name, o)
 			}
-			open := openJSON
-			if startsAsParquet(path) {
-				open = openRows
-			}
-			r, err := open(path, o)
+			r, err := openObjects(path, o)
 			if err != nil {
 				return nil, err
 			}

@@ -247,7 +247,7 @@ func TestOpenRefuses(t *testing.T) {
 		o    dataset.Options
 		want string
 	}{
-		{path, dataset.Options{}, "looks like none of the data formats alpaca, energon, hdf5, job, jsonl"},
+		{path, dataset.Options{}, "looks like none of the data formats alpaca, arrow, energon, hdf5, job, jsonl"},
 		{path, dataset.Options{Format: "csv"}, `no data format is named "csv"; there are alpaca`},
 		{filepath.Join(dir, "no.jsonl"), dataset.Options{}, "no such file"},
 		{dir, dataset.Options{}, "no file matches *.txt"},

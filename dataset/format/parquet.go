@@ -2,12 +2,9 @@ package format
 
 import (
 	"bytes"
-	"container/list"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
-	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,26 +59,10 @@ var _ = dataset.Register(dataset.Format{
 	},
 })
 
-// rowGroupsBytesMax is how much of a file's decoded row groups is kept.
-const rowGroupsBytesMax = 512 << 20
+var _ = registerTable(tableFormat{isParquet, parquetColumns, openRows})
 
 func isParquet(path string, head []byte) bool {
 	return hasSuffix(path, ".parquet") || bytes.HasPrefix(head, []byte("PAR1"))
-}
-
-// startsAsParquet is isParquet of a file whose first bytes are not at hand.
-func startsAsParquet(path string) bool {
-	if isParquet(path, nil) {
-		return true
-	}
-	f, err := store.Open(path)
-	if err != nil {
-		return false // whoever reads it says so
-	}
-	defer f.Close()
-	head := make([]byte, min(4, f.Size()))
-	n, _ := f.ReadAt(head, 0) // whoever reads it says so
-	return isParquet(path, head[:n])
 }
 
 // parquetColumns returns the names of a file's columns, none where it cannot be read.
@@ -100,25 +81,10 @@ func parquetColumns(path string) map[string]bool {
 
 // parquetFile gives the rows of a file as bytes, decoding a row group at a time.
 type parquetFile struct {
-	os     store.File
+	rowGroups
 	file   *parquet.File
-	print  string
-	limit  int64
-	ends   []int64 // rows up to and with each row group
 	decode func(parquet.RowGroup) ([][]byte, error)
 	only   int // the column that is read, -1 for all
-
-	mu     sync.Mutex
-	groups map[int]*list.Element
-	recent *list.List // of decodedGroup, the last used in front
-	bytes  int64
-}
-
-type decodedGroup struct {
-	group int
-	rows  [][]byte
-	bytes int64
-	err   error // of content: reading again would give it again
 }
 
 // openParquet opens a Parquet file; its row groups are decoded when one of their rows is read.
@@ -127,8 +93,8 @@ func openParquet(path string, o dataset.Options) (p *parquetFile, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p = &parquetFile{os: f, limit: o.Limit(), groups: map[int]*list.Element{}, recent: list.New(),
-		only: -1}
+	p = &parquetFile{rowGroups: newRowGroups(f, o), only: -1}
+	p.rowGroups.decode = p.decodeGroup
 	if err = p.load(o.Full); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -178,91 +144,16 @@ func (p *parquetFile) checkCodecs(column int) error {
 	return nil
 }
 
-// guard turns a panic of the Parquet library on a damaged file into an error.
-func guard(f func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("damaged: %v", r)
-		}
-	}()
-	return f()
-}
-
-// Len counts a file without rows as one bad document.
-func (p *parquetFile) Len() int64 {
-	if len(p.ends) == 0 {
-		return 1
+// decodeGroup decodes row group k.
+func (p *parquetFile) decodeGroup(k int) (rows [][]byte, err error) {
+	use := func(r parquet.RowGroup) (err error) {
+		rows, err = p.decode(r)
+		return err
 	}
-	return max(1, p.ends[len(p.ends)-1])
-}
-
-func (p *parquetFile) Fingerprint() string { return p.print }
-func (p *parquetFile) Close() error        { return p.os.Close() }
-
-// Record returns row i, nil where it is null. The place's offset is the row's number.
-func (p *parquetFile) Record(i int64) ([]byte, dataset.Place, error) {
-	place := dataset.Place{File: p.os.Name(), Offset: i}
-	bad := func(format string, args ...any) error {
-		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("row %d: ", i) +
-			fmt.Sprintf(format, args...)}
+	if p.usesLZ4(k) {
+		return rows, p.withLZ4(k, use)
 	}
-	k := sort.Search(len(p.ends), func(k int) bool { return p.ends[k] > i })
-	if k == len(p.ends) {
-		return nil, place, bad("the file has no rows")
-	}
-	g, err := p.group(k)
-	if err != nil {
-		return nil, place, err
-	}
-	if g.err != nil {
-		return nil, place, bad("row group %d: %v", k, g.err)
-	}
-	if k > 0 {
-		i -= p.ends[k-1]
-	}
-	if i >= int64(len(g.rows)) {
-		return nil, place, bad("row group %d has %d rows, fewer than it says", k, len(g.rows))
-	}
-	b := g.rows[i]
-	if int64(len(b)) > p.limit {
-		return nil, place, bad("%d bytes are over the limit of %d", len(b), p.limit)
-	}
-	return b, place, checkUTF8(b, place)
-}
-
-// group returns a row group, decoded. Only an error of the moment is an error.
-func (p *parquetFile) group(k int) (decodedGroup, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if e, ok := p.groups[k]; ok {
-		p.recent.MoveToFront(e)
-		return e.Value.(decodedGroup), nil
-	}
-	g := decodedGroup{group: k}
-	g.err = guard(func() error {
-		use := func(r parquet.RowGroup) (err error) {
-			g.rows, err = p.decode(r)
-			return err
-		}
-		if p.usesLZ4(k) {
-			return p.withLZ4(k, use)
-		}
-		return use(p.file.RowGroups()[k])
-	})
-	var io *fs.PathError
-	if errors.As(g.err, &io) {
-		return g, g.err
-	}
-	for _, r := range g.rows {
-		g.bytes += int64(len(r)) + 24
-	}
-	p.groups[k] = p.recent.PushFront(g)
-	for p.bytes += g.bytes; p.bytes > rowGroupsBytesMax && p.recent.Len() > 1; {
-		old := p.recent.Remove(p.recent.Back()).(decodedGroup)
-		delete(p.groups, old.group)
-		p.bytes -= old.bytes
-	}
-	return g, nil
+	return rows, use(p.file.RowGroups()[k])
 }
 
 // column decodes a column with one value a row.

@@ -320,7 +320,7 @@ func TestRefused(t *testing.T) {
 		{head + "steps: [pii, exact_dedup]\noutputs: [{from: pii}]",
 			`steps[1]: nothing is written of what "exact_dedup" lets through; name it in from of a step or an output`},
 		{head + "outputs: [{}, {}]", `outputs[1].name: outputs[0] has the name "data" too; give it another name`},
-		{head + "outputs: [{format: csv}]", `outputs[0].format: "csv" is not written; use one of jsonl, `},
+		{head + "outputs: [{format: csv}]", `outputs[0].format: "csv" is not written; use one of arrow, jsonl, `},
 		{head + "outputs: [{format: jsonl, compress: lzma}]",
 			`jsonl is not compressed with "lzma" here; use one of ["gzip" "zstd"]`},
 		{head + "memory: 5", `memory: "5" is no size of at least 1MiB`},

@@ -1,0 +1,111 @@
+package format
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// arrowFiles is the folder of bench/golden/arrow_files.py: the small set, or the one that LFACTOR_ARROW names.
+func arrowFiles() string {
+	if dir := os.Getenv("LFACTOR_ARROW"); dir != "" {
+		return dir
+	}
+	return filepath.Join("testdata", "arrow")
+}
+
+// Rows of Arrow's files, streams and Feather are pyarrow's, in any order.
+func TestArrow(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(arrowFiles(), "*.want"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 8)
+	for _, want := range files {
+		text, err := os.ReadFile(want)
+		require.NoError(t, err)
+		path, err := filepath.Glob(strings.TrimSuffix(want, ".want") + ".[af]*")
+		require.NoError(t, err)
+		s := open(t, path[0], dataset.Options{})
+		lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+		require.Equal(t, int64(len(lines)), s.Len(), path[0])
+		for k := range lines {
+			i := (k*7 + 3) % len(lines)
+			if len(lines)%7 == 0 {
+				i = k
+			}
+			var want, have map[string]any
+			require.NoError(t, json.Unmarshal([]byte(lines[i]), &want))
+			d, err := s.Read(int64(i))
+			require.NoError(t, err)
+			require.Equal(t, want["text"], d.Text, "%s row %d", path[0], i)
+			raw, _, err := s.(dataset.Columned).Columns(int64(i))
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(raw, &have), "%s", raw)
+			require.Equal(t, want, have, "%s row %d", path[0], i)
+		}
+	}
+}
+
+// A folder of save_to_disk is its shards, in their order, and not what was computed beside them.
+func TestArrowSaved(t *testing.T) {
+	docs := readAll(t, open(t, filepath.Join("testdata", "arrow", "saved"), dataset.Options{}))
+	require.Len(t, docs, 25)
+	require.Equal(t, "row 24 é", docs[24].Text)
+}
+
+// What is no Arrow file, or one of a form that is not read, is told with its place and remedy.
+func TestArrowRefused(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]string{
+		"FEA1xxxxxxxxxxx":                  "it is Feather of version 1; write it anew",
+		"ARROW1\x00\x00":                   "it ends at byte 8 without a footer",
+		"ARROW1\x00\x00nonsense......":     "it ends at byte 22 without a footer",
+		"{\"text\": \"a\"}\n":              "as no Arrow file does",
+		"\xff\xff\xff\xff\x00\x00\x00\x7f": "has a description of 2130706432 bytes",
+		"":                                 "too few for an Arrow file",
+	} {
+		path := filepath.Join(dir, "x.arrow")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := dataset.Open(path, dataset.Options{})
+		require.ErrorContains(t, err, want, "%q", text)
+	}
+	files, err := filepath.Glob("testdata/arrow/0*.arrow")
+	require.NoError(t, err)
+	_, err = dataset.Open(files[0], dataset.Options{TextKey: "id"})
+	require.ErrorContains(t, err, `it has no column of texts named "id"; its columns are`)
+}
+
+// A byte that is changed anywhere, or an end that is missing, is no crash.
+func TestArrowDamaged(t *testing.T) {
+	files, err := filepath.Glob("testdata/arrow/*.[af]*")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "x.arrow")
+	bad := 0
+	for n, name := range files {
+		good, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for at := n % 5; at < len(good); at += 1 + len(good)/60 {
+			for _, b := range [][]byte{good[:at], append(append(append([]byte{}, good[:at]...), good[at]^0x5a), good[at+1:]...)} {
+				require.NoError(t, os.WriteFile(path, b, 0o600))
+				s, err := dataset.Open(path, dataset.Options{Format: "arrow"})
+				if err != nil {
+					bad++
+					continue
+				}
+				for i := range s.Len() {
+					if _, err := s.Read(i); err != nil {
+						bad++
+						break
+					}
+				}
+				require.NoError(t, s.Close())
+			}
+		}
+	}
+	require.Greater(t, bad, 300)
+}

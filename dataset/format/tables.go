@@ -1,0 +1,59 @@
+package format
+
+import (
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/store"
+)
+
+// A table is a file of rows, in a format whose columns are read as the members of JSON objects.
+type tableFormat struct {
+	is      func(path string, head []byte) bool
+	columns func(path string) map[string]bool // names, none where it cannot be read
+	open    func(path string, o dataset.Options) (records, error)
+}
+
+var tableFormats []tableFormat
+
+// registerTable adds a format of tables; a file calls it in a variable's declaration.
+func registerTable(t tableFormat) bool {
+	tableFormats = append(tableFormats, t)
+	return true
+}
+
+// tableOf returns the format of a table, nil where a file is none.
+func tableOf(path string, head []byte) *tableFormat {
+	for i := range tableFormats {
+		if tableFormats[i].is(path, head) {
+			return &tableFormats[i]
+		}
+	}
+	return nil
+}
+
+// tableHead is how much of a file tells whether it is a table.
+const tableHead = 16
+
+// openObjects opens records: the rows of a table, else JSON lines or an array.
+func openObjects(path string, o dataset.Options) (records, error) {
+	t := tableOf(path, nil)
+	if t == nil {
+		t = tableOf(path, store.Head(path, tableHead))
+	}
+	if t != nil {
+		return t.open(path, o)
+	}
+	return openJSON(path, o)
+}
+
+// holdsObjects says whether a file has objects of the shape that shapeOf calls by a name.
+func holdsObjects(path string, head []byte, name string) bool {
+	if t := tableOf(path, head); t != nil {
+		return shapeOf(t.columns(path)) == name
+	}
+	return holdsJSON(path, head) && shapeOf(keysOf(head)) == name
+}
+
+// mayHoldObjects says whether a file can have objects of any shape.
+func mayHoldObjects(path string, head []byte) bool {
+	return tableOf(path, head) != nil || holdsJSON(path, head)
+}
