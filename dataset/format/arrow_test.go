@@ -109,3 +109,29 @@ func TestArrowDamaged(t *testing.T) {
 	}
 	require.Greater(t, bad, 300)
 }
+
+// FuzzTable: every file of a table opens or is refused, and every row is read or bad.
+func FuzzTable(f *testing.F) {
+	for _, name := range []string{"arrow/01.arrow", "arrow/02.feather", "arrow/05.arrow", "codecs/lz4.parquet"} {
+		b, err := os.ReadFile("testdata/" + name)
+		require.NoError(f, err)
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		path := filepath.Join(t.TempDir(), "x")
+		require.NoError(t, os.WriteFile(path, b, 0o600))
+		table := tableOf(path, b)
+		if table == nil {
+			return
+		}
+		table.columns(path)
+		r, err := table.open(path, dataset.Options{})
+		if err != nil {
+			return
+		}
+		for i := range min(r.Len(), 50) {
+			_, _, _ = r.Record(i) // it is bad or it is not
+		}
+		require.NoError(t, r.Close())
+	})
+}
