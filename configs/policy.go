@@ -23,6 +23,13 @@ type Policy struct {
 	Absolute  []int    `key:"absolute" class:"fixed" doc:"Numbers of an action, counted from 0, that stay as recordings have them where policy.actions are relative or delta: a gripper's, say."`
 	Rotations []string `key:"rotations" class:"fixed" doc:"Rotations among the numbers of actions and states: action or state, the place of the first number, counted from 0, the form in the recordings and the form to learn, as 'action 3 euler 6d'. Forms are euler (angles in radians about the fixed axes x, y and z in that order), axis_angle (radians), quaternion (x, y, z, w), 6d (the first two columns of the matrix) and matrix (by rows)."`
 
+	Tokens   string `key:"tokens" default:"none" oneof:"none|bins|fast" class:"fixed" doc:"What a vision-language model writes actions as, whichever it is: bins, where each number is one of 255 steps from -1 to 1 and a token, as in RT-2 and OpenVLA; or fast, where the chunk's cosine transform is a text of few tokens, as in Pi0-FAST. none is for policies that give numbers."`
+	Horizon  int    `key:"horizon" default:"8" min:"1" max:"4096" class:"fixed" unit:"steps" doc:"Actions of a chunk that is written as tokens."`
+	Fast     string `key:"fast" class:"fixed" doc:"Folder with the tokenizer of policy.tokens: fast, in the form of physical-intelligence/fast; lfactor data fast writes one of your own recordings."`
+	TokenEnd int    `key:"token_end" default:"0" min:"0" max:"10000000" class:"fixed" doc:"Tokens that stand for actions are those before this one, counted backwards; 0 is the end of the model's vocabulary. OpenVLA's is 32000, Pi0-FAST's the vocabulary less 128."`
+	Question string `key:"question" default:"What action should the robot take to {task}?" class:"fixed" doc:"What a model that writes actions is asked, behind the views: {task} is the task, {state} the state, each number as one of 256 steps."`
+	ViewSize int    `key:"view_size" default:"224" min:"8" max:"4096" class:"fixed" unit:"pixels" doc:"Height and width that views are brought to before the processor of a model that writes actions sees them, with black around them."`
+
 	Crop       float64 `key:"crop" default:"1" min:"0.1" max:"1" class:"fixed" doc:"Share of a view's height and width that a sample is trained on, from a place of its own, brought to the whole size again; 1 is the view as it is. A policy acts on whole views."`
 	Brightness float64 `key:"brightness" default:"0" min:"0" max:"1" class:"fixed" doc:"What a sample's views are made brighter or darker by at most."`
 	Contrast   float64 `key:"contrast" default:"0" min:"0" max:"1" class:"fixed" doc:"What the contrast of a sample's views is changed by at most."`
@@ -50,6 +57,31 @@ func (p *Policy) Check(at faults) {
 		}
 	}
 	p.checkActions(at)
+	p.checkTokens(at)
+}
+
+// checkTokens holds what is said of actions that are written together.
+func (p *Policy) checkTokens(at faults) {
+	if (p.Tokens == "fast") != (p.Fast != "") {
+		at.fault("policy.fast", "names a tokenizer where policy.tokens is fast, and only there",
+			"set both: lfactor data fast makes one of recordings")
+	}
+	if p.Tokens == "fast" && !p.Padding {
+		at.fault("policy.learn_padding", "false, and the tokens of policy.tokens: fast are of whole chunks",
+			"take bins, or leave it out")
+	}
+	if p.Tokens == "none" {
+		return
+	}
+	if p.Stateless > 0 {
+		at.fault("policy.state_dropout",
+			"a model that writes actions is told the state in policy.question alone",
+			"leave {state} out of policy.question")
+	}
+	if !strings.Contains(p.Question, "{task}") && !strings.Contains(p.Question, "{state}") {
+		at.fault("policy.question", "has neither {task} nor {state}: every robot would be asked the same",
+			"write {task} where the task is to stand")
+	}
 }
 
 // checkActions holds what is said of the numbers of actions together.

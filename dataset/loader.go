@@ -386,3 +386,14 @@ func (c *LoaderConfig) describe() string {
 
 // ErrNoTokens says that nothing in the data can be used: every document is bad or empty.
 var ErrNoTokens = errors.New("no document gives any tokens")
+
+// noTokens is that error of some data, with what was wrong with the last document that was set aside.
+func (c *LoaderConfig) noTokens(of string) error {
+	if c.Quarantine != nil {
+		if bad := c.Quarantine.List(); len(bad) > 0 {
+			return fmt.Errorf("%s: %w: %d are set aside, the last for: %s", of, ErrNoTokens, len(bad),
+				bad[len(bad)-1].Reason)
+		}
+	}
+	return fmt.Errorf("%s: %w", of, ErrNoTokens)
+}

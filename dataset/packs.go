@@ -33,7 +33,7 @@ func (m *maker) packs() ([]row, error) {
 		if d.tokens > 0 {
 			items, sizes = append(items, d), append(sizes, pack.Item{Tokens: d.tokens, Images: d.media})
 		} else if n > m.documents()+int64(m.cfg.Window) && len(items) == 0 {
-			return nil, fmt.Errorf("%s: %w", m.cfg.describe(), ErrNoTokens)
+			return nil, m.cfg.noTokens(m.cfg.describe())
 		}
 	}
 	var rows []row

@@ -162,7 +162,7 @@ func (c *cutter) open(j int, first bool) error {
 		if c.empty++; len(d.out.ids) > 0 {
 			c.empty = 0
 		} else if c.empty > q.len() {
-			return fmt.Errorf("%s: %w", c.cfg.Sources[c.source].Source.Name(), ErrNoTokens)
+			return c.cfg.noTokens(c.cfg.Sources[c.source].Source.Name())
 		}
 		c.at.Ahead, c.at.Given = int64(j)+1, 0
 	}

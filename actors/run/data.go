@@ -204,8 +204,9 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 		}
 	}
 	if d.kind == dataset.KindEpisodes {
-		x := d.images.(*trained.Robots)
-		conf.Mode, conf.Own, conf.Samples, conf.Prepare = dataset.ModeSFT, true, x.Samples(), x.Prepare
+		x := d.images.(robotic)
+		conf.Mode, conf.Samples, conf.Prepare = dataset.ModeSFT, x.Samples(), x.Prepare
+		conf.Own = d.r.job.Model.Denoiser != nil
 	}
 	if d.kind == dataset.KindPairs || d.kind == dataset.KindJudged {
 		conf.Mode = dataset.ModeSFT

@@ -89,19 +89,31 @@ func (d *data) openKind() (err error) {
 	if d.kind, err = setup.DataKind(d.r.cfg); err != nil {
 		return err
 	}
-	acts := d.r.job.Model.Denoiser != nil && d.r.job.Model.Denoiser.Sight != nil
+	m := d.r.job.Model
+	writes := d.r.cfg.Run.Policy.Tokens != "none"
+	acts := writes || m.Denoiser != nil && m.Denoiser.Sight != nil
 	switch {
 	case acts != (d.kind == dataset.KindEpisodes):
 		return d.r.cfg.Fault("data.paths",
 			fmt.Sprintf("the data is %s: recordings of robots, and nothing else, are "+
 				"what policies learn", d.kind),
-			"name a data set of LeRobot for a policy, and other data for other models")
+			"name a data set of LeRobot for a policy, or for a vision-language model with policy.tokens, and other "+
+				"data for other models")
+	case writes:
+		d.images, err = trained.NewScribe(d.r.cfg, m, d.r.tok, d.r.conf, d.notes())
 	case acts:
-		d.images, err = trained.NewRobots(d.r.cfg, d.r.job.Model.Denoiser)
+		d.images, err = trained.NewRobots(d.r.cfg, m.Denoiser)
 	case d.kind == dataset.KindParts:
 		err = d.openImages()
 	}
 	return err
+}
+
+// robotic is what makes samples of the frames of recordings.
+type robotic interface {
+	Reads(o *dataset.Options)
+	Samples() dataset.SampleEncoder
+	Prepare(m *dataset.Media, n int) (v any, bytes int64, err error)
 }
 
 // openPaths opens paths, each by its entry of data.dataset_config if there are any.
@@ -110,10 +122,8 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 	c := d.r.cfg.Run.Data
 	o := dataset.Options{Format: setup.OpenedAs(&c), TextKey: c.TextKey, BytesMax: int64(c.LineMax),
 		Full: c.Fingerprint == "full", Tags: dataset.Tags{Messages: c.MessageKey}}
-	if x, ok := d.images.(*trained.Robots); ok {
-		p := &d.r.cfg.Run.Policy
-		o.Horizon, o.Robot = x.Chunk, dataset.RobotKeys{Action: p.Action, State: p.State}
-		o.Past = x.D.Sight.Observed() - 1
+	if x, ok := d.images.(robotic); ok {
+		x.Reads(&o)
 	}
 	filters, err := setup.OpenFilters(d.r.cfg)
 	if err != nil {

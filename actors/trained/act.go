@@ -1,6 +1,7 @@
 package trained
 
 import (
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 // Actor is a trained policy that is asked what to do. It is not safe for concurrent use.
 type Actor struct {
 	x     *Robots
+	pen   *Scribe // of a policy that writes its actions, nil for one that gives numbers
 	gen   *sample.Generator
 	b     kernels.Backend
 	Steps int // from noise to actions: of Euler, or of the policy's own scheduler
@@ -34,16 +36,21 @@ type Seen struct {
 
 // NewActor makes a policy ready to act; Close gives it back.
 func (m *Trained) NewActor() (*Actor, error) {
-	d := m.Model.Denoiser
-	if d == nil || d.Sight == nil {
+	if !m.Acts() {
 		return nil, exit.Usagef("the model is no policy of a robot")
 	}
-	var x *Robots
+	d := m.Model.Denoiser
+	a := &Actor{}
 	var err error
-	if len(m.Cfg.Run.Data.Paths) == 0 {
-		x, err = robotsOf(m.dir, m.Cfg, d)
-	} else {
-		x, err = NewRobots(m.Cfg, d)
+	switch {
+	case d == nil:
+		if a.pen, err = NewScribe(m.Cfg, m.Model, m.tok, m.conf, io.Discard); err == nil {
+			a.x, d = a.pen.Robots, a.pen.D
+		}
+	case len(m.Cfg.Run.Data.Paths) == 0:
+		a.x, err = robotsOf(m.dir, m.Cfg, d)
+	default:
+		a.x, err = NewRobots(m.Cfg, d)
 	}
 	if err != nil {
 		return nil, err
@@ -57,11 +64,19 @@ func (m *Trained) NewActor() (*Actor, error) {
 		kernels.Close(b)
 		return nil, err
 	}
-	a := &Actor{x: x, gen: gen, b: b, Steps: eulerSteps}
+	a.gen, a.b, a.Steps = gen, b, eulerSteps
 	if d.Steps > 0 {
 		a.Steps = d.Steps
 	}
 	return a, nil
+}
+
+// Acts reports whether the model is a policy of a robot: one of numbers, or a model that writes its actions.
+func (m *Trained) Acts() bool {
+	if d := m.Model.Denoiser; d != nil {
+		return d.Sight != nil
+	}
+	return m.Cfg != nil && m.Cfg.Run.Policy.Tokens != "none" && m.Model.Vision != nil
 }
 
 // eulerSteps are those of a policy of flow matching.
@@ -130,6 +145,7 @@ func (x *Robots) given() (from, to int) {
 // Ask is a robot's question, ready for the policy.
 type Ask struct {
 	sight *family.Encoded
+	words *asked    // of a policy that writes
 	state []float64 // that actions are told relative to
 	seed  uint64
 	Join  *Join // the chunk under way that the actions are to go on from, nil for none
@@ -143,6 +159,10 @@ type Chunk struct {
 
 // Ask prepares what a robot sees. It is safe for concurrent use.
 func (a *Actor) Ask(r Seen) (Ask, error) {
+	if a.pen != nil {
+		q, err := a.pen.ask(r)
+		return Ask{words: q, state: slices.Clone(r.State), seed: r.Seed}, err
+	}
 	e, err := a.x.See(r.Task, append(slices.Clone(r.Before), Look{r.State, r.Views})...)
 	return Ask{sight: e, state: slices.Clone(r.State), seed: r.Seed}, err
 }
@@ -167,6 +187,9 @@ func (a *Actor) Act(robots []Seen) ([][][]float64, error) {
 
 // Decide is Act of what was asked before.
 func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
+	if a.pen != nil {
+		return a.written(asks)
+	}
 	w := a.x.D.Width()
 	items := make([]family.Encoded, len(asks))
 	for i, q := range asks {
@@ -188,11 +211,30 @@ func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
 				v[j] = float64(items[i].X0[k*w+j])
 			}
 			out[i].scaled = append(out[i].scaled, v)
-			out[i].Actions = append(out[i].Actions, a.x.Scale.Action.Back(v))
 		}
-		out[i].Actions = a.x.motion.act(asks[i].state, out[i].Actions)
+		a.unscale(&out[i], asks[i].state)
 	}
 	return out, nil
+}
+
+// written is Decide of a policy that writes, one robot after the other.
+func (a *Actor) written(asks []Ask) (out []Chunk, err error) {
+	out = make([]Chunk, len(asks))
+	for i, q := range asks {
+		if out[i].scaled, err = a.pen.answer(a.gen, q.words, len(a.x.Scale.Action.Mid)); err != nil {
+			return nil, err
+		}
+		a.unscale(&out[i], q.state)
+	}
+	return out, nil
+}
+
+// unscale makes a robot's own numbers of the policy's.
+func (a *Actor) unscale(c *Chunk, state []float64) {
+	for _, v := range c.scaled {
+		c.Actions = append(c.Actions, a.x.Scale.Action.Back(v))
+	}
+	c.Actions = a.x.motion.act(state, c.Actions)
 }
 
 // once takes the actions of a policy that gives them without noise.

@@ -21,6 +21,12 @@ type Images struct {
 // Fill puts a batch's images, which the loader has prepared, into its microbatch: their tokens have no
 // embedding of their own.
 func (x *Images) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+	return x.fill(mb, b, func(_ int, v any) (*media.Features, error) { return v.(*media.Features), nil })
+}
+
+// fill is Fill of what features makes of medium i of a batch, as it was prepared.
+func (x *Images) fill(mb *host.Microbatch, b *dataset.Batch,
+	features func(i int, v any) (*media.Features, error)) error {
 	if len(b.Media) == 0 {
 		return nil
 	}
@@ -37,8 +43,12 @@ func (x *Images) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 		wg.Go(func() {
 			defer func() { <-gate }()
 			v, err := b.Media[i].Take()
+			var f *media.Features
+			if err == nil {
+				f, err = features(i, v)
+			}
 			if out[i].err = err; err == nil {
-				out[i].grid, out[i].values, out[i].err = x.laid(&b.Media[i], v.(*media.Features))
+				out[i].grid, out[i].values, out[i].err = x.laid(&b.Media[i], f)
 			}
 		})
 	}
@@ -65,22 +75,30 @@ func (x *Images) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 // Prepare is the dataset.Prepare of the model: *media.Features that fit its tower and their tokens.
 func (x *Images) Prepare(m *dataset.Media, n int) (any, int64, error) {
 	f, err := x.decode(m, n)
+	if err == nil {
+		err = x.fits(m, f)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
+	return f, int64(len(f.Pixels)), nil
+}
+
+// fits holds a medium's features to its tokens.
+func (x *Images) fits(m *dataset.Media, f *media.Features) error {
 	g, err := x.grid(m, f)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	tokens := 0
 	for _, s := range m.Spans {
 		tokens += int(s.To - s.From)
 	}
 	if made := x.V.Features(g); made != tokens {
-		return nil, 0, fmt.Errorf("it becomes %d features and stands as %d tokens: its header may lie, "+
+		return fmt.Errorf("it becomes %d features and stands as %d tokens: its header may lie, "+
 			"or the processor is not the model's", made, tokens)
 	}
-	return f, int64(len(f.Pixels)), nil
+	return nil
 }
 
 // one decodes a medium and prepares it; n is how many its sample has.
@@ -114,7 +132,8 @@ func (x *Images) decode(m *dataset.Media, n int) (*media.Features, error) {
 
 // grid is what the tower takes features as, without its tokens.
 func (x *Images) grid(m *dataset.Media, f *media.Features) (family.Grid, error) {
-	g := family.Grid{T: f.Grid[0], H: f.Grid[1], W: f.Grid[2], Every: f.Every, Video: m.Kind == dataset.Video}
+	g := family.Grid{T: f.Grid[0], H: f.Grid[1], W: f.Grid[2], Every: f.Every,
+		Video: m.Kind == dataset.Video}
 	if x.V.Tile == 0 {
 		if len(f.Shape) != 2 || f.Width() != x.V.Tower.PatchDim {
 			return g, fmt.Errorf("the processor makes %v of it, and the model takes patches of %d numbers",

@@ -179,6 +179,12 @@ func (x *Robots) whole(cfg *configs.Config) error {
 	return nil
 }
 
+// Reads says what of recordings is read.
+func (x *Robots) Reads(o *dataset.Options) {
+	o.Horizon, o.Robot = x.Chunk, dataset.RobotKeys{Action: x.Policy.Action, State: x.Policy.State}
+	o.Past = x.D.Sight.Observed() - 1
+}
+
 // Samples is the encoder of frames: a sample has a token for each action.
 func (x *Robots) Samples() dataset.SampleEncoder { return robotEncoder{x.Chunk} }
 
@@ -219,24 +225,17 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if len(f.Actions) != x.Chunk {
 		return nil, 0, fmt.Errorf("%d actions, and the model gives %d at once", len(f.Actions), x.Chunk)
 	}
-	actions, err := x.motion.learn(f.State, f.Actions)
+	actions, err := x.aims(&f, scale)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", x.Policy.Action, err)
+		return nil, 0, err
 	}
 	w := x.D.Width()
 	e.X0 = make([]float32, x.Chunk*w)
 	for k, a := range actions {
-		scaled, err := scale.Action.Of(a)
-		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", x.Policy.Action, err)
+		if len(a) > w {
+			return nil, 0, fmt.Errorf("actions of %d numbers, and the model has room for %d", len(a), w)
 		}
-		if len(scaled) > w {
-			return nil, 0, fmt.Errorf("actions of %d numbers, and the model has room for %d", len(scaled), w)
-		}
-		for i, v := range scaled {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, 0, fmt.Errorf("number %d of action %d is %g", i, k, v)
-			}
+		for i, v := range a {
 			e.X0[k*w+i] = float32(v)
 		}
 	}
@@ -250,6 +249,25 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	}
 	bare, err := x.told(f.Task, nil, present(e.Views))
 	return &learnt{*e, bare}, size, err
+}
+
+// aims are a frame's actions as the policy learns them, [chunk][numbers].
+func (x *Robots) aims(f *format.RobotFrame, scale RobotScale) (out [][]float64, err error) {
+	actions, err := x.motion.learn(f.State, f.Actions)
+	for k := 0; k < len(actions) && err == nil; k++ {
+		var a []float64
+		a, err = scale.Action.Of(actions[k])
+		for i, v := range a {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return nil, fmt.Errorf("number %d of action %d is %g", i, k, v)
+			}
+		}
+		out = append(out, a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", x.Policy.Action, err)
+	}
+	return out, nil
 }
 
 // learnt is a sample as it is prepared, with the tokens that it has without its state.
@@ -392,17 +410,27 @@ func (x *Robots) coloured(v []float32, camera int) {
 func (x *Robots) views(f *format.RobotLook) (out []*media.Image, err error) {
 	for _, c := range x.Policy.Cameras {
 		var p *media.Image
-		if b, ok := f.Images[c]; ok {
-			p, err = media.Decode(b, media.Options{White: true, Turn: true})
-		} else if v, ok := f.Videos[c]; ok {
-			p, err = frameOf(v)
+		b, v := f.Images[c], (*format.VideoFrame)(nil)
+		if video, ok := f.Videos[c]; ok {
+			v = &video
 		}
-		if err != nil {
+		if p, err = viewOf(b, v); err != nil {
 			return nil, fmt.Errorf("%s: %w", c, err)
 		}
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// viewOf decodes a picture, or else a frame of a video; nil for neither.
+func viewOf(b []byte, v *format.VideoFrame) (*media.Image, error) {
+	switch {
+	case b != nil:
+		return media.Decode(b, media.Options{White: true, Turn: true})
+	case v != nil:
+		return frameOf(*v)
+	}
+	return nil, nil
 }
 
 // frameOf decodes a frame of a video.

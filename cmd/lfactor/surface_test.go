@@ -73,6 +73,7 @@ var jsonArgs = map[string]string{
 	"config explain": "plan.pp run.yaml", "config models": "", "config schema": "",
 	"data bench": "text", "data blame": "run last",
 	"data convert": "--output_dir shards --json_file a.jsonl --image_dir img --sample_type multi_mix_qa",
+	"data fast":    "- it wants recordings, see TestScribeLearns",
 	"data index":   "s.tar", "data ingest": "job.yaml", "data run": "recipe.yaml",
 	"data reshard": "text --to resharded",
 	"data serve":   "- it serves until it is stopped, see TestDataServe",

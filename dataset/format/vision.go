@@ -40,21 +40,26 @@ func (v *VisionEncoder) EncodeSample(d *dataset.Document) (out []dataset.Sample,
 			return nil, fmt.Errorf("sample %q has %d media, over the limit of %d", d.Key, len(c.Media),
 				v.MediaMax)
 		}
-		films, err := v.films(c.Media)
-		if err != nil {
-			return nil, fmt.Errorf("sample %q: %w", d.Key, err)
-		}
-		ids, loss, err := v.encode(c, films)
-		if err != nil {
-			return nil, fmt.Errorf("sample %q: %w", d.Key, err)
-		}
-		s, err := v.expand(ids, loss, c.Media, films)
+		s, err := v.Converse(c)
 		if err != nil {
 			return nil, fmt.Errorf("sample %q: %w", d.Key, err)
 		}
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// Converse makes tokens of a conversation, of whose media it reads the headers alone.
+func (v *VisionEncoder) Converse(c Conversation) (s dataset.Sample, err error) {
+	films, err := v.films(c.Media)
+	if err != nil {
+		return s, err
+	}
+	ids, loss, err := v.encode(c, films)
+	if err != nil {
+		return s, err
+	}
+	return v.expand(ids, loss, c.Media, films)
 }
 
 // expand puts the tokens of media in the places of their marks. They are never learnt.

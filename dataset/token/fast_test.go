@@ -3,6 +3,7 @@ package token
 import (
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -121,4 +122,37 @@ func TestBins(t *testing.T) {
 	require.InDeltaSlice(t, want.Decoded, bins.Decode(want.IDs), 1e-15)
 	require.Equal(t, []int32{31999}, bins.Encode([]float64{math.NaN()}))
 	require.Equal(t, bins.Decode([]int32{31745}), bins.Decode([]int32{7}))
+}
+
+// TestFASTGuide: whatever tokens are taken of those that are allowed, a chunk of the shape comes of them.
+func TestFASTGuide(t *testing.T) {
+	f, err := OpenFAST("testdata/fast")
+	require.NoError(t, err)
+	draw := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		g := f.Guide(8, 3)
+		require.False(t, g.Allows(-1))
+		require.False(t, g.Allows(int32(f.VocabSize())))
+		for !g.Done() {
+			var may []int32
+			for id := range int32(f.VocabSize()) {
+				if g.Allows(id) {
+					may = append(may, id)
+				}
+			}
+			require.NotEmpty(t, may)
+			g.Take(may[draw.IntN(len(may))])
+		}
+		_, err := f.Decode(g.Tokens(), 8, 3)
+		require.NoError(t, err)
+	}
+	chunk := fastChunk(3)
+	ids, err := f.Encode(chunk)
+	require.NoError(t, err)
+	g := f.Guide(8, 3)
+	for _, id := range ids { // what a policy learns is allowed
+		require.True(t, g.Allows(id))
+		g.Take(id)
+	}
+	require.True(t, g.Done())
 }

@@ -2,6 +2,7 @@ package family
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -35,20 +36,34 @@ func (p seeing) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	if s.Dim(block.Patches) == 0 {
 		return out
 	}
-	queries, keys := tensor.Make(tensor.I32, in.Rows, 3), tensor.Make(tensor.I32, in.Rows, 3)
-	for i := range in.Rows {
+	maps.Copy(out, seen(in.Rows, &in.Images))
+	return out
+}
+
+// seen are the tensors of rows tokens among which images have their places.
+func seen(rows int, pics *Images) map[string]*tensor.Tensor {
+	queries, keys := tensor.Make(tensor.I32, rows, 3), tensor.Make(tensor.I32, rows, 3)
+	for i := range rows {
 		copy(queries.I32()[3*i:], []int32{int32(i), int32(i), 0})
 		copy(keys.I32()[3*i:], []int32{int32(i), int32(i), 0})
 	}
-	for _, g := range in.Images.Grids {
+	for _, g := range pics.Grids {
 		for _, span := range g.Spans {
 			for at := span[0]; at < span[1]; at++ {
 				queries.I32()[3*at] = span[1] - 1
 			}
 		}
 	}
-	out[seenBy], out[seenRows] = queries, keys
-	return out
+	return map[string]*tensor.Tensor{seenBy: queries, seenRows: keys}
+}
+
+// Sight is what the layers read of rows tokens among which images have their places, beside Vision.Data: nil for a
+// model whose tokens see what comes before them alone.
+func (m *Model) Sight(rows int, pics *Images) map[string]*tensor.Tensor {
+	if m.Spec.Sees == nil || pics.Patches() == 0 {
+		return nil
+	}
+	return seen(rows, pics)
 }
 
 // SeesImages lets queries see the whole of their own image, as far as a window reaches back.

@@ -38,8 +38,9 @@ func Scheduler(c *configs.Config) (noise.Scheduler, error) {
 		return s, nil
 	}
 	if was, err := readScheduler(own); err == nil && was.Predicts() != s.Predicts() {
-		return nil, c.Fault("diffusion.scheduler", fmt.Sprintf("the model learnt to say %s under %s, and here it is to "+
-			"say %s", was.Predicts(), own, s.Predicts()),
+		return nil, c.Fault("diffusion.scheduler",
+			fmt.Sprintf("the model learnt to say %s under %s, and here it is to "+
+				"say %s", was.Predicts(), own, s.Predicts()),
 			"name one that predicts the same, or set model.init: random")
 	}
 	return s, nil
@@ -195,7 +196,8 @@ func (r rules) diffusion() {
 			"remove it")
 	}
 	if d.Text2 != "" && (r.m.Denoiser.Pooled == 0 || d.Encoders == "live") {
-		r.at(section+"text_encoder_2", "the model reads one encoder of captions, or has one among its blocks",
+		r.at(section+"text_encoder_2",
+			"the model reads one encoder of captions, or has one among its blocks",
 			"remove it")
 	}
 	if r.m.Denoiser.Canvas && !r.m.Denoiser.Lines && r.c.Run.Plan.CP > 1 {
@@ -234,12 +236,46 @@ func (r rules) policy() {
 				r.at(k.Name, "the policy says itself what it is trained by", "remove it")
 			}
 		}
+		for _, key := range ofWriters {
+			if !r.c.Usual("policy." + key) {
+				r.at("policy."+key, "the model gives actions as numbers", "remove it")
+			}
+		}
+		return
+	}
+	if r.c.Run.Policy.Tokens != "none" {
+		r.writer()
 		return
 	}
 	for _, k := range configs.Keys() {
 		if strings.HasPrefix(k.Name, "policy.") && !r.c.Usual(k.Name) {
-			r.at(k.Name, "the model is no policy of a robot", "remove it")
+			r.at(k.Name, "the model is no policy of a robot",
+				"remove it, or have a vision-language model write actions: policy.tokens")
 		}
+	}
+}
+
+// ofWriters are the keys of policy that only vision-language models which write actions read.
+var ofWriters = []string{"tokens", "horizon", "fast", "token_end", "question", "view_size"}
+
+// writer holds the section policy to a model that writes actions as tokens.
+func (r rules) writer() {
+	p := &r.c.Run.Policy
+	if r.m.Denoiser != nil || r.m.Vision == nil || r.m.Scores() {
+		r.at("policy.tokens", "the model is no vision-language model, and no other sees and writes",
+			"take one that sees, such as qwen-vl/2.5-3b")
+	}
+	if len(p.Robots) > 0 {
+		r.at("policy.embodiments", "the model has weights of one kind for all robots", "leave it out")
+	}
+	const bins = 256 // that policy.tokens: bins has tokens for
+	if end := p.TokenEnd; end > r.c.Model.Vocab || end > 0 && end < bins {
+		r.at("policy.token_end", fmt.Sprintf("%d, and the vocabulary has %d tokens, of which %d stand for steps",
+			end, r.c.Model.Vocab, bins), "")
+	}
+	if r.c.Model.Vocab < bins {
+		r.at("policy.tokens", fmt.Sprintf("%d tokens are too few for the %d of actions", r.c.Model.Vocab,
+			bins), "")
 	}
 }
 
@@ -302,7 +338,8 @@ func both(c *configs.Config, m *family.Model) error {
 		border = b
 	}
 	if border == 0 {
-		return c.Fault("diffusion.boundary", "is not given, and no model_index.json beside the model says it",
+		return c.Fault("diffusion.boundary",
+			"is not given, and no model_index.json beside the model says it",
 			"set it: Wan 2.2 has 0.875 for videos of a text and 0.9 for those of an image")
 	}
 	low, err := family.Build(c.Model, c.Run.Data.SeqLen)

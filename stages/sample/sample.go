@@ -2,6 +2,7 @@ package sample
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -148,6 +149,10 @@ func (g *Generator) feed(tokens []int32, pics family.Images, rec block.Rec, want
 		if err := v.Check(&pics); err != nil {
 			return nil, fmt.Errorf("sample: %w", err)
 		}
+		if g.past > 0 && g.m.Sight(n, &pics) != nil {
+			return nil, fmt.Errorf("sample: the tokens of an image see each other both ways, so that images come with " +
+				"the first tokens")
+		}
 		shape = v.Shape(n, v.Class(pics.Patches(), pics.Frames()))
 	}
 	rec.Shape, rec.Lora = shape, g.lora
@@ -241,9 +246,8 @@ func (g *Generator) look(data map[string]*tensor.Tensor, tokens []int32, pics fa
 		}
 	}
 	data["ids"] = tensor.Of(tensor.I32, ids, n)
-	for name, t := range v.Data(&pics, shape) {
-		data[name] = t
-	}
+	maps.Copy(data, v.Data(&pics, shape))
+	maps.Copy(data, g.m.Sight(n, &pics))
 }
 
 // Generate continues a prompt. Each new token goes to emit, which may end the generation.

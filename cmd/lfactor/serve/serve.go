@@ -127,7 +127,7 @@ func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serv
 		return err
 	}
 	defer m.Close()
-	if d := m.Model.Denoiser; d != nil && d.Sight != nil {
+	if m.Acts() {
 		if err := only(c, "a policy", textFlags); err != nil {
 			return err
 		}

@@ -1,0 +1,313 @@
+package trained
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/family"
+)
+
+// Scribe is a policy that writes: a vision-language model, whichever it is, which is asked what a robot is to
+// do and answers with tokens that stand for actions (policy.tokens). Frames of recordings are conversations to
+// it, that it learns as others.
+type Scribe struct {
+	*Robots
+	images  *Images
+	encoder *format.VisionEncoder
+	blank   []byte // a picture of the size of views
+	fast    *token.FAST
+	ends    int32 // tokens of actions lie before it, the first one directly
+	eos     int32
+	longest int // tokens of a sample
+}
+
+// scribeViews bounds the cameras of a policy that writes.
+const scribeViews = 64
+
+// NewScribe reads what a run says of a policy that writes, whose model and tokenizer are given.
+func NewScribe(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
+	notes io.Writer) (*Scribe, error) {
+	p := &cfg.Run.Policy
+	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16, Chunk: p.Horizon, Once: true,
+		Sight: &family.Sight{Views: scribeViews, Patches: p.ViewSize * p.ViewSize, Pixels: 3}}
+	x, err := NewRobots(cfg, d)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scribe{Robots: x, ends: int32(p.TokenEnd), longest: cfg.Run.Data.SeqLen}
+	if s.ends == 0 {
+		s.ends = int32(cfg.Model.Vocab)
+	}
+	if p.Tokens == "fast" {
+		if s.fast, err = token.OpenFAST(p.Fast); err != nil {
+			return nil, cfg.Fault("policy.fast", err.Error(), "make one with lfactor data fast")
+		}
+		if n := s.fast.VocabSize(); int32(n) > s.ends {
+			return nil, cfg.Fault("policy.fast", fmt.Sprintf("%d tokens, and there are %d before the end", n,
+				s.ends), "")
+		}
+	}
+	if s.images, err = NewImages(cfg, m.Vision); err != nil {
+		return nil, err
+	}
+	if err := s.words(cfg, tok, conf, notes); err != nil {
+		return nil, err
+	}
+	side := image.Rect(0, 0, p.ViewSize, p.ViewSize)
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(side)); err != nil {
+		return nil, err
+	}
+	s.blank = b.Bytes()
+	return s, nil
+}
+
+// words prepares what the model is asked by.
+func (s *Scribe) words(cfg *configs.Config, tok *token.Tokenizer, conf *token.Config,
+	notes io.Writer) error {
+	marks := Marks(tok, cfg.Model.Vision, notes)
+	t, err := setup.Template(cfg, marks, conf)
+	if err != nil {
+		return err
+	}
+	x, err := format.NewProcessorExpander(s.images.Processor, marks)
+	if err != nil {
+		return cfg.Fault("data.tokenizer", err.Error(), "")
+	}
+	s.encoder = &format.VisionEncoder{Chat: token.NewChat(tok, t, token.ChatOptions{}), Expander: x}
+	id, ok := tok.TokenID(conf.EOS)
+	switch {
+	case ok && conf.EOS != "":
+		s.eos = id
+	case len(cfg.Model.EOS) > 0:
+		s.eos = int32(cfg.Model.EOS[0])
+	default:
+		return cfg.Fault("data.tokenizer", "neither it nor the model says which token ends an answer",
+			"give model.overrides.eos_token_id")
+	}
+	if most := s.ends - int32(s.tokens()); s.eos >= most && s.eos < s.ends {
+		return cfg.Fault("policy.token_end",
+			fmt.Sprintf("the token %d, which ends answers, is one of those that stand for "+
+			"actions", s.eos), "set it lower")
+	}
+	return nil
+}
+
+// bins is how many tokens the steps of policy.tokens: bins have.
+const bins = 256
+
+// tokens is how many tokens stand for actions.
+func (s *Scribe) tokens() int {
+	if s.fast != nil {
+		return s.fast.VocabSize()
+	}
+	return bins
+}
+
+// Samples is the encoder of frames.
+func (s *Scribe) Samples() dataset.SampleEncoder { return s }
+
+// Fingerprint implements dataset.SampleEncoder.
+func (s *Scribe) Fingerprint() string {
+	p := s.Policy
+	parts := []any{"scribe 1", s.encoder.Fingerprint(), s.ends, p.Tokens, p.Horizon, p.Fast, p.Question,
+		p.ViewSize,
+		p.Padding, p.Cameras}
+	for _, set := range s.sets {
+		parts = append(parts, fmt.Sprint(set.name, set.scale))
+	}
+	return format.HashOf(parts...)
+}
+
+// scribeView is what stands for a view until it is decoded.
+type scribeView struct {
+	Camera int                `json:"camera"`
+	Image  []byte             `json:"image,omitempty"`
+	Video  *format.VideoFrame `json:"video,omitempty"`
+}
+
+// EncodeSample implements dataset.SampleEncoder: a question with the views that there are, and the answer.
+func (s *Scribe) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
+	b, ok := d.Part("json")
+	if !ok {
+		return nil, fmt.Errorf("sample %q has no frame", d.Key)
+	}
+	var f format.RobotFrame
+	if err := json.Unmarshal(b, &f); err != nil {
+		return nil, err
+	}
+	scale, _ := s.of(f.Set)
+	actions, err := s.aims(&f, scale)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := s.write(actions)
+	if err != nil {
+		return nil, err
+	}
+	var views []scribeView
+	for i, c := range s.Policy.Cameras {
+		if p, ok := f.Images[c]; ok {
+			views = append(views, scribeView{Camera: i, Image: p})
+		} else if v, ok := f.Videos[c]; ok {
+			views = append(views, scribeView{Camera: i, Video: &v})
+		}
+	}
+	out, err := s.question(scale, f.Task, f.State, len(views))
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range views {
+		if out.Media[i].Bytes, err = json.Marshal(v); err != nil {
+			return nil, err
+		}
+		out.Media[i].Key = d.Key + "." + s.Policy.Cameras[v.Camera]
+	}
+	learn := len(ids)
+	if !s.Policy.Padding {
+		learn = (len(actions) - f.Pad) * len(ids) / len(actions)
+	}
+	out.Tokens = append(append(out.Tokens, ids...), s.eos)
+	for i := range ids {
+		out.Loss = append(out.Loss, i < learn)
+	}
+	if out.Loss = append(out.Loss, true); len(out.Tokens) > s.longest {
+		return nil, fmt.Errorf("%d tokens, and data.seq_len is %d", len(out.Tokens), s.longest)
+	}
+	return []dataset.Sample{out}, nil
+}
+
+// write are the tokens of a chunk that is scaled.
+func (s *Scribe) write(actions [][]float64) (ids []int32, err error) {
+	if s.fast == nil {
+		for _, a := range actions {
+			ids = append(ids, token.Bins{Vocab: int(s.ends)}.Encode(a)...)
+		}
+		return ids, nil
+	}
+	if ids, err = s.fast.Encode(actions); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Policy.Action, err)
+	}
+	for i, id := range ids {
+		ids[i] = s.ends - 1 - id
+	}
+	return ids, nil
+}
+
+// question is a sample of what the model is asked, with places for so many views, and no answer.
+func (s *Scribe) question(scale RobotScale, task string, state []float64, views int) (dataset.Sample,
+	error) {
+	var none dataset.Sample
+	told, err := s.motion.read(state)
+	if err == nil {
+		told, err = scale.State.Of(told)
+	}
+	if err != nil {
+		return none, fmt.Errorf("%s: %w", s.Policy.State, err)
+	}
+	words := make([]string, len(told))
+	for i, v := range told {
+		words[i] = fmt.Sprint(bin(v))
+	}
+	text := strings.NewReplacer("{task}", task, "{state}", strings.Join(words,
+		" ")).Replace(s.Policy.Question)
+	var content []map[string]string
+	c := format.Conversation{Media: make([]dataset.Media, views)}
+	for i := range views {
+		content = append(content, map[string]string{"type": "image"})
+		c.Media[i] = dataset.Media{Kind: dataset.Image, Key: fmt.Sprintf("view %d", i+1), Bytes: s.blank}
+	}
+	raw, err := json.Marshal(map[string]any{"role": "user", "content": append(content,
+		map[string]string{"type": "text", "text": text})})
+	if err != nil {
+		return none, err
+	}
+	c.Messages = []dataset.Message{{Role: "user", Raw: raw}, {Role: "assistant", Content: "0"}}
+	out, err := s.encoder.Converse(c)
+	if err != nil {
+		return none, err
+	}
+	n := slices.Index(out.Loss, true)
+	if n < 0 {
+		return none, errors.New("the chat template writes no answer")
+	}
+	out.Tokens, out.Loss = out.Tokens[:n:n], out.Loss[:n:n]
+	return out, nil
+}
+
+// scribeSeen is a view that is changed when it is learnt.
+type scribeSeen struct {
+	camera, of int // of how many views of its sample
+	planes     []float32
+}
+
+// Prepare is the dataset.Prepare of the model: *media.Features, or a *scribeSeen where samples are changed.
+func (s *Scribe) Prepare(m *dataset.Media, n int) (any, int64, error) {
+	var v scribeView
+	if err := json.Unmarshal(m.Bytes, &v); err != nil {
+		return nil, 0, err
+	}
+	p, err := viewOf(v.Image, v.Video)
+	if err != nil {
+		return nil, 0, err
+	}
+	planes := s.pixels(p)
+	if s.changes() {
+		return &scribeSeen{v.Camera, n, planes}, int64(4 * len(planes)), nil
+	}
+	f, err := s.features(s.shown(planes, v.Camera, -1, -1), n)
+	if err == nil {
+		err = s.images.fits(m, f)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return f, int64(len(f.Pixels)), nil
+}
+
+// features are those of a view [height width 3] from -1 to 1, one of n.
+func (s *Scribe) features(v []float32, n int) (*media.Features, error) {
+	p := media.NewImage(s.Size[1], s.Size[0])
+	for i, x := range v {
+		p.Pix[i] = byte(math.Round(float64(x+1) * 127.5))
+	}
+	return s.images.Processor.Image.Image(p, n)
+}
+
+// Fill puts a batch's views, which the loader has prepared, into its microbatch.
+func (s *Scribe) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+	return s.images.fill(mb, b, func(i int, v any) (*media.Features, error) {
+		seen, ok := v.(*scribeSeen)
+		if !ok {
+			return v.(*media.Features), nil
+		}
+		segment := 0
+		for segment+1 < len(b.CuSeqlens) && b.CuSeqlens[segment+1] <= b.Media[i].Spans[0].From {
+			segment++
+		}
+		e := family.Encoded{Key: dataset.Draw(s.Seed, 0, b.SampleIDs[segment], 0, 0),
+			Views: make([][]float32, seen.camera+1)}
+		e.Views[seen.camera] = seen.planes
+		s.change(&e, nil)
+		f, err := s.features(e.Views[seen.camera], seen.of)
+		if err != nil {
+			return nil, err
+		}
+		return f, s.images.fits(&b.Media[i], f)
+	})
+}
