@@ -9,44 +9,53 @@ import (
 // packRows packs the weights w [cols, each, taps] of some taps: column j of the product is output j, and its
 // sum runs over the inputs of tap after tap.
 func (b *Backend) packRows(d *direct, w *tensor.Tensor, all int, taps []int) {
-	natural := d.piece == d.run*d.each // nothing lies between the taps
+	natural := d.piece == d.run*d.each && !d.pairs // nothing lies between the taps
 	b.shareWork(d.panels(), d.cols*d.sum()*16, func(k *worker, p int) {
 		if natural {
-			k.outputPanel(d.packed[p*d.next:], viewOf(w), p, d.cols, d.each, all, d.pairs)
+			k.outputPanel(d.packed[p*d.next:], viewOf(w), p, d.cols, d.each, all)
 			return
 		}
-		turned := k.arena.f32(16*roundUp(d.each*all, 32) + 16)
-		k.outputPanel(turned, viewOf(w), p, d.cols, d.each, all, false)
+		turned := k.arena.f32(16*d.each*all + 16)
+		k.outputPanel(turned, viewOf(w), p, d.cols, d.each, all)
 		k.packTurned(d, p, turned, taps)
 	})
 }
 
-// outputPanel turns 16 outputs, from 16·p on, of weights [outs, each, taps] to [taps, each, 16]; as pairs of
-// bfloat16 to [taps, each/2, 16, 2].
-func (w *worker) outputPanel(dst []float32, v view, p, outs, each, taps int, pairs bool) {
-	wide, ld, n := roundUp(each, 16), roundUp(each*taps, 32), max(0, min(16, outs-16*p))
+// outputPanel turns 16 outputs, from 16·p on, of weights [outs, each, taps] to [taps, each, 16].
+func (w *worker) outputPanel(dst []float32, v view, p, outs, each, taps int) {
+	n := each * taps
+	blocks := ceilDiv(n, 16)
+	if taps == 1 && n%16 == 0 && w.turnRows(dst, v, 16*p*n, outs-16*p, n, blocks) {
+		return
+	}
 	defer w.arena.release(w.arena.mark())
-	rows := w.arena.f32(16*ld + 16)
-	if n < 16 || ld != each*taps {
-		clear(rows)
-	}
-	row, turned := w.arena.f32((wide+16)*(taps+16)), w.arena.f32(roundUp(taps, 16)*wide+16)
-	clear(row[each*taps:])
-	for i := range n {
-		w.k.read(row[:each*taps], v, (16*p+i)*each*taps)
-		for c := 0; c < each; c += 16 {
-			w.k.transpose(turned[c:], wide, row[c*taps:], taps, ceilDiv(taps, 16))
+	turned := w.arena.f32(16*16*blocks + 16)
+	if !w.turnRows(turned, v, 16*p*n, outs-16*p, n, blocks) {
+		rows := w.arena.zero(16*16*blocks + 16)
+		for i := range max(0, min(16, outs-16*p)) {
+			w.k.read(rows[16*blocks*i:][:n], v, (16*p+i)*n)
 		}
-		for t := range taps {
-			copy(rows[i*ld+t*each:][:each], turned[t*wide:])
+		w.k.transpose(turned, 16, rows, 16*blocks, blocks)
+	}
+	for t := range taps {
+		to, from := dst[t*each*16:(t+1)*each*16], turned[t*16:]
+		for len(to) >= 16 {
+			*(*[16]float32)(to) = *(*[16]float32)(from)
+			if to = to[16:]; len(to) > 0 {
+				from = from[16*taps:]
+			}
 		}
 	}
-	if pairs {
-		h := w.arena.u16(16 * ld)
-		w.k.toBF16(h, rows[:16*ld])
-		rows, ld = floats(h), ld/2
+}
+
+// turnRows transposes rows of float32s from at on as they lie, ld apart, where there are 16 and all that is read
+// is there.
+func (w *worker) turnRows(dst []float32, v view, at, rows, ld, blocks int) bool {
+	if v.d != tensor.F32 || rows < 16 || at+15*ld+16*blocks > len(v.f) {
+		return false
 	}
-	w.k.transpose(dst, 16, rows, ld, ld/16)
+	w.k.transpose(dst, 16, v.f[at:], ld, blocks)
+	return true
 }
 
 // packColumns packs weights w [each, cols, taps] of some taps for each of several products: column j is input
@@ -68,8 +77,13 @@ func (w *worker) inputPanel(v view, p, ins, outs, taps int) []float32 {
 	blocks, n := ceilDiv(taps, 16), max(0, min(16, ins-16*p))
 	dst, rows := w.arena.f32(16*blocks*outs*16+16), w.arena.zero(32*(taps+16))
 	for i := range outs {
+		at := (i*ins + 16*p) * taps
+		if v.d == tensor.F32 && n == 16 && at+15*taps+16*blocks <= len(v.f) {
+			w.k.transpose(dst[i*16:], outs*16, v.f[at:], taps, blocks)
+			continue
+		}
 		if n > 0 { // the last panel of a tile may have none
-			w.k.read(rows[:n*taps], v, (i*ins+16*p)*taps)
+			w.k.read(rows[:n*taps], v, at)
 		}
 		w.k.transpose(dst[i*16:], outs*16, rows, taps, blocks)
 	}

@@ -84,18 +84,27 @@ func (b *Backend) channelSums(s mapped, kinds int, f func(w *worker, n, row int,
 	return all
 }
 
-// spread gives each channel of a sample the number of its group, times by.
-func (s mapped) spread(dst []float32, n int, v []float32, by float32) {
-	for j := range dst {
-		dst[j] = by * v[s.group(n, j)]
-	}
-}
-
-// ofSamples are vectors of channels, one a sample.
-func (b *Backend) ofSamples(s mapped, f func(n, j int) float32) []float32 {
+// ofSamples are vectors of channels, one a sample: f of each one's group, times w if it is not nil.
+func (b *Backend) ofSamples(s mapped, w []float32, f func(group int) float32) []float32 {
 	v := b.shared.f32(s.n * s.c)
-	for i := range v {
-		v[i] = f(i/s.c, i%s.c)
+	if len(v) == 0 {
+		return v
+	}
+	each := s.channels / s.g
+	for n := range s.n {
+		row := v[n*s.c : (n+1)*s.c]
+		for g := range s.g {
+			x := f(n*s.g + g)
+			for j := range each {
+				row[g*each+j] = x
+			}
+		}
+		for j := s.channels; j < s.c; j += s.channels {
+			copy(row[j:], row[:s.channels])
+		}
+		if w != nil {
+			b.k.mul(row, row, w)
+		}
 	}
 	return v
 }
@@ -124,7 +133,7 @@ func (b *Backend) moments(s mapped, x view, mean, square []float32) {
 		w.k.add(sums, sums, w.in(x, row*s.c, s.c))
 	})
 	s.perGroup(mean, sums, 1)
-	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
+	minus := b.ofSamples(s, nil, func(i int) float32 { return -mean[i] })
 	squares := b.channelSums(s, 1, func(w *worker, n, row int, sums []float32) {
 		z := w.centredRow(x, row, s.c, minus[n*s.c:][:s.c])
 		w.k.mulAcc(sums, z, z, 1)
@@ -135,9 +144,9 @@ func (b *Backend) moments(s mapped, x view, mean, square []float32) {
 // scaleGroups sets y = (x - mean)·rstd·w + b, of which x, w and b are a call's first operands.
 func (b *Backend) scaleGroups(s mapped, c *kernels.Call, rstd, mean []float32) {
 	x, y := viewOf(c.In[0]), viewOf(c.Out[0])
-	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
+	minus := b.ofSamples(s, nil, func(i int) float32 { return -mean[i] })
 	weight, shift := b.vector(s, c.In[1]), b.vector(s, present(c.In, 2))
-	by := b.ofSamples(s, func(n, j int) float32 { return rstd[s.group(n, j)] * weight[j] })
+	by := b.ofSamples(s, weight, func(i int) float32 { return rstd[i] })
 	b.rows(s.n*s.places, s.c, func(w *worker, from, to int) {
 		for row := from; row < to; row++ {
 			m := w.arena.mark()
@@ -182,9 +191,12 @@ func groupScale(b *Backend, c *kernels.Call) {
 // perGroup sets the means over groups of sums of channels, which are kinds·c a sample, the first of them.
 func (s mapped) perGroup(dst []float32, sums []float64, kinds int) {
 	all := make([]float64, s.n*s.g)
+	each := s.channels / max(1, s.g)
 	for n := range s.n {
-		for j := range s.c {
-			all[s.group(n, j)] += sums[n*kinds*s.c+j]
+		for at := 0; at < s.c; at += s.channels {
+			for j, v := range sums[n*kinds*s.c+at:][:each*s.g] {
+				all[n*s.g+j/each] += v
+			}
 		}
 	}
 	for i, v := range all {
@@ -197,7 +209,7 @@ func (s mapped) perGroup(dst []float32, sums []float64, kinds int) {
 func groupNormDX(b *Backend, c *kernels.Call) {
 	dy, x, s, mean := viewOf(c.In[0]), viewOf(c.In[1]), mappedOf(c.In[1], c.In[3]), c.In[4].F32()
 	weight := b.vector(s, c.In[2])
-	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
+	minus := b.ofSamples(s, nil, func(i int) float32 { return -mean[i] })
 	sums := b.channelSums(s, 2, func(w *worker, n, row int, sums []float32) {
 		g := w.in(dy, row*s.c, s.c)
 		w.k.add(sums[:s.c], sums[:s.c], g)
@@ -217,13 +229,13 @@ func groupNormDX(b *Backend, c *kernels.Call) {
 func (b *Backend) scaleGroupsDX(s mapped, c *kernels.Call, m1, m2 []float32) {
 	dy, x, dx, weight := viewOf(c.In[0]), viewOf(c.In[1]), viewOf(c.Out[0]), b.vector(s, c.In[2])
 	rstd, mean := c.In[3].F32(), c.In[4].F32()
-	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
-	by := b.ofSamples(s, func(n, j int) float32 { return rstd[s.group(n, j)] * weight[j] })
-	k := b.ofSamples(s, func(n, j int) float32 {
-		r := flushed(rstd[s.group(n, j)])
-		return -flushed(r*r) * r * m2[s.group(n, j)]
+	minus := b.ofSamples(s, nil, func(i int) float32 { return -mean[i] })
+	by := b.ofSamples(s, weight, func(i int) float32 { return rstd[i] })
+	k := b.ofSamples(s, nil, func(i int) float32 {
+		r := flushed(rstd[i])
+		return -flushed(r*r) * r * m2[i]
 	})
-	shift := b.ofSamples(s, func(n, j int) float32 { return -rstd[s.group(n, j)] * m1[s.group(n, j)] })
+	shift := b.ofSamples(s, nil, func(i int) float32 { return -rstd[i] * m1[i] })
 	b.rows(s.n*s.places, 2*s.c, func(w *worker, from, to int) {
 		for row := from; row < to; row++ {
 			m := w.arena.mark()
@@ -258,14 +270,15 @@ func groupScaleDX(b *Backend, c *kernels.Call) {
 func groupNormDW(b *Backend, c *kernels.Call) {
 	dy, x, s := viewOf(c.In[0]), viewOf(c.In[1]), mappedOf(c.In[1], c.In[2])
 	rstd, mean, dw := c.In[2].F32(), c.In[3].F32(), c.Out[0].F32()
-	minus := b.ofSamples(s, func(n, j int) float32 { return -mean[s.group(n, j)] })
+	minus := b.ofSamples(s, nil, func(i int) float32 { return -mean[i] })
 	sums := b.channelSums(s, 1, func(w *worker, n, row int, sums []float32) {
 		w.k.mulAcc(sums, w.in(dy, row*s.c, s.c), w.centredRow(x, row, s.c, minus[n*s.c:][:s.c]), 1)
 	})
 	for j := range dw {
 		v := 0.0
+		g := s.group(0, j)
 		for i := j; i < min(len(sums), len(sums)*s.places); i += s.channels { // none of no place
-			v += sums[i] * float64(rstd[s.group(i/s.c, j)])
+			v += sums[i] * float64(rstd[i/s.c*s.g+g])
 		}
 		if c.Attr.I[0] == kernels.Accumulate {
 			v += float64(dw[j])

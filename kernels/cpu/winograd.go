@@ -183,7 +183,7 @@ func (b *Backend) packWino(g *winoPlan, w *tensor.Tensor, turned bool) {
 			rows = k.inputPanel(viewOf(w), p, g.f, g.c, 9*g.frames)
 		} else {
 			rows = k.arena.f32(16*roundUp(9*g.c*g.frames, 32) + 16)
-			k.outputPanel(rows, viewOf(w), p, g.f, g.c, 9*g.frames, false)
+			k.outputPanel(rows, viewOf(w), p, g.f, g.c, 9*g.frames)
 		}
 		for t := range g.frames {
 			k.winoWeights(g, rows[t*9*g.c*halfPanel:], g.packed[(t*g.places*g.panels+p)*g.next:], turned)

@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/sim/rates"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 func stepBenchCommand() *cobra.Command {
@@ -61,6 +62,7 @@ func stepBenchCommand() *cobra.Command {
 		began := time.Now()
 		see, end := cli.Tell(c.ErrOrStderr(), "laying the model out")
 		defer end()
+		machine.TightHeap() // as lfactor train
 		s.See, s.Asked = see, c.Flags().Changed("numpy")
 		res, report, err := s.Measure()
 		if err != nil {

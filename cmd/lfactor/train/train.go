@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // flags are train's own; all other words are settings.
@@ -158,6 +159,7 @@ func trainCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer end()
+	machine.TightHeap()
 	if err := run.Train(c.Context(), cfg, o); err != nil || form == "jsonl" || !run.Leads() {
 		return err
 	}
