@@ -27,6 +27,7 @@ type Drawing struct {
 	// other expert of the model's pipeline
 	Expert string
 	Batch  int // pictures drawn at once; 0 for one. No number depends on it
+	Noise  Noise
 	// Stepped is told of evaluations of the denoiser that are done, of all; nil for nobody.
 	Stepped func(done, all int)
 }
@@ -127,23 +128,29 @@ func (m *Trained) newPainter(x *Pictures, gen *sample.Generator, o Drawing) (*pa
 	if p.shape, err = x.Encoder.Shape(p.size); err != nil {
 		return nil, exit.Usagef("%v", err)
 	}
+	if err := o.Noise.fits(p.shape); err != nil {
+		return nil, err
+	}
 	s, err := fit.Scheduler(m.Cfg)
 	if err != nil {
 		return nil, err
 	}
 	g := x.D.Grid(p.shape)
-	if p.plan, err = s.Sampler(options(s, o.Steps, g[0]*g[1]*g[2])); err != nil {
+	if p.plan, err = s.Sampler(options(x.D, s, o.Steps, g[0]*g[1]*g[2])); err != nil {
 		return nil, exit.Usagef("%v", err)
 	}
 	return p, p.begin(m)
 }
 
-// options are those of a scheduler for pictures of so many tokens: as pipelines of diffusers set them where
-// the shift follows the size.
-func options(s noise.Scheduler, steps, tokens int) noise.Options {
+// options are those of a scheduler for pictures of so many tokens, as the model's pipeline of diffusers sets
+// them.
+func options(d *family.Denoiser, s noise.Scheduler, steps, tokens int) noise.Options {
 	o := noise.Options{Steps: steps}
-	if f, ok := s.(*noise.FlowMatchEuler); ok && f.Dynamic {
-		o.Sigmas, o.Mu = noise.FlowLevels(steps), f.Mu(tokens)
+	if f, ok := s.(*noise.FlowMatchEuler); ok && (d.Even || f.Dynamic) {
+		o.Sigmas = noise.FlowLevels(steps)
+		if f.Dynamic {
+			o.Mu = f.Mu(tokens)
+		}
 	}
 	return o
 }
@@ -167,7 +174,11 @@ func (p *painter) draw(ctx context.Context, captions []string, from int, each fu
 	}
 	for i, text := range captions {
 		v := make([]float32, n)
-		key(i, drawStart).Fill(v, 0)
+		if p.o.Noise.Values != nil {
+			copy(v, p.o.Noise.of(from+i, n))
+		} else {
+			key(i, drawStart).Fill(v, 0)
+		}
 		states[i] = p.plan.Begin(v)
 		if texts[i], err = p.text(text); err != nil {
 			return err

@@ -117,6 +117,7 @@ type Denoiser struct {
 	Canvas       bool   // rows are images, whole and all of one size in a microbatch
 	Lines        bool   // and members of context parallelism compute some lines of each
 	Framed       bool   // the model is told how each image was cut out of its picture
+	Even         bool   // its pipeline begins schedules of flow with equal levels, noise.FlowLevels
 	Dir          string // the model's folder in a pipeline of diffusers, "" for unet or transformer
 	// Takes is set for an autoencoder, which reads pictures as they are and gives them back: an error says
 	// which sizes in pixels it reads. Nil for a model that reads noise.

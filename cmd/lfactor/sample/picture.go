@@ -22,6 +22,7 @@ import (
 type drawing struct {
 	trained.Drawing
 	out, size, prompts string
+	noise              string
 	count, columns     int
 	fps                float64
 }
@@ -44,8 +45,22 @@ func (d *drawing) add(c *cobra.Command) {
 		"checkpoint of the model for levels of noise that MODEL is not trained at; the "+
 			"other one of its pipeline by default")
 	f.IntVar(&d.Batch, "batch", 4, "pictures drawn at once; no picture depends on it")
+	f.StringVar(&d.noise, "noise", "",
+		"safetensors file whose tensor latents, [pictures, channels, (frames,) rows, columns], pictures begin with in the "+
+			"place of --seed's noise, as pipelines of diffusers take it")
 	f.IntVar(&d.columns, "columns", 8, "pictures in a row of a sheet")
 	f.Float64Var(&d.fps, "fps", 16, "frames a second of clips")
+}
+
+// unused reports a flag of drawing that is set where nothing is drawn.
+func unused(c *cobra.Command) error {
+	for _, name := range []string{"prompts", "count", "steps", "guidance", "guidance-rescale", "negative", "size", "expert",
+		"batch", "noise", "columns", "fps"} {
+		if c.Flags().Changed(name) {
+			return exit.Usagef("sample: --%s is for pictures: name where they go with --image-out", name)
+		}
+	}
+	return nil
 }
 
 // check reports flags that make no sense.
@@ -109,6 +124,11 @@ func drawCommand(c *cobra.Command, path, prompt string, d *drawing, how trained.
 	captions, err := d.captions(prompt)
 	if err != nil {
 		return err
+	}
+	if d.noise != "" {
+		if d.Noise, err = trained.ReadNoise(d.noise, len(captions)); err != nil {
+			return err
+		}
 	}
 	m, err := trained.Open(path, "", how)
 	if err != nil {

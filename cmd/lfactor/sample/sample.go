@@ -51,6 +51,11 @@ func Command() *cobra.Command {
 		if *greedy {
 			p.Temperature = 0
 		}
+		if d.out == "" {
+			if err := unused(c); err != nil {
+				return err
+			}
+		}
 		switch {
 		case d.out != "":
 			if *chat != "" {

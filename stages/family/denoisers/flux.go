@@ -66,7 +66,7 @@ func newFlux(c configs.Model) mmdit {
 	q := mmdit{c: c, k: k, axes: [3]int(turning.Of(c).Axes), names: fluxNames, x: "x_embedder",
 		text: "context_embedder", last: own.Singles == 0,
 		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Texts: k.Text, Joint: true,
-			Pipeline: "FluxPipeline", Pooled: own.Pooled, Guided: own.Guides}}
+			Pipeline: "FluxPipeline", Pooled: own.Pooled, Guided: own.Guides, Even: true}}
 	q.time = func(r *block.Rec, q *mmdit, env map[string]*grad.Value) *grad.Value {
 		const name = "time_text_embed."
 		e := timed(r, name+"timestep_embedder", q.d.Features(r, features/2, 1), c.Hidden, features)

@@ -43,7 +43,7 @@ func newQwenImage(c configs.Model) mmdit {
 		x: "img_in", text: "txt_in", textNorm: "txt_norm",
 		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Texts: k.Text, Joint: true, TextStep: 1,
 			Pipeline: "QwenImagePipeline", Edit: "QwenImageEditPlusPipeline", ZeroWith: qwenPart.Of(c).ZeroWith,
-			Times: 1000, At: centred,
+			Times: 1000, At: centred, Even: true,
 			TextAt: func(g [3]int) int32 { return int32(max(g[1]/2, g[2]/2)) }},
 		time: func(r *block.Rec, q *mmdit, _ map[string]*grad.Value) *grad.Value {
 			return timed(r, "time_text_embed.timestep_embedder", q.d.Features(r, features/2, 1000), c.Hidden,
