@@ -4,19 +4,30 @@ import "fmt"
 
 // Clusters joins documents into clusters, and knows the one of each cluster that stays: the root that
 // Datatrove's MinhashDedupCluster has, if pairs come in its order (bucket by bucket, by key, then by
-// number). It takes eight bytes a document.
+// number). It takes ClusterBytes a document.
 type Clusters struct{ parent, size []uint32 }
+
+// ClusterBytes is what a document takes in a Clusters.
+const ClusterBytes = 8
 
 // documentsMax is how many documents numbers of 32 bits count.
 const documentsMax = 1<<32 - 2
 
-// NewClusters returns n documents, each alone.
-func NewClusters(n int64) (*Clusters, error) {
+// NewClusters returns n documents, each alone. room gives space for so many numbers, zeros or not, which may lie
+// on disk; nil takes memory.
+func NewClusters(n int64, room func(n int64) ([]uint32, error)) (*Clusters, error) {
 	if n > documentsMax {
 		return nil, fmt.Errorf("%d documents are over the %d that are joined at a time; divide the input", n,
 			int64(documentsMax))
 	}
-	c := &Clusters{make([]uint32, n), make([]uint32, n)}
+	if room == nil {
+		room = func(n int64) ([]uint32, error) { return make([]uint32, n), nil }
+	}
+	all, err := room(2 * n)
+	if err != nil {
+		return nil, err
+	}
+	c := &Clusters{all[:n], all[n : 2*n]}
 	for i := range c.parent {
 		c.parent[i], c.size[i] = uint32(i), 1
 	}

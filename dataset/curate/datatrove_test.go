@@ -181,7 +181,7 @@ type record struct {
 
 // resolve finds clusters in memory.
 func resolve(t *testing.T, keys [][]record, n int64) (remove []uint32, c *Clusters) {
-	c, err := NewClusters(n)
+	c, err := NewClusters(n, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // squeezed are the compressed forms of a text, by the ending of their names.
@@ -141,4 +143,33 @@ func TestFullFingerprint(t *testing.T) {
 		require.NotEqual(t, print(name, text, true), print(name, text, false))
 	}
 	require.NotEqual(t, print("a.jsonl", text, false), print("a.jsonl", "{\"text\":\"b"+text[10:], false))
+}
+
+// An index of more places than it holds in memory lies on disk, and is the same.
+func TestIndexHeld(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("{\"text\":\"a\"}\n\n{\"text\":\"bcd\"}\n", 50)), 0o600))
+	f, err := store.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	want, err := heldIndex(f, scanLines, 100)
+	require.NoError(t, err)
+	require.Nil(t, want.file)
+	for _, most := range []int{0, 1, 99} {
+		x, err := heldIndex(f, scanLines, most)
+		require.NoError(t, err)
+		require.NotNil(t, x.file)
+		require.Equal(t, want.n, x.n)
+		for i := range x.n {
+			a, err := want.at(i)
+			require.NoError(t, err)
+			b, err := x.at(i)
+			require.NoError(t, err)
+			require.Equal(t, a, b)
+		}
+		require.NoError(t, x.close())
+	}
+	bad := scan(func(r *bufio.Reader, yield func(span) error) error { return fmt.Errorf("bad") })
+	_, err = heldIndex(f, bad, 0)
+	require.ErrorContains(t, err, "bad")
 }

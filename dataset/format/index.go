@@ -69,13 +69,11 @@ func (x *index) close() error {
 type scan func(r *bufio.Reader, yield func(span) error) error
 
 // buildIndex returns the index of a file, from dir if an earlier run left it there for this very file and
-// kind of scan. With dir "" it is built in memory, 16 bytes a record.
+// kind of scan. With dir "" it is built in memory, 16 bytes a record, or in a file without a name where there
+// are many.
 func buildIndex(f store.File, kind string, find scan, dir string) (*index, error) {
 	if dir == "" {
-		x := &index{spans: []span{}}
-		err := find(readerOf(f), func(s span) error { x.spans = append(x.spans, s); return nil })
-		x.n = int64(len(x.spans))
-		return x, err
+		return heldIndex(f, find, indexHeldMax)
 	}
 	path := f.Name()
 	if store.Scheme(path) == "" {
@@ -92,6 +90,47 @@ func buildIndex(f store.File, kind string, find scan, dir string) (*index, error
 		return nil, fmt.Errorf("index of %s: %w", f.Name(), err)
 	}
 	return openIndex(name)
+}
+
+// indexHeldMax is how many places an index holds in memory: 16 MiB of them.
+const indexHeldMax = 1 << 20
+
+// heldIndex builds an index of up to most places in memory; one of more lies in a file without a name.
+func heldIndex(f store.File, find scan, most int) (*index, error) {
+	x := &index{spans: []span{}}
+	var w *bufio.Writer
+	put := func(s span) error {
+		b := binary.LittleEndian.AppendUint64(nil, uint64(s.start))
+		_, err := w.Write(binary.LittleEndian.AppendUint64(b, uint64(s.end)))
+		return err
+	}
+	err := find(readerOf(f), func(s span) (err error) {
+		if x.n++; w != nil {
+			return put(s)
+		}
+		if x.spans = append(x.spans, s); len(x.spans) <= most {
+			return nil
+		}
+		if x.file, err = os.CreateTemp("", "lfactor-index-*"); err != nil {
+			return err
+		}
+		err = os.Remove(x.file.Name()) // it lives as long as it is open
+		w = bufio.NewWriterSize(x.file, 1<<16)
+		_, bad := w.Write(make([]byte, indexHeader))
+		err = errors.Join(err, bad)
+		for _, s := range x.spans {
+			err = errors.Join(err, put(s))
+		}
+		x.spans = nil
+		return err
+	})
+	if w != nil {
+		err = errors.Join(err, w.Flush())
+	}
+	if err != nil {
+		return nil, errors.Join(err, x.close())
+	}
+	return x, nil
 }
 
 // readerOf reads a file from its start.

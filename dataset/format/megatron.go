@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Megatron-LM's indexed data: PREFIX.bin holds token ids one after the other, PREFIX.idx the lengths and
@@ -339,9 +340,16 @@ type IndexedWriter struct {
 // NewIndexedWriter creates PREFIX.bin, and PREFIX.idx when it is closed. Ids are stored in 16 bits where
 // vocab, the number of different ids, is below 65,500, else in 32, as Megatron-LM chooses.
 func NewIndexedWriter(prefix string, vocab int) (*IndexedWriter, error) {
-	f, err := os.Create(prefix + ".bin")
+	f, err := os.OpenFile(prefix+".bin", os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, err
+	}
+	if machine.LockFile(f) {
+		return nil, errors.Join(fmt.Errorf("%s.bin is being written by another process; wait for it, or name another "+
+			"output", prefix), f.Close())
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	w := &IndexedWriter{prefix: prefix, typ: idTypes[4], file: f, out: bufio.NewWriterSize(f, 1<<16),
 		bounds: []int64{0}}

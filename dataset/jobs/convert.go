@@ -46,6 +46,11 @@ type ConvertReport struct {
 // the same settings, and gives the same bytes. Entries that cannot be used go to quarantine.jsonl in the
 // folder; over the budget the run ends with a *dataset.BudgetError.
 func Convert(ctx context.Context, c ConvertConfig) (ConvertReport, error) {
+	release, err := holdFolder(c.OutputDir)
+	if err != nil {
+		return ConvertReport{}, err
+	}
+	defer release()
 	w, err := newConversion(c)
 	if err != nil {
 		return ConvertReport{}, err

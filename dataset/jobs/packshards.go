@@ -70,6 +70,11 @@ const (
 // same bytes.
 func PackShards(ctx context.Context, c PackConfig) (PackReport, error) {
 	p := &packing{PackConfig: c, report: PackReport{Media: map[string]int64{}}}
+	release, err := holdFolder(c.OutputDir)
+	if err != nil {
+		return p.report, err
+	}
+	defer release()
 	if err := p.begin(); err != nil {
 		return p.report, err
 	}

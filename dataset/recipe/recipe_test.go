@@ -15,6 +15,7 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	_ "github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // write writes a file into a folder.
@@ -370,6 +371,12 @@ func TestOthersOutput(t *testing.T) {
 	if err := os.Remove(mine); err != nil {
 		t.Fatal(err)
 	}
+	release, err := machine.LockDir("x", out) // as another process does that writes there
+	if err != nil {
+		t.Fatal(err)
+	}
+	try(text, "output of the recipe: "+out+" is in use by another run, process ")
+	release()
 	try(text, "")
 	try(text, "")
 	try(text+"workers: 3\n", "it holds the work of another recipe, or of this one before it was changed")

@@ -229,10 +229,6 @@ func (f *flow) keepFirst(ctx context.Context, at int, h *hits, dir string) error
 // joinClusters joins documents that share a key in some bucket: pairs are found bucket by bucket, several at
 // a time, and joined in the order of the buckets.
 func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, docs int64) error {
-	c, err := curate.NewClusters(docs)
-	if err != nil {
-		return err
-	}
 	buckets := f.Steps[f.stages[at].step].state().Form().Buckets
 	workers := min(f.Workers, buckets)
 	pairs := func(b int) string { return filepath.Join(dir, fmt.Sprintf("pairs-%03d", b)) }
@@ -249,6 +245,12 @@ func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, do
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	room, free := clusterRoom(dir, docs*curate.ClusterBytes, f.Memory)
+	defer free()
+	c, err := curate.NewClusters(docs, room)
+	if err != nil {
 		return err
 	}
 	for b := range buckets {
