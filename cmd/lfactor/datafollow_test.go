@@ -37,7 +37,7 @@ func produce(t *testing.T, dir, in string) func() {
 		defer close(stopped)
 		for last := false; !last; {
 			c := exec.Command(built(t), "data", "ingest", "--follow", "in/*.jsonl", "--to", "stream",
-				"--settle", "40ms")
+				"--settle", "40ms", "--ahead", "40", "--consumer", "run")
 			c.Dir = dir
 			if c.Start() != nil {
 				return
@@ -59,6 +59,11 @@ func produce(t *testing.T, dir, in string) func() {
 				return
 			}
 			name, text := filepath.Join(in, fmt.Sprintf("%02d.jsonl", k)), shardText(k)
+			if k%5 == 0 { // one that is gone before it can be taken
+				gone := filepath.Join(in, fmt.Sprintf("%02d-gone.jsonl", k))
+				_ = os.WriteFile(gone, []byte(text[:len(text)/3]), 0o600)
+				time.AfterFunc(350*time.Millisecond, func() { _ = os.Remove(gone) }) // it may be there no more
+			}
 			switch k % 4 {
 			case 1: // torn for a while
 				_ = os.WriteFile(name, []byte(text[:len(text)/2]), 0o600) // the follower meets what it meets
@@ -79,9 +84,15 @@ func produce(t *testing.T, dir, in string) func() {
 	}
 }
 
-// A producer puts shards, some torn and some replaced later, into a folder that is followed, while a run on
-// two processes learns them; follower and run are killed again and again. The run's ledger of samples is
-// byte for byte that of a run of one process that nobody disturbed, which begins when all shards are there.
+// ranksOf are plans of 1 to 16 ranks that take turns.
+var ranksOf = [][]string{{"plan.procs=2"}, {"plan.pp=1", "plan.dp=1"}, {"plan.pp=2", "plan.dp=1", "plan.procs=2"},
+	{"plan.pp=2", "plan.dp=2", "plan.tp=2", "plan.procs=4"}, {"plan.pp=4", "plan.dp=2", "plan.tp=2", "plan.procs=2"},
+	{"plan.pp=1", "plan.dp=4", "plan.zero=1"}}
+
+// A producer puts shards, some late, torn, replaced or removed, into a folder that is followed, while a run on 1 to
+// 16 ranks, which are others after each kill, learns them; follower and run are killed again and again. The run's
+// ledger of samples is byte for byte that of a run of one rank that nobody disturbed, which begins when all shards
+// are there.
 func TestFollowKilled(t *testing.T) {
 	t.Parallel()
 	n := 6
@@ -101,10 +112,9 @@ func TestFollowKilled(t *testing.T) {
 		return err == nil && len(list) > 0
 	}, 20*time.Second, 20*time.Millisecond)
 	died := 0
-	for _, k := range kills(n, 5) {
+	for i, k := range kills(n, 5) {
 		code, out := runIn(t, dir, []string{fmt.Sprintf("%s=kill=%s@%d+%d", run.EnvFault, k.job, k.step,
-			k.micros)},
-			append(following, "plan.procs=2")...)
+			k.micros)}, append(following, ranksOf[i%len(ranksOf)]...)...)
 		if code != 0 {
 			require.NotContains(t, out, "panic")
 			died++
@@ -128,6 +138,10 @@ func TestFollowKilled(t *testing.T) {
 	quarantine, err := os.ReadFile(filepath.Join(dir, "stream", "quarantine.jsonl"))
 	require.NoError(t, err)
 	require.Contains(t, string(quarantine), "changed after it was taken")
+	require.Contains(t, string(quarantine), "it was removed before it was taken")
+	code, out = runIn(t, dir, nil, "data", "room", "stream", "-o", "json")
+	require.Zero(t, code, out)
+	require.Contains(t, out, `"granted"`)
 	code, out = runIn(t, dir, nil, "data", "blame", "run", "20")
 	require.Zero(t, code, out)
 	require.Contains(t, out, "stream/shards/")

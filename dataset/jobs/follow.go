@@ -27,6 +27,11 @@ type FollowConfig struct {
 	Settle time.Duration
 	Marker string          // what is put beside a file when it is whole, as ".done"; "" goes by Settle alone
 	Open   dataset.Options // how shards are read
+	// Ahead is how many generations the data set may be in front of the slowest of its consumers, whose records of
+	// samples are named: further shards are left where they lie, and the producer is told in CreditsName. 0 is
+	// without a bound.
+	Ahead     int
+	Consumers []string
 }
 
 // FollowReport is what has been done.
@@ -37,6 +42,7 @@ type FollowReport struct {
 	Waiting     int   `json:"waiting"`     // files that are taken and belong to no generation yet
 	Quarantined int64 `json:"quarantined"` // events in quarantine.jsonl, of this and earlier processes
 	Ended       bool  `json:"ended"`
+	Held        int   `json:"held"` // files that are whole and wait for consumers
 }
 
 // Follower takes shards as they come into a data set that grows: it copies what is whole, and says in the
@@ -52,6 +58,12 @@ type Follower struct {
 	seen    map[string]*sighting
 	told    map[string]bool // events in quarantine.jsonl
 	events  int64
+
+	consumers []consumer
+	granted   int64 // shards, from the beginning on
+	toldTaken int   // shards that had been taken when the producer was told last
+	looked    time.Time
+	held      int // whole files that wait for credit
 }
 
 // sighting is a file that has not been taken.
@@ -73,7 +85,7 @@ func NewFollower(c FollowConfig) (*Follower, error) {
 	}
 	f := &Follower{cfg: c, release: release, taken: map[string]dataset.Shard{}, seen: map[string]*sighting{},
 		told: map[string]bool{}}
-	if err := f.load(); err != nil {
+	if err := errors.Join(f.load(), f.loadCredits()); err != nil {
 		release()
 		return nil, err
 	}
@@ -154,8 +166,12 @@ func (f *Follower) Look(now time.Time) (bool, error) {
 		return false, fmt.Errorf("%s: %w", f.cfg.Pattern, err)
 	}
 	slices.Sort(files)
+	if err := f.grant(now); err != nil {
+		return false, err
+	}
 	there := map[string]bool{}
 	any := false
+	f.held = 0
 	for _, path := range files {
 		if f.cfg.Marker != "" && strings.HasSuffix(path, f.cfg.Marker) {
 			continue
@@ -177,7 +193,10 @@ func (f *Follower) Look(now time.Time) (bool, error) {
 			}
 		}
 	}
-	return any, f.close(f.cfg.Shards)
+	if err := f.close(f.cfg.Shards); err != nil {
+		return any, err
+	}
+	return any, f.grant(now)
 }
 
 // sortedKeys returns the keys of a map in order.
@@ -215,6 +234,9 @@ func (f *Follower) look(path string, now time.Time) (bool, error) {
 	case s.refused, now.Sub(s.since) < f.cfg.Settle:
 		return false, nil
 	case f.cfg.Marker != "" && !machine.Exists(path+f.cfg.Marker):
+		return false, nil
+	case f.cfg.Ahead > 0 && int64(len(f.taken)) >= f.granted:
+		f.held++
 		return false, nil
 	}
 	return f.take(path, s)
@@ -365,7 +387,7 @@ func (f *Follower) End() error {
 
 // Report says what has been done.
 func (f *Follower) Report() FollowReport {
-	r := FollowReport{Waiting: len(f.waiting), Quarantined: f.events}
+	r := FollowReport{Waiting: len(f.waiting), Quarantined: f.events, Held: f.held}
 	for _, g := range f.list {
 		if r.Ended = g.End; !g.End {
 			r.Generations++
@@ -394,8 +416,10 @@ func Follow(ctx context.Context, c FollowConfig, every, idle time.Duration,
 		if err != nil {
 			return f.Report(), err
 		}
-		if took {
+		if took || f.held > 0 { // what waits for consumers is none that has not come
 			last = time.Now()
+		}
+		if took {
 			see(f.Report())
 		}
 		if idle > 0 && time.Since(last) > idle {

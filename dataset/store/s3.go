@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +25,7 @@ func init() {
 		}
 		return c.openS3(name, s3FromEnv())
 	}
+	globs["s3"] = func(c *client, pattern string) ([]string, error) { return c.globS3(pattern, s3FromEnv()) }
 }
 
 // s3Config is where and as whom a store is asked. Without a key requests are not signed, as for public
@@ -34,6 +34,8 @@ type s3Config struct {
 	endpoint, region   string
 	key, secret, token string
 	now                func() time.Time
+	// bearer gives the token that requests carry, as Google's store wants it; nil for signatures, or nothing
+	bearer func(ctx context.Context) (string, error)
 }
 
 // s3FromEnv reads the variables that AWS's own tools read.
@@ -86,22 +88,28 @@ func s3Escape(s string) string {
 	return b.String()
 }
 
-// splitS3 cuts s3://BUCKET/KEY into its parts; the key may be empty.
-func splitS3(name string) (bucket, key string, err error) {
-	rest := name[len("s3://"):]
-	bucket, key, _ = strings.Cut(rest, "/")
+// splitBucket cuts s3://BUCKET/KEY, and addresses of that form at other stores, into their parts; the key may be
+// empty.
+func splitBucket(name string) (bucket, key string, err error) {
+	scheme := Scheme(name)
+	bucket, key, _ = strings.Cut(name[len(scheme)+len("://"):], "/")
 	if bucket == "" || strings.ContainsAny(bucket, "@?#: ") {
-		return "", "", fmt.Errorf("%s: want s3://BUCKET/KEY", Redact(name))
+		return "", "", fmt.Errorf("%s: want %s://BUCKET/KEY", Redact(name), scheme)
 	}
 	return bucket, key, nil
 }
 
-// openS3 opens an object by signed requests.
-func (c *client) openS3(name string, conf s3Config) (File, error) {
-	bucket, key, err := splitS3(name)
-	if err == nil && key == "" {
+// splitObject is splitBucket of an address that names a key.
+func splitObject(name string) (bucket, key string, err error) {
+	if bucket, key, err = splitBucket(name); err == nil && key == "" {
 		err = fmt.Errorf("%s names no key in the bucket", name)
 	}
+	return bucket, key, err
+}
+
+// openS3 opens an object by signed requests.
+func (c *client) openS3(name string, conf s3Config) (File, error) {
+	bucket, key, err := splitObject(name)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +123,20 @@ func (c *client) openS3(name string, conf s3Config) (File, error) {
 			return nil, plain(err)
 		}
 		r.URL = u
-		return r, nil
+		return r, conf.authorize(ctx, r)
 	}, conf.sign)
+}
+
+// authorize puts the token into a request, where the store wants one.
+func (c s3Config) authorize(ctx context.Context, r *http.Request) error {
+	if c.bearer == nil {
+		return nil
+	}
+	token, err := c.bearer(ctx)
+	if err == nil {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return err
 }
 
 // emptySum is the SHA-256 of a request without a body.
@@ -166,108 +186,36 @@ func (c s3Config) sign(r *http.Request) {
 			hex.EncodeToString(k)))
 }
 
-// Glob returns the files that a pattern with wild cards names, sorted. Stores of their own kind can be
-// listed: s3.
-func Glob(pattern string) ([]string, error) {
-	if Scheme(pattern) != "s3" {
-		return nil, fmt.Errorf("%s: %s has no lists of files; name them, as in {000..009}", Redact(pattern),
-			Scheme(pattern))
-	}
-	c, err := shared()
-	if err != nil {
-		return nil, err
-	}
-	return c.globS3(pattern, s3FromEnv())
-}
-
-const (
-	listPagesMax = 1000 // of 1000 keys
-	listBytesMax = 8 << 20
-)
-
-// globS3 lists the objects that match a pattern. The store filters by what stands before the first
-// wildcard, and the rest is matched here.
+// globS3 lists the objects that match a pattern.
 func (c *client) globS3(pattern string, conf s3Config) (out []string, err error) {
-	bucket, key, err := splitS3(pattern)
-	if err != nil {
-		return nil, err
-	}
-	prefix := key[:strings.IndexAny(key+"*", "*?[")]
-	token := ""
-	for range listPagesMax {
-		page, err := c.listS3(conf, bucket, prefix, token)
+	return c.glob(pattern, func(ctx context.Context, bucket, prefix, token string) (*http.Request, error) {
+		u, err := conf.url(bucket, "")
 		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", pattern, err)
+			return nil, err
 		}
-		for _, k := range page.Keys {
-			if ok, err := path.Match(key, k.Key); err != nil {
-				return nil, fmt.Errorf("%s: %w", pattern, err)
-			} else if ok {
-				out = append(out, "s3://"+bucket+"/"+k.Key)
-			}
+		q := url.Values{"list-type": {"2"}, "prefix": {prefix}}
+		if token != "" {
+			q.Set("continuation-token", token)
 		}
-		if token = page.Next; token == "" {
-			slices.Sort(out)
-			return out, nil
+		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+		if err != nil {
+			return nil, plain(err)
 		}
-	}
-	return nil, fmt.Errorf("list %s: over %d keys", pattern, 1000*listPagesMax)
+		if err := conf.authorize(ctx, r); err != nil {
+			return nil, err
+		}
+		conf.sign(r)
+		return r, nil
+	}, s3Keys)
 }
 
-// s3Page is an answer to ListObjectsV2.
-type s3Page struct {
-	Keys []struct {
-		Key string `xml:"Key"`
-	} `xml:"Contents"`
-	Next string `xml:"NextContinuationToken"`
-}
-
-// listS3 reads one page of a listing, and tries again after faults that may pass.
-func (c *client) listS3(conf s3Config, bucket, prefix, token string) (page s3Page, err error) {
-	for n := range attemptsMax {
-		if n > 0 {
-			if e := c.sleep(context.Background(), c.backoff<<(n-1)); e != nil {
-				return page, e
-			}
-		}
-		var p permanent
-		if page, err = c.listOnce(conf, bucket, prefix, token); err == nil || errors.As(err, &p) {
-			return page, err
-		}
+// s3Keys reads an answer to ListObjectsV2.
+func s3Keys(r io.Reader) (keys []string, next string, err error) {
+	var page struct {
+		Keys []string `xml:"Contents>Key"`
+		Next string   `xml:"NextContinuationToken"`
 	}
-	return page, fmt.Errorf("%w (%d attempts)", err, attemptsMax)
-}
-
-// listOnce reads one page of a listing. Answers that another try will not change are marked as
-// permanent.
-func (c *client) listOnce(conf s3Config, bucket, prefix, token string) (page s3Page, err error) {
-	u, err := conf.url(bucket, "")
-	if err != nil {
-		return page, permanent{err}
-	}
-	q := url.Values{"list-type": {"2"}, "prefix": {prefix}}
-	if token != "" {
-		q.Set("continuation-token", token)
-	}
-	u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
-	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return page, permanent{plain(err)}
-	}
-	conf.sign(r)
-	res, err := c.http.Do(r)
-	if err != nil {
-		return page, plain(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the store answers %s%s", res.Status, remedy(res.StatusCode))
-		if res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests {
-			err = permanent{err}
-		}
-		return page, err
-	}
-	return page, xml.NewDecoder(io.LimitReader(res.Body, listBytesMax)).Decode(&page)
+	err = xml.NewDecoder(r).Decode(&page)
+	return page.Keys, page.Next, err
 }

@@ -28,7 +28,7 @@ func Open(name string) (File, error) {
 		return open(name)
 	}
 	if s := Scheme(name); s != "" {
-		return nil, fmt.Errorf("open %s: nothing here reads %s://; there are files, https and s3",
+		return nil, fmt.Errorf("open %s: nothing here reads %s://; there are files, https, s3, gs and az",
 			Redact(name), s)
 	}
 	return openLocal(name)

@@ -1,12 +1,15 @@
 package data
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/jobs"
@@ -31,6 +34,10 @@ func followFlags(c *cobra.Command) *follow {
 		"a file is whole when a file of its name with this ending is there too")
 	c.Flags().DurationVar(&f.idle, "idle", 0,
 		"end the data set when nothing has come for so long; 0 never does")
+	c.Flags().IntVar(&f.Ahead, "ahead", 0,
+		"generations that the data set may be in front of the runs of --consumer; 0 takes all that comes")
+	c.Flags().StringArrayVar(&f.Consumers, "consumer", nil,
+		"folder of a run (log.dir) that learns the data set; several times for several runs")
 	c.Flags().StringVar(&f.Open.TextKey, "text-key", "",
 		"key or column that holds the text (default \"text\")")
 	return f
@@ -44,6 +51,13 @@ func (f *follow) run(c *cobra.Command, args []string) error {
 	if len(args) > 0 || f.Output == "" || f.Shards < 1 || f.Settle < 0 {
 		return exit.Usagef("--follow wants --to, no JOB, a generation of at least one shard, and no negative time")
 	}
+	if f.Ahead < 0 || (f.Ahead > 0) != (len(f.Consumers) > 0) {
+		return exit.Usagef("--ahead wants a number of generations from 1 on and the runs that learn them, --consumer DIR, " +
+			"and these want it")
+	}
+	for i, dir := range f.Consumers {
+		f.Consumers[i] = filepath.Join(dir, run.LedgerName)
+	}
 	r, err := jobs.Follow(c.Context(), f.FollowConfig, lookEvery, f.idle, func(r jobs.FollowReport) {
 		fmt.Fprintf(c.ErrOrStderr(), "%d shards in %d generations, %d waiting, %d events in quarantine\n",
 			r.Shards,
@@ -56,4 +70,38 @@ func (f *follow) run(c *cobra.Command, args []string) error {
 		fmt.Fprintf(w, "%d generations of %d shards, %d bytes; %d events in quarantine\ntrain on %s/manifest.jsonl with "+
 			"data.follow=true\n", r.Generations, r.Shards, r.Bytes, r.Quarantined, f.Output)
 	})
+}
+
+const roomHelp = `A producer that asks before it puts a shard does not run ahead of those who learn: lfactor data ingest --follow with --ahead and --consumer
+grants it as many shards as the slowest run needs for its generation and the next ones. The answer is how many are granted and not taken; a producer
+subtracts what it has put and is not taken yet.`
+
+// dataRoom is lfactor data room.
+func dataRoom() *cobra.Command {
+	c := &cobra.Command{Use: "room FOLDER", Short: "Say how many shards a data set that grows has room for",
+		Args: cobra.ExactArgs(1), Long: roomHelp}
+	wait := c.Flags().Duration("wait", 0, "wait so long for room, and fail if none comes; without it 0 is an answer")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(c.Context(), *wait)
+		defer cancel()
+		for {
+			credits, err := jobs.ReadCredits(args[0])
+			if err != nil {
+				return err
+			}
+			if credits.Room() > 0 || *wait == 0 {
+				return cli.Emit(c, credits, func(w io.Writer) { fmt.Fprintln(w, credits.Room()) })
+			}
+			select {
+			case <-ctx.Done():
+				if c.Context().Err() != nil {
+					return c.Context().Err()
+				}
+				return fmt.Errorf("%s has no room: %d shards are granted and as many are taken; ask again when the "+
+					"runs are further", args[0], credits.Granted)
+			case <-time.After(lookEvery):
+			}
+		}
+	}
+	return c
 }
