@@ -125,8 +125,10 @@ func TestRows(t *testing.T) {
 	_, url := serve(t)
 	all, _ := take(t, url, "", 0, 1)
 	require.Len(t, all, micros*rows)
-	require.Equal(t, row{"[12,13,14,15,16,17]", "[13,14,15,16,17,18]", "[0,1,2,3,4,5]", "[0,4]", "[1,-1]"}, all[2])
-	require.Equal(t, row{"[18,19,20,21,22,23]", "[19,20,21,22,23,24]", "[0,1,2,3,4,5]", "[0]", "[6]"}, all[3])
+	require.Equal(t, row{"[12,13,14,15,16,17]", "[13,14,15,16,17,18]", "[0,1,2,3,4,5]", "[0,4]", "[1,-1]"},
+		all[2])
+	require.Equal(t, row{"[18,19,20,21,22,23]", "[19,20,21,22,23,24]", "[0,1,2,3,4,5]", "[0]", "[6]"},
+		all[3])
 }
 
 // Shares of a step are disjoint and together the step, as ranks of training have them; the next token is the

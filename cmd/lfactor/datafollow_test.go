@@ -62,7 +62,8 @@ func produce(t *testing.T, dir, in string) func() {
 			if k%5 == 0 { // one that is gone before it can be taken
 				gone := filepath.Join(in, fmt.Sprintf("%02d-gone.jsonl", k))
 				_ = os.WriteFile(gone, []byte(text[:len(text)/3]), 0o600)
-				time.AfterFunc(350*time.Millisecond, func() { _ = os.Remove(gone) }) // it may be there no more
+				time.AfterFunc(350*time.Millisecond,
+					func() { _ = os.Remove(gone) }) // it may be there no more
 			}
 			switch k % 4 {
 			case 1: // torn for a while
@@ -85,8 +86,10 @@ func produce(t *testing.T, dir, in string) func() {
 }
 
 // ranksOf are plans of 1 to 16 ranks that take turns.
-var ranksOf = [][]string{{"plan.procs=2"}, {"plan.pp=1", "plan.dp=1"}, {"plan.pp=2", "plan.dp=1", "plan.procs=2"},
-	{"plan.pp=2", "plan.dp=2", "plan.tp=2", "plan.procs=4"}, {"plan.pp=4", "plan.dp=2", "plan.tp=2", "plan.procs=2"},
+var ranksOf = [][]string{{"plan.procs=2"}, {"plan.pp=1", "plan.dp=1"}, {"plan.pp=2", "plan.dp=1",
+	"plan.procs=2"},
+	{"plan.pp=2", "plan.dp=2", "plan.tp=2", "plan.procs=4"}, {"plan.pp=4", "plan.dp=2", "plan.tp=2",
+		"plan.procs=2"},
 	{"plan.pp=1", "plan.dp=4", "plan.zero=1"}}
 
 // A producer puts shards, some late, torn, replaced or removed, into a folder that is followed, while a run on 1 to

@@ -148,7 +148,8 @@ func TestFullFingerprint(t *testing.T) {
 // An index of more places than it holds in memory lies on disk, and is the same.
 func TestIndexHeld(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.jsonl")
-	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("{\"text\":\"a\"}\n\n{\"text\":\"bcd\"}\n", 50)), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("{\"text\":\"a\"}\n\n{\"text\":\"bcd\"}\n",
+		50)), 0o600))
 	f, err := store.Open(path)
 	require.NoError(t, err)
 	defer f.Close()

@@ -245,7 +245,8 @@ func (w *conversion) entry(i int64, e converted) error {
 // add writes a sample, into the next shard if this one is full.
 func (w *conversion) add(key string, parts []dataset.Part, place dataset.Place) error {
 	if w.keys[key] {
-		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("the key %q is there before", format.Clip(key))}
+		return &dataset.BadSample{Place: place, Reason: fmt.Sprintf("the key %q is there before",
+			format.Clip(key))}
 	}
 	if w.shard != nil && (w.count >= w.MaxCount || w.size >= w.MaxSize) {
 		if err := w.endShard(); err != nil {
@@ -329,7 +330,8 @@ func (w *conversion) finish() (ConvertReport, error) {
 		if bad := w.bad.List(); len(bad) > 0 {
 			why = fmt.Sprintf("the first, %s, because %s", bad[0].Place, bad[0].Reason)
 		}
-		return w.report(), fmt.Errorf("%s: no entry becomes a sample: %s (%w)", w.JSONFile, why, dataset.ErrNoTokens)
+		return w.report(), fmt.Errorf("%s: no entry becomes a sample: %s (%w)", w.JSONFile, why,
+			dataset.ErrNoTokens)
 	}
 	plan := format.EnergonPlan{Meta: w.from.Meta()}
 	for i := range w.state.Shards {

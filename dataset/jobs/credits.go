@@ -88,7 +88,8 @@ func (f *Follower) grant(now time.Time) error {
 	if f.cfg.Ahead == 0 {
 		return nil
 	}
-	if f.granted > 0 && now.Sub(f.looked) < consumerLook && now.After(f.looked) && f.toldTaken == len(f.taken) {
+	if f.granted > 0 && now.Sub(f.looked) < consumerLook && now.After(f.looked) &&
+		f.toldTaken == len(f.taken) {
 		return nil
 	}
 	f.looked = now

@@ -134,7 +134,8 @@ func (p *packing) begin() (err error) {
 	if err := os.MkdirAll(p.OutputDir, 0o755); err != nil {
 		return err
 	}
-	p.settings = format.HashOf("pack 1", p.Source.Fingerprint(), p.SampleType, p.Encoder.Fingerprint(), p.Algorithm,
+	p.settings = format.HashOf("pack 1", p.Source.Fingerprint(), p.SampleType, p.Encoder.Fingerprint(),
+		p.Algorithm,
 		p.Tokens, p.Images, p.PackedType, p.MaxCount, p.MaxSize)
 	p.bad, err = dataset.OpenQuarantine(filepath.Join(p.OutputDir, "quarantine.jsonl"))
 	return err

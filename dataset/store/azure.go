@@ -26,7 +26,10 @@ func init() {
 		}
 		return c.openAzure(name, azureFromEnv())
 	}
-	globs["az"] = func(c *client, pattern string) ([]string, error) { return c.globAzure(pattern, azureFromEnv()) }
+	globs["az"] = func(c *client, pattern string) ([]string, error) {
+		return c.globAzure(pattern,
+			azureFromEnv())
+	}
 }
 
 // azureVersion is the version of the interface that requests name.
@@ -43,8 +46,10 @@ type azureConfig struct {
 
 // azureFromEnv reads the variables that Azure's own tools read.
 func azureFromEnv() azureConfig {
-	return azureConfig{account: os.Getenv("AZURE_STORAGE_ACCOUNT"), endpoint: os.Getenv("AZURE_STORAGE_ENDPOINT"),
-		key: os.Getenv("AZURE_STORAGE_KEY"), sas: strings.TrimPrefix(os.Getenv("AZURE_STORAGE_SAS_TOKEN"), "?"),
+	return azureConfig{account: os.Getenv("AZURE_STORAGE_ACCOUNT"),
+		endpoint: os.Getenv("AZURE_STORAGE_ENDPOINT"),
+		key:      os.Getenv("AZURE_STORAGE_KEY"), sas: strings.TrimPrefix(os.Getenv("AZURE_STORAGE_SAS_TOKEN"),
+			"?"),
 		now: time.Now}
 }
 
@@ -132,12 +137,14 @@ func (c *client) openAzure(name string, conf azureConfig) (File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	return c.open(name, func(ctx context.Context) (*http.Request, error) { return conf.request(ctx, u) }, conf.sign)
+	return c.open(name, func(ctx context.Context) (*http.Request, error) { return conf.request(ctx, u) },
+		conf.sign)
 }
 
 // globAzure lists the blobs that match a pattern.
 func (c *client) globAzure(pattern string, conf azureConfig) ([]string, error) {
-	return c.glob(pattern, func(ctx context.Context, container, prefix, marker string) (*http.Request, error) {
+	return c.glob(pattern, func(ctx context.Context, container, prefix, marker string) (*http.Request,
+		error) {
 		q := url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {prefix}}
 		if marker != "" {
 			q.Set("marker", marker)

@@ -17,7 +17,8 @@ import (
 
 // Signatures are those of Azure's own library, bench/golden/azure_sign.py.
 func TestAzureSignature(t *testing.T) {
-	conf := azureConfig{account: "acc", key: base64.StdEncoding.EncodeToString([]byte("a key of thirty-two bytes, or so.")),
+	conf := azureConfig{account: "acc",
+		key: base64.StdEncoding.EncodeToString([]byte("a key of thirty-two bytes, or so.")),
 		now: func() time.Time { return time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC) }}
 	list := url.Values{"comp": {"list"}, "prefix": {"x/y-"}, "restype": {"container"}, "marker": {"2! z"}}
 	for _, c := range []struct {
@@ -27,7 +28,8 @@ func TestAzureSignature(t *testing.T) {
 	}{
 		{"", "a b+c.tar", "bytes=0-9", nil, "u84quTMvTA+zctgO3KS0xvpriqevJouz3gEnQ004C7w="},
 		{"", "", "", list, "UNA/Yy8L5z2iKkUUJy8G+66exZsxVXOYJoabvEG3QiU="},
-		{"http://127.0.0.1:10000/acc", "x.tar", "bytes=5-9", nil, "844Lweow1VDoThiLm5aXiNUcSpyrBWc3+nwkpYnwzCo="},
+		{"http://127.0.0.1:10000/acc", "x.tar", "bytes=5-9", nil,
+			"844Lweow1VDoThiLm5aXiNUcSpyrBWc3+nwkpYnwzCo="},
 	} {
 		conf.endpoint = c.endpoint
 		u, err := conf.url("data", c.key, c.query)
@@ -75,7 +77,8 @@ func TestAzure(t *testing.T) {
 		http.ServeContent(w, r, "x", time.Unix(1, 0), bytes.NewReader(content))
 	})
 	for _, signed = range []bool{true, false} {
-		conf := azureConfig{account: "acc", endpoint: base + "/acc/", sas: "sv=2021&sig=se%2Bcret", now: time.Now}
+		conf := azureConfig{account: "acc", endpoint: base + "/acc/", sas: "sv=2021&sig=se%2Bcret",
+			now: time.Now}
 		if signed {
 			conf.key = base64.StdEncoding.EncodeToString([]byte("key"))
 		}
@@ -91,8 +94,12 @@ func TestAzure(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, content[900:1000], b)
 	}
-	gone := serve(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "x", http.StatusForbidden) })
-	_, err := testClient(t, 1).openAzure("az://box/x", azureConfig{account: "acc", endpoint: gone, sas: "sig=secret"})
+	gone := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "x",
+			http.StatusForbidden)
+	})
+	_, err := testClient(t, 1).openAzure("az://box/x", azureConfig{account: "acc", endpoint: gone,
+		sas: "sig=secret"})
 	require.ErrorContains(t, err, "check the credentials")
 	require.NotContains(t, err.Error(), "secret")
 	_, err = testClient(t, 1).openAzure("az://box/x", azureConfig{})

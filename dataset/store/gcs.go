@@ -94,14 +94,16 @@ func (a *serviceAccounts) of(file string) (oauth2.TokenSource, error) {
 		Key   string `json:"private_key"`
 		URL   string `json:"token_uri"`
 	}
-	if err = json.Unmarshal(b, &key); err == nil && (key.Type != "service_account" || key.Key == "" || key.URL == "") {
+	if err = json.Unmarshal(b, &key); err == nil && (key.Type != "service_account" || key.Key == "" ||
+		key.URL == "") {
 		err = errors.New("it is no key of a service account; make one, or give GOOGLE_OAUTH_ACCESS_TOKEN")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("GOOGLE_APPLICATION_CREDENTIALS: %s: %w", file, err)
 	}
-	conf := jwt.Config{Email: key.Email, PrivateKey: []byte(key.Key), PrivateKeyID: key.ID, TokenURL: key.URL,
-		Scopes: []string{gcsScope}}
+	conf := jwt.Config{Email: key.Email, PrivateKey: []byte(key.Key), PrivateKeyID: key.ID,
+		TokenURL: key.URL,
+		Scopes:   []string{gcsScope}}
 	a.open[file] = oauth2.ReuseTokenSource(nil, conf.TokenSource(context.Background()))
 	return a.open[file], nil
 }

@@ -58,7 +58,8 @@ func TestGCS(t *testing.T) {
 		case want == "":
 			require.Empty(t, r.Header.Get("Authorization"))
 		default:
-			require.True(t, strings.HasPrefix(r.Header.Get("Authorization"), want), r.Header.Get("Authorization"))
+			require.True(t, strings.HasPrefix(r.Header.Get("Authorization"), want),
+				r.Header.Get("Authorization"))
 		}
 		if r.URL.Query().Get("list-type") == "2" {
 			fmt.Fprint(w, "<ListBucketResult><Contents><Key>a/1.tar</Key></Contents><Contents><Key>a/1.txt</Key></Contents></ListBucketResult>")
@@ -69,7 +70,8 @@ func TestGCS(t *testing.T) {
 	})
 	file := filepath.Join(t.TempDir(), "key.json")
 	b, err := json.Marshal(map[string]string{"type": "service_account", "client_email": "reader@project",
-		"private_key_id": "1", "token_uri": base + "/token", "private_key": string(pem.EncodeToMemory(&pem.Block{
+		"private_key_id": "1", "token_uri": base + "/token",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{
 			Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, b, 0o600))

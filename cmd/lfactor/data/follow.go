@@ -80,7 +80,8 @@ subtracts what it has put and is not taken yet.`
 func dataRoom() *cobra.Command {
 	c := &cobra.Command{Use: "room FOLDER", Short: "Say how many shards a data set that grows has room for",
 		Args: cobra.ExactArgs(1), Long: roomHelp}
-	wait := c.Flags().Duration("wait", 0, "wait so long for room, and fail if none comes; without it 0 is an answer")
+	wait := c.Flags().Duration("wait", 0,
+		"wait so long for room, and fail if none comes; without it 0 is an answer")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ctx, cancel := context.WithTimeout(c.Context(), *wait)
 		defer cancel()
