@@ -13,8 +13,8 @@ const ClusterBytes = 8
 // documentsMax is how many documents numbers of 32 bits count.
 const documentsMax = 1<<32 - 2
 
-// NewClusters returns n documents, each alone. room gives space for so many numbers, zeros or not, which may lie
-// on disk; nil takes memory.
+// NewClusters returns n documents, each alone. room gives space for so many numbers, zeros or not, which may
+// lie on disk; nil takes memory.
 func NewClusters(n int64, room func(n int64) ([]uint32, error)) (*Clusters, error) {
 	if n > documentsMax {
 		return nil, fmt.Errorf("%d documents are over the %d that are joined at a time; divide the input", n,

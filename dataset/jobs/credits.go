@@ -14,8 +14,8 @@ import (
 // CreditsName is the file in the folder of a growing data set that tells its producer how far it may go.
 const CreditsName = "credits.json"
 
-// Credits are what a producer goes by: of all its shards together, the first ones and those to come, so many may
-// lie in its folder. The number never shrinks.
+// Credits are what a producer goes by: of all its shards together, the first ones and those to come, so many
+// may lie in its folder. The number never shrinks.
 type Credits struct {
 	Granted int64 `json:"granted"` // shards, from the beginning on
 	Taken   int64 `json:"taken"`   // of them, shards that have come into the data set
@@ -54,7 +54,8 @@ type consumer struct {
 	gen  int64
 }
 
-// read looks how far a run is: in which generation its last step began. A run that has not begun is in the first.
+// read looks how far a run is: in which generation its last step began. A run that has not begun is in the
+// first.
 func (c *consumer) read() error {
 	info, err := os.Stat(c.path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == c.size {
@@ -82,8 +83,8 @@ func (c *consumer) read() error {
 	return nil
 }
 
-// grant gives credit for the generations that lie at most Ahead in front of the slowest consumer, and tells the
-// producer.
+// grant gives credit for the generations that lie at most Ahead in front of the slowest consumer, and tells
+// the producer.
 func (f *Follower) grant(now time.Time) error {
 	if f.cfg.Ahead == 0 {
 		return nil

@@ -21,8 +21,8 @@ func at(t *testing.T, path string, step, gen int64) {
 	require.NoError(t, l.Close())
 }
 
-// Shards are taken as far as the slowest run has credit for, the others stay where they lie and are no reason to
-// end; the producer reads how many it may put, also of a follower that was started again.
+// Shards are taken as far as the slowest run has credit for, the others stay where they lie and are no
+// reason to end; the producer reads how many it may put, also of a follower that was started again.
 func TestCredits(t *testing.T) {
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")

@@ -27,9 +27,9 @@ type FollowConfig struct {
 	Settle time.Duration
 	Marker string          // what is put beside a file when it is whole, as ".done"; "" goes by Settle alone
 	Open   dataset.Options // how shards are read
-	// Ahead is how many generations the data set may be in front of the slowest of its consumers, whose records of
-	// samples are named: further shards are left where they lie, and the producer is told in CreditsName. 0 is
-	// without a bound.
+	// Ahead is how many generations the data set may be in front of the slowest of its consumers, whose
+	// records of samples are named: further shards are left where they lie, and the producer is told in
+	// CreditsName. 0 is without a bound.
 	Ahead     int
 	Consumers []string
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// holdFolder makes a folder and holds it for this process until release: what two processes wrote there would be
-// mixed. It ends with the process, however that ends.
+// holdFolder makes a folder and holds it for this process until release: what two processes wrote there
+// would be mixed. It ends with the process, however that ends.
 func holdFolder(dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err

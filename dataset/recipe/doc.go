@@ -5,7 +5,7 @@
 // block's file from its documents, so that the bytes are the same whatever the number of workers and hosts,
 // and whatever was cut off: a block that is there is not made again.
 //
-// What is in memory is bounded: a block for each worker, and as much as the recipe's memory says for sorting keys
-// and, behind that, for joining clusters (eight bytes for each document). What is more lies on disk, in the folder
-// .work of the output.
+// What is in memory is bounded: a block for each worker, and as much as the recipe's memory says for sorting
+// keys and, behind that, for joining clusters (eight bytes for each document). What is more lies on disk, in
+// the folder .work of the output.
 package recipe

@@ -35,8 +35,8 @@ func init() {
 // azureVersion is the version of the interface that requests name.
 const azureVersion = "2021-08-06"
 
-// azureConfig is where and as whom blobs are asked for. Without key and SAS requests are not signed, as for public
-// containers.
+// azureConfig is where and as whom blobs are asked for. Without key and SAS requests are not signed, as for
+// public containers.
 type azureConfig struct {
 	account, endpoint string
 	key               string // base64

@@ -37,8 +37,8 @@ func claims(t *testing.T, key *rsa.PublicKey, assertion string) (out struct{ Iss
 	return out
 }
 
-// A bucket of Google's is listed and read with the token of a service account, which is asked for once; with a
-// token that is given, with keys for interoperability, and without anything.
+// A bucket of Google's is listed and read with the token of a service account, which is asked for once; with
+// a token that is given, with keys for interoperability, and without anything.
 func TestGCS(t *testing.T) {
 	content := contentOf(3000)
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

@@ -14,8 +14,8 @@ import (
 // globs lists the objects of stores, by scheme.
 var globs = map[string]func(c *client, pattern string) ([]string, error){}
 
-// Glob returns the files that a pattern with wild cards names, sorted. Stores of their own kind can be listed: s3, gs
-// and az.
+// Glob returns the files that a pattern with wild cards names, sorted. Stores of their own kind can be
+// listed: s3, gs and az.
 func Glob(pattern string) ([]string, error) {
 	list, ok := globs[Scheme(pattern)]
 	if !ok {
@@ -34,12 +34,12 @@ const (
 	listBytesMax = 8 << 20
 )
 
-// lister makes the request for a page of a bucket's keys that begin with a prefix; token is what the page before
-// ended with.
+// lister makes the request for a page of a bucket's keys that begin with a prefix; token is what the page
+// before ended with.
 type lister func(ctx context.Context, bucket, prefix, token string) (*http.Request, error)
 
-// glob lists the objects that match a pattern. The store filters by what stands before the first wildcard, and the
-// rest is matched here.
+// glob lists the objects that match a pattern. The store filters by what stands before the first wildcard,
+// and the rest is matched here.
 func (c *client) glob(pattern string, request lister,
 	parse func(io.Reader) (keys []string, next string, err error)) (out []string, err error) {
 	bucket, key, err := splitBucket(pattern)
@@ -88,8 +88,8 @@ func (c *client) again(try func() error) (err error) {
 	return fmt.Errorf("%w (%d attempts)", err, attemptsMax)
 }
 
-// listOnce reads one page of a listing. Answers that another try will not change are marked as permanent. Where it
-// fails the token is the one of the page that was asked for.
+// listOnce reads one page of a listing. Answers that another try will not change are marked as permanent.
+// Where it fails the token is the one of the page that was asked for.
 func (c *client) listOnce(bucket, prefix, token string, request lister,
 	parse func(io.Reader) ([]string, string, error)) (keys []string, next string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)

@@ -88,8 +88,8 @@ func s3Escape(s string) string {
 	return b.String()
 }
 
-// splitBucket cuts s3://BUCKET/KEY, and addresses of that form at other stores, into their parts; the key may be
-// empty.
+// splitBucket cuts s3://BUCKET/KEY, and addresses of that form at other stores, into their parts; the key
+// may be empty.
 func splitBucket(name string) (bucket, key string, err error) {
 	scheme := Scheme(name)
 	bucket, key, _ = strings.Cut(name[len(scheme)+len("://"):], "/")

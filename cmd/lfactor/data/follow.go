@@ -72,9 +72,10 @@ func (f *follow) run(c *cobra.Command, args []string) error {
 	})
 }
 
-const roomHelp = `A producer that asks before it puts a shard does not run ahead of those who learn: lfactor data ingest --follow with --ahead and --consumer
-grants it as many shards as the slowest run needs for its generation and the next ones. The answer is how many are granted and not taken; a producer
-subtracts what it has put and is not taken yet.`
+const roomHelp = `A producer that asks before it puts a shard does not run ahead of those who learn:
+lfactor data ingest --follow with --ahead and --consumer grants it as many shards as the slowest
+run needs for its generation and the next ones. The answer is how many are granted and not taken;
+a producer subtracts what it has put and is not taken yet.`
 
 // dataRoom is lfactor data room.
 func dataRoom() *cobra.Command {
