@@ -33,8 +33,12 @@ type Options struct {
 	Past    int // steps before a frame that are observed with it; actions begin with the first of them
 }
 
-// RobotKeys name the columns of a robot's recordings; "" for the usual ones.
-type RobotKeys struct{ Action, State string }
+// RobotKeys name the columns of a robot's recordings; "" for the usual ones. FPS is how many frames a second
+// recordings of messages are brought to, 0 for 10.
+type RobotKeys struct {
+	Action, State string
+	FPS           float64
+}
 
 // Tags names the parts of chat data; "" means the format's usual name.
 type Tags struct {

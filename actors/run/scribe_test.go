@@ -17,8 +17,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/token"
 )
 
-// seers are small models of the families that see, with the settings of their processors and the mark that their
-// templates write for an image.
+// seers are small models of the families that see, with the settings of their processors and the mark
+// that their templates write for an image.
 var seers = []struct{ folder, processor, mark string }{
 	{"qwen2-vl", qwenSight, "<|image_pad|>"}, {"qwen2.5-vl", qwenSight, "<|image_pad|>"},
 	{"qwen3-vl", qwenSight, "<|image_pad|>"}, {"qwen3.5-vision", qwenSight, "<|image_pad|>"},
@@ -32,8 +32,8 @@ var seers = []struct{ folder, processor, mark string }{
 
 const qwenSight = `{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4, "temporal_patch_size": 2, "merge_size": 2, "min_pixels": 64, "max_pixels": 1024}`
 
-// seerWords writes a tokenizer in which the model's token for images has a family's mark, with a template and the
-// settings of its processor.
+// seerWords writes a tokenizer in which the model's token for images has a family's mark, with a template
+// and the settings of its processor.
 func seerWords(t *testing.T, dir, mark, processor string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
@@ -86,13 +86,16 @@ schedule: {warmup_steps: 0}
 	if err != nil {
 		return nil, "", err
 	}
-	err = Train(context.Background(), cfg, Options{Step: func(m Metrics) { losses = append(losses,
-		m.Loss) }})
+	err = Train(context.Background(), cfg, Options{Step: func(m Metrics) {
+		losses = append(losses,
+			m.Loss)
+	}})
 	return losses, saved, err
 }
 
-// TestScribes: every family of models that see is a policy by a line of a run file: it learns to write actions,
-// alike under a plan, and acts from its checkpoints within a step of the range that it has learnt.
+// TestScribes: every family of models that see is a policy by a line of a run file: it learns to write
+// actions, alike under a plan, and acts from its checkpoints within a step of the range that it has
+// learnt.
 func TestScribes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -142,8 +145,8 @@ func scribeActs(t *testing.T, saved string, view *media.Image) [][]float64 {
 	return got[0]
 }
 
-// TestScribeLearns: a policy that writes comes to do what it was shown, as bins and as FAST's tokens; views that
-// are changed, and padding that is not learnt, have their effect.
+// TestScribeLearns: a policy that writes comes to do what it was shown, as bins and as FAST's tokens;
+// views that are changed, and padding that is not learnt, have their effect.
 func TestScribeLearns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

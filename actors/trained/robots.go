@@ -179,9 +179,14 @@ func (x *Robots) whole(cfg *configs.Config) error {
 	return nil
 }
 
+// robotKeys are what the section policy says of columns of recordings.
+func robotKeys(p *configs.Policy) dataset.RobotKeys {
+	return dataset.RobotKeys{Action: p.Action, State: p.State, FPS: p.FPS}
+}
+
 // Reads says what of recordings is read.
 func (x *Robots) Reads(o *dataset.Options) {
-	o.Horizon, o.Robot = x.Chunk, dataset.RobotKeys{Action: x.Policy.Action, State: x.Policy.State}
+	o.Horizon, o.Robot = x.Chunk, robotKeys(&x.Policy)
 	o.Past = x.D.Sight.Observed() - 1
 }
 

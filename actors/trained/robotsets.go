@@ -47,8 +47,12 @@ func (x *Robots) robots(cfg *configs.Config) error {
 
 // open reads a data set's statistics.
 func (x *Robots) open(cfg *configs.Config, path string) (*robotSet, error) {
-	l, err := format.OpenRobots(path, dataset.Options{Robot: dataset.RobotKeys{Action: cfg.Run.Policy.Action,
-		State: cfg.Run.Policy.State}})
+	if !cfg.Usual("policy.fps") && !format.HasMessages(path) {
+		return nil, cfg.Fault("policy.fps",
+			path+" has frames of its own, and no messages that come when they come",
+			"remove it")
+	}
+	l, err := format.OpenRobots(path, dataset.Options{Robot: robotKeys(&cfg.Run.Policy)})
 	if err != nil {
 		return nil, cfg.Fault("data.paths", err.Error(), "")
 	}

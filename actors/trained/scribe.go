@@ -22,9 +22,9 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Scribe is a policy that writes: a vision-language model, whichever it is, which is asked what a robot is to
-// do and answers with tokens that stand for actions (policy.tokens). Frames of recordings are conversations to
-// it, that it learns as others.
+// Scribe is a policy that writes: a vision-language model, whichever it is, which is asked what a robot
+// is to do and answers with tokens that stand for actions (policy.tokens). Frames of recordings are
+// conversations to it, that it learns as others.
 type Scribe struct {
 	*Robots
 	images  *Images
@@ -103,7 +103,7 @@ func (s *Scribe) words(cfg *configs.Config, tok *token.Tokenizer, conf *token.Co
 	if most := s.ends - int32(s.tokens()); s.eos >= most && s.eos < s.ends {
 		return cfg.Fault("policy.token_end",
 			fmt.Sprintf("the token %d, which ends answers, is one of those that stand for "+
-			"actions", s.eos), "set it lower")
+				"actions", s.eos), "set it lower")
 	}
 	return nil
 }

@@ -74,8 +74,7 @@ func FitFAST(cfg *configs.Config, most, vocab int, scale float64) (*FASTReport, 
 
 // chunks are about most of a data set's chunks, scaled as a policy learns them.
 func (x *Robots) chunks(set *robotSet, most int) (out [][][]float64, err error) {
-	l, err := format.OpenRobots(set.name, dataset.Options{Robot: dataset.RobotKeys{Action: x.Policy.Action,
-		State: x.Policy.State}})
+	l, err := format.OpenRobots(set.name, dataset.Options{Robot: robotKeys(&x.Policy)})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset/mcap"
 )
 
 // leaves lists the commands without subcommands by their path below lfactor.
@@ -78,6 +80,7 @@ var jsonArgs = map[string]string{
 	"data reshard": "text --to resharded", "data room": "- it wants a follower, see TestFollowKilled",
 	"data serve": "- it serves until it is stopped, see TestDataServe",
 	"data lint":  "text", "data pack": "--input shards --output_dir packed --model model --max-tokens 256",
+	"data robots":  "bag.mcap --to robots",
 	"data preview": "text", "data quarantine": "run", "data stat": "text",
 	"data tokenizer": "text --to made --vocab 300",
 	"data tokenize":  "--input text --hf-tokenizer-path tok --output-prefix ids",
@@ -115,6 +118,12 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 	}
 	ingestData(t, dir, 8)
 	writeShard(t, filepath.Join(dir, "s.tar"), "a", "b")
+	bag := mcap.NewWriter()
+	for k := range int64(3) {
+		bag.Floats("/action", k*1e8, []float64{float64(k)})
+		bag.Floats("/observation/state", k*1e8, []float64{1})
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bag.mcap"), bag.Close(), 0o644))
 	vae, err := os.ReadFile("../../stages/family/autoencoders/testdata/wan/config.json")
 	require.NoError(t, err)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "vae"), 0o755))

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -24,42 +22,13 @@ import (
 // between their names; without one that is called observation.state it is what these sets usually take. All
 // numbers are read once when a set is opened, for its statistics, which it does not have. Source: robomimic,
 // docs/datasets/overview; LIBERO; tonyzhaozh/act.
-var _ = dataset.Register(dataset.Format{
-	Name:  "hdf5",
-	Doc:   "recordings of robots in files of HDF5, as robomimic, LIBERO and ALOHA have them: a file, or a folder of them",
-	Kind:  dataset.KindEpisodes,
-	Match: func(path string, _ []byte) bool { return isHDF5(path) },
-	Open: func(path string, o dataset.Options) (dataset.Source, error) {
-		h, err := openHDF5(path, o)
-		if err != nil {
-			return nil, err
-		}
-		return h, nil
-	},
-	Write: writeHDF5,
-})
+var _ = registerRobots("hdf5",
+	"recordings of robots in files of HDF5, as robomimic, LIBERO and ALOHA have them: a file, or a folder of them",
+	opener{isHDF5, func(path string, o dataset.Options) (Robots, error) { return openHDF5(path, o) }},
+	writeHDF5)
 
 // hdf5Names are the files of a data set.
-func hdf5Names(path string) []string {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil
-	case info.Mode().IsRegular() && (hasSuffix(path, ".hdf5") || hasSuffix(path, ".h5")):
-		return []string{path}
-	case !info.IsDir():
-		return nil
-	}
-	var out []string
-	for _, end := range []string{"*.hdf5", "*.h5"} {
-		some, err := filepath.Glob(filepath.Join(path, end))
-		if err == nil { // a folder whose name is a broken pattern has none
-			out = append(out, some...)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
+func hdf5Names(path string) []string { return filesIn(path, ".hdf5", ".h5") }
 
 func isHDF5(path string) bool { return len(hdf5Names(path)) > 0 }
 
@@ -82,18 +51,13 @@ type hdf5Episode struct {
 
 // HDF5 is an open data set.
 type HDF5 struct {
-	path     string
-	o        dataset.Options
-	files    []*os.File
+	recordings
 	episodes []hdf5Episode
-	from     []int64
-	stats    map[string]RobotStats
-	print    string
 }
 
 // openHDF5 opens a file or the files of a folder.
 func openHDF5(path string, o dataset.Options) (*HDF5, error) {
-	h := &HDF5{path: path, o: o, from: []int64{0}}
+	h := &HDF5{recordings: newRecordings(path, o)}
 	parts := []any{"hdf5 1", o.Horizon, o.Robot, o.Past}
 	for i, name := range hdf5Names(path) {
 		f, err := os.Open(name)
@@ -119,7 +83,7 @@ func openHDF5(path string, o dataset.Options) (*HDF5, error) {
 			h.Close())
 	}
 	h.print = HashOf(parts...)
-	h.measure()
+	h.measure(h.Numbers)
 	return h, nil
 }
 
@@ -206,7 +170,7 @@ func hdf5Task(data *hdf5.Object) (string, error) {
 // append adds an episode; one that cannot be read is one sample, which is quarantined.
 func (h *HDF5) append(e hdf5Episode) {
 	h.episodes = append(h.episodes, e)
-	h.from = append(h.from, h.from[len(h.from)-1]+max(1, e.steps))
+	h.recordings.add(e.steps)
 }
 
 // add reads what an episode has.
@@ -222,14 +186,14 @@ func (h *HDF5) add(o *hdf5.Object, e hdf5Episode, action, seen string) {
 	if e.columns, err = hdf5Columns(o, action, seen); fault(err) {
 		return
 	}
-	name := orName(h.o.Robot.Action, "action")
+	name := h.action()
 	if e.action = e.columns[name]; e.action == nil {
 		fault(fmt.Errorf("it has no %s; there are %s", name, strings.Join(hdf5Keys(e.columns), ", ")))
 		return
 	}
 	e.steps = int64(e.action.Shape[0])
 	whole := h.o.Horizon == 0 // episodes that are read whole have what they have
-	if err := e.find(orName(h.o.Robot.State, "observation.state")); !whole && fault(err) {
+	if err := e.find(h.state()); !whole && fault(err) {
 		return
 	}
 	for name, d := range e.columns { // each by itself
@@ -247,28 +211,6 @@ func (h *HDF5) add(o *hdf5.Object, e hdf5Episode, action, seen string) {
 			fault(fmt.Errorf("its columns have %d and %d steps", d.Shape[0], e.steps))
 		}
 	}
-}
-
-// measure makes the statistics of states and actions.
-func (h *HDF5) measure() {
-	var columns [2][][]float64
-	each := func(states, actions [][]float64) {
-		for i, rows := range [][][]float64{states, actions} {
-			for _, row := range rows {
-				if columns[i] == nil {
-					columns[i] = make([][]float64, len(row))
-				}
-				for k := range min(len(row), len(columns[i])) {
-					if v := row[k]; !math.IsNaN(v) && !math.IsInf(v, 0) {
-						columns[i][k] = append(columns[i][k], v)
-					}
-				}
-			}
-		}
-	}
-	_ = h.Numbers(each) // episodes that cannot be read are set aside when they are learnt
-	h.stats = map[string]RobotStats{orName(h.o.Robot.State, "observation.state"): statsOfColumns(columns[0]),
-		orName(h.o.Robot.Action, "action"): statsOfColumns(columns[1])}
 }
 
 // Numbers implements Robots.
@@ -297,108 +239,51 @@ func (h *HDF5) Cameras() []string {
 	return nil
 }
 
-// Stats are the statistics of actions and states, of all steps.
-func (h *HDF5) Stats() (map[string]RobotStats, error) { return h.stats, nil }
-
-// Steps implements Robots.
-func (h *HDF5) Steps() int64 { return h.from[len(h.from)-1] }
-
-// Name implements dataset.Source.
-func (h *HDF5) Name() string { return h.path }
-
-// Kind implements dataset.Source.
-func (h *HDF5) Kind() dataset.Kind { return dataset.KindEpisodes }
-
-// Fingerprint implements dataset.Source.
-func (h *HDF5) Fingerprint() string { return h.print }
-
-// Len implements dataset.Source: the number of steps with a horizon, else that of episodes.
-func (h *HDF5) Len() int64 {
-	if h.o.Horizon == 0 {
-		return int64(len(h.episodes))
-	}
-	return h.Steps()
-}
-
-// Close implements dataset.Source.
-func (h *HDF5) Close() (err error) {
-	for _, f := range h.files {
-		err = errors.Join(err, f.Close())
-	}
-	h.files = nil
-	return err
-}
-
 // Read implements dataset.Source.
 func (h *HDF5) Read(i int64) (dataset.Document, error) {
-	at, k := int(i), int64(0)
-	if h.o.Horizon > 0 {
-		at = sort.Search(len(h.episodes), func(n int) bool { return h.from[n+1] > i })
-		k = i - h.from[at]
-	}
-	e := &h.episodes[at]
-	d := dataset.Document{Key: fmt.Sprintf("episode_%06d", at),
-		Place: dataset.Place{File: h.files[e.file].Name(),
-			Offset: int64(max(0, numberIn(e.name)))}}
-	if h.o.Horizon > 0 {
-		d.Key += fmt.Sprintf(".%06d", k)
-	}
-	bad := func(why string) error {
-		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("episode %d (%s), step %d: %s", at,
-			e.name, k, why)}
-	}
-	if e.fault != "" {
-		return d, bad(e.fault)
-	}
-	if b := e.columns[hdf5Document]; h.o.Horizon == 0 && b != nil {
-		text, err := b.Rows(0, b.Shape[0])
-		if err != nil {
-			return d, bad(err.Error())
-		}
-		d.Parts = []dataset.Part{{Name: "json", Bytes: text}}
-		return d, nil
-	}
-	var v any = map[string]any{"episode_index": at, "length": e.steps, "tasks": []string{e.task}}
-	if h.o.Horizon > 0 {
-		f, err := h.frame(e, at, k)
-		if err != nil {
-			return d, bad(err.Error())
-		}
-		v = f
-	}
-	b, err := json.Marshal(v)
-	if err != nil { // a number that is none
-		return d, bad(err.Error())
-	}
-	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
-	return d, nil
+	return h.read(i, func(at int) (dataset.Place, string) {
+		e := &h.episodes[at]
+		return dataset.Place{File: h.files[e.file].Name(), Offset: int64(max(0, numberIn(e.name)))}, e.name
+	}, h.open)
 }
 
-// frame is step k of an episode with the actions that follow.
-func (h *HDF5) frame(e *hdf5Episode, episode int, k int64) (f RobotFrame, err error) {
-	past := int64(h.o.Past)
-	from, to := max(0, k-past), min(e.steps, max(k+1, k-past+int64(h.o.Horizon)))
+// open reads an episode for step k.
+func (h *HDF5) open(at int, k int64) (*opened, error) {
+	e := &h.episodes[at]
+	if e.fault != "" {
+		return nil, errors.New(e.fault)
+	}
+	out := &opened{steps: e.steps, task: func(int64) string { return e.task }}
+	if h.o.Horizon == 0 {
+		b := e.columns[hdf5Document]
+		if b == nil {
+			return out, nil
+		}
+		var err error
+		out.whole, err = b.Rows(0, b.Shape[0])
+		return out, err
+	}
+	from, to := h.window(k, e.steps)
 	actions, err := numbersOf([]*hdf5.Data{e.action}, from, to-from)
 	if err != nil {
-		return f, err
+		return nil, err
 	}
 	states, err := numbersOf(e.state, from, k+1-from)
 	if err != nil {
-		return f, err
+		return nil, err
 	}
-	f = RobotFrame{Set: h.Name(), Episode: int64(episode), Frame: k, Task: e.task}
-	look := func(n int64) RobotLook {
-		l := RobotLook{State: states[n-from], Images: map[string][]byte{}}
+	out.state = func(n int64) []float64 { return states[n-from] }
+	out.action = func(n int64) []float64 { return actions[n-from] }
+	out.images = func(n int64) (map[string][]byte, error) {
+		images := map[string][]byte{}
 		for _, c := range e.cameras {
-			var picture []byte
-			if picture, err = h.picture(e.columns[c], int(n)); err != nil {
-				err = fmt.Errorf("%s: %w", c, err)
-				break
+			picture, err := h.picture(e.columns[c], int(n))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c, err)
 			}
-			l.Images[c] = picture
+			images[c] = picture
 		}
-		return l
+		return images, nil
 	}
-	f.fill(e.steps, h.o, look, func(n int64) []float64 { return actions[n-from] })
-	return f, err
+	return out, nil
 }

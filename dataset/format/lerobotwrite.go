@@ -1,6 +1,7 @@
 package format
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type RobotEpisode struct {
 type RobotStep struct {
 	Images        [][]byte
 	State, Action []float32
+	Task          string // "" for the recording's
 }
 
 // RobotSet is what recordings have in common.
@@ -118,10 +120,22 @@ const robotTasksIndex = `{"index_columns": ["__index_level_0__"], "column_indexe
 
 // WriteRobot writes recordings as a data set of LeRobot of version 3.0, with images in the table, a row
 // group an episode, and statistics of all frames.
-func WriteRobot(dir string, set RobotSet, episodes []RobotEpisode) (err error) {
+func WriteRobot(dir string, set RobotSet, episodes []RobotEpisode) error {
 	if len(episodes) == 0 || len(episodes[0].Frames) == 0 {
 		return errors.New("format: a robot's recordings without a frame")
 	}
+	return writeRobots(dir, set, func(write func(RobotEpisode) error) error {
+		for _, e := range episodes {
+			if err := write(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeRobots is WriteRobot of recordings that come one after the other: one with a frame at least.
+func writeRobots(dir string, set RobotSet, episodes func(write func(RobotEpisode) error) error) (err error) {
 	for _, d := range []string{"meta/episodes/chunk-000", "data/chunk-000"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return err
@@ -135,10 +149,8 @@ func WriteRobot(dir string, set RobotSet, episodes []RobotEpisode) (err error) {
 	x := &robotWriter{dir: dir, set: set, row: set.seen()}
 	x.w = parquet.NewWriter(file, parquet.SchemaOf(reflect.New(x.row).Interface()),
 		parquet.Compression(&parquet.Snappy))
-	for _, e := range episodes {
-		if err := x.episode(e); err != nil {
-			return err
-		}
+	if err := episodes(x.episode); err != nil {
+		return err
 	}
 	if err := x.w.Close(); err != nil {
 		return err
@@ -159,16 +171,21 @@ type robotWriter struct {
 
 // episode writes a recording as a row group.
 func (x *robotWriter) episode(e RobotEpisode) error {
-	task := slices.Index(x.tasks, e.Task)
-	if task < 0 {
-		task, x.tasks = len(x.tasks), append(x.tasks, e.Task)
-	}
+	var tasks []string
 	first, k := len(x.states), int64(len(x.places))
 	for i, f := range e.Frames {
 		if len(f.Images) != len(x.set.Cameras) {
 			return fmt.Errorf("format: frame %d of recording %d has %d images, and there are %d cameras", i,
 				k,
 				len(f.Images), len(x.set.Cameras))
+		}
+		text := cmp.Or(f.Task, e.Task)
+		task := slices.Index(x.tasks, text)
+		if task < 0 {
+			task, x.tasks = len(x.tasks), append(x.tasks, text)
+		}
+		if !slices.Contains(tasks, text) {
+			tasks = append(tasks, text)
 		}
 		r := robotRow{State: f.State, Action: f.Action, Timestamp: float32(float64(i) / x.set.FPS),
 			Frame:   int64(i),
@@ -178,7 +195,7 @@ func (x *robotWriter) episode(e RobotEpisode) error {
 		}
 		x.states, x.actions = append(x.states, f.State), append(x.actions, f.Action)
 	}
-	x.places = append(x.places, robotPlace{Episode: k, Tasks: []string{e.Task}, Length: int64(len(e.Frames)),
+	x.places = append(x.places, robotPlace{Episode: k, Tasks: tasks, Length: int64(len(e.Frames)),
 		From: int64(first), To: int64(len(x.states))})
 	return x.w.Flush()
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -20,23 +19,12 @@ import (
 // LeRobot calls them: steps/observation/image is observation.image, steps/action is action. All records are
 // read once when a data set is opened, for the lengths of episodes and the statistics of numbers, which it
 // does not have. Source: tensorflow/datasets, core/features; google-research/rlds.
-var _ = dataset.Register(dataset.Format{
-	Name: "rlds",
-	Doc:  "RLDS data sets of TensorFlow Datasets, as Open X-Embodiment's: a folder with features.json",
-	Kind: dataset.KindEpisodes,
-	Match: func(path string, _ []byte) bool {
+var _ = registerRobots("rlds",
+	"RLDS data sets of TensorFlow Datasets, as Open X-Embodiment's: a folder with features.json",
+	opener{func(path string) bool {
 		info, err := os.Stat(filepath.Join(path, "features.json"))
 		return err == nil && info.Mode().IsRegular()
-	},
-	Open: func(path string, o dataset.Options) (dataset.Source, error) {
-		r, err := openRLDS(path, o)
-		if err != nil {
-			return nil, err
-		}
-		return r, nil
-	},
-	Write: writeRLDS,
-})
+	}, func(path string, o dataset.Options) (Robots, error) { return openRLDS(path, o) }}, writeRLDS)
 
 // rldsColumn is a column of the steps of a data set.
 type rldsColumn struct {
@@ -54,15 +42,10 @@ type rldsEpisode struct {
 
 // RLDS is an open data set.
 type RLDS struct {
-	dir      string
-	o        dataset.Options
+	recordings
 	columns  map[string]rldsColumn
 	text     []string // keys that may have the task, in order of preference
-	files    []*os.File
 	episodes []rldsEpisode
-	from     []int64 // the number of each episode's first step, and of all
-	stats    map[string]RobotStats
-	print    string
 }
 
 // rldsFeature is a node of features.json.
@@ -139,7 +122,7 @@ func openRLDS(dir string, o dataset.Options) (*RLDS, error) {
 		return nil,
 			errors.New("features.json: there are no steps: a data set of RLDS has a sequence of them")
 	}
-	r := &RLDS{dir: dir, o: o, columns: map[string]rldsColumn{}, from: []int64{0}}
+	r := &RLDS{recordings: newRecordings(dir, o), columns: map[string]rldsColumn{}}
 	if err := r.collect("steps", steps.Sequence.Feature, 0); err != nil {
 		return nil, err
 	}
@@ -157,9 +140,9 @@ func openRLDS(dir string, o dataset.Options) (*RLDS, error) {
 
 // scan reads all records for the lengths of episodes, and the statistics of their numbers.
 func (r *RLDS) scan() error {
-	names, err := filepath.Glob(filepath.Join(r.dir, "*-"+orTrain(r.o.Split)+".tfrecord*"))
+	names, err := filepath.Glob(filepath.Join(r.path, "*-"+orTrain(r.o.Split)+".tfrecord*"))
 	if err != nil || len(names) == 0 {
-		return errors.Join(fmt.Errorf("%s has no files of records called *-%s.tfrecord*", r.dir,
+		return errors.Join(fmt.Errorf("%s has no files of records called *-%s.tfrecord*", r.path,
 			orTrain(r.o.Split)),
 			err)
 	}
@@ -185,7 +168,7 @@ func (r *RLDS) scan() error {
 				r.measure(&e, all)
 			}
 			r.episodes = append(r.episodes, e)
-			r.from = append(r.from, r.from[len(r.from)-1]+max(1, e.steps))
+			r.add(e.steps)
 		}
 	}
 	r.stats = map[string]RobotStats{}
@@ -225,16 +208,6 @@ func (r *RLDS) measure(e *rldsEpisode, all map[string][][]float64) {
 			}
 		}
 	}
-}
-
-func (r *RLDS) action() string { return orName(r.o.Robot.Action, "action") }
-func (r *RLDS) state() string  { return orName(r.o.Robot.State, "observation.state") }
-
-func orName(name, usual string) string {
-	if name == "" {
-		return usual
-	}
-	return name
 }
 
 // episode reads an episode's features, and how many steps it has by its actions.
@@ -298,73 +271,48 @@ func (r *RLDS) Cameras() (out []string) {
 	return out
 }
 
-// Stats are the statistics of actions and states, of all steps.
-func (r *RLDS) Stats() (map[string]RobotStats, error) { return r.stats, nil }
-
-// Name implements dataset.Source.
-func (r *RLDS) Name() string { return r.dir }
-
-// Kind implements dataset.Source.
-func (r *RLDS) Kind() dataset.Kind { return dataset.KindEpisodes }
-
-// Fingerprint implements dataset.Source.
-func (r *RLDS) Fingerprint() string { return r.print }
-
-// Len implements dataset.Source: the number of steps with a horizon, else that of episodes.
-func (r *RLDS) Len() int64 {
-	if r.o.Horizon == 0 {
-		return int64(len(r.episodes))
-	}
-	return r.from[len(r.from)-1]
-}
-
-// Close implements dataset.Source.
-func (r *RLDS) Close() (err error) {
-	for _, f := range r.files {
-		err = errors.Join(err, f.Close())
-	}
-	r.files = nil
-	return err
-}
-
 // Read implements dataset.Source.
 func (r *RLDS) Read(i int64) (dataset.Document, error) {
-	at, k := int(i), int64(0)
-	if r.o.Horizon > 0 {
-		at = sort.Search(len(r.episodes), func(n int) bool { return r.from[n+1] > i })
-		k = i - r.from[at]
-	}
+	return r.read(i, func(at int) (dataset.Place, string) {
+		e := r.episodes[at]
+		return dataset.Place{File: r.files[e.file].Name(), Offset: e.place.at}, ""
+	}, r.open)
+}
+
+// open reads an episode.
+func (r *RLDS) open(at int, _ int64) (*opened, error) {
 	e := r.episodes[at]
-	d := dataset.Document{Key: fmt.Sprintf("episode_%06d", at),
-		Place: dataset.Place{File: r.files[e.file].Name(), Offset: e.place.at}}
-	if r.o.Horizon > 0 {
-		d.Key += fmt.Sprintf(".%06d", k)
-	}
-	bad := func(err error) error {
-		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("episode %d, step %d: %v", at, k, err)}
-	}
 	if e.place.size > r.o.Limit() {
-		return d, bad(fmt.Errorf("the episode has %d bytes, and %d are read at most", e.place.size,
-			r.o.Limit()))
+		return nil, fmt.Errorf("the episode has %d bytes, and %d are read at most", e.place.size,
+			r.o.Limit())
 	}
 	features, steps, err := r.episode(e)
 	if err != nil {
-		return d, bad(err)
+		return nil, err
 	}
-	if f := features[rldsDocument]; r.o.Horizon == 0 && f != nil && len(f.bytes) == 1 {
-		d.Parts = []dataset.Part{{Name: "json", Bytes: f.bytes[0]}}
-		return d, nil
+	out := &opened{steps: steps, task: func(n int64) string { return r.task(features, n) }}
+	if r.o.Horizon == 0 {
+		if f := features[rldsDocument]; f != nil && len(f.bytes) == 1 {
+			out.whole = f.bytes[0]
+		}
+		return out, nil
 	}
-	var v any = map[string]any{"episode_index": at, "length": steps, "tasks": []string{r.task(features, 0)}}
-	if r.o.Horizon > 0 {
-		v = r.frame(features, at, k, steps)
+	rows := func(name string) func(n int64) []float64 {
+		c := r.columns[name]
+		all, w := features[c.key].numbers(), int64(c.width)
+		return func(n int64) []float64 { return all[n*w : (n+1)*w] }
 	}
-	b, err := json.Marshal(v)
-	if err != nil { // a number that is none
-		return d, bad(err)
+	out.state, out.action = rows(r.state()), rows(r.action())
+	out.images = func(n int64) (map[string][]byte, error) {
+		images := map[string][]byte{}
+		for name, c := range r.columns {
+			if c.image {
+				images[name] = features[c.key].bytes[n]
+			}
+		}
+		return images, nil
 	}
-	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
-	return d, nil
+	return out, nil
 }
 
 // task is what is to be done in a step.
@@ -378,73 +326,6 @@ func (r *RLDS) task(features map[string]*exampleFeature, k int64) string {
 	}
 	return ""
 }
-
-// frame is step k of an episode with the actions that follow, as LeRobot's frames are.
-func (r *RLDS) frame(features map[string]*exampleFeature, episode int, k, steps int64) RobotFrame {
-	f := RobotFrame{Set: r.Name(), Episode: int64(episode), Frame: k, Task: r.task(features, k)}
-	rows := func(name string) func(n int64) []float64 {
-		c := r.columns[name]
-		all, w := features[c.key].numbers(), int64(c.width)
-		return func(n int64) []float64 { return all[n*w : (n+1)*w] }
-	}
-	state, action := rows(r.state()), rows(r.action())
-	look := func(n int64) RobotLook {
-		l := RobotLook{State: state(n), Images: map[string][]byte{}}
-		for name, c := range r.columns {
-			if c.image {
-				l.Images[name] = features[c.key].bytes[n]
-			}
-		}
-		return l
-	}
-	f.fill(steps, r.o, look, action)
-	return f
-}
-
-// fill adds what was seen in a frame and before it, and the actions that follow; those of steps that an episode of so
-// many has not are its first or its last.
-func (f *RobotFrame) fill(steps int64, o dataset.Options, look func(n int64) RobotLook,
-	action func(n int64) []float64) {
-	k, past := f.Frame, int64(o.Past)
-	for n := k - past; n < k; n++ {
-		f.Before = append(f.Before, look(max(0, n)))
-	}
-	f.RobotLook = look(k)
-	for n := k - past; n < k-past+int64(o.Horizon); n++ {
-		switch {
-		case n < 0:
-			f.Lead++
-		case n >= steps:
-			f.Pad++
-		}
-		f.Actions = append(f.Actions, action(min(max(0, n), steps-1)))
-	}
-}
-
-// Robots is a data set of recordings, with what a policy is to know of it beside its frames.
-type Robots interface {
-	dataset.Source
-	Cameras() []string
-	Stats() (map[string]RobotStats, error)
-	Steps() int64 // of all episodes
-	// Numbers gives the states and the actions of each episode, [steps][numbers], in order. An episode that
-	// cannot be read is left out.
-	Numbers(each func(states, actions [][]float64)) error
-}
-
-// OpenRobots opens a data set of recordings, of RLDS, HDF5 or LeRobot.
-func OpenRobots(dir string, o dataset.Options) (Robots, error) {
-	if isHDF5(dir) {
-		return openHDF5(dir, o)
-	}
-	if info, err := os.Stat(filepath.Join(dir, "features.json")); err == nil && info.Mode().IsRegular() {
-		return openRLDS(dir, o)
-	}
-	return OpenLeRobot(dir, o)
-}
-
-// Steps implements Robots.
-func (r *RLDS) Steps() int64 { return r.from[len(r.from)-1] }
 
 // Numbers implements Robots.
 func (r *RLDS) Numbers(each func(states, actions [][]float64)) error {

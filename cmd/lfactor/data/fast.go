@@ -21,7 +21,7 @@ func dataFast() *cobra.Command {
 	c := &cobra.Command{Use: "fast RUN.yaml [key=value…]",
 		Short: "Make FAST's tokenizer of a robot's actions", Long: fastHelp,
 		Example: "  lfactor data fast policy.yaml policy.fast=actions --vocab 1024",
-			Args: cobra.MinimumNArgs(1)}
+		Args:    cobra.MinimumNArgs(1)}
 	f := c.Flags()
 	vocab := f.Int("vocab", 1024, "tokens at most: the coefficients that there are, and pairs of them")
 	scale := f.Float64("scale", 10,
@@ -43,7 +43,7 @@ func dataFast() *cobra.Command {
 		return cli.Emit(c, r, func(w io.Writer) {
 			fmt.Fprintf(w, "%s: %d tokens, learnt of %d chunks; a chunk of %d numbers is %.1f tokens, %d at most, and is read back "+
 				"within %.3g of numbers from about -1 to 1\n", r.Folder, r.Vocab, r.Chunks, r.Plain, r.Each,
-					r.Most, r.Worst)
+				r.Most, r.Worst)
 		})
 	}
 	return c
