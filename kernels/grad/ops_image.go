@@ -276,16 +276,27 @@ func (t *Tape) Permute(x *Value, order ...int) *Value {
 	return t.one(opPermute, kernels.PermuteAttr(order), x.DType, shape, p, x)
 }
 
-// Reshape is x in another shape of as many elements. Nothing of it stays sharded, but the first axis where
-// both shapes have it.
+// Reshape is x in another shape of as many elements. Of it stays sharded what both shapes have: axes of one length
+// with as many elements before them.
 func (t *Tape) Reshape(x *Value, shape ...int) *Value {
 	if tensor.Len(shape) != tensor.Len(x.Shape) {
 		panic(fmt.Sprintf("grad: %v is no %v", x.Shape, shape))
 	}
-	if len(shape) > 0 && shape[0] == x.Shape[0] {
-		x = t.only(x, 0)
-	} else {
-		x = t.only(x)
+	var keep []int
+	to := map[int]int{}
+	for a := range x.Shape {
+		for i := range shape {
+			if shape[i] == x.Shape[a] && tensor.Len(shape[:i]) == tensor.Len(x.Shape[:a]) && (i == 0) == (a == 0) {
+				keep, to[a] = append(keep, a), i
+			}
+		}
 	}
-	return t.one(opAlias, kernels.Attr{}, x.DType, shape, x.Place, x)
+	x = t.only(x, keep...)
+	p := x.Place
+	for m := range p {
+		if p[m].Kind == Sharded {
+			p[m].Axis = int8(to[int(p[m].Axis)])
+		}
+	}
+	return t.one(opAlias, kernels.Attr{}, x.DType, shape, p, x)
 }

@@ -62,6 +62,36 @@ func (t *Tape) turned(x *Value, from, to int, shape ...int) *Value {
 	return t.one(opAlias, kernels.Attr{}, x.DType, shape, p, x)
 }
 
+// Frames views clips x [n t h w c] as pictures [n·t h w c]. Members keep the lines that they have.
+func (t *Tape) Frames(x *Value) *Value {
+	s := x.Shape
+	x = t.only(t.full(x), 0, 2, len(s)-1)
+	return t.turned(x, 2, 1, append([]int{s[0] * s[1]}, s[2:]...)...)
+}
+
+// Clips views pictures x [n·t h w c] as n clips [n t h w c]. Members keep the lines that they have.
+func (t *Tape) Clips(x *Value, n int) *Value {
+	s, keep := x.Shape, []int{1, len(x.Shape) - 1}
+	if x = t.full(x); n%max(1, t.Members(x.Place.Cuts(0))) == 0 {
+		keep = append(keep, 0)
+	}
+	return t.turned(t.only(x, keep...), 1, 2, append([]int{n, s[0] / n}, s[1:]...)...)
+}
+
+// CutsLines tells whether members of context parallelism have lines of their own of so many.
+func (t *Tape) CutsLines(n int) bool { return t.ofLines(n) != Place{} }
+
+// CutLines gives members those lines of a whole value, along an axis.
+func (t *Tape) CutLines(x *Value, axis int) *Value {
+	p := t.ofLines(x.Shape[axis])
+	for m := range p {
+		if p[m].Kind == Sharded {
+			p[m].Axis = int8(axis)
+		}
+	}
+	return t.to(t.full(x), p)
+}
+
 // groupNormOfParts is groupNorm of one sample x [1 s… c] of which members have parts: the moments of all of
 // them are brought together, and each norms its own.
 func (t *Tape) groupNormOfParts(x, w, b *Value, groups int, eps float64) (y, rstd, mean *Value) {

@@ -40,10 +40,9 @@ func (r rules) autoencoder() {
 		r.at(section+"huber_border", "is not read: only with diffusion.loss: huber", "remove it")
 	}
 	r.perceptual()
-	if p := &r.c.Run.Plan; p.TP > 1 || p.CP > 1 && !r.m.Denoiser.Lines {
-		what := map[bool]string{true: "every layer", false: "every clip"}[p.TP > 1]
-		r.at(map[bool]string{true: "plan.tp", false: "plan.cp"}[p.TP > 1], "an autoencoder computes "+what+
-			" whole, so that nothing is shared out", "use plan.dp or plan.pp; plan.cp shares out lines of pictures")
+	if r.c.Run.Plan.TP > 1 {
+		r.at("plan.tp", "an autoencoder computes every layer whole, so that nothing is shared out",
+			"use plan.dp or plan.pp, or plan.cp, which shares out lines")
 	}
 	if len(d.Sizes) == 0 {
 		return

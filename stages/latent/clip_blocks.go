@@ -186,6 +186,9 @@ func attention(r *block.Rec, name string, x *grad.Value) *grad.Value {
 	return pictures(r, x, func(x *grad.Value) *grad.Value {
 		t, c := r.T, channels(x)
 		qkv := t.Rows(conv2(r, name+".to_qkv", norm(r, name+".norm", x, 2), 3*c, 1))
+		if len(x.Place.Cuts(1)) > 0 { // members with lines of every frame are given rows, whose sums are theirs
+			qkv = t.OwnTokens(qkv)
+		}
 		h := attend(r, x.Shape[0], t.Columns(qkv, 0, c), t.Columns(qkv, c, c), t.Columns(qkv, 2*c, c))
 		h = conv2(r, name+".proj", t.Space(h, x.Shape[0], x.Shape[1], x.Shape[2]), c, 1)
 		return t.Add(x, h)

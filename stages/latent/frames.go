@@ -106,9 +106,7 @@ func (w way) doubled(r *block.Rec, name string, x *grad.Value) *grad.Value {
 
 // pictures records f on the frames of x [n t h w c] as pictures [n·t h w c].
 func pictures(r *block.Rec, x *grad.Value, f func(x *grad.Value) *grad.Value) *grad.Value {
-	n, t := x.Shape[0], x.Shape[1]
-	y := f(r.T.Reshape(x, append([]int{n * t}, x.Shape[2:]...)...))
-	return r.T.Reshape(y, append([]int{n, t}, y.Shape[1:]...)...)
+	return r.T.Clips(f(r.T.Frames(x)), x.Shape[0])
 }
 
 // averaged is x [n t h w c] at half its rows and columns, and with fewer its frames, where each of out

@@ -114,7 +114,7 @@ func build(c configs.Model) *family.Model {
 	a := &autoencoder{m: file.Model()}
 	a.least = extent{1, 1 + a.m.Frames, a.m.Side, a.m.Side}
 	a.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: a.m.In, Canvas: true, Dir: "vae", Takes: a.takes,
-		Lines:  a.m.Frames == 0,
+		Lines:  true,
 		Extent: func(s block.Shape) int { e := a.extent(s); return e.n * e.each() }}
 	return a.model(c)
 }
@@ -142,6 +142,11 @@ func (a *autoencoder) model(c configs.Model) *family.Model {
 	latents[len(latents)-1] /= 2
 	a.shapes = append(a.shapes[:a.encode], latent.Shapes(decoder, latents...)...)
 	m.Ports["moments"] = a.port(moments)
+	if a.m.Frames > 0 { // draws go with rows as they lie in a clip
+		p := m.Ports["moments"]
+		p.Whole, p.Lines = true, nil
+		m.Ports["moments"] = p
+	}
 	for i := range a.blocks {
 		a.add(m, i)
 	}
@@ -150,20 +155,46 @@ func (a *autoencoder) model(c configs.Model) *family.Model {
 
 // port is one of values of a shape for the least picture.
 func (a *autoencoder) port(shape []int) family.Port {
-	p := family.Port{Width: shape[len(shape)-1], Whole: !a.d.Lines, Rows: func(s block.Shape) int {
+	return family.Port{Width: shape[len(shape)-1], Rows: func(s block.Shape) int {
 		n, space := a.space(s, shape)
 		return n * tensor.Len(space)
-	}}
-	if a.d.Lines {
-		p.Lines = func(s block.Shape) int { // those of several pictures are cut between pictures alone
-			n, space := a.space(s, shape)
-			if n > 1 {
-				return n
-			}
-			return space[0]
+	}, Lines: func(s block.Shape) int { // those of several pictures are cut between pictures alone
+		n, space := a.space(s, shape)
+		if n > 1 {
+			return n
 		}
+		return space[len(space)-2]
+	}}
+}
+
+// byLines tells whether a port has the rows of x [1 t h w c] line by line, each with all its frames, so that
+// members have lines of theirs: rows are cut where they lie one behind the other.
+func byLines(r *block.Rec, n int, space []int) bool {
+	return n == 1 && len(space) == 3 && r.T.CutsLines(space[1])
+}
+
+// rows are those of x [n (t) h w c] at a port.
+func rows(r *block.Rec, x *grad.Value) *grad.Value {
+	if byLines(r, x.Shape[0], x.Shape[1:len(x.Shape)-1]) {
+		x = r.T.Permute(x, 0, 2, 1, 3, 4)
 	}
-	return p
+	return r.T.Rows(x)
+}
+
+// spread is a port's rows as [n (t) h w c].
+func spread(r *block.Rec, x *grad.Value, n int, space []int) *grad.Value {
+	if byLines(r, n, space) {
+		return r.T.Permute(r.T.Space(x, n, space[1], space[0], space[2]), 0, 2, 1, 3, 4)
+	}
+	return r.T.Space(x, n, space...)
+}
+
+// cut is x [n (t) h w c] with lines of one for each member, or with whole ones of several.
+func cut(r *block.Rec, x *grad.Value) *grad.Value {
+	if x.Shape[0] > 1 {
+		return r.T.CutLines(x, 0)
+	}
+	return r.T.CutLines(x, len(x.Shape)-3)
 }
 
 // add adds block i. The first of the decoder draws latents, and the last compares.
@@ -191,6 +222,9 @@ func (a *autoencoder) add(m *family.Model, i int) {
 		y := a.blocks[i].Record(r, a.read(r, i, env, from))
 		if !last {
 			env[to] = r.T.Rows(y)
+			if to != "moments" {
+				env[to] = rows(r, y)
+			}
 			return
 		}
 		a.d.Predicted(r, env, r.T.Rows(y))
@@ -220,11 +254,11 @@ func (a *autoencoder) read(r *block.Rec, i int, env map[string]*grad.Value, from
 	n, space := a.space(r.Shape, a.shapes[i])
 	switch {
 	case i == 0:
-		return r.T.Space(r.T.Cast(a.d.Clean(r)), n, space...)
+		return cut(r, r.T.Space(r.T.Cast(a.d.Clean(r)), n, space...))
 	case i == a.encode:
-		return r.T.Space(a.draw(r, env[from]), n, space...)
+		return cut(r, r.T.Space(a.draw(r, env[from]), n, space...))
 	}
-	return r.T.Space(env[from], n, space...)
+	return spread(r, env[from], n, space)
 }
 
 // draw are latents of moments, in rows: numbers drawn from the distribution that they give, or its mean.

@@ -148,9 +148,7 @@ func (s *seeing) encoder(m *family.Model) (list []family.Block) {
 			b.Gives = []string{LatentsPort}
 			m.Ports[LatentsPort] = family.Port{Width: s.d.Width(), Whole: true, Wide: true, Rows: s.rows}
 		} else {
-			p := s.port(s.shapes[i+1])
-			p.Whole, p.Lines = true, nil
-			m.Ports[to] = p
+			m.Ports[to] = s.port(s.shapes[i+1])
 		}
 		b.Record = func(r *block.Rec, env map[string]*grad.Value) { s.record(r, env, i, from, to) }
 		list = append(list, b)
@@ -169,13 +167,13 @@ func (s *seeing) record(r *block.Rec, env map[string]*grad.Value, i int, from, t
 	n, space := s.space(r.Shape, s.shapes[i])
 	var x *grad.Value
 	if i == 0 {
-		x = r.T.Cast(r.T.Data(pixelData, tensor.F32, slices.Concat([]int{n}, space, []int{s.m.In})...))
+		x = cut(r, r.T.Cast(r.T.Data(pixelData, tensor.F32, slices.Concat([]int{n}, space, []int{s.m.In})...)))
 	} else {
-		x = r.T.Space(env[from], n, space...)
+		x = spread(r, env[from], n, space)
 	}
 	y := s.blocks[i].Record(&own, x)
 	if i < len(s.blocks)-1 {
-		env[to] = r.T.Place("", r.T.Rows(y))
+		env[to] = rows(r, y)
 		return
 	}
 	env[LatentsPort] = r.T.Place("", s.tokens(&own, s.drawn(&own, y)))
