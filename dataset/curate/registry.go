@@ -60,7 +60,15 @@ type Form struct {
 	// Clusters joins documents that share a key in any bucket, and leaves one of each cluster: which one is
 	// decided as Datatrove does. Otherwise each key stays with the first unit that has it.
 	Clusters bool
+	// Near says of two keys with the same first Prefix bytes, without these, whether their documents are
+	// joined; nil joins those with the same key. Of keys that agree in the prefix NearMax are compared with
+	// each.
+	Near   func(a, b []byte) bool
+	Prefix int
 }
+
+// NearMax is how many different keys with the same prefix each is compared with: the last ones before it.
+const NearMax = 1000
 
 // Fault is what is wrong with a setting.
 type Fault struct{ Key, Why, Try string }

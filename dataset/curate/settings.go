@@ -36,10 +36,8 @@ func (r *Reader) Into(n *yaml.Node, key string, into any, skip ...string) {
 		return
 	}
 	fields := map[string]reflect.Value{}
-	for i := range v.NumField() {
-		if tag := v.Type().Field(i).Tag.Get("yaml"); tag != "" {
-			fields[tag] = v.Field(i)
-		}
+	for _, f := range tagged(v) {
+		fields[f.tag] = f.value
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name := n.Content[i].Value
@@ -110,8 +108,8 @@ func kindName(v reflect.Value) string {
 	return v.Type().String()
 }
 
-// Kind reads which kind of step an entry of a list of steps is: a name alone, or a mapping with a key "step". The
-// mapping has its settings; it is nil where something is wrong, which the reader has noted.
+// Kind reads which kind of step an entry of a list of steps is: a name alone, or a mapping with a key
+// "step". The mapping has its settings; it is nil where something is wrong, which the reader has noted.
 func (r *Reader) Kind(n *yaml.Node, key string) (Kind, *yaml.Node) {
 	name := n.Value
 	if n.Kind == yaml.ScalarNode {
@@ -160,15 +158,30 @@ func (r *Reader) Open(k Kind, n *yaml.Node, key string, skip ...string) Step {
 
 // Defaults lists the settings of a kind of step as a recipe would have them, in the order of their rules.
 func Defaults(k Kind) (out []string) {
-	v := reflect.ValueOf(k.Settings()).Elem()
+	for _, f := range tagged(reflect.ValueOf(k.Settings()).Elem()) {
+		if b, err := json.Marshal(f.value.Interface()); err == nil && !f.value.IsZero() {
+			out = append(out, f.tag+": "+string(b))
+		} else {
+			out = append(out, f.tag+": "+kindName(f.value))
+		}
+	}
+	return out
+}
+
+// field is a setting.
+type field struct {
+	tag   string
+	value reflect.Value
+}
+
+// tagged lists the settings of a struct, those of structs in it among them.
+func tagged(v reflect.Value) (out []field) {
 	for i := range v.NumField() {
-		if tag := v.Type().Field(i).Tag.Get("yaml"); tag != "" {
-			value := v.Field(i).Interface()
-			if b, err := json.Marshal(value); err == nil && !v.Field(i).IsZero() {
-				out = append(out, tag+": "+string(b))
-			} else {
-				out = append(out, tag+": "+kindName(v.Field(i)))
-			}
+		f := v.Type().Field(i)
+		if tag := f.Tag.Get("yaml"); tag != "" {
+			out = append(out, field{tag, v.Field(i)})
+		} else if f.Anonymous {
+			out = append(out, tagged(v.Field(i))...)
 		}
 	}
 	return out

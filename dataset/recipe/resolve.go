@@ -270,26 +270,63 @@ func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, do
 	})
 }
 
-// pairs writes the pairs of neighbours with the same key of a bucket.
+// pairs writes the pairs of neighbours with the same key of a bucket, or of keys that are near to each other.
 func (f *flow) pairs(ctx context.Context, at, bucket int, memory int64, dir string, h *hits,
 	path string) error {
+	form := f.Steps[f.stages[at].step].state().Form()
 	return writeAtomic(path, func(file *os.File) error {
 		w := bufio.NewWriterSize(file, 1<<18)
+		put := func(a, doc uint64) error {
+			b := binary.LittleEndian.AppendUint32(nil, uint32(a))
+			_, err := w.Write(binary.LittleEndian.AppendUint32(b, uint32(doc)))
+			return err
+		}
+		near := &neighbours{form: form, put: put}
 		var last []byte
 		var before uint64
 		err := f.bucket(ctx, at, bucket, memory, dir, h, func(key []byte, doc uint64, _ uint32) error {
 			same := last != nil && slices.Equal(key, last)
 			a := before
 			last, before = append(last[:0], key...), doc
-			if !same {
-				return nil
+			if same {
+				return put(a, doc)
 			}
-			b := binary.LittleEndian.AppendUint32(nil, uint32(a))
-			_, err := w.Write(binary.LittleEndian.AppendUint32(b, uint32(doc)))
-			return err
+			return near.add(key, doc)
 		})
 		return errors.Join(err, w.Flush())
 	})
+}
+
+// neighbours are the different keys with one prefix that came last.
+type neighbours struct {
+	form   curate.Form
+	put    func(a, b uint64) error
+	prefix []byte
+	keys   [][]byte // without it
+	docs   []uint64
+}
+
+// add compares a key with those before it.
+func (n *neighbours) add(key []byte, doc uint64) error {
+	if n.form.Near == nil {
+		return nil
+	}
+	prefix, rest := key[:n.form.Prefix], slices.Clone(key[n.form.Prefix:])
+	if !slices.Equal(prefix, n.prefix) {
+		n.prefix, n.keys, n.docs = slices.Clone(prefix), nil, nil
+	}
+	for i, k := range n.keys {
+		if n.form.Near(k, rest) {
+			if err := n.put(n.docs[i], doc); err != nil {
+				return err
+			}
+		}
+	}
+	if len(n.keys) == curate.NearMax {
+		n.keys, n.docs = n.keys[1:], n.docs[1:]
+	}
+	n.keys, n.docs = append(n.keys, rest), append(n.docs, doc)
+	return nil
 }
 
 // join joins the pairs of a file.

@@ -1,0 +1,81 @@
+package curate
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// imageColumn says where a document's images are: a column with the path of a file, an object with "bytes"
+// (base64) or "path" as Hugging Face's data sets have it, a data URL, or a list of such.
+type imageColumn struct {
+	Column string `yaml:"column"`
+	Folder string `yaml:"folder"` // that paths begin at; the folder of the document's file where none is given
+}
+
+// imageBytesMax bounds the file of an image.
+const imageBytesMax = 64 << 20
+
+// imagesOf reads the images of a document; none where the column is missing or null.
+func (c *imageColumn) imagesOf(d *Doc) ([][]byte, error) {
+	raw := bytes.TrimSpace(d.Field(c.Column))
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	list := []json.RawMessage{raw}
+	if raw[0] == '[' {
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return nil, err
+		}
+	}
+	var out [][]byte
+	for _, r := range list {
+		b, err := c.image(d, r)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// image reads one image.
+func (c *imageColumn) image(d *Doc, raw json.RawMessage) ([]byte, error) {
+	var held struct {
+		Bytes []byte
+		Path  string
+	}
+	if json.Unmarshal(raw, &held) == nil && (held.Bytes != nil || held.Path != "") {
+		if held.Bytes != nil {
+			return held.Bytes, nil
+		}
+	} else if err := json.Unmarshal(raw, &held.Path); err != nil || held.Path == "" {
+		return nil, fmt.Errorf("column %q holds no image and no path", c.Column)
+	}
+	if rest, ok := strings.CutPrefix(held.Path, "data:"); ok {
+		_, text, _ := strings.Cut(rest, ";base64,")
+		return base64.StdEncoding.DecodeString(text)
+	}
+	dir := c.Folder
+	if dir == "" {
+		dir = filepath.Dir(d.Place.File)
+	}
+	if !filepath.IsLocal(filepath.FromSlash(held.Path)) {
+		return nil, errors.New("its path leads out of the folder")
+	}
+	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(held.Path)))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() > imageBytesMax || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("it is no file of up to %d bytes", imageBytesMax), err)
+	}
+	return os.ReadFile(f.Name())
+}
