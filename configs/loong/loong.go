@@ -83,6 +83,11 @@ func IsFile(path string) bool {
 	if source.Lookup(root, "_target_") != nil || source.Lookup(root, "defaults") != nil {
 		return true
 	}
+	for _, section := range []string{"train", "diffusion", "plan", "checkpoint"} {
+		if source.Lookup(root, section) != nil {
+			return false // a run file
+		}
+	}
 	m := source.Lookup(root, "model")
 	return m != nil && slices.ContainsFunc([]string{"foundation", "image_encoder", "image_projector",
 		"model_type"}, func(key string) bool { return source.Lookup(m, key) != nil })

@@ -59,10 +59,11 @@ func moving(b []byte) (frames, lasts int, ok bool) {
 	return frames, lasts, false
 }
 
-// Moves reports whether a file is a GIF of more than one frame, which is a clip that needs no ffmpeg.
+// Moves reports whether a file is a GIF of more than one frame, which is a clip that needs no ffmpeg. One that is
+// cut off behind its first frame is no picture of that one.
 func Moves(b []byte) bool {
-	n, _, ok := moving(b)
-	return ok && n > 1
+	n, _, _ := moving(b)
+	return n > 1
 }
 
 // gifInfo is a moving GIF's size, rate and number of frames.
