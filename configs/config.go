@@ -181,7 +181,8 @@ func (l *loader) section(n *yaml.Node, prefix string, o Origin) {
 func (l *loader) unknown(o Origin, prefix, name string) {
 	last := name[strings.LastIndex(name, ".")+1:]
 	try := source.DidYouMean(last, table().names(prefix))
-	if of := "model.overrides." + strings.TrimPrefix(name, "model."); try == "" && prefix == "model" && table().byName[of] != nil {
+	if of := "model.overrides." + strings.TrimPrefix(name, "model."); try == "" && prefix == "model" &&
+		table().byName[of] != nil {
 		try = "a model of your own is described in a file, model.file; a published one is changed by " + of
 	}
 	if try == "" {

@@ -72,7 +72,8 @@ func TestLiveLinesAreShared(t *testing.T) {
 		a, err := latent.ReadFile(filepath.Join(autoencodersDir, "kl/config.json"))
 		require.NoError(t, err)
 		require.NoError(t, encoding.Before(g.m, a.Model(), [][3]int{{1, 64, 64}}))
-		l, err := layout.New(&layout.Design{Model: g.m, Mesh: layout.MeshOf(&configs.Plan{PP: 1, DP: 1, TP: 1, CP: cp, EP: 1,
+		l, err := layout.New(&layout.Design{Model: g.m, Mesh: layout.MeshOf(&configs.Plan{PP: 1, DP: 1,
+			TP: 1, CP: cp, EP: 1,
 			ETP: 1}), Schedule: "1f1b", Micro: 1, Rows: 256, Dims: map[string]int{"vae.size": 1},
 			Frozen: func(name string) bool { return strings.HasPrefix(name, encoding.Component+".") },
 			Optim:  optim.Config{Name: "adamw"}})

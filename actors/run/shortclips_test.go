@@ -64,7 +64,8 @@ func TestShortClips(t *testing.T) {
 	require.NoError(t, Train(context.Background(), cfg, Options{}))
 	entries, err := os.ReadFile(filepath.Join(dir, "log", "quarantine.jsonl"))
 	require.NoError(t, err)
-	reasons := map[int]string{1: "only 3 of the 5 frames that were picked can be decoded", 2: "c.gif: 3 frames of 8×8 pixels fit none of", 3: "d.gif: video: GIF of "}
+	reasons := map[int]string{1: "only 3 of the 5 frames that were picked can be decoded",
+		2: "c.gif: 3 frames of 8×8 pixels fit none of", 3: "d.gif: video: GIF of "}
 	for line := range strings.Lines(string(entries)) {
 		var e struct {
 			Document int
@@ -76,7 +77,8 @@ func TestShortClips(t *testing.T) {
 		delete(reasons, e.Document)
 	}
 	require.Empty(t, reasons)
-	args := strings.NewReplacer("autoencoder: pixels", fmt.Sprintf("autoencoder: %q", filepath.Join(autoencodersOf, "wan")),
+	args := strings.NewReplacer("autoencoder: pixels", fmt.Sprintf("autoencoder: %q",
+		filepath.Join(autoencodersOf, "wan")),
 		"5x8x8", "6x8x8").Replace(text)
 	cfg, err = configs.Load(configs.Request{File: "run.yaml", Text: []byte(args)})
 	if err == nil {

@@ -37,7 +37,8 @@ func TestReadNoise(t *testing.T) {
 	require.Equal(t, [4]int{1, 1, 2, 2}, n.Shape)
 	require.Equal(t, v[4:], n.of(1, 4))
 	require.NoError(t, n.fits([4]int{1, 1, 2, 2}))
-	require.ErrorContains(t, n.fits([4]int{4, 1, 2, 2}), "has noise of [1 1 2 2], and a picture of this size is [4 1 2 2]")
+	require.ErrorContains(t, n.fits([4]int{4, 1, 2, 2}),
+		"has noise of [1 1 2 2], and a picture of this size is [4 1 2 2]")
 	require.NoError(t, Noise{}.fits([4]int{4, 1, 2, 2}))
 	n, err = ReadNoise(noiseFile(t, "latents", "F32", "[1,1,2,2,2]", v), 1)
 	require.NoError(t, err)
@@ -47,8 +48,9 @@ func TestReadNoise(t *testing.T) {
 		"latents is [2 4] of F32": noiseFile(t, "latents", "F32", "[2,4]", v),
 		"of I32; want float32":    noiseFile(t, "latents", "I32", "[1,1,2,4]", v),
 		"want float32 of [1, ":    noiseFile(t, "latents", "F32", "[2,1,2,2]", v),
-		"number 1 of latents is":  noiseFile(t, "latents", "F32", "[1,1,1,2]", []float32{0, float32(math.NaN())}),
-		"no such file":            filepath.Join(t.TempDir(), "none"),
+		"number 1 of latents is": noiseFile(t, "latents", "F32", "[1,1,1,2]", []float32{0,
+			float32(math.NaN())}),
+		"no such file": filepath.Join(t.TempDir(), "none"),
 	} {
 		_, err := ReadNoise(file, 1)
 		require.ErrorContains(t, err, why)

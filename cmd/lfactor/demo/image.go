@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"html"
 	"image/png"
 	"math/rand/v2"
 	"os"
@@ -19,7 +18,6 @@ import (
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -72,32 +70,19 @@ log: {dir: %q}
 func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	for _, sub := range []string{"autoencoder", "checkpoints", "run", "shards", "text_encoder", "vae"} {
-		if err := os.RemoveAll(in(sub)); err != nil {
-			return err
-		}
+	if err := cleared(dir, "autoencoder", "checkpoints", "run", "shards", "text_encoder",
+		"vae"); err != nil {
+		return err
 	}
 	n, err := writeFigures(in("shards"), 4000)
 	if err != nil {
 		return err
 	}
-	var captions []string
-	for _, f := range figuresOf(false) {
-		captions = append(captions, f.caption())
-	}
-	if err := captionText(in("text_encoder"), captions); err != nil {
+	if err := settled(dir, figuresOf(false), map[string]string{"model.yaml": imageModel,
+		"scheduler_config.json": imageNoise}); err != nil {
 		return err
 	}
-	if err := os.WriteFile(in("model.yaml"), []byte(imageModel), 0o644); err != nil {
-		return err
-	}
-	if err := os.WriteFile(in("scheduler_config.json"), []byte(imageNoise), 0o644); err != nil {
-		return err
-	}
-	fmt.Fprintf(os.Stderr,
-		"data    %d drawn pictures with captions in webdataset shards; %d of %d combinations are "+
-			"held out (%v)\n", n, len(figuresOf(true)), len(figuresOf(true))+len(figuresOf(false)),
-		time.Since(began).Round(100*time.Millisecond))
+	tellData(n, "pictures", len(figuresOf(true)), len(figuresOf(false)), began)
 	if err := learnLatents(ctx, dir, max(1, steps*latentSteps/imageSteps), os.Stderr); err != nil {
 		return err
 	}
@@ -109,8 +94,12 @@ func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
 		return err
 	}
 	cfg.Notices = nil
-	untrained, err := untrainedFigures(ctx, cfg)
-	if err != nil {
+	var untrained []float64
+	if err := asUntrained(ctx, cfg, func(checkpoints string) error {
+		all, err := drawFigures(ctx, checkpoints, figuresOf(true), 1, true)
+		untrained = scoreFigures(all)
+		return err
+	}); err != nil {
 		return err
 	}
 	if err := run.Train(ctx, cfg, run.Options{Progress: os.Stderr}); err != nil {
@@ -119,51 +108,17 @@ func demoImage(ctx context.Context, dir string, steps int, show *shown) error {
 	return imageVerdict(ctx, cfg, dir, untrained, began, show)
 }
 
-// untrainedFigures is what the model draws before it has learnt: one step without a rate makes its
-// checkpoint.
-func untrainedFigures(ctx context.Context, cfg *configs.Config) (s [4]float64, err error) {
-	first := *cfg
-	dir := cfg.Run.Checkpoint.Dir + "-untrained"
-	defer os.RemoveAll(dir) //nolint:errcheck // what is left of it does no harm
-	first.Run.Checkpoint.Dir, first.Run.Checkpoint.SaveHF, first.Run.Log.Dir = dir, false, filepath.Join(dir,
-		"log")
-	first.Run.Train.Steps, first.Run.Optimizer.LR, first.Run.Optimizer.MinLR = 1, 0, 0
-	first.Run.Schedule.WarmupSteps = 0
-	if err := run.Train(ctx, &first, run.Options{}); err != nil {
-		return s, err
-	}
-	all, err := drawFigures(ctx, dir, figuresOf(true), 1, true)
-	return scoreFigures(all), err
-}
-
-// writeFigures writes n pictures of the combinations of training with their captions, in four shards.
+// writeFigures writes n pictures of the combinations of training with their captions.
 func writeFigures(dir string, n int) (int, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return 0, err
-	}
-	r, all := rand.New(rand.NewPCG(31, 32)), figuresOf(false)
-	for shard := range 4 {
-		w, err := format.CreateShard(filepath.Join(dir, fmt.Sprintf("figures-%02d.tar", shard)))
-		if err != nil {
-			return 0, err
+	all := figuresOf(false)
+	return writeShards(dir, "figures", n, rand.New(rand.NewPCG(31, 32)), func(r *rand.Rand) []dataset.Part {
+		f := all[r.IntN(len(all))]
+		var b bytes.Buffer
+		if err := png.Encode(&b, f.draw(r)); err != nil {
+			panic(fmt.Sprintf("demo: an image in memory cannot be written: %v", err))
 		}
-		for i := range n / 4 {
-			f := all[r.IntN(len(all))]
-			var b bytes.Buffer
-			if err := png.Encode(&b, f.draw(r)); err != nil {
-				panic(fmt.Sprintf("demo: an image in memory cannot be written: %v", err))
-			}
-			if err := w.Add(fmt.Sprintf("%02d-%05d", shard, i), []dataset.Part{{Name: "png",
-				Bytes: b.Bytes()},
-				{Name: "txt", Bytes: []byte(f.caption())}}); err != nil {
-				return 0, err
-			}
-		}
-		if err := w.Close(); err != nil {
-			return 0, err
-		}
-	}
-	return n / 4 * 4, nil
+		return []dataset.Part{{Name: "png", Bytes: b.Bytes()}, {Name: "txt", Bytes: []byte(f.caption())}}
+	})
 }
 
 // captionText writes an encoder of captions without weights, with a tokenizer trained on them.
@@ -232,58 +187,31 @@ const (
 // drawnFigure is a picture that a model drew, and what the rules see in it.
 type drawnFigure struct {
 	want, seen figures
-	caption    string
 	picture    *media.Image
 }
 
-// drawFigures has the newest checkpoint of a directory draw each combination some times, by the average of
-// its weights.
-func drawFigures(ctx context.Context, checkpoints string, of []figures, each int, told bool) ([]drawnFigure,
-	error) {
-	m, err := trained.Open(checkpoints, "", trained.Average(true))
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	var captions []string
-	var out []drawnFigure
-	for _, f := range of {
-		for range each {
-			caption := f.caption()
-			if !told {
-				caption = ""
-			}
-			captions, out = append(captions, caption), append(out, drawnFigure{want: f, caption: caption})
-		}
-	}
-	o := trained.Drawing{Steps: figureSteps, Guidance: figureGuidance, Seed: 1, Batch: 16}
-	at := 0
-	err = m.Draw(ctx, captions, o, func(p trained.Picture) error {
-		d := &out[at]
-		at++
-		d.picture = media.FromPlanes(p.Pixels, p.Size, 0)
+// drawFigures has the newest checkpoint of a directory draw each combination some times.
+func drawFigures(ctx context.Context, checkpoints string, of []figures, each int,
+	told bool) (out []drawnFigure,
+	err error) {
+	err = drawEach(ctx, checkpoints, of, each, told, figureGuidance, func(want figures, p trained.Picture) {
+		d := drawnFigure{want: want, picture: media.FromPlanes(p.Pixels, p.Size, 0)}
 		d.seen = seen(d.picture)
-		return nil
+		out = append(out, d)
 	})
 	return out, err
 }
 
 // scoreFigures are the shares of pictures whose colour, shape, count, and all of them are right.
-func scoreFigures(all []drawnFigure) (s [4]float64) {
-	for _, d := range all {
-		by := 1 / float64(len(all))
-		for i, right := range []bool{d.seen.Colour == d.want.Colour, d.seen.Shape == d.want.Shape,
-			d.seen.Count == d.want.Count, d.seen == d.want} {
-			if right {
-				s[i] += by
-			}
-		}
-	}
-	return s
+func scoreFigures(all []drawnFigure) []float64 {
+	return shares(all, func(d drawnFigure) bool { return d.seen.Colour == d.want.Colour },
+		func(d drawnFigure) bool { return d.seen.Shape == d.want.Shape },
+		func(d drawnFigure) bool { return d.seen.Count == d.want.Count },
+		func(d drawnFigure) bool { return d.seen == d.want })
 }
 
 // imageVerdict has the model draw combinations that were held out, with and without their captions.
-func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, untrained [4]float64,
+func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, untrained []float64,
 	began time.Time,
 	show *shown) error {
 	all, err := drawFigures(ctx, cfg.Run.Checkpoint.Dir, figuresOf(true), 6, true)
@@ -327,12 +255,9 @@ func imageVerdict(ctx context.Context, cfg *configs.Config, dir string, untraine
 
 // writePictures writes a page that needs nothing else: what was drawn of each caption, and what the rules
 // see.
-func writePictures(name string, all, blind []drawnFigure, with, without [4]float64) error {
+func writePictures(name string, all, blind []drawnFigure, with, without []float64) error {
 	return machine.Create(name, func(w *bufio.Writer) {
-		fmt.Fprint(w, "<!doctype html><meta charset=\"utf-8\"><title>lfactor demo --image</title><style>"+
-			"body{font-family:sans-serif;margin:2em}figure{display:inline-block;width:9em;margin:.4em;"+
-			"vertical-align:top}img{width:8em;image-rendering:pixelated}figcaption{font-size:85%}"+
-			".no{color:#b00}</style>\n")
+		writeHead(w, "lfactor demo --image")
 		fmt.Fprintf(w,
 			"<h1>Pictures of unseen combinations</h1><p>Right with their captions: colour %.1f %%, shape "+
 				"%.1f %%, count %.1f %%, all %.1f %%; without: %.1f %%, %.1f %%, %.1f %%, %.1f %%.</p>\n",
@@ -342,14 +267,8 @@ func writePictures(name string, all, blind []drawnFigure, with, without [4]float
 		for i, list := range [][]drawnFigure{all, blind} {
 			fmt.Fprintf(w, "<h2>%s</h2>\n", []string{"Drawn by their captions", "Drawn without captions"}[i])
 			for _, d := range list {
-				class := ""
-				if d.seen != d.want {
-					class = " class=\"no\""
-				}
-				fmt.Fprintf(w,
-					"<figure><img src=\"data:image/png;base64,%s\" alt=\"\"><figcaption%s>%s</figcaption>"+
-						"</figure>\n", base64.StdEncoding.EncodeToString(d.picture.PNG()), class,
-					html.EscapeString(d.want.caption()))
+				writeFigure(w, "png", base64.StdEncoding.EncodeToString(d.picture.PNG()), d.want.caption(),
+					d.seen == d.want)
 			}
 		}
 	})

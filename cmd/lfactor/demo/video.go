@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"html"
 	"image"
 	"image/color"
 	"image/draw"
@@ -21,7 +20,6 @@ import (
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -172,33 +170,19 @@ func sawMotion(frames []*media.Image) motion {
 func demoVideo(ctx context.Context, dir string, steps int, show *shown) error {
 	began := time.Now()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	for _, sub := range []string{"checkpoints", "run", "shards", "text_encoder"} {
-		if err := os.RemoveAll(in(sub)); err != nil {
-			return err
-		}
+	if err := cleared(dir, "checkpoints", "run", "shards", "text_encoder"); err != nil {
+		return err
 	}
 	n, err := writeMotions(in("shards"), 3000)
 	if err != nil {
 		return err
 	}
-	var captions []string
-	for _, m := range motionsOf(false) {
-		captions = append(captions, m.caption())
-	}
-	if err := captionText(in("text_encoder"), captions); err != nil {
+	if err := settled(dir, motionsOf(false), map[string]string{"model.yaml": videoModel,
+		"scheduler_config.json": videoNoise}); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"model.yaml": videoModel,
-		"scheduler_config.json": videoNoise} {
-		if err := os.WriteFile(in(name), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(os.Stderr,
-		"data    %d drawn clips of %d frames with captions in webdataset shards; %d of %d combinations are "+
-			"held out (%v)\n", n, clipFrames, len(motionsOf(true)),
-		len(motionsOf(true))+len(motionsOf(false)),
-		time.Since(began).Round(100*time.Millisecond))
+	tellData(n, fmt.Sprintf("clips of %d frames", clipFrames), len(motionsOf(true)), len(motionsOf(false)),
+		began)
 	text := fmt.Sprintf(demoVideoConfig, in("model.yaml"), in("shards/clips-{00..03}.tar"),
 		in("scheduler_config.json"),
 		clipFrames, clipSide, clipSide, in("text_encoder"), steps, max(1, steps/20), in("checkpoints"),
@@ -209,8 +193,12 @@ func demoVideo(ctx context.Context, dir string, steps int, show *shown) error {
 		return err
 	}
 	cfg.Notices = nil
-	untrained, err := untrainedMotions(ctx, cfg)
-	if err != nil {
+	var untrained []float64
+	if err := asUntrained(ctx, cfg, func(checkpoints string) error {
+		all, err := drawMotions(ctx, checkpoints, motionsOf(true), 1, true)
+		untrained = scoreMotions(all)
+		return err
+	}); err != nil {
 		return err
 	}
 	if err := run.Train(ctx, cfg, run.Options{Progress: os.Stderr}); err != nil {
@@ -219,30 +207,13 @@ func demoVideo(ctx context.Context, dir string, steps int, show *shown) error {
 	return videoVerdict(ctx, cfg, dir, untrained, began, show)
 }
 
-// writeMotions writes n clips of the combinations of training with their captions, in four shards.
+// writeMotions writes n clips of the combinations of training with their captions.
 func writeMotions(dir string, n int) (int, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return 0, err
-	}
-	r, all := rand.New(rand.NewPCG(33, 34)), motionsOf(false)
-	for shard := range 4 {
-		w, err := format.CreateShard(filepath.Join(dir, fmt.Sprintf("clips-%02d.tar", shard)))
-		if err != nil {
-			return 0, err
-		}
-		for i := range n / 4 {
-			m := all[r.IntN(len(all))]
-			if err := w.Add(fmt.Sprintf("%02d-%05d", shard, i), []dataset.Part{{Name: "gif",
-				Bytes: m.draw(r)},
-				{Name: "txt", Bytes: []byte(m.caption())}}); err != nil {
-				return 0, err
-			}
-		}
-		if err := w.Close(); err != nil {
-			return 0, err
-		}
-	}
-	return n / 4 * 4, nil
+	all := motionsOf(false)
+	return writeShards(dir, "clips", n, rand.New(rand.NewPCG(33, 34)), func(r *rand.Rand) []dataset.Part {
+		m := all[r.IntN(len(all))]
+		return []dataset.Part{{Name: "gif", Bytes: m.draw(r)}, {Name: "txt", Bytes: []byte(m.caption())}}
+	})
 }
 
 // drawnMotion is a clip that a model drew, and what the rules see in it.
@@ -251,72 +222,34 @@ type drawnMotion struct {
 	frames     []*media.Image
 }
 
-// drawMotions has the newest checkpoint of a directory draw combinations some times each.
-func drawMotions(ctx context.Context, checkpoints string, of []motion, each int, told bool) ([]drawnMotion,
-	error) {
-	m, err := trained.Open(checkpoints, "", trained.Average(true))
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	var captions []string
-	var out []drawnMotion
-	for _, want := range of {
-		for range each {
-			caption := want.caption()
-			if !told {
-				caption = ""
-			}
-			captions, out = append(captions, caption), append(out, drawnMotion{want: want})
-		}
-	}
-	o := trained.Drawing{Steps: figureSteps, Guidance: motionGuidance, Seed: 1, Batch: 16}
-	at := 0
-	err = m.Draw(ctx, captions, o, func(p trained.Picture) error {
-		d := &out[at]
-		at++
+// right tells whether colour and direction are.
+func (d drawnMotion) right() bool {
+	return d.seen.Colour == d.want.Colour && d.seen.Move == d.want.Move
+}
+
+// drawMotions has the newest checkpoint of a directory draw each combination some times.
+func drawMotions(ctx context.Context, checkpoints string, of []motion, each int,
+	told bool) (out []drawnMotion,
+	err error) {
+	err = drawEach(ctx, checkpoints, of, each, told, motionGuidance, func(want motion, p trained.Picture) {
+		d := drawnMotion{want: want}
 		for t := range p.Size[0] {
 			d.frames = append(d.frames, media.FromPlanes(p.Pixels, p.Size, t))
 		}
 		d.seen = sawMotion(d.frames)
-		return nil
+		out = append(out, d)
 	})
 	return out, err
 }
 
-// untrainedMotions is what the model draws before it has learnt: one step without a rate makes its
-// checkpoint.
-func untrainedMotions(ctx context.Context, cfg *configs.Config) (s [3]float64, err error) {
-	first := *cfg
-	dir := cfg.Run.Checkpoint.Dir + "-untrained"
-	defer os.RemoveAll(dir) //nolint:errcheck // what is left of it does no harm
-	first.Run.Checkpoint.Dir, first.Run.Checkpoint.SaveHF, first.Run.Log.Dir = dir, false, filepath.Join(dir,
-		"log")
-	first.Run.Train.Steps, first.Run.Optimizer.LR, first.Run.Optimizer.MinLR = 1, 0, 0
-	first.Run.Schedule.WarmupSteps = 0
-	if err := run.Train(ctx, &first, run.Options{}); err != nil {
-		return s, err
-	}
-	all, err := drawMotions(ctx, dir, motionsOf(true), 1, true)
-	return scoreMotions(all), err
-}
-
 // scoreMotions are the shares of clips whose colour, direction, and both are right.
-func scoreMotions(all []drawnMotion) (s [3]float64) {
-	for _, d := range all {
-		by := 1 / float64(len(all))
-		for i, right := range []bool{d.seen.Colour == d.want.Colour, d.seen.Move == d.want.Move,
-			d.seen.Colour == d.want.Colour && d.seen.Move == d.want.Move} {
-			if right {
-				s[i] += by
-			}
-		}
-	}
-	return s
+func scoreMotions(all []drawnMotion) []float64 {
+	return shares(all, func(d drawnMotion) bool { return d.seen.Colour == d.want.Colour },
+		func(d drawnMotion) bool { return d.seen.Move == d.want.Move }, drawnMotion.right)
 }
 
 // videoVerdict has the model draw combinations that were held out, with and without their captions.
-func videoVerdict(ctx context.Context, cfg *configs.Config, dir string, untrained [3]float64,
+func videoVerdict(ctx context.Context, cfg *configs.Config, dir string, untrained []float64,
 	began time.Time,
 	show *shown) error {
 	known, err := drawMotions(ctx, cfg.Run.Checkpoint.Dir, motionsOf(false), 1, true)
@@ -363,7 +296,7 @@ func videoVerdict(ctx context.Context, cfg *configs.Config, dir string, untraine
 }
 
 // writeClips writes a page that needs nothing else: what was drawn of each caption.
-func writeClips(name string, all []drawnMotion, with, held, without, untrained [3]float64) error {
+func writeClips(name string, all []drawnMotion, with, held, without, untrained []float64) error {
 	var files []string
 	for _, d := range all {
 		b, err := media.GIF(d.frames, 4)
@@ -373,25 +306,16 @@ func writeClips(name string, all []drawnMotion, with, held, without, untrained [
 		files = append(files, base64.StdEncoding.EncodeToString(b))
 	}
 	return machine.Create(name, func(w *bufio.Writer) {
-		fmt.Fprint(w, "<!doctype html><meta charset=\"utf-8\"><title>lfactor demo --video</title><style>"+
-			"body{font-family:sans-serif;margin:2em}figure{display:inline-block;width:9em;margin:.4em;"+
-			"vertical-align:top}img{width:8em;image-rendering:pixelated}figcaption{font-size:85%}"+
-			".no{color:#b00}</style>\n")
+		writeHead(w, "lfactor demo --video")
 		fmt.Fprint(w, "<h1>Clips of captions</h1><table><tr><th><th>colour<th>direction<th>both\n")
-		for i, s := range [][3]float64{with, held, without, untrained} {
+		for i, s := range [][]float64{with, held, without, untrained} {
 			fmt.Fprintf(w, "<tr><td>%s<td>%.1f %%<td>%.1f %%<td>%.1f %%\n",
 				[]string{"combinations of training",
 					"unseen combinations", "without captions", "untrained"}[i], 100*s[0], 100*s[1], 100*s[2])
 		}
 		fmt.Fprint(w, "</table>\n")
 		for i, d := range all {
-			class := ""
-			if d.seen.Colour != d.want.Colour || d.seen.Move != d.want.Move {
-				class = " class=\"no\""
-			}
-			fmt.Fprintf(w,
-				"<figure><img src=\"data:image/gif;base64,%s\" alt=\"\"><figcaption%s>%s</figcaption></figure>\n",
-				files[i], class, html.EscapeString(d.want.caption()))
+			writeFigure(w, "gif", files[i], d.want.caption(), d.right())
 		}
 	})
 }

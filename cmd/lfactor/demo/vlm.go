@@ -19,7 +19,6 @@ import (
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/sim/rehearsal"
 )
@@ -201,32 +200,16 @@ func demoVLM(ctx context.Context, dir string, steps int, show *shown) error {
 // WriteScenes writes n images of the combinations of training, each with a caption or two questions, in
 // four shards.
 func WriteScenes(dir string, n int) (int, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return 0, err
-	}
-	r, all := rand.New(rand.NewPCG(11, 12)), Scenes(false)
-	for shard := range 4 {
-		w, err := format.CreateShard(filepath.Join(dir, fmt.Sprintf("scenes-%02d.tar", shard)))
+	all := Scenes(false)
+	return writeShards(dir, "scenes", n, rand.New(rand.NewPCG(11, 12)), func(r *rand.Rand) []dataset.Part {
+		s := all[r.IntN(len(all))]
+		text, err := json.Marshal(map[string]any{"messages": SceneTurns(s, r), "media": "image",
+			"name": []string{"0.png"}})
 		if err != nil {
-			return 0, err
+			panic(fmt.Sprintf("demo: a sample cannot be JSON: %v", err))
 		}
-		for i := range n / 4 {
-			s, key := all[r.IntN(len(all))], fmt.Sprintf("%02d-%05d", shard, i)
-			text, err := json.Marshal(map[string]any{"messages": SceneTurns(s, r), "media": "image",
-				"name": []string{"0.png"}})
-			if err != nil {
-				panic(fmt.Sprintf("demo: a sample cannot be JSON: %v", err))
-			}
-			if err := w.Add(key, []dataset.Part{{Name: "0.png", Bytes: s.Png(r)},
-				{Name: "json", Bytes: text}}); err != nil {
-				return 0, err
-			}
-		}
-		if err := w.Close(); err != nil {
-			return 0, err
-		}
-	}
-	return n / 4 * 4, nil
+		return []dataset.Part{{Name: "0.png", Bytes: s.Png(r)}, {Name: "json", Bytes: text}}
+	})
 }
 
 type turn struct {

@@ -54,7 +54,8 @@ func (d *drawing) add(c *cobra.Command) {
 
 // unused reports a flag of drawing that is set where nothing is drawn.
 func unused(c *cobra.Command) error {
-	for _, name := range []string{"prompts", "count", "steps", "guidance", "guidance-rescale", "negative", "size", "expert",
+	for _, name := range []string{"prompts", "count", "steps", "guidance", "guidance-rescale", "negative",
+		"size", "expert",
 		"batch", "noise", "columns", "fps"} {
 		if c.Flags().Changed(name) {
 			return exit.Usagef("sample: --%s is for pictures: name where they go with --image-out", name)

@@ -113,7 +113,8 @@ func build(c configs.Model) *family.Model {
 	}
 	a := &autoencoder{m: file.Model()}
 	a.least = extent{1, 1 + a.m.Frames, a.m.Side, a.m.Side}
-	a.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: a.m.In, Canvas: true, Dir: "vae", Takes: a.takes,
+	a.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: a.m.In, Canvas: true, Dir: "vae",
+		Takes:  a.takes,
 		Lines:  true,
 		Extent: func(s block.Shape) int { e := a.extent(s); return e.n * e.each() }}
 	return a.model(c)

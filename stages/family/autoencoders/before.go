@@ -167,7 +167,8 @@ func (s *seeing) record(r *block.Rec, env map[string]*grad.Value, i int, from, t
 	n, space := s.space(r.Shape, s.shapes[i])
 	var x *grad.Value
 	if i == 0 {
-		x = cut(r, r.T.Cast(r.T.Data(pixelData, tensor.F32, slices.Concat([]int{n}, space, []int{s.m.In})...)))
+		x = cut(r, r.T.Cast(r.T.Data(pixelData, tensor.F32, slices.Concat([]int{n}, space,
+			[]int{s.m.In})...)))
 	} else {
 		x = spread(r, env[from], n, space)
 	}
