@@ -65,10 +65,33 @@ func (m *Trained) NewActor() (*Actor, error) {
 		return nil, err
 	}
 	a.gen, a.b, a.Steps = gen, b, eulerSteps
+	a.keep()
 	if d.Steps > 0 {
 		a.Steps = d.Steps
 	}
 	return a, nil
+}
+
+// keptSmall is how many numbers a policy has at most whose weights are all kept as products read them.
+const keptSmall = 1 << 28
+
+// keep has weights laid out once for all chunks as products read them, which takes as much memory again and for
+// convolutions of few places more time than the products: all of a policy of up to keptSmall numbers, and of a larger
+// one those of convolutions.
+func (a *Actor) keep() {
+	k, ok := a.b.(kernels.Keeper)
+	if !ok {
+		return
+	}
+	all := 0
+	for _, t := range a.gen.Runner().Params {
+		all += t.Len()
+	}
+	for _, t := range a.gen.Runner().Params { // each by itself
+		if len(t.Shape) > 2 || len(t.Shape) == 2 && all <= keptSmall {
+			k.Keep(t)
+		}
+	}
 }
 
 // Acts reports whether the model is a policy of a robot: one of numbers, or a model that writes its actions.

@@ -177,9 +177,12 @@ func (d *direct) panels() int { return roundUp(ceilDiv(d.cols, halfPanel), d.nr/
 
 // makeRoom reserves the packed weights.
 func (d *direct) makeRoom(b *Backend) {
-	d.next = roundUp(d.sum(), 32)/d.word()*halfPanel + line
+	d.next = d.panelWords()
 	d.packed = b.shared.f32(d.panels() * d.next)
 }
+
+// panelWords is from one packed panel to the next.
+func (d *direct) panelWords() int { return roundUp(d.sum(), 32)/d.word()*halfPanel + line }
 
 // multiplyDirectly computes the result r, with packed weights.
 func (b *Backend) multiplyDirectly(d *direct, r result) {

@@ -6,10 +6,26 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
+// b2i is 1 for true.
+func b2i(v bool) int {
+	if v {
+		return 1
+	}
+	return 0
+}
+
 // packRows packs the weights w [cols, each, taps] of some taps: column j of the product is output j, and its
 // sum runs over the inputs of tap after tap.
 func (b *Backend) packRows(d *direct, w *tensor.Tensor, all int, taps []int) {
 	natural := d.piece == d.run*d.each && !d.pairs // nothing lies between the taps
+	d.next = d.panelWords()
+	made := false
+	d.packed, made = b.lasting(packedOf{viewOf(w).at(), 'r', [8]int{d.cols, d.each, all, len(taps), d.run,
+		d.piece,
+		d.next, b2i(d.pairs)}}, d.panels()*d.next)
+	if made {
+		return
+	}
 	b.shareWork(d.panels(), d.cols*d.sum()*16, func(k *worker, p int) {
 		if natural {
 			k.outputPanel(d.packed[p*d.next:], viewOf(w), p, d.cols, d.each, all)

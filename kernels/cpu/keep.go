@@ -26,6 +26,27 @@ type panelAt struct {
 type kept struct {
 	may    map[unsafe.Pointer]bool // where such operands lie
 	panels map[panelAt][]float32
+	packed map[packedOf][]float32
+}
+
+// packedOf is what else is made of such an operand: where that lies, of which kind, and the numbers that decide it.
+type packedOf struct {
+	w    unsafe.Pointer
+	kind byte
+	n    [8]int
+}
+
+// lasting gives room for n words that are made of an operand, and whether they are there already: of one that is
+// kept. Of others the room is there until the operation ends.
+func (b *Backend) lasting(of packedOf, n int) (room []float32, made bool) {
+	if !b.kept.may[of.w] {
+		return b.shared.f32(n), false
+	}
+	if room, made = b.kept.packed[of]; !made {
+		room = make([]float32, n)
+		b.kept.packed[of] = room
+	}
+	return room, made
 }
 
 // Keep implements kernels.Keeper. Panels of a kept operand are made where a product first needs them; they
@@ -35,7 +56,7 @@ func (b *Backend) Keep(t *tensor.Tensor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.kept.may == nil {
-		b.kept = kept{map[unsafe.Pointer]bool{}, map[panelAt][]float32{}}
+		b.kept = kept{map[unsafe.Pointer]bool{}, map[panelAt][]float32{}, map[packedOf][]float32{}}
 	}
 	if v := viewOf(t); v.len() > 0 {
 		b.kept.may[v.at()] = true
@@ -47,6 +68,10 @@ func (b *Backend) Changed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.kept.panels)
+	for _, v := range b.kept.packed { // in no order: each by itself
+		delete(b.kept.may, view{f: v}.at())
+	}
+	clear(b.kept.packed)
 }
 
 // Forget implements kernels.Keeper.
@@ -57,10 +82,23 @@ func (b *Backend) Forget(t *tensor.Tensor) {
 	if v.len() == 0 || !b.kept.may[v.at()] {
 		return
 	}
-	delete(b.kept.may, v.at())
-	for k := range b.kept.panels { // in no order: each by itself
-		if k.of.at == v.at() {
-			delete(b.kept.panels, k)
+	b.kept.forget(v.at())
+}
+
+// forget drops an operand, its panels, and what is made of it.
+func (k *kept) forget(at unsafe.Pointer) {
+	delete(k.may, at)
+	for p := range k.panels { // in no order: each by itself
+		if p.of.at == at {
+			delete(k.panels, p)
+		}
+	}
+	for of, v := range k.packed { // likewise
+		if of.w != at {
+			continue
+		}
+		if delete(k.packed, of); k.may[view{f: v}.at()] {
+			k.forget(view{f: v}.at())
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"slices"
+
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -213,17 +215,65 @@ func (b *Backend) weightsOf(w *tensor.Tensor, at, rows, row, each, col int, taps
 	if len(taps) == 1 && min(row, col) == 1 { // as they lie
 		return matrix{v: v.from(min(at+taps[0], w.Len())), ld: max(row, col), trans: row < col}
 	}
-	dst := b.shared.view(w.DType, rows*width)
-	b.rows(rows, width, func(_ *worker, lo, hi int) {
+	var dst view
+	if w.DType == tensor.F32 {
+		first := -1
+		if len(taps) > 0 { // it tells those of a phase from those of another
+			first = taps[0]
+		}
+		of := packedOf{v.at(), 'o', [8]int{at, rows, row, each, col, len(taps), first}}
+		room, made := b.lasting(of, rows*width)
+		if dst.f = room; made {
+			return matrix{v: dst, ld: width}
+		}
+		if b.kept.may[v.at()] { // what is made of it lasts too
+			b.kept.may[dst.at()] = true
+		}
+	} else {
+		dst = b.shared.view(w.DType, rows*width)
+	}
+	follow := len(taps) == col && slices.IsSorted(taps)
+	b.rows(rows, width, func(k *worker, lo, hi int) {
 		for i := lo; i < hi; i++ {
-			for q, k := range taps {
-				for c := range each {
-					dst.move(i*width+q*each+c, v, at+i*row+c*col+k, 1)
+			if !follow || !k.turnRow(dst, i*width, v, at+i*row, each, col) {
+				for q, tap := range taps {
+					dst.pick(i*width+q*each, v, at+i*row+tap, col, each)
 				}
 			}
 		}
 	})
 	return matrix{v: dst, ld: width}
+}
+
+// turnRow sets the numbers [taps, each] of dst from to on to those of v [each, taps] from at on, turned, if they are
+// float32s in whole blocks.
+func (w *worker) turnRow(dst view, to int, v view, at, each, taps int) bool {
+	blocks := ceilDiv(taps, 16)
+	if v.d != tensor.F32 || each%16 != 0 || at+(each-1)*taps+16*blocks > len(v.f) {
+		return false
+	}
+	defer w.arena.release(w.arena.mark())
+	turned := w.arena.f32(16*blocks*each + 16)
+	for c := 0; c < each; c += 16 {
+		w.k.transpose(turned[c:], each, v.f[at+c*taps:], taps, blocks)
+	}
+	copy(dst.f[to:to+taps*each], turned)
+	return true
+}
+
+// pick sets n numbers of v from to on to those of src that lie step apart from at on.
+func (v view) pick(to int, src view, at, step, n int) {
+	if src.h != nil {
+		for i := range v.h[to : to+n] {
+			v.h[to+i] = src.h[at+i*step]
+		}
+		return
+	}
+	dst := v.f[to : to+n]
+	for i := range dst {
+		dst[i] = src.f[at]
+		at += step
+	}
 }
 
 // all lists the numbers below n.
@@ -268,7 +318,6 @@ func convForward(b *Backend, c *kernels.Call) {
 	}
 	if g := s.forward(x, 0); !g.isWhole() && b.directs(s, g, x.DType) {
 		d := b.directOf(g, s.outs)
-		d.makeRoom(b)
 		b.packRows(d, w, s.taps(), all(s.taps()))
 		b.multiplyDirectly(d, result{v: viewOf(y), ld: s.outs, bias: bias})
 		return

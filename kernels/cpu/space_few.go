@@ -35,11 +35,14 @@ func (b *Backend) gatheredRows(r result, g *gathered, right matrix, n int) {
 	kc := ceilDiv(width, ceilDiv(width, kcMax))
 	next := panelLen(b.k.nr, kc)
 	panels, parts := ceilDiv(n, b.k.nr), ceilDiv(width, kc)
-	packed := b.shared.f32(parts * panels * next)
-	b.shareWork(parts*panels, n*width*16, func(w *worker, i int) {
-		p, j := i/panels*kc, i%panels*b.k.nr
-		w.panels(packed[i*next:], next, b.k.nr, 1, right, j, n, p, min(kc, width-p))
-	})
+	of := packedOf{right.v.at(), 'g', [8]int{right.ld, n, width, next, b2i(right.trans)}}
+	packed, made := b.lasting(of, parts*panels*next)
+	if !made {
+		b.shareWork(parts*panels, n*width*16, func(w *worker, i int) {
+			p, j := i/panels*kc, i%panels*b.k.nr
+			w.panels(packed[i*next:], next, b.k.nr, 1, right, j, n, p, min(kc, width-p))
+		})
+	}
 	rows := max(mr, fewWork/ld/mr*mr)
 	if rows < longRows {
 		rows = roundUp(min(longRows, ceilDiv(g.count(), 2*len(b.team.workers))), mr)

@@ -176,7 +176,12 @@ func (g *winoPlan) chunk(first int) int { return min(g.rows, g.down-first) }
 func (b *Backend) packWino(g *winoPlan, w *tensor.Tensor, turned bool) {
 	g.panels = roundUp(g.f, b.k.nr) / halfPanel
 	g.next = g.c*halfPanel + line
-	g.packed = b.shared.f32(g.frames * g.places * g.panels * g.next)
+	made := false
+	g.packed, made = b.lasting(packedOf{viewOf(w).at(), 'w', [8]int{g.f, g.c, g.frames, g.places, g.panels, g.next,
+		b2i(turned)}}, g.frames*g.places*g.panels*g.next)
+	if made {
+		return
+	}
 	b.shareWork(g.panels, g.f*g.c*g.frames*9*elementCost, func(k *worker, p int) {
 		var rows []float32
 		if turned {
