@@ -22,15 +22,19 @@ import (
 var seers = []struct{ folder, processor, mark string }{
 	{"qwen2-vl", qwenSight, "<|image_pad|>"}, {"qwen2.5-vl", qwenSight, "<|image_pad|>"},
 	{"qwen3-vl", qwenSight, "<|image_pad|>"}, {"qwen3.5-vision", qwenSight, "<|image_pad|>"},
-	{"gemma3-vision", `{"image_processor_type": "Gemma3ImageProcessor", "image_seq_length": 4, "size": {"height": 16, "width": 16}}`,
+	{"gemma3-vision", `{"image_processor_type": "Gemma3ImageProcessor", "image_seq_length": 4, ` +
+		`"size": {"height": 16, "width": 16}}`,
 		"<start_of_image>"},
-	{"llava-clip", `{"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 16}, "crop_size": {"height": 16, "width": 16}}`,
+	{"llava-clip", `{"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 16}, ` +
+		`"crop_size": {"height": 16, "width": 16}}`,
 		"<image>"},
-	{"internvl2.5", `{"image_processor_type": "GotOcr2ImageProcessor", "size": {"height": 16, "width": 16}, "crop_to_patches": false, "image_seq_length": 4}`,
+	{"internvl2.5", `{"image_processor_type": "GotOcr2ImageProcessor", "size": {"height": 16, "width": 16}, ` +
+		`"crop_to_patches": false, "image_seq_length": 4}`,
 		"<IMG_CONTEXT>"},
 }
 
-const qwenSight = `{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4, "temporal_patch_size": 2, "merge_size": 2, "min_pixels": 64, "max_pixels": 1024}`
+const qwenSight = `{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4, "temporal_patch_size": 2, ` +
+	`"merge_size": 2, "min_pixels": 64, "max_pixels": 1024}`
 
 // seerWords writes a tokenizer in which the model's token for images has a family's mark, with a template
 // and the settings of its processor.

@@ -19,7 +19,7 @@ type FASTReport struct {
 	Each   float64 `json:"tokens_each"`      // of a chunk, on average
 	Most   int     `json:"tokens_most"`      // of a chunk
 	Plain  int     `json:"numbers_each"`     // of a chunk: what policy.tokens: bins takes
-	Worst  float64 `json:"worst_difference"` // between actions and what is read back, in numbers from about -1 to 1
+	Worst  float64 `json:"worst_difference"` // of what is read back, scaled
 }
 
 // FitFAST learns the tokenizer that policy.fast of a run names of chunks of its recordings, as the run scales

@@ -179,7 +179,7 @@ func tally(to [][]float64, row []float64) [][]float64 {
 // measure makes the statistics of states and actions of what numbers gives of each episode.
 func (r *recordings) measure(numbers func(each func(states, actions [][]float64)) error) {
 	var all [2][][]float64
-	_ = numbers(func(states, actions [][]float64) { // episodes that cannot be read are set aside when they are learnt
+	_ = numbers(func(states, actions [][]float64) { // what cannot be read is set aside when it is learnt
 		for i, rows := range [][][]float64{states, actions} {
 			for _, row := range rows {
 				all[i] = tally(all[i], row)

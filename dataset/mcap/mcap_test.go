@@ -72,7 +72,8 @@ func TestDefinitions(t *testing.T) {
 	require.Len(t, m.fields, 4)
 	require.Equal(t, []int{anyValues, oneValue, 2, oneValue}, []int{m.fields[0].count, m.fields[1].count,
 		m.fields[2].count, m.fields[3].count})
-	for text, want := range map[string]string{"W x": `no type "p/W"`, "T x": "within 16 others", "int8[-1] x": `"-1" values`,
+	for text, want := range map[string]string{"W x": `no type "p/W"`, "T x": "within 16 others",
+		"int8[-1] x":       `"-1" values`,
 		"int8[99999999] x": "values"} {
 		_, err := parse("p/msg/T", text)
 		require.ErrorContains(t, err, want, text)
