@@ -20,7 +20,7 @@ func Command() *cobra.Command {
 		Long: "PATH is a file, a folder or a pattern (\"shards/*.jsonl\", \"s-{000..010}.tar\") in any format that training reads."}
 	c.AddCommand(dataBench(), dataConvert(), dataPack(), dataTokenizer(), dataFast(), dataRobots(),
 		dataTokenize(), dataIngest(), dataRoom(), dataRun(),
-		dataReshard(), dataServe(), dataPreview(),
+		dataReshard(), dataServe(), dataPreview(), dataView(),
 		dataLint(), dataStat(), dataIndex(), dataQuarantine(), dataBlame())
 	return c
 }

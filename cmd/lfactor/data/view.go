@@ -1,0 +1,147 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/setup"
+)
+
+// viewing is the flags of data view.
+type viewing struct {
+	config, dropped, html, kind string
+	n, steps                    int64
+	open                        *dataset.Options
+	named                       *sftFlags
+}
+
+const viewHelp = `The page is one file that loads nothing, with search and choice by source, kind and reason.
+With --config it shows the first steps of that run: rows with their segments, what of them is
+learnt, images and padding, and which share each source has. PATH gives samples, spread evenly over
+the data, with roles and media, and the reason of those that cannot be used; --dropped what
+lfactor data run has dropped.`
+
+func dataView() *cobra.Command {
+	c := &cobra.Command{Use: "view [PATH…] [--config RUN.yaml [KEY=VALUE…]] [--dropped DROPPED.jsonl]",
+		Short: "Write an HTML page to look into data with: samples, rows as they will be trained, what was dropped",
+		Long:  viewHelp}
+	v := &viewing{open: openFlags(c), named: &sftFlags{}}
+	v.named.add(c)
+	f := c.Flags()
+	f.StringVar(&v.config, "config", "",
+		"file of a run whose first steps are shown; words behind are KEY=VALUE")
+	f.StringVar(&v.dropped, "dropped", "", "dropped.jsonl of a recipe")
+	f.StringVar(&v.html, "html", "view.html", "file to write; - writes to the standard output")
+	f.StringVar(&v.kind, "sample_type", "", "type of the samples; by default each tells")
+	f.Int64VarP(&v.n, "number", "n", 20, "samples of a source to show")
+	f.Int64Var(&v.steps, "steps", 2, "steps of the run to show")
+	c.RunE = v.run
+	return c
+}
+
+// run makes the page.
+func (v *viewing) run(c *cobra.Command, args []string) error {
+	switch {
+	case v.config == "" && v.dropped == "" && len(args) == 0:
+		return exit.Usagef("name a PATH, a run's file with --config, or what a recipe dropped with --dropped")
+	case v.n < 0 || v.steps < 1:
+		return exit.Usagef("-n %d, --steps %d: want numbers from 0 and from 1 on", v.n, v.steps)
+	}
+	page := &setup.View{Name: strings.Join(args, " ")}
+	var err error
+	if v.config != "" {
+		page.Name = v.config
+		err = v.rows(page, args)
+	} else {
+		err = v.samples(page, args)
+	}
+	if err == nil && v.dropped != "" {
+		err = page.AddDropped(v.dropped)
+	}
+	if err != nil {
+		return err
+	}
+	if v.html == "-" {
+		return page.Write(c.OutOrStdout())
+	}
+	f, err := os.Create(v.html)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(page.Write(f), f.Close()); err != nil {
+		return err
+	}
+	return cli.Emit(c, map[string]any{"html": v.html, "samples": len(page.Samples),
+		"rows": page.Totals.Rows, "dropped": len(page.Drops)}, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %d samples, %d rows of %d steps, %d dropped documents\n", v.html,
+			len(page.Samples), page.Totals.Rows, len(page.Steps), len(page.Drops))
+	})
+}
+
+// samples shows samples of paths.
+func (v *viewing) samples(page *setup.View, paths []string) error {
+	for _, path := range paths {
+		o, err := v.named.options(*v.open, path)
+		if err != nil {
+			return err
+		}
+		s, err := dataset.Open(path, o)
+		if err != nil {
+			return err
+		}
+		page.AddSource(s, 0)
+		if err := errors.Join(page.AddSamples(s, v.n, v.kind, o.Tags), s.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rows shows the first steps of a run, and samples of its sources.
+func (v *viewing) rows(page *setup.View, args []string) error {
+	s, err := run.OpenView(v.config, args)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	sum := 0.0
+	for _, w := range s.Sources {
+		sum += w.Weight
+	}
+	for _, w := range s.Sources {
+		page.AddSource(w.Source, w.Weight/sum)
+	}
+	var d setup.Decoder
+	if tok := s.Tokenizer(); tok != nil {
+		d = tok
+	}
+	for step := range v.steps {
+		batches, err := s.Step(step)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		page.AddStep(step, batches, d)
+	}
+	for i, w := range s.Sources {
+		var tags dataset.Tags
+		if len(s.Tags) == len(s.Sources) {
+			tags = s.Tags[i]
+		}
+		if err := page.AddSamples(w.Source, v.n, v.kind, tags); err != nil {
+			return err
+		}
+	}
+	return nil
+}
