@@ -149,6 +149,9 @@ func trainCommand(c *cobra.Command, args []string) error {
 	}
 	done := finished{}
 	o.Step = func(m run.Metrics) {
+		if done.Steps == 0 { // what reading data takes before has gone
+			machine.TightHeap()
+		}
 		done.Steps, done.Last = m.Step, m
 		if form == "jsonl" {
 			_ = cli.EmitAs(c.OutOrStdout(), "json", m, nil) // whoever reads may have gone; training goes on
@@ -159,7 +162,6 @@ func trainCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer end()
-	machine.TightHeap()
 	if err := run.Train(c.Context(), cfg, o); err != nil || form == "jsonl" || !run.Leads() {
 		return err
 	}
