@@ -129,6 +129,33 @@ func Register(f Format) bool {
 	return true
 }
 
+// refusals are kinds of data that nothing here reads, with what to do about them.
+var refusals struct {
+	sync.Mutex
+	list []func(path string, head []byte) string
+}
+
+// Refuse adds data that is known and not read: why returns what it is and what to do about it, "" for other data. head
+// is the start of a file, nil for a directory. Files of formats call it in a variable's declaration.
+func Refuse(why func(path string, head []byte) string) bool {
+	refusals.Lock()
+	defer refusals.Unlock()
+	refusals.list = append(refusals.list, why)
+	return true
+}
+
+// refused says why data is not read, "" for what may be.
+func refused(path string, head []byte) string {
+	refusals.Lock()
+	defer refusals.Unlock()
+	for _, why := range refusals.list {
+		if s := why(path, head); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
 // Formats returns what is registered, by name.
 func Formats() []Format {
 	formats.Lock()
@@ -258,6 +285,9 @@ func formatOf(path string, o Options) (found Format, err error) {
 				o.Format, strings.Join(names, ", "))
 		}
 		return all[i], clash(all, all[i], path, head)
+	}
+	if why := refused(store.Redact(path), head); why != "" {
+		return found, fmt.Errorf("open %s: %s", store.Redact(path), why)
 	}
 	for _, last := range []bool{false, true} {
 		for _, f := range all {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
+
 	"github.com/lfactor/lfactor/actors/run"
 )
 
@@ -50,24 +52,9 @@ func procsSame(t *testing.T, more ...string) {
 }
 
 // children lists the processes whose parent is pid.
-func children(t *testing.T, pid int) (out []int) {
+func children(t *testing.T, pid int) []int {
 	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	require.NoError(t, err)
-	for _, s := range stats {
-		text, err := os.ReadFile(s)
-		if err != nil {
-			continue // it has ended
-		}
-		var id, parent int
-		var state string
-		after := string(text[bytes.LastIndexByte(text, ')')+1:])
-		if _, err := fmt.Sscan(after, &state, &parent); err == nil && parent == pid {
-			_, _ = fmt.Sscanf(string(text), "%d", &id)
-			out = append(out, id)
-		}
-	}
-	return
+	return clitest.ChildrenOf(pid)
 }
 
 // TestProcKilled: kill -9 of one process ends the others within 5 s with one error that names rank, actor

@@ -80,6 +80,19 @@ func TestArrowRefused(t *testing.T) {
 	require.ErrorContains(t, err, `it has no column of texts named "id"; its columns are`)
 }
 
+// Data sets of Lance are refused with the way out, and a folder that only has a folder of such a name is none.
+func TestLance(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "x.lance")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "_versions"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "data"), 0o700))
+	_, err := dataset.Open(dir, dataset.Options{})
+	require.ErrorContains(t, err, "it is a data set of Lance, which is not read: write it as Arrow")
+	file := filepath.Join(dir, "data", "a.lance")
+	require.NoError(t, os.WriteFile(file, []byte("texts and so on LANC"), 0o600))
+	_, err = dataset.Open(file, dataset.Options{})
+	require.ErrorContains(t, err, "it is a file of Lance")
+}
+
 // A byte that is changed anywhere, or an end that is missing, is no crash.
 func TestArrowDamaged(t *testing.T) {
 	files, err := filepath.Glob("testdata/arrow/*.[af]*")
