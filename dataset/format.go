@@ -135,8 +135,9 @@ var refusals struct {
 	list []func(path string, head []byte) string
 }
 
-// Refuse adds data that is known and not read: why returns what it is and what to do about it, "" for other data. head
-// is the start of a file, nil for a directory. Files of formats call it in a variable's declaration.
+// Refuse adds data that is known and not read: why returns what it is and what to do about it, "" for other
+// data. head is the start of a file, nil for a directory. Files of formats call it in a variable's
+// declaration.
 func Refuse(why func(path string, head []byte) string) bool {
 	refusals.Lock()
 	defer refusals.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 )
 
-// arrowFiles is the folder of bench/golden/arrow_files.py: the small set, or the one that LFACTOR_ARROW names.
+// arrowFiles is the folder of bench/golden/arrow_files.py: the small set, or the one that LFACTOR_ARROW
+// names.
 func arrowFiles() string {
 	if dir := os.Getenv("LFACTOR_ARROW"); dir != "" {
 		return dir
@@ -80,7 +81,8 @@ func TestArrowRefused(t *testing.T) {
 	require.ErrorContains(t, err, `it has no column of texts named "id"; its columns are`)
 }
 
-// Data sets of Lance are refused with the way out, and a folder that only has a folder of such a name is none.
+// Data sets of Lance are refused with the way out, and a folder that only has a folder of such a name is
+// none.
 func TestLance(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "x.lance")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "_versions"), 0o700))
@@ -103,7 +105,8 @@ func TestArrowDamaged(t *testing.T) {
 		good, err := os.ReadFile(name)
 		require.NoError(t, err)
 		for at := n % 5; at < len(good); at += 1 + len(good)/60 {
-			for _, b := range [][]byte{good[:at], append(append(append([]byte{}, good[:at]...), good[at]^0x5a), good[at+1:]...)} {
+			for _, b := range [][]byte{good[:at], append(append(append([]byte{}, good[:at]...),
+				good[at]^0x5a), good[at+1:]...)} {
 				require.NoError(t, os.WriteFile(path, b, 0o600))
 				s, err := dataset.Open(path, dataset.Options{Format: "arrow"})
 				if err != nil {
@@ -125,7 +128,8 @@ func TestArrowDamaged(t *testing.T) {
 
 // FuzzTable: every file of a table opens or is refused, and every row is read or bad.
 func FuzzTable(f *testing.F) {
-	for _, name := range []string{"arrow/01.arrow", "arrow/02.feather", "arrow/05.arrow", "codecs/lz4.parquet"} {
+	for _, name := range []string{"arrow/01.arrow", "arrow/02.feather", "arrow/05.arrow",
+		"codecs/lz4.parquet"} {
 		b, err := os.ReadFile("testdata/" + name)
 		require.NoError(f, err)
 		f.Add(b)

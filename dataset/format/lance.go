@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// Lance: folders of fragments and versions. No Go library reads them without its C library, so they are refused with the
-// way out.
+// Lance: folders of fragments and versions. No Go library reads them without its C library, so they are
+// refused with the way out.
 var _ = dataset.Refuse(func(path string, head []byte) string {
 	const wayOut = ", which is not read: write it as Arrow, as with Python's lance.dataset(…).to_table() and " +
 		"pyarrow.feather.write_feather, or as Parquet"

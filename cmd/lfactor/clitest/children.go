@@ -22,8 +22,9 @@ func ChildrenOf(pid int) (out []int) {
 		var state string
 		after := string(text[bytes.LastIndexByte(text, ')')+1:])
 		if _, err := fmt.Sscan(after, &state, &parent); err == nil && parent == pid {
-			_, _ = fmt.Sscanf(string(text), "%d", &id)
-			out = append(out, id)
+			if _, err := fmt.Sscanf(string(text), "%d", &id); err == nil {
+				out = append(out, id)
+			}
 		}
 	}
 	return out

@@ -17,8 +17,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// killing kills agents of a cluster of four, and processes of the jobs that they have, at random moments until stop is
-// closed, and says how many it has killed.
+// killing kills agents of a cluster of four, and processes of the jobs that they have, at random moments
+// until stop is closed, and says how many it has killed.
 func killing(dir string, most int, stop <-chan struct{}) <-chan int {
 	killed := make(chan int, 1)
 	go func() {
@@ -49,8 +49,8 @@ func killing(dir string, most int, stop <-chan struct{}) <-chan int {
 	return killed
 }
 
-// TestClusterRecipeKilled: a recipe of six steps on a cluster of four, of which agents and processes are killed again
-// and again, leader and helpers, ends with the bytes of one host.
+// TestClusterRecipeKilled: a recipe of six steps on a cluster of four, of which agents and processes are
+// killed again and again, leader and helpers, ends with the bytes of one host.
 func TestClusterRecipeKilled(t *testing.T) {
 	longOnly(t, "60 kills of agents and processes; TestClusterRecipe has one")
 	whole, dir := t.TempDir(), t.TempDir()
