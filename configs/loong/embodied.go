@@ -105,7 +105,7 @@ func embodiedFlags(args []string) (given map[string]string, names []string) {
 		}
 		name, value, inline := strings.Cut(name, "=")
 		name = strings.ReplaceAll(name, "_", "-")
-		if !inline && i+1 < len(args) && embodiedValue(args[i+1]) {
+		if !inline && i+1 < len(args) && embodiedValue(name, args[i+1]) {
 			i++
 			value = args[i]
 		}
@@ -118,18 +118,20 @@ func embodiedFlags(args []string) (given map[string]string, names []string) {
 }
 
 // embodiedValue reports whether an argument is a flag's value: overrides, which have a key before "=",
-// are not.
-func embodiedValue(arg string) bool {
+// are not, but for the modules of --lr-group.
+func embodiedValue(flag, arg string) bool {
 	key, _, override := strings.Cut(arg, "=")
-	return !strings.HasPrefix(arg, "--") && !(override && strings.Contains(key, "."))
+	return !strings.HasPrefix(arg, "--") && (flag == "lr-group" || !(override && strings.Contains(key, ".")))
 }
 
 // embodiedRest are the overrides of a command line.
 func embodiedRest(args []string) (out []string) {
+	before := ""
 	for _, a := range args {
-		if !strings.HasPrefix(a, "--") && !embodiedValue(a) {
+		if !strings.HasPrefix(a, "--") && !embodiedValue(before, a) {
 			out = append(out, a)
 		}
+		before = strings.ReplaceAll(strings.TrimPrefix(a, "--"), "_", "-")
 	}
 	return out
 }
@@ -191,6 +193,11 @@ func (e *embodied) flag(name string) {
 		if name == "weight-decay-grouping" && value == "all" {
 			e.notes = append(e.notes, "--weight-decay-grouping all: norms and biases do not decay here")
 		}
+	case name == "lr-group":
+		e.groups(value)
+	case name == "loss-spike-threshold":
+		e.notes = append(e.notes, "accepted, no effect: --loss-spike-threshold "+value+
+			": samples keep their gradients here; train.spike_loss leaves steps out of the ordinary aside")
 	case name == "zero-optimizer":
 		e.out = append(e.out, "plan.zero=1")
 	case name == "tokenizer-path":
@@ -208,6 +215,27 @@ func (e *embodied) flag(name string) {
 	default:
 		e.out = append(e.out, strings.Fields("--"+name+" "+value)...) // another one's to know, or to refuse
 	}
+}
+
+// groups makes rates of modules, as module.path=rate with commas between them, rules of optimizer.groups, whose rates
+// are factors on that of all others.
+func (e *embodied) groups(text string) {
+	all, err := strconv.ParseFloat(e.given["lr-base"], 64)
+	if err != nil || !(all > 0) {
+		e.fail("lr-base", fmt.Sprintf("%q, want a rate above 0", e.given["lr-base"]), "")
+		return
+	}
+	var rules []string
+	for item := range strings.SplitSeq(text, ",") {
+		path, rate, ok := strings.Cut(strings.TrimSpace(item), "=")
+		own, err := strconv.ParseFloat(rate, 64)
+		if !ok || err != nil || !(own >= 0) || path == "" || strings.ContainsAny(path, " *") {
+			e.fail("lr-group", fmt.Sprintf("%q, want module.path=rate", item), "put commas between several")
+			return
+		}
+		rules = append(rules, fmt.Sprintf("'%s.* lr=%s'", path, strconv.FormatFloat(own/all, 'g', -1, 64)))
+	}
+	e.out = append(e.out, "optimizer.groups=["+strings.Join(rules, ", ")+"]")
 }
 
 // batch makes of a device's samples those of a step.
