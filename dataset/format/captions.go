@@ -36,6 +36,7 @@ func (c *CaptionEncoder) Fingerprint() string { return HashOf("captions 1", c.Ke
 var pictures = map[string]dataset.MediaKind{"jpg": dataset.Image, "jpeg": dataset.Image,
 	"png":  dataset.Image,
 	"webp": dataset.Image, "gif": dataset.Image, "bmp": dataset.Image, "tiff": dataset.Image,
+	"avif": dataset.Image, "heic": dataset.Image, "jp2": dataset.Image, "j2k": dataset.Image,
 	"mp4": dataset.Video, "webm": dataset.Video, "mkv": dataset.Video, "mov": dataset.Video,
 	"avi": dataset.Video}
 
@@ -89,7 +90,8 @@ func (c *CaptionEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, er
 	}
 	return []dataset.Sample{{Tokens: make([]int32, n), Media: append(append([]dataset.Media{*picture},
 			given...),
-			dataset.Media{Kind: dataset.Caption, Key: d.Key + ".caption", Bytes: []byte(caption), Spans: all})}},
+			dataset.Media{Kind: dataset.Caption, Key: d.Key + ".caption", Bytes: []byte(caption),
+				Spans: all})}},
 		nil
 }
 

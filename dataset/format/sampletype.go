@@ -174,13 +174,16 @@ func (s *sampleJSON) media(kind string, names []string) ([]dataset.Media, error)
 }
 
 var (
-	videoSuffixes = []string{".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".flv", ".wmv"}
+	videoSuffixes = []string{".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".flv",
+		".wmv"}
 	audioSuffixes = []string{".wav", ".mp3", ".flac", ".ogg", ".m4a", ".aac"}
 )
 
 // IsImage says whether a file's name is one of an image.
 func IsImage(name string) bool {
-	return hasSuffix("."+name, ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+	return hasSuffix("."+name, ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif",
+		".heic",
+		".jp2", ".j2k")
 }
 
 // KindOfName tells by a file's name what it shows: images where nothing else is known.

@@ -69,6 +69,8 @@ var containers = []container{
 	{"TIFF", func(b []byte) bool {
 		return bytes.HasPrefix(b, []byte("II*\x00")) || bytes.HasPrefix(b, []byte("MM\x00*"))
 	}, tiffConfig, decodeTIFF, tiffMost},
+	{"AVIF or HEIC", isHEIF, heifConfig, still(heifConfig, "mov", heifClean), nil},
+	{"JPEG 2000", isJP2, jp2Config, still(jp2Config, "j2k_pipe", nil), nil},
 }
 
 // bmpMost is what a BMP can hold: a bit a pixel at least.
@@ -181,7 +183,7 @@ func header(b []byte, o Options) (*container, image.Config, error) {
 		}
 	}
 	return nil, image.Config{},
-		fmt.Errorf("%d bytes that begin with %q are no JPEG, PNG, GIF, WebP, BMP or TIFF image", len(b),
+		fmt.Errorf("%d bytes that begin with %q are no JPEG, PNG, GIF, WebP, BMP or TIFF image, nor AVIF, HEIC or JPEG 2000", len(b),
 			b[:min(len(b), 8)])
 }
 

@@ -275,7 +275,7 @@ func (f FFmpeg) run(ctx context.Context, name string, args []string, read func(r
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%s is not installed, and videos need it; install ffmpeg 5.1 or later "+
-			"(apt-get install ffmpeg), or leave videos out", name)
+			"(apt-get install ffmpeg), which AVIF, HEIC and JPEG 2000 want too, or leave them out", name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

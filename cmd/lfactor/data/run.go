@@ -16,6 +16,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/curate"
 	"github.com/lfactor/lfactor/dataset/recipe"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 const runHelp = `RECIPE.yaml is a dataflow:
@@ -88,7 +89,7 @@ func carryOut(c *cobra.Command, r *recipe.Recipe, hosts dataset.Elsewhere) error
 		return dataError(c.Context(), err)
 	}
 	writePlan(c.ErrOrStderr(), p)
-	start := time.Now()
+	start, worked := time.Now(), machine.CPUSeconds()
 	shown := map[string]*progress{}
 	rep, err := recipe.Run(c.Context(), r, func(what string, done, all int64) {
 		if shown[what] == nil {
@@ -99,7 +100,8 @@ func carryOut(c *cobra.Command, r *recipe.Recipe, hosts dataset.Elsewhere) error
 	if err != nil {
 		return dataError(c.Context(), err)
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "%.1f s; %.1f s were predicted\n", time.Since(start).Seconds(), p.Seconds)
+	fmt.Fprintf(c.ErrOrStderr(), "%.1f s, and %.1f s of processors; predicted were %.1f and %.1f\n",
+		time.Since(start).Seconds(), machine.CPUSeconds()-worked, p.Seconds, p.CPU)
 	return cli.Emit(c, rep, func(w io.Writer) { writeReport(w, r.Output, rep) })
 }
 
