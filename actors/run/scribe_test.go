@@ -86,7 +86,7 @@ optimizer: {lr: 4.0e-3}
 schedule: {warmup_steps: 0}
 `, filepath.Join("../../stages/family/testdata", folder), filepath.Join(dir, "set"), words)
 	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Files: true,
-		Args: append([]string{"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + saved}, more...)})
+		Args: append([]string{"checkpoint.save_hf=true", "log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + saved}, more...)})
 	if err != nil {
 		return nil, "", err
 	}
@@ -116,6 +116,8 @@ func TestScribes(t *testing.T) {
 			require.NoError(t, err)
 			require.InEpsilonSlice(t, one, two, 1e-5)
 			chunk := scribeActs(t, saved, view)
+			alone := scribeActs(t, filepath.Join(saved, "release_hf_weights"), view) // without its recordings
+			require.Equal(t, chunk, alone)
 			for _, a := range chunk {
 				for i, most := range []float64{5, 4, 1} {
 					require.LessOrEqual(t, math.Abs(a[i]), most+0.1)
@@ -166,6 +168,7 @@ func TestScribeLearns(t *testing.T) {
 		require.Less(t, losses[len(losses)-1], 0.5*losses[0])
 		got := scribeActs(t, saved, view)
 		require.InDelta(t, 1, got[0][2], 0.2) // the same in every recording
+		require.Equal(t, got, scribeActs(t, filepath.Join(saved, "release_hf_weights"), view))
 	}
 	plain, _, err := scribeRun(t, dir, "qwen2.5-vl", words)
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ func (m *Trained) NewActor() (*Actor, error) {
 	var err error
 	switch {
 	case d == nil:
-		if a.pen, err = NewScribe(m.Cfg, m.Model, m.tok, m.conf, io.Discard); err == nil {
+		if a.pen, err = NewScribe(m.acting(), m.Model, m.tok, m.conf, io.Discard); err == nil {
 			a.x, d = a.pen.Robots, a.pen.D
 		}
 	case len(m.Cfg.Run.Data.Paths) == 0:
@@ -99,7 +99,8 @@ func (m *Trained) Acts() bool {
 	if d := m.Model.Denoiser; d != nil {
 		return d.Sight != nil
 	}
-	return m.Cfg != nil && m.Cfg.Run.Policy.Tokens != "none" && m.Model.Vision != nil
+	c := m.acting()
+	return c != nil && c.Run.Policy.Tokens != "none" && m.Model.Vision != nil
 }
 
 // eulerSteps are those of a policy of flow matching.

@@ -76,10 +76,10 @@ func (e *Exporter) write(dst string) error {
 	if err := e.sideFiles(dst); err != nil {
 		return err
 	}
-	if e.Lora != nil && !l.Merge {
-		return e.adapters(filepath.Join(dst, "adapter"))
+	if err := e.scribe(dst); err != nil || e.Lora == nil || l.Merge {
+		return err
 	}
-	return nil
+	return e.adapters(filepath.Join(dst, "adapter"))
 }
 
 // sideFiles brings tokenizer and configuration: those that the model came with, else ones made from the

@@ -45,7 +45,7 @@ func NewScribe(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf 
 	p := &cfg.Run.Policy
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16, Chunk: p.Horizon, Once: true,
 		Sight: &family.Sight{Views: scribeViews, Patches: p.ViewSize * p.ViewSize, Pixels: 3}}
-	x, err := NewRobots(cfg, d)
+	x, err := scribeRobots(cfg, d)
 	if err != nil {
 		return nil, err
 	}

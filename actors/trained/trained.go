@@ -41,7 +41,9 @@ type Trained struct {
 	fill  func(p *grad.Param, g family.Region, dst []float32) error
 	dir   string
 	Saved *checkpoint.Reader
-	Close func()
+	// of a vision-language model's folder whose model writes a robot's actions, nil for another
+	scribe *configs.Config
+	Close  func()
 	// AsLearnt says that a probe rounds weights as train.qat did
 	AsLearnt bool
 }
@@ -189,7 +191,9 @@ func openHF(path, tokenizer string, weights func() (checkpoint.Source, error)) (
 		}
 		t.Model, err = fit.Build(t.Cfg)
 	} else if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err == nil {
-		t.Model, err = build(c)
+		if t.Model, err = build(c); err == nil {
+			t.scribe, err = scribeConfig(path, tokenizer)
+		}
 	}
 	if err != nil {
 		return nil, err
