@@ -384,6 +384,29 @@ func TestOthersOutput(t *testing.T) {
 	try(text, "the inputs are not those that its work was begun with")
 }
 
+// A source that shrinks while it is read is an error that names it, and not a shorter corpus.
+func TestShrinks(t *testing.T) {
+	dir := t.TempDir()
+	a := corpus(t, dir, "a.jsonl", 40, 1)
+	r, err := load(t, dir, "output: "+filepath.Join(dir, "out")+"\ninputs: ["+a+"]\nsteps: [exact_dedup]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := r.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeInputs(f.inputs)
+	if err := os.Truncate(a, 500); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.newWorker().make(context.Background(), 0, 0)
+	if err == nil || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(),
+		"the file is shorter than when it was opened; put it back") {
+		t.Errorf("%v, want an error about %s", err, a)
+	}
+}
+
 // Documents that cannot be read are in the ledger and the report, until they are more than the recipe
 // allows.
 func TestUnreadable(t *testing.T) {

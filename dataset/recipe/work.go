@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"unicode/utf8"
 
@@ -106,6 +107,10 @@ func (m *making) fromInput(ctx context.Context, b int) error {
 			d, err = in.read(span.file, i)
 		}
 		if err != nil && !isBad(err) {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = fmt.Errorf("%w: the file is shorter than when it was opened; put it back and start the recipe again",
+					err)
+			}
 			return fmt.Errorf("input %q, document %d: %w", in.Name, d.Number, err)
 		}
 		if m.counts(0) {

@@ -20,7 +20,7 @@ func dataReshard() *cobra.Command {
 	o := openFlags(c)
 	f := c.Flags()
 	to := f.String("to", "", "folder that gets the files; a new one")
-	form := f.String("as", "jsonl", "format of the files: jsonl, parquet or mds")
+	form := f.String("as", "jsonl", "format of the files: arrow, jsonl, mds or parquet")
 	compress := f.String("compress", "", "gzip or zstd, of jsonl")
 	documents := f.Int64("documents", 100_000, "documents of a file")
 	workers := f.Int("workers", 0, "files made at once; by default as many as there are processors")
