@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -39,6 +40,16 @@ type Reached interface {
 	Read(dst []byte, t *tensor.Tensor)
 	// Write copies from the host; src may be used again on return.
 	Write(t *tensor.Tensor, src []byte)
+}
+
+// Timed is a device that knows when it ran a call, which is later than when the call was issued.
+type Timed interface {
+	Device
+	// Watch has every later call told to begin when it is issued, which is before Run returns, and what begin
+	// returned told between which instants the device ran it. Calls that wait to be launched with others count to
+	// the call that launches them. It returns when what was watched so far has been told, and with nil nothing is
+	// watched any more; false where the device cannot tell. What it is told must not call the device.
+	Watch(begin func(c *Call) (ran func(start, end time.Time))) bool
 }
 
 // Sized is a device that knows how much memory it has.

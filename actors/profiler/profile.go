@@ -168,11 +168,19 @@ func (r ProfileReport) PrintKernels(w io.Writer, most int) {
 		}
 		t.AppendRow(table.Row{k.Name, k.DType, fmt.Sprintf("%.4g", float64(k.Calls)/n),
 			unit.Seconds(k.Seconds / n), unit.Percent(k.Share), rate,
-			fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), unit.Percent(k.OfPeak)})
+			fmt.Sprintf("%.1f", k.Bytes/k.Seconds/1e9), ofPeak(k.OfPeak)})
 	}
 	t.Render()
 	fmt.Fprintf(w, "outside kernels %s of the time, over %d steps of %s\n", unit.Percent(r.Share), r.Steps,
 		unit.Seconds(r.Wall/n))
+}
+
+// ofPeak is empty where the peak is not known.
+func ofPeak(share float64) string {
+	if share == 0 {
+		return ""
+	}
+	return unit.Percent(share)
 }
 
 // Write leaves the tables, the numbers and the drawing at base.txt, base.json and base.svg.
@@ -184,12 +192,10 @@ func (p *Profiler) Write(base string, r ProfileReport) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(f, "%s\npeaks: %.1f GFLOP/s of float32 multiply-adds", time.Now().Format(time.RFC3339),
-		r.Peaks.TeamMultiplyAdd/1e9)
-	if r.Peaks.TeamTiles > 0 {
-		fmt.Fprintf(f, ", %.1f of bfloat16 products", r.Peaks.TeamTiles/1e9)
+	fmt.Fprintf(f, "%s\n", time.Now().Format(time.RFC3339))
+	if r.Peaks.Memory > 0 {
+		r.printPeaks(f)
 	}
-	fmt.Fprintf(f, ", %.1f GB/s of memory\n", r.Peaks.Memory/1e9)
 	r.PrintPhases(f)
 	r.PrintKernels(f, 0)
 	if err := f.Close(); err != nil {
@@ -203,6 +209,14 @@ func (p *Profiler) Write(base string, r ProfileReport) error {
 		return err
 	}
 	return machine.Create(base+".svg", func(w *bufio.Writer) { p.Draw(w, r) })
+}
+
+func (r ProfileReport) printPeaks(f io.Writer) {
+	fmt.Fprintf(f, "peaks: %.1f GFLOP/s of float32 multiply-adds", r.Peaks.TeamMultiplyAdd/1e9)
+	if r.Peaks.TeamTiles > 0 {
+		fmt.Fprintf(f, ", %.1f of bfloat16 products", r.Peaks.TeamTiles/1e9)
+	}
+	fmt.Fprintf(f, ", %.1f GB/s of memory\n", r.Peaks.Memory/1e9)
 }
 
 // newTable is a table that is written to w.

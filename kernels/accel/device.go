@@ -26,6 +26,7 @@ type Device struct {
 	pending  []*span  // given back, and still read by copies away
 	landings []landed
 	incoming []*span // copies back that the device's calls have not waited for
+	watch    *watch  // nil for nobody
 }
 
 var _ kernels.Device = (*Device)(nil)
@@ -54,6 +55,7 @@ func (d *Device) Space() string { return d.drv.Space() }
 
 // Close waits for all calls and gives back the device's memory.
 func (d *Device) Close() error {
+	d.Watch(nil)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -159,10 +161,12 @@ func (d *Device) Run(c *kernels.Call) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.issue(c)
-	for _, e := range c.Then {
-		d.issue(e)
-	}
+	d.watched(c, func() {
+		d.issue(c)
+		for _, e := range c.Then {
+			d.issue(e)
+		}
+	})
 }
 
 // issue puts one operation into the sequence.

@@ -29,7 +29,7 @@ type Library struct {
 
 	deviceCount, deviceGet, deviceName, deviceAttribute, deviceTotal, retain, setCurrent,
 	memInfo, alloc, free, pinned, unpin, newStream, endStream, syncStream, newEvent, endEvent, record,
-	syncEvent, waitEvent, queryEvent,
+	syncEvent, waitEvent, queryEvent, elapsed,
 	upload, download, move, clear, load, function, funcAttribute, launch, errorName uintptr
 	parameters uintptr // 0 before CUDA 12.4
 }
@@ -48,7 +48,7 @@ func (l *Library) symbols() map[string]*uintptr {
 		"cuStreamSynchronize": &l.syncStream,
 		"cuEventCreate":       &l.newEvent, "cuEventDestroy_v2": &l.endEvent, "cuEventRecord": &l.record,
 		"cuEventSynchronize": &l.syncEvent, "cuEventQuery": &l.queryEvent,
-		"cuStreamWaitEvent": &l.waitEvent, "cuMemcpyHtoDAsync_v2": &l.upload,
+		"cuEventElapsedTime_v2": &l.elapsed, "cuStreamWaitEvent": &l.waitEvent, "cuMemcpyHtoDAsync_v2": &l.upload,
 		"cuMemcpyDtoHAsync_v2": &l.download, "cuMemcpyAsync": &l.move,
 		"cuMemsetD8Async": &l.clear, "cuModuleLoadData": &l.load, "cuModuleGetFunction": &l.function,
 		"cuFuncSetAttribute": &l.funcAttribute,

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/lfactor/lfactor/kernels/accel"
@@ -57,6 +58,29 @@ func (s *sequence) Mark() (accel.Mark, error) {
 		return l.call("cuEventRecord", l.record, e, s.stream)
 	})
 	return accel.Mark(e), err
+}
+
+// Stamp implements accel.Clock.
+func (d *device) Stamp() (accel.Mark, error) {
+	var e uintptr
+	err := d.do(func() error {
+		if err := d.lib.call("cuEventCreate", d.lib.newEvent, uintptr(unsafe.Pointer(&e)),
+			eventBlocking); err != nil {
+			return err
+		}
+		return d.lib.call("cuEventRecord", d.lib.record, e, d.stream)
+	})
+	return accel.Mark(e), err
+}
+
+// Between implements accel.Clock.
+func (d *device) Between(a, b accel.Mark) (time.Duration, error) {
+	var ms float32
+	err := d.do(func() error {
+		return d.lib.call("cuEventElapsedTime", d.lib.elapsed, uintptr(unsafe.Pointer(&ms)), uintptr(a),
+			uintptr(b))
+	})
+	return time.Duration(float64(ms) * 1e6), err
 }
 
 // Await implements accel.Engine, and accel.Driver.

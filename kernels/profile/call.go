@@ -91,10 +91,7 @@ func Flops(c *kernels.Call) float64 {
 // at+1. Masks of blocks or positions are not looked at: with one the number is an upper bound.
 func pairs(c *kernels.Call, at int) float64 {
 	n, window := 0, c.Attr.I[1]
-	if !c.In[at].OnHost() {
-		return 0 // the device's own profiler knows
-	}
-	q, k := c.In[at].I32(), c.In[at+1].I32()
+	q, k := borders(c, at), borders(c, at+1)
 	for i := range len(q) - 1 {
 		lq, lk := int(q[i+1]-q[i]), int(k[i+1]-k[i])
 		if c.Attr.I[0] != 1 {
@@ -110,6 +107,23 @@ func pairs(c *kernels.Call, at int) float64 {
 		}
 	}
 	return float64(n)
+}
+
+// borders are those of sequences; of a device's, which the host cannot see here, they are of equal ones. Operand
+// at of attention has the borders of queries and at+1 those of keys.
+func borders(c *kernels.Call, at int) []int32 {
+	if c.In[at].OnHost() {
+		return c.In[at].I32()
+	}
+	of := c.In[at-3] // forward: q, k, v, and their borders
+	if c.Op == kernels.AttentionBwd {
+		of = c.In[at-5] // do, q, k, v, o, lse
+	}
+	b := make([]int32, c.In[at].Len())
+	for i := range b {
+		b[i] = int32(of.Shape[0] * i / (len(b) - 1))
+	}
+	return b
 }
 
 func heads(t *tensor.Tensor) int { return t.Shape[1] }

@@ -52,6 +52,18 @@ func (r *Recorder) now() int64 { return int64(time.Since(r.began)) }
 // Stop ends recording: from here on a call costs one load of a flag.
 func (r *Recorder) Stop() { r.off.Store(true) }
 
+// settle waits until devices have told of all calls that were issued to them, and stops watching them.
+func (r *Recorder) settle() {
+	r.mu.Lock()
+	lanes := slices.Clone(r.lanes)
+	r.mu.Unlock()
+	for _, l := range lanes {
+		if l.device != nil {
+			l.device.Watch(nil)
+		}
+	}
+}
+
 // room counts an event in, or stops the recorder when it is full.
 func (r *Recorder) room() bool {
 	if r.off.Load() {
@@ -121,6 +133,9 @@ type Lane struct {
 	keys    map[key]int32
 	kinds   []key // by call.kind
 	calls   []call
+
+	device kernels.Timed // nil where calls have run when Run returns
+	phase  atomic.Int32  // of the job that issues calls to the device
 }
 
 type call struct {
@@ -144,8 +159,9 @@ func (l *Lane) Job(p Phase, step int64, f func()) {
 	if p != Save && step > 0 && !l.r.off.Load() {
 		l.r.begin(step, start)
 	}
+	l.phase.Store(int32(p))
 	defer func() {
-		if !l.r.room() {
+		if l.device != nil || !l.r.room() {
 			return
 		}
 		l.mu.Lock()
@@ -161,8 +177,30 @@ type backend struct {
 	l *Lane
 }
 
-// Wrap returns b with its calls recorded in the lane.
-func (l *Lane) Wrap(b kernels.Backend) kernels.Backend { return backend{b, l} }
+// Wrap returns b with its calls recorded in the lane. A device that tells when it ran them is watched, and is
+// what is returned: the phases of its lane are then when it worked, and not when work was issued.
+func (l *Lane) Wrap(b kernels.Backend) kernels.Backend {
+	if d, ok := b.(kernels.Timed); ok && d.Watch(l.issued) {
+		l.device = d
+		return b
+	}
+	return backend{b, l}
+}
+
+// issued is told of a call that a device will run, and gives who is to be told when it did.
+func (l *Lane) issued(c *kernels.Call) func(start, end time.Time) {
+	if !l.r.room() {
+		return nil
+	}
+	k, x, p := keyOf(c), call{flops: Flops(c), bytes: bytesOf(c)}, Phase(l.phase.Load())
+	return func(start, end time.Time) {
+		x.span = span{int64(start.Sub(l.r.began)), int64(end.Sub(l.r.began))}
+		l.put(k, x)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.jobs[p] = append(l.jobs[p], x.span)
+	}
+}
 
 // Run runs the call and notes what it took.
 func (b backend) Run(c *kernels.Call) {
@@ -179,7 +217,10 @@ func (b backend) Run(c *kernels.Call) {
 }
 
 func (l *Lane) add(c *kernels.Call, start, end int64) {
-	k, x := keyOf(c), call{span: span{start, end}, flops: Flops(c), bytes: bytesOf(c)}
+	l.put(keyOf(c), call{span: span{start, end}, flops: Flops(c), bytes: bytesOf(c)})
+}
+
+func (l *Lane) put(k key, x call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i, ok := l.keys[k]

@@ -60,6 +60,7 @@ type KernelSum struct {
 
 // Report sums up the steps that were recorded in full, without the first; false if there are none.
 func (r *Recorder) Report(p Peaks) (*Report, bool) {
+	r.settle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.borders()

@@ -89,10 +89,6 @@ func (s *Step) check() error {
 			return exit.Usagef("--keep: %s", err)
 		}
 	}
-	if s.Profile != "" && !s.onProcessor() {
-		return exit.Usagef("--profile is of the processor's kernels; leave it out with --device %s",
-			s.Device)
-	}
 	if s.Seq == 0 {
 		s.Seq = shape.seq
 	}
@@ -214,7 +210,8 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	res.PeakRSS = machine.PeakRSS() // before the probes take memory
 	res.TokensPerSecond, res.Best = tokens/res.Median, tokens/sorted[0]
 	if !s.onProcessor() {
-		return res, report, nil // what the processor could do at most says nothing about another device
+		// what the processor could do at most says nothing about another device
+		return res, report, s.profiled(prof, kernels.Peaks{}, &res, &report)
 	}
 	peaks := best(before, s.peaks())
 	whole := *s // the least work does not depend on how sequences are cut
@@ -227,15 +224,21 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	if res.Library != nil {
 		res.Library.under(&res.Floor, res.Median)
 	}
-	if prof == nil {
-		return res, report, nil
+	return res, report, s.profiled(prof, peaks, &res, &report)
+}
+
+// profiled writes the profile, where one is wanted, beside what the device can do; none is known where it is 0.
+func (s *Step) profiled(p *profiler.Profiler, peaks kernels.Peaks, res *StepResult,
+	report *profiler.ProfileReport) (err error) {
+	if p == nil {
+		return nil
 	}
 	var ok bool
-	if report, ok = prof.With(peaks); ok {
+	if *report, ok = p.With(peaks); ok {
 		res.Profile = report.Report
-		err = prof.Write(s.Profile, report)
+		err = p.Write(s.Profile, *report)
 	}
-	return res, report, err
+	return err
 }
 
 // onProcessor tells whether the peaks that are probed are those of the device that trains.

@@ -27,7 +27,7 @@ func stepBenchCommand() *cobra.Command {
 	var s rates.Step
 	f := c.Flags()
 	f.StringVar(&s.Device, "device", "cpu",
-		"where it trains, as the key device says; the floor and the profile are of the processor alone")
+		"where it trains, as the key device says; the floor is of the processor alone")
 	f.StringVar(&s.Shape, "shape", "llama58m", "llama58m or qwen3-0.6b")
 	f.StringVar(&s.Model, "model", "",
 		"a directory with config.json, in place of a shape; sequences are 4 of 512 if not said")

@@ -4,6 +4,7 @@
 #include "driver.h"
 #include "fibers.h"
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
@@ -63,9 +64,11 @@ struct Event {
   std::condition_variable c;
   uint64_t recorded = 0, done = 0;
   Result error = 0; // of the stream when it came by
+  std::chrono::steady_clock::time_point at;
   void reach(uint64_t n, Result e) {
     std::lock_guard<std::mutex> l(m);
     done = n;
+    at = std::chrono::steady_clock::now();
     if (e) error = e;
     c.notify_all();
   }
@@ -251,6 +254,14 @@ API cuEventQuery(void* e_) {
   Event* e = ((EventRef*)e_)->get();
   std::lock_guard<std::mutex> l(e->m);
   return e->done >= e->recorded ? kSuccess : kNotReady;
+}
+API cuEventElapsedTime_v2(float* ms, void* a_, void* b_) {
+  Event *a = ((EventRef*)a_)->get(), *b = ((EventRef*)b_)->get();
+  std::scoped_lock l(a->m, b->m);
+  if (!a->recorded || !b->recorded) return 1;
+  if (a->done < a->recorded || b->done < b->recorded) return kNotReady;
+  *ms = std::chrono::duration<float, std::milli>(b->at - a->at).count();
+  return 0;
 }
 API cuEventSynchronize(void* e_) {
   EventRef e = *(EventRef*)e_;
