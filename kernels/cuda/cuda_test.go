@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -78,6 +79,41 @@ func TestConformance(t *testing.T) {
 			})
 			d.Sync()
 			require.Zero(t, pool.Live())
+		})
+	}
+}
+
+// TestHopperProducts: products by Hopper's tensor cores are what the suite wants of those whose weights have few
+// columns too, which other kernels take else.
+func TestHopperProducts(t *testing.T) {
+	defer func(n int) { hopperColumns = n }(hopperColumns)
+	hopperColumns = 1
+	d, e := emulated(t, 0, lenient)
+	pool := tensor.NewPool("device", 0).In(d)
+	b := kernelstest.Carried(t, d, pool)
+	products := func(op kernels.Op) bool {
+		return strings.HasPrefix(string(op), "linear") || strings.HasPrefix(string(op), "grouped_linear")
+	}
+	part := kernelstest.Part{Has: products, Every: 7, Plant: 15}
+	if *long {
+		part = kernelstest.Part{Has: products}
+	}
+	part.Run(t, b)
+	first := map[string][]byte{}
+	for order := range int64(3) {
+		e.Set(t, "order", order, 0)
+		part.Calls(func(name string, c *kernels.Call) {
+			b.Run(c)
+			for i, o := range c.Out {
+				if o == nil || c.Op == kernels.LinearCE && i == 1 { // work has no meaning
+					continue
+				}
+				if at := fmt.Sprint(name, i); order == 0 {
+					first[at] = bytes.Clone(o.Bytes())
+				} else {
+					require.Equal(t, first[at], o.Bytes(), "%s: out %d in order %d", name, i, order)
+				}
+			}
 		})
 	}
 }

@@ -3,7 +3,10 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -136,38 +139,73 @@ func BenchmarkOffload(b *testing.B) {
 	b.ReportMetric(float64(beside)/float64(alone), "times")
 }
 
+// benched is the machine's own device for a benchmark, with NVIDIA's libraries or without.
+func benched(b *testing.B, own bool) *accel.Device {
+	if !own {
+		return hardware(b)
+	}
+	d, err := driver(b).New(0, Settings{Absent: lenient})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, d.Close()) })
+	return d
+}
+
+// noise is a tensor on the device of numbers that are about as large as activations; it is not constant, since
+// products of constants are faster.
+func noise(b *testing.B, p *tensor.Pool, t tensor.DType, shape ...int) *tensor.Tensor {
+	x, err := p.New("operand", t, shape...)
+	require.NoError(b, err)
+	b.Cleanup(x.Release)
+	r := rand.New(rand.NewPCG(7, 8))
+	bytes := make([]byte, x.Size())
+	for i := range x.Len() {
+		bits := math.Float32bits(float32(r.Float64()*2 - 1))
+		if t == tensor.F32 {
+			binary.LittleEndian.PutUint32(bytes[4*i:], bits)
+		} else {
+			binary.LittleEndian.PutUint16(bytes[2*i:], uint16(bits>>16))
+		}
+	}
+	kernels.Write(x, bytes)
+	return x
+}
+
+// timeCall reports what a call does a second: work is floating-point operations or bytes.
+func timeCall(b *testing.B, dev *accel.Device, c *kernels.Call, rate string, work float64) {
+	dev.Run(c)
+	dev.Sync()
+	b.ResetTimer()
+	for range b.N {
+		dev.Run(c)
+	}
+	dev.Sync()
+	b.ReportMetric(work*float64(b.N)/b.Elapsed().Seconds()/1e9, rate)
+}
+
 // bench times a call whose operands have these shapes, the outputs last, and says what it moves or
 // computes a second.
-func bench(b *testing.B, name string, c kernels.Call, d tensor.DType, outs int, rate string, work float64,
-	shapes ...[]int) {
+func bench(b *testing.B, name string, own bool, c kernels.Call, d tensor.DType, outs int, rate string,
+	work float64, shapes ...[]int) {
 	b.Run(name, func(b *testing.B) {
-		dev := hardware(b)
+		dev := benched(b, own)
 		p := tensor.NewPool("device", 0).In(dev)
 		var all []*tensor.Tensor
-		for _, s := range shapes {
-			x, err := p.New("operand", d, s...)
-			require.NoError(b, err)
-			defer x.Release()
-			dev.Run(&kernels.Call{Op: kernels.Fill, Out: []*tensor.Tensor{x},
-				Attr: kernels.Attr{F: [2]float64{0.5}}})
-			all = append(all, x)
+		for i, s := range shapes {
+			t := d
+			if i == len(shapes)-1 && c.Op == kernels.LinearDW {
+				t = tensor.F32
+			}
+			all = append(all, noise(b, p, t, s...))
 		}
 		c.In, c.Out = all[:len(all)-outs], all[len(all)-outs:]
-		dev.Run(&c)
-		dev.Sync()
-		b.ResetTimer()
-		for range b.N {
-			dev.Run(&c)
-		}
-		dev.Sync()
-		b.ReportMetric(work*float64(b.N)/b.Elapsed().Seconds()/1e9, rate)
+		timeCall(b, dev, &c, rate, work)
 	})
 }
 
 // BenchmarkCopy is the ceiling of kernels that move memory: what a copy on the device reads and writes.
 func BenchmarkCopy(b *testing.B) {
 	const n = 256 << 20
-	bench(b, "bf16", kernels.Call{Op: kernels.Cast}, tensor.BF16, 1, "GB/s", 4*n, []int{n}, []int{n})
+	bench(b, "bf16", true, kernels.Call{Op: kernels.Cast}, tensor.BF16, 1, "GB/s", 4*n, []int{n}, []int{n})
 }
 
 // BenchmarkMap are kernels that move memory, with the bytes that they must move.
@@ -175,22 +213,77 @@ func BenchmarkMap(b *testing.B) {
 	t, d := 16384, 3072
 	n := float64(t * d)
 	row := []int{t, d}
-	bench(b, "swiglu", kernels.Call{Op: kernels.SwiGLU}, tensor.BF16, 1, "GB/s", 6*n, row, row, row)
-	bench(b, "swiglu_bwd", kernels.Call{Op: kernels.SwiGLUBwd}, tensor.BF16, 2, "GB/s", 10*n, row, row,
+	bench(b, "swiglu", true, kernels.Call{Op: kernels.SwiGLU}, tensor.BF16, 1, "GB/s", 6*n, row, row, row)
+	bench(b, "swiglu_bwd", true, kernels.Call{Op: kernels.SwiGLUBwd}, tensor.BF16, 2, "GB/s", 10*n, row, row,
 		row, row, row)
-	bench(b, "sum", kernels.Call{Op: kernels.Sum}, tensor.BF16, 1, "GB/s", 6*n, row, row, row)
-	bench(b, "col_sum", kernels.Call{Op: kernels.ColSum}, tensor.F32, 1, "GB/s", 4*n, row, []int{d})
+	bench(b, "sum", true, kernels.Call{Op: kernels.Sum}, tensor.BF16, 1, "GB/s", 6*n, row, row, row)
+	bench(b, "col_sum", true, kernels.Call{Op: kernels.ColSum}, tensor.F32, 1, "GB/s", 4*n, row, []int{d})
 }
 
-// BenchmarkProduct are the products of Qwen3-0.6B's layers for 16384 tokens.
+// BenchmarkProduct are the products of Llama-3.2-1B's layers for 16384 tokens, by cublasLt where it is there
+// and by the project's own kernel.
 func BenchmarkProduct(b *testing.B) {
 	const t = 16384
-	for _, s := range [][2]int{{2048, 1024}, {1024, 1024}, {1024, 2048}, {3072, 1024}, {1024, 3072}} {
-		n, k := s[0], s[1]
-		flops := 2 * float64(t) * float64(n) * float64(k)
-		for _, d := range []tensor.DType{tensor.BF16, tensor.F32} {
-			bench(b, fmt.Sprintf("%v/%dx%d", d, n, k), kernels.Call{Op: kernels.Linear}, d, 1, "GFLOP/s",
-				flops, []int{t, k}, []int{n, k}, []int{t, n})
+	for _, own := range []bool{false, true} {
+		who := map[bool]string{false: "library", true: "own"}[own]
+		for _, s := range [][2]int{{2048, 2048}, {512, 2048}, {8192, 2048}, {2048, 8192}} {
+			n, k := s[0], s[1]
+			flops := 2 * float64(t) * float64(n) * float64(k)
+			at := fmt.Sprintf("%s/%dx%d", who, n, k)
+			x, w, y := []int{t, k}, []int{n, k}, []int{t, n}
+			bench(b, "linear/"+at, own, kernels.Call{Op: kernels.Linear}, tensor.BF16, 1, "GFLOP/s", flops, x, w, y)
+			bench(b, "linear_dx/"+at, own, kernels.Call{Op: kernels.LinearDX}, tensor.BF16, 1, "GFLOP/s", flops,
+				y, w, x)
+			bench(b, "linear_dw/"+at, own, kernels.Call{Op: kernels.LinearDW}, tensor.BF16, 1, "GFLOP/s", flops,
+				y, x, w)
+		}
+		bench(b, "linear_f32/"+who, own, kernels.Call{Op: kernels.Linear}, tensor.F32, 1, "GFLOP/s",
+			2*t*2048*2048, []int{t, 2048}, []int{2048, 2048}, []int{t, 2048})
+	}
+}
+
+// BenchmarkAttention is causal attention of 8 sequences of 2048 tokens, and one of 16384, by cuDNN where it is
+// there and by the project's own kernel; operations are counted as FlashAttention's authors do, half of all
+// scores, 4 a score and element of a head forward and 10 backward.
+func BenchmarkAttention(b *testing.B) {
+	for _, own := range []bool{false, true} {
+		for _, s := range []struct{ seqs, tokens, h, g, w int }{{8, 2048, 32, 8, 64}, {8, 2048, 16, 8, 128},
+			{1, 16384, 16, 8, 128}} {
+			at := fmt.Sprintf("%s/%dx%dx%dx%d", map[bool]string{false: "library", true: "own"}[own], s.seqs,
+				s.tokens, s.h, s.w)
+			flops := 2 * float64(s.seqs*s.h*s.w) * float64(s.tokens) * float64(s.tokens)
+			for _, back := range []bool{false, true} {
+				name, work := "forward/"+at, flops
+				if back {
+					name, work = "backward/"+at, flops*2.5
+				}
+				b.Run(name, func(b *testing.B) {
+					dev := benched(b, own)
+					forward, backward := attendCalls(b, dev, s.seqs, s.tokens, s.h, s.g, s.w)
+					dev.Run(forward)
+					if back {
+						forward = backward
+					}
+					timeCall(b, dev, forward, "GFLOP/s", work)
+				})
+			}
 		}
 	}
+}
+
+// attendCalls are attention and its gradient on the device.
+func attendCalls(b *testing.B, dev *accel.Device, seqs, tokens, h, g, w int) (forward, backward *kernels.Call) {
+	p := tensor.NewPool("device", 0).In(dev)
+	n := seqs * tokens
+	of := func(heads int) *tensor.Tensor { return noise(b, p, tensor.BF16, n, heads, w) }
+	q, k, v, do, o, lse := of(h), of(g), of(g), of(h), of(h), noise(b, p, tensor.F32, n, h)
+	dq, dk, dv := of(h), of(g), of(g)
+	cu := tensor.Make(tensor.I32, seqs+1)
+	for i := range cu.I32() {
+		cu.I32()[i] = int32(i * tokens)
+	}
+	l := func(t ...*tensor.Tensor) []*tensor.Tensor { return t }
+	return &kernels.Call{Op: kernels.Attention, In: l(q, k, v, cu, cu), Out: l(o, lse), Attr: causal},
+		&kernels.Call{Op: kernels.AttentionBwd, In: l(do, q, k, v, o, lse, cu, cu), Out: l(dq, dk, dv),
+			Attr: causal}
 }

@@ -39,12 +39,12 @@ var _ = register(map[kernels.Op]func(x *issue){
 	},
 	kernels.Spread: func(x *issue) {
 		a, from := x.in(0), x.in(1)
-		x.launch(typed("spread", a), each(x.out(0).Len()), a, nil, from, x.in(2), x.out(0), from.Len(),
+		x.launch(typed("spread", a), eachEight(x.out(0).Len()), a, nil, from, x.in(2), x.out(0), from.Len(),
 			a.Shape[0], lastDim(a), x.c.Attr.I[0], 0, false)
 	},
 	kernels.Mix: func(x *issue) {
 		a, slot := x.in(0), x.in(1)
-		x.launch(typed("mix", a), each(x.out(0).Len()), a, nil, slot, x.in(2), x.out(0), slot.Shape[0],
+		x.launch(typed("mix", a), eachEight(x.out(0).Len()), a, nil, slot, x.in(2), x.out(0), slot.Shape[0],
 			a.Shape[0], lastDim(a), lastDim(slot), 0, false)
 	},
 	kernels.MixDW: func(x *issue) {

@@ -41,6 +41,9 @@ const (
 	lossBytes = 512 << 20
 	lossLeast = 256
 	lossMost  = 8192
+	// lossKept is what numerators of a group of chunks may take: gradients of activations and of weights are products
+	// of a group, since those of one chunk are too small to keep a device busy, and read and write all of dw.
+	lossKept = 2 << 30
 )
 
 // losses is a shard of a vocabulary and the rows that go with it.
@@ -53,6 +56,8 @@ type losses struct {
 	// step is the rows of a chunk, and row the elements from row to row of logits, a multiple of 8: the same
 	// in all operations of the loss, so that a library has the same products in all of them.
 	step, row int
+	// group is the rows of a group: whole chunks, but for the last.
+	group int
 }
 
 func (x *issue) losses(a, w, target *tensor.Tensor) losses {
@@ -60,6 +65,9 @@ func (x *issue) losses(a, w, target *tensor.Tensor) losses {
 	b.blocks = parts(b.v, kernels.LSEBlock)
 	b.row = parts(b.v, 8) * 8
 	b.step = max(lossLeast, min(lossMost, lossBytes/(4*max(b.row, 1))/lossLeast*lossLeast))
+	most := max(1, lossKept/(b.size*max(b.row, 1))/b.step)
+	chunks := parts(b.t, b.step)
+	b.group = parts(chunks, max(1, parts(chunks, most))) * b.step
 	rows := min(b.t, b.step)
 	b.z = x.work(rows*b.row, 4)
 	b.max, b.sum = x.work(rows*b.blocks, 4), x.work(rows*b.blocks, 4)
@@ -73,6 +81,17 @@ func (x *issue) xAt(b losses, row int) uint64 { return x.q.Addr(b.x) + uint64(ro
 type numerators struct {
 	at, top uint64
 	row     int
+}
+
+// chunks calls f for the chunks of a group, with the numerators of each.
+func (b losses) chunks(from, rows int, e numerators, f func(from, rows int, e numerators)) {
+	for at := 0; at < rows; at += b.step {
+		own := e
+		if e.at != 0 {
+			own.at, own.top = e.at+uint64(at*e.row*b.size), e.top+uint64(at*b.blocks*4)
+		}
+		f(from+at, min(b.step, rows-at), own)
+	}
 }
 
 // fields are e and top of a launch.
@@ -103,7 +122,7 @@ func (x *issue) exponentials(b losses, from, rows int, e numerators, hit uint64)
 
 // columnBlocks is a grid of a block for each row and block of columns.
 func (x *issue) columnBlocks(b losses, rows int) grid {
-	g := rowwise(rows, min(b.v, kernels.LSEBlock))
+	g := rowwise(rows, parts(min(b.v, kernels.LSEBlock), 8))
 	g.y = b.blocks
 	return g
 }
@@ -152,7 +171,7 @@ func (x *issue) back(b losses, from, rows int, e numerators, g backward) {
 // again.
 func (x *issue) gradients(dx, dw *tensor.Tensor) {
 	b := x.losses(x.in(0), x.in(1), x.in(2))
-	rows := min(b.t, b.step)
+	rows := min(b.t, b.group)
 	g := backward{lse: x.q.Addr(x.in(3)), weight: x.in(4), seed: x.in(5), dx: dx, dw: dw,
 		add: x.accumulates(1), dz: x.work(rows*b.row, b.size)}
 	if b.t == 0 && dw != nil && !g.add {
@@ -162,13 +181,20 @@ func (x *issue) gradients(dx, dw *tensor.Tensor) {
 	if x.in(6) == nil {
 		again.top = x.work(rows*b.blocks, 4)
 	}
-	hit := x.work(rows, 4)
-	for from := 0; from < b.t; from += b.step {
-		rows, e := min(b.step, b.t-from), again
+	hit := x.work(min(b.t, b.step), 4)
+	for from := 0; from < b.t; from += b.group {
+		rows, e := min(b.group, b.t-from), again
 		if x.in(6) != nil {
 			e = numerators{at: x.q.Addr(x.in(6)) + uint64(from*b.v*b.size), row: b.v,
 				top: x.q.Addr(x.in(7)) + uint64(from*b.blocks*4)}
-		} else if x.exponentials(b, from, rows, e, hit); x.absent {
+		} else {
+			b.chunks(from, rows, e, func(from, rows int, e numerators) {
+				if !x.absent {
+					x.exponentials(b, from, rows, e, hit)
+				}
+			})
+		}
+		if x.absent {
 			return
 		}
 		x.back(b, from, rows, e, g)
@@ -179,7 +205,7 @@ func (x *issue) gradients(dx, dw *tensor.Tensor) {
 // them. The operand work, which is the processor's, is too short for a device's chunks and is not used.
 func (x *issue) lossAndGradients() {
 	b := x.losses(x.in(0), x.in(1), x.in(2))
-	weight, rows := x.in(3), min(b.t, b.step)
+	weight, rows := x.in(3), min(b.t, b.group)
 	lse, hit := x.work(b.t, 4), x.work(b.t, 4)
 	e := numerators{at: x.work(rows*b.row, b.size), row: b.row, top: x.work(rows*b.blocks, 4)}
 	g := backward{lse: lse, weight: weight, seed: x.in(4), dx: x.out(2), dw: x.out(3),
@@ -187,9 +213,14 @@ func (x *issue) lossAndGradients() {
 	if b.t == 0 && !g.add {
 		x.clear(g.dw, 0)
 	}
-	for from := 0; from < b.t; from += b.step {
-		rows := min(b.step, b.t-from)
-		if x.lse(b, from, rows, e, lse, hit); x.absent {
+	for from := 0; from < b.t; from += b.group {
+		rows := min(b.group, b.t-from)
+		b.chunks(from, rows, e, func(from, rows int, e numerators) {
+			if !x.absent {
+				x.lse(b, from, rows, e, lse, hit)
+			}
+		})
+		if x.absent {
 			return
 		}
 		x.back(b, from, rows, e, g)

@@ -9,12 +9,12 @@ import (
 
 // Elementwise and structural operations, and the optimizers.
 var _ = register(map[kernels.Op]func(x *issue){
-	kernels.SwiGLU:    func(x *issue) { x.mapped("swiglu", 0) },
-	kernels.SwiGLUBwd: func(x *issue) { x.mapped("swiglu_bwd", 0) },
+	kernels.SwiGLU:    func(x *issue) { x.mappedEights("swiglu", 0) },
+	kernels.SwiGLUBwd: func(x *issue) { x.mappedEights("swiglu_bwd", 0) },
 	kernels.Act:       func(x *issue) { x.act("act") },
 	kernels.ActBwd:    func(x *issue) { x.act("act_bwd") },
-	kernels.Mul:       func(x *issue) { x.mapped("mul", 0) },
-	kernels.Scale:     func(x *issue) { x.mapped("scale", 0) },
+	kernels.Mul:       func(x *issue) { x.mappedEights("mul", 0) },
+	kernels.Scale:     func(x *issue) { x.mappedEights("scale", 0) },
 	kernels.MulCols:   func(x *issue) { x.mapped("mul_cols", 0) },
 	kernels.ScaleRows: func(x *issue) { x.mapped("scale_rows", 0) },
 	kernels.GateRows:  func(x *issue) { x.mapped("gate_rows", 0) },
@@ -65,10 +65,15 @@ var _ = register(map[kernels.Op]func(x *issue){
 })
 
 // act launches an activation.
-func (x *issue) act(name string) { x.mapped(name, x.c.Attr.I[0]) }
+func (x *issue) act(name string) { x.mappedEights(name, x.c.Attr.I[0]) }
 
 // mapped launches a kernel whose elements depend on the same ones of its operands.
-func (x *issue) mapped(name string, kind int) {
+func (x *issue) mapped(name string, kind int) { x.mapOver(name, kind, each(x.out(0).Len())) }
+
+// mappedEights is mapped for kernels whose threads have eight elements at a time.
+func (x *issue) mappedEights(name string, kind int) { x.mapOver(name, kind, eachEight(x.out(0).Len())) }
+
+func (x *issue) mapOver(name string, kind int, g grid) {
 	y := x.out(0)
 	d := 1
 	if n := len(y.Shape); n > 0 {
@@ -77,8 +82,8 @@ func (x *issue) mapped(name string, kind int) {
 	if x.c.Op == kernels.Dropout { // a row is all that belongs to one key
 		d = tensor.Len(y.Shape[1:])
 	}
-	x.launch(typed(name, y), each(y.Len()), x.in(0), x.in(1), x.in(2), y, x.out(1), y.Len(), max(d, 1),
-		kind, x.c.Attr.F[0])
+	x.launch(typed(name, y), g, x.in(0), x.in(1), x.in(2), y, x.out(1), y.Len(), max(d, 1), kind,
+		x.c.Attr.F[0])
 }
 
 // cast converts, or copies what has the dtype already.
@@ -88,9 +93,9 @@ func (x *issue) cast() {
 	case a.DType == y.DType:
 		x.copy(y, a)
 	case y.DType == tensor.F32 && a.DType != tensor.F64:
-		x.launch(typed("widen_all", a), each(y.Len()), a, y, y.Len(), 0, 0, 0.0)
+		x.launch(typed("widen_all", a), eachEight(y.Len()), a, y, y.Len(), 0, 0, 0.0)
 	case a.DType == tensor.F32 && y.DType != tensor.F64:
-		x.launch(typed("narrow_all", y), each(y.Len()), a, y, y.Len(), 0, 0, 0.0)
+		x.launch(typed("narrow_all", y), eachEight(y.Len()), a, y, y.Len(), 0, 0, 0.0)
 	default:
 		x.launch("cast", each(y.Len()), a, y, y.Len(), int(a.DType), int(y.DType), 0.0)
 	}
@@ -120,7 +125,7 @@ func (x *issue) sum() {
 		for i, t := range now {
 			args[i] = t
 		}
-		x.launch(typed("sum", y), each(y.Len()), append(args, carry, end, y, y.Len(), len(now))...)
+		x.launch(typed("sum", y), eachEight(y.Len()), append(args, carry, end, y, y.Len(), len(now))...)
 		carry = end
 	}
 }

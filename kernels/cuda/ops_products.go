@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"math"
+	"strings"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -63,9 +64,12 @@ var _ = register(map[kernels.Op]func(x *issue){
 		p := product{a: dy, b: a, y: dw, off: x.in(2), m: n, n: k, aRow: 1, aCol: n, bRow: 1, bCol: k,
 			yRow: k, groups: g, yGroup: n * k, wide: true, add: x.accumulates(0)}
 		if p.n > 0 {
-			g := tiles(dy.DType, n, k)
-			g.z = p.groups
-			x.launch(typed("product_terms", dy), g, p.fields()...)
+			name, at := x.hopper(dy.DType, p, "_terms")
+			if name == "" {
+				name, at = typed("product_terms", dy), tiles(dy.DType, n, k)
+			}
+			at.z = p.groups
+			x.launch(name, at, p.fields()...)
 		}
 	},
 	kernels.Attention: func(x *issue) {
@@ -143,11 +147,40 @@ func orNil(a any) any {
 	return a
 }
 
+// hopperColumns are the fewest columns of a product that Hopper's kernels take, whose tiles have 256 of them. What
+// decides is the shape of weights and not how many rows there are, so that the bits of a row do not depend on others.
+var hopperColumns = 128
+
+// hopper is the kernel of the device's own tensor cores for a product, and its grid; "" where they do not have one.
+func (x *issue) hopper(d tensor.DType, p product, grouped string) (string, grid) {
+	if x.d.info.Major != 9 || d.Size() != 2 || p.n < hopperColumns {
+		return "", grid{}
+	}
+	name := "product_wg" + grouped
+	switch {
+	case p.aCol == 1 && p.bCol == 1 && grouped != "_terms":
+	case p.aCol == 1 && p.bRow == 1 && grouped != "_terms":
+		name += "_dx"
+	case p.aRow == 1 && p.bRow == 1 && grouped == "":
+		name += "_dw"
+	case p.aRow == 1 && p.bRow == 1 && grouped == "_terms":
+	default:
+		return "", grid{}
+	}
+	const stages = 4*(128+256)*64*2 + 1024
+	return name + "_" + d.String(), grid{x: parts(p.m, 128), y: parts(p.n, 256), threads: 256, shared: stages}
+}
+
 // product launches y = a·bᵀ for operands of a dtype.
 func (x *issue) product(d tensor.DType, p product) {
-	if p.n > 0 && !x.byLibrary(d, p) {
-		x.launch("product_"+d.String(), tiles(d, p.m, p.n), p.fields()...)
+	if p.n == 0 || x.byLibrary(d, p) {
+		return
 	}
+	if name, g := x.hopper(d, p, ""); name != "" {
+		x.launch(name, g, p.fields()...)
+		return
+	}
+	x.launch("product_"+d.String(), tiles(d, p.m, p.n), p.fields()...)
 }
 
 // grouped launches a product of rows in groups; rows of no group become zeros.
@@ -158,10 +191,13 @@ func (x *issue) grouped(y *tensor.Tensor, width int, p product) {
 		return
 	}
 	x.launch("outside", each(y.Len()), off, y, p.groups, p.m, width*y.DType.Size())
-	g := tiles(x.in(0).DType, p.m, p.n)
+	name, g := x.hopper(x.in(0).DType, p, "_rows")
+	if name == "" {
+		name, g = typed("product_rows", x.in(0)), tiles(x.in(0).DType, p.m, p.n)
+	}
 	g.x += p.groups
 	if p.m > 0 && p.groups > 0 {
-		x.launch(typed("product_rows", x.in(0)), g, p.fields()...)
+		x.launch(name, g, p.fields()...)
 	}
 }
 
@@ -246,7 +282,7 @@ func (x *issue) attention(a attention) {
 	switch {
 	case x.absent:
 	case a.q.DType.Size() == 2:
-		x.attend("attention_tc"+width, tensorCores(a.t, a.h, width, attnRows, tileKeys(width)), a)
+		x.attendTensorCores("attention_tc", width, a)
 	default:
 		shared := (attnOwn+attnOther)*(a.d+1) + attnOther*a.e + attnOwn*attnOther
 		x.attend("attention"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads,
@@ -254,26 +290,39 @@ func (x *issue) attention(a attention) {
 	}
 }
 
-// Rows of a block by tensor cores: its own, and those of a tile in the backward, as attention_tc.cuh has
-// them.
-const (
-	attnRows = 64
-	attnTile = 32
-)
+// tensorTile is how a kernel of attention by tensor cores goes over its operands: sixteens of own rows of each
+// of four warps, and rows of a tile; as attention_tc.cu has it.
+type tensorTile struct{ sixteens, tile int }
 
-// tileKeys are the keys of a tile of the forward by tensor cores.
-func tileKeys(width string) int {
-	if width == "_256" {
-		return 32
-	}
-	return 64
+// tensorTiles are the kernels for scores that are products times a positive number, of all keys in a range. Those
+// for other scores and masks have one sixteen and tiles of 32.
+var tensorTiles = map[string]tensorTile{
+	"attention_tc_64": {2, 32}, "attention_tc_128": {2, 48}, "attention_tc_256": {1, 32},
+	"attention_dq_tc_64": {2, 64}, "attention_dq_tc_128": {2, 16}, "attention_dq_tc_256": {1, 32},
+	"attention_dkv_tc_64": {1, 64}, "attention_dkv_tc_128": {1, 48},
+	"attention_dk_tc_256": {1, 32}, "attention_dv_tc_256": {1, 32},
 }
 
-// tensorCores is a grid for rows of some heads: a block holds own rows, and two tiles of two operands on
-// their way.
-func tensorCores(rows, heads int, width string, own, tile int) grid {
+// attendTensorCores launches one of these kernels. A block holds own rows of one operand, in the backward of two,
+// and two tiles of two operands on their way; where own rows are keys also what each query has once.
+func (x *issue) attendTensorCores(name, width string, a attention) {
+	name += width
+	tile := tensorTiles[name]
+	if at := x.c.Attr; a.blocks != nil || a.near != nil || at.F[1] != 0 || at.F[0] <= 0 {
+		name, tile = name+"_masked", tensorTile{1, 32}
+	}
 	w := map[string]int{"_64": 64, "_128": 128, "_256": 256}[width]
-	return grid{x: parts(rows, attnRows), y: heads, threads: 128, shared: 2 * (own + 4*tile) * (w + 8)}
+	own, rows, heads, once := 64*tile.sixteens, a.t, a.h, 0
+	g := grid{x: parts(rows, own), y: heads, threads: 128}
+	if a.dout != nil && !strings.HasPrefix(name, "attention_dq") {
+		g.x, g.y, once = parts(a.s, own), a.g, 4*tile.tile
+	}
+	held := own
+	if a.dout != nil {
+		held *= 2
+	}
+	g.shared = 2*(held+4*tile.tile)*(w+8) + 4*once
+	x.attend(name, g, a)
 }
 
 func (x *issue) attentionBwd(a attention) {
@@ -287,20 +336,29 @@ func (x *issue) attentionBwd(a attention) {
 	if x.absent {
 		return
 	}
-	a.delta = x.work(a.t*a.h, 4)
-	a.deltaOut = a.delta
-	x.attend("attention_delta", grid{x: parts(a.t*a.h, attnThreads/32), threads: attnThreads}, a)
+	of := grid{x: parts(a.t*a.h, attnThreads/32), threads: attnThreads}
 	if a.q.DType.Size() == 2 {
-		x.attend("attention_dq_tc"+width, tensorCores(a.t, a.h, width, 2*attnRows, attnTile), a)
-		g := tensorCores(a.s, a.g, width, 2*attnRows, attnTile)
+		// numbers by heads and queries, four side by side, and what the last tile reads behind them
+		a.delta = x.work(2*a.h*((a.t+3)/4*4)+64, 4)
+		a.deltaOut = a.delta
+		lanes := 8 // of a row and head, which have eight elements each
+		for 8*lanes < a.e {
+			lanes *= 2
+		}
+		of.x = parts(a.t*a.h*lanes, attnThreads)
+		x.attend("attention_delta_tc", of, a)
+		x.attendTensorCores("attention_dq_tc", width, a)
 		if width != "_256" {
-			x.attend("attention_dkv_tc"+width, g, a)
+			x.attendTensorCores("attention_dkv_tc", width, a)
 			return
 		}
-		x.attend("attention_dk_tc"+width, g, a)
-		x.attend("attention_dv_tc"+width, g, a)
+		x.attendTensorCores("attention_dk_tc", width, a)
+		x.attendTensorCores("attention_dv_tc", width, a)
 		return
 	}
+	a.delta = x.work(a.t*a.h, 4)
+	a.deltaOut = a.delta
+	x.attend("attention_delta", of, a)
 	rows := (attnOwn + attnOther) * (a.d + a.e + 2)
 	x.attend("attention_dq"+width, grid{x: parts(a.t, attnOwn), y: a.h, threads: attnThreads,
 		shared: 4 * (rows + attnOwn*attnOther)}, a)

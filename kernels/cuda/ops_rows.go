@@ -33,7 +33,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.Rope: func(x *issue) {
 		a, r := x.in(0), lastDim(x.in(1))
 		t, h, d := a.Shape[0], a.Shape[1], a.Shape[2]
-		x.turns(typed("rope", a), each(t*h*(d-r)), turns{x: a, cos: x.in(1), sin: x.in(2), y: x.out(0),
+		x.turns(typed("rope", a), eachEight(t*h*(d-r)), turns{x: a, cos: x.in(1), sin: x.in(2), y: x.out(0),
 			t: t, h: h, d: d, r: r, way: x.c.Attr.I[0], pairs: x.c.Attr.I[1]})
 	},
 	kernels.RopeTable: func(x *issue) { x.angles(nil, 0) },
@@ -78,7 +78,7 @@ var _ = register(map[kernels.Op]func(x *issue){
 
 // norm launches a kernel of rows; its fields are those of the struct Norm.
 func (x *issue) norm(name string, dy, a, w, b, mean, rstd, meanOut, rstdOut *tensor.Tensor) {
-	x.launch(typed(name, a), rowwise(a.Rows(), lastDim(a)), dy, a, w, b, mean, rstd, x.out(0), meanOut,
+	x.launch(typed(name, a), rowwise(a.Rows(), parts(lastDim(a), 8)), dy, a, w, b, mean, rstd, x.out(0), meanOut,
 		rstdOut, lastDim(a), x.c.Attr.F[0], x.c.Attr.F[1])
 }
 
@@ -124,7 +124,7 @@ func (x *issue) angles(axis *tensor.Tensor, axes int) {
 // gather copies the rows of a that idx less first names.
 func (x *issue) gather(name string, a, idx *tensor.Tensor, first int) {
 	y, d := x.out(0), tensor.Len(a.Shape[1:])
-	x.launch(name, each(y.Len()), a, nil, idx, nil, y, idx.Len(), a.Shape[0], d, 1, first, false)
+	x.launch(name, eachEight(y.Len()), a, nil, idx, nil, y, idx.Len(), a.Shape[0], d, 1, first, false)
 }
 
 // scatter adds rows to those that indices name, in order.

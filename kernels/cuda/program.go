@@ -134,6 +134,9 @@ const mostBlocks = 1 << 16 // of elementwise kernels, whose blocks go over all e
 // each is a grid for n elements.
 func each(n int) grid { return grid{x: min(parts(n, 256), mostBlocks), threads: 256} }
 
+// eachEight is a grid for n elements of which a thread has eight at a time.
+func eachEight(n int) grid { return each(parts(n, 8)) }
+
 // rowwise is a block for each of n rows of so many elements.
 func rowwise(n, width int) grid { return grid{x: n, threads: min(256, max(32, parts(width, 32)*32))} }
 

@@ -26,6 +26,7 @@ var (
 		"a file that names the operations that were begun; those that it names are not run again")
 	visitLimit = flag.Duration("visit.limit", 30*time.Second, "the longest that one operation may take")
 	visitOps   = flag.String("visit.ops", ".", "the operations, as a pattern")
+	visitShare = flag.String("visit.share", "0/1", "every so many-th operation, from which one on: 2/8")
 	visitPlant = flag.String("visit.plant", "",
 		"panic:N, lost:N or hang:N, in the N-th operation: for tests of what a visit keeps")
 )
@@ -42,12 +43,12 @@ const (
 func visit(t *testing.T, d *accel.Device) {
 	pool := tensor.NewPool("device", 0).In(d)
 	b := &visited{Backend: kernelstest.Carried(t, d, pool)}
-	begun, wanted, n := begunBefore(t), regexp.MustCompile(*visitOps), 0
+	begun, wanted, n, mine := begunBefore(t), regexp.MustCompile(*visitOps), 0, shared(t)
 	for _, s := range kernels.Specs() {
 		if table[s.Op] == nil || !wanted.MatchString(string(s.Op)) {
 			continue
 		}
-		if n++; begun[string(s.Op)] {
+		if n++; begun[string(s.Op)] || !mine(n) {
 			continue
 		}
 		begin(t, s.Op)
@@ -76,6 +77,15 @@ func visit(t *testing.T, d *accel.Device) {
 	d.Sync()
 	require.NoError(t, d.Close())
 	require.Zero(t, pool.Live())
+}
+
+// shared tells whether the n-th operation is of the share that is wanted.
+func shared(t *testing.T) func(n int) bool {
+	var at, of int
+	_, err := fmt.Sscanf(*visitShare, "%d/%d", &at, &of)
+	require.NoError(t, err, "-visit.share")
+	require.True(t, of > 0 && at >= 0 && at < of, "-visit.share %s", *visitShare)
+	return func(n int) bool { return n%of == at }
 }
 
 // visited is a backend that keeps the first error of its device.

@@ -6,6 +6,7 @@
 #include "rows.cu"
 #include "gather.cu"
 #include "products.cu"
+#include "products_wg.cu"
 #include "delta.cu"
 #include "space.cu"
 #include "image.cu"

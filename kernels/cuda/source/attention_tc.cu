@@ -1,188 +1,306 @@
 #include "attention_tc.cuh"
 
-// N are the keys of a tile.
-template <class T, int W, int N> LF_DEV void attention_tc(const Attention& a) {
-  __shared__ Ranges own;
+// A kernel for scores that are products times a positive number, of all that lies in a range; and one, of half as many rows a block where
+// those are 128, for caps and other masks and scales.
+#define LF_ATTENTION(name, k, W, N, M)                      \
+  LF_HALF(name, Attention, (k<T, W, N, M, false>(a)))       \
+  LF_HALF(name##_masked, Attention, (k<T, W, 32, 1, true>(a)))
+
+// Scores become powers of two: exp(s·scale − most) is 2^(s·scale·log₂e − most·log₂e), one product and sum.
+template <class T, int W, int N, int M, bool special> LF_DEV void attention_tc(const Attention& a) {
+  __shared__ Own<M> own;
   LF_SHARED(T, q);
-  T* tiles = q + kRows * (W + 8);
-  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, deep = (int)(a.d + 15) / 16, wide = (int)(a.e + 15) / 16;
-  i64 head = blockIdx.y, group = head * a.g / a.h, row0 = (i64)blockIdx.x * kRows, mine = row0 + warp * 16 + lane / 4;
-  Range all = ranges_of<true>(a, own, row0);
-  auto fetch = [&](i64 k0, i64 n) {
-    T* k = tiles + n % 2 * 2 * N * (W + 8);
+  T* tiles = q + 64 * M * (W + 8);
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  i64 head = blockIdx.y, group = head * a.g / a.h, row0 = (i64)(gridDim.x - 1 - blockIdx.x) * 64 * M; // the longest first
+  HeadRows<T> keys = rows_of<T>(a.k, a.s, a.g, group, a.d), values = rows_of<T>(a.v, a.s, a.g, group, a.e);
+  own_of<true, M>(a, own, row0);
+  Limits all = over_warps(own), some = own.of[warp];
+  auto fetch = [&](i32 k0, int stage) {
+    T* k = tiles + stage * 2 * N * (W + 8);
     if (k0 < all.to) {
-      fetch_rows<T, W>(k, a.k, k0, N, a.s, a.g, group, a.d);
-      fetch_rows<T, W>(k + N * (W + 8), a.v, k0, N, a.s, a.g, group, a.e);
+      fetch_rows<T, W, N>(k, keys, k0);
+      fetch_rows<T, W, N>(k + N * (W + 8), values, k0);
     }
     close_group();
   };
-  fetch_rows<T, W>(q, a.q, row0, kRows, a.t, a.h, head, a.d);
+  fetch_rows<T, W, 64 * M>(q, rows_of<T>(a.q, a.t, a.h, head, a.d), (i32)row0);
   fetch(all.from, 0);
-  float acc[W / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {}, any[2] = {}, slope;
-  for (i64 k0 = all.from, n = 0; k0 < all.to; k0 += N, n++) {
-    fetch(k0 + N, n + 1);
-    wait_groups<1>();
-    __syncthreads();
-    const T *k = tiles + n % 2 * 2 * N * (W + 8), *v = k + N * (W + 8);
-    float s[N / 8][4] = {}, most[2] = {top[0], top[1]};
-    u32 seen = 0;
-    scores_of_tile<T, W, N>(s, q + warp * 16 * (W + 8), k, deep);
+  float acc[M][W / 8][4] = {}, top[M][2], sum[M][2] = {}, slope, by_scale = special ? 1 : (float)a.scale * LF_LOG2E;
+  i32 lo[M][2], hi[M][2];
+  bool any[M][2];
 #pragma unroll
-    for (int j = 0; j < N / 8; j++)
-#pragma unroll
-      for (int x = 0; x < 4; x++) {
-        int r = x / 2, at = warp * 16 + lane / 4 + r * 8;
-        i64 key = k0 + j * 8 + lane % 4 * 2 + x % 2;
-        bool see = key >= own.from[at] && key < own.to[at] && sees(a, mine + r * 8, key);
-        s[j][x] = see ? capped((float)a.scale * s[j][x], (float)a.cap, &slope) : -INFINITY;
-        most[r] = fmaxf(most[r], s[j][x]);
-        seen |= (u32)see << (j * 4 + x);
-        if (see) any[r] = 1;
-      }
-    float base[2], keep[2];
+  for (int m = 0; m < M; m++)
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      most[r] = quad_max(most[r]);
-      base[r] = most[r] == -INFINITY ? 0 : most[r];
-      keep[r] = expf(top[r] - base[r]);
-      top[r] = most[r];
-      sum[r] *= keep[r];
+      int at = warp * 16 * M + m * 16 + lane / 4 + r * 8;
+      lo[m][r] = own.from[at], hi[m][r] = own.to[at];
+      top[m][r] = -INFINITY;
+      any[m][r] = !special && lo[m][r] < hi[m][r];
     }
+  int stage = 0;
+  for (i32 k0 = all.from; k0 < all.to; k0 += N, stage ^= 1) {
+    fetch(k0 + N, stage ^ 1);
+    wait_groups<1>();
+    __syncthreads();
+    const T *k = tiles + stage * 2 * N * (W + 8), *v = k + N * (W + 8);
+    if (k0 < some.to && k0 + N > some.from) {
+      float s[M][N / 8][4] = {};
+      scores_of_tile<T, W, N, M>(s, q + warp * 16 * M * (W + 8), k);
+      bool whole = !special && k0 >= some.all_from && k0 + N <= some.all_to;
 #pragma unroll
-    for (int j = 0; j < N / 8; j++)
+      for (int m = 0; m < M; m++) {
+        if (!whole)
 #pragma unroll
-      for (int x = 0; x < 4; x++) {
-        s[j][x] = seen >> (j * 4 + x) & 1 ? expf(s[j][x] - base[x / 2]) : 0;
-        sum[x / 2] += s[j][x];
+          for (int j = 0; j < N / 8; j++)
+#pragma unroll
+            for (int x = 0; x < 4; x++) {
+              int r = x / 2;
+              i32 key = k0 + j * 8 + lane % 4 * 2 + x % 2;
+              bool see = key >= lo[m][r] && key < hi[m][r];
+              if (special && see) {
+                see = sees(a, row0 + warp * 16 * M + m * 16 + lane / 4 + r * 8, key);
+                s[m][j][x] = capped((float)a.scale * s[m][j][x], (float)a.cap, &slope) * LF_LOG2E;
+                any[m][r] = any[m][r] || see;
+              }
+              if (!see) s[m][j][x] = -INFINITY;
+            }
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+          float most = s[m][0][2 * r];
+#pragma unroll
+          for (int j = 0; j < N / 8; j++) most = fmaxf(most, fmaxf(s[m][j][2 * r], s[m][j][2 * r + 1]));
+          most = fmaxf(top[m][r], quad_max(most) * by_scale);
+          float base = most == -INFINITY ? 0 : most, keep = exp2_of(top[m][r] - base), part = 0;
+          top[m][r] = most;
+#pragma unroll
+          for (int j = 0; j < N / 8; j++)
+#pragma unroll
+            for (int x = 2 * r; x < 2 * r + 2; x++) {
+              s[m][j][x] = exp2_of(fmaf(s[m][j][x], by_scale, -base));
+              part += s[m][j][x];
+            }
+          sum[m][r] = fmaf(sum[m][r], keep, part);
+#pragma unroll
+          for (int i = 0; i < W / 8; i++) acc[m][i][2 * r] *= keep, acc[m][i][2 * r + 1] *= keep;
+        }
       }
-#pragma unroll
-    for (int i = 0; i < W / 8; i++)
-#pragma unroll
-      for (int x = 0; x < 4; x++) acc[i][x] *= keep[x / 2];
-    add_tile<T, W, N>(acc, s, v, wide);
+      add_tile<T, W, N, M>(acc, s, v);
+    }
     __syncthreads(); // before this tile's place is fetched into
   }
-  float by[2];
 #pragma unroll
-  for (int r = 0; r < 2; r++) {
-    sum[r] = quad_sum(sum[r]);
-    any[r] = quad_max(any[r]);
-    // Scores that are all -Inf have no probabilities; a row that sees no key has none to have.
-    by[r] = sum[r] != 0 ? 1 / sum[r] : any[r] != 0 ? NAN : 0;
-    i64 row = mine + r * 8;
-    bool inside = a.c > 0 && row >= a.cu_q[0] && row < a.cu_q[a.c];
-    if (row < a.t && lane % 4 == 0) a.lse[row * a.h + head] = !inside ? 0 : sum[r] == 0 ? -INFINITY : top[r] + logf(sum[r]);
+  for (int m = 0; m < M; m++) {
+    float by[2];
+    i64 first = row0 + warp * 16 * M + m * 16;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      float whole = quad_sum(sum[m][r]), seen = quad_max(any[m][r]);
+      // Scores that are all -Inf have no probabilities; a row that sees no key has none to have.
+      by[r] = whole != 0 ? 1 / whole : seen != 0 ? NAN : 0;
+      i64 row = first + lane / 4 + r * 8;
+      bool inside = a.c > 0 && row >= a.cu_q[0] && row < a.cu_q[a.c];
+      if (row < a.t && lane % 4 == 0) a.lse[row * a.h + head] = !inside ? 0 : whole == 0 ? -INFINITY : fmaf(top[m][r], LF_LN2, logf(whole));
+    }
+    store_rows<T, W>(a.out, acc[m], by, first, a.t, a.h, head, a.e);
   }
-  store_rows<T, W>(a.out, acc, by, row0 + warp * 16, a.t, a.h, head, a.e);
 }
-LF_HALF(attention_tc_64, Attention, (attention_tc<T, 64, 64>(a)))
-LF_HALF(attention_tc_128, Attention, (attention_tc<T, 128, 64>(a)))
-LF_HALF(attention_tc_256, Attention, (attention_tc<T, 256, 32>(a)))
+LF_ATTENTION(attention_tc_64, attention_tc, 64, 32, 2)
+LF_ATTENTION(attention_tc_128, attention_tc, 128, 48, 2)
+LF_ATTENTION(attention_tc_256, attention_tc, 256, 32, 1)
+
+// How many numbers a head has of what each query has once, so that four lie on a multiple of 16 bytes.
+LF_DEV i64 queries_in(const Attention& a) { return (a.t + 3) / 4 * 4; }
+
+// By heads and queries: delta = do·o, and behind it log₂ of the sums of exponentials. A row and head is of 8, 16 or 32 lanes, as many as
+// have an eighth, a sixteenth or a thirty-second of 64, 128 or 256 elements: eight each.
+template <class T> LF_DEV void attention_delta_tc(const Attention& a) {
+  int lanes = a.e <= 64 ? 8 : a.e <= 128 ? 16 : 32;
+  i64 at = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / lanes, c = threadIdx.x % lanes * 8, n = a.e - c;
+  float s = 0;
+  if (at < a.t * a.h && n > 0) {
+    const T *dout = (const T*)a.dout + at * a.e + c, *o = (const T*)a.o + at * a.e + c;
+    float x[8], y[8];
+    load_eight(x, dout, on_sixteen((const T*)a.dout, a.e), n < 8 ? n : 8);
+    load_eight(y, o, on_sixteen((const T*)a.o, a.e), n < 8 ? n : 8);
+#pragma unroll
+    for (int i = 0; i < 8; i++) s = fmaf(x[i], y[i], s);
+  }
+  for (int o = lanes / 2; o > 0; o >>= 1) s += __shfl_xor_sync(FULL, s, o);
+  if (at < a.t * a.h && c == 0) {
+    i64 to = at % a.h * queries_in(a) + at / a.h;
+    a.delta_out[to] = s;
+    a.delta_out[to + a.h * queries_in(a)] = a.lse_in[at] * LF_LOG2E;
+  }
+}
+LF_HALF(attention_delta_tc, Attention, (attention_delta_tc<T>(a)))
+
+// What a score's product becomes: its probability, and its gradient but for the scale.
+template <bool special> LF_DEV void gradient_of(const Attention& a, float by_scale, float lse, float delta, float* product, float* dp) {
+  float s = fmaf(*product, by_scale, -lse), slope = 1;
+  if (special) s = capped((float)a.scale * *product, (float)a.cap, &slope) * LF_LOG2E - lse;
+  *product = exp2_of(s);
+  *dp = *product * (*dp - delta) * slope;
+}
 
 // Own rows are queries.
-template <class T, int W> LF_DEV void attention_dq_tc(const Attention& a) {
-  __shared__ Ranges own;
+template <class T, int W, int N, int M, bool special> LF_DEV void attention_dq_tc(const Attention& a) {
+  __shared__ Own<M> own;
   LF_SHARED(T, q);
-  T *dout = q + kRows * (W + 8), *tiles = dout + kRows * (W + 8);
-  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, deep = (int)(a.d + 15) / 16, wide = (int)(a.e + 15) / 16;
-  i64 head = blockIdx.y, group = head * a.g / a.h, row0 = (i64)blockIdx.x * kRows, mine = row0 + warp * 16 + lane / 4;
-  Range all = ranges_of<true>(a, own, row0);
-  auto fetch = [&](i64 k0, i64 n) {
-    T* k = tiles + n % 2 * 2 * kTile2 * (W + 8);
+  T *dout = q + 64 * M * (W + 8), *tiles = dout + 64 * M * (W + 8);
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  i64 head = blockIdx.y, group = head * a.g / a.h, row0 = (i64)(gridDim.x - 1 - blockIdx.x) * 64 * M;
+  HeadRows<T> keys = rows_of<T>(a.k, a.s, a.g, group, a.d), values = rows_of<T>(a.v, a.s, a.g, group, a.e);
+  own_of<true, M>(a, own, row0);
+  Limits all = over_warps(own), some = own.of[warp];
+  auto fetch = [&](i32 k0, int stage) {
+    T* k = tiles + stage * 2 * N * (W + 8);
     if (k0 < all.to) {
-      fetch_rows<T, W>(k, a.k, k0, kTile2, a.s, a.g, group, a.d);
-      fetch_rows<T, W>(k + kTile2 * (W + 8), a.v, k0, kTile2, a.s, a.g, group, a.e);
+      fetch_rows<T, W, N>(k, keys, k0);
+      fetch_rows<T, W, N>(k + N * (W + 8), values, k0);
     }
     close_group();
   };
-  fetch_rows<T, W>(q, a.q, row0, kRows, a.t, a.h, head, a.d);
-  fetch_rows<T, W>(dout, a.dout, row0, kRows, a.t, a.h, head, a.e);
+  fetch_rows<T, W, 64 * M>(q, rows_of<T>(a.q, a.t, a.h, head, a.d), (i32)row0);
+  fetch_rows<T, W, 64 * M>(dout, rows_of<T>(a.dout, a.t, a.h, head, a.e), (i32)row0);
   fetch(all.from, 0);
-  float acc[W / 8][4] = {}, lse[2], delta[2], one[2] = {1, 1}, p;
-  for (int r = 0; r < 2; r++) {
-    i64 row = mine + r * 8;
-    lse[r] = row < a.t ? a.lse_in[row * a.h + head] : 0;
-    delta[r] = row < a.t ? a.delta[row * a.h + head] : 0;
-  }
-  for (i64 k0 = all.from, n = 0; k0 < all.to; k0 += kTile2, n++) {
-    fetch(k0 + kTile2, n + 1);
+  float acc[M][W / 8][4] = {}, lse[M][2], delta[M][2], by_scale = (float)a.scale * LF_LOG2E, by[2] = {(float)a.scale, (float)a.scale};
+  i32 lo[M][2], hi[M][2];
+#pragma unroll
+  for (int m = 0; m < M; m++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      int at = warp * 16 * M + m * 16 + lane / 4 + r * 8;
+      i64 row = row0 + at, once = head * queries_in(a) + row;
+      lo[m][r] = own.from[at], hi[m][r] = own.to[at];
+      delta[m][r] = row < a.t ? a.delta[once] : 0;
+      lse[m][r] = row < a.t ? a.delta[once + a.h * queries_in(a)] : 0;
+    }
+  int stage = 0;
+  for (i32 k0 = all.from; k0 < all.to; k0 += N, stage ^= 1) {
+    fetch(k0 + N, stage ^ 1);
     wait_groups<1>();
     __syncthreads();
-    const T *k = tiles + n % 2 * 2 * kTile2 * (W + 8), *v = k + kTile2 * (W + 8);
-    float s[kTile2 / 8][4] = {}, dp[kTile2 / 8][4] = {};
-    scores_of_tile<T, W, kTile2>(s, q + warp * 16 * (W + 8), k, deep);
-    scores_of_tile<T, W, kTile2>(dp, dout + warp * 16 * (W + 8), v, wide);
+    const T *k = tiles + stage * 2 * N * (W + 8), *v = k + N * (W + 8);
+    if (k0 < some.to && k0 + N > some.from) {
+      float s[M][N / 8][4] = {}, dp[M][N / 8][4] = {};
+      scores_of_tile<T, W, N, M>(s, q + warp * 16 * M * (W + 8), k);
+      scores_of_tile<T, W, N, M>(dp, dout + warp * 16 * M * (W + 8), v);
+      bool whole = !special && k0 >= some.all_from && k0 + N <= some.all_to;
 #pragma unroll
-    for (int j = 0; j < kTile2 / 8; j++)
+      for (int m = 0; m < M; m++)
 #pragma unroll
-      for (int x = 0; x < 4; x++) {
-        int r = x / 2, at = warp * 16 + lane / 4 + r * 8;
-        i64 key = k0 + j * 8 + lane % 4 * 2 + x % 2;
-        bool see = key >= own.from[at] && key < own.to[at] && sees(a, mine + r * 8, key);
-        s[j][x] = see ? score_bwd(a, s[j][x], dp[j][x], lse[r], delta[r], &p) : 0;
-      }
-    add_tile<T, W, kTile2>(acc, s, k, deep);
+        for (int j = 0; j < N / 8; j++)
+#pragma unroll
+          for (int x = 0; x < 4; x++) {
+            int r = x / 2;
+            i32 key = k0 + j * 8 + lane % 4 * 2 + x % 2;
+            gradient_of<special>(a, by_scale, lse[m][r], delta[m][r], &s[m][j][x], &dp[m][j][x]);
+            bool see = whole || (key >= lo[m][r] && key < hi[m][r]);
+            if (special && see) see = sees(a, row0 + warp * 16 * M + m * 16 + lane / 4 + r * 8, key);
+            if (!see) dp[m][j][x] = 0;
+          }
+      add_tile<T, W, N, M>(acc, dp, k);
+    }
     __syncthreads();
   }
-  store_rows<T, W>(a.dq, acc, one, row0 + warp * 16, a.t, a.h, head, a.d);
+#pragma unroll
+  for (int m = 0; m < M; m++) store_rows<T, W>(a.dq, acc[m], by, row0 + warp * 16 * M + m * 16, a.t, a.h, head, a.d);
 }
-LF_HALF(attention_dq_tc_64, Attention, (attention_dq_tc<T, 64>(a)))
-LF_HALF(attention_dq_tc_128, Attention, (attention_dq_tc<T, 128>(a)))
-LF_HALF(attention_dq_tc_256, Attention, (attention_dq_tc<T, 256>(a)))
+LF_ATTENTION(attention_dq_tc_64, attention_dq_tc, 64, 64, 2)
+LF_ATTENTION(attention_dq_tc_128, attention_dq_tc, 128, 16, 2)
+LF_ATTENTION(attention_dq_tc_256, attention_dq_tc, 256, 32, 1)
 
 // Own rows are keys, and scores lie by keys and queries; the query heads of a key head come in order. Heads of more than 128 take a launch
-// for each of both gradients.
-template <class T, int W, bool for_k, bool for_v> LF_DEV void attention_dkv_tc(const Attention& a) {
-  __shared__ Ranges own;
+// for each of both gradients. What each query has once comes with its tile.
+template <class T, int W, int N, int M, bool special, bool for_k = true, bool for_v = true> LF_DEV void attention_dkv_tc(const Attention& a) {
+  __shared__ Own<M> own;
   LF_SHARED(T, k);
-  T *v = k + kRows * (W + 8), *tiles = v + kRows * (W + 8);
-  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, deep = (int)(a.d + 15) / 16, wide = (int)(a.e + 15) / 16;
-  i64 group = blockIdx.y, row0 = (i64)blockIdx.x * kRows, mine = row0 + warp * 16 + lane / 4, heads = a.h / a.g;
-  Range all = ranges_of<false>(a, own, row0);
-  i64 each = (all.to - all.from + kTile2 - 1) / kTile2, tiles_of_all = each * heads;
-  auto fetch = [&](i64 n) {
-    T* q = tiles + n % 2 * 2 * kTile2 * (W + 8);
-    if (n < tiles_of_all) {
-      i64 head = group * heads + n / each, q0 = all.from + n % each * kTile2;
-      fetch_rows<T, W>(q, a.q, q0, kTile2, a.t, a.h, head, a.d);
-      fetch_rows<T, W>(q + kTile2 * (W + 8), a.dout, q0, kTile2, a.t, a.h, head, a.e);
+  T *v = k + 64 * M * (W + 8), *tiles = v + 64 * M * (W + 8);
+  float* once = (float*)(tiles + 4 * N * (W + 8));
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  i64 group = blockIdx.y, row0 = (i64)blockIdx.x * 64 * M, heads = a.h / a.g;
+  own_of<false, M>(a, own, row0);
+  Limits all = over_warps(own), some = own.of[warp];
+  int each = (all.to - all.from + N - 1) / N;
+  auto fetch = [&](i64 head, i32 q0, int stage) {
+    T* q = tiles + stage * 2 * N * (W + 8);
+    if (head < (group + 1) * heads && each > 0) {
+      fetch_rows<T, W, N>(q, rows_of<T>(a.q, a.t, a.h, head, a.d), q0);
+      fetch_rows<T, W, N>(q + N * (W + 8), rows_of<T>(a.dout, a.t, a.h, head, a.e), q0);
+      if (threadIdx.x < N / 2) {
+        int part = threadIdx.x / (N / 4), at = threadIdx.x % (N / 4) * 4;
+        copy_async(once + (stage * 2 + part) * N + at, a.delta + (part * a.h + head) * queries_in(a) + q0 + at);
+      }
     }
     close_group();
   };
-  fetch_rows<T, W>(k, a.k, row0, kRows, a.s, a.g, group, a.d);
-  fetch_rows<T, W>(v, a.v, row0, kRows, a.s, a.g, group, a.e);
-  fetch(0);
-  float dk[for_k ? W / 8 : 1][4] = {}, dv[for_v ? W / 8 : 1][4] = {}, one[2] = {1, 1};
-  for (i64 n = 0; n < tiles_of_all; n++) {
-    fetch(n + 1);
+  fetch_rows<T, W, 64 * M>(k, rows_of<T>(a.k, a.s, a.g, group, a.d), (i32)row0);
+  fetch_rows<T, W, 64 * M>(v, rows_of<T>(a.v, a.s, a.g, group, a.e), (i32)row0);
+  float dk[M][for_k ? W / 8 : 1][4] = {}, dv[M][for_v ? W / 8 : 1][4] = {}, by_scale = (float)a.scale * LF_LOG2E;
+  float one[2] = {1, 1}, by[2] = {(float)a.scale, (float)a.scale};
+  i32 lo[M][2], hi[M][2];
+#pragma unroll
+  for (int m = 0; m < M; m++)
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      int at = warp * 16 * M + m * 16 + lane / 4 + r * 8;
+      lo[m][r] = own.from[at], hi[m][r] = own.to[at];
+    }
+  i64 head = group * heads;
+  i32 q0 = all.from;
+  fetch(head, q0, 0);
+  for (int n = 0, stage = 0; n < each * (int)heads; n++, stage ^= 1) {
+    i64 next_head = q0 + N < all.to ? head : head + 1;
+    i32 next_q0 = q0 + N < all.to ? q0 + N : all.from;
+    fetch(next_head, next_q0, stage ^ 1);
     wait_groups<1>();
     __syncthreads();
-    const T *q = tiles + n % 2 * 2 * kTile2 * (W + 8), *dout = q + kTile2 * (W + 8);
-    i64 head = group * heads + n / each, q0 = all.from + n % each * kTile2;
-    float s[kTile2 / 8][4] = {}, dp[kTile2 / 8][4] = {};
-    scores_of_tile<T, W, kTile2>(s, k + warp * 16 * (W + 8), q, deep);
-    if (for_k) scores_of_tile<T, W, kTile2>(dp, v + warp * 16 * (W + 8), dout, wide);
+    const T *q = tiles + stage * 2 * N * (W + 8), *dout = q + N * (W + 8);
+    const float* each_once = once + stage * 2 * N;
+    if (q0 < some.to && q0 + N > some.from) {
+      float s[M][N / 8][4] = {}, dp[M][N / 8][4] = {};
+      scores_of_tile<T, W, N, M>(s, k + warp * 16 * M * (W + 8), q);
+      if (for_k) scores_of_tile<T, W, N, M>(dp, v + warp * 16 * M * (W + 8), dout);
+      bool whole = !special && q0 >= some.all_from && q0 + N <= some.all_to;
 #pragma unroll
-    for (int j = 0; j < kTile2 / 8; j++)
+      for (int j = 0; j < N / 8; j++)
 #pragma unroll
-      for (int x = 0; x < 4; x++) {
-        int r = x / 2, at = warp * 16 + lane / 4 + r * 8;
-        i64 row = q0 + j * 8 + lane % 4 * 2 + x % 2;
-        float g = 0, p = 0;
-        if (row >= own.from[at] && row < own.to[at] && sees(a, row, mine + r * 8)) {
-          g = score_bwd(a, s[j][x], dp[j][x], a.lse_in[row * a.h + head], a.delta[row * a.h + head], &p);
+        for (int y = 0; y < 2; y++) {
+          int c = j * 8 + lane % 4 * 2 + y;
+          float delta = each_once[c], lse = each_once[N + c];
+          i32 row = q0 + c;
+#pragma unroll
+          for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+              float *p = &s[m][j][2 * r + y], *g = &dp[m][j][2 * r + y];
+              gradient_of<special>(a, by_scale, lse, delta, p, g);
+              bool see = whole || (row >= lo[m][r] && row < hi[m][r]);
+              if (special && see) see = sees(a, row, row0 + warp * 16 * M + m * 16 + lane / 4 + r * 8);
+              if (!see) *p = *g = 0;
+            }
         }
-        s[j][x] = p;
-        dp[j][x] = g;
-      }
-    if (for_v) add_tile<T, W, kTile2>(dv, s, dout, wide);
-    if (for_k) add_tile<T, W, kTile2>(dk, dp, q, deep);
+      if constexpr (for_v) add_tile<T, W, N, M>(dv, s, dout);
+      if constexpr (for_k) add_tile<T, W, N, M>(dk, dp, q);
+    }
     __syncthreads();
+    head = next_head, q0 = next_q0;
   }
-  if (for_k) store_rows<T, W>(a.dk, dk, one, row0 + warp * 16, a.s, a.g, group, a.d);
-  if (for_v) store_rows<T, W>(a.dv, dv, one, row0 + warp * 16, a.s, a.g, group, a.e);
+#pragma unroll
+  for (int m = 0; m < M; m++) {
+    i64 first = row0 + warp * 16 * M + m * 16;
+    if constexpr (for_k) store_rows<T, W>(a.dk, dk[m], by, first, a.s, a.g, group, a.d);
+    if constexpr (for_v) store_rows<T, W>(a.dv, dv[m], one, first, a.s, a.g, group, a.e);
+  }
 }
-LF_HALF(attention_dkv_tc_64, Attention, (attention_dkv_tc<T, 64, true, true>(a)))
-LF_HALF(attention_dkv_tc_128, Attention, (attention_dkv_tc<T, 128, true, true>(a)))
-LF_HALF(attention_dk_tc_256, Attention, (attention_dkv_tc<T, 256, true, false>(a)))
-LF_HALF(attention_dv_tc_256, Attention, (attention_dkv_tc<T, 256, false, true>(a)))
+LF_ATTENTION(attention_dkv_tc_64, attention_dkv_tc, 64, 64, 1)
+LF_ATTENTION(attention_dkv_tc_128, attention_dkv_tc, 128, 48, 1)
+template <class T, int W, int N, int M, bool special> LF_DEV void attention_dk_tc(const Attention& a) {
+  attention_dkv_tc<T, W, N, M, special, true, false>(a);
+}
+template <class T, int W, int N, int M, bool special> LF_DEV void attention_dv_tc(const Attention& a) {
+  attention_dkv_tc<T, W, N, M, special, false, true>(a);
+}
+LF_ATTENTION(attention_dk_tc_256, attention_dk_tc, 256, 32, 1)
+LF_ATTENTION(attention_dv_tc_256, attention_dv_tc, 256, 32, 1)

@@ -8,20 +8,53 @@ struct Map {
   double f;
 };
 
-template <class T> LF_DEV void swiglu(const Map& a) {
-  LF_EACH(i, a.n) {
-    float g = ld<T>(a.x0, i);
-    st<T>(a.y0, i, g * sigmoid(g) * ld<T>(a.x1, i));
+// y = f(x) of each element, of in operands and out results; eight of a thread at a time where all lie on multiples of 16 bytes.
+template <class T, int in, int out, class F> LF_DEV void map_all(const Map& a, F f) {
+  const T* x[3] = {(const T*)a.x0, (const T*)a.x1, (const T*)a.x2};
+  T* y[2] = {(T*)a.y0, (T*)a.y1};
+  u64 all = 0;
+#pragma unroll
+  for (int k = 0; k < in; k++) all |= (u64)x[k];
+#pragma unroll
+  for (int k = 0; k < out; k++) all |= (u64)y[k];
+  i64 eights = all % 16 == 0 ? a.n / 8 : 0;
+  float one[in], to[out];
+  LF_EACH(e, eights) {
+    float u[in][8], v[out][8];
+#pragma unroll
+    for (int k = 0; k < in; k++) load_eight(u[k], x[k] + e * 8, true);
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+#pragma unroll
+      for (int k = 0; k < in; k++) one[k] = u[k][c];
+      f(one, to);
+#pragma unroll
+      for (int k = 0; k < out; k++) v[k][c] = to[k];
+    }
+#pragma unroll
+    for (int k = 0; k < out; k++) store_eight(y[k] + e * 8, v[k], true);
   }
+  LF_EACH(r, a.n - eights * 8) {
+    i64 i = eights * 8 + r;
+#pragma unroll
+    for (int k = 0; k < in; k++) one[k] = widen(x[k][i]);
+    f(one, to);
+#pragma unroll
+    for (int k = 0; k < out; k++) narrow(y[k] + i, to[k]);
+  }
+}
+
+template <class T> LF_DEV void swiglu(const Map& a) {
+  map_all<T, 2, 1>(a, [](const float* x, float* y) { y[0] = x[0] * sigmoid(x[0]) * x[1]; });
 }
 LF_TYPED(swiglu, Map)
 
 template <class T> LF_DEV void swiglu_bwd(const Map& a) {
-  LF_EACH(i, a.n) {
-    float dy = ld<T>(a.x0, i), g = ld<T>(a.x1, i), u = ld<T>(a.x2, i), s = sigmoid(g);
-    st<T>(a.y0, i, dy * u * s * (1 + g * (1 - s)));
-    st<T>(a.y1, i, dy * g * s);
-  }
+  map_all<T, 3, 2>(a, [](const float* x, float* y) {
+    float dy = x[0], g = x[1], u = x[2], s = sigmoid(g);
+    y[0] = dy * u * s * (1 + g * (1 - s));
+    y[1] = dy * g * s;
+  });
 }
 LF_TYPED(swiglu_bwd, Map)
 
@@ -63,28 +96,30 @@ LF_DEV float activation(i64 kind, float x, float* slope) {
 }
 
 template <class T> LF_DEV void act(const Map& a) {
-  float slope;
-  LF_EACH(i, a.n) st<T>(a.y0, i, activation(a.kind, ld<T>(a.x0, i), &slope));
+  map_all<T, 1, 1>(a, [&](const float* x, float* y) {
+    float slope;
+    y[0] = activation(a.kind, x[0], &slope);
+  });
 }
 LF_TYPED(act, Map)
 
 template <class T> LF_DEV void act_bwd(const Map& a) {
-  LF_EACH(i, a.n) {
-    float x = ld<T>(a.x1, i), slope;
-    activation(a.kind, x, &slope);
-    st<T>(a.y0, i, a.kind == kReLU && x <= 0 ? 0 : ld<T>(a.x0, i) * slope);
-  }
+  map_all<T, 2, 1>(a, [&](const float* x, float* y) {
+    float slope;
+    activation(a.kind, x[1], &slope);
+    y[0] = a.kind == kReLU && x[1] <= 0 ? 0 : x[0] * slope;
+  });
 }
 LF_TYPED(act_bwd, Map)
 
 template <class T> LF_DEV void mul(const Map& a) {
-  LF_EACH(i, a.n) st<T>(a.y0, i, ld<T>(a.x0, i) * ld<T>(a.x1, i));
+  map_all<T, 2, 1>(a, [](const float* x, float* y) { y[0] = x[0] * x[1]; });
 }
 LF_TYPED(mul, Map)
 
 template <class T> LF_DEV void scale(const Map& a) {
   float f = (float)a.f;
-  LF_EACH(i, a.n) st<T>(a.y0, i, f * ld<T>(a.x0, i));
+  map_all<T, 1, 1>(a, [&](const float* x, float* y) { y[0] = f * x[0]; });
 }
 LF_TYPED(scale, Map)
 
@@ -131,7 +166,23 @@ struct Sum {
 };
 
 template <class T> LF_DEV void sum(const Sum& a) {
-  LF_EACH(i, a.n) {
+  u64 all = (u64)a.begin | (u64)a.end | (u64)a.y;
+  for (i64 j = 0; j < a.count; j++) all |= (u64)a.x[j];
+  i64 eights = all % 16 == 0 ? a.n / 8 : 0;
+  LF_EACH(e, eights) {
+    float s[8], x[8];
+    if (a.begin) load_eight(s, a.begin + e * 8, true);
+    else load_eight(s, (const T*)a.x[0] + e * 8, true);
+    for (i64 j = a.begin ? 0 : 1; j < a.count; j++) {
+      load_eight(x, (const T*)a.x[j] + e * 8, true);
+#pragma unroll
+      for (int c = 0; c < 8; c++) s[c] += x[c];
+    }
+    if (a.end) store_eight(a.end + e * 8, s, true);
+    else store_eight((T*)a.y + e * 8, s, true);
+  }
+  LF_EACH(r, a.n - eights * 8) {
+    i64 i = eights * 8 + r;
     float s = a.begin ? a.begin[i] : ld<T>(a.x[0], i);
     for (i64 j = a.begin ? 0 : 1; j < a.count; j++) s += ld<T>(a.x[j], i);
     if (a.end) a.end[i] = s;
@@ -163,12 +214,24 @@ LF_DEV void cast_any(const Convert& a) {
 LF_ONE(cast, cast_any, Convert)
 
 template <class T> LF_DEV void widen_all(const Convert& a) {
-  LF_EACH(i, a.n) ((float*)a.y)[i] = ld<T>(a.x, i);
+  i64 eights = ((u64)a.x | (u64)a.y) % 16 == 0 ? a.n / 8 : 0;
+  LF_EACH(e, eights) {
+    float f[8];
+    load_eight(f, (const T*)a.x + e * 8, true);
+    store_eight((float*)a.y + e * 8, f, true);
+  }
+  LF_EACH(r, a.n - eights * 8) ((float*)a.y)[eights * 8 + r] = ld<T>(a.x, eights * 8 + r);
 }
 LF_TYPED(widen_all, Convert)
 
 template <class T> LF_DEV void narrow_all(const Convert& a) {
-  LF_EACH(i, a.n) st<T>(a.y, i, ((const float*)a.x)[i]);
+  i64 eights = ((u64)a.x | (u64)a.y) % 16 == 0 ? a.n / 8 : 0;
+  LF_EACH(e, eights) {
+    float f[8];
+    load_eight(f, (const float*)a.x + e * 8, true);
+    store_eight((T*)a.y + e * 8, f, true);
+  }
+  LF_EACH(r, a.n - eights * 8) st<T>(a.y, eights * 8 + r, ((const float*)a.x)[eights * 8 + r]);
 }
 LF_TYPED(narrow_all, Convert)
 

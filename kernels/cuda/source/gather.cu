@@ -9,8 +9,25 @@ struct Rows {
   i64 n, rows, d, k, first, add; // n indices into rows of width d
 };
 
+// Whether rows of both can be gone over by eights.
+template <class T> LF_DEV bool by_eights(const Rows& a) { return ((u64)a.x | (u64)a.y) % 16 == 0 && a.d % 8 == 0; }
+
+// Eight elements as they are, or zeros.
+template <class T> LF_DEV void copy_eight(T* y, const T* x) {
+#pragma unroll
+  for (u64 h = 0; h < sizeof(T) / 2; h++) ((Sixteen*)y)[h] = x ? ((const Sixteen*)x)[h] : Sixteen{};
+}
+
 // y[i] = x[idx[i] - first], zeros where there is no such row.
 template <class T> LF_DEV void take(const Rows& a) {
+  if (by_eights<T>(a)) {
+    i64 eights = a.d / 8;
+    LF_EACH(e, a.n * eights) {
+      i64 i = e / eights, r = (i64)a.idx[i] - a.first;
+      copy_eight((T*)a.y + e * 8, r >= 0 && r < a.rows ? (const T*)a.x + r * a.d + e % eights * 8 : 0);
+    }
+    return;
+  }
   LF_EACH(e, a.n * a.d) {
     i64 i = e / a.d, r = (i64)a.idx[i] - a.first;
     if (r >= 0 && r < a.rows) ((T*)a.y)[e] = ((const T*)a.x)[r * a.d + e % a.d];
@@ -21,6 +38,21 @@ LF_TYPED(take, Rows)
 
 // y[i] = w[idx[i]]·x[idx[i]/k], zeros for a negative index.
 template <class T> LF_DEV void spread(const Rows& a) {
+  if (by_eights<T>(a)) {
+    i64 eights = a.d / 8;
+    LF_EACH(e, a.n * eights) {
+      i64 p = a.idx[e / eights];
+      const T* from = p < 0 ? 0 : (const T*)a.x + p / a.k * a.d + e % eights * 8;
+      if (p >= 0 && a.w) {
+        float f[8];
+        load_eight(f, from, true);
+#pragma unroll
+        for (int c = 0; c < 8; c++) f[c] = a.w[p] * f[c];
+        store_eight((T*)a.y + e * 8, f, true);
+      } else copy_eight((T*)a.y + e * 8, from);
+    }
+    return;
+  }
   LF_EACH(e, a.n * a.d) {
     i64 i = e / a.d, p = a.idx[i];
     if (p < 0) {
@@ -36,6 +68,22 @@ LF_TYPED(spread, Rows)
 
 // y[i] = Σ over j of w[i,j]·x[idx[i,j]]; n are tokens.
 template <class T> LF_DEV void mix(const Rows& a) {
+  if (by_eights<T>(a)) {
+    i64 eights = a.d / 8;
+    LF_EACH(e, a.n * eights) {
+      i64 i = e / eights;
+      float s[8] = {}, x[8];
+      for (i64 j = i * a.k; j < (i + 1) * a.k; j++) {
+        i64 r = a.idx[j];
+        if (r < 0 || r >= a.rows) continue;
+        load_eight(x, (const T*)a.x + r * a.d + e % eights * 8, true);
+#pragma unroll
+        for (int c = 0; c < 8; c++) s[c] += (a.w ? a.w[j] : 1) * x[c];
+      }
+      store_eight((T*)a.y + e * 8, s, true);
+    }
+    return;
+  }
   LF_EACH(e, a.n * a.d) {
     i64 i = e / a.d;
     float s = 0;

@@ -16,6 +16,9 @@ typedef long long i64;
 #else
 #define LF_ONE(name, body, Args) \
   extern "C" __global__ void name(const Args a) { body(a); }
+// With at most so many threads a block, which may then have more registers each.
+#define LF_BLOCK(name, body, Args, threads) \
+  extern "C" __global__ void __launch_bounds__(threads) name(const Args a) { body(a); }
 // Memory of the block whose size the launch says.
 #define LF_SHARED(T, name)                        \
   extern __shared__ __align__(16) u8 lf_shared[]; \
@@ -78,6 +81,10 @@ LF_DEV float widen(f16 x) {
 // To nearest even; not-a-number stays one.
 LF_DEV void narrow(float* y, float f) { *y = f; }
 LF_DEV void narrow(bf16* y, float f) {
+#ifdef __CUDA_ARCH__
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y->b) : "f"(f));
+  return;
+#endif
   u32 u = bits_of(f);
   y->b = f != f ? (u16)(u >> 16 | 0x40) : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
@@ -102,6 +109,90 @@ LF_DEV float round_odd(double x) {
   if (fabs((double)r) > fabs(x)) u--;
   return of_bits(u | 1);
 }
+
+#ifdef __CUDA_ARCH__
+LF_DEV u32 pair_at_once(float x, float y, bf16) {
+  u32 u;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(y), "f"(x));
+  return u;
+}
+LF_DEV u32 pair_at_once(float x, float y, f16) {
+  u32 u;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(y), "f"(x));
+  return u;
+}
+#endif
+
+// Two numbers as two elements side by side.
+template <class T> LF_DEV u32 pair_of(float x, float y) {
+#ifdef __CUDA_ARCH__
+  return pair_at_once(x, y, T());
+#endif
+  T u, v;
+  narrow(&u, x);
+  narrow(&v, y);
+  return u.b | (u32)v.b << 16;
+}
+
+// Eight elements side by side. Where they lie on a multiple of 16 bytes, which whoever calls has found out, they are read and written in one
+// access or two; else one by one, which gives the same. Of n < 8 those behind are zeros, and are not written.
+struct alignas(16) Sixteen {
+  u32 w[4];
+};
+LF_DEV void open_pair(float* f, u32 w, bf16) { f[0] = of_bits(w << 16), f[1] = of_bits(w & 0xffff0000u); }
+LF_DEV void open_pair(float* f, u32 w, f16) { f[0] = widen(f16{(u16)w}), f[1] = widen(f16{(u16)(w >> 16)}); }
+template <class T> LF_DEV void load_eight(float* f, const T* p, bool whole, int n = 8) {
+  if (!whole || n < 8) {
+#pragma unroll
+    for (int c = 0; c < 8; c++) f[c] = c < n ? widen(p[c]) : 0;
+    return;
+  }
+  Sixteen s = *(const Sixteen*)p;
+#pragma unroll
+  for (int c = 0; c < 4; c++) open_pair(f + 2 * c, s.w[c], T());
+}
+template <> LF_DEV void load_eight(float* f, const float* p, bool whole, int n) {
+  if (!whole || n < 8) {
+#pragma unroll
+    for (int c = 0; c < 8; c++) f[c] = c < n ? p[c] : 0;
+    return;
+  }
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    Sixteen s = ((const Sixteen*)p)[h];
+#pragma unroll
+    for (int c = 0; c < 4; c++) f[4 * h + c] = of_bits(s.w[c]);
+  }
+}
+template <class T> LF_DEV void store_eight(T* p, const float* f, bool whole, int n = 8) {
+  if (!whole || n < 8) {
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+      if (c < n) narrow(p + c, f[c]);
+    return;
+  }
+  Sixteen s;
+#pragma unroll
+  for (int c = 0; c < 4; c++) s.w[c] = pair_of<T>(f[2 * c], f[2 * c + 1]);
+  *(Sixteen*)p = s;
+}
+template <> LF_DEV void store_eight(float* p, const float* f, bool whole, int n) {
+  if (!whole || n < 8) {
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+      if (c < n) p[c] = f[c];
+    return;
+  }
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    Sixteen s;
+#pragma unroll
+    for (int c = 0; c < 4; c++) s.w[c] = bits_of(f[4 * h + c]);
+    ((Sixteen*)p)[h] = s;
+  }
+}
+// Whether rows of eights lie on multiples of 16 bytes: their first address, and the elements from row to row.
+template <class T> LF_DEV bool on_sixteen(const T* p, i64 step) { return (u64)p % 16 == 0 && step * sizeof(T) % 16 == 0; }
 
 template <class T> LF_DEV float ld(const void* p, i64 i) { return widen(((const T*)p)[i]); }
 template <class T> LF_DEV void st(void* p, i64 i, float v) { narrow((T*)p + i, v); }
@@ -128,6 +219,9 @@ LF_DEV void st_any(void* p, i64 i, double v, i64 type) {
 // The elements of a thread: all blocks of the grid go over n together.
 #define LF_EACH(i, n) \
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
+// The eights of a row of a thread of the block that has the row, n elements each: i is the first of them.
+#define LF_ROW_EIGHTS(i, n, d) \
+  for (i64 i = (i64)threadIdx.x * 8, n = (d) - i < 8 ? (d) - i : 8; i < (d); i += (i64)blockDim.x * 8, n = (d) - i < 8 ? (d) - i : 8)
 // The elements of a row of a thread of the block that has the row.
 #define LF_ROW(i, d) for (i64 i = threadIdx.x; i < (d); i += blockDim.x)
 

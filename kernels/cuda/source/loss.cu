@@ -21,15 +21,29 @@ template <class T> LF_DEV void lse_block(const Loss& a) {
   i64 cols = a.v - c0 < kColumns ? a.v - c0 : kColumns;
   const float* z = a.z + row * a.cols + c0;
   float slope, m = -INFINITY, s = 0, cap = (float)a.cap;
-  LF_ROW(j, cols) m = fmaxf(m, capped(z[j], cap, &slope));
+  T* to = (T*)a.e + row * a.e_row + c0;
+  bool whole_z = on_sixteen(a.z, a.cols), whole_e = on_sixteen((const T*)a.e, a.e_row);
+  float x[8], e[8];
+  LF_ROW_EIGHTS(j, n, cols) {
+    load_eight(x, z + j, whole_z, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+      if (c < n) m = fmaxf(m, capped(x[c], cap, &slope));
+  }
   m = block_max(m);
   float base = m == -INFINITY ? 0 : m, top = m - (float)a.less;
   if (top == -INFINITY) top = 0;
-  LF_ROW(j, cols) {
-    float x = capped(z[j], cap, &slope);
-    s += expf(x - base);
-    if (a.e) st<T>(a.e, row * a.e_row + c0 + j, expf(x - top) * slope);
-    if (r == c0 + j) a.hit[row] = x;
+  LF_ROW_EIGHTS(j, n, cols) {
+    load_eight(x, z + j, whole_z, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+      if (c >= n) continue;
+      float y = capped(x[c], cap, &slope), f = expf(y - base);
+      s += f;
+      e[c] = (base == top ? f : expf(y - top)) * slope;
+      if (r == c0 + j + c) a.hit[row] = y;
+    }
+    if (a.e) store_eight(to + j, e, whole_e, n);
   }
   s = block_sum(s);
   if (threadIdx.x != 0) return;
@@ -103,10 +117,18 @@ template <class T> LF_DEV void logits_bwd(const Logits& a) {
     LF_ROW(i, a.d) s += ld<T>(a.x, row * a.d + i) * ld<T>(a.w, (c0 + r) * a.d + i);
     capped(block_sum(s), (float)a.cap, &slope);
   }
-  LF_ROW(j, cols) {
-    float dz = counts ? by * ld<T>(a.e, row * a.e_row + c0 + j) * f : 0;
-    if (here && j == r) dz -= by * slope;
-    st<T>(a.dz, row * a.dz_row + c0 + j, dz);
+  const T* from = (const T*)a.e + row * a.e_row + c0;
+  T* to = (T*)a.dz + row * a.dz_row + c0;
+  bool whole_e = on_sixteen((const T*)a.e, a.e_row), whole_dz = on_sixteen((const T*)a.dz, a.dz_row);
+  LF_ROW_EIGHTS(j, n, cols) {
+    float e[8];
+    load_eight(e, from + j, whole_e, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+      e[c] = counts ? by * e[c] * f : 0;
+      if (here && j + c == r) e[c] -= by * slope;
+    }
+    store_eight(to + j, e, whole_dz, n);
   }
 }
 LF_TYPED(logits_bwd, Logits)

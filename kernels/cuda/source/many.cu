@@ -26,6 +26,24 @@ template <class A> LF_DEV int many_at(const A& a) {
   return lo;
 }
 
+// Four numbers side by side, in one access where all lie on multiples of 16 bytes; of n < 4 the others are zeros.
+LF_DEV void load_four(float* f, const float* p, bool whole, int n) {
+  Sixteen s = {};
+  if (whole && n == 4) s = *(const Sixteen*)p;
+#pragma unroll
+  for (int c = 0; c < 4; c++) f[c] = whole && n == 4 ? of_bits(s.w[c]) : c < n ? p[c] : 0;
+}
+LF_DEV void store_four(float* p, const float* f, bool whole, int n) {
+  if (whole && n == 4) *(Sixteen*)p = {bits_of(f[0]), bits_of(f[1]), bits_of(f[2]), bits_of(f[3])};
+  else
+    for (int c = 0; c < n; c++) p[c] = f[c];
+}
+template <class T> LF_DEV void store_pairs(T* p, const float* f, bool whole, int n) {
+  if (whole && n == 4) *(u64*)p = pair_of<T>(f[0], f[1]) | (u64)pair_of<T>(f[2], f[3]) << 32;
+  else
+    for (int c = 0; c < n; c++) narrow(p + c, f[c]);
+}
+
 // The same arithmetic as adamw's.
 LF_DEV void adamw_of_many(const ManyUpdates& a) {
   int k = many_at(a);
@@ -37,19 +55,29 @@ LF_DEV void adamw_of_many(const ManyUpdates& a) {
   i64 from = ((i64)blockIdx.x - a.of[k].from) * kManyShare, to = from + kManyShare < a.of[k].n ? from + kManyShare : a.of[k].n;
   i64 type = a.of[k].q ? a.of[k].type : -1;
   void* q = a.of[k].q;
-  for (i64 i = from + threadIdx.x; i < to; i += blockDim.x) {
-    float x = g[i] * factor, p = ps[i], m = ms[i], v;
-    p -= decay * p;
-    m += b1 * (x - m);
-    v = b2 * vs[i] + c2 * x * x;
-    p -= rate * m / (sqrtf(v) * root + eps);
-    ps[i] = p;
-    ms[i] = m;
-    vs[i] = v;
+  bool whole = ((u64)g | (u64)ps | (u64)ms | (u64)vs | (u64)q) % 16 == 0;
+  for (i64 i = from + threadIdx.x * 4; i < to; i += blockDim.x * 4) {
+    int n = to - i < 4 ? (int)(to - i) : 4;
+    float x[4], p[4], m[4], v[4];
+    load_four(x, g + i, whole, n);
+    load_four(p, ps + i, whole, n);
+    load_four(m, ms + i, whole, n);
+    load_four(v, vs + i, whole, n);
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+      x[c] *= factor;
+      p[c] -= decay * p[c];
+      m[c] += b1 * (x[c] - m[c]);
+      v[c] = b2 * v[c] + c2 * x[c] * x[c];
+      p[c] -= rate * m[c] / (sqrtf(v[c]) * root + eps);
+    }
+    store_four(ps + i, p, whole, n);
+    store_four(ms + i, m, whole, n);
+    store_four(vs + i, v, whole, n);
     switch (type) {
-    case kF32: ((float*)q)[i] = p; break;
-    case kBF16: st<bf16>(q, i, p); break;
-    case kF16: st<f16>(q, i, p); break;
+    case kF32: store_four((float*)q + i, p, whole, n); break;
+    case kBF16: store_pairs((bf16*)q + i, p, whole, n); break;
+    case kF16: store_pairs((f16*)q + i, p, whole, n); break;
     }
   }
 }

@@ -74,11 +74,3 @@ template <class T> LF_DEV void fetch_eight(T* to, const T* from, i64 left) {
     else narrow(to + c, 0);
   }
 }
-
-// Two numbers as two elements side by side.
-template <class T> LF_DEV u32 pair_of(float x, float y) {
-  T u, v;
-  narrow(&u, x);
-  narrow(&v, y);
-  return u.b | (u32)v.b << 16;
-}

@@ -10,64 +10,122 @@ struct Norm {
   double eps, plus;
 };
 
+// The operands of a row, of which a thread has eights.
+template <class T> struct NormRow {
+  const T *dy, *x, *w, *b;
+  T* y;
+  bool whole;
+};
+template <class T> LF_DEV NormRow<T> row_of(const Norm& a) {
+  i64 at = (i64)blockIdx.x * a.d;
+  u64 all = (u64)a.dy | (u64)a.x | (u64)a.w | (u64)a.b | (u64)a.y;
+  return {(const T*)a.dy + at, (const T*)a.x + at, (const T*)a.w, (const T*)a.b, (T*)a.y + at,
+          all % 16 == 0 && a.d * sizeof(T) % 16 == 0};
+}
+
 template <class T> LF_DEV void rmsnorm(const Norm& a) {
-  i64 row = blockIdx.x, at = row * a.d;
-  float s = 0;
-  LF_ROW(i, a.d) {
-    float x = ld<T>(a.x, at + i);
-    s += x * x;
+  NormRow<T> o = row_of<T>(a);
+  float s = 0, x[8], w[8];
+  LF_ROW_EIGHTS(i, n, a.d) {
+    load_eight(x, o.x + i, o.whole, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++) s += x[c] * x[c];
   }
   float r = 1 / sqrtf(block_sum(s) / a.d + (float)a.eps);
-  if (threadIdx.x == 0) a.rstd_out[row] = r;
-  LF_ROW(i, a.d) st<T>(a.y, at + i, ld<T>(a.x, at + i) * r * (ld<T>(a.w, i) + (float)a.plus));
+  if (threadIdx.x == 0) a.rstd_out[blockIdx.x] = r;
+  LF_ROW_EIGHTS(i, n, a.d) {
+    load_eight(x, o.x + i, o.whole, n);
+    load_eight(w, o.w + i, o.whole, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++) x[c] = x[c] * r * (w[c] + (float)a.plus);
+    store_eight(o.y + i, x, o.whole, n);
+  }
 }
 LF_TYPED(rmsnorm, Norm)
 
 template <class T> LF_DEV void rmsnorm_dx(const Norm& a) {
-  i64 row = blockIdx.x, at = row * a.d;
-  float r = a.rstd[row], s = 0;
-  LF_ROW(i, a.d) s += ld<T>(a.dy, at + i) * (ld<T>(a.w, i) + (float)a.plus) * ld<T>(a.x, at + i);
+  NormRow<T> o = row_of<T>(a);
+  float r = a.rstd[blockIdx.x], s = 0, dy[8], x[8], w[8];
+  LF_ROW_EIGHTS(i, n, a.d) {
+    load_eight(dy, o.dy + i, o.whole, n);
+    load_eight(x, o.x + i, o.whole, n);
+    load_eight(w, o.w + i, o.whole, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+      if (c < n) s += dy[c] * (w[c] + (float)a.plus) * x[c];
+  }
   float k = r * r * block_sum(s) / a.d;
-  LF_ROW(i, a.d) {
-    float g = ld<T>(a.dy, at + i) * (ld<T>(a.w, i) + (float)a.plus);
-    st<T>(a.y, at + i, r * (g - ld<T>(a.x, at + i) * k));
+  LF_ROW_EIGHTS(i, n, a.d) {
+    load_eight(dy, o.dy + i, o.whole, n);
+    load_eight(x, o.x + i, o.whole, n);
+    load_eight(w, o.w + i, o.whole, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+      float g = dy[c] * (w[c] + (float)a.plus);
+      x[c] = r * (g - x[c] * k);
+    }
+    store_eight(o.y + i, x, o.whole, n);
   }
 }
 LF_TYPED(rmsnorm_dx, Norm)
 
 template <class T> LF_DEV void layernorm(const Norm& a) {
-  i64 row = blockIdx.x, at = row * a.d;
-  float s = 0, q = 0;
-  LF_ROW(i, a.d) s += ld<T>(a.x, at + i);
+  NormRow<T> o = row_of<T>(a);
+  float s = 0, q = 0, x[8], w[8], b[8] = {};
+  LF_ROW_EIGHTS(i, n, a.d) {
+    load_eight(x, o.x + i, o.whole, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++) s += x[c];
+  }
   float m = block_sum(s) / a.d;
-  LF_ROW(i, a.d) {
-    float x = ld<T>(a.x, at + i) - m;
-    q += x * x;
+  LF_ROW_EIGHTS(i, n, a.d) {
+    load_eight(x, o.x + i, o.whole, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+      if (c < n) q += (x[c] - m) * (x[c] - m);
   }
   float r = 1 / sqrtf(block_sum(q) / a.d + (float)a.eps);
   if (threadIdx.x == 0) {
-    a.mean_out[row] = m;
-    a.rstd_out[row] = r;
+    a.mean_out[blockIdx.x] = m;
+    a.rstd_out[blockIdx.x] = r;
   }
-  LF_ROW(i, a.d) {
-    float b = a.b ? ld<T>(a.b, i) : 0;
-    st<T>(a.y, at + i, (ld<T>(a.x, at + i) - m) * r * ld<T>(a.w, i) + b);
+  LF_ROW_EIGHTS(i, n, a.d) {
+    load_eight(x, o.x + i, o.whole, n);
+    load_eight(w, o.w + i, o.whole, n);
+    if (o.b) load_eight(b, o.b + i, o.whole, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++) x[c] = (x[c] - m) * r * w[c] + b[c];
+    store_eight(o.y + i, x, o.whole, n);
   }
 }
 LF_TYPED(layernorm, Norm)
 
 template <class T> LF_DEV void layernorm_dx(const Norm& a) {
-  i64 row = blockIdx.x, at = row * a.d;
-  float r = a.rstd[row], m = a.mean[row], s = 0, q = 0;
-  LF_ROW(i, a.d) {
-    float g = ld<T>(a.dy, at + i) * ld<T>(a.w, i);
-    s += g;
-    q += g * ((ld<T>(a.x, at + i) - m) * r);
+  NormRow<T> o = row_of<T>(a);
+  float r = a.rstd[blockIdx.x], m = a.mean[blockIdx.x], s = 0, q = 0, dy[8], x[8], w[8];
+  LF_ROW_EIGHTS(i, n, a.d) {
+    load_eight(dy, o.dy + i, o.whole, n);
+    load_eight(x, o.x + i, o.whole, n);
+    load_eight(w, o.w + i, o.whole, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+      if (c >= n) continue;
+      float g = dy[c] * w[c];
+      s += g;
+      q += g * ((x[c] - m) * r);
+    }
   }
   float m1 = block_sum(s) / a.d, m2 = block_sum(q) / a.d;
-  LF_ROW(i, a.d) {
-    float g = ld<T>(a.dy, at + i) * ld<T>(a.w, i), z = (ld<T>(a.x, at + i) - m) * r;
-    st<T>(a.y, at + i, r * (g - m1 - z * m2));
+  LF_ROW_EIGHTS(i, n, a.d) {
+    load_eight(dy, o.dy + i, o.whole, n);
+    load_eight(x, o.x + i, o.whole, n);
+    load_eight(w, o.w + i, o.whole, n);
+#pragma unroll
+    for (int c = 0; c < 8; c++) {
+      float g = dy[c] * w[c], z = (x[c] - m) * r;
+      x[c] = r * (g - m1 - z * m2);
+    }
+    store_eight(o.y + i, x, o.whole, n);
   }
 }
 LF_TYPED(layernorm_dx, Norm)
@@ -152,6 +210,27 @@ struct Turns {
 };
 
 template <class T> LF_DEV void rope(const Turns& a) {
+  u64 all = (u64)a.x | (u64)a.y | (u64)a.cos | (u64)a.sin;
+  if (!a.pairs && a.r % 8 == 0 && 2 * a.r == a.d && all % 16 == 0) { // a thread has eight pairs
+    i64 eights = a.r / 8;
+    LF_EACH(e, a.t * a.h * eights) {
+      i64 head = e / eights, j = e % eights * 8, p = head * a.d + j, row = head / a.h * a.r + j;
+      float u[8], v[8], c[8], s[8];
+      load_eight(u, (const T*)a.x + p, true);
+      load_eight(v, (const T*)a.x + p + a.r, true);
+      load_eight(c, a.cos + row, true);
+      load_eight(s, a.sin + row, true);
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        float from = u[i], by = a.way < 0 ? -s[i] : s[i];
+        u[i] = from * c[i] - v[i] * by;
+        v[i] = v[i] * c[i] + from * by;
+      }
+      store_eight((T*)a.y + p, u, true);
+      store_eight((T*)a.y + p + a.r, v, true);
+    }
+    return;
+  }
   i64 each = a.d - a.r;
   LF_EACH(e, a.t * a.h * each) {
     i64 head = e / each, j = e % each, at = head * a.d;

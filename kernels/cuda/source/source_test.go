@@ -75,9 +75,13 @@ func TestTensorCores(t *testing.T) {
 	text, err := c.Output()
 	require.NoError(t, err)
 	kernels := regexp.MustCompile(`(?m)^\s*Function : `).Split(string(text), -1)[1:]
-	name := regexp.MustCompile(`^(attention_(tc|dq_tc|dkv_tc|dk_tc|dv_tc)_\d+|product|product_rows|product_terms)_b?f16\s`)
-	found := 0
+	name := regexp.MustCompile(`^(attention_(tc|dq_tc|dkv_tc|dk_tc|dv_tc)_\d+(_masked)?|product|product_rows|product_terms)_b?f16\s`)
+	hopper := regexp.MustCompile(`^product_wg(_dx|_dw|_rows|_rows_dx|_terms)?_b?f16\s`)
+	found, wide := 0, 0
 	for _, k := range kernels {
+		if hopper.MatchString(k) && strings.Contains(k, "HGMMA.64x256x16.F32") {
+			wide++
+		}
 		if !name.MatchString(k) {
 			continue
 		}
@@ -86,7 +90,8 @@ func TestTensorCores(t *testing.T) {
 			require.Contains(t, k, wants, strings.Fields(k)[0])
 		}
 	}
-	require.Equal(t, 2*2*(10+3), found, "kernels by tensor cores: two dtypes, two architectures")
+	require.Equal(t, 2*2*(20+3), found, "kernels by tensor cores: two dtypes, two architectures")
+	require.Equal(t, 2*6, wide, "kernels by Hopper's tensor cores: two dtypes, of one architecture")
 }
 
 // TestNoFloatAtomics: sums have an order, so no kernel adds floating-point numbers atomically, and

@@ -81,6 +81,7 @@ void lf_close_group();
 void lf_wait_groups(int left);
 
 #define LF_SHARED(T, name) T* name = (T*)lf_shared_memory()
+#define LF_BLOCK(name, body, Args, threads) LF_ONE(name, body, Args)
 #define LF_ONE(name, body, Args)                                              \
   extern "C" void lf_kernel_##name(const void* a) { body(*(const Args*)a); } \
   extern "C" size_t lf_size_##name() { return sizeof(Args); }
