@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -146,15 +149,39 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	h := fnv.New64a()
 	h.Write([]byte(p.Name))
 	key := mix(seed ^ h.Sum64())
-	iv := g.Intervals(p)
-	at := 0
-	Places(iv, p.Shape, 0, func(from, n int) {
-		for i := range n {
-			dst[at+i] = float32(value(normal(key, uint64(from+i))))
+	eachShare(g.Intervals(p), p.Shape, dst, func(from int, dst []float32) {
+		for i := range dst {
+			dst[i] = float32(value(normal(key, uint64(from+i))))
 		}
-		at += n
 	})
 }
+
+// eachShare calls f for the runs of neighbours that intervals of a tensor have, with the part of dst that is of
+// each, in shares of rows that goroutines take: a billion values would else take a minute.
+func eachShare(iv [][2]int, shape []int, dst []float32, f func(from int, dst []float32)) {
+	rows, width := iv[0][1]-iv[0][0], 1
+	for _, x := range iv[1:] {
+		width *= x[1] - x[0]
+	}
+	shares := max(1, min(runtime.GOMAXPROCS(0), rows, rows*width>>shareBits))
+	var all sync.WaitGroup
+	for s := range shares {
+		part := slices.Clone(iv)
+		from, to := rows*s/shares, rows*(s+1)/shares
+		part[0] = [2]int{iv[0][0] + from, iv[0][0] + to}
+		all.Go(func() {
+			at := from * width
+			Places(part, shape, 0, func(place, n int) {
+				f(place, dst[at:at+n])
+				at += n
+			})
+		})
+	}
+	all.Wait()
+}
+
+// shareBits is the binary logarithm of the fewest values that are worth a goroutine.
+const shareBits = 15
 
 // Places calls f for the runs of neighbours that intervals of a tensor have, in order.
 func Places(iv [][2]int, shape []int, base int, f func(from, n int)) {
