@@ -39,8 +39,10 @@ type Fit struct {
 }
 
 // Calibrate measures segments of models of several widths on this machine's processor, or on another device
-// by its name, for which it measures copies to and from the host too. The first step of each model warms up.
-func Calibrate(device string, threads int) (*cost.Machine, Fit, error) {
+// by its name, for which it measures copies to and from the host too. Models are computed in a dtype, whose rates
+// those are: of float32 and bfloat16 processors and devices have very different ones. The first step of each model
+// warms up.
+func Calibrate(device string, threads int, t tensor.DType) (*cost.Machine, Fit, error) {
 	b, err := kernels.Open(device, kernels.Options{Threads: threads})
 	if err != nil {
 		return nil, Fit{}, &host.OpenError{Err: err}
@@ -48,14 +50,14 @@ func Calibrate(device string, threads int) (*cost.Machine, Fit, error) {
 	defer kernels.Close(b)
 	widths, rows := []int{64, 192, 384}, 128
 	if _, ok := b.(kernels.Device); ok { // until arithmetic takes longer than to ask for it
-		widths, rows = []int{192, 768, 2048}, 1024
+		widths, rows = []int{512, 1024, 2048}, 8192
 	}
-	return calibrate(b, widths, rows)
+	return calibrate(b, widths, rows, t)
 }
 
 // calibrate measures blocks of the given widths and fits a machine to them. The links are not
 // measured here: they get plain values that the user can overwrite.
-func calibrate(b kernels.Backend, widths []int, rows int) (*cost.Machine, Fit, error) {
+func calibrate(b kernels.Backend, widths []int, rows int, t tensor.DType) (*cost.Machine, Fit, error) {
 	m := &cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64, Hosts: 1,
 		Copy:   4e9,
 		Local:  collective.Link{Latency: 20e-6, PerByte: 1 / 4e9},
@@ -67,7 +69,7 @@ func calibrate(b kernels.Backend, widths []int, rows int) (*cost.Machine, Fit, e
 	}
 	fit, err := settle(m, func() (all []Timed, err error) {
 		for _, hidden := range widths {
-			got, err := measure(b, hidden, rows)
+			got, err := measure(b, hidden, rows, t)
 			if err != nil {
 				return nil, err
 			}
@@ -130,12 +132,12 @@ func (f finished) Run(j actors.Job) (host.Result, error) {
 }
 
 // measure trains a model of four layers for four steps and returns the segments of the last three.
-func measure(b kernels.Backend, hidden, rows int) (out []Timed, err error) {
+func measure(b kernels.Backend, hidden, rows int, t tensor.DType) (out []Timed, err error) {
 	m := family.Decoder("llama", family.Spec{Layers: 4, Hidden: hidden, Inter: 3 * hidden,
 		Heads: hidden / 32, KV: hidden / 32, HeadDim: 32, Vocab: 1024, Eps: 1e-6,
 		Rope: block.Rope{Dim: 32, Theta: 10000}, InitStd: 0.02})
 	l, err := layout.New(&layout.Design{Model: m, Mesh: topology.Grid(1, 1, 1), Schedule: "1f1b", Micro: 2,
-		Rows: rows, Recompute: grad.RecomputeNone,
+		Rows: rows, DType: t, Recompute: grad.RecomputeNone,
 		Optim: optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Clip: 1}})
 	if err != nil {
 		return nil, err

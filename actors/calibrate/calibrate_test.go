@@ -6,17 +6,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/topology/collective"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
 func TestCalibrate(t *testing.T) {
-	m, fit, err := Calibrate("cpu", 1)
+	m, fit, err := Calibrate("cpu", 1, tensor.F32)
 	require.NoError(t, err)
 	require.Positive(t, fit.Segments)
 	require.Greater(t, m.Flops, 1e8)
 	require.Greater(t, m.Bandwidth, 1e7)
-	_, _, err = Calibrate("abacus", 1)
+	_, _, err = Calibrate("abacus", 1, tensor.F32)
 	require.ErrorContains(t, err, `device "abacus": this build has`)
 }
 
@@ -48,7 +49,7 @@ func TestMeasure(t *testing.T) {
 	b, err := kernels.Open("cpu", kernels.Options{Threads: 1})
 	require.NoError(t, err)
 	defer kernels.Close(b)
-	all, err := measure(b, 64, 32)
+	all, err := measure(b, 64, 32, tensor.F32)
 	require.NoError(t, err)
 	require.Len(t, all, 3*2*2, "a forward and a backward of each microbatch")
 	for _, s := range all {
@@ -57,7 +58,7 @@ func TestMeasure(t *testing.T) {
 		require.Greater(t, s.Calls, 4*8.0, "four layers")
 		require.Positive(t, s.Seconds)
 	}
-	m, fit, err := calibrate(b, []int{32, 64}, 16)
+	m, fit, err := calibrate(b, []int{32, 64}, 16, tensor.F32)
 	require.NoError(t, err)
 	require.Equal(t, 2*2, fit.Segments, "a forward and a backward of each width, the quickest")
 	require.Equal(t, cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64, Hosts: 1,

@@ -10,6 +10,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cuda"
 	"github.com/lfactor/lfactor/kernels/cuda/emulate"
+	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
@@ -24,7 +25,7 @@ func TestCalibrateDevice(t *testing.T) {
 	b, err := kernels.Open("cuda:1", kernels.Options{Strict: true})
 	require.NoError(t, err)
 	defer kernels.Close(b)
-	m, fit, err := calibrate(b, []int{32, 64}, 16)
+	m, fit, err := calibrate(b, []int{32, 64}, 16, tensor.F32)
 	require.NoError(t, err)
 	require.Positive(t, fit.Segments)
 	require.Equal(t, "cuda:1 (emulated device)", m.Name)

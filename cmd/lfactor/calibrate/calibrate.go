@@ -13,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/calibrate"
 	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
@@ -31,6 +32,8 @@ func Command() *cobra.Command {
 			"copies; links between hosts are given values to be edited.", Args: cobra.MaximumNArgs(1)}
 	threads := c.Flags().Int("threads", max(1, runtime.GOMAXPROCS(0)/2), "threads of one rank")
 	device := c.Flags().String("device", kernels.CPU, "what is measured, as the key device says")
+	dtype := c.Flags().String("dtype", "", "what is computed in, as train.precision says; fp32 on a processor and "+
+		"bf16 elsewhere if not said")
 	precision := c.Flags().String("precision", "",
 		"measure products in this train.low_precision beside bf16 "+
 			"instead, for the model of --run, and write the table that train.adaptive.policy reads")
@@ -40,9 +43,22 @@ func Command() *cobra.Command {
 			return exit.Usagef("--threads %d: want at least 1", *threads)
 		}
 		if *precision != "" || *of != "" {
+			if *dtype != "" {
+				return exit.Usagef("--dtype %s: tables of --precision are of products in few bits beside bf16",
+					*dtype)
+			}
 			return products(c, *precision, *of, *device, *threads, args)
 		}
-		m, fit, err := calibrate.Calibrate(*device, *threads)
+		if *dtype == "" {
+			if *dtype = "bf16"; *device == kernels.CPU {
+				*dtype = "fp32"
+			}
+		}
+		t, ok := layout.Precisions[*dtype]
+		if !ok {
+			return exit.Usagef("--dtype %s: want fp32, bf16 or fp16", *dtype)
+		}
+		m, fit, err := calibrate.Calibrate(*device, *threads, t)
 		var cannot *host.OpenError
 		if errors.As(err, &cannot) {
 			return exit.Usagef("--device %s: %v", *device, err)
@@ -50,9 +66,8 @@ func Command() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "%d segments in %d rounds, mean relative error %.1f%%\n", fit.Segments,
-			fit.Rounds,
-			100*fit.Error)
+		fmt.Fprintf(os.Stderr, "%d segments in %d rounds, mean relative error %.1f%%; rates are those of %s, "+
+			"and --dtype measures others\n", fit.Segments, fit.Rounds, 100*fit.Error, *dtype)
 		if text := fit.Warning(); text != "" {
 			fmt.Fprintln(os.Stderr, "warning: "+text)
 		}
