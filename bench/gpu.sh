@@ -11,7 +11,8 @@
 #
 # In the environment: GPU_SECONDS, the time for all (570); and for a visit to the emulated driver that LFACTOR_LIBCUDA names,
 # GPU_STEP, the arguments of `lfactor bench step`, GPU_OPS and GPU_BENCH, patterns of operations and benchmarks, GPU_SKIP, a
-# pattern of parts to leave out, GPU_PROGRAMS, a folder with the programs as they are, GPU_LIMIT, the time for an operation.
+# pattern of parts to leave out, GPU_PROCS, how many processes conformance has, GPU_PROGRAMS, a folder with the programs as
+# they are, GPU_LIMIT, the time for an operation.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -98,21 +99,37 @@ part() {
   ended "$name" $code $((SECONDS - began)) "$pattern"
 }
 
-# conformance NAME SECONDS TEST runs a test operation by operation; where an operation hangs or loses the device, another
-# process goes on behind it.
-conformance() {
-  local name=$1 limit=$2 began=$SECONDS code worst=0 before
-  [[ ! $name =~ ${GPU_SKIP:-^$} ]] || return 0
-  : >"$logs/$name"
+# share NAME SECONDS TEST N OF runs every OF-th operation of a test from the N-th on, one by one; where an operation hangs or
+# loses the device, another process goes on behind it. What is said goes to the log of the share, and how it ended to a file.
+share() {
+  local name=$1.$4 limit=$2 began=$SECONDS code worst=0 before
   : >"$work/$name"
   while :; do
     before=$(wc -l <"$work/$name")
     within $((limit - (SECONDS - began))) "$programs/cuda.test" -test.run "^$3\$" -test.v -visit "$work/$name" \
-      -visit.limit "${GPU_LIMIT:-30s}" -visit.ops "${GPU_OPS:-.}" ${GPU_PLANT:+-visit.plant "$GPU_PLANT"} >>"$logs/$name" 2>&1
+      -visit.limit "${GPU_LIMIT:-30s}" -visit.ops "${GPU_OPS:-.}" -visit.share "$4/$5" ${GPU_PLANT:+-visit.plant "$GPU_PLANT"} \
+      >>"$work/$name.log" 2>&1
     code=$?
     [ $code -eq 0 ] || [ $code$worst = 125124 ] || worst=$code
     # beside those that ask for another process, a process that died in the middle of an operation is followed by one
     if [ $code -le 1 ] || [ $code -eq 125 ] || [ "$before" = "$(wc -l <"$work/$name")" ]; then break; fi
+  done
+  echo $worst >"$work/$name.code"
+}
+
+# conformance NAME SECONDS TEST runs a test operation by operation, in as many processes as there are processors, up to 16: what
+# takes time is their definition on the processor.
+conformance() {
+  local name=$1 limit=$2 began=$SECONDS worst=0 procs=${GPU_PROCS:-$(nproc)} n code
+  [[ ! $name =~ ${GPU_SKIP:-^$} ]] || return 0
+  [ "$procs" -le 16 ] || procs=16
+  for ((n = 0; n < procs; n++)); do share "$name" "$limit" "$3" "$n" "$procs" & done
+  wait
+  : >"$logs/$name"
+  for ((n = 0; n < procs; n++)); do
+    cat "$work/$name.$n.log" >>"$logs/$name"
+    code=$(cat "$work/$name.$n.code")
+    [ "$code" -le $worst ] || worst=$code
   done
   say "$name: $(grep -acE '^visit: .* ok' "$logs/$name") operations passed, $(grep -acE '^visit: .*(FAILED|HANGS|LOST)' "$logs/$name") did not"
   ended "$name" $worst $((SECONDS - began)) '^visit: .* ok|SKIP|skipped'
@@ -169,6 +186,7 @@ run() {
   if [ -z "$first" ] || [ -z "$again" ]; then say "-- there are no losses of two runs to compare"
   elif [ "$first" = "$again" ]; then say "the losses of two runs are the same to the bit"
   else bad=1 && say "-- the losses of two runs differ: $first, then $again"; fi
+  part where 60 'kernel|KERNEL|linear|attention|outside' "${step[@]}" "${shape[@]}" --steps 3 --profile="$work/where"
   part kernels 60 Benchmark "$programs/cuda.test" -test.run '^$' -test.bench "${GPU_BENCH:-.}"
   part torch 100 . python3 bench/gpu_torch.py
   part sanitizer 60 . compute-sanitizer --tool racecheck "$programs/cuda.test" -test.run '^TestHardware$' -visit.ops '^(linear|attention|attention_bwd|embed_dw)$' -visit.limit 60s
