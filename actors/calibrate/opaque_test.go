@@ -54,7 +54,8 @@ func TestMeasureDevice(t *testing.T) {
 		require.NoError(t, measureDevice(m, d))
 		require.Equal(t, want, m.Memory)
 		require.Equal(t, "opaque", m.Name)
-		require.Equal(t, []int{96 << 20, 96 << 20, 96 << 20, 6}, []int{d.written, d.read, d.copied, d.awaited})
+		require.Equal(t, []int{96 << 20, 96 << 20, 96 << 20, 6}, []int{d.written, d.read, d.copied,
+			d.awaited})
 		require.Greater(t, m.Copy, 1e7)
 		require.Less(t, m.Copy, 1e12)
 		require.Greater(t, m.Local.PerByte, 1e-12)
