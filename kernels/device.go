@@ -45,10 +45,11 @@ type Reached interface {
 // Timed is a device that knows when it ran a call, which is later than when the call was issued.
 type Timed interface {
 	Device
-	// Watch has every later call told to begin when it is issued, which is before Run returns, and what begin
-	// returned told between which instants the device ran it. Calls that wait to be launched with others count to
-	// the call that launches them. It returns when what was watched so far has been told, and with nil nothing is
-	// watched any more; false where the device cannot tell. What it is told must not call the device.
+	// Watch has every later call told to begin when it is issued, which is before Run returns, and what
+	// begin returned told between which instants the device ran it. Calls that wait to be launched with
+	// others count to the call that launches them. It returns when what was watched so far has been told,
+	// and with nil nothing is watched any more; false where the device cannot tell. What it is told must not
+	// call the device.
 	Watch(begin func(c *Call) (ran func(start, end time.Time))) bool
 }
 

@@ -39,9 +39,9 @@ type Fit struct {
 }
 
 // Calibrate measures segments of models of several widths on this machine's processor, or on another device
-// by its name, for which it measures copies to and from the host too. Models are computed in a dtype, whose rates
-// those are: of float32 and bfloat16 processors and devices have very different ones. The first step of each model
-// warms up.
+// by its name, for which it measures copies to and from the host too. Models are computed in a dtype, whose
+// rates those are: of float32 and bfloat16 processors and devices have very different ones. The first step
+// of each model warms up.
 func Calibrate(device string, threads int, t tensor.DType) (*cost.Machine, Fit, error) {
 	b, err := kernels.Open(device, kernels.Options{Threads: threads})
 	if err != nil {

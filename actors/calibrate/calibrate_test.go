@@ -63,10 +63,10 @@ func TestMeasure(t *testing.T) {
 	require.Equal(t, 2*2, fit.Segments, "a forward and a backward of each width, the quickest")
 	require.Equal(t, cost.Machine{Name: "measured", Memory: 4 << 30, Efficiency: 1, Stream: 1, Devices: 64,
 		Hosts: 1,
-		Copy: 4e9, Flops: m.Flops, Bandwidth: m.Bandwidth, Overhead: m.Overhead,
+		Copy:  4e9, Flops: m.Flops, Bandwidth: m.Bandwidth, Overhead: m.Overhead,
 		Local:  collective.Link{Latency: 20e-6, PerByte: 0.25e-9},
 		Remote: collective.Link{Latency: 50e-6, PerByte: 1e-9}}, *m,
-			"what is not measured is said to be usual")
+		"what is not measured is said to be usual")
 }
 
 // TestRandomBatches: microbatches are whole sequences whose weights add up to one, and steps differ.

@@ -6,8 +6,8 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
-// Clock is a driver that can tell when a mark was reached. Between, and Drop of a stamp, may be called by any
-// goroutine.
+// Clock is a driver that can tell when a mark was reached. Between, and Drop of a stamp, may be called by
+// any goroutine.
 type Clock interface {
 	// Stamp is a mark whose time can be told; what waits to be launched with others goes on waiting.
 	Stamp() (Mark, error)
@@ -74,8 +74,8 @@ func (d *Device) watched(c *kernels.Call, issue func()) {
 	d.waits.push(func() { w.tell(start, end, ran) })
 }
 
-// tell waits for a call and says when it ran. Times are added up from stamp to stamp: a driver tells short ones
-// exactly, and long ones in few bits. A device that failed says so to whoever runs something next.
+// tell waits for a call and says when it ran. Times are added up from stamp to stamp: a driver tells short
+// ones exactly, and long ones in few bits. A device that failed says so to whoever runs something next.
 func (w *watch) tell(start, end Mark, ran func(start, end time.Time)) {
 	defer w.drv.Drop(start)
 	before, took := time.Duration(0), time.Duration(0)

@@ -83,8 +83,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestHopperProducts: products by Hopper's tensor cores are what the suite wants of those whose weights have few
-// columns too, which other kernels take else.
+// TestHopperProducts: products by Hopper's tensor cores are what the suite wants of those whose weights have
+// few columns too, which other kernels take else.
 func TestHopperProducts(t *testing.T) {
 	defer func(n int) { hopperColumns = n }(hopperColumns)
 	hopperColumns = 1

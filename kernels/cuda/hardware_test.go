@@ -124,7 +124,8 @@ func BenchmarkOffload(b *testing.B) {
 				d.Copy(back, h)
 			}
 			for range 8 {
-				d.Run(&kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w}, Out: []*tensor.Tensor{y}})
+				d.Run(&kernels.Call{Op: kernels.Linear, In: []*tensor.Tensor{x, w},
+					Out: []*tensor.Tensor{y}})
 			}
 		}
 		d.Sync()
@@ -150,8 +151,8 @@ func benched(b *testing.B, own bool) *accel.Device {
 	return d
 }
 
-// noise is a tensor on the device of numbers that are about as large as activations; it is not constant, since
-// products of constants are faster.
+// noise is a tensor on the device of numbers that are about as large as activations; it is not constant,
+// since products of constants are faster.
 func noise(b *testing.B, p *tensor.Pool, t tensor.DType, shape ...int) *tensor.Tensor {
 	x, err := p.New("operand", t, shape...)
 	require.NoError(b, err)
@@ -231,10 +232,13 @@ func BenchmarkProduct(b *testing.B) {
 			flops := 2 * float64(t) * float64(n) * float64(k)
 			at := fmt.Sprintf("%s/%dx%d", who, n, k)
 			x, w, y := []int{t, k}, []int{n, k}, []int{t, n}
-			bench(b, "linear/"+at, own, kernels.Call{Op: kernels.Linear}, tensor.BF16, 1, "GFLOP/s", flops, x, w, y)
-			bench(b, "linear_dx/"+at, own, kernels.Call{Op: kernels.LinearDX}, tensor.BF16, 1, "GFLOP/s", flops,
+			bench(b, "linear/"+at, own, kernels.Call{Op: kernels.Linear}, tensor.BF16, 1, "GFLOP/s", flops,
+				x, w, y)
+			bench(b, "linear_dx/"+at, own, kernels.Call{Op: kernels.LinearDX}, tensor.BF16, 1, "GFLOP/s",
+				flops,
 				y, w, x)
-			bench(b, "linear_dw/"+at, own, kernels.Call{Op: kernels.LinearDW}, tensor.BF16, 1, "GFLOP/s", flops,
+			bench(b, "linear_dw/"+at, own, kernels.Call{Op: kernels.LinearDW}, tensor.BF16, 1, "GFLOP/s",
+				flops,
 				y, x, w)
 		}
 		bench(b, "linear_f32/"+who, own, kernels.Call{Op: kernels.Linear}, tensor.F32, 1, "GFLOP/s",
@@ -242,9 +246,9 @@ func BenchmarkProduct(b *testing.B) {
 	}
 }
 
-// BenchmarkAttention is causal attention of 8 sequences of 2048 tokens, and one of 16384, by cuDNN where it is
-// there and by the project's own kernel; operations are counted as FlashAttention's authors do, half of all
-// scores, 4 a score and element of a head forward and 10 backward.
+// BenchmarkAttention is causal attention of 8 sequences of 2048 tokens, and one of 16384, by cuDNN where it
+// is there and by the project's own kernel; operations are counted as FlashAttention's authors do, half of
+// all scores, 4 a score and element of a head forward and 10 backward.
 func BenchmarkAttention(b *testing.B) {
 	for _, own := range []bool{false, true} {
 		for _, s := range []struct{ seqs, tokens, h, g, w int }{{8, 2048, 32, 8, 64}, {8, 2048, 16, 8, 128},
@@ -272,7 +276,8 @@ func BenchmarkAttention(b *testing.B) {
 }
 
 // attendCalls are attention and its gradient on the device.
-func attendCalls(b *testing.B, dev *accel.Device, seqs, tokens, h, g, w int) (forward, backward *kernels.Call) {
+func attendCalls(b *testing.B, dev *accel.Device, seqs, tokens, h, g, w int) (forward,
+	backward *kernels.Call) {
 	p := tensor.NewPool("device", 0).In(dev)
 	n := seqs * tokens
 	of := func(heads int) *tensor.Tensor { return noise(b, p, tensor.BF16, n, heads, w) }

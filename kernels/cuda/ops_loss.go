@@ -41,8 +41,9 @@ const (
 	lossBytes = 512 << 20
 	lossLeast = 256
 	lossMost  = 8192
-	// lossKept is what numerators of a group of chunks may take: gradients of activations and of weights are products
-	// of a group, since those of one chunk are too small to keep a device busy, and read and write all of dw.
+	// lossKept is what numerators of a group of chunks may take: gradients of activations and of weights are
+	// products of a group, since those of one chunk are too small to keep a device busy, and read and write
+	// all of dw.
 	lossKept = 2 << 30
 )
 

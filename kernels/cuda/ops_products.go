@@ -147,11 +147,13 @@ func orNil(a any) any {
 	return a
 }
 
-// hopperColumns are the fewest columns of a product that Hopper's kernels take, whose tiles have 256 of them. What
-// decides is the shape of weights and not how many rows there are, so that the bits of a row do not depend on others.
+// hopperColumns are the fewest columns of a product that Hopper's kernels take, whose tiles have 256 of
+// them. What decides is the shape of weights and not how many rows there are, so that the bits of a row do
+// not depend on others.
 var hopperColumns = 128
 
-// hopper is the kernel of the device's own tensor cores for a product, and its grid; "" where they do not have one.
+// hopper is the kernel of the device's own tensor cores for a product, and its grid; "" where they do not
+// have one.
 func (x *issue) hopper(d tensor.DType, p product, grouped string) (string, grid) {
 	if x.d.info.Major != 9 || d.Size() != 2 || p.n < hopperColumns {
 		return "", grid{}
@@ -168,7 +170,8 @@ func (x *issue) hopper(d tensor.DType, p product, grouped string) (string, grid)
 		return "", grid{}
 	}
 	const stages = 4*(128+256)*64*2 + 1024
-	return name + "_" + d.String(), grid{x: parts(p.m, 128), y: parts(p.n, 256), threads: 256, shared: stages}
+	return name + "_" + d.String(), grid{x: parts(p.m, 128), y: parts(p.n, 256), threads: 256,
+		shared: stages}
 }
 
 // product launches y = a·bᵀ for operands of a dtype.
@@ -290,12 +293,12 @@ func (x *issue) attention(a attention) {
 	}
 }
 
-// tensorTile is how a kernel of attention by tensor cores goes over its operands: sixteens of own rows of each
-// of four warps, and rows of a tile; as attention_tc.cu has it.
+// tensorTile is how a kernel of attention by tensor cores goes over its operands: sixteens of own rows of
+// each of four warps, and rows of a tile; as attention_tc.cu has it.
 type tensorTile struct{ sixteens, tile int }
 
-// tensorTiles are the kernels for scores that are products times a positive number, of all keys in a range. Those
-// for other scores and masks have one sixteen and tiles of 32.
+// tensorTiles are the kernels for scores that are products times a positive number, of all keys in a range.
+// Those for other scores and masks have one sixteen and tiles of 32.
 var tensorTiles = map[string]tensorTile{
 	"attention_tc_64": {2, 32}, "attention_tc_128": {2, 48}, "attention_tc_256": {1, 32},
 	"attention_dq_tc_64": {2, 64}, "attention_dq_tc_128": {2, 16}, "attention_dq_tc_256": {1, 32},
@@ -303,8 +306,8 @@ var tensorTiles = map[string]tensorTile{
 	"attention_dk_tc_256": {1, 32}, "attention_dv_tc_256": {1, 32},
 }
 
-// attendTensorCores launches one of these kernels. A block holds own rows of one operand, in the backward of two,
-// and two tiles of two operands on their way; where own rows are keys also what each query has once.
+// attendTensorCores launches one of these kernels. A block holds own rows of one operand, in the backward of
+// two, and two tiles of two operands on their way; where own rows are keys also what each query has once.
 func (x *issue) attendTensorCores(name, width string, a attention) {
 	name += width
 	tile := tensorTiles[name]

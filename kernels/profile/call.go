@@ -66,7 +66,10 @@ func (k key) String() string {
 	if k.n == 0 {
 		return string(k.op)
 	}
-	shape := func(d []int32) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(d), " ", "×"), "[]") }
+	shape := func(d []int32) string {
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(d), " ", "×"),
+			"[]")
+	}
 	return fmt.Sprintf("%s %s, %s%s", k.op, shape(k.dims[:k.first]), shape(k.dims[k.first:k.n]), k.then)
 }
 
@@ -109,8 +112,8 @@ func pairs(c *kernels.Call, at int) float64 {
 	return float64(n)
 }
 
-// borders are those of sequences; of a device's, which the host cannot see here, they are of equal ones. Operand
-// at of attention has the borders of queries and at+1 those of keys.
+// borders are those of sequences; of a device's, which the host cannot see here, they are of equal ones.
+// Operand at of attention has the borders of queries and at+1 those of keys.
 func borders(c *kernels.Call, at int) []int32 {
 	if c.In[at].OnHost() {
 		return c.In[at].I32()

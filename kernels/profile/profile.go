@@ -177,8 +177,8 @@ type backend struct {
 	l *Lane
 }
 
-// Wrap returns b with its calls recorded in the lane. A device that tells when it ran them is watched, and is
-// what is returned: the phases of its lane are then when it worked, and not when work was issued.
+// Wrap returns b with its calls recorded in the lane. A device that tells when it ran them is watched, and
+// is what is returned: the phases of its lane are then when it worked, and not when work was issued.
 func (l *Lane) Wrap(b kernels.Backend) kernels.Backend {
 	if d, ok := b.(kernels.Timed); ok && d.Watch(l.issued) {
 		l.device = d

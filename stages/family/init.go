@@ -75,8 +75,8 @@ func (g Region) Box(p *grad.Param) (row, rows, col, cols int) {
 	return
 }
 
-// Start is how a parameter begins: with one value everywhere, with one of each place, or with normal values of
-// a deviation.
+// Start is how a parameter begins: with one value everywhere, with one of each place, or with normal values
+// of a deviation.
 type Start struct {
 	Value *float32
 	Std   float64
@@ -156,8 +156,8 @@ func (m *Model) Init(seed uint64, p *grad.Param, g Region, dst []float32) {
 	})
 }
 
-// eachShare calls f for the runs of neighbours that intervals of a tensor have, with the part of dst that is of
-// each, in shares of rows that goroutines take: a billion values would else take a minute.
+// eachShare calls f for the runs of neighbours that intervals of a tensor have, with the part of dst that is
+// of each, in shares of rows that goroutines take: a billion values would else take a minute.
 func eachShare(iv [][2]int, shape []int, dst []float32, f func(from int, dst []float32)) {
 	rows, width := iv[0][1]-iv[0][0], 1
 	for _, x := range iv[1:] {

@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 )
 
-// TestInitShares: first values are the same whatever the number of goroutines that compute them, and those of a
-// part are the whole's.
+// TestInitShares: first values are the same whatever the number of goroutines that compute them, and those
+// of a part are the whole's.
 func TestInitShares(t *testing.T) {
 	m := Decoder("llama", Spec{Layers: 1, Hidden: 64, InitStd: 0.02})
 	p := &grad.Param{Name: "model.layers.0.mlp.up_proj.weight", Shape: []int{1201, 64}}

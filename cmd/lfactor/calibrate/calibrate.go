@@ -32,8 +32,9 @@ func Command() *cobra.Command {
 			"copies; links between hosts are given values to be edited.", Args: cobra.MaximumNArgs(1)}
 	threads := c.Flags().Int("threads", max(1, runtime.GOMAXPROCS(0)/2), "threads of one rank")
 	device := c.Flags().String("device", kernels.CPU, "what is measured, as the key device says")
-	dtype := c.Flags().String("dtype", "", "what is computed in, as train.precision says; fp32 on a processor and "+
-		"bf16 elsewhere if not said")
+	dtype := c.Flags().String("dtype", "",
+		"what is computed in, as train.precision says; fp32 on a processor and "+
+			"bf16 elsewhere if not said")
 	precision := c.Flags().String("precision", "",
 		"measure products in this train.low_precision beside bf16 "+
 			"instead, for the model of --run, and write the table that train.adaptive.policy reads")
