@@ -21,7 +21,9 @@ import (
 const (
 	winoLeast = 16      // channels on either side
 	winoRoom  = 4 << 20 // float32s of a chunk's transforms, and of sums of weights' gradients
-	winoTiles = 48      // below which weights take longer to transform than is saved
+	// tiles of a picture below which weights may take longer to transform than is saved: of one frame of one
+	// sample, so that no bit depends on how many are computed at once
+	winoTiles = 16
 )
 
 // wino is one convolution, or its gradient to x: of c channels at the places of from to f at those of to.
@@ -46,7 +48,7 @@ func (b *Backend) winoMaps(s *convShape, to grid, d tensor.DType) *winoMaps {
 		if m.side > 2 { // of bfloat16 also where pairs are multiplied, but not where tiles are
 			serves = d == tensor.BF16 && (serves || b.k.convPairs != nil)
 		}
-		if serves && s.winograds() && across >= b.k.mr/3 && s.n*to[0]*across*down >= winoTiles {
+		if serves && s.winograds() && across >= b.k.mr/3 && across*down >= winoTiles {
 			return m
 		}
 	}
