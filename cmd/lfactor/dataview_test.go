@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/demo"
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // The page shows rows as they will be trained, with what of them is learnt and each source's share, samples
@@ -61,4 +66,40 @@ func TestDataView(t *testing.T) {
 	require.Contains(t, out, "a.jsonl:1: it is no line of what `lfactor data run` drops")
 	code, out = runIn(t, dir, nil, "data", "view")
 	require.Equal(t, 2, code, out)
+}
+
+// Rows of a model that sees show its images where their tokens stand, and samples of shards theirs.
+func TestDataViewImages(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "shards"), 0o755))
+	r := rand.New(rand.NewPCG(1, 2))
+	for shard := range 4 {
+		w, err := format.CreateShard(filepath.Join(dir, "shards", fmt.Sprintf("scenes-%02d.tar", shard)))
+		require.NoError(t, err)
+		for i := range 10 {
+			s := demo.Scenes(false)[r.IntN(300)]
+			text, err := json.Marshal(map[string]any{"messages": demo.SceneTurns(s, r), "media": "image",
+				"name": []string{"0.png"}})
+			require.NoError(t, err)
+			require.NoError(t, w.Add(fmt.Sprintf("s%d-%02d", shard, i), []dataset.Part{{Name: "0.png",
+				Bytes: s.Png(r)},
+				{Name: "json", Bytes: text}}))
+		}
+		require.NoError(t, w.Close())
+	}
+	ids, err := demo.SceneTokenizer(filepath.Join(dir, "tokenizer"))
+	require.NoError(t, err)
+	config := fmt.Sprintf(demo.DemoVLMConfig, ids["vocab"], ids["<|im_end|>"], ids["<|image_pad|>"],
+		ids["<|video_pad|>"], ids["<|vision_start|>"], "shards/scenes-{00..03}.tar", "tokenizer", 3, 1,
+		"checkpoints", 3, "run")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(config), 0o600))
+	code, page := runIn(t, dir, nil, "data", "view", "--config", "run.yaml", "--steps", "1", "-n", "2",
+		"--html", "-")
+	require.Zero(t, code, page)
+	require.Regexp(t, `<img src="data:image/png;base64,[^"]+" alt="image s\d-\d\d\.0\.png, image/png, \d+ bytes, \d+ tokens"`,
+		page)
+	require.Contains(t, page, `<span class="yes">`)
+	require.Equal(t, 2, strings.Count(page, `data-kind="sample"`))
+	require.NoDirExists(t, filepath.Join(dir, "run"), "nothing is written")
 }
