@@ -64,6 +64,33 @@ func Describe() (lines []string) {
 // Backends lists the names of the backends that this build has.
 func Backends() []string { return slices.Sorted(maps.Keys(makers)) }
 
+// rated gives what a device of a kind can do, by what stands behind the colon of its name.
+var rated = map[string]func(which string) Peaks{}
+
+// RegisterRates makes known what devices of a backend can do. A package does it when it is initialised.
+func RegisterRates(name string, rates func(which string) Peaks) struct{} {
+	rated[name] = rates
+	return struct{}{}
+}
+
+// DeviceRates is what a device beside the processor can do by its maker, not measured: 0 in each rate that is not
+// known, and all are 0 for the processor, which is probed.
+func DeviceRates(device string) Peaks {
+	if device == Auto {
+		device = automatic()
+	}
+	name, which, _ := strings.Cut(device, ":")
+	if rates := rated[name]; rates != nil {
+		return rates(which)
+	}
+	return Peaks{}
+}
+
+// OnProcessor tells whether a device's name means the processor of this machine.
+func OnProcessor(device string) bool {
+	return device == "" || device == CPU || device == Auto && automatic() == CPU
+}
+
 // builtWith are the tags of the builds that have a device.
 var builtWith = map[string]string{"cuda": "cuda", "xpu": "xpu"}
 

@@ -42,6 +42,19 @@ func PeakFlops(precision string) float64 {
 	return f32
 }
 
+// DevicePeak is the denominator of mfu where ranks compute on a device: what as many of them as there are ranks can
+// do by their maker, 0 where that is not known. On the processor it is PeakFlops.
+func DevicePeak(device, precision string, ranks int) float64 {
+	if kernels.OnProcessor(device) {
+		return PeakFlops(precision)
+	}
+	p := kernels.DeviceRates(device)
+	if precision == "fp32" {
+		return p.TeamMultiplyAdd * float64(ranks)
+	}
+	return p.TeamTiles * float64(ranks)
+}
+
 // processor names this machine: its instructions, its processor's model and how many threads run.
 func processor(level string) string {
 	model := runtime.GOARCH

@@ -34,6 +34,8 @@ type Profiler struct {
 	// threads is the most that a rank's backend has; alone is whether all ranks are in this process.
 	threads int
 	alone   bool
+	// Device is what ranks compute on, as the key device says; "" is the processor.
+	Device string
 }
 
 // NewProfiler makes a profiler of so many steps after one that warms up.
@@ -108,9 +110,12 @@ type ProfileReport struct {
 	alone bool
 }
 
-// Report sums up, with peaks measured now by as many threads as a lane has; false if no step was recorded in
-// full.
+// Report sums up, with peaks measured now by as many threads as a lane has, or those of the device that computes;
+// false if no step was recorded in full.
 func (p *Profiler) Report() (ProfileReport, bool) {
+	if !kernels.OnProcessor(p.Device) {
+		return p.With(kernels.DeviceRates(p.Device))
+	}
 	b := kernels.OpenProber(p.threads)
 	defer kernels.Close(b)
 	return p.With(b.Peaks())

@@ -79,7 +79,7 @@ func newReporter(r *Run) (*reporter, error) {
 	c := r.cfg.Run
 	p.tokens = float64(c.Train.GlobalBatch * c.Data.SeqLen)
 	p.flops = r.layout.StepFlops()
-	p.peak = profiler.PeakFlops(c.Train.Precision)
+	p.peak = profiler.DevicePeak(c.Device, c.Train.Precision, r.layout.World())
 	if err := os.WriteFile(filepath.Join(l.Dir, "run.yaml"), r.cfg.YAML(), 0o600); err != nil {
 		return nil, err
 	}
@@ -435,6 +435,9 @@ func (p *reporter) step(m actors.Message) {
 
 // share prints a utilisation; one above all there is says that the machine's peak was measured too low.
 func share(mfu float64) string {
+	if math.IsInf(mfu, 0) || math.IsNaN(mfu) {
+		return "unknown" // of a device whose peak is not known
+	}
 	if mfu > 1 {
 		return fmt.Sprintf("%.1f %% (peak in doubt)", 100*mfu)
 	}

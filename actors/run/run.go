@@ -415,6 +415,7 @@ func (r *Run) lead(ctx context.Context) error {
 	}
 	if r.io.Profile != "" {
 		p := profiler.NewProfiler(profiler.ProfiledSteps)
+		p.Device = r.cfg.Run.Device
 		p.Attach(r.layout, &o)
 		defer func() { r.profiled(p) }()
 	}

@@ -211,7 +211,7 @@ func (s *Step) Measure() (res StepResult, report profiler.ProfileReport, err err
 	res.TokensPerSecond, res.Best = tokens/res.Median, tokens/sorted[0]
 	if !s.onProcessor() {
 		// what the processor could do at most says nothing about another device
-		return res, report, s.profiled(prof, kernels.Peaks{}, &res, &report)
+		return res, report, s.profiled(prof, kernels.DeviceRates(s.Device), &res, &report)
 	}
 	peaks := best(before, s.peaks())
 	whole := *s // the least work does not depend on how sequences are cut
