@@ -6,8 +6,8 @@ import (
 )
 
 // Alternatives of a key may have a part that the user fills in: what stands behind the colon of
-// cuda:NUMBER and of xpu:PATH.
-var forms = map[string]string{":NUMBER": ":[0-9]+", ":PATH": ":.+"}
+// cuda:NUMBER, of cuda:UUID and of xpu:PATH.
+var forms = map[string]string{":NUMBER": ":[0-9]+", ":UUID": ":(GPU|MIG)-[0-9a-fA-F-]+", ":PATH": ":.+"}
 
 // form is the regular expression of an alternative, and whether there is a part to fill in.
 func form(word string) (pattern string, open bool) {

@@ -20,6 +20,7 @@ func TestForms(t *testing.T) {
 	for value, good := range map[string]bool{"cpu": true, "auto": true, "cuda": true, "cuda:12": true,
 		"xpu": true, "xpu:/a/b.so": true,
 		"cuda:": false, "cuda:x": false, "cpu:1": false, "xpu:": false, "cuda:NUMBER": false,
+		"cuda:GPU-e0e1e2e3-E4": true, "cuda:MIG-0a": true, "cuda:GPU-": false, "cuda:CPU-1": false,
 		"acuda:1": false, "tpu": false} {
 		why, _ := k.check(reflect.ValueOf(value))
 		require.Equal(t, good, why == "", "%s: %s", value, why)

@@ -20,7 +20,7 @@ import (
 // allows (see Class), oneof the alternatives, min and max bounds, flag the Megatron flags with that meaning
 // ("name" passes its value on, "name=value" takes none), from translates a flag's values, doc one sentence.
 type Run struct {
-	Device     string     `key:"device" default:"cpu" oneof:"cpu|auto|cuda|cuda:NUMBER|xpu|xpu:PATH" class:"replan" doc:"Where kernels run: the processor; NVIDIA GPUs, which a process's ranks take in turn, or one of them; an accelerator by a plug-in (LFACTOR_XPU or PATH); auto is a GPU where there is one. LFACTOR_DEVICE sets it too."`
+	Device     string     `key:"device" default:"cpu" oneof:"cpu|auto|cuda|cuda:NUMBER|cuda:UUID|xpu|xpu:PATH" class:"replan" doc:"Where kernels run: the processor; NVIDIA GPUs, which a process's ranks take in turn, or one of them; an accelerator by a plug-in (LFACTOR_XPU or PATH); auto is a GPU where there is one. LFACTOR_DEVICE sets it too."`
 	Strict     bool       `key:"device_strict" default:"false" class:"free" flag:"strict" doc:"Refuse operations that the device does not have, instead of running them on the processor with copies there and back."`
 	Model      ModelRef   `key:"model"`
 	Data       Data       `key:"data"`

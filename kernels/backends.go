@@ -44,6 +44,16 @@ func RegisterBackend(name string, m Maker) struct{} {
 	return struct{}{}
 }
 
+// Warning begins a line of Describe that is one.
+const Warning = "! "
+
+// Ailing is a backend whose device has faults that no call of it fails by.
+type Ailing interface {
+	// Ails tells what has come up since it was last asked, or since the device was opened: a whole text
+	// each. Any goroutine may call it, also when the backend is closed.
+	Ails() []string
+}
+
 // Describe lists the devices of this machine beside the processor, a line each, and the kinds that other
 // builds have.
 func Describe() (lines []string) {
@@ -55,7 +65,11 @@ func Describe() (lines []string) {
 			continue
 		}
 		for _, l := range m.Describe() {
-			lines = append(lines, name+": "+l)
+			l, warns := strings.CutPrefix(l, Warning)
+			if l = name + ": " + l; warns {
+				l = Warning + l
+			}
+			lines = append(lines, l)
 		}
 	}
 	return lines

@@ -41,5 +41,9 @@ func backends(r *Run, ranks []int) (func(rank int) kernels.Backend, func(), erro
 		}
 		return nil, nil, c.Fault(key, err.Error(), "set "+key+": cpu")
 	}
-	return of, closeAll, err
+	if err != nil {
+		return nil, nil, err
+	}
+	w := r.watchAiling(of, ranks)
+	return of, func() { w.end(); closeAll() }, nil
 }

@@ -50,6 +50,14 @@ func (d *Device) Room() int64 {
 	return 0
 }
 
+// Ails implements kernels.Ailing.
+func (d *Device) Ails() []string {
+	if a, ok := d.drv.(kernels.Ailing); ok {
+		return a.Ails()
+	}
+	return nil
+}
+
 // Space implements tensor.Memory.
 func (d *Device) Space() string { return d.drv.Space() }
 

@@ -24,7 +24,8 @@ type device struct {
 	attends *attender
 	// between processes; nil where tensors go through the host
 	exchange *Exchange
-	calls    Calls // who calls the driver in this device's stead; nil for itself
+	health   *health // nil where nothing tells of it
+	calls    Calls   // who calls the driver in this device's stead; nil for itself
 
 	mu        sync.Mutex
 	functions map[string]uintptr
@@ -108,6 +109,9 @@ func (d *device) Name() string {
 	}
 	return fmt.Sprintf("cuda:%d (%s%s)", d.info.Index, d.info.Name, with)
 }
+
+// Ails implements kernels.Ailing.
+func (d *device) Ails() []string { return d.health.news() }
 
 // Alloc implements accel.Driver.
 func (d *device) Alloc(n int) (addr uint64, err error) {

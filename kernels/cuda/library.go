@@ -27,7 +27,7 @@ type Library struct {
 	contexts map[int]uintptr // primary, by device
 	modules  map[int]uintptr // our kernels, by device
 
-	deviceCount, deviceGet, deviceName, deviceAttribute, deviceTotal, retain, setCurrent,
+	deviceCount, deviceGet, deviceName, deviceAttribute, deviceTotal, deviceUUID, deviceBus, retain, setCurrent,
 	memInfo, alloc, free, pinned, unpin, newStream, endStream, syncStream, newEvent, endEvent, record,
 	syncEvent, waitEvent, queryEvent, elapsed,
 	upload, download, move, clear, load, function, funcAttribute, launch, errorName uintptr
@@ -40,7 +40,8 @@ func (l *Library) symbols() map[string]*uintptr {
 	return map[string]*uintptr{
 		"cuDeviceGetCount": &l.deviceCount, "cuDeviceGet": &l.deviceGet, "cuDeviceGetName": &l.deviceName,
 		"cuDeviceGetAttribute": &l.deviceAttribute,
-		"cuDeviceTotalMem_v2":  &l.deviceTotal, "cuDevicePrimaryCtxRetain": &l.retain,
+		"cuDeviceGetUuid_v2":   &l.deviceUUID, "cuDeviceGetPCIBusId": &l.deviceBus,
+		"cuDeviceTotalMem_v2": &l.deviceTotal, "cuDevicePrimaryCtxRetain": &l.retain,
 		"cuCtxSetCurrent": &l.setCurrent, "cuMemGetInfo_v2": &l.memInfo,
 		"cuMemAlloc_v2": &l.alloc, "cuMemFree_v2": &l.free, "cuMemHostAlloc": &l.pinned,
 		"cuMemFreeHost":  &l.unpin,
@@ -63,14 +64,17 @@ const oldest = 13000
 // LibraryVariable names a libcuda in the environment; it goes before all other places.
 const LibraryVariable = "LFACTOR_LIBCUDA"
 
+// driverFolders are where NVIDIA's driver puts its libraries, beside the system's loader.
+var driverFolders = []string{"/usr/local/nvidia/lib64", "/usr/local/cuda/compat",
+	"/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib"}
+
 // places are where the driver's library is looked for, in order.
 func places() []string {
 	if p := os.Getenv(LibraryVariable); p != "" {
 		return []string{p}
 	}
 	l := []string{"libcuda.so.1"}
-	for _, dir := range []string{"/usr/local/nvidia/lib64", "/usr/local/cuda/compat",
-		"/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib"} {
+	for _, dir := range driverFolders {
 		l = append(l, filepath.Join(dir, "libcuda.so.1"))
 	}
 	return l
@@ -230,53 +234,4 @@ func (l *Library) Count() (int, error) {
 	var n int32
 	err := l.call("cuDeviceGetCount", l.deviceCount, uintptr(unsafe.Pointer(&n)))
 	return int(n), err
-}
-
-// Info describes a device.
-type Info struct {
-	Index           int
-	Name            string
-	Memory          int64 // bytes
-	Major, Minor    int   // of its compute capability
-	Multiprocessors int
-	SharedMemory    int // bytes, the most a block may have
-}
-
-// Attributes of a device, as the driver numbers them.
-const (
-	attributeMultiprocessors = 16
-	attributeMajor           = 75
-	attributeMinor           = 76
-	attributeShared          = 97
-)
-
-// Describe asks for a device's description.
-func (l *Library) Describe(index int) (Info, error) {
-	i := Info{Index: index}
-	var dev int32
-	if err := l.call("cuDeviceGet", l.deviceGet, uintptr(unsafe.Pointer(&dev)), uintptr(index)); err != nil {
-		return i, err
-	}
-	name := make([]byte, 256)
-	if err := l.call("cuDeviceGetName", l.deviceName, uintptr(unsafe.Pointer(&name[0])),
-		uintptr(len(name)), uintptr(dev)); err != nil {
-		return i, err
-	}
-	i.Name = cString(&name[0])
-	var total uint64
-	if err := l.call("cuDeviceTotalMem", l.deviceTotal, uintptr(unsafe.Pointer(&total)),
-		uintptr(dev)); err != nil {
-		return i, err
-	}
-	i.Memory = int64(total)
-	for what, to := range map[int]*int{attributeMultiprocessors: &i.Multiprocessors,
-		attributeMajor: &i.Major, attributeMinor: &i.Minor, attributeShared: &i.SharedMemory} {
-		var v int32
-		if err := l.call("cuDeviceGetAttribute", l.deviceAttribute, uintptr(unsafe.Pointer(&v)),
-			uintptr(what), uintptr(dev)); err != nil {
-			return i, err
-		}
-		*to = int(v)
-	}
-	return i, nil
 }

@@ -17,7 +17,7 @@ type lookup struct {
 	variable string   // of the environment: a path, or "none"
 	names    []string // the best first
 	wheels   []string // its folders in packages of pip, below nvidia/
-	pip      string   // what brings it
+	pip      string   // what brings it; empty where NVIDIA's driver does
 }
 
 // off reports whether the environment leaves the library out.
@@ -28,14 +28,21 @@ func (k lookup) missing() string {
 	if k.off() {
 		return ", as " + k.variable + " says"
 	}
-	return ": no " + strings.Join(k.names, " or ") + " was found; pip install " + k.pip +
-		", or name the library in " + k.variable
+	from := "pip install " + k.pip
+	if k.pip == "" {
+		from = "it comes with NVIDIA's driver"
+	}
+	return ": no " + strings.Join(k.names, " or ") + " was found; " + from + ", or name the library in " +
+		k.variable
 }
 
 // places are paths and names to try, in order: the system's loader, CUDA's folder, and the packages of the
 // Python that is active or first on the path.
 func (k lookup) places() []string {
 	dirs := []string{"", "/usr/local/cuda/lib64"}
+	if k.pip == "" {
+		dirs = append(dirs, driverFolders...)
+	}
 	for _, root := range pythons() {
 		for _, w := range k.wheels {
 			// the pattern is a good one

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/accel"
@@ -27,8 +26,8 @@ func open(o kernels.Options) (kernels.Backend, error) {
 	}
 	index := o.Rank % max(n, 1)
 	if o.Which != "" {
-		if index, err = strconv.Atoi(o.Which); err != nil {
-			return nil, fmt.Errorf("device cuda:%s: want a number, as in cuda:1", o.Which)
+		if index, err = l.find(o.Which, n); err != nil {
+			return nil, err
 		}
 	}
 	products, err := FindProducts()
@@ -43,7 +42,11 @@ func open(o kernels.Options) (kernels.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.New(index, Settings{Absent: onProcessor(o.Strict), Products: products, Attentions: attentions,
+	manager, err := FindManager()
+	if err != nil {
+		return nil, err
+	}
+	return l.New(index, Settings{Manager: manager, Absent: onProcessor(o.Strict), Products: products, Attentions: attentions,
 		Exchange: exchange, Dir: o.Dir})
 }
 
@@ -74,7 +77,8 @@ func describe() []string {
 	}
 	lines := []string{fmt.Sprintf("driver %s speaks CUDA %d.%d and has %d devices", l.Path,
 		l.Version/1000, l.Version%1000/10, n)}
-	lines = append(lines, describeProducts(), describeAttentions(), describeExchange())
+	lines = append(lines, describeProducts(), describeAttentions(), describeExchange(), describeManager())
+	manager, _ := FindManager() // why it is not there was said
 	for i := range n {
 		d, err := l.Describe(i)
 		if err != nil {
@@ -84,6 +88,7 @@ func describe() []string {
 		lines = append(lines,
 			fmt.Sprintf("device cuda:%d (%s) has %s, %d multiprocessors, capability %d.%d: %s", i, d.Name,
 				tensor.Bytes(d.Memory), d.Multiprocessors, d.Major, d.Minor, d.kernels()))
+		lines = append(lines, manager.describe(d)...)
 	}
 	return lines
 }
@@ -111,6 +116,8 @@ type Settings struct {
 	Attentions *Attentions
 	// Exchange joins devices of several processes; nil lets tensors go through the host.
 	Exchange *Exchange
+	// Manager tells of the device's health; nil tells nothing.
+	Manager *Manager
 	// Dir is where the algorithms that libraries chose are kept; "" keeps none.
 	Dir string
 }
@@ -143,7 +150,7 @@ func (l *Library) New(index int, s Settings) (*accel.Device, error) {
 				d.info.Name, err, AttentionVariable)
 		}
 	}
-	d.exchange = s.Exchange
+	d.exchange, d.health = s.Exchange, s.Manager.watch(d.info)
 	return accel.New(d, d, s.Absent), nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,7 @@ func Command() *cobra.Command {
 type check struct {
 	What string `json:"what"`
 	OK   bool   `json:"ok"`
+	Warn bool   `json:"warn,omitempty"` // training goes, and somebody should look
 	Text string `json:"text"`
 }
 
@@ -39,7 +41,7 @@ func doctor(c *cobra.Command, _ []string) error {
 	var all []check
 	ok := true
 	line := func(what string, good bool, format string, a ...any) {
-		all, ok = append(all, check{what, good, fmt.Sprintf(format, a...)}), ok && good
+		all, ok = append(all, check{What: what, OK: good, Text: fmt.Sprintf(format, a...)}), ok && good
 	}
 	b := kernels.OpenProber(1)
 	line("kernels", true, "%s on %s/%s, %d cores", b.Name(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
@@ -52,7 +54,9 @@ func doctor(c *cobra.Command, _ []string) error {
 		line("memory", total > 1<<30, "%s", tensor.Bytes(total))
 	}
 	for _, d := range kernels.Describe() {
-		line("device", true, "%s", d) // to be without is no fault
+		text, warns := strings.CutPrefix(d, kernels.Warning)
+		line("device", true, "%s", text) // to be without is no fault
+		all[len(all)-1].Warn = warns
 	}
 	dir, err := os.MkdirTemp(".", ".lfactor-doctor-")
 	line("disk", err == nil, "the current directory can be written")
@@ -64,8 +68,11 @@ func doctor(c *cobra.Command, _ []string) error {
 	err = cli.Emit(c, all, func(w io.Writer) {
 		for _, x := range all {
 			mark := "✓"
-			if !x.OK {
+			switch {
+			case !x.OK:
 				mark = "✗"
+			case x.Warn:
+				mark = "!"
 			}
 			fmt.Fprintf(w, "%s %-8s %s\n", mark, x.What, x.Text)
 		}

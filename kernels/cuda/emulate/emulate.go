@@ -106,7 +106,7 @@ func build(compiler string, flags []string) (string, error) {
 		}
 	}
 	c := exec.Command(compiler, append(args, "-x", "c++", "all.cu", "fibers.cc", "driver.cc",
-		"cublaslt.cc", "cudnn.cc", "nccl.cc", "-o", "libcuda.so", "-lpthread", "-ldl")...)
+		"cublaslt.cc", "cudnn.cc", "nccl.cc", "nvml.cc", "-o", "libcuda.so", "-lpthread", "-ldl")...)
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("the emulated driver: %w\n%s", err, out)

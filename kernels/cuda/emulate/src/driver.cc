@@ -28,7 +28,7 @@ enum { kSuccess = 0, kInvalid = 1, kNoMemory = 2, kNoDevice = 100, kBadDevice = 
 namespace {
 
 std::atomic<int> order{0}, jitter{0}, devices{2}, loadable{1}, version{13000}, skip{0}, algorithm{0}, cudnn{92801}, no_attention{0}, nccl{23203};
-std::atomic<int> waits{1};
+std::atomic<int> waits{1}, mig{0}, ecc{0}, throttle{0}, xid{0};
 std::atomic<int64_t> nccl_stops{0};
 std::atomic<int64_t> left{-1}, launched{0}; // launches until the device is lost, -1 for never
 std::atomic<int64_t> reads{0}, allocations{0}; // copies to the host, and blocks of memory of both kinds, that were asked for
@@ -158,7 +158,12 @@ API cuInit(unsigned) { return devices > 0 ? kSuccess : kNoDevice; }
 API cuDriverGetVersion(int* v) { *v = version; return 0; }
 API cuDeviceGetCount(int* n) { *n = devices; return 0; }
 API cuDeviceGet(int* d, int i) { *d = i; return i >= 0 && i < devices ? kSuccess : kBadDevice; }
-API cuDeviceGetName(char* s, int n, int) { snprintf(s, n, "emulated device"); return 0; }
+API cuDeviceGetName(char* s, int n, int) { snprintf(s, n, mig ? "emulated device MIG 1g.10gb" : "emulated device"); return 0; }
+API cuDeviceGetUuid_v2(unsigned char* id, int d) {
+  for (int i = 0; i < 16; i++) id[i] = (unsigned char)(i < 15 ? 0xe0 + i : d);
+  return 0;
+}
+API cuDeviceGetPCIBusId(char* s, int n, int d) { snprintf(s, n, "0000:%02X:00.0", d + 1); return 0; }
 API cuDeviceGetAttribute(int* v, int what, int) {
   *v = what == 75 ? 9 : what == 16 ? 4 : what == 97 ? 232448 : 0; // capability 9.0, multiprocessors, shared memory a block
   return 0;
@@ -345,6 +350,10 @@ extern "C" void lf_emulate(const char* what, int64_t v) {
   else if (s == "cudnn") cudnn = (int)v; // its version
   else if (s == "no attention") no_attention = (int)v;
   else if (s == "waits") waits = (int)v; // whether streams wait for events at all
+  else if (s == "mig") mig = (int)v; // devices are slices
+  else if (s == "ecc") ecc = (int)v; // uncorrected errors so far
+  else if (s == "throttle") throttle = (int)v; // why clocks are low, as NVML's bits
+  else if (s == "xid") xid = (int)v; // an event of this number comes up
   else if (s == "nccl") nccl = (int)v;
   else if (s == "nccl stops") nccl_stops = v; // when so many bytes were sent in all, sends do not end any more
   else abort();
@@ -355,7 +364,8 @@ int lf_device() { return current; }
 int64_t lf_setting(const char* what) {
   std::string s = what;
   return s == "algorithm" ? algorithm.load() : s == "cudnn" ? cudnn.load() : s == "no attention" ? no_attention.load() : s == "nccl" ? nccl.load()
-    : s == "nccl stops" ? nccl_stops.load() : 0;
+    : s == "nccl stops" ? nccl_stops.load() : s == "mig" ? mig.load() : s == "ecc" ? ecc.load() : s == "throttle" ? throttle.load()
+    : s == "xid" ? xid.exchange(0) : 0;
 }
 
 extern "C" int64_t lf_emulated_blocks() {
