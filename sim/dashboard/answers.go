@@ -81,7 +81,7 @@ func jobsOf(f *folder, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := record.RecentJobs(f.dir, askWithin)
+	jobs, err := f.recent()
 	live := err == nil
 	if errors.Is(err, record.ErrNotRunning) {
 		jobs, err = f.traced()

@@ -58,6 +58,13 @@ type folder struct {
 	silent  []host.Silent
 	running bool
 
+	recalling sync.Mutex
+	recent    func() ([]record.Job, error) // asks actors for their newest jobs
+	recalled  time.Time
+	newest    []record.Job
+	newestErr error
+	where     func(actor string) string // its host; nil where all are on this one
+
 	plan planned
 }
 
@@ -74,7 +81,8 @@ func newFolder(dir string) *folder {
 		name = filepath.Base(filepath.Dir(abs)) + "/" + filepath.Base(abs)
 	}
 	ask := func() ([]host.Status, []host.Silent, error) { return host.AskWhy(dir, askWithin) }
-	return &folder{actors: ask, trace: filepath.Join(dir, "trace.json"),
+	recent := func() ([]record.Job, error) { return record.RecentJobs(dir, askWithin) }
+	return &folder{actors: ask, recent: recent, trace: filepath.Join(dir, "trace.json"),
 		dir:     dir,
 		name:    name,
 		curves:  newSeries(),

@@ -22,8 +22,8 @@ type cursor struct {
 }
 
 // stream tells a page what is new, as server-sent events: "points", "evals" and "events" of the runs that
-// it names (?runs=0,2), "again" where it has to ask for all, and with ?graph=ID the graph of one, once a
-// second.
+// it names (?runs=0,2), "again" where it has to ask for all, and with ?graph=ID the graph of one, and with
+// ?logs=ID what its actors do and have said and done, once a second.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if s.streams.Add(1) > streamsMax {
 		s.streams.Add(-1)
@@ -37,14 +37,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			at[id] = &cursor{}
 		}
 	}
-	graph, err := whole(r, "graph", -1)
-	if err != nil || graph >= int64(len(s.runs)) {
+	graph, err1 := whole(r, "graph", -1)
+	logs, err2 := whole(r, "logs", -1)
+	if err1 != nil || err2 != nil || max(graph, logs) >= int64(len(s.runs)) {
 		http.Error(w, "there is no such run", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
 	_ = out.SetReadDeadline(time.Time{}) // a page listens for as long as it is open
+	var told heard
 	tick := time.NewTicker(streamEvery)
 	defer tick.Stop()
 	for n := 0; ; n++ {
@@ -55,6 +57,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		if graph >= 0 && n%2 == 0 {
 			all, silent, running := s.runs[graph].ask()
 			b = event(b, "graph", graphOf(all, silent, running))
+		}
+		if logs >= 0 && n%2 == 0 {
+			b = s.runs[logs].logsNews(b, int(logs), &told)
 		}
 		if b == nil && n%20 == 0 {
 			b = []byte(": still here\n\n")

@@ -4,9 +4,10 @@ import { Curves } from "/page/curves.js";
 import { Graph, Why } from "/page/graph.js";
 import { Timeline } from "/page/timeline.js";
 import { Events, Data, Checkpoints, Plan } from "/page/panels.js";
+import { Actors } from "/page/logs.js";
 
 const app = { runs: [], shown: [], main: 0, admin: false, run: (id) => app.runs.find((r) => r.id === id) };
-const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)]];
+const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)], ["actors", "Actors", new Actors(app)]];
 let page = null, source = null;
 
 function theme(to) {
@@ -54,7 +55,7 @@ function choose(id) {
 
 function listen() {
   source?.close();
-  const graph = ["graph", "why"].includes(page[0]) ? `&graph=${app.main}` : "";
+  const graph = ["graph", "why"].includes(page[0]) ? `&graph=${app.main}` : page[0] === "actors" ? `&logs=${app.main}` : "";
   source = new EventSource(`/api/stream?runs=${[...new Set([...app.shown, app.main])].join(",")}${graph}`);
   const on = (name, f) => source.addEventListener(name, (e) => f(JSON.parse(e.data)));
   source.onopen = () => state("on", "live");
@@ -69,12 +70,13 @@ function listen() {
   on("evals", (d) => pages[0][2].evals(d.run, d.evals));
   on("events", (d) => { if (d.run === app.main && page[0] === "events") page[2].more(d.events); });
   on("graph", (d) => page[2].update?.(d));
+  on("logs", (d) => page[2].heard?.(d));
 }
 let waiting = null;
 function soon() { waiting ??= setTimeout(() => { waiting = null; sidebar(); }, 1000); }
 function state(cls, text) { const l = $("live"); if (l.textContent !== text) l.textContent = text; l.className = cls; }
 
-const keys = [["1 … 8", "pages"], ["j k", "next, previous run"], ["r", "all steps"], ["t", "light or dark"], ["?", "these keys"], ["Esc", "close"]];
+const keys = [["1 … 9", "pages"], ["j k", "next, previous run"], ["r", "all steps"], ["t", "light or dark"], ["?", "these keys"], ["Esc", "close"]];
 $("keys").append(el("h3", {}, "Keys"), el("table", {}, el("tbody", {}, ...keys.map(([k, t]) => el("tr", {}, el("td", {}, el("kbd", {}, k)), el("td", {}, t))))));
 document.addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(e.target.tagName) && e.target.type !== "checkbox" && e.target.type !== "range") return;

@@ -81,9 +81,11 @@ with sync_playwright() as p:
     page.keyboard.press("4")
     until("why leads from the coordinator to a root", lambda: page.locator(".chain .step").count() >= 1
           and "coordinator" in page.locator(".chain").inner_text())
-    for key, text in (("5", "said"), ("6", "Pipeline"), ("7", "Checkpoints"), ("8", "predicted")):
+    for key, text in (("5", "said"), ("6", "Pipeline"), ("7", "Checkpoints"), ("8", "predicted"), ("9", "jobs, ")):
         page.keyboard.press(key)
         until(f"page {key} shows {text}", lambda: text in page.locator("#main").inner_text())
+    page.get_by_label("actor", exact=True).select_option("coordinator")
+    until("lines are of the actor that was chosen", lambda: "rank0" not in page.locator("#main table").last.inner_text())
     page.locator("#runs .run").last.click()
     page.keyboard.press("2")
     until("a simulated step is shown at a moment", lambda: "of 4 at work" in page.locator("output").first.inner_text())
