@@ -55,11 +55,13 @@ type RunOptions struct {
 	Filter     func(to actors.Ref, m actors.Message) bool
 	WrapDevice func(rank int, d Device) Device
 	OnSystem   func(*System) // sees the system once its actors exist
-	OnRanks    func([]*Rank) // sees the process's ranks once they have parameters
-	Capture    *Capture      // keeps messages, nil for none
-	Edges      func([]Edge)  // hears at the end what was sent, nil for nobody
-	Routing    *Routing      // what is done with the choices of routers, nil for nothing
-	Sight      *Sight        // what is written down of tensors, nil for nothing
+	// Made sees a rank of this process before it has parameters.
+	Made    func(rank int, r *Rank)
+	OnRanks func([]*Rank) // sees the process's ranks once they have parameters
+	Capture *Capture      // keeps messages, nil for none
+	Edges   func([]Edge)  // hears at the end what was sent, nil for nobody
+	Routing *Routing      // what is done with the choices of routers, nil for nothing
+	Sight   *Sight        // what is written down of tensors, nil for nothing
 	// Files is the folder of files for what waits on the host beside ranks on processors; "" keeps it in
 	// memory.
 	Files string
@@ -172,6 +174,9 @@ func Run(l *layout.Layout, o RunOptions) error {
 		d, err := NewDevice(l, r, o.Backend(r), saver(o, r), o.Files)
 		if err != nil {
 			return err
+		}
+		if o.Made != nil {
+			o.Made(r, d)
 		}
 		d.c.Saved, d.c.Placed = o.Saved, o.Placed
 		d.c.Stand = func(rank int) RankConfig { return standIn(l, o, rank) }

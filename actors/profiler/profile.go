@@ -31,6 +31,7 @@ type Profiler struct {
 	Rec   *profile.Recorder
 	mu    sync.Mutex
 	lanes map[int]*profile.Lane
+	pools []pool // of ranks
 	// threads is the most that a rank's backend has; alone is whether all ranks are in this process.
 	threads int
 	alone   bool
@@ -66,6 +67,11 @@ func (p *Profiler) Attach(l *layout.Layout, o *host.RunOptions) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return profiled{d, p.lanes[rank]}
+	}
+	o.Made = func(rank int, r *host.Rank) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pools = append(p.pools, pool{l.Design.Mesh.Name(rank), r.Config().Pool.Note(), r.Config().Backend})
 	}
 	o.Trace = func(e host.TraceEvent) {
 		if e.Job.Kind == actors.LoadBatch {
@@ -106,8 +112,9 @@ func jobPhase(j actors.Job) profile.Phase {
 // ProfileReport is a report with the peaks that it is held to.
 type ProfileReport struct {
 	*profile.Report
-	Peaks kernels.Peaks `json:"-"`
-	alone bool
+	Peaks  kernels.Peaks `json:"-"`
+	Memory []RankMemory  `json:"memory_at_peak"`
+	alone  bool
 }
 
 // Report sums up, with peaks measured now by as many threads as a lane has, or those of the device that computes;
@@ -124,7 +131,7 @@ func (p *Profiler) Report() (ProfileReport, bool) {
 // With is the report against the peaks of a machine; false if fewer than two steps ran.
 func (p *Profiler) With(k kernels.Peaks) (ProfileReport, bool) {
 	r, ok := p.Rec.Report(profile.Peaks{Flops: k.TeamMultiplyAdd, Pairs: k.TeamTiles, Memory: k.Memory})
-	return ProfileReport{r, k, p.alone}, ok
+	return ProfileReport{r, k, p.memory(), p.alone}, ok
 }
 
 // PrintPhases prints where the time of each lane went, a step on average.
@@ -203,10 +210,11 @@ func (p *Profiler) Write(base string, r ProfileReport) error {
 	}
 	r.PrintPhases(f)
 	r.PrintKernels(f, 0)
+	r.PrintMemory(f, 0)
 	if err := f.Close(); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(r.Report, "", " ")
+	text, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err
 	}

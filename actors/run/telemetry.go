@@ -152,5 +152,6 @@ func (r *Run) profiled(p *profiler.Profiler) {
 	}
 	x.PrintPhases(r.io.Progress)
 	x.PrintKernels(r.io.Progress, 12)
+	x.PrintMemory(r.io.Progress, profiler.HoldingsShown)
 	r.report.say("profile %s.txt, .json and .svg", r.io.Profile)
 }

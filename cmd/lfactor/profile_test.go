@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/kernels/profile"
 )
 
@@ -45,12 +46,19 @@ func TestTrainProfile(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &r))
 	require.Equal(t, 4, r.Steps)
 	require.Len(t, r.Lanes, 4)
+	var m profiler.ProfileReport
+	require.NoError(t, json.Unmarshal(text, &m))
+	require.Len(t, m.Memory, 4)
+	for _, l := range m.Memory {
+		require.Greater(t, l.Peak, int64(100<<10), l.Rank)
+	}
 	drawing, err := os.ReadFile(filepath.Join(dir, "run", "profile.svg"))
 	require.NoError(t, err)
 	require.Greater(t, wellFormed(t, string(drawing))["rect"], 20)
 	table, err := os.ReadFile(filepath.Join(dir, "run", "profile.txt"))
 	require.NoError(t, err)
-	for _, want := range []string{"peaks: ", "waiting for ranks", "attention_bwd", "outside kernels"} {
+	for _, want := range []string{"peaks: ", "waiting for ranks", "attention_bwd", "outside kernels",
+		"memory at its peak", "exp_avg of model.embed_tokens.weight"} {
 		require.Contains(t, string(table), want)
 	}
 

@@ -27,6 +27,7 @@ type Device struct {
 	landings []landed
 	incoming []*span // copies back that the device's calls have not waited for
 	watch    *watch  // nil for nobody
+	work     Work    // the most of any call so far
 }
 
 var _ kernels.Device = (*Device)(nil)
@@ -186,7 +187,7 @@ func (d *Device) issue(c *kernels.Call) {
 	}
 	d.must(d.outputs(c))
 	q := &Queue{Driver: d.drv, d: d}
-	defer q.release()
+	defer q.release(c.Op)
 	there, err := d.prog.Issue(q, c)
 	if err == nil {
 		err = q.err
@@ -245,12 +246,6 @@ func (q *Queue) Addr(t *tensor.Tensor) uint64 {
 
 // Failed is the first failure of Work or Addr: what they gave is then of no use.
 func (q *Queue) Failed() error { return q.err }
-
-func (q *Queue) release() {
-	for _, s := range q.work {
-		q.d.mem.give(s.region)
-	}
-}
 
 // Sync implements kernels.Backend.
 func (d *Device) Sync() { d.Record().Wait() }

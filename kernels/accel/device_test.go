@@ -251,6 +251,13 @@ func TestOperands(t *testing.T) {
 	b.f.room, b.f.work = 1, 2*blockBytes
 	require.Panics(t, func() { b.fill(x, 1) })
 	require.Zero(t, b.f.calls.done-len(b.f.calls.items), "nothing was issued")
+	for _, n := range []int{1000, 50000, 2000} {
+		b.f.work = n
+		b.fill(x, 1)
+	}
+	op, most := b.d.MostWork()
+	require.Equal(t, kernels.Fill, op)
+	require.EqualValues(t, (50000+alignBytes-1)/alignBytes*alignBytes, most)
 	b.f.work = 0
 	shaped := func(v int, shape ...int) *tensor.Tensor {
 		x, err := b.pool.New("x", tensor.F32, shape...)

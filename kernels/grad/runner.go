@@ -108,9 +108,11 @@ func (r *Runner) Step(f *Frame, p Phase, pc int, arrived [][]Bundle) (parts [][]
 		f.release(free[segs[at.Segment].Comm[at.Comm].ID])
 	}
 	for _, n := range segs[pc].Ops {
+		r.Pool.Block(n.Block)
 		r.exec(f, n)
 		f.release(free[n.ID])
 	}
+	r.Pool.Block(-1)
 	for _, n := range segs[pc].Comm {
 		parts = append(parts, r.split(f, n))
 	}

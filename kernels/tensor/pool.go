@@ -20,6 +20,7 @@ type Buffer struct {
 	handle any     // of storage that is not the host's, as its memory knows it
 	in     *region // where a large one lies, from at on
 	at     int
+	by     *holder // where the pool notes who holds what
 }
 
 // Retain adds a reference.
@@ -85,6 +86,7 @@ type Pool struct {
 	idle       int64 // bytes given back to it that may still be backed by memory
 	count      int
 	memory     Memory // nil for the host's
+	noted      atomic.Pointer[ledger]
 }
 
 // Memory is storage that the host cannot read, owned by a backend.
@@ -174,6 +176,9 @@ func (p *Pool) buffer(name string, n int64) (*Buffer, error) {
 	p.live += c
 	p.peak = max(p.peak, p.live)
 	p.count++
+	if l := p.noted.Load(); l != nil {
+		l.took(b, name, p.live)
+	}
 	b.data = raw[:n]
 	b.refs.Store(1)
 	return b, nil
@@ -189,6 +194,9 @@ func (p *Pool) foreign(b *Buffer, name string) error {
 	p.live += int64(b.class)
 	p.peak = max(p.peak, p.live)
 	p.count++
+	if l := p.noted.Load(); l != nil {
+		l.took(b, name, p.live)
+	}
 	b.refs.Store(1)
 	return nil
 }
@@ -205,8 +213,7 @@ func (p *Pool) put(b *Buffer) {
 	if b.handle != nil {
 		p.memory.Free(b.handle)
 		p.mu.Lock()
-		p.live -= int64(b.class)
-		p.count--
+		p.left(b)
 		p.mu.Unlock()
 		return
 	}
@@ -219,8 +226,7 @@ func (p *Pool) put(b *Buffer) {
 	b.data = nil
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.live -= int64(b.class)
-	p.count--
+	p.left(b)
 	if b.in == nil {
 		p.kept += int64(b.class)
 		p.free[b.class] = append(p.free[b.class], raw)
@@ -232,6 +238,15 @@ func (p *Pool) put(b *Buffer) {
 		p.large.leave()
 		p.idle = 0
 	}
+}
+
+// left counts a buffer out; the pool is locked.
+func (p *Pool) left(b *Buffer) {
+	if l := p.noted.Load(); l != nil && b.by != nil {
+		l.gave(b)
+	}
+	p.live -= int64(b.class)
+	p.count--
 }
 
 // Live, Peak are bytes in use now and at most so far, rounded up to size classes.

@@ -73,6 +73,7 @@ func stepBenchCommand() *cobra.Command {
 			if res.Profile != nil {
 				report.PrintPhases(w)
 				report.PrintKernels(w, 0)
+				report.PrintMemory(w, 20)
 				fmt.Fprintf(w, "profile %s.txt, .json and .svg\n", s.Profile)
 			}
 			fmt.Fprintf(os.Stderr, "took %v\n", time.Since(began).Round(time.Millisecond))
