@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,8 +21,19 @@ import (
 func TestPlantedBarriers(t *testing.T) {
 	d, e := emulated(t, 0, strict)
 	b := kernelstest.Carried(t, d, tensor.NewPool("device", 0).In(d))
-	for name, c := range barrierCalls() {
+	all := barrierCalls()
+	for _, name := range []string{"linear", "linear_dx", "linear_dw"} {
+		all[hoppers+name] = all[name]
+	}
+	defer func(n int) { hopperColumns = n }(hopperColumns)
+	usual := hopperColumns
+	for name, c := range all {
 		t.Run(name, func(t *testing.T) {
+			hopperColumns = usual
+			barrier := barrierOf[c.Op]
+			if strings.HasPrefix(name, hoppers) {
+				hopperColumns, barrier = 1, 1
+			}
 			bits := func(order, skip int64) (l [][]byte) {
 				e.Set(t, "order", order, 0)
 				e.Set(t, "skip barrier", skip, 0)
@@ -37,7 +49,7 @@ func TestPlantedBarriers(t *testing.T) {
 			want, wrong := bits(0, 0), 0
 			for order := range int64(3) {
 				require.Equal(t, want, bits(order, 0), "order %d", order)
-				for i, x := range bits(order, barrierOf[c.Op]) {
+				for i, x := range bits(order, barrier) {
 					if !bytes.Equal(x, want[i]) {
 						wrong++
 						break
@@ -48,6 +60,10 @@ func TestPlantedBarriers(t *testing.T) {
 		})
 	}
 }
+
+// hoppers begins the names of products that Hopper's kernels are to take, whose first barrier is that of the
+// first stage.
+const hoppers = "hopper_"
 
 // barrierOf is the barrier that is left out: the one behind which a tile or a sorted run is read.
 var barrierOf = map[kernels.Op]int64{kernels.Linear: 1, kernels.LinearDX: 2, kernels.LinearDW: 1,

@@ -86,9 +86,14 @@ func (a *attender) planFor(device string, s attentionShape) (*plan, error) {
 // hopper is the compute capability whose backward has a knob for sums in one order.
 const hopper = 9
 
+// ownBackward is the width of heads to which the project's kernels do the backward, also behind the library's
+// forward: the library's sums in one order cost it more there. On an H200 it reached 107 TFLOP/s at 64, and
+// these 168; at 128, 148 and 137.
+const ownBackward = 64
+
 // shapeFor is what a plan for a call depends on; ok is false for one that the library is not asked for:
 // masks beyond a window, heads of other widths, queries and keys of other rows (where one may see no key),
-// and backwards whose bits may differ from run to run.
+// backwards whose bits may differ from run to run, and those of narrow heads.
 func (x *issue) shapeFor(a attention, backward bool) (s attentionShape, ok bool) {
 	at := x.c.Attr
 	causal, window := at.I[0] == 1, at.I[1]
@@ -96,7 +101,7 @@ func (x *issue) shapeFor(a attention, backward bool) (s attentionShape, ok bool)
 	switch {
 	case !half, a.blocks != nil, a.posQ != nil, a.near != nil, a.place != nil, at.F[1] != 0,
 		a.d != a.e, a.d%8 != 0, a.d > 128, a.t != a.s, !sameRows(a.cuQ, a.cuK), window > 0 && !causal,
-		backward && x.d.info.Major != hopper, a.t == 0, a.h == 0, a.cuQ.Len() < 2:
+		backward && (x.d.info.Major != hopper || a.d <= ownBackward), a.t == 0, a.h == 0, a.cuQ.Len() < 2:
 		return s, false
 	}
 	return attentionShape{backward: backward, causal: causal, dtype: a.q.DType, rows: a.t, keys: a.s,

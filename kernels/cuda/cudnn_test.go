@@ -119,6 +119,9 @@ func inFloat32(x *tensor.Tensor) []float32 {
 	return y.F32()
 }
 
+// broad is a width of heads of which the library does both directions.
+const broad = 72
+
 var (
 	borders = []int32{2, 9, 9, 20} // two sequences, one without rows between them, rows outside all of them
 	plain   = kernels.Attr{F: [2]float64{0.3}}
@@ -134,9 +137,8 @@ func TestAttentionByLibrary(t *testing.T) {
 	for name, attr := range map[string]kernels.Attr{"plain": plain, "causal": causal, "window": window} {
 		for _, dtype := range []tensor.DType{tensor.BF16, tensor.F16} {
 			t.Run(fmt.Sprint(name, dtype), func(t *testing.T) {
-				want, got, again := newAttends(dtype, 21, 4, 2, 8, borders, attr),
-					newAttends(dtype, 21, 4, 2, 8,
-						borders, attr), newAttends(dtype, 21, 4, 2, 8, borders, attr)
+				draw := func() attends { return newAttends(dtype, 21, 4, 2, broad, borders, attr) }
+				want, got, again := draw(), draw(), draw()
 				want.run(t, ref.New(), false, false)
 				before := e.Launches()
 				got.run(t, d, false, false)
@@ -147,6 +149,26 @@ func TestAttentionByLibrary(t *testing.T) {
 					require.InDeltaSlice(t, inFloat32(x), inFloat32(got.results()[n]), 8.0/256, n)
 				}
 			})
+		}
+	}
+}
+
+// TestNarrowBackward: heads of 64 and less have the project's backward behind the library's forward, from the
+// sums of exponentials that this left; wider ones have the library's.
+func TestNarrowBackward(t *testing.T) {
+	d, e := attending(t, "")
+	for width, kernels := range map[int]int{8: 3, 64: 3, 72: 0} {
+		want, got, again := newAttends(tensor.BF16, 21, 4, 2, width, borders, causal),
+			newAttends(tensor.BF16, 21, 4, 2, width, borders, causal),
+			newAttends(tensor.BF16, 21, 4, 2, width, borders, causal)
+		want.run(t, ref.New(), false, false)
+		before := e.Launches()
+		got.run(t, d, false, false)
+		require.Equal(t, before+kernels, e.Launches(), "width %d", width)
+		again.run(t, d, true, false)
+		require.Equal(t, got.bytes(), again.bytes(), "width %d, other places", width)
+		for n, x := range want.results() {
+			require.InDeltaSlice(t, inFloat32(x), inFloat32(got.results()[n]), 8.0/256, "%s, width %d", n, width)
 		}
 	}
 }
@@ -194,7 +216,7 @@ func TestChosenEngines(t *testing.T) {
 		chosenIn.files = nil // as a process that starts
 		d, e := attending(t, dir)
 		e.Set(t, "algorithm", algorithm, 0)
-		a := newAttends(tensor.F16, 21, 4, 2, 8, borders, causal)
+		a := newAttends(tensor.F16, 21, 4, 2, broad, borders, causal)
 		a.run(t, d, false, false)
 		return a.bytes()
 	}
@@ -205,9 +227,9 @@ func TestChosenEngines(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, `{"device":"emulated device","library":92801,"shape":"attention f16 21x21 sequences=3 `+
-		`heads=4/2 width=8 causal=true window=0","algorithm":"9 24=2"}
+		`heads=4/2 width=72 causal=true window=0","algorithm":"9 24=2"}
 {"device":"emulated device","library":92801,"shape":"attention_bwd f16 21x21 sequences=3 `+
-		`heads=4/2 width=8 causal=true window=0","algorithm":"9 24=2 14=4"}
+		`heads=4/2 width=72 causal=true window=0","algorithm":"9 24=2 14=4"}
 `, string(text), "the engine whose bits differ from run to run is not taken")
 	chosenIn.files = nil
 	require.NoError(t, os.WriteFile(file, append(text, `{"shape":"attention","algorithm":"best"}`...), 0o600))

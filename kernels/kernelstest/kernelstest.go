@@ -138,6 +138,7 @@ type Part struct {
 	Has   func(kernels.Op) bool // the operations; nil for all
 	Every int                   // every so many-th case compared with the reference; 0 for all
 	Plant int                   // likewise of what is not a number; 0 for all
+	Bare  bool                  // without epilogues, which a backend may run by kernels that others test
 }
 
 func (p Part) has(op kernels.Op) bool { return p.Has == nil || p.Has(op) }
@@ -164,7 +165,7 @@ func (p Part) Run(t *testing.T, b kernels.Backend) {
 	t.Run("nonfinite", func(t *testing.T) { nonfinite(t, b, p) })
 	t.Run("inplace", func(t *testing.T) { caught(t, func() { inPlace(t, b, p) }) })
 	t.Run("cebwd", func(t *testing.T) { caught(t, func() { sameGradients(t, b, p) }) })
-	if p.has(kernels.Linear) {
+	if p.has(kernels.Linear) && !p.Bare {
 		t.Run("epilogues", func(t *testing.T) { caught(t, func() { epilogues(t, b) }) })
 	}
 	t.Run("golden", func(t *testing.T) { caught(t, func() { golden(t, b, p) }) })
