@@ -26,3 +26,18 @@ func (q *Queue) release(op kernels.Op) {
 		q.d.work = Work{op, all}
 	}
 }
+
+// Spare is device memory of n bytes until the end of the call, where there is some: a call that can do
+// without does not fail for want of it.
+func (q *Queue) Spare(n int) (at uint64, ok bool) {
+	s, err := q.d.mem.take(n)
+	if err != nil {
+		return 0, false
+	}
+	q.work = append(q.work, s)
+	return s.addr(), true
+}
+
+// Watched reports whether somebody is told when the call ran: what is put into the sequence beside its work
+// would count as its own.
+func (q *Queue) Watched() bool { return q.d.watch != nil }

@@ -26,6 +26,8 @@ type Chosen struct {
 	mu   sync.Mutex
 	file string // empty: they are not kept
 	by   map[choice]string
+	// tells whether a text is an algorithm
+	valid func(algorithm string) bool
 }
 
 // choice is a line of the file.
@@ -57,28 +59,40 @@ func OpenChosen(dir, file string, valid func(algorithm string) bool) (*Chosen, e
 	if c := chosenIn.files[path]; c != nil {
 		return c, nil
 	}
-	c := &Chosen{file: path, by: map[choice]string{}}
-	text, err := os.ReadFile(c.file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	c := &Chosen{file: path, by: map[choice]string{}, valid: valid}
+	if err := c.read(); err != nil {
 		return nil, err
-	}
-	for i, row := range bytes.Split(text, []byte("\n")) {
-		if len(row) == 0 {
-			continue
-		}
-		var l line
-		if err := json.Unmarshal(row, &l); err != nil || l.Shape == "" || l.Algorithm != "" &&
-			!valid(l.Algorithm) {
-			return nil, fmt.Errorf("%s:%d: this is not an algorithm for a shape (%v); "+
-				"delete the file to have all chosen anew", c.file, i+1, err)
-		}
-		c.by[l.choice] = l.Algorithm
 	}
 	if chosenIn.files == nil {
 		chosenIn.files = map[string]*Chosen{}
 	}
 	chosenIn.files[path] = c
 	return c, nil
+}
+
+// read takes what the file has. Of two lines for a shape the first counts, so that processes that chose at
+// once agree.
+func (c *Chosen) read() error {
+	text, err := os.ReadFile(c.file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	seen := map[choice]bool{}
+	for i, row := range bytes.Split(text, []byte("\n")) {
+		if len(row) == 0 {
+			continue
+		}
+		var l line
+		if err := json.Unmarshal(row, &l); err != nil || l.Shape == "" || l.Algorithm != "" &&
+			!c.valid(l.Algorithm) {
+			return fmt.Errorf("%s:%d: this is not an algorithm for a shape (%v); "+
+				"delete the file to have all chosen anew", c.file, i+1, err)
+		}
+		if !seen[l.choice] {
+			seen[l.choice], c.by[l.choice] = true, l.Algorithm
+		}
+	}
+	return nil
 }
 
 // algorithm is that of a shape: the one that was chosen before, or what choose gives, which is kept. None
@@ -98,6 +112,13 @@ func (c *Chosen) algorithm(device string, library int, shape string, choose func
 			return "", err
 		}
 		c.by[k] = text
+		if c.file == "" {
+			return text, nil
+		}
+		if err := c.read(); err != nil { // another process may have been first
+			return "", err
+		}
+		text = c.by[k]
 	}
 	return text, nil
 }

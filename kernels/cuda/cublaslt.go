@@ -5,6 +5,7 @@ package cuda
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -107,6 +108,7 @@ type engine struct {
 	lib    *Products
 	handle uintptr
 	chosen *Chosen
+	timed  int // how many of its proposals for a shape are timed; 1 and less is none
 	mu     sync.Mutex
 	shapes map[shape]*chosenShape
 }
@@ -136,8 +138,8 @@ type chosenShape struct {
 	algorithm []byte
 }
 
-func (d *device) newEngine(l *Products, chosen *Chosen) (*engine, error) {
-	e := &engine{lib: l, chosen: chosen, shapes: map[shape]*chosenShape{}}
+func (d *device) newEngine(l *Products, chosen *Chosen, timed int) (*engine, error) {
+	e := &engine{lib: l, chosen: chosen, timed: min(timed, timedMost), shapes: map[shape]*chosenShape{}}
 	return e, d.do(func() error {
 		return l.call("cublasLtCreate", l.create,
 			uintptr(unsafe.Pointer(&e.handle)))
@@ -207,7 +209,10 @@ func (x *issue) byLibrary(d tensor.DType, p product) bool {
 	s := shape{d, out, p.m, p.n, p.k, a, b, p.yRow, p.add, bias}
 	var m *chosenShape
 	x.err = x.d.do(func() (err error) {
-		if m, err = e.of(s, x.d.info.Name); err == nil && len(m.algorithm) > 0 {
+		m, err = e.of(s, x.d.info.Name, func(m matrices, all []result) (int, error) {
+			return x.fastest(e, m, all, p, s)
+		})
+		if err == nil && len(m.algorithm) > 0 {
 			err = x.multiply(e, m, p, s)
 		}
 		return err
@@ -215,8 +220,9 @@ func (x *issue) byLibrary(d tensor.DType, p product) bool {
 	return x.err != nil || len(m.algorithm) > 0
 }
 
-// of describes a shape and finds its algorithm, once.
-func (e *engine) of(s shape, device string) (*chosenShape, error) {
+// of describes a shape and finds its algorithm, once; fastest picks among the library's proposals.
+func (e *engine) of(s shape, device string,
+	fastest func(m matrices, all []result) (int, error)) (*chosenShape, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if m := e.shapes[s]; m != nil {
@@ -228,8 +234,12 @@ func (e *engine) of(s shape, device string) (*chosenShape, error) {
 		return nil, err
 	}
 	text, err := e.chosen.algorithm(device, e.lib.Version, s.String(), func() (string, error) {
-		a, err := e.choose(c.matrices)
-		return hex.EncodeToString(a), err
+		all, err := e.propose(c.matrices, max(e.timed, 1))
+		if err != nil || len(all) == 0 {
+			return "", err
+		}
+		i, err := fastest(c.matrices, all)
+		return hex.EncodeToString(all[i].algorithm[:]), err
 	})
 	if err != nil {
 		return nil, err
@@ -288,8 +298,9 @@ type result struct {
 	reserved  [4]int32
 }
 
-// choose asks the library for its best algorithm that adds terms up in one order; none is no error.
-func (e *engine) choose(m matrices) ([]byte, error) {
+// propose asks the library for algorithms that add terms up in one order, the best by its judgement first;
+// none is no error.
+func (e *engine) propose(m matrices, most int) ([]result, error) {
 	l := e.lib
 	var wants uintptr
 	if err := l.call("cublasLtMatmulPreferenceCreate", l.preferenceCreate,
@@ -312,67 +323,83 @@ func (e *engine) choose(m matrices) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var r result
+	r := make([]result, most)
 	var n int32
-	code, _, _ := purego.SyscallN(l.heuristic, e.handle, m.desc, m.a, m.b, m.d, m.d, wants, 1,
-		uintptr(unsafe.Pointer(&r)),
+	code, _, _ := purego.SyscallN(l.heuristic, e.handle, m.desc, m.a, m.b, m.d, m.d, wants, uintptr(most),
+		uintptr(unsafe.Pointer(&r[0])),
 		uintptr(unsafe.Pointer(&n)))
 	switch {
-	case int32(code) == ltNotSupported || int32(code) == 0 && (n == 0 || r.state != 0):
+	case int32(code) == ltNotSupported || int32(code) == 0 && n == 0:
 		return nil, nil
 	case int32(code) != 0:
 		return nil, fmt.Errorf("cublasLtMatmulAlgoGetHeuristic: status %d", int32(code))
 	}
-	return r.algorithm[:], nil
+	return slices.DeleteFunc(r[:min(int(n), most)], func(x result) bool { return x.state != 0 }), nil
 }
 
 // multiply runs a product with an algorithm. Operands that are not aligned are copied, so that the
 // algorithm is the same.
 func (x *issue) multiply(e *engine, m *chosenShape, p product, s shape) error {
-	d, out := side{p.n, p.m, p.yRow, false}, s.out
-	first, err := x.aligned(p.b, s.a.bytes(s.in.Size()))
+	at, err := x.locate(e, m.matrices, p, s)
 	if err != nil {
 		return err
 	}
-	second, err := x.aligned(p.a, s.b.bytes(s.in.Size()))
-	if err != nil {
-		return err
+	err = x.start(e, m, at, p.add)
+	if err == nil && at.to != at.y {
+		err = x.d.Copy(at.y, at.to, at.size)
+	}
+	return err
+}
+
+// located are the addresses of a product: its operands, where the library puts the result, where that
+// belongs, the bytes from its first to behind its last, and work.
+type located struct {
+	first, second, to, y, work uint64
+	size                       int
+}
+
+// locate finds a product's operands, or copies of them where the library wants them.
+func (x *issue) locate(e *engine, m matrices, p product, s shape) (at located, err error) {
+	if at.first, err = x.aligned(p.b, s.a.bytes(s.in.Size())); err != nil {
+		return at, err
+	}
+	if at.second, err = x.aligned(p.a, s.b.bytes(s.in.Size())); err != nil {
+		return at, err
 	}
 	l := e.lib
 	if s.bias { // calls of an engine are one after another
-		at, err := x.aligned(p.bias, p.n*s.in.Size())
+		bias, err := x.aligned(p.bias, p.n*s.in.Size())
 		if err == nil {
 			err = l.call("cublasLtMatmulDescSetAttribute", l.descSet, m.desc, ltBias,
-				uintptr(unsafe.Pointer(&at)), 8)
+				uintptr(unsafe.Pointer(&bias)), 8)
 		}
 		if err != nil {
-			return err
+			return at, err
 		}
 	}
-	y := x.address(p.y)
-	to := y
-	if y%ltAlign != 0 { // what lies between rows stays as it is
-		if to, err = x.aligned(y, d.bytes(out.Size())); err != nil {
-			return err
+	at.y = x.address(p.y)
+	at.to, at.size = at.y, side{p.n, p.m, p.yRow, false}.bytes(s.out.Size())
+	if at.y%ltAlign != 0 { // what lies between rows stays as it is
+		if at.to, err = x.aligned(at.y, at.size); err != nil {
+			return at, err
 		}
 	}
-	work := x.q.Work(ltWorkspace)
-	if err := x.q.Failed(); err != nil {
-		return err
-	}
+	at.work = x.q.Work(ltWorkspace)
+	return at, x.q.Failed()
+}
+
+// start puts a product of the library into the device's sequence.
+func (x *issue) start(e *engine, m *chosenShape, at located, add bool) error {
 	one, beta := float32(1), float32(0)
-	if p.add {
+	if add {
 		beta = 1
 	}
-	err = l.call("cublasLtMatmul", l.matmul, e.handle, m.desc, uintptr(unsafe.Pointer(&one)),
-		uintptr(first), m.a, uintptr(second), m.b,
-		uintptr(unsafe.Pointer(&beta)), uintptr(to), m.d, uintptr(to), m.d,
-		uintptr(unsafe.Pointer(&m.algorithm[0])), uintptr(work), ltWorkspace,
+	l := e.lib
+	return l.call("cublasLtMatmul", l.matmul, e.handle, m.desc, uintptr(unsafe.Pointer(&one)),
+		uintptr(at.first), m.a, uintptr(at.second), m.b,
+		uintptr(unsafe.Pointer(&beta)), uintptr(at.to), m.d, uintptr(at.to), m.d,
+		uintptr(unsafe.Pointer(&m.algorithm[0])), uintptr(at.work), ltWorkspace,
 		x.d.stream)
-	if err == nil && to != y {
-		err = x.d.Copy(y, to, d.bytes(out.Size()))
-	}
-	return err
 }
 
 // address is where an operand lies, a tensor or an address.

@@ -95,7 +95,7 @@ func TestHopperProducts(t *testing.T) {
 	products := func(op kernels.Op) bool {
 		return strings.HasPrefix(string(op), "linear") || strings.HasPrefix(string(op), "grouped_linear")
 	}
-	part := kernelstest.Part{Every: 11, Plant: 15, Bare: true, Has: func(op kernels.Op) bool {
+	part := kernelstest.Part{Every: 6, Plant: 15, Bare: true, Has: func(op kernels.Op) bool {
 		return products(op) && !strings.HasPrefix(string(op), "linear_ce") && op != kernels.LinearLSE
 	}}
 	if *long {

@@ -168,7 +168,8 @@ func TestNarrowBackward(t *testing.T) {
 		again.run(t, d, true, false)
 		require.Equal(t, got.bytes(), again.bytes(), "width %d, other places", width)
 		for n, x := range want.results() {
-			require.InDeltaSlice(t, inFloat32(x), inFloat32(got.results()[n]), 8.0/256, "%s, width %d", n, width)
+			require.InDeltaSlice(t, inFloat32(x), inFloat32(got.results()[n]), 8.0/256, "%s, width %d", n,
+				width)
 		}
 	}
 }
@@ -248,7 +249,8 @@ func TestWrongAttentions(t *testing.T) {
 	require.ErrorContains(t, err, "is cuDNN 9.19.0, and 9.28.0 is needed: pip install --upgrade "+
 		"nvidia-cudnn-cu13")
 	t.Setenv(AttentionVariable, e.Path)
-	require.Contains(t, describeAttentions(), "attention by the project's kernel: "+e.Path+" is cuDNN 9.19.0")
+	require.Contains(t, describeAttentions(),
+		"attention by the project's kernel: "+e.Path+" is cuDNN 9.19.0")
 	_, err = FindAttentions()
 	require.Error(t, err, "the library that was named")
 	e.Set(t, "cudnn", 92801, 92801)

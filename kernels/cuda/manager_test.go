@@ -63,8 +63,9 @@ func TestDeviceByUUID(t *testing.T) {
 // told what has come up since it began, each once.
 func TestHealth(t *testing.T) {
 	e := managed(t)
-	require.Contains(t, kernels.Describe(), "cuda: device cuda:0 is "+first+" at 0000:01:00.0, a whole GPU, "+
-		"clock 1500 of 1980 MHz, memory's clock 2600 of 2600 MHz, ECC errors 3 corrected and 0 uncorrected")
+	require.Contains(t, kernels.Describe(),
+		"cuda: device cuda:0 is "+first+" at 0000:01:00.0, a whole GPU, "+
+			"clock 1500 of 1980 MHz, memory's clock 2600 of 2600 MHz, ECC errors 3 corrected and 0 uncorrected")
 	e.Set(t, "ecc", 2, 0)
 	e.Set(t, "throttle", 0x24, 0) // a cap of power too, which is no fault
 	require.Subset(t, kernels.Describe(), []string{
@@ -72,8 +73,9 @@ func TestHealth(t *testing.T) {
 			"(nvidia-smi -r) or replace it",
 		"! cuda: device cuda:1 has a low clock: it is too warm (the driver slows it down)"})
 	e.Set(t, "mig", 1, 0)
-	require.Contains(t, strings.Join(kernels.Describe(), "\n"), "cuda:0 is MIG-"+first[4:]+" at 0000:01:00.0, a "+
-		"MIG slice, clock 1500 of 1980 MHz", "told by the GPU that it is of")
+	require.Contains(t, strings.Join(kernels.Describe(), "\n"),
+		"cuda:0 is MIG-"+first[4:]+" at 0000:01:00.0, a "+
+			"MIG slice, clock 1500 of 1980 MHz", "told by the GPU that it is of")
 	e.Set(t, "mig", 0, 0)
 
 	managers.byPath = nil // as a process that starts

@@ -46,7 +46,12 @@ func open(o kernels.Options) (kernels.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.New(index, Settings{Manager: manager, Absent: onProcessor(o.Strict), Products: products, Attentions: attentions,
+	timed, err := timedProposals()
+	if err != nil {
+		return nil, err
+	}
+	return l.New(index, Settings{Manager: manager, Timed: timed, Absent: onProcessor(o.Strict),
+		Products: products, Attentions: attentions,
 		Exchange: exchange, Dir: o.Dir})
 }
 
@@ -112,6 +117,8 @@ type Settings struct {
 	Absent accel.Absent
 	// Products does them; nil leaves them to the project's kernel.
 	Products *Products
+	// Timed is how many of its proposals for a shape are timed, up to 8; 0 and 1 take the first untimed.
+	Timed int
 	// Attentions does attention where it can; nil leaves all to the project's kernel.
 	Attentions *Attentions
 	// Exchange joins devices of several processes; nil lets tensors go through the host.
@@ -134,7 +141,7 @@ func (l *Library) New(index int, s Settings) (*accel.Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		if d.engine, err = d.newEngine(s.Products, chosen); err != nil {
+		if d.engine, err = d.newEngine(s.Products, chosen, s.Timed); err != nil {
 			return nil, fmt.Errorf("%s on cuda:%d (%s): %w; %s=none does without it", s.Products.Path, index,
 				d.info.Name, err, ProductsVariable)
 		}

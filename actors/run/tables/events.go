@@ -33,7 +33,8 @@ var kinds = []struct{ begins, kind string }{
 		"unsaved"},
 	{"! the checkpoint of step", "unsaved"}, {"eval", "eval"}, {"copies in memory", "copies"},
 	{"experts moved", "moved"}, {"recovered after", "recovered"}, {"step given up", "given up"},
-	{"! slow:", "slow"}, {"! no step for", "stalled"}, {"! a connection broke", "broken"}, {"! device ", "device"}, {"failed",
+	{"! slow:", "slow"}, {"! no step for", "stalled"}, {"! a connection broke", "broken"}, {"! device ",
+		"device"}, {"failed",
 		"failed"},
 	{"stack", "failed"}, {"stopp", "stopped"}, {"from ", "begin"}, {"! ", "warning"}, {"", "said"},
 }

@@ -3,6 +3,7 @@
 #include "driver.h"
 #include <cstddef>
 #include <cstring>
+#include <unistd.h>
 
 namespace {
 
@@ -80,9 +81,12 @@ API cublasLtMatmulAlgoGetHeuristic(void* h, Desc* d, Layout* a, Layout* b, Layou
     if (x != 16) return kInvalid;
   uint64_t k = d->turned[0] ? a->rows : a->cols;
   if (k < 4) return kNotSupported;
-  *r = {};
-  r->a.data[0] = kMark, r->a.data[1] = (uint64_t)lf_setting("algorithm");
-  *n = 1;
+  int has = (int)lf_setting("algorithms");
+  *n = most < has ? most : has;
+  for (int i = 0; i < *n; i++) {
+    r[i] = {};
+    r[i].a.data[0] = kMark, r[i].a.data[1] = (uint64_t)(lf_setting("algorithm") + i);
+  }
   return kSuccess;
 }
 API cublasLtMatmul(void* h, Desc* d, const float* alpha, uint64_t a, Layout* la, uint64_t b, Layout* lb, const float* beta, uint64_t c, Layout* lc,
@@ -96,7 +100,10 @@ API cublasLtMatmul(void* h, Desc* d, const float* alpha, uint64_t a, Layout* la,
   Layout A = *la, B = *lb, Y = *ly;
   float scale = *alpha, keep = *beta;
   bool backwards = algo->data[1] & 1;
+  int64_t fast = lf_setting("fast"); // the one that takes no longer than it has to
+  bool slow = fast >= 0 && algo->data[1] != (uint64_t)fast;
   return lf_push(stream, [=] {
+    if (slow) usleep(3000);
     const char *pa = lf_bytes_at(a), *pb = lf_bytes_at(b);
     char* py = lf_bytes_at(y);
     for (uint64_t j = 0; j < n; j++)

@@ -28,7 +28,7 @@ enum { kSuccess = 0, kInvalid = 1, kNoMemory = 2, kNoDevice = 100, kBadDevice = 
 namespace {
 
 std::atomic<int> order{0}, jitter{0}, devices{2}, loadable{1}, version{13000}, skip{0}, algorithm{0}, cudnn{92801}, no_attention{0}, nccl{23203};
-std::atomic<int> waits{1}, mig{0}, ecc{0}, throttle{0}, xid{0};
+std::atomic<int> waits{1}, mig{0}, ecc{0}, throttle{0}, xid{0}, algorithms{1}, fast{-1};
 std::atomic<int64_t> nccl_stops{0};
 std::atomic<int64_t> left{-1}, launched{0}; // launches until the device is lost, -1 for never
 std::atomic<int64_t> reads{0}, allocations{0}; // copies to the host, and blocks of memory of both kinds, that were asked for
@@ -347,6 +347,8 @@ extern "C" void lf_emulate(const char* what, int64_t v) {
   else if (s == "version") version = (int)v;
   else if (s == "skip barrier") skip = (int)v;
   else if (s == "algorithm") algorithm = (int)v; // that the stand-ins of libraries choose
+  else if (s == "algorithms") algorithms = (int)v; // how many cublasLt's stand-in proposes at most
+  else if (s == "fast") fast = (int)v; // the one of them that is; -1 for all
   else if (s == "cudnn") cudnn = (int)v; // its version
   else if (s == "no attention") no_attention = (int)v;
   else if (s == "waits") waits = (int)v; // whether streams wait for events at all
@@ -365,7 +367,7 @@ int64_t lf_setting(const char* what) {
   std::string s = what;
   return s == "algorithm" ? algorithm.load() : s == "cudnn" ? cudnn.load() : s == "no attention" ? no_attention.load() : s == "nccl" ? nccl.load()
     : s == "nccl stops" ? nccl_stops.load() : s == "mig" ? mig.load() : s == "ecc" ? ecc.load() : s == "throttle" ? throttle.load()
-    : s == "xid" ? xid.exchange(0) : 0;
+    : s == "algorithms" ? algorithms.load() : s == "fast" ? fast.load() : s == "xid" ? xid.exchange(0) : 0;
 }
 
 extern "C" int64_t lf_emulated_blocks() {
