@@ -18,6 +18,8 @@ type Objective struct {
 	Value       float64 `key:"value_weight" default:"0.1" min:"0" class:"fixed" doc:"ppo: weight of the loss of values, whose head is on the same model."`
 	ClipValue   float64 `key:"clip_value" default:"0.5" min:"0" class:"fixed" doc:"ppo: how far a value may move from that when drawn before its loss stops falling."`
 	Mix         float64 `key:"mix" default:"0.5" min:"0" max:"1" class:"fixed" doc:"gkd: share of the teacher in what both are compared with, β; 0 is the distance KL(teacher‖student), 1 is KL(student‖teacher)."`
+	Temperature float64 `key:"temperature" default:"0.05" min:"0" class:"fixed" doc:"infonce: what similarities are divided by, above 0; 0.05 is the scale 20 of sentence-transformers."`
+	Pooling     string  `key:"pooling" default:"mean" oneof:"mean|last" class:"fixed" doc:"infonce: the vector of a text is the mean of those of its tokens, or that of its last token."`
 	Reference   string  `key:"reference" default:"" class:"fixed" doc:"Directory of the reference policy: a checkpoint of lfactor, or a Hugging Face directory. Empty takes the weights that the run begins with, without adapters."`
 	Cache       string  `key:"cache" default:"" class:"free" doc:"Directory of log-probabilities under the reference by the answers that they are of, which runs may share; empty is reference below log.dir, off keeps none."`
 }
@@ -26,6 +28,9 @@ type Objective struct {
 func (o *Objective) Check(at faults) {
 	if o.Kind == "ipo" && o.Beta == 0 {
 		at.fault("objective.beta", "1/(2β) has no value at 0", "try 0.1")
+	}
+	if o.Kind == "infonce" && o.Temperature == 0 {
+		at.fault("objective.temperature", "nothing is divided by 0", "try 0.05")
 	}
 	if o.Kind == "dpo_robust" && o.Smoothing == 0.5 {
 		at.fault("objective.smoothing", "with half of the labels wrong nothing can be learnt", "try 0.1")

@@ -112,6 +112,9 @@ const (
 	// "other" of a record whose answer is one to another prompt.
 	KindJudged Kind = "judged"
 
+	// KindSimilar is queries with texts that belong to them: Document.Parts with one "json", likewise.
+	KindSimilar Kind = "similar"
+
 	// KindPrompts is prompts to which a run draws answers itself: Document.Parts with one "json", likewise.
 	KindPrompts Kind = "prompts"
 )

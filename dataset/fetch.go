@@ -194,7 +194,7 @@ func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
 		if t.ids, t.loss, err = f.chat.EncodeMessages(d.Messages, d.Tools); err != nil {
 			return t, badOr(err, d.Place)
 		}
-	case KindParts, KindEpisodes, KindPairs, KindJudged, KindPrompts:
+	case KindParts, KindEpisodes, KindPairs, KindJudged, KindPrompts, KindSimilar:
 		if f.samples == nil {
 			return t, errors.New("the data holds samples of several files, not text, and nothing is " +
 				"given to make tokens of them")

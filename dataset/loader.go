@@ -190,7 +190,7 @@ func (c *LoaderConfig) checkEncoders(enc Encoder) error {
 		k := s.Source.Kind()
 		if k == KindText && enc == nil || k == KindChat && c.Chat == nil ||
 			(k == KindParts || k == KindEpisodes || k == KindPairs ||
-				k == KindJudged || k == KindPrompts) && c.Samples == nil {
+				k == KindJudged || k == KindPrompts || k == KindSimilar) && c.Samples == nil {
 			return fmt.Errorf("loader: %s holds %s and there is no encoder for it", s.Source.Name(), k)
 		}
 	}

@@ -14,6 +14,9 @@ const (
 
 	Divergence    Op = "divergence"
 	DivergenceBwd Op = "divergence_bwd"
+
+	Contrast    Op = "contrast"
+	ContrastBwd Op = "contrast_bwd"
 )
 
 var _ = register(
@@ -39,6 +42,31 @@ var _ = register(
 	Spec{Op: DivergenceBwd, Sig: "z[t,v]f32 teacher[t,v]f32 weight[t]f32 p[n]f32 seed[1]f32 -> dz[t,v]f32",
 		Doc: "The gradient of divergence to z, times seed, in float64, rounded once."},
 )
+
+var _ = register(
+	Spec{Op: Contrast, Sig: "x[t,d]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 -> loss[1]f32",
+		Doc: "The loss of number I[0] of package objective over the vectors of sequences, of which x has the rows, in " +
+			"float64, in row order, rounded once. p are its parameters, more its columns."},
+	Spec{Op: ContrastBwd, Sig: "x[t,d]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 seed[1]f32 -> dx[t,d]f32",
+		Doc: "The gradient of contrast to x, times seed, in float64, rounded once."},
+)
+
+// StoreContrast is contrast or contrast_bwd on the processor.
+func StoreContrast(c *Call) {
+	f, p := objective.Numbered(c.Attr.I[0]).Vectors, objective.ParamsOf(c.In[4].F32())
+	v := &objective.Vectors{X: c.In[0].F32(), D: c.In[0].Shape[1], Seq: c.In[1].I32(), Weight: c.In[2].F32(),
+		More: c.In[3].F32()}
+	grad, out := make([]float64, len(v.X)), c.Out[0].F32()
+	loss := f(&p, v, grad)
+	if c.Op == Contrast {
+		out[0] = float32(loss)
+		return
+	}
+	seed := float64(c.In[5].F32()[0])
+	for i, g := range grad {
+		out[i] = float32(seed * g)
+	}
+}
 
 // StoreDivergence is divergence or divergence_bwd on the processor.
 func StoreDivergence(c *Call) {

@@ -61,6 +61,9 @@ func (d *data) openAnswers() error {
 // pairEncoder is the encoder of pairs. A tokenizer without a chat template serves for pairs of texts.
 func (d *data) pairEncoder(eos int32) (dataset.SampleEncoder, error) {
 	l := fit.Loss(d.r.cfg)
+	if l.Vectors != nil {
+		return &format.SimilarEncoder{Text: d.r.encoder(), SeqLen: d.r.cfg.Run.Data.SeqLen}, nil
+	}
 	e := &format.PairEncoder{Text: d.r.encoder(), EOS: eos, SeqLen: d.r.cfg.Run.Data.SeqLen,
 		Prompt: l.Prompts}
 	if id, ok := d.r.tok.TokenID(d.r.conf.EOS); ok { // of a turn too
@@ -234,8 +237,12 @@ func (a *answers) each(b *dataset.Batch, f func(k int, p place)) {
 	}
 }
 
-// fill puts what the loss reads into a microbatch.
-func (a *answers) fill(mb *host.Microbatch, b *dataset.Batch, n counts) error {
+// fill puts what the loss reads into a microbatch of a step with the batches.
+func (a *answers) fill(mb *host.Microbatch, b *dataset.Batch, batches []dataset.Batch) error {
+	if a.loss.Vectors != nil {
+		return a.texts(mb, b, batches)
+	}
+	n := a.count(batches)
 	out := family.NewAnswers(len(b.Tokens))
 	var sequences [][]int32
 	var starts []int

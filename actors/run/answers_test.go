@@ -133,8 +133,9 @@ func TestPairLosses(t *testing.T) {
 	dir := t.TempDir()
 	writePairs(t, dir, false)
 	for _, name := range objective.Names() {
-		if l := objective.Lookup(name); l.Policy != nil || l.Judged || l.Logits != nil {
-			continue // see TestPolicies, TestJudged and TestTaught
+		if l := objective.Lookup(name); l.Policy != nil || l.Judged || l.Logits != nil ||
+			l.Vectors != nil {
+			continue // see TestPolicies, TestJudged, TestTaught and TestSimilar
 		}
 		for _, precision := range []string{"fp32", "bf16"} {
 			got, _ := pairsRun(t, dir, "objective.kind="+name, "train.precision="+precision)

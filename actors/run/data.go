@@ -208,7 +208,7 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 		conf.Mode, conf.Samples, conf.Prepare = dataset.ModeSFT, x.Samples(), x.Prepare
 		conf.Own = d.r.job.Model.Denoiser != nil
 	}
-	if d.kind == dataset.KindPairs || d.kind == dataset.KindJudged {
+	if d.kind == dataset.KindPairs || d.kind == dataset.KindJudged || d.kind == dataset.KindSimilar {
 		conf.Mode = dataset.ModeSFT
 		if conf.Samples, err = d.pairEncoder(eod); err != nil {
 			return conf, err
@@ -354,7 +354,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	for k, b := range shares[dp] {
 		mb := microbatch(&b, weights[k], uint64(c.Train.Seed), d.r.draws())
 		if d.answers != nil {
-			if err := d.answers.fill(&mb, &b, d.answers.count(m.batches)); err != nil {
+			if err := d.answers.fill(&mb, &b, m.batches); err != nil {
 				return nil, err
 			}
 		}

@@ -76,6 +76,11 @@ func (e *Exporter) write(dst string) error {
 	if err := e.sideFiles(dst); err != nil {
 		return err
 	}
+	if e.Model.Embeds() {
+		if err := e.sentence(dst); err != nil {
+			return err
+		}
+	}
 	if err := e.scribe(dst); err != nil || e.Lora == nil || l.Merge {
 		return err
 	}
@@ -114,7 +119,7 @@ func (e *Exporter) adapt(path string) error {
 	}
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil &&
-		!e.Model.Scores() {
+		!e.Model.Headless() {
 		return err
 	}
 	delete(keys, "quantization_config")
@@ -123,6 +128,10 @@ func (e *Exporter) adapt(path string) error {
 			scoresClass)
 		keys["architectures"], keys["num_labels"] = json.RawMessage(class), json.RawMessage("1")
 		keys["id2label"], keys["label2id"] = json.RawMessage(`{"0": "LABEL_0"}`), json.RawMessage(`{"LABEL_0": 0}`)
+	}
+	if e.Model.Embeds() {
+		class := strings.ReplaceAll(string(keys["architectures"]), "ForCausalLM", bareClass)
+		keys["architectures"] = json.RawMessage(class)
 	}
 	if text, err = json.MarshalIndent(keys, "", "  "); err != nil {
 		return err

@@ -192,6 +192,7 @@ func openHF(path, tokenizer string, weights func() (checkpoint.Source, error)) (
 		t.Model, err = fit.Build(t.Cfg)
 	} else if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err == nil {
 		if t.Model, err = build(c); err == nil {
+			aimed(t.Model, path)
 			t.scribe, err = scribeConfig(path, tokenizer)
 		}
 	}

@@ -50,6 +50,8 @@ func shapeOf(keys map[string]bool) string {
 		return "judged"
 	case keys["prompt"] && keys["answer"]:
 		return "prompts"
+	case (keys["query"] || keys["anchor"]) && keys["positive"]:
+		return "similar"
 	case keys["messages"]:
 		return "openai"
 	case keys["conversations"]:

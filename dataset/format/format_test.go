@@ -48,6 +48,10 @@ func sampleDocs(k dataset.Kind) (out []dataset.Document) {
 			d.Key = fmt.Sprint(i)
 			d.Parts = []dataset.Part{{Name: "json", Bytes: []byte(fmt.Sprintf(
 				`{"prompt":"q%d","chosen":"yes%s","rejected":"no","margin":0.%d}`, i, strings.Repeat(" ä", i%5), i))}}
+		case dataset.KindSimilar:
+			d.Key = fmt.Sprint(i)
+			d.Parts = []dataset.Part{{Name: "json", Bytes: []byte(fmt.Sprintf(
+				`{"query":"q%d","positive":"yes%s","negatives":["no"]}`, i, strings.Repeat(" ä", i%5)))}}
 		case dataset.KindJudged:
 			d.Key = fmt.Sprint(i)
 			d.Parts = []dataset.Part{{Name: "json", Bytes: []byte(fmt.Sprintf(

@@ -65,7 +65,7 @@ func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 		}, nil
 	}
 	switch kind {
-	case dataset.KindPairs, dataset.KindJudged, dataset.KindPrompts:
+	case dataset.KindPairs, dataset.KindJudged, dataset.KindPrompts, dataset.KindSimilar:
 		return sampleCounter(kind, tok, conf)
 	}
 	return nil, errors.New("tokens of " + string(kind) + " cannot be counted")
@@ -88,6 +88,8 @@ func sampleCounter(kind dataset.Kind, tok *token.Tokenizer, conf *token.Config) 
 	switch kind {
 	case dataset.KindPrompts:
 		encode = prompts.EncodeSample
+	case dataset.KindSimilar:
+		encode = (&format.SimilarEncoder{Text: tok, SeqLen: math.MaxInt}).EncodeSample
 	case dataset.KindJudged:
 		encode = (&format.JudgedEncoder{PairEncoder: *pairs}).EncodeSample
 	}

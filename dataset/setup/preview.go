@@ -107,7 +107,7 @@ func preview(s dataset.Source, i int64, kind string, tags dataset.Tags) (preview
 	case dataset.KindParts:
 	case dataset.KindChat:
 		list = []format.Conversation{{Messages: d.Messages}}
-	case dataset.KindPairs, dataset.KindJudged, dataset.KindPrompts:
+	case dataset.KindPairs, dataset.KindJudged, dataset.KindPrompts, dataset.KindSimilar:
 		b, _ := d.Part("json")
 		p.Turns = []previewTurn{{string(s.Kind()), []previewPart{{Text: string(b[:min(len(b),
 			previewTextMax)])}}}}

@@ -77,23 +77,45 @@ func Aimed(c *configs.Config, k dataset.Kind) error {
 		return c.Fault("objective.kind",
 			"the data holds judged answers, and the loss is that of a language model",
 			"set objective.kind, for example to kto")
+	case kind == "none" && k == dataset.KindSimilar:
+		return c.Fault("objective.kind",
+			"the data holds texts that belong together, and the loss is that of a language model",
+			"set objective.kind to infonce")
 	case kind == "none":
 	case objective.Lookup(kind).Logits != nil:
-		if k == dataset.KindPairs || k == dataset.KindJudged {
+		if k == dataset.KindPairs || k == dataset.KindJudged || k == dataset.KindSimilar {
 			return c.Fault("data.paths",
 				fmt.Sprintf("objective.kind = %s learns from texts or conversations, and the data "+
 					"holds %s", kind, k), "name data as for a language model")
 		}
-	case objective.Lookup(kind).Judged != (k == dataset.KindJudged) && (k == dataset.KindJudged ||
-		k == dataset.KindPairs):
-		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others", k, kind),
-			"pairs are {prompt, chosen, rejected}, judged answers {prompt, completion, label}")
-	case k != dataset.KindPairs && k != dataset.KindJudged:
+	case k != learnsFrom(kind) && (k == dataset.KindJudged || k == dataset.KindPairs ||
+		k == dataset.KindSimilar):
+		return c.Fault("objective.kind", fmt.Sprintf("the data holds %s, and %s learns from others", k,
+			kind),
+			"pairs are {prompt, chosen, rejected}, judged answers {prompt, completion, label}, similar texts "+
+				"{query, positive, negatives}")
+	case k != learnsFrom(kind) && learnsFrom(kind) == dataset.KindSimilar:
+		return c.Fault("data.paths",
+			fmt.Sprintf("objective.kind = %s learns from texts that belong together, and the data holds %s",
+				kind, k),
+			"name records of {query, positive, negatives}")
+	case k != learnsFrom(kind):
 		return c.Fault("data.paths",
 			fmt.Sprintf("objective.kind = %s learns from pairs of answers, and the data "+
 				"holds %s", kind, k), "name records of {prompt, chosen, rejected}")
 	}
 	return nil
+}
+
+// learnsFrom is the kind of data of a loss over answers or texts.
+func learnsFrom(loss string) dataset.Kind {
+	switch l := objective.Lookup(loss); {
+	case l.Vectors != nil:
+		return dataset.KindSimilar
+	case l.Judged:
+		return dataset.KindJudged
+	}
+	return dataset.KindPairs
 }
 
 // missing reports the paths that name nothing on this host's disks. Megatron's form is the prefix of a pair

@@ -113,6 +113,8 @@ func init() {
 		kernels.LogitsNLL:     logitsNLL,
 		kernels.Divergence:    onProcessor(kernels.StoreDivergence),
 		kernels.DivergenceBwd: onProcessor(kernels.StoreDivergence),
+		kernels.Contrast:      onProcessor(kernels.StoreContrast),
+		kernels.ContrastBwd:   onProcessor(kernels.StoreContrast),
 		kernels.TokenNLL:      onProcessor(kernels.StoreTokenNLL),
 		kernels.Objective:     onProcessor(kernels.StoreObjective),
 		kernels.ObjectiveBwd:  onProcessor(kernels.StoreObjective),

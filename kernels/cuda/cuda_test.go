@@ -129,7 +129,7 @@ func TestOperations(t *testing.T) {
 		kernels.KindExperts, kernels.KindSurplus,
 		kernels.AttentionBias, kernels.AttentionBiasBwd,
 		kernels.MuonMomentum, kernels.MuonStep, kernels.Orthogonalize,
-		kernels.Divergence, kernels.DivergenceBwd,
+		kernels.Divergence, kernels.DivergenceBwd, kernels.Contrast, kernels.ContrastBwd,
 		kernels.Objective, kernels.ObjectiveBwd, kernels.TokenNLL, kernels.PagedRows, kernels.LogitsNLL,
 		kernels.LowError, kernels.LowChoice,
 		kernels.AttentionPeak, kernels.PeakClip, kernels.Adafactor,

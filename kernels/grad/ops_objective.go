@@ -6,6 +6,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
+var opContrast, opContrastBwd *Op
+
 var opTokenNLL, opObjective, opObjectiveBwd, opDivergence, opDivergenceBwd *Op
 
 var opPagedRows = &Op{Name: "paged_rows", Kernel: kernels.PagedRows}
@@ -13,6 +15,8 @@ var opPagedRows = &Op{Name: "paged_rows", Kernel: kernels.PagedRows}
 func init() {
 	opTokenNLL = &Op{Name: "token_nll", Kernel: kernels.TokenNLL, Args: 3, VJP: tokenNLLVJP}
 	opObjectiveBwd = &Op{Name: "objective_bwd", Kernel: kernels.ObjectiveBwd}
+	opContrastBwd = &Op{Name: "contrast_bwd", Kernel: kernels.ContrastBwd}
+	opContrast = &Op{Name: "contrast", Kernel: kernels.Contrast, VJP: contrastVJP}
 	opDivergenceBwd = &Op{Name: "divergence_bwd", Kernel: kernels.DivergenceBwd}
 	opDivergence = &Op{Name: "divergence", Kernel: kernels.Divergence, VJP: divergenceVJP}
 	opObjective = &Op{Name: "objective", Kernel: kernels.Objective, VJP: objectiveVJP}
@@ -101,6 +105,26 @@ func divergenceVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	if leg(0) {
 		g[0] = t.one(opDivergenceBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{},
 			append(n.In[:4:4], t.to(dy[0], Place{}))...)
+	}
+	return g
+}
+
+// Contrast is a loss over the vectors of sequences, of which every member has all rows x [t d]: seq [t] i32,
+// weight [t] and more [t objective.Columns] are as in objective.Vectors -> [1].
+func (t *Tape) Contrast(x, seq, weight, more *Value, l *objective.Loss, p objective.Params) *Value {
+	if x = t.to(x, Place{}); x.DType != tensor.F32 {
+		x = t.one(opCast, kernels.Attr{}, tensor.F32, x.Shape, Place{}, x)
+	}
+	return t.one(opContrast, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, x, seq,
+		weight,
+		more, t.Const("contrast", p.Vector()))
+}
+
+func contrastVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
+	g := make([]*Value, len(n.In))
+	if leg(0) {
+		g[0] = t.one(opContrastBwd, n.Attr, tensor.F32, n.In[0].Shape, Place{},
+			append(n.In[:5:5], t.to(dy[0], Place{}))...)
 	}
 	return g
 }

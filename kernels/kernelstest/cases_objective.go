@@ -75,6 +75,37 @@ func divergenceCases() []Case {
 
 var _ = add(divergenceCases()...)
 
+// contrastCases are three queries with texts of several rows and padding, with either pooling.
+func contrastCases() []Case {
+	var l []Case
+	for pooling, name := range objective.Poolings {
+		attr := kernels.Attr{I: [4]int{objective.Lookup("infonce").Number()}}
+		p := objective.Params{Temperature: 0.2, Pooling: float64(pooling)}.Vector()
+		in := func(g *gen) tensors {
+			const n = 25
+			seq, more := tensor.Make(tensor.I32, n), tensor.Make(tensor.F32, n, objective.Columns)
+			for i := range n {
+				seq.I32()[i] = int32(i / 3)
+				role := []float32{objective.Query, objective.Positive, objective.Negative}[i/3%3]
+				more.F32()[i*objective.Columns+objective.Margin] = role
+			}
+			seq.I32()[n-1] = -1
+			return tensors{g.f32(n, 7), seq, g.positive(n), more, tensor.Of(tensor.F32, p, len(p))}
+		}
+		l = append(l, Case{Op: kernels.Contrast, Name: name, Why: "float64 in row order", Types: onlyF32,
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: in(g), Out: tensors{g.raw(tensor.F32, 1)}, Attr: attr}
+			}}, Case{Op: kernels.ContrastBwd, Name: name, Why: "float64 in row order", Types: onlyF32,
+			Call: func(g *gen) *kernels.Call {
+				return &kernels.Call{In: append(in(g), g.normal(tensor.F32, 1, 1)),
+					Out: tensors{g.raw(tensor.F32, 25, 7)}, Attr: attr}
+			}})
+	}
+	return l
+}
+
+var _ = add(contrastCases()...)
+
 var _ = add(
 	Case{Op: kernels.TokenNLL, Name: "ignored", Why: "one float32 difference", Types: onlyF32,
 		Call: func(g *gen) *kernels.Call {

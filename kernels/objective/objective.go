@@ -22,6 +22,8 @@ type Params struct {
 	// and ClipValue how far a value may move.
 	Discount, Lambda, Value, ClipValue float64
 	Mix                                float64 // of teacher and student in what both are compared with
+	Temperature                        float64 // that similarities are divided by
+	Pooling                            float64 // PoolMean or PoolLast
 }
 
 // Vector and ParamsOf carry parameters through a tensor of float32s.
@@ -29,7 +31,8 @@ func (p Params) Vector() []float32 {
 	return []float32{float32(p.Beta), float32(p.Gamma), float32(p.Smoothing), float32(p.Text),
 		float32(p.Center), float32(p.ClipLow), float32(p.ClipHigh), float32(p.KL),
 		float32(p.Desirable), float32(p.Undesirable), float32(p.Discount), float32(p.Lambda),
-		float32(p.Value), float32(p.ClipValue), float32(p.Mix)}
+		float32(p.Value), float32(p.ClipValue), float32(p.Mix),
+		float32(p.Temperature), float32(p.Pooling)}
 }
 
 // ParamsOf is the inverse of Params.Vector.
@@ -37,7 +40,8 @@ func ParamsOf(v []float32) Params {
 	return Params{Beta: wide(v[0]), Gamma: wide(v[1]), Smoothing: wide(v[2]), Text: wide(v[3]),
 		Center: wide(v[4]), ClipLow: wide(v[5]), ClipHigh: wide(v[6]), KL: wide(v[7]),
 		Desirable: wide(v[8]), Undesirable: wide(v[9]), Discount: wide(v[10]), Lambda: wide(v[11]),
-		Value: wide(v[12]), ClipValue: wide(v[13]), Mix: wide(v[14])}
+		Value: wide(v[12]), ClipValue: wide(v[13]), Mix: wide(v[14]),
+		Temperature: wide(v[15]), Pooling: wide(v[16])}
 }
 
 // wide is the number with the fewest digits that rounds to a float32, as a file has it: 0.1 and not
@@ -97,6 +101,8 @@ type Loss struct {
 	Policy *Policy
 	// Logits gives the loss of one row of logits beside a teacher's, and its derivatives; Of is nil then.
 	Logits func(p *Params, z, teacher []float32, grad []float64) float64
+	// Vectors gives the loss of sequences' vectors, and adds its derivatives by them to grad; Of is nil then.
+	Vectors func(p *Params, v *Vectors, grad []float64) float64
 	// Of gives the loss and adds its derivatives by LogP to grad.
 	Of func(p *Params, r *Rows, grad []float64) float64
 }

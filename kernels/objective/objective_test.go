@@ -37,7 +37,7 @@ func TestGradients(t *testing.T) {
 		l := Lookup(name)
 		require.Same(t, l, Numbered(l.Number()))
 		if l.Of == nil {
-			continue // see TestDivergences
+			continue // see TestDivergences and TestContrast
 		}
 		for seed := range uint64(20) {
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -90,6 +90,6 @@ func TestEqual(t *testing.T) {
 func TestParams(t *testing.T) {
 	p := Params{Beta: 0.1, Gamma: 1.4, Smoothing: 0.01, Text: 0.3, Center: 1e-7, ClipLow: 3e-4,
 		ClipHigh: 4e-4, KL: 0.04, Desirable: 1.33, Undesirable: 0.75, Discount: 0.99, Lambda: 0.95,
-		Value: 0.1, ClipValue: 0.2, Mix: 0.5}
+		Value: 0.1, ClipValue: 0.2, Mix: 0.5, Temperature: 0.05, Pooling: 1}
 	require.Equal(t, p, ParamsOf(p.Vector()))
 }

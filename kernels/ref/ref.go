@@ -54,6 +54,7 @@ var table = map[kernels.Op]func(*kernels.Call){
 	kernels.Attention: attention, kernels.AttentionBwd: attentionBwd,
 	kernels.SwiGLU: swiglu, kernels.SwiGLUBwd: swigluBwd, kernels.Embed: embed, kernels.EmbedDW: embedDW,
 	kernels.LinearLSE: linearLSE, kernels.LSEJoin: lseJoin, kernels.NLL: nll, kernels.LogitsNLL: logitsNLL,
+	kernels.Contrast: kernels.StoreContrast, kernels.ContrastBwd: kernels.StoreContrast,
 	kernels.Divergence: kernels.StoreDivergence, kernels.DivergenceBwd: kernels.StoreDivergence,
 	kernels.TokenNLL: kernels.StoreTokenNLL, kernels.Objective: kernels.StoreObjective,
 	kernels.ObjectiveBwd: kernels.StoreObjective,

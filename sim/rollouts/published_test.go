@@ -79,7 +79,8 @@ func TestPublishedGains(t *testing.T) {
 	require.NoError(t, err)
 	for _, g := range measuredGains() {
 		s := g.step(t)
-		row := fmt.Sprintf("| %s | %.1f | %.1f | %.1f | %.1f | %.1f | %+.0f %% | %.2f | %.2f |", g.name, g.turns, g.draw,
+		row := fmt.Sprintf("| %s | %.1f | %.1f | %.1f | %.1f | %.1f | %+.0f %% | %.2f | %.2f |", g.name,
+			g.turns, g.draw,
 			g.train, g.ahead, s, 100*(s/g.ahead-1), g.turns/g.ahead, g.turns/s)
 		if !strings.Contains(string(page), row) {
 			t.Errorf("the page lacks (%s)\n%s", g.source, row)

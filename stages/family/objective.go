@@ -27,6 +27,12 @@ const scoreParam = ScoreName + ".weight"
 // Scores reports whether the model has a head of one number in place of that of a language model.
 func (m *Model) Scores() bool { return m.Spec.Objective != nil && m.Spec.Objective.Loss.Score }
 
+// Embeds reports whether the model gives vectors of texts and has no head.
+func (m *Model) Embeds() bool { return m.Spec.Objective != nil && m.Spec.Objective.Loss.Vectors != nil }
+
+// Headless reports whether the head of a language model is no part of the model.
+func (m *Model) Headless() bool { return m.Scores() || m.Embeds() }
+
 // valued reports whether the model has a head of one number, beside or in place of its own.
 func (m *Model) valued() bool {
 	return m.Spec.Objective != nil && (m.Spec.Objective.Loss.Score || m.Spec.values() != nil)
@@ -53,14 +59,18 @@ func (s *Spec) objective(r *block.Rec, h, final *grad.Value) {
 			o.Params))
 		return
 	}
+	seq, weight := t.Data("obj.seq", tensor.I32, n), t.Data("obj.weight", tensor.F32, n)
+	more := t.Data("obj.more", tensor.F32, n, objective.Columns)
+	if o.Loss.Vectors != nil {
+		t.Loss(t.Contrast(final, seq, weight, more, o.Loss, o.Params))
+		return
+	}
 	x, sign := (*grad.Value)(nil), -1.0
 	if o.Loss.Score {
 		x, sign = s.score(r, final), 1
 	} else {
 		x = t.TokenNLL(h, s.output(t), t.Data("targets", tensor.I32, n), s.LogitCap)
 	}
-	seq, weight := t.Data("obj.seq", tensor.I32, n), t.Data("obj.weight", tensor.F32, n)
-	more := t.Data("obj.more", tensor.F32, n, objective.Columns)
 	t.Loss(t.Objective(x, seq, weight, more, o.Loss, o.Params, sign))
 	if v := s.values(); v != nil {
 		t.Loss(t.Objective(s.score(r, final), seq, weight, more, v, o.Params, 1))

@@ -71,7 +71,7 @@ func (m *Model) ignorable(name string) bool {
 		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) && (m.Spec.MTP == 0 ||
 			repeats(name)) ||
 		!m.valued() && name == scoreParam ||
-		(m.Spec.Tie || m.Scores()) && name == m.Source(HeadName+".weight").Name
+		(m.Spec.Tie || m.Headless()) && name == m.Source(HeadName+".weight").Name
 }
 
 // repeats reports whether a tensor of a layer behind the model's is the model's own embedding or head once

@@ -40,7 +40,8 @@ func lossParams(l *objective.Loss, o *configs.Objective) objective.Params {
 		Center:  o.Center,
 		ClipLow: o.ClipLow, ClipHigh: o.ClipHigh, KL: o.KL,
 		Desirable: o.Desirable, Undesirable: o.Undesirable, Discount: o.Discount, Lambda: o.Lambda,
-		Value: o.Value, ClipValue: o.ClipValue, Mix: o.Mix}
+		Value: o.Value, ClipValue: o.ClipValue, Mix: o.Mix, Temperature: o.Temperature,
+		Pooling: float64(max(0, slices.Index(objective.Poolings, o.Pooling)))}
 	if l.Policy != nil {
 		if p.ClipLow < 0 {
 			p.ClipLow = l.Policy.ClipLow
@@ -153,7 +154,8 @@ func (r rules) rollouts(l *objective.Loss) {
 			"raise data.seq_len", c.Rollout.Max+1 >= c.Data.SeqLen},
 		{"plan.procs", "answers are drawn in the process that trains", "set it to 1", c.Plan.Procs > 1},
 		{"device", "answers are drawn on the processor", "set it to cpu", c.Device != "cpu"},
-		{"data.valid", "an evaluation of drawn answers is not there yet", "remove it", len(c.Data.Valid) > 0},
+		{"data.valid", "an evaluation of drawn answers is not there yet", "remove it",
+			len(c.Data.Valid) > 0},
 		{"train.precision", "half precision with a scaled loss is not there for drawn answers", "use bf16",
 			c.Train.Precision == "fp16"},
 	} {

@@ -187,8 +187,8 @@ func drawsText(g *Generator) error {
 		return errors.New("sample: an engine runs on the processor: set device: cpu")
 	case g.m.Vision != nil || g.m.Denoiser != nil:
 		return fmt.Errorf("sample: %s is no model of text alone", g.m.Family)
-	case g.m.Scores():
-		return errors.New("sample: the model gives scores of answers and draws no tokens")
+	case g.m.Headless():
+		return errors.New("sample: the model gives scores or vectors of texts and draws no tokens")
 	}
 	return nil
 }

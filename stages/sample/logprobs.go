@@ -31,6 +31,12 @@ func (g *Generator) Values(ids, positions, cu []int32) ([]float32, error) {
 	return g.whole(ids, make([]int32, len(ids)), positions, cu, block.Rec{Values: true}, "values")
 }
 
+// AllStates gives the hidden states of each row of whole sequences behind the last norm, as LogProbs takes
+// them: [rows hidden].
+func (g *Generator) AllStates(ids, positions, cu []int32) ([]float32, error) {
+	return g.whole(ids, make([]int32, len(ids)), positions, cu, block.Rec{States: true}, "final")
+}
+
 // whole runs a record on whole sequences and gives one number a row.
 func (g *Generator) whole(ids, targets, positions, cu []int32, rec block.Rec, want string) ([]float32, error) {
 	if len(ids) != len(targets) || len(ids) != len(positions) || len(cu) == 0 ||

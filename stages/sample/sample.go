@@ -261,8 +261,8 @@ func (g *Generator) GenerateWith(prompt []int32, pics family.Images, p Params,
 	if len(prompt) == 0 {
 		return fmt.Errorf("sample: the prompt has no tokens")
 	}
-	if g.m.Scores() {
-		return fmt.Errorf("sample: the model gives scores of answers and draws no tokens")
+	if g.m.Headless() {
+		return fmt.Errorf("sample: the model gives scores or vectors of texts and draws no tokens")
 	}
 	g.Reset()
 	feed, drawn := prompt, counts{}

@@ -103,11 +103,7 @@ func (a *Agent) atProc(e decide.Effect) {
 		}
 	case decide.Ask:
 		if p := a.procs[e.Life]; p != nil {
-			if e.M.Kind == control.Read {
-				go a.tell(p, e.M)
-			} else {
-				go a.because(p, e.M)
-			}
+			go a.because(p, e.M)
 		}
 	}
 }

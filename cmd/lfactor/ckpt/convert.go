@@ -210,6 +210,10 @@ func (o *conversion) placed(dir, dst string) error {
 		return exit.Usagef("%s is a model of rewards, and %s has no place for its head of scores: convert it to a Hugging Face "+
 			"directory, which transformers' class for sequences loads", o.src, o.goal)
 	}
+	if trained.Embeds(dir) {
+		return exit.Usagef("%s is a model of embeddings, and %s has no place for how a text's vector is made: use it as the "+
+			"Hugging Face directory that it is", o.src, o.goal)
+	}
 	return o.from(dir, dst)
 }
 

@@ -19,9 +19,9 @@ import (
 // Command is lfactor eval: the loss of a checkpoint.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "eval {FILE.yaml [key=value ...] | --pictures DIR --reference DIR --tower PATH | " +
-		"--policy PATH --world COMMAND}",
+		"--policy PATH --world COMMAND | --embeddings PATH --pairs FILE}",
 		Short: "Loss of a run's newest checkpoint, or of the weights it starts from, on " +
-			"its validation data; statistics of pictures against others; or how a policy does in a world",
+			"its validation data; statistics of pictures against others; how a policy does in a world; or how well embeddings find texts",
 		DisableFlagParsing: true, ValidArgsFunction: cli.CompleteKeys, RunE: evalCommand}
 	c.Flags().Int("levels", 0, "models of diffusion: also the loss of so many parts of the noise levels")
 	c.Flags().Bool("ema", false, "of the average of the weights that optimizer.ema keeps")
@@ -30,6 +30,9 @@ func Command() *cobra.Command {
 	c.Flags().String("tower", "",
 		"network that describes pictures: a file or folder of Inception v3 (FID) or VGG, or a folder of CLIP")
 	c.Flags().String("device", "cpu", "device of that network")
+	c.Flags().String("embeddings", "",
+		"checkpoints or folder of a model of embeddings, to find the texts of --pairs with")
+	c.Flags().String("pairs", "", "records of {query, positive, negatives} that were held out")
 	bindWorlds(c)
 	return c
 }
@@ -37,7 +40,7 @@ func Command() *cobra.Command {
 func evalCommand(c *cobra.Command, args []string) error {
 	flags := cli.Flags{{Name: "plan", Value: "FILE"}, {Name: "profile", Value: "FILE", Inline: true},
 		{Name: "quiet", Short: "q"}, {Name: "ema"}, {Name: "levels", Value: "N"}}.Own()
-	for _, flag := range slices.Concat(pictureFlags, worldFlags) {
+	for _, flag := range slices.Concat(pictureFlags, worldFlags, recallFlags) {
 		flags[flag] = true
 	}
 	file, mine, rest := configs.SplitArgs(args, flags)
@@ -49,6 +52,9 @@ func evalCommand(c *cobra.Command, args []string) error {
 		return err
 	}
 	if asked, err := pictures(c, file, mine, rest, form); asked || err != nil {
+		return err
+	}
+	if asked, err := embeddings(c, file, mine, rest, form); asked || err != nil {
 		return err
 	}
 	if asked, err := worlds(c, file, mine, rest, form); asked || err != nil {
