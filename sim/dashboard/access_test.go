@@ -52,7 +52,8 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
 func TestStrangers(t *testing.T) {
 	s := New(8265, Options{Dirs: []string{t.TempDir()}})
 	for _, method := range methods {
-		for _, path := range []string{"/", "/page/app.js", "/api/runs", "/api/stream", "/api/runs/0/graph",
+		for _, path := range []string{"/", "/page/app.js", "/api/runs", "/api/stream", "/api/cluster",
+			"/api/runs/0/logs", "/api/runs/0/graph",
 			"/api/runs/0/stop",
 			"/nothing", "/debug/pprof/"} {
 			for _, cookie := range []string{"", "wrong"} {

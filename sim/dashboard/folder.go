@@ -66,6 +66,7 @@ type folder struct {
 	where     func(actor string) string // its host; nil where all are on this one
 
 	plan planned
+	job  *jobRun // of a cluster, whose run this is; nil for a run on this host
 }
 
 // newFolder is that of a run, or the trace that lfactor sim --trace has written, as a run that is over.
@@ -108,6 +109,9 @@ func (f *folder) look() {
 		if err != nil && f.wrong == nil {
 			f.wrong = err
 		}
+	}
+	if f.job != nil {
+		note(f.job.pull(f.dir))
 	}
 	note(f.metrics.read(f.curves.reset, func(line []byte) {
 		var m run.Metrics
@@ -190,7 +194,8 @@ func (f *folder) summary(id int) summary {
 	if i, err := os.Stat(f.metrics.path); err == nil {
 		s.Updated = float64(i.ModTime().UnixMilli()) / 1e3
 	}
-	for i := len(f.events) - 1; i >= 0 && (s.Model == "" || s.Plan == ""); i-- { // as the run's newest start said them
+	for i := len(f.events) - 1; i >= 0 && (s.Model == "" ||
+		s.Plan == ""); i-- { // as the run's newest start said them
 		if t := f.events[i].Text; s.Model == "" && len(t) > 8 && t[:8] == "model   " {
 			s.Model = t[8:]
 		} else if s.Plan == "" && len(t) > 8 && t[:8] == "plan    " {

@@ -66,12 +66,15 @@ func TestLogs(t *testing.T) {
 	require.NotContains(t, n.Lines[4].Text, "secret")
 	require.Contains(t, n.Lines[4].Text, "<script>", "the page takes it as text")
 	require.Equal(t, []present{
-		{Name: "coordinator", Host: "hr", State: "wait", Text: "Ready of one that does not answer", Level: "info"},
-		{Name: "rank0", Where: "pp 0 dp 0", Host: "h0", State: "wait", Text: "activation 1F0 of rank1", Age: 20,
+		{Name: "coordinator", Host: "hr", State: "wait", Text: "Ready of one that does not answer",
+			Level: "info"},
+		{Name: "rank0", Where: "pp 0 dp 0", Host: "h0", State: "wait", Text: "activation 1F0 of rank1",
+			Age:   20,
 			Level: "warn"},
 		{Name: "rank1", Where: "pp 1 dp 0", Host: "h1", State: "busy", Text: "3F0", Level: "info"},
 	}, n.Now)
-	for q, want := range map[string]int{"?actor=rank0": 2, "?host=h1": 2, "?level=warn": 3, "?level=error": 1,
+	for q, want := range map[string]int{"?actor=rank0": 2, "?host=h1": 2, "?level=warn": 3,
+		"?level=error":            1,
 		"?actor=rank0&level=warn": 1, "?most=2": 2, "?most=-1": 0, "?actor=" + url.QueryEscape("<b>"): 0} {
 		got := ask(q)
 		require.Len(t, got.Lines, want, q)

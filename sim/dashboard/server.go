@@ -16,6 +16,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,7 @@ var page embed.FS
 type Options struct {
 	Dirs    []string      // folders of runs (log.dir)
 	Hosts   []string      // more names, host:port, under which browsers reach the server, as through a tunnel
+	Cluster *Cluster      // whose hosts, jobs and runs are shown as well; nil for none
 	Machine *cost.Machine // on which plans are simulated; nil simulates none
 	Used    func(Role)    // hears that a link was used, so that another can be given out; nil for nobody
 	// Stop asks a run to save its state and end, of which the folder is given; nil lets nobody do so.
@@ -39,7 +41,9 @@ type Options struct {
 // Server shows runs: an http.Handler.
 type Server struct {
 	o       Options
-	runs    []*folder
+	cluster *cluster   // nil for none
+	runsMu  sync.Mutex // of runs, where there is a cluster
+	runs    []*folder  // that were found so far: see all
 	access  *access
 	handler http.Handler
 	streams atomic.Int32
@@ -71,11 +75,17 @@ func New(port int, o Options) *Server {
 		"GET /favicon.ico",
 		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
 	)
+	if o.Cluster != nil {
+		s.cluster = &cluster{Cluster: o.Cluster, runs: map[string]*folder{}}
+	}
 	mux.HandleFunc("GET /api/runs", s.list)
+	mux.HandleFunc("GET /api/cluster", s.clusterOf)
 	mux.HandleFunc("GET /api/stream", s.stream)
-	for name, f := range map[string]func(*folder, *http.Request) (any, error){"series": seriesOf, "graph": graphNow,
-		"jobs": jobsOf, "events": eventsOf, "logs": logsOf, "data": dataOf, "checkpoints": checkpointsOf, "samples": samplesOf,
-		"plan": s.planOf, "settings": settingsOf} {
+	for name, f := range map[string]func(*folder, *http.Request) (any, error){"series": seriesOf,
+		"graph": graphNow,
+		"jobs":  jobsOf, "events": eventsOf, "logs": logsOf, "data": dataOf, "checkpoints": checkpointsOf,
+		"samples": samplesOf,
+		"plan":    s.planOf, "settings": settingsOf} {
 		mux.HandleFunc("GET /api/runs/{id}/"+name, s.about(f))
 	}
 	mux.HandleFunc("POST /api/runs/{id}/stop", s.about(s.stop))
@@ -123,10 +133,14 @@ func (s *Server) file(name string) http.HandlerFunc {
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	out := struct {
-		Admin bool      `json:"admin"`
-		Runs  []summary `json:"runs"`
+		Admin   bool      `json:"admin"`
+		Runs    []summary `json:"runs"`
+		Cluster string    `json:"cluster,omitempty"` // its name, where one is shown
 	}{Admin: s.access.who(r) == Admin && s.o.Stop != nil, Runs: []summary{}}
-	for i, f := range s.runs {
+	if s.cluster != nil {
+		out.Cluster = s.cluster.Name
+	}
+	for i, f := range s.all() {
 		out.Runs = append(out.Runs, f.summary(i))
 	}
 	answer(w, out)
@@ -148,15 +162,21 @@ func answer(w http.ResponseWriter, v any) {
 func (s *Server) about(f func(*folder, *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.Atoi(r.PathValue("id"))
-		if err != nil || id < 0 || id >= len(s.runs) {
+		runs := s.all()
+		if err != nil || id < 0 || id >= len(runs) {
 			http.Error(w, "there is no such run", http.StatusNotFound)
 			return
 		}
-		if name := path.Base(r.URL.Path); s.runs[id].simulated() && slices.Contains(ofRuns, name) {
+		name := path.Base(r.URL.Path)
+		if runs[id].simulated() && slices.Contains(ofRuns, name) {
 			http.Error(w, "a simulated step has no "+name+" here", http.StatusUnprocessableEntity)
 			return
 		}
-		v, err := f(s.runs[id], r)
+		if why, ok := ofHosts[name]; ok && runs[id].job != nil {
+			http.Error(w, why, http.StatusUnprocessableEntity)
+			return
+		}
+		v, err := f(runs[id], r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
@@ -187,6 +207,9 @@ func (s *Server) stop(f *folder, _ *http.Request) (any, error) {
 	}
 	if _, _, running := f.ask(); !running {
 		return nil, errors.New("no run is under way here")
+	}
+	if f.job != nil {
+		return struct{}{}, f.job.stop()
 	}
 	return struct{}{}, s.o.Stop(f.dir)
 }

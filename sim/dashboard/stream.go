@@ -23,7 +23,8 @@ type cursor struct {
 
 // stream tells a page what is new, as server-sent events: "points", "evals" and "events" of the runs that
 // it names (?runs=0,2), "again" where it has to ask for all, and with ?graph=ID the graph of one, and with
-// ?logs=ID what its actors do and have said and done, once a second.
+// ?logs=ID what its actors do and have said and done, and with ?cluster=1 the
+// cluster, once a second.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	if s.streams.Add(1) > streamsMax {
 		s.streams.Add(-1)
@@ -31,15 +32,15 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.streams.Add(-1)
-	at := map[int]*cursor{}
+	at, runs := map[int]*cursor{}, s.all()
 	for _, v := range strings.Split(r.URL.Query().Get("runs"), ",") {
-		if id, err := strconv.Atoi(v); err == nil && id >= 0 && id < len(s.runs) {
+		if id, err := strconv.Atoi(v); err == nil && id >= 0 && id < len(runs) {
 			at[id] = &cursor{}
 		}
 	}
 	graph, err1 := whole(r, "graph", -1)
 	logs, err2 := whole(r, "logs", -1)
-	if err1 != nil || err2 != nil || max(graph, logs) >= int64(len(s.runs)) {
+	if err1 != nil || err2 != nil || max(graph, logs) >= int64(len(runs)) {
 		http.Error(w, "there is no such run", http.StatusNotFound)
 		return
 	}
@@ -47,19 +48,23 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	_ = out.SetReadDeadline(time.Time{}) // a page listens for as long as it is open
 	var told heard
+	cluster := s.cluster != nil && r.URL.Query().Get("cluster") != ""
 	tick := time.NewTicker(streamEvery)
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		var b []byte
 		for id, c := range at {
-			b = s.runs[id].news(b, id, c)
+			b = runs[id].news(b, id, c)
 		}
 		if graph >= 0 && n%2 == 0 {
-			all, silent, running := s.runs[graph].ask()
+			all, silent, running := runs[graph].ask()
 			b = event(b, "graph", graphOf(all, silent, running))
 		}
+		if cluster && n%2 == 0 {
+			b = event(b, "cluster", s.clusterNow())
+		}
 		if logs >= 0 && n%2 == 0 {
-			b = s.runs[logs].logsNews(b, int(logs), &told)
+			b = runs[logs].logsNews(b, int(logs), &told)
 		}
 		if b == nil && n%20 == 0 {
 			b = []byte(": still here\n\n")

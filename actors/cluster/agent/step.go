@@ -103,7 +103,11 @@ func (a *Agent) atProc(e decide.Effect) {
 		}
 	case decide.Ask:
 		if p := a.procs[e.Life]; p != nil {
-			go a.because(p, e.M)
+			if e.M.Kind == control.Read {
+				go a.tell(p, e.M)
+			} else {
+				go a.because(p, e.M)
+			}
 		}
 	}
 }

@@ -16,6 +16,17 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
+// What a message of kind Read may name: RunFiles are those of a run's folder that whoever may look is told,
+// line by line as they grow; RunSettings those that only who may submit jobs is told; RunJobs is what actors
+// of a process did lately.
+const (
+	RunSettings = "run.yaml"
+	RunJobs     = "jobs"
+)
+
+// RunFiles are explained above.
+var RunFiles = []string{"metrics.jsonl", "log.jsonl", "edges.jsonl", "quarantine.jsonl"}
+
 // Kind of a message.
 type Kind string
 
@@ -38,6 +49,9 @@ const (
 	Quit    Kind = "quit"    // the agent ends, with all of its processes; Code 1 also removes its directory
 	AskWhy  Kind = "why"     // what a process's actors wait for, asked in round Code
 	Because Kind = "because" // its answer, Data
+	// wants a file of the folder of a process's run, Text, from offset At on, where it lay as Data marks it;
+	// or what its actors did, by the name "jobs". Because answers it with an agent.Piece
+	Read    Kind = "read"
 	Leaving Kind = "leaving" // the agent wants to end: its processes are to move first
 	Probe   Kind = "probe"   // measure the way to Peers
 	Probed  Kind = "probed"  // what came of it: Links

@@ -27,6 +27,8 @@ func (h *Head) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/jobs/{id}", h.allow(h.oneJob, look...))
 	mux.HandleFunc("GET /v1/jobs/{id}/output", h.allow(h.follow, look...))
 	mux.HandleFunc("GET /v1/jobs/{id}/why", h.allow(h.why, look...))
+	mux.HandleFunc("GET /v1/jobs/{id}/files/{name}", h.allow(h.file, look...))
+	mux.HandleFunc("GET /v1/jobs/{id}/settings", h.allow(h.settings, use...))
 	mux.HandleFunc("GET /metrics", h.allow(h.metrics, look...))
 	mux.HandleFunc("POST /v1/jobs/{id}/stop", h.allow(h.stopJob, use...))
 	mux.HandleFunc("GET /v1/events", h.allow(h.followEvents, look...))

@@ -150,7 +150,8 @@ func TestRoles(t *testing.T) {
 	for _, c := range []struct{ method, path, roles string }{
 		{"GET", "/v1/status", all}, {"GET", "/v1/jobs", all}, {"GET", "/v1/jobs/1", all},
 		{"GET", "/v1/jobs/1/output", all},
-		{"GET", "/v1/jobs/1/why", all}, {"GET", "/v1/events", all}, {"GET", "/metrics", all},
+		{"GET", "/v1/jobs/1/why", all}, {"GET", "/v1/jobs/1/files/log.jsonl", all},
+		{"GET", "/v1/jobs/1/settings", use}, {"GET", "/v1/events", all}, {"GET", "/metrics", all},
 		{"POST", "/v1/jobs", use}, {"POST", "/v1/jobs/1/stop", use},
 		{"POST", "/v1/tokens", rule}, {"GET", "/v1/users", rule}, {"POST", "/v1/users", rule},
 		{"DELETE", "/v1/users/none", rule}, {"POST", "/v1/renew", all}, {"POST", "/v1/check", rule}, {"POST",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/sim/dashboard"
@@ -28,7 +29,9 @@ func Command() *cobra.Command {
 		Long: "RUN is a run directory (log.dir), by default runs/latest; several are compared. They may be under way, have " +
 			"ended, or not have begun. A file that lfactor sim --trace has written is a run too: schedules side by side.\nThe page is served on this machine's loopback alone, to whoever has the link that is " +
 			"printed, which works once; another is printed then.\nFrom another machine: ssh -L 8265:127.0.0.1:8265 HOST, and " +
-			"lfactor ui --port 8265 there. docs/dashboard.md has the pages and keys.",
+			"lfactor ui --port 8265 there. With --cluster NAME and no RUN the page has a cluster: its hosts, its " +
+			"jobs and their runs, as far as your certificate of it lets you look. docs/dashboard.md has the pages " +
+			"and keys.",
 	}
 	f := c.Flags()
 	port := f.Int("port", 0, "port to listen at on 127.0.0.1; 0 takes a free one")
@@ -41,11 +44,23 @@ func Command() *cobra.Command {
 	cluster := f.String(
 		"cluster",
 		"cpu",
-		"machine on which the plan's step is simulated: one that comes with lfactor, or a file",
+		"without RUN, a cluster whose hosts, jobs and runs are shown (current: the one made last); with RUN, or "+
+			"where there is no such cluster, the machine on which the plan's step is simulated: one that comes "+
+			"with lfactor, or a file",
 	)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		o := dashboard.Options{Dirs: args, Hosts: *hosts}
-		if len(args) == 0 {
+		if len(args) == 0 && c.Flags().Changed("cluster") {
+			shown, err := ofCluster(*cluster)
+			if err != nil {
+				return err
+			}
+			if shown != nil {
+				defer os.RemoveAll(shown.Dir) //nolint:errcheck // it lies in the system's folder for temporary files
+				o.Cluster, *cluster = shown, "cpu"
+			}
+		}
+		if len(args) == 0 && o.Cluster == nil {
 			o.Dirs = []string{cli.RunDir(nil)}
 		}
 		for _, dir := range args {
@@ -66,6 +81,26 @@ func Command() *cobra.Command {
 		})
 	}
 	return c
+}
+
+// ofCluster is the user's cluster of a name, nil where there is none and the name is a machine's.
+func ofCluster(name string) (*dashboard.Cluster, error) {
+	cl, err := user.Open(name)
+	if err != nil {
+		if _, machine := rehearsal.Machine(name); machine == nil {
+			return nil, nil
+		}
+		return nil, err
+	}
+	client, err := cl.Client()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "lfactor-ui-")
+	if err != nil {
+		return nil, err
+	}
+	return &dashboard.Cluster{Name: cl.Name, Client: client, Dir: dir}, nil
 }
 
 // Links are addresses of the page; each begins one session.

@@ -5,9 +5,10 @@ import { Graph, Why } from "/page/graph.js";
 import { Timeline } from "/page/timeline.js";
 import { Events, Data, Checkpoints, Plan } from "/page/panels.js";
 import { Actors } from "/page/logs.js";
+import { Cluster } from "/page/cluster.js";
 
 const app = { runs: [], shown: [], main: 0, admin: false, run: (id) => app.runs.find((r) => r.id === id) };
-const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)], ["actors", "Actors", new Actors(app)]];
+const pages = [["curves", "Curves", new Curves(app)], ["graph", "Graph", new Graph(app)], ["timeline", "Timeline", new Timeline(app)], ["why", "Why", new Why()], ["events", "Events", new Events(app)], ["data", "Data", new Data(app)], ["checkpoints", "Checkpoints", new Checkpoints(app)], ["plan", "Plan", new Plan(app)], ["actors", "Actors", new Actors(app)], ["cluster", "Cluster", new Cluster(app, async (id) => { if (!app.run(id)) await refresh(); choose(id, "curves"); })]];
 let page = null, source = null;
 
 function theme(to) {
@@ -18,7 +19,7 @@ function theme(to) {
 theme(localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
 
 function open(name, keep) {
-  const next = pages.find((p) => p[0] === name) || pages[0];
+  const next = pages.find((p) => p[0] === name && (app.cluster || name !== "cluster")) || pages[app.cluster && !app.runs.length ? 9 : 0];
   page?.[2].unmount();
   page = next;
   if (!keep) history.replaceState(null, "", "#" + next[0]);
@@ -47,15 +48,15 @@ function sidebar() {
     return node;
   }));
 }
-function choose(id) {
+function choose(id, to) {
   app.main = id;
   if (!app.shown.includes(id)) app.shown = [...app.shown, id].sort((a, b) => a - b);
-  sidebar(); open(page[0]);
+  sidebar(); open(to || page[0]);
 }
 
 function listen() {
   source?.close();
-  const graph = ["graph", "why"].includes(page[0]) ? `&graph=${app.main}` : page[0] === "actors" ? `&logs=${app.main}` : "";
+  const graph = ["graph", "why"].includes(page[0]) ? `&graph=${app.main}` : page[0] === "actors" ? `&logs=${app.main}` : page[0] === "cluster" ? "&cluster=1" : "";
   source = new EventSource(`/api/stream?runs=${[...new Set([...app.shown, app.main])].join(",")}${graph}`);
   const on = (name, f) => source.addEventListener(name, (e) => f(JSON.parse(e.data)));
   source.onopen = () => state("on", "live");
@@ -70,18 +71,19 @@ function listen() {
   on("evals", (d) => pages[0][2].evals(d.run, d.evals));
   on("events", (d) => { if (d.run === app.main && page[0] === "events") page[2].more(d.events); });
   on("graph", (d) => page[2].update?.(d));
+  on("cluster", (d) => page[2].cluster?.(d));
   on("logs", (d) => page[2].heard?.(d));
 }
 let waiting = null;
 function soon() { waiting ??= setTimeout(() => { waiting = null; sidebar(); }, 1000); }
 function state(cls, text) { const l = $("live"); if (l.textContent !== text) l.textContent = text; l.className = cls; }
 
-const keys = [["1 … 9", "pages"], ["j k", "next, previous run"], ["r", "all steps"], ["t", "light or dark"], ["?", "these keys"], ["Esc", "close"]];
+const keys = [["1 … 9, 0", "pages"], ["j k", "next, previous run"], ["r", "all steps"], ["t", "light or dark"], ["?", "these keys"], ["Esc", "close"]];
 $("keys").append(el("h3", {}, "Keys"), el("table", {}, el("tbody", {}, ...keys.map(([k, t]) => el("tr", {}, el("td", {}, el("kbd", {}, k)), el("td", {}, t))))));
 document.addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(e.target.tagName) && e.target.type !== "checkbox" && e.target.type !== "range") return;
-  const n = +e.key;
-  if (n >= 1 && n <= pages.length) open(pages[n - 1][0]);
+  const n = e.key === "0" ? 10 : +e.key;
+  if (n >= 1 && n <= pages.length && (n < 10 || app.cluster)) open(pages[n - 1][0]);
   else if (e.key === "t") $("theme").click();
   else if (e.key === "r") pages[0][2].reset?.();
   else if (e.key === "?") $("keys").showModal();
@@ -89,17 +91,19 @@ document.addEventListener("keydown", (e) => {
 });
 $("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 $("help").addEventListener("click", () => $("keys").showModal());
-$("tabs").append(...pages.map(([name, title], i) => el("button", { role: "tab", "data-page": name, "aria-selected": "false", title: `${title} (${i + 1})`, onclick: () => open(name) }, title)));
+$("tabs").append(...pages.map(([name, title], i) => el("button", { role: "tab", "data-page": name, "aria-selected": "false", title: `${title} (${(i + 1) % 10})`, hidden: name === "cluster", onclick: () => open(name) }, title)));
 
 async function refresh() {
   const d = await ask("/api/runs");
-  app.runs = d.runs; app.admin = d.admin;
+  app.runs = d.runs; app.admin = d.admin; app.cluster = d.cluster;
+  $("tabs").lastChild.hidden = !app.cluster;
   sidebar();
 }
 try {
   await refresh();
-  app.shown = app.runs.slice(0, 8).map((r) => r.id);
+  if (app.cluster) app.main = (app.runs.findLast((r) => r.running) || app.runs.at(-1))?.id ?? 0;
+  app.shown = app.cluster ? app.runs.slice(app.main, app.main + 1).map((r) => r.id) : app.runs.slice(0, 8).map((r) => r.id);
   sidebar();
-  open(location.hash.slice(1) || (app.runs[0]?.simulated ? "timeline" : "curves"), true);
+  open(location.hash.slice(1) || (app.cluster ? "cluster" : app.runs[0]?.simulated ? "timeline" : "curves"), true);
   setInterval(() => refresh().catch(() => {}), 10000);
 } catch (e) { $("main").replaceChildren(failed(e)); }

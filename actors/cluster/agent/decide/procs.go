@@ -50,7 +50,7 @@ func (a *Agent) toProc(m control.Message) {
 	case m.Kind == control.Order: // it is out of the job already
 		p.waits = append(p.waits, m)
 		a.say(Kill{p.life})
-	case m.Kind == control.AskWhy:
+	case m.Kind == control.AskWhy, m.Kind == control.Read:
 		a.say(Ask{p.life, m})
 	case m.Kind == control.Leave, m.Kind == control.Kill, m.Kind == control.Signal:
 		a.end(p, m)

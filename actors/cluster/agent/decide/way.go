@@ -146,7 +146,7 @@ func (a *Agent) hear(m control.Message) {
 		a.say(Revoke{m.Revoked})
 	case control.Renewed:
 		a.say(Renewed{m.Text})
-	case control.Order, control.Leave, control.Kill, control.Signal, control.AskWhy,
+	case control.Order, control.Leave, control.Kill, control.Signal, control.AskWhy, control.Read,
 		control.Peers, control.Placed, control.Ready, control.Exited, control.NoRoom:
 		a.toProc(m)
 	case control.Hosts, control.Change:

@@ -1,0 +1,77 @@
+package head
+
+import (
+	"encoding/hex"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lfactor/lfactor/actors/cluster/control"
+)
+
+// file serves a piece of a file of the folder of a job's run, as its agent has it: ?at is the offset, ?mark
+// what came with that, in hexadecimal digits, and ?proc the process that is asked, by default the leading one.
+func (h *Head) file(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if name != control.RunJobs && !slices.Contains(control.RunFiles, name) {
+		http.Error(w, "there is no such file of a run", http.StatusNotFound)
+		return
+	}
+	h.readFile(w, r, name)
+}
+
+// settings serves the settings of a job's run, which only those are told who may submit jobs.
+func (h *Head) settings(w http.ResponseWriter, r *http.Request) {
+	h.readFile(w, r, control.RunSettings)
+}
+
+func (h *Head) readFile(w http.ResponseWriter, r *http.Request, name string) {
+	q := r.URL.Query()
+	m := control.Message{Kind: control.Read, Text: name}
+	m.At, _ = strconv.ParseInt(q.Get("at"), 10, 64) // 0 where there is none
+	m.Proc, _ = strconv.Atoi(q.Get("proc"))         // as above
+	var err error
+	if m.Data, err = hex.DecodeString(q.Get("mark")); err != nil || len(m.Data) > 64 {
+		http.Error(w, "mark: want what came with the offset", http.StatusBadRequest)
+		return
+	}
+	j, err := h.job(r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	if m.Proc < 0 || m.Proc >= len(j.Procs) {
+		http.Error(w, "job "+j.ID+" has no such process", http.StatusNotFound)
+		return
+	}
+	m.Job = j.ID
+	h.mu.Lock()
+	alive, conn := h.m.Live(j.ID, m.Proc)
+	l := h.links[conn]
+	if !alive || l == nil || j.State != Running {
+		h.mu.Unlock()
+		http.Error(w, "the process is not there, or its host is away: only a job that runs is read",
+			http.StatusNotFound)
+		return
+	}
+	answers := make(chan control.Message, 1)
+	h.round++
+	m.Code = h.round
+	h.questions[m.Code] = &question{answers}
+	l.order(m)
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		delete(h.questions, m.Code)
+		h.mu.Unlock()
+	}()
+	select {
+	case a := <-answers:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(a.Data) // whoever asked may have gone
+	case <-time.After(whyLimit):
+		http.Error(w, "the agent does not answer", http.StatusGatewayTimeout)
+	case <-r.Context().Done():
+	}
+}
