@@ -16,8 +16,9 @@ import (
 
 // TestSpoiltWeights: weights that are no numbers draw nothing, which is an error of the run.
 func TestSpoiltWeights(t *testing.T) {
-	m := family.Decoder("spoilt", family.Spec{Layers: 1, Hidden: 8, Inter: 8, Heads: 2, KV: 1, HeadDim: 4, Vocab: 9,
-		Eps: 1e-6, Rope: block.Rope{Dim: 4, Theta: 10000}})
+	m := family.Decoder("spoilt", family.Spec{Layers: 1, Hidden: 8, Inter: 8, Heads: 2, KV: 1, HeadDim: 4,
+		Vocab: 9,
+		Eps:   1e-6, Rope: block.Rope{Dim: 4, Theta: 10000}})
 	g, err := sample.New(m, nil, tensor.F32, ref.New(), tensor.NewPool("spoilt", 0),
 		func(_ *grad.Param, _ family.Region, dst []float32) error {
 			for i := range dst {

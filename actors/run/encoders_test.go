@@ -154,7 +154,8 @@ func TestEncodersAgree(t *testing.T) {
 		filepath.Join(dir, "a.tar"), encoder)
 	_, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: args})
 	require.ErrorContains(t, err, "diffusion.scheduler: the model learnt to say flow_prediction under")
-	_, err = configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append(args, "model.init=random")})
+	_, err = configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append(args,
+		"model.init=random")})
 	require.NoError(t, err)
 }
 

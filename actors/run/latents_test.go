@@ -35,7 +35,8 @@ func TestLatentsAgree(t *testing.T) {
 			vae, err := filepath.Abs(filepath.Join(autoencodersOf, c.autoencoder))
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "pixels.yaml"), []byte(wanOf12), 0o644))
-			_, export := encodersRun(t, fmt.Sprintf("{file: %q}", filepath.Join(dir, "pixels.yaml")), dir, filepath.Join(dir, "text"),
+			_, export := encodersRun(t, fmt.Sprintf("{file: %q}", filepath.Join(dir, "pixels.yaml")), dir,
+				filepath.Join(dir, "text"),
 				"diffusion.encoders=live", "diffusion.train_text_encoder=true")
 			encoder := filepath.Join(export, "text_encoder")
 			losses := func(args ...string) []float64 {
@@ -46,7 +47,8 @@ func TestLatentsAgree(t *testing.T) {
 			}
 			live := []string{"diffusion.latents=live", "diffusion.encoders=live"}
 			rounded := []string{"train.precision=bf16", "train.low_precision=mxfp8"}
-			require.Equal(t, losses(rounded...), losses(append(rounded, live...)...), "encoders are not rounded")
+			require.Equal(t, losses(rounded...), losses(append(rounded, live...)...),
+				"encoders are not rounded")
 			for _, precision := range []string{"train.precision=fp32", "train.precision=bf16"} {
 				cached := losses(precision)
 				for _, plan := range []string{"plan.encoder.over=none", "plan.encoder.over=first",
@@ -84,16 +86,20 @@ func TestClipLatentsAgree(t *testing.T) {
 	model := fmt.Sprintf("{file: %q}", filepath.Join(dir, "model.yaml"))
 	for _, more := range []string{"diffusion.first_frame=0.5 train.micro_batch=2",
 		"diffusion.experts=both diffusion.boundary=0.5 train.micro_batch=2"} {
-		args := append(strings.Fields(more), "data.seq_len=3", "diffusion.autoencoder="+filepath.Join(autoencodersOf,
-			"wan"))
+		args := append(strings.Fields(more), "data.seq_len=3",
+			"diffusion.autoencoder="+filepath.Join(autoencodersOf,
+				"wan"))
 		cached, _ := givenRun(t, model, dir, args...)
-		for _, plan := range []string{"plan.encoder.over=none", "plan.encoder.over=own plan.encoder.ranks=1"} {
-			live, saved := givenRun(t, model, dir, append(append(args, strings.Fields(plan)...), "diffusion.latents=live")...)
+		for _, plan := range []string{"plan.encoder.over=none",
+			"plan.encoder.over=own plan.encoder.ranks=1"} {
+			live, saved := givenRun(t, model, dir, append(append(args, strings.Fields(plan)...),
+				"diffusion.latents=live")...)
 			require.Equal(t, cached, live, "%s %s", more, plan)
 			m, err := trained.Open(saved, "")
 			require.NoError(t, err)
 			drawn := 0
-			require.NoError(t, m.Draw(context.Background(), []string{""}, trained.Drawing{Steps: 2, Guidance: 1},
+			require.NoError(t, m.Draw(context.Background(), []string{""}, trained.Drawing{Steps: 2,
+				Guidance: 1},
 				func(trained.Picture) error { drawn++; return nil }))
 			require.Equal(t, 1, drawn)
 			m.Close()

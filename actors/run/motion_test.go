@@ -38,7 +38,8 @@ func turnedSet(t *testing.T, dir, name string, six bool, picture []byte) string 
 			at, next := 0.3*float64(i)+0.1*float64(k*k), 0.3*float64(i)+0.1*float64((k+1)*(k+1))
 			state := append([]float32{float32(k)}, turn(at)...)
 			action := append(append([]float32{float32(k*k - i)}, turn(next)...), 1)
-			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{picture}, State: state, Action: action})
+			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{picture}, State: state,
+				Action: action})
 		}
 		all = append(all, e)
 	}
