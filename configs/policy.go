@@ -15,7 +15,7 @@ type Policy struct {
 	Action    string   `key:"action_key" default:"action" class:"fixed" doc:"Column of a recording that has the actions."`
 	State     string   `key:"state_key" default:"observation.state" class:"fixed" doc:"Column that has the state of the robot."`
 	FPS       float64  `key:"fps" default:"10" min:"0.01" max:"1000" class:"fixed" unit:"1/s" doc:"Frames a second that recordings of messages (bags of ROS 2) are brought to: each frame has the last message of every topic at or before its time. Other recordings have frames of their own."`
-	Cameras   []string `key:"cameras" class:"fixed" doc:"Cameras that the policy sees, in order; by default all, in order of their names. One that a recording lacks is left out of what the policy reads."`
+	Cameras   []string `key:"cameras" class:"fixed" doc:"Cameras that the policy sees, in order; by default all, in order of their names; of recordings of messages those that can be decoded. One that a recording lacks is left out of what the policy reads."`
 	Normalize string   `key:"normalize" default:"quantiles" oneof:"quantiles|min_max|mean_std|identity" class:"fixed" doc:"What brings actions and states to numbers about 1, by the statistics of the data: the 1st and the 99th hundredth at -1 and 1, least and most at -1 and 1, or mean 0 and deviation 1; or nothing, so that they stay as they are."`
 	Robots    []int    `key:"embodiments" class:"fixed" doc:"Which of the robots that the model has weights for each data set of data.paths is of, counted from 0; by default 0, 1, 2 and so on."`
 	Padding   bool     `key:"learn_padding" default:"true" class:"fixed" doc:"Actions behind the end of an episode are learnt too: the last one, held, as lerobot trains Pi0.5; false leaves them out of the loss."`

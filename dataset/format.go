@@ -34,11 +34,16 @@ type Options struct {
 }
 
 // RobotKeys name the columns of a robot's recordings; "" for the usual ones. FPS is how many frames a second
-// recordings of messages are brought to, 0 for 10.
+// recordings of messages are brought to, 0 for 10; of their topics of pictures Cameras alone are read, or
+// all where there are none.
 type RobotKeys struct {
 	Action, State string
 	FPS           float64
+	Cameras       []string
 }
+
+// Columns are the names of columns, for fingerprints of recordings that are no messages.
+func (k RobotKeys) Columns() string { return "{" + k.Action + " " + k.State + "}" }
 
 // Tags names the parts of chat data; "" means the format's usual name.
 type Tags struct {

@@ -86,7 +86,8 @@ optimizer: {lr: 4.0e-3}
 schedule: {warmup_steps: 0}
 `, filepath.Join("../../stages/family/testdata", folder), filepath.Join(dir, "set"), words)
 	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Files: true,
-		Args: append([]string{"checkpoint.save_hf=true", "log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + saved}, more...)})
+		Args: append([]string{"checkpoint.save_hf=true", "log.dir=" + filepath.Join(out, "log"),
+			"checkpoint.dir=" + saved}, more...)})
 	if err != nil {
 		return nil, "", err
 	}
@@ -116,7 +117,8 @@ func TestScribes(t *testing.T) {
 			require.NoError(t, err)
 			require.InEpsilonSlice(t, one, two, 1e-5)
 			chunk := scribeActs(t, saved, view)
-			alone := scribeActs(t, filepath.Join(saved, "release_hf_weights"), view) // without its recordings
+			alone := scribeActs(t, filepath.Join(saved, "release_hf_weights"),
+				view) // without its recordings
 			require.Equal(t, chunk, alone)
 			for _, a := range chunk {
 				for i, most := range []float64{5, 4, 1} {
@@ -169,6 +171,18 @@ func TestScribeLearns(t *testing.T) {
 		got := scribeActs(t, saved, view)
 		require.InDelta(t, 1, got[0][2], 0.2) // the same in every recording
 		require.Equal(t, got, scribeActs(t, filepath.Join(saved, "release_hf_weights"), view))
+		if how[0] != "policy.tokens=fast" {
+			continue
+		}
+		f, err := token.OpenFAST(fast)
+		require.NoError(t, err)
+		f.Scale++
+		require.NoError(t, f.Save(fast))
+		m, err := trained.Open(saved, "")
+		require.NoError(t, err)
+		_, err = m.NewActor()
+		m.Close()
+		require.ErrorContains(t, err, "has another tokenizer than the policy was trained with")
 	}
 	plain, _, err := scribeRun(t, dir, "qwen2.5-vl", words)
 	require.NoError(t, err)
@@ -224,7 +238,7 @@ func TestScribeRefuses(t *testing.T) {
 		{"policy.token_end=255", "policy.token_end: 255"},
 		{"policy.embodiments=[1]", "policy.embodiments: the model has weights of one kind"},
 		{"model.overrides.vocab_size=120", "policy.tokens: 120 tokens are too few"},
-		{"policy.token_end=256", "ends answers, is one of those that stand for actions"},
+		{"policy.token_end=256", "the token 119, which is a special one of the tokenizer, is one of those that stand for actions"},
 		{"policy.tokens=none", "recordings of robots"},
 		{"data.seq_len=12", "data.seq_len is 12"},
 		{"data.paths=[" + filepath.Join(dir, "a.txt") + "]", "recordings of robots, and nothing else"}} {

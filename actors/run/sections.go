@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/fit"
@@ -50,7 +51,8 @@ func (r *Run) sameScheduler(saved *checkpoint.Reader) error {
 	}
 	for key, v := range a {
 		if fmt.Sprint(v) != fmt.Sprint(b[key]) && key != "_diffusers_version" {
-			return r.cfg.Fault("diffusion.scheduler", fmt.Sprintf("%s is %v, and %s was trained with %v", key,
+			return r.cfg.Fault("diffusion.scheduler", fmt.Sprintf("%s is %v, and %s was trained with %v",
+				key,
 				b[key],
 				saved.Path(), v), "name the scheduler that the run began with, or begin another run")
 		}
@@ -73,6 +75,12 @@ func (r *Run) sections(step int64, state []float64) map[string]any {
 	}
 	if r.noised != nil {
 		sections[schedulerSection] = r.noised
+	}
+	if x, ok := r.data.images.(interface{ Kept() *trained.KeptRobots }); ok {
+		k := x.Kept()
+		if _, err := json.Marshal(k); err == nil { // statistics of nothing are no numbers, and nothing acts by them
+			sections[trained.RobotsSection] = k
+		}
 	}
 	if x := r.data.rollouts; x != nil {
 		if all := x.inFlight(step); len(all) > 0 {

@@ -100,13 +100,28 @@ func (d *data) openKind() (err error) {
 			"name a data set of LeRobot for a policy, or for a vision-language model with policy.tokens, and other "+
 				"data for other models")
 	case writes:
-		d.images, err = trained.NewScribe(d.r.cfg, m, d.r.tok, d.r.conf, d.notes())
+		var s *trained.Scribe
+		if s, err = trained.NewScribe(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
+			d.images = s
+			d.unread(s.Robots)
+		}
 	case acts:
-		d.images, err = trained.NewRobots(d.r.cfg, m.Denoiser)
+		var x *trained.Robots
+		if x, err = trained.NewRobots(d.r.cfg, m.Denoiser); err == nil {
+			d.images = x
+			d.unread(x)
+		}
 	case d.kind == dataset.KindParts:
 		err = d.openImages()
 	}
 	return err
+}
+
+// unread tells what of recordings is not read.
+func (d *data) unread(x *trained.Robots) {
+	for _, why := range x.Left() {
+		fmt.Fprintf(d.notes(), "note: %s; it is not read\n", why)
+	}
 }
 
 // robotic is what makes samples of the frames of recordings.

@@ -44,13 +44,13 @@ func (m *Trained) NewActor() (*Actor, error) {
 	var err error
 	switch {
 	case d == nil:
-		if a.pen, err = NewScribe(m.acting(), m.Model, m.tok, m.conf, io.Discard); err == nil {
+		if a.pen, err = NewScribe(m.acting(), m.Model, m.tok, m.conf, m.Saved, io.Discard); err == nil {
 			a.x, d = a.pen.Robots, a.pen.D
 		}
 	case len(m.Cfg.Run.Data.Paths) == 0:
 		a.x, err = robotsOf(m.dir, m.Cfg, d)
 	default:
-		a.x, err = NewRobots(m.Cfg, d)
+		a.x, err = robotsOfRun(m.Cfg, d, m.Saved)
 	}
 	if err != nil {
 		return nil, err
@@ -75,9 +75,9 @@ func (m *Trained) NewActor() (*Actor, error) {
 // keptSmall is how many numbers a policy has at most whose weights are all kept as products read them.
 const keptSmall = 1 << 28
 
-// keep has weights laid out once for all chunks as products read them, which takes as much memory again and for
-// convolutions of few places more time than the products: all of a policy of up to keptSmall numbers, and of a larger
-// one those of convolutions.
+// keep has weights laid out once for all chunks as products read them, which takes as much memory again and
+// for convolutions of few places more time than the products: all of a policy of up to keptSmall numbers,
+// and of a larger one those of convolutions.
 func (a *Actor) keep() {
 	k, ok := a.b.(kernels.Keeper)
 	if !ok {

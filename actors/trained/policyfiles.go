@@ -43,7 +43,7 @@ func (e *Exporter) policy(dst string) error {
 	if err := refuseMotion(&e.Cfg.Run.Policy); err != nil {
 		return err
 	}
-	x, err := NewRobots(e.Cfg, d)
+	x, err := robotsOfRun(e.Cfg, d, e.Saved)
 	if err != nil {
 		return err
 	}

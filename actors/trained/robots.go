@@ -44,8 +44,8 @@ type Affine struct{ Mid, By []float64 }
 // least is what stands for a range or a deviation of 0, as in lerobot.
 const least = 1e-8
 
-// NewAffine is what brings numbers of some statistics to about 1: by "quantiles", "min_max" or "mean_std"; "identity"
-// leaves them.
+// NewAffine is what brings numbers of some statistics to about 1: by "quantiles", "min_max" or "mean_std";
+// "identity" leaves them.
 func NewAffine(s format.RobotStats, how string) (a Affine, err error) {
 	low, high := s.Q01, s.Q99
 	if how == "min_max" {
@@ -97,12 +97,9 @@ func (a Affine) Back(v []float64) []float64 {
 // unequally many numbers, and cameras that one of them lacks are left out of what the policy reads.
 func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	c := &cfg.Run
-	x := &Robots{D: d, Seed: uint64(c.Train.Seed), Policy: c.Policy, Chunk: d.Chunk, Begin: -1,
-		Size: d.Sight.Seen(), motion: newMotion(&c.Policy)}
-	if x.motion.how == "delta" && d.Executed > 0 {
-		return nil, cfg.Fault("policy.actions",
-			"delta, and a chunk of this model begins before the step whose "+
-				"state is observed", "take relative")
+	x, err := newRobots(cfg, d)
+	if err != nil {
+		return nil, err
 	}
 	if len(c.Data.Paths) == 0 {
 		return nil, cfg.Fault("data.paths",
@@ -134,54 +131,25 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	if len(x.Policy.Cameras) == 0 {
 		x.Policy.Cameras = cameras
 	}
-	if len(x.Policy.Cameras) > d.Sight.Cameras() {
-		return nil, cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model has %d",
-			len(x.Policy.Cameras), d.Sight.Cameras()), "name fewer, or set model.overrides.views")
-	}
-	d.Real = 0
-	for _, set := range x.sets {
-		x.Scale = set.scale
-		n := len(set.scale.Action.Mid)
-		if n > d.Width() {
-			return nil, cfg.Fault("policy.action_key",
-				fmt.Sprintf("actions have %d numbers, and the model has room "+
-					"for %d", n, d.Width()), "")
-		}
-		if d.Real = max(d.Real, n); d.Sight.Whole() {
-			if err := x.whole(cfg); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if x.as(x.sets[0]); d.Sight.Whole() {
-		return x, nil
-	}
-	return x, x.words(cfg)
+	return x, x.ready(cfg)
 }
 
-// whole holds recordings to a policy that reads views whole and states as numbers, and no words.
-func (x *Robots) whole(cfg *configs.Config) error {
-	d := x.D
-	if n := len(x.Scale.State.Mid); n != d.Sight.Numbers() {
-		return cfg.Fault("policy.state_key", fmt.Sprintf("states have %d numbers, and the model reads %d", n,
-			d.Sight.Numbers()), "set model.overrides.state_size")
+// newRobots reads what a run says of a policy.
+func newRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
+	c := &cfg.Run
+	x := &Robots{D: d, Seed: uint64(c.Train.Seed), Policy: c.Policy, Chunk: d.Chunk, Begin: -1,
+		Size: d.Sight.Seen(), motion: newMotion(&c.Policy)}
+	if x.motion.how == "delta" && d.Executed > 0 {
+		return nil, cfg.Fault("policy.actions",
+			"delta, and a chunk of this model begins before the step whose "+
+				"state is observed", "take relative")
 	}
-	if d.Real != d.Width() {
-		return cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model gives %d",
-			d.Real,
-			d.Width()), "set model.overrides.in_channels")
-	}
-	if n := len(x.Policy.Cameras); n != d.Sight.Cameras() {
-		return cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model reads %d", n,
-			d.Sight.Cameras()),
-			"set model.overrides.views, or name as many")
-	}
-	return nil
+	return x, nil
 }
 
 // robotKeys are what the section policy says of columns of recordings.
 func robotKeys(p *configs.Policy) dataset.RobotKeys {
-	return dataset.RobotKeys{Action: p.Action, State: p.State, FPS: p.FPS}
+	return dataset.RobotKeys{Action: p.Action, State: p.State, FPS: p.FPS, Cameras: p.Cameras}
 }
 
 // Reads says what of recordings is read.
@@ -298,8 +266,8 @@ func (x *Robots) See(task string, looks ...Look) (*family.Encoded, error) {
 	return e, err
 }
 
-// see is See of a robot whose numbers have a scale. Raw leaves views as planes [3 height width] from -1 to 1,
-// for Robots.change.
+// see is See of a robot whose numbers have a scale. Raw leaves views as planes [3 height width] from -1 to
+// 1, for Robots.change.
 func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*family.Encoded, error) {
 	v := x.D.Sight
 	n := v.Observed()

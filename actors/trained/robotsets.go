@@ -16,7 +16,8 @@ type robotSet struct {
 	stats   [2]format.RobotStats // of states and of actions
 	raw     [2]int               // numbers of a state and of an action, as robots have them
 	cameras []string
-	robot   int32 // which of the model's robots it is
+	left    []string // what of it cannot be read
+	robot   int32    // which of the model's robots it is
 }
 
 // robots holds data sets to the robots that the model has weights for, and to what numbers it learns as they
@@ -25,6 +26,13 @@ func (x *Robots) robots(cfg *configs.Config) error {
 	const key = "policy.embodiments"
 	given, sets := cfg.Run.Policy.Robots, len(cfg.Run.Data.Paths)
 	switch {
+	case !cfg.Usual("policy.fps") && !slices.ContainsFunc(cfg.Run.Data.Paths,
+		func(p configs.WeightPath) bool {
+			return format.HasMessages(p.Path)
+		}):
+		return cfg.Fault("policy.fps",
+			"recordings have frames of their own, and no messages that come when they come",
+			"remove it")
 	case x.D.Robots == 0 && len(given) > 0:
 		return cfg.Fault(key, "the model has weights of one kind for all robots", "leave it out")
 	case len(given) > 0 && len(given) != sets:
@@ -47,11 +55,6 @@ func (x *Robots) robots(cfg *configs.Config) error {
 
 // open reads a data set's statistics.
 func (x *Robots) open(cfg *configs.Config, path string) (*robotSet, error) {
-	if !cfg.Usual("policy.fps") && !format.HasMessages(path) {
-		return nil, cfg.Fault("policy.fps",
-			path+" has frames of its own, and no messages that come when they come",
-			"remove it")
-	}
 	l, err := format.OpenRobots(path, dataset.Options{Robot: robotKeys(&cfg.Run.Policy)})
 	if err != nil {
 		return nil, cfg.Fault("data.paths", err.Error(), "")
@@ -61,7 +64,7 @@ func (x *Robots) open(cfg *configs.Config, path string) (*robotSet, error) {
 	if err != nil {
 		return nil, cfg.Fault("data.paths", err.Error(), "")
 	}
-	set, c := &robotSet{name: l.Name(), cameras: l.Cameras()}, &cfg.Run
+	set, c := &robotSet{name: l.Name(), cameras: l.Cameras(), left: l.Left()}, &cfg.Run
 	columns := []struct {
 		key, column string
 		to          *Affine
@@ -126,4 +129,62 @@ func (x *Robots) of(name string) (RobotScale, int32) {
 		}
 	}
 	return x.Scale, x.robot
+}
+
+// ready holds the model to what the data sets say of their robots, and prepares what it is told.
+func (x *Robots) ready(cfg *configs.Config) error {
+	d := x.D
+	if len(x.Policy.Cameras) > d.Sight.Cameras() {
+		return cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model has %d",
+			len(x.Policy.Cameras), d.Sight.Cameras()), "name fewer, or set model.overrides.views")
+	}
+	d.Real = 0
+	for _, set := range x.sets {
+		x.Scale = set.scale
+		n := len(set.scale.Action.Mid)
+		if n > d.Width() {
+			return cfg.Fault("policy.action_key",
+				fmt.Sprintf("actions have %d numbers, and the model has room "+
+					"for %d", n, d.Width()), "")
+		}
+		if d.Real = max(d.Real, n); d.Sight.Whole() {
+			if err := x.whole(cfg); err != nil {
+				return err
+			}
+		}
+	}
+	if x.as(x.sets[0]); d.Sight.Whole() {
+		return nil
+	}
+	return x.words(cfg)
+}
+
+// Left are what the recordings of data.paths have that cannot be read, each with its reason.
+func (x *Robots) Left() (out []string) {
+	for _, set := range x.sets {
+		for _, why := range set.left {
+			out = append(out, set.name+": "+why)
+		}
+	}
+	return out
+}
+
+// whole holds recordings to a policy that reads views whole and states as numbers, and no words.
+func (x *Robots) whole(cfg *configs.Config) error {
+	d := x.D
+	if n := len(x.Scale.State.Mid); n != d.Sight.Numbers() {
+		return cfg.Fault("policy.state_key", fmt.Sprintf("states have %d numbers, and the model reads %d", n,
+			d.Sight.Numbers()), "set model.overrides.state_size")
+	}
+	if d.Real != d.Width() {
+		return cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model gives %d",
+			d.Real,
+			d.Width()), "set model.overrides.in_channels")
+	}
+	if n := len(x.Policy.Cameras); n != d.Sight.Cameras() {
+		return cfg.Fault("policy.cameras", fmt.Sprintf("%d cameras, and the model reads %d", n,
+			d.Sight.Cameras()),
+			"set model.overrides.views, or name as many")
+	}
+	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
@@ -39,13 +40,14 @@ type Scribe struct {
 // scribeViews bounds the cameras of a policy that writes.
 const scribeViews = 64
 
-// NewScribe reads what a run says of a policy that writes, whose model and tokenizer are given.
+// NewScribe reads what a run says of a policy that writes, whose model and tokenizer are given. Saved is its
+// checkpoint, whose scales it acts by; nil where it begins to learn.
 func NewScribe(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
-	notes io.Writer) (*Scribe, error) {
+	saved *checkpoint.Reader, notes io.Writer) (*Scribe, error) {
 	p := &cfg.Run.Policy
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16, Chunk: p.Horizon, Once: true,
 		Sight: &family.Sight{Views: scribeViews, Patches: p.ViewSize * p.ViewSize, Pixels: 3}}
-	x, err := scribeRobots(cfg, d)
+	x, err := scribeRobots(cfg, d, saved)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +58,13 @@ func NewScribe(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf 
 	if p.Tokens == "fast" {
 		if s.fast, err = token.OpenFAST(p.Fast); err != nil {
 			return nil, cfg.Fault("policy.fast", err.Error(), "make one with lfactor data fast")
+		}
+		if k, err := keptIn(saved); err != nil {
+			return nil, err
+		} else if k != nil && k.Fast != s.fast.Fingerprint() {
+			return nil, cfg.Fault("policy.fast",
+				p.Fast+" has another tokenizer than the policy was trained with",
+				"bring that one back, or act from an export, which has it beside it")
 		}
 		if n := s.fast.VocabSize(); int32(n) > s.ends {
 			return nil, cfg.Fault("policy.fast", fmt.Sprintf("%d tokens, and there are %d before the end", n,
@@ -100,12 +109,50 @@ func (s *Scribe) words(cfg *configs.Config, tok *token.Tokenizer, conf *token.Co
 		return cfg.Fault("data.tokenizer", "neither it nor the model says which token ends an answer",
 			"give model.overrides.eos_token_id")
 	}
-	if most := s.ends - int32(s.tokens()); s.eos >= most && s.eos < s.ends {
-		return cfg.Fault("policy.token_end",
-			fmt.Sprintf("the token %d, which ends answers, is one of those that stand for "+
-				"actions", s.eos), "set it lower")
+	image, imageOK := tok.TokenID(marks.Image)
+	video, videoOK := tok.TokenID(marks.Video)
+	vision := cfg.Model.Vision
+	why, try := crowded(s.ends, int32(s.tokens()), func(id int32) string {
+		switch {
+		case id == s.eos:
+			return "ends answers"
+		case int(id) == vision.ImageToken || imageOK && id == image:
+			return "stands for an image"
+		case int(id) == vision.VideoToken || videoOK && id == video:
+			return "stands for a video"
+		case tok.IsSpecial(id):
+			return "is a special one of the tokenizer"
+		}
+		return ""
+	})
+	if why != "" {
+		return cfg.Fault("policy.token_end", why, try)
 	}
 	return nil
+}
+
+// crowded says which of the n tokens before ends, which stand for actions, the model or its tokenizer has
+// for something else, and what to do; "" for none. Taken says what for, "" for none.
+func crowded(ends, n int32, taken func(id int32) string) (why, try string) {
+	try = "take another tokenizer: it has no place for them"
+	for end := ends; end >= n; {
+		id, what := end-1, ""
+		for ; id >= end-n && what == ""; id-- {
+			what = taken(id)
+		}
+		if what == "" && end == ends {
+			return "", ""
+		}
+		if what == "" {
+			return why, fmt.Sprintf("set it to %d, or lower", end)
+		}
+		id++
+		if why == "" {
+			why = fmt.Sprintf("the token %d, which %s, is one of those that stand for actions", id, what)
+		}
+		end = id
+	}
+	return why, try
 }
 
 // bins is how many tokens the steps of policy.tokens: bins have.
@@ -123,10 +170,16 @@ func (s *Scribe) tokens() int {
 func (s *Scribe) Samples() dataset.SampleEncoder { return s }
 
 // Fingerprint implements dataset.SampleEncoder.
-func (s *Scribe) Fingerprint() string {
+func (s *Scribe) Fingerprint() string { return s.print(s.encoder.Fingerprint()) }
+
+// print is the fingerprint with that of conversations.
+func (s *Scribe) print(talk string) string {
 	p := s.Policy
-	parts := []any{"scribe 1", s.encoder.Fingerprint(), s.ends, p.Tokens, p.Horizon, p.Fast, p.Question,
-		p.ViewSize,
+	fast := ""
+	if s.fast != nil {
+		fast = s.fast.Fingerprint() // wherever it lies
+	}
+	parts := []any{"scribe 2", talk, s.ends, p.Tokens, p.Horizon, fast, p.Question, p.ViewSize,
 		p.Padding, p.Cameras}
 	for _, set := range s.sets {
 		parts = append(parts, fmt.Sprint(set.name, set.scale))

@@ -16,9 +16,9 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// Beside the files of a vision-language model that writes actions lies what makes actions of its answers, so that
-// the folder acts without the recordings: this program's own file, with the tokenizer of actions and the template that
-// it names.
+// Beside the files of a vision-language model that writes actions lies what makes actions of its answers, so
+// that the folder acts without the recordings: this program's own file, with the tokenizer of actions and
+// the template that it names.
 const (
 	scribeName     = "action_policy.json"
 	scribeFAST     = "action_tokenizer"
@@ -50,7 +50,7 @@ func (e *Exporter) scribe(dst string) error {
 	if err != nil {
 		return err
 	}
-	s, err := NewScribe(e.Cfg, e.Model, tok, conf, nowhere{})
+	s, err := NewScribe(e.Cfg, e.Model, tok, conf, e.Saved, nowhere{})
 	if err != nil {
 		return err
 	}
@@ -152,12 +152,7 @@ func readScribe(dir string) (f scribeFile, err error) {
 		p.ViewSize < 8 || p.ViewSize > 4096 || p.TokenEnd < 0 || len(p.Cameras) > scribeViews:
 		err = errors.New("it says of no policy which tokens it writes, for which robots")
 	case slices.ContainsFunc(f.Robots, func(r scribeRobot) bool {
-		for i, a := range []Affine{r.Scale.State, r.Scale.Action} {
-			if len(a.Mid) != len(a.By) || len(a.Mid) == 0 || slices.Contains(a.By, 0) || r.Numbers[i] < 1 {
-				return true
-			}
-		}
-		return false
+		return !r.Scale.sound(r.Numbers)
 	}):
 		err = errors.New("a robot's numbers have no scale")
 	}
@@ -167,10 +162,11 @@ func readScribe(dir string) (f scribeFile, err error) {
 	return f, nil
 }
 
-// scribeRobots are the robots of a policy that writes: of a run's recordings, or of the folder that it lies in.
-func scribeRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
+// scribeRobots are the robots of a policy that writes: of a run's recordings, or of the folder that it lies
+// in.
+func scribeRobots(cfg *configs.Config, d *family.Denoiser, saved *checkpoint.Reader) (*Robots, error) {
 	if len(cfg.Run.Data.Paths) > 0 {
-		return NewRobots(cfg, d)
+		return robotsOfRun(cfg, d, saved)
 	}
 	f, err := readScribe(cfg.Run.Model.Path)
 	if err != nil {

@@ -22,13 +22,16 @@ type FASTReport struct {
 	Worst  float64 `json:"worst_difference"` // of what is read back, scaled
 }
 
-// FitFAST learns the tokenizer that policy.fast of a run names of chunks of its recordings, as the run scales
-// them, about most of them from all over the data, and writes it there.
+// FitFAST learns the tokenizer that policy.fast of a run names of chunks of its recordings, as the run
+// scales them, about most of them from all over the data, and writes it there.
 func FitFAST(cfg *configs.Config, most, vocab int, scale float64) (*FASTReport, error) {
 	p := &cfg.Run.Policy
 	if p.Tokens != "fast" {
 		return nil, cfg.Fault("policy.tokens", p.Tokens+", and only fast has a tokenizer",
 			"set fast, and policy.fast to a folder")
+	}
+	if err := token.FreeForFAST(p.Fast); err != nil {
+		return nil, cfg.Fault("policy.fast", err.Error(), "")
 	}
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16, Chunk: p.Horizon, Once: true,
 		Sight: &family.Sight{Views: scribeViews, Patches: 1, Pixels: 3}}

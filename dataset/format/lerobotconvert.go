@@ -11,10 +11,12 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // RobotReport says what was written of recordings.
@@ -24,14 +26,16 @@ type RobotReport struct {
 	Frames   int64    `json:"frames"`
 	Cameras  []string `json:"cameras"`
 	Aside    []string `json:"set_aside"` // episodes that could not be read, each with its reason
+	Left     []string `json:"left_out"`  // what else of them cannot be read, each with its reason
 }
 
 // ConvertRobots writes recordings of RLDS, HDF5 or MCAP as a data set of LeRobot of version 3.0 to dst, a
-// folder that is not there: with the state and the actions that keys name, all cameras, and fps frames a
-// second. An episode of which a frame cannot be read is left out.
+// folder that is not there: with the state and the actions that keys name, the cameras that they name or
+// all, and fps frames a second. An episode of which a frame cannot be read is left out.
 func ConvertRobots(ctx context.Context, src, dst string, keys dataset.RobotKeys,
 	fps float64) (r *RobotReport, err error) {
-	if _, err := os.Stat(dst); !errors.Is(err, os.ErrNotExist) {
+	dst = filepath.Clean(dst)
+	if old, err := os.ReadDir(dst); len(old) > 0 || err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("%s is there already: name a new folder", dst), err)
 	}
 	if info, err := os.Stat(filepath.Join(src, "meta", "info.json")); err == nil && info.Mode().IsRegular() {
@@ -42,23 +46,75 @@ func ConvertRobots(ctx context.Context, src, dst string, keys dataset.RobotKeys,
 		return nil, err
 	}
 	defer s.Close() //nolint:errcheck // it was read only
-	x := &robotCopy{s: s, r: &RobotReport{Folder: dst, Cameras: s.Cameras(), Aside: []string{}},
+	x := &robotCopy{s: s, r: &RobotReport{Folder: dst, Cameras: s.Cameras(), Aside: []string{},
+		Left: []string{}},
 		set: RobotSet{FPS: fps}}
+	x.r.Left = append(x.r.Left, s.Left()...)
+	if err := x.pick(keys.Cameras); err != nil {
+		return nil, err
+	}
 	if err := x.first(); err != nil {
 		return nil, err
 	}
-	part := dst + ".part"
-	if err := os.RemoveAll(part); err != nil {
+	err = written(dst, func(part string) error {
+		return writeRobots(part, x.set, func(write func(RobotEpisode) error) error {
+			return x.all(ctx,
+				write)
+		})
+	})
+	if err != nil {
 		return nil, err
 	}
-	err = writeRobots(part, x.set, func(write func(RobotEpisode) error) error { return x.all(ctx, write) })
-	if err == nil {
-		err = os.Rename(part, dst)
-	}
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(part))
-	}
 	return x.r, nil
+}
+
+// written has write fill a new folder beside dst, which is not there or empty, and gives it that name. Dst
+// is held meanwhile: another process that means to write it is refused. What lies beside dst under other
+// names stays.
+func written(dst string, write func(part string) error) error {
+	_, err := os.Stat(dst)
+	mine := err != nil
+	release, err := machine.HoldFolder(dst)
+	if err != nil {
+		return err
+	}
+	defer release()
+	part, err := os.MkdirTemp(filepath.Dir(dst), filepath.Base(dst)+".part")
+	if err == nil {
+		err = os.Chmod(part, 0o755) // as folders are, and not this user's alone
+	}
+	if err == nil {
+		err = write(part)
+	}
+	if err == nil {
+		if err = os.Remove(dst); err == nil { // it is empty, or else this fails
+			err = os.Rename(part, dst)
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if mine {
+		_ = os.Remove(dst) // it is empty, or another's by now
+	}
+	if part != "" {
+		err = errors.Join(err, os.RemoveAll(part))
+	}
+	return err
+}
+
+// pick leaves the cameras that are named, in that order.
+func (x *robotCopy) pick(named []string) error {
+	for _, c := range named {
+		if !slices.Contains(x.r.Cameras, c) {
+			return fmt.Errorf("%s: %w: it has no camera %q that can be read; of those that are named it has %q",
+				x.s.Name(), dataset.ErrNoTokens, Clip(c), x.r.Cameras)
+		}
+	}
+	if len(named) > 0 {
+		x.r.Cameras = named
+	}
+	return nil
 }
 
 // robotCopy is a data set that is being converted.

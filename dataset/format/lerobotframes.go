@@ -171,6 +171,9 @@ func (r *robotFrames) here(f *RobotFrame, look *RobotLook, e *lerobotEpisode, ro
 	return ""
 }
 
+// Left implements Robots: all is read.
+func (l *LeRobot) Left() []string { return nil }
+
 // Cameras are the features that are images or videos, in order of their names.
 func (l *LeRobot) Cameras() (out []string) {
 	for name, f := range l.info.Features {
@@ -292,7 +295,8 @@ func (l *LeRobot) Numbers(each func(states, actions [][]float64)) (err error) {
 				}
 			}
 			name = e.file
-			if t, err = openColumns(filepath.Join(l.dir, name), l.o, wanted...); err != nil && !os.IsNotExist(err) {
+			if t, err = openColumns(filepath.Join(l.dir, name), l.o, wanted...); err != nil &&
+				!os.IsNotExist(err) {
 				return err
 			}
 			err = nil // a file that is missing has its frames set aside

@@ -56,8 +56,12 @@ func filesIn(path string, ends ...string) (out []string) {
 		return nil
 	}
 	for _, e := range entries {
-		if e.Type().IsRegular() && has(e.Name()) {
-			out = append(out, filepath.Join(path, e.Name()))
+		name := filepath.Join(path, e.Name())
+		if !has(name) {
+			continue
+		}
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() { // or a link to one
+			out = append(out, name)
 		}
 	}
 	return out
@@ -70,16 +74,11 @@ const mcapTask, mcapDocument = "/task", "/lfactor/document"
 // mcapFPS is how many frames a second there are where nothing else is said.
 const mcapFPS = 10
 
-// mcapColumn is a topic, or a field of its messages.
-type mcapColumn struct {
-	topic *mcap.Topic
-	field string // "" for all that are no whole numbers
-}
-
 // mcapEpisode is a file.
 type mcapEpisode struct {
 	mu      sync.Mutex // of the file, which holds a chunk of it
 	file    *mcap.File
+	topics  []*mcap.Topic
 	name    string
 	task    string
 	action  mcapColumn
@@ -95,7 +94,12 @@ type MCAP struct {
 	recordings
 	episodes []*mcapEpisode
 	every    float64 // nanoseconds from frame to frame
+	held     *mcap.Cache
+	lefts    mcapLeft
 }
+
+// mcapHeld is how many bytes of expanded chunks all files of a data set hold.
+const mcapHeld = 256 << 20
 
 // openMCAP opens a file or the files of a folder. A file that is damaged is an episode that cannot be read.
 func openMCAP(path string, o dataset.Options) (*MCAP, error) {
@@ -103,8 +107,9 @@ func openMCAP(path string, o dataset.Options) (*MCAP, error) {
 	if fps == 0 {
 		fps = mcapFPS
 	}
-	m := &MCAP{recordings: newRecordings(path, o), every: 1e9 / fps}
-	parts := []any{"mcap 1", o.Horizon, o.Robot, o.Past}
+	m := &MCAP{recordings: newRecordings(path, o), every: 1e9 / fps, held: mcap.NewCache(mcapHeld),
+		lefts: mcapLeft{files: map[string]int{}}}
+	parts := []any{"mcap 2", o.Horizon, o.Robot, o.Past}
 	for _, name := range mcapNames(path) {
 		f, err := os.Open(name)
 		if err != nil {
@@ -128,40 +133,29 @@ func openMCAP(path string, o dataset.Options) (*MCAP, error) {
 		m.episodes = append(m.episodes, e)
 		m.add(e.steps)
 	}
-	m.print = HashOf(parts...)
+	m.print, m.left = HashOf(parts...), m.lefts.said()
 	m.measure(m.Numbers)
 	return m, nil
 }
 
 // scan finds an episode's columns and its frames.
 func (m *MCAP) scan(e *mcapEpisode, f *os.File, size int64) (err error) {
-	if e.file, err = mcap.Open(f, size); err != nil {
+	if e.file, err = mcap.Open(f, size, m.held); err != nil {
 		return err
 	}
-	columns := map[string]mcapColumn{}
-	e.cameras = map[string]*mcap.Topic{}
-	for _, t := range e.file.Topics() {
-		switch {
-		case t.Why != "":
-			continue
-		case t.Name == mcapTask || t.Name == mcapDocument:
-			continue
-		case t.Type == "sensor_msgs/msg/Image" || t.Type == "sensor_msgs/msg/CompressedImage":
-			e.cameras["observation.images."+mcapName(t.Name)] = t
-			continue
-		}
-		if err := e.columns(t, columns); err != nil {
-			return err
-		}
+	e.topics = e.file.Topics()
+	columns, err := m.sort(e)
+	if err != nil {
+		return err
 	}
 	if m.o.Horizon == 0 && e.topic(mcapDocument) != nil {
 		return nil // it is read as it is
 	}
-	if e.action, err = mcapFind(columns, m.action()); err != nil {
+	if e.action, err = columns.find(m.action()); err != nil {
 		return err
 	}
 	for part := range strings.SplitSeq(m.state(), "+") {
-		c, err := mcapFind(columns, part)
+		c, err := columns.find(part)
 		if err != nil && m.o.Horizon == 0 {
 			break // episodes that are read whole have what they have
 		}
@@ -173,69 +167,14 @@ func (m *MCAP) scan(e *mcapEpisode, f *os.File, size int64) (err error) {
 	return e.frames(m.every)
 }
 
-// mcapName is what a column of a topic is called.
-func mcapName(topic string) string { return strings.ReplaceAll(strings.Trim(topic, "/"), "/", ".") }
-
-// mcapFind is the column called name.
-func mcapFind(columns map[string]mcapColumn, name string) (mcapColumn, error) {
-	c, ok := columns[name]
-	if !ok {
-		return c, fmt.Errorf("it has no topic of numbers %q; there are %s: name one by policy.action_key and "+
-			"policy.state_key", Clip(name), strings.Join(slices.Sorted(maps.Keys(columns)), ", "))
-	}
-	return c, nil
-}
-
 // topic is that of a name, nil for none.
 func (e *mcapEpisode) topic(name string) *mcap.Topic {
-	for _, t := range e.file.Topics() {
+	for _, t := range e.topics {
 		if t.Name == name && t.Why == "" {
 			return t
 		}
 	}
 	return nil
-}
-
-// columns adds those of a topic, by its first message.
-func (e *mcapEpisode) columns(t *mcap.Topic, to map[string]mcapColumn) error {
-	first, err := e.file.Message(t, 0)
-	if err != nil {
-		return err
-	}
-	for _, field := range first.Names {
-		if _, ok := first.Numbers[field]; ok {
-			to[mcapName(t.Name)+"."+field] = mcapColumn{t, field}
-		}
-	}
-	c := mcapColumn{topic: t}
-	if t.Type == "sensor_msgs/msg/JointState" {
-		c.field = "position"
-	}
-	if len(c.of(first)) > 0 {
-		to[mcapName(t.Name)] = c
-	}
-	return nil
-}
-
-// of are a message's numbers.
-func (c mcapColumn) of(m *mcap.Message) (out []float64) {
-	if c.field != "" {
-		return m.Numbers[c.field]
-	}
-	for _, floats := range []bool{true, false} { // of a message of whole numbers alone those
-		for _, field := range m.Names {
-			v, ok := m.Numbers[field]
-			if !ok || m.Floats[field] != floats || strings.HasPrefix(field, "header.") ||
-				strings.HasPrefix(field, "layout.") {
-				continue
-			}
-			out = append(out, v...)
-		}
-		if len(out) > 0 {
-			break
-		}
-	}
-	return out
 }
 
 // mcapStepsMost bounds the frames of an episode.

@@ -20,6 +20,7 @@ type recordings struct {
 	files       []*os.File
 	from        []int64 // the number of each episode's first step, and of all
 	stats       map[string]RobotStats
+	left        []string // what of them is not read, each with its reason
 }
 
 func newRecordings(path string, o dataset.Options) recordings {
@@ -60,6 +61,9 @@ func (r *recordings) Fingerprint() string { return r.print }
 
 // Stats are the statistics of actions and states, of all steps.
 func (r *recordings) Stats() (map[string]RobotStats, error) { return r.stats, nil }
+
+// Left implements Robots.
+func (r *recordings) Left() []string { return r.left }
 
 // Steps implements Robots.
 func (r *recordings) Steps() int64 { return r.from[len(r.from)-1] }
@@ -194,7 +198,8 @@ type Robots interface {
 	dataset.Source
 	Cameras() []string
 	Stats() (map[string]RobotStats, error)
-	Steps() int64 // of all episodes
+	Steps() int64   // of all episodes
+	Left() []string // what the recordings have besides that cannot be read, each with its reason
 	// Numbers gives the states and the actions of each episode, [steps][numbers], in order. An episode that
 	// cannot be read is left out.
 	Numbers(each func(states, actions [][]float64)) error

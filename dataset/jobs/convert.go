@@ -13,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // ConvertConfig says what Convert makes of annotations. Its fields are the options of LoongForge's
@@ -46,7 +47,7 @@ type ConvertReport struct {
 // the same settings, and gives the same bytes. Entries that cannot be used go to quarantine.jsonl in the
 // folder; over the budget the run ends with a *dataset.BudgetError.
 func Convert(ctx context.Context, c ConvertConfig) (ConvertReport, error) {
-	release, err := holdFolder(c.OutputDir)
+	release, err := machine.HoldFolder(c.OutputDir)
 	if err != nil {
 		return ConvertReport{}, err
 	}

@@ -9,19 +9,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // A folder or file that another process writes is refused, and what it has written stays.
 func TestTwoWriters(t *testing.T) {
 	dir := t.TempDir()
-	release, err := holdFolder(dir)
+	release, err := machine.HoldFolder(dir)
 	require.NoError(t, err)
 	_, err = Convert(context.Background(), ConvertConfig{OutputDir: dir})
 	require.ErrorContains(t, err, dir+" is being written by another process; wait for it")
 	_, err = PackShards(context.Background(), PackConfig{OutputDir: dir})
 	require.ErrorContains(t, err, "is being written by another process")
 	release()
-	again, err := holdFolder(dir)
+	again, err := machine.HoldFolder(dir)
 	require.NoError(t, err)
 	again()
 

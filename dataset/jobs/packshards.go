@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/pack"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // PackConfig says how PackShards packs.
@@ -70,7 +71,7 @@ const (
 // same bytes.
 func PackShards(ctx context.Context, c PackConfig) (PackReport, error) {
 	p := &packing{PackConfig: c, report: PackReport{Media: map[string]int64{}}}
-	release, err := holdFolder(c.OutputDir)
+	release, err := machine.HoldFolder(c.OutputDir)
 	if err != nil {
 		return p.report, err
 	}

@@ -32,13 +32,14 @@ const (
 	typesMost  = 1 << 10
 	fieldsMost = 1 << 10
 	depthMost  = 16
+	nameMost   = 1 << 8 // bytes of a field's name
 	countMost  = 1 << 24
 )
 
 // parse reads the definition of a type called name, in whose text others that it has follow behind lines
 // of "=".
 func parse(name, text string) (*message, error) {
-	bodies := map[string]string{}
+	parts := map[string]*strings.Builder{}
 	current := name
 	for part := range strings.SplitSeq(text, "\n") {
 		line := strings.TrimSpace(strings.TrimSuffix(part, "\r"))
@@ -47,12 +48,21 @@ func parse(name, text string) (*message, error) {
 			current = ""
 		case current == "" && strings.HasPrefix(line, "MSG:"):
 			current = strings.TrimSpace(strings.TrimPrefix(line, "MSG:"))
-			if len(bodies) > typesMost {
+			if len(parts) > typesMost {
 				return nil, fmt.Errorf("its definition has over %d types", typesMost)
 			}
 		default:
-			bodies[short(current)] += line + "\n"
+			b := parts[short(current)]
+			if b == nil {
+				b = &strings.Builder{}
+				parts[short(current)] = b
+			}
+			b.WriteString(line + "\n")
 		}
+	}
+	bodies := map[string]string{}
+	for name, b := range parts { // each by itself
+		bodies[name] = b.String()
 	}
 	d := &definitions{bodies: bodies, made: map[string]*message{}}
 	for _, usual := range []string{"builtin_interfaces/Time", "builtin_interfaces/Duration"} {
@@ -97,6 +107,9 @@ func (d *definitions) typed(name string, depth int) (*message, error) {
 		if len(words) < 2 || strings.Contains(words[1], "=") || len(words) > 2 && strings.HasPrefix(words[2],
 			"=") {
 			continue // empty, or a constant
+		}
+		if len(words[1]) > nameMost {
+			return nil, fmt.Errorf("%s has a field whose name has over %d bytes", name, nameMost)
 		}
 		f, err := d.field(name, words[0], words[1], depth)
 		if err != nil {

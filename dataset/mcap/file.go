@@ -2,11 +2,14 @@ package mcap
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
@@ -30,7 +33,7 @@ const (
 // recordMost bounds a record and the records of a chunk, in bytes.
 const recordMost = 1 << 30
 
-// Topic is what a channel carries.
+// Topic is what channels of one name and one definition of messages carry.
 type Topic struct {
 	Name  string
 	Type  string // of its messages, as sensor_msgs/msg/JointState
@@ -56,20 +59,12 @@ type chunk struct {
 type File struct {
 	f      io.ReaderAt
 	size   int64
-	topics map[uint16]*Topic
+	topics map[uint16]*Topic   // by channels
+	told   map[[32]byte]*Topic // by sums of their names, of how messages are written, and of their definitions
 	shapes map[uint16]schema
 	chunks []chunk
-	held   []expanded // chunks that were read lately, the last one first
+	held   *Cache
 }
-
-// expanded are the records of a chunk.
-type expanded struct {
-	number int64
-	raw    []byte
-}
-
-// heldMost is how many chunks are held: topics of one time may lie in several.
-const heldMost = 4
 
 // schema is a definition of messages.
 type schema struct {
@@ -77,9 +72,11 @@ type schema struct {
 	text           string
 }
 
-// Open reads which topics and messages a file of size bytes has. It reads all of it once.
-func Open(f io.ReaderAt, size int64) (*File, error) {
-	x := &File{f: f, size: size, topics: map[uint16]*Topic{}, shapes: map[uint16]schema{}}
+// Open reads which topics and messages a file of size bytes has. It reads all of it once. Chunks that are
+// read later are held by a cache, which files may share.
+func Open(f io.ReaderAt, size int64, held *Cache) (*File, error) {
+	x := &File{f: f, size: size, topics: map[uint16]*Topic{}, told: map[[32]byte]*Topic{},
+		shapes: map[uint16]schema{}, held: held}
 	var begin [8]byte
 	if size < int64(2*len(magic)) {
 		return nil, errors.New("it is too short for a file of MCAP")
@@ -99,11 +96,13 @@ func Open(f io.ReaderAt, size int64) (*File, error) {
 	return x, nil
 }
 
-// Topics are the file's, in no order.
+// Topics are the file's that have messages, in order of their channels: channels of one name whose messages
+// have one definition are one topic.
 func (x *File) Topics() (out []*Topic) {
-	for _, t := range x.topics { // each by itself
-		if len(t.Times) > 0 {
-			out = append(out, t)
+	listed := map[*Topic]bool{}
+	for _, id := range slices.Sorted(maps.Keys(x.topics)) {
+		if t := x.topics[id]; len(t.Times) > 0 && !listed[t] {
+			listed[t], out = true, append(out, t)
 		}
 	}
 	return out
@@ -160,7 +159,7 @@ func (x *File) chunk(b []byte, from int64) error {
 	c.n, c.from = int64(n), from+int64(len(b))-int64(n)
 	number := int64(len(x.chunks))
 	x.chunks = append(x.chunks, c)
-	raw, err := x.expand(number, r.b)
+	raw, err := c.expand(r.b)
 	if err != nil {
 		return err
 	}
@@ -181,9 +180,8 @@ func (x *File) chunk(b []byte, from int64) error {
 	return nil
 }
 
-// expand makes the records of a chunk of its bytes, and holds them.
-func (x *File) expand(number int64, b []byte) ([]byte, error) {
-	c := x.chunks[number]
+// expand makes the records of a chunk of its bytes.
+func (c *chunk) expand(b []byte) ([]byte, error) {
 	if c.size > recordMost {
 		return nil, fmt.Errorf("a chunk of %d bytes, and %d are read at most", c.size, recordMost)
 	}
@@ -212,7 +210,6 @@ func (x *File) expand(number int64, b []byte) ([]byte, error) {
 	if c.crc != 0 && crc32.ChecksumIEEE(out.Bytes()) != c.crc {
 		return nil, errors.New("the sum of a chunk is another: it is damaged")
 	}
-	x.held = append([]expanded{{number, out.Bytes()}}, x.held[:min(len(x.held), heldMost-1)]...)
 	return out.Bytes(), nil
 }
 
@@ -232,14 +229,7 @@ func (x *File) record(op byte, b []byte, in, from int64) error {
 		if r.err != nil || x.topics[id] != nil {
 			break // channels may be told again
 		}
-		t := &Topic{Name: name}
-		if s, ok := x.shapes[of]; ok {
-			t.Type = s.name
-			t.read(s, encoding)
-		} else {
-			t.Why = "nothing says what its messages are"
-		}
-		x.topics[id] = t
+		x.topics[id] = x.topic(name, encoding, of)
 	case opMessage:
 		id := r.u16()
 		r.u32() // its number
@@ -258,6 +248,23 @@ func (x *File) record(op byte, b []byte, in, from int64) error {
 		}
 	}
 	return r.err
+}
+
+// topic is that of a channel: one that another channel has begun already, or a new one.
+func (x *File) topic(name, encoding string, of uint16) *Topic {
+	t := &Topic{Name: name}
+	s, ok := x.shapes[of]
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %t", name, encoding, s.name, s.encoding, s.text,
+		ok))
+	if other := x.told[sum]; other != nil {
+		return other
+	}
+	x.told[sum] = t
+	if t.Why = "nothing says what its messages are"; ok {
+		t.Type, t.Why = s.name, ""
+		t.read(s, encoding)
+	}
+	return t
 }
 
 // read finds out how a topic's messages are decoded.
@@ -281,20 +288,19 @@ func (x *File) bytes(t *Topic, n int) ([]byte, error) {
 		_, err := x.f.ReadAt(b, p.from)
 		return b, err
 	}
-	for _, h := range x.held {
-		if h.number == p.chunk {
-			return h.raw[p.from : p.from+p.n], nil
-		}
+	if raw := x.held.get(x, p.chunk); raw != nil {
+		return raw[p.from : p.from+p.n], nil
 	}
 	c := x.chunks[p.chunk]
 	b := make([]byte, c.n)
 	if _, err := x.f.ReadAt(b, c.from); err != nil {
 		return nil, err
 	}
-	raw, err := x.expand(p.chunk, b)
+	raw, err := c.expand(b)
 	if err != nil {
 		return nil, err
 	}
+	x.held.put(x, p.chunk, raw)
 	return raw[p.from : p.from+p.n], nil
 }
 

@@ -12,7 +12,7 @@ import (
 // topicsOf opens bytes and gives its topics by name.
 func topicsOf(t *testing.T, b []byte) (*File, map[string]*Topic) {
 	t.Helper()
-	f, err := Open(bytes.NewReader(b), int64(len(b)))
+	f, err := Open(bytes.NewReader(b), int64(len(b)), NewCache(1<<20))
 	require.NoError(t, err)
 	out := map[string]*Topic{}
 	for _, x := range f.Topics() {
@@ -27,6 +27,7 @@ func TestMessages(t *testing.T) {
 	b, err := os.ReadFile("../format/testdata/mcap/lz4.mcap")
 	require.NoError(t, err)
 	f, topics := topicsOf(t, b)
+	require.Empty(t, f.held.held)
 	mixed := topics["/mixed"]
 	require.Equal(t, "test_msgs/msg/Mixed", mixed.Type)
 	m, err := f.Message(mixed, 0)
@@ -36,6 +37,7 @@ func TestMessages(t *testing.T) {
 		"f.x": {-1, 2},
 		"f.y": {0.25, -8, 3, 4}, "g": {1, 0, 1}, "h": {-2.75}}, m.Numbers)
 	require.Equal(t, "nine", m.Texts["e"])
+	require.Len(t, f.held.held, 1)
 	require.True(t, m.Floats["d"])
 	require.False(t, m.Floats["b"])
 	joints := topics["/joint_states"]

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 )
 
@@ -19,8 +18,11 @@ type Message struct {
 	Floats  map[string]bool   // of Numbers, those that are no whole numbers by their type
 }
 
-// valuesMost bounds the numbers of a message.
-const valuesMost = 1 << 22
+// Bounds of a message: its values, fields without one counted as one, and the names of its fields.
+const (
+	valuesMost = 1 << 22
+	namesMost  = 1 << 16
+)
 
 // decoder reads a message's values.
 type decoder struct {
@@ -28,6 +30,7 @@ type decoder struct {
 	at    int
 	order binary.ByteOrder
 	out   *Message
+	named map[string]bool // Names
 	n     int
 }
 
@@ -37,8 +40,9 @@ func (m *message) decode(b []byte) (*Message, error) {
 		return nil, fmt.Errorf("it begins with %x, and plain CDR begins with 0000 or 0001", b[:min(2,
 			len(b))])
 	}
-	d := &decoder{all: b[4:], order: binary.LittleEndian, out: &Message{Numbers: map[string][]float64{},
-		Texts: map[string]string{}, Bytes: map[string][]byte{}, Floats: map[string]bool{}}}
+	d := &decoder{all: b[4:], order: binary.LittleEndian, named: map[string]bool{},
+		out: &Message{Numbers: map[string][]float64{},
+			Texts: map[string]string{}, Bytes: map[string][]byte{}, Floats: map[string]bool{}}}
 	if b[1] == 0 {
 		d.order = binary.BigEndian
 	}
@@ -78,7 +82,7 @@ func (d *decoder) fields(m *message, prefix string) error {
 		} else if f.count >= 0 {
 			n = f.count
 		}
-		if d.n += n; d.n > max(valuesMost, len(d.all)) {
+		if d.n += max(1, n); d.n > max(valuesMost, len(d.all)) {
 			return errors.New("it has too many values")
 		}
 		if err := d.values(f, prefix+f.name, n); err != nil {
@@ -98,8 +102,11 @@ func (d *decoder) values(f *field, name string, n int) error {
 		}
 		return nil
 	}
-	if !slices.Contains(d.out.Names, name) {
-		d.out.Names = append(d.out.Names, name)
+	if !d.named[name] {
+		if len(d.named) == namesMost {
+			return fmt.Errorf("it has over %d fields", namesMost)
+		}
+		d.named[name], d.out.Names = true, append(d.out.Names, name)
 	}
 	size := sizes[f.kind]
 	switch {

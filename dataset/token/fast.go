@@ -1,6 +1,7 @@
 package token
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,8 +60,37 @@ func OpenFAST(dir string) (*FAST, error) {
 	return f, nil
 }
 
-// Save writes the files that OpenFAST reads. The published folder has the code of its class beside them.
+// Fingerprint changes with the tokens of a chunk.
+func (f *FAST) Fingerprint() string {
+	return fmt.Sprintf("fast %g %d %x", f.Scale, f.Least, sha256.Sum256(f.file))
+}
+
+// FreeForFAST says why FAST's files are not written to a folder: it has files, and not those of such a
+// tokenizer. A tokenizer of FAST that is there is written over.
+func FreeForFAST(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	var c fastFile
+	b, err := os.ReadFile(filepath.Join(dir, fastConfig))
+	if err != nil || json.Unmarshal(b, &c) != nil || c.Scale == nil || c.Least == nil || c.Vocab == nil {
+		return fmt.Errorf("%s has files, and no %s of a tokenizer of actions: name a new folder, or empty it", dir,
+			fastConfig)
+	}
+	return nil
+}
+
+// Save writes the files that OpenFAST reads to a folder that is FreeForFAST. The published folder has the
+// code of its class beside them. Of a tokenizer that is there the configuration goes first, so that files of
+// two never make one: where this is cut off between both the folder cannot be opened.
 func (f *FAST) Save(dir string) error {
+	if err := FreeForFAST(dir); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -69,10 +99,25 @@ func (f *FAST) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, fastConfig), append(b, '\n'), 0o644); err != nil {
+	beside, err := os.MkdirTemp(dir, ".new")
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, fastTokenizer), f.file, 0o644)
+	defer os.RemoveAll(beside) //nolint:errcheck // it has no more than what was not written
+	for name, b := range map[string][]byte{fastConfig: append(b, '\n'), fastTokenizer: f.file} {
+		if err := os.WriteFile(filepath.Join(beside, name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, fastConfig)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, name := range []string{fastTokenizer, fastConfig} {
+		if err := os.Rename(filepath.Join(beside, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // VocabSize is the number of tokens.

@@ -30,6 +30,9 @@ func dataRobots() *cobra.Command {
 	f.StringVar(&keys.State, "state", "observation.state", "column that has the state, as policy.state_key")
 	f.Float64Var(&keys.FPS, "fps", 10,
 		"frames a second: bags are brought to them, and others are said to have them")
+	f.StringArrayVar(&keys.Cameras, "camera", nil,
+		"camera that is written, as observation.images.top; may be given "+
+			"several times, and all are without")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *to == "" {
 			return exit.Usagef("--to: name a new folder")
@@ -55,6 +58,9 @@ func dataRobots() *cobra.Command {
 				strings.Join(r.Cameras, ", "))
 			for _, why := range r.Aside {
 				fmt.Fprintf(w, "set aside: %s\n", why)
+			}
+			for _, why := range r.Left {
+				fmt.Fprintf(w, "not read: %s\n", why)
 			}
 		})
 	}
