@@ -48,6 +48,8 @@ type data struct {
 	told     bool                       // the user knows that the ledger is not written
 	reached  bool                       // what another leader has seen of the data is read
 	entering sync.Mutex                 // of the ledger
+	leads    bool                       // this process writes the ledger
+	awaits   int64                      // the generation that the run's folder says is waited for, from 1 on
 	work     map[int64]float64          // floating-point operations of recent steps
 }
 
@@ -101,6 +103,7 @@ func (d *data) open() error {
 	if err != nil {
 		return err
 	}
+	d.leads = lead
 	conf, err := d.config()
 	if err != nil {
 		return err
@@ -319,8 +322,8 @@ func (d *data) read(step int64) (*made, error) {
 // leave lets go of whoever waits for data.
 func (d *data) leave() { d.leaving.Do(func() { close(d.left) }) }
 
-// batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of the
-// step.
+// batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of
+// the step.
 func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	if d.rollouts != nil { // whoever reads ahead must not keep others from the step under way
 		if err := d.rollouts.await(step); err != nil {
@@ -389,8 +392,8 @@ func (d *data) shares(batches []dataset.Batch) [][]dataset.Batch {
 	return out
 }
 
-// microbatch gives every token the weight of its loss, and with keys an identity for dropout that depends on
-// its sample and place alone.
+// microbatch gives every token the weight of its loss, and with keys an identity for dropout that
+// depends on its sample and place alone.
 func microbatch(b *dataset.Batch, weights []float32, seed uint64, keys bool) host.Microbatch {
 	mb := host.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens,
 		Weights: weights}

@@ -14,6 +14,11 @@ import (
 // openTrain opens the loader of the training data: of its sources, or of generations where it grows.
 func (d *data) openTrain(conf dataset.LoaderConfig) error {
 	if d.r.cfg.Run.Data.Follow {
+		if d.leads {
+			if err := dataset.ForgetAwaited(d.r.cfg.Run.Log.Dir); err != nil {
+				return err
+			}
+		}
 		g, err := dataset.OpenGrowing(conf, d.r.encoder(), d.generation)
 		if err == nil {
 			d.train = g
@@ -33,7 +38,7 @@ func (d *data) generation(gen int64) ([]dataset.Weighted, func(), error) {
 	manifest := d.r.cfg.Run.Data.Paths[0].Path
 	list, _, err := dataset.ReadManifest(manifest)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && gen >= int64(len(list)) {
-		return nil, nil, dataset.ErrNotYet
+		return nil, nil, d.await(gen)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -72,4 +77,16 @@ func (d *data) generation(gen int64) ([]dataset.Weighted, func(), error) {
 		return nil, nil, err
 	}
 	return out, free, nil
+}
+
+// await says once in the run's folder that a generation is waited for: whoever grants credits goes by
+// it. The first one needs no saying. It returns dataset.ErrNotYet.
+func (d *data) await(gen int64) error {
+	if d.leads && gen != d.awaits {
+		if err := dataset.WriteAwaited(d.r.cfg.Run.Log.Dir, gen); err != nil {
+			return err
+		}
+		d.awaits = gen
+	}
+	return dataset.ErrNotYet
 }

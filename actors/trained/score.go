@@ -12,7 +12,8 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// Scorer gives texts the scores of a model of rewards. It may be used by several goroutines, one at a time.
+// Scorer gives texts the scores of a model of rewards. It may be used by several goroutines, one at a
+// time.
 type Scorer struct {
 	m   *Trained
 	gen *sample.Generator
@@ -112,6 +113,9 @@ func (r *rewardStep) Columns() curate.Columns {
 	}
 	return curate.Columns{Writes: []string{r.Column}}
 }
+
+// Fingerprint implements curate.Reading.
+func (r *rewardStep) Fingerprint() (string, error) { return curate.FingerprintOf(r.Model, r.Tokenizer) }
 
 // Do implements curate.Step.
 func (r *rewardStep) Do(_ *curate.Desk, d *curate.Doc) string {

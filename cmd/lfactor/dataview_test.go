@@ -17,8 +17,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 )
 
-// The page shows rows as they will be trained, with what of them is learnt and each source's share, samples
-// with their roles, and what a recipe dropped; nothing of the data runs.
+// The page shows rows as they will be trained, with what of them is learnt and each source's share,
+// samples with their roles, and what a recipe dropped; nothing of the data runs.
 func TestDataView(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)
@@ -61,11 +61,31 @@ func TestDataView(t *testing.T) {
 	code, out = runIn(t, dir, nil, "data", "view", "a.jsonl", "text", "--html", "-", "-n", "2")
 	require.Zero(t, code, out)
 	require.Equal(t, 4, strings.Count(out, `data-kind="sample"`))
-	code, out = runIn(t, dir, nil, "data", "view", "--dropped", "a.jsonl")
+	code, out = runIn(t, dir, nil, "data", "view", "--dropped", "a.jsonl", "--html", "-")
 	require.Equal(t, 1, code, out)
 	require.Contains(t, out, "a.jsonl:1: it is no line of what `lfactor data run` drops")
 	code, out = runIn(t, dir, nil, "data", "view")
 	require.Equal(t, 2, code, out)
+	viewRefused(t, dir)
+}
+
+// viewRefused: a page is replaced only when that is asked for, and a ledger that is not there is a
+// wrong word.
+func viewRefused(t *testing.T, dir string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.html"), []byte("mine"), 0o600))
+	code, out := runIn(t, dir, nil, "data", "view", "a.jsonl", "--html", "mine.html")
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, "mine.html is there already; name another file with --html, or replace it with --overwrite")
+	b, err := os.ReadFile(filepath.Join(dir, "mine.html"))
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(b))
+	code, out = runIn(t, dir, nil, "data", "view", "a.jsonl", "--html", "mine.html", "--overwrite", "-n",
+		"1")
+	require.Zero(t, code, out)
+	code, out = runIn(t, dir, nil, "data", "view", "--dropped", "gone.jsonl", "--html", "-")
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, "--dropped gone.jsonl: there is no such file")
 }
 
 // Rows of a model that sees show its images where their tokens stand, and samples of shards theirs.

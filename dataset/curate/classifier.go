@@ -88,3 +88,6 @@ func (c *classifier) Do(_ *Desk, d *Doc) string {
 	}
 	return ""
 }
+
+// Fingerprint implements Reading.
+func (c *classifier) Fingerprint() (string, error) { return FingerprintOf(c.Model) }

@@ -20,8 +20,8 @@ var _ = Register(Kind{Name: "decontaminate",
 		return &decontaminate{NGrams: 12, Overlap: true, Label: "text", Query: "query"}
 	}})
 
-// decontaminate is its settings. The sets are records with an answer under label_key and, mostly, a question
-// under query_key.
+// decontaminate is its settings. The sets are records with an answer under label_key and, mostly, a
+// question under query_key.
 type decontaminate struct {
 	Against []string `yaml:"against"` // paths of the sets
 	NGrams  int      `yaml:"n_grams"`
@@ -30,6 +30,7 @@ type decontaminate struct {
 	Label   string   `yaml:"label_key"`
 	Query   string   `yaml:"query_key"`
 	index   map[uint64]int32
+	prints  []string // of the sets
 }
 
 // decontaminateMax bounds the n-grams of the sets, which are kept in memory: about 2 GB.
@@ -55,12 +56,16 @@ func (c *decontaminate) Open() (Step, error) {
 				return nil, &Fault{"against", err.Error(), ""}
 			}
 		}
+		c.prints = append(c.prints, s.Fingerprint())
 		if err := s.Close(); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
+
+// Fingerprint implements Reading.
+func (c *decontaminate) Fingerprint() (string, error) { return strings.Join(c.prints, " "), nil }
 
 // add puts a question with its answer into the index.
 func (c *decontaminate) add(cutter *words.Cutter, s dataset.Source, n int64, set int32) error {

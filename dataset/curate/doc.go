@@ -1,8 +1,8 @@
 // Package curate has the steps that make a corpus clean: filters, changes of texts and removal of
-// duplicates. A step is one file that registers itself with its settings, what it reads and writes, and
-// where its rules come from. A step without state looks at one document at a time, so that it can stand on
-// the way of training too; one with state signs documents, and what is to go is decided when all have been
-// seen.
+// duplicates. A step is one file that registers itself with its settings, what it reads and writes,
+// and where its rules come from. A step without state looks at one document at a time, so that it can
+// stand on the way of training too; one with state signs documents, and what is to go is decided when
+// all have been seen.
 //
 // The rules are Datatrove's where it has them, with its names of parameters and its defaults; words and
 // sentences are those of English (package dataset/words).
@@ -23,9 +23,12 @@ type Doc struct {
 	Input  string        // name of the input
 	Number int64         // in the input
 	Place  dataset.Place // for people
-	// Derived says that the text was made of other columns, as that of a conversation: it is looked at and
-	// not written, and no step may change it.
+	// Derived says that the text was made of other columns, as that of a conversation: it is looked at
+	// and not written, and no step may change it.
 	Derived bool
+	// Detail is what a step that drops the document notes beside its reason, as the path of a missing
+	// file.
+	Detail string
 }
 
 // Field is a column beside the text.
@@ -68,8 +71,8 @@ func Talk(list []dataset.Message) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// Desk is what one worker has at hand for all steps: the words of the text that it looks at, which several
-// steps count. It serves one goroutine.
+// Desk is what one worker has at hand for all steps: the words of the text that it looks at, which
+// several steps count. It serves one goroutine.
 type Desk struct {
 	cutter *words.Cutter
 	text   string

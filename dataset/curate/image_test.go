@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -75,7 +77,7 @@ func TestImageSize(t *testing.T) {
 		"max_aspect: 2":   "", "min_images: 2, column: list": "",
 		"min_images: 3, column: list": "too_few_images",
 		"max_images: 1, column: list": "too_many_images", "min_images: 1, column: none": "too_few_images",
-		"min_side: 1, column: out": "bad_image", "min_side: 1, column: gone": "bad_image",
+		"min_side: 1, column: out": "bad_image", "min_side: 1, column: gone": "missing_image",
 		"min_side: 1, column: text": "bad_image", "min_side: 1, column: number": "bad_image",
 		"min_side: 20, column: held": "", "min_side: 20, column: url": "", "min_side: 20, column: null": "",
 	} {
@@ -96,6 +98,10 @@ func TestImageSize(t *testing.T) {
 		d.Set("null", nil)
 		if have := s.Do(NewDesk(), d); have != want {
 			t.Errorf("%s: %q, want %q", settings, have, want)
+		}
+		if want == MissingImage && d.Detail != filepath.ToSlash(filepath.Join(dir, "b.png")) ||
+			want == "bad_image" && d.Detail == "" {
+			t.Errorf("%s: the ledger gets %q", settings, d.Detail)
 		}
 	}
 	if _, err := read(t, "image_size", "{}"); err == nil {
@@ -135,4 +141,92 @@ func TestImageBands(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Bounds that nothing is within, and folders that are none, are told with their key.
+func TestImageFaults(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.png")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ step, settings, want string }{
+		{"image_size", "min_side: -1", "min_side: -1 is below 0"},
+		{"image_size", "max_pixels: -5", "max_pixels: -5 is below 0"},
+		{"image_size", "min_images: 3, max_images: 2", "min_images: 3 is over max_images = 2"},
+		{"image_size", "min_side: 9, max_side: 8", "min_side: 9 is over max_side = 8"},
+		{"image_size", "max_aspect: 0.5", "max_aspect: 0.5 is no ratio"},
+		{"image_size", "max_aspect: -2", "max_aspect: -2 is no ratio"},
+		{"image_size", "max_aspect: .nan", "max_aspect: NaN is no ratio"},
+		{"image_size", "max_aspect: .inf", "max_aspect: +Inf is no ratio"},
+		{"image_size", "min_side: 1, folder: " + file + "x", "folder: stat "},
+		{"image_size", "min_side: 1, folder: " + file, "folder: " + file + " is no folder"},
+		{"image_dedup", "folder: " + file, "folder: " + file + " is no folder"},
+		{"image_dedup", "folder: " + filepath.Dir(file), ""},
+		{"image_size", "min_side: 8, max_side: 8, max_aspect: 1", ""},
+	} {
+		_, err := read(t, c.step, "{"+c.settings+"}")
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(),
+			c.want)) {
+			t.Errorf("%s: %v, want %q", c.settings, err, c.want)
+		}
+	}
+}
+
+// A fingerprint follows the bytes and names of files and folders, and of large files the parts that
+// are read.
+func TestFingerprintOf(t *testing.T) {
+	dir := t.TempDir()
+	print := func() string {
+		t.Helper()
+		have, err := FingerprintOf(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return have
+	}
+	seen := map[string]string{print(): "nothing"}
+	small, large := filepath.Join(dir, "a"), filepath.Join(dir, "large")
+	for _, c := range []struct {
+		name   string
+		change func() error
+	}{
+		{"a file", func() error { return os.WriteFile(small, []byte("1"), 0o600) }},
+		{"other bytes", func() error { return os.WriteFile(small, []byte("2"), 0o600) }},
+		{"another name", func() error { return os.Rename(small, small+"b") }},
+		{"a large file", func() error {
+			return errors.Join(os.WriteFile(large, nil, 0o600),
+				os.Truncate(large, printWholeMax+10))
+		}},
+		{"its end", func() error { return poke(large, printWholeMax+9) }},
+		{"its middle", func() error { return poke(large, printWholeMax/2+9) }},
+		{"a folder", func() error { return os.CopyFS(filepath.Join(dir, "c"), os.DirFS("testdata")) }},
+	} {
+		if err := c.change(); err != nil {
+			t.Fatal(err)
+		}
+		have := print()
+		if was, ok := seen[have]; ok {
+			t.Errorf("%s: the fingerprint is that of %s", c.name, was)
+		}
+		seen[have] = c.name
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if seen[print()] != "a folder" {
+		t.Error("a name that begins with a dot counts")
+	}
+	if _, err := FingerprintOf(filepath.Join(dir, "gone")); err == nil {
+		t.Error("a file that is not there has a fingerprint")
+	}
+}
+
+// poke changes a byte of a file.
+func poke(path string, at int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte{1}, at)
+	return errors.Join(err, f.Close())
 }

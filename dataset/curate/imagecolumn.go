@@ -6,16 +6,44 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// imageColumn says where a document's images are: a column with the path of a file, an object with "bytes"
-// (base64) or "path" as Hugging Face's data sets have it, a data URL, or a list of such.
+// imageColumn says where a document's images are: a column with the path of a file, an object with
+// "bytes" (base64) or "path" as Hugging Face's data sets have it, a data URL, or a list of such.
 type imageColumn struct {
 	Column string `yaml:"column"`
 	Folder string `yaml:"folder"` // that paths begin at; the folder of the document's file where none is given
+}
+
+// MissingImage is the reason of documents that name a file which is not there.
+const MissingImage = "missing_image"
+
+// check looks at the folder.
+func (c *imageColumn) check() error {
+	if c.Folder == "" {
+		return nil
+	}
+	if info, err := os.Stat(c.Folder); err != nil {
+		return &Fault{"folder", err.Error(), "name the folder that paths begin at"}
+	} else if !info.IsDir() {
+		return &Fault{"folder", c.Folder + " is no folder", "name the folder that paths begin at"}
+	}
+	return nil
+}
+
+// refuse says why a document whose images cannot be read is dropped, and notes the path or what is wrong.
+func (c *imageColumn) refuse(d *Doc, err error) string {
+	var at *fs.PathError
+	if errors.Is(err, fs.ErrNotExist) && errors.As(err, &at) {
+		d.Detail = filepath.ToSlash(at.Path)
+		return MissingImage
+	}
+	d.Detail = err.Error()
+	return "bad_image"
 }
 
 // imageBytesMax bounds the file of an image.

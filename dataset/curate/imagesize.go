@@ -1,11 +1,16 @@
 package curate
 
-import "github.com/lfactor/lfactor/dataset/media"
+import (
+	"fmt"
+	"math"
+
+	"github.com/lfactor/lfactor/dataset/media"
+)
 
 // image_size: bounds of the images of a document.
 var _ = Register(Kind{Name: "image_size",
 	Doc: "drops documents with an image that is too small, too large, too " +
-		"oblong or cannot be read",
+		"oblong, missing or cannot be read",
 	Source:   "the sizes that images announce, upright",
 	Settings: func() Settings { return &imageSize{imageColumn: imageColumn{Column: "image"}} }})
 
@@ -22,12 +27,40 @@ type imageSize struct {
 }
 
 func (s *imageSize) Open() (Step, error) {
-	bounds := *s
-	if bounds.imageColumn = (imageColumn{}); bounds == (imageSize{}) {
+	all := *s
+	if all.imageColumn = (imageColumn{}); all == (imageSize{}) {
 		return nil, &Fault{"min_side", "no bound is given",
 			"give min_side, max_side, min_pixels, max_pixels, max_aspect, min_images or max_images"}
 	}
-	return s, nil
+	if err := s.bounds(); err != nil {
+		return nil, err
+	}
+	return s, s.check()
+}
+
+// bounds refuses bounds that no image, or each, is within.
+func (s *imageSize) bounds() error {
+	for _, b := range []struct {
+		key      string
+		min, max int
+	}{{"side", s.MinSide, s.MaxSide}, {"pixels", s.MinPixels, s.MaxPixels}, {"images", s.MinImages,
+		s.MaxImages}} {
+		switch {
+		case b.min < 0:
+			return &Fault{"min_" + b.key, fmt.Sprintf("%d is below 0", b.min), "0 switches it off"}
+		case b.max < 0:
+			return &Fault{"max_" + b.key, fmt.Sprintf("%d is below 0", b.max), "0 switches it off"}
+		case b.max != 0 && b.min > b.max:
+			return &Fault{"min_" + b.key, fmt.Sprintf("%d is over max_%s = %d: nothing is within them",
+				b.min, b.key,
+				b.max), "exchange them"}
+		}
+	}
+	if a := s.MaxAspect; a != 0 && !(a >= 1 && a <= math.MaxFloat64) {
+		return &Fault{"max_aspect", fmt.Sprintf("%g is no ratio of a longer side to a shorter one", a),
+			"give 1 or more, or 0 to switch it off"}
+	}
+	return nil
 }
 
 func (s *imageSize) Columns() Columns { return Columns{Reads: []string{s.Column}} }
@@ -36,14 +69,14 @@ func (s *imageSize) Do(_ *Desk, d *Doc) string {
 	list, err := s.imagesOf(d)
 	switch {
 	case err != nil:
-		return "bad_image"
+		return s.refuse(d, err)
 	case len(list) < s.MinImages:
 		return "too_few_images"
 	case s.MaxImages != 0 && len(list) > s.MaxImages:
 		return "too_many_images"
 	}
 	for _, b := range list {
-		if reason := s.judge(b); reason != "" {
+		if reason := s.judge(d, b); reason != "" {
 			return reason
 		}
 	}
@@ -51,12 +84,12 @@ func (s *imageSize) Do(_ *Desk, d *Doc) string {
 }
 
 // judge says why an image is none of those that are wanted, "" for nothing.
-func (s *imageSize) judge(b []byte) string {
+func (s *imageSize) judge(d *Doc, b []byte) string {
 	w, h, err := media.Size(b, media.Options{Turn: true})
 	short, long := min(w, h), max(w, h)
 	switch {
 	case err != nil:
-		return "bad_image"
+		return s.refuse(d, err)
 	case short < s.MinSide || s.MinPixels != 0 && w*h < s.MinPixels:
 		return "small_image"
 	case s.MaxSide != 0 && long > s.MaxSide || s.MaxPixels != 0 && w*h > s.MaxPixels:

@@ -8,8 +8,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/fasttext"
 )
 
-// language: languages by a fastText classifier of the user's, as Datatrove's LanguageFilter with the models
-// lid.176 and GlotLID.
+// language: languages by a fastText classifier of the user's, as Datatrove's LanguageFilter with the
+// models lid.176 and GlotLID.
 var _ = Register(Kind{Name: "language", Doc: "keeps documents of some languages, by a fastText model",
 	Source: "Datatrove 0.10 LanguageFilter; arXiv:1607.01759",
 	Settings: func() Settings {
@@ -109,3 +109,6 @@ func (l *language) Do(_ *Desk, d *Doc) string {
 	}
 	return "language"
 }
+
+// Fingerprint implements Reading.
+func (l *language) Fingerprint() (string, error) { return FingerprintOf(l.Model) }

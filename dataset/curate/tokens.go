@@ -43,3 +43,6 @@ func (t *tokens) Do(_ *Desk, d *Doc) string {
 	d.Set(t.Column, n)
 	return ""
 }
+
+// Fingerprint implements Reading.
+func (t *tokens) Fingerprint() (string, error) { return FingerprintOf(t.Tokenizer) }

@@ -19,8 +19,9 @@ import (
 	"github.com/lfactor/lfactor/dataset/store"
 )
 
-// Arrow: a column of texts in an IPC file (Feather, version 2) or an IPC stream, as Hugging Face's save_to_disk
-// writes. Record batches are decoded whole and the last ones used are kept, as row groups of Parquet are.
+// Arrow: a column of texts in an IPC file (Feather, version 2) or an IPC stream, as Hugging Face's
+// save_to_disk writes. Record batches are decoded whole and the last ones used are kept, as row groups
+// of Parquet are.
 var _ = dataset.Register(dataset.Format{
 	Name: "arrow",
 	Doc:  "a column of texts in an Arrow file or stream, or Feather",
@@ -56,8 +57,8 @@ var _ = dataset.Register(dataset.Format{
 var _ = registerTable(tableFormat{isArrow, arrowColumns,
 	func(path string, o dataset.Options) (records, error) { return openArrowFile(path, o) }})
 
-// What Arrow's files begin with: the file format, what frames messages in both, and Feather of version 1, which
-// is another format.
+// What Arrow's files begin with: the file format, what frames messages in both, and Feather of version
+// 1, which is another format.
 const (
 	arrowMagic    = "ARROW1"
 	arrowFrame    = "\xff\xff\xff\xff"
@@ -188,13 +189,15 @@ func (a *arrowFile) findFooter() error {
 	}
 	n := int64(binary.LittleEndian.Uint32(end[:]))
 	if string(end[4:]) != arrowMagic || n > size-int64(len(end))-a.first {
-		return fmt.Errorf("damaged: it ends at byte %d without a footer: it is half written, or was cut off", size)
+		return fmt.Errorf("damaged: it ends at byte %d without a footer: it is half written, or was cut off",
+			size)
 	}
 	a.last = size - int64(len(end)) - n
 	return nil
 }
 
-// message reads the frame and the description of the message at a place; its kind is 0 behind the last one.
+// message reads the frame and the description of the message at a place; its kind is 0 behind the last
+// one.
 func (a *arrowFile) message(at int64) (m arrowMessage, err error) {
 	var head [8]byte
 	if a.last > 0 && at >= a.last {
@@ -212,6 +215,9 @@ func (a *arrowFile) message(at int64) (m arrowMessage, err error) {
 	case string(head[:4]) != arrowFrame:
 		return m, fmt.Errorf("damaged: no message begins at byte %d; files of before Arrow 0.15 are not read",
 			at)
+	case size == 0 && a.last == 0 && at+8 < a.os.Size():
+		return m, fmt.Errorf("%d bytes follow the end of the stream at byte %d; write what follows as a file of "+
+			"its own", a.os.Size()-at-8, at)
 	case size == 0:
 		return m, nil
 	case size > arrowMetaMax || size > a.os.Size()-at-8:
@@ -225,7 +231,8 @@ func (a *arrowFile) message(at int64) (m arrowMessage, err error) {
 	m = arrowMessage{at: at, size: 8 + size, kind: t.GetByteSlot(6, 0)}
 	body := t.GetInt64Slot(10, 0)
 	if m.size += body; body < 0 || body > a.os.Size()-at-8-size {
-		return m, fmt.Errorf("damaged: the message at byte %d has a body of %d bytes, and %d follow it", at, body,
+		return m, fmt.Errorf("damaged: the message at byte %d has a body of %d bytes, and %d follow it", at,
+			body,
 			a.os.Size()-at-8-size)
 	}
 	if err := (arrowVerify{}).message(t, m.kind); err != nil {
@@ -235,6 +242,7 @@ func (a *arrowFile) message(at int64) (m arrowMessage, err error) {
 		var batch fb.Table
 		t.Union(&batch, fb.UOffsetT(t.Offset(8)))
 		m.rows = batch.GetInt64Slot(4, 0)
+		return m, m.checkRows(&batch)
 	}
 	return m, nil
 }
@@ -255,8 +263,6 @@ func (a *arrowFile) walk() error {
 		case m.kind == arrowDictionary:
 			a.shared = append(a.shared, m)
 		case m.kind != arrowBatch:
-		case m.rows < 0:
-			return fmt.Errorf("damaged: the record batch at byte %d has %d rows", m.at, m.rows)
 		case m.size > rowGroupsBytesMax:
 			return fmt.Errorf("the record batch at byte %d has %d bytes, over the limit of %d; write the file "+
 				"with smaller ones", m.at, m.size, rowGroupsBytesMax)
@@ -267,10 +273,35 @@ func (a *arrowFile) walk() error {
 	}
 }
 
+// arrowRowsMax is how many rows a record batch has at most: decoding gives up at more.
+const arrowRowsMax = rowGroupsBytesMax / arrowRowBytes
+
+// checkRows holds the rows that a record batch announces to what can be decoded, and to the length of
+// its first array, which is the first column's.
+func (m *arrowMessage) checkRows(batch *fb.Table) error {
+	switch {
+	case m.rows < 0:
+		return fmt.Errorf("damaged: the record batch at byte %d has %d rows", m.at, m.rows)
+	case m.rows > arrowRowsMax:
+		return fmt.Errorf("the record batch at byte %d has %d rows, over the limit of %d; write the file with "+
+			"smaller ones", m.at, m.rows, arrowRowsMax)
+	}
+	at, n, err := arrowVerify{}.list(batch, 6, 16)
+	if err != nil || n == 0 {
+		return err
+	}
+	if first := batch.GetInt64(at); first != m.rows {
+		return fmt.Errorf("damaged: the record batch at byte %d has %d rows, and a column of %d", m.at,
+			m.rows, first)
+	}
+	return nil
+}
+
 // section reads a message.
 func (a *arrowFile) section(m arrowMessage) io.Reader { return io.NewSectionReader(a.os, m.at, m.size) }
 
-// rows decodes a record batch into one JSON object a row: schema and dictionaries in front make it a stream.
+// rows decodes a record batch into one JSON object a row: schema and dictionaries in front make it a
+// stream.
 func (a *arrowFile) rows(k int) (out [][]byte, err error) {
 	b := a.batches[k]
 	parts := []io.Reader{a.section(a.head)}
@@ -306,8 +337,8 @@ func (a *arrowFile) rows(k int) (out [][]byte, err error) {
 // arrowRowBytes is what a row takes beside its content.
 const arrowRowBytes = 64
 
-// Sizes implements dataset.Sized, of rows as they are written here: as those of Parquet, of files that stay in
-// memory once they are read.
+// Sizes implements dataset.Sized, of rows as they are written here: as those of Parquet, of files that
+// stay in memory once they are read.
 func (a *arrowFile) Sizes(from int64, out []int64) error {
 	if a.os.Size() > parquetSizedMax {
 		return dataset.ErrNoSizes
@@ -395,8 +426,8 @@ func (p *placed) Seek(offset int64, whence int) (int64, error) {
 	return p.n, nil
 }
 
-// bounded is an allocator that gives no more than a row group may have: the sizes in damaged files are of any
-// size.
+// bounded is an allocator that gives no more than a row group may have: the sizes in damaged files are
+// of any size.
 type bounded struct {
 	memory.Allocator
 	left int
@@ -404,8 +435,8 @@ type bounded struct {
 
 func newBounded() *bounded { return &bounded{memory.NewGoAllocator(), 2 * rowGroupsBytesMax} }
 
-// take counts bytes, and panics where there are too many: the library knows no errors there, and guard makes
-// one of it.
+// take counts bytes, and panics where there are too many: the library knows no errors there, and guard
+// makes one of it.
 func (b *bounded) take(n int) {
 	if b.left -= n; n < 0 || b.left < 0 {
 		panic(fmt.Sprintf("it expands to over %d bytes", 2*rowGroupsBytesMax))

@@ -1,12 +1,16 @@
 package format
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	fb "github.com/google/flatbuffers/go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
@@ -151,4 +155,79 @@ func FuzzTable(f *testing.F) {
 		}
 		require.NoError(t, r.Close())
 	})
+}
+
+// A file that save_to_disk lists and that is not there is told, as is one of another folder.
+func TestArrowSavedMissing(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "arrow", "saved"))))
+	require.NoError(t, os.Remove(filepath.Join(dir, "data-00001-of-00002.arrow")))
+	_, err := dataset.Open(dir, dataset.Options{})
+	require.ErrorContains(t, err, "state.json lists data-00001-of-00002.arrow, which is not there; put it back")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "state.json"),
+		[]byte(`{"_data_files": [{"filename": "../x.arrow"}]}`), 0o600))
+	_, err = dataset.Open(dir, dataset.Options{})
+	require.ErrorContains(t, err, `state.json lists "../x.arrow", which is no file of the folder`)
+}
+
+// What lies behind the end of a stream is told, not left out; without a mark a stream ends where its
+// file does.
+func TestArrowBehindEnd(t *testing.T) {
+	good, err := os.ReadFile(filepath.Join("testdata", "arrow", "saved", "data-00000-of-00002.arrow"))
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "x.arrow")
+	require.NoError(t, os.WriteFile(path, append(good[:len(good):len(good)], good...), 0o600))
+	_, err = dataset.Open(path, dataset.Options{})
+	require.ErrorContains(t, err, fmt.Sprintf("%d bytes follow the end of the stream at byte %d", len(good),
+		len(good)-8))
+	require.NoError(t, os.WriteFile(path, good[:len(good)-8], 0o600))
+	require.NoError(t, open(t, path, dataset.Options{}).Close())
+}
+
+// Rows that a record batch announces are held to what can be decoded and to its first column.
+func TestArrowRowsAnnounced(t *testing.T) {
+	var written bytes.Buffer
+	w := NewArrowTexts(&written)
+	for _, text := range []string{"a", "b", "c"} {
+		require.NoError(t, w.Add(text, "{}"))
+	}
+	require.NoError(t, w.Close())
+	path := filepath.Join(t.TempDir(), "x.arrow")
+	require.NoError(t, os.WriteFile(path, written.Bytes(), 0o600))
+	good, err := os.ReadFile(path)
+	require.NoError(t, err)
+	a, err := openArrowFile(path, dataset.Options{})
+	require.NoError(t, err)
+	defer a.Close()
+	m := a.batches[0]
+	meta := good[m.at+8:]
+	head := fb.Table{Bytes: meta, Pos: fb.GetUOffsetT(meta)}
+	var batch fb.Table
+	head.Union(&batch, fb.UOffsetT(head.Offset(8)))
+	rows := int(m.at) + 8 + int(batch.Pos) + int(batch.Offset(4))
+	nodes := int(m.at) + 8 + int(batch.Vector(fb.UOffsetT(batch.Offset(6))))
+	for _, c := range []struct {
+		rows, first uint64
+		want        string
+	}{
+		{1 << 40, 1 << 40, "has 1099511627776 rows, over the limit of 8388608"},
+		{1<<63 - 1, 3, "over the limit of"},
+		{1 << 63, 3, "has -9223372036854775808 rows"},
+		{1 << 20, 3, "has 1048576 rows, and a column of 3"},
+		{3, 3, ""},
+	} {
+		b := bytes.Clone(good)
+		require.EqualValues(t, 3, binary.LittleEndian.Uint64(b[rows:]))
+		require.EqualValues(t, 3, binary.LittleEndian.Uint64(b[nodes:]))
+		binary.LittleEndian.PutUint64(b[rows:], c.rows)
+		binary.LittleEndian.PutUint64(b[nodes:], c.first)
+		require.NoError(t, os.WriteFile(path, b, 0o600))
+		s, err := dataset.Open(path, dataset.Options{})
+		if c.want == "" {
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
+			continue
+		}
+		require.ErrorContains(t, err, c.want)
+	}
 }

@@ -22,8 +22,8 @@ type FollowConfig struct {
 	Pattern string // of the files that a producer puts, as in "incoming/*.jsonl.gz"
 	Output  string // the folder of the growing data set
 	Shards  int    // of a generation
-	// Settle is how long a file must have stayed as it is before it is taken for whole. A clock that jumps
-	// makes it wait longer, never shorter: what counts is the time of this process.
+	// Settle is how long a file must have stayed as it is before it is taken for whole. A clock that
+	// jumps makes it wait longer, never shorter: what counts is the time of this process.
 	Settle time.Duration
 	Marker string          // what is put beside a file when it is whole, as ".done"; "" goes by Settle alone
 	Open   dataset.Options // how shards are read
@@ -32,6 +32,7 @@ type FollowConfig struct {
 	// CreditsName. 0 is without a bound.
 	Ahead     int
 	Consumers []string
+	Say       func(note string) // hears what a person should know; nil hears nothing
 }
 
 // FollowReport is what has been done.
@@ -45,9 +46,9 @@ type FollowReport struct {
 	Held        int   `json:"held"` // files that are whole and wait for consumers
 }
 
-// Follower takes shards as they come into a data set that grows: it copies what is whole, and says in the
-// ledger which shards have come together. What a producer does to a file afterwards changes nothing. It is
-// for one goroutine.
+// Follower takes shards as they come into a data set that grows: it copies what is whole, and says in
+// the ledger which shards have come together. What a producer does to a file afterwards changes
+// nothing. It is for one goroutine.
 type Follower struct {
 	cfg     FollowConfig
 	release func()
@@ -59,11 +60,14 @@ type Follower struct {
 	told    map[string]bool // events in quarantine.jsonl
 	events  int64
 
+	gone      map[string]bool // shards that were told of in the quarantine
 	consumers []consumer
-	granted   int64 // shards, from the beginning on
-	toldTaken int   // shards that had been taken when the producer was told last
+	credits   Credits // as the producer was told last, by this process once toldCredits
 	looked    time.Time
-	held      int // whole files that wait for credit
+	held      int  // whole files that wait for credit
+	moved     bool // a consumer has gone on since this was set false
+
+	toldCredits bool
 }
 
 // sighting is a file that has not been taken.
@@ -73,18 +77,21 @@ type sighting struct {
 	refused       bool // it is whole as it is and cannot be used
 }
 
-// NewFollower opens or begins a growing data set, and holds its folder for this process. What a process that
-// was cut off has copied without saying so is taken again.
+// NewFollower opens or begins a growing data set, and holds its folder for this process. What a
+// process that was cut off has copied without saying so is taken again.
 func NewFollower(c FollowConfig) (*Follower, error) {
 	if c.Shards < 1 {
 		c.Shards = 1
+	}
+	if c.Say == nil {
+		c.Say = func(string) {}
 	}
 	release, err := machine.LockDir("output", c.Output)
 	if err != nil {
 		return nil, err
 	}
 	f := &Follower{cfg: c, release: release, taken: map[string]dataset.Shard{}, seen: map[string]*sighting{},
-		told: map[string]bool{}}
+		told: map[string]bool{}, gone: map[string]bool{}}
 	if err := errors.Join(f.load(), f.loadCredits()); err != nil {
 		release()
 		return nil, err
@@ -112,6 +119,10 @@ func (f *Follower) load() error {
 	for l := range strings.Lines(string(text)) {
 		f.told[strings.TrimSpace(l)] = true
 		f.events++
+		var e quarantined
+		if json.Unmarshal([]byte(l), &e) == nil {
+			f.gone[e.Shard] = true
+		}
 	}
 	list, whole, err := dataset.ReadManifest(f.manifest())
 	if errors.Is(err, os.ErrNotExist) {
@@ -196,6 +207,7 @@ func (f *Follower) Look(now time.Time) (bool, error) {
 	if err := f.close(f.cfg.Shards); err != nil {
 		return any, err
 	}
+	f.tellMissing()
 	return any, f.grant(now)
 }
 
@@ -235,7 +247,7 @@ func (f *Follower) look(path string, now time.Time) (bool, error) {
 		return false, nil
 	case f.cfg.Marker != "" && !machine.Exists(path+f.cfg.Marker):
 		return false, nil
-	case f.cfg.Ahead > 0 && int64(len(f.taken)) >= f.granted:
+	case f.cfg.Ahead > 0 && int64(len(f.taken)) >= f.credits.Granted:
 		f.held++
 		return false, nil
 	}
@@ -324,14 +336,18 @@ func copyFile(from, to string) error {
 // quarantineName is the file with what was not taken, a JSON object a line.
 const quarantineName = "quarantine.jsonl"
 
+// quarantined is a line of it.
+type quarantined struct {
+	Shard   string `json:"shard"`
+	Bytes   int64  `json:"bytes"`
+	Changed int64  `json:"changed"`
+	Reason  string `json:"reason"`
+}
+
 // quarantine notes a file that is not taken, once for each state that it was seen in.
 func (f *Follower) quarantine(path string, size, changed int64, reason string) error {
-	line, err := json.Marshal(struct {
-		Shard   string `json:"shard"`
-		Bytes   int64  `json:"bytes"`
-		Changed int64  `json:"changed"`
-		Reason  string `json:"reason"`
-	}{path, size, changed, reason})
+	f.gone[path] = true
+	line, err := json.Marshal(quarantined{path, size, changed, reason})
 	if err != nil || f.told[string(line)] {
 		return err
 	}
@@ -400,8 +416,9 @@ func (f *Follower) Report() FollowReport {
 	return r
 }
 
-// Follow looks again and again until ctx ends, which is no error, or nothing has been taken for idle (0: for
-// ever): then the data set ends. see hears of each change.
+// Follow looks again and again until ctx ends, which is no error, or nothing has been taken for idle
+// (0: for ever): then the data set ends, without what waits for consumers of which none has gone on
+// for so long. see hears of each change.
 func Follow(ctx context.Context, c FollowConfig, every, idle time.Duration,
 	see func(FollowReport)) (FollowReport,
 	error) {
@@ -416,9 +433,10 @@ func Follow(ctx context.Context, c FollowConfig, every, idle time.Duration,
 		if err != nil {
 			return f.Report(), err
 		}
-		if took || f.held > 0 { // what waits for consumers is none that has not come
+		if took || f.held > 0 && f.moved { // what waits for consumers that learn has come
 			last = time.Now()
 		}
+		f.moved = false
 		if took {
 			see(f.Report())
 		}

@@ -79,7 +79,8 @@ func bmpMost(b []byte) int64 { return 8 * int64(len(b)) }
 // tiffMost is what a TIFF can hold: its strips may be deflated, of a bit a pixel.
 func tiffMost(b []byte) int64 { return deflateRatioMax * 8 * int64(len(b)) }
 
-// decodeBMP takes images of 32 bits for opaque, as Pillow does where the file does not name an alpha mask.
+// decodeBMP takes images of 32 bits for opaque, as Pillow does where the file does not name an alpha
+// mask.
 func decodeBMP(b []byte) (image.Image, image.Point, error) {
 	m, err := bmp.Decode(bytes.NewReader(b))
 	if err != nil {
@@ -137,9 +138,9 @@ func through(decode func(b []byte) (image.Image, image.Point, error)) func(b []b
 }
 
 // Decode returns an image as RGB, as Pillow's convert("RGB") does: alpha is dropped (but see
-// Options.White), grey is repeated, 16-bit grey is cut off at 255 (Pillow's "I;16") and 16-bit colours keep
-// their high bytes. The first frame of an animation counts. The size is checked before anything of it is
-// allocated. An image that is cut off or damaged is an error.
+// Options.White), grey is repeated, 16-bit grey is cut off at 255 (Pillow's "I;16") and 16-bit colours
+// keep their high bytes. The first frame of an animation counts. The size is checked before anything
+// of it is allocated. An image that is cut off or damaged is an error.
 func Decode(b []byte, o Options) (*Image, error) {
 	c, _, err := header(b, o)
 	if err != nil {
@@ -193,13 +194,12 @@ func (c *container) check(b []byte, size image.Config, o Options) error {
 	if limit == 0 {
 		limit = PixelsMax
 	}
-	pixels := int64(size.Width) * int64(size.Height)
 	switch {
 	case size.Width < 1 || size.Height < 1:
 		return fmt.Errorf("it is %d×%d pixels", size.Width, size.Height)
-	case pixels > limit:
+	case int64(size.Width) > limit/int64(size.Height): // their product may be over 64 bits
 		return fmt.Errorf("%d×%d pixels are over the limit of %d", size.Width, size.Height, limit)
-	case c.most != nil && pixels > c.most(b):
+	case c.most != nil && int64(size.Width)*int64(size.Height) > c.most(b):
 		return fmt.Errorf("%d×%d pixels are more than can be in it", size.Width, size.Height)
 	}
 	return nil

@@ -1,6 +1,8 @@
 package media
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -11,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stillFiles is the folder of bench/golden/stills.py: the small set, or the one that LFACTOR_STILLS names.
+// stillFiles is the folder of bench/golden/stills.py: the small set, or the one that LFACTOR_STILLS
+// names.
 func stillFiles() string {
 	if dir := os.Getenv("LFACTOR_STILLS"); dir != "" {
 		return dir
@@ -19,9 +22,9 @@ func stillFiles() string {
 	return filepath.Join("testdata", "stills")
 }
 
-// AVIF, HEIC and JPEG 2000 have the sizes that Pillow reads, by their headers alone, and where ffmpeg is
-// there its pixels: of JPEG 2000 without loss exactly; of the others, whose colours libraries round in their
-// own ways, within 12 of 255, and 2 on average.
+// AVIF, HEIC and JPEG 2000 have the sizes that Pillow reads, by their headers alone, and where ffmpeg
+// is there its pixels: of JPEG 2000 without loss exactly; of the others, whose colours libraries round
+// in their own ways, within 12 of 255, and 2 on average.
 func TestStills(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(stillFiles(), "stills.json"))
 	require.NoError(t, err)
@@ -78,4 +81,21 @@ func TestStillsDamaged(t *testing.T) {
 	require.ErrorContains(t, err, "breaks off")
 	_, err = readPPM(strings.NewReader(""))
 	require.ErrorContains(t, err, "no picture")
+}
+
+// Sides whose product is over 64 bits are over the limit, as other large ones are.
+func TestStillSides(t *testing.T) {
+	files, err := filepath.Glob("testdata/stills/*.jp2")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	b, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	at := bytes.Index(b, []byte("ihdr")) + len("ihdr")
+	for _, sides := range [][2]uint32{{1<<32 - 1, 1<<32 - 1}, {1 << 31, 1 << 31}, {1 << 30, 4}, {1,
+		1 << 31}} {
+		binary.BigEndian.PutUint32(b[at:], sides[0])
+		binary.BigEndian.PutUint32(b[at+4:], sides[1])
+		_, _, err = Size(b, Options{})
+		require.ErrorContains(t, err, "are over the limit of", "%v", sides)
+	}
 }

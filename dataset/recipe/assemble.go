@@ -135,6 +135,9 @@ func (f *flow) ledgerLines(at int, each func(line []byte) error) error {
 func (f *flow) finish(see Progress) (*Report, error) {
 	see("report", 0, 0)
 	rep, err := f.report()
+	if err == nil {
+		err = rep.missing(f.Output)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +166,7 @@ func (f *flow) finish(see Progress) (*Report, error) {
 	if err := rep.write(f.Output); err != nil {
 		return nil, err
 	}
-	done := f.identity()
+	done := f.began
 	done.Done = true
 	if err := f.putState(done); err != nil {
 		return nil, err

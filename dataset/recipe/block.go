@@ -16,9 +16,9 @@ import (
 	"github.com/lfactor/lfactor/dataset/curate"
 )
 
-// A block's file: a magic word, the length of the header, the header in JSON, and its sections one behind
-// the other: documents and drops, compressed, who the documents are, and the keys by which a step with state
-// finds copies, bucket by bucket. A CRC-32C of all ends it.
+// A block's file: a magic word, the length of the header, the header in JSON, and its sections one
+// behind the other: documents and drops, compressed, who the documents are, and the keys by which a
+// step with state finds copies, bucket by bucket. A CRC-32C of all ends it.
 const (
 	blockMagic = "LFBLOCK1"
 	headerMax  = 1 << 24
@@ -79,7 +79,7 @@ type Drop struct {
 	Offset   int64     `json:"offset,omitempty"`
 	Step     string    `json:"step"`
 	Reason   string    `json:"reason"`
-	Detail   string    `json:"detail,omitempty"` // of what cannot be read
+	Detail   string    `json:"detail,omitempty"` // of what cannot be read, and what a step notes
 	Head     string    `json:"head,omitempty"`   // how the text begins
 	Of       *Original `json:"of,omitempty"`
 	Units    int       `json:"lines,omitempty"` // removed of a document that stays

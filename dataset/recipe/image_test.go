@@ -114,3 +114,67 @@ func TestImageDedup(t *testing.T) {
 		t.Errorf("%v, and %v with three workers", left[1], left[3])
 	}
 }
+
+// Documents whose files are not there are in the ledger with the path; where all are, the folder is
+// wrong, and the recipe fails.
+func TestImagesMissing(t *testing.T) {
+	for _, step := range []string{"{step: image_dedup}", "{step: image_size, min_side: 1}"} {
+		dir := t.TempDir()
+		write(t, dir, "there.png", string(drawn(t, 1, 20, 20, false)))
+		docs := `{"text": "a", "image": "gone.png"}` + "\n" + `{"text": "b", "image": "away.png"}` + "\n"
+		try := func(docs string) (*Report, string, error) {
+			out := filepath.Join(dir, fmt.Sprint("out", len(docs)))
+			path := write(t, dir, "docs.jsonl", docs)
+			r, err := load(t, dir, fmt.Sprintf("output: %s\ninputs: [%s]\nsteps: [%s]\n", out, path, step))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rep, err := Run(context.Background(), r, nil, dataset.Elsewhere{})
+			return rep, out, err
+		}
+		_, _, err := try(docs)
+		if err == nil || !strings.Contains(err.Error(),
+			"of 2 documents none has its image: the files are not there, as "+
+				filepath.ToSlash(dir)+"/") {
+			t.Errorf("%s: %v", step, err)
+		}
+		rep, out, err := try(docs + `{"text": "c", "image": "there.png"}` + "\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(out, ledgerName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep.Outputs[0].Documents != 1 || strings.Count(string(text), `"reason":"missing_image"`) != 2 ||
+			!strings.Contains(string(text), filepath.ToSlash(dir)+"/gone.png") {
+			t.Errorf("%s: %+v\n%s", step, rep, text)
+		}
+	}
+}
+
+// Work does not go on, and is not taken for done, with another file that a step reads.
+func TestReadChanged(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, dir, "docs.jsonl", `{"text": "one two three"}`+"\n")
+	set := write(t, dir, "set.jsonl", `{"text": "four five six"}`+"\n")
+	try := func() error {
+		r, err := load(t, dir, fmt.Sprintf("output: %s\ninputs: [%s]\nsteps: [{step: decontaminate, n_grams: 2, against: [%s]}]\n",
+			filepath.Join(dir, "out"), path, set))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Run(context.Background(), r, nil, dataset.Elsewhere{})
+		return err
+	}
+	for range 2 {
+		if err := try(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, dir, "set.jsonl", `{"text": "four two three"}`+"\n")
+	if err := try(); err == nil || !strings.Contains(err.Error(),
+		"a model or file that steps read is not the one") {
+		t.Error(err)
+	}
+}

@@ -3,9 +3,12 @@ package recipe
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/lfactor/lfactor/dataset/curate"
 )
 
 // Report is what a recipe has done. It is the same whoever did it, and however often it was cut off.
@@ -50,6 +53,25 @@ type OutputReport struct {
 
 // examplesMax is how many documents of a reason the report shows.
 const examplesMax = 5
+
+// missing is an error where a step has dropped all that it saw for files that are not there: a wrong
+// folder, not bad documents.
+func (r *Report) missing(output string) error {
+	for _, s := range r.Steps {
+		if s.In == 0 || s.Dropped[curate.MissingImage] < s.In {
+			continue
+		}
+		example := ""
+		for _, d := range r.Examples {
+			if d.Step == s.Name && d.Reason == curate.MissingImage {
+				example = ", as " + d.Detail
+			}
+		}
+		return fmt.Errorf("step %q: of %d documents none has its image: the files are not there%s; set folder to "+
+			"where their paths begin, remove %s and start again", s.Name, s.In, example, output)
+	}
+	return nil
+}
 
 // report adds up what the blocks have counted.
 func (f *flow) report() (*Report, error) {

@@ -13,21 +13,22 @@ import (
 	"sync/atomic"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/curate"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// version is that of the rules by which steps decide and files are written: work of another one does not go
-// on.
+// version is that of the rules by which steps decide and files are written: work of another one does
+// not go on.
 const version = 1
 
 // Progress sees how far a recipe is: what is under way, and how many of its blocks are
 // done. It is called by one goroutine at a time.
 type Progress func(what string, done, all int64)
 
-// Run carries out a recipe: what an earlier run has finished is not done again, and the bytes are the same
-// whatever was cut off and whoever did it. It holds the output folder for this process. The first stage's
-// blocks are made by hosts, as Work makes them there; see may be nil. More unreadable documents than the
-// recipe allows end it with a *dataset.BudgetError.
+// Run carries out a recipe: what an earlier run has finished is not done again, and the bytes are the
+// same whatever was cut off and whoever did it. It holds the output folder for this process. The first
+// stage's blocks are made by hosts, as Work makes them there; see may be nil. More unreadable
+// documents than the recipe allows end it with a *dataset.BudgetError.
 func Run(ctx context.Context, r *Recipe, see Progress, hosts dataset.Elsewhere) (*Report, error) {
 	if see == nil {
 		see = func(string, int64, int64) {}
@@ -90,8 +91,9 @@ type made struct {
 // state is what the output folder says about whose it is.
 type state struct {
 	Version int    `json:"version"`
-	Recipe  string `json:"recipe"` // hash of the file
-	Inputs  string `json:"inputs"` // hash of their fingerprints
+	Recipe  string `json:"recipe"`          // hash of the file
+	Inputs  string `json:"inputs"`          // hash of their fingerprints
+	Steps   string `json:"steps,omitempty"` // hash of what steps read: models, lists, sets
 	Done    bool   `json:"done"`
 }
 
@@ -99,7 +101,7 @@ type state struct {
 func (r *Recipe) statePath() string { return filepath.Join(r.Output, ".recipe.json") }
 
 // identity returns what the state of this recipe is before it is done.
-func (f *flow) identity() state {
+func (f *flow) identity() (state, error) {
 	h := sha256.Sum256(f.text)
 	all := sha256.New()
 	for _, in := range f.inputs {
@@ -108,13 +110,30 @@ func (f *flow) identity() state {
 		}
 		fmt.Fprint(all, "\n")
 	}
-	return state{Version: version, Recipe: hex.EncodeToString(h[:16]),
+	s := state{Version: version, Recipe: hex.EncodeToString(h[:16]),
 		Inputs: hex.EncodeToString(all.Sum(nil)[:16])}
+	read := sha256.New()
+	for i := range f.Steps {
+		if r, ok := f.Steps[i].step.(curate.Reading); ok {
+			print, err := r.Fingerprint()
+			if err != nil {
+				return s, fmt.Errorf("step %q: %w", f.Steps[i].Name, err)
+			}
+			fmt.Fprintf(read, "%d:%s\n", i, print)
+			s.Steps = hex.EncodeToString(read.Sum(nil)[:16])
+		}
+	}
+	return s, nil
 }
 
-// begin looks at what the output folder holds: nothing, this recipe's work, or its result, which it returns.
+// begin looks at what the output folder holds: nothing, this recipe's work, or its result, which it
+// returns.
 func (f *flow) begin() (*Report, error) {
-	want := f.identity()
+	want, err := f.identity()
+	if err != nil {
+		return nil, err
+	}
+	f.began = want
 	parts, err := filepath.Glob(filepath.Join(f.Output, partFiles))
 	for _, p := range parts { // of a process that was killed while it wrote
 		err = errors.Join(err, os.Remove(p))
@@ -158,6 +177,9 @@ func (f *flow) begin() (*Report, error) {
 		return nil, fmt.Errorf("output %s: the inputs are not those that its work was begun with; put them "+
 			"back, name a new "+
 			"folder, or remove this one", f.Output)
+	case have.Steps != want.Steps:
+		return nil, fmt.Errorf("output %s: a model or file that steps read is not the one that its work was begun "+
+			"with; put it back, name a new folder, or remove this one", f.Output)
 	case have != want:
 		return nil, fmt.Errorf("output %s: another version of lfactor has begun it; name a new "+
 			"folder, or remove this one",
@@ -251,7 +273,8 @@ func (f *flow) makers(hosts dataset.Elsewhere) int {
 	return max(f.Workers, hosts.Ahead)
 }
 
-// maker returns what makes a block: a worker here, or hosts elsewhere where all documents come from inputs.
+// maker returns what makes a block: a worker here, or hosts elsewhere where all documents come from
+// inputs.
 func (f *flow) maker(ctx context.Context, at int, missing []int, hosts dataset.Elsewhere) func(*worker,
 	int64) made {
 	here := func(w *worker, u int64) made {

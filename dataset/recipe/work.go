@@ -18,6 +18,7 @@ type flow struct {
 	inputs []*opened
 	units  [][]piece // of each stage
 	hits   []*hits   // of each stage that signs, once it is resolved
+	began  state     // what the work was begun with
 }
 
 // piece is the work that makes one block: a path of the stage, and a block of its source.
@@ -275,7 +276,7 @@ func (m *making) do(s *Step, d *curate.Doc, counted bool) bool {
 func dropOf(d *curate.Doc, step, reason string) Drop {
 	return Drop{Input: d.Input, Document: d.Number, File: filepath.ToSlash(d.Place.File),
 		Offset: d.Place.Offset,
-		Step:   step, Reason: reason, Head: headOf(d.Text)}
+		Step:   step, Reason: reason, Detail: d.Detail, Head: headOf(d.Text)}
 }
 
 // headBytes is how much of a text the ledger shows.

@@ -20,7 +20,9 @@ type View struct {
 	Samples []ViewSample
 	Drops   []ViewDrop // the first of each reason
 	Dropped []ViewCount
-	media   int64 // bytes of images that the page has
+	Notes   []string // what is left out
+	media   int64    // bytes of images that the page has
+	size    int64    // bytes of the rest, about
 }
 
 // ViewSource is a source with its share of what is shown.
@@ -88,11 +90,31 @@ const (
 	viewMediaMax = 48 << 20 // bytes of images
 	viewDropsMax = 50       // documents of a step and reason
 	viewLineMax  = 16 << 20
+	viewTextMax  = 32 << 20 // bytes beside images, about
+	viewItem     = 200      // bytes of what stands around each text
 )
 
 // Decoder turns ids into text; *token.Tokenizer is one.
 type Decoder interface {
 	Decode(ids []int32, skipSpecial bool) string
+}
+
+// Full says whether the page takes no more steps, samples and dropped documents, and notes once what
+// is left out.
+func (v *View) Full(what string) bool {
+	if v.size < viewTextMax {
+		return false
+	}
+	v.Notes = append(v.Notes, what+" not shown: the page has enough")
+	return true
+}
+
+// counts counts texts.
+func (v *View) counts(texts ...string) {
+	for _, t := range texts {
+		v.size += int64(len(t))
+	}
+	v.size += viewItem
 }
 
 // AddSource notes a source; weight is its share of the mixture, 0 for none.
@@ -104,12 +126,17 @@ func (v *View) AddSource(s dataset.Source, weight float64) {
 func (v *View) AddSamples(s dataset.Source, n int64, kind string, tags dataset.Tags) error {
 	n = min(n, s.Len())
 	for k := range n {
+		if v.Full(fmt.Sprintf("%d of %d samples of %s are", n-k, n, s.Name())) {
+			break
+		}
 		p, err := preview(s, k*s.Len()/n, kind, tags)
 		if err != nil {
 			return err
 		}
+		v.counts(p.Key, p.Place, p.Bad)
 		for _, t := range p.Turns {
 			for i := range t.Parts {
+				v.counts(t.Parts[i].Text, t.Parts[i].Note)
 				v.bound(&t.Parts[i])
 			}
 		}
@@ -143,6 +170,7 @@ func (v *View) AddStep(step int64, batches []dataset.Batch, d Decoder) {
 // row makes row r of a microbatch; at is its first segment, and moves on.
 func (v *View) row(b *dataset.Batch, r int, at *int, d Decoder) (row ViewRow) {
 	v.Totals.Rows++
+	v.counts()
 	v.Totals.Places += b.SeqLen
 	end := int32((r + 1) * b.SeqLen)
 	for ; *at < len(b.SampleIDs) && b.CuSeqlens[*at] < end; *at++ {
@@ -156,17 +184,19 @@ func (v *View) row(b *dataset.Batch, r int, at *int, d Decoder) (row ViewRow) {
 	return row
 }
 
-// segment makes segment k, the tokens from to to-1. A token is learnt where the place before it has it for a
-// label.
+// segment makes segment k, the tokens from to to-1. A token is learnt where the place before it has it
+// for a label.
 func (v *View) segment(b *dataset.Batch, k, from, to int, d Decoder) ViewSegment {
 	s := ViewSegment{Sample: b.SampleIDs[k], Tokens: to - from}
 	origin := v.origin(b, &s)
+	v.counts(s.Source, s.Place)
 	learnt := func(i int) bool { return i > from && b.Labels[i-1] != dataset.IgnoreLabel }
 	for i := from; i < to; {
 		if m, end := mediumAt(b, i, to); m != nil {
 			part := previewMedium(m)
 			part.Note = fmt.Sprintf("%s, %d tokens", part.Note, end-i)
 			v.bound(&part)
+			v.counts(part.Note)
 			s.Runs = append(s.Runs, ViewRun{Media: &part})
 			i = end
 			continue
@@ -178,7 +208,9 @@ func (v *View) segment(b *dataset.Batch, k, from, to int, d Decoder) ViewSegment
 		if learnt(i) {
 			s.Learnt += end - i
 		}
-		s.Runs = append(s.Runs, ViewRun{Text: textOf(b.Tokens[i:end], d), Learnt: learnt(i)})
+		text := textOf(b.Tokens[i:end], d)
+		v.counts(text)
+		s.Runs = append(s.Runs, ViewRun{Text: text, Learnt: learnt(i)})
 		i = end
 	}
 	v.Totals.count(&s)
@@ -254,12 +286,17 @@ func (v *View) AddDropped(path string) error {
 			return fmt.Errorf("%s:%d: it is no line of what `lfactor data run` drops", path, n)
 		}
 		key := [2]string{d.Step, d.Reason}
+		if v.Full(fmt.Sprintf("%s: line %d and those behind it are", path, n)) {
+			break
+		}
 		if _, ok := at[key]; !ok {
+			v.counts(d.Step, d.Reason)
 			at[key] = len(v.Dropped)
 			v.Dropped = append(v.Dropped, ViewCount{Step: d.Step, Reason: d.Reason})
 		}
 		c := &v.Dropped[at[key]]
 		if c.N++; c.N <= viewDropsMax {
+			v.counts(d.Input, d.Step, d.Reason, d.Detail, d.File, d.Head)
 			v.Drops = append(v.Drops, ViewDrop{d.Input, d.Step, d.Reason, d.Detail,
 				fmt.Sprintf("%s at byte %d, document %d", d.File, d.Offset, d.Document), d.Head})
 		}

@@ -35,8 +35,8 @@ func init() {
 // azureVersion is the version of the interface that requests name.
 const azureVersion = "2021-08-06"
 
-// azureConfig is where and as whom blobs are asked for. Without key and SAS requests are not signed, as for
-// public containers.
+// azureConfig is where and as whom blobs are asked for. Without key and SAS requests are not signed,
+// as for public containers.
 type azureConfig struct {
 	account, endpoint string
 	key               string // base64
@@ -48,7 +48,8 @@ type azureConfig struct {
 func azureFromEnv() azureConfig {
 	return azureConfig{account: os.Getenv("AZURE_STORAGE_ACCOUNT"),
 		endpoint: os.Getenv("AZURE_STORAGE_ENDPOINT"),
-		key:      os.Getenv("AZURE_STORAGE_KEY"), sas: strings.TrimPrefix(os.Getenv("AZURE_STORAGE_SAS_TOKEN"),
+		key:      os.Getenv("AZURE_STORAGE_KEY"),
+		sas: strings.TrimPrefix(os.Getenv("AZURE_STORAGE_SAS_TOKEN"),
 			"?"),
 		now: time.Now}
 }
@@ -57,6 +58,9 @@ func azureFromEnv() azureConfig {
 func (c *azureConfig) url(container, key string, query url.Values) (*url.URL, error) {
 	if c.account == "" {
 		return nil, errors.New("AZURE_STORAGE_ACCOUNT is not set; it names the account of the container")
+	}
+	if _, err := base64.StdEncoding.DecodeString(c.key); err != nil {
+		return nil, errors.New("AZURE_STORAGE_KEY is not base64, as Azure gives keys") // the key itself is not shown
 	}
 	base := c.endpoint
 	if base == "" {
@@ -91,8 +95,8 @@ func (c *azureConfig) request(ctx context.Context, u *url.URL) (*http.Request, e
 
 // sign signs a request with the account's key. Source: "Authorize with Shared Key", Azure Storage.
 func (c azureConfig) sign(r *http.Request) {
-	key, err := base64.StdEncoding.DecodeString(c.key)
-	if c.key == "" || err != nil { // the store says that it is not signed
+	key, err := base64.StdEncoding.DecodeString(c.key) // url has checked it
+	if c.key == "" || err != nil {
 		return
 	}
 	r.Header.Set("x-ms-date", c.now().UTC().Format(http.TimeFormat))

@@ -107,3 +107,14 @@ func TestAzure(t *testing.T) {
 	_, err = testClient(t, 1).openAzure("az://box", azureConfig{account: "acc"})
 	require.ErrorContains(t, err, "az://box names no key in the bucket")
 }
+
+// A key that is no base64 is told, not left out of the requests, and not shown.
+func TestAzureKey(t *testing.T) {
+	conf := azureConfig{account: "acc", endpoint: "http://127.0.0.1:1", key: "no base64!"}
+	_, opened := testClient(t, 1).openAzure("az://box/x", conf)
+	_, listed := testClient(t, 1).globAzure("az://box/*", conf)
+	for _, err := range []error{opened, listed} {
+		require.ErrorContains(t, err, "AZURE_STORAGE_KEY is not base64")
+		require.NotContains(t, err.Error(), "no base64!")
+	}
+}

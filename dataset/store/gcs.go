@@ -13,8 +13,8 @@ import (
 	"golang.org/x/oauth2/jwt"
 )
 
-// Google's store is asked by its XML interface, which is S3's: gs://BUCKET/KEY. Source: "XML API overview",
-// Google Cloud Storage.
+// Google's store is asked by its XML interface, which is S3's: gs://BUCKET/KEY. Source: "XML API
+// overview", Google Cloud Storage.
 func init() {
 	remotes["gs"] = func(name string) (File, error) {
 		c, err := shared()
@@ -38,10 +38,11 @@ func init() {
 
 const gcsScope = "https://www.googleapis.com/auth/devstorage.read_only"
 
-// gcsFromEnv reads who asks: a token, a service account's file, or keys for interoperability; public objects
-// need none. STORAGE_EMULATOR_HOST names another store.
+// gcsFromEnv reads who asks: a token, a service account's file, or keys for interoperability; public
+// objects need none. STORAGE_EMULATOR_HOST names another store.
 func gcsFromEnv() (c s3Config, err error) {
-	c = s3Config{endpoint: "https://storage.googleapis.com", region: "auto", now: time.Now,
+	c = s3Config{endpoint: "https://storage.googleapis.com", variable: "STORAGE_EMULATOR_HOST",
+		region: "auto", now: time.Now,
 		key: os.Getenv("GS_ACCESS_KEY_ID"), secret: os.Getenv("GS_SECRET_ACCESS_KEY")}
 	if host := os.Getenv("STORAGE_EMULATOR_HOST"); host != "" {
 		if c.endpoint = host; Scheme(host) == "" {

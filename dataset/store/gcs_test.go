@@ -37,8 +37,8 @@ func claims(t *testing.T, key *rsa.PublicKey, assertion string) (out struct{ Iss
 	return out
 }
 
-// A bucket of Google's is listed and read with the token of a service account, which is asked for once; with
-// a token that is given, with keys for interoperability, and without anything.
+// A bucket of Google's is listed and read with the token of a service account, which is asked for
+// once; with a token that is given, with keys for interoperability, and without anything.
 func TestGCS(t *testing.T) {
 	content := contentOf(3000)
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -104,4 +104,26 @@ func TestGCS(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", bad)
 	_, err = gcsFromEnv()
 	require.ErrorContains(t, err, "bad.json: it is no key of a service account")
+}
+
+// An endpoint that is no URL is told with the variable that it stands in.
+func TestEndpointVariable(t *testing.T) {
+	for name, conf := range map[string]func() (s3Config, error){
+		"STORAGE_EMULATOR_HOST": gcsFromEnv,
+		"AWS_ENDPOINT_URL_S3":   func() (s3Config, error) { return s3FromEnv(), nil },
+		"AWS_ENDPOINT_URL":      func() (s3Config, error) { return s3FromEnv(), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, other := range []string{"STORAGE_EMULATOR_HOST", "AWS_ENDPOINT_URL_S3",
+				"AWS_ENDPOINT_URL",
+				"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_OAUTH_ACCESS_TOKEN"} {
+				t.Setenv(other, "")
+			}
+			t.Setenv(name, "http://a b")
+			c, err := conf()
+			require.NoError(t, err)
+			_, err = c.url("box", "key")
+			require.EqualError(t, err, name+" is no URL")
+		})
+	}
 }

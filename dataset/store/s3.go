@@ -32,9 +32,11 @@ func init() {
 // buckets.
 type s3Config struct {
 	endpoint, region   string
+	variable           string // that names the endpoint
 	key, secret, token string
 	now                func() time.Time
-	// bearer gives the token that requests carry, as Google's store wants it; nil for signatures, or nothing
+	// bearer gives the token that requests carry, as Google's store wants it; nil for signatures, or
+	// nothing
 	bearer func(ctx context.Context) (string, error)
 }
 
@@ -48,18 +50,21 @@ func s3FromEnv() s3Config {
 		}
 		return ""
 	}
-	c := s3Config{endpoint: first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+	c := s3Config{endpoint: os.Getenv("AWS_ENDPOINT_URL"), variable: "AWS_ENDPOINT_URL",
 		region: first("AWS_REGION", "AWS_DEFAULT_REGION"),
 		key:    os.Getenv("AWS_ACCESS_KEY_ID"), secret: os.Getenv("AWS_SECRET_ACCESS_KEY"),
 		token: os.Getenv("AWS_SESSION_TOKEN"), now: time.Now}
+	if v := os.Getenv("AWS_ENDPOINT_URL_S3"); v != "" {
+		c.endpoint, c.variable = v, "AWS_ENDPOINT_URL_S3"
+	}
 	if c.region == "" {
 		c.region = "us-east-1"
 	}
 	return c
 }
 
-// url returns the address of a key of a bucket: under the endpoint's path where one is named, as most stores
-// want it, or under the bucket's own host at AWS.
+// url returns the address of a key of a bucket: under the endpoint's path where one is named, as most
+// stores want it, or under the bucket's own host at AWS.
 func (c *s3Config) url(bucket, key string) (*url.URL, error) {
 	if c.endpoint == "" {
 		return &url.URL{Scheme: "https", Host: bucket + ".s3." + c.region + ".amazonaws.com", Path: "/" +
@@ -67,7 +72,7 @@ func (c *s3Config) url(bucket, key string) (*url.URL, error) {
 	}
 	u, err := url.Parse(c.endpoint)
 	if err != nil || u.Host == "" {
-		return nil, errors.New("AWS_ENDPOINT_URL is no URL")
+		return nil, errors.New(c.variable + " is no URL")
 	}
 	base := strings.TrimSuffix(u.Path, "/") + "/" + bucket
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: base + "/" + key, RawPath: base + "/" +

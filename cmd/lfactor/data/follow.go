@@ -33,9 +33,9 @@ func followFlags(c *cobra.Command) *follow {
 	c.Flags().StringVar(&f.Marker, "marker", "",
 		"a file is whole when a file of its name with this ending is there too")
 	c.Flags().DurationVar(&f.idle, "idle", 0,
-		"end the data set when nothing has come for so long; 0 never does")
+		"end the data set when for so long nothing has come, or no run has gone on that shards wait for; 0 never does")
 	c.Flags().IntVar(&f.Ahead, "ahead", 0,
-		"generations that the data set may be in front of the runs of --consumer; 0 takes all that comes")
+		"generations that the data set may be in front of that of the slowest run of --consumer; 0 takes all")
 	c.Flags().StringArrayVar(&f.Consumers, "consumer", nil,
 		"folder of a run (log.dir) that learns the data set; several times for several runs")
 	c.Flags().StringVar(&f.Open.TextKey, "text-key", "",
@@ -58,6 +58,7 @@ func (f *follow) run(c *cobra.Command, args []string) error {
 	for i, dir := range f.Consumers {
 		f.Consumers[i] = filepath.Join(dir, run.LedgerName)
 	}
+	f.Say = func(note string) { fmt.Fprintln(c.ErrOrStderr(), note) }
 	r, err := jobs.Follow(c.Context(), f.FollowConfig, lookEvery, f.idle, func(r jobs.FollowReport) {
 		fmt.Fprintf(c.ErrOrStderr(), "%d shards in %d generations, %d waiting, %d events in quarantine\n",
 			r.Shards,
@@ -69,13 +70,18 @@ func (f *follow) run(c *cobra.Command, args []string) error {
 	return cli.Emit(c, r, func(w io.Writer) {
 		fmt.Fprintf(w, "%d generations of %d shards, %d bytes; %d events in quarantine\ntrain on %s/manifest.jsonl with "+
 			"data.follow=true\n", r.Generations, r.Shards, r.Bytes, r.Quarantined, f.Output)
+		if r.Ended && r.Held > 0 {
+			fmt.Fprintf(w, "%d whole shards were left: no run of --consumer has gone on for %v\n", r.Held,
+				f.idle)
+		}
 	})
 }
 
 const roomHelp = `A producer that asks before it puts a shard does not run ahead of those who learn:
 lfactor data ingest --follow with --ahead and --consumer grants it as many shards as the slowest
 run needs for its generation and the next ones. The answer is how many are granted and not taken;
-a producer subtracts what it has put and is not taken yet.`
+a producer subtracts what it has put and is still on its way: neither taken nor lost, as -o json counts
+both. Lost are shards that were refused, or removed before they were taken, by their names.`
 
 // dataRoom is lfactor data room.
 func dataRoom() *cobra.Command {

@@ -14,12 +14,14 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // viewing is the flags of data view.
 type viewing struct {
 	config, dropped, html, kind string
 	n, steps                    int64
+	overwrite                   bool
 	open                        *dataset.Options
 	named                       *sftFlags
 }
@@ -28,7 +30,7 @@ const viewHelp = `The page is one file that loads nothing, with search and choic
 With --config it shows the first steps of that run: rows with their segments, what of them is
 learnt, images and padding, and which share each source has. PATH gives samples, spread evenly over
 the data, with roles and media, and the reason of those that cannot be used; --dropped what
-lfactor data run has dropped.`
+lfactor data run has dropped. A page that has enough says what it leaves out.`
 
 func dataView() *cobra.Command {
 	c := &cobra.Command{Use: "view [PATH…] [--config RUN.yaml [KEY=VALUE…]] [--dropped DROPPED.jsonl]",
@@ -41,6 +43,7 @@ func dataView() *cobra.Command {
 		"file of a run whose first steps are shown; words behind are KEY=VALUE")
 	f.StringVar(&v.dropped, "dropped", "", "dropped.jsonl of a recipe")
 	f.StringVar(&v.html, "html", "view.html", "file to write; - writes to the standard output")
+	f.BoolVar(&v.overwrite, "overwrite", false, "replace the file of --html where there is one")
 	f.StringVar(&v.kind, "sample_type", "", "type of the samples; by default each tells")
 	f.Int64VarP(&v.n, "number", "n", 20, "samples of a source to show")
 	f.Int64Var(&v.steps, "steps", 2, "steps of the run to show")
@@ -55,6 +58,10 @@ func (v *viewing) run(c *cobra.Command, args []string) error {
 		return exit.Usagef("name a PATH, a run's file with --config, or what a recipe dropped with --dropped")
 	case v.n < 0 || v.steps < 1:
 		return exit.Usagef("-n %d, --steps %d: want numbers from 0 and from 1 on", v.n, v.steps)
+	case v.html != "-" && !v.overwrite && machine.Exists(v.html):
+		return exit.Usagef("%s is there already; name another file with --html, or replace it with --overwrite", v.html)
+	case v.dropped != "" && !machine.Exists(v.dropped):
+		return exit.Usagef("--dropped %s: there is no such file; name the dropped.jsonl of a recipe's output", v.dropped)
 	}
 	page := &setup.View{Name: strings.Join(args, " ")}
 	var err error
@@ -81,10 +88,14 @@ func (v *viewing) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	return cli.Emit(c, map[string]any{"html": v.html, "samples": len(page.Samples),
-		"rows": page.Totals.Rows, "dropped": len(page.Drops)}, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %d samples, %d rows of %d steps, %d dropped documents\n", v.html,
-			len(page.Samples), page.Totals.Rows, len(page.Steps), len(page.Drops))
-	})
+		"rows": page.Totals.Rows, "dropped": len(page.Drops), "notes": append([]string{}, page.Notes...)},
+		func(w io.Writer) {
+			fmt.Fprintf(w, "%s: %d samples, %d rows of %d steps, %d dropped documents\n", v.html,
+				len(page.Samples), page.Totals.Rows, len(page.Steps), len(page.Drops))
+			for _, note := range page.Notes {
+				fmt.Fprintln(w, note)
+			}
+		})
 }
 
 // samples shows samples of paths.
@@ -125,6 +136,9 @@ func (v *viewing) rows(page *setup.View, args []string) error {
 		d = tok
 	}
 	for step := range v.steps {
+		if page.Full(fmt.Sprintf("steps %d to %d are", step, v.steps-1)) {
+			break
+		}
 		batches, err := s.Step(step)
 		if errors.Is(err, io.EOF) {
 			break

@@ -1,0 +1,63 @@
+package dataset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// AwaitedName is the file beside a run's ledger that names the generation that the run waits for. The
+// ledger alone does not tell: a generation without a usable sample gives no step.
+const AwaitedName = "awaited.json"
+
+// awaited is the file's content.
+type awaited struct {
+	Generation int64 `json:"generation"`
+}
+
+// WriteAwaited says in a run's folder which generation it waits for.
+func WriteAwaited(dir string, gen int64) error {
+	b, err := json.Marshal(awaited{gen})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	part := filepath.Join(dir, "."+AwaitedName)
+	if err := os.WriteFile(part, append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(part, filepath.Join(dir, AwaitedName))
+}
+
+// ReadAwaited returns the generation that the run of a folder waits for, or has waited for last; -1
+// where it has never waited.
+func ReadAwaited(dir string) (int64, error) {
+	path := filepath.Join(dir, AwaitedName)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return -1, nil
+	}
+	a := awaited{-1}
+	if err == nil {
+		err = json.Unmarshal(b, &a)
+	}
+	if err == nil && a.Generation < 0 {
+		err = errors.New("it names no generation")
+	}
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w; remove it", path, err)
+	}
+	return a.Generation, nil
+}
+
+// ForgetAwaited removes what an earlier run of the folder has waited for.
+func ForgetAwaited(dir string) error {
+	if err := os.Remove(filepath.Join(dir, AwaitedName)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
