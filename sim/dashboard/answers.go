@@ -68,7 +68,8 @@ func eventsOf(f *folder, r *http.Request) (any, error) {
 // timeline is what devices did: rows of [actor, start, seconds, name, step], of which the first is an index.
 type timeline struct {
 	Actors []string `json:"actors"`
-	Kinds  []string `json:"kinds"` // of each job
+	Places []string `json:"places"` // of each actor on the axes of the plan, as pp 0 dp 1; "" where they are not known
+	Kinds  []string `json:"kinds"`  // of each job
 	Jobs   [][5]any `json:"jobs"`
 	Live   bool     `json:"live"` // the newest jobs of a run that is under way
 	Cut    bool     `json:"cut"`  // there are more
@@ -98,7 +99,8 @@ func jobsOf(f *folder, r *http.Request) (any, error) {
 	if live && last > 1 { // the step under way is not whole
 		last--
 	}
-	t := timeline{Actors: []string{}, Kinds: []string{}, Jobs: [][5]any{}, Live: live}
+	t := timeline{Actors: []string{}, Places: []string{}, Kinds: []string{}, Jobs: [][5]any{}, Live: live}
+	places := f.placesOf()
 	jobs = slices.DeleteFunc(
 		jobs,
 		func(j record.Job) bool { return j.Step > last || j.Step <= last-max(1, steps) },
@@ -122,6 +124,7 @@ func jobsOf(f *folder, r *http.Request) (any, error) {
 		if !known {
 			i = len(t.Actors)
 			at[j.Actor], t.Actors = i, append(t.Actors, j.Actor)
+			t.Places = append(t.Places, places[j.Actor])
 		}
 		t.Jobs = append(t.Jobs, [5]any{i, j.Start - first, j.End - j.Start, j.Name, j.Step})
 		t.Kinds = append(t.Kinds, j.Kind)
@@ -141,21 +144,29 @@ func (f *folder) traced() ([]record.Job, error) {
 		}
 		return slices.Clone(f.jobs), nil
 	}
-	if f.jobs, err = traced(f.trace); err != nil {
+	if f.jobs, f.places, err = traced(f.trace); err != nil {
 		return nil, err
 	}
 	f.tracedAt = i.ModTime()
 	return slices.Clone(f.jobs), nil
 }
 
-// traced reads a trace.
-func traced(name string) ([]record.Job, error) {
+// placesOf is where actors of the trace are, as far as it was read.
+func (f *folder) placesOf() map[string]string {
+	f.tracing.Lock()
+	defer f.tracing.Unlock()
+	return f.places
+}
+
+// traced reads a trace: jobs, and the places of actors.
+func traced(name string) ([]record.Job, map[string]string, error) {
 	all, _, err := rehearsal.ReadTrace(name) // one that is cut gives what it has
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := make([]record.Job, len(all))
+	out, places := make([]record.Job, len(all)), map[string]string{}
 	for i, j := range all {
+		places[rankName(j.Rank)] = j.Place
 		out[i] = record.Job{
 			Actor: rankName(j.Rank),
 			Name:  j.Action + segment(j.Segment),
@@ -165,7 +176,7 @@ func traced(name string) ([]record.Job, error) {
 			End:   j.End,
 		}
 	}
-	return out, nil
+	return out, places, nil
 }
 
 // pipeline is how a run reads its data.

@@ -50,6 +50,7 @@ type folder struct {
 	tracing  sync.Mutex
 	tracedAt time.Time // when the file that jobs are of was written
 	jobs     []record.Job
+	places   map[string]string // of actors, as pp 0 dp 1
 
 	asking  sync.Mutex
 	actors  func() ([]host.Status, []host.Silent, error) // asks them

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/host"
@@ -74,6 +75,7 @@ func graphOf(all []host.Status, silent []host.Silent, running bool) graph {
 	}
 	d := host.Diagnose(all, silent...)
 	g.Root, g.Kind = d.Root, d.Kind
+	fleeting(&g, d.Kind == "cycle")
 	chain := map[[2]int]bool{}
 	seen := map[int]bool{}
 	for i, ok := at[layout.CoordinatorRef]; ok && !seen[i] && len(g.Chain) < len(d.Chain); {
@@ -87,6 +89,19 @@ func graphOf(all []host.Status, silent []host.Silent, running bool) graph {
 	}
 	g.arrows(all, named, chain)
 	return g
+}
+
+// holds is how long waits must last for a cycle of them to be one: actors are asked one after the other,
+// and messages go on
+// meanwhile.
+const holds = time.Second
+
+// fleeting says of a cycle, of which a wait is younger than that, that it may be none.
+func fleeting(g *graph, cycle bool) {
+	young := slices.ContainsFunc(g.Nodes, func(n node) bool { return n.For >= 0 && n.Age < holds.Seconds() })
+	if cycle && young {
+		g.Kind, g.Root = "none", "messages were under way at this look: each actor has waited for less than a second for another"
+	}
 }
 
 func nodeOf(s host.Status, at map[actors.Ref]int) node {

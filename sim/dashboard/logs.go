@@ -131,13 +131,21 @@ func (f *folder) worked(jobs []record.Job, live bool, after map[string]float64) 
 			continue
 		}
 		out = append(out, spoken{Time: s.last, Since: !live, Actor: k.actor, Host: f.hostOf(k.actor),
-			Level: "info", Kind: "jobs", Step: &k.step, Text: s.String()})
+			Level: "info", Kind: "jobs", Step: stepOf(k.step), Text: s.String()})
 	}
 	for _, s := range out {
 		after[s.Actor] = max(after[s.Actor], s.Time)
 	}
 	slices.SortFunc(out, earlier)
 	return out
+}
+
+// stepOf is a step, nil for jobs of none, as those of an evaluation are.
+func stepOf(n int64) *int64 {
+	if n < 0 {
+		return nil
+	}
+	return &n
 }
 
 func earlier(a, b spoken) int {

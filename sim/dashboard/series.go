@@ -29,13 +29,60 @@ var curves = []struct {
 type series struct {
 	step []int64
 	cols [][]float32
-	life int // how often it began anew
+	sums [][]summed // of each full block of a column
+	life int        // how often it began anew
 }
 
-func newSeries() *series { return &series{cols: make([][]float32, len(curves))} }
+// block is how many steps are summed up, so that a window of many is drawn from few.
+const block = 64
+
+// summed is a stretch of a column without its NaNs.
+type summed struct {
+	sum    float64
+	n      int
+	lo, hi float32
+}
+
+func (a *summed) take(b summed) {
+	a.sum, a.n, a.lo, a.hi = a.sum+b.sum, a.n+b.n, min(a.lo, b.lo), max(a.hi, b.hi)
+}
+
+// sumOf sums values up.
+func sumOf(v []float32) summed {
+	s := summed{lo: float32(math.Inf(1)), hi: float32(math.Inf(-1))}
+	for _, x := range v {
+		if x == x { // no NaN
+			s.take(summed{float64(x), 1, x, x})
+		}
+	}
+	return s
+}
+
+// over sums a column up between two places, by its blocks where they are full.
+func (s *series) over(c, from, to int) summed {
+	v := s.cols[c]
+	first, last := (from+block-1)/block, to/block
+	if first >= last {
+		return sumOf(v[from:to])
+	}
+	out := sumOf(v[from : first*block])
+	for _, b := range s.sums[c][first:last] {
+		out.take(b)
+	}
+	out.take(sumOf(v[last*block : to]))
+	return out
+}
+
+func newSeries() *series {
+	return &series{cols: make([][]float32, len(curves)), sums: make([][]summed, len(curves))}
+}
 
 // reset begins anew, as after steps that are taken again.
-func (s *series) reset() { *s = series{cols: make([][]float32, len(curves)), life: s.life + 1} }
+func (s *series) reset() {
+	life := s.life + 1
+	*s = *newSeries()
+	s.life = life
+}
 
 // add appends a step. Steps that come again replace what there was from them on.
 func (s *series) add(m *run.Metrics) {
@@ -44,7 +91,7 @@ func (s *series) add(m *run.Metrics) {
 		s.life++
 		s.step = s.step[:keep]
 		for i := range s.cols {
-			s.cols[i] = s.cols[i][:keep]
+			s.cols[i], s.sums[i] = s.cols[i][:keep], s.sums[i][:keep/block]
 		}
 	}
 	s.step = append(s.step, m.Step)
@@ -54,6 +101,9 @@ func (s *series) add(m *run.Metrics) {
 			v = math.NaN()
 		}
 		s.cols[i] = append(s.cols[i], float32(v))
+		if n := len(s.cols[i]); n%block == 0 {
+			s.sums[i] = append(s.sums[i], sumOf(s.cols[i][n-block:]))
+		}
 	}
 }
 
@@ -85,38 +135,33 @@ func (s *series) window(b []byte, from, to int64, n int) []byte {
 		b = append(b, `,"`...)
 		b = append(b, curves[c].name...)
 		b = append(b, `":[`...)
-		b = s.points(b, s.cols[c][i:j], width)
+		b = s.points(b, c, i, j, width)
 		b = append(b, ']')
 	}
 	return append(b, '}')
 }
 
 // points writes a curve: values where width is 1, and else [mean, least, greatest] of each so many.
-func (s *series) points(b []byte, v []float32, width int) []byte {
-	for k := 0; k < len(v); k += width {
-		if k > 0 {
+func (s *series) points(b []byte, c, from, to, width int) []byte {
+	for k := from; k < to; k += width {
+		if k > from {
 			b = append(b, ',')
 		}
 		if width == 1 {
-			b = number(b, v[k])
+			b = number(b, s.cols[c][k])
 			continue
 		}
-		sum, n, lo, hi := 0.0, 0, float32(math.Inf(1)), float32(math.Inf(-1))
-		for _, x := range v[k:min(k+width, len(v))] {
-			if x == x { // no NaN
-				sum, n, lo, hi = sum+float64(x), n+1, min(lo, x), max(hi, x)
-			}
-		}
-		if n == 0 {
+		x := s.over(c, k, min(k+width, to))
+		if x.n == 0 {
 			b = append(b, "null"...)
 			continue
 		}
 		b = append(b, '[')
-		b = number(b, float32(sum/float64(n)))
+		b = number(b, float32(x.sum/float64(x.n)))
 		b = append(b, ',')
-		b = number(b, lo)
+		b = number(b, x.lo)
 		b = append(b, ',')
-		b = number(b, hi)
+		b = number(b, x.hi)
 		b = append(b, ']')
 	}
 	return b

@@ -325,8 +325,9 @@ func TestTrace(t *testing.T) {
 	s := New(8265, Options{Dirs: []string{name}})
 	cookie := enter(t, s, Viewer)
 	got := get[timeline](t, s, cookie, "/api/runs/0/jobs?steps=1")
-	require.Equal(t, timeline{Actors: []string{"rank0", "rank1"}, Kinds: []string{"F", "W"},
-		Jobs: [][5]any{{0., 0., .5, "0F0.0", 2.}, {1., 1., .25, "1W0.1", 2.}}}, got)
+	require.Equal(t, timeline{Actors: []string{"rank0", "rank1"}, Places: []string{"pp 0", "pp 1"},
+		Kinds: []string{"F", "W"},
+		Jobs:  [][5]any{{0., 0., .5, "0F0.0", 2.}, {1., 1., .25, "1W0.1", 2.}}}, got)
 	list := get[struct{ Runs []summary }](t, s, cookie, "/api/runs").Runs
 	require.Equal(t, "zb (simulated)", list[0].Name)
 	require.True(t, list[0].Sim)

@@ -284,7 +284,7 @@ func TestReadTrace(t *testing.T) {
 	require.Len(t, jobs, 1)
 	require.InEpsilon(t, 3.5e-6, jobs[0].End, 1e-9)
 	jobs[0].End, jobs[0].Start = 0, 0
-	require.Equal(t, Traced{Rank: 3, Step: 4, Action: "1F0.2", Segment: 1}, jobs[0])
+	require.Equal(t, Traced{Rank: 3, Step: 4, Action: "1F0.2", Segment: 1, Place: "pp 1"}, jobs[0])
 	for _, end := range []string{``, `{"ph":"X","na`, `{"ph":"X","name":"1F0.0","tid":7,"ts":1,"dur":1}`} {
 		jobs, cut, err = read(rows + `{"ph":"X","name":"1F0.1","tid":7,"ts":1,"dur":2},` + end)
 		require.NoError(t, err, end)

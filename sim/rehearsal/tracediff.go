@@ -93,7 +93,7 @@ func (r *Rehearsal) Diff(jobs []Traced, o sim.Options) (*TraceDiff, error) {
 		}
 		t := Traced{s.Rank, s.Job.Step, s.Job.Action.String(), int(s.Job.Segment),
 			unit.OfNanoseconds(int64(s.Start)),
-			unit.OfNanoseconds(int64(s.End))}
+			unit.OfNanoseconds(int64(s.End)), ""}
 		d.simulated = append(d.simulated, t)
 		kinds[place{t.Rank, t.Action, t.Segment}] = *s.Job
 	}

@@ -24,6 +24,7 @@ type Traced struct {
 	Action     string // as 1F0: stage, kind, microbatch
 	Segment    int
 	Start, End float64
+	Place      string // of the rank on the axes of its plan, as pp 0 dp 1; "" where it is not known
 }
 
 // traceEvent is one of Chrome's trace format, of which only what lfactor writes matters.
@@ -56,7 +57,7 @@ func ReadTrace(name string) (jobs []Traced, cut bool, err error) {
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
 		return nil, false, fault("it is not a list of events")
 	}
-	ranks := map[int64]int{}
+	ranks, places := map[int64]int{}, map[int64]string{}
 	for d.More() {
 		var e traceEvent
 		if err := d.Decode(&e); errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
@@ -66,10 +67,10 @@ func ReadTrace(name string) (jobs []Traced, cut bool, err error) {
 		}
 		switch e.Phase {
 		case "M":
-			number, _, _ := strings.Cut(strings.TrimPrefix(e.Args.Name, "rank "), " ")
+			number, place, _ := strings.Cut(strings.TrimPrefix(e.Args.Name, "rank "), " ")
 			if rank, err := strconv.Atoi(number); err == nil && e.Name == "thread_name" &&
 				strings.HasPrefix(e.Args.Name, "rank ") && rank >= 0 {
-				ranks[e.Row] = rank
+				ranks[e.Row], places[e.Row] = rank, strings.Trim(place, "()")
 			}
 		case "X":
 			rank, known := ranks[e.Row]
@@ -88,7 +89,7 @@ func ReadTrace(name string) (jobs []Traced, cut bool, err error) {
 				return jobs, true, nil
 			}
 			jobs = append(jobs, Traced{rank, e.Args.Step, e.Name[:dot], segment, e.Start / 1e6,
-				(e.Start + e.Long) / 1e6})
+				(e.Start + e.Long) / 1e6, places[e.Row]})
 		}
 	}
 	_, err = d.Token()

@@ -2,8 +2,6 @@ package ui
 
 import (
 	"bufio"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/cookiejar"
 	"os"
@@ -110,56 +108,4 @@ func TestTrainShows(t *testing.T) {
 	require.Equal(t, 1, links, "the one that took the place of the first")
 	require.NoError(t, s.cmd.Wait())
 	require.Len(t, clitest.Metrics(t, dir), 24)
-}
-
-// TestBrowser looks at the page in headless Chromium, which wants Python with playwright.
-func TestBrowser(t *testing.T) {
-	python := os.Getenv("LFACTOR_PYTHON")
-	if python == "" || exec.Command(python, "-c", "import playwright").Run() != nil {
-		t.Skip("wants LFACTOR_PYTHON, a Python that has playwright, and chromium")
-	}
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("wants chromium")
-	}
-	script, err := filepath.Abs("testdata/browser.py")
-	require.NoError(t, err)
-	dir := clitest.TinyRun(t)
-	code, text := clitest.RunIn(
-		t,
-		dir,
-		nil,
-		"train",
-		"run.yaml",
-		"log.dir=before",
-		"checkpoint.dir=ck",
-		"-q",
-	)
-	require.Equal(t, 0, code, text)
-	name := `<img src=x onerror="window.hacked=1">`
-	require.NoError(t, os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(dir, "before"))))
-	live := start(t, dir, true, append([]string{"train", "run.yaml", "plan.procs=2", "log.edges=1",
-		"train.log_interval=100000"}, clitest.WiderArgs...)...)
-	for live.lines.Scan() && !strings.HasPrefix(live.lines.Text(), "logs ") { // its folder is there then
-	}
-	code, text = clitest.RunIn(t, dir, nil, "sim", "run.yaml", "--cluster", "h100", "--trace", "sim.json")
-	require.Equal(t, 0, code, text)
-	s := start(t, dir, false, "ui", "run", "before", name, "sim.json")
-	first := s.link(t)
-	next := make(chan string)
-	go func() { next <- s.link(t) }()
-	// the script wants a link that nobody uses, which comes once the first is used
-	c := exec.Command(python, script, first, fmt.Sprintf("%s-unused", first), "4", chromium)
-	c.Stderr = os.Stderr
-	out, err := c.Output()
-	require.NoError(t, err)
-	<-next
-	var got struct {
-		Paint float64 `json:"first_paint_ms"`
-		Bytes float64 `json:"bytes"`
-		Heap  float64 `json:"heap_bytes"`
-	}
-	require.NoError(t, json.Unmarshal(out, &got), string(out))
-	t.Logf("first paint %.0f ms, %.0f bytes, heap %.0f bytes", got.Paint, got.Bytes, got.Heap)
-	require.Less(t, got.Bytes, 400e3)
 }

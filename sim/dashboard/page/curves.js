@@ -101,7 +101,7 @@ export class Curves {
         }
       }
     }
-    if (!tables.length || !tables[0][0].length) { p.u?.destroy(); p.u = null; p.box.replaceChildren(el("p", { class: "quiet" }, "No step yet.")); return; }
+    if (!tables.length || !tables[0][0].length) { p.u?.destroy(); p.u = null; p.box.replaceChildren(el("p", { class: "quiet" }, ids.length && ids.every((id) => this.app.run(id)?.simulated) ? "A simulated step has no curves: see Timeline and Graph." : "No step yet.")); return; }
     const data = tables.length === 1 ? tables[0] : uPlot.join(tables);
     const shape = JSON.stringify([series.map((s) => [s.label, s.show, s.stroke]), this.log]);
     if (p.u && p.shape === shape) { p.u.setData(data); this.read(p); return; }
@@ -149,7 +149,7 @@ export class Curves {
     const mid = (k) => { const v = d[k].slice(-50).map((x) => Array.isArray(x) ? x[0] : x).filter((x) => x !== null).sort((a, b) => a - b); return v[v.length >> 1]; };
     const left = run && run.steps > step ? (run.steps - step) * mid("seconds") : 0;
     const card = (name, v) => el("div", { class: "card" }, el("span", {}, name), el("b", {}, v));
-    this.cards.replaceChildren(card("step", run && run.steps ? `${step} / ${run.steps}` : String(step)), card("loss", si(last("loss"))), card("gradient norm", si(last("grad_norm"))),
+    this.cards.replaceChildren(card(run && run.steps ? `step, of ${run.steps}` : "step", String(step)), card("loss", si(last("loss"))), card("gradient norm", si(last("grad_norm"))),
       card("tokens a second", si(mid("tokens"))), card("MFU", share(mid("mfu"))), card("data wait", share(mid("wait"))), card("slowest rank", String(last("slowest"))),
       card(run?.running ? "time left" : "state", run?.running ? seconds(left) : "not running"));
   }

@@ -40,7 +40,7 @@ export class Graph {
     this.edges = el("div", { class: "scroll" });
     const item = (v, t) => el("span", {}, el("i", { css: { background: `var(${v})` } }), t);
     root.replaceChildren(this.head, panel(null, el("div", { class: "legend" }, item("--busy", "at work"), item("--wait", "waits for another actor"), item("--idle", "idle"), item("--stuck", "does not answer"),
-      el("span", {}, "bars: shares of the last 30 looks, and memory beside the fullest rank's")), this.view), panel("Edges", this.edges));
+      this.bars = el("span", {})), this.view), panel("Edges", this.edges));
     this.history = []; this.before = null; this.past = null; this.rates.clear();
     this.head.replaceChildren(el("span", { class: "quiet" }, "Asking the run's actors…"));
   }
@@ -62,6 +62,7 @@ export class Graph {
     const p = place(g.nodes), count = (s) => g.nodes.filter((n) => n.state === s && n.name.startsWith("rank")).length;
     this.head.replaceChildren(el("b", {}, `${p.ranks.length} ranks`), el("span", {}, `${count("busy")} at work`), el("span", {}, `${count("wait")} wait`), el("span", {}, `${count("stuck")} do not answer`),
       el("span", { class: "quiet" }, `root: ${g.root}`));
+    this.bars.textContent = p.ranks.length <= small ? "bars: shares of the last 30 looks, and memory beside the fullest rank's" : "the stronger, the more of the last 30 looks it was so";
     if (p.ranks.length <= small) this.boxes(g, p); else this.tiles(g, p);
     this.list(g);
   }
@@ -102,12 +103,13 @@ export class Graph {
         if (to > p.at) now = [name, kind, p.at - from];
       }
       const n = p.jobs[a].filter((j) => j[1] <= p.at), idle = n.length ? p.at - n[n.length - 1][1] : p.at;
-      return { name: p.data.actors[a], where: "", state: now ? "busy" : next ? "wait" : "idle", what: now ? now[0] : next ? "its turn for " + next : "", for: -1, age: now ? now[2] : idle, memory: 0, busy: p.at > 0 ? busy / p.at : 0 };
+      return { name: p.data.actors[a], where: p.data.places[a], state: now ? "busy" : next ? "wait" : "idle", what: now ? now[0] : next ? "its turn for " + next : "", for: -1, age: now ? now[2] : idle, memory: 0, busy: p.at > 0 ? busy / p.at : 0 };
     });
     const g = { nodes, edges: [], chain: [], all: 0, root: "" }, count = (s) => nodes.filter((n) => n.state === s).length;
     this.history = Array.from({ length: 20 }, (_, k) => nodes.map((n) => (k + .5) / 20 < n.busy ? "busy" : "wait"));
     p.out.textContent = `${seconds(p.at)} of ${seconds(p.own.end)}: ${count("busy")} of ${nodes.length} at work, ${count("wait")} wait`;
     const q = place(nodes);
+    this.bars.textContent = nodes.length <= small ? "bars: shares of the step until this moment" : "the stronger, the more of the step until this moment it was so";
     if (nodes.length <= small) this.boxes(g, q); else this.tiles(g, q);
   }
   shares(i) {
@@ -122,13 +124,24 @@ export class Graph {
   }
   boxes(g, p) {
     const w = 150, h = 62, gx = 70, gy = 34, left = 150, top = 66;
-    const width = left + p.cols * (w + gx), height = top + p.rows * (h + gy) + 8;
-    const root = svg("svg", { class: "graph", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Graph of ${g.nodes.length} actors; ${g.root}` });
-    root.style.setProperty("max-width", width * 1.15 + "px");
+    const root = svg("svg", { class: "graph", role: "img", "aria-label": `Graph of ${g.nodes.length} actors; ${g.root}` });
     const xy = new Map(), others = g.nodes.map((n, i) => ({ n, i })).filter((x) => !p.at.has(x.i) && x.n.name !== "observer");
     p.at.forEach(([c, r], i) => xy.set(i, [left + c * (w + gx), top + r * (h + gy)]));
-    let loaders = 0;
-    for (const x of others) xy.set(x.i, x.n.name === "coordinator" ? [left + (p.cols * (w + gx) - gx - w) / 2, 8] : [8, top + loaders++ * (h + gy)]);
+    // a loader stands beside the rank that it feeds, at the left of the first stage and at the right of others
+    const feeds = new Map();
+    for (const e of g.edges) { const to = p.at.get(e.to); if (to && !p.at.has(e.from) && g.nodes[e.from].name !== "coordinator" && !feeds.has(e.from)) feeds.set(e.from, to); }
+    const taken = [0, 0];
+    let width = left + p.cols * (w + gx), rows = p.rows;
+    for (const x of others) {
+      if (x.n.name === "coordinator") { xy.set(x.i, [left + (p.cols * (w + gx) - gx - w) / 2, 8]); continue; }
+      const to = feeds.get(x.i), side = to && p.staged && to[0] > 0 ? 1 : 0, row = Math.max(taken[side], to && p.staged ? to[1] : 0);
+      taken[side] = row + 1; rows = Math.max(rows, row + 1);
+      xy.set(x.i, [side ? left + p.cols * (w + gx) - gx + 24 : 8, top + row * (h + gy)]);
+      if (side) width = left + p.cols * (w + gx) - gx + 24 + 126;
+    }
+    const height = top + rows * (h + gy) + 8;
+    root.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    root.style.setProperty("max-width", width * 1.15 + "px");
     root.append(svg("defs", {}, svg("marker", { id: "tip-of", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z", fill: css("--dim") })),
       svg("marker", { id: "tip-wait", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z", fill: css("--wait") }))));
     const most = Math.max(1, ...[...this.rates.values()].map((r) => r[1]));
@@ -145,7 +158,11 @@ export class Graph {
       if (quiet && p.ranks.length > 16 || !quiet && !e.bytes && !e.held) continue;
       const [x1, y1] = end(e.from, e.to), [x2, y2] = end(e.to, e.from), r = this.rates.get(`${e.from}-${e.to}`) || [0, 0];
       const bend = quiet ? 0 : 10, nx = y2 - y1, ny = x1 - x2, l = Math.hypot(nx, ny) || 1, mx = (x1 + x2) / 2 + nx / l * bend, my = (y1 + y2) / 2 + ny / l * bend;
-      const line = svg("path", { d: `M${x1} ${y1}Q${mx} ${my} ${x2} ${y2}`, fill: "none", stroke: e.held ? css("--stuck") : css("--dim"), "stroke-opacity": quiet ? .18 : .25 + .6 * Math.sqrt(r[1] / most),
+      // one that would pass behind other boxes of its column goes around them
+      const [a, b] = [p.at.get(e.from), p.at.get(e.to)], far = a && b && a[0] === b[0] && Math.abs(a[1] - b[1]) > 1;
+      const sx = far ? xy.get(e.from)[0] + w : 0, sy = far ? xy.get(e.from)[1] + h / 2 : 0, ty = far ? xy.get(e.to)[1] + h / 2 : 0, out = far ? sx + 12 + 9 * Math.abs(a[1] - b[1]) : 0;
+      const d = far ? `M${sx} ${sy}C${out} ${sy} ${out} ${ty} ${sx} ${ty}` : `M${x1} ${y1}Q${mx} ${my} ${x2} ${y2}`;
+      const line = svg("path", { d, fill: "none", stroke: e.held ? css("--stuck") : css("--dim"), "stroke-opacity": quiet ? .18 : .25 + .6 * Math.sqrt(r[1] / most),
         "stroke-width": quiet ? .7 : .8 + 3.2 * Math.sqrt(r[1] / most), "marker-end": quiet ? null : "url(#tip-of)" });
       line.addEventListener("mousemove", (ev) => tip(ev, `${g.nodes[e.from].name} → ${g.nodes[e.to].name}\n${(e.kinds || []).join(", ")}\n${si(r[0])} messages/s, ${bytes(r[1])}/s${e.held ? `\n${e.held} held back: 0 of ${e.credits} credits` : ""}`));
       line.addEventListener("mouseleave", (ev) => tip(ev));
@@ -172,7 +189,7 @@ export class Graph {
         at += part;
       }
       const most = Math.max(1, ...g.nodes.map((m) => m.memory || 0));
-      kids.push(svg("rect", { x: x + 9, y: y + 49, width: w - 18, height: 4, rx: 2, fill: css("--soft") }), svg("rect", { x: x + 9, y: y + 49, width: (w - 18) * Math.min(1, (n.memory || 0) / most), height: 4, rx: 2, fill: css("--accent") }));
+      if (g.nodes.some((m) => m.memory)) kids.push(svg("rect", { x: x + 9, y: y + 49, width: w - 18, height: 4, rx: 2, fill: css("--soft") }), svg("rect", { x: x + 9, y: y + 49, width: (w - 18) * Math.min(1, (n.memory || 0) / most), height: 4, rx: 2, fill: css("--accent") }));
     }
     const e = svg("g", { tabindex: 0, role: "img", "aria-label": this.about(g, i) }, ...kids);
     e.addEventListener("mousemove", (ev) => tip(ev, this.about(g, i)));
@@ -181,9 +198,15 @@ export class Graph {
   }
   // tiles draw many ranks: a square each, coloured by what it does now, darker the more it was at work lately.
   tiles(g, p) {
-    const wide = this.view.clientWidth || 900, turned = p.staged && p.rows > p.cols;
-    const cols = turned ? p.rows : p.staged ? p.cols : Math.ceil(Math.sqrt(p.ranks.length * 2.2)), rows = turned ? p.cols : p.staged ? p.rows : Math.ceil(p.ranks.length / cols);
-    const spot = (i, k) => { if (!p.staged) return [k % cols, Math.floor(k / cols)]; const [c, r] = p.at.get(i); return turned ? [r, c] : [c, r]; };
+    // stages lie along the shorter side; what is wider than the window goes on below, band by band
+    const wide = this.view.clientWidth || 900, turned = p.staged && p.rows > p.cols, long = turned ? p.rows : p.cols, short = turned ? p.cols : p.rows;
+    const band = Math.min(long, Math.max(16, Math.floor((wide - 60) / 14))), high = short + 1;
+    const cols = p.staged ? band : Math.ceil(Math.sqrt(p.ranks.length * 2.2)), rows = p.staged ? Math.ceil(long / band) * high - 1 : Math.ceil(p.ranks.length / cols);
+    const spot = (i, k) => {
+      if (!p.staged) return [k % cols, Math.floor(k / cols)];
+      const [c, r] = p.at.get(i), [far, near] = turned ? [r, c] : [c, r];
+      return [far % band, Math.floor(far / band) * high + near];
+    };
     const cell = Math.max(7, Math.min(30, Math.floor((wide - 60) / cols)));
     const ratio = devicePixelRatio || 1, c = el("canvas", { role: "img", "aria-label": `${p.ranks.length} ranks; ${g.root}` });
     const left = 44, top = 26;
@@ -192,9 +215,10 @@ export class Graph {
     const x = c.getContext("2d"), where = new Map();
     x.scale(ratio, ratio); x.font = "10px system-ui"; x.fillStyle = css("--dim");
     const of = Math.max(1, this.history.length), tone = Object.fromEntries(Object.entries(state).map(([k, v]) => [k, css(v)]));
-    x.fillText(turned ? "stage ↓, other axes →" : p.staged ? "stage →" : "rank →", left, 10);
+    x.fillText(turned ? "stage ↓, ranks of each stage →" : p.staged ? "stage →" : "rank →", left, 10);
     for (let k = 0; k < cols; k += Math.max(1, Math.round(34 / cell))) x.fillText(String(k), left + k * cell, 22);
-    for (let k = 0; k < rows; k += Math.max(1, Math.round(18 / cell))) x.fillText(p.staged ? String(k) : String(k * cols), 4, top + k * cell + cell * .7);
+    for (let k = 0; k < rows; k += Math.max(1, Math.round(18 / cell))) if (!p.staged || rows < high) x.fillText(p.staged ? String(k) : String(k * cols), 4, top + k * cell + cell * .7);
+    if (p.staged && rows > high) for (let b = 0; b * high < rows; b++) x.fillText("+" + b * band, 4, top + b * high * cell + cell * .7);
     p.ranks.forEach(({ n, i }, k) => {
       const [a, b] = spot(i, k), s = this.shares(i);
       where.set(a + "/" + b, i);
@@ -231,7 +255,7 @@ export class Why {
   unmount() {}
   update(g) {
     if (!this.box) return;
-    if (!g.running) { this.box.replaceChildren(el("p", { class: "quiet" }, "No run is under way in this folder.")); return; }
+    if (!g.running) { this.box.replaceChildren(el("p", { class: "quiet" }, "No run is under way in this folder: nothing waits.")); return; }
     const kids = [];
     const most = 12, cut = g.chain.length > 2 * most;
     g.chain.forEach((l, k) => {

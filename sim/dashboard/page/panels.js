@@ -21,7 +21,7 @@ export class Events {
     const kinds = [...new Set(this.list.map((e) => e.kind))].sort();
     this.pick.replaceChildren(el("option", { value: "" }, "all kinds"), ...kinds.map((k) => el("option", { value: k, selected: k === this.kind }, k)));
     const rows = this.list.filter((e) => (!this.kind || e.kind === this.kind) && (!this.text || e.text.toLowerCase().includes(this.text)));
-    this.note.textContent = `${rows.length} of ${this.list.length}, the newest first${this.before ? `; ${this.before} older ones are in log.jsonl` : ""}`;
+    this.note.textContent = this.app.run(this.app.main)?.simulated ? "a simulated step has no events here" : `${rows.length} of ${this.list.length}, the newest first${this.before ? `; ${this.before} older ones are in log.jsonl` : ""}`;
     this.body.replaceChildren(...rows.slice(-500).reverse().map((e) => el("tr", {}, el("td", {}, clock(e.time)), el("td", {}, el("span", { class: "tag " + (e.level === "info" && !e.text.startsWith("!") ? "" : e.level === "error" ? "error" : "warn") }, e.kind)),
       el("td", { class: "n" }, e.step === undefined ? "" : String(e.step)), el("td", {}, e.text + (e.kind === "eval" && e.value !== undefined ? `: loss ${si(e.value)}` : "")))));
   }

@@ -12,7 +12,7 @@ export class Timeline {
     const pick = el("select", { "aria-label": "steps", onchange: (e) => { this.steps = +e.target.value; this.load(); } }, ...[1, 2, 4, 8].map((n) => el("option", { value: n, selected: n === this.steps }, `${n} step${n > 1 ? "s" : ""}`)));
     const item = (v, t) => el("span", {}, el("i", { css: { background: `var(${v})` } }), t);
     this.box = el("div", {});
-    root.replaceChildren(el("div", { class: "bar" }, pick, el("button", { onclick: () => this.load() }, "newest"), el("button", { onclick: () => this.see(null) }, "whole"),
+    root.replaceChildren(el("div", { class: "bar" }, pick, el("button", { onclick: () => this.load() }, "newest"), el("button", { onclick: () => { this.less.textContent = ""; this.see(null); } }, "whole"), this.less = el("span", { class: "quiet" }),
       el("div", { class: "legend" }, ...kinds.map(([, v, t]) => item(v, t)), item(...step), el("span", {}, "empty: waits"))), this.box,
       el("p", { class: "quiet" }, "wheel: zoom · drag: move · a bar: its action (stage, kind, microbatch, segment), time and step"));
     this.watcher = new ResizeObserver(() => this.draw());
@@ -25,10 +25,15 @@ export class Timeline {
   see(view) { this.view = view; this.draw(); }
   async load() {
     const ids = [...new Set([this.app.main, ...this.app.shown])];
-    this.lanes = ids.map((id) => new Lane(this));
+    const lanes = this.lanes = ids.map((id) => new Lane(this));
     this.box.replaceChildren(...this.lanes.map((l, k) => panel(this.app.run(ids[k])?.name ?? "", l.note, l.box)));
-    await Promise.all(this.lanes.map((l, k) => l.load(ids[k], this.steps)));
-    this.end = Math.max(1e-9, ...this.lanes.map((l) => l.end ?? 0)); this.begin = Math.min(0, ...this.lanes.map((l) => l.begin ?? 0)); this.view = null;
+    await Promise.all(lanes.map((l, k) => l.load(ids[k], this.steps)));
+    if (lanes !== this.lanes || !lanes.length) return; // another page is open by now, or other runs
+    this.end = Math.max(1e-9, ...this.lanes.map((l) => l.end ?? 0)); this.begin = Math.min(0, ...this.lanes.map((l) => l.begin ?? 0));
+    // of runs whose steps take far longer than those of the main one, the beginning is shown at first
+    const own = this.lanes[0].end ?? this.end, near = Math.max(own, ...this.lanes.map((l) => l.end ?? 0).filter((e) => e <= 3 * own));
+    this.view = near < this.end ? [this.begin, near] : null;
+    this.less.textContent = this.view ? "some runs' steps are longer than what is shown: whole shows all of them" : "";
     this.draw();
   }
 }
@@ -57,7 +62,7 @@ class Lane {
     try {
       this.data = await ask(`/api/runs/${id}/jobs?steps=${steps}`);
       this.own = shape(this.data); this.order = this.own.order; this.row = this.own.row;
-      this.note.textContent = this.data.jobs.length ? `${this.data.live ? "the newest of a run under way" : "the last that the trace has"}: steps ${this.own.first} to ${this.own.last}, ${seconds(this.own.end)}${this.data.cut ? "; there are more jobs" : ""}` : "no jobs";
+      this.note.textContent = this.data.jobs.length ? `${this.data.live ? "the newest of a run under way" : "the last that the trace has"}: ${this.own.first === this.own.last ? "step " + this.own.last : `steps ${this.own.first} to ${this.own.last}`}, ${seconds(this.own.end)}${this.data.cut ? "; there are more jobs" : ""}` : "no jobs";
     } catch (e) { this.data = null; this.box.replaceChildren(failed(e)); }
   }
   colour(k, name) {
@@ -68,7 +73,7 @@ class Lane {
   draw() {
     if (!this.data || !this.data.jobs.length) return;
     if (!this.canvas.isConnected) this.box.replaceChildren(this.canvas);
-    const ratio = devicePixelRatio || 1, wide = this.box.clientWidth, rows = this.order.length, h = rows > 200 ? 3 : rows > 64 ? 8 : rows > 16 ? 20 : 30, high = top + rows * h + 6;
+    const ratio = devicePixelRatio || 1, wide = this.box.clientWidth, rows = this.order.length, h = rows > 400 ? 1 : rows > 200 ? 3 : rows > 64 ? 8 : rows > 16 ? 20 : 30, high = top + rows * h + 6;
     const c = this.canvas; c.width = wide * ratio; c.height = high * ratio; c.style.setProperty("height", high + "px");
     const x = c.getContext("2d"); x.scale(ratio, ratio); x.font = "11px system-ui";
     const [a, b] = this.view || [this.page.begin, this.page.end], k = (wide - left - 8) / (b - a), dim = css("--dim"), grid = css("--grid"), ink = css("--ink");
