@@ -147,7 +147,7 @@ func Check(c *Call) error {
 
 // checkThen holds a call's epilogues to their contracts and to what they are for.
 func checkThen(c *Call) error {
-	if len(c.Then) > 0 && c.Op != Linear && c.Op != LinearDX {
+	if len(c.Then) > 0 && !TakesEpilogues(c.Op) {
 		return fmt.Errorf("%s takes no epilogue", c.Op)
 	}
 	for _, t := range c.Then {

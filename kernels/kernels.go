@@ -38,10 +38,19 @@ type Call struct {
 	In   []*tensor.Tensor
 	Out  []*tensor.Tensor
 	Attr Attr
-	// Then are epilogues of linear and linear_dx: elementwise operations (see Epilogue) that read what the
+	// Then are epilogues of a product (see TakesEpilogues): elementwise operations (see Epilogue) that read what the
 	// call computes, in order. A backend may run them on parts of it while those are in a cache; results are
 	// those of calls one after another.
 	Then []*Call
+}
+
+// TakesEpilogues reports whether an operation may have Call.Then: products with a matrix, and those towards the input.
+func TakesEpilogues(op Op) bool {
+	switch op {
+	case Linear, LinearDX, PackedLinear, PackedLinearDX:
+		return true
+	}
+	return false
 }
 
 // Epilogue reports whether an operation may stand in Call.Then: each element of its results depends on the

@@ -28,6 +28,7 @@ func init() {
 type epilogue struct {
 	pieces []piece
 	unit   int // a part has a multiple of so many columns
+	from   int // the column of the whole result that the product's first one is
 }
 
 // epilogueOf is that of a call, nil for none.
@@ -49,7 +50,7 @@ func (e *epilogue) rows(w *worker, ld, i0, i1, j0, j1 int) {
 	for i := i0; i < i1; i++ {
 		for _, p := range e.pieces {
 			m := w.arena.mark()
-			p(w, i*ld+j0, j1-j0)
+			p(w, i*ld+e.from+j0, j1-j0)
 			w.arena.release(m)
 		}
 	}

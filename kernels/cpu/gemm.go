@@ -51,6 +51,9 @@ func (b *Backend) gemm(r result, x, y matrix, m, n, k int) {
 		b.singleRow(r, x, y, n, k)
 		return
 	}
+	if b.thin(r, x, y, m, n, k) {
+		return
+	}
 	b.blocked(r, x, y, m, n, k)
 }
 

@@ -28,7 +28,7 @@ func tileOf(n, other, size, unit int) int {
 func packedLinear(b *Backend, c *kernels.Call) {
 	x, w, y := c.In[0], c.In[1], c.Out[0]
 	n, k := w.Shape[0], lastDim(x)
-	if x.Rows() == 0 {
+	if x.Rows() == 0 || n == 0 {
 		return
 	}
 	var bias []float32
@@ -37,17 +37,43 @@ func packedLinear(b *Backend, c *kernels.Call) {
 		bias = b.shared.f32(n)
 		b.k.read(bias, viewOf(c.In[2]), 0)
 	}
-	step := tileOf(n, k, x.DType.Size(), 1)
-	for at := 0; at < n; at += step {
-		m := b.shared.mark()
-		rows := min(step, n-at)
-		t := b.unpacked(c, x.DType, [2]int{at, at + rows}, [2]int{0, k}, k)
-		r := result{v: viewOf(y).from(at), ld: n}
-		if bias != nil {
-			r.bias = bias[at : at+rows]
+	b.tiled(c, product{result{v: viewOf(y), ld: n, bias: bias}, rowMajor(x), matrix{}, x.Rows(), n, k},
+		tileOf(n, k, x.DType.Size(), 1), func(at, rows int) matrix {
+			return rowMajor(b.unpacked(c, x.DType, [2]int{at, at + rows}, [2]int{0, k}, k))
+		})
+}
+
+// tiled computes a product whose right operand is made for step columns of the result at a time, and then the
+// call's epilogues, on parts of the result where tiles and their cut allow.
+func (b *Backend) tiled(c *kernels.Call, p product, step int, right func(at, cols int) matrix) {
+	then := b.epilogueOf(c)
+	parts := then != nil && (step >= p.n || step%then.unit == 0)
+	for _, cols := range []int{min(step, p.n), p.n % step} {
+		if parts && cols > 0 {
+			r := p.r
+			r.then = then
+			parts = b.parts(&r, p.x, matrix{v: view{d: p.x.v.d}}, p.m, cols, p.k)
 		}
-		b.gemm(r, rowMajor(x), rowMajor(t), x.Rows(), rows, k)
+	}
+	for at := 0; at < p.n; at += step {
+		m := b.shared.mark()
+		cols := min(step, p.n-at)
+		r := p.r
+		r.v = r.v.from(at)
+		if r.bias != nil {
+			r.bias = r.bias[at : at+cols]
+		}
+		if parts {
+			r.then = &epilogue{pieces: then.pieces, unit: then.unit, from: at}
+		}
+		b.gemm(r, p.x, right(at, cols), p.m, cols, p.k)
 		b.shared.release(m)
+	}
+	if parts {
+		return
+	}
+	for _, t := range c.Then {
+		table[t.Op](b, t)
 	}
 }
 
@@ -56,17 +82,13 @@ func packedLinear(b *Backend, c *kernels.Call) {
 func packedLinearDX(b *Backend, c *kernels.Call) {
 	dy, w, dx := c.In[0], c.In[1], c.Out[0]
 	n, k := w.Shape[0], lastDim(dx)
-	if dy.Rows() == 0 {
+	if dy.Rows() == 0 || k == 0 {
 		return
 	}
-	step := tileOf(k, n, dy.DType.Size(), kernels.PackingAt(c.Attr).Group)
-	for at := 0; at < k; at += step {
-		m := b.shared.mark()
-		cols := min(step, k-at)
-		t := b.unpacked(c, dy.DType, [2]int{0, n}, [2]int{at, at + cols}, k)
-		b.gemm(result{v: viewOf(dx).from(at), ld: k}, rowMajor(dy), columnMajor(t), dy.Rows(), cols, n)
-		b.shared.release(m)
-	}
+	b.tiled(c, product{result{v: viewOf(dx), ld: k}, rowMajor(dy), matrix{}, dy.Rows(), k, n},
+		tileOf(k, n, dy.DType.Size(), kernels.PackingAt(c.Attr).Group), func(at, cols int) matrix {
+			return columnMajor(b.unpacked(c, dy.DType, [2]int{0, n}, [2]int{at, at + cols}, k))
+		})
 }
 
 // unpacked is a part of the call's packed matrix, of k columns, in scratch.

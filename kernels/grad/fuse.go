@@ -55,8 +55,7 @@ func productOf(n *Node, at map[*Node]int, made map[*Value]*Node) *Node {
 			last = from
 		}
 	}
-	if last == nil || last.Acc > 0 || last.Op.Role != compute || last.Op.Kernel != kernels.Linear &&
-		last.Op.Kernel != kernels.LinearDX {
+	if last == nil || last.Acc > 0 || last.Op.Role != compute || !kernels.TakesEpilogues(last.Op.Kernel) {
 		return nil
 	}
 	for _, o := range n.Out {

@@ -21,17 +21,13 @@ var epilogueSizes = [][3]int{{1, 64, 40}, {2, 8, 3}, {37, 104, 31}, {13, 40, 600
 func epilogues(t *testing.T, b kernels.Backend) {
 	for _, a := range activations {
 		for _, s := range epilogueSizes {
-			for _, dx := range []bool{false, true} {
-				name := fmt.Sprintf("%v %v dx=%v", a, s, dx)
+			for _, way := range []kernels.Op{kernels.Linear, kernels.LinearDX, kernels.PackedLinear,
+				kernels.PackedLinearDX} {
+				name := fmt.Sprintf("%v %v %s", a, s, way)
 				g := newGen(name, a)
 				m, n, k := s[0], s[1], s[2]
 				y := g.raw(a, m, n)
-				base := kernels.Call{Op: kernels.Linear, In: tensors{g.act(m, k), g.scaled(n, k), g.act(n)},
-					Out: tensors{y}}
-				if dx {
-					base = kernels.Call{Op: kernels.LinearDX, In: tensors{g.act(m, k), g.scaled(k, n)},
-						Out: tensors{y}}
-				}
+				base := g.productOf(way, y, k)
 				b.Run(&base)
 				product := bytes.Clone(y.Bytes())
 				other, third := g.act(m, n), g.act(m, n)
@@ -84,4 +80,21 @@ func epilogues(t *testing.T, b kernels.Backend) {
 			Then: []*kernels.Call{{Op: kernels.ColSum, In: tensors{y},
 				Out: tensors{tensor.Make(tensor.F32, 1)}}}})
 	}, "an operation that is not elementwise is no epilogue")
+}
+
+// productOf is a product with y [m n] as its result, over k numbers each.
+func (g *gen) productOf(way kernels.Op, y *tensor.Tensor, k int) kernels.Call {
+	m, n, few := y.Shape[0], y.Shape[1], kernels.Packing{Form: 1, Group: 32}
+	c := kernels.Call{Op: way, In: tensors{g.act(m, k), nil}, Out: tensors{y}}
+	switch way {
+	case kernels.Linear:
+		c.In = tensors{c.In[0], g.scaled(n, k), g.act(n)}
+	case kernels.LinearDX:
+		c.In[1] = g.scaled(k, n)
+	case kernels.PackedLinear:
+		c.In, c.Attr = tensors{c.In[0], g.packed(few, n, k), g.act(n)}, few.Attr()
+	case kernels.PackedLinearDX:
+		c.In[1], c.Attr = g.packed(few, k, n), few.Attr()
+	}
+	return c
 }

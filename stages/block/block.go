@@ -173,8 +173,8 @@ func (r *Rec) Linear(name string, x *grad.Value, out, in int, o LinearOpts) *gra
 		unit, true)
 	b := r.T.Param(name+".lora_B.weight", []int{out, l.Rank}, map[bool]int{true: -1, false: axis}[o.Row],
 		unit, true)
-	down := r.T.Linear(d, a, nil)
-	return r.T.Add(y, r.T.Scale(r.T.Linear(down, b, nil), l.Alpha/float64(l.Rank)))
+	down := r.T.Scale(r.T.Linear(d, a, nil), l.Alpha/float64(l.Rank)) // the narrow side of the two
+	return r.T.Add(y, r.T.Linear(down, b, nil))
 }
 
 // ofSlots is what adapters side by side add to a linear's rows.
@@ -182,8 +182,8 @@ func (r *Rec) ofSlots(name string, x *grad.Value, out, in int) *grad.Value {
 	l, off := r.Lora, r.T.Data("adapters.off", tensor.I32, r.Lora.Slots+1)
 	a := r.T.Param(name+".lora_A.weight", []int{l.Slots, l.Rank, in}, -1, 1, true)
 	b := r.T.Param(name+".lora_B.weight", []int{l.Slots, out, l.Rank}, -1, 1, true)
-	down := r.T.GroupedLinear(x, a, off)
-	return r.T.Scale(r.T.GroupedLinear(down, b, off), l.Alpha/float64(l.Rank))
+	down := r.T.Scale(r.T.GroupedLinear(x, a, off), l.Alpha/float64(l.Rank))
+	return r.T.GroupedLinear(down, b, off)
 }
 
 // packedUnit are the rows that stay together of a matrix in few bits, whose rows are shared out in every layer.
