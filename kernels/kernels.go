@@ -38,13 +38,14 @@ type Call struct {
 	In   []*tensor.Tensor
 	Out  []*tensor.Tensor
 	Attr Attr
-	// Then are epilogues of a product (see TakesEpilogues): elementwise operations (see Epilogue) that read what the
-	// call computes, in order. A backend may run them on parts of it while those are in a cache; results are
-	// those of calls one after another.
+	// Then are epilogues of a product (see TakesEpilogues): elementwise operations (see Epilogue) that read
+	// what the call computes, in order. A backend may run them on parts of it while those are in a cache;
+	// results are those of calls one after another.
 	Then []*Call
 }
 
-// TakesEpilogues reports whether an operation may have Call.Then: products with a matrix, and those towards the input.
+// TakesEpilogues reports whether an operation may have Call.Then: products with a matrix, and those towards
+// the input.
 func TakesEpilogues(op Op) bool {
 	switch op {
 	case Linear, LinearDX, PackedLinear, PackedLinearDX:

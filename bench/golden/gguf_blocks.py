@@ -3,14 +3,21 @@
 Writes to stages/checkpoint/gguf/testdata:
   blocks.json   per type: random blocks and the float32 numbers that they are (gguf.quants.dequantize), rows and
                 the blocks that they become (gguf.quants.quantize)
+  kquants.json  rows of 512 numbers, and per type of 256 the blocks that llama.cpp's reference makes of them
+                (quantize_row_*_K_ref; with the argument that follows, ggml's source directory, and gcc)
   names.json    per architecture: names of Hugging Face's tensors and of llama.cpp's (gguf.get_tensor_name_map)
   small.gguf    a file of gguf.GGUFWriter with metadata of every kind, and tensors of three types
 
 Run from the repository's root with gguf and numpy installed.
 """
 
+import ctypes
 import json
+import os
 import pathlib
+import subprocess
+import sys
+import tempfile
 
 import gguf
 import numpy as np
@@ -23,10 +30,10 @@ OUT = pathlib.Path("stages/checkpoint/gguf/testdata")
 def blocks():
     rng = np.random.default_rng(1)
     out = {"decode": {}, "encode": {}}
-    for t in [T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q4_K, T.Q5_K, T.Q6_K]:
+    for t in [T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K]:
         elements, size = gguf.GGML_QUANT_SIZES[t]
         raw = rng.integers(0, 256, (3, size if elements > 1 else 64), dtype=np.uint8)
-        halves = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q4_K: [0, 2], T.Q5_K: [0, 2],
+        halves = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2],
                   T.Q6_K: [208]}.get(t, [])
         for at in halves:  # scales are finite
             raw[:, at:at + 2] = (rng.standard_normal(3) * 0.01).astype(np.float16).view(np.uint8).reshape(3, 2)
@@ -41,9 +48,35 @@ def blocks():
     x[2, :32] = 0
     x[3, 5] = -40
     out["rows"] = x.tobytes().hex()
-    for t in [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0]:
+    for t in [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1]:
         out["encode"][t.name] = quants.quantize(x, t).tobytes().hex()
     (OUT / "blocks.json").write_text(json.dumps(out, indent=1) + "\n")
+
+
+def kquants(ggml):
+    """Rows are normal, of outliers, of one sign, small, of few values, and zero in parts."""
+    with tempfile.TemporaryDirectory() as d:
+        (pathlib.Path(d) / "none.c").write_text("float ggml_table_f32_f16[1<<16];")
+        subprocess.check_call(["gcc", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-w", f"-I{ggml}/include", f"-I{ggml}/src",
+                               f"{ggml}/src/ggml-quants.c", f"{d}/none.c", "-lm", "-o", f"{d}/k.so"])
+        lib = ctypes.CDLL(f"{d}/k.so", mode=os.RTLD_LAZY)
+        rng = np.random.default_rng(7)
+        x = rng.standard_normal((8, 512)).astype(np.float32) * 0.05
+        x[1, ::37] *= 20
+        x[2] = np.abs(x[2])
+        x[3] *= 1e-4
+        x[4] = np.round(x[4] * 40) / 64
+        x[5, 32:64] = 0
+        x[6] = rng.standard_t(3, 512)
+        x[7] = -np.abs(x[7]) - 0.1
+        out = {"rows": x.tobytes().hex()}
+        for t in [T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K]:
+            _, size = gguf.GGML_QUANT_SIZES[t]
+            raw = np.zeros(x.size // 256 * size, dtype=np.uint8)
+            f = lib[f"quantize_row_{t.name.lower().replace('_k', '_K')}_ref"]
+            f(x.ctypes.data_as(ctypes.c_void_p), raw.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(x.size))
+            out[t.name] = raw.tobytes().hex()
+        (OUT / "kquants.json").write_text(json.dumps(out, indent=1) + "\n")
 
 
 def names():
@@ -108,3 +141,5 @@ OUT.mkdir(parents=True, exist_ok=True)
 blocks()
 names()
 small()
+if len(sys.argv) > 1:
+    kquants(sys.argv[1])

@@ -2,9 +2,9 @@ package cpu
 
 import "github.com/lfactor/lfactor/kernels/tensor"
 
-// Products of which one dimension of the result is short, as those with the factors of an adapter: packing the
-// long operand would take longer than multiplying it, since each packed number is used a few times. So it is
-// multiplied where it lies. Sums have the order of blocked's, and results its bits.
+// Products of which one dimension of the result is short, as those with the factors of an adapter: packing
+// the long operand would take longer than multiplying it, since each packed number is used a few times. So
+// it is multiplied where it lies. Sums have the order of blocked's, and results its bits.
 const (
 	thinMost  = 32      // rows or columns of a result that are few
 	thinLeast = 1 << 20 // multiplications below which nothing is gained
@@ -45,8 +45,8 @@ func (b *Backend) thin(r result, x, y matrix, m, n, k int) bool {
 	return true
 }
 
-// thinColumns computes columns [from, to) of a product of few rows, those of left, with right, which is summed
-// along its columns; r begins with the first of them.
+// thinColumns computes columns [from, to) of a product of few rows, those of left, with right, which is
+// summed along its columns; r begins with the first of them.
 func (w *worker) thinColumns(r result, right, left matrix, rows, from, to, k int, acc bool) {
 	mr, kc := w.k.mr, sumPart(k)
 	next := panelLen(mr, kc)
@@ -60,8 +60,8 @@ func (w *worker) thinColumns(r result, right, left matrix, rows, from, to, k int
 	}
 }
 
-// thinTurned computes rows [from, to) of a product of few columns with a left operand that is summed along its
-// columns: as columns of the product turned.
+// thinTurned computes rows [from, to) of a product of few columns with a left operand that is summed along
+// its columns: as columns of the product turned.
 func (w *worker) thinTurned(r result, x, y matrix, from, to, n, k int) {
 	wide, tall := roundUp(to-from, 16), roundUp(n, 16)
 	c, t := w.arena.zero(tall*wide+16), w.arena.f32(tall*wide+16)

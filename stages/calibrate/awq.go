@@ -14,8 +14,8 @@ var _ = register(Method{Name: "awq", Source: "arXiv:2306.00978, llm-awq",
 		"larger, and what gives them smaller (AWQ's layout)",
 	block: awqBlock})
 
-// Of the search: powers of magnitudes that are tried for columns, and clips for groups, each the next twentieth of
-// the greatest and the least down to a half of them.
+// Of the search: powers of magnitudes that are tried for columns, and clips for groups, each the next
+// twentieth of the greatest and the least down to a half of them.
 const (
 	awqPowers = 20
 	awqClips  = 10
@@ -71,9 +71,9 @@ func (m *matrix) multiply(by []float64) {
 	}
 }
 
-// search finds the factors of columns for which rounded weights give what is nearest to what whole ones do, over all
-// rows that were read: powers of the columns' mean magnitudes, so that the greatest and the least factor are
-// each other's inverse.
+// search finds the factors of columns for which rounded weights give what is nearest to what whole ones do,
+// over all rows that were read: powers of the columns' mean magnitudes, so that the greatest and the least
+// factor are each other's inverse.
 func (b *blockOf) search(in *inputs, names []string) ([]float64, error) {
 	k := len(in.mags)
 	best, least := make([]float64, k), math.Inf(1)
@@ -108,8 +108,8 @@ func (b *blockOf) search(in *inputs, names []string) ([]float64, error) {
 	return best, nil
 }
 
-// off is the sum of squares by which a matrix that is multiplied by factors of columns, rounded, and divided by them
-// again gives something else, over rows with the sums xᵀx.
+// off is the sum of squares by which a matrix that is multiplied by factors of columns, rounded, and
+// divided by them again gives something else, over rows with the sums xᵀx.
 func (b *blockOf) off(m *matrix, by []float64, sums *tensor.Tensor) (float64, error) {
 	n, k := m.w.Dims()
 	d, err := b.run.Pool.New("error", tensor.F32, n, k)
@@ -145,8 +145,8 @@ func (b *blockOf) off(m *matrix, by []float64, sums *tensor.Tensor) (float64, er
 	return sum, nil
 }
 
-// awqGrid is scale and zero of numbers that go from the least to the greatest, or to a share of both. The scale is
-// as float16 has it.
+// awqGrid is scale and zero of numbers that go from the least to the greatest, or to a share of both. The
+// scale is as float16 has it.
 func awqGrid(v []float64, share float64) (scale, zero float64) {
 	low, high := v[0], v[0]
 	for _, x := range v {
@@ -161,8 +161,8 @@ func awqCode(x, scale, zero float64) float64 {
 	return min(max(math.RoundToEven(x/scale)+zero, 0), 15)
 }
 
-// awq chooses a matrix's codes. Where clip says so, a group is clipped to the share of its greatest magnitude that
-// leaves the least squares of errors of what the group gives.
+// awq chooses a matrix's codes. Where clip says so, a group is clipped to the share of its greatest
+// magnitude that leaves the least squares of errors of what the group gives.
 func (m *matrix) awq(sums []float32, clip bool) {
 	n, k := m.w.Dims()
 	g := m.coded.Group
@@ -225,9 +225,9 @@ func (b *blockOf) turns(name string) bool {
 	return false
 }
 
-// behind is how factors of the columns that layers read are taken out of what gives them: a norm's weight or the
-// rows of the matrix before. nil is that something else reads
-// them too, which may be a layer that is not rounded, or that neither gives them.
+// behind is how factors of the columns that layers read are taken out of what gives them: a norm's weight
+// or the rows of the matrix before. nil is that something else reads them too, which may be a layer that is
+// not rounded, or that neither gives them.
 func (b *blockOf) behind(in *inputs) func(by []float64) error {
 	for _, name := range b.tensors(in) {
 		in.other = in.other || b.loaded[name] == nil

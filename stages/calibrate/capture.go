@@ -14,8 +14,8 @@ type inputs struct {
 	mags  []float64      // sums of magnitudes of columns
 	rows  int
 	names []string // parameters of the layers, as they came
-	// norm is the weight of the RMSNorm that gave the rows, which multiplies them by plus more than itself; up is
-	// the weight whose rows gave their columns, each multiplied by a gate. "" is neither.
+	// norm is the weight of the RMSNorm that gave the rows, which multiplies them by plus more than itself;
+	// up is the weight whose rows gave their columns, each multiplied by a gate. "" is neither.
 	norm, up string
 	plus     float64
 	other    bool // something else reads them too

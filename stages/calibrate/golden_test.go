@@ -15,7 +15,8 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// numbers are those of bench/golden/calibrate.py: what was read, in sixteenths, and two matrices in parts of 256.
+// numbers are those of bench/golden/calibrate.py: what was read, in sixteenths, and two matrices in parts
+// of 256.
 type numbers struct {
 	Group int
 	X     [][]float64
@@ -104,8 +105,8 @@ func same(t *testing.T, want coded, got *checkpoint.Coded, zero uint8) {
 	}
 }
 
-// TestGPTQ: codes and scales are those that the paper's algorithm chooses in PyTorch, column by column in float64,
-// of what the same rows read (bench/golden/calibrate.py); a column that nothing reads is 0.
+// TestGPTQ: codes and scales are those that the paper's algorithm chooses in PyTorch, column by column in
+// float64, of what the same rows read (bench/golden/calibrate.py); a column that nothing reads is 0.
 func TestGPTQ(t *testing.T) {
 	in, ms := given(t)
 	u, dead, err := gptqFactor(symmetric(in), damping)
@@ -117,8 +118,8 @@ func TestGPTQ(t *testing.T) {
 	same(t, want, ms[0].coded, 8)
 }
 
-// TestAWQ: the factors of columns that two layers share, and codes, scales and zeros of both, are those of llm-awq's
-// search in PyTorch (bench/golden/calibrate.py).
+// TestAWQ: the factors of columns that two layers share, and codes, scales and zeros of both, are those of
+// llm-awq's search in PyTorch (bench/golden/calibrate.py).
 func TestAWQ(t *testing.T) {
 	in, ms := given(t)
 	b := &blockOf{loaded: map[string]*matrix{"a": ms[0], "b": ms[1]},

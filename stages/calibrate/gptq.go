@@ -52,9 +52,9 @@ func symmetric(in *inputs) *mat.SymDense {
 	return h
 }
 
-// gptqFactor is the upper factor of Cholesky of h's inverse, uᵀu, with a share of the mean of its diagonal added to
-// that of h. It is the inverse of the factor of h = f·fᵀ whose f is upper, as h's rows and columns in the other
-// order give it. Columns that were always 0 are dead.
+// gptqFactor is the upper factor of Cholesky of h's inverse, uᵀu, with a share of the mean of its diagonal
+// added to that of h. It is the inverse of the factor of h = f·fᵀ whose f is upper, as h's rows and columns
+// in the other order give it. Columns that were always 0 are dead.
 func gptqFactor(h *mat.SymDense, damp float64) (u *mat.Dense, dead []bool, err error) {
 	k := h.SymmetricDim()
 	dead = make([]bool, k)
@@ -95,9 +95,9 @@ func gptqFactor(h *mat.SymDense, damp float64) (u *mat.Dense, dead []bool, err e
 	return u, dead, nil
 }
 
-// gptq chooses the codes of w [n k], column by column: the error of each, over the factor's diagonal, is taken from
-// the columns behind it as the factor's row says. A group's scale is that of its columns when its first one's turn
-// comes, with zero at 8. Columns that are dead become 0. w is used up.
+// gptq chooses the codes of w [n k], column by column: the error of each, over the factor's diagonal, is
+// taken from the columns behind it as the factor's row says. A group's scale is that of its columns when
+// its first one's turn comes, with zero at 8. Columns that are dead become 0. w is used up.
 func gptq(w, u *mat.Dense, dead []bool, out *checkpoint.Coded) {
 	n, k := w.Dims()
 	for at := 0; at < k; at += gptqColumns {
@@ -138,8 +138,8 @@ func gptq(w, u *mat.Dense, dead []bool, out *checkpoint.Coded) {
 // gptqShrinks are the scales that are tried for a group: each is a fiftieth of the first smaller.
 const gptqShrinks = 20
 
-// gptqScale is, of the greatest magnitude over 7.5 and those down to 0.62 of it, the scale that leaves the least
-// sum of errors to the power of 2.25 (the authors' program, which may search too, has 2.4).
+// gptqScale is, of the greatest magnitude over 7.5 and those down to 0.62 of it, the scale that leaves the
+// least sum of errors to the power of 2.25 (the authors' program, which may search too, has 2.4).
 func gptqScale(v []float64) float32 {
 	first, best, least := most(v)/7.5, 0.0, math.Inf(1)
 	for i := range gptqShrinks {

@@ -18,8 +18,8 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Method is a way of choosing codes. Each has a file of its own that registers it; its layout is that of the same
-// name in package checkpoint.
+// Method is a way of choosing codes. Each has a file of its own that registers it; its layout is that of
+// the same name in package checkpoint.
 type Method struct {
 	Name, Doc, Source string
 	// rounded says that later blocks read what rounded weights give.

@@ -155,9 +155,9 @@ func NewAdapterWriter(dir string, c AdapterConfig, tensors []Info) (Sink, error)
 // pipelineAdapterName is where load_lora_weights of diffusers' pipelines looks.
 const pipelineAdapterName = "pytorch_lora_weights.safetensors"
 
-// NewPipelineAdapterWriter begins diffusers' file of the adapters of one model of a pipeline in a folder, as the
-// pipelines' save_lora_weights writes it: the configuration is in the file's metadata, each key behind prefix, the
-// model's name and a dot, as are the tensors' names.
+// NewPipelineAdapterWriter begins diffusers' file of the adapters of one model of a pipeline in a folder,
+// as the pipelines' save_lora_weights writes it: the configuration is in the file's metadata, each key
+// behind prefix, the model's name and a dot, as are the tensors' names.
 func NewPipelineAdapterWriter(dir, prefix string, c AdapterConfig, tensors []Info) (Sink, error) {
 	all := map[string]any{}
 	for key, v := range c.keys("") {

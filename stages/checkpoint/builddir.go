@@ -65,7 +65,10 @@ func RemovePartial(dir string) error {
 
 // FixedFile is a file that is known whole.
 func FixedFile(path string, data []byte) Planned {
-	return Planned{Path: path, Size: int64(len(data)), Rest: func([]uint32) []Fixed { return []Fixed{{0, data}} }}
+	return Planned{Path: path, Size: int64(len(data)), Rest: func([]uint32) []Fixed {
+		return []Fixed{{0,
+			data}}
+	}}
 }
 
 // plannedShard is a safetensors file of tensors of src.

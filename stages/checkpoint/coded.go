@@ -19,8 +19,8 @@ type Coded struct {
 	zeros             []byte   // [Rows Groups]
 }
 
-// NewCoded makes a matrix of zeros. Rows and columns are multiples of 8, and columns of group, or the layouts of
-// few bits have no place for them: fits is false.
+// NewCoded makes a matrix of zeros. Rows and columns are multiples of 8, and columns of group, or the
+// layouts of few bits have no place for them: fits is false.
 func NewCoded(rows, cols, group int) (c *Coded, fits bool) {
 	if rows <= 0 || cols <= 0 || group <= 0 || rows%awqEach != 0 || cols%awqEach != 0 || cols%group != 0 {
 		return nil, false
@@ -94,10 +94,11 @@ type coded struct {
 	changed map[string][]float32
 }
 
-// Recode shows src with coded matrices, by their names that end in .weight, in the layout of a form (gptq or awq),
-// and with other numbers for the tensors of changed, in the types that they have. It gives what config.json is
-// to say of it; group is that of all matrices.
-func Recode(src Source, form string, group int, matrices map[string]*Coded, changed map[string][]float32) (Source,
+// Recode shows src with coded matrices, by their names that end in .weight, in the layout of a form (gptq
+// or awq), and with other numbers for the tensors of changed, in the types that they have. It gives what
+// config.json is to say of it; group is that of all matrices.
+func Recode(src Source, form string, group int, matrices map[string]*Coded,
+	changed map[string][]float32) (Source,
 	json.RawMessage, error) {
 	at := slices.IndexFunc(codedForms, func(f codedForm) bool { return f.name == form })
 	if at < 0 {

@@ -26,8 +26,9 @@ func randomCoded(t *testing.T, rows, cols, group int) *Coded {
 	return c
 }
 
-// TestRecode: matrices in codes are written in GPTQ's and AWQ's layouts, whole or a few rows at a time, and what
-// reads those gives the numbers of the codes; others stay, and one that was changed has its new numbers.
+// TestRecode: matrices in codes are written in GPTQ's and AWQ's layouts, whole or a few rows at a time, and
+// what reads those gives the numbers of the codes; others stay, and one that was changed has its new
+// numbers.
 func TestRecode(t *testing.T) {
 	for _, form := range []string{"gptq", "awq"} {
 		src := quantSource(t, BF16)
@@ -46,7 +47,8 @@ func TestRecode(t *testing.T) {
 		whole, err := Dequantized(few, dir)
 		require.NoError(t, err)
 		for name, c := range map[string]*Coded{"a.weight": a, "head.weight": b} {
-			got, err := (&finder{src: whole}).floats(infoOf(whole, name), [2]int{0, c.Rows}, [2]int{0, c.Cols})
+			got, err := (&finder{src: whole}).floats(infoOf(whole, name), [2]int{0, c.Rows}, [2]int{0,
+				c.Cols})
 			require.NoError(t, err)
 			want := make([]float32, c.Cols)
 			for r := range c.Rows {

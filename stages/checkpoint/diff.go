@@ -27,7 +27,8 @@ func (d Difference) String() string {
 		return fmt.Sprintf("%s: %s %v, then %s %v", d.Name, d.A.DType, d.A.Shape, d.B.DType, d.B.Shape)
 	}
 	if d.A.DType != d.B.DType {
-		return fmt.Sprintf("%s: %d elements differ, by at most %g, beyond rounding (%s, then %s)", d.Name, d.Count, d.Max,
+		return fmt.Sprintf("%s: %d elements differ, by at most %g, beyond rounding (%s, then %s)", d.Name,
+			d.Count, d.Max,
 			d.A.DType, d.B.DType)
 	}
 	return fmt.Sprintf("%s: %d elements differ, by at most %g", d.Name, d.Count, d.Max)
@@ -53,7 +54,8 @@ func diff(a, b Source, numbers bool) ([]Difference, error) {
 		switch {
 		case !ok:
 			out = append(out, Difference{Name: t.Name, What: Missing, A: t})
-		case t.DType != u.DType && !(numbers && castable(t.DType) && castable(u.DType)) || !slices.Equal(t.Shape, u.Shape):
+		case t.DType != u.DType && !(numbers && castable(t.DType) && castable(u.DType)) ||
+			!slices.Equal(t.Shape, u.Shape):
 			out = append(out, Difference{Name: t.Name, What: Misshapen, A: t, B: u})
 		default:
 			d, err := diffTypes(a, b, t, u)

@@ -165,7 +165,8 @@ func readAddition(f *File, t Info, up string, base Info, c *mergeConfig, module 
 	switch {
 	case !ok:
 		return nil, &Error{File: f.path, Tensor: up, Fault: Missing, Why: "the adapter has " + t.Name}
-	case len(t.Shape) != 2 || len(second.Shape) != 2 || len(base.Shape) != 2 || t.Shape[0] != second.Shape[1]:
+	case len(t.Shape) != 2 || len(second.Shape) != 2 || len(base.Shape) != 2 ||
+		t.Shape[0] != second.Shape[1]:
 		return nil, &Error{File: f.path, Tensor: t.Name, Fault: Misshapen,
 			Why: fmt.Sprintf("%v and %v are no "+
 				"addition to %s %v", t.Shape, second.Shape, base.Name, base.Shape)}

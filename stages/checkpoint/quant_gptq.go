@@ -67,7 +67,8 @@ func (m *gptqMatrix) order(t Info, g *Grid) (err error) {
 		return nil
 	}
 	if t.DType != I32 || len(t.Shape) != 1 || t.Shape[0] != m.k {
-		return m.f.misshapen(t.Name, "%s %v, want I32 with the group of each of %d columns", t.DType, t.Shape,
+		return m.f.misshapen(t.Name, "%s %v, want I32 with the group of each of %d columns", t.DType,
+			t.Shape,
 			m.k)
 	}
 	if m.group, err = m.f.words(t, [2]int{0, m.k}); err != nil {

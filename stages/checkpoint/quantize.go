@@ -86,7 +86,8 @@ func Quantize(src Source, form string, which func(name string) bool) (out Source
 	for _, t := range src.Tensors() {
 		_, float := floatDecoder(t.DType)
 		module, weight := strings.CutSuffix(t.Name, ".weight")
-		if float == nil || len(t.Shape) != 2 || !weight || !which(t.Name) || !f.fits(t.Shape[0], t.Shape[1]) {
+		if float == nil || len(t.Shape) != 2 || !weight || !which(t.Name) || !f.fits(t.Shape[0],
+			t.Shape[1]) {
 			q.infos[t.Name] = t
 			if weight && len(t.Shape) == 2 {
 				keep = append(keep, module)

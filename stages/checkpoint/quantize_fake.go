@@ -14,12 +14,13 @@ const fakeForm = "qat-int"
 // FakeForm is the form of Quantize with the numbers that products saw in training.
 func FakeForm(f kernels.Fake) string { return fmt.Sprintf("%s%d/%d", fakeForm, f.Bits, f.Group) }
 
-// fakeQuantizer is the form of a name that FakeForm made, nil for others. Scales are float32, so that nothing is
-// rounded but as in training.
+// fakeQuantizer is the form of a name that FakeForm made, nil for others. Scales are float32, so that
+// nothing is rounded but as in training.
 func fakeQuantizer(name string) *quantizer {
 	rest, ok := strings.CutPrefix(name, fakeForm)
 	var f kernels.Fake
-	if _, err := fmt.Sscanf(rest, "%d/%d", &f.Bits, &f.Group); !ok || err != nil || f.Bits != 4 && f.Bits != 8 {
+	if _, err := fmt.Sscanf(rest, "%d/%d", &f.Bits, &f.Group); !ok || err != nil || f.Bits != 4 &&
+		f.Bits != 8 {
 		return nil
 	}
 	per, strategy := 32/f.Bits, "group"
@@ -33,7 +34,8 @@ func fakeQuantizer(name string) *quantizer {
 		},
 		parts: func(m Info) []quantPart { return fakeParts(f, m) },
 		config: func(modules []string) any {
-			return compressedConfig("pack-quantized", modules, map[string]any{"num_bits": f.Bits, "type": "int",
+			return compressedConfig("pack-quantized", modules, map[string]any{"num_bits": f.Bits,
+				"type":     "int",
 				"strategy": strategy, "group_size": size})
 		}}
 }
@@ -45,7 +47,8 @@ func fakeParts(f kernels.Fake, m Info) []quantPart {
 		group = cols
 	}
 	half := 1 << (f.Bits - 1)
-	return []quantPart{{Info: Info{Name: m.Name + packedTail, DType: I32, Shape: []int{m.Shape[0], cols / per}},
+	return []quantPart{{Info: Info{Name: m.Name + packedTail, DType: I32, Shape: []int{m.Shape[0],
+		cols / per}},
 		rows: 1,
 		fill: func(dst []byte, w []float32, _ int, _ float32) {
 			codes := make([]float32, group)
@@ -58,7 +61,8 @@ func fakeParts(f kernels.Fake, m Info) []quantPart {
 					putWord(dst, word, binary.LittleEndian.Uint32(dst[4*word:])|bits)
 				}
 			}
-		}}, {Info: Info{Name: m.Name + scaleTail, DType: F32, Shape: []int{m.Shape[0], cols / group}}, rows: 1,
+		}}, {Info: Info{Name: m.Name + scaleTail, DType: F32, Shape: []int{m.Shape[0], cols / group}},
+		rows: 1,
 		fill: func(dst []byte, w []float32, _ int, _ float32) {
 			for g := range len(w) / group {
 				putFloat(F32, dst[4*g:4*g+4], f.Scale(w[g*group:(g+1)*group]))

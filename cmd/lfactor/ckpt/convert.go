@@ -69,8 +69,8 @@ func ckptConvertCommand() *cobra.Command {
 		"megatron-ranks, Megatron's older form, a file for each rank; "+
 		"lfactor, a checkpoint that a run goes on from. gguf "+
 		"where DST ends in .gguf, else hf")
-	f.StringVar(&o.dtype, "dtype", "", "of the weights: f32, f16 or bf16, and for GGUF q8_0 or q4_0; as in "+
-		"SRC where it is not said")
+	f.StringVar(&o.dtype, "dtype", "", "of the weights: f32, f16 or bf16, and for GGUF "+
+		strings.Join(gguf.Written()[3:], ", ")+" too; as in SRC where it is not said")
 	f.StringVar(&o.like, "like", "", "Hugging Face directory with config.json and tokenizer of the model, "+
 		"for a SRC that has neither")
 	o.megatronFlags(c)
@@ -148,7 +148,7 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 		return exit.Usagef("--to %s: want one of %s", o.to, strings.Join(forms, ", "))
 	case o.dtype != "" && !slices.Contains(gguf.Written(), o.dtype):
 		return exit.Usagef("--dtype %s: want one of %s", o.dtype, strings.Join(gguf.Written(), ", "))
-	case o.to != "gguf" && (o.dtype == "q8_0" || o.dtype == "q4_0"):
+	case o.to != "gguf" && gguf.FewBits(o.dtype):
 		return exit.Usagef("--dtype %s is for GGUF: say --to gguf too", o.dtype)
 	case o.dtype != "" && o.to == "hf" && !other && !checkpoint.IsAdapter(args[0]) && !folder(args[0]):
 		return exit.Usagef("--dtype is for what is converted from or to another form; a run's " +

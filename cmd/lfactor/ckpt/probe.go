@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
 )
 
 // What the logits of a probe may differ by, as the root of the squares of the differences over that of the
@@ -19,6 +20,7 @@ const (
 	probeExact   = 1e-5
 	probeRounded = 0.1
 	probeFewBits = 0.7
+	probeTwoBits = 1
 	// of a mixture, whose routers may send a token to another expert for the last bit of their input
 	probeRouted = 0.3
 )
@@ -76,7 +78,9 @@ func (o *conversion) bound(src string, routed bool) float64 {
 	switch f := form(src); {
 	case o.asTrained: // only of states that are of 16 bits in training
 		return probeRounded
-	case o.quantize != "", o.dtype == "q8_0", o.dtype == "q4_0":
+	case o.dtype == "q2_k":
+		return probeTwoBits
+	case o.quantize != "", gguf.FewBits(o.dtype):
 		return probeFewBits
 	case o.dtype != "", f == "run", f == "gguf", o.to == "gguf", f == "hf" && quantized(src):
 		if routed {

@@ -40,10 +40,12 @@ func (o *conversion) quantizeFlags(c *cobra.Command) {
 			"nearest: "+strings.Join(docs, "; ")+"; or by what a text makes them read, with --calibrate: "+
 			strings.Join(by, "; ")+"; or, as qat, of a run with train.qat to the numbers that it has learnt with")
 	f.StringVar(&o.calibrate.File, "calibrate", "", "with --quantize gptq or awq: file of text")
-	f.IntVar(&o.calibrate.Tokens, "calibrate-tokens", 1<<15, "with --calibrate: tokens of the text that are read, "+
-		"in sequences of up to 512")
-	f.IntVar(&o.calibrate.Group, "group-size", 0, "with --calibrate: columns that share a scale; by default the most "+
-		"of 128, 64 and 32 that all matrices have")
+	f.IntVar(&o.calibrate.Tokens, "calibrate-tokens", 1<<15,
+		"with --calibrate: tokens of the text that are read, "+
+			"in sequences of up to 512")
+	f.IntVar(&o.calibrate.Group, "group-size", 0,
+		"with --calibrate: columns that share a scale; by default the most "+
+			"of 128, 64 and 32 that all matrices have")
 	f.StringVar(&o.text, "perplexity", "",
 		"with --quantize: file of text of which the perplexity is printed, "+
 			"before and after")

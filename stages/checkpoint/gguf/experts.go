@@ -159,7 +159,7 @@ func (e *exporter) describeExperts(u func(key string, v int)) {
 }
 
 // placeExpert gathers the matrices of a layer's experts; false for any other tensor.
-func (e *exporter) placeExpert(t checkpoint.Info, matrix Type) (bool, error) {
+func (e *exporter) placeExpert(t checkpoint.Info, w written) (bool, error) {
 	name, x := e.family.expertOf(t.Name)
 	if name == "" {
 		return false, nil
@@ -175,10 +175,7 @@ func (e *exporter) placeExpert(t checkpoint.Info, matrix Type) (bool, error) {
 	if all == nil {
 		all = make([]checkpoint.Info, e.config.experts)
 		e.experts[name] = all
-		as := matrix
-		if t.Shape[1]%layouts[as].elements != 0 {
-			as = F16
-		}
+		as := w.of(name, t.Shape)
 		l := layouts[as]
 		e.from[name] = t
 		e.tensors = append(e.tensors, Tensor{Name: name, Type: as,

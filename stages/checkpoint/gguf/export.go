@@ -16,16 +16,6 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// written are the types of matrices that Export writes, and llama.cpp's number of a file that is mostly of
-// one.
-var written = map[string]struct {
-	t    Type
-	file uint32
-}{"f32": {F32, 0}, "f16": {F16, 1}, "bf16": {BF16, 32}, "q8_0": {Q8_0, 7}, "q4_0": {Q4_0, 2}}
-
-// Written are the names of the types that Export writes.
-func Written() []string { return []string{"f32", "f16", "bf16", "q8_0", "q4_0"} }
-
 // exporter turns a Hugging Face directory into a file.
 type exporter struct {
 	dir, path string
@@ -61,11 +51,11 @@ func Export(j *checkpoint.Journal, dir, path, dtype string) error {
 	if dtype == "" {
 		dtype = e.usual()
 	}
-	w, ok := written[strings.ToLower(dtype)]
+	w, ok := writtenTypes[strings.ToLower(dtype)]
 	if !ok {
 		return fmt.Errorf("type %q is not written to GGUF, %v are", dtype, Written())
 	}
-	if err := e.place(w.t); err != nil {
+	if err := e.place(w); err != nil {
 		return err
 	}
 	e.describe(w.file)
@@ -101,12 +91,12 @@ func (e *exporter) usual() string {
 
 // place lists the tensors of the file in the order of layers. Every one of the directory has a name there,
 // or a reason not to be written.
-func (e *exporter) place(matrix Type) error {
+func (e *exporter) place(w written) error {
 	var errs []error
 	tied := e.raw["tie_word_embeddings"] == true || e.family.tied
 	for _, t := range e.src.Tensors() {
 		name := e.family.theirs(t.Name)
-		if is, err := e.placeExpert(t, matrix); is {
+		if is, err := e.placeExpert(t, w); is {
 			errs = append(errs, err)
 			continue
 		}
@@ -127,17 +117,7 @@ func (e *exporter) place(matrix Type) error {
 			errs = append(errs, e.fault(t.File, t.Name, checkpoint.Misshapen, "shape %v", t.Shape))
 			continue
 		}
-		as := matrix
-		if len(t.Shape) == 1 {
-			as = F32
-		}
-		if as == Q4_0 && (name == "token_embd.weight" || name == "output.weight") {
-			as = Q8_0 // what all others lean on
-		}
-		width := t.Shape[len(t.Shape)-1]
-		if width%layouts[as].elements != 0 {
-			as = F16
-		}
+		as, width := w.of(name, t.Shape), t.Shape[len(t.Shape)-1]
 		if t.Name == "model.embed_tokens.weight" {
 			e.rows = t.Shape[0]
 		}
@@ -236,6 +216,10 @@ func (e *exporter) fillOne(t *Tensor, from checkpoint.Info, put func([]byte) err
 				to = r/unit*unit + change{heads: 1}.row(r%unit, unit)
 			}
 			floats(x[to*width:][:width], raw[r*width*each:], from.DType, c.plus)
+		}
+		if t.Type.few() && slices.ContainsFunc(x[:n*width], func(v float32) bool { return v-v != 0 }) {
+			return e.fault(from.File, from.Name, checkpoint.Malformed,
+				"it has numbers that are not finite, which few bits have not")
 		}
 		out = t.Type.encode(out[:0], x[:n*width])
 		if err := put(out); err != nil {

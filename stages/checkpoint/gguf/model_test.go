@@ -211,13 +211,13 @@ func sameIDs(t *testing.T, a, b *token.Tokenizer) {
 func TestQuantizedParts(t *testing.T) {
 	dir := toy(t, &families[0], vocabOf(t, "qwen")+10, nil)
 	withTokenizer(t, dir, "qwen")
-	for _, dtype := range []string{"q8_0", "q4_0", "bf16", "f16"} {
+	for _, dtype := range Written()[1:] {
 		file, back := filepath.Join(t.TempDir(), "x.gguf"), filepath.Join(t.TempDir(), "back")
 		require.NoError(t, Export(nil, dir, file, dtype))
 		require.NoError(t, Import(nil, file, back, "f32", 0))
 		m, err := Open(file)
 		require.NoError(t, err)
-		require.Equal(t, dtype[0] == 'q', m.Quantized())
+		require.Equal(t, FewBits(dtype), m.Quantized())
 		for _, x := range m.File.Tensors { // norms and biases are float32
 			require.Equal(t, len(x.Shape) == 1, x.Type == F32, x.Name)
 		}

@@ -22,39 +22,50 @@ const (
 	Q5_0 Type = 6
 	Q5_1 Type = 7
 	Q8_0 Type = 8
+	Q2_K Type = 10
+	Q3_K Type = 11
 	Q4_K Type = 12
 	Q5_K Type = 13
 	Q6_K Type = 14
 	BF16 Type = 30
 )
 
-// layout is a block of a type: how many elements are in how many bytes, and how they are read. decode sets
-// len(y) = elements from b.
+// layout is a block of a type: how many elements are in how many bytes, how they are read and written.
+// decode sets len(y) = elements from b, and encode appends the block of as many numbers.
 type layout struct {
 	name            string
 	elements, bytes int
 	decode          func(y []float32, b []byte)
+	encode          func(out []byte, x []float32) []byte
 }
 
 var layouts = map[Type]layout{
-	F32: {"F32", 1, 4, func(y []float32, b []byte) {
-		y[0] = math.Float32frombits(binary.LittleEndian.Uint32(b))
-	}},
-	F16: {"F16", 1, 2, func(y []float32, b []byte) { y[0] = half(b) }},
+	F32: {"F32", 1, 4,
+		func(y []float32, b []byte) { y[0] = math.Float32frombits(binary.LittleEndian.Uint32(b)) },
+		func(out []byte, x []float32) []byte {
+			return binary.LittleEndian.AppendUint32(out, math.Float32bits(x[0]))
+		}},
+	F16: {"F16", 1, 2, func(y []float32, b []byte) { y[0] = half(b) },
+		func(out []byte, x []float32) []byte { return appendHalf(out, x[0]) }},
 	BF16: {"BF16", 1, 2,
-		func(y []float32, b []byte) { y[0] = tensor.BF16Value(binary.LittleEndian.Uint16(b)) }},
-	Q4_0: {"Q4_0", 32, 18, decodeQ40},
-	Q4_1: {"Q4_1", 32, 20, decodeQ41},
-	Q5_0: {"Q5_0", 32, 22, decodeQ50},
-	Q5_1: {"Q5_1", 32, 24, decodeQ51},
-	Q8_0: {"Q8_0", 32, 34, decodeQ80},
-	Q4_K: {"Q4_K", 256, 144, decodeQ4K},
-	Q5_K: {"Q5_K", 256, 176, decodeQ5K},
-	Q6_K: {"Q6_K", 256, 210, decodeQ6K},
+		func(y []float32, b []byte) { y[0] = tensor.BF16Value(binary.LittleEndian.Uint16(b)) },
+		func(out []byte, x []float32) []byte {
+			return binary.LittleEndian.AppendUint16(out, tensor.BF16Bits(x[0]))
+		}},
+	Q4_0: {"Q4_0", 32, 18, decodeQ40, encodeQ40},
+	Q4_1: {"Q4_1", 32, 20, decodeQ41, encodeQ41},
+	Q5_0: {"Q5_0", 32, 22, decodeQ50, encodeQ50},
+	Q5_1: {"Q5_1", 32, 24, decodeQ51, encodeQ51},
+	Q8_0: {"Q8_0", 32, 34, decodeQ80, encodeQ80},
+	Q2_K: {"Q2_K", 256, 84, decodeQ2K, encodeQ2K},
+	Q3_K: {"Q3_K", 256, 110, decodeQ3K, encodeQ3K},
+	Q4_K: {"Q4_K", 256, 144, decodeQ4K, encodeQ4K},
+	Q5_K: {"Q5_K", 256, 176, decodeQ5K, encodeQ5K},
+	Q6_K: {"Q6_K", 256, 210, decodeQ6K, encodeQ6K},
 }
 
 // others are types that are not read, for messages.
-var others = map[Type]string{9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS",
+var others = map[Type]string{9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS",
 	18: "IQ3_XXS",
 	19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32",
 	27: "I64",
@@ -178,6 +189,33 @@ func decodeQ6K(y []float32, b []byte) {
 	}
 }
 
+// decodeQ2K: 16 parts of 16 numbers of two bits, a scale and a least value of four bits each, then two
+// scales of these.
+func decodeQ2K(y []float32, b []byte) {
+	d, least := half(b[80:]), half(b[82:])
+	for i := range y {
+		s := b[i/16]
+		q := b[16+i/128*32+i%32] >> (i % 128 / 32 * 2) & 3
+		y[i] = float32(float32(d*float32(s&15))*float32(q)) - float32(least*float32(s>>4))
+	}
+}
+
+// decodeQ3K: 16 parts of 16 numbers of three bits, 4 for zero: third bits in 32 bytes, two in 64, then
+// scales of six bits, 32 for zero, and a scale of these.
+func decodeQ3K(y []float32, b []byte) {
+	d := half(b[108:])
+	for i := range y {
+		s := d * float32(scaleQ3(i/16, b[96:108]))
+		q := int(b[32+i/128*32+i%32]>>(i%128/32*2)&3) | int(b[i%32]>>(i/32)&1)<<2
+		y[i] = s * float32(q-4)
+	}
+}
+
+// scaleQ3 is the scale of a part of a block of Q3_K: four bits in halves of 8 bytes, two in 4.
+func scaleQ3(part int, b []byte) int {
+	return int(b[part%8]>>(part/8*4)&15|b[8+part%4]>>(part/4*2)&3<<4) - 32
+}
+
 // decode reads whole blocks of a type.
 func (t Type) decode(y []float32, b []byte) {
 	l := layouts[t]
@@ -187,72 +225,10 @@ func (t Type) decode(y []float32, b []byte) {
 	}
 }
 
-// encode appends a row of a type that can be written; its length is a multiple of the block.
+// encode appends a row of a type; its length is a multiple of the block.
 func (t Type) encode(out []byte, x []float32) []byte {
-	le := binary.LittleEndian
-	switch t {
-	case F32:
-		for _, v := range x {
-			out = le.AppendUint32(out, math.Float32bits(v))
-		}
-	case F16:
-		for _, v := range x {
-			out = le.AppendUint16(out, tensor.F16Bits(v))
-		}
-	case BF16:
-		for _, v := range x {
-			out = le.AppendUint16(out, tensor.BF16Bits(v))
-		}
-	case Q8_0:
-		for ; len(x) > 0; x = x[32:] {
-			out = encodeQ80(out, x[:32])
-		}
-	case Q4_0:
-		for ; len(x) > 0; x = x[32:] {
-			out = encodeQ40(out, x[:32])
-		}
-	default:
-		panic(fmt.Sprintf("gguf: type %v is not written", t))
-	}
-	return out
-}
-
-// encodeQ80 makes a block: the largest magnitude becomes 127, the others are rounded, halves away from zero.
-func encodeQ80(out []byte, x []float32) []byte {
-	most := float32(0)
-	for _, v := range x {
-		most = max(most, float32(math.Abs(float64(v))))
-	}
-	d := most / 127
-	by := float32(0)
-	if d != 0 {
-		by = 1 / d
-	}
-	out = binary.LittleEndian.AppendUint16(out, tensor.F16Bits(d))
-	for _, v := range x {
-		out = append(out, byte(int8(math.Round(float64(v*by)))))
-	}
-	return out
-}
-
-// encodeQ40 makes a block: the number of largest magnitude becomes -8, the others are rounded down behind
-// half a step.
-func encodeQ40(out []byte, x []float32) []byte {
-	most, signed := float32(0), float32(0)
-	for _, v := range x {
-		if a := float32(math.Abs(float64(v))); a > most {
-			most, signed = a, v
-		}
-	}
-	d := signed / -8
-	by := float32(0)
-	if d != 0 {
-		by = 1 / d
-	}
-	out = binary.LittleEndian.AppendUint16(out, tensor.F16Bits(d))
-	at := func(v float32) byte { return byte(min(15, int(math.Trunc(float64(v)*float64(by)+8.5)))) }
-	for i := range 16 {
-		out = append(out, at(x[i])|at(x[i+16])<<4)
+	for l := layouts[t]; len(x) > 0; x = x[l.elements:] {
+		out = l.encode(out, x[:l.elements])
 	}
 	return out
 }

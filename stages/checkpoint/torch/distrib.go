@@ -13,11 +13,11 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
-// distribFile is where Megatron's distributed optimizer keeps its state beside a rank's model, put together from
-// all ranks of data parallelism: for each chunk of the model one vector of each kind, in which its parameters
-// follow each other from the last to the first, each from a multiple of bucketAlign elements; experts have vectors
-// of their own where they lie on other ranks. The vectors have float32 copies of the weights, by which the order
-// is held to be that.
+// distribFile is where Megatron's distributed optimizer keeps its state beside a rank's model, put together
+// from all ranks of data parallelism: for each chunk of the model one vector of each kind, in which its
+// parameters follow each other from the last to the first, each from a multiple of bucketAlign elements;
+// experts have vectors of their own where they lie on other ranks. The vectors have float32 copies of the
+// weights, by which the order is held to be that.
 const distribFile = "distrib_optim.pt"
 
 // worlds are the vectors of a chunk by kind.
@@ -121,7 +121,8 @@ func (l *legacy) spread(a, b *archive, w worlds, names []string, weights, out ma
 			n *= x
 		}
 		if at = (at + bucketAlign - 1) / bucketAlign * bucketAlign; n > size-at {
-			return b.fault(name, fmt.Sprintf("its vectors have %d elements, and the weights need more", size))
+			return b.fault(name, fmt.Sprintf("its vectors have %d elements, and the weights need more",
+				size))
 		}
 		part := func(kind string) *view {
 			t := *w[kind]

@@ -14,7 +14,8 @@ import (
 // of an optimizer that is not distributed, of the distributed one by weights and in buckets, and of a
 // rank's file, also where the distributed one's lies beside it.
 func TestReadsStates(t *testing.T) {
-	for kind, forms := range map[string][]string{"dense": {"model", "reshard", "buckets", "ranks", "distrib"},
+	for kind, forms := range map[string][]string{"dense": {"model", "reshard", "buckets", "ranks",
+		"distrib"},
 		"experts": {"model", "ranks", "distrib"}} {
 		like := filepath.Join("testdata", "megatron-train-"+kind)
 		var first *States
@@ -49,14 +50,15 @@ func TestReadsStates(t *testing.T) {
 	require.Nil(t, none)
 }
 
-// TestDistributedBesideRanks: a rank whose distributed optimizer has no file of its state, or one of another model,
-// is refused with its name.
+// TestDistributedBesideRanks: a rank whose distributed optimizer has no file of its state, or one of
+// another model, is refused with its name.
 func TestDistributedBesideRanks(t *testing.T) {
 	like := filepath.Join("testdata", "megatron-train-dense")
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(like, "distrib"))))
 	path := filepath.Join(dir, "mp_rank_00", distribFile)
-	text, err := os.ReadFile(filepath.Join("testdata", "megatron-train-experts", "distrib", "mp_rank_00", distribFile))
+	text, err := os.ReadFile(filepath.Join("testdata", "megatron-train-experts", "distrib", "mp_rank_00",
+		distribFile))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 	_, err = OpenMegatronStates(dir, like)
@@ -65,7 +67,8 @@ func TestDistributedBesideRanks(t *testing.T) {
 	_, err = OpenMegatronStates(dir, like)
 	require.ErrorContains(t, err, "beside it is no distrib_optim.pt")
 	require.NoError(t, os.Rename(filepath.Join(dir, "mp_rank_00", rankFile), path))
-	require.NoError(t, os.CopyFS(filepath.Join(dir, "mp_rank_00"), os.DirFS(filepath.Join(like, "ranks", "mp_rank_00"))))
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "mp_rank_00"), os.DirFS(filepath.Join(like, "ranks",
+		"mp_rank_00"))))
 	_, err = OpenMegatronStates(dir, like) // whose own optimizer is not distributed: the file is not asked
 	require.NoError(t, err)
 }
