@@ -41,6 +41,7 @@ type gemmPlan struct {
 	mb, nb, kc int // sizes of the blocks packed at a time
 	pa, pb     []float32
 	keeps      bool // panels of b are kept from one product to the next
+	inPlace    bool // rows of a are multiplied where they lie
 	aNext      int  // from one packed panel of a to the next
 	bNext      int
 }
@@ -67,7 +68,7 @@ func (b *Backend) blocked(r result, x, y matrix, m, n, k int) {
 		return
 	}
 	defer b.shared.release(b.shared.mark())
-	g := b.plan(r, y, m, n, k)
+	g := b.plan(r, x, y, m, n, k)
 	for i0 := 0; i0 < m; i0 += g.mb {
 		for j0 := 0; j0 < n; j0 += g.nb {
 			b.block(r, x, y, g, i0, j0)
@@ -90,9 +91,11 @@ func (b *Backend) cut(r result, m, n, k int) *gemmPlan {
 }
 
 // plan cuts a product into blocks and makes room for the packed parts of both operands.
-func (b *Backend) plan(r result, y matrix, m, n, k int) *gemmPlan {
+func (b *Backend) plan(r result, x, y matrix, m, n, k int) *gemmPlan {
 	g := b.cut(r, m, n, k)
-	g.pa = b.shared.f32(g.mb / b.k.mr * g.aNext)
+	if g.inPlace = liesWell(x, m); !g.inPlace {
+		g.pa = b.shared.f32(g.mb / b.k.mr * g.aNext)
+	}
 	if g.keeps = b.keeps(y); !g.keeps {
 		g.pb = b.shared.f32(g.nb / b.k.nr * g.bNext)
 	}
@@ -107,14 +110,14 @@ func (b *Backend) block(r result, x, y matrix, g *gemmPlan, i0, j0 int) {
 	m, n := min(g.mb, g.m-i0), min(g.nb, g.n-j0)
 	defer b.shared.release(b.shared.mark())
 	c, ldc := b.target(r, i0, j0, m, n)
-	acc := r.acc
-	if r.bias != nil && !acc {
-		b.fillBias(c, ldc, r.bias[j0:j0+n], m)
-		acc = true
+	var bias []float32
+	if r.bias != nil && !r.acc {
+		bias = r.bias[j0 : j0+n]
 	}
-	if g.k == 0 && !acc {
+	if g.k == 0 && !r.acc {
 		for i := range m {
 			clear(c[i*ldc : i*ldc+n])
+			copy(c[i*ldc:], bias)
 		}
 	}
 	for p0 := 0; p0 < g.k; p0 += g.kc {
@@ -126,7 +129,11 @@ func (b *Backend) block(r result, x, y matrix, g *gemmPlan, i0, j0 int) {
 		if r.then != nil && r.v.d == tensor.F32 && p0+kc == g.k {
 			then = func(w *worker, i, j, m, n int) { r.then.rows(w, r.ld, i0+i, i0+i+m, j0+j, j0+j+n) }
 		}
-		b.multiply(c, ldc, g, m, n, kc, acc || p0 > 0, then)
+		t := multiplied{c: c, ldc: ldc, m: m, n: n, kc: kc, acc: r.acc || p0 > 0, bias: bias, then: then}
+		if bias = nil; g.inPlace {
+			t.x, t.i0, t.p0 = x, i0, p0
+		}
+		b.multiply(g, &t)
 	}
 	b.round(r, c, ldc, i0, j0, m, n)
 }
@@ -137,15 +144,6 @@ func (b *Backend) target(r result, i0, j0, m, n int) ([]float32, int) {
 		return r.v.f[i0*r.ld+j0:], r.ld
 	}
 	return b.shared.f32(m * n), n
-}
-
-// fillBias sets the rows of the result to the bias, onto which the product is then added.
-func (b *Backend) fillBias(c []float32, ldc int, bias []float32, m int) {
-	b.rows(m, len(bias), func(_ *worker, from, to int) {
-		for i := from; i < to; i++ {
-			copy(c[i*ldc:], bias)
-		}
-	})
 }
 
 // round writes a block that was computed in scratch.
@@ -172,7 +170,7 @@ func (b *Backend) pack(x, y matrix, g *gemmPlan, i0, j0, p0, m, n, kc int, both,
 	if packed {
 		n, nb = 0, 0
 	}
-	if !both {
+	if !both || g.inPlace {
 		na = 0
 	}
 	ta := ceilDiv(na, panelsATask)
@@ -247,21 +245,63 @@ func (w *worker) staged(dst []float32, width int, x matrix, i0, rows, p0, kc int
 	w.k.transpose(dst, width, s, ld, ld/16)
 }
 
-// multiply computes a block of c from the packed panels; then, if not nil, sees each part of it when it is
-// done.
-func (b *Backend) multiply(c []float32, ldc int, g *gemmPlan, m, n, kc int, acc bool,
-	then func(w *worker, i, j, m, n int)) {
-	mc, nc := b.grid(m, n, then != nil)
-	ni, nj := ceilDiv(m, mc), ceilDiv(n, nc)
-	b.shareWork(ni*nj, m*n*kc, func(w *worker, t int) {
-		i, j := t%ni*mc, t/ni*nc
-		x := operand{v: g.pa[i/b.k.mr*g.aNext:], row: 1, step: b.k.mr, next: g.aNext}
+// multiplied is what multiply computes: a block of c that is m by n, over kc of the sum.
+type multiplied struct {
+	c        []float32
+	ldc      int
+	m, n, kc int
+	acc      bool
+	bias     []float32 // what rows of c begin with, or nil
+	// the left operand where it lies, from row i0 and place p0 of the sum on; no view where it is packed
+	x      matrix
+	i0, p0 int
+	// then, if not nil, sees each part of the block when it is done
+	then func(w *worker, i, j, m, n int)
+}
+
+// multiply computes a block of c from the packed panels.
+func (b *Backend) multiply(g *gemmPlan, t *multiplied) {
+	mc, nc := b.grid(t.m, t.n, t.then != nil)
+	ni, nj := ceilDiv(t.m, mc), ceilDiv(t.n, nc)
+	b.shareWork(ni*nj, t.m*t.n*t.kc, func(w *worker, at int) {
+		i, j := at%ni*mc, at/ni*nc
+		m, n := min(mc, t.m-i), min(nc, t.n-j)
+		c, acc := t.c[i*t.ldc+j:], t.acc
+		if t.bias != nil {
+			for r := range m {
+				copy(c[r*t.ldc:][:n], t.bias[j:])
+			}
+			acc = true
+		}
 		y := columns{v: g.pb[j/b.k.nr*g.bNext:], step: b.k.nr, next: g.bNext}
-		w.product(c[i*ldc+j:], ldc, min(mc, m-i), min(nc, n-j), kc, x, y, acc)
-		if then != nil {
-			then(w, i, j, min(mc, m-i), min(nc, n-j))
+		w.product(c, t.ldc, m, n, t.kc, w.left(g, t, i, m), y, acc)
+		if t.then != nil {
+			t.then(w, i, j, m, n)
 		}
 	})
+}
+
+// left is rows [i, i+m) of the block's left operand.
+func (w *worker) left(g *gemmPlan, t *multiplied, i, m int) operand {
+	mr := w.k.mr
+	if !g.inPlace {
+		return operand{v: g.pa[i/mr*g.aNext:], row: 1, step: mr, next: g.aNext}
+	}
+	o := operand{v: t.x.v.f[(t.i0+i)*t.x.ld+t.p0:], row: t.x.ld, step: 1, next: mr * t.x.ld}
+	if full := m / mr; full*mr < m {
+		o.full, o.rest = full, w.arena.f32(panelLen(mr, t.kc))
+		w.panel(o.rest, mr, t.x, t.i0+i+full*mr, g.m, t.p0, t.kc)
+	}
+	return o
+}
+
+// leftLeast is the rows from which packing them costs more than what a task packs of its last ones.
+const leftLeast = 256
+
+// liesWell tells whether tiles read the m rows of x where they lie. Rows whose distance is a high power of two
+// share the few lines of first-level cache that a tile's rows would need at once.
+func liesWell(x matrix, m int) bool {
+	return x.v.d == tensor.F32 && !x.trans && m >= leftLeast && x.ld%256 != 0
 }
 
 // A task's part of the result that an epilogue follows has rows as long as can be, so that the epilogue
@@ -287,7 +327,8 @@ func (b *Backend) grid(m, n int, then bool) (mc, nc int) {
 	want := 4 * len(b.team.workers)
 	if then {
 		nc = partCols(n, nr)
-		return min(mc, roundUp(max(4*mr, min(ceilDiv(m, want), partSize/nc)), mr)), nc
+		most := roundUp(max(4*mr, min(ceilDiv(m, want), partSize/nc)), mr)
+		return min(mc, taskRows(m, mr, most, len(b.team.workers))), nc
 	}
 	for ceilDiv(m, mc)*ceilDiv(n, nc) < want && (mc > 4*mr || nc > nr) {
 		if mc > 4*mr && mc >= nc {
@@ -299,11 +340,41 @@ func (b *Backend) grid(m, n int, then bool) (mc, nc int) {
 	return mc, nc
 }
 
+// taskRows is how many of m rows, in whole groups of unit and at most that many, a task takes, so that threads
+// that take tasks one by one have about as many rows.
+func taskRows(m, unit, most, threads int) int {
+	longest := func(rows int) int { // what the busiest thread has
+		before := (m - 1) / rows // whole tasks before the last one
+		if before%threads == 0 {
+			return before/threads*rows + m - before*rows
+		}
+		return ceilDiv(before, threads) * rows
+	}
+	best := most
+	for rows := most - unit; rows >= 2*unit && m > most; rows -= unit {
+		if longest(rows)*50 < longest(best)*49 { // for 2 % tasks may be smaller
+			best = rows
+		}
+	}
+	return best
+}
+
 // operand is the left side of a product: element (i, p) at v[i*row+p*step] within groups of mr rows that are
 // next apart. row or step is 1.
 type operand struct {
 	v               []float32
 	row, step, next int
+	rest            []float32 // the packed group number full, of rows that lie in place and do not fill it; or nil
+	full            int
+}
+
+// group is the operand from group i on.
+func (x operand) group(i, mr int) operand {
+	if x.rest != nil && i == x.full {
+		return operand{v: x.rest, row: 1, step: mr}
+	}
+	x.v, x.full = x.v[i*x.next:], x.full-i
+	return x
 }
 
 // columns is the right side of a product: element (p, j) at v[p*step+j] within groups of nr columns that are
@@ -343,9 +414,7 @@ func (w *worker) product(c []float32, ldc, m, n, k int, x operand, y columns, ac
 			w.tiles(x.v[i*x.next:], x, yj, y.step, c[i*mr*ldc+j:], ldc, k, min(atOnce, full-i), a)
 		}
 		if i := full * mr; i < m {
-			xi := x
-			xi.v = x.v[full*x.next:]
-			w.edge(c[i*ldc+j:], ldc, m-i, nr, k, xi, yj, y.step, a)
+			w.edge(c[i*ldc+j:], ldc, m-i, nr, k, x.group(full, mr), yj, y.step, a)
 		}
 	}
 }
@@ -366,7 +435,8 @@ func (w *worker) edge(c []float32, ldc, m, n, k int, x operand, y []float32, ste
 	defer w.arena.release(w.arena.mark())
 	t := w.arena.f32(mr * nr)
 	for i := 0; i < m; i += mr {
-		w.tiles(x.v[i/mr*x.next:], x, y, step, t, nr, k, 1, 0)
+		xi := x.group(i/mr, mr)
+		w.tiles(xi.v, xi, y, step, t, nr, k, 1, 0)
 		for r := range min(mr, m-i) {
 			d := c[(i+r)*ldc:][:n]
 			if acc == 1 {

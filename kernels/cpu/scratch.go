@@ -19,7 +19,8 @@ type scratch struct {
 // storage is n new float32s.
 func (s *scratch) storage(n int) *tensor.Tensor {
 	if s.pool != nil {
-		if t, err := s.pool.New("scratch", tensor.F32, n); err == nil { // else the Go heap has room or panics
+		if t, err := s.pool.New("scratch", tensor.F32,
+			n); err == nil { // else the Go heap has room or panics
 			return t
 		}
 	}
@@ -28,6 +29,8 @@ func (s *scratch) storage(n int) *tensor.Tensor {
 
 const (
 	line = tensor.Align / 4 // float32s in a cache line
+	// moreMost bounds what a buffer that grows has beyond what is wanted.
+	moreMost = 64 << 10
 	// slack follows every piece of scratch: primitives may read and write a vector past its end.
 	slack = 4 * line
 )
@@ -68,8 +71,11 @@ func (s *scratch) reset() {
 	s.more = s.more[:0]
 	if want := s.want; want > len(s.buf) {
 		s.free()
-		s.held = s.storage(want + want/8)
+		s.held = s.storage(want + min(want/8, moreMost))
 		s.buf = s.held.F32()
+		if s.pool != nil {
+			s.pool.Discard() // what lay there before
+		}
 	}
 	s.used, s.want = 0, 0
 }

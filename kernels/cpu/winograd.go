@@ -20,7 +20,8 @@ import (
 
 const (
 	winoLeast = 16      // channels on either side
-	winoRoom  = 4 << 20 // float32s of a chunk's transforms, and of sums of weights' gradients
+	winoRoom  = 4 << 20 // float32s of a chunk's transforms, of such weights, and of sums of their gradients
+	winoWhole = 2 << 20 // of the latter two, above which they are made in parts
 	// tiles of a picture below which weights may take longer to transform than is saved: of one frame of one
 	// sample, so that no bit depends on how many are computed at once
 	winoTiles = 16
@@ -108,6 +109,7 @@ type winoPlan struct {
 	stepM        int
 	packed       []float32 // weights [taps, places] of panels
 	next         int
+	first        int // of all panels, the first that is packed
 	panels       int
 	runs         []frameRun
 }
@@ -174,23 +176,22 @@ func (g *winoPlan) joins(r frameRun) bool {
 // chunk is the rows of tiles from first on that are done at a time.
 func (g *winoPlan) chunk(first int) int { return min(g.rows, g.down-first) }
 
-// packWino transforms weights [f, c, taps], or [c, f, taps] turned round.
+// packWino transforms the plan's panels of weights [f, c, taps], or [c, f, taps] turned round.
 func (b *Backend) packWino(g *winoPlan, w *tensor.Tensor, turned bool) {
-	g.panels = roundUp(g.f, b.k.nr) / halfPanel
-	g.next = g.c*halfPanel + line
 	made := false
-	g.packed, made = b.lasting(packedOf{viewOf(w).at(), 'w', [8]int{g.f, g.c, g.frames, g.places, g.panels, g.next,
+	g.packed, made = b.lasting(packedOf{viewOf(w).at(), 'w', [8]int{g.f, g.c, g.frames, g.places, g.panels,
+		g.next,
 		b2i(turned)}}, g.frames*g.places*g.panels*g.next)
 	if made {
 		return
 	}
-	b.shareWork(g.panels, g.f*g.c*g.frames*9*elementCost, func(k *worker, p int) {
+	b.shareWork(g.panels, g.panels*halfPanel*g.c*g.frames*9*elementCost, func(k *worker, p int) {
 		var rows []float32
 		if turned {
-			rows = k.inputPanel(viewOf(w), p, g.f, g.c, 9*g.frames)
+			rows = k.inputPanel(viewOf(w), g.first+p, g.f, g.c, 9*g.frames)
 		} else {
 			rows = k.arena.f32(16*roundUp(9*g.c*g.frames, 32) + 16)
-			k.outputPanel(rows, viewOf(w), p, g.f, g.c, 9*g.frames)
+			k.outputPanel(rows, viewOf(w), g.first+p, g.f, g.c, 9*g.frames)
 		}
 		for t := range g.frames {
 			k.winoWeights(g, rows[t*9*g.c*halfPanel:], g.packed[(t*g.places*g.panels+p)*g.next:], turned)
@@ -221,20 +222,44 @@ func (w *worker) winoWeights(g *winoPlan, src, dst []float32, turned bool) {
 	}
 }
 
-// winograd computes a result.
+// winograd computes a result. Where a chunk is all of it, and weights do not last, these are transformed some
+// outputs at a time.
 func (b *Backend) winograd(p *wino, m *winoMaps, w *tensor.Tensor, turned bool, r result) {
 	g := b.winoPlanOf(p, m)
-	b.packWino(g, w, turned)
+	all, least := roundUp(g.f, b.k.nr)/halfPanel, max(1, b.k.nr/halfPanel)
+	g.next, g.panels = g.c*halfPanel+line, all
+	if g.rows >= g.down && !b.kept.may[viewOf(w).at()] {
+		g.panels = min(all, roundUp(ceilDiv(all, winoParts(all*g.frames*g.places*g.next)), least))
+	}
+	part := g.panels
 	bias := b.shared.zero(2 * roundUp(g.f, b.k.nr))
 	copy(bias[roundUp(g.f, b.k.nr):], r.bias)
+	if part == all {
+		b.packWino(g, w, turned)
+	}
 	for first := 0; first < g.down; first += g.rows {
 		b.winoInputs(g, first)
-		b.winoProducts(g, g.chunk(first), bias)
 		rows := g.chunk(first)
+		for g.first = 0; g.first < all; g.first += part {
+			mark := b.shared.mark()
+			if g.panels = min(part, all-g.first); part < all {
+				b.packWino(g, w, turned)
+			}
+			b.winoProducts(g, rows, bias)
+			b.shared.release(mark)
+		}
 		b.shareWork(g.n*g.to[0]*rows, g.n*g.to.places()*g.f*elementCost, func(k *worker, i int) {
 			k.winoOutputs(g, r, i/rows, first, i%rows, rows)
 		})
 	}
+}
+
+// winoParts is in how many parts n float32s are made.
+func winoParts(n int) int {
+	if n <= winoWhole {
+		return 1
+	}
+	return max(2, ceilDiv(n, winoRoom))
 }
 
 // winoInputs transforms the inputs of a chunk.
@@ -278,16 +303,17 @@ func (b *Backend) winoProducts(g *winoPlan, rows int, bias []float32) {
 	work := 0
 	for i, r := range g.runs {
 		tables[i] = [2][]int{g.groups(b.k.mr, r.to*tiles, r.n*tiles), g.pieces(r, tiles)}
-		work += r.n * tiles * len(r.taps) * g.places * g.c * g.f
+		work += r.n * tiles * len(r.taps) * g.places * g.c * g.panels * halfPanel
 	}
 	columns := g.panels * halfPanel / b.k.nr
 	b.shareWork(g.places*columns, work, func(w *worker, i int) {
 		place, j := i/columns, i%columns*b.k.nr
+		at := g.first*halfPanel + j // among all outputs
 		args := convArgs{a: address(g.v[place*g.stepV:]), k: g.c, step: 4 * g.ldc, half: 4 * g.next,
 			b:    address(g.packed[(place*g.panels+j/halfPanel)*g.next:]),
-			bias: address(bias[j:]), c: address(g.m[place*g.stepM+j:]), row: 4 * g.ldf}
+			bias: address(bias[at:]), c: address(g.m[place*g.stepM+at:]), row: 4 * g.ldf}
 		if place == g.span+1 {
-			args.bias = address(bias[len(bias)/2+j:])
+			args.bias = address(bias[len(bias)/2+at:])
 		}
 		for _, t := range tables {
 			args.taps = address(t[1])

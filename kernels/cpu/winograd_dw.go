@@ -21,7 +21,7 @@ type winoSums struct {
 func (b *Backend) winoGradient(p *wino, m *winoMaps, dy, dw *tensor.Tensor, acc bool) {
 	g := b.winoPlanOf(p, m)
 	tap := g.places * roundUp(p.c, b.k.nr)
-	outs := min(p.f, max(b.k.mr, winoRoom/tap/b.k.mr*b.k.mr))
+	outs := min(p.f, roundUp(ceilDiv(p.f, winoParts(p.f*tap)), b.k.mr))
 	taps := max(1, min(p.frames, winoRoom/tap/outs))
 	s := &winoSums{winoPlan: g, tall: ceilDiv(outs, b.k.mr)}
 	s.c = b.shared.f32(taps * tap * s.tall * b.k.mr)

@@ -201,6 +201,14 @@ func (p *Pool) foreign(b *Buffer, name string) error {
 	return nil
 }
 
+// Discard lets the system have the memory of what is free.
+func (p *Pool) Discard() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.large.forget()
+	p.idle = 0
+}
+
 func aligned(n int) []byte {
 	raw := make([]byte, n+Align)
 	off := int(-addressOf(raw) & (Align - 1))
