@@ -170,7 +170,7 @@ type sgdConst struct{ factor, decay, momentum, lr float32 }
 func levels() []*isa { return append(native(), &portable) }
 
 // Levels lists the levels of instructions that this machine has, the fastest first: of amx, avx512bf16,
-// avx512half, avx512, avx2 and go.
+// avx512half, avx512, avx2, neon and go.
 func Levels() []string {
 	var l []string
 	for _, k := range levels() {
