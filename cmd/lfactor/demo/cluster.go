@@ -74,17 +74,12 @@ func (d *clusterDemo) prepare() error {
 			return err
 		}
 	}
-	files, valid, err := demoCorpus()
+	c, err := demoCorpus()
 	if err != nil {
 		return err
 	}
 	in := func(name ...string) string { return filepath.Join(append([]string{d.dir}, name...)...) }
-	for name, files := range map[string][]string{"text": files, "valid": valid} {
-		if err := gatherFiles(in(name), files); err != nil {
-			return err
-		}
-	}
-	if err := TrainTokenizer(in("tokenizer"), files, demoVocab); err != nil {
+	if err := c.write(d.dir); err != nil {
 		return err
 	}
 	for _, name := range []string{"quiet", "cluster"} {

@@ -3,6 +3,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -163,23 +165,18 @@ func prepare(dir string, began time.Time) (in func(name string) string, err erro
 			return nil, err
 		}
 	}
-	files, valid, err := demoCorpus()
+	c, err := demoCorpus()
 	if err != nil {
 		return nil, err
 	}
 	in = func(name string) string { return filepath.Join(dir, name) }
-	for name, files := range map[string][]string{"text": files, "valid": valid} {
-		if err := gatherFiles(in(name), files); err != nil {
-			return nil, err
-		}
-	}
-	if err := TrainTokenizer(in("tokenizer"), files, demoVocab); err != nil {
+	if err := c.write(dir); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(os.Stderr,
-		"corpus  %d files of the Go standard library, %d held out; %d-token byte-level BPE trained on "+
+		"corpus  %d files of %s, %d held out; %d-token byte-level BPE trained on "+
 			"them in %v\n",
-		len(files), len(valid), demoVocab, time.Since(began).Round(100*time.Millisecond))
+		len(c.train), c.of, len(c.valid), demoVocab, time.Since(began).Round(100*time.Millisecond))
 	return in, nil
 }
 
@@ -301,12 +298,48 @@ func bigramLoss(c *configs.Run, r *run.Run) (loss float64, tokens int, err error
 	return best, tokens, nil
 }
 
-// demoCorpus lists the standard library's sources: training files and held-out ones, every twentieth.
-func demoCorpus() (train, valid []string, err error) {
-	root := goRoot()
-	var all []string
-	err = filepath.WalkDir(filepath.Join(root, "src"), func(path string, e fs.DirEntry, err error) error {
+// corpus is what a demo of a language model reads.
+type corpus struct {
+	of           string   // as "the Go standard library"
+	train, valid []string // names of files; every twentieth is held out
+	read         func(name string) ([]byte, error)
+}
+
+// demoCorpus is the standard library's sources, and where there are none, as where lfactor was installed
+// without Go, sources that
+// the demo writes itself.
+func demoCorpus() (*corpus, error) {
+	c := &corpus{of: "the Go standard library", read: os.ReadFile}
+	all, err := goFiles(filepath.Join(goRoot(), "src"))
+	if err != nil {
+		return nil, err
+	}
+	if len(all) < 100 {
+		c.of, all = "Go that the demo has written, as there is no Go here", nil
+		c.read = func(name string) ([]byte, error) {
+			n, err := strconv.Atoi(name)
+			return []byte(written(n)), err
+		}
+		for n := range writtenFiles {
+			all = append(all, strconv.Itoa(n))
+		}
+	}
+	for i, p := range all {
+		if i%20 == 7 {
+			c.valid = append(c.valid, p)
+		} else {
+			c.train = append(c.train, p)
+		}
+	}
+	return c, nil
+}
+
+// goFiles are sources below a folder in the order of their names, none where there is no such folder.
+func goFiles(dir string) (all []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
+		case path == dir && err != nil:
+			return fs.SkipDir
 		case err != nil:
 			return err
 		case e.IsDir() && (e.Name() == "testdata" || e.Name() == "cmd" || e.Name() == "vendor"):
@@ -319,19 +352,8 @@ func demoCorpus() (train, valid []string, err error) {
 		}
 		return nil
 	})
-	if err != nil || len(all) < 100 {
-		return nil, nil, fmt.Errorf("the demo reads the Go standard library's sources, but %s/src has "+
-			"%d of them (%v); install Go with its sources", root, len(all), err)
-	}
 	slices.Sort(all)
-	for i, p := range all {
-		if i%20 == 7 {
-			valid = append(valid, p)
-		} else {
-			train = append(train, p)
-		}
-	}
-	return train, valid, nil
+	return all, err
 }
 
 // goRoot is the Go installation whose sources the demo reads: the environment's, or that of the go command
@@ -347,13 +369,26 @@ func goRoot() string {
 	return strings.TrimSpace(string(out))
 }
 
-// gatherFiles copies sources into one folder under flat names, so that the data is files like anybody's.
-func gatherFiles(dir string, files []string) error {
+// write puts texts, held-out texts and a tokenizer trained on the former into folders of dir.
+func (c *corpus) write(dir string) error {
+	text := filepath.Join(dir, "text")
+	if err := errors.Join(c.gather(text, c.train), c.gather(filepath.Join(dir, "valid"), c.valid)); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(text, "*.txt"))
+	if err != nil {
+		return err
+	}
+	return TrainTokenizer(filepath.Join(dir, "tokenizer"), files, demoVocab)
+}
+
+// gather copies sources into one folder under flat names, so that the data is files like anybody's.
+func (c *corpus) gather(dir string, files []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for i, p := range files {
-		text, err := os.ReadFile(p)
+		text, err := c.read(p)
 		if err != nil {
 			return err
 		}
@@ -366,12 +401,12 @@ func gatherFiles(dir string, files []string) error {
 
 // GoSources copies the first n training files of the standard library to dir.
 func GoSources(dir string, n int) (int, error) {
-	train, _, err := demoCorpus()
+	c, err := demoCorpus()
 	if err != nil {
 		return 0, err
 	}
-	n = min(n, len(train))
-	return n, gatherFiles(dir, train[:n])
+	n = min(n, len(c.train))
+	return n, c.gather(dir, c.train[:n])
 }
 
 // TrainTokenizer trains a byte-level BPE tokenizer of vocab tokens on about 4 MB of the files.
