@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	clusterJobs   = 200             // the newest, that are listed
-	clusterRuns   = 256             // jobs whose runs are shown, from the start of the server on
-	clusterEvents = 300             // the newest
-	clusterWithin = 4 * time.Second // for the head's answer
+	clusterJobs   = 200              // the newest, that are listed
+	clusterRuns   = 256              // jobs whose runs are shown, from the start of the server on
+	clusterEvents = 300              // the newest
+	clusterWithin = 4 * time.Second  // for the head's answer
+	toldWithin    = 35 * time.Second // for what a host works out
 )
 
 // Cluster is one whose hosts, jobs and their runs are shown: what its head tells the user whose certificate
@@ -50,7 +51,11 @@ type cluster struct {
 
 // do asks the head.
 func (c *cluster) do(method, path string, out any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), clusterWithin)
+	return c.doWithin(clusterWithin, method, path, out)
+}
+
+func (c *cluster) doWithin(limit time.Duration, method, path string, out any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	return c.Client.Do(ctx, method, path, nil, out)
 }
@@ -195,13 +200,6 @@ func newJob(c *cluster, j *head.Job) *folder {
 	f.job = &jobRun{cluster: c, id: j.ID, made: err, files: map[string]*mirror{}, hosts: map[string]string{}}
 	f.actors, f.recent, f.where = f.job.actors, f.job.recent, f.job.where
 	return f
-}
-
-// ofHosts are questions about files that lie on a job's hosts and are not read from here.
-var ofHosts = map[string]string{
-	"checkpoints": "checkpoints lie on the job's hosts: lfactor ckpt list DIR there lists them",
-	"samples":     "the record of samples lies on the job's hosts: lfactor data blame there reads it",
-	"plan":        "the plan is laid out on the job's hosts, where its data and model are: lfactor plan there shows it",
 }
 
 var errOver = errors.New("the job does not run")

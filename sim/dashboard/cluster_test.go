@@ -94,7 +94,8 @@ func steps(from, to int64) (b []byte) {
 // ofScript is a server for a cluster with a job that runs, one that has no run, and a viewer's session.
 func ofScript(t *testing.T) (s *Server, h *scripted, cookie string, job head.Job) {
 	t.Helper()
-	job = head.Job{ID: "1", State: head.Running, Spec: control.Spec{Name: "<b>tiny", Log: "/x/run"}}
+	job = head.Job{ID: "1", State: head.Running, Procs: []head.Proc{{Host: "h1"}},
+		Spec: control.Spec{Name: "<b>tiny", Log: "/x/run"}}
 	loads := head.Job{ID: "2", State: head.Ended, Spec: control.Spec{Name: "tokenize"}}
 	h = &scripted{answers: map[string]any{"GET /v1/status": head.Status{Jobs: []head.Job{job, loads}},
 		"GET /v1/jobs/1/why":      []head.Because{{Proc: 0, Host: "h1", Away: true}},
@@ -139,11 +140,16 @@ func TestCluster(t *testing.T) {
 	c := get[clusterText](t, s, cookie, "/api/cluster")
 	require.Equal(t, []int{0, -1}, []int{c.Jobs[0].Run, c.Jobs[1].Run})
 	require.Equal(t, "<i>", c.Events[0].Text)
-	for _, name := range []string{"plan", "samples", "checkpoints"} {
+	for _, name := range control.RunTold {
+		h.set("GET /v1/jobs/1/files/"+name, agent.Piece{Data: []byte(`{"step": 2}`)})
+		require.Equal(t, map[string]int{"step": 2}, get[map[string]int](t, s, cookie,
+			"/api/runs/0/"+name+"?step=2"))
+		require.Contains(t, h.asked, "GET /v1/jobs/1/files/"+name+"?at=2")
+		h.set("GET /v1/jobs/1/files/"+name, agent.Piece{Err: "no such folder"})
 		r := call(s, "GET", "/api/runs/0/"+name, cookie, nil)
 		text, err := io.ReadAll(r.Body)
 		require.NoError(t, err)
-		require.Contains(t, string(text), "hosts", name)
+		require.Equal(t, "no such folder\n", string(text))
 		require.Equal(t, 422, r.StatusCode)
 	}
 	require.Equal(t, 403, call(s, "POST", "/api/runs/0/stop", cookie, nil).StatusCode)
@@ -163,13 +169,17 @@ func TestClusterAway(t *testing.T) {
 	require.Len(t, get[list](t, s, cookie, "/api/runs").Runs, 1)
 	job.State = head.Ended
 	h.set("GET /v1/status", head.Status{Jobs: []head.Job{job}})
-	h.set("GET /v1/jobs/1/files/metrics.jsonl", errors.New("nobody asks for it"))
+	h.set("GET /v1/jobs/1/files/metrics.jsonl", agent.Piece{Next: 12, Data: steps(4, 5)})
 	again(s)
 	s.runs[0].asked = time.Time{}
+	require.Equal(t, int64(5), get[list](t, s, cookie, "/api/runs").Runs[0].Step,
+		"what came before its end is read")
+	h.set("GET /v1/jobs/1/files/metrics.jsonl", errors.New("nobody asks for it"))
+	again(s)
 	l := get[list](t, s, cookie, "/api/runs")
 	require.False(t, l.Runs[0].Running)
 	require.Empty(t, l.Runs[0].Wrong)
-	require.Equal(t, int64(3), l.Runs[0].Step)
+	require.Equal(t, int64(5), l.Runs[0].Step)
 	require.Len(t, get[clusterText](t, s, cookie, "/api/cluster").Events, 2)
 
 	var many []head.Job

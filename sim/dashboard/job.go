@@ -31,6 +31,7 @@ type jobRun struct {
 	cluster *cluster
 	id      string
 	made    error              // of its folder here
+	over    bool               // its files were read when it had ended; the folder's lock is held
 	files   map[string]*mirror // by name; the folder's lock is held
 
 	mu      sync.Mutex
@@ -146,7 +147,8 @@ func (j *jobRun) recent() ([]record.Job, error) {
 
 // pull reads what has come to the run's files since; the folder's lock is held.
 func (j *jobRun) pull(dir string) error {
-	if running, _ := j.is(); !running || j.made != nil {
+	running, procs := j.is()
+	if j.made != nil || procs == 0 || !running && j.over {
 		return j.made // what was read stays
 	}
 	for _, name := range control.RunFiles {
@@ -154,6 +156,7 @@ func (j *jobRun) pull(dir string) error {
 			return err
 		}
 	}
+	j.over = !running
 	m := j.file(control.RunSettings)
 	if m.done {
 		return nil
@@ -223,6 +226,21 @@ func (m *mirror) write(name string, p agent.Piece, anew bool) error {
 	_, err = f.Write(p.Data)
 	m.size += int64(len(p.Data))
 	return errors.Join(err, f.Close())
+}
+
+// told is what the job's host says of its checkpoints, samples or plan.
+func (j *jobRun) told(name string, r *http.Request) (any, error) {
+	step, err := whole(r, "step", 0)
+	if err != nil {
+		return nil, err
+	}
+	var p agent.Piece
+	err = j.cluster.doWithin(toldWithin, "GET", j.path("/files/"+name+"?at="+strconv.FormatInt(step, 10)),
+		&p)
+	if err == nil && p.Err != "" {
+		err = errors.New(p.Err)
+	}
+	return raw(p.Data), err
 }
 
 // stop asks the head to end the job behind the step under way.

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/topology/cost"
 )
@@ -172,11 +173,11 @@ func (s *Server) about(f func(*folder, *http.Request) (any, error)) http.Handler
 			http.Error(w, "a simulated step has no "+name+" here", http.StatusUnprocessableEntity)
 			return
 		}
-		if why, ok := ofHosts[name]; ok && runs[id].job != nil {
-			http.Error(w, why, http.StatusUnprocessableEntity)
-			return
+		ask := f
+		if slices.Contains(control.RunTold, name) && runs[id].job != nil {
+			ask = func(f *folder, r *http.Request) (any, error) { return f.job.told(name, r) }
 		}
-		v, err := f(runs[id], r)
+		v, err := ask(runs[id], r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return

@@ -55,6 +55,7 @@ type Agent struct {
 	begun  sync.WaitGroup // what runs beside steps: connections, starts of processes
 
 	children *machine.Children
+	telling  sync.Mutex // one program at a time tells of runs
 }
 
 // Run looks after this host until the head ends it or ctx does; all processes have ended then.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -9,8 +10,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/agent/decide"
@@ -25,6 +29,7 @@ const (
 	pieceMark = 96        // bytes before its place by which a file is known again
 	wholeMost = 1 << 20   // of a file that is told at once
 	jobsRead  = 16 << 20  // of what a process says that its actors did
+	toldLimit = 25 * time.Second
 )
 
 // Piece is a part of a file of a run's folder: whole lines, without the secrets of addresses.
@@ -37,9 +42,17 @@ type Piece struct {
 	Err  string `json:"err,omitempty"`
 }
 
-// tell answers with a piece of the folder of a process's run.
-func (a *Agent) tell(p *proc, m control.Message) {
-	piece, err := pieceOf(p.log, m)
+// tell answers with a piece of the folder of a process's run, or with what lfactor ui --tell says of it,
+// which is started in the
+// directory of the job.
+func (a *Agent) tell(log, dir string, m control.Message) {
+	var piece Piece
+	var err error
+	if slices.Contains(control.RunTold, m.Text) {
+		piece, err = a.told(log, dir, m)
+	} else {
+		piece, err = pieceOf(log, m)
+	}
 	if err != nil {
 		piece = Piece{Err: configs.Redact(err.Error())}
 	}
@@ -49,6 +62,31 @@ func (a *Agent) tell(p *proc, m control.Message) {
 	}
 	m.Kind, m.Text = control.Because, ""
 	a.step(decide.Found{M: m})
+}
+
+// told asks a program of its own, as a plan takes seconds and memory, and one at a time.
+func (a *Agent) told(log, dir string, m control.Message) (Piece, error) {
+	if log == "" {
+		return Piece{}, errors.New("the job has no folder of a run: it does not train")
+	}
+	a.telling.Lock()
+	defer a.telling.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), toldLimit)
+	defer cancel()
+	args := append(slices.Clone(a.o.Command[1:]), "ui", "--tell", m.Text, "--step", strconv.FormatInt(m.At,
+		10), log)
+	c := exec.CommandContext(ctx, a.o.Command[0], args...)
+	var out, errs bytes.Buffer
+	c.Dir, c.Stdout, c.Stderr, c.WaitDelay = dir, &out, &errs, time.Second
+	switch err := c.Run(); {
+	case ctx.Err() != nil:
+		return Piece{}, fmt.Errorf("%s took more than %v", m.Text, toldLimit)
+	case err != nil:
+		return Piece{}, errors.New(strings.TrimPrefix(strings.TrimSpace(errs.String()), "error: "))
+	case out.Len() > wholeMost:
+		return Piece{}, fmt.Errorf("%s has %d bytes, more than %d", m.Text, out.Len(), wholeMost)
+	}
+	return Piece{Data: out.Bytes()}, nil
 }
 
 func pieceOf(dir string, m control.Message) (Piece, error) {

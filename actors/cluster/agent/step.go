@@ -102,12 +102,14 @@ func (a *Agent) atProc(e decide.Effect) {
 			p.finish()
 		}
 	case decide.Ask:
-		if p := a.procs[e.Life]; p != nil {
-			if e.M.Kind == control.Read {
-				go a.tell(p, e.M)
-			} else {
-				go a.because(p, e.M)
-			}
+		switch p := a.procs[e.Life]; {
+		case p == nil && e.M.Kind == control.Read && e.M.Spec != nil:
+			go a.tell(e.M.Spec.Log, e.M.Spec.Dir, e.M)
+		case p == nil:
+		case e.M.Kind == control.Read:
+			go a.tell(p.log, p.cmd.Dir, e.M)
+		default:
+			go a.because(p, e.M)
 		}
 	}
 }

@@ -24,6 +24,9 @@ const (
 	RunJobs     = "jobs"
 )
 
+// RunTold are questions about a run that lfactor ui --tell answers on its host, where its checkpoints, data and model are.
+var RunTold = []string{"checkpoints", "samples", "plan"}
+
 // RunFiles are explained above.
 var RunFiles = []string{"metrics.jsonl", "log.jsonl", "edges.jsonl", "quarantine.jsonl"}
 
@@ -50,7 +53,8 @@ const (
 	AskWhy  Kind = "why"     // what a process's actors wait for, asked in round Code
 	Because Kind = "because" // its answer, Data
 	// wants a file of the folder of a process's run, Text, from offset At on, where it lay as Data marks it;
-	// or what its actors did, by the name "jobs". Because answers it with an agent.Piece
+	// or what its actors did, by the name "jobs"; or the answer to one of RunTold, of step At. Spec has the folder, Log, and
+	// Dir, of a job that is over. Because answers it with an agent.Piece
 	Read    Kind = "read"
 	Leaving Kind = "leaving" // the agent wants to end: its processes are to move first
 	Probe   Kind = "probe"   // measure the way to Peers

@@ -10,11 +10,16 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 )
 
+// toldLimit is for answers that a host's own lfactor works out, as the plan of a run.
+const toldLimit = 30 * time.Second
+
 // file serves a piece of a file of the folder of a job's run, as its agent has it: ?at is the offset, ?mark
-// what came with that, in hexadecimal digits, and ?proc the process that is asked, by default the leading one.
+// what came with that, in hexadecimal digits, and ?proc the process that is asked, by default the leading
+// one.
 func (h *Head) file(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	if name != control.RunJobs && !slices.Contains(control.RunFiles, name) {
+	if name != control.RunJobs && !slices.Contains(control.RunFiles, name) &&
+		!slices.Contains(control.RunTold, name) {
 		http.Error(w, "there is no such file of a run", http.StatusNotFound)
 		return
 	}
@@ -49,10 +54,13 @@ func (h *Head) readFile(w http.ResponseWriter, r *http.Request, name string) {
 	h.mu.Lock()
 	alive, conn := h.m.Live(j.ID, m.Proc)
 	l := h.links[conn]
-	if !alive || l == nil || j.State != Running {
+	if j.State == Ended && name != control.RunJobs { // its folder stays where its process was
+		m.Spec = &control.Spec{Log: j.Spec.Log, Dir: j.Spec.Dir}
+		alive, l = true, h.linkOf(j.Procs[m.Proc].Host)
+	}
+	if !alive || l == nil {
 		h.mu.Unlock()
-		http.Error(w, "the process is not there, or its host is away: only a job that runs is read",
-			http.StatusNotFound)
+		http.Error(w, "the process is not there, or its host is away", http.StatusNotFound)
 		return
 	}
 	answers := make(chan control.Message, 1)
@@ -66,11 +74,15 @@ func (h *Head) readFile(w http.ResponseWriter, r *http.Request, name string) {
 		delete(h.questions, m.Code)
 		h.mu.Unlock()
 	}()
+	limit := whyLimit
+	if slices.Contains(control.RunTold, name) {
+		limit = toldLimit
+	}
 	select {
 	case a := <-answers:
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(a.Data) // whoever asked may have gone
-	case <-time.After(whyLimit):
+	case <-time.After(limit):
 		http.Error(w, "the agent does not answer", http.StatusGatewayTimeout)
 	case <-r.Context().Done():
 	}

@@ -122,16 +122,18 @@ func TestClusterShown(t *testing.T) {
 			}
 			return at["rank0 jobs h1"] && at["rank3 jobs h2"] && len(said.Now) > 4
 		}, time.Minute, 50*time.Millisecond, "%v", &said)
-		status, text := d.do("GET", "/api/runs/0/checkpoints", nil)
-		require.Equal(t, 422, status, text)
-		require.Contains(t, text, "on the job's hosts")
+		for name, want := range map[string]string{"checkpoints": `"dir":`, "samples": `"last":`, "plan": `"schedule":"`} {
+			status, text := d.do("GET", "/api/runs/0/"+name, nil)
+			require.Equal(t, 200, status, text)
+			require.Contains(t, text, want)
+		}
 		var now struct {
 			Hosts  []struct{ Name, State, Job string }
 			Jobs   []struct{ ID, State string }
 			Events []struct{ Kind string }
 			Wrong  string
 		}
-		status, text = d.do("GET", "/api/cluster", &now)
+		status, text := d.do("GET", "/api/cluster", &now)
 		require.Equal(t, 200, status, text)
 		require.Equal(t, "[{h1 busy 1} {h2 busy 1}]", fmt.Sprint(now.Hosts))
 		require.Equal(t, "[{1 running}]", fmt.Sprint(now.Jobs))
@@ -147,8 +149,19 @@ func TestClusterShown(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond)
 	_, text := view.do("GET", "/api/runs/0/series", nil)
 	require.Contains(t, text, `"step":[1,`, "what was read stays")
+	afterwards(t, dir, env)
 	code, out = runIn(t, dir, env, "ui", "--cluster", "no-such-cluster")
 	require.Equal(t, 5, code, out)
+}
+
+// afterwards looks at the cluster when its job is over: what lies on the job's host is read.
+func afterwards(t *testing.T, dir string, env []string) {
+	late, _ := dashboards(t, dir, env) // who comes when the job is over sees it, too
+	_, text := late.do("GET", "/api/runs/0/series", nil)
+	require.Contains(t, text, `"step":[1,`, "what lies on the job's host is read")
+	status, text := late.do("GET", "/api/runs/0/checkpoints", nil)
+	require.Equal(t, 200, status, text)
+	require.Contains(t, text, `"latest":true`)
 }
 
 // forRoles asks for what the roles of users and links decide, and stops the job.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
@@ -27,7 +28,8 @@ func Command() *cobra.Command {
 		Use:   "ui [RUN ...]",
 		Short: "Show runs in a browser: curves, actors, timeline, what they wait for",
 		Long: "RUN is a run directory (log.dir), by default runs/latest; several are compared. They may be under way, have " +
-			"ended, or not have begun. A file that lfactor sim --trace has written is a run too: schedules side by side.\nThe page is served on this machine's loopback alone, to whoever has the link that is " +
+			"ended, or not have begun. A file that lfactor sim --trace has written is a run too: schedules side by side.\n" +
+			"The page is served on this machine's loopback alone, to whoever has the link that is " +
 			"printed, which works once; another is printed then.\nFrom another machine: ssh -L 8265:127.0.0.1:8265 HOST, and " +
 			"lfactor ui --port 8265 there. With --cluster NAME and no RUN the page has a cluster: its hosts, its " +
 			"jobs and their runs, as far as your certificate of it lets you look. docs/dashboard.md has the pages " +
@@ -48,7 +50,11 @@ func Command() *cobra.Command {
 			"where there is no such cluster, the machine on which the plan's step is simulated: one that comes "+
 			"with lfactor, or a file",
 	)
+	tell := forAgents(f)
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if asked, err := tell(args); asked {
+			return err
+		}
 		o := dashboard.Options{Dirs: args, Hosts: *hosts}
 		if len(args) == 0 && c.Flags().Changed("cluster") {
 			shown, err := ofCluster(*cluster)
@@ -81,6 +87,24 @@ func Command() *cobra.Command {
 		})
 	}
 	return c
+}
+
+// forAgents adds the flags by which an agent asks what a page is told of a run on its host; what it gives
+// answers that.
+func forAgents(f *pflag.FlagSet) func(args []string) (asked bool, err error) {
+	name := f.String("tell", "", "print what a page is told of the run's checkpoints, samples or plan")
+	step := f.Int64("step", 0, "of the samples that --tell prints, 0 for the newest")
+	cobra.CheckErr(errors.Join(f.MarkHidden("tell"), f.MarkHidden("step")))
+	return func(args []string) (bool, error) {
+		if *name == "" {
+			return false, nil
+		}
+		m, err := rehearsal.Machine("cpu")
+		if err != nil {
+			return true, err
+		}
+		return true, dashboard.Tell(cli.Out, cli.RunDir(args), *name, *step, m)
+	}
 }
 
 // ofCluster is the user's cluster of a name, nil where there is none and the name is a machine's.

@@ -152,7 +152,9 @@ type Signal struct {
 // Finish asks a process to end when its step is done.
 type Finish struct{ Life int64 }
 
-// Ask asks a process what its actors wait for: Found answers the head's message M.
+// Ask asks a process what its actors wait for, or wants of the folder of its run: Found answers the head's
+// message M. Life is 0
+// where the process is no more.
 type Ask struct {
 	Life int64
 	M    control.Message

@@ -44,6 +44,8 @@ func (a *Agent) toProc(m control.Message) {
 	switch {
 	case p == nil && m.Kind == control.Order:
 		a.launch(m)
+	case p == nil && m.Kind == control.Read: // of a job that is over
+		a.say(Ask{0, m})
 	case p == nil:
 	case p.starting || len(p.waits) > 0:
 		p.waits = append(p.waits, m)
