@@ -70,3 +70,12 @@ func TestChanceOfNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestEightBitsOfInfinity: a moment beyond all numbers has the last place of the map, and not the first.
+func TestEightBitsOfInfinity(t *testing.T) {
+	for _, signed := range []bool{true, false} {
+		d := newDynamic(signed)
+		require.Equal(t, uint8(255), d.find(float32(math.Inf(1))))
+		require.Equal(t, uint8(255), d.find(1))
+	}
+}

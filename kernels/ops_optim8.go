@@ -114,7 +114,7 @@ func (d *dynamic) index() {
 		if low < 0 {
 			low, high = high, low
 		}
-		d.edge[i] = float32(math.Inf(1))
+		d.edge[i] = float32(math.NaN()) // of no number, nor of infinity, which is the last place's
 		if low != low || high != high {
 			d.place[i] = 255
 			continue

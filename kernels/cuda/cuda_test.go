@@ -84,8 +84,8 @@ func TestConformance(t *testing.T) {
 }
 
 // TestHopperProducts: products by Hopper's tensor cores are what the suite wants of those whose weights have
-// few columns too, which other kernels take else. The emulated tensor cores take their time: the ordinary tier
-// leaves out losses, which have the same products, and epilogues, which have kernels of their own.
+// few columns too, which other kernels take else. The emulated tensor cores take their time: the ordinary
+// tier leaves out losses, which have the same products, and epilogues, which have kernels of their own.
 func TestHopperProducts(t *testing.T) {
 	defer func(n int) { hopperColumns = n }(hopperColumns)
 	hopperColumns = 1
@@ -124,18 +124,9 @@ func TestHopperProducts(t *testing.T) {
 // TestOperations: every operation has a launch here. One that is new may do without: name it, and it runs
 // on the processor.
 func TestOperations(t *testing.T) {
-	onProcessor := []kernels.Op{kernels.VisibleKeys, kernels.IndexTopK, kernels.AttentionSparse,
-		kernels.AttentionSparseBwd, kernels.IndexLoss, kernels.IndexLossBwd, kernels.KindRows,
-		kernels.KindExperts, kernels.KindSurplus,
-		kernels.AttentionBias, kernels.AttentionBiasBwd,
-		kernels.MuonMomentum, kernels.MuonStep, kernels.Orthogonalize,
-		kernels.Divergence, kernels.DivergenceBwd, kernels.Contrast, kernels.ContrastBwd,
-		kernels.Objective, kernels.ObjectiveBwd, kernels.TokenNLL, kernels.PagedRows, kernels.LogitsNLL,
-		kernels.LowError, kernels.LowChoice,
-		kernels.AttentionPeak, kernels.PeakClip, kernels.Adafactor,
-		kernels.FakeQuant, kernels.FakeQuantDW,
-		kernels.AdamWNarrow,
-		kernels.AdamW8, kernels.ScheduleFree, kernels.PackedLinear, kernels.PackedLinearDX}
+	onProcessor := []kernels.Op{kernels.Objective, kernels.ObjectiveBwd, kernels.Contrast,
+		kernels.ContrastBwd,
+		kernels.LowError, kernels.LowChoice}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {
 		if table[s.Op] == nil {
@@ -456,4 +447,37 @@ func TestWrongLibraries(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "cuda:1 (emulated device)", b.Name())
 	kernels.Close(b)
+}
+
+// TestSplitTerms: gradients of weights that are added up in chunks of terms are what the suite wants, in
+// every order of a block's threads.
+func TestSplitTerms(t *testing.T) {
+	defer func(n int) { splitChunk = n }(splitChunk)
+	splitChunk = 2
+	d, e := emulated(t, 0, strict)
+	pool := tensor.NewPool("device", 0).In(d)
+	b := kernelstest.Carried(t, d, pool)
+	part := kernelstest.Part{Has: func(op kernels.Op) bool { return op == kernels.LinearDW }, Every: 3,
+		Plant: 7}
+	part.Run(t, b)
+	first := map[string][]byte{}
+	for order := range int64(3) {
+		e.Set(t, "order", order, 0)
+		part.Calls(func(name string, c *kernels.Call) {
+			b.Run(c)
+			if order == 0 {
+				first[name] = bytes.Clone(c.Out[0].Bytes())
+			}
+			require.Equal(t, first[name], c.Out[0].Bytes(), "%s in order %d", name, order)
+		})
+	}
+	launches := func() int {
+		from := e.Launches()
+		part.Calls(func(_ string, c *kernels.Call) { b.Run(c) })
+		d.Sync()
+		return e.Launches() - from
+	}
+	inChunks := launches()
+	splitChunk = 1 << 20
+	require.Greater(t, inChunks, launches(), "launches by chunks, and whole")
 }

@@ -148,8 +148,16 @@ func (d *device) raiseSums(w *waiting) error {
 
 // sorted are the indices of rows of y, in order of rows and then of places.
 func (x *issue) sorted(idx *tensor.Tensor, rows, first int) uint64 {
+	return x.sortedAt(x.q.Addr(idx), idx.Len(), rows, first)
+}
+
+// sortedRows is sorted for some rows of indices, whose places count from the first of them.
+func (x *issue) sortedRows(idx *tensor.Tensor, from, n, rows int) uint64 {
+	return x.sortedAt(x.q.Addr(idx)+uint64(4*from*idx.Shape[1]), n*idx.Shape[1], rows, 0)
+}
+
+func (x *issue) sortedAt(idx uint64, n, rows, first int) uint64 {
 	const block = 512 // kSorted
-	n := idx.Len()
 	padded := parts(n, block) * block
 	from, to := x.work(padded, 8), x.work(padded, 8)
 	x.launch("sort_blocks", grid{x: padded / block, threads: block / 2}, idx, nil, from, n, first, rows,

@@ -27,8 +27,12 @@ var _ = register(map[kernels.Op]func(x *issue){
 	kernels.LinearDW: func(x *issue) {
 		dy, a, dw := x.in(0), x.in(1), x.out(0)
 		n, k := lastDim(dy), lastDim(a)
-		x.product(dy.DType, product{a: dy, b: a, y: dw, m: n, n: k, k: a.Rows(), aRow: 1, aCol: n,
-			bRow: 1, bCol: k, yRow: k, wide: true, add: x.accumulates(0)})
+		p := product{a: dy, b: a, y: dw, m: n, n: k, k: a.Rows(), aRow: 1, aCol: n, bRow: 1, bCol: k,
+			yRow: k,
+			wide: true, add: x.accumulates(0)}
+		if !x.splitTerms(dy.DType, p) {
+			x.product(dy.DType, p)
+		}
 	},
 	kernels.GroupedLinear: func(x *issue) {
 		a, w, y := x.in(0), x.in(1), x.out(0)
@@ -61,16 +65,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 				aCol: g * n, bRow: 1, bCol: g * k, yRow: k, wide: true, add: x.accumulates(0)})
 			return
 		}
-		p := product{a: dy, b: a, y: dw, off: x.in(2), m: n, n: k, aRow: 1, aCol: n, bRow: 1, bCol: k,
-			yRow: k, groups: g, yGroup: n * k, wide: true, add: x.accumulates(0)}
-		if p.n > 0 {
-			name, at := x.hopper(dy.DType, p, "_terms")
-			if name == "" {
-				name, at = typed("product_terms", dy), tiles(dy.DType, n, k)
-			}
-			at.z = p.groups
-			x.launch(name, at, p.fields()...)
-		}
+		x.terms(dy.DType, product{a: dy, b: a, y: dw, off: x.in(2), m: n, n: k, aRow: 1, aCol: n, bRow: 1,
+			bCol: k, yRow: k, groups: g, yGroup: n * k, wide: true, add: x.accumulates(0)})
 	},
 	kernels.Attention: func(x *issue) {
 		x.attention(x.attentionOf(x.in(0), x.in(1), x.in(2), 3))
@@ -186,6 +182,49 @@ func (x *issue) product(d tensor.DType, p product) {
 	x.launch("product_"+d.String(), tiles(d, p.m, p.n), p.fields()...)
 }
 
+// terms launches products of groups of terms, each with a result of its own.
+func (x *issue) terms(d tensor.DType, p product) {
+	if p.n == 0 {
+		return
+	}
+	name, at := x.hopper(d, p, "_terms")
+	if name == "" {
+		name, at = "product_terms_"+d.String(), tiles(d, p.m, p.n)
+	}
+	at.z = p.groups
+	x.launch(name, at, p.fields()...)
+}
+
+// Gradients of weights that have fewer results than keep a device busy are added up in chunks of terms, side
+// by side, and then in order: of a weight with fewer blocks of 128 by 128 numbers, or of 64 by 64 in
+// float32, and two chunks or more. Shapes alone decide.
+var (
+	splitChunk  = 2048
+	splitBlocks = 64
+)
+
+// splitTerms launches the gradient of a weight in chunks, and reports whether it has.
+func (x *issue) splitTerms(d tensor.DType, p product) bool {
+	side := 64
+	if d.Size() == 2 {
+		side = 128
+	}
+	if p.n == 0 || p.k < 2*splitChunk || parts(p.m, side)*parts(p.n, side) >= splitBlocks {
+		return false
+	}
+	if d.Size() == 2 && x.byLibrary(d, p) {
+		return true
+	}
+	chunks := parts(p.k, splitChunk)
+	off, part := x.work(chunks+1, 4), x.work(chunks*p.m*p.n, 4)
+	x.launch("product_chunks", each(chunks+1), product{y: off, m: splitChunk, k: p.k,
+		groups: chunks}.fields()...)
+	p.y, p.off, p.groups, p.yGroup, p.add = part, off, chunks, p.m*p.n, false
+	x.terms(d, p)
+	x.join(part, chunks, p.m*p.n)
+	return true
+}
+
 // grouped launches a product of rows in groups; rows of no group become zeros.
 func (x *issue) grouped(y *tensor.Tensor, width int, p product) {
 	off := x.in(2)
@@ -234,6 +273,9 @@ type attention struct {
 	out, dq, dk, dv, lseOut                   *tensor.Tensor
 	deltaOut                                  uint64
 	t, s, h, g, d, e                          int
+
+	bias, dbias *tensor.Tensor
+	far, chunks int
 }
 
 // attentionOf names the operands that both directions have; more are those from cu_q on.
@@ -252,13 +294,22 @@ func (x *issue) partOf(q, k, v *tensor.Tensor, more int) attention {
 
 // attend launches a kernel of attention.
 func (x *issue) attend(name string, g grid, a attention) {
-	at, words := x.c.Attr, 0
+	x.attendAs(typed(name, a.q), g, a)
+}
+
+// attendAs is attend by the whole name.
+func (x *issue) attendAs(name string, g grid, a attention) {
+	at, words, code := x.c.Attr, 0, 0
 	if a.blocks != nil {
 		words = a.blocks.Shape[1]
 	}
-	x.launch(typed(name, a.q), g, a.q, a.k, a.v, a.o, a.dout, a.lse, a.delta, a.cuQ, a.cuK, a.blocks,
+	if a.bias != nil {
+		code = int(a.bias.DType)
+	}
+	x.launch(name, g, a.q, a.k, a.v, a.o, a.dout, a.lse, a.delta, a.cuQ, a.cuK, a.blocks,
 		a.posQ, a.posK, a.near, a.place, a.out, a.dq, a.dk, a.dv, a.lseOut, a.deltaOut,
-		a.t, a.s, a.h, a.g, a.d, a.e, a.cuQ.Len()-1, at.I[0] == 1, at.I[1], at.I[2], words, at.F[0], at.F[1])
+		a.t, a.s, a.h, a.g, a.d, a.e, a.cuQ.Len()-1, at.I[0] == 1, at.I[1], at.I[2], words, at.F[0], at.F[1],
+		a.bias, a.dbias, code, a.far, a.chunks)
 }
 
 // attentionWidth is the kernel for heads of this width; more than 256 it does not have.

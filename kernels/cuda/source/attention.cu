@@ -1,7 +1,7 @@
 #include "attention.cuh"
 
 // N·8 is the greatest width of a head.
-template <class T, int N> LF_DEV void attention(const Attention& a) {
+template <class T, int N, bool biased = false> LF_DEV void attention(const Attention& a) {
   LF_SHARED(float, q);
   i64 step = a.d + 1;
   float *k = q + kOwn * step, *v = k + kOther * step, *ps = v + kOther * a.e;
@@ -11,6 +11,7 @@ template <class T, int N> LF_DEV void attention(const Attention& a) {
   fetch<T>(q, step, a.q, (i64)blockIdx.x * kOwn, kOwn, a.t, a.h, head, a.d);
   Range r = keys_of(a, row), all = over_block(r);
   float acc[N] = {}, top = -INFINITY, sum = 0, any = 0, slope;
+  i64 shift = biased && r.inside ? shift_of(a, a.cu_q, row) : 0;
   for (i64 k0 = all.from; k0 < all.to; k0 += kOther) {
     __syncthreads();
     fetch<T>(k, step, a.k, k0, kOther, a.s, a.g, group, a.d);
@@ -21,7 +22,7 @@ template <class T, int N> LF_DEV void attention(const Attention& a) {
     for (int j = 0; j < kScores; j++) {
       i64 key = k0 + lane + kLanes * j;
       see[j] = key >= r.from && key < r.to && sees(a, row, key);
-      s[j] = see[j] ? capped((float)a.scale * dot_of(q + own * step, k + (lane + kLanes * j) * step, a.d), (float)a.cap, &slope) : -INFINITY;
+      s[j] = see[j] ? score_of<biased>(a, dot_of(q + own * step, k + (lane + kLanes * j) * step, a.d), row, key, shift, head, &slope) : -INFINITY;
       most = fmaxf(most, s[j]);
       if (see[j]) any = 1;
     }

@@ -12,6 +12,9 @@ struct Attention {
   float *lse, *delta_out;
   i64 t, s, h, g, d, e, c, causal, window, tile, words;
   double scale, cap;
+  const void* bias; // of distances from -far to far, by heads; or none
+  void* dbias;
+  i64 bias_type, far, chunks;
 };
 
 enum { kOwn = 16, kOther = 32, kLanes = 8, kScores = kOther / kLanes };
@@ -107,6 +110,18 @@ LF_DEV Range over_block(Range r) {
   return all;
 }
 
+// How far the keys of a query's sequence begin behind its queries.
+LF_DEV i64 shift_of(const Attention& a, const i32* cu, i64 row) {
+  i64 s = sequence_of(cu, a.c, row);
+  return (i64)a.cu_k[s] - a.cu_q[s];
+}
+// The score of a query and a key, of which shift is that of the sequence.
+template <bool biased> LF_DEV float score_of(const Attention& a, float product, i64 row, i64 key, i64 shift, i64 head, float* slope) {
+  if (!biased) return capped((float)a.scale * product, (float)a.cap, slope);
+  *slope = 1;
+  return (float)a.scale * product + (float)ld_any(a.bias, (a.far + clamp(key - row - shift, -a.far, a.far)) * a.h + head, a.bias_type);
+}
+
 // What stands for the weight of a pair that does not see each other: no weight is -0.
 #define LF_UNSEEN -0.0f
 
@@ -129,14 +144,21 @@ template <class T, int N> LF_DEV void store_row(void* y, const float* acc, float
 }
 
 // The gradient of one score, and in p its probability.
-LF_DEV float score_bwd(const Attention& a, float product, float dp, float lse, float delta, float* p) {
-  float slope, s = capped((float)a.scale * product, (float)a.cap, &slope);
+template <bool biased>
+LF_DEV float score_bwd(const Attention& a, float product, float dp, float lse, float delta, i64 row, i64 key, i64 shift, i64 head, float* p) {
+  float slope, s = score_of<biased>(a, product, row, key, shift, head, &slope);
   *p = expf(s - lse);
   return (float)a.scale * slope * *p * (dp - delta) + 0.0f; // never -0
 }
 
-// Operands of 16 bits have kernels of their own: attention_tc.cu.
+// Operands of 16 bits have kernels of their own where no bias is added: attention_tc.cu.
 #define LF_WIDTHS(k)                             \
   LF_ONE(k##_64_f32, (k<float, 8>), Attention)   \
   LF_ONE(k##_128_f32, (k<float, 16>), Attention) \
-  LF_ONE(k##_256_f32, (k<float, 32>), Attention)
+  LF_ONE(k##_256_f32, (k<float, 32>), Attention) \
+  LF_BIASED(k, float, f32)                       \
+  LF_BIASED(k, bf16, bf16)                       \
+  LF_BIASED(k, f16, f16)
+#define LF_BIASED(k, T, name)                                       \
+  LF_ONE(k##_bias_64_##name, (k<T, 8, true>), Attention)            \
+  LF_ONE(k##_bias_256_##name, (k<T, 32, true>), Attention)

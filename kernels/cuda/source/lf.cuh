@@ -36,6 +36,8 @@ struct f16 { u16 b; };
   LF_ONE(k##_bf16, k<bf16>, Args)       \
   LF_ONE(k##_f16, k<f16>, Args)
 
+#define LF_MOST_F32 3.40282346638528859811704183484516925e38f
+
 LF_DEV u32 bits_of(float f) {
 #ifdef __CUDA_ARCH__
   return __float_as_uint(f);
@@ -253,6 +255,9 @@ LF_DEV float block_max(float v) {
   for (u32 i = 1; i < blockDim.x / 32; i++) v = fmaxf(v, part[i]);
   return v;
 }
+
+// The greater, and what is no number where one is none.
+template <class F> LF_DEV F most_of(F x, F y) { return x != x || y != y ? NAN : x > y ? x : y; }
 
 LF_DEV i64 clamp(i64 x, i64 lo, i64 hi) { return x < lo ? lo : x > hi ? hi : x; }
 LF_DEV float sigmoid(float x) { return 1 / (1 + expf(-x)); }

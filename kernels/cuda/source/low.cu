@@ -14,7 +14,6 @@ struct Low {
 };
 
 enum { kScaleFloat, kScalePower, kScaleMX, kScaleNV };
-#define LF_MOST_F32 3.40282346638528859811704183484516925e38f
 
 // Where a band of rows lies: of which matrix, its first row and those of the band.
 struct Band {

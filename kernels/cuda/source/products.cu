@@ -173,3 +173,9 @@ template <class T> LF_DEV void product_terms(const Product& p) {
   tile<T>(p, (const T*)p.a, (const T*)p.b, y, (i64)blockIdx.x * s, p.m, (i64)blockIdx.y * s, p.off[g], p.off[g + 1]);
 }
 LF_TYPED(product_terms, Product)
+
+// Where chunks of terms begin, m each: off, in y, of groups chunks and the end.
+LF_DEV void chunks_of(const Product& p) {
+  LF_EACH(i, p.groups + 1) ((i32*)p.y)[i] = (i32)(i * p.m < p.k ? i * p.m : p.k);
+}
+LF_ONE(product_chunks, chunks_of, Product)
