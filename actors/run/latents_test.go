@@ -76,7 +76,7 @@ func TestLatentsAgree(t *testing.T) {
 }
 
 // TestClipLatentsAgree: the same of clips, whose first frame is given in some, and with two models that share
-// out the levels of noise.
+// out the levels of noise; also where clips are encoded a frame of latents at a time.
 func TestClipLatentsAgree(t *testing.T) {
 	dir := t.TempDir()
 	clipsOf(t, filepath.Join(dir, "a.tar"))
@@ -90,8 +90,12 @@ func TestClipLatentsAgree(t *testing.T) {
 			"diffusion.autoencoder="+filepath.Join(autoencodersOf,
 				"wan"))
 		cached, _ := givenRun(t, model, dir, args...)
+		parts, _ := givenRun(t, model, dir, append(args, "diffusion.encode_frames=1")...)
+		require.Equal(t, cached, parts, more)
 		for _, plan := range []string{"plan.encoder.over=none",
-			"plan.encoder.over=own plan.encoder.ranks=1"} {
+			"plan.encoder.over=none diffusion.encode_frames=1",
+			"plan.encoder.over=own plan.encoder.ranks=1",
+			"plan.encoder.over=own plan.encoder.ranks=1 diffusion.encode_frames=1"} {
 			live, saved := givenRun(t, model, dir, append(append(args, strings.Fields(plan)...),
 				"diffusion.latents=live")...)
 			require.Equal(t, cached, live, "%s %s", more, plan)

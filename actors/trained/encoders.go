@@ -119,6 +119,9 @@ func autoencoder(cfg *configs.Config, live bool) (Autoencoder, error) {
 	dir := fit.LatentDir(cfg)
 	switch dir {
 	case "pixels":
+		if cfg.Run.Diffusion.Frames > 0 {
+			return nil, cfg.Fault("diffusion.encode_frames", "the model learns pixels, which nothing encodes", "remove it")
+		}
 		return Pixels{}, nil
 	case "":
 		return nil, cfg.Fault(key, "is not given, and no vae lies beside the model",
@@ -133,7 +136,8 @@ func autoencoder(cfg *configs.Config, live bool) (Autoencoder, error) {
 		if err != nil {
 			return nil, cfg.Fault(key, err.Error(), "")
 		}
-		return a.Frozen(), nil
+		a.Chunk = cfg.Run.Diffusion.Frames
+		return a.Frozen(), fit.TakesFrames(cfg, a.Model)
 	})}
 	if !live {
 		return x.open()

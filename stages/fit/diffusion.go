@@ -220,7 +220,7 @@ var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "
 	"train_text_encoder",
 	"encoders", "latents", "cache", "posterior", "sizes", "fps", "upscale", "caption_key", "caption_dropout",
 	"first_frame",
-	"condition_images", "experts", "boundary"}
+	"condition_images", "encode_frames", "experts", "boundary"}
 
 // policy holds the section policy to policies, and those to what they read.
 func (r rules) policy() {

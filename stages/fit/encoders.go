@@ -95,9 +95,20 @@ func seen(c *configs.Config, m *family.Model) error {
 		}
 		sizes = append(sizes, size)
 	}
+	if err := TakesFrames(c, a.Model()); err != nil {
+		return err
+	}
 	m.Denoiser.Process.Mode = d.Posterior == "mode"
-	if err := autoencoders.Before(m, a.Model(), sizes); err != nil {
+	if err := autoencoders.Before(m, a.Model(), sizes, d.Frames); err != nil {
 		return c.Fault("diffusion.sizes", err.Error(), "")
+	}
+	return nil
+}
+
+// TakesFrames refuses parts of clips for an autoencoder of pictures.
+func TakesFrames(c *configs.Config, a *latent.Model) error {
+	if c.Run.Diffusion.Frames > 0 && a.Frames == 0 {
+		return c.Fault("diffusion.encode_frames", "the autoencoder takes pictures, which have one frame", "remove it")
 	}
 	return nil
 }

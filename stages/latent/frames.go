@@ -17,6 +17,27 @@ import (
 type way struct {
 	chunked bool // frames at the end are handed on
 	later   bool // frames of the chunk before are there
+	// handed are frames that go from a chunk to the next of the same record, by layer; nil where each chunk is
+	// a record of its own, which has them as data and outputs
+	handed map[string]*grad.Value
+}
+
+// hand lets the next chunk have a layer's last frames.
+func (w way) hand(r *block.Rec, name string, x *grad.Value) {
+	if w.handed != nil {
+		w.handed[name] = x
+		return
+	}
+	r.T.Output(past(name), x)
+}
+
+// before are the n frames that a layer's chunk before has handed on, as x but for their number.
+func (w way) before(r *block.Rec, name string, x *grad.Value, n int) *grad.Value {
+	if w.handed != nil {
+		return w.handed[name]
+	}
+	s := x.Shape
+	return r.T.Data(past(name), x.DType, s[0], n, s[2], s[3], s[4])
 }
 
 // past is the name under which a layer's last frames go from a chunk to the next.
@@ -35,11 +56,10 @@ func crop(r *block.Rec, x *grad.Value, before, after int) *grad.Value {
 func (w way) after(r *block.Rec, name string, x *grad.Value, n int) (with *grad.Value, zeros int) {
 	zeros = n
 	if w.later {
-		s := x.Shape
-		x, zeros = r.T.Concat(1, r.T.Data(past(name), x.DType, s[0], n, s[2], s[3], s[4]), x), 0
+		x, zeros = r.T.Concat(1, w.before(r, name, x, n), x), 0
 	}
 	if w.chunked {
-		r.T.Output(past(name), crop(r, x, n-x.Shape[1], 0))
+		w.hand(r, name, crop(r, x, n-x.Shape[1], 0))
 	}
 	return x, zeros
 }
@@ -69,7 +89,7 @@ func (w way) halved(r *block.Rec, name string, x *grad.Value) *grad.Value {
 		return over(x)
 	}
 	if w.chunked {
-		r.T.Output(past(name), crop(r, x, 1-t, 0))
+		w.hand(r, name, crop(r, x, 1-t, 0))
 	}
 	if t == 1 {
 		return x
@@ -83,7 +103,7 @@ func (w way) doubled(r *block.Rec, name string, x *grad.Value) *grad.Value {
 	t, c := x.Shape[1], channels(x)
 	if !w.later && t == 1 {
 		if w.chunked {
-			r.T.Output(past(name), crop(r, x, -1, 2)) // zeros
+			w.hand(r, name, crop(r, x, -1, 2)) // zeros
 		}
 		return x
 	}
@@ -173,3 +193,30 @@ func unpatched(r *block.Rec, x *grad.Value, side int) *grad.Value {
 	x = r.T.Permute(x, 0, 1, 2, 6, 3, 5, 4)
 	return r.T.Reshape(x, s[0], s[1], s[2]*side, s[3]*side, s[4]/side/side)
 }
+
+// EncoderBy is the encoder as one block that takes a clip n frames of latents at a time, so that memory is that
+// of a part and not of the clip; what it gives has the bits of Encoder's blocks.
+func (m *Model) EncoderBy(name string, n int) Block {
+	return Block{join(name, "encoder"), func(r *block.Rec, x *grad.Value) *grad.Value {
+		all := 1 + (x.Shape[1]-1)/m.Frames
+		handed := map[string]*grad.Value{}
+		var parts []*grad.Value
+		for lo := 0; lo < all; lo += n {
+			hi := min(all, lo+n)
+			w := way{chunked: hi < all, later: lo > 0, handed: handed}
+			from, to := frameAt(lo, m.Frames), frameAt(hi, m.Frames)
+			y := crop(r, x, -from, to-x.Shape[1])
+			for _, b := range m.encoder(w, name) {
+				y = b.Record(r, y)
+			}
+			parts = append(parts, y)
+		}
+		if len(parts) == 1 {
+			return parts[0]
+		}
+		return r.T.Concat(1, parts...)
+	}}
+}
+
+// frameAt is where the pixels of a frame of latents begin, of so many each behind the first, which is one alone.
+func frameAt(latent, each int) int { return max(0, 1+(latent-1)*each) }

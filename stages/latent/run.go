@@ -86,24 +86,22 @@ func (a *Autoencoder) frames(in *tensor.Tensor, from, to int, out []*tensor.Tens
 	if a.Chunk < 1 || a.Chunk >= all {
 		return a.step(in, out, way{}, map[string]*tensor.Tensor{}, f)
 	}
-	// The first frame of latents stands for one frame: the places that frames begin at follow from that.
-	at := func(latent, each int) int { return max(0, 1+(latent-1)*each) }
 	handed := map[string]*tensor.Tensor{}
 	defer release(handed)
 	for lo := 0; lo < all; lo += a.Chunk {
 		hi := min(all, lo+a.Chunk)
-		part := cut(in, at(lo, from), at(hi, from))
+		part := cut(in, frameAt(lo, from), frameAt(hi, from))
 		parts := make([]*tensor.Tensor, len(out))
 		for i, o := range out {
 			shape := append([]int(nil), o.Shape...)
-			shape[2] = at(hi, to) - at(lo, to)
+			shape[2] = frameAt(hi, to) - frameAt(lo, to)
 			parts[i] = tensor.Make(tensor.F32, shape...)
 		}
 		if err := a.step(part, parts, way{chunked: true, later: lo > 0}, handed, f); err != nil {
 			return err
 		}
 		for i, p := range parts {
-			paste(out[i], p, at(lo, to))
+			paste(out[i], p, frameAt(lo, to))
 		}
 	}
 	return nil

@@ -31,8 +31,9 @@ const (
 // Before puts the blocks of an autoencoder's encoder before those of a denoiser, which then reads latents that
 // they make of pixels (family.Encoded.Pixels) in the place of ones that were made beforehand: the encoder is a
 // component like any other, that a plan may cut and place. It computes in float32, does not learn, and gives
-// the bits of latent.Frozen. Sizes are those of the run, in frames, height and width.
-func Before(m *family.Model, a *latent.Model, sizes [][3]int) error {
+// the bits of latent.Frozen. Sizes are those of the run, in frames, height and width. A clip is encoded so many
+// frames of latents at a time, by one block; 0 has all of them at once, by the encoder's own blocks.
+func Before(m *family.Model, a *latent.Model, sizes [][3]int, frames int) error {
 	d := m.Denoiser
 	if len(sizes) == 0 || len(sizes) > sizesMax {
 		return fmt.Errorf("%d sizes, want 1 to %d", len(sizes), sizesMax)
@@ -45,7 +46,7 @@ func Before(m *family.Model, a *latent.Model, sizes [][3]int) error {
 			return err
 		}
 	}
-	s := &seeing{autoencoder: &autoencoder{m: a, d: d}, sizes: sizes}
+	s := &seeing{autoencoder: &autoencoder{m: a, d: d}, sizes: sizes, frames: frames}
 	s.least = extent{1, 1 + a.Frames, a.Side, a.Side}
 	s.at = s.pixels
 	readers, err := readers(m)
@@ -68,7 +69,8 @@ const sizesMax = 63
 // seeing is an encoder before a denoiser.
 type seeing struct {
 	*autoencoder
-	sizes [][3]int
+	sizes  [][3]int
+	frames int // of latents at a time, 0 for all
 }
 
 // readers are the blocks that read clean latents, found by what a record of each reads.
@@ -130,6 +132,9 @@ func (s *seeing) names(m *family.Model) {
 // encoder are the blocks, of which each hands its values to the next, and the last gives latents.
 func (s *seeing) encoder(m *family.Model) (list []family.Block) {
 	s.blocks = s.m.Encoder(Component)
+	if s.frames > 0 {
+		s.blocks = []latent.Block{s.m.EncoderBy(Component, s.frames)}
+	}
 	s.shapes = latent.Shapes(s.blocks, s.shape(s.least, false)...)
 	tokens := float64(s.least.each()) / float64(tensor.Len(s.shapes[len(s.blocks)][:4])) // pixels of a token
 	for _, p := range s.d.Patch {
