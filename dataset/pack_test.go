@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/lfactor/lfactor/dataset/pack"
 )
 
 // Packing puts each item into one bin, none over the capacity, in the order of the items.
@@ -76,7 +78,8 @@ func TestSFTRows(t *testing.T) {
 					}
 					if id < 0 {
 						require.Equal(t, slices.Repeat([]int32{-7}, int(to-from)), b.Tokens[from:to])
-						require.Equal(t, slices.Repeat([]int32{IgnoreLabel}, int(to-from)), b.Labels[from:to])
+						require.Equal(t, slices.Repeat([]int32{IgnoreLabel}, int(to-from)),
+							b.Labels[from:to])
 						continue
 					}
 					require.False(t, seen[id], "sample %d comes twice", id)
@@ -128,4 +131,41 @@ func TestSFTLongAndBad(t *testing.T) {
 			require.Equal(t, int32(32), lengths[3])
 		}
 	}
+}
+
+// TestAlike: rows have samples of one kind, as each kind is packed alone, and are in the order of their first
+// samples; with one kind they are what they are without.
+func TestAlike(t *testing.T) {
+	for _, p := range Packings() {
+		m := &maker{feeder: &feeder{cfg: LoaderConfig{SeqLen: 10, Packing: p}}}
+		var items []item
+		var sizes []pack.Item
+		for i, n := range []int{4, 3, 6, 4, 2, 2, 5, 1} {
+			items = append(items, item{tokens: n, alike: []string{"wide", "tall"}[i%2]})
+			sizes = append(sizes, pack.Item{Tokens: n})
+		}
+		seen := map[int]bool{}
+		first := -1
+		for _, bin := range m.alike(items, sizes) {
+			n := 0
+			for _, i := range bin {
+				require.Equal(t, items[bin[0]].alike, items[i].alike, p)
+				require.False(t, seen[i], p)
+				seen[i], n = true, n+items[i].tokens
+			}
+			require.LessOrEqual(t, n, 10, p)
+			require.Less(t, first, bin[0], p)
+			first = bin[0]
+		}
+		require.Len(t, seen, len(items), p)
+		for i := range items {
+			items[i].alike = "square"
+		}
+		require.Equal(t, p.rows(sizes, pack.Limits{Tokens: 10, Open: packOpen}), m.alike(items, sizes), p)
+	}
+	m := &maker{feeder: &feeder{cfg: LoaderConfig{SeqLen: 10, Packing: PackFirstFit}}}
+	items := []item{{tokens: 4, alike: "a"}, {tokens: 4, alike: "b"}, {tokens: 6, alike: "a"}, {tokens: 5,
+		alike: "b"}}
+	require.Equal(t, [][]int{{0, 2}, {1, 3}}, m.alike(items, []pack.Item{{Tokens: 4}, {Tokens: 4},
+		{Tokens: 6}, {Tokens: 5}}))
 }

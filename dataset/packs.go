@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/dataset/pack"
 )
@@ -12,6 +13,7 @@ type item struct {
 	origin   Origin
 	tokens   int
 	media    int
+	alike    string // Sample.Alike
 }
 
 // packOpen is how many rows PackSequential keeps open.
@@ -37,8 +39,7 @@ func (m *maker) packs() ([]row, error) {
 		}
 	}
 	var rows []row
-	for _, bin := range m.cfg.Packing.rows(sizes, pack.Limits{Tokens: m.cfg.SeqLen, Images: m.cfg.MediaMax,
-		Open: packOpen}) {
+	for _, bin := range m.alike(items, sizes) {
 		var r row
 		for _, i := range bin {
 			r.segments, r.origins = append(r.segments, items[i].segments...),
@@ -47,6 +48,37 @@ func (m *maker) packs() ([]row, error) {
 		rows = append(rows, r)
 	}
 	return rows, nil
+}
+
+// alike packs items with those that they may share a row with, as if there were no others; rows are in the order
+// of their first items.
+func (m *maker) alike(items []item, sizes []pack.Item) (bins [][]int) {
+	limits := pack.Limits{Tokens: m.cfg.SeqLen, Images: m.cfg.MediaMax, Open: packOpen}
+	kinds := map[string][]int{}
+	var order []string
+	for i, x := range items {
+		if kinds[x.alike] == nil {
+			order = append(order, x.alike)
+		}
+		kinds[x.alike] = append(kinds[x.alike], i)
+	}
+	if len(order) < 2 {
+		return m.cfg.Packing.rows(sizes, limits)
+	}
+	for _, kind := range order {
+		var own []pack.Item
+		for _, i := range kinds[kind] {
+			own = append(own, sizes[i])
+		}
+		for _, bin := range m.cfg.Packing.rows(own, limits) {
+			for k, i := range bin {
+				bin[k] = kinds[kind][i]
+			}
+			bins = append(bins, bin)
+		}
+	}
+	slices.SortFunc(bins, func(a, b []int) int { return a[0] - b[0] })
+	return bins
 }
 
 // documents is the number of documents of one pass over all sources.
@@ -111,7 +143,7 @@ func (m *maker) learnt(sample int64, t tokens, o Origin) item {
 		}
 		n = m.cfg.SeqLen
 	}
-	out := item{origin: o, tokens: n, media: len(t.media)}
+	out := item{origin: o, tokens: n, media: len(t.media), alike: t.alike}
 	any, from := false, 0
 	for _, to := range append(t.cuts[:len(t.cuts):len(t.cuts)], n) {
 		if to = min(to, n); to == from {

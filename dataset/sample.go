@@ -36,6 +36,9 @@ type Sample struct {
 	Tokens []int32
 	Loss   []bool // of each token: the model is to learn it. nil: all
 	Media  []Media
+	// Alike is what samples of one row have in common where a model takes no others together, as the size of
+	// images; "" goes with all that have none. Of several samples of a document it is the first one's.
+	Alike string
 }
 
 // SampleEncoder turns the files of a sample (Document.Parts) into tokens: one Sample, or the several that
@@ -65,6 +68,7 @@ type pieces struct {
 	loss  []bool // nil: every token is learnt
 	cuts  []int  // where each sample but the last ends; nil for one
 	media []Media
+	alike string // Sample.Alike
 }
 
 // join lays samples end to end.
@@ -72,6 +76,9 @@ func join(samples []Sample) (p pieces) {
 	masked := false
 	for _, s := range samples {
 		masked = masked || s.Loss != nil
+	}
+	if len(samples) > 0 {
+		p.alike = samples[0].Alike
 	}
 	for i, s := range samples {
 		at := int32(len(p.ids))

@@ -34,7 +34,10 @@ freq_dim: 8
 `
 
 // squares writes a shard of images with captions.
-func squares(t *testing.T, path string) {
+func squares(t *testing.T, path string) { shapes(t, path, 8) }
+
+// shapes is the same of images that are by turns so many pixels wide.
+func shapes(t *testing.T, path string, wide ...int) {
 	t.Helper()
 	file, err := os.Create(path)
 	require.NoError(t, err)
@@ -45,9 +48,10 @@ func squares(t *testing.T, path string) {
 		require.NoError(t, err)
 	}
 	for i := range 24 {
-		img := image.NewRGBA(image.Rect(0, 0, 8, 8))
-		for p := range 64 {
-			img.Set(p%8, p/8, color.RGBA{uint8(40 * (i % 6)), uint8(p * 3), uint8(i), 255})
+		across := wide[i%len(wide)]
+		img := image.NewRGBA(image.Rect(0, 0, across, 8))
+		for p := range 8 * across {
+			img.Set(p%across, p/across, color.RGBA{uint8(40 * (i % 6)), uint8(p * 3), uint8(i), 255})
 		}
 		var b bytes.Buffer
 		require.NoError(t, png.Encode(&b, img))

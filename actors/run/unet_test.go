@@ -111,6 +111,36 @@ func openRun(model, dir string, args ...string) error {
 	return err
 }
 
+// TestTwoSizes: a U-Net, and a denoiser that encodes pixels itself, learn images of two sizes in one step, each
+// sequence of one, though both would fit into it.
+func TestTwoSizes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	shapes(t, filepath.Join(dir, "a.tar"), 8, 16)
+	clipWords(t, filepath.Join(dir, "one"), "clip")
+	unet := strings.NewReplacer("text_dim: 24", "text_dim: 12", "addition_time_embed_dim: 4\n", "",
+		"projection_class_embeddings_input_dim: 34\n", "").Replace(unetOf24)
+	for _, c := range []struct {
+		model, text string
+		args        []string
+	}{
+		{unet, filepath.Join(dir, "one"), []string{"diffusion.sizes=[8x8, 8x16]", "data.seq_len=256"}},
+		{wanOf12, "none", []string{"diffusion.sizes=[16x16, 16x32]", "diffusion.latents=live",
+			"data.seq_len=64",
+			"diffusion.autoencoder=" + filepath.Join(autoencodersOf, "kl")}},
+	} {
+		file := filepath.Join(dir, "model.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(c.model), 0o644))
+		var losses [2][]float64
+		for i, plan := range []string{"plan.pp=1", "plan.pp=2"} {
+			losses[i], _ = encodersRun(t, fmt.Sprintf("{file: %q}", file), dir, c.text,
+				append(c.args, plan, "train.micro_batch=1")...)
+			require.Len(t, losses[i], 4)
+		}
+		require.Equal(t, losses[0], losses[1], c.text)
+	}
+}
+
 // TestUNetLive: a U-Net whose blocks read captions at several depths gives the same losses to the bit whether
 // the encoder's states are made beside the data or by blocks before it, which may lie in stages of their own;
 // one that learns gives others, the same in one stage and in three.

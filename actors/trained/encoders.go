@@ -65,7 +65,8 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 			if shape[a+1]%p != 0 {
 				return nil, cfg.Fault("diffusion.sizes",
 					fmt.Sprintf("latents of %d×%d×%d pixels are %d×%d×%d, no "+
-						"whole patches of %v", size[0], size[1], size[2], shape[1], shape[2], shape[3], d.Patch),
+						"whole patches of %v", size[0], size[1], size[2], shape[1], shape[2], shape[3],
+							d.Patch),
 					"")
 			}
 		}
@@ -78,7 +79,8 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 	return x, x.oneSize(cfg)
 }
 
-// oneSize refuses sizes of which a microbatch could have two, for a model that reads images whole.
+// oneSize has rows of one size where a model takes no others together. Rows are packed so; it refuses several of
+// them in a microbatch, where sizes could still meet.
 func (x *Pictures) oneSize(cfg *configs.Config) error {
 	why := "a model of convolutions"
 	if x.D.Seen != nil {
@@ -86,21 +88,27 @@ func (x *Pictures) oneSize(cfg *configs.Config) error {
 	} else if !x.D.Canvas {
 		return nil
 	}
-	c := &cfg.Run
+	x.alike = true
 	for _, a := range x.Sizes {
 		for _, b := range x.Sizes {
-			ga, gb := x.grid(a), x.grid(b)
-			both := ga[0]*ga[1]*ga[2] + gb[0]*gb[1]*gb[2]
-			if a != b && (ga != gb || x.D.Seen != nil) && (c.Train.MicroBatch > 1 || both <= c.Data.SeqLen) {
+			if a != b && (x.grid(a) != x.grid(b) || x.D.Seen != nil) && cfg.Run.Train.MicroBatch > 1 {
 				return cfg.Fault("diffusion.sizes",
 					fmt.Sprintf("images of %d×%d and of %d×%d pixels could meet in a "+
 						"microbatch, and %s takes one size in each", a[1], a[2], b[1], b[2], why),
-					fmt.Sprintf("set train.micro_batch: 1 and data.seq_len below %d, or give one size",
-						both))
+					"set train.micro_batch: 1, whose sequences are packed of one size, or give one size")
 			}
 		}
 	}
 	return nil
+}
+
+// sizeOf is what images and clips of a row have in common: of a model of convolutions the grid of latents.
+func (x *Pictures) sizeOf(m *dataset.Media) (string, error) {
+	size, err := x.size(m)
+	if err == nil && x.D.Seen == nil {
+		size = x.grid(size)
+	}
+	return fmt.Sprint(size), err
 }
 
 // grid is the tokens of one of Sizes, which the autoencoder takes.
@@ -120,7 +128,8 @@ func autoencoder(cfg *configs.Config, live bool) (Autoencoder, error) {
 	switch dir {
 	case "pixels":
 		if cfg.Run.Diffusion.Frames > 0 {
-			return nil, cfg.Fault("diffusion.encode_frames", "the model learns pixels, which nothing encodes", "remove it")
+			return nil, cfg.Fault("diffusion.encode_frames",
+				"the model learns pixels, which nothing encodes", "remove it")
 		}
 		return Pixels{}, nil
 	case "":
@@ -192,6 +201,9 @@ func (x *Pictures) Samples(cfg *configs.Config) dataset.SampleEncoder {
 	}
 	e := &format.CaptionEncoder{Key: cfg.Run.Diffusion.CaptionKey, Tokens: x.Tokens, Print: print,
 		Mute: x.D.Takes != nil}
+	if x.alike {
+		e.Alike = x.sizeOf
+	}
 	if e.Most = x.D.Further; e.Most > 0 {
 		e.Condition, e.Print = x.conditionTokens, format.HashOf(print, "changes", e.Most, x.Area)
 	}

@@ -50,6 +50,7 @@ type Pictures struct {
 	Mode    bool   // latents are the mode of what Encoder gives, and not drawn
 	Seed    uint64 // of the run: random numbers are counted from it and from samples
 
+	alike bool    // images and clips of a row are of one size
 	look  *looker // features of the images that clips begin with; nil for a model that reads none
 	cache string  // directory of what was encoded, "" for none
 	kept  struct {

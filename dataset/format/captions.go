@@ -20,8 +20,10 @@ type CaptionEncoder struct {
 	Key string // of the caption in a sample's JSON
 	// Tokens is the number of tokens that an image or a clip becomes; it looks at the file's header at most.
 	Tokens func(m *dataset.Media) (int, error)
-	Print  string // changes with whatever changes Tokens
-	Mute   bool   // captions are not looked for: the model reads none
+	// Alike is what images and clips of one row have in common (dataset.Sample.Alike); nil where any may meet
+	Alike func(m *dataset.Media) (string, error)
+	Print string // changes with whatever changes Tokens
+	Mute  bool   // captions are not looked for: the model reads none
 	// Condition is the number of tokens of an image that is given to be changed, of which a sample has one
 	// to Most beside the image that it becomes; nil where samples have none. The caption then has these
 	// images before it (SplitImages).
@@ -88,7 +90,13 @@ func (c *CaptionEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, er
 		}
 		caption = string(JoinImages(images, caption))
 	}
-	return []dataset.Sample{{Tokens: make([]int32, n), Media: append(append([]dataset.Media{*picture},
+	alike := ""
+	if c.Alike != nil {
+		if alike, err = c.Alike(picture); err != nil {
+			return nil, fmt.Errorf("sample %q: %s: %w", d.Key, picture.Key, err)
+		}
+	}
+	return []dataset.Sample{{Tokens: make([]int32, n), Alike: alike, Media: append(append([]dataset.Media{*picture},
 			given...),
 			dataset.Media{Kind: dataset.Caption, Key: d.Key + ".caption", Bytes: []byte(caption),
 				Spans: all})}},
