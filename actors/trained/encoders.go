@@ -66,7 +66,7 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 				return nil, cfg.Fault("diffusion.sizes",
 					fmt.Sprintf("latents of %d×%d×%d pixels are %d×%d×%d, no "+
 						"whole patches of %v", size[0], size[1], size[2], shape[1], shape[2], shape[3],
-							d.Patch),
+						d.Patch),
 					"")
 			}
 		}

@@ -1,6 +1,8 @@
 package grad
 
 import (
+	"slices"
+
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -80,6 +82,19 @@ func (t *Tape) Clips(x *Value, n int) *Value {
 
 // CutsLines tells whether members of context parallelism have lines of their own of so many.
 func (t *Tape) CutsLines(n int) bool { return t.ofLines(n) != Place{} }
+
+// SharesLines has members of a mesh axis share out lines, and gather keys and values for them, as those of context
+// parallelism do, until undo is called: for what is computed alike on all of them, and through which no gradient
+// goes.
+func (t *Tape) SharesLines(axis string) (undo func()) {
+	m, own := t.Axis(axis), t.Mesh
+	if m < 0 || own[m].Size == 1 || own[m].Context {
+		return func() {}
+	}
+	t.Mesh = slices.Clone(own)
+	t.Mesh[m].Context = true
+	return func() { t.Mesh = own }
+}
 
 // CutLines gives members those lines of a whole value, along an axis.
 func (t *Tape) CutLines(x *Value, axis int) *Value {

@@ -167,6 +167,7 @@ func (s *seeing) record(r *block.Rec, env map[string]*grad.Value, i int, from, t
 	if r.Logits {
 		return
 	}
+	defer r.T.SharesLines(grad.TP)()
 	own := *r
 	own.Lora = nil
 	n, space := s.space(r.Shape, s.shapes[i])
@@ -175,7 +176,7 @@ func (s *seeing) record(r *block.Rec, env map[string]*grad.Value, i int, from, t
 		x = cut(r, r.T.Cast(r.T.Data(pixelData, tensor.F32, slices.Concat([]int{n}, space,
 			[]int{s.m.In})...)))
 	} else {
-		x = spread(r, env[from], n, space)
+		x = cut(r, spread(r, env[from], n, space))
 	}
 	y := s.blocks[i].Record(&own, x)
 	if i < len(s.blocks)-1 {
