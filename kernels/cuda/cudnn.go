@@ -13,8 +13,13 @@ import (
 // kernel.
 const AttentionVariable = "LFACTOR_LIBCUDNN"
 
-// oldestCuDNN is the first version whose attention takes borders of packed sequences in both directions.
-const oldestCuDNN = 92800
+// Versions by what their attention takes, which TestAttentionPlans tells: from 9.21 on they have the graph at
+// all, from 9.25 on with borders of packed sequences, as every call here has, and from 9.28 on in both directions
+// with sums in one order. Before that the backward is the project's own.
+const (
+	oldestCuDNN = 92500
+	wholeCuDNN  = 92800
+)
 
 // Attentions is NVIDIA's library of attention, cuDNN. It takes the shapes and masks that it has an engine
 // for which gives the same bits each time.

@@ -122,7 +122,7 @@ func sameRows(a, b *tensor.Tensor) bool {
 // in a graph, results are those of outs. What decides is the shape alone.
 func (x *issue) attendByLibrary(a attention, backward bool, operands map[int64]*tensor.Tensor,
 	outs ...int64) bool {
-	if x.d.attends == nil || x.err != nil {
+	if x.d.attends == nil || x.err != nil || backward && x.d.attends.lib.Version < wholeCuDNN {
 		return false
 	}
 	s, ok := x.shapeFor(a, backward)

@@ -22,6 +22,7 @@ type device struct {
 	engine *engine // of products; nil where the project's kernel does them
 	// of attention, likewise
 	attends *attender
+	ranges  *Ranges // nil where no tool watches
 	// between processes; nil where tensors go through the host
 	exchange *Exchange
 	health   *health // nil where nothing tells of it
@@ -66,6 +67,20 @@ const (
 	pinnedPortable    = 1 // for all contexts
 )
 
+// join lets a device read and write another's memory, where there is a way between them: copies are then made
+// from one to the other. Else, and where the driver has no more ways to give, it makes them by way of the host,
+// which is slower and no fault.
+func (l *Library) join(index int, ctx uintptr, other int, to uintptr) {
+	var can int32
+	if l.call("cuDeviceCanAccessPeer", l.reaches, uintptr(unsafe.Pointer(&can)), uintptr(index),
+		uintptr(other)) != nil || can == 0 {
+		return
+	}
+	_ = l.on(ctx, func() error { // see above
+		return l.call("cuCtxEnablePeerAccess", l.peer, to, 0)
+	})
+}
+
 // kernelsOn is the primary context of a device and our kernels in it, which all ranks on the device share.
 func (l *Library) kernelsOn(index int) (ctx, module uintptr, err error) {
 	l.mu.Lock()
@@ -74,6 +89,10 @@ func (l *Library) kernelsOn(index int) (ctx, module uintptr, err error) {
 		if err := l.call("cuDevicePrimaryCtxRetain", l.retain, uintptr(unsafe.Pointer(&ctx)),
 			uintptr(index)); err != nil {
 			return 0, 0, err
+		}
+		for other, c := range l.contexts {
+			l.join(index, ctx, other, c)
+			l.join(other, c, index, ctx)
 		}
 		l.contexts[index] = ctx
 	}

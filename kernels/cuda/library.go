@@ -27,7 +27,7 @@ type Library struct {
 	contexts map[int]uintptr // primary, by device
 	modules  map[int]uintptr // our kernels, by device
 
-	deviceCount, deviceGet, deviceName, deviceAttribute, deviceTotal, deviceUUID, deviceBus, retain, setCurrent,
+	deviceCount, deviceGet, deviceName, deviceAttribute, deviceTotal, deviceUUID, deviceBus, reaches, retain, setCurrent, peer,
 	memInfo, alloc, free, pinned, unpin, newStream, endStream, syncStream, newEvent, endEvent, record,
 	syncEvent, waitEvent, queryEvent, elapsed,
 	upload, download, move, clear, load, function, funcAttribute, launch, errorName uintptr
@@ -42,6 +42,7 @@ func (l *Library) symbols() map[string]*uintptr {
 		"cuDeviceGetAttribute": &l.deviceAttribute,
 		"cuDeviceGetUuid_v2":   &l.deviceUUID, "cuDeviceGetPCIBusId": &l.deviceBus,
 		"cuDeviceTotalMem_v2": &l.deviceTotal, "cuDevicePrimaryCtxRetain": &l.retain,
+		"cuDeviceCanAccessPeer": &l.reaches, "cuCtxEnablePeerAccess": &l.peer,
 		"cuCtxSetCurrent": &l.setCurrent, "cuMemGetInfo_v2": &l.memInfo,
 		"cuMemAlloc_v2": &l.alloc, "cuMemFree_v2": &l.free, "cuMemHostAlloc": &l.pinned,
 		"cuMemFreeHost":  &l.unpin,

@@ -50,7 +50,11 @@ func open(o kernels.Options) (kernels.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.New(index, Settings{Manager: manager, Timed: timed, Absent: onProcessor(o.Strict),
+	ranges, err := FindRanges()
+	if err != nil {
+		return nil, err
+	}
+	return l.New(index, Settings{Manager: manager, Ranges: ranges, Timed: timed, Absent: onProcessor(o.Strict),
 		Products: products, Attentions: attentions,
 		Exchange: exchange, Dir: o.Dir})
 }
@@ -82,7 +86,7 @@ func describe() []string {
 	}
 	lines := []string{fmt.Sprintf("driver %s speaks CUDA %d.%d and has %d devices", l.Path,
 		l.Version/1000, l.Version%1000/10, n)}
-	lines = append(lines, describeProducts(), describeAttentions(), describeExchange(), describeManager())
+	lines = append(lines, describeProducts(), describeAttentions(), describeExchange(), describeManager(), describeRanges())
 	manager, _ := FindManager() // why it is not there was said
 	for i := range n {
 		d, err := l.Describe(i)
@@ -125,6 +129,8 @@ type Settings struct {
 	Exchange *Exchange
 	// Manager tells of the device's health; nil tells nothing.
 	Manager *Manager
+	// Ranges are told of operations; nil tells nobody.
+	Ranges *Ranges
 	// Dir is where the algorithms that libraries chose are kept; "" keeps none.
 	Dir string
 }
@@ -157,7 +163,7 @@ func (l *Library) New(index int, s Settings) (*accel.Device, error) {
 				d.info.Name, err, AttentionVariable)
 		}
 	}
-	d.exchange, d.health = s.Exchange, s.Manager.watch(d.info)
+	d.exchange, d.health, d.ranges = s.Exchange, s.Manager.watch(d.info), s.Ranges
 	return accel.New(d, d, s.Absent), nil
 }
 

@@ -22,6 +22,9 @@ func (d *device) Issue(q *accel.Queue, c *kernels.Call) (bool, error) {
 			return false, err
 		}
 	}
+	if d.ranges != nil {
+		defer d.ranges.over(string(c.Op))()
+	}
 	x := &issue{d: d, q: q, c: c}
 	f(x)
 	if x.absent {

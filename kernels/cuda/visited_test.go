@@ -54,7 +54,7 @@ func visiting(t *testing.T, program string, env ...string) (summary, out string,
 func TestVisit(t *testing.T) {
 	quick := []string{"GPU_OPS=^(fill|cast|scale|mul|sum)$",
 		"GPU_SKIP=^(libraries|repeats|kernels|torch|sanitizer)$",
-		"GPU_LIMIT=8s"}
+		"GPU_LIMIT=20s"}
 	for plant, wants := range map[string]string{"panic:3": "FAILED", "lost:3": "LOST", "hang:3": "HANGS"} {
 		t.Run(plant, func(t *testing.T) {
 			t.Parallel()

@@ -36,6 +36,7 @@ type Driver struct {
 	Path                        string
 	set, blocks, launches, sent uintptr
 	reads, allocations          uintptr
+	peers, ranges               uintptr
 }
 
 // New builds the library with further flags of the compiler, or takes one that was built from the same
@@ -106,7 +107,7 @@ func build(compiler string, flags []string) (string, error) {
 		}
 	}
 	c := exec.Command(compiler, append(args, "-x", "c++", "all.cu", "fibers.cc", "driver.cc",
-		"cublaslt.cc", "cudnn.cc", "nccl.cc", "nvml.cc", "-o", "libcuda.so", "-lpthread", "-ldl")...)
+		"cublaslt.cc", "cudnn.cc", "nccl.cc", "nvml.cc", "nvtx.cc", "-o", "libcuda.so", "-lpthread", "-ldl")...)
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("the emulated driver: %w\n%s", err, out)
@@ -142,7 +143,8 @@ func load(path string) (*Driver, error) {
 	d := &Driver{Path: path}
 	for name, p := range map[string]*uintptr{"lf_emulate": &d.set, "lf_emulated_blocks": &d.blocks,
 		"lf_emulated_launches": &d.launches, "lf_emulated_sent": &d.sent,
-		"lf_emulated_reads": &d.reads, "lf_emulated_allocations": &d.allocations} {
+		"lf_emulated_reads": &d.reads, "lf_emulated_allocations": &d.allocations,
+		"lf_emulated_peers": &d.peers, "lf_emulated_ranges": &d.ranges} {
 		if *p, err = purego.Dlsym(h, name); err != nil {
 			return nil, err
 		}
@@ -203,4 +205,16 @@ func (d *Driver) Counts() (launches, reads, allocations int) {
 	r, _, _ := purego.SyscallN(d.reads)
 	a, _, _ := purego.SyscallN(d.allocations)
 	return d.Launches(), int(r), int(a)
+}
+
+// Peers is how many ways there are from one device's memory to another device.
+func (d *Driver) Peers() int {
+	r, _, _ := purego.SyscallN(d.peers)
+	return int(r)
+}
+
+// Ranges is how many ranges the stand-in of NVTX has seen, -1 where one ended on another thread.
+func (d *Driver) Ranges() int {
+	r, _, _ := purego.SyscallN(d.ranges)
+	return int(r)
 }

@@ -140,6 +140,7 @@ struct Function {
 };
 
 thread_local int current = -1; // the device whose context this thread has
+std::atomic<int64_t> peers{0}; // a bit for each way from one device to another, of the first eight
 
 } // namespace
 
@@ -172,6 +173,14 @@ API cuDeviceTotalMem_v2(size_t* n, int) { *n = size_of_memory; return 0; }
 API cuDevicePrimaryCtxRetain(void** c, int d) { *c = (void*)(intptr_t)(d + 1); return d < devices ? kSuccess : kBadDevice; }
 API cuDevicePrimaryCtxRelease_v2(int) { return 0; }
 API cuCtxSetCurrent(void* c) { current = (int)(intptr_t)c - 1; return 0; }
+// Devices read and write each other's memory, but for the last of three and more, which has no way to the others.
+API cuDeviceCanAccessPeer(int* can, int a, int b) { *can = a != b && (devices < 3 || (a < devices - 1 && b < devices - 1)); return 0; }
+API cuCtxEnablePeerAccess(void* c, unsigned flags) {
+  NEED_CONTEXT;
+  int64_t bit = 1ll << (current * 8 + (int)(intptr_t)c - 1);
+  if (flags) return kInvalid;
+  return peers.fetch_or(bit) & bit ? 704 : kSuccess; // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+}
 API cuMemGetInfo_v2(size_t* free, size_t* total) {
   NEED_CONTEXT;
   std::lock_guard<std::mutex> l(memory().m);
@@ -374,6 +383,7 @@ extern "C" int64_t lf_emulated_blocks() {
   std::lock_guard<std::mutex> l(memory().m);
   return (int64_t)memory().blocks.size();
 }
+extern "C" int64_t lf_emulated_peers() { return __builtin_popcountll(peers); }
 extern "C" int64_t lf_emulated_launches() { return launched; }
 extern "C" int64_t lf_emulated_reads() { return reads; }
 extern "C" int64_t lf_emulated_allocations() { return allocations; }
