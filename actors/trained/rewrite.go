@@ -95,8 +95,8 @@ func quantize(src checkpoint.Source, dir string, f Form) (checkpoint.Source, jso
 	if _, err := m.OpenWeights(src, dir); err != nil { // takes the layout that the directory has
 		return nil, nil, err
 	}
-	linear := m.Linears()
-	return checkpoint.Quantize(src, f.Quantize, func(name string) bool { return linear[name] })
+	_, rounded := m.Rounded()
+	return checkpoint.Quantize(src, f.Quantize, func(name string) bool { return rounded[name] })
 }
 
 // Merge adds a directory of PEFT's to the model that it is of and writes that to dst. base is the model: a

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // TestQATCommand: a run with train.qat learns with weights as few bits have them, and is exported to those bits
@@ -61,4 +63,32 @@ func TestQATCommand(t *testing.T) {
 		require.Contains(t, do(2, append([]string{"train", "run.yaml"}, strings.Fields(c.keys)...)...), c.why)
 	}
 	require.NoDirExists(t, filepath.Join(dir, "x"))
+}
+
+// TestQATExperts: experts learn with weights as few bits have them, too, under every plan that leaves groups whole, and
+// are exported to those bits one by one.
+func TestQATExperts(t *testing.T) {
+	t.Parallel()
+	dir := tinyRun(t)
+	do := func(want int, args ...string) string {
+		t.Helper()
+		code, out := runIn(t, dir, nil, args...)
+		require.Equal(t, want, code, out)
+		return out
+	}
+	base := append(append([]string{"train", "run.yaml", "-q"}, mixed...), "train.precision=fp32", "train.qat=int4",
+		"train.qat_group=16", "train.steps=2", "train.global_batch=4", "train.micro_batch=1")
+	_ = do(0, append(base, "plan.ep=2", "checkpoint.dir=qat", "log.dir=qat-log")...)
+	require.Contains(t, do(0, "ckpt", "convert", "qat", "qat-hf", "--quantize", "qat"), "logits of a probe differ by at most 0 ")
+	d, err := checkpoint.OpenDir(filepath.Join(dir, "qat-hf"))
+	require.NoError(t, err)
+	defer d.Close()
+	few := 0
+	for _, x := range d.Tensors() {
+		if strings.Contains(x.Name, ".experts.") && strings.HasSuffix(x.Name, ".weight_packed") {
+			few++
+		}
+	}
+	require.Positive(t, few)
+	require.Contains(t, do(2, append(base, "plan.ep=1", "plan.etp=2", "train.qat_group=0")...), "plan.etp = 2 cuts within groups")
 }

@@ -162,7 +162,11 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 	if t.Low != nil {
 		low = t.Low(t.Full(name + ".weight"))
 	}
-	y := t.LowGrouped(x, t.Coded(w(".weight", out, in, cut), low), off, low)
+	weight := w(".weight", out, in, cut)
+	if t.Fake != nil {
+		weight = t.Faked(weight, t.Fake(t.Full(name+".weight")))
+	}
+	y := t.LowGrouped(x, t.Coded(weight, low), off, low)
 	if m.Biases { // where inputs are cut, groups are: each bias is added once
 		y = t.GroupBias(y, t.ParamOn(name+".bias", []int{m.places(), out}, false, byPlace,
 			grad.Cut{Mesh: topology.ETP, Axis: cut % 2, Unit: 1}), off)

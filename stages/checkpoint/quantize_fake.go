@@ -67,9 +67,5 @@ func fakeParts(f kernels.Fake, m Info) []quantPart {
 			for g := range len(w) / group {
 				putFloat(F32, dst[4*g:4*g+4], f.Scale(w[g*group:(g+1)*group]))
 			}
-		}}, {Info: Info{Name: m.Name + shapeTail, DType: I64, Shape: []int{2}},
-		fill: func(dst []byte, _ []float32, _ int, _ float32) {
-			binary.LittleEndian.PutUint64(dst, uint64(m.Shape[0]))
-			binary.LittleEndian.PutUint64(dst[8:], uint64(m.Shape[1]))
-		}}}
+		}}, shapePart(m)}
 }

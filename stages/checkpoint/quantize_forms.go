@@ -66,18 +66,19 @@ var _ = registerQuantizer(quantizer{name: "fp8", unit: fp8Block,
 
 var _ = registerQuantizer(quantizer{name: "int8", unit: 1,
 	doc: "8-bit integers with a scale for each row, as " +
-		"compressed-tensors' int-quantized",
-	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 },
+		"compressed-tensors' pack-quantized",
+	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 && cols%4 == 0 },
 	parts: func(m Info) []quantPart {
 		d := scaleType(m)
 		scaleOf := func(w []float32) float32 { return magnitude(w) / 127 }
-		return []quantPart{{Info: Info{Name: m.Name, DType: I8, Shape: m.Shape}, rows: 1,
+		return []quantPart{{Info: Info{Name: m.Name + packedTail, DType: I32,
+			Shape: []int{m.Shape[0], m.Shape[1] / 4}}, rows: 1,
 			fill: func(dst []byte, w []float32, cols int, _ float32) {
 				var raw [4]byte
 				for r := 0; r < len(w); r += cols {
 					scale := putFloat(d, raw[:d.Bits()/8], scaleOf(w[r:r+cols]))
 					for i, x := range w[r : r+cols] {
-						dst[r+i] = byte(whole8(x, scale, -128, 127))
+						dst[r+i] = byte(whole8(x, scale, -128, 127)) ^ 128
 					}
 				}
 			}}, {Info: Info{Name: m.Name + scaleTail, DType: d, Shape: []int{m.Shape[0], 1}}, rows: 1,
@@ -86,12 +87,21 @@ var _ = registerQuantizer(quantizer{name: "int8", unit: 1,
 				for r := range len(w) / cols {
 					putFloat(d, dst[r*size:(r+1)*size], scaleOf(w[r*cols:(r+1)*cols]))
 				}
-			}}}
+			}}, shapePart(m)}
 	},
 	config: func(modules []string) any {
-		return compressedConfig("int-quantized", modules, map[string]any{"num_bits": 8, "type": "int",
+		return compressedConfig("pack-quantized", modules, map[string]any{"num_bits": 8, "type": "int",
 			"strategy": "channel", "group_size": nil})
 	}})
+
+// shapePart is what compressed-tensors keeps of a matrix's shape beside its words.
+func shapePart(m Info) quantPart {
+	return quantPart{Info: Info{Name: m.Name + shapeTail, DType: I64, Shape: []int{2}},
+		fill: func(dst []byte, _ []float32, _ int, _ float32) {
+			binary.LittleEndian.PutUint64(dst, uint64(m.Shape[0]))
+			binary.LittleEndian.PutUint64(dst[8:], uint64(m.Shape[1]))
+		}}
+}
 
 // int4Group are the columns that share a scale.
 const int4Group = 32
@@ -128,11 +138,7 @@ var _ = registerQuantizer(quantizer{name: "int4", unit: 1,
 				each(w, cols, func(group int, _ []float32, scale float32) {
 					putFloat(d, dst[group*size:(group+1)*size], scale)
 				})
-			}}, {Info: Info{Name: m.Name + shapeTail, DType: I64, Shape: []int{2}},
-			fill: func(dst []byte, _ []float32, _ int, _ float32) {
-				binary.LittleEndian.PutUint64(dst, uint64(m.Shape[0]))
-				binary.LittleEndian.PutUint64(dst[8:], uint64(m.Shape[1]))
-			}}}
+			}}, shapePart(m)}
 	},
 	config: func(modules []string) any {
 		return compressedConfig("pack-quantized", modules, map[string]any{"num_bits": 4, "type": "int",

@@ -1,6 +1,8 @@
 package family
 
 import (
+	"strings"
+
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -83,4 +85,24 @@ func (m *Model) Linears() map[string]bool {
 		}
 	}
 	return out
+}
+
+// Rounded tells of parameters whose weights can be kept in few bits: those of linear layers, and of experts that the
+// checkpoint has one by one. Tensors are those of a checkpoint that they lie in.
+func (m *Model) Rounded() (params, tensors map[string]bool) {
+	linear := m.Linears()
+	params, tensors = map[string]bool{}, map[string]bool{}
+	for _, p := range m.Params(nil) {
+		s := m.Source(p.Name)
+		each := s.Stack && len(p.Shape) == 3 && !s.Turned && s.Step == 0 && s.Within == [2]int{} &&
+			strings.HasSuffix(p.Name, ".weight")
+		if !linear[s.Name] && !each {
+			continue
+		}
+		params[p.Name] = true
+		for _, name := range s.Names(p) {
+			tensors[name] = true
+		}
+	}
+	return params, tensors
 }

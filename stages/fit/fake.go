@@ -15,9 +15,9 @@ func Fake(c *configs.Config, m *family.Model) func(param string) kernels.Fake {
 	if !ok {
 		return nil
 	}
-	linear := m.Linears()
+	rounded, _ := m.Rounded()
 	return func(param string) kernels.Fake {
-		if !linear[m.Source(param).Name] {
+		if !rounded[param] {
 			return kernels.Fake{}
 		}
 		return f
@@ -49,19 +49,22 @@ func (r rules) fake() {
 	case r.m.Denoiser != nil || run.Model.Encoder != "" || run.Model.Decoder != "":
 		r.at(key, "models that draw, and components with weights of their own, are not rounded", "remove it")
 	}
-	linear := r.m.Linears()
+	rounded, _ := r.m.Rounded()
 	for _, p := range r.m.Params(nil) {
-		if !linear[r.m.Source(p.Name).Name] {
+		if !rounded[p.Name] {
 			continue
 		}
-		k, group, tp := p.Shape[1], f.Group, run.Plan.TP
+		k, group, tp, plan := p.Shape[len(p.Shape)-1], f.Group, run.Plan.TP, "plan.tp"
+		if len(p.Shape) == 3 {
+			tp, plan = run.Plan.ETP, "plan.etp"
+		}
 		switch {
 		case group > 0 && k%group != 0:
 			r.at(key+"_group", fmt.Sprintf("%s has rows of %d numbers, which are no groups of %d", p.Name, k, group),
 				"set it to a divisor, or to 0, a whole row")
 		case tp > 1 && (group == 0 || k%(tp*group) != 0):
-			r.at(key+"_group", fmt.Sprintf("%s has rows of %d numbers, which plan.tp = %d cuts within groups", p.Name,
-				k, tp), "set it to a divisor of a rank's columns")
+			r.at(key+"_group", fmt.Sprintf("%s has rows of %d numbers, which %s = %d cuts within groups", p.Name,
+				k, plan, tp), "set it to a divisor of a rank's columns")
 		case k%8 != 0:
 			r.at(key, fmt.Sprintf("%s has rows of %d numbers, which fill no whole words", p.Name, k), "remove it")
 		default:
