@@ -325,6 +325,8 @@ var extra = map[Op]func(*Call) error{
 	GroupedLinear:   func(c *Call) error { return checkGroups(c, c.In[1].Shape[0]) },
 	GroupedLinearDX: func(c *Call) error { return checkGroups(c, c.In[1].Shape[0]) },
 	GroupedLinearDW: func(c *Call) error { return checkGroups(c, c.Out[0].Shape[0]) },
+	PackedGrouped:   func(c *Call) error { return checkGroups(c, c.In[1].Shape[0]) },
+	PackedGroupedDX: func(c *Call) error { return checkGroups(c, c.In[1].Shape[0]) },
 	LinearLSE:       func(c *Call) error { return checkNumerators(c.In[1], c.Out[2:]) },
 	LinearCEDX:      func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },
 	LinearCEDW:      func(c *Call) error { return checkNumerators(c.In[1], c.In[6:]) },

@@ -26,6 +26,8 @@ func TestProducts(t *testing.T) {
 		{LowLinearDX, [][]int{y, w}, nil, []Product{{1, rows, k, n, false}}},
 		{PackedLinear, [][]int{x, {int(n), 3}}, nil, []Product{{1, rows, n, k, false}}},
 		{PackedLinearDX, [][]int{y, {int(n), 3}}, [][]int{x}, []Product{{1, rows, k, n, false}}},
+		{PackedGrouped, [][]int{x, {int(groups), int(n), 3}}, nil, []Product{{1, rows, n, k, false}}},
+		{PackedGroupedDX, [][]int{y, {int(groups), int(n), 3}}, [][]int{x}, []Product{{1, rows, k, n, false}}},
 		{LowLinearDW, [][]int{y, x}, nil, []Product{{1, n, k, rows, false}}},
 		{GroupedLinear, [][]int{x, tall}, nil, []Product{{groups, rows / groups, n, k, false}}},
 		{GroupedLinearDX, [][]int{y, tall}, nil, []Product{{groups, rows / groups, k, n, false}}},

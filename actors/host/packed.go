@@ -16,19 +16,20 @@ const packRows = 256
 // loadPacked sets a parameter that lies in memory in few bits: to what is kept so, else to the numbers of the
 // parameter, each rounded to the nearest.
 func (r *Rank) loadPacked(p *grad.Param, g family.Region, fill FillFunc) error {
-	rows, k := g.To-g.From, p.Shape[1]
-	_, words := p.Packed.Words(k)
-	host := tensor.Make(tensor.I32, rows, words)
+	shape, k := p.Words(), p.Columns()
+	shape = append([]int{g.To - g.From}, shape[1:]...)
+	words, each := shape[len(shape)-1], tensor.Len(p.Shape[1:])/max(1, k) // rows of one of the first axis
+	host := tensor.Make(tensor.I32, shape...)
 	raw := host.Bytes()
-	ok, err := fill(checkpoint.PackedKind(p.Packed, k), p, g,
-		tensor.Over(tensor.F32, raw, rows, words).F32())
+	ok, err := fill(checkpoint.PackedKind(p.Packed, k), p, g, tensor.Over(tensor.F32, raw, shape...).F32())
 	if err != nil {
 		return err
 	}
-	for at := 0; at < rows && !ok; at += packRows {
+	step := max(1, packRows/max(1, each))
+	for at := 0; at < shape[0] && !ok; at += step {
 		part := g
-		part.From, part.To = g.From+at, min(g.From+at+packRows, g.To)
-		buf := make([]float32, (part.To-part.From)*k)
+		part.From, part.To = g.From+at, min(g.From+at+step, g.To)
+		buf := make([]float32, (part.To-part.From)*each*k)
 		has, err := fill(paramKind, p, part, buf)
 		if err == nil && !has {
 			err = fmt.Errorf("no values for parameter %s", p.Name)
@@ -36,11 +37,12 @@ func (r *Rank) loadPacked(p *grad.Param, g family.Region, fill FillFunc) error {
 		if err != nil {
 			return err
 		}
-		for i := range part.To - part.From {
-			p.Packed.Pack(raw[4*(at+i)*words:4*(at+i+1)*words], buf[i*k:(i+1)*k])
+		for i := range (part.To - part.From) * each {
+			row := at*each + i
+			p.Packed.Pack(raw[4*row*words:4*(row+1)*words], buf[i*k:(i+1)*k])
 		}
 	}
-	t, err := r.c.Pool.New(p.Name, tensor.I32, rows, words)
+	t, err := r.c.Pool.New(p.Name, tensor.I32, shape...)
 	if err != nil {
 		return err
 	}
@@ -57,8 +59,9 @@ func (p Part) piece(d tensor.DType) checkpoint.Piece {
 	out := checkpoint.Piece{Name: p.Param.Name, Kind: p.Kind, DType: checkpointType(d), Shape: p.Param.Shape,
 		Box: p.Region.Intervals(p.Param)}
 	if p.Param.Packed.Form > 0 && d == tensor.I32 {
-		_, words := p.Param.Packed.Words(p.Param.Shape[1])
-		out.Shape, out.Box = []int{p.Param.Shape[0], words}, [][2]int{out.Box[0], {0, words}}
+		out.Shape = p.Param.Words()
+		last := len(out.Shape) - 1
+		out.Box[last] = [2]int{0, out.Shape[last]}
 	}
 	return out
 }

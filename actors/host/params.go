@@ -188,7 +188,7 @@ func (r *Rank) Parts() (out []Part) {
 		if h.Saves {
 			kind := paramKind
 			if h.Packed.Form > 0 {
-				kind = checkpoint.PackedKind(h.Packed, h.Shape[1])
+				kind = checkpoint.PackedKind(h.Packed, h.Columns())
 			}
 			out = append(out, r.parts(Part{kind, h.Param, h.Region, r.run.Params[h.Name], 0})...)
 		}

@@ -191,8 +191,8 @@ func FromCheckpoint(r *checkpoint.Reader, optimizer bool) FillFunc {
 		}
 		box, shape := g.Intervals(p), p.Shape
 		if strings.HasPrefix(kind, checkpoint.PackedPrefix) {
-			_, words := p.Packed.Words(p.Shape[1])
-			shape, box = []int{p.Shape[0], words}, [][2]int{box[0], {0, words}}
+			shape = p.Words()
+			box[len(box)-1] = [2]int{0, shape[len(shape)-1]}
 		}
 		if fmt.Sprint(info.Shape) != fmt.Sprint(shape) {
 			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Misshapen,

@@ -35,9 +35,11 @@ func TestQATCommand(t *testing.T) {
 	require.NoError(t, err)
 	_, rest, _ := strings.Cut(string(text), "data:")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other.yaml"), []byte("data:"+rest), 0o644))
-	for _, c := range [][]string{{"train.qat=int4", "train.qat_group=16"}, {"train.qat=int8", "train.qat_group=0"}} {
+	for _, c := range [][]string{{"train.qat=int4", "train.qat_group=16"}, {"train.qat=int8",
+		"train.qat_group=0"}} {
 		name := strings.TrimPrefix(c[0], "train.qat=")
-		keys := append([]string{"run.yaml", valid, "train.eval_steps=1", "train.precision=fp32", "checkpoint.dir=" + name,
+		keys := append([]string{"run.yaml", valid, "train.eval_steps=1", "train.precision=fp32",
+			"checkpoint.dir=" + name,
 			"log.dir=" + name + "-log"}, c...)
 		do(0, append(append([]string{"train"}, keys...), "-q", "train.steps=3")...)
 		do(0, append(append([]string{"train"}, keys...), "-q", "train.steps=4")...)
@@ -49,18 +51,23 @@ func TestQATCommand(t *testing.T) {
 		require.Contains(t, do(2, "ckpt", "convert", name+"-whole", "x", "--quantize", "qat"),
 			"for the checkpoints of a run with train.qat")
 	}
-	do(0, "train", "run.yaml", "-q", "train.steps=3", "checkpoint.dir=free", "log.dir=free-log", "train.precision=bf16", "train.qat=int4",
+	do(0, "train", "run.yaml", "-q", "train.steps=3", "checkpoint.dir=free", "log.dir=free-log",
+		"train.precision=bf16", "train.qat=int4",
 		"train.qat_group=16", "optimizer.kind=schedule_free", "schedule.kind=constant")
-	do(0, "ckpt", "convert", "free", "free-hf", "--quantize", "qat") // an average, which is in float32, is rounded first
+	do(0, "ckpt", "convert", "free", "free-hf", "--quantize",
+		"qat") // an average, which is in float32, is rounded first
 	do(0, "train", "run.yaml", "-q", "train.steps=2", "checkpoint.dir=plain", "log.dir=plain-log")
-	require.Contains(t, do(2, "ckpt", "convert", "plain", "x", "--quantize", "qat"), "is of no run with train.qat")
-	require.Contains(t, do(2, "ckpt", "convert", "int4", "x", "--quantize", "qat", "--group-size", "32"), "leave out")
+	require.Contains(t, do(2, "ckpt", "convert", "plain", "x", "--quantize", "qat"),
+		"is of no run with train.qat")
+	require.Contains(t, do(2, "ckpt", "convert", "int4", "x", "--quantize", "qat", "--group-size", "32"),
+		"leave out")
 	for _, c := range []struct{ keys, why string }{{"train.qat_group=16", "is not read"},
 		{"train.qat=int4 train.qat_group=48", "no groups of 48"},
 		{"train.qat=int4 train.qat_group=0 plan.tp=2", "cuts within groups"},
 		{"train.qat=int4 train.qat_group=16 lora.rank=2", "do not learn"},
 		{"train.qat=int4 train.qat_group=16 train.low_precision=mxfp8", "rounded twice"}} {
-		require.Contains(t, do(2, append([]string{"train", "run.yaml"}, strings.Fields(c.keys)...)...), c.why)
+		require.Contains(t, do(2, append([]string{"train", "run.yaml"}, strings.Fields(c.keys)...)...),
+			c.why)
 	}
 	require.NoDirExists(t, filepath.Join(dir, "x"))
 }
@@ -76,10 +83,12 @@ func TestQATExperts(t *testing.T) {
 		require.Equal(t, want, code, out)
 		return out
 	}
-	base := append(append([]string{"train", "run.yaml", "-q"}, mixed...), "train.precision=fp32", "train.qat=int4",
+	base := append(append([]string{"train", "run.yaml", "-q"}, mixed...), "train.precision=fp32",
+		"train.qat=int4",
 		"train.qat_group=16", "train.steps=2", "train.global_batch=4", "train.micro_batch=1")
 	_ = do(0, append(base, "plan.ep=2", "checkpoint.dir=qat", "log.dir=qat-log")...)
-	require.Contains(t, do(0, "ckpt", "convert", "qat", "qat-hf", "--quantize", "qat"), "logits of a probe differ by at most 0 ")
+	require.Contains(t, do(0, "ckpt", "convert", "qat", "qat-hf", "--quantize", "qat"),
+		"logits of a probe differ by at most 0 ")
 	d, err := checkpoint.OpenDir(filepath.Join(dir, "qat-hf"))
 	require.NoError(t, err)
 	defer d.Close()
@@ -90,5 +99,6 @@ func TestQATExperts(t *testing.T) {
 		}
 	}
 	require.Positive(t, few)
-	require.Contains(t, do(2, append(base, "plan.ep=1", "plan.etp=2", "train.qat_group=0")...), "plan.etp = 2 cuts within groups")
+	require.Contains(t, do(2, append(base, "plan.ep=1", "plan.etp=2", "train.qat_group=0")...),
+		"plan.etp = 2 cuts within groups")
 }

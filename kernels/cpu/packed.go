@@ -101,23 +101,28 @@ func (b *Backend) unpacked(c *kernels.Call, d tensor.DType, rows, cols [2]int, k
 	} else {
 		t = tensor.Of(d, b.shared.u16(n*width), n, width)
 	}
-	to, raw, row := viewOf(t), w.Bytes(), 4*w.Shape[1]
+	to, raw, row := viewOf(t), w.Bytes(), 4*lastDim(w)
 	b.shareWork(ceilDiv(n, packedTask), n*width*elementCost, func(wk *worker, i int) {
-		m := wk.arena.mark()
-		buf := wk.arena.f32(width)
-		for r := i * packedTask; r < min((i+1)*packedTask, n); r++ {
-			out := buf
-			if to.f != nil {
-				out = to.f[r*width : (r+1)*width]
-			}
-			unpackRow(p, out, raw[(rows[0]+r)*row:(rows[0]+r+1)*row], k, cols[0])
-			if to.f == nil {
-				wk.k.write(to, r*width, out)
-			}
-		}
-		wk.arena.release(m)
+		from, end := i*packedTask, min((i+1)*packedTask, n)
+		wk.unpackRows(p, to.from(from*width), width, raw[(rows[0]+from)*row:(rows[0]+end)*row], row, k, cols[0])
 	})
 	return t
+}
+
+// unpackRows sets rows of so many columns, from one on, to the numbers of those of raw, which take row bytes each.
+func (w *worker) unpackRows(p kernels.Packing, to view, width int, raw []byte, row, k, col int) {
+	defer w.arena.release(w.arena.mark())
+	buf := w.arena.f32(width)
+	for r := 0; r*row < len(raw); r++ {
+		out := buf
+		if to.f != nil {
+			out = to.f[r*width : (r+1)*width]
+		}
+		unpackRow(p, out, raw[r*row:(r+1)*row], k, col)
+		if to.f == nil {
+			w.k.write(to, r*width, out)
+		}
+	}
 }
 
 // unpackRow is Packing.Decode, with a group's numbers in a table for codes of four bits.

@@ -4,10 +4,13 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 )
 
-var opPacked, opPackedDX *Op
+var opPacked, opPackedDX, opPackedGrouped, opPackedGroupedDX *Op
 
 func init() {
 	opPackedDX = &Op{Name: "packed_linear_dx", Kernel: kernels.PackedLinearDX}
+	opPackedGroupedDX = &Op{Name: "packed_grouped_linear_dx", Kernel: kernels.PackedGroupedDX}
+	opPackedGrouped = &Op{Name: "packed_grouped_linear", Kernel: kernels.PackedGrouped,
+		VJP: packedGroupedVJP}
 	opPacked = &Op{Name: "packed_linear", Kernel: kernels.PackedLinear, VJP: packedVJP}
 }
 
@@ -29,8 +32,8 @@ func (t *Tape) PackedLinear(x, w, bias *Value, p kernels.Packing) *Value {
 	return t.one(opPacked, p.Attr(), x.DType, []int{x.Shape[0], w.Shape[0]}, out, in...)
 }
 
-// packedPlaces are those of rows v [t .] and of what a product with w makes of them, where w is shared out: given and
-// made; elsewhere rows may be shared out alike.
+// packedPlaces are those of rows v [t .] and of what a product with w makes of them, where w is shared out:
+// given and made; elsewhere rows may be shared out alike.
 func (t *Tape) packedPlaces(w, v *Value, given, made Part) (rows, out, none Place) {
 	for m := range t.Mesh {
 		switch {
@@ -54,6 +57,23 @@ func packedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
 	}
 	if n.In[2] != nil && leg(2) {
 		g[2] = t.rowSum(opColSum, d, n.In[2].Shape)
+	}
+	return g
+}
+
+// PackedGrouped is GroupedLinear with matrices [g n .] of PackedOn, that may be sharded over their groups:
+// x [t k] -> [t n]. Only x has a gradient.
+func (t *Tape) PackedGrouped(x, w, off *Value, p kernels.Packing) *Value {
+	w, x, place := t.groupedProduct(w, x, "gnk", "tk", "tn", off, w.Place.Cuts(0))
+	return t.one(opPackedGrouped, p.Attr(), x.DType, []int{x.Shape[0], w.Shape[1]}, place, x, w, off)
+}
+
+// packedGroupedVJP is the gradient of a product with matrices that do not learn.
+func packedGroupedVJP(t *Tape, n *Node, dy []*Value, leg func(i int) bool) []*Value {
+	g := make([]*Value, 3)
+	if x, off := n.In[0], n.In[2]; leg(0) {
+		w, d, place := t.groupedProduct(n.In[1], dy[0], "gnk", "tn", "tk", off, n.In[1].Place.Cuts(0))
+		g[0] = t.one(opPackedGroupedDX, n.Attr, d.DType, x.Shape, place, d, w, off)
 	}
 	return g
 }

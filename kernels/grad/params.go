@@ -40,8 +40,13 @@ func (p *Param) Logical() *Param {
 // ParamOn declares a parameter that is sharded by several mesh axes of one fold and replicated over the
 // fold's others.
 func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value {
-	var p Place
-	fold, size := 0, append([]int(nil), shape...)
+	p, fold := t.placed(shape, cuts)
+	return t.marked(t.param(name, shape, p, fold, decay), name, cuts)
+}
+
+// placed is where cuts put a parameter, and the fold of their axes.
+func (t *Tape) placed(shape []int, cuts []Cut) (p Place, fold int) {
+	size := append([]int(nil), shape...)
 	for _, c := range cuts {
 		m := t.Axis(c.Mesh)
 		if m < 0 || t.Mesh[m].Size == 1 {
@@ -53,7 +58,11 @@ func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value
 			size[c.Axis] /= t.Mesh[m].Size
 		}
 	}
-	v := t.param(name, shape, p, fold, decay)
+	return p, fold
+}
+
+// marked says of a parameter that its rows are experts.
+func (t *Tape) marked(v *Value, name string, cuts []Cut) *Value {
 	of := t.params[t.Full(name)]
 	for _, c := range cuts {
 		if c.Mesh == EP && c.Axis == 0 {
@@ -76,20 +85,40 @@ func (t *Tape) Table(name string, v, d int) *Value {
 // PackedParam declares a matrix [n k] that does not learn and lies in memory in few bits. Its rows are sharded on the
 // axis TP in units, whatever layer it is of: a row's words are not cut.
 func (t *Tape) PackedParam(name string, shape []int, unit int, p kernels.Packing) *Value {
+	return t.PackedOn(name, shape, p, Cut{Mesh: TP, Axis: 0, Unit: unit})
+}
+
+// PackedOn declares a matrix, or one for each of some experts [g n k], that does not learn and lies in memory in few
+// bits. No cut is along the last axis.
+func (t *Tape) PackedOn(name string, shape []int, p kernels.Packing, cuts ...Cut) *Value {
 	if q := t.params[t.Full(name)]; q != nil {
 		return t.use(q)
 	}
-	_, words := p.Words(shape[1])
-	var place Place
-	if m := t.Axis(TP); m >= 0 && t.Mesh[m].Size > 1 && shape[0]/unit%t.Mesh[m].Size == 0 {
-		place[m] = Part{Sharded, 0}
-	}
-	v := t.paramOf(name, tensor.I32, []int{shape[0], words}, place, 0, false)
+	place, fold := t.placed(shape, cuts)
+	v := t.marked(t.paramOf(name, tensor.I32, inWords(shape, p), place, fold, false), name, cuts)
 	q := t.params[t.Full(name)]
 	q.Shape, q.Packed, q.Frozen = shape, p, true
 	q.Local = local(t.Mesh, shape, q.Place)
 	q.Value.Need, v.Need = false, false
 	return v
+}
+
+// inWords is the shape of numbers as their words lie in memory.
+func inWords(shape []int, p kernels.Packing) []int {
+	out := slices.Clone(shape)
+	_, out[len(out)-1] = p.Words(shape[len(shape)-1])
+	return out
+}
+
+// Columns is the numbers of a row of a matrix, or of each of several.
+func (p *Param) Columns() int { return p.Shape[len(p.Shape)-1] }
+
+// Words is the shape of a parameter as it lies in memory, which differs for one in few bits.
+func (p *Param) Words() []int {
+	if p.Packed.Form == 0 {
+		return p.Shape
+	}
+	return inWords(p.Shape, p.Packed)
 }
 
 func (t *Tape) param(name string, shape []int, place Place, fold int, decay bool) *Value {
@@ -223,7 +252,7 @@ func (t *Tape) use(p *Param) *Value {
 	if v := t.cache[key]; v != nil {
 		return v
 	}
-	v := t.one(opUnsh, kernels.Attr{Name: p.Name}, p.Value.DType, p.Shape, p.Place, p.Value)
+	v := t.one(opUnsh, kernels.Attr{Name: p.Name}, p.Value.DType, p.Value.Shape, p.Place, p.Value)
 	v.Name, v.Need, v.Weight = p.Name, p.Value.Need, true
 	v.Node.Axes = axes
 	t.cache[key] = v

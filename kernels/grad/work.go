@@ -142,7 +142,8 @@ func (o *Options) work(n *Node, s *kernels.Spec, in, out [][]int, flops, moved i
 		w.Products = s.Products(in, out)
 		w.Bits, w.Rounded = fewBits(n)
 		switch n.Op.Kernel {
-		case kernels.GroupedLinear, kernels.GroupedLinearDX, kernels.GroupedLinearDW:
+		case kernels.GroupedLinear, kernels.GroupedLinearDX, kernels.GroupedLinearDW, kernels.PackedGrouped,
+			kernels.PackedGroupedDX:
 			w.Experts = true
 		}
 	}

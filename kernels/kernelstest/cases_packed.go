@@ -38,6 +38,34 @@ func packedCases() []Case {
 			}
 		}
 	}
+	return append(l, packedGroups()...)
+}
+
+// packedGroups are products with a matrix for each group of rows: of none, one and many, between rows of no
+// group, and of matrices of more than a tile.
+func packedGroups() (l []Case) {
+	for form := 1; form < len(kernels.PackedForms); form++ {
+		for _, s := range []struct {
+			off     []int32
+			t, n, k int
+		}{{[]int32{1, 1, 6, 7}, 9, 7, 40}, {[]int32{0, 100}, 100, 130, 260}, {[]int32{0, 3, 140}, 140, 600,
+			33},
+			{[]int32{2, 2}, 2, 3, 4}, {[]int32{0, 0, 0}, 0, 8, 8}} {
+			p := kernels.Packing{Form: form, Group: kernels.PackedForms[form].Group}
+			name, groups := fmt.Sprintf("%v-%v-%dx%d", p, s.off, s.n, s.k), len(s.off)-1
+			one := func(op kernels.Op, in, out int) {
+				l = append(l, Case{Op: op, Name: name, Tol: 8e-6, Why: "float32 sums of 600 products",
+					Call: func(g *gen) *kernels.Call {
+						w := g.packed(p, groups*s.n, s.k)
+						return &kernels.Call{In: tensors{g.act(s.t, in), w.Alias(groups, s.n, w.Shape[1]),
+							tensor.Of(tensor.I32, s.off, len(s.off))}, Out: tensors{g.raw(g.a, s.t, out)},
+								Attr: p.Attr()}
+					}})
+			}
+			one(kernels.PackedGrouped, s.k, s.n)
+			one(kernels.PackedGroupedDX, s.n, s.k)
+		}
+	}
 	return l
 }
 

@@ -7,6 +7,8 @@ import (
 
 func init() {
 	table[kernels.PackedLinear] = packed(linear, func(c *kernels.Call) int { return lastDim(c.In[0]) })
+	table[kernels.PackedGrouped] = packed(groupedLinear, func(c *kernels.Call) int { return lastDim(c.In[0]) })
+	table[kernels.PackedGroupedDX] = packed(groupedLinearDX, func(c *kernels.Call) int { return lastDim(c.Out[0]) })
 	table[kernels.PackedLinearDX] = packed(linearDX, func(c *kernels.Call) int { return lastDim(c.Out[0]) })
 }
 
@@ -14,8 +16,10 @@ func init() {
 func packed(product func(c *kernels.Call), width func(c *kernels.Call) int) func(c *kernels.Call) {
 	return func(c *kernels.Call) {
 		p, w, k := kernels.PackingAt(c.Attr), c.In[1], width(c)
-		n, row := w.Shape[0], 4*w.Shape[1]
-		whole := tensor.Make(c.In[0].DType, n, k)
+		n, row := w.Rows(), 4*lastDim(w)
+		shape := append([]int(nil), w.Shape...)
+		shape[len(shape)-1] = k
+		whole := tensor.Make(c.In[0].DType, shape...)
 		v, raw := make([]float64, n*k), w.Bytes()
 		for i := range n {
 			numbers := make([]float32, k)

@@ -1,6 +1,7 @@
 package block
 
 import (
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/routing"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -162,11 +163,16 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 	if t.Low != nil {
 		low = t.Low(t.Full(name + ".weight"))
 	}
-	weight := w(".weight", out, in, cut)
-	if t.Fake != nil {
-		weight = t.Faked(weight, t.Fake(t.Full(name+".weight")))
+	var y *grad.Value
+	if p := m.packed(r, name+".weight", in); p.Form > 0 {
+		y = t.PackedGrouped(x, t.PackedOn(name+".weight", []int{m.places(), out, in}, p, byPlace), off, p)
+	} else {
+		weight := w(".weight", out, in, cut)
+		if t.Fake != nil {
+			weight = t.Faked(weight, t.Fake(t.Full(name+".weight")))
+		}
+		y = t.LowGrouped(x, t.Coded(weight, low), off, low)
 	}
-	y := t.LowGrouped(x, t.Coded(weight, low), off, low)
 	if m.Biases { // where inputs are cut, groups are: each bias is added once
 		y = t.GroupBias(y, t.ParamOn(name+".bias", []int{m.places(), out}, false, byPlace,
 			grad.Cut{Mesh: topology.ETP, Axis: cut % 2, Unit: 1}), off)
@@ -177,4 +183,12 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 	l := r.Lora
 	down := t.Scale(t.GroupedLinear(x, w(".lora_A.weight", l.Rank, in, -1), off), l.Alpha/float64(l.Rank))
 	return t.Add(y, t.GroupedLinear(down, w(".lora_B.weight", out, l.Rank, -1), off))
+}
+
+// packed is how the weights of a projection lie in memory: in few bits only where experts are whole, and have no copies.
+func (m Experts) packed(r *Rec, weight string, in int) kernels.Packing {
+	if a := r.T.Axis(topology.ETP); m.Limit.Copies > 0 || a >= 0 && r.T.Mesh[a].Size > 1 {
+		return kernels.Packing{}
+	}
+	return r.packed(weight, in)
 }

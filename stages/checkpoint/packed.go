@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,8 +29,12 @@ type packedParam struct {
 
 // info is the parameter as it is shown.
 func (p *packedParam) info() Info {
-	return Info{Name: p.Name, DType: F32, Shape: []int{p.Shape[0], p.columns},
-		Bytes: 4 * int64(p.Shape[0]) * int64(p.columns)}
+	rows := p.Shape[:len(p.Shape)-1]
+	bytes := 4 * int64(p.columns)
+	for _, n := range rows {
+		bytes *= int64(n)
+	}
+	return Info{Name: p.Name, DType: F32, Shape: append(slices.Clone(rows), p.columns), Bytes: bytes}
 }
 
 // packedOf reads the kind of a tensor; nil for any other.
@@ -47,7 +52,8 @@ func packedOf(t manifestTensor) (*packedParam, error) {
 	if p.columns, err = strconv.Atoi(width); err != nil || p.columns < 1 || p.columns > 1<<32 {
 		return nil, fmt.Errorf("kind %q: want the columns of the matrix", t.Kind)
 	}
-	if _, words := p.packing.Words(p.columns); t.DType != I32 || len(t.Shape) != 2 || t.Shape[1] != words {
+	if _, words := p.packing.Words(p.columns); t.DType != I32 || len(t.Shape) != 2 && len(t.Shape) != 3 ||
+		t.Shape[len(t.Shape)-1] != words {
 		return nil, fmt.Errorf("%s %v is no matrix of kind %s", t.DType, t.Shape, t.Kind)
 	}
 	return p, nil
@@ -55,10 +61,27 @@ func packedOf(t manifestTensor) (*packedParam, error) {
 
 // read sets dst to the numbers of a box.
 func (p *packedParam) read(r *Reader, ranges [][2]int, dst []byte) error {
-	rows, cols := ranges[0], ranges[1]
-	row, numbers := make([]byte, 4*p.Shape[1]), make([]float32, cols[1]-cols[0])
+	last := len(p.Shape) - 1
+	if last > 1 { // matrix by matrix
+		each := int(boxLen(ranges[1:])) * 4
+		for i := ranges[0][0]; i < ranges[0][1]; i++ {
+			if err := p.rows(r, [][2]int{{i, i + 1}}, ranges[1], ranges[2], dst[:each]); err != nil {
+				return err
+			}
+			dst = dst[each:]
+		}
+		return nil
+	}
+	return p.rows(r, nil, ranges[0], ranges[1], dst)
+}
+
+// rows sets dst to the numbers of rows of one matrix, below a box of the axes before.
+func (p *packedParam) rows(r *Reader, before [][2]int, rows, cols [2]int, dst []byte) error {
+	words := p.Shape[len(p.Shape)-1]
+	row, numbers := make([]byte, 4*words), make([]float32, cols[1]-cols[0])
 	for i := rows[0]; i < rows[1]; i++ {
-		if err := r.ReadLogical(p.Name, p.Kind, [][2]int{{i, i + 1}, {0, p.Shape[1]}}, row); err != nil {
+		box := append(slices.Clone(before), [2]int{i, i + 1}, [2]int{0, words})
+		if err := r.ReadLogical(p.Name, p.Kind, box, row); err != nil {
 			return err
 		}
 		p.packing.Decode(numbers, row, p.columns, cols[0])

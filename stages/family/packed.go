@@ -13,12 +13,30 @@ import (
 // rounding; the zero value is one that cannot.
 func (w *Weights) Packing(param string, columns int) kernels.Packing {
 	s := w.from(param)
+	if s.Stack {
+		return w.packingOfEach(s, columns)
+	}
 	g := checkpoint.GridAt(w.src, s.Name)
-	if g == nil || g.Cols != columns || s.Turned || s.Lead > 0 || s.Flat || s.Tail != nil || s.Stack ||
-		s.Step > 0 {
+	if g == nil || g.Cols != columns || s.Turned || s.Lead > 0 || s.Flat || s.Tail != nil || s.Step > 0 {
 		return kernels.Packing{}
 	}
 	return g.Packing()
+}
+
+// packingOfEach is how the matrices of experts that a checkpoint has one by one can lie in memory, all alike.
+func (w *Weights) packingOfEach(s Source, columns int) (p kernels.Packing) {
+	for e := 0; ; e++ {
+		name := s.element(e)
+		if _, there := w.infos[name]; !there {
+			return p
+		}
+		g := checkpoint.GridAt(w.src, name)
+		if g == nil || g.Cols != columns || s.Turned || s.Step > 0 || s.Within != [2]int{} ||
+			e > 0 && g.Packing() != p {
+			return kernels.Packing{}
+		}
+		p = g.Packing()
+	}
 }
 
 // PackedIn tells by parameter how those that a directory keeps in few bits lie in memory; cannot names a
@@ -35,6 +53,12 @@ func (m *Model) PackedIn(dir string) (at map[string]kernels.Packing, cannot stri
 	}
 	at = map[string]kernels.Packing{}
 	for _, p := range m.Params(nil) {
+		if len(p.Shape) == 3 { // experts, which else are numbers
+			if form := w.Packing(p.Name, p.Shape[2]); form.Form > 0 {
+				at[p.Name] = form
+			}
+			continue
+		}
 		name := w.from(p.Name).Name
 		if len(p.Shape) != 2 || !checkpoint.QuantizedAt(w.src, name) {
 			continue
@@ -49,11 +73,23 @@ func (m *Model) PackedIn(dir string) (at map[string]kernels.Packing, cannot stri
 // ReadPacked fills dst with the bits of whole rows of a parameter as they lie in memory; false for one
 // that the checkpoint does not keep in the parameter's packing.
 func (w *Weights) ReadPacked(p *grad.Param, g Region, dst []float32) (bool, error) {
-	s, k := w.from(p.Name), p.Shape[1]
+	s, k := w.from(p.Name), p.Columns()
 	if w.part != "" && w.m.Component(p.Name) != w.part || w.Packing(p.Name, k) != p.Packed {
 		return false, nil
 	}
 	_, words := p.Packed.Words(k)
+	if s.Stack {
+		n := p.Shape[1]
+		for e := g.Intervals(p)[0][0]; len(dst) > 0; e++ {
+			rows := dst[:n*words]
+			if err := checkpoint.GridAt(w.src, s.element(e)).Pack([2]int{0, n},
+				tensor.Of(tensor.F32, rows, len(rows)).Bytes()); err != nil {
+				return false, err
+			}
+			dst = dst[len(rows):]
+		}
+		return true, nil
+	}
 	grid := checkpoint.GridAt(w.src, s.Name)
 	for _, r := range s.cover(g.From, g.To) {
 		at := (r.logical - g.From) * words
@@ -87,8 +123,8 @@ func (m *Model) Linears() map[string]bool {
 	return out
 }
 
-// Rounded tells of parameters whose weights can be kept in few bits: those of linear layers, and of experts that the
-// checkpoint has one by one. Tensors are those of a checkpoint that they lie in.
+// Rounded tells of parameters whose weights can be kept in few bits: those of linear layers, and of experts
+// that the checkpoint has one by one. Tensors are those of a checkpoint that they lie in.
 func (m *Model) Rounded() (params, tensors map[string]bool) {
 	linear := m.Linears()
 	params, tensors = map[string]bool{}, map[string]bool{}

@@ -76,7 +76,8 @@ func seen(c *configs.Config, m *family.Model) error {
 		return c.Fault(key, "the model is given the first frame of every clip, whose latents and features are made "+
 			"beforehand", made)
 	case d.Changes > 0:
-		return c.Fault(key, "images that a sample has beside the one that is learnt are encoded beforehand", made)
+		return c.Fault(key, "images that a sample has beside the one that is learnt are encoded beforehand",
+			made)
 	}
 	dir := LatentDir(c)
 	if dir == "pixels" || dir == "" {

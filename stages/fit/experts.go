@@ -61,7 +61,8 @@ func (r rules) moves() {
 	}
 	switch {
 	case r.m.Spec.Experts.Images != nil:
-		r.at(every, r.m.Family+" has experts of their own for images, and only one set can move", "remove it")
+		r.at(every, r.m.Family+" has experts of their own for images, and only one set can move",
+			"remove it")
 	case p.EP == 1:
 		r.at(every, "with plan.ep = 1 every rank has all experts, and none can move",
 			"remove it, or set plan.ep")

@@ -143,7 +143,8 @@ func (r rules) images() {
 	ahead := r.m.Ahead()
 	for _, w := range r.m.Widths {
 		if ahead && w%p.Encoder.TP != 0 {
-			r.at("plan.encoder.tp", fmt.Sprintf("%d does not divide the encoder's heads and widths %v", p.Encoder.TP,
+			r.at("plan.encoder.tp", fmt.Sprintf("%d does not divide the encoder's heads and widths %v",
+				p.Encoder.TP,
 				r.m.Widths), "set it to a divisor")
 			break
 		}
@@ -152,7 +153,8 @@ func (r rules) images() {
 		key, part, try string
 		set            bool
 	}{
-		{"plan.encoder.over", "vision encoder", "set it to none; models of diffusion have one with diffusion.encoders or diffusion.latents: live",
+		{"plan.encoder.over", "vision encoder",
+			"set it to none; models of diffusion have one with diffusion.encoders or diffusion.latents: live",
 			p.Encoder.Over != "none" && !ahead},
 		{"plan.encoder.recompute", "vision encoder", "use plan.recompute", p.Encoder.Recompute != same},
 		{"plan.projector_recompute", "projector", "use plan.recompute", p.ProjRecompute != same},
@@ -196,7 +198,8 @@ func Frozen(c *configs.Config) func(param string) bool {
 	still := c.Model.Denoises() && !c.Run.Diffusion.TrainText
 	seen := c.Run.Diffusion.Latents == alive
 	return func(name string) bool {
-		if still && strings.HasPrefix(name, texts.Component+".") || strings.HasPrefix(name, Perceptual+".") ||
+		if still && strings.HasPrefix(name, texts.Component+".") || strings.HasPrefix(name,
+			Perceptual+".") ||
 			seen && strings.HasPrefix(name, autoencoders.Component+".") {
 			return true
 		}

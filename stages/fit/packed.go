@@ -58,6 +58,8 @@ func (r rules) packed() {
 		r.at(key, "weights learn that have no additions, and few bits do not", "set lora.rank, or remove it")
 	case run.Train.LowPrecision != "none":
 		r.at(key, "their products are not rounded by train.low_precision", "set that to none")
+	case run.Train.BalanceEvery > 0:
+		r.at(key, "experts that lie in few bits are not moved between ranks", "set train.balance_every to 0")
 	case run.Model.Encoder != "" || run.Model.Decoder != "" || r.m.Denoiser != nil:
 		r.at(key, "components with weights of their own, and models that draw, have none in few bits",
 			"remove it")
