@@ -42,7 +42,7 @@ func packedExperts(t *testing.T, plan expertPlan, p kernels.Packing, packed bool
 	require.NoError(t, err)
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 3,
 		LossScale: core.LossScale{Scale: 1},
-		LR: func(int64) float64 { return 0.01 }}, Backend: func(int) kernels.Backend { return cpu.New(1) },
+		LR:        func(int64) float64 { return 0.01 }}, Backend: func(int) kernels.Backend { return cpu.New(1) },
 		Batches: toyBatches(plan.dp),
 		Fill: func(kind string, q *grad.Param, g family.Region, dst []float32) (bool, error) {
 			if kind != "param" {

@@ -54,7 +54,7 @@ func TestExpertsInFewBits(t *testing.T) {
 		args := []string{"train", "other.yaml", "-q", "model.path=int4", "train.precision=fp32",
 			"lora.base=" + base,
 			"train.global_batch=4", "train.micro_batch=1", "checkpoint.dir=" + name,
-				"log.dir=" + name + "/run"}
+			"log.dir=" + name + "/run"}
 		do(0, append(append(args, lora...), more...)...)
 	}
 	kept("one", "kept", "train.steps=2")
@@ -75,5 +75,5 @@ func TestExpertsInFewBits(t *testing.T) {
 	require.Contains(t, do(2, append([]string{"train", "other.yaml", "-q", "model.path=int4",
 		"lora.base=kept",
 		"train.balance_every=1", "plan.ep=2", "plan.dp=2"}, lora...)...),
-			"experts that lie in few bits are not moved")
+		"experts that lie in few bits are not moved")
 }

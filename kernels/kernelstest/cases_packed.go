@@ -59,7 +59,7 @@ func packedGroups() (l []Case) {
 						w := g.packed(p, groups*s.n, s.k)
 						return &kernels.Call{In: tensors{g.act(s.t, in), w.Alias(groups, s.n, w.Shape[1]),
 							tensor.Of(tensor.I32, s.off, len(s.off))}, Out: tensors{g.raw(g.a, s.t, out)},
-								Attr: p.Attr()}
+							Attr: p.Attr()}
 					}})
 			}
 			one(kernels.PackedGrouped, s.k, s.n)

@@ -48,6 +48,9 @@ type site interface {
 	folder(r Repo) string
 	sign(q *http.Request, token string)
 	tokens() string // how one is had
+	// put makes a commit of files in a repository, which it makes first where it is not there.
+	put(ctx context.Context, c *Client, r Repo, files []local, message string, private bool) (sent int, commit string,
+		err error)
 }
 
 // huggingFace is the interface of huggingface.co.

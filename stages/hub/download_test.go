@@ -128,7 +128,9 @@ func (f *fake) play(trick string, w http.ResponseWriter, r *http.Request, b []by
 	case "truncate":
 		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 		w.Write(b[:100_000])
-	case "redirect":
+	case "redirect": // as to the bridge of a repository whose contents are Xet's
+		w.Header().Set("X-Xet-Hash", strings.Repeat("0", 64))
+		w.Header().Add("Link", `<`+f.URL+`/xet-auth>; rel="xet-auth"`)
 		http.Redirect(w, r, f.far.URL+"/x", http.StatusFound)
 	case "loop":
 		http.Redirect(w, r, r.URL.Path, http.StatusFound)

@@ -52,18 +52,24 @@ func (c *Client) Put(ctx context.Context, dir string, r Repo, message string, pr
 	if err != nil {
 		return Done{}, err
 	}
+	done := Done{Files: len(files)}
+	done.Sent, done.Commit, err = c.site.put(ctx, c, r, files, message, private)
+	return done, err
+}
+
+func (huggingFace) put(ctx context.Context, c *Client, r Repo, files []local, message string, private bool) (sent int,
+	commit string, err error) {
 	if err := c.make(ctx, r, private); err != nil {
-		return Done{}, err
+		return 0, "", err
 	}
 	if err := c.modes(ctx, r, files); err != nil {
-		return Done{}, err
+		return 0, "", err
 	}
-	done := Done{Files: len(files)}
-	if done.Sent, err = c.contents(ctx, r, files); err != nil {
-		return done, err
+	if sent, err = c.contents(ctx, r, files); err != nil {
+		return sent, "", err
 	}
-	done.Commit, err = c.commit(ctx, r, files, message)
-	return done, err
+	commit, err = c.commit(ctx, r, files, message)
+	return sent, commit, err
 }
 
 // list finds the files of a directory, and their hashes.
@@ -214,13 +220,20 @@ func (c *Client) contents(ctx context.Context, r Repo, files []local) (sent int,
 		}
 	}
 	for part := range slices.Chunk(objects, 256) {
-		var answer struct{ Objects []object }
+		var answer struct {
+			Transfer string
+			Objects  []object
+		}
 		err := c.send(ctx, r.Name, "/"+r.Name+".git/info/lfs/objects/batch",
 			map[string]any{"operation": "upload",
 				"transfers": []string{"basic", "multipart"}, "objects": part, "hash_algo": "sha256",
 				"ref": map[string]string{"name": r.Revision}}, lfsKind, &answer)
 		if err != nil {
 			return sent, err
+		}
+		if t := answer.Transfer; t != "" && t != "basic" && t != "multipart" {
+			return sent, exit.With(fmt.Errorf("%s: the hub takes large files by %q alone, which is not spoken here: "+
+				"put them with its own package", r.Name, plain(t)), exit.Unreachable)
 		}
 		for _, o := range answer.Objects {
 			f, known := at[o.OID]

@@ -25,6 +25,7 @@ type taker struct {
 	*httptest.Server
 	t     *testing.T
 	parts int
+	way   string // that the hub takes large files by, "" for what is usual
 	made  map[string]bool
 	lfs   map[string][]byte // contents by hash
 	got   map[int][]byte
@@ -69,7 +70,7 @@ func (k *taker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer(map[string]any{"files": out})
 	case path == "/an/model.git/info/lfs/objects/batch":
-		answer(map[string]any{"objects": k.batch(in)})
+		answer(map[string]any{"objects": k.batch(in), "transfer": k.way})
 	case strings.HasPrefix(path, "/put/"):
 		k.take(w, r, body)
 	case path == "/done":
@@ -186,6 +187,9 @@ func TestPut(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "other.safetensors"), []byte("new"), 0o644))
 		_, err = c.Put(context.Background(), dir, r, "fails", true)
 		require.ErrorContains(t, err, "other.safetensors: the hub answers 500")
+		k.way = "xet"
+		_, err = c.Put(context.Background(), dir, r, "xet alone", true)
+		require.ErrorContains(t, err, `by "xet" alone, which is not spoken here`)
 		require.NoError(t, os.Remove(filepath.Join(dir, "other.safetensors")))
 	}
 	_, err := New("", func(string) string { return "" }).Put(context.Background(), t.TempDir(), Repo{Name: "a/b",

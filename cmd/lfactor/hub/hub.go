@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
-	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/stages/hub"
 )
@@ -59,7 +58,7 @@ func get() *cobra.Command {
 
 func put() *cobra.Command {
 	c := &cobra.Command{Use: "put DIR OWNER/NAME[@BRANCH]",
-		Short: "Put the files of a directory into a repository, as one commit",
+		Short: "Put the files of a directory into a repository, as one commit; ms://OWNER/NAME is one of ModelScope",
 		Args:  cobra.ExactArgs(2)}
 	message := c.Flags().StringP("message", "m", "Upload of lfactor", "of the commit")
 	private := c.Flags().Bool("private", false,
@@ -68,9 +67,6 @@ func put() *cobra.Command {
 		r, err := hub.ParseRepo(args[1])
 		if err != nil {
 			return err
-		}
-		if r.Site != "" {
-			return exit.Usagef("%s: directories are put into hubs of Hugging Face's API alone", args[1])
 		}
 		done, err := client(r).Put(c.Context(), args[0], r, *message, *private)
 		if err != nil {
