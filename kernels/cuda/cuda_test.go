@@ -126,7 +126,7 @@ func TestHopperProducts(t *testing.T) {
 func TestOperations(t *testing.T) {
 	onProcessor := []kernels.Op{kernels.Objective, kernels.ObjectiveBwd, kernels.Contrast,
 		kernels.ContrastBwd,
-		kernels.LowError, kernels.LowChoice, kernels.PackedGrouped, kernels.PackedGroupedDX}
+		kernels.LowError, kernels.LowChoice}
 	var lacks []kernels.Op
 	for _, s := range kernels.Specs() {
 		if table[s.Op] == nil {

@@ -22,6 +22,19 @@ var _ = register(map[kernels.Op]func(x *issue){
 		x.product(dy.DType, product{a: dy, b: w, y: dx, m: dy.Rows(), n: k, k: n, aRow: n, aCol: 1, bRow: 1,
 			bCol: k, yRow: k})
 	},
+	kernels.PackedGrouped: func(x *issue) {
+		a, y, g, n, k := x.in(0), x.out(0), x.in(1).Shape[0], x.in(1).Shape[1], lastDim(x.in(0))
+		w := x.unpacked(a, g*n, k)
+		x.grouped(y, n, product{a: a, b: w, y: y, m: a.Shape[0], n: n, k: k, aRow: k, aCol: 1, bRow: k, bCol: 1,
+			yRow: n, groups: g, bGroup: n * k})
+	},
+	kernels.PackedGroupedDX: func(x *issue) {
+		dy, dx, g, n := x.in(0), x.out(0), x.in(1).Shape[0], x.in(1).Shape[1]
+		k := lastDim(dx)
+		w := x.unpacked(dy, g*n, k)
+		x.grouped(dx, k, product{a: dy, b: w, y: dx, m: dy.Shape[0], n: k, k: n, aRow: n, aCol: 1, bRow: 1, bCol: k,
+			yRow: k, groups: g, bGroup: n * k})
+	},
 	kernels.FakeQuant: func(x *issue) { x.fake("fake_quant", x.in(0), nil) },
 	kernels.FakeQuantDW: func(x *issue) {
 		x.fake("fake_quant_dw", x.in(1), x.in(0))
@@ -38,7 +51,7 @@ func (x *issue) unpacked(a *tensor.Tensor, n, k int) uint64 {
 		group = max(k, 1)
 	}
 	y := x.work(n*k, a.DType.Size())
-	x.launch(typed("unpack", a), each(n*codes), w, y, n, k, w.Shape[1], codes, group, p.Groups(k), p.Form,
+	x.launch(typed("unpack", a), each(n*codes), w, y, n, k, lastDim(w), codes, group, p.Groups(k), p.Form,
 		f.Bits == 4, f.Zeros)
 	return y
 }
