@@ -68,7 +68,10 @@ const hoppers = "hopper_"
 // barrierOf is the barrier that is left out: the one behind which a tile or a sorted run is read.
 var barrierOf = map[kernels.Op]int64{kernels.Linear: 1, kernels.LinearDX: 2, kernels.LinearDW: 1,
 	kernels.EmbedDW:   1,
-	kernels.Attention: 2, kernels.AttentionBwd: 2, kernels.RouteOrder: 2}
+	kernels.Attention: 2, kernels.AttentionBwd: 2, kernels.RouteOrder: 2,
+	kernels.AttentionSparse: 2, kernels.AttentionSparseBwd: 2, kernels.IndexTopK: 15,
+		kernels.IndexLossBwd: 2,
+	kernels.AttentionBias: 4, kernels.AttentionBiasBwd: 4, kernels.AttentionPeak: 2}
 
 // barrierCalls are calls of several tiles each.
 func barrierCalls() map[string]*kernels.Call {
@@ -107,5 +110,56 @@ func barrierCalls() map[string]*kernels.Call {
 		calls["attention_bwd_"+name] = &kernels.Call{Op: kernels.AttentionBwd,
 			In: l(a.do, a.q, a.k, a.v, a.o, a.lse, cu, cu), Out: l(a.dq, a.dk, a.dv), Attr: causal}
 	}
+	for name, c := range sparseCalls(half) {
+		calls[name] = c
+	}
+	return calls
+}
+
+// sparseCalls are calls of attention to listed keys and of its indexer, of several tiles each, and of attention
+// whose scores have a bias or are looked at alone.
+func sparseCalls(half func(shape ...int) *tensor.Tensor) map[string]*kernels.Call {
+	const t, h, d, n = 150, 4, 24, 70
+	l := func(t ...*tensor.Tensor) []*tensor.Tensor { return t }
+	f32 := func(shape ...int) *tensor.Tensor { return tensor.Make(tensor.F32, shape...) }
+	b16 := func(shape ...int) *tensor.Tensor { return tensor.Make(tensor.BF16, shape...) }
+	idx, see, mean := tensor.Make(tensor.I32, t, n), tensor.Make(tensor.I32, t, 2), f32(t)
+	for i := range t {
+		see.I32()[2*i+1], mean.F32()[i] = t, 1.0/t
+		for j := range n {
+			idx.I32()[i*n+j] = int32((i+3*j)%t - j%9/8*t) // some name no key
+		}
+	}
+	for i, j := range idx.I32() {
+		idx.I32()[i] = max(j, -1)
+	}
+	scale, index := kernels.Attr{F: [2]float64{0.5}}, kernels.Attr{F: [2]float64{0.5, 0.5}}
+	q, k, v, do, o, lse := half(t, h, d), half(t, 1, d), half(t, 1, d), half(t, h, d), b16(t, h, d), f32(t,
+		h)
+	cu, table := tensor.Of(tensor.I32, []int32{0, 70, t}, 3), numbers(41, h)
+	calls := map[string]*kernels.Call{
+		"attention_sparse": {Op: kernels.AttentionSparse, In: l(q, k, v, idx), Out: l(o, lse), Attr: scale},
+		"index_topk": {Op: kernels.IndexTopK, In: l(q, k, numbers(t, h), see), Attr: scale,
+			Out: l(tensor.Make(tensor.I32, t, n))},
+		"index_loss_bwd": {Op: kernels.IndexLossBwd, Attr: index, Out: l(b16(t, h, d), b16(t, 1, d), f32(t,
+			h)),
+			In: l(numbers(1), half(t, h, d), half(t, 1, d), numbers(t, h), q, k, see, mean, idx)},
+		"attention_bias": {Op: kernels.AttentionBias, In: l(q, k, v, cu, cu, table), Out: l(b16(t, h, d),
+			f32(t, h)), Attr: scale},
+		"attention_peak": {Op: kernels.AttentionPeak, In: l(q, k, cu, cu), Out: l(f32(1, h)), Attr: scale},
+	}
+	back := func(name string, op kernels.Op, forward *kernels.Call, more []*tensor.Tensor,
+		out ...*tensor.Tensor) {
+		ref.New().Run(forward)
+		in := append(l(do, q, k, v, forward.Out[0], forward.Out[1]), more...)
+		calls[name] = &kernels.Call{Op: op, In: in, Attr: scale,
+			Out: append(l(b16(t, h, d), b16(t, 1, d), b16(t, 1, d)), out...)}
+	}
+	again := *calls["attention_sparse"]
+	again.Out = l(b16(t, h, d), f32(t, h))
+	back("attention_sparse_bwd", kernels.AttentionSparseBwd, &again, l(idx))
+	again = *calls["attention_bias"]
+	again.Out = l(b16(t, h, d), f32(t, h))
+	back("attention_bias_bwd", kernels.AttentionBiasBwd, &again, l(cu, cu, table), f32(41, h))
 	return calls
 }
