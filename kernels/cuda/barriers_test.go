@@ -70,7 +70,7 @@ var barrierOf = map[kernels.Op]int64{kernels.Linear: 1, kernels.LinearDX: 2, ker
 	kernels.EmbedDW:   1,
 	kernels.Attention: 2, kernels.AttentionBwd: 2, kernels.RouteOrder: 2,
 	kernels.AttentionSparse: 2, kernels.AttentionSparseBwd: 2, kernels.IndexTopK: 15,
-		kernels.IndexLossBwd: 2,
+	kernels.IndexLossBwd:  2,
 	kernels.AttentionBias: 4, kernels.AttentionBiasBwd: 4, kernels.AttentionPeak: 2}
 
 // barrierCalls are calls of several tiles each.
