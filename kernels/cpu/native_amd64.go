@@ -4,6 +4,7 @@ import "unsafe"
 
 //go:generate sh -c "cd asm && go run . -out ../asm_amd64.s -stubs ../asm_amd64.go -pkg cpu -amx ../amx_amd64.s"
 //go:generate sh -c "cd asm && go run . -part precision -out ../precision_amd64.s -stubs ../precision_amd64.go -pkg cpu"
+//go:generate sh -c "cd asm && go run ./neon -out ../asm_arm64.s -stubs ../asm_arm64.go"
 
 // Bits of CPUID and of XCR0.
 const (

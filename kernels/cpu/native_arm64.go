@@ -2,8 +2,6 @@ package cpu
 
 import "math"
 
-//go:generate sh -c "cd asm && go run ./neon -out ../asm_arm64.s -stubs ../asm_arm64.go"
-
 // native is NEON alone, which each arm64 has. What it computes a vector at a time is one number's value wherever that lies:
 // the numbers behind the last whole vector are computed as a vector too.
 func native() []*isa { return []*isa{&neon} }
