@@ -186,6 +186,9 @@ func visionPlans() []visionPlan {
 		{pp: 2, dp: 1, tp: 1, schedule: "1f1b", e: own(1, 1, true)}, // disaggregated
 		{pp: 1, dp: 1, tp: 2, schedule: "1f1b", e: own(2, 2, true)},
 		{pp: 1, dp: 2, tp: 1, zero: 1, schedule: "1f1b", e: own(2, 1, true)},
+		{pp: 1, dp: 2, tp: 1, zero: 2, schedule: "1f1b", e: own(1, 1, true)}, // one encoder a replica
+		{pp: 2, dp: 2, tp: 1, zero: 3, schedule: "1f1b", e: own(1, 1, true)},
+		{pp: 2, dp: 2, tp: 1, zero: 3, schedule: "1f1b", e: first(1, true)},
 		{pp: 2, dp: 1, tp: 1, schedule: "gpipe", e: own(2, 2, false)}, // encoder tp above the decoder's
 		{pp: 3, dp: 1, tp: 2, schedule: "1f1b", e: all(1, false)},
 		{pp: 2, dp: 1, tp: 1, schedule: "dualpipev", loops: 2, e: first(1, true)},
@@ -283,7 +286,7 @@ func TestVisionRefuses(t *testing.T) {
 			e: &layout.PartPlan{TP: 3, Over: layout.OverFirst}},
 		"set plan.encoder.ranks": {pp: 1, dp: 1, tp: 1, schedule: "1f1b",
 			e: &layout.PartPlan{TP: 1, Over: layout.OverOwn}},
-		"set plan.zero=1": {pp: 1, dp: 2, tp: 1, zero: 3, schedule: "1f1b",
+		"set plan.zero=1": {pp: 1, dp: 2, tp: 2, zero: 3, schedule: "1f1b",
 			e: &layout.PartPlan{TP: 1, Over: layout.OverFirst}},
 	} {
 		_, err := layout.New(v.job(m))

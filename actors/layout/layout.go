@@ -159,8 +159,8 @@ func New(j *Design) (*Layout, error) {
 // shapes settles what microbatches of different shapes mean for a plan that communicates within their
 // forward and backward (ZeRO 2 and 3, counts of experts over replicas): one replica may have images where
 // another has none, and would not take part. So every microbatch runs every block, on padding where it has
-// nothing for it. A part with replicas of its own has no such remedy, since they work on different
-// microbatches at a time.
+// nothing for it. A part with several replicas beside one of the decoder has no such remedy, since they work on
+// different microbatches at a time.
 func (l *Layout) shapes() error {
 	j := l.Design
 	what, try := fmt.Sprintf("zero=%d", j.Zero), "plan.zero=1"
@@ -172,9 +172,10 @@ func (l *Layout) shapes() error {
 		return nil
 	}
 	for i := range j.Parts {
-		if len(l.partGroups(i)) > 1 || j.Mesh.Replicas() > 1 {
-			return fmt.Errorf("%s communicates in the middle of microbatches, and replicas of an encoder "+
-				"with a mesh of its own work on different ones at a time; set %s", what, try)
+		if len(l.partGroups(i)) > 1 {
+			return fmt.Errorf("%s communicates in the middle of microbatches, and the %d replicas of an "+
+				"encoder with a mesh of its own take them in turn; set %s, or plan.encoder.tp to the ranks "+
+				"that it has", what, len(l.partGroups(i)), try)
 		}
 	}
 	l.Filled = j.Mesh.Replicas() > 1
