@@ -132,25 +132,29 @@ func (m *bnbMatrix) magnitudes(t Info) ([]float32, error) {
 	return out, nil
 }
 
-// read is a Grid's.
+// read is a Grid's: whole rows, which follow each other, at once.
 func (m *bnbMatrix) read(rows, cols [2]int, codes []uint8, scales, _ []float32) error {
-	k := m.Shape[1]
-	width := cols[1] - cols[0]
-	for r := rows[0]; r < rows[1]; r++ {
-		from := r*k + cols[0]
-		at := [2]int{from / 2, ceilDiv(from+width, 2)}
+	k, width := m.Shape[1], cols[1]-cols[0]
+	each := 1
+	if width == k {
+		each = rows[1] - rows[0]
+	}
+	for r := rows[0]; r < rows[1]; r += each {
+		from, n := r*k+cols[0], each*width
+		at := [2]int{from / 2, ceilDiv(from+n, 2)}
 		raw, err := m.run(at)
 		if err != nil {
 			return err
 		}
-		for c := range width {
+		for c := range n {
 			i := from + c
 			b := raw[i/2-at[0]]
 			if i%2 == 0 {
 				b >>= 4
 			}
-			codes[(r-rows[0])*width+c], scales[(r-rows[0])*width+c] = b&15, m.absmax[i/m.Block]
+			codes[c], scales[c] = b&15, m.absmax[i/m.Block]
 		}
+		codes, scales = codes[n:], scales[n:]
 	}
 	return nil
 }
