@@ -186,6 +186,9 @@ func (p *reporter) say(format string, a ...any) {
 func (p *reporter) header() {
 	r := p.r
 	m := r.job.Mesh
+	if r.io.Stage != "" && r.start.saved == nil {
+		p.say("stage   %s", r.io.Stage)
+	}
 	for _, err := range r.start.skipped {
 		p.say("! checkpoint: %v", err)
 	}

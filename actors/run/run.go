@@ -43,6 +43,7 @@ type Options struct {
 	Capture, CaptureDir string
 	// where a profile is to be written, without the endings of its files; "" for none
 	Profile string
+	Stage   string                // which of the stages of a job this is, as "2 of 3: …", said when it begins; "" for none
 	Step    func(Metrics)         // sees each committed step; nil for none
 	Report  func(actors.Message)  // sees all reports of the coordinator; nil for none
 	Trace   func(host.TraceEvent) // sees jobs too; nil for none

@@ -71,12 +71,13 @@ func root() *cobra.Command {
 		simverb.Command(),
 		tables.Command(),
 		train.Command(),
+		train.Stages(),
 		ui.Command(),
 		version.Command(),
 		why.Command(),
 	)
 	c.AddCommand(jobs.Commands()...)
-	for _, name := range []string{"attach", "cluster", "demo", "events", "logs", "sample", "serve", "train", "ui"} {
+	for _, name := range []string{"attach", "cluster", "demo", "events", "logs", "sample", "serve", "stages", "train", "ui"} {
 		if own, _, err := c.Find([]string{name}); err == nil { // it is there
 			cli.OwnProgress(own)
 		}

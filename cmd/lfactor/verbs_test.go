@@ -71,7 +71,7 @@ func TestProgress(t *testing.T) {
 		c, _, err := root().Find(strings.Fields(verb))
 		require.NoError(t, err)
 		own := slices.Contains(
-			[]string{"attach", "cluster", "demo", "events", "logs", "sample", "serve", "train", "ui"},
+			[]string{"attach", "cluster", "demo", "events", "logs", "sample", "serve", "stages", "train", "ui"},
 			strings.Fields(verb)[0],
 		)
 		require.Equal(t, own, cli.OwnsProgress(c), verb)

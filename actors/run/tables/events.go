@@ -36,7 +36,7 @@ var kinds = []struct{ begins, kind string }{
 	{"! slow:", "slow"}, {"! no step for", "stalled"}, {"! a connection broke", "broken"}, {"! device ",
 		"device"}, {"failed",
 		"failed"},
-	{"stack", "failed"}, {"stopp", "stopped"}, {"from ", "begin"}, {"! ", "warning"}, {"", "said"},
+	{"stack", "failed"}, {"stopp", "stopped"}, {"stage ", "stage"}, {"from ", "begin"}, {"! ", "warning"}, {"", "said"},
 }
 
 var numbers = regexp.MustCompile(`\bstep (\d+)|after ([\d.]+) s`)

@@ -80,7 +80,7 @@ func Command() *cobra.Command {
 		Example: `  lfactor train run.yaml plan.pp=2 optimizer.lr=3e-4
   lfactor train run.yaml --cluster current --detach
   lfactor train run.yaml --capture 'rank0-*' train.steps=3`,
-		RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }})
+		RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args, "") }})
 }
 
 // finished is what train -o json says at the end; -o jsonl has the numbers of each step.
@@ -103,7 +103,8 @@ func (f finished) String() string {
 	return text + "\n"
 }
 
-func trainCommand(c *cobra.Command, args []string) error {
+// trainCommand trains; stage is which of a job's stages this is, "" for none.
+func trainCommand(c *cobra.Command, args []string, stage string) error {
 	file, mine, rest := configs.SplitArgs(args, flags.Own())
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
 		return c.Help()
@@ -130,7 +131,7 @@ func trainCommand(c *cobra.Command, args []string) error {
 	if slices.Contains(mine, "--detach") {
 		return exit.Usagef("train: --detach wants --cluster: only a cluster goes on by itself")
 	}
-	o := run.Options{Warnings: os.Stderr, Profile: profileBase(mine, cfg.Run.Log.Dir)}
+	o := run.Options{Warnings: os.Stderr, Profile: profileBase(mine, cfg.Run.Log.Dir), Stage: stage}
 	o.Capture, o.CaptureDir, _ = strings.Cut(cli.FlagValue(mine, "capture"), "=")
 	if !slices.Contains(mine, "--quiet") && !slices.Contains(mine, "-q") {
 		o.Progress = os.Stderr
