@@ -36,6 +36,9 @@ func tarball(files []file) ([]byte, error) {
 			Gname:   "root",
 			Format:  tar.FormatUSTAR,
 		}
+		if strings.HasSuffix(f.name, "/") {
+			h.Typeflag = tar.TypeDir
+		}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}
@@ -74,7 +77,7 @@ func debian(version, arch string, files []file) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := tarball(placed)
+	data, err := tarball(append(folders(placed), placed...))
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +92,20 @@ func debian(version, arch string, files []file) ([]byte, error) {
 		}
 	}
 	return b.Bytes(), nil
+}
+
+// folders are those that files lie in, which dpkg does not make by itself.
+func folders(files []file) (out []file) {
+	seen := map[string]bool{}
+	for _, f := range files {
+		for i, c := range f.name {
+			if dir := f.name[:i+1]; c == '/' && !seen[dir] {
+				seen[dir] = true
+				out = append(out, file{dir, 0o755, nil})
+			}
+		}
+	}
+	return out
 }
 
 // wheel is a package of Python's whose scripts are the programs, as ruff's and uv's are. Source: PEP 427.

@@ -95,6 +95,7 @@ func TestInstalled(t *testing.T) {
 		out, err = exec.Command(filepath.Join(dir, "root/usr/bin/lfactor")).CombinedOutput()
 		require.NoError(t, err)
 		require.Equal(t, "it runs\n", string(out))
+		installs(t, path, filepath.Join(dir, "system"))
 	} else {
 		t.Log("there is no dpkg-deb")
 	}
@@ -112,6 +113,23 @@ func TestInstalled(t *testing.T) {
 	out, err = exec.Command(filepath.Join(dir, "py/bin/lfactor")).CombinedOutput()
 	require.NoError(t, err)
 	require.Equal(t, "it runs\n", string(out))
+}
+
+// installs has dpkg itself install a package into an empty system, which has none of its folders.
+func installs(t *testing.T, path, system string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Log("dpkg installs a package where the test is root")
+		return
+	}
+	for _, dir := range []string{"info", "updates"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(system, "var/lib/dpkg", dir), 0o755))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(system, "var/lib/dpkg/status"), nil, 0o644))
+	out, err := exec.Command("dpkg", "--root="+system, "--force-not-root", "-i", path).CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.FileExists(t, filepath.Join(system, "usr/bin/lfactor"))
+	require.FileExists(t, filepath.Join(system, "usr/share/doc/lfactor/LICENSE"))
 }
 
 // TestImage: the layout's index leads to a manifest, that to a configuration and a layer, by hashes and
