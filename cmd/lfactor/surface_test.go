@@ -112,7 +112,7 @@ func TestEveryCommandSpeaksJSON(t *testing.T) {
 	require.NoError(t, err)
 	for name, text := range map[string]string{"run.yaml": strings.Replace(string(yaml), "steps: 24",
 		"steps: 6", 1), "other.yaml": strings.Replace(string(yaml), "pp: 2", "pp: 1", 1),
-		"stages.yaml": "run: run.yaml\ndir: staged\nstages: [{name: a, set: [train.steps=2]}, {name: b, set: [train.steps=2]}]\n",
+		"stages.yaml":  "run: run.yaml\ndir: staged\nstages: [{name: a, set: [train.steps=2]}, {name: b, set: [train.steps=2]}]\n",
 		"axolotl.yaml": "base_model: model\ndatasets: [{path: a.jsonl}]\n"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name),
 			[]byte(strings.Replace(text, "split: [90, 10, 0]", "split: [80, 20, 0]", 1)), 0o644))

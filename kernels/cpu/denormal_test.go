@@ -18,7 +18,7 @@ func TestSubnormalsOutsideStay(t *testing.T) {
 		}
 		k.scale(y, x, 1)
 		k.dot(x, x)
-		if k.name != "go" {
+		if k.name != "go" && k.name != "neon" { // Arm's vectors take them as they are
 			require.Zero(t, y[0], "%s flushes", k.name)
 		}
 		half := x[3] / 2

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/setup"
 )
@@ -112,8 +113,25 @@ type turn struct {
 	From  string    `json:"from,omitempty"`
 }
 
-// train runs the stages that are not over.
+// train runs the stages that are not over, and says at the end what they have come to.
 func (s *staged) train(c *cobra.Command, more []string) error {
+	form, err := cli.Output(c)
+	if err != nil {
+		return err
+	}
+	all := []finished{}
+	if err := s.each(c, more, form, func(f finished) {
+		if all = append(all, f); form == "text" {
+			f.print(c.OutOrStdout())
+		}
+	}); err != nil || form != "json" {
+		return err
+	}
+	return cli.EmitAs(c.OutOrStdout(), form, all, nil)
+}
+
+// each trains the stages that are not over one after the other.
+func (s *staged) each(c *cobra.Command, more []string, form string, over func(finished)) error {
 	for n := range s.Stages { // a fault of the last one is said before the first one trains
 		if _, err := setup.Config(s.Run, "", s.args(n, more)[1:], n == 0); err != nil {
 			return fmt.Errorf("stage %s: %w", s.Stages[n].Name, err)
@@ -141,7 +159,8 @@ func (s *staged) train(c *cobra.Command, more []string) error {
 				return err
 			}
 		}
-		if err := trainCommand(c, s.args(n, more), text); err != nil {
+		f, _, err := trained(c, append(s.args(n, more), "-o", form), text)
+		if err != nil {
 			return err
 		}
 		if c.Context().Err() != nil { // it has saved, and goes on another time
@@ -152,6 +171,9 @@ func (s *staged) train(c *cobra.Command, more []string) error {
 		}
 		if err := s.note(turn{time.Now(), x.Name, "end", ""}); err != nil {
 			return err
+		}
+		if f != nil {
+			over(*f)
 		}
 	}
 	return nil

@@ -80,7 +80,7 @@ func Command() *cobra.Command {
 		Example: `  lfactor train run.yaml plan.pp=2 optimizer.lr=3e-4
   lfactor train run.yaml --cluster current --detach
   lfactor train run.yaml --capture 'rank0-*' train.steps=3`,
-		RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args, "") }})
+		RunE: func(c *cobra.Command, args []string) error { return trainCommand(c, args) }})
 }
 
 // finished is what train -o json says at the end; -o jsonl has the numbers of each step.
@@ -89,6 +89,7 @@ type finished struct {
 	Last          run.Metrics `json:"last"`
 	LogDir        string      `json:"log_dir"`
 	CheckpointDir string      `json:"checkpoint_dir,omitempty"`
+	quiet         bool
 }
 
 // String is the same for people.
@@ -103,33 +104,49 @@ func (f finished) String() string {
 	return text + "\n"
 }
 
-// trainCommand trains; stage is which of a job's stages this is, "" for none.
-func trainCommand(c *cobra.Command, args []string, stage string) error {
+func trainCommand(c *cobra.Command, args []string) error {
+	done, form, err := trained(c, args, "")
+	if err != nil || done == nil {
+		return err
+	}
+	return cli.EmitAs(c.OutOrStdout(), form, *done, done.print)
+}
+
+// print is for people.
+func (f finished) print(w io.Writer) {
+	if !f.quiet { // else nothing is to be said
+		fmt.Fprint(w, f)
+	}
+}
+
+// trained trains, and gives what is to be said at the end and in which form: nil where that is said already, or by another
+// process. stage is which of a job's stages this is, "" for none.
+func trained(c *cobra.Command, args []string, stage string) (*finished, string, error) {
 	file, mine, rest := configs.SplitArgs(args, flags.Own())
 	if slices.Contains(mine, "--help") || slices.Contains(mine, "-h") {
-		return c.Help()
+		return nil, "", c.Help()
 	}
 	cluster := cli.Given(mine, "cluster")
 	cfg, err := setup.Config(file, cli.FlagValue(mine, "plan"), rest,
 		!cluster) // a cluster's hosts have other files
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	form, err := cli.Form(mine)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	if cli.Given(mine, "capture") && cli.FlagValue(mine, "capture") == "" {
-		return exit.Usagef("train: --capture wants the name of an edge, or a pattern of names")
+		return nil, "", exit.Usagef("train: --capture wants the name of an edge, or a pattern of names")
 	}
 	if cluster {
-		return onCluster(c, cfg, file, mine, rest)
+		return nil, "", onCluster(c, cfg, file, mine, rest)
 	}
 	if _, err := port(mine); err != nil {
-		return err
+		return nil, "", err
 	}
 	if slices.Contains(mine, "--detach") {
-		return exit.Usagef("train: --detach wants --cluster: only a cluster goes on by itself")
+		return nil, "", exit.Usagef("train: --detach wants --cluster: only a cluster goes on by itself")
 	}
 	o := run.Options{Warnings: os.Stderr, Profile: profileBase(mine, cfg.Run.Log.Dir), Stage: stage}
 	o.Capture, o.CaptureDir, _ = strings.Cut(cli.FlagValue(mine, "capture"), "=")
@@ -138,12 +155,12 @@ func trainCommand(c *cobra.Command, args []string, stage string) error {
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	o.Worker = append([]string{self, "train"}, args...)
 	f, err := fleet.FromEnv()
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	if f != nil {
 		o.Fleet = f
@@ -160,18 +177,14 @@ func trainCommand(c *cobra.Command, args []string, stage string) error {
 	}
 	end, err := show(c.Context(), mine, cfg.Run.Log.Dir)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	defer end()
 	if err := run.Train(c.Context(), cfg, o); err != nil || form == "jsonl" || !run.Leads() {
-		return err
+		return nil, "", err
 	}
-	done.LogDir, done.CheckpointDir = cfg.Run.Log.Dir, cfg.Run.Checkpoint.Dir
-	return cli.EmitAs(c.OutOrStdout(), form, done, func(w io.Writer) {
-		if o.Progress != nil { // else nothing is to be said
-			fmt.Fprint(w, done)
-		}
-	})
+	done.LogDir, done.CheckpointDir, done.quiet = cfg.Run.Log.Dir, cfg.Run.Checkpoint.Dir, o.Progress == nil
+	return &done, form, nil
 }
 
 // profileBase is where --profile is to write, without the endings; "" for no profile. A relative file lies
