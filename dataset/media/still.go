@@ -1,6 +1,8 @@
 package media
 
 import (
+	"strings"
+
 	"bufio"
 	"bytes"
 	"context"
@@ -167,6 +169,9 @@ func still(config func([]byte) (image.Config, error), demuxer string,
 		if err == nil && (p.W != want.Width || p.H != want.Height) {
 			err = fmt.Errorf("ffmpeg gives %d×%d pixels of it, and its header says %d×%d; a later ffmpeg may put "+
 				"tiles together", p.W, p.H, want.Width, want.Height)
+		}
+		if err != nil && strings.Contains(err.Error(), "moov atom not found") { // it looks for a film
+			err = fmt.Errorf("this ffmpeg reads no such stills, as 5.1 none of HEIC: install a later one (%w)", err)
 		}
 		return p, err
 	}

@@ -51,6 +51,8 @@ var directShapes = []struct {
 		{Stride: 1, Dilation: 1, Before: 2, After: 0}}},
 	{[]int{2, 5, 18, 30, 24}, []int{32, 24, 3, 3, 3}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 2},
 		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
+	{[]int{0, 23, 38, 20}, []int{37, 20, 3, 3}, []kernels.Window{ // of no picture
+		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
 	{[]int{3, 17, 17, 290}, []int{450, 290, 3, 3}, []kernels.Window{
 		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
 }

@@ -63,7 +63,8 @@ func (s *convShape) winograds() bool {
 			return false
 		}
 	}
-	return s.groups == 1 && s.win[0].Stride == 1 && s.ch >= winoLeast && s.outs >= winoLeast
+	return s.groups == 1 && s.win[0].Stride == 1 && s.ch >= winoLeast && s.outs >= winoLeast && s.n > 0 &&
+		s.in.places() > 0 && s.out.places() > 0
 }
 
 // winoForward is the way from x to y.
