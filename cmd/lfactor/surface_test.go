@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset/mcap"
@@ -274,6 +275,25 @@ func TestCompletion(t *testing.T) {
 			append([]string{"__complete"}, strings.Fields(word)...)...)
 		require.Zero(t, code, errs)
 		require.Contains(t, out, want, word)
+	}
+}
+
+// TestCompletionOfEveryVerb: each command completes its flags, all that its help has.
+func TestCompletionOfEveryVerb(t *testing.T) {
+	c := root()
+	for _, verb := range leaves(c, "") {
+		at, _, err := c.Find(strings.Fields(verb))
+		require.NoError(t, err)
+		code, out := carriedOut(t, append(append([]string{"__complete"}, strings.Fields(verb)...), "--")...)
+		require.Zero(t, code, "%s: %s", verb, out)
+		asks := func(f *pflag.Flag) bool { return len(f.Annotations[cobra.BashCompOneRequiredFlag]) > 0 }
+		first := false // flags that it must have are completed before others
+		at.LocalFlags().VisitAll(func(f *pflag.Flag) { first = first || asks(f) })
+		at.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && f.Name != "help" && (asks(f) || !first) {
+				require.Contains(t, out, "--"+f.Name, verb)
+			}
+		})
 	}
 }
 

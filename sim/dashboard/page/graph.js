@@ -136,8 +136,8 @@ export class Graph {
       if (x.n.name === "coordinator") { xy.set(x.i, [left + (p.cols * (w + gx) - gx - w) / 2, 8]); continue; }
       const to = feeds.get(x.i), side = to && p.staged && to[0] > 0 ? 1 : 0, row = Math.max(taken[side], to && p.staged ? to[1] : 0);
       taken[side] = row + 1; rows = Math.max(rows, row + 1);
-      xy.set(x.i, [side ? left + p.cols * (w + gx) - gx + 24 : 8, top + row * (h + gy)]);
-      if (side) width = left + p.cols * (w + gx) - gx + 24 + 126;
+      xy.set(x.i, [side ? left + p.cols * (w + gx) - gx + 56 : 8, top + row * (h + gy)]);
+      if (side) width = left + p.cols * (w + gx) - gx + 56 + 126;
     }
     const height = top + rows * (h + gy) + 8;
     root.setAttribute("viewBox", `0 0 ${width} ${height}`);
