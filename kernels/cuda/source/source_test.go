@@ -94,12 +94,15 @@ func TestTensorCores(t *testing.T) {
 	require.Equal(t, 2*6, wide, "kernels by Hopper's tensor cores: two dtypes, of one architecture")
 }
 
+// counts is the one atomic addition that there may be: of 1 to a whole number, which has no order to keep.
+const counts = "LF_DEV void add_one(u32* p) {\n#ifdef __CUDA_ARCH__\n  atomicAdd(p, 1u);\n"
+
 // TestNoFloatAtomics: sums have an order, so no kernel adds floating-point numbers atomically, and
 // nothing asks for the number of multiprocessors.
 func TestNoFloatAtomics(t *testing.T) {
 	refused := regexp.MustCompile(`atomic\w*\s*\(|%nsmid|#include\s*<`)
 	for name, text := range All() {
-		require.Empty(t, refused.FindAllString(string(text), -1), name)
+		require.Empty(t, refused.FindAllString(strings.Replace(string(text), counts, "", 1), -1), name)
 		require.Less(t, strings.Count(string(text), "\n"), 500, name)
 	}
 }
