@@ -73,7 +73,7 @@ export class Curves {
   theme() { this.build(); this.draw(); }
   draw() {
     const ids = this.app.shown.filter((id) => this.data.has(id));
-    this.show(ids[0]);
+    this.show(ids.includes(this.app.main) ? this.app.main : ids[0]); // whose place in the list is framed
     this.range.textContent = this.zoom ? `steps ${Math.floor(this.zoom[0])} to ${Math.ceil(this.zoom[1])}` : "";
     for (const p of this.plots) this.chart(p, ids);
   }
@@ -136,7 +136,8 @@ export class Curves {
       if (!k || s.band || s.label.endsWith(" raw") && this.tau) return;
       let j = i;
       while (j >= 0 && (p.u.data[k][j] === null || p.u.data[k][j] === undefined)) j--;
-      if (j >= 0) parts.push((this.app.shown.length > 1 || s.evaluation ? (s.evaluation ? "evaluation" : s.label) + " " : "") + p.format(p.u.data[k][j]));
+      const behind = j >= 0 && j < i ? ` (step ${p.u.data[0][j]})` : ""; // a run that has ended, or a step without the value
+      if (j >= 0) parts.push((this.app.shown.length > 1 || s.evaluation ? (s.evaluation ? "evaluation" : s.label) + " " : "") + p.format(p.u.data[k][j]) + (this.app.shown.length > 1 ? behind : ""));
     });
     p.read.textContent = `step ${p.u.data[0][i] ?? "–"}: ${parts.join(" · ")}`;
     p.box.setAttribute("aria-label", `${p.title}, ${p.read.textContent}`);
