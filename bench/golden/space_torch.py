@@ -1,6 +1,6 @@
 """Results of PyTorch for operations on [n, s…, c]: convolutions and transposed ones on random shapes, norms, pools and resizes,
 computed in float64 and rounded to float32. Without arguments it writes kernels/kernelstest/testdata/space.json, a sample;
-with a number it prints as many cases of each kind to stdout, for go test ./kernels/kernelstest -long.
+with a number it prints as many cases of each kind to stdout, for go test -run TestTorch -long of kernels/cpu, ref and cuda.
 Run: python bench/golden/space_torch.py [COUNT]"""
 
 import base64

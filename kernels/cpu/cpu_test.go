@@ -3,8 +3,6 @@ package cpu
 import (
 	"bytes"
 	"flag"
-	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -70,22 +68,12 @@ func TestThreads(t *testing.T) {
 }
 
 // TestTorch holds convolutions, norms over space, pools and resizes to PyTorch on 300 random shapes of each:
-// 900 of convolutions, at every level of instructions. It wants Python with torch, named by LFACTOR_PYTHON
-// or python3.
+// 900 of convolutions, at every level of instructions.
 func TestTorch(t *testing.T) {
 	if !*long {
 		t.Skip("skipped: -long makes results of PyTorch for 300 random shapes of each operation")
 	}
-	python := os.Getenv("LFACTOR_PYTHON")
-	if python == "" {
-		python = "python3"
-	}
-	run := exec.Command(python, "bench/golden/space_torch.py", "300")
-	run.Dir = "../.."
-	out, err := run.Output()
-	if err != nil {
-		t.Skipf("%s cannot make results of torch (%v): nothing is compared", python, err)
-	}
+	out := kernelstest.Torch(t)
 	each(t, 2, func(t *testing.T, b *Backend) {
 		seen := kernelstest.Golden(t, b, bytes.NewReader(out))
 		t.Log(seen)

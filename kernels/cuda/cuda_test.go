@@ -83,6 +83,20 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestTorch holds an emulated device's own kernels to PyTorch on 300 random shapes of each operation on places.
+func TestTorch(t *testing.T) {
+	if !*long {
+		t.Skip("skipped: -long makes results of PyTorch for 300 random shapes of each operation")
+	}
+	d, _ := emulated(t, 0, strict)
+	pool := tensor.NewPool("device", 0).In(d)
+	seen := kernelstest.Golden(t, kernelstest.Carried(t, d, pool), bytes.NewReader(kernelstest.Torch(t)))
+	t.Log(seen)
+	require.GreaterOrEqual(t, seen[kernels.Conv], 900)
+	d.Sync()
+	require.Zero(t, pool.Live())
+}
+
 // TestHopperProducts: products by Hopper's tensor cores are what the suite wants of those whose weights have
 // few columns too, which other kernels take else. The emulated tensor cores take their time: the ordinary
 // tier leaves out losses, which have the same products, and epilogues, which have kernels of their own.

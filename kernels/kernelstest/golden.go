@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,8 +74,24 @@ func golden(t *testing.T, b kernels.Backend, p Part) {
 	}
 }
 
-// Golden compares b with results of PyTorch that are given one a line, as bench/golden/space_torch.py prints
-// them, and says how many there were of each operation.
+// Torch has bench/golden/space_torch.py make results of PyTorch for 300 random shapes of each operation on
+// places: 900 of convolutions, each with both gradients, and 300 transposed. It wants Python with torch, named by
+// LFACTOR_PYTHON or python3, and a test of a package two folders below the root; without them t is skipped.
+func Torch(t *testing.T) []byte {
+	python := os.Getenv("LFACTOR_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	run := exec.Command(python, "bench/golden/space_torch.py", "300")
+	run.Dir = "../.."
+	out, err := run.Output()
+	if err != nil {
+		t.Skipf("%s cannot make results of torch (%v): nothing is compared", python, err)
+	}
+	return out
+}
+
+// Golden compares b with such results, one a line, and says how many there were of each operation.
 func Golden(t *testing.T, b kernels.Backend, lines io.Reader) map[kernels.Op]int {
 	seen := map[kernels.Op]int{}
 	for d, i := json.NewDecoder(lines), 0; ; i++ {

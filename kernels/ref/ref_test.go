@@ -1,9 +1,13 @@
 package ref_test
 
 import (
+	"bytes"
 	"flag"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/kernelstest"
 	"github.com/lfactor/lfactor/kernels/ref"
 )
@@ -20,4 +24,14 @@ func TestConformance(t *testing.T) {
 		t.Log("one case of five, and one of each operation: add -long")
 	}
 	kernelstest.RunEvery(t, ref.New(), n)
+}
+
+// TestTorch holds the definition to PyTorch on 300 random shapes of each operation on places.
+func TestTorch(t *testing.T) {
+	if !*long {
+		t.Skip("skipped: -long makes results of PyTorch for 300 random shapes of each operation")
+	}
+	seen := kernelstest.Golden(t, ref.New(), bytes.NewReader(kernelstest.Torch(t)))
+	t.Log(seen)
+	require.GreaterOrEqual(t, seen[kernels.Conv], 900)
 }
