@@ -30,7 +30,7 @@ LAYERS, HIDDEN, HEADS, GROUPS, DIM, MLP, EXPERTS, EXPERT, VOCAB = 2, 16, 4, 2, 8
 QRANK, KVRANK, NOPE, ROPE, VDIM = 12, 8, 6, 4, 5  # of latent attention
 
 
-def build(kind, tp, pp, vocab):
+def build(kind, tp, pp, vocab, vp=None, chunk=None, tied=False):
     import megatron.core.tensor_parallel.random as rng
     import megatron.core.transformer.moe.moe_utils as moe_utils
     from megatron.core import parallel_state as ps
@@ -41,7 +41,8 @@ def build(kind, tp, pp, vocab):
     rng.CudaRNGStatesTracker.fork = lambda self, *a, **k: contextlib.nullcontext()
     moe_utils.te_general_gemm = None
     torch.cuda.current_device, torch.cuda.synchronize = (lambda: "cpu"), (lambda *a: None)
-    ps.initialize_model_parallel(tp, pp)
+    if not ps.model_parallel_is_initialized():
+        ps.initialize_model_parallel(tp, pp, virtual_pipeline_model_parallel_size=vp)
     if kind == "latent":
         return latent(tp, pp, vocab)
     moe = kind == "experts"
@@ -50,13 +51,15 @@ def build(kind, tp, pp, vocab):
         num_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=HEADS, num_query_groups=GROUPS, kv_channels=DIM, ffn_hidden_size=MLP,
         use_cpu_initialization=True, normalization="RMSNorm", gated_linear_unit=True, activation_func=torch.nn.functional.silu,
         add_bias_linear=False, qk_layernorm=True, tensor_model_parallel_size=tp, pipeline_model_parallel_size=pp,
-        pipeline_dtype=torch.float32, gradient_accumulation_fusion=False, hidden_dropout=0.0, attention_dropout=0.0,
+        virtual_pipeline_model_parallel_size=vp, pipeline_dtype=torch.float32, gradient_accumulation_fusion=False, hidden_dropout=0.0, attention_dropout=0.0,
         attention_softmax_in_fp32=True, masked_softmax_fusion=False, bias_activation_fusion=False, bias_dropout_fusion=False,
         apply_rope_fusion=False, persist_layer_norm=False, **experts)
     spec = get_gpt_layer_local_spec(num_experts=EXPERTS if moe else None, moe_grouped_gemm=False, qk_layernorm=True,
                                     normalization="RMSNorm")
-    return GPTModel(config, spec, vocab_size=vocab, max_sequence_length=64, pre_process=ps.is_pipeline_first_stage(),
-                    post_process=ps.is_pipeline_last_stage(), position_embedding_type="rope", rotary_base=1000000)
+    stage = dict(ignore_virtual=vp is None, vp_stage=chunk)
+    return GPTModel(config, spec, vocab_size=vocab, max_sequence_length=64, pre_process=ps.is_pipeline_first_stage(**stage),
+                    post_process=ps.is_pipeline_last_stage(**stage), position_embedding_type="rope", rotary_base=1000000,
+                    share_embeddings_and_output_weights=tied, vp_stage=chunk)
 
 
 def latent(tp, pp, vocab):

@@ -17,11 +17,16 @@ import (
 // from all ranks of data parallelism: for each chunk of the model one vector of each kind, in which its
 // parameters follow each other from the last to the first, each from a multiple of bucketAlign elements;
 // experts have vectors of their own where they lie on other ranks. The vectors have float32 copies of the
-// weights, by which the order is held to be that.
+// weights, by which the order is held to be that. Weights of several types have vectors of their own, in the
+// order in which the chunk has the first of each. Before 2024 a vector was a list of buckets, each of whose
+// first parameter begins at a multiple, as the whole is put together without what the last ones are filled up by.
 const distribFile = "distrib_optim.pt"
 
-// worlds are the vectors of a chunk by kind.
-type worlds map[string]*view
+// worlds are the vectors of a chunk's weights of one type by kind, in pieces that follow each other.
+type worlds struct {
+	size int
+	of   map[string][]*view
+}
 
 // distributed is kept of an optimizer that is distributed, of a rank whose file is at path.
 func (l *legacy) distributed(r legacyRank, a *archive, chunks []*dict, weights []map[string]*view) (
@@ -61,26 +66,26 @@ func (l *legacy) distributed(r legacyRank, a *archive, chunks []*dict, weights [
 			continue
 		}
 		d, _ := part.(*dict)
-		if d == nil || d.get("buckets_coalesced") != any(true) {
-			return nil, b.fault("", "has its vectors in an older form, bucket by bucket, which is not read")
+		if d == nil {
+			return nil, b.fault("", "its state is no dictionary")
 		}
+		next := int64(0)
 		for i, chunk := range chunks {
-			w, err := b.worlds(d, int64(i))
-			if err != nil {
-				return nil, err
-			}
-			var names []string
-			for _, k := range chunk.keys {
-				name, _ := k.(string)
-				if weights[i][name] != nil && !strings.HasSuffix(name, "_extra_state") &&
-					!strings.HasSuffix(name, "expert_bias") && !strings.HasSuffix(name, ".inv_freq") &&
-					(len(parts) == 1 || localExpert(name) >= 0 == (n == 1)) {
-					names = append(names, name)
+			byType, order := chunkTypes(chunk, weights[i], len(parts), n)
+			for _, of := range order {
+				w, err := b.worlds(d, next)
+				if err == nil {
+					err = l.spread(a, b, w, byType[of], weights[i], out[i])
 				}
+				if err != nil {
+					return nil, err
+				}
+				next++
 			}
-			if err := l.spread(a, b, w, names, weights[i], out[i]); err != nil {
-				return nil, err
-			}
+		}
+		if d.of(next) != nil {
+			return nil, b.fault("", fmt.Sprintf("has more than the %d buffers that the chunks' weights and their types take",
+				next))
 		}
 	}
 	root, _ := a.value.(*dict)
@@ -91,67 +96,122 @@ func (l *legacy) distributed(r legacyRank, a *archive, chunks []*dict, weights [
 	return out, nil
 }
 
-// worlds are the vectors of a chunk.
-func (b *archive) worlds(d *dict, chunk int64) (worlds, error) {
-	types, _ := d.of(chunk).(*dict)
+// chunkTypes are the names of a chunk's parameters, of optimizer n of several, by their types in the order of
+// the first of each.
+func chunkTypes(chunk *dict, weights map[string]*view, optimizers, n int) (
+	byType map[checkpoint.DType][]string, order []checkpoint.DType) {
+	byType = map[checkpoint.DType][]string{}
+	for _, k := range chunk.keys {
+		name, _ := k.(string)
+		t := weights[name]
+		if t == nil || strings.HasSuffix(name, "_extra_state") || strings.HasSuffix(name, "expert_bias") ||
+			strings.HasSuffix(name, ".inv_freq") || optimizers > 1 && localExpert(name) >= 0 != (n == 1) {
+			continue
+		}
+		if byType[t.dtype] == nil {
+			order = append(order, t.dtype)
+		}
+		byType[t.dtype] = append(byType[t.dtype], name)
+	}
+	return byType, order
+}
+
+// worlds are the vectors of a buffer.
+func (b *archive) worlds(d *dict, buffer int64) (*worlds, error) {
+	types, _ := d.of(buffer).(*dict)
 	if types == nil || len(types.values) != 1 {
-		return nil, b.fault("", fmt.Sprintf("chunk %d of the model has not one vector of each kind, as where all weights "+
-			"are of one type", chunk))
+		return nil, b.fault("", fmt.Sprintf("buffer %d has not one vector of each kind: there is one buffer for each "+
+			"type of the weights of each chunk of the model", buffer))
 	}
 	kinds, _ := types.values[0].(*dict)
-	out, size := worlds{}, -1
+	out := &worlds{of: map[string][]*view{}}
+	var sizes []int
 	for _, kind := range []string{"param", "exp_avg", "exp_avg_sq"} {
-		t, ok, err := b.view(kinds.get(kind))
-		if kinds == nil || err != nil || !ok || t.dtype != checkpoint.F32 || len(t.shape) != 1 ||
-			size >= 0 && t.shape[0] != size || t.shape[0] > 1 && t.stride[0] != 1 {
-			return nil, b.fault("", fmt.Sprintf("chunk %d: %s is no vector of float32 as long as the others (%v)", chunk,
-				kind, err))
+		v := kinds.get(kind)
+		items := []any{v}
+		if list, ok := v.(*list); ok { // bucket by bucket
+			items = list.items
 		}
-		out[kind], size = t, t.shape[0]
+		var of []int
+		for _, x := range items {
+			t, ok, err := b.view(x)
+			if err != nil || !ok || t.dtype != checkpoint.F32 || len(t.shape) != 1 ||
+				t.shape[0] > 1 && t.stride[0] != 1 {
+				return nil, b.fault("", fmt.Sprintf("buffer %d: %s is no vector of float32 (%v)", buffer,
+					kind, err))
+			}
+			out.of[kind] = append(out.of[kind], t)
+			of = append(of, t.shape[0])
+		}
+		if sizes != nil && !slices.Equal(sizes, of) {
+			return nil, b.fault("", fmt.Sprintf("buffer %d: %s is not as long as the others", buffer, kind))
+		}
+		sizes = of
+	}
+	for _, n := range sizes {
+		out.size += n
 	}
 	return out, nil
 }
 
-// spread takes the kind that is wanted of each parameter from vectors.
-func (l *legacy) spread(a, b *archive, w worlds, names []string, weights, out map[string]*view) error {
-	at, size := 0, w["param"].shape[0]
+// spread takes the kind that is wanted of each parameter from vectors. Where they are buckets, which may be
+// filled up and whose parameters need not be aligned, it lies at the first place where its float32 copy is
+// the weight.
+func (l *legacy) spread(a, b *archive, w *worlds, names []string, weights, out map[string]*view) error {
+	kind := l.kind
+	if kind == masters {
+		kind = "param"
+	}
+	vectors := w.of["param"]
+	bucket, at := 0, 0
 	for _, name := range slices.Backward(names) {
-		shape, n := weights[name].shape, 1
-		for _, x := range shape {
-			n *= x
+		tries := [][2]int{{bucket, aligned(at)}}
+		if len(vectors) > 1 {
+			tries = append(tries, [2]int{bucket, at}, [2]int{bucket + 1, 0})
 		}
-		if at = (at + bucketAlign - 1) / bucketAlign * bucketAlign; n > size-at {
-			return b.fault(name, fmt.Sprintf("its vectors have %d elements, and the weights need more",
-				size))
-		}
-		part := func(kind string) *view {
-			t := *w[kind]
-			t.shape, t.stride = shape, make([]int64, len(shape))
-			step := int64(1)
-			for i := len(shape) - 1; i >= 0; i-- {
-				t.stride[i] = step
-				step *= int64(shape[i])
+		n, room, found := int(weights[name].size())/(weights[name].dtype.Bits()/8), false, false
+		for _, x := range tries {
+			if x[0] >= len(vectors) || n > vectors[x[0]].shape[0]-x[1] {
+				continue
 			}
-			t.offset += 4 * int64(at)
-			return &t
+			room = true
+			same, err := sameNumbers(a, weights[name], b, within(vectors[x[0]], x[1], weights[name].shape))
+			if err != nil {
+				return err
+			}
+			if found = same; found {
+				out[name] = within(w.of[kind][x[0]], x[1], weights[name].shape)
+				bucket, at = x[0], x[1]+n
+				break
+			}
 		}
-		if same, err := sameNumbers(a, weights[name], b, part("param")); err != nil {
-			return err
-		} else if !same {
+		if !room {
+			return b.fault(name, fmt.Sprintf("its vectors have %d elements, and the weights need more",
+				w.size))
+		}
+		if !found {
 			return b.fault(name, "its float32 copy is not the weight: the parameters lie in another order than that of the "+
 				"model from its end")
 		}
-		kind := l.kind
-		if kind == masters {
-			kind = "param"
-		}
-		out[name] = part(kind)
-		at += n
 	}
-	if at != size {
-		return b.fault("", fmt.Sprintf("its vectors have %d elements, the weights take %d", size, at))
+	if left := w.size - at; len(vectors) == 1 && left != 0 || bucket != len(vectors)-1 {
+		return b.fault("", fmt.Sprintf("its vectors have %d elements in %d buckets, the weights take %d of bucket %d",
+			w.size, len(vectors), at, bucket))
 	}
 	return nil
+}
+
+// within is a tensor of a shape that lies in a vector.
+func within(vector *view, at int, shape []int) *view {
+	t := *vector
+	t.shape, t.stride = shape, make([]int64, len(shape))
+	step := int64(1)
+	for i := len(shape) - 1; i >= 0; i-- {
+		t.stride[i] = step
+		step *= int64(shape[i])
+	}
+	t.offset += 4 * int64(at)
+	return &t
 }
 
 // sameNumbers reports whether float32 copies, rounded to the type of the weights, are these.

@@ -95,11 +95,64 @@ func (s *States) distributed(g *gpt, dir string) error {
 		return s.buckets(g, d, links)
 	}
 	for _, kind := range sortedKeys(from) {
+		if kinds[kind] == checkpoint.Master {
+			if err := copiesAre(d, from[kind]); err != nil {
+				return err
+			}
+		}
 		if err := s.add(g, kind, checkpoint.Renamed(d, from[kind]), dir, links); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// copiesAre holds float32 copies, by the keys of the weights, to be these: Megatron's fully_reshardable files
+// have other numbers in them where the buckets of a rank were filled up (its param_index_map counts what the
+// vectors leave out).
+func copiesAre(d *DCP, of map[string]string) error {
+	for _, key := range sortedKeys(of) {
+		w, c := d.tensors[key], d.tensors[of[key]].info
+		if w == nil || !slices.Equal(w.info.Shape, c.Shape) || len(c.Shape) == 0 ||
+			c.DType != checkpoint.F32 {
+			continue // what the model's names do not take is refused with all of their names
+		}
+		if ok, err := copied(d, key, of[key]); err != nil {
+			return err
+		} else if !ok {
+			return &checkpoint.Error{File: d.said, Tensor: of[key], Fault: checkpoint.Malformed,
+				Why: "is not " + key + ", whose float32 copy it is: Megatron mixes up states of weights in " +
+					"fully_reshardable files where a rank has several buckets",
+				Try: "save it without --dist-ckpt-optim-fully-reshardable, or convert the weights alone with --no-optimizer"}
+		}
+	}
+	return nil
+}
+
+// copied reports whether a tensor is the float32 copy of a weight of the same shape.
+func copied(d *DCP, key, of string) (bool, error) {
+	shape, layers := d.tensors[of].info.Shape, 1
+	stacked := len(shape) > 2
+	if stacked {
+		layers, shape = shape[0], shape[1:]
+	}
+	var rest [][2]int
+	for _, n := range shape[1:] {
+		rest = append(rest, [2]int{0, n})
+	}
+	for n := range layers {
+		var lead [][2]int
+		if stacked {
+			lead = [][2]int{{n, n + 1}}
+		}
+		ok, err := copies(d, key, lead, [2]int{0, shape[0]}, rest, func(rows [2]int, dst []byte) error {
+			return d.ReadRanges(of, slices.Concat(lead, [][2]int{rows}, rest), dst)
+		})
+		if !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // add takes in a kind by Megatron's keys.

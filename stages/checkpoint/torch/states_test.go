@@ -50,6 +50,53 @@ func TestReadsStates(t *testing.T) {
 	require.Nil(t, none)
 }
 
+// TestReadsGrids: what Megatron's distributed optimizer keeps in the buckets of several ranks of tensor and
+// pipeline parallelism, and in files of ranks by buckets and with weights of two types, is what the same
+// optimizer, or one that is not distributed, has saved by weights.
+func TestReadsGrids(t *testing.T) {
+	for kind, forms := range map[string][]string{"grid": {"buckets"}, "tied": {"buckets"},
+		"types": {"distrib", "listed"}} {
+		like := filepath.Join("testdata", "megatron-train-"+kind)
+		whole := map[string]string{"tied": "model"}[kind]
+		if whole == "" {
+			whole = "reshard"
+		}
+		want, err := OpenMegatronStates(filepath.Join(like, whole), like)
+		require.NoError(t, err, kind)
+		defer want.Close()
+		require.NotEmpty(t, want.Kinds)
+		weights, _, err := OpenMegatron(filepath.Join(like, whole), like)
+		require.NoError(t, err)
+		defer weights.Close()
+		for _, form := range forms {
+			got, err := OpenMegatronStates(filepath.Join(like, form), like)
+			require.NoError(t, err, "%s %s", kind, form)
+			defer got.Close()
+			require.EqualValues(t, 2, got.Step)
+			require.EqualValues(t, 2, got.Updates)
+			require.Len(t, got.Kinds, 3)
+			for of := range want.Kinds { //lfvet:order each by itself
+				same(t, want.Kinds[of], got.Kinds[of])
+			}
+			if kind != "types" { // whose float32 copies are finer than the weights
+				same(t, weights, got.Kinds[checkpoint.Master])
+			}
+		}
+	}
+}
+
+// TestCopiesAreWeights: float32 copies that are not those of their weights are refused by their name.
+func TestCopiesAreWeights(t *testing.T) {
+	d, err := OpenDCP("testdata/megatron-train-dense/reshard")
+	require.NoError(t, err)
+	defer d.Close()
+	const q, k = "decoder.layers.self_attention.q_layernorm.weight",
+		"decoder.layers.self_attention.k_layernorm.weight"
+	require.NoError(t, copiesAre(d, map[string]string{q: "optimizer.state.param." + q}))
+	require.ErrorContains(t, copiesAre(d, map[string]string{q: "optimizer.state.param." + k}),
+		"optimizer.state.param."+k)
+}
+
 // TestDistributedBesideRanks: a rank whose distributed optimizer has no file of its state, or one of
 // another model, is refused with its name.
 func TestDistributedBesideRanks(t *testing.T) {
