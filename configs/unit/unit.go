@@ -32,3 +32,16 @@ func Count(n float64) string {
 
 // Percent writes a share.
 func Percent(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
+
+// Bytes is a number of bytes in decimal units, as 2.37 GB.
+func Bytes(n float64) string {
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1e12, "TB"}, {1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}} {
+		if n >= u.size {
+			return fmt.Sprintf("%.3g %s", n/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%.0f B", n)
+}

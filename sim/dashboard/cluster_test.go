@@ -46,6 +46,9 @@ func (h *scripted) Do(_ context.Context, method, path string, _, out any) error 
 	if err, bad := v.(error); bad {
 		return err
 	}
+	if f, told := v.(func() any); told {
+		v = f()
+	}
 	text, err := json.Marshal(v)
 	if err == nil && out != nil {
 		err = json.Unmarshal(text, out)
@@ -153,6 +156,28 @@ func TestCluster(t *testing.T) {
 		require.Equal(t, 422, r.StatusCode)
 	}
 	require.Equal(t, 403, call(s, "POST", "/api/runs/0/stop", cookie, nil).StatusCode)
+}
+
+// TestClusterEnded: of a job that had ended before it was looked at all pieces of a file are read, over as many
+// looks as that takes.
+func TestClusterEnded(t *testing.T) {
+	s, h, cookie, job := ofScript(t)
+	job.State = head.Ended
+	h.set("GET /v1/status", head.Status{Jobs: []head.Job{job}})
+	const pieces = piecesMost + 36
+	n := int64(0)
+	h.set("GET /v1/jobs/1/files/metrics.jsonl", func() any {
+		if n == pieces {
+			return agent.Piece{Next: n}
+		}
+		n++
+		return agent.Piece{Anew: n == 1, Next: n, More: n < pieces, Data: steps(n, n)}
+	})
+	for range 3 {
+		again(s)
+		get[list](t, s, cookie, "/api/runs")
+	}
+	require.Equal(t, int64(pieces), get[list](t, s, cookie, "/api/runs").Runs[0].Step)
 }
 
 // TestClusterAway: what is known of a cluster stays where its head is away, and of a job that has ended;

@@ -75,7 +75,9 @@ func graphOf(all []host.Status, silent []host.Silent, running bool) graph {
 	}
 	d := host.Diagnose(all, silent...)
 	g.Root, g.Kind = d.Root, d.Kind
-	fleeting(&g, d.Kind == "cycle")
+	if first, ok := at[layout.CoordinatorRef]; ok && d.Kind == "cycle" {
+		fleeting(&g, first)
+	}
 	chain := map[[2]int]bool{}
 	seen := map[int]bool{}
 	for i, ok := at[layout.CoordinatorRef]; ok && !seen[i] && len(g.Chain) < len(d.Chain); {
@@ -96,11 +98,23 @@ func graphOf(all []host.Status, silent []host.Silent, running bool) graph {
 // meanwhile.
 const holds = time.Second
 
-// fleeting says of a cycle, of which a wait is younger than that, that it may be none.
-func fleeting(g *graph, cycle bool) {
-	young := slices.ContainsFunc(g.Nodes, func(n node) bool { return n.For >= 0 && n.Age < holds.Seconds() })
-	if cycle && young {
-		g.Kind, g.Root = "none", "messages were under way at this look: each actor has waited for less than a second for another"
+// fleeting says of a cycle, in which a wait is younger than that, that it may be none. Waits of actors outside it
+// say nothing of it.
+func fleeting(g *graph, first int) {
+	seen, i := map[int]bool{}, first
+	for i >= 0 && !seen[i] { // to the cycle
+		seen[i] = true
+		i = g.Nodes[i].For
+	}
+	for start := i; i >= 0; { // once around
+		if g.Nodes[i].Age < holds.Seconds() {
+			g.Kind = "none"
+			g.Root = "messages were under way at this look: of the actors that wait for each other, one has for less than a second"
+			return
+		}
+		if i = g.Nodes[i].For; i == start {
+			return
+		}
 	}
 }
 

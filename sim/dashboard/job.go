@@ -151,22 +151,26 @@ func (j *jobRun) pull(dir string) error {
 	if j.made != nil || procs == 0 || !running && j.over {
 		return j.made // what was read stays
 	}
+	rest := false
 	for _, name := range control.RunFiles {
-		if err := j.file(name).pull(j, filepath.Join(dir, name), "/files/"+name+"?"); err != nil {
+		more, err := j.file(name).pull(j, filepath.Join(dir, name), "/files/"+name+"?")
+		if err != nil {
 			return err
 		}
+		rest = rest || more
 	}
-	j.over = !running
 	m := j.file(control.RunSettings)
 	if m.done {
+		j.over = !running && !rest
 		return nil
 	}
-	err := m.pull(j, filepath.Join(dir, control.RunSettings), "/settings?")
+	_, err := m.pull(j, filepath.Join(dir, control.RunSettings), "/settings?")
 	var no *control.Refused
 	if errors.As(err, &no) && no.Status == http.StatusForbidden { // this user may look and no more
 		m.done, err = true, nil
 	}
 	m.done = m.done || m.at > 0
+	j.over = !running && !rest && err == nil
 	return err
 }
 
@@ -177,8 +181,8 @@ func (j *jobRun) file(name string) *mirror {
 	return j.files[name]
 }
 
-// pull appends what has come to a file.
-func (m *mirror) pull(j *jobRun, name, path string) error {
+// pull appends what has come to a file, and reports whether there is more of it than one look takes.
+func (m *mirror) pull(j *jobRun, name, path string) (more bool, err error) {
 	if m.size > mirrorMost {
 		*m = mirror{}
 	}
@@ -192,21 +196,21 @@ func (m *mirror) pull(j *jobRun, name, path string) error {
 			10)+"&mark="+hex.EncodeToString(m.mark)),
 			&p)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if p.Err != "" {
-			return errors.New(p.Err)
+			return false, errors.New(p.Err)
 		}
 		if err := m.write(name, p, p.Anew || p.Next < m.at); err != nil {
-			return err
+			return false, err
 		}
 		m.begun = m.begun || p.Anew
 		m.at, m.mark = p.Next, p.Mark
 		if !p.More {
-			return nil
+			return false, nil
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // write keeps a piece.

@@ -274,6 +274,21 @@ func TestGraph(t *testing.T) {
 	require.False(t, graphOf(nil, nil, false).Running)
 }
 
+// TestCycles: actors that wait for each other are a cycle whatever waits beside them, but for one of which a wait
+// has just begun.
+func TestCycles(t *testing.T) {
+	waits := func(ref, on actors.Ref, age time.Duration) host.Status {
+		return host.Status{Ref: ref, Name: fmt.Sprint("actor ", ref), Wait: actors.Wait{What: "gradient", For: on}, Age: age}
+	}
+	first := actors.Ref(layout.FirstRank)
+	of := func(young time.Duration) graph {
+		return graphOf([]host.Status{waits(layout.CoordinatorRef, first, time.Hour), waits(first, first+1, time.Hour),
+			waits(first+1, first, young), waits(first+2, first, time.Millisecond)}, nil, true)
+	}
+	require.Equal(t, "cycle", of(time.Minute).Kind)
+	require.Equal(t, "none", of(time.Millisecond).Kind)
+}
+
 // TestScale: with a million steps and a thousand ranks an update takes the server some milliseconds; it may
 // take 60.
 func TestScale(t *testing.T) {

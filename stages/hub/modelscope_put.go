@@ -76,8 +76,8 @@ func (s modelScope) make(ctx context.Context, c *Client, r Repo, private bool) (
 		there[f.Path] = true
 	}
 	var status *statusError
-	if err == nil || errors.As(err, &status) && status.code != http.StatusNotFound {
-		return there, err
+	if err == nil || !errors.As(err, &status) || status.code != http.StatusNotFound {
+		return there, err // what a list that failed has is not known, and not for making
 	}
 	owner, name, _ := strings.Cut(r.Name, "/")
 	see := scopePublic

@@ -152,3 +152,28 @@ func TestModelScopePut(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other.bin"), []byte{0xff}, 0o644))
 	coded("other.bin: the hub answers 502", exit.Unreachable)
 }
+
+// TestModelScopeList: where the list of a repository fails, none is made and nothing is committed.
+func TestModelScopeList(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o644))
+	for _, answer := range []string{"<html>busy", `{"Code": 500, "Message": "internal"}`} {
+		posts := 0
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet {
+				posts++
+			}
+			_, _ = w.Write([]byte(answer)) // to the test itself
+		}))
+		c := NewModelScope(t.TempDir(), func(name string) string {
+			return map[string]string{"MODELSCOPE_DOMAIN": s.URL, "MODELSCOPE_API_TOKEN": "theirs"}[name]
+		})
+		c.Sleep = func(context.Context, time.Duration) error { return nil }
+		r, err := ParseRepo("ms://an/model")
+		require.NoError(t, err)
+		_, err = c.Put(context.Background(), dir, r, "", false)
+		require.Error(t, err)
+		require.Zero(t, posts, answer)
+		s.Close()
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/agent/decide"
@@ -55,7 +56,8 @@ type Agent struct {
 	begun  sync.WaitGroup // what runs beside steps: connections, starts of processes
 
 	children *machine.Children
-	telling  sync.Mutex // one program at a time tells of runs
+	telling  sync.Mutex   // one program at a time tells of runs
+	asked    atomic.Int32 // questions that wait for one
 }
 
 // Run looks after this host until the head ends it or ctx does; all processes have ended then.

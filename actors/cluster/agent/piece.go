@@ -64,10 +64,18 @@ func (a *Agent) tell(log, dir string, m control.Message) {
 	a.step(decide.Found{M: m})
 }
 
+// askedMost are the questions that wait at once for programs to answer them, the one under way among them: whoever
+// asked may have gone.
+const askedMost = 4
+
 // told asks a program of its own, as a plan takes seconds and memory, and one at a time.
 func (a *Agent) told(log, dir string, m control.Message) (Piece, error) {
 	if log == "" {
 		return Piece{}, errors.New("the job has no folder of a run: it does not train")
+	}
+	defer a.asked.Add(-1)
+	if a.asked.Add(1) > askedMost {
+		return Piece{}, fmt.Errorf("%d questions wait here for an answer: ask again when they have it", askedMost)
 	}
 	a.telling.Lock()
 	defer a.telling.Unlock()
@@ -86,7 +94,7 @@ func (a *Agent) told(log, dir string, m control.Message) (Piece, error) {
 	case out.Len() > wholeMost:
 		return Piece{}, fmt.Errorf("%s has %d bytes, more than %d", m.Text, out.Len(), wholeMost)
 	}
-	return Piece{Data: out.Bytes()}, nil
+	return Piece{Data: []byte(configs.Redact(out.String()))}, nil
 }
 
 func pieceOf(dir string, m control.Message) (Piece, error) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -105,4 +106,34 @@ func TestPieceOfJobs(t *testing.T) {
 	require.NoError(t, json.Unmarshal(p.Data, &got))
 	require.Equal(t, fmt.Sprintf("%0100d", 8191), got[len(got)-1])
 	require.Greater(t, len(got), 2000)
+}
+
+// TestAsked: questions that programs answer wait up to a bound, what is beyond is turned away at once, and answers
+// are without secrets.
+func TestAsked(t *testing.T) {
+	dir := t.TempDir()
+	held := filepath.Join(dir, "held")
+	require.NoError(t, os.WriteFile(held, nil, 0o600))
+	script := filepath.Join(dir, "tells")
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nwhile [ -e held ]; do sleep 0.02; done\n"+
+		"echo https://u:p@h/x\n"), 0o700))
+	a := &Agent{o: Options{Command: []string{script, "-"}}}
+	answers := make(chan error, askedMost)
+	for range askedMost {
+		go func() {
+			p, err := a.told(dir, dir, control.Message{Text: "plan"})
+			if err == nil && string(p.Data) != "https://h/x\n" {
+				err = fmt.Errorf("answer %q", p.Data)
+			}
+			answers <- err
+		}()
+	}
+	require.Eventually(t, func() bool { return a.asked.Load() == askedMost }, 10*time.Second, time.Millisecond)
+	_, err := a.told(dir, dir, control.Message{Text: "plan"})
+	require.ErrorContains(t, err, "4 questions wait here")
+	require.NoError(t, os.Remove(held))
+	for range askedMost {
+		require.NoError(t, <-answers)
+	}
+	require.Zero(t, a.asked.Load())
 }

@@ -107,7 +107,7 @@ func carryOut(c *cobra.Command, r *recipe.Recipe, hosts dataset.Elsewhere) error
 
 // writePlan writes a plan for people.
 func writePlan(w io.Writer, p *recipe.Plan) {
-	fmt.Fprintf(w, "%s: %d documents, %s of text\n", p.Recipe, p.Documents, unit.Count(float64(p.Bytes))+"B")
+	fmt.Fprintf(w, "%s: %d documents, %s of text\n", p.Recipe, p.Documents, unit.Bytes(float64(p.Bytes)))
 	for i, s := range p.Stages {
 		for _, way := range s.Ways {
 			fmt.Fprintf(w, "  stage %d  %s → %s\n", i, strings.Join(way, " → "), s.Sink)
@@ -122,7 +122,7 @@ func writePlan(w io.Writer, p *recipe.Plan) {
 	}
 	fmt.Fprintf(w, "predicted from %d documents: %.1f s with %d workers, %s of work on disk\n", p.Sampled,
 		p.Seconds,
-		p.Workers, unit.Count(float64(p.Work))+"B")
+		p.Workers, unit.Bytes(float64(p.Work)))
 }
 
 // writeReport writes a report for people.

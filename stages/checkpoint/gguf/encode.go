@@ -3,6 +3,7 @@ package gguf
 import (
 	"encoding/binary"
 	"math"
+	"regexp"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -36,10 +37,14 @@ func FewBits(name string) bool { return name != "" && writtenTypes[name].t.few()
 // few reports whether numbers of a type share scales.
 func (t Type) few() bool { return layouts[t].elements > 1 }
 
-// of is the type of a tensor of a shape: vectors are float32, rows of no whole blocks of 32 float16.
+// router is what decides on a token's experts: few bits would send it to others, and llama.cpp keeps it too.
+var router = regexp.MustCompile(`\.ffn_gate_inp(_shexp)?\.weight$`)
+
+// of is the type of a tensor of a shape: vectors are float32, and routers where others have few bits; rows of no
+// whole blocks of 32 float16.
 func (w written) of(name string, shape []int) Type {
 	as := w.t
-	if len(shape) == 1 {
+	if len(shape) == 1 || as.few() && router.MatchString(name) {
 		return F32
 	}
 	if as.few() && (name == "token_embd.weight" || name == "output.weight") {

@@ -222,11 +222,25 @@ func (e *exporter) fillOne(t *Tensor, from checkpoint.Info, put func([]byte) err
 				"it has numbers that are not finite, which few bits have not")
 		}
 		out = t.Type.encode(out[:0], x[:n*width])
+		if t.Type.few() && slices.ContainsFunc(x[:n*width], beyond) && !wholeBlocks(t.Type, out) {
+			return e.fault(from.File, from.Name, checkpoint.Malformed,
+				"it has numbers so large that the scales of a block of few bits, which are float16, do not reach them")
+		}
 		if err := put(out); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// beyond reports whether a number is so large that a block with it may have a scale beyond float16's.
+func beyond(v float32) bool { return v > 32768 || v < -32768 }
+
+// wholeBlocks reports whether all numbers of blocks are finite.
+func wholeBlocks(t Type, raw []byte) bool {
+	x := make([]float32, len(raw)/layouts[t].bytes*layouts[t].elements)
+	t.decode(x, raw)
+	return !slices.ContainsFunc(x, func(v float32) bool { return v-v != 0 })
 }
 
 // floats reads numbers of a type, and adds to them.
