@@ -278,11 +278,13 @@ func TestGraph(t *testing.T) {
 // has just begun.
 func TestCycles(t *testing.T) {
 	waits := func(ref, on actors.Ref, age time.Duration) host.Status {
-		return host.Status{Ref: ref, Name: fmt.Sprint("actor ", ref), Wait: actors.Wait{What: "gradient", For: on}, Age: age}
+		return host.Status{Ref: ref, Name: fmt.Sprint("actor ", ref), Wait: actors.Wait{What: "gradient",
+			For: on}, Age: age}
 	}
 	first := actors.Ref(layout.FirstRank)
 	of := func(young time.Duration) graph {
-		return graphOf([]host.Status{waits(layout.CoordinatorRef, first, time.Hour), waits(first, first+1, time.Hour),
+		return graphOf([]host.Status{waits(layout.CoordinatorRef, first, time.Hour), waits(first, first+1,
+			time.Hour),
 			waits(first+1, first, young), waits(first+2, first, time.Millisecond)}, nil, true)
 	}
 	require.Equal(t, "cycle", of(time.Minute).Kind)

@@ -75,7 +75,8 @@ func (a *Agent) told(log, dir string, m control.Message) (Piece, error) {
 	}
 	defer a.asked.Add(-1)
 	if a.asked.Add(1) > askedMost {
-		return Piece{}, fmt.Errorf("%d questions wait here for an answer: ask again when they have it", askedMost)
+		return Piece{}, fmt.Errorf("%d questions wait here for an answer: ask again when they have it",
+			askedMost)
 	}
 	a.telling.Lock()
 	defer a.telling.Unlock()

@@ -128,7 +128,8 @@ func TestAsked(t *testing.T) {
 			answers <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return a.asked.Load() == askedMost }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return a.asked.Load() == askedMost }, 10*time.Second,
+		time.Millisecond)
 	_, err := a.told(dir, dir, control.Message{Text: "plan"})
 	require.ErrorContains(t, err, "4 questions wait here")
 	require.NoError(t, os.Remove(held))

@@ -15,7 +15,8 @@ func TestFewBits(t *testing.T) {
 			want = F32
 		}
 		require.Equal(t, want, writtenTypes[name].of("blk.0.ffn_gate_inp.weight", []int{8, 256}), name)
-		require.Equal(t, writtenTypes[name].t, writtenTypes[name].of("blk.0.ffn_up.weight", []int{8, 256}), name)
+		require.Equal(t, writtenTypes[name].t, writtenTypes[name].of("blk.0.ffn_up.weight", []int{8, 256}),
+			name)
 		if !writtenTypes[name].t.few() {
 			continue
 		}
