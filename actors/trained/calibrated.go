@@ -18,6 +18,8 @@ type Calibration struct {
 	File   string // text
 	Tokens int    // of it that are read at most, from the beginning
 	Group  int    // columns that share a scale; 0 is the most of 128, 64 and 32 that all matrices have
+	// ActOrder has gptq take columns by how great what they read is.
+	ActOrder bool
 	// Say is told what was done.
 	Say func(string)
 }
@@ -52,7 +54,7 @@ func calibrated(src checkpoint.Source, dir string, f Form) (checkpoint.Source, j
 		return nil, nil, err
 	}
 	job := calibrate.Job{Model: m, Weights: w, Source: src, Linear: m.Linears(), Text: text, Group: c.Group,
-		Backend: b}
+		ActOrder: c.ActOrder, Backend: b}
 	if job.Group == 0 {
 		job.Group = groupOf(src, job.Linear)
 	}

@@ -1,7 +1,8 @@
-"""Writes stages/calibrate/testdata/{inputs,gptq,awq}.json: codes that plain PyTorch chooses, in float64.
+"""Writes stages/calibrate/testdata/{inputs,gptq,gptq_order,awq}.json: codes that plain PyTorch chooses, in float64.
 
 GPTQ is algorithm 1 of arXiv:2210.17323 as its authors' gptq.py has it, column by column without blocks: H = 2/rows xT x, 1 % of its mean diagonal
-added, the upper Cholesky factor of its inverse, the scale of a group found when its first column's turn comes (by search, zero 8, as float16). AWQ is llm-awq's auto_scale and auto_clip (arXiv:2306.00978): twenty powers of mean magnitudes, and clips down to a half, a zero and a scale
+added, the upper Cholesky factor of its inverse, the scale of a group found when its first column's turn comes (by search, zero 8, as float16). gptq_order has columns sorted
+by the diagonal first, as the authors' act-order does, and the numbers by their dequantization with g_idx. AWQ is llm-awq's auto_scale and auto_clip (arXiv:2306.00978): twenty powers of mean magnitudes, and clips down to a half, a zero and a scale
 for a group. Run from the repository's root.
 """
 
@@ -26,13 +27,16 @@ def searched(w):
     return scales[torch.arange(len(w)), off.argmin(1), 0]
 
 
-def gptq(w, x, group):
+def gptq(w, x, group, order=False):
     n, k = w.shape
     h = 2 / len(x) * x.T @ x
     dead = h.diagonal() == 0
     h[dead, dead] = 1
     w = w.clone()
     w[:, dead] = 0
+    if order:
+        perm = torch.argsort(h.diagonal(), descending=True, stable=True)
+        w, h = w[:, perm], h[perm][:, perm]
     h += 0.01 * h.diagonal().mean() * torch.eye(k)
     u = torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(h)), upper=True)
     codes, scales = torch.zeros(n, k), torch.zeros(n, k // group)
@@ -44,6 +48,9 @@ def gptq(w, x, group):
         codes[:, j] = q
         e = (w[:, j] - (q - 8) * scale) / u[j, j]
         w[:, j:] -= e[:, None] * u[j, j:]
+    if order:
+        back = torch.argsort(perm)
+        return codes[:, back], scales, (torch.arange(k) // group)[back]
     return codes, scales
 
 
@@ -98,6 +105,10 @@ def main():
     shared = dict(group=group, x=[(v * 16).int().tolist() for v in x], w=[(v * 256).int().tolist() for v in w])
     (OUT / "inputs.json").write_text(json.dumps(shared, separators=(",", ":")) + "\n")
     (OUT / "gptq.json").write_text(json.dumps(dict(codes=codes.int().tolist(), scales=scales.tolist()), separators=(",", ":")) + "\n")
+    codes, scales, g_idx = gptq(w[0], x, group, order=True)
+    numbers = ((codes - 8) * scales[:, g_idx]).float()
+    both = dict(codes=codes.int().tolist(), scales=scales.tolist(), numbers=numbers.tolist())
+    (OUT / "gptq_order.json").write_text(json.dumps(both, separators=(",", ":")) + "\n")
     by, out = awq(list(w), x, group)
     (OUT / "awq.json").write_text(json.dumps(dict(by=by.tolist(), matrices=out), separators=(",", ":")) + "\n")
 

@@ -72,12 +72,21 @@ func TestCalibrateCommand(t *testing.T) {
 		require.Contains(t, do(1, "ckpt", "diff", "hf", form+"-whole"), "elements differ")
 		require.FileExists(t, filepath.Join(dir, form, "model.safetensors"))
 	}
+	do(0, "ckpt", "convert", "hf", "ordered", "--quantize", "gptq", "--act-order", "--calibrate", text[0],
+		"--calibrate-tokens", "256")
+	config, err := os.ReadFile(filepath.Join(dir, "ordered", "config.json"))
+	require.NoError(t, err)
+	require.Regexp(t, `"desc_act": *true`, string(config))
+	do(0, "ckpt", "convert", "ordered", "ordered-whole", "--dtype", "f32")
+	require.Contains(t, do(1, "ckpt", "diff", "gptq-whole", "ordered-whole"), "elements differ")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "short.txt"), []byte("a"), 0o644))
 	for _, c := range []struct {
 		code      int
 		args, why string
 	}{{2, "--quantize gptq", "name one by --calibrate"}, {2, "--calibrate run.yaml", "are for --quantize"},
 		{2, "--quantize int8 --group-size 32", "are for --quantize awq and gptq"},
+		{2, "--quantize awq --calibrate run.yaml --act-order", "--act-order is for --quantize gptq"},
+		{2, "--act-order", "--act-order is for --quantize gptq"},
 		{2, "--quantize awq --calibrate run.yaml --group-size 48", "want 8, 16"},
 		{2, "--quantize awq --calibrate run.yaml --calibrate-tokens 3", "want 16 or more"},
 		{2, "--quantize gptq --calibrate short.txt", "no 16 tokens"},

@@ -112,10 +112,31 @@ func TestGPTQ(t *testing.T) {
 	u, dead, err := gptqFactor(symmetric(in), damping)
 	require.NoError(t, err)
 	require.True(t, dead[5])
-	gptq(ms[0].w, u, dead, ms[0].coded)
+	gptq(ms[0].w, u, dead, nil, ms[0].coded)
 	var want coded
 	read(t, "gptq.json", &want)
 	same(t, want, ms[0].coded, 8)
+}
+
+// TestGPTQByActivations: with act-order, codes, scales and groups are those of the paper's algorithm in
+// PyTorch on columns that are sorted first, and what the layout's reader gives has them.
+func TestGPTQByActivations(t *testing.T) {
+	in, ms := given(t)
+	h := symmetric(in)
+	order := actOrder(h)
+	u, dead, err := gptqFactor(ordered(h, order), damping)
+	require.NoError(t, err)
+	gptq(ms[0].w, u, dead, order, ms[0].coded)
+	var want coded
+	var numbers struct{ Numbers [][]float32 }
+	read(t, "gptq_order.json", &want)
+	read(t, "gptq_order.json", &numbers)
+	same(t, want, ms[0].coded, 8)
+	for r, row := range numbers.Numbers {
+		got := make([]float32, len(row))
+		ms[0].coded.Row(r, got)
+		require.Equal(t, row, got)
+	}
 }
 
 // TestAWQ: the factors of columns that two layers share, and codes, scales and zeros of both, are those of

@@ -1,9 +1,11 @@
 package calibrate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 
@@ -13,7 +15,7 @@ import (
 var _ = register(Method{Name: "gptq", Source: "arXiv:2210.17323, algorithm 1",
 	Doc: "4-bit integers around zero with a scale for a group of columns; a column's error goes onto those " +
 		"behind it (GPTQ's layout)",
-	rounded: true, block: gptqBlock})
+	rounded: true, Orders: true, block: gptqBlock})
 
 // damping is the share of the mean of the sums' diagonal that is added to it.
 const damping = 0.01
@@ -23,7 +25,12 @@ const gptqColumns = 128
 
 func gptqBlock(b *blockOf) error {
 	for _, in := range b.inputs {
-		u, dead, err := gptqFactor(symmetric(in), damping)
+		h, order := symmetric(in), []int(nil)
+		if b.job.ActOrder {
+			order = actOrder(h)
+			h = ordered(h, order)
+		}
+		u, dead, err := gptqFactor(h, damping)
 		if err != nil {
 			return fmt.Errorf("%s: %w", in.names[0], err)
 		}
@@ -33,7 +40,7 @@ func gptqBlock(b *blockOf) error {
 				return err
 			}
 			if m != nil {
-				gptq(m.w, u, dead, m.coded)
+				gptq(m.w, u, dead, order, m.coded)
 			}
 		}
 	}
@@ -50,6 +57,34 @@ func symmetric(in *inputs) *mat.SymDense {
 		}
 	}
 	return h
+}
+
+// actOrder are the columns from the greatest mean square of what is read down, as the authors' act-order
+// takes them; columns that are always 0 count as 1.
+func actOrder(h *mat.SymDense) []int {
+	order := make([]int, h.SymmetricDim())
+	of := func(i int) float64 {
+		if x := h.At(i, i); x != 0 {
+			return x
+		}
+		return 1
+	}
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(of(b), of(a)) })
+	return order
+}
+
+// ordered has rows and columns of h in an order.
+func ordered(h *mat.SymDense, order []int) *mat.SymDense {
+	out := mat.NewSymDense(len(order), nil)
+	for i, a := range order {
+		for j := i; j < len(order); j++ {
+			out.SetSym(i, j, h.At(a, order[j]))
+		}
+	}
+	return out
 }
 
 // gptqFactor is the upper factor of Cholesky of h's inverse, uᵀu, with a share of the mean of its diagonal
@@ -97,9 +132,21 @@ func gptqFactor(h *mat.SymDense, damp float64) (u *mat.Dense, dead []bool, err e
 
 // gptq chooses the codes of w [n k], column by column: the error of each, over the factor's diagonal, is
 // taken from the columns behind it as the factor's row says. A group's scale is that of its columns when
-// its first one's turn comes, with zero at 8. Columns that are dead become 0. w is used up.
-func gptq(w, u *mat.Dense, dead []bool, out *checkpoint.Coded) {
+// its first one's turn comes, with zero at 8. Columns that are dead become 0. With an order, which u and dead
+// are in, columns take their turns in it, and those of a turn are a group. w is used up.
+func gptq(w, u *mat.Dense, dead []bool, order []int, out *checkpoint.Coded) {
 	n, k := w.Dims()
+	if order != nil {
+		turned := mat.NewDense(n, k, nil)
+		forRows(n, func(r int) {
+			from, to := w.RawRowView(r), turned.RawRowView(r)
+			for j, c := range order {
+				to[j] = from[c]
+			}
+		})
+		w = turned
+		out.SetOrder(order)
+	}
 	for at := 0; at < k; at += gptqColumns {
 		end := min(at+gptqColumns, k)
 		errs := mat.NewDense(n, end-at, nil)
@@ -119,7 +166,11 @@ func gptq(w, u *mat.Dense, dead []bool, out *checkpoint.Coded) {
 				if scale != 0 {
 					code = min(max(math.RoundToEven(row[j]/float64(scale))+8, 0), 15)
 				}
-				out.Set(r, j, uint8(code))
+				c := j
+				if order != nil {
+					c = order[j]
+				}
+				out.Set(r, c, uint8(code))
 				e[j-at] = (row[j] - (code-8)*float64(scale)) / f[j]
 				for i := j; i < end; i++ {
 					row[i] -= e[j-at] * f[i]

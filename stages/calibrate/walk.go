@@ -24,7 +24,9 @@ type Method struct {
 	Name, Doc, Source string
 	// rounded says that later blocks read what rounded weights give.
 	rounded bool
-	block   func(b *blockOf) error
+	// Orders says that columns may take their turns in another order (Job.ActOrder).
+	Orders bool
+	block  func(b *blockOf) error
 }
 
 var methods []Method
@@ -46,9 +48,11 @@ type Job struct {
 	Linear  map[string]bool   // tensors of the checkpoint that are rounded: Model.Linears
 	Text    [][]int32         // sequences of tokens
 	Group   int               // columns that share a scale
-	Backend kernels.Backend
-	infos   map[string]checkpoint.Info
-	param   map[string]*grad.Param
+	// ActOrder has a method whose Orders says so take columns by how great what is read is.
+	ActOrder bool
+	Backend  kernels.Backend
+	infos    map[string]checkpoint.Info
+	param    map[string]*grad.Param
 }
 
 // Result is what a method has chosen.

@@ -11,12 +11,30 @@ import (
 )
 
 // Coded is a matrix [Rows Cols] in whole numbers of four bits: the number at row r and column c is
-// (code - zero)·scale, with the zero and the scale of column group c/Group of the row.
+// (code - zero)·scale, with the zero and the scale of column group c/Group of the row, or of the group that an
+// order puts the column into.
 type Coded struct {
 	Rows, Cols, Group int
 	codes             []byte   // two a byte, low bits first, in rows
 	scales            []uint16 // float16 [Rows Groups]
 	zeros             []byte   // [Rows Groups]
+	groups            []int    // of each column where an order mixes them
+}
+
+// SetOrder says that columns make up groups as they stand in order, which has each once.
+func (c *Coded) SetOrder(order []int) {
+	c.groups = make([]int, c.Cols)
+	for i, col := range order {
+		c.groups[col] = i / c.Group
+	}
+}
+
+// groupOf is the group of a column.
+func (c *Coded) groupOf(col int) int {
+	if c.groups != nil {
+		return c.groups[col]
+	}
+	return col / c.Group
 }
 
 // NewCoded makes a matrix of zeros. Rows and columns are multiples of 8, and columns of group, or the
@@ -57,11 +75,9 @@ func (c *Coded) GroupAt(row, group int) (scale float32, zero uint8) {
 
 // Row sets dst to the numbers of a row, in float32.
 func (c *Coded) Row(row int, dst []float32) {
-	for g := range c.Cols / c.Group {
-		scale, zero := c.GroupAt(row, g)
-		for i := g * c.Group; i < (g+1)*c.Group; i++ {
-			dst[i] = float32(int(c.At(row, i))-int(zero)) * scale
-		}
+	for i := range dst[:c.Cols] {
+		scale, zero := c.GroupAt(row, c.groupOf(i))
+		dst[i] = float32(int(c.At(row, i))-int(zero)) * scale
 	}
 }
 
@@ -69,8 +85,10 @@ func (c *Coded) Row(row int, dst []float32) {
 type codedForm struct {
 	name  string
 	parts func(module string, m *Coded) []codedPart
-	// config is quantization_config of config.json; modules are those that stay as they are.
-	config func(group int, modules []string) any
+	// config is quantization_config of config.json; modules are those that stay as they are, and ordered that
+	// groups of columns are mixed.
+	config  func(group int, modules []string, ordered bool) any
+	ordered bool // the layout says which group a column is of
 }
 
 // codedPart is a tensor that a coded matrix becomes: at gives the bits of an element.
@@ -106,6 +124,13 @@ func Recode(src Source, form string, group int, matrices map[string]*Coded,
 	}
 	out := &coded{Source: src, infos: map[string]Info{}, parts: map[string]codedPart{}, changed: changed}
 	var keep []string
+	mixed := false
+	for _, m := range matrices { //lfvet:order any
+		mixed = mixed || m.groups != nil
+	}
+	if mixed && !codedForms[at].ordered {
+		return nil, nil, fmt.Errorf("the layout %q has no place for groups of columns that are mixed", form)
+	}
 	for _, t := range src.Tensors() {
 		module, _ := strings.CutSuffix(t.Name, ".weight")
 		m := matrices[t.Name]
@@ -124,7 +149,7 @@ func Recode(src Source, form string, group int, matrices map[string]*Coded,
 			out.infos[p.Name], out.parts[p.Name] = p.Info, p
 		}
 	}
-	config, err := json.Marshal(codedForms[at].config(group, keep))
+	config, err := json.Marshal(codedForms[at].config(group, keep, mixed))
 	return out, config, err
 }
 

@@ -3,7 +3,7 @@ package checkpoint
 import "regexp"
 
 // GPTQ's layout, version 1, as quant_gptq.go reads it.
-var _ = registerCoded(codedForm{name: "gptq",
+var _ = registerCoded(codedForm{name: "gptq", ordered: true,
 	parts: func(module string, m *Coded) []codedPart {
 		groups := m.Cols / m.Group
 		return []codedPart{
@@ -23,10 +23,10 @@ var _ = registerCoded(codedForm{name: "gptq",
 				}},
 			m.scalesPart(module + scalesEnd),
 			{Info{Name: module + groupsEnd, DType: I32, Shape: []int{m.Cols}},
-				func(i, _ int) uint32 { return uint32(i / m.Group) }}}
+				func(i, _ int) uint32 { return uint32(m.groupOf(i)) }}}
 	},
-	config: func(group int, modules []string) any {
-		out := map[string]any{"quant_method": "gptq", "bits": 4, "group_size": group, "desc_act": false,
+	config: func(group int, modules []string, ordered bool) any {
+		out := map[string]any{"quant_method": "gptq", "bits": 4, "group_size": group, "desc_act": ordered,
 			"sym": true, "lm_head": false, "checkpoint_format": "gptq"}
 		if len(modules) > 0 { // GPTQModel and vLLM leave out what a pattern behind "-:" matches
 			dynamic := map[string]any{}

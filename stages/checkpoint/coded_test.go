@@ -98,3 +98,29 @@ func mustJSON(t *testing.T, v any) []byte {
 	require.NoError(t, err)
 	return text
 }
+
+// TestRecodeOrdered: GPTQ's layout says which group a column is of, where act-order mixes them; AWQ's cannot.
+func TestRecodeOrdered(t *testing.T) {
+	a := randomCoded(t, 8, 64, 8)
+	order := rand.New(rand.NewPCG(2, 2)).Perm(64)
+	a.SetOrder(order)
+	few, config, err := Recode(quantSource(t, F32), "gptq", 8, map[string]*Coded{"head.weight": a}, nil)
+	require.NoError(t, err)
+	require.Contains(t, string(config), `"desc_act":true`)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), mustJSON(t, map[string]any{
+		"quantization_config": json.RawMessage(config)}), 0o644))
+	whole, err := Dequantized(few, dir)
+	require.NoError(t, err)
+	got, err := (&finder{src: whole}).floats(infoOf(whole, "head.weight"), [2]int{0, 8}, [2]int{0, 64})
+	require.NoError(t, err)
+	want := make([]float32, 64)
+	for r := range 8 {
+		a.Row(r, want)
+		require.Equal(t, want, got[r*64:(r+1)*64])
+		scale, zero := a.GroupAt(r, 0)
+		require.Equal(t, float32(int(a.At(r, order[7]))-int(zero))*scale, want[order[7]])
+	}
+	_, _, err = Recode(quantSource(t, F32), "awq", 8, map[string]*Coded{"head.weight": a}, nil)
+	require.ErrorContains(t, err, "has no place")
+}

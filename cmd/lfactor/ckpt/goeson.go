@@ -19,11 +19,11 @@ import (
 func (o *conversion) begin(src, dst string) error {
 	o.src, o.goal = src, o.to
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %d %v %t %t %t %d %q %d %d %d %d %d\n", o.to, o.dtype, o.divisible, o.grid,
+	fmt.Fprintf(h, "%q %q %d %v %t %t %t %d %q %d %d %d %d %d %t\n", o.to, o.dtype, o.divisible, o.grid,
 		o.average,
 		o.merge,
 		o.noOptim, o.shard,
-		o.quantize, o.upcycle, o.each, o.seed, o.calibrate.Tokens, o.calibrate.Group)
+		o.quantize, o.upcycle, o.each, o.seed, o.calibrate.Tokens, o.calibrate.Group, o.calibrate.ActOrder)
 	program, err := os.Executable()
 	if err != nil {
 		return err

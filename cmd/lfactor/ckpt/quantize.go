@@ -46,6 +46,9 @@ func (o *conversion) quantizeFlags(c *cobra.Command) {
 	f.IntVar(&o.calibrate.Group, "group-size", 0,
 		"with --calibrate: columns that share a scale; by default the most "+
 			"of 128, 64 and 32 that all matrices have")
+	f.BoolVar(&o.calibrate.ActOrder, "act-order", false,
+		"with --quantize gptq: columns take their turns from the one that reads the greatest numbers down, and "+
+			"make up groups so (desc_act)")
 	f.StringVar(&o.text, "perplexity", "",
 		"with --quantize: file of text of which the perplexity is printed, "+
 			"before and after")
@@ -72,6 +75,8 @@ func (o *conversion) checkQuantize(c *cobra.Command) error {
 	case !calibrated && (given("calibrate") || given("calibrate-tokens") || given("group-size")):
 		return exit.Usagef("--calibrate, --calibrate-tokens and --group-size are for --quantize %s",
 			strings.Join(calibrate.Names(), " and "))
+	case o.calibrate.ActOrder && !orders(o.quantize):
+		return exit.Usagef("--act-order is for --quantize gptq, whose layout says which group a column is of")
 	case calibrated && o.calibrate.Tokens < 16:
 		return exit.Usagef("--calibrate-tokens %d: want 16 or more", o.calibrate.Tokens)
 	case given("group-size") && (o.calibrate.Group < 8 || o.calibrate.Group > 128 ||
@@ -81,12 +86,19 @@ func (o *conversion) checkQuantize(c *cobra.Command) error {
 	return nil
 }
 
+// orders reports whether a method takes columns in an order.
+func orders(method string) bool {
+	return slices.ContainsFunc(calibrate.Methods(), func(m calibrate.Method) bool {
+		return m.Name == method && m.Orders
+	})
+}
+
 // asTrained is --quantize with the numbers of train.qat.
 const asTrained = "qat"
 
 // checkTrained takes what a run with train.qat says for --quantize qat.
 func (o *conversion) checkTrained(c *cobra.Command) error {
-	for _, flag := range []string{"calibrate", "calibrate-tokens", "group-size", "dtype"} {
+	for _, flag := range []string{"calibrate", "calibrate-tokens", "group-size", "act-order", "dtype"} {
 		if c.Flags().Changed(flag) {
 			return exit.Usagef("--quantize qat: a run with train.qat says all of it: leave out --%s", flag)
 		}
