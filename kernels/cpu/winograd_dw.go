@@ -21,7 +21,11 @@ type winoSums struct {
 func (b *Backend) winoGradient(p *wino, m *winoMaps, dy, dw *tensor.Tensor, acc bool) {
 	g := b.winoPlanOf(p, m)
 	tap := g.places * roundUp(p.c, b.k.nr)
-	outs := min(p.f, roundUp(ceilDiv(p.f, winoParts(p.f*tap)), b.k.mr))
+	parts := winoParts(p.f * tap)
+	if g.rows < g.down { // each part transforms all chunks again
+		parts = ceilDiv(p.f*tap, winoRoom)
+	}
+	outs := min(p.f, roundUp(ceilDiv(p.f, parts), b.k.mr))
 	taps := max(1, min(p.frames, winoRoom/tap/outs))
 	s := &winoSums{winoPlan: g, tall: ceilDiv(outs, b.k.mr)}
 	s.c = b.shared.f32(taps * tap * s.tall * b.k.mr)
