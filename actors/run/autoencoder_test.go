@@ -59,6 +59,7 @@ func TestAutoencoderRun(t *testing.T) {
 	for want, more := range map[string]string{
 		"diffusion.sizes: 9x8":             "diffusion.sizes=[9x8]",
 		"diffusion.times: an autoencoder":  "diffusion.times=mode",
+		"encode_frames: an autoencoder":    "diffusion.encode_frames=1",
 		"reads pixels":                     "diffusion.autoencoder=" + export,
 		"reads no captions":                "diffusion.text_encoder=" + dir,
 		"plan.tp: num_attention_heads":     "plan.tp=2",

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/configs"
 )
 
 // autoencodersOf has the small autoencoders that diffusers wrote.
@@ -60,7 +61,8 @@ func TestLatentsAgree(t *testing.T) {
 				require.Equal(t, cached, losses("diffusion.latents=live", precision))
 				require.Equal(t, cached, losses("diffusion.cache=off", precision))
 			}
-			for _, cut := range []string{"plan.dp=2 plan.zero=1", "plan.cp=2", "plan.tp=2", "plan.tp=2 plan.cp=2", "plan.tp=2 plan.pp=2",
+			for _, cut := range []string{"plan.dp=2 plan.zero=1", "plan.cp=2", "plan.tp=2",
+				"plan.tp=2 plan.cp=2", "plan.tp=2 plan.pp=2",
 				"plan.tp=2 plan.sequence_parallel=true", "plan.dp=2 plan.zero=3",
 				"plan.dp=2 plan.zero=2 plan.pp=2"} {
 				cached, own := losses(strings.Fields(cut)...), "plan.encoder.over=own plan.encoder.ranks=1"
@@ -68,7 +70,8 @@ func TestLatentsAgree(t *testing.T) {
 				if require.InEpsilonSlice(t, cached, all, 1e-5, cut); !strings.Contains(cut, "tp") {
 					require.Equal(t, cached, all, cut) // tp shares the encoder of captions out too
 				}
-				require.Equal(t, cached, losses(append(strings.Fields(cut), "diffusion.latents=live")...), cut)
+				require.Equal(t, cached, losses(append(strings.Fields(cut), "diffusion.latents=live")...),
+					cut)
 				require.Equal(t, cached, losses(append(strings.Fields(cut+" "+own), live...)...), cut)
 			}
 		})
@@ -90,8 +93,10 @@ func TestClipLatentsAgree(t *testing.T) {
 			"diffusion.autoencoder="+filepath.Join(autoencodersOf,
 				"wan"))
 		cached, _ := givenRun(t, model, dir, args...)
-		parts, _ := givenRun(t, model, dir, append(args, "diffusion.encode_frames=1")...)
-		require.Equal(t, cached, parts, more)
+		for _, frames := range []string{"0", "1", "9"} { // of two
+			parts, _ := givenRun(t, model, dir, append(args, "diffusion.encode_frames="+frames)...)
+			require.Equal(t, cached, parts, "%s %s", more, frames)
+		}
 		for _, plan := range []string{"plan.encoder.over=none",
 			"plan.encoder.over=none diffusion.encode_frames=1",
 			"plan.encoder.over=own plan.encoder.ranks=1",
@@ -108,5 +113,45 @@ func TestClipLatentsAgree(t *testing.T) {
 			require.Equal(t, 1, drawn)
 			m.Close()
 		}
+	}
+}
+
+// TestEncodeFramesIsRefused: parts of clips are refused by their key where nothing is encoded, where an autoencoder
+// takes pictures, cached or live, and where they are no number of frames.
+func TestEncodeFramesIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	squares(t, filepath.Join(dir, "a.tar"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"), []byte(wanOf12), 0o644))
+	kl, err := filepath.Abs(filepath.Join(autoencodersOf, "kl"))
+	require.NoError(t, err)
+	load := func(args ...string) error {
+		text := fmt.Sprintf("model: {file: %q}\ndata: {paths: [%q], seq_len: 64}\ndiffusion: {sizes: [16x16], "+
+			"text_encoder: none}\n", filepath.Join(dir, "model.yaml"), filepath.Join(dir, "a.tar"))
+		cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Files: true,
+			Args: args})
+		if err != nil {
+			return err
+		}
+		r, err := Open(cfg)
+		if err == nil {
+			r.Close()
+		}
+		return err
+	}
+	pictures := "diffusion.autoencoder=" + kl
+	for _, latents := range []string{"cached", "live"} {
+		latents := "diffusion.latents=" + latents
+		require.ErrorContains(t, load(pictures, latents, "diffusion.encode_frames=1"),
+			"diffusion.encode_frames: the autoencoder takes pictures")
+		require.NoError(t, load(pictures, latents, "diffusion.encode_frames=0"), latents)
+	}
+	pixels := "diffusion.autoencoder=pixels"
+	require.ErrorContains(t, load(pixels, "diffusion.encode_frames=1"),
+		"diffusion.encode_frames: the model learns pixels, which nothing encodes")
+	require.NoError(t, load(pixels, "diffusion.encode_frames=0"))
+	for _, frames := range []string{"-1", "1.5", "1048577", "all"} {
+		require.ErrorContains(t, load(pictures, "diffusion.encode_frames="+frames),
+			"diffusion.encode_frames", frames)
 	}
 }
