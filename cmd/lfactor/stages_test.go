@@ -59,7 +59,7 @@ func oneVision(t *testing.T, dir string) (args []string) {
 
 // switches are the kinds and stages of stages.jsonl.
 func switches(t *testing.T, dir string) (out []string) {
-	text, err := os.ReadFile(filepath.Join(dir, "onevision", "stages.jsonl"))
+	text, err := os.ReadFile(filepath.Join(dir, "stages.jsonl"))
 	require.NoError(t, err)
 	for _, l := range strings.Split(strings.TrimSpace(string(text)), "\n") {
 		var e struct{ Stage, Kind string }
@@ -90,7 +90,7 @@ func TestStages(t *testing.T) {
 		}
 		code, out := runIn(t, dir, nil, args...)
 		require.Zero(t, code, out)
-		require.Equal(t, threeStages, switches(t, dir), "%s", kill)
+		require.Equal(t, threeStages, switches(t, filepath.Join(dir, "onevision")), "%s", kill)
 		text, err := os.ReadFile(filepath.Join(dir, "onevision/knowledge/run/log.jsonl"))
 		require.NoError(t, err)
 		require.Contains(t, string(text), "stage   2 of 3: knowledge, from onevision/alignment/export")
@@ -131,17 +131,80 @@ func killedAt(t *testing.T, dir, text string, args []string) {
 func TestStagesRefused(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)
-	for text, want := range map[string]string{
-		"run: run.yaml\nstages: [{name: a}]\n":                                         "dir, a folder",
-		"run: run.yaml\ndir: d\nstages: [{name: a}, {name: a}]\n":                      "a name of its own",
-		"run: run.yaml\ndir: d\nstages: [{name: ../a}]\n":                              "a name of its own",
-		"run: run.yaml\ndir: d\nstage: []\n":                                           "stage not found",
-		"run: run.yaml\ndir: d\nstages: [{name: a}, {name: b, set: [train.step=3]}]\n": "stage b: ",
+	const two = "run: run.yaml\ndir: d\nstages: [{name: a}, {name: b}]\n"
+	last := func(set string) string { return strings.Replace(two, "name: b", "name: b, set: ["+set+"]", 1) }
+	for _, c := range []struct{ text, more, want string }{
+		{"", "", "is empty"},
+		{two + "---\njunk: 1\n", "", "more than one document"},
+		{two + "--- 1\n", "", "more than one document"},
+		{"run: run.yaml\nstages: [{name: a}]\n", "", "dir, a folder"},
+		{"run: run.yaml\ndir: d\nstages: [{name: a}, {name: A}]\n", "", "a name of its own"},
+		{"run: run.yaml\ndir: d\nstages: [{name: Stages.jsonl}]\n", "", "a name of its own"},
+		{"run: run.yaml\ndir: d\nstages: [{name: ../a}]\n", "", "a name of its own"},
+		{"run: run.yaml\ndir: d\nstage: []\n", "", "stage not found"},
+		{last("--detach"), "", "want key=value"},
+		{last("train.step=3"), "", "stage b: "},
+		{two, "checkpoint.dir=c", "stage a: checkpoint.dir=c: lfactor stages sets it itself, to d/a/checkpoints"},
+		{two, "checkpoint.save_hf=false", "stage a: checkpoint.save_hf=false"},
+		{last("+checkpoint.save_hf_path=e"), "", "stage b: checkpoint.save_hf_path=e"},
+		{last("log.dir=l"), "", "stage b: log.dir=l"},
+		{last("checkpoint.load=e"), "", "stage b: checkpoint.load=e"},
+		{last("model.init=random"), "", "stage b: model.init=random"},
+		{last("lora.rank=4"), "", "stage b: lora.rank=4"},
+		{last("model.overrides.hidden_size=64"), "", "stage b has another model than a"},
+		{last("model.overrides.num_hidden_layers=2"), "", "is not there, and was"},
 	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "s.yaml"), []byte(text), 0o644))
-		code, out := runIn(t, dir, nil, "stages", "s.yaml")
-		require.Equal(t, 2, code, "%s%s", text, out)
-		require.Contains(t, out, want)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "s.yaml"), []byte(c.text), 0o644))
+		code, out := runIn(t, dir, nil, append([]string{"stages", "s.yaml"}, strings.Fields(c.more)...)...)
+		require.Equal(t, 2, code, "%s%s%s", c.text, c.more, out)
+		require.Contains(t, out, c.want)
 		require.NoDirExists(t, filepath.Join(dir, "d"))
 	}
+}
+
+// TestStagesOver: what is over stays, and is said, in every form; what has begun from something else than
+// the file says now is refused.
+func TestStagesOver(t *testing.T) {
+	t.Parallel()
+	dir := tinyRun(t)
+	in := func(name string) string { return filepath.Join(dir, "d", name) }
+	log := ""
+	for _, l := range []string{"a begin the run file's start", "a end ", "b begin d/a/export", "b end "} {
+		f := strings.SplitN(l, " ", 3)
+		log += fmt.Sprintf(`{"stage": %q, "kind": %q, "from": %q, "set": "0"}`+"\n", f[0], f[1], f[2])
+	}
+	fresh := func() {
+		require.NoError(t, os.RemoveAll(in("")))
+		for _, s := range []string{"a", "b"} {
+			require.NoError(t, os.MkdirAll(in(s+"/export"), 0o755))
+			require.NoError(t, os.WriteFile(in(s+"/export/config.json"), nil, 0o644))
+		}
+		require.NoError(t, os.WriteFile(in("stages.jsonl"), []byte(log), 0o644))
+	}
+	stages := func(want int, names string, more ...string) string {
+		t.Helper()
+		text := "run: run.yaml\ndir: d\nstages: [{name: " + strings.ReplaceAll(names, " ",
+			"}, {name: ") + "}]\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "s.yaml"), []byte(text), 0o644))
+		code, out := runIn(t, dir, nil, append([]string{"stages", "s.yaml"}, more...)...)
+		require.Equal(t, want, code, out)
+		return out
+	}
+	fresh()
+	for _, form := range []string{"json", "jsonl"} {
+		require.Contains(t, stages(0, "a b", "-o", form),
+			`{"stage":"b","over":true,"from":"d/a/export","export":"d/b/export"}`)
+	}
+	require.Contains(t, stages(0, "a b"), "2 of 2: b, from d/a/export: over, with other settings")
+	require.Contains(t, stages(2, "a x b"),
+		"stage b began from d/a/export, and would now begin from d/x/export")
+	require.Contains(t, stages(2, "b a"), "stage a began from the run file's start")
+	require.NoError(t, os.RemoveAll(in("a")))
+	require.Contains(t, stages(0, "a b"), "its export is gone, and b, which began from it, is over")
+	require.NoError(t, os.RemoveAll(in("b/export")))
+	require.Contains(t, stages(2, "a b"), "stage b began from d/a/export, which is to be trained again")
+	fresh()
+	require.NoError(t, os.RemoveAll(in("b"))) // b is not over, and begins from what is in a's export: nothing
+	require.Contains(t, stages(2, "a b"), "stage b, from d/a/export: ")
+	require.Contains(t, strings.Join(switches(t, in("")), ", "), "end b, begin b")
 }

@@ -185,9 +185,9 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 	return t.Add(y, t.GroupedLinear(down, w(".lora_B.weight", out, l.Rank, -1), off))
 }
 
-// packed is how the weights of a projection lie in memory: in few bits only where experts are whole, and have no copies.
+// packed is how the weights of a projection lie in memory: in few bits only where experts are whole.
 func (m Experts) packed(r *Rec, weight string, in int) kernels.Packing {
-	if a := r.T.Axis(topology.ETP); m.Limit.Copies > 0 || a >= 0 && r.T.Mesh[a].Size > 1 {
+	if a := r.T.Axis(topology.ETP); a >= 0 && r.T.Mesh[a].Size > 1 {
 		return kernels.Packing{}
 	}
 	return r.packed(weight, in)
