@@ -201,7 +201,10 @@ func (s *staged) stage(c *cobra.Command, n int, more []string, form, text string
 	if err != nil {
 		return nil, err
 	}
-	if !is.begun {
+	if !is.begun { // the folder first: a stage has begun where both are there
+		if err := os.MkdirAll(filepath.Join(s.Dir, name), 0o755); err != nil {
+			return nil, err
+		}
 		if err := s.note(turn{time.Now(), name, "begin", s.from(n), set}); err != nil {
 			return nil, err
 		}
