@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -36,7 +37,7 @@ func startRun(t *testing.T, dir string, env []string, args ...string) *stuckRun 
 	out, err := r.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, r.cmd.Start())
-	t.Cleanup(func() { _ = r.cmd.Process.Kill() }) // it may have ended
+	t.Cleanup(func() { r.kill(t) })
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
 			r.line <- strings.Join(strings.Fields(s.Text()), " ")
@@ -44,6 +45,24 @@ func startRun(t *testing.T, dir string, env []string, args ...string) *stuckRun 
 		close(r.line)
 	}()
 	return r
+}
+
+// kill ends the run with all its processes, which write to its folder until they are gone; they may have ended.
+func (r *stuckRun) kill(t *testing.T) {
+	workers := clitest.ChildrenOf(r.cmd.Process.Pid)
+	_ = r.cmd.Process.Kill()
+	for _, pid := range workers {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	for range r.line { // until nobody has the other end of the pipe
+	}
+	_ = r.cmd.Wait()
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(workers, func(pid int) bool {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			return err == nil && !strings.Contains(string(text), ") Z ")
+		})
+	}, 10*time.Second, time.Millisecond)
 }
 
 // until reads lines up to one with a text in it.
