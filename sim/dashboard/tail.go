@@ -40,7 +40,12 @@ func (t *tail) read(reset func(), line func([]byte)) error {
 			reset()
 		}
 	}
-	buf, left := make([]byte, tailBlock), []byte(nil)
+	// A page looks twice a second, for the most part at a few lines: the buffer is no larger than what has come.
+	i, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	buf, left := make([]byte, min(max(i.Size()-t.at, 0)+1, tailBlock)), []byte(nil)
 	for {
 		n, err := f.ReadAt(buf, t.at+int64(len(left)))
 		left = append(left, buf[:n]...)
