@@ -10,14 +10,17 @@ import (
 )
 
 // Work makes what the items from to to-1 of a part of a job's input become, as EncodeItems writes it. The
-// same items give the same bytes on any host that has the input.
-type Work func(ctx context.Context, part int, from, to int64) ([]byte, error)
+// same items give the same bytes on any host that has the input. with is what was sent along of things that
+// only the host that leads has, nil for items that every host finds in the input.
+type Work func(ctx context.Context, part int, from, to int64, with []byte) ([]byte, error)
 
 // Elsewhere has the items of a job made on several hosts. Its zero value has none: they are made here.
 type Elsewhere struct {
 	Do    Work // carries out a batch on some host; nil where items are made here
 	Part  int  // of the input
 	Ahead int  // batches that are under way at once
+	// With is what goes along with a batch; nil sends nothing.
+	With func(from, to int64) ([]byte, error)
 }
 
 // EncodeItems writes down what work makes of the items from to to-1. T is a struct that gob can carry.
@@ -100,7 +103,15 @@ func (x *itemsAhead[T]) item(i int64) (v T, err error) {
 
 func (b *itemBatch[T]) make(x *itemsAhead[T], from, to int64) {
 	defer close(b.done)
-	text, err := x.e.Do(x.ctx, x.e.Part, from, to)
+	var with []byte
+	var err error
+	if x.e.With != nil {
+		with, err = x.e.With(from, to)
+	}
+	var text []byte
+	if err == nil {
+		text, err = x.e.Do(x.ctx, x.e.Part, from, to, with)
+	}
 	if err == nil {
 		err = gob.NewDecoder(bytes.NewReader(text)).Decode(&b.items)
 	}

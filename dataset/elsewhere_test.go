@@ -3,6 +3,7 @@ package dataset
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -29,10 +30,13 @@ func TestItems(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var asked [][3]int64
+	var along []string
 	e := Elsewhere{Part: 2, Ahead: 2,
-		Do: func(ctx context.Context, part int, from, to int64) ([]byte, error) {
+		With: func(from, to int64) ([]byte, error) { return fmt.Appendf(nil, "%d-%d", from, to), nil },
+		Do: func(ctx context.Context, part int, from, to int64, with []byte) ([]byte, error) {
 			mu.Lock()
 			asked = append(asked, [3]int64{int64(part), from, to})
+			along = append(along, string(with))
 			mu.Unlock()
 			return EncodeItems(ctx, from, to, func(i int64) square {
 				s := here(i)
@@ -49,6 +53,7 @@ func TestItems(t *testing.T) {
 		require.Equal(t, here(i).err, s.Fault.Err())
 	}
 	require.ElementsMatch(t, [][3]int64{{2, 3, 7}, {2, 7, 11}, {2, 11, 14}}, asked)
+	require.ElementsMatch(t, []string{"3-7", "7-11", "11-14"}, along)
 	require.Equal(t, square{V: 25}, Items(t.Context(), Elsewhere{}, 0, 9, 4, here, failed)(5), "nobody else")
 
 	asked = nil
@@ -67,16 +72,22 @@ func TestItemsFail(t *testing.T) {
 		return Items(ctx, Elsewhere{Do: do}, 0, 4, 2, here, failed)(1).err
 	}
 	gone := errors.New("gone")
-	require.Equal(t, gone, try(t.Context(), func(context.Context, int, int64, int64) ([]byte, error) {
+	never := func(context.Context, int, int64, int64, []byte) ([]byte, error) { panic("asked") }
+	nothing := func(int64, int64) ([]byte, error) { return nil, gone }
+	require.Equal(t, gone, Items(t.Context(), Elsewhere{Do: never, With: nothing}, 0, 4, 2, here,
+		failed)(1).err,
+		"what is to go along cannot be read")
+	require.Equal(t, gone, try(t.Context(), func(context.Context, int, int64, int64, []byte) ([]byte,
+		error) {
 		return nil, gone
 	}))
 	require.ErrorContains(t,
-		try(t.Context(), func(ctx context.Context, _ int, from, to int64) ([]byte, error) {
+		try(t.Context(), func(ctx context.Context, _ int, from, to int64, _ []byte) ([]byte, error) {
 			return EncodeItems(ctx, from, to-1, here)
 		}), "1 items came of 2")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, try(ctx, func(ctx context.Context, _ int, from, to int64) ([]byte, error) {
+	require.ErrorIs(t, try(ctx, func(ctx context.Context, _ int, from, to int64, _ []byte) ([]byte, error) {
 		return EncodeItems(ctx, from, to, here)
 	}), context.Canceled)
 	require.Equal(t, "text", Fault{Text: "text"}.Err().Error())

@@ -127,6 +127,6 @@ func TestReshard(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "mds", "data-00004.mds"))
 	code, out = runIn(t, dir, nil, "data", "reshard", "a.jsonl", "--to", "x", "--as", "csv")
 	require.Equal(t, 2, code, out)
-	require.Contains(t, out, `"csv" is not written; use one of arrow, jsonl, mds, parquet`)
+	require.Contains(t, out, `"csv" is not written; use one of arrow, jsonl, mds, parquet, webdataset`)
 	require.NoDirExists(t, filepath.Join(dir, "x"))
 }

@@ -29,7 +29,25 @@ type Doc struct {
 	// Detail is what a step that drops the document notes beside its reason, as the path of a missing
 	// file.
 	Detail string
+	// Sample gives the files that the document was made of; nil where it is a record or a text. They
+	// lie where
+	// they lay, and may be read anew for each call.
+	Sample func() (*Sample, error)
+	// Broken is why its sample could not be read, though it is not bad: whoever takes it through steps ends
+	// with this.
+	Broken error
 }
+
+// Sample is the files of a document, and the text and columns that it had at first.
+type Sample struct {
+	*dataset.Document
+	Text    string
+	Columns []Field
+	TextKey string // the member of its json that is its text; "" where that is its txt, or is made of others
+}
+
+// TextPart is the part of a sample that is its text.
+const TextPart = "txt"
 
 // Field is a column beside the text.
 type Field struct {

@@ -10,6 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/media"
 )
 
 // imageColumn says where a document's images are: a column with the path of a file, an object with
@@ -53,7 +56,7 @@ const imageBytesMax = 64 << 20
 func (c *imageColumn) imagesOf(d *Doc) ([][]byte, error) {
 	raw := bytes.TrimSpace(d.Field(c.Column))
 	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
+		return c.partsOf(d)
 	}
 	list := []json.RawMessage{raw}
 	if raw[0] == '[' {
@@ -72,6 +75,61 @@ func (c *imageColumn) imagesOf(d *Doc) ([][]byte, error) {
 	return out, nil
 }
 
+// Images are the images of a document's column "image", or "images".
+func Images(d *Doc) (list [][]byte, column string, err error) {
+	for _, name := range []string{"image", "images"} {
+		c := imageColumn{Column: name}
+		if list, err = c.imagesOf(d); len(list) > 0 || err != nil {
+			return list, name, err
+		}
+	}
+	return nil, "", nil
+}
+
+// partsOf are the images among the files of a sample: the file that the column names, and all of them for the
+// column that is looked at where none is given.
+func (c *imageColumn) partsOf(d *Doc) (out [][]byte, err error) {
+	if d.Sample == nil {
+		return nil, nil
+	}
+	s, err := d.sample()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range s.Parts {
+		if p.Name == c.Column || c.Column == usualImages && media.IsImage(p.Name) {
+			out = append(out, p.Bytes)
+		}
+	}
+	return out, nil
+}
+
+// usualImages is the column of images where none is given.
+const usualImages = "image"
+
+// partOf is the file of a sample that a path in its json names, by its whole name or what follows the key.
+func (c *imageColumn) partOf(d *Doc, path string) (b []byte, ok bool, err error) {
+	if d.Sample == nil {
+		return nil, false, nil
+	}
+	s, err := d.sample()
+	if err != nil {
+		return nil, false, err
+	}
+	b, ok = s.Part(strings.ToLower(strings.TrimPrefix(path, s.Key+".")))
+	return b, ok, nil
+}
+
+// sample reads the files of a document, and notes where that fails though they are not bad.
+func (d *Doc) sample() (*Sample, error) {
+	s, err := d.Sample()
+	var bad *dataset.BadSample
+	if err != nil && !errors.As(err, &bad) {
+		d.Broken = err
+	}
+	return s, err
+}
+
 // image reads one image.
 func (c *imageColumn) image(d *Doc, raw json.RawMessage) ([]byte, error) {
 	var held struct {
@@ -88,6 +146,9 @@ func (c *imageColumn) image(d *Doc, raw json.RawMessage) ([]byte, error) {
 	if rest, ok := strings.CutPrefix(held.Path, "data:"); ok {
 		_, text, _ := strings.Cut(rest, ";base64,")
 		return base64.StdEncoding.DecodeString(text)
+	}
+	if b, ok, err := c.partOf(d, held.Path); ok || err != nil {
+		return b, err
 	}
 	dir := c.Folder
 	if dir == "" {

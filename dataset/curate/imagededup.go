@@ -13,7 +13,7 @@ import (
 // image_dedup: images that look alike.
 var _ = Register(Kind{Name: "image_dedup", Doc: "drops documents whose image looks like that of another one",
 	Source:   "perceptual hashes of 64 bits, as imagehash 4.3 phash; documents without an image, or with several, stay",
-	Settings: func() Settings { return &imageDedup{imageColumn: imageColumn{Column: "image"}} }})
+	Settings: func() Settings { return &imageDedup{imageColumn: imageColumn{Column: usualImages}} }})
 
 // imageDedup is its settings.
 type imageDedup struct {

@@ -12,7 +12,7 @@ var _ = Register(Kind{Name: "image_size",
 	Doc: "drops documents with an image that is too small, too large, too " +
 		"oblong, missing or cannot be read",
 	Source:   "the sizes that images announce, upright",
-	Settings: func() Settings { return &imageSize{imageColumn: imageColumn{Column: "image"}} }})
+	Settings: func() Settings { return &imageSize{imageColumn: imageColumn{Column: usualImages}} }})
 
 // imageSize is its settings; a zero switches a bound off.
 type imageSize struct {

@@ -179,13 +179,6 @@ var (
 	audioSuffixes = []string{".wav", ".mp3", ".flac", ".ogg", ".m4a", ".aac"}
 )
 
-// IsImage says whether a file's name is one of an image.
-func IsImage(name string) bool {
-	return hasSuffix("."+name, ".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif",
-		".heic",
-		".jp2", ".j2k")
-}
-
 // KindOfName tells by a file's name what it shows: images where nothing else is known.
 func KindOfName(name string) dataset.MediaKind {
 	switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/media"
 )
 
 // CrudeMeta is Energon's description of samples that a cooker reads.
@@ -238,7 +239,7 @@ func (s *sampleJSON) asked(prompts, captions [][]string, media [][]dataset.Media
 func readSingle(s *sampleJSON) ([]Conversation, error) {
 	var names []string
 	for _, p := range s.doc.Parts {
-		if IsImage(p.Name) {
+		if media.IsImage(p.Name) {
 			names = append(names, p.Name)
 		}
 	}

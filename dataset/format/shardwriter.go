@@ -19,7 +19,7 @@ import (
 // recorded.
 type ShardWriter struct {
 	path string
-	file *os.File
+	file *os.File // nil for a shard that is written elsewhere
 	buf  *bufio.Writer
 	zip  io.WriteCloser // nil for a plain archive
 	tar  *tar.Writer
@@ -34,14 +34,24 @@ func CreateShard(path string) (*ShardWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &ShardWriter{path: path, file: f, buf: bufio.NewWriterSize(f, 1<<18)}
+	w, err := NewShard(path, f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	w.file = f
+	return w, nil
+}
+
+// NewShard is CreateShard of what is written elsewhere: Close ends the archive, and not to.
+func NewShard(path string, to io.Writer) (w *ShardWriter, err error) {
+	w = &ShardWriter{path: path, buf: bufio.NewWriterSize(to, 1<<18)}
 	var out io.Writer = w.buf
 	switch {
 	case hasSuffix(path, ".gz", ".tgz"):
 		w.zip = gzip.NewWriter(w.buf)
 	case hasSuffix(path, ".zst", ".zstd"):
 		if w.zip, err = zstd.NewWriter(w.buf, zstd.WithEncoderConcurrency(1)); err != nil {
-			return nil, errors.Join(err, f.Close())
+			return nil, err
 		}
 	}
 	if w.zip != nil {
@@ -113,5 +123,8 @@ func (w *ShardWriter) Close() error {
 	if w.zip != nil {
 		err = errors.Join(err, w.zip.Close())
 	}
-	return errors.Join(err, w.buf.Flush(), w.file.Close())
+	if err = errors.Join(err, w.buf.Flush()); w.file == nil {
+		return err
+	}
+	return errors.Join(err, w.file.Close())
 }

@@ -26,7 +26,7 @@ func ConvertWork(parts []ConvertConfig) (work dataset.Work, done func(), err err
 			return nil, nil, err
 		}
 	}
-	return func(ctx context.Context, part int, from, to int64) ([]byte, error) {
+	return func(ctx context.Context, part int, from, to int64, _ []byte) ([]byte, error) {
 		return dataset.EncodeItems(ctx, from, to, func(i int64) converted {
 			e := entryOf(all[part], i)
 			e.Fault = dataset.FaultOf(e.err)

@@ -238,7 +238,7 @@ func (p *packing) measures(ctx context.Context) func(i int64) measured {
 // PackWork is what hosts do for PackShards that are elsewhere: they count samples.
 func PackWork(c PackConfig) dataset.Work {
 	p := &packing{PackConfig: c}
-	return func(ctx context.Context, _ int, from, to int64) ([]byte, error) {
+	return func(ctx context.Context, _ int, from, to int64, _ []byte) ([]byte, error) {
 		return dataset.EncodeItems(ctx, from, to, func(i int64) measured {
 			m := p.measure(i)
 			m.Fault = dataset.FaultOf(m.err)

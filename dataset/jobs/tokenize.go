@@ -64,7 +64,7 @@ type tokenized struct {
 
 // TokenizeWork is what hosts do for Tokenize that are elsewhere.
 func TokenizeWork(src dataset.Source, enc dataset.Encoder, o TokenizeOptions) dataset.Work {
-	return func(ctx context.Context, _ int, from, to int64) ([]byte, error) {
+	return func(ctx context.Context, _ int, from, to int64, _ []byte) ([]byte, error) {
 		return dataset.EncodeItems(ctx, from, to, func(i int64) tokenized {
 			t := o.one(src, enc, i)
 			t.Fault = dataset.FaultOf(t.err)
@@ -74,7 +74,8 @@ func TokenizeWork(src dataset.Source, enc dataset.Encoder, o TokenizeOptions) da
 }
 
 // chunk makes ids of documents from to to-1 and writes them.
-func (o *TokenizeOptions) chunk(src dataset.Source, one func(i int64) tokenized, w *format.IndexedWriter, from,
+func (o *TokenizeOptions) chunk(src dataset.Source, one func(i int64) tokenized, w *format.IndexedWriter,
+	from,
 	to int64) error {
 	done := make([]tokenized, to-from)
 	workers := max(1, o.Workers)

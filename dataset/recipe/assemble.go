@@ -98,7 +98,7 @@ func (f *flow) each(at, u int, do func(d *curate.Doc) error) error {
 	if err != nil {
 		return err
 	}
-	return decodeDocs(docs, f.Inputs, func(d *curate.Doc, _ int) error { return do(d) })
+	return f.decode(docs, func(d *curate.Doc, _ int) error { return do(d) })
 }
 
 // ledger reads the lines of the ledger of a stage.
@@ -148,7 +148,7 @@ func (f *flow) finish(see Progress) (*Report, error) {
 			}
 		}
 	}
-	err = writeAtomic(filepath.Join(f.Output, ledgerName), func(file *os.File) error {
+	err = writeAtomic(filepath.Join(f.Output, LedgerName), func(file *os.File) error {
 		w := bufio.NewWriterSize(file, 1<<20)
 		for at := range f.stages {
 			if err := f.ledgerLines(at, func(line []byte) error {
@@ -188,5 +188,5 @@ func (f *flow) outputOf(i int) int {
 	panic("recipe: a report of no output")
 }
 
-// ledgerName is the file with what was dropped and why, one JSON object a line.
-const ledgerName = "dropped.jsonl"
+// LedgerName is the file with what was dropped and why, one JSON object a line.
+const LedgerName = "dropped.jsonl"

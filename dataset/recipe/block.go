@@ -258,16 +258,7 @@ func (b *blockFile) expanded(i int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(sectionMax))
-	if err != nil {
-		return nil, err
-	}
-	defer z.Close()
-	out, err := z.DecodeAll(raw, nil)
-	if err != nil {
-		return nil, fmt.Errorf("block %s: %w; remove it and start the recipe again", b.path, err)
-	}
-	return out, nil
+	return expand(b.path, raw)
 }
 
 // keys reads the keys of a bucket.

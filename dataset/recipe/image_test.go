@@ -142,7 +142,7 @@ func TestImagesMissing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(filepath.Join(out, ledgerName))
+		text, err := os.ReadFile(filepath.Join(out, LedgerName))
 		if err != nil {
 			t.Fatal(err)
 		}

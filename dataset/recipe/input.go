@@ -90,7 +90,7 @@ func (in *opened) open(path string) error {
 func (r *Recipe) kindFits(in *opened) error {
 	for _, f := range in.files {
 		switch f.Kind() {
-		case dataset.KindText:
+		case dataset.KindText, dataset.KindParts:
 		case dataset.KindChat:
 			for _, s := range r.Steps {
 				if s.step.Columns().Text {
@@ -99,7 +99,8 @@ func (r *Recipe) kindFits(in *opened) error {
 				}
 			}
 		default:
-			return fmt.Errorf("%s holds %s, and the steps look at texts; give texts or conversations",
+			return fmt.Errorf("%s holds %s, and the steps look at texts and images; give texts, "+
+				"conversations or shards of samples",
 				f.Name(), f.Kind())
 		}
 	}
@@ -140,6 +141,9 @@ func (in *opened) divide(file int, s dataset.Source) error {
 // read reads document i of a file, with its columns where the file has records.
 func (in *opened) read(file int, i int64) (*curate.Doc, error) {
 	s := in.files[file]
+	if s.Kind() == dataset.KindParts {
+		return in.sample(file, i)
+	}
 	d := &curate.Doc{Input: in.Name, Number: in.first[file] + i}
 	if r, ok := s.(dataset.Columned); ok {
 		b, place, err := r.Columns(i)

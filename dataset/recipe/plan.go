@@ -195,8 +195,7 @@ func (f *flow) sampleInput(ctx context.Context, c *clock, input int, n int64, en
 			break
 		}
 		at := k * in.docs / n
-		file, _ := slices.BinarySearch(in.first, at+1)
-		file--
+		file := in.fileOf(at)
 		c.begin()
 		d, err := in.read(file, at-in.first[file])
 		if err != nil && !isBad(err) {
@@ -208,6 +207,7 @@ func (f *flow) sampleInput(ctx context.Context, c *clock, input int, n int64, en
 		bytes += int64(len(d.Text))
 		if err == nil {
 			c.out[in.Name]++
+			in.again(d) // rather than hold all files
 			list = append(list, d)
 		}
 	}
@@ -265,7 +265,7 @@ func (f *flow) sampleWay(w *worker, c *clock, at int, way path, input int, list 
 	if err != nil {
 		return err
 	}
-	if err := decodeDocs(m.docs, f.Inputs, func(d *curate.Doc, _ int) error {
+	if err := f.decode(m.docs, func(d *curate.Doc, _ int) error {
 		return out.Add(d)
 	}); err != nil {
 		return err

@@ -183,7 +183,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("%d documents were written, want %d and %d", n, rep.Outputs[0].Documents, in)
 	}
 	gone := int64(0)
-	for l := range strings.Lines(want["/"+ledgerName]) {
+	for l := range strings.Lines(want["/"+LedgerName]) {
 		var d Drop
 		if err := json.Unmarshal([]byte(l), &d); err != nil {
 			t.Fatal(err)
@@ -246,26 +246,6 @@ func TestCutOff(t *testing.T) {
 	}
 	_, again := run(t, dir, "cut", 2, a, b)
 	sameRun(t, "done again", again, want)
-}
-
-// Blocks that other hosts make are those that are made here.
-func TestElsewhere(t *testing.T) {
-	dir := t.TempDir()
-	a, b := corpus(t, dir, "a.jsonl", 2500, 1), corpus(t, dir, "b.jsonl", 300, 2)
-	_, want := run(t, dir, "here", 2, a, b)
-	r, err := load(t, dir, fmt.Sprintf(sixSteps, filepath.Join(dir, "there"), 2, a, b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	work, done, err := Work(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer done()
-	if _, err := Run(context.Background(), r, nil, dataset.Elsewhere{Do: work, Ahead: 3}); err != nil {
-		t.Fatal(err)
-	}
-	sameRun(t, "elsewhere", files(t, filepath.Join(dir, "there")), want)
 }
 
 // More keys than memory has room for are sorted on disk, in several passes if need be.
@@ -400,7 +380,7 @@ func TestShrinks(t *testing.T) {
 	if err := os.Truncate(a, 500); err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.newWorker().make(context.Background(), 0, 0)
+	_, err = f.newWorker().make(context.Background(), 0, 0, nil)
 	if err == nil || !strings.Contains(err.Error(), a) || !strings.Contains(err.Error(),
 		"the file is shorter than when it was opened; put it back") {
 		t.Errorf("%v, want an error about %s", err, a)
@@ -428,7 +408,7 @@ func TestUnreadable(t *testing.T) {
 		if err != nil || rep.Inputs[0].Unreadable != 2 || rep.Outputs[0].Documents != 2 {
 			t.Errorf("%+v %v", rep, err)
 		}
-		if l := files(t, out)["/"+ledgerName]; !strings.Contains(l,
+		if l := files(t, out)["/"+LedgerName]; !strings.Contains(l,
 			`"reason":"unreadable","detail":"its \"text\" is not text"`) {
 			t.Errorf("%s", l)
 		}

@@ -13,6 +13,7 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/curate"
 )
 
@@ -75,7 +76,7 @@ func (h *hits) of(u int) ([]hit, error) {
 }
 
 // resolve finds the copies among what a stage has signed. What is there already is not done again.
-func (f *flow) resolve(ctx context.Context, at int) error {
+func (f *flow) resolve(ctx context.Context, at int, hosts dataset.Elsewhere) error {
 	dir := filepath.Dir(filepath.Dir(f.blockPath(at, 0)))
 	h := &hits{path: filepath.Join(dir, "hits")}
 	f.hits[at] = h
@@ -103,10 +104,10 @@ func (f *flow) resolve(ctx context.Context, at int) error {
 		if err != nil {
 			return err
 		}
-		if f.Steps[f.stages[at].step].state().Form().Clusters {
-			err = f.joinClusters(ctx, at, h, dir, total)
+		if f.form(at).Clusters {
+			err = f.joinClusters(ctx, at, h, dir, total, hosts)
 		} else {
-			err = f.keepFirst(ctx, at, h, dir)
+			err = f.keepFirst(ctx, at, h, dir, hosts)
 		}
 		if err != nil {
 			return fmt.Errorf("step %q: %w", f.Steps[f.stages[at].step].Name, err)
@@ -163,63 +164,17 @@ func (h *hits) write(all func(emit func(doc uint64, unit uint32, of uint64) erro
 	})
 }
 
-// bucket sorts the keys of a bucket and gives them in order: by key, then document, then unit.
-func (f *flow) bucket(ctx context.Context, at, bucket int, memory int64, dir string, h *hits,
-	each func(key []byte, doc uint64, unit uint32) error) error {
-	size := f.Steps[f.stages[at].step].state().Form().Bytes
-	s := newSorter(size+12, memory, dir)
-	defer s.remove()
-	record := make([]byte, size+12)
-	for u := range f.units[at] {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		b, err := openBlock(f.blockPath(at, u))
-		if err != nil {
-			return err
-		}
-		keys, err := b.keys(bucket)
-		if err = errors.Join(err, b.close()); err != nil {
-			return err
-		}
-		base := h.ends[u] - int64(b.head.Docs)
-		for ; len(keys) >= size+keyTail; keys = keys[size+keyTail:] {
-			copy(record, keys[:size])
-			doc := base + int64(binary.LittleEndian.Uint32(keys[size:]))
-			binary.BigEndian.PutUint64(record[size:], uint64(doc))
-			binary.BigEndian.PutUint32(record[size+8:], binary.LittleEndian.Uint32(keys[size+4:]))
-			if err := s.add(record); err != nil {
-				return err
-			}
-		}
-	}
-	return s.sorted(func(r []byte) error {
-		return each(r[:size], binary.BigEndian.Uint64(r[size:]), binary.BigEndian.Uint32(r[size+8:]))
-	})
-}
-
 // keepFirst finds units whose key an earlier one has.
-func (f *flow) keepFirst(ctx context.Context, at int, h *hits, dir string) error {
-	found := newSorter(20, f.Memory/2, dir) // document, unit, original
-	defer found.remove()
-	for b := range f.Steps[f.stages[at].step].state().Form().Buckets {
-		var last []byte
-		var first uint64
-		err := f.bucket(ctx, at, b, f.Memory/2, dir, h, func(key []byte, doc uint64, unit uint32) error {
-			if last == nil || !slices.Equal(key, last) {
-				last, first = append(last[:0], key...), doc
-				return nil
-			}
-			r := binary.BigEndian.AppendUint64(nil, doc)
-			r = binary.BigEndian.AppendUint32(r, unit)
-			return found.add(binary.BigEndian.AppendUint64(r, first))
-		})
-		if err != nil {
+func (f *flow) keepFirst(ctx context.Context, at int, h *hits, dir string, hosts dataset.Elsewhere) error {
+	list := newSorter(20, f.Memory/2, dir) // document, unit, original
+	defer list.remove()
+	for b := range f.form(at).Buckets {
+		if err := f.compare(ctx, at, b, f.Memory/2, dir, h, hosts, list.add); err != nil {
 			return err
 		}
 	}
 	return h.write(func(emit func(doc uint64, unit uint32, of uint64) error) error {
-		return found.sorted(func(r []byte) error {
+		return list.sorted(func(r []byte) error {
 			return emit(binary.BigEndian.Uint64(r), binary.BigEndian.Uint32(r[8:]),
 				binary.BigEndian.Uint64(r[12:]))
 		})
@@ -227,10 +182,14 @@ func (f *flow) keepFirst(ctx context.Context, at int, h *hits, dir string) error
 }
 
 // joinClusters joins documents that share a key in some bucket: pairs are found bucket by bucket, several at
-// a time, and joined in the order of the buckets.
-func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, docs int64) error {
-	buckets := f.Steps[f.stages[at].step].state().Form().Buckets
+// a time where hosts do not share each, and joined in the order of the buckets.
+func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, docs int64,
+	hosts dataset.Elsewhere) error {
+	buckets := f.form(at).Buckets
 	workers := min(f.Workers, buckets)
+	if hosts.Do != nil {
+		workers = 1
+	}
 	pairs := func(b int) string { return filepath.Join(dir, fmt.Sprintf("pairs-%03d", b)) }
 	errs := make([]error, workers)
 	var wg sync.WaitGroup
@@ -238,7 +197,7 @@ func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, do
 		wg.Go(func() {
 			for b := k; b < buckets && errs[k] == nil; b += workers {
 				if _, err := os.Stat(pairs(b)); err != nil {
-					errs[k] = f.pairs(ctx, at, b, f.Memory/int64(workers), dir, h, pairs(b))
+					errs[k] = f.pairs(ctx, at, b, f.Memory/int64(workers), dir, h, hosts, pairs(b))
 				}
 			}
 		})
@@ -272,26 +231,12 @@ func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, do
 
 // pairs writes the pairs of neighbours with the same key of a bucket, or of keys that are near to each other.
 func (f *flow) pairs(ctx context.Context, at, bucket int, memory int64, dir string, h *hits,
-	path string) error {
-	form := f.Steps[f.stages[at].step].state().Form()
+	hosts dataset.Elsewhere, path string) error {
 	return writeAtomic(path, func(file *os.File) error {
 		w := bufio.NewWriterSize(file, 1<<18)
-		put := func(a, doc uint64) error {
-			b := binary.LittleEndian.AppendUint32(nil, uint32(a))
-			_, err := w.Write(binary.LittleEndian.AppendUint32(b, uint32(doc)))
+		err := f.compare(ctx, at, bucket, memory, dir, h, hosts, func(pair []byte) error {
+			_, err := w.Write(pair)
 			return err
-		}
-		near := &neighbours{form: form, put: put}
-		var last []byte
-		var before uint64
-		err := f.bucket(ctx, at, bucket, memory, dir, h, func(key []byte, doc uint64, _ uint32) error {
-			same := last != nil && slices.Equal(key, last)
-			a := before
-			last, before = append(last[:0], key...), doc
-			if same {
-				return put(a, doc)
-			}
-			return near.add(key, doc)
 		})
 		return errors.Join(err, w.Flush())
 	})

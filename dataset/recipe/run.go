@@ -26,8 +26,8 @@ const version = 1
 type Progress func(what string, done, all int64)
 
 // Run carries out a recipe: what an earlier run has finished is not done again, and the bytes are the
-// same whatever was cut off and whoever did it. It holds the output folder for this process. The first
-// stage's blocks are made by hosts, as Work makes them there; see may be nil. More unreadable
+// same whatever was cut off and whoever did it. It holds the output folder for this process. Blocks
+// are made, and keys sorted, by hosts, as Work does it there; see may be nil. More unreadable
 // documents than the recipe allows end it with a *dataset.BudgetError.
 func Run(ctx context.Context, r *Recipe, see Progress, hosts dataset.Elsewhere) (*Report, error) {
 	if see == nil {
@@ -62,19 +62,25 @@ func Run(ctx context.Context, r *Recipe, see Progress, hosts dataset.Elsewhere) 
 	return f.finish(see)
 }
 
-// Work is what hosts do for Run that are elsewhere: blocks whose documents come from inputs. done closes
-// what it has opened.
+// Work is what hosts do for Run that are elsewhere: blocks, of inputs that they read themselves or of blocks
+// that come along, and behind the parts for stages those for the keys of each stage, which come along too.
+// done closes what it has opened.
 func Work(r *Recipe) (work dataset.Work, done func(), err error) {
 	f, err := r.open()
 	if err != nil {
 		return nil, nil, err
 	}
 	workers := sync.Pool{New: func() any { return f.newWorker() }}
-	work = func(ctx context.Context, part int, from, to int64) ([]byte, error) {
+	work = func(ctx context.Context, part int, from, to int64, with []byte) ([]byte, error) {
+		if part >= len(f.stages) {
+			return dataset.EncodeItems(ctx, from, to, func(int64) found {
+				return findIn(f.form(part-len(f.stages)), with)
+			})
+		}
 		w := workers.Get().(*worker)
 		defer workers.Put(w)
 		return dataset.EncodeItems(ctx, from, to, func(u int64) made {
-			b, err := w.make(ctx, part, int(u))
+			b, err := w.make(ctx, part, int(u), with)
 			return made{Block: b, Fault: dataset.FaultOf(err)}
 		})
 	}
@@ -170,7 +176,8 @@ func (f *flow) begin() (*Report, error) {
 	have.Done = false
 	switch {
 	case have.Recipe != want.Recipe:
-		return nil, fmt.Errorf("output %s: it holds the work of another recipe, or of this one before it was "+
+		return nil, fmt.Errorf("output %s: it holds the work of another recipe, or of this one "+
+			"before it was "+
 			"changed; name a "+
 			"new folder, or remove this one", f.Output)
 	case have.Inputs != want.Inputs:
@@ -178,7 +185,8 @@ func (f *flow) begin() (*Report, error) {
 			"back, name a new "+
 			"folder, or remove this one", f.Output)
 	case have.Steps != want.Steps:
-		return nil, fmt.Errorf("output %s: a model or file that steps read is not the one that its work was begun "+
+		return nil, fmt.Errorf("output %s: a model or file that steps read is not the one that its "+
+			"work was begun "+
 			"with; put it back, name a new folder, or remove this one", f.Output)
 	case have != want:
 		return nil, fmt.Errorf("output %s: another version of lfactor has begun it; name a new "+
@@ -213,7 +221,7 @@ func (f *flow) stage(ctx context.Context, at int, see Progress, hosts dataset.El
 	}
 	if s.step >= 0 {
 		see(f.Steps[s.step].Name+": compare", 0, 0)
-		return f.resolve(ctx, at)
+		return f.resolve(ctx, at, hosts)
 	}
 	return f.assemble(ctx, at, see)
 }
@@ -250,7 +258,7 @@ func (f *flow) blocks(ctx context.Context, at int, see Progress, hosts dataset.E
 				if i >= len(missing) {
 					return
 				}
-				if err := f.put(at, missing[i], one(w, int64(missing[i]))); err != nil {
+				if err := f.put(at, missing[i], one(w, i)); err != nil {
 					cancel(err)
 					return
 				}
@@ -273,26 +281,25 @@ func (f *flow) makers(hosts dataset.Elsewhere) int {
 	return max(f.Workers, hosts.Ahead)
 }
 
-// maker returns what makes a block: a worker here, or hosts elsewhere where all documents come from
-// inputs.
+// maker returns what makes the block of the i-th missing unit: a worker here, or hosts elsewhere.
 func (f *flow) maker(ctx context.Context, at int, missing []int, hosts dataset.Elsewhere) func(*worker,
-	int64) made {
-	here := func(w *worker, u int64) made {
-		b, err := w.make(ctx, at, int(u))
-		return made{Block: b, err: err}
-	}
-	for _, p := range f.stages[at].paths {
-		if !p.from.input {
-			return here
+	int) made {
+	if hosts.Do == nil {
+		return func(w *worker, i int) made {
+			b, err := w.make(ctx, at, missing[i], nil)
+			return made{Block: b, err: err}
 		}
 	}
-	if hosts.Do == nil {
-		return here
-	}
+	do := hosts.Do
 	hosts.Part = at
-	there := dataset.Items(ctx, hosts, int64(missing[0]), int64(len(f.units[at])), 1,
+	hosts.With = func(i, _ int64) ([]byte, error) { return f.along(at, missing[i]) }
+	hosts.Do = func(ctx context.Context, part int, i, _ int64, with []byte) ([]byte, error) {
+		u := int64(missing[i])
+		return do(ctx, part, u, u+1, with)
+	}
+	there := dataset.Items(ctx, hosts, 0, int64(len(missing)), 1,
 		func(int64) made { panic("recipe: asked here") }, func(err error) made { return made{err: err} })
-	return func(_ *worker, u int64) made { return there(u) }
+	return func(_ *worker, i int) made { return there(int64(i)) }
 }
 
 // put writes a block's file.

@@ -73,8 +73,9 @@ type making struct {
 	key []byte
 }
 
-// make makes the block of a unit and returns its file's content.
-func (w *worker) make(ctx context.Context, at, u int) ([]byte, error) {
+// make makes the block of a unit and returns its file's content. with is what came along to this host, nil
+// where inputs and blocks lie here.
+func (w *worker) make(ctx context.Context, at, u int, with []byte) ([]byte, error) {
 	s := w.stages[at]
 	m := &making{worker: w, path: s.paths[w.units[at][u].path], stage: s}
 	if s.step >= 0 {
@@ -84,7 +85,7 @@ func (w *worker) make(ctx context.Context, at, u int) ([]byte, error) {
 	if b := w.units[at][u].block; m.from.input {
 		err = m.fromInput(ctx, b)
 	} else {
-		err = m.fromBlock(b)
+		err = m.fromGiven(b, with)
 	}
 	if err != nil {
 		return nil, err
@@ -109,7 +110,8 @@ func (m *making) fromInput(ctx context.Context, b int) error {
 		}
 		if err != nil && !isBad(err) {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fmt.Errorf("%w: the file is shorter than when it was opened; put it back and start the recipe again",
+				err = fmt.Errorf("%w: the file is shorter than when it was opened; put it back and "+
+					"start the recipe again",
 					err)
 			}
 			return fmt.Errorf("input %q, document %d: %w", in.Name, d.Number, err)
@@ -127,6 +129,9 @@ func (m *making) fromInput(ctx context.Context, b int) error {
 		}
 		if err == nil {
 			m.steps(d, m.from.at)
+			if err := m.broken(d); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -150,65 +155,6 @@ func badReason(err error) string {
 
 // counts says whether a place of the path is counted here: 0 for the source, then the steps.
 func (m *making) counts(place int) bool { return place >= m.path.counts }
-
-// fromBlock takes the documents that a step with state has signed, without the copies, through the steps.
-func (m *making) fromBlock(u int) error {
-	at := m.stageOf(m.from.at)
-	b, err := openBlock(m.blockPath(at, u))
-	if err != nil {
-		return err
-	}
-	defer b.close()
-	if err := b.verify(); err != nil {
-		return err
-	}
-	docs, err := b.expanded(0)
-	if err != nil {
-		return err
-	}
-	gone, err := m.hits[at].of(u)
-	if err != nil {
-		return err
-	}
-	s := &m.Steps[m.from.at]
-	local := uint32(0)
-	return decodeDocs(docs, m.Inputs, func(d *curate.Doc, input int) error {
-		var units []uint32
-		var of uint64
-		for len(gone) > 0 && gone[0].doc == local {
-			if units == nil {
-				of = gone[0].of
-			}
-			units = append(units, gone[0].unit)
-			gone = gone[1:]
-		}
-		local++
-		if units == nil {
-			m.steps(d, input)
-			return nil
-		}
-		original, err := m.original(at, of)
-		if err != nil {
-			return err
-		}
-		head := headOf(d.Text)
-		reason := s.state().Drop(d, units)
-		if m.counts(0) {
-			line := dropOf(d, s.Name, reason)
-			line.Head, line.Of = head, original
-			if reason == "" {
-				line.Reason, line.Units = "changed", len(units)
-			} else {
-				m.block.counts(s.Name).drop(reason)
-			}
-			m.block.drop(line)
-		}
-		if reason == "" {
-			m.steps(d, input)
-		}
-		return nil
-	})
-}
 
 // original says who a document of a stage is, by its number there.
 func (f *flow) original(at int, doc uint64) (*Original, error) {
@@ -248,14 +194,25 @@ func (m *making) steps(d *curate.Doc, input int) {
 	})
 }
 
+// broken is the error of a document whose sample could not be read for the moment.
+func (m *making) broken(d *curate.Doc) error {
+	if d.Broken == nil {
+		return nil
+	}
+	return fmt.Errorf("input %q, document %d: %w", d.Input, d.Number, d.Broken)
+}
+
 // do lets a step look at a document, and reports whether it stays.
 func (m *making) do(s *Step, d *curate.Doc, counted bool) bool {
 	size := len(d.Text)
-	head := ""
+	head, text := "", d.Text
 	if s.step.Columns().Text {
 		head = headOf(d.Text)
 	}
 	reason := s.step.Do(m.desk, d)
+	if reason == "" && d.Derived && d.Text != text {
+		reason = unwritable
+	}
 	if counted {
 		c := m.block.counts(s.Name)
 		c.In++

@@ -10,6 +10,7 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/curate"
+	"github.com/lfactor/lfactor/dataset/recipe"
 )
 
 // Filters are the steps of data.filters: those of a recipe that keep no state, on the way of training.
@@ -75,12 +76,13 @@ func (f *Filters) Of(s dataset.Source) (dataset.Source, error) {
 	switch kind := s.Kind(); {
 	case len(f.steps) == 0:
 		return s, nil
-	case kind != dataset.KindText && kind != dataset.KindChat:
-		return nil, fmt.Errorf("%s holds %s, and filters look at texts; leave data.filters out", s.Name(),
+	case kind != dataset.KindText && kind != dataset.KindChat && kind != dataset.KindParts:
+		return nil, fmt.Errorf("%s holds %s, and filters look at texts and images; leave data.filters out",
+			s.Name(),
 			kind)
-	case kind == dataset.KindChat && f.text:
-		return nil, fmt.Errorf("%s holds conversations, and some filter changes texts; leave that one out",
-			s.Name())
+	case kind != dataset.KindText && f.text:
+		return nil, fmt.Errorf("%s holds %s, and some filter changes texts; leave that one out", s.Name(),
+			map[dataset.Kind]string{dataset.KindChat: "conversations", dataset.KindParts: "samples"}[kind])
 	}
 	return &filtered{s, f}, nil
 }
@@ -108,14 +110,21 @@ func (s *filtered) Read(i int64) (dataset.Document, error) {
 	if err != nil {
 		return d, err
 	}
-	c := curate.Doc{Text: d.Text, Input: s.Name(), Number: i, Place: d.Place}
-	if s.Kind() == dataset.KindChat {
+	c := &curate.Doc{Text: d.Text, Input: s.Name(), Number: i, Place: d.Place}
+	switch s.Kind() {
+	case dataset.KindChat:
 		c.Text, c.Derived = curate.Talk(d.Messages), true
+	case dataset.KindParts:
+		sample := d
+		if c, err = recipe.SampleDoc(&sample, ""); err != nil {
+			return d, err
+		}
+		c.Input, c.Number, c.Derived = s.Name(), i, true
 	}
 	desk := s.f.desks.Get().(*curate.Desk)
 	defer s.f.desks.Put(desk)
 	for _, step := range s.f.steps {
-		if reason := step.step.Do(desk, &c); reason != "" {
+		if reason := step.step.Do(desk, c); reason != "" {
 			d.Left = step.name + ": " + reason
 			break
 		}

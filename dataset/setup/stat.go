@@ -9,6 +9,7 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
 )
 
 // StatReport is the make-up of data.
@@ -95,7 +96,7 @@ func modality(d *dataset.Document) string {
 		switch kind := format.KindOfName(p.Name); {
 		case kind != dataset.Image:
 			counts[kind]++
-		case format.IsImage(p.Name):
+		case media.IsImage(p.Name):
 			counts[dataset.Image]++
 		}
 	}

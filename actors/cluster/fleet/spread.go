@@ -29,6 +29,7 @@ import (
 type batch struct {
 	part     int
 	from, to int64
+	with     []byte      // that goes along
 	done     chan result // has room for the one that comes
 	ended    bool        // who is later with the same batch is late
 	since    time.Time   // it was handed out, zero before
@@ -136,8 +137,8 @@ func (b *board) close() {
 }
 
 // do has a batch made by whoever is free. It implements dataset.Work.
-func (b *board) do(ctx context.Context, part int, from, to int64) ([]byte, error) {
-	x := &batch{part: part, from: from, to: to, done: make(chan result, 1)}
+func (b *board) do(ctx context.Context, part int, from, to int64, with []byte) ([]byte, error) {
+	x := &batch{part: part, from: from, to: to, with: with, done: make(chan result, 1)}
 	b.put(x, false)
 	select {
 	case r := <-x.done:
@@ -151,15 +152,15 @@ func (b *board) do(ctx context.Context, part int, from, to int64) ([]byte, error
 // here makes batches in this process, which is on a host.
 func (b *board) here(ctx context.Context, host string, work dataset.Work) {
 	for x := b.take(); x != nil; x = b.take() {
-		text, err := work(ctx, x.part, x.from, x.to)
+		text, err := work(ctx, x.part, x.from, x.to, x.with)
 		b.end(x, host, result{text, err})
 	}
 }
 
 const (
-	batchHead  = 3 * 8 // of a request: part, from, to
-	answerHead = 9     // of an answer: whether it is an error, and its length
-	answerMost = 1 << 36
+	batchHead  = 4 * 8   // of a request: part, from, to, and the length of what goes along
+	answerHead = 9       // of an answer: whether it is an error, and its length
+	answerMost = 1 << 36 // bytes of an answer, and of what goes along
 )
 
 // there has batches made by the process of a host at the other end of a connection, until that ends.
@@ -178,32 +179,41 @@ func (b *board) there(c net.Conn, host string) error {
 // ask sends a batch and reads what became of it.
 func (x *batch) ask(c net.Conn) (r result, err error) {
 	h := make([]byte, batchHead)
-	for i, v := range []int64{int64(x.part), x.from, x.to} {
+	for i, v := range []int64{int64(x.part), x.from, x.to, int64(len(x.with))} {
 		binary.LittleEndian.PutUint64(h[8*i:], uint64(v))
 	}
-	if err := send(c, h); err != nil {
+	if err := send(c, h, x.with); err != nil {
 		return r, err
 	}
 	if _, err := io.ReadFull(c, h[:answerHead]); err != nil {
 		return r, err
 	}
 	n := binary.LittleEndian.Uint64(h[1:])
-	if n > answerMost {
-		return r, fmt.Errorf("an answer of %d bytes, more than %d", n, int64(answerMost))
-	}
-	text, err := io.ReadAll(io.LimitReader(c, int64(n))) // memory grows with what comes
-	if err == nil && uint64(len(text)) < n {
-		err = io.ErrUnexpectedEOF
-	}
+	text, err := receive(c, n)
 	if h[0] != 0 {
 		return result{err: errors.New(string(text))}, err
 	}
 	return result{text: text}, err
 }
 
+// receive reads so many bytes.
+func receive(c net.Conn, n uint64) ([]byte, error) {
+	if n > answerMost {
+		return nil, fmt.Errorf("a message of %d bytes, more than %d", n, int64(answerMost))
+	}
+	text, err := io.ReadAll(io.LimitReader(c, int64(n))) // memory grows with what comes
+	if err == nil && uint64(len(text)) < n {
+		err = io.ErrUnexpectedEOF
+	}
+	return text, err
+}
+
 // send writes to a connection, which may gather what is written until it is told that it is all.
 func send(c net.Conn, parts ...[]byte) error {
 	for _, p := range parts {
+		if len(p) == 0 {
+			continue
+		}
 		if _, err := c.Write(p); err != nil {
 			return err
 		}
@@ -222,7 +232,11 @@ func serve(ctx context.Context, c net.Conn, work dataset.Work) error {
 			return err
 		}
 		v := func(i int) int64 { return int64(binary.LittleEndian.Uint64(h[8*i:])) }
-		text, err := work(ctx, int(v(0)), v(1), v(2))
+		with, err := receive(c, uint64(v(3)))
+		if err != nil {
+			return err
+		}
+		text, err := work(ctx, int(v(0)), v(1), v(2), with)
 		head := make([]byte, answerHead)
 		if err != nil {
 			head[0], text = 1, []byte(err.Error())

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,11 +13,11 @@ import (
 )
 
 // named makes of a batch its own name.
-func named(_ context.Context, part int, from, to int64) ([]byte, error) {
+func named(_ context.Context, part int, from, to int64, with []byte) ([]byte, error) {
 	if from == 13 {
 		return nil, errors.New("unlucky")
 	}
-	return fmt.Appendf(nil, "%d: %d to %d", part, from, to), nil
+	return fmt.Appendf(nil, "%d: %d to %d with %q", part, from, to, with), nil
 }
 
 // TestSpread: batches that others carry out over connections come back to who asked for each, errors too;
@@ -37,7 +38,7 @@ func TestSpread(t *testing.T) {
 	ask := func(part int, from, to int64) chan answer {
 		out := make(chan answer, 1)
 		go func() {
-			text, err := b.do(t.Context(), part, from, to)
+			text, err := b.do(t.Context(), part, from, to, bytes.Repeat([]byte("x"), part))
 			out <- answer{text, err}
 		}()
 		return out
@@ -56,8 +57,8 @@ func TestSpread(t *testing.T) {
 	b.mu.Unlock()
 	second := join()
 	go func() { _ = serve(t.Context(), second, named) }()
-	require.Equal(t, answer{[]byte("1: 2 to 3"), nil}, <-one)
-	require.Equal(t, answer{[]byte("0: 5 to 6"), nil}, <-waiting)
+	require.Equal(t, answer{[]byte("1: 2 to 3 with \"x\""), nil}, <-one)
+	require.Equal(t, answer{[]byte("0: 5 to 6 with \"\""), nil}, <-waiting)
 	require.EqualError(t, (<-ask(0, 13, 14)).err, "unlucky")
 	b.mu.Lock()
 	require.Empty(t, b.out)
@@ -71,7 +72,7 @@ func TestSpreadLate(t *testing.T) {
 	defer b.close()
 	out := make(chan string, 1)
 	go func() {
-		text, _ := b.do(t.Context(), 0, 1, 2)
+		text, _ := b.do(t.Context(), 0, 1, 2, nil)
 		out <- string(text)
 	}()
 	x := b.take()
@@ -97,5 +98,5 @@ func TestSpreadHuge(t *testing.T) {
 		_, _ = theirs.Write([]byte{0, 0, 0, 0, 0, 0, 0, 0, 1}) // 2⁵⁶ bytes
 	}()
 	_, err := (&batch{}).ask(ours)
-	require.ErrorContains(t, err, "an answer of 72057594037927936 bytes")
+	require.ErrorContains(t, err, "a message of 72057594037927936 bytes")
 }

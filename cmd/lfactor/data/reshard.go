@@ -15,13 +15,13 @@ It is the recipe without steps (lfactor data run), so that it goes on where it w
 
 func dataReshard() *cobra.Command {
 	c := &cobra.Command{Use: "reshard PATH… --to FOLDER",
-		Short: "Write texts and conversations in files of another size or format",
+		Short: "Write texts, conversations and samples in files of another size or format",
 		Long:  reshardHelp, Args: cobra.MinimumNArgs(1)}
 	o := openFlags(c)
 	f := c.Flags()
 	to := f.String("to", "", "folder that gets the files; a new one")
-	form := f.String("as", "jsonl", "format of the files: arrow, jsonl, mds or parquet")
-	compress := f.String("compress", "", "gzip or zstd, of jsonl")
+	form := f.String("as", "jsonl", "format of the files: arrow, jsonl, mds, parquet or webdataset")
+	compress := f.String("compress", "", "gzip or zstd, of jsonl and webdataset")
 	documents := f.Int64("documents", 100_000, "documents of a file")
 	workers := f.Int("workers", 0, "files made at once; by default as many as there are processors")
 	quarantine := f.Int64("max-bad", 100, "unreadable documents that are set aside")
