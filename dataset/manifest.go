@@ -31,6 +31,8 @@ type Shard struct {
 	From  string `json:"from"`  // where it was taken from
 	// Changed is when the file there had last changed, in nanoseconds since 1970.
 	Changed int64 `json:"changed"`
+	// Version is what a store called the object's content, its ETag.
+	Version string `json:"version,omitempty"`
 }
 
 // ManifestName is the name of the ledger of a growing data set in its folder.
@@ -71,7 +73,8 @@ func ReadManifest(path string) (list []Generation, whole int64, err error) {
 		}
 		switch {
 		case g.Number != int64(len(list)) || g.Before != before:
-			return nil, 0, fmt.Errorf("%s: it does not follow the line before: the file was changed; restore it", place)
+			return nil, 0, fmt.Errorf("%s: it does not follow the line before: the file was "+
+				"changed; restore it", place)
 		case len(list) > 0 && list[len(list)-1].End:
 			return nil, 0, fmt.Errorf("%s: it follows the end", place)
 		case g.End == (len(g.Shards) > 0):

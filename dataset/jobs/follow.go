@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,12 +13,14 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/store"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // FollowConfig says where shards come from, and when they are taken.
 type FollowConfig struct {
-	Pattern string // of the files that a producer puts, as in "incoming/*.jsonl.gz"
+	Pattern string // of the files that a producer puts, as in "incoming/*.jsonl.gz", or what From makes of it
+	From    string // kind of origin: "files" where none is given
 	Output  string // the folder of the growing data set
 	Shards  int    // of a generation
 	// Settle is how long a file must have stayed as it is before it is taken for whole. A clock that
@@ -64,8 +65,11 @@ type Follower struct {
 	consumers []consumer
 	credits   Credits // as the producer was told last, by this process once toldCredits
 	looked    time.Time
-	held      int  // whole files that wait for credit
-	moved     bool // a consumer has gone on since this was set false
+	origin    origin
+	listed    bool   // the origin has answered
+	silent    string // what was said of one that does not answer now
+	held      int    // whole files that wait for credit
+	moved     bool   // a consumer has gone on since this was set false
 
 	toldCredits bool
 }
@@ -73,8 +77,10 @@ type Follower struct {
 // sighting is a file that has not been taken.
 type sighting struct {
 	size, changed int64
+	version       string
 	since         time.Time
 	refused       bool // it is whole as it is and cannot be used
+	ticket        bool // it names no shard, or did not yet
 }
 
 // NewFollower opens or begins a growing data set, and holds its folder for this process. What a
@@ -86,12 +92,16 @@ func NewFollower(c FollowConfig) (*Follower, error) {
 	if c.Say == nil {
 		c.Say = func(string) {}
 	}
+	from, err := openOrigin(c)
+	if err != nil {
+		return nil, err
+	}
 	release, err := machine.LockDir("output", c.Output)
 	if err != nil {
 		return nil, err
 	}
 	f := &Follower{cfg: c, release: release, taken: map[string]dataset.Shard{}, seen: map[string]*sighting{},
-		told: map[string]bool{}, gone: map[string]bool{}}
+		told: map[string]bool{}, gone: map[string]bool{}, origin: from}
 	if err := errors.Join(f.load(), f.loadCredits()); err != nil {
 		release()
 		return nil, err
@@ -170,25 +180,21 @@ func (f *Follower) clean() error {
 }
 
 // Look looks once at what is there at a time, and takes what is whole. It reports whether anything was
-// taken.
+// taken. A store that does not answer is told of, and asked again the next time.
 func (f *Follower) Look(now time.Time) (bool, error) {
-	files, err := filepath.Glob(f.cfg.Pattern)
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", f.cfg.Pattern, err)
-	}
-	slices.Sort(files)
 	if err := f.grant(now); err != nil {
+		return false, err
+	}
+	offers, err := f.offers()
+	if err != nil || offers == nil {
 		return false, err
 	}
 	there := map[string]bool{}
 	any := false
 	f.held = 0
-	for _, path := range files {
-		if f.cfg.Marker != "" && strings.HasSuffix(path, f.cfg.Marker) {
-			continue
-		}
-		there[path] = true
-		took, err := f.look(path, now)
+	for _, o := range offers {
+		there[o.name] = true
+		took, err := f.look(o, now)
 		if err != nil {
 			return any, err
 		}
@@ -198,6 +204,9 @@ func (f *Follower) Look(now time.Time) (bool, error) {
 		if !there[path] {
 			s := f.seen[path]
 			delete(f.seen, path)
+			if s.refused || s.ticket {
+				continue // which was told of
+			}
 			if err := f.quarantine(path, s.size, s.changed,
 				"it was removed before it was taken"); err != nil {
 				return any, err
@@ -207,8 +216,34 @@ func (f *Follower) Look(now time.Time) (bool, error) {
 	if err := f.close(f.cfg.Shards); err != nil {
 		return any, err
 	}
+	if err := f.origin.done(f.inLedger); err != nil {
+		return any, err
+	}
 	f.tellMissing()
 	return any, f.grant(now)
+}
+
+// offers lists what a producer has put; nil where its place does not answer, though it has before.
+func (f *Follower) offers() ([]offer, error) {
+	out, err := f.origin.offers(func(name string) bool { _, ok := f.taken[name]; return ok })
+	var fatal fatalOrigin
+	switch {
+	case err == nil:
+		f.listed, f.silent = true, ""
+		return append([]offer{}, out...), nil
+	case errors.As(err, &fatal) || !f.listed:
+		return nil, err
+	case f.silent != err.Error():
+		f.silent = err.Error()
+		f.cfg.Say(f.silent + "; it is looked at again")
+	}
+	return nil, nil
+}
+
+// inLedger says whether a shard belongs to a generation.
+func (f *Follower) inLedger(name string) bool {
+	_, ok := f.taken[name]
+	return ok && !slices.ContainsFunc(f.waiting, func(s dataset.Shard) bool { return s.From == name })
 }
 
 // sortedKeys returns the keys of a map in order.
@@ -222,115 +257,43 @@ func sortedKeys[V any](m map[string]V) []string {
 }
 
 // look looks at one file.
-func (f *Follower) look(path string, now time.Time) (bool, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-		return false, nil // it went away, or is nothing to take
-	}
-	if err != nil {
-		return false, err
-	}
-	size, changed := info.Size(), info.ModTime().UnixNano()
-	if s, ok := f.taken[path]; ok {
-		if s.Bytes == size && s.Changed == changed {
+func (f *Follower) look(o offer, now time.Time) (bool, error) {
+	if s, ok := f.taken[o.name]; ok {
+		if s.Bytes == o.size && s.Changed == o.changed && s.Version == o.version {
 			return false, nil
 		}
-		return false, f.later(path, s, size, changed)
+		return false, f.later(o, s)
 	}
-	s := f.seen[path]
-	if s == nil || s.size != size || s.changed != changed {
-		s = &sighting{size: size, changed: changed, since: now}
-		f.seen[path] = s
+	s := f.seen[o.name]
+	if s == nil || s.size != o.size || s.changed != o.changed || s.version != o.version {
+		s = &sighting{size: o.size, changed: o.changed, version: o.version, since: now, ticket: o.ticket}
+		f.seen[o.name] = s
 	}
+	settled := o.whole || now.Sub(s.since) >= f.cfg.Settle
 	switch {
-	case s.refused, now.Sub(s.since) < f.cfg.Settle:
+	case s.refused, o.waits == unmarked:
 		return false, nil
-	case f.cfg.Marker != "" && !machine.Exists(path+f.cfg.Marker):
+	case o.waits != "" && now.Sub(s.since) >= f.cfg.Settle: // late, or half written
+		return false, f.quarantine(o.name, o.size, o.changed, o.waits)
+	case o.waits != "", !settled:
 		return false, nil
 	case f.cfg.Ahead > 0 && int64(len(f.taken)) >= f.credits.Granted:
 		f.held++
 		return false, nil
 	}
-	return f.take(path, s)
+	return f.take(o, s)
 }
 
 // later notes that a file that was taken is another one now. The data set keeps what it has.
-func (f *Follower) later(path string, s dataset.Shard, size, changed int64) error {
-	print, n, err := format.PrintFile(path)
-	if err != nil || print == s.Print && n == s.Bytes { // touched, or gone again
-		return nil
-	}
-	return f.quarantine(path, size, changed,
-		"it was changed after it was taken; put what is new under a new name")
-}
-
-// take copies a file that is whole, if it can be read and is still the same behind that.
-func (f *Follower) take(path string, s *sighting) (bool, error) {
-	name := fmt.Sprintf("%06d-%s", len(f.taken), filepath.Base(path))
-	to := filepath.Join(f.cfg.Output, shardsDir, name)
-	if err := copyFile(path, to); err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return false, nil // it went away
+func (f *Follower) later(o offer, s dataset.Shard) error {
+	if store.Scheme(o.name) == "" {
+		print, n, err := format.PrintFile(o.name)
+		if err != nil || print == s.Print && n == s.Bytes { // touched, or gone again
+			return nil
 		}
-		return false, err
 	}
-	info, err := os.Stat(path)
-	if err != nil || info.Size() != s.size || info.ModTime().UnixNano() != s.changed {
-		delete(f.seen, path) // it is being written; looked at anew
-		return false, nil
-	}
-	print, size, err := format.PrintFile(to)
-	if err != nil {
-		return false, err
-	}
-	if reason := f.unusable(to); reason != "" {
-		s.refused = true
-		reason = strings.ReplaceAll(reason, to, path)
-		return false, errors.Join(f.quarantine(path, s.size, s.changed, reason), os.Remove(to))
-	}
-	delete(f.seen, path)
-	shard := dataset.Shard{Path: shardsDir + "/" + name, Bytes: size, Print: print, From: path,
-		Changed: s.changed}
-	f.taken[path] = shard
-	f.waiting = append(f.waiting, shard)
-	return true, nil
-}
-
-// unusable says why a shard cannot be read: as a whole, or at its end, where one that was cut off shows.
-func (f *Follower) unusable(path string) string {
-	s, err := dataset.Open(path, f.cfg.Open)
-	if err != nil {
-		return "it cannot be read, and may be half written: " + err.Error()
-	}
-	defer s.Close()
-	if s.Len() == 0 {
-		return "it has no documents"
-	}
-	if _, err := s.Read(s.Len() - 1); err != nil {
-		return "its last document cannot be read, and may be half written: " + err.Error()
-	}
-	return ""
-}
-
-// copyFile copies a file, which is there as a whole or not at all.
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.CreateTemp(filepath.Dir(to), ".part-*")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if err == nil {
-		err = errors.Join(out.Chmod(0o444), out.Sync())
-	}
-	if err = errors.Join(err, out.Close()); err == nil {
-		return os.Rename(out.Name(), to)
-	}
-	return errors.Join(err, os.Remove(out.Name()))
+	return f.quarantine(o.name, o.size, o.changed,
+		"it was changed after it was taken; put what is new under a new name")
 }
 
 // quarantineName is the file with what was not taken, a JSON object a line.
@@ -398,7 +361,7 @@ func (f *Follower) End() error {
 	if err := f.close(1); err != nil {
 		return err
 	}
-	return f.append(dataset.Generation{End: true})
+	return errors.Join(f.append(dataset.Generation{End: true}), f.origin.done(f.inLedger))
 }
 
 // Report says what has been done.

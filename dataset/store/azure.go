@@ -26,7 +26,7 @@ func init() {
 		}
 		return c.openAzure(name, azureFromEnv())
 	}
-	globs["az"] = func(c *client, pattern string) ([]string, error) {
+	globs["az"] = func(c *client, pattern string) ([]Listed, error) {
 		return c.globAzure(pattern,
 			azureFromEnv())
 	}
@@ -146,7 +146,7 @@ func (c *client) openAzure(name string, conf azureConfig) (File, error) {
 }
 
 // globAzure lists the blobs that match a pattern.
-func (c *client) globAzure(pattern string, conf azureConfig) ([]string, error) {
+func (c *client) globAzure(pattern string, conf azureConfig) ([]Listed, error) {
 	return c.glob(pattern, func(ctx context.Context, container, prefix, marker string) (*http.Request,
 		error) {
 		q := url.Values{"restype": {"container"}, "comp": {"list"}, "prefix": {prefix}}
@@ -166,11 +166,18 @@ func (c *client) globAzure(pattern string, conf azureConfig) ([]string, error) {
 }
 
 // azureKeys reads an answer to List Blobs.
-func azureKeys(r io.Reader) (keys []string, next string, err error) {
+func azureKeys(r io.Reader) (keys []Listed, next string, err error) {
 	var page struct {
-		Keys []string `xml:"Blobs>Blob>Name"`
-		Next string   `xml:"NextMarker"`
+		List []struct {
+			Name string
+			Etag string `xml:"Properties>Etag"`
+			Size int64  `xml:"Properties>Content-Length"`
+		} `xml:"Blobs>Blob"`
+		Next string `xml:"NextMarker"`
 	}
 	err = xml.NewDecoder(r).Decode(&page)
-	return page.Keys, page.Next, err
+	for _, o := range page.List {
+		keys = append(keys, Listed{o.Name, o.Size, o.Etag})
+	}
+	return keys, page.Next, err
 }

@@ -61,7 +61,7 @@ func TestAzure(t *testing.T) {
 			}
 			fmt.Fprint(w, "\xEF\xBB\xBF<?xml version=\"1.0\" encoding=\"utf-8\"?><EnumerationResults><Blobs>")
 			for _, k := range keys[at : at+2] {
-				fmt.Fprintf(w, "<Blob><Name>%s</Name><Properties><Etag>x</Etag></Properties></Blob>", k)
+				fmt.Fprintf(w, "<Blob><Name>%s</Name><Properties><Etag>x</Etag><Content-Length>7</Content-Length></Properties></Blob>", k)
 			}
 			fmt.Fprint(w, "</Blobs><NextMarker>")
 			if at == 0 {
@@ -85,7 +85,8 @@ func TestAzure(t *testing.T) {
 		c := testClient(t, 1<<20)
 		found, err := c.globAzure("az://box/data/x-*.tar", conf)
 		require.NoError(t, err)
-		require.Equal(t, []string{"az://box/data/x-000.tar", "az://box/data/x-001.tar"}, found)
+		require.Equal(t, []Listed{{"az://box/data/x-000.tar", 7, "x"}, {"az://box/data/x-001.tar", 7, "x"}},
+			found)
 		f, err := c.openAzure("az://box/data/a b.tar", conf)
 		require.NoError(t, err)
 		require.Equal(t, "az://box/data/a b.tar", f.Name())

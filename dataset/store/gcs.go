@@ -27,7 +27,7 @@ func init() {
 		}
 		return c.openS3(name, conf)
 	}
-	globs["gs"] = func(c *client, pattern string) ([]string, error) {
+	globs["gs"] = func(c *client, pattern string) ([]Listed, error) {
 		conf, err := gcsFromEnv()
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", Redact(pattern), err)

@@ -11,12 +11,28 @@ import (
 	"strings"
 )
 
+// Listed is an object as a listing of its store has it.
+type Listed struct {
+	Name    string
+	Size    int64
+	Version string // as File.Version of the object has it; "" where the store does not list it
+}
+
 // globs lists the objects of stores, by scheme.
-var globs = map[string]func(c *client, pattern string) ([]string, error){}
+var globs = map[string]func(c *client, pattern string) ([]Listed, error){}
 
 // Glob returns the files that a pattern with wild cards names, sorted. Stores of their own kind can be
 // listed: s3, gs and az.
-func Glob(pattern string) ([]string, error) {
+func Glob(pattern string) (names []string, err error) {
+	list, err := List(pattern)
+	for _, l := range list {
+		names = append(names, l.Name)
+	}
+	return names, err
+}
+
+// List is Glob with sizes and versions.
+func List(pattern string) ([]Listed, error) {
 	list, ok := globs[Scheme(pattern)]
 	if !ok {
 		return nil, fmt.Errorf("%s: %s has no lists of files; name them, as in {000..009}", Redact(pattern),
@@ -41,7 +57,7 @@ type lister func(ctx context.Context, bucket, prefix, token string) (*http.Reque
 // glob lists the objects that match a pattern. The store filters by what stands before the first wildcard,
 // and the rest is matched here.
 func (c *client) glob(pattern string, request lister,
-	parse func(io.Reader) (keys []string, next string, err error)) (out []string, err error) {
+	parse func(io.Reader) (keys []Listed, next string, err error)) (out []Listed, err error) {
 	bucket, key, err := splitBucket(pattern)
 	if err != nil {
 		return nil, err
@@ -49,7 +65,7 @@ func (c *client) glob(pattern string, request lister,
 	prefix := key[:strings.IndexAny(key+"*", "*?[")]
 	token := ""
 	for range listPagesMax {
-		var keys []string
+		var keys []Listed
 		err := c.again(func() (err error) {
 			keys, token, err = c.listOnce(bucket, prefix, token, request, parse)
 			return err
@@ -58,14 +74,16 @@ func (c *client) glob(pattern string, request lister,
 			return nil, fmt.Errorf("list %s: %w", pattern, err)
 		}
 		for _, k := range keys {
-			if ok, err := path.Match(key, k); err != nil {
+			if ok, err := path.Match(key, k.Name); err != nil {
 				return nil, fmt.Errorf("%s: %w", pattern, err)
 			} else if ok {
-				out = append(out, Scheme(pattern)+"://"+bucket+"/"+k)
+				k.Name = Scheme(pattern) + "://" + bucket + "/" + k.Name
+				k.Version = strings.Trim(k.Version, `"`)
+				out = append(out, k)
 			}
 		}
 		if token == "" {
-			slices.Sort(out)
+			slices.SortFunc(out, func(a, b Listed) int { return strings.Compare(a.Name, b.Name) })
 			return out, nil
 		}
 	}
@@ -91,7 +109,7 @@ func (c *client) again(try func() error) (err error) {
 // listOnce reads one page of a listing. Answers that another try will not change are marked as permanent.
 // Where it fails the token is the one of the page that was asked for.
 func (c *client) listOnce(bucket, prefix, token string, request lister,
-	parse func(io.Reader) ([]string, string, error)) (keys []string, next string, err error) {
+	parse func(io.Reader) ([]Listed, string, error)) (keys []Listed, next string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
 	r, err := request(ctx, bucket, prefix, token)

@@ -339,7 +339,8 @@ func TestS3(t *testing.T) {
 			}
 			fmt.Fprint(w, "<ListBucketResult>")
 			for _, k := range keys[at : at+2] {
-				fmt.Fprintf(w, "<Contents><Key>%s</Key></Contents>", k)
+				fmt.Fprintf(w, "<Contents><Key>%s</Key><ETag>&quot;e1&quot;</ETag><Size>5</Size></Contents>",
+					k)
 			}
 			if at == 0 {
 				fmt.Fprint(w, "<NextContinuationToken>two+ words</NextContinuationToken>")
@@ -355,7 +356,8 @@ func TestS3(t *testing.T) {
 	c := testClient(t, 1<<20)
 	found, err := c.globS3("s3://bucket/data/x-*.tar", conf)
 	require.NoError(t, err)
-	require.Equal(t, []string{"s3://bucket/data/x-000.tar", "s3://bucket/data/x-001.tar"}, found)
+	require.Equal(t, []Listed{{"s3://bucket/data/x-000.tar", 5, "e1"}, {"s3://bucket/data/x-001.tar", 5,
+		"e1"}}, found)
 	f, err := c.openS3("s3://bucket/data/a b+c.tar", conf)
 	require.NoError(t, err)
 	b := make([]byte, 100)

@@ -25,7 +25,7 @@ func init() {
 		}
 		return c.openS3(name, s3FromEnv())
 	}
-	globs["s3"] = func(c *client, pattern string) ([]string, error) { return c.globS3(pattern, s3FromEnv()) }
+	globs["s3"] = func(c *client, pattern string) ([]Listed, error) { return c.globS3(pattern, s3FromEnv()) }
 }
 
 // s3Config is where and as whom a store is asked. Without a key requests are not signed, as for public
@@ -192,7 +192,7 @@ func (c s3Config) sign(r *http.Request) {
 }
 
 // globS3 lists the objects that match a pattern.
-func (c *client) globS3(pattern string, conf s3Config) (out []string, err error) {
+func (c *client) globS3(pattern string, conf s3Config) (out []Listed, err error) {
 	return c.glob(pattern, func(ctx context.Context, bucket, prefix, token string) (*http.Request, error) {
 		u, err := conf.url(bucket, "")
 		if err != nil {
@@ -216,11 +216,17 @@ func (c *client) globS3(pattern string, conf s3Config) (out []string, err error)
 }
 
 // s3Keys reads an answer to ListObjectsV2.
-func s3Keys(r io.Reader) (keys []string, next string, err error) {
+func s3Keys(r io.Reader) (keys []Listed, next string, err error) {
 	var page struct {
-		Keys []string `xml:"Contents>Key"`
-		Next string   `xml:"NextContinuationToken"`
+		List []struct {
+			Key, ETag string
+			Size      int64
+		} `xml:"Contents"`
+		Next string `xml:"NextContinuationToken"`
 	}
 	err = xml.NewDecoder(r).Decode(&page)
-	return page.Keys, page.Next, err
+	for _, o := range page.List {
+		keys = append(keys, Listed{o.Key, o.Size, o.ETag})
+	}
+	return keys, page.Next, err
 }

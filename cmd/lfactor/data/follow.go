@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/jobs"
+	"github.com/lfactor/lfactor/dataset/store"
 )
 
 // follow is ingest --follow.
@@ -26,6 +29,11 @@ func followFlags(c *cobra.Command) *follow {
 	f := &follow{}
 	c.Flags().StringVar(&f.Pattern, "follow", "",
 		"take shards of this pattern as they come, as in \"incoming/*.jsonl.gz\"")
+	var kinds []string
+	for _, k := range jobs.OriginKinds() {
+		kinds = append(kinds, k.Name+" ("+k.Doc+")")
+	}
+	c.Flags().StringVar(&f.From, "from", "files", "what --follow names: "+strings.Join(kinds, "; "))
 	c.Flags().StringVar(&f.Output, "to", "", "folder of the data set that grows")
 	c.Flags().IntVar(&f.Shards, "generation", 1, "shards that come into the data set together")
 	c.Flags().DurationVar(&f.Settle, "settle", 2*time.Second,
@@ -33,7 +41,8 @@ func followFlags(c *cobra.Command) *follow {
 	c.Flags().StringVar(&f.Marker, "marker", "",
 		"a file is whole when a file of its name with this ending is there too")
 	c.Flags().DurationVar(&f.idle, "idle", 0,
-		"end the data set when for so long nothing has come, or no run has gone on that shards wait for; 0 never does")
+		"end the data set when for so long nothing has come, or no run has gone on that shards wait "+
+			"for; 0 never does")
 	c.Flags().IntVar(&f.Ahead, "ahead", 0,
 		"generations that the data set may be in front of that of the slowest run of --consumer; 0 takes all")
 	c.Flags().StringArrayVar(&f.Consumers, "consumer", nil,
@@ -43,23 +52,40 @@ func followFlags(c *cobra.Command) *follow {
 	return f
 }
 
-// lookEvery is how often the producer's folder is looked at.
-const lookEvery = 200 * time.Millisecond
+// How often the producer's folder is looked at, and a store, a list or a queue.
+const (
+	lookEvery = 200 * time.Millisecond
+	askEvery  = time.Second
+)
 
 // run follows until it is interrupted or idle.
 func (f *follow) run(c *cobra.Command, args []string) error {
 	if len(args) > 0 || f.Output == "" || f.Shards < 1 || f.Settle < 0 {
-		return exit.Usagef("--follow wants --to, no JOB, a generation of at least one shard, and no negative time")
+		return exit.Usagef("--follow wants --to, no JOB, a generation of at least one shard, and no " +
+			"negative time")
 	}
 	if f.Ahead < 0 || (f.Ahead > 0) != (len(f.Consumers) > 0) {
-		return exit.Usagef("--ahead wants a number of generations from 1 on and the runs that learn them, --consumer DIR, " +
+		return exit.Usagef("--ahead wants a number of generations from 1 on and the runs that learn " +
+			"them, --consumer DIR, " +
 			"and these want it")
 	}
 	for i, dir := range f.Consumers {
 		f.Consumers[i] = filepath.Join(dir, run.LedgerName)
 	}
 	f.Say = func(note string) { fmt.Fprintln(c.ErrOrStderr(), note) }
-	r, err := jobs.Follow(c.Context(), f.FollowConfig, lookEvery, f.idle, func(r jobs.FollowReport) {
+	every := lookEvery
+	if f.From != "files" || store.Scheme(f.Pattern) != "" {
+		every = askEvery
+	}
+	if kinds := jobs.OriginKinds(); !slices.ContainsFunc(kinds,
+		func(k jobs.OriginKind) bool { return k.Name == f.From }) {
+		var names []string
+		for _, k := range kinds {
+			names = append(names, k.Name)
+		}
+		return exit.Usagef("--from %s: shards come from %s", f.From, strings.Join(names, ", "))
+	}
+	r, err := jobs.Follow(c.Context(), f.FollowConfig, every, f.idle, func(r jobs.FollowReport) {
 		fmt.Fprintf(c.ErrOrStderr(), "%d shards in %d generations, %d waiting, %d events in quarantine\n",
 			r.Shards,
 			r.Generations, r.Waiting, r.Quarantined)
@@ -68,7 +94,8 @@ func (f *follow) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	return cli.Emit(c, r, func(w io.Writer) {
-		fmt.Fprintf(w, "%d generations of %d shards, %d bytes; %d events in quarantine\ntrain on %s/manifest.jsonl with "+
+		fmt.Fprintf(w, "%d generations of %d shards, %d bytes; %d events in quarantine\ntrain on "+
+			"%s/manifest.jsonl with "+
 			"data.follow=true\n", r.Generations, r.Shards, r.Bytes, r.Quarantined, f.Output)
 		if r.Ended && r.Held > 0 {
 			fmt.Fprintf(w, "%d whole shards were left: no run of --consumer has gone on for %v\n", r.Held,
@@ -105,7 +132,8 @@ func dataRoom() *cobra.Command {
 				if c.Context().Err() != nil {
 					return c.Context().Err()
 				}
-				return fmt.Errorf("%s has no room: %d shards are granted and as many are taken; ask again when the "+
+				return fmt.Errorf("%s has no room: %d shards are granted and as many are taken; ask "+
+					"again when the "+
 					"runs are further", args[0], credits.Granted)
 			case <-time.After(lookEvery):
 			}

@@ -30,7 +30,7 @@ read as they are, and training begins on the first of them. A job that was cut o
 again, and ends with the same bytes.
 
 With --follow it takes shards as a producer puts them, in place of a JOB, into a data set that grows: those that are whole are copied to FOLDER/shards, and
-FOLDER/manifest.jsonl says which have come together (a generation). A run with data.follow=true and data.paths=[FOLDER/manifest.jsonl] learns
+FOLDER/manifest.jsonl says which have come together (a generation). The producer's place is a pattern of files or objects, or with --from a list or a queue. A run with data.follow=true and data.paths=[FOLDER/manifest.jsonl] learns
 generation after generation and waits for the next. What is torn, changed later or removed is in FOLDER/quarantine.jsonl. It ends when it is
 interrupted, and goes on when it is started again; with --idle the data set ends when nothing has come for so long.`
 

@@ -1,0 +1,175 @@
+package jobs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/dataset/store"
+)
+
+var _ = registerOrigin(OriginKind{"list", "one file, or object, that names a shard a line and grows",
+	func(c FollowConfig) (origin, error) {
+		if c.Marker != "" {
+			return nil, errors.New("a marker is of files; what a list names is whole")
+		}
+		return &list{path: c.Pattern}, nil
+	}})
+
+// list is a file that names shards and grows: a line is a path or an address, or a JSON object of a named.
+type list struct {
+	path    string
+	read    int64  // bytes that were read
+	sum     []byte // SHA-256 of them
+	entries []named
+}
+
+// named is a shard that a producer names.
+type named struct {
+	Path   string `json:"path"` // from the folder of the list or ticket on, or an address
+	Bytes  *int64 `json:"bytes"`
+	SHA256 string `json:"sha256"`
+	where  string // for people
+	shard  string // where it lies
+}
+
+// listMax bounds a list, which is read as a whole.
+const listMax = 1 << 28
+
+// readWhole reads a small file or object.
+func readWhole(path string, most int64) ([]byte, error) {
+	f, err := store.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Size() > most {
+		return nil, fmt.Errorf("%s: %d bytes, over the limit of %d", store.Redact(path), f.Size(), most)
+	}
+	b := make([]byte, f.Size())
+	n, err := f.ReadAt(b, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return b[:n], err
+}
+
+// parseNamed reads a line of a list, or a ticket, whose file is given.
+func parseNamed(text []byte, file, where string) (n named, err error) {
+	text = bytes.TrimSpace(text)
+	if len(text) > 0 && text[0] == '{' {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&n); err != nil {
+			return n, fmt.Errorf("%s: %w; want {\"path\": …, \"bytes\": …, \"sha256\": …}", where, err)
+		}
+	} else {
+		n.Path = string(text)
+	}
+	if n.Path == "" || strings.ContainsAny(n.Path, "\n\x00") || n.Bytes != nil && *n.Bytes < 0 {
+		return n, fmt.Errorf("%s: it names no shard; want its path, or {\"path\": …, \"bytes\": …, "+
+			"\"sha256\": …}", where)
+	}
+	if b, err := hex.DecodeString(n.SHA256); err != nil || n.SHA256 != "" && len(b) != sha256.Size {
+		return n, fmt.Errorf("%s: its sha256 is not 64 hexadecimal digits", where)
+	}
+	n.where, n.shard = where, n.Path
+	switch {
+	case store.Scheme(n.Path) != "" || filepath.IsAbs(n.Path):
+	case store.Scheme(file) != "":
+		n.shard = file[:strings.LastIndexByte(file, '/')+1] + n.Path
+	default:
+		n.shard = filepath.Join(filepath.Dir(file), filepath.FromSlash(n.Path))
+	}
+	return n, nil
+}
+
+// offer is a named shard as it is now.
+func (n named) offer() (offer, error) {
+	o, err := offerOf(n.shard)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist) && store.Scheme(n.shard) == "":
+		return o, err
+	case err != nil: // a store tells in its own words
+		return offer{name: n.shard, waits: n.where + " names it, and it cannot be read: " + err.Error()}, nil
+	case o.name == "":
+		return offer{name: n.shard, waits: n.where + " names it, and it is no file"}, nil
+	case n.Bytes != nil && *n.Bytes != o.size:
+		o.waits = fmt.Sprintf("%s says that it has %d bytes, and it has %d: it is half written, or "+
+			"another one", n.where,
+			*n.Bytes, o.size)
+	}
+	o.whole, o.sum = true, strings.ToLower(n.SHA256)
+	return o, nil
+}
+
+// grow reads what is new in the list.
+func (l *list) grow() error {
+	b, err := readWhole(l.path, listMax)
+	if err != nil {
+		return err
+	}
+	b = b[:bytes.LastIndexByte(b, '\n')+1] // a last line that is being written does not count
+	if int64(len(b)) < l.read {
+		return fatalOrigin{fmt.Errorf("%s: it has %d bytes of lines and had %d: a list only grows; "+
+			"put back what was in it, or follow "+
+			"another list into another folder", store.Redact(l.path), len(b), l.read)}
+	}
+	if sum := sha256.Sum256(b[:l.read]); l.read > 0 && !bytes.Equal(sum[:], l.sum) {
+		return fatalOrigin{fmt.Errorf("%s: its first %d lines are not what they were: a list only "+
+			"grows; put them back, or "+
+			"follow another list into another folder", store.Redact(l.path), len(l.entries))}
+	}
+	for line := range bytes.Lines(b[l.read:]) {
+		if len(bytes.TrimSpace(line)) == 0 || line[0] == '#' {
+			continue
+		}
+		n, err := parseNamed(line, l.path, fmt.Sprintf("%s, shard %d", store.Redact(l.path),
+			len(l.entries)+1))
+		if err != nil {
+			return fatalOrigin{err}
+		}
+		if i := slices.IndexFunc(l.entries, func(o named) bool { return o.shard == n.shard }); i >= 0 {
+			return fatalOrigin{fmt.Errorf("%s: shard %d names it too; a shard comes once: put what "+
+				"is new under a new name",
+				n.where, i+1)}
+		}
+		l.entries = append(l.entries, n)
+	}
+	sum := sha256.Sum256(b)
+	l.read, l.sum = int64(len(b)), sum[:]
+	return nil
+}
+
+func (l *list) offers(taken func(string) bool) (out []offer, err error) {
+	if err := l.grow(); err != nil {
+		return nil, err
+	}
+	for _, n := range l.entries {
+		if taken(n.shard) {
+			continue
+		}
+		o, err := n.offer()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+func (l *list) done(func(string) bool) error { return nil }
+func (l *list) refused(string) error         { return nil }
+
+// fatalOrigin is an error that looking again does not mend.
+type fatalOrigin struct{ error }
+
+func (e fatalOrigin) Unwrap() error { return e.error }
