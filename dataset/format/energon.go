@@ -54,6 +54,7 @@ type Energon struct {
 	Exclude map[string]([]string) // keys to leave out of a shard
 	Counts  map[string]int64      // samples of each shard; empty where there is no info file
 
+	joined bool     // its samples are parts of others
 	unread []string // keys of dataset.yaml that say what nobody can do here
 }
 
@@ -62,7 +63,12 @@ func ReadEnergon(dir string) (*Energon, error) { return readEnergon(dir, "", "")
 
 // readEnergon reads a description whose files split.yaml and dataset.yaml have other names, or "".
 func readEnergon(dir, split, class string) (*Energon, error) {
-	e := &Energon{Dir: dir, Splits: map[string][]string{}, Exclude: map[string][]string{},
+	return readEnergonAs(dir, split, class, false)
+}
+
+// readEnergonAs is readEnergon of a data set whose samples may be parts of others.
+func readEnergonAs(dir, split, class string, joined bool) (*Energon, error) {
+	e := &Energon{Dir: dir, joined: joined, Splits: map[string][]string{}, Exclude: map[string][]string{},
 		Counts: map[string]int64{}}
 	splits, classes := []string{"split.yaml", "split.json"}, []string{"dataset.yaml", "dataset.json"}
 	for name, into := range map[string]*[]string{split: &splits, class: &classes} {
@@ -73,7 +79,8 @@ func readEnergon(dir, split, class string) (*Energon, error) {
 			*into = []string{name}
 		}
 	}
-	if err := errors.Join(e.readSplits(splits), e.readInfo(), e.readClass(classes, class != "")); err != nil {
+	if err := errors.Join(e.readSplits(splits), e.readInfo(), e.readClass(classes,
+		class != "")); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -215,6 +222,9 @@ type chosen struct {
 }
 
 func (c *chosen) Len() int64 { return int64(len(c.numbers)) }
+
+// key implements keyed.
+func (c *chosen) key(i int64) (string, error) { return c.shard.key(c.numbers[i]) }
 
 // Read reads a chosen sample, with those parts alone that the data set's field map wants.
 func (c *chosen) Read(i int64) (dataset.Document, error) {

@@ -17,17 +17,27 @@ type energonUse struct {
 	split, class string
 	subset       subset
 	flavors      map[string]any
+	joined       bool // its samples are parts of others
 }
 
 // openEnergon opens the shards of one part, in the order of split.yaml. A subset counts the part's samples
 // before those excluded are left out, as Energon counts them.
 func openEnergon(path string, o dataset.Options, use energonUse) (dataset.Source, error) {
-	e, err := readEnergon(path, use.split, use.class)
+	_, all, err := openEnergonShards(path, o, use)
 	if err != nil {
 		return nil, err
 	}
+	return dataset.Concat(all...)
+}
+
+// openEnergonShards is openEnergon, shard by shard.
+func openEnergonShards(path string, o dataset.Options, use energonUse) (*Energon, []dataset.Source, error) {
+	e, err := readEnergonAs(path, use.split, use.class, use.joined)
+	if err != nil {
+		return nil, nil, err
+	}
 	if len(e.unread) > 0 {
-		return nil, fmt.Errorf("%s: %s", or(use.class, "dataset.yaml"), strings.Join(e.unread, "; "))
+		return nil, nil, fmt.Errorf("%s: %s", or(use.class, "dataset.yaml"), strings.Join(e.unread, "; "))
 	}
 	if e.Flavors == nil {
 		e.Flavors = map[string]any{}
@@ -38,7 +48,7 @@ func openEnergon(path string, o dataset.Options, use energonUse) (dataset.Source
 	part := or(o.Split, "train")
 	names := e.Splits[part]
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%s has no shards for the part %q", or(use.split, "split.yaml"), part)
+		return nil, nil, fmt.Errorf("%s has no shards for the part %q", or(use.split, "split.yaml"), part)
 	}
 	var shards []*shard
 	var all []dataset.Source
@@ -46,7 +56,7 @@ func openEnergon(path string, o dataset.Options, use energonUse) (dataset.Source
 	for _, n := range names {
 		s, err := openShard(filepath.Join(e.Dir, n), o)
 		if err != nil {
-			return nil, errors.Join(err, closeAll(all))
+			return nil, nil, errors.Join(err, closeAll(all))
 		}
 		shards, all, total = append(shards, s), append(all, s), total+s.Len()
 	}
@@ -57,11 +67,11 @@ func openEnergon(path string, o dataset.Options, use energonUse) (dataset.Source
 			all[i], err = e.openShard(s, names[i], min(max(from, 0), n), min(max(to, 0), n))
 		}
 		if err != nil {
-			return nil, errors.Join(err, closeAll(all))
+			return nil, nil, errors.Join(err, closeAll(all))
 		}
 		from, to = from-n, to-n
 	}
-	return dataset.Concat(all...)
+	return e, all, nil
 }
 
 // classKeys are the keys of dataset.yaml: those that act, and those about how files are decoded or in which
@@ -119,7 +129,11 @@ func (e *Energon) judge(raw map[string]any) {
 		}
 	}
 	class := e.Class[strings.Index(e.Class, ":")+1:]
-	mapped := mappedTypes[e.sampleClass()] != nil
+	fieldsOf := mappedTypes[e.sampleClass()]
+	if fieldsOf == nil && e.joined {
+		fieldsOf = joinParts[e.sampleClass()]
+	}
+	mapped := fieldsOf != nil
 	switch {
 	case len(e.Fields) > 0 && !mapped:
 		note("field_map is of samples of the class %q; those of %s are read", Clip(e.sampleClass()),
@@ -130,7 +144,7 @@ func (e *Energon) judge(raw map[string]any) {
 		note("raw samples (CrudeWebdataset) have no field_map")
 	}
 	for field := range e.Fields {
-		if mapped && !slices.Contains(mappedTypes[e.sampleClass()], field) {
+		if mapped && !slices.Contains(fieldsOf, field) {
 			note("field_map: samples of %s have no field %q", e.sampleClass(), Clip(field))
 		}
 	}
@@ -140,7 +154,8 @@ func (e *Energon) judge(raw map[string]any) {
 // sampleClass is the class of the samples; the old names of data sets say it too.
 func (e *Energon) sampleClass() string {
 	class := e.Class[strings.Index(e.Class, ":")+1:]
-	if old, ok := strings.CutSuffix(class, "Webdataset"); ok && e.Sample == "" && class != "CrudeWebdataset" {
+	if old, ok := strings.CutSuffix(class, "Webdataset"); ok && e.Sample == "" &&
+		class != "CrudeWebdataset" {
 		return old + "Sample"
 	}
 	return e.Sample

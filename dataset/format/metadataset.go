@@ -60,7 +60,8 @@ type metaNode struct {
 	Blend       []metaNode `yaml:"blend"`
 	Epochized   []metaNode `yaml:"blend_epochized"`
 	Concat      []metaNode `yaml:"concat"`
-	Join        any        `yaml:"join"`
+	Join        yaml.Node  `yaml:"join"`
+	Joiner      yaml.Node  `yaml:"joiner"`
 	metaLeaf    `yaml:",inline"`
 }
 
@@ -127,21 +128,23 @@ func readMetaMix(path string, o dataset.Options, depth int, in metaWithin) (out 
 func (n *metaNode) check(first bool, parent string) error {
 	leaf := reflect.ValueOf(n.metaLeaf)
 	for i := range leaf.NumField() {
-		if n.Path == "" && !leaf.Field(i).IsZero() {
+		if n.Path == "" && n.Join.Kind == 0 && !leaf.Field(i).IsZero() {
 			return fmt.Errorf("%s is of nodes with a path", leaf.Type().Field(i).Tag.Get("yaml"))
 		}
 	}
 	switch {
 	case n.Aux != nil:
-		return errors.New("aux names data that only cookers in Python read; write what they make of it as shards")
+		return errors.New("aux names data that only cookers in Python read; write what they make of " +
+			"it as shards")
 	case n.Epochs != nil && *n.Epochs != 1:
-		return fmt.Errorf("shuffle_over_epochs_multiplier %d: every pass has its own order here, each sample "+
+		return fmt.Errorf("shuffle_over_epochs_multiplier %d: every pass has its own order here, "+
+			"each sample "+
 			"once; leave it out", *n.Epochs)
 	case n.Weight != nil && parent != "blend" && parent != "datasets":
 		return errors.New("weight is of the parts of a blend")
 	case n.Repetitions != nil && parent != "blend_epochized":
 		return errors.New("repetitions are of the parts of a blend_epochized")
-	case first && (n.Blend != nil || n.Epochized != nil || n.Concat != nil || n.Join != nil ||
+	case first && (n.Blend != nil || n.Epochized != nil || n.Concat != nil || n.Join.Kind != 0 ||
 		n.Subset != nil):
 		return errors.New("blend, blend_epochized, concat, join and subset are of MetadatasetV2")
 	case !first && n.Subflavor != "":
@@ -204,6 +207,9 @@ func (r *metaReader) node(n metaNode, in metaWithin) (out metaMix, err error) {
 	if n.Path != "" {
 		given++
 	}
+	if n.Join.Kind != 0 {
+		given++
+	}
 	if n.Subset != nil {
 		inner, err := n.Subset.read()
 		if err == nil {
@@ -214,11 +220,13 @@ func (r *metaReader) node(n metaNode, in metaWithin) (out metaMix, err error) {
 		}
 	}
 	switch {
-	case n.Join != nil:
-		return out, errors.New("it joins data sets sample by sample, which is not read; write the " +
-			"joined samples as shards")
 	case given != 1:
-		return out, errors.New("a node must have one of path, datasets, blend, blend_epochized and concat")
+		return out, errors.New("a node must have one of path, join, datasets, blend, " +
+			"blend_epochized and concat")
+	case n.Join.Kind == 0 && n.Joiner.Kind != 0:
+		return out, errors.New("joiner is of nodes with a join")
+	case n.Join.Kind != 0:
+		return r.join(n, in)
 	case n.Path != "":
 		return r.leaf(n, in)
 	case n.Datasets != nil:

@@ -39,8 +39,9 @@ func TestMetadataset(t *testing.T) {
 	for text, want := range map[string][]float64{
 		"Metadataset\nsplits: {train: {datasets: [{weight: 5, path: a, subflavors: {x: 1}}, {weight: 2, " +
 			"path: ./b}, {weight: 1, path: " + dir + "/c}]}}": {.625, .25, .125},
-		"MetadatasetV2\nsplits: {train: {path: a}}":                                                      {1},
-		"MetadatasetV2\nsplits: {train: {blend: [{weight: 1, path: inner.yaml}, {weight: 3, path: c}]}}": {.1875, .0625, .75},
+		"MetadatasetV2\nsplits: {train: {path: a}}": {1},
+		"MetadatasetV2\nsplits: {train: {blend: [{weight: 1, path: inner.yaml}, {weight: 3, path: " +
+			"c}]}}": {.1875, .0625, .75},
 		"MetadatasetV2\nsplits: {train: {blend_epochized: [{repetitions: 6, path: a}, {repetitions: " +
 			"0.5, path: c}]}}": {60. / 90, 30. / 90},
 		"MetadatasetV2\nsplits: {train: {concat: [{path: a}, {path: b}]}}": {.25, .75},
@@ -65,8 +66,22 @@ func TestMetadataset(t *testing.T) {
 		"MetadatasetV2\nsplits: {train: {path: missing}}": "no such file",
 		"MetadatasetV2\nsplits: {train: {path: m.yaml}}":  "over 8 deep",
 		"MetadatasetV2\nsplits: {train: {}}":              "must have one of",
-		"MetadatasetV2\nsplits: {train: {join: [{path: a}]}}": "joins data sets " +
-			"sample by sample",
+		"MetadatasetV2\nsplits: {train: {join: [{path: a}]}}": "want " +
+			"two and more",
+		"MetadatasetV2\nsplits: {train: {join: {x: {path: a}}}}": "want a list",
+		"MetadatasetV2\nsplits: {train: {path: a, joiner: {__class__: X}}}": "joiner " +
+			"is of nodes with a join",
+		"MetadatasetV2\nsplits: {train: {join: [{path: a}, {path: a, weight: 2}]}}":    `no key "weight"`,
+		"MetadatasetV2\nsplits: {train: {join: [{path: a}, {path: a, nonmatch: no}]}}": `nonmatch "no"`,
+		"MetadatasetV2\nsplits: {train: {join: [{path: a, nonmatch: skip}, {path: a}]}}": "join 0: " +
+			"nonmatch is of",
+		"MetadatasetV2\nsplits: {train: {join: [{path: a}, {path: m.yaml}]}}": "is no " +
+			"folder with .nv-meta",
+		"MetadatasetV2\nsplits: {train: {join: [{path: a}, {path: a}], split_config: x}}": "are of " +
+			"the data sets that are joined",
+		"MetadatasetV2\nsplits: {train: {join: [{path: a}, {path: a}], joiner: {__module__: mine, " +
+			"__class__: Pair}}}": "mine.Pair is code in " +
+			"Python, which is not run; name one of CaptioningSample, VQASample of megatron.energon",
 		"MetadatasetV2\nsplits: {train: {blend: [{weight: -1, path: a}]}}":       "a weight of -1",
 		"MetadatasetV2\nsplits: {train: {blend: [{wieght: 1, path: a}]}}":        "wieght",
 		"MetadatasetV2\nsplits: {train: {path: a, subset: {range: [60%, 50%]}}}": "start ≤ end",
@@ -74,14 +89,16 @@ func TestMetadataset(t *testing.T) {
 		"MetadatasetV2\nsplits: {train: {path: a, subset: {range: [3, 11]}}}":    "samples 3 to 11 of 10",
 		"MetadatasetV2\nsplits: {train: {subset: {range: [0%, 50%]}, blend: [{path: a, subset: " +
 			"{range: [1, 2]}}, {path: inner.yaml, aux: {x: y}}]}}": "aux names data",
-		"MetadatasetV2\nsplits: {train: {blend: [{path: a, repetitions: 2}]}}":         "repetitions are of",
-		"MetadatasetV2\nsplits: {train: {blend_epochized: [{path: a, weight: 2}]}}":    "weight is of",
-		"MetadatasetV2\nsplits: {train: {blend: [{path: a}], split_part: train}}":      "split_part is of nodes",
+		"MetadatasetV2\nsplits: {train: {blend: [{path: a, repetitions: 2}]}}":      "repetitions are of",
+		"MetadatasetV2\nsplits: {train: {blend_epochized: [{path: a, weight: 2}]}}": "weight is of",
+		"MetadatasetV2\nsplits: {train: {blend: [{path: a}], split_part: train}}": "split_part " +
+			"is of nodes",
 		"MetadatasetV2\nsplits: {train: {path: a, shuffle_over_epochs_multiplier: 3}}": "leave it out",
-		"MetadatasetV2\nsplits: {train: {blend: [{path: reps.yaml}]}}":                 "by repetitions, not by both",
-		"MetadatasetV2\nsplits: {train: {path: a, split_config: none.yaml}}":           "none.yaml",
-		"MetadatasetV2\nsplits: {train: {path: inner.yaml, split_config: x.yaml}}":     "not of metadatasets",
-		"MetadatasetV2\nsplits: {train: {path: a, split_config: ../x.yaml}}":           "lies outside",
+		"MetadatasetV2\nsplits: {train: {blend: [{path: reps.yaml}]}}": "by " +
+			"repetitions, not by both",
+		"MetadatasetV2\nsplits: {train: {path: a, split_config: none.yaml}}":       "none.yaml",
+		"MetadatasetV2\nsplits: {train: {path: inner.yaml, split_config: x.yaml}}": "not of metadatasets",
+		"MetadatasetV2\nsplits: {train: {path: a, split_config: ../x.yaml}}":       "lies outside",
 		"Metadataset3\nsplits: {}": `class is "Metadataset3"`,
 	} {
 		_, err := dataset.OpenBlend(write("m.yaml", text), dataset.Options{})
