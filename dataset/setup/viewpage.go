@@ -17,14 +17,18 @@ var viewScript string
 //go:embed view.html
 var viewHTML string
 
-// viewPage is the page. What data sets bring is escaped, and nothing but the script above runs: the policy
-// names it by its hash.
+// ViewPolicy is the Content-Security-Policy of the page: it loads nothing, and runs its own script.
+func ViewPolicy() string {
+	h := sha256.Sum256([]byte(viewScript))
+	return "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; " +
+		"script-src 'sha256-" +
+		base64.StdEncoding.EncodeToString(h[:]) + "'"
+}
+
+// viewPage is the page. What data sets bring is escaped, and nothing but the script above runs.
 var viewPage = template.Must(template.New("view").Funcs(template.FuncMap{
 	"script": func() template.JS { return template.JS(viewScript) },
-	"hash": func() string {
-		h := sha256.Sum256([]byte(viewScript))
-		return base64.StdEncoding.EncodeToString(h[:])
-	},
+	"policy": ViewPolicy,
 	"lines": func(row ViewRow) string {
 		var names []string
 		for _, s := range row.Segments {

@@ -54,7 +54,7 @@ func TestStrangers(t *testing.T) {
 	for _, method := range methods {
 		for _, path := range []string{"/", "/page/app.js", "/api/runs", "/api/stream", "/api/cluster",
 			"/api/runs/0/logs", "/api/runs/0/graph",
-			"/api/runs/0/stop",
+			"/api/runs/0/stop", "/runs/0/rows",
 			"/nothing", "/debug/pprof/"} {
 			for _, cookie := range []string{"", "wrong"} {
 				r := call(s, method, path, cookie, nil)

@@ -48,6 +48,7 @@ type Server struct {
 	access  *access
 	handler http.Handler
 	streams atomic.Int32
+	viewing sync.Mutex // a page of rows is being made
 	port    int
 }
 
@@ -89,6 +90,7 @@ func New(port int, o Options) *Server {
 		"plan":    s.planOf, "settings": settingsOf} {
 		mux.HandleFunc("GET /api/runs/{id}/"+name, s.about(f))
 	}
+	mux.HandleFunc("GET /runs/{id}/rows", s.rows)
 	mux.HandleFunc("POST /api/runs/{id}/stop", s.about(s.stop))
 	s.handler = s.access.guard(mux)
 	return s

@@ -34,8 +34,9 @@ lfactor data run has dropped. A page that has enough says what it leaves out.`
 
 func dataView() *cobra.Command {
 	c := &cobra.Command{Use: "view [PATH…] [--config RUN.yaml [KEY=VALUE…]] [--dropped DROPPED.jsonl]",
-		Short: "Write an HTML page to look into data with: samples, rows as they will be trained, what was dropped",
-		Long:  viewHelp}
+		Short: "Write an HTML page to look into data with: samples, rows as they will be trained, " +
+			"what was dropped",
+		Long: viewHelp}
 	v := &viewing{open: openFlags(c), named: &sftFlags{}}
 	v.named.add(c)
 	f := c.Flags()
@@ -59,9 +60,11 @@ func (v *viewing) run(c *cobra.Command, args []string) error {
 	case v.n < 0 || v.steps < 1:
 		return exit.Usagef("-n %d, --steps %d: want numbers from 0 and from 1 on", v.n, v.steps)
 	case v.html != "-" && !v.overwrite && machine.Exists(v.html):
-		return exit.Usagef("%s is there already; name another file with --html, or replace it with --overwrite", v.html)
+		return exit.Usagef("%s is there already; name another file with --html, or replace it with "+
+			"--overwrite", v.html)
 	case v.dropped != "" && !machine.Exists(v.dropped):
-		return exit.Usagef("--dropped %s: there is no such file; name the dropped.jsonl of a recipe's output", v.dropped)
+		return exit.Usagef("--dropped %s: there is no such file; name the dropped.jsonl of a "+
+			"recipe's output", v.dropped)
 	}
 	page := &setup.View{Name: strings.Join(args, " ")}
 	var err error
@@ -119,43 +122,6 @@ func (v *viewing) samples(page *setup.View, paths []string) error {
 
 // rows shows the first steps of a run, and samples of its sources.
 func (v *viewing) rows(page *setup.View, args []string) error {
-	s, err := run.OpenView(v.config, args)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	sum := 0.0
-	for _, w := range s.Sources {
-		sum += w.Weight
-	}
-	for _, w := range s.Sources {
-		page.AddSource(w.Source, w.Weight/sum)
-	}
-	var d setup.Decoder
-	if tok := s.Tokenizer(); tok != nil {
-		d = tok
-	}
-	for step := range v.steps {
-		if page.Full(fmt.Sprintf("steps %d to %d are", step, v.steps-1)) {
-			break
-		}
-		batches, err := s.Step(step)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		page.AddStep(step, batches, d)
-	}
-	for i, w := range s.Sources {
-		var tags dataset.Tags
-		if len(s.Tags) == len(s.Sources) {
-			tags = s.Tags[i]
-		}
-		if err := page.AddSamples(w.Source, v.n, v.kind, tags); err != nil {
-			return err
-		}
-	}
-	return nil
+	return run.AddView(page, v.config, run.ViewOptions{Args: args, Steps: v.steps, Samples: v.n,
+		Kind: v.kind})
 }

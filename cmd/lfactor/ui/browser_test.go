@@ -177,6 +177,10 @@ func seeTables(t *testing.T, p *browser.Page) {
 			fmt.Sprintf(`document.querySelector("#main").innerText.includes(%q)`, c[1]))
 		shot(t, p, c[2])
 	}
+	p.Key("6")
+	p.Until("the page of data leads to rows", `document.querySelector('a[href^="/runs/0/rows?step="]')`)
+	p.Key("9")
+	p.Until("actors are back", `document.querySelector("select[aria-label=actor]")`)
 	p.Eval(`{ const s = document.querySelector("select[aria-label=actor]"); s.value = "coordinator";
 		s.dispatchEvent(new Event("change")) }`, nil)
 	p.Until("lines are of the actor that was chosen", `(() => {

@@ -2,6 +2,9 @@ package ui
 
 import (
 	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"os"
@@ -108,4 +111,48 @@ func TestTrainShows(t *testing.T) {
 	require.Equal(t, 1, links, "the one that took the place of the first")
 	require.NoError(t, s.cmd.Wait())
 	require.Len(t, clitest.Metrics(t, dir), 24)
+	rows(t, dir)
+}
+
+// rows: the rows of a step are a page of their own, as they were trained, behind the same login; its own script is
+// all that runs in it, and it may ask the server nothing.
+func rows(t *testing.T, dir string) {
+	t.Helper()
+	s := start(t, dir, false, "ui", "run")
+	link := s.link(t)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	ask := func(url string) (code int, policy, text string) {
+		r, err := (&http.Client{Jar: jar}).Get(url)
+		require.NoError(t, err)
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		return r.StatusCode, r.Header.Get("Content-Security-Policy"), string(b)
+	}
+	base := link[:strings.Index(link, "/login")]
+	code, _, _ := ask(base + "/runs/0/rows")
+	require.Equal(t, 401, code, "a stranger sees nothing")
+	_, _, _ = ask(link)
+	code, policy, page := ask(base + "/runs/0/rows?step=5")
+	require.Equal(t, 200, code, page)
+	require.Contains(t, page, "<title>step 5 of run</title>")
+	require.Contains(t, page, " learnt")
+	require.Equal(t, 1, strings.Count(page, "<script"))
+	require.Contains(t, policy, "frame-ancestors 'none'; sandbox allow-scripts")
+	require.NotContains(t, policy, "'self'")
+	_, text := clitest.RunIn(t, dir, nil, "data", "blame", "run", "5", "-o", "json")
+	var blamed struct{ Samples []int64 }
+	require.NoError(t, json.Unmarshal([]byte(text), &blamed), text)
+	for _, n := range blamed.Samples {
+		require.Regexp(t, fmt.Sprintf(`sample %d\b`, n), page)
+	}
+	code, _, page = ask(base + "/runs/0/rows")
+	require.Equal(t, 200, code, page)
+	require.Contains(t, page, "<title>step 24 of run</title>", "the newest")
+	for path, want := range map[string]int{"/runs/0/rows?step=99": 422, "/runs/0/rows?step=x": 422, "/runs/1/rows": 404,
+		"/runs/x/rows": 404} {
+		code, _, text := ask(base + path)
+		require.Equal(t, want, code, text)
+	}
 }

@@ -55,7 +55,7 @@ export class Data {
     const show = async () => {
       try {
         const d = await ask(`/api/runs/${this.app.main}/samples${input.value ? "?step=" + encodeURIComponent(input.value) : ""}`);
-        out.replaceChildren(el("p", {}, `Step ${d.step} of ${d.last} saw ${d.samples.length} samples, by their places in the run's order:`), el("pre", {}, d.samples.join(" ")), el("p", { class: "quiet" }, `lfactor data blame ${this.app.run(this.app.main)?.dir} ${d.step} says which files they come from.`));
+        out.replaceChildren(el("p", {}, `Step ${d.step} of ${d.last} saw ${d.samples.length} samples, by their places in the run's order:`), el("pre", {}, d.samples.join(" ")), el("p", { class: "quiet" }, `lfactor data blame ${this.app.run(this.app.main)?.dir} ${d.step} says which files they come from.`), el("p", {}, el("a", { href: `/runs/${this.app.main}/rows?step=${d.step}`, target: "_blank", rel: "noopener" }, `the rows of step ${d.step} as they were trained, and samples of the data`)));
       } catch (e) { out.replaceChildren(failed(e)); }
     };
     show();
