@@ -239,6 +239,11 @@ func toBF16Z(y []uint16, x []float32)
 //go:noescape
 func toF16Z(y []uint16, x []float32)
 
+// nibblesZ is y = table[code], the first of two codes of a byte in its low half; y is a multiple of 16 long.
+//
+//go:noescape
+func nibblesZ(y []float32, codes []byte, table *[16]float32)
+
 // convTileZ multiplies tiles of places, see convArgs.
 //
 //go:noescape
@@ -613,6 +618,11 @@ func toBF16Y(y []uint16, x []float32)
 //
 //go:noescape
 func toF16Y(y []uint16, x []float32)
+
+// nibblesY is y = table[code], the first of two codes of a byte in its low half; y is a multiple of 16 long.
+//
+//go:noescape
+func nibblesY(y []float32, codes []byte, table *[16]float32)
 
 // convTileY multiplies tiles of places, see convArgs.
 //

@@ -7240,6 +7240,52 @@ l3:
 	VZEROUPPER
 	RET
 
+// func nibblesZ(y []float32, codes []byte, table *[16]float32)
+// Requires: AVX, AVX512F
+TEXT ·nibblesZ(SB), NOSPLIT, $0-56
+	MOVQ    y_len+8(FP), AX
+	MOVQ    y_base+0(FP), CX
+	MOVQ    codes_base+24(FP), DX
+	MOVQ    table+48(FP), BX
+	VMOVUPS (BX), Z0
+
+l1:
+	CMPQ      AX, $0x00000010
+	JL        l2
+	VPMOVZXBW (DX), X1
+	VPSLLW    $0x04, X1, X2
+	VPOR      X2, X1, X1
+	VPAND     if0f0f0f<>+0(SB), X1, X1
+	VPMOVZXBD X1, Z1
+	VPERMPS   Z0, Z1, Z1
+	VMOVUPS   Z1, (CX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x08, DX
+	SUBQ      $0x00000010, AX
+	JMP       l1
+
+l2:
+	VZEROUPPER
+	RET
+
+DATA if0f0f0f<>+0(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+4(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+8(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+12(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+16(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+20(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+24(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+28(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+32(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+36(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+40(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+44(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+48(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+52(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+56(SB)/4, $0x0f0f0f0f
+DATA if0f0f0f<>+60(SB)/4, $0x0f0f0f0f
+GLOBL if0f0f0f<>(SB), RODATA|NOPTR, $64
+
 // func convTileZ(args *int)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·convTileZ(SB), NOSPLIT, $8-8
@@ -16031,6 +16077,46 @@ l1:
 	ADDQ      $0x20, CX
 	ADDQ      $0x10, DX
 	SUBQ      $0x00000008, AX
+	JMP       l1
+
+l2:
+	VZEROUPPER
+	RET
+
+// func nibblesY(y []float32, codes []byte, table *[16]float32)
+// Requires: AVX, AVX2
+TEXT ·nibblesY(SB), NOSPLIT, $0-56
+	MOVQ    y_len+8(FP), AX
+	MOVQ    y_base+0(FP), CX
+	MOVQ    codes_base+24(FP), DX
+	MOVQ    table+48(FP), BX
+	VMOVUPS (BX), Y0
+	VMOVUPS 32(BX), Y1
+
+l1:
+	CMPQ      AX, $0x00000010
+	JL        l2
+	VPMOVZXBW (DX), X2
+	VPSLLW    $0x04, X2, X3
+	VPOR      X3, X2, X2
+	VPAND     if0f0f0f<>+0(SB), X2, X2
+	VPMOVZXBD X2, Y3
+	VPERMPS   Y0, Y3, Y4
+	VPERMPS   Y1, Y3, Y5
+	VPSLLD    $0x1c, Y3, Y3
+	VBLENDVPS Y3, Y5, Y4, Y4
+	VMOVUPS   Y4, (CX)
+	VPSRLDQ   $0x08, X2, X2
+	VPMOVZXBD X2, Y3
+	VPERMPS   Y0, Y3, Y4
+	VPERMPS   Y1, Y3, Y5
+	VPSLLD    $0x1c, Y3, Y3
+	VBLENDVPS Y3, Y5, Y4, Y4
+	VMOVUPS   Y4, 32(CX)
+	VPSRLDQ   $0x08, X2, X2
+	ADDQ      $0x40, CX
+	ADDQ      $0x08, DX
+	SUBQ      $0x00000010, AX
 	JMP       l1
 
 l2:

@@ -40,11 +40,11 @@ type isa struct {
 	// transpose writes the columns of 16 rows: dst[p*step+i] = src[i*ld+p] for p < 16*blocks and i < min(16,
 	// step). It may write up to 16 elements past the end of the last column.
 	transpose func(dst []float32, step int, src []float32, ld, blocks int)
-	// rowTimes adds a row times rows of w to c: c[j] += x[p]·w[j*ld+p] for j < lanes and p < lanes*blocks, one
-	// p after the other, each with the one rounding that tile has. rowTimesHalf is the same for pairs of
+	// rowTimes adds a row times rows of w to c: c[j] += x[p]·w[j*ld+p] for j < lanes and p < lanes*blocks,
+	// one p after the other, each with the one rounding that tile has. rowTimesHalf is the same for pairs of
 	// bfloat16, two times lanes a block, in the order of blocks; nil at levels where it would not be faster
-	// than blocks. Both ask for what is needed next: with each block lanes lines of cache, farRow apart, from
-	// w[far+farBlock*i] on.
+	// than blocks. Both ask for what is needed next: with each block lanes lines of cache, farRow apart,
+	// from w[far+farBlock*i] on.
 	rowTimes     func(c, x, w []float32, ld, blocks, far, farRow, farBlock int)
 	rowTimesHalf func(c []float32, x, w []uint16, ld, blocks, far, farRow, farBlock int)
 	// spread cuts rows into panels: dst[q*next+p*width+i] = src[p*ld+q*width+i] for i < width. It may write
@@ -80,8 +80,8 @@ type isa struct {
 	moments func(x []float32, n float32) (sum, squares float32)
 	layer   func(y, x, w, b []float32, mean, r float32) // y = (x - mean)·r·w + b
 	max     func(x []float32) float32                   // -Inf for none; NaN is ignored
-	// absMax is max |x| and absMaxes y = max(y, |x|), of which a NaN is greater than all. roundBits and roundEach are
-	// y = q(x·f)·back with q the nearest number of the format at h, of two the even one.
+	// absMax is max |x| and absMaxes y = max(y, |x|), of which a NaN is greater than all. roundBits and
+	// roundEach are y = q(x·f)·back with q the nearest number of the format at h, of two the even one.
 	absMax    func(x []float32) float32
 	absMaxes  func(y, x []float32)
 	roundBits func(y, x []float32, f, back float32, h *roundConst)
@@ -110,6 +110,8 @@ type isa struct {
 
 	fromBF16, fromF16 func(y []float32, x []uint16)
 	toBF16, toF16     func(y []uint16, x []float32)
+	// nibbles is y = table[code] of codes of four bits, the first of a byte in its low half.
+	nibbles func(y []float32, codes []byte, table *[16]float32)
 
 	// half are primitives that read and write bfloat16; nil at levels that do not round to it in one
 	// instruction.

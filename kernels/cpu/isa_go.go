@@ -18,7 +18,7 @@ var portable = isa{
 	roundEach: goRoundEach, chance: goChance, chances: goChances, butterfly: goButterfly,
 	runMaxes: goRunMaxes, runs: goRuns, exp: goExp, soft: goSoft, softPast: goSoft,
 	softGrad: goSoftGrad,
-	rope:     goRope, ropePairs: goRopePairs, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16,
+	rope:     goRope, ropePairs: goRopePairs, nibbles: goNibbles, fromBF16: goFromBF16, fromF16: goFromF16, toBF16: goToBF16,
 	toF16: goToF16, addRuns: goAddRuns,
 	adamW: goAdamW, sgd: goSGD, sumSquares: goSumSquares, peak: goPeak, lanes: 1,
 }

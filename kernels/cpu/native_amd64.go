@@ -67,7 +67,7 @@ var avx512 = isa{
 	dot: dotZ, dot3: dot3Z, axpy: axpyZ, mulAcc: mulAccZ, add: addZ, mul: mulZ, scale: scaleZ,
 	shift: shiftZ, gate: gateZ, gelu: geluZ, geluBwd: geluBwdZ, gateBwd: gateBwdZ, swiglu: swigluZ, swigluBwd: swigluBwdZ, norm: normZ, normDX: normDXZ, sum: sumZ, centred: centredZ, moments: momentsZ, layer: layerZ, max: maxZ, exp: expZ, soft: softZ, softPast: softPastZ, softGrad: softGradZ,
 	rope: ropeZ, ropePairs: wholePairs(ropePairsZ, 8),
-	fromBF16: fromBF16Z, fromF16: fromF16Z, toBF16: toBF16Z, toF16: toF16Z,
+	nibbles: sixteens(nibblesZ), fromBF16: fromBF16Z, fromF16: fromF16Z, toBF16: toBF16Z, toF16: toF16Z,
 	adamW:      func(p, m, v, g []float32, h *adamConst) { adamWZ(p, m, v, g, (*float32)(unsafe.Pointer(h))) },
 	sgd:        func(p, m, g []float32, h *sgdConst) { sgdZ(p, m, g, (*float32)(unsafe.Pointer(h))) },
 	sumSquares: sumSquaresZ, peak: peakZ, lanes: 16,
@@ -131,7 +131,7 @@ var avx2 = isa{
 	dot: dotY, dot3: dot3Y, axpy: axpyY, mulAcc: mulAccY, add: addY, mul: mulY, scale: scaleY,
 	shift: shiftY, gate: gateY, gelu: geluY, geluBwd: geluBwdY, gateBwd: gateBwdY, swiglu: swigluY, swigluBwd: swigluBwdY, norm: normY, normDX: normDXY, sum: sumY, centred: centredY, moments: momentsY, layer: layerY, max: maxY, exp: expY, soft: softY, softPast: softY, softGrad: softGradY,
 	rope: ropeY, ropePairs: wholePairs(ropePairsY, 4),
-	fromBF16: wholeFrom(fromBF16Y, goFromBF16), fromF16: wholeFrom(fromF16Y, goFromF16),
+	nibbles: sixteens(nibblesY), fromBF16: wholeFrom(fromBF16Y, goFromBF16), fromF16: wholeFrom(fromF16Y, goFromF16),
 	toBF16: wholeTo(toBF16Y, goToBF16), toF16: wholeTo(toF16Y, goToF16),
 	adamW:      func(p, m, v, g []float32, h *adamConst) { adamWY(p, m, v, g, (*float32)(unsafe.Pointer(h))) },
 	sgd:        func(p, m, g []float32, h *sgdConst) { sgdY(p, m, g, (*float32)(unsafe.Pointer(h))) },
@@ -181,5 +181,16 @@ func wholeTo(f, rest func([]uint16, []float32)) func([]uint16, []float32) {
 		n := len(y) &^ 7
 		f(y[:n], x)
 		rest(y[n:], x[n:])
+	}
+}
+
+// sixteens runs f on whole runs of sixteen numbers and plain Go on what is left.
+func sixteens(
+	f func([]float32, []byte, *[16]float32),
+) func([]float32, []byte, *[16]float32) {
+	return func(y []float32, codes []byte, table *[16]float32) {
+		n := len(y) &^ 15
+		f(y[:n], codes[:n/2], table)
+		goNibbles(y[n:], codes[n/2:], table)
 	}
 }

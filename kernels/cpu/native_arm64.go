@@ -67,6 +67,7 @@ var neon = isa{
 	swiglu:  func(y, g, u []float32) { map2(y, g, u, swigluN) }, swigluBwd: neonSwiGLUBwd,
 	exp: neonExp, soft: neonSoft, softPast: neonSoft, softGrad: neonSoftGrad,
 	rope: neonRope, ropePairs: goRopePairs,
+	nibbles: goNibbles,
 	fromBF16: func(y []float32, x []uint16) {
 		n := whole(y)
 		fromBF16N(y[:n], x)

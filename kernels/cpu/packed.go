@@ -43,8 +43,8 @@ func packedLinear(b *Backend, c *kernels.Call) {
 		})
 }
 
-// tiled computes a product whose right operand is made for step columns of the result at a time, and then the
-// call's epilogues, on parts of the result where tiles and their cut allow.
+// tiled computes a product whose right operand is made for step columns of the result at a time, and then
+// the call's epilogues, on parts of the result where tiles and their cut allow.
 func (b *Backend) tiled(c *kernels.Call, p product, step int, right func(at, cols int) matrix) {
 	then := b.epilogueOf(c)
 	parts := then != nil && (step >= p.n || step%then.unit == 0)
@@ -109,7 +109,8 @@ func (b *Backend) unpacked(c *kernels.Call, d tensor.DType, rows, cols [2]int, k
 	return t
 }
 
-// unpackRows sets rows of so many columns, from one on, to the numbers of those of raw, which take row bytes each.
+// unpackRows sets rows of so many columns, from one on, to the numbers of those of raw, which take row bytes
+// each.
 func (w *worker) unpackRows(p kernels.Packing, to view, width int, raw []byte, row, k, col int) {
 	defer w.arena.release(w.arena.mark())
 	buf := w.arena.f32(width)
@@ -118,7 +119,7 @@ func (w *worker) unpackRows(p kernels.Packing, to view, width int, raw []byte, r
 		if to.f != nil {
 			out = to.f[r*width : (r+1)*width]
 		}
-		unpackRow(p, out, raw[r*row:(r+1)*row], k, col)
+		w.unpackRow(p, out, raw[r*row:(r+1)*row], k, col)
 		if to.f == nil {
 			w.k.write(to, r*width, out)
 		}
@@ -126,7 +127,7 @@ func (w *worker) unpackRows(p kernels.Packing, to view, width int, raw []byte, r
 }
 
 // unpackRow is Packing.Decode, with a group's numbers in a table for codes of four bits.
-func unpackRow(p kernels.Packing, dst []float32, row []byte, k, from int) {
+func (w *worker) unpackRow(p kernels.Packing, dst []float32, row []byte, k, from int) {
 	f := &kernels.PackedForms[p.Form]
 	size := p.Group
 	if size == 0 {
@@ -141,6 +142,8 @@ func unpackRow(p kernels.Packing, dst []float32, row []byte, k, from int) {
 	}
 	words, _ := p.Words(k)
 	groups := p.Groups(k)
+	defer w.arena.release(w.arena.mark())
+	t := (*[16]float32)(w.arena.f32(16))
 	for c := 0; c < len(dst); {
 		g := (from + c) / size
 		scale := math.Float32frombits(binary.LittleEndian.Uint32(row[4*(words+g):]))
@@ -158,23 +161,22 @@ func unpackRow(p kernels.Packing, dst []float32, row []byte, k, from int) {
 			}
 			continue
 		}
-		var t [16]float32
 		for i, v := range f.Table[:16] {
 			t[i] = (v - zero) * scale
 		}
-		unpackNibbles(part, row[at/2:], &t)
+		w.k.nibbles(part, row[at/2:], t)
 	}
 }
 
-// unpackNibbles sets dst to the numbers of codes of four bits, the first of two in the low half.
-func unpackNibbles(dst []float32, codes []byte, t *[16]float32) {
-	codes = codes[:(len(dst)+1)/2]
+// goNibbles sets y to the numbers of codes of four bits, the first of two in the low half of a byte.
+func goNibbles(y []float32, codes []byte, table *[16]float32) {
+	codes = codes[:(len(y)+1)/2]
 	i := 0
-	for ; i+1 < len(dst); i += 2 {
+	for ; i+1 < len(y); i += 2 {
 		b := codes[i>>1]
-		dst[i], dst[i+1] = t[b&15], t[b>>4]
+		y[i], y[i+1] = table[b&15], table[b>>4]
 	}
-	if i < len(dst) {
-		dst[i] = t[codes[i>>1]&15]
+	if i < len(y) {
+		y[i] = table[codes[i>>1]&15]
 	}
 }

@@ -36,6 +36,7 @@ func main() {
 		e.activations()
 		e.rotations()
 		e.conversions()
+		e.nibbles()
 		e.convs()
 		e.winograd()
 		e.optimizers()
