@@ -1,14 +1,18 @@
-"""lfactor serve beside transformers' generate: tokens a second of 1, 8 and 32 requests at once, in float32, greedy, the same prompts.
+"""lfactor serve beside transformers' generate and llama.cpp: tokens a second of 1, 8 and 32 requests at once, greedy, the same prompts.
 
     python bench/serve.py --lfactor ./lfactor [--work DIR] [--threads 2] [--new 48] [--prompt 48] [--rounds 3]
+    python bench/serve.py --lfactor ./lfactor --llama VENV/bin/python [--forms f32,f16,bf16,q8_0]
 
 The model is SmolLM2-135M-Instruct, as bench/smollm2.py prepares it. transformers gets all prompts of a round as one batch without padding,
-which is its best case; lfactor gets each as a request of its own, all at once. Rounds alternate; speeds are medians, prompts included. What
-both say is compared token by token: the share of equal answers is printed (products of other shapes round otherwise in transformers).
+which is its best case; lfactor gets each as a request of its own, all at once. With --llama, a Python that has xllamacpp, both serve one GGUF
+file of each form, which lfactor writes, and answer the same requests over HTTP, lfactor in float32 (--precision says otherwise). Rounds
+alternate; speeds are medians, prompts included. What both say is compared token by token: the share of equal answers is printed (products of
+other shapes round otherwise in transformers, and llama.cpp rounds activations to the form of its weights).
 """
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -33,24 +37,95 @@ def main():
     p.add_argument("--requests", default="1,8,32")
     p.add_argument("--precision", default="fp32")
     p.add_argument("--alone", action="store_true", help="lfactor only")
+    p.add_argument("--llama", help="a Python that has xllamacpp, in place of transformers")
+    p.add_argument("--forms", default="f32,f16,q8_0", help="of the GGUF files")
     args = p.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     folder = smollm2.model_folder(args.work, args.wheel)
-    server = subprocess.Popen([args.lfactor, "serve", str(folder), "--port", "0", "-o", "json", "--precision", args.precision],
+    if not args.llama:
+        with served(args, folder) as url:
+            measure(args, folder, url)
+        return
+    for form in args.forms.split(","):
+        file = args.work / f"model-{form}.gguf"
+        if not file.exists():
+            subprocess.run([args.lfactor, "ckpt", "convert", str(folder), str(file), "--dtype", form], check=True, stdout=subprocess.DEVNULL)
+        with served(args, file) as url, llama(args, file) as peer:
+            beside(args, form, url, peer)
+
+
+@contextlib.contextmanager
+def served(args, model):
+    server = subprocess.Popen([args.lfactor, "serve", str(model), "--port", "0", "-o", "json", "--precision", args.precision, "--name", "model"],
                               stdout=subprocess.PIPE, text=True, env=dict(os.environ, GOMAXPROCS=str(args.threads)))
     try:
-        url = json.loads(server.stdout.readline())["url"]
-        measure(args, folder, url)
+        yield json.loads(server.stdout.readline())["url"]
     finally:
         server.terminate()
         server.wait()
 
 
-def ask(url, ids, new):
-    body = json.dumps({"model": "model", "prompt": ids, "max_tokens": new, "temperature": 0, "ignore_eos": True, "return_token_ids": True})
-    r = urllib.request.Request(url + "/completions", body.encode(), {"Content-Type": "application/json"})
+@contextlib.contextmanager
+def llama(args, file):
+    most = max(map(int, args.requests.split(",")))
+    script = pathlib.Path(__file__).parent / "serve_llama.py"
+    server = subprocess.Popen([args.llama, str(script), str(file), "--threads", str(args.threads), "--requests", str(most), "--tokens",
+                               str(args.prompt + args.new + 16)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        for line in server.stdout:
+            if line.startswith("{"):
+                yield json.loads(line)["url"]
+                break
+    finally:
+        server.stdin.close()
+        server.wait()
+
+
+def post(url, body):
+    r = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(r) as f:
-        return json.load(f)["choices"][0]["token_ids"]
+        return json.load(f)
+
+
+def ask(url, ids, new):
+    return post(url + "/completions", {"model": "model", "prompt": ids, "max_tokens": new, "temperature": 0, "ignore_eos": True,
+                                       "return_token_ids": True})["choices"][0]["token_ids"]
+
+
+def ask_llama(url, ids, new):
+    return post(url + "/completion", {"prompt": ids, "n_predict": new, "temperature": 0, "top_k": 1, "ignore_eos": True, "cache_prompt": False,
+                                      "return_tokens": True})["tokens"]
+
+
+def drawn(args, n, k):
+    """The prompts of a round of n requests."""
+    r = random.Random(100 * n + k)
+    return [[r.randrange(1000, 40000) for _ in range(args.prompt)] for _ in range(n)]
+
+
+def timed(args, say, url, prompts):
+    """The answers to prompts that are asked at once, and tokens a second."""
+    began = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+        said = list(pool.map(lambda ids: say(url, ids, args.new), prompts))
+    return said, len(prompts) * args.new / (time.perf_counter() - began)
+
+
+def beside(args, form, url, peer):
+    """lfactor and llama.cpp by turns."""
+    ask(url, [1, 2, 3], 2)
+    ask_llama(peer, [1, 2, 3], 2)
+    for n in map(int, args.requests.split(",")):
+        ours, theirs, same = [], [], []
+        for k in range(args.rounds):
+            prompts = drawn(args, n, k)
+            turns = [("ours", ask, url), ("theirs", ask_llama, peer)]
+            got = {name: timed(args, say, at, prompts) for name, say, at in (turns if k % 2 == 0 else turns[::-1])}
+            ours.append(got["ours"][1])
+            theirs.append(got["theirs"][1])
+            same += [a == b for a, b in zip(got["ours"][0], got["theirs"][0])]
+        print(json.dumps({"form": form, "requests": n, "lfactor": round(statistics.median(ours), 1), "llama.cpp": round(statistics.median(theirs), 1),
+                          "ratio": round(statistics.median(a / b for a, b in zip(ours, theirs)), 2), "same": round(sum(same) / len(same), 2)}), flush=True)
 
 
 def measure(args, folder, url):
@@ -65,12 +140,9 @@ def measure(args, folder, url):
     for n in map(int, args.requests.split(",")):
         ours, theirs, same = [], [], []
         for k in range(args.rounds):
-            r = random.Random(100 * n + k)
-            prompts = [[r.randrange(1000, 40000) for _ in range(args.prompt)] for _ in range(n)]
-            began = time.perf_counter()
-            with concurrent.futures.ThreadPoolExecutor(n) as pool:
-                said = list(pool.map(lambda ids: ask(url, ids, args.new), prompts))
-            ours.append(n * args.new / (time.perf_counter() - began))
+            prompts = drawn(args, n, k)
+            said, speed = timed(args, ask, url, prompts)
+            ours.append(speed)
             if peer is None:
                 continue
             import torch

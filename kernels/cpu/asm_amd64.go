@@ -44,6 +44,96 @@ func few10Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int
 //go:noescape
 func few12Z(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
+// fewHalf2Z multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func fewHalf2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewHalf4Z multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func fewHalf4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewHalf6Z multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func fewHalf6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewHalf8Z multiplies one tile of 8 rows, see isa.
+//
+//go:noescape
+func fewHalf8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewHalf10Z multiplies one tile of 10 rows, see isa.
+//
+//go:noescape
+func fewHalf10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewHalf12Z multiplies one tile of 12 rows, see isa.
+//
+//go:noescape
+func fewHalf12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain2Z multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func fewBrain2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain4Z multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func fewBrain4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain6Z multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func fewBrain6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain8Z multiplies one tile of 8 rows, see isa.
+//
+//go:noescape
+func fewBrain8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain10Z multiplies one tile of 10 rows, see isa.
+//
+//go:noescape
+func fewBrain10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain12Z multiplies one tile of 12 rows, see isa.
+//
+//go:noescape
+func fewBrain12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewCodes2Z multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func fewCodes2Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewCodes4Z multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func fewCodes4Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewCodes6Z multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func fewCodes6Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewCodes8Z multiplies one tile of 8 rows, see isa.
+//
+//go:noescape
+func fewCodes8Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewCodes10Z multiplies one tile of 10 rows, see isa.
+//
+//go:noescape
+func fewCodes10Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewCodes12Z multiplies one tile of 12 rows, see isa.
+//
+//go:noescape
+func fewCodes12Z(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
 // transposeZ writes the columns of 16 rows, see isa.
 //
 //go:noescape
@@ -443,6 +533,51 @@ func few4Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int,
 //
 //go:noescape
 func few6Y(a []float32, aStep int, b []float32, bStep int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewHalf2Y multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func fewHalf2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewHalf4Y multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func fewHalf4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewHalf6Y multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func fewHalf6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain2Y multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func fewBrain2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain4Y multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func fewBrain4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewBrain6Y multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func fewBrain6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewCodes2Y multiplies one tile of 2 rows, see isa.
+//
+//go:noescape
+func fewCodes2Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewCodes4Y multiplies one tile of 4 rows, see isa.
+//
+//go:noescape
+func fewCodes4Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
+
+// fewCodes6Y multiplies one tile of 6 rows, see isa.
+//
+//go:noescape
+func fewCodes6Y(a []float32, aStep int, b []byte, scales []float32, group int, c []float32, ldc int, k int, acc int, far int, farStep int)
 
 // transposeY writes the columns of 16 rows, see isa.
 //

@@ -41,14 +41,16 @@ type gemmPlan struct {
 	mb, nb, kc int // sizes of the blocks packed at a time
 	pa, pb     []float32
 	keeps      bool // panels of b are kept from one product to the next
-	inPlace    bool // rows of a are multiplied where they lie
-	aNext      int  // from one packed panel of a to the next
+	low        lowOf
+	lowPanels  *lowPanels // of the block, nil for float32
+	inPlace    bool       // rows of a are multiplied where they lie
+	aNext      int        // from one packed panel of a to the next
 	bNext      int
 }
 
 // gemm computes r = a·bᵀ over k. The order of sums does not depend on m.
 func (b *Backend) gemm(r result, x, y matrix, m, n, k int) {
-	if isOneRow(r, x, y, m, n) {
+	if isOneRow(r, x, y, m, n) && (b.k.pairsOf(x, y) || b.lowFormOf(y, n, k) == lowNone) {
 		b.singleRow(r, x, y, n, k)
 		return
 	}
@@ -93,7 +95,8 @@ func (b *Backend) cut(r result, m, n, k int) *gemmPlan {
 // plan cuts a product into blocks and makes room for the packed parts of both operands.
 func (b *Backend) plan(r result, x, y matrix, m, n, k int) *gemmPlan {
 	g := b.cut(r, m, n, k)
-	if g.inPlace = liesWell(x, m); !g.inPlace {
+	g.low = b.lowOf(y, n, k)
+	if g.inPlace = liesWell(x, m) && g.low.form == lowNone; !g.inPlace {
 		g.pa = b.shared.f32(g.mb / b.k.mr * g.aNext)
 	}
 	if g.keeps = b.keeps(y); !g.keeps {
@@ -122,8 +125,12 @@ func (b *Backend) block(r result, x, y matrix, g *gemmPlan, i0, j0 int) {
 	}
 	for p0 := 0; p0 < g.k; p0 += g.kc {
 		kc := min(g.kc, g.k-p0)
-		pb, packed := b.panelsFor(y, g, j0, p0)
-		g.pb = pb
+		packed := g.low.form != lowNone
+		if packed {
+			g.lowPanels = b.lowFor(y, g, j0, p0, n, kc)
+		} else {
+			g.pb, packed = b.panelsFor(y, g, j0, p0)
+		}
 		b.pack(x, y, g, i0, j0, p0, m, n, kc, j0 == 0 || g.kc < g.k, packed)
 		var then func(w *worker, i, j, m, n int)
 		if r.then != nil && r.v.d == tensor.F32 && p0+kc == g.k {
@@ -273,7 +280,10 @@ func (b *Backend) multiply(g *gemmPlan, t *multiplied) {
 			}
 			acc = true
 		}
-		y := columns{v: g.pb[j/b.k.nr*g.bNext:], step: b.k.nr, next: g.bNext}
+		y := columns{low: g.lowPanels, first: j / b.k.nr}
+		if y.low == nil {
+			y = columns{v: g.pb[j/b.k.nr*g.bNext:], step: b.k.nr, next: g.bNext}
+		}
 		w.product(c, t.ldc, m, n, t.kc, w.left(g, t, i, m), y, acc)
 		if t.then != nil {
 			t.then(w, i, j, m, n)
@@ -298,8 +308,8 @@ func (w *worker) left(g *gemmPlan, t *multiplied, i, m int) operand {
 // leftLeast is the rows from which packing them costs more than what a task packs of its last ones.
 const leftLeast = 256
 
-// liesWell tells whether tiles read the m rows of x where they lie. Rows whose distance is a high power of two
-// share the few lines of first-level cache that a tile's rows would need at once.
+// liesWell tells whether tiles read the m rows of x where they lie. Rows whose distance is a high power of
+// two share the few lines of first-level cache that a tile's rows would need at once.
 func liesWell(x matrix, m int) bool {
 	return x.v.d == tensor.F32 && !x.trans && m >= leftLeast && x.ld%256 != 0
 }
@@ -340,8 +350,8 @@ func (b *Backend) grid(m, n int, then bool) (mc, nc int) {
 	return mc, nc
 }
 
-// taskRows is how many of m rows, in whole groups of unit and at most that many, a task takes, so that threads
-// that take tasks one by one have about as many rows.
+// taskRows is how many of m rows, in whole groups of unit and at most that many, a task takes, so that
+// threads that take tasks one by one have about as many rows.
 func taskRows(m, unit, most, threads int) int {
 	longest := func(rows int) int { // what the busiest thread has
 		before := (m - 1) / rows // whole tasks before the last one
@@ -382,8 +392,10 @@ func (x operand) group(i, mr int) operand {
 type columns struct {
 	v          []float32
 	step, next int
-	width      int // columns that matter
-	rows       int // of rowColumns
+	width      int        // columns that matter
+	rows       int        // of rowColumns
+	low        *lowPanels // in place of v, from a panel on
+	first      int
 }
 
 // callMax bounds the multiplications of one call of a primitive, so that it takes less than 100 microseconds
@@ -398,6 +410,10 @@ func (w *worker) product(c []float32, ldc, m, n, k int, x operand, y columns, ac
 		a = 1
 	}
 	mr, nr := w.k.mr, w.k.nr
+	if y.low != nil {
+		w.lowRows(c, ldc, m, n, k, x, y, a)
+		return
+	}
 	if m <= fewMost && w.k.few != nil && x.row == 1 && x.step == mr && y.step == nr && mr*nr*k < callMax {
 		w.fewRows(c, ldc, m, n, k, x, y, a)
 		return

@@ -29,6 +29,8 @@ type isa struct {
 	// few are tiles of 2, 4 … mr rows of packed operands, the i-th of 2·(i+1), which ask for what lies far
 	// elements from b on, farStep bytes further at each of the k steps; nil at levels that have none.
 	few []func(a []float32, aStep int, b []float32, bStep int, c []float32, ldc, k, acc, far, farStep int)
+	// low are such tiles for panels of each lowForm but float32, nil where there are none
+	low map[lowForm][]lowTile
 	// convTile computes tiles of a convolution, and convPairs of one in bfloat16; sumTile and sumPairs those
 	// of the gradient of its weights. nil at levels that have none; convPairs and sumPairs also where pairs
 	// are not multiplied faster than float32s.

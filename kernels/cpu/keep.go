@@ -27,17 +27,21 @@ type kept struct {
 	may    map[unsafe.Pointer]bool // where such operands lie
 	panels map[panelAt][]float32
 	packed map[packedOf][]float32
+	// low are the forms of operands, and lowPanels the panels of those that lie in one of fewer bytes
+	low       map[panelsOf]lowOf
+	lowPanels map[panelAt]*lowPanels
 }
 
-// packedOf is what else is made of such an operand: where that lies, of which kind, and the numbers that decide it.
+// packedOf is what else is made of such an operand: where that lies, of which kind, and the numbers that
+// decide it.
 type packedOf struct {
 	w    unsafe.Pointer
 	kind byte
 	n    [8]int
 }
 
-// lasting gives room for n words that are made of an operand, and whether they are there already: of one that is
-// kept. Of others the room is there until the operation ends.
+// lasting gives room for n words that are made of an operand, and whether they are there already: of one
+// that is kept. Of others the room is there until the operation ends.
 func (b *Backend) lasting(of packedOf, n int) (room []float32, made bool) {
 	if !b.kept.may[of.w] {
 		return b.shared.f32(n), false
@@ -50,13 +54,14 @@ func (b *Backend) lasting(of packedOf, n int) (room []float32, made bool) {
 }
 
 // Keep implements kernels.Keeper. Panels of a kept operand are made where a product first needs them; they
-// take as much memory as the operand has in float32. Products of one row, and those on tiles, read it where
-// it lies.
+// take as much memory as the operand has in float32, or less where its numbers have fewer bits (lowForm).
+// Products of one row of others, and those on tiles, read it where it lies.
 func (b *Backend) Keep(t *tensor.Tensor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.kept.may == nil {
-		b.kept = kept{map[unsafe.Pointer]bool{}, map[panelAt][]float32{}, map[packedOf][]float32{}}
+		b.kept = kept{map[unsafe.Pointer]bool{}, map[panelAt][]float32{}, map[packedOf][]float32{},
+			map[panelsOf]lowOf{}, map[panelAt]*lowPanels{}}
 	}
 	if v := viewOf(t); v.len() > 0 {
 		b.kept.may[v.at()] = true
@@ -68,6 +73,8 @@ func (b *Backend) Changed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.kept.panels)
+	clear(b.kept.low)
+	clear(b.kept.lowPanels)
 	for _, v := range b.kept.packed { // in no order: each by itself
 		delete(b.kept.may, view{f: v}.at())
 	}
@@ -91,6 +98,16 @@ func (k *kept) forget(at unsafe.Pointer) {
 	for p := range k.panels { // in no order: each by itself
 		if p.of.at == at {
 			delete(k.panels, p)
+		}
+	}
+	for p := range k.low { // likewise
+		if p.at == at {
+			delete(k.low, p)
+		}
+	}
+	for p := range k.lowPanels { // likewise
+		if p.of.at == at {
+			delete(k.lowPanels, p)
 		}
 	}
 	for of, v := range k.packed { // likewise

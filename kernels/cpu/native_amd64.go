@@ -60,10 +60,20 @@ type fewTile = func(a []float32, aStep int, b []float32, bStep int, c []float32,
 var (
 	fewZ = []fewTile{few2Z, few4Z, few6Z, few8Z, few10Z, few12Z}
 	fewY = []fewTile{few2Y, few4Y, few6Y}
+	lowZ = map[lowForm][]lowTile{
+		lowHalf:  {fewHalf2Z, fewHalf4Z, fewHalf6Z, fewHalf8Z, fewHalf10Z, fewHalf12Z},
+		lowBrain: {fewBrain2Z, fewBrain4Z, fewBrain6Z, fewBrain8Z, fewBrain10Z, fewBrain12Z},
+		lowCodes: {fewCodes2Z, fewCodes4Z, fewCodes6Z, fewCodes8Z, fewCodes10Z, fewCodes12Z},
+	}
+	lowY = map[lowForm][]lowTile{
+		lowHalf:  {fewHalf2Y, fewHalf4Y, fewHalf6Y},
+		lowBrain: {fewBrain2Y, fewBrain4Y, fewBrain6Y},
+		lowCodes: {fewCodes2Y, fewCodes4Y, fewCodes6Y},
+	}
 )
 
 var avx512 = isa{
-	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, few: fewZ, transpose: transposeZ, spread: spreadZ, rowTimes: rowTimesZ,
+	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, few: fewZ, low: lowZ, transpose: transposeZ, spread: spreadZ, rowTimes: rowTimesZ,
 	dot: dotZ, dot3: dot3Z, axpy: axpyZ, mulAcc: mulAccZ, add: addZ, mul: mulZ, scale: scaleZ,
 	shift: shiftZ, gate: gateZ, gelu: geluZ, geluBwd: geluBwdZ, gateBwd: gateBwdZ, swiglu: swigluZ, swigluBwd: swigluBwdZ, norm: normZ, normDX: normDXZ, sum: sumZ, centred: centredZ, moments: momentsZ, layer: layerZ, max: maxZ, exp: expZ, soft: softZ, softPast: softPastZ, softGrad: softGradZ,
 	rope: ropeZ, ropePairs: wholePairs(ropePairsZ, 8),
@@ -127,7 +137,7 @@ var avx512half = func() isa {
 }()
 
 var avx2 = isa{
-	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, few: fewY, transpose: transposeY, spread: spreadY, rowTimes: rowTimesY,
+	name: "avx2", mr: 6, nr: 16, tile: tileY, tileRows: tileRowsY, few: fewY, low: lowY, transpose: transposeY, spread: spreadY, rowTimes: rowTimesY,
 	dot: dotY, dot3: dot3Y, axpy: axpyY, mulAcc: mulAccY, add: addY, mul: mulY, scale: scaleY,
 	shift: shiftY, gate: gateY, gelu: geluY, geluBwd: geluBwdY, gateBwd: gateBwdY, swiglu: swigluY, swigluBwd: swigluBwdY, norm: normY, normDX: normDXY, sum: sumY, centred: centredY, moments: momentsY, layer: layerY, max: maxY, exp: expY, soft: softY, softPast: softY, softGrad: softGradY,
 	rope: ropeY, ropePairs: wholePairs(ropePairsY, 4),

@@ -19,6 +19,11 @@ func (e *emitter) tiles() {
 	for rows := 2; rows <= e.tileHeight(); rows += 2 {
 		e.few(rows)
 	}
+	for _, l := range lows {
+		for rows := 2; rows <= e.tileHeight(); rows += 2 {
+			e.low(l, rows)
+		}
+	}
 }
 
 // tileHeight is the rows of the whole tile.
@@ -29,8 +34,8 @@ func (e *emitter) tileHeight() int {
 	return 6
 }
 
-// few writes a micro-kernel of few rows for products whose right side comes from memory: while it computes, it
-// asks for a part of the panel that follows.
+// few writes a micro-kernel of few rows for products whose right side comes from memory: while it computes,
+// it asks for a part of the panel that follows.
 func (e *emitter) few(mr int) {
 	e.begin(fmt.Sprintf("few%d", mr), "func(a []float32, aStep int, b []float32, bStep int, c []float32, "+
 		"ldc, k, acc, far, farStep int)", fmt.Sprintf("multiplies one tile of %d rows, see isa.", mr))
