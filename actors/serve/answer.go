@@ -40,9 +40,10 @@ type asked struct {
 	stream   bool
 	usage    bool // of a stream
 	ids      bool
-	guide    sample.Guide // of each answer, nil for none
-	model    string       // that the client named
-	chosen   int64        // when
+	guide    sample.Guide     // of each answer, nil for none
+	shown    map[int32]string // special tokens that have a text
+	model    string           // that the client named
+	chosen   int64            // when
 	identity string
 }
 
@@ -69,7 +70,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 					s.context))
 				return
 			}
-			talks, requests = append(talks, newTalk(s.tok, q, a.stops)), append(requests, q)
+			talks, requests = append(talks, newTalk(s.tok, q, a.stops, a.shown)), append(requests, q)
 		}
 	}
 	if err = s.loop.submit(ctx, requests); err != nil {

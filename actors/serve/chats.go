@@ -68,7 +68,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 		if err := s.toolGuide(a, t); err != nil {
 			return err
 		}
-		f.style = t.style
+		f.style, a.shown = t.style, t.style.shown(s.tok)
 	}
 	a.prompts = [][]int32{prompt}
 	s.serve(w, r, a)
@@ -230,7 +230,7 @@ func (f *chatForm) choice(i int, c *choice) map[string]any {
 		if m["content"] = text; text == "" {
 			m["content"] = nil
 		}
-		m["tool_calls"] = written(f.asked.identity, i, calls, false)
+		m["tool_calls"] = f.style.written(f.asked.identity, i, calls, false)
 		if c.end == sample.EndStop {
 			x["finish_reason"] = "tool_calls"
 		}
@@ -254,7 +254,7 @@ func (f *chatForm) delta(i int, c *choice, first bool, finish any) map[string]an
 			rest, calls := k.end()
 			text += rest
 			if len(calls) > 0 {
-				d["tool_calls"] = written(f.asked.identity, i, calls, true)
+				d["tool_calls"] = f.style.written(f.asked.identity, i, calls, true)
 				if c.end == sample.EndStop {
 					x["finish_reason"] = "tool_calls"
 				}

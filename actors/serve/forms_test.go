@@ -13,7 +13,8 @@ import (
 	"github.com/lfactor/lfactor/actors/trained"
 )
 
-// spelled are the tokens of a small vocabulary that spells JSON; no letter begins a word that it does not end.
+// spelled are the tokens of a small vocabulary that spells JSON; no letter begins a word that it does not
+// end.
 const spelled = "{ } [ ] \" : , Ġ 0 1 2 3 4 5 7 . b c d f h true null {\" \": \", get ( ) \\n <tool_call> </tool_call> name arguments x - é"
 
 // spells writes a model whose tokens spell JSON, with a chat template that knows tools, and opens it.
@@ -59,8 +60,8 @@ const hermes = `{% if tools %}{% for t in tools %}{{ t.function.name }} {% endfo
 	`{% for m in messages %}{{ m.content }} {% for c in m.tool_calls or [] %}{{ c.function.arguments.x }} {% endfor %}` +
 	`{% endfor %}d `
 
-// TestForms: answers have the form that a request asks for, whatever it draws, in chats and completions, at once and
-// as a stream, with a draft model and without.
+// TestForms: answers have the form that a request asks for, whatever it draws, in chats and completions, at
+// once and as a stream, with a draft model and without.
 func TestForms(t *testing.T) {
 	for _, draft := range []bool{false, true} {
 		o := Options{}
@@ -99,8 +100,9 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestTools: a forced call has the tool's name and arguments of its schema; a tool that is not forced may be called
-// or not; answers and streams have calls as the openai client reads them, and conversations take them back.
+// TestTools: a forced call has the tool's name and arguments of its schema; a tool that is not forced may
+// be called or not; answers and streams have calls as the openai client reads them, and conversations take
+// them back.
 func TestTools(t *testing.T) {
 	_, url := serving(t, spells(t, hermes), Options{})
 	tools := `"tools": [{"type": "function", "function": {"name": "get", "strict": true, "parameters": {"type": "object",
@@ -163,7 +165,12 @@ func TestTools(t *testing.T) {
 
 // TestCalls: what a model wrote is cut into text and calls, and what is no call stays text.
 func TestCalls(t *testing.T) {
-	hermes, llama := &styles[0], &styles[1]
+	style := func(template string) *style {
+		s, err := styleOf("tools " + template)
+		require.NoError(t, err)
+		return s
+	}
+	hermes, llama := style("<tool_call>"), style(`"parameters": `)
 	one := `<tool_call>
 {"name": "f", "arguments": {"x": "</tool_call>"}}
 </tool_call>`
@@ -190,4 +197,34 @@ func TestCalls(t *testing.T) {
 	require.Equal(t, []call{{"f", `{"x": 1}`}}, calls)
 	_, calls = llama.parse(`{"x": 1} is JSON`)
 	require.Empty(t, calls)
+	two := []call{{"f", `{"x": "]"}`}, {"g", "{}"}}
+	deepseek := "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"x\": \"]\"}\n```<｜tool▁call▁end｜>\n" +
+		"<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+	for template, texts := range map[string][]string{
+		"[TOOL_CALLS] [": {`[TOOL_CALLS] [{"name": "f", "arguments": {"x": "]"}}, {"name": "g", "arguments": {}, "id": "abcdefghi"}]`,
+			`[TOOL_CALLS][{"arguments": {"x": "]"}, "name": "f"},{"name": "g"}]`},
+		"[TOOL_CALLS]": {`[TOOL_CALLS][{"name": "f", "arguments": {"x": "]"}}, {"name": "g", "arguments": {}}]`},
+		"[TOOL_CALLS] [ARGS]": {`[TOOL_CALLS]f[ARGS]{"x": "]"}[TOOL_CALLS]g[ARGS]{}`,
+			`[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{"x": "]"}[TOOL_CALLS]g[CALL_ID]abcdefghj[ARGS]{}`},
+		"<｜tool▁sep｜>```json": {deepseek},
+		"<｜tool▁sep｜>": {"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": \"]\"}<｜tool▁call▁end｜>" +
+			"<｜tool▁call▁begin｜>g<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"},
+	} {
+		s := style(template)
+		for _, text := range texts {
+			content, calls := s.parse("so " + text)
+			require.Equal(t, two, calls, text)
+			require.Equal(t, "so", content)
+			for _, bad := range []string{text + " and", strings.Replace(text, "{}", "[]", 1) + "]",
+				s.mark()} {
+				content, calls = s.parse(bad)
+				require.Empty(t, calls, bad)
+				require.Equal(t, bad, content)
+			}
+		}
+	}
+	for _, template := range []string{"tools <arg_key>", "tools <function=", "nothing", "[TOOL_CALLS]"} {
+		_, err := styleOf(template)
+		require.Error(t, err)
+	}
 }

@@ -121,6 +121,7 @@ type guides struct {
 	machines map[asks]*grammar.Machine
 	once     sync.Once
 	vocab    *grammar.Vocabulary
+	marked   *grammar.Vocabulary // with the marks of calls; nil before it is made
 }
 
 // machine is that of a form.

@@ -27,12 +27,14 @@ type talk struct {
 	more    chan struct{} // has room for one: something was put in
 	stream  *token.Stream
 	stops   []string
-	held    string // text that may be the beginning of a stop
-	cut     bool   // a stop was found
+	shown   map[int32]string // tokens that are special and have a text all the same
+	held    string           // text that may be the beginning of a stop
+	cut     bool             // a stop was found
 }
 
-func newTalk(tok *token.Tokenizer, r *sample.Request, stops []string) *talk {
-	t := &talk{request: r, more: make(chan struct{}, 1), stream: tok.NewStream(true), stops: stops}
+func newTalk(tok *token.Tokenizer, r *sample.Request, stops []string, shown map[int32]string) *talk {
+	t := &talk{request: r, more: make(chan struct{}, 1), stream: tok.NewStream(true), stops: stops,
+		shown: shown}
 	r.Emit = t.emit
 	r.Done = t.end
 	return t
@@ -70,7 +72,9 @@ func (t *talk) take(ctx context.Context) ([]piece, error) {
 // emit implements sample.Request.Emit.
 func (t *talk) emit(k sample.Token) bool {
 	text := ""
-	if !k.Stop {
+	if mark, ok := t.shown[k.ID]; ok && !k.Stop {
+		text = t.release(t.stream.Flush()+mark, false)
+	} else if !k.Stop {
 		text = t.release(t.stream.Push(k.ID), false)
 	}
 	t.put(piece{text: text, token: k, drawn: true})

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,33 +10,6 @@ import (
 
 	"github.com/lfactor/lfactor/dataset/grammar"
 )
-
-// style is how models of a kind write calls of tools: each is {name, arguments} in JSON, within marks.
-type style struct {
-	written   string // a part of the chat template that tells models of the kind
-	open      string // before each call, "" where the answer begins with it
-	close     string
-	arguments string // the key of the arguments
-	one       bool   // an answer has one call at most
-}
-
-// styles are those that are known, the most certain first.
-var styles = []style{
-	{written: "<tool_call>", open: "<tool_call>\n", close: "\n</tool_call>", arguments: "arguments"},
-	// Hermes, Qwen, SmolLM3
-	{written: `"parameters": `, arguments: "parameters", one: true}, // Llama 3.1
-}
-
-// styleOf is how the model of a chat template writes calls.
-func styleOf(template string) (*style, error) {
-	for _, s := range styles {
-		if strings.Contains(template, "tools") && strings.Contains(template, s.written) {
-			return &s, nil
-		}
-	}
-	return nil, bad("tools", "the model's chat template says nothing of tools that is known here: calls within "+
-		"<tool_call>, or as {\"name\": , \"parameters\": }")
-}
 
 // toolBody is a function that a request offers.
 type toolBody struct {
@@ -133,8 +107,8 @@ func given[T any](raw json.RawMessage, usual T) T {
 
 // read takes the functions in.
 func (t *tools) read(list []json.RawMessage) error {
-	t.calls = &grammar.Calls{From: t.style.open, Name: `{"name": `, Arguments: `, "` + t.style.arguments + `": `, End: "}",
-		Between: t.style.close + "\n" + t.style.open, To: t.style.close}
+	calls := t.style.calls
+	t.calls = &calls
 	var shown []any
 	for i, raw := range list {
 		var f toolBody
@@ -165,7 +139,7 @@ func (s *Server) toolGuide(a *asked, t *tools) error {
 	if t.style == nil || !t.held {
 		return nil
 	}
-	if t.style.open == "" && t.calls.Free {
+	if t.style.mark() == "" && t.calls.Free {
 		return bad("tools", "the model writes calls without marks: strict wants tool_choice required, or a function")
 	}
 	key, err := json.Marshal(t.calls)
@@ -175,7 +149,7 @@ func (s *Server) toolGuide(a *asked, t *tools) error {
 	m, err := s.machine(asks{"tools", "calls", string(key)},
 		func(string) (*grammar.Grammar, error) { return t.calls.Grammar() })
 	if err == nil {
-		a.guide = &guide{v: s.guides.vocab, m: m, first: true}
+		a.guide = &guide{v: s.marked(t.style), m: m, first: true}
 	}
 	return err
 }
@@ -183,54 +157,14 @@ func (s *Server) toolGuide(a *asked, t *tools) error {
 // call is a call of a tool that an answer has.
 type call struct{ name, arguments string }
 
-// parse cuts an answer into its text and its calls. What is no call is text.
-func (s *style) parse(text string) (content string, calls []call) {
-	open, end := strings.TrimSpace(s.open), strings.TrimSpace(s.close)
-	at := 0
-	if open != "" {
-		if at = strings.Index(text, open); at < 0 {
-			return text, nil
-		}
-	}
-	rest := text[at:]
-	for {
-		next, ok := strings.CutPrefix(strings.TrimSpace(rest), open)
-		if !ok || strings.TrimSpace(next) == "" {
-			break
-		}
-		d := json.NewDecoder(strings.NewReader(next))
-		var c map[string]json.RawMessage
-		if d.Decode(&c) != nil {
-			return text, nil
-		}
-		name, ok := as[string](c["name"])
-		arguments := c[s.arguments]
-		if arguments == nil {
-			arguments = json.RawMessage("{}")
-		}
-		if !ok || name == "" || len(arguments) == 0 || arguments[0] != '{' {
-			return text, nil
-		}
-		calls = append(calls, call{name, string(arguments)})
-		next = next[d.InputOffset():]
-		if end != "" && !strings.HasPrefix(strings.TrimSpace(next), end) && strings.TrimSpace(next) != "" {
-			return text, nil
-		}
-		rest = strings.TrimPrefix(strings.TrimSpace(next), end)
-		if s.one {
-			break
-		}
-	}
-	if len(calls) == 0 || strings.TrimSpace(rest) != "" {
-		return text, nil
-	}
-	return strings.TrimSpace(text[:at]), calls
-}
-
 // written are calls as answers have them.
-func written(id string, index int, calls []call, streamed bool) (out []any) {
+func (s *style) written(id string, index int, calls []call, streamed bool) (out []any) {
 	for k, c := range calls {
-		x := map[string]any{"id": fmt.Sprintf("call-%s-%d-%d", strings.TrimPrefix(id, "cmpl-"), index, k),
+		name := fmt.Sprintf("call-%s-%d-%d", strings.TrimPrefix(id, "cmpl-"), index, k)
+		if s.short {
+			name = fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:9]
+		}
+		x := map[string]any{"id": name,
 			"type":     "function",
 			"function": map[string]any{"name": c.name, "arguments": c.arguments}}
 		if streamed {
@@ -241,8 +175,8 @@ func written(id string, index int, calls []call, streamed bool) (out []any) {
 	return out
 }
 
-// caller is an answer under way that may call tools: text is passed on until it may be the beginning of a call,
-// which is kept until it is whole.
+// caller is an answer under way that may call tools: text is passed on until it may be the beginning of a
+// call, which is kept until it is whole.
 type caller struct {
 	style *style
 	text  string // all
@@ -252,7 +186,7 @@ type caller struct {
 // push adds text and gives what is certain to be none of a call.
 func (c *caller) push(text string) string {
 	c.text += text
-	open := strings.TrimSpace(c.style.open)
+	open := c.style.mark()
 	end := len(c.text)
 	if open == "" {
 		if trimmed := strings.TrimSpace(c.text); trimmed == "" || trimmed[0] == '{' {

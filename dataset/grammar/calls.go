@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// Calls is how a model writes calls of tools: From, then calls with Between between them, then To. A call is Name
-// and the tool's name as JSON, Arguments and the arguments as JSON, and End.
+// Calls is how a model writes calls of tools: From, then calls with Between between them, then To. A call
+// is Name and the tool's name as JSON, or bare, Arguments and the arguments as JSON, and End.
 type Calls struct {
 	From, Name, Arguments, End, Between, To string
+	Bare                                    bool // names have no quotes
 
 	Tools       []Tool
 	Least, Most int // calls; Most < 0 has no bound
@@ -35,11 +36,15 @@ func (c *Calls) Grammar() (*Grammar, error) {
 				return nil, fmt.Errorf("parameters of %s: %w", t.Name, err)
 			}
 		}
-		raw, err := json.Marshal(t.Name)
-		if err != nil {
-			return nil, err
+		name := t.Name
+		if !c.Bare {
+			raw, err := json.Marshal(t.Name)
+			if err != nil {
+				return nil, err
+			}
+			name = string(raw)
 		}
-		tools = append(tools, seq(lit(c.Name+string(raw)+c.Arguments), arguments, lit(c.End)))
+		tools = append(tools, seq(lit(c.Name+name+c.Arguments), arguments, lit(c.End)))
 	}
 	rules["call"] = alt(tools...)
 	most := c.Most
@@ -58,8 +63,8 @@ func (c *Calls) Grammar() (*Grammar, error) {
 	return compile(rules, "text")
 }
 
-// without is any text in which a word does not come: a state for each part of the word that the text ends with
-// (Knuth, Morris and Pratt, doi:10.1137/0206024).
+// without is any text in which a word does not come: a state for each part of the word that the text ends
+// with (Knuth, Morris and Pratt, doi:10.1137/0206024).
 func without(word []rune, rules map[string]node) node {
 	state := func(n int) string { return fmt.Sprintf(" free %d", n) }
 	next := func(n int, c rune) int { // behind n characters of the word and c

@@ -30,9 +30,9 @@ type Lora struct {
 	Rank    int
 	Alpha   float64
 	Dropout float64
-	// Slots is a number of adapters that lie side by side, [slots ...] each, of which every row has the one that
-	// adapters.off [slots+1] says: rows are in the order of slots, and those behind the last have none. 0 is one
-	// adapter for all rows.
+	// Slots is a number of adapters that lie side by side, [slots ...] each, of which every row has the one
+	// that adapters.off [slots+1] says: rows are in the order of slots, and those behind the last have
+	// none. 0 is one adapter for all rows.
 	Slots int
 }
 
@@ -87,6 +87,8 @@ type Rec struct {
 	Logits bool
 	// States asks for the rows that the head would read, behind the final norm, in place of either.
 	States bool
+	// Hidden asks for these rows beside the logits.
+	Hidden bool
 	// NLL asks for minus the log-probability of each row's target in place of the loss.
 	NLL bool
 	// Values asks for what the head of one number gives each row in place of the loss.
@@ -186,7 +188,8 @@ func (r *Rec) ofSlots(name string, x *grad.Value, out, in int) *grad.Value {
 	return r.T.GroupedLinear(down, b, off)
 }
 
-// packedUnit are the rows that stay together of a matrix in few bits, whose rows are shared out in every layer.
+// packedUnit are the rows that stay together of a matrix in few bits, whose rows are shared out in every
+// layer.
 func packedUnit(o LinearOpts) int {
 	if o.Row {
 		return 1

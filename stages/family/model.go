@@ -42,10 +42,11 @@ type Model struct {
 	Parts      []Part     // components before the decoder beside those of Vision
 	// heads and widths of encoders before a denoiser, which ranks that share their layers have to divide
 	Widths []int
-	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all. It is
-	// set after the model is built.
+	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all. It
+	// is set after the model is built.
 	Low func(param string) int
-	// Watch says when such weights are multiplied in the model's own type all the same; a run that trains sets it.
+	// Watch says when such weights are multiplied in the model's own type all the same; a run that trains
+	// sets it.
 	Watch kernels.Watch
 	// History is grad.Options.History
 	History int
@@ -60,8 +61,8 @@ type Model struct {
 	// Packed says how matrices of so many columns lie in memory that do not learn; nil for all as numbers of
 	// the model's type. It is set after the model is built.
 	Packed func(param string, columns int) kernels.Packing
-	// Initial says how a parameter begins that Init has no rule for; nil, and Start's zero value, leave it to
-	// Init.
+	// Initial says how a parameter begins that Init has no rule for; nil, and Start's zero value, leave it
+	// to Init.
 	Initial func(param string) Start
 	// Source says where a logical parameter lies in a Hugging Face checkpoint of the family.
 	Source func(name string) Source
@@ -200,7 +201,7 @@ func (m *Model) Record(o grad.Options, rec block.Rec, st Stage) *grad.Trace {
 			r.T.Output(p, env[p])
 		}
 	}
-	if r.States && env["final"] != nil {
+	if (r.States || r.Hidden) && env["final"] != nil {
 		r.T.Output("final", env["final"])
 	}
 	if r.Values && env["values"] != nil {
@@ -274,7 +275,8 @@ func (m *Model) Foundation() int {
 	return slices.IndexFunc(m.Blocks, func(b Block) bool { return b.Component == Foundation })
 }
 
-// Ahead reports whether a model of diffusion has encoders among its blocks, which may have a mesh of their own.
+// Ahead reports whether a model of diffusion has encoders among its blocks, which may have a mesh of their
+// own.
 func (m *Model) Ahead() bool { return m.Denoiser != nil && m.Foundation() > 0 }
 
 // Balanced cuts the blocks into n stages so that the heaviest is as light as possible.

@@ -20,35 +20,70 @@ const FurtherName = "model.mtp_layers."
 // MiMo-7B). The loss of each layer is added with weight MTPWeight/MTP.
 // Where images' features have taken the places of tokens, they do in what a layer joins, too.
 func (m *Model) mtp(r *block.Rec, env map[string]*grad.Value) {
-	if r.Logits {
+	if r.Logits || r.States || r.NLL || r.Values {
 		return
 	}
 	s, t, h := m.Spec, r.T, env["final"]
-	s.IndexShared = nil // it chooses for itself
-	if s.Carries() {    // whatever the last layer is
-		s.Mixers = slices.Repeat([]string{"full_attention"}, s.Layers)
-	}
 	for k := range s.MTP {
-		name := fmt.Sprintf("%s%d", FurtherName, k)
 		ids := t.Data(fmt.Sprintf("mtp_ids.%d", k), tensor.I32, r.Shape.Rows)
-		e := t.Place("residual", t.Embed(ids, s.embedding(t)))
-		if f := env[FeaturePort]; f != nil {
-			e = place(r, e, f, placesOf(k+1))
-		}
-		e = s.norm().Record(r, name+".token_layernorm", e, s.Hidden)
-		prev := s.norm().Record(r, name+".hidden_layernorm", h, s.Hidden)
-		join := []*grad.Value{prev, e}
-		if s.TokenFirst {
-			join = []*grad.Value{e, prev}
-		}
-		x := r.Linear(name+".input_proj", t.Concat(1, join...), s.Hidden, 2*s.Hidden,
-			block.LinearOpts{Rep: true})
-		x = s.layer(s.Layers-1).Record(r, name, t.Place("residual", x))
-		h = s.norm().Record(r, name+".final_layernorm", x, s.Hidden)
+		h = s.further(r, k, h, ids, func(e *grad.Value) *grad.Value {
+			if f := env[FeaturePort]; f != nil {
+				return place(r, e, f, placesOf(k+1))
+			}
+			return e
+		})
 		target := t.Data(fmt.Sprintf("mtp_targets.%d", k), tensor.I32, r.Shape.Rows)
 		weight := t.Data(fmt.Sprintf("mtp_weights.%d", k), tensor.F32, r.Shape.Rows)
 		t.Loss(t.Scale(t.LinearCrossEntropy(h, s.output(t), target, weight, 0), s.MTPWeight/float64(s.MTP)))
 	}
+}
+
+// further is what layer k makes of hidden states h and of the tokens behind theirs; put changes their
+// embeddings.
+func (s Spec) further(r *block.Rec, k int, h, ids *grad.Value,
+	put func(e *grad.Value) *grad.Value) *grad.Value {
+	s.IndexShared = nil // it chooses for itself
+	if s.Carries() {    // whatever the last layer is
+		s.Mixers = slices.Repeat([]string{"full_attention"}, s.Layers)
+	}
+	name, t := fmt.Sprintf("%s%d", FurtherName, k), r.T
+	e := put(t.Place("residual", t.Embed(ids, s.embedding(t))))
+	e = s.norm().Record(r, name+".token_layernorm", e, s.Hidden)
+	prev := s.norm().Record(r, name+".hidden_layernorm", h, s.Hidden)
+	join := []*grad.Value{prev, e}
+	if s.TokenFirst {
+		join = []*grad.Value{e, prev}
+	}
+	x := r.Linear(name+".input_proj", t.Concat(1, join...), s.Hidden, 2*s.Hidden,
+		block.LinearOpts{Rep: true})
+	x = s.layer(s.Layers-1).Record(r, name, t.Place("residual", x))
+	return s.norm().Record(r, name+".final_layernorm", x, s.Hidden)
+}
+
+// HiddenOf is the data of RecordFurther that has hidden states.
+const HiddenOf = "further.hidden"
+
+// RecordFurther traces the first layer that predicts a further token, without a gradient, for rows of a
+// pool of pages (block.Rec.Pool): of hidden states HiddenOf [rows hidden], behind the model's final norm or
+// the layer's own, and of ids, the tokens behind theirs. It gives "final", its own hidden states, and
+// "logits", of the rows paged.head, for the tokens behind ids.
+func (m *Model) RecordFurther(o grad.Options, rec block.Rec) *grad.Trace {
+	if o.Packed == nil {
+		o.Packed = m.Packed
+	}
+	r := &rec
+	r.T, r.Ropes = grad.NewTape(o), []*block.Rope{&m.Spec.Rope, &m.Spec.LocalRope}
+	s, t := m.Spec, r.T
+	r.Start(len(m.Blocks))
+	t.Part(0, func() {
+		h := t.Place("residual", t.Data(HiddenOf, o.DType, r.Shape.Rows, s.Hidden))
+		h = s.further(r, 0, h, t.Data("ids", tensor.I32, r.Shape.Rows),
+			func(e *grad.Value) *grad.Value { return e })
+		t.Output("final", h)
+		last := t.Take(h, t.Data("paged.head", tensor.I32, r.Heads))
+		t.Output("logits", t.Logits(last, s.output(t), 0))
+	})
+	return t.Finish()
 }
 
 // DropMTP leaves out the layers that predict further tokens, and what they alone read.

@@ -1,6 +1,7 @@
 package sample
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -8,9 +9,20 @@ import (
 // aheadUsual is how many tokens a draft model proposes at once.
 const aheadUsual = 4
 
-// speculator draws with a draft model what an engine's model will likely draw next (arXiv:2211.17192). A token is
-// accepted where the engine's model draws the same by the random number of its place: so answers are those without
-// drafts, token by token and to the bit, greedy or not. The draft model draws by the same numbers.
+// proposer says what running sequences will likely draw next.
+type proposer interface {
+	// propose sets drafts of running sequences.
+	propose(e *Engine) error
+	// forget gives back what it has of a sequence; flush forgets what pages hold.
+	forget(s *sequence)
+	flush()
+	close()
+}
+
+// speculator draws with a draft model what an engine's model will likely draw next (arXiv:2211.17192). A
+// token is accepted where the engine's model draws the same by the random number of its place: so answers
+// are those without drafts, token by token and to the bit, greedy or not. The draft model draws by the same
+// numbers.
 type speculator struct {
 	engine  *Engine // of the draft model; its sequences are driven here
 	ahead   int
@@ -23,10 +35,7 @@ func newSpeculator(e *Engine) (*speculator, error) {
 	if a, b := g.m.Spec.Vocab, e.g.m.Spec.Vocab; a != b {
 		return nil, fmt.Errorf("sample: the draft model has %d tokens and the model %d", a, b)
 	}
-	x := &speculator{ahead: o.Ahead, shadows: map[*sequence]*sequence{}}
-	if x.ahead == 0 {
-		x.ahead = aheadUsual
-	}
+	x := &speculator{ahead: cmp.Or(o.Ahead, aheadUsual), shadows: map[*sequence]*sequence{}}
 	o.Draft, o.Ahead = nil, 0
 	var err error
 	x.engine, err = NewEngine(g, o)
@@ -77,7 +86,12 @@ func (x *speculator) propose(e *Engine) error {
 
 // room is how many drafts a sequence may have: one token is drawn behind them all.
 func (x *speculator) room(e *Engine, s *sequence) int {
-	return min(x.most, s.Max-s.drawn-1, e.o.Context-len(s.tokens)-1)
+	return roomFor(e, s, x.most)
+}
+
+// roomFor is how many of most drafts a sequence may have.
+func roomFor(e *Engine, s *sequence, most int) int {
+	return min(most, s.Max-s.drawn-1, e.o.Context-len(s.tokens)-1)
 }
 
 // follow is what the draft model has of a sequence, with the sequence's tokens.
@@ -112,28 +126,40 @@ func (x *speculator) extend(e *Engine, b *batch, logits []float32, of map[*seque
 		}
 		z := slices.Clone(logits[row*v : (row+1)*v])
 		row++
-		capRow(z, d.g.m.Spec.LogitCap)
-		if slices.ContainsFunc(z, noNumber) { // it proposes nothing: the model itself goes on
+		if !e.draft(s, &shadow.guide, z, d.g.m.Spec.LogitCap) {
 			continue
 		}
 		n := len(s.drafts)
-		id, ok := e.draw.guided(z, &s.Params, &s.seen, shadow.guide, Uniform(s.Seed, s.Sample, s.drawn+n))
-		if !ok || slices.Contains(s.Stop, id) {
-			continue
-		}
-		if shadow.guide != nil {
-			if shadow.guide = shadow.guide.After(id); shadow.guide == nil {
-				continue
-			}
-		}
-		s.drafts = append(s.drafts, id)
-		shadow.tokens = append(shadow.tokens, id)
-		if n+1 < x.room(e, s) {
+		shadow.tokens = append(shadow.tokens, s.drafts[n-1])
+		if n < x.room(e, s) {
 			going = append(going, shadow)
 		}
 	}
 	d.running = going
 }
+
+// draft adds a token to a sequence's drafts, drawn from logits by the number of its place; false if there
+// is none behind which more may come.
+func (e *Engine) draft(s *sequence, guide *Guide, z []float32, most float64) bool {
+	capRow(z, most)
+	if slices.ContainsFunc(z, noNumber) { // nothing is proposed: the model itself goes on
+		return false
+	}
+	id, ok := e.draw.guided(z, &s.Params, &s.seen, *guide, Uniform(s.Seed, s.Sample, s.drawn+len(s.drafts)))
+	if !ok || slices.Contains(s.Stop, id) {
+		return false
+	}
+	if *guide != nil {
+		if *guide = (*guide).After(id); *guide == nil {
+			return false
+		}
+	}
+	s.drafts = append(s.drafts, id)
+	return true
+}
+
+func (x *speculator) flush() { x.engine.Flush() }
+func (x *speculator) close() { x.engine.Close() }
 
 // forget gives back what the draft model has of a sequence.
 func (x *speculator) forget(s *sequence) {

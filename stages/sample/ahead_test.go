@@ -36,9 +36,9 @@ func guidedRequests(n int) []*Request {
 	return rs
 }
 
-// TestAhead: whatever a draft model proposes, answers and log-probabilities are those without one, to the bit:
-// greedy or drawn, under penalties, filters and guides, with pages given up and prompts cut; and a draft model that
-// is the model itself is right nearly always.
+// TestAhead: whatever a draft model proposes, answers and log-probabilities are those without one, to the
+// bit: greedy or drawn, under penalties, filters and guides, with pages given up and prompts cut; and a
+// draft model that is the model itself is right nearly always.
 func TestAhead(t *testing.T) {
 	b := cpu.New(2)
 	defer b.Close()
@@ -62,14 +62,16 @@ func TestAhead(t *testing.T) {
 						e, err := NewEngine(drawn(t, s, d, b), o)
 						require.NoError(t, err)
 						require.Equal(t, want, asked(t, e, guidedRequests(12), 3), "%+v", o)
-						x := e.Stats()
-						require.Positive(t, x.Drafted)
+						stats := e.Stats()
+						require.Positive(t, stats.Drafted)
 						if same {
-							require.Greater(t, float64(x.Accepted), 0.8*float64(x.Drafted), "%d of %d",
-								x.Accepted, x.Drafted)
+							require.Greater(t, float64(stats.Accepted), 0.8*float64(stats.Drafted),
+								"%d of %d",
+								stats.Accepted, stats.Drafted)
 						}
-						require.Zero(t, e.ahead.engine.pages.used())
-						require.Empty(t, e.ahead.shadows)
+						x := e.ahead.(*speculator)
+						require.Zero(t, x.engine.pages.used())
+						require.Empty(t, x.shadows)
 						e.Close()
 					}
 				}
@@ -78,8 +80,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestAheadFewer: with a draft model that is right, an answer takes fewer steps, and its classes of microbatches are
-// recorded once.
+// TestAheadFewer: with a draft model that is right, an answer takes fewer steps, and its classes of
+// microbatches are recorded once.
 func TestAheadFewer(t *testing.T) {
 	b := cpu.New(1)
 	defer b.Close()
@@ -100,9 +102,9 @@ func TestAheadFewer(t *testing.T) {
 	require.ErrorContains(t, err, "has 60 tokens and the model 70")
 }
 
-// TestGuide: a guide's tokens alone are drawn, an answer ends where its guide is complete or, where it may, with a
-// stop token; penalties, filters and log-probabilities are as without it; and where no token is allowed the answer is
-// stuck.
+// TestGuide: a guide's tokens alone are drawn, an answer ends where its guide is complete or, where it may,
+// with a stop token; penalties, filters and log-probabilities are as without it; and where no token is
+// allowed the answer is stuck.
 func TestGuide(t *testing.T) {
 	b := cpu.New(1)
 	defer b.Close()
@@ -140,7 +142,8 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// TestAheadNaN: a draft model whose logits are no numbers proposes nothing, and answers are those without it.
+// TestAheadNaN: a draft model whose logits are no numbers proposes nothing, and answers are those without
+// it.
 func TestAheadNaN(t *testing.T) {
 	b := cpu.New(1)
 	defer b.Close()

@@ -2,6 +2,7 @@ package sample
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -41,6 +42,7 @@ type batch struct {
 	parts             []part
 	rows, keys, heads int
 	shape             shape
+	behind            int // tokens that are read lie so many behind those of their rows
 }
 
 // gather puts the next tokens of running sequences into a microbatch: drawn ones first, so that no answer
@@ -79,39 +81,49 @@ func (e *Engine) gather() *batch {
 	return b
 }
 
-// spare is how many drafts of a sequence there is room for behind its last token, without anybody giving up pages.
+// spare is how many drafts of a sequence there is room for behind its last token, without anybody giving up
+// pages.
 func (e *Engine) spare(s *sequence, to, left int) int {
 	if to < len(s.tokens) {
 		return 0
 	}
 	n := min(len(s.drafts), left)
-	for len(s.pages)*PageRows < to+n && len(e.pages.free) > 0 {
+	return max(0, min(n, e.stretch(s, to+n)-to))
+}
+
+// stretch takes free pages for n tokens of a sequence, and returns for how many it has some.
+func (e *Engine) stretch(s *sequence, n int) int {
+	for len(s.pages)*PageRows < n && len(e.pages.free) > 0 {
 		s.pages = append(s.pages, e.pages.take())
 	}
-	return max(0, min(n, len(s.pages)*PageRows-to))
+	return len(s.pages) * PageRows
 }
 
 // compute runs a microbatch, puts its keys and values into pages and gives the logits of its heads, before a
 // cap, in rows.
 func (e *Engine) compute(b *batch) ([]float32, error) {
 	tr := e.trace(b.shape)
-	data, err := e.data(tr, b)
+	data, err := e.data(tr, b, nil)
 	if err != nil {
 		return nil, err
 	}
-	f := e.g.run.NewFrame(tr, data, nil, nil)
-	if _, err := e.g.run.Step(f, grad.F, 0, nil); err != nil {
-		f.Drop()
+	out, err := e.run(tr, data)
+	if err != nil {
 		return nil, err
 	}
-	out := f.Outputs()
 	logits := e.g.read(out["logits"])
 	delete(out, "logits")
-	for name, t := range out {
-		e.store(name, t, b)
+	if t := out["final"]; t != nil {
+		row, size := 0, len(t.Bytes())/t.Shape[0]
+		for _, p := range b.parts {
+			n := p.to - p.from
+			p.seq.hidden = &states{p.from, slices.Clone(t.Bytes()[row*size : (row+n)*size])}
+			row += n
+		}
 		t.Release()
+		delete(out, "final")
 	}
-	f.Close()
+	e.keep(out, b)
 	for _, p := range b.parts {
 		e.stats.Prompt += int64(min(p.to, p.sure) - p.from)
 		if p.heads() > 0 {
@@ -119,6 +131,26 @@ func (e *Engine) compute(b *batch) ([]float32, error) {
 		}
 	}
 	return logits, nil
+}
+
+// run gives what a trace makes of data.
+func (e *Engine) run(tr *grad.Trace, data map[string]*tensor.Tensor) (map[string]*tensor.Tensor, error) {
+	f := e.g.run.NewFrame(tr, data, nil, nil)
+	if _, err := e.g.run.Step(f, grad.F, 0, nil); err != nil {
+		f.Drop()
+		return nil, err
+	}
+	out := f.Outputs()
+	f.Close()
+	return out, nil
+}
+
+// keep puts new keys and values into pages, and gives them back.
+func (e *Engine) keep(out map[string]*tensor.Tensor, b *batch) {
+	for name, t := range out { // in no order: each has a pool of its own
+		e.store(name, t, b)
+		t.Release()
+	}
 }
 
 // name enters full pages under what they hold.
@@ -139,7 +171,7 @@ func (e *Engine) trace(s shape) *grad.Trace {
 	tr := e.traces[s]
 	if tr == nil {
 		rec := block.Rec{Shape: block.Shape{Rows: s.rows}, Lora: e.g.lora, Logits: true, Cached: true,
-			Pool: e.o.Pages * PageRows, KeyRows: s.keys, Heads: s.heads}
+			Pool: e.o.Pages * PageRows, KeyRows: s.keys, Heads: s.heads, Hidden: e.o.Further}
 		tr = e.g.m.Record(grad.Options{DType: e.g.dtype, NoGrad: true}, rec,
 			family.Stage{To: len(e.g.m.Blocks)})
 		e.traces[s] = tr
@@ -147,8 +179,9 @@ func (e *Engine) trace(s shape) *grad.Trace {
 	return tr
 }
 
-// data are the tensors that a trace reads.
-func (e *Engine) data(tr *grad.Trace, b *batch) (map[string]*tensor.Tensor, error) {
+// data are the tensors that a trace reads, with some that only it does.
+func (e *Engine) data(tr *grad.Trace, b *batch, more map[string]*tensor.Tensor) (map[string]*tensor.Tensor,
+	error) {
 	ids, positions := make([]int32, b.shape.rows), make([]int32, b.shape.rows)
 	at, last, heads := filled(b.shape.keys), filled(b.shape.rows), filled(b.shape.heads)
 	cu, cuK := []int32{0}, []int32{0}
@@ -159,7 +192,7 @@ func (e *Engine) data(tr *grad.Trace, b *batch) (map[string]*tensor.Tensor, erro
 			at[key+i] = int32(p.seq.pages[i/PageRows]*PageRows + i%PageRows)
 		}
 		for i := p.from; i < p.to; i++ {
-			ids[row], positions[row] = p.seq.at(i), int32(i)
+			ids[row], positions[row] = p.seq.at(i+b.behind), int32(i)
 			at[key+i], last[row] = int32(-1-row), int32(key+i)
 			if i >= p.sure-1 {
 				heads[head] = int32(row)
@@ -187,7 +220,7 @@ func (e *Engine) data(tr *grad.Trace, b *batch) (map[string]*tensor.Tensor, erro
 		all[block.KindsOf] = kinds
 	}
 	for _, p := range tr.Out { // the pool has the form of what goes into it
-		if p.Name == "logits" {
+		if p.Name == "logits" || p.Name == "final" {
 			continue
 		}
 		t, err := e.poolOf(p.Name, p.Value)
@@ -196,6 +229,7 @@ func (e *Engine) data(tr *grad.Trace, b *batch) (map[string]*tensor.Tensor, erro
 		}
 		all["pool."+p.Name] = t.Retain()
 	}
+	maps.Copy(all, more)
 	data := map[string]*tensor.Tensor{}
 	for _, name := range tr.Data {
 		if all[name] == nil {
@@ -226,6 +260,9 @@ func (e *Engine) poolOf(name string, v *grad.Value) (*tensor.Tensor, error) {
 	t, err := e.g.run.Pool.New("pool."+name, v.DType, append([]int{e.o.Pages * PageRows}, v.Shape[1:]...)...)
 	if err != nil {
 		return nil, err
+	}
+	if e.o.Further { // rows that no layer for further tokens has written are read, and say nothing
+		clear(t.Bytes())
 	}
 	e.pool[name] = t
 	return t, nil

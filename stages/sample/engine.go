@@ -16,10 +16,13 @@ type EngineOptions struct {
 	Rows    int // tokens of a step, of prompts and of answers; 0 takes 256
 	Running int // sequences at once; 0 takes 64
 	Context int // tokens of a sequence with its answer; 0 takes what the pages hold
-	// Draft is a model of the same vocabulary that proposes Ahead tokens of each answer, which the engine's model
-	// then computes at once; nil for none. It is the engine's from then on. Answers do not depend on it.
+	// Draft is a model of the same vocabulary that proposes Ahead tokens of each answer, which the engine's
+	// model then computes at once; nil for none. It is the engine's from then on. Answers do not depend on
+	// it.
 	Draft *Generator
-	Ahead int // 0 takes 4
+	// Further has the model's own layer for further tokens propose them, in place of Draft.
+	Further bool
+	Ahead   int // 0 takes 4
 	// Lean keeps no weights a second time, as products of few rows want them.
 	Lean bool
 }
@@ -35,7 +38,8 @@ type Request struct {
 	Began int
 	// Top asks for so many of the likeliest tokens beside each that is drawn.
 	Top int
-	// Adapter is the slot of the adapter that draws, counted from 1, where the model has slots; 0 is the model alone.
+	// Adapter is the slot of the adapter that draws, counted from 1, where the model has slots; 0 is the
+	// model alone.
 	Adapter int
 	// Guide says which tokens may come first, nil for any; what it leads to says it of those behind.
 	Guide Guide
@@ -64,7 +68,8 @@ type Candidate struct {
 // End says why an answer ended.
 type End string
 
-// Guide is which tokens may come next in an answer that is to have a form. It is not changed by what is drawn.
+// Guide is which tokens may come next in an answer that is to have a form. It is not changed by what is
+// drawn.
 type Guide interface {
 	// Allowed has a bit for each token's number; those beyond it may not come. It is not to be changed.
 	Allowed() []uint64
@@ -81,8 +86,8 @@ const (
 	EndCancel End = "cancel"
 	EndStuck  End = "stuck" // the vocabulary has no token that the guide allows
 	EndError  End = "error" // Step returned an error
-	// EndNumber is of an answer whose next token has no probability: a logit is not a number, or the largest is not
-	// finite. Other answers go on.
+	// EndNumber is of an answer whose next token has no probability: a logit is not a number, or the
+	// largest is not finite. Other answers go on.
 	EndNumber End = "no number"
 )
 
@@ -98,6 +103,7 @@ type sequence struct {
 	seen   counts
 	guide  Guide
 	drafts []int32 // that may follow tokens
+	hidden *states // of the last tokens that were computed; nil where nothing reads them
 	fixed  int     // of a sequence whose tokens may be taken back: how many may not, 0 for all
 	ended  bool
 }
@@ -123,8 +129,8 @@ type Engine struct {
 	waiting []*sequence
 	traces  map[shape]*grad.Trace
 	draw    drawer
-	ahead   *speculator // nil without a draft model
-	changes []uint64    // of each slot's adapter
+	ahead   proposer // nil where nothing is proposed
+	changes []uint64 // of each slot's adapter
 	stats   Stats
 }
 
@@ -171,11 +177,15 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 	e := &Engine{g: g, o: o, pages: newPages(o.Pages), traces: map[shape]*grad.Trace{},
 		pool: map[string]*tensor.Tensor{}}
 	e.changes = make([]uint64, e.slots())
-	if o.Draft != nil {
-		var err error
-		if e.ahead, err = newSpeculator(e); err != nil {
-			return nil, err
-		}
+	var err error
+	switch {
+	case o.Draft != nil:
+		e.ahead, err = newSpeculator(e)
+	case o.Further:
+		e.ahead, err = newFurther(e)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return e, nil
 }
@@ -264,7 +274,7 @@ func (e *Engine) drop(s *sequence) {
 	for i := len(s.pages) - 1; i >= 0; i-- {
 		e.pages.give(s.pages[i])
 	}
-	s.pages, s.done, s.key, s.named = nil, 0, e.root(s.Request), 0
+	s.pages, s.done, s.key, s.named, s.hidden = nil, 0, e.root(s.Request), 0, nil
 }
 
 // slots is the number of adapters that lie side by side.
@@ -283,8 +293,8 @@ func (e *Engine) root(r *Request) string {
 	return fmt.Sprintf("adapter %d %d", r.Adapter, e.changes[r.Adapter-1])
 }
 
-// Changed says that the adapter of a slot, counted from 1, is another one: pages hold nothing of it any more. No
-// request of it may be under way.
+// Changed says that the adapter of a slot, counted from 1, is another one: pages hold nothing of it any
+// more. No request of it may be under way.
 func (e *Engine) Changed(slot int) { e.changes[slot-1]++ }
 
 // sweep removes sequences that have ended.
@@ -310,7 +320,7 @@ func (e *Engine) Stats() Stats {
 func (e *Engine) Flush() {
 	e.pages.flush()
 	if e.ahead != nil {
-		e.ahead.engine.Flush()
+		e.ahead.flush()
 	}
 }
 
@@ -328,7 +338,7 @@ func (e *Engine) Close() {
 	}
 	clear(e.pool)
 	if e.ahead != nil {
-		e.ahead.engine.Close()
+		e.ahead.close()
 	}
 	e.g.Close()
 }
