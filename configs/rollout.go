@@ -4,20 +4,32 @@ import "fmt"
 
 // Rollout says how a run draws the answers that it learns from.
 type Rollout struct {
-	Group     int     `key:"group" default:"8" min:"2" class:"fixed" unit:"answers" doc:"Answers that are drawn to each prompt and compared with each other; train.global_batch is the answers of a step."`
-	Max       int     `key:"max_tokens" default:"256" min:"1" class:"fixed" unit:"tokens" doc:"Tokens of an answer at most."`
-	Staleness int     `key:"staleness" default:"0" min:"0" max:"16" class:"fixed" doc:"How many batches of prompts are drawn ahead of training: answers are drawn while earlier ones are trained on, by weights that lie so many batches behind those that are trained, never more. 0 draws and trains in turn."`
-	Updates   int     `key:"updates" default:"1" min:"1" max:"16" class:"fixed" unit:"steps" doc:"Steps that are trained on each batch of answers, against the log-probabilities with which they were drawn."`
-	Span      int     `key:"span" default:"0" min:"0" class:"fixed" unit:"tokens" doc:"With staleness: tokens of an answer that one version of the weights draws before the next one goes on with it, which computes keys and values anew; 0 lets the version that begins an answer end it."`
-	Samplers  int     `key:"samplers" default:"0" min:"0" max:"64" class:"free" unit:"processes" doc:"Processes of their own on this host that draw answers; 0 draws in the process that trains. Answers do not depend on it."`
-	Silence   float64 `key:"silence" default:"120" class:"free" unit:"seconds" doc:"After so long a sampler process that has answers to draw and says nothing is ended, and another takes its place."`
-	Pages     int     `key:"pages" default:"0" min:"0" class:"free" unit:"pages" doc:"Pages of keys and values of 16 tokens each, for all answers together; 0 takes what the answers of a step need, 4096 at most."`
+	Group       int      `key:"group" default:"8" min:"2" class:"fixed" unit:"answers" doc:"Answers that are drawn to each prompt and compared with each other; train.global_batch is the answers of a step."`
+	Max         int      `key:"max_tokens" default:"256" min:"1" class:"fixed" unit:"tokens" doc:"Tokens of an answer at most."`
+	Staleness   int      `key:"staleness" default:"0" min:"0" max:"16" class:"fixed" doc:"How many batches of prompts are drawn ahead of training: answers are drawn while earlier ones are trained on, by weights that lie so many batches behind those that are trained, never more. 0 draws and trains in turn."`
+	Updates     int      `key:"updates" default:"1" min:"1" max:"16" class:"fixed" unit:"steps" doc:"Steps that are trained on each batch of answers, against the log-probabilities with which they were drawn."`
+	Span        int      `key:"span" default:"0" min:"0" class:"fixed" unit:"tokens" doc:"With staleness: tokens of an answer that one version of the weights draws before the next one goes on with it, which computes keys and values anew; 0 lets the version that begins an answer end it."`
+	Samplers    int      `key:"samplers" default:"0" min:"0" max:"64" class:"free" unit:"processes" doc:"Processes of their own on this host that draw answers; 0 draws in the process that trains. Answers do not depend on it."`
+	Silence     float64  `key:"silence" default:"120" class:"free" unit:"seconds" doc:"After so long a sampler process that has answers to draw and says nothing is ended, and another takes its place."`
+	Pages       int      `key:"pages" default:"0" min:"0" class:"free" unit:"pages" doc:"Pages of keys and values of 16 tokens each, for all answers together; 0 takes what the answers of a step need, 4096 at most."`
+	Environment []string `key:"environment" class:"fixed" doc:"Program that answers what the model says, turn by turn, in a line of JSON each (docs/post-training.md); its words. Without it an answer is one turn."`
+	Turns       int      `key:"turns" default:"4" min:"1" max:"1024" class:"fixed" doc:"Turns of an environment in an answer at most."`
+	Role        string   `key:"role" default:"user" class:"fixed" doc:"Role under which the chat template writes what an environment says: user or tool."`
+	Processes   int      `key:"processes" default:"4" min:"1" max:"256" class:"free" doc:"Processes of an environment at once, of each sampler."`
+	Wait        float64  `key:"wait" default:"30" class:"free" unit:"seconds" doc:"Time of each answer of an environment; one that takes longer is ended, and another process asked once more."`
+	Ahead       int      `key:"ahead" default:"0" min:"0" max:"16" class:"free" unit:"tokens" doc:"Tokens that the layer for further tokens of model.path proposes at once while answers are drawn, as it is there: it does not learn. Answers do not depend on it. 0 proposes none."`
 }
 
 // Check implements section.
 func (r *Rollout) Check(at faults) {
 	if !(r.Silence > 0) {
 		at.fault("rollout.silence", fmt.Sprintf("%g seconds leave no time", r.Silence), "try 120")
+	}
+	if !(r.Wait > 0) {
+		at.fault("rollout.wait", fmt.Sprintf("%g seconds leave no time", r.Wait), "try 30")
+	}
+	if r.Role == "" {
+		at.fault("rollout.role", "is not given", "try user")
 	}
 	if r.Span > 0 && r.Staleness == 0 {
 		at.fault("rollout.span", "without rollout.staleness one version draws all of an answer",
@@ -37,6 +49,7 @@ type Reward struct {
 	Sandbox  bool     `key:"sandbox" default:"false" class:"fixed" doc:"command: run it without a network, with all files read-only but an empty /tmp, without privileges, devices and Unix sockets, and within reward.memory; code always is. It needs Linux 5.12 on amd64 or arm64 and namespaces of users."`
 	Memory   float64  `key:"memory" default:"1" min:"0" class:"fixed" unit:"GiB" doc:"command in a sandbox, code: memory of a program; without a sandbox it is refused."`
 	Schema   string   `key:"schema" default:"" class:"fixed" doc:"schema: a JSON Schema as text; without it reward.column has one for each answer."`
+	Model    string   `key:"model" default:"" class:"fixed" doc:"model: checkpoints of a run with objective.kind=reward, or a directory of such a model, which gives scores in the process that trains."`
 	URL      string   `key:"url" default:"" class:"fixed" doc:"http: address of the service."`
 	Timeout  float64  `key:"timeout" default:"10" class:"free" unit:"seconds" doc:"Time that a reward may take; an answer without one is set aside."`
 	Parallel int      `key:"parallel" default:"4" min:"1" max:"256" class:"free" doc:"Rewards that are found at once."`

@@ -19,13 +19,15 @@ var block = regexp.MustCompile("(?s)```[A-Za-z0-9+]*[ \t]*\r?\n(.*?)```")
 //go:embed driver.py
 var driver string
 
-// code runs the answer's program with tests behind it, in a sandbox. Without reward.command the tests' end is shown
-// to a process of the driver's by a token, so that a program that ends itself, whatever it writes and with whatever
-// status, has not passed. Answer and tests share an interpreter: an answer that knows the driver can find the pipes, or
-// change what its tests compare. With reward.command the exit status is all that is known.
+// code runs the answer's program with tests behind it, in a sandbox. Without reward.command the tests' end
+// is shown to a process of the driver's by a token, so that a program that ends itself, whatever it writes
+// and with whatever status, has not passed. Answer and tests share an interpreter: an answer that knows the
+// driver can find the pipes, or change what its tests compare. With reward.command the exit status is all
+// that is known.
 var _ = Register(Kind{Name: "code",
 	Doc: "1 where the answer's last block of code, or all of it, runs in a sandbox with the " +
-		"tests of reward.column behind it, within reward.timeout, else 0", Reads: []string{"command", "column",
+		"tests of reward.column behind it, within reward.timeout, else 0", Reads: []string{"command",
+		"column",
 		"memory"},
 	New: func(c *configs.Reward) (Func, error) {
 		begin, err := boxed(c, len(c.Command) > 0)
@@ -58,6 +60,7 @@ var _ = Register(Kind{Name: "code",
 			return 1, nil
 		}, nil
 	},
+	Aid: "run it by hand with the answer {} at its input",
 	Try: func(ctx context.Context, c *configs.Reward) error {
 		begin, err := boxed(c, len(c.Command) > 0)
 		if err != nil {
@@ -82,8 +85,8 @@ func program(c *configs.Reward, answer, tests string) (words []string, in []byte
 	return []string{"python3", "-c", driver}, in, err
 }
 
-// shorter leaves a tenth of the time, or half a second of a second and more, to end a program and say that it did not
-// end by itself.
+// shorter leaves a tenth of the time, or half a second of a second and more, to end a program and say that
+// it did not end by itself.
 func shorter(ctx context.Context) (context.Context, context.CancelFunc) {
 	at, ok := ctx.Deadline()
 	if !ok {

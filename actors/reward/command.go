@@ -51,6 +51,7 @@ var _ = Register(Kind{Name: "command", Doc: "what reward.command writes to its o
 			return parsed(words[0], out)
 		}, nil
 	},
+	Aid: "run it by hand with the answer {} at its input",
 	Try: func(ctx context.Context, c *configs.Reward) error {
 		begin, err := beginner(c)
 		if err != nil {
@@ -76,9 +77,9 @@ func beginner(c *configs.Reward) (beginning, error) {
 	return bare, nil
 }
 
-// begins tries a program with an answer of nothing, which it may well refuse. It says why where it cannot run at all: it
-// does not begin, or ends as programs do whose command line is wrong (2), or as shells say that a program cannot
-// be run or is not there (126, 127).
+// begins tries a program with an answer of nothing, which it may well refuse. It says why where it cannot
+// run at all: it does not begin, or ends as programs do whose command line is wrong (2), or as shells say
+// that a program cannot be run or is not there (126, 127).
 func begins(ctx context.Context, begin beginning, words []string, in []byte) error {
 	_, err := runCommand(ctx, begin, words, in)
 	var exit *exec.ExitError

@@ -13,12 +13,19 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/source"
+	"github.com/lfactor/lfactor/dataset/token"
 )
 
 // Answer is what a reward sees: the texts, and the record of the data with the columns of its prompt.
 type Answer struct {
 	Prompt, Text string
 	Record       map[string]json.RawMessage
+	// Tokens are prompt and answer as they were drawn, and Tokenizer has their texts, nil where that is not
+	// known.
+	Tokens    []int32
+	Tokenizer *token.Tokenizer
+	// Earned is what an environment gave for all turns, nil where there is none.
+	Earned *float64
 }
 
 // Column is a text or a number of the record as text.
@@ -42,8 +49,10 @@ type Kind struct {
 	Name, Doc string
 	Reads     []string // keys below reward that it reads beside kind, timeout and parallel
 	New       func(c *configs.Reward) (Func, error)
-	// Try says why a reward cannot be asked at all, before a run draws answers; nil where there is nothing to try.
+	// Try says why a reward cannot be asked at all, before a run draws answers, and what the user is to do
+	// about it; nil where there is nothing to try. It is the fault of the first key of Reads.
 	Try func(ctx context.Context, c *configs.Reward) error
+	Aid string
 }
 
 var all = map[string]Kind{}
@@ -91,15 +100,19 @@ func Of(c *configs.Reward) (Func, error) {
 	return k.New(c)
 }
 
-// Try says why the reward of a configuration cannot be asked at all. It runs what the reward would run.
-func Try(ctx context.Context, c *configs.Reward) error {
-	k := all[c.Kind]
+// Try says why the reward of a configuration cannot be asked at all: a fault of the configuration. It runs
+// what the reward would run.
+func Try(ctx context.Context, c *configs.Config) error {
+	k := all[c.Run.Reward.Kind]
 	if k.Try == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.Timeout*float64(time.Second)))
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.Run.Reward.Timeout*float64(time.Second)))
 	defer cancel()
-	return k.Try(ctx, c)
+	if err := k.Try(ctx, &c.Run.Reward); err != nil {
+		return c.Fault("reward."+k.Reads[0], err.Error(), k.Aid)
+	}
+	return nil
 }
 
 // Result is an answer's reward, or why it has none.

@@ -125,8 +125,8 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// TestCode: programs are judged by their tests, in a sandbox: those that fail, end themselves before, do not end or
-// reach out have 0; a command in a sandbox gives its number, and reaches no file.
+// TestCode: programs are judged by their tests, in a sandbox: those that fail, end themselves before, do
+// not end or reach out have 0; a command in a sandbox gives its number, and reaches no file.
 func TestCode(t *testing.T) {
 	if err := sandbox.Check(); err != nil {
 		t.Skip(err) // the machine's matter, said at the start of a run
@@ -143,7 +143,8 @@ func TestCode(t *testing.T) {
 		"no code":                            0,
 		"import os\nprint('x')\nos._exit(0)": 0,
 		"import os, sys\nf = sys._getframe()\nwhile f:\n  for c in f.f_code.co_consts:\n    if len(str(c)) > 20: print(c)\n" +
-			"  f = f.f_back\nsys.stdout.flush()\nos._exit(0)": 0, // what it can see is not what its tests end with
+			"  f = f.f_back\nsys.stdout.flush()\nos._exit(0)": 0,
+		// what it can see is not what its tests end with
 		"import os\ndef double(x): os._exit(0)": 0,
 		"import os\nfor f in range(64):\n  try: os.write(f, b'x' * 32)\n  except OSError: pass\nos._exit(0)": 0,
 		"import os, sys\nos.write(2, b'sandbox: x')\nos._exit(125)":                                          0,
@@ -170,8 +171,9 @@ func TestCode(t *testing.T) {
 	require.NoFileExists(t, "/etc/lfactor-test")
 }
 
-// TestJudgeHere: the page's judge, a script in the run's folder that is named from there, runs in a sandbox, and what is
-// the sandbox's is told from what a program says; a script that is not there is found before anything is judged.
+// TestJudgeHere: the page's judge, a script in the run's folder that is named from there, runs in a
+// sandbox, and what is the sandbox's is told from what a program says; a script that is not there is found
+// before anything is judged.
 func TestJudgeHere(t *testing.T) {
 	if err := sandbox.Check(); err != nil {
 		t.Skip(err) // likewise
@@ -181,14 +183,17 @@ func TestJudgeHere(t *testing.T) {
 	require.NoError(t, os.WriteFile("judge.sh", []byte("grep -c yes\n"), 0o600))
 	c := configs.Reward{Kind: "command", Sandbox: true, Memory: 0.5, Command: []string{"sh", "judge.sh"}}
 	f, settings := of(t, c)
-	require.NoError(t, Try(t.Context(), settings)) // grep fails for an answer of nothing, which is its right
+	require.NoError(t, Try(t.Context(),
+		&configs.Config{Run: configs.Run{Reward: *settings}})) // grep fails for an answer of nothing, which is its right
 	v, err := f(t.Context(), answer("yes", `0`))
 	require.NoError(t, err)
 	require.Equal(t, 1.0, v)
-	_, settings = of(t, configs.Reward{Kind: "command", Sandbox: true, Memory: 0.5, Command: []string{"sh", "none.sh"}})
-	require.ErrorContains(t, Try(t.Context(), settings), "the command cannot run: ")
+	_, settings = of(t, configs.Reward{Kind: "command", Sandbox: true, Memory: 0.5, Command: []string{"sh",
+		"none.sh"}})
+	require.ErrorContains(t, Try(t.Context(), &configs.Config{Run: configs.Run{Reward: *settings}}),
+		"the command cannot run: ")
 	_, settings = of(t, configs.Reward{Kind: "code", Memory: 0.5})
 	if _, err := exec.LookPath("python3"); err == nil {
-		require.NoError(t, Try(t.Context(), settings))
+		require.NoError(t, Try(t.Context(), &configs.Config{Run: configs.Run{Reward: *settings}}))
 	}
 }

@@ -1,15 +1,20 @@
 package run
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/rounds"
+	"github.com/lfactor/lfactor/actors/world"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/sample"
@@ -35,6 +40,14 @@ type draft struct {
 	Values   []float32
 	Most     int // tokens of the answer
 	End      sample.End
+	// Record and Heard are of answers that an environment takes part in; Script is what it says where it is
+	// not asked, and ScriptFault why it says no more.
+	Record      map[string]json.RawMessage
+	Heard       []heard
+	Script      []heard
+	ScriptFault string
+	Fault       string
+	ids         *world.Dialogue // that its process is in
 }
 
 // weights are a model's parameters as ranks have them.
@@ -96,6 +109,7 @@ type drawer struct {
 	valued  bool           // values of tokens are wanted
 	beat    func()         // is called between steps, if there is one
 	ready   []func() error // of tasks whose answers have ended
+	talk    *conversation  // nil where no environment answers
 }
 
 // newDrawer makes the sampler's model, whose weights are put in later.
@@ -109,11 +123,20 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.DropMTP()
+	fill := func(*grad.Param, family.Region, []float32) error { return nil }
+	if ahead := c.Run.Rollout.Ahead; ahead == 0 {
+		m.DropMTP()
+	} else {
+		w, done, err := furtherOf(c, m)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		fill = w
+	}
 	m.Spec.Objective = &family.Objective{Loss: l, Params: fit.LossParams(c)} // its head of values
 	g, err := sample.New(m, fit.Lora(c), layout.Precisions[c.Run.Train.Precision], b,
-		tensor.NewPool("sampler", 0),
-		func(*grad.Param, family.Region, []float32) error { return nil })
+		tensor.NewPool("sampler", 0), fill)
 	if err != nil {
 		return nil, err
 	}
@@ -127,12 +150,56 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 			c.Run.Data.SeqLen), fmt.Sprintf("take %d or more", least))
 	}
 	e, err := sample.NewEngine(g, sample.EngineOptions{Pages: pages, Running: c.Run.Train.GlobalBatch,
-		Rows: max(256, c.Run.Train.GlobalBatch)})
+		Rows: max(256, c.Run.Train.GlobalBatch), Further: c.Run.Rollout.Ahead > 0,
+		Ahead: c.Run.Rollout.Ahead})
 	if err != nil {
 		return nil, err
 	}
-	return &drawer{engine: e, params: m.Params(fit.Lora(c)), backend: b, stops: stops,
+	params := slices.DeleteFunc(m.Params(fit.Lora(c)), func(p *grad.Param) bool { return ofFurther(p.Name) })
+	talk, err := converses(c)
+	if err != nil {
+		return nil, err
+	}
+	return &drawer{engine: e, talk: talk, params: params, backend: b, stops: stops,
 		valued: l.Policy.Value != ""}, nil
+}
+
+// ofFurther tells whether a parameter is of a layer for further tokens, which the run does not train.
+func ofFurther(name string) bool { return strings.HasPrefix(name, family.FurtherName) }
+
+// furtherOf fills parameters of the layers for further tokens as the model's folder has them; adapters of
+// them add nothing. The second result is to be called when all are filled.
+func furtherOf(c *configs.Config, m *family.Model) (fill func(*grad.Param, family.Region, []float32) error,
+	done func(), err error) {
+	dir := c.Run.Model.Path
+	src, err := checkpoint.OpenFolder(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { _ = src.Close() } // it is only read
+	w, err := m.OpenWeights(src, dir)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	own := map[string]bool{}
+	for _, p := range m.Params(nil) {
+		own[p.Name] = ofFurther(p.Name)
+	}
+	return func(p *grad.Param, g family.Region, dst []float32) error {
+		if !ofFurther(p.Name) {
+			return nil // the run's weights are put in later
+		}
+		clear(dst)
+		if !own[p.Name] {
+			return nil
+		}
+		ok, err := w.Read(p, g, dst)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s has no %s, which rollout.ahead reads", dir, p.Name)
+		}
+		return err
+	}, done, nil
 }
 
 // load puts weights in. Nothing is under way.
@@ -183,24 +250,10 @@ func (d *drawer) submit(all []draft, done func(got []draft)) error {
 	if left == 0 {
 		done(got)
 	}
-	for i, a := range all {
-		g := &got[i]
-		g.Index = a.Index
-		q := &sample.Request{Prompt: append(a.Prompt[:len(a.Prompt):len(a.Prompt)], a.Answer...),
-			Began: len(a.Answer), Sample: a.Index, Params: sample.Params{Temperature: 1, Max: a.Most,
-				Seed: a.Seed, Stop: d.stops}}
-		q.Emit = func(t sample.Token) bool {
-			g.Answer, g.LogProbs = append(g.Answer, t.ID), append(g.LogProbs, t.LogProb)
-			return true
-		}
-		q.Done = func(why sample.End) {
-			g.End = why
-			if why == sample.EndNumber { // weights that draw nothing are an error of the run
-				d.ready = append(d.ready, func() error {
-					return fmt.Errorf("a logit of answer %d is no number: the weights that draw are spoilt", a.Index)
-				})
-			}
-			if left--; left == 0 && why != sample.EndCancel && why != sample.EndError {
+	for i := range all {
+		got[i].Index = all[i].Index
+		if err := d.begin(&all[i], &got[i], func() {
+			if left--; left == 0 {
 				d.ready = append(d.ready,
 					func() error { // when the step is over: values are of the same model
 						err := d.values(all, got)
@@ -208,12 +261,54 @@ func (d *drawer) submit(all []draft, done func(got []draft)) error {
 						return err
 					})
 			}
-		}
-		if err := d.engine.Submit(q); err != nil {
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// begin has an answer drawn on, of which got are the tokens that are new; over is told when it has ended.
+func (d *drawer) begin(a, got *draft, over func()) error {
+	answer := append(a.Answer[:len(a.Answer):len(a.Answer)], got.Answer...)
+	if len(answer) >= a.Most { // an environment has said more than there is room for now
+		got.End = sample.EndLength
+		over()
+		return nil
+	}
+	q := &sample.Request{Prompt: append(a.Prompt[:len(a.Prompt):len(a.Prompt)], answer...),
+		Began: len(answer), Sample: a.Index, Params: sample.Params{Temperature: 1, Max: a.Most,
+			Seed: a.Seed, Stop: d.stops}}
+	q.Emit = func(t sample.Token) bool {
+		got.Answer, got.LogProbs = append(got.Answer, t.ID), append(got.LogProbs, t.LogProb)
+		return true
+	}
+	q.Done = func(why sample.End) {
+		switch got.End = why; {
+		case why == sample.EndNumber: // weights that draw nothing are an error of the run
+			d.ready = append(d.ready, func() error {
+				return fmt.Errorf("a logit of answer %d is no number: the weights that draw are spoilt",
+					a.Index)
+			})
+			over()
+		case why == sample.EndStop && d.talk != nil:
+			d.talk.ask(a, got, func(ended bool) error {
+				if ended {
+					over()
+					return nil
+				}
+				return d.begin(a, got, over)
+			})
+		case why != sample.EndCancel && why != sample.EndError:
+			over()
+		}
+	}
+	return d.engine.Submit(q)
+}
+
+// busy reports whether some answer has not ended.
+func (d *drawer) busy() bool {
+	return d.engine.Busy() || len(d.ready) > 0 || d.talk != nil && d.talk.waits > 0
 }
 
 // step draws a token of each answer under way.
@@ -221,7 +316,13 @@ func (d *drawer) step() error {
 	if d.beat != nil {
 		d.beat()
 	}
-	err := d.engine.Step()
+	var err error
+	if d.engine.Busy() {
+		err = d.engine.Step()
+	}
+	if d.talk != nil && err == nil {
+		err = d.talk.take(!d.engine.Busy() && len(d.ready) == 0)
+	}
 	ready := d.ready
 	d.ready = nil
 	for _, f := range ready {
@@ -259,6 +360,9 @@ func (d *drawer) values(all, got []draft) error {
 }
 
 func (d *drawer) close() {
+	if d.talk != nil {
+		d.talk.close()
+	}
 	d.engine.Close()
 	kernels.Close(d.backend)
 }
@@ -275,7 +379,7 @@ func (d *drawer) work(commands <-chan command, drawn func(t rounds.Task, got []d
 	for {
 		var c command
 		var ok bool
-		if d.engine.Busy() {
+		if d.busy() {
 			select {
 			case c, ok = <-commands:
 			default:

@@ -23,7 +23,8 @@ func (r *rollouts) judge(all []*rollout) error {
 		return nil
 	}
 	return fmt.Errorf("none of the %d answers of step %d has a reward; of the first: %s: mend what judges them "+
-		"(reward.kind: %s), and start the run again", len(all), all[0].Step, all[0].Fault, r.d.r.cfg.Run.Reward.Kind)
+		"(reward.kind: %s), and start the run again", len(all), all[0].Step, all[0].Fault,
+		r.d.r.cfg.Run.Reward.Kind)
 }
 
 // judgeSome gives some of a round's answers their rewards, and all their advantages.
@@ -70,20 +71,25 @@ func (r *rollouts) compare(all []*rollout) {
 
 // rewarded asks for the rewards of answers. One that has none is set aside.
 func (r *rollouts) rewarded(all []*rollout) error {
-	if r.loss.Policy.Unjudged {
-		return nil
+	whole := slices.DeleteFunc(slices.Clone(all), func(a *rollout) bool { return a.Fault != "" })
+	var results []reward.Result
+	if !r.loss.Policy.Unjudged {
+		results = r.results(whole)
 	}
-	results := r.results(all)
 	if r.ctx.Err() != nil {
 		return errLeft
 	}
 	for i, x := range results {
-		a := all[i]
-		if x.Err == nil {
+		if a := whole[i]; x.Err == nil {
 			a.Reward = &x.Value
+		} else {
+			a.Fault = x.Err.Error()
+		}
+	}
+	for _, a := range all {
+		if a.Fault == "" {
 			continue
 		}
-		a.Fault = x.Err.Error()
 		if err := r.d.setAside(a); err != nil {
 			return err
 		}
@@ -95,13 +101,20 @@ func (r *rollouts) rewarded(all []*rollout) error {
 func (r *rollouts) results(all []*rollout) []reward.Result {
 	asked := make([]reward.Answer, len(all))
 	for i, a := range all {
-		asked[i] = reward.Answer{Prompt: a.Asked, Text: a.Text, Record: a.Record}
+		asked[i] = reward.Answer{Prompt: a.Asked, Text: a.Text, Record: a.Record,
+			Tokens: append(a.Prompt[:len(a.Prompt):len(a.Prompt)], a.Answer...), Tokenizer: r.d.r.tok}
+		if len(r.d.r.cfg.Run.Rollout.Environment) > 0 { // one that was never asked gave nothing
+			sum := earned(a.Heard)
+			asked[i].Earned = &sum
+		}
 	}
 	return reward.Each(r.ctx, r.reward, &r.d.r.cfg.Run.Reward, asked)
 }
 
 // learns reports whether an answer is trained on.
-func (r *rollouts) learns(a *rollout) bool { return a.Reward != nil || r.loss.Policy.Unjudged }
+func (r *rollouts) learns(a *rollout) bool {
+	return a.Reward != nil || r.loss.Policy.Unjudged && a.Fault == ""
+}
 
 // credit finds the advantages of tokens.
 func (r *rollouts) credit(all []*rollout) error {
@@ -115,7 +128,7 @@ func (r *rollouts) credit(all []*rollout) error {
 	}
 	drawn := make([]objective.Drawn, len(of))
 	for i, a := range of {
-		drawn[i] = objective.Drawn{LogProbs: a.LogProbs, Values: a.Values}
+		drawn[i] = objective.Drawn{LogProbs: a.drawnOf(a.LogProbs), Values: a.drawnOf(a.Values)}
 		if a.Reward != nil {
 			drawn[i].Reward = *a.Reward
 		}
@@ -126,18 +139,18 @@ func (r *rollouts) credit(all []*rollout) error {
 			return err
 		}
 		for i, a := range of {
-			drawn[i].Reference = known[i][len(a.Prompt)-1:]
+			drawn[i].Reference = a.drawnOf(known[i][len(a.Prompt)-1:])
 		}
 	}
 	p := fit.LossParams(r.d.r.cfg)
 	advantages, returns := r.loss.Policy.Tokens(&p, drawn)
 	for i, a := range of {
-		a.Advantages = narrow(advantages[i])
+		a.Advantages = a.spread(narrow(advantages[i]))
 		for _, x := range advantages[i] {
 			a.Advantage += x / float64(len(advantages[i]))
 		}
 		if returns != nil {
-			a.Returns = narrow(returns[i])
+			a.Returns = a.spread(narrow(returns[i]))
 		}
 	}
 	return nil
@@ -164,7 +177,7 @@ func (r *rollouts) write(step int64, all []*rollout) error {
 		if _, err := r.log.Write(append(line, '\n')); err != nil {
 			return fmt.Errorf("the log of drawn answers: %w", err)
 		}
-		tokens += float64(len(a.Answer))
+		tokens += float64(a.own())
 		if a.Reward != nil {
 			sum, n = sum+*a.Reward, n+1
 		}

@@ -118,7 +118,8 @@ func (r *Run) weightsBehind(step int64) (string, error) {
 		}
 	}
 	return "", exit.Usagef("the answers were drawn with the weights of step %d, of which there is no "+
-		"checkpoint; there are those of %v (checkpoint.interval and checkpoint.keep say which stay)", step, have)
+		"checkpoint; there are those of %v (checkpoint.interval and checkpoint.keep say which stay)", step,
+		have)
 }
 
 // loggedAnswers reads the answers of a step.
@@ -188,7 +189,7 @@ func (r *rollouts) drawAgain(x *round, first int64) (from string, err error) {
 				return "", err
 			}
 		}
-		for d.engine.Busy() {
+		for d.busy() {
 			if err := d.step(); err != nil {
 				return "", err
 			}
@@ -210,7 +211,7 @@ func (r *rollouts) again(step, sample int64, logged []*rollout) (*Replayed, erro
 	fresh := make([]*rollout, n)
 	for i, a := range logged {
 		fresh[i] = &rollout{Step: a.Step, Sample: a.Sample, Index: a.Index, Version: a.Version, Seed: a.Seed,
-			Prompt: a.Prompt, Record: a.Record}
+			Prompt: a.Prompt, Record: a.Record, script: a}
 	}
 	var asked []*rollout
 	for i, a := range logged {

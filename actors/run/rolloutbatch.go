@@ -13,7 +13,7 @@ func (r *rollouts) lay(step int64, dp int, x *round) ([]host.Microbatch, error) 
 	answers, tokens := 0.0, 0.0
 	for _, a := range x.answers {
 		if r.learns(a) {
-			answers, tokens = answers+1, tokens+float64(len(a.Answer))
+			answers, tokens = answers+1, tokens+float64(a.own())
 		}
 	}
 	var out []host.Microbatch
@@ -29,7 +29,8 @@ func (r *rollouts) lay(step int64, dp int, x *round) ([]host.Microbatch, error) 
 }
 
 // microbatch lays answers out with their prompts.
-func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float64) (host.Microbatch, error) {
+func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float64) (host.Microbatch,
+	error) {
 	c := &r.d.r.cfg.Run
 	n := c.Train.MicroBatch * c.Data.SeqLen
 	mb := host.Microbatch{IDs: make([]int32, n), Targets: make([]int32, n), Positions: make([]int32, n),
@@ -41,11 +42,12 @@ func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float
 		mb.Cu = append(mb.Cu, int32(at))
 		text := append(append([]int32{}, a.Prompt...), a.Answer...)
 		sequences = append(sequences, text)
+		told := a.told()
 		for i, id := range text {
 			row := at + i
 			mb.IDs[row], mb.Positions[row], mb.Targets[row], out.Seq[row] = id, int32(i),
 				dataset.IgnoreLabel, int32(k)
-			if t := i + 1 - len(a.Prompt); t >= 0 && t < len(a.Answer) {
+			if t := i + 1 - len(a.Prompt); t >= 0 && t < len(a.Answer) && (told == nil || !told[t]) {
 				mb.Targets[row] = a.Answer[t]
 				more := out.More[row*objective.Columns:]
 				more[objective.Old], more[objective.Advantage] = a.LogProbs[t], float32(a.Advantage)
@@ -56,7 +58,7 @@ func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float
 					more[objective.Return], more[objective.Worth] = a.Returns[t], a.Values[t]
 				}
 				if r.learns(a) {
-					out.Weight[row] = float32(r.loss.Policy.Share(len(a.Answer), answers, tokens,
+					out.Weight[row] = float32(r.loss.Policy.Share(a.own(), answers, tokens,
 						float64(c.Rollout.Max)))
 				}
 			}

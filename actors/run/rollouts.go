@@ -19,10 +19,11 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// rollouts draws the answers that a run learns from. Which weights draw which is a schedule's matter, and who
-// draws them a desk's (actors/rounds): a step's weights are published when the step before has applied its
-// update, samplers draw with them, the reward judges what they drew, groups become advantages, and rounds the
-// microbatches of steps. Ranks wait for their data, so that nobody changes weights while they are copied.
+// rollouts draws the answers that a run learns from. Which weights draw which is a schedule's matter, and
+// who draws them a desk's (actors/rounds): a step's weights are published when the step before has applied
+// its update, samplers draw with them, the reward judges what they drew, groups become advantages, and
+// rounds the microbatches of steps. Ranks wait for their data, so that nobody changes weights while they
+// are copied.
 type rollouts struct {
 	d      *data
 	plan   rounds.Schedule
@@ -71,12 +72,16 @@ type rollout struct {
 	Reward    *float64   `json:"reward"` // null where there is none
 	Fault     string     `json:"fault,omitempty"`
 	Advantage float64    `json:"advantage"`
+	// Heard are the turns of an environment. Its tokens are among the answer's, with log-probabilities of
+	// 0, and are not trained on.
+	Heard []heard `json:"heard,omitempty"`
 	// Advantages and Returns are those of tokens, of losses that have some.
 	Advantages []float32 `json:"advantages,omitempty"`
 	Returns    []float32 `json:"returns,omitempty"`
 	// Record is the prompt's record of the data, and Asked its text: what the reward saw beside Text.
 	Record map[string]json.RawMessage `json:"record"`
 	Asked  string                     `json:"asked"`
+	script *rollout                   // in whose turns the environment answers, nil where it is asked
 }
 
 // RolloutsName is the file of log.dir with the answers that a run drew, one a line.
@@ -116,9 +121,9 @@ func (d *data) openRollouts(l *objective.Loss) error {
 		return err
 	}
 	if !l.Policy.Unjudged {
-		if err := reward.Try(r.left, &d.r.cfg.Run.Reward); err != nil {
+		if err := reward.Try(r.left, d.r.cfg); err != nil {
 			r.cancel()
-			return d.r.cfg.Fault("reward.command", err.Error(), "run it by hand with the answer {} at its input")
+			return err
 		}
 	}
 	if fit.Compares(d.r.cfg) {

@@ -198,7 +198,8 @@ func (r *rollouts) group(t rounds.Task) []*rollout {
 	return r.round[t.Round].answers[t.Group*n : (t.Group+1)*n]
 }
 
-// drafts are the answers of a task as they are so far, for a sampler. Those that have ended are not drawn on.
+// drafts are the answers of a task as they are so far, for a sampler. Those that have ended are not drawn
+// on.
 func (r *rollouts) drafts(t rounds.Task) (out []draft) {
 	most := r.d.r.cfg.Run.Rollout.Max
 	if t.To > 0 {
@@ -208,7 +209,13 @@ func (r *rollouts) drafts(t rounds.Task) (out []draft) {
 		if a.End == sample.EndStop || len(a.Answer) >= most {
 			continue
 		}
-		out = append(out, draft{Index: a.Index, Seed: a.Seed, Prompt: a.Prompt, Answer: a.Answer, Most: most})
+		d := draft{Index: a.Index, Seed: a.Seed, Prompt: a.Prompt, Answer: a.Answer, Most: most}
+		if len(r.d.r.cfg.Run.Rollout.Environment) > 0 {
+			if d.Record, d.Heard = a.Record, a.Heard; a.script != nil {
+				d.Script, d.ScriptFault = a.script.Heard, a.script.Fault
+			}
+		}
+		out = append(out, d)
 	}
 	return out
 }
@@ -242,6 +249,7 @@ func (r *rollouts) add(t rounds.Task, got []draft) {
 		}
 		a.Answer, a.LogProbs, a.End = append(a.Answer[:len(a.Answer):len(a.Answer)], g.Answer...),
 			append(a.LogProbs, g.LogProbs...), g.End
+		a.Heard, a.Fault = append(a.Heard[:len(a.Heard):len(a.Heard)], g.Heard...), g.Fault
 		if g.Values != nil {
 			a.Values = g.Values
 		}

@@ -30,13 +30,13 @@ func OpenSource(dir string, src checkpoint.Source) (*Trained, error) {
 	if t.Model, err = build(c); err != nil {
 		return nil, err
 	}
-	return t, t.reads(c, dir, src)
+	return t, t.reads(c, dir, src, opening{})
 }
 
-// Probe gives the logits of 16 tokens that are the same for all models of one vocabulary, in float32 (where weights are
-// to be rounded as they learnt, in the run's type) on the
-// processor: [16 vocabulary]. It holds the whole model in memory as float32, and multiplies weights as they are, also
-// those of a run that rounds them: a probe tells of weights.
+// Probe gives the logits of 16 tokens that are the same for all models of one vocabulary, in float32 (where
+// weights are to be rounded as they learnt, in the run's type) on the processor: [16 vocabulary]. It holds
+// the whole model in memory as float32, and multiplies weights as they are, also those of a run that rounds
+// them: a probe tells of weights.
 func (m *Trained) Probe() ([]float32, error) {
 	b, err := kernels.Open(kernels.CPU, kernels.Options{})
 	if err != nil {
@@ -65,8 +65,8 @@ func (m *Trained) Probe() ([]float32, error) {
 	return g.AllLogits(ids, positions, []int32{0, probeTokens})
 }
 
-// build makes the model of a Hugging Face directory's config.json; one whose class is that of a model of rewards has
-// a head of scores.
+// build makes the model of a Hugging Face directory's config.json; one whose class is that of a model of
+// rewards has a head of scores.
 func build(c configs.Model) (*family.Model, error) {
 	m, err := family.Build(c, 0)
 	if err == nil && scores(c) {
@@ -82,7 +82,10 @@ const (
 
 // scores reports whether a config.json is of a model of rewards.
 func scores(c configs.Model) bool {
-	return slices.ContainsFunc(c.Architectures, func(class string) bool { return strings.HasSuffix(class, scoresClass) })
+	return slices.ContainsFunc(c.Architectures, func(class string) bool {
+		return strings.HasSuffix(class,
+			scoresClass)
+	})
 }
 
 // Scores reports whether a Hugging Face directory has a model of rewards.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/curate"
+	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/sample"
@@ -51,7 +52,11 @@ func (s *Scorer) Score(text string) (float64, error) {
 	if len(ids) == 0 {
 		return 0, fmt.Errorf("the text has no tokens")
 	}
-	ids = ids[:min(len(ids), s.max)]
+	return s.ScoreTokens(ids[:min(len(ids), s.max)])
+}
+
+// ScoreTokens is the score behind the last of some tokens.
+func (s *Scorer) ScoreTokens(ids []int32) (float64, error) {
 	positions := make([]int32, len(ids))
 	for i := range positions {
 		positions[i] = int32(i)
@@ -63,6 +68,11 @@ func (s *Scorer) Score(text string) (float64, error) {
 		return 0, err
 	}
 	return float64(scores[len(scores)-1]), nil
+}
+
+// Tells says whether the model's tokens are those of a tokenizer.
+func (s *Scorer) Tells(tok *token.Tokenizer) error {
+	return s.m.speaksAs(&Trained{tok: tok})
 }
 
 // reward_model: the score that a model of one's own gives.

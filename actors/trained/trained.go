@@ -51,13 +51,17 @@ type Trained struct {
 // Option says how a model is opened.
 type Option func(*opening)
 
-type opening struct{ average, bare bool }
+type opening struct{ average, bare, further bool }
 
 // Average opens the exponential moving average of the weights that a run kept beside them (optimizer.ema).
 func Average(on bool) Option { return func(o *opening) { o.average = on } }
 
 // Bare opens a run's checkpoint without a tokenizer: it has logits, and no text.
 func Bare(o *opening) { o.bare = true }
+
+// Further opens a model with its layer for further tokens, which proposes them where answers are drawn
+// (sample.EngineOptions); one without is refused.
+func Further(o *opening) { o.further = true }
 
 // Open reads the checkpoint directory of a run, a Hugging Face directory or a GGUF file; tokenizer names
 // another directory for the tokenizer, "" for none.
@@ -94,10 +98,13 @@ func Open(path, tokenizer string, options ...Option) (*Trained, error) {
 			"that keeps one", path)
 	}
 	if strings.HasSuffix(path, gguf.Ext) {
-		return openGGUF(path, tokenizer)
+		return openGGUF(path, tokenizer, how)
 	}
 	dir := hf.DenoiserDir(path)
-	t, err := openHF(dir, tokenizer, func() (checkpoint.Source, error) { return checkpoint.OpenDir(dir) })
+	t, err := openHF(dir, tokenizer, how, func() (checkpoint.Source,
+		error) {
+		return checkpoint.OpenDir(dir)
+	})
 	if partial := hf.Partial(path); err != nil && partial != "" {
 		err = fmt.Errorf("%w%s", err, partial)
 	}
@@ -142,7 +149,9 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 		return nil, err
 	}
 	t.Lora = fit.Lora(t.Cfg)
-	t.Model.DropMTP() // its layers serve training
+	if err := t.furtherOr(how, saved.Kind("param")); err != nil {
+		return nil, err
+	}
 	from := host.FromCheckpoint(saved, false)
 	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {
 		_, err := from("param", p, g, dst)
@@ -154,7 +163,7 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 
 // openGGUF opens a GGUF file. Configuration and tokenizer are made of it in a folder that is there for so
 // long.
-func openGGUF(path, tokenizer string) (*Trained, error) {
+func openGGUF(path, tokenizer string, how opening) (*Trained, error) {
 	m, err := gguf.Open(path)
 	if err != nil {
 		return nil, err
@@ -167,7 +176,7 @@ func openGGUF(path, tokenizer string) (*Trained, error) {
 	if err := m.Sides(dir, ""); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	t, err := openHF(dir, tokenizer, func() (checkpoint.Source, error) { return m, nil })
+	t, err := openHF(dir, tokenizer, how, func() (checkpoint.Source, error) { return m, nil })
 	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -175,11 +184,15 @@ func openGGUF(path, tokenizer string) (*Trained, error) {
 }
 
 // openHF opens a model in the form of Hugging Face, whose weights are those of a source. Layers that predict
-// further tokens serve training alone and are dropped.
-func openHF(path, tokenizer string, weights func() (checkpoint.Source, error)) (*Trained, error) {
+// further tokens are dropped, unless they are wanted.
+func openHF(path, tokenizer string, how opening, weights func() (checkpoint.Source, error)) (*Trained,
+	error) {
 	c, err := configs.ReadModel(path)
 	if err != nil {
 		return nil, err
+	}
+	if how.further && c.MTPLayers == 0 {
+		c.MTPLayers = 1
 	}
 	t := &Trained{dir: path}
 	if c.Denoises() {
@@ -203,14 +216,14 @@ func openHF(path, tokenizer string, weights func() (checkpoint.Source, error)) (
 	if err != nil {
 		return nil, err
 	}
-	if err := t.reads(c, path, src); err != nil {
+	if err := t.reads(c, path, src, how); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
 // reads takes the weights from a source under the names of Hugging Face's files, which Close closes.
-func (t *Trained) reads(c configs.Model, path string, src checkpoint.Source) error {
+func (t *Trained) reads(c configs.Model, path string, src checkpoint.Source, how opening) error {
 	t.Close = func() { _ = src.Close() } // it is only read
 	w, err := t.Model.OpenWeights(src, path)
 	if err != nil {
@@ -220,9 +233,33 @@ func (t *Trained) reads(c configs.Model, path string, src checkpoint.Source) err
 		_, err := w.Read(p, g, dst)
 		return err
 	}
-	t.Model.DropMTP()
 	t.stops(c)
-	return nil
+	return t.furtherOr(how, src)
+}
+
+// furtherOr drops layers for further tokens, unless they are wanted: then the source is to have their
+// weights.
+func (t *Trained) furtherOr(how opening, src checkpoint.Source) error {
+	if !how.further {
+		t.Model.DropMTP()
+		return nil
+	}
+	have := map[string]bool{}
+	for _, x := range src.Tensors() {
+		have[x.Name] = true
+	}
+	for _, p := range t.Model.Params(t.Lora) {
+		if !strings.HasPrefix(p.Name, family.FurtherName) {
+			continue
+		}
+		for _, name := range t.Model.Source(p.Name).Names(p) {
+			if !have[name] && !have[p.Name] {
+				return exit.Usagef("the model has no layer for further tokens: %s is missing", name)
+			}
+		}
+		return nil
+	}
+	return exit.Usagef("the model has no layer for further tokens")
 }
 
 // stops notes the tokens that end a text.

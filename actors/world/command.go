@@ -1,17 +1,10 @@
 package world
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/dataset/media"
@@ -26,13 +19,8 @@ const messageMost = 64 << 20
 // Command is a world that is a program: it reads a JSON object a line from its input and answers each with
 // one on its output. What it writes to its error output is shown when it fails.
 type Command struct {
-	spec     Spec
-	cmd      *exec.Cmd
-	in, out  *os.File
-	lines    *bufio.Reader
-	errs     *tail
-	deadline time.Duration
-	ended    bool
+	spec Spec
+	*program
 }
 
 // request is what a world is told: one of these.
@@ -71,32 +59,17 @@ type pic struct {
 	File   []byte `json:"file"`
 }
 
-// Start runs a command as a world; deadline bounds each of its answers, the first one to hello as well. What it
-// writes beside the protocol to its output is an error.
+// Start runs a command as a world; deadline bounds each of its answers, the first one to hello as well.
+// What it writes beside the protocol to its output is an error.
 func Start(ctx context.Context, words []string, deadline time.Duration) (*Command, error) {
 	if len(words) == 0 {
 		return nil, errors.New("a world wants a command")
 	}
-	w := &Command{deadline: deadline, errs: &tail{}}
-	w.cmd = exec.Command(words[0], words[1:]...)
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	w.cmd.Stderr, w.cmd.WaitDelay = w.errs, time.Second
-	childIn, in, err := os.Pipe()
+	x, err := begin(words, deadline)
 	if err != nil {
-		return nil, err
-	}
-	out, childOut, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, in.Close(), childIn.Close())
-	}
-	w.cmd.Stdin, w.cmd.Stdout, w.in, w.out = childIn, childOut, in, out
-	w.lines = bufio.NewReaderSize(out, 1<<16)
-	err = w.cmd.Start()
-	_, _ = childIn.Close(), childOut.Close() // ends of pipes that the command has
-	if err != nil {
-		_, _ = in.Close(), out.Close() // the start's error says more
 		return nil, fmt.Errorf("the world %s does not start: %w", words[0], err)
 	}
+	w := &Command{program: x}
 	if err := w.hello(ctx); err != nil {
 		w.kill()
 		return nil, fmt.Errorf("the world %s: hello: %w", words[0], w.because(err))
@@ -132,50 +105,6 @@ func (w *Command) Step(ctx context.Context, action []float64) (Scene, error) {
 	return w.scene(ctx, request{Step: &stepRequest{action}})
 }
 
-// Close implements World: the command is told, and has a second to end.
-func (w *Command) Close() error {
-	if w.ended {
-		return nil
-	}
-	_ = w.in.SetWriteDeadline(time.Now().Add(time.Second)) // a world that hears nothing is ended below
-	_, _ = w.in.WriteString("{\"close\": {}}\n")           // the same
-	_ = w.in.Close()                                       // the same
-	ends := time.AfterFunc(time.Second, w.signal)
-	err := w.cmd.Wait()
-	ends.Stop()
-	w.signal() // children that it left
-	w.ended = true
-	_ = w.out.Close() // it was only read
-	if err != nil {
-		return fmt.Errorf("the world ends with %w", w.because(err))
-	}
-	return nil
-}
-
-// signal ends the command and those that it began.
-func (w *Command) signal() {
-	_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) // none may be left
-}
-
-// kill ends a world that is of no more use.
-func (w *Command) kill() {
-	if w.ended {
-		return
-	}
-	w.ended = true
-	w.signal()
-	_, _ = w.in.Close(), w.out.Close() // the error that ends the world says more
-	_ = w.cmd.Wait()                   // it was ended by a signal
-}
-
-// because adds what the command said last to an error.
-func (w *Command) because(err error) error {
-	if said := strings.TrimSpace(w.errs.String()); said != "" {
-		return fmt.Errorf("%w; it said: %s", err, said)
-	}
-	return err
-}
-
 // scene asks and reads a scene. A world that errs is ended.
 func (w *Command) scene(ctx context.Context, q request) (Scene, error) {
 	if w.ended {
@@ -191,68 +120,6 @@ func (w *Command) scene(ctx context.Context, q request) (Scene, error) {
 		return Scene{}, w.because(err)
 	}
 	return s, nil
-}
-
-// ask writes a request and reads the line of its answer, within the deadline.
-func (w *Command) ask(ctx context.Context, q request) ([]byte, error) {
-	b, err := json.Marshal(q)
-	if err != nil {
-		return nil, err
-	}
-	at := time.Now().Add(w.deadline)
-	if err := errors.Join(w.in.SetWriteDeadline(at), w.out.SetReadDeadline(at)); err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() {
-		past := time.Unix(1, 0)
-		_, _ = w.in.SetWriteDeadline(past), w.out.SetReadDeadline(past) // pipes took deadlines above
-	})
-	defer stop()
-	_, err = w.in.Write(append(b, '\n'))
-	var line []byte
-	if err == nil {
-		line, err = readLine(w.lines)
-	}
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fmt.Errorf("no answer within %v", w.deadline)
-	case err != nil:
-		w.kill() // so that its last words are there
-		return nil, fmt.Errorf("it ended: %w", err)
-	}
-	return line, nil
-}
-
-// readLine reads a line of bounded length.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if line = append(line, part...); err == nil {
-			return line, nil
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, err
-		}
-		if len(line) > messageMost {
-			return nil, fmt.Errorf("a line of more than %d bytes", messageMost)
-		}
-	}
-}
-
-// strict decodes a JSON object whose keys are all known.
-func strict(line []byte, to any) error {
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
-		return fmt.Errorf("%.80q is no answer: %w", bytes.TrimSpace(line), err)
-	}
-	if d.More() {
-		return fmt.Errorf("%.80q has more than one answer", bytes.TrimSpace(line))
-	}
-	return nil
 }
 
 // read makes a scene of an answer.

@@ -124,6 +124,11 @@ func (r rules) rollouts(l *objective.Loss) {
 			r.at(k.Name, "objective.kind draws no answers", "remove it")
 		}
 	}
+	for _, key := range []string{"turns", "role", "processes", "wait"} {
+		if name := "rollout." + key; draws && len(c.Rollout.Environment) == 0 && !r.c.Usual(name) {
+			r.at(name, "there is no rollout.environment", "remove it, or set rollout.environment")
+		}
+	}
 	switch {
 	case !draws && c.Reward.Kind != "none":
 		r.at("reward.kind", "objective.kind draws no answers", "remove it")
@@ -152,6 +157,14 @@ func (r rules) rollouts(l *objective.Loss) {
 		{"rollout.max_tokens", fmt.Sprintf("%d leave no room for a prompt in %d", c.Rollout.Max,
 			c.Data.SeqLen),
 			"raise data.seq_len", c.Rollout.Max+1 >= c.Data.SeqLen},
+		{"reward.kind", "there is no environment that gives rewards", "set rollout.environment",
+			c.Reward.Kind == "environment" && len(c.Rollout.Environment) == 0},
+		{"rollout.ahead", "the model has no layer for further tokens",
+			"set model.overrides.num_nextn_predict_layers " +
+				"where model.path has one, or remove it", c.Rollout.Ahead > 0 && r.c.Model.MTPLayers == 0},
+		{"rollout.ahead", "the layer for further tokens is read from model.path, and there is none",
+			"set model.path",
+			c.Rollout.Ahead > 0 && c.Model.Path == ""},
 		{"plan.procs", "answers are drawn in the process that trains", "set it to 1", c.Plan.Procs > 1},
 		{"device", "answers are drawn on the processor", "set it to cpu", c.Device != "cpu"},
 		{"data.valid", "an evaluation of drawn answers is not there yet", "remove it",

@@ -25,6 +25,9 @@ import (
 // tokenVariable is the environment's name of the token that clients show.
 const tokenVariable = "LFACTOR_SERVE_TOKEN"
 
+// ownDraft is the value of --draft that takes the model's own layer.
+const ownDraft = "mtp"
+
 // Command is lfactor serve: a trained model for many clients.
 func Command() *cobra.Command {
 	c := &cobra.Command{Use: "serve MODEL",
@@ -109,8 +112,8 @@ func bindEngine(c *cobra.Command, o *serve.Options) *string {
 	f.DurationVar(&o.Deadline, "deadline", 10*time.Minute,
 		"time of a request, waiting included; of a policy 10s by default")
 	return f.String("draft", "",
-		"smaller model with the same tokens, as MODEL is named: it proposes tokens, and MODEL computes them at once; "+
-			"answers are the same")
+		"smaller model with the same tokens, as MODEL is named, or mtp for MODEL's own layer for further tokens: it "+
+			"proposes tokens, and MODEL computes them at once; answers are the same")
 }
 
 // serving is what is said of a server that has begun.
@@ -122,7 +125,11 @@ type serving struct {
 // run serves until a signal comes.
 func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serve.Options,
 	robots policy.Options) error {
-	m, err := trained.Open(path, tokenizer)
+	var options []trained.Option
+	if o.Engine.Further = draft == ownDraft; o.Engine.Further {
+		options, draft = append(options, trained.Further), ""
+	}
+	m, err := trained.Open(path, tokenizer, options...)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,131 @@
+package world
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// answers is the program of an environment of texts: it says how often it was told something, and what
+// last; three texts end an episode. How it misbehaves, in the second turn of seed 3, goes by its name; with
+// "once" before it only the first process does.
+func answers(how string) {
+	in := bufio.NewReader(os.Stdin)
+	once := filepath.Join(os.Getenv("LFACTOR_TEST_DIR"), "once")
+	var seed uint64
+	n := 0
+	for {
+		text, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var q talkRequest
+		if err := json.Unmarshal(text, &q); err != nil {
+			panic(err)
+		}
+		r := map[string]any{"id": q.ID, "text": "", "reward": 0, "done": false}
+		if q.Reset != nil {
+			seed, n = q.Reset.Seed, 0
+		} else {
+			n++
+			r["text"], r["reward"], r["done"] = fmt.Sprintf("%d %s", n, q.Step.Text), 0.5, n == 3
+		}
+		name, first := strings.CutPrefix(how, "once-")
+		if _, err := os.Stat(once); seed == 3 && n == 2 && (!first || err != nil) {
+			_ = os.WriteFile(once, nil, 0o600)
+			switch name {
+			case "dies":
+				os.Exit(3)
+			case "hangs":
+				select {}
+			case "twice":
+				b, _ := json.Marshal(r)
+				fmt.Printf("%s\n", b)
+			case "number":
+				r["id"] = 99
+			case "none":
+				fmt.Println("what?")
+				continue
+			case "more":
+				r["surprise"] = 1
+			case "sorry":
+				r = map[string]any{"id": q.ID, "error": "no such move"}
+			case "unsteady":
+				r["text"] = fmt.Sprint(time.Now().UnixNano())
+			}
+		}
+		b, _ := json.Marshal(r)
+		fmt.Printf("%s\n", b)
+	}
+}
+
+// talks has processes of that program.
+func talks(t *testing.T, how string, processes int, deadline time.Duration) *Talks {
+	t.Setenv(worldEnv, "talk:"+how)
+	t.Setenv("LFACTOR_TEST_DIR", t.TempDir())
+	x := NewTalks([]string{os.Args[0]}, processes, deadline)
+	t.Cleanup(x.Close)
+	return x
+}
+
+// talked brings an episode to its end.
+func talked(x *Talks, seed uint64, between func()) (*Dialogue, error) {
+	e := &Dialogue{Seed: seed}
+	for {
+		turn, err := x.Next(context.Background(), e)
+		if err != nil || turn.Done {
+			return e, err
+		}
+		between()
+		e.Told = append(e.Told, fmt.Sprintf("move %d", len(e.Told)))
+	}
+}
+
+// TestTalks: episodes are the same whichever process says their turns: where one process has several under
+// way, each is told again when it goes on, and so it is where a process dies, hangs or says what is no
+// answer, once.
+func TestTalks(t *testing.T) {
+	const wait = 2 * time.Second
+	want := []Turn{{}, {"1 move 0", 0.5, false}, {"2 move 1", 0.5, false}, {"3 move 2", 0.5, true}}
+	x := talks(t, "well", 1, wait)
+	first := &Dialogue{Seed: 1}
+	_, err := x.Next(context.Background(), first)
+	require.NoError(t, err)
+	first.Told = []string{"move 0"}
+	e, err := talked(x, 2, func() {})
+	require.NoError(t, err)
+	require.Equal(t, want, e.Heard)
+	for i := 1; i < 4; i++ {
+		_, err = x.Next(context.Background(), first)
+		require.NoError(t, err)
+		first.Told = append(first.Told, fmt.Sprintf("move %d", i))
+		_, err = talked(x, 5, func() {}) // meanwhile the process is in another episode
+		require.NoError(t, err)
+	}
+	require.Equal(t, want, first.Heard)
+	for _, how := range []string{"dies", "hangs", "number", "none", "more", "sorry", "twice"} {
+		d := wait
+		if how == "hangs" {
+			d = 100 * time.Millisecond
+		}
+		e, err := talked(talks(t, "once-"+how, 2, d), 3, func() {})
+		require.NoError(t, err, how)
+		require.Equal(t, want, e.Heard, how)
+		_, err = talked(talks(t, how, 2, d), 3, func() {})
+		require.Error(t, err, how)
+		t.Log(how, err)
+	}
+	x = talks(t, "unsteady", 1, wait)
+	_, err = talked(x, 3, func() { _, _ = talked(x, 1, func() {}) })
+	require.ErrorContains(t, err, "told the same again it says")
+	_, err = talked(NewTalks([]string{"no-such-environment"}, 1, wait), 1, func() {})
+	require.ErrorContains(t, err, "it does not start")
+}
