@@ -161,8 +161,13 @@ func (f fit) layers(at faults) {
 		}
 		return
 	}
+	e := &f.c.Run.Policy
+	acts := e.Expert != "none" || f.c.Model.Text != "" && f.c.Model.Has("chunk_size")
+	if e.Expert != "none" {
+		n += e.ExpertLayers
+	}
 	switch {
-	case n == 0 || n%stages == 0:
+	case n == 0 || n%stages == 0 || acts && stages <= n: // stages have equal work of both
 	case stages > n:
 		at.fault("plan.pp", fmt.Sprintf("%d stages for %d layers", stages, n),
 			fmt.Sprintf("try %d", nearestDivisor(n, p.PP)))

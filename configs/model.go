@@ -221,7 +221,7 @@ func (m *Model) checkFamily(at faults) {
 			continue
 		}
 		key := strings.TrimPrefix(k.Name, p)
-		if slices.Contains(f.Has, key) || slices.Contains(f.Offered, key) {
+		if hf.Has(m.ModelType, m.Decoder(), key) || slices.Contains(f.Offered, key) {
 			n, _ := k.field(nil, m).Interface().(int)
 			if most, ok := f.Most[key]; ok && n > most {
 				at.fault(k.Name, fmt.Sprintf("%d, but checkpoints of %s have %d at most", n, m.ModelType,

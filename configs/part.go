@@ -125,7 +125,7 @@ func (l *loader) biases() {
 }
 
 // Has says whether models of the decoder's family have an optional key.
-func (m Model) Has(key string) bool { return slices.Contains(hf.Families[m.Decoder()].Has, key) }
+func (m Model) Has(key string) bool { return hf.Has(m.ModelType, m.Decoder(), key) }
 
 // checkParts lets each part hold its keys to each other.
 func (m *Model) checkParts(at faults) {

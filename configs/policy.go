@@ -25,11 +25,19 @@ type Policy struct {
 	Rotations []string `key:"rotations" class:"fixed" doc:"Rotations among the numbers of actions and states: action or state, the place of the first number, counted from 0, the form in the recordings and the form to learn, as 'action 3 euler 6d'. Forms are euler (angles in radians about the fixed axes x, y and z in that order), axis_angle (radians), quaternion (x, y, z, w), 6d (the first two columns of the matrix) and matrix (by rows)."`
 
 	Tokens   string `key:"tokens" default:"none" oneof:"none|bins|fast" class:"fixed" doc:"What a vision-language model writes actions as, whichever it is: bins, where each number is one of 255 steps from -1 to 1 and a token, as in RT-2 and OpenVLA; or fast, where the chunk's cosine transform is a text of few tokens, as in Pi0-FAST. none is for policies that give numbers."`
-	Horizon  int    `key:"horizon" default:"8" min:"1" max:"4096" class:"fixed" unit:"steps" doc:"Actions of a chunk that is written as tokens."`
+	Horizon  int    `key:"horizon" default:"8" min:"1" max:"4096" class:"fixed" unit:"steps" doc:"Actions of a chunk that is written as tokens, or given by policy.expert, which gives 255 at most."`
 	Fast     string `key:"fast" class:"fixed" doc:"Folder with the tokenizer of policy.tokens: fast, in the form of physical-intelligence/fast; lfactor data fast writes one of your own recordings."`
 	TokenEnd int    `key:"token_end" default:"0" min:"0" max:"10000000" class:"fixed" doc:"Tokens that stand for actions are those before this one, counted backwards; 0 is the end of the model's vocabulary. OpenVLA's is 32000, Pi0-FAST's the vocabulary less 128."`
-	Question string `key:"question" default:"What action should the robot take to {task}?" class:"fixed" doc:"What a model that writes actions is asked, behind the views: {task} is the task, {state} the state, each number as one of 256 steps."`
-	ViewSize int    `key:"view_size" default:"224" min:"8" max:"4096" class:"fixed" unit:"pixels" doc:"Height and width that views are brought to before the processor of a model that writes actions sees them, with black around them."`
+	Question string `key:"question" default:"What action should the robot take to {task}?" class:"fixed" doc:"What a model that writes actions, or has policy.expert, is asked, behind the views: {task} is the task, {state} the state, each number as one of 256 steps."`
+	ViewSize int    `key:"view_size" default:"224" min:"8" max:"4096" class:"fixed" unit:"pixels" doc:"Height and width that views are brought to before the processor of a model that writes actions, or has policy.expert, sees them, with black around them."`
+
+	Expert        string `key:"expert" default:"none" oneof:"none|flow|l1" class:"fixed" doc:"What gives actions as numbers behind a vision-language model, whichever it is: a diffusion transformer that attends to what the model makes of views and words, and draws the actions out of noise (flow) or gives them at once (l1)."`
+	ExpertWidth   int    `key:"expert_width" default:"1024" min:"2" max:"65536" class:"fixed" doc:"Width of policy.expert, a multiple of 2 and of expert_heads."`
+	ExpertLayers  int    `key:"expert_layers" default:"16" min:"1" max:"1024" class:"fixed" doc:"Its layers: every other one attends to what is seen and told, and the others to its own rows."`
+	ExpertHeads   int    `key:"expert_heads" default:"16" min:"1" max:"1024" class:"fixed" doc:"Its heads."`
+	ExpertActions int    `key:"expert_actions" default:"32" min:"1" max:"65536" class:"fixed" doc:"Numbers of an action that policy.expert has room for."`
+	ExpertState   int    `key:"expert_state" default:"64" min:"1" max:"65536" class:"fixed" doc:"Numbers of a state that policy.expert has room for."`
+	ExpertRobots  int    `key:"expert_robots" default:"1" min:"1" max:"65536" class:"fixed" doc:"Robots that policy.expert has weights of their own for."`
 
 	Crop       float64 `key:"crop" default:"1" min:"0.1" max:"1" class:"fixed" doc:"Share of a view's height and width that a sample is trained on, from a place of its own, brought to the whole size again; 1 is the view as it is. A policy acts on whole views."`
 	Brightness float64 `key:"brightness" default:"0" min:"0" max:"1" class:"fixed" doc:"What a sample's views are made brighter or darker by at most."`
@@ -59,6 +67,46 @@ func (p *Policy) Check(at faults) {
 	}
 	p.checkActions(at)
 	p.checkTokens(at)
+	p.checkExpert(at)
+}
+
+// viewsMost bounds the cameras of a vision-language model that is a policy.
+const viewsMost = 64
+
+// ViewsMax bounds the cameras of a vision-language model that is a policy.
+func (p *Policy) ViewsMax() int { return viewsMost }
+
+// Guides reports whether an expert gives actions behind a vision-language model, and the section is sound.
+func (p *Policy) Guides() bool {
+	return (p.Expert == "flow" || p.Expert == "l1") && p.Horizon <= expertMost && p.ExpertHeads > 0 &&
+		p.ExpertWidth > 0 && p.ExpertWidth%2 == 0 && p.ExpertWidth%p.ExpertHeads == 0 &&
+		p.ExpertLayers > 0 &&
+		min(p.ExpertActions, p.ExpertState, p.ExpertRobots) > 0
+}
+
+// expertMost is how many actions policy.expert gives at most.
+const expertMost = 255
+
+// checkExpert holds what is said of an expert of actions together.
+func (p *Policy) checkExpert(at faults) {
+	if p.Expert == "none" {
+		return
+	}
+	if p.Tokens != "none" {
+		at.fault("policy.expert", "policy.tokens says that the model writes its actions", "set one of both")
+	}
+	if p.Horizon > expertMost {
+		at.fault("policy.horizon", fmt.Sprintf("%d actions, and an expert gives %d at most", p.Horizon,
+			expertMost), "")
+	}
+	if p.ExpertWidth%2 != 0 || p.ExpertWidth%max(1, p.ExpertHeads) != 0 {
+		at.fault("policy.expert_width", fmt.Sprintf("%d is no multiple of 2 and of expert_heads = %d",
+			p.ExpertWidth, p.ExpertHeads), "")
+	}
+	if p.Stateless > 0 && strings.Contains(p.Question, "{state}") {
+		at.fault("policy.state_dropout", "policy.question has {state}, which would tell it all the same",
+			"leave {state} out of policy.question")
+	}
 }
 
 // checkTokens holds what is said of actions that are written together.

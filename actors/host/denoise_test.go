@@ -179,10 +179,25 @@ func (g *denoised) alone(dp int) BatchFunc {
 			x.From = 0
 			out = append(out, Microbatch{IDs: whole.IDs[from:to], Targets: whole.Targets[from:to],
 				Positions: whole.Positions[from:to], Weights: whole.Weights[from:to],
-				Cu: []int32{0, to - from}, More: map[string]any{family.EncodedKey: []family.Encoded{x}}})
+				Cu: []int32{0, to - from}, More: map[string]any{family.EncodedKey: []family.Encoded{x}},
+				Images: between(whole.Images, from, to)})
 		}
 		return out, nil
 	}
+}
+
+// between are the images of rows from one on up to another, counted from the first of them.
+func between(all family.Images, from, to int32) (out family.Images) {
+	at := 0
+	for _, g := range all.Grids {
+		n := g.Patches() * len(all.Values) / max(1, all.Patches())
+		if s := g.Spans[0]; from <= s[0] && s[1] <= to {
+			g.Spans = [][2]int32{{s[0] - from, s[1] - from}}
+			out.Grids, out.Values = append(out.Grids, g), append(out.Values, all.Values[at:at+n]...)
+		}
+		at += n
+	}
+	return out
 }
 
 // denoisePlan is a plan for models of diffusion.
@@ -297,10 +312,12 @@ func (g *denoised) trains(mesh topology.Mesh, steps int, plan func(*layout.Desig
 			continue
 		}
 		params = append(params, p)
-		// softmax of keys that do not turn does not see a bias of theirs, and of equal values nothing that asks for
+		// softmax of keys that do not turn does not see a bias of theirs, and of equal values nothing that
+		// asks for
 		// them: zero, and rounding
 		key := strings.HasSuffix(p.Name, ".to_k.bias") || strings.Contains(p.Name, ".k_proj.") ||
-			strings.Contains(p.Name, ".q_proj.") || strings.HasSuffix(p.Name, ".pool.nets.bias") // of a spatial softmax
+			strings.Contains(p.Name, ".q_proj.") || strings.HasSuffix(p.Name,
+			".pool.nets.bias") // of a spatial softmax
 		if small := 1e-6 * max(1, g.Loss); key && slices.Max(want) < small && slices.Min(want) > -small {
 			require.Less(t, length(got[p.Name]), 10*small, p.Name)
 			continue

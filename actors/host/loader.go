@@ -90,7 +90,7 @@ func (l *Loader) pack(mb Microbatch, c int) *links.Pack {
 	}
 	if l.Model != nil {
 		in := mb.inputs()
-		if l.Model.Denoiser != nil {
+		if l.Model.Denoiser != nil && !l.Model.Denoiser.Hosted {
 			in.Rows = total // what follows from places in a sequence knows of padding
 		}
 		data := l.Model.Tensors(in, l.class(&mb))
@@ -122,7 +122,8 @@ func (l *Loader) pack(mb Microbatch, c int) *links.Pack {
 }
 
 // states adds the borders of a chunk with the rows that linear attention carries from chunk to chunk.
-func (l *Loader) states(add func(name string, t *tensor.Tensor), cu []int32, part chunk, before, after bool) {
+func (l *Loader) states(add func(name string, t *tensor.Tensor), cu []int32, part chunk, before,
+	after bool) {
 	if l.Model == nil || !l.Model.Spec.Carries() {
 		return
 	}

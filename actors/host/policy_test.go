@@ -37,7 +37,8 @@ type policyCase struct {
 	Parameters int64
 	Stored     int64 // numbers of a file, if there are more than learn
 	Real       int
-	Views      int // that all samples have
+	Views      int    // that all samples have
+	Grid       [3]int // of the patches of each, where a language model hosts the policy
 }
 
 // openPolicy opens one of them.
@@ -70,6 +71,10 @@ func openPolicy(t *testing.T, name string) *denoised {
 	require.NoError(t, err)
 	t.Cleanup(func() { g.file.Close() })
 
+	if d.Hosted {
+		g.hosts(&want)
+		return g
+	}
 	mb := Microbatch{Cu: []int32{0}}
 	var items []family.Encoded
 	for i, s := range want.Samples {
@@ -106,6 +111,48 @@ func openPolicy(t *testing.T, name string) *denoised {
 	mb.More = map[string]any{family.EncodedKey: items}
 	g.made = &mb
 	return g
+}
+
+// hosts makes the microbatch of a policy that a language model hosts.
+func (g *denoised) hosts(want *policyCase) {
+	mb, d := &Microbatch{Cu: []int32{0}}, g.m.Denoiser
+	var items []family.Encoded
+	for i, s := range want.Samples {
+		from := mb.Cu[i]
+		items = append(items, family.Encoded{From: from, Told: len(s.Tokens), IDs: s.Tokens, Grid: d.ChunkGrid(),
+			X0: g.floats(fmt.Sprintf("actions.%d", i)), Noise: g.floats(fmt.Sprintf("noise.%d", i)),
+			State: g.floats(fmt.Sprintf("state.%d", i)), Robot: s.Robot, Pad: s.Pad, Level: &noise.Level{
+				Alpha: float32(1 - s.Time), Sigma: float32(s.Time), Time: float32(1000 * s.Time)}})
+		mb.IDs = append(mb.IDs, s.Tokens...)
+		at := 0
+		for k := range s.Views {
+			mb.Images.Values = append(mb.Images.Values, g.floats(fmt.Sprintf("image.%d.%d", i, k))...)
+			p := family.Grid{T: want.Grid[0], H: want.Grid[1], W: want.Grid[2]}
+			for int(s.Tokens[at]) != g.m.Config.Vision.ImageToken {
+				at++
+			}
+			end := at + g.m.Vision.Features(p)
+			for row := at; row < end; row++ {
+				mb.IDs[int(from)+row] = -1
+			}
+			x := &items[i]
+			p.Spans = [][2]int32{{int32(at), int32(end)}}
+			x.Seen.Grids = append(x.Seen.Grids, p)
+			x.Seen.Values = append(x.Seen.Values, g.floats(fmt.Sprintf("image.%d.%d", i, k))...)
+			p.Spans = [][2]int32{{from + int32(at), from + int32(end)}}
+			at = end
+			mb.Images.Grids = append(mb.Images.Grids, p)
+		}
+		for k := range s.Tokens {
+			mb.Positions, mb.Targets = append(mb.Positions, int32(k)), append(mb.Targets, -100)
+			mb.Weights = append(mb.Weights, 0)
+		}
+		mb.Weights[len(mb.Weights)-1] = 1 / float32(len(want.Samples))
+		mb.Cu = append(mb.Cu, int32(len(mb.IDs)))
+	}
+	require.NoError(g.t, d.Check(items, len(mb.IDs)))
+	mb.More = map[string]any{family.EncodedKey: items}
+	g.made = mb
 }
 
 // policies are the cases.
@@ -235,7 +282,7 @@ func TestPoliciesPlans(t *testing.T) {
 			}
 			t.Run(name+" "+v.String(), func(t *testing.T) {
 				g := openPolicy(t, name)
-				if g.m.Denoiser.Canvas && v.cp > 1 {
+				if g.m.Denoiser.Canvas && !g.m.Denoiser.Hosted && v.cp > 1 {
 					t.Skip("models of convolutions share no rows out")
 				}
 				g.each = g.alone(v.dp)

@@ -68,6 +68,9 @@ func TestPoliciesSteady(t *testing.T) {
 					view[0]++
 				}
 			}
+			if v := items[0].Seen.Values; v != nil {
+				v[0]++
+			}
 			_, other := step(20)
 			require.Equal(t, first, other)
 			p.Close()

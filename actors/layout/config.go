@@ -167,12 +167,13 @@ func FromConfig(c *configs.Config) (*Design, error) {
 		j.Chunks, j.KeepChunks = j.Rows/n, r.Plan.KeepChunks
 	}
 	if n := r.Plan.Layers; len(n) > 0 {
-		j.Cuts = cuts(c, n, m.Foundation())
+		j.Cuts = cuts(c, n, m.Foundation(), len(m.Blocks))
 	}
 	return j, nil
 }
 
-// ahead is what a run has of encoders before a denoiser: their places in the plan, and what they compute in, so
+// ahead is what a run has of encoders before a denoiser: their places in the plan, and what they compute
+// in, so
 // that what they give are the bits of encoders beside the data.
 func (j *Design) ahead(c *configs.Config) {
 	m := j.Model
@@ -180,7 +181,8 @@ func (j *Design) ahead(c *configs.Config) {
 		return
 	}
 	if e := c.Run.Plan.Encoder; e.Over != "none" {
-		j.Parts = []*PartPlan{{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill, Widths: m.Widths}}
+		j.Parts = []*PartPlan{{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead, Fill: e.Fill,
+			Widths: m.Widths}}
 	}
 	if n := autoencoders.EncodesOf(m, j.Rows); n > 0 {
 		j.Dims = map[string]int{family.NoiseLevels: n}
@@ -209,7 +211,8 @@ func updates(c *configs.Config) optim.Config {
 		Momentum: o.Momentum, Clip: o.ClipGrad,
 		Average: optim.Averaging{Decay: o.EMA, After: int64(o.EMAAfter), Power: o.EMAPower},
 		Rate:    Rate(c), Moments: o.Moments, Block: o.MomentsBlock,
-		Adafactor: optim.Adafactor{Power: o.Adafactor.Decay, Above: o.Adafactor.Clip, Floor: o.Adafactor.Floor,
+		Adafactor: optim.Adafactor{Power: o.Adafactor.Decay, Above: o.Adafactor.Clip,
+			Floor: o.Adafactor.Floor,
 			Fixed: o.Adafactor.Fixed},
 		Muon: optim.Muon{Momentum: o.MuonBeta, Plain: o.MuonPlain, Steps: o.MuonSteps, Scale: o.MuonScale}}
 }
@@ -278,17 +281,17 @@ func Components(r *configs.Run) func(string) ComponentPlan {
 }
 
 // cuts turns layers a stage into borders between blocks: what comes before the decoder, unless it has a mesh
-// of its own, and the embedding go with the first stage, norm and head with the last. First is the decoder's
-// first block.
-func cuts(c *configs.Config, layers []int, first int) []int {
+// of its own, and the embedding go with the first stage, norm and head, and an expert of actions behind
+// them, with the
+// last. First is the decoder's first block, of so many blocks.
+func cuts(c *configs.Config, layers []int, first, blocks int) []int {
 	out, sum := []int{0}, first+1
 	if c.Run.Plan.Encoder.Over != "none" {
 		out[0] = first
 	}
 	for i, n := range layers {
-		sum += n
-		if i == len(layers)-1 {
-			sum++
+		if sum += n; i == len(layers)-1 {
+			sum = blocks
 		}
 		out = append(out, sum)
 	}

@@ -22,7 +22,8 @@ type Evaluation struct {
 	Levels []LevelLoss `json:"levels,omitempty"`
 }
 
-// LevelLoss is the loss of noise levels whose time lies in [From, To), as shares of a thousand steps. Levels that
+// LevelLoss is the loss of noise levels whose time lies in [From, To), as shares of a thousand steps.
+// Levels that
 // training draws none of have none.
 type LevelLoss struct {
 	From float64 `json:"from"`
@@ -51,7 +52,7 @@ func Evaluate(ctx context.Context, cfg *configs.Config, q Question) (*Evaluation
 	if out.Levels, err = r.byLevel(ctx, q); err != nil {
 		return nil, err
 	}
-	if !cfg.Model.Denoises() && r.data.answers == nil {
+	if r.job.Model.Denoiser == nil && r.data.answers == nil {
 		out.Perplexity = math.Exp(out.Loss)
 	}
 	return out, nil
@@ -96,7 +97,8 @@ func (r *Run) validate(ctx context.Context) (loss float64, err error) {
 	return loss, err
 }
 
-// byLevel computes the loss for each of q.Levels parts of the noise levels, by their time: each reads the same samples
+// byLevel computes the loss for each of q.Levels parts of the noise levels, by their time: each reads the
+// same samples
 // from their beginning.
 func (r *Run) byLevel(ctx context.Context, q Question) (out []LevelLoss, err error) {
 	if q.Levels == 0 {

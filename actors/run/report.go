@@ -241,7 +241,7 @@ func (r *Run) shared() (text string) {
 
 // perplexity is what a loss of texts says of the next token, "" for others.
 func (p *reporter) perplexity(loss float64) string {
-	if p.r.cfg.Model.Denoises() || p.r.cfg.Run.Objective.Kind != "none" {
+	if p.r.job.Model.Denoiser != nil || p.r.cfg.Run.Objective.Kind != "none" {
 		return ""
 	}
 	return fmt.Sprintf("  ppl %.2f", math.Exp(loss))
@@ -466,7 +466,7 @@ func (p *reporter) close() {
 	if len(p.losses) > 1 {
 		path := filepath.Join(p.dir, "loss.svg")
 		unit := "loss, nats a token"
-		if p.r.cfg.Model.Denoises() {
+		if p.r.job.Model.Denoiser != nil {
 			unit = "loss of a number"
 		}
 		if p.r.data.answers != nil {

@@ -105,6 +105,12 @@ func (d *data) openKind() (err error) {
 			d.images = s
 			d.unread(s.Robots)
 		}
+	case acts && m.Denoiser.Hosted:
+		var g *trained.Guide
+		if g, err = trained.NewGuide(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
+			d.images = g
+			d.unread(g.Robots)
+		}
 	case acts:
 		var x *trained.Robots
 		if x, err = trained.NewRobots(d.r.cfg, m.Denoiser); err == nil {

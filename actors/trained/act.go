@@ -19,6 +19,7 @@ import (
 type Actor struct {
 	x     *Robots
 	pen   *Scribe // of a policy that writes its actions, nil for one that gives numbers
+	guide *Guide  // of a policy that a vision-language model hosts, nil for another
 	gen   *sample.Generator
 	b     kernels.Backend
 	Steps int // from noise to actions: of Euler, or of the policy's own scheduler
@@ -46,6 +47,13 @@ func (m *Trained) NewActor() (*Actor, error) {
 	case d == nil:
 		if a.pen, err = NewScribe(m.acting(), m.Model, m.tok, m.conf, m.Saved, io.Discard); err == nil {
 			a.x, d = a.pen.Robots, a.pen.D
+		}
+	case d.Hosted && m.acting() == nil:
+		return nil, exit.Usagef("%s does not say for which robots its model acts: open the checkpoint of a run, or "+
+			"its export, which has %s", m.dir, scribeName)
+	case d.Hosted:
+		if a.guide, err = NewGuide(m.acting(), m.Model, m.tok, m.conf, m.Saved, io.Discard); err == nil {
+			a.x = a.guide.Robots
 		}
 	case len(m.Cfg.Run.Data.Paths) == 0:
 		a.x, err = robotsOf(m.dir, m.Cfg, d)
@@ -186,6 +194,10 @@ func (a *Actor) Ask(r Seen) (Ask, error) {
 	if a.pen != nil {
 		q, err := a.pen.ask(r)
 		return Ask{words: q, state: slices.Clone(r.State), seed: r.Seed}, err
+	}
+	if a.guide != nil {
+		e, err := a.guide.see(r)
+		return Ask{sight: e, state: slices.Clone(r.State), seed: r.Seed}, err
 	}
 	e, err := a.x.See(r.Task, append(slices.Clone(r.Before), Look{r.State, r.Views})...)
 	return Ask{sight: e, state: slices.Clone(r.State), seed: r.Seed}, err

@@ -35,6 +35,7 @@ func (e *Exporter) card(dst string) error {
 	switch {
 	case adapters:
 		library = "peft"
+	case e.hosted():
 	case e.Model.Denoiser != nil && e.Model.Denoiser.Sight != nil:
 		library = "lerobot"
 	case e.Model.Denoiser != nil:

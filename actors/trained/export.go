@@ -56,10 +56,10 @@ func (e *Exporter) write(dst string) error {
 	if e.Lora != nil && l.AdaptersOnly && !l.Merge {
 		return e.allAdapters(dst)
 	}
-	if e.Model.Denoiser != nil && e.Model.Denoiser.Sight != nil {
+	if e.Model.Denoiser != nil && e.Model.Denoiser.Sight != nil && !e.hosted() {
 		return e.policy(dst)
 	}
-	if e.Model.Denoiser != nil {
+	if e.Model.Denoiser != nil && !e.hosted() {
 		if err := e.pipeline(dst); err != nil || e.Lora == nil || l.Merge {
 			return err
 		}
@@ -276,7 +276,7 @@ func (e *Exporter) allAdapters(dst string) error {
 // adapters writes the adapters alone, in PEFT's format, or in that of diffusers' pipelines.
 func (e *Exporter) adapters(dst string) error {
 	model, prefix, create, lora := e.Model, checkpoint.AdapterPrefix, checkpoint.NewAdapterWriter, e.Lora
-	if model.Denoiser != nil {
+	if model.Denoiser != nil && !e.hosted() {
 		if lora = e.half(); len(lora.Targets) == 0 {
 			return nil
 		}

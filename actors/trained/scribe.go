@@ -37,16 +37,13 @@ type Scribe struct {
 	longest int // tokens of a sample
 }
 
-// scribeViews bounds the cameras of a policy that writes.
-const scribeViews = 64
-
 // NewScribe reads what a run says of a policy that writes, whose model and tokenizer are given. Saved is its
 // checkpoint, whose scales it acts by; nil where it begins to learn.
 func NewScribe(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
 	saved *checkpoint.Reader, notes io.Writer) (*Scribe, error) {
 	p := &cfg.Run.Policy
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16, Chunk: p.Horizon, Once: true,
-		Sight: &family.Sight{Views: scribeViews, Patches: p.ViewSize * p.ViewSize, Pixels: 3}}
+		Sight: &family.Sight{Views: p.ViewsMax(), Patches: p.ViewSize * p.ViewSize, Pixels: 3}}
 	x, err := scribeRobots(cfg, d, saved)
 	if err != nil {
 		return nil, err
@@ -71,24 +68,24 @@ func NewScribe(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf 
 				s.ends), "")
 		}
 	}
-	if s.images, err = NewImages(cfg, m.Vision); err != nil {
+	if err := s.asks(cfg, m, tok, conf, notes); err != nil {
 		return nil, err
 	}
-	if err := s.words(cfg, tok, conf, notes); err != nil {
-		return nil, err
-	}
-	side := image.Rect(0, 0, p.ViewSize, p.ViewSize)
-	var b bytes.Buffer
-	if err := png.Encode(&b, image.NewGray(side)); err != nil {
-		return nil, err
-	}
-	s.blank = b.Bytes()
-	return s, nil
+	return s, s.apart(cfg, tok, notes)
 }
 
-// words prepares what the model is asked by.
-func (s *Scribe) words(cfg *configs.Config, tok *token.Tokenizer, conf *token.Config,
-	notes io.Writer) error {
+// asks prepares what the model is asked by: views and words.
+func (s *Scribe) asks(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
+	notes io.Writer) (err error) {
+	if s.images, err = NewImages(cfg, m.Vision); err != nil {
+		return err
+	}
+	side := image.Rect(0, 0, cfg.Run.Policy.ViewSize, cfg.Run.Policy.ViewSize)
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(side)); err != nil {
+		return err
+	}
+	s.blank = b.Bytes()
 	marks := Marks(tok, cfg.Model.Vision, notes)
 	t, err := setup.Template(cfg, marks, conf)
 	if err != nil {
@@ -109,6 +106,12 @@ func (s *Scribe) words(cfg *configs.Config, tok *token.Tokenizer, conf *token.Co
 		return cfg.Fault("data.tokenizer", "neither it nor the model says which token ends an answer",
 			"give model.overrides.eos_token_id")
 	}
+	return nil
+}
+
+// apart holds tokens that stand for actions to those that stand for something else.
+func (s *Scribe) apart(cfg *configs.Config, tok *token.Tokenizer, notes io.Writer) error {
+	marks := Marks(tok, cfg.Model.Vision, notes)
 	image, imageOK := tok.TokenID(marks.Image)
 	video, videoOK := tok.TokenID(marks.Video)
 	vision := cfg.Model.Vision
@@ -213,23 +216,9 @@ func (s *Scribe) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	var views []scribeView
-	for i, c := range s.Policy.Cameras {
-		if p, ok := f.Images[c]; ok {
-			views = append(views, scribeView{Camera: i, Image: p})
-		} else if v, ok := f.Videos[c]; ok {
-			views = append(views, scribeView{Camera: i, Video: &v})
-		}
-	}
-	out, err := s.question(scale, f.Task, f.State, len(views))
+	out, err := s.asked(d.Key, &f, scale)
 	if err != nil {
 		return nil, err
-	}
-	for i, v := range views {
-		if out.Media[i].Bytes, err = json.Marshal(v); err != nil {
-			return nil, err
-		}
-		out.Media[i].Key = d.Key + "." + s.Policy.Cameras[v.Camera]
 	}
 	learn := len(ids)
 	if !s.Policy.Padding {
@@ -243,6 +232,24 @@ func (s *Scribe) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
 		return nil, fmt.Errorf("%d tokens, and data.seq_len is %d", len(out.Tokens), s.longest)
 	}
 	return []dataset.Sample{out}, nil
+}
+
+// asked is a sample of what the model is asked about a frame, without an answer.
+func (s *Scribe) asked(key string, f *format.RobotFrame, scale RobotScale) (dataset.Sample, error) {
+	var views []scribeView
+	for i, c := range s.Policy.Cameras {
+		if p, ok := f.Images[c]; ok {
+			views = append(views, scribeView{Camera: i, Image: p})
+		} else if v, ok := f.Videos[c]; ok {
+			views = append(views, scribeView{Camera: i, Video: &v})
+		}
+	}
+	out, err := s.question(scale, f.Task, f.State, len(views))
+	for i := 0; i < len(views) && err == nil; i++ {
+		out.Media[i].Key = key + "." + s.Policy.Cameras[views[i].Camera]
+		out.Media[i].Bytes, err = json.Marshal(views[i])
+	}
+	return out, err
 }
 
 // write are the tokens of a chunk that is scaled.
@@ -279,6 +286,9 @@ func (s *Scribe) question(scale RobotScale, task string, state []float64, views 
 	}
 	text := strings.NewReplacer("{task}", task, "{state}", strings.Join(words,
 		" ")).Replace(s.Policy.Question)
+	if s.D.Prompt != nil {
+		text = s.D.Prompt(task)
+	}
 	var content []map[string]string
 	c := format.Conversation{Media: make([]dataset.Media, views)}
 	for i := range views {
@@ -291,11 +301,18 @@ func (s *Scribe) question(scale RobotScale, task string, state []float64, views 
 		return none, err
 	}
 	c.Messages = []dataset.Message{{Role: "user", Raw: raw}, {Role: "assistant", Content: "0"}}
+	if s.D.PromptBare {
+		c.Messages = c.Messages[:1] // the model is not asked to answer
+	}
 	out, err := s.encoder.Converse(c)
 	if err != nil {
 		return none, err
 	}
 	n := slices.Index(out.Loss, true)
+	if s.D.PromptBare {
+		n = len(out.Tokens)
+		out.Loss = make([]bool, n)
+	}
 	if n < 0 {
 		return none, errors.New("the chat template writes no answer")
 	}

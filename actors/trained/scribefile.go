@@ -43,14 +43,22 @@ type scribeRobot struct {
 // scribe writes what a policy that writes its actions acts by.
 func (e *Exporter) scribe(dst string) error {
 	c := &e.Cfg.Run
-	if c.Policy.Tokens == "none" {
+	if c.Policy.Tokens == "none" && !e.hosted() {
 		return nil
 	}
 	tok, conf, err := TokenizerAt(c.Data.Tokenizer, c.Model.Path)
 	if err != nil {
 		return err
 	}
-	s, err := NewScribe(e.Cfg, e.Model, tok, conf, e.Saved, nowhere{})
+	var s *Scribe
+	if e.hosted() {
+		var g *Guide
+		if g, err = NewGuide(e.Cfg, e.Model, tok, conf, e.Saved, nowhere{}); err == nil {
+			s = g.Scribe
+		}
+	} else {
+		s, err = NewScribe(e.Cfg, e.Model, tok, conf, e.Saved, nowhere{})
+	}
 	if err != nil {
 		return err
 	}
@@ -91,6 +99,9 @@ func (e *Exporter) scribe(dst string) error {
 	}
 	return writeJSON(filepath.Join(dst, scribeName), f)
 }
+
+// hosted reports whether a vision-language model hosts a policy.
+func (e *Exporter) hosted() bool { return e.Model.Denoiser != nil && e.Model.Denoiser.Hosted }
 
 // wordsOf brings the files of a tokenizer's folder to that of a model, whose own configuration stays.
 func wordsOf(from, dst string) error {
@@ -147,10 +158,11 @@ func readScribe(dir string) (f scribeFile, err error) {
 	p := &f.Policy
 	switch {
 	case err != nil:
-	case p.Tokens != "bins" && p.Tokens != "fast" || len(f.Robots) == 0 || p.Horizon < 1 ||
+	case !(p.Tokens == "bins" || p.Tokens == "fast" || p.Tokens == "none" && (p.Expert == "none" ||
+		p.Guides())) || len(f.Robots) == 0 || p.Horizon < 1 ||
 		p.Horizon > 4096 ||
-		p.ViewSize < 8 || p.ViewSize > 4096 || p.TokenEnd < 0 || len(p.Cameras) > scribeViews:
-		err = errors.New("it says of no policy which tokens it writes, for which robots")
+		p.ViewSize < 8 || p.ViewSize > 4096 || p.TokenEnd < 0 || len(p.Cameras) > p.ViewsMax():
+		err = errors.New("it says of no policy what it gives actions as, for which robots")
 	case slices.ContainsFunc(f.Robots, func(r scribeRobot) bool {
 		return !r.Scale.sound(r.Numbers)
 	}):

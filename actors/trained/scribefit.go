@@ -34,7 +34,7 @@ func FitFAST(cfg *configs.Config, most, vocab int, scale float64) (*FASTReport, 
 		return nil, cfg.Fault("policy.fast", err.Error(), "")
 	}
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16, Chunk: p.Horizon, Once: true,
-		Sight: &family.Sight{Views: scribeViews, Patches: 1, Pixels: 3}}
+		Sight: &family.Sight{Views: p.ViewsMax(), Patches: 1, Pixels: 3}}
 	x, err := NewRobots(cfg, d)
 	if err != nil {
 		return nil, err

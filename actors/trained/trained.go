@@ -204,9 +204,13 @@ func openHF(path, tokenizer string, how opening, weights func() (checkpoint.Sour
 		}
 		t.Model, err = fit.Build(t.Cfg)
 	} else if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err == nil {
-		if t.Model, err = build(c); err == nil {
+		if t.scribe, err = scribeConfig(path, tokenizer); err == nil && t.scribe != nil {
+			t.Model, err = fit.Build(t.scribe)
+		} else if err == nil {
+			t.Model, err = build(c)
+		}
+		if err == nil {
 			aimed(t.Model, path)
-			t.scribe, err = scribeConfig(path, tokenizer)
 		}
 	}
 	if err != nil {

@@ -19,8 +19,11 @@ type Composed struct {
 	Older  map[string]string // more spellings of keys of vision_config, which that code has
 	Text   string            // family of the decoder; "" takes text_config's model_type
 	Vision map[string]string // keys of vision_config by ours, where names differ
-	Preset map[string]string // ours that the family fixes, as JSON
-	Only   map[string]string // keys of vision_config that must have one value, as JSON
+	Has    []string          // optional keys of ours that its models have beside those of the decoder's family
+	// brings a file to the form of a vision_config and a text_config; may be nil
+	Prepare func(raw Raw)
+	Preset  map[string]string // ours that the family fixes, as JSON
+	Only    map[string]string // keys of vision_config that must have one value, as JSON
 
 	// of families with several towers, by model_type of vision_config
 	Kinds map[string]TowerKeys
@@ -61,6 +64,12 @@ func Tower(c Composed, kind string) string {
 	return ""
 }
 
+// Has says whether models of a family have an optional key of ours; decoder is the family of their decoder.
+func Has(modelType, decoder, key string) bool {
+	return slices.Contains(Families[decoder].Has, key) || slices.Contains(ComposedFamilies[modelType].Has,
+		key)
+}
+
 // ComposedFamilies are the composed families by model_type.
 var ComposedFamilies = map[string]Composed{}
 
@@ -84,6 +93,9 @@ var composedOnly = map[string]string{"ps_version": `"v2"`, "select_layer": "-1"}
 // known come back.
 func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.RawMessage,
 	o source.Origin, at map[string]int) (unread []string) {
+	if c.Prepare != nil {
+		c.Prepare(raw)
+	}
 	sub := func(key string) map[string]json.RawMessage {
 		var m map[string]json.RawMessage
 		if raw[key] != nil && json.Unmarshal(raw[key], &m) != nil {

@@ -115,6 +115,8 @@ type Denoiser struct {
 	FeatureWidth int
 	ZeroWith     bool   // further images of a sample are told time 0, not the sample's
 	Canvas       bool   // rows are images, whole and all of one size in a microbatch
+	Hosted       bool   // a language model reads what its samples see and are told (Model.Act)
+	Early        bool   // and its states are those before its final norm
 	Lines        bool   // and members of context parallelism compute some lines of each
 	Framed       bool   // the model is told how each image was cut out of its picture
 	Even         bool   // its pipeline begins schedules of flow with equal levels, noise.FlowLevels

@@ -23,7 +23,7 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 			guide[i] = 1000 * float32(d.Process.Guide)
 		}
 	}
-	if d.Canvas {
+	if d.Canvas && !d.Hosted {
 		p.images(in, s, out)
 	}
 	if w := d.GivenWidth(); w > 0 {
@@ -32,7 +32,7 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 			copy(given[int(x.From)*w:], x.Given)
 		}
 	}
-	if d.Sight != nil {
+	if d.Sight != nil && !d.Hosted {
 		p.views(in, s, floats("view", d.Sight.Rows(s), d.Sight.Pixels), out)
 	}
 	if d.Words.Rows > 0 {

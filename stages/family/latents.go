@@ -2,9 +2,7 @@ package family
 
 import (
 	"cmp"
-	"fmt"
 	"math"
-	"slices"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -38,6 +36,8 @@ type Encoded struct {
 	Real  int         // numbers of an action that count in the loss; 0 for the denoiser's
 	Pad   int         // rows at the end that are not learnt
 	Lead  int         // rows at the beginning that are not
+	Told  int         // rows of its prompt, from From on, where a language model hosts the policy
+	Seen  Images      // and what that model sees, where it acts: spans count from the sample's first row
 	Clean int         // frames of tokens, from the first, that are given without noise
 	// height and width of the picture that the image was cut from, top and left edge of the cut in the
 	// picture as it was scaled for it, and height and width of the cut; all in pixels
@@ -72,6 +72,8 @@ func (p latents) items(in *Inputs) []Encoded {
 // whole have eight bits more for each of height and width.
 func (p latents) Classes() int32 {
 	switch {
+	case p.d.Hosted:
+		return 1 << 14
 	case p.d.Canvas:
 		return 1 << 30
 	case p.d.Halves != nil:
@@ -85,7 +87,7 @@ const canvasMax = 255
 
 // canvas is what a class has of a size of images.
 func (p latents) canvas(h, w int) int32 {
-	if !p.d.Canvas {
+	if !p.d.Canvas || p.d.Hosted {
 		return 0
 	}
 	return int32(h<<14 + w<<22)
@@ -121,6 +123,8 @@ func (p latents) levels(samples int) int {
 // rows is the most rows that a sample's caption takes, whether it is lost or not.
 func (p latents) rows(x *Encoded) int {
 	switch {
+	case p.d.Hosted:
+		return x.Told
 	case p.d.Sight != nil && p.d.Sight.Whole():
 		return 0
 	case p.d.Sight != nil && p.d.Words.Image > 0:
@@ -145,7 +149,10 @@ func (p latents) Dims(_ int, class int32) map[string]int {
 	if p.d.Live != nil && p.d.Live.Tokens != "" {
 		dims[p.d.Live.Tokens] = dims[TextRows]
 	}
-	if p.d.Canvas {
+	switch {
+	case p.d.Hosted:
+		dims[CanvasHeight], dims[CanvasWidth] = 1, p.d.Chunk
+	case p.d.Canvas:
 		dims[CanvasHeight], dims[CanvasWidth] = int(class)>>14&canvasMax, int(class)>>22
 	}
 	return dims
@@ -161,66 +168,6 @@ func (p latents) Planned(rows int, dims map[string]int) int32 {
 	}
 	class := p.Fill(p.class(p.levels(dims[NoiseLevels]), max(dims[TextRows], p.d.TextRows)))
 	return class + p.canvas(max(1, h), max(1, w))
-}
-
-// Check reports latents that do not fit their rows or the denoiser.
-func (d *Denoiser) Check(items []Encoded, rows int) error {
-	for i, x := range items {
-		n := x.Tokens()
-		switch {
-		case len(x.With) > 0 && !d.Joint:
-			return fmt.Errorf("latents %d have %d further images, and the model reads one", i+1, len(x.With))
-		case n < 1 || int(x.From)+n > rows:
-			return fmt.Errorf("latents %d of %v tokens from row %d of %d", i+1, x.Grid, x.From, rows)
-		case d.Canvas && (d.Takes == nil && x.Grid[0] != 1 || x.Grid != items[0].Grid):
-			return fmt.Errorf("latents %d are %v and latents 1 %v: a model of convolutions takes images of one "+
-				"size in a microbatch", i+1, x.Grid, items[0].Grid)
-		case d.Canvas && d.Takes == nil && max(x.Grid[1], x.Grid[2]) > canvasMax:
-			return fmt.Errorf("latents %d are %v, at most %d rows and columns", i+1, x.Grid, canvasMax)
-		case d.Seen != nil && x.X0 == nil:
-			if err := d.Seen.fits(i, &x, &items[0]); err != nil {
-				return err
-			}
-		case len(x.X0) != n*d.Width():
-			return fmt.Errorf("latents %d have %d numbers, want %d of %v tokens of %d", i+1, len(x.X0),
-				n*d.Width(), x.Grid, d.Width())
-		case len(x.Given) != n*d.GivenWidth():
-			return fmt.Errorf("latents %d are given %d numbers, want %d of %v tokens of %d", i+1,
-				len(x.Given),
-				n*d.GivenWidth(), x.Grid, d.GivenWidth())
-		case len(x.Image) != d.ImageRows*d.Images:
-			return fmt.Errorf("features of image %d are %d numbers, want %d rows of %d", i+1, len(x.Image),
-				d.ImageRows, d.Images)
-		case d.Sight != nil && len(x.Views) != d.Sight.Views:
-			return fmt.Errorf("sample %d has %d views, want %d", i+1, len(x.Views), d.Sight.Views)
-		case d.Sight != nil && d.Sight.Token && len(x.State) != d.Sight.State:
-			return fmt.Errorf("sample %d has a state of %d numbers, want %d", i+1, len(x.State),
-				d.Sight.State)
-		case d.Sight != nil && d.Sight.Whole() && (len(x.State) != d.Sight.State || x.Grid != d.ChunkGrid()):
-			return fmt.Errorf("sample %d has a state of %d numbers and a chunk of %v, want %d and %v", i+1,
-				len(x.State), x.Grid, d.Sight.State, d.ChunkGrid())
-		case d.Sight != nil && d.Sight.Whole() && slices.ContainsFunc(x.Views, missing):
-			return fmt.Errorf("sample %d lacks a view, and the model reads all of them", i+1)
-		case x.Robot < 0 || int(x.Robot) >= max(1, d.Robots):
-			return fmt.Errorf("sample %d is of robot %d, and the model knows %d", i+1, x.Robot, max(1,
-				d.Robots))
-		case d.Words.Rows > 0 && (len(x.IDs) != d.Words.Rows || len(x.State) != d.Sight.State):
-			return fmt.Errorf("sample %d has %d tokens and a state of %d numbers, want %d and %d", i+1,
-				len(x.IDs),
-				len(x.State), d.Words.Rows, d.Sight.State)
-		case d.Words.Image > 0 && (len(x.State) != d.Sight.State || d.placed(&x) != latents{d}.seen(&x)):
-			return fmt.Errorf("sample %d has a state of %d numbers and places for %d rows of what it sees, want %d and %d",
-				i+1, len(x.State), d.placed(&x), d.Sight.State, latents{d}.seen(&x))
-		case min(x.Pad, x.Lead) < 0 || x.Pad+x.Lead > 0 && x.Pad+x.Lead >= x.Grid[0]*x.Grid[1]*x.Grid[2]:
-			return fmt.Errorf("sample %d has %d rows of %v that are not learnt", i+1, x.Pad+x.Lead, x.Grid)
-		case x.Clean < 0 || x.Clean >= x.Grid[0] && x.Clean > 0 || x.Clean > 0 && d.Process.First == 0:
-			return fmt.Errorf("latents %d of %d frames have %d without noise", i+1, x.Grid[0], x.Clean)
-		case d.Texts > 0 && (len(x.Text)%d.Texts != 0 || len(x.None)%d.Texts != 0):
-			return fmt.Errorf("states of caption %d are %d numbers, no multiple of %d", i+1, len(x.Text),
-				d.Texts)
-		}
-	}
-	return nil
 }
 
 // Tokens is the number of rows of a sample: of its image or clip, and of the images that are given behind
@@ -283,7 +230,9 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		copy(pos.I32()[3*from:], p.allPlaces(&x))
 		by := d.Process.weight(l) / float32(cmp.Or(x.Real, d.Real, w))
 		clean, end := from+x.Clean*x.Grid[1]*x.Grid[2], from+x.Grid[0]*x.Grid[1]*x.Grid[2]
-		by *= float32(rows) / float32(end-clean-x.Pad-x.Lead)
+		if by *= float32(rows) / float32(end-clean-x.Pad-x.Lead); d.Hosted { // one row has the weight of all
+			by /= float32(rows)
+		}
 		for i := from; i < from+rows; i++ {
 			at.I32()[i], weight[i] = int32(g), by
 			for k := range coef {
@@ -304,7 +253,10 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		delete(out, X0)
 	}
 	p.beside(in, s, floats, out)
-	if d.Texts > 0 || d.Sight != nil && !d.Sight.Whole() {
+	switch {
+	case d.Hosted:
+		p.host(in, s, out)
+	case d.Texts > 0 || d.Sight != nil && !d.Sight.Whole():
 		p.captions(in, s, out)
 	}
 	return out

@@ -73,6 +73,8 @@ type Model struct {
 	Beginnings [][2]string
 	// Alone are the layouts of checkpoints of a component by itself, without a prefix.
 	Alone map[string][]func(name string) Source
+	// drawn begins the names of parameters that checkpoints may lack, all of them, "" for none
+	drawn string
 }
 
 // Part is a component whose parameters' names begin with a prefix, and whose checkpoints lie by themselves.

@@ -196,7 +196,18 @@ func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error
 	if _, trained := w.infos[scoreParam]; m.valued() && !trained { // it is drawn
 		want = slices.DeleteFunc(want, func(i checkpoint.Info) bool { return i.Name == scoreParam })
 	}
-	return w, checkpoint.Match(path, want, have)
+	return w, checkpoint.Match(path, m.without(want, have), have)
+}
+
+// without are those of the tensors that are wanted which a checkpoint has to have: what an expert of
+// actions is
+// made of is drawn where it has none of that.
+func (m *Model) without(want, have []checkpoint.Info) []checkpoint.Info {
+	drawn := func(i checkpoint.Info) bool { return strings.HasPrefix(i.Name, m.drawn) }
+	if m.drawn == "" || slices.ContainsFunc(have, drawn) {
+		return want
+	}
+	return slices.DeleteFunc(want, drawn)
 }
 
 // SourceDType is the type in which the checkpoint keeps one of its own tensors, "" for one that it does not
@@ -226,8 +237,9 @@ func (w *Weights) Read(p *grad.Param, g Region, dst []float32) (bool, error) {
 		return true, w.readCube(p, g, s, dst)
 	}
 	info, ok := w.infos[s.Name]
-	if !ok && (w.part != "" || p.Name == scoreParam) {
-		return false, nil // a head that predicts further tokens, or scores of a model that has none yet
+	if !ok && (w.part != "" || p.Name == scoreParam || w.m.drawn != "" && strings.HasPrefix(p.Name,
+		w.m.drawn)) {
+		return false, nil // a head that predicts further tokens, or scores or actions of a model that has none yet
 	}
 	d, err := w.float(s.Name)
 	if err != nil {
@@ -363,7 +375,8 @@ func (s Source) shape(logical []int) []int {
 }
 
 // ranges are the half-open intervals of a run of rows of a logical tensor of a shape, and of columns [col,
-// col+cols), in the file; a tensor with other axes there is never cut along its columns. Axes behind the second
+// col+cols), in the file; a tensor with other axes there is never cut along its columns. Axes behind the
+// second
 // are whole, and columns count them.
 func (s Source) ranges(r span, shape []int, col, cols int) (out [][2]int) {
 	for range s.Lead {

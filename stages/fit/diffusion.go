@@ -200,7 +200,7 @@ func (r rules) diffusion() {
 			"the model reads one encoder of captions, or has one among its blocks",
 			"remove it")
 	}
-	if r.m.Denoiser.Canvas && !r.m.Denoiser.Lines && r.c.Run.Plan.CP > 1 {
+	if r.m.Denoiser.Canvas && !r.m.Denoiser.Lines && !r.m.Denoiser.Hosted && r.c.Run.Plan.CP > 1 {
 		r.at("plan.cp", "the model computes every image whole, so that nothing is shared out",
 			"use plan.dp, plan.tp or plan.pp")
 	}
@@ -225,6 +225,7 @@ var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "
 // policy holds the section policy to policies, and those to what they read.
 func (r rules) policy() {
 	if r.m.Denoiser != nil && r.m.Denoiser.Sight != nil {
+		r.hosted()
 		for _, key := range ofPictures {
 			if !r.c.Usual("diffusion." + key) {
 				r.at("diffusion."+key, "policies of robots do not read it", "remove it")
@@ -237,10 +238,11 @@ func (r rules) policy() {
 			}
 		}
 		for _, key := range ofWriters {
-			if !r.c.Usual("policy." + key) {
+			if !r.c.Usual("policy."+key) && !(r.m.Denoiser.Hosted && slices.Contains(ofHosted, key)) {
 				r.at("policy."+key, "the model gives actions as numbers", "remove it")
 			}
 		}
+		r.expert()
 		return
 	}
 	if r.c.Run.Policy.Tokens != "none" {
@@ -250,16 +252,51 @@ func (r rules) policy() {
 	for _, k := range configs.Keys() {
 		if strings.HasPrefix(k.Name, "policy.") && !r.c.Usual(k.Name) {
 			r.at(k.Name, "the model is no policy of a robot",
-				"remove it, or have a vision-language model write actions: policy.tokens")
+				"remove it, or have a vision-language model write actions, or an expert behind it give them: "+
+					"policy.tokens, policy.expert")
 		}
 	}
 }
 
-// ofWriters are the keys of policy that only vision-language models which write actions read.
-var ofWriters = []string{"tokens", "horizon", "fast", "token_end", "question", "view_size"}
+// ofWriters are the keys of policy that only vision-language models which write actions read, and ofHosted
+// those of them that such models with an expert of actions read too.
+var (
+	ofWriters = []string{"tokens", "horizon", "fast", "token_end", "question", "view_size"}
+	ofHosted  = []string{"horizon", "question", "view_size"}
+)
+
+// hosted holds what a model says itself of its questions and its chunks.
+func (r rules) hosted() {
+	d := r.m.Denoiser
+	if !d.Hosted {
+		return
+	}
+	if d.Prompt != nil && !r.c.Usual("policy.question") {
+		r.at("policy.question", "the model has a question of its own", "remove it")
+	}
+	if r.c.Run.Policy.Expert == "none" && !r.c.Usual("policy.horizon") {
+		r.at("policy.horizon", "the model says itself how many actions it gives",
+			"remove it, and set model.overrides.chunk_size")
+	}
+}
+
+// expert holds the keys of policy.expert to models that have one.
+func (r rules) expert() {
+	if l := &r.c.Run.LoRA; r.c.Run.Policy.Expert != "none" && l.Rank > 0 && l.AdaptersOnly && !l.Merge {
+		r.at("lora.adapters_only", "adapters are no place for policy.expert, which is trained too",
+			"set lora.merge: true, or lora.adapters_only: false")
+	}
+	for _, k := range configs.Keys() {
+		if strings.HasPrefix(k.Name, "policy.expert_") && r.c.Run.Policy.Expert == "none" &&
+			!r.c.Usual(k.Name) {
+			r.at(k.Name, "there is no expert", "set policy.expert, or remove it")
+		}
+	}
+}
 
 // writer holds the section policy to a model that writes actions as tokens.
 func (r rules) writer() {
+	r.expert()
 	p := &r.c.Run.Policy
 	if r.m.Denoiser != nil || r.m.Vision == nil || r.m.Scores() {
 		r.at("policy.tokens", "the model is no vision-language model, and no other sees and writes",
@@ -279,12 +316,26 @@ func (r rules) writer() {
 	}
 }
 
+// acts puts an expert of actions behind a vision-language model, where the run has one.
+func acts(c *configs.Config, m *family.Model) error {
+	if c.Run.Policy.Expert == "none" {
+		return nil
+	}
+	if err := m.ActBy(&c.Run.Policy); err != nil {
+		return c.Fault("policy.expert", err.Error(), "take one that sees, such as qwen-vl/2.5-3b")
+	}
+	return nil
+}
+
 // Build makes the model of a configuration, with what the run sets of it beside the architecture: what is
 // done to latents, and encoders of captions among its blocks.
 func Build(c *configs.Config) (*family.Model, error) {
 	m, err := family.Build(c.Model, c.Run.Data.SeqLen)
 	if err != nil {
 		return m, err
+	}
+	if err := acts(c, m); err != nil {
+		return nil, err
 	}
 	if m.Low, m.Fake = Low(c, m), Fake(c, m); m.Denoiser == nil {
 		aims(c, m)
@@ -367,6 +418,9 @@ func (p policyLevels) At(u float64) noise.Level {
 // act sets what policies train by where the run does not say otherwise: what they say themselves, or times of
 // Beta(1.5, 1).
 func act(c *configs.Config, d *family.Denoiser) {
+	if d.Hosted { // views are brought to this size before the model's own processor sees them
+		d.Sight.Patches = c.Run.Policy.ViewSize * c.Run.Policy.ViewSize
+	}
 	if d.Process.Drop = 0; d.Learns != nil {
 		d.Learns(&d.Process)
 		return

@@ -27,6 +27,9 @@ func check(c *configs.Config, at configs.At) {
 	arch.Vocab = cmp.Or(arch.Vocab, 1)
 	m, err := family.Build(arch, c.Run.Data.SeqLen)
 	if err == nil {
+		err = acts(c, m)
+	}
+	if err == nil {
 		err = compose(c, m)
 	}
 	if err != nil {
@@ -125,7 +128,11 @@ func (r rules) layers() {
 	for _, n := range list {
 		sum += n
 	}
-	if has := len(r.m.Blocks) - r.m.Foundation() - 2; sum != has {
+	has := len(r.m.Blocks) - r.m.Foundation() - 2
+	if d := r.m.Denoiser; d != nil && d.Hosted { // what gives actions goes with the last stage
+		has = r.m.Spec.Layers
+	}
+	if sum != has {
 		r.at("plan.layers", fmt.Sprintf("the stages have %d layers, the model %d", sum, has),
 			"let the list add up to them")
 	}
@@ -206,7 +213,8 @@ func Frozen(c *configs.Config) func(param string) bool {
 		if warmup && !family.IndexerParam(name) {
 			return true
 		}
-		if adapters && !isAdapter(name) && name != family.ScoreName+".weight" {
+		if adapters && !isAdapter(name) && name != family.ScoreName+".weight" &&
+			!strings.HasPrefix(name, family.ExpertName) {
 			return true
 		}
 		for _, p := range c.Run.Freeze {

@@ -106,8 +106,13 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 	}
 	for i := range items {
 		items[i].From = int32(in.Rows)
-		in.Rows += items[i].Tokens()
+		if in.Rows += items[i].Tokens(); g.m.Denoiser.Hosted {
+			in.Rows = int(items[i].From) + len(items[i].IDs)
+		}
 		in.Cu = append(in.Cu, int32(in.Rows))
+	}
+	if g.m.Denoiser.Hosted {
+		prompts(in, items)
 	}
 	if err := g.m.Denoiser.Check(items, in.Rows); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
@@ -115,6 +120,9 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 	class := g.m.Class(in, false)
 	data := g.m.Tensors(in, class)
 	data["cu_seqlens"] = tensor.Of(tensor.I32, in.Cu, len(in.Cu))
+	if g.m.Denoiser.Hosted {
+		hosted(in, data)
+	}
 	if p.rest == nil || p.class != class || p.rows != in.Rows {
 		p.record(in.Rows, class)
 	}
@@ -140,5 +148,40 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 	f.Close()
 	out := make([]float32, tensor.Len(host.Shape))
 	tensor.Widen(host.DType, host.Bytes(), out)
-	return out[:in.Rows*g.m.Denoiser.Width()], nil // images that are read whole may have more behind them
+	rows := 0
+	for i := range items {
+		rows += items[i].Tokens()
+	}
+	return out[:rows*g.m.Denoiser.Width()], nil // images that are read whole may have more behind them
+}
+
+// prompts are the tokens and the images of prompts that a language model reads.
+func prompts(in *family.Inputs, items []family.Encoded) {
+	for _, x := range items {
+		in.IDs = append(in.IDs, x.IDs...)
+		in.Images.Values = append(in.Images.Values, x.Seen.Values...)
+		for _, g := range x.Seen.Grids {
+			spans := g.Spans
+			g.Spans = nil
+			for _, s := range spans {
+				g.Spans = append(g.Spans, [2]int32{s[0] + x.From, s[1] + x.From})
+				for i := s[0]; i < s[1]; i++ {
+					in.IDs[x.From+i] = -1
+				}
+			}
+			in.Images.Grids = append(in.Images.Grids, g)
+		}
+	}
+}
+
+// hosted adds what a language model reads of its rows.
+func hosted(in *family.Inputs, data map[string]*tensor.Tensor) {
+	pos := make([]int32, in.Rows)
+	for s := range len(in.Cu) - 1 {
+		for i := in.Cu[s]; i < in.Cu[s+1]; i++ {
+			pos[i] = i - in.Cu[s]
+		}
+	}
+	data["ids"] = tensor.Of(tensor.I32, in.IDs, in.Rows)
+	data["positions"] = tensor.Of(tensor.I32, pos, in.Rows)
 }

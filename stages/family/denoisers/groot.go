@@ -2,6 +2,7 @@ package denoisers
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 
@@ -92,8 +93,7 @@ func grootFile() hf.Family {
 // groot is a model of the family, whose tower is Pi0.5's.
 type groot struct {
 	*pi
-	k      grootKeys
-	robots *ofRobots
+	head *dit
 }
 
 // The beginnings of names of parameters in lerobot's files.
@@ -111,24 +111,29 @@ const (
 )
 
 func newGroot(c configs.Model) *groot {
-	p := &groot{pi: newPi(c), k: grootPart.Of(c)}
+	p, k := &groot{pi: newPi(c)}, grootPart.Of(c)
 	p.tower, p.language = grootEagle+"vision_model.vision_model.", grootEagle+"language_model.model."
 	p.plus, p.act = 0, kernels.SiLU
 	o, side := policyPart.Of(c), p.o.Side/max(1, p.o.Patch)
 	p.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: keys.Of(c).In, Canvas: true, Chunk: o.Chunk,
 		TextStep: 1,
-		Robots:   o.Robots, FeatureWidth: grootWaves + p.k.Width,
-		Feature: func(t float64) []float32 { return grootTime(t, p.k.Width) },
+		Robots:   o.Robots, FeatureWidth: grootWaves + k.Width,
+		Feature: func(t float64) []float32 { return grootTime(t, k.Width) },
 		Sight: &family.Sight{Views: o.Views, Patches: side * side, Pixels: 3 * p.o.Patch * p.o.Patch,
 			State: o.State},
-		Words: family.Words{Image: int32(p.k.Image), Between: grootPrompt}, Steps: 4}
-	p.d.Learns = func(p *family.Process) {
-		p.Loss, p.Times = kernels.SquaredLoss, noise.Times{Kind: "beta", Alpha: 1.5, Beta: 1}
-		p.Levels = grootLevels{noise.Flow{Shift: 1, Times: grootBuckets}}
-		p.Target, _ = noise.Lookup("flow_prediction") // it is one of the package's own
-	}
-	p.robots = &ofRobots{d: p.d, weight: ".W", bias: ".b"}
+		Words: family.Words{Image: int32(k.Image), Between: grootPrompt}, Steps: 4}
+	p.d.Learns = grootLearns
+	p.head = &dit{d: p.d, robots: &ofRobots{d: p.d, weight: ".W", bias: ".b"}, name: grootHead, port: "text",
+		told: c.Hidden, width: k.Width, heads: k.Heads, layers: k.Layers, out: k.Out, mixHeads: k.MixHeads,
+		mixLayers: k.MixLayers, future: k.Future, places: k.Places}
 	return p
+}
+
+// grootLearns is what GR00T is trained by.
+func grootLearns(p *family.Process) {
+	p.Loss, p.Times = kernels.SquaredLoss, noise.Times{Kind: "beta", Alpha: 1.5, Beta: 1}
+	p.Levels = grootLevels{noise.Flow{Shift: 1, Times: grootBuckets}}
+	p.Target, _ = noise.Lookup("flow_prediction") // it is one of the package's own
 }
 
 // grootLevels are those of GR00T: flow matching at times that may be a thousandth beyond the noise.
@@ -184,9 +189,7 @@ func (p *groot) model() *family.Model {
 	m := p.seeing()
 	m.Beginnings = [][2]string{{grootName, ""}}
 	m.Source, m.Initial = p.source, func(name string) family.Start { return zeroed(name, ".b") }
-	m.Ports["x"] = family.Port{Width: p.k.Width, Whole: true,
-		Rows: func(s block.Shape) int { return family.Levels(s) * p.rows() }}
-	m.Ports["time"] = family.Port{Width: p.k.Width, Rows: family.Levels, Whole: true}
+	maps.Copy(m.Ports, p.head.ports())
 	text := func(name string, weight float64, again bool, f func(r *block.Rec, x *grad.Value) *grad.Value) {
 		m.Add(family.Block{Name: name, Takes: []string{"text"}, Gives: []string{"text"}, Recompute: again,
 			Weight: weight,
@@ -200,29 +203,11 @@ func (p *groot) model() *family.Model {
 		text(name, 1, true, func(r *block.Rec, x *grad.Value) *grad.Value { return p.reads(r, name, x) })
 	}
 	text(grootHead+"vlln", 0.05, false, p.between)
-	for i := range p.k.MixLayers {
-		name := fmt.Sprintf("%svl_self_attention.transformer_blocks.%d", grootHead, i)
-		text(name, 0.7, true, func(r *block.Rec, x *grad.Value) *grad.Value { return p.mixes(r, name, x) })
-	}
-	m.Add(family.Block{Name: grootHead + "embed", Gives: []string{"x", "time"}, Weight: 0.1,
-		Record: p.begins})
-	for i := range p.k.Layers {
-		b := family.Block{Name: fmt.Sprintf("%smodel.transformer_blocks.%d", grootHead, i),
-			Takes: []string{"x", "time"},
-			Gives: []string{"x"}, Recompute: true, Weight: 0.5,
-			Record: func(r *block.Rec, env map[string]*grad.Value) { p.step(r, i, env) }}
-		if i%2 == 0 {
-			b.Takes = append(b.Takes, "text")
-		}
+	for _, b := range p.head.blocks() {
 		m.Add(b)
 	}
-	m.Add(family.Block{Name: grootHead + "action_decoder", Takes: []string{"x", "time"}, Weight: 0.1,
-		Record: p.ends})
 	return m
 }
-
-// rows is how many rows of the transformer a sample has: the state, those of the future, and actions.
-func (p *groot) rows() int { return 1 + p.k.Future + p.d.Chunk }
 
 // told makes rows of what is seen and told, and declares what the model could say, which nothing reads.
 func (p *groot) told(r *block.Rec, view *grad.Value) *grad.Value {
@@ -298,5 +283,5 @@ func (p *groot) reads(r *block.Rec, name string, x *grad.Value) *grad.Value {
 func (p *groot) between(r *block.Rec, x *grad.Value) *grad.Value {
 	n := p.c.Hidden
 	x = r.T.RMSNorm(x, r.T.Param(p.language+"norm.weight", []int{n}, -1, 1, false), p.c.NormEps)
-	return r.LayerNorm(grootHead+"vlln", x, n, actEps)
+	return p.head.first(r, x)
 }

@@ -20,7 +20,8 @@ var _ = family.Register(family.Family{ModelType: "qwen3_vl", Paper: "2511.21631"
 		Vision: qwen3VisionKeys, Preset: qwen3VisionPreset, Write: writeQwen3VL},
 	Composition: loong.Composition{Name: "qwen3_vl", Encoder: "qwen3_vl", Projector: "merger",
 		Decoders: []string{"qwen3",
-			"qwen3_moe"}, Families: map[string]string{"qwen3_moe": "qwen3_vl_moe"}, Tokens: qwenVLTokens, Sections: "[24, 20, 20]", Weave: true,
+			"qwen3_moe"}, Families: map[string]string{"qwen3_moe": "qwen3_vl_moe"}, Tokens: qwenVLTokens,
+		Sections: "[24, 20, 20]", Weave: true,
 		PositionFunc: []string{"rope_ids_qwen3vl"}},
 	Build: func(c configs.Model) *family.Model {
 		return qwen3VL("qwen3_vl", c, family.TextAt("model.language_model."))
@@ -32,6 +33,15 @@ var (
 	qwen3VisionPreset = map[string]string{"kind": `"qwen3_vl"`, "hidden_act": `"gelu_pytorch_tanh"`,
 		"temporal_patch_size": "2", "patch_size": "16"}
 )
+
+// Qwen3VL is what families have in common that put something behind Qwen3-VL: how files say its
+// vision_config, and the
+// model, whose parameters text finds where they are the decoder's.
+func Qwen3VL() (keys, preset map[string]string, write func(m hf.Values, out map[string]any, put func(string,
+	any)),
+	build func(name string, c configs.Model, text func(string) family.Source) *family.Model) {
+	return qwen3VisionKeys, qwen3VisionPreset, writeQwen3VL, qwen3VL
+}
 
 // writeQwen3VL puts the settings of the tower back to where the published files have them.
 func writeQwen3VL(m hf.Values, out map[string]any, put func(string, any)) {
