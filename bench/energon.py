@@ -46,6 +46,17 @@ def read(path):
     return {"sets": [[s / total, k] for s, k in sets]}
 
 
+with contextlib.redirect_stdout(sys.stderr):  # the indexes of joins, which nested metadatasets have beside them
+    for path in sorted(pathlib.Path(sys.argv[1]).glob("*.yaml")):
+        for part in ("train", "val", "test"):
+            cache = path.parent / f"{path.name}.cache"
+            before = set(cache.glob("*"))
+            try:
+                load_dataset(path).prepare(split_part=part)
+            except Exception:  # what it has begun to write would be taken for whole
+                for p in set(cache.glob("*")) - before:
+                    p.unlink()
+
 for path in sorted(pathlib.Path(sys.argv[1]).glob("m-*.yaml")):
     with contextlib.redirect_stdout(sys.stderr):
         try:

@@ -1,7 +1,7 @@
-"""Files that each format's own Python library writes beside what lfactor reads of them, document by document; and shards of MDS and Arrow that lfactor
-writes, beside what the library reads.
+"""Files that each format's own Python library writes beside what lfactor reads of them, document by document; and shards of MDS, Arrow and webdataset
+that lfactor writes, beside what the library reads.
 
-    python bench/formats.py --lfactor ./lfactor [--files 60]     (mosaicml-streaming, warcio, pyarrow, zstandard)
+    python bench/formats.py --lfactor ./lfactor [--files 60]     (mosaicml-streaming, webdataset, warcio, pyarrow, zstandard)
 
 Parquet's LZ4 and Arrow's types have scripts of their own: bench/golden/parquet_lz4.py and arrow_files.py.
 """
@@ -21,6 +21,7 @@ import tempfile
 
 import pyarrow as pa
 import pyarrow.feather
+import webdataset
 import zstandard
 from streaming import MDSWriter, StreamingDataset
 from warcio.archiveiterator import ArchiveIterator
@@ -86,10 +87,17 @@ def same(name, n, have, want):
         sys.exit(1)
 
 
+def samples(folder):
+    """All samples of the shards of a folder as Python's webdataset reads them, without what it adds."""
+    urls = sorted(str(p) for p in folder.glob("*.tar*") if not p.name.endswith(".idx"))
+    return [{k: v for k, v in s.items() if k == "__key__" or k[0] != "_"} for s in webdataset.WebDataset(urls, shardshuffle=False, empty_check=False)]
+
+
 def tars(a, tmp):
     d = pathlib.Path(tmp, "tar")
     d.mkdir()
-    size, count = 0, 0
+    size, count, plain = 0, 0, pathlib.Path(tmp, "plain")
+    plain.mkdir()
     for k in range(a.files):
         b = io.BytesIO()
         with tarfile.open(fileobj=b, mode="w") as t:
@@ -100,10 +108,13 @@ def tars(a, tmp):
                 t.addfile(info, io.BytesIO(body))
                 size, count = size + len(body), count + 1
         squeeze(d / f"{k:03d}.tar{['', '.gz', '.zst', '.bz2', '.xz'][k % 5]}", b.getvalue())
+        (plain / f"{k:03d}.tar").write_bytes(b.getvalue())
     done = subprocess.run([a.lfactor, "data", "stat", str(d / "*.tar*"), "-o", "json"], capture_output=True, text=True)
     have = json.loads(done.stdout)
     got = [have["documents"], have["units"]]
     print(f"{'tar, .gz .zst .bz2 .xz':28}{a.files:4} files {count:6} samples    {'equal' if got == [count, size] else f'DIFFERENT: {got}, want {[count, size]}'}")
+    out = reshard(a, tmp, d / "*.tar*", "--as", "webdataset", "--files", str(a.files))
+    same("tar by lfactor, of those", len(list(out.glob("*.tar"))), samples(out), samples(plain))
 
 
 def main():
@@ -128,6 +139,8 @@ def main():
         want = texts(reshard(a, tmp, last))
         out = reshard(a, tmp, last, "--as", "mds", "--documents", str(max(1, len(want) // a.files)))
         same("MDS by lfactor", len(list(out.glob("*.mds"))), [s["text"] for s in StreamingDataset(local=str(out), shuffle=False, batch_size=1)], want)
+        out = reshard(a, tmp, last, "--as", "webdataset", "--files", str(a.files))
+        same("tar by lfactor, of texts", len(list(out.glob("*.tar"))), [s["txt"].decode() for s in samples(out)], want)
         out = reshard(a, tmp, last, "--as", "arrow", "--documents", str(max(1, len(want) // a.files)))
         files = sorted(out.glob("*.arrow"))
         same("Arrow by lfactor", len(files), [t for f in files for t in pyarrow.feather.read_table(str(f))["text"].to_pylist()], want)

@@ -102,15 +102,13 @@ func TestJoin(t *testing.T) {
 func TestJoinFields(t *testing.T) {
 	dir := t.TempDir()
 	meta := func(class string, fields map[string]any) map[string]any {
-		return map[string]any{"__module__": "megatron.energon", "__class__": "DefaultWebdataset",
-			"field_map":   fields,
-			"sample_type": map[string]any{"__module__": "megatron.energon", "__class__": class}}
+		return map[string]any{"__module__": "megatron.energon", "__class__": class + "Webdataset", "field_map": fields}
 	}
 	joinSets(t, dir, map[string]string{"vqa": "a b c", "images": "c b", "other": "a b c"},
 		map[string]string{"vqa": "json", "images": "png", "other": "txt"},
-		map[string]map[string]any{"vqa": meta("VQASample", map[string]any{"context": "json[q]",
+		map[string]map[string]any{"vqa": meta("VQA", map[string]any{"context": "json[q]",
 			"answers": "json[a]", "image": "jpg"}),
-			"images": meta("ImageSample", map[string]any{"image": "jpg,png"}), "other": meta("TextSample",
+			"images": meta("Image", map[string]any{"image": "jpg,png"}), "other": meta("Text",
 				map[string]any{"text": "txt"})})
 	const by = "joiner: {__module__: megatron.energon, __class__: VQASample}"
 	path := filepath.Join(dir, "join.yaml")

@@ -18,6 +18,23 @@ func (o *Output) partName(k int64) string {
 	return fmt.Sprintf("%s-%05d%s", o.Name, k, o.writer.Ext(o.Compress))
 }
 
+// parts is how many files so many documents are written to.
+func (o *Output) parts(total int64) int64 {
+	if o.Files > 0 {
+		return min(o.Files, total)
+	}
+	return (total + o.Documents - 1) / o.Documents
+}
+
+// span is the documents of file p.
+func (o *Output) span(p, total int64) (from, to int64) {
+	if n := o.parts(total); o.Files > 0 { // the first ones have one more where it does not divide
+		each, more := total/n, total%n
+		return p*each + min(p, more), (p+1)*each + min(p+1, more)
+	}
+	return p * o.Documents, min((p+1)*o.Documents, total)
+}
+
 // assemble writes the files of an output that are not there.
 func (f *flow) assemble(ctx context.Context, at int, see Progress) error {
 	o := &f.Outputs[f.stages[at].output]
@@ -34,14 +51,14 @@ func (f *flow) assemble(ctx context.Context, at int, see Progress) error {
 			return err
 		}
 	}
-	parts := (total + o.Documents - 1) / o.Documents
+	parts := o.parts(total)
 	errs := make([]error, f.Workers)
 	var wg sync.WaitGroup
 	for k := range int64(f.Workers) {
 		wg.Go(func() {
 			for p := k; p < parts && errs[k] == nil; p += int64(f.Workers) {
 				if errs[k] = ctx.Err(); errs[k] == nil {
-					errs[k] = f.part(at, o, p, ends)
+					errs[k] = f.part(at, o, p, total, ends)
 				}
 				see("write "+o.Name, p+1, parts)
 			}
@@ -52,12 +69,12 @@ func (f *flow) assemble(ctx context.Context, at int, see Progress) error {
 }
 
 // part writes part p of an output, unless it is there.
-func (f *flow) part(at int, o *Output, p int64, ends []int64) error {
+func (f *flow) part(at int, o *Output, p, total int64, ends []int64) error {
 	path := filepath.Join(f.Output, o.partName(p))
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	from, to := p*o.Documents, (p+1)*o.Documents
+	from, to := o.span(p, total)
 	return writeAtomic(path, func(file *os.File) error {
 		buf := bufio.NewWriterSize(file, 1<<20)
 		w, err := o.writer.Create(buf, o.Compress)

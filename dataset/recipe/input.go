@@ -33,6 +33,7 @@ type opened struct {
 	blocks []span
 	docs   int64
 	bytes  int64
+	order  *dataset.Permutation // of all documents; nil leaves them as they lie
 }
 
 // openInputs opens all inputs and finds their blocks.
@@ -47,6 +48,7 @@ func (r *Recipe) openInputs() (out []*opened, err error) {
 					Why: err.Error()}
 			}
 		}
+		in.shuffle(int64(i))
 		if err := r.kindFits(in); err != nil {
 			closeInputs(out)
 			return nil, &source.Error{File: r.file, Line: in.line, Key: fmt.Sprintf("inputs[%d]", i),
@@ -54,6 +56,28 @@ func (r *Recipe) openInputs() (out []*opened, err error) {
 		}
 	}
 	return out, nil
+}
+
+// shuffle gives the documents an order of their own, and blocks of places in it.
+func (in *opened) shuffle(number int64) {
+	if in.Shuffle == 0 || in.docs == 0 {
+		return
+	}
+	p := dataset.NewPermutation(in.docs, uint64(in.Shuffle), 0, 0, number)
+	in.order, in.blocks = &p, nil
+	for at := int64(0); at < in.docs; at += blockDocs / 4 {
+		in.blocks = append(in.blocks, span{from: at, to: min(at+blockDocs/4, in.docs)})
+	}
+}
+
+// at is the file and the number in it of the document at a place of a block.
+func (in *opened) at(b span, place int64) (file int, doc int64) {
+	if in.order == nil {
+		return b.file, place
+	}
+	n := in.order.At(place)
+	file = in.fileOf(n)
+	return file, n - in.first[file]
 }
 
 // closeInputs closes all files. They were only read.

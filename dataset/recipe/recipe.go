@@ -40,6 +40,7 @@ type Input struct {
 	Documents string   `yaml:"documents"` // how plain text is cut
 	Split     string   `yaml:"split"`
 	BytesMax  int64    `yaml:"max_bytes"`
+	Shuffle   int64    `yaml:"shuffle"` // seed of an order of all documents; 0 leaves them as they lie
 	line      int
 }
 
@@ -71,6 +72,7 @@ type Output struct {
 	Format    string   `yaml:"format"`
 	Compress  string   `yaml:"compress"`
 	Documents int64    `yaml:"documents"` // of a file
+	Files     int64    `yaml:"files"`     // in place of that: how many, of the same number of documents
 	line      int
 	writer    Writer
 }
@@ -252,8 +254,14 @@ func (r *Recipe) readOutputs(in *curate.Reader, root *yaml.Node) {
 		o := Output{Name: "data", Format: "jsonl", Documents: documentsDefault, line: n.Line}
 		in.Into(n, key, &o, "from")
 		o.From = names(in, n, key)
-		if o.Documents < 1 {
+		switch {
+		case o.Documents < 1:
 			in.Fail(n.Line, key+".documents", "a file has at least one document", "")
+		case o.Files < 0:
+			in.Fail(n.Line, key+".files", "there is at least one file", "")
+		case o.Files > 0 && source.Lookup(n, "documents") != nil:
+			in.Fail(n.Line, key+".files", "documents says how many files there are, too", "leave "+
+				"one of them out")
 		}
 		if o.Name == "" || o.Name != filepath.Base(o.Name) || strings.HasPrefix(o.Name, ".") {
 			in.Fail(n.Line, key+".name", fmt.Sprintf("%q is no name of files", o.Name),

@@ -31,7 +31,8 @@ func write(t *testing.T, dir, name, text string) string {
 // corpus writes n documents, of which some are copies of others, exact or nearly, and some are short.
 func corpus(t *testing.T, dir, name string, n int, seed uint64) string {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	words := strings.Fields("the of and to with that have be house river tree stone light water music paper glass wood iron")
+	words := strings.Fields("the of and to with that have be house river tree stone light water " +
+		"music paper glass wood iron")
 	var texts []string
 	var b strings.Builder
 	for i := range n {
@@ -294,7 +295,8 @@ func TestRefused(t *testing.T) {
 		{head + "steps:\n- {step: pii, form: x}",
 			`recipe.yaml:4: steps[0].form: there is no such key; did you mean "from"?`},
 		{head + "steps:\n- {name: x, step: pii, from: [y]}\n- {name: y, step: length, min_chars: 1, from: x}",
-			"recipe.yaml:4: steps[0].from: the steps wait for each other in a circle: x ← y ← x; let one of them read an input"},
+			"recipe.yaml:4: steps[0].from: the steps wait for each other in a circle: x ← y ← x; " +
+				"let one of them read an input"},
 		{head + "steps: [pii, pii]", `steps[1].name: steps[0] has the name "pii" too`},
 		{head + "steps: [pii]\noutputs: [{from: piii}]",
 			`outputs[0].from: there is no input or step "piii"; did you mean "pii"?`},

@@ -117,7 +117,7 @@ func (f *flow) report() (*Report, error) {
 func (f *flow) outputReport(i int, o OutputReport) OutputReport {
 	out := &f.Outputs[i]
 	o.Name, o.From, o.Format = out.Name, out.From, out.Format
-	for k := range (o.Documents + out.Documents - 1) / out.Documents {
+	for k := range out.parts(o.Documents) {
 		o.Files = append(o.Files, out.partName(k))
 	}
 	return o

@@ -104,9 +104,10 @@ func (m *making) fromInput(ctx context.Context, b int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		d, err := in.read(span.file, i)
+		file, n := in.at(span, i)
+		d, err := in.read(file, n)
 		for try := 1; err != nil && try < readsMax && !isBad(err); try++ {
-			d, err = in.read(span.file, i)
+			d, err = in.read(file, n)
 		}
 		if err != nil && !isBad(err) {
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

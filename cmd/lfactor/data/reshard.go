@@ -10,7 +10,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/recipe"
 )
 
-const reshardHelp = `The documents of PATH, in their order, are written anew: in files of another size, another format, or compressed otherwise, with all columns.
+const reshardHelp = `The documents of PATH, in their order or in one that --shuffle draws, are written anew: in files of another size or number, another format, or compressed otherwise, with all columns.
 It is the recipe without steps (lfactor data run), so that it goes on where it was cut off, to the same bytes, and says what it could not read.`
 
 func dataReshard() *cobra.Command {
@@ -23,17 +23,27 @@ func dataReshard() *cobra.Command {
 	form := f.String("as", "jsonl", "format of the files: arrow, jsonl, mds, parquet or webdataset")
 	compress := f.String("compress", "", "gzip or zstd, of jsonl and webdataset")
 	documents := f.Int64("documents", 100_000, "documents of a file")
+	files := f.Int64("files", 0, "in place of --documents: how many files, of the same number of documents")
+	shuffle := f.Int64("shuffle", 0, "seed of an order in which the documents are written; 0 keeps theirs")
 	workers := f.Int("workers", 0, "files made at once; by default as many as there are processors")
 	quarantine := f.Int64("max-bad", 100, "unreadable documents that are set aside")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *to == "" {
 			return exit.Usagef("--to: name a folder")
 		}
+		out := map[string]any{"format": *form, "compress": *compress, "documents": *documents}
+		if *files != 0 {
+			if c.Flags().Changed("documents") {
+				return exit.Usagef("--files and --documents both say how many files there are; leave one out")
+			}
+			delete(out, "documents")
+			out["files"] = *files
+		}
 		file := map[string]any{"output": *to, "quarantine": *quarantine,
 			"inputs": []map[string]any{{"name": "input", "paths": args, "format": o.Format,
 				"text_key": o.TextKey,
-				"split":    o.Split, "max_bytes": o.BytesMax}},
-			"outputs": []map[string]any{{"format": *form, "compress": *compress, "documents": *documents}}}
+				"split":    o.Split, "max_bytes": o.BytesMax, "shuffle": *shuffle}},
+			"outputs": []map[string]any{out}}
 		if *workers != 0 {
 			file["workers"] = *workers
 		}

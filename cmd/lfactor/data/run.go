@@ -23,14 +23,14 @@ const runHelp = `RECIPE.yaml is a dataflow:
 
   output: clean                  # a new folder: gets the files, dropped.jsonl, report.json and report.html
   inputs:
-    - {name: web, path: "crawl/*.jsonl.zst", text_key: content}   # also paths, format, documents, split, max_bytes
+    - {name: web, path: "crawl/*.jsonl.zst", text_key: content}   # also paths, format, documents, split, max_bytes, shuffle
     - {name: books, path: books.parquet}
   steps:                         # each reads the one before, the first all inputs, unless "from" names others
     - {step: language, model: lid.176.bin, languages: [en], from: web}
     - {step: gopher_quality, min_doc_words: 40, from: [language, books]}
     - {name: near, step: minhash_dedup}
   outputs:                       # one of the last step as JSON lines where none is given
-    - {name: data, format: jsonl, compress: zstd, documents: 100000}
+    - {name: data, format: jsonl, compress: zstd, documents: 100000}   # or files: 64, of the same number of documents
   workers: 8                     # the processors of this host, unless given; the bytes do not depend on it
   memory: 4GiB                   # for sorting; what does not fit is laid down in clean/.work
   quarantine: 100                # unreadable documents that are set aside
