@@ -46,6 +46,7 @@ def read(path):
     return {"sets": [[s / total, k] for s, k in sets]}
 
 
+failed = {}
 with contextlib.redirect_stdout(sys.stderr):  # the indexes of joins, which nested metadatasets have beside them
     for path in sorted(pathlib.Path(sys.argv[1]).glob("*.yaml")):
         for part in ("train", "val", "test"):
@@ -53,14 +54,16 @@ with contextlib.redirect_stdout(sys.stderr):  # the indexes of joins, which nest
             before = set(cache.glob("*"))
             try:
                 load_dataset(path).prepare(split_part=part)
-            except Exception:  # what it has begun to write would be taken for whole
+            except Exception as e:  # what it has begun to write would be taken for whole
                 for p in set(cache.glob("*")) - before:
                     p.unlink()
+                if part == "train":
+                    failed[path] = f"{type(e).__name__}: {e}"[:300]
 
 for path in sorted(pathlib.Path(sys.argv[1]).glob("m-*.yaml")):
     with contextlib.redirect_stdout(sys.stderr):
         try:
             result = read(path)
         except Exception as e:
-            result = {"error": f"{type(e).__name__}: {e}"[:300]}
+            result = {"error": failed.get(path) or f"{type(e).__name__}: {e}"[:300]}
     print(json.dumps(result), flush=True)

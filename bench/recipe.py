@@ -77,7 +77,7 @@ def run(command, cwd, env):
     return subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def kill_at_random(home, kills, done, stop):
+def kill_at_random(home, program, kills, done, stop):
     """Kills agents of the four hosts, and their processes, until so many have fallen."""
     draw = random.Random(6)
     while done[0] < kills and not stop.is_set():
@@ -87,7 +87,7 @@ def kill_at_random(home, kills, done, stop):
             agent = int(lock.read_text())
             of = [int(p) for p in pathlib.Path(f"/proc/{agent}/task/{agent}/children").read_text().split()]
             victim = draw.choice(of) if of and draw.random() < 2 / 3 else agent
-            if "lfactor" not in pathlib.Path(f"/proc/{victim}/cmdline").read_text():
+            if program not in pathlib.Path(f"/proc/{victim}/cmdline").read_text():
                 continue
             os.kill(victim, signal.SIGKILL)
             done[0] += 1
@@ -119,30 +119,35 @@ def main():
         sys.exit(said.stdout[-4000:])
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"{size / 1e9:.2f} GB on one host: {used:.0f} s of processors, {wall:.0f} s, resident {after.ru_maxrss / 1024:.0f} MiB")
-    for line in said.stdout.splitlines():
-        if re.search(r"predict|expected|takes|about", line):
-            print("   ", line.strip()[:200])
+    took = re.search(r"and ([\d.]+) s of processors; predicted were [\d.]+ and ([\d.]+)", said.stdout)
+    took, predicted = float(took[1]), float(took[2])
+    print(f"    behind the plan {took:.1f} s of processors, predicted {predicted:.1f}: {100 * (took / predicted - 1):+.1f} %", flush=True)
     want = hash_of(one / "clean")
 
     if a.kills:
         up = run([lfactor, "cluster", "up", "--local", "4", "--name", "recipe"], many, env)
         if up.returncode:
             sys.exit(up.stdout[-4000:])
-        done, stop, began, begun = [0], threading.Event(), time.time(), 0
-        killer = threading.Thread(target=kill_at_random, args=(root / "home", a.kills, done, stop))
+        done, stop, began, begun, ended, same = [0], threading.Event(), time.time(), 0, 1, True
+        killer = threading.Thread(target=kill_at_random, args=(root / "home", pathlib.Path(lfactor).name, a.kills, done, stop))
         killer.start()
         try:
             while True:
                 begun += 1
                 said = run([lfactor, "data", "run", "recipe.yaml", "--cluster", "recipe"], many, env)
-                if said.returncode == 0:
+                if said.returncode == 0 and done[0] >= a.kills:
                     break
+                if said.returncode == 0:  # over before so many had fallen: once more
+                    ended += 1
+                    same = same and hash_of(many / "clean") == want
+                    shutil.rmtree(many / "clean")
+                    continue
                 if "panic" in said.stdout or begun > 3 * a.kills + 20:
                     sys.exit(said.stdout[-4000:])
             stop.set()
             killer.join()
-            same = hash_of(many / "clean") == want
-            print(f"on four hosts with {done[0]} kills, begun {begun} times: {time.time() - began:.0f} s, "
+            same = same and hash_of(many / "clean") == want
+            print(f"on four hosts with {done[0]} kills, begun {begun} times and ended {ended} times: {time.time() - began:.0f} s, "
                   f"{'the bytes of one host' if same else 'OTHER BYTES'}")
         finally:
             stop.set()

@@ -1,6 +1,7 @@
 """Writes archives of the web with warcio to dataset/format/testdata/warc, and what warcio reads of them: small.warc.gz has pages in several
 encodings, records of all types and ones that are no pages; small.warc.wet.gz has their texts as Common Crawl writes them.
-codecs/lines.jsonl.bz2, .xz and codecs/shard.tar.bz2, .xz are what Python's own libraries write.
+codecs/lines.jsonl.bz2, .xz and codecs/shard.tar.bz2, .xz are what Python's own libraries write. docs/corpus/pages.warc.gz are pages for the recipe
+of docs/data.md: prose from a seed, with copies, near copies, lists, a page of another language and one that is not there.
 
     python bench/golden/warc.py     (warcio 1.7)
 """
@@ -10,6 +11,7 @@ import io
 import json
 import lzma
 import pathlib
+import random
 import tarfile
 
 from warcio.archiveiterator import ArchiveIterator
@@ -52,6 +54,36 @@ def pages(w):
         yield w.create_warc_record(url, "metadata", payload=io.BytesIO(b"fetchTimeMs: 3\r\n"), warc_headers_dict=fixed(20 + n))
 
 
+def corpus(w):
+    """Pages of prose, which a recipe makes clean."""
+    draw = random.Random(41)
+    nouns = "river harbour bridge market garden letter winter window teacher engine valley library kitchen village island lantern".split()
+    verbs = "crosses follows remembers carries watches finds leaves opens keeps describes".split()
+    places = ["by the old mill", "behind the station", "before the first snow", "in the early morning", "near the edge of the town"]
+
+    def prose(n):
+        out = []
+        for _ in range(n):
+            a, b, c = draw.sample(nouns, 3)
+            out.append(f"The {a} that we know {draw.choice(verbs)} the {b} {draw.choice(places)}, and with it the {c} will be there too.")
+        return out
+
+    good = [prose(9) for _ in range(10)]
+    pages = [(200, g) for g in good] + [(200, good[1]), (200, good[4])]  # copies
+    near = list(good[2])
+    near[5] = near[5].replace("we know", "they know")
+    pages += [(200, near), (200, ["This page is empty."]), (404, ["Not found."])]
+    pages += [(200, ["* " + " ".join(draw.sample(nouns, 3)) for _ in range(30)])]  # a list
+    pages += [(200, ["Lorem ipsum dolor sit amet, consectetur adipiscing elit."] + prose(6))]
+    pages += [(200, prose(7) + ["Write to keeper@lighthouse.example.org, or come to the harbour and ask for the keeper of the light."])]
+    pages += [(200, ["Der Fluss fließt am alten Haus vorbei und trägt die Blätter in das Meer hinaus."] * 8)]
+    for n, (status, lines) in enumerate(pages):
+        body = "<html><head><title>Page %d</title><style>p{}</style></head><body>%s</body></html>" % (n, "".join(f"<p>{x}</p>" for x in lines))
+        yield w.create_warc_record("http://example.org/%d" % n, "response", payload=io.BytesIO(body.encode()), warc_headers_dict=fixed(n),
+                                   http_headers=StatusAndHeaders(f"{status} {'OK' if status == 200 else 'Not Found'}",
+                                                                 [("Content-Type", "text/html; charset=utf-8")], protocol="HTTP/1.1"))
+
+
 def texts(w):
     yield w.create_warcinfo_record("small.warc.wet.gz", {"software": "warcio"})
     for n in range(40):
@@ -63,6 +95,7 @@ def main():
     (OUT / "warc").mkdir(exist_ok=True)
     write(OUT / "warc/small.warc.gz", pages)
     write(OUT / "warc/small.warc.wet.gz", texts)
+    write(OUT.parents[2] / "docs/corpus/pages.warc.gz", corpus)
     out = {}
     for name in ("small.warc.gz", "small.warc.wet.gz"):
         with open(OUT / "warc" / name, "rb") as f:

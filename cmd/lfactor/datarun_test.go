@@ -84,6 +84,25 @@ func TestRecipeKilled(t *testing.T) {
 	require.Zero(t, code, out)
 }
 
+// The recipe of docs/corpus makes of the archive beside it what docs/data.md shows.
+func TestCorpus(t *testing.T) {
+	t.Parallel()
+	dir, docs := t.TempDir(), filepath.Join("..", "..", "docs")
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(docs, "corpus"))))
+	page, err := os.ReadFile(filepath.Join(docs, "data.md"))
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(page), "$ cd docs/corpus && lfactor data run recipe.yaml\n")
+	require.True(t, ok)
+	want, _, _ := strings.Cut(rest, "```")
+	code, out := runIn(t, dir, nil, "data", "run", "recipe.yaml")
+	require.Zero(t, code, out)
+	require.Contains(t, out, want)
+	text, err := os.ReadFile(filepath.Join(dir, "clean", "data-00000.jsonl"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "Write to email@example.com, or come to the harbour")
+	require.Contains(t, string(text), `"url":"http://example.org/17"`)
+}
+
 // A recipe that cannot be carried out is refused with its place, and nothing is written; its plan alone
 // writes nothing either.
 func TestRecipeRefused(t *testing.T) {
