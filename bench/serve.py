@@ -38,20 +38,22 @@ def main():
     p.add_argument("--precision", default="fp32")
     p.add_argument("--alone", action="store_true", help="lfactor only")
     p.add_argument("--llama", help="a Python that has xllamacpp, in place of transformers")
+    p.add_argument("--busy", action="store_true", help="with --llama: speeds of a second of processor time, for a machine that others use; with --threads 1, "
+                   "since llama.cpp's threads turn while they wait for each other")
     p.add_argument("--forms", default="f32,f16,q8_0", help="of the GGUF files")
     args = p.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     folder = smollm2.model_folder(args.work, args.wheel)
     if not args.llama:
-        with served(args, folder) as url:
+        with served(args, folder) as (url, _):
             measure(args, folder, url)
         return
     for form in args.forms.split(","):
         file = args.work / f"model-{form}.gguf"
         if not file.exists():
             subprocess.run([args.lfactor, "ckpt", "convert", str(folder), str(file), "--dtype", form], check=True, stdout=subprocess.DEVNULL)
-        with served(args, file) as url, llama(args, file) as peer:
-            beside(args, form, url, peer)
+        with served(args, file) as ours, llama(args, file) as theirs:
+            beside(args, form, ours, theirs)
 
 
 @contextlib.contextmanager
@@ -59,7 +61,7 @@ def served(args, model):
     server = subprocess.Popen([args.lfactor, "serve", str(model), "--port", "0", "-o", "json", "--precision", args.precision, "--name", "model"],
                               stdout=subprocess.PIPE, text=True, env=dict(os.environ, GOMAXPROCS=str(args.threads)))
     try:
-        yield json.loads(server.stdout.readline())["url"]
+        yield json.loads(server.stdout.readline())["url"], server.pid
     finally:
         server.terminate()
         server.wait()
@@ -74,7 +76,7 @@ def llama(args, file):
     try:
         for line in server.stdout:
             if line.startswith("{"):
-                yield json.loads(line)["url"]
+                yield json.loads(line)["url"], server.pid
                 break
     finally:
         server.stdin.close()
@@ -103,29 +105,39 @@ def drawn(args, n, k):
     return [[r.randrange(1000, 40000) for _ in range(args.prompt)] for _ in range(n)]
 
 
-def timed(args, say, url, prompts):
+def clock(args, pid):
+    """Seconds: of the processor in a process, or of the wall."""
+    if not args.busy:
+        return time.perf_counter()
+    with open(f"/proc/{pid}/stat") as f:
+        user, system = f.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def timed(args, say, url, prompts, pid=None):
     """The answers to prompts that are asked at once, and tokens a second."""
-    began = time.perf_counter()
+    began = clock(args, pid)
     with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
         said = list(pool.map(lambda ids: say(url, ids, args.new), prompts))
-    return said, len(prompts) * args.new / (time.perf_counter() - began)
+    return said, len(prompts) * args.new / (clock(args, pid) - began)
 
 
-def beside(args, form, url, peer):
+def beside(args, form, ours, theirs):
     """lfactor and llama.cpp by turns."""
-    ask(url, [1, 2, 3], 2)
-    ask_llama(peer, [1, 2, 3], 2)
+    ask(ours[0], [1, 2, 3], 2)
+    ask_llama(theirs[0], [1, 2, 3], 2)
     for n in map(int, args.requests.split(",")):
-        ours, theirs, same = [], [], []
+        speeds, same = {"lfactor": [], "llama.cpp": []}, []
         for k in range(args.rounds):
             prompts = drawn(args, n, k)
-            turns = [("ours", ask, url), ("theirs", ask_llama, peer)]
-            got = {name: timed(args, say, at, prompts) for name, say, at in (turns if k % 2 == 0 else turns[::-1])}
-            ours.append(got["ours"][1])
-            theirs.append(got["theirs"][1])
-            same += [a == b for a, b in zip(got["ours"][0], got["theirs"][0])]
-        print(json.dumps({"form": form, "requests": n, "lfactor": round(statistics.median(ours), 1), "llama.cpp": round(statistics.median(theirs), 1),
-                          "ratio": round(statistics.median(a / b for a, b in zip(ours, theirs)), 2), "same": round(sum(same) / len(same), 2)}), flush=True)
+            turns = [("lfactor", ask, *ours), ("llama.cpp", ask_llama, *theirs)]
+            said = {}
+            for name, say, url, pid in turns if k % 2 == 0 else turns[::-1]:
+                said[name], speed = timed(args, say, url, prompts, pid)
+                speeds[name].append(speed)
+            same += [a == b for a, b in zip(said["lfactor"], said["llama.cpp"])]
+        print(json.dumps({"form": form, "requests": n} | {name: round(statistics.median(v), 1) for name, v in speeds.items()} |
+                         {"ratio": round(statistics.median(a / b for a, b in zip(*speeds.values())), 2), "same": round(sum(same) / len(same), 2)}), flush=True)
 
 
 def measure(args, folder, url):

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,8 +63,12 @@ func policyUntil(t *testing.T, dir string, stop int64, more ...string) (losses [
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.yaml"),
 		[]byte(pairsModel+"eos_token_id: 1\n"), 0o644))
 	wordTokenizer(t, dir, 1)
+	model := fmt.Sprintf("{file: %q}", filepath.Join(dir, "model.yaml"))
+	if slices.ContainsFunc(more, func(s string) bool { return strings.HasPrefix(s, "model.path=") }) {
+		model = "{}"
+	}
 	text := fmt.Sprintf(`
-model: {file: %q}
+model: %s
 data: {paths: [%q], tokenizer: %q, seq_len: 12}
 objective: {kind: grpo}
 rollout: {group: 8, max_tokens: 6}
@@ -71,7 +76,7 @@ reward: {kind: planted}
 train: {steps: 10, global_batch: 32, micro_batch: 8}
 optimizer: {lr: 2.0e-2}
 schedule: {warmup_steps: 0}
-`, filepath.Join(dir, "model.yaml"), filepath.Join(dir, "prompts.jsonl"), dir)
+`, model, filepath.Join(dir, "prompts.jsonl"), dir)
 	log := filepath.Join(t.TempDir(), "log")
 	cfg, err := configs.Load(configs.Request{File: "run.yaml", Text: []byte(text),
 		Args: append([]string{"log.dir=" + log}, more...)})

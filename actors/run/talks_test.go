@@ -144,3 +144,24 @@ func TestTalkFaults(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// TestRolloutsAhead: with the model's own layer for further tokens a run draws the answers that it draws without, and
+// has its losses; a model that has none is refused.
+func TestRolloutsAhead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	from := []string{"model.path=../host/testdata/qwen3-next-mtp", "train.steps=3", "schedule.decay_steps=3",
+		"model.overrides.num_nextn_predict_layers=1", "train.mtp_loss_weight=0", "optimizer.lr=1.0e-3"}
+	losses, drawn := policyRun(t, dir, from...)
+	again, same := policyRun(t, dir, append(from, "rollout.ahead=3")...)
+	require.Equal(t, losses, again)
+	require.Equal(t, drawn, same)
+	again, same = policyRun(t, dir, append(from, "rollout.ahead=2", "lora.rank=4", "lora.targets=[q_proj]")...)
+	require.Len(t, again, 3)
+	require.Len(t, same, len(drawn))
+	_, err := configs.Load(configs.Request{Args: []string{"model.file=" + filepath.Join(dir, "model.yaml"),
+		"data.paths=" + filepath.Join(dir, "prompts.jsonl"), "data.tokenizer=" + dir, "data.seq_len=12",
+		"rollout.max_tokens=6", "train.steps=1", "train.global_batch=16", "objective.kind=grpo", "reward.kind=exact",
+		"rollout.ahead=2"}})
+	require.ErrorContains(t, err, "rollout.ahead: the model has no layer for further tokens")
+}

@@ -229,6 +229,9 @@ func openHF(path, tokenizer string, how opening, weights func() (checkpoint.Sour
 // reads takes the weights from a source under the names of Hugging Face's files, which Close closes.
 func (t *Trained) reads(c configs.Model, path string, src checkpoint.Source, how opening) error {
 	t.Close = func() { _ = src.Close() } // it is only read
+	if err := t.furtherOr(how, src); err != nil {
+		return err
+	}
 	w, err := t.Model.OpenWeights(src, path)
 	if err != nil {
 		return err
@@ -238,7 +241,7 @@ func (t *Trained) reads(c configs.Model, path string, src checkpoint.Source, how
 		return err
 	}
 	t.stops(c)
-	return t.furtherOr(how, src)
+	return nil
 }
 
 // furtherOr drops layers for further tokens, unless they are wanted: then the source is to have their

@@ -2,6 +2,8 @@ package sample
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
@@ -85,4 +88,65 @@ func TestFurtherAccepted(t *testing.T) {
 	asked(t, e, []*Request{drawn}, 1)
 	after := e.Stats()
 	require.Greater(t, float64(after.Accepted-before.Accepted), 0.9*float64(after.Drafted-before.Drafted))
+}
+
+// TestFurtherIsTrainings: what the layer says in an engine, of states of a prompt that came in pieces, is what it says in
+// training of the same tokens.
+func TestFurtherIsTrainings(t *testing.T) {
+	b := cpu.New(1)
+	defer b.Close()
+	for name, s := range exact() {
+		s.MTP, s.MTPWeight = 1, 1
+		g := drawn(t, s, tensor.F32, b)
+		e, err := NewEngine(g, EngineOptions{Further: true, Rows: 13})
+		require.NoError(t, err)
+		prompt := make([]int32, 29)
+		for i := range prompt {
+			prompt[i] = int32(i*i+3) % 70
+		}
+		require.NoError(t, e.Submit(&Request{Prompt: prompt, Params: Params{Max: 9}, Done: func(End) {},
+			Emit: func(Token) bool { return true }}))
+		for e.Stats().Drawn == 0 {
+			require.NoError(t, e.Step())
+		}
+		q := e.running[0]
+		n := q.done
+		require.Equal(t, len(prompt), n)
+		require.Positive(t, q.hidden.from, "the last piece")
+		_, z, err := e.ahead.(*further).compute(e, &batch{behind: 1, parts: []part{{q, q.hidden.from, n, n}}})
+		require.NoError(t, err)
+		top, sum := float64(slices.Max(z[:s.Vocab])), 0.0
+		for _, x := range z[:s.Vocab] {
+			sum += math.Exp(float64(x) - top)
+		}
+		for _, target := range []int32{0, 33, 69} {
+			loss := furtherLoss(t, g, q.tokens[:n+1], target)
+			require.InDelta(t, top+math.Log(sum)-float64(z[target]), loss, 1e-4, name)
+		}
+		e.Close()
+	}
+}
+
+// furtherLoss is minus the log-probability that training's layer gives a token behind all of some.
+func furtherLoss(t *testing.T, g *Generator, tokens []int32, target int32) float64 {
+	n := len(tokens) - 1
+	tr := g.m.Record(grad.Options{DType: tensor.F32, NoGrad: true}, block.Rec{Shape: block.Shape{Rows: n}},
+		family.Stage{To: len(g.m.Blocks)})
+	positions, targets, none, one := make([]int32, n), make([]int32, n), make([]float32, n), make([]float32, n)
+	for i := range positions {
+		positions[i], targets[i] = int32(i), target
+	}
+	one[n-1] = 1
+	cu := tensor.Of(tensor.I32, []int32{0, int32(n)}, 2)
+	ints := func(v []int32) *tensor.Tensor { return tensor.Of(tensor.I32, v, n) }
+	f := g.run.NewFrame(tr, map[string]*tensor.Tensor{"ids": ints(tokens[:n]), "positions": ints(positions),
+		"cu_seqlens": cu, "cu_seqlens_k": cu.Retain(), "targets": ints(targets), "weights": tensor.Of(tensor.F32, none, n),
+		"mtp_ids.0": ints(tokens[1:]), "mtp_targets.0": ints(slices.Clone(targets)),
+		"mtp_weights.0": tensor.Of(tensor.F32, one, n)}, nil, nil)
+	_, err := g.run.Step(f, grad.F, 0, nil)
+	require.NoError(t, err)
+	loss := f.Loss()
+	f.Close()
+	g.run.Close()
+	return loss
 }
