@@ -2,12 +2,16 @@
 
     pip install openai
     python bench/openai_client.py --lfactor ./lfactor --model DIR [--draft DIR] [--template hermes]
+    python bench/openai_client.py --lfactor ./lfactor --model DIR [--tokenizer DIR] --image FILE
 
 DIR is a Hugging Face folder with a chat template. With --template hermes the model is served with a template that writes tools as Qwen's and
-SmolLM3's do, for models whose own says nothing of tools: what is shown is the protocol, not what the model makes of it.
+SmolLM3's do, for models whose own says nothing of tools: what is shown is the protocol, not what the model makes of it. With --image the model
+sees, and is asked about that image: whole, in a stream, twice at once, and without it.
 """
 
 import argparse
+import base64
+import concurrent.futures
 import json
 import pathlib
 import shutil
@@ -40,6 +44,8 @@ def main():
     p.add_argument("--model", required=True, type=pathlib.Path)
     p.add_argument("--draft")
     p.add_argument("--template", choices=["hermes"])
+    p.add_argument("--tokenizer", help="a folder with tokenizer, template and processor, where the model's has none")
+    p.add_argument("--image", type=pathlib.Path)
     args = p.parse_args()
     with tempfile.TemporaryDirectory() as work:
         folder = args.model
@@ -52,13 +58,39 @@ def main():
             shutil.copy(args.model / "tokenizer_config.json", folder)
             (folder / "chat_template.jinja").write_text(HERMES)
         words = [args.lfactor, "serve", str(folder), "--port", "0", "--name", "model", "-o", "json"]
-        server = subprocess.Popen(words + (["--draft", args.draft] if args.draft else []), stdout=subprocess.PIPE, text=True)
+        words += (["--draft", args.draft] if args.draft else []) + (["--tokenizer", args.tokenizer] if args.tokenizer else [])
+        server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         try:
             client = openai.OpenAI(base_url=json.loads(server.stdout.readline())["url"], api_key="none", timeout=600)
-            talk(client, bool(args.template))
+            if args.image:
+                look(client, args.image)
+            else:
+                talk(client, bool(args.template))
         finally:
             server.terminate()
             server.wait()
+
+
+def look(client, image):
+    url = "data:image/png;base64," + base64.b64encode(image.read_bytes()).decode()
+    text = {"type": "text", "text": "What is in the image?"}
+    ask = dict(model="model", max_tokens=24, seed=1, temperature=0, logprobs=True,
+               messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}, text]}])
+    whole = client.chat.completions.create(**ask)
+    print("with the image:", repr(whole.choices[0].message.content))
+    streamed = "".join(c.choices[0].delta.content or "" for c in client.chat.completions.create(**ask, stream=True))
+    assert streamed == whole.choices[0].message.content
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        both = [f.result() for f in [pool.submit(client.chat.completions.create, **ask) for _ in range(2)]]
+    assert all(b.choices[0].logprobs == whole.choices[0].logprobs for b in both)
+    without = client.chat.completions.create(**dict(ask, messages=[{"role": "user", "content": [text]}]))
+    print("without it:", repr(without.choices[0].message.content))
+    try:
+        client.chat.completions.create(**dict(ask, messages=[{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}]))
+        raise AssertionError("an image elsewhere was taken")
+    except openai.BadRequestError as e:
+        print("refused:", e.body["message"])
 
 
 def talk(client, tools):

@@ -145,8 +145,8 @@ func TestTalkFaults(t *testing.T) {
 	}
 }
 
-// TestRolloutsAhead: with the model's own layer for further tokens a run draws the answers that it draws without, and
-// has its losses; a model that has none is refused.
+// TestRolloutsAhead: with the model's own layer for further tokens a run draws the answers that it draws
+// without, and has its losses; a model that has none is refused.
 func TestRolloutsAhead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -156,12 +156,14 @@ func TestRolloutsAhead(t *testing.T) {
 	again, same := policyRun(t, dir, append(from, "rollout.ahead=3")...)
 	require.Equal(t, losses, again)
 	require.Equal(t, drawn, same)
-	again, same = policyRun(t, dir, append(from, "rollout.ahead=2", "lora.rank=4", "lora.targets=[q_proj]")...)
+	again, same = policyRun(t, dir, append(from, "rollout.ahead=2", "lora.rank=4",
+		"lora.targets=[q_proj]")...)
 	require.Len(t, again, 3)
 	require.Len(t, same, len(drawn))
 	_, err := configs.Load(configs.Request{Args: []string{"model.file=" + filepath.Join(dir, "model.yaml"),
 		"data.paths=" + filepath.Join(dir, "prompts.jsonl"), "data.tokenizer=" + dir, "data.seq_len=12",
-		"rollout.max_tokens=6", "train.steps=1", "train.global_batch=16", "objective.kind=grpo", "reward.kind=exact",
+		"rollout.max_tokens=6", "train.steps=1", "train.global_batch=16", "objective.kind=grpo",
+		"reward.kind=exact",
 		"rollout.ahead=2"}})
 	require.ErrorContains(t, err, "rollout.ahead: the model has no layer for further tokens")
 }

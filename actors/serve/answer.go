@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
@@ -33,6 +34,7 @@ type choice struct {
 type asked struct {
 	form     form
 	prompts  [][]int32
+	images   *family.Images // in the prompt of a chat, nil for none
 	n        int
 	params   sample.Params
 	stops    []string
@@ -63,7 +65,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 	for _, p := range a.prompts {
 		for k := range a.n {
 			q := &sample.Request{Prompt: p, Params: a.params, Sample: k, Top: a.top, Guide: a.guide,
-				Adapter: slot}
+				Adapter: slot, Images: a.images}
 			if q.Max = min(q.Max, s.context-len(p)); q.Max < 1 {
 				s.fail(w, bad("prompt", "the prompt has %d tokens, and with its answer a text has at "+
 					"most %d", len(p),

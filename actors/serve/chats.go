@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
@@ -54,10 +55,11 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 	if err != nil {
 		return err
 	}
-	prompt, err := s.conversation(b, t)
+	prompt, pics, err := s.conversation(b, t)
 	if err != nil {
 		return err
 	}
+	a.images = pics
 	if err := s.guided(a, &b.formatBody); err != nil {
 		return err
 	}
@@ -79,23 +81,24 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 var chatRoles = []string{"system", "developer", "user", "assistant", "tool"}
 
 // conversation writes messages by the chat template.
-func (s *Server) conversation(b *chatBody, t *tools) ([]int32, error) {
+func (s *Server) conversation(b *chatBody, t *tools) ([]int32, *family.Images, error) {
 	if len(b.Messages) == 0 {
-		return nil, bad("messages", "the request has no messages")
+		return nil, nil, bad("messages", "the request has no messages")
 	}
 	var turns []dataset.Message
+	var images [][]byte
 	for i, raw := range b.Messages {
-		m, err := turn(raw)
+		m, seen, err := turn(raw, s.lens != nil)
 		if err != nil {
-			return nil, bad("messages", "message %d: %v", i, err)
+			return nil, nil, bad("messages", "message %d: %v", i, err)
 		}
-		turns = append(turns, m)
+		turns, images = append(turns, m), append(images, seen...)
 	}
 	extra := map[string]any{}
 	for k, v := range b.Variables {
 		var x any
 		if err := json.Unmarshal(v, &x); err != nil {
-			return nil, bad("chat_template_kwargs", "%s: %v", k, err)
+			return nil, nil, bad("chat_template_kwargs", "%s: %v", k, err)
 		}
 		extra[k] = x
 	}
@@ -105,20 +108,27 @@ func (s *Server) conversation(b *chatBody, t *tools) ([]int32, error) {
 	}
 	text, err := s.template.Render(turns, list, true, extra)
 	if err != nil {
-		return nil, bad("messages", "%v", err)
+		return nil, nil, bad("messages", "%v", err)
 	}
 	ids, err := s.tok.TryEncode(text, false)
 	if err != nil {
-		return nil, bad("messages", "%v", err)
+		return nil, nil, bad("messages", "%v", err)
 	}
-	return ids, nil
+	if len(images) == 0 {
+		return ids, nil, nil
+	}
+	ids, pics, err := s.lens.Read(ids, images)
+	if err != nil {
+		return nil, nil, bad("messages", "%v", err)
+	}
+	return ids, pics, nil
 }
 
 // turn reads a message. Keys without a value say nothing; others than those that are known are refused.
-func turn(raw json.RawMessage) (m dataset.Message, err error) {
+func turn(raw json.RawMessage, sees bool) (m dataset.Message, images [][]byte, err error) {
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(raw, &keys) != nil {
-		return m, errors.New("it is no JSON object")
+		return m, nil, errors.New("it is no JSON object")
 	}
 	for k, v := range keys {
 		if s := string(v); s == "null" || s == "[]" || s == `""` && k == "refusal" {
@@ -127,35 +137,37 @@ func turn(raw json.RawMessage) (m dataset.Message, err error) {
 	}
 	role, _ := as[string](keys["role"])
 	if m.Role = role; !slices.Contains(chatRoles, role) {
-		return m, fmt.Errorf("its role is %.40q, and none of %v", role, chatRoles)
+		return m, nil, fmt.Errorf("its role is %.40q, and none of %v", role, chatRoles)
 	}
-	if m.Content, err = contentText(keys["content"]); err != nil {
-		return m, err
+	content, images, err := contentOf(keys["content"], sees)
+	if err != nil {
+		return m, nil, err
 	}
+	m.Content, _ = content.(string)
 	delete(keys, "role")
 	delete(keys, "content")
-	if len(keys) == 0 {
-		return m, nil
+	if len(keys) == 0 && images == nil {
+		return m, nil, nil
 	}
-	whole := map[string]any{"role": m.Role, "content": m.Content}
+	whole := map[string]any{"role": m.Role, "content": content}
 	for _, k := range slices.Sorted(maps.Keys(keys)) {
 		switch k {
 		case "tool_calls":
 			if whole[k], err = callsOf(keys[k]); err != nil {
-				return m, err
+				return m, nil, err
 			}
 		case "name", "tool_call_id", "reasoning_content":
 			text, ok := as[string](keys[k])
 			if !ok {
-				return m, fmt.Errorf("its %s is no text", k)
+				return m, nil, fmt.Errorf("its %s is no text", k)
 			}
 			whole[k] = text
 		default:
-			return m, fmt.Errorf("it has the key %.40q, which is not known", k)
+			return m, nil, fmt.Errorf("it has the key %.40q, which is not known", k)
 		}
 	}
 	m.Raw, err = json.Marshal(whole)
-	return m, err
+	return m, images, err
 }
 
 // callsOf reads calls of tools in a conversation; templates want arguments as an object.
@@ -184,28 +196,6 @@ func callsOf(raw json.RawMessage) (any, error) {
 			"function": map[string]any{"name": c.Function.Name, "arguments": arguments}})
 	}
 	return out, nil
-}
-
-// contentText is a message's text: one, or a list of parts that are texts.
-func contentText(raw json.RawMessage) (string, error) {
-	var text string
-	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {
-		return text, nil
-	}
-	var parts []struct {
-		Type string  `json:"type"`
-		Text *string `json:"text"`
-	}
-	if json.Unmarshal(raw, &parts) != nil {
-		return "", bad("", "its content is no text and no list of parts")
-	}
-	for _, p := range parts {
-		if p.Type != "text" || p.Text == nil {
-			return "", bad("", "its content has a part of the type %.40q, and the model reads text", p.Type)
-		}
-		text += *p.Text
-	}
-	return text, nil
 }
 
 // chatForm writes answers in conversations. It is of one request.

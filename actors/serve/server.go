@@ -18,15 +18,17 @@ import (
 
 // Options say how a model is served.
 type Options struct {
-	Name     string       // of the model, as clients ask for it
-	Token    string       // that clients are to show, "" for none
-	DType    tensor.DType // of weights and keys
-	Engine   sample.EngineOptions
-	Draft    *trained.Trained // proposes tokens that the model then computes at once; nil for none
-	Queue    int              // requests that may wait; 0 takes 256
-	Deadline time.Duration    // of a request, waiting included; 0 takes ten minutes
-	Body     int64            // bytes of a request; 0 takes 8 MiB
-	Train    *TrainOptions    // adapters that clients train; nil for none
+	Name   string       // of the model, as clients ask for it
+	Token  string       // that clients are to show, "" for none
+	DType  tensor.DType // of weights and keys
+	Engine sample.EngineOptions
+	// Processor is a folder with the settings of a model's images, "" for the model's own
+	Processor string
+	Draft     *trained.Trained // proposes tokens that the model then computes at once; nil for none
+	Queue     int              // requests that may wait; 0 takes 256
+	Deadline  time.Duration    // of a request, waiting included; 0 takes ten minutes
+	Body      int64            // bytes of a request; 0 takes 8 MiB, and 64 for a model that sees
+	Train     *TrainOptions    // adapters that clients train; nil for none
 }
 
 // Server is a served model: an http.Handler.
@@ -35,7 +37,8 @@ type Server struct {
 	m        *trained.Trained
 	tok      *token.Tokenizer
 	template *token.Template
-	noChat   error // why there is no template
+	lens     *trained.Lens // nil for a model that does not see
+	noChat   error         // why there is no template
 	loop     *loop
 	close    func()
 	mux      *http.ServeMux
@@ -56,7 +59,9 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	if o.Deadline == 0 {
 		o.Deadline = 10 * time.Minute
 	}
-	if o.Body == 0 {
+	if o.Body == 0 && m.Model.Vision != nil {
+		o.Body = 64 << 20
+	} else if o.Body == 0 {
 		o.Body = 8 << 20
 	}
 	s := &Server{o: o, m: m, tok: m.Tokenizer(), mux: http.NewServeMux(), began: time.Now(), now: time.Now}
@@ -66,6 +71,12 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	}
 	s.context = e.Context()
 	s.template, s.noChat = m.Template()
+	if m.Model.Vision != nil {
+		if s.lens, err = m.Lens(o.Processor); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
 	s.loop = newLoop(e, o.Queue, s.tenants.bench())
 	s.mux.HandleFunc("POST /v1/completions", s.guarded(s.completions))
 	s.mux.HandleFunc("POST /v1/chat/completions", s.guarded(s.chats))

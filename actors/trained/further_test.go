@@ -29,7 +29,8 @@ func worded(t *testing.T, name string) string {
 	for file, v := range map[string]any{"tokenizer.json": map[string]any{"version": "1.0",
 		"pre_tokenizer": map[string]any{"type": "Whitespace"},
 		"model":         map[string]any{"type": "WordLevel", "vocab": vocab, "unk_token": "w0"}},
-		"tokenizer_config.json": map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "w1"}} {
+		"tokenizer_config.json": map[string]any{"tokenizer_class": "PreTrainedTokenizerFast",
+			"eos_token": "w1"}} {
 		b, err := json.Marshal(v)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), b, 0o600))
@@ -37,8 +38,8 @@ func worded(t *testing.T, name string) string {
 	return dir
 }
 
-// TestFurtherOpened: published layers for further tokens propose drafts, with the answers and the log-probabilities of
-// the model without them; a folder that has none is refused.
+// TestFurtherOpened: published layers for further tokens propose drafts, with the answers and the
+// log-probabilities of the model without them; a folder that has none is refused.
 func TestFurtherOpened(t *testing.T) {
 	for _, name := range []string{"deepseek-v3-mtp", "qwen3-next-mtp"} {
 		dir := worded(t, name)
@@ -54,7 +55,8 @@ func TestFurtherOpened(t *testing.T) {
 			require.NoError(t, err, name)
 			var got []sample.Token
 			for seed := range 6 {
-				require.NoError(t, e.Submit(&sample.Request{Prompt: []int32{3, 4, 5, 6}, Done: func(sample.End) {},
+				require.NoError(t, e.Submit(&sample.Request{Prompt: []int32{3, 4, 5, 6},
+					Done:   func(sample.End) {},
 					Params: sample.Params{Max: 40, Seed: uint64(seed), Temperature: float64(seed) / 4},
 					Emit:   func(k sample.Token) bool { got = append(got, k); return true }}))
 				for e.Busy() {

@@ -6,12 +6,9 @@ import (
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
-	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
-	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
@@ -20,8 +17,7 @@ type Quiz struct {
 	m        *Trained
 	gen      *sample.Generator
 	template *token.Template
-	x        *format.ProcessorExpander
-	p        *Images
+	lens     *Lens
 }
 
 // OpenQuiz opens a model that sees, with the tokenizer, template and processor of dir, or of its own
@@ -41,7 +37,7 @@ func OpenQuiz(dir, checkpoints string, options ...Option) (*Quiz, func(), error)
 	if dir == "" {
 		dir = checkpoints
 	}
-	tok, conf, err := token.LoadDir(dir)
+	_, conf, err := token.LoadDir(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,13 +45,7 @@ func OpenQuiz(dir, checkpoints string, options ...Option) (*Quiz, func(), error)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := media.Load(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	marks := token.Marked{Tokenizer: tok}
-	marks.Image, _ = tok.Token(int32(m.Model.Config.Vision.ImageToken)) // none: the tokenizer's names
-	x, err := format.NewProcessorExpander(p, marks)
+	lens, err := m.lensOf(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +58,7 @@ func OpenQuiz(dir, checkpoints string, options ...Option) (*Quiz, func(), error)
 		kernels.Close(b)
 		return nil, nil, err
 	}
-	return &Quiz{m: m, gen: gen, template: t, x: x, p: &Images{m.Model.Vision, p}},
+	return &Quiz{m: m, gen: gen, template: t, lens: lens},
 		func() { gen.Close(); kernels.Close(b); m.Close() }, nil
 }
 
@@ -91,33 +81,18 @@ func (q *Quiz) Answer(text string, image []byte, p sample.Params) (string, error
 	if err != nil {
 		return "", err
 	}
-	var ids []int32
-	var pics family.Images
-	mark, _ := q.x.Mark(dataset.Image)
-	for _, id := range q.m.tok.Encode(prompt, false) {
-		if id != mark || image == nil {
-			ids = append(ids, id)
-			continue
-		}
-		m := dataset.Media{Kind: dataset.Image, Key: "image", Bytes: image}
-		in, fill, err := q.x.Expand(&m, 1)
-		if err != nil {
-			return "", err
-		}
-		g, values, err := q.p.one(&m, 1)
-		if err != nil {
-			return "", err
-		}
-		for _, s := range fill {
-			g.Spans = append(g.Spans, [2]int32{int32(len(ids)) + s.From, int32(len(ids)) + s.To})
-		}
-		pics.Grids, pics.Values = append(pics.Grids, g), append(pics.Values, values...)
-		ids = append(ids, in...)
+	var images [][]byte
+	if image != nil {
+		images = append(images, image)
+	}
+	ids, pics, err := q.lens.Read(q.m.tok.Encode(prompt, false), images)
+	if err != nil {
+		return "", err
 	}
 	p.Stop = append(p.Stop, q.m.stop...)
 	var out strings.Builder
 	stream := q.m.tok.NewStream(true)
-	err = q.gen.GenerateWith(ids, pics, p,
+	err = q.gen.GenerateWith(ids, *pics, p,
 		func(id int32) bool { out.WriteString(stream.Push(id)); return true })
 	out.WriteString(stream.Flush())
 	return strings.Join(strings.Fields(out.String()), " "), err

@@ -13,7 +13,10 @@ import (
 )
 
 // shape is a class of microbatches: all of one class have one trace.
-type shape struct{ rows, keys, heads int }
+type shape struct {
+	rows, keys, heads int
+	images            int32 // family.Vision.Class
+}
 
 // sized rounds a number of rows up to a class: the least power of two or three quarters of one.
 func sized(n int) int {
@@ -49,11 +52,17 @@ type batch struct {
 // waits
 // for another's prompt, and then as much of prompts as there is room for.
 func (e *Engine) gather() *batch {
+	if b := e.gatherSeen(); b != nil {
+		return b
+	}
 	b := &batch{}
 	left := max(e.o.Rows, len(e.running))
 	for _, drawn := range []bool{true, false} {
 		for i := 0; i < len(e.running); i++ { // room may shorten it
 			s := e.running[i]
+			if s.unseen() {
+				continue
+			}
 			if rest := len(s.tokens) - s.done; (rest == 1) == drawn && left > 0 {
 				to := e.room(s, s.done+min(rest, left))
 				if to <= s.done {
@@ -77,8 +86,13 @@ func (e *Engine) gather() *batch {
 		place := func(p part) int { return (p.seq.Adapter + n) % (n + 1) }
 		slices.SortStableFunc(b.parts, func(x, y part) int { return place(x) - place(y) })
 	}
-	b.shape = shape{sized(b.rows), sized((b.keys+63)/64) * 64, sized(b.heads)}
+	b.shape = classOf(b)
 	return b
+}
+
+// classOf is the class of a batch without images.
+func classOf(b *batch) shape {
+	return shape{rows: sized(b.rows), keys: sized((b.keys+63)/64) * 64, heads: sized(b.heads)}
 }
 
 // spare is how many drafts of a sequence there is room for behind its last token, without anybody giving up
@@ -155,6 +169,9 @@ func (e *Engine) keep(out map[string]*tensor.Tensor, b *batch) {
 
 // name enters full pages under what they hold.
 func (e *Engine) name(s *sequence) {
+	if s.Images != nil {
+		return
+	}
 	most := s.done
 	if s.fixed > 0 {
 		most = min(most, s.fixed)
@@ -170,8 +187,9 @@ func (e *Engine) name(s *sequence) {
 func (e *Engine) trace(s shape) *grad.Trace {
 	tr := e.traces[s]
 	if tr == nil {
-		rec := block.Rec{Shape: block.Shape{Rows: s.rows}, Lora: e.g.lora, Logits: true, Cached: true,
-			Pool: e.o.Pages * PageRows, KeyRows: s.keys, Heads: s.heads, Hidden: e.o.Further}
+		rec := block.Rec{Shape: e.g.m.Vision.Shape(s.rows, s.images), Lora: e.g.lora, Logits: true,
+			Cached: true,
+			Pool:   e.o.Pages * PageRows, KeyRows: s.keys, Heads: s.heads, Hidden: e.o.Further}
 		tr = e.g.m.Record(grad.Options{DType: e.g.dtype, NoGrad: true}, rec,
 			family.Stage{To: len(e.g.m.Blocks)})
 		e.traces[s] = tr
@@ -216,6 +234,7 @@ func (e *Engine) data(tr *grad.Trace, b *batch, more map[string]*tensor.Tensor) 
 			len(cuK)),
 		"paged.at": tensor.Of(tensor.I32, at, len(at)), "paged.last": tensor.Of(tensor.I32, last, len(last)),
 		"paged.head": tensor.Of(tensor.I32, heads, len(heads))}
+	e.see(all, b, ids)
 	if kinds := e.g.m.Kinds(ids); kinds != nil {
 		all[block.KindsOf] = kinds
 	}

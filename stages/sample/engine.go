@@ -8,6 +8,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // EngineOptions bound an engine.
@@ -38,6 +39,9 @@ type Request struct {
 	Began int
 	// Top asks for so many of the likeliest tokens beside each that is drawn.
 	Top int
+	// Images have their places in the prompt, whose tokens there are what they are whatever stands in them;
+	// nil for none. Such a prompt is computed at once, and shares no pages.
+	Images *family.Images
 	// Adapter is the slot of the adapter that draws, counted from 1, where the model has slots; 0 is the
 	// model alone.
 	Adapter int
@@ -103,6 +107,8 @@ type sequence struct {
 	seen   counts
 	guide  Guide
 	drafts []int32 // that may follow tokens
+	places []int32 // of the prompt's tokens on three axes, where images have their places among them
+	after  int32   // the place of the token behind the prompt
 	hidden *states // of the last tokens that were computed; nil where nothing reads them
 	fixed  int     // of a sequence whose tokens may be taken back: how many may not, 0 for all
 	ended  bool
@@ -179,6 +185,8 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 	e.changes = make([]uint64, e.slots())
 	var err error
 	switch {
+	case e.g.m.Vision != nil && (o.Draft != nil || o.Further):
+		err = errors.New("sample: a model that sees takes no drafts")
 	case o.Draft != nil:
 		e.ahead, err = newSpeculator(e)
 	case o.Further:
@@ -195,8 +203,8 @@ func drawsText(g *Generator) error {
 	switch _, device := g.run.Backend.(kernels.Device); {
 	case device:
 		return errors.New("sample: an engine runs on the processor: set device: cpu")
-	case g.m.Vision != nil || g.m.Denoiser != nil:
-		return fmt.Errorf("sample: %s is no model of text alone", g.m.Family)
+	case g.m.Denoiser != nil:
+		return fmt.Errorf("sample: %s is no model of text", g.m.Family)
 	case g.m.Headless():
 		return errors.New("sample: the model gives scores or vectors of texts and draws no tokens")
 	}
@@ -237,6 +245,11 @@ func (e *Engine) Submit(r *Request) error {
 		}
 	}
 	s := &sequence{Request: r, tokens: slices.Clone(r.Prompt), guide: r.Guide, key: e.root(r)}
+	if r.Images != nil {
+		if err := e.look(s); err != nil {
+			return err
+		}
+	}
 	s.seen.see(r.Prompt[:len(r.Prompt)-r.Began], true)
 	s.seen.see(r.Prompt[len(r.Prompt)-r.Began:], false)
 	if s.drawn = r.Began; r.Max <= r.Began {
@@ -380,11 +393,13 @@ func (e *Engine) admit() {
 			left = append(left, e.waiting[i:]...)
 			break
 		}
-		if e.begun(s) {
+		if s.Images == nil && e.begun(s) {
 			left = append(left, s)
 			continue
 		}
-		e.find(s)
+		if s.Images == nil {
+			e.find(s)
+		}
 		e.running = append(e.running, s)
 	}
 	e.waiting = left

@@ -95,7 +95,7 @@ func (x *further) compute(e *Engine, b *batch) (final []byte, logits []float32, 
 	for _, p := range b.parts {
 		b.rows, b.keys, b.heads = b.rows+p.to-p.from, b.keys+p.to, b.heads+p.heads()
 	}
-	b.shape = shape{sized(b.rows), sized((b.keys+63)/64) * 64, sized(b.heads)}
+	b.shape = classOf(b)
 	tr := x.traces[b.shape]
 	if tr == nil {
 		tr = e.g.m.RecordFurther(grad.Options{DType: e.g.dtype, NoGrad: true}, block.Rec{

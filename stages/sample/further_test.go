@@ -90,8 +90,8 @@ func TestFurtherAccepted(t *testing.T) {
 	require.Greater(t, float64(after.Accepted-before.Accepted), 0.9*float64(after.Drafted-before.Drafted))
 }
 
-// TestFurtherIsTrainings: what the layer says in an engine, of states of a prompt that came in pieces, is what it says in
-// training of the same tokens.
+// TestFurtherIsTrainings: what the layer says in an engine, of states of a prompt that came in pieces, is
+// what it says in training of the same tokens.
 func TestFurtherIsTrainings(t *testing.T) {
 	b := cpu.New(1)
 	defer b.Close()
@@ -113,7 +113,8 @@ func TestFurtherIsTrainings(t *testing.T) {
 		n := q.done
 		require.Equal(t, len(prompt), n)
 		require.Positive(t, q.hidden.from, "the last piece")
-		_, z, err := e.ahead.(*further).compute(e, &batch{behind: 1, parts: []part{{q, q.hidden.from, n, n}}})
+		_, z, err := e.ahead.(*further).compute(e, &batch{behind: 1, parts: []part{{q, q.hidden.from, n,
+			n}}})
 		require.NoError(t, err)
 		top, sum := float64(slices.Max(z[:s.Vocab])), 0.0
 		for _, x := range z[:s.Vocab] {
@@ -132,7 +133,8 @@ func furtherLoss(t *testing.T, g *Generator, tokens []int32, target int32) float
 	n := len(tokens) - 1
 	tr := g.m.Record(grad.Options{DType: tensor.F32, NoGrad: true}, block.Rec{Shape: block.Shape{Rows: n}},
 		family.Stage{To: len(g.m.Blocks)})
-	positions, targets, none, one := make([]int32, n), make([]int32, n), make([]float32, n), make([]float32, n)
+	positions, targets, none, one := make([]int32, n), make([]int32, n), make([]float32, n), make([]float32,
+		n)
 	for i := range positions {
 		positions[i], targets[i] = int32(i), target
 	}
@@ -140,7 +142,8 @@ func furtherLoss(t *testing.T, g *Generator, tokens []int32, target int32) float
 	cu := tensor.Of(tensor.I32, []int32{0, int32(n)}, 2)
 	ints := func(v []int32) *tensor.Tensor { return tensor.Of(tensor.I32, v, n) }
 	f := g.run.NewFrame(tr, map[string]*tensor.Tensor{"ids": ints(tokens[:n]), "positions": ints(positions),
-		"cu_seqlens": cu, "cu_seqlens_k": cu.Retain(), "targets": ints(targets), "weights": tensor.Of(tensor.F32, none, n),
+		"cu_seqlens": cu, "cu_seqlens_k": cu.Retain(), "targets": ints(targets),
+		"weights":   tensor.Of(tensor.F32, none, n),
 		"mtp_ids.0": ints(tokens[1:]), "mtp_targets.0": ints(slices.Clone(targets)),
 		"mtp_weights.0": tensor.Of(tensor.F32, one, n)}, nil, nil)
 	_, err := g.run.Step(f, grad.F, 0, nil)

@@ -149,6 +149,7 @@ func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serv
 		}
 		defer o.Draft.Close()
 	}
+	o.Processor = tokenizer
 	s, err := serve.New(m, o)
 	if err != nil {
 		return err

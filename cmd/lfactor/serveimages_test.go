@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/serve"
+	models "github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/cmd/lfactor/demo"
+	"github.com/lfactor/lfactor/stages/sample"
+)
+
+// TestServeImages: chats with images, many at once, have the answers that the model gives about each by
+// itself; images that are none, or lie elsewhere, are refused.
+func TestServeImages(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	shards := filepath.Join(dir, "shards")
+	require.NoError(t, os.Mkdir(shards, 0o755))
+	_, err := demo.WriteScenes(shards, 80)
+	require.NoError(t, err)
+	require.NoError(t, vlmRun(t, dir, 12))
+	checkpoints, tokenizer := filepath.Join(dir, "checkpoints"), filepath.Join(dir, "tokenizer")
+	m, err := models.Open(checkpoints, tokenizer)
+	require.NoError(t, err)
+	defer m.Close()
+	s, err := serve.New(m, serve.Options{Name: "sees", Processor: tokenizer})
+	require.NoError(t, err)
+	defer s.Close()
+	at := httptest.NewServer(s)
+	defer at.Close()
+	ask := func(url, text string, seed int) (string, error) {
+		body := fmt.Sprintf(`{"model": "sees", "max_tokens": 9, "temperature": 1, "seed": %d, "messages": [{"role": "user", "content":
+			[{"type": "image_url", "image_url": {"url": %q}}, {"type": "text", "text": %q}]}]}`, seed, url, text)
+		r, err := http.Post(at.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			return "", err
+		}
+		defer r.Body.Close() //nolint:errcheck // it is only read
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			return "", err
+		}
+		var v struct {
+			Choices []struct{ Message struct{ Content string } }
+			Error   struct{ Message string }
+		}
+		if err := json.Unmarshal(b, &v); err != nil || len(v.Choices) == 0 {
+			return v.Error.Message, err
+		}
+		return strings.Join(strings.Fields(v.Choices[0].Message.Content), " "), nil
+	}
+	quiz, done, err := models.OpenQuiz(tokenizer, checkpoints)
+	require.NoError(t, err)
+	defer done()
+	var all sync.WaitGroup
+	r := rand.New(rand.NewPCG(1, 2))
+	texts := map[string]bool{}
+	var mu sync.Mutex
+	for i, scene := range demo.Scenes(true)[:8] {
+		png, k := scene.Png(r), demo.SceneQuestions[i%4]
+		want, err := quiz.Answer(k.Text, png, sample.Params{Max: 9, Temperature: 1, Seed: uint64(i)})
+		require.NoError(t, err)
+		all.Go(func() {
+			got, err := ask("data:image/png;base64,"+base64.StdEncoding.EncodeToString(png), k.Text, i)
+			mu.Lock()
+			defer mu.Unlock()
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			texts[got] = true
+		})
+	}
+	all.Wait()
+	require.Greater(t, len(texts), 1, "answers are not all the same")
+	for url, want := range map[string]string{"http://127.0.0.1/a.png": "nothing is fetched here",
+		"data:image/png;base64,???": "no base64", "data:image/png;base64,aGVsbG8=": "image 1"} {
+		got, err := ask(url, "what?", 1)
+		require.NoError(t, err)
+		require.Contains(t, got, want)
+	}
+}
