@@ -82,16 +82,7 @@ func TestSees(t *testing.T) {
 		g.Reset()
 		z, err := g.LogitsWith(append(append([]int32{}, r.Prompt...), d.ids...), pics)
 		require.NoError(t, err)
-		lp := tensor.Make(tensor.F32, len(d.ids))
-		b.Run(&kernels.Call{Op: kernels.LogitsNLL, In: []*tensor.Tensor{
-			tensor.Of(tensor.F32, z[(len(r.Prompt)-1)*vocab:(len(r.Prompt)-1+len(d.ids))*vocab], len(d.ids),
-				vocab),
-			tensor.Of(tensor.I32, d.ids, len(d.ids))}, Out: []*tensor.Tensor{lp},
-			Attr: kernels.Attr{I: [4]int{kernels.ActivationNumber(tensor.F32)}}})
-		b.Sync()
-		for _, x := range lp.F32() {
-			d.lp = append(d.lp, -x)
-		}
+		d.lp = logProbsOf(b, z[(len(r.Prompt)-1)*vocab:(len(r.Prompt)-1+len(d.ids))*vocab], d.ids)
 		want = append(want, d)
 	}
 	g.Close()
@@ -122,6 +113,20 @@ func TestSees(t *testing.T) {
 		require.ErrorContains(t, e.Submit(bad), "features and")
 		e.Close()
 	}
+}
+
+// logProbsOf are those of tokens under rows of logits, with the bits of training.
+func logProbsOf(b *cpu.Backend, z []float32, ids []int32) (out []float32) {
+	lp := tensor.Make(tensor.F32, len(ids))
+	b.Run(&kernels.Call{Op: kernels.LogitsNLL, In: []*tensor.Tensor{tensor.Of(tensor.F32, z, len(ids),
+		len(z)/len(ids)),
+		tensor.Of(tensor.I32, ids, len(ids))}, Out: []*tensor.Tensor{lp},
+		Attr: kernels.Attr{I: [4]int{kernels.ActivationNumber(tensor.F32)}}})
+	b.Sync()
+	for _, x := range lp.F32() {
+		out = append(out, -x)
+	}
+	return out
 }
 
 // TestSeesNot: a model of text refuses prompts with images.
