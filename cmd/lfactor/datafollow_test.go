@@ -163,3 +163,24 @@ func shardChanged(t *testing.T, alone string) {
 	require.NotZero(t, code)
 	require.Contains(t, out, "of generation 1 is not the one that was taken: 14 bytes, want")
 }
+
+// Tickets of a queue are taken by the command, and one that cannot be used is set aside; a place
+// that there is not
+// is refused before anything is written.
+func TestFollowQueue(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.jsonl": shardText(1), "1.ticket": `{"path": "a.jsonl"}`,
+		"b.jsonl": shardText(2)[:100], "2.ticket": `{"path": "b.jsonl"}`} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	code, out := runIn(t, dir, nil, "data", "ingest", "--follow", "*.ticket", "--from", "nowhere", "--to", "stream")
+	require.Equal(t, 2, code, out)
+	require.Contains(t, out, "--from nowhere: shards come from files, list, queue")
+	require.NoDirExists(t, filepath.Join(dir, "stream"))
+	code, out = runIn(t, dir, nil, "data", "ingest", "--follow", "*.ticket", "--from", "queue", "--to", "stream", "--idle", "1s")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "1 generations of 1 shards")
+	require.NoFileExists(t, filepath.Join(dir, "1.ticket"))
+	require.FileExists(t, filepath.Join(dir, "2.ticket.refused"))
+}

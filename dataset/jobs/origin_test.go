@@ -293,3 +293,21 @@ func TestFollowQueue(t *testing.T) {
 		"tickets that were refused or done are not lost")
 	require.NoError(t, f.End())
 }
+
+// FuzzNamed: whatever stands in a line or a ticket names a shard with a place, or is an error that
+// says where it
+// stands.
+func FuzzNamed(f *testing.F) {
+	for _, s := range []string{"a.jsonl", `{"path":"s3://b/k","bytes":3}`, `{"path":""}`, "{", `{"path":"a","bytes":-1}`, "\x00"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		n, err := parseNamed(text, "/in/list.txt", "here")
+		switch {
+		case err != nil:
+			require.ErrorContains(t, err, "here: ")
+		default:
+			require.NotEmpty(t, n.shard)
+		}
+	})
+}

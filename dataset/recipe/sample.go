@@ -62,8 +62,8 @@ func SampleDoc(d *dataset.Document, textKey string) (*curate.Doc, error) {
 // said is what a sample's conversations say, "" for a sample without.
 func said(d *dataset.Document) string {
 	list, err := format.Converse(d, "")
-	if err != nil {
-		return "" // it is no conversation
+	if err != nil { // it is none that a model learns, or does not name its files
+		list = []format.Conversation{{Messages: messagesOf(d)}}
 	}
 	var parts []string
 	for _, c := range list {
@@ -76,6 +76,24 @@ func said(d *dataset.Document) string {
 		}
 	}
 	return strings.Join(parts, "\n\n")
+}
+
+// messagesOf are the turns in the json of a sample, none where it has no list of them.
+func messagesOf(d *dataset.Document) (out []dataset.Message) {
+	raw, _ := d.Part("json")
+	var v struct{ Messages []json.RawMessage }
+	if json.Unmarshal(raw, &v) != nil {
+		return nil
+	}
+	for _, m := range v.Messages {
+		var turn struct{ Role, Content string }
+		if json.Unmarshal(m, &turn) != nil { // its content is a list of parts
+			out = append(out, dataset.Message{Raw: m})
+			continue
+		}
+		out = append(out, dataset.Message{Role: turn.Role, Content: turn.Content})
+	}
+	return out
 }
 
 // sample reads document i of a file of samples.

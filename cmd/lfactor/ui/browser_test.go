@@ -32,7 +32,7 @@ func TestBrowser(t *testing.T) {
 		name string
 		see  func(*testing.T, *browser.Page)
 	}{{"curves", seeCurves}, {"graph", seeGraph}, {"timeline", seeTimeline}, {"why", seeWhy}, {"tables",
-		seeTables}, {"simulated", seeSimulated}, {"large", seeLarge}, {"narrow", seeNarrow}} {
+		seeTables}, {"rows", seeRows}, {"simulated", seeSimulated}, {"large", seeLarge}, {"narrow", seeNarrow}} {
 		require.True(t, t.Run(c.name, func(t *testing.T) {
 			c.see(t, p)
 			require.Empty(t, p.Wrong(), "errors in the console")
@@ -177,10 +177,6 @@ func seeTables(t *testing.T, p *browser.Page) {
 			fmt.Sprintf(`document.querySelector("#main").innerText.includes(%q)`, c[1]))
 		shot(t, p, c[2])
 	}
-	p.Key("6")
-	p.Until("the page of data leads to rows", `document.querySelector('a[href^="/runs/0/rows?step="]')`)
-	p.Key("9")
-	p.Until("actors are back", `document.querySelector("select[aria-label=actor]")`)
 	p.Eval(`{ const s = document.querySelector("select[aria-label=actor]"); s.value = "coordinator";
 		s.dispatchEvent(new Event("change")) }`, nil)
 	p.Until("lines are of the actor that was chosen", `(() => {
@@ -189,6 +185,28 @@ func seeTables(t *testing.T, p *browser.Page) {
 	shot(t, p, "actors-chosen")
 	p.Eval(`{ const s = document.querySelector("select[aria-label=actor]"); s.value = "";
 		s.dispatchEvent(new Event("change")) }`, nil)
+}
+
+// seeRows: the page of a step's rows works with its own script, which may ask the server nothing.
+func seeRows(t *testing.T, p *browser.Page) {
+	var home, rows string
+	p.Key("6")
+	p.Until("the page of data leads to rows", `document.querySelector('a[href*="/rows?step="]')`)
+	p.Eval(`location.href`, &home)
+	p.Eval(`document.querySelector('a[href*="/rows?step="]').href`, &rows)
+	require.Equal(t, 200, p.Go(rows))
+	p.Until("rows are shown", `document.querySelectorAll("[data-kind=row] .seg").length`)
+	shot(t, p, "rows")
+	p.Eval(`{ const s = document.querySelector("#kind"); s.value = "sample";
+		s.dispatchEvent(new Event("input", {bubbles: true})); s.dispatchEvent(new Event("change", {bubbles: true})) }`, nil)
+	p.Until("samples alone are left", `[...document.querySelectorAll("[data-kind=row]")].every((x) => !x.offsetHeight)`)
+	require.Empty(t, p.Wrong(), "errors in the console")
+	var answered bool
+	p.Eval(`fetch("/api/runs").then(() => true, () => false)`, &answered)
+	require.False(t, answered, "nothing is asked from there")
+	p.Wrong() // that was meant
+	p.Go(home)
+	p.Until("runs are listed again", `document.querySelectorAll("#runs .run").length`)
 }
 
 // choose shows the run of a place in the list.
