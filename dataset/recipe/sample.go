@@ -109,11 +109,11 @@ func (in *opened) sample(file int, i int64) (*curate.Doc, error) {
 
 // again reads the files of a document's sample anew when they are asked for: blocks have none of them.
 func (in *opened) again(d *curate.Doc) {
-	if len(in.files) == 0 || in.files[0].Kind() != dataset.KindParts {
+	file := in.fileOf(d.Number)
+	if file < 0 || in.files[file].Kind() != dataset.KindParts {
 		return
 	}
 	d.Sample = func() (*curate.Sample, error) {
-		file := in.fileOf(d.Number)
 		was, err := in.sample(file, d.Number-in.first[file])
 		for try := 1; err != nil && try < readsMax && !isBad(err); try++ {
 			was, err = in.sample(file, d.Number-in.first[file])

@@ -21,7 +21,7 @@ import (
 // follow is ingest --follow.
 type follow struct {
 	jobs.FollowConfig
-	idle time.Duration
+	idle, every time.Duration
 }
 
 // followFlags adds the flags of ingest --follow.
@@ -43,6 +43,8 @@ func followFlags(c *cobra.Command) *follow {
 	c.Flags().DurationVar(&f.idle, "idle", 0,
 		"end the data set when for so long nothing has come, or no run has gone on that shards wait "+
 			"for; 0 never does")
+	c.Flags().DurationVar(&f.every, "every", 0,
+		"how often the producer's place is looked at; 0 is 200ms for a folder and 1s for a store, a list or a queue")
 	c.Flags().IntVar(&f.Ahead, "ahead", 0,
 		"generations that the data set may be in front of that of the slowest run of --consumer; 0 takes all")
 	c.Flags().StringArrayVar(&f.Consumers, "consumer", nil,
@@ -73,9 +75,15 @@ func (f *follow) run(c *cobra.Command, args []string) error {
 		f.Consumers[i] = filepath.Join(dir, run.LedgerName)
 	}
 	f.Say = func(note string) { fmt.Fprintln(c.ErrOrStderr(), note) }
-	every := lookEvery
-	if f.From != "files" || store.Scheme(f.Pattern) != "" {
+	every := f.every
+	switch {
+	case every < 0:
+		return exit.Usagef("--every %v: want a time that is not below 0", every)
+	case every > 0:
+	case f.From != "files" || store.Scheme(f.Pattern) != "":
 		every = askEvery
+	default:
+		every = lookEvery
 	}
 	if kinds := jobs.OriginKinds(); !slices.ContainsFunc(kinds,
 		func(k jobs.OriginKind) bool { return k.Name == f.From }) {
