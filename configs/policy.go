@@ -29,6 +29,7 @@ type Policy struct {
 	Fast     string `key:"fast" class:"fixed" doc:"Folder with the tokenizer of policy.tokens: fast, in the form of physical-intelligence/fast; lfactor data fast writes one of your own recordings."`
 	TokenEnd int    `key:"token_end" default:"0" min:"0" max:"10000000" class:"fixed" doc:"Tokens that stand for actions are those before this one, counted backwards; 0 is the end of the model's vocabulary. OpenVLA's is 32000, Pi0-FAST's the vocabulary less 128."`
 	Question string `key:"question" default:"What action should the robot take to {task}?" class:"fixed" doc:"What a model that writes actions, or has policy.expert, is asked, behind the views: {task} is the task, {state} the state, each number as one of 256 steps."`
+	Answer   string `key:"answer" class:"fixed" doc:"What a model that writes actions answers: {actions} are their tokens, once, and by default all. What is around them is learnt too, and stands around them when it acts; for Pi0-FAST it is 'Action: {actions}|'."`
 	ViewSize int    `key:"view_size" default:"224" min:"8" max:"4096" class:"fixed" unit:"pixels" doc:"Height and width that views are brought to before the processor of a model that writes actions, or has policy.expert, sees them, with black around them."`
 
 	Expert        string `key:"expert" default:"none" oneof:"none|flow|l1" class:"fixed" doc:"What gives actions as numbers behind a vision-language model, whichever it is: a diffusion transformer that attends to what the model makes of views and words, and draws the actions out of noise (flow) or gives them at once (l1)."`
@@ -121,6 +122,9 @@ func (p *Policy) checkTokens(at faults) {
 	}
 	if p.Tokens == "none" {
 		return
+	}
+	if p.Answer != "" && strings.Count(p.Answer, "{actions}") != 1 {
+		at.fault("policy.answer", "has {actions} not once, where the tokens of actions stand", "")
 	}
 	if p.Stateless > 0 {
 		at.fault("policy.state_dropout",

@@ -313,8 +313,7 @@ func (g *denoised) trains(mesh topology.Mesh, steps int, plan func(*layout.Desig
 		}
 		params = append(params, p)
 		// softmax of keys that do not turn does not see a bias of theirs, and of equal values nothing that
-		// asks for
-		// them: zero, and rounding
+		// asks for them: zero, and rounding
 		key := strings.HasSuffix(p.Name, ".to_k.bias") || strings.Contains(p.Name, ".k_proj.") ||
 			strings.Contains(p.Name, ".q_proj.") || strings.HasSuffix(p.Name,
 			".pool.nets.bias") // of a spatial softmax

@@ -181,7 +181,8 @@ func chunkRows[T any](c chunk, v []T, width int, pad T) []T {
 
 // inputs are what the microbatch brings beside tokens and labels.
 func (mb *Microbatch) inputs() *family.Inputs {
-	return &family.Inputs{Rows: len(mb.IDs), IDs: mb.IDs, Cu: mb.Cu, Images: mb.Images, More: mb.More}
+	return &family.Inputs{Rows: len(mb.IDs), IDs: mb.IDs, Cu: mb.Cu, Images: mb.Images, More: mb.More,
+		Targets: mb.Targets}
 }
 
 // class is that of the shape that a microbatch is padded to.

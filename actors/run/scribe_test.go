@@ -31,6 +31,9 @@ var seers = []struct{ folder, processor, mark string }{
 	{"internvl2.5", `{"image_processor_type": "GotOcr2ImageProcessor", "size": {"height": 16, "width": 16}, ` +
 		`"crop_to_patches": false, "image_seq_length": 4}`,
 		"<IMG_CONTEXT>"},
+	{"../../../actors/host/testdata/pi0fast", `{"image_processor_type": "SiglipImageProcessor", ` +
+		`"size": {"height": 8, "width": 8}}`,
+		"<image>"},
 }
 
 const qwenSight = `{"image_processor_type": "Qwen2VLImageProcessor", "patch_size": 4, "temporal_patch_size": 2, ` +
@@ -162,7 +165,9 @@ func TestScribeLearns(t *testing.T) {
 	words, fast := filepath.Join(dir, "sight"), filepath.Join(dir, "fast")
 	seerWords(t, words, "<|image_pad|>", qwenSight)
 	scribeFAST(t, dir, words, fast)
-	for _, how := range [][]string{{"policy.tokens=bins"}, {"policy.tokens=fast", "policy.fast=" + fast}} {
+	for _, how := range [][]string{{"policy.tokens=bins", "policy.answer=now {actions} red"},
+		{"policy.tokens=fast",
+			"policy.fast=" + fast}} {
 		args := append(how, "train.steps=40", "train.global_batch=10", "train.micro_batch=5",
 			"policy.normalize=min_max")
 		losses, saved, err := scribeRun(t, dir, "qwen2.5-vl", words, args...)
@@ -188,7 +193,7 @@ func TestScribeLearns(t *testing.T) {
 	require.NoError(t, err)
 	for _, more := range []string{"policy.brightness=0.5", "policy.learn_padding=false",
 		"policy.token_end=390",
-		"policy.horizon=3", "policy.question=now {task} {state}"} {
+		"policy.horizon=3", "policy.question=now {task} {state}", "policy.answer=now {actions} red"} {
 		other, _, err := scribeRun(t, dir, "qwen2.5-vl", words, more)
 		require.NoError(t, err)
 		require.NotEqual(t, plain, other, more)
@@ -234,6 +239,7 @@ func TestScribeRefuses(t *testing.T) {
 		{"policy.tokens=fast", "policy.fast: names a tokenizer where policy.tokens is fast"},
 		{"policy.state_dropout=0.1", "policy.state_dropout: a model that writes actions"},
 		{"policy.question=go", "policy.question: has neither {task} nor {state}"},
+		{"policy.answer=go", "policy.answer: has {actions} not once"},
 		{"policy.token_end=401", "policy.token_end: 401, and the vocabulary has 400"},
 		{"policy.token_end=255", "policy.token_end: 255"},
 		{"policy.embodiments=[1]", "policy.embodiments: the model has weights of one kind"},

@@ -32,7 +32,9 @@ type Scribe struct {
 	encoder *format.VisionEncoder
 	blank   []byte // a picture of the size of views
 	fast    *token.FAST
-	ends    int32 // tokens of actions lie before it, the first one directly
+	ends    int32   // tokens of actions lie before it, the first one directly
+	before  []int32 // of an answer, around those of actions
+	after   []int32
 	eos     int32
 	longest int // tokens of a sample
 }
@@ -71,7 +73,22 @@ func NewScribe(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf 
 	if err := s.asks(cfg, m, tok, conf, notes); err != nil {
 		return nil, err
 	}
+	if s.before, s.after, err = around(cfg, tok); err != nil {
+		return nil, err
+	}
 	return s, s.apart(cfg, tok, notes)
+}
+
+// around are the tokens of an answer before and behind those of actions.
+func around(cfg *configs.Config, tok *token.Tokenizer) (before, after []int32, err error) {
+	from, to, _ := strings.Cut(cfg.Run.Policy.Answer, "{actions}")
+	if before, err = tok.TryEncode(from, false); err == nil {
+		after, err = tok.TryEncode(to, false)
+	}
+	if err != nil {
+		err = cfg.Fault("policy.answer", err.Error(), "")
+	}
+	return before, after, err
 }
 
 // asks prepares what the model is asked by: views and words.
@@ -182,7 +199,7 @@ func (s *Scribe) print(talk string) string {
 	if s.fast != nil {
 		fast = s.fast.Fingerprint() // wherever it lies
 	}
-	parts := []any{"scribe 2", talk, s.ends, p.Tokens, p.Horizon, fast, p.Question, p.ViewSize,
+	parts := []any{"scribe 3", talk, p.Answer, s.ends, p.Tokens, p.Horizon, fast, p.Question, p.ViewSize,
 		p.Padding, p.Cameras}
 	for _, set := range s.sets {
 		parts = append(parts, fmt.Sprint(set.name, set.scale))
@@ -224,11 +241,14 @@ func (s *Scribe) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
 	if !s.Policy.Padding {
 		learn = (len(actions) - f.Pad) * len(ids) / len(actions)
 	}
-	out.Tokens = append(append(out.Tokens, ids...), s.eos)
-	for i := range ids {
-		out.Loss = append(out.Loss, i < learn)
+	out.Tokens = append(slices.Concat(out.Tokens, s.before, ids, s.after), s.eos)
+	for i := range len(s.before) + len(ids) {
+		out.Loss = append(out.Loss, i < len(s.before)+learn)
 	}
-	if out.Loss = append(out.Loss, true); len(out.Tokens) > s.longest {
+	for range len(s.after) + 1 {
+		out.Loss = append(out.Loss, true)
+	}
+	if len(out.Tokens) > s.longest {
 		return nil, fmt.Errorf("%d tokens, and data.seq_len is %d", len(out.Tokens), s.longest)
 	}
 	return []dataset.Sample{out}, nil

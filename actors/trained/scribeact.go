@@ -69,6 +69,12 @@ func (s *Scribe) answer(g *sample.Generator, q *asked, width int) ([][]float64, 
 	feed, pics := q.ids, q.views
 	m, _ := g.Model()
 	vocab := m.Spec.Vocab
+	if len(s.before) > 0 { // by itself: what is asked may see itself both ways, and an answer does not
+		if _, err := g.LogitsWith(feed, pics); err != nil {
+			return nil, err
+		}
+		feed, pics = s.before, family.Images{}
+	}
 	for !pen.Done() {
 		logits, err := g.LogitsWith(feed, pics)
 		if err != nil {

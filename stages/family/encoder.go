@@ -109,8 +109,14 @@ func buildVision(c configs.Model) (*Vision, func(name string) Source) {
 // checkpoint, projector gives new beginnings to the names of the projector's, text maps the decoder's.
 func ComposedModel(name string, c configs.Model, tower string, projector map[string]string,
 	text func(string) Source) *Model {
+	return ComposedOf(name, c, SpecOf(c), tower, projector, text)
+}
+
+// ComposedOf is ComposedModel of a decoder that is made otherwise than its family's.
+func ComposedOf(name string, c configs.Model, s Spec, tower string, projector map[string]string,
+	text func(string) Source) *Model {
 	v, inner := buildVision(c)
-	m := Compose(Decoder(name, SpecOf(c)), v)
+	m := Compose(Decoder(name, s), v)
 	m.Alone = map[string][]func(string) Source{Encoder: {inner}, Foundation: {func(name string) Source {
 		return Source{Name: name}
 	}}}

@@ -26,11 +26,13 @@ type Port struct {
 
 // Inputs are what a microbatch brings beside tokens and labels.
 type Inputs struct {
-	Rows   int     // tokens
-	Cu     []int32 // borders of sequences
-	IDs    []int32 // of tokens, -1 in place of features
-	Images Images
-	More   map[string]any // of other modalities, by the names that they look for
+	Rows int     // tokens
+	Cu   []int32 // borders of sequences
+	IDs  []int32 // of tokens, -1 in place of features
+	// what each token is to predict, below 0 where nothing is; nil where nothing is learnt
+	Targets []int32
+	Images  Images
+	More    map[string]any // of other modalities, by the names that they look for
 }
 
 // Modality is what a component takes beside tokens: images, sound, the states of a robot. Its part of a

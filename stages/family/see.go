@@ -40,28 +40,83 @@ func (p seeing) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	return out
 }
 
+// SeePrompts lets what is seen and asked see each other both ways, where layers have SeesImages: the
+// tokens of a
+// sequence up to the one that predicts the first token of the answer, or as many as PromptsKey says.
+func (m *Model) SeePrompts() {
+	for i, x := range m.Modalities {
+		if v, ok := x.(images); ok {
+			m.Modalities[i] = prompted{seeing{v}}
+		}
+	}
+}
+
+// PromptsKey is where Inputs.More has how many tokens of each sequence see each other both ways, []int32,
+// where that
+// does not follow from what is learnt.
+const PromptsKey = "prompts"
+
+// prompted are images in sequences whose prompts see each other both ways.
+type prompted struct{ seeing }
+
+// Tensors implements Modality.
+func (p prompted) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
+	out := p.images.Tensors(in, s)
+	if s.Dim(block.Patches) == 0 {
+		return out
+	}
+	given, _ := in.More[PromptsKey].([]int32)
+	var spans [][2]int32
+	for i := 0; i+1 < len(in.Cu); i++ {
+		from, to := in.Cu[i], in.Cu[i+1]
+		end := from
+		for end < to && (in.Targets == nil || in.Targets[end] < 0) {
+			end++
+		}
+		if end = min(end+1, to); i < len(given) {
+			end = min(from+given[i], to)
+		}
+		spans = append(spans, [2]int32{from, end})
+	}
+	maps.Copy(out, seenIn(in.Rows, spans))
+	return out
+}
+
 // seen are the tensors of rows tokens among which images have their places.
 func seen(rows int, pics *Images) map[string]*tensor.Tensor {
+	var spans [][2]int32
+	for _, g := range pics.Grids {
+		spans = append(spans, g.Spans...)
+	}
+	return seenIn(rows, spans)
+}
+
+// seenIn are the tensors of rows tokens, of which those of each span see each other both ways.
+func seenIn(rows int, spans [][2]int32) map[string]*tensor.Tensor {
 	queries, keys := tensor.Make(tensor.I32, rows, 3), tensor.Make(tensor.I32, rows, 3)
 	for i := range rows {
 		copy(queries.I32()[3*i:], []int32{int32(i), int32(i), 0})
 		copy(keys.I32()[3*i:], []int32{int32(i), int32(i), 0})
 	}
-	for _, g := range pics.Grids {
-		for _, span := range g.Spans {
-			for at := span[0]; at < span[1]; at++ {
-				queries.I32()[3*at] = span[1] - 1
-			}
+	for _, span := range spans {
+		for at := span[0]; at < span[1]; at++ {
+			queries.I32()[3*at] = span[1] - 1
 		}
 	}
 	return map[string]*tensor.Tensor{seenBy: queries, seenRows: keys}
 }
 
-// Sight is what the layers read of rows tokens among which images have their places, beside Vision.Data: nil for a
+// Sight is what the layers read of rows tokens, the first of a sequence, among which images have their
+// places, beside Vision.Data: nil for a
 // model whose tokens see what comes before them alone.
 func (m *Model) Sight(rows int, pics *Images) map[string]*tensor.Tensor {
 	if m.Spec.Sees == nil || pics.Patches() == 0 {
 		return nil
+	}
+	for _, x := range m.Modalities {
+		if _, whole := x.(prompted); whole {
+			return seenIn(rows, [][2]int32{{0, int32(rows)}})
+		}
 	}
 	return seen(rows, pics)
 }

@@ -261,7 +261,7 @@ func (r rules) policy() {
 // ofWriters are the keys of policy that only vision-language models which write actions read, and ofHosted
 // those of them that such models with an expert of actions read too.
 var (
-	ofWriters = []string{"tokens", "horizon", "fast", "token_end", "question", "view_size"}
+	ofWriters = []string{"tokens", "horizon", "fast", "token_end", "question", "answer", "view_size"}
 	ofHosted  = []string{"horizon", "question", "view_size"}
 )
 
