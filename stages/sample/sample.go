@@ -199,7 +199,11 @@ func (g *Generator) feed(tokens []int32, pics family.Images, rec block.Rec, want
 func (g *Generator) read(t *tensor.Tensor) []float32 {
 	host := kernels.Host(g.run.Backend, t)
 	out := make([]float32, t.Len())
-	tensor.Widen(t.DType, host.Bytes(), out)
+	if t.DType == tensor.F32 {
+		copy(out, host.F32())
+	} else {
+		tensor.Widen(t.DType, host.Bytes(), out)
+	}
 	host.Release()
 	t.Release()
 	return out
