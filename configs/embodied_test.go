@@ -45,11 +45,12 @@ func TestEmbodiedLines(t *testing.T) {
 		}
 		require.NotContains(t, err.Error(), "\n", l.Script)
 		who, why, _ := strings.Cut(strings.TrimPrefix(err.Error(), "--model-name: "), ", ")
-		require.Contains(t, why, "is not there; docs/policies.md says which policies there are")
+		require.Contains(t, why, "; docs/policies.md says which policies there are")
 		refused[who]++
 	}
 	require.Equal(t, 3, accepted)
-	require.Equal(t, map[string]int{"X-VLA": 1, "GR00T N1.6 and N1.7": 2, "FastWAM": 2, "LingBot-VA": 2,
+	require.Equal(t, map[string]int{"X-VLA": 1, "GR00T N1.6": 1,
+		"what LoongForge's trainer of GR00T N1.7 makes of recordings": 1, "FastWAM": 2, "LingBot-VA": 2,
 		"DreamZero": 4,
 		"Cosmos3":   1}, refused)
 }
@@ -64,10 +65,15 @@ func TestEmbodiedFiles(t *testing.T) {
 		c, err := Load(Request{File: f, Args: []string{"data.paths=[x]", "data.tokenizer=y"}})
 		if err == nil {
 			here++
-			of := map[string]string{"pi05.yaml": "pi/0.5", "xvla.yaml": "xvla/base"}[name]
+			of := map[string]string{"pi05.yaml": "pi/0.5", "xvla.yaml": "xvla/base",
+				"groot_n1_7.yaml": "groot/n1.7"}[name]
 			published, err := Published(of)
 			require.NoError(t, err)
 			require.Equal(t, published.Identity(), c.Model.Identity(), name)
+			if of == "groot/n1.7" {
+				require.Equal(t, []any{"relative", 0.2}, []any{c.Run.Policy.Actions, c.Run.Policy.Stateless})
+				continue
+			}
 			require.Equal(t, map[string]int{"pi/0.5": 50, "xvla/base": 30}[of], c.Run.Data.SeqLen)
 			require.Equal(t, of == "pi/0.5", c.Run.Plan.Recompute == "none")
 			continue
@@ -75,7 +81,7 @@ func TestEmbodiedFiles(t *testing.T) {
 		require.ErrorContains(t, err, "but a policy of robots, ", name)
 		require.ErrorContains(t, err, "is not there", name)
 	}
-	require.Equal(t, 2, here)
+	require.Equal(t, 3, here)
 }
 
 // TestEmbodiedFlags: LoongForge's defaults and values become this program's, and what has no meaning here
