@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,8 +14,6 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/dataset/format"
-	"github.com/lfactor/lfactor/dataset/store"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -44,7 +44,7 @@ type FollowReport struct {
 	Waiting     int   `json:"waiting"`     // files that are taken and belong to no generation yet
 	Quarantined int64 `json:"quarantined"` // events in quarantine.jsonl, of this and earlier processes
 	Ended       bool  `json:"ended"`
-	Held        int   `json:"held"` // files that are whole and wait for consumers
+	Held        int   `json:"held"` // files that are whole, or named and not looked at, and wait for consumers
 }
 
 // Follower takes shards as they come into a data set that grows: it copies what is whole, and says in
@@ -70,6 +70,11 @@ type Follower struct {
 	silent    string // what was said of one that does not answer now
 	held      int    // whole files that wait for credit
 	moved     bool   // a consumer has gone on since this was set false
+
+	hampered bool              // some shard could not be asked for, or read, in this look
+	failing  map[string]string // what was said of shards that cannot be taken now, by name
+	untold   []byte            // lines for quarantine.jsonl that are not in it yet
+	sums     map[string]string // SHA-256 of shards that were taken and are asked for again, by path
 
 	toldCredits bool
 }
@@ -101,7 +106,8 @@ func NewFollower(c FollowConfig) (*Follower, error) {
 		return nil, err
 	}
 	f := &Follower{cfg: c, release: release, taken: map[string]dataset.Shard{}, seen: map[string]*sighting{},
-		told: map[string]bool{}, gone: map[string]bool{}, origin: from}
+		told: map[string]bool{}, gone: map[string]bool{}, origin: from, failing: map[string]string{},
+		sums: map[string]string{}}
 	if err := errors.Join(f.load(), f.loadCredits()); err != nil {
 		release()
 		return nil, err
@@ -130,7 +136,7 @@ func (f *Follower) load() error {
 		f.told[strings.TrimSpace(l)] = true
 		f.events++
 		var e quarantined
-		if json.Unmarshal([]byte(l), &e) == nil {
+		if json.Unmarshal([]byte(l), &e) == nil && !e.Ticket {
 			f.gone[e.Shard] = true
 		}
 	}
@@ -154,7 +160,7 @@ func (f *Follower) load() error {
 	f.list = list
 	for _, g := range list {
 		for _, s := range g.Shards {
-			f.taken[s.From] = s
+			f.taken[identity(s.From)] = s
 		}
 	}
 	if len(list) > 0 && list[len(list)-1].End {
@@ -181,7 +187,9 @@ func (f *Follower) clean() error {
 
 // Look looks once at what is there at a time, and takes what is whole. It reports whether anything was
 // taken. A store that does not answer is told of, and asked again the next time.
-func (f *Follower) Look(now time.Time) (bool, error) {
+func (f *Follower) Look(now time.Time) (any bool, err error) {
+	defer func() { err = errors.Join(err, f.tell()) }()
+	f.hampered = false
 	if err := f.grant(now); err != nil {
 		return false, err
 	}
@@ -190,7 +198,6 @@ func (f *Follower) Look(now time.Time) (bool, error) {
 		return false, err
 	}
 	there := map[string]bool{}
-	any := false
 	f.held = 0
 	for _, o := range offers {
 		there[o.name] = true
@@ -207,12 +214,13 @@ func (f *Follower) Look(now time.Time) (bool, error) {
 			if s.refused || s.ticket {
 				continue // which was told of
 			}
-			if err := f.quarantine(path, s.size, s.changed,
+			if err := f.quarantine(offer{name: path, size: s.size, changed: s.changed},
 				"it was removed before it was taken"); err != nil {
 				return any, err
 			}
 		}
 	}
+	maps.DeleteFunc(f.failing, func(name, _ string) bool { return !there[name] })
 	if err := f.close(f.cfg.Shards); err != nil {
 		return any, err
 	}
@@ -225,7 +233,7 @@ func (f *Follower) Look(now time.Time) (bool, error) {
 
 // offers lists what a producer has put; nil where its place does not answer, though it has before.
 func (f *Follower) offers() ([]offer, error) {
-	out, err := f.origin.offers(func(name string) bool { _, ok := f.taken[name]; return ok })
+	out, err := f.origin.offers(func(name string) bool { _, ok := f.taken[name]; return ok }, f.room())
 	var fatal fatalOrigin
 	switch {
 	case err == nil:
@@ -238,6 +246,20 @@ func (f *Follower) offers() ([]offer, error) {
 		f.cfg.Say(f.silent + "; it is looked at again")
 	}
 	return nil, nil
+}
+
+// room is how many whole shards a look has use for: those with credit, and those that cannot be taken.
+func (f *Follower) room() int64 {
+	if f.cfg.Ahead == 0 {
+		return math.MaxInt64
+	}
+	n := f.credits.Granted - int64(len(f.taken)) + int64(len(f.failing))
+	for _, s := range f.seen {
+		if s.refused {
+			n++
+		}
+	}
+	return n
 }
 
 // inLedger says whether a shard belongs to a generation.
@@ -254,79 +276,6 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// look looks at one file.
-func (f *Follower) look(o offer, now time.Time) (bool, error) {
-	if s, ok := f.taken[o.name]; ok {
-		if s.Bytes == o.size && s.Changed == o.changed && s.Version == o.version {
-			return false, nil
-		}
-		return false, f.later(o, s)
-	}
-	s := f.seen[o.name]
-	if s == nil || s.size != o.size || s.changed != o.changed || s.version != o.version {
-		s = &sighting{size: o.size, changed: o.changed, version: o.version, since: now, ticket: o.ticket}
-		f.seen[o.name] = s
-	}
-	settled := o.whole || now.Sub(s.since) >= f.cfg.Settle
-	switch {
-	case s.refused, o.waits == unmarked:
-		return false, nil
-	case o.waits != "" && now.Sub(s.since) >= f.cfg.Settle: // late, or half written
-		return false, f.quarantine(o.name, o.size, o.changed, o.waits)
-	case o.waits != "", !settled:
-		return false, nil
-	case f.cfg.Ahead > 0 && int64(len(f.taken)) >= f.credits.Granted:
-		f.held++
-		return false, nil
-	}
-	return f.take(o, s)
-}
-
-// later notes that a file that was taken is another one now. The data set keeps what it has.
-func (f *Follower) later(o offer, s dataset.Shard) error {
-	if store.Scheme(o.name) == "" {
-		print, n, err := format.PrintFile(o.name)
-		if err != nil || print == s.Print && n == s.Bytes { // touched, or gone again
-			return nil
-		}
-	}
-	return f.quarantine(o.name, o.size, o.changed,
-		"it was changed after it was taken; put what is new under a new name")
-}
-
-// quarantineName is the file with what was not taken, a JSON object a line.
-const quarantineName = "quarantine.jsonl"
-
-// quarantined is a line of it.
-type quarantined struct {
-	Shard   string `json:"shard"`
-	Bytes   int64  `json:"bytes"`
-	Changed int64  `json:"changed"`
-	Reason  string `json:"reason"`
-}
-
-// quarantine notes a file that is not taken, once for each state that it was seen in.
-func (f *Follower) quarantine(path string, size, changed int64, reason string) error {
-	f.gone[path] = true
-	line, err := json.Marshal(quarantined{path, size, changed, reason})
-	if err != nil || f.told[string(line)] {
-		return err
-	}
-	f.told[string(line)] = true
-	f.events++
-	return appendLine(filepath.Join(f.cfg.Output, quarantineName), line)
-}
-
-// appendLine puts a line behind a file, on disk when it returns.
-func appendLine(path string, line []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(line, '\n'))
-	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // close makes generations of what waits, as long as it is at least n shards.
@@ -364,6 +313,12 @@ func (f *Follower) End() error {
 	return errors.Join(f.append(dataset.Generation{End: true}), f.origin.done(f.inLedger))
 }
 
+// alive says whether a look has shown that more may come: something was taken, what waits for consumers that
+// learn has come, or a place did not answer, which says nothing of what lies there.
+func (f *Follower) alive(took bool) bool {
+	return took || f.held > 0 && f.moved || f.silent != "" || f.hampered
+}
+
 // Report says what has been done.
 func (f *Follower) Report() FollowReport {
 	r := FollowReport{Waiting: len(f.waiting), Quarantined: f.events, Held: f.held}
@@ -396,7 +351,7 @@ func Follow(ctx context.Context, c FollowConfig, every, idle time.Duration,
 		if err != nil {
 			return f.Report(), err
 		}
-		if took || f.held > 0 && f.moved { // what waits for consumers that learn has come
+		if f.alive(took) {
 			last = time.Now()
 		}
 		f.moved = false

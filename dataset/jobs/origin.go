@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -13,7 +14,8 @@ import (
 
 // offer is a shard that a producer has put, as it is now.
 type offer struct {
-	name    string // where it lies
+	name    string // where it lies, as identity tells it
+	at      string // where it is read, "" where that is its name
 	size    int64
 	changed int64  // nanoseconds since 1970, 0 where its place does not tell
 	version string // of an object in a store
@@ -21,12 +23,42 @@ type offer struct {
 	waits   string // why it cannot be taken as it is, though it may be later
 	ticket  bool   // it is what should name a shard, and does not
 	sum     string // SHA-256 of its content in hex, where the producer gives it
+	stated  *int64 // how many bytes the producer says that it has
+
+	absent     bool // it is not there, or cannot be read
+	unanswered bool // its store did not say whether it is there
+	unasked    bool // it waits for consumers, and nobody has looked whether it is whole
+}
+
+// address is where the shard is read.
+func (o offer) address() string {
+	if o.at != "" {
+		return o.at
+	}
+	return o.name
+}
+
+// identity is the name that a shard has in ledgers and notes: of an address that asks for something behind "?",
+// or has a user, which may be secret, the rest and a hash of the whole.
+func identity(name string) string {
+	s := store.Scheme(name)
+	if s != "http" && s != "https" {
+		return name
+	}
+	_, rest, _ := strings.Cut(name, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	if !strings.Contains(rest, "?") && !strings.Contains(host, "@") {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return fmt.Sprintf("%s#%x", store.Redact(name), sum[:8])
 }
 
 // origin is where a producer puts shards, or says where they lie.
 type origin interface {
-	// offers lists what is there now; of those that were taken only what costs nothing to tell.
-	offers(taken func(name string) bool) ([]offer, error)
+	// offers lists what is there now; of those that were taken only what costs nothing to tell. Once room shards
+	// are whole it need not ask for more of those that it has names of.
+	offers(taken func(name string) bool, room int64) ([]offer, error)
 	// done may forget the shards that are in the ledger, and refused hears of one that cannot be used
 	// as it is.
 	done(inLedger func(name string) bool) error
@@ -90,7 +122,7 @@ var _ = registerOrigin(OriginKind{"files",
 // folder is files on disk.
 type folder struct{ pattern, marker string }
 
-func (f *folder) offers(func(string) bool) ([]offer, error) {
+func (f *folder) offers(func(string) bool, int64) ([]offer, error) {
 	files, err := filepath.Glob(f.pattern)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.pattern, err)
@@ -109,8 +141,8 @@ func (f *folder) offers(func(string) bool) ([]offer, error) {
 		if errors.Is(err, os.ErrNotExist) || err == nil && o.name == "" {
 			continue // it went away, or is nothing to take
 		}
-		if err != nil {
-			return nil, err
+		if err != nil { // a loop of links, for one
+			o = offer{name: path, waits: "it cannot be read: " + err.Error(), absent: true}
 		}
 		if f.marker != "" && !there[path+f.marker] {
 			if _, err := os.Stat(path + f.marker); err != nil {
@@ -142,13 +174,16 @@ func offerOf(name string) (offer, error) {
 		return offer{}, err
 	}
 	defer f.Close()
-	return offer{name: name, size: f.Size(), version: strings.Trim(f.Version(), `"`)}, nil
+	return offer{name: name, size: f.Size(), version: versionOf(f)}, nil
 }
+
+// versionOf is the version of an object, or "" where its store tells none that stays.
+func versionOf(f store.File) string { return strings.Trim(store.Told(f.Version()), `"`) }
 
 // bucket is objects of a store.
 type bucket struct{ pattern, marker string }
 
-func (b *bucket) offers(func(string) bool) (out []offer, err error) {
+func (b *bucket) offers(func(string) bool, int64) (out []offer, err error) {
 	list, err := store.List(b.pattern)
 	if err != nil {
 		return nil, err

@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset/store"
@@ -21,7 +19,7 @@ var _ = registerOrigin(OriginKind{"list", "one file, or object, that names a sha
 		if c.Marker != "" {
 			return nil, errors.New("a marker is of files; what a list names is whole")
 		}
-		return &list{path: c.Pattern}, nil
+		return &list{path: c.Pattern, numbers: map[string]int{}}, nil
 	}})
 
 // list is a file that names shards and grows: a line is a path or an address, or a JSON object of a named.
@@ -30,6 +28,8 @@ type list struct {
 	read    int64  // bytes that were read
 	sum     []byte // SHA-256 of them
 	entries []named
+	numbers map[string]int // of entries, by their shards' identities
+	last    offer          // the list as it was when it was read last
 }
 
 // named is a shard that a producer names.
@@ -39,6 +39,7 @@ type named struct {
 	SHA256 string `json:"sha256"`
 	where  string // for people
 	shard  string // where it lies
+	id     string // its name in ledgers
 }
 
 // listMax bounds a list, which is read as a whole.
@@ -71,6 +72,9 @@ func parseNamed(text []byte, file, where string) (n named, err error) {
 		if err := d.Decode(&n); err != nil {
 			return n, fmt.Errorf("%s: %w; want {\"path\": …, \"bytes\": …, \"sha256\": …}", where, err)
 		}
+		if _, err := d.Token(); !errors.Is(err, io.EOF) {
+			return n, fmt.Errorf("%s: more stands behind its JSON object; it names one shard", where)
+		}
 	} else {
 		n.Path = string(text)
 	}
@@ -89,30 +93,47 @@ func parseNamed(text []byte, file, where string) (n named, err error) {
 	default:
 		n.shard = filepath.Join(filepath.Dir(file), filepath.FromSlash(n.Path))
 	}
+	n.id = identity(n.shard)
 	return n, nil
 }
 
 // offer is a named shard as it is now.
-func (n named) offer() (offer, error) {
+func (n named) offer() offer {
 	o, err := offerOf(n.shard)
 	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist) && store.Scheme(n.shard) == "":
-		return o, err
 	case err != nil: // a store tells in its own words
-		return offer{name: n.shard, waits: n.where + " names it, and it cannot be read: " + err.Error()}, nil
+		o.waits, o.absent = n.where+" names it, and it cannot be read: "+err.Error(), true
+		o.unanswered = store.Scheme(n.shard) != "" && !store.Missing(err)
 	case o.name == "":
-		return offer{name: n.shard, waits: n.where + " names it, and it is no file"}, nil
+		o.waits, o.absent = n.where+" names it, and it is no file", true
 	case n.Bytes != nil && *n.Bytes != o.size:
 		o.waits = fmt.Sprintf("%s says that it has %d bytes, and it has %d: it is half written, or "+
 			"another one", n.where,
 			*n.Bytes, o.size)
 	}
-	o.whole, o.sum = true, strings.ToLower(n.SHA256)
-	return o, nil
+	o.name, o.at = n.id, n.shard
+	o.whole, o.sum, o.stated = true, strings.ToLower(n.SHA256), n.Bytes
+	return o
+}
+
+// asked is a named shard as it is now, or unasked where so many are whole already as may be taken.
+func (n named) asked(room *int64) offer {
+	if *room <= 0 {
+		return offer{name: n.id, at: n.shard, unasked: true}
+	}
+	o := n.offer()
+	if o.waits == "" {
+		*room--
+	}
+	return o
 }
 
 // grow reads what is new in the list.
 func (l *list) grow() error {
+	now, err := offerOf(l.path)
+	if err == nil && now == l.last && (now.version != "") {
+		return nil // nothing is new, as the store tells; a date of a file may be set
+	}
 	b, err := readWhole(l.path, listMax)
 	if err != nil {
 		return err
@@ -137,31 +158,27 @@ func (l *list) grow() error {
 		if err != nil {
 			return fatalOrigin{err}
 		}
-		if i := slices.IndexFunc(l.entries, func(o named) bool { return o.shard == n.shard }); i >= 0 {
+		if i, ok := l.numbers[n.id]; ok {
 			return fatalOrigin{fmt.Errorf("%s: shard %d names it too; a shard comes once: put what "+
 				"is new under a new name",
 				n.where, i+1)}
 		}
+		l.numbers[n.id] = len(l.entries)
 		l.entries = append(l.entries, n)
 	}
 	sum := sha256.Sum256(b)
-	l.read, l.sum = int64(len(b)), sum[:]
+	l.read, l.sum, l.last = int64(len(b)), sum[:], now
 	return nil
 }
 
-func (l *list) offers(taken func(string) bool) (out []offer, err error) {
+func (l *list) offers(taken func(string) bool, room int64) (out []offer, err error) {
 	if err := l.grow(); err != nil {
 		return nil, err
 	}
 	for _, n := range l.entries {
-		if taken(n.shard) {
-			continue
+		if !taken(n.id) {
+			out = append(out, n.asked(&room))
 		}
-		o, err := n.offer()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, o)
 	}
 	return out, nil
 }

@@ -38,7 +38,7 @@ const (
 	ticketMax     = 1 << 16
 )
 
-func (q *queue) offers(taken func(string) bool) (out []offer, err error) {
+func (q *queue) offers(taken func(string) bool, room int64) (out []offer, err error) {
 	files, err := filepath.Glob(q.pattern)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", q.pattern, err)
@@ -57,16 +57,15 @@ func (q *queue) offers(taken func(string) bool) (out []offer, err error) {
 			out = append(out, offer{name: path, waits: err.Error(), ticket: true})
 			continue
 		}
-		first := q.tickets[n.shard] == nil
-		q.tickets[n.shard] = append(q.tickets[n.shard], path)
-		if !first || taken(n.shard) {
-			continue
+		first := q.tickets[n.id] == nil
+		q.tickets[n.id] = append(q.tickets[n.id], path)
+		switch {
+		case !first:
+		case taken(n.id): // it may be another shard of that name
+			out = append(out, n.offer())
+		default:
+			out = append(out, n.asked(&room))
 		}
-		o, err := n.offer()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, o)
 	}
 	return out, nil
 }

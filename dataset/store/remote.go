@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -266,6 +267,8 @@ func (f *remote) check(res *http.Response, at, n int64) (int64, error) {
 		wait, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date, or nothing, is no wait
 		return 0, &retryAfter{fmt.Errorf("the store answers %s", res.Status),
 			min(time.Duration(max(wait, 0))*time.Second, retryAfterMax)}
+	case code == http.StatusNotFound || code == http.StatusGone:
+		return 0, permanent{missing{fmt.Errorf("the store answers %s%s", res.Status, remedy(code))}}
 	case code != http.StatusPartialContent:
 		return 0, permanent{fmt.Errorf("the store answers %s%s", res.Status, remedy(code))}
 	}
@@ -275,6 +278,15 @@ func (f *remote) check(res *http.Response, at, n int64) (int64, error) {
 		return 0, permanent{fmt.Errorf("the store answers the range %q", res.Header.Get("Content-Range"))}
 	}
 	return size, f.is(size, res)
+}
+
+// missing is an error of a file that its store says is not there.
+type missing struct{ error }
+
+// Missing says whether an error is that a file is not there, on disk or by the word of its store.
+func Missing(err error) bool {
+	var m missing
+	return errors.As(err, &m) || errors.Is(err, fs.ErrNotExist)
 }
 
 // remedy is what to do about a status, as the end of an error; nothing if there is no advice.
@@ -298,7 +310,7 @@ func (f *remote) is(size int64, res *http.Response) error {
 		f.size, f.answer, f.version = size, version, version
 		// nothing tells an edit, or none within a second: what is cached is for this file alone
 		if res.Header.Get("ETag") == "" {
-			f.version = fmt.Sprintf("%s unknown %016x", version, rand.Uint64())
+			f.version = fmt.Sprintf("%s%s%016x", version, unknownVersion, rand.Uint64())
 		}
 		return nil
 	}

@@ -71,3 +71,13 @@ func Head(name string, n int) []byte {
 	got, _ := f.ReadAt(b, 0) // what could not be read is not there
 	return b[:got]
 }
+
+// Told is what a version says that stays when the file is opened again: of a file without an ETag its date, and
+// nothing where it has none either.
+func Told(version string) string {
+	told, _, _ := strings.Cut(version, unknownVersion)
+	return strings.TrimSpace(told)
+}
+
+// unknownVersion stands in versions of files that nothing tells apart.
+const unknownVersion = " unknown "
