@@ -188,6 +188,9 @@ func (t *Tape) gradient(p *Param, d *Value) {
 	}
 	switch {
 	case t.ShardGrads && len(t.ZeroAxes(p.Fold)) > 0:
+		if d.DType.Size() < tensor.F32.Size() { // of rows by index: it is summed as gradients are kept
+			d = t.asType(d, tensor.F32)
+		}
 		for _, m := range t.ZeroAxes(p.Fold) { // members that share tokens, if each has the whole gradient
 			if !t.Mesh[m].Data && d.Place[m].Kind != Partial {
 				d = t.Scale(d, 1/float64(t.Mesh[m].Size))

@@ -32,9 +32,8 @@ func init() {
 		if !leg(0) {
 			return []*Value{nil, nil}
 		}
-		x := n.In[0]
-		return []*Value{t.one(opTakeBwd, n.Attr, x.DType, x.Shape, x.Place, t.to(dy[0], n.Out[0].Place),
-			n.In[1]), nil}
+		x, d := n.In[0], t.to(dy[0], n.Out[0].Place) // in float32 where a product of weights follows
+		return []*Value{t.one(opTakeBwd, n.Attr, d.DType, x.Shape, x.Place, d, n.In[1]), nil}
 	}}
 	opScaleRows = &Op{Name: "scale_rows", Kernel: kernels.ScaleRows, Cheap: true,
 		VJP: func(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
