@@ -46,8 +46,9 @@ type draft struct {
 	Heard       []heard
 	Script      []heard
 	ScriptFault string
-	Fault       string
-	ids         *world.Dialogue // that its process is in
+	// HeardFault is why the environment has failed.
+	HeardFault string
+	ids        *world.Dialogue // that its process is in
 }
 
 // weights are a model's parameters as ranks have them.

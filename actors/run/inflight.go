@@ -55,14 +55,14 @@ func (r *rollouts) inFlight(step int64) []*rollout {
 func (a *rollout) until(version int64) *rollout {
 	b := &rollout{Step: a.Step, Sample: a.Sample, Index: a.Index, Version: a.Version, Seed: a.Seed,
 		Prompt: a.Prompt, Answer: a.Answer, LogProbs: a.LogProbs, Values: a.Values, Versions: a.Versions,
-		End: a.End, Record: a.Record, Heard: a.Heard, Fault: a.Fault}
+		End: a.End, Record: a.Record, Heard: a.Heard, HeardFault: a.HeardFault}
 	for i, v := range a.Versions {
 		if v[1] > version {
 			b.Answer, b.LogProbs, b.Values, b.Versions = a.Answer[:v[0]], a.LogProbs[:v[0]], nil,
 				a.Versions[:i]
-			b.End, b.Fault = sample.EndLength, ""
+			b.End, b.HeardFault = sample.EndLength, ""
 			b.Heard = slices.DeleteFunc(slices.Clone(b.Heard),
-				func(h heard) bool { return h.At >= len(b.Answer) })
+				func(h heard) bool { return h.At > len(b.Answer) }) // an empty text has no token behind At
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package run
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -71,19 +72,22 @@ func (r *rollouts) compare(all []*rollout) {
 
 // rewarded asks for the rewards of answers. One that has none is set aside.
 func (r *rollouts) rewarded(all []*rollout) error {
-	whole := slices.DeleteFunc(slices.Clone(all), func(a *rollout) bool { return a.Fault != "" })
 	var results []reward.Result
 	if !r.loss.Policy.Unjudged {
-		results = r.results(whole)
+		results = r.results(all)
 	}
 	if r.ctx.Err() != nil {
 		return errLeft
 	}
-	for i, x := range results {
-		if a := whole[i]; x.Err == nil {
-			a.Reward = &x.Value
-		} else {
-			a.Fault = x.Err.Error()
+	for i, a := range all {
+		switch {
+		case a.HeardFault != "":
+			a.Fault = a.HeardFault
+		case results == nil:
+		case results[i].Err == nil:
+			a.Reward = &results[i].Value
+		default:
+			a.Fault = results[i].Err.Error()
 		}
 	}
 	for _, a := range all {
@@ -97,10 +101,11 @@ func (r *rollouts) rewarded(all []*rollout) error {
 	return nil
 }
 
-// results are the rewards of answers.
+// results are the rewards of answers. One whose environment has failed is not judged.
 func (r *rollouts) results(all []*rollout) []reward.Result {
-	asked := make([]reward.Answer, len(all))
-	for i, a := range all {
+	whole := slices.DeleteFunc(slices.Clone(all), func(a *rollout) bool { return a.HeardFault != "" })
+	asked := make([]reward.Answer, len(whole))
+	for i, a := range whole {
 		asked[i] = reward.Answer{Prompt: a.Asked, Text: a.Text, Record: a.Record,
 			Tokens: append(a.Prompt[:len(a.Prompt):len(a.Prompt)], a.Answer...), Tokenizer: r.d.r.tok}
 		if len(r.d.r.cfg.Run.Rollout.Environment) > 0 { // one that was never asked gave nothing
@@ -108,7 +113,16 @@ func (r *rollouts) results(all []*rollout) []reward.Result {
 			asked[i].Earned = &sum
 		}
 	}
-	return reward.Each(r.ctx, r.reward, &r.d.r.cfg.Run.Reward, asked)
+	judged := reward.Each(r.ctx, r.reward, &r.d.r.cfg.Run.Reward, asked)
+	out := make([]reward.Result, len(all))
+	for i, a := range all {
+		if a.HeardFault != "" {
+			out[i].Err = errors.New(a.HeardFault)
+			continue
+		}
+		out[i], judged = judged[0], judged[1:]
+	}
+	return out
 }
 
 // learns reports whether an answer is trained on.

@@ -75,6 +75,8 @@ type rollout struct {
 	// Heard are the turns of an environment. Its tokens are among the answer's, with log-probabilities of
 	// 0, and are not trained on.
 	Heard []heard `json:"heard,omitempty"`
+	// HeardFault is why the environment failed: such an answer is not judged, and Fault says the same then.
+	HeardFault string `json:"heard_fault,omitempty"`
 	// Advantages and Returns are those of tokens, of losses that have some.
 	Advantages []float32 `json:"advantages,omitempty"`
 	Returns    []float32 `json:"returns,omitempty"`

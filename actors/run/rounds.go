@@ -212,7 +212,7 @@ func (r *rollouts) drafts(t rounds.Task) (out []draft) {
 		d := draft{Index: a.Index, Seed: a.Seed, Prompt: a.Prompt, Answer: a.Answer, Most: most}
 		if len(r.d.r.cfg.Run.Rollout.Environment) > 0 {
 			if d.Record, d.Heard = a.Record, a.Heard; a.script != nil {
-				d.Script, d.ScriptFault = a.script.Heard, a.script.Fault
+				d.Script, d.ScriptFault = a.script.Heard, a.script.HeardFault
 			}
 		}
 		out = append(out, d)
@@ -249,7 +249,7 @@ func (r *rollouts) add(t rounds.Task, got []draft) {
 		}
 		a.Answer, a.LogProbs, a.End = append(a.Answer[:len(a.Answer):len(a.Answer)], g.Answer...),
 			append(a.LogProbs, g.LogProbs...), g.End
-		a.Heard, a.Fault = append(a.Heard[:len(a.Heard):len(a.Heard)], g.Heard...), g.Fault
+		a.Heard, a.HeardFault = append(a.Heard[:len(a.Heard):len(a.Heard)], g.Heard...), g.HeardFault
 		if g.Values != nil {
 			a.Values = g.Values
 		}

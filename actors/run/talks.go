@@ -172,8 +172,8 @@ func (x *conversation) episode(a *draft, got *draft) (*world.Dialogue, []heard) 
 	all := append(a.Heard[:len(a.Heard):len(a.Heard)], got.Heard...)
 	e := &world.Dialogue{Seed: a.Seed, Record: a.Record}
 	from := 0
-	for _, h := range all {
-		if e.Heard = append(e.Heard, h.Turn); h.N > 0 {
+	for k, h := range all {
+		if e.Heard = append(e.Heard, h.Turn); k > 0 { // the reset answers nothing
 			e.Told = append(e.Told, x.said(answer[from:h.At]))
 			from = h.At + h.N
 		}
@@ -245,7 +245,7 @@ func (x *conversation) hear(a, got *draft, before []heard, turns []world.Turn, e
 	}
 	got.End = sample.EndStop
 	if err != nil {
-		got.Fault = err.Error()
+		got.HeardFault = err.Error()
 		return on(true)
 	}
 	last := &got.Heard[len(got.Heard)-1]
@@ -254,7 +254,7 @@ func (x *conversation) hear(a, got *draft, before []heard, turns []world.Turn, e
 	}
 	ids, err := x.write(last.Text)
 	if err != nil {
-		got.Fault = fmt.Sprintf("what the environment says has no tokens: %v", err)
+		got.HeardFault = fmt.Sprintf("what the environment says has no tokens: %v", err)
 		return on(true)
 	}
 	if at+len(ids)+1 >= x.most { // no room for an answer

@@ -50,6 +50,9 @@ func wantsRed(how string) {
 			if how == "dies" && reward > 0 {
 				os.Exit(3)
 			}
+			if how == "quiet" {
+				text, reward = "", 1
+			}
 		}
 		fmt.Printf(`{"id": %d, "text": %q, "reward": %g, "done": %t}`+"\n", q.ID, text, reward, n == 3)
 	}
@@ -104,6 +107,36 @@ func TestTalkRun(t *testing.T) {
 	}
 }
 
+// TestTalkQuiet: turns without a text are turns all the same, also of answers that several versions draw.
+func TestTalkQuiet(t *testing.T) {
+	t.Parallel()
+	for _, more := range [][]string{nil, {"rollout.staleness=1", "rollout.span=4"}} {
+		_, drawn := talkRun(t, t.TempDir(), "quiet", append(more, "train.steps=3")...)
+		whole := 0
+		for _, a := range drawn {
+			require.Equal(t, float64(max(0, len(a.Heard)-1)), *a.Reward)
+			if len(a.Heard) == 4 {
+				whole++
+			} else {
+				require.GreaterOrEqual(t, len(a.Answer), 9, "no room for another turn")
+			}
+		}
+		require.Positive(t, whole)
+	}
+}
+
+// TestInFlightHeard: what a checkpoint keeps of an answer has the turns that were heard until then, and the
+// environment's fault alone: what judges is asked again.
+func TestInFlightHeard(t *testing.T) {
+	a := &rollout{Answer: []int32{5, 1, 6}, LogProbs: make([]float32, 3), HeardFault: "gone", Fault: "busy",
+		Versions: [][2]int64{{0, 1}, {2, 2}}, Heard: []heard{{At: 2}, {At: 2}, {At: 3}}}
+	require.Equal(t, "gone", a.until(2).HeardFault)
+	require.Empty(t, a.until(2).Fault)
+	b := a.until(1)
+	require.Equal(t, a.Heard[:2], b.Heard)
+	require.Empty(t, b.HeardFault)
+}
+
 // TestTalkReplay: a step is drawn again with the turns of the log, whether or not the environment is there.
 func TestTalkReplay(t *testing.T) {
 	t.Parallel()
@@ -124,7 +157,8 @@ func TestTalkReplay(t *testing.T) {
 func TestTalkFaults(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	_, drawn := talkRun(t, dir, "dies", "train.steps=1", "data.quarantine=100")
+	log := filepath.Join(dir, "log")
+	_, drawn := talkRun(t, dir, "dies", "train.steps=1", "data.quarantine=100", "log.dir="+log)
 	aside := 0
 	for _, a := range drawn {
 		if a.Reward == nil {
@@ -134,9 +168,14 @@ func TestTalkFaults(t *testing.T) {
 	}
 	require.Positive(t, aside)
 	require.Less(t, aside, len(drawn))
+	judged, err := Judge(log, 1, -1)
+	require.NoError(t, err)
+	for _, j := range judged {
+		require.False(t, j.Wrong, j)
+	}
 	for with, want := range map[string]string{"rollout.turns=2": "rollout.turns: there is no rollout.environment",
 		"reward.kind=environment": "set rollout.environment"} {
-		_, err := configs.Load(configs.Request{Args: []string{"model.file=" + filepath.Join(dir,
+		_, err = configs.Load(configs.Request{Args: []string{"model.file=" + filepath.Join(dir,
 			"model.yaml"),
 			"data.paths=" + filepath.Join(dir, "prompts.jsonl"), "data.tokenizer=" + dir, "data.seq_len=12",
 			"rollout.max_tokens=6", "train.steps=1", "train.global_batch=16", "objective.kind=grpo",
