@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 )
 
 // runCorpus writes documents, of which many are nearly copies of others, and a recipe of six steps over
@@ -144,6 +147,17 @@ func TestReshard(t *testing.T) {
 	}
 	require.Equal(t, texts("a.jsonl"), texts("back/data-00000.jsonl"))
 	require.FileExists(t, filepath.Join(dir, "mds", "data-00004.mds"))
+
+	w, err := format.CreateShard(filepath.Join(dir, "s.tar"))
+	require.NoError(t, err)
+	require.NoError(t, w.Add("k", []dataset.Part{{Name: "png", Bytes: []byte("x")}, {Name: "txt", Bytes: []byte("y")}}))
+	require.NoError(t, w.Close())
+	code, out = runIn(t, dir, nil, "data", "reshard", "s.tar", "--to", "shards")
+	require.Zero(t, code, out)
+	require.FileExists(t, filepath.Join(dir, "shards", "data-00000.tar"), "which keeps the picture")
+	code, out = runIn(t, dir, nil, "data", "reshard", "s.tar", "--to", "lines", "--as", "jsonl")
+	require.Zero(t, code, out)
+	require.Contains(t, out, "1 files of samples are left out: jsonl does not keep them, and webdataset does")
 	code, out = runIn(t, dir, nil, "data", "reshard", "a.jsonl", "--to", "x", "--as", "csv")
 	require.Equal(t, 2, code, out)
 	require.Contains(t, out, `"csv" is not written; use one of arrow, jsonl, mds, parquet, webdataset`)

@@ -41,6 +41,7 @@ type Counts struct {
 	In      int64            `json:"in"`
 	Bytes   int64            `json:"bytes"` // of texts that came in
 	Dropped map[string]int64 `json:"dropped,omitempty"`
+	Files   int64            `json:"files,omitempty"` // of samples, beside their texts and columns
 }
 
 // drop counts a document that goes.
@@ -63,6 +64,7 @@ func (c *Counts) Gone() (n int64) {
 func (c *Counts) add(o *Counts) {
 	c.In += o.In
 	c.Bytes += o.Bytes
+	c.Files += o.Files
 	for k, v := range o.Dropped {
 		if c.Dropped == nil {
 			c.Dropped = map[string]int64{}

@@ -43,8 +43,9 @@ details{margin:.2em 0}</style>
 {{range examples $r $s.Name .}}<div>{{.Input}} {{.Document}}{{if .File}}, {{.File}} at {{.Offset}}{{end}}{{with .Of}}, like {{.Input}} {{.Document}}{{end}}
 <pre>{{.Head}}</pre></div>{{end}}</details>{{end}}
 {{end}}</table>
-<h2>Outputs</h2><table><tr><th>name<th>format<th>files<th>documents<th>bytes of text
-{{range .Outputs}}<tr><td>{{.Name}}<td>{{.Format}}<td class=n>{{len .Files}}<td class=n>{{.Documents}}<td class=n>{{.Bytes}}
+<h2>Outputs</h2><table><tr><th>name<th>format<th>files<th>documents<th>bytes of text<th>not written
+{{range .Outputs}}{{$o := .}}<tr><td>{{.Name}}<td>{{.Format}}<td class=n>{{len .Files}}<td class=n>{{.Documents}}<td class=n>{{.Bytes}}<td>{{with .LeftOut}}{{.}} files of samples, which the format does not keep{{end}}
+{{range $why, $n := .Dropped}}<details><summary>{{$why}}: {{$n}}</summary>{{range examples $r (printf "output %s" $o.Name) $why}}<div>{{.Input}} {{.Document}}: {{.Detail}}</div>{{end}}</details>{{end}}
 {{end}}</table></html>
 `))
 

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset/curate"
@@ -49,6 +51,11 @@ type OutputReport struct {
 	Files     []string `json:"files"`
 	Documents int64    `json:"documents"`
 	Bytes     int64    `json:"bytes"` // of texts
+	// Dropped are documents that the format cannot hold, by reason.
+	Dropped map[string]int64 `json:"dropped,omitempty"`
+	// LeftOut is how many files, beside texts and columns, the samples of its inputs have that the format
+	// does not keep.
+	LeftOut int64 `json:"left_out,omitempty"`
 }
 
 // examplesMax is how many documents of a reason the report shows.
@@ -69,6 +76,14 @@ func (r *Report) missing(output string) error {
 		}
 		return fmt.Errorf("step %q: of %d documents none has its image: the files are not there%s; set folder to "+
 			"where their paths begin, remove %s and start again", s.Name, s.In, example, output)
+	}
+	for _, o := range r.Outputs {
+		if o.Documents > 0 || o.Dropped[unwritable] == 0 {
+			continue
+		}
+		i := slices.IndexFunc(r.Examples, func(d Drop) bool { return d.Step == "output "+o.Name && d.Reason == unwritable })
+		return fmt.Errorf("output %q: none of %d documents can be written as %s, as %s; remove %s and write "+
+			"another format, or mend them", o.Name, o.Dropped[unwritable], o.Format, r.Examples[i].Detail, output)
 	}
 	return nil
 }
@@ -141,6 +156,31 @@ func (f *flow) inputsAndSteps(r *Report, total map[string]*Counts) {
 		r.Steps = append(r.Steps, StepReport{s.Name, s.Kind, s.From, c.In, c.Bytes, c.In - c.Gone(),
 			c.Dropped})
 	}
+	for i := range r.Outputs {
+		o := &f.Outputs[f.outputOf(i)]
+		r.Outputs[i].Dropped = of(o.counted()).Dropped
+		for in := range f.sources(o.From) {
+			if !o.writer.Files {
+				r.Outputs[i].LeftOut += of(in).Files
+			}
+		}
+	}
+}
+
+// sources are the inputs that documents of these names come from.
+func (f *flow) sources(names []string) map[string]bool {
+	out := map[string]bool{}
+	for _, n := range names {
+		at, ok := f.find(n)
+		switch {
+		case !ok:
+		case at.input:
+			out[n] = true
+		default:
+			maps.Copy(out, f.sources(f.Steps[at.at].From))
+		}
+	}
+	return out
 }
 
 // The report's files.

@@ -139,5 +139,6 @@ func (f *flow) decode(docs []byte, each func(d *curate.Doc, input int) error) er
 	})
 }
 
-// unwritable is the reason of samples whose text is a conversation, and which a step would have changed.
+// unwritable is the reason of samples whose text is a conversation, and which a step would have changed, and of
+// documents that the format of an output cannot hold.
 const unwritable = "unwritable"

@@ -121,6 +121,7 @@ func (m *making) fromInput(ctx context.Context, b int) error {
 			c := m.block.counts(in.Name)
 			c.In++
 			c.Bytes += int64(len(d.Text))
+			c.Files += filesOf(d)
 			if err != nil {
 				c.drop(unreadable)
 				m.block.drop(Drop{Input: in.Name, Document: d.Number, File: d.Place.File,
@@ -180,7 +181,9 @@ func (m *making) steps(d *curate.Doc, input int) {
 		}
 	}
 	if m.stage.step < 0 {
-		m.add(d, input)
+		if m.fits(d) {
+			m.add(d, input)
+		}
 		return
 	}
 	s := &m.Steps[m.stage.step]
@@ -193,6 +196,47 @@ func (m *making) steps(d *curate.Doc, input int) {
 		k := append(m.keys[bucket], key...)
 		m.keys[bucket] = appendTail(k, doc, unit)
 	})
+}
+
+// fits reports whether the output of the stage can have a document; one that it cannot is dropped.
+func (m *making) fits(d *curate.Doc) bool {
+	o := &m.Outputs[m.stage.output]
+	if o.writer.Fits == nil {
+		return true
+	}
+	err := o.writer.Fits(d)
+	switch {
+	case err == nil:
+		return true
+	case !isBad(err):
+		d.Broken = err
+		return false
+	}
+	m.block.counts(o.counted()).drop(unwritable)
+	line := dropOf(d, o.counted(), unwritable)
+	line.Detail = badReason(err)
+	m.block.drop(line)
+	return false
+}
+
+// counted is the name that what an output drops is counted by; no input and no step has it.
+func (o *Output) counted() string { return "output " + o.Name }
+
+// filesOf is how many files a sample has that are neither its text nor its columns.
+func filesOf(d *curate.Doc) (n int64) {
+	if d.Sample == nil {
+		return 0
+	}
+	s, err := d.Sample()
+	if err != nil {
+		return 0
+	}
+	for _, p := range s.Parts {
+		if p.Name != curate.TextPart && p.Name != "json" {
+			n++
+		}
+	}
+	return n
 }
 
 // broken is the error of a document whose sample could not be read for the moment.

@@ -23,6 +23,10 @@ type Writer struct {
 	Ext func(compress string) string
 	// Create writes a file's content to w. The same documents give the same bytes.
 	Create func(w io.Writer, compress string) (DocWriter, error)
+	// Fits says why a document cannot be written, as a *dataset.BadSample; another error ends the recipe. nil
+	// where all can.
+	Fits  func(d *curate.Doc) error
+	Files bool // the format keeps the files of samples
 	// Finish writes what lies beside the files of an output, whose names are given; nil for nothing. An
 	// output whose format has one is alone in its folder.
 	Finish func(dir string, files []string) error

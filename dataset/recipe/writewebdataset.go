@@ -20,6 +20,8 @@ var _ = RegisterWriter(Writer{Name: "webdataset",
 	Doc: "webdataset's tar shards: samples with their files as they were, of records a txt, a " +
 		"json and their images",
 	Compress: []string{"gzip", "zstd"},
+	Files:    true,
+	Fits:     func(d *curate.Doc) error { _, _, err := sampleOf(d); return err },
 	Ext:      func(c string) string { return ".tar" + ending(c) },
 	Create: func(w io.Writer, c string) (DocWriter, error) {
 		s, err := format.NewShard("of the output.tar"+ending(c), w)
@@ -71,8 +73,7 @@ func sampleOf(d *curate.Doc) (key string, parts []dataset.Part, err error) {
 		case p.Name == "json" && !(columns && (text || s.TextKey == "")):
 			if len(s.Columns) == 0 && s.TextKey == "" && bytes.HasPrefix(bytes.TrimSpace(p.Bytes),
 				[]byte("[")) {
-				return "", nil, fmt.Errorf("the json of sample %q is a list, which has no room for columns; "+
-					"leave out the steps that write some", s.Key)
+				return "", nil, unfit(d, "the json of sample %q is a list, which has no room for columns", s.Key)
 			}
 			p.Bytes = record()
 		case p.Name == curate.TextPart && s.TextKey == "" && !text:
@@ -86,20 +87,22 @@ func sampleOf(d *curate.Doc) (key string, parts []dataset.Part, err error) {
 	return s.Key, parts, nil
 }
 
+// unfit is why a document is no sample.
+func unfit(d *curate.Doc, why string, args ...any) error {
+	return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf(why, args...)}
+}
+
 // recordSample is a record as a sample: its text, the other columns, and the images of its column
 // image or images.
 func recordSample(d *curate.Doc) (key string, parts []dataset.Part, err error) {
 	list, column, err := curate.Images(d)
 	if err != nil {
-		return "", nil, fmt.Errorf("its images: %w; put the step image_size in front, which drops "+
-			"such documents", err)
+		return "", nil, unfit(d, "its images: %v", err)
 	}
 	for i, b := range list {
 		ext := media.Suffix(b)
 		if ext == "" {
-			return "", nil, fmt.Errorf("column %q has no image that is known; put the step "+
-				"image_size in front, which "+
-				"drops such documents", column)
+			return "", nil, unfit(d, "column %q has no image that is known", column)
 		}
 		if len(list) > 1 {
 			ext = fmt.Sprintf("%d.%s", i, ext)

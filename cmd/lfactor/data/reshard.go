@@ -20,7 +20,8 @@ func dataReshard() *cobra.Command {
 	o := openFlags(c)
 	f := c.Flags()
 	to := f.String("to", "", "folder that gets the files; a new one")
-	form := f.String("as", "jsonl", "format of the files: arrow, jsonl, mds, parquet or webdataset")
+	form := f.String("as", "", "format of the files: arrow, jsonl, mds, parquet or webdataset; by default "+
+		"jsonl, and webdataset for its shards, whose files no other keeps")
 	compress := f.String("compress", "", "gzip or zstd, of jsonl and webdataset")
 	documents := f.Int64("documents", 100_000, "documents of a file")
 	files := f.Int64("files", 0, "in place of --documents: how many files, of the same number of documents")
@@ -30,6 +31,14 @@ func dataReshard() *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if *to == "" {
 			return exit.Usagef("--to: name a folder")
+		}
+		if *form == "" {
+			*form = "jsonl"
+			if samples, err := ofSamples(args, *o); err != nil {
+				return dataError(c.Context(), err)
+			} else if samples {
+				*form = "webdataset"
+			}
 		}
 		out := map[string]any{"format": *form, "compress": *compress, "documents": *documents}
 		if *files != 0 {
@@ -58,4 +67,23 @@ func dataReshard() *cobra.Command {
 		return carryOut(c, r, dataset.Elsewhere{})
 	}
 	return c
+}
+
+// ofSamples says whether the first file of a path has samples of several files.
+func ofSamples(paths []string, o dataset.Options) (bool, error) {
+	for _, p := range paths {
+		files, err := dataset.ExpandPaths(p)
+		if err != nil || len(files) == 0 {
+			return false, err
+		}
+		s, err := dataset.Open(files[0], o)
+		if err != nil {
+			return false, err
+		}
+		kind := s.Kind()
+		if err := s.Close(); err != nil || kind == dataset.KindParts {
+			return true, err
+		}
+	}
+	return false, nil
 }

@@ -139,5 +139,12 @@ func writeReport(w io.Writer, dir string, r *recipe.Report) {
 	}
 	for _, o := range r.Outputs {
 		fmt.Fprintf(w, "%s: %d documents in %d files of %s\n", o.Name, o.Documents, len(o.Files), dir)
+		for _, reason := range slices.Sorted(maps.Keys(o.Dropped)) {
+			fmt.Fprintf(w, "%-20s   %9d %s\n", "", o.Dropped[reason], reason)
+		}
+		if o.LeftOut > 0 {
+			fmt.Fprintf(w, "%-20s   %9d files of samples are left out: %s does not keep them, and webdataset "+
+				"does\n", "", o.LeftOut, o.Format)
+		}
 	}
 }
