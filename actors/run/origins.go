@@ -1,7 +1,9 @@
 package run
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -36,8 +38,45 @@ func Origins(dir string, start dataset.Position) ([]dataset.Origin, error) {
 	return out, nil
 }
 
+// startedMark begins the line of a run's run.yaml that says in which folder the run was started.
+const startedMark = "# The paths below begin at "
+
+// startedIn is that line, nothing where the folder is gone.
+func startedIn() []byte {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil
+	}
+	return fmt.Appendf(nil, "%s%q, where the run was started.\n", startedMark, dir)
+}
+
+// elsewhere adds to an error that the paths of a run's configuration begin at another folder than this process
+// works in, where that is so.
+func elsewhere(file string, err error) error {
+	text, readErr := os.ReadFile(file)
+	rest, ok := bytes.CutPrefix(text, []byte(startedMark))
+	here, wdErr := os.Getwd()
+	if readErr != nil || !ok || wdErr != nil {
+		return err
+	}
+	var dir string
+	if n, scanErr := fmt.Sscanf(string(rest), "%q", &dir); n != 1 || scanErr != nil || dir == here {
+		return err
+	}
+	return fmt.Errorf("%w; the paths of %s begin at %s, where the run was started, and this was started in %s: "+
+		"start it there", err, file, dir, here)
+}
+
 // openAgain opens the training data that a configuration names, and writes nothing. The caller closes it.
 func openAgain(file string, args []string) (d *data, conf dataset.LoaderConfig, err error) {
+	if d, conf, err = openFile(file, args); err != nil {
+		return nil, conf, elsewhere(file, err)
+	}
+	return d, conf, nil
+}
+
+// openFile does the work of openAgain.
+func openFile(file string, args []string) (d *data, conf dataset.LoaderConfig, err error) {
 	cfg, err := configs.Load(configs.Request{File: file, Args: args, Getenv: os.Getenv})
 	if err != nil {
 		return nil, conf, err

@@ -80,7 +80,7 @@ func newReporter(r *Run) (*reporter, error) {
 	p.tokens = float64(c.Train.GlobalBatch * c.Data.SeqLen)
 	p.flops = r.layout.StepFlops()
 	p.peak = profiler.DevicePeak(c.Device, c.Train.Precision, r.layout.World())
-	if err := os.WriteFile(filepath.Join(l.Dir, "run.yaml"), r.cfg.YAML(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(l.Dir, "run.yaml"), append(startedIn(), r.cfg.YAML()...), 0o600); err != nil {
 		return nil, err
 	}
 	p.header()

@@ -155,4 +155,9 @@ func rows(t *testing.T, dir string) {
 		code, _, text := ask(base + path)
 		require.Equal(t, want, code, text)
 	}
+	there := start(t, t.TempDir(), false, "ui", filepath.Join(dir, "run")).link(t)
+	_, _, _ = ask(there)
+	code, _, text = ask(there[:strings.Index(there, "/login")] + "/runs/0/rows?step=5")
+	require.Equal(t, 422, code, text)
+	require.Contains(t, text, " begin at "+dir+", where the run was started, and this was started in ")
 }
