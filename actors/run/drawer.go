@@ -254,6 +254,9 @@ func (d *drawer) submit(all []draft, done func(got []draft)) error {
 	for i := range all {
 		got[i].Index = all[i].Index
 		if err := d.begin(&all[i], &got[i], func() {
+			if got[i].ids != nil {
+				d.talk.talks.Leave(got[i].ids)
+			}
 			if left--; left == 0 {
 				d.ready = append(d.ready,
 					func() error { // when the step is over: values are of the same model

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -38,9 +39,11 @@ type Talks struct {
 	deadline time.Duration
 	places   chan struct{}
 
-	mu   sync.Mutex
-	idle []*talker
-	over bool
+	mu    sync.Mutex
+	idle  []*talker // the one that was used longest ago first
+	alive int       // those idle and those that are asked
+	over  bool
+	asked sync.WaitGroup // processes that somebody waits for
 }
 
 // talker is a process.
@@ -128,7 +131,7 @@ func (t *Talks) try(ctx context.Context, e *Dialogue) (x Turn, err error) {
 	}
 	if err != nil {
 		err = w.because(err)
-		w.kill()
+		t.end(w)
 		return x, err
 	}
 	if x.Done {
@@ -169,51 +172,79 @@ func (w *talker) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
 	return r.Turn, nil
 }
 
-// take gives the process that is in an episode, or another one, or a new one.
+// take gives the process that is in an episode, or one that is in none, or a new one, or, where there are as many as
+// there may be, the one that was used longest ago.
 func (t *Talks) take(e *Dialogue) (*talker, error) {
 	t.mu.Lock()
-	at := -1
-	for i, w := range t.idle {
-		if at < 0 || w.at == e || w.at == nil && t.idle[at].at != e {
-			at = i
-		}
-	}
-	if at >= 0 && (t.idle[at].at == e || t.idle[at].at == nil || len(t.idle) == cap(t.places)) {
-		w := t.idle[at]
-		t.idle = append(t.idle[:at], t.idle[at+1:]...)
-		t.mu.Unlock()
-		return w, nil
-	}
-	over := t.over
-	t.mu.Unlock()
-	if over {
+	defer t.mu.Unlock()
+	if t.over {
 		return nil, errClosed
+	}
+	at := slices.IndexFunc(t.idle, func(w *talker) bool { return w.at == e })
+	if at < 0 {
+		at = slices.IndexFunc(t.idle, func(w *talker) bool { return w.at == nil })
+	}
+	if at < 0 && t.alive >= cap(t.places) {
+		at = 0 // the caller has a place, so that not all are asked
+	}
+	t.asked.Add(1)
+	if at >= 0 {
+		w := t.idle[at]
+		t.idle = slices.Delete(t.idle, at, at+1)
+		return w, nil
 	}
 	p, err := begin(t.words, t.deadline)
 	if err != nil {
+		t.asked.Done()
 		return nil, fmt.Errorf("it does not start: %w", err)
 	}
+	t.alive++
 	return &talker{program: p}, nil
 }
 
 // give lets others have a process.
 func (t *Talks) give(w *talker) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over || len(t.idle) >= cap(t.places) {
-		w.kill()
-		return
+	over := t.over
+	if !over {
+		t.idle = append(t.idle, w)
+		t.asked.Done()
 	}
-	t.idle = append(t.idle, w)
+	t.mu.Unlock()
+	if over {
+		t.end(w)
+	}
 }
 
-// Close ends all processes that nobody waits for.
-func (t *Talks) Close() {
+// end ends a process that was taken.
+func (t *Talks) end(w *talker) {
+	w.kill()
+	t.mu.Lock()
+	t.alive--
+	t.mu.Unlock()
+	t.asked.Done()
+}
+
+// Leave says that an episode does not go on: its process is free for another one.
+func (t *Talks) Leave(e *Dialogue) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, w := range t.idle {
+		if w.at == e {
+			w.at = nil
+		}
+	}
+}
+
+// Close ends all processes. Whoever is in Next has been told by its context: that is waited for.
+func (t *Talks) Close() {
+	t.mu.Lock()
 	t.over = true
 	for _, w := range t.idle {
 		w.kill()
 	}
+	t.alive -= len(t.idle)
 	t.idle = nil
+	t.mu.Unlock()
+	t.asked.Wait()
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,4 +130,63 @@ func TestTalks(t *testing.T) {
 	require.ErrorContains(t, err, "told the same again it says")
 	_, err = talked(NewTalks([]string{"no-such-environment"}, 1, wait), 1, func() {})
 	require.ErrorContains(t, err, "it does not start")
+}
+
+// TestTalksProcesses: there are as many processes as there may be, whichever episodes they are in, and episodes that
+// are left keep none. Those that are asked end with the rest.
+func TestTalksProcesses(t *testing.T) {
+	x := talks(t, "well", 2, 10*time.Second)
+	log := filepath.Join(t.TempDir(), "begun")
+	x.words = []string{"sh", "-c", `echo $$ >> "$0"; exec "$1"`, log, os.Args[0]}
+	for k := range 3 {
+		all := []*Dialogue{{Seed: 1}, {Seed: 2}, {Seed: 4}, {Seed: 5}}
+		for range 3 {
+			var left sync.WaitGroup
+			for _, e := range all {
+				left.Go(func() {
+					_, err := x.Next(context.Background(), e)
+					require.NoError(t, err, k)
+				})
+			}
+			left.Wait()
+			for _, e := range all {
+				e.Told = append(e.Told, "on")
+			}
+		}
+		for _, e := range all {
+			x.Leave(e)
+		}
+		for _, w := range x.idle {
+			require.Nil(t, w.at)
+		}
+	}
+	b, err := os.ReadFile(log)
+	require.NoError(t, err)
+	require.Len(t, strings.Fields(string(b)), 2)
+
+	t.Setenv(worldEnv, "talk:hangs")
+	x = NewTalks([]string{os.Args[0]}, 1, time.Minute)
+	ctx, leave := context.WithCancel(context.Background())
+	e := &Dialogue{Seed: 3}
+	for len(e.Heard) < 2 {
+		_, err = x.Next(ctx, e)
+		require.NoError(t, err)
+		e.Told = append(e.Told, "on")
+	}
+	w := x.idle[0]
+	ended := make(chan error)
+	go func() {
+		_, err := x.Next(ctx, e)
+		ended <- err
+	}()
+	for busy := false; !busy; { // until it is asked
+		x.mu.Lock()
+		busy = len(x.idle) == 0
+		x.mu.Unlock()
+		runtime.Gosched()
+	}
+	leave()
+	x.Close()
+	require.True(t, w.ended)
+	require.ErrorIs(t, <-ended, context.Canceled)
 }
