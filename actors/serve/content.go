@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -28,12 +29,16 @@ func contentOf(raw json.RawMessage, sees bool) (content any, images [][]byte, er
 		return text, nil, nil
 	}
 	var parts []contentPart
-	if json.Unmarshal(raw, &parts) != nil {
-		return nil, nil, bad("", "its content is no text and no list of parts")
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&parts); err != nil {
+		return nil, nil, bad("", "its content is no text and no list of parts: %v", err)
 	}
 	var list []any
 	for _, p := range parts {
 		switch {
+		case p.Text != nil && p.Image != nil:
+			return nil, nil, bad("", "a part of its content has both text and image_url")
 		case p.Type == "text" && p.Text != nil:
 			text += *p.Text
 			list = append(list, map[string]string{"type": "text", "text": *p.Text})

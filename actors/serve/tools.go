@@ -142,6 +142,7 @@ func (s *Server) toolGuide(a *asked, t *tools) error {
 	if t.style.mark() == "" && t.calls.Free {
 		return bad("tools", "the model writes calls without marks: strict wants tool_choice required, or a function")
 	}
+	t.calls.Mark = t.style.mark() // what parse looks for
 	key, err := json.Marshal(t.calls)
 	if err != nil {
 		return bad("tools", "tools: %v", err)

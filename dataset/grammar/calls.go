@@ -4,17 +4,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 )
 
 // Calls is how a model writes calls of tools: From, then calls with Between between them, then To. A call
 // is Name and the tool's name as JSON, or bare, Arguments and the arguments as JSON, and End.
 type Calls struct {
 	From, Name, Arguments, End, Between, To string
+	Mark                                    string // of From, what tells that calls begin; "" is all of it
 	Bare                                    bool // names have no quotes
 
 	Tools       []Tool
 	Least, Most int // calls; Most < 0 has no bound
-	// Free lets a text without From stand before the calls; with Least 0 it may be all.
+	// Free lets a text without Mark stand before the calls; with Least 0 it may be all. White space
+	// of From may be missing then, as models that begin calls themselves write it.
 	Free bool
 }
 
@@ -51,16 +55,44 @@ func (c *Calls) Grammar() (*Grammar, error) {
 	if most > 0 {
 		most--
 	}
-	calls := seq(lit(c.From), ref("call"), rep(seq(lit(c.Between), ref("call")), max(0, c.Least-1), most),
+	from := lit(c.From)
+	if c.Free {
+		from = loosely(c.From)
+	}
+	calls := seq(from, ref("call"), rep(seq(lit(c.Between), ref("call")), max(0, c.Least-1), most),
 		lit(c.To))
 	if c.Least == 0 {
 		calls = opt(calls)
 	}
 	rules["text"] = calls
 	if c.Free {
-		rules["text"] = seq(without([]rune(c.From), rules), calls)
+		mark := c.Mark
+		if mark == "" {
+			mark = c.From
+		}
+		rules["text"] = seq(without([]rune(mark), rules), calls)
 	}
 	return compile(rules, "text")
+}
+
+// loosely is a text of which white space may be missing.
+func loosely(text string) node {
+	var parts []node
+	for len(text) > 0 {
+		word := strings.TrimLeftFunc(text, unicode.IsSpace)
+		if blank := text[:len(text)-len(word)]; blank != "" {
+			parts = append(parts, opt(lit(blank)))
+		}
+		end := strings.IndexFunc(word, unicode.IsSpace)
+		if end < 0 {
+			end = len(word)
+		}
+		if end > 0 {
+			parts = append(parts, lit(word[:end]))
+		}
+		text = word[end:]
+	}
+	return seq(parts...)
 }
 
 // without is any text in which a word does not come: a state for each part of the word that the text ends
