@@ -53,6 +53,9 @@ type Kind struct {
 	// about it; nil where there is nothing to try. It is the fault of the first key of Reads.
 	Try func(ctx context.Context, c *configs.Reward) error
 	Aid string
+	// Here says that the reward is computed in this process, which other work slows down: it has the time that it takes,
+	// and answers are judged one after another.
+	Here bool
 }
 
 var all = map[string]Kind{}
@@ -80,7 +83,8 @@ func check(c *configs.Config, at configs.At) {
 			continue
 		}
 		name := key.Name[len(section):]
-		if !ok || name != "timeout" && name != "parallel" && !slices.Contains(k.Reads, name) {
+		asks := (name == "timeout" || name == "parallel") && !k.Here
+		if !ok || !asks && !slices.Contains(k.Reads, name) {
 			at(key.Name, fmt.Sprintf("is not read by reward.kind = %s", c.Run.Reward.Kind), "remove it")
 		}
 	}
@@ -121,15 +125,19 @@ type Result struct {
 	Err   error
 }
 
-// Each gives the rewards of answers, several at once, each within the time that it may take.
+// Each gives the rewards of answers, several at once, each within the time that it may take, but those of kinds that are computed here.
 func Each(ctx context.Context, f Func, c *configs.Reward, answers []Answer) []Result {
 	out := make([]Result, len(answers))
 	var left sync.WaitGroup
-	places := make(chan struct{}, max(1, c.Parallel))
+	within, most := time.Duration(c.Timeout*float64(time.Second)), max(1, c.Parallel)
+	if all[c.Kind].Here {
+		within, most = 0, 1
+	}
+	places := make(chan struct{}, most)
 	for i := range answers {
 		places <- struct{}{}
 		left.Go(func() {
-			out[i] = one(ctx, f, time.Duration(c.Timeout*float64(time.Second)), &answers[i])
+			out[i] = one(ctx, f, within, &answers[i])
 			<-places
 		})
 	}
@@ -137,11 +145,17 @@ func Each(ctx context.Context, f Func, c *configs.Reward, answers []Answer) []Re
 	return out
 }
 
-// one is a reward in its time. A function that does not end with its context is left behind, and its answer
+// one is a reward in its time, 0 for any. A function that does not end with its context is left behind, and its answer
 // has no reward.
 func one(ctx context.Context, f Func, within time.Duration, a *Answer) Result {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
+	if within > 0 {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, within)
+		defer cancel()
+	}
+	if ctx.Err() != nil {
+		return Result{Err: ctx.Err()}
+	}
 	ended := make(chan Result, 1)
 	go func() {
 		defer func() {
@@ -162,6 +176,9 @@ func one(ctx context.Context, f Func, within time.Duration, a *Answer) Result {
 		}
 		return r
 	case <-ctx.Done():
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return Result{Err: ctx.Err()}
+		}
 		return Result{Err: fmt.Errorf("the reward took longer than reward.timeout, %v", within)}
 	}
 }

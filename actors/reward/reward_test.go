@@ -3,11 +3,14 @@ package reward
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +36,32 @@ func of(t *testing.T, c configs.Reward) (Func, *configs.Reward) {
 func answer(text, want string) *Answer {
 	return &Answer{Prompt: "q", Text: text,
 		Record: map[string]json.RawMessage{"answer": json.RawMessage(want)}}
+}
+
+// TestHere: rewards that are computed in this process have the time that they take, one after another; settings of
+// those that are asked are refused.
+func TestHere(t *testing.T) {
+	var busy atomic.Int32
+	Register(Kind{Name: "here", Here: true, New: func(*configs.Reward) (Func, error) {
+		return func(ctx context.Context, _ *Answer) (float64, error) {
+			_, bounded := ctx.Deadline()
+			if n := busy.Add(1); n != 1 || bounded {
+				return 0, fmt.Errorf("%d at once, bounded %t", n, bounded)
+			}
+			runtime.Gosched()
+			busy.Add(-1)
+			return 1, nil
+		}, nil
+	}})
+	f, c := of(t, configs.Reward{Kind: "here", Parallel: 4, Timeout: 10})
+	for _, r := range Each(context.Background(), f, c, make([]Answer, 50)) {
+		require.NoError(t, r.Err)
+	}
+	var cfg configs.Config
+	cfg.Run.Reward = configs.Reward{Kind: "here", Timeout: 3}
+	said := map[string]bool{}
+	check(&cfg, func(key, _, _ string) { said[key] = true })
+	require.True(t, said["reward.timeout"])
 }
 
 // TestKinds: what each kind makes of answers.

@@ -420,7 +420,7 @@ func (e *Engine) begun(s *sequence) bool {
 	}
 	end := (have + 1) * PageRows
 	return end < len(s.tokens) && slices.ContainsFunc(e.running, func(r *sequence) bool {
-		return r.Adapter == s.Adapter && r.done < end && len(r.tokens) >= end && slices.Equal(r.tokens[:end],
+		return r.Images == nil && r.Adapter == s.Adapter && r.done < end && len(r.tokens) >= end && slices.Equal(r.tokens[:end],
 			s.tokens[:end])
 	})
 }
