@@ -157,15 +157,15 @@ func (d *data) openPaths(key string, paths []configs.WeightPath,
 		if sft != nil {
 			entry = &sft[i]
 		}
-		list, err := dataset.OpenBlend(p.Path, setup.SFTOptions(o, p.Path, entry,
-			d.kind == dataset.KindParts))
+		how := setup.SFTOptions(o, p.Path, entry, d.kind == dataset.KindParts)
+		list, err := dataset.OpenBlend(p.Path, how)
 		if err != nil {
 			return nil, setup.DataFault(d.r.cfg, key, err)
 		}
 		weighted = weighted || len(list) > 1
 		for _, w := range list {
 			d.sources = append(d.sources, w.Source)
-			if w.Source, err = filters.Of(w.Source); err != nil {
+			if w.Source, err = filters.Of(w.Source, how.Tags); err != nil {
 				return nil, d.r.cfg.Fault("data.filters", err.Error(), "")
 			}
 			opened = append(opened, dataset.Weighted{Source: w.Source, Weight: p.Weight * w.Weight})

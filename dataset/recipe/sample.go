@@ -18,7 +18,9 @@ import (
 // written. With a key that is named the json goes first. Columns are the other members of the
 // json, where that
 // is an object. What cannot be used is a *dataset.BadSample.
-func SampleDoc(d *dataset.Document, textKey string) (*curate.Doc, error) {
+// Keys and roles of conversations have the names that tags gives; with names of their own, turns of which none
+// is understood cannot be used either.
+func SampleDoc(d *dataset.Document, textKey string, tags dataset.Tags) (*curate.Doc, error) {
 	bad := func(what string, args ...any) error {
 		return &dataset.BadSample{Place: d.Place, Reason: fmt.Sprintf("sample %q: ",
 			d.Key) + fmt.Sprintf(what, args...)}
@@ -55,15 +57,20 @@ func SampleDoc(d *dataset.Document, textKey string) (*curate.Doc, error) {
 	if fromJSON() {
 		return c, nil
 	}
-	c.Derived, c.Text = true, said(d)
-	return c, nil
+	text, err := said(d, tags)
+	c.Derived, c.Text = true, text
+	return c, err
 }
 
 // said is what a sample's conversations say, "" for a sample without.
-func said(d *dataset.Document) string {
-	list, err := format.Converse(d, "")
+func said(d *dataset.Document, tags dataset.Tags) (string, error) {
+	list, err := format.ConverseTagged(d, "", tags)
 	if err != nil { // it is none that a model learns, or does not name its files
-		list = []format.Conversation{{Messages: messagesOf(d)}}
+		turns, read := messagesOf(d, tags)
+		if len(turns) == 0 && read > 0 && tags != (dataset.Tags{}) {
+			return "", err
+		}
+		list = []format.Conversation{{Messages: turns}}
 	}
 	var parts []string
 	for _, c := range list {
@@ -75,25 +82,42 @@ func said(d *dataset.Document) string {
 			}
 		}
 	}
-	return strings.Join(parts, "\n\n")
+	return strings.Join(parts, "\n\n"), nil
 }
 
-// messagesOf are the turns in the json of a sample, none where it has no list of them.
-func messagesOf(d *dataset.Document) (out []dataset.Message) {
+// messagesOf are the turns in the json of a sample, none where it has no list of them, and how many there are
+// with those that hold nothing under the name of a turn's content.
+func messagesOf(d *dataset.Document, tags dataset.Tags) (out []dataset.Message, all int) {
 	raw, _ := d.Part("json")
-	var v struct{ Messages []json.RawMessage }
-	if json.Unmarshal(raw, &v) != nil {
-		return nil
+	name := func(given, usual string) string {
+		if given == "" {
+			return usual
+		}
+		return given
 	}
-	for _, m := range v.Messages {
+	var v map[string]json.RawMessage
+	var turns []map[string]json.RawMessage
+	if json.Unmarshal(raw, &v) != nil ||
+		json.Unmarshal(v[name(tags.Messages, "messages")], &turns) != nil {
+		return nil, 0
+	}
+	for _, m := range turns {
+		content, ok := m[name(tags.Content, "content")]
+		if !ok {
+			continue
+		}
 		var turn struct{ Role, Content string }
-		if json.Unmarshal(m, &turn) != nil { // its content is a list of parts
-			out = append(out, dataset.Message{Raw: m})
+		_ = json.Unmarshal(m[name(tags.Role, "role")], &turn.Role) // none is one without a name
+		if json.Unmarshal(content, &turn.Content) != nil {         // it is a list of parts
+			b, err := json.Marshal(map[string]json.RawMessage{"content": content})
+			if err == nil {
+				out = append(out, dataset.Message{Raw: b})
+			}
 			continue
 		}
 		out = append(out, dataset.Message{Role: turn.Role, Content: turn.Content})
 	}
-	return out
+	return out, len(turns)
 }
 
 // sample reads document i of a file of samples.
@@ -101,7 +125,7 @@ func (in *opened) sample(file int, i int64) (*curate.Doc, error) {
 	s, err := in.files[file].Read(i)
 	d := &curate.Doc{Place: s.Place}
 	if err == nil {
-		d, err = SampleDoc(&s, in.TextKey)
+		d, err = SampleDoc(&s, in.TextKey, dataset.Tags{})
 	}
 	d.Input, d.Number = in.Name, in.first[file]+i
 	return d, err

@@ -17,7 +17,8 @@ import (
 type Filters struct {
 	steps []namedStep
 	print string
-	text  bool // some step changes texts
+	text  bool   // some step changes texts
+	key   string // data.text_key
 	desks sync.Pool
 }
 
@@ -28,7 +29,7 @@ type namedStep struct {
 
 // OpenFilters reads data.filters. The filters of a run without them do nothing.
 func OpenFilters(c *configs.Config) (*Filters, error) {
-	f := &Filters{desks: sync.Pool{New: func() any { return curate.NewDesk() }}}
+	f := &Filters{key: c.Run.Data.TextKey, desks: sync.Pool{New: func() any { return curate.NewDesk() }}}
 	file := c.Run.Data.Filters
 	if file == "" {
 		return f, nil
@@ -71,8 +72,9 @@ func OpenFilters(c *configs.Config) (*Filters, error) {
 }
 
 // Of returns a source whose documents have gone through the filters. Those that are dropped stay where they
-// are, with nothing in them, so that numbers and positions do not change.
-func (f *Filters) Of(s dataset.Source) (dataset.Source, error) {
+// are, with nothing in them, so that numbers and positions do not change. Conversations in samples have the
+// names that tags gives.
+func (f *Filters) Of(s dataset.Source, tags dataset.Tags) (dataset.Source, error) {
 	switch kind := s.Kind(); {
 	case len(f.steps) == 0:
 		return s, nil
@@ -84,13 +86,14 @@ func (f *Filters) Of(s dataset.Source) (dataset.Source, error) {
 		return nil, fmt.Errorf("%s holds %s, and some filter changes texts; leave that one out", s.Name(),
 			map[dataset.Kind]string{dataset.KindChat: "conversations", dataset.KindParts: "samples"}[kind])
 	}
-	return &filtered{s, f}, nil
+	return &filtered{s, f, tags}, nil
 }
 
 // filtered is a source behind filters.
 type filtered struct {
 	dataset.Source
-	f *Filters
+	f    *Filters
+	tags dataset.Tags
 }
 
 // Fingerprint covers the filters.
@@ -116,7 +119,7 @@ func (s *filtered) Read(i int64) (dataset.Document, error) {
 		c.Text, c.Derived = curate.Talk(d.Messages), true
 	case dataset.KindParts:
 		sample := d
-		if c, err = recipe.SampleDoc(&sample, ""); err != nil {
+		if c, err = recipe.SampleDoc(&sample, s.f.key, s.tags); err != nil {
 			return d, err
 		}
 		c.Input, c.Number, c.Derived = s.Name(), i, true
