@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/dataset"
@@ -64,9 +65,39 @@ func (in *opened) shuffle(number int64) {
 		return
 	}
 	p := dataset.NewPermutation(in.docs, uint64(in.Shuffle), 0, 0, number)
-	in.order, in.blocks = &p, nil
-	for at := int64(0); at < in.docs; at += blockDocs / 4 {
-		in.blocks = append(in.blocks, span{from: at, to: min(at+blockDocs/4, in.docs)})
+	in.order = &p
+	bytes := in.means()
+	in.blocks = nil
+	b := span{}
+	for at := range in.docs {
+		size := int64(0)
+		if bytes != nil {
+			size = bytes(p.At(at))
+		}
+		if n := at - b.from; n == blockDocs/4 || n > 0 && b.bytes+size > blockBytes {
+			in.blocks = append(in.blocks, b)
+			b = span{from: at}
+		}
+		b.to, b.bytes = at+1, b.bytes+size
+	}
+	in.blocks = append(in.blocks, b)
+}
+
+// means tells how many bytes a document has, by the mean of the block that it lies in, and is nil where
+// documents are so small that no blocks of blockDocs/4 are too large.
+func (in *opened) means() func(number int64) int64 {
+	starts, sizes := make([]int64, len(in.blocks)), make([]int64, len(in.blocks))
+	large := false
+	for i, b := range in.blocks {
+		starts[i], sizes[i] = in.first[b.file]+b.from, b.bytes/(b.to-b.from)
+		large = large || sizes[i] > blockBytes/(blockDocs/4)
+	}
+	if !large {
+		return nil
+	}
+	return func(number int64) int64 {
+		i, _ := slices.BinarySearch(starts, number+1)
+		return sizes[i-1]
 	}
 }
 

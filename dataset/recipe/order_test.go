@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -78,5 +79,46 @@ func TestOrder(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "outputs[0].files: documents says how many "+
 		"files there are, too") {
 		t.Error(err)
+	}
+}
+
+// Blocks of documents in an order of their own have no more bytes than others, large documents among
+// small ones or not; those of small documents are of one size.
+func TestOrderBlocks(t *testing.T) {
+	p := filepath.Join(t.TempDir(), "a.jsonl")
+	var b bytes.Buffer
+	for i := range 600 {
+		n := 10
+		if i >= 560 {
+			n = 2 << 20
+		}
+		fmt.Fprintf(&b, "{\"text\": %q}\n", strings.Repeat("x", n))
+	}
+	if err := os.WriteFile(p, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in := &opened{Input: Input{Name: "a", Shuffle: 7}}
+	defer closeInputs([]*opened{in})
+	if err := in.open(p); err != nil {
+		t.Fatal(err)
+	}
+	in.shuffle(0)
+	at := int64(0)
+	for _, s := range in.blocks {
+		if s.from != at || s.to <= at {
+			t.Fatal(s, at)
+		}
+		large := 0
+		for ; at < s.to; at++ {
+			if _, n := in.at(s, at); n >= 560 {
+				large++
+			}
+		}
+		if large > 4 || s.to-s.from > blockDocs/4 {
+			t.Errorf("%d large documents in a block of %d", large, s.to-s.from)
+		}
+	}
+	if at != 600 || len(in.blocks) < 10 {
+		t.Error(at, len(in.blocks))
 	}
 }

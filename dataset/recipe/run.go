@@ -19,7 +19,7 @@ import (
 
 // version is that of the rules by which steps decide and files are written: work of another one does
 // not go on.
-const version = 1
+const version = 2
 
 // Progress sees how far a recipe is: what is under way, and how many of its blocks are
 // done. It is called by one goroutine at a time.
