@@ -241,6 +241,7 @@ func sized(n int) int {
 // data are the tensors that a trace reads: the pieces' sequences one after the other, and rows of none.
 func (t *Trainer) data(tr *grad.Trace, works []*Work, rows int) (map[string]*tensor.Tensor, error) {
 	ids, targets, positions := make([]int32, rows), make([]int32, rows), make([]int32, rows)
+	places := make([]int32, 3*rows) // of models that see: a token of a text has its position on each axis
 	cu, off, row := []int32{0}, make([]int32, t.lora.Slots+1), 0
 	for _, w := range works {
 		at := w.pieces[w.done]
@@ -249,6 +250,9 @@ func (t *Trainer) data(tr *grad.Trace, works []*Work, rows int) (map[string]*ten
 			copy(targets[row:], d.Targets)
 			for k := range d.Tokens {
 				positions[row+k] = int32(k)
+				for axis := range 3 {
+					places[3*(row+k)+axis] = int32(k)
+				}
 			}
 			row += len(d.Tokens)
 			cu = append(cu, int32(row))
@@ -262,9 +266,10 @@ func (t *Trainer) data(tr *grad.Trace, works []*Work, rows int) (map[string]*ten
 		targets[i] = -1
 	}
 	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, rows),
-		"targets":   tensor.Of(tensor.I32, targets, rows),
-		"positions": tensor.Of(tensor.I32, positions, rows), "cu_seqlens": tensor.Of(tensor.I32, cu,
-			len(cu)),
+		"targets":      tensor.Of(tensor.I32, targets, rows),
+		"positions":    tensor.Of(tensor.I32, positions, rows),
+		"positions3":   tensor.Of(tensor.I32, places, rows, 3),
+		"cu_seqlens":   tensor.Of(tensor.I32, cu, len(cu)),
 		"cu_seqlens_k": tensor.Of(tensor.I32, cu, len(cu)), "adapters.off": tensor.Of(tensor.I32, off,
 			len(off))}
 	if kinds := t.m.Kinds(ids); kinds != nil {

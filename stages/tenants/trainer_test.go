@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -14,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	_ "github.com/lfactor/lfactor/stages/family/all"
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
@@ -32,7 +34,12 @@ func specs() map[string]family.Spec {
 // generator is a model with random weights and slots of adapters.
 func generator(t *testing.T, s family.Spec, slots int, b kernels.Backend) *sample.Generator {
 	t.Helper()
-	m := family.Decoder("tenants", s)
+	return generatorOf(t, family.Decoder("tenants", s), slots, b)
+}
+
+// generatorOf is that of any model.
+func generatorOf(t *testing.T, m *family.Model, slots int, b kernels.Backend) *sample.Generator {
+	t.Helper()
 	lora := &block.Lora{Targets: []string{"*_proj"}, Rank: 4, Alpha: 8, Slots: slots}
 	g, err := sample.New(m, lora, tensor.F32, b, tensor.NewPool("tenants", 0), func(p *grad.Param,
 		r family.Region,
@@ -40,6 +47,18 @@ func generator(t *testing.T, s family.Spec, slots int, b kernels.Backend) *sampl
 		if !adapter(p.Name) {
 			m.Init(3, p, r, dst)
 		}
+		return nil
+	})
+	require.NoError(t, err)
+	return g
+}
+
+// plain is the same model without adapters.
+func plain(t *testing.T, m *family.Model, b kernels.Backend) *sample.Generator {
+	t.Helper()
+	g, err := sample.New(m, nil, tensor.F32, b, tensor.NewPool("tenants", 0), func(p *grad.Param,
+		r family.Region, dst []float32) error {
+		m.Init(3, p, r, dst)
 		return nil
 	})
 	require.NoError(t, err)
@@ -344,4 +363,35 @@ func TestOverflow(t *testing.T) {
 		require.ErrorContains(t, err, "no gradient")
 	}
 	require.ErrorContains(t, Adam{LR: 1e38}.Check(), "lr is 1e+38, and not from 0 to 10")
+}
+
+// TestSees: models that see are trained on texts, and say beforehand what they say of the same tokens where they
+// answer.
+func TestSees(t *testing.T) {
+	b := ref.New()
+	defer kernels.Close(b)
+	for _, name := range []string{"qwen2-vl", "qwen2.5-vl", "qwen3-vl"} {
+		c, err := configs.ReadModel("../family/testdata/" + name)
+		require.NoError(t, err, name)
+		m, err := family.Build(c, 24)
+		require.NoError(t, err, name)
+		g := generatorOf(t, m, 2, b)
+		x, err := New(g, 96, 1000)
+		require.NoError(t, err, name)
+		x.Begin(1, 5)
+		w := &Work{Slot: 1, Loss: CrossEntropy, Backward: true, Data: []Datum{{Tokens: []int32{3, 4, 5, 6},
+			Targets: []int32{4, 5, 6, 7}, Weights: []float32{1, 1, 1, 1}}}}
+		all(t, x, []*Work{w})
+		x.Close()
+		rows, err := plain(t, m, b).Logits(w.Data[0].Tokens)
+		require.NoError(t, err, name)
+		for k, target := range w.Data[0].Targets {
+			row := rows[k*m.Spec.Vocab:][:m.Spec.Vocab]
+			sum := 0.0
+			for _, v := range row {
+				sum += math.Exp(float64(v))
+			}
+			require.InDelta(t, float64(row[target])-math.Log(sum), w.result.LogProbs[0][k], 1e-4, name)
+		}
+	}
 }
