@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -243,12 +244,13 @@ func TestScribeRefuses(t *testing.T) {
 		{"policy.token_end=401", "policy.token_end: 401, and the vocabulary has 400"},
 		{"policy.token_end=255", "policy.token_end: 255"},
 		{"policy.embodiments=[1]", "policy.embodiments: the model has weights of one kind"},
+		{"lora.rank=2 lora.adapters_only=false", "lora.merge: who acts by an export reads no adapters"},
 		{"model.overrides.vocab_size=120", "policy.tokens: 120 tokens are too few"},
 		{"policy.token_end=256", "the token 119, which is a special one of the tokenizer, is one of those that stand for actions"},
 		{"policy.tokens=none", "recordings of robots"},
 		{"data.seq_len=12", "data.seq_len is 12"},
 		{"data.paths=[" + filepath.Join(dir, "a.txt") + "]", "recordings of robots, and nothing else"}} {
-		more := []string{c.arg}
+		more := strings.Fields(c.arg)
 		if c.arg == "policy.tokens=none" {
 			more = append(more, "policy.horizon=8", "policy.view_size=224",
 				"policy.question=What action should the robot take to {task}?")

@@ -282,9 +282,13 @@ func (r rules) hosted() {
 
 // expert holds the keys of policy.expert to models that have one.
 func (r rules) expert() {
-	if l := &r.c.Run.LoRA; r.c.Run.Policy.Expert != "none" && l.Rank > 0 && l.AdaptersOnly && !l.Merge {
-		r.at("lora.adapters_only", "adapters are no place for policy.expert, which is trained too",
-			"set lora.merge: true, or lora.adapters_only: false")
+	// an export without lora.merge has adapters beside the base's weights, and who acts reads the weights alone
+	if l := &r.c.Run.LoRA; l.Rank > 0 && !l.Merge && r.c.Run.Policy.Expert != "none" {
+		r.at("lora.merge", "adapters are no place for policy.expert, which is trained too, and who acts reads none",
+			"set lora.merge: true")
+	} else if l.Rank > 0 && !l.Merge && !l.AdaptersOnly {
+		r.at("lora.merge", "who acts by an export reads no adapters beside it",
+			"set lora.merge: true, or have lora.adapters_only: true save them alone")
 	}
 	for _, k := range configs.Keys() {
 		if strings.HasPrefix(k.Name, "policy.expert_") && r.c.Run.Policy.Expert == "none" &&
