@@ -3,7 +3,6 @@ package format
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"maps"
 	"os"
 	"path/filepath"
@@ -141,7 +140,7 @@ func (r *metaReader) join(n metaNode, in metaWithin) (out metaMix, err error) {
 		}
 		j.sets = append(j.sets, s)
 	}
-	if err := j.match(list); err != nil {
+	if err := j.matched(list); err != nil {
 		return out, errors.Join(err, j.Close())
 	}
 	from, to, err := in.subset.of(j.Len())
@@ -207,116 +206,6 @@ func (r *metaReader) joinSet(n metaNode, item metaJoin, by joiner, in metaWithin
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
-}
-
-// keyed is a source that tells the key of a sample without reading it, "" where that is broken.
-type keyed interface{ key(i int64) (string, error) }
-
-// eachKey calls do with the keys of a set.
-func (s *joinSet) eachKey(do func(i int64, key string) error) error {
-	at := int64(0)
-	for _, p := range s.parts {
-		for i := range p.Len() {
-			key, err := p.(keyed).key(i)
-			if err == nil {
-				err = do(at, key)
-			}
-			if err != nil {
-				return err
-			}
-			at++
-		}
-	}
-	return nil
-}
-
-// keyTable finds samples by their keys, which it holds as hashes.
-type keyTable struct {
-	seed  maphash.Seed
-	at    map[uint64]int64
-	extra map[string]int64 // whose hash another has
-}
-
-// table makes the table of a set. A key that comes twice is an error.
-func (s *joinSet) table() (*keyTable, error) {
-	t := &keyTable{maphash.MakeSeed(), map[uint64]int64{}, map[string]int64{}}
-	err := s.eachKey(func(i int64, key string) error {
-		h := maphash.String(t.seed, key)
-		before, ok := t.at[h]
-		if key == "" || !ok {
-			if key != "" {
-				t.at[h] = i
-			}
-			return nil
-		}
-		was, err := s.keyAt(before)
-		if _, again := t.extra[key]; err == nil && (was == key || again) {
-			err = fmt.Errorf("%s: the key %q comes twice, and samples are joined by keys", s.path, Clip(key))
-		}
-		t.extra[key] = i
-		return err
-	})
-	return t, err
-}
-
-// keyAt is the key of a sample of the set.
-func (s *joinSet) keyAt(i int64) (string, error) {
-	for _, p := range s.parts {
-		if i < p.Len() {
-			return p.(keyed).key(i)
-		}
-		i -= p.Len()
-	}
-	return "", fmt.Errorf("%s has no sample %d", s.path, i)
-}
-
-// find is the sample of a key, -1 for none.
-func (t *keyTable) find(s *joinSet, key string) (int64, error) {
-	if i, ok := t.extra[key]; ok {
-		return i, nil
-	}
-	i, ok := t.at[maphash.String(t.seed, key)]
-	if !ok || key == "" {
-		return -1, nil
-	}
-	if was, err := s.keyAt(i); err != nil || was != key {
-		return -1, err
-	}
-	return i, nil
-}
-
-// match finds the rows: samples of the first set with those of the others. One that is broken stays, to show.
-func (j *joined) match(list []metaJoin) error {
-	tables := make([]*keyTable, len(j.sets))
-	for k, s := range j.sets { // the first one's too, for keys that come twice
-		var err error
-		if tables[k], err = s.table(); err != nil {
-			return err
-		}
-	}
-	j.rows = make([][]int64, len(j.sets))
-	row := make([]int64, len(j.sets))
-	return j.sets[0].eachKey(func(i int64, key string) error {
-		row[0] = i
-		for k := 1; k < len(j.sets); k++ {
-			at, err := tables[k].find(j.sets[k], key)
-			switch how := or(list[k].Nonmatch, joinError); {
-			case err != nil:
-				return err
-			case at < 0 && key != "" && how == joinSkip:
-				return nil
-			case at < 0 && key != "" && how == joinError:
-				return fmt.Errorf("the sample %q of %s is not in %s; set nonmatch there to skip or none",
-					Clip(key), j.sets[0].path,
-					j.sets[k].path)
-			}
-			row[k] = at
-		}
-		for k, at := range row {
-			j.rows[k] = append(j.rows[k], at)
-		}
-		return nil
-	})
 }
 
 func (j *joined) Name() string {

@@ -137,7 +137,55 @@ func TestJoinFields(t *testing.T) {
 	require.ErrorContains(t, err, `other: samples of VQASample have no field "text"`)
 }
 
-// A key that comes twice in a set that is joined is an error, also where hashes of others are the same.
+// keyCount counts how often keys are asked for.
+type keyCount struct {
+	dataset.Source
+	keys  []string
+	asked int
+	at    string
+}
+
+func (c *keyCount) Kind() dataset.Kind  { return dataset.KindParts }
+func (c *keyCount) Len() int64          { return int64(len(c.keys)) }
+func (c *keyCount) Fingerprint() string { return c.at }
+func (c *keyCount) state() string       { return c.at }
+func (c *keyCount) key(i int64) (string, error) {
+	c.asked++
+	return c.keys[i], nil
+}
+
+// A join asks for each key once, and for none when it is opened again while the files are the same.
+func TestJoinKept(t *testing.T) {
+	name := fmt.Sprint(t.TempDir())
+	list := []metaJoin{{Path: "a"}, {Path: "b", Nonmatch: joinNone}}
+	open := func(mark string) (*joined, []*keyCount) {
+		parts := []*keyCount{{keys: []string{"a", "", "b"}, at: name + "1"}, {keys: []string{"c"}, at: name + "2"},
+			{keys: []string{"c", "d", "a"}, at: name + mark}}
+		j := &joined{}
+		for i, p := range [][]dataset.Source{{parts[0], parts[1]}, {parts[2]}} {
+			s, err := dataset.Concat(p...)
+			require.NoError(t, err)
+			j.sets = append(j.sets, &joinSet{Source: s, parts: p, path: list[i].Path})
+		}
+		require.NoError(t, j.matched(list))
+		require.Equal(t, [][]int64{{0, 1, 2, 3}, {2, -1, -1, 0}}, j.rows)
+		return j, parts
+	}
+	for i, c := range []struct {
+		mark string
+		want []int
+	}{{"x", []int{3, 1, 3}}, {"x", []int{0, 0, 0}}, {"changed", []int{3, 1, 3}}} {
+		j, parts := open(c.mark)
+		for k, p := range parts {
+			require.Equal(t, c.want[k], p.asked, "opening %d, part %d", i, k)
+		}
+		b := j.encodeRows()
+		require.ErrorIs(t, j.decodeRows(b[:len(b)-1]), errRows)
+		require.ErrorIs(t, j.decodeRows(append(b, 0)), errRows)
+	}
+}
+
+// A key that comes twice in a set that is joined is an error.
 func TestJoinTwice(t *testing.T) {
 	dir := t.TempDir()
 	joinSets(t, dir, map[string]string{"a": "x y", "b": "x y"}, map[string]string{"a": "jpg", "b": "txt"},
