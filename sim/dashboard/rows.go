@@ -1,11 +1,13 @@
 package dashboard
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/dataset"
@@ -27,20 +29,38 @@ func (s *Server) rows(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no such run", http.StatusNotFound)
 		return
 	}
-	if !s.viewing.TryLock() {
-		http.Error(w, "such a page is being made; ask again when it is there", http.StatusServiceUnavailable)
-		return
-	}
-	defer s.viewing.Unlock()
-	page, err := rowsOf(runs[id], r)
+	body, status, err := s.rowsPage(runs[id], r)
+	// Who takes it slowly keeps nobody else waiting, and a page that nobody takes is given up.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(rowsPatience)) // some have none
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		http.Error(w, err.Error(), status)
 		return
 	}
 	w.Header().Set("Content-Security-Policy", setup.ViewPolicy()+
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox allow-scripts")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = page.Write(w) // who asks may have gone
+	_, _ = w.Write(body) // who asks may have gone
+}
+
+// rowsPatience is how long a page of rows may be under way to a browser.
+const rowsPatience = 10 * time.Minute
+
+// rowsPage makes a page, one at a time, or says with which status there is none.
+func (s *Server) rowsPage(f *folder, r *http.Request) (body []byte, status int, err error) {
+	if !s.viewing.TryLock() {
+		return nil, http.StatusServiceUnavailable,
+			errors.New("such a page is being made; ask again when it is there")
+	}
+	defer s.viewing.Unlock()
+	page, err := rowsOf(f, r)
+	if err != nil {
+		return nil, http.StatusUnprocessableEntity, err
+	}
+	var b bytes.Buffer
+	if err = page.Write(&b); err != nil {
+		return nil, http.StatusInternalServerError, err
+	}
+	return b.Bytes(), http.StatusOK, nil
 }
 
 // rowsOf reads a step again.
