@@ -173,3 +173,21 @@ func TestFollowListCredits(t *testing.T) {
 	require.True(t, offers[1].unasked)
 	require.Len(t, offers, 5)
 }
+
+// A list in a store names no file of the host that follows: whoever may write to the store would have it
+// copied.
+func TestFollowListAbroad(t *testing.T) {
+	b := serveBucket(t)
+	for _, path := range []string{"/etc/x.jsonl", "../x.jsonl", "a/../../x.jsonl"} {
+		b.put("in/list", path+"\n")
+		f := follow(t, FollowConfig{Pattern: "s3://lake/in/list", From: "list"})
+		_, err := f.Look(time.Unix(1000, 0))
+		require.ErrorContains(t, err, "s3://lake/in/list, shard 1: it names "+path+", and a list in a store "+
+			"names shards below its own folder")
+	}
+	b.put("in/list", "sub/x.jsonl\n")
+	b.put("in/sub/x.jsonl", whole)
+	f := follow(t, FollowConfig{Pattern: "s3://lake/in/list", From: "list"})
+	f.look(0)
+	require.Equal(t, []string{"s3://lake/in/sub/x.jsonl"}, f.from())
+}

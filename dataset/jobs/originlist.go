@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset/store"
@@ -86,9 +87,14 @@ func parseNamed(text []byte, file, where string) (n named, err error) {
 		return n, fmt.Errorf("%s: its sha256 is not 64 hexadecimal digits", where)
 	}
 	n.where, n.shard = where, n.Path
-	switch {
-	case store.Scheme(n.Path) != "" || filepath.IsAbs(n.Path):
-	case store.Scheme(file) != "":
+	switch remote := store.Scheme(file) != ""; {
+	case store.Scheme(n.Path) != "":
+	case remote && (strings.HasPrefix(n.Path, "/") || slices.Contains(strings.Split(n.Path, "/"), "..")):
+		// who may write to a store has no say over the files of the host that follows
+		return n, fmt.Errorf("%s: it names %s, and a list in a store names shards below its own folder, or "+
+			"addresses of a store", where, n.Path)
+	case filepath.IsAbs(n.Path):
+	case remote:
 		n.shard = file[:strings.LastIndexByte(file, '/')+1] + n.Path
 	default:
 		n.shard = filepath.Join(filepath.Dir(file), filepath.FromSlash(n.Path))
