@@ -191,3 +191,34 @@ func TestFollowListAbroad(t *testing.T) {
 	f.look(0)
 	require.Equal(t, []string{"s3://lake/in/sub/x.jsonl"}, f.from())
 }
+
+// A list that shrank, or whose lines have changed, while nobody followed it ends the next follower; one that
+// has grown does not.
+func TestFollowListAgain(t *testing.T) {
+	dir := t.TempDir()
+	list := filepath.Join(dir, "list")
+	put(t, list, "a.jsonl\nlate.jsonl\n", 1)
+	for _, name := range []string{"a.jsonl", "b.jsonl"} {
+		put(t, filepath.Join(dir, name), whole, 1)
+	}
+	c := FollowConfig{Pattern: list, From: "list"}
+	f := follow(t, c)
+	f.look(0)
+	require.Len(t, f.from(), 1)
+	f.Close()
+	c.Output = f.out
+	look := func(text string) error {
+		put(t, list, text, 2)
+		again, err := NewFollower(c)
+		require.NoError(t, err)
+		defer again.Close()
+		_, err = again.Look(time.Unix(1010, 0))
+		return err
+	}
+	require.ErrorContains(t, look("b.jsonl\n"), "it has 8 bytes of lines and had 19: a list only grows")
+	require.ErrorContains(t, look("b.jsonl\nlate.jsonl\n"), "its first 2 lines are not what they were")
+	require.NoError(t, look("a.jsonl\nlate.jsonl\nb.jsonl\n"))
+	require.ErrorContains(t, look("a.jsonl\nlate.jsonl\n"), "it has 19 bytes of lines and had 27")
+	put(t, filepath.Join(f.out, listRecord), "{", 3)
+	require.ErrorContains(t, look("a.jsonl\nlate.jsonl\nb.jsonl\n"), "list.json: ")
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,12 +21,14 @@ var _ = registerOrigin(OriginKind{"list", "one file, or object, that names a sha
 		if c.Marker != "" {
 			return nil, errors.New("a marker is of files; what a list names is whole")
 		}
-		return &list{path: c.Pattern, numbers: map[string]int{}}, nil
+		return &list{path: c.Pattern, numbers: map[string]int{}, record: filepath.Join(c.Output,
+			listRecord)}, nil
 	}})
 
 // list is a file that names shards and grows: a line is a path or an address, or a JSON object of a named.
 type list struct {
 	path    string
+	record  string // file that tells further processes what was read
 	read    int64  // bytes that were read
 	sum     []byte // SHA-256 of them
 	entries []named
@@ -145,15 +148,12 @@ func (l *list) grow() error {
 		return err
 	}
 	b = b[:bytes.LastIndexByte(b, '\n')+1] // a last line that is being written does not count
-	if int64(len(b)) < l.read {
-		return fatalOrigin{fmt.Errorf("%s: it has %d bytes of lines and had %d: a list only grows; "+
-			"put back what was in it, or follow "+
-			"another list into another folder", store.Redact(l.path), len(b), l.read)}
+	if err := l.kept(b); err != nil {
+		return fatalOrigin{err}
 	}
-	if sum := sha256.Sum256(b[:l.read]); l.read > 0 && !bytes.Equal(sum[:], l.sum) {
-		return fatalOrigin{fmt.Errorf("%s: its first %d lines are not what they were: a list only "+
-			"grows; put them back, or "+
-			"follow another list into another folder", store.Redact(l.path), len(l.entries))}
+	if int64(len(b)) == l.read {
+		l.last = now
+		return nil
 	}
 	for line := range bytes.Lines(b[l.read:]) {
 		if len(bytes.TrimSpace(line)) == 0 || line[0] == '#' {
@@ -174,7 +174,73 @@ func (l *list) grow() error {
 	}
 	sum := sha256.Sum256(b)
 	l.read, l.sum, l.last = int64(len(b)), sum[:], now
+	if err := l.note(); err != nil {
+		return fatalOrigin{err}
+	}
 	return nil
+}
+
+// kept says whether a list begins with what was read of it, by this process or one before.
+func (l *list) kept(b []byte) error {
+	read, sum := l.read, l.sum
+	if read == 0 {
+		was, err := l.recorded()
+		if err != nil {
+			return err
+		}
+		read, sum = was.Bytes, was.SHA256
+	}
+	if int64(len(b)) < read {
+		return fmt.Errorf("%s: it has %d bytes of lines and had %d: a list only grows; "+
+			"put back what was in it, or follow another list into another folder", store.Redact(l.path),
+			len(b), read)
+	}
+	if now := sha256.Sum256(b[:read]); read > 0 && !bytes.Equal(now[:], sum) {
+		return fmt.Errorf("%s: its first %d lines are not what they were: a list only grows; put them back, or "+
+			"follow another list into another folder", store.Redact(l.path), bytes.Count(b[:read],
+			[]byte("\n")))
+	}
+	return nil
+}
+
+// listRecord is the file beside a ledger that tells how much of a list was read.
+const listRecord = "list.json"
+
+// listRead is what it holds.
+type listRead struct {
+	List   string `json:"list"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 []byte `json:"sha256"` // of these bytes, in base64
+}
+
+// recorded is what processes before this one have read of the list.
+func (l *list) recorded() (r listRead, err error) {
+	b, err := os.ReadFile(l.record)
+	if errors.Is(err, os.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err == nil && (r.Bytes < 0 || r.List == "") {
+		err = errors.New("it names no list and its bytes")
+	}
+	if err != nil {
+		return r, fmt.Errorf("%s: %w; remove it if the list has only grown", l.record, err)
+	}
+	if r.List != store.Redact(l.path) { // another list: its shards have names of their own
+		return listRead{}, nil
+	}
+	return r, nil
+}
+
+// note tells further processes what was read.
+func (l *list) note() error {
+	b, err := json.Marshal(listRead{store.Redact(l.path), l.read, l.sum})
+	if err != nil {
+		return err
+	}
+	return writeWhole(l.record, append(b, '\n'))
 }
 
 func (l *list) offers(taken func(string) bool, room int64) (out []offer, err error) {
