@@ -228,7 +228,7 @@ func TestFollowList(t *testing.T) {
 	require.NoError(t, err)
 	for wrong, want := range map[string]string{
 		string(text[:40]): "a list only grows; put back what was in it",
-		strings.Replace(string(text), "a.jsonl", "x.jsonl", 1):   "its first 5 lines are not what they were",
+		strings.Replace(string(text), "a.jsonl", "x.jsonl", 1):   "its first 6 lines are not what they were",
 		string(text) + "{\"path\": 3}\n":                         "shard 6: json: cannot unmarshal number",
 		string(text) + "{\"path\": \"y\", \"size\": 3}\n":        `shard 6: json: unknown field "size"`,
 		string(text) + "a.jsonl\n":                               "shard 6: shard 1 names it too",
