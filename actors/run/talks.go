@@ -265,30 +265,29 @@ func (x *conversation) hear(a, got *draft, before []heard, turns []world.Turn, e
 	return on(false)
 }
 
-// take hears what environments have said. Where nothing else is to be done it waits for a moment.
+// take hears all that environments have said. Where nothing else is to be done it waits for a moment.
 func (x *conversation) take(waits bool) error {
-	if x.waits == 0 {
+	heard := false
+	for there := true; there && x.waits > 0; {
+		select {
+		case f := <-x.heard:
+			heard = true
+			if err := f(); err != nil {
+				return err
+			}
+		default:
+			there = false
+		}
+	}
+	if heard || !waits || x.waits == 0 {
 		return nil
 	}
-	var over <-chan time.Time
-	if waits {
-		t := time.NewTimer(beatEvery)
-		defer t.Stop()
-		over = t.C
-	} else {
-		now := make(chan time.Time)
-		close(now)
-		over = now
-	}
-	select { // what is there goes first
-	case f := <-x.heard:
-		return f()
-	default:
-	}
+	late := time.NewTimer(beatEvery)
+	defer late.Stop()
 	select {
 	case f := <-x.heard:
 		return f()
-	case <-over:
+	case <-late.C:
 		return nil
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -205,4 +206,17 @@ func TestRolloutsAhead(t *testing.T) {
 		"reward.kind=exact",
 		"rollout.ahead=2"}})
 	require.ErrorContains(t, err, "rollout.ahead: the model has no layer for further tokens")
+}
+
+// TestTalkTake: a step hears all that environments have said by then.
+func TestTalkTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &conversation{heard: make(chan func() error), waits: 3}
+		for range 3 {
+			go func() { x.heard <- func() error { x.waits--; return nil } }()
+		}
+		synctest.Wait()
+		require.NoError(t, x.take(false))
+		require.Zero(t, x.waits)
+	})
 }
