@@ -157,7 +157,7 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 		return nil, err
 	}
 	params := slices.DeleteFunc(m.Params(fit.Lora(c)), func(p *grad.Param) bool { return ofFurther(p.Name) })
-	talk, err := converses(c)
+	talk, err := converses(c, stops)
 	if err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ type conversation struct {
 	talks *world.Talks
 	tok   *token.Tokenizer
 	chat  *token.Template
-	eos   string
+	stops []int32
 	role  string
 	turns int
 	most  int // tokens of an answer
@@ -114,12 +114,12 @@ type conversation struct {
 }
 
 // converses readies the environment of a run, nil where it has none.
-func converses(c *configs.Config) (*conversation, error) {
+func converses(c *configs.Config, stops []int32) (*conversation, error) {
 	o := &c.Run.Rollout
 	if len(o.Environment) == 0 {
 		return nil, nil
 	}
-	x := &conversation{role: o.Role, turns: o.Turns, most: o.Max, heard: make(chan func() error)}
+	x := &conversation{stops: stops, role: o.Role, turns: o.Turns, most: o.Max, heard: make(chan func() error)}
 	tok, conf, err := setup.RunTokenizer(c)
 	if err != nil {
 		return nil, err
@@ -127,12 +127,12 @@ func converses(c *configs.Config) (*conversation, error) {
 	if tok == nil {
 		return nil, c.Fault("rollout.environment", "texts want a tokenizer", "set data.tokenizer")
 	}
-	x.tok, x.eos = tok, conf.EOS
+	x.tok = tok
 	if conf.ChatTemplate != "" || c.Run.Data.Template != "" {
 		if x.chat, err = setup.Template(c, tok, conf); err != nil {
 			return nil, err
 		}
-		if _, err := x.write("so"); err != nil {
+		if _, err := x.write("so", stops[0]); err != nil {
 			return nil, c.Fault("rollout.environment", err.Error(),
 				"name another data.template or rollout.role")
 		}
@@ -142,12 +142,16 @@ func converses(c *configs.Config) (*conversation, error) {
 	return x, nil
 }
 
-// write is what an environment says, as tokens behind an answer's end, up to where the next answer begins.
-func (x *conversation) write(text string) ([]int32, error) {
+// answerMark stands for an answer in a conversation that shows how a template goes on behind one.
+const answerMark = "qzanswerzq"
+
+// write is what an environment says, as tokens behind the one that ended an answer, up to where the next answer
+// begins.
+func (x *conversation) write(text string, ended int32) ([]int32, error) {
 	if x.chat == nil {
 		return x.tok.TryEncode(text, false)
 	}
-	before := []dataset.Message{{Role: "user", Content: "a"}, {Role: "assistant", Content: "b"}}
+	before := []dataset.Message{{Role: "user", Content: "a"}, {Role: "assistant", Content: answerMark}}
 	short, err := x.chat.Render(before, nil, false, nil)
 	if err != nil {
 		return nil, err
@@ -156,15 +160,33 @@ func (x *conversation) write(text string) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if at := strings.LastIndex(short, x.eos); x.eos != "" && at >= 0 {
-		short = short[:at+len(x.eos)] // what follows the end was not drawn
-	}
-	rest, ok := strings.CutPrefix(long, short)
-	if !ok {
+	first, end, whole := strings.Cut(short, answerMark)
+	again, rest, ok := strings.Cut(long, answerMark)
+	if !whole || !ok || first != again {
 		return nil, fmt.Errorf("the chat template writes an answer otherwise when a message of the role %s follows", x.role)
 	}
-	return x.tok.TryEncode(rest, false)
+	return x.tok.TryEncode(x.behind(rest, end, ended), false)
 }
+
+// behind is what stands in a template behind the token that ended an answer: rest follows the answer where a message
+// follows, and end where none does. The token may end the answer, or begin the message that the template writes next.
+// Where another one ends answers in the template, that one's place is taken.
+func (x *conversation) behind(rest, end string, ended int32) string {
+	if after, ok := strings.CutPrefix(rest, x.spelled(ended)); ok {
+		return after
+	}
+	for _, id := range append([]int32{ended}, x.stops...) {
+		blank, _, ok := strings.Cut(end, x.spelled(id))
+		upTo := blank + x.spelled(id)
+		if after, same := strings.CutPrefix(rest, upTo); ok && same && strings.TrimSpace(blank) == "" {
+			return after
+		}
+	}
+	return rest
+}
+
+// spelled is a token's text, also of a special one.
+func (x *conversation) spelled(id int32) string { return x.tok.Decode([]int32{id}, false) }
 
 // episode is what was said so far, of a draft with what was drawn of it now.
 func (x *conversation) episode(a *draft, got *draft) (*world.Dialogue, []heard) {
@@ -252,7 +274,8 @@ func (x *conversation) hear(a, got *draft, before []heard, turns []world.Turn, e
 	if last.Done || len(before)+len(turns)-1 >= x.turns {
 		return on(true)
 	}
-	ids, err := x.write(last.Text)
+	drawn := append(a.Answer[:len(a.Answer):len(a.Answer)], got.Answer...)
+	ids, err := x.write(last.Text, drawn[len(drawn)-1])
 	if err != nil {
 		got.HeardFault = fmt.Sprintf("what the environment says has no tokens: %v", err)
 		return on(true)
