@@ -92,7 +92,9 @@ func (s *Server) conversation(b *chatBody, t *tools) ([]int32, *family.Images, e
 		if err != nil {
 			return nil, nil, bad("messages", "message %d: %v", i, err)
 		}
-		turns, images = append(turns, m), append(images, seen...)
+		if turns, images = append(turns, m), append(images, seen...); len(images) > imagesMost {
+			return nil, nil, bad("messages", "the request has more than %d images", imagesMost)
+		}
 	}
 	extra := map[string]any{}
 	for k, v := range b.Variables {

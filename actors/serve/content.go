@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// imagesMost bounds the images of a message.
+// imagesMost bounds the images of a request.
 const imagesMost = 64
 
 // contentPart is a part of a message's content.

@@ -2,10 +2,12 @@ package serve
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset/grammar"
 )
 
@@ -62,4 +64,13 @@ func TestContentKeys(t *testing.T) {
 		{"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa", "detail": "auto"}}]`), true)
 	require.NoError(t, err)
 	require.Len(t, images, 1)
+}
+
+// TestRequestImages: the images of all messages together are bounded, before any is read.
+func TestRequestImages(t *testing.T) {
+	part := `{"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}}`
+	message := json.RawMessage(`{"role": "user", "content": [` + strings.Repeat(part+", ", 32) + part + `]}`)
+	s := &Server{lens: &trained.Lens{}}
+	_, _, err := s.conversation(&chatBody{Messages: []json.RawMessage{message, message}}, nil)
+	require.ErrorContains(t, err, "more than 64 images")
 }
