@@ -61,7 +61,8 @@ var _ = Register(Kind{Name: "code",
 		}, nil
 	},
 	Aid: "run it by hand with the answer {} at its input",
-	Try: func(ctx context.Context, c *configs.Reward) error {
+	Try: func(ctx context.Context, run *configs.Config) error {
+		c := &run.Run.Reward
 		begin, err := boxed(c, len(c.Command) > 0)
 		if err != nil {
 			return err

@@ -52,7 +52,8 @@ var _ = Register(Kind{Name: "command", Doc: "what reward.command writes to its o
 		}, nil
 	},
 	Aid: "run it by hand with the answer {} at its input",
-	Try: func(ctx context.Context, c *configs.Reward) error {
+	Try: func(ctx context.Context, run *configs.Config) error {
+		c := &run.Run.Reward
 		begin, err := beginner(c)
 		if err != nil {
 			return err

@@ -51,7 +51,7 @@ type Kind struct {
 	New       func(c *configs.Reward) (Func, error)
 	// Try says why a reward cannot be asked at all, before a run draws answers, and what the user is to do
 	// about it; nil where there is nothing to try. It is the fault of the first key of Reads.
-	Try func(ctx context.Context, c *configs.Reward) error
+	Try func(ctx context.Context, c *configs.Config) error
 	Aid string
 	// Here says that the reward is computed in this process, which other work slows down: it has the time that it takes,
 	// and answers are judged one after another.
@@ -113,7 +113,7 @@ func Try(ctx context.Context, c *configs.Config) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.Run.Reward.Timeout*float64(time.Second)))
 	defer cancel()
-	if err := k.Try(ctx, &c.Run.Reward); err != nil {
+	if err := k.Try(ctx, c); err != nil {
 		return c.Fault("reward."+k.Reads[0], err.Error(), k.Aid)
 	}
 	return nil

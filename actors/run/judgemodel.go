@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/actors/reward"
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/setup"
 )
 
 // judgeModel is a model of rewards in the process that trains. It reads the tokens that were drawn, as they
@@ -30,16 +31,20 @@ var _ = reward.Register(reward.Kind{Name: "model",
 		}
 		return (&judgeModel{dir: c.Model}).judge, nil
 	},
-	Try: func(_ context.Context, c *configs.Reward) error {
-		m, err := trained.Open(c.Model, "")
+	Try: func(_ context.Context, c *configs.Config) error {
+		m, err := trained.Open(c.Run.Reward.Model, "")
 		if err != nil {
 			return err
 		}
 		defer m.Close()
 		if !m.Model.Scores() {
-			return fmt.Errorf("%s is no model of rewards", c.Model)
+			return fmt.Errorf("%s is no model of rewards", c.Run.Reward.Model)
 		}
-		return nil
+		tok, _, err := setup.RunTokenizer(c)
+		if err != nil || tok == nil {
+			return err
+		}
+		return m.Tells(tok)
 	}})
 
 // judge implements reward.Func.
@@ -51,7 +56,7 @@ func (j *judgeModel) judge(_ context.Context, a *reward.Answer) (float64, error)
 			return
 		}
 		if j.scorer, j.err = m.NewScorer(0); j.err == nil && a.Tokenizer != nil {
-			j.err = j.scorer.Tells(a.Tokenizer)
+			j.err = m.Tells(a.Tokenizer)
 		}
 	})
 	if j.err != nil {

@@ -51,5 +51,7 @@ func TestRewardModel(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(other, name), b, 0o600))
 	}
 	wordTokenizer(t, other, 1)
-	require.ErrorContains(t, fails(other), "no common vocabulary")
+	err = fails(other) // before an answer is drawn
+	require.ErrorContains(t, err, "reward.model: token ")
+	require.ErrorContains(t, err, "to the model that is judged: they have no common vocabulary")
 }

@@ -70,9 +70,9 @@ func (s *Scorer) ScoreTokens(ids []int32) (float64, error) {
 	return float64(scores[len(scores)-1]), nil
 }
 
-// Tells says whether the model's tokens are those of a tokenizer.
-func (s *Scorer) Tells(tok *token.Tokenizer) error {
-	return s.m.speaksAs(&Trained{tok: tok})
+// Tells says whether a model of rewards has the tokens of the model that it judges.
+func (m *Trained) Tells(tok *token.Tokenizer) error {
+	return m.speaksAs(tok, "the model that is judged")
 }
 
 // reward_model: the score that a model of one's own gives.

@@ -44,7 +44,7 @@ func (m *Trained) Engine(d tensor.DType, o sample.EngineOptions, draft *Trained)
 		return nil, nil, err
 	}
 	if draft != nil {
-		if err = m.speaksAs(draft); err == nil {
+		if err = m.speaksAs(draft.tok, "the draft model"); err == nil {
 			o.Draft, err = draft.Generator(b, d)
 		}
 	}
@@ -83,14 +83,13 @@ func (m *Trained) engineOf(g *sample.Generator, o sample.EngineOptions) (*sample
 	return e, err
 }
 
-// speaksAs refuses a draft model whose numbers of tokens stand for others.
-func (m *Trained) speaksAs(draft *Trained) error {
-	a, b := m.tok, draft.tok
+// speaksAs refuses another model, whose name is given, where its numbers of tokens stand for others.
+func (m *Trained) speaksAs(b *token.Tokenizer, whose string) error {
+	a := m.tok
 	for id := range int32(max(a.VocabSize(), b.VocabSize())) {
 		x, _ := a.Token(id)
 		if y, _ := b.Token(id); x != y {
-			return exit.Usagef("token %d is %q to the model and %q to the draft model: they have no common vocabulary", id,
-				x, y)
+			return exit.Usagef("token %d is %q to the model and %q to %s: they have no common vocabulary", id, x, y, whose)
 		}
 	}
 	return nil
