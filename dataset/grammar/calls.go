@@ -13,7 +13,7 @@ import (
 type Calls struct {
 	From, Name, Arguments, End, Between, To string
 	Mark                                    string // of From, what tells that calls begin; "" is all of it
-	Bare                                    bool // names have no quotes
+	Bare                                    bool   // names have no quotes
 
 	Tools       []Tool
 	Least, Most int // calls; Most < 0 has no bound
