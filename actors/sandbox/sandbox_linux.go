@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,13 +47,35 @@ func become(text string) error {
 	for _, step := range []struct {
 		what string
 		do   func() error
-	}{{"files", func() error { return files(&o) }}, {"privileges", surrender},
-		{"bounds", func() error { return bounds(o.Limits) }}, {"the filter of calls", filter}} {
+	}{{"files", func() error { return files(&o) }}, {"privileges", surrender}, {"the filter of calls", filter}} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	return fmt.Errorf("%s: %w", o.Words[0], syscall.Exec(o.Words[0], o.Words, os.Environ()))
+	return turnInto(&o)
+}
+
+// turnInto sets the limits of resources and becomes the program. Go has reserved more addresses than most
+// programs may have and has more threads than many: once the limits hold, it can neither take memory nor
+// begin a thread. So all that is needed is made before, and the calls pass its scheduler by.
+func turnInto(o *order) error {
+	path, err0 := unix.BytePtrFromString(o.Words[0])
+	words, err1 := syscall.SlicePtrFromStrings(o.Words)
+	environment, err2 := syscall.SlicePtrFromStrings(os.Environ())
+	if err := errors.Join(err0, err1, err2); err != nil {
+		return err
+	}
+	all := limits(o.Limits)
+	for i := range all {
+		r := &all[i]
+		if _, _, no := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(r.what),
+			uintptr(unsafe.Pointer(&r.most)), 0, 0, 0); no != 0 {
+			return fmt.Errorf("limit %d: %w", r.what, no)
+		}
+	}
+	_, _, no := unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&words[0])),
+		uintptr(unsafe.Pointer(&environment[0])))
+	return fmt.Errorf("%s: %w", o.Words[0], no)
 }
 
 // files makes all that is mounted read-only, hides folders with sockets and devices, and makes an empty folder in
@@ -179,19 +202,22 @@ func devices() error {
 	return unix.MountSetattr(unix.AT_FDCWD, "/dev", 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 }
 
-// bounds sets limits of resources.
-func bounds(l Limits) error {
-	for _, r := range []struct {
-		what int
-		most uint64
-	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_CPU, uint64(l.Seconds)}, {unix.RLIMIT_FSIZE, uint64(l.Files)},
-		{unix.RLIMIT_NOFILE, 64}, {unix.RLIMIT_NPROC, uint64(l.Processes)}, {unix.RLIMIT_AS,
-			uint64(l.Memory)}} {
-		if err := unix.Setrlimit(r.what, &unix.Rlimit{Cur: r.most, Max: r.most}); err != nil {
-			return fmt.Errorf("limit %d: %w", r.what, err)
-		}
-	}
-	return nil
+// limit is one of a resource.
+type limit struct {
+	what int
+	most unix.Rlimit
+}
+
+// limits are those of a program's resources, that of addresses last.
+func limits(l Limits) (all []limit) {
+	add := func(what int, most uint64) { all = append(all, limit{what, unix.Rlimit{Cur: most, Max: most}}) }
+	add(unix.RLIMIT_CORE, 0)
+	add(unix.RLIMIT_CPU, uint64(l.Seconds))
+	add(unix.RLIMIT_FSIZE, uint64(l.Files))
+	add(unix.RLIMIT_NOFILE, 64)
+	add(unix.RLIMIT_NPROC, uint64(l.Processes))
+	add(unix.RLIMIT_AS, uint64(l.Memory))
+	return all
 }
 
 // surrender gives up all privileges for good: those of the namespaces' root too, so that nothing that was set can be
