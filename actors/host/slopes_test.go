@@ -191,6 +191,9 @@ func TestFamilySlopes(t *testing.T) {
 		require.NoError(t, err)
 		golden[c.ModelType] = true
 	}
+	fast, err := configs.ReadModel(filepath.Join("testdata", "pi0fast")) // TestPi0Fast
+	require.NoError(t, err)
+	golden[fast.ModelType], golden[fast.Decoder()] = true, true
 	checked := 0
 	for _, name := range family.Names() {
 		if golden[name] {
