@@ -14,12 +14,13 @@ import (
 	"github.com/lfactor/lfactor/kernels/cuda/emulate"
 )
 
-// stubProgram stands for lfactor in a visit: one layer fails, a step has losses.
+// stubProgram stands for lfactor in a visit: one layer fails, a step has losses, which are those of no other
+// step: the number of its own process (two of bash's RANDOM are the same once in 32,768).
 const stubProgram = `#!/bin/bash
 case "$*" in
 doctor) echo "cuda: a stand-in" ;;
 *"--layers 1"*) echo "no memory for a layer" >&2; exit 3 ;;
-*) echo '{"losses":['"${STUB_LOSSES:-$RANDOM}"']}' ;;
+*) echo '{"losses":['"${STUB_LOSSES:-$$}"']}' ;;
 esac
 `
 
