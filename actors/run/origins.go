@@ -50,19 +50,38 @@ func startedIn() []byte {
 	return fmt.Appendf(nil, "%s%q, where the run was started.\n", startedMark, dir)
 }
 
+// StartedIn is the folder at which the paths of a run's run.yaml begin, nothing where the file does not say.
+func StartedIn(file string) string {
+	text, err := os.ReadFile(file)
+	rest, ok := bytes.CutPrefix(text, []byte(startedMark))
+	var dir string
+	if err != nil || !ok {
+		return ""
+	}
+	if n, err := fmt.Sscanf(string(rest), "%q", &dir); n != 1 || err != nil {
+		return ""
+	}
+	return dir
+}
+
+// Elsewhere is the folder at which the paths of a run's run.yaml begin if this process works in another one, and
+// nothing else.
+func Elsewhere(file string) string {
+	dir := StartedIn(file)
+	if here, err := os.Getwd(); err != nil || dir == here {
+		return ""
+	}
+	return dir
+}
+
 // elsewhere adds to an error that the paths of a run's configuration begin at another folder than this process
 // works in, where that is so.
 func elsewhere(file string, err error) error {
-	text, readErr := os.ReadFile(file)
-	rest, ok := bytes.CutPrefix(text, []byte(startedMark))
-	here, wdErr := os.Getwd()
-	if readErr != nil || !ok || wdErr != nil {
+	dir := Elsewhere(file)
+	if dir == "" {
 		return err
 	}
-	var dir string
-	if n, scanErr := fmt.Sscanf(string(rest), "%q", &dir); n != 1 || scanErr != nil || dir == here {
-		return err
-	}
+	here, _ := os.Getwd() // it was told just now
 	return fmt.Errorf("%w; the paths of %s begin at %s, where the run was started, and this was started in %s: "+
 		"start it there", err, file, dir, here)
 }

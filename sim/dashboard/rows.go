@@ -2,25 +2,24 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"errors"
-	"fmt"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/run"
-	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
 )
 
 // rowsSamples is how many samples of each source a page of rows has.
 const rowsSamples = 20
 
-// rows gives a page of its own: the rows of a step ?step as they were trained, by the run's ledger
-// the newest one
-// where none is named, samples of the run's sources, and what a recipe has dropped that wrote
-// them. Its script is
+// rows gives a page of its own: the rows of a step ?step as they were trained, by the run's ledger the newest one
+// where none is named, samples of the run's sources, and what a recipe has dropped that wrote them. Its script is
 // the page's own, and may ask this server nothing.
 func (s *Server) rows(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.Atoi(r.PathValue("id"))
@@ -52,47 +51,57 @@ func (s *Server) rowsPage(f *folder, r *http.Request) (body []byte, status int, 
 			errors.New("such a page is being made; ask again when it is there")
 	}
 	defer s.viewing.Unlock()
-	page, err := rowsOf(f, r)
+	switch {
+	case f.simulated():
+		err = errors.New("a simulated step has no rows")
+	case f.job != nil:
+		err = errors.New("rows of a cluster's job are not told here, since who may look at " +
+			"jobs may not read their data; " +
+			"lfactor data view --run DIR shows them on a host that has it")
+	}
 	if err != nil {
 		return nil, http.StatusUnprocessableEntity, err
 	}
-	var b bytes.Buffer
-	if err = page.Write(&b); err != nil {
-		return nil, http.StatusInternalServerError, err
+	step, err := whole(r, "step", 0)
+	if err != nil {
+		return nil, http.StatusUnprocessableEntity, err
 	}
-	return b.Bytes(), http.StatusOK, nil
+	if dir := run.Elsewhere(filepath.Join(f.dir, "run.yaml")); dir != "" && s.o.Program != "" {
+		body, err = rowsFrom(r.Context(), s.o.Program, dir, f.dir, step)
+	} else {
+		body, err = rowsOf(f.dir, step)
+	}
+	if err != nil {
+		return nil, http.StatusUnprocessableEntity, err
+	}
+	return body, http.StatusOK, nil
 }
 
 // rowsOf reads a step again.
-func rowsOf(f *folder, r *http.Request) (*setup.View, error) {
-	switch {
-	case f.simulated():
-		return nil, errors.New("a simulated step has no rows")
-	case f.job != nil:
-		return nil, errors.New("rows of a cluster's job are not told here, since who may look at " +
-			"jobs may not read their data; " +
-			"lfactor data view --config run.yaml shows them on a host that has it")
+func rowsOf(dir string, step int64) ([]byte, error) {
+	page := &setup.View{}
+	if _, err := run.AddStep(page, dir, step, run.ViewOptions{Samples: rowsSamples}); err != nil {
+		return nil, err
 	}
-	step, err := whole(r, "step", 0)
+	var b bytes.Buffer
+	err := page.Write(&b)
+	return b.Bytes(), err
+}
+
+// rowsFrom has a process read a step again that works in the folder where the run was started, since the paths of
+// its configuration begin there: runs of several folders are shown together.
+func rowsFrom(ctx context.Context, program, started, dir string, step int64) ([]byte, error) {
+	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	o := run.ViewOptions{Number: step, Steps: 1, Samples: rowsSamples, Dropped: true}
-	l, err := dataset.ReadLedger(filepath.Join(f.dir, run.LedgerName))
-	if err != nil {
-		return nil, fmt.Errorf("no step is recorded yet: %w", err)
+	c := exec.CommandContext(ctx, program, "data", "view", "--run", dir, "--step", strconv.FormatInt(step, 10),
+		"-n", strconv.Itoa(rowsSamples), "--html", "-")
+	var said bytes.Buffer
+	c.Dir, c.Stderr = started, &said
+	body, err := c.Output()
+	if why := strings.TrimSpace(said.String()); err != nil && why != "" {
+		return nil, errors.New(strings.TrimPrefix(why, "error: "))
 	}
-	defer l.Close() //nolint:errcheck // it was read only
-	last, ok := l.Last()
-	if !ok {
-		return nil, errors.New("no step is recorded yet")
-	}
-	if step == 0 {
-		o.Number = last
-	}
-	if _, o.Start, err = l.Blame(o.Number); err != nil {
-		return nil, err
-	}
-	page := &setup.View{Name: fmt.Sprintf("step %d of %s", o.Number, f.dir)}
-	return page, run.AddView(page, filepath.Join(f.dir, "run.yaml"), o)
+	return body, err
 }

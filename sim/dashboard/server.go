@@ -34,7 +34,9 @@ type Options struct {
 	Hosts   []string      // more names, host:port, under which browsers reach the server, as through a tunnel
 	Cluster *Cluster      // whose hosts, jobs and runs are shown as well; nil for none
 	Machine *cost.Machine // on which plans are simulated; nil simulates none
-	Used    func(Role)    // hears that a link was used, so that another can be given out; nil for nobody
+	// Program is lfactor's, which reads rows of runs that were started in other folders; "" leaves them out.
+	Program string
+	Used    func(Role) // hears that a link was used, so that another can be given out; nil for nobody
 	// Stop asks a run to save its state and end, of which the folder is given; nil lets nobody do so.
 	Stop func(dir string) error
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,21 +20,22 @@ import (
 
 // viewing is the flags of data view.
 type viewing struct {
-	config, dropped, html, kind string
-	n, steps                    int64
-	overwrite                   bool
-	open                        *dataset.Options
-	named                       *sftFlags
+	config, of, dropped, html, kind string
+	n, steps, step                  int64
+	overwrite                       bool
+	open                            *dataset.Options
+	named                           *sftFlags
 }
 
 const viewHelp = `The page is one file that loads nothing, with search and choice by source, kind and reason.
 With --config it shows the first steps of that run: rows with their segments, what of them is
-learnt, images and padding, and which share each source has. PATH gives samples, spread evenly over
+learnt, images and padding, and which share each source has. With --run it shows a step as the run in that
+folder has trained it, by its ledger. PATH gives samples, spread evenly over
 the data, with roles and media, and the reason of those that cannot be used; --dropped what
 lfactor data run has dropped. A page that has enough says what it leaves out.`
 
 func dataView() *cobra.Command {
-	c := &cobra.Command{Use: "view [PATH…] [--config RUN.yaml [KEY=VALUE…]] [--dropped DROPPED.jsonl]",
+	c := &cobra.Command{Use: "view [PATH…] [--config RUN.yaml [KEY=VALUE…]] [--run DIR] [--dropped DROPPED.jsonl]",
 		Short: "Write an HTML page to look into data with: samples, rows as they will be trained, " +
 			"what was dropped",
 		Long: viewHelp}
@@ -42,6 +44,8 @@ func dataView() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&v.config, "config", "",
 		"file of a run whose first steps are shown; words behind are KEY=VALUE")
+	f.StringVar(&v.of, "run", "", "folder of a run (log.dir) of which a step is shown as it was trained")
+	f.Int64Var(&v.step, "step", 0, "of --run; 0 is the newest that is recorded")
 	f.StringVar(&v.dropped, "dropped", "", "dropped.jsonl of a recipe")
 	f.StringVar(&v.html, "html", "view.html", "file to write; - writes to the standard output")
 	f.BoolVar(&v.overwrite, "overwrite", false, "replace the file of --html where there is one")
@@ -55,8 +59,13 @@ func dataView() *cobra.Command {
 // run makes the page.
 func (v *viewing) run(c *cobra.Command, args []string) error {
 	switch {
-	case v.config == "" && v.dropped == "" && len(args) == 0:
-		return exit.Usagef("name a PATH, a run's file with --config, or what a recipe dropped with --dropped")
+	case v.config == "" && v.of == "" && v.dropped == "" && len(args) == 0:
+		return exit.Usagef("name a PATH, a run's file with --config or its folder with --run, or what a " +
+			"recipe dropped with --dropped")
+	case v.of != "" && (v.config != "" || len(args) > 0 || c.Flags().Changed("steps")):
+		return exit.Usagef("--run shows one step of one run: leave out PATH, --config and --steps")
+	case v.of == "" && c.Flags().Changed("step") || v.step < 0:
+		return exit.Usagef("--step %d: want the number of a step of --run", v.step)
 	case v.n < 0 || v.steps < 1:
 		return exit.Usagef("-n %d, --steps %d: want numbers from 0 and from 1 on", v.n, v.steps)
 	case v.html != "-" && !v.overwrite && machine.Exists(v.html):
@@ -68,10 +77,13 @@ func (v *viewing) run(c *cobra.Command, args []string) error {
 	}
 	page := &setup.View{Name: strings.Join(args, " ")}
 	var err error
-	if v.config != "" {
+	switch {
+	case v.config != "":
 		page.Name = v.config
 		err = v.rows(page, args)
-	} else {
+	case v.of != "":
+		err = v.trained(page)
+	default:
 		err = v.samples(page, args)
 	}
 	if err == nil && v.dropped != "" {
@@ -124,4 +136,26 @@ func (v *viewing) samples(page *setup.View, paths []string) error {
 func (v *viewing) rows(page *setup.View, args []string) error {
 	return run.AddView(page, v.config, run.ViewOptions{Args: args, Steps: v.steps, Samples: v.n,
 		Kind: v.kind})
+}
+
+// trained shows a step of a run as it was trained. The paths of the run's configuration begin where it was started,
+// so this process goes there first; the files that flags name keep their places.
+func (v *viewing) trained(page *setup.View) error {
+	if dir := run.Elsewhere(filepath.Join(v.of, "run.yaml")); dir != "" {
+		for _, path := range []*string{&v.of, &v.html, &v.dropped} {
+			if *path == "" || *path == "-" {
+				continue
+			}
+			whole, err := filepath.Abs(*path)
+			if err != nil {
+				return err
+			}
+			*path = whole
+		}
+		if err := os.Chdir(dir); err != nil {
+			return fmt.Errorf("%s was started in another folder: %w", v.of, err)
+		}
+	}
+	_, err := run.AddStep(page, v.of, v.step, run.ViewOptions{Samples: v.n, Kind: v.kind})
+	return err
 }

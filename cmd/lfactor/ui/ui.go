@@ -55,7 +55,11 @@ func Command() *cobra.Command {
 		if asked, err := tell(args); asked {
 			return err
 		}
-		o := dashboard.Options{Dirs: args, Hosts: *hosts}
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		o := dashboard.Options{Dirs: args, Hosts: *hosts, Program: program}
 		if len(args) == 0 && c.Flags().Changed("cluster") {
 			shown, err := ofCluster(*cluster)
 			if err != nil {

@@ -155,9 +155,32 @@ func rows(t *testing.T, dir string) {
 		code, _, text := ask(base + path)
 		require.Equal(t, want, code, text)
 	}
-	there := start(t, t.TempDir(), false, "ui", filepath.Join(dir, "run")).link(t)
+	// One server shows runs that were started in other folders than its own.
+	whole := filepath.Join(dir, "run")
+	other := t.TempDir()
+	there := start(t, other, false, "ui", whole).link(t)
 	_, _, _ = ask(there)
-	code, _, text = ask(there[:strings.Index(there, "/login")] + "/runs/0/rows?step=5")
+	at := there[:strings.Index(there, "/login")]
+	code, _, far := ask(at + "/runs/0/rows?step=5")
+	require.Equal(t, 200, code, far)
+	_, _, here := ask(base + "/runs/0/rows?step=5")
+	require.Equal(t, here, strings.ReplaceAll(far, whole, "run"))
+	code, _, text = ask(at + "/runs/0/rows?step=99")
 	require.Equal(t, 422, code, text)
-	require.Contains(t, text, " begin at "+dir+", where the run was started, and this was started in ")
+	require.Contains(t, text, "99")
+	code, text = clitest.RunIn(t, other, nil, "data", "view", "--run", whole, "--step", "5", "--html", "5.html")
+	require.Equal(t, 0, code, text)
+	written, err := os.ReadFile(filepath.Join(other, "5.html"))
+	require.NoError(t, err)
+	require.Equal(t, far, string(written))
+	// Its own data are gone: the page says of which folder paths were.
+	require.NoError(t, os.Rename(filepath.Join(dir, "tok"), filepath.Join(dir, "tok.gone")))
+	code, _, text = ask(at + "/runs/0/rows?step=5")
+	require.Equal(t, 422, code, text)
+	require.Contains(t, text, "data.tokenizer")
+	for _, args := range [][]string{{"--run", whole, "--config", "x.yaml"}, {"--step", "3", "x"}, {"--run", whole, "x"},
+		{"--run", whole, "--step", "-1"}, {"--run", whole, "--steps", "4"}} {
+		code, text = clitest.RunIn(t, other, nil, append([]string{"data", "view", "--html", "no.html"}, args...)...)
+		require.Equal(t, 2, code, "%v: %s", args, text)
+	}
 }
