@@ -49,7 +49,7 @@ func TestEmbodiedLines(t *testing.T) {
 		refused[who]++
 	}
 	require.Equal(t, 3, accepted)
-	require.Equal(t, map[string]int{"X-VLA": 1, "GR00T N1.6": 1,
+	require.Equal(t, map[string]int{"X-VLA": 1, "what LoongForge's trainer of GR00T N1.6 makes of recordings": 1,
 		"what LoongForge's trainer of GR00T N1.7 makes of recordings": 1, "FastWAM": 2, "LingBot-VA": 2,
 		"DreamZero": 4,
 		"Cosmos3":   1}, refused)
@@ -66,12 +66,13 @@ func TestEmbodiedFiles(t *testing.T) {
 		if err == nil {
 			here++
 			of := map[string]string{"pi05.yaml": "pi/0.5", "xvla.yaml": "xvla/base",
-				"groot_n1_7.yaml": "groot/n1.7"}[name]
+				"groot_n1_6.yaml": "groot/n1.6", "groot_n1_7.yaml": "groot/n1.7"}[name]
 			published, err := Published(of)
 			require.NoError(t, err)
 			require.Equal(t, published.Identity(), c.Model.Identity(), name)
-			if of == "groot/n1.7" {
-				require.Equal(t, []any{"relative", 0.2}, []any{c.Run.Policy.Actions, c.Run.Policy.Stateless})
+			if strings.HasPrefix(of, "groot/") {
+				drops := map[string]float64{"groot/n1.7": 0.2}[of]
+				require.Equal(t, []any{"relative", drops}, []any{c.Run.Policy.Actions, c.Run.Policy.Stateless})
 				continue
 			}
 			require.Equal(t, map[string]int{"pi/0.5": 50, "xvla/base": 30}[of], c.Run.Data.SeqLen)
@@ -81,7 +82,7 @@ func TestEmbodiedFiles(t *testing.T) {
 		require.ErrorContains(t, err, "but a policy of robots, ", name)
 		require.ErrorContains(t, err, "is not there", name)
 	}
-	require.Equal(t, 3, here)
+	require.Equal(t, 4, here)
 }
 
 // TestEmbodiedFlags: LoongForge's defaults and values become this program's, and what has no meaning here

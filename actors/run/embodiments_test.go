@@ -179,8 +179,50 @@ mixer_layers: 1
 action_positions: 8
 `
 
+// grootSixOf8 is the same of N1.6.
+const grootSixOf8 = `model_type: groot_n1d6
+hidden_size: 16
+num_hidden_layers: 2
+num_attention_heads: 4
+num_key_value_heads: 2
+head_dim: 4
+intermediate_size: 24
+vocab_size: 12
+rms_norm_eps: 1.0e-6
+rope_theta: 1.0e+6
+initializer_range: 0.1
+latent_patch: [1, 1, 1]
+in_channels: 4
+state_size: 5
+chunk_size: 4
+views: 1
+view_size: 16
+view_places: 3
+view_patch: 4
+view_hidden_size: 12
+view_intermediate_size: 18
+view_heads: 2
+view_layers: 1
+embodiments: 3
+image_token: 11
+tie_word_embeddings: true
+text_every: 2
+state_mask: true
+dit_width: 12
+dit_heads: 3
+dit_layers: 3
+dit_output: 10
+action_positions: 8
+`
+
 // TestGrootRun: GR00T trains and acts as holds says.
 func TestGrootRun(t *testing.T) {
 	t.Parallel()
 	newRobotPolicy(t, grootOf8).holds()
+}
+
+// TestGrootSixRun: and so does N1.6.
+func TestGrootSixRun(t *testing.T) {
+	t.Parallel()
+	newRobotPolicy(t, grootSixOf8).holds()
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs/source"
@@ -19,6 +20,7 @@ type Family struct {
 	// a model of diffusion: its file is diffusers', which names the class and no model_type, or lerobot's,
 	// which names the type
 	Diffusers bool
+	Type      string // another model_type of the same family, as its own code has it
 	// ours that every model of the family has, as JSON, whether its file says so or not
 	Fixed map[string]string
 	// ours of Has that models of the family have in a run file that does not say, as JSON; what config.json
@@ -165,6 +167,11 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 	for name, c := range ComposedFamilies {
 		if c.Alias != "" && c.Alias == family {
 			family = name
+		}
+	}
+	for name, f := range Families {
+		if f.Type != "" && f.Type == family {
+			family, raw["model_type"] = name, json.RawMessage(strconv.Quote(name))
 		}
 	}
 	if c, ok := ComposedFamilies[family]; ok {

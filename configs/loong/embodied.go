@@ -15,9 +15,10 @@ type Fault struct{ Flag, Why, Try string }
 var embodiedMarks = []string{"--trainer-type", "--dataset-format"}
 
 const (
-	groot = "GR00T N1.6, whose tower cuts views into windows, is not there"
-	seven = "what LoongForge's trainer of GR00T N1.7 makes of recordings, with its own parts of an action, is not there: " +
-		"its model file is read by --config-file, and a run file trains groot/n1.7"
+	six   = "what LoongForge's trainer of GR00T N1.6" + parts + "groot/n1.6"
+	seven = "what LoongForge's trainer of GR00T N1.7" + parts + "groot/n1.7"
+	parts = " makes of recordings, with its own parts of an action, is not there: its model file is read " +
+		"by --config-file, and a run file trains "
 )
 
 // embodiedModels are LoongForge's policies: the published model that is one with the length of its chunks,
@@ -26,7 +27,7 @@ var embodiedModels = []struct{ begins, name, chunk, why string }{
 	{"pi05", "pi/0.5", "50", ""},
 	{"xvla", "xvla/base", "30", ""},
 	{"groot_n1_7", "", "", seven}, {"gr00tn1d7", "", "", seven},
-	{"gr00t", "", "", groot}, {"groot", "", "", groot},
+	{"groot_n1_6", "", "", six}, {"gr00tn1d6", "", "", six},
 	{"fastwam", "", "", "FastWAM, which joins Wan 2.2 and an expert of actions, is not there"},
 	{"lingbot_va", "", "", "LingBot-VA, a causal video model with actions, is not there"},
 	{"dreamzero", "", "", "DreamZero, a causal video model with actions, is not there"},

@@ -134,16 +134,36 @@ func (p latents) apart(in *Inputs, s block.Shape, out map[string]*tensor.Tensor)
 			}
 		}
 	}
-	var rows [2][]int32
-	cu, at := [2][]int32{{0}, {0}}, int32(0)
+	var of []bool
+	each := []int32{0}
 	for _, x := range p.items(in) {
-		for k := range x.Told {
+		of = append(of, seen[x.From:int(x.From)+x.Told]...)
+		each = append(each, int32(len(of)))
+	}
+	p.shared(of, each, s, out)
+}
+
+// parts is apart of prompts that have features of views among their tokens: takes are where their rows lie,
+// features first, and each their borders, sample by sample.
+func (p latents) parts(takes, each []int32, s block.Shape, out map[string]*tensor.Tensor) {
+	seen := make([]bool, each[len(each)-1])
+	for i := range seen {
+		seen[i] = int(takes[i]) < p.d.Sight.FeatureRows(s)
+	}
+	p.shared(seen, each, s, out)
+}
+
+// shared lists the rows that are of views and those that are words, with their borders, by those of samples.
+func (p latents) shared(seen []bool, each []int32, s block.Shape, out map[string]*tensor.Tensor) {
+	var rows [2][]int32
+	cu := [2][]int32{{0}, {0}}
+	for k := 0; k+1 < len(each); k++ {
+		for at := each[k]; at < each[k+1]; at++ {
 			which := 0
-			if seen[int(x.From)+k] {
+			if seen[at] {
 				which = 1
 			}
 			rows[which] = append(rows[which], at)
-			at++
 		}
 		for i := range rows {
 			cu[i] = append(cu[i], int32(len(rows[i])))

@@ -323,6 +323,7 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 		p.joint(in, s, out, rows, at, pos)
 	}
 	if d.Words.Image > 0 {
+		p.parts(takes, each, s, out)
 		out["dif.text.pos"] = tensor.Make(tensor.I32, n, 3)
 		copy(out["dif.text.pos"].I32(), pos)
 	}

@@ -23,6 +23,8 @@ type Sight struct {
 	// the middle
 	Fold   int
 	Corner bool
+	// Last says that of a patch the channel varies fastest, and not slowest
+	Last bool
 	// Colours says that pixels are read as ImageNet's are, with its mean and its deviation of each colour
 	Colours bool
 	// Token gives a state a row of its own, which reads the captions and is read by the actions: it lies
@@ -73,7 +75,7 @@ func (v *Sight) FeatureRows(s block.Shape) int { return Levels(s) * v.Views * v.
 func (v *Sight) Features() int { return v.Patches / (max(1, v.Fold) * max(1, v.Fold)) }
 
 // Cut lays a view's pixels [3 height width] out as patches, [Patches Pixels]: of a patch the channel varies
-// slowest.
+// slowest, or fastest.
 func (v *Sight) Cut(pixels []float32) []float32 {
 	out := make([]float32, 0, len(pixels))
 	if v.Whole() {
@@ -85,6 +87,14 @@ func (v *Sight) Cut(pixels []float32) []float32 {
 	n, side := int(math.Sqrt(float64(v.Patches))), v.Extent()[0]
 	patch := side / n
 	for at := range v.Patches {
+		if v.Last {
+			for i := range patch * patch {
+				for c := range 3 {
+					out = append(out, pixels[(c*side+at/n*patch+i/patch)*side+at%n*patch+i%patch])
+				}
+			}
+			continue
+		}
 		for c := range 3 {
 			for y := range patch {
 				from := (c*side+at/n*patch+y)*side + at%n*patch

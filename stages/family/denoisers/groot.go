@@ -93,7 +93,11 @@ func grootFile() hf.Family {
 // groot is a model of the family, whose tower is Pi0.5's.
 type groot struct {
 	*pi
-	head *dit
+	head  *dit
+	eagle string // beginning of the names of what sees and reads
+	fold  int    // side of the squares of patches that become one row, 0 for patches
+	tied  bool   // what the model could say has the weights of its words
+	mask  bool   // files have a row in the place of states that are dropped, which nothing reads
 }
 
 // The beginnings of names of parameters in lerobot's files.
@@ -111,8 +115,8 @@ const (
 )
 
 func newGroot(c configs.Model) *groot {
-	p, k := &groot{pi: newPi(c)}, grootPart.Of(c)
-	p.tower, p.language = grootEagle+"vision_model.vision_model.", grootEagle+"language_model.model."
+	p, k := &groot{pi: newPi(c), eagle: grootEagle}, grootPart.Of(c)
+	p.tower, p.language = p.eagle+"vision_model.vision_model.", p.eagle+"language_model.model."
 	p.plus, p.act = 0, kernels.SiLU
 	o, side := policyPart.Of(c), p.o.Side/max(1, p.o.Patch)
 	p.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: keys.Of(c).In, Canvas: true, Chunk: o.Chunk,
@@ -195,14 +199,14 @@ func (p *groot) model() *family.Model {
 			Weight: weight,
 			Record: func(r *block.Rec, env map[string]*grad.Value) { env["text"] = f(r, env["text"]) }})
 	}
-	m.Add(family.Block{Name: grootEagle + "mlp1", Takes: []string{"view"}, Gives: []string{"text"},
+	m.Add(family.Block{Name: p.eagle + "mlp1", Takes: []string{"view"}, Gives: []string{"text"},
 		Weight: 0.1,
 		Record: func(r *block.Rec, env map[string]*grad.Value) { env["text"] = p.told(r, env["view"]) }})
 	for i := range p.c.Layers {
 		name := fmt.Sprintf("%slayers.%d", p.language, i)
 		text(name, 1, true, func(r *block.Rec, x *grad.Value) *grad.Value { return p.reads(r, name, x) })
 	}
-	text(grootHead+"vlln", 0.05, false, p.between)
+	text(p.head.name+"vlln", 0.05, false, p.between)
 	for _, b := range p.head.blocks() {
 		m.Add(b)
 	}
@@ -213,11 +217,20 @@ func (p *groot) model() *family.Model {
 func (p *groot) told(r *block.Rec, view *grad.Value) *grad.Value {
 	t, n := r.T, p.c.Hidden
 	h := r.LayerNorm(p.tower+"post_layernorm", view, p.o.Hidden, 1e-6)
-	h = r.Linear(grootEagle+"mlp1.0", h, n, p.o.Hidden, block.LinearOpts{Bias: true, Rep: true})
+	if p.fold > 0 {
+		h = p.squares(r, h)
+	} else {
+		h = r.Linear(p.eagle+"mlp1.0", h, n, p.o.Hidden, block.LinearOpts{Bias: true, Rep: true})
+	}
 	words := t.Param(p.language+"embed_tokens.weight", []int{p.c.Vocab, n}, -1, 1, true)
 	e := t.Take(words, t.Data("dif.ids", tensor.I32, family.Captions(r.Shape)))
 	defer t.Still()()
-	t.Param(grootEagle+"language_model.lm_head.weight", []int{p.c.Vocab, n}, -1, 1, true)
+	if !p.tied {
+		t.Param(p.eagle+"language_model.lm_head.weight", []int{p.c.Vocab, n}, -1, 1, true)
+	}
+	if p.mask {
+		t.Param(p.head.name+"mask_token", []int{1, p.head.width}, -1, 1, true)
+	}
 	p.pooled(r)
 	return t.Take(t.Concat(0, h, e), t.Data("dif.text.take", tensor.I32, family.Captions(r.Shape)))
 }
@@ -240,8 +253,14 @@ func (p *groot) pooled(r *block.Rec) {
 
 // source says where parameters lie in lerobot's files.
 func (p *groot) source(name string) family.Source {
+	if name == family.HeadName+".weight" {
+		return family.Source{Name: p.eagle + "language_model.lm_head.weight"}
+	}
 	s := p.pi.source(name)
-	if name == p.tower+"head.probe" {
+	if p.fold > 0 {
+		s.Tail = nil // patches are read by a matrix
+	}
+	if name == p.tower+"head.probe" || strings.HasSuffix(name, ".mask_token") {
 		s.Lead = 1
 	}
 	return s

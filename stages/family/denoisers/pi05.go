@@ -57,6 +57,7 @@ type pi struct {
 	tower, language, expert string
 	plus                    float64
 	act                     int
+	table                   int // side of the table of places of patches, 0 for that of a view
 }
 
 // The beginnings of names of parameters in lerobot's files.
@@ -144,8 +145,7 @@ func (p *pi) patches(r *block.Rec, env map[string]*grad.Value) {
 	for i := range at {
 		at[i] = int32(i % v.Patches)
 	}
-	table := t.Param(p.tower+"embeddings.position_embedding.weight", []int{v.Patches, n}, -1, 1, true)
-	env["view"] = t.Add(x, t.Take(table, t.ConstI32("pi.places", at)))
+	env["view"] = t.Add(x, t.Take(p.places(t), t.ConstI32("pi.places", at)))
 }
 
 // see is layer i of SigLIP's tower (arXiv:2303.15343).
