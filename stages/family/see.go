@@ -40,9 +40,9 @@ func (p seeing) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	return out
 }
 
-// SeePrompts lets what is seen and asked see each other both ways, where layers have SeesImages: the
-// tokens of a
-// sequence up to the one that predicts the first token of the answer, or as many as PromptsKey says.
+// SeePrompts lets what is seen and asked see each other both ways, where layers have SeesImages: the tokens
+// of a sequence with images up to the one that predicts the first token of the answer, or as many as
+// PromptsKey says. A sequence of text alone is causal, as where it is served, whatever lies beside it.
 func (m *Model) SeePrompts() {
 	for i, x := range m.Modalities {
 		if v, ok := x.(images); ok {
@@ -69,17 +69,33 @@ func (p prompted) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	var spans [][2]int32
 	for i := 0; i+1 < len(in.Cu); i++ {
 		from, to := in.Cu[i], in.Cu[i+1]
+		if i < len(given) {
+			spans = append(spans, [2]int32{from, min(from+given[i], to)})
+			continue
+		}
+		if !in.Images.within(from, to) {
+			continue
+		}
 		end := from
 		for end < to && (in.Targets == nil || in.Targets[end] < 0) {
 			end++
 		}
-		if end = min(end+1, to); i < len(given) {
-			end = min(from+given[i], to)
-		}
-		spans = append(spans, [2]int32{from, end})
+		spans = append(spans, [2]int32{from, min(end+1, to)})
 	}
 	maps.Copy(out, seenIn(in.Rows, spans))
 	return out
+}
+
+// within reports whether an image has a place among the tokens from one on up to another.
+func (p *Images) within(from, to int32) bool {
+	for _, g := range p.Grids {
+		for _, at := range g.Spans {
+			if from <= at[0] && at[0] < to {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // seen are the tensors of rows tokens among which images have their places.
