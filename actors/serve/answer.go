@@ -34,6 +34,7 @@ type choice struct {
 type asked struct {
 	form     form
 	prompts  [][]int32
+	files    [][]byte       // of images that the prompt of a chat has marks of
 	images   *family.Images // in the prompt of a chat, nil for none
 	n        int
 	params   sample.Params
@@ -54,6 +55,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 	s.counted.requests.Add(1)
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Deadline)
 	defer cancel()
+	if err := s.look(ctx, a); err != nil {
+		s.fail(w, s.refusal(err))
+		return
+	}
 	slot, leave, err := s.tenants.draw(ctx, r, a.model)
 	if err != nil {
 		s.fail(w, s.refusal(err))

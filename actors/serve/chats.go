@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
@@ -55,11 +55,11 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 	if err != nil {
 		return err
 	}
-	prompt, pics, err := s.conversation(b, t)
+	prompt, files, err := s.conversation(b, t)
 	if err != nil {
 		return err
 	}
-	a.images = pics
+	a.files = files
 	if err := s.guided(a, &b.formatBody); err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 // chatRoles are the roles of messages that templates write.
 var chatRoles = []string{"system", "developer", "user", "assistant", "tool"}
 
-// conversation writes messages by the chat template.
-func (s *Server) conversation(b *chatBody, t *tools) ([]int32, *family.Images, error) {
+// conversation writes messages by the chat template, and gives the files of their images.
+func (s *Server) conversation(b *chatBody, t *tools) ([]int32, [][]byte, error) {
 	if len(b.Messages) == 0 {
 		return nil, nil, bad("messages", "the request has no messages")
 	}
@@ -116,14 +116,18 @@ func (s *Server) conversation(b *chatBody, t *tools) ([]int32, *family.Images, e
 	if err != nil {
 		return nil, nil, bad("messages", "%v", err)
 	}
-	if len(images) == 0 {
-		return ids, nil, nil
+	pixels := int64(0)
+	for i, file := range images {
+		w, h, err := media.Size(file, media.Options{})
+		if err != nil {
+			return nil, nil, bad("messages", "image %d: %v", i+1, err)
+		}
+		if pixels += int64(w) * int64(h); pixels > pixelsMost {
+			return nil, nil, bad("messages", "the request's images have more than %d pixels together",
+				int64(pixelsMost))
+		}
 	}
-	ids, pics, err := s.lens.Read(ids, images)
-	if err != nil {
-		return nil, nil, bad("messages", "%v", err)
-	}
-	return ids, pics, nil
+	return ids, images, nil
 }
 
 // turn reads a message. Keys without a value say nothing; others than those that are known are refused.

@@ -38,7 +38,8 @@ type Server struct {
 	tok      *token.Tokenizer
 	template *token.Template
 	lens     *trained.Lens // nil for a model that does not see
-	noChat   error         // why there is no template
+	looks    *looks
+	noChat   error // why there is no template
 	loop     *loop
 	close    func()
 	mux      *http.ServeMux
@@ -69,7 +70,7 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.context = e.Context()
+	s.context, s.looks = e.Context(), newLooks(o.Queue)
 	s.template, s.noChat = m.Template()
 	if m.Model.Vision != nil {
 		if s.lens, err = m.Lens(o.Processor); err != nil {

@@ -1,6 +1,7 @@
 package trained
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/lfactor/lfactor/dataset"
@@ -51,8 +52,9 @@ func (m *Trained) lensOf(dir string) (*Lens, error) {
 }
 
 // Read puts images, encoded files, where a prompt has marks of them, in order. Without images marks stay
-// what they are.
-func (l *Lens) Read(prompt []int32, images [][]byte) (ids []int32, pics *family.Images, err error) {
+// what they are. It ends between images when the context does.
+func (l *Lens) Read(ctx context.Context, prompt []int32, images [][]byte) (ids []int32, pics *family.Images,
+	err error) {
 	pics = &family.Images{}
 	if len(images) == 0 {
 		return prompt, pics, nil
@@ -65,6 +67,9 @@ func (l *Lens) Read(prompt []int32, images [][]byte) (ids []int32, pics *family.
 		}
 		if n++; n > len(images) {
 			return nil, nil, fmt.Errorf("the prompt has more than %d places for images, and there are so many", len(images))
+		}
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
 		}
 		m := dataset.Media{Kind: dataset.Image, Key: fmt.Sprintf("image %d", n), Bytes: images[n-1]}
 		in, fill, err := l.x.Expand(&m, len(images))

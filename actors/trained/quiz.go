@@ -1,6 +1,7 @@
 package trained
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 
@@ -85,7 +86,7 @@ func (q *Quiz) Answer(text string, image []byte, p sample.Params) (string, error
 	if image != nil {
 		images = append(images, image)
 	}
-	ids, pics, err := q.lens.Read(q.m.tok.Encode(prompt, false), images)
+	ids, pics, err := q.lens.Read(context.Background(), q.m.tok.Encode(prompt, false), images)
 	if err != nil {
 		return "", err
 	}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -43,7 +45,7 @@ func TestServeImages(t *testing.T) {
 	defer at.Close()
 	ask := func(url, text string, seed int) (string, error) {
 		body := fmt.Sprintf(`{"model": "sees", "max_tokens": 9, "temperature": 1, "seed": %d, "messages": [{"role": "user", "content":
-			[{"type": "image_url", "image_url": {"url": %q}}, {"type": "text", "text": %q}]}]}`, seed, url, text)
+			[{"type": "image_url", "image_url": {"url": "%s"}}, {"type": "text", "text": %q}]}]}`, seed, url, text)
 		r, err := http.Post(at.URL+"/v1/chat/completions", "application/json", strings.NewReader(body))
 		if err != nil {
 			return "", err
@@ -84,10 +86,20 @@ func TestServeImages(t *testing.T) {
 	}
 	all.Wait()
 	require.Greater(t, len(texts), 1, "answers are not all the same")
-	for url, want := range map[string]string{"http://127.0.0.1/a.png": "nothing is fetched here",
+	for url, want := range map[string]string{pngOf(9000, 9000) + `"}}, {"type": "image_url", "image_url": {"url": "` +
+		pngOf(3000, 4000): "the request's images have more than 89478485 pixels together",
+		pngOf(10000, 10000): "over the limit", "http://127.0.0.1/a.png": "nothing is fetched here",
 		"data:image/png;base64,???": "no base64", "data:image/png;base64,aGVsbG8=": "image 1"} {
 		got, err := ask(url, "what?", 1)
 		require.NoError(t, err)
 		require.Contains(t, got, want)
 	}
+}
+
+// pngOf is the address of a PNG of so many pixels, of which there is the header alone.
+func pngOf(w, h uint32) string {
+	b := []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR")
+	b = append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, w), h), 1, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[12:]))
+	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(append(b, make([]byte, 1<<14)...))
 }

@@ -1,0 +1,61 @@
+package serve
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/lfactor/lfactor/dataset/media"
+)
+
+// pixelsMost bounds the images of a request together, by what their headers say: what one image has at most.
+const pixelsMost = media.PixelsMax
+
+// looks bounds the work on images before a request comes to the engine: so many requests are at it at once,
+// and as many wait as may wait for the engine.
+type looks struct {
+	places chan struct{}
+	inside atomic.Int64
+	most   int64
+}
+
+func newLooks(queue int) *looks {
+	n := max(1, runtime.GOMAXPROCS(0)/2) // the engine computes meanwhile
+	return &looks{places: make(chan struct{}, n), most: int64(n + queue)}
+}
+
+// enter waits for a place, which leave gives back; it is an error where too many wait, or the context ends.
+func (l *looks) enter(ctx context.Context) (leave func(), err error) {
+	if l.inside.Add(1) > l.most {
+		l.inside.Add(-1)
+		return nil, ErrFull
+	}
+	select {
+	case l.places <- struct{}{}:
+		return func() { <-l.places; l.inside.Add(-1) }, nil
+	case <-ctx.Done():
+		l.inside.Add(-1)
+		return nil, ctx.Err()
+	}
+}
+
+// look puts the images of a request where its prompt has marks of them.
+func (s *Server) look(ctx context.Context, a *asked) error {
+	if len(a.files) == 0 {
+		return nil
+	}
+	leave, err := s.looks.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	ids, pics, err := s.lens.Read(ctx, a.prompts[0], a.files)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return bad("messages", "%v", err)
+	}
+	a.prompts, a.images, a.files = [][]int32{ids}, pics, nil
+	return nil
+}
