@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/sandbox"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // asked is what commands and services read: a JSON object.
@@ -96,11 +98,20 @@ func begins(ctx context.Context, begin beginning, words []string, in []byte) err
 // beginning makes a program ready to run, and gives what runs it.
 type beginning func(ctx context.Context, words []string) (*exec.Cmd, func() error, error)
 
-// bare runs programs with the rights of the run.
+// bare runs programs with the rights of the run. They end with their context, with those that they began,
+// and with this process.
 func bare(ctx context.Context, words []string) (*exec.Cmd, func() error, error) {
 	c := exec.CommandContext(ctx, words[0], words[1:]...)
 	c.WaitDelay = time.Second
-	return c, c.Run, nil
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	return c, func() error {
+		release, err := machine.StartGuarded(c)
+		if err != nil {
+			return err
+		}
+		defer release()
+		return c.Wait()
+	}, nil
 }
 
 // boxed runs programs in sandboxes, in the run's folder or in an empty one, or says why there are none.

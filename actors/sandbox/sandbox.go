@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Limits bound a program; zero fields have usual values.
@@ -73,11 +75,12 @@ func (c *Cmd) Run() error {
 	}
 	defer read.Close() //nolint:errcheck // it was read
 	c.ExtraFiles = []*os.File{write}
-	err = c.Start()
+	release, err := machine.StartGuarded(c.Cmd)
 	write.Close() //nolint:errcheck // the other end is the sandbox's
 	if err != nil {
 		return &Error{err.Error()}
 	}
+	defer release()
 	why, _ := io.ReadAll(io.LimitReader(read, 4096)) // what was read says it
 	err = c.Wait()
 	if len(why) > 0 {

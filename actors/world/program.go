@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // program is a process that answers each JSON object on a line of its input with one on a line of its
@@ -23,13 +25,13 @@ type program struct {
 	errs     *tail
 	deadline time.Duration
 	ended    bool
+	release  func() // of its group, which ends with this process
 }
 
 // begin starts a program; deadline bounds each of its answers.
 func begin(words []string, deadline time.Duration) (*program, error) {
 	w := &program{deadline: deadline, errs: &tail{}}
 	w.cmd = exec.Command(words[0], words[1:]...)
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	w.cmd.Stderr, w.cmd.WaitDelay = w.errs, time.Second
 	childIn, in, err := os.Pipe()
 	if err != nil {
@@ -41,7 +43,7 @@ func begin(words []string, deadline time.Duration) (*program, error) {
 	}
 	w.cmd.Stdin, w.cmd.Stdout, w.in, w.out = childIn, childOut, in, out
 	w.lines = bufio.NewReaderSize(out, 1<<16)
-	err = w.cmd.Start()
+	w.release, err = machine.StartGuarded(w.cmd)
 	_, _ = childIn.Close(), childOut.Close() // ends of pipes that the command has
 	if err != nil {
 		_, _ = in.Close(), out.Close() // the start's error says more
@@ -61,7 +63,7 @@ func (w *program) Close() error {
 	ends := time.AfterFunc(time.Second, w.signal)
 	err := w.cmd.Wait()
 	ends.Stop()
-	w.signal() // children that it left
+	w.release()
 	w.ended = true
 	_ = w.out.Close() // it was only read
 	if err != nil {
@@ -84,6 +86,7 @@ func (w *program) kill() {
 	w.signal()
 	_, _ = w.in.Close(), w.out.Close() // the error that ends the world says more
 	_ = w.cmd.Wait()                   // it was ended by a signal
+	w.release()
 }
 
 // because adds what the command said last to an error.

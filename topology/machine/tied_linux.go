@@ -1,0 +1,32 @@
+package machine
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// starter is the thread that begins programs which end with this process: the system kills them when the
+// thread ends that has begun them, which this one does not before the process.
+var starter struct {
+	once sync.Once
+	jobs chan func()
+}
+
+// startTied starts a program that the system kills when this process ends.
+func startTied(c *exec.Cmd) error {
+	starter.once.Do(func() {
+		starter.jobs = make(chan func())
+		go func() {
+			runtime.LockOSThread()
+			for f := range starter.jobs {
+				f()
+			}
+		}()
+	})
+	c.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	begun := make(chan error)
+	starter.jobs <- func() { begun <- c.Start() }
+	return <-begun
+}
