@@ -45,6 +45,7 @@ type rollouts struct {
 	round    map[int64]*round
 	kept     map[int64]*weights // publications
 	samplers map[int]sampler
+	crew     *crew // of sampler processes, nil for none
 	next     int   // number of the next sampler
 	judged   int64 // rounds that are judged
 	judging  bool
@@ -220,6 +221,7 @@ func (r *rollouts) close() {
 	for _, s := range r.samplers {
 		s.close()
 	}
+	r.crew.close()
 	if r.ref != nil {
 		r.ref.Close()
 	}

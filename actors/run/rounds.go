@@ -10,7 +10,6 @@ import (
 	"github.com/lfactor/lfactor/actors/rounds"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/sample"
-	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // round is the answers of a batch of prompts.
@@ -333,9 +332,11 @@ func (r *rollouts) open() (err error) {
 		return err
 	}
 	if n := c.Rollout.Samplers; n > 0 {
-		all := &crew{r: r, children: machine.NewChildren()}
-		for range n {
-			r.join(all.start)
+		if r.crew, err = newCrew(r); err != nil {
+			return err
+		}
+		for k := range n {
+			r.join(r.crew.at(k + 1))
 		}
 	} else {
 		e, err := newDrawer(r.d.r.cfg, r.stops)

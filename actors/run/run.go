@@ -25,6 +25,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -102,7 +103,7 @@ type Run struct {
 func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	r := newRun(cfg, o)
 	if os.Getenv(envSampler) != "" {
-		return r.samplerProcess(os.Stdin, os.NewFile(samplerReply, "replies"))
+		return r.sampler()
 	}
 	if err := errors.Join(r.comeBack(), r.succeeds()); err != nil {
 		return err
@@ -185,6 +186,9 @@ func (r *Run) newMirror() (*mirror.Mirror, error) {
 		}}
 	if c.Log.JSONL != "" {
 		o.Records = append(o.Records, c.Log.JSONL)
+	}
+	if l := fit.Loss(r.cfg); l != nil && l.Policy != nil {
+		o.Records = append(o.Records, RolloutsName)
 	}
 	return mirror.New(o)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"sync"
@@ -41,6 +42,7 @@ type told struct {
 
 // reply is what a sampler says: that it is at work, what it has drawn, or why it ends.
 type reply struct {
+	From int  // the sampler's number, where it does not come over a pipe
 	Done bool // of a task
 	Task rounds.Task
 	Got  []draft
@@ -51,6 +53,7 @@ type reply struct {
 type crew struct {
 	r        *rollouts
 	children *machine.Children
+	away     *away // where the run's processes are a fleet's, else nil
 	mu       sync.Mutex
 	vain     int // processes that have ended since something was drawn
 }
@@ -59,71 +62,133 @@ type crew struct {
 type process struct {
 	crew     *crew
 	number   int
-	cmd      *exec.Cmd
-	in       io.WriteCloser
+	place    int // of its own, whichever process draws there
 	commands chan command
 	silent   *time.Timer // ends it when it says nothing while it has something to do
 	mu       sync.Mutex
-	open     int // tasks that it has not drawn
+	life     *life // nil before it has begun
+	open     int   // tasks that it has not drawn
 	why      string
 	heard    bool // it has said something
 }
 
-// start starts a sampler process. One that cannot be started is lost at once.
-func (c *crew) start(number int) sampler {
-	r := c.r
-	p := &process{crew: c, number: number, commands: make(chan command, r.commandsMost())}
-	p.silent = time.AfterFunc(time.Hour, p.hangs)
-	p.silent.Stop()
-	worker := r.d.r.io.Worker
-	p.cmd = exec.Command(worker[0], worker[1:]...)
-	p.cmd.Env = append(os.Environ(), envSampler+"=1")
-	p.cmd.Stderr = r.d.r.io.Warnings
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the leader alone
-	out, said, err := os.Pipe()
-	if err == nil {
-		p.cmd.ExtraFiles = []*os.File{said}
-		p.in, err = p.cmd.StdinPipe()
+// life is what a sampler runs in.
+type life struct {
+	name  string // for people: "pid 4711"
+	in    io.WriteCloser
+	out   *gob.Decoder
+	close func()        // ends what comes from it
+	kill  func()        // ends it
+	ended func() string // waits until it has ended, and says how
+}
+
+// newCrew readies n sampler processes: of this host, or, where the run's processes are a fleet's, of its
+// hosts.
+func newCrew(r *rollouts) (*crew, error) {
+	c := &crew{r: r, children: machine.NewChildren()}
+	if f := r.d.r.io.Fleet; f != nil {
+		var err error
+		if c.away, err = newAway(f); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil {
-		err = p.cmd.Start()
+	return c, nil
+}
+
+// close ends what samplers of other hosts come to.
+func (c *crew) close() {
+	if c != nil && c.away != nil {
+		c.away.close()
 	}
-	if said != nil {
-		_ = said.Close() // the child has its own
-	}
-	if err != nil {
-		go r.lost(number, fmt.Errorf("a sampler process: %w", err))
+}
+
+// at starts a sampler process in a place. One that cannot be started is lost at once.
+func (c *crew) at(place int) func(number int) sampler {
+	return func(number int) sampler {
+		p := &process{crew: c, number: number, place: place, commands: make(chan command,
+			c.r.commandsMost())}
+		p.silent = time.AfterFunc(time.Hour, p.hangs)
+		p.silent.Stop()
+		go p.run()
 		return p
 	}
-	c.children.Began(p.cmd.Process.Pid)
-	r.d.r.report.say("sampler process: pid %d", p.cmd.Process.Pid)
-	go p.tell()
-	go p.hear(out)
-	return p
+}
+
+// run begins the process, and takes what it says until it ends.
+func (p *process) run() {
+	begin := p.here
+	if p.crew.away != nil {
+		begin = p.there
+	}
+	l, err := begin()
+	if err != nil {
+		p.silent.Stop()
+		p.crew.r.lost(p.number, fmt.Errorf("a sampler process: %w", err))
+		return
+	}
+	p.crew.r.d.r.report.say("sampler process: %s", l.name)
+	p.mu.Lock()
+	if p.life = l; p.open > 0 { // what it is given to do began to wait with the order for it
+		p.silent.Reset(p.patience())
+	}
+	p.mu.Unlock()
+	go p.tell(l)
+	p.hear(l)
+}
+
+// here begins a process of this host.
+func (p *process) here() (*life, error) {
+	r := p.crew.r
+	worker := r.d.r.io.Worker
+	cmd := exec.Command(worker[0], worker[1:]...)
+	cmd.Env = append(os.Environ(), envSampler+"=1")
+	cmd.Stderr = r.d.r.io.Warnings
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the leader alone
+	out, said, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer said.Close() //nolint:errcheck // the child has its own
+	cmd.ExtraFiles = []*os.File{said}
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	p.crew.children.Began(cmd.Process.Pid)
+	return &life{name: fmt.Sprintf("pid %d", cmd.Process.Pid), in: in,
+		out:   gob.NewDecoder(bufio.NewReader(out)),
+		close: func() { _ = out.Close() },        // it is only read
+		kill:  func() { _ = cmd.Process.Kill() }, // it may have ended
+		ended: func() string {
+			text, _ := p.crew.children.End(cmd.ProcessState, cmd.Wait())
+			return text
+		}}, nil
 }
 
 // tell passes commands on.
-func (p *process) tell() {
-	e := gob.NewEncoder(p.in)
+func (p *process) tell(l *life) {
+	e := gob.NewEncoder(l.in)
 	for c := range p.commands {
 		if err := e.Encode(told{c.weights, c.task, c.drafts}); err != nil {
 			break // it has ended, which its reader sees
 		}
 	}
-	_ = p.in.Close() // asks it to end
+	_ = l.in.Close() // asks it to end
 	for range p.commands {
 	}
 }
 
 // hear takes what the process says until it ends.
-func (p *process) hear(out *os.File) {
-	defer out.Close() //nolint:errcheck // it is only read
+func (p *process) hear(l *life) {
+	defer l.close()
 	r := p.crew.r
-	d := gob.NewDecoder(bufio.NewReader(out))
-	var err error
-	for err == nil {
+	var err, told error
+	for err == nil && told == nil {
 		var x reply
-		if err = d.Decode(&x); err != nil {
+		if err = l.out.Decode(&x); err != nil {
 			break
 		}
 		if x.Done {
@@ -139,33 +204,42 @@ func (p *process) hear(out *os.File) {
 		p.mu.Unlock()
 		switch {
 		case x.Err != "":
-			err = errors.New(x.Err)
+			told = errors.New(x.Err)
 		case x.Done:
 			r.drawn(p.number, x.Task, x.Got)
 		}
 	}
 	p.silent.Stop()
-	_ = p.cmd.Process.Kill() // it may have ended
-	how := p.cmd.Wait()
-	text, _ := p.crew.children.End(p.cmd.ProcessState, how)
+	l.kill()
+	how := fmt.Errorf("sampler process %s %s%s", l.name, p.because(err), l.ended())
+	if told != nil {
+		how = fmt.Errorf("sampler process %s: %w", l.name, told)
+	}
+	r.lost(p.number, how)
+}
+
+// because is what is known of the end of a process beside how it ended.
+func (p *process) because(err error) string {
 	p.mu.Lock()
-	if p.why != "" {
-		text = p.why + " and " + text
+	defer p.mu.Unlock()
+	switch {
+	case p.why != "":
+		return p.why + " and "
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err,
+		new(*net.OpError)):
+		return ""
 	}
-	p.mu.Unlock()
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		text = err.Error()
-	}
-	r.lost(p.number, fmt.Errorf("sampler process %d %s", p.cmd.Process.Pid, text))
+	return fmt.Sprintf("said what is no reply (%v) and ", err)
 }
 
 // hangs ends a process that has said nothing for too long.
 func (p *process) hangs() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.open > 0 {
+	if p.open > 0 && p.life != nil { // how long it may take to begin is its fleet's matter
 		p.why = fmt.Sprintf("said nothing for %v (rollout.silence)", p.crew.r.silence())
-		_ = p.cmd.Process.Kill() // it may have ended
+		p.life.kill()
+		p.life.close()
 	}
 }
 
@@ -210,14 +284,15 @@ func (p *process) again(why error) bool {
 		return false
 	}
 	c.r.d.r.report.say("! %v; another takes its place, and what it drew is drawn again", why)
-	go c.r.join(c.start)
+	go c.r.join(c.at(p.place))
 	return true
 }
 
 func (p *process) close() { close(p.commands) }
 
-// samplerProcess draws answers for a run in another process, until that is gone.
-func (r *Run) samplerProcess(in io.Reader, out io.Writer) error {
+// samplerProcess draws answers for a run in another process, until that is gone. Where it is to say who it
+// is, it does so before all that takes long.
+func (r *Run) samplerProcess(hello *reply, in io.Reader, out io.Writer) error {
 	if err := r.readTokenizer(); err != nil {
 		return err
 	}
@@ -231,6 +306,9 @@ func (r *Run) samplerProcess(in io.Reader, out io.Writer) error {
 		mu.Lock()
 		defer mu.Unlock()
 		_ = e.Encode(x) // whoever listened is gone, and the commands end with it
+	}
+	if hello != nil {
+		say(*hello)
 	}
 	d, err := newDrawer(r.cfg, stops)
 	if err != nil {

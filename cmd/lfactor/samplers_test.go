@@ -14,43 +14,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// drawnRun writes a run whose small model draws answers of digits, which a pattern judges.
-func drawnRun(t *testing.T, steps int) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	var prompts, vocab strings.Builder
-	for i := range 40 {
-		fmt.Fprintf(&prompts, "{\"prompt\": \"%d+%d=\", \"answer\": \"%d\"}\n", i%7, i%11, i%7+i%11)
-	}
-	for i, c := range "0123456789+=" {
-		fmt.Fprintf(&vocab, ", %q: %d", string(c), i+1)
-	}
-	for name, text := range map[string]string{"prompts.jsonl": prompts.String(),
-		"tokenizer.json": `{"version": "1.0", "added_tokens": [{"id": 0, "content": "<|end|>", "special": true}], ` +
-			`"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": {"<|end|>": 0` + vocab.String() +
-			`}, "merges": []}}`,
-		"tokenizer_config.json": `{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>"}`,
-		"model.yaml": "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 2\nnum_attention_heads: 4\n" +
-			"num_key_value_heads: 2\nhead_dim: 16\nintermediate_size: 128\nmax_position_embeddings: 64\n" +
-			"initializer_range: 0.1\neos_token_id: 0\n",
-		"run.yaml": fmt.Sprintf(`
-model: {file: model.yaml}
-data: {paths: [prompts.jsonl], tokenizer: ., seq_len: 40, split: [1, 0, 0]}
-objective: {kind: grpo}
-rollout: {group: 4, max_tokens: 32, staleness: 2, span: 12, silence: 2}
-reward: {kind: regex, pattern: "1.*7"}
-train: {steps: %d, global_batch: 32, micro_batch: 8, seed: 5}
-optimizer: {lr: 1.0e-3}
-plan: {threads: 1}
-checkpoint: {dir: ckpt, interval: 1, keep: 500}
-log: {dir: run}
-`, steps)} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
-	return dir
-}
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
+)
 
 // TestSamplersKilled: answers that processes of their own draw are those of one process, to the last bit of
 // the weights, whichever of them is killed or stopped, and when: samplers are started again, and a run
@@ -66,14 +32,14 @@ func TestSamplersKilled(t *testing.T) {
 	} else {
 		t.Log("left out: kills at 50 moments; -long has them")
 	}
-	quiet := drawnRun(t, steps)
+	quiet := clitest.DrawnRun(t, steps)
 	code, out := runIn(t, quiet, nil, "train", "run.yaml")
 	require.Zero(t, code, out)
 	want := stateOf(t, quiet, int64(steps))
 	answers, err := os.ReadFile(filepath.Join(quiet, "run", "rollouts.jsonl"))
 	require.NoError(t, err)
 
-	dir := drawnRun(t, steps)
+	dir := clitest.DrawnRun(t, steps)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var said bytes.Buffer
 	grown := func() int64 { return sizeOf(filepath.Join(dir, "run", "rollouts.jsonl")) }
@@ -120,6 +86,45 @@ func TestSamplersKilled(t *testing.T) {
 	require.Equal(t, string(answers), string(again))
 	require.Contains(t, said.String(), "another takes its place")
 	replays(t, dir, steps)
+}
+
+// TestSamplersTalk: samplers in processes of their own talk with an environment as one process does, to the
+// last bit of the weights, also where they are killed in the middle of a turn.
+func TestSamplersTalk(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("finding the samplers needs /proc")
+	}
+	const steps = 6
+	train := append([]string{"train", "run.yaml"}, clitest.Talks...)
+	quiet := clitest.DrawnRun(t, steps)
+	code, out := runIn(t, quiet, nil, train...)
+	require.Zero(t, code, out)
+	answers, err := os.ReadFile(filepath.Join(quiet, "run", "rollouts.jsonl"))
+	require.NoError(t, err)
+	require.Regexp(t, `"heard":\[.*"reward":1,`, string(answers))
+
+	dir := clitest.DrawnRun(t, steps)
+	c := exec.Command(built(t), append(train, "rollout.samplers=2")...)
+	var said bytes.Buffer
+	c.Dir, c.Stderr, c.Stdout = dir, &said, &said
+	require.NoError(t, c.Start())
+	require.Eventually(t, func() bool { return sizeOf(filepath.Join(dir, "run", "rollouts.jsonl")) > 0 },
+		time.Minute,
+		time.Millisecond)
+	killed := 0
+	for _, pid := range children(t, c.Process.Pid) {
+		if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	require.NoError(t, c.Wait(), said.String())
+	require.Positive(t, killed)
+	require.Contains(t, said.String(), "another takes its place")
+	require.Equal(t, stateOf(t, quiet, steps), stateOf(t, dir, steps))
+	again, err := os.ReadFile(filepath.Join(dir, "run", "rollouts.jsonl"))
+	require.NoError(t, err)
+	require.Equal(t, string(answers), string(again))
 }
 
 // sizeOf is the size of a file, 0 where there is none.

@@ -14,6 +14,8 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/topology"
 )
 
 // onCluster hands the run to a cluster and shows what it writes, as if it ran here.
@@ -28,8 +30,9 @@ func onCluster(c *cobra.Command, cfg *configs.Config, file string, mine, rest []
 		})
 }
 
-// jobSpec is this command line as a job: with the run file's text, in this directory, over as many
-// processes as the plan says or the cluster has hosts.
+// jobSpec is this command line as a job: with the run file's text, in this directory, over as many processes
+// as the plan says or the cluster has hosts; of a run that draws its answers the one that trains and its
+// samplers.
 func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, file string, mine,
 	rest []string) (*control.Spec, error) {
 	s, err := cli.JobSpec(nil, file, cli.FlagValue(mine, "plan"))
@@ -51,13 +54,19 @@ func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, f
 	if file != "" {
 		s.Args = append(s.Args, file)
 	}
-	if s.Procs == 1 {
+	switch l := fit.Loss(cfg); {
+	case l != nil && l.Policy != nil: // one process trains, and each sampler is another
+		s.Procs = 1 + cfg.Run.Rollout.Samplers
+	case s.Procs == 1:
 		if s.Procs, err = spread(ctx, client, cfg.Run.Plan.Ranks()); err != nil {
 			return nil, err
 		}
 		s.Args = append(s.Args, fmt.Sprintf("plan.procs=%d", s.Procs))
 	}
-	s.Talks = layout.MeshOf(&cfg.Run.Plan).Talks(s.Procs)
+	s.Talks = layout.MeshOf(&cfg.Run.Plan).Talks(max(1, s.Procs-cfg.Run.Rollout.Samplers))
+	for k := range cfg.Run.Rollout.Samplers {
+		s.Talks = append(s.Talks, topology.Talk{A: 0, B: k + 1, Weight: 1})
+	}
 	s.Args = append(append(s.Args, rest...), cli.WithoutCluster(mine)...)
 	return s, nil
 }

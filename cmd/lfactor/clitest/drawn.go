@@ -1,0 +1,66 @@
+package clitest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Talks are the arguments with which a drawn run talks with an environment, in turns.
+var Talks = []string{"rollout.environment=[sh, env.sh]", "rollout.turns=3", "rollout.processes=2",
+	"reward.kind=environment", `reward.pattern=""`}
+
+// talkScript is that environment: it rewards a 7 and asks for more.
+const talkScript = `while read -r q; do
+  id=${q#*\"id\":}; id=${id%%,*}; r=0; d=false
+  case $q in
+  *'"reset"'*) n=0; text= ;;
+  *) n=$((n + 1)); text="1+$n="
+     case ${q#*\"text\":} in *7*) r=1 ;; esac
+     [ $n = 3 ] && d=true ;;
+  esac
+  echo "{\"id\": $id, \"text\": \"$text\", \"reward\": $r, \"done\": $d}"
+done
+`
+
+// DrawnRun writes a run whose small model draws answers of digits, which a pattern judges.
+func DrawnRun(t *testing.T, steps int) (dir string) {
+	t.Helper()
+	t.Helper()
+	dir = t.TempDir()
+	var prompts, vocab strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&prompts, "{\"prompt\": \"%d+%d=\", \"answer\": \"%d\"}\n", i%7, i%11, i%7+i%11)
+	}
+	for i, c := range "0123456789+=" {
+		fmt.Fprintf(&vocab, ", %q: %d", string(c), i+1)
+	}
+	for name, text := range map[string]string{"prompts.jsonl": prompts.String(),
+		"tokenizer.json": `{"version": "1.0", "added_tokens": [{"id": 0, "content": "<|end|>", "special": true}], ` +
+			`"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": {"<|end|>": 0` + vocab.String() +
+			`}, "merges": []}}`,
+		"env.sh":                talkScript,
+		"tokenizer_config.json": `{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>"}`,
+		"model.yaml": "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 2\nnum_attention_heads: 4\n" +
+			"num_key_value_heads: 2\nhead_dim: 16\nintermediate_size: 128\nmax_position_embeddings: 64\n" +
+			"initializer_range: 0.1\neos_token_id: 0\n",
+		"run.yaml": fmt.Sprintf(`
+model: {file: model.yaml}
+data: {paths: [prompts.jsonl], tokenizer: ., seq_len: 40, split: [1, 0, 0]}
+objective: {kind: grpo}
+rollout: {group: 4, max_tokens: 32, staleness: 2, span: 12, silence: 2}
+reward: {kind: regex, pattern: "1.*7"}
+train: {steps: %d, global_batch: 32, micro_batch: 8, seed: 5}
+optimizer: {lr: 1.0e-3}
+plan: {threads: 1}
+checkpoint: {dir: ckpt, interval: 1, keep: 500}
+log: {dir: run}
+`, steps)} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	return dir
+}
