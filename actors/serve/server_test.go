@@ -164,51 +164,57 @@ func TestAnswers(t *testing.T) {
 // TestRefusals: what cannot be answered is refused in OpenAI's form, and ends nothing else.
 func TestRefusals(t *testing.T) {
 	_, url := served(t, Options{Body: 4096})
-	for body, want := range map[string]string{
-		`{"model": "words"`:                                                                                   "is not understood",
-		`{"model": "words", "prompt": "w3"} {}`:                                                               "goes on behind",
-		`{"prompt": "w3"}`:                                                                                    "names no model",
-		`{"model": "x", "prompt": "w3"}`:                                                                      "is not served here",
-		`{"model": "words"}`:                                                                                  "has no prompt",
-		`{"model": "words", "prompt": []}`:                                                                    "there are 0 prompts",
-		`{"model": "words", "prompt": [99]}`:                                                                  "is id 99",
-		`{"model": "words", "prompt": [-1]}`:                                                                  "is id -1",
-		`{"model": "words", "prompt": ""}`:                                                                    "has no tokens",
-		`{"model": "words", "prompt": "w3", "temperature": -1}`:                                               "temperature is -1",
-		`{"model": "words", "prompt": "w3", "top_p": 1.5}`:                                                    "top_p is 1.5",
-		`{"model": "words", "prompt": "w3", "n": 1000}`:                                                       "n is 1000",
-		`{"model": "words", "prompt": "w3", "max_tokens": -3}`:                                                "max_tokens is -3",
-		`{"model": "words", "prompt": "w3", "logprobs": 99}`:                                                  "logprobs is 99",
-		`{"model": "words", "prompt": "w3", "echo": true}`:                                                    "not repeated",
-		`{"model": "words", "prompt": "w3", "stop": 3}`:                                                       "stop is no text",
-		`{"model": "words", "prompt": "w3", "stop": ""}`:                                                      "a stop has 0 bytes",
-		`{"model": "words", "prompt": "w3", "logit_bias": {"x": 1}}`:                                          "is no bias",
-		`{"model": "words", "prompt": "w3", "logit_bias": {"999": 1}}`:                                        "is of no token",
-		`{"model": "words", "prompt": "w3", "guided_jsn": {}}`:                                                "unknown field",
-		`{"model": "words", "prompt": "w3", "guided_json": {"oneOf": []}}`:                                    "guided_json: # has oneOf",
-		`{"model": "words", "prompt": "w3", "guided_regex": "("}`:                                             "guided_regex: error parsing",
-		`{"model": "words", "prompt": "w3", "guided_regex": "(a|aa|b?){0,900}c"}`:                             "too many ways",
-		`{"model": "words", "prompt": "w3", "guided_grammar": ""}`:                                            "no rule \"root\"",
-		`{"model": "words", "prompt": "w3", "guided_regex": "a", "response_format": {"type": "json_object"}}`: "both say",
-		`{"model": "words", "prompt": "w3", "response_format": {"type": "xml"}}`:                              "response_format is \"xml\"",
-		`{"model": "words", "prompt": "w3", "response_format": {"type": "json_schema"}}`:                      "no json_schema.schema",
-		`{"model": "words", "prompt": "` + strings.Repeat("w3 ", 2000) + `"}`:                                 "more than 4096 bytes",
-		`{"model": "words", "prompt": "` + strings.Repeat("w3 ", 70) + `"}`:                                   "at most 64",
+	refused := map[string]string{
+		`{"model": "words"`:                                                   "is not understood",
+		`{"model": "words", "prompt": "w3"} {}`:                               "goes on behind",
+		`{"prompt": "w3"}`:                                                    "names no model",
+		`{"model": "x", "prompt": "w3"}`:                                      "is not served here",
+		`{"model": "words"}`:                                                  "has no prompt",
+		`{"model": "words", "prompt": []}`:                                    "there are 0 prompts",
+		`{"model": "words", "prompt": [99]}`:                                  "is id 99",
+		`{"model": "words", "prompt": [-1]}`:                                  "is id -1",
+		`{"model": "words", "prompt": ""}`:                                    "has no tokens",
+		`{"model": "words", "prompt": "` + strings.Repeat("w3 ", 2000) + `"}`: "more than 4096 bytes",
+		`{"model": "words", "prompt": "` + strings.Repeat("w3 ", 70) + `"}`:   "at most 64",
+	}
+	for keys, want := range map[string]string{
+		`"temperature": -1`:                   "temperature is -1",
+		`"top_p": 1.5`:                        "top_p is 1.5",
+		`"n": 1000`:                           "n is 1000",
+		`"max_tokens": -3`:                    "max_tokens is -3",
+		`"logprobs": 99`:                      "logprobs is 99",
+		`"echo": true`:                        "not repeated",
+		`"stop": 3`:                           "stop is no text",
+		`"stop": ""`:                          "a stop has 0 bytes",
+		`"logit_bias": {"x": 1}`:              "is no bias",
+		`"logit_bias": {"999": 1}`:            "is of no token",
+		`"guided_jsn": {}`:                    "unknown field",
+		`"guided_json": {"oneOf": []}`:        "guided_json: # has oneOf",
+		`"guided_regex": "("`:                 "guided_regex: error parsing",
+		`"guided_regex": "(a|aa|b?){0,900}c"`: "too many ways",
+		`"guided_grammar": ""`:                "no rule \"root\"",
+		`"guided_regex": "a", "response_format": {"type": "json_object"}`: "both say",
+		`"response_format": {"type": "xml"}`:                              "response_format is \"xml\"",
+		`"response_format": {"type": "json_schema"}`:                      "no json_schema.schema",
 	} {
+		refused[`{"model": "words", "prompt": "w3", `+keys+"}"] = want
+	}
+	for body, want := range refused {
 		code, v := post(t, url+"/v1/completions", body)
 		require.GreaterOrEqual(t, code, 400, body)
 		require.Less(t, code, 500, body)
 		require.Contains(t, at(v, "error", "message"), want, body)
 	}
-	for body, want := range map[string]string{
-		`{"model": "words", "messages": []}`:                                                             "no messages",
-		`{"model": "words", "messages": [{"role": "robot", "content": "x"}]}`:                            "role",
-		`{"model": "words", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`:         "reads text",
-		`{"model": "words", "messages": [{"role": "user", "content": "w3"}], "top_logprobs": 2}`:         "wants logprobs",
-		`{"model": "words", "messages": [{"role": "user", "content": "w3"}], "tools": [{}]}`:             "says nothing of tools",
-		`{"model": "words", "messages": [{"role": "user", "content": "w3", "colour": 1}]}`:               "the key \"colour\"",
-		`{"model": "words", "messages": [{"role": "user", "content": "w3"}], "tool_choice": "required"}`: "there are none",
+	for messages, want := range map[string]string{
+		`[]`:                                  "no messages",
+		`[{"role": "robot", "content": "x"}]`: "role",
+		`[{"role": "user", "content": [{"type": "image_url"}]}]`:         "reads text",
+		`[{"role": "user", "content": "w3"}], "top_logprobs": 2`:         "wants logprobs",
+		`[{"role": "user", "content": "w3"}], "tools": [{}]`:             "says nothing of tools",
+		`[{"role": "user", "content": "w3", "colour": 1}]`:               "the key \"colour\"",
+		`[{"role": "user", "content": "w3"}], "tool_choice": "required"`: "there are none",
 	} {
+		body := `{"model": "words", "messages": ` + messages + "}"
 		code, v := post(t, url+"/v1/chat/completions", body)
 		require.Equal(t, 400, code, body)
 		require.Contains(t, at(v, "error", "message"), want, body)

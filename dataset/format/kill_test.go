@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 // long kills readers at 50 moments; without it at 5.
@@ -40,7 +41,7 @@ func readShards(t *testing.T, dir string, readers, ranks int, last int64) {
 		{Source: open(t, dir+"/b.tar", dataset.Options{}), Weight: 1}},
 		Mode: dataset.ModeSFT, SeqLen: 96, EOD: -1, Window: 16, OrderWindow: 40, MicroBatch: 1,
 		GlobalBatch: 4, Readers: readers, Seed: 3, Budget: dataset.Budget{Count: 1 << 40},
-		Packing: dataset.PackLargestFit, Samples: &VisionEncoder{Chat: letters{}, Expander: perByte{}}}, nil)
+		Packing: dataset.PackLargestFit, Samples: &VisionEncoder{Chat: formattest.Letters{}, Expander: formattest.PerByte{}}}, nil)
 	require.NoError(t, err)
 	defer l.Close()
 	ledger, err := dataset.OpenLedger(dir + "/ledger")
@@ -94,10 +95,10 @@ func killData(t *testing.T, dir string) {
 		w, err := CreateShard(filepath.Join(dir, name))
 		require.NoError(t, err)
 		for i := range 61 {
-			d := sampleOf(fmt.Sprintf(`{"texts":[{"role":"user","content":"<image>%s"},{"role":"assistant","content":"yes %d"}],"media":"image","name":["0_x.jpg"]}`,
+			d := formattest.SampleOf(fmt.Sprintf(`{"texts":[{"role":"user","content":"<image>%s"},{"role":"assistant","content":"yes %d"}],"media":"image","name":["0_x.jpg"]}`,
 				strings.Repeat("q", (i*7+s)%40), i), "0_x.jpg="+strings.Repeat("p", 1+(i*5+s)%20))
 			if s == 1 && i%20 == 7 {
-				d = sampleOf(`{"texts":[{"role":"user","content":"<image>"}]}`)
+				d = formattest.SampleOf(`{"texts":[{"role":"user","content":"<image>"}]}`)
 			}
 			require.NoError(t, w.Add(fmt.Sprintf("k%d_%d", s, i), d.Parts))
 		}

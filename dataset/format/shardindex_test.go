@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 // The walk over a shard without an index is done once: its index is kept for this very file. A joined archive
@@ -60,7 +61,7 @@ func TestSurrogates(t *testing.T) {
 			`},{"role":"assistant","content":"x"}]}`+"\n"), 0o600))
 		_, err = open(t, path, dataset.Options{Format: "openai"}).Read(0)
 		check(err)
-		d := sampleOf(`{"texts":[{"role":"user","content":` + text + `},{"role":"assistant","content":"x"}]}`)
+		d := formattest.SampleOf(`{"texts":[{"role":"user","content":` + text + `},{"role":"assistant","content":"x"}]}`)
 		_, err = Converse(&d, "")
 		check(err)
 	}

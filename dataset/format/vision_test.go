@@ -1,8 +1,6 @@
 package format
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -11,92 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
-
-// letters encodes a conversation letter by letter, with 1 for an image and 2 for a video.
-type letters struct{}
-
-func (letters) Fingerprint() string { return "letters" }
-func (letters) EncodeMessages(messages []dataset.Message, _ []byte) (ids []int32, loss []bool, err error) {
-	put := func(text string, learn bool) {
-		for _, r := range text {
-			ids, loss = append(ids, int32(r)), append(loss, learn)
-		}
-	}
-	for _, m := range messages {
-		var parts struct{ Content []struct{ Type, Text string } }
-		if m.Raw == nil || json.Unmarshal(m.Raw, &parts) != nil {
-			put(m.Content, m.Role == "assistant")
-			continue
-		}
-		for _, p := range parts.Content {
-			put(map[string]string{"image": "\x01", "video": "\x02", "text": p.Text}[p.Type],
-				m.Role == "assistant")
-		}
-	}
-	return ids, loss, nil
-}
-
-// perByte stands for an image by a frame around as many tokens as it has bytes.
-type perByte struct{}
-
-func (perByte) Fingerprint() string { return "per byte" }
-func (perByte) Mark(k dataset.MediaKind) (int32, bool) {
-	return map[dataset.MediaKind]int32{dataset.Image: 1, dataset.Video: 2}[k], k != dataset.Audio
-}
-func (perByte) Expand(m *dataset.Media, _ int) ([]int32, []dataset.Span, error) {
-	n := len(m.Bytes)
-	if n == 0 {
-		return nil, nil, errors.New("it is empty")
-	}
-	ids := []int32{'('}
-	for range n {
-		ids = append(ids, 7)
-	}
-	return append(ids, ')'), []dataset.Span{{From: 1, To: int32(n + 1)}}, nil
-}
-
-// sampleOf makes a sample of a JSON text and files "name=content".
-func sampleOf(text string, files ...string) dataset.Document {
-	d := dataset.Document{Key: "k", Place: dataset.Place{File: "s.tar", Offset: 512}}
-	for _, f := range files {
-		name, content, _ := strings.Cut(f, "=")
-		d.Parts = append(d.Parts, dataset.Part{Name: name, Bytes: []byte(content)})
-	}
-	d.Parts = append(d.Parts, dataset.Part{Name: "json", Bytes: []byte(text)})
-	return d
-}
-
-// show writes a sample's tokens, those learnt in brackets.
-func show(samples []dataset.Sample) string {
-	var b strings.Builder
-	for i, s := range samples {
-		if i > 0 {
-			b.WriteString(" / ")
-		}
-		for k, id := range s.Tokens {
-			r := string(rune(id))
-			if id == 7 {
-				r = "#"
-			}
-			if s.Loss[k] {
-				r = "[" + r + "]"
-			}
-			b.WriteString(r)
-		}
-		for _, m := range s.Media {
-			fmt.Fprintf(&b, " %s %v", m.Kind, m.Spans)
-			for _, p := range m.Spans {
-				for _, id := range s.Tokens[p.From:p.To] {
-					if id != 7 {
-						fmt.Fprint(&b, " (a place that is no place holder)")
-					}
-				}
-			}
-		}
-	}
-	return b.String()
-}
 
 // Every sample type of LoongForge gives its conversations, its media where the marks are, and what is
 // learnt.
@@ -135,14 +49,14 @@ func TestSampleTypes(t *testing.T) {
 			[]string{"0_x.jpg=", "1_y.jpg=1"}, "it is empty"},
 		{"packed_vqa", `{"prompts":["p"],"captions":["a","b"],"images":[]}`, nil, "1 prompts and 2 captions"},
 	} {
-		v := &VisionEncoder{SampleType: c.kind, Chat: letters{}, Expander: perByte{}}
-		d := sampleOf(c.json, c.files...)
+		v := &VisionEncoder{SampleType: c.kind, Chat: formattest.Letters{}, Expander: formattest.PerByte{}}
+		d := formattest.SampleOf(c.json, c.files...)
 		got, err := v.EncodeSample(&d)
 		if err != nil {
 			require.ErrorContains(t, err, c.want, "%s %s", c.kind, c.json)
 			continue
 		}
-		require.Equal(t, c.want, show(got), "%s %s", c.kind, c.json)
+		require.Equal(t, c.want, formattest.Show(got), "%s %s", c.kind, c.json)
 		require.Equal(t, c.kind == "multi_vid_vqa", GuessSampleType(&d) == "multi_mix_qa" &&
 			strings.Contains(c.json, "<video>"))
 	}
@@ -155,7 +69,7 @@ func TestMediaInBatches(t *testing.T) {
 	w, err := CreateShard(path)
 	require.NoError(t, err)
 	for i := range 12 {
-		d := sampleOf(fmt.Sprintf(`{"texts":[{"role":"user","content":"<image>%s"},{"role":"assistant","content":"yes"}],"media":"image","name":["0_x.jpg"]}`, strings.Repeat("q", i)),
+		d := formattest.SampleOf(fmt.Sprintf(`{"texts":[{"role":"user","content":"<image>%s"},{"role":"assistant","content":"yes"}],"media":"image","name":["0_x.jpg"]}`, strings.Repeat("q", i)),
 			"0_x.jpg="+strings.Repeat("p", 3*i+1))
 		require.NoError(t, w.Add(fmt.Sprintf("image_%d", i), d.Parts))
 	}
@@ -164,7 +78,7 @@ func TestMediaInBatches(t *testing.T) {
 		dataset.Options{})}}, Mode: dataset.ModeSFT, SeqLen: 32,
 		EOD: -1, MicroBatch: 2, GlobalBatch: 2, Passes: 1, KeepLast: true, Readers: 3,
 		Budget:  dataset.Budget{Count: 4},
-		Samples: &VisionEncoder{SampleType: "multi_mix_qa", Chat: letters{}, Expander: perByte{}}}, nil)
+		Samples: &VisionEncoder{SampleType: "multi_mix_qa", Chat: formattest.Letters{}, Expander: formattest.PerByte{}}}, nil)
 	require.NoError(t, err)
 	defer l.Close()
 	images := map[string]int{}
@@ -198,7 +112,7 @@ func FuzzConverse(f *testing.F) {
 		f.Add(k.Name, `[{"content":"x"}]`)
 	}
 	f.Fuzz(func(t *testing.T, kind, text string) {
-		d := sampleOf(text, "a.jpg=1", "jpg=2", "img0.jpg=3")
+		d := formattest.SampleOf(text, "a.jpg=1", "jpg=2", "img0.jpg=3")
 		list, err := Converse(&d, kind)
 		if err != nil {
 			return

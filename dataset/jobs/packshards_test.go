@@ -12,6 +12,7 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/format/formattest"
 )
 
 // packSource is a shard of conversations with none, one or two images, one of them broken and one too
@@ -36,7 +37,7 @@ func packSource(t *testing.T) dataset.Source {
 		}
 		media := map[bool]string{true: `"image","name":["` + strings.Join(names, `","`) + `"]`,
 			false: `"text"`}[len(names) > 0]
-		d := sampleOf(fmt.Sprintf(`{"texts":[{"role":"user","content":"%s%s"},`+
+		d := formattest.SampleOf(fmt.Sprintf(`{"texts":[{"role":"user","content":"%s%s"},`+
 			`{"role":"assistant","content":"a%d"}],"media":%s}`, marks, text, i, media), files...)
 		require.NoError(t, w.Add(fmt.Sprintf("k_%d", i), d.Parts))
 	}
@@ -50,13 +51,13 @@ func packSource(t *testing.T) dataset.Source {
 //lfvet:long a table of cases
 func TestPackShards(t *testing.T) {
 	src := packSource(t)
-	v := &format.VisionEncoder{Chat: letters{}, Expander: perByte{}}
+	v := &format.VisionEncoder{Chat: formattest.Letters{}, Expander: formattest.PerByte{}}
 	want := map[string]int{}
 	for i := range src.Len() {
 		d, err := src.Read(i)
 		require.NoError(t, err)
 		if samples, err := v.EncodeSample(&d); err == nil && len(samples[0].Tokens) <= 128 {
-			want[show(samples)]++
+			want[formattest.Show(samples)]++
 		}
 	}
 	require.Greater(t, len(want), 40)
@@ -81,7 +82,7 @@ func TestPackShards(t *testing.T) {
 				tokens := 0
 				for _, s := range samples {
 					tokens += len(s.Tokens)
-					got[show([]dataset.Sample{s})]++
+					got[formattest.Show([]dataset.Sample{s})]++
 				}
 				require.LessOrEqual(t, tokens, 128)
 			}
