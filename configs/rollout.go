@@ -49,7 +49,8 @@ type Reward struct {
 	Sandbox  bool     `key:"sandbox" default:"false" class:"fixed" doc:"command: run it without a network, with all files read-only but an empty /tmp, without privileges, devices and Unix sockets, and within reward.memory; code always is. It needs Linux 5.12 on amd64 or arm64 and namespaces of users."`
 	Memory   float64  `key:"memory" default:"1" min:"0" class:"fixed" unit:"GiB" doc:"command in a sandbox, code: memory of a program; without a sandbox it is refused."`
 	Schema   string   `key:"schema" default:"" class:"fixed" doc:"schema: a JSON Schema as text; without it reward.column has one for each answer."`
-	Model    string   `key:"model" default:"" class:"fixed" doc:"model: checkpoints of a run with objective.kind=reward, or a directory of such a model, which gives scores in the process that trains."`
+	Model    string   `key:"model" default:"" class:"fixed" doc:"model: checkpoints of a run with objective.kind=reward, or a directory of such a model, which gives scores, in the process that trains or in reward.judges of their own."`
+	Judges   int      `key:"judges" default:"0" min:"0" max:"64" class:"free" unit:"processes" doc:"model: processes of their own that judge, on this host, or on the hosts of the cluster that the run is given to; 0 judges in the process that trains. Rewards do not depend on it."`
 	URL      string   `key:"url" default:"" class:"fixed" doc:"http: address of the service."`
 	Timeout  float64  `key:"timeout" default:"10" class:"free" unit:"seconds" doc:"Time that a reward may take; an answer without one is set aside."`
 	Parallel int      `key:"parallel" default:"4" min:"1" max:"256" class:"free" doc:"Rewards that are found at once."`

@@ -53,8 +53,8 @@ type Kind struct {
 	// about it; nil where there is nothing to try. It is the fault of the first key of Reads.
 	Try func(ctx context.Context, c *configs.Config) error
 	Aid string
-	// Here says that the reward is computed in this process, which other work slows down: it has the time that it takes,
-	// and answers are judged one after another.
+	// Here says that the reward is computed by the run, which other work slows down: it has the time that it
+	// takes, and answers are judged one after another, or by as many processes as reward.judges says.
 	Here bool
 }
 
@@ -131,7 +131,7 @@ func Each(ctx context.Context, f Func, c *configs.Reward, answers []Answer) []Re
 	var left sync.WaitGroup
 	within, most := time.Duration(c.Timeout*float64(time.Second)), max(1, c.Parallel)
 	if all[c.Kind].Here {
-		within, most = 0, 1
+		within, most = 0, max(1, c.Judges)
 	}
 	places := make(chan struct{}, most)
 	for i := range answers {

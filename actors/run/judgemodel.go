@@ -23,7 +23,7 @@ type judgeModel struct {
 
 var _ = reward.Register(reward.Kind{Name: "model",
 	Doc: "the score that a model of rewards gives the last token of " +
-		"prompt and answer; its tokens are those of the model that learns", Reads: []string{"model"},
+		"prompt and answer; its tokens are those of the model that learns", Reads: []string{"model", "judges"},
 	Aid: "train one with objective.kind=reward", Here: true,
 	New: func(c *configs.Reward) (reward.Func, error) {
 		if c.Model == "" {

@@ -118,6 +118,8 @@ func (r *Run) startable() error {
 			why,
 			"set rollout.samplers=0, or run.Options.Worker in the program",
 		)
+	case c.Run.Reward.Judges > 0:
+		return c.Fault("reward.judges", why, "set reward.judges=0, or run.Options.Worker in the program")
 	}
 	return nil
 }

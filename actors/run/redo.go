@@ -73,7 +73,7 @@ func redo(cfg *configs.Config, step int64) (*Redone, error) {
 		c.Run.Schedule.DecaySteps = cfg.Run.Train.Steps
 	}
 	c.Run.Log.Dir, c.Run.Train.Steps = filepath.Join(tmp, "run"), int(step)
-	c.Run.Plan.Procs, c.Run.Rollout.Samplers = 1, 0
+	c.Run.Plan.Procs, c.Run.Rollout.Samplers, c.Run.Reward.Judges = 1, 0, 0
 	if dir := cfg.Run.Objective.Cache; dir == "" { // what is kept of the reference is kept for this too
 		c.Run.Objective.Cache = filepath.Join(cfg.Run.Log.Dir, "reference")
 	}

@@ -45,9 +45,9 @@ type rollouts struct {
 	round    map[int64]*round
 	kept     map[int64]*weights // publications
 	samplers map[int]sampler
-	crew     *crew // of sampler processes, nil for none
-	next     int   // number of the next sampler
-	judged   int64 // rounds that are judged
+	staff    *staff // sampler processes and judges, nil for none
+	next     int    // number of the next sampler
+	judged   int64  // rounds that are judged
 	judging  bool
 	failed   error
 	changed  chan struct{} // closed when judged, failed or what is drawn changes
@@ -221,7 +221,7 @@ func (r *rollouts) close() {
 	for _, s := range r.samplers {
 		s.close()
 	}
-	r.crew.close()
+	r.staff.close()
 	if r.ref != nil {
 		r.ref.Close()
 	}

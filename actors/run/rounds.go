@@ -331,12 +331,18 @@ func (r *rollouts) open() (err error) {
 	if r.log, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return err
 	}
-	if n := c.Rollout.Samplers; n > 0 {
-		if r.crew, err = newCrew(r); err != nil {
+	if c.Rollout.Samplers > 0 || c.Reward.Judges > 0 {
+		if r.staff, err = newStaff(r.d.r, r.ctx); err != nil {
 			return err
 		}
+	}
+	if n := c.Reward.Judges; n > 0 {
+		r.reward = newBench(r, n).judge
+	}
+	if n := c.Rollout.Samplers; n > 0 {
+		all := &crew{r: r, staff: r.staff}
 		for k := range n {
-			r.join(r.crew.at(k + 1))
+			r.join(all.at(k + 1))
 		}
 	} else {
 		e, err := newDrawer(r.d.r.cfg, r.stops)

@@ -103,7 +103,7 @@ type Run struct {
 func Train(ctx context.Context, cfg *configs.Config, o Options) error {
 	r := newRun(cfg, o)
 	if os.Getenv(envSampler) != "" {
-		return r.sampler()
+		return r.serves()
 	}
 	if err := errors.Join(r.comeBack(), r.succeeds()); err != nil {
 		return err

@@ -1,28 +1,16 @@
 package run
 
 import (
-	"bufio"
 	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/rounds"
-	"github.com/lfactor/lfactor/topology/machine"
 )
-
-// envSampler marks a process that draws answers for a run: what it is told comes by its standard input, and
-// what it says goes to the file that it is given third beside those of every program.
-const envSampler = "LFACTOR_SAMPLER"
-
-// samplerReply is the number of that file.
-const samplerReply = 3
 
 // samplerTries is how many processes may end in a row while nobody draws anything.
 const samplerTries = 10
@@ -42,7 +30,6 @@ type told struct {
 
 // reply is what a sampler says: that it is at work, what it has drawn, or why it ends.
 type reply struct {
-	From int  // the sampler's number, where it does not come over a pipe
 	Done bool // of a task
 	Task rounds.Task
 	Got  []draft
@@ -51,11 +38,10 @@ type reply struct {
 
 // crew are the sampler processes of a run.
 type crew struct {
-	r        *rollouts
-	children *machine.Children
-	away     *away // where the run's processes are a fleet's, else nil
-	mu       sync.Mutex
-	vain     int // processes that have ended since something was drawn
+	r     *rollouts
+	staff *staff
+	mu    sync.Mutex
+	vain  int // processes that have ended since something was drawn
 }
 
 // process is a sampler in a process of its own.
@@ -72,36 +58,6 @@ type process struct {
 	heard    bool // it has said something
 }
 
-// life is what a sampler runs in.
-type life struct {
-	name  string // for people: "pid 4711"
-	in    io.WriteCloser
-	out   *gob.Decoder
-	close func()        // ends what comes from it
-	kill  func()        // ends it
-	ended func() string // waits until it has ended, and says how
-}
-
-// newCrew readies n sampler processes: of this host, or, where the run's processes are a fleet's, of its
-// hosts.
-func newCrew(r *rollouts) (*crew, error) {
-	c := &crew{r: r, children: machine.NewChildren()}
-	if f := r.d.r.io.Fleet; f != nil {
-		var err error
-		if c.away, err = newAway(f); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
-}
-
-// close ends what samplers of other hosts come to.
-func (c *crew) close() {
-	if c != nil && c.away != nil {
-		c.away.close()
-	}
-}
-
 // at starts a sampler process in a place. One that cannot be started is lost at once.
 func (c *crew) at(place int) func(number int) sampler {
 	return func(number int) sampler {
@@ -116,11 +72,7 @@ func (c *crew) at(place int) func(number int) sampler {
 
 // run begins the process, and takes what it says until it ends.
 func (p *process) run() {
-	begin := p.here
-	if p.crew.away != nil {
-		begin = p.there
-	}
-	l, err := begin()
+	l, err := p.crew.staff.begin(p.place)
 	if err != nil {
 		p.silent.Stop()
 		p.crew.r.lost(p.number, fmt.Errorf("a sampler process: %w", err))
@@ -134,38 +86,6 @@ func (p *process) run() {
 	p.mu.Unlock()
 	go p.tell(l)
 	p.hear(l)
-}
-
-// here begins a process of this host.
-func (p *process) here() (*life, error) {
-	r := p.crew.r
-	worker := r.d.r.io.Worker
-	cmd := exec.Command(worker[0], worker[1:]...)
-	cmd.Env = append(os.Environ(), envSampler+"=1")
-	cmd.Stderr = r.d.r.io.Warnings
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the leader alone
-	out, said, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer said.Close() //nolint:errcheck // the child has its own
-	cmd.ExtraFiles = []*os.File{said}
-	in, err := cmd.StdinPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		return nil, errors.Join(err, out.Close())
-	}
-	p.crew.children.Began(cmd.Process.Pid)
-	return &life{name: fmt.Sprintf("pid %d", cmd.Process.Pid), in: in,
-		out:   gob.NewDecoder(bufio.NewReader(out)),
-		close: func() { _ = out.Close() },        // it is only read
-		kill:  func() { _ = cmd.Process.Kill() }, // it may have ended
-		ended: func() string {
-			text, _ := p.crew.children.End(cmd.ProcessState, cmd.Wait())
-			return text
-		}}, nil
 }
 
 // tell passes commands on.
@@ -290,9 +210,8 @@ func (p *process) again(why error) bool {
 
 func (p *process) close() { close(p.commands) }
 
-// samplerProcess draws answers for a run in another process, until that is gone. Where it is to say who it
-// is, it does so before all that takes long.
-func (r *Run) samplerProcess(hello *reply, in io.Reader, out io.Writer) error {
+// samplerProcess draws answers for a run in another process, until that is gone.
+func (r *Run) samplerProcess(w *wire) error {
 	if err := r.readTokenizer(); err != nil {
 		return err
 	}
@@ -300,29 +219,19 @@ func (r *Run) samplerProcess(hello *reply, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var mu sync.Mutex
-	e := gob.NewEncoder(out)
-	say := func(x reply) {
-		mu.Lock()
-		defer mu.Unlock()
-		_ = e.Encode(x) // whoever listened is gone, and the commands end with it
-	}
-	if hello != nil {
-		say(*hello)
-	}
 	d, err := newDrawer(r.cfg, stops)
 	if err != nil {
-		say(reply{Err: err.Error()})
+		w.say(reply{Err: err.Error()})
 		return nil
 	}
 	defer d.close()
-	say(reply{}) // it has begun
+	w.say(reply{}) // it has begun
 	commands := make(chan command)
 	go func() {
 		defer close(commands)
-		for from := gob.NewDecoder(bufio.NewReader(in)); ; {
+		for {
 			var x told
-			if err := from.Decode(&x); err != nil {
+			if err := w.told.Decode(&x); err != nil {
 				return // the run is gone, or ends
 			}
 			commands <- command{x.Weights, x.Task, x.Drafts}
@@ -332,13 +241,13 @@ func (r *Run) samplerProcess(hello *reply, in io.Reader, out io.Writer) error {
 	d.beat = func() {
 		if time.Since(last) > beatEvery {
 			last = time.Now()
-			say(reply{})
+			w.say(reply{})
 		}
 	}
 	if err := d.work(commands, func(t rounds.Task, got []draft) {
-		say(reply{Done: true, Task: t, Got: got})
+		w.say(reply{Done: true, Task: t, Got: got})
 	}); err != nil {
-		say(reply{Err: err.Error()})
+		w.say(reply{Err: err.Error()})
 	}
 	return nil
 }

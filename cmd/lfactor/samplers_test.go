@@ -8,7 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -125,6 +128,70 @@ func TestSamplersTalk(t *testing.T) {
 	again, err := os.ReadFile(filepath.Join(dir, "run", "rollouts.jsonl"))
 	require.NoError(t, err)
 	require.Equal(t, string(answers), string(again))
+}
+
+// TestJudges: a model of rewards in processes of its own gives the rewards that it gives in the process that
+// trains, also where one is killed, and one stopped; blame finds them again in one process.
+func TestJudges(t *testing.T) {
+	t.Parallel()
+	const steps = 6
+	model := clitest.DrawnJudge(t)
+	train := []string{"train", "run.yaml", "rollout.staleness=1", "rollout.span=0", "reward.kind=model",
+		"reward.model=" + model, `reward.pattern=""`}
+	quiet := clitest.DrawnRun(t, steps)
+	code, out := runIn(t, quiet, nil, train...)
+	require.Zero(t, code, out)
+	answers, err := os.ReadFile(filepath.Join(quiet, "run", "rollouts.jsonl"))
+	require.NoError(t, err)
+
+	dir := clitest.DrawnRun(t, steps)
+	c := exec.Command(built(t), append(train, "reward.judges=2", "rollout.samplers=1")...)
+	said := &heard{}
+	c.Dir, c.Stderr, c.Stdout = dir, said, said
+	require.NoError(t, c.Start())
+	pids := func() (out []int) {
+		for _, m := range regexp.MustCompile(`(?m)^judge process: pid (\d+)$`).FindAllStringSubmatch(said.String(), -1) {
+			pid, err := strconv.Atoi(m[1])
+			require.NoError(t, err)
+			out = append(out, pid)
+		}
+		return out
+	}
+	require.Eventually(t, func() bool {
+		return len(pids()) == 2 && sizeOf(filepath.Join(dir, "run", "rollouts.jsonl")) > 0
+	}, time.Minute, time.Millisecond)
+	require.NoError(t, syscall.Kill(pids()[0], syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(pids()[1], syscall.SIGSTOP))
+	require.NoError(t, c.Wait(), said.String())
+	require.Contains(t, said.String(), "what it judged is judged again")
+	require.Contains(t, said.String(), "said nothing for 2s (rollout.silence)")
+	require.Equal(t, stateOf(t, quiet, steps), stateOf(t, dir, steps))
+	again, err := os.ReadFile(filepath.Join(dir, "run", "rollouts.jsonl"))
+	require.NoError(t, err)
+	require.Equal(t, string(answers), string(again))
+	code, out = runIn(t, dir, nil, "data", "blame", "run", "3", "--rewards")
+	require.Zero(t, code, out)
+	code, out = runIn(t, dir, nil, "train", "run.yaml", "reward.judges=2")
+	require.Equal(t, 2, code)
+	require.Contains(t, out, "reward.judges: is not read by reward.kind = regex")
+}
+
+// heard is what a program says, while it says it.
+type heard struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *heard) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *heard) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // sizeOf is the size of a file, 0 where there is none.

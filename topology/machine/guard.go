@@ -70,7 +70,7 @@ func StartGuarded(c *exec.Cmd) (release func(), err error) {
 	if err := tellGuard(nobody); err != nil { // it stands there before there is anything to guard
 		return nil, fmt.Errorf("the guard: %w", err)
 	}
-	if err := startTied(c); err != nil {
+	if err := StartTied(c); err != nil {
 		return nil, err
 	}
 	group := c.Process.Pid

@@ -14,8 +14,12 @@ var starter struct {
 	jobs chan func()
 }
 
-// startTied starts a program that the system kills when this process ends.
-func startTied(c *exec.Cmd) error {
+// StartTied starts a program that the system kills when this process ends, also where it hangs; those that
+// it begins itself are not killed.
+func StartTied(c *exec.Cmd) error {
+	if c.SysProcAttr == nil {
+		c.SysProcAttr = &syscall.SysProcAttr{}
+	}
 	starter.once.Do(func() {
 		starter.jobs = make(chan func())
 		go func() {

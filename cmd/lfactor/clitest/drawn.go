@@ -64,3 +64,26 @@ log: {dir: run}
 	}
 	return dir
 }
+
+// DrawnJudge trains a model of rewards of the same vocabulary, and gives its checkpoints.
+func DrawnJudge(t *testing.T) string {
+	t.Helper()
+	dir := DrawnRun(t, 1)
+	var pairs strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&pairs, "{\"prompt\": \"%d+%d=\", \"chosen\": \"%d\", \"rejected\": \"%d\"}\n", i%7,
+			i%11, i%7+i%11, i)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "pairs.jsonl"), []byte(pairs.String()), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "judge.yaml"), []byte(`
+model: {file: model.yaml}
+data: {paths: [pairs.jsonl], tokenizer: ., seq_len: 40, split: [1, 0, 0]}
+objective: {kind: reward}
+train: {steps: 4, global_batch: 16, micro_batch: 8}
+optimizer: {lr: 1.0e-3}
+checkpoint: {dir: judge}
+`), 0o644))
+	code, out := RunIn(t, dir, nil, "train", "judge.yaml", "-q")
+	require.Zero(t, code, out)
+	return filepath.Join(dir, "judge")
+}

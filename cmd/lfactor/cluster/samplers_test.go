@@ -18,13 +18,14 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// TestClusterSamplers: samplers on the hosts of a cluster, which talk with an environment, draw what one
-// process draws, to the last bit of the weights: also where one is killed, one is stopped, the agent of a
-// host is killed with the processes of that host, and the process that trains.
+// TestClusterSamplers: samplers and a judge on the hosts of a cluster, which talk with an environment, draw
+// what one process draws, to the last bit of the weights: also where one is killed, one is stopped, the
+// agent of a host is killed with the processes of that host, and the process that trains.
 func TestClusterSamplers(t *testing.T) {
 	t.Parallel()
 	const steps = 24
-	train := append([]string{"train", "run.yaml"}, clitest.Talks...)
+	train := append(append([]string{"train", "run.yaml"}, clitest.Talks...), "reward.kind=model",
+		"reward.model="+clitest.DrawnJudge(t))
 	quiet := clitest.DrawnRun(t, steps)
 	code, out := runIn(t, quiet, nil, train...)
 	require.Zero(t, code, out)
@@ -34,7 +35,8 @@ func TestClusterSamplers(t *testing.T) {
 	dir := clitest.DrawnRun(t, steps)
 	v := verbs{t, dir, clusterHome(t, dir, "test")}
 	v.verb(0, "cluster", "up", "--local", "3", "--name", "test")
-	cmd := exec.Command(builtHead(t), append(train, "rollout.samplers=3", "--cluster", "test")...)
+	cmd := exec.Command(builtHead(t), append(train, "rollout.samplers=3", "reward.judges=1", "--cluster",
+		"test")...)
 	var said bytes.Buffer
 	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), v.env...)
 	require.NoError(t, cmd.Start())
@@ -57,13 +59,14 @@ func TestClusterSamplers(t *testing.T) {
 				all[3].Host)),
 				syscall.SIGKILL)
 		},
+		func(all []head.Proc) error { return syscall.Kill(all[4].Pid, syscall.SIGKILL) },
 		func(all []head.Proc) error { return syscall.Kill(all[0].Pid, syscall.SIGKILL) },
 	} {
 		at := steps1()
 		require.Eventually(t, func() bool { return steps1() > at+2 }, 2*time.Minute, time.Millisecond,
 			"%d: %s", k, &said)
 		all := procs()
-		require.Len(t, all, 4)
+		require.Len(t, all, 5)
 		if k == 0 {
 			hosts := map[string]bool{}
 			for _, p := range all {

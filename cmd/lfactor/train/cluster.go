@@ -32,7 +32,7 @@ func onCluster(c *cobra.Command, cfg *configs.Config, file string, mine, rest []
 
 // jobSpec is this command line as a job: with the run file's text, in this directory, over as many processes
 // as the plan says or the cluster has hosts; of a run that draws its answers the one that trains and its
-// samplers.
+// samplers and judges.
 func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, file string, mine,
 	rest []string) (*control.Spec, error) {
 	s, err := cli.JobSpec(nil, file, cli.FlagValue(mine, "plan"))
@@ -54,17 +54,19 @@ func jobSpec(ctx context.Context, client *control.Client, cfg *configs.Config, f
 	if file != "" {
 		s.Args = append(s.Args, file)
 	}
+	beside := 0
 	switch l := fit.Loss(cfg); {
-	case l != nil && l.Policy != nil: // one process trains, and each sampler is another
-		s.Procs = 1 + cfg.Run.Rollout.Samplers
+	case l != nil && l.Policy != nil: // one process trains, and each sampler and judge is another
+		beside = cfg.Run.Rollout.Samplers + cfg.Run.Reward.Judges
+		s.Procs = 1 + beside
 	case s.Procs == 1:
 		if s.Procs, err = spread(ctx, client, cfg.Run.Plan.Ranks()); err != nil {
 			return nil, err
 		}
 		s.Args = append(s.Args, fmt.Sprintf("plan.procs=%d", s.Procs))
 	}
-	s.Talks = layout.MeshOf(&cfg.Run.Plan).Talks(max(1, s.Procs-cfg.Run.Rollout.Samplers))
-	for k := range cfg.Run.Rollout.Samplers {
+	s.Talks = layout.MeshOf(&cfg.Run.Plan).Talks(s.Procs - beside)
+	for k := range beside {
 		s.Talks = append(s.Talks, topology.Talk{A: 0, B: k + 1, Weight: 1})
 	}
 	s.Args = append(append(s.Args, rest...), cli.WithoutCluster(mine)...)

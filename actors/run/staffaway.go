@@ -5,41 +5,41 @@ import (
 	"context"
 	"encoding/gob"
 	"fmt"
-	"io"
 	"net"
-	"os"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/host/links"
-	"github.com/lfactor/lfactor/configs/exit"
 )
 
-// Samplers of a run on a cluster are its processes behind the one that trains: the head places them, and
+// The staff of a run on a cluster are its processes behind the one that trains: the head places them, and
 // another host takes one over whose host is lost. Each opens an edge to the process that trains, over which
-// it is told of weights and tasks and says what it has drawn.
+// it is told what to do and says what has come of it.
 
 const (
 	comesWithin = 90 * time.Second // from the start of a process to its edge
 	goesWithin  = 10 * time.Second // from the order to end it to the word that it has
 )
 
-// away are samplers in processes of a fleet.
+// away are processes of a fleet.
 type away struct {
 	fleet Fleet
 	edges links.Transport
 	mu    sync.Mutex
-	waits map[int]chan *coming // by the number of the sampler
+	next  int                  // number of the next one that comes
+	waits map[int]chan *coming // by these numbers
 }
 
-// coming is the edge of a sampler that has said who it is.
+// hello is the first that comes over an edge.
+type hello struct{ From int }
+
+// coming is the edge of a process that has said who it is.
 type coming struct {
 	conn net.Conn
 	said *gob.Decoder
 }
 
-// newAway takes edges of samplers.
+// newAway takes edges.
 func newAway(f Fleet) (*away, error) {
 	edges, err := f.Transport(0)
 	if err != nil {
@@ -62,14 +62,14 @@ func (a *away) accept() {
 		}
 		go func() {
 			x := &coming{c, gob.NewDecoder(bufio.NewReader(c))}
-			var hello reply
+			var who hello
 			_ = c.SetReadDeadline(time.Now().Add(goesWithin)) // a connection that takes none is read as it is
-			err := x.said.Decode(&hello)
+			err := x.said.Decode(&who)
 			_ = c.SetReadDeadline(time.Time{}) // the same
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			if w := a.waits[hello.From]; err == nil && w != nil {
-				delete(a.waits, hello.From)
+			if w := a.waits[who.From]; err == nil && w != nil {
+				delete(a.waits, who.From)
 				w <- x // there is room for one
 				return
 			}
@@ -78,16 +78,17 @@ func (a *away) accept() {
 	}
 }
 
-// expect waits for a sampler's edge.
-func (a *away) expect(number int) <-chan *coming {
+// expect waits for the edge of another process, which says the number.
+func (a *away) expect() (number int, comes <-chan *coming) {
 	w := make(chan *coming, 1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.waits[number] = w
-	return w
+	a.next++
+	a.waits[a.next] = w
+	return a.next, w
 }
 
-// forget waits for a sampler's edge no longer.
+// forget waits for an edge no longer.
 func (a *away) forget(number int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,12 +96,12 @@ func (a *away) forget(number int) {
 }
 
 // there begins a process of the fleet, and waits for its edge.
-func (p *process) there() (*life, error) {
-	a, over := p.crew.away, p.crew.r.ctx
-	comes := a.expect(p.number)
-	defer a.forget(p.number)
-	x, err := a.fleet.Start(p.place, []string{fmt.Sprintf("%s=%d", envProc, p.place),
-		fmt.Sprintf("%s=%d", envSampler, p.number)})
+func (s *staff) there(place int, env []string) (*life, error) {
+	a := s.away
+	number, comes := a.expect()
+	defer a.forget(number)
+	x, err := a.fleet.Start(place, append([]string{fmt.Sprintf("%s=%d", envProc, place),
+		fmt.Sprintf("%s=%d", envSampler, number)}, env...))
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func (p *process) there() (*life, error) {
 		return nil, fmt.Errorf("%s %s", x.Name(), text)
 	case <-late.C:
 		err = fmt.Errorf("%s says nothing for %v", x.Name(), comesWithin)
-	case <-over.Done():
+	case <-s.over.Done():
 		err = errLeft
 	}
 	x.Kill()
@@ -150,33 +151,4 @@ func (f flushing) Write(b []byte) (int, error) {
 		err = c.Flush()
 	}
 	return n, err
-}
-
-// sampler draws answers for a run that another process leads: of this host, over pipes, or of a cluster,
-// over an edge.
-func (r *Run) sampler() error {
-	if r.io.Fleet == nil {
-		return r.samplerProcess(nil, os.Stdin, os.NewFile(samplerReply, "replies"))
-	}
-	number, err := strconv.Atoi(os.Getenv(envSampler))
-	if err != nil {
-		return fmt.Errorf("%s: %w", envSampler, err)
-	}
-	edges, err := r.io.Fleet.Transport(workerProc())
-	if err != nil {
-		return err
-	}
-	defer edges.Close() //nolint:errcheck // nobody comes
-	c, err := edges.Dial(0)
-	if err != nil {
-		return exit.With(fmt.Errorf("the process that trains: %w", err), exit.Unreachable)
-	}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // ends where it is asked to end, or its agent is gone
-		_ = c.Close()                        // which ends what it is told
-		<-time.After(goesWithin)
-		os.Exit(exit.Failed) // one that is stuck must not stay
-	}()
-	defer c.Close() //nolint:errcheck // whoever listened may be gone
-	return r.samplerProcess(&reply{From: number}, c, flushing{c})
 }

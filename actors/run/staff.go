@@ -1,0 +1,155 @@
+package run
+
+import (
+	"bufio"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
+)
+
+// Environment of processes that help the one that trains: envSampler marks each, with its number, and
+// envJudge those that judge. What one is told comes by its standard input, and what it says goes to the file
+// that it is given third beside those of every program; or both go over an edge.
+const (
+	envSampler = "LFACTOR_SAMPLER"
+	envJudge   = "LFACTOR_JUDGE"
+	// samplerReply is the number of that file.
+	samplerReply = 3
+)
+
+// staff begins processes that help the one that trains: on this host, or, where the run's processes are a
+// fleet's, on its hosts.
+type staff struct {
+	r        *Run
+	over     context.Context // ends with the run
+	children *machine.Children
+	away     *away // where there is a fleet, else nil
+}
+
+// newStaff readies it; close is to be called.
+func newStaff(r *Run, over context.Context) (*staff, error) {
+	s := &staff{r: r, over: over, children: machine.NewChildren()}
+	if f := r.io.Fleet; f != nil {
+		var err error
+		if s.away, err = newAway(f); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// close lets nobody come any more.
+func (s *staff) close() {
+	if s != nil && s.away != nil {
+		s.away.close()
+	}
+}
+
+// life is a process of the staff.
+type life struct {
+	name  string // for people: "pid 4711"
+	in    io.WriteCloser
+	out   *gob.Decoder
+	close func()        // ends what comes from it
+	kill  func()        // ends it
+	ended func() string // waits until it has ended, and says how
+}
+
+// begin begins a process in a place: of those of a fleet its number, else any.
+func (s *staff) begin(place int, env ...string) (*life, error) {
+	if s.away != nil {
+		return s.there(place, env)
+	}
+	return s.here(env)
+}
+
+// here begins a process of this host.
+func (s *staff) here(env []string) (*life, error) {
+	worker := s.r.io.Worker
+	cmd := exec.Command(worker[0], worker[1:]...)
+	cmd.Env = append(append(os.Environ(), envSampler+"=1"), env...)
+	cmd.Stderr = s.r.io.Warnings
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the leader alone
+	out, said, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer said.Close() //nolint:errcheck // the child has its own
+	cmd.ExtraFiles = []*os.File{said}
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = machine.StartTied(cmd) // one that is stopped would not see its input end
+	}
+	if err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	s.children.Began(cmd.Process.Pid)
+	return &life{name: fmt.Sprintf("pid %d", cmd.Process.Pid), in: in,
+		out:   gob.NewDecoder(bufio.NewReader(out)),
+		close: func() { _ = out.Close() },        // it is only read
+		kill:  func() { _ = cmd.Process.Kill() }, // it may have ended
+		ended: func() string {
+			text, _ := s.children.End(cmd.ProcessState, cmd.Wait())
+			return text
+		}}, nil
+}
+
+// wire is what a process of the staff has of the one that trains.
+type wire struct {
+	told *gob.Decoder
+	mu   sync.Mutex
+	out  *gob.Encoder
+}
+
+// say tells the process that trains something. Where nobody listens any more, what is told ends as well.
+func (w *wire) say(x any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.out.Encode(x) // see above
+}
+
+// serves is a process of the staff: it draws or judges for a run that another process leads.
+func (r *Run) serves() error {
+	serve := r.samplerProcess
+	if os.Getenv(envJudge) != "" {
+		serve = r.judgeProcess
+	}
+	if r.io.Fleet == nil {
+		return serve(&wire{told: gob.NewDecoder(bufio.NewReader(os.Stdin)),
+			out: gob.NewEncoder(os.NewFile(samplerReply, "replies"))})
+	}
+	number, err := strconv.Atoi(os.Getenv(envSampler))
+	if err != nil {
+		return fmt.Errorf("%s: %w", envSampler, err)
+	}
+	edges, err := r.io.Fleet.Transport(workerProc())
+	if err != nil {
+		return err
+	}
+	defer edges.Close() //nolint:errcheck // nobody comes
+	c, err := edges.Dial(0)
+	if err != nil {
+		return exit.With(fmt.Errorf("the process that trains: %w", err), exit.Unreachable)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends where it is asked to end, or its agent is gone
+		_ = c.Close()                        // which ends what it is told
+		<-time.After(goesWithin)
+		os.Exit(exit.Failed) // one that is stuck must not stay
+	}()
+	defer c.Close() //nolint:errcheck // whoever listened may be gone
+	w := &wire{told: gob.NewDecoder(bufio.NewReader(c)), out: gob.NewEncoder(flushing{c})}
+	w.say(hello{number}) // before what takes long
+	return serve(w)
+}
