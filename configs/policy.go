@@ -32,12 +32,13 @@ type Policy struct {
 	Answer   string `key:"answer" class:"fixed" doc:"What a model that writes actions answers: {actions} are their tokens, once, and by default all. What is around them is learnt too, and stands around them when it acts; for Pi0-FAST it is 'Action: {actions}|'."`
 	ViewSize int    `key:"view_size" default:"224" min:"8" max:"4096" class:"fixed" unit:"pixels" doc:"Height and width that views are brought to before the processor of a model that writes actions, or has policy.expert, sees them, with black around them."`
 
-	Expert        string `key:"expert" default:"none" oneof:"none|flow|l1" class:"fixed" doc:"What gives actions as numbers behind a vision-language model, whichever it is: a diffusion transformer that attends to what the model makes of views and words, and draws the actions out of noise (flow) or gives them at once (l1)."`
+	Expert        string `key:"expert" default:"none" oneof:"none|flow|l1|diffusion" class:"fixed" doc:"What gives actions as numbers behind a vision-language model, whichever it is: a diffusion transformer that attends to what the model makes of views and words, and draws the actions out of noise (flow, or in 20 levels of DDPM: diffusion) or gives them at once (l1)."`
 	ExpertWidth   int    `key:"expert_width" default:"1024" min:"2" max:"65536" class:"fixed" doc:"Width of policy.expert, a multiple of 2 and of expert_heads."`
 	ExpertLayers  int    `key:"expert_layers" default:"16" min:"1" max:"1024" class:"fixed" doc:"Its layers: every other one attends to what is seen and told, and the others to its own rows."`
 	ExpertHeads   int    `key:"expert_heads" default:"16" min:"1" max:"1024" class:"fixed" doc:"Its heads."`
 	ExpertActions int    `key:"expert_actions" default:"32" min:"1" max:"65536" class:"fixed" doc:"Numbers of an action that policy.expert has room for."`
 	ExpertState   int    `key:"expert_state" default:"64" min:"1" max:"65536" class:"fixed" doc:"Numbers of a state that policy.expert has room for."`
+	ExpertReads   int    `key:"expert_readouts" default:"0" min:"0" max:"255" class:"fixed" unit:"tokens" doc:"Readout tokens behind a question (arXiv:2405.12213), learned rows that read views and words and are read by none of these: policy.expert attends to them alone. 0 has it attend to what the model makes of views and words."`
 	ExpertRobots  int    `key:"expert_robots" default:"1" min:"1" max:"65536" class:"fixed" doc:"Robots that policy.expert has weights of their own for."`
 
 	Crop       float64 `key:"crop" default:"1" min:"0.1" max:"1" class:"fixed" doc:"Share of a view's height and width that a sample is trained on, from a place of its own, brought to the whole size again; 1 is the view as it is. A policy acts on whole views."`
@@ -79,10 +80,10 @@ func (p *Policy) ViewsMax() int { return viewsMost }
 
 // Guides reports whether an expert gives actions behind a vision-language model, and the section is sound.
 func (p *Policy) Guides() bool {
-	return (p.Expert == "flow" || p.Expert == "l1") && p.Horizon <= expertMost && p.ExpertHeads > 0 &&
+	return slices.Contains([]string{"flow", "l1", "diffusion"}, p.Expert) && p.Horizon <= expertMost && p.ExpertHeads > 0 &&
 		p.ExpertWidth > 0 && p.ExpertWidth%2 == 0 && p.ExpertWidth%p.ExpertHeads == 0 &&
 		p.ExpertLayers > 0 &&
-		min(p.ExpertActions, p.ExpertState, p.ExpertRobots) > 0
+		min(p.ExpertActions, p.ExpertState, p.ExpertRobots) > 0 && p.ExpertReads >= 0 && p.ExpertReads <= 255
 }
 
 // expertMost is how many actions policy.expert gives at most.

@@ -39,6 +39,8 @@ type policyCase struct {
 	Real       int
 	Views      int    // that all samples have
 	Grid       [3]int // of the patches of each, where a language model hosts the policy
+	// what gives actions behind a vision-language model, nil where the model says it itself
+	Policy *configs.Policy
 }
 
 // openPolicy opens one of them.
@@ -55,6 +57,9 @@ func openPolicy(t *testing.T, name string) *denoised {
 	require.NoError(t, err)
 	g.m, err = family.Build(c, 0)
 	require.NoError(t, err)
+	if want.Policy != nil {
+		require.NoError(t, g.m.ActBy(want.Policy))
+	}
 	d := g.m.Denoiser
 	d.Real = want.Real
 	target, ok := noise.Lookup("flow_prediction")
@@ -75,6 +80,13 @@ func openPolicy(t *testing.T, name string) *denoised {
 		g.hosts(&want)
 		return g
 	}
+	g.tells(&want)
+	return g
+}
+
+// tells makes the microbatch of a policy that reads its samples itself.
+func (g *denoised) tells(want *policyCase) {
+	d, t := g.m.Denoiser, g.t
 	mb := Microbatch{Cu: []int32{0}}
 	var items []family.Encoded
 	for i, s := range want.Samples {
@@ -110,7 +122,6 @@ func openPolicy(t *testing.T, name string) *denoised {
 	}
 	mb.More = map[string]any{family.EncodedKey: items}
 	g.made = &mb
-	return g
 }
 
 // hosts makes the microbatch of a policy that a language model hosts.
@@ -119,10 +130,15 @@ func (g *denoised) hosts(want *policyCase) {
 	var items []family.Encoded
 	for i, s := range want.Samples {
 		from := mb.Cu[i]
-		items = append(items, family.Encoded{From: from, Told: len(s.Tokens), IDs: s.Tokens, Grid: d.ChunkGrid(),
-			X0: g.floats(fmt.Sprintf("actions.%d", i)), Noise: g.floats(fmt.Sprintf("noise.%d", i)),
+		items = append(items, family.Encoded{From: from, Told: len(s.Tokens), IDs: s.Tokens,
+			Grid: d.ChunkGrid(),
+			X0:   g.floats(fmt.Sprintf("actions.%d", i)), Noise: g.floats(fmt.Sprintf("noise.%d", i)),
 			State: g.floats(fmt.Sprintf("state.%d", i)), Robot: s.Robot, Pad: s.Pad, Level: &noise.Level{
 				Alpha: float32(1 - s.Time), Sigma: float32(s.Time), Time: float32(1000 * s.Time)}})
+		if d.Scheduler != nil {
+			table := d.Process.Levels.Table()
+			items[i].Level = &table[len(table)-1-s.Step]
+		}
 		mb.IDs = append(mb.IDs, s.Tokens...)
 		at := 0
 		for k := range s.Views {
@@ -143,7 +159,10 @@ func (g *denoised) hosts(want *policyCase) {
 			at = end
 			mb.Images.Grids = append(mb.Images.Grids, p)
 		}
-		for k := range s.Tokens {
+		for range d.Readouts {
+			mb.IDs = append(mb.IDs, -1)
+		}
+		for k := range len(s.Tokens) + d.Readouts {
 			mb.Positions, mb.Targets = append(mb.Positions, int32(k)), append(mb.Targets, -100)
 			mb.Weights = append(mb.Weights, 0)
 		}

@@ -38,7 +38,11 @@ func (g *Guide) Samples() dataset.SampleEncoder { return g }
 
 // Fingerprint implements dataset.SampleEncoder.
 func (g *Guide) Fingerprint() string {
-	return format.HashOf("guide 1", g.print(g.encoder.Fingerprint()))
+	parts := []any{"guide 1", g.print(g.encoder.Fingerprint())}
+	if n := g.D.Readouts; n > 0 {
+		parts = append(parts, n)
+	}
+	return format.HashOf(parts...)
 }
 
 // EncodeSample implements dataset.SampleEncoder: a question with the views that there are, and behind its
@@ -56,6 +60,9 @@ func (g *Guide) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
 	out, err := g.Scribe.asked(d.Key, &f, scale)
 	if err != nil {
 		return nil, err
+	}
+	for range g.D.Readouts { // behind the question, in the place of tokens
+		out.Tokens, out.Loss = append(out.Tokens, g.eos), append(out.Loss, false)
 	}
 	n := len(out.Tokens)
 	if n+1 > g.longest {
@@ -146,6 +153,7 @@ func (g *Guide) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 	views := *b
 	views.Media = nil
 	var items []family.Encoded
+	var told []int32
 	for i := range b.Media {
 		m := &b.Media[i]
 		if m.Kind != dataset.Caption {
@@ -161,7 +169,11 @@ func (g *Guide) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 			segment++
 		}
 		e.From, e.Key = b.CuSeqlens[segment], dataset.Draw(g.Seed, 0, b.SampleIDs[segment], 0, 0)
-		e.Told = int(last - e.From + 1)
+		e.Told = int(last-e.From+1) - g.D.Readouts
+		for k := range g.D.Readouts {
+			mb.IDs[int(e.From)+e.Told+k] = -1
+		}
+		told = append(told, int32(e.Told))
 		if (noise.Key{Sample: e.Key, Draw: drawStateless}).Uniform(0) < g.Policy.Stateless {
 			e.State = make([]float32, len(e.State))
 		}
@@ -174,6 +186,9 @@ func (g *Guide) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 		return err
 	}
 	mb.More = map[string]any{family.EncodedKey: items}
+	if g.D.Readouts > 0 { // no question reads what is behind it
+		mb.More[family.PromptsKey] = told
+	}
 	return nil
 }
 

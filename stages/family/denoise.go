@@ -115,6 +115,7 @@ type Denoiser struct {
 	FeatureWidth int
 	ZeroWith     bool   // further images of a sample are told time 0, not the sample's
 	Canvas       bool   // rows are images, whole and all of one size in a microbatch
+	Readouts     int    // rows behind a prompt in which that language model gathers what its samples are told
 	Hosted       bool   // a language model reads what its samples see and are told (Model.Act)
 	Early        bool   // and its states are those before its final norm
 	Lines        bool   // and members of context parallelism compute some lines of each

@@ -20,6 +20,7 @@ import (
 //	dif.canvas.cu [levels+1] their borders, sample by sample
 //	dif.words.take, dif.words.cu those rows of dif.text.take that are words, and their borders
 //	dif.views.take, dif.views.cu and those that are of views
+//	dif.readout [rows]       which readout each row of the language model is, -1 for none
 //	dif.canvas [rows]        the row of the language model that has the weight of an action's sample
 
 // ToldPort is the port of what a language model makes of prompts, [rows of captions, its width].
@@ -43,6 +44,9 @@ func (m *Model) Act(h Head) error {
 	d.Hosted, d.Canvas = true, true
 	m.DropMTP() // its layers learn what is said next
 	m.Denoiser, m.Modalities = d, append(m.Modalities, latents{d})
+	if d.Readouts > 0 {
+		m.readsOut()
+	}
 	m.Ports[ToldPort] = Port{Width: m.Spec.Hidden, Rows: Captions, Whole: true}
 	end := &m.Blocks[len(m.Blocks)-1]
 	end.Gives, end.Weight = []string{ToldPort}, 0.05
@@ -58,6 +62,70 @@ func (m *Model) Act(h Head) error {
 		m.Add(b)
 	}
 	return nil
+}
+
+// readsOut puts readouts among the rows of the language model: learned rows behind those of a prompt, where
+// its tokens are -1, which read what comes before them as any row does. What gives actions alone reads them.
+func (m *Model) readsOut() {
+	d := m.Denoiser
+	m.Modalities = append(m.Modalities, readouts{d})
+	for i := range m.Blocks {
+		b := &m.Blocks[i]
+		if b.Name != EmbedName {
+			continue
+		}
+		inner := b.Record
+		b.Record = func(r *block.Rec, env map[string]*grad.Value) {
+			inner(r, env)
+			rows := r.T.Param(ReadoutName, []int{d.Readouts, m.Spec.Hidden}, -1, 1, true)
+			env["x"] = place(r, env["x"], rows, "dif.readout")
+		}
+	}
+}
+
+// ReadoutName is the name of the readouts' rows, here and in files.
+const ReadoutName = ExpertName + "readouts.weight"
+
+// readouts is their modality, of one class.
+type readouts struct{ d *Denoiser }
+
+// Classes implements Modality.
+func (readouts) Classes() int32 { return 1 }
+
+// Class implements Modality.
+func (readouts) Class(*Inputs) int32 { return 0 }
+
+// Dims implements Modality.
+func (readouts) Dims(int, int32) map[string]int { return nil }
+
+// Planned implements Modality.
+func (readouts) Planned(int, map[string]int) int32 { return 0 }
+
+// TokenTensors implements Rowed.
+func (readouts) TokenTensors() []string { return []string{"dif.readout"} }
+
+// Tensors implements Modality.
+func (p readouts) Tensors(in *Inputs, _ block.Shape) map[string]*tensor.Tensor {
+	which := tensor.Make(tensor.I32, in.Rows)
+	for i := range which.I32() {
+		which.I32()[i] = -1
+	}
+	for _, x := range (latents{p.d}).items(in) {
+		from, n := p.d.reads(&x)
+		for k := range n {
+			which.I32()[from+k] = int32(k)
+		}
+	}
+	return map[string]*tensor.Tensor{"dif.readout": which}
+}
+
+// reads are the rows of a language model that what gives actions attends to: a sample's prompt, or the
+// readouts behind it.
+func (d *Denoiser) reads(x *Encoded) (from, n int) {
+	if d.Readouts > 0 {
+		return int(x.From) + x.Told, d.Readouts
+	}
+	return int(x.From), x.Told
 }
 
 // told are the rows of prompts behind the final norm, and declares what the model could say of them, which
@@ -84,7 +152,7 @@ func (d *Denoiser) hosted(i int, x *Encoded, rows int) error {
 	case x.Grid != d.ChunkGrid() || len(x.X0) != n*d.Width():
 		return fmt.Errorf("sample %d has %d numbers of actions in %v, want %d in %v", i+1, len(x.X0), x.Grid,
 			d.Chunk*d.Width(), d.ChunkGrid())
-	case x.Told < 1 || x.From < 0 || int(x.From)+x.Told > rows:
+	case x.Told < 1 || x.From < 0 || int(x.From)+x.Told+d.Readouts > rows:
 		return fmt.Errorf("sample %d has %d rows of a prompt from row %d of %d", i+1, x.Told, x.From, rows)
 	case len(x.State) != d.Sight.State:
 		return fmt.Errorf("sample %d has a state of %d numbers, want %d", i+1, len(x.State), d.Sight.State)
@@ -104,12 +172,13 @@ func (p latents) host(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) 
 		weights.I32()[i] = -1
 	}
 	for g, x := range p.items(in) {
-		for k := range x.Told {
-			rows = append(rows, x.From+int32(k))
+		from, n := p.d.reads(&x)
+		for k := range n {
+			rows = append(rows, int32(from+k))
 		}
 		cu = append(cu, int32(len(rows)))
 		for k := range x.Tokens() {
-			weights.I32()[g*x.Tokens()+k] = x.From + int32(x.Told) - 1
+			weights.I32()[g*x.Tokens()+k] = int32(from + n - 1)
 		}
 	}
 	for len(cu) <= Levels(s) {
@@ -137,7 +206,8 @@ func (p latents) apart(in *Inputs, s block.Shape, out map[string]*tensor.Tensor)
 	var of []bool
 	each := []int32{0}
 	for _, x := range p.items(in) {
-		of = append(of, seen[x.From:int(x.From)+x.Told]...)
+		from, n := p.d.reads(&x)
+		of = append(of, seen[from:from+n]...)
 		each = append(each, int32(len(of)))
 	}
 	p.shared(of, each, s, out)

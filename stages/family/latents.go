@@ -124,7 +124,8 @@ func (p latents) levels(samples int) int {
 func (p latents) rows(x *Encoded) int {
 	switch {
 	case p.d.Hosted:
-		return x.Told
+		_, n := p.d.reads(x)
+		return n
 	case p.d.Sight != nil && p.d.Sight.Whole():
 		return 0
 	case p.d.Sight != nil && p.d.Words.Image > 0:

@@ -107,12 +107,12 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 	for i := range items {
 		items[i].From = int32(in.Rows)
 		if in.Rows += items[i].Tokens(); g.m.Denoiser.Hosted {
-			in.Rows = int(items[i].From) + len(items[i].IDs)
+			in.Rows = int(items[i].From) + len(items[i].IDs) + g.m.Denoiser.Readouts
 		}
 		in.Cu = append(in.Cu, int32(in.Rows))
 	}
 	if g.m.Denoiser.Hosted {
-		prompts(in, items)
+		prompts(in, items, g.m.Denoiser.Readouts)
 	}
 	if err := g.m.Denoiser.Check(items, in.Rows); err != nil {
 		return nil, fmt.Errorf("sample: %w", err)
@@ -155,10 +155,15 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 	return out[:rows*g.m.Denoiser.Width()], nil // images that are read whole may have more behind them
 }
 
-// prompts are the tokens and the images of prompts that a language model reads.
-func prompts(in *family.Inputs, items []family.Encoded) {
-	for _, x := range items {
-		in.IDs = append(in.IDs, x.IDs...)
+// prompts are the tokens and the images of prompts that a language model reads, with so many readouts behind
+// each.
+func prompts(in *family.Inputs, items []family.Encoded, readouts int) {
+	told := make([]int32, len(items))
+	for i, x := range items {
+		in.IDs, told[i] = append(in.IDs, x.IDs...), int32(x.Told)
+		for range readouts {
+			in.IDs = append(in.IDs, -1)
+		}
 		in.Images.Values = append(in.Images.Values, x.Seen.Values...)
 		for _, g := range x.Seen.Grids {
 			spans := g.Spans
@@ -171,6 +176,9 @@ func prompts(in *family.Inputs, items []family.Encoded) {
 			}
 			in.Images.Grids = append(in.Images.Grids, g)
 		}
+	}
+	if readouts > 0 {
+		in.More[family.PromptsKey] = told
 	}
 }
 
