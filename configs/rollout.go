@@ -1,6 +1,10 @@
 package configs
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Rollout says how a run draws the answers that it learns from.
 type Rollout struct {
@@ -12,7 +16,9 @@ type Rollout struct {
 	Samplers    int      `key:"samplers" default:"0" min:"0" max:"64" class:"free" unit:"processes" doc:"Processes of their own that draw answers, on this host, or on the hosts of the cluster that the run is given to; 0 draws in the process that trains. Answers do not depend on it."`
 	Silence     float64  `key:"silence" default:"120" class:"free" unit:"seconds" doc:"After so long a sampler process that has answers to draw and says nothing is ended, and another takes its place."`
 	Pages       int      `key:"pages" default:"0" min:"0" class:"free" unit:"pages" doc:"Pages of keys and values of 16 tokens each, for all answers together; 0 takes what the answers of a step need, 4096 at most."`
-	Environment []string `key:"environment" class:"fixed" doc:"Program that answers what the model says, turn by turn, in a line of JSON each (docs/post-training.md); its words. Without it an answer is one turn."`
+	Environment []string `key:"environment" class:"fixed" doc:"Program that answers what the model says, turn by turn, in a line of JSON each (docs/post-training.md); its words. Or the address of a server of OpenEnv's protocol, http://HOST:PORT. Without it an answer is one turn."`
+	Action      string   `key:"action" default:"message" class:"fixed" doc:"Of an environment of OpenEnv's protocol: key of an action that has what the model says."`
+	Observation []string `key:"observation" class:"fixed" doc:"Of an environment of OpenEnv's protocol: keys of an observation that are said to the model, one a line; dots lead into objects. Without it the whole observation is said, as JSON."`
 	Turns       int      `key:"turns" default:"4" min:"1" max:"1024" class:"fixed" doc:"Turns of an environment in an answer at most."`
 	Role        string   `key:"role" default:"user" class:"fixed" doc:"Role under which the chat template writes what an environment says: user or tool."`
 	Processes   int      `key:"processes" default:"4" min:"1" max:"256" class:"free" doc:"Processes of an environment at once, of each sampler."`
@@ -38,6 +44,15 @@ func (r *Rollout) Check(at faults) {
 	if r.Staleness*r.Updates > 16 {
 		at.fault("rollout.staleness", fmt.Sprintf("%d batches of %d steps each are %d steps ahead, and 16 are allowed", r.Staleness, r.Updates, r.Staleness*r.Updates), "lower it or rollout.updates")
 	}
+}
+
+// Served reports whether the environment is the address of a server and no program.
+func (r *Rollout) Served() bool {
+	if len(r.Environment) != 1 {
+		return false
+	}
+	scheme, _, ok := strings.Cut(r.Environment[0], "://")
+	return ok && slices.Contains([]string{"http", "https", "ws", "wss"}, scheme)
 }
 
 // Reward says what drawn answers are worth.

@@ -119,7 +119,8 @@ func converses(c *configs.Config, stops []int32) (*conversation, error) {
 	if len(o.Environment) == 0 {
 		return nil, nil
 	}
-	x := &conversation{stops: stops, role: o.Role, turns: o.Turns, most: o.Max, heard: make(chan func() error)}
+	x := &conversation{stops: stops, role: o.Role, turns: o.Turns, most: o.Max,
+		heard: make(chan func() error)}
 	tok, conf, err := setup.RunTokenizer(c)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,13 @@ func converses(c *configs.Config, stops []int32) (*conversation, error) {
 				"name another data.template or rollout.role")
 		}
 	}
-	x.talks = world.NewTalks(o.Environment, o.Processes, time.Duration(o.Wait*float64(time.Second)))
+	wait := time.Duration(o.Wait * float64(time.Second))
+	if o.Served() {
+		x.talks = world.OpenEnv{URL: o.Environment[0], Action: o.Action,
+			Texts: o.Observation}.Talks(o.Processes, wait)
+	} else {
+		x.talks = world.NewTalks(o.Environment, o.Processes, wait)
+	}
 	x.ctx, x.leave = context.WithCancel(context.Background())
 	return x, nil
 }

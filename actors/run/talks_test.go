@@ -175,12 +175,14 @@ func TestTalkFaults(t *testing.T) {
 		require.False(t, j.Wrong, j)
 	}
 	for with, want := range map[string]string{"rollout.turns=2": "rollout.turns: there is no rollout.environment",
-		"reward.kind=environment": "set rollout.environment"} {
-		_, err = configs.Load(configs.Request{Args: []string{"model.file=" + filepath.Join(dir,
+		"reward.kind=environment":                               "set rollout.environment",
+		"rollout.action=answer":                                 "rollout.action: there is no rollout.environment",
+		`rollout.environment=[true] rollout.observation=[said]`: "rollout.observation: rollout.environment is a program"} {
+		_, err = configs.Load(configs.Request{Args: append([]string{"model.file=" + filepath.Join(dir,
 			"model.yaml"),
 			"data.paths=" + filepath.Join(dir, "prompts.jsonl"), "data.tokenizer=" + dir, "data.seq_len=12",
 			"rollout.max_tokens=6", "train.steps=1", "train.global_batch=16", "objective.kind=grpo",
-			"reward.kind=exact", with}})
+			"reward.kind=exact"}, strings.Fields(with)...)})
 		require.ErrorContains(t, err, want)
 	}
 }

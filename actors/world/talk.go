@@ -31,13 +31,13 @@ type Dialogue struct {
 // talkMost bounds the text of a turn.
 const talkMost = 1 << 20
 
-// Talks are the processes of a command that is an environment of texts (docs/post-training.md). They may
-// die, hang or say what is no answer: then another process is told the episode again, once. Its methods are
-// for several goroutines.
+// Talks are the processes of a command that is an environment of texts (docs/post-training.md), or sessions
+// with one that is served elsewhere. They may die, hang or say what is no answer: then another one is told
+// the episode again, once. Its methods are for several goroutines.
 type Talks struct {
-	words    []string
-	deadline time.Duration
-	places   chan struct{}
+	name   string
+	begin  func() (party, error)
+	places chan struct{}
 
 	mu    sync.Mutex
 	idle  []*talker // the one that was used longest ago first
@@ -46,12 +46,25 @@ type Talks struct {
 	asked sync.WaitGroup // processes that somebody waits for
 }
 
-// talker is a process.
+// party says an environment's turns, of one episode at a time.
+type party interface {
+	// turn gives what it says to a request.
+	turn(ctx context.Context, q talkRequest) (Turn, error)
+	kill()                   // ends it
+	because(err error) error // adds what it said last to an error
+}
+
+// talker is a party and where it is.
 type talker struct {
-	*program
+	party
 	at   *Dialogue // that it is in
 	said int       // turns of it
-	id   int64     // of the last request
+}
+
+// spoken is a process that is told and says lines.
+type spoken struct {
+	*program
+	id int64 // of the last request
 }
 
 // talkRequest is what an environment is told: its number, which the answer repeats, and one of the others.
@@ -72,7 +85,13 @@ type talkStep struct {
 
 // NewTalks has at most so many processes of a command at once, and so much time for each answer.
 func NewTalks(words []string, processes int, deadline time.Duration) *Talks {
-	return &Talks{words: words, deadline: deadline, places: make(chan struct{}, processes)}
+	return &Talks{name: words[0], places: make(chan struct{}, processes), begin: func() (party, error) {
+		p, err := begin(words, deadline)
+		if err != nil {
+			return nil, fmt.Errorf("it does not start: %w", err)
+		}
+		return &spoken{program: p}, nil
+	}}
 }
 
 // Next has the environment say its next turn of an episode, and adds it to what is heard. A turn that it
@@ -96,7 +115,7 @@ func (t *Talks) Next(ctx context.Context, e *Dialogue) (Turn, error) {
 			break
 		}
 	}
-	return Turn{}, fmt.Errorf("the environment %s, turn %d: %w", t.words[0], len(e.Heard), err)
+	return Turn{}, fmt.Errorf("the environment %s, turn %d: %w", t.name, len(e.Heard), err)
 }
 
 // otherwise is of an environment that says something else when it is told the same.
@@ -142,7 +161,7 @@ func (t *Talks) try(ctx context.Context, e *Dialogue) (x Turn, err error) {
 }
 
 // turn asks for one.
-func (w *talker) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
+func (w *spoken) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
 	if w.lines.Buffered() > 0 {
 		return x, errors.New("it has said something that it was not asked for")
 	}
@@ -193,13 +212,13 @@ func (t *Talks) take(e *Dialogue) (*talker, error) {
 		t.idle = slices.Delete(t.idle, at, at+1)
 		return w, nil
 	}
-	p, err := begin(t.words, t.deadline)
+	p, err := t.begin()
 	if err != nil {
 		t.asked.Done()
-		return nil, fmt.Errorf("it does not start: %w", err)
+		return nil, err
 	}
 	t.alive++
-	return &talker{program: p}, nil
+	return &talker{party: p}, nil
 }
 
 // give lets others have a process.

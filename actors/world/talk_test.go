@@ -137,7 +137,7 @@ func TestTalks(t *testing.T) {
 func TestTalksProcesses(t *testing.T) {
 	x := talks(t, "well", 2, 10*time.Second)
 	log := filepath.Join(t.TempDir(), "begun")
-	x.words = []string{"sh", "-c", `echo $$ >> "$0"; exec "$1"`, log, os.Args[0]}
+	x.begin = NewTalks([]string{"sh", "-c", `echo $$ >> "$0"; exec "$1"`, log, os.Args[0]}, 2, 10*time.Second).begin
 	for k := range 3 {
 		all := []*Dialogue{{Seed: 1}, {Seed: 2}, {Seed: 4}, {Seed: 5}}
 		for range 3 {
@@ -187,6 +187,6 @@ func TestTalksProcesses(t *testing.T) {
 	}
 	leave()
 	x.Close()
-	require.True(t, w.ended)
+	require.True(t, w.party.(*spoken).ended)
 	require.ErrorIs(t, <-ended, context.Canceled)
 }

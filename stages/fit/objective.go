@@ -124,9 +124,15 @@ func (r rules) rollouts(l *objective.Loss) {
 			r.at(k.Name, "objective.kind draws no answers", "remove it")
 		}
 	}
-	for _, key := range []string{"turns", "role", "processes", "wait"} {
-		if name := "rollout." + key; draws && len(c.Rollout.Environment) == 0 && !r.c.Usual(name) {
+	for _, key := range []string{"turns", "role", "processes", "wait", "action", "observation"} {
+		name := "rollout." + key
+		switch served := c.Rollout.Served(); {
+		case !draws || r.c.Usual(name):
+		case len(c.Rollout.Environment) == 0:
 			r.at(name, "there is no rollout.environment", "remove it, or set rollout.environment")
+		case !served && (key == "action" || key == "observation"):
+			r.at(name, "rollout.environment is a program, which says texts", "remove it, or give the address of a "+
+				"server of OpenEnv's protocol, http://HOST:PORT")
 		}
 	}
 	switch {

@@ -1,0 +1,237 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// OpenEnv is an environment that is served by the protocol of OpenEnv (github.com/meta-pytorch/OpenEnv,
+// src/openenv/core/env_server): a session is a connection to /ws.
+type OpenEnv struct {
+	URL string // of the server: http, https, ws or wss
+	// Action is the key of an action that has what the model says, and Texts are the keys of an observation
+	// that are said to it, one a line; dots lead into objects, and without any the whole observation is said
+	// as JSON.
+	Action string
+	Texts  []string
+}
+
+// sessions are where sessions of the server begin.
+func (o *OpenEnv) sessions() (string, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil {
+		return "", err
+	}
+	if u.Host == "" {
+		return "", fmt.Errorf("%q names no server", o.URL)
+	}
+	u.Scheme = strings.Replace(u.Scheme, "http", "ws", 1)
+	return strings.TrimSuffix(u.String(), "/") + "/ws", nil
+}
+
+// Talks has at most so many sessions at once, and so much time for each answer.
+func (o OpenEnv) Talks(sessions int, deadline time.Duration) *Talks {
+	return &Talks{name: o.URL, places: make(chan struct{}, sessions), begin: func() (party, error) {
+		at, err := o.sessions()
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), deadline)
+		defer cancel()
+		c, _, err := websocket.Dial(ctx, at, nil)
+		if err != nil {
+			return nil, fmt.Errorf("no session begins: %w", err)
+		}
+		c.SetReadLimit(messageMost)
+		s := &session{OpenEnv: o, conn: c, deadline: deadline, heard: make(chan []byte, 1)}
+		go s.hear()
+		return s, nil
+	}}
+}
+
+// session is a connection, whose environment is nobody else's.
+type session struct {
+	OpenEnv
+	conn     *websocket.Conn
+	deadline time.Duration
+	heard    chan []byte // what has come, closed with the connection
+	err      error       // why it was closed, then
+}
+
+// hear takes what comes.
+func (s *session) hear() {
+	defer close(s.heard)
+	for {
+		_, text, err := s.conn.Read(context.Background())
+		if err != nil {
+			s.err = err
+			return
+		}
+		s.heard <- text // while nobody takes it nothing more is read
+	}
+}
+
+// sessionMessage is what is said, both ways.
+type sessionMessage struct {
+	Type string `json:"type"`
+	Data any    `json:"data"`
+}
+
+// seedMost bounds seeds: environments give them to generators that take 32 bits, and some take 31.
+const seedMost = 1 << 31
+
+// turn implements party.
+func (s *session) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
+	if len(s.heard) > 0 {
+		return x, errors.New("it has said something that it was not asked for")
+	}
+	ask, err := s.asked(q)
+	if err != nil {
+		return x, err
+	}
+	text, err := json.Marshal(ask)
+	if err != nil {
+		return x, err
+	}
+	late, cancel := context.WithTimeout(ctx, s.deadline)
+	defer cancel()
+	if err := s.conn.Write(late, websocket.MessageText, text); err != nil {
+		return x, s.because(err)
+	}
+	select {
+	case text, there := <-s.heard:
+		if !there {
+			return x, fmt.Errorf("it ended the session: %w", s.err)
+		}
+		return s.read(text, q.Reset != nil)
+	case <-late.Done():
+		if ctx.Err() != nil {
+			return x, ctx.Err()
+		}
+		return x, fmt.Errorf("no answer within %v", s.deadline)
+	}
+}
+
+// asked is a request as the server reads it. A record's object reset goes along with the seed, whose own it
+// may give.
+func (s *session) asked(q talkRequest) (sessionMessage, error) {
+	if q.Reset == nil {
+		return sessionMessage{"step", map[string]string{s.Action: q.Step.Text}}, nil
+	}
+	data := map[string]any{"seed": q.Reset.Seed % seedMost}
+	if more, there := q.Reset.Record["reset"]; there {
+		var own map[string]any
+		if err := json.Unmarshal(more, &own); err != nil {
+			return sessionMessage{}, errors.New("the record's reset is no object, whose keys an environment is reset with")
+		}
+		maps.Copy(data, own)
+	}
+	return sessionMessage{"reset", data}, nil
+}
+
+// read makes a turn of what the server has said. What it says to a reset is the prompt, which is that of the
+// data.
+func (s *session) read(text []byte, reset bool) (x Turn, err error) {
+	var m struct {
+		Type string          `json:"type"`
+		Data json.RawMessage `json:"data"`
+	}
+	if err := strict(text, &m); err != nil {
+		return x, err
+	}
+	if m.Type != "observation" {
+		var why struct{ Message, Code string }
+		if m.Type != "error" || json.Unmarshal(m.Data, &why) != nil {
+			return x, fmt.Errorf("it says a message of the type %.40q, and no observation", m.Type)
+		}
+		return x, fmt.Errorf("it says: %.500s (%.40s)", why.Message, why.Code)
+	}
+	var o struct {
+		Observation map[string]json.RawMessage `json:"observation"`
+		Reward      json.RawMessage            `json:"reward"`
+		Done        bool                       `json:"done"`
+	}
+	if err := strict(m.Data, &o); err != nil {
+		return x, err
+	}
+	x.Done = o.Done
+	if x.Reward, err = rewardOf(o.Reward); err != nil || reset {
+		return x, err
+	}
+	if x.Text, err = s.said(o.Observation); err == nil && len(x.Text) > talkMost {
+		err = fmt.Errorf("a text of %d bytes, more than %d", len(x.Text), talkMost)
+	}
+	return x, err
+}
+
+// rewardOf is a number, true or false, or nothing, which is 0.
+func rewardOf(raw json.RawMessage) (float64, error) {
+	var v any
+	if len(raw) == 0 {
+		return 0, nil
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return 0, err
+	}
+	switch v := v.(type) {
+	case nil:
+		return 0, nil
+	case float64:
+		if math.IsInf(v, 0) || math.IsNaN(v) {
+			break
+		}
+		return v, nil
+	case bool:
+		if v {
+			return 1, nil
+		}
+		return 0, nil
+	}
+	return 0, fmt.Errorf("the reward is %.80s", raw)
+}
+
+// said is what the model is told of an observation.
+func (s *session) said(o map[string]json.RawMessage) (string, error) {
+	if len(s.Texts) == 0 {
+		b, err := json.Marshal(o) // in the order of its keys
+		return string(b), err
+	}
+	var all []string
+	for _, path := range s.Texts {
+		at, raw := o, json.RawMessage(nil)
+		for _, key := range strings.Split(path, ".") {
+			var there bool
+			if raw, there = at[key]; !there {
+				return "", fmt.Errorf("its observation has no %s, which rollout.observation names", path)
+			}
+			at = nil
+			_ = json.Unmarshal(raw, &at) // else it leads no further
+		}
+		var text *string
+		if json.Unmarshal(raw, &text) != nil {
+			all = append(all, string(raw))
+		} else if text != nil {
+			all = append(all, *text)
+		}
+	}
+	return strings.Join(all, "\n"), nil
+}
+
+// kill implements party.
+func (s *session) kill() {
+	_ = s.conn.CloseNow() // it may have ended
+	for range s.heard {   // so that whoever reads ends
+	}
+}
+
+// because implements party.
+func (s *session) because(err error) error { return err }

@@ -1,0 +1,141 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+)
+
+// served is a server of OpenEnv's protocol whose environment counts what it is told; how it misbehaves, in
+// the second turn of an episode, goes by its name, with "once" before it in the first session only.
+func served(t *testing.T, how string) (url string, sessions *atomic.Int64) {
+	sessions = &atomic.Int64{}
+	name, once := strings.CutPrefix(how, "once-")
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(t, "/ws", r.URL.Path)
+		c, err := websocket.Accept(w, r, nil)
+		require.NoError(t, err)
+		defer c.CloseNow() //nolint:errcheck // a client that has gone needs none
+		first := sessions.Add(1) == 1
+		n, seed, ctx := 0, 0.0, r.Context()
+		for {
+			_, text, err := c.Read(ctx)
+			if err != nil {
+				return
+			}
+			var m struct {
+				Type string
+				Data map[string]any
+			}
+			require.NoError(t, json.Unmarshal(text, &m))
+			answer := `{"type": "observation", "data": {"observation": {"prompt": "?", "said": {"text": "%d %v", "n": %d}}, "reward": %s, ` +
+				`"done": %t}}`
+			if m.Type == "reset" {
+				n, seed = 0, m.Data["seed"].(float64)
+				answer = fmt.Sprintf(answer, n, m.Data["level"], n, "null", false)
+			} else {
+				n++
+				answer = fmt.Sprintf(answer, n, m.Data["move"], n, []string{"0.5", "true", "0.5"}[n-1],
+					n == 3)
+			}
+			if n == 2 && seed == 3 && (!once || first) {
+				switch name {
+				case "ends":
+					return
+				case "hangs":
+					continue
+				case "twice":
+					_ = c.Write(ctx, websocket.MessageText,
+						[]byte(answer)) // the test looks at what comes of it
+				case "sorry":
+					answer = `{"type": "error", "data": {"message": "no such move", "code": "EXECUTION_ERROR"}}`
+				case "none":
+					answer = "what?"
+				case "more":
+					answer = strings.Replace(answer, `"done"`, `"surprise": 1, "done"`, 1)
+				case "lacks":
+					answer = strings.Replace(answer, `"text"`, `"words"`, 1)
+				case "rich":
+					answer = strings.Replace(answer, "true", `"much"`, 1)
+				case "state":
+					answer = `{"type": "state", "data": {}}`
+				}
+			}
+			if c.Write(ctx, websocket.MessageText, []byte(answer)) != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, sessions
+}
+
+// TestOpenEnv: an environment that is served by OpenEnv's protocol is told and says turns; one that ends a
+// session, hangs, or says what is no observation is told the episode again in another one, once. Sessions
+// are kept, and are as many as there may be.
+func TestOpenEnv(t *testing.T) {
+	want := []Turn{{}, {"1 move 0", 0.5, false}, {"2 move 1", 1, false}, {"3 move 2", 0.5, true}}
+	o := OpenEnv{Action: "move", Texts: []string{"said.text"}}
+	for _, how := range []string{"well", "ends", "hangs", "sorry", "none", "more", "lacks", "rich",
+		"state"} {
+		wait := 10 * time.Second
+		if how == "hangs" {
+			wait = 100 * time.Millisecond
+		}
+		url, sessions := served(t, "once-"+how)
+		o.URL = url
+		x := o.Talks(2, wait)
+		e, err := talked(x, 3, func() {})
+		require.NoError(t, err, how)
+		require.Equal(t, want, e.Heard, how)
+		x.Close()
+		if how == "well" {
+			require.EqualValues(t, 1, sessions.Load())
+			continue
+		}
+		require.EqualValues(t, 2, sessions.Load(), how)
+		o.URL, _ = served(t, how)
+		x = o.Talks(1, wait)
+		_, err = talked(x, 3, func() {})
+		require.Error(t, err, how)
+		t.Log(how, err)
+		x.Close()
+	}
+	o.URL, _ = served(t, "twice")
+	x := o.Talks(1, 10*time.Second)
+	defer x.Close()
+	_, err := talked(x, 3, func() {
+		for _, w := range x.idle { // what comes twice is there by now
+			s := w.party.(*session)
+			require.Eventually(t, func() bool { return w.said < 3 || len(s.heard) > 0 }, 10*time.Second,
+				time.Millisecond)
+		}
+	})
+	require.ErrorContains(t, err, "it has said something that it was not asked for")
+
+	o.URL, _ = served(t, "well")
+	o.Texts = nil
+	x = o.Talks(1, 10*time.Second)
+	defer x.Close()
+	d := &Dialogue{Seed: 1<<40 + 7, Record: map[string]json.RawMessage{"reset": json.RawMessage(`{"level": 4}`)}}
+	_, err = x.Next(context.Background(), d)
+	require.NoError(t, err)
+	d.Told = []string{"left"}
+	turn, err := x.Next(context.Background(), d)
+	require.NoError(t, err)
+	require.Equal(t, `{"prompt":"?","said":{"text":"1 left","n":1}}`, strings.ReplaceAll(turn.Text, " \"", "\""))
+	for url, why := range map[string]string{"http://127.0.0.1:1": "no session begins",
+		"http://": "names no server"} {
+		_, err := talked(OpenEnv{URL: url}.Talks(1, time.Second), 1, func() {})
+		require.ErrorContains(t, err, why)
+	}
+}
