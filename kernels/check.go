@@ -154,6 +154,8 @@ func checkThen(c *Call) error {
 		switch {
 		case !Epilogue(t.Op):
 			return fmt.Errorf("%s is no epilogue", t.Op)
+		case TakesEpilogues(t.Op) && len(t.In) > 2 && t.In[2] != nil:
+			return fmt.Errorf("%s with a bias is no epilogue", t.Op)
 		case len(t.Then) > 0:
 			return fmt.Errorf("%s: an epilogue of an epilogue", t.Op)
 		}

@@ -38,10 +38,13 @@ type Call struct {
 	In   []*tensor.Tensor
 	Out  []*tensor.Tensor
 	Attr Attr
-	// Then are epilogues of a product (see TakesEpilogues): elementwise operations (see Epilogue) that read
-	// what the call computes, in order. A backend may run them on parts of it while those are in a cache;
-	// results are those of calls one after another.
+	// Then are epilogues of a product (see TakesEpilogues): operations (see Epilogue) that read what the call
+	// or one before them computes, in order. A backend may run them on parts of it while those are in a
+	// cache; results are those of calls one after another.
 	Then []*Call
+	// Passing says of a product among these that nobody but epilogues reads its result, so that a backend
+	// may leave that unwritten.
+	Passing bool
 }
 
 // TakesEpilogues reports whether an operation may have Call.Then: products with a matrix, and those towards
@@ -55,10 +58,11 @@ func TakesEpilogues(op Op) bool {
 }
 
 // Epilogue reports whether an operation may stand in Call.Then: each element of its results depends on the
-// same one of the product, or, for rope, on the same head's.
+// same one of the product, or, for rope, on the same head's. Products of other operands may, whose results
+// are added to the product's.
 func Epilogue(op Op) bool {
 	switch op {
-	case Sum, Mul, SwiGLU, SwiGLUBwd, Act, ActBwd, Rope:
+	case Sum, Mul, SwiGLU, SwiGLUBwd, Act, ActBwd, Rope, Linear, LinearDX:
 		return true
 	}
 	return false

@@ -14,6 +14,11 @@ func tileZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float3
 //go:noescape
 func tileRowsZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
 
+// narrowRowsZ multiplies a row of tiles, see isa.
+//
+//go:noescape
+func narrowRowsZ(a []float32, aStep int, aNext int, b []float32, bStep int, c []float32, ldc int, cNext int, k int, n int, acc int)
+
 // few2Z multiplies one tile of 2 rows, see isa.
 //
 //go:noescape

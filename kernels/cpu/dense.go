@@ -13,6 +13,7 @@ func columnMajor(t *tensor.Tensor) matrix { return matrix{v: viewOf(t), ld: last
 
 // linear is y = x·wᵀ + bias for x [t,k], w [n,k] and a bias [n] that may be absent.
 func linear(b *Backend, c *kernels.Call) {
+	c = passed(c)
 	x, w, y := c.In[0], c.In[1], c.Out[0]
 	n := w.Shape[0]
 	r := result{v: viewOf(y), ld: n}
@@ -25,6 +26,7 @@ func linear(b *Backend, c *kernels.Call) {
 
 // linearDX is dx = dy·w. The weights are read by columns, and so need no transposed copy.
 func linearDX(b *Backend, c *kernels.Call) {
+	c = passed(c)
 	dy, w := c.In[0], c.In[1]
 	k := w.Shape[1]
 	b.productOf(c, result{v: viewOf(c.Out[0]), ld: k}, rowMajor(dy), columnMajor(w), dy.Rows(), k, w.Shape[0])

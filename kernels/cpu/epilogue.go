@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"slices"
+
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -26,18 +28,30 @@ func init() {
 
 // epilogue is what follows a product, part by part.
 type epilogue struct {
-	pieces []piece
-	unit   int // a part has a multiple of so many columns
-	from   int // the column of the whole result that the product's first one is
+	products []product // of the size of the whole result, which come first
+	pieces   []piece
+	unit     int // a part has a multiple of so many columns
+	from     int // the column of the whole result that the product's first one is
 }
 
-// epilogueOf is that of a call, nil for none.
+// epilogueOf is that of a call, nil for none. A product that nobody reads but the sum behind it is added to
+// where that sum goes.
 func (b *Backend) epilogueOf(c *kernels.Call) *epilogue {
 	if len(c.Then) == 0 {
 		return nil
 	}
 	e := &epilogue{unit: 1}
-	for _, t := range c.Then {
+	for i := 0; i < len(c.Then); i++ {
+		t := c.Then[i]
+		if kernels.TakesEpilogues(t.Op) {
+			p := b.behind(t)
+			if i+1 < len(c.Then) && addsTo(c, t, c.Then[i+1]) {
+				p.r.v, p.r.acc = viewOf(c.Out[0]), true
+				i++
+			}
+			e.products = append(e.products, p)
+			continue
+		}
 		p, unit := pieces[t.Op](b, t)
 		e.pieces = append(e.pieces, p)
 		e.unit = max(e.unit, unit) // heads of one product are alike
@@ -45,9 +59,77 @@ func (b *Backend) epilogueOf(c *kernels.Call) *epilogue {
 	return e
 }
 
+// behind is a product that is an epilogue.
+func (b *Backend) behind(t *kernels.Call) product {
+	x, w := t.In[0], t.In[1]
+	p := product{result{v: viewOf(t.Out[0]), ld: w.Shape[0]}, rowMajor(x), rowMajor(w), x.Rows(), w.Shape[0],
+		w.Shape[1]}
+	if t.Op == kernels.LinearDX {
+		p.r.ld, p.y, p.n, p.k = w.Shape[1], columnMajor(w), w.Shape[1], w.Shape[0]
+	}
+	return p
+}
+
+// addsTo tells whether a sum that follows a product t of c's epilogues adds nothing but t's result to c's, in
+// the place of that.
+func addsTo(c, t, sum *kernels.Call) bool {
+	if sum.Op != kernels.Sum || len(sum.In) != 2 || !t.Passing || c.Out[0].DType != tensor.F32 ||
+		sum.Out[0] != c.Out[0] {
+		return false
+	}
+	return sum.In[0] == t.Out[0] && sum.In[1] == c.Out[0] || sum.In[1] == t.Out[0] && sum.In[0] == c.Out[0]
+}
+
+// inPlace are the epilogues that may write their first result where they read the product.
+var inPlace = map[kernels.Op]bool{kernels.Sum: true, kernels.Mul: true, kernels.SwiGLU: true,
+	kernels.SwiGLUBwd: true, kernels.Act: true, kernels.ActBwd: true}
+
+// passed is c with its result where the only epilogue that reads it has its own, if nobody else reads it:
+// there is one tensor less to be written.
+func passed(c *kernels.Call) *kernels.Call {
+	if !c.Passing {
+		return c
+	}
+	y, reader := c.Out[0], -1
+	for i, t := range c.Then {
+		for _, x := range t.In {
+			if x != nil && viewOf(x).at() == viewOf(y).at() {
+				if reader >= 0 && reader != i || x != y {
+					return c
+				}
+				reader = i
+			}
+		}
+	}
+	if reader < 0 || !inPlace[c.Then[reader].Op] || c.Then[reader].Out[0].DType != y.DType {
+		return c
+	}
+	d, t := *c, *c.Then[reader]
+	t.In = slices.Clone(t.In)
+	for i, x := range t.In {
+		if x == y {
+			t.In[i] = t.Out[0]
+		}
+	}
+	d.Out, d.Then = []*tensor.Tensor{t.Out[0]}, slices.Clone(c.Then)
+	d.Then[reader] = &t
+	return &d
+}
+
 // rows runs the epilogue on rows [i0, i1) and columns [j0, j1) of a product whose rows are ld elements.
 func (e *epilogue) rows(w *worker, ld, i0, i1, j0, j1 int) {
-	for i := i0; i < i1; i++ {
+	for _, p := range e.products {
+		m := w.arena.mark()
+		p.r.v, p.x = p.r.v.from(i0*ld+e.from+j0), p.x.from(i0)
+		if p.m, p.n = i1-i0, j1-j0; p.y.trans {
+			p.y.v = p.y.v.from(e.from + j0)
+		} else {
+			p.y = p.y.from(e.from + j0)
+		}
+		w.whole(p)
+		w.arena.release(m)
+	}
+	for i := i0; len(e.pieces) > 0 && i < i1; i++ {
 		for _, p := range e.pieces {
 			m := w.arena.mark()
 			p(w, i*ld+e.from+j0, j1-j0)

@@ -5,11 +5,21 @@ import (
 )
 
 // matrix is an operand of a product: element (i, p), where p runs along the sum, is v[i*ld+p], or v[p*ld+i]
-// if trans.
+// if trans. Where its rows lie in few bits, v has a dtype only, and they are unpacked into panels.
 type matrix struct {
 	v     view
 	ld    int
 	trans bool
+	few   *fewBits
+}
+
+// read sets dst to the numbers from place p of row i of the tensor on.
+func (x matrix) read(w *worker, dst []float32, i, p int) {
+	if x.few != nil {
+		x.few.read(w, dst, i, p)
+		return
+	}
+	w.k.read(dst, x.v, i*x.ld+p)
 }
 
 // result is where a product goes: c[m,n] (+)= a·bᵀ + bias. bias is nil or n float32s; acc only with float32.
@@ -209,7 +219,7 @@ const stageRows = 32
 // panelsOfColumns reads whole rows of the tensor, so that each is touched once for all panels.
 func (w *worker) panelsOfColumns(dst []float32, next, width, n int, x matrix, i0, total, p0, kc int) {
 	valid := min(n*width, total-i0)
-	if x.v.d == tensor.F32 && valid == n*width {
+	if x.v.d == tensor.F32 && x.few == nil && valid == n*width {
 		w.k.spread(dst, next, width, n, x.v.f[p0*x.ld+i0:], x.ld, kc)
 		return
 	}
@@ -218,7 +228,7 @@ func (w *worker) panelsOfColumns(dst []float32, next, width, n int, x matrix, i0
 	for p := 0; p < kc; p += stageRows {
 		rows := min(stageRows, kc-p)
 		for r := range rows {
-			w.k.read(s[r*n*width:][:valid], x.v, (p0+p+r)*x.ld+i0)
+			x.read(w, s[r*n*width:][:valid], p0+p+r, i0)
 		}
 		w.k.spread(dst[p*width:], next, width, n, s, n*width, rows)
 	}
@@ -230,7 +240,7 @@ func (w *worker) panel(dst []float32, width int, x matrix, i0, total, p0, kc int
 	defer w.arena.release(w.arena.mark())
 	for h := 0; h < width; h += 16 {
 		direct := 0
-		if x.v.d == tensor.F32 && i0+h+16 <= total && kc >= 16 {
+		if x.v.d == tensor.F32 && x.few == nil && i0+h+16 <= total && kc >= 16 {
 			direct = kc / 16 * 16
 			w.k.transpose(dst[h:], width, x.v.f[(i0+h)*x.ld+p0:], x.ld, direct/16)
 		}
@@ -245,7 +255,7 @@ func (w *worker) staged(dst []float32, width int, x matrix, i0, rows, p0, kc int
 	ld := roundUp(kc, 16)
 	s := w.arena.f32(16 * ld)
 	for i := range rows {
-		w.k.read(s[i*ld:i*ld+kc], x.v, (i0+i)*x.ld+p0)
+		x.read(w, s[i*ld:i*ld+kc], i0+i, p0)
 		clear(s[i*ld+kc : (i+1)*ld])
 	}
 	clear(s[rows*ld : 16*ld])
@@ -430,9 +440,18 @@ func (w *worker) product(c []float32, ldc, m, n, k int, x operand, y columns, ac
 			w.tiles(x.v[i*x.next:], x, yj, y.step, c[i*mr*ldc+j:], ldc, k, min(atOnce, full-i), a)
 		}
 		if i := full * mr; i < m {
-			w.edge(c[i*ldc+j:], ldc, m-i, nr, k, x.group(full, mr), yj, y.step, a)
+			w.lastRows(c[i*ldc+j:], ldc, m-i, k, x.group(full, mr), yj, y.step, a)
 		}
 	}
+}
+
+// lastRows computes a tile of fewer rows than it has: with one that has as many, where there is.
+func (w *worker) lastRows(c []float32, ldc, m, k int, x operand, y []float32, step, acc int) {
+	if w.k.few != nil && m%2 == 0 && x.row == 1 && x.step == w.k.mr && w.k.mr*w.k.nr*k < callMax {
+		w.k.few[m/2-1](x.v, x.step, y, step, c, ldc, k, acc, 0, 0)
+		return
+	}
+	w.edge(c, ldc, m, w.k.nr, k, x, y, step, acc)
 }
 
 // tiles multiplies a column of tiles by a panel. Operands that lie by rows have a kernel that needs
@@ -453,13 +472,17 @@ func (w *worker) edge(c []float32, ldc, m, n, k int, x operand, y []float32, ste
 	for i := 0; i < m; i += mr {
 		xi := x.group(i/mr, mr)
 		w.tiles(xi.v, xi, y, step, t, nr, k, 1, 0)
-		for r := range min(mr, m-i) {
-			d := c[(i+r)*ldc:][:n]
-			if acc == 1 {
-				w.k.add(d, d, t[r*nr:r*nr+n])
-			} else {
-				copy(d, t[r*nr:])
-			}
+		w.place(c[i*ldc:], ldc, min(mr, m-i), n, t, nr, acc)
+	}
+}
+
+// place sets or adds to m rows of n elements of c those of a tile, whose rows are step apart.
+func (w *worker) place(c []float32, ldc, m, n int, t []float32, step, acc int) {
+	for r := range m {
+		if d := c[r*ldc:][:n]; acc == 1 {
+			w.k.add(d, d, t[r*step:r*step+n])
+		} else {
+			copy(d, t[r*step:])
 		}
 	}
 }

@@ -97,6 +97,10 @@ func (w *worker) whole(p product) {
 		w.amxWhole(p)
 		return
 	}
+	if p.n <= narrowCols && w.k.narrowRows != nil && p.x.v.d == tensor.F32 && !p.x.trans {
+		w.wholeNarrow(p)
+		return
+	}
 	mr, nr, kc := w.k.mr, w.k.nr, sumPart(p.k)
 	next := panelLen(nr, kc)
 	right := w.arena.f32(ceilDiv(p.n, nr) * next)

@@ -68,8 +68,8 @@ func TestWhole(t *testing.T) {
 				for _, s := range [][3]int{{65, 37, 29}, {96, 64, 1100}, {430, 530, 33}} {
 					m, n, sum := s[0], s[1], s[2]
 					a, b := filled(d, m*sum), filled(d, n*sum)
-					for _, x := range []matrix{{viewOf(a), sum, false}, {viewOf(a), m, true}} {
-						for _, y := range []matrix{{viewOf(b), sum, false}, {viewOf(b), n, true}} {
+					for _, x := range []matrix{{v: viewOf(a), ld: sum}, {v: viewOf(a), ld: m, trans: true}} {
+						for _, y := range []matrix{{v: viewOf(b), ld: sum}, {v: viewOf(b), ld: n, trans: true}} {
 							wholeProduct(t, be, tensor.F32, product{result{acc: y.trans}, x, y, m, n, sum})
 							wholeProduct(t, be, tensor.BF16, product{x: x, y: y, m: m, n: n, k: sum})
 						}

@@ -259,6 +259,9 @@ func linearCE(b *Backend, c *kernels.Call) {
 		g.dx, g.dw = c.Out[0], c.Out[1]
 	}
 	t, rows := g.x.Rows(), kernels.LossRows(g.x.DType, g.w.Shape[0])
+	if g.dw == nil { // no sum runs over rows
+		rows = ceRows
+	}
 	g.z = b.logitBlock(min(rows, t), g.w.Shape[0])
 	for i0 := 0; i0 < t; i0 += rows {
 		b.gradRows(g, i0, min(rows, t-i0))

@@ -73,7 +73,7 @@ var (
 )
 
 var avx512 = isa{
-	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, few: fewZ, low: lowZ, transpose: transposeZ, spread: spreadZ, rowTimes: rowTimesZ,
+	name: "avx512", mr: 12, nr: 32, tile: tileZ, tileRows: tileRowsZ, narrowRows: narrowRowsZ, few: fewZ, low: lowZ, transpose: transposeZ, spread: spreadZ, rowTimes: rowTimesZ,
 	dot: dotZ, dot3: dot3Z, axpy: axpyZ, mulAcc: mulAccZ, add: addZ, mul: mulZ, scale: scaleZ,
 	shift: shiftZ, gate: gateZ, gelu: geluZ, geluBwd: geluBwdZ, gateBwd: gateBwdZ, swiglu: swigluZ, swigluBwd: swigluBwdZ, norm: normZ, normDX: normDXZ, sum: sumZ, centred: centredZ, moments: momentsZ, layer: layerZ, max: maxZ, exp: expZ, soft: softZ, softPast: softPastZ, softGrad: softGradZ,
 	rope: ropeZ, ropePairs: wholePairs(ropePairsZ, 8),

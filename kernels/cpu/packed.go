@@ -24,8 +24,34 @@ func tileOf(n, other, size, unit int) int {
 	return min(n, roundUp(t, max(unit, 2*line)))
 }
 
+// fewBits are rows of a matrix in few bits.
+type fewBits struct {
+	p   kernels.Packing
+	raw []byte
+	row int // bytes of a row
+	k   int // numbers of it
+}
+
+// read sets dst to the numbers from place p of row i on.
+func (f *fewBits) read(w *worker, dst []float32, i, p int) {
+	w.unpackRow(f.p, dst, f.raw[i*f.row:(i+1)*f.row], f.k, p)
+}
+
+// fewBitsOf is the call's packed matrix, of k columns, as an operand that is unpacked where it is packed into
+// panels.
+func fewBitsOf(c *kernels.Call, k int, trans bool) matrix {
+	w := c.In[1]
+	return matrix{v: view{d: tensor.F32}, ld: k, trans: trans,
+		few: &fewBits{p: kernels.PackingAt(c.Attr), raw: w.Bytes(), row: 4 * lastDim(w), k: k}}
+}
+
+// unpacksToPanels tells whether a product with rows x in float32 packs its right operand. Rows of other
+// dtypes are multiplied with numbers that are rounded to these.
+func unpacksToPanels(x *tensor.Tensor) bool { return x.DType == tensor.F32 && x.Rows() > oneRow }
+
 // packedLinear is linear with rows of w that are unpacked tile by tile.
 func packedLinear(b *Backend, c *kernels.Call) {
+	c = passed(c)
 	x, w, y := c.In[0], c.In[1], c.Out[0]
 	n, k := w.Shape[0], lastDim(x)
 	if x.Rows() == 0 || n == 0 {
@@ -36,6 +62,11 @@ func packedLinear(b *Backend, c *kernels.Call) {
 	if len(c.In) > 2 && c.In[2] != nil {
 		bias = b.shared.f32(n)
 		b.k.read(bias, viewOf(c.In[2]), 0)
+	}
+	if unpacksToPanels(x) {
+		b.productOf(c, result{v: viewOf(y), ld: n, bias: bias}, rowMajor(x), fewBitsOf(c, k, false),
+			x.Rows(), n, k)
+		return
 	}
 	b.tiled(c, product{result{v: viewOf(y), ld: n, bias: bias}, rowMajor(x), matrix{}, x.Rows(), n, k},
 		tileOf(n, k, x.DType.Size(), 1), func(at, rows int) matrix {
@@ -64,7 +95,7 @@ func (b *Backend) tiled(c *kernels.Call, p product, step int, right func(at, col
 			r.bias = r.bias[at : at+cols]
 		}
 		if parts {
-			r.then = &epilogue{pieces: then.pieces, unit: then.unit, from: at}
+			r.then = &epilogue{then.products, then.pieces, then.unit, at}
 		}
 		b.gemm(r, p.x, right(at, cols), p.m, cols, p.k)
 		b.shared.release(m)
@@ -80,9 +111,14 @@ func (b *Backend) tiled(c *kernels.Call, p product, step int, right func(at, col
 // packedLinearDX is linearDX with columns of w that are unpacked tile by tile, so that each sum is of one
 // product.
 func packedLinearDX(b *Backend, c *kernels.Call) {
+	c = passed(c)
 	dy, w, dx := c.In[0], c.In[1], c.Out[0]
 	n, k := w.Shape[0], lastDim(dx)
 	if dy.Rows() == 0 || k == 0 {
+		return
+	}
+	if unpacksToPanels(dy) {
+		b.productOf(c, result{v: viewOf(dx), ld: k}, rowMajor(dy), fewBitsOf(c, k, true), dy.Rows(), k, n)
 		return
 	}
 	b.tiled(c, product{result{v: viewOf(dx), ld: k}, rowMajor(dy), matrix{}, dy.Rows(), k, n},
@@ -104,7 +140,8 @@ func (b *Backend) unpacked(c *kernels.Call, d tensor.DType, rows, cols [2]int, k
 	to, raw, row := viewOf(t), w.Bytes(), 4*lastDim(w)
 	b.shareWork(ceilDiv(n, packedTask), n*width*elementCost, func(wk *worker, i int) {
 		from, end := i*packedTask, min((i+1)*packedTask, n)
-		wk.unpackRows(p, to.from(from*width), width, raw[(rows[0]+from)*row:(rows[0]+end)*row], row, k, cols[0])
+		wk.unpackRows(p, to.from(from*width), width, raw[(rows[0]+from)*row:(rows[0]+end)*row], row, k,
+			cols[0])
 	})
 	return t
 }
@@ -136,7 +173,7 @@ func (w *worker) unpackRow(p kernels.Packing, dst []float32, row []byte, k, from
 	if len(dst) == 0 {
 		return
 	}
-	if from%size != 0 || size%2 != 0 && size < k || from%2 != 0 {
+	if size%2 != 0 && size < k || from%2 != 0 {
 		p.Decode(dst, row, k, from)
 		return
 	}
@@ -151,7 +188,7 @@ func (w *worker) unpackRow(p kernels.Packing, dst []float32, row []byte, k, from
 		if f.Zeros {
 			zero = float32(row[4*(words+groups)+g])
 		}
-		part := dst[c:min(c+size, len(dst))]
+		part := dst[c:min((g+1)*size-from, len(dst))]
 		at := from + c
 		c += len(part)
 		if f.Bits == 8 {
@@ -161,8 +198,12 @@ func (w *worker) unpackRow(p kernels.Packing, dst []float32, row []byte, k, from
 			}
 			continue
 		}
-		for i, v := range f.Table[:16] {
-			t[i] = (v - zero) * scale
+		if f.Zeros {
+			for i, v := range f.Table[:16] {
+				t[i] = (v - zero) * scale
+			}
+		} else {
+			w.k.scale(t[:], f.Table[:16], scale)
 		}
 		w.k.nibbles(part, row[at/2:], t)
 	}

@@ -13,7 +13,7 @@ const (
 // thin computes r = x·yᵀ if it is such a product, in float32.
 func (b *Backend) thin(r result, x, y matrix, m, n, k int) bool {
 	if x.v.d != tensor.F32 || y.v.d != tensor.F32 || r.v.d != tensor.F32 || r.bias != nil || r.then != nil ||
-		m*n*k < thinLeast || b.keeps(y) {
+		y.few != nil || m*n*k < thinLeast || b.keeps(y) {
 		return false
 	}
 	var task func(w *worker, from, to int)
@@ -78,5 +78,42 @@ func (w *worker) thinTurned(r result, x, y matrix, from, to, n, k int) {
 	}
 	for i := from; i < to; i++ {
 		copy(r.v.f[i*r.ld:][:n], t[(i-from)*tall:])
+	}
+}
+
+// narrowCols is the columns of isa.narrowRows.
+const narrowCols = 16
+
+// wholeNarrow is whole for rows of float32s, where they lie, and few columns.
+func (w *worker) wholeNarrow(p product) {
+	mr, kc := w.k.mr, sumPart(p.k)
+	next := panelLen(narrowCols, kc)
+	right, t := w.arena.f32(next), w.arena.f32(mr*narrowCols)
+	c, ldc := w.arenaFor(p.r, part{m: p.m, to: p.n})
+	atOnce := max(1, callMax/(mr*narrowCols*max(kc, 1)))
+	for p0 := 0; p0 < p.k; p0 += kc {
+		kn, acc := min(kc, p.k-p0), b2i(p.r.acc || p0 > 0)
+		w.panels(right, next, narrowCols, 1, p.y, 0, p.n, p0, kn)
+		for i := 0; i < p.m; {
+			mark, n := w.arena.mark(), 1
+			if p.n == narrowCols {
+				n = max(1, min(atOnce, (p.m-i)/mr))
+			}
+			rows := min(n*mr, p.m-i)
+			x, d := w.leftRows(p.x, i, rows, p0, kn), c[i*ldc:]
+			if p.n == narrowCols && rows == n*mr {
+				w.k.narrowRows(x.v, x.row, x.next, right, narrowCols, d, ldc, mr*ldc, kn, n, acc)
+			} else {
+				w.k.narrowRows(x.v, x.row, x.next, right, narrowCols, t, narrowCols, 0, kn, 1, 0)
+				w.place(d, ldc, rows, p.n, t, narrowCols, acc)
+			}
+			i += rows
+			w.arena.release(mark)
+		}
+	}
+	if p.r.v.d != tensor.F32 {
+		for i := range p.m {
+			w.k.write(p.r.v, i*p.r.ld, c[i*ldc:i*ldc+p.n])
+		}
 	}
 }

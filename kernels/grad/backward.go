@@ -167,7 +167,8 @@ func (t *Tape) leaf(v *Value) *Param {
 func (t *Tape) gradient(p *Param, d *Value) {
 	if p.Largest {
 		if p.graded && d.Place != p.Grad {
-			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad, d.Place))
+			panic(fmt.Sprintf("grad: the gradient of %s has terms placed %v and %v", p.Name, p.Grad,
+				d.Place))
 		}
 		p.Grad, p.graded = d.Place, true
 		t.emit(opMost, kernels.Attr{Name: p.Name}, []*Value{d}).Acc = t.index(p) + 1
@@ -265,6 +266,20 @@ func (t *Tape) index(p *Param) int {
 	panic("grad: parameter " + p.Name + " of another tape")
 }
 
+// withThin are terms of which those of thin products are added to the term behind them, that of the product
+// beside it as a rule: an adapter's and its matrix'.
+func (t *Tape) withThin(cs []*Value) (out []*Value) {
+	for i := 0; i < len(cs); i++ {
+		c := cs[i]
+		if i+1 < len(cs) && c.Place == cs[i+1].Place && thin(c.Node, cs[i+1].Node) {
+			i++
+			c = t.one(opSum, kernels.Attr{}, c.DType, c.Shape, c.Place, cs[i], c)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
 // cotangent of v: terms of one placement are summed first, so that three partial terms cost one collective,
 // then brought to the dual of v's placement.
 func (t *Tape) cotangent(v *Value) *Value {
@@ -274,7 +289,7 @@ func (t *Tape) cotangent(v *Value) *Value {
 	}
 	var sums []*Value
 next:
-	for _, c := range t.cts[v] {
+	for _, c := range t.withThin(t.cts[v]) {
 		for i, s := range sums {
 			if s.Place == c.Place {
 				sums[i] = t.one(opSum, kernels.Attr{}, c.DType, v.Shape, c.Place, s, c)

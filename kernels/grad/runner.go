@@ -320,6 +320,9 @@ func (r *Runner) compute(f *Frame, n *Node) {
 	r.Backend.Run(c)
 	if r.Seen != nil {
 		r.seen(f, n, c)
+		for i, e := range n.Then {
+			r.seen(f, e, c.Then[i])
+		}
 	}
 	for _, t := range views {
 		t.Release()

@@ -49,10 +49,12 @@ type Node struct {
 	Block   int
 	// mesh axes of a communication or of a rank-dependent operation, outermost first; nil for none
 	Axes  []int
-	Clone bool        // a forward operation run again in the backward
-	Then  []*Node     // elementwise nodes that run as its epilogues
-	sent  *Dispatched // of a dispatch or combine: where the rows went
-	cut   *cutOf      // of borders and of attention over shared rows: which rows of the sequences
+	Clone bool    // a forward operation run again in the backward
+	Then  []*Node // nodes that run as its epilogues
+	// nothing but its epilogues, or those behind it, reads what it computes
+	Passing bool
+	sent    *Dispatched // of a dispatch or combine: where the rows went
+	cut     *cutOf      // of borders and of attention over shared rows: which rows of the sequences
 	// index+1 in Trace.Params of the gradient that the last output accumulates into; 0 for none
 	Acc int
 }

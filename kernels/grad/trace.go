@@ -89,9 +89,12 @@ func (t *Tape) Finish() *Trace {
 			v.Local = local(t.Mesh, v.Shape, v.Place)
 		}
 	}
-	f, b, i, w = fuse(f), fuse(b), fuse(i), fuse(w)
+	readers := t.readersOf()
+	f, b, i, w = fuse(f, readers), fuse(b, readers), fuse(i, readers), fuse(w, readers)
 	tr.F, tr.B, tr.I, tr.W = t.cut(f), t.cut(b), t.cut(i), t.cut(w)
 	tr.freeB, tr.freeIW = t.frees(f, b), t.frees(f, i, w)
+	passing(append(f, b...), tr.freeB)
+	passing(append(i, w...), tr.freeIW)
 	return tr
 }
 

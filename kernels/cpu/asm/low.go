@@ -38,7 +38,7 @@ func (e *emitter) low(l low, mr int) {
 		fmt.Sprintf("multiplies one tile of %d rows, see isa.", mr))
 	a, c, b, scales := base("a"), base("c"), base("b"), base("scales")
 	aStep, far, farStep := bytesOf("aStep"), bytesOf("far"), count4("farStep")
-	acc := e.accumulators(mr, c)
+	acc := e.accumulators(mr, 2, c)
 	ADDQ(b, far)
 	k, n := count4("k"), GP64()
 	next, step, done := e.label(), e.label(), e.label()
@@ -65,7 +65,7 @@ func (e *emitter) low(l low, mr int) {
 }
 
 // lowStep adds one outer product.
-func (e *emitter) lowStep(l low, acc [][2]vec, a, b, scales reg.GPVirtual) {
+func (e *emitter) lowStep(l low, acc [][]vec, a, b, scales reg.GPVirtual) {
 	bv := [2]vec{e.vec(), e.vec()}
 	for j, y := range bv {
 		l.widen(e, Mem{Base: b, Disp: j * e.lanes() * l.size}, Mem{Base: scales, Disp: j * e.bytes()}, y)

@@ -14,8 +14,11 @@ const tileArgs = "(a []float32, aStep, aNext int, b []float32, bStep int, c []fl
 // tiles writes the micro-kernels: 12x32 with AVX-512, 6x16 with AVX2, each a row of accumulators by two
 // vectors.
 func (e *emitter) tiles() {
-	e.tile("tile", false)
-	e.tile("tileRows", true)
+	e.tile("tile", false, 2)
+	e.tile("tileRows", true, 2)
+	if e.wide {
+		e.tile("narrowRows", true, 1)
+	}
 	for rows := 2; rows <= e.tileHeight(); rows += 2 {
 		e.few(rows)
 	}
@@ -41,7 +44,7 @@ func (e *emitter) few(mr int) {
 		"ldc, k, acc, far, farStep int)", fmt.Sprintf("multiplies one tile of %d rows, see isa.", mr))
 	aCur, cCur := base("a"), base("c")
 	aStep, bStep := bytesOf("aStep"), bytesOf("bStep")
-	acc := e.accumulators(mr, cCur)
+	acc := e.accumulators(mr, 2, cCur)
 	t := &tileLoop{e: e, mr: mr, acc: acc, aStep: aStep, b: base("b"), bStep: bStep, far: bytesOf("far"),
 		farStep: count4("farStep")}
 	ADDQ(t.b, t.far)
@@ -51,8 +54,8 @@ func (e *emitter) few(mr int) {
 	e.end()
 }
 
-// tile writes one micro-kernel; rows tells whether a is read along rows.
-func (e *emitter) tile(name string, rows bool) {
+// tile writes one micro-kernel of so many vectors of columns; rows tells whether a is read along rows.
+func (e *emitter) tile(name string, rows bool, vectors int) {
 	mr := e.tileHeight()
 	e.begin(name, "func"+tileArgs, "multiplies a row of tiles, see isa.")
 	n, aCur, cCur := count4("n"), base("a"), base("c")
@@ -61,7 +64,7 @@ func (e *emitter) tile(name string, rows bool) {
 	Label(next)
 	TESTQ(n, n)
 	JZ(LabelRef(finish))
-	acc := e.accumulators(mr, cCur)
+	acc := e.accumulators(mr, vectors, cCur)
 	t := &tileLoop{e: e, mr: mr, rows: rows, acc: acc, aStep: aStep, b: base("b"), bStep: bStep}
 	t.start(aCur)
 	t.run()
@@ -85,16 +88,16 @@ func bytesOf(name string) reg.GPVirtual {
 }
 
 // accumulators clears the tile's registers and asks for its lines of c.
-func (e *emitter) accumulators(mr int, c reg.GPVirtual) [][2]vec {
-	acc := make([][2]vec, mr)
+func (e *emitter) accumulators(mr, vectors int, c reg.GPVirtual) [][]vec {
+	acc := make([][]vec, mr)
 	p, ldc := GP64(), bytesOf("ldc")
 	MOVQ(c, p)
 	for i := range acc {
-		for j := range acc[i] {
-			acc[i][j] = e.zero()
+		for range vectors {
+			acc[i] = append(acc[i], e.zero())
 		}
 		PREFETCHT0(Mem{Base: p})
-		PREFETCHT0(Mem{Base: p, Disp: 2*e.bytes() - 4})
+		PREFETCHT0(Mem{Base: p, Disp: vectors*e.bytes() - 4})
 		ADDQ(ldc, p)
 	}
 	return acc
@@ -105,11 +108,11 @@ type tileLoop struct {
 	e          *emitter
 	mr         int
 	rows       bool
-	acc        [][2]vec
+	acc        [][]vec
 	aStep      reg.GPVirtual
 	a          []reg.GPVirtual // rows: one pointer for three rows
 	b, bStep   reg.GPVirtual
-	bv         [2]vec
+	bv         []vec
 	farA, farB reg.GPVirtual // 64 steps, how far ahead operands are asked for
 
 	far, farStep reg.GPVirtual // of few rows: what is asked for beside them, and bytes that it moves on a step
@@ -137,7 +140,9 @@ func (t *tileLoop) start(aCur reg.GPVirtual) {
 // run emits the loop over k, four steps at a time, then the one to three that are left.
 func (t *tileLoop) run() {
 	e, k, k4 := t.e, count4("k"), GP64()
-	t.bv = [2]vec{e.vec(), e.vec()}
+	for range t.acc[0] {
+		t.bv = append(t.bv, e.vec())
+	}
 	main, rest, single, done := e.label(), e.label(), e.label(), e.label()
 	const unroll = 4
 	t.farA, t.farB = GP64(), GP64()
@@ -173,7 +178,7 @@ func (t *tileLoop) step(u int) {
 		VMOVUPS(Mem{Base: t.b, Disp: j * e.bytes()}, t.bv[j])
 	}
 	PREFETCHT0(Mem{Base: t.b, Index: t.farB, Scale: 1})
-	if e.wide {
+	if e.wide && len(t.bv) > 1 {
 		PREFETCHT0(Mem{Base: t.b, Index: t.farB, Scale: 1, Disp: 64})
 	}
 	if t.far != nil {
@@ -184,6 +189,13 @@ func (t *tileLoop) step(u int) {
 	ADDQ(t.bStep, t.b)
 	if !t.rows && t.far == nil {
 		PREFETCHT0(Mem{Base: t.a[0], Index: t.farA, Scale: 1})
+	}
+	if len(t.bv) == 1 && u == 0 { // so little is done with each line of rows that it is asked for
+		for i := range t.mr {
+			m := t.element(i, 0)
+			m.Disp += narrowAhead
+			PREFETCHT0(m)
+		}
 	}
 	for i := range t.mr {
 		x := e.vec()
@@ -218,8 +230,11 @@ func (t *tileLoop) advance(n int) {
 	}
 }
 
+// narrowAhead is how far ahead rows are asked for in a tile of one vector of columns, in bytes.
+const narrowAhead = 256
+
 // storeTile writes the tile, or adds it to c.
-func (e *emitter) storeTile(acc [][2]vec, cCur reg.GPVirtual) {
+func (e *emitter) storeTile(acc [][]vec, cCur reg.GPVirtual) {
 	set, done := e.label(), e.label()
 	p, ldc, add := GP64(), bytesOf("ldc"), count4("acc")
 	MOVQ(cCur, p)
