@@ -25,6 +25,7 @@ m = groot.Groot(dict(hidden=c["hidden_size"], inter=c["intermediate_size"], laye
                      chunk=c["chunk_size"], actions=c["max_action_dim"], state=c["max_state_dim"], robots=c["embodiments"], future=c["future_tokens"], width=c["dit_width"], dit_heads=c["dit_heads"], dit_layers=c["dit_layers"], out=c["dit_output"], vl_heads=c["mixer_heads"], vl_layers=c["mixer_layers"], most=c["action_positions"]))
 m.load_state_dict({k.removeprefix("_groot_model."): v for k, v in load_file(folder / "model.safetensors").items()}, strict=True)
 m.eval()
+m.action_head.num_inference_timesteps = 4  # as published; the golden data take ten
 steps = json.loads((folder / "policy_preprocessor.json").read_text())["steps"]
 stats = load_file(folder / next(s["state_file"] for s in steps if s["registry_name"] == "normalizer_processor"))
 words = json.loads((folder / "tokenizer.json").read_text())

@@ -1,0 +1,62 @@
+"""Trains a small policy of each kind that lerobot has, exports it, and has lerobot's own class act beside lfactor serve, from the same noise: the *_load.py scripts in one run.
+
+From the repository: python bench/golden/exports.py LFACTOR OLD NEW CHECKOUT [NAME...]; OLD is a Python with lerobot 0.4.4, NEW one as policies.py wants, both with openpi-client
+and tokenizers, and CHECKOUT lerobot's main branch.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+lfactor, old, new, checkout = sys.argv[1:5]
+dir = pathlib.Path(os.environ.get("EXPORTS", tempfile.mkdtemp()))
+quiet = dict(check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+if not (dir / "demo").exists():
+    subprocess.run([lfactor, "demo", "--robot", "--steps", "20", "--dir", str(dir / "demo")], **quiet)
+PI = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=1, head_dim=8, intermediate_size=128, vocab_size=270, rms_norm_eps=1e-6, initializer_range=0.1, latent_patch=[1, 1, 1], in_channels=8, expert_hidden_size=64, expert_intermediate_size=128, chunk_size=8,
+          views=1, view_size=16, view_patch=4, view_hidden_size=64, view_intermediate_size=128, view_heads=4, view_layers=1)
+KINDS = {
+    "act": (old, "act_load", "mean_std", dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, in_channels=2, state_size=2, chunk_size=8, views=1, view_height=32, view_width=32, latent_size=16, backbone_width=16)),
+    "diffusion": (old, "policy_load", "min_max", dict(hidden_size=64, num_hidden_layers=10, num_attention_heads=8, intermediate_size=64, in_channels=2, state_size=2, chunk_size=8, views=1, view_height=32, view_width=32, action_channels=[32, 64], action_groups=8, observation_steps=2, executed_steps=4, freq_dim=16, keypoints=8)),
+    "pi0": (new, "pi_load", "quantiles", PI | dict(state_size=4)),
+    "pi05": (new, "pi_load", "quantiles", PI),
+    "smolvla": (old, "smolvla_load", "mean_std", PI | dict(rms_norm_eps=1e-5, num_attention_heads=4, num_key_value_heads=2, head_dim=16, state_size=4, view_fold=2, self_attention_every=2, expert_hidden_size=48, expert_intermediate_size=256)),
+    "xvla": (old, "xvla_load", "quantiles", dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=270, initializer_range=0.1, latent_patch=[1, 1, 1], in_channels=4, state_size=5, chunk_size=8, views=1, tower_widths=[8, 12], tower_depths=[1, 1], tower_heads=[2, 3],
+              tower_groups=[2, 3], tower_kernels=[7, 3], tower_strides=[4, 2], tower_paddings=[3, 1], tower_window=3, tower_view=16, tower_places=4, tower_times=2, text_hidden_size=12, text_layers=2, text_heads=2, text_intermediate_size=20, text_positions=80, embodiments=3, soft_prompts=2, time_width=8, policy_positions=128, prompt_size=40)),
+    "groot": (old, "groot_load", "min_max", {k: v for k, v in PI.items() if not k.startswith("expert_")} | dict(rope_theta=1e6, state_size=5, embodiments=3, image_token=269, future_tokens=3, dit_width=12, dit_heads=3, dit_layers=3, dit_output=10, mixer_heads=4, mixer_layers=1, action_positions=8)),
+}
+
+
+def one(kind):
+    python, script, norm, model = KINDS[kind]
+    at = dir / kind
+    at.mkdir(exist_ok=True)
+    (at / "model.yaml").write_text("\n".join(f"{k}: {json.dumps(v)}" for k, v in (dict(model_type=kind) | model).items()) + "\n")
+    (at / "run.yaml").write_text(f"""model: {{file: {at}/model.yaml}}
+data: {{paths: [{dir}/demo/recordings], tokenizer: {dir}/demo/tokenizer, seq_len: 8, split: [1, 0, 0]}}
+policy: {{normalize: {norm}}}
+train: {{steps: 3, global_batch: 4}}
+optimizer: {{lr: 1.0e-3}}
+checkpoint: {{dir: {at}/saved, save_hf: true}}
+log: {{dir: {at}/log}}
+""")
+    done = subprocess.run([lfactor, "train", str(at / "run.yaml")], capture_output=True, text=True)
+    if done.returncode:
+        return done.stderr.strip().splitlines()[-1]
+    folder = at / "saved" / "release_hf_weights"
+    server = subprocess.Popen([lfactor, "serve", str(folder), "--port", "0", "-o", "json"], stdout=subprocess.PIPE, text=True)
+    port = json.loads(server.stdout.readline())["url"].rsplit(":", 1)[1]
+    src = pathlib.Path(checkout)
+    env = os.environ | dict(LEROBOT=str(src), HF_HUB_OFFLINE="1", PYTHONPATH=os.pathsep.join([os.environ.get("PYTHONPATH", ""), "bench/golden"]))
+    got = subprocess.run([python, f"bench/golden/{script}.py", str(folder), port], capture_output=True, text=True, env=env)
+    server.terminate()
+    found = re.search(r"relative: (\S+)", got.stdout)
+    return f"largest difference, relative: {float(found[1]):.1e}" if found else "failed: " + (got.stderr.strip().splitlines() or ["?"])[-1]
+
+
+for kind in sys.argv[5:] or KINDS:
+    print(f"{kind:10} {one(kind)}", flush=True)
