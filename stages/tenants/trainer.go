@@ -29,8 +29,9 @@ type Trainer struct {
 	params  []*grad.Param
 	moments map[string][]*tensor.Tensor // of each parameter, as the optimizer has them
 	adam    optim.Optimizer
-	steps   []int64 // of each slot
-	filled  []bool  // a slot has a gradient
+	scratch [][]float32 // room for the moments and the weight of one parameter of one slot
+	steps   []int64     // of each slot
+	filled  []bool      // a slot has a gradient
 	traces  map[shape]*grad.Trace
 }
 
@@ -78,6 +79,14 @@ func New(g *sample.Generator, rows, most int) (*Trainer, error) {
 	}
 	if len(t.params) == 0 {
 		return nil, errors.New("tenants: no layer has an adapter")
+	}
+	t.scratch = make([][]float32, len(t.adam.State)+1)
+	for i := range t.scratch {
+		most := 0
+		for _, p := range t.params {
+			most = max(most, tensor.Len(p.Shape[1:]))
+		}
+		t.scratch[i] = make([]float32, most)
 	}
 	return t, nil
 }
@@ -215,13 +224,14 @@ func (t *Trainer) losses(works []*Work, nll, by []float32) {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// trace is that of a class, recorded when it is met for the first time.
+// trace is that of a class, recorded when it is met for the first time. A layer's activations are computed again in
+// the backward, so that memory is little more than that of weights and adapters.
 func (t *Trainer) trace(s shape) *grad.Trace {
 	tr := t.traces[s]
 	if tr == nil {
 		rec := block.Rec{Shape: block.Shape{Rows: s.rows}, Lora: t.lora, NLL: true}
 		tr = t.m.Record(grad.Options{DType: tensor.F32, NoGrad: !s.backward,
-			Recompute: grad.RecomputeSelective,
+			Recompute: grad.RecomputeFull,
 			Frozen:    func(name string) bool { return !adapter(name) }}, rec,
 			family.Stage{To: len(t.m.Blocks)})
 		t.traces[s] = tr
@@ -332,71 +342,53 @@ func (t *Trainer) Step(slot int, a Adam) (norm float64, steps int64, err error) 
 	if !finite(norm) {
 		return norm, t.steps[slot], errors.New("the gradient's norm is no number: the adapter is as it was")
 	}
-	before := t.copies(slot)
-	t.steps[slot]++
-	if t.update(slot, a, factor); !t.finite(slot) {
+	if t.steps[slot]++; !t.update(slot, a, factor, true) {
 		t.steps[slot]--
-		t.restore(slot, before)
 		return norm, t.steps[slot], errors.New("behind the update some weights would be infinite, or no numbers: " +
 			"the adapter is as it was, without a gradient")
 	}
+	t.update(slot, a, factor, false)
 	return norm, t.steps[slot], nil
 }
 
-// kept calls f for what an update of a slot changes, always in one order.
-func (t *Trainer) kept(slot int, f func(v []float32)) {
-	for _, p := range t.params {
-		for _, x := range append(slices.Clone(t.moments[p.Name]), t.run.Params[p.Name]) {
-			part := t.slice(x, slot)
-			f(part.F32())
-			part.Release()
-		}
-	}
-}
-
-// copies are a slot's weights and moments.
-func (t *Trainer) copies(slot int) (out [][]float32) {
-	t.kept(slot, func(v []float32) { out = append(out, slices.Clone(v)) })
-	return out
-}
-
-// restore puts copies back.
-func (t *Trainer) restore(slot int, from [][]float32) {
-	t.kept(slot, func(v []float32) {
-		copy(v, from[0])
-		from = from[1:]
-	})
-}
-
-// finite reports whether a slot's weights and moments are finite numbers.
-func (t *Trainer) finite(slot int) bool {
-	all := true
-	t.kept(slot, func(v []float32) {
-		all = all && !slices.ContainsFunc(v, func(x float32) bool { return !finite(float64(x)) })
-	})
-	return all
-}
-
-// update carries out one update of a slot.
-func (t *Trainer) update(slot int, a Adam, factor float64) {
+// update carries out one update of a slot, or tries it, on copies of one parameter after the other: so that nothing
+// of an adapter lies there twice. It reports whether all weights and moments are finite numbers then.
+func (t *Trainer) update(slot int, a Adam, factor float64, try bool) bool {
 	hyper := tensor.Make(tensor.F64, kernels.HyperLen)
 	c := optim.Config{Name: "adamw", Beta1: a.Beta1, Beta2: a.Beta2, Eps: a.Eps, Decay: a.Decay}
 	t.adam.Hyper(c, a.LR, t.steps[slot], hyper.F64())
 	clip := tensor.Make(tensor.F64, kernels.ClipLen)
 	clip.F64()[kernels.ClipFactor] = factor
+	all := true
 	for _, p := range t.params {
-		g, w := t.slice(t.run.Grads[p.Name], slot), t.slice(t.run.Params[p.Name], slot)
-		var state []*tensor.Tensor
-		for _, m := range t.moments[p.Name] {
-			state = append(state, t.slice(m, slot))
+		g := t.slice(t.run.Grads[p.Name], slot)
+		var changed []*tensor.Tensor // moments, and the weight
+		for i, x := range append(slices.Clone(t.moments[p.Name]), t.run.Params[p.Name]) {
+			part := t.slice(x, slot)
+			if try {
+				own := tensor.Of(tensor.F32, t.scratch[i][:part.Len()], part.Shape...)
+				copy(own.F32(), part.F32())
+				part.Release()
+				part = own
+			}
+			changed = append(changed, part)
 		}
-		t.adam.Apply(t.run.Backend, g, hyper, clip, w, state, nil, !p.Decay)
+		last := len(changed) - 1
+		t.adam.Apply(t.run.Backend, g, hyper, clip, changed[last], changed[:last], nil, !p.Decay)
 		t.run.Backend.Sync()
-		for _, x := range append(state, g, w) {
+		for _, x := range changed {
+			all = all && !(try && slices.ContainsFunc(x.F32(), notFinite))
 			x.Release()
 		}
+		g.Release()
+		if !all {
+			return false
+		}
 	}
+	return true
 }
+
+func notFinite(x float32) bool { return x-x != 0 }
 
 // slice is a slot's part of a tensor.
 func (t *Trainer) slice(x *tensor.Tensor, slot int) *tensor.Tensor { return x.RowSlice(slot, slot+1) }

@@ -18,6 +18,7 @@ const (
 // of tensors. The variable GOGC, where it is set, is obeyed instead.
 func TightHeap() {
 	var m runtime.MemStats
+	debug.FreeOSMemory() // what was needed to begin
 	if runtime.ReadMemStats(&m); os.Getenv("GOGC") == "" && m.HeapAlloc < heapSmall {
 		debug.SetGCPercent(heapGrowth)
 	}

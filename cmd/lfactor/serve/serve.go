@@ -20,6 +20,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // tokenVariable is the environment's name of the token that clients show.
@@ -154,6 +155,7 @@ func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serv
 	if err != nil {
 		return err
 	}
+	machine.TightHeap() // what reading weights takes has gone
 	defer s.Close()
 	if err := announce(c, serving{o.Name, fmt.Sprintf("%s://%s/v1", scheme(l, "http"),
 		l.Addr())}); err != nil {
