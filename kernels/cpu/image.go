@@ -150,9 +150,9 @@ func pool(b *Backend, c *kernels.Call) {
 	x, y, d := viewOf(c.In[0]), viewOf(c.Out[0]), lastDim(c.In[0])
 	g := windowRows(c.In[0].Shape[0], in, out, win)
 	b.rows(g.count(), d*len(g.offs), func(w *worker, lo, hi int) {
-		best, unused := w.arena.f32(d), make([]int32, d)
+		best := w.arena.f32(d)
 		for row := lo; row < hi; row++ {
-			w.largest(g, x, row, 0, d, d, best, unused)
+			w.largest(g, x, row, 0, d, d, best, nil)
 			w.k.write(y, row*d, best)
 		}
 	})
@@ -176,23 +176,60 @@ func windowRows(n int, in, out grid, win [kernels.Space]kernels.Window) *gathere
 }
 
 // largest is, for channels [j, j+n) of d, the largest number in the window of a row and its place, -1 for
-// none: the first of them, and a NaN before any.
+// none: the first of them, and a NaN before any. Places are not wanted where at is nil.
 func (w *worker) largest(g *gathered, x view, row, j, n, d int, best []float32, at []int32) {
-	for i := range n {
-		best[i], at[i] = float32(math.Inf(-1)), -1
-	}
+	first := true
 	for k := range g.offs {
 		p := g.place(row, k)
 		if p < 0 {
 			continue
 		}
 		m := w.arena.mark()
-		for i, v := range w.in(x, p*d+j, n) {
-			if v > best[i] || at[i] < 0 || v != v && best[i] == best[i] {
-				best[i], at[i] = v, int32(p)
+		seen := w.in(x, p*d+j, n)
+		switch {
+		case first:
+			first = false
+			copy(best[:n], seen)
+			for i := range at[:min(n, len(at))] {
+				at[i] = int32(p)
 			}
+		case at == nil:
+			larger(best[:n], seen)
+		default:
+			largerAt(best[:n], seen, at[:n], int32(p))
 		}
 		w.arena.release(m)
+	}
+	if first {
+		for i := range n {
+			best[i] = float32(math.Inf(-1))
+		}
+		for i := range at[:min(n, len(at))] {
+			at[i] = -1
+		}
+	}
+}
+
+// larger puts numbers of v in the place of smaller ones in best, of which none is larger than a NaN.
+func larger(best, v []float32) {
+	v = v[:len(best)]
+	for i, b := range best {
+		best[i] = max(b, v[i]) // without a branch, which numbers at random would mislead
+	}
+}
+
+// largerAt is larger, and puts p where it has done so.
+func largerAt(best, v []float32, at []int32, p int32) {
+	v, at = v[:len(best)], at[:len(best)]
+	for i, b := range best {
+		x, where := v[i], at[i]
+		if x > b {
+			where = p
+		}
+		if x != x && b == b {
+			where = p
+		}
+		best[i], at[i] = max(b, x), where
 	}
 }
 

@@ -137,12 +137,7 @@ func actBwdPiece(_ *Backend, c *kernels.Call) piece {
 		in, g, out := w.in(x, at, n), w.in(dy, at, n), w.out(dx, at, n)
 		switch kind {
 		case kernels.ReLU:
-			for i, v := range in {
-				out[i] = 0
-				if v > 0 || v != v {
-					out[i] = g[i]
-				}
-			}
+			reluBwd(out, g, in)
 		case kernels.GELU:
 			w.k.geluBwd(out, g, in)
 		case kernels.Tanh:
@@ -162,6 +157,20 @@ func actBwdPiece(_ *Backend, c *kernels.Call) piece {
 			w.k.gateBwd(out, g, in, s, k[0], k[1])
 		}
 		w.done(dx, at, out)
+	}
+}
+
+// reluBwd sets dx to dy where x is above 0 or NaN, and to 0 elsewhere: without a branch on the signs, which
+// lie as they come.
+func reluBwd(dx, dy, x []float32) {
+	dx, dy = dx[:len(x)], dy[:len(x)]
+	for i, v := range x {
+		s := int32(math.Float32bits(v))
+		keep := (-s >> 31) &^ (s >> 31) // all bits where s > 0, which is below 0 for -0
+		if v != v {
+			keep = -1
+		}
+		dx[i] = math.Float32frombits(math.Float32bits(dy[i]) & uint32(keep))
 	}
 }
 
