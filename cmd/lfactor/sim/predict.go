@@ -21,8 +21,8 @@ func predictCommand() *cobra.Command {
 	c := &cobra.Command{Use: "predict --calibration FILE.csv [ROWS.csv]",
 		Short: "Predict step times from a table of measured ones, term by term",
 		Long: "Each row's program is run by the behaviours of training with the row's prices; the terms " +
-			"beside it are what its time is made of.\nThe calibration table fits nine constants " +
-			"of its cluster, each within bounds that are physical. Each row of ROWS.csv is then predicted and printed beside its " +
+			"beside it are what its time is made of.\nThe calibration table fits " +
+			fmt.Sprint(len(cost.ConstantTable)) + " constants of its cluster, each within bounds that are physical. Each row of ROWS.csv is then predicted and printed beside its " +
 			"measured\ntime, if it has one. --folds N predicts every row of the calibration " +
 			"table from the others and prints the errors.",
 		Args: cobra.MaximumNArgs(1)}
