@@ -65,10 +65,21 @@ func StartedIn(file string) string {
 }
 
 // Elsewhere is the folder at which the paths of a run's run.yaml begin if this process works in another one, and
-// nothing else.
+// nothing else: where that folder is gone, whole paths can be read from anywhere.
 func Elsewhere(file string) string {
+	dir := elsewhereOf(file)
+	if i, err := os.Stat(dir); err != nil || !i.IsDir() {
+		return ""
+	}
+	return dir
+}
+
+// elsewhereOf is Elsewhere of a folder that may be gone.
+func elsewhereOf(file string) string {
 	dir := StartedIn(file)
-	if here, err := os.Getwd(); err != nil || dir == here {
+	here, err := os.Stat(".")
+	there, goneErr := os.Stat(dir)
+	if dir == "" || err != nil || goneErr == nil && os.SameFile(here, there) {
 		return ""
 	}
 	return dir
@@ -77,7 +88,7 @@ func Elsewhere(file string) string {
 // elsewhere adds to an error that the paths of a run's configuration begin at another folder than this process
 // works in, where that is so.
 func elsewhere(file string, err error) error {
-	dir := Elsewhere(file)
+	dir := elsewhereOf(file)
 	if dir == "" {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -101,7 +102,8 @@ func rowsFrom(ctx context.Context, program, started, dir string, step int64) ([]
 	c.Dir, c.Stderr = started, &said
 	body, err := c.Output()
 	if why := strings.TrimSpace(said.String()); err != nil && why != "" {
-		return nil, errors.New(strings.TrimPrefix(why, "error: "))
+		return nil, fmt.Errorf("%s; the paths of its configuration begin at %s, where the run was started",
+			strings.TrimPrefix(why, "error: "), started)
 	}
 	return body, err
 }

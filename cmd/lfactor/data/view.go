@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
@@ -25,6 +26,7 @@ type viewing struct {
 	overwrite                       bool
 	open                            *dataset.Options
 	named                           *sftFlags
+	ofPaths                         []string // flags that say how to read PATH, and nothing of a run
 }
 
 const viewHelp = `The page is one file that loads nothing, with search and choice by source, kind and reason.
@@ -42,6 +44,7 @@ func dataView() *cobra.Command {
 	v := &viewing{open: openFlags(c), named: &sftFlags{}}
 	v.named.add(c)
 	f := c.Flags()
+	f.VisitAll(func(g *pflag.Flag) { v.ofPaths = append(v.ofPaths, g.Name) })
 	f.StringVar(&v.config, "config", "",
 		"file of a run whose first steps are shown; words behind are KEY=VALUE")
 	f.StringVar(&v.of, "run", "", "folder of a run (log.dir) of which a step is shown as it was trained")
@@ -62,8 +65,9 @@ func (v *viewing) run(c *cobra.Command, args []string) error {
 	case v.config == "" && v.of == "" && v.dropped == "" && len(args) == 0:
 		return exit.Usagef("name a PATH, a run's file with --config or its folder with --run, or what a " +
 			"recipe dropped with --dropped")
-	case v.of != "" && (v.config != "" || len(args) > 0 || c.Flags().Changed("steps")):
-		return exit.Usagef("--run shows one step of one run: leave out PATH, --config and --steps")
+	case v.of != "" && (v.config != "" || v.dropped != "" || len(args) > 0 || c.Flags().Changed("steps")):
+		return exit.Usagef("--run shows one step of one run, with what recipes have dropped of its sources: " +
+			"leave out PATH, --config, --dropped and --steps")
 	case v.of == "" && c.Flags().Changed("step") || v.step < 0:
 		return exit.Usagef("--step %d: want the number of a step of --run", v.step)
 	case v.n < 0 || v.steps < 1:
@@ -74,6 +78,11 @@ func (v *viewing) run(c *cobra.Command, args []string) error {
 	case v.dropped != "" && !machine.Exists(v.dropped):
 		return exit.Usagef("--dropped %s: there is no such file; name the dropped.jsonl of a "+
 			"recipe's output", v.dropped)
+	}
+	for _, name := range v.ofPaths {
+		if (v.of != "" || v.config != "") && c.Flags().Changed(name) {
+			return exit.Usagef("--%s says how to read PATH; how a run reads its data its configuration says", name)
+		}
 	}
 	page := &setup.View{Name: strings.Join(args, " ")}
 	var err error
@@ -139,11 +148,11 @@ func (v *viewing) rows(page *setup.View, args []string) error {
 }
 
 // trained shows a step of a run as it was trained. The paths of the run's configuration begin where it was started,
-// so this process goes there first; the files that flags name keep their places.
+// so this process goes there first, if the folder is still there; the files that flags name keep their places.
 func (v *viewing) trained(page *setup.View) error {
 	if dir := run.Elsewhere(filepath.Join(v.of, "run.yaml")); dir != "" {
-		for _, path := range []*string{&v.of, &v.html, &v.dropped} {
-			if *path == "" || *path == "-" {
+		for _, path := range []*string{&v.of, &v.html} {
+			if *path == "-" {
 				continue
 			}
 			whole, err := filepath.Abs(*path)

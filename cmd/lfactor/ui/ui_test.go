@@ -150,7 +150,8 @@ func rows(t *testing.T, dir string) {
 	code, _, page = ask(base + "/runs/0/rows")
 	require.Equal(t, 200, code, page)
 	require.Contains(t, page, "<title>step 24 of run</title>", "the newest")
-	for path, want := range map[string]int{"/runs/0/rows?step=99": 422, "/runs/0/rows?step=x": 422, "/runs/1/rows": 404,
+	for path, want := range map[string]int{"/runs/0/rows?step=99": 422, "/runs/0/rows?step=x": 422,
+		"/runs/1/rows": 404,
 		"/runs/x/rows": 404} {
 		code, _, text := ask(base + path)
 		require.Equal(t, want, code, text)
@@ -168,7 +169,8 @@ func rows(t *testing.T, dir string) {
 	code, _, text = ask(at + "/runs/0/rows?step=99")
 	require.Equal(t, 422, code, text)
 	require.Contains(t, text, "99")
-	code, text = clitest.RunIn(t, other, nil, "data", "view", "--run", whole, "--step", "5", "--html", "5.html")
+	code, text = clitest.RunIn(t, other, nil, "data", "view", "--run", whole, "--step", "5", "--html",
+		"5.html")
 	require.Equal(t, 0, code, text)
 	written, err := os.ReadFile(filepath.Join(other, "5.html"))
 	require.NoError(t, err)
@@ -178,9 +180,29 @@ func rows(t *testing.T, dir string) {
 	code, _, text = ask(at + "/runs/0/rows?step=5")
 	require.Equal(t, 422, code, text)
 	require.Contains(t, text, "data.tokenizer")
-	for _, args := range [][]string{{"--run", whole, "--config", "x.yaml"}, {"--step", "3", "x"}, {"--run", whole, "x"},
-		{"--run", whole, "--step", "-1"}, {"--run", whole, "--steps", "4"}} {
-		code, text = clitest.RunIn(t, other, nil, append([]string{"data", "view", "--html", "no.html"}, args...)...)
+	require.Contains(t, text, " begin at "+dir+", where the run was started")
+	for _, args := range [][]string{{"--run", whole, "--config", "x.yaml"}, {"--step", "3", "x"}, {"--run",
+		whole, "x"},
+		{"--run", whole, "--step", "-1"}, {"--run", whole, "--steps", "4"},
+		{"--run", whole, "--dropped", filepath.Join(whole, "run.yaml")}, {"--run", whole, "--text-key",
+			"x"}} {
+		code, text = clitest.RunIn(t, other, nil, append([]string{"data", "view", "--html", "no.html"},
+			args...)...)
 		require.Equal(t, 2, code, "%v: %s", args, text)
 	}
+	// Whole paths are read from anywhere, also when the folder where the run was started is gone.
+	require.NoError(t, os.Rename(filepath.Join(dir, "tok.gone"), filepath.Join(dir, "tok")))
+	file := filepath.Join(whole, "run.yaml")
+	conf, err := os.ReadFile(file)
+	require.NoError(t, err)
+	conf = regexp.MustCompile(`(?m)^# The paths below .*$`).ReplaceAll(conf,
+		[]byte(`# The paths below begin at "/gone", where the run was started.`))
+	for _, name := range []string{"text", "tok"} {
+		conf = regexp.MustCompile(`(- |tokenizer: |paths: \[)`+name+`(\]?\n)`).ReplaceAll(conf, []byte("${1}"+filepath.Join(dir, name)+"${2}"))
+	}
+	require.NoError(t, os.WriteFile(file, conf, 0o600))
+	code, _, text = ask(at + "/runs/0/rows?step=5")
+	require.Equal(t, 200, code, text)
+	code, text = clitest.RunIn(t, other, nil, "data", "view", "--run", whole, "--html", "6.html")
+	require.Equal(t, 0, code, text)
 }
