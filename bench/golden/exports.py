@@ -51,7 +51,7 @@ log: {{dir: {at}/log}}
     server = subprocess.Popen([lfactor, "serve", str(folder), "--port", "0", "-o", "json"], stdout=subprocess.PIPE, text=True)
     port = json.loads(server.stdout.readline())["url"].rsplit(":", 1)[1]
     src = pathlib.Path(checkout)
-    env = os.environ | dict(LEROBOT=str(src), HF_HUB_OFFLINE="1", PYTHONPATH=os.pathsep.join([os.environ.get("PYTHONPATH", ""), "bench/golden"]))
+    env = os.environ | dict(LEROBOT=str(src), HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join([os.environ.get("PYTHONPATH", ""), "bench/golden"]))
     got = subprocess.run([python, f"bench/golden/{script}.py", str(folder), port], capture_output=True, text=True, env=env)
     server.terminate()
     found = re.search(r"relative: (\S+)", got.stdout)
