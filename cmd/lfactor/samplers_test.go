@@ -108,7 +108,8 @@ func TestSamplersTalk(t *testing.T) {
 	require.Regexp(t, `"heard":\[.*"reward":1,`, string(answers))
 
 	dir := clitest.DrawnRun(t, steps)
-	c := exec.Command(built(t), append(train, "rollout.samplers=2")...)
+	clitest.Gate(t, dir, 1)
+	c := exec.Command(built(t), append(train, "rollout.samplers=2", "rollout.wait=600")...)
 	var said bytes.Buffer
 	c.Dir, c.Stderr, c.Stdout = dir, &said, &said
 	require.NoError(t, c.Start())
@@ -121,6 +122,7 @@ func TestSamplersTalk(t *testing.T) {
 			killed++
 		}
 	}
+	clitest.Gate(t, dir, steps)
 	require.NoError(t, c.Wait(), said.String())
 	require.Positive(t, killed)
 	require.Contains(t, said.String(), "another takes its place")
@@ -136,8 +138,8 @@ func TestJudges(t *testing.T) {
 	t.Parallel()
 	const steps = 6
 	model := clitest.DrawnJudge(t)
-	train := []string{"train", "run.yaml", "rollout.staleness=1", "rollout.span=0", "reward.kind=model",
-		"reward.model=" + model, `reward.pattern=""`}
+	train := append(append([]string{"train", "run.yaml"}, clitest.Talks...), "rollout.staleness=1",
+		"rollout.span=0", "reward.kind=model", "reward.model="+model)
 	quiet := clitest.DrawnRun(t, steps)
 	code, out := runIn(t, quiet, nil, train...)
 	require.Zero(t, code, out)
@@ -145,7 +147,8 @@ func TestJudges(t *testing.T) {
 	require.NoError(t, err)
 
 	dir := clitest.DrawnRun(t, steps)
-	c := exec.Command(built(t), append(train, "reward.judges=2", "rollout.samplers=1")...)
+	clitest.Gate(t, dir, 1)
+	c := exec.Command(built(t), append(train, "reward.judges=2", "rollout.samplers=1", "rollout.wait=600")...)
 	said := &heard{}
 	c.Dir, c.Stderr, c.Stdout = dir, said, said
 	require.NoError(t, c.Start())
@@ -162,6 +165,7 @@ func TestJudges(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	require.NoError(t, syscall.Kill(pids()[0], syscall.SIGKILL))
 	require.NoError(t, syscall.Kill(pids()[1], syscall.SIGSTOP))
+	clitest.Gate(t, dir, steps)
 	require.NoError(t, c.Wait(), said.String())
 	require.Contains(t, said.String(), "what it judged is judged again")
 	require.Contains(t, said.String(), "said nothing for 2s (rollout.silence)")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,15 +67,16 @@ func TestGuarded(t *testing.T) {
 	for _, p := range pids {
 		require.Eventually(t, func() bool { return gone(p) }, 20*time.Second, 5*time.Millisecond, "%d", p)
 	}
-	c = exec.Command("sh", "-c", "sleep 600 & echo $!")
-	var said strings.Builder
-	c.Stdout, c.WaitDelay = &said, 50*time.Millisecond
+	says := filepath.Join(t.TempDir(), "left")
+	c = exec.Command("sh", "-c", `sleep 600 & echo $! > "$0"`, says)
 	release, err := StartGuarded(c)
 	require.NoError(t, err)
-	_ = c.Wait() // its output is held open by what it has begun
+	require.NoError(t, c.Wait())
 	release()
+	said, err := os.ReadFile(says)
+	require.NoError(t, err)
 	var left int
-	_, err = fmt.Sscan(said.String(), &left)
+	_, err = fmt.Sscan(string(said), &left)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return gone(left) }, 20*time.Second, 5*time.Millisecond)
 }

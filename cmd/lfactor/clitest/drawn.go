@@ -14,11 +14,13 @@ import (
 var Talks = []string{"rollout.environment=[sh, env.sh]", "rollout.turns=3", "rollout.processes=2",
 	"reward.kind=environment", `reward.pattern=""`}
 
-// talkScript is that environment: it rewards a 7 and asks for more.
-const talkScript = `while read -r q; do
+// talkScript is that environment: it rewards a 7 and asks for more. Where there is a file gate, no episode
+// begins behind as many steps as it says.
+const talkScript = `shut() { [ -e gate ] && [ "$(grep -c . run/metrics.jsonl 2>/dev/null)" -ge "$(cat gate)" ]; }
+while read -r q; do
   id=${q#*\"id\":}; id=${id%%,*}; r=0; d=false
   case $q in
-  *'"reset"'*) n=0; text= ;;
+  *'"reset"'*) n=0; text=; while shut; do sleep 0.02; done 2>/dev/null ;;
   *) n=$((n + 1)); text="1+$n="
      case ${q#*\"text\":} in *7*) r=1 ;; esac
      [ $n = 3 ] && d=true ;;
@@ -27,9 +29,21 @@ const talkScript = `while read -r q; do
 done
 `
 
+// GateSteps are the steps that a drawn run which talks gets at most beyond those that its gate lets pass: as
+// many batches as are drawn ahead, and the one that is trained.
+const GateSteps = 4
+
+// Gate lets a drawn run that talks come behind so many steps, and at most GateSteps further, until it is set
+// anew: a test strikes meanwhile, however long that takes.
+func Gate(t *testing.T, dir string, steps int) {
+	t.Helper()
+	at := filepath.Join(dir, "gate")
+	require.NoError(t, os.WriteFile(at+".new", []byte(fmt.Sprint(steps)), 0o600))
+	require.NoError(t, os.Rename(at+".new", at)) // nobody reads half of it
+}
+
 // DrawnRun writes a run whose small model draws answers of digits, which a pattern judges.
 func DrawnRun(t *testing.T, steps int) (dir string) {
-	t.Helper()
 	t.Helper()
 	dir = t.TempDir()
 	var prompts, vocab strings.Builder

@@ -23,7 +23,8 @@ import (
 // agent of a host is killed with the processes of that host, and the process that trains.
 func TestClusterSamplers(t *testing.T) {
 	t.Parallel()
-	const steps = 24
+	const strikes, further = 5, 3 // each that many steps behind the last
+	const steps = strikes*(further+clitest.GateSteps) + 1
 	train := append(append([]string{"train", "run.yaml"}, clitest.Talks...), "reward.kind=model",
 		"reward.model="+clitest.DrawnJudge(t))
 	quiet := clitest.DrawnRun(t, steps)
@@ -33,10 +34,11 @@ func TestClusterSamplers(t *testing.T) {
 	require.NoError(t, err)
 
 	dir := clitest.DrawnRun(t, steps)
+	clitest.Gate(t, dir, further)
 	v := verbs{t, dir, clusterHome(t, dir, "test")}
 	v.verb(0, "cluster", "up", "--local", "3", "--name", "test")
-	cmd := exec.Command(builtHead(t), append(train, "rollout.samplers=3", "reward.judges=1", "--cluster",
-		"test")...)
+	cmd := exec.Command(builtHead(t), append(train, "rollout.samplers=3", "reward.judges=1",
+		"rollout.wait=600", "--cluster", "test")...)
 	var said bytes.Buffer
 	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), v.env...)
 	require.NoError(t, cmd.Start())
@@ -51,7 +53,7 @@ func TestClusterSamplers(t *testing.T) {
 		v.json(&s, "cluster", "status")
 		return s.Jobs[0].Procs
 	}
-	for k, strike := range []func(all []head.Proc) error{
+	for k, strike := range [strikes]func(all []head.Proc) error{
 		func(all []head.Proc) error { return syscall.Kill(all[1].Pid, syscall.SIGKILL) },
 		func(all []head.Proc) error { return syscall.Kill(all[2].Pid, syscall.SIGSTOP) },
 		func(all []head.Proc) error {
@@ -63,7 +65,8 @@ func TestClusterSamplers(t *testing.T) {
 		func(all []head.Proc) error { return syscall.Kill(all[0].Pid, syscall.SIGKILL) },
 	} {
 		at := steps1()
-		require.Eventually(t, func() bool { return steps1() > at+2 }, 2*time.Minute, time.Millisecond,
+		clitest.Gate(t, dir, at+further)
+		require.Eventually(t, func() bool { return steps1() >= at+further }, 2*time.Minute, time.Millisecond,
 			"%d: %s", k, &said)
 		all := procs()
 		require.Len(t, all, 5)
@@ -76,6 +79,7 @@ func TestClusterSamplers(t *testing.T) {
 		}
 		require.NoError(t, strike(all), k)
 	}
+	clitest.Gate(t, dir, steps)
 	require.NoError(t, <-ended, said.String())
 	require.Equal(t, stateOf(t, quiet, steps), stateOf(t, dir, steps), said.String())
 	again, err := os.ReadFile(filepath.Join(dir, "run", "rollouts.jsonl"))
