@@ -69,6 +69,11 @@ func (m *Model) Act(h Head) error {
 func (m *Model) readsOut() {
 	d := m.Denoiser
 	m.Modalities = append(m.Modalities, readouts{d})
+	for i, x := range m.Modalities {
+		if k, ok := x.(kinds); ok {
+			m.Modalities[i] = kinds{k.s, d}
+		}
+	}
 	for i := range m.Blocks {
 		b := &m.Blocks[i]
 		if b.Name != EmbedName {

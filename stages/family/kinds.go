@@ -8,8 +8,12 @@ import (
 )
 
 // kinds is the modality of models with experts of their own for tokens of images: it tells such tokens from
-// those of texts, and adds no shape.
-type kinds struct{ s *Spec }
+// those of texts, and adds no shape. Readouts of d, nil for a model without them, are no features of images,
+// although they have no ids either.
+type kinds struct {
+	s *Spec
+	d *Denoiser
+}
 
 // Classes implements Modality.
 func (kinds) Classes() int32 { return 1 }
@@ -28,7 +32,14 @@ func (kinds) TokenTensors() []string { return []string{block.KindsOf} }
 
 // Tensors implements Modality.
 func (k kinds) Tensors(in *Inputs, _ block.Shape) map[string]*tensor.Tensor {
-	return map[string]*tensor.Tensor{block.KindsOf: k.s.kindsOf(in.IDs)}
+	of := k.s.kindsOf(in.IDs)
+	if k.d != nil {
+		for _, x := range (latents{k.d}).items(in) {
+			from, n := k.d.reads(&x)
+			clear(of.I32()[from : from+n])
+		}
+	}
+	return map[string]*tensor.Tensor{block.KindsOf: of}
 }
 
 // kindsOf is 1 for features, whose ids are negative, and for the tokens that begin and end images.

@@ -51,9 +51,8 @@ func (m *Model) SeePrompts() {
 	}
 }
 
-// PromptsKey is where Inputs.More has how many tokens of each sequence see each other both ways, []int32,
-// where that
-// does not follow from what is learnt.
+// PromptsKey is where Inputs.More has how many tokens of each sequence with images see each other both ways,
+// []int32, where that does not follow from what is learnt.
 const PromptsKey = "prompts"
 
 // prompted are images in sequences whose prompts see each other both ways.
@@ -69,11 +68,11 @@ func (p prompted) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	var spans [][2]int32
 	for i := 0; i+1 < len(in.Cu); i++ {
 		from, to := in.Cu[i], in.Cu[i+1]
-		if i < len(given) {
-			spans = append(spans, [2]int32{from, min(from+given[i], to)})
+		if !in.Images.within(from, to) {
 			continue
 		}
-		if !in.Images.within(from, to) {
+		if i < len(given) {
+			spans = append(spans, [2]int32{from, min(from+given[i], to)})
 			continue
 		}
 		end := from

@@ -224,7 +224,7 @@ func Decoder(name string, s Spec) *Model {
 	m.Add(head)
 	m.shareKeys()
 	if s.Experts.Images != nil {
-		m.Modalities = append(m.Modalities, kinds{&m.Spec})
+		m.Modalities = append(m.Modalities, kinds{s: &m.Spec})
 	}
 	return m
 }
