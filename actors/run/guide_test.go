@@ -256,18 +256,19 @@ func TestGuideLearns(t *testing.T) {
 	_, _, err = run("model.path="+filepath.Join(first, "release_hf_weights"), "model.init=load")
 	require.NoError(t, err)
 	for arg, want := range map[string]string{"policy.tokens=bins": "policy.expert: policy.tokens says",
-		"policy.expert_width=13":               "policy.expert_width: 13 is no multiple",
-		"policy.horizon=256":                   "policy.horizon: 256",
-		"policy.expert_actions=2":              "the model has room for 2",
-		"policy.expert_state=1":                "the model has room for 1",
-		"policy.expert_readouts=256":           "policy.expert_readouts",
-		"policy.expert_readouts=40":            "data.seq_len is 48",
-		"policy.expert=none":                   "policy.expert_width: the model is no policy",
-		"data.seq_len=8":                       "data.seq_len is 8",
-		"policy.embodiments=[1]":               "robot 1, and the model has weights for 1",
-		"diffusion.times=logit_normal":         "diffusion.times: the policy says itself",
-		"lora.rank=2":                          "lora.merge: adapters are no place",
-		"lora.rank=2 lora.adapters_only=false": "lora.merge: adapters are no place"} {
+		"policy.expert_width=13":                            "policy.expert_width: 13 is no multiple",
+		"policy.horizon=256":                                "policy.horizon: 256",
+		"policy.expert_actions=2":                           "the model has room for 2",
+		"policy.expert_state=1":                             "the model has room for 1",
+		"policy.expert_readouts=256":                        "policy.expert_readouts",
+		"policy.expert_readouts=40":                         "data.seq_len is 48",
+		"policy.expert=diffusion policy.normalize=identity": "policy.normalize: policy.expert: diffusion gives",
+		"policy.expert=none":                                "policy.expert_width: the model is no policy",
+		"data.seq_len=8":                                    "data.seq_len is 8",
+		"policy.embodiments=[1]":                            "robot 1, and the model has weights for 1",
+		"diffusion.times=logit_normal":                      "diffusion.times: the policy says itself",
+		"lora.rank=2":                                       "lora.merge: adapters are no place",
+		"lora.rank=2 lora.adapters_only=false":              "lora.merge: adapters are no place"} {
 		_, _, err := run(strings.Fields(arg)...)
 		require.ErrorContains(t, err, want, arg)
 	}

@@ -290,6 +290,10 @@ func (r rules) expert() {
 		r.at("lora.merge", "who acts by an export reads no adapters beside it",
 			"set lora.merge: true, or have lora.adapters_only: true save them alone")
 	}
+	if p := &r.c.Run.Policy; p.Expert == "diffusion" && p.Normalize == "identity" {
+		r.at("policy.normalize", "policy.expert: diffusion gives numbers from -5 to 5, and identity leaves actions "+
+			"as they are, however large", "take mean_std, min_max or quantiles, or policy.expert: flow or l1")
+	}
 	for _, k := range configs.Keys() {
 		if strings.HasPrefix(k.Name, "policy.expert_") && r.c.Run.Policy.Expert == "none" &&
 			!r.c.Usual(k.Name) {
