@@ -31,6 +31,7 @@ var actPart = configs.Declare("act", configs.Rules[actKeys]{Check: func(m config
 		at("latent_size", fmt.Sprintf("%d, more than the %d numbers of a chunk of actions", k.Latent,
 			o.Chunk*keys.Of(m).In), "take fewer")
 	}
+	chunkFits(m, at)
 	if m.Hidden%4 != 0 {
 		at("hidden_size", fmt.Sprintf("%d is no multiple of 4: places have sines and cosines on two axes",
 			m.Hidden),

@@ -45,6 +45,7 @@ func checkNet(m configs.Model, k netKeys, at configs.Report) {
 	if m.ModelType != "diffusion" {
 		return
 	}
+	chunkFits(m, at)
 	o := policyPart.Of(m)
 	if len(k.Dims) < 2 {
 		at("action_channels", fmt.Sprintf("%v, want two levels or more", k.Dims), "try [512, 1024, 2048]")

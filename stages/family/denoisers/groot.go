@@ -44,13 +44,19 @@ var grootPart = configs.Declare("groot", configs.Rules[grootKeys]{Check: func(m 
 	if m.Hidden%k.MixHeads != 0 {
 		at("mixer_heads", fmt.Sprintf("%d heads, and rows have %d numbers", k.MixHeads, m.Hidden), "")
 	}
-	if o := policyPart.Of(m); o.Chunk > k.Places {
-		at("chunk_size", fmt.Sprintf("%d actions, of which %d have places", o.Chunk, k.Places), "")
-	}
+	grootChunk(m, k, at)
 	if k.Image >= m.Vocab {
 		at("image_token", fmt.Sprintf("%d, and the vocabulary has %d tokens", k.Image, m.Vocab), "")
 	}
 }})
+
+// grootChunk reports a chunk of more actions than have places, or than a model gives.
+func grootChunk(m configs.Model, k grootKeys, at configs.Report) {
+	if c := policyPart.Of(m).Chunk; c > k.Places {
+		at("chunk_size", fmt.Sprintf("%d actions, of which %d have places", c, k.Places), "")
+	}
+	chunkFits(m, at)
+}
 
 // GR00T N1.5 (arXiv:2503.14734), as lerobot has it: the first layers of Qwen3 read what SigLIP sees and what
 // is told, and a diffusion transformer of the state and the actions attends to what they say. What reads

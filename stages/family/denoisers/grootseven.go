@@ -40,11 +40,7 @@ var sevenPart = configs.Declare("groot_n1d7", configs.Rules[sevenKeys]{Check: fu
 	if m.Hidden%k.MixHeads != 0 {
 		at("mixer_heads", fmt.Sprintf("%d heads, and rows have %d numbers", k.MixHeads, m.Hidden), "")
 	}
-	if o := policyPart.Of(m); o.Chunk > k.Places || o.Chunk > 255 {
-		at("chunk_size", fmt.Sprintf("%d actions, of which %d have places, and a model gives 255 at most",
-			o.Chunk,
-			k.Places), "")
-	}
+	grootChunk(m, k, at)
 }})
 
 // The beginnings of names of parameters in NVIDIA's files.

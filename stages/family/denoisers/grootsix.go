@@ -43,9 +43,7 @@ var sixPart = configs.Declare("groot_n1d6", configs.Rules[sixKeys]{Check: func(m
 	if o.Hidden%max(1, o.Heads) != 0 {
 		at("view_hidden_size", fmt.Sprintf("%d is no multiple of view_heads = %d", o.Hidden, o.Heads), "")
 	}
-	if c := policyPart.Of(m).Chunk; c > k.Places {
-		at("chunk_size", fmt.Sprintf("%d actions, of which %d have places", c, k.Places), "")
-	}
+	grootChunk(m, k, at)
 	if k.Image >= m.Vocab {
 		at("image_token", fmt.Sprintf("%d, and the vocabulary has %d tokens", k.Image, m.Vocab), "")
 	}

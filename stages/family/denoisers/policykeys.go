@@ -24,6 +24,15 @@ type policyKeys struct {
 
 var policyPart = configs.Declare("policy", configs.Rules[policyKeys]{})
 
+// chunkFits reports a chunk of more actions than there are columns of an image that is read whole, which
+// chunks are to most policies: family.Denoiser.Check holds them to it.
+func chunkFits(m configs.Model, at configs.Report) {
+	const most = 255
+	if c := policyPart.Of(m).Chunk; c > most {
+		at("chunk_size", fmt.Sprintf("%d actions, and the model gives %d at most", c, most), "")
+	}
+}
+
 // feature is an entry of input_features or output_features of lerobot's files.
 type feature struct {
 	Type  string `json:"type"`

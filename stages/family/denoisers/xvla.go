@@ -111,6 +111,7 @@ var xvlaPart = configs.Declare("xvla", configs.Rules[xvlaKeys]{Check: func(m con
 	}
 	f := florencePart.Of(m)
 	f.check(at)
+	chunkFits(m, at)
 	if form, ok := actionForms[k.Form]; ok && (keys.Of(m).In != form.width ||
 		policyPart.Of(m).State < form.width) {
 		at("action_form", fmt.Sprintf("%s has actions of %d numbers and states of as many, and the model gives %d and reads %d",
