@@ -65,6 +65,9 @@ func vet(root, layers string) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := findStandard(); err != nil {
+		return nil, err
+	}
 	r := &report{fset: m.fset}
 	for _, f := range m.files {
 		checkImports(m, policy, f, r)

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/build"
 	"go/importer"
 	"go/token"
 	"go/types"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -24,6 +26,20 @@ func newTypeChecker(m *module) *typeChecker {
 	std := importer.ForCompiler(token.NewFileSet(), "source", nil).(types.ImporterFrom)
 	return &typeChecker{m: m, std: std, cache: map[string]*types.Package{}, infos: map[string]*types.Info{},
 		busy: map[string]bool{}}
+}
+
+// findStandard says where the standard library lies to a program that was built with -trimpath, which does not know
+// it: without the library's types every discarded value of it might be an error.
+func findStandard() error {
+	if build.Default.GOROOT != "" {
+		return nil
+	}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return fmt.Errorf("lfvet looks for the standard library: go env GOROOT: %w", err)
+	}
+	build.Default.GOROOT = strings.TrimSpace(string(root))
+	return nil
 }
 
 // check returns what is known of the package in dir, function bodies included.

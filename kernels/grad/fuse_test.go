@@ -46,5 +46,5 @@ func TestThinProductsJoin(t *testing.T) {
 	}
 	require.Equal(t, []string{"linear linear sum", "linear linear sum swiglu", "linear linear sum sum",
 		"linear_dx linear_dx sum swiglu_bwd", "linear_dx linear_dx sum sum", "linear_dx linear_dx sum sum"},
-			with)
+		with)
 }

@@ -156,7 +156,14 @@ func rows(t *testing.T, dir string) {
 		code, _, text := ask(base + path)
 		require.Equal(t, want, code, text)
 	}
-	// One server shows runs that were started in other folders than its own.
+	_, _, here := ask(base + "/runs/0/rows?step=5")
+	rowsElsewhere(t, dir, here, ask)
+}
+
+// rowsElsewhere: one server shows runs that were started in other folders than its own, with the page that one has
+// there.
+func rowsElsewhere(t *testing.T, dir, here string, ask func(url string) (code int, policy, text string)) {
+	t.Helper()
 	whole := filepath.Join(dir, "run")
 	other := t.TempDir()
 	there := start(t, other, false, "ui", whole).link(t)
@@ -164,9 +171,8 @@ func rows(t *testing.T, dir string) {
 	at := there[:strings.Index(there, "/login")]
 	code, _, far := ask(at + "/runs/0/rows?step=5")
 	require.Equal(t, 200, code, far)
-	_, _, here := ask(base + "/runs/0/rows?step=5")
 	require.Equal(t, here, strings.ReplaceAll(far, whole, "run"))
-	code, _, text = ask(at + "/runs/0/rows?step=99")
+	code, _, text := ask(at + "/runs/0/rows?step=99")
 	require.Equal(t, 422, code, text)
 	require.Contains(t, text, "99")
 	code, text = clitest.RunIn(t, other, nil, "data", "view", "--run", whole, "--step", "5", "--html",
