@@ -23,18 +23,22 @@ type verdict struct {
 
 // bench are the judges of a run: processes of their own that hold the model of rewards. Each has one answer
 // at a time; one that ends, or says nothing for too long, is replaced, and its answer judged again, to the
-// same bits.
+// same bits. Where that is so often in vain that machines are at fault, all judging ends with an error of the
+// run: no answer loses its reward for it.
 type bench struct {
 	r      *rollouts
 	places chan *judge
-	mu     sync.Mutex
-	vain   int // processes that have ended since something was judged
+	begins func(place int, env ...string) (*life, error)
+	pause  func(vain int) time.Duration // before another process takes a place
+	over   context.Context              // ends with the run, or with why nobody judges any more
+	fail   context.CancelCauseFunc
 }
 
 // judge is a place on the bench.
 type judge struct {
 	place int
 	life  *life // nil where nobody sits there
+	vain  int   // processes that have ended here since something was judged here
 	heard bool  // it has said something
 	ask   func(any) error
 	said  chan verdict // closed with the life
@@ -42,11 +46,61 @@ type judge struct {
 
 // newBench has n places, behind those of the samplers. Processes begin with the first answers.
 func newBench(r *rollouts, n int) *bench {
-	b := &bench{r: r, places: make(chan *judge, n)}
+	b := &bench{r: r, places: make(chan *judge, n), begins: r.staff.begin, pause: judgePause}
+	b.over, b.fail = context.WithCancelCause(r.ctx)
 	for k := range n {
 		b.places <- &judge{place: 1 + r.d.r.cfg.Run.Rollout.Samplers + k}
 	}
 	return b
+}
+
+// judgePause lets a place rest for longer and longer, for half a minute in all: what begins processes may be
+// away for a while.
+func judgePause(vain int) time.Duration { return min(50*time.Millisecond<<vain, 8*time.Second) }
+
+// failed is why nobody judges any more, nil while somebody does. There may be no bench.
+func (b *bench) failed() error {
+	if b == nil || b.over.Err() == nil {
+		return nil
+	}
+	why := context.Cause(b.over)
+	if errors.Is(why, context.Canceled) {
+		return errLeft
+	}
+	return fmt.Errorf("judging answers: %w", why)
+}
+
+// close ends the judges. Nobody asks them any more, as the run has ended.
+func (b *bench) close() {
+	if b == nil {
+		return
+	}
+	var left sync.WaitGroup
+	for range cap(b.places) {
+		if j := <-b.places; j.life != nil {
+			left.Go(j.dismiss)
+		}
+	}
+	left.Wait()
+}
+
+// dismiss asks a judge to end, and ends one that does not.
+func (j *judge) dismiss() {
+	l := j.life
+	j.life = nil
+	_ = l.in.Close() // it may have ended
+	late := time.NewTimer(beatEvery)
+	defer late.Stop()
+	for lives := true; lives; {
+		select {
+		case _, lives = <-j.said:
+		case <-late.C:
+			lives = false
+		}
+	}
+	l.kill()
+	l.close()
+	l.ended()
 }
 
 // errJudgeGone says that a judge has ended.
@@ -57,6 +111,8 @@ func (b *bench) judge(ctx context.Context, a *reward.Answer) (float64, error) {
 	var j *judge
 	select {
 	case j = <-b.places:
+	case <-b.over.Done():
+		return 0, context.Cause(b.over)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
@@ -69,14 +125,18 @@ func (b *bench) judge(ctx context.Context, a *reward.Answer) (float64, error) {
 		case err == nil || ctx.Err() != nil:
 			return v.Score, err
 		}
-		b.mu.Lock()
-		b.vain++
-		vain := b.vain
-		b.mu.Unlock()
-		if vain >= samplerTries {
+		if j.vain++; j.vain >= samplerTries {
+			b.fail(err)
 			return 0, err
 		}
 		b.r.d.r.report.say("! %v; another takes its place, and what it judged is judged again", err)
+		select {
+		case <-time.After(b.pause(j.vain)):
+		case <-b.over.Done():
+			return 0, context.Cause(b.over)
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
 }
 
@@ -95,9 +155,7 @@ func (b *bench) one(ctx context.Context, j *judge, a *reward.Answer) (v verdict,
 		v, why, err = b.hear(ctx, j, patience)
 	}
 	if err == nil {
-		b.mu.Lock()
-		b.vain = 0
-		b.mu.Unlock()
+		j.vain = 0
 		return v, nil
 	}
 	j.life = nil
@@ -131,7 +189,7 @@ func (b *bench) hear(ctx context.Context, j *judge, patience time.Duration) (v v
 
 // begin begins a judge's process.
 func (b *bench) begin(j *judge) error {
-	l, err := b.r.staff.begin(j.place, envJudge+"=1")
+	l, err := b.begins(j.place, envJudge+"=1")
 	if err != nil {
 		return err
 	}
@@ -149,13 +207,11 @@ func (b *bench) begin(j *judge) error {
 			}
 			select {
 			case said <- v:
-			case <-b.r.ctx.Done():
-				_ = l.in.Close() // asks it to end
-				return
+			case <-b.r.ctx.Done(): // it is asked to end, and nobody listens until it has
 			}
 		}
 	}()
-	context.AfterFunc(b.r.ctx, func() { _ = l.in.Close() }) // as above
+	context.AfterFunc(b.r.ctx, func() { _ = l.in.Close() }) // asks it to end
 	return nil
 }
 

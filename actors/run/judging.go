@@ -79,6 +79,9 @@ func (r *rollouts) rewarded(all []*rollout) error {
 	if r.ctx.Err() != nil {
 		return errLeft
 	}
+	if err := r.bench.failed(); err != nil {
+		return err
+	}
 	for i, a := range all {
 		switch {
 		case a.HeardFault != "":

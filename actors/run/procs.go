@@ -28,7 +28,7 @@ const (
 
 // Leads tells whether this process is the one of a run that users have started, and not one that it has
 // started for its ranks or samplers.
-func Leads() bool { return workerProc() == 0 && os.Getenv(envSampler) == "" }
+func Leads() bool { return workerProc() == 0 && os.Getenv(envSampler) == "" && !staffed.Load() }
 
 // workerProc is this process's number among the processes of a run; 0 leads.
 func workerProc() int {

@@ -29,6 +29,7 @@ type rollouts struct {
 	plan   rounds.Schedule
 	loss   *objective.Loss
 	reward reward.Func
+	bench  *bench             // of judges in processes of their own, nil for none
 	ref    *trained.Reference // nil where the loss compares with none
 	stops  []int32
 	ctx    context.Context // ends when the run is over
@@ -216,6 +217,7 @@ func (r *rollouts) await(step int64) error {
 // close ends the samplers.
 func (r *rollouts) close() {
 	r.cancel()
+	r.bench.close() // which judging may wait for, that takes the table
 	r.table.Lock()
 	defer r.table.Unlock()
 	for _, s := range r.samplers {

@@ -337,7 +337,8 @@ func (r *rollouts) open() (err error) {
 		}
 	}
 	if n := c.Reward.Judges; n > 0 {
-		r.reward = newBench(r, n).judge
+		r.bench = newBench(r, n)
+		r.reward = r.bench.judge
 	}
 	if n := c.Rollout.Samplers; n > 0 {
 		all := &crew{r: r, staff: r.staff}

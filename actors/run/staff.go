@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -121,19 +122,20 @@ func (w *wire) say(x any) {
 
 // serves is a process of the staff: it draws or judges for a run that another process leads.
 func (r *Run) serves() error {
-	serve := r.samplerProcess
+	serve, place, name := r.samplerProcess, workerProc(), os.Getenv(envSampler)
 	if os.Getenv(envJudge) != "" {
 		serve = r.judgeProcess
 	}
+	ours()
 	if r.io.Fleet == nil {
 		return serve(&wire{told: gob.NewDecoder(bufio.NewReader(os.Stdin)),
 			out: gob.NewEncoder(os.NewFile(samplerReply, "replies"))})
 	}
-	number, err := strconv.Atoi(os.Getenv(envSampler))
+	number, err := strconv.Atoi(name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", envSampler, err)
 	}
-	edges, err := r.io.Fleet.Transport(workerProc())
+	edges, err := r.io.Fleet.Transport(place)
 	if err != nil {
 		return err
 	}
@@ -152,4 +154,17 @@ func (r *Run) serves() error {
 	w := &wire{told: gob.NewDecoder(bufio.NewReader(c)), out: gob.NewEncoder(flushing{c})}
 	w.say(hello{number}) // before what takes long
 	return serve(w)
+}
+
+// staffed says that this process is one of the staff, which its environment says no more.
+var staffed atomic.Bool
+
+// ours keeps from programs that this process begins what makes it one of the staff: the file of its replies,
+// and its environment.
+func ours() {
+	staffed.Store(true)
+	syscall.CloseOnExec(samplerReply)
+	for _, name := range []string{envSampler, envJudge, envProc} {
+		_ = os.Unsetenv(name) // the names are good ones
+	}
 }

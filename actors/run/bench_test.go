@@ -1,0 +1,151 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	"github.com/lfactor/lfactor/actors/reward"
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/objective"
+)
+
+// benchOf is a bench whose judges are goroutines: each has a pipe for what it is asked, and one for what it
+// says.
+func benchOf(t *testing.T, n int, serve func(place int, in *gob.Decoder, out *gob.Encoder)) (r *rollouts,
+	alive *atomic.Int64) {
+	t.Helper()
+	c := &configs.Config{}
+	c.Run.Reward = configs.Reward{Kind: "model", Judges: n}
+	c.Run.Rollout = configs.Rollout{Group: n, Silence: 60}
+	run := &Run{cfg: c}
+	run.io.Progress = &bytes.Buffer{}
+	run.report = &reporter{r: run, log: zap.NewNop()}
+	r = &rollouts{d: &data{r: run}, loss: &objective.Loss{Policy: &objective.Policy{}}, staff: &staff{}}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	t.Cleanup(r.cancel)
+	r.bench = newBench(r, n)
+	r.reward, r.bench.pause = r.bench.judge, func(int) time.Duration { return 0 }
+	alive = &atomic.Int64{}
+	r.bench.begins = func(place int, _ ...string) (*life, error) {
+		in, asks := io.Pipe()
+		says, out := io.Pipe()
+		over := make(chan struct{})
+		alive.Add(1)
+		go func() {
+			defer close(over)
+			serve(place, gob.NewDecoder(in), gob.NewEncoder(out))
+			_, _ = in.Close(), out.Close() // of pipes, which give no errors
+		}()
+		end := func() { _, _ = in.Close(), out.Close() } // the same
+		return &life{name: "judge", in: asks, out: gob.NewDecoder(says), kill: end,
+			close: func() { _ = says.Close() },
+			ended: func() string { <-over; alive.Add(-1); return "was killed" }}, nil
+	}
+	return r, alive
+}
+
+// TestBenchKilled: that all judges of a large bench are killed at once takes no answer its reward.
+func TestBenchKilled(t *testing.T) {
+	const n = 12
+	var died sync.WaitGroup
+	died.Add(n)
+	var began [n + 1]atomic.Int64
+	r, alive := benchOf(t, n, func(place int, in *gob.Decoder, out *gob.Encoder) {
+		first := began[place].Add(1) == 1
+		var q question
+		for in.Decode(&q) == nil {
+			if first {
+				died.Done()
+				return
+			}
+			died.Wait() // nothing is judged before all have gone
+			if out.Encode(verdict{Score: float64(q.Tokens[0])}) != nil {
+				return
+			}
+		}
+	})
+	var all []*rollout
+	for i := range n {
+		all = append(all, &rollout{Index: i, Prompt: []int32{int32(i)}})
+	}
+	require.NoError(t, r.rewarded(all))
+	for i, a := range all {
+		require.Empty(t, a.Fault)
+		require.Equal(t, float64(i), *a.Reward)
+	}
+	require.EqualValues(t, n, alive.Load())
+	r.cancel()
+	r.bench.close()
+	require.Zero(t, alive.Load(), "judges that nobody has waited for")
+}
+
+// TestBenchVain: a place in which judges only end is an error of the run, and none of its answers.
+func TestBenchVain(t *testing.T) {
+	r, alive := benchOf(t, 1, func(int, *gob.Decoder, *gob.Encoder) {})
+	a := &rollout{Prompt: []int32{1}}
+	err := r.rewarded([]*rollout{a})
+	require.ErrorContains(t, err, "judging answers: judge judge was killed")
+	require.Empty(t, a.Fault)
+	require.Zero(t, alive.Load())
+	_, err = r.bench.judge(context.Background(), &reward.Answer{})
+	require.Error(t, err)
+	r.bench.begins = func(int, ...string) (*life, error) { return nil, errors.New("no host") }
+	r.bench.over, r.bench.fail = context.WithCancelCause(r.ctx)
+	require.ErrorContains(t, r.rewarded([]*rollout{a}), "judging answers: a judge: no host")
+	r.cancel()
+	require.ErrorIs(t, r.rewarded([]*rollout{a}), errLeft)
+	var sum time.Duration
+	for k := range samplerTries {
+		sum += judgePause(k)
+	}
+	require.Greater(t, sum, 20*time.Second)
+}
+
+// TestJudgesDismissed: a judge that hears nothing is ended, and waited for, with the run.
+func TestJudgesDismissed(t *testing.T) {
+	r, alive := benchOf(t, 1, func(_ int, in *gob.Decoder, out *gob.Encoder) {
+		var q question
+		_ = in.Decode(&q) // it is asked once
+		for out.Encode(verdict{Score: 1}) == nil {
+		}
+	})
+	require.NoError(t, r.rewarded([]*rollout{{Prompt: []int32{1}}}))
+	r.cancel()
+	r.bench.close()
+	require.Zero(t, alive.Load())
+}
+
+// TestOurs: a program that one of the staff begins has neither the file of its replies nor its environment.
+func TestOurs(t *testing.T) {
+	const child = "LFACTOR_TEST_OURS"
+	if os.Getenv(child) != "" {
+		ours()
+		require.False(t, Leads())
+		c := exec.Command("sh", "-c", "if (: >&3) 2>/dev/null; then echo open; fi;"+
+			` env | grep -E "^LFACTOR_(SAMPLER|JUDGE|PROC)="; echo .`)
+		c.Stdout = os.Stdout
+		require.NoError(t, c.Run())
+		os.Exit(0)
+	}
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	defer read.Close() //nolint:errcheck // nothing is read
+	c := exec.Command(os.Args[0], "-test.run=^TestOurs$")
+	c.Env = append(os.Environ(), child+"=1", envSampler+"=1", envJudge+"=1", envProc+"=2")
+	c.ExtraFiles = []*os.File{write}
+	out, err := c.Output()
+	require.NoError(t, errors.Join(err, write.Close()))
+	require.Equal(t, ".\n", string(out))
+}
