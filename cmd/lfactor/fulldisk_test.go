@@ -33,3 +33,21 @@ func TestFullStdout(t *testing.T) {
 		require.Contains(t, said.String(), "no space left on device", args)
 	}
 }
+
+// TestGoneReader: commands whose reader has gone, as head goes when it has enough, end well and say nothing.
+func TestGoneReader(t *testing.T) {
+	t.Parallel()
+	dir := tinyRun(t)
+	for _, args := range []string{"plan run.yaml", "plan run.yaml -o json", "sim run.yaml", "config models",
+		"config models -o jsonl", "config check run.yaml", "version", "--help"} {
+		read, write, err := os.Pipe()
+		require.NoError(t, err)
+		require.NoError(t, read.Close())
+		c := exec.Command(built(t), strings.Fields(args)...)
+		var said strings.Builder
+		c.Dir, c.Stdout, c.Stderr = dir, write, &said
+		require.NoError(t, c.Run(), "%s: %s", args, &said)
+		require.NoError(t, write.Close())
+		require.Empty(t, said.String(), args)
+	}
+}

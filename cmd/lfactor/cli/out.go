@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
+	"syscall"
 )
 
 // Out is where commands write their data: this process's stdout. It remembers the first error, so that a command whose
@@ -31,12 +34,19 @@ func (c *checked) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// written is the first error of Out, as one of the command.
+// written is the first error of Out, as one of the command. A reader that has gone, as head goes when it has enough,
+// has what it wanted.
 func written() error {
 	out.mu.Lock()
 	defer out.mu.Unlock()
-	if out.err == nil {
+	if out.err == nil || unread(out.err) {
 		return nil
 	}
 	return fmt.Errorf("what was to be printed is not whole: %w", out.err)
+}
+
+// unread tells of the error of a write to stdout whose reader has gone.
+func unread(err error) bool {
+	var path *fs.PathError
+	return errors.Is(err, syscall.EPIPE) && errors.As(err, &path) && path.Path == os.Stdout.Name()
 }

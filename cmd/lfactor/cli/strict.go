@@ -71,7 +71,7 @@ func Execute(ctx context.Context, c *cobra.Command) error {
 	if c.OutOrStdout() == io.Writer(os.Stdout) {
 		c.SetOut(Out)
 	}
-	if err := c.ExecuteContext(ctx); err != nil {
+	if err := c.ExecuteContext(ctx); err != nil && !unread(err) {
 		if strings.HasPrefix(err.Error(), "if any flags in the group") { // cobra has no type for it
 			return exit.With(err, exit.Usage)
 		}
