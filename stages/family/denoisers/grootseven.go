@@ -142,14 +142,15 @@ var (
 		"noise_s": "0.999", "num_timestep_buckets": "1000", "noise_beta_alpha": "1.5",
 		"noise_beta_beta":             "1.0",
 		"apply_sincos_state_encoding": "false", "exclude_state": "false", "num_inference_timesteps": "4",
-		"backbone_model_type": `"qwen"`, "reproject_vision": "false"}
+		"backbone_model_type": `"qwen"`, "reproject_vision": "false",
+		"formalize_language": "true"}
 	sevenIdle = []string{"model_dtype", "dtype", "model_name", "base_model_path", "model_revision",
 		"tune_top_llm_layers", "tune_llm", "tune_visual", "tune_projector", "tune_diffusion_model",
 		"tune_vlln",
 		"use_flash_attention", "load_bf16", "backbone_trainable_params_fp32", "image_crop_size",
 		"image_target_size", "shortest_image_edge", "crop_fraction", "random_rotation_angle",
 		"color_jitter_params", "use_albumentations_transforms", "extra_augmentation_config",
-		"formalize_language", "use_percentiles", "use_relative_action", "attn_dropout", "state_dropout_prob",
+		"use_percentiles", "use_relative_action", "attn_dropout", "state_dropout_prob",
 		"use_mean_std", "rtc_ramp_rate", "torch_dtype", "use_bf16", "collator_overwrite_image_inputs",
 		"letter_box_transform", "use_vl_self_attention"}
 	sevenSizes = map[string]string{"max_action_dim": "in_channels", "max_state_dim": "state_size",
@@ -222,6 +223,8 @@ func sevenRest(d *hf.Decoder, raw, _ map[string]json.RawMessage) {
 		}
 		return usual
 	}
+	ditMapping.hold(d, raw, "diffusion_model_cfg")
+	mixMapping.hold(d, raw, "vl_self_attention_cfg")
 	dit := read("diffusion_model_cfg", transformer{32, 32, 48, 1024})
 	mix := read("vl_self_attention_cfg", transformer{4, 32, 64, 0})
 	every := 2

@@ -184,7 +184,8 @@ var (
 	sixOnly = map[string]string{"use_vlln": "true", "add_pos_embed": "true", "noise_s": "0.999",
 		"num_timestep_buckets": "1000", "noise_beta_alpha": "1.5", "noise_beta_beta": "1.0",
 		"apply_sincos_state_encoding": "false", "num_inference_timesteps": "4",
-		"backbone_model_type": `"eagle"`, "reproject_vision": "false", "state_additive_noise_scale": "0.0"}
+		"backbone_model_type": `"eagle"`, "reproject_vision": "false", "formalize_language": "true",
+		"state_additive_noise_scale": "0.0"}
 	sixSizes = map[string][2]string{"max_action_dim": {"in_channels", "29"}, "max_state_dim": {"state_size",
 		"29"},
 		"action_horizon": {"chunk_size", "16"}, "max_num_embodiments": {"embodiments", "32"},
@@ -277,16 +278,9 @@ func sixRest(d *hf.Decoder, raw map[string]json.RawMessage) {
 			d.Fail(key, "is no mapping of sizes", "")
 		}
 	}
-	var vision struct {
-		Turned bool `json:"use_rope"`
-		Cut    bool `json:"use_windows_attn"`
-	}
-	if v := raw["vision_config"]; v != nil && (json.Unmarshal(v, &vision) != nil || vision.Turned ||
-		vision.Cut) {
-		d.Fail("vision_config", "has a tower that turns its rows or cuts views into windows, "+
-			"which the published one does not",
-			"only use_rope: false and use_windows_attn: false can be trained")
-	}
+	eagleTextMapping.hold(d, raw, "text_config")
+	eagleVisionMapping.hold(d, raw, "vision_config")
+	ditMapping.hold(d, raw, "diffusion_model_cfg")
 	var dit struct {
 		Heads int `json:"num_attention_heads"`
 		Head  int `json:"attention_head_dim"`
