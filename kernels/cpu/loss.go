@@ -244,8 +244,8 @@ func weighted(lse, hit []float32, target []int32, weight []float32) float32 {
 	return float32(s)
 }
 
-// linearCE is linear_ce_dx, linear_ce_dw and linear_ce_bwd. All take the same blocks in the same order, so
-// that a gradient has the same bits alone and with the other.
+// linearCE is linear_ce_dx, linear_ce_dw and linear_ce_bwd. The last two take the same blocks of rows in the
+// same order, and no sum of dx runs over rows, so that a gradient has the same bits alone and with the other.
 func linearCE(b *Backend, c *kernels.Call) {
 	g := &ceGrad{x: c.In[0], w: c.In[1], target: c.In[2].I32(), lse: c.In[3].F32(), weight: c.In[4].F32(),
 		seed: c.In[5].F32()[0], kept: numeratorsOf(c.In[6:]),

@@ -173,9 +173,13 @@ func (w *worker) unpackRow(p kernels.Packing, dst []float32, row []byte, k, from
 	if len(dst) == 0 {
 		return
 	}
-	if size%2 != 0 && size < k || from%2 != 0 {
+	if size%2 != 0 && size < k {
 		p.Decode(dst, row, k, from)
 		return
+	}
+	if from%2 != 0 { // the first code is the second of its byte
+		p.Decode(dst[:1], row, k, from)
+		dst, from = dst[1:], from+1
 	}
 	words, _ := p.Words(k)
 	groups := p.Groups(k)

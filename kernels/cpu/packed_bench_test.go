@@ -14,7 +14,8 @@ func BenchmarkPacked(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, s := range [][3]int{{1024, 576, 1536}, {1024, 1536, 576}, {1024, 576, 576}, {1024, 576, 192}} {
+	for _, s := range [][3]int{{1024, 576, 1536}, {1024, 1536, 576}, {1024, 576, 576}, {1024, 576, 192},
+		{1024, 11008, 512}} {
 		m, k, n := s[0], s[1], s[2]
 		be := newBackend(levels()[0], 1)
 		_, all := p.Words(k)
