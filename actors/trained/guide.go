@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
@@ -153,7 +154,7 @@ func (g *Guide) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 	views := *b
 	views.Media = nil
 	var items []family.Encoded
-	var told []int32
+	var told, ends []int32
 	for i := range b.Media {
 		m := &b.Media[i]
 		if m.Kind != dataset.Caption {
@@ -170,15 +171,13 @@ func (g *Guide) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 		}
 		e.From, e.Key = b.CuSeqlens[segment], dataset.Draw(g.Seed, 0, b.SampleIDs[segment], 0, 0)
 		e.Told = int(last-e.From+1) - g.D.Readouts
-		for k := range g.D.Readouts {
-			mb.IDs[int(e.From)+e.Told+k] = -1
-		}
-		told = append(told, int32(e.Told))
+		told, ends = append(told, int32(e.Told)), append(ends, last+1)
 		if (noise.Key{Sample: e.Key, Draw: drawStateless}).Uniform(0) < g.Policy.Stateless {
 			e.State = make([]float32, len(e.State))
 		}
 		items = append(items, e)
 	}
+	mb.IDs = withReadouts(mb.IDs, ends, g.D.Readouts)
 	if err := g.Scribe.Fill(mb, &views); err != nil {
 		return err
 	}
@@ -190,6 +189,21 @@ func (g *Guide) Fill(mb *host.Microbatch, b *dataset.Batch) error {
 		mb.More[family.PromptsKey] = told
 	}
 	return nil
+}
+
+// withReadouts are ids without those in whose place n readouts lie before each of the ends. A batch's own stay
+// as they are.
+func withReadouts(ids, ends []int32, n int) []int32 {
+	if n == 0 {
+		return ids
+	}
+	ids = slices.Clone(ids)
+	for _, end := range ends {
+		for k := range n {
+			ids[int(end)-1-k] = -1
+		}
+	}
+	return ids
 }
 
 // see makes of what a robot sees what the policy reads.
