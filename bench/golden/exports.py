@@ -1,5 +1,7 @@
 """Trains a small policy of each kind that lerobot has, exports it, and has lerobot's own class act beside lfactor serve, from the same noise: the *_load.py scripts in one run.
 
+Ends with 1 where a policy was not trained, not loaded or not compared. EXPORTS=DIR keeps what it makes there, where each policy is trained anew.
+
 From the repository: python bench/golden/exports.py LFACTOR OLD NEW CHECKOUT [NAME...]; OLD is a Python with lerobot 0.4.4, NEW one as policies.py wants, both with openpi-client
 and tokenizers, and CHECKOUT lerobot's main branch.
 """
@@ -8,15 +10,14 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 lfactor, old, new, checkout = sys.argv[1:5]
-dir = pathlib.Path(os.environ.get("EXPORTS", tempfile.mkdtemp()))
-quiet = dict(check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-if not (dir / "demo").exists():
-    subprocess.run([lfactor, "demo", "--robot", "--steps", "20", "--dir", str(dir / "demo")], **quiet)
+keep = os.environ.get("EXPORTS")
+dir = pathlib.Path(keep or tempfile.mkdtemp())
 PI = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=1, head_dim=8, intermediate_size=128, vocab_size=270, rms_norm_eps=1e-6, initializer_range=0.1, latent_patch=[1, 1, 1], in_channels=8, expert_hidden_size=64, expert_intermediate_size=128, chunk_size=8,
           views=1, view_size=16, view_patch=4, view_hidden_size=64, view_intermediate_size=128, view_heads=4, view_layers=1)
 KINDS = {
@@ -31,10 +32,28 @@ KINDS = {
 }
 
 
+class Failed(Exception):
+    pass
+
+
+def said(run):
+    """The last line of a command's errors."""
+    return (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]
+
+
+def demo():
+    if not (dir / "demo").exists():
+        done = subprocess.run([lfactor, "demo", "--robot", "--steps", "20", "--dir", str(dir / "demo")], capture_output=True, text=True)
+        if done.returncode:
+            raise Failed("the demo's recordings: " + said(done))
+
+
 def one(kind):
     python, script, norm, model = KINDS[kind]
     at = dir / kind
-    at.mkdir(exist_ok=True)
+    at.mkdir(parents=True, exist_ok=True)
+    for name in ("saved", "log"):  # an earlier time's checkpoint would be at its last step already
+        shutil.rmtree(at / name, ignore_errors=True)
     (at / "model.yaml").write_text("\n".join(f"{k}: {json.dumps(v)}" for k, v in (dict(model_type=kind) | model).items()) + "\n")
     (at / "run.yaml").write_text(f"""model: {{file: {at}/model.yaml}}
 data: {{paths: [{dir}/demo/recordings], tokenizer: {dir}/demo/tokenizer, seq_len: 8, split: [1, 0, 0]}}
@@ -46,17 +65,37 @@ log: {{dir: {at}/log}}
 """)
     done = subprocess.run([lfactor, "train", str(at / "run.yaml")], capture_output=True, text=True)
     if done.returncode:
-        return done.stderr.strip().splitlines()[-1]
+        raise Failed("training: " + said(done))
     folder = at / "saved" / "release_hf_weights"
+    env = os.environ | dict(LEROBOT=str(pathlib.Path(checkout)), HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join([os.environ.get("PYTHONPATH", ""), "bench/golden"]))
     server = subprocess.Popen([lfactor, "serve", str(folder), "--port", "0", "-o", "json"], stdout=subprocess.PIPE, text=True)
-    port = json.loads(server.stdout.readline())["url"].rsplit(":", 1)[1]
-    src = pathlib.Path(checkout)
-    env = os.environ | dict(LEROBOT=str(src), HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join([os.environ.get("PYTHONPATH", ""), "bench/golden"]))
-    got = subprocess.run([python, f"bench/golden/{script}.py", str(folder), port], capture_output=True, text=True, env=env)
-    server.terminate()
+    try:
+        line = server.stdout.readline()
+        if not line:
+            raise Failed(f"serve ended with {server.wait()}")
+        port = json.loads(line)["url"].rsplit(":", 1)[1]
+        got = subprocess.run([python, f"bench/golden/{script}.py", str(folder), port], capture_output=True, text=True, env=env)
+    finally:
+        server.terminate()
+        server.wait()
     found = re.search(r"relative: (\S+)", got.stdout)
-    return f"largest difference, relative: {float(found[1]):.1e}" if found else "failed: " + (got.stderr.strip().splitlines() or ["?"])[-1]
+    if got.returncode or not found:
+        raise Failed(f"{script}: " + said(got))
+    return f"largest difference, relative: {float(found[1]):.1e}"
 
 
-for kind in sys.argv[5:] or KINDS:
-    print(f"{kind:10} {one(kind)}", flush=True)
+failed = False
+try:
+    demo()
+    for kind in sys.argv[5:] or KINDS:
+        try:
+            print(f"{kind:10} {one(kind)}", flush=True)
+        except (Failed, ValueError, LookupError, OSError) as e:
+            failed = True
+            print(f"{kind:10} failed: {e}", flush=True)
+except Failed as e:
+    sys.exit(f"failed: {e}")
+finally:
+    if not keep:
+        shutil.rmtree(dir, ignore_errors=True)
+sys.exit(failed)

@@ -27,11 +27,12 @@ policies.C.update(hidden=c["hidden_size"], inter=c["intermediate_size"], expert=
 assert policies_pi0.C is policies.C
 policies_pi0.STATE = c.get("max_state_dim", 0)
 m = of.tiny(of.lerobot())
-have, shared = load_file(folder / "model.safetensors"), dict(m.named_parameters(remove_duplicate=False))
-# torch counts tied matrices once, and files have them once
+have = load_file(folder / "model.safetensors")
+shared = dict(m.named_parameters(remove_duplicate=False)) | dict(m.named_buffers(remove_duplicate=False))
+# files have tied matrices once, and all else must be there, what a model keeps beside its parameters too
 missing = m.load_state_dict({k.removeprefix("model."): v for k, v in have.items()}, strict=False)
 assert not missing.unexpected_keys, missing
-assert all(any(shared[k] is shared[j] for j in shared if "model." + j in have) for k in missing.missing_keys if k in shared), missing
+assert all(any(shared[k] is shared[j] for j in shared if "model." + j in have) for k in missing.missing_keys), missing
 m.eval()
 steps = json.loads((folder / "policy_preprocessor.json").read_text())["steps"]
 stats = load_file(folder / next(s["state_file"] for s in steps if s["registry_name"] == "normalizer_processor"))
