@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -21,7 +22,7 @@ type Rollout struct {
 	Observation []string `key:"observation" class:"fixed" doc:"Of an environment of OpenEnv's protocol: keys of an observation that are said to the model, one a line; dots lead into objects. Without it the whole observation is said, as JSON."`
 	Turns       int      `key:"turns" default:"4" min:"1" max:"1024" class:"fixed" doc:"Turns of an environment in an answer at most."`
 	Role        string   `key:"role" default:"user" class:"fixed" doc:"Role under which the chat template writes what an environment says: user or tool."`
-	Processes   int      `key:"processes" default:"4" min:"1" max:"256" class:"free" doc:"Processes of an environment at once, of each sampler."`
+	Processes   int      `key:"processes" default:"4" min:"1" max:"256" class:"free" doc:"Processes of an environment at once, of each sampler; of a server of OpenEnv's protocol, sessions, of which it has to take as many for each sampler."`
 	Wait        float64  `key:"wait" default:"30" class:"free" unit:"seconds" doc:"Time of each answer of an environment; one that takes longer is ended, and another process asked once more."`
 	Ahead       int      `key:"ahead" default:"0" min:"0" max:"16" class:"free" unit:"tokens" doc:"Tokens that the layer for further tokens of model.path proposes at once while answers are drawn, as it is there: it does not learn. Answers do not depend on it. 0 proposes none."`
 }
@@ -33,6 +34,12 @@ func (r *Rollout) Check(at faults) {
 	}
 	if !(r.Wait > 0) {
 		at.fault("rollout.wait", fmt.Sprintf("%g seconds leave no time", r.Wait), "try 30")
+	}
+	if r.Served() {
+		if u, err := url.Parse(r.Environment[0]); err != nil || u.Host == "" {
+			at.fault("rollout.environment", fmt.Sprintf("%q names no server", r.Environment[0]),
+				"give http://HOST:PORT")
+		}
 	}
 	if r.Role == "" {
 		at.fault("rollout.role", "is not given", "try user")

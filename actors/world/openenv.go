@@ -35,27 +35,32 @@ func (o *OpenEnv) sessions() (string, error) {
 		return "", fmt.Errorf("%q names no server", o.URL)
 	}
 	u.Scheme = strings.Replace(u.Scheme, "http", "ws", 1)
-	return strings.TrimSuffix(u.String(), "/") + "/ws", nil
+	return u.JoinPath("ws").String(), nil
 }
 
 // Talks has at most so many sessions at once, and so much time for each answer.
 func (o OpenEnv) Talks(sessions int, deadline time.Duration) *Talks {
-	return &Talks{name: o.URL, places: make(chan struct{}, sessions), begin: func() (party, error) {
+	name := o.URL
+	if u, err := url.Parse(name); err == nil {
+		name = u.Redacted() // faults of answers have it
+	}
+	return newTalks(name, sessions, deadline, func(ctx context.Context) (party, error) {
 		at, err := o.sessions()
 		if err != nil {
 			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), deadline)
+		ctx, cancel := context.WithTimeout(ctx, deadline)
 		defer cancel()
 		c, _, err := websocket.Dial(ctx, at, nil)
 		if err != nil {
 			return nil, fmt.Errorf("no session begins: %w", err)
 		}
 		c.SetReadLimit(messageMost)
-		s := &session{OpenEnv: o, conn: c, deadline: deadline, heard: make(chan []byte, 1)}
+		s := &session{OpenEnv: o, conn: c, deadline: deadline, heard: make(chan []byte, 1),
+			gone: make(chan struct{})}
 		go s.hear()
 		return s, nil
-	}}
+	})
 }
 
 // session is a connection, whose environment is nobody else's.
@@ -63,8 +68,19 @@ type session struct {
 	OpenEnv
 	conn     *websocket.Conn
 	deadline time.Duration
-	heard    chan []byte // what has come, closed with the connection
-	err      error       // why it was closed, then
+	heard    chan []byte   // what has come, closed with the connection
+	gone     chan struct{} // closed before heard
+	err      error         // why it was closed, then
+}
+
+// dead implements party.
+func (s *session) dead() bool {
+	select {
+	case <-s.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // hear takes what comes.
@@ -74,6 +90,7 @@ func (s *session) hear() {
 		_, text, err := s.conn.Read(context.Background())
 		if err != nil {
 			s.err = err
+			close(s.gone)
 			return
 		}
 		s.heard <- text // while nobody takes it nothing more is read
@@ -92,7 +109,7 @@ const seedMost = 1 << 31
 // turn implements party.
 func (s *session) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
 	if len(s.heard) > 0 {
-		return x, errors.New("it has said something that it was not asked for")
+		return x, s.unasked(<-s.heard)
 	}
 	ask, err := s.asked(q)
 	if err != nil {
@@ -105,7 +122,14 @@ func (s *session) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
 	late, cancel := context.WithTimeout(ctx, s.deadline)
 	defer cancel()
 	if err := s.conn.Write(late, websocket.MessageText, text); err != nil {
-		return x, s.because(err)
+		select {
+		case text, there := <-s.heard: // which may say why
+			if there {
+				return x, s.unasked(text)
+			}
+		case <-late.Done():
+		}
+		return x, err
 	}
 	select {
 	case text, there := <-s.heard:
@@ -121,17 +145,26 @@ func (s *session) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
 	}
 }
 
+// unasked is the error of a server that speaks before it is asked: what it says where that is an error.
+func (s *session) unasked(text []byte) error {
+	if _, err := s.read(text, true); err != nil {
+		return err
+	}
+	return errors.New("it has said something that it was not asked for")
+}
+
 // asked is a request as the server reads it. A record's object reset goes along with the seed, whose own it
 // may give.
 func (s *session) asked(q talkRequest) (sessionMessage, error) {
 	if q.Reset == nil {
 		return sessionMessage{"step", map[string]string{s.Action: q.Step.Text}}, nil
 	}
-	data := map[string]any{"seed": q.Reset.Seed % seedMost}
+	data := map[string]json.RawMessage{"seed": fmt.Append(nil, q.Reset.Seed%seedMost)}
 	if more, there := q.Reset.Record["reset"]; there {
-		var own map[string]any
+		var own map[string]json.RawMessage // numbers as they are written
 		if err := json.Unmarshal(more, &own); err != nil {
-			return sessionMessage{}, errors.New("the record's reset is no object, whose keys an environment is reset with")
+			return sessionMessage{}, errors.New("the record's reset is no object, whose keys an environment is " +
+				"reset with")
 		}
 		maps.Copy(data, own)
 	}
@@ -153,7 +186,11 @@ func (s *session) read(text []byte, reset bool) (x Turn, err error) {
 		if m.Type != "error" || json.Unmarshal(m.Data, &why) != nil {
 			return x, fmt.Errorf("it says a message of the type %.40q, and no observation", m.Type)
 		}
-		return x, fmt.Errorf("it says: %.500s (%.40s)", why.Message, why.Code)
+		said := fmt.Sprintf("it says: %.500s (%.40s)", why.Message, why.Code)
+		if why.Code == "CAPACITY_REACHED" {
+			return x, &full{said + "; it is to take rollout.processes sessions for each sampler"}
+		}
+		return x, errors.New(said)
 	}
 	var o struct {
 		Observation map[string]json.RawMessage `json:"observation"`

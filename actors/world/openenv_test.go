@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -141,5 +143,150 @@ func TestOpenEnv(t *testing.T) {
 		"http://": "names no server"} {
 		_, err := talked(OpenEnv{URL: url}.Talks(1, time.Second), 1, func() {})
 		require.ErrorContains(t, err, why)
+	}
+}
+
+// few is a server that takes so many sessions at once, as OpenEnv's does, whose episodes have two turns; closes ends
+// all sessions.
+func few(t *testing.T, most int) (url string, closes func(), resets func() []string) {
+	places := make(chan struct{}, most)
+	var mu sync.Mutex
+	var all []*websocket.Conn
+	var said []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer c.CloseNow() //nolint:errcheck // a client that has gone needs none
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		default:
+			_ = c.Write(r.Context(), websocket.MessageText, []byte(`{"type": "error", "data": `+
+				`{"message": "Server at capacity", "code": "CAPACITY_REACHED", "max_sessions": 1}}`)) // it may have gone
+			_ = c.Close(websocket.StatusNormalClosure, "") // the same
+			return
+		}
+		mu.Lock()
+		all = append(all, c)
+		mu.Unlock()
+		for {
+			_, text, err := c.Read(r.Context())
+			if err != nil {
+				return
+			}
+			over := strings.Contains(string(text), `"step"`)
+			mu.Lock()
+			if !over {
+				said = append(said, string(text))
+			}
+			mu.Unlock()
+			_ = c.Write(r.Context(), websocket.MessageText, fmt.Appendf(nil, // the next read says so
+				`{"type": "observation", "data": {"observation": {"t": "x"}, "reward": 1, "done": %t}}`, over))
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, c := range all {
+				_ = c.CloseNow() // it may have ended
+			}
+			all = nil
+		}, func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return said
+		}
+}
+
+// TestOpenEnvFull: episodes share the sessions that a server takes, and where others have all of them its words are the
+// error.
+func TestOpenEnvFull(t *testing.T) {
+	o := OpenEnv{Action: "m", Texts: []string{"t"}}
+	o.URL, _, _ = few(t, 1)
+	x := o.Talks(4, time.Minute)
+	defer x.Close()
+	all := []*Dialogue{{Seed: 1}, {Seed: 2}, {Seed: 3}, {Seed: 4}}
+	for range 2 {
+		var left sync.WaitGroup
+		for _, e := range all {
+			left.Go(func() {
+				_, err := x.Next(context.Background(), e)
+				require.NoError(t, err)
+			})
+		}
+		left.Wait()
+		for _, e := range all {
+			e.Told = []string{"a"}
+		}
+	}
+	other := o.Talks(4, 100*time.Millisecond)
+	defer other.Close()
+	_, err := other.Next(context.Background(), &Dialogue{Seed: 1})
+	require.ErrorContains(t, err, "Server at capacity (CAPACITY_REACHED); it is to take rollout.processes sessions")
+}
+
+// TestOpenEnvIdle: that all sessions end while nobody is in them costs no episode anything.
+func TestOpenEnvIdle(t *testing.T) {
+	o := OpenEnv{Action: "m", Texts: []string{"t"}}
+	url, closes, resets := few(t, 9)
+	o.URL = url + "/?token=x"
+	x := o.Talks(4, time.Minute)
+	defer x.Close()
+	for _, known := range []bool{false, true} {
+		var all []*Dialogue
+		for range 4 {
+			e := &Dialogue{Record: map[string]json.RawMessage{"reset": json.RawMessage(`{"seed": 9007199254740993, "n": 1e21}`)}}
+			_, err := x.Next(context.Background(), e)
+			require.NoError(t, err)
+			all = append(all, e)
+		}
+		for _, e := range all {
+			x.Leave(e)
+		}
+		closes()
+		for _, w := range x.idle { // what is known to have ended is not asked, and what is not is asked in vain
+			s := w.party.(*session)
+			<-s.gone
+			if !known {
+				s.gone = make(chan struct{})
+			}
+		}
+	}
+	_, err := x.Next(context.Background(), &Dialogue{})
+	require.NoError(t, err)
+	require.Len(t, x.idle, 1)
+	require.Equal(t, `{"type":"reset","data":{"n":1e21,"seed":9007199254740993}}`, resets()[0])
+}
+
+// TestOpenEnvSilent: a server that takes connections and says nothing holds nobody up but those that ask it, who hear
+// their context.
+func TestOpenEnvSilent(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close() //nolint:errcheck // nobody is left
+	x := OpenEnv{URL: "ws://u:secret@" + l.Addr().String(), Action: "m"}.Talks(2, time.Hour)
+	ctx, leave := context.WithCancel(context.Background())
+	said := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := x.Next(ctx, &Dialogue{})
+			said <- err
+		}()
+	}
+	for range 2 { // both at once
+		c, err := l.Accept()
+		require.NoError(t, err)
+		defer c.Close() //nolint:errcheck // as above
+	}
+	x.Leave(&Dialogue{})
+	leave()
+	x.Close()
+	for range 2 {
+		err := <-said
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotContains(t, err.Error(), "secret")
 	}
 }

@@ -36,12 +36,14 @@ const talkMost = 1 << 20
 // the episode again, once. Its methods are for several goroutines.
 type Talks struct {
 	name   string
-	begin  func() (party, error)
+	begin  func(context.Context) (party, error)
 	places chan struct{}
+	wait   time.Duration // for a place where others have all that there are
 
 	mu    sync.Mutex
 	idle  []*talker // the one that was used longest ago first
-	alive int       // those idle and those that are asked
+	alive int       // those idle, those that are asked and those that begin
+	most  int       // of them: as many as there may be, or as a server has taken
 	over  bool
 	asked sync.WaitGroup // processes that somebody waits for
 }
@@ -50,6 +52,7 @@ type Talks struct {
 type party interface {
 	// turn gives what it says to a request.
 	turn(ctx context.Context, q talkRequest) (Turn, error)
+	dead() bool              // says that it is known to have ended
 	kill()                   // ends it
 	because(err error) error // adds what it said last to an error
 }
@@ -85,14 +88,26 @@ type talkStep struct {
 
 // NewTalks has at most so many processes of a command at once, and so much time for each answer.
 func NewTalks(words []string, processes int, deadline time.Duration) *Talks {
-	return &Talks{name: words[0], places: make(chan struct{}, processes), begin: func() (party, error) {
+	return newTalks(words[0], processes, deadline, func(context.Context) (party, error) {
 		p, err := begin(words, deadline)
 		if err != nil {
 			return nil, fmt.Errorf("it does not start: %w", err)
 		}
 		return &spoken{program: p}, nil
-	}}
+	})
 }
+
+func newTalks(name string, most int, wait time.Duration, begin func(context.Context) (party, error)) *Talks {
+	return &Talks{name: name, places: make(chan struct{}, most), most: most, wait: wait, begin: begin}
+}
+
+// full says that a server takes no more sessions.
+type full struct{ why string }
+
+func (f *full) Error() string { return f.why }
+
+// fullPause lies between two looks for a place.
+const fullPause = 20 * time.Millisecond
 
 // Next has the environment say its next turn of an episode, and adds it to what is heard. A turn that it
 // says again is to be the same: else the episode has an error, as where the second process fails too.
@@ -104,15 +119,26 @@ func (t *Talks) Next(ctx context.Context, e *Dialogue) (Turn, error) {
 	}
 	defer func() { <-t.places }()
 	var err error
-	for range 2 {
+	until := time.Now().Add(t.wait)
+	for tries := 0; tries < 2; {
 		var x Turn
-		if x, err = t.try(ctx, e); err == nil {
+		if x, err = t.try(ctx, e, tries > 0); err == nil {
 			e.Heard = append(e.Heard, x)
 			return x, nil
 		}
 		var other *otherwise
-		if ctx.Err() != nil || errors.As(err, &other) {
-			break
+		var none *full
+		switch {
+		case ctx.Err() != nil || errors.As(err, &other):
+			tries = 2
+		case errors.As(err, &none) && time.Now().Before(until):
+			select {
+			case <-time.After(fullPause):
+			case <-ctx.Done():
+				return Turn{}, ctx.Err()
+			}
+		default:
+			tries++
 		}
 	}
 	return Turn{}, fmt.Errorf("the environment %s, turn %d: %w", t.name, len(e.Heard), err)
@@ -129,9 +155,9 @@ func (o *otherwise) Error() string {
 		o.turn, o.was)
 }
 
-// try has one process say the next turn.
-func (t *Talks) try(ctx context.Context, e *Dialogue) (x Turn, err error) {
-	w, err := t.take(e)
+// try has one process say the next turn, a new one where that is wanted.
+func (t *Talks) try(ctx context.Context, e *Dialogue, anew bool) (x Turn, err error) {
+	w, err := t.take(ctx, e, anew)
 	if err != nil {
 		return x, err
 	}
@@ -151,6 +177,11 @@ func (t *Talks) try(ctx context.Context, e *Dialogue) (x Turn, err error) {
 	if err != nil {
 		err = w.because(err)
 		t.end(w)
+		if errors.As(err, new(*full)) {
+			t.mu.Lock()
+			t.most = max(1, t.alive) // episodes share those that it has taken
+			t.mu.Unlock()
+		}
 		return x, err
 	}
 	if x.Done {
@@ -159,6 +190,9 @@ func (t *Talks) try(ctx context.Context, e *Dialogue) (x Turn, err error) {
 	t.give(w)
 	return x, nil
 }
+
+// dead implements party.
+func (w *spoken) dead() bool { return w.ended }
 
 // turn asks for one.
 func (w *spoken) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
@@ -191,34 +225,67 @@ func (w *spoken) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
 	return r.Turn, nil
 }
 
-// take gives the process that is in an episode, or one that is in none, or a new one, or, where there are as many as
-// there may be, the one that was used longest ago.
-func (t *Talks) take(e *Dialogue) (*talker, error) {
+// take gives the process that is in an episode, or one that is in none, or a new one, or, where there are as
+// many as there may be, the one that was used longest ago. Those that have ended meanwhile are nobody's. One
+// that is to be new takes the place of another.
+func (t *Talks) take(ctx context.Context, e *Dialogue, anew bool) (*talker, error) {
+	w, gone, err := t.choose(e, anew)
+	for _, g := range gone {
+		g.kill()
+	}
+	if w != nil || err != nil {
+		return w, err
+	}
+	p, err := t.begin(ctx) // others go on meanwhile
+	if err != nil {
+		t.mu.Lock()
+		t.alive--
+		t.mu.Unlock()
+		t.asked.Done()
+		return nil, err
+	}
+	return &talker{party: p}, nil
+}
+
+// choose takes one of those that are there, or nil and the place of one that the caller begins; gone are those
+// that it is to end.
+func (t *Talks) choose(e *Dialogue, anew bool) (w *talker, gone []*talker, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
-		return nil, errClosed
+		return nil, nil, errClosed
 	}
+	t.idle = slices.DeleteFunc(t.idle, func(w *talker) bool {
+		dead := w.dead()
+		if dead {
+			gone = append(gone, w)
+		}
+		return dead
+	})
+	t.alive -= len(gone)
 	at := slices.IndexFunc(t.idle, func(w *talker) bool { return w.at == e })
 	if at < 0 {
 		at = slices.IndexFunc(t.idle, func(w *talker) bool { return w.at == nil })
 	}
-	if at < 0 && t.alive >= cap(t.places) {
-		at = 0 // the caller has a place, so that not all are asked
+	if room := t.alive < t.most; anew && room {
+		at = -1
+	} else if at < 0 && !room {
+		if len(t.idle) == 0 { // else the caller's place says that not all are asked
+			return nil, gone, &full{fmt.Sprintf("it takes %d sessions, which are all asked", t.most)}
+		}
+		at = 0
 	}
 	t.asked.Add(1)
 	if at >= 0 {
-		w := t.idle[at]
+		w = t.idle[at]
 		t.idle = slices.Delete(t.idle, at, at+1)
-		return w, nil
-	}
-	p, err := t.begin()
-	if err != nil {
-		t.asked.Done()
-		return nil, err
+		if !anew {
+			return w, gone, nil
+		}
+		return nil, append(gone, w), nil // the new one takes its place
 	}
 	t.alive++
-	return &talker{party: p}, nil
+	return nil, gone, nil
 }
 
 // give lets others have a process.
