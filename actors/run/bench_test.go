@@ -18,6 +18,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/reward"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/objective"
 )
 
@@ -148,4 +149,12 @@ func TestOurs(t *testing.T) {
 	out, err := c.Output()
 	require.NoError(t, errors.Join(err, write.Close()))
 	require.Equal(t, ".\n", string(out))
+}
+
+// TestUnlike: one of the staff that computes with other instructions is refused with what is to be done.
+func TestUnlike(t *testing.T) {
+	require.NoError(t, hello{1, cpu.Level()}.unlike(cpu.Level()))
+	require.Contains(t, cpu.Levels(), cpu.Level())
+	require.ErrorContains(t, hello{1, "avx2"}.unlike("avx512"), "computes with avx2, and the process that trains "+
+		"with avx512, which gives other bits: set LFACTOR_CPU")
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -152,7 +153,7 @@ func (r *Run) serves() error {
 	}()
 	defer c.Close() //nolint:errcheck // whoever listened may be gone
 	w := &wire{told: gob.NewDecoder(bufio.NewReader(c)), out: gob.NewEncoder(flushing{c})}
-	w.say(hello{number}) // before what takes long
+	w.say(hello{number, cpu.Level()}) // before what takes long
 	return serve(w)
 }
 

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/host/links"
+	"github.com/lfactor/lfactor/kernels/cpu"
 )
 
 // The staff of a run on a cluster are its processes behind the one that trains: the head places them, and
@@ -31,12 +33,26 @@ type away struct {
 }
 
 // hello is the first that comes over an edge.
-type hello struct{ From int }
+type hello struct {
+	From  int
+	Level string // of instructions that it computes with
+}
+
+// unlike refuses one that computes with other instructions than this process: its sums have other orders, and
+// which of the staff does what follows from time.
+func (h hello) unlike(level string) error {
+	if h.Level == level {
+		return nil
+	}
+	return fmt.Errorf("computes with %s, and the process that trains with %s, which gives other bits: set "+
+		"LFACTOR_CPU to what all hosts have (lfactor doctor)", h.Level, level)
+}
 
 // coming is the edge of a process that has said who it is.
 type coming struct {
 	conn net.Conn
 	said *gob.Decoder
+	who  hello
 }
 
 // newAway takes edges.
@@ -61,10 +77,10 @@ func (a *away) accept() {
 			return
 		}
 		go func() {
-			x := &coming{c, gob.NewDecoder(bufio.NewReader(c))}
-			var who hello
+			x := &coming{conn: c, said: gob.NewDecoder(bufio.NewReader(c))}
+			who := &x.who
 			_ = c.SetReadDeadline(time.Now().Add(goesWithin)) // a connection that takes none is read as it is
-			err := x.said.Decode(&who)
+			err := x.said.Decode(who)
 			_ = c.SetReadDeadline(time.Time{}) // the same
 			a.mu.Lock()
 			defer a.mu.Unlock()
@@ -119,6 +135,10 @@ func (s *staff) there(place int, env []string) (*life, error) {
 	defer late.Stop()
 	select {
 	case c := <-comes:
+		if err = c.who.unlike(cpu.Level()); err != nil {
+			err = errors.Join(fmt.Errorf("%s %w", x.Name(), err), c.conn.Close())
+			break
+		}
 		context.AfterFunc(gone, func() { _ = c.conn.Close() }) // a host that is lost closes nothing
 		return &life{name: x.Name(), in: flushing{c.conn}, out: c.said, kill: x.Kill,
 			close: func() { _ = c.conn.Close() }, // it was read

@@ -55,16 +55,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 	s.counted.requests.Add(1)
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Deadline)
 	defer cancel()
-	if err := s.look(ctx, a); err != nil {
-		s.fail(w, s.refusal(err))
-		return
-	}
-	slot, leave, err := s.tenants.draw(ctx, r, a.model)
+	slot, leave, err := s.tenants.draw(ctx, r, a.model) // before anything that costs
 	if err != nil {
 		s.fail(w, s.refusal(err))
 		return
 	}
 	defer leave()
+	if err := s.look(ctx, a); err != nil {
+		s.fail(w, s.refusal(err))
+		return
+	}
 	var talks []*talk
 	var requests []*sample.Request
 	for _, p := range a.prompts {

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -49,6 +50,9 @@ type tenantry struct {
 }
 
 func newTenantry(m *trained.Trained, o Options) (*tenantry, error) {
+	if m.Model.Vision != nil {
+		return nil, errors.New("adapters of models that see are not served: leave --train away")
+	}
 	t := &tenantry{o: *o.Train, by: map[string]*tenant{}}
 	if t.o.Waiting == 0 {
 		t.o.Waiting = 16

@@ -38,6 +38,7 @@ func TestServeImages(t *testing.T) {
 	m, err := models.Open(checkpoints, tokenizer)
 	require.NoError(t, err)
 	defer m.Close()
+	refusesAdapters(t, m)
 	s, err := serve.New(m, serve.Options{Name: "sees", Processor: tokenizer})
 	require.NoError(t, err)
 	defer s.Close()
@@ -102,4 +103,12 @@ func pngOf(w, h uint32) string {
 	b = append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, w), h), 1, 0, 0, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b[12:]))
 	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(append(b, make([]byte, 1<<14)...))
+}
+
+// refusesAdapters: a server of a model that sees trains no adapters.
+func refusesAdapters(t *testing.T, m *models.Trained) {
+	t.Helper()
+	_, err := serve.New(m, serve.Options{Name: "sees", Train: &serve.TrainOptions{Adapters: 1, Rank: 2,
+		Alpha: 2, Targets: []string{"q_proj"}, Rows: 16}})
+	require.ErrorContains(t, err, "adapters of models that see are not served")
 }

@@ -186,6 +186,16 @@ func Levels() []string {
 	return l
 }
 
+// Level is the level that backends of this process compute with, "" where LFACTOR_CPU names one that the
+// machine has not. Levels sum in orders of their own: the bits of results are those of a level.
+func Level() string {
+	k, err := detect()
+	if err != nil {
+		return ""
+	}
+	return k.name
+}
+
 // detect picks the fastest level, or the one that LFACTOR_CPU names.
 func detect() (*isa, error) {
 	want := os.Getenv("LFACTOR_CPU")

@@ -62,18 +62,15 @@ func StartGuarded(c *exec.Cmd) (release func(), err error) {
 		c.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	c.SysProcAttr.Setpgid = true
-	guarded.mu.Lock()
-	defer guarded.mu.Unlock()
-	if guarded.groups == nil {
-		guarded.groups = map[int]bool{}
-	}
-	if err := tellGuard(nobody); err != nil { // it stands there before there is anything to guard
+	if err := standGuard(); err != nil {
 		return nil, fmt.Errorf("the guard: %w", err)
 	}
-	if err := StartTied(c); err != nil {
+	if err := StartTied(c); err != nil { // which may take long, and others end meanwhile
 		return nil, err
 	}
 	group := c.Process.Pid
+	guarded.mu.Lock()
+	defer guarded.mu.Unlock()
 	guarded.groups[group] = true
 	if err := tellGuard(group); err != nil {
 		_ = syscall.Kill(-group, syscall.SIGKILL) // it has only begun
@@ -87,6 +84,16 @@ func StartGuarded(c *exec.Cmd) (release func(), err error) {
 		delete(guarded.groups, group)
 		_ = tellGuard(-group) // a guard that is gone is begun anew with the next program
 	}), nil
+}
+
+// standGuard has a guard stand there before there is anything to guard.
+func standGuard() error {
+	guarded.mu.Lock()
+	defer guarded.mu.Unlock()
+	if guarded.groups == nil {
+		guarded.groups = map[int]bool{}
+	}
+	return tellGuard(nobody)
 }
 
 // nobody is the number of no group.
