@@ -158,3 +158,12 @@ func TestUnlike(t *testing.T) {
 	require.ErrorContains(t, hello{1, "avx2"}.unlike("avx512"), "computes with avx2, and the process that trains "+
 		"with avx512, which gives other bits: set LFACTOR_CPU")
 }
+
+// TestAbsent: an environment that answers nobody is seen beside answers that asked none.
+func TestAbsent(t *testing.T) {
+	long, failed := &rollout{}, &rollout{HeardFault: "no session begins"}
+	heard := &rollout{Heard: make([]heard, 1)}
+	require.Equal(t, failed, absent([]*rollout{long, failed}))
+	require.Nil(t, absent([]*rollout{failed, heard}))
+	require.Nil(t, absent([]*rollout{long}))
+}

@@ -20,12 +20,30 @@ func (r *rollouts) judge(all []*rollout) error {
 	if err := r.judgeSome(all, all); err != nil || r.loss.Policy.Unjudged {
 		return err
 	}
+	if a := absent(all); a != nil {
+		return fmt.Errorf("the environment answered none of the %d answers of step %d; the first: %s: mend "+
+			"rollout.environment, and start the run again", len(all), a.Step, a.HeardFault)
+	}
 	if slices.ContainsFunc(all, func(a *rollout) bool { return a.Reward != nil }) {
 		return nil
 	}
 	return fmt.Errorf("none of the %d answers of step %d has a reward; of the first: %s: mend what judges them "+
 		"(reward.kind: %s), and start the run again", len(all), all[0].Step, all[0].Fault,
 		r.d.r.cfg.Run.Reward.Kind)
+}
+
+// absent is the first answer that an environment has failed, where it has said nothing to any: those that ended
+// by their length have asked none, and have rewards. Else it is nil.
+func absent(all []*rollout) (first *rollout) {
+	for _, a := range all {
+		switch {
+		case len(a.Heard) > 0:
+			return nil
+		case first == nil && a.HeardFault != "":
+			first = a
+		}
+	}
+	return first
 }
 
 // judgeSome gives some of a round's answers their rewards, and all their advantages.
