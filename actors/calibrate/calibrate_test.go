@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,14 +12,25 @@ import (
 	"github.com/lfactor/lfactor/topology/cost"
 )
 
-func TestCalibrate(t *testing.T) {
-	m, fit, err := Calibrate("cpu", 1, tensor.F32)
+// described skips what a machine that other programs keep busy cannot show, and takes no other error.
+func described(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && strings.Contains(err.Error(), "could not be described in 6 rounds") {
+		t.Skipf("skipped: %v", err)
+	}
 	require.NoError(t, err)
+}
+
+// TestCalibrate: this machine gets a description, unless other programs keep it too busy for one, which is said;
+// TestFitRates and TestSettle hold what a description is made of.
+func TestCalibrate(t *testing.T) {
+	_, _, err := Calibrate("abacus", 1, tensor.F32)
+	require.ErrorContains(t, err, `device "abacus": this build has`)
+	m, fit, err := Calibrate("cpu", 1, tensor.F32)
+	described(t, err)
 	require.Positive(t, fit.Segments)
 	require.Greater(t, m.Flops, 1e8)
 	require.Greater(t, m.Bandwidth, 1e7)
-	_, _, err = Calibrate("abacus", 1, tensor.F32)
-	require.ErrorContains(t, err, `device "abacus": this build has`)
 }
 
 // TestFitRates: rates that made the times of segments are found again, whatever one segment in ten was held

@@ -26,7 +26,7 @@ func TestCalibrateDevice(t *testing.T) {
 	require.NoError(t, err)
 	defer kernels.Close(b)
 	m, fit, err := calibrate(b, []int{32, 64}, 16, tensor.F32)
-	require.NoError(t, err)
+	described(t, err)
 	require.Positive(t, fit.Segments)
 	require.Equal(t, "cuda:1 (emulated device)", m.Name)
 	require.Equal(t, float64(1<<30), m.Memory)

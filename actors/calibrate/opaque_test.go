@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,15 +72,18 @@ func TestMeasureDevice(t *testing.T) {
 
 // TestCalibrateOpaque: segments of a device are timed to their last call, and the machine has its name.
 func TestCalibrateOpaque(t *testing.T) {
+	_, _, err := calibrate(&counting{Device: opaque.New(1)}, []int{32}, 8, tensor.F32)
+	if err != nil && !strings.Contains(err.Error(), "no memory is left") {
+		described(t, err)
+	}
+	require.Error(t, err)
 	d := &counting{Device: opaque.New(1), left: 1 << 40}
 	m, fit, err := calibrate(d, []int{32}, 8, tensor.F32)
-	require.NoError(t, err)
+	described(t, err)
 	require.Equal(t, 2, fit.Segments)
 	require.Equal(t, "opaque", m.Name)
 	require.GreaterOrEqual(t, d.awaited, 12+6, "each job, and each copy")
 	require.NoError(t, d.Close())
-	_, _, err = calibrate(&counting{Device: opaque.New(1)}, []int{32}, 8, tensor.F32)
-	require.ErrorContains(t, err, "no memory is left")
 }
 
 var _ kernels.Sized = (*counting)(nil)
