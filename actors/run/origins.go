@@ -50,8 +50,8 @@ func startedIn() []byte {
 	return fmt.Appendf(nil, "%s%q, where the run was started.\n", startedMark, dir)
 }
 
-// StartedIn is the folder at which the paths of a run's run.yaml begin, nothing where the file does not say.
-func StartedIn(file string) string {
+// startOf is the folder at which the paths of a run's run.yaml begin, nothing where the file does not say.
+func startOf(file string) string {
 	text, err := os.ReadFile(file)
 	rest, ok := bytes.CutPrefix(text, []byte(startedMark))
 	var dir string
@@ -76,7 +76,7 @@ func Elsewhere(file string) string {
 
 // elsewhereOf is Elsewhere of a folder that may be gone.
 func elsewhereOf(file string) string {
-	dir := StartedIn(file)
+	dir := startOf(file)
 	here, err := os.Stat(".")
 	there, goneErr := os.Stat(dir)
 	if dir == "" || err != nil || goneErr == nil && os.SameFile(here, there) {

@@ -58,30 +58,30 @@ func AddView(page *setup.View, file string, o ViewOptions) error {
 	return nil
 }
 
-// ErrNoStep is told of a run that has recorded no step yet.
-var ErrNoStep = errors.New("no step is recorded yet")
+// errNoStep is told of a run that has recorded no step yet.
+var errNoStep = errors.New("no step is recorded yet")
 
 // AddStep puts the rows of a step of the run in a folder into a page, as its ledger says that they were trained:
-// of the newest step where step is 0. It takes o's Samples and Kind, writes nothing, and returns the step.
-func AddStep(page *setup.View, dir string, step int64, o ViewOptions) (int64, error) {
+// of the newest step where step is 0. It takes o's Samples and Kind, and writes nothing.
+func AddStep(page *setup.View, dir string, step int64, o ViewOptions) error {
 	l, err := dataset.ReadLedger(filepath.Join(dir, LedgerName))
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrNoStep, err)
+		return fmt.Errorf("%w: %w", errNoStep, err)
 	}
 	defer l.Close() //nolint:errcheck // it was read only
 	last, ok := l.Last()
 	if !ok {
-		return 0, ErrNoStep
+		return errNoStep
 	}
 	if step == 0 {
 		step = last
 	}
 	if _, o.Start, err = l.Blame(step); err != nil {
-		return 0, err
+		return err
 	}
 	o.Number, o.Steps, o.Dropped = step, 1, true
 	page.Name = fmt.Sprintf("step %d of %s", step, dir)
-	return step, AddView(page, filepath.Join(dir, "run.yaml"), o)
+	return AddView(page, filepath.Join(dir, "run.yaml"), o)
 }
 
 // addRows shows steps.

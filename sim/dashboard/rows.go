@@ -81,7 +81,7 @@ func (s *Server) rowsPage(f *folder, r *http.Request) (body []byte, status int, 
 // rowsOf reads a step again.
 func rowsOf(dir string, step int64) ([]byte, error) {
 	page := &setup.View{}
-	if _, err := run.AddStep(page, dir, step, run.ViewOptions{Samples: rowsSamples}); err != nil {
+	if err := run.AddStep(page, dir, step, run.ViewOptions{Samples: rowsSamples}); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer

@@ -165,6 +165,5 @@ func (v *viewing) trained(page *setup.View) error {
 			return fmt.Errorf("%s was started in another folder: %w", v.of, err)
 		}
 	}
-	_, err := run.AddStep(page, v.of, v.step, run.ViewOptions{Samples: v.n, Kind: v.kind})
-	return err
+	return run.AddStep(page, v.of, v.step, run.ViewOptions{Samples: v.n, Kind: v.kind})
 }
