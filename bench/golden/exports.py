@@ -29,7 +29,13 @@ KINDS = {
     "xvla": (old, "xvla_load", "quantiles", dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=270, initializer_range=0.1, latent_patch=[1, 1, 1], in_channels=4, state_size=5, chunk_size=8, views=1, tower_widths=[8, 12], tower_depths=[1, 1], tower_heads=[2, 3],
               tower_groups=[2, 3], tower_kernels=[7, 3], tower_strides=[4, 2], tower_paddings=[3, 1], tower_window=3, tower_view=16, tower_places=4, tower_times=2, text_hidden_size=12, text_layers=2, text_heads=2, text_intermediate_size=20, text_positions=80, embodiments=3, soft_prompts=2, time_width=8, policy_positions=128, prompt_size=40)),
     "groot": (old, "groot_load", "min_max", {k: v for k, v in PI.items() if not k.startswith("expert_")} | dict(rope_theta=1e6, state_size=5, embodiments=3, image_token=269, future_tokens=3, dit_width=12, dit_heads=3, dit_layers=3, dit_output=10, mixer_heads=4, mixer_layers=1, action_positions=8)),
+    "groot_n1d7": (old, "groot17_load", "quantiles", dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8, intermediate_size=24, vocab_size=274, max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=5000000, tie_word_embeddings=True, text_model_type="qwen3",
+                   attention_bias=False, qk_norm=True, rope_scaling=dict(rope_type="default", mrope_section=[2, 1, 1], mrope_interleaved=True), initializer_range=0.1, eos_token_id=[2], in_channels=4, state_size=5, chunk_size=8, embodiments=3, dit_width=12, dit_heads=3, dit_layers=5, dit_output=10, mixer_heads=4,
+                   mixer_layers=1, action_positions=8, text_every=2, vision=dict(kind="qwen3_vl", depth=2, hidden_size=16, intermediate_size=24, deepstack_visual_indexes=[0], num_heads=2, patch_size=4, temporal_patch_size=2, merge=2, num_position_embeddings=16, hidden_act="gelu_pytorch_tanh", image_token_id=270,
+                   video_token_id=273, vision_start_token_id=271))),
 }
+SEES = ("groot_n1d7",)  # whose prompts are those of a vision-language model's processor
+TEMPLATE = "{% for m in messages %}<bos>{% for p in m['content'] %}{% if p['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p['text'] }}{% endif %}{% endfor %}{% endfor %}"
 
 
 class Failed(Exception):
@@ -48,6 +54,20 @@ def demo():
             raise Failed("the demo's recordings: " + said(done))
 
 
+def seer(words):
+    """The demo's tokenizer with Qwen3-VL's tokens, a template and the settings of a processor."""
+    words.mkdir(parents=True, exist_ok=True)
+    tokenizer = json.loads((dir / "demo" / "tokenizer" / "tokenizer.json").read_text())
+    for i, token in enumerate(("<|image_pad|>", "<|vision_start|>", "<|vision_end|>", "<|video_pad|>")):
+        tokenizer["model"]["vocab"][token] = 270 + i
+        tokenizer["added_tokens"].append(dict(id=270 + i, content=token, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True))
+    settings = dict(bos_token="<bos>", tokenizer_class="PreTrainedTokenizerFast", chat_template=TEMPLATE)
+    processor = dict(image_processor_type="Qwen2VLImageProcessor", patch_size=4, temporal_patch_size=2, merge_size=2, min_pixels=64, max_pixels=1024, image_mean=[0.5] * 3, image_std=[0.5] * 3)
+    for name, v in dict(tokenizer=tokenizer, tokenizer_config=settings, preprocessor_config=processor).items():
+        (words / f"{name}.json").write_text(json.dumps(v))
+    return words
+
+
 def one(kind):
     python, script, norm, model = KINDS[kind]
     at = dir / kind
@@ -55,9 +75,10 @@ def one(kind):
     for name in ("saved", "log"):  # an earlier time's checkpoint would be at its last step already
         shutil.rmtree(at / name, ignore_errors=True)
     (at / "model.yaml").write_text("\n".join(f"{k}: {json.dumps(v)}" for k, v in (dict(model_type=kind) | model).items()) + "\n")
+    words = seer(at / "words") if kind in SEES else dir / "demo" / "tokenizer"
     (at / "run.yaml").write_text(f"""model: {{file: {at}/model.yaml}}
-data: {{paths: [{dir}/demo/recordings], tokenizer: {dir}/demo/tokenizer, seq_len: 8, split: [1, 0, 0]}}
-policy: {{normalize: {norm}}}
+data: {{paths: [{dir}/demo/recordings], tokenizer: {words}, seq_len: {48 if kind in SEES else 8}, split: [1, 0, 0]}}
+policy: {{normalize: {norm}{", view_size: 16" if kind in SEES else ""}}}
 train: {{steps: 3, global_batch: 4}}
 optimizer: {{lr: 1.0e-3}}
 checkpoint: {{dir: {at}/saved, save_hf: true}}

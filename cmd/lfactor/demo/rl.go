@@ -168,8 +168,7 @@ func rlData(in func(string) string) error {
 		vocab[string(c)] = i + 1
 	}
 	tokenizer, err := json.Marshal(map[string]any{"version": "1.0",
-		"added_tokens": []any{map[string]any{"id": 0,
-			"content": "<|endoftext|>", "special": true}}, "decoder": map[string]any{"type": "Fuse"},
+		"added_tokens": []any{addedToken(0, "<|endoftext|>")}, "decoder": map[string]any{"type": "Fuse"},
 		"model": map[string]any{"type": "BPE", "vocab": vocab, "merges": []any{}}})
 	if err != nil {
 		return err

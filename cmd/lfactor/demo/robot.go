@@ -108,6 +108,12 @@ func demoRobot(ctx context.Context, dir string, steps int, show *shown) error {
 	return robotVerdict(ctx, dir, steps, first, last, episodes, began, show)
 }
 
+// addedToken is a special token of a tokenizer.json, with every field that the tokenizers library asks for.
+func addedToken(id int, content string) map[string]any {
+	return map[string]any{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+		"normalized": false, "special": true}
+}
+
 // reachWords writes a tokenizer of the words that the policy is told, and returns how many there are.
 func reachWords(dir string) (int, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -122,10 +128,9 @@ func reachWords(dir string) (int, error) {
 	for i := range 256 {
 		vocab[fmt.Sprint(i)] = len(vocab)
 	}
-	tokenizer := map[string]any{"version": "1.0", "added_tokens": []any{map[string]any{"id": 1,
-		"content": "<bos>",
-		"special": true}}, "pre_tokenizer": map[string]any{"type": "Whitespace"},
-		"model": map[string]any{"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"}}
+	tokenizer := map[string]any{"version": "1.0", "added_tokens": []any{addedToken(1, "<bos>")},
+		"pre_tokenizer": map[string]any{"type": "Whitespace"},
+		"model":         map[string]any{"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"}}
 	settings := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<bos>"}
 	for name, v := range map[string]any{"tokenizer.json": tokenizer, "tokenizer_config.json": settings} {
 		b, err := json.Marshal(v)
