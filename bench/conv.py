@@ -2,7 +2,7 @@
 
     python bench/conv.py [--precision fp32 bf16] [--threads 1 2] [--rounds 3]
 
-The twelve shapes are those of BenchmarkConv in kernels/cpu: Wan's autoencoder, Stable Diffusion's, SDXL's U-Net and ResNet-18. PyTorch has each
+The shapes are those of BenchmarkConv in kernels/cpu: Wan's autoencoder, Stable Diffusion's, SDXL's U-Net, ResNet-18, and the batches of small pictures that ACT's has. PyTorch has each
 in its own order of axes and channels last; the faster of the two counts. Backward is both gradients. Prints the best time of each side over all rounds, the ratio
 (above 1: lfactor is faster), and geometric means.
 """
@@ -23,6 +23,9 @@ SHAPES = {
     "sd 512": ((1, 32, 32, 512), (512, 512, 3, 3), 1, 1), "sdxl 320": ((1, 64, 64, 320), (320, 320, 3, 3), 1, 1),
     "sdxl 640": ((1, 32, 32, 640), (640, 640, 3, 3), 1, 1), "sdxl down": ((1, 64, 64, 320), (320, 320, 3, 3), 2, 1),
     "resnet in": ((4, 224, 224, 3), (64, 3, 7, 7), 2, 3), "resnet 128": ((4, 28, 28, 128), (128, 128, 3, 3), 1, 1),
+    "act 64": ((16, 24, 24, 64), (64, 64, 3, 3), 1, 1), "act 128": ((16, 12, 12, 128), (128, 128, 3, 3), 1, 1),
+    "act 256": ((16, 6, 6, 256), (256, 256, 3, 3), 1, 1), "act 512": ((16, 3, 3, 512), (512, 512, 3, 3), 1, 1),
+    "act down 256": ((16, 12, 12, 128), (256, 128, 3, 3), 2, 1), "act down 512": ((16, 6, 6, 256), (512, 256, 3, 3), 2, 1),
 }
 
 

@@ -57,6 +57,27 @@ var directShapes = []struct {
 		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
 }
 
+// same is the axis of a convolution whose result is as long as its input.
+var same = kernels.Window{Stride: 1, Dilation: 1, Before: 1, After: 1}
+
+// TestShortTiles: clips of so few rows and columns that a row of Winograd's tiles is less than a group of the
+// kernel, and so many that rows could be chunks, are convolved as one of them is.
+func TestShortTiles(t *testing.T) {
+	for _, k := range tested() {
+		if k.wino == nil {
+			continue
+		}
+		of := func(n int) []byte {
+			l := directCalls(tensor.F32, []int{n, 2, 6, 6, 16}, []int{16, 16, 3, 3, 3},
+				[]kernels.Window{same, same, same})
+			run(k, 2, l[:1])
+			return l[0].Out[0].Bytes()
+		}
+		one := of(1)
+		require.True(t, bytes.Equal(one, of(winoRoom / 4600)[:len(one)]), k.name)
+	}
+}
+
 // directCalls are a convolution of a shape and both gradients, with bias and accumulation.
 func directCalls(d tensor.DType, x, w []int, wins []kernels.Window) []*kernels.Call {
 	var at kernels.Attr

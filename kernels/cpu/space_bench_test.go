@@ -8,7 +8,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// convShapes are those of bench/conv.py: Wan's autoencoder, Stable Diffusion's, SDXL's U-Net and ResNet-18,
+// convShapes are those of bench/conv.py: Wan's autoencoder, Stable Diffusion's, SDXL's U-Net, ResNet-18, and ACT's,
 // with the stride and the padding of each axis at either end.
 var convShapes = []struct {
 	name        string
@@ -27,6 +27,12 @@ var convShapes = []struct {
 	{"sdxl down", []int{1, 64, 64, 320}, []int{320, 320, 3, 3}, 2, 1},
 	{"resnet in", []int{4, 224, 224, 3}, []int{64, 3, 7, 7}, 2, 3},
 	{"resnet 128", []int{4, 28, 28, 128}, []int{128, 128, 3, 3}, 1, 1},
+	{"act 64", []int{16, 24, 24, 64}, []int{64, 64, 3, 3}, 1, 1},
+	{"act 128", []int{16, 12, 12, 128}, []int{128, 128, 3, 3}, 1, 1},
+	{"act 256", []int{16, 6, 6, 256}, []int{256, 256, 3, 3}, 1, 1},
+	{"act 512", []int{16, 3, 3, 512}, []int{512, 512, 3, 3}, 1, 1},
+	{"act down 256", []int{16, 12, 12, 128}, []int{256, 128, 3, 3}, 2, 1},
+	{"act down 512", []int{16, 6, 6, 256}, []int{512, 256, 3, 3}, 2, 1},
 }
 
 // BenchmarkConv gives the times of convolutions and of their gradients at this machine's best level.
@@ -44,17 +50,27 @@ func BenchmarkConv(b *testing.B) {
 					y = append(y, w.Out(s.x[1+i]))
 				}
 				y = append(y, s.w[0])
-				xs, ws, ys := filled(a, s.x...), filled(a, s.w...), filled(a, y...)
 				flops := 2 * float64(tensor.Len(y)) * float64(tensor.Len(s.w[1:]))
-				run := func(name string, c *kernels.Call) {
-					c.Attr = at
-					b.Run(fmt.Sprintf("%v/%d/%s/%s", a, threads, s.name, name),
-						func(b *testing.B) { bench(b, be, c, flops, "GF/s") })
+				run := func(name string, c func() *kernels.Call) {
+					b.Run(fmt.Sprintf("%v/%d/%s/%s", a, threads, s.name, name), func(b *testing.B) {
+						call := c()
+						call.Attr = at
+						bench(b, be, call, flops, "GF/s")
+					})
 				}
-				run("forward", &kernels.Call{Op: kernels.Conv, In: ts{xs, ws}, Out: ts{ys}})
-				run("dx", &kernels.Call{Op: kernels.ConvDX, In: ts{ys, ws}, Out: ts{filled(a, s.x...)}})
-				run("dw", &kernels.Call{Op: kernels.ConvDW, In: ts{ys, xs}, Out: ts{filled(tensor.F32,
-					s.w...)}})
+				xs := func() *tensor.Tensor { return filled(a, s.x...) }
+				ws := func() *tensor.Tensor { return filled(a, s.w...) }
+				ys := func() *tensor.Tensor { return filled(a, y...) }
+				run("forward", func() *kernels.Call {
+					return &kernels.Call{Op: kernels.Conv, In: ts{xs(), ws()}, Out: ts{ys()}}
+				})
+				run("dx", func() *kernels.Call {
+					return &kernels.Call{Op: kernels.ConvDX, In: ts{ys(), ws()}, Out: ts{xs()}}
+				})
+				run("dw", func() *kernels.Call {
+					return &kernels.Call{Op: kernels.ConvDW, In: ts{ys(), xs()}, Out: ts{filled(tensor.F32,
+						s.w...)}}
+				})
 			}
 			be.Close()
 		}

@@ -22,9 +22,10 @@ const (
 	winoLeast = 16      // channels on either side
 	winoRoom  = 4 << 20 // float32s of a chunk's transforms, of such weights, and of sums of their gradients
 	winoWhole = 2 << 20 // of the latter two, above which they are made in parts
-	// tiles of a picture below which weights may take longer to transform than is saved: of one frame of one
-	// sample, so that no bit depends on how many are computed at once
-	winoTiles = 16
+	// tiles of a picture below which weights may take longer to transform than is saved, of the small and of
+	// the large transforms: of one frame of one sample, so that no bit depends on how many are computed at
+	// once
+	winoTiles, winoTilesLarge = 4, 16
 )
 
 // wino is one convolution, or its gradient to x: of c channels at the places of from to f at those of to.
@@ -44,16 +45,24 @@ func (b *Backend) widens(d tensor.DType) bool { return d != tensor.BF16 || !b.k.
 // if they serve; nil for none.
 func (b *Backend) winoMaps(s *convShape, to grid, d tensor.DType) *winoMaps {
 	for _, m := range b.k.wino {
-		across, down := ceilDiv(to[2], m.side), ceilDiv(to[1], m.side)
-		serves := b.widens(d)
+		serves, least := b.widens(d), winoTiles
 		if m.side > 2 { // of bfloat16 also where pairs are multiplied, but not where tiles are
-			serves = d == tensor.BF16 && (serves || b.k.convPairs != nil)
+			serves, least = d == tensor.BF16 && (serves || b.k.convPairs != nil), winoTilesLarge
 		}
-		if serves && s.winograds() && across >= b.k.mr/3 && across*down >= winoTiles {
+		if tiles := m.tiles(to); serves && s.winograds() && tiles >= least && m.saves(tiles, to) {
 			return m
 		}
 	}
 	return nil
+}
+
+// tiles is the number of them in a picture of the places of to.
+func (m *winoMaps) tiles(to grid) int { return ceilDiv(to[1], m.side) * ceilDiv(to[2], m.side) }
+
+// saves tells whether so many tiles take at most two thirds of the products of the picture's places, which
+// they do not where it has few rows or columns and much of the last tiles is outside.
+func (m *winoMaps) saves(tiles int, to grid) bool {
+	return 3*tiles*(m.side+2)*(m.side+2) <= 2*9*to[1]*to[2]
 }
 
 // winograds tells whether a convolution is one for Winograd's way.
@@ -138,7 +147,9 @@ func (b *Backend) winoPlanOf(p *wino, m *winoMaps) *winoPlan {
 		ldf: apart(roundUp(p.f, b.k.nr))}
 	g.places, g.down, g.across = g.span*g.span, ceilDiv(p.to[1], g.side), ceilDiv(p.to[2], g.side)
 	row := g.places * p.n * g.across * (p.from[0]*g.ldc + p.to[0]*g.ldf)
-	g.rows = ceilDiv(g.down, ceilDiv(g.down, max(1, winoRoom/row)))
+	if g.rows = g.down; g.across >= b.k.mr/3 { // else one row may have fewer tiles than a group of the kernel
+		g.rows = ceilDiv(g.down, ceilDiv(g.down, max(1, winoRoom/row)))
+	}
 	g.stepV = p.n*p.from[0]*g.rows*g.across*g.ldc + line
 	g.stepM = p.n*p.to[0]*g.rows*g.across*g.ldf + line
 	g.v, g.m = b.shared.f32(g.places*g.stepV), b.shared.f32(g.places*g.stepM)
