@@ -50,6 +50,7 @@ type direct struct {
 	cols    int
 	size    int // bytes of an element of a block
 	place   int // elements from one place of a block to the next
+	made    int // results of a row that there are
 	run     int // taps that lie one behind the other
 	piece   int // elements of them in a sum, a multiple of a word's
 	lo, hi  grid
@@ -67,8 +68,9 @@ type direct struct {
 
 // directs tells whether rows of g, of a convolution without groups, can be multiplied where they lie.
 func (b *Backend) directs(s *convShape, g *gathered, d tensor.DType) bool {
-	return b.k.convTile != nil && s.groups == 1 && g.rows[2] >= b.k.mr/3 && s.ch > 0 && s.outs > 0 &&
-		g.count() > 0 && (b.k.convPairs != nil || b.widens(d))
+	wide := g.rows[2] >= b.k.mr/3 || min(s.ch, s.outs) >= fewChannels
+	return b.k.convTile != nil && s.groups == 1 && wide && s.ch > 0 && s.outs > 0 && g.count() > 0 &&
+		(b.k.convPairs != nil || b.widens(d))
 }
 
 // phasesDirect tells whether all phases of a gradient to the input can be. One that is the tensor as it lies
@@ -113,6 +115,11 @@ func (b *Backend) directOf(g *gathered, n int) *direct {
 		if g.each >= fewChannels {
 			d.place = roundUp(g.each, 2)
 		}
+	}
+	if d.made = g.rows[2]; d.made < d.mr/3 { // those beyond the row are computed and not stored
+		group := *g
+		group.rows[2] = d.mr / 3
+		d.gathered = &group
 	}
 	d.run = g.runs()
 	if d.place*d.size*g.step[2]%fewPlaces == 0 {
@@ -196,7 +203,9 @@ func (b *Backend) multiplyDirectly(d *direct, r result) {
 	tiles := d.panels() * halfPanel / d.nr
 	parts := 1
 	if t := len(b.team.workers); t > 1 && units > 0 {
-		parts = min(tiles, ceilDiv(3*t, units*blocks))
+		if parts = min(tiles, ceilDiv(3*t, units*blocks)); d.across > 0 && parts > t {
+			parts = min(tiles, roundUp(parts, 2*t)) // as many for each worker
+		}
 	}
 	each := ceilDiv(tiles, parts)
 	parts = ceilDiv(tiles, each)
@@ -204,7 +213,8 @@ func (b *Backend) multiplyDirectly(d *direct, r result) {
 		part, frame, first := i%parts, i/parts/blocks*at, i/parts%blocks*rows
 		t := directTask{direct: d, frame: frame, frames: min(at, frames-frame), first: first,
 			rows: min(rows, d.rows[1]-first)}
-		t.lines = (t.rows-1)*d.step[1] + d.hi[1] - d.lo[1] + 1
+		t.lines = d.linesOf(t.rows)
+		t.span()
 		t.run(w, part*each, min((part+1)*each, tiles))
 	})
 	runtime.KeepAlive(d)
@@ -226,13 +236,20 @@ func (d *direct) taskRows() int {
 	return rows
 }
 
-// taskFrames is the frames of a task: several of those that fit where one is a task and taps stay in it.
+// linesOf is the lines of a frame of inputs that so many rows of results take.
+func (d *direct) linesOf(rows int) int { return (rows-1)*d.step[1] + d.hi[1] - d.lo[1] + 1 }
+
+// taskFrames is the frames of a task: several of those that fit where one is a task and taps stay in it. With
+// samples as the last axis they are all, or one.
 func (d *direct) taskFrames(rows int) int {
+	line := d.wide * d.place / d.word()
+	if d.across > 0 && rows == d.rows[1] && d.from[0]*d.linesOf(rows)*line <= acrossWork {
+		return d.rows[0]
+	}
 	if rows < d.rows[1] || d.lo[0] != 0 || d.hi[0] != 0 || d.from[0] != d.rows[0] {
 		return 1
 	}
-	lines := (rows-1)*d.step[1] + d.hi[1] - d.lo[1] + 1
-	return max(1, min(d.n*d.rows[0], directWork/max(1, lines*d.wide*d.place/d.word())))
+	return max(1, min(d.n*d.rows[0], directWork/max(1, d.linesOf(rows)*line)))
 }
 
 // directTask is some rows of some frames of a result.
@@ -241,6 +258,27 @@ type directTask struct {
 	frame, frames int
 	first, rows   int
 	lines         int // of a frame's inputs
+	z, zs         int // frames of inputs, from z on
+}
+
+// span sets the frames of inputs: those that one frame of results meets, there or not; as many as there are
+// of results, whose taps stay in theirs; or those that are there of several.
+func (t *directTask) span() {
+	d := t.direct
+	t.z, t.zs = t.frame%d.rows[0]*d.step[0]+d.lo[0], max(t.frames, d.hi[0]-d.lo[0]+1)
+	if t.each() < t.frames {
+		end := t.z + (t.frames-1)*d.step[0] + d.hi[0] - d.lo[0] + 1
+		t.z = max(0, t.z)
+		t.zs = max(0, min(d.from[0], end)-t.z)
+	}
+}
+
+// each is the frames of a task that have their taps in common.
+func (t *directTask) each() int {
+	if t.across > 0 {
+		return 1
+	}
+	return t.frames
 }
 
 // ints is room for n machine words.
@@ -249,34 +287,70 @@ func (s *scratch) ints(n int) []int {
 	return unsafe.Slice((*int)(unsafe.Pointer(unsafe.SliceData(v))), n)
 }
 
+// directPart is the frames of a task with their taps in common: where the pieces of sums lie, and the tiles,
+// whose results go to their places.
+type directPart struct {
+	directTask
+	again       int // results of a row, from its first on, that another task stores
+	taps, tiles []int
+}
+
 // run computes the columns of the tiles [from, to).
 func (t *directTask) run(w *worker, from, to int) {
-	d, block, taps := t.direct, t.block(w), t.pieceTable(w)
-	bytes, words := d.r.v.bytes(), d.sum()/d.word()
-	args := convArgs{a: block, taps: address(taps), k: d.piece / d.word(), step: d.step[2] * d.place * d.size,
-		half: 4 * d.next}
-	args.end = args.taps + uintptr(8*len(taps)) // pairs of words
-	for p := from; p < to; p++ {
-		mark := w.arena.mark()
-		args.b, args.bias = address(d.packed[p*d.nr/halfPanel*d.next:]), address(d.bias[p*d.nr:])
-		cols := min(d.nr, d.cols-p*d.nr)
-		if cols == d.nr && (d.r.v.d == tensor.F32 || d.pairs) {
-			args.row, args.round = d.strides[2]*d.r.ld*bytes, 4/bytes-1
-			args.c = d.r.v.from(p * d.nr).address()
-			w.convCalls(d.conv, args, t.places(w, d.r.ld*bytes, false), words)
-		} else {
-			n := t.frames * t.rows * d.rows[2]
-			part := w.arena.f32(n * d.nr)
-			args.row, args.round, args.c = d.nr*4, 0, address(part)
-			w.convCalls(d.conv, args, t.places(w, d.nr*4, true), words)
-			for i := range n {
-				at := t.target(i/d.rows[2], i%d.rows[2])
-				w.k.write(d.r.v, at*d.r.ld+p*d.nr, part[i*d.nr:][:cols])
-			}
+	block, parts, each := t.block(w), []directPart(nil), t.each()
+	for i := 0; i < t.frames; i += each {
+		part := directPart{directTask: *t}
+		part.frame, part.frames = t.frame+i, each
+		if t.across > 0 {
+			part.again = part.doneAgain()
 		}
-		w.arena.release(mark)
+		part.taps, part.tiles = part.pieceTable(w), part.places(w, t.r.ld*t.r.v.bytes(), false)
+		parts = append(parts, part)
+	}
+	for p := from; p < to; p++ {
+		for i := range parts {
+			mark := w.arena.mark()
+			parts[i].columns(w, block, p)
+			w.arena.release(mark)
+		}
 	}
 	runtime.KeepAlive(block)
+}
+
+// columns computes those of tile p.
+func (t *directPart) columns(w *worker, block uintptr, p int) {
+	d := t.direct
+	bytes, words := d.r.v.bytes(), d.sum()/d.word()
+	args := convArgs{a: block, taps: address(t.taps), k: d.piece / d.word(),
+		step: d.step[2] * d.place * d.size,
+		half: 4 * d.next, b: address(d.packed[p*d.nr/halfPanel*d.next:]), bias: address(d.bias[p*d.nr:])}
+	args.end = args.taps + uintptr(8*len(t.taps)) // pairs of words
+	cols := min(d.nr, d.cols-p*d.nr)
+	if cols == d.nr && d.made == d.rows[2] && t.again == 0 && (d.r.v.d == tensor.F32 || d.pairs) {
+		args.row, args.round = d.strides[2]*d.r.ld*bytes, 4/bytes-1
+		if d.across > 0 {
+			args.row *= d.to[0] * d.to[1]
+		}
+		args.c = d.r.v.from(p * d.nr).address()
+		w.convCalls(d.conv, args, t.tiles, words)
+		return
+	}
+	n := t.frames * t.rows * d.rows[2]
+	part := w.arena.f32(n * d.nr)
+	args.row, args.round, args.c = d.nr*4, 0, address(part)
+	w.convCalls(d.conv, args, t.places(w, d.nr*4, true), words)
+	for i := range n {
+		if x := i % d.rows[2]; x >= t.again && x < d.made {
+			at := t.target(i/d.rows[2], x)
+			w.k.write(d.r.v, at*d.r.ld+p*d.nr, part[i*d.nr:][:cols])
+		}
+	}
+}
+
+// doneAgain is the results of a row, from its first on, that another task stores.
+func (t *directTask) doneAgain() int {
+	first := t.frame / t.direct.rows[0] * t.direct.rows[2]
+	return max(0, first+t.direct.rows[2]-t.across)
 }
 
 // pieceTable is the table of the pieces of sums of a frame: where they lie from a place on, and their
@@ -285,10 +359,11 @@ func (t *directTask) pieceTable(w *worker) []int {
 	d, l, n := t.direct, w.arena.ints(2*t.pieces()), 0
 	for i := range d.pieces() {
 		o := d.offs[i*d.run]
-		if z := t.frame%d.rows[0]*d.step[0] + o[0]; z < 0 || z >= d.from[0] {
+		z := t.frame%d.rows[0]*d.step[0] + o[0]
+		if z < 0 || z >= d.from[0] {
 			continue
 		}
-		l[n] = (((o[0]-d.lo[0])*t.lines+o[1]-d.lo[1])*d.wide + o[2] - d.lo[2]) * d.place * d.size
+		l[n] = (((z-t.z)*t.lines+o[1]-d.lo[1])*d.wide + o[2] - d.lo[2]) * d.place * d.size
 		l[n+1] = i * d.piece / d.word() * halfPanel * 4
 		n += 2
 	}
@@ -310,9 +385,8 @@ func (w *worker) convCalls(conv func(*convArgs), args convArgs, table []int, k i
 func (t *directTask) target(i, x int) int {
 	d, frame, y := t.direct, t.frame+i/t.rows, t.first+i%t.rows
 	n, f := frame/d.rows[0], frame%d.rows[0]
-	at := n*d.to[0] + f*d.strides[0] + d.origin[0]
-	at = at*d.to[1] + y*d.strides[1] + d.origin[1]
-	return at*d.to[2] + x*d.strides[2] + d.origin[2]
+	at, apart := lineOf(d.to, d.across, n, f*d.strides[0]+d.origin[0], y*d.strides[1]+d.origin[1])
+	return at + (x*d.strides[2]+d.origin[2])*apart
 }
 
 // places is the table of the task's tiles: three groups of places a tile. The last group of a row begins so
@@ -323,35 +397,40 @@ func (t *directTask) places(w *worker, ld int, apart bool) []int {
 	across := ceilDiv(d.rows[2], group)
 	groups := t.frames * t.rows * across
 	table := w.arena.ints(roundUp(groups, 3) * 2)
+	row, first, next := -1, 0, ld // the first place of a row, and from one of its places to the next
 	for i := range roundUp(groups, 3) {
 		g := min(i, groups-1)
-		row, x := g/across, min(g%across*group, d.rows[2]-group)
+		x := min(g%across*group, d.rows[2]-group)
+		if g/across != row {
+			if row = g / across; apart {
+				first = row * d.rows[2] * ld
+			} else {
+				first = t.target(row, 0) * ld
+				next = t.target(row, 1)*ld - first
+			}
+		}
 		line := row/t.rows*t.lines + row%t.rows*d.step[1]
 		at := i/3*6 + i%3
 		table[at] = (line*d.wide + x*d.step[2]) * d.place * d.size
-		if apart {
-			table[at+3] = (row*d.rows[2] + x) * ld
-		} else {
-			table[at+3] = t.target(row, x) * ld
-		}
+		table[at+3] = first + x*next
 	}
 	return table
 }
 
-// block copies the task's inputs, and gives the address of the copy: frame by frame of the tensor for one of
-// the result, or frames that are as many. What is read past the last place is zeros.
+// block copies the task's inputs, and gives the address of the copy: frame by frame. What is read past the
+// last place is zeros.
 func (t *directTask) block(w *worker) uintptr {
-	d, frames, line := t.direct, max(t.frames, t.hi[0]-t.lo[0]+1), t.wide*t.place
-	size := frames * t.lines * line
+	d, line := t.direct, t.wide*t.place
+	size := t.zs * t.lines * line
 	var block view
 	if d.pairs {
 		block = view{h: w.arena.u16(size + d.word()), d: tensor.BF16}
 	} else {
 		block = view{f: w.arena.f32(size)}
 	}
-	for i := range frames {
-		n, z := t.frame/d.rows[0], t.frame%d.rows[0]*d.step[0]+d.lo[0]+i
-		if t.frames > 1 {
+	for i := range t.zs {
+		n, z := t.frame/d.rows[0], t.z+i
+		if t.each() > 1 {
 			n, z = (t.frame+i)/d.rows[0], (t.frame+i)%d.rows[0]
 		}
 		for j := range t.lines {
@@ -360,7 +439,8 @@ func (t *directTask) block(w *worker) uintptr {
 				block.move(at, d.v, -1, line)
 				continue
 			}
-			w.directLine(d, block, at, ((n*d.from[0]+z)*d.from[1]+y)*d.from[2])
+			from, apart := lineOf(d.from, d.across, n, z, y)
+			w.directLine(d, block, at, from, apart)
 		}
 	}
 	if d.pairs {
@@ -369,21 +449,22 @@ func (t *directTask) block(w *worker) uintptr {
 	return block.address()
 }
 
-// directLine copies a line of the tensor, whose first place is from, with zeros before and behind it.
-func (w *worker) directLine(d *direct, block view, at, from int) {
+// directLine copies a line of the tensor, whose places lie apart from the first on, with zeros before and
+// behind it.
+func (w *worker) directLine(d *direct, block view, at, from, apart int) {
 	lo := max(0, -d.lo[2])
 	x := d.lo[2] + lo
 	n := max(0, min(d.wide-lo, d.from[2]-x))
 	lo = min(lo, d.wide)
 	block.move(at, d.v, -1, lo*d.place)
 	block.move(at+(lo+n)*d.place, d.v, -1, (d.wide-lo-n)*d.place)
-	at, from = at+lo*d.place, (from+x)*d.ch+d.first
-	if d.place == d.each && d.ch == d.each {
+	at, from = at+lo*d.place, (from+x*apart)*d.ch+d.first
+	if d.place == d.each && d.ch == d.each && apart == 1 {
 		w.copyIn(block, at, d.v, from, n*d.place)
 		return
 	}
 	for i := range n {
-		w.copyIn(block, at+i*d.place, d.v, from+i*d.ch, d.each)
+		w.copyIn(block, at+i*d.place, d.v, from+i*apart*d.ch, d.each)
 		block.move(at+i*d.place+d.each, d.v, -1, d.place-d.each)
 	}
 }

@@ -33,7 +33,7 @@ func (b *Backend) packRows(d *direct, w *tensor.Tensor, all int, taps []int) {
 		}
 		turned := k.arena.f32(16*d.each*all + 16)
 		k.outputPanel(turned, viewOf(w), p, d.cols, d.each, all)
-		k.packTurned(d, p, turned, taps)
+		k.packTurned(d, p, turned, d.each*halfPanel, taps)
 	})
 }
 
@@ -45,20 +45,23 @@ func (w *worker) outputPanel(dst []float32, v view, p, outs, each, taps int) {
 		return
 	}
 	defer w.arena.release(w.arena.mark())
-	turned := w.arena.f32(16*16*blocks + 16)
-	if !w.turnRows(turned, v, 16*p*n, outs-16*p, n, blocks) {
-		rows := w.arena.zero(16*16*blocks + 16)
-		for i := range max(0, min(16, outs-16*p)) {
-			w.k.read(rows[16*blocks*i:][:n], v, (16*p+i)*n)
+	blocks = taps // of 16 inputs at a time, in first-level cache
+	turned, rows := w.arena.f32(16*16*blocks+16), w.arena.zero(16*16*blocks+16)
+	for c := 0; c < each; c += 16 {
+		some := min(16, each-c)
+		if at := 16*p*n + c*taps; !w.turnRows(turned, v, at, outs-16*p, n, ceilDiv(some*taps, 16)) {
+			for i := range max(0, min(16, outs-16*p)) {
+				w.k.read(rows[16*blocks*i:][:some*taps], v, at+i*n)
+			}
+			w.k.transpose(turned, 16, rows, 16*blocks, blocks)
 		}
-		w.k.transpose(turned, 16, rows, 16*blocks, blocks)
-	}
-	for t := range taps {
-		to, from := dst[t*each*16:(t+1)*each*16], turned[t*16:]
-		for len(to) >= 16 {
-			*(*[16]float32)(to) = *(*[16]float32)(from)
-			if to = to[16:]; len(to) > 0 {
-				from = from[16*taps:]
+		for t := range taps {
+			to, from := dst[(t*each+c)*16:][:some*16], turned[t*16:]
+			for len(to) >= 16 {
+				*(*[16]float32)(to) = *(*[16]float32)(from)
+				if to = to[16:]; len(to) > 0 {
+					from = from[16*taps:]
+				}
 			}
 		}
 	}
@@ -79,35 +82,38 @@ func (w *worker) turnRows(dst []float32, v view, at, rows, ld, blocks int) bool 
 func (b *Backend) packColumns(ds []*direct, w view, all int, taps [][]int) {
 	each, cols := ds[0].each, ds[0].cols
 	b.shareWork(ds[0].panels(), cols*each*all*16, func(k *worker, p int) {
-		turned := k.inputPanel(w, p, cols, each, all)
+		turned, ld := k.inputPanel(w, p, cols, each, all)
 		for i, d := range ds {
 			mark := k.arena.mark()
-			k.packTurned(d, p, turned, taps[i])
+			k.packTurned(d, p, turned, ld, taps[i])
 			k.arena.release(mark)
 		}
 	})
 }
 
-// inputPanel is 16 inputs, from 16·p on, of weights [outs, ins, taps], turned to [taps, outs, 16].
-func (w *worker) inputPanel(v view, p, ins, outs, taps int) []float32 {
+// inputPanel is 16 inputs, from 16·p on, of weights [outs, ins, taps], turned to [taps, outs, 16], in which
+// taps are ld apart: no power of two.
+func (w *worker) inputPanel(v view, p, ins, outs, taps int) (dst []float32, ld int) {
 	blocks, n := ceilDiv(taps, 16), max(0, min(16, ins-16*p))
-	dst, rows := w.arena.f32(16*blocks*outs*16+16), w.arena.zero(32*(taps+16))
+	ld = outs*16 + line
+	dst = w.arena.f32(16*blocks*ld + 16)
+	rows := w.arena.zero(32 * (taps + 16))
 	for i := range outs {
 		at := (i*ins + 16*p) * taps
 		if v.d == tensor.F32 && n == 16 && at+15*taps+16*blocks <= len(v.f) {
-			w.k.transpose(dst[i*16:], outs*16, v.f[at:], taps, blocks)
+			w.k.transpose(dst[i*16:], ld, v.f[at:], taps, blocks)
 			continue
 		}
 		if n > 0 { // the last panel of a tile may have none
 			w.k.read(rows[:n*taps], v, at)
 		}
-		w.k.transpose(dst[i*16:], outs*16, rows, taps, blocks)
+		w.k.transpose(dst[i*16:], ld, rows, taps, blocks)
 	}
-	return dst
+	return dst, ld
 }
 
-// packTurned packs panel p from rows of 16 columns, [taps, each].
-func (w *worker) packTurned(d *direct, p int, turned []float32, taps []int) {
+// packTurned packs panel p from rows of 16 columns, [taps, each], whose taps are ld apart.
+func (w *worker) packTurned(d *direct, p int, turned []float32, ld int, taps []int) {
 	sums, each := d.packed[p*d.next:][:d.sum()*halfPanel/d.word()], d.each
 	dst := sums
 	if d.pairs {
@@ -117,7 +123,7 @@ func (w *worker) packTurned(d *direct, p int, turned []float32, taps []int) {
 		clear(dst)
 	}
 	for q, t := range taps {
-		copy(dst[d.position(q)*halfPanel:][:each*halfPanel], turned[t*each*halfPanel:])
+		copy(dst[d.position(q)*halfPanel:][:each*halfPanel], turned[t*ld:])
 	}
 	if d.pairs {
 		h, unused := w.arena.u16(len(dst)+halfPanel), w.arena.u16(len(dst))

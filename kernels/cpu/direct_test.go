@@ -51,6 +51,17 @@ var directShapes = []struct {
 		{Stride: 1, Dilation: 1, Before: 2, After: 0}}},
 	{[]int{2, 5, 18, 30, 24}, []int{32, 24, 3, 3, 3}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 2},
 		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
+	// small pictures of many samples, of few, and of one place; of more than a task's, the last of which are
+	// computed twice; of one axis; and by F(2×2, 3×3), whose rows of tiles are less than a group
+	{[]int{16, 3, 3, 32}, []int{48, 32, 3, 3}, []kernels.Window{same, same}},
+	{[]int{3, 3, 2, 17}, []int{18, 17, 3, 3}, []kernels.Window{same, same}},
+	{[]int{7, 6, 5, 40}, []int{34, 40, 3, 2}, []kernels.Window{{Stride: 2, Dilation: 1, Before: 1, After: 2},
+		{Stride: 2, Dilation: 2, Before: 2, After: 1}}},
+	{[]int{6, 1, 1, 20}, []int{33, 20, 3, 3}, []kernels.Window{same, same}},
+	{[]int{17, 9, 9, 200}, []int{20, 200, 3, 3}, []kernels.Window{
+		{Stride: 2, Dilation: 1, Before: 1, After: 1}, {Stride: 2, Dilation: 1, Before: 1, After: 1}}},
+	{[]int{9, 5, 32}, []int{48, 32, 5}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 2, After: 2}}},
+	{[]int{5, 6, 4, 24}, []int{33, 24, 3, 3}, []kernels.Window{same, same}},
 	{[]int{0, 23, 38, 20}, []int{37, 20, 3, 3}, []kernels.Window{ // of no picture
 		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
 	{[]int{3, 17, 17, 290}, []int{450, 290, 3, 3}, []kernels.Window{
@@ -59,6 +70,32 @@ var directShapes = []struct {
 
 // same is the axis of a convolution whose result is as long as its input.
 var same = kernels.Window{Stride: 1, Dilation: 1, Before: 1, After: 1}
+
+// TestSamplesAlone: a picture is convolved to the same bits, and so is its gradient, whatever others are with
+// it.
+func TestSamplesAlone(t *testing.T) {
+	const n = 17
+	for _, k := range tested() {
+		for _, s := range [][]int{{3, 3, 32, 1}, {6, 6, 24, 1}, {5, 2, 520, 2}, {9, 9, 200, 2}} {
+			win := same
+			win.Stride = s[3]
+			of := func(n int) []*kernels.Call {
+				l := directCalls(tensor.F32, []int{n, s[0], s[1], s[2]}, []int{33, s[2], 3, 3},
+					[]kernels.Window{win, win})
+				run(k, 2, l)
+				return l[:2] // of the result and its gradient to the input
+			}
+			all := of(n)
+			for _, some := range []int{1, 3, 5, 12} {
+				for i, c := range of(some) {
+					got, want := c.Out[0].Bytes(), all[i].Out[0].Bytes()
+					require.True(t, bytes.Equal(got, want[:len(got)]), "%s: %s of %d of %d pictures of %v",
+						k.name, c.Op, some, n, s)
+				}
+			}
+		}
+	}
+}
 
 // TestShortTiles: clips of so few rows and columns that a row of Winograd's tiles is less than a group of the
 // kernel, and so many that rows could be chunks, are convolved as one of them is.

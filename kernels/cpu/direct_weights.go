@@ -14,6 +14,10 @@ import (
 // sumPlaces are the places of a row that a sum runs over in one call, about.
 const sumPlaces = 512
 
+// straightWork is the words of a panel of columns, a part of the second-level cache, up to which sums of all
+// taps go to the weights before the next are taken: else those of a tap after the other.
+const straightWork = 128 << 10
+
 // sumArgs are the arguments of isa.sumTile, which uses up n. Strides and offsets are in bytes. The assembly
 // knows the order.
 type sumArgs struct {
@@ -130,10 +134,10 @@ func (g *sums) row(m, tap int) int {
 
 // sumDirectly sets or adds to dw the gradient of weights.
 func (b *Backend) sumDirectly(s *convShape, dy, x, dw *tensor.Tensor, acc bool) {
+	s = s.turnedSums()
 	g := b.sumsOf(s, x.DType)
 	b.packOutputs(g, viewOf(dy))
 	b.packInputs(g, viewOf(x))
-	g.c = b.shared.f32(g.parts * g.tall * g.mr * g.columns)
 	tables := make([][]int, g.parts)
 	for t := range tables {
 		tables[t] = g.runsOf(t)
@@ -144,11 +148,27 @@ func (b *Backend) sumDirectly(s *convShape, dy, x, dw *tensor.Tensor, acc bool) 
 	}
 	each := ceilDiv(g.tall, parts)
 	parts = ceilDiv(g.tall, each)
-	b.shareWork(tiles*parts, s.n*s.out.places()*s.taps()*s.ch*s.outs, func(w *worker, i int) {
+	work := s.n * s.out.places() * s.taps() * s.ch * s.outs
+	straight := !g.raw && g.right*g.nr/halfPanel <= straightWork
+	if !straight {
+		g.c = b.shared.f32(g.parts * g.tall * g.mr * g.columns)
+	}
+	b.shareWork(tiles*parts, work, func(w *worker, i int) {
 		from := i / tiles * each
-		g.tiles(tables, i%tiles, from, min(each, g.tall-from))
+		n := min(each, g.tall-from)
+		if !straight {
+			next := g.mr * g.columns
+			to := sumsTo{g.c[from*next+i%tiles*g.nr:], g.columns, next, g.tall * next}
+			g.tiles(to, tables, i%tiles, from, n)
+			return
+		}
+		for p := from; p < from+n; p++ {
+			w.sumStraight(g, tables, i%tiles, p, dw.F32(), acc)
+		}
 	})
-	b.sumsIntoWeights(g, dw.F32(), acc)
+	if !straight {
+		b.sumsIntoWeights(g, dw.F32(), acc)
+	}
 	runtime.KeepAlive(tables)
 }
 
@@ -177,9 +197,34 @@ func (g *sums) runsOf(tap int) (l []int) {
 	return l
 }
 
+// sumStraight sums a panel of rows by those of columns of a tile, and sets or adds them to weights while they
+// are in cache.
+func (w *worker) sumStraight(g *sums, tables [][]int, tile, panel int, dw []float32, acc bool) {
+	defer w.arena.release(w.arena.mark())
+	taps, size := g.taps(), g.mr*g.nr
+	sums, turned := w.arena.f32(roundUp(taps, 16)*size), w.arena.f32(roundUp(taps, 16)*g.nr+16)
+	g.tiles(sumsTo{sums, g.nr, size, size}, tables, tile, panel, 1)
+	first := tile * g.nr
+	n := min(g.nr, g.ch-first)
+	for i := range min(g.mr, g.outs-panel*g.mr) {
+		sum := w.turnTaps(turned, sums[i*g.nr:], size, g.nr/halfPanel, n, taps)
+		if dst := dw[((panel*g.mr+i)*g.ch+first)*taps:][:n*taps]; acc {
+			w.k.add(dst, dst, sum)
+		} else {
+			copy(dst, sum)
+		}
+	}
+}
+
+// sumsTo is where sums go: how far apart the rows of a tile are, the tiles, and those of taps.
+type sumsTo struct {
+	c              []float32
+	row, next, tap int
+}
+
 // tiles sums some panels of rows by those of columns of a tile, for all taps.
-func (g *sums) tiles(tables [][]int, tile, from, n int) {
-	args := sumArgs{k: g.out[2], row: 4 * g.columns, cNext: 4 * g.mr * g.columns}
+func (g *sums) tiles(to sumsTo, tables [][]int, tile, from, n int) {
+	args := sumArgs{k: g.out[2], row: 4 * to.row, cNext: 4 * to.next}
 	rows, columns := address(g.a), address(g.b)
 	args.aStep, args.aNext, args.half = 4*g.mr, 4*g.lefts, 4*g.right
 	args.bStep = 4 * g.win[2].Stride * halfPanel
@@ -200,7 +245,7 @@ func (g *sums) tiles(tables [][]int, tile, from, n int) {
 			for i := from; i < from+n; i += most {
 				part := args
 				part.a = rows + uintptr(i*args.aNext)
-				part.c = address(g.c[(t*g.tall+i)*g.mr*g.columns+tile*g.nr:])
+				part.c = address(to.c[t*to.tap+(i-from)*to.next:])
 				part.table = address(some)
 				part.end = part.table + uintptr(8*len(some))
 				part.n, part.acc = min(most, from+n-i), min(at, 1)
@@ -227,20 +272,25 @@ func (b *Backend) packOutputs(g *sums, dy view) {
 		src := w.arena.f32(roundUp(n, 32) + g.width)
 		if g.pairs {
 			two := w.arena.u16(2 * roundUp(n, 32))
-			first := unit*g.out[1] + 2*m
-			copy(two[:n], dy.h[first*n:])
+			w.outputRow(g, view{h: two, d: dy.d}, dy, unit, 2*m)
 			if second := two[roundUp(n, 32):]; 2*m+1 < g.out[1] {
-				copy(second[:n], dy.h[(first+1)*n:])
+				w.outputRow(g, view{h: second, d: dy.d}, dy, unit, 2*m+1)
 			} else {
 				clear(second[:n])
 			}
 			h := halfWords(src)
 			w.k.vnni(h, h[32:], 64, ceilDiv(n, 32), two, roundUp(n, 32), 1)
 		} else {
-			w.k.read(src[:n], dy, (unit*g.out[1]+m)*n)
+			w.outputRow(g, view{f: src}, dy, unit, m)
 		}
 		w.k.spread(g.a[i*g.run:], g.lefts, g.width, ceilDiv(g.outs, g.width), src, g.outs, g.out[2])
 	})
+}
+
+// outputRow copies row y of a frame of cotangents to dst.
+func (w *worker) outputRow(g *sums, dst, dy view, frame, y int) {
+	at, apart := lineOf(g.out, g.across, frame/g.out[0], frame%g.out[0], y)
+	w.copyPlaces(dst, 0, g.outs, dy, at, apart, g.out[2], g.outs)
 }
 
 // packInputs packs rows of inputs with their padding, in panels of columns or as they lie.
@@ -292,14 +342,8 @@ func (w *worker) inputRow(g *sums, dst, x view, frame, y, channels int) {
 	lo := max(0, g.win[2].Before)
 	first := lo - g.win[2].Before
 	n := max(0, min(g.wide-lo, g.in[2]-first))
-	from := ((frame*g.in[1]+y)*g.in[2] + first) * g.ch
-	if channels == g.ch {
-		w.copyIn(dst, lo*channels, x, from, n*g.ch)
-		return
-	}
-	for i := range n {
-		w.copyIn(dst, (lo+i)*channels, x, from+i*g.ch, g.ch)
-	}
+	from, apart := lineOf(g.in, g.across, frame/g.in[0], frame%g.in[0], y)
+	w.copyPlaces(dst, lo*channels, channels, x, from+first*apart, apart, n, g.ch)
 }
 
 // sumsIntoWeights sets or adds sums to weights [outs, ch, taps].
@@ -321,7 +365,7 @@ func (b *Backend) sumsIntoWeights(g *sums, dw []float32, acc bool) {
 				}
 			}
 			dst := dw[f*g.ch*taps : (f+1)*g.ch*taps]
-			sum := w.turnTaps(turned, one, wide, g.ch, taps)
+			sum := w.turnTaps(turned, one, wide, wide/16, g.ch, taps)
 			if acc {
 				w.k.add(dst, dst, sum)
 			} else {
@@ -331,15 +375,15 @@ func (b *Backend) sumsIntoWeights(g *sums, dw []float32, acc bool) {
 	})
 }
 
-// turnTaps turns rows of taps, wide apart, to [ch, taps], in tmp.
-func (w *worker) turnTaps(tmp, rows []float32, wide, ch, taps int) []float32 {
+// turnTaps turns rows of taps, ld apart and of so many blocks of 16 channels, to [ch, taps], in tmp.
+func (w *worker) turnTaps(tmp, rows []float32, ld, blocks, ch, taps int) []float32 {
 	tall := roundUp(taps, 16)
 	if tall == 16 && w.k.lanes == 16 { // what is written past a column is overwritten by the next
-		w.k.transpose(tmp, taps, rows, wide, wide/16)
+		w.k.transpose(tmp, taps, rows, ld, blocks)
 		return tmp[:ch*taps]
 	}
 	for t := 0; t < taps; t += 16 {
-		w.k.transpose(tmp[t:], tall, rows[t*wide:], wide, wide/16)
+		w.k.transpose(tmp[t:], tall, rows[t*ld:], ld, blocks)
 	}
 	for c := range ch {
 		copy(tmp[c*taps:(c+1)*taps], tmp[c*tall:])

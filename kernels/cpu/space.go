@@ -35,6 +35,7 @@ type convShape struct {
 	win                  [kernels.Space]kernels.Window
 	ch, outs, each       int
 	groups, outsPerGroup int
+	across               int // samples, if they are the last axis; 0 if not
 }
 
 // shapeOfConv reads the shapes of a convolution of x [n,…,ch] by w [outs,each,…] to y [n,…,outs];
@@ -67,13 +68,14 @@ type gathered struct {
 	step        grid // of the tensor's places for one of the result's
 	offs        []grid
 	// taps along the last axis that lie one behind the other, with all channels; 1 if there are none
-	run int
+	run    int
+	across int // as of the convolution
 }
 
 // forward is what outputs are products of, for one group.
 func (s *convShape) forward(x *tensor.Tensor, group int) *gathered {
 	g := &gathered{v: viewOf(x), ch: s.ch, first: group * s.each, each: s.each, n: s.n, from: s.in,
-		rows: s.out}
+		rows: s.out, across: s.across}
 	for a, w := range s.win {
 		g.step[a] = w.Stride
 	}
@@ -103,7 +105,7 @@ func (s *convShape) backward(dy *tensor.Tensor, group int) (l []phase) {
 	for i := range strides.places() {
 		p := phase{first: strides.at(i), gathered: &gathered{v: viewOf(dy), ch: s.outs,
 			first: group * s.outsPerGroup, each: s.outsPerGroup, n: s.n, from: s.out, step: grid{1, 1, 1},
-			run: 1}}
+			run: 1, across: s.across}}
 		for a := range p.rows {
 			p.rows[a] = max(0, ceilDiv(s.in[a]-p.first[a], strides[a]))
 		}
@@ -317,6 +319,9 @@ func convForward(b *Backend, c *kernels.Call) {
 		return
 	}
 	if g := s.forward(x, 0); !g.isWhole() && b.directs(s, g, x.DType) {
+		if t := b.turnedFor(s, s.in, s.out, s.ch, [kernels.Space]int{1, 1, 1}); t != s {
+			s, g = t, t.forward(x, 0)
+		}
 		d := b.directOf(g, s.outs)
 		b.packRows(d, w, s.taps(), all(s.taps()))
 		b.multiplyDirectly(d, result{v: viewOf(y), ld: s.outs, bias: bias})
@@ -373,6 +378,10 @@ func convDX(b *Backend, c *kernels.Call) {
 		return
 	}
 	if ps := s.backward(dy, 0); b.phasesDirect(s, ps, dy.DType) {
+		strides := [kernels.Space]int{s.win[0].Stride, s.win[1].Stride, s.win[2].Stride}
+		if t := b.turnedFor(s, s.out, s.in, s.outs, strides); t != s {
+			s, ps = t, t.backward(dy, 0)
+		}
 		b.phasesDirectly(s, ps, w, result{v: viewOf(dx), ld: s.ch, bias: bias})
 		return
 	}

@@ -199,14 +199,15 @@ func (b *Backend) packWino(g *winoPlan, w *tensor.Tensor, turned bool) {
 	}
 	b.shareWork(g.panels, g.panels*halfPanel*g.c*g.frames*9*elementCost, func(k *worker, p int) {
 		var rows []float32
+		ld := g.c * halfPanel
 		if turned {
-			rows = k.inputPanel(viewOf(w), g.first+p, g.f, g.c, 9*g.frames)
+			rows, ld = k.inputPanel(viewOf(w), g.first+p, g.f, g.c, 9*g.frames)
 		} else {
 			rows = k.arena.f32(16*roundUp(9*g.c*g.frames, 32) + 16)
 			k.outputPanel(rows, viewOf(w), g.first+p, g.f, g.c, 9*g.frames)
 		}
 		for t := range g.frames {
-			k.winoWeights(g, rows[t*9*g.c*halfPanel:], g.packed[(t*g.places*g.panels+p)*g.next:], turned)
+			k.winoWeights(g, rows[t*9*ld:], ld, g.packed[(t*g.places*g.panels+p)*g.next:], turned)
 		}
 	})
 }
@@ -214,17 +215,17 @@ func (b *Backend) packWino(g *winoPlan, w *tensor.Tensor, turned bool) {
 // winoPiece is the float32s of a kernel's weights that are transformed at a time, in first-level cache.
 const winoPiece = 512
 
-// winoWeights transforms kernels [9, c, 16] to places of dst.
-func (w *worker) winoWeights(g *winoPlan, src, dst []float32, turned bool) {
+// winoWeights transforms kernels [9, c, 16], ld from a tap to the next, to places of dst.
+func (w *worker) winoWeights(g *winoPlan, src []float32, ld int, dst []float32, turned bool) {
 	n := g.c * halfPanel
 	tmp := w.arena.f32(3 * g.span * winoPiece)
 	for at := 0; at < n; at += winoPiece {
 		some := min(winoPiece, n-at)
 		for x := range 3 {
 			if turned {
-				g.maps.kernel(tmp[x*winoPiece:], 3*winoPiece, src[(8-x)*n+at:], -3*n, some)
+				g.maps.kernel(tmp[x*winoPiece:], 3*winoPiece, src[(8-x)*ld+at:], -3*ld, some)
 			} else {
-				g.maps.kernel(tmp[x*winoPiece:], 3*winoPiece, src[x*n+at:], 3*n, some)
+				g.maps.kernel(tmp[x*winoPiece:], 3*winoPiece, src[x*ld+at:], 3*ld, some)
 			}
 		}
 		for y := range g.span {

@@ -124,7 +124,7 @@ func (b *Backend) winoGradients(s *winoSums, dw []float32, acc bool) {
 					s.maps.gradient(rows[(9*t+3*y)*wide:], wide, half[s.span*y*c:], c, c)
 				}
 			}
-			sum := w.turnTaps(tmp, rows, wide, c, 9*s.taps)
+			sum := w.turnTaps(tmp, rows, wide, wide/16, c, 9*s.taps)
 			s.store(w, dw[(s.out+f)*c*9*s.frames:], sum, acc)
 		}
 	})
