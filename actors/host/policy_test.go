@@ -30,6 +30,9 @@ type policyCase struct {
 		Robot  int32
 		Step   int // of a scheduler's levels, in the place of a time
 		Pad    int
+		// of the clip beside the actions: the time of its noise, and frames of its latents that are not learnt
+		ClipTime float64 `json:"clip_time"`
+		ClipPad  int     `json:"clip_pad"`
 	}
 	Loss       float64
 	Losses     []float64
@@ -110,6 +113,19 @@ func (g *denoised) tells(want *policyCase) {
 				patches = d.Sight.Cut(g.floats(fmt.Sprintf("image.%d.%d", i, k)))
 			}
 			x.Views = append(x.Views, patches)
+		}
+		if f := d.Clip; f != nil {
+			grid := f.Grid()
+			shape := [4]int{f.Latents.Channels}
+			for a := range grid {
+				shape[a+1] = grid[a] * f.Latents.Patch[a]
+			}
+			x.Text = d.Padded(g.floats(fmt.Sprintf("text.%d", i)))
+			x.Clip = &family.Clip{Grid: grid, Pad: s.ClipPad,
+				X0:    f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clip.%d", i))),
+				Noise: f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clip_noise.%d", i))),
+				Level: &noise.Level{Alpha: float32(1 - s.ClipTime), Sigma: float32(s.ClipTime),
+					Time: float32(1000 * s.ClipTime)}}
 		}
 		items = append(items, x)
 		mb.Cu = append(mb.Cu, mb.Cu[i]+int32(n))
@@ -233,14 +249,15 @@ func (g *denoised) acts() {
 	var got []float32
 	for step := range steps {
 		for i := range items {
-			items[i].Level = &noise.Level{Alpha: 1, Time: 1000 * (1 - float32(step)/steps)}
+			t, _ := g.m.Denoiser.Step(step, steps)
+			items[i].Level = &noise.Level{Alpha: 1, Time: float32(1000 * t)}
 		}
 		_, v := g.forward(goldenBackends["cpu"](), tensor.F32, true)
 		got = nil
 		for i := range items {
 			d, n := g.m.Denoiser, len(items[i].X0)
-			d.Advance(items[i].X0, g.floats(fmt.Sprintf("start.%d", i)), v[i*n:(i+1)*n],
-				1-float64(step)/steps, 1.0/steps)
+			t, by := d.Step(step, steps)
+			d.Advance(items[i].X0, g.floats(fmt.Sprintf("start.%d", i)), v[i*n:(i+1)*n], t, by)
 			if step == steps-1 {
 				d.Finish(items[i].X0)
 			}

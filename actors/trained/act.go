@@ -323,7 +323,6 @@ func (a *Actor) draw(p *sample.Prediction, items []family.Encoded, asks []Ask) e
 
 // integrate takes noisy actions to clean ones.
 func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
-	by := float32(1) / float32(a.Steps)
 	p := a.gen.NewPrediction()
 	defer p.Close()
 	switch {
@@ -337,9 +336,9 @@ func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 		start[i] = slices.Clone(items[i].X0)
 	}
 	for step := range a.Steps {
-		t := 1 - float32(step)*by
+		t, by := a.x.D.Step(step, a.Steps)
 		for i := range items {
-			items[i].Level = &noise.Level{Alpha: 1, Time: 1000 * t}
+			items[i].Level = &noise.Level{Alpha: 1, Time: float32(1000 * t)}
 		}
 		v, err := p.Of(items, nil)
 		if err != nil {
@@ -348,9 +347,9 @@ func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 		for i := range items {
 			n := len(items[i].X0)
 			if j := asks[i].Join; j != nil {
-				j.guide(v[i*n:(i+1)*n], items[i].X0, a.x.D.Width(), float64(t))
+				j.guide(v[i*n:(i+1)*n], items[i].X0, a.x.D.Width(), t)
 			}
-			a.x.D.Advance(items[i].X0, start[i], v[i*n:(i+1)*n], float64(t), float64(by))
+			a.x.D.Advance(items[i].X0, start[i], v[i*n:(i+1)*n], t, by)
 		}
 	}
 	for i := range items {

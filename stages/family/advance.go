@@ -8,6 +8,18 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 )
 
+// Step is the time at which step k of n from noise to actions begins, and how far it goes.
+func (d *Denoiser) Step(k, n int) (t, by float64) {
+	at := func(k int) float64 {
+		s := 1 - float64(k)/float64(n)
+		if d.Shift > 0 {
+			s = d.Shift * s / (1 + float64((d.Shift-1)*s))
+		}
+		return s
+	}
+	return at(k), at(k) - at(k+1)
+}
+
 // Advance takes a policy's noisy actions x from time t to t - by, of what it said of them: in a step of
 // Euler, or, of a policy that says what the actions are, to a mix of these with the noise that the first
 // step began with. Time 1 is noise.

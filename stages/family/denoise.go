@@ -108,6 +108,11 @@ type Denoiser struct {
 	// logistic function
 	Restart bool
 	Squash  []int
+	// a clip that a policy denoises beside its actions; nil for none. Its views are the clip's first frame, and
+	// its captions states of an encoder
+	Clip *Footage
+	// levels of a policy's steps of Euler are shifted towards noise, 0 for equal steps
+	Shift float64
 	// rows of latents have places behind those of their captions, on each axis
 	Behind bool
 	// the model is told of a time what Feature makes of it, FeatureWidth numbers, in the place of sinusoids
@@ -290,8 +295,12 @@ func (d *Denoiser) State(r *block.Rec) *grad.Value {
 // keys that a state attends to.
 func (d *Denoiser) Told(r *block.Rec, text, state *grad.Value) (keys, cu *grad.Value) {
 	t, n := r.T, text.Shape[0]+state.Shape[0]
-	return t.Take(t.Concat(0, text, state), t.Data("dif.told", tensor.I32, n)),
-		t.Data("dif.told.cu", tensor.I32, Levels(r.Shape)+1)
+	return t.Take(t.Concat(0, text, state), t.Data("dif.told", tensor.I32, n)), d.ToldEach(r)
+}
+
+// ToldEach are the borders of what Told gives, one a sample.
+func (d *Denoiser) ToldEach(r *block.Rec) *grad.Value {
+	return r.T.Data("dif.told.cu", tensor.I32, Levels(r.Shape)+1)
 }
 
 // ToldCu are the borders of what Told gives for queries that are actions.

@@ -37,7 +37,7 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 		case len(x.Image) != d.ImageRows*d.Images:
 			return fmt.Errorf("features of image %d are %d numbers, want %d rows of %d", i+1, len(x.Image),
 				d.ImageRows, d.Images)
-		case d.Sight != nil && len(x.Views) != d.Sight.Views:
+		case d.looks() && len(x.Views) != d.Sight.Views:
 			return fmt.Errorf("sample %d has %d views, want %d", i+1, len(x.Views), d.Sight.Views)
 		case d.Sight != nil && d.Sight.Token && len(x.State) != d.Sight.State:
 			return fmt.Errorf("sample %d has a state of %d numbers, want %d", i+1, len(x.State),
@@ -61,10 +61,20 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 			return fmt.Errorf("sample %d has %d rows of %v that are not learnt", i+1, x.Pad+x.Lead, x.Grid)
 		case x.Clean < 0 || x.Clean >= x.Grid[0] && x.Clean > 0 || x.Clean > 0 && d.Process.First == 0:
 			return fmt.Errorf("latents %d of %d frames have %d without noise", i+1, x.Grid[0], x.Clean)
+		case d.Clip != nil && !d.Clip.fits(x.Clip):
+			return fmt.Errorf("sample %d has no clip of whole frames of %v tokens of %d numbers", i+1,
+				d.Clip.Grid(), d.Clip.Latents.Width())
 		case d.Texts > 0 && (len(x.Text)%d.Texts != 0 || len(x.None)%d.Texts != 0):
 			return fmt.Errorf("states of caption %d are %d numbers, no multiple of %d", i+1, len(x.Text),
 				d.Texts)
 		}
 	}
 	return nil
+}
+
+// fits reports whether a clip is one that the policy reads: of all of its frames, or of the first.
+func (f *Footage) fits(c *Clip) bool {
+	want := f.Grid()
+	return c != nil && (c.Grid == want || c.Grid == [3]int{1, want[1], want[2]}) && c.Pad >= 0 &&
+		c.Pad < max(1, c.Grid[0]-1) && len(c.X0) == c.Tokens()*f.Latents.Width()
 }

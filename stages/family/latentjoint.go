@@ -82,4 +82,14 @@ func (p latents) told(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) 
 	out["dif.told"], out["dif.told.cu"] = tensor.Of(tensor.I32, rows, len(rows)),
 		tensor.Of(tensor.I32, borders, len(borders))
 	out["dif.state.pos"] = places
+	if !p.d.Joint { // for queries that are actions
+		seq, g := []int32{0}, 0
+		for i := range len(in.Cu) - 1 {
+			if g < len(items) && items[g].From == in.Cu[i] {
+				g++
+			}
+			seq = append(seq, borders[g])
+		}
+		out["dif.told.seq"] = tensor.Of(tensor.I32, seq, len(seq))
+	}
 }

@@ -32,7 +32,7 @@ func (p latents) beside(in *Inputs, s block.Shape, floats func(name string, shap
 			copy(given[int(x.From)*w:], x.Given)
 		}
 	}
-	if d.Sight != nil && !d.Hosted {
+	if d.looks() && !d.Hosted {
 		p.views(in, s, floats("view", d.Sight.Rows(s), d.Sight.Pixels), out)
 	}
 	if d.Words.Rows > 0 {

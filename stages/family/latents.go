@@ -39,6 +39,7 @@ type Encoded struct {
 	Told  int         // rows of its prompt, from From on, where a language model hosts the policy
 	Seen  Images      // and what that model sees, where it acts: spans count from the sample's first row
 	Clean int         // frames of tokens, from the first, that are given without noise
+	Clip  *Clip       // of a policy that denoises a clip beside its actions
 	// height and width of the picture that the image was cut from, top and left edge of the cut in the
 	// picture as it was scaled for it, and height and width of the cut; all in pixels
 	Frame [6]float32
@@ -57,6 +58,8 @@ const (
 	drawCaption
 	DrawPosterior // the latents, of the distribution that an autoencoder gives
 	drawFirst
+	drawClipLevel // of the clip beside a policy's actions
+	drawClipNoise
 )
 
 // latents is the modality of a denoiser. It is not Rowed, so that rows are shared out as they lie: they see
@@ -126,6 +129,8 @@ func (p latents) rows(x *Encoded) int {
 	case p.d.Hosted:
 		_, n := p.d.reads(x)
 		return n
+	case p.d.Clip != nil:
+		return len(x.Text) / p.d.Texts
 	case p.d.Sight != nil && p.d.Sight.Whole():
 		return 0
 	case p.d.Sight != nil && p.d.Words.Image > 0:
@@ -281,7 +286,7 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 			}
 			n := len(text) / max(1, d.Texts)
 			switch {
-			case d.Sight != nil:
+			case d.looks():
 				n = p.look(x, level, &takes, &tokens, s)
 			case d.Live != nil:
 				n = p.take(x, &takes, &tokens)
@@ -309,7 +314,7 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 		}
 		out["dif.canvas.cu"] = tensor.Of(tensor.I32, each, len(each))
 	}
-	if d.Live == nil && d.Sight == nil {
+	if d.Live == nil && !d.looks() {
 		out["dif.text"] = states
 	} else {
 		for len(takes) < n {
@@ -332,6 +337,9 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 		p.told(in, s, out)
 	}
 }
+
+// looks reports whether captions begin with rows of what a policy sees.
+func (d *Denoiser) looks() bool { return d.Sight != nil && d.Clip == nil }
 
 // take lists the rows of encoders' states that a caption has, -1 for rows of padding, and counts its
 // tokens; it returns how many rows there are.

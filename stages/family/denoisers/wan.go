@@ -216,11 +216,7 @@ func (w wan) source(name string) family.Source {
 	case strings.HasSuffix(name, "scale_shift_table"):
 		s.Lead = 1
 	case strings.HasPrefix(name, "proj_out."):
-		taps := w.d.Width() / w.d.Channels
-		for i := range w.d.Width() {
-			at := i%taps*w.d.Channels + i/taps
-			s.Rows = append(s.Rows, [2]int{at, at + 1})
-		}
+		s.Rows = fastest(w.d)
 	}
 	return s
 }
