@@ -31,6 +31,8 @@ type Options struct {
 	Horizon int
 	Robot   RobotKeys
 	Past    int // steps before a frame that are observed with it; actions begin with the first of them
+	// frames behind a frame that are read with it, and steps from one of them to the next
+	Later, Every int
 }
 
 // RobotKeys name the columns of a robot's recordings; "" for the usual ones. FPS is how many frames a second

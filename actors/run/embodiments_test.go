@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,6 +56,7 @@ type robotPolicy struct {
 	t          *testing.T
 	dir, model string
 	view       *media.Image
+	more       []string // arguments of every run
 }
 
 func newRobotPolicy(t *testing.T, model string) *robotPolicy {
@@ -72,7 +74,7 @@ func (p *robotPolicy) load(model, out string, more ...string) (*configs.Config, 
 		filepath.Join(p.dir, "words"))
 	return configs.Load(configs.Request{File: "run.yaml", Text: []byte(text), Args: append([]string{
 		"log.dir=" + filepath.Join(out, "log"), "checkpoint.dir=" + filepath.Join(out, "saved"),
-		"checkpoint.save_hf=true"}, more...)})
+		"checkpoint.save_hf=true"}, append(slices.Clone(p.more), more...)...)})
 }
 
 func (p *robotPolicy) train(model, out string, more ...string) (losses []float64) {
@@ -101,11 +103,11 @@ func (p *robotPolicy) act(saved, as string) [][]float64 {
 	return chunks[0]
 }
 
-// holds is what every such policy does: it learns with the same losses under plans, goes on where it stopped, acts
-// the same after its export, which goes on, and has weights for each robot.
-func (p *robotPolicy) holds() {
+// learns is what every policy does: it learns with the same losses under plans, goes on where it stopped, and acts
+// the same after its export, which goes on.
+func (p *robotPolicy) learns() (one []float64, exported string) {
 	t, out := p.t, p.t.TempDir()
-	one := p.train(p.model, out)
+	one = p.train(p.model, out)
 	require.Len(t, one, 3)
 	for _, plan := range [][]string{{"plan.pp=2", "plan.dp=2"}, {"plan.dp=2", "plan.zero=2"}, {"plan.tp=2",
 		"plan.sequence_parallel=true"}} {
@@ -116,9 +118,16 @@ func (p *robotPolicy) holds() {
 	require.Equal(t, one[2:], p.train(p.model, again, "schedule.decay_steps=3"))
 
 	saved := filepath.Join(out, "saved")
-	exported := filepath.Join(saved, "release_hf_weights")
+	exported = filepath.Join(saved, "release_hf_weights")
 	require.Equal(t, p.act(saved, ""), p.act(exported, ""))
 	require.NotEqual(t, one, p.train(fmt.Sprintf("{path: %q}", exported), t.TempDir()))
+	return one, exported
+}
+
+// holds is what policies of several robots do beside that: they have weights for each.
+func (p *robotPolicy) holds() {
+	t := p.t
+	p.learns()
 
 	other := filepath.Join(p.dir, "other")
 	require.NoError(t, os.CopyFS(other, os.DirFS(filepath.Join(p.dir, "set"))))

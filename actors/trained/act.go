@@ -60,6 +60,9 @@ func (m *Trained) NewActor() (*Actor, error) {
 	default:
 		a.x, err = robotsOfRun(m.Cfg, d, m.Saved)
 	}
+	if err == nil {
+		err = m.filmed(a.x)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,11 @@ func (e *Exporter) policy(dst string) error {
 			delete(config, key)
 		}
 		from, to := x.given()
-		config["n_action_steps"], config["pretrained_backbone_weights"] = to-from, nil
+		if config["n_action_steps"] = to - from; x.paints() {
+			config["pretrained_backbone_weights"] = nil
+		} else if root := encoders(e.Cfg); root != "" {
+			config[encodersKey] = root
+		}
 	}
 	if dir := cmp.Or(e.Cfg.Run.Data.Tokenizer, e.Cfg.Run.Model.Path); !d.Sight.Whole() {
 		if _, err := checkpoint.CopySideFiles(dir, dst); err != nil {
@@ -142,11 +146,14 @@ func (x *Robots) gives() (out named) {
 func (x *Robots) modes() map[string]string {
 	how := normModes[x.Policy.Normalize]
 	modes := map[string]string{"VISUAL": "IDENTITY", "STATE": how, "ACTION": how}
-	if x.D.Sight.Whole() {
+	if x.paints() {
 		modes["VISUAL"] = "MEAN_STD"
 	}
 	return modes
 }
+
+// paints reports whether pixels are brought to the mean and the deviation of each colour.
+func (x *Robots) paints() bool { return x.D.Sight.Whole() && x.D.Clip == nil }
 
 // pipelines writes both pipelines and their statistics.
 func (x *Robots) pipelines(dst string) error {
@@ -232,7 +239,7 @@ func (x *Robots) statistics(dst, stem string) error {
 		}
 	}
 	for _, c := range x.Policy.Cameras {
-		if x.D.Sight.Whole() {
+		if x.paints() {
 			put(c+".mean", imageMean[:], 3, 1, 1)
 			put(c+".std", imageDeviation[:], 3, 1, 1)
 		}
@@ -368,7 +375,7 @@ func (x *Robots) scaled(path string, modes map[string]string) error {
 			return fmt.Errorf("%s: %w", s.column, err)
 		}
 	}
-	if !x.D.Sight.Whole() {
+	if !x.paints() {
 		return nil
 	}
 	return x.colours(have, modes["VISUAL"])

@@ -33,6 +33,7 @@ type Robots struct {
 	stats  [2]format.RobotStats // of states and of actions
 	sets   []*robotSet          // of data.paths; nil for a policy's own folder
 	colour [][2][3]float64      // mean and deviation of each camera's colours; nil for ImageNet's
+	film   *filmer              // of a policy that reads a clip, nil for another
 }
 
 // RobotScale brings states and actions to numbers about 1: v becomes (v - Mid)·By.
@@ -109,6 +110,9 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 	if err := x.robots(cfg); err != nil {
 		return nil, err
 	}
+	if x.film, err = newFilmer(cfg, d, true); err != nil {
+		return nil, err
+	}
 	var cameras []string
 	for i, p := range c.Data.Paths {
 		set, err := x.open(cfg, p.Path)
@@ -155,7 +159,9 @@ func robotKeys(p *configs.Policy) dataset.RobotKeys {
 // Reads says what of recordings is read.
 func (x *Robots) Reads(o *dataset.Options) {
 	o.Horizon, o.Robot = x.Chunk, robotKeys(&x.Policy)
-	o.Past = x.D.Sight.Observed() - 1
+	if o.Past = x.D.Sight.Observed() - 1; x.D.Clip != nil {
+		o.Later, o.Every = x.D.Clip.Size[0]-1, x.D.Clip.Every
+	}
 }
 
 // Samples is the encoder of frames: a sample has a token for each action.
@@ -192,6 +198,9 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	}
 	scale, robot := x.of(f.Set)
 	e, err := x.see(scale, f.Task, looks, x.changes())
+	if err == nil && x.D.Clip != nil {
+		err = x.later(e, &f, looks[0].Views)
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -217,6 +226,9 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		e.Pad, e.Lead = f.Pad, f.Lead
 	}
 	size := int64(4 * (len(e.X0) + len(e.IDs) + len(e.Views)*x.D.Sight.Patches*x.D.Sight.Pixels))
+	if e.Clip != nil { // states of prompts are shared
+		size = int64(4 * (len(e.X0) + len(e.Clip.X0)))
+	}
 	if !x.changes() || x.Tok == nil {
 		return &learnt{Encoded: *e}, size, nil
 	}
@@ -263,6 +275,9 @@ func (x *Robots) See(task string, looks ...Look) (*family.Encoded, error) {
 	if err == nil {
 		e.Robot = x.robot
 	}
+	if err == nil && x.D.Clip != nil {
+		err = x.films(e, task, [][]*media.Image{looks[0].Views})
+	}
 	return e, err
 }
 
@@ -277,14 +292,17 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*fa
 	for len(looks) < n {
 		looks = append([]Look{looks[0]}, looks...)
 	}
-	e := &family.Encoded{Grid: x.D.ChunkGrid(), Views: make([][]float32, v.Views)}
+	e := &family.Encoded{Grid: x.D.ChunkGrid()}
+	if x.D.Clip == nil { // films reads them otherwise
+		e.Views = make([][]float32, v.Views)
+	}
 	var scaled []float64
 	for k, l := range looks {
 		if len(l.Views) > v.Cameras() {
 			return nil, fmt.Errorf("%d cameras, and the model has %d", len(l.Views), v.Cameras())
 		}
 		for i, p := range l.Views {
-			if p == nil {
+			if p == nil || e.Views == nil {
 				continue
 			}
 			planes := x.pixels(p)

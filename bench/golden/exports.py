@@ -28,6 +28,8 @@ KINDS = {
     "smolvla": (old, "smolvla_load", "mean_std", PI | dict(rms_norm_eps=1e-5, num_attention_heads=4, num_key_value_heads=2, head_dim=16, state_size=4, view_fold=2, self_attention_every=2, expert_hidden_size=48, expert_intermediate_size=256)),
     "xvla": (old, "xvla_load", "quantiles", dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=270, initializer_range=0.1, latent_patch=[1, 1, 1], in_channels=4, state_size=5, chunk_size=8, views=1, tower_widths=[8, 12], tower_depths=[1, 1], tower_heads=[2, 3],
               tower_groups=[2, 3], tower_kernels=[7, 3], tower_strides=[4, 2], tower_paddings=[3, 1], tower_window=3, tower_view=16, tower_places=4, tower_times=2, text_hidden_size=12, text_layers=2, text_heads=2, text_intermediate_size=20, text_positions=80, embodiments=3, soft_prompts=2, time_width=8, policy_positions=128, prompt_size=40)),
+    "fastwam": (old, "fastwam_load", "mean_std", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=12, intermediate_size=64, rms_norm_eps=1e-6, initializer_range=0.2, latent_patch=[1, 1, 1], in_channels=2, state_size=2, chunk_size=8, views=1, view_height=16, view_width=16, text_dim=14, freq_dim=16, text_rows=24,
+                expert_hidden_size=32, expert_intermediate_size=48, video_channels=2, video_patch=[1, 2, 2], video_scale=[4, 4, 4], video_frames=5, video_every=2)),
     "groot": (old, "groot_load", "min_max", {k: v for k, v in PI.items() if not k.startswith("expert_")} | dict(rope_theta=1e6, state_size=5, embodiments=3, image_token=269, future_tokens=3, dit_width=12, dit_heads=3, dit_layers=3, dit_output=10, mixer_heads=4, mixer_layers=1, action_positions=8)),
     "groot_n1d7": (old, "groot17_load", "quantiles", dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8, intermediate_size=24, vocab_size=274, max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=5000000, tie_word_embeddings=True, text_model_type="qwen3",
                    attention_bias=False, qk_norm=True, rope_scaling=dict(rope_type="default", mrope_section=[2, 1, 1], mrope_interleaved=True), initializer_range=0.1, eos_token_id=[2], in_channels=4, state_size=5, chunk_size=8, embodiments=3, dit_width=12, dit_heads=3, dit_layers=5, dit_output=10, mixer_heads=4,
@@ -68,6 +70,18 @@ def seer(words):
     return words
 
 
+def encoders():
+    """Small ones of Wan's kind, which the repository has for tests, with a tokenizer of words."""
+    for name, of in dict(vae="latent/testdata/wan", text_encoder="texts/testdata/umt5").items():
+        shutil.copytree(f"stages/{of}", dir / "wan" / name, dirs_exist_ok=True, ignore=lambda _, names: [n for n in names if n.startswith("golden")])
+    words = "<pad> </s> <unk> A video recorded from a robot ' s point of view executing the following instruction : reach red disc it".split()
+    special = [dict(id=i, content=w, special=True, single_word=False, lstrip=False, rstrip=False, normalized=False) for i, w in enumerate(words[:3])]
+    ends = dict(type="TemplateProcessing", single=[dict(Sequence=dict(id="A", type_id=0)), dict(SpecialToken=dict(id="</s>", type_id=0))], pair=[dict(Sequence=dict(id="A", type_id=0)), dict(Sequence=dict(id="B", type_id=1))], special_tokens={"</s>": dict(id="</s>", ids=[1], tokens=["</s>"])})
+    (dir / "wan/text_encoder/tokenizer.json").write_text(json.dumps(dict(version="1.0", added_tokens=special, pre_tokenizer=dict(type="Whitespace"), post_processor=ends, model=dict(type="WordLevel", vocab={w: i for i, w in enumerate(dict.fromkeys(words))}, unk_token="<unk>"))))
+    (dir / "wan/text_encoder/tokenizer_config.json").write_text(json.dumps(dict(tokenizer_class="PreTrainedTokenizerFast", pad_token="<pad>", eos_token="</s>", unk_token="<unk>")))
+    return f"diffusion: {{autoencoder: {dir}/wan/vae, text_encoder: {dir}/wan/text_encoder}}\n"
+
+
 def one(kind):
     python, script, norm, model = KINDS[kind]
     at = dir / kind
@@ -80,10 +94,10 @@ def one(kind):
 data: {{paths: [{dir}/demo/recordings], tokenizer: {words}, seq_len: {48 if kind in SEES else 8}, split: [1, 0, 0]}}
 policy: {{normalize: {norm}{", view_size: 16" if kind in SEES else ""}}}
 train: {{steps: 3, global_batch: 4}}
-optimizer: {{lr: 1.0e-3}}
+optimizer: {{lr: {3.0e-2 if kind == "fastwam" else 1.0e-3}}}
 checkpoint: {{dir: {at}/saved, save_hf: true}}
 log: {{dir: {at}/log}}
-""")
+{encoders() if kind == "fastwam" else ""}""")
     done = subprocess.run([lfactor, "train", str(at / "run.yaml")], capture_output=True, text=True)
     if done.returncode:
         raise Failed("training: " + said(done))

@@ -58,7 +58,7 @@ type HDF5 struct {
 // openHDF5 opens a file or the files of a folder.
 func openHDF5(path string, o dataset.Options) (*HDF5, error) {
 	h := &HDF5{recordings: newRecordings(path, o)}
-	parts := []any{"hdf5 1", o.Horizon, o.Robot.Columns(), o.Past}
+	parts := append([]any{"hdf5 1", o.Horizon, o.Robot.Columns(), o.Past}, ahead(o)...)
 	for i, name := range hdf5Names(path) {
 		f, err := os.Open(name)
 		if err != nil {

@@ -29,6 +29,19 @@ type RobotFrame struct {
 	Lead int `json:"lead,omitempty"`
 	RobotLook
 	Before []RobotLook `json:"before,omitempty"` // of steps before, the earliest first
+	// of steps behind, the next first, and how many of them lie behind the episode: its last step stands for
+	// those, as in LeRobot
+	Later    []RobotLook `json:"later,omitempty"`
+	LaterPad int         `json:"later_pad,omitempty"`
+}
+
+// place is the step of an episode of so many that stands for one that lies n steps behind the frame's.
+func (f *RobotFrame) place(n, steps int64) int64 {
+	if n += f.Frame; n >= steps {
+		f.LaterPad++
+		return steps - 1
+	}
+	return n
 }
 
 // RobotLook is what is observed in a step.
@@ -63,6 +76,9 @@ func (r *robotFrames) Len() int64 { return r.from[len(r.from)-1] }
 
 // Fingerprint implements dataset.Source.
 func (r *robotFrames) Fingerprint() string {
+	if r.o.Later > 0 {
+		return HashOf("frames 3", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past, r.o.Later, r.o.Every)
+	}
 	if r.o.Past > 0 {
 		return HashOf("frames 2", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past)
 	}
@@ -124,6 +140,19 @@ func (r *robotFrames) Read(i int64) (dataset.Document, error) {
 		}
 	}
 	f.Actions = f.Actions[:r.o.Horizon]
+	for i := range r.o.Later {
+		n := f.place(int64((i+1)*r.o.Every), e.Length)
+		row, _, err := t.Record(e.row + n)
+		if err != nil {
+			return d, err
+		}
+		f.Later = append(f.Later, RobotLook{})
+		task := f.Task
+		if why := r.here(&f, &f.Later[i], e, row, n); why != "" {
+			return d, bad("%s", why)
+		}
+		f.Task = task // of the present step
+	}
 	b, err := json.Marshal(f)
 	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
 	return d, err

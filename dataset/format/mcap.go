@@ -109,7 +109,7 @@ func openMCAP(path string, o dataset.Options) (*MCAP, error) {
 	}
 	m := &MCAP{recordings: newRecordings(path, o), every: 1e9 / fps, held: mcap.NewCache(mcapHeld),
 		lefts: mcapLeft{files: map[string]int{}}}
-	parts := []any{"mcap 2", o.Horizon, o.Robot, o.Past}
+	parts := append([]any{"mcap 2", o.Horizon, o.Robot, o.Past}, ahead(o)...)
 	for _, name := range mcapNames(path) {
 		f, err := os.Open(name)
 		if err != nil {
@@ -259,7 +259,7 @@ func (m *MCAP) open(at int, k int64) (*opened, error) {
 	out.state = func(n int64) []float64 { return states[n-from] }
 	out.action = func(n int64) []float64 { return actions[n-from] }
 	images := map[int64]map[string][]byte{}
-	for n := from; n <= k; n++ {
+	for _, n := range m.looks(k, e.steps) {
 		if images[n], err = e.seen(e.time(n, m.every), m.o.Limit()); err != nil {
 			return nil, err
 		}

@@ -85,10 +85,29 @@ func (r *recordings) Close() (err error) {
 	return err
 }
 
+// ahead are parts of a fingerprint that say which later frames are read, none where none are.
+func ahead(o dataset.Options) []any {
+	if o.Later == 0 {
+		return nil
+	}
+	return []any{"later", o.Later, o.Every}
+}
+
 // window are the steps that step k is read with, [from, to), of an episode of so many.
 func (r *recordings) window(k, steps int64) (from, to int64) {
 	past := int64(r.o.Past)
 	return max(0, k-past), min(steps, max(k+1, k-past+int64(r.o.Horizon)))
+}
+
+// looks are the steps of an episode of so many whose pictures are read with step k.
+func (r *recordings) looks(k, steps int64) (out []int64) {
+	for n := max(0, k-int64(r.o.Past)); n <= k; n++ {
+		out = append(out, n)
+	}
+	for i := range r.o.Later {
+		out = append(out, min(k+int64((i+1)*r.o.Every), steps-1))
+	}
+	return out
 }
 
 // read is document i: a step with the actions that follow, or a whole episode. Place is where an episode
@@ -137,8 +156,10 @@ func (r *recordings) read(i int64, place func(at int) (p dataset.Place, called s
 // frame is step k of an episode with the actions that follow, as LeRobot's frames are.
 func (r *recordings) frame(e *opened, episode int, k int64) (f RobotFrame, err error) {
 	f = RobotFrame{Set: r.Name(), Episode: int64(episode), Frame: k, Task: e.task(k)}
-	f.fill(e.steps, r.o, func(n int64) RobotLook {
-		l := RobotLook{State: e.state(n)}
+	f.fill(e.steps, r.o, func(n int64) (l RobotLook) {
+		if n <= k { // of what comes pictures alone are seen
+			l.State = e.state(n)
+		}
 		if err == nil {
 			l.Images, err = e.images(n)
 		}
@@ -147,7 +168,7 @@ func (r *recordings) frame(e *opened, episode int, k int64) (f RobotFrame, err e
 	return f, err
 }
 
-// fill adds what was seen in a frame and before it, and the actions that follow; those of steps that an
+// fill adds what was seen in a frame, before it and behind it, and the actions that follow; those of steps that an
 // episode of so many has not are its first or its last.
 func (f *RobotFrame) fill(steps int64, o dataset.Options, look func(n int64) RobotLook,
 	action func(n int64) []float64) {
@@ -164,6 +185,9 @@ func (f *RobotFrame) fill(steps int64, o dataset.Options, look func(n int64) Rob
 			f.Pad++
 		}
 		f.Actions = append(f.Actions, action(min(max(0, n), steps-1)))
+	}
+	for i := range o.Later {
+		f.Later = append(f.Later, look(f.place(int64((i+1)*o.Every), steps)))
 	}
 }
 

@@ -130,7 +130,7 @@ func openRLDS(dir string, o dataset.Options) (*RLDS, error) {
 	if err := r.scan(); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	places := []any{"rlds 1", string(b), r.o.Horizon, r.o.Robot.Columns(), r.o.Past}
+	places := append([]any{"rlds 1", string(b), r.o.Horizon, r.o.Robot.Columns(), r.o.Past}, ahead(r.o)...)
 	for _, e := range r.episodes {
 		places = append(places, fmt.Sprint(e.file, e.place, e.steps))
 	}

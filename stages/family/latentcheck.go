@@ -76,5 +76,5 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 func (f *Footage) fits(c *Clip) bool {
 	want := f.Grid()
 	return c != nil && (c.Grid == want || c.Grid == [3]int{1, want[1], want[2]}) && c.Pad >= 0 &&
-		c.Pad < max(1, c.Grid[0]-1) && len(c.X0) == c.Tokens()*f.Latents.Width()
+		c.Pad < c.Grid[0] && len(c.X0) == c.Tokens()*f.Latents.Width()
 }

@@ -222,12 +222,15 @@ var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "
 	"first_frame",
 	"condition_images", "encode_frames", "experts", "boundary"}
 
+// ofClips are those of them that policies with a clip read.
+var ofClips = []string{"autoencoder", "text_encoder", "cache"}
+
 // policy holds the section policy to policies, and those to what they read.
 func (r rules) policy() {
 	if r.m.Denoiser != nil && r.m.Denoiser.Sight != nil {
 		r.hosted()
 		for _, key := range ofPictures {
-			if !r.c.Usual("diffusion." + key) {
+			if !r.c.Usual("diffusion."+key) && !(r.m.Denoiser.Clip != nil && slices.Contains(ofClips, key)) {
 				r.at("diffusion."+key, "policies of robots do not read it", "remove it")
 			}
 		}
@@ -243,6 +246,7 @@ func (r rules) policy() {
 			}
 		}
 		r.expert()
+		r.films()
 		return
 	}
 	if r.c.Run.Policy.Tokens != "none" {
@@ -264,6 +268,16 @@ var (
 	ofWriters = []string{"tokens", "horizon", "fast", "token_end", "question", "answer", "view_size"}
 	ofHosted  = []string{"horizon", "question", "view_size"}
 )
+
+// films holds a policy with a clip to views as they are.
+func (r rules) films() {
+	for _, key := range []string{"crop", "brightness", "contrast", "saturation", "state_dropout"} {
+		if r.m.Denoiser.Clip != nil && !r.c.Usual("policy."+key) {
+			r.at("policy."+key, "the model reads a clip, whose latents are made of views as they are",
+				"remove it")
+		}
+	}
+}
 
 // hosted holds what a model says itself of its questions and its chunks.
 func (r rules) hosted() {

@@ -1,0 +1,220 @@
+package trained
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/topology/machine"
+)
+
+// filmer encodes what a policy with a clip sees and is told: views of all cameras side by side, frame by frame, by
+// the autoencoder of the run, and prompts by its encoder of captions. It is used by several goroutines at once.
+type filmer struct {
+	*Pictures
+	told sync.Map // states of prompts, by prompt, where nothing is kept in files
+	n    int
+	mu   sync.Mutex
+}
+
+// toldMost bounds the prompts whose states a policy that acts remembers.
+const toldMost = 256
+
+// newFilmer opens what encodes for a policy with a clip, nil for another one. With keep latents and states lie in
+// diffusion.cache.
+func newFilmer(cfg *configs.Config, d *family.Denoiser, keep bool) (*filmer, error) {
+	if d.Clip == nil {
+		return nil, nil
+	}
+	c := &cfg.Run.Diffusion
+	x := &filmer{Pictures: &Pictures{D: d, Mode: true, Seed: uint64(cfg.Run.Train.Seed)}}
+	var err error
+	if x.Encoder, err = autoencoder(cfg, false); err != nil {
+		return nil, err
+	}
+	shape, err := x.Encoder.Shape(d.Clip.Size)
+	if want := d.Clip.Grid(); err == nil && (shape[0] != d.Clip.Latents.Channels ||
+		d.Clip.Latents.Grid(shape) != want) {
+		err = fmt.Errorf("its latents of %v pixels are %v, and the model reads %d channels of %v tokens",
+			d.Clip.Size, shape, d.Clip.Latents.Channels, want)
+	}
+	if err != nil {
+		return nil, cfg.Fault("diffusion.autoencoder", err.Error(), "take the model's own autoencoder")
+	}
+	if x.Text, err = newCaptioner(cfg, d); err != nil {
+		return nil, err
+	}
+	if keep && c.Cache != "off" {
+		if x.cache = c.Cache; x.cache == "" {
+			x.cache = filepath.Join(cfg.Run.Log.Dir, "latents")
+		}
+	}
+	return x, nil
+}
+
+// prompt is the states of what the policy is told of a task.
+func (x *filmer) prompt(task string) ([]float32, error) {
+	text := x.D.Prompt(task)
+	if v, ok := x.told.Load(text); ok {
+		return v.([]float32), nil
+	}
+	c, err := x.caption(text)
+	if err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.n++; x.n > toldMost {
+		x.told.Clear()
+		x.n = 1
+	}
+	x.told.Store(text, c.states)
+	return c.states, nil
+}
+
+// clip encodes frames [cameras] one behind the other.
+func (x *filmer) clip(frames [][]*media.Image) (*family.Clip, error) {
+	f := x.D.Clip
+	size := [3]int{len(frames), f.Size[1], f.Size[2]}
+	wide := make([]*media.Image, len(frames))
+	for i, views := range frames {
+		wide[i] = sideBySide(views, size[1], size[2])
+	}
+	var seen bytes.Buffer
+	for _, p := range wide {
+		seen.Write(p.Pix)
+	}
+	key := fmt.Sprintf("latents %s %v %s", x.Encoder.Fingerprint(), size, digest(seen.Bytes()))
+	v, err := x.once(key, func() ([][]float32, error) {
+		mean, _, err := x.Encoder.Encode(planes(wide, size), size)
+		return [][]float32{mean}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &family.Clip{Grid: f.GridOf(len(frames))}
+	shape := [4]int{f.Latents.Channels}
+	for a, p := range f.Latents.Patch {
+		shape[a+1] = p * c.Grid[a]
+	}
+	if n := c.Tokens() * f.Latents.Width(); len(v) != 1 || len(v[0]) != n {
+		return nil, fmt.Errorf("what was kept of a clip is not its %d numbers", n)
+	}
+	if i := slices.IndexFunc(v[0], func(v float32) bool {
+		return math.IsNaN(float64(v)) || math.IsInf(float64(v), 0)
+	}); i >= 0 {
+		return nil, fmt.Errorf("number %d of a clip's latents is %g", i, v[0][i])
+	}
+	c.X0 = f.Latents.Tokens(shape, v[0])
+	return c, nil
+}
+
+// sideBySide are views of as many cameras from the left to the right of a picture, each brought to its part of it
+// without regard to its own shape, as lerobot's FastWAM does.
+func sideBySide(views []*media.Image, high, wide int) *media.Image {
+	out, w := media.NewImage(wide, high), wide/len(views)
+	for i, p := range views {
+		if p.W != w || p.H != high {
+			p = p.Resize(w, high, media.Bilinear)
+		}
+		for y := range high {
+			copy(out.Pix[3*(y*wide+i*w):], p.Pix[3*y*w:3*(y+1)*w])
+		}
+	}
+	return out
+}
+
+// encodersKey is the key of lerobot's files of FastWAM that names the pipeline of diffusers with its encoder of
+// captions, at the hub or a folder; lerobot has its autoencoder from there as well.
+const encodersKey = "text_encoder_model_id"
+
+// encoders is the folder of a pipeline that a run has both encoders of, "" where they do not lie in one.
+func encoders(cfg *configs.Config) string {
+	vae, text := filepath.Clean(fit.LatentDir(cfg)), filepath.Clean(fit.TextDir(cfg))
+	root, err := filepath.Abs(filepath.Dir(vae))
+	if err != nil || filepath.Base(vae) != "vae" || text != filepath.Join(filepath.Dir(vae), "text_encoder") {
+		return ""
+	}
+	return root
+}
+
+// filmed opens what encodes for a policy with a clip that acts: the encoders of its run, or, of a folder, those of
+// the pipeline that its config.json names, which hubs keep.
+func (m *Trained) filmed(x *Robots) (err error) {
+	if x.D.Clip == nil || x.film != nil {
+		return nil
+	}
+	if c := &m.Cfg.Run.Diffusion; c.Autoencoder == "" && fit.LatentDir(m.Cfg) == "" {
+		b, err := os.ReadFile(filepath.Join(m.dir, "config.json"))
+		if err != nil {
+			return err
+		}
+		var at map[string]json.RawMessage
+		name := wanHub
+		if err := json.Unmarshal(b, &at); err == nil && at[encodersKey] != nil {
+			_ = json.Unmarshal(at[encodersKey], &name) // what is no text stays the hub's
+		}
+		root, err := hf.Resolve(name, os.Getenv)
+		if err != nil {
+			return err
+		}
+		if !machine.Exists(filepath.Join(root, "vae")) {
+			return exit.Usagef("%s reads views and captions by the encoders of %s (%s in its config.json), which has "+
+				"no vae here; %s", m.dir, name, encodersKey, hf.Absent(name, os.Getenv))
+		}
+		c.Autoencoder, c.Text = filepath.Join(root, "vae"), filepath.Join(root, "text_encoder")
+	}
+	x.film, err = newFilmer(m.Cfg, x.D, false)
+	return err
+}
+
+// wanHub has the encoders that files of lerobot's mean where they do not say.
+const wanHub = "Wan-AI/Wan2.2-TI2V-5B-Diffusers"
+
+// films puts what a policy with a clip sees into e: views of the present step and of those behind it.
+func (x *Robots) films(e *family.Encoded, task string, frames [][]*media.Image) (err error) {
+	for _, views := range frames {
+		if n := x.D.Sight.Cameras(); len(views) != n {
+			return fmt.Errorf("%d cameras, and the model has %d", len(views), n)
+		}
+		if i := slices.Index(views, nil); i >= 0 {
+			return fmt.Errorf("camera %d is missing, and the model reads all of its views", i+1)
+		}
+	}
+	if e.Clip, err = x.film.clip(frames); err != nil {
+		return err
+	}
+	e.Text, err = x.film.prompt(task)
+	return err
+}
+
+// later adds to a sample that is learnt what the cameras see after it.
+func (x *Robots) later(e *family.Encoded, f *format.RobotFrame, now []*media.Image) error {
+	frames := [][]*media.Image{now}
+	for i := range f.Later {
+		views, err := x.views(&f.Later[i])
+		if err != nil {
+			return err
+		}
+		frames = append(frames, views)
+	}
+	if err := x.films(e, f.Task, frames); err != nil {
+		return err
+	}
+	if c := x.D.Clip; !x.Policy.Padding { // frames of tokens that lie behind the episode as a whole
+		e.Clip.Pad = f.LaterPad / (c.Scale[0] * c.Latents.Patch[0])
+	}
+	return nil
+}
