@@ -24,16 +24,16 @@ func readEmbodied(t *testing.T) (have embodied) {
 	return have
 }
 
-// TestEmbodiedLines: of the launch lines of LoongForge's policies those of Pi0.5 are accepted, that of
-// X-VLA is refused for its recordings, and each of the others for its model alone.
+// TestEmbodiedLines: of the launch lines of LoongForge's policies those of Pi0.5 and FastWAM are accepted,
+// that of X-VLA is refused for its recordings, and each of the others for its model alone.
 func TestEmbodiedLines(t *testing.T) {
-	accepted, refused := 0, map[string]int{}
+	accepted, refused := map[string]int{}, map[string]int{}
 	for _, l := range readEmbodied(t).Lines {
 		c, err := Load(Request{Args: l.Args})
 		if err == nil {
-			accepted++
-			require.Equal(t, "pi05", c.Model.ModelType, l.Script)
-			require.Equal(t, 50, c.Run.Data.SeqLen)
+			accepted[c.Model.ModelType]++
+			require.Equal(t, map[string]int{"pi05": 50, "fastwam": 32}[c.Model.ModelType],
+				c.Run.Data.SeqLen, l.Script)
 			continue
 		}
 		if strings.Contains(strings.Join(l.Args, " "),
@@ -48,15 +48,15 @@ func TestEmbodiedLines(t *testing.T) {
 		require.Contains(t, why, "; docs/policies.md says which policies there are")
 		refused[who]++
 	}
-	require.Equal(t, 3, accepted)
+	require.Equal(t, map[string]int{"pi05": 3, "fastwam": 2}, accepted)
 	require.Equal(t, map[string]int{"X-VLA": 1, "what LoongForge's trainer of GR00T N1.6 makes of recordings": 1,
-		"what LoongForge's trainer of GR00T N1.7 makes of recordings": 1, "FastWAM": 2, "LingBot-VA": 2,
+		"what LoongForge's trainer of GR00T N1.7 makes of recordings": 1, "LingBot-VA": 2,
 		"DreamZero": 4,
 		"Cosmos3":   1}, refused)
 }
 
-// TestEmbodiedFiles: of the model files of LoongForge's policies those of Pi0.5 and X-VLA are the published
-// models, and the others are refused with what they are.
+// TestEmbodiedFiles: of the model files of LoongForge's policies those of Pi0.5, X-VLA and FastWAM are the
+// published models, and the others are refused with what they are.
 func TestEmbodiedFiles(t *testing.T) {
 	here := 0
 	for name, text := range readEmbodied(t).Files {
@@ -66,6 +66,7 @@ func TestEmbodiedFiles(t *testing.T) {
 		if err == nil {
 			here++
 			of := map[string]string{"pi05.yaml": "pi/0.5", "xvla.yaml": "xvla/base",
+				"fastwam.yaml":    "fastwam/base",
 				"groot_n1_6.yaml": "groot/n1.6", "groot_n1_7.yaml": "groot/n1.7"}[name]
 			published, err := Published(of)
 			require.NoError(t, err)
@@ -75,14 +76,15 @@ func TestEmbodiedFiles(t *testing.T) {
 				require.Equal(t, []any{"relative", drops}, []any{c.Run.Policy.Actions, c.Run.Policy.Stateless})
 				continue
 			}
-			require.Equal(t, map[string]int{"pi/0.5": 50, "xvla/base": 30}[of], c.Run.Data.SeqLen)
+			require.Equal(t, map[string]int{"pi/0.5": 50, "xvla/base": 30, "fastwam/base": 32}[of],
+				c.Run.Data.SeqLen)
 			require.Equal(t, of == "pi/0.5", c.Run.Plan.Recompute == "none")
 			continue
 		}
 		require.ErrorContains(t, err, "but a policy of robots, ", name)
 		require.ErrorContains(t, err, "is not there", name)
 	}
-	require.Equal(t, 4, here)
+	require.Equal(t, 5, here)
 }
 
 // TestEmbodiedFlags: LoongForge's defaults and values become this program's, and what has no meaning here

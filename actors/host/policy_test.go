@@ -30,7 +30,8 @@ type policyCase struct {
 		Robot  int32
 		Step   int // of a scheduler's levels, in the place of a time
 		Pad    int
-		// of the clip beside the actions: the time of its noise, and frames of its latents that are not learnt
+		// of the clip beside the actions: the time of its noise, and frames of its latents that are not
+		// learnt
 		ClipTime float64 `json:"clip_time"`
 		ClipPad  int     `json:"clip_pad"`
 	}

@@ -103,8 +103,8 @@ func (p *robotPolicy) act(saved, as string) [][]float64 {
 	return chunks[0]
 }
 
-// learns is what every policy does: it learns with the same losses under plans, goes on where it stopped, and acts
-// the same after its export, which goes on.
+// learns is what every policy does: it learns with the same losses under plans, goes on where it stopped, and
+// acts the same after its export, which goes on.
 func (p *robotPolicy) learns() (one []float64, exported string) {
 	t, out := p.t, p.t.TempDir()
 	one = p.train(p.model, out)

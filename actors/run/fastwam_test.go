@@ -36,11 +36,13 @@ video_frames: 5
 video_every: 1
 `
 
-// wanEncoders are a small autoencoder of clips and a small encoder of captions as a pipeline of Wan's has them.
+// wanEncoders are a small autoencoder of clips and a small encoder of captions as a pipeline of Wan's has
+// them.
 func wanEncoders(t *testing.T) (dir string, args []string) {
 	t.Helper()
 	dir = t.TempDir()
-	for name, of := range map[string]string{"vae": "latent/testdata/wan", "text_encoder": "texts/testdata/umt5"} {
+	for name, of := range map[string]string{"vae": "latent/testdata/wan",
+		"text_encoder": "texts/testdata/umt5"} {
 		require.NoError(t, os.CopyFS(filepath.Join(dir, name), os.DirFS("../../stages/"+of)))
 	}
 	for _, rest := range []string{"vae", "text_encoder"} { // what the golden cases have beside

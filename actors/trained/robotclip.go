@@ -20,8 +20,9 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// filmer encodes what a policy with a clip sees and is told: views of all cameras side by side, frame by frame, by
-// the autoencoder of the run, and prompts by its encoder of captions. It is used by several goroutines at once.
+// filmer encodes what a policy with a clip sees and is told: views of all cameras side by side, frame by
+// frame, by the autoencoder of the run, and prompts by its encoder of captions. It is used by several
+// goroutines at once.
 type filmer struct {
 	*Pictures
 	told sync.Map // states of prompts, by prompt, where nothing is kept in files
@@ -32,8 +33,8 @@ type filmer struct {
 // toldMost bounds the prompts whose states a policy that acts remembers.
 const toldMost = 256
 
-// newFilmer opens what encodes for a policy with a clip, nil for another one. With keep latents and states lie in
-// diffusion.cache.
+// newFilmer opens what encodes for a policy with a clip, nil for another one. With keep latents and states
+// lie in diffusion.cache.
 func newFilmer(cfg *configs.Config, d *family.Denoiser, keep bool) (*filmer, error) {
 	if d.Clip == nil {
 		return nil, nil
@@ -121,8 +122,8 @@ func (x *filmer) clip(frames [][]*media.Image) (*family.Clip, error) {
 	return c, nil
 }
 
-// sideBySide are views of as many cameras from the left to the right of a picture, each brought to its part of it
-// without regard to its own shape, as lerobot's FastWAM does.
+// sideBySide are views of as many cameras from the left to the right of a picture, each brought to its part
+// of it without regard to its own shape, as lerobot's FastWAM does.
 func sideBySide(views []*media.Image, high, wide int) *media.Image {
 	out, w := media.NewImage(wide, high), wide/len(views)
 	for i, p := range views {
@@ -136,8 +137,8 @@ func sideBySide(views []*media.Image, high, wide int) *media.Image {
 	return out
 }
 
-// encodersKey is the key of lerobot's files of FastWAM that names the pipeline of diffusers with its encoder of
-// captions, at the hub or a folder; lerobot has its autoencoder from there as well.
+// encodersKey is the key of lerobot's files of FastWAM that names the pipeline of diffusers with its encoder
+// of captions, at the hub or a folder; lerobot has its autoencoder from there as well.
 const encodersKey = "text_encoder_model_id"
 
 // encoders is the folder of a pipeline that a run has both encoders of, "" where they do not lie in one.
@@ -150,8 +151,8 @@ func encoders(cfg *configs.Config) string {
 	return root
 }
 
-// filmed opens what encodes for a policy with a clip that acts: the encoders of its run, or, of a folder, those of
-// the pipeline that its config.json names, which hubs keep.
+// filmed opens what encodes for a policy with a clip that acts: the encoders of its run, or, of a folder,
+// those of the pipeline that its config.json names, which hubs keep.
 func (m *Trained) filmed(x *Robots) (err error) {
 	if x.D.Clip == nil || x.film != nil {
 		return nil
@@ -171,8 +172,8 @@ func (m *Trained) filmed(x *Robots) (err error) {
 			return err
 		}
 		if !machine.Exists(filepath.Join(root, "vae")) {
-			return exit.Usagef("%s reads views and captions by the encoders of %s (%s in its config.json), which has "+
-				"no vae here; %s", m.dir, name, encodersKey, hf.Absent(name, os.Getenv))
+			return exit.Usagef("%s reads views and captions by the encoders of %s (%s in its config.json), "+
+				"which has no vae here; %s", m.dir, name, encodersKey, hf.Absent(name, os.Getenv))
 		}
 		c.Autoencoder, c.Text = filepath.Join(root, "vae"), filepath.Join(root, "text_encoder")
 	}

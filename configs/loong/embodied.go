@@ -21,17 +21,20 @@ const (
 		"by --config-file, and a run file trains "
 )
 
-// embodiedModels are LoongForge's policies: the published model that is one with the length of its chunks,
-// or why there is none.
-var embodiedModels = []struct{ begins, name, chunk, why string }{
-	{"pi05", "pi/0.5", "50", ""},
-	{"xvla", "xvla/base", "30", ""},
-	{"groot_n1_7", "", "", seven}, {"gr00tn1d7", "", "", seven},
-	{"groot_n1_6", "", "", six}, {"gr00tn1d6", "", "", six},
-	{"fastwam", "", "", "FastWAM, which joins Wan 2.2 and an expert of actions, is not there"},
-	{"lingbot_va", "", "", "LingBot-VA, a causal video model with actions, is not there"},
-	{"dreamzero", "", "", "DreamZero, a causal video model with actions, is not there"},
-	{"cosmos3", "", "", "Cosmos3, two towers of Qwen3-VL with actions, is not there"},
+// embodiedModel is one of LoongForge's policies: the published model that is one with the length of its
+// chunks, or why there is none; and where its words come from, if that is not --tokenizer-path.
+type embodiedModel struct{ begins, name, chunk, why, words string }
+
+var embodiedModels = []embodiedModel{
+	{begins: "pi05", name: "pi/0.5", chunk: "50"},
+	{begins: "xvla", name: "xvla/base", chunk: "30"},
+	{begins: "groot_n1_7", why: seven}, {begins: "gr00tn1d7", why: seven},
+	{begins: "groot_n1_6", why: six}, {begins: "gr00tn1d6", why: six},
+	{begins: "fastwam", name: "fastwam/base", chunk: "32", words: "captions and views are encoded by " +
+		"diffusion.text_encoder, with the tokenizer beside it, and diffusion.autoencoder"},
+	{begins: "lingbot_va", why: "LingBot-VA, a causal video model with actions, is not there"},
+	{begins: "dreamzero", why: "DreamZero, a causal video model with actions, is not there"},
+	{begins: "cosmos3", why: "Cosmos3, two towers of Qwen3-VL with actions, is not there"},
 }
 
 // embodiedUsual are defaults of LoongForge's that are others here.
@@ -63,7 +66,7 @@ var embodiedValues = map[string]map[string][]string{
 	"dataset-strategy": {"default": nil},
 	"save-format":      {"safetensors": nil},
 	"lr-decay-style": {"cosine_with_min_lr": {"--lr-decay-style", "cosine"}, "cosine": {"--lr-decay-style",
-		"cosine"},
+		"cosine"}, "cosine_warmup_with_min_lr": {"--lr-decay-style", "cosine"},
 		"constant_with_warmup": {"--lr-decay-style", "constant"}, "linear": {"--lr-decay-style", "linear"}},
 	"optimizer": {"AdamW": nil, "TorchFusedAdamW": nil, "TEFusedAdamW": nil,
 		"ApexFusedAdamW": nil},
@@ -145,6 +148,7 @@ func embodiedRest(args []string) (out []string) {
 // embodied is a command line that is read.
 type embodied struct {
 	given      map[string]string
+	of         embodiedModel
 	out, notes []string
 	faults     []Fault
 }
@@ -164,7 +168,7 @@ func (e *embodied) model() bool {
 			e.fail("model-name", m.why, "docs/policies.md says which policies there are")
 			return false
 		}
-		e.out = append(e.out, "--model-name", m.name, "--seq-length", m.chunk)
+		e.out, e.of = append(e.out, "--model-name", m.name, "--seq-length", m.chunk), m
 		return true
 	}
 	e.fail("model-name", fmt.Sprintf("%q is none of LoongForge's policies", name),
@@ -188,6 +192,13 @@ func (e *embodied) flag(name string) {
 	values, known := embodiedValues[name]
 	switch {
 	case name == "model-name" || name == "per-device-batch-size" || name == "gradient-accumulation-steps":
+	case name == "dataset-strategy" && value == e.of.begins: // recordings are read as the model wants them
+	case name == "lr-decay-style" && strings.HasPrefix(value, "cosine_warmup") &&
+		e.given["lr-warmup-iters"] != "0":
+		e.fail(name, fmt.Sprintf("%q begins its warm-up at a share of the rate, which is not there", value),
+			"set --lr-warmup-iters 0, or --lr-decay-style cosine_with_min_lr")
+	case name == "tokenizer-path" && e.of.words != "":
+		e.notes = append(e.notes, "accepted, no effect: --tokenizer-path "+value+": "+e.of.words)
 	case known:
 		with, ok := values[value]
 		if !ok {

@@ -77,7 +77,8 @@ func (r *robotFrames) Len() int64 { return r.from[len(r.from)-1] }
 // Fingerprint implements dataset.Source.
 func (r *robotFrames) Fingerprint() string {
 	if r.o.Later > 0 {
-		return HashOf("frames 3", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past, r.o.Later, r.o.Every)
+		return HashOf("frames 3", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past,
+			r.o.Later, r.o.Every)
 	}
 	if r.o.Past > 0 {
 		return HashOf("frames 2", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past)
@@ -140,22 +141,31 @@ func (r *robotFrames) Read(i int64) (dataset.Document, error) {
 		}
 	}
 	f.Actions = f.Actions[:r.o.Horizon]
-	for i := range r.o.Later {
-		n := f.place(int64((i+1)*r.o.Every), e.Length)
-		row, _, err := t.Record(e.row + n)
-		if err != nil {
-			return d, err
-		}
-		f.Later = append(f.Later, RobotLook{})
-		task := f.Task
-		if why := r.here(&f, &f.Later[i], e, row, n); why != "" {
-			return d, bad("%s", why)
-		}
-		f.Task = task // of the present step
+	why, err := r.later(&f, t, e)
+	if err != nil || why != "" {
+		return d, cmp.Or(err, bad("%s", why))
 	}
 	b, err := json.Marshal(f)
 	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
 	return d, err
+}
+
+// later reads what is seen behind a frame; why is what is wrong with it.
+func (r *robotFrames) later(f *RobotFrame, t records, e *lerobotEpisode) (why string, err error) {
+	task := f.Task // of the present step
+	for i := range r.o.Later {
+		n := f.place(int64((i+1)*r.o.Every), e.Length)
+		row, _, err := t.Record(e.row + n)
+		if err != nil {
+			return "", err
+		}
+		f.Later = append(f.Later, RobotLook{})
+		if why := r.here(f, &f.Later[i], e, row, n); why != "" {
+			return why, nil
+		}
+	}
+	f.Task = task
+	return "", nil
 }
 
 // here reads what is observed in frame n of an episode, and the task; why is what is wrong with it.

@@ -168,8 +168,8 @@ func (r *recordings) frame(e *opened, episode int, k int64) (f RobotFrame, err e
 	return f, err
 }
 
-// fill adds what was seen in a frame, before it and behind it, and the actions that follow; those of steps that an
-// episode of so many has not are its first or its last.
+// fill adds what was seen in a frame, before it and behind it, and the actions that follow; those of steps
+// that an episode of so many has not are its first or its last.
 func (f *RobotFrame) fill(steps int64, o dataset.Options, look func(n int64) RobotLook,
 	action func(n int64) []float64) {
 	k, past := f.Frame, int64(o.Past)

@@ -108,8 +108,8 @@ type Denoiser struct {
 	// logistic function
 	Restart bool
 	Squash  []int
-	// a clip that a policy denoises beside its actions; nil for none. Its views are the clip's first frame, and
-	// its captions states of an encoder
+	// a clip that a policy denoises beside its actions; nil for none. Its views are the clip's first frame,
+	// and its captions states of an encoder
 	Clip *Footage
 	// levels of a policy's steps of Euler are shifted towards noise, 0 for equal steps
 	Shift float64

@@ -7,10 +7,10 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// Footage is a clip of latents that a policy denoises beside its actions, in a stream of rows of its own: these
-// have a width, a level of noise and a loss of their own. Rows of a clip are tokens, as those of a model of
-// diffusion are. Every rank has all of them. The first frame is what the robot sees: it is clean, and is told
-// time 0; a policy that acts is given that one alone.
+// Footage is a clip of latents that a policy denoises beside its actions, in a stream of rows of its own:
+// these have a width, a level of noise and a loss of their own. Rows of a clip are tokens, as those of a
+// model of diffusion are. Every rank has all of them. The first frame is what the robot sees: it is clean,
+// and is told time 0; a policy that acts is given that one alone.
 //
 // Its data, of which levels and noise follow from the sample's key:
 //
@@ -30,7 +30,8 @@ type Footage struct {
 	// side, and steps of the robot from one frame to the next
 	Size  [3]int
 	Every int
-	Scale [3]int // frames, rows and columns of pixels that become one of latents; the first frame is one alone
+	// frames, rows and columns of pixels that become one of latents; the first frame is one alone
+	Scale [3]int
 	// Sees says of a clip of so many frames of tokens which of them see the same, one behind the other, and
 	// which they see; the first part is what actions see
 	Sees func(frames int) []Segment
@@ -118,7 +119,8 @@ func (p footage) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		return out["clip."+name].F32()
 	}
 	x0, eps, weight := floats("x0", n, w), floats("noise", n, w), floats("weight", n)
-	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n), floats("out.noise", n)}
+	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n),
+		floats("out.noise", n)}
 	features, times := floats("feature", ClipLevels(s), p.d.FeatureWidth), make([]float32, ClipLevels(s))
 	at, of, pos := tensor.Make(tensor.I32, n), tensor.Make(tensor.I32, n), tensor.Make(tensor.I32, n, 3)
 	for i := range n {

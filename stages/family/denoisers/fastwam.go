@@ -45,14 +45,14 @@ var footagePart = configs.Declare("footage", configs.Rules[footageKeys]{Check: f
 	o := policyPart.Of(m)
 	switch {
 	case (k.Frames-1)%k.Scale[0] != 0 || ((k.Frames-1)/k.Scale[0]+1)%k.Patch[0] != 0:
-		at("video_frames", fmt.Sprintf("%d, and behind the first the autoencoder takes %d at a time", k.Frames,
-			k.Scale[0]), fmt.Sprintf("try %d", (k.Frames-1)/k.Scale[0]*k.Scale[0]+1))
+		at("video_frames", fmt.Sprintf("%d, and behind the first the autoencoder takes %d at a time",
+			k.Frames, k.Scale[0]), fmt.Sprintf("try %d", (k.Frames-1)/k.Scale[0]*k.Scale[0]+1))
 	case o.Height%(k.Scale[1]*k.Patch[1]) != 0:
 		at("view_height", fmt.Sprintf("%d pixels are no whole tokens of %d", o.Height, k.Scale[1]*k.Patch[1]),
 			"")
 	case o.Width*o.Views%(k.Scale[2]*k.Patch[2]) != 0:
-		at("view_width", fmt.Sprintf("%d views of %d pixels beside each other are no whole tokens of %d", o.Views,
-			o.Width, k.Scale[2]*k.Patch[2]), "")
+		at("view_width", fmt.Sprintf("%d views of %d pixels beside each other are no whole tokens of %d",
+			o.Views, o.Width, k.Scale[2]*k.Patch[2]), "")
 	}
 }})
 
@@ -73,8 +73,8 @@ func footage(c configs.Model) *family.Denoiser {
 	return d
 }
 
-// learnsFlow is training by flow matching at levels of a continuous schedule, drawn evenly before its shift and
-// weighted by Wan's bell, times a factor.
+// learnsFlow is training by flow matching at levels of a continuous schedule, drawn evenly before its shift
+// and weighted by Wan's bell, times a factor.
 func learnsFlow(p *family.Process, levels noise.Levels, by float64) {
 	target, _ := noise.Lookup("flow_prediction") // one of the package's own
 	bell, err := noise.Weighting{Kind: "bell"}.For("flow_prediction", levels)
@@ -95,9 +95,9 @@ func sinusoids(t float64, width int) []float32 {
 	return out
 }
 
-// FastWAM, as lerobot has it: Wan 2.2's blocks for a clip and narrower ones for actions share attention, layer by
-// layer. The first frame sees itself, later ones the clip, and actions the first frame and each other, so that a
-// policy that acts reads the first frame once and denoises actions alone.
+// FastWAM, as lerobot has it: Wan 2.2's blocks for a clip and narrower ones for actions share attention,
+// layer by layer. The first frame sees itself, later ones the clip, and actions the first frame and each
+// other, so that a policy that acts reads the first frame once and denoises actions alone.
 var _ = family.Register(family.Family{ModelType: "fastwam", HF: fastwamFile(),
 	Build: func(c configs.Model) *family.Model { return newFastWAM(c).model() }})
 
@@ -129,6 +129,15 @@ func (w fastwam) model() *family.Model {
 	m := model(w.c, w.d)
 	m.Modalities = append(m.Modalities, w.d.Clip.Modality(w.d))
 	m.Source, m.Initial = w.source, w.initial
+	m.Other = func(name string) family.Source { // of files before lerobot gave layers blocks of both streams
+		s := w.source(name)
+		if rest, ok := strings.CutPrefix(s.Name, wamLayers); ok {
+			layer, rest, _ := strings.Cut(rest, ".blocks.")
+			stream, rest, _ := strings.Cut(rest, ".")
+			s.Name = "model.mot.mixtures." + stream + ".blocks." + layer + "." + rest
+		}
+		return s
+	}
 	wide, narrow := w.c.Hidden, w.e.Expert
 	m.Ports = map[string]family.Port{"x": {Width: narrow},
 		"mod":       {Width: 6 * narrow, Rows: family.Levels, Whole: true},
@@ -140,12 +149,12 @@ func (w fastwam) model() *family.Model {
 	m.Add(family.Block{Name: "model.mot.mixtures", Weight: 0.1, Record: w.embed,
 		Gives: []string{"x", "mod", "text", "clip", "clip_temb", "clip_mod", "clip_text"}})
 	for i := range w.c.Layers {
-		m.Add(family.Block{Name: fmt.Sprintf("%s%d", wamLayers, i), Takes: []string{"x", "mod", "text", "clip",
-			"clip_mod", "clip_text"}, Gives: []string{"x", "clip"}, Recompute: true, Weight: 1,
+		m.Add(family.Block{Name: fmt.Sprintf("%s%d", wamLayers, i), Takes: []string{"x", "mod", "text",
+			"clip", "clip_mod", "clip_text"}, Gives: []string{"x", "clip"}, Recompute: true, Weight: 1,
 			Record: func(r *block.Rec, env map[string]*grad.Value) { w.layer(r, i, env) }})
 	}
-	m.Add(family.Block{Name: "model.mot.mixtures.head", Takes: []string{"x", "clip", "clip_temb"}, Weight: 0.1,
-		Record: w.head})
+	m.Add(family.Block{Name: "model.mot.mixtures.head", Takes: []string{"x", "clip", "clip_temb"},
+		Weight: 0.1, Record: w.head})
 	return m
 }
 
@@ -264,14 +273,15 @@ func (w fastwam) head(r *block.Rec, env map[string]*grad.Value) {
 	t, d, f, whole := r.T, w.c.Hidden, w.d.Clip, block.LinearOpts{Bias: true, Rep: true}
 	if !r.Logits {
 		mod := shifted(r, wamVideo+"head.modulation", t.Concat(1, env["clip_temb"], env["clip_temb"]), 2, d)
-		h := t.Modulate(env["clip"], t.Columns(mod, d, d), t.Columns(mod, 0, d), f.Level(r), plain(w.c.NormEps))
+		h := t.Modulate(env["clip"], t.Columns(mod, d, d), t.Columns(mod, 0, d), f.Level(r),
+			plain(w.c.NormEps))
 		f.Predicted(r, r.Linear(wamVideo+"head.head", h, f.Latents.Width(), d, whole))
 	}
 	w.d.Predicted(r, env, r.Linear(wamAction+"head", env["x"], w.d.Width(), w.e.Expert, whole))
 }
 
-// source says where parameters lie in lerobot's files. A token's numbers are read with the channel varying slowest
-// and given with the channel varying fastest; here both are as they are read.
+// source says where parameters lie in lerobot's files. A token's numbers are read with the channel varying
+// slowest and given with the channel varying fastest; here both are as they are read.
 func (w fastwam) source(name string) family.Source {
 	s, latents := family.Source{Name: name}, w.d.Clip.Latents
 	switch {
@@ -296,7 +306,8 @@ func fastest(d *family.Denoiser) (rows [][2]int) {
 	return rows
 }
 
-// initial begins a model that gives nothing, whose layers pass their rows on: as in DiT (arXiv:2212.09748, §3.2).
+// initial begins a model that gives nothing, whose layers pass their rows on: as in DiT (arXiv:2212.09748,
+// §3.2).
 func (w fastwam) initial(name string) family.Start {
 	if strings.HasSuffix(name, "modulation") {
 		width := w.c.Hidden

@@ -9,8 +9,8 @@ import (
 	"github.com/lfactor/lfactor/configs/source"
 )
 
-// wamSizes are keys of the mappings of lerobot's files of FastWAM by ours, with what they are where a file does not
-// say: of the clip's stream, of that of actions, of both schedules and of both losses.
+// wamSizes are keys of the mappings of lerobot's files of FastWAM by ours, with what they are where a file
+// does not say: of the clip's stream, of that of actions, of both schedules and of both losses.
 var (
 	wamVideoSizes = map[string][2]string{"hidden_dim": {"hidden_size", "3072"},
 		"ffn_dim": {"intermediate_size", "14336"}, "num_heads": {"num_attention_heads", "24"},
@@ -20,8 +20,9 @@ var (
 	wamActionSizes = map[string][2]string{"hidden_dim": {"expert_hidden_size", "1024"},
 		"ffn_dim": {"expert_intermediate_size", "4096"}}
 	wamScheduleSizes = map[string][2]string{"video_scheduler.train_shift": {"video_shift", "5"},
-		"action_scheduler.train_shift": {"action_shift", "5"}, "action_scheduler.infer_shift": {"acting_shift",
-			"5"}, "loss.lambda_video": {"video_loss", "1"}, "loss.lambda_action": {"action_loss", "1"}}
+		"action_scheduler.train_shift": {"action_shift", "5"},
+		"action_scheduler.infer_shift": {"acting_shift", "5"},
+		"loss.lambda_video":            {"video_loss", "1"}, "loss.lambda_action": {"action_loss", "1"}}
 	// keys of both streams that have to be alike, by ours
 	wamAlike = map[string]string{"num_heads": "num_attention_heads", "attn_head_dim": "head_dim",
 		"num_layers": "num_hidden_layers", "text_dim": "text_dim", "freq_dim": "freq_dim",
@@ -52,8 +53,9 @@ var wamNested = []string{"video_dit_config", "action_dit_config", "video_schedul
 func fastwamFile() hf.Family {
 	return hf.Family{Class: "fastwam", Diffusers: true,
 		Has: []string{"latent_patch", "in_channels", "state_size", "chunk_size", "views", "view_height",
-			"view_width", "text_dim", "freq_dim", "text_rows", "expert_hidden_size", "expert_intermediate_size",
-			"video_channels", "video_patch", "video_scale", "video_frames", "video_every", "video_shift",
+			"view_width", "text_dim", "freq_dim", "text_rows", "expert_hidden_size",
+			"expert_intermediate_size", "video_channels", "video_patch", "video_scale",
+			"video_frames", "video_every", "video_shift",
 			"action_shift", "acting_shift", "video_loss", "action_loss"},
 		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
 		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "in_channels": "7", "state_size": "8",
@@ -169,8 +171,8 @@ func wamRest(d *hf.Decoder, raw map[string]json.RawMessage) {
 	}
 }
 
-// writeWAM is the inverse of wamSizesOf. What files of lerobot's do not say are keys of this program's own, where
-// they are not the usual ones.
+// writeWAM is the inverse of wamSizesOf. What files of lerobot's do not say are keys of this program's own,
+// where they are not the usual ones.
 func writeWAM(m hf.Values, out map[string]any) {
 	deep := map[string]map[string]any{"video_dit_config": {}, "action_dit_config": {}, "video_scheduler": {
 		"num_train_timesteps": 1000}, "action_scheduler": {"num_train_timesteps": 1000}, "loss": {}}
@@ -188,7 +190,8 @@ func writeWAM(m hf.Values, out map[string]any) {
 	video := deep["video_dit_config"]
 	video["out_dim"], video["action_dim"] = m["video_channels"], m["in_channels"]
 	for key, v := range map[string]any{"seperated_timestep": true, "action_conditioned": false,
-		"video_attention_mask_mode": "first_frame_causal", "action_group_causal_mask_mode": "group_diagonal"} {
+		"video_attention_mask_mode":     "first_frame_causal",
+		"action_group_causal_mask_mode": "group_diagonal"} {
 		video[key] = v
 	}
 	deep["video_scheduler"]["train_shift"] = m["video_shift"]
