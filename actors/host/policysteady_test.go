@@ -71,6 +71,9 @@ func TestPoliciesSteady(t *testing.T) {
 			if v := items[0].Seen.Values; v != nil {
 				v[0]++
 			}
+			if c := items[0].Clip; c != nil {
+				c.X0[0]++
+			}
 			_, other := step(20)
 			require.Equal(t, first, other)
 			p.Close()

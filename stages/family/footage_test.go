@@ -51,7 +51,8 @@ func TestFootage(t *testing.T) {
 	require.Equal(t, []int32{0, 1, n, n + 1, n + 2, n + 3, 6, 7, n + 4, n + 5, n + 6, n + 7},
 		ints("clip.joint")[:12])
 	require.Equal(t, []int32{0, 6, 12}, ints("clip.joint.cu"))
-	require.Equal(t, []int32{0, 3, 5}, ints("dif.told.seq")) // two words and a state, and one word and a state
+	// two words and a state, and one word and a state
+	require.Equal(t, []int32{0, 3, 5}, ints("dif.told.seq"))
 	for _, bad := range []func(c *Clip){func(c *Clip) { c.X0 = c.X0[1:] }, func(c *Clip) { c.Grid[0] = 2 },
 		func(c *Clip) { c.Pad = 3 }} {
 		c := clip()
