@@ -13,6 +13,8 @@ import (
 const (
 	qBlock    = 120 // a multiple of every level's tile
 	qBlockAMX = 128
+	qTile     = 24 // of shorter ones, and of those on tiles
+	qTileAMX  = 32
 	keyBlock  = 512
 	// row length of a block of scores; no power of two, to spread over the cache
 	scoreWidth = keyBlock + 2*line
@@ -58,6 +60,18 @@ func (b *Backend) attn(q, k, v *tensor.Tensor, c *kernels.Call, mask int) attn {
 		a.block, a.amx = qBlockAMX, true
 	}
 	return a
+}
+
+// fit makes blocks no longer than the longest sequence takes: what a task clears counts where it has few queries.
+func (a *attn) fit(cuQ []int32) {
+	longest, tile := 1, qTile
+	for i := range max(0, len(cuQ)-1) {
+		longest = max(longest, int(cuQ[i+1]-cuQ[i]))
+	}
+	if a.amx {
+		tile = qTileAMX
+	}
+	a.block = min(a.block, roundUp(longest, tile))
 }
 
 // attnTask is a range of queries of one sequence and the heads from h0 to h1, which share the key head g.
@@ -132,6 +146,7 @@ func attention(b *Backend, c *kernels.Call) {
 func (b *Backend) attend(a *attn, c *kernels.Call) {
 	o, lse := c.Out[0], c.Out[1].F32()
 	cuQ, cuK := c.In[3].I32(), c.In[4].I32()
+	a.fit(cuQ)
 	a.plan(cuQ, cuK, b.queryBlocks(a, cuQ))
 	clearBeyond(o, cuQ)
 	clearBeyond(c.Out[1], cuQ)

@@ -65,6 +65,7 @@ func (b *Backend) attendBwd(at attn, c *kernels.Call) {
 	cuQ, cuK := c.In[6].I32(), c.In[7].I32()
 	a := &attnGrad{do: c.In[0], o: c.In[4], lse: c.In[5].F32(), dq: c.Out[0], dk: c.Out[1], dv: c.Out[2]}
 	a.attn = at
+	a.fit(cuQ)
 	a.plan(cuQ, cuK, math.MaxInt32/a.block)
 	a.delta = b.rowDots(a.do, a.o)
 	clearBeyond(a.dq, cuQ)
@@ -165,8 +166,13 @@ func (w *worker) gradKeys(g *gradState, k0 int) {
 	g.k0, g.keys = k0, min(g.step, t.attnTask.k1-t.attnTask.k0-k0)
 	at := t.attnTask.k0 + k0
 	key, value := headOf(g.k, t.g).at(at), headOf(g.v, t.g).at(at)
-	clear(g.dk)
-	clear(g.dv)
+	if g.amx { // turned: all columns of a row
+		clear(g.dk)
+		clear(g.dv)
+	} else {
+		clear(g.dk[:roundUp(g.keys, w.k.mr)*g.dWide])
+		clear(g.dv[:roundUp(g.keys, w.k.mr)*g.eWide])
+	}
 	if g.mask == nil || g.rows.fill(&g.attn, t.attnTask, 0, t.to, k0, g.keys, nil) {
 		if g.amx {
 			g.tiles = keyTiles{kT: w.tilesT(key, g.keys), vT: w.tilesT(value, g.keys),
