@@ -234,6 +234,26 @@ func momentsZ(x []float32, n float32) (sum float32, squares float32)
 //go:noescape
 func layerZ(y []float32, x []float32, w []float32, b []float32, mean float32, r float32)
 
+// reluZ is y = max(x, 0), a NaN for one.
+//
+//go:noescape
+func reluZ(y []float32, x []float32)
+
+// reluBwdZ is dx = dy where x is above 0 or a NaN, and 0 elsewhere.
+//
+//go:noescape
+func reluBwdZ(dx []float32, dy []float32, x []float32)
+
+// largerZ is best = max(best, v), a NaN for one.
+//
+//go:noescape
+func largerZ(best []float32, v []float32)
+
+// largerAtZ is larger, with at = p where v is taken.
+//
+//go:noescape
+func largerAtZ(best []float32, v []float32, at []int32, p int32)
+
 // expZ is y = c·exp(x·scale + shift) and returns Σ y.
 //
 //go:noescape
@@ -678,6 +698,26 @@ func momentsY(x []float32, n float32) (sum float32, squares float32)
 //
 //go:noescape
 func layerY(y []float32, x []float32, w []float32, b []float32, mean float32, r float32)
+
+// reluY is y = max(x, 0), a NaN for one.
+//
+//go:noescape
+func reluY(y []float32, x []float32)
+
+// reluBwdY is dx = dy where x is above 0 or a NaN, and 0 elsewhere.
+//
+//go:noescape
+func reluBwdY(dx []float32, dy []float32, x []float32)
+
+// largerY is best = max(best, v), a NaN for one.
+//
+//go:noescape
+func largerY(best []float32, v []float32)
+
+// largerAtY is larger, with at = p where v is taken.
+//
+//go:noescape
+func largerAtY(best []float32, v []float32, at []int32, p int32)
 
 // expY is y = c·exp(x·scale + shift) and returns Σ y.
 //

@@ -7724,6 +7724,315 @@ l5:
 	VZEROUPPER
 	RET
 
+// func reluZ(y []float32, x []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·reluZ(SB), NOSPLIT, $0-48
+	VPXORD Z0, Z0, Z0
+	MOVQ   y_len+8(FP), AX
+	MOVQ   y_base+0(FP), CX
+	MOVQ   x_base+24(FP), DX
+
+l1:
+	CMPQ    AX, $0x00000040
+	JL      l2
+	VMOVUPS (DX), Z1
+	VMAXPS  Z1, Z0, Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, (CX)
+	VMOVUPS 64(DX), Z1
+	VMAXPS  Z1, Z0, Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, 64(CX)
+	VMOVUPS 128(DX), Z1
+	VMAXPS  Z1, Z0, Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, 128(CX)
+	VMOVUPS 192(DX), Z1
+	VMAXPS  Z1, Z0, Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, 192(CX)
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000100, DX
+	SUBQ    $0x00000040, AX
+	JMP     l1
+
+l2:
+l3:
+	CMPQ    AX, $0x00000010
+	JL      l4
+	VMOVUPS (DX), Z1
+	VMAXPS  Z1, Z0, Z1
+	VADDPS  Z0, Z1, Z1
+	VMOVUPS Z1, (CX)
+	ADDQ    $0x00000040, CX
+	ADDQ    $0x00000040, DX
+	SUBQ    $0x00000010, AX
+	JMP     l3
+
+l4:
+	TESTQ     AX, AX
+	JZ        l5
+	MOVL      $0xffffffff, BX
+	BZHIL     AX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (DX), K1, Z1
+	VMAXPS    Z1, Z0, Z1
+	VADDPS    Z0, Z1, Z1
+	VMOVUPS   Z1, K1, (CX)
+
+l5:
+	VZEROUPPER
+	RET
+
+// func reluBwdZ(dx []float32, dy []float32, x []float32)
+// Requires: AVX, AVX512F, BMI2
+TEXT ·reluBwdZ(SB), NOSPLIT, $0-72
+	VPXORD Z0, Z0, Z0
+	MOVQ   dx_len+8(FP), AX
+	MOVQ   dx_base+0(FP), CX
+	MOVQ   dy_base+24(FP), DX
+	MOVQ   x_base+48(FP), BX
+
+l1:
+	CMPQ    AX, $0x00000040
+	JL      l2
+	VMOVUPS (DX), Z1
+	VMOVUPS (BX), Z2
+	VCMPPS  $0x06, Z0, Z2, K1
+	VPXORD  Z3, Z3, Z3
+	VMOVAPS Z1, K1, Z3
+	VMOVUPS Z3, (CX)
+	VMOVUPS 64(DX), Z1
+	VMOVUPS 64(BX), Z2
+	VCMPPS  $0x06, Z0, Z2, K1
+	VPXORD  Z4, Z4, Z4
+	VMOVAPS Z1, K1, Z4
+	VMOVUPS Z4, 64(CX)
+	VMOVUPS 128(DX), Z1
+	VMOVUPS 128(BX), Z2
+	VCMPPS  $0x06, Z0, Z2, K1
+	VPXORD  Z5, Z5, Z5
+	VMOVAPS Z1, K1, Z5
+	VMOVUPS Z5, 128(CX)
+	VMOVUPS 192(DX), Z1
+	VMOVUPS 192(BX), Z2
+	VCMPPS  $0x06, Z0, Z2, K1
+	VPXORD  Z6, Z6, Z6
+	VMOVAPS Z1, K1, Z6
+	VMOVUPS Z6, 192(CX)
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000100, DX
+	ADDQ    $0x00000100, BX
+	SUBQ    $0x00000040, AX
+	JMP     l1
+
+l2:
+l3:
+	CMPQ    AX, $0x00000010
+	JL      l4
+	VMOVUPS (DX), Z1
+	VMOVUPS (BX), Z2
+	VCMPPS  $0x06, Z0, Z2, K1
+	VPXORD  Z7, Z7, Z7
+	VMOVAPS Z1, K1, Z7
+	VMOVUPS Z7, (CX)
+	ADDQ    $0x00000040, CX
+	ADDQ    $0x00000040, DX
+	ADDQ    $0x00000040, BX
+	SUBQ    $0x00000010, AX
+	JMP     l3
+
+l4:
+	TESTQ     AX, AX
+	JZ        l5
+	MOVL      $0xffffffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (DX), K1, Z1
+	VMOVUPS.Z (BX), K1, Z2
+	VCMPPS    $0x06, Z0, Z2, K2
+	VPXORD    Z8, Z8, Z8
+	VMOVAPS   Z1, K2, Z8
+	VMOVUPS   Z8, K1, (CX)
+
+l5:
+	VZEROUPPER
+	RET
+
+// func largerZ(best []float32, v []float32)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·largerZ(SB), NOSPLIT, $0-48
+	MOVQ best_len+8(FP), AX
+	MOVQ best_base+0(FP), CX
+	MOVQ v_base+24(FP), DX
+
+l1:
+	CMPQ    AX, $0x00000020
+	JL      l2
+	VMOVUPS (CX), Z0
+	VMOVUPS (DX), Z1
+	VCMPPS  $0x03, Z0, Z1, K1
+	VADDPS  Z1, Z0, Z2
+	VMAXPS  Z0, Z1, Z3
+	VMAXPS  Z1, Z0, Z0
+	VANDPS  Z3, Z0, Z0
+	VMOVAPS Z2, K1, Z0
+	VMOVUPS Z0, (CX)
+	VMOVUPS 64(CX), Z0
+	VMOVUPS 64(DX), Z1
+	VCMPPS  $0x03, Z0, Z1, K1
+	VADDPS  Z1, Z0, Z2
+	VMAXPS  Z0, Z1, Z3
+	VMAXPS  Z1, Z0, Z0
+	VANDPS  Z3, Z0, Z0
+	VMOVAPS Z2, K1, Z0
+	VMOVUPS Z0, 64(CX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000020, AX
+	JMP     l1
+
+l2:
+l3:
+	CMPQ    AX, $0x00000010
+	JL      l4
+	VMOVUPS (CX), Z0
+	VMOVUPS (DX), Z1
+	VCMPPS  $0x03, Z0, Z1, K1
+	VADDPS  Z1, Z0, Z2
+	VMAXPS  Z0, Z1, Z3
+	VMAXPS  Z1, Z0, Z0
+	VANDPS  Z3, Z0, Z0
+	VMOVAPS Z2, K1, Z0
+	VMOVUPS Z0, (CX)
+	ADDQ    $0x00000040, CX
+	ADDQ    $0x00000040, DX
+	SUBQ    $0x00000010, AX
+	JMP     l3
+
+l4:
+	TESTQ     AX, AX
+	JZ        l5
+	MOVL      $0xffffffff, BX
+	BZHIL     AX, BX, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (CX), K1, Z0
+	VMOVUPS.Z (DX), K1, Z1
+	VCMPPS    $0x03, Z0, Z1, K2
+	VADDPS    Z1, Z0, Z2
+	VMAXPS    Z0, Z1, Z3
+	VMAXPS    Z1, Z0, Z0
+	VANDPS    Z3, Z0, Z0
+	VMOVAPS   Z2, K2, Z0
+	VMOVUPS   Z0, K1, (CX)
+
+l5:
+	VZEROUPPER
+	RET
+
+// func largerAtZ(best []float32, v []float32, at []int32, p int32)
+// Requires: AVX, AVX512DQ, AVX512F, BMI2
+TEXT ·largerAtZ(SB), NOSPLIT, $0-76
+	VBROADCASTSS p+72(FP), Z0
+	MOVQ         best_len+8(FP), AX
+	MOVQ         best_base+0(FP), CX
+	MOVQ         v_base+24(FP), DX
+	MOVQ         at_base+48(FP), BX
+
+l1:
+	CMPQ    AX, $0x00000020
+	JL      l2
+	VMOVUPS (CX), Z1
+	VMOVUPS (DX), Z2
+	VMOVUPS (BX), Z3
+	VCMPPS  $0x1e, Z1, Z2, K1
+	VMOVAPS Z0, K1, Z3
+	VCMPPS  $0x07, Z1, Z1, K1
+	VCMPPS  $0x03, Z2, Z2, K1, K1
+	VMOVAPS Z0, K1, Z3
+	VMOVUPS Z3, (BX)
+	VCMPPS  $0x03, Z1, Z2, K1
+	VADDPS  Z2, Z1, Z3
+	VMAXPS  Z1, Z2, Z4
+	VMAXPS  Z2, Z1, Z1
+	VANDPS  Z4, Z1, Z1
+	VMOVAPS Z3, K1, Z1
+	VMOVUPS Z1, (CX)
+	VMOVUPS 64(CX), Z1
+	VMOVUPS 64(DX), Z2
+	VMOVUPS 64(BX), Z3
+	VCMPPS  $0x1e, Z1, Z2, K1
+	VMOVAPS Z0, K1, Z3
+	VCMPPS  $0x07, Z1, Z1, K1
+	VCMPPS  $0x03, Z2, Z2, K1, K1
+	VMOVAPS Z0, K1, Z3
+	VMOVUPS Z3, 64(BX)
+	VCMPPS  $0x03, Z1, Z2, K1
+	VADDPS  Z2, Z1, Z3
+	VMAXPS  Z1, Z2, Z4
+	VMAXPS  Z2, Z1, Z1
+	VANDPS  Z4, Z1, Z1
+	VMOVAPS Z3, K1, Z1
+	VMOVUPS Z1, 64(CX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	ADDQ    $0x00000080, BX
+	SUBQ    $0x00000020, AX
+	JMP     l1
+
+l2:
+l3:
+	CMPQ    AX, $0x00000010
+	JL      l4
+	VMOVUPS (CX), Z1
+	VMOVUPS (DX), Z2
+	VMOVUPS (BX), Z3
+	VCMPPS  $0x1e, Z1, Z2, K1
+	VMOVAPS Z0, K1, Z3
+	VCMPPS  $0x07, Z1, Z1, K1
+	VCMPPS  $0x03, Z2, Z2, K1, K1
+	VMOVAPS Z0, K1, Z3
+	VMOVUPS Z3, (BX)
+	VCMPPS  $0x03, Z1, Z2, K1
+	VADDPS  Z2, Z1, Z3
+	VMAXPS  Z1, Z2, Z4
+	VMAXPS  Z2, Z1, Z1
+	VANDPS  Z4, Z1, Z1
+	VMOVAPS Z3, K1, Z1
+	VMOVUPS Z1, (CX)
+	ADDQ    $0x00000040, CX
+	ADDQ    $0x00000040, DX
+	ADDQ    $0x00000040, BX
+	SUBQ    $0x00000010, AX
+	JMP     l3
+
+l4:
+	TESTQ     AX, AX
+	JZ        l5
+	MOVL      $0xffffffff, SI
+	BZHIL     AX, SI, SI
+	KMOVW     SI, K1
+	VMOVUPS.Z (CX), K1, Z1
+	VMOVUPS.Z (DX), K1, Z2
+	VMOVUPS.Z (BX), K1, Z3
+	VCMPPS    $0x1e, Z1, Z2, K2
+	VMOVAPS   Z0, K2, Z3
+	VCMPPS    $0x07, Z1, Z1, K2
+	VCMPPS    $0x03, Z2, Z2, K2, K2
+	VMOVAPS   Z0, K2, Z3
+	VMOVUPS   Z3, K1, (BX)
+	VCMPPS    $0x03, Z1, Z2, K2
+	VADDPS    Z2, Z1, Z0
+	VMAXPS    Z1, Z2, Z3
+	VMAXPS    Z2, Z1, Z1
+	VANDPS    Z3, Z1, Z1
+	VMOVAPS   Z0, K2, Z1
+	VMOVUPS   Z1, K1, (CX)
+
+l5:
+	VZEROUPPER
+	RET
+
 // func expZ(y []float32, x []float32, scale float32, shift float32, c float32) float32
 // Requires: AVX, AVX512F, BMI2
 TEXT ·expZ(SB), NOSPLIT, $8-68
@@ -18926,6 +19235,319 @@ l4:
 
 l5:
 	VLDMXCSR (SP)
+	VZEROUPPER
+	RET
+
+// func reluY(y []float32, x []float32)
+// Requires: AVX
+TEXT ·reluY(SB), NOSPLIT, $0-48
+	VXORPS Y0, Y0, Y0
+	MOVQ   y_len+8(FP), AX
+	MOVQ   y_base+0(FP), CX
+	MOVQ   x_base+24(FP), DX
+
+l1:
+	CMPQ    AX, $0x00000020
+	JL      l2
+	VMOVUPS (DX), Y1
+	VMAXPS  Y1, Y0, Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, (CX)
+	VMOVUPS 32(DX), Y1
+	VMAXPS  Y1, Y0, Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, 32(CX)
+	VMOVUPS 64(DX), Y1
+	VMAXPS  Y1, Y0, Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, 64(CX)
+	VMOVUPS 96(DX), Y1
+	VMAXPS  Y1, Y0, Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, 96(CX)
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000020, AX
+	JMP     l1
+
+l2:
+l3:
+	CMPQ    AX, $0x00000008
+	JL      l4
+	VMOVUPS (DX), Y1
+	VMAXPS  Y1, Y0, Y1
+	VADDPS  Y0, Y1, Y1
+	VMOVUPS Y1, (CX)
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000008, AX
+	JMP     l3
+
+l4:
+	TESTQ      AX, AX
+	JZ         l5
+	LEAQ       tailMask<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y1
+	VMASKMOVPS (DX), Y1, Y2
+	VMAXPS     Y2, Y0, Y2
+	VADDPS     Y0, Y2, Y2
+	VMASKMOVPS Y2, Y1, (CX)
+
+l5:
+	VZEROUPPER
+	RET
+
+// func reluBwdY(dx []float32, dy []float32, x []float32)
+// Requires: AVX
+TEXT ·reluBwdY(SB), NOSPLIT, $0-72
+	VXORPS Y0, Y0, Y0
+	MOVQ   dx_len+8(FP), AX
+	MOVQ   dx_base+0(FP), CX
+	MOVQ   dy_base+24(FP), DX
+	MOVQ   x_base+48(FP), BX
+
+l1:
+	CMPQ      AX, $0x00000020
+	JL        l2
+	VMOVUPS   (DX), Y1
+	VMOVUPS   (BX), Y2
+	VCMPPS    $0x06, Y0, Y2, Y2
+	VXORPS    Y3, Y3, Y3
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VMOVUPS   Y3, (CX)
+	VMOVUPS   32(DX), Y1
+	VMOVUPS   32(BX), Y2
+	VCMPPS    $0x06, Y0, Y2, Y2
+	VXORPS    Y3, Y3, Y3
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VMOVUPS   Y3, 32(CX)
+	VMOVUPS   64(DX), Y1
+	VMOVUPS   64(BX), Y2
+	VCMPPS    $0x06, Y0, Y2, Y2
+	VXORPS    Y3, Y3, Y3
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VMOVUPS   Y3, 64(CX)
+	VMOVUPS   96(DX), Y1
+	VMOVUPS   96(BX), Y2
+	VCMPPS    $0x06, Y0, Y2, Y2
+	VXORPS    Y3, Y3, Y3
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VMOVUPS   Y3, 96(CX)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	SUBQ      $0x00000020, AX
+	JMP       l1
+
+l2:
+l3:
+	CMPQ      AX, $0x00000008
+	JL        l4
+	VMOVUPS   (DX), Y1
+	VMOVUPS   (BX), Y2
+	VCMPPS    $0x06, Y0, Y2, Y2
+	VXORPS    Y3, Y3, Y3
+	VBLENDVPS Y2, Y1, Y3, Y3
+	VMOVUPS   Y3, (CX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000008, AX
+	JMP       l3
+
+l4:
+	TESTQ      AX, AX
+	JZ         l5
+	LEAQ       tailMask<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y1
+	VMASKMOVPS (DX), Y1, Y2
+	VMASKMOVPS (BX), Y1, Y3
+	VCMPPS     $0x06, Y0, Y3, Y0
+	VXORPS     Y3, Y3, Y3
+	VBLENDVPS  Y0, Y2, Y3, Y3
+	VMASKMOVPS Y3, Y1, (CX)
+
+l5:
+	VZEROUPPER
+	RET
+
+// func largerY(best []float32, v []float32)
+// Requires: AVX
+TEXT ·largerY(SB), NOSPLIT, $0-48
+	MOVQ best_len+8(FP), AX
+	MOVQ best_base+0(FP), CX
+	MOVQ v_base+24(FP), DX
+
+l1:
+	CMPQ      AX, $0x00000010
+	JL        l2
+	VMOVUPS   (CX), Y0
+	VMOVUPS   (DX), Y1
+	VCMPPS    $0x03, Y0, Y1, Y2
+	VADDPS    Y1, Y0, Y3
+	VMAXPS    Y0, Y1, Y4
+	VMAXPS    Y1, Y0, Y0
+	VANDPS    Y4, Y0, Y0
+	VBLENDVPS Y2, Y3, Y0, Y0
+	VMOVUPS   Y0, (CX)
+	VMOVUPS   32(CX), Y0
+	VMOVUPS   32(DX), Y1
+	VCMPPS    $0x03, Y0, Y1, Y2
+	VADDPS    Y1, Y0, Y3
+	VMAXPS    Y0, Y1, Y4
+	VMAXPS    Y1, Y0, Y0
+	VANDPS    Y4, Y0, Y0
+	VBLENDVPS Y2, Y3, Y0, Y0
+	VMOVUPS   Y0, 32(CX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000010, AX
+	JMP       l1
+
+l2:
+l3:
+	CMPQ      AX, $0x00000008
+	JL        l4
+	VMOVUPS   (CX), Y0
+	VMOVUPS   (DX), Y1
+	VCMPPS    $0x03, Y0, Y1, Y2
+	VADDPS    Y1, Y0, Y3
+	VMAXPS    Y0, Y1, Y4
+	VMAXPS    Y1, Y0, Y0
+	VANDPS    Y4, Y0, Y0
+	VBLENDVPS Y2, Y3, Y0, Y0
+	VMOVUPS   Y0, (CX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000008, AX
+	JMP       l3
+
+l4:
+	TESTQ      AX, AX
+	JZ         l5
+	LEAQ       tailMask<>+0(SB), BX
+	NEGQ       AX
+	VMOVUPS    32(BX)(AX*4), Y0
+	VMASKMOVPS (CX), Y0, Y1
+	VMASKMOVPS (DX), Y0, Y2
+	VCMPPS     $0x03, Y1, Y2, Y3
+	VADDPS     Y2, Y1, Y4
+	VMAXPS     Y1, Y2, Y5
+	VMAXPS     Y2, Y1, Y1
+	VANDPS     Y5, Y1, Y1
+	VBLENDVPS  Y3, Y4, Y1, Y1
+	VMASKMOVPS Y1, Y0, (CX)
+
+l5:
+	VZEROUPPER
+	RET
+
+// func largerAtY(best []float32, v []float32, at []int32, p int32)
+// Requires: AVX
+TEXT ·largerAtY(SB), NOSPLIT, $0-76
+	VBROADCASTSS p+72(FP), Y0
+	MOVQ         best_len+8(FP), AX
+	MOVQ         best_base+0(FP), CX
+	MOVQ         v_base+24(FP), DX
+	MOVQ         at_base+48(FP), BX
+
+l1:
+	CMPQ      AX, $0x00000010
+	JL        l2
+	VMOVUPS   (CX), Y1
+	VMOVUPS   (DX), Y2
+	VMOVUPS   (BX), Y3
+	VCMPPS    $0x1e, Y1, Y2, Y4
+	VBLENDVPS Y4, Y0, Y3, Y3
+	VCMPPS    $0x03, Y2, Y2, Y4
+	VCMPPS    $0x07, Y1, Y1, Y5
+	VANDPS    Y5, Y4, Y4
+	VBLENDVPS Y4, Y0, Y3, Y3
+	VMOVUPS   Y3, (BX)
+	VCMPPS    $0x03, Y1, Y2, Y3
+	VADDPS    Y2, Y1, Y4
+	VMAXPS    Y1, Y2, Y5
+	VMAXPS    Y2, Y1, Y1
+	VANDPS    Y5, Y1, Y1
+	VBLENDVPS Y3, Y4, Y1, Y1
+	VMOVUPS   Y1, (CX)
+	VMOVUPS   32(CX), Y1
+	VMOVUPS   32(DX), Y2
+	VMOVUPS   32(BX), Y3
+	VCMPPS    $0x1e, Y1, Y2, Y4
+	VBLENDVPS Y4, Y0, Y3, Y3
+	VCMPPS    $0x03, Y2, Y2, Y4
+	VCMPPS    $0x07, Y1, Y1, Y5
+	VANDPS    Y5, Y4, Y4
+	VBLENDVPS Y4, Y0, Y3, Y3
+	VMOVUPS   Y3, 32(BX)
+	VCMPPS    $0x03, Y1, Y2, Y3
+	VADDPS    Y2, Y1, Y4
+	VMAXPS    Y1, Y2, Y5
+	VMAXPS    Y2, Y1, Y1
+	VANDPS    Y5, Y1, Y1
+	VBLENDVPS Y3, Y4, Y1, Y1
+	VMOVUPS   Y1, 32(CX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000040, BX
+	SUBQ      $0x00000010, AX
+	JMP       l1
+
+l2:
+l3:
+	CMPQ      AX, $0x00000008
+	JL        l4
+	VMOVUPS   (CX), Y1
+	VMOVUPS   (DX), Y2
+	VMOVUPS   (BX), Y3
+	VCMPPS    $0x1e, Y1, Y2, Y4
+	VBLENDVPS Y4, Y0, Y3, Y3
+	VCMPPS    $0x03, Y2, Y2, Y4
+	VCMPPS    $0x07, Y1, Y1, Y5
+	VANDPS    Y5, Y4, Y4
+	VBLENDVPS Y4, Y0, Y3, Y3
+	VMOVUPS   Y3, (BX)
+	VCMPPS    $0x03, Y1, Y2, Y3
+	VADDPS    Y2, Y1, Y4
+	VMAXPS    Y1, Y2, Y5
+	VMAXPS    Y2, Y1, Y1
+	VANDPS    Y5, Y1, Y1
+	VBLENDVPS Y3, Y4, Y1, Y1
+	VMOVUPS   Y1, (CX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000020, DX
+	ADDQ      $0x00000020, BX
+	SUBQ      $0x00000008, AX
+	JMP       l3
+
+l4:
+	TESTQ      AX, AX
+	JZ         l5
+	LEAQ       tailMask<>+0(SB), SI
+	NEGQ       AX
+	VMOVUPS    32(SI)(AX*4), Y1
+	VMASKMOVPS (CX), Y1, Y2
+	VMASKMOVPS (DX), Y1, Y3
+	VMASKMOVPS (BX), Y1, Y4
+	VCMPPS     $0x1e, Y2, Y3, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VCMPPS     $0x03, Y3, Y3, Y5
+	VCMPPS     $0x07, Y2, Y2, Y6
+	VANDPS     Y6, Y5, Y5
+	VBLENDVPS  Y5, Y0, Y4, Y4
+	VMASKMOVPS Y4, Y1, (BX)
+	VCMPPS     $0x03, Y2, Y3, Y0
+	VADDPS     Y3, Y2, Y4
+	VMAXPS     Y2, Y3, Y5
+	VMAXPS     Y3, Y2, Y2
+	VANDPS     Y5, Y2, Y2
+	VBLENDVPS  Y0, Y4, Y2, Y2
+	VMASKMOVPS Y2, Y1, (CX)
+
+l5:
 	VZEROUPPER
 	RET
 

@@ -178,10 +178,16 @@ func windowRows(n int, in, out grid, win [kernels.Space]kernels.Window) *gathere
 // largest is, for channels [j, j+n) of d, the largest number in the window of a row and its place, -1 for
 // none: the first of them, and a NaN before any. Places are not wanted where at is nil.
 func (w *worker) largest(g *gathered, x view, row, j, n, d int, best []float32, at []int32) {
-	first := true
+	first, sample := true, row/g.rows.places()
+	from := g.rows.at(row - sample*g.rows.places())
 	for k := range g.offs {
-		p := g.place(row, k)
-		if p < 0 {
+		o, p, inside := &g.offs[k], sample, true
+		for a := range from {
+			i := from[a]*g.step[a] + o[a]
+			inside = inside && uint(i) < uint(g.from[a])
+			p = p*g.from[a] + i
+		}
+		if !inside {
 			continue
 		}
 		m := w.arena.mark()
@@ -194,9 +200,9 @@ func (w *worker) largest(g *gathered, x view, row, j, n, d int, best []float32, 
 				at[i] = int32(p)
 			}
 		case at == nil:
-			larger(best[:n], seen)
+			w.k.larger(best[:n], seen)
 		default:
-			largerAt(best[:n], seen, at[:n], int32(p))
+			w.k.largerAt(best[:n], seen, at[:n], int32(p))
 		}
 		w.arena.release(m)
 	}
@@ -210,16 +216,16 @@ func (w *worker) largest(g *gathered, x view, row, j, n, d int, best []float32, 
 	}
 }
 
-// larger puts numbers of v in the place of smaller ones in best, of which none is larger than a NaN.
-func larger(best, v []float32) {
+// goLarger puts numbers of v in the place of smaller ones in best, of which none is larger than a NaN.
+func goLarger(best, v []float32) {
 	v = v[:len(best)]
 	for i, b := range best {
 		best[i] = max(b, v[i]) // without a branch, which numbers at random would mislead
 	}
 }
 
-// largerAt is larger, and puts p where it has done so.
-func largerAt(best, v []float32, at []int32, p int32) {
+// goLargerAt is goLarger, and puts p where it has done so.
+func goLargerAt(best, v []float32, at []int32, p int32) {
 	v, at = v[:len(best)], at[:len(best)]
 	for i, b := range best {
 		x, where := v[i], at[i]
@@ -252,21 +258,36 @@ func poolBwd(b *Backend, c *kernels.Call) {
 	b.shareWork(g.n*stripes, c.Out[0].Len()*elementCost, func(w *worker, task int) {
 		n, j := task/stripes, task%stripes*poolColumns
 		cols := min(poolColumns, d-j)
-		sums, best, at := w.arena.zero(in.places()*cols), w.arena.f32(cols), make([]int32, cols)
+		best, at := w.arena.f32(cols), make([]int32, cols)
+		sums, ld := w.poolSums(dx, n*in.places()*d+j, in.places(), cols, d)
 		for row := n * out.places(); row < (n+1)*out.places(); row++ {
 			m := w.arena.mark()
 			w.largest(g, x, row, j, cols, d, best, at)
 			for i, v := range w.in(dy, row*d+j, cols) {
 				if at[i] >= 0 {
-					sums[(int(at[i])-n*in.places())*cols+i] += v
+					sums[(int(at[i])-n*in.places())*ld+i] += v
 				}
 			}
 			w.arena.release(m)
 		}
 		for p := range in.places() {
-			w.k.write(dx, (n*in.places()+p)*d+j, sums[p*cols:(p+1)*cols])
+			if dx.d != tensor.F32 {
+				w.k.write(dx, (n*in.places()+p)*d+j, sums[p*cols:(p+1)*cols])
+			}
 		}
 	})
+}
+
+// poolSums is zeros for some channels of places, and how far apart these are: those of dx itself, from at on
+// and d apart, if it has float32s.
+func (w *worker) poolSums(dx view, at, places, cols, d int) (sums []float32, ld int) {
+	if dx.d != tensor.F32 {
+		return w.arena.zero(places * cols), cols
+	}
+	for p := range places {
+		clear(dx.f[at+p*d:][:cols])
+	}
+	return dx.f[min(at, len(dx.f)):], d
 }
 
 // pad puts zeros around images, or cuts borders off where the padding is negative.

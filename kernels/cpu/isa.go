@@ -85,6 +85,12 @@ type isa struct {
 	moments func(x []float32, n float32) (sum, squares float32)
 	layer   func(y, x, w, b []float32, mean, r float32) // y = (x - mean)·r·w + b
 	max     func(x []float32) float32                   // -Inf for none; NaN is ignored
+	relu    func(y, x []float32)                        // y = max(x, 0), a NaN for one
+	reluBwd func(dx, dy, x []float32)                   // dx = dy where x is above 0 or a NaN, else 0
+	// larger is best = max(best, v), a NaN for one, and largerAt also at = p where that is v: greater, or a
+	// NaN before which there was none.
+	larger   func(best, v []float32)
+	largerAt func(best, v []float32, at []int32, p int32)
 	// absMax is max |x| and absMaxes y = max(y, |x|), of which a NaN is greater than all. roundBits and
 	// roundEach are y = q(x·f)·back with q the nearest number of the format at h, of two the even one.
 	absMax    func(x []float32) float32

@@ -84,7 +84,8 @@ var avx512 = isa{
 	convTile: func(a *convArgs) { convTileZ((*int)(unsafe.Pointer(a))) },
 	sumTile:  func(a *sumArgs) { sumTileZ((*int)(unsafe.Pointer(a))) },
 	addRuns:  addRunsZ,
-	absMax:   absMaxZ, absMaxes: absMaxesZ,
+	relu:     reluZ, reluBwd: reluBwdZ, larger: largerZ, largerAt: largerAtZ,
+	absMax: absMaxZ, absMaxes: absMaxesZ,
 	roundBits: func(y, x []float32, f, back float32, h *roundConst) {
 		roundBitsZ(y, x, f, back, (*float32)(unsafe.Pointer(h)))
 	},
@@ -149,7 +150,8 @@ var avx2 = isa{
 	convTile: func(a *convArgs) { convTileY((*int)(unsafe.Pointer(a))) },
 	sumTile:  func(a *sumArgs) { sumTileY((*int)(unsafe.Pointer(a))) },
 	addRuns:  addRunsY,
-	absMax:   absMaxY, absMaxes: absMaxesY,
+	relu:     reluY, reluBwd: reluBwdY, larger: largerY, largerAt: largerAtY,
+	absMax: absMaxY, absMaxes: absMaxesY,
 	roundBits: func(y, x []float32, f, back float32, h *roundConst) {
 		roundBitsY(y, x, f, back, (*float32)(unsafe.Pointer(h)))
 	},

@@ -80,6 +80,7 @@ var neon = isa{
 	},
 	fromF16: goFromF16, toF16: goToF16,
 	adamW: neonAdamW, sgd: goSGD, sumSquares: goSumSquares,
+	relu: goReLU, reluBwd: goReLUBwd, larger: goLarger, largerAt: goLargerAt,
 	absMax: goAbsMax, absMaxes: goAbsMaxes, roundBits: goRoundBits, roundEach: goRoundEach,
 	chance: goChance, chances: goChances, butterfly: goButterfly, runMaxes: goRunMaxes, runs: goRuns,
 	addRuns: goAddRuns,

@@ -302,7 +302,10 @@ func frozenNorm(b *Backend, c *kernels.Call) {
 		weight[j] *= rstd[j]
 		minus[j] = -mean[j]
 	}
-	b.rows(c.In[0].Rows(), d, func(w *worker, from, to int) {
+	rows, vs := b.widened(c.In[0].Rows(), weight, shift, minus)
+	weight, shift, minus = vs[0], vs[1], vs[2]
+	d = len(weight)
+	b.rows(rows, d, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {
 			m := w.arena.mark()
 			out := w.out(y, i*d, d)
@@ -314,13 +317,31 @@ func frozenNorm(b *Backend, c *kernels.Call) {
 	})
 }
 
+// widened makes longer rows of rows, an even number of them of one again and again, and gives vectors of such
+// a row: primitives are slow on short ones.
+func (b *Backend) widened(rows int, vectors ...[]float32) (int, [][]float32) {
+	times, n := 1, len(vectors[0])
+	for rows > 0 && rows%2 == 0 && 2*times*n <= mappedRow {
+		rows, times = rows/2, 2*times
+	}
+	for i, v := range vectors {
+		vectors[i] = b.shared.f32(times * n)
+		for t := range times {
+			copy(vectors[i][t*n:], v)
+		}
+	}
+	return rows, vectors
+}
+
 // frozenNormDX is dy·w·rstd, since the statistics do not depend on the input.
 func frozenNormDX(b *Backend, c *kernels.Call) {
 	dy, dx, d, rstd := viewOf(c.In[0]), viewOf(c.Out[0]), lastDim(c.In[0]), c.In[2].F32()
 	weight := b.shared.f32(d)
 	b.k.read(weight, viewOf(c.In[1]), 0)
 	b.k.mul(weight, weight, rstd)
-	b.rows(c.In[0].Rows(), d, func(w *worker, from, to int) {
+	rows, vs := b.widened(c.In[0].Rows(), weight)
+	weight, d = vs[0], len(vs[0])
+	b.rows(rows, d, func(w *worker, from, to int) {
 		for i := from; i < to; i++ {
 			m := w.arena.mark()
 			out := w.out(dx, i*d, d)

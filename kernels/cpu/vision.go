@@ -101,9 +101,7 @@ func actPiece(_ *Backend, c *kernels.Call) piece {
 		in, out := w.in(x, at, n), w.out(y, at, n)
 		switch kind {
 		case kernels.ReLU:
-			for i, v := range in {
-				out[i] = max(v, 0)
-			}
+			w.k.relu(out, in)
 		case kernels.GELU:
 			w.k.gelu(out, in)
 		case kernels.Tanh:
@@ -137,7 +135,7 @@ func actBwdPiece(_ *Backend, c *kernels.Call) piece {
 		in, g, out := w.in(x, at, n), w.in(dy, at, n), w.out(dx, at, n)
 		switch kind {
 		case kernels.ReLU:
-			reluBwd(out, g, in)
+			w.k.reluBwd(out, g, in)
 		case kernels.GELU:
 			w.k.geluBwd(out, g, in)
 		case kernels.Tanh:
@@ -160,9 +158,17 @@ func actBwdPiece(_ *Backend, c *kernels.Call) piece {
 	}
 }
 
-// reluBwd sets dx to dy where x is above 0 or NaN, and to 0 elsewhere: without a branch on the signs, which
+// goReLU is max(x, 0).
+func goReLU(y, x []float32) {
+	y = y[:len(x)]
+	for i, v := range x {
+		y[i] = max(v, 0)
+	}
+}
+
+// goReLUBwd sets dx to dy where x is above 0 or NaN, and to 0 elsewhere: without a branch on the signs, which
 // lie as they come.
-func reluBwd(dx, dy, x []float32) {
+func goReLUBwd(dx, dy, x []float32) {
 	dx, dy = dx[:len(x)], dy[:len(x)]
 	for i, v := range x {
 		s := int32(math.Float32bits(v))

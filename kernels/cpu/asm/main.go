@@ -31,6 +31,7 @@ func main() {
 		e.copyRows()
 		e.spread()
 		e.vectors()
+		e.picks()
 		e.exponentials()
 		e.softmaxes()
 		e.activations()
