@@ -278,7 +278,7 @@ func (c *Coordinator) report(ctx actors.Context) Summary {
 	for i := range c.closed {
 		x := &c.closed[i].used
 		s.Loss += x.Loss
-		s.Wait, s.Peak = max(s.Wait, x.Wait), max(s.Peak, x.Peak)
+		s.Wait, s.Peak, s.Gap = max(s.Wait, x.Wait), max(s.Peak, x.Peak), max(s.Gap, x.Gap)
 		busy += x.Busy
 		if x.Busy > most {
 			most, s.Slowest = x.Busy, i

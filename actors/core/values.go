@@ -42,10 +42,13 @@ type Usage struct {
 	CPU    float64 // of processors that its process had during its jobs
 	Queued float64 // that threads of its process waited for one meanwhile
 	Stood  float64 // for which its process stood still and waited for no processor, since its job before
+	// Gap is the largest difference, in nats, between log-probabilities and those with which tokens were
+	// drawn by the same weights
+	Gap float64
 }
 
 // UsageLen is how many numbers a Usage is.
-const UsageLen = 9
+const UsageLen = 10
 
 // UsageOf reads the head of the numbers of a Done, Ready or Closed. What an older build does not say is 0.
 func UsageOf(v []float64) Usage {
@@ -55,7 +58,7 @@ func UsageOf(v []float64) Usage {
 		v = whole[:]
 	}
 	w := (*[UsageLen]float64)(v)
-	return Usage{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8]}
+	return Usage{w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9]}
 }
 
 // Put writes it over the head of a list, which it makes where there is none, and returns the list.
@@ -64,8 +67,7 @@ func (x *Usage) Put(v []float64) []float64 {
 		v = make([]float64, UsageLen)
 	}
 	w := (*[UsageLen]float64)(v)
-	w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8] = x.Loss, x.Busy, x.Wait, x.Peak, x.Over, x.Wild,
-		x.CPU, x.Queued, x.Stood
+	*w = [UsageLen]float64{x.Loss, x.Busy, x.Wait, x.Peak, x.Over, x.Wild, x.CPU, x.Queued, x.Stood, x.Gap}
 	return v
 }
 
@@ -75,7 +77,7 @@ func (x *Usage) Values() []float64 { return x.Put(nil) }
 // Behind is what follows a Usage.
 func Behind(v []float64) []float64 { return v[min(len(v), UsageLen):] }
 
-// add takes in what the numbers of a Done say that a job has used: all adds up, but for the peak.
+// add takes in what the numbers of a Done say that a job has used: all adds up, but for the peak and the gap.
 func (x *Usage) add(v []float64) {
 	if len(v) < UsageLen {
 		if len(v) == 0 {
@@ -94,6 +96,7 @@ func (x *Usage) add(v []float64) {
 	x.CPU += w[6]
 	x.Queued += w[7]
 	x.Stood += w[8]
+	x.Gap = max(x.Gap, w[9])
 }
 
 // Verdict is what the coordinator decides of a step: the scalars of its update.
@@ -247,18 +250,19 @@ type Summary struct {
 	Time     float64 // from open to the last close
 	Slowest  int     // the rank with most busy time
 	Slack    float64 // its busy time over the mean, minus 1
+	Gap      float64 // the largest of Usage.Gap
 }
 
 // SummaryOf reads a TopicStep report.
 func SummaryOf(v []float64) Summary {
-	w := (*[10]float64)(v)
-	return Summary{w[0], w[1], w[2] != 0, w[3], w[4], w[5], w[6], w[7], int(w[8]), w[9]}
+	w := (*[11]float64)(v)
+	return Summary{w[0], w[1], w[2] != 0, w[3], w[4], w[5], w[6], w[7], int(w[8]), w[9], w[10]}
 }
 
 // Values writes it as numbers.
 func (x Summary) Values() []float64 {
 	return []float64{x.Loss, x.Norm, number(x.Overflow), x.LR, x.Scale, x.Wait, x.Peak, x.Time,
-		float64(x.Slowest), x.Slack}
+		float64(x.Slowest), x.Slack, x.Gap}
 }
 
 // Slowness is a TopicSlow report. Times are nanoseconds a step.

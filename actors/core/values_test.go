@@ -103,14 +103,14 @@ func TestRecords(t *testing.T) {
 		trips(t, seed)
 	}
 	x := Usage{Loss: math.Inf(1), Peak: 2}
-	more := Usage{Loss: 1, Busy: 2, Wait: 3, Peak: 4, Over: 5, Wild: 6, CPU: 7, Queued: 8, Stood: 9}
+	more := Usage{Loss: 1, Busy: 2, Wait: 3, Peak: 4, Over: 5, Wild: 6, CPU: 7, Queued: 8, Stood: 9, Gap: 10}
 	x.add(more.Values())
 	x.add(nil)
 	short := Usage{Busy: 1}
 	short.add([]float64{1, 2})
 	require.Equal(t, Usage{Loss: 1, Busy: 3}, short)
-	require.Equal(t, Usage{math.Inf(1), 2, 3, 4, 5, 6, 7, 8, 9}, x)
-	v := []float64{0, 0, 0, 0, 0, 0, 0, 0, 0, 42}
+	require.Equal(t, Usage{math.Inf(1), 2, 3, 4, 5, 6, 7, 8, 9, 10}, x)
+	v := []float64{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 42}
 	require.True(t, Same(v, x.Put(v)))
 	require.Equal(t, []float64{42}, Behind(v))
 	require.False(t, Same(v, x.Values()) || Same(nil, nil))

@@ -325,6 +325,7 @@ func (r *Rank) end(j actors.Job, key frameKey, f *grad.Frame, ph grad.Phase, eva
 	if l := f.Loss(); r.c.Sides[layout.DecoderSide].First() {
 		used.Loss = l
 	}
+	used.Gap = f.Observed()
 	res.Values = used.Values()
 	switch {
 	case ph == grad.F:

@@ -19,6 +19,8 @@ type Metrics struct {
 	Skipped   bool    `json:"skipped,omitempty"`
 	Seconds   float64 `json:"seconds"`
 	Slowest   int     `json:"slowest_rank"`
+	// Drawn compares the sampler with the trainer, of runs that draw their answers.
+	Drawn *DrawnGap `json:"drawn,omitempty"`
 	// Experts are those of a mixture, every log.experts steps.
 	Experts []ExpertUse `json:"experts,omitempty"`
 	// Moved are the layers whose experts have moved behind the step, every train.balance_every steps.
@@ -35,6 +37,9 @@ func finite(m Metrics) Metrics {
 		if math.IsNaN(*f) || math.IsInf(*f, 0) {
 			*f = -1
 		}
+	}
+	if d := m.Drawn; d != nil && (math.IsNaN(d.Gap) || math.IsInf(d.Gap, 0)) {
+		m.Drawn = &DrawnGap{Gap: -1, Tokens: d.Tokens, Older: d.Older}
 	}
 	m.Scores = slices.Clone(m.Scores)
 	for i := range m.Scores {

@@ -53,6 +53,7 @@ type reporter struct {
 	findings   []core.Finding
 	scores     []GreatestScore
 	shrinks    bool // a score was above its limit in the step before
+	gaps       bool // sampler and trainer differed in a step before
 	findingsAt int64
 	moved      []core.Placed
 	movedAt    int64   // the step behind which they moved
@@ -393,6 +394,8 @@ func (p *reporter) step(m actors.Message) {
 	if p.findingsAt == m.Step {
 		line.Products, line.Scores = p.productErrors(), p.scores
 	}
+	line.Drawn = p.r.data.rollouts.drawnGap(m.Step, v.Gap)
+	p.gapped(m.Step, line.Drawn)
 	if p.movedAt == m.Step {
 		line.Moved = places(p.moved)
 	}
@@ -409,31 +412,38 @@ func (p *reporter) step(m actors.Message) {
 			}
 		}
 	}
-	for _, s := range []struct {
-		name string
-		v    float64
-	}{{"train/loss", line.Loss}, {"train/grad_norm", line.GradNorm}, {"train/lr", line.LR},
-		{"train/tokens_per_second", line.TokensSec}} {
-		p.scalar(s.name, m.Step, s.v)
-	}
+	p.scalars(&line)
 	c := p.r.cfg.Run.Train
 	if m.Step%int64(c.LogInterval) != 0 && m.Step != int64(c.Steps) {
 		return
 	}
 	done := m.Step - p.r.start.first + 1
 	eta := time.Duration(float64(time.Since(p.began)) / float64(done) * float64(int64(c.Steps)-m.Step)).Round(time.Second)
-	note := ""
-	if line.Skipped {
-		note = "  skipped: gradients overflowed"
-		if p.given == m.Step {
-			note = "  no update was made"
-		}
+	note := line.Drawn.note()
+	if line.Skipped && p.given == m.Step {
+		note += "  no update was made"
+	} else if line.Skipped {
+		note += "  skipped: gradients overflowed"
 	}
 	fmt.Fprintf(p.r.io.Progress,
 		"step %d/%d  loss %.4f  grad_norm %.3f  lr %.3g  tokens/s %.0f  mfu %s  data-wait %.1f %%  mem "+
 			"%s  eta %v%s\n", m.Step, c.Steps, line.Loss,
 		line.GradNorm, line.LR, line.TokensSec, share(line.MFU), 100*line.DataWait/sec,
 		tensor.Bytes(int64(line.PeakBytes)), eta, note)
+}
+
+// scalars hands a step's figures to TensorBoard and others.
+func (p *reporter) scalars(line *Metrics) {
+	for _, s := range []struct {
+		name string
+		v    float64
+	}{{"train/loss", line.Loss}, {"train/grad_norm", line.GradNorm}, {"train/lr", line.LR},
+		{"train/tokens_per_second", line.TokensSec}} {
+		p.scalar(s.name, line.Step, s.v)
+	}
+	if d := line.Drawn; d != nil && d.Tokens > 0 {
+		p.scalar("train/drawn_gap", line.Step, d.Gap)
+	}
 }
 
 // share prints a utilisation; one above all there is says that the machine's peak was measured too low.

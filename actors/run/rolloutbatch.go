@@ -42,7 +42,7 @@ func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float
 		mb.Cu = append(mb.Cu, int32(at))
 		text := append(append([]int32{}, a.Prompt...), a.Answer...)
 		sequences = append(sequences, text)
-		told := a.told()
+		told, fresh := a.told(), a.fresh(step)
 		for i, id := range text {
 			row := at + i
 			mb.IDs[row], mb.Positions[row], mb.Targets[row], out.Seq[row] = id, int32(i),
@@ -51,6 +51,9 @@ func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float
 				mb.Targets[row] = a.Answer[t]
 				more := out.More[row*objective.Columns:]
 				more[objective.Old], more[objective.Advantage] = a.LogProbs[t], float32(a.Advantage)
+				if fresh[t] {
+					more[objective.Fresh] = 1
+				}
 				if len(a.Advantages) > 0 {
 					more[objective.Advantage] = a.Advantages[t]
 				}

@@ -164,6 +164,7 @@ func (t *Tape) readersOf() map[*Value]int {
 		all[p.Value]++
 	}
 	all[t.loss]++
+	all[t.observed]++
 	return all
 }
 

@@ -82,6 +82,13 @@ func (t *Tape) Objective(x, seq, weight, more *Value, l *objective.Loss, p objec
 		t.Const("objective", p.Vector()))
 }
 
+// Observed is the value of Objective as something to look at, without a gradient: Frame.Observed gives it
+// when the forward has ended. A tape observes one.
+func (t *Tape) Observed(x, seq, weight, more *Value, l *objective.Loss, p objective.Params, sign float64) {
+	t.observed = t.Objective(x, seq, weight, more, l, p, sign)
+	t.observed.Need = false
+}
+
 func objectiveVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, len(n.In))
 	if leg(0) {

@@ -131,8 +131,13 @@ func (f *Frame) release(slots []int) {
 
 // Loss takes the loss out of the frame when F or B has ended; 0 for a stage without one, or if it comes with
 // the other.
-func (f *Frame) Loss() float64 {
-	l := f.Trace.LossOut
+func (f *Frame) Loss() float64 { return f.number(f.Trace.LossOut) }
+
+// Observed takes what Tape.Observed has seen out of the frame when F has ended; 0 where nothing is.
+func (f *Frame) Observed() float64 { return f.number(f.Trace.Seen) }
+
+// number takes a number out of the frame, 0 where it is not there.
+func (f *Frame) number(l *Value) float64 {
 	if l == nil || f.slots[l.ID] == nil {
 		return 0
 	}

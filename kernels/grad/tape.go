@@ -245,26 +245,27 @@ type Port struct {
 // Tape records. It is dead once Finish has returned.
 type Tape struct {
 	Options
-	nodes  []*Node
-	nval   int
-	phase  Phase
-	block  int
-	cache  map[convKey]*Value
-	cts    map[*Value][]*Value
-	params map[string]*Param
-	order  []*Param
-	datas  map[string]*Value
-	cuts   []*Node  // of sequences, each made once
-	runs   []*Node  // borders of runs of rows with states, each made once
-	names  []string // of datas, in order
-	ins    []*Port
-	outs   []*Port
-	loss   *Value
-	whole  map[int]bool // blocks that are no recompute units
-	late   []*Node      // gradient reductions waiting for the end of their block
-	still  bool         // parameters are declared that do not learn
-	prefix string       // of the names of parameters
-	shapes [][]int      // room for those of a call's operands
+	nodes    []*Node
+	nval     int
+	phase    Phase
+	block    int
+	cache    map[convKey]*Value
+	cts      map[*Value][]*Value
+	params   map[string]*Param
+	order    []*Param
+	datas    map[string]*Value
+	cuts     []*Node  // of sequences, each made once
+	runs     []*Node  // borders of runs of rows with states, each made once
+	names    []string // of datas, in order
+	ins      []*Port
+	outs     []*Port
+	loss     *Value
+	observed *Value       // of Observed, nil for nothing
+	whole    map[int]bool // blocks that are no recompute units
+	late     []*Node      // gradient reductions waiting for the end of their block
+	still    bool         // parameters are declared that do not learn
+	prefix   string       // of the names of parameters
+	shapes   [][]int      // room for those of a call's operands
 }
 
 // convKey finds a conversion of a value to a place that was recorded before, in a phase that has

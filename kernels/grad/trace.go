@@ -55,6 +55,7 @@ type Trace struct {
 	Params     []*Param
 	In, Out    []*Port
 	LossOut    *Value
+	Seen       *Value   // of Tape.Observed, or nil
 	Data       []string // the tensors of the microbatch that the stage reads
 	F, B, I, W []Segment
 	Values     int
@@ -78,7 +79,7 @@ func (t *Tape) Finish() *Trace {
 	t.rewrite()
 	t.inTwo()
 	tr := &Trace{whole: t.whole, Options: t.Options, Params: t.order, In: t.ins, Out: t.outs,
-		LossOut: t.loss, Data: t.names}
+		LossOut: t.loss, Seen: t.observed, Data: t.names}
 	f, i, w := t.nodesOf(F), t.nodesOf(I), t.nodesOf(W)
 	b := t.delayWeights(t.nodesOf(I, W))
 	late := t.lateNodes(f, b)
@@ -233,8 +234,10 @@ func (t *Tape) frees(lists ...[]*Node) map[int][]int {
 			}
 		}
 	}
-	if t.loss != nil {
-		last[t.loss.ID] = never
+	for _, v := range []*Value{t.loss, t.observed} {
+		if v != nil {
+			last[v.ID] = never
+		}
 	}
 	for _, p := range t.outs { // taken when F ends, unless the backward still needs it
 		if at := last[p.Value.ID]; at == never || t.nodes[at].Phase == F {

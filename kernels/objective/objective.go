@@ -63,6 +63,7 @@ const (
 	Advantage        // of the token, or of its answer
 	Return           // what the value of the token's place was to be
 	Worth            // the value when the token was drawn
+	Fresh            // 1 where the weights that drew the token are those that train on it, else 0
 	Columns
 )
 

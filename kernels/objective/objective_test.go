@@ -22,7 +22,7 @@ func drawnRows(rng *rand.Rand, score bool) *Rows {
 			r.Weight = append(r.Weight, w)
 			near := r.LogP[len(r.LogP)-1] + rng.Float32() - 0.5
 			r.More = append(r.More, float32(-rng.ExpFloat64()), rng.Float32(), float32(s/2)*0.6-0.3, near,
-				float32(s)-1.4, rng.Float32()-1, near+0.3)
+				float32(s)-1.4, rng.Float32()-1, near+0.3, float32(i%2))
 		}
 	}
 	r.Seq, r.LogP, r.Weight = append(r.Seq, -1), append(r.LogP, -3), append(r.Weight, 0)

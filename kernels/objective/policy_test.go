@@ -52,7 +52,7 @@ func TestPolicyGolden(t *testing.T) {
 				r.Weight = append(r.Weight, float32(l.Policy.Share(n, float64(len(g.Lengths)),
 					float64(tokens),
 					float64(g.Most))))
-				r.More = append(r.More, g.Ref[s][i], 0, 0, g.Old[s][i], float32(advantages[s]), 0, 0)
+				r.More = append(r.More, g.Ref[s][i], 0, 0, g.Old[s][i], float32(advantages[s]), 0, 0, 0)
 				want = append(want, c.Gradient[s][i])
 			}
 		}
@@ -83,7 +83,7 @@ func TestMasked(t *testing.T) {
 		for i := range old[s] {
 			r.LogP, r.Seq, r.Weight = append(r.LogP, float32(now[s][i])), append(r.Seq, int32(s)),
 				append(r.Weight, 0.25)
-			r.More = append(r.More, 0, 0, 0, float32(old[s][i]), float32(1-2*s), 0, 0)
+			r.More = append(r.More, 0, 0, 0, float32(old[s][i]), float32(1-2*s), 0, 0, 0)
 			ratios = append(ratios, math.Exp(now[s][i]-old[s][i]))
 		}
 	}

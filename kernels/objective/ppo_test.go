@@ -51,7 +51,7 @@ func TestPPOGolden(t *testing.T) {
 				rows.Seq = append(rows.Seq, int32(s))
 				rows.Weight = append(rows.Weight, float32(l.Policy.Share(n, 0, float64(tokens), 0)))
 				rows.More = append(rows.More, g.Ref[s][i], 0, 0, g.Old[s][i], float32(advantages[s][i]),
-					float32(returns[s][i]), g.Worth[s][i])
+					float32(returns[s][i]), g.Worth[s][i], 0)
 				want, wantValue = append(want, c.Gradient[s][i]), append(wantValue, c.ValueGradient[s][i])
 			}
 		}

@@ -22,6 +22,15 @@ var curves = []struct {
 	{"seconds", func(m *run.Metrics) float64 { return m.Seconds }},
 	{"memory", func(m *run.Metrics) float64 { return m.PeakBytes }},
 	{"slowest", func(m *run.Metrics) float64 { return float64(m.Slowest) }},
+	{"drawn_gap", drawnGap},
+}
+
+// drawnGap is how far the sampler is from the trainer, NaN where nothing is compared.
+func drawnGap(m *run.Metrics) float64 {
+	if m.Drawn == nil || m.Drawn.Tokens == 0 || m.Drawn.Gap == -1 {
+		return math.NaN()
+	}
+	return m.Drawn.Gap
 }
 
 // series are a run's metrics by column: eight bytes a step, and four a value. Curves are drawn from them,

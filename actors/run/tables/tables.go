@@ -154,6 +154,11 @@ type Metric struct {
 	Skipped   bool     `parquet:"skipped"` // no update was made
 	Seconds   float64  `parquet:"seconds"`
 	Slowest   int32    `parquet:"slowest_rank"`
+	// Of runs that draw their answers: the largest difference between log-probabilities of sampler and
+	// trainer in nats, over how many tokens, and how many were drawn by older weights.
+	DrawnGap    *float64 `parquet:"drawn_gap,optional"`
+	DrawnTokens *int64   `parquet:"drawn_tokens,optional"`
+	DrawnOlder  *int64   `parquet:"drawn_older,optional"`
 }
 
 // metricsFile is where a run writes its metrics unless log.jsonl of its run file says otherwise.
@@ -167,10 +172,17 @@ func metrics(dir string, row func(Metric) error) error {
 		return &v
 	}
 	return lines(metricsFile(dir), func(m run.Metrics) error {
-		return row(Metric{Step: m.Step, Loss: number(m.Loss), GradNorm: number(m.GradNorm), LR: m.LR,
+		r := Metric{Step: m.Step, Loss: number(m.Loss), GradNorm: number(m.GradNorm), LR: m.LR,
 			TokensSec: number(m.TokensSec), MFU: number(m.MFU), DataWait: m.DataWait,
 			PeakBytes: int64(m.PeakBytes),
-			Scale:     m.Scale, Skipped: m.Skipped, Seconds: m.Seconds, Slowest: int32(m.Slowest)})
+			Scale:     m.Scale, Skipped: m.Skipped, Seconds: m.Seconds, Slowest: int32(m.Slowest)}
+		if d := m.Drawn; d != nil {
+			tokens, older := int64(d.Tokens), int64(d.Older)
+			if r.DrawnTokens, r.DrawnOlder = &tokens, &older; tokens > 0 {
+				r.DrawnGap = number(d.Gap)
+			}
+		}
+		return row(r)
 	})
 }
 

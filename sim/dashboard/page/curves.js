@@ -4,7 +4,9 @@ import { el, ask, colours, css, si, bytes, seconds, share, smooth, failed } from
 const charts = [
   ["loss", "Loss", si, true], ["grad_norm", "Gradient norm", si], ["tokens", "Tokens a second", si], ["mfu", "MFU", share],
   ["wait", "Data wait, share of the step", share], ["seconds", "Time of a step", seconds], ["lr", "Learning rate", si], ["memory", "Memory of the rank that needs most", bytes],
+  ["drawn_gap", "Log-probabilities of sampler and trainer, largest difference", si],
 ];
+const rare = new Set(["drawn_gap"]); // not drawn where no run has any
 const points = 1200;
 
 export class Curves {
@@ -78,6 +80,11 @@ export class Curves {
     for (const p of this.plots) this.chart(p, ids);
   }
   chart(p, ids) {
+    if (rare.has(p.key)) {
+      const any = ids.some((id) => this.data.get(id)[p.key].some((x) => x !== null));
+      p.node.style.display = any ? "" : "none";
+      if (!any) return;
+    }
     const tables = [], series = [{}], bands = [];
     for (const id of ids) {
       const d = this.data.get(id), c = colours[id % colours.length], v = d[p.key];
