@@ -34,7 +34,10 @@ func attnBwdFlops(in, out [][]int) int64 { return 5 * prod(in[1]) * int64(in[2][
 
 var _ = register(
 	Spec{Op: Linear, Sig: "x[...,k]A w[n,k]A bias[n]A? -> y[...,n]A|f32", Products: linearProducts,
-		Doc: "y = x·wᵀ + bias. Sums over k in float32, rounded once to y's dtype."},
+		Doc: "y = x·wᵀ + bias. Sums over k in float32, rounded once to y's dtype. With I[3] = p > 1 y is " +
+			"the sum (see sum) of p such products, each over a p-th of k in order, the first with the " +
+			"bias: what p ranks give together that have a part of the columns each. With I[2] = i > 0 too " +
+			"it is the i-th of them."},
 	Spec{Op: LinearDX, Sig: "dy[...,n]A w[n,k]A -> dx[...,k]A", Products: linearDXProducts,
 		Doc: "dx = dy·w: the input gradient of linear."},
 	Spec{Op: LinearDW, Sig: "dy[...,n]A x[...,k]A -> dw[n,k]f32", Products: linearDWProducts,

@@ -21,7 +21,8 @@ var _ = register(
 		Doc: "Group i is rows off[i]:off[i+1]: y = x·w[i]ᵀ there, and 0 for rows of no group. Groups " +
 			"may be empty. Sums over k in float32, rounded once to y's dtype, " +
 			"in an order that depends on n and k only: a row has the same bits in a group of any size. " +
-			"Without off, x is [t,g,k] and group i is x[:,i], as of heads."},
+			"Without off, x is [t,g,k] and group i is x[:,i], as of heads. With off, I[2] and I[3] are " +
+			"as in linear."},
 	Spec{Op: GroupedLinearDX, Sig: "dy[...,n]A w[g,n,k]A off[g+1]i32? -> dx[...,k]A",
 		Flops:    func(in, out [][]int) int64 { return groupedFlops(in[0], in[1]) },
 		Products: groupedDXProducts,

@@ -27,7 +27,8 @@ var _ = register(
 			"linear_lse. " +
 			"The bits are those of linear_lse, lse_join and token_nll of an unsharded vocabulary with " +
 			"logits z, " +
-			"whose activations have the dtype of number I[0]."},
+			"whose activations have the dtype of number I[0]. With I[1] = p > 1 they are those of a " +
+			"vocabulary in p shards of equal numbers of rows, rounded up."},
 	Spec{Op: Objective, Sig: "x[t]f32 seq[t]i32 weight[t]f32 more[t,c]f32 p[n]f32 -> loss[1]f32",
 		Doc: "The loss of number I[0] of package objective over rows with log-probabilities F[0]·x, in " +
 			"float64, in row order, rounded once. p are its parameters, more its columns."},

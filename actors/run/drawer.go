@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/topology"
 )
 
 // sampler draws answers for a run. What it is told it does in order, and none of it waits.
@@ -141,6 +142,7 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.SumAs(map[string]int{topology.TP: c.Run.Plan.TP, topology.ETP: c.Run.Plan.ETP}) // as training does
 	pages := c.Run.Rollout.Pages
 	if pages == 0 {
 		pages = min(4096, c.Run.Train.GlobalBatch*((c.Run.Data.SeqLen+sample.PageRows-1)/sample.PageRows))

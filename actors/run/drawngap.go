@@ -79,8 +79,8 @@ func (p *reporter) gapped(step int64, d *DrawnGap) {
 	}
 	p.gaps = true
 	p.say("! step %d: log-probabilities of the sampler and the trainer differ by up to %.3g nats, of %d "+
-		"tokens that were drawn by the weights that train on them: %s; ratios of policies are off by as much", step,
-		d.Gap, d.Tokens, p.r.whyGap())
+		"tokens that were drawn by the weights that train on them: %s; ratios of policies are off by as "+
+		"much", step, d.Gap, d.Tokens, p.r.whyGap())
 }
 
 // note is what a step's line on the screen says of it.

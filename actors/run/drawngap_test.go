@@ -3,11 +3,18 @@ package run
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // gapModels are small models whose layers take their sums in every way that there is.
@@ -76,7 +83,15 @@ func TestDrawnGap(t *testing.T) {
 	for name, model := range gapModels {
 		for _, plan := range [][]string{{}, {"train.precision=bf16"}, {"plan.pp=2"},
 			{"plan.dp=2", "plan.zero=2"}, {"objective.kind=ppo"},
-			{"lora.rank=4", `lora.targets=["*"]`, "lora.merge=true"}} {
+			{"lora.rank=4", `lora.targets=["*"]`, "lora.merge=true"},
+			{"plan.tp=2", "plan.sequence_parallel=true", "plan.pp=2"},
+			{"plan.tp=4", "plan.dp=2", "plan.zero=3"},
+			{"plan.tp=2", "lora.rank=6", "lora.alpha=7", `lora.targets=["*"]`, "lora.merge=true"},
+			{"plan.tp=2", "objective.kind=ppo", "train.precision=bf16"},
+			{"plan.tp=2", "plan.dp=2", "plan.ep=2", "plan.etp=2"}, {"plan.dp=2", "plan.ep=2"}} {
+			if name == "dense" && slices.Contains(plan, "plan.ep=2") {
+				continue
+			}
 			for step, d := range gapsOf(t, dir, model, plan...) {
 				require.Equal(t, DrawnGap{Tokens: d.Tokens}, d, "%s %v, step %d", name, plan, step+1)
 				require.Greater(t, d.Tokens, 32)
@@ -94,4 +109,76 @@ func TestDrawnGap(t *testing.T) {
 		require.Equal(t, args[0] == "rollout.staleness=2", split,
 			"%v: one version draws on where another has begun", args)
 	}
+}
+
+// smallKeys are keys of families' configurations that make a model small; a family gets those that it has.
+var smallKeys = map[string]any{"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 12,
+	"moe_intermediate_sizes": []int{12, 8}, "shared_expert_intermediate_size": 8, "n_shared_experts": 1,
+	"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "kv_lora_rank": 8, "q_lora_rank": 8,
+	"qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4, "index_topk": 12, "index_n_heads": 2,
+	"index_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 4,
+	"linear_value_head_dim": 4, "linear_conv_kernel_dim": 2, "sliding_window": 3, "query_pre_attn_scalar": 4,
+	"partial_rotary_factor": 0.5, "residual_multiplier": 0.3}
+
+// smallOf is the configuration of a small model of a family.
+func smallOf(name string) map[string]any {
+	f := hf.Families[name]
+	keys := map[string]any{"model_type": name, "hidden_size": 16, "num_hidden_layers": 3,
+		"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 24,
+		"max_position_embeddings": 64, "initializer_range": 0.3}
+	if f.PlainHeads {
+		delete(keys, "num_key_value_heads")
+	}
+	if slices.Contains(f.Omit, "head_dim") {
+		delete(keys, "head_dim")
+	}
+	for key, value := range smallKeys {
+		if slices.Contains(f.Has, key) {
+			keys[key] = value
+		}
+	}
+	return keys
+}
+
+// TestDrawnGapFamilies: so it is for every family of models of text, with ranks that cut layers too.
+func TestDrawnGapFamilies(t *testing.T) {
+	t.Parallel()
+	dir, tried := t.TempDir(), 0
+	for _, name := range slices.Sorted(maps.Keys(hf.Families)) {
+		keys := smallOf(name)
+		if !drawsText(t, keys) {
+			continue
+		}
+		tried++
+		model := ""
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			v, err := json.Marshal(keys[key])
+			require.NoError(t, err)
+			model += fmt.Sprintf("%s: %s\n", key, v)
+		}
+		for _, plan := range [][]string{nil, {"plan.tp=2"}, {"plan.tp=2", "train.precision=bf16"}} {
+			for step, d := range gapsOf(t, dir, model, append(plan, "train.steps=2")...) {
+				require.Equal(t, DrawnGap{Tokens: d.Tokens}, d, "%s %v, step %d", name, plan, step+1)
+				require.Greater(t, d.Tokens, 32)
+			}
+		}
+	}
+	require.GreaterOrEqual(t, tried, 38)
+}
+
+// drawsText reports whether a family has a small model of text.
+func drawsText(t *testing.T, keys map[string]any) bool {
+	t.Helper()
+	dir := t.TempDir()
+	keys = maps.Clone(keys)
+	keys["vocab_size"] = 32
+	text, err := json.Marshal(keys)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600))
+	c, err := configs.ReadModel(dir)
+	if err != nil { // of actions, or images: it wants other keys
+		return false
+	}
+	m, err := family.Build(c, 12)
+	return err == nil && m.Denoiser == nil
 }

@@ -139,7 +139,7 @@ func (b *Backend) clearRows(t *tensor.Tensor, from, to int) {
 // groupedLinear is y = x·wᵀ with a matrix w [g,n,k] per group of rows, as of experts. Groups of
 // heads lie side by side in each row instead of one below the other.
 func groupedLinear(b *Backend, c *kernels.Call) {
-	x, w, y := rowMajor(c.In[0]), rowMajor(c.In[1]), result{v: viewOf(c.Out[0]), ld: lastDim(c.Out[0])}
+	x, w := rowMajor(c.In[0]), rowMajor(c.In[1])
 	n, k := c.In[1].Shape[1], c.In[1].Shape[2]
 	if ofHeads(c) {
 		for i := range c.In[1].Shape[0] {
@@ -148,7 +148,17 @@ func groupedLinear(b *Backend, c *kernels.Call) {
 		}
 		return
 	}
-	b.groups(c, grouped{rows: c.Out[0], wide: n, depth: k, unit: b.k.mr,
+	if kernels.Parts(c) > 1 {
+		b.groupedInParts(c)
+		return
+	}
+	b.groupsOf(c, c.Out[0], x, w, k)
+}
+
+// groupsOf sets y to the products of a call with sums over k.
+func (b *Backend) groupsOf(c *kernels.Call, to *tensor.Tensor, x, w matrix, k int) {
+	n, y := c.In[1].Shape[1], result{v: viewOf(to), ld: lastDim(to)}
+	b.groups(c, grouped{rows: to, wide: n, depth: k, unit: b.k.mr,
 		of: func(g, at, m int) product { return product{y.from(at), x.from(at), w.from(g * n), m, n, k} },
 		small: func(wk *worker, p part) {
 			wk.turned(y.from(p.at), x.from(p.at), w.from(p.g*n), p, k)

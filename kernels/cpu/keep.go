@@ -27,6 +27,8 @@ type kept struct {
 	may    map[unsafe.Pointer]bool // where such operands lie
 	panels map[panelAt][]float32
 	packed map[packedOf][]float32
+	// columns are the places within an operand from which products read it in parts
+	columns map[unsafe.Pointer][]unsafe.Pointer
 	// low are the forms of operands, and lowPanels the panels of those that lie in one of fewer bytes
 	low       map[panelsOf]lowOf
 	lowPanels map[panelAt]*lowPanels
@@ -60,8 +62,9 @@ func (b *Backend) Keep(t *tensor.Tensor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.kept.may == nil {
-		b.kept = kept{map[unsafe.Pointer]bool{}, map[panelAt][]float32{}, map[packedOf][]float32{},
-			map[panelsOf]lowOf{}, map[panelAt]*lowPanels{}}
+		b.kept = kept{may: map[unsafe.Pointer]bool{}, panels: map[panelAt][]float32{},
+			packed: map[packedOf][]float32{}, columns: map[unsafe.Pointer][]unsafe.Pointer{},
+			low: map[panelsOf]lowOf{}, lowPanels: map[panelAt]*lowPanels{}}
 	}
 	if v := viewOf(t); v.len() > 0 {
 		b.kept.may[v.at()] = true
@@ -95,6 +98,10 @@ func (b *Backend) Forget(t *tensor.Tensor) {
 // forget drops an operand, its panels, and what is made of it.
 func (k *kept) forget(at unsafe.Pointer) {
 	delete(k.may, at)
+	for _, part := range k.columns[at] {
+		k.forget(part)
+	}
+	delete(k.columns, at)
 	for p := range k.panels { // in no order: each by itself
 		if p.of.at == at {
 			delete(k.panels, p)

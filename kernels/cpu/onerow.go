@@ -57,6 +57,9 @@ type rowSum struct {
 	h     []uint16  // in place of x, for pairs of bfloat16
 	c, t  []float32 // results of a group, and a part of the sum
 	pairs bool
+	// of a part of a sum: how far its columns are behind the first ones, and whether another part follows
+	behind  int
+	follows bool
 }
 
 // group sets c to the results of rows j to j+lanes of y, or as many as there are.
@@ -101,10 +104,10 @@ func (s *rowSum) ahead(p, n, size int) (far, row, block int) {
 	switch {
 	case ld == s.k && ld*size <= 2*rowPart:
 		return lanes*ld + p*lanes - p, line, lanes * line
-	case p+n < s.k:
+	case p+n < s.k || s.follows:
 		return n, ld, line
 	}
-	return lanes*ld - p, ld, line
+	return lanes*ld - p - s.behind, ld, line
 }
 
 // part adds columns [p0, p0+kn) to t: whole vectors of float32 where they lie, others through a copy.

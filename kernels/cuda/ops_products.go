@@ -13,6 +13,9 @@ import (
 // Products of matrices, and attention.
 var _ = register(map[kernels.Op]func(x *issue){
 	kernels.Linear: func(x *issue) {
+		if x.absent = kernels.Parts(x.c) > 1; x.absent {
+			return
+		}
 		a, w, y := x.in(0), x.in(1), x.out(0)
 		n, k := w.Shape[0], w.Shape[1]
 		x.product(a.DType, product{a: a, b: w, bias: x.in(2), y: y, m: a.Rows(), n: n, k: k, aRow: k,
@@ -35,6 +38,9 @@ var _ = register(map[kernels.Op]func(x *issue){
 		}
 	},
 	kernels.GroupedLinear: func(x *issue) {
+		if x.absent = kernels.Parts(x.c) > 1; x.absent {
+			return
+		}
 		a, w, y := x.in(0), x.in(1), x.out(0)
 		g, n, k := w.Shape[0], w.Shape[1], w.Shape[2]
 		if x.in(2) == nil {

@@ -98,7 +98,8 @@ func (f *fuser) joined(p, n *Node) *Node {
 
 // takes tells whether a node is a product that takes epilogues.
 func takes(n *Node) bool {
-	return n.Op.Role == compute && n.Acc == 0 && kernels.TakesEpilogues(n.Op.Kernel)
+	return n.Op.Role == compute && n.Acc == 0 && kernels.TakesEpilogues(n.Op.Kernel) &&
+		!(n.Op.Kernel == kernels.Linear && n.Attr.I[3] > 1)
 }
 
 // thin tells whether a node is a product without bias whose sums are short beside those of another.

@@ -59,7 +59,7 @@ func init() {
 
 // Linear is x·wᵀ + bias; bias may be nil. Shapes: x [t k], w [n k], bias [n] -> [t n].
 func (t *Tape) Linear(x, w, bias *Value) *Value {
-	return t.linear(opLinear, kernels.Attr{}, x, w, bias)
+	return t.linear(opLinear, t.inParts(w, kernels.Attr{}), x, w, bias)
 }
 
 // LowLinear is Linear whose three products are of operands that are rounded as kernels.Precisions[precision]
@@ -453,11 +453,17 @@ func (t *Tape) Mul(a, b *Value) *Value {
 
 // Scale is c·x; it is linear, so partial values stay partial.
 func (t *Tape) Scale(x *Value, c float64) *Value {
+	if due(x) {
+		return t.ofTerms(x, func(_ int, v *Value) *Value { return t.Scale(v, c) })
+	}
 	return t.one(opScale, kernels.Attr{F: [2]float64{c}}, x.DType, x.Shape, x.Place, x)
 }
 
 // Add is a + b. A partial operand is brought to the placement of the other; two partial ones stay partial.
 func (t *Tape) Add(a, b *Value) *Value {
+	if due(a) && due(b) {
+		return t.ofTerms(a, func(i int, v *Value) *Value { return t.Add(v, t.terms(b)[i]) })
+	}
 	if a.Place != b.Place {
 		if a.Place.partial() && !b.Place.partial() {
 			a = t.to(a, b.Place)

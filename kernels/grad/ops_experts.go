@@ -263,6 +263,9 @@ func (t *Tape) BalanceEach(logits, cu *Value, k int, score routing.Score, scale 
 
 // GateRows is sigmoid(z[i])·x[i]: x [t d], which may be partial, and z [t 1] f32.
 func (t *Tape) GateRows(x, z *Value) *Value {
+	if due(x) {
+		return t.ofTerms(x, func(_ int, v *Value) *Value { return t.GateRows(v, z) })
+	}
 	if len(x.Place.Cuts(1)) > 0 {
 		x = t.only(x, 0)
 	}

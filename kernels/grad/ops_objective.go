@@ -26,6 +26,9 @@ func init() {
 // d] (sharded over the vocabulary or replicated), target [t] i32 (< 0: ignored) -> [t] in float32. A soft
 // cap of most > 0 makes each logit z most·tanh(z/most). The bits are those of LinearCrossEntropy's terms.
 func (t *Tape) TokenNLL(x, w, target *Value, most float64) *Value {
+	if n := t.Sums[TP]; n > 1 {
+		return t.nllInParts(x, w, target, most, n)
+	}
 	capped := kernels.Attr{F: [2]float64{most}}
 	axes := w.Place.Cuts(0)
 	at := t.rows(x.Shape[0], axes)

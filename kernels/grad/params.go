@@ -41,7 +41,9 @@ func (p *Param) Logical() *Param {
 // fold's others.
 func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value {
 	p, fold := t.placed(shape, cuts)
-	return t.marked(t.param(name, shape, p, fold, decay), name, cuts)
+	v := t.marked(t.param(name, shape, p, fold, decay), name, cuts)
+	t.params[t.Full(name)].Parts = t.partsOf(shape, cuts)
+	return v
 }
 
 // placed is where cuts put a parameter, and the fold of their axes.

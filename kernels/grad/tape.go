@@ -37,6 +37,7 @@ type Value struct {
 	Const    *tensor.Tensor // the contents of a constant of the model
 	Local    []int          // shape on one rank, set by Finish
 	tensor   string         // what Options.Choose is asked by
+	terms    []*Value       // that it is the sum of in the place of several ranks (Options.Sums)
 }
 
 // Node is one recorded operation.
@@ -182,6 +183,9 @@ type Options struct {
 	// do in its time, and bytes of memory traffic beside them; nil is a device whose products have one rate
 	Device func(w kernels.Work) (flops, bytes int64)
 	NoGrad bool // forward only
+	// Sums says by the name of a mesh axis, which the tape does not have, that this rank takes sums as so
+	// many ranks along it do: its results have their bits.
+	Sums map[string]int
 	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all
 	Low func(param string) int
 	// Watch says when those that learn are multiplied in the model's own type all the same
@@ -218,6 +222,7 @@ type Param struct {
 	Block   int   // of the model, that declared it first
 	Experts bool  // each row is an expert's of its block, and lies where the expert does
 	Copies  int   // of the rows, how many there are beyond one an expert
+	Parts   int   // in how many parts sums over its last axis are taken (Options.Sums), 0 for one
 	// how it lies in memory, where that is not one number an element: Value then has its words, Shape is
 	// that of the numbers
 	Packed kernels.Packing

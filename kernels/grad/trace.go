@@ -68,7 +68,7 @@ type Trace struct {
 
 // Finish differentiates, applies the policies and lowers to segments. The tape is dead afterwards.
 func (t *Tape) Finish() *Trace {
-	t.nodes = t.hoist(t.nodes)
+	t.nodes = t.hoist(t.unread(t.nodes))
 	for i, n := range t.nodes {
 		n.ID = i
 	}

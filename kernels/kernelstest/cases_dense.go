@@ -36,6 +36,17 @@ func matrixCases() []Case {
 					return &kernels.Call{In: tensors{g.act(m, k), g.scaled(n, k), g.act(n)},
 						Out: tensors{g.raw(tensor.F32, m, n)}}
 				}},
+			Case{Op: kernels.Linear, Name: name + "parts", Tol: 8e-6, Half: 4,
+				Why: sumWhy + ", in 2 or 3 parts that are rounded each", Call: func(g *gen) *kernels.Call {
+					p := 2 + k%2
+					return &kernels.Call{In: tensors{g.act(m, p*k), g.scaled(n, p*k), g.act(n)},
+						Out: tensors{g.raw(g.a, m, n)}, Attr: kernels.Attr{I: [4]int{3: p}}}
+				}},
+			Case{Op: kernels.Linear, Name: name + "part", Tol: 4e-6, Why: sumWhy,
+				Call: func(g *gen) *kernels.Call {
+					return &kernels.Call{In: tensors{g.act(m, 3*k), g.scaled(n, 3*k), g.act(n)},
+						Out: tensors{g.raw(g.a, m, n)}, Attr: kernels.Attr{I: [4]int{2: 1 + k%3, 3: 3}}}
+				}},
 			Case{Op: kernels.LinearDX, Name: name, Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
 				return &kernels.Call{In: tensors{g.act(m, n), g.act(n, k)}, Out: tensors{g.raw(g.a, m, k)}}
 			}},

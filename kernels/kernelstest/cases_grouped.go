@@ -36,11 +36,12 @@ func groupedCases() []Case {
 	var l []Case
 	for _, s := range groupedShapes {
 		e := len(s.rows)
+		half := 0.0
 		weights := func(g *gen) *tensor.Tensor { return g.scaled(e*s.n, s.k) }
 		one := func(op kernels.Op, suffix string,
 			call func(g *gen, off *tensor.Tensor, t int) *kernels.Call) {
 			l = append(l, Case{Op: op, Name: fmt.Sprintf("%vx%dx%d+%d%s", s.rows, s.n, s.k, s.extra, suffix),
-				Tol: 4e-6, Why: sumWhy, Call: func(g *gen) *kernels.Call {
+				Tol: 4e-6, Half: half, Why: sumWhy, Call: func(g *gen) *kernels.Call {
 					off, t := s.offsets(g)
 					return call(g, off, t)
 				}})
@@ -50,6 +51,14 @@ func groupedCases() []Case {
 			return &kernels.Call{In: tensors{g.act(t, s.k), cube(weights(g)), off},
 				Out: tensors{g.raw(g.a, t, s.n)}}
 		})
+		half = 4 // parts are rounded each
+		one(kernels.GroupedLinear, "parts", func(g *gen, off *tensor.Tensor, t int) *kernels.Call {
+			w := g.scaled(e*s.n, 2*s.k)
+			w.Shape = []int{e, s.n, 2 * s.k}
+			return &kernels.Call{In: tensors{g.act(t, 2*s.k), w, off}, Out: tensors{g.raw(g.a, t, s.n)},
+				Attr: kernels.Attr{I: [4]int{3: 2}}}
+		})
+		half = 0
 		one(kernels.GroupedLinear, "f32", func(g *gen, off *tensor.Tensor, t int) *kernels.Call {
 			return &kernels.Call{In: tensors{g.act(t, s.k), cube(weights(g)), off},
 				Out: tensors{g.raw(tensor.F32, t, s.n)}}

@@ -123,7 +123,7 @@ func logitsCases() []Case {
 				kernels.NumberedActivation(number)), Tol: 4e-6, Terms: 10,
 				Why: "one float32 sum of exponentials", Types: onlyF32,
 				Call: func(g *gen) *kernels.Call {
-					a := kernels.Attr{I: [4]int{number}}
+					a := kernels.Attr{I: [4]int{number, []int{0, 2, 3, 1}[i]}}
 					if i%2 == 1 {
 						a.F[0] = 3
 					}

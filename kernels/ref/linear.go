@@ -54,6 +54,10 @@ func axpy(y []float64, a float64, x []float64) {
 
 // linear sets y = x·wᵀ + b: x [rows k], w [n k], b [n] or none, y [rows n].
 func linear(c *kernels.Call) {
+	if kernels.Parts(c) > 1 {
+		inParts(c, linear)
+		return
+	}
 	x, w := c.In[0], c.In[1]
 	n := w.Shape[0]
 	y := matNT(load(x), load(w), x.Rows(), n, lastDim(x))

@@ -9,8 +9,12 @@ func logitsNLL(c *kernels.Call) {
 	for i := range y {
 		if y[i] = 0; target[i] >= 0 {
 			z, _ := cappedLogits(zs[i*v:(i+1)*v], c.Attr.F[0])
-			lse := float32(logSumExp([]float64{float64(float32(logSumExp(z)))}))
-			y[i] = lse - float32(z[target[i]])
+			var shards []float64
+			for s, n := 0, max(1, c.Attr.I[1]); s < n; s++ {
+				from, to := kernels.Shard(v, s, n)
+				shards = append(shards, float64(float32(logSumExp(z[from:to]))))
+			}
+			y[i] = float32(logSumExp(shards)) - float32(z[target[i]])
 		}
 	}
 }

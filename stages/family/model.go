@@ -252,8 +252,11 @@ func keys(m map[string]int) func(func(string) bool) {
 
 // Params lists all parameters of the model in order of first use, as files have them: copies of experts,
 // which a plan may place beside the experts, are none.
-func (m *Model) Params(lora *block.Lora) []*grad.Param {
-	tr := m.Record(grad.Options{NoGrad: true}, block.Rec{Shape: m.Smallest(1), Lora: lora},
+func (m *Model) Params(lora *block.Lora) []*grad.Param { return m.ParamsIn(tensor.F32, lora) }
+
+// ParamsIn is Params of a model in a dtype: the values of some are float32 all the same.
+func (m *Model) ParamsIn(d tensor.DType, lora *block.Lora) []*grad.Param {
+	tr := m.Record(grad.Options{NoGrad: true, DType: d}, block.Rec{Shape: m.Smallest(1), Lora: lora},
 		Stage{To: len(m.Blocks)})
 	out := make([]*grad.Param, 0, len(tr.Params))
 	for _, p := range tr.Params {

@@ -190,7 +190,7 @@ func (e *Engine) trace(s shape) *grad.Trace {
 		rec := block.Rec{Shape: e.g.m.Vision.Shape(s.rows, s.images), Lora: e.g.lora, Logits: true,
 			Cached: true,
 			Pool:   e.o.Pages * PageRows, KeyRows: s.keys, Heads: s.heads, Hidden: e.o.Further}
-		tr = e.g.m.Record(grad.Options{DType: e.g.dtype, NoGrad: true}, rec,
+		tr = e.g.m.Record(e.g.options(), rec,
 			family.Stage{To: len(e.g.m.Blocks)})
 		e.traces[s] = tr
 	}

@@ -56,7 +56,7 @@ func (p *Prediction) record(rows int, class int32) {
 	p.Close() // a trace has constants of its own
 	g := p.g
 	rec := block.Rec{Shape: g.m.Shape(rows, class), Lora: g.lora, Logits: true}
-	p.rest = g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
+	p.rest = g.m.Record(g.options(), rec, family.Stage{To: len(g.m.Blocks)})
 	if once, rest := p.rest.Steady(family.Moves); once != nil {
 		p.once, p.rest = once, rest
 	}

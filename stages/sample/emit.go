@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
@@ -132,7 +133,7 @@ func (e *Engine) logProbs(logits []float32, targets []int32, v int, most float64
 	e.g.run.Backend.Run(&kernels.Call{Op: kernels.LogitsNLL, In: []*tensor.Tensor{tensor.Of(tensor.F32,
 		logits, n, v),
 		tensor.Of(tensor.I32, targets, n)}, Out: []*tensor.Tensor{y}, Attr: kernels.Attr{
-		I: [4]int{kernels.ActivationNumber(e.g.dtype)}, F: [2]float64{most}}})
+		I: [4]int{kernels.ActivationNumber(e.g.dtype), e.g.sums[grad.TP]}, F: [2]float64{most}}})
 	e.g.run.Backend.Sync()
 	out := y.F32()
 	for i := range out {

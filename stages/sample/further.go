@@ -98,7 +98,7 @@ func (x *further) compute(e *Engine, b *batch) (final []byte, logits []float32, 
 	b.shape = classOf(b)
 	tr := x.traces[b.shape]
 	if tr == nil {
-		tr = e.g.m.RecordFurther(grad.Options{DType: e.g.dtype, NoGrad: true}, block.Rec{
+		tr = e.g.m.RecordFurther(e.g.options(), block.Rec{
 			Shape: block.Shape{Rows: b.shape.rows}, Lora: e.g.lora, Cached: true, Pool: e.o.Pages * PageRows,
 			KeyRows: b.shape.keys, Heads: b.shape.heads})
 		x.traces[b.shape] = tr

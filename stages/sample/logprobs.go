@@ -50,7 +50,7 @@ func (g *Generator) whole(ids, targets, positions, cu []int32, rec block.Rec, wa
 	g.Reset()
 	n := len(ids)
 	rec.Shape, rec.Lora = block.Shape{Rows: n}, g.lora
-	tr := g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
+	tr := g.m.Record(g.options(), rec, family.Stage{To: len(g.m.Blocks)})
 	all := map[string]*tensor.Tensor{"ids": tensor.Of(tensor.I32, ids, n),
 		"targets":   tensor.Of(tensor.I32, targets, n),
 		"positions": tensor.Of(tensor.I32, positions, n), "cu_seqlens": tensor.Of(tensor.I32, cu, len(cu)),

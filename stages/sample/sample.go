@@ -20,6 +20,7 @@ type Generator struct {
 	past  int
 	next  int32 // the position after the last token, where images take fewer positions than tokens
 	cache map[string]*tensor.Tensor
+	sums  map[string]int // ranks along mesh axes in whose order sums are taken
 }
 
 // New loads the parameters through fill, which gives them as float32.
@@ -31,7 +32,7 @@ func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, p
 	}
 	g.run = &grad.Runner{Backend: b, Pool: pool, Host: pool, Params: map[string]*tensor.Tensor{},
 		Grads: map[string]*tensor.Tensor{}}
-	for _, p := range m.Params(lora) {
+	for _, p := range m.ParamsIn(d, lora) {
 		full, err := pool.New(p.Name, tensor.F32, p.Shape...)
 		if err != nil {
 			return nil, err
@@ -46,7 +47,7 @@ func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, p
 		if err != nil {
 			return nil, err
 		}
-		if d != tensor.F32 {
+		if d := p.Value.DType; d != tensor.F32 {
 			t, err := pool.New(p.Name, d, p.Shape...)
 			if err != nil {
 				return nil, err
@@ -58,6 +59,15 @@ func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, p
 		g.run.Params[p.Name] = full
 	}
 	return g, nil
+}
+
+// SumAs has the model take its sums in the order in which so many ranks along mesh axes do, by the names of
+// these, so that its results have their bits. It is said before anything is computed.
+func (g *Generator) SumAs(ranks map[string]int) { g.sums = ranks }
+
+// options are those of what is recorded.
+func (g *Generator) options() grad.Options {
+	return grad.Options{DType: g.dtype, NoGrad: true, Sums: g.sums}
 }
 
 // Put sets a region of a parameter, a range of each axis, to numbers in rows.
@@ -156,7 +166,7 @@ func (g *Generator) feed(tokens []int32, pics family.Images, rec block.Rec, want
 		shape = v.Shape(n, v.Class(pics.Patches(), pics.Frames()))
 	}
 	rec.Shape, rec.Lora = shape, g.lora
-	tr := g.m.Record(grad.Options{DType: g.dtype, NoGrad: true}, rec, family.Stage{To: len(g.m.Blocks)})
+	tr := g.m.Record(g.options(), rec, family.Stage{To: len(g.m.Blocks)})
 	pos := make([]int32, n)
 	for i := range pos {
 		pos[i] = int32(g.past + i)
