@@ -40,6 +40,9 @@ func (b *Backend) linearInParts(c *kernels.Call, bias []float32) {
 	m, n, whole := c.In[0].Rows(), c.In[1].Shape[0], lastDim(c.In[1])
 	r := result{v: viewOf(c.Out[0]), ld: n, bias: bias}
 	first, end := kernels.PartsOf(c)
+	if first > 0 {
+		bias, r.bias = nil, nil
+	}
 	k := whole / kernels.Parts(c)
 	if r.v.d == tensor.F32 && sumPart(k) == k { // what is added is one part of a sum
 		for i := first; i < end && (m > oneRow || end == first+1); i++ {
