@@ -223,7 +223,7 @@ func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
 		if a.amx {
 			s.tiles = keyTiles{kT: w.tilesT(k, s.keys), v: w.tilesOf(v, s.keys)}
 		} else {
-			s.kT, s.v = w.packColumns(k, s.keys), w.rowColumns(v, s.keys)
+			s.kT, s.v = w.packColumns(k, s.keys), w.rowColumns(v, s.keys, heads*n)
 		}
 		for j := range heads * blocks {
 			w.attendBlock(s, j)
@@ -353,13 +353,16 @@ func (w *worker) packColumns(r rowsOf, rows int) columns {
 	return columns{v: s, step: w.k.nr, next: next, width: rows}
 }
 
-// rowColumns gives rows of r as the right side of a product that sums over rows: in place if their width
-// fits and a row of a tile's columns is longer than a line of cache, so that there is time to bring the next
-// one. Else they are packed: a head's rows are a power of two apart as a rule, and a first-level cache has
-// room for few of them.
-func (w *worker) rowColumns(r rowsOf, rows int) columns {
+// packFor is the rows of a product from which on it pays to pack its right side for them.
+const packFor = 48
+
+// rowColumns gives rows of r as the right side of a product that sums over them and is as high as said: in
+// place if their width fits and a row of a tile's columns is longer than a line of cache, so that there is
+// time to bring the next one, or where the product is low. Else they are packed: a head's rows are a power of
+// two apart as a rule, and a first-level cache has room for few of them.
+func (w *worker) rowColumns(r rowsOf, rows, high int) columns {
 	nr := w.k.nr
-	if r.v.d == tensor.F32 && r.width%nr == 0 && (4*nr > line || r.ld == nr) {
+	if r.v.d == tensor.F32 && r.width%nr == 0 && (nr > line || r.ld == nr || high < packFor) {
 		return columns{v: r.v.f, step: r.ld, next: nr, width: r.width, rows: rows}
 	}
 	next, panels := panelLen(nr, rows), ceilDiv(r.width, nr)

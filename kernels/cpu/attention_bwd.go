@@ -179,7 +179,7 @@ func (w *worker) gradKeys(g *gradState, k0 int) {
 				k: w.tilesOf(key, g.keys)}
 		} else {
 			g.kT, g.vT, g.keyRows = w.packColumns(key, g.keys), w.packColumns(value, g.keys),
-				w.rowColumns(key, g.keys)
+				w.rowColumns(key, g.keys, (t.h1-t.h0)*t.to)
 		}
 		for j := range t.blocks {
 			w.gradBlock(g, j, g.dq[j*g.block*g.dWide:])
@@ -251,8 +251,8 @@ func (w *worker) gradBlock(g *gradState, j int, dq []float32) {
 	w.rowScores(g.p, w.operandRows(q, n), g.ext, q.width, g.kT)
 	w.rowScores(g.dp, w.operandRows(do, n), g.ext, do.width, g.vT)
 	w.gradRows(g, head, from, n)
-	w.columnValues(g.dv, g.eWide, g.p, n, g.ext, w.rowColumns(do, n))
-	w.columnValues(g.dk, g.dWide, g.dp, n, g.ext, w.rowColumns(q, n))
+	w.columnValues(g.dv, g.eWide, g.p, n, g.ext, w.rowColumns(do, n, g.keys))
+	w.columnValues(g.dk, g.dWide, g.dp, n, g.ext, w.rowColumns(q, n, g.keys))
 	g.t.wave.await(g.t.k0, j)
 	w.rowValues(dq, g.dWide, g.dp, g.ext, g.keyRows)
 }

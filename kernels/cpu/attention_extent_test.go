@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
 // Every pair of a tile and a step of columns that it has comes up once, and no other.
@@ -48,6 +50,26 @@ func TestExtentsCoverWhatIsSeen(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Rows of heads are packed where a row of a tile's columns is a single line of cache and the product is high,
+// and read where they lie elsewhere, with the same numbers.
+func TestRowColumns(t *testing.T) {
+	for _, k := range tested() {
+		b := newBackend(k, 1)
+		w, r := b.team.workers[0], headOf(filled(tensor.F32, 8, 4, 64), 1)
+		for _, high := range []int{packFor - 1, packFor} {
+			c := w.rowColumns(r, 8, high)
+			require.Equal(t, k.nr <= 16 && high == packFor, c.step == k.nr, "%s, %d rows high", k.name, high)
+			for i := range 8 {
+				for j := range 64 {
+					require.Equal(t, r.v.f[i*r.ld+j], c.v[j/k.nr*c.next+i*c.step+j%k.nr],
+						"%s: %d, %d", k.name, i, j)
+				}
+			}
+		}
+		require.NoError(t, b.Close())
 	}
 }
 

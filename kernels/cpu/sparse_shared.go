@@ -273,7 +273,7 @@ func (w *worker) scatterProducts(sums []float32, ld int, by []float32, x *shared
 	wide := roundUp(r.width, w.k.nr)
 	t := w.arena.f32(sharedPanel * wide)
 	w.product(t, wide, len(rows), wide, x.group, operand{v: by, row: 1, step: x.ld, next: w.k.mr},
-		w.rowColumns(r, x.group), false)
+		w.rowColumns(r, x.group, len(rows)), false)
 	for j, row := range rows {
 		y := sums[int(row)*ld:][:r.width]
 		w.k.add(y, y, t[j*wide:][:r.width])
