@@ -34,6 +34,10 @@ type policyCase struct {
 		// learnt
 		ClipTime float64 `json:"clip_time"`
 		ClipPad  int     `json:"clip_pad"`
+		// of one that goes on chunk by chunk: which of a thousand levels its parts have, frames of a chunk, and how
+		// far it sees
+		Levels        map[string][]int
+		Chunk, Window int
 	}
 	Loss       float64
 	Losses     []float64
@@ -122,11 +126,22 @@ func (g *denoised) tells(want *policyCase) {
 				shape[a+1] = grid[a] * f.Latents.Patch[a]
 			}
 			x.Text = d.Padded(g.floats(fmt.Sprintf("text.%d", i)))
-			x.Clip = &family.Clip{Grid: grid, Pad: s.ClipPad,
+			x.Clip = &family.Clip{Grid: grid, Pad: s.ClipPad, Chunk: s.Chunk, Window: s.Window,
 				X0:    f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clip.%d", i))),
 				Noise: f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clip_noise.%d", i))),
 				Level: &noise.Level{Alpha: float32(1 - s.ClipTime), Sigma: float32(s.ClipTime),
 					Time: float32(1000 * s.ClipTime)}}
+			if f.Rolls != nil {
+				levels := func(name string, p *family.Process) (out []noise.Level) {
+					for _, k := range s.Levels[name] {
+						out = append(out, p.Levels.Table()[k])
+					}
+					return out
+				}
+				x.Levels, x.Clip.Levels = levels("actions", &d.Process), levels("clip", &f.Latents.Process)
+				x.Clip.CleanLevels = levels("clean", &f.Latents.Process)
+				x.Clip.CleanNoise = f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clean_noise.%d", i)))
+			}
 		}
 		items = append(items, x)
 		mb.Cu = append(mb.Cu, mb.Cu[i]+int32(n))

@@ -111,6 +111,11 @@ type Denoiser struct {
 	// a clip that a policy denoises beside its actions; nil for none. Its views are the clip's first frame,
 	// and its captions states of an encoder
 	Clip *Footage
+	// parts of a policy's chunk, one behind the other, that have levels of noise of their own each; 0 is one for
+	// all. Rows without noise have the level behind all of these
+	Parts int
+	// Quiet leaves numbers of an action that do not count without noise
+	Quiet bool
 	// levels of a policy's steps of Euler are shifted towards noise, 0 for equal steps
 	Shift float64
 	// rows of latents have places behind those of their captions, on each axis
@@ -207,6 +212,15 @@ func (d *Denoiser) Folder() string {
 	return "transformer"
 }
 
+// LevelRows is the number of levels of noise of a shape: one for each sample, or one for each of its parts and one
+// of no noise.
+func (d *Denoiser) LevelRows(s block.Shape) int {
+	if d.Parts > 0 {
+		return Levels(s)*d.Parts + 1
+	}
+	return Levels(s)
+}
+
 // Canvas is the height and width of images that are read whole.
 func Canvas(s block.Shape) (h, w int) { return max(1, s.Dim(CanvasHeight)), max(1, s.Dim(CanvasWidth)) }
 
@@ -272,7 +286,7 @@ func (d *Denoiser) Noise(r *block.Rec) *grad.Value {
 // Features are those of the levels' times, [levels 2·half], with frequencies as diffusers' Timesteps has
 // them: cosines first.
 func (d *Denoiser) Features(r *block.Rec, half int, scale float64) *grad.Value {
-	return r.T.Sinusoids(r.T.Data("dif.time", tensor.F32, Levels(r.Shape)), r.T.Const("dif.freq",
+	return r.T.Sinusoids(r.T.Data("dif.time", tensor.F32, d.LevelRows(r.Shape)), r.T.Const("dif.freq",
 		grad.Frequencies(half, 10000, 0)), scale, true)
 }
 
@@ -323,6 +337,9 @@ func (d *Denoiser) LearntCu(r *block.Rec) *grad.Value {
 func (d *Denoiser) ChunkGrid() [3]int {
 	if d.Canvas {
 		return [3]int{1, 1, d.Chunk}
+	}
+	if d.Parts > 0 {
+		return [3]int{d.Parts, d.Chunk / d.Parts, 1}
 	}
 	return [3]int{d.Chunk, 1, 1}
 }

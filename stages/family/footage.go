@@ -35,6 +35,10 @@ type Footage struct {
 	// Sees says of a clip of so many frames of tokens which of them see the same, one behind the other, and
 	// which they see; the first part is what actions see
 	Sees func(frames int) []Segment
+	// Rolls has clips go on chunk by chunk, in the place of Sees; nil for clips that are learnt as a whole
+	Rolls *Rollout
+	// Apart says that each camera's views are encoded by themselves, and their latents stand side by side
+	Apart bool
 }
 
 // Segment are frames [From, To) of tokens of a clip, which see those of [First, Last).
@@ -56,6 +60,13 @@ type Clip struct {
 	// in place of what is drawn from the sample's key; nil for that
 	Level *noise.Level
 	Noise []float32
+	// of a Rollout: the parts that are given, frames at the beginning of a noisy one that have no noise, and, in place
+	// of what is drawn, levels of its frames and of those as they were, their noise, frames of a chunk and how far it
+	// sees
+	Part, Known         int
+	Levels, CleanLevels []noise.Level
+	CleanNoise          []float32
+	Chunk, Window       int
 }
 
 // Tokens is the number of its rows.
@@ -86,7 +97,12 @@ func (f *Footage) GridOf(frames int) [3]int {
 type footage struct{ d *Denoiser }
 
 // Modality is what microbatches bring of clips to the policy.
-func (f *Footage) Modality(d *Denoiser) Modality { return footage{d} }
+func (f *Footage) Modality(d *Denoiser) Modality {
+	if f.Rolls != nil {
+		return rollout{d}
+	}
+	return footage{d}
+}
 
 // Classes bounds Class.
 func (p footage) Classes() int32 { return 1 << 9 }

@@ -120,6 +120,36 @@ func (d *Denoiser) level(x *Encoded) noise.Level {
 	return d.Process.draw(func(try uint64) noise.Key { return x.key(drawLevel | try<<32) })
 }
 
+// levels are those of a sample's parts, or the one of all.
+func (d *Denoiser) levels(x *Encoded) []noise.Level {
+	if d.Parts == 0 {
+		return []noise.Level{d.level(x)}
+	}
+	out := make([]noise.Level, d.Parts)
+	for i := range out {
+		switch {
+		case x.Levels != nil:
+			out[i] = x.Levels[i]
+		case x.Level != nil:
+			out[i] = *x.Level
+		default:
+			out[i] = d.Process.draw(func(try uint64) noise.Key {
+				return x.key(drawLevel | try<<32 | uint64(i)<<48)
+			})
+		}
+	}
+	return out
+}
+
+// hush leaves numbers of actions without noise that do not count, where the model has them so.
+func (d *Denoiser) hush(x *Encoded, eps []float32) {
+	for i, w := 0, d.Width(); d.Quiet && i < len(eps); i++ {
+		if i%w >= cmp.Or(x.Real, d.Real, w) {
+			eps[i] = 0
+		}
+	}
+}
+
 // triesMax bounds how often a level is drawn anew that lies outside of those that are trained.
 const triesMax = 1 << 12
 

@@ -46,6 +46,8 @@ type Encoded struct {
 	// in place of what is drawn from Key; nil for that
 	Level *noise.Level
 	Noise []float32 // [tokens Width]
+	// one for each part in place of Level, where they have levels of their own
+	Levels []noise.Level
 }
 
 // EncodedKey is where Inputs.More has a microbatch's latents, []Encoded in order of their rows.
@@ -211,16 +213,15 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	x0, eps := floats("x0", n, w), floats("noise", n, w)
 	coef := [4][]float32{floats("in.x0", n), floats("in.noise", n), floats("out.x0", n),
 		floats("out.noise", n)}
-	weight, times := floats("weight", n), floats("time", Levels(s))
+	weight, times := floats("weight", n), floats("time", d.LevelRows(s))
 	at, pos := tensor.Make(tensor.I32, n), tensor.Make(tensor.I32, n, 3)
 	for i := range at.I32() {
 		at.I32()[i] = -1
 	}
 	out["dif.at"], out["dif.pos"] = at, pos
 	for g, x := range p.items(in) {
-		l := d.level(&x)
-		rows := x.Tokens()
-		c, from := d.Process.coefficients(l), int(x.From)
+		levels := d.levels(&x)
+		rows, from := x.Tokens(), int(x.From)
 		if d.Canvas {
 			from = g * rows
 		}
@@ -230,19 +231,26 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		} else {
 			x.key(drawNoise).Fill(own, 0)
 		}
-		if times[g] = l.Time; d.Times != 0 {
-			times[g] /= d.Times
+		d.hush(&x, eps[from*w:(from+rows)*w])
+		for k, l := range levels {
+			if times[g*len(levels)+k] = l.Time; d.Times != 0 {
+				times[g*len(levels)+k] /= d.Times
+			}
 		}
 		copy(pos.I32()[3*from:], p.allPlaces(&x))
-		by := d.Process.weight(l) / float32(cmp.Or(x.Real, d.Real, w))
 		clean, end := from+x.Clean*x.Grid[1]*x.Grid[2], from+x.Grid[0]*x.Grid[1]*x.Grid[2]
-		if by *= float32(rows) / float32(end-clean-x.Pad-x.Lead); d.Hosted { // one row has the weight of all
-			by /= float32(rows)
+		by, c := make([]float32, len(levels)), make([][4]float32, len(levels))
+		for k, l := range levels {
+			by[k], c[k] = d.Process.weight(l)/float32(cmp.Or(x.Real, d.Real, w)), d.Process.coefficients(l)
+			if by[k] *= float32(rows) / float32(end-clean-x.Pad-x.Lead); d.Hosted { // one row has the weight of all
+				by[k] /= float32(rows)
+			}
 		}
 		for i := from; i < from+rows; i++ {
-			at.I32()[i], weight[i] = int32(g), by
+			part := (i - from) * len(levels) / rows
+			at.I32()[i], weight[i] = int32(g*len(levels)+part), by[part]
 			for k := range coef {
-				coef[k][i] = c[k]
+				coef[k][i] = c[part][k]
 			}
 			if i >= end-x.Pad || i < from+x.Lead {
 				weight[i] = 0
@@ -252,6 +260,9 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 			}
 			if i < clean || i >= end && d.ZeroWith { // the level behind those of samples has time 0
 				at.I32()[i] = int32(len(p.items(in)))
+				if d.Parts > 0 {
+					at.I32()[i] = int32(d.LevelRows(s) - 1)
+				}
 			}
 		}
 	}
