@@ -11,10 +11,12 @@ import (
 
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/noise"
+	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/topology"
 )
 
@@ -257,8 +259,12 @@ func (g *denoised) acts() {
 	const steps = 10
 	items := g.made.More[family.EncodedKey].([]family.Encoded)
 	var acted []float64
+	if g.m.Denoiser.Clip != nil && g.m.Denoiser.Clip.Steps > 0 {
+		g.films(items, steps)
+	}
 	for i := range items {
 		items[i].X0, items[i].Noise = g.floats(fmt.Sprintf("start.%d", i)), make([]float32, len(items[i].X0))
+		clear(items[i].X0[:g.m.Denoiser.Still(&items[i])])
 		_, v := g.read(fmt.Sprintf("acted.%d", i))
 		acted = append(acted, v...)
 	}
@@ -266,13 +272,14 @@ func (g *denoised) acts() {
 	for step := range steps {
 		for i := range items {
 			t, _ := g.m.Denoiser.Step(step, steps)
-			items[i].Level = &noise.Level{Alpha: 1, Time: float32(1000 * t)}
+			items[i].Level = &noise.Level{Alpha: 1, Time: 1000 * float32(t)}
 		}
 		_, v := g.forward(goldenBackends["cpu"](), tensor.F32, true)
 		got = nil
 		for i := range items {
 			d, n := g.m.Denoiser, len(items[i].X0)
 			t, by := d.Step(step, steps)
+			clear(v[i*n : i*n+d.Still(&items[i])])
 			d.Advance(items[i].X0, g.floats(fmt.Sprintf("start.%d", i)), v[i*n:(i+1)*n], t, by)
 			if step == steps-1 {
 				d.Finish(items[i].X0)
@@ -281,6 +288,41 @@ func (g *denoised) acts() {
 		}
 	}
 	require.LessOrEqual(g.t, relative(got, acted), 1e-5)
+}
+
+// films draws the clips that actions follow, holds them to lerobot's, and gives the first actions, which do nothing.
+func (g *denoised) films(items []family.Encoded, steps int) {
+	f := g.m.Denoiser.Clip
+	grid := f.Grid()
+	shape := [4]int{f.Latents.Channels, grid[0] * f.Latents.Patch[0], grid[1] * f.Latents.Patch[1],
+		grid[2] * f.Latents.Patch[2]}
+	first := grid[1] * grid[2] * f.Latents.Width()
+	gen, err := sample.New(g.m, nil, tensor.F32, goldenBackends["cpu"](), tensor.NewPool("film", 0),
+		func(p *grad.Param, r family.Region, dst []float32) error {
+			_, err := g.w.Read(p, r, dst)
+			return err
+		})
+	require.NoError(g.t, err)
+	defer gen.Close()
+	var want []float64
+	for i := range items {
+		x := &items[i]
+		seen := x.Clip.X0
+		x.Clip = &family.Clip{Grid: grid, Known: 1, Chunk: grid[0], Window: 64,
+			X0: f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clip_start.%d", i)))}
+		copy(x.Clip.X0[:first], seen)
+		x.None = g.m.Denoiser.Padded(g.floats(fmt.Sprintf("none.%d", i)))
+		for _, v := range f.Latents.Tokens(shape, g.floats(fmt.Sprintf("drawn.%d", i))) {
+			want = append(want, float64(v))
+		}
+		x.Levels, x.Clean = nil, 1
+	}
+	require.NoError(g.t, gen.Film(items, steps))
+	var got []float32
+	for _, x := range items {
+		got = append(got, x.Clip.X0...)
+	}
+	require.LessOrEqual(g.t, relative(got, want), 1e-5)
 }
 
 // draws holds what ten steps of the model's own scheduler give, and of DDIM's, to lerobot's actions, with its

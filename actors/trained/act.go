@@ -341,7 +341,7 @@ func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 	for step := range a.Steps {
 		t, by := a.x.D.Step(step, a.Steps)
 		for i := range items {
-			items[i].Level = &noise.Level{Alpha: 1, Time: float32(1000 * t)}
+			items[i].Level = &noise.Level{Alpha: 1, Time: 1000 * float32(t)}
 		}
 		v, err := p.Of(items, nil)
 		if err != nil {

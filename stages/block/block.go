@@ -85,6 +85,8 @@ type Rec struct {
 	Index  int // of the block being recorded
 	// Logits asks for the logits of every row instead of the loss.
 	Logits bool
+	// Clips asks, with Logits, for what is said of clips beside a policy's actions, and not of these.
+	Clips bool
 	// States asks for the rows that the head would read, behind the final norm, in place of either.
 	States bool
 	// Hidden asks for these rows beside the logits.

@@ -10,15 +10,23 @@ import (
 
 // Step is the time at which step k of n from noise to actions begins, and how far it goes.
 func (d *Denoiser) Step(k, n int) (t, by float64) {
+	return Shifted(d.Shift, k, n)
+}
+
+// Shifted is Step of levels that are shifted towards noise, 0 for equal steps.
+func Shifted(shift float64, k, n int) (t, by float64) {
 	at := func(k int) float64 {
-		s := 1 - float64(k)/float64(n)
-		if d.Shift > 0 {
-			s = d.Shift * s / (1 + float64((d.Shift-1)*s))
+		if shift == 0 {
+			return 1 - float64(k)/float64(n)
 		}
-		return s
+		s := float32(1 - float64(k)/float64(n)) // in float32, as what is told is of a thousand times as much
+		return float64(float32(float32(shift)*s) / (1 + float32(float32(shift-1)*s)))
 	}
 	return at(k), at(k) - at(k+1)
 }
+
+// Still is how many numbers of a sample's actions, from the first, are given without noise: those before what it sees.
+func (d *Denoiser) Still(x *Encoded) int { return x.Clean * x.Grid[1] * x.Grid[2] * d.Width() }
 
 // Advance takes a policy's noisy actions x from time t to t - by, of what it said of them: in a step of
 // Euler, or, of a policy that says what the actions are, to a mix of these with the noise that the first
@@ -33,6 +41,9 @@ func (d *Denoiser) Advance(x, start, said []float32, t, by float64) {
 			x[i] = rest*start[i] + (1-rest)*said[i]
 		} else {
 			x[i] -= float32(by) * said[i]
+		}
+		if d.Quiet && d.Real > 0 && i%d.Width() >= d.Real {
+			x[i] = 0
 		}
 	}
 }

@@ -37,6 +37,10 @@ type Footage struct {
 	Sees func(frames int) []Segment
 	// Rolls has clips go on chunk by chunk, in the place of Sees; nil for clips that are learnt as a whole
 	Rolls *Rollout
+	// of a clip that is drawn before actions are: steps, the shift of their levels, and how far what is said with a
+	// caption is led away from what is said with none; Steps is 0 for a policy that acts by the first frame alone
+	Steps         int
+	Acting, Guide float64
 	// Apart says that each camera's views are encoded by themselves, and their latents stand side by side
 	Apart bool
 }

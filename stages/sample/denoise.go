@@ -10,6 +10,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/noise"
 )
 
 // Predict gives what a denoiser says of noisy latents, [rows Width] of all of them one after another: items
@@ -32,6 +33,7 @@ type Prediction struct {
 	once, rest *grad.Trace               // rest is the whole where it is not parted
 	steady     map[string]*tensor.Tensor // the data that once was computed from
 	kept       map[int]*tensor.Tensor
+	clips      bool // what is said of clips beside a policy's actions is asked, and not of these
 }
 
 // NewPrediction begins one.
@@ -55,9 +57,9 @@ func (p *Prediction) forget() {
 func (p *Prediction) record(rows int, class int32) {
 	p.Close() // a trace has constants of its own
 	g := p.g
-	rec := block.Rec{Shape: g.m.Shape(rows, class), Lora: g.lora, Logits: true}
+	rec := block.Rec{Shape: g.m.Shape(rows, class), Lora: g.lora, Logits: true, Clips: p.clips}
 	p.rest = g.m.Record(g.options(), rec, family.Stage{To: len(g.m.Blocks)})
-	if once, rest := p.rest.Steady(family.Moves); once != nil {
+	if once, rest := p.rest.Steady(p.moves); once != nil {
 		p.once, p.rest = once, rest
 	}
 	p.class, p.rows = class, rows
@@ -68,7 +70,7 @@ func (p *Prediction) settle(data map[string]*tensor.Tensor) error {
 	steady := map[string]*tensor.Tensor{}
 	same := p.kept != nil
 	for name, t := range data {
-		if family.Moves(name) {
+		if p.moves(name) {
 			continue
 		}
 		steady[name] = t
@@ -130,7 +132,7 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 		if err := p.settle(data); err != nil {
 			return nil, err
 		}
-		maps.DeleteFunc(data, func(name string, _ *tensor.Tensor) bool { return !family.Moves(name) })
+		maps.DeleteFunc(data, func(name string, _ *tensor.Tensor) bool { return !p.moves(name) })
 	}
 	if err := g.place(data); err != nil {
 		return nil, err
@@ -148,11 +150,68 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 	f.Close()
 	out := make([]float32, tensor.Len(host.Shape))
 	tensor.Widen(host.DType, host.Bytes(), out)
-	rows := 0
+	rows, w := 0, g.m.Denoiser.Width()
 	for i := range items {
-		rows += items[i].Tokens()
+		if rows += items[i].Tokens(); p.clips {
+			rows += items[i].Clip.Tokens() - items[i].Tokens()
+		}
 	}
-	return out[:rows*g.m.Denoiser.Width()], nil // images that are read whole may have more behind them
+	if p.clips {
+		w = g.m.Denoiser.Clip.Latents.Width()
+	}
+	return out[:rows*w], nil // images that are read whole may have more behind them
+}
+
+// moves reports data that follow a step from noise to what is drawn.
+func (p *Prediction) moves(data string) bool {
+	if p.clips {
+		return data == "clip.x0" || data == "clip.time"
+	}
+	return family.Moves(data)
+}
+
+// Film draws the clips of items, which have noise in X0, but for the frames at the beginning that are known, in so
+// many steps: what is said with the caption is led away from what is said with that of nothing by the guidance of
+// the model. Clips are then as their policies see them when they act.
+func (g *Generator) Film(items []family.Encoded, steps int) error {
+	f := g.m.Denoiser.Clip
+	p := &Prediction{g: g, clips: true}
+	defer p.Close()
+	both, n := append(append([]family.Encoded(nil), items...), items...), 0
+	for i := range items {
+		both[len(items)+i].Text = items[i].None
+		n += len(items[i].Clip.X0)
+	}
+	for k := range steps {
+		t, by := family.Shifted(f.Acting, k, steps)
+		for i := range items {
+			c := items[i].Clip
+			c.Part, c.Noise, c.Levels = family.NoisyPart, make([]float32, len(c.X0)), nil
+			for range c.Grid[0] {
+				c.Levels = append(c.Levels, noise.Level{Alpha: 1, Time: 1000 * float32(t)})
+			}
+		}
+		said, err := p.Of(both, nil)
+		if err != nil {
+			return err
+		}
+		without := said[n:]
+		at := 0
+		for i := range items {
+			c := items[i].Clip
+			known := c.Known * c.Grid[1] * c.Grid[2] * f.Latents.Width()
+			for j := known; j < len(c.X0); j++ {
+				v := without[at+j] + float32(f.Guide)*(said[at+j]-without[at+j])
+				c.X0[j] -= float32(by) * v
+			}
+			at += len(c.X0)
+		}
+	}
+	for i := range items {
+		c := items[i].Clip
+		c.Part, c.Noise, c.Levels = family.CleanPart, nil, nil
+	}
+	return nil
 }
 
 // prompts are the tokens and the images of prompts that a language model reads, with so many readouts behind

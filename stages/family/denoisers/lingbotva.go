@@ -58,7 +58,7 @@ func newLingBot(c configs.Model) lingBot {
 		}
 		return out
 	}
-	d.Clip.Sees, d.Clip.Apart = nil, true
+	d.Clip.Sees, d.Clip.Apart, d.Clip.Steps, d.Clip.Acting, d.Clip.Guide = nil, true, 20, f.Shift, 5
 	d.Clip.Rolls = &family.Rollout{Chunk: [2]int{1, 4}, Window: [2]int{4, 64}, Noisy: 0.5}
 	return w
 }
@@ -251,9 +251,11 @@ func (w lingBot) head(r *block.Rec, env map[string]*grad.Value) {
 	}
 	clip := r.Linear(lingName+"proj_out", normed(env["clip"], env["clip_temb"], f.Level(r)), f.Latents.Width(), d,
 		whole)
-	if r.Logits {
-		env["clip_said"] = clip
-	} else {
+	switch {
+	case r.Clips:
+		env["logits"] = t.Place("", clip)
+		return
+	case !r.Logits:
 		f.Predicted(r, clip)
 	}
 	w.d.Predicted(r, env, r.Linear(lingName+"action_proj_out", normed(env["x"], env["temb"], w.d.Level(r)),
