@@ -78,3 +78,40 @@ func TestFastWAMRun(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// lingbotOf8 is a small LingBot-VA that sees 8 by 8 pixels.
+const lingbotOf8 = `model_type: lingbot_va
+hidden_size: 48
+num_hidden_layers: 2
+num_attention_heads: 4
+head_dim: 12
+intermediate_size: 24
+rms_norm_eps: 1.0e-6
+initializer_range: 0.1
+latent_patch: [1, 1, 1]
+in_channels: 5
+chunk_size: 4
+views: 1
+view_height: 8
+view_width: 8
+text_dim: 14
+freq_dim: 8
+text_rows: 5
+video_channels: 2
+video_patch: [1, 1, 2]
+video_scale: [4, 4, 4]
+video_frames: 5
+video_every: 1
+`
+
+// TestLingBotRun: LingBot-VA learns from clips of recordings as FastWAM does, and acts by a clip that it draws:
+// otherwise from other noise.
+func TestLingBotRun(t *testing.T) {
+	t.Parallel()
+	p := newRobotPolicy(t, lingbotOf8)
+	_, p.more = wanEncoders(t)
+	_, exported := p.learns()
+	actions := p.act(exported, "")
+	require.Len(t, actions, 2) // those of the frame that is seen lie before it
+	require.Len(t, actions[0], 3)
+}

@@ -170,6 +170,9 @@ func (a *Actor) Abilities() Abilities {
 // given are the actions of a chunk that a policy gives, [from, to): those of steps before the present one
 // have been carried out.
 func (x *Robots) given() (from, to int) {
+	if x.D.Clip != nil && x.D.Clip.Steps > 0 { // those of the frame that is seen lie before it
+		return x.Chunk / x.D.Parts, x.Chunk
+	}
 	if x.D.Executed == 0 {
 		return 0, x.Chunk
 	}
@@ -236,6 +239,11 @@ func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
 		e.X0 = make([]float32, a.x.Chunk*w)
 		noise.Key{Sample: q.seed}.Fill(e.X0, 0)
 		e.Noise = make([]float32, len(e.X0))
+		if a.x.film != nil {
+			if err := a.x.film.open(&e, q.seed); err != nil {
+				return nil, err
+			}
+		}
 		items[i] = e
 	}
 	if err := a.integrate(items, asks); err != nil {
@@ -326,6 +334,11 @@ func (a *Actor) draw(p *sample.Prediction, items []family.Encoded, asks []Ask) e
 
 // integrate takes noisy actions to clean ones.
 func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
+	if f := a.x.D.Clip; f != nil && f.Steps > 0 {
+		if err := a.gen.Film(items, f.Steps); err != nil {
+			return err
+		}
+	}
 	p := a.gen.NewPrediction()
 	defer p.Close()
 	switch {
@@ -352,6 +365,7 @@ func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 			if j := asks[i].Join; j != nil {
 				j.guide(v[i*n:(i+1)*n], items[i].X0, a.x.D.Width(), t)
 			}
+			clear(v[i*n : i*n+a.x.D.Still(&items[i])])
 			a.x.D.Advance(items[i].X0, start[i], v[i*n:(i+1)*n], t, by)
 		}
 	}

@@ -66,15 +66,7 @@ func (e *Exporter) policy(dst string) error {
 	config["input_features"], config["output_features"] = x.reads(), x.gives()
 	config["normalization_mapping"] = x.modes()
 	if d.Sight.Whole() { // what follows from the features; lerobot refuses keys that it does not know
-		for _, key := range []string{"in_channels", "state_size", "views", "view_height", "view_width"} {
-			delete(config, key)
-		}
-		from, to := x.given()
-		if config["n_action_steps"] = to - from; x.paints() {
-			config["pretrained_backbone_weights"] = nil
-		} else if root := encoders(e.Cfg); root != "" {
-			config[encodersKey] = root
-		}
+		x.follows(config, encoders(e.Cfg))
 	}
 	if dir := cmp.Or(e.Cfg.Run.Data.Tokenizer, e.Cfg.Run.Model.Path); !d.Sight.Whole() {
 		if _, err := checkpoint.CopySideFiles(dir, dst); err != nil {
@@ -82,6 +74,35 @@ func (e *Exporter) policy(dst string) error {
 		}
 	}
 	return writeJSON(filepath.Join(dst, "config.json"), config)
+}
+
+// follows sets what of a policy that reads views whole follows from its features, and from the folder of its encoders.
+func (x *Robots) follows(config map[string]any, encoders string) {
+	keys := []string{"in_channels", "state_size", "views", "view_height", "view_width"}
+	from, to := x.given()
+	if d := x.D; d.Clip != nil {
+		keys = []string{"views"}
+		set := func(key string, v any, there bool) {
+			if key != "" && there {
+				config[key] = v
+			}
+		}
+		used := make([]int, len(x.Scale.Action.Mid))
+		for i := range used {
+			used[i] = i
+		}
+		set(d.EncodersKey, encoders, encoders != "")
+		set(d.CamerasKey, x.Policy.Cameras, true)
+		set(d.NumbersKey, used, true)
+	} else {
+		config["pretrained_backbone_weights"] = nil
+	}
+	for _, key := range keys {
+		delete(config, key)
+	}
+	if x.D.Clip == nil || x.D.Clip.Steps == 0 { // a clip says how many actions there are
+		config["n_action_steps"] = to - from
+	}
 }
 
 // writeJSON writes a value for people to read.

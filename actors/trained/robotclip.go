@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/stages/noise"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -97,10 +98,14 @@ func (x *filmer) clip(frames [][]*media.Image) (*family.Clip, error) {
 	for _, p := range wide {
 		seen.Write(p.Pix)
 	}
-	key := fmt.Sprintf("latents %s %v %s", x.Encoder.Fingerprint(), size, digest(seen.Bytes()))
+	cameras := 1
+	if f.Apart {
+		cameras = len(frames[0])
+	}
+	key := fmt.Sprintf("latents %s %v %d %s", x.Encoder.Fingerprint(), size, cameras, digest(seen.Bytes()))
 	v, err := x.once(key, func() ([][]float32, error) {
-		mean, _, err := x.Encoder.Encode(planes(wide, size), size)
-		return [][]float32{mean}, err
+		latents, err := x.latents(planes(wide, size), size, cameras)
+		return [][]float32{latents}, err
 	})
 	if err != nil {
 		return nil, err
@@ -122,6 +127,61 @@ func (x *filmer) clip(frames [][]*media.Image) (*family.Clip, error) {
 	return c, nil
 }
 
+// latents encodes a clip [3 T H W], or as many parts of it beside each other by themselves, whose latents stand beside
+// each other in turn.
+func (x *filmer) latents(pixels []float32, size [3]int, parts int) ([]float32, error) {
+	if parts == 1 {
+		mean, _, err := x.Encoder.Encode(pixels, size)
+		return mean, err
+	}
+	w := size[2] / parts
+	one := [3]int{size[0], size[1], w}
+	shape, err := x.Encoder.Shape(one)
+	if err != nil {
+		return nil, err
+	}
+	lines, wide := shape[0]*shape[1]*shape[2], shape[3]
+	out := make([]float32, lines*wide*parts)
+	for k := range parts {
+		part := make([]float32, 0, len(pixels)/parts)
+		for line := range 3 * size[0] * size[1] {
+			part = append(part, pixels[line*size[2]+k*w:][:w]...)
+		}
+		mean, _, err := x.Encoder.Encode(part, one)
+		if err != nil {
+			return nil, err
+		}
+		for line := range lines {
+			copy(out[line*wide*parts+k*wide:], mean[line*wide:(line+1)*wide])
+		}
+	}
+	return out, nil
+}
+
+// open has a clip that is drawn before a policy acts begin with the frame that is seen, and noise of a seed behind.
+func (x *filmer) open(e *family.Encoded, seed uint64) error {
+	f, seen := x.D.Clip, e.Clip.X0
+	if f.Steps == 0 {
+		return nil
+	}
+	none, err := x.caption("")
+	if err != nil {
+		return err
+	}
+	c := &family.Clip{Grid: f.Grid(), Known: 1, Chunk: f.Grid()[0], Window: f.Rolls.Window[1]}
+	c.X0 = make([]float32, c.Tokens()*f.Latents.Width())
+	noise.Key{Sample: seed, Draw: family.DrawFilm}.Fill(c.X0, 0)
+	copy(c.X0, seen)
+	e.Clip, e.None, e.Clean = c, none.states, 1
+	clear(e.X0[:x.D.Still(e)])
+	for i, w := 0, x.D.Width(); x.D.Quiet && i < len(e.X0); i++ {
+		if i%w >= x.D.Real {
+			e.X0[i] = 0
+		}
+	}
+	return nil
+}
+
 // sideBySide are views of as many cameras from the left to the right of a picture, each brought to its part
 // of it without regard to its own shape, as lerobot's FastWAM does.
 func sideBySide(views []*media.Image, high, wide int) *media.Image {
@@ -136,10 +196,6 @@ func sideBySide(views []*media.Image, high, wide int) *media.Image {
 	}
 	return out
 }
-
-// encodersKey is the key of lerobot's files of FastWAM that names the pipeline of diffusers with its encoder
-// of captions, at the hub or a folder; lerobot has its autoencoder from there as well.
-const encodersKey = "text_encoder_model_id"
 
 // encoders is the folder of a pipeline that a run has both encoders of, "" where they do not lie in one.
 func encoders(cfg *configs.Config) string {
@@ -164,8 +220,8 @@ func (m *Trained) filmed(x *Robots) (err error) {
 		}
 		var at map[string]json.RawMessage
 		name := wanHub
-		if err := json.Unmarshal(b, &at); err == nil && at[encodersKey] != nil {
-			_ = json.Unmarshal(at[encodersKey], &name) // what is no text stays the hub's
+		if err := json.Unmarshal(b, &at); err == nil && at[x.D.EncodersKey] != nil {
+			_ = json.Unmarshal(at[x.D.EncodersKey], &name) // what is no text stays the hub's
 		}
 		root, err := hf.Resolve(name, os.Getenv)
 		if err != nil {
@@ -173,7 +229,7 @@ func (m *Trained) filmed(x *Robots) (err error) {
 		}
 		if !machine.Exists(filepath.Join(root, "vae")) {
 			return exit.Usagef("%s reads views and captions by the encoders of %s (%s in its config.json), "+
-				"which has no vae here; %s", m.dir, name, encodersKey, hf.Absent(name, os.Getenv))
+				"which has no vae here; %s", m.dir, name, x.D.EncodersKey, hf.Absent(name, os.Getenv))
 		}
 		c.Autoencoder, c.Text = filepath.Join(root, "vae"), filepath.Join(root, "text_encoder")
 	}

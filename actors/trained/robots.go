@@ -327,8 +327,8 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*fa
 					i%v.Cameras()+1)
 			}
 		}
-		for _, v := range scaled {
-			e.State = append(e.State, float32(v))
+		for i := 0; i < len(scaled) && v.State > 0; i++ {
+			e.State = append(e.State, float32(scaled[i]))
 		}
 		return e, nil
 	}

@@ -111,6 +111,9 @@ type Denoiser struct {
 	// a clip that a policy denoises beside its actions; nil for none. Its views are the clip's first frame,
 	// and its captions states of an encoder
 	Clip *Footage
+	// keys of lerobot's files that name, "" where there is none: the pipeline of diffusers with both encoders, the
+	// cameras in their order, and which of a model's numbers of an action a robot has
+	EncodersKey, CamerasKey, NumbersKey string
 	// parts of a policy's chunk, one behind the other, that have levels of noise of their own each; 0 is one for
 	// all. Rows without noise have the level behind all of these
 	Parts int

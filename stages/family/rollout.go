@@ -32,6 +32,7 @@ const (
 	drawRollNoisy
 	drawRollLevel
 	drawRollNoise
+	DrawFilm // the clip that is drawn before a policy acts
 )
 
 // PastDim is the dimension that microbatches have which learn, and PastRows the number of rows of past actions.

@@ -118,6 +118,7 @@ type fastwam struct {
 
 func newFastWAM(c configs.Model) fastwam {
 	w := fastwam{c, keys.Of(c), piPart.Of(c), footage(c)}
+	w.d.EncodersKey = "text_encoder_model_id"
 	w.d.Prompt = func(task string) string { return wamPrompt + task }
 	return w
 }

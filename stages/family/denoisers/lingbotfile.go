@@ -102,8 +102,14 @@ func lingSizes(raw hf.Raw) {
 // writeLing is the inverse of lingSizes.
 func writeLing(m hf.Values, out map[string]any) {
 	for _, key := range []string{"_class_name", "_diffusers_version", "chunk_size", "video_frames", "video_every",
-		"video_channels", "action_shift", "acting_shift", "hidden_size", "video_loss", "action_loss"} {
+		"video_channels", "action_shift", "hidden_size"} {
 		delete(out, key)
+	}
+	for key, usual := range map[string]any{"acting_shift": m["action_shift"], "video_loss": 1.0,
+		"action_loss": 1.0} { // which lerobot's files do not say
+		if m[key] == usual {
+			delete(out, key)
+		}
 	}
 	frames := 1
 	if scale, ok := m["video_scale"].([]int); ok {

@@ -37,6 +37,7 @@ func newLingBot(c configs.Model) lingBot {
 	d.Feature, d.FeatureWidth, d.Sight.State, d.Sight.Token = nil, 0, 0, false
 	d.Parts, d.Quiet, d.Masked, d.Steps = frames, true, false, 50
 	d.Prompt = func(task string) string { return task }
+	d.EncodersKey, d.CamerasKey, d.NumbersKey = "wan_pretrained_path", "obs_cam_keys", "used_action_channel_ids"
 	each := max(1, o.Chunk/max(1, frames))
 	d.At = func(grid [3]int) (out []int32) { // between the frames that they lead from and to
 		for t := range grid[0] {
