@@ -50,9 +50,8 @@ func TestEmbodiedLines(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{"pi05": 3, "fastwam": 2}, accepted)
 	require.Equal(t, map[string]int{"X-VLA": 1, "what LoongForge's trainer of GR00T N1.6 makes of recordings": 1,
-		"what LoongForge's trainer of GR00T N1.7 makes of recordings": 1, "LingBot-VA": 2,
-		"DreamZero": 4,
-		"Cosmos3":   1}, refused)
+		"what LoongForge's trainer of GR00T N1.7 makes of recordings": 1, "DreamZero": 4, "Cosmos3": 1,
+		"what LoongForge's trainer of LingBot-VA makes of recordings": 2}, refused)
 }
 
 // TestEmbodiedFiles: of the model files of LoongForge's policies those of Pi0.5, X-VLA and FastWAM are the

@@ -36,8 +36,8 @@ type policyCase struct {
 		// learnt
 		ClipTime float64 `json:"clip_time"`
 		ClipPad  int     `json:"clip_pad"`
-		// of one that goes on chunk by chunk: which of a thousand levels its parts have, frames of a chunk, and how
-		// far it sees
+		// of one that goes on chunk by chunk: which of a thousand levels its parts have, frames of a chunk,
+		// and how far it sees
 		Levels        map[string][]int
 		Chunk, Window int
 	}
@@ -290,7 +290,8 @@ func (g *denoised) acts() {
 	require.LessOrEqual(g.t, relative(got, acted), 1e-5)
 }
 
-// films draws the clips that actions follow, holds them to lerobot's, and gives the first actions, which do nothing.
+// films draws the clips that actions follow, holds them to lerobot's, and gives the first actions, which do
+// nothing.
 func (g *denoised) films(items []family.Encoded, steps int) {
 	f := g.m.Denoiser.Clip
 	grid := f.Grid()

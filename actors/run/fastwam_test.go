@@ -104,8 +104,8 @@ video_frames: 5
 video_every: 1
 `
 
-// TestLingBotRun: LingBot-VA learns from clips of recordings as FastWAM does, and acts by a clip that it draws:
-// otherwise from other noise.
+// TestLingBotRun: LingBot-VA learns from clips of recordings as FastWAM does, and acts by a clip that it
+// draws: otherwise from other noise.
 func TestLingBotRun(t *testing.T) {
 	t.Parallel()
 	p := newRobotPolicy(t, lingbotOf8)

@@ -127,8 +127,8 @@ func (x *filmer) clip(frames [][]*media.Image) (*family.Clip, error) {
 	return c, nil
 }
 
-// latents encodes a clip [3 T H W], or as many parts of it beside each other by themselves, whose latents stand beside
-// each other in turn.
+// latents encodes a clip [3 T H W], or as many parts of it beside each other by themselves, whose latents
+// stand beside each other in turn.
 func (x *filmer) latents(pixels []float32, size [3]int, parts int) ([]float32, error) {
 	if parts == 1 {
 		mean, _, err := x.Encoder.Encode(pixels, size)
@@ -158,7 +158,8 @@ func (x *filmer) latents(pixels []float32, size [3]int, parts int) ([]float32, e
 	return out, nil
 }
 
-// open has a clip that is drawn before a policy acts begin with the frame that is seen, and noise of a seed behind.
+// open has a clip that is drawn before a policy acts begin with the frame that is seen, and noise of a seed
+// behind.
 func (x *filmer) open(e *family.Encoded, seed uint64) error {
 	f, seen := x.D.Clip, e.Clip.X0
 	if f.Steps == 0 {

@@ -30,12 +30,15 @@ KINDS = {
               tower_groups=[2, 3], tower_kernels=[7, 3], tower_strides=[4, 2], tower_paddings=[3, 1], tower_window=3, tower_view=16, tower_places=4, tower_times=2, text_hidden_size=12, text_layers=2, text_heads=2, text_intermediate_size=20, text_positions=80, embodiments=3, soft_prompts=2, time_width=8, policy_positions=128, prompt_size=40)),
     "fastwam": (old, "fastwam_load", "mean_std", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=12, intermediate_size=64, rms_norm_eps=1e-6, initializer_range=0.2, latent_patch=[1, 1, 1], in_channels=2, state_size=2, chunk_size=8, views=1, view_height=16, view_width=16, text_dim=14, freq_dim=16, text_rows=24,
                 expert_hidden_size=32, expert_intermediate_size=48, video_channels=2, video_patch=[1, 2, 2], video_scale=[4, 4, 4], video_frames=5, video_every=2)),
+    "lingbot_va": (old, "lingbot_load", "quantiles", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=12, intermediate_size=64, rms_norm_eps=1e-6, initializer_range=0.2, latent_patch=[1, 1, 1], in_channels=5, chunk_size=8, views=1, view_height=16, view_width=16, text_dim=14, freq_dim=16, text_rows=24,
+                   video_channels=2, video_patch=[1, 2, 2], video_scale=[4, 4, 4], video_frames=5, video_every=1)),
     "groot": (old, "groot_load", "min_max", {k: v for k, v in PI.items() if not k.startswith("expert_")} | dict(rope_theta=1e6, state_size=5, embodiments=3, image_token=269, future_tokens=3, dit_width=12, dit_heads=3, dit_layers=3, dit_output=10, mixer_heads=4, mixer_layers=1, action_positions=8)),
     "groot_n1d7": (old, "groot17_load", "quantiles", dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8, intermediate_size=24, vocab_size=274, max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=5000000, tie_word_embeddings=True, text_model_type="qwen3",
                    attention_bias=False, qk_norm=True, rope_scaling=dict(rope_type="default", mrope_section=[2, 1, 1], mrope_interleaved=True), initializer_range=0.1, eos_token_id=[2], in_channels=4, state_size=5, chunk_size=8, embodiments=3, dit_width=12, dit_heads=3, dit_layers=5, dit_output=10, mixer_heads=4,
                    mixer_layers=1, action_positions=8, text_every=2, vision=dict(kind="qwen3_vl", depth=2, hidden_size=16, intermediate_size=24, deepstack_visual_indexes=[0], num_heads=2, patch_size=4, temporal_patch_size=2, merge=2, num_position_embeddings=16, hidden_act="gelu_pytorch_tanh", image_token_id=270,
                    video_token_id=273, vision_start_token_id=271))),
 }
+FILMS = ("fastwam", "lingbot_va")  # which read clips, and captions by an encoder of their own
 SEES = ("groot_n1d7",)  # whose prompts are those of a vision-language model's processor
 TEMPLATE = "{% for m in messages %}<bos>{% for p in m['content'] %}{% if p['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p['text'] }}{% endif %}{% endfor %}{% endfor %}"
 
@@ -94,10 +97,10 @@ def one(kind):
 data: {{paths: [{dir}/demo/recordings], tokenizer: {words}, seq_len: {48 if kind in SEES else 8}, split: [1, 0, 0]}}
 policy: {{normalize: {norm}{", view_size: 16" if kind in SEES else ""}}}
 train: {{steps: 3, global_batch: 4}}
-optimizer: {{lr: {3.0e-2 if kind == "fastwam" else 1.0e-3}}}
+optimizer: {{lr: {3.0e-2 if kind in FILMS else 1.0e-3}}}
 checkpoint: {{dir: {at}/saved, save_hf: true}}
 log: {{dir: {at}/log}}
-{encoders() if kind == "fastwam" else ""}""")
+{encoders() if kind in FILMS else ""}""")
     done = subprocess.run([lfactor, "train", str(at / "run.yaml")], capture_output=True, text=True)
     if done.returncode:
         raise Failed("training: " + said(done))

@@ -32,7 +32,9 @@ var embodiedModels = []embodiedModel{
 	{begins: "groot_n1_6", why: six}, {begins: "gr00tn1d6", why: six},
 	{begins: "fastwam", name: "fastwam/base", chunk: "32", words: "captions and views are encoded by " +
 		"diffusion.text_encoder, with the tokenizer beside it, and diffusion.autoencoder"},
-	{begins: "lingbot_va", why: "LingBot-VA, a causal video model with actions, is not there"},
+	{begins: "lingbot_va", why: "what LoongForge's trainer of LingBot-VA makes of recordings, with latents " +
+		"that its script extracted, texts of segments, and captions that are left out, is not there: a run " +
+		"file trains lingbot-va/base"},
 	{begins: "dreamzero", why: "DreamZero, a causal video model with actions, is not there"},
 	{begins: "cosmos3", why: "Cosmos3, two towers of Qwen3-VL with actions, is not there"},
 }

@@ -25,7 +25,8 @@ func Shifted(shift float64, k, n int) (t, by float64) {
 	return at(k), at(k) - at(k+1)
 }
 
-// Still is how many numbers of a sample's actions, from the first, are given without noise: those before what it sees.
+// Still is how many numbers of a sample's actions, from the first, are given without noise: those before what
+// it sees.
 func (d *Denoiser) Still(x *Encoded) int { return x.Clean * x.Grid[1] * x.Grid[2] * d.Width() }
 
 // Advance takes a policy's noisy actions x from time t to t - by, of what it said of them: in a step of

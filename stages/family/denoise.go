@@ -111,11 +111,11 @@ type Denoiser struct {
 	// a clip that a policy denoises beside its actions; nil for none. Its views are the clip's first frame,
 	// and its captions states of an encoder
 	Clip *Footage
-	// keys of lerobot's files that name, "" where there is none: the pipeline of diffusers with both encoders, the
-	// cameras in their order, and which of a model's numbers of an action a robot has
+	// keys of lerobot's files that name, "" where there is none: the pipeline of diffusers with both
+	// encoders, the cameras in their order, and which of a model's numbers of an action a robot has
 	EncodersKey, CamerasKey, NumbersKey string
-	// parts of a policy's chunk, one behind the other, that have levels of noise of their own each; 0 is one for
-	// all. Rows without noise have the level behind all of these
+	// parts of a policy's chunk, one behind the other, that have levels of noise of their own each; 0 is one
+	// for all. Rows without noise have the level behind all of these
 	Parts int
 	// Quiet leaves numbers of an action that do not count without noise
 	Quiet bool
@@ -215,8 +215,8 @@ func (d *Denoiser) Folder() string {
 	return "transformer"
 }
 
-// LevelRows is the number of levels of noise of a shape: one for each sample, or one for each of its parts and one
-// of no noise.
+// LevelRows is the number of levels of noise of a shape: one for each sample, or one for each of its parts
+// and one of no noise.
 func (d *Denoiser) LevelRows(s block.Shape) int {
 	if d.Parts > 0 {
 		return Levels(s)*d.Parts + 1

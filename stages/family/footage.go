@@ -37,8 +37,9 @@ type Footage struct {
 	Sees func(frames int) []Segment
 	// Rolls has clips go on chunk by chunk, in the place of Sees; nil for clips that are learnt as a whole
 	Rolls *Rollout
-	// of a clip that is drawn before actions are: steps, the shift of their levels, and how far what is said with a
-	// caption is led away from what is said with none; Steps is 0 for a policy that acts by the first frame alone
+	// of a clip that is drawn before actions are: steps, the shift of their levels, and how far what is said
+	// with a caption is led away from what is said with none; Steps is 0 for a policy that acts by the first
+	// frame alone
 	Steps         int
 	Acting, Guide float64
 	// Apart says that each camera's views are encoded by themselves, and their latents stand side by side
@@ -64,9 +65,9 @@ type Clip struct {
 	// in place of what is drawn from the sample's key; nil for that
 	Level *noise.Level
 	Noise []float32
-	// of a Rollout: the parts that are given, frames at the beginning of a noisy one that have no noise, and, in place
-	// of what is drawn, levels of its frames and of those as they were, their noise, frames of a chunk and how far it
-	// sees
+	// of a Rollout: the parts that are given, frames at the beginning of a noisy one that have no noise, and,
+	// in place of what is drawn, levels of its frames and of those as they were, their noise, frames of a
+	// chunk and how far it sees
 	Part, Known         int
 	Levels, CleanLevels []noise.Level
 	CleanNoise          []float32

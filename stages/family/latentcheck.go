@@ -59,7 +59,7 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 				i+1, len(x.State), d.placed(&x), d.Sight.State, latents{d}.seen(&x))
 		case min(x.Pad, x.Lead) < 0 || x.Pad+x.Lead > 0 && x.Pad+x.Lead >= x.Grid[0]*x.Grid[1]*x.Grid[2]:
 			return fmt.Errorf("sample %d has %d rows of %v that are not learnt", i+1, x.Pad+x.Lead, x.Grid)
-		case x.Clean < 0 || x.Clean >= x.Grid[0] && x.Clean > 0 || x.Clean > 0 && d.Process.First == 0 && d.Parts == 0:
+		case x.Clean < 0 || x.Clean > 0 && (x.Clean >= x.Grid[0] || d.Process.First == 0 && d.Parts == 0):
 			return fmt.Errorf("latents %d of %d frames have %d without noise", i+1, x.Grid[0], x.Clean)
 		case len(x.Levels) > 0 && len(x.Levels) != d.Parts:
 			return fmt.Errorf("sample %d has %d levels of noise, want %d", i+1, len(x.Levels), d.Parts)

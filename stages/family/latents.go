@@ -232,20 +232,10 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 			x.key(drawNoise).Fill(own, 0)
 		}
 		d.hush(&x, eps[from*w:(from+rows)*w])
-		for k, l := range levels {
-			if times[g*len(levels)+k] = l.Time; d.Times != 0 {
-				times[g*len(levels)+k] /= d.Times
-			}
-		}
+		d.tell(times[g*len(levels):], levels)
 		copy(pos.I32()[3*from:], p.allPlaces(&x))
 		clean, end := from+x.Clean*x.Grid[1]*x.Grid[2], from+x.Grid[0]*x.Grid[1]*x.Grid[2]
-		by, c := make([]float32, len(levels)), make([][4]float32, len(levels))
-		for k, l := range levels {
-			by[k], c[k] = d.Process.weight(l)/float32(cmp.Or(x.Real, d.Real, w)), d.Process.coefficients(l)
-			if by[k] *= float32(rows) / float32(end-clean-x.Pad-x.Lead); d.Hosted { // one row has the weight of all
-				by[k] /= float32(rows)
-			}
-		}
+		by, c := d.parts(&x, levels, end-clean-x.Pad-x.Lead)
 		for i := from; i < from+rows; i++ {
 			part := (i - from) * len(levels) / rows
 			at.I32()[i], weight[i] = int32(g*len(levels)+part), by[part]
@@ -277,6 +267,29 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		p.captions(in, s, out)
 	}
 	return out
+}
+
+// tell puts the times of levels where the denoiser is told them.
+func (d *Denoiser) tell(times []float32, levels []noise.Level) {
+	for k, l := range levels {
+		if times[k] = l.Time; d.Times != 0 {
+			times[k] /= d.Times
+		}
+	}
+}
+
+// parts are the weights and the coefficients of rows of each of a sample's levels, of which so many rows are
+// learnt.
+func (d *Denoiser) parts(x *Encoded, levels []noise.Level, learnt int) (by []float32, c [][4]float32) {
+	rows := float32(x.Tokens())
+	for _, l := range levels {
+		weight := d.Process.weight(l) / float32(cmp.Or(x.Real, d.Real, d.Width()))
+		if weight *= rows / float32(learnt); d.Hosted { // one row has the weight of all
+			weight /= rows
+		}
+		by, c = append(by, weight), append(c, d.Process.coefficients(l))
+	}
+	return by, c
 }
 
 // captions lays the states of captions out, with borders for every sequence of the microbatch: those of

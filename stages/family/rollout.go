@@ -9,20 +9,24 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// Rollout makes of a policy's clip one that goes on chunk by chunk: a chunk of its frames sees those before as they
-// were, and a chunk of actions the frames that they lead to. So a clip has rows twice when it is learnt, noisy and
-// as they were, and the actions as they were are rows of a stream of their own, past. All frames have levels of
-// noise of their own, and so have the parts of the actions that belong to them (Denoiser.Parts).
+// Rollout makes of a policy's clip one that goes on chunk by chunk: a chunk of its frames sees those before
+// as they were, and a chunk of actions the frames that they lead to. So a clip has rows twice when it is
+// learnt, noisy and as they were, and the actions as they were are rows of a stream of their own, past. All
+// frames have levels of noise of their own, and so have the parts of the actions that belong to them
+// (Denoiser.Parts).
 //
-// Of Footage's data it has clip.time [levels] in the place of clip.feature, no borders of clips, and in addition
+// Of Footage's data it has clip.time [levels] in the place of clip.feature, no borders of clips, and in
+// addition
 //
 //	clip.text.cu [samples+1]         borders of captions, for clips and for past actions
 //	past.x0 [past rows Width]        actions as they were; past.pos [past rows 3]
-//	past.cu, past.segment.cu, past.see, past.see.cu, clip.turn.cu  as those of clips, and the borders of chunks of actions
+//	past.cu, past.segment.cu, past.see, past.see.cu  as those of clips
+//	clip.turn.cu                     borders of chunks of actions
 type Rollout struct {
-	Chunk  [2]int  // frames of a chunk at least and at most: each sample draws how many
-	Window [2]int  // how far back a chunk sees, in chunks of frames and of actions, likewise
-	Noisy  float64 // share of the samples whose frames as they were have noise too, of levels of the less noisy half
+	Chunk  [2]int // frames of a chunk at least and at most: each sample draws how many
+	Window [2]int // how far back a chunk sees, in chunks of frames and of actions, likewise
+	// share of the samples whose frames as they were have noise too, of levels of the less noisy half
+	Noisy float64
 }
 
 // Uses of a sample's random numbers that clips of a Rollout have.
@@ -35,7 +39,8 @@ const (
 	DrawFilm // the clip that is drawn before a policy acts
 )
 
-// PastDim is the dimension that microbatches have which learn, and PastRows the number of rows of past actions.
+// PastDim is the dimension that microbatches have which learn, and PastRows the number of rows of past
+// actions.
 const PastDim = "past_rows"
 
 // PastRows is the number of rows of past actions of a shape.
@@ -46,7 +51,8 @@ func PastRows(s block.Shape) int {
 	return 0
 }
 
-// RollLevels is the number of levels of clips of a shape: for each sample two a frame, and the one of no noise.
+// RollLevels is the number of levels of clips of a shape: for each sample two a frame, and the one of no
+// noise.
 func (f *Footage) RollLevels(s block.Shape) int { return Levels(s)*2*f.Grid()[0] + 1 }
 
 // rollout is the modality of such a policy.
@@ -302,8 +308,8 @@ func (r *roll) finish(in *Inputs) {
 	}
 }
 
-// Seen are keys of rows of clips, of past actions and, where they are given, of actions, as one of these streams
-// sees them, with the borders of queries and of keys.
+// Seen are keys of rows of clips, of past actions and, where they are given, of actions, as one of these
+// streams sees them, with the borders of queries and of keys.
 func (f *Footage) Seen(r *block.Rec, stream string, keys ...*grad.Value) (k, cuQ, cuK *grad.Value) {
 	t, n, m := r.T, ClipRows(r.Shape), PastRows(r.Shape)
 	names := map[string][3]string{"clip": {"clip.see", "clip.segment.cu", "clip.see.cu"},
@@ -316,6 +322,6 @@ func (f *Footage) Seen(r *block.Rec, stream string, keys ...*grad.Value) (k, cuQ
 	case "x":
 		length += r.Shape.Rows
 	}
-	return t.Take(t.Concat(0, keys...), t.Data(names[0], tensor.I32, length)), t.Data(names[1], tensor.I32, 2),
-		t.Data(names[2], tensor.I32, 2)
+	return t.Take(t.Concat(0, keys...), t.Data(names[0], tensor.I32, length)),
+		t.Data(names[1], tensor.I32, 2), t.Data(names[2], tensor.I32, 2)
 }

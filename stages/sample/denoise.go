@@ -170,9 +170,9 @@ func (p *Prediction) moves(data string) bool {
 	return family.Moves(data)
 }
 
-// Film draws the clips of items, which have noise in X0, but for the frames at the beginning that are known, in so
-// many steps: what is said with the caption is led away from what is said with that of nothing by the guidance of
-// the model. Clips are then as their policies see them when they act.
+// Film draws the clips of items, which have noise in X0, but for the frames at the beginning that are known,
+// in so many steps: what is said with the caption is led away from what is said with that of nothing by the
+// guidance of the model. Clips are then as their policies see them when they act.
 func (g *Generator) Film(items []family.Encoded, steps int) error {
 	f := g.m.Denoiser.Clip
 	p := &Prediction{g: g, clips: true}

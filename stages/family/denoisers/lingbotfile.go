@@ -33,8 +33,8 @@ func lingbotFile() hf.Family {
 		Prepare: lingSizes, Write: writeLing}
 }
 
-// lingSizes makes keys of what lerobot's file has of its frames, its actions and its cameras. What cannot be read so
-// stays, and is refused as a key that nobody knows.
+// lingSizes makes keys of what lerobot's file has of its frames, its actions and its cameras. What cannot be
+// read so stays, and is refused as a key that nobody knows.
 func lingSizes(raw hf.Raw) {
 	number := func(key string, usual int) int {
 		n := usual
@@ -63,9 +63,11 @@ func lingSizes(raw hf.Raw) {
 	if in != out {
 		return
 	}
-	raw["in_channels"], raw["video_channels"] = json.RawMessage(fmt.Sprint(actions)), json.RawMessage(fmt.Sprint(in))
+	raw["in_channels"] = json.RawMessage(fmt.Sprint(actions))
+	raw["video_channels"] = json.RawMessage(fmt.Sprint(in))
 	cameras, used := []string{"", ""}, []int{}
-	if raw["obs_cam_keys"] != nil && json.Unmarshal(raw["obs_cam_keys"], &cameras) != nil || len(cameras) == 0 {
+	named := raw["obs_cam_keys"]
+	if named != nil && json.Unmarshal(named, &cameras) != nil || len(cameras) == 0 {
 		return
 	}
 	if raw["used_action_channel_ids"] != nil {
@@ -101,7 +103,8 @@ func lingSizes(raw hf.Raw) {
 
 // writeLing is the inverse of lingSizes.
 func writeLing(m hf.Values, out map[string]any) {
-	for _, key := range []string{"_class_name", "_diffusers_version", "chunk_size", "video_frames", "video_every",
+	for _, key := range []string{"_class_name", "_diffusers_version", "chunk_size", "video_frames",
+		"video_every",
 		"video_channels", "action_shift", "hidden_size"} {
 		delete(out, key)
 	}

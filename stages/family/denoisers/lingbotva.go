@@ -14,8 +14,8 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// LingBot-VA, as lerobot has it: Wan 2.2's blocks, the same ones for a clip and for actions, over chunks of frames
-// that see those before as they were. It is told no state.
+// LingBot-VA, as lerobot has it: Wan 2.2's blocks, the same ones for a clip and for actions, over chunks of
+// frames that see those before as they were. It is told no state.
 var _ = family.Register(family.Family{ModelType: "lingbot_va", HF: lingbotFile(),
 	Build: func(c configs.Model) *family.Model { return newLingBot(c).model() }})
 
@@ -37,7 +37,8 @@ func newLingBot(c configs.Model) lingBot {
 	d.Feature, d.FeatureWidth, d.Sight.State, d.Sight.Token = nil, 0, 0, false
 	d.Parts, d.Quiet, d.Masked, d.Steps = frames, true, false, 50
 	d.Prompt = func(task string) string { return task }
-	d.EncodersKey, d.CamerasKey, d.NumbersKey = "wan_pretrained_path", "obs_cam_keys", "used_action_channel_ids"
+	d.EncodersKey, d.CamerasKey = "wan_pretrained_path", "obs_cam_keys"
+	d.NumbersKey = "used_action_channel_ids"
 	each := max(1, o.Chunk/max(1, frames))
 	d.At = func(grid [3]int) (out []int32) { // between the frames that they lead from and to
 		for t := range grid[0] {
@@ -94,17 +95,18 @@ func (w lingBot) model() *family.Model {
 			Recompute: true, Weight: 1,
 			Record: func(r *block.Rec, env map[string]*grad.Value) { w.layer(r, i, env) }})
 	}
-	m.Add(family.Block{Name: lingName + "head", Takes: []string{"x", "clip", "temb", "clip_temb"}, Weight: 0.1,
-		Record: w.head})
+	m.Add(family.Block{Name: lingName + "head", Takes: []string{"x", "clip", "temb", "clip_temb"},
+		Weight: 0.1, Record: w.head})
 	return m
 }
 
-// embed makes rows of noisy and of clean latents and actions, and of levels and the caption what every layer reads.
+// embed makes rows of noisy and of clean latents and actions, and of levels and the caption what every layer
+// reads.
 func (w lingBot) embed(r *block.Rec, env map[string]*grad.Value) {
 	t, h, f, whole := r.T, w.c.Hidden, w.d.Clip, block.LinearOpts{Bias: true, Rep: true}
 	times := func(of, name string, n int) (temb, mod *grad.Value) {
-		x := t.Sinusoids(t.Data(of, tensor.F32, n), t.Const("dif.freq", grad.Frequencies(w.k.Freq/2, 10000, 0)), 1,
-			true)
+		x := t.Sinusoids(t.Data(of, tensor.F32, n), t.Const("dif.freq", grad.Frequencies(w.k.Freq/2,
+			10000, 0)), 1, true)
 		temb = timed(r, lingName+name+".time_embedder", t.Cast(x), h, w.k.Freq)
 		return temb, r.Linear(lingName+name+".time_proj", t.Act(temb, kernels.SiLU), 6*h, h, whole)
 	}
@@ -149,15 +151,17 @@ func (w lingBot) layer(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, f, at, n := r.T, w.d.Clip, fmt.Sprintf("%sblocks.%d", lingName, i), family.PastRows(r.Shape)
 	told := t.Data("clip.text.cu", tensor.I32, family.Levels(r.Shape)+1)
 	mod := shifted(r, at+".scale_shift_table", env["mod"], 6, w.c.Hidden)
-	all := []*lingStream{{name: "clip", mod: shifted(r, at+".scale_shift_table", env["clip_mod"], 6, w.c.Hidden),
-		at: f.Level(r), pos: "clip.pos", rows: family.ClipRows(r.Shape), cu: f.Cu(r), told: told}}
+	all := []*lingStream{{name: "clip", at: f.Level(r), pos: "clip.pos",
+		mod:  shifted(r, at+".scale_shift_table", env["clip_mod"], 6, w.c.Hidden),
+		rows: family.ClipRows(r.Shape), cu: f.Cu(r), told: told}}
 	if n > 0 { // all of past actions are at time 0, which lies behind the levels of the others
 		none := make([]int32, n)
 		for i := range none {
 			none[i] = int32(w.d.LevelRows(r.Shape) - 1)
 		}
-		all = append(all, &lingStream{name: "past", mod: mod, at: t.ConstI32("past.at", none), pos: "past.pos",
-			rows: n, cu: t.Data("past.cu", tensor.I32, family.Levels(r.Shape)+1), told: told})
+		all = append(all, &lingStream{name: "past", mod: mod, at: t.ConstI32("past.at", none),
+			pos: "past.pos", rows: n, told: told,
+			cu: t.Data("past.cu", tensor.I32, family.Levels(r.Shape)+1)})
 	}
 	all = append(all, &lingStream{name: "x", mod: mod, at: w.d.Level(r), place: "residual", pos: "dif.pos",
 		rows: r.Shape.Rows, cu: r.Cu(), told: w.d.TextCu(r)})
@@ -198,8 +202,8 @@ func (w lingBot) part(r *block.Rec, s *lingStream, k int) *grad.Value {
 	return r.T.Columns(s.mod, k*w.c.Hidden, w.c.Hidden)
 }
 
-// heads are the queries, keys and values of a stream. Places of actions lie between those of frames, so that all
-// places in time are counted in steps between them.
+// heads are the queries, keys and values of a stream. Places of actions lie between those of frames, so that
+// all places in time are counted in steps between them.
 func (w lingBot) heads(r *block.Rec, at string, s *lingStream) {
 	t, name, n := r.T, at+".attn1", w.c.HeadDim
 	h := t.Modulate(s.x, w.part(r, s, 1), w.part(r, s, 0), s.at, plain(w.c.NormEps))
@@ -238,8 +242,8 @@ func (w lingBot) behind(r *block.Rec, at string, s *lingStream, heads, text *gra
 	s.x = t.Place(s.place, t.Add(s.x, t.Place(s.place, r.Linear(at+".attn2.to_out.0", t.Flat(o), d, d, row))))
 	h = t.Modulate(s.x, w.part(r, s, 4), w.part(r, s, 3), s.at, plain(w.c.NormEps))
 	h = r.Linear(at+".ffn.net.0.proj", h, w.c.Intermediate, d, block.LinearOpts{Bias: true})
-	h = r.Linear(at+".ffn.net.2", t.Act(h, kernels.GELUTanh), d, w.c.Intermediate, block.LinearOpts{Bias: true,
-		Row: true})
+	h = r.Linear(at+".ffn.net.2", t.Act(h, kernels.GELUTanh), d, w.c.Intermediate,
+		block.LinearOpts{Bias: true, Row: true})
 	s.x = t.Gate(s.x, t.Place(s.place, h), w.part(r, s, 5), s.at)
 }
 
@@ -250,8 +254,8 @@ func (w lingBot) head(r *block.Rec, env map[string]*grad.Value) {
 		mod := shifted(r, lingName+"scale_shift_table", t.Concat(1, temb, temb), 2, d)
 		return t.Modulate(x, t.Columns(mod, d, d), t.Columns(mod, 0, d), at, plain(w.c.NormEps))
 	}
-	clip := r.Linear(lingName+"proj_out", normed(env["clip"], env["clip_temb"], f.Level(r)), f.Latents.Width(), d,
-		whole)
+	clip := r.Linear(lingName+"proj_out", normed(env["clip"], env["clip_temb"], f.Level(r)),
+		f.Latents.Width(), d, whole)
 	switch {
 	case r.Clips:
 		env["logits"] = t.Place("", clip)
