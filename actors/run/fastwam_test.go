@@ -105,7 +105,7 @@ video_every: 1
 `
 
 // TestLingBotRun: LingBot-VA learns from clips of recordings as FastWAM does, and acts by a clip that it
-// draws: otherwise from other noise.
+// draws on from what it sees.
 func TestLingBotRun(t *testing.T) {
 	t.Parallel()
 	p := newRobotPolicy(t, lingbotOf8)
@@ -114,4 +114,8 @@ func TestLingBotRun(t *testing.T) {
 	actions := p.act(exported, "")
 	require.Len(t, actions, 2) // those of the frame that is seen lie before it
 	require.Len(t, actions[0], 3)
+	for i := range p.view.Pix {
+		p.view.Pix[i] = 200
+	}
+	require.NotEqual(t, actions, p.act(exported, "")) // it draws on from what it sees
 }
