@@ -61,7 +61,7 @@ var directShapes = []struct {
 	{[]int{17, 9, 9, 200}, []int{20, 200, 3, 3}, []kernels.Window{
 		{Stride: 2, Dilation: 1, Before: 1, After: 1}, {Stride: 2, Dilation: 1, Before: 1, After: 1}}},
 	{[]int{9, 5, 32}, []int{48, 32, 5}, []kernels.Window{{Stride: 1, Dilation: 1, Before: 2, After: 2}}},
-	{[]int{5, 6, 4, 24}, []int{33, 24, 3, 3}, []kernels.Window{same, same}},
+	{[]int{5, 6, 5, 24}, []int{33, 24, 3, 3}, []kernels.Window{same, same}},
 	{[]int{0, 23, 38, 20}, []int{37, 20, 3, 3}, []kernels.Window{ // of no picture
 		{Stride: 1, Dilation: 1, Before: 1, After: 1}, {Stride: 1, Dilation: 1, Before: 1, After: 1}}},
 	{[]int{3, 17, 17, 290}, []int{450, 290, 3, 3}, []kernels.Window{

@@ -25,7 +25,7 @@ const (
 	// tiles of a picture below which weights may take longer to transform than is saved, of the small and of
 	// the large transforms: of one frame of one sample, so that no bit depends on how many are computed at
 	// once
-	winoTiles, winoTilesLarge = 4, 16
+	winoTiles, winoTilesLarge = 9, 16
 )
 
 // wino is one convolution, or its gradient to x: of c channels at the places of from to f at those of to.
