@@ -116,20 +116,34 @@ func (w *worker) inputPanel(v view, p, ins, outs, taps int) (dst []float32, ld i
 func (w *worker) packTurned(d *direct, p int, turned []float32, ld int, taps []int) {
 	sums, each := d.packed[p*d.next:][:d.sum()*halfPanel/d.word()], d.each
 	dst := sums
-	if d.pairs {
-		dst = w.arena.f32(d.sum() * halfPanel)
-	}
-	if d.piece != d.run*each {
-		clear(dst)
-	}
-	for q, t := range taps {
-		copy(dst[d.position(q)*halfPanel:][:each*halfPanel], turned[t*ld:])
+	if d.pairs && d.piece == d.run*each && ld == each*halfPanel && inOrder(taps) { // as they are to lie
+		dst = turned[:len(taps)*ld]
+	} else {
+		if d.pairs {
+			dst = w.arena.f32(d.sum() * halfPanel)
+		}
+		if d.piece != d.run*each {
+			clear(dst)
+		}
+		for q, t := range taps {
+			copy(dst[d.position(q)*halfPanel:][:each*halfPanel], turned[t*ld:])
+		}
 	}
 	if d.pairs {
 		h, unused := w.arena.u16(len(dst)+halfPanel), w.arena.u16(len(dst))
 		w.k.toBF16(h[:len(dst)], dst)
 		w.k.vnni(halfWords(sums), unused, 0, 1, h, halfPanel, d.sum()/2)
 	}
+}
+
+// inOrder tells whether taps are the first of all, in their order.
+func inOrder(taps []int) bool {
+	for q, t := range taps {
+		if q != t {
+			return false
+		}
+	}
+	return true
 }
 
 // halfWords sees float32s as pairs of 16-bit elements.
