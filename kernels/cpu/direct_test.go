@@ -115,6 +115,26 @@ func TestShortTiles(t *testing.T) {
 	}
 }
 
+// TestWinogradRoom: chunks of a narrow picture with many rows keep the room of transforms, and each, the last
+// among them, has as many tiles as a group of the kernel.
+func TestWinogradRoom(t *testing.T) {
+	for _, k := range tested() {
+		for _, m := range k.wino {
+			for _, to := range []grid{{1, 20000, 6}, {1, 12000, 10}, {1, 5000, 24}, {1, 7, 6}, {1, 4099, 2}} {
+				b := newBackend(k, 1)
+				g := b.winoPlanOf(&wino{n: 1, c: 64, f: 64, from: to, to: to, frames: 1,
+					frame: func(int, int) int { return 0 }}, m)
+				least := min(k.mr/3, g.down*g.across)
+				for first := 0; first < g.down; first += g.rows {
+					require.GreaterOrEqual(t, g.chunk(first)*g.across, least, "%s %v", k.name, to)
+				}
+				require.Less(t, g.places*(g.stepV+g.stepM), winoRoom*5/4, "%s %v", k.name, to)
+				b.Close()
+			}
+		}
+	}
+}
+
 // directCalls are a convolution of a shape and both gradients, with bias and accumulation.
 func directCalls(d tensor.DType, x, w []int, wins []kernels.Window) []*kernels.Call {
 	var at kernels.Attr

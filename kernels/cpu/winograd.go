@@ -147,8 +147,10 @@ func (b *Backend) winoPlanOf(p *wino, m *winoMaps) *winoPlan {
 		ldf: apart(roundUp(p.f, b.k.nr))}
 	g.places, g.down, g.across = g.span*g.span, ceilDiv(p.to[1], g.side), ceilDiv(p.to[2], g.side)
 	row := g.places * p.n * g.across * (p.from[0]*g.ldc + p.to[0]*g.ldf)
-	if g.rows = g.down; g.across >= b.k.mr/3 { // else one row may have fewer tiles than a group of the kernel
-		g.rows = ceilDiv(g.down, ceilDiv(g.down, max(1, winoRoom/row)))
+	least := ceilDiv(b.k.mr/3, g.across) // one row may have fewer tiles than a group of the kernel
+	g.rows = ceilDiv(g.down, ceilDiv(g.down, max(least, winoRoom/row)))
+	for g.rows < g.down && g.down%g.rows > 0 && g.down%g.rows < least { // nor may the last chunk
+		g.rows++
 	}
 	g.stepV = p.n*p.from[0]*g.rows*g.across*g.ldc + line
 	g.stepM = p.n*p.to[0]*g.rows*g.across*g.ldf + line

@@ -125,10 +125,11 @@ func depth(n *Node) int {
 }
 
 // productOf is the node that n can be an epilogue of: the last that n reads, in whatever shape, if it is a
-// product of the size of all that n writes, or the product whose epilogue that is.
+// product of the size of all that n writes, or the product whose epilogue that is. Products are none, those
+// in parts, which take no epilogues, among them.
 func (f *fuser) productOf(n *Node) *Node {
-	if n.Op.Role != compute || n.Acc > 0 || !kernels.Epilogue(n.Op.Kernel) || takes(n) ||
-		slices.Contains(n.In, nil) {
+	if n.Op.Role != compute || n.Acc > 0 || !kernels.Epilogue(n.Op.Kernel) ||
+		kernels.TakesEpilogues(n.Op.Kernel) || slices.Contains(n.In, nil) {
 		return nil
 	}
 	var last *Node

@@ -48,3 +48,28 @@ func TestThinProductsJoin(t *testing.T) {
 		"linear_dx linear_dx sum swiglu_bwd", "linear_dx linear_dx sum sum", "linear_dx linear_dx sum sum"},
 		with)
 }
+
+// TestPartsAreNoEpilogue: a product that is taken in parts, as ranks in whose place one is would take it, is
+// no epilogue of the product before it, also where both are as wide and a bias leaves none of its operands
+// out.
+func TestPartsAreNoEpilogue(t *testing.T) {
+	tp := NewTape(Options{DType: tensor.F32, Sums: map[string]int{TP: 2}})
+	tp.Block(0, func() {
+		x := tp.Input("x", tensor.F32, 6, 16)
+		up := tp.Linear(x, tp.Param("up", []int{16, 16}, 0, 1, true), nil)
+		tp.Output("y", tp.Linear(up, tp.Param("down", []int{16, 16}, 1, 1, true),
+			tp.Param("bias", []int{16}, -1, 1, true)))
+	})
+	parts := 0
+	for _, s := range tp.Finish().F {
+		for _, n := range s.Ops {
+			if n.Op.Kernel == kernels.Linear && n.Attr.I[3] > 1 {
+				parts++
+			}
+			for _, e := range n.Then {
+				require.NotEqual(t, kernels.Linear, e.Op.Kernel, "%s with a bias behind %s", e.Op.Name, n.Op.Name)
+			}
+		}
+	}
+	require.Equal(t, 1, parts)
+}
