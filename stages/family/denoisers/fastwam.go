@@ -24,6 +24,7 @@ type footageKeys struct {
 	Shift    float64 `key:"video_shift" default:"5" min:"1e-6" max:"1e6" class:"fixed" doc:"Shift towards noise of the levels that clips are trained at."`
 	Actions  float64 `key:"action_shift" default:"5" min:"1e-6" max:"1e6" class:"fixed" doc:"Shift towards noise of the levels that actions are trained at."`
 	Acting   float64 `key:"acting_shift" default:"5" min:"1e-6" max:"1e6" class:"fixed" doc:"Shift towards noise of the levels by which actions are drawn."`
+	Steps    int     `key:"acting_steps" default:"10" min:"1" max:"1000000" class:"fixed" unit:"steps" doc:"Steps out of noise to actions when a policy acts."`
 	ByVideo  float64 `key:"video_loss" default:"1" min:"0" max:"1e6" class:"fixed" doc:"Weight of the loss of clips."`
 	ByAction float64 `key:"action_loss" default:"1" min:"0" max:"1e6" class:"fixed" doc:"Weight of the loss of actions."`
 }
@@ -61,6 +62,7 @@ func footage(c configs.Model) *family.Denoiser {
 	k, o, f := keys.Of(c), policyPart.Of(c), footagePart.Of(c)
 	levels := func(shift float64) noise.Flow { return noise.Flow{Shift: shift, Times: 1000} }
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Chunk: o.Chunk, Masked: true, Texts: k.Text,
+		Steps:    f.Steps,
 		TextRows: wanPart.Of(c).Captions, Shift: f.Acting, Pipeline: "WanPipeline",
 		FeatureWidth: k.Freq, Feature: func(t float64) []float32 { return sinusoids(t, k.Freq) },
 		Sight: &family.Sight{Views: o.Views, Patches: o.Height * o.Width, Pixels: 3,

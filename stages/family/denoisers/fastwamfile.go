@@ -56,13 +56,13 @@ func fastwamFile() hf.Family {
 			"view_width", "text_dim", "freq_dim", "text_rows", "expert_hidden_size",
 			"expert_intermediate_size", "video_channels", "video_patch", "video_scale",
 			"video_frames", "video_every", "video_shift",
-			"action_shift", "acting_shift", "video_loss", "action_loss"},
+			"action_shift", "acting_shift", "acting_steps", "video_loss", "action_loss"},
 		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
 		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "in_channels": "7", "state_size": "8",
 			"chunk_size": "32", "text_rows": "128", "video_scale": "[4, 16, 16]"},
 		Alias: map[string]string{"action_dim": "in_channels", "proprio_dim": "state_size",
 			"action_horizon": "chunk_size", "action_video_freq_ratio": "video_every",
-			"tokenizer_max_len": "text_rows"},
+			"tokenizer_max_len": "text_rows", "num_inference_steps": "acting_steps"},
 		Omit: []string{"latent_patch"},
 		Only: map[string]string{"n_obs_steps": "1", "prompt_template": fmt.Sprintf("%q", wamPrompt+"{task}"),
 			"toggle_action_dimensions": "[]"},
@@ -70,8 +70,13 @@ func fastwamFile() hf.Family {
 			"text_encoder_model_id", "base_model_id", "load_text_encoder", "mot_checkpoint_mixed_attn",
 			"torch_dtype", "inference_seed", "rand_device", "text_cfg_scale", "negative_prompt", "tiled",
 			"fp32_attention", "compile_action_infer", "use_gradient_checkpointing", "freeze_video_expert"},
-			lerobotIdle),
+			stepless(lerobotIdle)),
 		Prepare: wamSizesOf, Read: wamRest, Write: writeWAM}
+}
+
+// stepless are keys without that of a policy's steps when it acts.
+func stepless(keys []string) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == "num_inference_steps" })
 }
 
 // wamMappings are the mappings of a file; what is none is wamRest's to refuse.
@@ -122,7 +127,7 @@ func wamSizesOf(raw hf.Raw) {
 			return
 		}
 		if (frames-1)%every != 0 {
-			return // it is refused as a key that nobody knows
+			return // wamRest refuses it
 		}
 		if raw["video_frames"] == nil {
 			raw["video_frames"] = json.RawMessage(fmt.Sprint((frames-1)/every + 1))
@@ -145,6 +150,15 @@ func wamSizesOf(raw hf.Raw) {
 	raw["view_width"] = json.RawMessage(fmt.Sprint(size[1] / views))
 }
 
+// leftover refuses keys that what prepares a file could make nothing of.
+func leftover(d *hf.Decoder, raw map[string]json.RawMessage, why map[string]string) {
+	for _, key := range source.SortedKeys(why) {
+		if v := raw[key]; v != nil {
+			d.Fail(key, hf.Compact(v)+" "+why[key], "")
+		}
+	}
+}
+
 // wamRest holds what lies deeper to what is built.
 func wamRest(d *hf.Decoder, raw map[string]json.RawMessage) {
 	for key, m := range map[string]mapping{"video_dit_config": wamVideoHolds,
@@ -152,7 +166,15 @@ func wamRest(d *hf.Decoder, raw map[string]json.RawMessage) {
 		"action_scheduler": wamScheduleHolds, "loss": wamLossHolds} {
 		m.hold(d, raw, key)
 	}
+	leftover(d, raw, map[string]string{"num_video_frames": "is no number of frames of which the first and every " +
+		"action_video_freq_ratio-th behind it are seen", "image_size": "is no height and width that views of one " +
+		"width fill"})
 	deep := wamMappings(raw)
+	for _, key := range wamNested {
+		if v := hf.Compact(raw[key]); raw[key] != nil && v != "null" && deep[key] == nil {
+			d.Fail(key, v+", want a mapping", "")
+		}
+	}
 	if v := deep["video_dit_config"]["out_dim"]; v != nil && !source.SameValue(hf.Compact(v),
 		hf.Compact(raw["video_channels"])) {
 		d.Fail("video_dit_config.out_dim", fmt.Sprintf("%s, and latents have %s channels", v,

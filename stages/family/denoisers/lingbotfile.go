@@ -14,27 +14,36 @@ func lingbotFile() hf.Family {
 		Has: []string{"latent_patch", "in_channels", "chunk_size", "views", "view_height", "view_width",
 			"text_dim", "freq_dim", "text_rows", "cross_attn_norm", "video_channels", "video_patch",
 			"video_scale", "video_frames", "video_every", "video_shift", "action_shift", "acting_shift",
-			"video_loss", "action_loss"},
+			"acting_steps", "video_loss", "action_loss", "clip_steps", "clip_guidance"},
 		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
 		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "video_patch": "[1, 2, 2]", "text_rows": "512",
 			"num_attention_heads": "24", "head_dim": "128", "num_hidden_layers": "30",
-			"intermediate_size": "14336", "rms_norm_eps": "1e-6", "video_scale": "[4, 16, 16]"},
+			"intermediate_size": "14336", "rms_norm_eps": "1e-6", "video_scale": "[4, 16, 16]",
+			"acting_steps": "50"},
 		Alias: map[string]string{"patch_size": "video_patch", "attention_head_dim": "head_dim",
 			"ffn_dim": "intermediate_size", "num_layers": "num_hidden_layers", "eps": "rms_norm_eps",
 			"max_sequence_length": "text_rows", "snr_shift": "video_shift", "height": "view_height",
-			"width": "view_width"},
+			"width": "view_width", "num_inference_steps": "clip_steps", "guidance_scale": "clip_guidance",
+			"action_num_inference_steps": "acting_steps"},
 		Omit: []string{"latent_patch"},
 		Only: map[string]string{"n_obs_steps": "1", "image_hflip": "false", "video_exec_step": "-1",
-			"camera_layout": `"width_concat"`},
+			"camera_layout": `"width_concat"`, "action_guidance_scale": "1"},
 		Idle: slices.Concat([]string{"rope_max_seq_len", "attn_mode", "wan_pretrained_path",
-			"text_encoder_device", "attn_window", "guidance_scale", "action_guidance_scale",
-			"action_num_inference_steps", "save_predicted_video"}, lerobotIdle),
+			"text_encoder_device", "attn_window", "save_predicted_video"}, stepless(lerobotIdle)),
 		Own:     []hf.Own{hf.Keys(width{Heads: 24, Dim: 128}, width.enter)},
-		Prepare: lingSizes, Write: writeLing}
+		Prepare: lingSizes, Read: lingRest, Write: writeLing}
+}
+
+// lingRest refuses what lingSizes could make nothing of.
+func lingRest(d *hf.Decoder, raw map[string]json.RawMessage) {
+	const room = "is not what this model can have: two frames of latents or more, an action or more for each, as " +
+		"many channels out as in, cameras, and numbers of actions that are its first"
+	leftover(d, raw, map[string]string{"frame_chunk_size": room, "action_per_frame": room, "out_channels": room,
+		"obs_cam_keys": room, "used_action_channel_ids": room})
 }
 
 // lingSizes makes keys of what lerobot's file has of its frames, its actions and its cameras. What cannot be
-// read so stays, and is refused as a key that nobody knows.
+// read so stays, for lingRest.
 func lingSizes(raw hf.Raw) {
 	number := func(key string, usual int) int {
 		n := usual

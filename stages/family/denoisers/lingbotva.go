@@ -19,6 +19,25 @@ import (
 var _ = family.Register(family.Family{ModelType: "lingbot_va", HF: lingbotFile(),
 	Build: func(c configs.Model) *family.Model { return newLingBot(c).model() }})
 
+// rollKeys are the keys of policies that draw a clip chunk by chunk before they act.
+type rollKeys struct {
+	Steps int     `key:"clip_steps" default:"20" min:"1" max:"1000000" class:"fixed" unit:"steps" doc:"Steps out of noise to the clip that actions follow."`
+	Guide float64 `key:"clip_guidance" default:"5" min:"0" max:"1000" class:"fixed" doc:"How far a clip is led away from what is drawn without a caption; 1 is not."`
+}
+
+var rollPart = configs.Declare("rollout", configs.Rules[rollKeys]{Check: func(m configs.Model, _ rollKeys,
+	at configs.Report) {
+	f := footagePart.Of(m)
+	if !m.Has("clip_steps") || len(f.Scale) != 3 || len(f.Patch) != 3 || min(f.Scale[0], f.Patch[0]) < 1 {
+		return
+	}
+	frames := ((f.Frames-1)/f.Scale[0] + 1) / f.Patch[0]
+	if n := policyPart.Of(m).Chunk; frames < 2 || n%frames != 0 {
+		at("chunk_size", fmt.Sprintf("%d actions are no whole number for each of %d frames of latents, of which "+
+			"there are two at least", n, frames), "set chunk_size or video_frames")
+	}
+}})
+
 // lingName begins the names of parameters in lerobot's files.
 const lingName = "transformer."
 
@@ -35,7 +54,7 @@ func newLingBot(c configs.Model) lingBot {
 	d := w.d
 	frames := d.Clip.Grid()[0]
 	d.Feature, d.FeatureWidth, d.Sight.State, d.Sight.Token = nil, 0, 0, false
-	d.Parts, d.Quiet, d.Masked, d.Steps = frames, true, false, 50
+	d.Parts, d.Quiet, d.Masked = frames, true, false
 	d.Prompt = func(task string) string { return task }
 	d.EncodersKey, d.CamerasKey = "wan_pretrained_path", "obs_cam_keys"
 	d.NumbersKey = "used_action_channel_ids"
@@ -60,7 +79,9 @@ func newLingBot(c configs.Model) lingBot {
 		}
 		return out
 	}
-	d.Clip.Sees, d.Clip.Apart, d.Clip.Steps, d.Clip.Acting, d.Clip.Guide = nil, true, 20, f.Shift, 5
+	r := rollPart.Of(c)
+	d.Clip.Sees, d.Clip.Apart = nil, true
+	d.Clip.Steps, d.Clip.Acting, d.Clip.Guide = r.Steps, f.Shift, r.Guide
 	d.Clip.Rolls = &family.Rollout{Chunk: [2]int{1, 4}, Window: [2]int{4, 64}, Noisy: 0.5}
 	return w
 }
