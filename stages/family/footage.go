@@ -126,9 +126,14 @@ func (p footage) Dims(_ int, class int32) map[string]int {
 }
 
 // Planned is the class of a clip of training for each sample.
-func (p footage) Planned(_ int, dims map[string]int) int32 {
+func (p footage) Planned(rows int, dims map[string]int) int32 {
 	c := Clip{Grid: p.d.Clip.Grid()}
-	return SizeClass(max(1, dims[NoiseLevels]) * c.Tokens())
+	return SizeClass(p.d.samples(rows, dims) * c.Tokens())
+}
+
+// samples is how many samples a microbatch of so many rows of actions is planned for.
+func (d *Denoiser) samples(rows int, dims map[string]int) int {
+	return max(1, dims[NoiseLevels], rows/max(1, d.Chunk))
 }
 
 // Tensors are what Footage lists.

@@ -174,7 +174,12 @@ func (p latents) Planned(rows int, dims map[string]int) int32 {
 		h = min(int(math.Sqrt(float64(rows))), canvasMax)
 		w = min(rows/max(1, h), canvasMax)
 	}
-	class := p.Fill(p.class(p.levels(dims[NoiseLevels]), max(dims[TextRows], p.d.TextRows)))
+	samples, texts := dims[NoiseLevels], p.d.TextRows
+	if p.d.Clip != nil { // whose samples have all chunks and captions of one length
+		samples = p.d.samples(rows, dims)
+		texts *= samples
+	}
+	class := p.Fill(p.class(p.levels(samples), max(dims[TextRows], texts)))
 	return class + p.canvas(max(1, h), max(1, w))
 }
 

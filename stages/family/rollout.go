@@ -77,9 +77,9 @@ func (p rollout) Dims(_ int, class int32) map[string]int {
 	return map[string]int{ClipRowsDim: ClassSize(class &^ rollPast), PastDim: int(class / rollPast)}
 }
 
-func (p rollout) Planned(_ int, dims map[string]int) int32 {
+func (p rollout) Planned(rows int, dims map[string]int) int32 {
 	c := Clip{Grid: p.d.Clip.Grid()}
-	return SizeClass(max(1, dims[NoiseLevels])*c.rows()) | rollPast
+	return SizeClass(p.d.samples(rows, dims)*c.rows()) | rollPast
 }
 
 // The parts of a clip that a policy which acts is given: all of it when it learns.

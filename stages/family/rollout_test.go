@@ -107,3 +107,20 @@ func TestRolloutLevels(t *testing.T) {
 	data = m.Tensors(in, m.Class(in, false))
 	require.Equal(t, []float32{0, 0, 0}, data["clip.time"].F32()[3:6])
 }
+
+// TestClipsArePlanned: memory is planned for the shape that microbatches of several samples have.
+func TestClipsArePlanned(t *testing.T) {
+	d, items := rolls(64)
+	d.TextRows = 2
+	m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
+	for n := range 5 {
+		more, cu := []Encoded(nil), []int32{0}
+		for k := range n + 1 {
+			x := items[0]
+			x.From = int32(3 * k)
+			more, cu = append(more, x), append(cu, int32(3*k+3))
+		}
+		in := &Inputs{Rows: 3*n + 3, Cu: cu, More: map[string]any{EncodedKey: more}}
+		require.Equal(t, m.Class(in, false), m.Planned(in.Rows, nil))
+	}
+}
