@@ -3,6 +3,7 @@ package run
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,6 +37,9 @@ video_frames: 5
 video_every: 1
 `
 
+// together are arguments by which samples are computed together that are computed by themselves without.
+var together = []string{"train.micro_batch=2", "data.seq_len=8 train.global_batch=2"}
+
 // wanEncoders are a small autoencoder of clips and a small encoder of captions as a pipeline of Wan's has
 // them.
 func wanEncoders(t *testing.T) (dir string, args []string) {
@@ -65,6 +69,9 @@ func TestFastWAMRun(t *testing.T) {
 	require.Equal(t, one, p.train(p.model, out, "diffusion.cache=off"))
 	require.NoDirExists(t, filepath.Join(out, "log", "latents"))
 	require.NotEqual(t, one, p.train(p.model, t.TempDir(), "policy.learn_padding=false"))
+	for _, more := range together {
+		require.InEpsilonSlice(t, one, p.train(p.model, t.TempDir(), strings.Fields(more)...), 1e-5, more)
+	}
 
 	p.more = nil
 	require.NotEmpty(t, p.act(exported, "")) // by the encoders that its config.json names
@@ -110,7 +117,10 @@ func TestLingBotRun(t *testing.T) {
 	t.Parallel()
 	p := newRobotPolicy(t, lingbotOf8)
 	_, p.more = wanEncoders(t)
-	_, exported := p.learns()
+	one, exported := p.learns()
+	for _, more := range together {
+		require.InEpsilonSlice(t, one, p.train(p.model, t.TempDir(), strings.Fields(more)...), 1e-5, more)
+	}
 	actions := p.act(exported, "")
 	require.Len(t, actions, 2) // those of the frame that is seen lie before it
 	require.Len(t, actions[0], 3)

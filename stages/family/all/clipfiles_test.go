@@ -11,17 +11,20 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-// TestClipFiles: what files of FastWAM and LingBot-VA say that is not built is refused with its key, also where it
-// lies deeper, and what they say of steps and guidance is read.
+// TestClipFiles: what files of FastWAM and LingBot-VA say that is not built is refused with its key, also
+// where it lies deeper, and what they say of steps and guidance is read.
 func TestClipFiles(t *testing.T) {
 	for _, c := range []struct{ family, key, value, want string }{
 		{"fastwam", "action_video_freq_ratio", "3", "num_video_frames: 9 is no number of frames"},
 		{"fastwam", "image_size", "[32, 47]", "image_size: [32,47] is no height and width"},
 		{"fastwam", "loss", "7", "loss: 7, want a mapping"},
-		{"fastwam", "video_dit_config", `{"action_conditioned": true}`, "video_dit_config.action_conditioned: true"},
-		{"fastwam", "action_dit_config", `{"num_heads": 3}`, "action_dit_config.num_heads: 3, and the stream of video has 4"},
+		{"fastwam", "video_dit_config", `{"action_conditioned": true}`,
+			"video_dit_config.action_conditioned: true"},
+		{"fastwam", "action_dit_config", `{"num_heads": 3}`,
+			"action_dit_config.num_heads: 3, and the stream of video has 4"},
 		{"fastwam", "toggle_action_dimensions", "[6]", "toggle_action_dimensions"},
-		{"fastwam", "video_scale", "[3, 8, 8]", "video_frames: 9, and behind the first the autoencoder takes 3"},
+		{"fastwam", "video_scale", "[3, 8, 8]",
+			"video_frames: 9, and behind the first the autoencoder takes 3"},
 		{"lingbot_va", "frame_chunk_size", "1", "frame_chunk_size: 1 is not what this model can have"},
 		{"lingbot_va", "used_action_channel_ids", "[0, 2]", "used_action_channel_ids: [0,2] is not what"},
 		{"lingbot_va", "camera_layout", `"robotwin_tshape"`, "camera_layout"},

@@ -76,7 +76,9 @@ func fastwamFile() hf.Family {
 
 // stepless are keys without that of a policy's steps when it acts.
 func stepless(keys []string) []string {
-	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == "num_inference_steps" })
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return key == "num_inference_steps"
+	})
 }
 
 // wamMappings are the mappings of a file; what is none is wamRest's to refuse.
@@ -166,9 +168,9 @@ func wamRest(d *hf.Decoder, raw map[string]json.RawMessage) {
 		"action_scheduler": wamScheduleHolds, "loss": wamLossHolds} {
 		m.hold(d, raw, key)
 	}
-	leftover(d, raw, map[string]string{"num_video_frames": "is no number of frames of which the first and every " +
-		"action_video_freq_ratio-th behind it are seen", "image_size": "is no height and width that views of one " +
-		"width fill"})
+	leftover(d, raw, map[string]string{
+		"num_video_frames": "is no number of frames of which the first and every action_video_freq_ratio-th are seen",
+		"image_size":       "is no height and width that views of one width fill"})
 	deep := wamMappings(raw)
 	for _, key := range wamNested {
 		if v := hf.Compact(raw[key]); raw[key] != nil && v != "null" && deep[key] == nil {

@@ -36,10 +36,10 @@ func lingbotFile() hf.Family {
 
 // lingRest refuses what lingSizes could make nothing of.
 func lingRest(d *hf.Decoder, raw map[string]json.RawMessage) {
-	const room = "is not what this model can have: two frames of latents or more, an action or more for each, as " +
-		"many channels out as in, cameras, and numbers of actions that are its first"
-	leftover(d, raw, map[string]string{"frame_chunk_size": room, "action_per_frame": room, "out_channels": room,
-		"obs_cam_keys": room, "used_action_channel_ids": room})
+	const room = "is not what this model can have: two frames of latents or more, an action or more for " +
+		"each, as many channels out as in, cameras, and numbers of actions that are its first"
+	leftover(d, raw, map[string]string{"frame_chunk_size": room, "action_per_frame": room,
+		"out_channels": room, "obs_cam_keys": room, "used_action_channel_ids": room})
 }
 
 // lingSizes makes keys of what lerobot's file has of its frames, its actions and its cameras. What cannot be

@@ -33,8 +33,8 @@ var rollPart = configs.Declare("rollout", configs.Rules[rollKeys]{Check: func(m 
 	}
 	frames := ((f.Frames-1)/f.Scale[0] + 1) / f.Patch[0]
 	if n := policyPart.Of(m).Chunk; frames < 2 || n%frames != 0 {
-		at("chunk_size", fmt.Sprintf("%d actions are no whole number for each of %d frames of latents, of which "+
-			"there are two at least", n, frames), "set chunk_size or video_frames")
+		at("chunk_size", fmt.Sprintf("%d actions are no whole number for each of %d frames of latents, of "+
+			"which there are two at least", n, frames), "set chunk_size or video_frames")
 	}
 }})
 
