@@ -169,7 +169,7 @@ func wamRest(d *hf.Decoder, raw map[string]json.RawMessage) {
 		m.hold(d, raw, key)
 	}
 	leftover(d, raw, map[string]string{
-		"num_video_frames": "is no number of frames of which the first and every action_video_freq_ratio-th are seen",
+		"num_video_frames": "is no number of frames of which every action_video_freq_ratio-th is seen",
 		"image_size":       "is no height and width that views of one width fill"})
 	deep := wamMappings(raw)
 	for _, key := range wamNested {
