@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/trained"
 )
 
 // fastwamOf8 is a small FastWAM that sees 8 by 8 pixels.
@@ -122,6 +124,13 @@ func TestLingBotRun(t *testing.T) {
 		require.InEpsilonSlice(t, one, p.train(p.model, t.TempDir(), strings.Fields(more)...), 1e-5, more)
 	}
 	actions := p.act(exported, "")
+	m, err := trained.Open(exported, "")
+	require.NoError(t, err)
+	defer m.Close()
+	actor, err := m.NewActor()
+	require.NoError(t, err)
+	defer actor.Close()
+	require.Equal(t, []any{2, false}, []any{actor.Abilities().Chunk, actor.Abilities().Joins})
 	require.Len(t, actions, 2) // those of the frame that is seen lie before it
 	require.Len(t, actions[0], 3)
 	for i := range p.view.Pix {

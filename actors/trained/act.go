@@ -164,13 +164,17 @@ func (a *Actor) Abilities() Abilities {
 	from, to := x.given()
 	return Abilities{State: x.Policy.State, Numbers: x.raw[0], Cameras: x.Policy.Cameras,
 		Size: x.Size, Chunk: to - from, Width: x.raw[1], Steps: x.D.Sight.Observed(),
-		Joins: !x.D.Once && !x.D.Restart && x.D.Scheduler == nil && !x.motion.shifts()}
+		Joins: !x.D.Once && !x.D.Restart && x.D.Scheduler == nil && !x.motion.shifts() && !x.draws()}
 }
+
+// draws reports whether a clip is drawn before actions are, of which those of its first frame are no part of
+// a chunk.
+func (x *Robots) draws() bool { return x.D.Clip != nil && x.D.Clip.Steps > 0 }
 
 // given are the actions of a chunk that a policy gives, [from, to): those of steps before the present one
 // have been carried out.
 func (x *Robots) given() (from, to int) {
-	if x.D.Clip != nil && x.D.Clip.Steps > 0 { // those of the frame that is seen lie before it
+	if x.draws() { // those of the frame that is seen lie before it
 		return x.Chunk / x.D.Parts, x.Chunk
 	}
 	if x.D.Executed == 0 {
@@ -334,8 +338,8 @@ func (a *Actor) draw(p *sample.Prediction, items []family.Encoded, asks []Ask) e
 
 // integrate takes noisy actions to clean ones.
 func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
-	if f := a.x.D.Clip; f != nil && f.Steps > 0 {
-		if err := a.gen.Film(items, f.Steps); err != nil {
+	if a.x.draws() {
+		if err := a.gen.Film(items, a.x.D.Clip.Steps); err != nil {
 			return err
 		}
 	}

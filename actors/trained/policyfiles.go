@@ -101,7 +101,7 @@ func (x *Robots) follows(config map[string]any, encoders string) {
 	for _, key := range keys {
 		delete(config, key)
 	}
-	if x.D.Clip == nil || x.D.Clip.Steps == 0 { // a clip says how many actions there are
+	if !x.draws() { // a clip says how many actions there are
 		config["n_action_steps"] = to - from
 	}
 }
