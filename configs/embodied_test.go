@@ -93,6 +93,37 @@ func TestEmbodiedFiles(t *testing.T) {
 	require.Equal(t, 6, here)
 }
 
+// TestEmbodiedDefaults: a file of FastWAM that leaves out what is otherwise to LoongForge is refused, and
+// dotted keys of its launch lines are what they are in its file.
+func TestEmbodiedDefaults(t *testing.T) {
+	text := readEmbodied(t).Files["fastwam.yaml"]
+	for _, c := range [][2]string{
+		{"  variant: uncond\n", "model.variant: is not given, which to LoongForge is joint"},
+		{"  action_horizon: 32\n", "model.action_horizon: is not given, which to LoongForge is 16"}} {
+		require.Contains(t, text, c[0])
+		f := filepath.Join(t.TempDir(), "fastwam.yaml")
+		require.NoError(t, os.WriteFile(f, []byte(strings.Replace(text, c[0], "", 1)), 0o644))
+		_, err := Load(Request{File: f, Args: []string{"data.paths=[x]", "data.tokenizer=y"}})
+		require.ErrorContains(t, err, c[1])
+	}
+	line := func(more ...string) []string {
+		return append([]string{"--model-name", "fastwam", "--trainer-type", "FinetuneTrainer",
+			"--dataset-path", "set"}, more...)
+	}
+	c, err := Load(Request{Args: line("model.action_horizon=16", "data.normalization_mode=q99",
+		"data.text_embedding_cache_dir=x", "model.variant=uncond")})
+	require.NoError(t, err)
+	require.Equal(t, []any{"16", 16, "quantiles"}, []any{value(c.Model, "chunk_size"),
+		c.Run.Data.SeqLen, c.Run.Policy.Normalize})
+	require.Contains(t, strings.Join(c.Notices, "\n"), "data.text_embedding_cache_dir=x")
+	for arg, want := range map[string]string{
+		"model.variant=joint":       `model.variant: "joint", only uncond or base`,
+		"data.normalization_mode=z": `data.normalization_mode: "z" is not there`} {
+		_, err := Load(Request{Args: line(arg)})
+		require.ErrorContains(t, err, want)
+	}
+}
+
 // TestEmbodiedFlags: LoongForge's defaults and values become this program's, and what has no meaning here
 // is refused with its flag.
 func TestEmbodiedFlags(t *testing.T) {

@@ -24,9 +24,8 @@ def words(text, env):
     return text
 
 
-def arguments(script):
-    text = re.sub(r"\\\n", " ", script.read_text(errors="replace"))
-    env, arrays = {}, {}
+def variables(text):
+    env = {}
     for m in re.finditer(r"^\s*(?:export\s+)?(\w+)=([^\s(][^\n#]*)", text, re.M):
         try:
             value = shlex.split(m[2])
@@ -34,6 +33,12 @@ def arguments(script):
             continue
         if value:
             env[m[1]] = words(value[0], env)
+    return env
+
+
+def arguments(script):
+    text = re.sub(r"\\\n", " ", script.read_text(errors="replace"))
+    env, arrays = variables(text), {}
     for m in re.finditer(r"^\s*(\w+)(\+?)=\(\s*\n?(.*?)^\s*\)", text, re.M | re.S):
         body = "\n".join("" if x.strip().startswith("#") else x.split(" #")[0] for x in m[3].split("\n"))
         try:

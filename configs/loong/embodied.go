@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // Fault is what is wrong with a flag.
@@ -103,7 +105,10 @@ func Embodied(args []string, dp string) (out, notes []string, faults []Fault) {
 		e.flag(name)
 	}
 	e.batch(append([]string{"plan.dp=" + dp}, args...))
-	return append(e.out, embodiedRest(args)...), e.notes, e.faults
+	for _, a := range embodiedRest(args) {
+		e.override(a)
+	}
+	return e.out, e.notes, e.faults
 }
 
 // embodiedFlags are the flags of a command line with their values, and their names in order.
@@ -147,6 +152,38 @@ func embodiedRest(args []string) (out []string) {
 	return out
 }
 
+// override enters an override: one of a key of the policy's file, whose dots LoongForge reads as ours are, is
+// what the file's key is, and another one of this program's.
+func (e *embodied) override(arg string) {
+	p := policies[e.of.begins]
+	key, value, _ := strings.Cut(arg, "=")
+	to, known := p.Keys[key]
+	switch only := p.Only[key]; {
+	case only != nil:
+		if !slices.Contains(only, value) {
+			e.faults = append(e.faults, Fault{key, fmt.Sprintf("%q, only %s is built", value,
+				strings.Join(only, " or ")), ""})
+		}
+	case !known:
+		e.out = append(e.out, arg)
+	case len(to) == 0:
+		e.notes = append(e.notes, "accepted, no effect: "+arg)
+	default:
+		if values := p.Values[key]; values != nil {
+			v, ok := values[strings.ToLower(value)]
+			if !ok {
+				e.faults = append(e.faults, Fault{key, fmt.Sprintf("%q is not there: %s is", value,
+					strings.Join(source.SortedKeys(values), ", ")), ""})
+				return
+			}
+			value = v
+		}
+		for _, k := range to {
+			e.out = append(e.out, k+"="+value)
+		}
+	}
+}
+
 // embodied is a command line that is read.
 type embodied struct {
 	given      map[string]string
@@ -170,7 +207,7 @@ func (e *embodied) model() bool {
 			e.fail("model-name", m.why, "docs/policies.md says which policies there are")
 			return false
 		}
-		e.out, e.of = append(e.out, "--model-name", m.name, "--seq-length", m.chunk), m
+		e.out, e.of = append(e.out, "--model-name", m.name, "data.seq_len="+m.chunk), m
 		return true
 	}
 	e.fail("model-name", fmt.Sprintf("%q is none of LoongForge's policies", name),

@@ -18,6 +18,9 @@ type Policy struct {
 	Values map[string]map[string]string
 	// Only are values, as text, of keys that it has one way alone.
 	Only map[string][]string
+	// Needs are keys that a file has to have, since LoongForge's value where it has none is another than here:
+	// what that is.
+	Needs map[string]string
 }
 
 // policies are the registered ones by name.
@@ -44,6 +47,11 @@ func (l *Reader) policy(root *hydra.Node, p Policy) {
 			if key := part + "." + name; key != "model.model_type" {
 				l.policyKey(p, key, n.Kids[name])
 			}
+		}
+	}
+	for _, key := range source.SortedKeys(p.Needs) {
+		if root.At(strings.Split(key, ".")...) == nil {
+			l.Sink.Fail(l.ModelAt, key, "is not given, which to LoongForge is "+p.Needs[key], "say it")
 		}
 	}
 }

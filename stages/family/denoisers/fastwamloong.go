@@ -18,6 +18,7 @@ var _ = func() bool {
 		"data.normalization_mode":      {"policy.normalize"}},
 		Values: map[string]map[string]string{"data.normalization_mode": {"q99": "quantiles",
 			"min_max": "min_max", "mean_std": "mean_std", "identity": "identity"}},
+		Needs: map[string]string{"model.variant": "joint, and is not built", "model.action_horizon": "16"},
 		Only: map[string][]string{"model.variant": {"uncond", "base"},
 			"data.image_normalize_mode":    {"siglip"},
 			"data.action_padding_strategy": {"zero"}}}
