@@ -45,7 +45,7 @@ var (
 	wamLossHolds = mapping{[]string{"lambda_video", "lambda_action"}, nil, nil}
 )
 
-// wamNested are the keys of these mappings.
+// wamNested are the keys of these mappings, in the order in which wamRest holds them.
 var wamNested = []string{"video_dit_config", "action_dit_config", "video_scheduler", "action_scheduler",
 	"loss"}
 
@@ -163,15 +163,23 @@ func leftover(d *hf.Decoder, raw map[string]json.RawMessage, why map[string]stri
 
 // wamRest holds what lies deeper to what is built.
 func wamRest(d *hf.Decoder, raw map[string]json.RawMessage) {
-	for key, m := range map[string]mapping{"video_dit_config": wamVideoHolds,
-		"action_dit_config": wamActionHolds, "video_scheduler": wamScheduleHolds,
-		"action_scheduler": wamScheduleHolds, "loss": wamLossHolds} {
-		m.hold(d, raw, key)
+	for i, m := range []mapping{wamVideoHolds, wamActionHolds, wamScheduleHolds, wamScheduleHolds,
+		wamLossHolds} {
+		m.hold(d, raw, wamNested[i])
 	}
 	leftover(d, raw, map[string]string{
 		"num_video_frames": "is no number of frames of which every action_video_freq_ratio-th is seen",
 		"image_size":       "is no height and width that views of one width fill"})
 	deep := wamMappings(raw)
+	if m := deep["video_dit_config"]; len(m) > 0 && m["video_attention_mask_mode"] == nil {
+		d.Fail("video_dit_config.video_attention_mask_mode", "is not given, which is bidirectional to lerobot, and "+
+			"first_frame_causal alone is built", "")
+	}
+	for _, key := range []string{"proprio_dim", "state_size"} {
+		if v := raw[key]; v != nil && hf.Compact(v) == "null" {
+			d.Fail(key, "null, and a model that is told no state is not built", "")
+		}
+	}
 	for _, key := range wamNested {
 		if v := hf.Compact(raw[key]); raw[key] != nil && v != "null" && deep[key] == nil {
 			d.Fail(key, v+", want a mapping", "")
