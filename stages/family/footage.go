@@ -1,6 +1,8 @@
 package family
 
 import (
+	"fmt"
+
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -42,6 +44,10 @@ type Footage struct {
 	// frame alone
 	Steps         int
 	Acting, Guide float64
+	// Sorted says that cameras stand side by side in the order of their names, as the model was taught
+	Sorted bool
+	// Foreign says why the class that the model comes from does not load it, where it does not
+	Foreign []string
 	// Apart says that each camera's views are encoded by themselves, and their latents stand side by side
 	Apart bool
 }
@@ -229,6 +235,10 @@ func (p footage) sees(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) 
 		clips = append(clips, int32(row))
 	}
 	list := func(name string, v []int32, n int) {
+		if n > 0 && len(v) > n {
+			panic(fmt.Sprintf("family: clip.%s of %d rows lists %d, and has room for %d", name, ClipRows(s),
+				len(v), n))
+		}
 		for len(v) < n {
 			v = append(v, -1)
 		}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
@@ -62,4 +64,18 @@ func TestFootage(t *testing.T) {
 	}
 	items[0].Clip = nil
 	require.ErrorContains(t, d.Check(items, 8), "sample 1 has no clip")
+}
+
+// TestFootageRoom: a list of rows that are seen which its room does not hold is a fault of this program, with
+// its numbers.
+func TestFootageRoom(t *testing.T) {
+	f := &Footage{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1}, Sees: func(n int) []Segment {
+		return []Segment{{0, 1, 0, n}, {1, 2, 0, n}, {2, n, 0, n}}
+	}}
+	in := &Inputs{Rows: 1, Cu: []int32{0, 1}, More: map[string]any{EncodedKey: []Encoded{{Clip: &Clip{
+		Grid: [3]int{4, 1, 1}}}}}}
+	require.PanicsWithValue(t, "family: clip.see of 4 rows lists 12, and has room for 8", func() {
+		footage{&Denoiser{Clip: f}}.sees(in, block.Shape{Rows: 1, Dims: map[string]int{ClipRowsDim: 4}},
+			map[string]*tensor.Tensor{})
+	})
 }

@@ -31,7 +31,7 @@ type Use struct {
 	Clean bool
 }
 
-// uses are those of diffusers 0.42.
+// uses are those of diffusers 0.42, and those of other programs whose use of Wan's encoder is another.
 var uses = []Use{
 	{Pipeline: "StableDiffusionPipeline", Component: "text_encoder", Take: Last, Length: 77},
 	{Pipeline: "StableDiffusionXLPipeline", Component: "text_encoder", Take: Penultimate, Length: 77},
@@ -47,6 +47,8 @@ var uses = []Use{
 	{Pipeline: "WanPipeline", Component: "text_encoder", Take: Last, Length: 512, Rest: Zeroed, Clean: true},
 	{Pipeline: "WanImageToVideoPipeline", Component: "text_encoder", Take: Last, Length: 512, Rest: Zeroed,
 		Clean: true},
+	// lerobot's policy, which hands what it is told to the tokenizer as it is
+	{Pipeline: "FastWAM", Component: "text_encoder", Take: Last, Length: 512, Rest: Zeroed},
 }
 
 // Uses lists what is known of diffusers' pipelines.

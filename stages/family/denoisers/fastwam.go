@@ -44,7 +44,17 @@ var footagePart = configs.Declare("footage", configs.Rules[footageKeys]{Check: f
 		}
 	}
 	o := policyPart.Of(m)
+	for _, n := range keys.Of(m).Patch {
+		if n != 1 {
+			at("latent_patch", fmt.Sprintf("%v, and tokens of a policy with a clip are actions",
+				keys.Of(m).Patch), "set [1, 1, 1]; tokens of the clip are of video_patch")
+			break
+		}
+	}
 	switch {
+	case k.Patch[0] != 1: // the frame that is seen would share a token with one that comes
+		at("video_patch", fmt.Sprintf("%v, and a policy that acts has the first frame of latents alone",
+			k.Patch), "begin it with 1")
 	case (k.Frames-1)%k.Scale[0] != 0 || ((k.Frames-1)/k.Scale[0]+1)%k.Patch[0] != 0:
 		at("video_frames", fmt.Sprintf("%d, and behind the first the autoencoder takes %d at a time",
 			k.Frames, k.Scale[0]), fmt.Sprintf("try %d", (k.Frames-1)/k.Scale[0]*k.Scale[0]+1))
@@ -120,9 +130,26 @@ type fastwam struct {
 
 func newFastWAM(c configs.Model) fastwam {
 	w := fastwam{c, keys.Of(c), piPart.Of(c), footage(c)}
-	w.d.EncodersKey = "text_encoder_model_id"
+	w.d.EncodersKey, w.d.Pipeline, w.d.Clip.Sorted = "text_encoder_model_id", "FastWAM", true
 	w.d.Prompt = func(task string) string { return wamPrompt + task }
+	w.d.Clip.Foreign = w.foreign()
 	return w
+}
+
+// foreign is what lerobot's FastWAM refuses and this one does not.
+func (w fastwam) foreign() (out []string) {
+	f := w.d.Clip
+	if n := f.Size[0] - 1; n > 0 && w.d.Chunk%n != 0 {
+		out = append(out, fmt.Sprintf("chunk_size %d is no multiple of the %d frames behind the first", w.d.Chunk, n))
+	}
+	if w.c.Heads > 0 && w.c.HeadDim != w.c.Hidden/w.c.Heads {
+		out = append(out, fmt.Sprintf("head_dim %d is not hidden_size %d over %d heads", w.c.HeadDim, w.c.Hidden,
+			w.c.Heads))
+	}
+	if f.Scale != [3]int{4, 16, 16} {
+		out = append(out, fmt.Sprintf("video_scale %v is that of another autoencoder than its own", f.Scale))
+	}
+	return out
 }
 
 // wamPrompt is what stands before a task.
