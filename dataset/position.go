@@ -32,7 +32,7 @@ type OrderError struct{ Have, Want string }
 
 func (e *OrderError) Error() string {
 	return fmt.Sprintf("the position belongs to the data order %s, this run has %s: sources, seed, "+
-		"weights, sequence length, packing or tokenizer were changed; "+
+		"weights, sequence length, packing, tokenizer or encoders were changed; "+
 		"resume with those of the run that saved it", e.Want, e.Have)
 }
 

@@ -1,6 +1,12 @@
 package run
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
 )
 
 // fastwamOf8 is a small FastWAM that sees 8 by 8 pixels.
@@ -86,6 +94,103 @@ func TestFastWAMRun(t *testing.T) {
 		}
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// twoCameras are recordings of two cameras, and the set that they replace as what lies at top.
+func twoCameras(t *testing.T, p *robotPolicy, top, wrist string) {
+	t.Helper()
+	var all []format.RobotEpisode
+	for i := range 3 {
+		e := format.RobotEpisode{Task: "red disc"}
+		for k := range 5 {
+			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{plainPNG(t, uint8(40*k), 200),
+				plainPNG(t, 10, uint8(60*i))}, State: []float32{float32(k), float32(i)},
+				Action: []float32{float32(i - k), float32(k), 1}})
+		}
+		all = append(all, e)
+	}
+	one := filepath.Join(p.dir, "set")
+	require.NoError(t, os.Rename(one, filepath.Join(p.dir, "top")))
+	require.NoError(t, format.WriteRobot(one, format.RobotSet{FPS: 10, Cameras: []format.RobotCamera{
+		{Column: wrist, Width: 8, Height: 8}, {Column: top, Width: 8, Height: 8}}}, all))
+}
+
+// TestFastWAMCameras: views of several cameras stand in the order of their names, as lerobot's do, and what a
+// run says of cameras, of encoders and of where latents lie is held to what there is before it begins.
+func TestFastWAMCameras(t *testing.T) {
+	t.Parallel()
+	p := newRobotPolicy(t, strings.Replace(fastwamOf8, "views: 1", "views: 2", 1))
+	dir, more := wanEncoders(t)
+	p.more = more
+	const top, wrist = "observation.images.top", "observation.images.wrist"
+	twoCameras(t, p, top, wrist)
+	one := filepath.Join(p.dir, "set")
+	out := t.TempDir()
+	losses := p.train(p.model, out, "train.steps=2", "schedule.decay_steps=3")
+	require.Equal(t, losses, p.train(p.model, t.TempDir(), "train.steps=2", "schedule.decay_steps=3",
+		fmt.Sprintf("policy.cameras=[%s, %s]", top, wrist)))
+	blocked := filepath.Join(p.dir, "blocked")
+	require.NoError(t, os.WriteFile(blocked, nil, 0o644))
+	for arg, want := range map[string]string{
+		fmt.Sprintf("policy.cameras=[%s, %s]", wrist, top):              "stand in the order of their names",
+		fmt.Sprintf("policy.cameras=[%s, front]", top):                  "front",
+		"data.paths=[" + one + ", " + filepath.Join(p.dir, "top") + "]": "has no camera \"" + wrist + `"`,
+		"diffusion.cache=" + filepath.Join(blocked, "in"):               "diffusion.cache",
+		"model.overrides.video_patch=[2, 1, 2]":                         "begin it with 1",
+		"model.overrides.latent_patch=[1, 1, 3]":                        "tokens of a policy with a clip are actions",
+	} {
+		cfg, err := p.load(p.model, t.TempDir(), arg)
+		if err == nil {
+			err = Train(context.Background(), cfg, Options{})
+		}
+		require.ErrorContains(t, err, want, arg)
+	}
+
+	exported := filepath.Join(out, "saved", "release_hf_weights")
+	chunk := func(views ...*media.Image) [][]float64 {
+		m, err := trained.Open(exported, "")
+		require.NoError(t, err)
+		defer m.Close()
+		actor, err := m.NewActor()
+		require.NoError(t, err)
+		defer actor.Close()
+		require.Equal(t, []string{top, wrist}, actor.Abilities().Cameras)
+		chunks, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{1, 2}, Views: views}})
+		require.NoError(t, err)
+		return chunks[0]
+	}
+	other, err := media.Decode(plainPNG(t, 9, 250), media.Options{})
+	require.NoError(t, err)
+	require.NotEqual(t, chunk(p.view, other), chunk(other, p.view))
+
+	files, err := filepath.Glob(filepath.Join(dir, "vae", "*.safetensors"))
+	require.NoError(t, err)
+	vae := files[0]
+	b, err := os.ReadFile(vae)
+	require.NoError(t, err)
+	b[len(b)-2] ^= 1
+	require.NoError(t, os.WriteFile(vae, b, 0o644))
+	cfg, err := p.load(p.model, out, "schedule.decay_steps=3")
+	require.NoError(t, err)
+	err = Train(context.Background(), cfg, Options{})
+	require.ErrorContains(t, err, "the data is not that of the checkpoint")
+	m, err := trained.Open(filepath.Join(out, "saved"), "")
+	require.NoError(t, err)
+	defer m.Close()
+	_, err = m.NewActor()
+	require.ErrorContains(t, err, "not those that the policy learnt by")
+}
+
+// plainPNG is a picture of 8 by 8 pixels of one colour.
+func plainPNG(t *testing.T, red, green uint8) []byte {
+	t.Helper()
+	img := image.NewRGBA(image.Rect(0, 0, 8, 8))
+	for p := range 64 {
+		img.Set(p%8, p/8, color.RGBA{red, green, 0, 255})
+	}
+	var b bytes.Buffer
+	require.NoError(t, png.Encode(&b, img))
+	return b.Bytes()
 }
 
 // lingbotOf8 is a small LingBot-VA that sees 8 by 8 pixels.

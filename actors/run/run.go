@@ -493,5 +493,8 @@ func (r *Run) export() error {
 		return fmt.Errorf("export to %s: %w", dst, err)
 	}
 	r.report.say("export  %s", dst)
+	for _, note := range e.Notes() {
+		r.report.say("note: %s", note)
+	}
 	return nil
 }

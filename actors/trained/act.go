@@ -153,6 +153,7 @@ type Abilities struct {
 	Steps   int      // that are observed, with the present one
 	Joins   bool     // chunks can go on from the one under way
 	Cameras []string // columns of what it sees, in order
+	All     bool     // it acts by none of them that is missing
 	Size    [2]int   // height and width that views are brought to, in pixels
 	Chunk   int      // actions that it gives at once
 	Width   int      // numbers of an action
@@ -163,6 +164,7 @@ func (a *Actor) Abilities() Abilities {
 	x := a.x
 	from, to := x.given()
 	return Abilities{State: x.Policy.State, Numbers: x.raw[0], Cameras: x.Policy.Cameras,
+		All:  x.D.Sight.Whole(),
 		Size: x.Size, Chunk: to - from, Width: x.raw[1], Steps: x.D.Sight.Observed(),
 		Joins: !x.D.Once && !x.D.Restart && x.D.Scheduler == nil && !x.motion.shifts() && !x.draws()}
 }

@@ -115,7 +115,8 @@ func writeJSON(path string, v any) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// named is a mapping whose keys have an order, which lerobot takes for that of cameras.
+// named is a mapping whose keys have an order, which lerobot takes for that of cameras where a policy does
+// not sort them or name them itself.
 type named []struct {
 	key   string
 	value any
@@ -315,6 +316,9 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 		}
 		if x.Policy.Cameras, err = camerasIn(s.Config.Features); err != nil {
 			return nil, fmt.Errorf("%s.json: features: %w", preprocessor, err)
+		}
+		if err := x.ordered(dir); err != nil {
+			return nil, err
 		}
 		if err := x.scaled(filepath.Join(dir, s.State), s.Config.Modes); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.State, err)

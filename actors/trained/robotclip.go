@@ -26,12 +26,12 @@ import (
 // goroutines at once.
 type filmer struct {
 	*Pictures
-	told sync.Map // states of prompts, by prompt, where nothing is kept in files
+	told sync.Map // states of prompts, by prompt: of toldMost at most
 	n    int
 	mu   sync.Mutex
 }
 
-// toldMost bounds the prompts whose states a policy that acts remembers.
+// toldMost bounds the prompts whose states are remembered.
 const toldMost = 256
 
 // newFilmer opens what encodes for a policy with a clip, nil for another one. With keep latents and states
@@ -62,8 +62,19 @@ func newFilmer(cfg *configs.Config, d *family.Denoiser, keep bool) (*filmer, err
 		if x.cache = c.Cache; x.cache == "" {
 			x.cache = filepath.Join(cfg.Run.Log.Dir, "latents")
 		}
+		if err := os.MkdirAll(x.cache, 0o755); err != nil {
+			return nil, cfg.Fault("diffusion.cache", err.Error(), "name a folder that can be written, or off")
+		}
 	}
 	return x, nil
+}
+
+// print changes with the encoders: "" where there are none.
+func (x *filmer) print() string {
+	if x == nil {
+		return ""
+	}
+	return format.HashOf("film 1", x.Encoder.Fingerprint(), x.Text.Fingerprint())
 }
 
 // prompt is the states of what the policy is told of a task.
@@ -221,21 +232,147 @@ func (m *Trained) filmed(x *Robots) (err error) {
 		}
 		var at map[string]json.RawMessage
 		name := wanHub
-		if err := json.Unmarshal(b, &at); err == nil && at[x.D.EncodersKey] != nil {
-			_ = json.Unmarshal(at[x.D.EncodersKey], &name) // what is no text stays the hub's
+		if err := json.Unmarshal(b, &at); err != nil {
+			return fmt.Errorf("%s: %w", filepath.Join(m.dir, "config.json"), err)
 		}
-		root, err := hf.Resolve(name, os.Getenv)
+		if v := at[x.D.EncodersKey]; v != nil {
+			if err := json.Unmarshal(v, &name); err != nil {
+				return fmt.Errorf("%s: %s: %s is no folder", filepath.Join(m.dir, "config.json"), x.D.EncodersKey,
+					v)
+			}
+		}
+		root, err := m.pipelineOf(name, x.D.EncodersKey)
 		if err != nil {
 			return err
 		}
-		if !machine.Exists(filepath.Join(root, "vae")) {
-			return exit.Usagef("%s reads views and captions by the encoders of %s (%s in its config.json), "+
-				"which has no vae here; %s", m.dir, name, x.D.EncodersKey, hf.Absent(name, os.Getenv))
-		}
 		c.Autoencoder, c.Text = filepath.Join(root, "vae"), filepath.Join(root, "text_encoder")
 	}
-	x.film, err = newFilmer(m.Cfg, x.D, false)
+	if x.film, err = newFilmer(m.Cfg, x.D, false); err == nil && x.learnt != "" &&
+		x.learnt != x.film.print() {
+		err = m.Cfg.Fault("diffusion.autoencoder",
+			"it and diffusion.text_encoder are not those that the policy learnt by", "give back their folders as they were")
+	}
 	return err
+}
+
+// Encode has a policy with a clip read views and captions by the encoders of a pipeline's folder, which has vae
+// and text_encoder, in the place of those that it names.
+func (m *Trained) Encode(dir string) error {
+	if m.Model.Denoiser == nil || m.Model.Denoiser.Clip == nil {
+		return exit.Usagef("%s has views and captions encoded by no others", m.dir)
+	}
+	for _, part := range []string{"vae", "text_encoder"} {
+		if !machine.Exists(filepath.Join(dir, part)) {
+			return exit.Usagef("%s has no folder %s: name the folder of a pipeline that has vae and text_encoder",
+				dir, part)
+		}
+	}
+	c := &m.Cfg.Run.Diffusion
+	c.Autoencoder, c.Text = filepath.Join(dir, "vae"), filepath.Join(dir, "text_encoder")
+	return nil
+}
+
+// Notes are what an export of a policy with a clip does not say, or what its readers do not read.
+func (e *Exporter) Notes() (out []string) {
+	d := e.Model.Denoiser
+	if d == nil || d.Clip == nil {
+		return nil
+	}
+	if encoders(e.Cfg) == "" {
+		out = append(out, fmt.Sprintf("config.json does not say by which encoders the policy learnt (%s): they "+
+			"are no folders vae and text_encoder of one pipeline; it would act by those of %s, so serve it "+
+			"with --encoders", d.EncodersKey, wanHub))
+	}
+	for _, why := range d.Clip.Foreign {
+		out = append(out, "lerobot does not load this policy: "+why)
+	}
+	return out
+}
+
+// pipelineOf is the folder of a pipeline that a policy's config.json names below a key: one beside the
+// policy, or another, or one of the hub's cache.
+func (m *Trained) pipelineOf(name, key string) (string, error) {
+	if at := filepath.Join(m.dir, name); !filepath.IsAbs(name) && machine.Exists(filepath.Join(at, "vae")) {
+		return at, nil
+	}
+	root, err := hf.Resolve(name, os.Getenv)
+	if err != nil {
+		return "", err
+	}
+	if machine.Exists(filepath.Join(root, "vae")) {
+		return root, nil
+	}
+	why := hf.Absent(name, os.Getenv)
+	if why == "" {
+		why = "serve it with --encoders, or set " + key + " to the folder of a pipeline that has vae " +
+			"and text_encoder, beside the policy or by its whole path"
+	}
+	return "", exit.Usagef("%s reads views and captions by the encoders of %s (%s in its config.json), which has "+
+		"no vae here; %s", m.dir, name, key, why)
+}
+
+// chosen takes the cameras of all data sets for those of the policy where the run names none, and holds what
+// it names to what a policy that reads all of them needs.
+func (x *Robots) chosen(cfg *configs.Config, all []string) error {
+	named := len(x.Policy.Cameras) > 0
+	if !named {
+		x.Policy.Cameras = all
+	}
+	if x.D.Clip == nil {
+		return nil
+	}
+	if sorted := slices.Sorted(slices.Values(x.Policy.Cameras)); x.D.Clip.Sorted {
+		if named && !slices.Equal(sorted, x.Policy.Cameras) {
+			return cfg.Fault("policy.cameras", fmt.Sprintf("%v, and this model's views stand in the order of "+
+				"their names", x.Policy.Cameras), fmt.Sprintf("name them as %v", sorted))
+		}
+		x.Policy.Cameras = sorted
+	}
+	for _, set := range x.sets {
+		for _, c := range x.Policy.Cameras {
+			if !slices.Contains(set.cameras, c) {
+				return cfg.Fault("policy.cameras", fmt.Sprintf("%s has no camera %q, and the model reads all of "+
+					"its views: it has %v", set.name, c, set.cameras),
+					"name cameras that all data sets have")
+			}
+		}
+	}
+	return nil
+}
+
+// ordered has the cameras of a policy's folder stand as its model was taught: by their names, or as its
+// config.json has them.
+func (x *Robots) ordered(dir string) error {
+	switch {
+	case x.D.Clip == nil:
+		return nil
+	case x.D.Clip.Sorted:
+		slices.Sort(x.Policy.Cameras)
+		return nil
+	case x.D.CamerasKey == "":
+		return nil
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return err
+	}
+	var config map[string]json.RawMessage
+	if err := json.Unmarshal(b, &config); err != nil {
+		return fmt.Errorf("config.json: %w", err)
+	}
+	var order []string
+	if config[x.D.CamerasKey] == nil {
+		return nil
+	}
+	if err := json.Unmarshal(config[x.D.CamerasKey], &order); err != nil {
+		return fmt.Errorf("config.json: %s: %w", x.D.CamerasKey, err)
+	}
+	if !slices.Equal(slices.Sorted(slices.Values(order)), slices.Sorted(slices.Values(x.Policy.Cameras))) {
+		return fmt.Errorf("config.json: %s names %v, and %s.json %v", x.D.CamerasKey, order, preprocessor,
+			x.Policy.Cameras)
+	}
+	x.Policy.Cameras = order
+	return nil
 }
 
 // wanHub has the encoders that files of lerobot's mean where they do not say.

@@ -34,6 +34,7 @@ type Robots struct {
 	sets   []*robotSet          // of data.paths; nil for a policy's own folder
 	colour [][2][3]float64      // mean and deviation of each camera's colours; nil for ImageNet's
 	film   *filmer              // of a policy that reads a clip, nil for another
+	learnt string               // print of the encoders that it learnt by, "" where that is not known
 }
 
 // RobotScale brings states and actions to numbers about 1: v becomes (v - Mid)·By.
@@ -132,8 +133,8 @@ func NewRobots(cfg *configs.Config, d *family.Denoiser) (*Robots, error) {
 			}
 		}
 	}
-	if len(x.Policy.Cameras) == 0 {
-		x.Policy.Cameras = cameras
+	if err := x.chosen(cfg, cameras); err != nil {
+		return nil, err
 	}
 	return x, x.ready(cfg)
 }
@@ -165,9 +166,13 @@ func (x *Robots) Reads(o *dataset.Options) {
 }
 
 // Samples is the encoder of frames: a sample has a token for each action.
-func (x *Robots) Samples() dataset.SampleEncoder { return robotEncoder{x.Chunk} }
+func (x *Robots) Samples() dataset.SampleEncoder { return robotEncoder{x.Chunk, x.film.print()} }
 
-type robotEncoder struct{ chunk int }
+// robotEncoder makes samples of frames; film is the print of the encoders of a policy with a clip.
+type robotEncoder struct {
+	chunk int
+	film  string
+}
 
 // EncodeSample implements dataset.SampleEncoder.
 func (r robotEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
@@ -180,7 +185,12 @@ func (r robotEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, error
 }
 
 // Fingerprint implements dataset.SampleEncoder.
-func (r robotEncoder) Fingerprint() string { return format.HashOf("frames 1", r.chunk) }
+func (r robotEncoder) Fingerprint() string {
+	if r.film != "" {
+		return format.HashOf("frames 1", r.chunk, r.film)
+	}
+	return format.HashOf("frames 1", r.chunk)
+}
 
 // Prepare is the dataset.Prepare of the model: a *learnt without its place.
 func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
@@ -226,8 +236,8 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		e.Pad, e.Lead = f.Pad, f.Lead
 	}
 	size := int64(4 * (len(e.X0) + len(e.IDs) + len(e.Views)*x.D.Sight.Patches*x.D.Sight.Pixels))
-	if e.Clip != nil { // states of prompts are shared
-		size = int64(4 * (len(e.X0) + len(e.Clip.X0)))
+	if e.Clip != nil {
+		size = int64(4 * (len(e.X0) + len(e.Clip.X0) + len(e.Text)))
 	}
 	if !x.changes() || x.Tok == nil {
 		return &learnt{Encoded: *e}, size, nil

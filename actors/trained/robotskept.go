@@ -18,6 +18,7 @@ const RobotsSection = "robots"
 type KeptRobots struct {
 	Cameras []string   `json:"cameras"`
 	Fast    string     `json:"fast,omitempty"` // print of the tokenizer of actions
+	Film    string     `json:"film,omitempty"` // print of the encoders of a policy with a clip
 	Sets    []keptSets `json:"sets"`
 }
 
@@ -33,7 +34,7 @@ type keptSets struct {
 
 // Kept is what a checkpoint keeps of the recordings that a policy learns of.
 func (x *Robots) Kept() *KeptRobots {
-	k := &KeptRobots{Cameras: x.Policy.Cameras}
+	k := &KeptRobots{Cameras: x.Policy.Cameras, Film: x.film.print()}
 	for _, s := range x.sets {
 		k.Sets = append(k.Sets, keptSets{s.name, s.scale, s.stats, s.raw, s.cameras, s.robot})
 	}
@@ -94,7 +95,7 @@ func robotsOfRun(cfg *configs.Config, d *family.Denoiser, saved *checkpoint.Read
 	if err != nil {
 		return nil, err
 	}
-	x.Policy.Cameras = k.Cameras
+	x.Policy.Cameras, x.learnt = k.Cameras, k.Film
 	for _, s := range k.Sets {
 		x.sets = append(x.sets, &robotSet{name: s.Name, scale: s.Scale, stats: s.Stats, raw: s.Numbers,
 			cameras: s.Cameras, robot: s.Robot})

@@ -25,7 +25,8 @@ const (
 type Keys struct {
 	State   string
 	Cameras []string
-	Steps   int // that may be observed at once, the present one last: arrays with an axis more; 0 is one
+	All     bool // the policy acts by none that is missing
+	Steps   int  // that may be observed at once, the present one last: arrays with an axis more; 0 is one
 }
 
 // steps are the arrays of the steps of one that has an axis more than usual, or the one itself.
@@ -138,6 +139,10 @@ func (k Keys) views(have map[string]any, o *observation) error {
 			v, ok = have[name]
 		}
 		if !ok {
+			if k.All {
+				return fmt.Errorf("%s: the observation has none, and the policy reads all of its cameras",
+					trained.Column(c))
+			}
 			return fmt.Errorf("%s: the observation has none; send nil for a camera that is missing",
 				trained.Column(c))
 		}

@@ -22,6 +22,7 @@ type Options struct {
 	Name     string // of the policy
 	Token    string // that clients are to show, "" for none
 	Prompt   string // of observations that say none
+	Encoders string // folder of a pipeline whose encoders a policy with a clip reads by; "" for those it names
 	Robot    string // data set as whose robot the policy acts; "" for the first
 	Replicas int    // policies, each with weights of its own; 1
 	Batch    int    // observations that a replica answers at once; 8
@@ -115,6 +116,11 @@ type Server struct {
 // New opens the replicas of a policy. The model stays the caller's to close, after the server.
 func New(m *trained.Trained, o Options) (*Server, error) {
 	o = o.Usual()
+	if o.Encoders != "" {
+		if err := m.Encode(o.Encoders); err != nil {
+			return nil, fmt.Errorf("--encoders: %w", err)
+		}
+	}
 	var actors []*trained.Actor
 	var all []Policy
 	for range o.Replicas {
@@ -145,7 +151,7 @@ func newServer(all []Policy, o Options) *Server {
 	o = o.Usual()
 	s := &Server{o: o, p: all[0], can: all[0].Abilities(), seen: &latencies{}, now: time.Now,
 		slots: make(chan struct{}, o.Clients), mux: http.NewServeMux()}
-	s.keys = Keys{State: s.can.State, Cameras: s.can.Cameras, Steps: s.can.Steps}
+	s.keys = Keys{State: s.can.State, Cameras: s.can.Cameras, Steps: s.can.Steps, All: s.can.All}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	acting := make([]Acting, len(all))
 	for i, p := range all {

@@ -112,6 +112,11 @@ func TestObserveRefuses(t *testing.T) {
 	}
 	_, err := k.observe(whole(), "")
 	require.NoError(t, err)
+	all := k
+	all.All = true
+	_, err = all.observe(whole("images/top", "gone"), "")
+	require.ErrorContains(t, err, "the policy reads all of its cameras")
+	require.NotContains(t, err.Error(), "nil")
 	for want, v := range map[string]any{
 		"an observation is a map":         3.0,
 		"state: the observation has none": whole("state", "gone"),

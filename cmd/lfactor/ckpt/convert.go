@@ -383,5 +383,8 @@ func (o *conversion) export(src, dst string) error {
 	if err := e.Write(dst); err != nil {
 		return fmt.Errorf("export to %s: %w", dst, err)
 	}
+	for _, note := range e.Notes() {
+		fmt.Fprintf(os.Stderr, "note: %s\n", note)
+	}
 	return nil
 }

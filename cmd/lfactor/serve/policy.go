@@ -18,7 +18,7 @@ import (
 var (
 	policyFlags = []string{"prompt", "robot", "replicas", "batch", "clients", "message-bytes", "slow",
 		"denoise-steps",
-		"join"}
+		"join", "encoders"}
 	textFlags = []string{"pages", "context", "step-tokens", "running", "precision", "draft", "ahead",
 		"train"}
 )
@@ -29,6 +29,8 @@ func bindPolicy(c *cobra.Command, o *policy.Options) {
 	f.StringVar(&o.Prompt, "prompt", "", "policies: task of observations that say none")
 	f.StringVar(&o.Robot, "robot", "",
 		"policies of several robots: data set of the one that asks, by the end of its path; the first by default")
+	f.StringVar(&o.Encoders, "encoders", "",
+		"policies that see clips: folder with vae and text_encoder, if not those that the policy names")
 	f.IntVar(&o.Replicas, "replicas", 1, "policies: actors that answer, each with weights of its own")
 	f.IntVar(&o.Batch, "batch", 8, "policies: observations that a replica answers at once")
 	f.IntVar(&o.Clients, "clients", 64, "policies: connections at once; more are refused with status 503")

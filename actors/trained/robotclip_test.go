@@ -1,0 +1,99 @@
+package trained
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/texts"
+)
+
+// TestSideBySide: the first view lies to the left and the second to the right, each brought to its half.
+func TestSideBySide(t *testing.T) {
+	plain := func(w, h int, v byte) *media.Image {
+		p := media.NewImage(w, h)
+		for i := range p.Pix {
+			p.Pix[i] = v
+		}
+		return p
+	}
+	p := sideBySide([]*media.Image{plain(2, 2, 10), plain(6, 4, 200)}, 2, 4)
+	require.Equal(t, []int{4, 2}, []int{p.W, p.H})
+	for i, v := range p.Pix {
+		require.Equal(t, []byte{10, 10, 200, 200}[i/3%4], v, "byte %d", i)
+	}
+}
+
+// TestClipPrompts: LingBot-VA cleans what it is told, as its own code does, and FastWAM does not.
+func TestClipPrompts(t *testing.T) {
+	for name, clean := range map[string]bool{"fastwam/base": false, "lingbot-va/base": true} {
+		c, err := configs.Published(name)
+		require.NoError(t, err)
+		m, err := family.Build(c, 32)
+		require.NoError(t, err)
+		use, err := texts.UseOf(m.Denoiser.Pipeline, "text_encoder")
+		require.NoError(t, err)
+		require.Equal(t, clean, use.Clean, name)
+	}
+}
+
+// TestClipFolder: cameras of a folder stand by their names or as its config.json has them, and encoders lie
+// beside the policy or where they are said to lie.
+func TestClipFolder(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o644))
+	}
+	order := func(d *family.Denoiser) ([]string, error) {
+		x := &Robots{D: d}
+		x.Policy.Cameras = []string{"wrist", "top"}
+		err := x.ordered(dir)
+		return x.Policy.Cameras, err
+	}
+	got, err := order(&family.Denoiser{Clip: &family.Footage{Sorted: true}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"top", "wrist"}, got)
+	named := &family.Denoiser{Clip: &family.Footage{}, CamerasKey: "keys"}
+	write(`{"keys": ["top", "wrist"]}`)
+	got, err = order(named)
+	require.NoError(t, err)
+	require.Equal(t, []string{"top", "wrist"}, got)
+	write(`{"keys": ["top", "front"]}`)
+	_, err = order(named)
+	require.ErrorContains(t, err, "config.json: keys names [top front], and")
+
+	m := &Trained{dir: dir}
+	_, err = m.pipelineOf(filepath.Join(dir, "gone"), "where")
+	require.ErrorContains(t, err, "set where to the folder of a pipeline")
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "wan", "vae"), 0o755))
+	at, err := m.pipelineOf("wan", "where")
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(dir, "wan"), at)
+	m.Model = &family.Model{Denoiser: named}
+	require.ErrorContains(t, m.Encode(filepath.Join(dir, "wan")), "has no folder text_encoder")
+}
+
+// TestExportNotes: an export that names no encoders, or that lerobot's class does not load, says so.
+func TestExportNotes(t *testing.T) {
+	notes := func(over ...string) []string {
+		cfg, err := configs.Load(configs.Request{Args: append([]string{"model.name=fastwam/base", "data.paths=x",
+			"data.seq_len=32", "data.tokenizer=y"}, over...)})
+		require.NoError(t, err)
+		m, err := family.Build(cfg.Model, 32)
+		require.NoError(t, err)
+		return (&Exporter{Cfg: cfg, Model: m}).Notes()
+	}
+	both := []string{"diffusion.autoencoder=/a/vae", "diffusion.text_encoder=/a/text_encoder"}
+	require.Empty(t, notes(both...))
+	require.Contains(t, notes("diffusion.autoencoder=/a/vae", "diffusion.text_encoder=/b/text_encoder")[0],
+		"--encoders")
+	require.Contains(t, notes(append(both, "model.overrides.video_frames=13")...)[0],
+		"chunk_size 32 is no multiple of the 12 frames")
+	require.Contains(t, notes(append(both, "model.overrides.head_dim=120")...)[0], "head_dim 120")
+	require.Contains(t, notes(append(both, "model.overrides.video_scale=[2, 16, 16]")...)[0], "video_scale [2 16 16]")
+}
