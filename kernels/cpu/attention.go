@@ -189,7 +189,9 @@ type attnState struct {
 	head          int    // of the block of queries
 	k0, keys      int    // the block of keys
 	kT, v         columns
-	tiles         keyTiles // instead of kT and v
+	tiles         keyTiles  // instead of kT and v
+	apart         int       // rows of acc from one block to the next
+	packed        []float32 // of few queries: all of them, as a left operand
 }
 
 // attend computes the queries of one task against all keys that they see, block by block of keys,
@@ -198,7 +200,12 @@ func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
 	n, heads := t.to-t.from, t.h1-t.h0
 	s := &attnState{attn: a, t: t, eWide: w.k.wide(a.v)}
 	blocks := ceilDiv(n, a.block)
-	s.acc = w.arena.zero(heads * blocks * a.block * s.eWide)
+	few := w.fewQueries(a, t)
+	if s.apart = a.block; few {
+		s.apart = n
+		w.packQueries(s)
+	}
+	s.acc = w.arena.zero((heads*blocks*s.apart + 1) * s.eWide)
 	s.top, s.sum = w.arena.f32(heads*n), w.arena.zero(heads*n)
 	for i := range s.top {
 		s.top[i] = float32(math.Inf(-1))
@@ -225,7 +232,10 @@ func (w *worker) attend(a *attn, t *attnTask, o *tensor.Tensor, lse []float32) {
 		} else {
 			s.kT, s.v = w.packColumns(k, s.keys), w.rowColumns(v, s.keys, heads*n)
 		}
-		for j := range heads * blocks {
+		if few {
+			w.attendFew(s)
+		}
+		for j := 0; !few && j < heads*blocks; j++ {
 			w.attendBlock(s, j)
 		}
 		w.arena.release(m)
@@ -328,7 +338,7 @@ func (w *worker) finishBlock(s *attnState, j int, o rowsOf, lse []float32) {
 	for i := range n {
 		r := head*(t.to-t.from) + from + i
 		at := t.q0 + t.from + from + i
-		row := s.acc[(j*s.block+i)*s.eWide:][:o.width]
+		row := s.acc[(j*s.apart+i)*s.eWide:][:o.width]
 		out := row
 		if o.v.d == tensor.F32 {
 			out = o.v.f[at*o.ld:][:o.width]

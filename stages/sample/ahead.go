@@ -145,7 +145,7 @@ func (e *Engine) draft(s *sequence, guide *Guide, z []float32, most float64) boo
 	if slices.ContainsFunc(z, noNumber) { // nothing is proposed: the model itself goes on
 		return false
 	}
-	id, ok := e.draw.guided(z, &s.Params, &s.seen, *guide, Uniform(s.Seed, s.Sample, s.drawn+len(s.drafts)))
+	id, ok := e.draw[0].guided(z, &s.Params, &s.seen, *guide, Uniform(s.Seed, s.Sample, s.drawn+len(s.drafts)))
 	if !ok || slices.Contains(s.Stop, id) {
 		return false
 	}

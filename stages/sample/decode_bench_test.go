@@ -18,7 +18,7 @@ var smol = family.Spec{Layers: 30, Hidden: 576, Inter: 1536, Heads: 9, KV: 3, He
 	Eps: 1e-5, InitStd: 0.04, Tie: true, Rope: block.Rope{Dim: 64, Theta: 10000}}
 
 // decoding gives an engine on a generator with so many answers under way that none of them ends.
-func decoding(b *testing.B, g *Generator, batch int) *Engine {
+func decoding(b *testing.B, g *Generator, batch int, temperature float64) *Engine {
 	e, err := NewEngine(g, EngineOptions{Pages: 1024, Running: batch, Rows: 512})
 	if err != nil {
 		b.Fatal(err)
@@ -28,7 +28,7 @@ func decoding(b *testing.B, g *Generator, batch int) *Engine {
 		for k := range prompt {
 			prompt[k] = int32((i*977 + k*k*31 + 5) % 49152)
 		}
-		r := &Request{Prompt: prompt, Params: Params{Temperature: 1, Max: 400, Seed: uint64(i)},
+		r := &Request{Prompt: prompt, Params: Params{Temperature: temperature, Max: 400, Seed: uint64(i)},
 			Emit: func(Token) bool { return true }, Done: func(End) {}}
 		if err := e.Submit(r); err != nil {
 			b.Fatal(err)
@@ -63,7 +63,7 @@ func BenchmarkSumAs(b *testing.B) {
 						b.Fatal(err)
 					}
 					g.SumAs(map[string]int{grad.TP: []int{1, ranks}[i]})
-					both[i] = decoding(b, g, batch)
+					both[i] = decoding(b, g, batch, 1)
 					defer both[i].Close()
 				}
 				var took [2][]float64
@@ -90,6 +90,36 @@ func BenchmarkSumAs(b *testing.B) {
 				b.ReportMetric(took[0][len(ratio)/2]*1e3, "ms-one")
 				b.ReportMetric(took[1][len(ratio)/2]*1e3, "ms-ranks")
 				b.ReportMetric(100*(ratio[len(ratio)/2]-1), "%-more")
+			})
+		}
+	}
+}
+
+// BenchmarkDecode is a step of decoding, greedy and drawn, on one thread.
+func BenchmarkDecode(b *testing.B) {
+	be := cpu.New(1)
+	defer be.Close() //nolint:errcheck // it ends threads
+	m := family.Decoder("smol", smol)
+	for _, temperature := range []float64{0, 1} {
+		for _, batch := range []int{1, 8, 32} {
+			b.Run(fmt.Sprintf("temperature %g, %d answers", temperature, batch), func(b *testing.B) {
+				g, err := New(m, nil, tensor.F32, be, tensor.NewPool("smol", 0), func(p *grad.Param,
+					r family.Region, dst []float32) error {
+					m.Init(3, p, r, dst)
+					return nil
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				e := decoding(b, g, batch, temperature)
+				defer e.Close()
+				at := machine.CPUSeconds()
+				for b.Loop() {
+					if err := e.Step(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric((machine.CPUSeconds()-at)*1e3/float64(b.N), "ms-of-processor")
 			})
 		}
 	}

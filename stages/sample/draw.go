@@ -86,9 +86,16 @@ const coldest = 1e-6
 
 // drawer has the scratch of drawing.
 type drawer struct {
-	z    []float64
-	ids  []int32
-	prob []float64
+	z      []float64
+	ids    []int32
+	prob   []float64
+	capped []float32 // logits under a soft cap
+}
+
+// plain reports whether the largest logit is what is drawn.
+func (p *Params) plain() bool {
+	return p.Temperature < coldest && (p.Repetition == 0 || p.Repetition == 1) && p.Frequency == 0 &&
+		p.Presence == 0 && len(p.Bias) == 0
 }
 
 // draw picks a token from logits: the largest, first of equals, where it is greedy; else the one at which the

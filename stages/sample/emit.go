@@ -3,6 +3,8 @@ package sample
 import (
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -17,8 +19,9 @@ type pick struct {
 	guide Guide // behind it
 }
 
-// emit draws tokens from the logits of a microbatch. A part that has all tokens of its sequence has a row for the
-// next one, and one behind each draft: a row counts where all drafts before it are the tokens that were drawn.
+// emit draws tokens from the logits of a microbatch. A part that has all tokens of its sequence has a row
+// for the next one, and one behind each draft: a row counts where all drafts before it are the tokens
+// that were drawn.
 func (e *Engine) emit(b *batch, logits []float32) {
 	v, most := e.g.m.Spec.Vocab, e.g.m.Spec.LogitCap
 	targets := make([]int32, b.shape.heads)
@@ -27,13 +30,15 @@ func (e *Engine) emit(b *batch, logits []float32) {
 	}
 	var all []pick
 	row := 0
-	for _, p := range b.parts {
-		for i, d := range e.drawPart(p, logits[row*v:(row+p.heads())*v]) {
-			d.row = row + i
+	for i, c := range e.choose(b.parts, logits) {
+		p := b.parts[i]
+		for k, d := range c.picks {
+			d.row = row + k
 			targets[d.row] = d.token.ID
 			all = append(all, d)
 		}
 		row += p.heads()
+		e.count(p, c)
 	}
 	lp := e.logProbs(logits, targets, v, most)
 	z := make([]float32, v)
@@ -55,43 +60,113 @@ func (e *Engine) emit(b *batch, logits []float32) {
 	}
 }
 
-// drawPart draws from the rows of a part for as long as drafts are what is drawn. A first row that cannot be drawn
-// from ends the sequence, and no other.
-func (e *Engine) drawPart(p part, rows []float32) (out []pick) {
-	s, v, most := p.seq, e.g.m.Spec.Vocab, e.g.m.Spec.LogitCap
-	z, guide := make([]float32, v), s.guide
-	for i := range p.heads() {
-		copy(z, rows[i*v:(i+1)*v])
-		capRow(z, most)
-		why, id := EndNumber, int32(0)
-		if top := float64(slices.Max(z)); !math.IsNaN(top) && !math.IsInf(top, 0) { // also of one that is no number
-			var ok bool
-			id, ok = e.draw.guided(z, &s.Params, &s.seen, guide, Uniform(s.Seed, s.Sample, s.drawn+i))
-			if why = EndStuck; ok {
-				why = ""
+// chosen is what the rows of a part have drawn, and why its first row has drawn nothing, "" where it has.
+type chosen struct {
+	picks []pick
+	why   End
+}
+
+// choose draws from the rows of all parts, of which logits has all, on as many threads as the model
+// computes with. Forms are not for several at once.
+func (e *Engine) choose(parts []part, logits []float32) []chosen {
+	out, rows := make([]chosen, len(parts)), make([][]float32, len(parts))
+	at, v := 0, e.g.m.Spec.Vocab
+	for i, p := range parts {
+		rows[i] = logits[at*v : (at+p.heads())*v]
+		at += p.heads()
+	}
+	threads := 1
+	if t, ok := e.g.run.Backend.(interface{ Threads() int }); ok {
+		threads = max(1, min(t.Threads(), len(parts)))
+	}
+	for len(e.draw) < threads {
+		e.draw = append(e.draw, drawer{})
+	}
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for k := range threads {
+		all.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(parts) {
+					return
+				}
+				if parts[i].seq.guide == nil {
+					out[i] = e.drawPart(&e.draw[k], parts[i], rows[i])
+				}
 			}
+		})
+	}
+	all.Wait()
+	for i, p := range parts {
+		if p.seq.guide != nil {
+			out[i] = e.drawPart(&e.draw[0], p, rows[i])
 		}
-		if why != "" {
-			if i == 0 {
-				e.end(s, why)
+	}
+	return out
+}
+
+// drawPart draws from the rows of a part for as long as drafts are what is drawn. A row behind the first
+// that cannot be drawn from is drawn from in the next step, as the first. It changes nothing but the part's
+// sequence.
+func (e *Engine) drawPart(d *drawer, p part, rows []float32) (c chosen) {
+	s, v, most := p.seq, e.g.m.Spec.Vocab, e.g.m.Spec.LogitCap
+	guide := s.guide
+	for i := range p.heads() {
+		z := rows[i*v : (i+1)*v]
+		if most != 0 {
+			d.capped = append(d.capped[:0], z...)
+			z = d.capped
+			capRow(z, most)
+		}
+		why, id, ok := EndNumber, int32(0), false
+		if best, finite := largest(z); finite {
+			if id, ok = best, true; !s.plain() || guide != nil {
+				id, ok = d.guided(z, &s.Params, &s.seen, guide, Uniform(s.Seed, s.Sample, s.drawn+i))
 			}
-			return out // a later row is drawn from in the next step, as the first
+			why = EndStuck
+		}
+		if !ok {
+			if i == 0 {
+				c.why = why
+			}
+			return c
 		}
 		stop := slices.Contains(s.Stop, id)
 		if guide != nil && !stop {
 			guide = guide.After(id)
 		}
 		s.seen.see([]int32{id}, false)
-		out = append(out, pick{seq: s, token: Token{ID: id}, guide: guide})
+		c.picks = append(c.picks, pick{seq: s, token: Token{ID: id}, guide: guide})
 		if stop || s.guide != nil && guide == nil || i == len(s.drafts) || s.drafts[i] != id {
 			break
 		}
 	}
-	if n := min(len(s.drafts), p.heads()-1); n > 0 {
-		e.stats.Drafted += int64(n)
-		e.stats.Accepted += int64(min(len(out)-1, n))
+	return c
+}
+
+// count ends a sequence that cannot be drawn for, and counts what its drafts were worth.
+func (e *Engine) count(p part, c chosen) {
+	if c.why != "" {
+		e.end(p.seq, c.why)
+		return
 	}
-	return out
+	if n := min(len(p.seq.drafts), p.heads()-1); n > 0 && len(c.picks) > 0 {
+		e.stats.Drafted += int64(n)
+		e.stats.Accepted += int64(min(len(c.picks)-1, n))
+	}
+}
+
+// largest is the first of the largest logits, and whether there is one that is finite and none is no
+// number.
+func largest(z []float32) (best int32, finite bool) {
+	top, none := float32(math.Inf(-1)), false
+	for i, x := range z {
+		if none = none || x != x; x > top {
+			best, top = int32(i), x
+		}
+	}
+	return best, !none && !math.IsInf(float64(top), 0)
 }
 
 func noNumber(x float32) bool { return x != x }

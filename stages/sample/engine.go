@@ -134,7 +134,7 @@ type Engine struct {
 	running []*sequence
 	waiting []*sequence
 	traces  map[shape]*grad.Trace
-	draw    drawer
+	draw    []drawer // of each thread
 	ahead   proposer // nil where nothing is proposed
 	changes []uint64 // of each slot's adapter
 	stats   Stats
@@ -181,7 +181,7 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 		}
 	}
 	e := &Engine{g: g, o: o, pages: newPages(o.Pages), traces: map[shape]*grad.Trace{},
-		pool: map[string]*tensor.Tensor{}}
+		draw: make([]drawer, 1), pool: map[string]*tensor.Tensor{}}
 	e.changes = make([]uint64, e.slots())
 	var err error
 	switch {
