@@ -56,6 +56,9 @@ func (r *rollouts) begin() error {
 // caller has read the step's prompts, and holds the lock of reading.
 func (r *rollouts) batches(step int64, dp int) ([]host.Microbatch, error) {
 	n := r.plan.Round(step)
+	if err := r.tryEnvironment(n); err != nil {
+		return nil, err
+	}
 	if err := r.open(); err != nil {
 		return nil, err
 	}

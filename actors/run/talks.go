@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/reward"
+	"github.com/lfactor/lfactor/actors/rounds"
 	"github.com/lfactor/lfactor/actors/world"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
@@ -149,11 +150,47 @@ func converses(c *configs.Config, stops []int32) (*conversation, error) {
 	return x, nil
 }
 
+// tryEnvironment asks the environment, before the first answer is drawn, for an episode of the first
+// prompt in which the model says nothing: one that does not start, dies, hangs or says what is no answer
+// is a fault of the run file. What it says itself to be an error is none. Samplers of a cluster ask it
+// from other hosts.
+func (r *rollouts) tryEnvironment(n int64) error {
+	c := r.d.r.cfg
+	r.table.Lock()
+	there := r.log != nil
+	r.table.Unlock()
+	if there || len(c.Run.Rollout.Environment) == 0 || r.d.r.io.Fleet != nil && c.Run.Rollout.Samplers > 0 {
+		return nil
+	}
+	batches, err := r.prompts(n, n)
+	if err != nil || len(batches) == 0 {
+		return err
+	}
+	first := r.ask(rounds.Part{Round: n}, batches[:1])[0]
+	x, err := converses(c, r.stops)
+	if err != nil {
+		return err
+	}
+	defer x.close()
+	stop := context.AfterFunc(r.left, x.leave)
+	defer stop()
+	e := &world.Dialogue{Seed: first.Seed, Record: first.Record, Told: []string{""}}
+	_, err = x.next(e, &draft{})
+	switch {
+	case r.left.Err() != nil:
+		return errLeft
+	case err == nil || errors.As(err, new(*world.Refusal)):
+		return nil
+	}
+	return c.Fault("rollout.environment", err.Error(), "it is asked for a reset with the first prompt's "+
+		"record and for a step, before anything is drawn")
+}
+
 // answerMark stands for an answer in a conversation that shows how a template goes on behind one.
 const answerMark = "qzanswerzq"
 
-// write is what an environment says, as tokens behind the one that ended an answer, up to where the next answer
-// begins.
+// write is what an environment says, as tokens behind the one that ended an answer, up to where the next
+// answer begins.
 func (x *conversation) write(text string, ended int32) ([]int32, error) {
 	if x.chat == nil {
 		return x.tok.TryEncode(text, false)
@@ -175,9 +212,9 @@ func (x *conversation) write(text string, ended int32) ([]int32, error) {
 	return x.tok.TryEncode(x.behind(rest, end, ended), false)
 }
 
-// behind is what stands in a template behind the token that ended an answer: rest follows the answer where a message
-// follows, and end where none does. The token may end the answer, or begin the message that the template writes next.
-// Where another one ends answers in the template, that one's place is taken.
+// behind is what stands in a template behind the token that ended an answer: rest follows the answer
+// where a message follows, and end where none does. The token may end the answer, or begin the message
+// that the template writes next. Where another one ends answers in the template, that one's place is taken.
 func (x *conversation) behind(rest, end string, ended int32) string {
 	if after, ok := strings.CutPrefix(rest, x.spelled(ended)); ok {
 		return after

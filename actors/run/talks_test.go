@@ -44,6 +44,13 @@ func wantsRed(how string) {
 			if n = 0; q.Reset.Record["answer"] != "red" {
 				panic("the record is missing")
 			}
+			if how == "chatty" {
+				text = "hello"
+			}
+			if how == "sorry" {
+				fmt.Printf(`{"id": %d, "error": "no level is left"}`+"\n", q.ID)
+				continue
+			}
 		} else {
 			n++
 			words := strings.Fields(q.Step.Text)
@@ -221,4 +228,34 @@ func TestTalkTake(t *testing.T) {
 		require.NoError(t, x.take(false))
 		require.Zero(t, x.waits)
 	})
+}
+
+// TestTalkTry: an environment that is not there, ends, or says what is no answer is a fault of the run file
+// before anything is drawn; one that says itself that it has an error is none.
+func TestTalkTry(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	policyRun(t, dir, "train.steps=1")
+	log := filepath.Join(t.TempDir(), "log")
+	asked := func(environment string) error {
+		return pairsFault(t, dir, "data.paths="+filepath.Join(dir, "prompts.jsonl"), "data.seq_len=16",
+			"reward.kind=environment", "rollout.environment="+environment, "rollout.turns=3",
+			"objective.kind=grpo", "train.global_batch=16", "rollout.max_tokens=10", "rollout.wait=5",
+			"log.dir="+log)
+	}
+	for environment, want := range map[string]string{
+		`["no-such-program"]`:                                        "it does not start",
+		`["sh","-c","exit 3"]`:                                       "turn 0: it ended",
+		`["sh","-c","while read x; do echo hm; done"]`:               `turn 0: "hm" is no answer`,
+		`["http://127.0.0.1:1"]`:                                     "no session begins",
+		fmt.Sprintf(`["env","%s=chatty","%s"]`, talkEnv, os.Args[0]): "says a text at the reset",
+	} {
+		err := asked(environment)
+		require.ErrorContains(t, err, "rollout.environment: ", environment)
+		require.ErrorContains(t, err, want)
+		require.ErrorAs(t, err, new(*configs.Error)) // exit code 2
+		require.NoFileExists(t, filepath.Join(log, RolloutsName))
+	}
+	require.ErrorContains(t, asked(fmt.Sprintf(`["env","%s=sorry","%s"]`, talkEnv, os.Args[0])),
+		"the environment answered none of the 16 answers of step 1; the first", "it was tried, and asked")
 }

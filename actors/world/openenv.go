@@ -19,8 +19,8 @@ import (
 type OpenEnv struct {
 	URL string // of the server: http, https, ws or wss
 	// Action is the key of an action that has what the model says, and Texts are the keys of an observation
-	// that are said to it, one a line; dots lead into objects, and without any the whole observation is said
-	// as JSON.
+	// that are said to it, one a line; dots lead into objects, and without any the whole observation is
+	// said as JSON.
 	Action string
 	Texts  []string
 }
@@ -121,27 +121,66 @@ func (s *session) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
 	}
 	late, cancel := context.WithTimeout(ctx, s.deadline)
 	defer cancel()
-	if err := s.conn.Write(late, websocket.MessageText, text); err != nil {
-		select {
-		case text, there := <-s.heard: // which may say why
-			if there {
-				return x, s.unasked(text)
+	for _, text := range [][]byte{text, mark} {
+		if err := s.conn.Write(late, websocket.MessageText, text); err != nil {
+			select {
+			case text, there := <-s.heard: // which may say why
+				if there {
+					return x, s.unasked(text)
+				}
+			case <-late.Done():
 			}
-		case <-late.Done():
+			return x, err
 		}
-		return x, err
 	}
+	answer, err := s.next(ctx, late)
+	if err == nil {
+		x, err = s.read(answer, q.Reset != nil)
+	}
+	if err == nil {
+		err = s.marked(ctx, late)
+	}
+	return x, err
+}
+
+// mark is asked behind each request, as requests have no numbers: a server answers in order, so that what
+// it says before the answer to this is all that it says to the request. An answer that is one too many,
+// or late, is another session's from then on: this one ends.
+var mark = []byte(`{"type": "state"}`)
+
+// marked reads the answer to a mark, which an environment without a state may answer with an error.
+func (s *session) marked(ctx, late context.Context) error {
+	text, err := s.next(ctx, late)
+	if err != nil {
+		return fmt.Errorf("asked for its state behind its answer: %w", err)
+	}
+	var m struct {
+		Type string          `json:"type"`
+		Data json.RawMessage `json:"data"`
+	}
+	if err := strict(text, &m); err != nil {
+		return err
+	}
+	if m.Type != "state" && m.Type != "error" {
+		return fmt.Errorf("it answers a request twice, or late: a message of the type %.40q comes before that "+
+			"of its state", m.Type)
+	}
+	return nil
+}
+
+// next is what the server says next.
+func (s *session) next(ctx, late context.Context) ([]byte, error) {
 	select {
 	case text, there := <-s.heard:
 		if !there {
-			return x, fmt.Errorf("it ended the session: %w", s.err)
+			return nil, fmt.Errorf("it ended the session: %w", s.err)
 		}
-		return s.read(text, q.Reset != nil)
+		return text, nil
 	case <-late.Done():
 		if ctx.Err() != nil {
-			return x, ctx.Err()
+			return nil, ctx.Err()
 		}
-		return x, fmt.Errorf("no answer within %v", s.deadline)
+		return nil, fmt.Errorf("no answer within %v", s.deadline)
 	}
 }
 
@@ -171,8 +210,8 @@ func (s *session) asked(q talkRequest) (sessionMessage, error) {
 	return sessionMessage{"reset", data}, nil
 }
 
-// read makes a turn of what the server has said. What it says to a reset is the prompt, which is that of the
-// data.
+// read makes a turn of what the server has said. What it says to a reset is the prompt, which is that of
+// the data.
 func (s *session) read(text []byte, reset bool) (x Turn, err error) {
 	var m struct {
 		Type string          `json:"type"`
@@ -186,11 +225,11 @@ func (s *session) read(text []byte, reset bool) (x Turn, err error) {
 		if m.Type != "error" || json.Unmarshal(m.Data, &why) != nil {
 			return x, fmt.Errorf("it says a message of the type %.40q, and no observation", m.Type)
 		}
-		said := fmt.Sprintf("it says: %.500s (%.40s)", why.Message, why.Code)
+		said := &Refusal{fmt.Sprintf("%.500s (%.40s)", why.Message, why.Code)}
 		if why.Code == "CAPACITY_REACHED" {
-			return x, &full{said + "; it is to take rollout.processes sessions for each sampler"}
+			return x, &full{said.Error() + "; it is to take rollout.processes sessions for each sampler"}
 		}
-		return x, errors.New(said)
+		return x, said
 	}
 	var o struct {
 		Observation map[string]json.RawMessage `json:"observation"`

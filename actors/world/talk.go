@@ -101,6 +101,11 @@ func newTalks(name string, most int, wait time.Duration, begin func(context.Cont
 	return &Talks{name: name, places: make(chan struct{}, most), most: most, wait: wait, begin: begin}
 }
 
+// Refusal is the error of an environment that says one itself, as its protocol has it.
+type Refusal struct{ Said string }
+
+func (r *Refusal) Error() string { return "it says: " + r.Said }
+
 // full says that a server takes no more sessions.
 type full struct{ why string }
 
@@ -216,7 +221,7 @@ func (w *spoken) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
 	case r.ID != w.id:
 		return x, fmt.Errorf("it answers request %d, and was asked %d", r.ID, w.id)
 	case r.Error != "":
-		return x, fmt.Errorf("it says: %.500s", r.Error)
+		return x, &Refusal{fmt.Sprintf("%.500s", r.Error)}
 	case math.IsNaN(r.Reward) || math.IsInf(r.Reward, 0):
 		return x, fmt.Errorf("the reward is %g", r.Reward)
 	case len(r.Text) > talkMost:

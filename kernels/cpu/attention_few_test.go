@@ -28,7 +28,9 @@ func TestFewQueries(t *testing.T) {
 					of := func(q *tensor.Tensor) []byte {
 						n := q.Shape[0]
 						o, lse := tensor.Make(d, n, s.heads, s.width), tensor.Make(tensor.F32, n, s.heads)
-						cu := func(n int) *tensor.Tensor { return tensor.Of(tensor.I32, []int32{0, int32(n)}, 2) }
+						cu := func(n int) *tensor.Tensor {
+							return tensor.Of(tensor.I32, []int32{0, int32(n)}, 2)
+						}
 						be.Run(&kernels.Call{Op: kernels.Attention, Out: ts{o, lse}, Attr: at,
 							In: ts{q, keys, values, cu(n), cu(s.rows)}})
 						return append(bytes.Clone(o.Bytes()), lse.Bytes()...)
@@ -36,7 +38,8 @@ func TestFewQueries(t *testing.T) {
 					all, each := of(q), s.heads*s.width*d.Size()
 					for _, n := range []int{1, 2, 4} {
 						got, from := of(q.RowSlice(s.rows-n, s.rows)), s.rows-n
-						require.True(t, bytes.Equal(all[from*each:s.rows*each], got[:n*each]), "%s, %d", name, n)
+						require.True(t, bytes.Equal(all[from*each:s.rows*each], got[:n*each]), "%s, %d", name,
+							n)
 						lse := all[s.rows*each+from*s.heads*4:]
 						require.True(t, bytes.Equal(lse, got[n*each:]), "%s, %d: sums", name, n)
 					}

@@ -7,14 +7,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStartHangs: while a program takes long to start, others are given back.
+// TestStartHangs: while a program takes long to start, others start and are given back.
 func TestStartHangs(t *testing.T) {
 	c := exec.Command("true")
 	release, err := StartGuarded(c)
 	require.NoError(t, err)
 	require.NoError(t, c.Wait())
 	held, begun := make(chan struct{}), make(chan error)
-	starter.jobs <- func() { <-held } // what starts programs is at one that hangs
+	hangs, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		starters.do(func() { close(hangs); <-held }) // a start that hangs
+		close(ended)
+	}()
+	<-hangs
 	next := exec.Command("true")
 	go func() {
 		end, err := StartGuarded(next)
@@ -28,6 +33,7 @@ func TestStartHangs(t *testing.T) {
 		require.NoError(t, standGuard())
 	}
 	release()
-	close(held)
 	require.NoError(t, <-begun)
+	close(held)
+	<-ended
 }
