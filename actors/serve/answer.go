@@ -35,6 +35,7 @@ type asked struct {
 	form     form
 	prompts  [][]int32
 	files    [][]byte       // of images that the prompt of a chat has marks of
+	pixels   int64          // of these, by what their headers say
 	images   *family.Images // in the prompt of a chat, nil for none
 	n        int
 	params   sample.Params

@@ -55,11 +55,10 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 	if err != nil {
 		return err
 	}
-	prompt, files, err := s.conversation(b, t)
+	prompt, err := s.conversation(b, t, a)
 	if err != nil {
 		return err
 	}
-	a.files = files
 	if err := s.guided(a, &b.formatBody); err != nil {
 		return err
 	}
@@ -80,27 +79,27 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, b *chatBody) error
 // chatRoles are the roles of messages that templates write.
 var chatRoles = []string{"system", "developer", "user", "assistant", "tool"}
 
-// conversation writes messages by the chat template, and gives the files of their images.
-func (s *Server) conversation(b *chatBody, t *tools) ([]int32, [][]byte, error) {
+// conversation writes messages by the chat template, and says what images they have.
+func (s *Server) conversation(b *chatBody, t *tools, a *asked) ([]int32, error) {
 	if len(b.Messages) == 0 {
-		return nil, nil, bad("messages", "the request has no messages")
+		return nil, bad("messages", "the request has no messages")
 	}
 	var turns []dataset.Message
 	var images [][]byte
 	for i, raw := range b.Messages {
 		m, seen, err := turn(raw, s.lens != nil)
 		if err != nil {
-			return nil, nil, bad("messages", "message %d: %v", i, err)
+			return nil, bad("messages", "message %d: %v", i, err)
 		}
 		if turns, images = append(turns, m), append(images, seen...); len(images) > imagesMost {
-			return nil, nil, bad("messages", "the request has more than %d images", imagesMost)
+			return nil, bad("messages", "the request has more than %d images", imagesMost)
 		}
 	}
 	extra := map[string]any{}
 	for k, v := range b.Variables {
 		var x any
 		if err := json.Unmarshal(v, &x); err != nil {
-			return nil, nil, bad("chat_template_kwargs", "%s: %v", k, err)
+			return nil, bad("chat_template_kwargs", "%s: %v", k, err)
 		}
 		extra[k] = x
 	}
@@ -110,24 +109,25 @@ func (s *Server) conversation(b *chatBody, t *tools) ([]int32, [][]byte, error) 
 	}
 	text, err := s.template.Render(turns, list, true, extra)
 	if err != nil {
-		return nil, nil, bad("messages", "%v", err)
+		return nil, bad("messages", "%v", err)
 	}
 	ids, err := s.tok.TryEncode(text, false)
 	if err != nil {
-		return nil, nil, bad("messages", "%v", err)
+		return nil, bad("messages", "%v", err)
 	}
 	pixels := int64(0)
 	for i, file := range images {
 		w, h, err := media.Size(file, media.Options{})
 		if err != nil {
-			return nil, nil, bad("messages", "image %d: %v", i+1, err)
+			return nil, bad("messages", "image %d: %v", i+1, err)
 		}
 		if pixels += int64(w) * int64(h); pixels > pixelsMost {
-			return nil, nil, bad("messages", "the request's images have more than %d pixels together",
+			return nil, bad("messages", "the request's images have more than %d pixels together",
 				int64(pixelsMost))
 		}
 	}
-	return ids, images, nil
+	a.files, a.pixels = images, pixels
+	return ids, nil
 }
 
 // turn reads a message. Keys without a value say nothing; others than those that are known are refused.

@@ -41,8 +41,16 @@ func (l *looks) enter(ctx context.Context) (leave func(), err error) {
 
 // look puts the images of a request where its prompt has marks of them.
 func (s *Server) look(ctx context.Context, a *asked) error {
+	defer came(ctx)
 	if len(a.files) == 0 {
 		return nil
+	}
+	h, _ := ctx.Value(heldKey{}).(*held)
+	var err error
+	if h != nil {
+		if h.pixels, err = s.rooms.pixels.enter(ctx, pixelBytes*a.pixels); err != nil {
+			return err
+		}
 	}
 	leave, err := s.looks.enter(ctx)
 	if err != nil {
@@ -56,6 +64,8 @@ func (s *Server) look(ctx context.Context, a *asked) error {
 	if err != nil {
 		return bad("messages", "%v", err)
 	}
-	a.prompts, a.images, a.files = [][]int32{ids}, pics, nil
+	if a.prompts, a.images, a.files = [][]int32{ids}, pics, nil; h != nil {
+		h.pixels.keep(4 * int64(len(pics.Values)))
+	}
 	return nil
 }

@@ -72,7 +72,12 @@ type chatBody struct {
 
 // read decodes a request; what nobody knows is refused, since it would have no effect.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, v any) error {
+	there, err := s.admit(w, r)
+	if err != nil {
+		return err
+	}
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.Body))
+	there()
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
 		return fault{http.StatusRequestEntityTooLarge, "invalid_request_error",

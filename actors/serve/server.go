@@ -39,6 +39,7 @@ type Server struct {
 	template *token.Template
 	lens     *trained.Lens // nil for a model that does not see
 	looks    *looks
+	rooms    *rooms
 	noChat   error // why there is no template
 	loop     *loop
 	close    func()
@@ -70,7 +71,7 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.context, s.looks = e.Context(), newLooks(o.Queue)
+	s.context, s.looks, s.rooms = e.Context(), newLooks(o.Queue), newRooms(o.Body)
 	s.template, s.noChat = m.Template()
 	if m.Model.Vision != nil {
 		if s.lens, err = m.Lens(o.Processor); err != nil {
@@ -181,7 +182,7 @@ func (s *Server) guarded(f func(w http.ResponseWriter, r *http.Request)) http.Ha
 				"invalid_api_key"})
 			return
 		}
-		f(w, r)
+		holding(f)(w, r)
 	}
 }
 
