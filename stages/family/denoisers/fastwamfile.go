@@ -181,11 +181,14 @@ func wamRest(d *hf.Decoder, raw map[string]json.RawMessage) {
 		}
 	}
 	for _, key := range wamNested {
-		if v := hf.Compact(raw[key]); raw[key] != nil && v != "null" && deep[key] == nil {
+		if raw[key] == nil {
+			continue
+		}
+		if v := hf.Compact(raw[key]); v != "null" && deep[key] == nil {
 			d.Fail(key, v+", want a mapping", "")
 		}
 	}
-	if v := deep["video_dit_config"]["out_dim"]; v != nil && !source.SameValue(hf.Compact(v),
+	if v := deep["video_dit_config"]["out_dim"]; v != nil && raw["video_channels"] != nil && !source.SameValue(hf.Compact(v),
 		hf.Compact(raw["video_channels"])) {
 		d.Fail("video_dit_config.out_dim", fmt.Sprintf("%s, and latents have %s channels", v,
 			raw["video_channels"]), "")
