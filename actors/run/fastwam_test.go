@@ -84,8 +84,21 @@ func TestFastWAMRun(t *testing.T) {
 	}
 
 	p.more = nil
-	require.NotEmpty(t, p.act(exported, "")) // by the encoders that its config.json names
+	acted := p.act(exported, "") // by the encoders that its config.json names
 	require.NoError(t, os.Rename(dir, dir+".away"))
+	m, err := trained.Open(exported, "")
+	require.NoError(t, err)
+	defer m.Close()
+	_, err = m.NewActor()
+	require.ErrorContains(t, err, "serve it with --encoders, or set text_encoder_model_id to")
+	require.NoError(t, m.Encode(dir+".away"))
+	actor, err := m.NewActor()
+	require.NoError(t, err)
+	defer actor.Close()
+	chunks, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{1, 2},
+		Views: []*media.Image{p.view}}})
+	require.NoError(t, err)
+	require.Equal(t, acted, chunks[0])
 	for arg, want := range map[string]string{"policy.crop=0.9": "the model reads a clip",
 		"diffusion.sizes=[8x8]": "policies of robots do not read it", "plan.dp=1": "diffusion.autoencoder"} {
 		cfg, err := p.load(p.model, t.TempDir(), arg)

@@ -3,7 +3,7 @@
 Ends with 1 where a policy was not trained, not loaded or not compared. EXPORTS=DIR keeps what it makes there, where each policy is trained anew.
 
 From the repository: python bench/golden/exports.py LFACTOR OLD NEW CHECKOUT [NAME...]; OLD is a Python with lerobot 0.4.4, NEW one as policies.py wants, both with openpi-client
-and tokenizers, and CHECKOUT lerobot's main branch.
+and tokenizers (the Python that runs this wants pyarrow for recordings of two cameras), and CHECKOUT lerobot's main branch.
 """
 
 import json
@@ -28,9 +28,9 @@ KINDS = {
     "smolvla": (old, "smolvla_load", "mean_std", PI | dict(rms_norm_eps=1e-5, num_attention_heads=4, num_key_value_heads=2, head_dim=16, state_size=4, view_fold=2, self_attention_every=2, expert_hidden_size=48, expert_intermediate_size=256)),
     "xvla": (old, "xvla_load", "quantiles", dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=270, initializer_range=0.1, latent_patch=[1, 1, 1], in_channels=4, state_size=5, chunk_size=8, views=1, tower_widths=[8, 12], tower_depths=[1, 1], tower_heads=[2, 3],
               tower_groups=[2, 3], tower_kernels=[7, 3], tower_strides=[4, 2], tower_paddings=[3, 1], tower_window=3, tower_view=16, tower_places=4, tower_times=2, text_hidden_size=12, text_layers=2, text_heads=2, text_intermediate_size=20, text_positions=80, embodiments=3, soft_prompts=2, time_width=8, policy_positions=128, prompt_size=40)),
-    "fastwam": (old, "fastwam_load", "mean_std", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=12, intermediate_size=64, rms_norm_eps=1e-6, initializer_range=0.2, latent_patch=[1, 1, 1], in_channels=2, state_size=2, chunk_size=8, views=1, view_height=16, view_width=16, text_dim=14, freq_dim=16, text_rows=24,
+    "fastwam": (old, "fastwam_load", "mean_std", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=12, intermediate_size=64, rms_norm_eps=1e-6, initializer_range=0.2, latent_patch=[1, 1, 1], in_channels=2, state_size=2, chunk_size=8, views=2, view_height=16, view_width=16, text_dim=14, freq_dim=16, text_rows=24,
                 expert_hidden_size=32, expert_intermediate_size=48, video_channels=2, video_patch=[1, 2, 2], video_scale=[4, 4, 4], video_frames=5, video_every=2)),
-    "lingbot_va": (old, "lingbot_load", "quantiles", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=12, intermediate_size=64, rms_norm_eps=1e-6, initializer_range=0.2, latent_patch=[1, 1, 1], in_channels=5, chunk_size=8, views=1, view_height=16, view_width=16, text_dim=14, freq_dim=16, text_rows=24,
+    "lingbot_va": (old, "lingbot_load", "quantiles", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=12, intermediate_size=64, rms_norm_eps=1e-6, initializer_range=0.2, latent_patch=[1, 1, 1], in_channels=5, chunk_size=8, views=2, view_height=16, view_width=16, text_dim=14, freq_dim=16, text_rows=24,
                    video_channels=2, video_patch=[1, 2, 2], video_scale=[4, 4, 4], video_frames=5, video_every=1)),
     "groot": (old, "groot_load", "min_max", {k: v for k, v in PI.items() if not k.startswith("expert_")} | dict(rope_theta=1e6, state_size=5, embodiments=3, image_token=269, future_tokens=3, dit_width=12, dit_heads=3, dit_layers=3, dit_output=10, mixer_heads=4, mixer_layers=1, action_positions=8)),
     "groot_n1d7": (old, "groot17_load", "quantiles", dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8, intermediate_size=24, vocab_size=274, max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=5000000, tie_word_embeddings=True, text_model_type="qwen3",
@@ -85,6 +85,26 @@ def encoders():
     return f"diffusion: {{autoencoder: {dir}/wan/vae, text_encoder: {dir}/wan/text_encoder}}\n"
 
 
+def recordings(views):
+    """The demo's, with another camera before its own where a model reads two: what that sees is what its own sees at another time."""
+    if views == 1:
+        return dir / "demo/recordings"
+    import pyarrow.parquet as pq
+
+    to, left, top = dir / "two", "observation.images.left", "observation.images.top"
+    shutil.copytree(dir / "demo/recordings", to, dirs_exist_ok=True)
+    for name in ("info.json", "stats.json"):
+        said = json.loads((to / "meta" / name).read_text())
+        of = said["features"] if name == "info.json" else said
+        if top in of:
+            of[left] = of[top]
+        (to / "meta" / name).write_text(json.dumps(said))
+    for f in (to / "data").rglob("*.parquet"):
+        table = pq.read_table(f)
+        pq.write_table(table.append_column(table.schema.field(top).with_name(left), table[top].take(list(range(len(table) - 1, -1, -1)))), f)
+    return to
+
+
 def one(kind):
     python, script, norm, model = KINDS[kind]
     at = dir / kind
@@ -94,7 +114,7 @@ def one(kind):
     (at / "model.yaml").write_text("\n".join(f"{k}: {json.dumps(v)}" for k, v in (dict(model_type=kind) | model).items()) + "\n")
     words = seer(at / "words") if kind in SEES else dir / "demo" / "tokenizer"
     (at / "run.yaml").write_text(f"""model: {{file: {at}/model.yaml}}
-data: {{paths: [{dir}/demo/recordings], tokenizer: {words}, seq_len: {48 if kind in SEES else 8}, split: [1, 0, 0]}}
+data: {{paths: [{recordings(model.get("views", 1))}], tokenizer: {words}, seq_len: {48 if kind in SEES else 8}, split: [1, 0, 0]}}
 policy: {{normalize: {norm}{", view_size: 16" if kind in SEES else ""}}}
 train: {{steps: 3, global_batch: 4}}
 optimizer: {{lr: {3.0e-2 if kind in FILMS else 1.0e-3}}}

@@ -60,7 +60,7 @@ client, g, worst = websocket_client_policy.WebsocketClientPolicy("127.0.0.1", po
 for seed in range(5):
     state = g.normal(size=config.robot_state_feature.shape).astype(np.float32)
     seen = {k: g.integers(0, 256, (*f.shape[1:], 3), dtype=np.uint8) for k, f in config.image_features.items()}
-    task = ["reach the red disc", "reach it"][seed % 2]
+    task = ["reach the red disc", "reach &amp; it"][seed % 2]
     batch = before({k: torch.from_numpy(v).permute(2, 0, 1).float() / 255 for k, v in seen.items()} | {"observation.state": torch.from_numpy(state), "task": task})
     m.model._make_action_latents = lambda n, *a: drawn(seed, 1, n, config.action_dim)
     with torch.no_grad():
