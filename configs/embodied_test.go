@@ -116,6 +116,11 @@ func TestEmbodiedDefaults(t *testing.T) {
 	require.Equal(t, []any{"16", 16, "quantiles"}, []any{value(c.Model, "chunk_size"),
 		c.Run.Data.SeqLen, c.Run.Policy.Normalize})
 	require.Contains(t, strings.Join(c.Notices, "\n"), "data.text_embedding_cache_dir=x")
+	c, err = Load(Request{Args: line("train.steps=7", "optimizer.lr=3e-3", "train.micro_batch=2",
+		"train.global_batch=6", "plan.zero=1")}) // which count where a default of LoongForge's says otherwise
+	require.NoError(t, err)
+	require.Equal(t, []any{7, 3e-3, 2, 6, 1}, []any{c.Run.Train.Steps, c.Run.Optimizer.LR,
+		c.Run.Train.MicroBatch, c.Run.Train.GlobalBatch, c.Run.Plan.Zero})
 	for arg, want := range map[string]string{
 		"model.variant=joint":       `model.variant: "joint", only uncond or base`,
 		"data.normalization_mode=z": `data.normalization_mode: "z" is not there`} {

@@ -41,14 +41,17 @@ var embodiedModels = []embodiedModel{
 	{begins: "cosmos3", why: "Cosmos3, two towers of Qwen3-VL with actions, is not there"},
 }
 
-// embodiedUsual are defaults of LoongForge's that are others here.
-var embodiedUsual = [][2]string{{"train-iters", "150000"}, {"save-interval", "10000"}, {"seed", "3047"},
-	{"lr-base", "2.5e-5"}, {"lr-decay-style", "cosine_with_min_lr"}, {"lr-warmup-iters", "2000"},
-	{"min-lr", "1e-6"},
-	{"clip-grad", "1.0"}, {"weight-decay", "0.01"}, {"adam-beta1", "0.9"}, {"adam-beta2", "0.95"},
-	{"adam-eps", "1e-8"}, {"per-device-batch-size", "4"}, {"gradient-accumulation-steps", "1"},
-	{"distributed-strategy", "fsdp"}, {"dtype", "bfloat16"},
-	{"weight-decay-grouping", "all"}}
+// embodiedUsual are defaults of LoongForge's that are others here, with the key here that says the same: where
+// a line has that, it counts.
+var embodiedUsual = [][3]string{{"train-iters", "150000", "train.steps"},
+	{"save-interval", "10000", "checkpoint.interval"}, {"seed", "3047", "train.seed"},
+	{"lr-base", "2.5e-5", "optimizer.lr"}, {"lr-decay-style", "cosine_with_min_lr", "schedule.kind"},
+	{"lr-warmup-iters", "2000", "schedule.warmup_steps"}, {"min-lr", "1e-6", "optimizer.min_lr"},
+	{"clip-grad", "1.0", "optimizer.clip_grad"}, {"weight-decay", "0.01", "optimizer.weight_decay"},
+	{"adam-beta1", "0.9", "optimizer.beta1"}, {"adam-beta2", "0.95", "optimizer.beta2"},
+	{"adam-eps", "1e-8", "optimizer.eps"}, {"per-device-batch-size", "4", ""},
+	{"gradient-accumulation-steps", "1", ""}, {"distributed-strategy", "fsdp", "plan.zero"},
+	{"dtype", "bfloat16", "train.precision"}, {"weight-decay-grouping", "all", ""}}
 
 // embodiedAlike have the same name and meaning here.
 var embodiedAlike = strings.Fields("train-iters seed lr-warmup-iters min-lr clip-grad weight-decay adam-beta1 adam-beta2 " +
@@ -79,6 +82,13 @@ var embodiedValues = map[string]map[string][]string{
 	"weight-decay-grouping": {"all": nil, "bias_norm": nil},
 }
 
+// says tells whether a line has an override of a key.
+func says(args []string, key string) bool {
+	return key != "" && slices.ContainsFunc(args, func(a string) bool {
+		return strings.HasPrefix(strings.TrimLeft(a, "+"), key+"=")
+	})
+}
+
 // Embodied makes of a command line of LoongForge's trainer of policies one of this program's, with notes
 // of what is otherwise here; other command lines are given back as they are. A policy that there is none
 // of here is the only fault of its line: what else it says is about that. dp is plan.dp as a run file or the
@@ -92,7 +102,7 @@ func Embodied(args []string, dp string) (out, notes []string, faults []Fault) {
 	}
 	given, own := embodiedFlags(args)
 	for _, u := range embodiedUsual {
-		if _, ok := given[u[0]]; !ok {
+		if _, ok := given[u[0]]; !ok && !says(args, u[2]) {
 			given[u[0]] = u[1]
 			own = append(own, u[0])
 		}
@@ -312,8 +322,13 @@ func (e *embodied) batch(args []string) {
 			return
 		}
 	}
-	e.out = append(e.out, "--micro-batch-size", strconv.Itoa(n[0]), "--global-batch-size",
-		strconv.Itoa(n[0]*n[1]*dp))
+	if !says(args, "train.micro_batch") {
+		e.out = append(e.out, "--micro-batch-size", strconv.Itoa(n[0]))
+	}
+	if says(args, "train.global_batch") {
+		return
+	}
+	e.out = append(e.out, "--global-batch-size", strconv.Itoa(n[0]*n[1]*dp))
 	e.notes = append(e.notes, fmt.Sprintf("train.global_batch = %d, as --per-device-batch-size %d times "+
 		"--gradient-accumulation-steps %d times plan.dp=%d: LoongForge takes the devices that torchrun starts for plan.dp",
 		n[0]*n[1]*dp, n[0], n[1], dp))
