@@ -102,7 +102,9 @@ func (r *Run) reference() (*trained.Reference, error) {
 			return nil, err
 		}
 	}
-	ref.Print = format.HashOf(r.start.began, weights, c.Train.Seed, c.Train.Precision, modelKeys(r.cfg))
+	order := []int{c.Plan.TP, c.Plan.ETP} // of sums
+	ref.Print = format.HashOf(r.start.began, weights, c.Train.Seed, c.Train.Precision, modelKeys(r.cfg), order,
+		c.LoRA.Base)
 	switch own := c.Checkpoint.Load; {
 	case c.Objective.Reference != "":
 		t, err := trained.Open(c.Objective.Reference, tokenizerDir(r.cfg))
@@ -119,9 +121,9 @@ func (r *Run) reference() (*trained.Reference, error) {
 		if err != nil {
 			return nil, err
 		}
-		ref.Print = format.HashOf(print, c.Train.Precision)
+		ref.Print = format.HashOf(print, c.Train.Precision, order)
 		ref.Open = func() (*sample.Generator, error) {
-			return r.frozen(func(b kernels.Backend, d tensor.DType) (*sample.Generator, error) {
+			return r.frozen(nil, func(b kernels.Backend, d tensor.DType) (*sample.Generator, error) {
 				return t.Generator(b, d)
 			})
 		}
@@ -135,11 +137,16 @@ func (r *Run) reference() (*trained.Reference, error) {
 		fill = host.FromCheckpoint(saved, false)
 		ref.Print = format.HashOf(ref.Print, saved.Path(), saved.Step())
 	}
+	packed, err := packedIn(r.cfg, model)
+	if err != nil {
+		return nil, err
+	}
 	ref.Open = func() (*sample.Generator, error) {
-		return r.frozen(func(b kernels.Backend, d tensor.DType) (*sample.Generator, error) {
+		return r.frozen(packed, func(b kernels.Backend, d tensor.DType) (*sample.Generator, error) {
 			return sample.New(model, nil, d, b, tensor.NewPool("reference", 0),
-				func(p *grad.Param, g family.Region, dst []float32) error {
-					_, err := fill("param", p, g, dst)
+				func(p *grad.Param, _ family.Region, dst []float32) error {
+					v, err := numbersOf(p, packed, fill)
+					copy(dst, v)
 					return err
 				})
 		})
@@ -166,14 +173,19 @@ func tokenizerDir(c *configs.Config) string {
 	return c.Run.Model.Path
 }
 
-// frozen opens a generator on a device of its own, in the precision of training.
-func (r *Run) frozen(open func(kernels.Backend, tensor.DType) (*sample.Generator,
-	error)) (*sample.Generator, error) {
+// frozen opens a generator on a device of its own, in the precision of training and with the order of its
+// sums.
+func (r *Run) frozen(packed map[string]kernels.Packing, open func(kernels.Backend,
+	tensor.DType) (*sample.Generator, error)) (*sample.Generator, error) {
 	b, err := kernels.Open(r.cfg.Run.Device, kernels.Options{Strict: r.cfg.Run.Strict})
 	if err != nil {
 		return nil, err
 	}
-	return open(b, layout.Precisions[r.cfg.Run.Train.Precision])
+	g, err := open(b, layout.Precisions[r.cfg.Run.Train.Precision])
+	if err == nil {
+		sumsAs(r.cfg, g, packed)
+	}
+	return g, err
 }
 
 // keepReference opens the directory of objective.cache.

@@ -124,6 +124,11 @@ func TestPairs(t *testing.T) {
 	require.Equal(t, want, append(first, rest...))
 	lora, _ := pairsRun(t, dir, "lora.rank=4", `lora.targets=["*"]`)
 	require.InDelta(t, math.Ln2, lora[0], 1e-7)
+	for _, args := range [][]string{{"plan.tp=2", "train.precision=bf16"}, {"plan.tp=2"},
+		{"lora.rank=4", "lora.base=int8"}, {"lora.rank=4", "lora.base=nf4", "plan.tp=2"}} {
+		first, _ := pairsRun(t, dir, append(args, "train.steps=1")...) // of which the reference is the policy
+		require.InDelta(t, math.Ln2, first[0], 1e-7, "%v", args)
+	}
 	require.Less(t, lora[11], lora[0])
 }
 

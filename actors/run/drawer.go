@@ -18,7 +18,6 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/sample"
-	"github.com/lfactor/lfactor/topology"
 )
 
 // sampler draws answers for a run. What it is told it does in order, and none of it waits.
@@ -86,9 +85,11 @@ func (r *rollouts) take(n int64) *weights {
 	return w
 }
 
-// pieceOf is a rank's part of a parameter, without a copy.
+// pieceOf is a rank's part of a parameter, without a copy; one in few bits as the numbers that products have
+// of it.
 func pieceOf(p host.Part) (piece, bool) {
-	if p.Kind != "param" {
+	packed := strings.HasPrefix(p.Kind, checkpoint.PackedPrefix)
+	if p.Kind != "param" && !packed {
 		return piece{}, false
 	}
 	box := p.Region.Intervals(p.Param)
@@ -99,13 +100,18 @@ func pieceOf(p host.Part) (piece, bool) {
 	}
 	rows := p.Tensor.RowSlice(p.Row, p.Row+box[0][1]-box[0][0])
 	defer rows.Release()
-	return piece{p.Param.Name, box, rows.DType, rows.Bytes()}, true
+	if !packed {
+		return piece{p.Param.Name, box, rows.DType, rows.Bytes()}, true
+	}
+	v := unpackedRows(p.Param.Packed, rows.Bytes(), p.Param.Columns())
+	return piece{p.Param.Name, box, tensor.F32, tensor.Of(tensor.F32, v, len(v)).Bytes()}, true
 }
 
 // drawer is a model that draws answers.
 type drawer struct {
 	engine  *sample.Engine
 	params  []*grad.Param
+	packed  map[string]kernels.Packing // how the trainer keeps parameters in few bits, by name
 	backend kernels.Backend
 	stops   []int32
 	valued  bool           // values of tokens are wanted
@@ -142,7 +148,11 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.SumAs(map[string]int{topology.TP: c.Run.Plan.TP, topology.ETP: c.Run.Plan.ETP}) // as training does
+	packed, err := packedIn(c, m)
+	if err != nil {
+		return nil, err
+	}
+	sumsAs(c, g, packed)
 	pages := c.Run.Rollout.Pages
 	if pages == 0 {
 		pages = min(4096, c.Run.Train.GlobalBatch*((c.Run.Data.SeqLen+sample.PageRows-1)/sample.PageRows))
@@ -163,7 +173,7 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &drawer{engine: e, talk: talk, params: params, backend: b, stops: stops,
+	return &drawer{engine: e, talk: talk, params: params, packed: packed, backend: b, stops: stops,
 		valued: l.Policy.Value != ""}, nil
 }
 
@@ -227,10 +237,10 @@ func (d *drawer) load(w *weights) error {
 }
 
 // fill puts weights in from where a run's come from.
-func (d *drawer) fill(from func(p *grad.Param, g family.Region, dst []float32) error) error {
+func (d *drawer) fill(from host.FillFunc) error {
 	for _, p := range d.params {
-		v := make([]float32, tensor.Len(p.Shape))
-		if err := from(p, family.Whole(p), v); err != nil {
+		v, err := numbersOf(p, d.packed, from)
+		if err != nil {
 			return err
 		}
 		box := make([][2]int, len(p.Shape))

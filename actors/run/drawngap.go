@@ -108,6 +108,11 @@ func (r *Run) whyGap() string {
 	case t.QAT != "none":
 		return fmt.Sprintf("train.qat: %s rounds the weights that training multiplies, and none that draw",
 			t.QAT)
+	case t.Router.Capacity > 0:
+		return "train.router.capacity drops tokens that training has too many of, and the sampler drops none"
+	case r.cfg.Run.Plan.ETP > 1:
+		return "under plan.etp one rank adds the biases that experts of some models have before the sum is taken, " +
+			"and the sampler behind it; where the model has none, that is a fault of lfactor"
 	}
 	return "that is a fault of lfactor: please report it with run.yaml of log.dir"
 }

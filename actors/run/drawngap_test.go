@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/stages/family"
@@ -88,7 +89,9 @@ func TestDrawnGap(t *testing.T) {
 			{"plan.tp=4", "plan.dp=2", "plan.zero=3"},
 			{"plan.tp=2", "lora.rank=6", "lora.alpha=7", `lora.targets=["*"]`, "lora.merge=true"},
 			{"plan.tp=2", "objective.kind=ppo", "train.precision=bf16"},
-			{"plan.tp=2", "plan.dp=2", "plan.ep=2", "plan.etp=2"}, {"plan.dp=2", "plan.ep=2"}} {
+			{"plan.tp=2", "plan.dp=2", "plan.ep=2", "plan.etp=2"}, {"plan.dp=2", "plan.ep=2"},
+			{"lora.rank=4", "lora.base=int8"}, {"lora.rank=4", "lora.base=nf4", "train.precision=bf16"},
+			{"lora.rank=4", "lora.base=e2m1", "plan.dp=2", "plan.zero=2"}, {"lora.rank=4", "lora.base=int4", "plan.tp=2"}} {
 			if name == "dense" && slices.Contains(plan, "plan.ep=2") {
 				continue
 			}
@@ -109,6 +112,34 @@ func TestDrawnGap(t *testing.T) {
 		require.Equal(t, args[0] == "rollout.staleness=2", split,
 			"%v: one version draws on where another has begun", args)
 	}
+}
+
+// TestDrawnGapSeen: what training computes otherwise than the sampler is seen, as much in a pipeline and in
+// replicas as by itself, and the run says why.
+func TestDrawnGapSeen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dropped := []string{"lora.rank=4", "lora.dropout=0.3", "optimizer.lr=2.0e-2"}
+	one := gapsOf(t, dir, pairsModel, dropped...)
+	require.Greater(t, one[2].Gap, 1e-3)
+	for _, plan := range []string{"plan.pp=2", "plan.dp=2"} {
+		for step, d := range gapsOf(t, dir, pairsModel, append(dropped, plan)...) {
+			require.InDelta(t, one[step].Gap, d.Gap, 1e-5, "%s, step %d", plan, step+1)
+			require.Equal(t, one[step].Tokens, d.Tokens)
+		}
+	}
+	require.Greater(t, gapsOf(t, dir, gapModels["experts"], "train.router.capacity=0.5")[0].Gap, 1e-3)
+	of := func(set func(*configs.Config)) string {
+		r := &Run{cfg: &configs.Config{}, job: &layout.Design{Model: &family.Model{}}}
+		r.cfg.Run.Train.LowPrecision, r.cfg.Run.Train.QAT = "none", "none"
+		set(r.cfg)
+		return r.whyGap()
+	}
+	require.Contains(t, of(func(*configs.Config) {}), "a fault of lfactor: please report")
+	require.Contains(t, of(func(c *configs.Config) { c.Run.LoRA.Dropout = 0.1 }), "lora.dropout")
+	require.Contains(t, of(func(c *configs.Config) { c.Run.Train.LowPrecision = "block" }), "train.low_precision")
+	require.Contains(t, of(func(c *configs.Config) { c.Run.Train.Router.Capacity = 1 }), "train.router.capacity")
+	require.Contains(t, of(func(c *configs.Config) { c.Run.Plan.ETP = 2 }), "plan.etp")
 }
 
 // smallKeys are keys of families' configurations that make a model small; a family gets those that it has.

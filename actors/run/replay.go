@@ -16,9 +16,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
-	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/checkpoint"
-	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 )
 
@@ -172,10 +170,7 @@ func (r *rollouts) drawAgain(x *round, first int64) (from string, err error) {
 	for i, p := range parts {
 		place, err := r.d.r.weightsBehind(r.plan.Version(p.Publication))
 		if err == nil {
-			err = d.fill(func(q *grad.Param, g family.Region, dst []float32) error {
-				_, err := r.d.r.start.fill("param", q, g, dst)
-				return err
-			})
+			err = d.fill(r.d.r.start.fill)
 		}
 		if err != nil {
 			return "", err

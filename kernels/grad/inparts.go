@@ -12,7 +12,10 @@ import (
 // do with a sum that is still due, Tape.Scale, Add and GateRows do with the parts.
 
 // partsOf is in how many parts ranks would take sums over the last axis of a parameter, 0 for one.
-func (t *Tape) partsOf(shape []int, cuts []Cut) int {
+func (t *Tape) partsOf(name string, shape []int, cuts []Cut) int {
+	if t.Uncut != nil && t.Uncut(name) {
+		return 0
+	}
 	last := len(shape) - 1
 	for _, c := range cuts {
 		if n := t.Sums[c.Mesh]; n > 1 && c.Axis == last && shape[last]/c.Unit%n == 0 {

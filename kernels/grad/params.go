@@ -42,7 +42,7 @@ func (p *Param) Logical() *Param {
 func (t *Tape) ParamOn(name string, shape []int, decay bool, cuts ...Cut) *Value {
 	p, fold := t.placed(shape, cuts)
 	v := t.marked(t.param(name, shape, p, fold, decay), name, cuts)
-	t.params[t.Full(name)].Parts = t.partsOf(shape, cuts)
+	t.params[t.Full(name)].Parts = t.partsOf(t.Full(name), shape, cuts)
 	return v
 }
 

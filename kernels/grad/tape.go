@@ -186,6 +186,9 @@ type Options struct {
 	// Sums says by the name of a mesh axis, which the tape does not have, that this rank takes sums as so
 	// many ranks along it do: its results have their bits.
 	Sums map[string]int
+	// Uncut tells of a parameter, by its full name, that Sums leave it alone: ranks do not cut it along its
+	// inputs. nil is none
+	Uncut func(name string) bool
 	// Low is the precision, of kernels.Precisions, in which layers multiply a weight; nil is 0 for all
 	Low func(param string) int
 	// Watch says when those that learn are multiplied in the model's own type all the same

@@ -62,7 +62,7 @@ func BenchmarkSumAs(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					g.SumAs(map[string]int{grad.TP: []int{1, ranks}[i]})
+					g.SumAs(map[string]int{grad.TP: []int{1, ranks}[i]}, nil)
 					both[i] = decoding(b, g, batch, 1)
 					defer both[i].Close()
 				}

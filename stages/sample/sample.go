@@ -20,7 +20,8 @@ type Generator struct {
 	past  int
 	next  int32 // the position after the last token, where images take fewer positions than tokens
 	cache map[string]*tensor.Tensor
-	sums  map[string]int // ranks along mesh axes in whose order sums are taken
+	sums  map[string]int         // ranks along mesh axes in whose order sums are taken
+	uncut func(name string) bool // sums of which parameters have no parts
 }
 
 // New loads the parameters through fill, which gives them as float32.
@@ -62,12 +63,15 @@ func New(m *family.Model, lora *block.Lora, d tensor.DType, b kernels.Backend, p
 }
 
 // SumAs has the model take its sums in the order in which so many ranks along mesh axes do, by the names of
-// these, so that its results have their bits. It is said before anything is computed.
-func (g *Generator) SumAs(ranks map[string]int) { g.sums = ranks }
+// these, so that its results have their bits; uncut, nil for none, tells of a parameter by its name that they
+// do not cut it along its inputs. It is said before anything is computed.
+func (g *Generator) SumAs(ranks map[string]int, uncut func(name string) bool) {
+	g.sums, g.uncut = ranks, uncut
+}
 
 // options are those of what is recorded.
 func (g *Generator) options() grad.Options {
-	return grad.Options{DType: g.dtype, NoGrad: true, Sums: g.sums}
+	return grad.Options{DType: g.dtype, NoGrad: true, Sums: g.sums, Uncut: g.uncut}
 }
 
 // Put sets a region of a parameter, a range of each axis, to numbers in rows.

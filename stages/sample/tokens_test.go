@@ -31,7 +31,7 @@ func TestTokens(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.F32, tensor.BF16} {
 		for i, name := range slices.Repeat([]string{"dense", "sliding", "hybrid", "experts"}, 2) {
 			g := drawn(t, models[name], d, b)
-			g.SumAs(map[string]int{grad.TP: 1 + i/4})
+			g.SumAs(map[string]int{grad.TP: 1 + i/4}, nil)
 			for n, batch := 0, 1; n < most/16; batch = batch%64 + 9 {
 				e, err := NewEngine(g, EngineOptions{Pages: 512, Running: batch, Rows: 64 + batch})
 				require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestSumAs(t *testing.T) {
 		of := func(ranks int) []float32 {
 			g := drawn(t, spec, tensor.BF16, b)
 			defer g.Close()
-			g.SumAs(map[string]int{grad.TP: ranks})
+			g.SumAs(map[string]int{grad.TP: ranks}, nil)
 			z, err := g.Logits(ids)
 			require.NoError(t, err)
 			return z
