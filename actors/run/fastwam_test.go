@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -242,6 +243,15 @@ func TestLingBotRun(t *testing.T) {
 		require.InEpsilonSlice(t, one, p.train(p.model, t.TempDir(), strings.Fields(more)...), 1e-5, more)
 	}
 	actions := p.act(exported, "")
+	theirs := t.TempDir() // lerobot's own has the scale of actions behind the model alone
+	require.NoError(t, os.CopyFS(theirs, os.DirFS(exported)))
+	before := filepath.Join(theirs, "policy_preprocessor.json")
+	text, err := os.ReadFile(before)
+	require.NoError(t, err)
+	changed := regexp.MustCompile(`"ACTION": *"[A-Z_]+"`).ReplaceAll(text, []byte(`"ACTION": "IDENTITY"`))
+	require.NotEqual(t, string(text), string(changed))
+	require.NoError(t, os.WriteFile(before, changed, 0o600))
+	require.Equal(t, actions, p.act(theirs, ""))
 	m, err := trained.Open(exported, "")
 	require.NoError(t, err)
 	defer m.Close()

@@ -297,16 +297,7 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 			exit.Usagef("%s has no statistics that actions are scaled by: %v; open the checkpoint of a run, or a "+
 				"folder that lerobot wrote", dir, err)
 	}
-	var p struct {
-		Steps []struct {
-			Name   string `json:"registry_name"`
-			Config struct {
-				Features json.RawMessage   `json:"features"`
-				Modes    map[string]string `json:"norm_map"`
-			} `json:"config"`
-			State string `json:"state_file"`
-		}
-	}
+	var p policySteps
 	if err := json.Unmarshal(b, &p); err != nil {
 		return nil, fmt.Errorf("%s.json: %w", preprocessor, err)
 	}
@@ -323,6 +314,9 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 		if err := x.scaled(filepath.Join(dir, s.State), s.Config.Modes); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.State, err)
 		}
+		if err := x.scaledBehind(dir, s.Config.Modes); err != nil {
+			return nil, err
+		}
 		x.raw = [2]int{len(x.Scale.State.Mid), len(x.Scale.Action.Mid)}
 		if d.Real = len(x.Scale.Action.Mid); d.Sight.Whole() {
 			return x, x.whole(cfg)
@@ -336,6 +330,43 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 	}
 	return nil, fmt.Errorf("%s.json: there is no step %s with a file of statistics", preprocessor,
 		normalizer)
+}
+
+// policySteps are a pipeline's steps in lerobot's file of it.
+type policySteps struct {
+	Steps []struct {
+		Name   string `json:"registry_name"`
+		Config struct {
+			Features json.RawMessage   `json:"features"`
+			Modes    map[string]string `json:"norm_map"`
+		} `json:"config"`
+		State string `json:"state_file"`
+	}
+}
+
+// scaledBehind takes the scale of actions from what makes them of the model's numbers, where what comes before
+// the model leaves them as they are: lerobot's LingBot-VA has it there alone.
+func (x *Robots) scaledBehind(dir string, before map[string]string) error {
+	b, err := os.ReadFile(filepath.Join(dir, postprocessor+".json"))
+	if before["ACTION"] != normModes["identity"] || x.paints() || err != nil {
+		return nil // where there is no such file, actions are as they are
+	}
+	var p policySteps
+	if err := json.Unmarshal(b, &p); err != nil {
+		return fmt.Errorf("%s.json: %w", postprocessor, err)
+	}
+	for _, s := range p.Steps {
+		if s.Name != unnormalizer || filepath.Base(s.State) != s.State || s.State == "" {
+			continue
+		}
+		behind := *x
+		if err := behind.scaled(filepath.Join(dir, s.State), map[string]string{"STATE": before["ACTION"],
+			"ACTION": s.Config.Modes["ACTION"]}); err != nil {
+			return fmt.Errorf("%s: %w", s.State, err)
+		}
+		x.Scale.Action = behind.Scale.Action
+	}
+	return nil
 }
 
 // camerasIn are the cameras among features, in their order.

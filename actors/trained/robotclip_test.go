@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/texts"
@@ -96,4 +97,27 @@ func TestExportNotes(t *testing.T) {
 		"chunk_size 32 is no multiple of the 12 frames")
 	require.Contains(t, notes(append(both, "model.overrides.head_dim=120")...)[0], "head_dim 120")
 	require.Contains(t, notes(append(both, "model.overrides.video_scale=[2, 16, 16]")...)[0], "video_scale [2 16 16]")
+}
+
+// TestActionsThatLead: to a policy that draws a clip, the actions of a frame lead to it: none does to the one
+// that is seen, and those that it gives when it acts are those that it learnt as now.
+func TestActionsThatLead(t *testing.T) {
+	x := &Robots{Chunk: 6, D: &family.Denoiser{Chunk: 6, Parts: 3, Clip: &family.Footage{Steps: 2}}}
+	f := &format.RobotFrame{}
+	for k := range 6 {
+		f.Actions = append(f.Actions, []float64{float64(10 + k)})
+	}
+	got, err := x.aims(f, RobotScale{Action: Affine{Mid: []float64{1}, By: []float64{1}}})
+	require.NoError(t, err)
+	require.Equal(t, [][]float64{{-1}, {-1}, {9}, {10}, {11}, {12}}, got) // raw zeros are scaled too
+	from, to := x.given()
+	require.Equal(t, got[from:to], [][]float64{{9}, {10}, {11}, {12}})
+	got, err = x.aims(f, RobotScale{Action: Affine{Mid: []float64{9}, By: []float64{1e8}}})
+	require.NoError(t, err)
+	require.Equal(t, []float64{-stillMost}, got[0])
+	x.D.Clip.Steps = 0
+	got, err = x.aims(f, RobotScale{Action: Affine{Mid: []float64{1}, By: []float64{1}}})
+	require.NoError(t, err)
+	require.Len(t, got, 6)
+	require.Equal(t, []float64{9}, got[0])
 }

@@ -234,6 +234,9 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	e.Real, e.Robot = len(scale.Action.Mid), robot
 	if !x.Policy.Padding || x.D.Masked {
 		e.Pad, e.Lead = f.Pad, f.Lead
+		if from, _ := x.given(); x.draws() {
+			e.Pad = max(0, f.Pad-from)
+		}
 	}
 	size := int64(4 * (len(e.X0) + len(e.IDs) + len(e.Views)*x.D.Sight.Patches*x.D.Sight.Pixels))
 	if e.Clip != nil {
@@ -246,15 +249,30 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	return &learnt{*e, bare}, size, err
 }
 
+// stillMost bounds scaled zeros that stand for actions (LoongForge's latent_lerobot_dataset.py).
+const stillMost = 1.5
+
 // aims are a frame's actions as the policy learns them, [chunk][numbers].
 func (x *Robots) aims(f *format.RobotFrame, scale RobotScale) (out [][]float64, err error) {
 	actions, err := x.motion.learn(f.State, f.Actions)
+	from := 0
+	if x.draws() && err == nil { // no actions lead to the frame that is seen
+		from, _ = x.given()
+		still := make([][]float64, from)
+		for k := range still {
+			still[k] = make([]float64, len(actions[0]))
+		}
+		actions = append(still, actions[:len(actions)-from]...)
+	}
 	for k := 0; k < len(actions) && err == nil; k++ {
 		var a []float64
 		a, err = scale.Action.Of(actions[k])
 		for i, v := range a {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
 				return nil, fmt.Errorf("number %d of action %d is %g", i, k, v)
+			}
+			if k < from { // a scale that knows no zeros may throw them far, so LoongForge bounds them
+				a[i] = max(-stillMost, min(v, stillMost))
 			}
 		}
 		out = append(out, a)

@@ -180,7 +180,7 @@ func (f *Footage) frameLevel(x *Encoded, draw uint64, frame int, least float64) 
 func (r *roll) fill(g int, x *Encoded) {
 	f, c, w := r.p.d.Clip, x.Clip, r.p.d.Clip.Latents.Width()
 	frame, n := c.Grid[1]*c.Grid[2], c.Tokens()
-	places, none := f.Latents.places(c.Grid), noise.Level{Alpha: 1}
+	places, none, learnt := f.Latents.places(c.Grid), noise.Level{Alpha: 1}, n-frame*c.Pad
 	for half := range c.rows() / n {
 		clean := half == 1 || c.Part == CleanPart
 		from := r.row + half*n
@@ -218,8 +218,8 @@ func (r *roll) fill(g int, x *Encoded) {
 				for k := range by {
 					r.coef[k][i] = by[k]
 				}
-				if !clean {
-					r.weight[i] = f.Weight * f.Latents.Process.weight(l) * float32(x.Tokens()) / float32(n*w)
+				if !clean && t < c.Grid[0]-c.Pad {
+					r.weight[i] = f.Weight * f.Latents.Process.weight(l) * float32(x.Tokens()) / float32(learnt*w)
 				}
 			}
 		}

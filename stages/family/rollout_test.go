@@ -124,3 +124,25 @@ func TestClipsArePlanned(t *testing.T) {
 		require.Equal(t, m.Class(in, false), m.Planned(in.Rows, nil))
 	}
 }
+
+// TestRolloutPad: frames behind the end of an episode are not learnt, and the others have their share.
+func TestRolloutPad(t *testing.T) {
+	weights := func(pad int) (sum float64, own []float32) {
+		d, items := rolls(64)
+		items[0].Clip.Pad = pad
+		require.NoError(t, d.Check(items, 3))
+		m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
+		in := &Inputs{Rows: 3, Cu: []int32{0, 3}, More: map[string]any{EncodedKey: items}}
+		own = m.Tensors(in, m.Class(in, false))["clip.weight"].F32()
+		for _, w := range own {
+			sum += float64(w)
+		}
+		return sum, own
+	}
+	all, own := weights(0)
+	require.NotZero(t, own[4])
+	sum, own := weights(1)
+	require.Zero(t, own[4]+own[5])
+	require.NotZero(t, own[3])
+	require.InDelta(t, all, sum, 1e-6)
+}
