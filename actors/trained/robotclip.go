@@ -176,7 +176,7 @@ func (x *filmer) open(e *family.Encoded, seed uint64) error {
 	if f.Steps == 0 {
 		return nil
 	}
-	none, err := x.caption("")
+	none, err := x.prompt("")
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (x *filmer) open(e *family.Encoded, seed uint64) error {
 	c.X0 = make([]float32, c.Tokens()*f.Latents.Width())
 	noise.Key{Sample: seed, Draw: family.DrawFilm}.Fill(c.X0, 0)
 	copy(c.X0, seen)
-	e.Clip, e.None, e.Clean = c, none.states, 1
+	e.Clip, e.None, e.Clean = c, none, 1
 	clear(e.X0[:x.D.Still(e)])
 	for i, w := 0, x.D.Width(); x.D.Quiet && i < len(e.X0); i++ {
 		if i%w >= x.D.Real {

@@ -165,7 +165,7 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 // moves reports data that follow a step from noise to what is drawn.
 func (p *Prediction) moves(data string) bool {
 	if p.clips {
-		return data == "clip.x0" || data == "clip.time"
+		return data == "clip.x0" || data == "clip.time" || data == "clip.weight" // of a loss that nobody takes
 	}
 	return family.Moves(data)
 }
