@@ -74,7 +74,7 @@ func TestMovedExperts(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", p), func(t *testing.T) {
 			job := func(every int) *layout.Design {
 				m := mixture(t, "groups")
-				if i%2 == 1 && p.etp == 1 {
+				if i%2 == 1 {
 					m = biasedMixture(t)
 				}
 				j := p.job(m)

@@ -110,9 +110,6 @@ func (r *Run) whyGap() string {
 			t.QAT)
 	case t.Router.Capacity > 0:
 		return "train.router.capacity drops tokens that training has too many of, and the sampler drops none"
-	case r.cfg.Run.Plan.ETP > 1:
-		return "under plan.etp one rank adds the biases that experts of some models have before the sum is taken, " +
-			"and the sampler behind it; where the model has none, that is a fault of lfactor"
 	}
 	return "that is a fault of lfactor: please report it with run.yaml of log.dir"
 }

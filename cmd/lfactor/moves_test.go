@@ -106,8 +106,6 @@ func TestMovesRefused(t *testing.T) {
 			"train.balance_every=0"},
 		"optimizer state waits on the host stay where they are; remove it": append(mixed,
 			"plan.offload_optimizer=true"),
-		"with plan.etp each rank adds the biases of some experts, so that ": {"model.name=gpt-oss/20b",
-			"plan.ep=2", "plan.etp=2", "plan.dp=4"},
 	} {
 		code, out := runIn(t, dir, nil, append([]string{"plan", "run.yaml", "train.balance_every=2"},
 			args...)...)

@@ -43,7 +43,7 @@ func raggedStage(o grad.Options) *grad.Trace {
 			u := t.GroupedLinear(y, p("up", 1, raggedGroups, 8, raggedWidth), d.Off)
 			a := t.GroupedLinear(t.BoundedGLU(g, u, 0.5, 1.702), p("down", 2, raggedGroups, raggedWidth, 8),
 				d.Off)
-			z := t.Combine(t.GroupBias(a, p("down_bias", 0, raggedGroups, raggedWidth), d.Off), d)
+			z := t.Combine(t.GroupBias(a, p("down_bias", -1, raggedGroups, raggedWidth), d.Off), d)
 			x = t.Add(x, t.Take(z, data("back", raggedRows)))
 		})
 	}

@@ -1,7 +1,6 @@
 package grad
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/lfactor/lfactor/kernels"
@@ -84,33 +83,37 @@ func (t *Tape) BoundedGLU(g, u *Value, most, slope float64) *Value {
 }
 
 // GroupBias adds to each row of x [t n] the row of bias [g n] that is its group's: rows off[i]:off[i+1] are
-// of group i, as for GroupedLinear, which x comes from. Along an axis on which x is partial the groups of
-// bias have to be shared out, so that each is added once.
+// of group i, as for GroupedLinear, which x comes from. Along an axis on which x is partial every member has the
+// whole bias, and the first one adds it to its part of the sum, as with a bias of Linear.
 func (t *Tape) GroupBias(x, bias, off *Value) *Value {
+	if due(x) {
+		return t.ofTerms(x, func(i int, v *Value) *Value {
+			if i > 0 {
+				return v
+			}
+			return t.GroupBias(v, bias, off)
+		})
+	}
 	own, rows, want, sum := off.Place.Cuts(0), Place{}, bias.Place, Place{}
-	var shares []int
+	var parts []int
 	for m := range t.Mesh {
 		switch {
 		case slices.Contains(own, m):
 			rows[m], sum[m] = Part{Sharded, 0}, Part{Sharded, 0}
 		case x.Place[m].Kind == Partial:
-			if bias.Place[m] != (Part{Sharded, 0}) {
-				panic(fmt.Sprintf("grad: %s is partial on %s, and its bias %v is not shared out there",
-					x.Name, t.Mesh[m].Name, bias.Place))
-			}
-			sum[m], shares = x.Place[m], append(shares, m)
+			want[m], sum[m], parts = Part{}, x.Place[m], append(parts, m)
 		default:
 			want[m], sum[m] = x.Place[m], x.Place[m]
 		}
 	}
 	ids := t.one(opGroupIDs, kernels.Attr{}, tensor.I32, x.Shape[:1], rows, off, x)
 	b := t.one(opGroupBias, kernels.Attr{}, x.DType, x.Shape, sum, ids, t.to(bias, want))
-	b.Node.Axes = shares
+	b.Node.Axes = parts // rows of all members but the first lie behind all groups, and get 0
 	return t.Add(x, b)
 }
 
 // groupBiasVJP is the gradient of a bias per group of rows: the sum over each group, found by the
-// number of the group that each row has.
+// number of the group that each row has. Members of a partial sum have all of it, the same to the bit.
 func groupBiasVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	g := make([]*Value, 2)
 	if !leg(1) {
@@ -125,6 +128,5 @@ func groupBiasVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 	}
 	g[1] = t.one(opGroupBiasDW, kernels.Attr{}, tensor.F32, bias.Shape, p,
 		t.to(dy[0], n.Out[0].Place.dual()), ids)
-	g[1].Node.Axes = n.Axes
 	return g
 }

@@ -173,9 +173,12 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 		}
 		y = t.LowGrouped(x, t.Coded(weight, low), off, low)
 	}
-	if m.Biases { // where inputs are cut, groups are: each bias is added once
-		y = t.GroupBias(y, t.ParamOn(name+".bias", []int{m.places(), out}, false, byPlace,
-			grad.Cut{Mesh: topology.ETP, Axis: cut % 2, Unit: 1}), off)
+	if m.Biases {
+		at := grad.Cut{Mesh: topology.ETP, Axis: 1, Unit: 1}
+		if cut != 1 { // members have parts of a sum, to which one of them adds the whole bias
+			at.Axis = -1
+		}
+		y = t.GroupBias(y, t.ParamOn(name+".bias", []int{m.places(), out}, false, byPlace, at), off)
 	}
 	if !r.Lora.Match(name) {
 		return y

@@ -256,9 +256,6 @@ func (m *Model) ExpertAxes(ep, etp int) (axis, why string) {
 			"%d ranks", e.Experts, e.Limit.Copies, ep)
 	case ep > 1 && (e.Experts+e.Limit.Copies)%ep != 0:
 		return "ep", fmt.Sprintf("%d experts cannot be shared out evenly over %d ranks", e.Experts, ep)
-	case e.Biases && etp > 1 && e.Experts%(ep*etp) != 0:
-		return "etp", fmt.Sprintf("biases of %d experts cannot be shared out evenly over %d ranks", e.Experts,
-			ep*etp)
 	case etp > 1 && e.Inter%etp != 0:
 		return "etp", fmt.Sprintf("experts of width %d cannot be cut into %d", e.Inter, etp)
 	case etp > 1 && e.Images != nil && e.Images.Inter%etp != 0:

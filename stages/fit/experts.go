@@ -69,10 +69,6 @@ func (r rules) moves() {
 	case p.OffloadOptimizer:
 		r.at(every, "experts whose optimizer state waits on the host stay where they are",
 			"remove it, or plan.offload_optimizer")
-	case r.m.Spec.Experts.Biases && p.ETP > 1:
-		r.at(every,
-			"with plan.etp each rank adds the biases of some experts, so that moving them would change the "+
-				"order of sums", "remove it, or set plan.etp=1")
 	}
 	if p.EP > 1 && p.EP%t.BalanceHosts != 0 {
 		r.at("train.balance_hosts",
