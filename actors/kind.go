@@ -6,5 +6,8 @@ var kindNames = [...]string{"started", "down", "done", "tick", "open", "batch", 
 	"commit", "join", "rewind", "rewound", "keep", "buddy", "kept", "give", "state", "broken",
 	"claim", "holding"}
 
+// Kinds is how many kinds there are.
+const Kinds = len(kindNames)
+
 // Name is the kind in a word.
 func (k Kind) Name() string { return kindNames[k] }

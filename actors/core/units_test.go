@@ -116,7 +116,7 @@ func TestHopeless(t *testing.T) {
 	require.NotEmpty(t, c.hopelessly(0), "the run does not get on")
 }
 
-// TestShortValues: ranks of an older build say less in their values.
+// TestShortValues: what values do not reach to is 0.
 func TestShortValues(t *testing.T) {
 	require.Zero(t, UsageOf(nil))
 	require.Equal(t, Usage{Loss: 1, Busy: 2}, UsageOf([]float64{1, 2}))

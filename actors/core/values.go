@@ -50,7 +50,7 @@ type Usage struct {
 // UsageLen is how many numbers a Usage is.
 const UsageLen = 10
 
-// UsageOf reads the head of the numbers of a Done, Ready or Closed. What an older build does not say is 0.
+// UsageOf reads the head of the numbers of a Done, Ready or Closed. What they do not reach to is 0.
 func UsageOf(v []float64) Usage {
 	if len(v) < UsageLen {
 		var whole [UsageLen]float64

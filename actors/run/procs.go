@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors"
+	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/run/record"
@@ -40,8 +41,11 @@ func workerProc() int {
 }
 
 // hash is what all processes of a run must agree on.
-func (r *Run) hash() [32]byte {
-	text := r.layout.Program.Hash()
+func (r *Run) hash() [32]byte { return r.program(core.Form()) }
+
+// program is the hash of what this process computes, which messages of the given form tell others of.
+func (r *Run) program(form string) [32]byte {
+	text := form + r.layout.Program.Hash()
 	for _, part := range r.layout.Ranks {
 		for _, s := range part.Stages {
 			text += r.layout.Main(s).Hash()

@@ -175,7 +175,8 @@ func (l *Links) read(c net.Conn) {
 	}
 	proc, life, from, epoch := said(b)
 	if binary.LittleEndian.Uint32(b) != 0x4c464831 || [32]byte(b[helloSize-32:]) != l.hash {
-		l.lost(proc, epoch, errors.New("it runs another program: start all processes from one configuration"))
+		l.lost(proc, epoch, errors.New("it runs another program: start all processes from one configuration "+
+			"and with one build of lfactor"))
 		return
 	}
 	if !l.admit(proc, life) {
