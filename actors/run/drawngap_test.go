@@ -2,12 +2,14 @@ package run
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
@@ -72,12 +75,20 @@ max_position_embeddings: 64
 `
 
 // gapsOf are what the lines of a run's metrics say of sampler and trainer.
-func gapsOf(t *testing.T, dir, model string, more ...string) (out []DrawnGap) {
+func gapsOf(t *testing.T, dir, model string, more ...string) []DrawnGap {
 	t.Helper()
+	out, _ := gapsSaid(t, dir, model, more...)
+	return out
+}
+
+// gapsSaid is gapsOf, with what the run says on the screen.
+func gapsSaid(t *testing.T, dir, model string, more ...string) (out []DrawnGap, said string) {
+	t.Helper()
+	var screen bytes.Buffer
 	log := filepath.Join(t.TempDir(), "log")
 	file := filepath.Join(t.TempDir(), "model.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(model+"eos_token_id: 1\n"), 0o600))
-	policyRun(t, dir, append([]string{"log.dir=" + log, "model.file=" + file, "train.steps=3",
+	policySaid(t, dir, 0, &screen, append([]string{"log.dir=" + log, "model.file=" + file, "train.steps=3",
 		"optimizer.lr=2.0e-3"}, more...)...)
 	f, err := os.Open(filepath.Join(log, "metrics.jsonl"))
 	require.NoError(t, err)
@@ -88,7 +99,7 @@ func gapsOf(t *testing.T, dir, model string, more ...string) (out []DrawnGap) {
 		require.NotNil(t, m.Drawn)
 		out = append(out, *m.Drawn)
 	}
-	return out
+	return out, screen.String()
 }
 
 // TestDrawnGap: the log-probabilities with which the sampler drew are those of the trainer's forward pass, to
@@ -142,8 +153,14 @@ func TestDrawnGapSeen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	dropped := []string{"lora.rank=4", "lora.dropout=0.3", "optimizer.lr=2.0e-2"}
-	one := gapsOf(t, dir, pairsModel, dropped...)
+	one, said := gapsSaid(t, dir, pairsModel, dropped...)
 	require.Greater(t, one[2].Gap, 1e-3)
+	require.Zero(t, one[0].Gap, "adapters begin with 0, and what is dropped of 0 is seen by nobody")
+	require.Positive(t, one[1].Gap)
+	require.Equal(t, 1, strings.Count(said, "of the sampler and the trainer differ"), "it is said once:\n%s", said)
+	require.Regexp(t, `(?m)^! step 2: .* differ by up to \S+ nats, .*: what training draws at random`, said)
+	_, said = gapsSaid(t, dir, pairsModel)
+	require.NotContains(t, said, "of the sampler and the trainer differ")
 	for _, plan := range []string{"plan.pp=2", "plan.dp=2"} {
 		for step, d := range gapsOf(t, dir, pairsModel, append(dropped, plan)...) {
 			require.InDelta(t, one[step].Gap, d.Gap, 1e-5, "%s, step %d", plan, step+1)
@@ -161,6 +178,37 @@ func TestDrawnGapSeen(t *testing.T) {
 	require.Contains(t, of(func(c *configs.Config) { c.Run.LoRA.Dropout = 0.1 }), "lora.dropout")
 	require.Contains(t, of(func(c *configs.Config) { c.Run.Train.LowPrecision = "block" }), "train.low_precision")
 	require.Contains(t, of(func(c *configs.Config) { c.Run.Train.Router.Capacity = 1 }), "train.router.capacity")
+}
+
+// TestFresh: of an answer that several versions of the weights drew, the rows of the tokens are marked that the
+// newest drew, and neither the prompt's, nor those that an environment said, nor padding.
+func TestFresh(t *testing.T) {
+	t.Parallel()
+	c := &configs.Config{}
+	c.Run.Train.MicroBatch, c.Run.Data.SeqLen, c.Run.Rollout.Max = 2, 10, 6
+	r := &rollouts{d: &data{r: &Run{cfg: c, job: &layout.Design{Model: &family.Model{}}}}, loss: objective.Lookup("grpo")}
+	reward := 1.0
+	several := &rollout{Version: 3, Versions: [][2]int64{{0, 3}, {2, 4}}, Reward: &reward,
+		Prompt: []int32{7, 7, 7}, Answer: []int32{8, 8, 8, 8, 8}, LogProbs: make([]float32, 5),
+		Heard: []heard{{At: 3, N: 1}}}
+	newest := &rollout{Version: 4, Reward: &reward, Prompt: []int32{7}, Answer: []int32{8, 8},
+		LogProbs: make([]float32, 2)}
+	of := func(step int64) (out []int) {
+		mb, err := r.microbatch(step, []*rollout{several, newest}, 2, 7)
+		require.NoError(t, err)
+		rows := mb.More[family.AnswersKey].(*family.Answers)
+		for row := range mb.IDs {
+			if rows.More[row*objective.Columns+objective.Fresh] != 0 {
+				out = append(out, row)
+			}
+		}
+		return out
+	}
+	// rows: 3 of the prompt, of which the last foretells the first token, 5 of the answer, and the other's
+	require.Equal(t, []int{4, 6, 8, 9}, of(5), "tokens 2 and 4 of the first, all of the second")
+	require.Equal(t, []int{2, 3}, of(4), "tokens 0 and 1 of the first")
+	require.Empty(t, of(6))
+	require.Equal(t, DrawnGap{Tokens: 4, Older: 2}, compared(5, []*rollout{several, newest}))
 }
 
 // smallKeys are keys of families' configurations that make a model small; a family gets those that it has.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,6 +54,13 @@ func policyRun(t *testing.T, dir string, more ...string) (losses []float64, draw
 // policyUntil is policyRun, which is told to stop in a step, 0 for none.
 func policyUntil(t *testing.T, dir string, stop int64, more ...string) (losses []float64, drawn []rollout) {
 	t.Helper()
+	return policySaid(t, dir, stop, io.Discard, more...)
+}
+
+// policySaid is policyUntil, with what the run says on the screen.
+func policySaid(t *testing.T, dir string, stop int64, said io.Writer, more ...string) (losses []float64,
+	drawn []rollout) {
+	t.Helper()
 	var lines []string
 	for i := range 16 {
 		lines = append(lines, fmt.Sprintf(`{"prompt": "%s %s", "answer": "red"}`, colours[i%4],
@@ -83,7 +91,7 @@ schedule: {warmup_steps: 0}
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if err = Train(ctx, cfg, Options{Step: func(m Metrics) {
+	if err = Train(ctx, cfg, Options{Progress: said, Step: func(m Metrics) {
 		if losses = append(losses, m.Loss); m.Step == stop {
 			cancel()
 		}
