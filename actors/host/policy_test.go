@@ -133,7 +133,8 @@ func (g *denoised) tells(want *policyCase) {
 				Noise: f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clip_noise.%d", i))),
 				Level: &noise.Level{Alpha: float32(1 - s.ClipTime), Sigma: float32(s.ClipTime),
 					Time: float32(1000 * s.ClipTime)}}
-			if f.Rolls != nil {
+			g.inBlocks(&x, shape, i)
+			if f.Rolls != nil || f.Blocks != nil {
 				levels := func(name string, p *family.Process) (out []noise.Level) {
 					for _, k := range s.Levels[name] {
 						out = append(out, p.Levels.Table()[k])
@@ -142,7 +143,9 @@ func (g *denoised) tells(want *policyCase) {
 				}
 				x.Levels, x.Clip.Levels = levels("actions", &d.Process), levels("clip", &f.Latents.Process)
 				x.Clip.CleanLevels = levels("clean", &f.Latents.Process)
-				x.Clip.CleanNoise = f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clean_noise.%d", i)))
+				if f.Rolls != nil {
+					x.Clip.CleanNoise = f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clean_noise.%d", i)))
+				}
 			}
 		}
 		items = append(items, x)
@@ -156,6 +159,20 @@ func (g *denoised) tells(want *policyCase) {
 	}
 	mb.More = map[string]any{family.EncodedKey: items}
 	g.made = &mb
+}
+
+// inBlocks gives sample i what a policy over blocks reads: states of later blocks, features of the first frame, and
+// what is given beside latents of a shape.
+func (g *denoised) inBlocks(x *family.Encoded, shape [4]int, i int) {
+	f, n := g.m.Denoiser.Clip, g.m.Denoiser.Sight.State
+	if f.Blocks == nil {
+		return
+	}
+	x.State, x.Clip.States = x.State[:n], x.State[n:]
+	x.Image = g.floats(fmt.Sprintf("image.%d", i))
+	if shape[0] = f.Latents.Given; shape[0] > 0 {
+		x.Clip.Given = f.Latents.Tokens(shape, g.floats(fmt.Sprintf("given.%d", i)))
+	}
 }
 
 // hosts makes the microbatch of a policy that a language model hosts.
@@ -245,6 +262,8 @@ func TestPolicies(t *testing.T) {
 			}
 			g.trains(topology.Grid(1, 1, 1), 20, nil)
 			switch {
+			case g.m.Denoiser.Clip != nil && g.m.Denoiser.Clip.Blocks != nil:
+				g.drawsBlocks()
 			case g.m.Denoiser.Scheduler != nil:
 				g.draws()
 			case !g.m.Denoiser.Once:
@@ -324,6 +343,56 @@ func (g *denoised) films(items []family.Encoded, steps int) {
 		got = append(got, x.Clip.X0...)
 	}
 	require.LessOrEqual(g.t, relative(got, want), 1e-5)
+}
+
+// drawsBlocks holds what ten steps of UniPC give to LoongForge's: the first block of frames with its actions, and
+// the second behind what was seen meanwhile, for which LoongForge keeps keys and values.
+func (g *denoised) drawsBlocks() {
+	d := g.m.Denoiser
+	f := d.Clip
+	gen, err := sample.New(g.m, nil, tensor.F32, goldenBackends["cpu"](), tensor.NewPool("blocks", 0),
+		func(p *grad.Param, r family.Region, dst []float32) error {
+			_, err := g.w.Read(p, r, dst)
+			return err
+		})
+	require.NoError(g.t, err)
+	defer gen.Close()
+	learnt := g.made.More[family.EncodedKey].([]family.Encoded)
+	for b, of := range []string{"", "later_"} {
+		items := append([]family.Encoded(nil), learnt...)
+		var got []float32
+		var want []float64
+		wants := func(name string, i int) []float32 {
+			grid := items[i].Clip.Grid
+			return f.Latents.Tokens([4]int{f.Latents.Channels, f.Blocks.Frames, grid[1] * f.Latents.Patch[1],
+				grid[2] * f.Latents.Patch[2]}, g.floats(fmt.Sprintf("%s%s.%d", of, name, i)))
+		}
+		for i := range items {
+			x, clip := &items[i], *learnt[i].Clip
+			clip.Known, clip.Part, clip.States, clip.Levels = 1+b*f.Blocks.Frames, family.NoisyPart, nil, nil
+			clip.Grid[0] = clip.Known + f.Blocks.Frames
+			x.Clip = &clip
+			known := clip.Known * clip.Grid[1] * clip.Grid[2] * f.Latents.Width()
+			clip.X0 = append(clip.X0[:known:known], wants("clip_start", i)...)
+			clip.Given = clip.Given[:clip.Tokens()*f.Latents.GivenWidth()]
+			if b > 0 {
+				x.State = learnt[i].Clip.States[:d.Sight.State]
+			}
+			x.Levels, x.X0 = nil, g.floats(fmt.Sprintf("%sstart.%d", of, i))
+			x.Grid[0], x.None = 1, d.Padded(g.floats(fmt.Sprintf("none.%d", i)))
+		}
+		require.NoError(g.t, gen.Blocks(items, 10))
+		for i, x := range items {
+			known := x.Clip.Known * x.Clip.Grid[1] * x.Clip.Grid[2] * f.Latents.Width()
+			got = append(append(got, x.X0...), x.Clip.X0[known:]...)
+			_, v := g.read(fmt.Sprintf("%sacted.%d", of, i))
+			want = append(want, v...)
+			for _, v := range wants("drawn", i) {
+				want = append(want, float64(v))
+			}
+		}
+		require.LessOrEqual(g.t, relative(got, want), 1e-5, of)
+	}
 }
 
 // draws holds what ten steps of the model's own scheduler give, and of DDIM's, to lerobot's actions, with its

@@ -119,6 +119,9 @@ type Denoiser struct {
 	Parts int
 	// Quiet leaves numbers of an action that do not count without noise
 	Quiet bool
+	// Broad has room for more numbers of actions and of states than a robot has: zeros stand in it, and the
+	// loss of an action is a mean over all of its numbers, also those that do not count
+	Broad bool
 	// levels of a policy's steps of Euler are shifted towards noise, 0 for equal steps
 	Shift float64
 	// rows of latents have places behind those of their captions, on each axis

@@ -39,11 +39,14 @@ type Footage struct {
 	Sees func(frames int) []Segment
 	// Rolls has clips go on chunk by chunk, in the place of Sees; nil for clips that are learnt as a whole
 	Rolls *Rollout
+	// Blocks has clips go on block by block with their actions, likewise
+	Blocks *Blocks
 	// of a clip that is drawn before actions are: steps, the shift of their levels, and how far what is said
 	// with a caption is led away from what is said with none; Steps is 0 for a policy that acts by the first
 	// frame alone
 	Steps         int
 	Acting, Guide float64
+	Away          string // the caption that Blocks are led away from
 	// Sorted says that cameras stand side by side in the order of their names, as the model was taught
 	Sorted bool
 	// Foreign says why the class that the model comes from does not load it, where it does not
@@ -78,6 +81,9 @@ type Clip struct {
 	Levels, CleanLevels []noise.Level
 	CleanNoise          []float32
 	Chunk, Window       int
+	// of Blocks: the states of those behind the first, [State] each, and what is read beside the noisy latents,
+	// [tokens GivenWidth]
+	States, Given []float32
 }
 
 // Tokens is the number of its rows.
@@ -109,8 +115,11 @@ type footage struct{ d *Denoiser }
 
 // Modality is what microbatches bring of clips to the policy.
 func (f *Footage) Modality(d *Denoiser) Modality {
-	if f.Rolls != nil {
+	switch {
+	case f.Rolls != nil:
 		return rollout{d}
+	case f.Blocks != nil:
+		return blocks{rollout{d}}
 	}
 	return footage{d}
 }
@@ -262,8 +271,15 @@ func (f *Footage) mix(r *block.Rec, which string) *grad.Value {
 	return t.Add(part("x0"), part("noise"))
 }
 
-// Noisy is what the policy reads of clips, [rows Width] in the precision of the block.
-func (f *Footage) Noisy(r *block.Rec) *grad.Value { return r.T.Cast(f.mix(r, "in")) }
+// Noisy is what the policy reads of clips, [rows Width] in the precision of the block, with what is given
+// behind it.
+func (f *Footage) Noisy(r *block.Rec) *grad.Value {
+	x := f.mix(r, "in")
+	if w := f.Latents.GivenWidth(); w > 0 {
+		x = r.T.Concat(1, x, r.T.Data("clip.given", tensor.F32, ClipRows(r.Shape), w))
+	}
+	return r.T.Cast(x)
+}
 
 // Features are those of the levels of clips, [levels+1 width] in the precision of the block.
 func (f *Footage) Features(r *block.Rec, width int) *grad.Value {

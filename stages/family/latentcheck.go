@@ -42,7 +42,7 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 		case d.Sight != nil && d.Sight.Token && len(x.State) != d.Sight.State:
 			return fmt.Errorf("sample %d has a state of %d numbers, want %d", i+1, len(x.State),
 				d.Sight.State)
-		case d.Sight != nil && d.Sight.Whole() && (len(x.State) != d.Sight.State || x.Grid != d.ChunkGrid()):
+		case d.Sight != nil && d.Sight.Whole() && (len(x.State) != d.Sight.State || !d.chunk(&x)):
 			return fmt.Errorf("sample %d has a state of %d numbers and a chunk of %v, want %d and %v", i+1,
 				len(x.State), x.Grid, d.Sight.State, d.ChunkGrid())
 		case d.Sight != nil && d.Sight.Whole() && slices.ContainsFunc(x.Views, missing):
@@ -74,9 +74,32 @@ func (d *Denoiser) Check(items []Encoded, rows int) error {
 	return nil
 }
 
-// fits reports whether a clip is one that the policy reads: of all of its frames, or of the first.
+// chunk reports whether a sample has as many actions as the policy gives, or as a block of them has.
+func (d *Denoiser) chunk(x *Encoded) bool {
+	want := d.ChunkGrid()
+	if d.Clip == nil || d.Clip.Blocks == nil || x.Clip == nil {
+		return x.Grid == want
+	}
+	if x.Clip.Part == NoisyPart {
+		want[0] = 1
+	}
+	return x.Grid == want && len(x.Clip.States) == (want[0]-1)*d.Sight.State
+}
+
+// fits reports whether a clip is one that the policy reads: of all of its frames, or of the first, or of
+// those that are known and of a block that is drawn.
 func (f *Footage) fits(c *Clip) bool {
 	want := f.Grid()
-	return c != nil && (c.Grid == want || c.Grid == [3]int{1, want[1], want[2]}) && c.Pad >= 0 &&
-		c.Pad < c.Grid[0] && len(c.X0) == c.Tokens()*f.Latents.Width()
+	if c == nil || c.Pad < 0 || c.Pad >= c.Grid[0] || len(c.X0) != c.Tokens()*f.Latents.Width() {
+		return false
+	}
+	if b := f.Blocks; b != nil {
+		frames := want[0]
+		if c.Part == NoisyPart {
+			frames = c.Known + b.Frames
+		}
+		return c.Grid == [3]int{frames, want[1], want[2]} && frames <= want[0] && (frames-1)%b.Frames == 0 &&
+			len(c.Given) == c.Tokens()*f.Latents.GivenWidth()
+	}
+	return c.Grid == want || c.Grid == [3]int{1, want[1], want[2]}
 }

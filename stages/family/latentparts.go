@@ -132,6 +132,8 @@ func (d *Denoiser) levels(x *Encoded) []noise.Level {
 			out[i] = x.Levels[i]
 		case x.Level != nil:
 			out[i] = *x.Level
+		case d.Clip != nil && d.Clip.Blocks != nil:
+			out[i] = d.Clip.blockLevel(x, i)
 		default:
 			out[i] = d.Process.draw(func(try uint64) noise.Key {
 				return x.key(drawLevel | try<<32 | uint64(i)<<48)

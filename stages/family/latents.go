@@ -286,9 +286,12 @@ func (d *Denoiser) tell(times []float32, levels []noise.Level) {
 // parts are the weights and the coefficients of rows of each of a sample's levels, of which so many rows are
 // learnt.
 func (d *Denoiser) parts(x *Encoded, levels []noise.Level, learnt int) (by []float32, c [][4]float32) {
-	rows := float32(x.Tokens())
+	rows, numbers := float32(x.Tokens()), cmp.Or(x.Real, d.Real, d.Width())
+	if d.Broad {
+		numbers = d.Width()
+	}
 	for _, l := range levels {
-		weight := d.Process.weight(l) / float32(cmp.Or(x.Real, d.Real, d.Width()))
+		weight := d.Process.weight(l) / float32(numbers)
 		if weight *= rows / float32(learnt); d.Hosted { // one row has the weight of all
 			weight /= rows
 		}
@@ -450,6 +453,9 @@ func (d *Denoiser) places(grid [3]int) []int32 {
 func (p latents) allPlaces(x *Encoded) []int32 {
 	d := p.d
 	out := d.places(x.Grid)
+	for i := 0; x.firstBlock(d.Clip) > 0 && i < len(out); i += 3 { // actions of blocks before it lie before
+		out[i] += int32(x.firstBlock(d.Clip) * x.Tokens())
+	}
 	for i := 0; d.Behind && i < len(out); i++ {
 		if out[i] += int32(p.rows(x)); d.Sight != nil && d.Sight.Token {
 			out[i]++

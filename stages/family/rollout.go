@@ -1,6 +1,7 @@
 package family
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -107,12 +108,12 @@ type roll struct {
 	weight      []float32
 	times       []float32
 	at, of, pos []int32
-	row, past   int // the next ones
+	row, past   int // the next ones of clips, and of past actions or of states
 	lists       map[string][]int32
 }
 
-// Tensors are what Rollout lists.
-func (p rollout) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
+// begin makes what rows of clips are laid out in.
+func (p rollout) begin(s block.Shape) *roll {
 	n, w := ClipRows(s), p.d.Clip.Latents.Width()
 	r := &roll{p: p, s: s, out: map[string]*tensor.Tensor{}, lists: map[string][]int32{}}
 	floats := func(name string, shape ...int) []float32 {
@@ -132,10 +133,18 @@ func (p rollout) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	for i := range n {
 		r.at[i], r.of[i] = int32(len(r.times)-1), -1
 	}
+	return r
+}
+
+// Tensors are what Rollout lists.
+func (p rollout) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
+	r := p.begin(s)
 	var past []float32
 	var places []int32
 	if PastRows(s) > 0 {
-		past, places = floats("past.x0", PastRows(s), p.d.Width()), ints("past.pos", PastRows(s), 3)
+		r.out["past.x0"] = tensor.Make(tensor.F32, PastRows(s), p.d.Width())
+		r.out["past.pos"] = tensor.Make(tensor.I32, PastRows(s), 3)
+		past, places = r.out["past.x0"].F32(), r.out["past.pos"].I32()
 	}
 	for _, name := range []string{"clip.cu", "clip.segment.cu", "clip.see.cu", "past.cu", "past.segment.cu",
 		"past.see.cu", "clip.turn.cu", "clip.joint.cu", "clip.text.cu"} {
@@ -158,7 +167,9 @@ func (p rollout) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		r.add("past.cu", int32(r.past))
 		r.add("clip.text.cu", r.last("clip.text.cu")+int32((latents{p.d}).rows(x)))
 	}
-	r.finish(in)
+	n, m, frames := ClipRows(s), PastRows(s), p.d.Clip.Grid()[0]
+	r.finish([]string{"clip.cu", "past.cu", "clip.text.cu"}, map[string]int{"clip.see": frames * (n + 2*m),
+		"past.see": frames * (n + m), "clip.joint": frames*(n+m) + in.Rows})
 	return r.out
 }
 
@@ -196,7 +207,7 @@ func (r *roll) fill(g int, x *Encoded) {
 		} else {
 			x.key(draw).Fill(own, 0)
 		}
-		noisy := c.CleanLevels != nil || c.Part == BothParts && c.Levels == nil &&
+		noisy := c.CleanLevels != nil || c.Part == BothParts && c.Levels == nil && f.Rolls != nil &&
 			x.key(drawRollNoisy).Uniform(0) < f.Rolls.Noisy
 		for t := range c.Grid[0] {
 			l, slot := none, g*2*f.Grid()[0]+half*f.Grid()[0]+t
@@ -209,7 +220,7 @@ func (r *roll) fill(g int, x *Encoded) {
 			case c.Levels != nil:
 				l = c.Levels[t]
 			default:
-				l = f.frameLevel(x, drawClipLevel, t, 0)
+				l = f.frameLevel(x, drawClipLevel, f.group(t), 0)
 			}
 			r.times[slot] = l.Time
 			by := f.Latents.Process.coefficients(l)
@@ -231,8 +242,8 @@ func drawn(x *Encoded, draw uint64, of [2]int) int {
 	return of[0] + int(x.key(draw).Uniform(0)*float64(of[1]-of[0]+1))
 }
 
-// sees lists what each chunk of a sample sees, of rows of clips and then of past actions and, for actions, of
-// actions themselves.
+// sees lists what each chunk of a sample sees, of rows of clips and then of past actions and, for
+// actions, of actions themselves.
 func (r *roll) sees(x *Encoded) {
 	c, f := x.Clip, r.p.d.Clip
 	chunk, window := c.Chunk, c.Window
@@ -285,17 +296,21 @@ func (r *roll) sees(x *Encoded) {
 	}
 }
 
-// finish has lists of the lengths of the shape.
-func (r *roll) finish(in *Inputs) {
-	s, frames := r.s, r.p.d.Clip.Grid()[0]
-	for _, name := range []string{"clip.cu", "past.cu", "clip.text.cu"} {
+// finish has lists of the lengths of the shape: borders one a sample, and lists of rows as long as they
+// may be.
+func (r *roll) finish(each []string, most map[string]int) {
+	s := r.s
+	for _, name := range each {
 		for len(r.lists[name]) <= Levels(s) {
 			r.add(name, r.last(name))
 		}
 	}
-	n, m := ClipRows(s), PastRows(s)
-	for name, length := range map[string]int{"clip.see": frames * (n + 2*m), "past.see": frames * (n + m),
-		"clip.joint": frames*(n+m) + in.Rows} {
+	m := PastRows(s)
+	for name, length := range most {
+		if len(r.lists[name]) > length {
+			panic(fmt.Sprintf("family: %s of %d rows lists %d, and has room for %d", name, ClipRows(s),
+				len(r.lists[name]), length))
+		}
 		for len(r.lists[name]) < length {
 			r.add(name, -1)
 		}

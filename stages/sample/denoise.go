@@ -150,6 +150,9 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 	f.Close()
 	out := make([]float32, tensor.Len(host.Shape))
 	tensor.Widen(host.DType, host.Bytes(), out)
+	if p.clips && g.m.Denoiser.Clip.Blocks != nil { // actions, and clips behind them
+		return out, nil
+	}
 	rows, w := 0, g.m.Denoiser.Width()
 	for i := range items {
 		if rows += items[i].Tokens(); p.clips {
@@ -164,6 +167,9 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 
 // moves reports data that follow a step from noise to what is drawn.
 func (p *Prediction) moves(data string) bool {
+	if p.clips && p.g.m.Denoiser.Clip.Blocks != nil && family.Moves(data) {
+		return true
+	}
 	if p.clips {
 		return data == "clip.x0" || data == "clip.time" || data == "clip.weight" // of a loss that nobody takes
 	}
