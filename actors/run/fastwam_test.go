@@ -266,3 +266,62 @@ func TestLingBotRun(t *testing.T) {
 	}
 	require.NotEqual(t, actions, p.act(exported, "")) // it draws on from what it sees
 }
+
+// dreamOf8 is a small DreamZero that sees 8 by 8 pixels, of two blocks of a frame of latents.
+const dreamOf8 = `model_type: dreamzero
+hidden_size: 48
+num_hidden_layers: 2
+num_attention_heads: 4
+head_dim: 12
+intermediate_size: 24
+rms_norm_eps: 1.0e-6
+initializer_range: 0.1
+latent_patch: [1, 1, 1]
+in_channels: 5
+state_size: 3
+chunk_size: 4
+views: 1
+view_height: 8
+view_width: 8
+text_dim: 14
+freq_dim: 8
+text_rows: 5
+image_dim: 12
+image_rows: 10
+video_channels: 2
+video_patch: [1, 1, 2]
+video_scale: [4, 4, 4]
+video_frames: 9
+video_every: 1
+acting_steps: 4
+block_frames: 1
+block_window: 2
+adapter_width: 6
+video_given: %d
+`
+
+// TestDreamZeroRun: DreamZero learns from clips of recordings, with states and actions of fewer numbers than it has
+// room for, with the same losses under plans, goes on where it stopped, and acts the same after its export, by a
+// block that it draws behind what it sees; so does the form that reads the first frame beside each.
+func TestDreamZeroRun(t *testing.T) {
+	t.Parallel()
+	for _, given := range []int{0, 6} {
+		p := newRobotPolicy(t, fmt.Sprintf(dreamOf8, given))
+		dir, more := wanEncoders(t)
+		require.NoError(t, os.CopyFS(filepath.Join(dir, "image_encoder"),
+			os.DirFS("../../stages/texts/testdata/clip-vision")))
+		p.more = append(more, "diffusion.image_encoder="+filepath.Join(dir, "image_encoder"))
+		one, exported := p.learns()
+		for _, more := range together {
+			require.InEpsilonSlice(t, one, p.train(p.model, t.TempDir(), strings.Fields(more)...), 1e-5, more)
+		}
+		p.more = nil
+		actions := p.act(exported, "")
+		require.Len(t, actions, 2)
+		require.Len(t, actions[0], 3)
+		for i := range p.view.Pix {
+			p.view.Pix[i] = 200
+		}
+		require.NotEqual(t, actions, p.act(exported, "")) // it draws on from what it sees
+	}
+}

@@ -166,7 +166,8 @@ func (a *Actor) Abilities() Abilities {
 	return Abilities{State: x.Policy.State, Numbers: x.raw[0], Cameras: x.Policy.Cameras,
 		All:  x.D.Sight.Whole(),
 		Size: x.Size, Chunk: to - from, Width: x.raw[1], Steps: x.D.Sight.Observed(),
-		Joins: !x.D.Once && !x.D.Restart && x.D.Scheduler == nil && !x.motion.shifts() && !x.draws()}
+		Joins: !x.D.Once && !x.D.Restart && x.D.Scheduler == nil && !x.motion.shifts() && !x.draws() &&
+			(x.D.Clip == nil || x.D.Clip.Blocks == nil)}
 }
 
 // draws reports whether a clip is drawn before actions are, of which those of its first frame are no part of
@@ -178,6 +179,9 @@ func (x *Robots) draws() bool { return x.D.Clip != nil && x.D.Clip.Steps > 0 }
 func (x *Robots) given() (from, to int) {
 	if x.draws() { // those of the frame that is seen lie before it
 		return x.Chunk / x.D.Parts, x.Chunk
+	}
+	if x.D.Clip != nil && x.D.Clip.Blocks != nil {
+		return 0, x.Chunk / x.D.Parts
 	}
 	if x.D.Executed == 0 {
 		return 0, x.Chunk
@@ -249,6 +253,7 @@ func (a *Actor) Decide(asks []Ask) ([]Chunk, error) {
 			if err := a.x.film.open(&e, q.seed); err != nil {
 				return nil, err
 			}
+			e.Noise = e.Noise[:len(e.X0)]
 		}
 		items[i] = e
 	}
@@ -340,6 +345,9 @@ func (a *Actor) draw(p *sample.Prediction, items []family.Encoded, asks []Ask) e
 
 // integrate takes noisy actions to clean ones.
 func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
+	if c := a.x.D.Clip; c != nil && c.Blocks != nil {
+		return a.gen.Blocks(items, a.Steps)
+	}
 	if a.x.draws() {
 		if err := a.gen.Film(items, a.x.D.Clip.Steps); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // What a model that begins clips with an image is given of it: frames of their own channels, as pipelines
@@ -24,6 +25,12 @@ func (x *Pictures) givenShape(latents [4]int) [4]int {
 // and the latents of the first frame with grey ones behind it. Latents are kept under key, which says
 // what the pixels are.
 func (x *Pictures) given(shape [4]int, size [3]int, key string,
+	pixels func() ([]float32, error)) ([]float32, error) {
+	return x.givenOf(x.D, shape, size, key, pixels)
+}
+
+// givenOf is given of a denoiser, which may be that of a policy's clip.
+func (x *Pictures) givenOf(d *family.Denoiser, shape [4]int, size [3]int, key string,
 	pixels func() ([]float32, error)) ([]float32, error) {
 	key = fmt.Sprintf("%s %s %v %g", key, x.Encoder.Fingerprint(), size, x.FPS)
 	v, err := x.once(key, func() ([][]float32, error) {
@@ -42,14 +49,14 @@ func (x *Pictures) given(shape [4]int, size [3]int, key string,
 	if err != nil {
 		return nil, err
 	}
-	if n := shape[0] * shape[1] * shape[2] * shape[3]; len(v) != 1 || len(v[0]) != n || shape[0]+x.D.Masks !=
-		x.D.Given {
+	if n := shape[0] * shape[1] * shape[2] * shape[3]; len(v) != 1 || len(v[0]) != n || shape[0]+d.Masks !=
+		d.Given {
 		return nil, fmt.Errorf("the latents of its first frame are no %v beside %d masks, and the model is given %d "+
-			"channels", shape, x.D.Masks, x.D.Given)
+			"channels", shape, d.Masks, d.Given)
 	}
 	each := shape[1] * shape[2] * shape[3]
-	out := make([]float32, x.D.Masks*each, x.D.Given*each)
-	for c := range x.D.Masks {
+	out := make([]float32, d.Masks*each, d.Given*each)
+	for c := range d.Masks {
 		for i := range shape[2] * shape[3] {
 			out[c*each+i] = 1
 		}

@@ -22,6 +22,7 @@ import (
 type looker struct {
 	processor *media.Processor
 	print     string
+	side      int // of the images that it reads, in pixels
 
 	mu    sync.Mutex
 	open  func() (*texts.Sight, error)
@@ -36,7 +37,7 @@ func newLooker(cfg *configs.Config, d *family.Denoiser) (*looker, error) {
 		return nil, cfg.Fault(key, "is not given, and no image_encoder lies beside the model",
 			"name the folder of CLIP's vision encoder")
 	}
-	rows, width, err := texts.SightOf(dir)
+	rows, width, side, err := texts.SightOf(dir)
 	if err != nil {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}
@@ -48,7 +49,7 @@ func newLooker(cfg *configs.Config, d *family.Denoiser) (*looker, error) {
 	if !machine.Exists(from) {
 		from = dir
 	}
-	x := &looker{}
+	x := &looker{side: side}
 	if x.processor, err = media.LoadFor(from, 1, 1); err != nil {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}

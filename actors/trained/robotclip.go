@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/lfactor/lfactor/configs"
@@ -58,6 +59,11 @@ func newFilmer(cfg *configs.Config, d *family.Denoiser, keep bool) (*filmer, err
 	if x.Text, err = newCaptioner(cfg, d); err != nil {
 		return nil, err
 	}
+	if d.Images > 0 {
+		if x.look, err = newLooker(cfg, d); err != nil {
+			return nil, err
+		}
+	}
 	if keep && c.Cache != "off" {
 		if x.cache = c.Cache; x.cache == "" {
 			x.cache = filepath.Join(cfg.Run.Log.Dir, "latents")
@@ -74,12 +80,17 @@ func (x *filmer) print() string {
 	if x == nil {
 		return ""
 	}
+	if x.look != nil {
+		return format.HashOf("film 1", x.Encoder.Fingerprint(), x.Text.Fingerprint(), x.look.print)
+	}
 	return format.HashOf("film 1", x.Encoder.Fingerprint(), x.Text.Fingerprint())
 }
 
 // prompt is the states of what the policy is told of a task.
-func (x *filmer) prompt(task string) ([]float32, error) {
-	text := x.D.Prompt(task)
+func (x *filmer) prompt(task string) ([]float32, error) { return x.states(x.D.Prompt(task)) }
+
+// states are those of a text.
+func (x *filmer) states(text string) ([]float32, error) {
 	if v, ok := x.told.Load(text); ok {
 		return v.([]float32), nil
 	}
@@ -173,7 +184,10 @@ func (x *filmer) latents(pixels []float32, size [3]int, parts int) ([]float32, e
 // behind.
 func (x *filmer) open(e *family.Encoded, seed uint64) error {
 	f, seen := x.D.Clip, e.Clip.X0
-	if f.Steps == 0 {
+	switch {
+	case f.Blocks != nil:
+		return x.block(e, seed)
+	case f.Steps == 0:
 		return nil
 	}
 	none, err := x.prompt("")
@@ -246,6 +260,7 @@ func (m *Trained) filmed(x *Robots) (err error) {
 			return err
 		}
 		c.Autoencoder, c.Text = filepath.Join(root, "vae"), filepath.Join(root, "text_encoder")
+		c.Image = m.imageEncoder(root)
 	}
 	if x.film, err = newFilmer(m.Cfg, x.D, false); err == nil && x.learnt != "" &&
 		x.learnt != x.film.print() {
@@ -261,14 +276,19 @@ func (m *Trained) Encode(dir string) error {
 	if m.Model.Denoiser == nil || m.Model.Denoiser.Clip == nil {
 		return exit.Usagef("%s has views and captions encoded by no others", m.dir)
 	}
-	for _, part := range []string{"vae", "text_encoder"} {
+	parts := []string{"vae", "text_encoder"}
+	if m.Model.Denoiser.Images > 0 {
+		parts = append(parts, "image_encoder")
+	}
+	for _, part := range parts {
 		if !machine.Exists(filepath.Join(dir, part)) {
-			return exit.Usagef("%s has no folder %s: name the folder of a pipeline that has vae and text_encoder",
-				dir, part)
+			return exit.Usagef("%s has no folder %s: name the folder of a pipeline that has %s",
+				dir, part, strings.Join(parts, ", "))
 		}
 	}
 	c := &m.Cfg.Run.Diffusion
 	c.Autoencoder, c.Text = filepath.Join(dir, "vae"), filepath.Join(dir, "text_encoder")
+	c.Image = m.imageEncoder(dir)
 	return nil
 }
 
@@ -391,6 +411,13 @@ func (x *Robots) films(e *family.Encoded, task string, frames [][]*media.Image) 
 	if e.Clip, err = x.film.clip(frames); err != nil {
 		return err
 	}
+	n := x.D.Clip.Size[0]
+	if b := x.D.Clip.Blocks; b != nil && len(frames) == 1 { // a block is drawn behind it
+		n = 1 + b.Frames*x.D.Clip.Scale[0]
+	}
+	if err := x.film.first(e, frames[0], n); err != nil {
+		return err
+	}
 	e.Text, err = x.film.prompt(task)
 	return err
 }
@@ -406,6 +433,9 @@ func (x *Robots) later(e *family.Encoded, f *format.RobotFrame, now []*media.Ima
 		frames = append(frames, views)
 	}
 	if err := x.films(e, f.Task, frames); err != nil {
+		return err
+	}
+	if err := x.starts(e, f); err != nil {
 		return err
 	}
 	if c := x.D.Clip; !x.Policy.Padding { // frames of tokens that lie behind the episode as a whole

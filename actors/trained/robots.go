@@ -355,9 +355,7 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*fa
 					i%v.Cameras()+1)
 			}
 		}
-		for i := 0; i < len(scaled) && v.State > 0; i++ {
-			e.State = append(e.State, float32(scaled[i]))
-		}
+		e.State = x.roomy(scaled)
 		return e, nil
 	}
 	if n := x.D.Sight.State; n > 0 { // zeros stand for numbers that the state has not

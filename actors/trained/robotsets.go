@@ -172,11 +172,12 @@ func (x *Robots) Left() (out []string) {
 // whole holds recordings to a policy that reads views whole and states as numbers, and no words.
 func (x *Robots) whole(cfg *configs.Config) error {
 	d := x.D
-	if n := len(x.Scale.State.Mid); n != d.Sight.Numbers() && d.Sight.State > 0 {
+	if n := len(x.Scale.State.Mid); n != d.Sight.Numbers() && d.Sight.State > 0 &&
+		!(d.Broad && n < d.Sight.Numbers()) {
 		return cfg.Fault("policy.state_key", fmt.Sprintf("states have %d numbers, and the model reads %d", n,
 			d.Sight.Numbers()), "set model.overrides.state_size")
 	}
-	if d.Real != d.Width() && !d.Quiet {
+	if d.Real != d.Width() && !d.Quiet && !d.Broad {
 		return cfg.Fault("policy.action_key", fmt.Sprintf("actions have %d numbers, and the model gives %d",
 			d.Real,
 			d.Width()), "set model.overrides.in_channels")

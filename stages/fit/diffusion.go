@@ -220,7 +220,7 @@ var ofPictures = []string{"scheduler", "shift", "autoencoder", "text_encoder", "
 	"train_text_encoder",
 	"encoders", "latents", "cache", "posterior", "sizes", "fps", "upscale", "caption_key", "caption_dropout",
 	"first_frame",
-	"condition_images", "encode_frames", "experts", "boundary"}
+	"condition_images", "encode_frames", "experts", "boundary", "image_encoder"}
 
 // ofClips are those of them that policies with a clip read.
 var ofClips = []string{"autoencoder", "text_encoder", "cache"}
@@ -230,7 +230,9 @@ func (r rules) policy() {
 	if r.m.Denoiser != nil && r.m.Denoiser.Sight != nil {
 		r.hosted()
 		for _, key := range ofPictures {
-			if !r.c.Usual("diffusion."+key) && !(r.m.Denoiser.Clip != nil && slices.Contains(ofClips, key)) {
+			read := r.m.Denoiser.Clip != nil && slices.Contains(ofClips, key) ||
+				r.m.Denoiser.Images > 0 && key == "image_encoder"
+			if !r.c.Usual("diffusion."+key) && !read {
 				r.at("diffusion."+key, "policies of robots do not read it", "remove it")
 			}
 		}

@@ -83,13 +83,14 @@ func (c *clipSight) read(dir string) error {
 	return nil
 }
 
-// SightOf is the rows and the width of the states of a folder's encoder, whose weights are not read.
-func SightOf(dir string) (rows, width int, err error) {
+// SightOf is the rows and the width of the states of a folder's encoder, whose weights are not read, and the side
+// of the images that it reads in pixels.
+func SightOf(dir string) (rows, width, side int, err error) {
 	var c clipSight
 	if err := c.read(dir); err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
-	return c.Rows(), c.Hidden, nil
+	return c.Rows(), c.Hidden, c.Side, nil
 }
 
 // OpenSight opens the folder image_encoder of a pipeline.

@@ -1,0 +1,101 @@
+package trained
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/noise"
+)
+
+// What a policy over blocks of frames reads beside its clip: the first frame, by itself, and states.
+
+// first has a sample see its first frame as its model does beside the clip: features of it, and, of a
+// clip of so many frames of pixels, what is given beside the noisy latents.
+func (x *filmer) first(e *family.Encoded, views []*media.Image, frames int) (err error) {
+	f := x.D.Clip
+	if x.look == nil {
+		return nil
+	}
+	size := [3]int{frames, f.Size[1], f.Size[2]}
+	wide := sideBySide(views, size[1], size[2])
+	seen := digest(wide.Pix)
+	e.Image, err = x.looked(fmt.Sprintf("whole %v %s", f.Size[1:], seen), func() (*media.Image, error) {
+		return wide.Resize(x.look.side, x.look.side, media.Bicubic), nil // as a whole, whatever its shape
+	})
+	if err != nil || f.Latents.Given == 0 {
+		return err
+	}
+	shape, err := x.Encoder.Shape(size)
+	if err != nil {
+		return err
+	}
+	v, err := x.givenOf(f.Latents, shape, size, "given "+seen, func() ([]float32, error) {
+		return planes([]*media.Image{wide}, [3]int{1, size[1], size[2]}), nil
+	})
+	if err != nil {
+		return err
+	}
+	shape[0] = f.Latents.Given
+	e.Clip.Given = f.Latents.Tokens(shape, v)
+	return nil
+}
+
+// block has a block of frames, with its actions, be drawn behind the frame that is seen, out of noise of
+// a seed.
+func (x *filmer) block(e *family.Encoded, seed uint64) (err error) {
+	f, seen := x.D.Clip, e.Clip
+	c := &family.Clip{Part: family.NoisyPart, Known: 1, Given: seen.Given}
+	c.Grid = f.GridOf(1 + f.Blocks.Frames*f.Latents.Patch[0]*f.Scale[0])
+	c.X0 = make([]float32, c.Tokens()*f.Latents.Width())
+	noise.Key{Sample: seed, Draw: family.DrawFilm}.Fill(c.X0, 0)
+	copy(c.X0, seen.X0)
+	e.Clip, e.Grid[0] = c, 1
+	e.X0 = e.X0[:e.Tokens()*x.D.Width()]
+	e.None, err = x.states(x.D.Clip.Away)
+	return err
+}
+
+// starts adds the states of the robot where blocks of the clip begin, behind the first.
+func (x *Robots) starts(e *family.Encoded, f *format.RobotFrame) error {
+	b := x.D.Clip.Blocks
+	if b == nil {
+		return nil
+	}
+	scale, _ := x.of(f.Set)
+	for k := 1; k < x.D.Parts; k++ {
+		look := &f.Later[k*b.Frames*x.D.Clip.Scale[0]-1]
+		state, err := x.motion.read(look.State)
+		if err == nil {
+			state, err = scale.State.Of(state)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", x.Policy.State, err)
+		}
+		e.Clip.States = append(e.Clip.States, x.roomy(state)...)
+	}
+	return nil
+}
+
+// imageEncoder is the encoder of images in a pipeline's folder, for a policy that reads features of what
+// it sees.
+func (m *Trained) imageEncoder(root string) string {
+	if m.Model.Denoiser.Images == 0 {
+		return m.Cfg.Run.Diffusion.Image
+	}
+	return filepath.Join(root, "image_encoder")
+}
+
+// roomy is a state of a policy that reads views whole: zeros stand for numbers that it has room for and
+// the robot has not.
+func (x *Robots) roomy(state []float64) (out []float32) {
+	for i := 0; i < len(state) && x.D.Sight.State > 0; i++ {
+		out = append(out, float32(state[i]))
+	}
+	for x.D.Broad && len(out) < x.D.Sight.State {
+		out = append(out, 0)
+	}
+	return out
+}
