@@ -51,7 +51,7 @@ func TestEmbodiedLines(t *testing.T) {
 	require.Equal(t, map[string]int{"pi05": 3, "fastwam": 2}, accepted)
 	require.Equal(t, map[string]int{"X-VLA": 1, "what LoongForge's trainer of GR00T N1.6 makes of recordings": 1,
 		"what LoongForge's trainer of GR00T N1.7 makes of recordings": 1, "Cosmos3": 1,
-		"what LoongForge's trainer of DreamZero makes of recordings": 4,
+		"what LoongForge's trainer of DreamZero makes of recordings":  4,
 		"what LoongForge's trainer of LingBot-VA makes of recordings": 2}, refused)
 }
 

@@ -161,8 +161,8 @@ func (g *denoised) tells(want *policyCase) {
 	g.made = &mb
 }
 
-// inBlocks gives sample i what a policy over blocks reads: states of later blocks, features of the first frame, and
-// what is given beside latents of a shape.
+// inBlocks gives sample i what a policy over blocks reads: states of later blocks, features of the first
+// frame, and what is given beside latents of a shape.
 func (g *denoised) inBlocks(x *family.Encoded, shape [4]int, i int) {
 	f, n := g.m.Denoiser.Clip, g.m.Denoiser.Sight.State
 	if f.Blocks == nil {
@@ -345,8 +345,8 @@ func (g *denoised) films(items []family.Encoded, steps int) {
 	require.LessOrEqual(g.t, relative(got, want), 1e-5)
 }
 
-// drawsBlocks holds what ten steps of UniPC give to LoongForge's: the first block of frames with its actions, and
-// the second behind what was seen meanwhile, for which LoongForge keeps keys and values.
+// drawsBlocks holds what ten steps of UniPC give to LoongForge's: the first block of frames with its actions,
+// and the second behind what was seen meanwhile, for which LoongForge keeps keys and values.
 func (g *denoised) drawsBlocks() {
 	d := g.m.Denoiser
 	f := d.Clip

@@ -300,9 +300,9 @@ adapter_width: 6
 video_given: %d
 `
 
-// TestDreamZeroRun: DreamZero learns from clips of recordings, with states and actions of fewer numbers than it has
-// room for, with the same losses under plans, goes on where it stopped, and acts the same after its export, by a
-// block that it draws behind what it sees; so does the form that reads the first frame beside each.
+// TestDreamZeroRun: DreamZero learns from clips of recordings, with states and actions of fewer numbers than
+// it has room for, with the same losses under plans, goes on where it stopped, and acts the same after its
+// export, by a block that it draws behind what it sees; so does the form that reads the first frame beside each.
 func TestDreamZeroRun(t *testing.T) {
 	t.Parallel()
 	for _, given := range []int{0, 6} {

@@ -37,9 +37,9 @@ var embodiedModels = []embodiedModel{
 	{begins: "lingbot_va", why: "what LoongForge's trainer of LingBot-VA makes of recordings, with latents " +
 		"that its script extracted, texts of segments, and captions that are left out, is not there: a run " +
 		"file trains lingbot-va/base"},
-	{begins: "dreamzero", why: "what LoongForge's trainer of DreamZero makes of recordings, with views in a grid, " +
-		"parts of an action that are relative and blocks before the step that is drawn, is not there: a run " +
-		"file trains dreamzero/5b or dreamzero/14b"},
+	{begins: "dreamzero", why: "what LoongForge's trainer of DreamZero makes of recordings, with views in a " +
+		"grid, parts of an action that are relative and blocks before the step that is drawn, is not there: a " +
+		"run file trains dreamzero/5b or dreamzero/14b"},
 	{begins: "cosmos3", why: "Cosmos3, two towers of Qwen3-VL with actions, is not there"},
 }
 

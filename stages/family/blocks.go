@@ -87,8 +87,8 @@ func (p blocks) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	if w > 0 {
 		given = made("clip.given", ClipRows(s), w).F32()
 	}
-	for _, name := range []string{"clip.cu", "clip.segment.cu", "clip.see.cu", "clip.turn.cu", "clip.joint.cu",
-		"clip.text.cu", "clip.state.cu", "clip.state.segment.cu", "clip.state.see.cu"} {
+	for _, name := range []string{"clip.cu", "clip.segment.cu", "clip.see.cu", "clip.turn.cu",
+		"clip.joint.cu", "clip.text.cu", "clip.state.cu", "clip.state.segment.cu", "clip.state.see.cu"} {
 		r.lists[name] = []int32{0}
 	}
 	items := (latents{d}).items(in)

@@ -16,8 +16,8 @@ func inBlocks(window int) (*Denoiser, []Encoded) {
 	p.Target, _ = noise.Lookup("flow_prediction")
 	d := &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2, Chunk: 6, Parts: 3, Broad: true, Process: p, Texts: 1,
 		Sight: &Sight{Views: 1, Size: [2]int{1, 1}, Patches: 1, Pixels: 3, State: 1},
-		Clip: &Footage{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1, Given: 2, Masks: 1, Process: p},
-			Weight: 1, Size: [3]int{7, 1, 1}, Every: 1, Scale: [3]int{1, 1, 1},
+		Clip: &Footage{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1, Given: 2, Masks: 1,
+			Process: p}, Weight: 1, Size: [3]int{7, 1, 1}, Every: 1, Scale: [3]int{1, 1, 1},
 			Blocks: &Blocks{Frames: 2, Window: window}}}
 	return d, []Encoded{{Key: 5, Grid: d.ChunkGrid(), X0: make([]float32, 12), Text: make([]float32, 2),
 		State: []float32{1}, Clip: &Clip{Grid: d.Clip.Grid(), X0: make([]float32, 7), States: []float32{2, 3},
@@ -109,7 +109,8 @@ func seenInBlocks(t *testing.T, d *Denoiser, items []Encoded, stream string) (ou
 	n := items[0].Tokens()
 	require.NoError(t, d.Check(items, n))
 	m := &Model{Modalities: []Modality{d.Modality(), d.Clip.Modality(d)}}
-	class = m.Class(&Inputs{Rows: n, Cu: []int32{0, int32(n)}, More: map[string]any{EncodedKey: items}}, false)
+	class = m.Class(&Inputs{Rows: n, Cu: []int32{0, int32(n)}, More: map[string]any{EncodedKey: items}},
+		false)
 	got := blocksData(d, items, class)
 	rows, cu := got[stream].I32(), got[stream+".cu"].I32()
 	for i := range len(cu) - 1 {

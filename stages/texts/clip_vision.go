@@ -83,8 +83,8 @@ func (c *clipSight) read(dir string) error {
 	return nil
 }
 
-// SightOf is the rows and the width of the states of a folder's encoder, whose weights are not read, and the side
-// of the images that it reads in pixels.
+// SightOf is the rows and the width of the states of a folder's encoder, whose weights are not read, and the
+// side of the images that it reads in pixels.
 func SightOf(dir string) (rows, width, side int, err error) {
 	var c clipSight
 	if err := c.read(dir); err != nil {

@@ -29,8 +29,8 @@ type dreamKeys struct {
 	Guide  float64 `key:"block_guidance" default:"5" min:"0" max:"1000" class:"fixed" doc:"How far frames that are drawn are led away from what a caption of faults would draw; 1 is not."`
 }
 
-var dreamPart = configs.Declare("dreamzero", configs.Rules[dreamKeys]{Check: func(m configs.Model, k dreamKeys,
-	at configs.Report) {
+var dreamPart = configs.Declare("dreamzero", configs.Rules[dreamKeys]{Check: func(m configs.Model,
+	k dreamKeys, at configs.Report) {
 	f := footagePart.Of(m)
 	if !m.Has("block_frames") || len(f.Scale) != 3 || min(f.Scale[0], k.Frames) < 1 {
 		return
@@ -41,11 +41,11 @@ var dreamPart = configs.Declare("dreamzero", configs.Rules[dreamKeys]{Check: fun
 		at("video_frames", fmt.Sprintf("%d are %d frames of latents behind the first, no whole blocks of %d",
 			f.Frames, frames, k.Frames), fmt.Sprintf("try %d", f.Scale[0]*k.Frames*max(1, frames/k.Frames)+1))
 	case n%(frames/k.Frames) != 0:
-		at("chunk_size", fmt.Sprintf("%d actions are no whole number for each of %d blocks", n, frames/k.Frames),
-			"")
+		at("chunk_size", fmt.Sprintf("%d actions are no whole number for each of %d blocks", n,
+			frames/k.Frames), "")
 	case k.Given > 0 && k.Given <= f.Channels:
-		at("video_given", fmt.Sprintf("%d, and beside the %d latents of a frame there is a mark at least", k.Given,
-			f.Channels), "")
+		at("video_given", fmt.Sprintf("%d, and beside the %d latents of a frame there is a mark at least",
+			k.Given, f.Channels), "")
 	case k.Window > 0 && k.Window < k.Frames:
 		at("block_window", fmt.Sprintf("%d frames, and a block has %d", k.Window, k.Frames), "")
 	case wanPart.Of(m).Image == 0:
@@ -61,15 +61,15 @@ func (k dreamKeys) prompt(task string) string {
 		return task
 	}
 	task = strings.ToLower(task)
-	return "A multi-view video shows that a robot " + task + " The video is split into two horizontal views: the " +
-		"left view shows the exterior camera and the right view shows the wrist camera. The robot " + task
+	return "A multi-view video shows that a robot " + task + " The video is split into two horizontal views: " +
+		"the left view shows the exterior camera and the right view shows the wrist camera. The robot " + task
 }
 
 // dreamAway is what frames that are drawn are led away from.
 const dreamAway = "Vibrant colors, overexposed, static, blurry details, text, subtitles, style, artwork, " +
 	"painting, image, still, grayscale, dull, worst quality, low quality, JPEG artifacts, ugly, mutilated, " +
-	"extra fingers, bad hands, bad face, deformed, disfigured, mutated limbs, fused fingers, stagnant image, " +
-	"cluttered background, three legs, many people in the background, walking backwards."
+	"extra fingers, bad hands, bad face, deformed, disfigured, mutated limbs, fused fingers, stagnant " +
+	"image, cluttered background, three legs, many people in the background, walking backwards."
 
 // dreamName begins the names of parameters in checkpoints.
 const dreamName = "action_head.model."
@@ -194,7 +194,8 @@ func (w dream) streams(r *block.Rec, at string, env map[string]*grad.Value) []*d
 		mod:  shifted(r, at+".modulation", env["clip_mod"], 6, w.c.Hidden),
 		rows: family.ClipRows(r.Shape), axes: [3]int{n - 2*hw, hw, hw}},
 		{name: "state", mod: mod, at: states, told: told, seen: seen, pos: "clip.state.pos",
-			cu: t.Data("clip.state.cu", tensor.I32, levels+1), rows: w.d.StateRows(r.Shape), axes: [3]int{n, 0, 0}},
+			cu: t.Data("clip.state.cu", tensor.I32, levels+1), rows: w.d.StateRows(r.Shape),
+			axes: [3]int{n, 0, 0}},
 		{name: "x", mod: mod, at: w.d.Level(r), place: "residual", cu: r.Cu(), told: w.d.TextCu(r),
 			seen: pictures, pos: "dif.pos", rows: r.Shape.Rows, axes: [3]int{n, 0, 0}}}
 }
@@ -242,7 +243,8 @@ func (w dream) part(r *block.Rec, s *dreamStream, k int) *grad.Value {
 }
 
 // behind is the rest of a stream's layer behind attention: its caption and what is seen, and an MLP.
-func (w dream) behind(r *block.Rec, at string, s *dreamStream, heads *grad.Value, env map[string]*grad.Value) {
+func (w dream) behind(r *block.Rec, at string, s *dreamStream, heads *grad.Value,
+	env map[string]*grad.Value) {
 	t, d, cross := r.T, w.c.Hidden, at+".cross_attn"
 	row := block.LinearOpts{Bias: true, Row: true, Unit: w.c.HeadDim}
 	h := t.Place(s.place, r.Linear(at+".self_attn.o", t.Flat(heads), d, d, row))
