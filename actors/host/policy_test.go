@@ -127,7 +127,9 @@ func (g *denoised) tells(want *policyCase) {
 			for a := range grid {
 				shape[a+1] = grid[a] * f.Latents.Patch[a]
 			}
-			x.Text = d.Padded(g.floats(fmt.Sprintf("text.%d", i)))
+			if !d.Worded() {
+				x.Text = d.Padded(g.floats(fmt.Sprintf("text.%d", i)))
+			}
 			x.Clip = &family.Clip{Grid: grid, Pad: s.ClipPad, Chunk: s.Chunk, Window: s.Window,
 				X0:    f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clip.%d", i))),
 				Noise: f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clip_noise.%d", i))),
@@ -281,6 +283,9 @@ func (g *denoised) acts() {
 	if g.m.Denoiser.Clip != nil && g.m.Denoiser.Clip.Steps > 0 {
 		g.films(items, steps)
 	}
+	if g.m.Denoiser.Worded() {
+		defer g.clips(items)()
+	}
 	for i := range items {
 		items[i].X0, items[i].Noise = g.floats(fmt.Sprintf("start.%d", i)), make([]float32, len(items[i].X0))
 		clear(items[i].X0[:g.m.Denoiser.Still(&items[i])])
@@ -305,8 +310,38 @@ func (g *denoised) acts() {
 			}
 			got = append(got, items[i].X0...)
 		}
+		if g.m.Denoiser.Worded() {
+			_, by := g.m.Denoiser.Step(step, steps)
+			g.m.Denoiser.AdvanceClips(items, v[len(got):], by)
+		}
 	}
 	require.LessOrEqual(g.t, relative(got, acted), 1e-5)
+}
+
+// clips begins clips that are drawn together with the actions behind the frames that are seen; what it
+// returns holds what was drawn to the reference's.
+func (g *denoised) clips(items []family.Encoded) func() {
+	f := g.m.Denoiser.Clip
+	grid := f.Grid()
+	shape := [4]int{f.Latents.Channels, grid[0] * f.Latents.Patch[0], grid[1] * f.Latents.Patch[1],
+		grid[2] * f.Latents.Patch[2]}
+	for i := range items {
+		c := items[i].Clip
+		start := f.Latents.Tokens(shape, g.floats(fmt.Sprintf("clip_start.%d", i)))
+		copy(start, c.X0[:grid[1]*grid[2]*f.Latents.Width()])
+		c.X0, c.Noise = start, make([]float32, len(start))
+	}
+	return func() {
+		var got []float32
+		var want []float64
+		for i := range items {
+			got = append(got, items[i].Clip.X0...)
+			for _, v := range f.Latents.Tokens(shape, g.floats(fmt.Sprintf("drawn.%d", i))) {
+				want = append(want, float64(v))
+			}
+		}
+		require.LessOrEqual(g.t, relative(got, want), 1e-5)
+	}
 }
 
 // films draws the clips that actions follow, holds them to lerobot's, and gives the first actions, which do

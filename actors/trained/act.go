@@ -167,7 +167,7 @@ func (a *Actor) Abilities() Abilities {
 		All:  x.D.Sight.Whole(),
 		Size: x.Size, Chunk: to - from, Width: x.raw[1], Steps: x.D.Sight.Observed(),
 		Joins: !x.D.Once && !x.D.Restart && x.D.Scheduler == nil && !x.motion.shifts() && !x.draws() &&
-			(x.D.Clip == nil || x.D.Clip.Blocks == nil)}
+			(x.D.Clip == nil || x.D.Clip.Blocks == nil) && !x.D.Worded()}
 }
 
 // draws reports whether a clip is drawn before actions are, of which those of its first frame are no part of
@@ -381,6 +381,9 @@ func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 			}
 			clear(v[i*n : i*n+a.x.D.Still(&items[i])])
 			a.x.D.Advance(items[i].X0, start[i], v[i*n:(i+1)*n], t, by)
+		}
+		if a.x.D.Worded() {
+			a.x.D.AdvanceClips(items, v[len(items)*len(items[0].X0):], by)
 		}
 	}
 	for i := range items {

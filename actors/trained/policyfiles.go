@@ -51,7 +51,11 @@ func (e *Exporter) policy(dst string) error {
 	if err := x.pipelines(dst); err != nil {
 		return err
 	}
-	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), hfShardBytes)
+	stem := checkpoint.Stem
+	if d.Worded() { // which diffusers loads
+		stem = checkpoint.DiffusersStem
+	}
+	sink, err := checkpoint.NewWriterOf(stem, dst, e.Model.HFTensors(e.dtype), hfShardBytes)
 	if err != nil {
 		return err
 	}
@@ -66,9 +70,9 @@ func (e *Exporter) policy(dst string) error {
 	config["input_features"], config["output_features"] = x.reads(), x.gives()
 	config["normalization_mapping"] = x.modes()
 	if d.Sight.Whole() { // what follows from the features; lerobot refuses keys that it does not know
-		x.follows(config, encoders(e.Cfg))
+		x.follows(config, encoders(e.Cfg, d.Worded()))
 	}
-	if dir := cmp.Or(e.Cfg.Run.Data.Tokenizer, e.Cfg.Run.Model.Path); !d.Sight.Whole() {
+	if dir := cmp.Or(e.Cfg.Run.Data.Tokenizer, e.Cfg.Run.Model.Path); !d.Sight.Whole() || d.Worded() {
 		if _, err := checkpoint.CopySideFiles(dir, dst); err != nil {
 			return err
 		}
@@ -82,7 +86,9 @@ func (x *Robots) follows(config map[string]any, encoders string) {
 	keys := []string{"in_channels", "state_size", "views", "view_height", "view_width"}
 	from, to := x.given()
 	if d := x.D; d.Clip != nil {
-		keys = []string{"views"}
+		if keys = []string{"views"}; d.Worded() { // whose files have no features
+			keys = nil
+		}
 		set := func(key string, v any, there bool) {
 			if key != "" && there {
 				config[key] = v
@@ -319,7 +325,10 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 		}
 		x.raw = [2]int{len(x.Scale.State.Mid), len(x.Scale.Action.Mid)}
 		if d.Real = len(x.Scale.Action.Mid); d.Sight.Whole() {
-			return x, x.whole(cfg)
+			if err := x.whole(cfg); err != nil || !d.Worded() {
+				return x, err
+			}
+			return x, x.words(cfg)
 		}
 		if n := len(x.Policy.Cameras); n > d.Sight.Cameras() || d.Real > d.Width() {
 			return nil,

@@ -94,7 +94,7 @@ func (x *Robots) roomy(state []float64) (out []float32) {
 	for i := 0; i < len(state) && x.D.Sight.State > 0; i++ {
 		out = append(out, float32(state[i]))
 	}
-	for x.D.Broad && len(out) < x.D.Sight.State {
+	for x.D.Roomy() && len(out) < x.D.Sight.State {
 		out = append(out, 0)
 	}
 	return out

@@ -56,8 +56,10 @@ func newFilmer(cfg *configs.Config, d *family.Denoiser, keep bool) (*filmer, err
 	if err != nil {
 		return nil, cfg.Fault("diffusion.autoencoder", err.Error(), "take the model's own autoencoder")
 	}
-	if x.Text, err = newCaptioner(cfg, d); err != nil {
-		return nil, err
+	if !d.Worded() {
+		if x.Text, err = newCaptioner(cfg, d); err != nil {
+			return nil, err
+		}
 	}
 	if d.Images > 0 {
 		if x.look, err = newLooker(cfg, d); err != nil {
@@ -77,8 +79,11 @@ func newFilmer(cfg *configs.Config, d *family.Denoiser, keep bool) (*filmer, err
 
 // print changes with the encoders: "" where there are none.
 func (x *filmer) print() string {
-	if x == nil {
+	switch {
+	case x == nil:
 		return ""
+	case x.Text == nil: // the model reads captions itself
+		return format.HashOf("film 1", x.Encoder.Fingerprint())
 	}
 	if x.look != nil {
 		return format.HashOf("film 1", x.Encoder.Fingerprint(), x.Text.Fingerprint(), x.look.print)
@@ -187,18 +192,22 @@ func (x *filmer) open(e *family.Encoded, seed uint64) error {
 	switch {
 	case f.Blocks != nil:
 		return x.block(e, seed)
-	case f.Steps == 0:
+	case f.Steps == 0 && !x.D.Worded():
 		return nil
 	}
-	none, err := x.prompt("")
-	if err != nil {
-		return err
-	}
-	c := &family.Clip{Grid: f.Grid(), Known: 1, Chunk: f.Grid()[0], Window: f.Rolls.Window[1]}
+	c := &family.Clip{Grid: f.Grid()}
 	c.X0 = make([]float32, c.Tokens()*f.Latents.Width())
 	noise.Key{Sample: seed, Draw: family.DrawFilm}.Fill(c.X0, 0)
 	copy(c.X0, seen)
-	e.Clip, e.None, e.Clean = c, none, 1
+	if e.Clip = c; x.D.Worded() {
+		c.Noise = make([]float32, len(c.X0))
+	} else {
+		none, err := x.prompt("")
+		if err != nil {
+			return err
+		}
+		c.Known, c.Chunk, c.Window, e.None, e.Clean = 1, c.Grid[0], f.Rolls.Window[1], none, 1
+	}
 	clear(e.X0[:x.D.Still(e)])
 	for i, w := 0, x.D.Width(); x.D.Quiet && i < len(e.X0); i++ {
 		if i%w >= x.D.Real {
@@ -223,10 +232,14 @@ func sideBySide(views []*media.Image, high, wide int) *media.Image {
 	return out
 }
 
-// encoders is the folder of a pipeline that a run has both encoders of, "" where they do not lie in one.
-func encoders(cfg *configs.Config) string {
+// encoders is the folder of a pipeline that a run has both encoders of, or the autoencoder of where the model
+// reads captions itself; "" where they do not lie in one.
+func encoders(cfg *configs.Config, worded bool) string {
 	vae, text := filepath.Clean(fit.LatentDir(cfg)), filepath.Clean(fit.TextDir(cfg))
 	root, err := filepath.Abs(filepath.Dir(vae))
+	if worded { // there is one alone
+		text = filepath.Join(filepath.Dir(vae), "text_encoder")
+	}
 	if err != nil || filepath.Base(vae) != "vae" || text != filepath.Join(filepath.Dir(vae), "text_encoder") {
 		return ""
 	}
@@ -259,7 +272,9 @@ func (m *Trained) filmed(x *Robots) (err error) {
 		if err != nil {
 			return err
 		}
-		c.Autoencoder, c.Text = filepath.Join(root, "vae"), filepath.Join(root, "text_encoder")
+		if c.Autoencoder = filepath.Join(root, "vae"); !x.D.Worded() {
+			c.Text = filepath.Join(root, "text_encoder")
+		}
 		c.Image = m.imageEncoder(root)
 	}
 	if x.film, err = newFilmer(m.Cfg, x.D, false); err == nil && x.learnt != "" &&
@@ -277,8 +292,11 @@ func (m *Trained) Encode(dir string) error {
 		return exit.Usagef("%s has views and captions encoded by no others", m.dir)
 	}
 	parts := []string{"vae", "text_encoder"}
-	if m.Model.Denoiser.Images > 0 {
+	switch {
+	case m.Model.Denoiser.Images > 0:
 		parts = append(parts, "image_encoder")
+	case m.Model.Denoiser.Worded():
+		parts = parts[:1]
 	}
 	for _, part := range parts {
 		if !machine.Exists(filepath.Join(dir, part)) {
@@ -287,7 +305,9 @@ func (m *Trained) Encode(dir string) error {
 		}
 	}
 	c := &m.Cfg.Run.Diffusion
-	c.Autoencoder, c.Text = filepath.Join(dir, "vae"), filepath.Join(dir, "text_encoder")
+	if c.Autoencoder = filepath.Join(dir, "vae"); len(parts) > 1 {
+		c.Text = filepath.Join(dir, "text_encoder")
+	}
 	c.Image = m.imageEncoder(dir)
 	return nil
 }
@@ -298,7 +318,7 @@ func (e *Exporter) Notes() (out []string) {
 	if d == nil || d.Clip == nil {
 		return nil
 	}
-	if encoders(e.Cfg) == "" {
+	if encoders(e.Cfg, d.Worded()) == "" {
 		out = append(out, fmt.Sprintf("config.json does not say by which encoders the policy learnt (%s): they "+
 			"are no folders vae and text_encoder of one pipeline; it would act by those of %s, so serve it "+
 			"with --encoders", d.EncodersKey, wanHub))
@@ -418,7 +438,11 @@ func (x *Robots) films(e *family.Encoded, task string, frames [][]*media.Image) 
 	if err := x.film.first(e, frames[0], n); err != nil {
 		return err
 	}
-	e.Text, err = x.film.prompt(task)
+	if x.D.Worded() {
+		e.IDs, err = x.told(task, nil, 0)
+	} else {
+		e.Text, err = x.film.prompt(task)
+	}
 	return err
 }
 

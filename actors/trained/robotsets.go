@@ -153,7 +153,7 @@ func (x *Robots) ready(cfg *configs.Config) error {
 			}
 		}
 	}
-	if x.as(x.sets[0]); d.Sight.Whole() {
+	if x.as(x.sets[0]); d.Sight.Whole() && !d.Worded() {
 		return nil
 	}
 	return x.words(cfg)
@@ -173,7 +173,7 @@ func (x *Robots) Left() (out []string) {
 func (x *Robots) whole(cfg *configs.Config) error {
 	d := x.D
 	if n := len(x.Scale.State.Mid); n != d.Sight.Numbers() && d.Sight.State > 0 &&
-		!(d.Broad && n < d.Sight.Numbers()) {
+		!(d.Roomy() && n < d.Sight.Numbers()) {
 		return cfg.Fault("policy.state_key", fmt.Sprintf("states have %d numbers, and the model reads %d", n,
 			d.Sight.Numbers()), "set model.overrides.state_size")
 	}

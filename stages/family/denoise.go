@@ -69,6 +69,7 @@ type Denoiser struct {
 	Texts    int    // width of a caption's states, 0 for a model that reads none
 	// rows that each caption is padded to with zeros, which are attended to; 0 leaves it as long as it is
 	TextRows int
+	Last     bool // of a token the channel varies fastest, and not slowest
 	// At gives the places of the tokens of one sample, [tokens 3]; nil counts from 0 on each axis.
 	At func(grid [3]int) []int32
 	// Joint says that captions are rows of a stream of their own, which rows of latents attend to and which

@@ -41,6 +41,8 @@ type Footage struct {
 	Rolls *Rollout
 	// Blocks has clips go on block by block with their actions, likewise
 	Blocks *Blocks
+	// Joined has clips drawn together with the actions, in the place of Sees; nil for clips that are not
+	Joined *Joined
 	// of a clip that is drawn before actions are: steps, the shift of their levels, and how far what is said
 	// with a caption is led away from what is said with none; Steps is 0 for a policy that acts by the first
 	// frame alone
@@ -120,6 +122,8 @@ func (f *Footage) Modality(d *Denoiser) Modality {
 		return rollout{d}
 	case f.Blocks != nil:
 		return blocks{rollout{d}}
+	case f.Joined != nil:
+		return joined{footage{d}}
 	}
 	return footage{d}
 }

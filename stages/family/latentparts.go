@@ -143,6 +143,15 @@ func (d *Denoiser) levels(x *Encoded) []noise.Level {
 	return out
 }
 
+// tell puts the times of levels where the denoiser is told them.
+func (d *Denoiser) tell(times []float32, levels []noise.Level) {
+	for k, l := range levels {
+		if times[k] = l.Time; d.Times != 0 {
+			times[k] /= d.Times
+		}
+	}
+}
+
 // hush leaves numbers of actions without noise that do not count, where the model has them so.
 func (d *Denoiser) hush(x *Encoded, eps []float32) {
 	for i, w := 0, d.Width(); d.Quiet && i < len(eps); i++ {
@@ -315,7 +324,11 @@ func (d *Denoiser) each(shape [4]int, f func(token, latent int)) {
 				for x := range shape[3] {
 					token := (t/p[0]*g[1]+y/p[1])*g[2] + x/p[2]
 					tap := (t%p[0]*p[1]+y%p[1])*p[2] + x%p[2]
-					f(token*w+c*taps+tap, at)
+					if d.Last {
+						f(token*w+tap*shape[0]+c, at)
+					} else {
+						f(token*w+c*taps+tap, at)
+					}
 					at++
 				}
 			}

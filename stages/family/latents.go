@@ -3,6 +3,7 @@ package family
 import (
 	"cmp"
 	"math"
+	"slices"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -131,6 +132,8 @@ func (p latents) rows(x *Encoded) int {
 	case p.d.Hosted:
 		_, n := p.d.reads(x)
 		return n
+	case p.d.Worded():
+		return len(x.IDs)
 	case p.d.Clip != nil:
 		return len(x.Text) / p.d.Texts
 	case p.d.Sight != nil && p.d.Sight.Whole():
@@ -177,6 +180,9 @@ func (p latents) Planned(rows int, dims map[string]int) int32 {
 	samples, texts := dims[NoiseLevels], p.d.TextRows
 	if p.d.Clip != nil { // whose samples have all chunks and captions of one length
 		samples = p.d.samples(rows, dims)
+		if p.d.Worded() { // about as many as a task has with what is said behind it
+			texts = wordsPlanned
+		}
 		texts *= samples
 	}
 	class := p.Fill(p.class(p.levels(samples), max(dims[TextRows], texts)))
@@ -268,19 +274,10 @@ func (p latents) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	switch {
 	case d.Hosted:
 		p.host(in, s, out)
-	case d.Texts > 0 || d.Sight != nil && !d.Sight.Whole():
+	case d.Texts > 0 || d.Worded() || d.Sight != nil && !d.Sight.Whole():
 		p.captions(in, s, out)
 	}
 	return out
-}
-
-// tell puts the times of levels where the denoiser is told them.
-func (d *Denoiser) tell(times []float32, levels []noise.Level) {
-	for k, l := range levels {
-		if times[k] = l.Time; d.Times != 0 {
-			times[k] /= d.Times
-		}
-	}
 }
 
 // parts are the weights and the coefficients of rows of each of a sample's levels, of which so many rows are
@@ -318,6 +315,8 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 			}
 			n := len(text) / max(1, d.Texts)
 			switch {
+			case d.Worded():
+				n = len(x.IDs)
 			case d.looks():
 				n = p.look(x, level, &takes, &tokens, s)
 			case d.Live != nil:
@@ -346,12 +345,12 @@ func (p latents) captions(in *Inputs, s block.Shape, out map[string]*tensor.Tens
 		}
 		out["dif.canvas.cu"] = tensor.Of(tensor.I32, each, len(each))
 	}
-	if d.Live == nil && !d.looks() {
+	switch {
+	case d.Worded(): // Joined lays its tokens out
+	case d.Live == nil && !d.looks():
 		out["dif.text"] = states
-	} else {
-		for len(takes) < n {
-			takes = append(takes, -1)
-		}
+	default:
+		takes = append(takes, slices.Repeat([]int32{-1}, n-len(takes))...)
 		out["dif.text.take"] = tensor.Of(tensor.I32, takes, n)
 	}
 	if d.Pooled > 0 && d.Live == nil {

@@ -230,7 +230,8 @@ func (r rules) policy() {
 	if r.m.Denoiser != nil && r.m.Denoiser.Sight != nil {
 		r.hosted()
 		for _, key := range ofPictures {
-			read := r.m.Denoiser.Clip != nil && slices.Contains(ofClips, key) ||
+			read := r.m.Denoiser.Clip != nil && slices.Contains(ofClips, key) &&
+				(key != "text_encoder" || !r.m.Denoiser.Worded()) ||
 				r.m.Denoiser.Images > 0 && key == "image_encoder"
 			if !r.c.Usual("diffusion."+key) && !read {
 				r.at("diffusion."+key, "policies of robots do not read it", "remove it")

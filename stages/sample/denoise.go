@@ -15,7 +15,8 @@ import (
 
 // Predict gives what a denoiser says of noisy latents, [rows Width] of all of them one after another: items
 // lie behind each other and say their levels, whose Alpha is 1 and whose Sigma is 0 where X0 is noisy
-// already. More are data of blocks before the denoiser, nil for none.
+// already. Of a policy that draws a clip together with its actions, what it says of the clips lies behind.
+// More are data of blocks before the denoiser, nil for none.
 func (g *Generator) Predict(items []family.Encoded, more map[string]any) ([]float32, error) {
 	p := g.NewPrediction()
 	defer p.Close()
@@ -162,7 +163,13 @@ func (p *Prediction) Of(items []family.Encoded, more map[string]any) ([]float32,
 	if p.clips {
 		w = g.m.Denoiser.Clip.Latents.Width()
 	}
-	return out[:rows*w], nil // images that are read whole may have more behind them
+	n := rows * w
+	for i := range items {
+		if g.m.Denoiser.Worded() { // what is said of clips lies behind
+			n += len(items[i].Clip.X0)
+		}
+	}
+	return out[:n], nil // images that are read whole may have more behind them
 }
 
 // moves reports data that follow a step from noise to what is drawn.
@@ -173,7 +180,7 @@ func (p *Prediction) moves(data string) bool {
 	if p.clips {
 		return data == "clip.x0" || data == "clip.time" || data == "clip.weight" // of a loss that nobody takes
 	}
-	return family.Moves(data)
+	return family.Moves(data) || p.g.m.Denoiser.Worded() && family.MovesJointly(data)
 }
 
 // Film draws the clips of items, which have noise in X0, but for the frames at the beginning that are known,
