@@ -2,6 +2,7 @@ package trained
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/dataset/format"
@@ -91,6 +92,7 @@ func (m *Trained) imageEncoder(root string) string {
 // roomy is a state of a policy that reads views whole: zeros stand for numbers that it has room for and
 // the robot has not.
 func (x *Robots) roomy(state []float64) (out []float32) {
+	x.bound(state)
 	for i := 0; i < len(state) && x.D.Sight.State > 0; i++ {
 		out = append(out, float32(state[i]))
 	}
@@ -98,4 +100,17 @@ func (x *Robots) roomy(state []float64) (out []float32) {
 		out = append(out, 0)
 	}
 	return out
+}
+
+// bound cuts scaled numbers to what lies between quantiles, or least and greatest values, where the
+// policy has them so, as in LoongForge's reader of DreamZero.
+func (x *Robots) bound(v []float64) {
+	if how := x.Policy.Normalize; !x.D.Broad || how != "quantiles" && how != "min_max" {
+		return
+	}
+	for i := range v {
+		if math.Abs(v[i]) > 1 && !math.IsInf(v[i], 0) { // what is no number stays, for others to refuse
+			v[i] = math.Copysign(1, v[i])
+		}
+	}
 }

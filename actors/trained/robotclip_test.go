@@ -121,3 +121,23 @@ func TestActionsThatLead(t *testing.T) {
 	require.Len(t, got, 6)
 	require.Equal(t, []float64{9}, got[0])
 }
+
+// TestBlockStates: a policy over blocks is given the states where its blocks begin, scaled as the first is, with
+// zeros in the room that is left, and cut to their quantiles; actions are cut too.
+func TestBlockStates(t *testing.T) {
+	d := &family.Denoiser{Chunk: 4, Parts: 2, Broad: true, Sight: &family.Sight{Views: 1, State: 2},
+		Clip: &family.Footage{Scale: [3]int{2, 1, 1}, Blocks: &family.Blocks{Frames: 1}}}
+	one := Affine{Mid: []float64{1}, By: []float64{0.5}}
+	x := &Robots{D: d, Chunk: 4, Scale: RobotScale{State: one, Action: one}}
+	f := &format.RobotFrame{Later: []format.RobotLook{{State: []float64{7}}, {State: []float64{2}},
+		{State: []float64{8}}, {State: []float64{9}}}, Actions: [][]float64{{0}, {1}, {2}, {9}}}
+	for how, want := range map[string][2]float64{"quantiles": {0.5, 1}, "mean_std": {0.5, 4}} {
+		x.Policy.Normalize = how
+		e := &family.Encoded{Clip: &family.Clip{}}
+		require.NoError(t, x.starts(e, f))
+		require.Equal(t, []float32{float32(want[0]), 0}, e.Clip.States)
+		a, err := x.aims(f, x.Scale)
+		require.NoError(t, err)
+		require.Equal(t, [][]float64{{-0.5}, {0}, {0.5}, {want[1]}}, a)
+	}
+}

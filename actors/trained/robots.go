@@ -267,6 +267,7 @@ func (x *Robots) aims(f *format.RobotFrame, scale RobotScale) (out [][]float64, 
 	for k := 0; k < len(actions) && err == nil; k++ {
 		var a []float64
 		a, err = scale.Action.Of(actions[k])
+		x.bound(a)
 		for i, v := range a {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
 				return nil, fmt.Errorf("number %d of action %d is %g", i, k, v)

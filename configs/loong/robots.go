@@ -16,10 +16,18 @@ type Policy struct {
 	Keys map[string][]string
 	// Values are what a value of a key, in small letters, stands for here: others are refused.
 	Values map[string]map[string]string
+	// Sets are what a value of a key stands for here where that is several keys of ours, each with its
+	// value: other values are refused.
+	Sets map[string]map[string]map[string]string
+	// By is a key, "" for none, whose value says which of several published models it is.
+	By     string
+	Models map[string]string
+	// Same are pairs of keys that say one thing in two places.
+	Same [][2]string
 	// Only are values, as text, of keys that it has one way alone.
 	Only map[string][]string
-	// Needs are keys that a file has to have, since LoongForge's value where it has none is another than here:
-	// what that is.
+	// Needs are keys that a file has to have, since LoongForge's value where it has none is another than
+	// here: what that is.
 	Needs map[string]string
 }
 
@@ -37,6 +45,17 @@ func RegisterPolicy(p Policy) {
 // policy enters the file of a policy of robots.
 func (l *Reader) policy(root *hydra.Node, p Policy) {
 	l.Model, l.ModelAt = p.Model, root.At("model", "model_type").O
+	if n := root.At(strings.Split(p.By, ".")...); p.By != "" && n != nil {
+		if l.Model = p.Models[n.Text()]; l.Model == "" {
+			l.Sink.Fail(n.O, p.By, n.Kind()+", want "+strings.Join(source.SortedKeys(p.Models), " or "), "")
+		}
+	}
+	for _, pair := range p.Same {
+		a, b := root.At(strings.Split(pair[0], ".")...), root.At(strings.Split(pair[1], ".")...)
+		if a != nil && b != nil && a.Text() != b.Text() {
+			l.Sink.Fail(b.O, pair[1], b.Text()+", and "+pair[0]+" is "+a.Text(), "say the same in both")
+		}
+	}
 	for _, part := range root.Keys {
 		n := root.Kids[part]
 		if part != "model" && part != "data" || n.Kids == nil {
@@ -44,7 +63,7 @@ func (l *Reader) policy(root *hydra.Node, p Policy) {
 			continue
 		}
 		for _, name := range n.Keys {
-			if key := part + "." + name; key != "model.model_type" {
+			if key := part + "." + name; key != "model.model_type" && key != p.By {
 				l.policyKey(p, key, n.Kids[name])
 			}
 		}
@@ -65,10 +84,18 @@ func (l *Reader) policyKey(p Policy, key string, kid *hydra.Node) {
 		for _, name := range kid.Keys {
 			l.policyKey(p, key+"."+name, kid.Kids[name])
 		}
+	case p.Sets[key] != nil:
+		sets, ok := p.Sets[key][strings.ToLower(kid.Text())]
+		if !ok {
+			l.Sink.Fail(kid.O, key, kid.Kind()+", want "+strings.Join(source.SortedKeys(p.Sets[key]), " or "), "")
+		}
+		for _, k := range source.SortedKeys(sets) {
+			l.Sink.Add(k, source.ScalarNode(sets[k]), kid.O)
+		}
 	case p.Only[key] != nil:
 		(&vlm{l: l}).fixed(key, kid, p.Only[key])
 	case !known:
-		all := append(source.SortedKeys(p.Keys), source.SortedKeys(p.Only)...)
+		all := slices.Concat(source.SortedKeys(p.Keys), source.SortedKeys(p.Only), source.SortedKeys(p.Sets))
 		l.Sink.Fail(kid.O, key, "unknown key of a LoongForge policy file", source.DidYouMean(key, all))
 	case known && kid.Kids != nil:
 		l.Sink.Fail(kid.O, key, "a mapping, want a value", "")

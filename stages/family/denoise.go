@@ -121,7 +121,8 @@ type Denoiser struct {
 	// Quiet leaves numbers of an action that do not count without noise
 	Quiet bool
 	// Broad has room for more numbers of actions and of states than a robot has: zeros stand in it, and the
-	// loss of an action is a mean over all of its numbers, also those that do not count
+	// loss of an action is a mean over all of its numbers, also those that do not count. Numbers beyond their
+	// quantiles are cut to these
 	Broad bool
 	// levels of a policy's steps of Euler are shifted towards noise, 0 for equal steps
 	Shift float64
