@@ -50,7 +50,8 @@ func TestEmbodiedLines(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{"pi05": 3, "fastwam": 2}, accepted)
 	require.Equal(t, map[string]int{"X-VLA": 1, "what LoongForge's trainer of GR00T N1.6 makes of recordings": 1,
-		"what LoongForge's trainer of GR00T N1.7 makes of recordings": 1, "Cosmos3": 1,
+		"what LoongForge's trainer of GR00T N1.7 makes of recordings": 1,
+		"what LoongForge's trainer of Cosmos3 makes of recordings":    1,
 		"what LoongForge's trainer of DreamZero makes of recordings":  4,
 		"what LoongForge's trainer of LingBot-VA makes of recordings": 2}, refused)
 }
@@ -70,7 +71,8 @@ func TestEmbodiedFiles(t *testing.T) {
 			here++
 			of := map[string]string{"pi05.yaml": "pi/0.5", "xvla.yaml": "xvla/base",
 				"fastwam.yaml": "fastwam/base", "lingbot_va_libero.yaml": "lingbot-va/base",
-				"dreamzero_libero_wan22_5b.yaml": "dreamzero/5b", "groot_n1_6.yaml": "groot/n1.6", "groot_n1_7.yaml": "groot/n1.7"}[name]
+				"dreamzero_libero_wan22_5b.yaml": "dreamzero/5b", "cosmos3/nano.yaml": "cosmos3/nano",
+				"groot_n1_6.yaml": "groot/n1.6", "groot_n1_7.yaml": "groot/n1.7"}[name]
 			published, err := Published(of)
 			require.NoError(t, err)
 			if of == "dreamzero/5b" { // which has as many actions as LIBERO's blocks have
@@ -88,7 +90,7 @@ func TestEmbodiedFiles(t *testing.T) {
 			if of == "lingbot-va/base" { // which says of its chunks no more than the published model
 				continue
 			}
-			require.Equal(t, map[string]int{"pi/0.5": 50, "xvla/base": 30, "fastwam/base": 32}[of],
+			require.Equal(t, map[string]int{"pi/0.5": 50, "xvla/base": 30, "fastwam/base": 32, "cosmos3/nano": 32}[of],
 				c.Run.Data.SeqLen)
 			require.Equal(t, of == "pi/0.5", c.Run.Plan.Recompute == "none")
 			continue
@@ -105,7 +107,7 @@ func TestEmbodiedFiles(t *testing.T) {
 		require.ErrorContains(t, err, "but a policy of robots, ", name)
 		require.ErrorContains(t, err, "is not there", name)
 	}
-	require.Equal(t, 7, here)
+	require.Equal(t, 8, here)
 }
 
 // TestEmbodiedDefaults: a file of FastWAM that leaves out what is otherwise to LoongForge is refused, and

@@ -53,6 +53,12 @@ func TestCosmos3Run(t *testing.T) {
 		require.InEpsilonSlice(t, one, p.train(p.model, t.TempDir(), strings.Fields(more)...), 1e-5, more)
 	}
 	require.NotEqual(t, one, p.train(p.model, t.TempDir(), "policy.embodiments=[2]"))
+	held := p.train(p.model, t.TempDir(), `freeze=[embed_tokens.*, "layers.*.self_attn.to_[qkv].*", `+
+		`layers.*.self_attn.to_out.*, "layers.*.self_attn.norm_[qk].*", layers.*.mlp.*, `+
+		`layers.*.input_layernorm.weight, layers.*.post_attention_layernorm.weight]`,
+		`optimizer.groups=["action_* lr=5"]`) // as docs/policies.md has it
+	require.Equal(t, one[0], held[0])
+	require.NotEqual(t, one[2], held[2])
 	require.FileExists(t, filepath.Join(exported, "diffusion_pytorch_model.safetensors"))
 	actions := p.act(exported, "")
 	require.Len(t, actions, 4)
@@ -79,6 +85,7 @@ func TestCosmos3Run(t *testing.T) {
 		"model.overrides.state_size=4":      "a state is read as actions are",
 		"model.overrides.rope_axes=[2,2,1]": "want three numbers that add up to head_dim/2 = 4",
 		"model.overrides.robot_rate=1.0e-3": "would lie at place",
+		"model.overrides.robot_rate=15":     "/set has 10",
 		"policy.embodiments=[4]":            "the model has weights for 4",
 		"policy.crop=0.9":                   "the model reads a clip",
 		"model.overrides.in_channels=2":     "state_size",

@@ -60,6 +60,10 @@ func (x *Robots) open(cfg *configs.Config, path string) (*robotSet, error) {
 		return nil, cfg.Fault("data.paths", err.Error(), "")
 	}
 	defer l.Close() //nolint:errcheck // it was read only
+	if own, ok := l.(format.Rated); ok && x.D.Worded() && own.Rate() != x.D.Clip.Joined.Rate {
+		return nil, cfg.Fault("model.overrides.robot_rate", fmt.Sprintf("%g steps a second, and %s has %g",
+			x.D.Clip.Joined.Rate, l.Name(), own.Rate()), "set it to those of the recordings")
+	}
 	stats, err := l.Stats()
 	if err != nil {
 		return nil, cfg.Fault("data.paths", err.Error(), "")

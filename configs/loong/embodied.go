@@ -40,7 +40,9 @@ var embodiedModels = []embodiedModel{
 	{begins: "dreamzero", why: "what LoongForge's trainer of DreamZero makes of recordings, with views in a " +
 		"grid, parts of an action that are relative and blocks before the step that is drawn, is not there: a " +
 		"run file trains dreamzero/5b or dreamzero/14b"},
-	{begins: "cosmos3", why: "Cosmos3, two towers of Qwen3-VL with actions, is not there"},
+	{begins: "cosmos3", why: "what LoongForge's trainer of Cosmos3 makes of recordings, with views of DROID " +
+		"below each other, columns of joints and grippers by themselves and captions that are left out, is " +
+		"not there: its model file is read by --config-file, and a run file trains cosmos3/nano"},
 }
 
 // embodiedUsual are defaults of LoongForge's that are others here, with the key here that says the same: where

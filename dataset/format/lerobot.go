@@ -86,6 +86,9 @@ type LeRobot struct {
 // lerobotFilesMax bounds the list of episodes, in bytes.
 const lerobotFilesMax = 1 << 30
 
+// Rate is how many steps the data set has a second.
+func (l *LeRobot) Rate() float64 { return l.info.FPS }
+
 // OpenLeRobot opens the data set in dir.
 func OpenLeRobot(dir string, o dataset.Options) (*LeRobot, error) {
 	if err := onDisk(dir, "a LeRobot data set"); err != nil {

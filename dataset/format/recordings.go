@@ -229,6 +229,9 @@ type Robots interface {
 	Numbers(each func(states, actions [][]float64)) error
 }
 
+// Rated are recordings that say how many steps they have a second.
+type Rated interface{ Rate() float64 }
+
 // openers are the formats of recordings that are no tables of LeRobot's: which paths are theirs, and how
 // they are opened.
 var openers []opener

@@ -24,6 +24,7 @@ import (
 //	clip.joint, clip.joint.cu        rows of captions, of Gathered and of actions that each sequence sees
 //	clip.rows.cu [levels+1]          borders of samples among actions
 type Joined struct {
+	Rate float64 // steps a second of the robots that the policy is told of
 	// Places are those of a sample's caption of so many rows, of the tokens of its clip, of its state and of
 	// its actions, each [rows 3]
 	Places func(told int, grid [3]int, chunk int) (text, clip, state, actions []int32)

@@ -92,7 +92,7 @@ func newCosmos(c configs.Model) *cosmos3 {
 	w.d.Clip = &family.Footage{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels,
 		Last: true},
 		Weight: float32(f.ByVideo), Size: [3]int{f.Frames, p.Height, p.Width * p.Views}, Every: f.Every,
-		Scale: [3]int(f.Scale), Joined: &family.Joined{Places: w.places}}
+		Scale: [3]int(f.Scale), Joined: &family.Joined{Rate: w.o.Rate, Places: w.places}}
 	w.d.EncodersKey, w.d.CamerasKey = "encoders", "cameras"
 	w.learns(&w.d.Clip.Latents.Process, levels, 1)
 	w.robots = &ofRobots{d: w.d, weight: ".fc.weight", bias: ".bias.weight", flat: true}
