@@ -280,7 +280,19 @@ func TestDropped(t *testing.T) {
 // TestNeverReads: a client that asks and never reads loses its connection when no more of its answers fit
 // into it.
 func TestNeverReads(t *testing.T) {
-	s, url := served(t, &counting{}, Options{Slow: 20 * time.Millisecond})
+	s := newServer([]Policy{&counting{}}, Options{Slow: 20 * time.Millisecond})
+	h := httptest.NewUnstartedServer(s)
+	h.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		// as little as the kernel allows, where it would grow to megabytes of small answers
+		require.NoError(t, c.(*net.TCPConn).SetWriteBuffer(4096))
+		return ctx
+	}
+	h.Start()
+	t.Cleanup(func() {
+		s.Close()
+		h.Close()
+	})
+	url := "ws" + strings.TrimPrefix(h.URL, "http")
 	small := func(ctx context.Context, network, address string) (net.Conn, error) {
 		var d net.Dialer
 		c, err := d.DialContext(ctx, network, address)
