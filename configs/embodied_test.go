@@ -95,9 +95,9 @@ func TestEmbodiedFiles(t *testing.T) {
 			require.Equal(t, of == "pi/0.5", c.Run.Plan.Recompute == "none")
 			continue
 		}
-		if strings.HasPrefix(name, "dreamzero_") { // whose views stand in a grid, and whose actions are relative
+		if strings.HasPrefix(name, "dreamzero_") { // whose actions are relative in parts
 			require.ErrorContains(t, err, "data.relative_action: ")
-			require.ErrorContains(t, err, "data.embodiment_tag: ")
+			require.ErrorContains(t, err, "data.language_chunk_sampling: ")
 			continue
 		}
 		if name == "lingbot_va_robotwin.yaml" { // whose wrists are seen at half the size

@@ -497,3 +497,26 @@ func TestPoliciesPlans(t *testing.T) {
 		}
 	}
 }
+
+// besides are tensors of a checkpoint with others beside them.
+type besides struct {
+	checkpoint.Source
+	more []checkpoint.Info
+}
+
+func (b besides) Tensors() []checkpoint.Info { return append(b.Source.Tensors(), b.more...) }
+
+// TestPolicyBeside: a checkpoint of DreamZero may have the frozen encoders too, and no other tensors.
+func TestPolicyBeside(t *testing.T) {
+	g := openPolicy(t, "dreamzero")
+	dir := filepath.Join(policiesDir, "dreamzero")
+	file, err := checkpoint.OpenFile(filepath.Join(dir, "model.safetensors"))
+	require.NoError(t, err)
+	defer file.Close()
+	for name, fits := range map[string]bool{"action_head.vae.model.conv1.weight": true,
+		"action_head.text_encoder.norm.weight": true, "action_head.model.more": false} {
+		_, err := g.m.OpenWeights(besides{file, []checkpoint.Info{{Name: name, DType: checkpoint.F32,
+			Shape: []int{1}}}}, dir)
+		require.Equal(t, fits, err == nil, "%s: %v", name, err)
+	}
+}

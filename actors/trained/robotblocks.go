@@ -21,7 +21,7 @@ func (x *filmer) first(e *family.Encoded, views []*media.Image, frames int) (err
 		return nil
 	}
 	size := [3]int{frames, f.Size[1], f.Size[2]}
-	wide := sideBySide(views, size[1], size[2])
+	wide := laid(f.Laid, views, size[1], size[2])
 	seen := digest(wide.Pix)
 	e.Image, err = x.looked(fmt.Sprintf("whole %v %s", f.Size[1:], seen), func() (*media.Image, error) {
 		return wide.Resize(x.look.side, x.look.side, media.Bicubic), nil // as a whole, whatever its shape
@@ -113,4 +113,34 @@ func (x *Robots) bound(v []float64) {
 			v[i] = math.Copysign(1, v[i])
 		}
 	}
+}
+
+// laid are views as one picture of a form, as family.Footage.Laid has them.
+func laid(form string, views []*media.Image, high, wide int) *media.Image {
+	if form == "row" || form == "" {
+		return sideBySide(views, high, wide)
+	}
+	out, h, w := media.NewImage(wide, high), high/2, wide/2
+	clear(out.Pix)
+	put := func(p *media.Image, top, left, each int) { // each column so many times
+		for i := range h * w * each {
+			y, x := i/(w*each), i%(w*each)
+			copy(out.Pix[3*((top+y)*wide+left+x):][:3], p.Pix[3*(y*w+x/each):])
+		}
+	}
+	at := [3][2]int{{0, 0}, {h, 0}, {0, w}}
+	if form == "droid" {
+		at = [3][2]int{{h, 0}, {h, w}, {0, 0}}
+	}
+	for i, p := range views {
+		if p.W != w || p.H != h {
+			p = p.Resize(w, h, media.Bilinear)
+		}
+		each := 1
+		if form == "droid" && i == 2 {
+			each = 2
+		}
+		put(p, at[i][0], at[i][1], each)
+	}
+	return out
 }

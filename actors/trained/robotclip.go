@@ -119,7 +119,7 @@ func (x *filmer) clip(frames [][]*media.Image) (*family.Clip, error) {
 	size := [3]int{len(frames), f.Size[1], f.Size[2]}
 	wide := make([]*media.Image, len(frames))
 	for i, views := range frames {
-		wide[i] = sideBySide(views, size[1], size[2])
+		wide[i] = laid(f.Laid, views, size[1], size[2])
 	}
 	var seen bytes.Buffer
 	for _, p := range wide {

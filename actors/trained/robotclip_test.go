@@ -30,6 +30,30 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
+// TestLaid: three views make quarters of a picture, or the third lies above both others in its whole width.
+func TestLaid(t *testing.T) {
+	var views []*media.Image
+	for i := range 3 {
+		p := media.NewImage(2, 1)
+		for k := range p.Pix {
+			p.Pix[k] = byte(10*(i+1) + k/3)
+		}
+		views = append(views, p)
+	}
+	for form, want := range map[string][]byte{"grid": {10, 11, 30, 31, 20, 21, 0, 0},
+		"droid": {30, 30, 31, 31, 10, 11, 20, 21}, "row": nil} {
+		if want == nil {
+			require.Equal(t, sideBySide(views, 1, 6), laid(form, views, 1, 6))
+			continue
+		}
+		p := laid(form, views, 2, 4)
+		require.Equal(t, []int{4, 2}, []int{p.W, p.H})
+		for i, v := range p.Pix {
+			require.Equal(t, want[i/3], v, "%s byte %d", form, i)
+		}
+	}
+}
+
 // TestClipPrompts: LingBot-VA cleans what it is told, as its own code does, and FastWAM does not.
 func TestClipPrompts(t *testing.T) {
 	for name, clean := range map[string]bool{"fastwam/base": false, "lingbot-va/base": true} {

@@ -37,16 +37,16 @@ var embodiedModels = []embodiedModel{
 	{begins: "lingbot_va", why: "what LoongForge's trainer of LingBot-VA makes of recordings, with latents " +
 		"that its script extracted, texts of segments, and captions that are left out, is not there: a run " +
 		"file trains lingbot-va/base"},
-	{begins: "dreamzero", why: "what LoongForge's trainer of DreamZero makes of recordings, with views in a " +
-		"grid, parts of an action that are relative and blocks before the step that is drawn, is not there: a " +
-		"run file trains dreamzero/5b or dreamzero/14b"},
+	{begins: "dreamzero", why: "what LoongForge's trainer of DreamZero makes of recordings, with parts of an " +
+		"action that are relative and blocks before the step that is drawn, is not there: its model file is " +
+		"read by --config-file for LIBERO, and a run file trains dreamzero/5b or dreamzero/14b"},
 	{begins: "cosmos3", why: "what LoongForge's trainer of Cosmos3 makes of recordings, with views of DROID " +
 		"below each other, columns of joints and grippers by themselves and captions that are left out, is " +
 		"not there: its model file is read by --config-file, and a run file trains cosmos3/nano"},
 }
 
-// embodiedUsual are defaults of LoongForge's that are others here, with the key here that says the same: where
-// a line has that, it counts.
+// embodiedUsual are defaults of LoongForge's that are others here, with the key here that says the same:
+// where a line has that, it counts.
 var embodiedUsual = [][3]string{{"train-iters", "150000", "train.steps"},
 	{"save-interval", "10000", "checkpoint.interval"}, {"seed", "3047", "train.seed"},
 	{"lr-base", "2.5e-5", "optimizer.lr"}, {"lr-decay-style", "cosine_with_min_lr", "schedule.kind"},
@@ -166,8 +166,8 @@ func embodiedRest(args []string) (out []string) {
 	return out
 }
 
-// override enters an override: one of a key of the policy's file, whose dots LoongForge reads as ours are, is
-// what the file's key is, and another one of this program's.
+// override enters an override: one of a key of the policy's file, whose dots LoongForge reads as ours
+// are, is what the file's key is, and another one of this program's.
 func (e *embodied) override(arg string) {
 	p := policies[e.of.begins]
 	key, value, _ := strings.Cut(arg, "=")
@@ -287,8 +287,8 @@ func (e *embodied) flag(name string) {
 	}
 }
 
-// groups makes rates of modules, as module.path=rate with commas between them, rules of optimizer.groups, whose rates
-// are factors on that of all others.
+// groups makes rates of modules, as module.path=rate with commas between them, rules of optimizer.groups,
+// whose rates are factors on that of all others.
 func (e *embodied) groups(text string) {
 	all, err := strconv.ParseFloat(e.given["lr-base"], 64)
 	if err != nil || !(all > 0) {

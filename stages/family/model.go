@@ -71,6 +71,9 @@ type Model struct {
 	// Beginnings are pairs of beginnings of names in checkpoints of the family: Source's, and another that
 	// files may have in its place.
 	Beginnings [][2]string
+	// Beside reports tensors of checkpoints that are parts which the model reads by others' folders, nil
+	// for none.
+	Beside func(name string) bool
 	// Alone are the layouts of checkpoints of a component by itself, without a prefix.
 	Alone map[string][]func(name string) Source
 	// drawn begins the names of parameters that checkpoints may lack, all of them, "" for none

@@ -70,7 +70,7 @@ func (m *Model) ignorable(name string) bool {
 			m.Spec.Further > 0 && strings.HasPrefix(name, "mtp.")) ||
 		m.Spec.Further > 0 && behind(name, m.Spec.Layers, m.Spec.Further) && (m.Spec.MTP == 0 ||
 			repeats(name)) ||
-		!m.valued() && name == scoreParam ||
+		!m.valued() && name == scoreParam || m.Beside != nil && m.Beside(name) ||
 		(m.Spec.Tie || m.Headless()) && name == m.Source(HeadName+".weight").Name
 }
 

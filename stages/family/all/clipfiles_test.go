@@ -39,6 +39,11 @@ func TestClipFiles(t *testing.T) {
 		{"lingbot_va", "frame_chunk_size", "1", "frame_chunk_size: 1 is not what this model can have"},
 		{"lingbot_va", "used_action_channel_ids", "[0, 2]", "used_action_channel_ids: [0,2] is not what"},
 		{"lingbot_va", "camera_layout", `"robotwin_tshape"`, "camera_layout"},
+		{"dreamzero", "num_frames", "21", "video_frames: 21 are 5 frames of latents behind the first"},
+		{"dreamzero", "chunk_size", "7", "chunk_size: 7 actions are no whole number for each of 3 blocks"},
+		{"dreamzero", "video_given", "3", "video_given: 3, and beside the 6 latents of a frame"},
+		{"dreamzero", "view_form", `"droid"`, "view_form: droid, and there are 1 views"},
+		{"dreamzero", "image_dim", "0", "image_dim: is not given"},
 		{"lingbot_va", "chunk_size", "7", "chunk_size: 7 actions are no whole number for each of 4 frames"},
 	} {
 		keys := map[string]json.RawMessage{}

@@ -25,7 +25,7 @@ type dreamKeys struct {
 	Window int     `key:"block_window" default:"9" min:"0" max:"65536" class:"fixed" unit:"frames" doc:"Frames at most, with its own, that a block as it was sees, beside the first; 0 for all before it."`
 	Inner  int     `key:"adapter_width" default:"1024" min:"1" max:"65536" class:"fixed" doc:"Width of the hidden layers that read states and give actions."`
 	Given  int     `key:"video_given" default:"0" min:"0" max:"65536" class:"fixed" doc:"Channels that are read beside the noisy latents of each frame: marks of the frame that is given, and its latents; 0 for none."`
-	Told   string  `key:"told_as" default:"task" oneof:"task|libero" class:"fixed" doc:"How a policy of blocks is told a task: task as it is, or libero with what LoongForge's reader of LIBERO says of the two views beside each other, in small letters."`
+	Told   string  `key:"told_as" default:"task" oneof:"task|libero|droid|agibot|yam" class:"fixed" doc:"How a policy of blocks is told a task: task as it is, or in small letters within what LoongForge's readers of these robots say of their views."`
 	Guide  float64 `key:"block_guidance" default:"5" min:"0" max:"1000" class:"fixed" doc:"How far frames that are drawn are led away from what a caption of faults would draw; 1 is not."`
 }
 
@@ -55,14 +55,28 @@ var dreamPart = configs.Declare("dreamzero", configs.Rules[dreamKeys]{Check: fun
 	}
 }})
 
+// dreamTold is what LoongForge's reader says of the views of a robot.
+var dreamTold = map[string]string{
+	"libero": "two horizontal views: the left view shows the exterior camera and the right view shows the " +
+		"wrist camera.",
+	"droid": "three views: The top view shows the camera view from the robot's wrist, the bottom-left view " +
+		"shows the camera view from the left exterior camera, and the bottom-right view shows the camera view " +
+		"from the right exterior camera. During training, one of the two bottom exterior views may be a black " +
+		"screen (dropped view).",
+	"agibot": "four views: The top-left view shows the camera view from the robot's head, the top-right view " +
+		"shows the camera view from the right hand, the bottom-left view shows the camera view from the left " +
+		"hand, and the bottom-right view is a black screen (inactive view).",
+	"yam": "four views: The top-left view shows the top camera, the top-right view shows the right camera, " +
+		"the bottom-left view shows the left camera, and the bottom-right view is a black screen."}
+
 // prompt is what the model is told of a task.
 func (k dreamKeys) prompt(task string) string {
 	if k.Told == "task" {
 		return task
 	}
 	task = strings.ToLower(task)
-	return "A multi-view video shows that a robot " + task + " The video is split into two horizontal views: " +
-		"the left view shows the exterior camera and the right view shows the wrist camera. The robot " + task
+	return "A multi-view video shows that a robot " + task + " The video is split into " + dreamTold[k.Told] +
+		" The robot " + task
 }
 
 // dreamAway is what frames that are drawn are led away from.
@@ -112,6 +126,10 @@ func (w dream) model() *family.Model {
 	m := model(w.c, w.d)
 	m.Modalities = append(m.Modalities, w.d.Clip.Modality(w.d))
 	m.Source, m.Initial = w.source, w.initial
+	m.Beside = func(name string) bool { // frozen encoders, which LoongForge's checkpoints may have
+		part, _, _ := strings.Cut(strings.TrimPrefix(name, "action_head."), ".")
+		return part == "vae" || part == "text_encoder" || part == "image_encoder"
+	}
 	h := w.c.Hidden
 	m.Ports = map[string]family.Port{"x": {Width: h},
 		"mod":       {Width: 6 * h, Rows: w.d.LevelRows, Whole: true},

@@ -15,7 +15,7 @@ func dreamFile() hf.Family {
 			"view_width", "text_dim", "freq_dim", "text_rows", "cross_attn_norm", "image_dim", "image_rows",
 			"video_channels", "video_patch", "video_scale", "video_frames", "video_every", "video_shift",
 			"acting_shift", "acting_steps", "video_loss", "action_loss", "block_frames", "block_window",
-			"adapter_width", "video_given", "block_guidance", "told_as"},
+			"adapter_width", "video_given", "block_guidance", "told_as", "view_form"},
 		Fixed: map[string]string{"hidden_act": `"gelu_pytorch_tanh"`},
 		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "video_patch": "[1, 2, 2]",
 			"rms_norm_eps": "1e-6", "acting_steps": "16", "image_dim": "1280"},

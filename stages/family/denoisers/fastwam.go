@@ -26,6 +26,7 @@ type footageKeys struct {
 	Acting   float64 `key:"acting_shift" default:"5" min:"1e-6" max:"1e6" class:"fixed" doc:"Shift towards noise of the levels by which actions are drawn."`
 	Steps    int     `key:"acting_steps" default:"10" min:"1" max:"1000000" class:"fixed" unit:"steps" doc:"Steps out of noise to actions when a policy acts."`
 	ByVideo  float64 `key:"video_loss" default:"1" min:"0" max:"1e6" class:"fixed" doc:"Weight of the loss of clips."`
+	Form     string  `key:"view_form" default:"row" oneof:"row|grid|droid" class:"fixed" doc:"How views make one picture: row has them beside each other; grid has four quarters, the first view above the second at the left, the third above black at the right; droid has the third, twice as wide, above the first and the second."`
 	ByAction float64 `key:"action_loss" default:"1" min:"0" max:"1e6" class:"fixed" doc:"Weight of the loss of actions."`
 }
 
@@ -58,14 +59,36 @@ var footagePart = configs.Declare("footage", configs.Rules[footageKeys]{Check: f
 	case (k.Frames-1)%k.Scale[0] != 0 || ((k.Frames-1)/k.Scale[0]+1)%k.Patch[0] != 0:
 		at("video_frames", fmt.Sprintf("%d, and behind the first the autoencoder takes %d at a time",
 			k.Frames, k.Scale[0]), fmt.Sprintf("try %d", (k.Frames-1)/k.Scale[0]*k.Scale[0]+1))
-	case o.Height%(k.Scale[1]*k.Patch[1]) != 0:
-		at("view_height", fmt.Sprintf("%d pixels are no whole tokens of %d", o.Height, k.Scale[1]*k.Patch[1]),
-			"")
-	case o.Width*o.Views%(k.Scale[2]*k.Patch[2]) != 0:
-		at("view_width", fmt.Sprintf("%d views of %d pixels beside each other are no whole tokens of %d",
-			o.Views, o.Width, k.Scale[2]*k.Patch[2]), "")
+	case k.Form != "row" && (o.Views > 3 || k.Form == "droid" && o.Views < 3):
+		at("view_form", fmt.Sprintf("%s, and there are %d views", k.Form, o.Views),
+			"droid takes three, grid three at most; row takes any number")
+	default:
+		k.wholeTokens(o, at)
 	}
 }})
+
+// picture is the height and the width of the picture that views make.
+func (k footageKeys) picture(o policyKeys) (h, w int) {
+	if k.Form == "row" || k.Form == "" {
+		return o.Height, o.Width * o.Views
+	}
+	return 2 * o.Height, 2 * o.Width
+}
+
+// wholeTokens reports views that are no whole tokens.
+func (k footageKeys) wholeTokens(o policyKeys, at configs.Report) {
+	h, w := k.picture(o)
+	switch {
+	case h%(k.Scale[1]*k.Patch[1]) != 0:
+		at("view_height", fmt.Sprintf("%d pixels are no whole tokens of %d", h, k.Scale[1]*k.Patch[1]), "")
+	case w%(k.Scale[2]*k.Patch[2]) != 0 && w == o.Width*o.Views:
+		at("view_width", fmt.Sprintf("%d views of %d pixels beside each other are no whole tokens of %d",
+			o.Views, o.Width, k.Scale[2]*k.Patch[2]), "")
+	case w%(k.Scale[2]*k.Patch[2]) != 0:
+		at("view_width", fmt.Sprintf("twice %d pixels are no whole tokens of %d", o.Width,
+			k.Scale[2]*k.Patch[2]), "")
+	}
+}
 
 // footage is what such a policy is beside its layers.
 func footage(c configs.Model) *family.Denoiser {
@@ -78,8 +101,9 @@ func footage(c configs.Model) *family.Denoiser {
 		Sight: &family.Sight{Views: o.Views, Patches: o.Height * o.Width, Pixels: 3,
 			Size: [2]int{o.Height, o.Width}, State: o.State, Token: true},
 		Learns: func(p *family.Process) { learnsFlow(p, levels(f.Actions), f.ByAction) }}
+	high, wide := f.picture(o)
 	d.Clip = &family.Footage{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels},
-		Weight: float32(f.ByVideo), Size: [3]int{f.Frames, o.Height, o.Width * o.Views}, Every: f.Every,
+		Weight: float32(f.ByVideo), Size: [3]int{f.Frames, high, wide}, Laid: f.Form, Every: f.Every,
 		Scale: [3]int(f.Scale), Sees: family.FirstSeen}
 	learnsFlow(&d.Clip.Latents.Process, levels(f.Shift), 1)
 	return d
