@@ -319,9 +319,12 @@ func (e *Exporter) Notes() (out []string) {
 		return nil
 	}
 	if encoders(e.Cfg, d.Worded()) == "" {
+		what := "are no folders vae and text_encoder of one pipeline"
+		if d.Worded() {
+			what = "are no folder vae of a pipeline"
+		}
 		out = append(out, fmt.Sprintf("config.json does not say by which encoders the policy learnt (%s): they "+
-			"are no folders vae and text_encoder of one pipeline; it would act by those of %s, so serve it "+
-			"with --encoders", d.EncodersKey, wanHub))
+			"%s; it would act by those of %s, so serve it with --encoders", d.EncodersKey, what, wanHub))
 	}
 	for _, why := range d.Clip.Foreign {
 		out = append(out, "lerobot does not load this policy: "+why)
@@ -439,7 +442,10 @@ func (x *Robots) films(e *family.Encoded, task string, frames [][]*media.Image) 
 		return err
 	}
 	if x.D.Worded() {
-		e.IDs, err = x.told(task, nil, 0)
+		if e.IDs, err = x.told(task, nil, 0); err == nil && len(e.IDs) >= x.D.PromptMost {
+			err = fmt.Errorf("the task has more than the %d tokens that the model reads of it, with what is said "+
+				"behind it", x.D.PromptMost-1)
+		}
 	} else {
 		e.Text, err = x.film.prompt(task)
 	}

@@ -32,13 +32,15 @@ KINDS = {
                 expert_hidden_size=32, expert_intermediate_size=48, video_channels=2, video_patch=[1, 2, 2], video_scale=[4, 4, 4], video_frames=5, video_every=2)),
     "lingbot_va": (old, "lingbot_load", "quantiles", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, head_dim=12, intermediate_size=64, rms_norm_eps=1e-6, initializer_range=0.2, latent_patch=[1, 1, 1], in_channels=5, chunk_size=8, views=2, view_height=16, view_width=16, text_dim=14, freq_dim=16, text_rows=24,
                    video_channels=2, video_patch=[1, 2, 2], video_scale=[4, 4, 4], video_frames=5, video_every=1)),
+    "Cosmos3OmniTransformer": (new, "cosmos3_load", "quantiles", dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=12, intermediate_size=64, vocab_size=270, rms_norm_eps=1e-6, rope_theta=10000, initializer_range=0.2, latent_patch=[1, 1, 1], rope_axes=[2, 2, 2],
+                               robot_rate=10, in_channels=4, state_size=4, embodiments=3, chunk_size=8, views=2, view_height=16, view_width=16, video_channels=2, video_patch=[1, 2, 2], video_scale=[4, 4, 4], video_frames=5, video_every=2, acting_steps=6)),
     "groot": (old, "groot_load", "min_max", {k: v for k, v in PI.items() if not k.startswith("expert_")} | dict(rope_theta=1e6, state_size=5, embodiments=3, image_token=269, future_tokens=3, dit_width=12, dit_heads=3, dit_layers=3, dit_output=10, mixer_heads=4, mixer_layers=1, action_positions=8)),
     "groot_n1d7": (old, "groot17_load", "quantiles", dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8, intermediate_size=24, vocab_size=274, max_position_embeddings=256, rms_norm_eps=1e-6, rope_theta=5000000, tie_word_embeddings=True, text_model_type="qwen3",
                    attention_bias=False, qk_norm=True, rope_scaling=dict(rope_type="default", mrope_section=[2, 1, 1], mrope_interleaved=True), initializer_range=0.1, eos_token_id=[2], in_channels=4, state_size=5, chunk_size=8, embodiments=3, dit_width=12, dit_heads=3, dit_layers=5, dit_output=10, mixer_heads=4,
                    mixer_layers=1, action_positions=8, text_every=2, vision=dict(kind="qwen3_vl", depth=2, hidden_size=16, intermediate_size=24, deepstack_visual_indexes=[0], num_heads=2, patch_size=4, temporal_patch_size=2, merge=2, num_position_embeddings=16, hidden_act="gelu_pytorch_tanh", image_token_id=270,
                    video_token_id=273, vision_start_token_id=271))),
 }
-FILMS = ("fastwam", "lingbot_va")  # which read clips, and captions by an encoder of their own
+FILMS = ("fastwam", "lingbot_va", "Cosmos3OmniTransformer")  # which read clips, and all but the last captions by an encoder of their own
 SEES = ("groot_n1d7",)  # whose prompts are those of a vision-language model's processor
 TEMPLATE = "{% for m in messages %}<bos>{% for p in m['content'] %}{% if p['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p['text'] }}{% endif %}{% endfor %}{% endfor %}"
 
@@ -73,8 +75,8 @@ def seer(words):
     return words
 
 
-def encoders():
-    """Small ones of Wan's kind, which the repository has for tests, with a tokenizer of words."""
+def encoders(captions):
+    """Small ones of Wan's kind, which the repository has for tests, with a tokenizer of words; without that of captions for a model that reads these itself."""
     for name, of in dict(vae="latent/testdata/wan", text_encoder="texts/testdata/umt5").items():
         shutil.copytree(f"stages/{of}", dir / "wan" / name, dirs_exist_ok=True, ignore=lambda _, names: [n for n in names if n.startswith("golden")])
     words = "<pad> </s> <unk> A video recorded from a robot ' s point of view executing the following instruction : reach red disc it".split()
@@ -82,7 +84,7 @@ def encoders():
     ends = dict(type="TemplateProcessing", single=[dict(Sequence=dict(id="A", type_id=0)), dict(SpecialToken=dict(id="</s>", type_id=0))], pair=[dict(Sequence=dict(id="A", type_id=0)), dict(Sequence=dict(id="B", type_id=1))], special_tokens={"</s>": dict(id="</s>", ids=[1], tokens=["</s>"])})
     (dir / "wan/text_encoder/tokenizer.json").write_text(json.dumps(dict(version="1.0", added_tokens=special, pre_tokenizer=dict(type="Whitespace"), post_processor=ends, model=dict(type="WordLevel", vocab={w: i for i, w in enumerate(dict.fromkeys(words))}, unk_token="<unk>"))))
     (dir / "wan/text_encoder/tokenizer_config.json").write_text(json.dumps(dict(tokenizer_class="PreTrainedTokenizerFast", pad_token="<pad>", eos_token="</s>", unk_token="<unk>")))
-    return f"diffusion: {{autoencoder: {dir}/wan/vae, text_encoder: {dir}/wan/text_encoder}}\n"
+    return f"diffusion: {{autoencoder: {dir}/wan/vae{f', text_encoder: {dir}/wan/text_encoder' if captions else ''}}}\n"
 
 
 def recordings(views):
@@ -120,7 +122,7 @@ train: {{steps: 3, global_batch: 4}}
 optimizer: {{lr: {3.0e-2 if kind in FILMS else 1.0e-3}}}
 checkpoint: {{dir: {at}/saved, save_hf: true}}
 log: {{dir: {at}/log}}
-{encoders() if kind in FILMS else ""}""")
+{encoders(kind != "Cosmos3OmniTransformer") if kind in FILMS else ""}""")
     done = subprocess.run([lfactor, "train", str(at / "run.yaml")], capture_output=True, text=True)
     if done.returncode:
         raise Failed("training: " + said(done))

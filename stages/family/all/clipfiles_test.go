@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/configs"
 )
 
-// TestClipFiles: what files of FastWAM and LingBot-VA say that is not built is refused with its key, also
-// where it lies deeper, and what they say of steps and guidance is read.
+// TestClipFiles: what files of FastWAM, LingBot-VA and Cosmos3 say that is not built is refused with its key,
+// also where it lies deeper, and what they say of steps and guidance is read.
 func TestClipFiles(t *testing.T) {
 	for _, c := range []struct{ family, key, value, want string }{
 		{"fastwam", "action_video_freq_ratio", "3", "num_video_frames: 9 is no number of frames"},
@@ -44,6 +44,19 @@ func TestClipFiles(t *testing.T) {
 		{"dreamzero", "video_given", "3", "video_given: 3, and beside the 6 latents of a frame"},
 		{"dreamzero", "view_form", `"droid"`, "view_form: droid, and there are 1 views"},
 		{"dreamzero", "image_dim", "0", "image_dim: is not given"},
+		{"cosmos3", "latent_patch_size", `"x"`, `latent_patch_size: "x" is no number of rows and columns`},
+		{"cosmos3", "latent_patch_size", "0", "latent_patch_size: 0 is no number of rows and columns"},
+		{"cosmos3", "sound_gen", "true", "sound_gen"},
+		{"cosmos3", "action_gen", "false", "action_gen"},
+		{"cosmos3", "timestep_scale", "1", "timestep_scale"},
+		{"cosmos3", "qk_norm_for_text", "false", "qk_norm_for_text"},
+		{"cosmos3", "rope_scaling", "3", "rope_scaling: 3, want a mapping"},
+		{"cosmos3", "rope_scaling", `{"mrope_section": [2, 1, 1], "rope_type": "yarn"}`,
+			`rope_scaling.rope_type: "yarn", only "default"`},
+		{"cosmos3", "rope_axes_dim", "[2, 2, 1]", "rope_axes: [2 2 1], want three numbers"},
+		{"cosmos3", "chunk_size", `"x"`, `chunk_size: "x" is text`},
+		{"cosmos3", "video_frames", "8", "video_frames: 8, and behind the first the autoencoder takes 4"},
+		{"cosmos3", "state_size", "4", "state_size: 4, and a state is read as actions are"},
 		{"lingbot_va", "chunk_size", "7", "chunk_size: 7 actions are no whole number for each of 4 frames"},
 	} {
 		keys := map[string]json.RawMessage{}

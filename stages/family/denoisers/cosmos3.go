@@ -83,7 +83,7 @@ func newCosmos(c configs.Model) *cosmos3 {
 	levels := noise.Flow{Shift: f.Shift, Times: 1000}
 	w.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Chunk: p.Chunk, Masked: true, Quiet: true,
 		Robots: p.Robots, Steps: f.Steps, Shift: f.Acting, Pipeline: "Cosmos3OmniPipeline", PromptBare: true,
-		PromptMost: cosmosMost, Prompt: w.prompt, Words: family.Words{Tokenizer: "nvidia/Cosmos3-Nano"},
+		PromptMost: cosmosMost, Prompt: w.prompt,
 		Sight: &family.Sight{Views: p.Views, Patches: p.Height * p.Width, Pixels: 3,
 			Size: [2]int{p.Height, p.Width}, State: p.State},
 		Learns: func(p *family.Process) { // a mean over the state too

@@ -18,7 +18,7 @@ func cosmosFile() hf.Family {
 			"action_loss", "rope_axes", "position_margin", "robot_rate", "base_rate"},
 		Fixed: map[string]string{"hidden_act": `"silu"`},
 		Absent: map[string]string{"latent_patch": "[1, 1, 1]", "in_channels": "64", "state_size": "64",
-			"chunk_size": "32", "views": "1", "view_height": "480", "view_width": "640", "embodiments": "32",
+			"chunk_size": "32", "views": "2", "view_height": "256", "view_width": "320", "embodiments": "32",
 			"video_channels": "48", "video_scale": "[4, 16, 16]", "video_every": "1", "video_shift": "5",
 			"acting_shift": "5", "acting_steps": "35", "action_loss": "10", "num_attention_heads": "32",
 			"num_key_value_heads": "8", "head_dim": "128", "hidden_size": "4096", "num_hidden_layers": "36",
