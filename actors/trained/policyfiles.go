@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -357,8 +359,11 @@ type policySteps struct {
 // the model leaves them as they are: lerobot's LingBot-VA has it there alone.
 func (x *Robots) scaledBehind(dir string, before map[string]string) error {
 	b, err := os.ReadFile(filepath.Join(dir, postprocessor+".json"))
-	if before["ACTION"] != normModes["identity"] || x.paints() || err != nil {
+	if before["ACTION"] != normModes["identity"] || x.paints() || errors.Is(err, fs.ErrNotExist) {
 		return nil // where there is no such file, actions are as they are
+	}
+	if err != nil {
+		return fmt.Errorf("the scale of actions: %w", err)
 	}
 	var p policySteps
 	if err := json.Unmarshal(b, &p); err != nil {

@@ -105,8 +105,9 @@ func TestClipFolder(t *testing.T) {
 
 // TestExportNotes: an export that names no encoders, or that lerobot's class does not load, says so.
 func TestExportNotes(t *testing.T) {
+	name := "fastwam/base"
 	notes := func(over ...string) []string {
-		cfg, err := configs.Load(configs.Request{Args: append([]string{"model.name=fastwam/base", "data.paths=x",
+		cfg, err := configs.Load(configs.Request{Args: append([]string{"model.name=" + name, "data.paths=x",
 			"data.seq_len=32", "data.tokenizer=y"}, over...)})
 		require.NoError(t, err)
 		m, err := family.Build(cfg.Model, 32)
@@ -121,6 +122,23 @@ func TestExportNotes(t *testing.T) {
 		"chunk_size 32 is no multiple of the 12 frames")
 	require.Contains(t, notes(append(both, "model.overrides.head_dim=120")...)[0], "head_dim 120")
 	require.Contains(t, notes(append(both, "model.overrides.video_scale=[2, 16, 16]")...)[0], "video_scale [2 16 16]")
+	name = "lingbot-va/base"
+	require.Empty(t, notes(both...))
+	for key, value := range map[string]string{"video_loss": "2", "action_loss": "0.5", "acting_shift": "3",
+		"video_every": "7"} {
+		got := notes(append(both, "model.overrides."+key+"="+value)...)
+		require.Len(t, got, 1)
+		require.Contains(t, got[0], key+" is "+value+", for which it has no key")
+	}
+}
+
+// TestScaleBehind: a file of the scale of actions that cannot be read is an error, and none is none.
+func TestScaleBehind(t *testing.T) {
+	dir, x := t.TempDir(), &Robots{D: &family.Denoiser{Sight: &family.Sight{}}}
+	before := map[string]string{"ACTION": normModes["identity"]}
+	require.NoError(t, x.scaledBehind(dir, before))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, postprocessor+".json"), 0o755))
+	require.ErrorContains(t, x.scaledBehind(dir, before), postprocessor+".json")
 }
 
 // TestActionsThatLead: to a policy that draws a clip, the actions of a frame lead to it: none does to the one

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,11 @@ func TestClipFiles(t *testing.T) {
 		{"fastwam", "num_inference_steps", `"x"`, "acting_steps: \"x\" is text"},
 		{"lingbot_va", "frame_chunk_size", "1", "frame_chunk_size: 1 is not what this model can have"},
 		{"lingbot_va", "used_action_channel_ids", "[0, 2]", "used_action_channel_ids: [0,2] is not what"},
+		{"lingbot_va", "used_action_channel_ids", "[0, 1, 2, 3, 4, 5]", "used_action_channel_ids: [0,1,2,3,4,5] is"},
+		{"lingbot_va", "action_dim", `"x"`, `action_dim: "x" is not what this model can have`},
+		{"lingbot_va", "action_per_frame", "0", "action_per_frame: 0 is not what this model can have"},
+		{"lingbot_va", "out_channels", "7", "out_channels: 7 is not what this model can have"},
+		{"lingbot_va", "obs_cam_keys", "3", "obs_cam_keys: 3 is not what this model can have"},
 		{"lingbot_va", "camera_layout", `"robotwin_tshape"`, "camera_layout"},
 		{"dreamzero", "num_frames", "21", "video_frames: 21 are 5 frames of latents behind the first"},
 		{"dreamzero", "chunk_size", "7", "chunk_size: 7 actions are no whole number for each of 3 blocks"},
@@ -70,5 +76,10 @@ func TestClipFiles(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), b, 0o644))
 		_, err = configs.ReadModel(dir)
 		require.ErrorContains(t, err, c.want)
+		if c.family == "lingbot_va" { // and no other key is blamed
+			for line := range strings.Lines(err.Error()) {
+				require.Regexp(t, `json:1: (model\.overrides\.)?`+c.key+": ", line)
+			}
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/configs/hf"
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // lingbotFile is how lerobot's files of LingBot-VA are read and written.
@@ -38,24 +39,41 @@ func lingbotFile() hf.Family {
 func lingRest(d *hf.Decoder, raw map[string]json.RawMessage) {
 	const room = "is not what this model can have: two frames of latents or more, an action or more for " +
 		"each, as many channels out as in, cameras, and numbers of actions that are its first"
-	leftover(d, raw, map[string]string{"frame_chunk_size": room, "action_per_frame": room,
-		"out_channels": room, "obs_cam_keys": room, "used_action_channel_ids": room})
+	why := map[string]string{}
+	for _, key := range lingShapes {
+		why[key] = room
+	}
+	leftover(d, raw, why)
 }
+
+// lingShapes are keys of which lingSizes makes others.
+var lingShapes = []string{"frame_chunk_size", "action_per_frame", "out_channels", "action_dim", "obs_cam_keys",
+	"used_action_channel_ids"}
 
 // lingSizes makes keys of what lerobot's file has of its frames, its actions and its cameras. What cannot be
 // read so stays, for lingRest.
 func lingSizes(raw hf.Raw) {
-	number := func(key string, usual int) int {
-		n := usual
-		if raw[key] != nil && json.Unmarshal(raw[key], &n) != nil {
-			return 0
+	bad := func(key string) { // alone is left for lingRest, or for whoever reads it as it is
+		for _, other := range lingShapes {
+			if other != key {
+				delete(raw, other)
+			}
 		}
-		return n
 	}
-	frames, each := number("frame_chunk_size", 4), number("action_per_frame", 4)
-	if frames < 2 || each < 1 {
-		return
+	n := map[string]int{"frame_chunk_size": 4, "action_per_frame": 4, "in_channels": 48, "out_channels": 48,
+		"action_dim": 30}
+	for _, key := range source.SortedKeys(n) {
+		least, to := 1, n[key]
+		if key == "frame_chunk_size" {
+			least = 2
+		}
+		if raw[key] != nil && json.Unmarshal(raw[key], &to) != nil || to < least {
+			bad(key)
+			return
+		}
+		n[key] = to
 	}
+	frames, each := n["frame_chunk_size"], n["action_per_frame"]
 	set := func(key string, n int) {
 		if raw[key] == nil {
 			raw[key] = json.RawMessage(fmt.Sprint(n))
@@ -63,32 +81,35 @@ func lingSizes(raw hf.Raw) {
 	}
 	scale := []int{4, 16, 16}
 	if raw["video_scale"] != nil && (json.Unmarshal(raw["video_scale"], &scale) != nil || len(scale) != 3) {
+		bad("video_scale")
 		return
 	}
 	set("chunk_size", frames*each)
 	set("video_frames", (frames-1)*scale[0]+1)
 	set("video_every", max(1, each/4))
-	in, out, actions := number("in_channels", 48), number("out_channels", 48), number("action_dim", 30)
-	if in != out {
+	if n["in_channels"] != n["out_channels"] {
+		bad("out_channels")
 		return
 	}
-	raw["in_channels"] = json.RawMessage(fmt.Sprint(actions))
-	raw["video_channels"] = json.RawMessage(fmt.Sprint(in))
 	cameras, used := []string{"", ""}, []int{}
-	named := raw["obs_cam_keys"]
-	if named != nil && json.Unmarshal(named, &cameras) != nil || len(cameras) == 0 {
+	if named := raw["obs_cam_keys"]; named != nil && json.Unmarshal(named, &cameras) != nil || len(cameras) == 0 {
+		bad("obs_cam_keys")
 		return
 	}
-	if raw["used_action_channel_ids"] != nil {
-		if json.Unmarshal(raw["used_action_channel_ids"], &used) != nil {
+	if ids := raw["used_action_channel_ids"]; ids != nil {
+		if json.Unmarshal(ids, &used) != nil || len(used) > n["action_dim"] {
+			bad("used_action_channel_ids")
 			return
 		}
 		for i, id := range used { // numbers of an action are the model's first ones
 			if i != id {
+				bad("used_action_channel_ids")
 				return
 			}
 		}
 	}
+	raw["in_channels"] = json.RawMessage(fmt.Sprint(n["action_dim"]))
+	raw["video_channels"] = json.RawMessage(fmt.Sprint(n["in_channels"]))
 	set("views", len(cameras))
 	for key, usual := range map[string]string{"height": "128", "width": "128", "snr_shift": "5"} {
 		if raw[key] == nil {
@@ -104,8 +125,7 @@ func lingSizes(raw hf.Raw) {
 			raw[key] = shift
 		}
 	}
-	for _, key := range []string{"frame_chunk_size", "action_per_frame", "out_channels", "action_dim",
-		"obs_cam_keys", "used_action_channel_ids", "action_snr_shift"} {
+	for _, key := range append([]string{"action_snr_shift"}, lingShapes...) {
 		delete(raw, key)
 	}
 }
@@ -113,15 +133,8 @@ func lingSizes(raw hf.Raw) {
 // writeLing is the inverse of lingSizes.
 func writeLing(m hf.Values, out map[string]any) {
 	for _, key := range []string{"_class_name", "_diffusers_version", "chunk_size", "video_frames",
-		"video_every",
 		"video_channels", "action_shift", "hidden_size"} {
 		delete(out, key)
-	}
-	for key, usual := range map[string]any{"acting_shift": m["action_shift"], "video_loss": 1.0,
-		"action_loss": 1.0} { // which lerobot's files do not say
-		if m[key] == usual {
-			delete(out, key)
-		}
 	}
 	frames := 1
 	if scale, ok := m["video_scale"].([]int); ok {
@@ -130,8 +143,14 @@ func writeLing(m hf.Values, out map[string]any) {
 			delete(out, "video_scale")
 		}
 	}
-	out["type"], out["frame_chunk_size"], out["action_per_frame"] = m.Text("model_type"), frames,
-		m.Int("chunk_size")/frames
+	each := m.Int("chunk_size") / frames
+	for key, usual := range map[string]any{"acting_shift": m["action_shift"], "video_loss": 1.0,
+		"action_loss": 1.0, "video_every": max(1, each/4)} { // which lerobot's files do not say
+		if m[key] == usual {
+			delete(out, key)
+		}
+	}
+	out["type"], out["frame_chunk_size"], out["action_per_frame"] = m.Text("model_type"), frames, each
 	out["in_channels"], out["out_channels"] = m["video_channels"], m["video_channels"]
 	out["action_dim"], out["action_snr_shift"] = m["in_channels"], m["action_shift"]
 }

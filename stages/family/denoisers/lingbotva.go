@@ -83,7 +83,23 @@ func newLingBot(c configs.Model) lingBot {
 	d.Clip.Sees, d.Clip.Apart = nil, true
 	d.Clip.Steps, d.Clip.Acting, d.Clip.Guide = r.Steps, f.Shift, r.Guide
 	d.Clip.Rolls = &family.Rollout{Chunk: [2]int{1, 4}, Window: [2]int{4, 64}, Noisy: 0.5}
+	d.Clip.Foreign = lingForeign(f, max(1, each/4))
 	return w
+}
+
+// lingForeign is what lerobot's files of LingBot-VA have no keys for, where it is not what lerobot takes.
+func lingForeign(f footageKeys, every int) (out []string) {
+	for _, x := range []struct {
+		key         string
+		have, usual any
+	}{{"video_loss", f.ByVideo, 1.0}, {"action_loss", f.ByAction, 1.0}, {"acting_shift", f.Acting, f.Actions},
+		{"video_every", f.Every, every}, {"video_scale", fmt.Sprint(f.Scale), "[4 16 16]"}} {
+		if x.have != x.usual {
+			out = append(out, fmt.Sprintf("%s is %v, for which it has no key, and it takes %v", x.key, x.have,
+				x.usual))
+		}
+	}
+	return out
 }
 
 // learnsTable is learnsFlow at the thousand levels of Wan's trainers.
