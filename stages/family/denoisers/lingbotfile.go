@@ -60,18 +60,10 @@ func lingSizes(raw hf.Raw) {
 			}
 		}
 	}
-	n := map[string]int{"frame_chunk_size": 4, "action_per_frame": 4, "in_channels": 48, "out_channels": 48,
-		"action_dim": 30}
-	for _, key := range source.SortedKeys(n) {
-		least, to := 1, n[key]
-		if key == "frame_chunk_size" {
-			least = 2
-		}
-		if raw[key] != nil && json.Unmarshal(raw[key], &to) != nil || to < least {
-			bad(key)
-			return
-		}
-		n[key] = to
+	n, culprit := lingCounts(raw)
+	if culprit != "" {
+		bad(culprit)
+		return
 	}
 	frames, each := n["frame_chunk_size"], n["action_per_frame"]
 	set := func(key string, n int) {
@@ -87,10 +79,6 @@ func lingSizes(raw hf.Raw) {
 	set("chunk_size", frames*each)
 	set("video_frames", (frames-1)*scale[0]+1)
 	set("video_every", max(1, each/4))
-	if n["in_channels"] != n["out_channels"] {
-		bad("out_channels")
-		return
-	}
 	cameras, used := []string{"", ""}, []int{}
 	if named := raw["obs_cam_keys"]; named != nil && json.Unmarshal(named, &cameras) != nil || len(cameras) == 0 {
 		bad("obs_cam_keys")
@@ -128,6 +116,26 @@ func lingSizes(raw hf.Raw) {
 	for _, key := range append([]string{"action_snr_shift"}, lingShapes...) {
 		delete(raw, key)
 	}
+}
+
+// lingCounts are numbers of lerobot's file, and the first key that is none that can be, or that disagrees.
+func lingCounts(raw hf.Raw) (n map[string]int, culprit string) {
+	n = map[string]int{"frame_chunk_size": 4, "action_per_frame": 4, "in_channels": 48, "out_channels": 48,
+		"action_dim": 30}
+	for _, key := range source.SortedKeys(n) {
+		least, to := 1, n[key]
+		if key == "frame_chunk_size" {
+			least = 2
+		}
+		if raw[key] != nil && json.Unmarshal(raw[key], &to) != nil || to < least {
+			return nil, key
+		}
+		n[key] = to
+	}
+	if n["in_channels"] != n["out_channels"] {
+		return nil, "out_channels"
+	}
+	return n, ""
 }
 
 // writeLing is the inverse of lingSizes.
