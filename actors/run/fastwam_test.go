@@ -308,9 +308,9 @@ func TestDreamZeroRun(t *testing.T) {
 	for _, given := range []int{0, 6} {
 		p := newRobotPolicy(t, fmt.Sprintf(dreamOf8, given))
 		dir, more := wanEncoders(t)
-		require.NoError(t, os.CopyFS(filepath.Join(dir, "image_encoder"),
-			os.DirFS("../../stages/texts/testdata/clip-vision")))
-		p.more = append(more, "diffusion.image_encoder="+filepath.Join(dir, "image_encoder"))
+		look := t.TempDir() // which lies elsewhere than the others
+		require.NoError(t, os.CopyFS(look, os.DirFS("../../stages/texts/testdata/clip-vision")))
+		p.more = append(more, "diffusion.image_encoder="+look)
 		one, exported := p.learns()
 		for _, more := range together {
 			require.InEpsilonSlice(t, one, p.train(p.model, t.TempDir(), strings.Fields(more)...), 1e-5, more)
@@ -323,5 +323,15 @@ func TestDreamZeroRun(t *testing.T) {
 			p.view.Pix[i] = 200
 		}
 		require.NotEqual(t, actions, p.act(exported, "")) // it draws on from what it sees
+		m, err := trained.Open(exported, "")
+		require.NoError(t, err)
+		defer m.Close()
+		require.ErrorContains(t, m.Encode(dir), "has no folder image_encoder")
+		require.NoError(t, os.CopyFS(filepath.Join(dir, "image_encoder"), os.DirFS(look)))
+		require.NoError(t, m.Encode(dir))
+		require.NoError(t, os.Rename(look, look+".away"))
+		actor, err := m.NewActor()
+		require.NoError(t, err)
+		actor.Close()
 	}
 }

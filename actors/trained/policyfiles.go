@@ -71,6 +71,9 @@ func (e *Exporter) policy(dst string) error {
 	}
 	config["input_features"], config["output_features"] = x.reads(), x.gives()
 	config["normalization_mapping"] = x.modes()
+	if dir := imageEncoder(e.Cfg); d.ImageKey != "" && dir != "" {
+		config[d.ImageKey] = dir
+	}
 	if d.Sight.Whole() { // what follows from the features; lerobot refuses keys that it does not know
 		x.follows(config, encoders(e.Cfg, d.Worded()))
 	}

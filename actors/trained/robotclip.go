@@ -276,6 +276,11 @@ func (m *Trained) filmed(x *Robots) (err error) {
 			c.Text = filepath.Join(root, "text_encoder")
 		}
 		c.Image = m.imageEncoder(root)
+		if v := at[x.D.ImageKey]; x.D.ImageKey != "" && v != nil {
+			if err := json.Unmarshal(v, &c.Image); err != nil {
+				return fmt.Errorf("%s: %s: %s is no folder", filepath.Join(m.dir, "config.json"), x.D.ImageKey, v)
+			}
+		}
 	}
 	if x.film, err = newFilmer(m.Cfg, x.D, false); err == nil && x.learnt != "" &&
 		x.learnt != x.film.print() {

@@ -85,6 +85,9 @@ const dreamAway = "Vibrant colors, overexposed, static, blurry details, text, su
 	"extra fingers, bad hands, bad face, deformed, disfigured, mutated limbs, fused fingers, stagnant " +
 	"image, cluttered background, three legs, many people in the background, walking backwards."
 
+// dreamImage is the key that names the folder of CLIP's encoder.
+const dreamImage = "image_encoder_pretrained_path"
+
 // dreamName begins the names of parameters in checkpoints.
 const dreamName = "action_head.model."
 
@@ -105,6 +108,7 @@ func newDream(c configs.Model) dream {
 	d.Images, d.ImageRows = image.Image, image.Pictures
 	d.Prompt = w.o.prompt
 	d.EncodersKey, d.CamerasKey = "wan_pretrained_path", "cameras"
+	d.ImageKey, d.Clip.Foreign = dreamImage, []string{"it has none of this kind"}
 	d.At = func(grid [3]int) (out []int32) {
 		for k := range grid[0] * grid[1] {
 			out = append(out, int32(k), 0, 0)

@@ -28,7 +28,7 @@ func dreamFile() hf.Family {
 			"num_inference_steps": "acting_steps", "cfg_scale": "block_guidance"},
 		Omit:    []string{"latent_patch"},
 		Only:    map[string]string{"n_obs_steps": "1"},
-		Idle:    append([]string{"wan_pretrained_path", "cameras"}, stepless(lerobotIdle)...),
+		Idle:    append([]string{"wan_pretrained_path", "cameras", dreamImage}, stepless(lerobotIdle)...),
 		Prepare: dreamViews,
 		Write: func(m hf.Values, out map[string]any) {
 			for _, key := range []string{"_class_name", "_diffusers_version", "num_attention_heads"} {
