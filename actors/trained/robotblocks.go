@@ -136,6 +136,12 @@ func laid(form string, views []*media.Image, high, wide int) *media.Image {
 	}
 	out, h, w := media.NewImage(wide, high), high/2, wide/2
 	clear(out.Pix)
+	if form == "above" {
+		below := high / 3
+		copy(out.Pix, sideBySide(views[2:], high-below, wide).Pix)
+		copy(out.Pix[3*wide*(high-below):], sideBySide(views[:2], below, wide).Pix)
+		return out
+	}
 	put := func(p *media.Image, top, left, each int) { // each column so many times
 		for i := range h * w * each {
 			y, x := i/(w*each), i%(w*each)

@@ -30,6 +30,24 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
+// TestCosmosPrompt: Cosmos3 is told a task in Qwen3-VL's chat template, with what its clip is.
+func TestCosmosPrompt(t *testing.T) {
+	cfg, err := configs.Load(configs.Request{Args: []string{"model.name=cosmos3/nano", "data.paths=x",
+		"data.tokenizer=y", "data.seq_len=32", "model.overrides.views=3",
+		"model.overrides.view_form=above"}})
+	require.NoError(t, err)
+	m, err := family.Build(cfg.Model, 32)
+	require.NoError(t, err)
+	require.Equal(t, [3]int{33, 384, 320}, m.Denoiser.Clip.Size)
+	require.Equal(t, "<|im_start|>user\npick it up. This video contains concatenated views from multiple camera "+
+		"perspectives. The top row is from the wrist-mounted camera. The bottom row contains two horizontally "+
+		"concatenated third-person perspective views of the scene from opposite sides, with the robot visible. "+
+		"The video is 2.0 seconds long and is of 15 FPS. This video is of 384x320 resolution.<|im_end|>\n"+
+		"<|im_start|>assistant\n<|im_end|><|vision_start|>", m.Denoiser.Prompt("pick it up "))
+	require.Equal(t, "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n<|im_end|><|vision_start|>",
+		m.Denoiser.Prompt(""))
+}
+
 // TestLaid: three views make quarters of a picture, or the third lies above both others in its whole width.
 func TestLaid(t *testing.T) {
 	var views []*media.Image
@@ -39,6 +57,18 @@ func TestLaid(t *testing.T) {
 			p.Pix[k] = byte(10*(i+1) + k/3)
 		}
 		views = append(views, p)
+	}
+	above := laid("above", views, 3, 4) // the third as it is, and the others at half its size
+	for i, v := range above.Pix {
+		y, x := i/12, i/3%4
+		switch {
+		case y < 2:
+			require.GreaterOrEqual(t, v, byte(30), "byte %d", i)
+		case x < 2:
+			require.Equal(t, byte(10+x), v, "byte %d", i)
+		default:
+			require.Equal(t, byte(20+x-2), v, "byte %d", i)
+		}
 	}
 	for form, want := range map[string][]byte{"grid": {10, 11, 30, 31, 20, 21, 0, 0},
 		"droid": {30, 30, 31, 31, 10, 11, 20, 21}, "row": nil} {

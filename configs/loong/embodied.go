@@ -40,8 +40,8 @@ var embodiedModels = []embodiedModel{
 	{begins: "dreamzero", why: "what LoongForge's trainer of DreamZero makes of recordings, with parts of an " +
 		"action that are relative and blocks before the step that is drawn, is not there: its model file is " +
 		"read by --config-file for LIBERO, and a run file trains dreamzero/5b or dreamzero/14b"},
-	{begins: "cosmos3", why: "what LoongForge's trainer of Cosmos3 makes of recordings, with views of DROID " +
-		"below each other, columns of joints and grippers by themselves and captions that are left out, is " +
+	{begins: "cosmos3", why: "what LoongForge's trainer of Cosmos3 makes of recordings, with pictures that are " +
+		"recoloured, columns of joints and grippers by themselves and captions that are left out, is " +
 		"not there: its model file is read by --config-file, and a run file trains cosmos3/nano"},
 }
 

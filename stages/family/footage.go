@@ -32,7 +32,7 @@ type Footage struct {
 	// side, and steps of the robot from one frame to the next
 	Size  [3]int
 	Every int
-	// Laid is how views make one picture: row, grid or droid, as the key view_form has them; "" is row
+	// Laid is how views make one picture: row, grid, droid or above, as the key view_form has them; "" is row
 	Laid string
 	// frames, rows and columns of pixels that become one of latents; the first frame is one alone
 	Scale [3]int

@@ -80,7 +80,8 @@ type cosmos3 struct {
 func newCosmos(c configs.Model) *cosmos3 {
 	k, p, f := keys.Of(c), policyPart.Of(c), footagePart.Of(c)
 	w := &cosmos3{c: c, o: cosmosPart.Of(c)}
-	levels := noise.Flow{Shift: f.Shift, Times: 1000}
+	levels, of := noise.Flow{Shift: f.Shift, Times: 1000}, [3]int{f.Frames}
+	of[1], of[2] = f.picture(p)
 	w.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Chunk: p.Chunk, Masked: true, Quiet: true,
 		Robots: p.Robots, Steps: f.Steps, Shift: f.Acting, Pipeline: "Cosmos3OmniPipeline", PromptBare: true,
 		PromptMost: cosmosMost, Prompt: w.prompt,
@@ -91,7 +92,7 @@ func newCosmos(c configs.Model) *cosmos3 {
 		}}
 	w.d.Clip = &family.Footage{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels,
 		Last: true},
-		Weight: float32(f.ByVideo), Size: [3]int{f.Frames, p.Height, p.Width * p.Views}, Every: f.Every,
+		Weight: float32(f.ByVideo), Size: of, Laid: f.Form, Every: f.Every,
 		Scale: [3]int(f.Scale), Joined: &family.Joined{Rate: w.o.Rate, Places: w.places}}
 	w.d.EncodersKey, w.d.CamerasKey = "encoders", "cameras"
 	w.learns(&w.d.Clip.Latents.Process, levels, 1)
@@ -120,6 +121,11 @@ func (w *cosmos3) prompt(task string) string {
 		}
 		if w.d.Sight.Views > 1 {
 			say("This video contains concatenated views from multiple camera perspectives.")
+		}
+		if f.Laid == "above" {
+			say("The top row is from the wrist-mounted camera. The bottom row contains two horizontally " +
+				"concatenated third-person perspective views of the scene from opposite sides, with the robot " +
+				"visible.")
 		}
 		say(fmt.Sprintf("The video is %d.0 seconds long and is of %.0f FPS.", int(float64(f.Size[0])/rate),
 			rate))

@@ -12,8 +12,8 @@ import (
 // transformer is keys of this program's own, which diffusers passes over.
 func cosmosFile() hf.Family {
 	return hf.Family{Class: cosmosType, Diffusers: true,
-		Has: []string{"latent_patch", "in_channels", "state_size", "chunk_size", "views", "view_height",
-			"view_width", "embodiments", "video_channels", "video_patch", "video_scale",
+		Has: []string{"latent_patch", "in_channels", "state_size", "chunk_size", "views", "view_form",
+			"view_height", "view_width", "embodiments", "video_channels", "video_patch", "video_scale",
 			"video_frames", "video_every", "video_shift", "acting_shift", "acting_steps", "video_loss",
 			"action_loss", "rope_axes", "position_margin", "robot_rate", "base_rate"},
 		Fixed: map[string]string{"hidden_act": `"silu"`},

@@ -26,7 +26,7 @@ type footageKeys struct {
 	Acting   float64 `key:"acting_shift" default:"5" min:"1e-6" max:"1e6" class:"fixed" doc:"Shift towards noise of the levels by which actions are drawn."`
 	Steps    int     `key:"acting_steps" default:"10" min:"1" max:"1000000" class:"fixed" unit:"steps" doc:"Steps out of noise to actions when a policy acts."`
 	ByVideo  float64 `key:"video_loss" default:"1" min:"0" max:"1e6" class:"fixed" doc:"Weight of the loss of clips."`
-	Form     string  `key:"view_form" default:"row" oneof:"row|grid|droid" class:"fixed" doc:"How views make one picture: row has them beside each other; grid has four quarters, the first view above the second at the left, the third above black at the right; droid has the third, twice as wide, above the first and the second."`
+	Form     string  `key:"view_form" default:"row" oneof:"row|grid|droid|above" class:"fixed" doc:"How views make one picture: row has them beside each other; grid has four quarters, the first view above the second at the left, the third above black at the right; droid has the third, twice as wide, above the first and the second; above has the third as it is above these two at half its height and width."`
 	ByAction float64 `key:"action_loss" default:"1" min:"0" max:"1e6" class:"fixed" doc:"Weight of the loss of actions."`
 }
 
@@ -59,9 +59,12 @@ var footagePart = configs.Declare("footage", configs.Rules[footageKeys]{Check: f
 	case (k.Frames-1)%k.Scale[0] != 0 || ((k.Frames-1)/k.Scale[0]+1)%k.Patch[0] != 0:
 		at("video_frames", fmt.Sprintf("%d, and behind the first the autoencoder takes %d at a time",
 			k.Frames, k.Scale[0]), fmt.Sprintf("try %d", (k.Frames-1)/k.Scale[0]*k.Scale[0]+1))
-	case k.Form != "row" && (o.Views > 3 || k.Form == "droid" && o.Views < 3):
+	case k.Form != "row" && (o.Views > 3 || k.Form != "grid" && o.Views < 3):
 		at("view_form", fmt.Sprintf("%s, and there are %d views", k.Form, o.Views),
-			"droid takes three, grid three at most; row takes any number")
+			"droid and above take three, grid three at most; row takes any number")
+	case k.Form == "above" && (o.Height%2 != 0 || o.Width%2 != 0):
+		at("view_form", fmt.Sprintf("above, and %d by %d pixels have no halves", o.Height, o.Width),
+			"set view_height and view_width to even numbers")
 	default:
 		k.wholeTokens(o, at)
 	}
@@ -69,8 +72,11 @@ var footagePart = configs.Declare("footage", configs.Rules[footageKeys]{Check: f
 
 // picture is the height and the width of the picture that views make.
 func (k footageKeys) picture(o policyKeys) (h, w int) {
-	if k.Form == "row" || k.Form == "" {
+	switch k.Form {
+	case "row", "":
 		return o.Height, o.Width * o.Views
+	case "above":
+		return o.Height + o.Height/2, o.Width
 	}
 	return 2 * o.Height, 2 * o.Width
 }
