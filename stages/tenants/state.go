@@ -70,6 +70,6 @@ func (t *Trainer) SetState(slot int, s State) error {
 			x.Release()
 		}
 	}
-	t.steps[slot] = s.Steps
+	t.steps[slot], t.reach[slot] = s.Steps, t.reaches(slot)
 	return nil
 }

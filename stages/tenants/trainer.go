@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -31,6 +30,7 @@ type Trainer struct {
 	adam    optim.Optimizer
 	scratch [][]float32 // room for the moments and the weight of one parameter of one slot
 	steps   []int64     // of each slot
+	reach   []reach     // of each slot
 	filled  []bool      // a slot has a gradient
 	traces  map[shape]*grad.Trace
 }
@@ -57,7 +57,7 @@ func New(g *sample.Generator, rows, most int) (*Trainer, error) {
 	if t.adam, err = optim.Get("adamw"); err != nil {
 		return nil, err
 	}
-	t.steps, t.filled = make([]int64, lora.Slots), make([]bool, lora.Slots)
+	t.steps, t.filled, t.reach = make([]int64, lora.Slots), make([]bool, lora.Slots), make([]reach, lora.Slots)
 	for _, p := range m.Params(lora) {
 		if !adapter(p.Name) {
 			continue
@@ -294,102 +294,6 @@ func (t *Trainer) data(tr *grad.Trace, works []*Work, rows int) (map[string]*ten
 	return data, nil
 }
 
-// Adam is how a slot's step is made: AdamW, with a gradient whose norm is Clip at most, 0 for any.
-type Adam struct {
-	LR    float64 `json:"lr"`
-	Beta1 float64 `json:"beta1"`
-	Beta2 float64 `json:"beta2"`
-	Eps   float64 `json:"eps"`
-	Decay float64 `json:"weight_decay"`
-	Clip  float64 `json:"clip"`
-}
-
-// Check reports numbers that mean nothing.
-func (a Adam) Check() error {
-	for _, c := range []struct {
-		name string
-		x    float64
-		most float64
-	}{{"lr", a.LR, 10}, {"beta1", a.Beta1, 1}, {"beta2", a.Beta2, 1}, {"eps", a.Eps, 1},
-		{"weight_decay", a.Decay, math.MaxFloat32}, {"clip", a.Clip, math.MaxFloat32}} {
-		if !(c.x >= 0 && c.x <= c.most) || c.most == 1 && c.x == 1 {
-			return fmt.Errorf("%s is %g, and not from 0 to %g", c.name, c.x, c.most)
-		}
-	}
-	return nil
-}
-
-// Step updates a slot by its gradient, which is 0 then, and returns the gradient's norm and the number of updates.
-// A slot without a gradient, or with one that is no number, is left as it is, and so is one whose weights or moments
-// the update would make infinite or no numbers.
-func (t *Trainer) Step(slot int, a Adam) (norm float64, steps int64, err error) {
-	if !t.filled[slot] {
-		return 0, t.steps[slot], errors.New("the adapter has no gradient: call forward_backward first")
-	}
-	for _, p := range t.params {
-		g := t.slice(t.run.Grads[p.Name], slot)
-		for _, x := range g.F32() {
-			norm += float64(x) * float64(x)
-		}
-		g.Release()
-	}
-	norm = math.Sqrt(norm)
-	factor := 1.0
-	if a.Clip > 0 && norm > a.Clip {
-		factor = a.Clip / norm
-	}
-	defer t.Empty(slot)
-	if !finite(norm) {
-		return norm, t.steps[slot], errors.New("the gradient's norm is no number: the adapter is as it was")
-	}
-	if t.steps[slot]++; !t.update(slot, a, factor, true) {
-		t.steps[slot]--
-		return norm, t.steps[slot], errors.New("behind the update some weights would be infinite, or no numbers: " +
-			"the adapter is as it was, without a gradient")
-	}
-	t.update(slot, a, factor, false)
-	return norm, t.steps[slot], nil
-}
-
-// update carries out one update of a slot, or tries it, on copies of one parameter after the other: so that nothing
-// of an adapter lies there twice. It reports whether all weights and moments are finite numbers then.
-func (t *Trainer) update(slot int, a Adam, factor float64, try bool) bool {
-	hyper := tensor.Make(tensor.F64, kernels.HyperLen)
-	c := optim.Config{Name: "adamw", Beta1: a.Beta1, Beta2: a.Beta2, Eps: a.Eps, Decay: a.Decay}
-	t.adam.Hyper(c, a.LR, t.steps[slot], hyper.F64())
-	clip := tensor.Make(tensor.F64, kernels.ClipLen)
-	clip.F64()[kernels.ClipFactor] = factor
-	all := true
-	for _, p := range t.params {
-		g := t.slice(t.run.Grads[p.Name], slot)
-		var changed []*tensor.Tensor // moments, and the weight
-		for i, x := range append(slices.Clone(t.moments[p.Name]), t.run.Params[p.Name]) {
-			part := t.slice(x, slot)
-			if try {
-				own := tensor.Of(tensor.F32, t.scratch[i][:part.Len()], part.Shape...)
-				copy(own.F32(), part.F32())
-				part.Release()
-				part = own
-			}
-			changed = append(changed, part)
-		}
-		last := len(changed) - 1
-		t.adam.Apply(t.run.Backend, g, hyper, clip, changed[last], changed[:last], nil, !p.Decay)
-		t.run.Backend.Sync()
-		for _, x := range changed {
-			all = all && !(try && slices.ContainsFunc(x.F32(), notFinite))
-			x.Release()
-		}
-		g.Release()
-		if !all {
-			return false
-		}
-	}
-	return true
-}
-
-func notFinite(x float32) bool { return x-x != 0 }
-
 // slice is a slot's part of a tensor.
 func (t *Trainer) slice(x *tensor.Tensor, slot int) *tensor.Tensor { return x.RowSlice(slot, slot+1) }
 
@@ -405,6 +309,7 @@ func (t *Trainer) Begin(slot int, seed uint64) {
 		}
 	}
 	t.forget(slot)
+	t.reach[slot] = t.reaches(slot)
 }
 
 // forget drops a slot's gradient and moments.
@@ -452,6 +357,7 @@ func (t *Trainer) Write(slot int, put func(name string, shape []int) ([]float32,
 		w.Release()
 	}
 	t.forget(slot)
+	t.reach[slot] = t.reaches(slot)
 	return nil
 }
 

@@ -95,7 +95,8 @@ func (d *rlCluster) file(name string) string {
 			max(1, d.steps/12)), 1)
 }
 
-// disturbed trains in four processes, kills a sampler every few steps, and the leader once; it reports
+// disturbed trains in four processes, kills a sampler in every second step, but 50 at most, and the leader once; it
+// reports
 // whether the run has ended.
 func (d *rlCluster) disturbed(life int) (over bool, err error) {
 	self, err := os.Executable()
@@ -133,7 +134,7 @@ func (d *rlCluster) disturbed(life int) (over bool, err error) {
 			_ = c.Process.Kill() // it may have ended
 		case n >= next && n < d.steps-2 && len(samplers) > 0:
 			pid := samplers[0]
-			samplers, next = samplers[1:], n+max(2, d.steps/12)
+			samplers, next = samplers[1:], n+max(2, d.steps/50)
 			fmt.Fprintf(d.show.out, "   kill -9 %d in step %d: a sampler\n", pid, n)
 			d.kills++
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
