@@ -19,12 +19,14 @@ import (
 // Trainer trains the adapters of a generator whose adapters lie in slots. It is for one goroutine, and that of the
 // generator.
 type Trainer struct {
-	g       *sample.Generator
-	run     *grad.Runner
-	m       *family.Model
-	lora    *block.Lora
-	rows    int // tokens of a piece
-	most    int // tokens of a microbatch
+	g    *sample.Generator
+	run  *grad.Runner
+	m    *family.Model
+	lora *block.Lora
+	rows int // tokens of a piece
+	most int // tokens of a microbatch
+	// room is how many bytes more activations that are kept may take than those of one layer.
+	room    int64
 	params  []*grad.Param
 	moments map[string][]*tensor.Tensor // of each parameter, as the optimizer has them
 	adam    optim.Optimizer
@@ -34,6 +36,9 @@ type Trainer struct {
 	filled  []bool      // a slot has a gradient
 	traces  map[shape]*grad.Trace
 }
+
+// roomShare is the share of the memory of weights, adapters, gradients and moments that kept activations take.
+const roomShare = 100
 
 // shape is a class of microbatches: all of one class have one trace.
 type shape struct {
@@ -80,6 +85,13 @@ func New(g *sample.Generator, rows, most int) (*Trainer, error) {
 	if len(t.params) == 0 {
 		return nil, errors.New("tenants: no layer has an adapter")
 	}
+	for _, p := range t.run.Params {
+		t.room += int64(p.Size())
+	}
+	for _, p := range t.params {
+		t.room += int64(len(t.adam.State)+1) * int64(t.run.Grads[p.Name].Size())
+	}
+	t.room /= roomShare
 	t.scratch = make([][]float32, len(t.adam.State)+1)
 	for i := range t.scratch {
 		most := 0
@@ -225,18 +237,50 @@ func (t *Trainer) losses(works []*Work, nll, by []float32) {
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // trace is that of a class, recorded when it is met for the first time. A layer's activations are computed again in
-// the backward, so that memory is little more than that of weights and adapters.
+// the backward, to the same bits, but for those of as many of the last blocks as there is room for.
 func (t *Trainer) trace(s shape) *grad.Trace {
-	tr := t.traces[s]
-	if tr == nil {
-		rec := block.Rec{Shape: block.Shape{Rows: s.rows}, Lora: t.lora, NLL: true}
-		tr = t.m.Record(grad.Options{DType: tensor.F32, NoGrad: !s.backward,
-			Recompute: grad.RecomputeFull,
-			Frozen:    func(name string) bool { return !adapter(name) }}, rec,
-			family.Stage{To: len(t.m.Blocks)})
-		t.traces[s] = tr
+	if t.traces[s] == nil {
+		t.traces[s] = t.roomiest(s)
+	}
+	return t.traces[s]
+}
+
+// roomiest records the trace of a class that keeps as many blocks' activations as have room.
+func (t *Trainer) roomiest(s shape) *grad.Trace {
+	lean := t.record(s, 0)
+	if !s.backward {
+		return lean
+	}
+	least, all := peak(lean), len(t.m.Blocks)
+	tr, keep := t.record(s, all), all
+	if more := peak(tr) - least; more > t.room {
+		keep = int(int64(all) * t.room / more)
+		tr = t.record(s, keep)
+	}
+	for keep > 0 && peak(tr) > least+t.room { // blocks are not all as large
+		keep--
+		tr = t.record(s, keep)
 	}
 	return tr
+}
+
+// peak is the most that a frame holds, in bytes.
+func peak(tr *grad.Trace) int64 {
+	m := tr.Memory(false, 1)
+	return max(m.Peak[grad.F], m.Peak[grad.B])
+}
+
+// record is the trace of a class that keeps the activations of so many of the last blocks.
+func (t *Trainer) record(s shape, keep int) *grad.Trace {
+	rec := block.Rec{Shape: block.Shape{Rows: s.rows}, Lora: t.lora, NLL: true}
+	return t.m.Record(grad.Options{DType: tensor.F32, NoGrad: !s.backward,
+		Each: func(block int) (tensor.DType, grad.Recompute) {
+			if block < len(t.m.Blocks)-keep {
+				return tensor.F32, grad.RecomputeFull
+			}
+			return tensor.F32, grad.RecomputeNone
+		},
+		Frozen: func(name string) bool { return !adapter(name) }}, rec, family.Stage{To: len(t.m.Blocks)})
 }
 
 // sized rounds a number of rows up to a class: the least power of two or three quarters of one, from 16 on.

@@ -395,3 +395,41 @@ func TestSees(t *testing.T) {
 		}
 	}
 }
+
+// TestRoom: as many blocks' activations are kept as have room, never more, and gradients have the same bits with none,
+// some and all of them.
+func TestRoom(t *testing.T) {
+	s := specs()["dense"]
+	s.Layers = 6
+	var want []float32
+	var before int64
+	for _, room := range []int64{0, 400 << 10, 1 << 30} {
+		x := trainer(t, s, 2, cpu.New(2))
+		require.Positive(t, x.room)
+		x.room = room
+		x.Begin(0, 1)
+		all(t, x, []*Work{work(0, 0, 0)})
+		for s, tr := range x.traces {
+			least, most := peak(x.record(s, 0)), peak(x.record(s, len(x.m.Blocks)))
+			require.Greater(t, most-least, int64(400<<10))
+			got := peak(tr)
+			require.LessOrEqual(t, got, least+room)
+			require.Greater(t, got, before)
+			before = got
+			switch room {
+			case 0:
+				require.Equal(t, least, got)
+			case 1 << 30:
+				require.Equal(t, most, got)
+			}
+		}
+		require.Len(t, x.traces, 1)
+		_, _, err := x.Step(0, adam)
+		require.NoError(t, err)
+		if want == nil {
+			want = weights(t, x, 0)
+		}
+		require.Equal(t, want, weights(t, x, 0))
+		x.Close()
+	}
+}
