@@ -21,7 +21,7 @@ func packedIn(c *configs.Config, m *family.Model) (map[string]kernels.Packing, e
 	}
 	defer func() { m.Packed = nil }()
 	out := map[string]kernels.Packing{}
-	for _, p := range m.Params(fit.Lora(c)) {
+	for _, p := range m.ParamsOf(grad.Options{Sums: sumsOf(c)}, fit.Lora(c)) {
 		if p.Packed.Form > 0 {
 			out[p.Name] = p.Packed
 		}
@@ -31,8 +31,12 @@ func packedIn(c *configs.Config, m *family.Model) (map[string]kernels.Packing, e
 
 // sumsAs has a model take its sums as training does; of matrices in few bits ranks have whole rows.
 func sumsAs(c *configs.Config, g *sample.Generator, packed map[string]kernels.Packing) {
-	g.SumAs(map[string]int{topology.TP: c.Run.Plan.TP, topology.ETP: c.Run.Plan.ETP},
-		func(name string) bool { return packed[name].Form > 0 })
+	g.SumAs(sumsOf(c), func(name string) bool { return packed[name].Form > 0 })
+}
+
+// sumsOf are the ranks along the axes whose members each take a part of a layer's sums.
+func sumsOf(c *configs.Config) map[string]int {
+	return map[string]int{topology.TP: c.Run.Plan.TP, topology.ETP: c.Run.Plan.ETP}
 }
 
 // numbersOf are those that training has of a parameter: of one in few bits, what is kept so, else each rounded

@@ -116,7 +116,8 @@ func (r *Run) weightsBehind(step int64) (string, error) {
 		}
 	}
 	return "", exit.Usagef("the answers were drawn with the weights of step %d, of which there is no "+
-		"checkpoint; there are those of %v (checkpoint.interval and checkpoint.keep say which stay)", step,
+		"checkpoint; there are those of %v (checkpoint.interval and checkpoint.keep say which "+
+		"stay, and steps that end while a checkpoint is being written have none)", step,
 		have)
 }
 

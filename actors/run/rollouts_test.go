@@ -209,6 +209,29 @@ func TestPolicyFaults(t *testing.T) {
 	}
 }
 
+// TestReplayPacked: so it is of experts whose layers are in few bits or, where ranks cut each of them, are
+// not.
+func TestReplayPacked(t *testing.T) {
+	t.Parallel()
+	for _, plan := range []string{"plan.ep=2", "plan.etp=2"} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "experts.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(gapModels["experts"]+"eos_token_id: 1\n"), 0o600))
+		more := []string{"log.dir=" + filepath.Join(dir, "log"), "model.file=" + file, "train.steps=2",
+			"plan.tp=2", plan, "lora.rank=4", "lora.base=int4"}
+		policyRun(t, dir, more...)
+		cfg, err := configs.Load(configs.Request{Args: append([]string{"data.paths=" + filepath.Join(dir,
+			"prompts.jsonl"), "data.tokenizer=" + dir, "data.seq_len=12", "objective.kind=grpo",
+			"rollout.max_tokens=6", "reward.kind=planted", "train.global_batch=32", "train.micro_batch=8",
+			"optimizer.lr=2.0e-2", "schedule.warmup_steps=0"}, more...)})
+		require.NoError(t, err)
+		x, err := Replay(cfg, 1, -1)
+		require.NoError(t, err)
+		require.Empty(t, x.Differ, plan)
+		require.True(t, x.Redone.Same, "%s: %+v", plan, x.Redone)
+	}
+}
+
 // TestReplay: a step's answers are drawn and judged again from the log, with the weights that the run began
 // with or those of a checkpoint, and nothing differs; a reward that somebody changed in the log is found.
 func TestReplay(t *testing.T) {

@@ -25,9 +25,9 @@ const pacedTalk = `while read -r q; do
 done
 `
 
-// TestPacedGain: what drawing ahead gains a run in four processes, of which three draw, is what the simulation of the
-// desk says by the times of the run that draws and trains in turn, within 8 %. The processes do hardly more than wait:
-// an answer takes as long as its environment, and a backward what a planted fault adds to it.
+// TestPacedGain: what drawing ahead gains a run in four processes, of which three draw, is what the simulation
+// of the desk says by the times of the run that draws and trains in turn, within 8 %. The processes do hardly
+// more than wait: an answer takes as long as its environment, and a backward what a planted fault adds to it.
 func TestPacedGain(t *testing.T) {
 	if !*long {
 		t.Skip("left out: half a minute of waiting, whose times another test would change; -long has it")
@@ -36,9 +36,10 @@ func TestPacedGain(t *testing.T) {
 		var step, waits [2]float64
 		for staleness := range step {
 			dir := clitest.DrawnRun(t, 12)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "env.sh"), fmt.Appendf(nil, pacedTalk, answer), 0o600))
-			code, out := runIn(t, dir, []string{"LFACTOR_FAULT=slow=0@1"}, "train", "run.yaml", "rollout.samplers=3",
-				"rollout.environment=[sh, env.sh]", "rollout.turns=1", "rollout.processes=4",
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "env.sh"),
+				fmt.Appendf(nil, pacedTalk, answer), 0o600))
+			code, out := runIn(t, dir, []string{"LFACTOR_FAULT=slow=0@1"}, "train", "run.yaml",
+				"rollout.samplers=3", "rollout.environment=[sh, env.sh]", "rollout.turns=1", "rollout.processes=4",
 				"reward.kind=environment", `reward.pattern=""`, "rollout.span=0", "checkpoint.interval=100",
 				"train.global_batch=12", "train.micro_batch=4", fmt.Sprint("rollout.staleness=", staleness))
 			require.Zero(t, code, out)

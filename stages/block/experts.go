@@ -190,7 +190,7 @@ func (m Experts) linear(r *Rec, name string, x *grad.Value, out, in, cut int, of
 
 // packed is how the weights of a projection lie in memory: in few bits only where experts are whole.
 func (m Experts) packed(r *Rec, weight string, in int) kernels.Packing {
-	if a := r.T.Axis(topology.ETP); a >= 0 && r.T.Mesh[a].Size > 1 {
+	if max(r.T.Size(topology.ETP), r.T.Sums[topology.ETP]) > 1 {
 		return kernels.Packing{}
 	}
 	return r.packed(weight, in)

@@ -259,8 +259,13 @@ func (m *Model) Params(lora *block.Lora) []*grad.Param { return m.ParamsIn(tenso
 
 // ParamsIn is Params of a model in a dtype: the values of some are float32 all the same.
 func (m *Model) ParamsIn(d tensor.DType, lora *block.Lora) []*grad.Param {
-	tr := m.Record(grad.Options{NoGrad: true, DType: d}, block.Rec{Shape: m.Smallest(1), Lora: lora},
-		Stage{To: len(m.Blocks)})
+	return m.ParamsOf(grad.Options{DType: d}, lora)
+}
+
+// ParamsOf is Params of a model as it is recorded by options.
+func (m *Model) ParamsOf(o grad.Options, lora *block.Lora) []*grad.Param {
+	o.NoGrad = true
+	tr := m.Record(o, block.Rec{Shape: m.Smallest(1), Lora: lora}, Stage{To: len(m.Blocks)})
 	out := make([]*grad.Param, 0, len(tr.Params))
 	for _, p := range tr.Params {
 		if !p.IsState() {

@@ -88,8 +88,8 @@ type reach struct{ weight, first, second float64 }
 // sureMost is how great numbers may be so that nothing that an update computes of them leaves float32.
 const sureMost = 1e30
 
-// behind bounds what an update makes of a slot, the number of which is steps, by a gradient of which no number is
-// greater than most. It is sure where everything is certain to stay finite, so that nobody needs to look.
+// behind bounds what an update makes of a slot, the number of which is steps, by a gradient of which no number
+// is greater than most. It is sure where everything is certain to stay finite, so that nobody needs to look.
 func (r reach) behind(a Adam, most float64, steps int64) (next reach, sure bool) {
 	const rounding = 1 + 1e-5
 	eps := float64(float32(a.Eps))

@@ -10,8 +10,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/cpu"
 )
 
-// TestReach: what bounds a slot's numbers without looking at them does, by rates, means and gradients of any size; an
-// ordinary step is sure to stay finite, and one that might not is not.
+// TestReach: what bounds a slot's numbers without looking at them does, by rates, means and gradients of any
+// size; an ordinary step is sure to stay finite, and one that might not is not.
 func TestReach(t *testing.T) {
 	x := trainer(t, specs()["dense"], 2, cpu.New(2))
 	defer x.Close()

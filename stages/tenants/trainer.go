@@ -37,7 +37,8 @@ type Trainer struct {
 	traces  map[shape]*grad.Trace
 }
 
-// roomShare is the share of the memory of weights, adapters, gradients and moments that kept activations take.
+// roomShare is the share of the memory of weights, adapters, gradients and moments that kept activations
+// take.
 const roomShare = 100
 
 // shape is a class of microbatches: all of one class have one trace.
@@ -62,7 +63,8 @@ func New(g *sample.Generator, rows, most int) (*Trainer, error) {
 	if t.adam, err = optim.Get("adamw"); err != nil {
 		return nil, err
 	}
-	t.steps, t.filled, t.reach = make([]int64, lora.Slots), make([]bool, lora.Slots), make([]reach, lora.Slots)
+	t.steps, t.filled = make([]int64, lora.Slots), make([]bool, lora.Slots)
+	t.reach = make([]reach, lora.Slots)
 	for _, p := range m.Params(lora) {
 		if !adapter(p.Name) {
 			continue

@@ -396,8 +396,8 @@ func TestSees(t *testing.T) {
 	}
 }
 
-// TestRoom: as many blocks' activations are kept as have room, never more, and gradients have the same bits with none,
-// some and all of them.
+// TestRoom: as many blocks' activations are kept as have room, never more, and gradients have the same bits
+// with none, some and all of them.
 func TestRoom(t *testing.T) {
 	s := specs()["dense"]
 	s.Layers = 6

@@ -95,9 +95,8 @@ func (d *rlCluster) file(name string) string {
 			max(1, d.steps/12)), 1)
 }
 
-// disturbed trains in four processes, kills a sampler in every second step, but 50 at most, and the leader once; it
-// reports
-// whether the run has ended.
+// disturbed trains in four processes, kills a sampler in every second step, but 50 at most, and the leader
+// once; it reports whether the run has ended.
 func (d *rlCluster) disturbed(life int) (over bool, err error) {
 	self, err := os.Executable()
 	if err != nil {
