@@ -24,7 +24,7 @@ type Trainer struct {
 	m    *family.Model
 	lora *block.Lora
 	rows int // tokens of a piece
-	most int // tokens of a microbatch
+	most int // tokens of a microbatch of several slots
 	// room is how many bytes more activations that are kept may take than those of one layer.
 	room    int64
 	params  []*grad.Param
@@ -47,11 +47,11 @@ type shape struct {
 	backward bool
 }
 
-// New makes a trainer. A datum has at most rows tokens; work is computed in pieces of as many, and as many pieces
-// together as have most tokens.
+// New makes a trainer. A datum has at most rows tokens; work is computed in pieces of as many, and as many
+// pieces together as have most tokens, or one of more.
 func New(g *sample.Generator, rows, most int) (*Trainer, error) {
 	m, lora := g.Model()
-	t := &Trainer{g: g, run: g.Runner(), m: m, lora: lora, rows: rows, most: max(rows, most),
+	t := &Trainer{g: g, run: g.Runner(), m: m, lora: lora, rows: rows, most: most,
 		moments: map[string][]*tensor.Tensor{}, traces: map[shape]*grad.Trace{}}
 	if lora == nil || lora.Slots == 0 {
 		return nil, errors.New("tenants: the model has no slots of adapters")

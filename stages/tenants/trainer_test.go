@@ -3,6 +3,7 @@ package tenants
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -430,6 +431,38 @@ func TestRoom(t *testing.T) {
 			want = weights(t, x, 0)
 		}
 		require.Equal(t, want, weights(t, x, 0))
+		x.Close()
+	}
+}
+
+// TestMost: a piece of more tokens than several have together is computed alone, to the same bits.
+func TestMost(t *testing.T) {
+	var want [2][]float32
+	for _, most := range []int{1000, 1} {
+		x, err := New(generator(t, specs()["dense"], 2, cpu.New(2)), 96, most)
+		require.NoError(t, err)
+		works := []*Work{work(0, 0, 0), work(1, 1, 0)}
+		for slot, w := range works {
+			x.Begin(slot, uint64(slot))
+			require.NoError(t, x.Check(w))
+		}
+		done, err := x.Run(works)
+		require.NoError(t, err)
+		require.Equal(t, most > 1, works[1].Begun(), "beside the first one's piece")
+		for left := 2 - len(done); left > 0; left -= len(done) {
+			done, err = x.Run(slices.DeleteFunc(slices.Clone(works),
+				func(w *Work) bool { return w.done == len(w.pieces) }))
+			require.NoError(t, err)
+		}
+		for slot := range want {
+			_, _, err := x.Step(slot, adam)
+			require.NoError(t, err)
+			if got := weights(t, x, slot); want[slot] == nil {
+				want[slot] = got
+			} else {
+				require.Equal(t, want[slot], got)
+			}
+		}
 		x.Close()
 	}
 }

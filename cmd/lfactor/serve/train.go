@@ -32,8 +32,8 @@ func bindTrain(c *cobra.Command, t *training) {
 		"with --train: patterns of the layers that have adapters")
 	f.IntVar(&t.o.Rows, "train-tokens", 2048,
 		"with --train: tokens of a sequence at most, and of an adapter's share of a step")
-	f.IntVar(&t.o.Most, "train-step-tokens", 4096,
-		"with --train: tokens of all adapters that are trained on at once")
+	f.IntVar(&t.o.Most, "train-step-tokens", 512,
+		"with --train: tokens of several adapters that are trained on at once; more of one alone may be")
 	f.StringVar(&t.o.Dir, "adapters-dir", "",
 		"with --train: folder that adapters are saved in; without it they are not")
 }
@@ -52,10 +52,9 @@ func (t *training) options(c *cobra.Command, o *serve.Options, draft string) err
 	case o.DType != tensor.F32:
 		return exit.Usagef("serve: adapters are trained with --precision fp32")
 	case t.o.Adapters < 1 || t.o.Adapters > 1024 || t.o.Rank < 1 || t.o.Rank > 1024 || !(t.o.Alpha > 0) ||
-		t.o.Rows < 1 ||
-		t.o.Most < t.o.Rows || len(t.o.Targets) == 0:
-		return exit.Usagef("serve: --adapters and --rank lie between 1 and 1024, --alpha and --train-tokens are above 0, " +
-			"--train-step-tokens is no less than --train-tokens, and --targets names a pattern")
+		t.o.Rows < 1 || t.o.Most < 1 || len(t.o.Targets) == 0:
+		return exit.Usagef("serve: --adapters and --rank lie between 1 and 1024, --alpha, --train-tokens and " +
+			"--train-step-tokens are above 0, and --targets names a pattern")
 	}
 	o.Train = &t.o
 	return nil
