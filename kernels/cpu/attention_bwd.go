@@ -38,7 +38,7 @@ func (g *gradWave) await(k, j int) {
 	if g == nil || k == 0 {
 		return
 	}
-	for s := newSpin(); g.done[k-1].Load() <= int64(j); {
+	for s := newSpin(spinTime); g.done[k-1].Load() <= int64(j); {
 		if !s.more() {
 			time.Sleep(spinTime)
 		}

@@ -54,6 +54,7 @@ type gemmPlan struct {
 	low        lowOf
 	lowPanels  *lowPanels // of the block, nil for float32
 	inPlace    bool       // rows of a are multiplied where they lie
+	own        ownSide    // the operand of which each task packs what it multiplies
 	aNext      int        // from one packed panel of a to the next
 	bNext      int
 }
@@ -106,10 +107,11 @@ func (b *Backend) cut(r result, m, n, k int) *gemmPlan {
 func (b *Backend) plan(r result, x, y matrix, m, n, k int) *gemmPlan {
 	g := b.cut(r, m, n, k)
 	g.low = b.lowOf(y, n, k)
-	if g.inPlace = liesWell(x, m) && g.low.form == lowNone; !g.inPlace {
+	g.inPlace, g.keeps = liesWell(x, m) && g.low.form == lowNone, b.keeps(y)
+	if g.own = g.ownOf(r.then != nil, len(b.team.workers)); !g.inPlace && g.own != ownLeft {
 		g.pa = b.shared.f32(g.mb / b.k.mr * g.aNext)
 	}
-	if g.keeps = b.keeps(y); !g.keeps {
+	if !g.keeps && g.own != ownRight {
 		g.pb = b.shared.f32(g.nb / b.k.nr * g.bNext)
 	}
 	return g
@@ -146,10 +148,9 @@ func (b *Backend) block(r result, x, y matrix, g *gemmPlan, i0, j0 int) {
 		if r.then != nil && r.v.d == tensor.F32 && p0+kc == g.k {
 			then = func(w *worker, i, j, m, n int) { r.then.rows(w, r.ld, i0+i, i0+i+m, j0+j, j0+j+n) }
 		}
-		t := multiplied{c: c, ldc: ldc, m: m, n: n, kc: kc, acc: r.acc || p0 > 0, bias: bias, then: then}
-		if bias = nil; g.inPlace {
-			t.x, t.i0, t.p0 = x, i0, p0
-		}
+		t := multiplied{c: c, ldc: ldc, m: m, n: n, kc: kc, acc: r.acc || p0 > 0, bias: bias, then: then,
+			x: x, y: y, i0: i0, j0: j0, p0: p0}
+		bias = nil
 		b.multiply(g, &t)
 	}
 	b.round(r, c, ldc, i0, j0, m, n)
@@ -184,10 +185,10 @@ const panelsATask = 8
 // those of b where they are packed already.
 func (b *Backend) pack(x, y matrix, g *gemmPlan, i0, j0, p0, m, n, kc int, both, packed bool) {
 	na, nb := ceilDiv(m, b.k.mr), ceilDiv(n, b.k.nr)
-	if packed {
+	if packed || g.own == ownRight {
 		n, nb = 0, 0
 	}
-	if !both || g.inPlace {
+	if !both || g.inPlace || g.own == ownLeft {
 		na = 0
 	}
 	ta := ceilDiv(na, panelsATask)
@@ -269,36 +270,41 @@ type multiplied struct {
 	m, n, kc int
 	acc      bool
 	bias     []float32 // what rows of c begin with, or nil
-	// the left operand where it lies, from row i0 and place p0 of the sum on; no view where it is packed
-	x      matrix
-	i0, p0 int
+	// the operands where they lie; the block begins at row i0, column j0 and place p0 of the sum
+	x, y       matrix
+	i0, j0, p0 int
 	// then, if not nil, sees each part of the block when it is done
 	then func(w *worker, i, j, m, n int)
 }
 
-// multiply computes a block of c from the packed panels.
+// multiply computes a block of c from the packed panels, and those that its tasks pack.
 func (b *Backend) multiply(g *gemmPlan, t *multiplied) {
+	if g.own != ownNone {
+		b.multiplyOwn(g, t)
+		return
+	}
 	mc, nc := b.grid(t.m, t.n, t.then != nil)
 	ni, nj := ceilDiv(t.m, mc), ceilDiv(t.n, nc)
 	b.shareWork(ni*nj, t.m*t.n*t.kc, func(w *worker, at int) {
 		i, j := at%ni*mc, at/ni*nc
 		m, n := min(mc, t.m-i), min(nc, t.n-j)
-		c, acc := t.c[i*t.ldc+j:], t.acc
-		if t.bias != nil {
-			for r := range m {
-				copy(c[r*t.ldc:][:n], t.bias[j:])
-			}
-			acc = true
-		}
-		y := columns{low: g.lowPanels, first: j / b.k.nr}
-		if y.low == nil {
-			y = columns{v: g.pb[j/b.k.nr*g.bNext:], step: b.k.nr, next: g.bNext}
-		}
-		w.product(c, t.ldc, m, n, t.kc, w.left(g, t, i, m), y, acc)
-		if t.then != nil {
-			t.then(w, i, j, m, n)
-		}
+		w.part(t, w.left(g, t, i, m), w.panelsFrom(g, j), i, j, m, n)
 	})
+}
+
+// part computes m by n elements of the block, from row i and column j on.
+func (w *worker) part(t *multiplied, x operand, y columns, i, j, m, n int) {
+	c, acc := t.c[i*t.ldc+j:], t.acc
+	if t.bias != nil {
+		for r := range m {
+			copy(c[r*t.ldc:][:n], t.bias[j:])
+		}
+		acc = true
+	}
+	w.product(c, t.ldc, m, n, t.kc, x, y, acc)
+	if t.then != nil {
+		t.then(w, i, j, m, n)
+	}
 }
 
 // left is rows [i, i+m) of the block's left operand.

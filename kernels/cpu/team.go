@@ -32,6 +32,9 @@ const (
 	// spinTime is how long an idle thread looks for work before it sleeps: longer than the gap between two
 	// operations of a step, short enough that idle teams cost nothing.
 	spinTime = 40 * time.Microsecond
+	// jobTime is how long a thread spins that waits for others to end their tasks of a job: as long as tasks
+	// take, since waking it costs some hundred microseconds, in which the next job would have one thread less.
+	jobTime = 2 * time.Millisecond
 )
 
 // worker is one thread's scratch.
@@ -112,7 +115,7 @@ func (t *team) finish() {
 // await waits until all workers have left the job, first by spinning, since most jobs end within
 // microseconds.
 func (t *team) await() {
-	for s := newSpin(); s.more(); {
+	for s := newSpin(jobTime); s.more(); {
 		if t.state.Load()&insideMax == 0 {
 			return
 		}
@@ -171,13 +174,19 @@ func (t *team) join(w *worker) {
 	t.work(w)
 }
 
-// idle returns when there may be a job after number last: it spins for a while, then sleeps.
+// idle returns when there may be a job after number last: it spins for a while, longer while others are still
+// at work on job last, then sleeps.
 func (t *team) idle(w *worker, last uint64) {
 	ready := func() bool {
 		s := t.state.Load()
 		return s/jobOne != last && s&closedBit == 0 || t.ending.Load()
 	}
-	for s := newSpin(); s.more(); {
+	for s := newSpin(jobTime); t.state.Load()&closedBit == 0 && s.more(); {
+		if ready() {
+			return
+		}
+	}
+	for s := newSpin(spinTime); s.more(); {
 		if ready() {
 			return
 		}
@@ -189,13 +198,14 @@ func (t *team) idle(w *worker, last uint64) {
 	w.parked.Store(false)
 }
 
-// spin bounds a busy wait by spinTime.
+// spin bounds a busy wait.
 type spin struct {
 	start time.Time
+	most  time.Duration
 	i     int
 }
 
-func newSpin() spin { return spin{start: time.Now()} }
+func newSpin(most time.Duration) spin { return spin{start: time.Now(), most: most} }
 
 // more waits a little and tells whether to go on spinning. The clock is read rarely, and now and
 // then others get the processor.
@@ -204,7 +214,7 @@ func (s *spin) more() bool {
 	if s.i++; s.i%16 != 0 {
 		return true
 	}
-	if time.Since(s.start) > spinTime {
+	if time.Since(s.start) > s.most {
 		return false
 	}
 	if s.i%128 == 0 {
