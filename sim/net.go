@@ -28,6 +28,10 @@ func (s *Sim) send(to actors.Ref, m *actors.Message) {
 	}
 	at := s.due(s.arrival(int(s.rankOf[m.From]), int(s.rankOf[to]), m)+late, to, m)
 	s.post(at, to, m)
+	if s.o.Wait && (m.Kind == actors.Activation || m.Kind == actors.Cotangent) {
+		free := &s.cells[m.From].free[actors.Compute]
+		*free = max(*free, at)
+	}
 	if s.faults.doubles {
 		s.faults.echo(s, at, to, m)
 	}

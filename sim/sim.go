@@ -79,7 +79,10 @@ type Options struct {
 	// Ranks that do the same run once: figures are those of all ranks, and the hash is that of the events that
 	// were carried out. Result.Unfolded says where it may not be. It is of prices, and of Memory.Begin and
 	// End, by which two ranks differ only if they differ in the work, links, Base and Update.
-	Fold   bool
+	Fold bool
+	// a rank does nothing until what it has sent to another stage is there, as Megatron-LM without
+	// overlap_p2p_comm; if not, data travels beside its work
+	Wait   bool
 	Jitter float64 // jobs take up to this share longer, at random
 	// messages without data take up to this many nanoseconds longer, at random; two of one pair of actors
 	// and one epoch stay in order

@@ -63,6 +63,13 @@ func TestSimCommand(t *testing.T) {
 	sends, err := simOutput(t, "sim", shippedRun, "--cluster", "h100", "-o", "json", "--collective", "send")
 	require.NoError(t, err)
 	require.NotEqual(t, out, sends)
+	waits, err := simOutput(t, "sim", shippedRun, "--cluster", "h100", "-o", "json", "--sends", "wait")
+	require.NoError(t, err)
+	var w rehearsal.Summary
+	require.NoError(t, json.Unmarshal([]byte(waits), &w))
+	require.Greater(t, w.Step, s.Step)
+	_, err = simOutput(t, "sim", shippedRun, "--sends", "late")
+	require.ErrorContains(t, err, "--sends late: want beside or wait")
 	var spans []map[string]any
 	text, err := os.ReadFile(trace)
 	require.NoError(t, err)

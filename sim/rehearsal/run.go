@@ -28,8 +28,11 @@ type Options struct {
 	// Sends makes a collective every message of its ring, tree or hierarchy; Direct makes every member send
 	// to every other, as training itself does. Without them a collective is one event a member.
 	Sends, Direct bool
-	Program       *plan.Program // in place of plan.schedule; nil for none
-	ProgramName   string
+	// Wait lets a rank wait until what it sends to another stage is there, as Megatron-LM without
+	// overlap_p2p_comm; without it data travels beside its work, as that of training does.
+	Wait        bool
+	Program     *plan.Program // in place of plan.schedule; nil for none
+	ProgramName string
 }
 
 // Rehearsal is a run's configuration, laid out for virtual time.
@@ -137,7 +140,7 @@ func (r *Rehearsal) prepare(o sim.Options) (*sim.Layout, sim.Prices, sim.Options
 	// rates tell steps apart
 	run := core.RunLayout{First: 1, Last: r.Steps, SaveEvery: every, LossScale: core.LossScale{Scale: 1},
 		LR: func(step int64) float64 { return float64(step) }}
-	o.Whole, o.Jitter = !r.o.Direct, r.o.Jitter
+	o.Whole, o.Jitter, o.Wait = !r.o.Direct, r.o.Jitter, r.o.Wait
 	p := Prices(r.Machine)
 	if !r.o.Sends {
 		p.Sends = nil

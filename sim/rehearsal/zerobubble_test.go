@@ -42,11 +42,11 @@ func (c *measured) committed(i int) float64 {
 	return 1 / (1/c.twoP[i] + each)
 }
 
-// TestZeroBubbleTable: what schedules gain on 1F1B is what the paper measured, in all 36 rows of its table.
-// Those of ZB-1p and ZB-2p agree within 5 %. With a head that W, too, computed logits for they came out
-// slower than 1F1B, and with a program for equal stages ZB-2p slower than ZB-1p: the last stage has the
-// head. 1F1B-I, with a stage for every layer, gains more here, up to 9 %: its sends go beside other work,
-// and Megatron's do not.
+// TestZeroBubbleTable: what schedules gain on 1F1B is what the paper measured, in all 36 rows of its table,
+// within 5 % but one. With a head that W, too, computed logits for they came out slower than 1F1B, and with a
+// program for equal stages ZB-2p slower than ZB-1p: the last stage has the head. 1F1B and 1F1B-I are
+// Megatron's, whose ranks wait for what they send; without that 1F1B-I, with a stage for every layer, gained
+// up to 9 % too much.
 func TestZeroBubbleTable(t *testing.T) {
 	for _, c := range zeroBubbleTable {
 		for i, micro := range c.micro {
@@ -59,7 +59,7 @@ func TestZeroBubbleTable(t *testing.T) {
 					name, schedule string
 					want, within   float64
 				}{{"ZB-1p", "zb-1p", c.oneP[i], 0.05}, {"ZB-2p", "zb-2p", c.committed(i), 0.05},
-					{"1F1B-I", "interleaved", c.loops[i], 0.10}} {
+					{"1F1B-I", "interleaved", c.loops[i], 0.0605}} {
 					gain, want := base/c.step(t, dir, micro, x.schedule), x.want/c.plain[i]
 					t.Logf("%s with %d microbatches: %s %.3f×, measured %.3f×: %+.1f %%", c.name, micro,
 						x.name, gain, want, 100*(gain/want-1))
@@ -104,7 +104,8 @@ plan: {pp: %d, layers: %s, schedule: %s, recompute: none%s}
 	require.NoError(t, err)
 	m, err := Machine("a100")
 	require.NoError(t, err)
-	s, err := Simulate(context.Background(), cfg, Options{Steps: 2, Machine: m})
+	megatrons := schedule == "1f1b" || schedule == "interleaved"
+	s, err := Simulate(context.Background(), cfg, Options{Steps: 2, Machine: m, Wait: megatrons})
 	require.NoError(t, err)
 	return s.Step
 }

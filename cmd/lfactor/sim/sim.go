@@ -122,6 +122,13 @@ func parseSim(args []string) (*simRun, []string, error) {
 	default:
 		return nil, nil, exit.Usagef("--collective %s: want op, send or direct", m)
 	}
+	switch m := cli.FlagValue(mine, "sends"); m {
+	case "", "beside":
+	case "wait":
+		s.o.Wait = true
+	default:
+		return nil, nil, exit.Usagef("--sends %s: want beside or wait", m)
+	}
 	if err := s.faults(cli.FlagValue(mine, "faults")); err != nil {
 		return nil, nil, err
 	}
