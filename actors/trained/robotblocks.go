@@ -3,13 +3,10 @@ package trained
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 
-	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/family"
-	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
@@ -80,27 +77,6 @@ func (x *Robots) starts(e *family.Encoded, f *format.RobotFrame) error {
 		e.Clip.States = append(e.Clip.States, x.roomy(state)...)
 	}
 	return nil
-}
-
-// imageEncoder is the whole path of the folder of a run's encoder of images, "" for none.
-func imageEncoder(cfg *configs.Config) string {
-	dir := fit.Beside(cfg, cfg.Run.Diffusion.Image, "image_encoder")
-	if dir == "" {
-		return ""
-	}
-	if whole, err := filepath.Abs(dir); err == nil {
-		return whole
-	}
-	return dir
-}
-
-// imageEncoder is the encoder of images in a pipeline's folder, for a policy that reads features of what
-// it sees.
-func (m *Trained) imageEncoder(root string) string {
-	if m.Model.Denoiser.Images == 0 {
-		return m.Cfg.Run.Diffusion.Image
-	}
-	return filepath.Join(root, "image_encoder")
 }
 
 // roomy is a state of a policy that reads views whole: zeros stand for numbers that it has room for and
