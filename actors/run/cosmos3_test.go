@@ -53,6 +53,7 @@ func TestCosmos3Run(t *testing.T) {
 		require.InEpsilonSlice(t, one, p.train(p.model, t.TempDir(), strings.Fields(more)...), 1e-5, more)
 	}
 	require.NotEqual(t, one, p.train(p.model, t.TempDir(), "policy.embodiments=[2]"))
+	p.exportsRobot()
 	held := p.train(p.model, t.TempDir(), `freeze=[embed_tokens.*, "layers.*.self_attn.to_[qkv].*", `+
 		`layers.*.self_attn.to_out.*, "layers.*.self_attn.norm_[qk].*", layers.*.mlp.*, `+
 		`layers.*.input_layernorm.weight, layers.*.post_attention_layernorm.weight]`,

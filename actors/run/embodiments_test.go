@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -137,6 +138,7 @@ func (p *robotPolicy) holds() {
 	require.NotEqual(t, apart, p.train(p.model, t.TempDir(), paths, "policy.embodiments=[0, 0]"))
 	require.NotEqual(t, p.act(filepath.Join(two, "saved"), "set"), p.act(filepath.Join(two, "saved"),
 		"other"))
+	p.exportsRobot()
 	for arg, want := range map[string]string{"policy.embodiments=[3]": "robot 3, and the model has weights for 3",
 		"policy.embodiments=[0, 1]": "2 robots, and data.paths has 1 data sets"} {
 		cfg, err := p.load(p.model, t.TempDir(), arg)
@@ -144,6 +146,37 @@ func (p *robotPolicy) holds() {
 			_, err = Open(cfg)
 		}
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// exportsRobot: an export acts as the robot that its run learnt of, which a file may not say wrong.
+func (p *robotPolicy) exportsRobot() {
+	t, saved := p.t, filepath.Join(p.t.TempDir(), "saved")
+	p.train(p.model, filepath.Dir(saved), "policy.embodiments=[2]")
+	exported := filepath.Join(saved, "release_hf_weights")
+	acted := p.act(saved, "")
+	require.Equal(t, acted, p.act(exported, ""))
+	steps := filepath.Join(exported, "policy_preprocessor.json")
+	text, err := os.ReadFile(steps)
+	if os.IsNotExist(err) { // of a family that says it elsewhere
+		return
+	}
+	require.NoError(t, err)
+	of := regexp.MustCompile(`("(?:domain_id|embodiment|new_embodiment)": )2`)
+	require.Regexp(t, of, string(text))
+	says := func(robot string) {
+		require.NoError(t, os.WriteFile(steps, of.ReplaceAll(text, []byte("${1}"+robot)), 0o644))
+	}
+	says("0")
+	require.NotEqual(t, acted, p.act(exported, ""))
+	for _, bad := range []string{"9", "-1", `"x"`, "{}"} {
+		says(bad)
+		m, err := trained.Open(exported, "")
+		require.NoError(t, err)
+		defer m.Close()
+		_, err = m.NewActor()
+		require.ErrorContains(t, err, "policy_preprocessor.json: ")
+		require.ErrorContains(t, err, "robot "+bad)
 	}
 }
 

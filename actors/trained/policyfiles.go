@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset/format"
@@ -32,6 +34,16 @@ const (
 // normModes are lerobot's names of policy.normalize.
 var normModes = map[string]string{"quantiles": "QUANTILES", "min_max": "MIN_MAX", "mean_std": "MEAN_STD",
 	"identity": "IDENTITY"}
+
+// normOf is what policy.normalize calls one of lerobot's modes, "" for one that is not known.
+func normOf(mode string) string {
+	for ours, theirs := range normModes {
+		if theirs == mode {
+			return ours
+		}
+	}
+	return ""
+}
 
 // policy writes a policy of a robot as lerobot keeps it, with the tokenizer of what it is told.
 func (e *Exporter) policy(dst string) error {
@@ -220,10 +232,13 @@ func (x *Robots) pipelines(dst string) error {
 				"tokenizer_name": w.Tokenizer}})
 	}
 	for _, name := range w.Behind {
-		before = append(before, step{Name: name, Config: map[string]any{}})
+		before = append(before, step{Name: name, Config: x.robotConfig(name)})
 	}
 	if before = append(before, device); !w.Scaled {
 		scaled()
+	}
+	if name := w.Robot.Step; name != "" && !slices.Contains(w.Behind, name) {
+		before = append(before, step{Name: name, Config: x.robotConfig(name)})
 	}
 	for name, steps := range map[string][]step{preprocessor: before,
 		postprocessor: {scale(postprocessor, 0, unnormalizer, x.gives()), device}} {
@@ -287,4 +302,17 @@ func (x *Robots) statistics(dst, stem string) error {
 		}
 	}
 	return sink.Commit()
+}
+
+// robotConfig are the settings of a pipeline's step, which may be the one that says which robot acts.
+func (x *Robots) robotConfig(step string) map[string]any {
+	r, config := x.D.Words.Robot, map[string]any{}
+	if step != r.Step {
+		return config
+	}
+	maps.Copy(config, r.More)
+	if config[r.Key] = x.robot; r.Tag != "" {
+		config[r.Tag], config[r.Key] = r.Name, map[string]int32{r.Name: x.robot}
+	}
+	return config
 }

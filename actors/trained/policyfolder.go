@@ -2,6 +2,7 @@ package trained
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -35,11 +36,15 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 				"folder that lerobot wrote", dir, err)
 	}
 	var p policySteps
-	if err := json.Unmarshal(b, &p); err != nil {
+	if err = json.Unmarshal(b, &p); err == nil {
+		err = x.robotIn(b)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s.json: %w", preprocessor, err)
 	}
 	for _, s := range p.Steps {
-		if s.Name != normalizer || filepath.Base(s.State) != s.State || s.State == "" {
+		bare := s.State == "" && x.leaves(s.Config.Modes) // which takes no statistics
+		if s.Name != normalizer || filepath.Base(s.State) != s.State && !bare {
 			continue
 		}
 		if x.Policy.Cameras, err = camerasIn(s.Config.Features); err != nil {
@@ -48,12 +53,17 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 		if err := x.ordered(dir); err != nil {
 			return nil, err
 		}
-		if err := x.scaled(filepath.Join(dir, s.State), s.Config.Modes); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.State, err)
+		if err := x.scaled(dir, s.State, s.Config.Modes); err != nil {
+			return nil, fmt.Errorf("%s: %w", cmp.Or(s.State, preprocessor+".json"), err)
 		}
 		if err := x.scaledBehind(dir, s.Config.Modes); err != nil {
 			return nil, err
 		}
+		if len(x.Scale.Action.Mid) == 0 {
+			return nil, fmt.Errorf("%s.json and %s.json: there are no statistics of actions", preprocessor,
+				postprocessor)
+		}
+		x.Policy.Normalize = normOf(s.Config.Modes["STATE"])
 		x.raw = [2]int{len(x.Scale.State.Mid), len(x.Scale.Action.Mid)}
 		if d.Real = len(x.Scale.Action.Mid); d.Sight.Whole() {
 			if err := x.whole(cfg); err != nil || !d.Worded() {
@@ -70,6 +80,40 @@ func robotsOf(dir string, cfg *configs.Config, d *family.Denoiser) (*Robots, err
 	}
 	return nil, fmt.Errorf("%s.json: there is no step %s with a file of statistics", preprocessor,
 		normalizer)
+}
+
+// robotIn finds in a pipeline which robot acts: the first one where it does not say.
+func (x *Robots) robotIn(pipeline []byte) error {
+	var p struct {
+		Steps []struct {
+			Name   string                     `json:"registry_name"`
+			Config map[string]json.RawMessage `json:"config"`
+		} `json:"steps"`
+	}
+	if err := json.Unmarshal(pipeline, &p); err != nil {
+		return err
+	}
+	r := x.D.Words.Robot
+	for _, s := range p.Steps {
+		value := s.Config[r.Key]
+		if r.Step == "" || s.Name != r.Step || value == nil {
+			continue
+		}
+		var name string
+		numbers := map[string]json.RawMessage{name: value}
+		if r.Tag != "" {
+			if json.Unmarshal(s.Config[r.Tag], &name) != nil || json.Unmarshal(value, &numbers) != nil {
+				return fmt.Errorf("%s: %s: %s is no name, or %s no numbers by names", r.Step, r.Tag,
+					s.Config[r.Tag], r.Key)
+			}
+		}
+		err := json.Unmarshal(numbers[name], &x.robot)
+		if err != nil || x.robot < 0 || int(x.robot) >= x.D.Robots {
+			return fmt.Errorf("%s: %s: robot %s, and the model has weights for %d", r.Step, r.Key,
+				cmp.Or(string(numbers[name]), name), x.D.Robots)
+		}
+	}
+	return nil
 }
 
 // policySteps are a pipeline's steps in lerobot's file of it.
@@ -103,7 +147,7 @@ func (x *Robots) scaledBehind(dir string, before map[string]string) error {
 			continue
 		}
 		behind := *x
-		if err := behind.scaled(filepath.Join(dir, s.State), map[string]string{"STATE": before["ACTION"],
+		if err := behind.scaled(dir, s.State, map[string]string{"STATE": before["ACTION"],
 			"ACTION": s.Config.Modes["ACTION"]}); err != nil {
 			return fmt.Errorf("%s: %w", s.State, err)
 		}
@@ -134,18 +178,24 @@ func camerasIn(features json.RawMessage) (out []string, err error) {
 	return out, nil
 }
 
-// scaled reads statistics and makes scales of them, by lerobot's names of modes.
-func (x *Robots) scaled(path string, modes map[string]string) error {
+// leaves reports whether modes leave states, actions and pictures as they are.
+func (x *Robots) leaves(modes map[string]string) bool {
+	none := normModes["identity"]
+	return modes["STATE"] == none && modes["ACTION"] == none && !x.paints()
+}
+
+// statisticsIn are the statistics in a file of tensors, by their names.
+func statisticsIn(path string) (map[string][]float64, error) {
 	file, err := checkpoint.OpenFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer file.Close()
 	have := map[string][]float64{}
 	for _, t := range file.Tensors() {
 		raw := make([]byte, t.Bytes)
 		if err := file.ReadInto(t.Name, 0, t.Bytes, raw); err != nil {
-			return err
+			return nil, err
 		}
 		if t.DType != "F32" {
 			continue // counts
@@ -155,9 +205,16 @@ func (x *Robots) scaled(path string, modes map[string]string) error {
 				float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))))
 		}
 	}
-	how := map[string]string{}
-	for ours, theirs := range normModes {
-		how[theirs] = ours
+	return have, nil
+}
+
+// scaled reads the statistics of a file, "" for none, and makes scales of them, by lerobot's names of modes.
+func (x *Robots) scaled(dir, name string, modes map[string]string) (err error) {
+	var have map[string][]float64
+	if name != "" {
+		if have, err = statisticsIn(filepath.Join(dir, name)); err != nil {
+			return err
+		}
 	}
 	for _, s := range []struct {
 		kind, column string
@@ -167,11 +224,12 @@ func (x *Robots) scaled(path string, modes map[string]string) error {
 		stats := format.RobotStats{Min: of("min"), Max: of("max"), Mean: of("mean"), Std: of("std"),
 			Q01: of("q01"),
 			Q99: of("q99")}
-		if how[modes[s.kind]] == "" {
+		how := normOf(modes[s.kind])
+		if how == "" {
 			return fmt.Errorf("norm_map: %s is scaled by %q, and %v are known", s.kind, modes[s.kind],
 				normModes)
 		}
-		if *s.to, err = NewAffine(stats, how[modes[s.kind]]); err != nil {
+		if *s.to, err = NewAffine(stats, how); err != nil {
 			return fmt.Errorf("%s: %w", s.column, err)
 		}
 	}

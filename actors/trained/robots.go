@@ -284,6 +284,9 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*fa
 			e.Views[k*v.Cameras()+i] = planes
 		}
 		state, err := x.motion.read(l.State)
+		if v.Whole() && v.State == 0 {
+			continue // the model is told no state
+		}
 		if err == nil {
 			state, err = scale.State.Of(state)
 		}

@@ -23,13 +23,17 @@ func NewAffine(s format.RobotStats, how string) (a Affine, err error) {
 	if how == "min_max" {
 		low, high = s.Min, s.Max
 	}
-	if how == "identity" {
-		return Affine{make([]float64, len(s.Mean)), slices.Repeat([]float64{1}, len(s.Mean))}, nil
+	switch how {
+	case "identity":
+		n := max(len(s.Mean), len(s.Min), len(s.Q01)) // files may have one kind alone
+		return Affine{make([]float64, n), slices.Repeat([]float64{1}, n)}, nil
+	case "mean_std":
+		low, high = s.Mean, s.Std
 	}
-	if how != "mean_std" && (len(low) == 0 || len(high) != len(low)) {
+	if len(low) == 0 || len(high) != len(low) {
 		return a, fmt.Errorf("the statistics have no %s", how)
 	}
-	for i := range s.Mean {
+	for i := range low {
 		if how == "mean_std" {
 			a.Mid, a.By = append(a.Mid, s.Mean[i]), append(a.By, 1/(s.Std[i]+least))
 			continue

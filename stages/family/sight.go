@@ -119,4 +119,14 @@ type Words struct {
 	// views that lie before it; Between are the parts of a prompt of so many views that these lie between.
 	Image   int32
 	Between func(task string, views int) []string
+	// Robot is the step that says which of the robots acts that the model has weights for
+	Robot RobotStep
+}
+
+// RobotStep is a step of a pipeline, by its registered name, and the key of its settings that is the robot's
+// number. With Tag that key has numbers of robots by their names, and Tag is the key of the name, which is Name
+// where it is written; More are other settings.
+type RobotStep struct {
+	Step, Key, Tag, Name string
+	More                 map[string]any
 }

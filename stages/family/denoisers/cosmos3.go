@@ -95,6 +95,7 @@ func newCosmos(c configs.Model) *cosmos3 {
 		Weight: float32(f.ByVideo), Size: of, Laid: f.Form, Every: f.Every,
 		Scale: [3]int(f.Scale), Joined: &family.Joined{Rate: w.o.Rate, Places: w.places}}
 	w.d.EncodersKey, w.d.CamerasKey = "encoders", "cameras"
+	w.d.Words.Robot = family.RobotStep{Step: "embodiment", Key: "embodiment"} // this program's own
 	w.learns(&w.d.Clip.Latents.Process, levels, 1)
 	w.robots = &ofRobots{d: w.d, weight: ".fc.weight", bias: ".bias.weight", flat: true}
 	return w

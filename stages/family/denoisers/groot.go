@@ -131,7 +131,9 @@ func newGroot(c configs.Model) *groot {
 		Feature: func(t float64) []float32 { return grootTime(t, k.Width) },
 		Sight: &family.Sight{Views: o.Views, Patches: side * side, Pixels: 3 * p.o.Patch * p.o.Patch,
 			State: o.State},
-		Words: family.Words{Image: int32(k.Image), Between: grootPrompt}, Steps: 4}
+		Words: family.Words{Image: int32(k.Image), Between: grootPrompt, Robot: family.RobotStep{
+			Step: "groot_pack_inputs_v3", Key: "embodiment_mapping", Tag: "embodiment_tag",
+			Name: "new_embodiment", More: map[string]any{"normalize_min_max": false}}}, Steps: 4}
 	p.d.Learns = grootLearns
 	p.head = &dit{d: p.d, robots: &ofRobots{d: p.d, weight: ".W", bias: ".b"}, name: grootHead, port: "text",
 		told: c.Hidden, width: k.Width, heads: k.Heads, layers: k.Layers, out: k.Out, mixHeads: k.MixHeads,

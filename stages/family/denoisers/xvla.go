@@ -179,7 +179,8 @@ func xvlaOf(c configs.Model, k xvlaKeys) *xvla {
 		Prompt: func(task string) string { return task }, PromptMost: x.k.Words,
 		Words: family.Words{Tokenizer: "facebook/bart-large", Padding: "max_length", Rows: x.k.Words,
 			Pad:    bartPad,
-			Behind: []string{"xvla_image_to_float", "xvla_imagenet_normalize", "xvla_add_domain_id"}}}
+			Behind: []string{"xvla_image_to_float", "xvla_imagenet_normalize", "xvla_add_domain_id"},
+			Robot:  family.RobotStep{Step: "xvla_add_domain_id", Key: "domain_id"}}}
 	if form := actionForms[x.k.Form]; form.logistic {
 		x.d.Squash = form.grippers
 	}
