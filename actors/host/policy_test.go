@@ -304,7 +304,7 @@ func (g *denoised) acts() {
 			d, n := g.m.Denoiser, len(items[i].X0)
 			t, by := d.Step(step, steps)
 			clear(v[i*n : i*n+d.Still(&items[i])])
-			d.Advance(items[i].X0, g.floats(fmt.Sprintf("start.%d", i)), v[i*n:(i+1)*n], t, by)
+			d.Advance(items[i].X0, g.floats(fmt.Sprintf("start.%d", i)), v[i*n:(i+1)*n], 0, t, by)
 			if step == steps-1 {
 				d.Finish(items[i].X0)
 			}

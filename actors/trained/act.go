@@ -380,7 +380,7 @@ func (a *Actor) integrate(items []family.Encoded, asks []Ask) error {
 				j.guide(v[i*n:(i+1)*n], items[i].X0, a.x.D.Width(), t)
 			}
 			clear(v[i*n : i*n+a.x.D.Still(&items[i])])
-			a.x.D.Advance(items[i].X0, start[i], v[i*n:(i+1)*n], t, by)
+			a.x.D.Advance(items[i].X0, start[i], v[i*n:(i+1)*n], items[i].Real, t, by)
 		}
 		if a.x.D.Worded() {
 			a.x.D.AdvanceClips(items, v[len(items)*len(items[0].X0):], by)

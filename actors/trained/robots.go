@@ -245,7 +245,7 @@ type Look struct {
 func (x *Robots) See(task string, looks ...Look) (*family.Encoded, error) {
 	e, err := x.see(x.Scale, task, looks, false)
 	if err == nil {
-		e.Robot = x.robot
+		e.Robot, e.Real = x.robot, len(x.Scale.Action.Mid)
 	}
 	if err == nil && x.D.Clip != nil {
 		err = x.films(e, task, [][]*media.Image{looks[0].Views})

@@ -1,6 +1,7 @@
 package family
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -31,8 +32,10 @@ func (d *Denoiser) Still(x *Encoded) int { return x.Clean * x.Grid[1] * x.Grid[2
 
 // Advance takes a policy's noisy actions x from time t to t - by, of what it said of them: in a step of
 // Euler, or, of a policy that says what the actions are, to a mix of these with the noise that the first
-// step began with. Time 1 is noise.
-func (d *Denoiser) Advance(x, start, said []float32, t, by float64) {
+// step began with. Time 1 is noise. Numbers of an action from the real one on are those that the robot has
+// not, 0 for a robot that has as many as any that the policy learnt of.
+func (d *Denoiser) Advance(x, start, said []float32, real int, t, by float64) {
+	real = cmp.Or(real, d.Real, d.Width())
 	rest := float32(max(0, t-by))
 	if t-by < 1e-6 {
 		rest = 0
@@ -43,7 +46,7 @@ func (d *Denoiser) Advance(x, start, said []float32, t, by float64) {
 		} else {
 			x[i] -= float32(by) * said[i]
 		}
-		if d.Quiet && d.Real > 0 && i%d.Width() >= d.Real {
+		if d.Quiet && i%d.Width() >= real {
 			x[i] = 0
 		}
 	}
