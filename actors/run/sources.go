@@ -123,8 +123,9 @@ func (d *data) openKind() (err error) {
 	return err
 }
 
-// unread tells what of recordings is not read.
+// unread tells what of recordings is not read, and has what is not read of prompts be told.
 func (d *data) unread(x *trained.Robots) {
+	x.Tell(d.notes())
 	for _, why := range x.Left() {
 		fmt.Fprintf(d.notes(), "note: %s; it is not read\n", why)
 	}

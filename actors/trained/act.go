@@ -114,6 +114,9 @@ func (m *Trained) Acts() bool {
 	return c != nil && c.Run.Policy.Tokens != "none" && m.Model.Vision != nil
 }
 
+// Tell has notes of what the policy does not read of its prompts be written.
+func (a *Actor) Tell(notes io.Writer) { a.x.Tell(notes) }
+
 // eulerSteps are those of a policy of flow matching.
 const eulerSteps = 10
 

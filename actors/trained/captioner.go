@@ -2,6 +2,7 @@ package trained
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,6 +163,15 @@ func (x *captioner) fits() error {
 			x.d.Pooled)
 	}
 	return nil
+}
+
+// length is how many tokens a caption has for the first encoder, and how many of them this reads.
+func (x *captioner) length(caption string) (n, most int, err error) {
+	p := x.parts[0]
+	all := p.use
+	all.Length, all.Rest = math.MaxInt, texts.Dropped
+	ids, err := all.Tokens(p.tok, caption)
+	return len(ids), p.use.Length, err
 }
 
 // IDs are the tokens of a caption for the one encoder of a model that has it among its blocks.

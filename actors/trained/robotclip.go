@@ -25,6 +25,7 @@ type filmer struct {
 	told sync.Map // states of prompts, by prompt: of toldMost at most
 	n    int
 	mu   sync.Mutex
+	tell *teller
 }
 
 // toldMost bounds the prompts whose states are remembered.
@@ -87,7 +88,18 @@ func (x *filmer) print() string {
 }
 
 // prompt is the states of what the policy is told of a task.
-func (x *filmer) prompt(task string) ([]float32, error) { return x.states(x.D.Prompt(task)) }
+func (x *filmer) prompt(task string) ([]float32, error) {
+	text := x.D.Prompt(task)
+	c, ok := x.Text.(*captioner)
+	if _, known := x.told.Load(text); ok && !known && x.tell != nil {
+		n, most, err := c.length(text)
+		if err != nil {
+			return nil, err
+		}
+		x.tell.cut(text, n, most)
+	}
+	return x.states(text)
+}
 
 // states are those of a text.
 func (x *filmer) states(text string) ([]float32, error) {

@@ -33,6 +33,7 @@ type Robots struct {
 	stats  [2]format.RobotStats // of states and of actions
 	sets   []*robotSet          // of data.paths; nil for a policy's own folder
 	colour [][2][3]float64      // mean and deviation of each camera's colours; nil for ImageNet's
+	tell   *teller              // of prompts that are cut; nil for nobody
 	film   *filmer              // of a policy that reads a clip, nil for another
 	learnt string               // print of the encoders that it learnt by, "" where that is not known
 }
@@ -283,10 +284,10 @@ func (x *Robots) see(scale RobotScale, task string, looks []Look, raw bool) (*fa
 			}
 			e.Views[k*v.Cameras()+i] = planes
 		}
-		state, err := x.motion.read(l.State)
 		if v.Whole() && v.State == 0 {
 			continue // the model is told no state
 		}
+		state, err := x.motion.read(l.State)
 		if err == nil {
 			state, err = scale.State.Of(state)
 		}

@@ -2,9 +2,11 @@ package trained
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lfactor/lfactor/configs"
 )
@@ -24,6 +26,32 @@ func (x *Robots) words(cfg *configs.Config) error {
 		x.Begin = id
 	}
 	return nil
+}
+
+// teller says once what models do not read of what they are told.
+type teller struct {
+	to   io.Writer
+	once sync.Once
+}
+
+// Tell has notes of what the model does not read of its prompts be written, before it reads any; there are
+// none without.
+func (x *Robots) Tell(notes io.Writer) {
+	x.tell = &teller{to: notes}
+	if x.film != nil {
+		x.film.tell = x.tell
+	}
+}
+
+// cut says of the first prompt that has more tokens than are read that it is cut.
+func (t *teller) cut(prompt string, n, most int) {
+	if t == nil || n <= most {
+		return
+	}
+	t.once.Do(func() {
+		fmt.Fprintf(t.to, "note: the model reads %d tokens of what it is told, and a prompt of %d is cut, "+
+			"as are others that are longer: %.200q\n", most, n, prompt)
+	})
 }
 
 // present counts the views that are there.
@@ -71,6 +99,7 @@ func (x *Robots) told(task string, state []float64, views int) ([]int32, error) 
 		return nil, err
 	}
 	if rows > 0 {
+		x.tell.cut(prompt, len(ids), rows)
 		if n := len(ids); n > rows { // the end stays
 			ids = append(ids[:rows-1:rows-1], ids[n-1])
 		}
@@ -82,6 +111,7 @@ func (x *Robots) told(task string, state []float64, views int) ([]int32, error) 
 	if x.Begin >= 0 {
 		ids = append([]int32{x.Begin}, ids...)
 	}
+	x.tell.cut(prompt, len(ids), most)
 	return ids[:min(len(ids), most)], nil
 }
 

@@ -36,6 +36,8 @@ type Options struct {
 	Pause    time.Duration // before a connection goes on whose message was refused; 20 ms
 	Message  int64         // bytes of a message; 16 MiB
 
+	Notes io.Writer // of what the policy does not read of prompts; nil for none
+
 	Horizon int     // actions over which chunks are joined; trained.JoinHorizon
 	Strong  float64 // how strongly they are; trained.JoinMost
 }
@@ -138,6 +140,9 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 		}
 		if o.Steps > 0 {
 			a.Steps = o.Steps
+		}
+		if o.Notes != nil && len(actors) == 0 { // it prepares all observations
+			a.Tell(o.Notes)
 		}
 		actors, all = append(actors, a), append(all, a)
 	}

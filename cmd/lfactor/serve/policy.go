@@ -30,7 +30,8 @@ func bindPolicy(c *cobra.Command, o *policy.Options) {
 	f.StringVar(&o.Robot, "robot", "",
 		"policies of several robots: data set of the one that asks, by the end of its path; the first by default")
 	f.StringVar(&o.Encoders, "encoders", "",
-		"policies that see clips: folder with vae and text_encoder, if not those that the policy names")
+		"policies that see clips: folder with vae, and with text_encoder and image_encoder where the policy "+
+			"reads by them, if not those that it names")
 	f.IntVar(&o.Replicas, "replicas", 1, "policies: actors that answer, each with weights of its own")
 	f.IntVar(&o.Batch, "batch", 8, "policies: observations that a replica answers at once")
 	f.IntVar(&o.Clients, "clients", 64, "policies: connections at once; more are refused with status 503")
@@ -56,6 +57,7 @@ func only(c *cobra.Command, what string, unread []string) error {
 
 // runPolicy serves a policy until a signal comes, and says how long its answers took.
 func runPolicy(c *cobra.Command, m *trained.Trained, l net.Listener, o policy.Options) error {
+	o.Notes = c.ErrOrStderr()
 	s, err := policy.New(m, o)
 	if err != nil {
 		return err
