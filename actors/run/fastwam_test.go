@@ -3,10 +3,13 @@ package run
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -252,6 +255,24 @@ func TestLingBotRun(t *testing.T) {
 	require.NotEqual(t, string(text), string(changed))
 	require.NoError(t, os.WriteFile(before, changed, 0o600))
 	require.Equal(t, actions, p.act(theirs, ""))
+	changed = regexp.MustCompile(`"STATE": *"[A-Z_]+"`).ReplaceAll(changed, []byte(`"STATE": "IDENTITY"`))
+	bare := regexp.MustCompile(`,\s*"state_file": *"[^"]+"`).ReplaceAll(changed, nil)
+	require.NotEqual(t, string(changed), string(bare))
+	require.NoError(t, os.WriteFile(before, bare, 0o600)) // and no statistics before it, which nothing takes
+	require.Equal(t, actions, p.act(theirs, ""))
+	require.NoError(t, os.Remove(filepath.Join(theirs, "policy_postprocessor.json")))
+	refused := func(want string) {
+		m, err := trained.Open(theirs, "")
+		require.NoError(t, err)
+		defer m.Close()
+		_, err = m.NewActor()
+		require.ErrorContains(t, err, want)
+	}
+	refused("there are no statistics of actions")
+	require.NoError(t, os.RemoveAll(theirs))
+	require.NoError(t, os.CopyFS(theirs, os.DirFS(exported)))
+	setKeys(t, theirs, map[string]any{"wan_pretrained_path": nil})
+	refused("by the encoders of robbyant/lingbot-va-base")
 	m, err := trained.Open(exported, "")
 	require.NoError(t, err)
 	defer m.Close()
@@ -319,11 +340,24 @@ func TestDreamZeroRun(t *testing.T) {
 		actions := p.act(exported, "")
 		require.Len(t, actions, 2)
 		require.Len(t, actions[0], 3)
+		moved := t.TempDir() // with its encoders beside it
+		require.NoError(t, os.CopyFS(moved, os.DirFS(exported)))
+		require.NoError(t, os.CopyFS(filepath.Join(moved, "wan"), os.DirFS(dir)))
+		require.NoError(t, os.CopyFS(filepath.Join(moved, "eyes"), os.DirFS(look)))
+		setKeys(t, moved, map[string]any{"wan_pretrained_path": "wan",
+			"image_encoder_pretrained_path": "eyes"})
+		require.Equal(t, actions, p.act(moved, ""))
+		setKeys(t, moved, map[string]any{"image_encoder_pretrained_path": "gone"})
+		m, err := trained.Open(moved, "")
+		require.NoError(t, err)
+		defer m.Close()
+		_, err = m.NewActor()
+		require.ErrorContains(t, err, `encoder of images "gone" (image_encoder_pretrained_path in its config`)
 		for i := range p.view.Pix {
 			p.view.Pix[i] = 200
 		}
 		require.NotEqual(t, actions, p.act(exported, "")) // it draws on from what it sees
-		m, err := trained.Open(exported, "")
+		m, err = trained.Open(exported, "")
 		require.NoError(t, err)
 		defer m.Close()
 		require.ErrorContains(t, m.Encode(dir), "has no folder image_encoder")
@@ -333,5 +367,80 @@ func TestDreamZeroRun(t *testing.T) {
 		actor, err := m.NewActor()
 		require.NoError(t, err)
 		actor.Close()
+	}
+}
+
+// setKeys sets keys of a folder's config.json.
+func setKeys(t *testing.T, dir string, keys map[string]any) {
+	t.Helper()
+	file, all := filepath.Join(dir, "config.json"), map[string]any{}
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(b, &all))
+	maps.Copy(all, keys)
+	b, err = json.Marshal(all)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, b, 0o644))
+}
+
+// TestDreamZeroFolder: a policy acts from its export as from its checkpoint where a state lies far from those
+// that it learnt of, which quantiles are cut to, and does not go on with other pixels for its encoder of images.
+func TestDreamZeroFolder(t *testing.T) {
+	t.Parallel()
+	p := newRobotPolicy(t, fmt.Sprintf(dreamOf8, 0))
+	_, p.more = wanEncoders(t)
+	look := t.TempDir()
+	require.NoError(t, os.CopyFS(look, os.DirFS("../../stages/texts/testdata/clip-vision")))
+	p.more = append(p.more, "diffusion.image_encoder="+look)
+	acts := func(dir string, state float64) [][]float64 {
+		m, err := trained.Open(dir, "")
+		require.NoError(t, err)
+		defer m.Close()
+		actor, err := m.NewActor()
+		require.NoError(t, err)
+		defer actor.Close()
+		chunks, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{state, 2},
+			Views: []*media.Image{p.view}}})
+		require.NoError(t, err)
+		return chunks[0]
+	}
+	saved := ""
+	for _, how := range []string{"mean_std", "quantiles"} {
+		saved = filepath.Join(t.TempDir(), "saved")
+		p.train(p.model, filepath.Dir(saved), "policy.normalize="+how, "optimizer.lr=0.1")
+		far := acts(saved, 50)
+		off := math.Abs(far[0][0] - acts(saved, 0)[0][0])
+		require.Greater(t, off, 1e-3, how)
+		for k, v := range acts(filepath.Join(saved, "release_hf_weights"), 50) { // whose statistics are float32
+			require.InDeltaSlice(t, far[k], v, 1e-5, how)
+		}
+	}
+	cfg, err := p.load(p.model, t.TempDir(), "model.overrides.view_form=grid")
+	require.NoError(t, err)
+	_, err = Open(cfg)
+	require.ErrorContains(t, err, "policy.cameras: is not given, and view_form: grid says by their order where")
+	file := filepath.Join(look, "preprocessor_config.json")
+	was, err := os.ReadFile(file)
+	require.NoError(t, err)
+	now := regexp.MustCompile(`"image_mean": *\[\s*[0-9.]+`).ReplaceAll(was, []byte(`"image_mean": [0.25`))
+	require.NotEqual(t, string(was), string(now))
+	require.NoError(t, os.WriteFile(file, now, 0o644)) // other pixels are other features
+	cfg, err = p.load(p.model, filepath.Dir(saved), "train.steps=4", "schedule.decay_steps=3")
+	require.NoError(t, err)
+	err = Train(context.Background(), cfg, Options{})
+	require.ErrorContains(t, err, "the data is not that of the checkpoint")
+}
+
+// TestPromptsCut: a run says once that prompts are longer than what the model reads of them.
+func TestPromptsCut(t *testing.T) {
+	t.Parallel()
+	p := newRobotPolicy(t, lingbotOf8)
+	_, p.more = wanEncoders(t)
+	for rows, want := range map[int]int{2: 1, 5: 0} {
+		cfg, err := p.load(p.model, t.TempDir(), fmt.Sprintf("model.overrides.text_rows=%d", rows))
+		require.NoError(t, err)
+		var said bytes.Buffer
+		require.NoError(t, Train(context.Background(), cfg, Options{Progress: &said}))
+		require.Equal(t, want, strings.Count(said.String(), "note: the model reads 2 tokens of what it is"))
 	}
 }

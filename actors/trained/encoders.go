@@ -199,6 +199,9 @@ func (x *Pictures) Samples(cfg *configs.Config) dataset.SampleEncoder {
 	if x.Text != nil {
 		print = format.HashOf(print, x.Text.Fingerprint())
 	}
+	if x.look != nil {
+		print = format.HashOf(print, "look", x.look.print)
+	}
 	e := &format.CaptionEncoder{Key: cfg.Run.Diffusion.CaptionKey, Tokens: x.Tokens, Print: print,
 		Mute: x.D.Takes != nil}
 	if x.alike {

@@ -2,12 +2,16 @@ package trained
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
@@ -53,9 +57,19 @@ func newLooker(cfg *configs.Config, d *family.Denoiser) (*looker, error) {
 	if x.processor, err = media.LoadFor(from, 1, 1); err != nil {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}
-	if x.print, err = FolderPrint(dir); err != nil {
+	print, err := FolderPrint(dir)
+	if err != nil {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}
+	parts := []any{"look 2", print} // and of which pixels it reads
+	for _, name := range []string{"processor_config.json", "preprocessor_config.json"} {
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, cfg.Fault(key, err.Error(), "")
+		}
+		parts = append(parts, string(text))
+	}
+	x.print = format.HashOf(parts...)
 	device, strict := cfg.Run.Device, cfg.Run.Strict
 	x.open = func() (*texts.Sight, error) {
 		b, err := kernels.Open(device, kernels.Options{Strict: strict})

@@ -8,9 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/kernels/ref"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/texts"
 )
 
@@ -40,4 +42,16 @@ func TestLookIsTransformers(t *testing.T) {
 		all += v * v
 	}
 	require.Less(t, math.Sqrt(off/all), 1e-5)
+}
+
+// TestLookIsInSamples: a run whose encoder of images is another one has other data, so that it does not go on.
+func TestLookIsInSamples(t *testing.T) {
+	cfg, err := configs.Load(configs.Request{Args: []string{"model.name=wan/2.1-t2v-1.3b", "data.paths=x"}})
+	require.NoError(t, err)
+	prints := map[string]bool{}
+	for _, look := range []*looker{nil, {print: "a"}, {print: "b"}} {
+		x := &Pictures{D: &family.Denoiser{}, Encoder: Pixels{}, look: look}
+		prints[x.Samples(cfg).Fingerprint()] = true
+	}
+	require.Len(t, prints, 3)
 }

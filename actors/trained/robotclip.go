@@ -217,7 +217,7 @@ func (x *filmer) open(e *family.Encoded, seed uint64) error {
 	}
 	clear(e.X0[:x.D.Still(e)])
 	for i, w := 0, x.D.Width(); x.D.Quiet && i < len(e.X0); i++ {
-		if i%w >= x.D.Real {
+		if i%w >= e.Real { // of the robot that asks, which may have fewer than others
 			e.X0[i] = 0
 		}
 	}
@@ -255,6 +255,10 @@ func (x *Robots) chosen(cfg *configs.Config, all []string) error {
 				"their names", x.Policy.Cameras), fmt.Sprintf("name them as %v", sorted))
 		}
 		x.Policy.Cameras = sorted
+	}
+	if form := x.D.Clip.Laid; !named && form != "row" && form != "" {
+		return cfg.Fault("policy.cameras", fmt.Sprintf("is not given, and view_form: %s says by their order "+
+			"where each of them is seen", form), fmt.Sprintf("name them in that order: there are %v", all))
 	}
 	for _, set := range x.sets {
 		for _, c := range x.Policy.Cameras {
@@ -310,7 +314,8 @@ func (x *Robots) films(e *family.Encoded, task string, frames [][]*media.Image) 
 			return fmt.Errorf("%d cameras, and the model has %d", len(views), n)
 		}
 		if i := slices.Index(views, nil); i >= 0 {
-			return fmt.Errorf("camera %d is missing, and the model reads all of its views", i+1)
+			return fmt.Errorf("camera %s is missing, and the model reads all of its views",
+				x.Policy.Cameras[i])
 		}
 	}
 	if e.Clip, err = x.film.clip(frames); err != nil {

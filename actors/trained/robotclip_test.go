@@ -3,6 +3,7 @@ package trained
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -211,5 +212,66 @@ func TestBlockStates(t *testing.T) {
 		a, err := x.aims(f, x.Scale)
 		require.NoError(t, err)
 		require.Equal(t, [][]float64{{-0.5}, {0}, {0.5}, {want[1]}}, a)
+	}
+}
+
+// TestQuietRobots: a robot with fewer numbers than another that the policy learnt of acts without noise in
+// those that it has not, as it was learnt.
+func TestQuietRobots(t *testing.T) {
+	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 3, Chunk: 2, Quiet: true, Real: 3,
+		Sight: &family.Sight{}, Clip: &family.Footage{Size: [3]int{5, 4, 4}, Scale: [3]int{4, 4, 4},
+			Joined: &family.Joined{}, Latents: &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2}}}
+	x := &filmer{Pictures: &Pictures{D: d}}
+	e := &family.Encoded{Grid: d.ChunkGrid(), Real: 2, X0: []float32{1, 2, 3, 4, 5, 6},
+		Clip: &family.Clip{X0: []float32{9}}}
+	require.NoError(t, x.open(e, 1))
+	require.Equal(t, []float32{1, 2, 0, 4, 5, 0}, e.X0)
+	d.Advance(e.X0, nil, []float32{1, 1, 1, 1, 1, 1}, e.Real, 1, 1)
+	require.Equal(t, []float32{0, 1, 0, 3, 4, 0}, e.X0)
+
+	sets := []*robotSet{{name: "a/three", scale: RobotScale{Action: Affine{Mid: make([]float64, 3)}}},
+		{name: "a/two", scale: RobotScale{Action: Affine{Mid: make([]float64, 2)}}}}
+	r := &Robots{D: &family.Denoiser{Chunk: 2, Sight: &family.Sight{Size: [2]int{4, 4}}}, sets: sets}
+	for _, set := range sets {
+		r.as(set)
+		e, err := r.See("", Look{})
+		require.NoError(t, err)
+		require.Equal(t, len(set.scale.Action.Mid), e.Real)
+	}
+}
+
+// TestBareStatistics: statistics of one kind are enough for what takes no others, and what lacks those that
+// it takes is refused.
+func TestBareStatistics(t *testing.T) {
+	two := []float64{1, 3}
+	for how, s := range map[string]format.RobotStats{"quantiles": {Q01: two, Q99: two},
+		"min_max": {Min: two, Max: two}, "mean_std": {Mean: two, Std: two},
+		"identity": {Q01: two, Q99: two}} {
+		a, err := NewAffine(s, how)
+		require.NoError(t, err, how)
+		require.Len(t, a.Mid, 2, how)
+		require.Len(t, a.By, 2, how)
+	}
+	for how, s := range map[string]format.RobotStats{"quantiles": {Mean: two, Q01: two},
+		"min_max": {Mean: two}, "mean_std": {Mean: two}} {
+		_, err := NewAffine(s, how)
+		require.ErrorContains(t, err, "the statistics have no "+how)
+	}
+}
+
+// TestViewWidths: each view of LingBot-VA is whole latents, also where all of them together are whole tokens,
+// and what is said of another form says what picture the views make.
+func TestViewWidths(t *testing.T) {
+	above := []string{"model.name=cosmos3/nano", "data.seq_len=32", "model.overrides.views=3",
+		"model.overrides.view_form=above"}
+	for want, over := range map[string][]string{
+		"view_width: 24 pixels are no whole latents of 16": {"model.name=lingbot-va/base", "data.seq_len=16",
+			"model.overrides.views=4", "model.overrides.view_width=24"},
+		"view_width: 40 pixels, of which 3 views make a picture of 40 by view_form: above, are no": append(
+			slices.Clone(above), "model.overrides.view_width=40"),
+		"view_height: 48 pixels, which make a picture of 72 by view_form: above, are no whole tokens": append(
+			slices.Clone(above), "model.overrides.view_height=48")} {
+		_, err := configs.Load(configs.Request{Args: append(over, "data.paths=x", "data.tokenizer=y")})
+		require.ErrorContains(t, err, want)
 	}
 }

@@ -1,6 +1,7 @@
 package trained
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -42,7 +43,7 @@ func (m *Trained) filmed(x *Robots) (err error) {
 			return err
 		}
 		var at map[string]json.RawMessage
-		name := wanHub
+		name := cmp.Or(x.D.EncodersHub, wanHub)
 		if err := json.Unmarshal(b, &at); err != nil {
 			return fmt.Errorf("%s: %w", filepath.Join(m.dir, "config.json"), err)
 		}
@@ -63,6 +64,11 @@ func (m *Trained) filmed(x *Robots) (err error) {
 		if v := at[x.D.ImageKey]; x.D.ImageKey != "" && v != nil {
 			if err := json.Unmarshal(v, &c.Image); err != nil {
 				return fmt.Errorf("%s: %s: %s is no folder", filepath.Join(m.dir, "config.json"), x.D.ImageKey, v)
+			}
+			if c.Image != "" {
+				if c.Image, err = m.imageEncoderOf(c.Image); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -113,7 +119,8 @@ func (e *Exporter) Notes() (out []string) {
 			what = "are no folder vae of a pipeline"
 		}
 		out = append(out, fmt.Sprintf("config.json does not say by which encoders the policy learnt (%s): they "+
-			"%s; it would act by those of %s, so serve it with --encoders", d.EncodersKey, what, wanHub))
+			"%s; it would act by those of %s, so serve it with --encoders", d.EncodersKey, what,
+			cmp.Or(d.EncodersHub, wanHub)))
 	}
 	for _, why := range d.Clip.Foreign {
 		out = append(out, "lerobot does not load this policy: "+why)
@@ -165,4 +172,18 @@ func (m *Trained) imageEncoder(root string) string {
 		return m.Cfg.Run.Diffusion.Image
 	}
 	return filepath.Join(root, "image_encoder")
+}
+
+// imageEncoderOf is the folder of the encoder of images that a policy's config.json names: one beside the
+// policy, or another.
+func (m *Trained) imageEncoderOf(name string) (string, error) {
+	for _, at := range []string{filepath.Join(m.dir, name), name} {
+		if machine.Exists(filepath.Join(at, "config.json")) && (at == name || !filepath.IsAbs(name)) {
+			return at, nil
+		}
+	}
+	key := m.Model.Denoiser.ImageKey
+	return "", exit.Usagef("%s reads what it sees by the encoder of images %q (%s in its config.json), "+
+		"which is not here; serve it with --encoders, or set %s to the encoder's folder, beside the policy "+
+		"or by its whole path", m.dir, name, key, key)
 }

@@ -115,6 +115,8 @@ type Denoiser struct {
 	// keys of lerobot's files that name, "" where there is none: the pipeline of diffusers with both
 	// encoders, the cameras in their order, and which of a model's numbers of an action a robot has
 	EncodersKey, CamerasKey, NumbersKey string
+	// the pipeline that files mean which name none, "" for Wan 2.2's of 5B
+	EncodersHub string
 	// and the folder of the encoder of images, where it may lie elsewhere than in that pipeline
 	ImageKey string
 	// parts of a policy's chunk, one behind the other, that have levels of noise of their own each; 0 is one

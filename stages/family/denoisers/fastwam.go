@@ -66,7 +66,7 @@ var footagePart = configs.Declare("footage", configs.Rules[footageKeys]{Check: f
 		at("view_form", fmt.Sprintf("above, and %d by %d pixels have no halves", o.Height, o.Width),
 			"set view_height and view_width to even numbers")
 	default:
-		k.wholeTokens(o, at)
+		k.wholeTokens(o, m.Has("clip_steps"), at)
 	}
 }})
 
@@ -81,18 +81,19 @@ func (k footageKeys) picture(o policyKeys) (h, w int) {
 	return 2 * o.Height, 2 * o.Width
 }
 
-// wholeTokens reports views that are no whole tokens.
-func (k footageKeys) wholeTokens(o policyKeys, at configs.Report) {
+// wholeTokens reports views that are no whole tokens, or, apart, that are no whole latents each.
+func (k footageKeys) wholeTokens(o policyKeys, apart bool, at configs.Report) {
 	h, w := k.picture(o)
 	switch {
 	case h%(k.Scale[1]*k.Patch[1]) != 0:
-		at("view_height", fmt.Sprintf("%d pixels are no whole tokens of %d", h, k.Scale[1]*k.Patch[1]), "")
-	case w%(k.Scale[2]*k.Patch[2]) != 0 && w == o.Width*o.Views:
-		at("view_width", fmt.Sprintf("%d views of %d pixels beside each other are no whole tokens of %d",
-			o.Views, o.Width, k.Scale[2]*k.Patch[2]), "")
+		at("view_height", fmt.Sprintf("%d pixels, which make a picture of %d by view_form: %s, are no whole "+
+			"tokens of %d", o.Height, h, k.Form, k.Scale[1]*k.Patch[1]), "")
+	case apart && o.Width%k.Scale[2] != 0:
+		at("view_width", fmt.Sprintf("%d pixels are no whole latents of %d, and each view has its own",
+			o.Width, k.Scale[2]), "")
 	case w%(k.Scale[2]*k.Patch[2]) != 0:
-		at("view_width", fmt.Sprintf("twice %d pixels are no whole tokens of %d", o.Width,
-			k.Scale[2]*k.Patch[2]), "")
+		at("view_width", fmt.Sprintf("%d pixels, of which %d views make a picture of %d by view_form: %s, "+
+			"are no whole tokens of %d", o.Width, o.Views, w, k.Form, k.Scale[2]*k.Patch[2]), "")
 	}
 }
 

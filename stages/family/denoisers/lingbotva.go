@@ -57,6 +57,7 @@ func newLingBot(c configs.Model) lingBot {
 	d.Parts, d.Quiet, d.Masked = frames, true, false
 	d.Prompt = func(task string) string { return task }
 	d.EncodersKey, d.CamerasKey = "wan_pretrained_path", "obs_cam_keys"
+	d.EncodersHub = "robbyant/lingbot-va-base"
 	d.NumbersKey = "used_action_channel_ids"
 	each := max(1, o.Chunk/max(1, frames))
 	d.At = func(grid [3]int) (out []int32) { // between the frames that they lead from and to
