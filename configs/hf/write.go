@@ -42,6 +42,9 @@ func Encode(m Values, dtype string) []byte {
 	if bos := m.Int("bos_token_id"); bos >= 0 {
 		out["bos_token_id"] = bos
 	}
+	if m.Int("max_position_embeddings") == 0 { // as in a file that says it is null
+		out["max_position_embeddings"] = nil
+	}
 	switch eos := m["eos_token_id"].([]int); len(eos) {
 	case 0:
 	case 1:
