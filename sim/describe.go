@@ -53,15 +53,24 @@ func (d *Description) Layout() *Layout {
 		return known[ranks[0]]
 	}
 	chains := map[*core.Segment][]core.Segment{} // by the pass's first segment
+	for _, row := range d.Program.Rows {         // here, since ranks may run at once
+		for _, e := range row {
+			for _, a := range [...]plan.Action{e.Action, e.With} {
+				if segs := d.passes(a); len(segs) > 0 && chains[&segs[0]] == nil {
+					chains[&segs[0]] = core.Chain(segs)
+				}
+			}
+		}
+	}
 	lower := func(a plan.Action, _ bool, _ int32) []core.Segment {
 		segs := d.Passes(a)
 		if len(segs) == 0 {
 			return nil
 		}
-		if chains[&segs[0]] == nil {
-			chains[&segs[0]] = core.Chain(segs)
+		if chain := chains[&segs[0]]; chain != nil {
+			return chain
 		}
-		return chains[&segs[0]]
+		return core.Chain(segs) // of no row
 	}
 	update, moving := core.Chain(d.Update), core.Chain(d.Moving)
 	for r := range m.Size() {
@@ -85,4 +94,12 @@ func (d *Description) Layout() *Layout {
 		out.Loaders, out.LoaderRefs = append(out.Loaders, l), append(out.LoaderRefs, ref(m.Size()+dp))
 	}
 	return out
+}
+
+// passes are Passes of an action that is one.
+func (d *Description) passes(a plan.Action) []core.Segment {
+	if a.Kind == plan.None {
+		return nil
+	}
+	return d.Passes(a)
 }

@@ -341,7 +341,7 @@ func (s *Sim) crash(ref actors.Ref, forGood bool) {
 
 // revive starts a rank that had ended afresh.
 func (s *Sim) revive(rank int) {
-	ref, n := s.l.RankRefs[rank], &s.nodes[rank]
+	ref, n := s.l.RankRefs[rank], s.nodes[rank]
 	c := &s.cells[ref]
 	if !c.dead || c.gone || c.back {
 		return

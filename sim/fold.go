@@ -95,8 +95,7 @@ func fold(l *Layout, p *Prices, o *Options) (*folding, string) {
 	if why := unfoldable(l, p, o); why != "" {
 		return nil, why
 	}
-	f := &folder{l: l, p: p, groupOf: map[groupKey][]int32{}, rows: map[rowKey]*rowWork{},
-		lists: map[listKey]uint64{}, shapes: map[int32]shapes{}}
+	f := newFolder(l, p)
 	f.number()
 	if why := f.join(); why != "" {
 		return nil, why
@@ -104,6 +103,11 @@ func fold(l *Layout, p *Prices, o *Options) (*folding, string) {
 	f.describe()
 	f.refine()
 	return f.choose()
+}
+
+func newFolder(l *Layout, p *Prices) *folder {
+	return &folder{l: l, p: p, groupOf: map[groupKey][]int32{}, rows: map[rowKey]*rowWork{},
+		lists: map[listKey]uint64{}, shapes: map[int32]shapes{}}
 }
 
 // number gives actors their ranks, and ranks their loaders.

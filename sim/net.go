@@ -111,6 +111,7 @@ func (s *Sim) collectives() []*core.RankLayout {
 		for _, m := range members {
 			c.ranks = append(c.ranks, int(s.rankOf[m]))
 		}
+		s.settle(c)
 		s.spawn(c.alone[0], "collective of "+s.nameOfGroup(c.ranks), c)
 		known[first], all[c] = c, members
 		byContent[key] = append(byContent[key], c)
@@ -285,7 +286,7 @@ func (c *group) finish(i int) {
 		c.free = max(s.now, c.free) + int64(slow*float64(s.p.Collective(c.ranks, g.bytes)))
 		g.m.From, g.m.Member, g.m.Number = s.ctx.self, 0, 0
 		for _, to := range c.members {
-			p := s.blobs.get(g.bytes)
+			p := s.at(to).blobs.get(g.bytes)
 			p.(*Blob).of = g.by
 			g.m.Payload = p
 			s.post(c.free, to, &g.m)

@@ -24,6 +24,8 @@ type Result struct {
 	// ranks that ran: fewer than there are with Options.Fold, or all, and then why
 	Ran      int
 	Unfolded string
+	Parts    int  // that ran by themselves, with Options.Each; 0 if all events went through one queue
+	Torn     bool // they did, until one was told something too late, and the run was done once more
 	// With Options.Fold two messages of several ranks began to use one connection at the same time, so that the
 	// figures of ranks that do the same are those of one order of such, where each could have had its own.
 	Tied bool
@@ -87,7 +89,10 @@ func orNothing(what string) string {
 // counts as open, since a run that ended well leaves none.
 func (s *Sim) result() *Result {
 	r := &s.res
-	r.Time, r.Events, r.Hash, r.Leaked = actors.Time(s.now), s.events, s.hash, s.blobs.live
+	r.Time, r.Events, r.Hash, r.Leaked = actors.Time(s.now), s.events, s.hash(), s.blobs.live
+	if s.apart != nil {
+		s.apart.sum(r)
+	}
 	r.Ranks, r.Peak = make([]Account, len(s.nodes)), make([]int64, len(s.nodes))
 	for i := range s.nodes {
 		d := &s.nodes[i].dev
@@ -114,7 +119,11 @@ func (o *observer) Receive(_ actors.Context, m *actors.Message) {
 	if m.Kind != actors.Report {
 		return
 	}
-	if s.o.Report != nil {
+	switch {
+	case s.o.Report == nil:
+	case s.apart != nil:
+		s.apart.reports = append(s.apart.reports, *m)
+	default:
 		s.o.Report(*m)
 	}
 	switch m.Text {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math/bits"
 	"math/rand/v2"
 
 	"github.com/lfactor/lfactor/actors"
@@ -82,7 +81,14 @@ type Options struct {
 	Fold bool
 	// a rank does nothing until what it has sent to another stage is there, as Megatron-LM without
 	// overlap_p2p_comm; if not, data travels beside its work
-	Wait   bool
+	Wait bool
+	// Each calls do(0) to do(n-1), in any order and perhaps several at once, and returns when all have
+	// ended. With it, replicas that meet others only between steps and in collectives of the optimizer step
+	// run by themselves from one such meeting to the next; what comes of it is the same in every bit. The
+	// functions of Layout and Prices, and Stop, are then called from several goroutines, for other ranks
+	// each. Runs that are folded, watched, disturbed by faults or chance, or that save or evaluate, go through
+	// all events in turn.
+	Each   func(n int, do func(i int))
 	Jitter float64 // jobs take up to this share longer, at random
 	// messages without data take up to this many nanoseconds longer, at random; two of one pair of actors
 	// and one epoch stay in order
@@ -158,7 +164,7 @@ type Sim struct {
 	o           Options
 	cells       []cell
 	extras      []extra
-	nodes       []node
+	nodes       []*node
 	rankOf      []int32 // by actor, -1 for none
 	q           queue
 	cur         actors.Message // the one being delivered
@@ -168,7 +174,7 @@ type Sim struct {
 	rests       []rest
 	restsUnused []int32
 	now         int64
-	hash        uint64
+	hashes      []uint64 // by actor: over what it was told
 	events      uint64
 	ctx         context
 	job         actors.Job // the one being started
@@ -188,15 +194,17 @@ type Sim struct {
 	run     core.RunLayout
 	durable durable
 	fold    *folding // nil if every rank runs
+	apart   *apart   // nil if all events go through one queue
+	part             // of a run that is apart
 	stood   uint64   // deliveries that those carried out stand for, beside themselves
 }
 
 // New prepares a run. The layout may be used by several runs one after the other.
 func New(l *Layout, p Prices, o Options) *Sim {
 	s := &Sim{l: l, p: p, o: o, timers: map[actors.Timer]bool{}, orders: map[uint64]int64{},
-		wires: map[wiresKey]*wires{}, hash: o.Seed ^ 0x9e3779b97f4a7c15,
-		rng: rand.New(rand.NewPCG(o.Seed, 0xda7a))}
-	s.ctx.s = s
+		wires: map[wiresKey]*wires{},
+		rng:   rand.New(rand.NewPCG(o.Seed, 0xda7a))}
+	s.ctx.s, s.q.s = s, s
 	most := max(l.Coordinator, l.Observer)
 	for _, r := range append(append([]actors.Ref{}, l.RankRefs...), l.LoaderRefs...) {
 		most = max(most, r)
@@ -207,10 +215,11 @@ func New(l *Layout, p Prices, o Options) *Sim {
 	if o.Fold {
 		s.fold, s.res.Unfolded = fold(l, &s.p, &s.o)
 	}
-	s.nodes = make([]node, len(l.Ranks))
 	for i, r := range l.RankRefs {
-		s.rankOf[r], s.cells[r].dev = int32(i), &s.nodes[i].dev
+		s.rankOf[r] = int32(i)
 	}
+	s.divide()
+	s.makeNodes()
 	s.faults.init(s)
 	layouts := l.Ranks
 	if o.Whole {
@@ -234,12 +243,13 @@ func New(l *Layout, p Prices, o Options) *Sim {
 		if !s.fold.runs(i) {
 			continue
 		}
-		n := &s.nodes[i]
+		n := s.nodes[i]
 		n.dev.init(s, rl, &n.rank)
 		n.rank.Init(rl)
 		s.spawn(l.RankRefs[i], "", &n.rank)
 	}
 	s.spawn(l.Coordinator, "coordinator", core.NewCoordinator(&run))
+	s.share()
 	return s
 }
 
@@ -247,6 +257,9 @@ func New(l *Layout, p Prices, o Options) *Sim {
 func (s *Sim) add() actors.Ref {
 	s.cells, s.extras, s.rankOf = append(s.cells, cell{}), append(s.extras, extra{loader: -1}),
 		append(s.rankOf, -1)
+	if s.hashes = append(s.hashes, 0); s.homes != nil {
+		s.homes = append(s.homes, 0)
+	}
 	return actors.Ref(len(s.cells) - 1)
 }
 
@@ -275,8 +288,21 @@ func (s *Sim) name(r actors.Ref) string {
 // post puts a message into the queue. Simultaneous events come in an order drawn from the seed, but two of
 // one pair of actors in the order of sending.
 func (s *Sim) post(at int64, to actors.Ref, m *actors.Message) {
-	i := s.pack(to, m)
-	s.q.push(item{at, uint32(mix(s.o.Seed^uint64(at), uint64(uint32(m.From))<<32|uint64(uint32(to)))), i})
+	if s.homes != nil && (s.home == 0 || s.homes[to] != s.home) {
+		s.abroad(at, to, m)
+		return
+	}
+	s.enter(at, to, m)
+}
+
+// enter puts it into the actor's own queue.
+func (s *Sim) enter(at int64, to actors.Ref, m *actors.Message) {
+	s.q.push(item{at, s.order(at, m.From, to), s.pack(to, m)})
+}
+
+// order is where an event comes among those of its time.
+func (s *Sim) order(at int64, from, to actors.Ref) uint32 {
+	return uint32(mix(s.o.Seed^uint64(at), uint64(uint32(from))<<32|uint64(uint32(to))))
 }
 
 // mix is one round of a multiply-and-shift hash (splitmix64's finalizer on a sum).
@@ -289,6 +315,9 @@ func mix(h, x uint64) uint64 {
 
 // Run carries the run to its end, to a stall, or to the bound on events.
 func (s *Sim) Run() *Result {
+	if s.apart != nil && !s.runApart() {
+		return s.again()
+	}
 	for s.burst() {
 	}
 	if !s.ended && !s.res.Cut && s.res.Failed == "" {
@@ -324,7 +353,11 @@ func (s *Sim) step() {
 	if next := s.q.peek(); s.q.next%ahead == 0 && len(next) > 1 {
 		s.touch(next[:min(ahead, len(next))])
 	}
-	e := s.q.pop()
+	s.deliver(s.q.pop())
+}
+
+// deliver hands an event to its actor.
+func (s *Sim) deliver(e item) {
 	s.now = e.at
 	m := &s.cur
 	to := s.unpack(e.msg, m)
@@ -389,22 +422,6 @@ func (s *Sim) fail(why string) {
 	}
 }
 
-// count adds an event to the trace hash: the event's own hash, of two halves that do not wait for each
-// other, is chained to that of all before it.
-func (s *Sim) count(at int64, to actors.Ref, m *actors.Message) {
-	const odd1, odd2, odd3, odd4 = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb,
-		0xd6e8feb86659fd93
-	a := uint64(m.Action.Kind) | uint64(uint16(m.Action.Stage))<<8 | uint64(uint16(m.Action.Chunk))<<24 |
-		uint64(uint32(m.Action.Micro))<<40
-	h := (uint64(at)^odd1)*odd2 ^ (uint64(uint32(to))<<32|uint64(uint32(m.From)))*odd3
-	k := (a^uint64(m.Step)<<20)*odd4 ^
-		(uint64(uint32(m.Segment))|uint64(uint32(m.Comm))<<32^uint64(m.Job)<<8^uint64(m.Epoch)<<48)*odd1
-	k ^= (uint64(m.Kind) | uint64(uint32(m.Member))<<8 | uint64(uint32(m.Port))<<40) * odd3
-	h ^= h >> 29
-	k ^= k >> 31
-	s.hash = (bits.RotateLeft64(s.hash, 23) ^ h*odd4 + k) * odd2
-}
-
 // drop releases what a message owns.
 func (s *Sim) drop(m *actors.Message) {
 	if m.Payload != nil {
@@ -463,6 +480,9 @@ func (c *context) Cancel(t actors.Timer) { delete(c.s.timers, t) }
 
 // Spawn adds an actor whose first message arrives at the present time.
 func (c *context) Spawn(name string, b actors.Behaviour) actors.Ref {
+	if c.s.apart != nil {
+		panic("sim: a run that is apart has all its actors from the beginning")
+	}
 	ref := c.s.add()
 	c.s.spawn(ref, name, b)
 	return ref

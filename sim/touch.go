@@ -41,7 +41,7 @@ func (s *Sim) touch(batch []item) {
 		if r < 0 || kinds[i] == actors.Credit {
 			continue
 		}
-		n := &s.nodes[r]
+		n := s.nodes[r]
 		if kinds[i] == actors.Done {
 			sum += n.dev.touchResults()
 			if int(s.flight(batch[i].msg).segment) < len(n.dev.segs)-1 {

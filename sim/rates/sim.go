@@ -92,8 +92,11 @@ type EventRate struct {
 	Best    float64 `json:"best_events_per_s"`
 	Bare    float64 `json:"bare_heap_events_per_s"` // median of turns with the steps
 	// median of rate by the bare heap's of the same turn
-	Ratio   float64 `json:"ratio_to_bare_heap"`
-	Folded  float64 `json:"folded_events_per_s"` // that a step stands for in which ranks that do the same run once
+	Ratio float64 `json:"ratio_to_bare_heap"`
+	Cores int     `json:"cores"`                  // that all parts of a run had below
+	All   float64 `json:"events_per_s_all_cores"` // of the median, likewise
+	// that a step stands for in which ranks that do the same run once
+	Folded  float64 `json:"folded_events_per_s"`
 	Ran     int     `json:"folded_ranks"`
 	PeakRSS int64   `json:"peak_rss"`
 }
@@ -110,7 +113,9 @@ func EventMesh(ranks int) (topology.Mesh, error) {
 	return topology.Grid(pp, ranks/(8*pp), 8), nil
 }
 
-// Events times steps of a described model on a mesh, by turns with a bare heap.
+// Events times steps of a described model on a mesh, by turns with a bare heap: on one processor, on all, and
+// folded. The first turn, which is not counted, goes through all events in one queue too, and all must be the
+// same.
 func Events(mesh topology.Mesh, runs int, see See) (EventRate, error) {
 	out := EventRate{Ranks: mesh.Size(), Mesh: fmt.Sprintf("tp%d pp%d dp%d", mesh.Len(topology.TP),
 		mesh.Len(topology.PP), mesh.Replicas())}
@@ -125,14 +130,29 @@ func Events(mesh topology.Mesh, runs int, see See) (EventRate, error) {
 		}
 		return 1 << 20, 0
 	}
-	var wall, cpu, bare, ratio, folded []float64
+	out.Cores = runtime.NumCPU()
+	var wall, cpu, all, bare, ratio, folded []float64
 	for i := range runs + 1 {
 		see.tell(fmt.Sprintf("simulating a step of %d ranks", out.Ranks), i, runs+1)
-		r, took, spent, err := eventStep(l, false)
+		r, took, spent, err := eventStep(l, 1, sim.Options{Each: rehearsal.Cores})
 		if err != nil {
 			return out, err
 		}
-		short, quick, _, err := eventStep(l, true)
+		wide, shared, _, err := eventStep(l, out.Cores, sim.Options{Each: rehearsal.Cores})
+		if err != nil {
+			return out, err
+		}
+		if i == 0 {
+			whole, _, _, err := eventStep(l, 1, sim.Options{})
+			if err != nil {
+				return out, err
+			}
+			if r.Hash != whole.Hash || r.Hash != wide.Hash {
+				return out, fmt.Errorf("events differ: %016x in one queue, %016x in parts, %016x on %d cores",
+					whole.Hash, r.Hash, wide.Hash, out.Cores)
+			}
+		}
+		short, quick, _, err := eventStep(l, 1, sim.Options{Fold: true})
 		if err != nil {
 			return out, err
 		}
@@ -147,12 +167,14 @@ func Events(mesh topology.Mesh, runs int, see See) (EventRate, error) {
 			n := float64(out.Events)
 			wall, cpu, bare = append(wall, took), append(cpu, spent), append(bare, heap)
 			ratio, folded = append(ratio, n/took/heap), append(folded, n/quick)
+			all = append(all, n/shared)
 		}
 	}
 	n := float64(out.Events)
 	out.Seconds = middle(wall)
 	out.Rate, out.Best, out.PeakRSS = n/out.Seconds, n/slices.Min(wall), machine.PeakRSS()
 	out.Bare, out.Ratio, out.Folded = middle(bare), middle(ratio), middle(folded)
+	out.All = middle(all)
 	if c := middle(cpu); c > 0 {
 		out.CPURate = n / c
 	}
@@ -165,11 +187,13 @@ func middle(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// eventStep simulates one step: what it showed, and seconds of wall and processor time.
-func eventStep(l *sim.Layout, fold bool) (r *sim.Result, wall, cpu float64, err error) {
+// eventStep simulates one step on so many cores: what it showed, and seconds of wall and processor time.
+func eventStep(l *sim.Layout, cores int, o sim.Options) (r *sim.Result, wall, cpu float64, err error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
 	runtime.GC()
+	o.Seed, o.Whole = 1, true
 	began, spent := time.Now(), machine.ProcessorTime()
-	r = sim.New(l, describedPrices(), sim.Options{Seed: 1, Whole: true, Fold: fold}).Run()
+	r = sim.New(l, describedPrices(), o).Run()
 	wall, cpu = time.Since(began).Seconds(), (machine.ProcessorTime() - spent).Seconds()
 	if r.Failed != "" || r.Stall != nil || len(r.Steps) != 1 {
 		err = fmt.Errorf("the simulated run ended badly: %s", rehearsal.Why(r))

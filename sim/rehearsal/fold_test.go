@@ -25,19 +25,30 @@ const (
 		"fullatt_block_indexes: [1]}}"
 )
 
-// foldedRun is a small model's run on a cluster.
-func foldedRun(t *testing.T, m *cost.Machine, model, settings string) *Rehearsal {
-	t.Helper()
+// foldedText is the configuration of a small model's run.
+func foldedText(model string) string {
 	data := "seq_len: 128"
 	if model == foldedImages {
 		data += ", kind: media"
 	}
-	text := "model: {init: random, " + model + "}\ndata: {paths: [none], tokenizer: none, " + data +
+	return "model: {init: random, " + model + "}\ndata: {paths: [none], tokenizer: none, " + data +
 		"}\ntrain: {steps: 1, global_batch: 64, precision: bf16}\n"
-	cfg, err := configs.Load(configs.Request{File: "fold.yaml", Text: []byte(text),
+}
+
+// newFolded is a small model's run on a cluster.
+func newFolded(m *cost.Machine, model, settings string) (*Rehearsal, error) {
+	cfg, err := configs.Load(configs.Request{File: "fold.yaml", Text: []byte(foldedText(model)),
 		Args: strings.Fields(settings)})
-	require.NoError(t, err, settings)
-	r, err := New(cfg, Options{Machine: m, Steps: 2})
+	if err != nil {
+		return nil, err
+	}
+	return New(cfg, Options{Machine: m, Steps: 2})
+}
+
+// foldedRun is that of a plan that is one.
+func foldedRun(t *testing.T, m *cost.Machine, model, settings string) *Rehearsal {
+	t.Helper()
+	r, err := newFolded(m, model, settings)
 	require.NoError(t, err, settings)
 	return r
 }

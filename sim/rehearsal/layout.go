@@ -39,16 +39,21 @@ func Layout(l *layout.Layout, run core.RunLayout) *sim.Layout {
 // of ranks that hand activations to one another.
 func simMemory(l *layout.Layout) sim.Memory {
 	type lane struct{ dp, place int }
-	replays := map[lane]*layout.Replay{}
-	base, update, lanes := make([]int64, len(l.Ranks)), make([]int64, len(l.Ranks)), make([]lane,
-		len(l.Ranks))
+	numbers := map[lane]int{}
+	base, update, lanes := make([]int64, len(l.Ranks)), make([]int64, len(l.Ranks)), make([]int, len(l.Ranks))
 	for r, part := range l.Ranks {
 		m := l.Memory(r)
-		base[r], update[r], lanes[r] = m.Params+m.State, m.Grads+m.Update, lane{dp: part.Coord.DP}
+		base[r], update[r] = m.Params+m.State, m.Grads+m.Update
+		at := lane{dp: part.Coord.DP}
 		if l.Program.Homes == nil { // rows are pipeline ranks, each of several ranks side by side
-			lanes[r].place = l.Design.Mesh.Move(r, topology.PP, 0)
+			at.place = l.Design.Mesh.Move(r, topology.PP, 0)
 		}
+		if _, known := numbers[at]; !known {
+			numbers[at] = len(numbers)
+		}
+		lanes[r] = numbers[at]
 	}
+	replays := make([]*layout.Replay, len(numbers)) // each is of one part of a run, if it runs in parts
 	of := func(rank int) *layout.Replay {
 		x := replays[lanes[rank]]
 		if x == nil {
@@ -69,7 +74,7 @@ func simMemory(l *layout.Layout) sim.Memory {
 			of(rank).End(l.Ranks[rank].Row, j.Action, j.Class)
 			return of(rank).Peak()[l.Ranks[rank].Row]
 		},
-		Forget: func(rank int) { delete(replays, lanes[rank]) }}
+		Forget: func(rank int) { replays[lanes[rank]] = nil }}
 }
 
 // Prices are those of a described machine, one device a rank in order.

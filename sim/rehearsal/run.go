@@ -145,8 +145,11 @@ func (r *Rehearsal) prepare(o sim.Options) (*sim.Layout, sim.Prices, sim.Options
 	if !r.o.Sends {
 		p.Sends = nil
 	}
+	if o.Each == nil && r.routed == nil { // recorded routing is looked up in turn
+		o.Each = Cores
+	}
 	if x := r.routed; x != nil {
-		x.moved = nil
+		o.Each, x.moved = nil, nil
 		run.MoveEvery, run.Move = int64(r.Layout.Design.MoveEvery), x.move
 		even := p.Job
 		p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {

@@ -232,14 +232,22 @@ func simCommand(c *cobra.Command, args []string) error {
 // once runs one seed and prints what it showed.
 func (s *simRun) once(ctx context.Context, seed uint64, faults []sim.Fault) error {
 	t := rehearsal.Timeline{Layout: s.r.Layout, Last: s.o.Steps}
-	see := t.See
+	var see func(sim.Span) // jobs that somebody wants to see come in turn
+	if s.trace+s.svg+s.html != "" {
+		see = t.See
+	}
 	var x *rehearsal.Explainer
 	if slices.Contains(s.mine, "--explain") {
 		var err error
 		if x, err = s.r.NewExplainer(); err != nil {
 			return err
 		}
-		see = func(j sim.Span) { t.See(j); x.See(j) }
+		line := see
+		see = func(j sim.Span) {
+			if x.See(j); line != nil {
+				line(j)
+			}
+		}
 	}
 	var done int64
 	fold := slices.Contains(s.mine, "--fold")
