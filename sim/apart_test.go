@@ -87,3 +87,28 @@ func TestApartTorn(t *testing.T) {
 	}
 	require.Positive(t, torn)
 }
+
+// TestApartAtOnce: messages that come to a collective at one time come in the order of what led to them, jobs
+// that take no time among it, in parts as in one queue.
+func TestApartAtOnce(t *testing.T) {
+	t.Parallel()
+	mesh := topology.Grid(2, 4, 2)
+	for seed := range uint64(20) {
+		p := modelled()
+		p.Job = func(rank int, j *actors.Job, s *core.Segment) int64 {
+			switch late := mesh.Replica(max(0, rank)) % 2; {
+			case j.Kind == actors.UpdatePhase:
+				return 0
+			case j.Segment == 1: // replicas end their passes at the same time, half of them by a job of none
+				return 1000 + 500*int64(late)
+			case j.Segment == 2:
+				return 500 - 500*int64(late)
+			}
+			return 1000
+		}
+		whole, parts := both(described(t, mesh, 4, 1, 1, 2).Layout(), p, seed)
+		require.Equal(t, 4, parts.Parts)
+		parts.Parts = 0
+		require.Equal(t, whole, parts)
+	}
+}

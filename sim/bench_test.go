@@ -63,7 +63,7 @@ func BenchmarkEvents(b *testing.B) {
 			}
 			var events uint64
 			for b.Loop() {
-				r := sim.New(l, modelled(), sim.Options{Seed: 1, Whole: true}).Run()
+				r := sim.New(l, modelled(), sim.Options{Seed: 1, Whole: true, Each: inTurn}).Run()
 				if r.Failed != "" || r.Stall != nil || len(r.Steps) != 1 {
 					b.Fatal(r.Failed, r.Stall)
 				}
