@@ -67,7 +67,7 @@ func planBench() *cobra.Command {
 
 func simBench() *cobra.Command {
 	c := &cobra.Command{Use: "sim",
-		Short: "Simulated events a second on one core, beside a bare heap", Args: cobra.NoArgs,
+		Short: "Simulated events a second on one core and on all, beside a bare heap", Args: cobra.NoArgs,
 		Long: "One training step of a described model with every rank an actor: tensor parallelism 8, " +
 			"interleaved pipelines of two stages a rank, 16\nmicrobatches. An event is a message, timer " +
 			"or job end that a behaviour of actors/core handles; memory tracking and trace hash are on. The bare " +
