@@ -422,26 +422,6 @@ func (s *Sim) fail(why string) {
 	}
 }
 
-// drop releases what a message owns.
-func (s *Sim) drop(m *actors.Message) {
-	if m.Payload != nil {
-		m.Payload.Release()
-	}
-	for _, o := range m.Out {
-		if o.Payload != nil {
-			o.Payload.Release()
-		}
-	}
-}
-
-// recycle takes back the list of a Done that its actor has read; a device has its own.
-func (s *Sim) recycle(to actors.Ref, m *actors.Message) {
-	if s.cells[to].dev == nil && cap(m.Out) > 0 {
-		clear(m.Out)
-		s.outs = append(s.outs, m.Out[:0])
-	}
-}
-
 // context implements actors.Context for whichever actor receives.
 type context struct {
 	s    *Sim

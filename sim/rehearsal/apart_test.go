@@ -50,6 +50,7 @@ func TestApart(t *testing.T) {
 			continue
 		}
 		drawn++
+		r.o.Wait = drawn%3 == 0
 		run := func(threads int, each func(int, func(int))) (*sim.Result, string) {
 			runtime.GOMAXPROCS(max(1, threads))
 			var told strings.Builder
