@@ -37,7 +37,6 @@ type result struct {
 // size on which bits depend.
 const (
 	kcMax = 512
-	mcMax = 480  // rows of a that one task packs into its second-level cache
 	nbMax = 2048 // columns of b packed at a time
 	mbMax = 4096 // rows of a packed at a time
 	// Products smaller than this many multiplications run on the caller alone: sharing costs some

@@ -11,10 +11,6 @@ const (
 	ownRight
 )
 
-// ownRows is the most rows of the left operand that a task packs for itself: half of a second-level cache of
-// 1 MiB with sums of kcMax, and few enough that what is read again of the shared operand is little.
-const ownRows = 256
-
 // ownTail is the rows or columns of the smallest tasks.
 const ownTail = 48
 

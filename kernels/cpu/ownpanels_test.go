@@ -64,3 +64,11 @@ func TestCuts(t *testing.T) {
 		require.NoError(t, b.Close())
 	}
 }
+
+// Blocks of rows follow the second-level cache, and have the sizes that were measured where there is 1 MiB.
+func TestCacheRows(t *testing.T) {
+	for size, want := range map[int][2]int{0: {480, 256}, 256 << 10: {120, 96}, 512 << 10: {240, 128},
+		1 << 20: {480, 256}, 2 << 20: {480, 256}, 64 << 10: {96, 96}} {
+		require.Equal(t, want, [2]int{cacheRows(size, 15, 96, 480), cacheRows(size, 8, 96, 256)}, size)
+	}
+}

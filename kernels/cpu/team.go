@@ -34,8 +34,20 @@ const (
 	spinTime = 40 * time.Microsecond
 	// jobTime is how long a thread spins that waits for others to end their tasks of a job: as long as tasks
 	// take, since waking it costs some hundred microseconds, in which the next job would have one thread less.
+	// It does so only where all teams together have a processor a thread.
 	jobTime = 2 * time.Millisecond
 )
+
+// threads are those of all teams.
+var threads atomic.Int64
+
+// waitTime is how long a thread spins within a job.
+func waitTime() time.Duration {
+	if threads.Load() > int64(runtime.GOMAXPROCS(0)) {
+		return spinTime
+	}
+	return jobTime
+}
 
 // worker is one thread's scratch.
 type worker struct {
@@ -46,10 +58,11 @@ type worker struct {
 }
 
 // newTeam starts the workers. The first has no goroutine: it is whoever calls.
-func newTeam(k *isa, threads int) *team {
+func newTeam(k *isa, size int) *team {
 	t := &team{done: make(chan struct{}, 1)}
 	t.state.Store(closedBit)
-	for i := range threads {
+	threads.Add(int64(size))
+	for i := range size {
 		w := &worker{k: k, wake: make(chan struct{}, 1)}
 		t.workers = append(t.workers, w)
 		if i > 0 {
@@ -65,6 +78,7 @@ func (t *team) close() {
 	if t.ending.Swap(true) {
 		return
 	}
+	threads.Add(-int64(len(t.workers)))
 	for _, w := range t.workers[1:] {
 		w.rouse()
 	}
@@ -115,7 +129,7 @@ func (t *team) finish() {
 // await waits until all workers have left the job, first by spinning, since most jobs end within
 // microseconds.
 func (t *team) await() {
-	for s := newSpin(jobTime); s.more(); {
+	for s := newSpin(waitTime()); s.more(); {
 		if t.state.Load()&insideMax == 0 {
 			return
 		}
@@ -181,7 +195,7 @@ func (t *team) idle(w *worker, last uint64) {
 		s := t.state.Load()
 		return s/jobOne != last && s&closedBit == 0 || t.ending.Load()
 	}
-	for s := newSpin(jobTime); t.state.Load()&closedBit == 0 && s.more(); {
+	for s := newSpin(waitTime()); t.state.Load()&closedBit == 0 && s.more(); {
 		if ready() {
 			return
 		}
