@@ -10815,19 +10815,40 @@ TEXT ·fromBF16Z(SB), NOSPLIT, $0-48
 	MOVQ x_base+24(FP), DX
 
 l1:
-	CMPQ      AX, $0x00000010
+	CMPQ      AX, $0x00000040
 	JL        l2
 	VPMOVZXWD (DX), Z0
 	VPSLLD    $0x10, Z0, Z0
 	VMOVUPS   Z0, (CX)
-	ADDQ      $0x40, CX
-	ADDQ      $0x20, DX
-	SUBQ      $0x00000010, AX
+	VPMOVZXWD 32(DX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 64(CX)
+	VPMOVZXWD 64(DX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 128(CX)
+	VPMOVZXWD 96(DX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, 192(CX)
+	ADDQ      $0x00000100, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000040, AX
 	JMP       l1
 
 l2:
+l3:
+	CMPQ      AX, $0x00000010
+	JL        l4
+	VPMOVZXWD (DX), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VMOVUPS   Z0, (CX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, AX
+	JMP       l3
+
+l4:
 	TESTQ       AX, AX
-	JZ          l3
+	JZ          l5
 	MOVL        $0xffffffff, BX
 	BZHIL       AX, BX, BX
 	KMOVW       BX, K1
@@ -10835,7 +10856,7 @@ l2:
 	VPSLLD      $0x10, Z0, Z0
 	VMOVUPS     Z0, K1, (CX)
 
-l3:
+l5:
 	VZEROUPPER
 	RET
 
@@ -10847,25 +10868,42 @@ TEXT ·fromF16Z(SB), NOSPLIT, $0-48
 	MOVQ x_base+24(FP), DX
 
 l1:
-	CMPQ      AX, $0x00000010
+	CMPQ      AX, $0x00000040
 	JL        l2
 	VCVTPH2PS (DX), Z0
 	VMOVUPS   Z0, (CX)
-	ADDQ      $0x40, CX
-	ADDQ      $0x20, DX
-	SUBQ      $0x00000010, AX
+	VCVTPH2PS 32(DX), Z0
+	VMOVUPS   Z0, 64(CX)
+	VCVTPH2PS 64(DX), Z0
+	VMOVUPS   Z0, 128(CX)
+	VCVTPH2PS 96(DX), Z0
+	VMOVUPS   Z0, 192(CX)
+	ADDQ      $0x00000100, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000040, AX
 	JMP       l1
 
 l2:
+l3:
+	CMPQ      AX, $0x00000010
+	JL        l4
+	VCVTPH2PS (DX), Z0
+	VMOVUPS   Z0, (CX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, AX
+	JMP       l3
+
+l4:
 	TESTQ       AX, AX
-	JZ          l3
+	JZ          l5
 	MOVL        $0xffffffff, BX
 	BZHIL       AX, BX, BX
 	KMOVW       BX, K1
 	VCVTPH2PS.Z (DX), K1, Z0
 	VMOVUPS     Z0, K1, (CX)
 
-l3:
+l5:
 	VZEROUPPER
 	RET
 
@@ -10877,7 +10915,7 @@ TEXT ·toBF16Z(SB), NOSPLIT, $0-48
 	MOVQ y_base+0(FP), DX
 
 l1:
-	CMPQ    AX, $0x00000010
+	CMPQ    AX, $0x00000040
 	JL      l2
 	VMOVUPS (CX), Z0
 	VPSRLD  $0x10, Z0, Z2
@@ -10888,14 +10926,59 @@ l1:
 	VPSRLD  $0x10, Z1, Z1
 	VPORD   i40<>+0(SB), Z2, K1, Z1
 	VPMOVDW Z1, (DX)
-	ADDQ    $0x40, CX
-	ADDQ    $0x20, DX
-	SUBQ    $0x00000010, AX
+	VMOVUPS 64(CX), Z0
+	VPSRLD  $0x10, Z0, Z2
+	VCMPPS  $0x03, Z0, Z0, K1
+	VPANDD  i1<>+0(SB), Z2, Z1
+	VPADDD  i7fff<>+0(SB), Z1, Z1
+	VPADDD  Z0, Z1, Z1
+	VPSRLD  $0x10, Z1, Z1
+	VPORD   i40<>+0(SB), Z2, K1, Z1
+	VPMOVDW Z1, 32(DX)
+	VMOVUPS 128(CX), Z0
+	VPSRLD  $0x10, Z0, Z2
+	VCMPPS  $0x03, Z0, Z0, K1
+	VPANDD  i1<>+0(SB), Z2, Z1
+	VPADDD  i7fff<>+0(SB), Z1, Z1
+	VPADDD  Z0, Z1, Z1
+	VPSRLD  $0x10, Z1, Z1
+	VPORD   i40<>+0(SB), Z2, K1, Z1
+	VPMOVDW Z1, 64(DX)
+	VMOVUPS 192(CX), Z0
+	VPSRLD  $0x10, Z0, Z2
+	VCMPPS  $0x03, Z0, Z0, K1
+	VPANDD  i1<>+0(SB), Z2, Z1
+	VPADDD  i7fff<>+0(SB), Z1, Z1
+	VPADDD  Z0, Z1, Z1
+	VPSRLD  $0x10, Z1, Z1
+	VPORD   i40<>+0(SB), Z2, K1, Z1
+	VPMOVDW Z1, 96(DX)
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, AX
 	JMP     l1
 
 l2:
+l3:
+	CMPQ    AX, $0x00000010
+	JL      l4
+	VMOVUPS (CX), Z0
+	VPSRLD  $0x10, Z0, Z2
+	VCMPPS  $0x03, Z0, Z0, K1
+	VPANDD  i1<>+0(SB), Z2, Z1
+	VPADDD  i7fff<>+0(SB), Z1, Z1
+	VPADDD  Z0, Z1, Z1
+	VPSRLD  $0x10, Z1, Z1
+	VPORD   i40<>+0(SB), Z2, K1, Z1
+	VPMOVDW Z1, (DX)
+	ADDQ    $0x00000040, CX
+	ADDQ    $0x00000020, DX
+	SUBQ    $0x00000010, AX
+	JMP     l3
+
+l4:
 	TESTQ     AX, AX
-	JZ        l3
+	JZ        l5
 	MOVL      $0xffffffff, BX
 	BZHIL     AX, BX, BX
 	KMOVW     BX, K1
@@ -10909,7 +10992,7 @@ l2:
 	VPORD     i40<>+0(SB), Z2, K2, Z1
 	VPMOVDW   Z1, K1, (DX)
 
-l3:
+l5:
 	VZEROUPPER
 	RET
 
@@ -10975,25 +11058,42 @@ TEXT ·toF16Z(SB), NOSPLIT, $0-48
 	MOVQ y_base+0(FP), DX
 
 l1:
-	CMPQ      AX, $0x00000010
+	CMPQ      AX, $0x00000040
 	JL        l2
 	VMOVUPS   (CX), Z0
 	VCVTPS2PH $0x00, Z0, (DX)
-	ADDQ      $0x40, CX
-	ADDQ      $0x20, DX
-	SUBQ      $0x00000010, AX
+	VMOVUPS   64(CX), Z0
+	VCVTPS2PH $0x00, Z0, 32(DX)
+	VMOVUPS   128(CX), Z0
+	VCVTPS2PH $0x00, Z0, 64(DX)
+	VMOVUPS   192(CX), Z0
+	VCVTPS2PH $0x00, Z0, 96(DX)
+	ADDQ      $0x00000100, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000040, AX
 	JMP       l1
 
 l2:
+l3:
+	CMPQ      AX, $0x00000010
+	JL        l4
+	VMOVUPS   (CX), Z0
+	VCVTPS2PH $0x00, Z0, (DX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, DX
+	SUBQ      $0x00000010, AX
+	JMP       l3
+
+l4:
 	TESTQ     AX, AX
-	JZ        l3
+	JZ        l5
 	MOVL      $0xffffffff, BX
 	BZHIL     AX, BX, BX
 	KMOVW     BX, K1
 	VMOVUPS.Z (CX), K1, Z0
 	VCVTPS2PH $0x00, Z0, K1, (DX)
 
-l3:
+l5:
 	VZEROUPPER
 	RET
 
@@ -21182,17 +21282,38 @@ TEXT ·fromBF16Y(SB), NOSPLIT, $0-48
 	MOVQ x_base+24(FP), DX
 
 l1:
-	CMPQ      AX, $0x00000008
+	CMPQ      AX, $0x00000020
 	JL        l2
 	VPMOVZXWD (DX), Y0
 	VPSLLD    $0x10, Y0, Y0
 	VMOVUPS   Y0, (CX)
-	ADDQ      $0x20, CX
-	ADDQ      $0x10, DX
-	SUBQ      $0x00000008, AX
+	VPMOVZXWD 16(DX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(CX)
+	VPMOVZXWD 32(DX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 64(CX)
+	VPMOVZXWD 48(DX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 96(CX)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000020, AX
 	JMP       l1
 
 l2:
+l3:
+	CMPQ      AX, $0x00000008
+	JL        l4
+	VPMOVZXWD (DX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (CX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000010, DX
+	SUBQ      $0x00000008, AX
+	JMP       l3
+
+l4:
 	VZEROUPPER
 	RET
 
@@ -21204,16 +21325,33 @@ TEXT ·fromF16Y(SB), NOSPLIT, $0-48
 	MOVQ x_base+24(FP), DX
 
 l1:
-	CMPQ      AX, $0x00000008
+	CMPQ      AX, $0x00000020
 	JL        l2
 	VCVTPH2PS (DX), Y0
 	VMOVUPS   Y0, (CX)
-	ADDQ      $0x20, CX
-	ADDQ      $0x10, DX
-	SUBQ      $0x00000008, AX
+	VCVTPH2PS 16(DX), Y0
+	VMOVUPS   Y0, 32(CX)
+	VCVTPH2PS 32(DX), Y0
+	VMOVUPS   Y0, 64(CX)
+	VCVTPH2PS 48(DX), Y0
+	VMOVUPS   Y0, 96(CX)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000020, AX
 	JMP       l1
 
 l2:
+l3:
+	CMPQ      AX, $0x00000008
+	JL        l4
+	VCVTPH2PS (DX), Y0
+	VMOVUPS   Y0, (CX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000010, DX
+	SUBQ      $0x00000008, AX
+	JMP       l3
+
+l4:
 	VZEROUPPER
 	RET
 
@@ -21225,7 +21363,7 @@ TEXT ·toBF16Y(SB), NOSPLIT, $0-48
 	MOVQ y_base+0(FP), DX
 
 l1:
-	CMPQ         AX, $0x00000008
+	CMPQ         AX, $0x00000020
 	JL           l2
 	VMOVUPS      (CX), Y0
 	VPSRLD       $0x10, Y0, Y2
@@ -21239,12 +21377,69 @@ l1:
 	VEXTRACTI128 $0x01, Y1, X0
 	VPACKUSDW    X0, X1, X0
 	VMOVDQU      X0, (DX)
-	ADDQ         $0x20, CX
-	ADDQ         $0x10, DX
-	SUBQ         $0x00000008, AX
+	VMOVUPS      32(CX), Y0
+	VPSRLD       $0x10, Y0, Y2
+	VCMPPS       $0x03, Y0, Y0, Y3
+	VPAND        i1<>+0(SB), Y2, Y1
+	VPADDD       i7fff<>+0(SB), Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VPSRLD       $0x10, Y1, Y1
+	VPOR         i40<>+0(SB), Y2, Y2
+	VPBLENDVB    Y3, Y2, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X0
+	VPACKUSDW    X0, X1, X0
+	VMOVDQU      X0, 16(DX)
+	VMOVUPS      64(CX), Y0
+	VPSRLD       $0x10, Y0, Y2
+	VCMPPS       $0x03, Y0, Y0, Y3
+	VPAND        i1<>+0(SB), Y2, Y1
+	VPADDD       i7fff<>+0(SB), Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VPSRLD       $0x10, Y1, Y1
+	VPOR         i40<>+0(SB), Y2, Y2
+	VPBLENDVB    Y3, Y2, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X0
+	VPACKUSDW    X0, X1, X0
+	VMOVDQU      X0, 32(DX)
+	VMOVUPS      96(CX), Y0
+	VPSRLD       $0x10, Y0, Y2
+	VCMPPS       $0x03, Y0, Y0, Y3
+	VPAND        i1<>+0(SB), Y2, Y1
+	VPADDD       i7fff<>+0(SB), Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VPSRLD       $0x10, Y1, Y1
+	VPOR         i40<>+0(SB), Y2, Y2
+	VPBLENDVB    Y3, Y2, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X0
+	VPACKUSDW    X0, X1, X0
+	VMOVDQU      X0, 48(DX)
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000020, AX
 	JMP          l1
 
 l2:
+l3:
+	CMPQ         AX, $0x00000008
+	JL           l4
+	VMOVUPS      (CX), Y0
+	VPSRLD       $0x10, Y0, Y2
+	VCMPPS       $0x03, Y0, Y0, Y3
+	VPAND        i1<>+0(SB), Y2, Y1
+	VPADDD       i7fff<>+0(SB), Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VPSRLD       $0x10, Y1, Y1
+	VPOR         i40<>+0(SB), Y2, Y2
+	VPBLENDVB    Y3, Y2, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X0
+	VPACKUSDW    X0, X1, X0
+	VMOVDQU      X0, (DX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000010, DX
+	SUBQ         $0x00000008, AX
+	JMP          l3
+
+l4:
 	VZEROUPPER
 	RET
 
@@ -21256,16 +21451,33 @@ TEXT ·toF16Y(SB), NOSPLIT, $0-48
 	MOVQ y_base+0(FP), DX
 
 l1:
-	CMPQ      AX, $0x00000008
+	CMPQ      AX, $0x00000020
 	JL        l2
 	VMOVUPS   (CX), Y0
 	VCVTPS2PH $0x00, Y0, (DX)
-	ADDQ      $0x20, CX
-	ADDQ      $0x10, DX
-	SUBQ      $0x00000008, AX
+	VMOVUPS   32(CX), Y0
+	VCVTPS2PH $0x00, Y0, 16(DX)
+	VMOVUPS   64(CX), Y0
+	VCVTPS2PH $0x00, Y0, 32(DX)
+	VMOVUPS   96(CX), Y0
+	VCVTPS2PH $0x00, Y0, 48(DX)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000040, DX
+	SUBQ      $0x00000020, AX
 	JMP       l1
 
 l2:
+l3:
+	CMPQ      AX, $0x00000008
+	JL        l4
+	VMOVUPS   (CX), Y0
+	VCVTPS2PH $0x00, Y0, (DX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000010, DX
+	SUBQ      $0x00000008, AX
+	JMP       l3
+
+l4:
 	VZEROUPPER
 	RET
 

@@ -34,19 +34,26 @@ func (e *emitter) conversions() {
 	})
 }
 
+// mixedAtOnce is the vectors that mixed converts in one turn of its loop, while there are so many.
+const mixedAtOnce = 4
+
 // mixed is each over a slice of float32 and one of 16-bit elements.
 func (e *emitter) mixed(wide, narrow string, n reg.GPVirtual, body func(w, h Mem, masked bool)) {
 	f, h := base(wide), base(narrow)
-	again, rest := e.label(), e.label()
-	Label(again)
-	CMPQ(n, U32(uint32(e.lanes())))
-	JL(LabelRef(rest))
-	body(Mem{Base: f}, Mem{Base: h}, false)
-	ADDQ(Imm(uint64(e.bytes())), f)
-	ADDQ(Imm(uint64(e.bytes()/2)), h)
-	SUBQ(U32(uint32(e.lanes())), n)
-	JMP(LabelRef(again))
-	Label(rest)
+	for _, vectors := range []int{mixedAtOnce, 1} {
+		again, rest := e.label(), e.label()
+		Label(again)
+		CMPQ(n, U32(uint32(vectors*e.lanes())))
+		JL(LabelRef(rest))
+		for v := range vectors {
+			body(Mem{Base: f, Disp: v * e.bytes()}, Mem{Base: h, Disp: v * e.bytes() / 2}, false)
+		}
+		ADDQ(U32(uint32(vectors*e.bytes())), f)
+		ADDQ(U32(uint32(vectors*e.bytes()/2)), h)
+		SUBQ(U32(uint32(vectors*e.lanes())), n)
+		JMP(LabelRef(again))
+		Label(rest)
+	}
 	if e.wide {
 		end := e.label()
 		TESTQ(n, n)
