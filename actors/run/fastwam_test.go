@@ -384,7 +384,7 @@ func setKeys(t *testing.T, dir string, keys map[string]any) {
 }
 
 // TestDreamZeroFolder: a policy acts from its export as from its checkpoint where a state lies far from those
-// that it learnt of, which quantiles are cut to, and does not go on with other pixels for its encoder of images.
+// that it learnt of, which quantiles are cut to, and does not go on with other pixels for CLIP.
 func TestDreamZeroFolder(t *testing.T) {
 	t.Parallel()
 	p := newRobotPolicy(t, fmt.Sprintf(dreamOf8, 0))
@@ -411,14 +411,15 @@ func TestDreamZeroFolder(t *testing.T) {
 		far := acts(saved, 50)
 		off := math.Abs(far[0][0] - acts(saved, 0)[0][0])
 		require.Greater(t, off, 1e-3, how)
-		for k, v := range acts(filepath.Join(saved, "release_hf_weights"), 50) { // whose statistics are float32
+		exported := filepath.Join(saved, "release_hf_weights")
+		for k, v := range acts(exported, 50) { // whose statistics are float32
 			require.InDeltaSlice(t, far[k], v, 1e-5, how)
 		}
 	}
 	cfg, err := p.load(p.model, t.TempDir(), "model.overrides.view_form=grid")
 	require.NoError(t, err)
 	_, err = Open(cfg)
-	require.ErrorContains(t, err, "policy.cameras: is not given, and view_form: grid says by their order where")
+	require.ErrorContains(t, err, "policy.cameras: is not given, and view_form: grid says by their")
 	file := filepath.Join(look, "preprocessor_config.json")
 	was, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package trained
 import (
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -60,4 +61,46 @@ func TestFramesOfNone(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 	}
+}
+
+// TestShots: the frames of a sample are those of their numbers, and each of its videos is read once.
+func TestShots(t *testing.T) {
+	dir, log := t.TempDir(), filepath.Join(t.TempDir(), "calls")
+	file := filepath.Join(dir, "a.mp4")
+	made, err := exec.Command("ffmpeg", "-v", "error", "-f", "lavfi", "-i",
+		"color=black:s=32x32:r=8:d=2,geq=lum='20+10*N':cb=128:cr=128", "-pix_fmt", "yuv420p",
+		file).CombinedOutput()
+	if err != nil {
+		t.Skip(string(made), err)
+	}
+	x := &Robots{}
+	x.Policy.Cameras = []string{"top", "none"}
+	look := func(n int) format.RobotLook {
+		return format.RobotLook{Videos: map[string]format.VideoFrame{"top": {File: file, At: n}}}
+	}
+	f := &format.RobotFrame{RobotLook: look(5), Before: []format.RobotLook{look(4)},
+		Later: []format.RobotLook{look(9), look(15), look(15)}}
+	whole, err := exec.LookPath("ffmpeg")
+	require.NoError(t, err)
+	script := "#!/bin/sh\necho >>" + log + "\nexec " + whole + " \"$@\"\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ffmpeg"), []byte(script), 0o755))
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	shown, err := x.shots(f)
+	require.NoError(t, err)
+	calls, err := os.ReadFile(log)
+	require.NoError(t, err)
+	require.Equal(t, "\n", string(calls))
+	for _, l := range append([]format.RobotLook{f.RobotLook}, f.Later...) {
+		v := l.Videos["top"]
+		want, err := viewOf(nil, &v)
+		require.NoError(t, err)
+		views, err := x.views(&l, shown)
+		require.NoError(t, err)
+		require.Len(t, views, 2)
+		require.Nil(t, views[1])
+		require.Equal(t, want.Pix, views[0].Pix, "frame %d", v.At)
+	}
+	f.Later[0] = look(16)
+	_, err = x.shots(f)
+	require.ErrorContains(t, err, "top: "+file+" has 16 frames, and its table says 17 or more")
 }

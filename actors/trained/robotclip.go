@@ -340,10 +340,10 @@ func (x *Robots) films(e *family.Encoded, task string, frames [][]*media.Image) 
 }
 
 // later adds to a sample that is learnt what the cameras see after it.
-func (x *Robots) later(e *family.Encoded, f *format.RobotFrame, now []*media.Image) error {
+func (x *Robots) later(e *family.Encoded, f *format.RobotFrame, now []*media.Image, shown shots) error {
 	frames := [][]*media.Image{now}
 	for i := range f.Later {
-		views, err := x.views(&f.Later[i])
+		views, err := x.views(&f.Later[i], shown)
 		if err != nil {
 			return err
 		}

@@ -75,7 +75,8 @@ func (m *Trained) filmed(x *Robots) (err error) {
 	if x.film, err = newFilmer(m.Cfg, x.D, false); err == nil && x.learnt != "" &&
 		x.learnt != x.film.print() {
 		err = m.Cfg.Fault("diffusion.autoencoder",
-			"it and diffusion.text_encoder are not those that the policy learnt by", "give back their folders as they were")
+			"it and diffusion.text_encoder are not those that the policy learnt by",
+			"give back their folders as they were")
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package trained
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -142,9 +141,13 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if err := json.Unmarshal(m.Bytes, &f); err != nil {
 		return nil, 0, err
 	}
+	shown, err := x.shots(&f)
+	if err != nil {
+		return nil, 0, err
+	}
 	var looks []Look
 	for _, l := range append(f.Before, f.RobotLook) {
-		views, err := x.views(&l)
+		views, err := x.views(&l, shown)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -153,7 +156,7 @@ func (x *Robots) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	scale, robot := x.of(f.Set)
 	e, err := x.see(scale, f.Task, looks, x.changes())
 	if err == nil && x.D.Clip != nil {
-		err = x.later(e, &f, looks[0].Views)
+		err = x.later(e, &f, looks[0].Views, shown)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -369,50 +372,6 @@ func (x *Robots) coloured(v []float32, camera int) {
 	for i := range v {
 		v[i] = float32(((float64(v[i])+1)/2 - mean[i/n]) / (deviation[i/n] + least))
 	}
-}
-
-// views are what the cameras saw in a step.
-func (x *Robots) views(f *format.RobotLook) (out []*media.Image, err error) {
-	for _, c := range x.Policy.Cameras {
-		var p *media.Image
-		b, v := f.Images[c], (*format.VideoFrame)(nil)
-		if video, ok := f.Videos[c]; ok {
-			v = &video
-		}
-		if p, err = viewOf(b, v); err != nil {
-			return nil, fmt.Errorf("%s: %w", c, err)
-		}
-		out = append(out, p)
-	}
-	return out, nil
-}
-
-// viewOf decodes a picture, or else a frame of a video; nil for neither.
-func viewOf(b []byte, v *format.VideoFrame) (*media.Image, error) {
-	switch {
-	case b != nil:
-		return media.Decode(b, media.Options{White: true, Turn: true})
-	case v != nil:
-		return frameOf(*v)
-	}
-	return nil, nil
-}
-
-// frameOf decodes a frame of a video.
-func frameOf(v format.VideoFrame) (*media.Image, error) {
-	info, err := media.FFmpeg{}.Probe(context.Background(), v.File)
-	if err != nil {
-		return nil, err
-	}
-	if v.At >= info.Frames {
-		return nil, fmt.Errorf("%s has %d frames, and its table says %d or more", v.File, info.Frames,
-			v.At+1)
-	}
-	frames, err := media.FFmpeg{}.Frames(context.Background(), v.File, info, []int{v.At})
-	if err != nil {
-		return nil, err
-	}
-	return frames[0], nil
 }
 
 // Fill puts a batch's frames, which the loader has prepared, into its microbatch.
