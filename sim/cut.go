@@ -158,11 +158,11 @@ func (c *cutter) courses(homes []int32) [][]int64 {
 	for r, l := range c.l.Ranks {
 		k := courseKey{row: rowKey{l.Program, l.Row}}
 		for _, a := range c.row(int32(r)).actions {
-			took[a] = c.least(int32(r), a, spans)
+			took[a] = c.least(int32(r), a)
 			k.h = mix(k.h, uint64(took[a]))
 		}
 		if known[k] == nil {
-			known[k] = courseOf(l, took)
+			known[k] = courseOf(l, took, func(a plan.Action) bool { return c.begins(int32(r), a, spans) })
 		}
 		out[r] = known[k]
 	}
@@ -170,31 +170,48 @@ func (c *cutter) courses(homes []int32) [][]int64 {
 }
 
 // courseOf is, by entry of a rank's row, the least time from its beginning to when the hub hears of the rank;
-// took is by action, negative if the hub hears of it.
-func courseOf(l *core.RankLayout, took map[plan.Action]int64) []int64 {
+// took is by action of any microbatch, and begins says whether the hub hears of an action.
+func courseOf(l *core.RankLayout, took map[plan.Action]int64, begins func(plan.Action) bool) []int64 {
 	row := l.Program.Rows[l.Row]
 	out := make([]int64, len(row)+2)
-	of := func(a plan.Action) int64 {
-		a.Micro = 0
-		return took[a]
-	}
 	for i := len(row) - 1; i >= 0; i-- {
-		t := of(row[i].Action)
-		if with := row[i].With; with.Kind != plan.None {
-			u := of(with)
-			if t = max(t, u); min(t, u) < 0 {
-				t = -1
+		longest, heard := int64(0), false
+		for _, a := range [...]plan.Action{row[i].Action, row[i].With} {
+			if a.Kind != plan.None {
+				heard = heard || begins(a)
+				a.Micro = 0
+				longest = max(longest, took[a])
 			}
 		}
-		if t >= 0 {
-			out[i] = t + out[i+1]
+		if !heard {
+			out[i] = longest + out[i+1]
 		}
 	}
 	return out
 }
 
-// least is how long an action takes at least, -1 if the hub hears of it.
-func (c *cutter) least(r int32, a plan.Action, spans []bool) int64 {
+// begins reports whether an action begins an exchange of the optimizer step in which ranks of several parts
+// take part.
+func (c *cutter) begins(r int32, a plan.Action, spans []bool) bool {
+	l := c.l.Ranks[r]
+	if l.Early == nil {
+		return false
+	}
+	classes, _ := c.classes(r)
+	for _, class := range classes {
+		for i := range l.Lower(a, false, class) {
+			for _, k := range l.Early.Of(a, class, int32(i)) {
+				if spans[c.in[r][l.Update[l.Early.Segment].Comms[k].Group]] {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// least is how long an action of any microbatch takes at least.
+func (c *cutter) least(r int32, a plan.Action) int64 {
 	l, least := c.l.Ranks[r], int64(never)
 	classes, _ := c.classes(r)
 	j := &c.job
@@ -212,13 +229,6 @@ func (c *cutter) least(r int32, a plan.Action, spans []bool) int64 {
 			j.Class, j.Segment = class, int32(i)
 			at += c.p.Job(int(r), j, &segs[i])
 			ends[i] = at
-			if e := l.Early; e != nil {
-				for _, k := range e.Of(a, class, int32(i)) {
-					if spans[c.in[r][l.Update[e.Segment].Comms[k].Group]] {
-						return -1
-					}
-				}
-			}
 		}
 		least = min(least, at)
 	}

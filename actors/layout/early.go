@@ -114,8 +114,14 @@ func (l *Layout) Early(part *RankPart) *core.Early {
 		class int32
 	}
 	known := map[place][][]int32{} // by segment
+	var lasts []plan.Action
+	for _, b := range buckets {
+		if !slices.Contains(lasts, b.last) {
+			lasts = append(lasts, b.last)
+		}
+	}
 	return &core.Early{Segment: SumDP, Of: func(a plan.Action, class, segment int32) []int32 {
-		if a.Kind != plan.B && a.Kind != plan.W {
+		if !slices.Contains(lasts, a) { // as most
 			return nil
 		}
 		k := place{a, class}

@@ -19,7 +19,8 @@ func drawnPlan(r *rand.Rand) (model, plan string) {
 	switch model = one(foldedDense, foldedDense, foldedExperts, foldedImages); model {
 	case foldedDense:
 		plan = "dp=" + one("2", "4", "8") + " tp=" + one("1", "1", "2", "4") + " " + one("", "cp=2", "zero=1",
-			"zero=2", "zero=1 overlap=true", "overlap=true", "zero=3")
+			"zero=2", "zero=1 overlap=true", "overlap=true", "bucket_bytes=4KiB", "bucket_bytes=4KiB zero=1",
+			"zero=3")
 	case foldedExperts:
 		plan = "dp=4 ep=" + one("1", "2", "4") + " tp=" + one("1", "2") + " " + one("", "zero=1",
 			"overlap=true")
