@@ -21358,88 +21358,81 @@ l4:
 // func toBF16Y(y []uint16, x []float32)
 // Requires: AVX, AVX2
 TEXT ·toBF16Y(SB), NOSPLIT, $0-48
-	MOVQ y_len+8(FP), AX
-	MOVQ x_base+24(FP), CX
-	MOVQ y_base+0(FP), DX
+	MOVQ x_base+24(FP), AX
+	MOVQ y_base+0(FP), CX
+	MOVQ x_len+32(FP), DX
 
 l1:
-	CMPQ         AX, $0x00000020
-	JL           l2
-	VMOVUPS      (CX), Y0
-	VPSRLD       $0x10, Y0, Y2
-	VCMPPS       $0x03, Y0, Y0, Y3
-	VPAND        i1<>+0(SB), Y2, Y1
-	VPADDD       i7fff<>+0(SB), Y1, Y1
-	VPADDD       Y0, Y1, Y1
-	VPSRLD       $0x10, Y1, Y1
-	VPOR         i40<>+0(SB), Y2, Y2
-	VPBLENDVB    Y3, Y2, Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X0
-	VPACKUSDW    X0, X1, X0
-	VMOVDQU      X0, (DX)
-	VMOVUPS      32(CX), Y0
-	VPSRLD       $0x10, Y0, Y2
-	VCMPPS       $0x03, Y0, Y0, Y3
-	VPAND        i1<>+0(SB), Y2, Y1
-	VPADDD       i7fff<>+0(SB), Y1, Y1
-	VPADDD       Y0, Y1, Y1
-	VPSRLD       $0x10, Y1, Y1
-	VPOR         i40<>+0(SB), Y2, Y2
-	VPBLENDVB    Y3, Y2, Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X0
-	VPACKUSDW    X0, X1, X0
-	VMOVDQU      X0, 16(DX)
-	VMOVUPS      64(CX), Y0
-	VPSRLD       $0x10, Y0, Y2
-	VCMPPS       $0x03, Y0, Y0, Y3
-	VPAND        i1<>+0(SB), Y2, Y1
-	VPADDD       i7fff<>+0(SB), Y1, Y1
-	VPADDD       Y0, Y1, Y1
-	VPSRLD       $0x10, Y1, Y1
-	VPOR         i40<>+0(SB), Y2, Y2
-	VPBLENDVB    Y3, Y2, Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X0
-	VPACKUSDW    X0, X1, X0
-	VMOVDQU      X0, 32(DX)
-	VMOVUPS      96(CX), Y0
-	VPSRLD       $0x10, Y0, Y2
-	VCMPPS       $0x03, Y0, Y0, Y3
-	VPAND        i1<>+0(SB), Y2, Y1
-	VPADDD       i7fff<>+0(SB), Y1, Y1
-	VPADDD       Y0, Y1, Y1
-	VPSRLD       $0x10, Y1, Y1
-	VPOR         i40<>+0(SB), Y2, Y2
-	VPBLENDVB    Y3, Y2, Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X0
-	VPACKUSDW    X0, X1, X0
-	VMOVDQU      X0, 48(DX)
-	ADDQ         $0x00000080, CX
-	ADDQ         $0x00000040, DX
-	SUBQ         $0x00000020, AX
-	JMP          l1
+	CMPQ      DX, $0x00000010
+	JL        l4
+	VMOVUPS   (AX), Y0
+	VMOVUPS   32(AX), Y1
+	VCMPPS    $0x03, Y0, Y1, Y2
+	VMOVMSKPS Y2, BX
+	TESTL     BX, BX
+	JNZ       l2
+	VPSRLD    $0x10, Y0, Y2
+	VPAND     i1<>+0(SB), Y2, Y2
+	VPADDD    i7fff<>+0(SB), Y2, Y2
+	VPADDD    Y0, Y2, Y2
+	VPSRLD    $0x10, Y2, Y2
+	VPSRLD    $0x10, Y1, Y0
+	VPAND     i1<>+0(SB), Y0, Y0
+	VPADDD    i7fff<>+0(SB), Y0, Y0
+	VPADDD    Y1, Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VPACKUSDW Y0, Y2, Y2
+	VPERMQ    $0xd8, Y2, Y2
+	VMOVDQU   Y2, (CX)
+
+l3:
+	ADDQ $0x00000040, AX
+	ADDQ $0x00000020, CX
+	SUBQ $0x00000010, DX
+	JMP  l1
 
 l2:
-l3:
-	CMPQ         AX, $0x00000008
-	JL           l4
-	VMOVUPS      (CX), Y0
-	VPSRLD       $0x10, Y0, Y2
-	VCMPPS       $0x03, Y0, Y0, Y3
-	VPAND        i1<>+0(SB), Y2, Y1
-	VPADDD       i7fff<>+0(SB), Y1, Y1
-	VPADDD       Y0, Y1, Y1
-	VPSRLD       $0x10, Y1, Y1
+	VPSRLD       $0x10, Y0, Y3
+	VCMPPS       $0x03, Y0, Y0, Y4
+	VPAND        i1<>+0(SB), Y3, Y2
+	VPADDD       i7fff<>+0(SB), Y2, Y2
+	VPADDD       Y0, Y2, Y2
+	VPSRLD       $0x10, Y2, Y2
+	VPOR         i40<>+0(SB), Y3, Y3
+	VPBLENDVB    Y4, Y3, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPACKUSDW    X0, X2, X0
+	VMOVDQU      X0, (CX)
+	VPSRLD       $0x10, Y1, Y2
+	VCMPPS       $0x03, Y1, Y1, Y3
+	VPAND        i1<>+0(SB), Y2, Y0
+	VPADDD       i7fff<>+0(SB), Y0, Y0
+	VPADDD       Y1, Y0, Y0
+	VPSRLD       $0x10, Y0, Y0
 	VPOR         i40<>+0(SB), Y2, Y2
-	VPBLENDVB    Y3, Y2, Y1, Y1
-	VEXTRACTI128 $0x01, Y1, X0
-	VPACKUSDW    X0, X1, X0
-	VMOVDQU      X0, (DX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000010, DX
-	SUBQ         $0x00000008, AX
+	VPBLENDVB    Y3, Y2, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPACKUSDW    X1, X0, X1
+	VMOVDQU      X1, 16(CX)
 	JMP          l3
 
 l4:
+	CMPQ         DX, $0x00000008
+	JL           l5
+	VMOVUPS      (AX), Y0
+	VPSRLD       $0x10, Y0, Y2
+	VCMPPS       $0x03, Y0, Y0, Y3
+	VPAND        i1<>+0(SB), Y2, Y1
+	VPADDD       i7fff<>+0(SB), Y1, Y1
+	VPADDD       Y0, Y1, Y1
+	VPSRLD       $0x10, Y1, Y1
+	VPOR         i40<>+0(SB), Y2, Y2
+	VPBLENDVB    Y3, Y2, Y1, Y1
+	VEXTRACTI128 $0x01, Y1, X0
+	VPACKUSDW    X0, X1, X0
+	VMOVDQU      X0, (CX)
+
+l5:
 	VZEROUPPER
 	RET
 

@@ -24,7 +24,11 @@ func (e *emitter) conversions() {
 			VCVTPH2PS(m, v)
 		}
 	})
-	e.narrow("toBF16", e.roundBF16)
+	if e.wide {
+		e.narrow("toBF16", e.roundBF16)
+	} else {
+		e.narrowPairs("toBF16")
+	}
 	e.narrow("toF16", func(v vec, m Mem, masked bool) {
 		if masked {
 			VCVTPS2PH(Imm(0), v, e.mask, m)
@@ -81,6 +85,52 @@ func (e *emitter) narrow(name string, op func(v vec, m Mem, masked bool)) {
 	e.mixed("x", "y", count("y"), func(w, h Mem, masked bool) {
 		op(e.load(w, masked), h, masked)
 	})
+}
+
+// narrowPairs is narrow with roundBF16 of two vectors at a time, which looks for NaNs of both at once and packs
+// them together.
+func (e *emitter) narrowPairs(name string) {
+	e.beginMove(name, "func(y []uint16, x []float32)", "rounds to nearest even.")
+	f, h, n := base("x"), base("y"), count("x")
+	again, nan, next, rest, end := e.label(), e.label(), e.label(), e.label(), e.label()
+	Label(again)
+	CMPQ(n, U32(uint32(2*e.lanes())))
+	JL(LabelRef(rest))
+	a, b, any, found := e.load(Mem{Base: f}, false), e.load(Mem{Base: f, Disp: e.bytes()}, false), YMM(), GP32()
+	VCMPPS(Imm(3), a, b, any)
+	VMOVMSKPS(any, found)
+	TESTL(found, found)
+	JNZ(LabelRef(nan))
+	p, q := e.roundedBits(a), e.roundedBits(b)
+	VPACKUSDW(q, p, p) // 0 to 3 of both, then 4 to 7
+	VPERMQ(Imm(0xd8), p, p)
+	VMOVDQU(p, Mem{Base: h})
+	Label(next)
+	ADDQ(U32(uint32(2*e.bytes())), f)
+	ADDQ(U32(uint32(e.bytes())), h)
+	SUBQ(U32(uint32(2*e.lanes())), n)
+	JMP(LabelRef(again))
+	Label(nan)
+	e.roundBF16(a, Mem{Base: h}, false)
+	e.roundBF16(b, Mem{Base: h, Disp: e.bytes() / 2}, false)
+	JMP(LabelRef(next))
+	Label(rest)
+	CMPQ(n, U32(uint32(e.lanes())))
+	JL(LabelRef(end))
+	e.roundBF16(e.load(Mem{Base: f}, false), Mem{Base: h}, false)
+	Label(end)
+	e.end()
+}
+
+// roundedBits is the upper halves of numbers that are rounded, as 32-bit integers; v has no NaN.
+func (e *emitter) roundedBits(v vec) vec {
+	t := e.vec()
+	VPSRLD(Imm(16), v, t)
+	VPAND(integer(1), t, t)
+	VPADDD(integer(0x7fff), t, t)
+	VPADDD(v, t, t)
+	VPSRLD(Imm(16), t, t)
+	return t
 }
 
 // roundBF16 adds half of the last place, or just below it if the kept part is even, and drops 16 bits; a NaN
