@@ -6,11 +6,16 @@ benchmarks/llama3_h100_202412_torchtitan.md, NeMo AutoModel's performance summar
 10^12 tokens (arXiv:2412.19437, here under 1F1B with passes in turns, not from both ends). What they do not say is recomputation, which
 the column gives as an assumption where a framework does not write it down.
 
+Columns beside the tables' own: recompute and tensors (plan.recompute and plan.recompute_tensors of the recipes at the release's tag,
+scripts/performance of Megatron-Bridge; none where a table of 2024 is silent), dispatch (copies: each expert's copy of a token travels by
+itself; once: DeepEP and HybridEP send a token once to a host), pairs (overlap_moe_expert_parallel_comm, and DualPipe), mtp (an MTP layer),
+behind (tp_comm_overlap: gathers and sums of tp travel behind products, in tp parts).
+
 Two fifths of the rows were not fitted to: those of models whose SHA-256 is 1 modulo 3 (of 0 there is one row). They were in view, though,
-when the class was taken and when the traffic of rounding, the domain of 64 devices and grouped were settled, so they are no blind test. What
-was chosen by the others: fp8_efficiency of h100, b200 and gb200, grouped of all of them, and both efficiencies of
-h100-hbm2e, which is h100 with
-the memory and the power limit of 500 W that torchtitan states.
+when the class was taken and when the traffic of rounding, the domain of 64 devices, prices of exchanges and rows with calls for each
+expert were settled, so they are no blind test. What was chosen by the others: fp8_efficiency of h100, b200 and gb200, grouped of all of
+them, the 26 us of an expert's calls, and both efficiencies of h100-hbm2e, which is h100 with the memory and the power limit of 500 W
+that torchtitan states.
 
 Replicas do the same at the same time, so few of them are simulated; and steps of many microbatches are continued from two
 shorter ones. Run: python bench/published_modern.py --lfactor ./lfactor [--only TEXT] [--most 600]
@@ -20,6 +25,7 @@ import csv
 import hashlib
 import json
 import pathlib
+import re
 import subprocess
 import tempfile
 
@@ -28,15 +34,19 @@ GPT = {"gpt3-5b": (4096, 32, 24), "gpt3-20b": (6144, 48, 44), "gpt3-175b": (1228
 
 
 LAYERS = {"llama/3.1-405b": 126, "qwen/3-235b-a22b": 94, "deepseek/v3": 61}  # of models whose stages do not divide them
+# experts of a token
+CHOICES = {"qwen/3-30b-a3b": 8, "qwen/3-235b-a22b": 8, "deepseek/v3": 8, "gpt-oss/120b": 4}
+LIMIT = {"deepseek/v3": 4}  # hosts that a token's experts are on at most (arXiv:2412.19437, section 2.1.2)
 
 
 def held(model):
     return int(hashlib.sha256(model.encode()).hexdigest(), 16) % 3 == 1
 
 
-def model(name):
+def model(name, mtp):
     if name not in GPT:
-        return f"  name: {name}\n  init: random"
+        more = "\n  overrides: {num_nextn_predict_layers: 1}" if mtp else ""
+        return f"  name: {name}\n  init: random{more}"
     hidden, heads, layers = GPT[name]
     return (f"  name: gpt2/small\n  init: random\n  overrides: {{hidden_size: {hidden}, num_hidden_layers: {layers}, num_attention_heads: {heads}, "
             f"num_key_value_heads: {heads}, intermediate_size: {4 * hidden}, vocab_size: 51200, max_position_embeddings: 2048}}")
@@ -49,17 +59,22 @@ def step(lfactor, folder, r, dp, micro, cluster):
     stages = n["pp"] * n["vp"]
     layers = LAYERS.get(r["model"], stages)
     cut = ""
-    if layers % stages:
+    if r["model"] == "deepseek/v3" and not r["source"].startswith("NeMo"):
+        # the layouts of Megatron-Bridge's recipes
+        cut = f", layers: {[4] * 15 + [1] if stages == 16 else [1] + [2] * 30 + [0]}"
+    elif layers % stages:
         cut = f", layers: {[layers // stages + (0 < s <= layers % stages) for s in range(stages)]}"
-    # DualPipe runs the passes of two microbatches in turns
-    pairs = ", overlap_microbatches: true" if r["source"] == "arXiv:2412.19437" else ""
+    if r["pairs"] == "1":
+        cut += ", overlap_microbatches: true"
+    if r["tensors"]:
+        cut += f", recompute_tensors: [{', '.join(r['tensors'].split())}]"
     schedule = "interleaved" if n["vp"] > 1 and n["pp"] > 1 else "1f1b"
     file.write_text(f"""model:
-{model(r['model'])}
+{model(r['model'], r['mtp'] == '1')}
 data: {{paths: [none], tokenizer: none, seq_len: {n['seq']}}}
 train: {{steps: 1, global_batch: {dp * micro * n['micro']}, micro_batch: {n['micro']}, precision: bf16, low_precision: {r['precision']}}}
 plan: {{pp: {n['pp']}, tp: {n['tp']}, dp: {dp}, cp: {n['cp']}, ep: {n['ep']}, zero: {3 if n['fsdp'] else 1}, overlap: true, recompute: {r['recompute']},
-  sequence_parallel: {str(n['tp'] > 1).lower()}, virtual_stages: {n['vp'] if n['pp'] > 1 else 1}, schedule: {schedule}, memory: 2TiB{cut}{pairs}}}
+  sequence_parallel: {str(n['tp'] > 1).lower()}, virtual_stages: {n['vp'] if n['pp'] > 1 else 1}, schedule: {schedule}, memory: 2TiB{cut}}}
 """)
     out = subprocess.run([lfactor, "sim", file, "--cluster", cluster, "-o", "json"], capture_output=True, text=True)
     if not out.stdout:
@@ -84,15 +99,32 @@ def predict(lfactor, folder, r, cluster):
     return int(r["batch"]) * int(r["seq"]) / t / gpus
 
 
-def machine(lfactor, folder, name):
-    if name != "h100-hbm2e":
-        return name
-    text = (HERE.parent / "configs" / "clusters" / "h100.yaml").read_text()
-    # 500 W of 700, which lowers the clock under full load, and HBM2e of 2.4 TB/s and 96 GB
-    text = text.replace("bandwidth: 3350 GB/s", "bandwidth: 2400 GB/s").replace("memory: 79.6 GiB", "memory: 94 GiB")
-    text = text.replace("  efficiency: 0.67", "  efficiency: 0.42").replace("fp8_efficiency: 0.64", "fp8_efficiency: 0.36")
-    file = pathlib.Path(folder) / "h100-hbm2e.yaml"
-    file.write_text(text.replace("name: h100", "name: h100-hbm2e"))
+def once(r, devices):
+    """Of the copies of tokens for other hosts, the share that travels if a token goes to a host once."""
+    hosts, choices = int(r["ep"]) // devices, CHOICES[r["model"]]
+    if hosts < 2:
+        return 1
+    reached = min(hosts * (1 - (1 - 1 / hosts) ** choices), LIMIT.get(r["model"], hosts))
+    return reached / choices
+
+
+def machine(lfactor, folder, r):
+    name = r["machine"]
+    text = (HERE.parent / "configs" / "clusters" / f"{name.removesuffix('-hbm2e')}.yaml").read_text()
+    if name == "h100-hbm2e":
+        # 500 W of 700, which lowers the clock under full load, and HBM2e of 2.4 TB/s and 96 GB
+        text = text.replace("bandwidth: 3350 GB/s", "bandwidth: 2400 GB/s").replace("memory: 79.6 GiB", "memory: 94 GiB")
+        text = text.replace("  efficiency: 0.67", "  efficiency: 0.42").replace("fp8_efficiency: 0.61", "fp8_efficiency: 0.36")
+    if r["dispatch"] == "once":
+        devices = int(re.search(r"devices: ([0-9]+)", text)[1])
+        text = text.replace("network:", f"network:\n  once: {once(r, devices):.3f}")
+    if r["dispatch"] and r["source"].startswith("Megatron-Bridge"):  # TransformerEngine's GroupedLinear
+        text = text.replace("  multiprocessors:", "  per_expert: 26 us\n  multiprocessors:")
+    if r["behind"] == "1":  # gathers and sums come in tp parts, each behind the product of the one before
+        rate, tp = re.compile(r"(host:.*?bandwidth: )([0-9]+)", re.S), int(r["tp"])
+        text = rate.sub(lambda m: m[1] + str(int(m[2]) * tp), text)
+    file = pathlib.Path(folder) / "machine.yaml"
+    file.write_text(text)
     return str(file)
 
 
@@ -111,7 +143,7 @@ def main():
             line = (f"| {r['model']} | {r['machine']} | {r['source']} | {r['precision']} | {r['gpus']} | {r['tp']} · {r['pp']}"
                     f"{'×' + r['vp'] if r['vp'] != '1' else ''} · {r['cp']} · {r['ep']} | {float(r['tokens_per_s_gpu']):.0f} ")
             try:
-                got = predict(a.lfactor, folder, r, machine(a.lfactor, folder, r["machine"]))
+                got = predict(a.lfactor, folder, r, machine(a.lfactor, folder, r))
             except RuntimeError as e:
                 print(f"{line}| not simulated: {e} | | |", flush=True)
                 continue

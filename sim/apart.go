@@ -114,7 +114,7 @@ func (s *Sim) settle(c *group) {
 	for i := range l.Update {
 		for _, x := range l.Update[i].Comms {
 			if slices.Equal(l.Groups[x.Group].Members, c.members) {
-				took = min(took, s.p.Collective(c.ranks, x.Bytes))
+				took = min(took, s.p.Collective(c.ranks, x.Bytes, x.Apart))
 			}
 		}
 	}

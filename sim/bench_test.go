@@ -47,7 +47,9 @@ func modelled() sim.Prices {
 			return sim.Link{Latency: 3000, PerByte: 0.01, Out: int32(2 * max(0, from)),
 				In: int32(2*max(0, to) + 1)}
 		},
-		Collective: func(ranks []int, bytes int64) int64 { return 2000 + int64(len(ranks))*100 + bytes/100 }}
+		Collective: func(ranks []int, bytes int64, _ bool) int64 {
+			return 2000 + int64(len(ranks))*100 + bytes/100
+		}}
 }
 
 // BenchmarkEvents is the simulator's speed with memory tracking and trace hash: events a second on one core.

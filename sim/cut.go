@@ -21,6 +21,7 @@ type cutter struct {
 type commKey struct {
 	group int32
 	bytes int64
+	apart bool
 }
 
 func newCutter(s *Sim) *cutter {
@@ -121,19 +122,19 @@ func (c *cutter) meet(g int32) {
 }
 
 // price is what a collective takes.
-func (c *cutter) price(g int32, bytes int64) int64 {
+func (c *cutter) price(g int32, comm *core.Comm) int64 {
 	ranks := c.groups[g].ranks
 	if len(ranks) < 2 {
 		return 0
 	}
-	k := commKey{g, bytes}
+	k := commKey{g, comm.Bytes, comm.Apart}
 	took, known := c.prices[k]
 	if !known {
 		all := make([]int, len(ranks))
 		for i, r := range ranks {
 			all[i] = int(r)
 		}
-		took = c.p.Collective(all, bytes)
+		took = c.p.Collective(all, comm.Bytes, comm.Apart)
 		c.prices[k] = took
 	}
 	return took
@@ -224,7 +225,7 @@ func (c *cutter) least(r int32, a plan.Action) int64 {
 		for i := range segs {
 			for _, x := range segs[i].Await {
 				comm := &segs[x.Segment].Comms[x.Comm]
-				at = max(at, ends[x.Segment]+c.price(c.in[r][comm.Group], comm.Bytes))
+				at = max(at, ends[x.Segment]+c.price(c.in[r][comm.Group], comm))
 			}
 			j.Class, j.Segment = class, int32(i)
 			at += c.p.Job(int(r), j, &segs[i])

@@ -14,8 +14,10 @@ import (
 type Blob struct {
 	n    int64
 	refs int32
-	pool *blobs
-	of   *Origin
+	// of a collective in which each member gets a part of its own
+	apart bool
+	pool  *blobs
+	of    *Origin
 }
 
 // Origin says which job made a payload: of the data of a step the loader's job, and the action is F of its
@@ -42,7 +44,7 @@ func (b *blobs) get(n int64) actors.Payload {
 	if k := len(b.idle); k > 0 {
 		x := b.idle[k-1]
 		b.idle = b.idle[:k-1]
-		x.n, x.refs, x.of = n, 1, nil
+		x.n, x.refs, x.apart, x.of = n, 1, false, nil
 		return x
 	}
 	if len(b.fresh) == 0 {
@@ -345,6 +347,7 @@ func (s *Sim) partsOf(d *device, comm *core.Comm, o actors.Output, out []actors.
 	}
 	for k := range n {
 		o.Member, o.Payload = int32(k), s.blobs.get(comm.Bytes/int64(max(1, n)))
+		o.Payload.(*Blob).apart = comm.Apart
 		out = append(out, o)
 	}
 	return out

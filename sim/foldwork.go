@@ -111,7 +111,8 @@ func (f *folder) describe() {
 		}
 		slices.Sort(g.bytes)
 		for _, bytes := range g.bytes {
-			g.own = mix(mix(g.own, uint64(bytes)), uint64(f.p.Collective(ranks, bytes)))
+			g.own = mix(mix(g.own, uint64(bytes)), uint64(f.p.Collective(ranks, bytes, false)))
+			g.own = mix(g.own, uint64(f.p.Collective(ranks, bytes, true)))
 		}
 	}
 }

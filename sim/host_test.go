@@ -140,7 +140,7 @@ func flat(ns int64) sim.Prices {
 			return sim.Link{Latency: ns / 10, PerByte: 0.01, Out: int32(2 * max(0, from)),
 				In: int32(2*max(0, to) + 1)}
 		},
-		Collective: func([]int, int64) int64 { return ns / 5 }}
+		Collective: func([]int, int64, bool) int64 { return ns / 5 }}
 }
 
 func batches(dp int) host.BatchFunc {

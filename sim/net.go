@@ -181,8 +181,8 @@ type group struct {
 	members []actors.Ref // that run
 	ranks   []int        // all
 	open    []gathering
-	free    int64             // when the group's last collective ends
-	scripts map[int64]*script // by bytes, if collectives go send by send
+	free    int64                 // when the group's last collective ends
+	scripts map[scriptKey]*script // if collectives go send by send
 	plays   []*play
 }
 
@@ -191,6 +191,7 @@ type gathering struct {
 	m     actors.Message // of the member that came first
 	n     int
 	bytes int64
+	apart bool // each member gets a part of its own
 	came  []bool
 	by    *Origin // of the first part, in a run that somebody watches
 }
@@ -222,7 +223,8 @@ func (c *group) Receive(_ actors.Context, m *actors.Message) {
 	if i == len(c.open) {
 		if cap(c.open) > i { // the list of a collective that is over serves the next
 			c.open = c.open[:i+1]
-			c.open[i].m, c.open[i].n, c.open[i].bytes, c.open[i].by = *m, 0, 0, nil
+			g := &c.open[i]
+			g.m, g.n, g.bytes, g.apart, g.by = *m, 0, 0, false, nil
 		} else {
 			c.open = append(c.open, gathering{m: *m})
 		}
@@ -239,7 +241,9 @@ func (c *group) Receive(_ actors.Context, m *actors.Message) {
 	}
 	g.came[who] = true
 	g.bytes = max(g.bytes, m.Payload.Bytes())
-	if b, ok := m.Payload.(*Blob); ok && b.of != nil {
+	b, ok := m.Payload.(*Blob)
+	g.apart = g.apart || ok && b.apart
+	if ok && b.of != nil {
 		if g.n == 0 {
 			g.by = b.of
 		} else if g.by == nil || g.by.Step != b.of.Step || g.by.Action != b.of.Action ||
@@ -274,7 +278,7 @@ func (c *group) finish(i int) {
 	g := &c.open[i]
 	s := c.s
 	if s.p.Sends != nil {
-		c.start(&g.m, g.bytes, g.by)
+		c.start(g)
 	} else {
 		slow, lost := 1.0, false
 		if s.faults.any {
@@ -283,7 +287,7 @@ func (c *group) finish(i int) {
 		if lost {
 			return // it stays open, and everyone waits
 		}
-		c.free = max(s.now, c.free) + int64(slow*float64(s.p.Collective(c.ranks, g.bytes)))
+		c.free = max(s.now, c.free) + int64(slow*float64(s.p.Collective(c.ranks, g.bytes, g.apart)))
 		g.m.From, g.m.Member, g.m.Number = s.ctx.self, 0, 0
 		for _, to := range c.members {
 			p := s.at(to).blobs.get(g.bytes)

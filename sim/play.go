@@ -47,17 +47,24 @@ func newScript(n int, sends []collective.Send) *script {
 	return x
 }
 
+// scriptKey tells the collectives of a group apart.
+type scriptKey struct {
+	bytes int64
+	apart bool
+}
+
 // start begins a collective send by send.
-func (c *group) start(m *actors.Message, bytes int64, of *Origin) {
-	x := c.scripts[bytes]
+func (c *group) start(g *gathering) {
+	key := scriptKey{g.bytes, g.apart}
+	x := c.scripts[key]
 	if x == nil {
-		x = newScript(len(c.members), c.s.p.Sends(c.ranks, bytes))
+		x = newScript(len(c.members), c.s.p.Sends(c.ranks, g.bytes, g.apart))
 		if c.scripts == nil {
-			c.scripts = map[int64]*script{}
+			c.scripts = map[scriptKey]*script{}
 		}
-		c.scripts[bytes] = x
+		c.scripts[key] = x
 	}
-	p := &play{m: *m, of: of, s: x, players: make([]player, len(c.members)), left: len(c.members)}
+	p := &play{m: g.m, of: g.by, s: x, players: make([]player, len(c.members)), left: len(c.members)}
 	p.m.From, p.m.Member, p.m.Number, p.m.Payload = c.alone[0], 0, 0, nil
 	at := len(c.plays)
 	for i, old := range c.plays {

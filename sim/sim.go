@@ -51,15 +51,16 @@ type Memory struct {
 // Prices gives durations in nanoseconds and never a negative one. Ranks are numbers; -1 is an actor without
 // a device of its own.
 type Prices struct {
-	Job        func(rank int, j *actors.Job, s *core.Segment) int64
-	Link       func(from, to int) Link
-	Collective func(ranks []int, bytes int64) int64 // of one collective in which each rank sends bytes
+	Job  func(rank int, j *actors.Job, s *core.Segment) int64
+	Link func(from, to int) Link
+	// of one collective in which each rank sends bytes; apart says that each member gets a part of its own
+	Collective func(ranks []int, bytes int64, apart bool) int64
 	// nanoseconds a byte between a device and host memory, on the copy engine
 	Copy float64
 	Read float64 // nanoseconds a byte of the data that a loader makes ready, beside its job's own
 	// Sends lists such a collective's messages; if it is set, and Options.Whole, collectives are carried out
 	// send by send.
-	Sends func(ranks []int, bytes int64) []collective.Send
+	Sends func(ranks []int, bytes int64, apart bool) []collective.Send
 }
 
 // Link is a connection of two ranks. Messages with data wait for the sender's and the receiver's Port

@@ -13,6 +13,9 @@ import (
 type Comm struct {
 	Group int   // index into RankLayout.Groups
 	Bytes int64 // that this rank sends in all
+	// Apart is set where each member gets a part of its own, which nobody adds up or passes on: rows that go to
+	// their experts and back, tokens exchanged for heads.
+	Apart bool
 	// Shift other than 0 is a rotation: each member sends to the one so many places on, and takes from the
 	// one as many places before.
 	Shift int

@@ -231,7 +231,8 @@ func (l *Layout) lowered(tr *grad.Trace, ph grad.Phase, side int) []core.Segment
 			seg.Await = append(seg.Await, core.Issued{Segment: int32(at.Segment), Comm: int32(at.Comm)})
 		}
 		for _, n := range s.Comm {
-			c := core.Comm{Group: l.Group(side, n.Axes), Bytes: tr.CommBytes(n), Shift: n.Shift()}
+			c := core.Comm{Group: l.Group(side, n.Axes), Bytes: tr.CommBytes(n), Shift: n.Shift(),
+				Apart: n.Apart()}
 			seg.Comms = append(seg.Comms, c)
 		}
 		out = append(out, seg)

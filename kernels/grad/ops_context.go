@@ -268,6 +268,19 @@ func (n *Node) Shift() int {
 	return n.Attr.I[0]
 }
 
+// Apart reports whether the members of a communication each get a part of their own: rows for their experts,
+// and another way of sharing a value out.
+func (n *Node) Apart() bool {
+	switch n.Op.Role {
+	case dispatch, combine:
+		return true
+	case convert:
+		a := n.Axes[0]
+		return n.In[0].Place[a].Kind == Sharded && n.Out[0].Place[a].Kind == Sharded
+	}
+	return false
+}
+
 // sum adds values of one placement up in one call.
 func (t *Tape) sum(vs []*Value) *Value {
 	if len(vs) == 1 {

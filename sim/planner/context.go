@@ -76,7 +76,7 @@ func (x *exchange) seconds(c core.Comm) float64 {
 		// traced with two replicas at most: of n members each sends n-1 parts of n
 		members, bytes = x.p.Space.Group(int(n), x.v.TP), bytes*traced/(traced-1)*(n-1)/n
 	}
-	return float64(x.price.Collective(members, bytes)) / 1e9
+	return float64(x.price.Collective(members, bytes, c.Apart)) / 1e9
 }
 
 // behind reports whether a communication travels behind the passes before and after the block's own: weights

@@ -36,14 +36,14 @@ func (p *Search) blockCosts(l *layout.Layout, v search.Variant) (out []search.Bl
 			for _, c := range x.Comms {
 				switch members := near[c.Group]; {
 				case c.Group == tp && v.TP > 1:
-					t += float64(price.Collective(p.Space.Group(v.TP, 1), c.Bytes)) / 1e9
+					t += float64(price.Collective(p.Space.Group(v.TP, 1), c.Bytes, c.Apart)) / 1e9
 				case c.Group == dp && v.DP > 1:
 					// traced with two replicas, of which each sends the other half of a tensor; of n each
 					// sends n-1 parts of n
 					t += float64(price.Collective(p.Space.Group(v.DP, v.TP),
-						c.Bytes*2*int64(v.DP-1)/int64(v.DP))) / 1e9
+						c.Bytes*2*int64(v.DP-1)/int64(v.DP), c.Apart)) / 1e9
 				case v.EP > 0 && len(members) > 1: // of experts, whose ranks lie as in the plan
-					t += float64(price.Collective(members, c.Bytes)) / 1e9
+					t += float64(price.Collective(members, c.Bytes, c.Apart)) / 1e9
 				}
 			}
 			pass.Append(p.Machine, i == 0, search.Piece{Flops: x.Flops, Bytes: x.Bytes, Calls: x.Calls}, t)

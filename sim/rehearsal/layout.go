@@ -103,12 +103,18 @@ func Prices(m *cost.Machine) sim.Prices {
 			return sim.Link{Latency: cost.Nanoseconds(l.Latency), PerByte: 1e9 * l.PerByte,
 				Out: int32(4*from) + at, In: int32(4*to) + at + 1}
 		},
-		Collective: func(ranks []int, bytes int64) int64 {
+		Collective: func(ranks []int, bytes int64, apart bool) int64 {
+			if apart {
+				return cost.Nanoseconds(m.Exchange(ranks, bytes))
+			}
 			n := int64(len(ranks))
 			return cost.Nanoseconds(m.Collective(collective.AllReduce, ranks, bytes*n/(2*(n-1))))
 		},
-		Sends: func(ranks []int, bytes int64) []collective.Send {
+		Sends: func(ranks []int, bytes int64, apart bool) []collective.Send {
 			n := int64(len(ranks))
+			if apart {
+				return collective.Exchange(len(ranks), bytes)
+			}
 			return m.Sends(collective.AllReduce, ranks, bytes*n/(2*(n-1)))
 		},
 	}

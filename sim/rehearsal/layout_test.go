@@ -74,3 +74,30 @@ func TestPeaksOfLaterSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestPartsOfTheirOwn: members that each send every other a part of its own take as long in one event as
+// message by message, and over hosts longer than a sum of as many bytes, of which each host passes on one.
+func TestPartsOfTheirOwn(t *testing.T) {
+	text, err := configs.ClusterFile("h100")
+	require.NoError(t, err)
+	m, err := cost.Read("h100", text)
+	require.NoError(t, err)
+	prog, err := schedule.Build("1f1b", schedule.Shape{Ranks: 1, Micro: 2})
+	require.NoError(t, err)
+	run := func(n int, apart, sends bool) float64 {
+		segs := []core.Segment{{Flops: 1e9, Comms: []core.Comm{{Group: sim.GroupTP, Bytes: 1 << 28, Apart: apart}}}}
+		d := &sim.Description{Mesh: topology.Grid(1, 1, n), Program: prog, Steps: 1,
+			Update: []core.Segment{{Ready: true}}, Passes: func(plan.Action) []core.Segment { return segs }}
+		p := Prices(m)
+		if !sends {
+			p.Sends = nil
+		}
+		res := sim.New(d.Layout(), p, sim.Options{Whole: true}).Run()
+		require.Len(t, res.Steps, 1, "%v %s", res.Stall, res.Failed)
+		return float64(res.Steps[0].Time)
+	}
+	require.InEpsilon(t, run(8, true, true), run(8, true, false), 0.03, "on one host")
+	require.InEpsilon(t, run(32, true, true), run(32, true, false), 0.3,
+		"on four, where rounds have parts inside a host wait for those between hosts")
+	require.Greater(t, run(32, true, false), 2*run(32, false, false))
+}

@@ -39,6 +39,17 @@ func Ring(k Kind, n int, bytes int64) (out []Send) {
 	return
 }
 
+// Exchange lists the sends of members that each send the others bytes, to each an equal part of its own: in
+// round r to the member r + 1 places on.
+func Exchange(n int, bytes int64) (out []Send) {
+	for r := range n - 1 {
+		for m := range n {
+			out = append(out, Send{r, m, (m + r + 1) % n, share(bytes, n-1)})
+		}
+	}
+	return
+}
+
 // Tree lists the sends of a reduction along a binary tree to member 0 and back, for short messages: log2 n
 // rounds each way.
 func Tree(n int, bytes int64) (out []Send) {

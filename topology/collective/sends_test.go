@@ -20,6 +20,8 @@ func TestSends(t *testing.T) {
 		{4, 0, 2, 7},
 		{5, 2, 3, 7}, {5, 0, 1, 7}}, Tree(5, 7))
 	require.Empty(t, Tree(1, 7))
+	require.Equal(t, []Send{{0, 0, 1, 5}, {0, 1, 2, 5}, {0, 2, 0, 5}, {1, 0, 2, 5}, {1, 1, 0, 5}, {1, 2, 1, 5}},
+		Exchange(3, 10))
 	require.Equal(t, []Send{
 		{0, 0, 1, 4}, {0, 1, 0, 4}, {0, 2, 3, 4}, {0, 3, 2, 4}, // halves inside each host
 		{1, 0, 2, 2}, {1, 2, 0, 2}, {2, 0, 2, 2}, {2, 2, 0, 2}, // the first half between hosts, in two shares

@@ -13,6 +13,7 @@ type Machine struct {
 	Flops      float64 // peak of dense bf16, a second
 	Flops8     float64 // the same of operands of 8 bits; 0: they are multiplied as bf16
 	Flops4     float64 // the same of operands of 4 bits; 0: they are multiplied as ones of 8
+	PerExpert  float64 // seconds that a product of experts takes longer for each expert, for calls of its own
 	Grouped    float64 // share of the rate of products that those of a mixture's experts reach; 0 is all
 	Share8     float64 // of both that products reach; 0 is Efficiency
 	Memory     float64
@@ -32,8 +33,11 @@ type Machine struct {
 	// Network.
 	Hosts  int
 	Remote collective.Link // between devices of two hosts, a device and direction
-	Joined [][2]int        // pairs of hosts with a cable; nil is a switch for all
-	Second *Second         // devices of another kind; nil where all are alike
+	// share of what an exchange of rows sends to other hosts that travels, where a row for several devices of a
+	// host is sent there once; 0 is all
+	Once   float64
+	Joined [][2]int // pairs of hosts with a cable; nil is a switch for all
+	Second *Second  // devices of another kind; nil where all are alike
 }
 
 // Second are devices of another kind, which have the highest numbers. Shares of their rates and links are
@@ -98,6 +102,36 @@ func (m *Machine) Link(a, b int) collective.Link {
 // fit: a ring, a tree, and for all-reduces over several hosts with equally many members each a hierarchy.
 func (m *Machine) Collective(k collective.Kind, devices []int, bytes int64) float64 {
 	t, _, _ := m.fastest(k, devices, bytes)
+	return t
+}
+
+// Exchange is the time in which each device (ascending) sends the others bytes, to each an equal part of its
+// own, which nobody adds up or passes on. What stays in a host and what leaves it travel beside each other,
+// and parts follow each other without waiting. Of what leaves, Once travels where a row is sent once to a host.
+func (m *Machine) Exchange(devices []int, bytes int64) (t float64) {
+	n := len(devices)
+	if n < 2 {
+		return 0
+	}
+	each := float64(bytes) / float64(n-1)
+	for from := 0; from < n; {
+		to := from + 1
+		for to < n && m.Host(devices[to]) == m.Host(devices[from]) {
+			to++
+		}
+		near, far := to-from-1, n-(to-from)
+		if near > 0 {
+			t = max(t, m.Local.Latency+m.Local.PerByte*each*float64(near))
+		}
+		if far > 0 {
+			once := m.Once
+			if once == 0 {
+				once = 1
+			}
+			t = max(t, m.Remote.Latency+m.Remote.PerByte*each*float64(far)*once)
+		}
+		from = to
+	}
 	return t
 }
 

@@ -55,18 +55,32 @@ func (m *Machine) kernel(w kernels.Work) (flops, bytes int64) {
 		filled /= m.Grouped
 	}
 	if w.Bits > 0 {
-		return m.fewBits(w, filled)
+		flops, bytes = m.fewBits(w, filled)
+		return flops + m.perExpert(w), bytes
 	}
+	filled += float64(m.perExpert(w))
 	if filled/(m.Flops*m.Efficiency) < float64(w.Bytes)/(m.Bandwidth*m.Stream) {
 		return 0, w.Bytes
 	}
 	return int64(math.Round(filled)), 0
 }
 
+// perExpert is the operations that the device could do in the time of the calls that experts have of their
+// own.
+func (m *Machine) perExpert(w kernels.Work) (flops int64) {
+	if w.Experts {
+		for _, p := range w.Products {
+			flops += int64(math.Round(float64(p.Count) * m.PerExpert * m.Flops * m.Efficiency))
+		}
+	}
+	return flops
+}
+
 // fewBits is a product of operands of few bits, whose arithmetic is so much shorter as the device
 // multiplies them faster. Activations and their gradients are read once and written twice, as they are and
 // turned for the product of the weights' gradient; weights are rounded once a step (TransformerEngine's
-// cast_transpose, and its cache of weights over microbatches), which is not counted.
+// cast_transpose, and its cache of weights over microbatches), which is not counted. NVFP4's scale of a whole
+// tensor wants its largest element first, which is one more pass (arXiv:2509.25149, section 2).
 func (m *Machine) fewBits(w kernels.Work, filled float64) (flops, bytes int64) {
 	peak := m.Flops8
 	if w.Bits == 4 && m.Flops4 > 0 {
@@ -84,8 +98,12 @@ func (m *Machine) fewBits(w kernels.Work, filled float64) (flops, bytes int64) {
 	}
 	filled *= m.Flops * m.Efficiency / (peak * share)
 	if w.Rounded {
+		read := 16
+		if w.Bits == 4 {
+			read *= 2
+		}
 		for _, p := range w.Products {
-			bytes += p.Count * p.M * p.K * int64(16+2*w.Bits) / 8
+			bytes += p.Count * p.M * p.K * int64(read+2*w.Bits) / 8
 		}
 	}
 	return int64(math.Round(filled)), bytes

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/topology/collective"
 )
 
 // TestProductsOfTiles: products that fill all multiprocessors with whole tiles cost their operations and
@@ -65,7 +66,7 @@ func TestKernelBound(t *testing.T) {
 }
 
 // TestFewBits: products of operands of few bits take what the device needs for them, and rounding reads two
-// bytes of an activation and writes its bits twice; a device that does not multiply them takes them as bf16.
+// bytes of an activation, twice for 4 bits, and writes its bits twice; a device that does not multiply them takes them as bf16.
 func TestFewBits(t *testing.T) {
 	m := &Machine{Flops: 100, Efficiency: 0.5, Bandwidth: 20, Stream: 0.5, Units: 4}
 	p := kernels.Product{Count: 1, M: 128, N: 256, K: 1000}
@@ -79,7 +80,7 @@ func TestFewBits(t *testing.T) {
 	require.Equal(t, []int64{full / 2, 4 * 128 * 1000}, []int64{flops, bytes})
 	w.Bits, m.Share8 = 4, 0.25
 	flops, bytes = m.kernel(w)
-	require.Equal(t, []int64{full, 3 * 128 * 1000}, []int64{flops, bytes}, "4 bits as 8, at half the share")
+	require.Equal(t, []int64{full, 5 * 128 * 1000}, []int64{flops, bytes}, "4 bits as 8, at half the share, read twice")
 	w.Rounded, m.Flops4 = false, 400
 	flops, bytes = m.kernel(w)
 	require.Equal(t, []int64{full / 2, 0}, []int64{flops, bytes}, "rounded by a call of its own")
@@ -144,4 +145,37 @@ func TestProductsMeasured(t *testing.T) {
 	require.Less(t, worst, 0.3)
 	require.Greater(t, constant, 0.07)
 	require.Greater(t, was, 0.19)
+}
+
+// TestPerExpert: each expert of a product of them all takes calls of its own, in few bits too.
+func TestPerExpert(t *testing.T) {
+	m := &Machine{Flops: 100, Efficiency: 0.5, Bandwidth: 20, Stream: 0.5, Units: 4, Flops8: 200}
+	p := kernels.Product{Count: 3, M: 128, N: 256, K: 1000}
+	w := kernels.Work{Products: []kernels.Product{p}, Flops: p.Flops(), Bytes: 1, Experts: true}
+	for _, w.Bits = range []int{0, 8} {
+		m.PerExpert = 0
+		before, _ := m.kernel(w)
+		m.PerExpert = 7
+		after, _ := m.kernel(w)
+		require.Equal(t, before+3*7*50, after)
+		w.Experts = false
+		plain, _ := m.kernel(w)
+		require.Equal(t, before, plain)
+		w.Experts = true
+	}
+}
+
+// TestExchange: what stays in a host and what leaves it travel beside each other, and a row that goes to a host
+// once leaves less.
+func TestExchange(t *testing.T) {
+	m := &Machine{Devices: 2, Hosts: 3, Local: collective.Link{Latency: 1, PerByte: 2},
+		Remote: collective.Link{Latency: 5, PerByte: 10}}
+	require.Zero(t, m.Exchange([]int{3}, 900))
+	require.Equal(t, 1+2*900., m.Exchange([]int{0, 1}, 900))
+	require.Equal(t, 5+10*600., m.Exchange([]int{0, 1, 2, 3}, 900), "two of three parts leave the host")
+	require.Equal(t, 5+10*900., m.Exchange([]int{0, 1, 2}, 900), "all parts of the one alone on its host do")
+	m.Once = 0.25
+	require.Equal(t, 5+10*150., m.Exchange([]int{0, 1, 2, 3}, 900))
+	m.Remote.PerByte = 0.1
+	require.Equal(t, 1+2*300., m.Exchange([]int{0, 1, 2, 3}, 900), "the parts inside take longer")
 }

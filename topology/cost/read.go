@@ -34,11 +34,11 @@ var (
 
 // shares are keys of values that are parts of a whole.
 var shares = map[string]bool{"device.efficiency": true, "device.fp8_efficiency": true, "device.grouped": true,
-	"device.stream": true}
+	"device.stream": true, "network.once": true}
 
 // later are keys that are written only where they say something.
 var later = map[string]bool{"device.fp8": true, "device.fp4": true, "device.fp8_efficiency": true,
-	"device.grouped": true}
+	"device.grouped": true, "device.per_expert": true, "network.once": true}
 
 var fields = []field{
 	{"device.flops", rate, 0, false, func(m *Machine, v float64) { m.Flops = v }, func(m *Machine) float64 {
@@ -64,6 +64,8 @@ var fields = []field{
 		func(m *Machine) float64 { return m.Prologue }, false},
 	{"device.grouped", plain, 0, true, func(m *Machine, v float64) { m.Grouped = v },
 		func(m *Machine) float64 { return m.Grouped }, false},
+	{"device.per_expert", clock, 0, true, func(m *Machine, v float64) { m.PerExpert = v },
+		func(m *Machine) float64 { return m.PerExpert }, false},
 	{"device.stream", plain, 0, false, func(m *Machine, v float64) { m.Stream = v },
 		func(m *Machine) float64 { return m.Stream }, false},
 	{"device.overhead", clock, 0, true, func(m *Machine, v float64) { m.Overhead = v },
@@ -83,6 +85,8 @@ var fields = []field{
 		func(m *Machine) float64 { return float64(m.Hosts) }, true},
 	{"network.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Remote.PerByte = 1 / v },
 		func(m *Machine) float64 { return 1 / m.Remote.PerByte }, true},
+	{"network.once", plain, 0, true, func(m *Machine, v float64) { m.Once = v },
+		func(m *Machine) float64 { return m.Once }, false},
 	{"network.latency", clock, 0, true, func(m *Machine, v float64) { m.Remote.Latency = v },
 		func(m *Machine) float64 { return m.Remote.Latency }, true},
 	{"second.from", plain, 0, false, func(m *Machine, v float64) { m.second().From = int(v) },
@@ -304,7 +308,7 @@ func (m *Machine) Write() []byte {
 	fmt.Fprintf(&b, "name: %s\n", m.Name)
 	units := map[string]string{"device.flops": "GFLOP/s", "device.fp8": "GFLOP/s", "device.fp4": "GFLOP/s",
 		"device.memory": "MiB", "device.bandwidth": "GB/s",
-		"device.overhead": "us", "host.bandwidth": "GB/s",
+		"device.overhead": "us", "device.per_expert": "us", "host.bandwidth": "GB/s",
 		"host.latency": "us", "host.copy": "GB/s", "second.flops": "GFLOP/s", "second.memory": "MiB",
 		"second.bandwidth": "GB/s", "second.overhead": "us", "network.bandwidth": "GB/s", "network.latency": "us"}
 	section := ""
