@@ -439,28 +439,12 @@ func (r *Run) observe(m actors.Message) {
 		r.data.commit(m.Step)
 	case m.Text == core.TopicSlow:
 		r.slow(m)
-	case m.Text == core.TopicBack && r.mirror != nil:
+	case m.Text == core.TopicBack:
 		r.data.inLedger.Store(m.Step)
-		r.mirror.WentBack()
+		if r.mirror != nil {
+			r.mirror.WentBack()
+		}
 	}
-}
-
-// commit makes the checkpoint of a step durable, then removes what retention lets go.
-func (r *Run) commit(step int64, parts []string, state []float64) error {
-	c := r.cfg.Run.Checkpoint
-	sections := r.sections(step, state)
-	var copies host.Copier
-	if r.mirror != nil {
-		copies = r.mirror
-	}
-	if err := host.CommitShards(checkpoint.OS, c.Dir, step, parts, sections, copies); err != nil {
-		return err
-	}
-	_, err := checkpoint.Prune(checkpoint.OS, c.Dir, c.Keep)
-	if err == nil {
-		r.data.durable(step)
-	}
-	return err
 }
 
 // export writes what checkpoint.save_hf asks for from the newest durable checkpoint: a Hugging Face

@@ -1,0 +1,32 @@
+package run
+
+import (
+	"time"
+
+	"github.com/lfactor/lfactor/actors/host"
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
+
+// enteredWait is how long a checkpoint waits for the ledger to have its step, which the observer enters. It is
+// as good as never needed whole: a disk that takes so long has the checkpoint wait as well.
+const enteredWait = 10 * time.Second
+
+// commit makes the checkpoint of a step durable, then removes what retention lets go.
+func (r *Run) commit(step int64, parts []string, state []float64) error {
+	c := r.cfg.Run.Checkpoint
+	sections := r.sections(step, state)
+	var copies host.Copier
+	if r.mirror != nil {
+		copies = r.mirror
+	}
+	// A run that ends here goes on from this step, and what the ledger lacks of it nobody enters later.
+	r.data.entered(step, enteredWait)
+	if err := host.CommitShards(checkpoint.OS, c.Dir, step, parts, sections, copies); err != nil {
+		return err
+	}
+	_, err := checkpoint.Prune(checkpoint.OS, c.Dir, c.Keep)
+	if err == nil {
+		r.data.durable(step)
+	}
+	return err
+}
