@@ -304,7 +304,7 @@ func TestCalibrateFinds(t *testing.T) {
 		n, _ := slots(rows[i].PP, rows[i].Microbatches())
 		require.InEpsilon(t, rows[i].Seconds, k.Predict(&rows[i], n).Sum(), 0.01)
 	}
-	held, err := CrossValidate(rows, Splits(5)[0], slots)
+	held, err := CrossValidate(rows, nil, Splits(5)[0], slots)
 	require.NoError(t, err)
 	mean, _, worst := Quantiles(Errors(held.Rows, held.Seconds))
 	t.Logf("held out: mean %.4f, worst %.4f", mean, worst)

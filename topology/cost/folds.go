@@ -56,17 +56,21 @@ type Held struct {
 	Seconds []float64
 }
 
-// CrossValidate predicts rows by constants that were fitted without their fold. A table of one fold has
-// nothing to fit to, and no rows come back.
-func CrossValidate(rows []Measured, split Split, slots Slots) (*Held, error) {
+// CrossValidate predicts rows by constants that were fitted without their fold. Rows beside them, of the same
+// devices, are of the same folds and serve to fit alone. A table of one fold has nothing to fit to, and no
+// rows come back.
+func CrossValidate(rows, beside []Measured, split Split, slots Slots) (*Held, error) {
 	out := &Held{Split: split.Name}
-	byFold := map[string][]Measured{}
-	for i := range rows {
-		f := split.Of(&rows[i])
+	all := slices.Concat(rows, beside)
+	byFold, asked := map[string][]Measured{}, map[string][]Measured{}
+	for i := range all {
+		f := split.Of(&all[i])
 		if byFold[f] == nil {
 			out.Folds = append(out.Folds, f)
 		}
-		byFold[f] = append(byFold[f], rows[i])
+		if byFold[f] = append(byFold[f], all[i]); i < len(rows) {
+			asked[f] = append(asked[f], all[i])
+		}
 	}
 	slices.Sort(out.Folds)
 	if len(out.Folds) < 2 {
@@ -74,12 +78,12 @@ func CrossValidate(rows []Measured, split Split, slots Slots) (*Held, error) {
 	}
 	fits, faults := make([]*Constants, len(out.Folds)), make([]error, len(out.Folds))
 	var group sync.WaitGroup
-	long, err := slotsOf(rows, slots) // asked for by one goroutine, before the fits run beside each other
+	long, err := slotsOf(all, slots) // asked for by one goroutine, before the fits run beside each other
 	if err != nil {
 		return nil, err
 	}
 	for i, f := range out.Folds {
-		if split.Only != nil && !split.Only(f, out.Folds) {
+		if len(asked[f]) == 0 || split.Only != nil && !split.Only(f, out.Folds) {
 			continue
 		}
 		group.Go(func() {
@@ -100,7 +104,7 @@ func CrossValidate(rows []Measured, split Split, slots Slots) (*Held, error) {
 		if fits[i] == nil {
 			continue
 		}
-		for _, r := range byFold[f] {
+		for _, r := range asked[f] {
 			n, err := long(r.PP, r.Microbatches())
 			if err != nil {
 				return nil, err

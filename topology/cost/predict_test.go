@@ -3,6 +3,7 @@ package cost
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func TestCalibrate(t *testing.T) {
 		truth[j] = max(c.Least, min(c.Most, c.Start*(1+0.5*math.Sin(float64(3*j+1)))))
 	}
 	rows := made(truth)
-	held, err := CrossValidate(rows, Splits(5)[0], equalStages)
+	held, err := CrossValidate(rows, nil, Splits(5)[0], equalStages)
 	require.NoError(t, err)
 	mean, median, _ := Quantiles(Errors(held.Rows, held.Seconds))
 	require.Less(t, mean, 0.04)
@@ -48,7 +49,7 @@ func TestCalibrate(t *testing.T) {
 	for i := range rows {
 		rows[i].Seconds = 1 + float64(i%7)
 	}
-	held, err = CrossValidate(rows, Splits(5)[0], equalStages)
+	held, err = CrossValidate(rows, nil, Splits(5)[0], equalStages)
 	require.NoError(t, err)
 	mean, _, _ = Quantiles(Errors(held.Rows, held.Seconds))
 	require.Greater(t, mean, 0.3)
@@ -63,7 +64,7 @@ func TestSplits(t *testing.T) {
 	}
 	rows := made(truth)
 	split := Splits(5)[2]
-	before, err := CrossValidate(rows, split, equalStages)
+	before, err := CrossValidate(rows, nil, split, equalStages)
 	require.NoError(t, err)
 	require.Equal(t, []string{"tp  1", "tp  2", "tp  8", "tp 16"}, before.Folds)
 	require.Len(t, before.Rows, len(rows))
@@ -72,20 +73,54 @@ func TestSplits(t *testing.T) {
 			rows[i].Seconds *= 3
 		}
 	}
-	after, err := CrossValidate(rows, split, equalStages)
+	after, err := CrossValidate(rows, nil, split, equalStages)
 	require.NoError(t, err)
 	_, was := before.Fold(2)
 	of, is := after.Fold(2)
 	require.Len(t, of, len(rows)/4)
 	require.Equal(t, was, is, "measured times of a fold changed what it was predicted as")
-	most, err := CrossValidate(rows, Splits(5)[5], equalStages)
+	most, err := CrossValidate(rows, nil, Splits(5)[5], equalStages)
 	require.NoError(t, err)
 	for _, r := range most.Rows {
 		require.Equal(t, 16*4*4, r.GPUs)
 	}
-	none, err := CrossValidate(rows[:2], Split{Name: "all", Of: func(*Measured) string { return "" }}, equalStages)
+	none, err := CrossValidate(rows[:2], nil, Split{Name: "all", Of: func(*Measured) string { return "" }}, equalStages)
 	require.NoError(t, err)
 	require.Empty(t, none.Rows)
+}
+
+// TestBeside: rows of the same devices elsewhere serve to fit, those of a fold among them do not, and none of
+// them is predicted.
+func TestBeside(t *testing.T) {
+	var truth Constants
+	for j, c := range ConstantTable {
+		truth[j] = c.Start
+	}
+	rows, split := made(truth), Splits(5)[2]
+	beside := slices.Clone(rows)
+	seconds := func(changed int) []float64 {
+		l := slices.Clone(beside)
+		for i := range l {
+			if l[i].TP == changed {
+				l[i].Seconds *= 3
+			}
+		}
+		h, err := CrossValidate(rows, l, split, equalStages)
+		require.NoError(t, err)
+		require.Len(t, h.Rows, len(rows))
+		require.Equal(t, []string{"tp  1", "tp  2", "tp  8", "tp 16"}, h.Folds)
+		_, s := h.Fold(2)
+		return s
+	}
+	before := seconds(0)
+	require.Equal(t, before, seconds(8), "rows beside had a say in the prediction of their own fold")
+	require.NotEqual(t, before, seconds(2), "rows beside did not serve to fit")
+	for i := range beside {
+		beside[i].GPUs = 1 << 20
+	}
+	h, err := CrossValidate(rows, beside, Splits(5)[5], equalStages)
+	require.NoError(t, err)
+	require.Empty(t, h.Rows, "the largest are beside")
 }
 
 func TestReadMeasured(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -27,6 +28,8 @@ func predictCommand() *cobra.Command {
 			"table from the others and prints the errors.",
 		Args: cobra.MaximumNArgs(1)}
 	file := c.Flags().String("calibration", "", "table of measured steps, in vTrain's columns")
+	beside := c.Flags().StringSlice("beside", nil, "tables of steps that the same devices took elsewhere, on other numbers of hosts, say: they "+
+		"serve to fit alone, and a fold leaves their rows out too")
 	folds := c.Flags().Int("folds", 5, "random folds of the calibration's check; 0: no check")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		form, err := cli.Output(c)
@@ -44,14 +47,22 @@ func predictCommand() *cobra.Command {
 			return exit.Usagef("--folds %d: %s has %d rows, and a fold has at least one", *folds, *file,
 				len(known))
 		}
+		var others []cost.Measured
+		for _, name := range *beside {
+			l, err := measured(name, true)
+			if err != nil {
+				return err
+			}
+			others = append(others, l...)
+		}
 		slots := fidelity.ProgramSlots()
 		if n := min(*folds, len(known)); n > 1 {
 			*folds = n
-			if err := crossValidate(form, known, *folds, slots); err != nil {
+			if err := crossValidate(form, known, others, *folds, slots); err != nil {
 				return err
 			}
 		}
-		k, err := cost.Calibrate(known, slots)
+		k, err := cost.Calibrate(slices.Concat(known, others), slots)
 		if err != nil {
 			return err
 		}
@@ -81,7 +92,7 @@ func measured(name string, timed bool) ([]cost.Measured, error) {
 
 // crossValidate prints how well rows are predicted by others, for each way of leaving some out, and what
 // choosing plans by that would cost.
-func crossValidate(form string, rows []cost.Measured, folds int, slots cost.Slots) error {
+func crossValidate(form string, rows, beside []cost.Measured, folds int, slots cost.Slots) error {
 	out := cli.Out
 	if form != "text" {
 		out = os.Stderr
@@ -91,12 +102,16 @@ func crossValidate(form string, rows []cost.Measured, folds int, slots cost.Slot
 	t.SetOutputMirror(out)
 	percent := func(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
 	for _, split := range cost.Splits(folds) {
-		h, err := cost.CrossValidate(rows, split, slots)
+		h, err := cost.CrossValidate(rows, beside, split, slots)
 		if err != nil {
 			return err
 		}
 		if len(h.Rows) == 0 {
-			t.AppendRow(table.Row{h.Split, len(h.Folds), 0, "all rows are alike"})
+			why := "all rows are alike"
+			if len(h.Folds) > 1 {
+				why = "rows beside these have more"
+			}
+			t.AppendRow(table.Row{h.Split, len(h.Folds), 0, why})
 			continue
 		}
 		mean, median, worst := cost.Quantiles(cost.Errors(h.Rows, h.Seconds))
