@@ -80,6 +80,10 @@ func (x *Robots) open(cfg *configs.Config, path string) (*robotSet, error) {
 			return nil, cfg.Fault(s.key, fmt.Sprintf("the statistics of %s have no %q", l.Name(), s.column),
 				"")
 		}
+		if len(have.Mean)+len(have.Min)+len(have.Q01) == 0 {
+			return nil, cfg.Fault(s.key, fmt.Sprintf("%s has no numbers of %s", l.Name(), s.column),
+				"name what it has")
+		}
 		set.stats[i], set.raw[i] = have, len(have.Mean)
 	}
 	if x.motion.moves() {
