@@ -96,12 +96,19 @@ func TestClusterLeaderStopped(t *testing.T) {
 	require.Zero(t, code, out)
 	v := newVerbs(t)
 	v.verb(0, append(train, "--cluster", "test", "--detach")...)
+	var s head.Status
+	// asked before it is needed: the run may end while the answer comes
+	for until := time.Now().Add(2 * time.Minute); ; {
+		v.json(&s, "cluster", "status")
+		if len(s.Jobs) == 1 && len(s.Jobs[0].Procs) == 2 && s.Jobs[0].Procs[0].Pid > 0 {
+			break
+		}
+		require.True(t, time.Now().Before(until), "%+v", s)
+	}
 	require.Eventually(t, func() bool {
 		text, err := os.ReadFile(filepath.Join(v.dir, "run", "metrics.jsonl"))
 		return err == nil && bytes.Contains(text, []byte(`"step":5,`))
 	}, 2*time.Minute, time.Millisecond)
-	var s head.Status
-	v.json(&s, "cluster", "status")
 	require.NoError(t, syscall.Kill(s.Jobs[0].Procs[0].Pid, syscall.SIGSTOP))
 	require.Contains(t, v.verb(0, "attach", "1"), fmt.Sprintf("step %d/%d", steps, steps))
 	require.Equal(t, stateOf(t, quiet, steps), stateOf(t, v.dir, steps))
