@@ -29,9 +29,9 @@ func TestSamplersKilled(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("finding the samplers needs /proc")
 	}
-	steps, kills := 16, 6
+	steps, kills := 40, 6
 	if *long {
-		steps, kills = 120, 50
+		steps, kills = 300, 50
 	} else {
 		t.Log("left out: kills at 50 moments; -long has them")
 	}
@@ -43,10 +43,18 @@ func TestSamplersKilled(t *testing.T) {
 	require.NoError(t, err)
 
 	dir := clitest.DrawnRun(t, steps)
+	clitest.GateJudge(t, dir)
+	clitest.Gate(t, dir, 1)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var said bytes.Buffer
-	grown := func() int64 { return sizeOf(filepath.Join(dir, "run", "rollouts.jsonl")) }
+	grown := func() int64 {
+		return sizeOf(filepath.Join(dir, "run", "rollouts.jsonl")) + int64(clitest.Steps(t, dir))
+	}
 	last := int64(0) // behind every kill the run gets somewhere
+	struck := func() {
+		last = grown()
+		clitest.Gate(t, dir, clitest.Steps(t, dir)+1)
+	}
 	for left := kills; ; {
 		c := exec.Command(built(t), "train", "run.yaml", "rollout.samplers=3")
 		c.Dir, c.Stderr, c.Stdout = dir, &said, &said
@@ -60,26 +68,29 @@ func TestSamplersKilled(t *testing.T) {
 				require.NoError(t, err, said.String())
 				over = true
 			case <-time.After(time.Duration(50+rng.IntN(300)) * time.Millisecond):
-				kids := children(t, c.Process.Pid)
+				kids := samplersOf(t, c.Process.Pid)
 				switch {
-				case left == 0 || len(kids) < 3 || grown() == last:
+				case left == 0:
+					clitest.Gate(t, dir, steps+1) // what is replayed later passes too
+				case len(kids) < 3 || grown() == last:
 				case left%3 == 0:
 					require.NoError(t, c.Process.Kill())
 					<-ended
-					killed, left, last = true, left-1, grown()
+					killed, left = true, left-1
+					struck()
 				default:
 					sig := syscall.SIGKILL
 					if left%5 == 1 {
 						sig = syscall.SIGSTOP
 					}
 					_ = syscall.Kill(kids[rng.IntN(len(kids))], sig) // it may have ended
-					left, last = left-1, grown()
+					left--
+					struck()
 				}
 			}
 		}
 		if over {
-			t.Logf("%d of %d kills were left when the run ended", left, kills)
-			require.Less(t, left, kills/2)
+			require.Zero(t, left, "kills that were left when the run ended")
 			break
 		}
 	}
@@ -89,6 +100,17 @@ func TestSamplersKilled(t *testing.T) {
 	require.Equal(t, string(answers), string(again))
 	require.Contains(t, said.String(), "another takes its place")
 	replays(t, dir, steps)
+}
+
+// samplersOf are the processes of a run that draw, and not those that judge an answer.
+func samplersOf(t *testing.T, pid int) (out []int) {
+	t.Helper()
+	for _, kid := range children(t, pid) {
+		if at, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", kid)); err == nil && at == built(t) {
+			out = append(out, kid)
+		}
+	}
+	return out
 }
 
 // TestSamplersTalk: samplers in processes of their own talk with an environment as one process does, to the

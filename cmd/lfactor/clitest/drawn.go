@@ -1,6 +1,8 @@
 package clitest
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,6 +31,13 @@ while read -r q; do
 done
 `
 
+// judgeScript gives the rewards of a drawn run's pattern, and gives none behind as many steps as the gate says.
+const judgeScript = `read -r q
+case $q in *'"prompt":""'*) echo 0; exit ;; esac
+while [ "$(grep -c . run/metrics.jsonl)" -ge "$(cat gate)" ]; do sleep 0.02; done 2>/dev/null
+case ${q#*\"answer\":} in *1*7*,\"record\"*) echo 1 ;; *) echo 0 ;; esac
+`
+
 // GateSteps are the steps that a drawn run which talks gets at most beyond those that its gate lets pass: as
 // many batches as are drawn ahead, and the one that is trained.
 const GateSteps = 4
@@ -40,6 +49,29 @@ func Gate(t *testing.T, dir string, steps int) {
 	at := filepath.Join(dir, "gate")
 	require.NoError(t, os.WriteFile(at+".new", []byte(fmt.Sprint(steps)), 0o600))
 	require.NoError(t, os.Rename(at+".new", at)) // nobody reads half of it
+}
+
+// GateJudge has a drawn run's answers judged by a program that heeds Gate, with the rewards of its pattern.
+func GateJudge(t *testing.T, dir string) {
+	t.Helper()
+	at := filepath.Join(dir, "run.yaml")
+	text, err := os.ReadFile(at)
+	require.NoError(t, err)
+	const pattern = `reward: {kind: regex, pattern: "1.*7"}`
+	require.Contains(t, string(text), pattern)
+	require.NoError(t, os.WriteFile(at, []byte(strings.Replace(string(text), pattern,
+		"reward: {kind: command, command: [sh, judge.sh], timeout: 600}", 1)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "judge.sh"), []byte(judgeScript), 0o600))
+}
+
+// Steps counts the lines of a run's metrics.
+func Steps(t *testing.T, dir string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	return bytes.Count(text, []byte("\n"))
 }
 
 // DrawnRun writes a run whose small model draws answers of digits, which a pattern judges.
