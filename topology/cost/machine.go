@@ -26,10 +26,16 @@ type Machine struct {
 	Overhead   float64 // of one kernel call
 	// how often a forward of attention writes or reads all scores in memory; 0 where attention is one kernel
 	Scores float64
+	// share of the rate of products that attention in one kernel reaches in its forward, 7/8 of it in its
+	// backward; 0 is attentionForward
+	Attention float64
 	// Host.
 	Devices int
 	Local   collective.Link // between devices of one host, a device and direction
 	Copy    float64         // bytes a second to host memory
+	// share of what an exchange of rows sends to other devices of the host that travels, where a row for
+	// several groups of a device is sent there once; 0 is all
+	Near float64
 	// Network.
 	Hosts  int
 	Remote collective.Link // between devices of two hosts, a device and direction
@@ -107,11 +113,18 @@ func (m *Machine) Collective(k collective.Kind, devices []int, bytes int64) floa
 
 // Exchange is the time in which each device (ascending) sends the others bytes, to each an equal part of its
 // own, which nobody adds up or passes on. What stays in a host and what leaves it travel beside each other,
-// and parts follow each other without waiting. Of what leaves, Once travels where a row is sent once to a host.
+// and parts follow each other without waiting. Of what leaves, Once travels where a row is sent once to a
+// host, and Near of what stays where it is sent once to a device.
 func (m *Machine) Exchange(devices []int, bytes int64) (t float64) {
 	n := len(devices)
 	if n < 2 {
 		return 0
+	}
+	all := func(share float64) float64 {
+		if share == 0 {
+			return 1
+		}
+		return share
 	}
 	each := float64(bytes) / float64(n-1)
 	for from := 0; from < n; {
@@ -121,14 +134,10 @@ func (m *Machine) Exchange(devices []int, bytes int64) (t float64) {
 		}
 		near, far := to-from-1, n-(to-from)
 		if near > 0 {
-			t = max(t, m.Local.Latency+m.Local.PerByte*each*float64(near))
+			t = max(t, m.Local.Latency+m.Local.PerByte*each*float64(near)*all(m.Near))
 		}
 		if far > 0 {
-			once := m.Once
-			if once == 0 {
-				once = 1
-			}
-			t = max(t, m.Remote.Latency+m.Remote.PerByte*each*float64(far)*once)
+			t = max(t, m.Remote.Latency+m.Remote.PerByte*each*float64(far)*all(m.Once))
 		}
 		from = to
 	}

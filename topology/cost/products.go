@@ -43,6 +43,9 @@ func (m *Machine) kernel(w kernels.Work) (flops, bytes int64) {
 		if w.Backward {
 			share = attentionBackward
 		}
+		if m.Attention > 0 {
+			share *= m.Attention / attentionForward
+		}
 		tiles := float64(w.Tiles)
 		filled *= math.Ceil(tiles/units) * units / tiles / share
 	case w.Products != nil:
@@ -79,8 +82,10 @@ func (m *Machine) perExpert(w kernels.Work) (flops int64) {
 // fewBits is a product of operands of few bits, whose arithmetic is so much shorter as the device
 // multiplies them faster. Activations and their gradients are read once and written twice, as they are and
 // turned for the product of the weights' gradient; weights are rounded once a step (TransformerEngine's
-// cast_transpose, and its cache of weights over microbatches), which is not counted. NVFP4's scale of a whole
-// tensor wants its largest element first, which is one more pass (arXiv:2509.25149, section 2).
+// cast_transpose, and its cache of weights over microbatches), which is not counted. NVFP4 reads three times:
+// for the largest elements, which the scale of a whole tensor wants first (arXiv:2509.25149, section 2), for
+// the rows, and for the columns, which are rounded after a Hadamard transform (TransformerEngine 2.12,
+// NVFP4Quantizer::quantize_impl: three calls on the input).
 func (m *Machine) fewBits(w kernels.Work, filled float64) (flops, bytes int64) {
 	peak := m.Flops8
 	if w.Bits == 4 && m.Flops4 > 0 {
@@ -100,7 +105,7 @@ func (m *Machine) fewBits(w kernels.Work, filled float64) (flops, bytes int64) {
 	if w.Rounded {
 		read := 16
 		if w.Bits == 4 {
-			read *= 2
+			read *= 3
 		}
 		for _, p := range w.Products {
 			bytes += p.Count * p.M * p.K * int64(read+2*w.Bits) / 8

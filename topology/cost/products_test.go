@@ -60,13 +60,16 @@ func TestKernelBound(t *testing.T) {
 	require.Equal(t, []int64{1000, 0}, ask(kernels.Work{Flops: 800, Tiles: 8}))
 	require.Equal(t, []int64{1500, 0}, ask(kernels.Work{Flops: 900, Tiles: 9}), "three waves for nine tiles")
 	require.Equal(t, []int64{1000, 0}, ask(kernels.Work{Flops: 700, Tiles: 4, Backward: true}))
+	m.Attention = 0.4
+	require.Equal(t, []int64{2000, 0}, ask(kernels.Work{Flops: 800, Tiles: 8}))
+	require.Equal(t, []int64{2000, 0}, ask(kernels.Work{Flops: 700, Tiles: 4, Backward: true}))
 	require.NotNil(t, m.Kernels())
 	m.Units = 0
 	require.Nil(t, m.Kernels())
 }
 
 // TestFewBits: products of operands of few bits take what the device needs for them, and rounding reads two
-// bytes of an activation, twice for 4 bits, and writes its bits twice; a device that does not multiply them takes them as bf16.
+// bytes of an activation, three times for 4 bits, and writes its bits twice; a device that does not multiply them takes them as bf16.
 func TestFewBits(t *testing.T) {
 	m := &Machine{Flops: 100, Efficiency: 0.5, Bandwidth: 20, Stream: 0.5, Units: 4}
 	p := kernels.Product{Count: 1, M: 128, N: 256, K: 1000}
@@ -80,7 +83,8 @@ func TestFewBits(t *testing.T) {
 	require.Equal(t, []int64{full / 2, 4 * 128 * 1000}, []int64{flops, bytes})
 	w.Bits, m.Share8 = 4, 0.25
 	flops, bytes = m.kernel(w)
-	require.Equal(t, []int64{full, 5 * 128 * 1000}, []int64{flops, bytes}, "4 bits as 8, at half the share, read twice")
+	require.Equal(t, []int64{full, 7 * 128 * 1000}, []int64{flops, bytes},
+		"4 bits as 8, at half the share, read three times")
 	w.Rounded, m.Flops4 = false, 400
 	flops, bytes = m.kernel(w)
 	require.Equal(t, []int64{full / 2, 0}, []int64{flops, bytes}, "rounded by a call of its own")
@@ -166,7 +170,7 @@ func TestPerExpert(t *testing.T) {
 }
 
 // TestExchange: what stays in a host and what leaves it travel beside each other, and a row that goes to a host
-// once leaves less.
+// or to a device once sends less there.
 func TestExchange(t *testing.T) {
 	m := &Machine{Devices: 2, Hosts: 3, Local: collective.Link{Latency: 1, PerByte: 2},
 		Remote: collective.Link{Latency: 5, PerByte: 10}}
@@ -178,4 +182,7 @@ func TestExchange(t *testing.T) {
 	require.Equal(t, 5+10*150., m.Exchange([]int{0, 1, 2, 3}, 900))
 	m.Remote.PerByte = 0.1
 	require.Equal(t, 1+2*300., m.Exchange([]int{0, 1, 2, 3}, 900), "the parts inside take longer")
+	m.Near = 0.5
+	require.Equal(t, 1+2*150., m.Exchange([]int{0, 1, 2, 3}, 900))
+	require.Equal(t, 1+2*450., m.Exchange([]int{0, 1}, 900))
 }

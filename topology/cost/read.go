@@ -34,11 +34,12 @@ var (
 
 // shares are keys of values that are parts of a whole.
 var shares = map[string]bool{"device.efficiency": true, "device.fp8_efficiency": true, "device.grouped": true,
-	"device.stream": true, "network.once": true}
+	"device.stream": true, "device.attention": true, "host.once": true, "network.once": true}
 
 // later are keys that are written only where they say something.
 var later = map[string]bool{"device.fp8": true, "device.fp4": true, "device.fp8_efficiency": true,
-	"device.grouped": true, "device.per_expert": true, "network.once": true}
+	"device.grouped": true, "device.per_expert": true, "device.attention": true, "host.once": true,
+	"network.once": true}
 
 var fields = []field{
 	{"device.flops", rate, 0, false, func(m *Machine, v float64) { m.Flops = v }, func(m *Machine) float64 {
@@ -72,10 +73,14 @@ var fields = []field{
 		func(m *Machine) float64 { return m.Overhead }, false},
 	{"device.scores", plain, 0, true, func(m *Machine, v float64) { m.Scores = v },
 		func(m *Machine) float64 { return m.Scores }, false},
+	{"device.attention", plain, 0, true, func(m *Machine, v float64) { m.Attention = v },
+		func(m *Machine) float64 { return m.Attention }, false},
 	{"host.devices", plain, 0, false, func(m *Machine, v float64) { m.Devices = int(v) },
 		func(m *Machine) float64 { return float64(m.Devices) }, true},
 	{"host.bandwidth", speed, 0, false, func(m *Machine, v float64) { m.Local.PerByte = 1 / v },
 		func(m *Machine) float64 { return 1 / m.Local.PerByte }, true},
+	{"host.once", plain, 0, true, func(m *Machine, v float64) { m.Near = v },
+		func(m *Machine) float64 { return m.Near }, false},
 	{"host.latency", clock, 0, true, func(m *Machine, v float64) { m.Local.Latency = v },
 		func(m *Machine) float64 { return m.Local.Latency }, true},
 	{"host.copy", speed, 0, false, func(m *Machine, v float64) { m.Copy = v }, func(m *Machine) float64 {
