@@ -24,7 +24,9 @@ type Work struct {
 	Bytes    int64     // of its operands
 	// of attention in one kernel, the tiles of rows that are worked on beside each other, 0 for others
 	Tiles    int64
-	Backward bool // of attention
+	Width    int64 // of attention's heads
+	Window   int64 // keys that a query of attention sees at most, 0 for all
+	Backward bool  // of attention
 	// Bits are those of the operands of products that are rounded to fewer than their type has, 0 for
 	// others; Rounded says that the call itself rounds its first, which is of activations or their
 	// gradients.

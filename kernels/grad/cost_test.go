@@ -93,7 +93,7 @@ func TestCostsOfDevice(t *testing.T) {
 		{Products: []kernels.Product{{Count: 1, M: rows, N: 1024, K: 1024}}, Flops: 2 * rows * 1024 * 1024,
 			Bytes: 3 * 4 * rows * 1024},
 		{Flops: 4 * heads * width * pairs, Bytes: 4*4*rows*1024 + 4*rows*heads + 2*2*4,
-			Tiles: heads * rows / kernels.AttentionRows}}, asked)
+			Tiles: heads * rows / kernels.AttentionRows, Width: width}}, asked)
 	require.EqualValues(t, 2*1000+rows*1024, fused.Filled, "and the sum")
 	require.EqualValues(t, 3*rows*1024*4+2*7, fused.Bytes)
 	require.Equal(t, forward(grad.Options{}).Flops, fused.Flops)
@@ -107,6 +107,12 @@ func TestCostsOfDevice(t *testing.T) {
 			out = append(out, w.Products...)
 		}
 		return out, flops
+	}
+	for window, want := range map[int]int64{0: 0, rows / 4: rows / 4, rows: 0} {
+		asked = nil
+		attends(o, grad.AttentionConfig{Scale: 1, Causal: true, Window: window})
+		require.Equal(t, want, asked[0].Window, "a window of all keys is none")
+		require.EqualValues(t, width, asked[0].Width)
 	}
 	o.Scores = 6
 	const n, s = 4 * heads, rows / 4

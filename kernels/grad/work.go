@@ -135,6 +135,9 @@ func (o *Options) work(n *Node, s *kernels.Spec, in, out [][]int, flops, moved i
 			rows = in[2]
 		}
 		l = o.lengthOf(a, rows[0])
+		if w.Width = int64(rows[2]); a.Window > 0 && a.Window < l {
+			w.Window = int64(a.Window)
+		}
 		const tile = kernels.AttentionRows
 		w.Tiles = int64(local(o.Mesh, n.In[0].Shape, n.In[0].Place)[1]) * int64((rows[0]+l-1)/l) *
 			int64((l+tile-1)/tile)

@@ -24,6 +24,16 @@ const (
 	attentionBackward = 0.7
 )
 
+// A score of attention costs at least narrowScore of what it costs for heads of wholeHead, since its
+// exponential and maximum take as long whatever the heads' width is. cuDNN on H200 (cudnn-frontend 1.19,
+// benchmark/sdpa_benchmark_training/results/h200_919_only_cudnn, 8192 rows): heads of 64 with windows of 1024
+// keys reach 349 and 300 TFLOP/s, whole ones of 128 644 and 541, which is 0.61 of the rate with the tiles at
+// a window's ends.
+const (
+	wholeHead   = 128
+	narrowScore = 0.82
+)
+
 // Kernels says what calls cost the machine that do not keep all its multiprocessors busy, as grad.Options
 // takes it; nil where their number is not known, so that all products have one rate. A second kind of devices
 // has the multiprocessors of the first.
@@ -45,6 +55,12 @@ func (m *Machine) kernel(w kernels.Work) (flops, bytes int64) {
 		}
 		if m.Attention > 0 {
 			share *= m.Attention / attentionForward
+		}
+		if w.Width > 0 {
+			filled *= max(1, narrowScore*wholeHead/float64(w.Width))
+		}
+		if w.Window > 0 { // tiles at both ends of a window are half needed
+			filled *= 1 + kernels.AttentionRows/float64(w.Window)
 		}
 		tiles := float64(w.Tiles)
 		filled *= math.Ceil(tiles/units) * units / tiles / share

@@ -60,6 +60,10 @@ func TestKernelBound(t *testing.T) {
 	require.Equal(t, []int64{1000, 0}, ask(kernels.Work{Flops: 800, Tiles: 8}))
 	require.Equal(t, []int64{1500, 0}, ask(kernels.Work{Flops: 900, Tiles: 9}), "three waves for nine tiles")
 	require.Equal(t, []int64{1000, 0}, ask(kernels.Work{Flops: 700, Tiles: 4, Backward: true}))
+	require.Equal(t, []int64{1000, 0}, ask(kernels.Work{Flops: 800, Tiles: 8, Width: 128}))
+	require.Equal(t, []int64{1640, 0}, ask(kernels.Work{Flops: 800, Tiles: 8, Width: 64}), "half as wide")
+	require.Equal(t, []int64{1500, 0}, ask(kernels.Work{Flops: 800, Tiles: 8, Width: 256, Window: 256}),
+		"half a tile more at each end")
 	m.Attention = 0.4
 	require.Equal(t, []int64{2000, 0}, ask(kernels.Work{Flops: 800, Tiles: 8}))
 	require.Equal(t, []int64{2000, 0}, ask(kernels.Work{Flops: 700, Tiles: 4, Backward: true}))
