@@ -1,9 +1,10 @@
 """Training steps of one small model, lfactor and PyTorch + transformers side by side, in alternating rounds.
 
-    python bench/step.py --lfactor ./lfactor [--shape llama58m qwen3-0.6b] [--precision fp32 bf16] [--threads 1 2] [--rounds 3] [--reference eager compile]
+    python bench/step.py --lfactor ./lfactor [--shape llama58m llama5m qwen3-0.6b] [--precision fp32 bf16] [--threads 1 2] [--rounds 3] [--reference eager compile]
 
 Both train the same shapes. llama58m: hidden 512, 8 layers, 8 heads of 64, intermediate 1408, vocabulary 32000 (untied), 4 sequences
-of 512 tokens. qwen3-0.6b: the published model's shape, 1 sequence of 1024. AdamW (fused in PyTorch), gradient clipping at norm 1,
+of 512 tokens. llama5m: hidden 256, 4 layers, 4 heads, intermediate 704, vocabulary 4096, 2 sequences of 256, for what takes the reference
+minutes with llama58m: bf16 without instructions for it. qwen3-0.6b: the published model's shape, 1 sequence of 1024. AdamW (fused in PyTorch), gradient clipping at norm 1,
 SDPA. PyTorch computes bf16 under autocast with float32 weights, its usual mixed precision. The reference is the best of PyTorch's
 settings, eager and torch.compile; the latter wants a C++ compiler.
 
@@ -27,6 +28,10 @@ SHAPES = {
     "llama58m": dict(
         family="Llama", seq=512, batch=4,
         config=dict(hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=8, num_key_value_heads=8, vocab_size=32000, tie_word_embeddings=False),
+    ),
+    "llama5m": dict(
+        family="Llama", seq=256, batch=2, flags="--shape llama58m --layers 4 --hidden 256 --intermediate 704 --vocab 4096 --batch 2 --seq 256",
+        config=dict(hidden_size=256, intermediate_size=704, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=4, vocab_size=4096, tie_word_embeddings=False),
     ),
     "qwen3-0.6b": dict(
         family="Qwen3", seq=1024, batch=1,
@@ -90,7 +95,7 @@ def measure(a, shape, precision):
     for i in range(a.rounds):
         for n in a.threads:
             with tempfile.TemporaryDirectory() as d:
-                ours = run([a.lfactor, "bench", "step", "-o", "json", "--shape", shape, "--precision", precision, "--threads", str(n), "--steps", str(a.steps), "--numpy", sys.executable, f"--profile={d}/p"])
+                ours = run([a.lfactor, "bench", "step", "-o", "json", *SHAPES[shape].get("flags", f"--shape {shape}").split(), "--precision", precision, "--threads", str(n), "--steps", str(a.steps), "--numpy", sys.executable, f"--profile={d}/p"])
             results[n].setdefault("lfactor", []).append(ours)
             # Fresh pages cost PyTorch 5-30 % with glibc's defaults; these make it the fair peer.
             env = os.environ | dict(OMP_NUM_THREADS=str(n), MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_="8000000000", MALLOC_TOP_PAD_="268435456")

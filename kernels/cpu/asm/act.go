@@ -56,32 +56,35 @@ func (e *emitter) gate() {
 // phi is Φ(x), the distribution function of the normal distribution, and exp(-x²/2). It takes the branch of
 // a negative x by its sign bit, so that small results keep their digits.
 func (e *emitter) phi(k expo, x vec) (phi, exp vec) {
-	a, t, p, g, one := e.vec(), e.vec(), e.vec(), e.vec(), e.constant(1)
-	VSUBPS(x, e.zero(), a)
-	VMAXPS(x, a, a)                    // |x|
-	VMINPS(e.constant(phiLarge), a, a) // whose inverse is not 0
-	VMOVUPS(one, t)
-	VFMADD231PS(e.constant(phiT), a, t)
+	t, p, g, one := e.vec(), e.vec(), e.vec(), e.constant(1)
+	if e.wide {
+		VRANGEPS(Imm(0b1010), e.constant(phiLarge), x, t) // the lesser magnitude, without its sign
+		VFMADD213PS(one, e.constant(phiT), t)
+	} else {
+		a := e.vec()
+		VSUBPS(x, e.zero(), a)
+		VMAXPS(x, a, a)                    // |x|
+		VMINPS(e.constant(phiLarge), a, a) // whose inverse is not 0
+		VMOVUPS(one, t)
+		VFMADD231PS(e.constant(phiT), a, t)
+	}
 	e.inverse(t)
 	VMULPS(x, x, g)
 	VMULPS(e.constant(phiExp), g, g)
 	e.exp2(k, g)
-	VMOVUPS(e.constant(phiC[1]), p)
-	VFMADD231PS(e.constant(phiC[0]), t, p)
-	for _, c := range phiC[2:] {
-		VFMADD213PS(e.constant(c), t, p)
-	}
+	e.polynomial(phiC, t, p)
 	VMULPS(t, p, p)
 	VMULPS(g, p, p) // Φ(-|x|)
+	if e.wide {
+		neg, pos := K(), K()
+		VPMOVD2M(x, neg)
+		KNOTW(neg, pos)
+		VSUBPS(p, one, pos, p)
+		return p, g
+	}
 	VMOVUPS(one, t)
 	VSUBPS(p, t, t)
-	if e.wide {
-		neg := K()
-		VPMOVD2M(x, neg)
-		VBLENDMPS(p, t, neg, t)
-	} else {
-		VBLENDVPS(x, p, t, t)
-	}
+	VBLENDVPS(x, p, t, t)
 	return t, g
 }
 
