@@ -94,7 +94,8 @@ func TestPieces(t *testing.T) {
 	r := row()
 	const tok, h, tp, layers = 1024, 1024, 4, 6
 	k := Constants{peakShare: 0.5, prologue: 64, streamShare: 0.25, hostLayer: 1e-9, hostStage: 3e-3,
-		insideByte: 1e-9, call: 1e-5, callAcross: 4e-5, acrossByte: 3e-9, dpByte: 5e-9}
+		insideByte: 1e-9, call: 1e-5, callAcross: 4e-5, acrossByte: 3e-9, dpByte: 5e-9, messageByte: 7e-9,
+		message: 6e-4}
 	p := k.Pieces(&r)
 	// of tiles for a device's 108
 	wave := 108.0 * 128 * 256 * 2 / (peak * 0.5)
@@ -114,9 +115,9 @@ func TestPieces(t *testing.T) {
 	require.InDelta(t, 0, p.Host, 1e-12, "a fast host is not waited for")
 	require.InEpsilon(t, 3*k.product(1, tok, vocabulary/tp, h)+tok*vocabulary/tp*50/stream+3e-3, p.Logits,
 		1e-12)
-	require.InEpsilon(t, 2*tok*h*2*3e-9+4e-5, p.Message, 1e-12, "of a host's 8 ranks 2 send whole messages")
+	require.InEpsilon(t, 2*tok*h*2*7e-9+6e-4, p.Message, 1e-12, "of a host's 8 ranks 2 send whole messages")
 	const params = (12.0*h*h*layers + vocabulary*h) / tp
-	require.InEpsilon(t, 2*3./4*2*params*4*5e-9+2e-5+4e-5, p.DP, 1e-12, "four rings share the adapters")
+	require.InEpsilon(t, 2*3./4*4*params*4*5e-9+2e-5+4e-5, p.DP, 1e-12, "four rings share the adapters")
 	require.InEpsilon(t, params*32/stream, p.Step, 1e-12)
 	require.InEpsilon(t, p.Products+p.Memory+p.TP+p.Host, p.Stage(), 1e-12)
 
@@ -144,7 +145,8 @@ func onlyPieces(k *Constants, r Measured) *Pieces {
 
 // TestPiecesNear: what lies on one host does not use its adapters, and groups of one exchange nothing.
 func TestPiecesNear(t *testing.T) {
-	k := Constants{peakShare: 0.5, streamShare: 0.25, insideByte: 1e-9, acrossByte: 3e-9, dpByte: 5e-9}
+	k := Constants{peakShare: 0.5, streamShare: 0.25, insideByte: 1e-9, acrossByte: 3e-9, dpByte: 5e-9,
+		messageByte: 7e-9, message: 0.5}
 	r := row()
 	r.TP, r.DP, r.PP, r.GPUs = 8, 1, 1, 8
 	near := k.Pieces(&r)
@@ -156,21 +158,24 @@ func TestPiecesNear(t *testing.T) {
 	params := 12*1024.0*1024*24 + vocabulary*1024
 	near = k.Pieces(&r)
 	require.Zero(t, near.TP)
-	require.InEpsilon(t, 2*7./8*2*params*1e-9, near.DP, 1e-12, "eight ranks are on one host")
+	require.InEpsilon(t, 2*7./8*4*params*1e-9, near.DP, 1e-12, "eight ranks are on one host")
 	r.DP, r.GPUs = 16, 16
-	require.InEpsilon(t, 2*15./16*2*params*5e-9, onlyPieces(&k, r).DP, 1e-12,
+	require.InEpsilon(t, 2*15./16*4*params*5e-9, onlyPieces(&k, r).DP, 1e-12,
 		"one ring has the adapters alone")
 	slowInside := k
 	slowInside[insideByte] = 7e-9
-	require.InEpsilon(t, 2*15./16*2*params*7e-9, onlyPieces(&slowInside, r).DP, 1e-12,
+	require.InEpsilon(t, 2*15./16*4*params*7e-9, onlyPieces(&slowInside, r).DP, 1e-12,
 		"the slower link decides")
 	r.DP, r.PP, r.GPUs = 2, 4, 8
-	require.InEpsilon(t, 2*1024*1024*1e-9, onlyPieces(&k, r).Message, 1e-12)
-	r.DP, r.PP, r.GPUs = 4, 4, 16
-	require.InEpsilon(t, 2*1024*1024*4*3e-9, onlyPieces(&k, r).Message, 1e-12,
-		"four replicas send beside each other")
+	require.InEpsilon(t, 2*1024*1024*1e-9+0.5, onlyPieces(&k, r).Message, 1e-12)
+	r.DP, r.PP, r.GPUs = 6, 4, 24
+	require.InEpsilon(t, 2*1024*1024*6*7e-9+0.5, onlyPieces(&k, r).Message, 1e-12,
+		"six replicas send beside each other")
 	r.DP, r.GPUs = 16, 64
-	require.InEpsilon(t, 2*1024*1024*8*3e-9, onlyPieces(&k, r).Message, 1e-12, "eight on a host")
+	require.InEpsilon(t, 2*1024*1024*8*7e-9+0.5, onlyPieces(&k, r).Message, 1e-12, "eight on a host")
+	r.DP, r.PP, r.GPUs = 1, 16, 16
+	require.InEpsilon(t, 2*1024*1024*4*7e-9+0.5, onlyPieces(&k, r).Message, 1e-12,
+		"one rank has one of a host's four adapters")
 }
 
 // begin are the constants that no row has changed.
@@ -224,7 +229,7 @@ func TestCalibrateBounds(t *testing.T) {
 		require.GreaterOrEqual(t, k[i], c.Least, c.Name)
 		require.LessOrEqual(t, k[i], c.Most, c.Name)
 		switch i {
-		case insideByte, call, callAcross, acrossByte, dpByte:
+		case insideByte, call, callAcross, acrossByte, dpByte, messageByte, message:
 			require.Equal(t, c.Start, k[i], c.Name)
 		case hostLayer: // which alone makes any step long
 			require.InEpsilon(t, c.Most, k[i], 1e-9, c.Name)

@@ -10,8 +10,9 @@ import (
 )
 
 // TestCalibrateLess: the constants that are found have the least loss, mean relative error, a tenth of its
-// root mean square and a tenth of what the constants moved, among those a step of one hundredth away, and are the ones that were found when this was
-// written: a search that ends elsewhere gives users other numbers.
+// root mean square and a tenth of what the constants moved, those of data sheets eight times as far, among
+// those a step of one hundredth away, and are the ones that were found when this was written: a search that
+// ends elsewhere gives users other numbers.
 func TestCalibrateLess(t *testing.T) {
 	var truth Constants
 	for j, c := range ConstantTable {
@@ -32,7 +33,11 @@ func TestCalibrateLess(t *testing.T) {
 		mean, _, _ := Quantiles(errs)
 		far := 0.0
 		for j, c := range ConstantTable {
-			far += math.Pow(math.Log(k[j]/c.Start), 2)
+			d := math.Log(k[j] / c.Start)
+			if c.Sheet {
+				d *= 8
+			}
+			far += d * d
 		}
 		return mean + math.Sqrt(square)/10 + 0.1*far/float64(len(rows))
 	}
@@ -51,24 +56,27 @@ func TestCalibrateLess(t *testing.T) {
 	require.Equal(t, foundConstants, found)
 }
 
-var foundConstants = []string{"products' share of peak 0.8568", "tile's prologue 89.66",
-	"other kernels' share of memory rate 0.7924", "launching a layer 0.003936",
-	"launching a softmax in parts 0.0006595", "launching logits and loss 0.003734",
-	"link inside a host 6.748e-12", "collective, by doubling of its group 1.449e-05",
-	"collective, by doubling of its hosts 8.955e-05", "adapters of a host 1.729e-11",
-	"adapters, for gradients 1.032e-11"}
+var foundConstants = []string{"products' share of peak 0.8585", "tile's prologue 81.41",
+	"other kernels' share of memory rate 0.769", "launching a layer 0.00392",
+	"launching a softmax in parts 0.00066", "launching logits and loss 0.0039",
+	"link inside a host 6.223e-12", "collective, by doubling of its group 1.736e-05",
+	"collective, by doubling of its hosts 0.0001107", "adapters of a host 1.317e-11",
+	"adapters, for gradients 1.201e-11", "adapters, for messages 1.254e-11",
+	"message between stages 0.0001021"}
 
-// TestConstantTable: bounds hold their start, and gradients go over the same adapters as activations.
+// TestConstantTable: bounds hold their start, and all that leaves a host goes over the same adapters.
 func TestConstantTable(t *testing.T) {
 	for _, c := range ConstantTable {
-		require.Less(t, c.Least, c.Start, c.Name)
+		require.LessOrEqual(t, c.Least, c.Start, c.Name)
 		require.Less(t, c.Start, c.Most, c.Name)
 	}
-	across, gradients := ConstantTable[acrossByte], ConstantTable[dpByte]
-	across.Name, gradients.Name = "", ""
+	across, gradients, messages := ConstantTable[acrossByte], ConstantTable[dpByte], ConstantTable[messageByte]
+	require.InEpsilon(t, 1.25*across.Start, gradients.Start, 1e-12, "through more switches")
+	across.Name, across.Start, gradients.Name, messages.Name = "", gradients.Start, "", ""
 	require.Equal(t, across, gradients)
-	inside := ConstantTable[insideByte]
-	require.Equal(t, []float64{300e9, 200e9, 20e9, 200e9, 80e9, 5e9}, []float64{1 / inside.Least,
+	require.Equal(t, across, messages)
+	across, inside := ConstantTable[acrossByte], ConstantTable[insideByte]
+	require.Equal(t, []float64{300e9, 200e9, 20e9, 100e9, 100e9, 5e9}, []float64{1 / inside.Least,
 		1 / inside.Start, 1 / inside.Most, 1 / across.Least, 1 / across.Start, 1 / across.Most},
 		"of NVLink and of adapters, bytes a second")
 }

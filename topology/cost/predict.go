@@ -77,6 +77,8 @@ const (
 	callAcross         // seconds more a doubling of the hosts that a collective or message goes through
 	acrossByte         // seconds a byte that leaves a host over all its adapters
 	dpByte             // the same for the all-reduce of gradients
+	messageByte        // the same for messages between stages
+	message            // seconds that a message takes besides, and both sides' wait for their devices
 	numConstants
 )
 
@@ -85,21 +87,31 @@ type Constant struct {
 	Name, Unit  string
 	Start       float64 // what a constant keeps of which no row tells anything
 	Least, Most float64
+	// Sheet is set where Start follows from a data sheet, so that a row or two that stand apart do not move
+	// the constant far from it.
+	Sheet bool
 }
 
-// ConstantTable describes the constants of hosts with eight A100: NVLink has 300 GB/s a direction.
+// ConstantTable describes the constants of hosts with eight A100: NVLink has 300 GB/s a direction, and four
+// adapters of 200 Gb/s have 100 GB/s. Sums between neighbouring hosts begin at that rate, what crosses more
+// switches at four fifths of it.
 var ConstantTable = [numConstants]Constant{
-	peakShare:   {"products' share of peak", "", 0.7, 0.3, 0.95},
-	prologue:    {"tile's prologue", "elements", 100, 1, 1024},
-	streamShare: {"other kernels' share of memory rate", "", 0.7, 0.3, 1},
-	hostLayer:   {"launching a layer", "s", 3e-3, 2e-4, 2e-2},
-	hostSoftmax: {"launching a softmax in parts", "s", 1e-3, 1e-4, 5e-3},
-	hostStage:   {"launching logits and loss", "s", 4e-3, 1e-4, 3e-2},
-	insideByte:  {"link inside a host", "s/B", 1 / 200e9, 1 / 300e9, 1 / 20e9},
-	call:        {"collective, by doubling of its group", "s", 2e-5, 1e-6, 1e-3},
-	callAcross:  {"collective, by doubling of its hosts", "s", 1e-4, 1e-6, 2e-3},
-	acrossByte:  {"adapters of a host", "s/B", 1 / 80e9, 1 / 200e9, 1 / 5e9},
-	dpByte:      {"adapters, for gradients", "s/B", 1 / 80e9, 1 / 200e9, 1 / 5e9},
+	peakShare:   {Name: "products' share of peak", Start: 0.7, Least: 0.3, Most: 0.95},
+	prologue:    {Name: "tile's prologue", Unit: "elements", Start: 100, Least: 1, Most: 1024},
+	streamShare: {Name: "other kernels' share of memory rate", Start: 0.7, Least: 0.3, Most: 1},
+	hostLayer:   {Name: "launching a layer", Unit: "s", Start: 3e-3, Least: 2e-4, Most: 2e-2},
+	hostSoftmax: {Name: "launching a softmax in parts", Unit: "s", Start: 1e-3, Least: 1e-4, Most: 5e-3},
+	hostStage:   {Name: "launching logits and loss", Unit: "s", Start: 4e-3, Least: 1e-4, Most: 3e-2},
+	insideByte:  {Name: "link inside a host", Unit: "s/B", Start: 1 / 200e9, Least: 1 / 300e9, Most: 1 / 20e9},
+	call:        {Name: "collective, by doubling of its group", Unit: "s", Start: 2e-5, Least: 1e-6, Most: 1e-3},
+	callAcross:  {Name: "collective, by doubling of its hosts", Unit: "s", Start: 1e-4, Least: 1e-6, Most: 2e-3},
+	acrossByte: {Name: "adapters of a host", Unit: "s/B", Start: lineByte, Least: lineByte, Most: 1 / 5e9,
+		Sheet: true},
+	dpByte: {Name: "adapters, for gradients", Unit: "s/B", Start: 1.25 * lineByte, Least: lineByte,
+		Most: 1 / 5e9, Sheet: true},
+	messageByte: {Name: "adapters, for messages", Unit: "s/B", Start: 1.25 * lineByte, Least: lineByte,
+		Most: 1 / 5e9, Sheet: true},
+	message: {Name: "message between stages", Unit: "s", Start: 1e-4, Least: 1e-6, Most: 1e-2},
 }
 
 // hostForward is a forward's part of launching a microbatch. It runs twice, from Python; a backward is
@@ -110,6 +122,8 @@ const hostForward = 0.4
 const (
 	vocabulary = 51200 // of Megatron's GPT models, padded
 	perHost    = 8
+	adapters   = 4         // of a host
+	lineByte   = 1 / 100e9 // seconds a byte over all of them
 )
 
 // What an A100's data sheet says.
@@ -169,24 +183,30 @@ func (k *Constants) Pieces(r *Measured) (p Pieces) {
 	device, host := p.Products+p.Memory+p.TP, layers*k.launches(r)
 	p.Host = max(hostForward*host, device/4) + max((1-hostForward)*host, device*3/4) - device
 	if r.PP > 1 {
-		p.Logits = logits + k[hostStage]
-		if r.GPUs > perHost {
-			// a message is scattered over a tensor-parallel group; all ranks of a host send beside each
-			// other
-			p.Message = activation*min(perHost/t, float64(r.DP))*k[acrossByte] + k[callAcross]
-		} else {
-			p.Message = activation*k[insideByte] + k[call]
-		}
+		p.Logits, p.Message = logits+k[hostStage], activation*k.messageBytes(r)+k[message]
 	} else {
 		p.Logits = max(device+logits, host+k[hostStage]) - p.Stage()
 	}
 	params := (12*h*h*layers + vocabulary*h) / t
 	if r.DP > 1 {
-		// each of the tensor-parallel ranks of a host has a ring, and they share its adapters
-		p.DP = k.allReduce(r.DP, 2*params, r.TP*r.DP <= perHost, k[dpByte]*min(perHost, t))
+		// Each of the tensor-parallel ranks of a host has a ring, and they share its adapters. Gradients are
+		// summed in float32, as Megatron-LM accumulates them.
+		p.DP = k.allReduce(r.DP, 4*params, r.TP*r.DP <= perHost, k[dpByte]*min(perHost, t))
 	}
 	p.Step = params * stepBytes / stream
 	return
+}
+
+// messageBytes is the time of a message between stages, for each of its bytes. Between hosts it is scattered
+// over a tensor-parallel group, each rank has an adapter of its own at best, and all ranks of a host send
+// beside each other. Both sides wait for their devices besides: Megatron-LM synchronizes behind each exchange
+// (p2p_communication.py), so that a message takes the same some tens of microseconds on any link.
+func (k *Constants) messageBytes(r *Measured) float64 {
+	if r.GPUs <= perHost {
+		return k[insideByte]
+	}
+	t := float64(r.TP)
+	return k[messageByte] * max(adapters/t, min(perHost/t, float64(r.DP)))
 }
 
 // launches is what it takes a host to launch a layer's kernels. Megatron-LM has the scaled and masked
