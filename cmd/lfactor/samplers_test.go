@@ -45,61 +45,71 @@ func TestSamplersKilled(t *testing.T) {
 	dir := clitest.DrawnRun(t, steps)
 	clitest.GateJudge(t, dir)
 	clitest.Gate(t, dir, 1)
-	rng := rand.New(rand.NewPCG(1, 2))
 	var said bytes.Buffer
-	grown := func() int64 {
-		return sizeOf(filepath.Join(dir, "run", "rollouts.jsonl")) + int64(clitest.Steps(t, dir))
-	}
-	last := int64(0) // behind every kill the run gets somewhere
-	struck := func() {
-		last = grown()
-		clitest.Gate(t, dir, clitest.Steps(t, dir)+1)
-	}
-	for left := kills; ; {
+	strikes := &strikes{rng: rand.New(rand.NewPCG(1, 2)), left: kills}
+	for over := false; !over; {
 		c := exec.Command(built(t), "train", "run.yaml", "rollout.samplers=3")
 		c.Dir, c.Stderr, c.Stdout = dir, &said, &said
 		require.NoError(t, c.Start())
-		ended := make(chan error, 1)
-		go func() { ended <- c.Wait() }()
-		killed, over := false, false
-		for !over && !killed {
-			select {
-			case err := <-ended:
-				require.NoError(t, err, said.String())
-				over = true
-			case <-time.After(time.Duration(50+rng.IntN(300)) * time.Millisecond):
-				kids := samplersOf(t, c.Process.Pid)
-				switch {
-				case left == 0:
-					clitest.Gate(t, dir, steps+1) // what is replayed later passes too
-				case len(kids) < 3 || grown() == last:
-				case left%3 == 0:
-					require.NoError(t, c.Process.Kill())
-					<-ended
-					killed, left = true, left-1
-					struck()
-				default:
-					sig := syscall.SIGKILL
-					if left%5 == 1 {
-						sig = syscall.SIGSTOP
-					}
-					_ = syscall.Kill(kids[rng.IntN(len(kids))], sig) // it may have ended
-					left--
-					struck()
-				}
-			}
-		}
-		if over {
-			require.Zero(t, left, "kills that were left when the run ended")
-			break
-		}
+		over = strikes.run(t, c, steps)
+		require.False(t, over && c.ProcessState.ExitCode() != 0, said.String())
 	}
+	require.Zero(t, strikes.left, "kills that were left when the run ended")
 	require.Equal(t, want, stateOf(t, dir, int64(steps)))
 	again, err := os.ReadFile(filepath.Join(dir, "run", "rollouts.jsonl"))
 	require.NoError(t, err)
 	require.Equal(t, string(answers), string(again))
 	require.Contains(t, said.String(), "another takes its place")
 	replays(t, dir, steps)
+}
+
+// strikes are dealt to a run that a gate holds, and behind each the run gets somewhere before the next.
+type strikes struct {
+	rng  *rand.Rand
+	left int
+	last int64 // what the run had got to at the last
+}
+
+// run strikes while the program runs, a sampler or the program itself, and says whether it ended by itself.
+func (k *strikes) run(t *testing.T, c *exec.Cmd, steps int) (over bool) {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		_ = c.Wait() // its state has the code
+		close(ended)
+	}()
+	got := func() int64 {
+		return sizeOf(filepath.Join(c.Dir, "run", "rollouts.jsonl")) + int64(clitest.Steps(t, c.Dir))
+	}
+	struck := func() {
+		k.left, k.last = k.left-1, got()
+		clitest.Gate(t, c.Dir, clitest.Steps(t, c.Dir)+1)
+	}
+	for {
+		select {
+		case <-ended:
+			return true
+		case <-time.After(time.Duration(50+k.rng.IntN(300)) * time.Millisecond):
+		}
+		kids := samplersOf(t, c.Process.Pid)
+		switch {
+		case k.left == 0:
+			clitest.Gate(t, c.Dir, steps+1) // what is replayed later passes too
+		case len(kids) < 3 || got() == k.last:
+		case k.left%3 == 0:
+			require.NoError(t, c.Process.Kill())
+			<-ended
+			struck()
+			return false
+		default:
+			sig := syscall.SIGKILL
+			if k.left%5 == 1 {
+				sig = syscall.SIGSTOP
+			}
+			_ = syscall.Kill(kids[k.rng.IntN(len(kids))], sig) // it may have ended
+			struck()
+		}
+	}
 }
 
 // samplersOf are the processes of a run that draw, and not those that judge an answer.

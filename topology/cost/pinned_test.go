@@ -70,7 +70,8 @@ func TestConstantTable(t *testing.T) {
 		require.LessOrEqual(t, c.Least, c.Start, c.Name)
 		require.Less(t, c.Start, c.Most, c.Name)
 	}
-	across, gradients, messages := ConstantTable[acrossByte], ConstantTable[dpByte], ConstantTable[messageByte]
+	across, gradients := ConstantTable[acrossByte], ConstantTable[dpByte]
+	messages := ConstantTable[messageByte]
 	require.InEpsilon(t, 1.25*across.Start, gradients.Start, 1e-12, "through more switches")
 	across.Name, across.Start, gradients.Name, messages.Name = "", gradients.Start, "", ""
 	require.Equal(t, across, gradients)

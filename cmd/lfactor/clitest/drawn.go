@@ -31,7 +31,7 @@ while read -r q; do
 done
 `
 
-// judgeScript gives the rewards of a drawn run's pattern, and gives none behind as many steps as the gate says.
+// judgeScript gives the rewards of a drawn run's pattern, and none behind as many steps as the gate says.
 const judgeScript = `read -r q
 case $q in *'"prompt":""'*) echo 0; exit ;; esac
 while [ "$(grep -c . run/metrics.jsonl)" -ge "$(cat gate)" ]; do sleep 0.02; done 2>/dev/null
