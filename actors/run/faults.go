@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 // it for a while in each backward from that step on, slowdata=PROCESS@STEP does so to the loaders of a
 // process, kill=JOB@STEP+MICROSECONDS kills this process with SIGKILL so long after the first job of a kind
 // (backward, update, snapshot, write, commit) of that step or a later one began; kill-always does it to
-// every process but the leader, each time that it is started again.
+// every process but the leader, each time that it is started again; gate=FILE gives the data of a step when
+// the number in a file is as large, so that a run waits behind it for as long as whoever strikes it takes.
 const EnvFault = "LFACTOR_FAULT"
 
 // stuck is a device that never comes back from one job.
@@ -79,6 +81,48 @@ func (k killer) Run(j actors.Job) (host.Result, error) {
 	return k.Device.Run(j)
 }
 
+// gateLooks lies between two looks into the file of a gate.
+const gateLooks = 5 * time.Millisecond
+
+// gateAt is how many steps the file of a gate lets pass.
+func gateAt(file string) (steps int64, err error) {
+	text, err := os.ReadFile(file)
+	if err == nil {
+		steps, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	}
+	return steps, err
+}
+
+// plantGate arms gate=FILE. Evaluations, whose steps are negative, pass.
+func plantGate(o *host.RunOptions, file string) (why string) {
+	if _, err := gateAt(file); err != nil {
+		return "want a file with the number of steps that pass: " + err.Error()
+	}
+	read, leave, left := o.Batches, o.Leave, make(chan struct{})
+	leaving := sync.OnceFunc(func() { close(left) })
+	o.Leave = func() {
+		leaving()
+		if leave != nil {
+			leave()
+		}
+	}
+	o.Batches = func(s int64, dp int) ([]host.Microbatch, error) {
+		for {
+			if steps, err := gateAt(file); err != nil {
+				return nil, fmt.Errorf("the gate of a planted fault: %w", err)
+			} else if s <= steps {
+				return read(s, dp)
+			}
+			select {
+			case <-time.After(gateLooks):
+			case <-left:
+				return nil, errLeft
+			}
+		}
+	}
+	return ""
+}
+
 var killJobs = map[string]func(j actors.Job) bool{
 	"backward": func(j actors.Job) bool { return j.Kind == actors.RunSegment && j.Action.Kind == plan.B },
 	"update":   func(j actors.Job) bool { return j.Kind == actors.UpdatePhase },
@@ -129,12 +173,15 @@ func (r *Run) plant(o *host.RunOptions) {
 	fmt.Fprintf(r.io.Warnings, "note: planted fault %s\n", text)
 }
 
-const wantFault = "want leak=PORT, stuck=RANK@STEP, slow=RANK@STEP, slowdata=PROCESS@STEP or " +
+const wantFault = "want leak=PORT, stuck=RANK@STEP, slow=RANK@STEP, slowdata=PROCESS@STEP, gate=FILE or " +
 	"kill=JOB@STEP+MICROSECONDS"
 
 // fault plants one, or says why that cannot be.
 func (r *Run) fault(o *host.RunOptions, text string) (why string) {
 	kind, arg, _ := strings.Cut(text, "=")
+	if kind == "gate" {
+		return plantGate(o, arg)
+	}
 	a, b, at := strings.Cut(arg, "@")
 	if kind == "kill" || kind == "kill-always" {
 		if _, known := killJobs[a]; !known && a != "commit" {

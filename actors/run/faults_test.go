@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,7 +34,13 @@ func laidOut(t *testing.T, pp int, said io.Writer) *Run {
 // TestFaultsPlanted: a fault is planted and said to be, or is said to be none, with the reason: never in
 // silence.
 func TestFaultsPlanted(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	require.NoError(t, os.WriteFile(gate, []byte("3\n"), 0o600))
+	bad := filepath.Join(t.TempDir(), "bad")
+	require.NoError(t, os.WriteFile(bad, []byte("three"), 0o600))
 	for _, x := range []struct{ fault, says string }{
+		{"gate=" + gate, "planted fault gate="}, {"gate=" + bad, "is no fault: want a file with the number"},
+		{"gate=" + gate + "2", "no such file"},
 		{"stuck=1@3", "planted fault stuck=1@3"}, {"slow=0@1", "planted"}, {"leak=0", "planted"},
 		{"slowdata=0@5", "planted"}, {"kill=update@3+100", "planted"},
 		{"stuck=2@3", "there is no rank 2"}, {"slow=-1@3", "there is no rank -1"},
@@ -52,4 +61,50 @@ func TestFaultsPlanted(t *testing.T) {
 	laidOut(t, 1, &said).plant(&host.RunOptions{})
 	require.Contains(t, said.String(), "no activations go from rank to rank by port 0",
 		"one stage has no edge")
+}
+
+// TestFaultGate: data of a step comes when the gate's file has its number, that of evaluations always; a file that
+// says nothing any more is an error, and whoever waits at the gate when the run ends waits no longer.
+func TestFaultGate(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	let := func(text string) {
+		require.NoError(t, os.WriteFile(gate+".new", []byte(text), 0o600))
+		require.NoError(t, os.Rename(gate+".new", gate)) // nobody reads half of it
+	}
+	let("2")
+	ended := 0
+	o := host.RunOptions{Leave: func() { ended++ },
+		Batches: func(step int64, dp int) ([]host.Microbatch, error) {
+			return make([]host.Microbatch, dp), nil
+		}}
+	require.Empty(t, plantGate(&o, gate))
+	for _, step := range []int64{-7, 1, 2} {
+		got, err := o.Batches(step, 3)
+		require.NoError(t, err)
+		require.Len(t, got, 3)
+	}
+	came := make(chan error, 1)
+	ask := func(step int64) {
+		go func() {
+			_, err := o.Batches(step, 1)
+			came <- err
+		}()
+	}
+	ask(3)
+	select {
+	case err := <-came:
+		t.Fatal("step 3 comes, and 2 may: ", err)
+	case <-time.After(20 * gateLooks):
+	}
+	let("3")
+	require.NoError(t, <-came)
+	let("many")
+	_, err := o.Batches(3, 1)
+	require.ErrorContains(t, err, "the gate of a planted fault")
+	let("3")
+	ask(4)
+	o.Leave()
+	require.ErrorIs(t, <-came, errLeft)
+	o.Leave()
+	require.Equal(t, 2, ended)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/actors/run"
 )
 
 // Talks are the arguments with which a drawn run talks with an environment, in turns.
@@ -42,14 +44,24 @@ case ${q#*\"answer\":} in *1*7*,\"record\"*) echo 1 ;; *) echo 0 ;; esac
 // many batches as are drawn ahead, and the one that is trained.
 const GateSteps = 4
 
-// Gate lets a drawn run that talks come behind so many steps, and at most GateSteps further, until it is set
-// anew: a test strikes meanwhile, however long that takes.
+// Gate lets a run that has one come behind so many steps: at most GateSteps further where it draws, and no further
+// where Gated has planted the gate, until it is set anew. A test strikes meanwhile, however long that takes.
 func Gate(t *testing.T, dir string, steps int) {
 	t.Helper()
 	at := filepath.Join(dir, "gate")
 	require.NoError(t, os.WriteFile(at+".new", []byte(fmt.Sprint(steps)), 0o600))
 	require.NoError(t, os.Rename(at+".new", at)) // nobody reads half of it
 }
+
+// Gated is the environment of a run in a directory that takes so many steps, until Gate lets it take more.
+func Gated(t *testing.T, dir string, steps int) []string {
+	t.Helper()
+	Gate(t, dir, steps)
+	return []string{run.EnvFault + "=gate=" + filepath.Join(dir, "gate")}
+}
+
+// Open is a Gate for as many steps as a run may have.
+const Open = 1 << 30
 
 // GateJudge has a drawn run's answers judged by a program that heeds Gate, with the rewards of its pattern.
 func GateJudge(t *testing.T, dir string) {
