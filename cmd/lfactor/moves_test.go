@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,15 +27,14 @@ func TestExpertsMovedBetweenProcesses(t *testing.T) {
 		t.Skip("finding the worker needs /proc")
 	}
 	quiet := tinyRun(t)
-	want := trainKilled(t, quiet, 0, nil, nil, mixed...)
+	want := trainKilled(t, quiet, nil, mixed...)
 	for buddy, from := range map[string]string{
 		// of a checkpoint that is as new either may be read
 		"1 checkpoint.interval=50": "copies in memory",
 		"off":                      "(the checkpoint|what the run began with)"} {
 		dir := tinyRun(t)
-		got := trainKilled(t, dir, syscall.SIGKILL, []time.Duration{300 * time.Millisecond},
-			func(kids []int) int { return kids[0] }, slices.Concat(mixed, []string{"train.balance_every=2"},
-				strings.Fields("train.buddy="+buddy))...)
+		got := trainKilled(t, dir, &strike{step: 30, sig: syscall.SIGKILL, victim: firstOf},
+			slices.Concat(mixed, []string{"train.balance_every=2"}, strings.Fields("train.buddy="+buddy))...)
 		require.Equal(t, 1, got.back, got.out)
 		require.Regexp(t, "from "+from, got.out)
 		require.Equal(t, want.state, got.state, got.out)
@@ -58,16 +56,15 @@ func TestCopiesBetweenProcesses(t *testing.T) {
 	}
 	more := append(mixed, "train.balance_every=3", "plan.redundant_experts=2")
 	quiet := tinyRun(t)
-	want := trainKilled(t, quiet, 0, nil, nil, more...)
+	want := trainKilled(t, quiet, nil, more...)
 	var dir string
 	for buddy, from := range map[string]string{
 		// of a checkpoint that is as new either may be read
 		"1 checkpoint.interval=50": "copies in memory",
 		"off":                      "(the checkpoint|what the run began with)"} {
 		dir = tinyRun(t)
-		got := trainKilled(t, dir, syscall.SIGKILL, []time.Duration{300 * time.Millisecond},
-			func(kids []int) int { return kids[0] }, slices.Concat(more,
-				strings.Fields("train.buddy="+buddy))...)
+		got := trainKilled(t, dir, &strike{step: 30, sig: syscall.SIGKILL, victim: firstOf},
+			slices.Concat(more, strings.Fields("train.buddy="+buddy))...)
 		require.Equal(t, 1, got.back, got.out)
 		require.Regexp(t, "from "+from, got.out)
 		require.Equal(t, want.state, got.state, got.out)

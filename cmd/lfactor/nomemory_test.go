@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // TestWorkerOutOfMemory: a worker that the system kills for want of memory in a control group is started
@@ -40,7 +42,7 @@ func TestWorkerOutOfMemory(t *testing.T) {
 	require.Zero(t, code, out)
 	c := inGroup(append([]string{built(t)}, args...)...)
 	var said bytes.Buffer
-	c.Dir, c.Stdout, c.Stderr = dir, &said, &said
+	c.Dir, c.Stdout, c.Stderr, c.Env = dir, &said, &said, append(os.Environ(), clitest.Gated(t, dir, steps/2)...)
 	require.NoError(t, c.Start())
 	defer func() { _ = c.Process.Kill() }()
 	require.Eventually(t, func() bool {
@@ -52,9 +54,10 @@ func TestWorkerOutOfMemory(t *testing.T) {
 	// the worker is the first that the system takes, and what fills the memory the next
 	adj := fmt.Sprintf("/proc/%d/oom_score_adj", kids[0])
 	require.NoError(t, os.WriteFile(adj, []byte("1000"), 0o644))
-	// the run must not be over before the memory is full
+	// nobody is started again before the memory has room
 	require.NoError(t, c.Process.Signal(syscall.SIGSTOP))
 	require.ErrorContains(t, inGroup("tail", "/dev/zero").Run(), "signal: killed")
+	clitest.Gate(t, dir, clitest.Open)
 	require.NoError(t, c.Process.Signal(syscall.SIGCONT))
 	require.NoError(t, c.Wait(), said.String())
 	require.Regexp(t, fmt.Sprintf(`lost: process 1 \(pid %d\) was killed by signal 9 \(killed\) by the system: its `+

@@ -31,8 +31,14 @@ type started struct {
 // start runs lfactor in a directory; its stderr is read where stderr says so, and else its stdout.
 func start(t *testing.T, dir string, stderr bool, args ...string) started {
 	t.Helper()
+	return startEnv(t, dir, nil, stderr, args...)
+}
+
+// startEnv is start with more environment.
+func startEnv(t *testing.T, dir string, env []string, stderr bool, args ...string) started {
+	t.Helper()
 	c := exec.Command(clitest.Built(t), args...)
-	c.Dir = dir
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
 	pipe := c.StdoutPipe
 	if stderr {
 		pipe = c.StderrPipe
@@ -96,7 +102,7 @@ func TestVerb(t *testing.T) {
 // TestTrainShows: train --ui shows the run while it lasts, with several processes once.
 func TestTrainShows(t *testing.T) {
 	dir := clitest.TinyRun(t)
-	s := start(t, dir, true, "train", "run.yaml", "--ui", "plan.procs=2")
+	s := startEnv(t, dir, clitest.Gated(t, dir, 12), true, "train", "run.yaml", "--ui", "plan.procs=2")
 	link := s.link(t)
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
@@ -104,6 +110,7 @@ func TestTrainShows(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Body.Close())
 	require.Equal(t, 200, r.StatusCode)
+	clitest.Gate(t, dir, clitest.Open)
 	links := 0
 	for s.lines.Scan() {
 		links += len(address.FindAllString(s.lines.Text(), -1))
