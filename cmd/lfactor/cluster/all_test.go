@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // killTogether kills every process that names dir in its command line. They are stopped first: an agent
@@ -49,7 +52,7 @@ func TestClusterAllKilled(t *testing.T) {
 	} else {
 		t.Log("everything is killed 2 times instead of 10: add -long")
 	}
-	steps := int64(60 * rounds) // a round does some 30 of them before everything is killed
+	steps := int64(60 * rounds) // a round does at most 50 of them before everything is killed
 	dir := tinyRun(t)
 	code, out := runIn(t, dir, nil, "train", "run.yaml", "-q", fmt.Sprint("train.steps=", steps))
 	require.Zero(t, code, out)
@@ -66,15 +69,12 @@ func TestClusterAllKilled(t *testing.T) {
 		require.Zero(t, code, out)
 		cmd := exec.Command(builtHead(t), train...)
 		var said bytes.Buffer
-		cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
+		start := clitest.Steps(t, dir)
+		cmd.Dir, cmd.Stderr, cmd.Stdout = dir, &said, &said
+		cmd.Env = slices.Concat(os.Environ(), env, clitest.Gated(t, dir, start+50))
 		require.NoError(t, cmd.Start())
-		lines := func() int {
-			text, _ := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
-			return bytes.Count(text, []byte("\n"))
-		}
-		start := lines()
-		require.Eventually(t, func() bool { return lines() > start+3 }, 2*time.Minute, time.Millisecond,
-			"the run does not get on")
+		require.Eventually(t, func() bool { return clitest.Steps(t, dir) > start+3 }, 2*time.Minute,
+			time.Millisecond, "the run does not get on")
 		<-time.After(time.Duration(rng.IntN(200)) * time.Millisecond)
 		killTogether(t, home)  // the head, and agents; processes end with their agent
 		_ = cmd.Process.Kill() // it would wait for the head to come back

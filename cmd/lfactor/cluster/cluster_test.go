@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -133,7 +134,13 @@ func onRig(t *testing.T, dir string, n int) *rigged {
 // on runs lfactor on a host and returns what it writes.
 func (r *rigged) on(host int, args ...string) string {
 	r.t.Helper()
-	c := r.Hosts[host].In(r.dir, append([]string{r.binary}, args...)...)
+	return r.onWith(host, nil, args...)
+}
+
+// onWith is on with more environment.
+func (r *rigged) onWith(host int, env []string, args ...string) string {
+	r.t.Helper()
+	c := r.Hosts[host].In(r.dir, slices.Concat([]string{"env"}, env, []string{r.binary}, args)...)
 	var errs bytes.Buffer
 	c.Stderr = &errs
 	out, err := c.Output()
@@ -199,13 +206,12 @@ func TestClusterHosts(t *testing.T) {
 	require.Equal(t, want, stateOf(t, dir, steps))
 
 	afresh()
-	r.on(0, "train", "run.yaml", "--cluster", "rig", "--detach", "plan.procs=2",
-		fmt.Sprint("train.steps=", steps))
-	require.Eventually(t, func() bool {
-		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
-		return err == nil && bytes.Count(text, []byte("\n")) > 2
-	}, 2*time.Minute, time.Millisecond, "the run does not start")
+	r.onWith(0, clitest.Gated(t, dir, steps/2), "train", "run.yaml", "--cluster", "rig", "--detach",
+		"plan.procs=2", fmt.Sprint("train.steps=", steps))
+	require.Eventually(t, func() bool { return clitest.Steps(t, dir) > 2 }, 2*time.Minute, time.Millisecond,
+		"the run does not start")
 	r.Hosts[1].Kill()
+	clitest.Gate(t, dir, clitest.Open)
 	out = r.on(0, "attach")
 	require.Equal(t, want, stateOf(t, dir, steps), out)
 	require.Contains(t, out, "recovered after")
@@ -315,13 +321,13 @@ func TestClusterKilled(t *testing.T) {
 			cmd := exec.Command(builtHead(t), "train", "run.yaml", "--cluster", "test", "plan.procs=2",
 				fmt.Sprint("train.steps=", steps))
 			var out bytes.Buffer
-			cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &out, &out, append(os.Environ(), env...)
+			cmd.Dir, cmd.Stderr, cmd.Stdout = dir, &out, &out
+			cmd.Env = slices.Concat(os.Environ(), env, clitest.Gated(t, dir, steps/2))
 			require.NoError(t, cmd.Start())
-			require.Eventually(t, func() bool {
-				text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
-				return err == nil && bytes.Count(text, []byte("\n")) > 2
-			}, 2*time.Minute, time.Millisecond, "the run does not start")
+			require.Eventually(t, func() bool { return clitest.Steps(t, dir) > 2 }, 2*time.Minute,
+				time.Millisecond, "the run does not start")
 			require.NoError(t, syscall.Kill(c.victim(), c.signal))
+			clitest.Gate(t, dir, clitest.Open)
 			require.NoError(t, cmd.Wait(), out.String())
 			require.Equal(t, want, stateOf(t, dir, steps), out.String())
 			var text strings.Builder
@@ -405,7 +411,9 @@ func TestJobVerbs(t *testing.T) {
 	require.Contains(t, v.verb(0, "attach", "1"), "durable", "a stop saves")
 	v.verb(0, "attach", "2")
 	require.Contains(t, v.verb(0, "logs", "2"), "h1 0│ ")
-	v.verb(0, "train", "run.yaml", "--cluster", "test", "--detach", "train.steps=150", "log.dir=run3",
+	gated := v
+	gated.env = slices.Concat(v.env, clitest.Gated(t, v.dir, 75))
+	gated.verb(0, "train", "run.yaml", "--cluster", "test", "--detach", "train.steps=150", "log.dir=run3",
 		"checkpoint.dir=ckpt3")
 	require.Eventually(t, func() bool {
 		return strings.Contains(v.verb(0, "logs", "3", "--proc", "0"),
@@ -413,8 +421,10 @@ func TestJobVerbs(t *testing.T) {
 	}, 2*time.Minute,
 		20*time.Millisecond)
 	v.verb(0, "cluster", "drain", "h2")
+	clitest.Gate(t, v.dir, 125) // it is to end behind a step, and not by itself before it has heard of that
+	waitEvent(t, v.dir, v.env, 1, "job 3 starts on [h1]")
+	clitest.Gate(t, v.dir, clitest.Open)
 	require.Contains(t, v.verb(0, "attach", "3"), "step 150/150")
-	require.Contains(t, v.verb(0, "events"), "job 3 starts on [h1]")
 	v.verb(0, "cluster", "drain", "h2", "--back")
 	var lines []map[string]any
 	v.json(&lines, "logs", "2", "--host", "h1")

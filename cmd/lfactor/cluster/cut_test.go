@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/rig"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // TestClusterCut: a host is cut off for two seconds while it trains: both ways, one way and the other. Its
@@ -46,12 +46,10 @@ func TestClusterCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
-			r.on(0, "train", "run.yaml", "--cluster", "rig", "--detach", "plan.procs=2",
-				fmt.Sprint("train.steps=", steps))
-			require.Eventually(t, func() bool {
-				text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
-				return err == nil && bytes.Count(text, []byte("\n")) > 2
-			}, 2*time.Minute, time.Millisecond, "the run does not start")
+			r.onWith(0, clitest.Gated(t, dir, steps/2), "train", "run.yaml", "--cluster", "rig", "--detach",
+				"plan.procs=2", fmt.Sprint("train.steps=", steps))
+			require.Eventually(t, func() bool { return clitest.Steps(t, dir) > 2 }, 2*time.Minute,
+				time.Millisecond, "the run does not start")
 			before := r.on(0, "events")
 			var heals []func()
 			for _, w := range ways {
@@ -64,6 +62,7 @@ func TestClusterCut(t *testing.T) {
 			for _, heal := range heals {
 				heal()
 			}
+			clitest.Gate(t, dir, clitest.Open)
 			out := r.on(0, "attach")
 			require.Equal(t, want, stateOf(t, dir, steps), out)
 			r.waitReady(3)
@@ -94,12 +93,10 @@ func TestClusterFlaps(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "run")))
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "ckpt")))
 	r := onRig(t, dir, 3)
-	r.on(0, "train", "run.yaml", "--cluster", "rig", "--detach", "plan.procs=2",
-		fmt.Sprint("train.steps=", steps*flaps))
-	require.Eventually(t, func() bool {
-		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
-		return err == nil && bytes.Count(text, []byte("\n")) > 2
-	}, 2*time.Minute, time.Millisecond, "the run does not start")
+	r.onWith(0, clitest.Gated(t, dir, steps*flaps/2), "train", "run.yaml", "--cluster", "rig", "--detach",
+		"plan.procs=2", fmt.Sprint("train.steps=", steps*flaps))
+	require.Eventually(t, func() bool { return clitest.Steps(t, dir) > 2 }, 2*time.Minute, time.Millisecond,
+		"the run does not start")
 	before := r.on(0, "events")
 	for n := range flaps {
 		r.Hosts[1].Link(false)
@@ -110,6 +107,7 @@ func TestClusterFlaps(t *testing.T) {
 		r.Hosts[1].Link(true)
 		<-time.After(time.Second)
 	}
+	clitest.Gate(t, dir, clitest.Open)
 	out = r.on(0, "attach")
 	require.Equal(t, want, stateOf(t, dir, int64(steps*flaps)), out)
 	r.waitReady(3)

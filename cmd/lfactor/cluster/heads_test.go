@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -94,7 +96,8 @@ func TestClusterHeads(t *testing.T) {
 	first := h.leader("", 3)
 	cmd := exec.Command(builtHead(t), append(train, "--cluster", "test")...)
 	var said bytes.Buffer
-	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = h.dir, &said, &said, append(os.Environ(), h.env...)
+	cmd.Dir, cmd.Stderr, cmd.Stdout = h.dir, &said, &said
+	cmd.Env = slices.Concat(os.Environ(), h.env, clitest.Gated(t, h.dir, steps/2))
 	require.NoError(t, cmd.Start())
 	at := func(step int) {
 		t.Helper()
@@ -120,6 +123,7 @@ func TestClusterHeads(t *testing.T) {
 	require.NoError(t, syscall.Kill(second.Pid, syscall.SIGKILL))
 	third := h.leader(second.Name, 2)
 	require.Equal(t, before, procs(), "the job's processes are the same")
+	clitest.Gate(t, h.dir, clitest.Open)
 	require.NoError(t, cmd.Wait(), said.String())
 	require.Equal(t, want, stateOf(t, h.dir, steps), said.String())
 	for step := 1; step <= steps; step++ {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,16 +19,16 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
-// pod starts the command of a manifest's container as the kubelet would, on a host.
+// pod starts the command of a manifest's container as the kubelet would, on a host, with more environment.
 func pod(t *testing.T, h *rig.Host, dir, binary, name string, index, hosts int, said *bytes.Buffer,
-	args ...string) *exec.Cmd {
+	more []string, args ...string) *exec.Cmd {
 	t.Helper()
 	home := t.TempDir()
 	env := []string{"env", "LFACTOR_JOB=j", "LFACTOR_JOB_UID=u", "LFACTOR_HOSTS=" + strconv.Itoa(hosts),
 		"LFACTOR_POD=" + name,
 		"LFACTOR_POD_IP=" + h.Addr, "LFACTOR_MEET=" + dir, "JOB_COMPLETION_INDEX=" + strconv.Itoa(index),
 		"HOME=" + home}
-	c := h.In(dir, append(append(env, binary, "cluster", "join", "--kubernetes", "--"), args...)...)
+	c := h.In(dir, slices.Concat(env, more, []string{binary, "cluster", "join", "--kubernetes", "--"}, args)...)
 	if c.Stderr = os.Stderr; said != nil {
 		c.Stdout, c.Stderr = said, said
 	}
@@ -48,13 +49,11 @@ func TestClusterKubernetes(t *testing.T) {
 	binary := filepath.Join(dir, "lfactor")
 	clitest.InstallBoth(t, binary)
 	var said bytes.Buffer
-	first := pod(t, r.Hosts[0], dir, binary, "j-0-aaaaa", 0, 2, &said, "train", "run.yaml", "plan.procs=2",
-		"checkpoint.interval=1000", fmt.Sprint("train.steps=", steps))
-	second := pod(t, r.Hosts[1], dir, binary, "j-1-bbbbb", 1, 2, nil)
-	require.Eventually(t, func() bool {
-		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
-		return err == nil && bytes.Count(text, []byte("\n")) > 5
-	}, 2*time.Minute, time.Millisecond, "the run does not start")
+	first := pod(t, r.Hosts[0], dir, binary, "j-0-aaaaa", 0, 2, &said, clitest.Gated(t, dir, steps/2), "train",
+		"run.yaml", "plan.procs=2", "checkpoint.interval=1000", fmt.Sprint("train.steps=", steps))
+	second := pod(t, r.Hosts[1], dir, binary, "j-1-bbbbb", 1, 2, nil, nil)
+	require.Eventually(t, func() bool { return clitest.Steps(t, dir) > 5 }, 2*time.Minute, time.Millisecond,
+		"the run does not start")
 	for _, p := range leftovers(t, binary) { // of the second pod
 		pid, err := strconv.Atoi(strings.Split(p, "/")[2])
 		require.NoError(t, err)
@@ -64,7 +63,8 @@ func TestClusterKubernetes(t *testing.T) {
 		}
 	}
 	require.Error(t, second.Wait())
-	second = pod(t, r.Hosts[1], dir, binary, "j-1-ccccc", 1, 2, nil)
+	second = pod(t, r.Hosts[1], dir, binary, "j-1-ccccc", 1, 2, nil, nil)
+	clitest.Gate(t, dir, clitest.Open)
 	require.NoError(t, first.Wait(), said.String())
 	require.NoError(t, second.Wait())
 	require.Contains(t, said.String(), "cluster kubernetes-j has 2 hosts of Kubernetes's job j")

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // TestClusterLeaderKilled: the process that leads a run is killed, and later again together with another.
@@ -46,7 +48,8 @@ func TestClusterLeaderKilled(t *testing.T) {
 	}
 	cmd := exec.Command(builtHead(t), append(train, "--cluster", "test")...)
 	var said bytes.Buffer
-	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
+	cmd.Dir, cmd.Stderr, cmd.Stdout = dir, &said, &said
+	cmd.Env = slices.Concat(os.Environ(), env, clitest.Gated(t, dir, 40))
 	require.NoError(t, cmd.Start())
 	at := func(step int) {
 		t.Helper()
@@ -58,6 +61,7 @@ func TestClusterLeaderKilled(t *testing.T) {
 	at(5)
 	first := procs()
 	require.NoError(t, syscall.Kill(first[0].Pid, syscall.SIGKILL))
+	clitest.Gate(t, dir, 80)
 	at(45)
 	second := procs()
 	require.Equal(t, first[1:], second[1:], "the other processes are the same")
@@ -65,9 +69,11 @@ func TestClusterLeaderKilled(t *testing.T) {
 	for _, p := range second[:2] {
 		require.NoError(t, syscall.Kill(p.Pid, syscall.SIGKILL))
 	}
-	at(60) // long before the run ends, however slow the asking is
+	clitest.Gate(t, dir, 100)
+	at(90)
 	third := procs()
 	require.Equal(t, first[2:], third[2:], "the other processes are the same")
+	clitest.Gate(t, dir, clitest.Open)
 	require.NoError(t, cmd.Wait(), said.String())
 	same(t, alone, metrics(t, dir))
 	require.Equal(t, want, stateOf(t, dir, steps), said.String())
@@ -95,9 +101,10 @@ func TestClusterLeaderStopped(t *testing.T) {
 	code, out := runIn(t, quiet, nil, append(train, "-q")...)
 	require.Zero(t, code, out)
 	v := newVerbs(t)
-	v.verb(0, append(train, "--cluster", "test", "--detach")...)
+	gated := v
+	gated.env = slices.Concat(v.env, clitest.Gated(t, v.dir, steps/2))
+	gated.verb(0, append(train, "--cluster", "test", "--detach")...)
 	var s head.Status
-	// asked before it is needed: the run may end while the answer comes
 	for until := time.Now().Add(2 * time.Minute); ; {
 		v.json(&s, "cluster", "status")
 		if len(s.Jobs) == 1 && len(s.Jobs[0].Procs) == 2 && s.Jobs[0].Procs[0].Pid > 0 {
@@ -110,6 +117,7 @@ func TestClusterLeaderStopped(t *testing.T) {
 		return err == nil && bytes.Contains(text, []byte(`"step":5,`))
 	}, 2*time.Minute, time.Millisecond)
 	require.NoError(t, syscall.Kill(s.Jobs[0].Procs[0].Pid, syscall.SIGSTOP))
+	clitest.Gate(t, v.dir, clitest.Open)
 	require.Contains(t, v.verb(0, "attach", "1"), fmt.Sprintf("step %d/%d", steps, steps))
 	require.Equal(t, stateOf(t, quiet, steps), stateOf(t, v.dir, steps))
 	require.Regexp(t, `process 0 of job 1, which leads it, said nothing for 2\S*s, being stopped \(by a signal or from `+

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 )
 
 // TestClusterPrivate: hosts share no storage for checkpoints. The host that leads is killed, and the run
@@ -30,8 +31,8 @@ func TestClusterPrivate(t *testing.T) {
 	want := stateOf(t, dir, steps)
 	r := onRig(t, dir, 3)
 	r.on(0, "cluster", "drain", "h1") // the head's host is to be the spare one
-	r.on(0, "train", "run.yaml", "--cluster", "rig", "--detach", "plan.procs=2", "train.buddy=off",
-		"checkpoint.dir=/tmp/own/ckpt", "log.dir=/tmp/own/run", fmt.Sprint("train.steps=", steps))
+	r.onWith(0, clitest.Gated(t, dir, 40), "train", "run.yaml", "--cluster", "rig", "--detach", "plan.procs=2",
+		"train.buddy=off", "checkpoint.dir=/tmp/own/ckpt", "log.dir=/tmp/own/run", fmt.Sprint("train.steps=", steps))
 	r.on(0, "cluster", "drain", "h1", "--back")
 	durable := func(above int64) {
 		t.Helper()
@@ -48,6 +49,7 @@ func TestClusterPrivate(t *testing.T) {
 	}
 	r.Hosts[1].Kill()
 	at := newestSaved(r.on(0, "logs", "--proc", "0"))
+	clitest.Gate(t, dir, 80)
 	durable(at + 4)
 	logs = r.on(0, "logs", "--proc", "0")
 	require.Contains(t, logs, "came from other hosts")
@@ -58,13 +60,16 @@ func TestClusterPrivate(t *testing.T) {
 	worker := jobs[0].Procs[1]
 	require.Equal(t, "h3", worker.Host)
 	pid := pidOutside(t, r.Hosts[2].Path("/proc"), worker.Pid)
+	at = newestSaved(r.on(0, "logs", "--proc", "0"))
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	clitest.Gate(t, dir, 120)
 	require.Eventually(t, func() bool {
 		return strings.Contains(r.on(0, "logs", "--proc", "0"), "from the checkpoint")
 	}, 2*time.Minute, 10*time.Millisecond)
-	durable(newestSaved(r.on(0, "logs", "--proc", "0")))
+	durable(at)
 
 	r.Hosts[2].Kill() // what process 1 has comes from h1's copy
+	clitest.Gate(t, dir, clitest.Open)
 	out = r.on(0, "attach")
 	require.Contains(t, out, "no other host is up: checkpoints lie on h1 alone")
 	require.Equal(t, want, stateOf(t, r.Hosts[0].Path("/tmp/own"), steps), out)

@@ -30,8 +30,8 @@ func TestClusterPrivateSamplers(t *testing.T) {
 	require.NoError(t, err)
 	r := onRig(t, dir, 3)
 	r.on(0, "cluster", "drain", "h1") // the head's host is to be the spare one
-	r.on(0, "train", "run.yaml", "--cluster", "rig", "--detach", "rollout.samplers=2", "rollout.silence=20",
-		"checkpoint.dir=/tmp/own/ckpt", "log.dir=/tmp/own/run")
+	r.onWith(0, clitest.Gated(t, dir, steps/2), "train", "run.yaml", "--cluster", "rig", "--detach",
+		"rollout.samplers=2", "rollout.silence=20", "checkpoint.dir=/tmp/own/ckpt", "log.dir=/tmp/own/run")
 	r.on(0, "cluster", "drain", "h1", "--back")
 	leads := func() string {
 		var jobs []head.Job
@@ -47,6 +47,7 @@ func TestClusterPrivateSamplers(t *testing.T) {
 			h.Kill()
 		}
 	}
+	clitest.Gate(t, dir, clitest.Open)
 	out = r.on(0, "attach")
 	require.Contains(t, out, "came from other hosts")
 	last := leads()

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/cluster/head"
+	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -43,7 +45,8 @@ func TestClusterNoRoom(t *testing.T) {
 	require.Zero(t, code, out)
 	cmd := exec.Command(builtHead(t), append(train, "--cluster", "test")...)
 	var said bytes.Buffer
-	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
+	cmd.Dir, cmd.Stderr, cmd.Stdout = dir, &said, &said
+	cmd.Env = slices.Concat(os.Environ(), env, clitest.Gated(t, dir, 0))
 	require.NoError(t, cmd.Start())
 	last := func() (step int) {
 		text, _ := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
@@ -56,6 +59,7 @@ func TestClusterNoRoom(t *testing.T) {
 	past := func(n int) {
 		t.Helper()
 		from := last()
+		clitest.Gate(t, dir, from+n+30)
 		require.Eventually(t, func() bool { return last() > from+n }, 2*time.Minute, time.Millisecond,
 			"the run does not get on: %s", said.String())
 	}
@@ -64,17 +68,21 @@ func TestClusterNoRoom(t *testing.T) {
 	pid := machine.Holder(h2)
 	require.NoError(t, os.Rename(h2, h2+".lost")) // else the head starts it again
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	clitest.Gate(t, dir, last()+40)
 	waitEvent(t, dir, env, 1, "it makes durable what its other processes hold")
 	waitEvent(t, dir, env, 1, "goes on with 1 replica instead of 2, from what is durable")
 	past(20)
 	require.NoError(t, os.Rename(h2+".lost", h2))
 	startAgent(t, home, "h2")
+	clitest.Gate(t, dir, last()+40)
 	waitEvent(t, dir, env, 1, "goes on with 2 replicas instead of 1: there is room for them")
 	waitEvent(t, dir, env, 2, "job 1 starts on [h1 h2]")
 	past(20)
 	code, out = runIn(t, dir, env, "cluster", "drain", "h2")
 	require.Zero(t, code, out)
+	clitest.Gate(t, dir, last()+40)
 	waitEvent(t, dir, env, 2, "job 1 starts on [h1]")
+	clitest.Gate(t, dir, clitest.Open)
 	require.NoError(t, cmd.Wait(), said.String())
 	for _, e := range eventsOf(t, dir, env) {
 		t.Log(e.Time.Format("15:04:05.000"), e.Kind, e.Text)
@@ -120,7 +128,8 @@ func narrows(t *testing.T, zero int) {
 	require.Zero(t, code, out)
 	cmd := exec.Command(builtHead(t), append(train, "--cluster", name)...)
 	var said bytes.Buffer
-	cmd.Dir, cmd.Stderr, cmd.Stdout, cmd.Env = dir, &said, &said, append(os.Environ(), env...)
+	cmd.Dir, cmd.Stderr, cmd.Stdout = dir, &said, &said
+	cmd.Env = slices.Concat(os.Environ(), env, clitest.Gated(t, dir, steps/2))
 	require.NoError(t, cmd.Start())
 	last := func() (step int) {
 		text, _ := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
@@ -136,6 +145,7 @@ func narrows(t *testing.T, zero int) {
 	require.NoError(t, os.Rename(h2, h2+".lost")) // else the head starts it again
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	at := last()
+	clitest.Gate(t, dir, clitest.Open)
 	began := time.Now()
 	require.NoError(t, cmd.Wait(), said.String())
 	t.Logf("lost after step %d; ended %.1f s later", at, time.Since(began).Seconds())

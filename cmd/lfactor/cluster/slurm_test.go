@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,9 +20,9 @@ import (
 )
 
 // slurmTasks starts the tasks of a step that has one a host, with the environment that Slurm would give
-// them.
-func slurmTasks(t *testing.T, r *rig.Rig, dir, binary, job string, args ...string) (all []*exec.Cmd,
-	said *bytes.Buffer) {
+// them, and more.
+func slurmTasks(t *testing.T, r *rig.Rig, dir, binary, job string, more []string, args ...string) (
+	all []*exec.Cmd, said *bytes.Buffer) {
 	t.Helper()
 	said = &bytes.Buffer{}
 	for i, h := range r.Hosts {
@@ -29,8 +30,8 @@ func slurmTasks(t *testing.T, r *rig.Rig, dir, binary, job string, args ...strin
 			fmt.Sprintf("SLURM_NTASKS=%d", len(r.Hosts)), fmt.Sprintf("SLURM_NNODES=%d", len(r.Hosts)),
 			"SLURMD_NODENAME=" + h.Name, "SLURM_SUBMIT_DIR=" + dir,
 			fmt.Sprintf("SLURM_JOB_END_TIME=%d", time.Now().Add(time.Hour).Unix()), "HOME=/root"}
-		c := h.In(dir, append(append(env, binary, "cluster", "join", "--slurm", "--addr", h.Addr, "--"),
-			args...)...)
+		c := h.In(dir, slices.Concat(env, more, []string{binary, "cluster", "join", "--slurm", "--addr",
+			h.Addr, "--"}, args)...)
 		if c.Stderr = os.Stderr; i == 0 {
 			c.Stdout, c.Stderr = said, said
 		}
@@ -55,11 +56,9 @@ func TestClusterSlurm(t *testing.T) {
 	clitest.InstallBoth(t, binary)
 	train := []string{"train", "run.yaml", "plan.procs=2", "checkpoint.interval=1000",
 		fmt.Sprint("train.steps=", steps)}
-	tasks, said := slurmTasks(t, r, dir, binary, "7", train...)
-	require.Eventually(t, func() bool {
-		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
-		return err == nil && bytes.Count(text, []byte("\n")) > 5
-	}, 2*time.Minute, time.Millisecond, "the run does not start")
+	tasks, said := slurmTasks(t, r, dir, binary, "7", clitest.Gated(t, dir, 75), train...)
+	require.Eventually(t, func() bool { return clitest.Steps(t, dir) > 5 }, 2*time.Minute, time.Millisecond,
+		"the run does not start")
 	began := time.Now()
 	for _, p := range leftovers(t, binary) {
 		if strings.Contains(p, "nsenter") { // which stands for srun
@@ -69,6 +68,7 @@ func TestClusterSlurm(t *testing.T) {
 		require.NoError(t, err)
 		_ = syscall.Kill(pid, syscall.SIGTERM) // it may end with another
 	}
+	clitest.Gate(t, dir, 125) // it ends behind a step, and not by itself before it has heard the signal
 	for i, c := range tasks {
 		err := c.Wait()
 		require.Equal(t, i == 0, err != nil, "task %d: %v: %s", i, err, said.String())
@@ -79,7 +79,7 @@ func TestClusterSlurm(t *testing.T) {
 	t.Logf("saved and ended after %v: KillWait is 30 s", time.Since(began).Round(time.Millisecond))
 	require.Empty(t, leftovers(t, binary))
 
-	tasks, said = slurmTasks(t, r, dir, binary, "8", train...)
+	tasks, said = slurmTasks(t, r, dir, binary, "8", nil, train...)
 	for i, c := range tasks {
 		require.NoError(t, c.Wait(), "task %d: %s", i, said.String())
 	}

@@ -128,7 +128,8 @@ func TestSlurmReal(t *testing.T) {
 		out, err := on("sinfo", "-h", "-o", "%t %D")
 		return err == nil && strings.TrimSpace(out) == "idle 3"
 	}, 2*time.Minute, 200*time.Millisecond, "the hosts are not idle")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "job.sh"), []byte(sbatchScript(t, binary,
+	fault := "env " + clitest.Gated(t, dir, 100)[0] + " "
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "job.sh"), []byte(sbatchScript(t, fault+binary,
 		fmt.Sprintf("train run.yaml plan.procs=2 checkpoint.interval=1000 train.steps=%d", steps))), 0o755))
 	submit := func(n int) (state func() string, log func() string) {
 		out, err := on("sbatch", "--parsable", "-o", fmt.Sprintf("job-%d.log", n), "job.sh")
@@ -150,12 +151,14 @@ func TestSlurmReal(t *testing.T) {
 	began := time.Now()
 	out, err := on("scancel", "-u", "root")
 	require.NoError(t, err, out)
+	clitest.Gate(t, dir, 150) // it ends behind a step, and not by itself before it has heard the signal
 	require.Eventually(t, func() bool {
 		return state() == "CANCELLED" && strings.Contains(log(),
 			"durable")
 	},
 		2*time.Minute, 100*time.Millisecond, "%s", log())
 	t.Logf("saved and ended %v after scancel: KillWait is 30 s", time.Since(began).Round(time.Millisecond))
+	clitest.Gate(t, dir, clitest.Open)
 	state, log = submit(2)
 	require.Eventually(t, func() bool {
 		s := state()

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,9 +38,15 @@ func newLab(t *testing.T, dir string, hosts int) *lab {
 // user runs lfactor where the user is.
 func (l *lab) user(args ...string) (int, string) {
 	l.t.Helper()
+	return l.userWith(nil, args...)
+}
+
+// userWith is user with more environment.
+func (l *lab) userWith(env []string, args ...string) (int, string) {
+	l.t.Helper()
 	began := time.Now()
 	defer func() { l.t.Logf("%v %v", args, time.Since(began)) }()
-	c := l.Hosts[len(l.Hosts)-1].In(l.dir, append([]string{l.binary}, args...)...)
+	c := l.Hosts[len(l.Hosts)-1].In(l.dir, slices.Concat([]string{"env"}, env, []string{l.binary}, args)...)
 	out, err := c.CombinedOutput()
 	if err == nil {
 		return 0, string(out)
@@ -131,7 +138,7 @@ func TestClusterSSHApply(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, out := l.user("cluster", "status", "-o", "json")
 		return strings.Count(out, `"away"`) == 2
-	}, time.Minute, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 	code, out = l.user("cluster", "add", "h2") // h3 is away meanwhile
 	require.Zero(t, code, out)
 	l.Hosts[2].Boot()
@@ -185,16 +192,15 @@ func TestClusterSSHHeads(t *testing.T) {
 	// no job runs on the host that will be lost
 	code, out = l.user("cluster", "drain", first)
 	require.Zero(t, code, out)
-	code, out = l.user("train", "run.yaml", "--cluster", "lab", "--detach", "plan.procs=2",
-		"train.steps=150")
+	code, out = l.userWith(clitest.Gated(t, dir, 75), "train", "run.yaml", "--cluster", "lab", "--detach",
+		"plan.procs=2", "train.steps=150")
 	require.Zero(t, code, out)
-	require.Eventually(t, func() bool {
-		text, err := os.ReadFile(filepath.Join(dir, "run", "metrics.jsonl"))
-		return err == nil && bytes.Count(text, []byte("\n")) > 5
-	}, 2*time.Minute, time.Millisecond, "the run does not start")
+	require.Eventually(t, func() bool { return clitest.Steps(t, dir) > 5 }, 2*time.Minute, time.Millisecond,
+		"the run does not start")
 	l.Hosts[first[1]-'1'].Kill()
 	require.Eventually(t, func() bool { now := status(); return now != "" && now != first }, 2*time.Minute,
 		50*time.Millisecond)
+	clitest.Gate(t, dir, clitest.Open)
 	code, out = l.user("attach")
 	require.Zero(t, code, out)
 	require.Contains(t, out, "step 150/150")
