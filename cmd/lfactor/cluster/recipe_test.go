@@ -122,7 +122,7 @@ func TestClusterRecipe(t *testing.T) {
 	code, out = runIn(t, dir, env, "cluster", "up", "--local", "4", "--name", "test")
 	require.Zero(t, code, out)
 	go func() { // the agent of a helper, once blocks are made
-		for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(4 * time.Minute); time.Now().Before(end); {
 			if machine.Exists(filepath.Join(dir, "clean", ".work", "stage-00", "000", "000003.block")) {
 				pid := machine.Holder(filepath.Join(dir, "home", "clusters", "test", "agents", "h2"))
 				_ = syscall.Kill(pid, syscall.SIGKILL) // the job may be over
