@@ -29,7 +29,7 @@ func TestLooks(t *testing.T) {
 			let <- leave
 		}()
 	}
-	require.Eventually(t, func() bool { return l.inside.Load() == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.inside.Load() == 3 }, 2*time.Minute, time.Millisecond)
 	_, err = l.enter(context.Background())
 	require.ErrorIs(t, err, ErrFull)
 	leave()

@@ -246,10 +246,10 @@ func TestGate(t *testing.T) {
 	gone, cancel := context.WithCancel(ctx)
 	left := make(chan error)
 	go func() { left <- g.enter(gone, true) }()
-	require.Eventually(t, func() bool { return g.waiting() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.waiting() == 1 }, 2*time.Minute, time.Millisecond)
 	behind := make(chan error)
 	go func() { behind <- g.enter(ctx, false) }()
-	require.Eventually(t, func() bool { return g.waiting() == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.waiting() == 2 }, 2*time.Minute, time.Millisecond)
 	cancel()
 	require.Error(t, <-left)
 	require.NoError(t, <-behind)
@@ -304,10 +304,10 @@ func TestComings(t *testing.T) {
 			all.Wait()
 		}
 	}()
-	over := time.AfterFunc(30*time.Second, func() { panic("the server stands still") }) // nor would it end
+	over := time.AfterFunc(4*time.Minute, func() { panic("the server stands still") }) // nor would it end
 	<-ended
 	over.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	require.NoError(t, s.loop.do(ctx, func() {}))
 	_, v := ask(t, "GET", url+"/v1/adapters", "", "")
@@ -335,7 +335,7 @@ func TestBegins(t *testing.T) {
 		s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/v1/adapters", strings.NewReader(`{"name": "a"}`)))
 		made <- w.Code
 	}()
-	require.Eventually(t, func() bool { return s.tenants.find("a") != nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.tenants.find("a") != nil }, 2*time.Minute, time.Millisecond)
 	x := s.tenants.find("a")
 	for _, g := range []*gate{&x.gate, &x.turn} {
 		g.mu.Lock()

@@ -243,7 +243,8 @@ func TestOpenEnvFull(t *testing.T) {
 			e.Told = []string{"a"}
 		}
 	}
-	other := o.Talks(4, 100*time.Millisecond)
+	other := o.Talks(4, time.Minute)
+	other.wait = 100 * time.Millisecond
 	defer other.Close()
 	_, err := other.Next(context.Background(), &Dialogue{Seed: 1})
 	require.ErrorContains(t, err, "Server at capacity (CAPACITY_REACHED); it is to take rollout.processes sessions")

@@ -95,7 +95,7 @@ func talked(x *Talks, seed uint64, between func()) (*Dialogue, error) {
 // way, each is told again when it goes on, and so it is where a process dies, hangs or says what is no
 // answer, once.
 func TestTalks(t *testing.T) {
-	const wait = 2 * time.Second
+	const wait = 4 * time.Minute // which nobody takes that is not to hang
 	want := []Turn{{}, {"1 move 0", 0.5, false}, {"2 move 1", 0.5, false}, {"3 move 2", 0.5, true}}
 	x := talks(t, "well", 1, wait)
 	first := &Dialogue{Seed: 1}
@@ -114,13 +114,18 @@ func TestTalks(t *testing.T) {
 	}
 	require.Equal(t, want, first.Heard)
 	for _, how := range []string{"dies", "hangs", "number", "none", "more", "sorry", "twice"} {
-		d := wait
-		if how == "hangs" {
-			d = 100 * time.Millisecond
-		}
-		e, err := talked(talks(t, "once-"+how, 2, d), 3, func() {})
+		x := talks(t, "once-"+how, 2, wait)
+		e, err := talked(x, 3, func() {
+			if w := x.idle[0]; how == "hangs" && w.said == 2 {
+				w.party.(*spoken).deadline = 10 * time.Millisecond // of the turn that hangs alone
+			}
+		})
 		require.NoError(t, err, how)
 		require.Equal(t, want, e.Heard, how)
+		d := wait
+		if how == "hangs" { // which is an error, whatever else takes as long
+			d = 100 * time.Millisecond
+		}
 		_, err = talked(talks(t, how, 2, d), 3, func() {})
 		require.Error(t, err, how)
 		t.Log(how, err)
@@ -135,9 +140,9 @@ func TestTalks(t *testing.T) {
 // TestTalksProcesses: there are as many processes as there may be, whichever episodes they are in, and episodes that
 // are left keep none. Those that are asked end with the rest.
 func TestTalksProcesses(t *testing.T) {
-	x := talks(t, "well", 2, 10*time.Second)
+	x := talks(t, "well", 2, time.Minute)
 	log := filepath.Join(t.TempDir(), "begun")
-	x.begin = NewTalks([]string{"sh", "-c", `echo $$ >> "$0"; exec "$1"`, log, os.Args[0]}, 2, 10*time.Second).begin
+	x.begin = NewTalks([]string{"sh", "-c", `echo $$ >> "$0"; exec "$1"`, log, os.Args[0]}, 2, time.Minute).begin
 	for k := range 3 {
 		all := []*Dialogue{{Seed: 1}, {Seed: 2}, {Seed: 4}, {Seed: 5}}
 		for range 3 {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -167,10 +168,19 @@ func (f *fake) send(w http.ResponseWriter, r *http.Request, b []byte) {
 func (f *fake) client(t *testing.T) (c *Client, waits *[]time.Duration) {
 	env := map[string]string{"HF_ENDPOINT": f.URL, "HF_TOKEN_PATH": filepath.Join(t.TempDir(), "none")}
 	c = New(t.TempDir(), func(name string) string { return env[name] })
-	c.Idle = 100 * time.Millisecond
+	c.Idle = f.idle()
 	waits = new([]time.Duration)
 	c.Sleep = func(_ context.Context, d time.Duration) error { *waits = append(*waits, d); return nil }
 	return c, waits
+}
+
+// idle is for how long no byte comes before a transfer is given up: not long where one is to be, and else longer
+// than a busy machine stands still.
+func (f *fake) idle() time.Duration {
+	if slices.Contains(f.tricks, "stall") || slices.Contains(f.tricks, "silent") {
+		return 100 * time.Millisecond
+	}
+	return time.Minute
 }
 
 func get(c *Client) (string, error) {

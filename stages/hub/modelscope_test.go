@@ -35,7 +35,7 @@ func (f *fake) scope(t *testing.T) *Client {
 	c := NewModelScope(t.TempDir(), func(name string) string {
 		return map[string]string{"MODELSCOPE_DOMAIN": f.URL, "MODELSCOPE_API_TOKEN": "theirs"}[name]
 	})
-	c.Idle, c.Sleep = 100*time.Millisecond, func(context.Context, time.Duration) error { return nil }
+	c.Idle, c.Sleep = f.idle(), func(context.Context, time.Duration) error { return nil }
 	return c
 }
 

@@ -184,7 +184,7 @@ func TestOnTime(t *testing.T) {
 	if *long {
 		span = time.Minute
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), span)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var bad, good sync.WaitGroup
 	for _, do := range nuisances {
@@ -196,12 +196,7 @@ func TestOnTime(t *testing.T) {
 		good.Go(func() {
 			ticks := time.NewTicker(100 * time.Millisecond)
 			defer ticks.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-ticks.C:
-				}
+			for ctx.Err() == nil {
 				began := time.Now()
 				got, _, fault := r.infer(glance(float32(i)))
 				asked.Add(1)
@@ -211,9 +206,17 @@ func TestOnTime(t *testing.T) {
 				if time.Since(began) > 100*time.Millisecond {
 					late.Add(1)
 				}
+				select {
+				case <-ctx.Done():
+				case <-ticks.C:
+				}
 			}
 		})
 	}
+	<-time.After(span)
+	require.Eventually(t, func() bool { return asked.Load() >= 8 && s.Summary().Dropped > 0 }, 4*time.Minute,
+		time.Millisecond, "how many ask and are dropped in that time depends on who else uses the machine")
+	cancel()
 	good.Wait()
 	bad.Wait()
 	sum := s.Summary()
@@ -221,8 +224,6 @@ func TestOnTime(t *testing.T) {
 		span,
 		late.Load(), sum)
 	require.Zero(t, failed.Load())
-	require.GreaterOrEqual(t, asked.Load(), int64(8)) // how many more depends on who else uses the machine
-	require.NotZero(t, sum.Dropped)
 	if *long {
 		require.Greater(t, asked.Load(), int64(8*span/(200*time.Millisecond)))
 		require.Zero(t, late.Load())
