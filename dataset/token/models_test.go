@@ -98,8 +98,11 @@ func TestSlowPattern(t *testing.T) {
 	require.ErrorAs(t, err, &slow)
 	require.ErrorContains(t, err, "(a|aa|a+)+b(?=c|$)")
 	require.ErrorContains(t, err, "a text of 60 bytes")
-	ids, err := tok.TryEncode("aab", false)
-	require.NoError(t, err)
+	var ids []int32
+	require.Eventually(t, func() bool { // a machine that stands still for so long makes every pattern slow
+		ids, err = tok.TryEncode("aab", false)
+		return err == nil
+	}, time.Minute, time.Millisecond)
 	require.Equal(t, []int32{0, 0}, ids)
 	require.Panics(t, func() { tok.Encode(strings.Repeat("a", 60), false) })
 }
