@@ -21,6 +21,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/head/decide"
 	"github.com/lfactor/lfactor/actors/cluster/store"
+	"github.com/lfactor/lfactor/actors/cluster/store/storetest"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 )
 
@@ -85,10 +86,7 @@ func newHead(t *testing.T) *headed {
 	id := x.identity("h1", trust.Subject{Name: "h1", Role: trust.Agent})
 	require.NotNil(t, id)
 	require.NoError(t, Enroll(filepath.Join(x.dir, "head"), map[string]string{"h1": "1"}))
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	x.addr = ln.Addr().String()
-	require.NoError(t, ln.Close())
+	x.addr = storetest.Address(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {

@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/deploy"
 	"github.com/lfactor/lfactor/actors/cluster/head"
+	"github.com/lfactor/lfactor/actors/cluster/store/storetest"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
@@ -156,10 +156,7 @@ func TestThousandAgents(t *testing.T) {
 	longOnly(t, "a thousand agents on one machine: decide's TestManyHosts has as many without connections")
 	const agents = 1000
 	headDir, admin, stubs := enrolled(t, agents)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := ln.Addr().String()
-	require.NoError(t, ln.Close())
+	addr := storetest.Address(t)
 	cmd := exec.Command(clitest.BuiltHead(t), "cluster", "head", "--dir", headDir, "--listen", addr)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") })
 	cmd.Stderr = os.Stderr

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -72,10 +71,7 @@ func three(t *testing.T) (all []store.Options) {
 	require.NoError(t, err)
 	var peers []store.Peer
 	for i := range 3 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		peers = append(peers, store.Peer{Name: fmt.Sprint("head", i+1), Addr: ln.Addr().String()})
-		require.NoError(t, ln.Close())
+		peers = append(peers, store.Peer{Name: fmt.Sprint("head", i+1), Addr: storetest.Address(t)})
 	}
 	for _, p := range peers {
 		o := store.Options{Dir: filepath.Join(dir, p.Name), Log: filepath.Join(dir, p.Name+".log"), Peers: peers,
