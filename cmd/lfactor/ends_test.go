@@ -67,7 +67,7 @@ func TestOtherUser(t *testing.T) {
 func TestStallIsSaid(t *testing.T) {
 	t.Parallel()
 	dir := tinyRun(t)
-	r := startRun(t, dir, []string{run.EnvFault + "=stuck=1@4"}, "train", "run.yaml", "log.stall=1",
+	r := startRun(t, dir, []string{run.EnvFault + "=stuck=1@4"}, "train", "run.yaml", "log.stall=4",
 		"train.steps=1000000", "checkpoint.interval=0")
 	r.until(t, "! no step for ")
 	said := r.all.String()[strings.LastIndex(r.all.String(), "! no step for "):]

@@ -62,7 +62,7 @@ func (r *stuckRun) kill(t *testing.T) {
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			return err == nil && !strings.Contains(string(text), ") Z ")
 		})
-	}, 10*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 }
 
 // until reads lines up to one with a text in it.

@@ -65,7 +65,7 @@ func TestGuarded(t *testing.T) {
 	require.NoError(t, c.Process.Kill())
 	_ = c.Wait() // it was killed
 	for _, p := range pids {
-		require.Eventually(t, func() bool { return gone(p) }, 20*time.Second, 5*time.Millisecond, "%d", p)
+		require.Eventually(t, func() bool { return gone(p) }, 2*time.Minute, 5*time.Millisecond, "%d", p)
 	}
 	says := filepath.Join(t.TempDir(), "left")
 	c = exec.Command("sh", "-c", `sleep 600 & echo $! > "$0"`, says)
@@ -78,7 +78,7 @@ func TestGuarded(t *testing.T) {
 	var left int
 	_, err = fmt.Sscan(string(said), &left)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return gone(left) }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return gone(left) }, 2*time.Minute, 5*time.Millisecond)
 }
 
 // gone reports whether a process has ended, whoever is to hear of it.

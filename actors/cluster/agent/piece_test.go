@@ -128,7 +128,7 @@ func TestAsked(t *testing.T) {
 			answers <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return a.asked.Load() == askedMost }, 10*time.Second,
+	require.Eventually(t, func() bool { return a.asked.Load() == askedMost }, 2*time.Minute,
 		time.Millisecond)
 	_, err := a.told(dir, dir, control.Message{Text: "plan"})
 	require.ErrorContains(t, err, "4 questions wait here")

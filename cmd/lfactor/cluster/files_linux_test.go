@@ -57,7 +57,7 @@ func TestClusterFewFiles(t *testing.T) {
 	require.Eventually(t, func() bool {
 		code, _, _ := streamsEnv(t, v.dir, v.env, "cluster", "status", "-o", "json")
 		return code == 0
-	}, 10*time.Second, 100*time.Millisecond)
+	}, 2*time.Minute, 100*time.Millisecond)
 	v.json(&s, "cluster", "status")
 	require.Equal(t, head, s.Pid, "it is the same head")
 	require.Less(t, files(head), 80)

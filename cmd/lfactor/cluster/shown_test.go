@@ -110,7 +110,7 @@ func TestClusterShown(t *testing.T) {
 		require.Eventually(t, func() bool {
 			d.do("GET", "/api/runs", &runs)
 			return len(runs.Runs) == 1 && runs.Runs[0].Running && runs.Runs[0].Step > 2
-		}, time.Minute, 20*time.Millisecond, "the job's run is not shown")
+		}, 2*time.Minute, 20*time.Millisecond, "the job's run is not shown")
 		require.Equal(t, "shown", runs.Cluster)
 		require.Contains(t, runs.Runs[0].Name, "job 1 ")
 		var said told
@@ -121,7 +121,7 @@ func TestClusterShown(t *testing.T) {
 				at[l.Actor+" "+l.Kind+" "+l.Host] = true
 			}
 			return at["rank0 jobs h1"] && at["rank3 jobs h2"] && len(said.Now) > 4
-		}, time.Minute, 50*time.Millisecond, "%v", &said)
+		}, 2*time.Minute, 50*time.Millisecond, "%v", &said)
 		for name, want := range map[string]string{"checkpoints": `"dir":`, "samples": `"last":`, "plan": `"schedule":"`} {
 			status, text := d.do("GET", "/api/runs/0/"+name, nil)
 			require.Equal(t, 200, status, text)
@@ -146,7 +146,7 @@ func TestClusterShown(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, text := view.do("GET", "/api/cluster", nil)
 		return strings.Contains(text, `"state":"ended"`)
-	}, time.Minute, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 	_, text := view.do("GET", "/api/runs/0/series", nil)
 	require.Contains(t, text, `"step":[1,`, "what was read stays")
 	afterwards(t, dir, env)
