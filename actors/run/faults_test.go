@@ -63,8 +63,8 @@ func TestFaultsPlanted(t *testing.T) {
 		"one stage has no edge")
 }
 
-// TestFaultGate: data of a step comes when the gate's file has its number, that of evaluations always; a file that
-// says nothing any more is an error, and whoever waits at the gate when the run ends waits no longer.
+// TestFaultGate: data of a step comes when the gate's file has its number, that of evaluations always; a file
+// that says nothing any more is an error, and whoever waits at the gate when the run ends waits no longer.
 func TestFaultGate(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	let := func(text string) {

@@ -142,7 +142,8 @@ func TestTalks(t *testing.T) {
 func TestTalksProcesses(t *testing.T) {
 	x := talks(t, "well", 2, time.Minute)
 	log := filepath.Join(t.TempDir(), "begun")
-	x.begin = NewTalks([]string{"sh", "-c", `echo $$ >> "$0"; exec "$1"`, log, os.Args[0]}, 2, time.Minute).begin
+	words := []string{"sh", "-c", `echo $$ >> "$0"; exec "$1"`, log, os.Args[0]}
+	x.begin = NewTalks(words, 2, time.Minute).begin
 	for k := range 3 {
 		all := []*Dialogue{{Seed: 1}, {Seed: 2}, {Seed: 4}, {Seed: 5}}
 		for range 3 {

@@ -129,7 +129,8 @@ func TestFollowKilled(t *testing.T) {
 	var quarantine []byte
 	has := func(text string) bool { return strings.Contains(string(quarantine), text) }
 	require.Eventually(t, func() bool { // the follower has to look while such a shard is there
-		quarantine, _ = os.ReadFile(filepath.Join(dir, "stream", "quarantine.jsonl")) // it may not be there yet
+		// it may not be there yet
+		quarantine, _ = os.ReadFile(filepath.Join(dir, "stream", "quarantine.jsonl"))
 		return has("changed after it was taken") && has("it was removed before it was taken")
 	}, 2*time.Minute, 20*time.Millisecond)
 	stop()

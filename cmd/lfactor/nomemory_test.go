@@ -42,7 +42,8 @@ func TestWorkerOutOfMemory(t *testing.T) {
 	require.Zero(t, code, out)
 	c := inGroup(append([]string{built(t)}, args...)...)
 	var said bytes.Buffer
-	c.Dir, c.Stdout, c.Stderr, c.Env = dir, &said, &said, append(os.Environ(), clitest.Gated(t, dir, steps/2)...)
+	c.Dir, c.Stdout, c.Stderr = dir, &said, &said
+	c.Env = append(os.Environ(), clitest.Gated(t, dir, steps/2)...)
 	require.NoError(t, c.Start())
 	defer func() { _ = c.Process.Kill() }()
 	require.Eventually(t, func() bool {

@@ -34,8 +34,8 @@ type strike struct {
 	victim func(kids []int) int
 }
 
-// Steps of a run that is struck, and how many of them it takes at most behind the step of the strike before that
-// has been: however slow a test is, the run is not over, and however quick, it is at work.
+// Steps of a run that is struck, and how many of them it takes at most behind the step of the strike before
+// that has been: however slow a test is, the run is not over, and however quick, it is at work.
 const (
 	struckSteps = 60
 	struckAhead = 15

@@ -174,8 +174,8 @@ func (f *fake) client(t *testing.T) (c *Client, waits *[]time.Duration) {
 	return c, waits
 }
 
-// idle is for how long no byte comes before a transfer is given up: not long where one is to be, and else longer
-// than a busy machine stands still.
+// idle is for how long no byte comes before a transfer is given up: not long where one is to be, and else
+// longer than a busy machine stands still.
 func (f *fake) idle() time.Duration {
 	if slices.Contains(f.tricks, "stall") || slices.Contains(f.tricks, "silent") {
 		return 100 * time.Millisecond

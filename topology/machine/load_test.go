@@ -23,7 +23,8 @@ func TestLoad(t *testing.T) {
 	l := NewLoad()
 	require.Eventually(t, func() bool { return l.Others() > 0.05/float64(runtime.NumCPU()) }, 2*time.Minute,
 		20*time.Millisecond)
-	for time.Since(l.began) < time.Second { // the system counts in hundredths, of which a short time has too few
+	// the system counts in hundredths of a second, of which a short time has too few
+	for time.Since(l.began) < time.Second {
 		runtime.Gosched()
 	}
 	require.LessOrEqual(t, l.Others(), 1.2)

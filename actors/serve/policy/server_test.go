@@ -338,7 +338,8 @@ func TestDoors(t *testing.T) {
 	}
 	require.Equal(t, int64(1000), s.Summary().Turned)
 	require.NoError(t, one.CloseNow())
-	require.Eventually(t, func() bool { c, _ := ask("Api-Key "); return c != nil }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { c, _ := ask("Api-Key "); return c != nil }, 2*time.Minute,
+		time.Millisecond)
 	page := "http" + strings.TrimPrefix(url, "ws")
 	for path, want := range map[string]int{"/healthz": 200, "/metrics": 401, "/": 401} {
 		r, err := http.Get(page + path)

@@ -76,8 +76,9 @@ func TestClusterData(t *testing.T) {
 	require.Contains(t, out, "nowhere")
 }
 
-// helperKilled runs a data job and kills the agent of a helper once the job writes, until that helper had something
-// under way then: where its process has just started, or hands a batch in at that moment, it has not.
+// helperKilled runs a data job and kills the agent of a helper once the job writes, until that helper had
+// something under way then: where its process has just started, or hands a batch in at that moment, it has
+// nothing.
 func helperKilled(t *testing.T, dir string, job []string, on func([]string) string) (said string) {
 	const tries = 20
 	for range tries {
@@ -102,7 +103,7 @@ func helperKilled(t *testing.T, dir string, job []string, on func([]string) stri
 		}
 		require.NoError(t, os.RemoveAll(filepath.Join(dir, "out")))
 	}
-	t.Fatalf("%d runs of %v, and the helper that was killed had nothing under way in any: %s", tries, job, said)
+	t.Fatalf("in each of %d runs of %v the helper that was killed had nothing to do: %s", tries, job, said)
 	return ""
 }
 

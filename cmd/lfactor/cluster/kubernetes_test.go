@@ -28,7 +28,8 @@ func pod(t *testing.T, h *rig.Host, dir, binary, name string, index, hosts int, 
 		"LFACTOR_POD=" + name,
 		"LFACTOR_POD_IP=" + h.Addr, "LFACTOR_MEET=" + dir, "JOB_COMPLETION_INDEX=" + strconv.Itoa(index),
 		"HOME=" + home}
-	c := h.In(dir, slices.Concat(env, more, []string{binary, "cluster", "join", "--kubernetes", "--"}, args)...)
+	c := h.In(dir, slices.Concat(env, more, []string{binary, "cluster", "join", "--kubernetes", "--"},
+		args)...)
 	if c.Stderr = os.Stderr; said != nil {
 		c.Stdout, c.Stderr = said, said
 	}
@@ -49,8 +50,8 @@ func TestClusterKubernetes(t *testing.T) {
 	binary := filepath.Join(dir, "lfactor")
 	clitest.InstallBoth(t, binary)
 	var said bytes.Buffer
-	first := pod(t, r.Hosts[0], dir, binary, "j-0-aaaaa", 0, 2, &said, clitest.Gated(t, dir, steps/2), "train",
-		"run.yaml", "plan.procs=2", "checkpoint.interval=1000", fmt.Sprint("train.steps=", steps))
+	first := pod(t, r.Hosts[0], dir, binary, "j-0-aaaaa", 0, 2, &said, clitest.Gated(t, dir, steps/2),
+		"train", "run.yaml", "plan.procs=2", "checkpoint.interval=1000", fmt.Sprint("train.steps=", steps))
 	second := pod(t, r.Hosts[1], dir, binary, "j-1-bbbbb", 1, 2, nil, nil)
 	require.Eventually(t, func() bool { return clitest.Steps(t, dir) > 5 }, 2*time.Minute, time.Millisecond,
 		"the run does not start")

@@ -31,8 +31,9 @@ func TestClusterPrivate(t *testing.T) {
 	want := stateOf(t, dir, steps)
 	r := onRig(t, dir, 3)
 	r.on(0, "cluster", "drain", "h1") // the head's host is to be the spare one
-	r.onWith(0, clitest.Gated(t, dir, 40), "train", "run.yaml", "--cluster", "rig", "--detach", "plan.procs=2",
-		"train.buddy=off", "checkpoint.dir=/tmp/own/ckpt", "log.dir=/tmp/own/run", fmt.Sprint("train.steps=", steps))
+	r.onWith(0, clitest.Gated(t, dir, 40), "train", "run.yaml", "--cluster", "rig", "--detach",
+		"plan.procs=2", "train.buddy=off", "checkpoint.dir=/tmp/own/ckpt", "log.dir=/tmp/own/run",
+		fmt.Sprint("train.steps=", steps))
 	r.on(0, "cluster", "drain", "h1", "--back")
 	durable := func(above int64) {
 		t.Helper()

@@ -200,9 +200,9 @@ func (r *reliable) kill(m mishap) (known, next float64) {
 }
 
 // TestClusterReliable kills processes of each role of a cluster at random moments of a run of steps of some
-// 50 ms: each time the others keep their processes, and the run, which is stopped then, ends with the weights,
-// optimizer state and ledger of one that nobody disturbed. It prints how long it took until a loss was known and until the next
-// step.
+// 50 ms: each time the others keep their processes, and the run, which is stopped then, ends with the
+// weights, optimizer state and ledger of one that nobody disturbed. It prints how long it took until a loss
+// was known and until the next step.
 //
 //lfvet:long a cluster, a run on it, and what is compared
 func TestClusterReliable(t *testing.T) {
