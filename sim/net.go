@@ -30,12 +30,17 @@ func (s *Sim) send(to actors.Ref, m *actors.Message) {
 	s.post(at, to, m)
 	if s.o.Wait && (m.Kind == actors.Activation || m.Kind == actors.Cotangent) {
 		free := &s.cells[m.From].free[actors.Compute]
-		*free = max(*free, at)
+		*free = max(*free, at+synchronize)
 	}
 	if s.faults.doubles {
 		s.faults.echo(s, at, to, m)
 	}
 }
+
+// synchronize is what a rank that waits for its sends takes besides, in nanoseconds: Megatron-LM has host and
+// device wait for each other behind each exchange (batch_p2p_sync, p2p_communication.py). It is what 223
+// steps say that vTrain's authors measured on A100s (a message between stages of `lfactor sim predict`).
+const synchronize = 66_000
 
 // due is when a message that would be there at a time is there if messages without data may be late.
 func (s *Sim) due(at int64, to actors.Ref, m *actors.Message) int64 {

@@ -80,8 +80,8 @@ type Options struct {
 	// were carried out. Result.Unfolded says where it may not be. It is of prices, and of Memory.Begin and
 	// End, by which two ranks differ only if they differ in the work, links, Base and Update.
 	Fold bool
-	// a rank does nothing until what it has sent to another stage is there, as Megatron-LM without
-	// overlap_p2p_comm; if not, data travels beside its work
+	// a rank does nothing until what it has sent to another stage is there and its device was waited for, as
+	// Megatron-LM without overlap_p2p_comm; if not, data travels beside its work
 	Wait bool
 	// Each calls do(0) to do(n-1), in any order and perhaps several at once, and returns when all have
 	// ended. With it, replicas that meet others only between steps and in collectives of the optimizer step

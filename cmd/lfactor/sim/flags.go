@@ -53,7 +53,7 @@ var simFlags = cli.Flags{
 		Name:  "sends",
 		Value: "HOW",
 		Doc: "beside: what goes to another stage travels beside a rank's work, where it is not said; wait: the rank waits until " +
-			"it is there, as Megatron-LM does without overlap_p2p_comm",
+			"it is there and 66 us for its device, as Megatron-LM does without overlap_p2p_comm",
 		Values: func() []string { return []string{"beside", "wait"} },
 	},
 	{Name: "fold", Doc: "run ranks that do the same once: the same figures, many times as fast; the hash is of what ran"},
