@@ -56,7 +56,7 @@ T, W, FF, V, H, E = 2048, 512, 1408, 32000, 8, 64
 def products(r):
     import torch.nn.functional as F
 
-    for n, k in ((W, W), (FF, W), (W, FF)):
+    for n, k in ((W, W), (FF, W), (W, FF), (3 * W, W)):
         x, m, y = r.randn(T, k), r.randn(n, k), r.randn(T, n)
         r.timed(f"linear {T}×{n}×{k}", lambda: F.linear(x, m))
         r.timed(f"linear dx {T}×{n}×{k}", lambda: y @ m)

@@ -2,7 +2,7 @@
 
     python bench/products.py --lfactor ./lfactor [--level avx2] [--threads 1] [--rounds 5]
 
-The shapes are the linear layers of `lfactor bench kernels` (2048 tokens, 512 wide, 1408 inner), forward, gradient of the input, gradient of the weights. lfactor
+The shapes are the linear layers of `lfactor bench kernels` (2048 tokens, 512 wide, 1408 inner, and 1536 for queries, keys and values at once), forward, gradient of the input, gradient of the weights. lfactor
 adds the last into what is there; OpenBLAS overwrites. Prints the median of each side in GFLOP/s, the median ratio of the rounds (above 1: lfactor is faster) and
 their geometric mean. --level avx2 holds both to AVX2 (LFACTOR_CPU=avx2, OPENBLAS_CORETYPE=Haswell); without it each takes what it takes by itself.
 """

@@ -126,7 +126,8 @@ const benchT, benchW, benchF, benchV = 2048, 512, 1408, 32000
 // kernelGroups lists the measurements by group, with the names that each will give, so that a
 // choice by name makes only the tensors that it needs.
 func kernelGroups() (l []kernelGroup) {
-	for _, s := range [][2]int{{benchW, benchW}, {benchF, benchW}, {benchW, benchF}} {
+	// the last are queries, keys and values as one product
+	for _, s := range [][2]int{{benchW, benchW}, {benchF, benchW}, {benchW, benchF}, {3 * benchW, benchW}} {
 		name := fmt.Sprintf(" %d×%d×%d", benchT, s[0], s[1])
 		l = append(l, kernelGroup{[]string{"linear" + name, "linear dx" + name, "linear dw" + name},
 			func(k *kernelSet) { linearCases(k, name, s[0], s[1]) }, false})
