@@ -36,7 +36,10 @@ func (a *Agent) beside(do func()) { a.begun.Go(do) }
 func (a *Agent) carryOut(e decide.Effect) {
 	switch e := e.(type) {
 	case decide.Dial:
-		a.beside(func() { a.step(decide.Gone{Conn: e.Conn, Why: a.attend(e).Error()}) })
+		a.beside(func() {
+			err := a.attend(e)
+			a.step(decide.Gone{Conn: e.Conn, Why: err.Error(), Barred: trust.Barred(err)})
+		})
 	case decide.Close:
 		if c := a.ways[e.Conn]; c != nil {
 			c.Close()

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -194,6 +195,13 @@ func (i *Identity) base(allow []Role) *tls.Config {
 			}
 			return nil
 		}}
+}
+
+// Barred says whether a connection failed because the other end, which has shown who it is, refuses the
+// certificate that this one showed: it was revoked. One that has expired, or of another authority, is refused
+// by other alerts (RFC 8446, section 6.2).
+func Barred(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "remote error: tls: bad certificate")
 }
 
 // Server is for accepting connections of these roles.

@@ -120,6 +120,11 @@ func TestHandshakes(t *testing.T) {
 				text += " " + s.Error()
 			}
 			require.Contains(t, text, c.want)
+			if c.want == "revoked" || c.want == "role submit" {
+				require.True(t, Barred(cl), cl)
+			} else {
+				require.False(t, Barred(cl), cl)
+			}
 		})
 	}
 }

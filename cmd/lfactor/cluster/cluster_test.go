@@ -452,10 +452,15 @@ func TestClusterVerbs(t *testing.T) {
 	require.NotContains(t, v.verb(0, "cluster", "status"), "drained", "the backup is older than that")
 	require.Contains(t, v.verb(0, "cluster", "remove", "h2"), "is removed")
 	require.NotContains(t, v.verb(0, "cluster", "status"), "h2")
+	// also one that was coming back from the head that was restored, and heard nothing of it
+	require.Eventually(t, func() bool {
+		return !strings.Contains(strings.Join(leftovers(t, v.dir), "\n"), "/agents/h2")
+	}, time.Minute, 10*time.Millisecond, "the agent of the removed host has not ended")
 	require.Contains(t, v.verb(3, "train", "run.yaml", "--cluster", "test", "plan.procs=4", "--hosts", "2"),
 		"wants 2 hosts and the cluster has 1")
 	t.Log(v.verb(0, "events"))
 	v.verb(0, "cluster", "down")
+	require.Empty(t, leftovers(t, v.dir))
 }
 
 // TestDemoCluster: the demo kills an agent and the head of its cluster, ends with the weights of its

@@ -79,9 +79,7 @@ func (a *Agent) Step(in Input) []Effect {
 	case Heard:
 		a.heard(in)
 	case Gone:
-		if in.Conn == a.way.conn {
-			a.fail(in.Why, a.pause())
-		}
+		a.gone(in)
 	case Unsent:
 		a.unsent(in)
 	case Elapsed:

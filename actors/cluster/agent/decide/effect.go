@@ -23,8 +23,9 @@ type Heard struct {
 
 // Gone says that a connection did not come to be, or has ended, or is silent.
 type Gone struct {
-	Conn int64
-	Why  string
+	Conn   int64
+	Why    string
+	Barred bool // the head takes this agent's certificate for revoked
 }
 
 // Unsent is a message that a connection did not take.

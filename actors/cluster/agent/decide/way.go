@@ -49,6 +49,21 @@ func (a *Agent) dial() {
 	a.say(Dial{a.way.conn, a.way.tried % len(a.o.Heads)})
 }
 
+// gone tries again where the connection that counts has ended. A host that was removed while its agent was
+// away has heard of it from nobody: its agent ends, as others do that are told.
+func (a *Agent) gone(in Gone) {
+	switch {
+	case in.Conn != a.way.conn:
+	case in.Barred:
+		a.note("head %s: the host was removed from the cluster, and its certificate revoked",
+			a.o.Heads[a.way.tried%len(a.o.Heads)])
+		a.way.conn, a.way.open = 0, false
+		a.say(Quit{})
+	default:
+		a.fail(in.Why, a.pause())
+	}
+}
+
 // fail is the end of a connection, or of the try to have one.
 func (a *Agent) fail(why string, pause time.Duration) {
 	w := &a.way
