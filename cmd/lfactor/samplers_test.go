@@ -43,13 +43,12 @@ func TestSamplersKilled(t *testing.T) {
 	require.NoError(t, err)
 
 	dir := clitest.DrawnRun(t, steps)
-	clitest.GateJudge(t, dir)
-	clitest.Gate(t, dir, 1)
+	env := append(os.Environ(), clitest.Gated(t, dir, 1)...)
 	var said bytes.Buffer
 	strikes := &strikes{rng: rand.New(rand.NewPCG(1, 2)), left: kills}
 	for over := false; !over; {
 		c := exec.Command(built(t), "train", "run.yaml", "rollout.samplers=3")
-		c.Dir, c.Stderr, c.Stdout = dir, &said, &said
+		c.Dir, c.Env, c.Stderr, c.Stdout = dir, env, &said, &said
 		require.NoError(t, c.Start())
 		over = strikes.run(t, c, steps)
 		require.False(t, over && c.ProcessState.ExitCode() != 0, said.String())
@@ -91,10 +90,10 @@ func (k *strikes) run(t *testing.T, c *exec.Cmd, steps int) (over bool) {
 			return true
 		case <-time.After(time.Duration(50+k.rng.IntN(300)) * time.Millisecond):
 		}
-		kids := samplersOf(t, c.Process.Pid)
+		kids := children(t, c.Process.Pid)
 		switch {
 		case k.left == 0:
-			clitest.Gate(t, c.Dir, steps+1) // what is replayed later passes too
+			clitest.Gate(t, c.Dir, clitest.Open)
 		case len(kids) < 3 || got() == k.last:
 		case k.left%3 == 0:
 			require.NoError(t, c.Process.Kill())
@@ -110,17 +109,6 @@ func (k *strikes) run(t *testing.T, c *exec.Cmd, steps int) (over bool) {
 			struck()
 		}
 	}
-}
-
-// samplersOf are the processes of a run that draw, and not those that judge an answer.
-func samplersOf(t *testing.T, pid int) (out []int) {
-	t.Helper()
-	for _, kid := range children(t, pid) {
-		if at, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", kid)); err == nil && at == built(t) {
-			out = append(out, kid)
-		}
-	}
-	return out
 }
 
 // TestSamplersTalk: samplers in processes of their own talk with an environment as one process does, to the

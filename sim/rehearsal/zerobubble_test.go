@@ -43,10 +43,10 @@ func (c *measured) committed(i int) float64 {
 }
 
 // TestZeroBubbleTable: what schedules gain on 1F1B is what the paper measured, in all 36 rows of its table,
-// within 5 % but two, which are 5.0 and 5.1 % off. With a head that W, too, computed logits for they came out slower than 1F1B, and with a
-// program for equal stages ZB-2p slower than ZB-1p: the last stage has the head. 1F1B and 1F1B-I are
-// Megatron's, whose ranks wait for what they send and for their devices; without that 1F1B-I, with a stage for
-// every layer, gained up to 9 % too much.
+// within 5 % but two, which are 5.0 and 5.1 % off. With a head that W, too, computed logits for they came out
+// slower than 1F1B, and with a program for equal stages ZB-2p slower than ZB-1p: the last stage has the head.
+// 1F1B and 1F1B-I are Megatron's, whose ranks wait for what they send and for their devices; without that
+// 1F1B-I, with a stage for every layer, gained up to 9 % too much.
 func TestZeroBubbleTable(t *testing.T) {
 	for _, c := range zeroBubbleTable {
 		for i, micro := range c.micro {

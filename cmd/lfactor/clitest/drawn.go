@@ -33,13 +33,6 @@ while read -r q; do
 done
 `
 
-// judgeScript gives the rewards of a drawn run's pattern, and none behind as many steps as the gate says.
-const judgeScript = `read -r q
-case $q in *'"prompt":""'*) echo 0; exit ;; esac
-while [ "$(grep -c . run/metrics.jsonl)" -ge "$(cat gate)" ]; do sleep 0.02; done 2>/dev/null
-case ${q#*\"answer\":} in *1*7*,\"record\"*) echo 1 ;; *) echo 0 ;; esac
-`
-
 // GateSteps are the steps that a drawn run which talks gets at most beyond those that its gate lets pass: as
 // many batches as are drawn ahead, and the one that is trained.
 const GateSteps = 4
@@ -63,19 +56,6 @@ func Gated(t *testing.T, dir string, steps int) []string {
 
 // Open is a Gate for as many steps as a run may have.
 const Open = 1 << 30
-
-// GateJudge has a drawn run's answers judged by a program that heeds Gate, with the rewards of its pattern.
-func GateJudge(t *testing.T, dir string) {
-	t.Helper()
-	at := filepath.Join(dir, "run.yaml")
-	text, err := os.ReadFile(at)
-	require.NoError(t, err)
-	const pattern = `reward: {kind: regex, pattern: "1.*7"}`
-	require.Contains(t, string(text), pattern)
-	require.NoError(t, os.WriteFile(at, []byte(strings.Replace(string(text), pattern,
-		"reward: {kind: command, command: [sh, judge.sh], timeout: 600}", 1)), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "judge.sh"), []byte(judgeScript), 0o600))
-}
 
 // Steps counts the lines of a run's metrics.
 func Steps(t *testing.T, dir string) int {
