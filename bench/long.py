@@ -137,7 +137,7 @@ def kernels(a):
 
 
 def sparse(a):
-    heads = {"sparse attention": 128, "latent attention": 4, "latent heads": 4}  # as sim/rates/longkernels.go has them
+    heads = {"sparse attention": 128, "latent attention": 4, "latent heads": 4}  # as cmd/lfactor/bench/rates/longkernels.go has them
     names = {"latent attention": "dense, absorbed", "latent heads": "dense, keys a head"}
     print(f"{'':6}{'tokens':>8}{'sparse':>11}{'dense':>11}{'ratio':>8}", flush=True)
     for precision in a.precision:

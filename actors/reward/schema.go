@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
-	"github.com/lfactor/lfactor/dataset/grammar"
+	"github.com/lfactor/lfactor/stages/sample/grammar"
 )
 
 // ofSchema is 1 where the answer is JSON of a schema.

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/lfactor/lfactor/dataset/grammar"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/stages/sample/grammar"
 )
 
 // formatBody is what an answer's form may be said by: OpenAI's response_format, and vLLM's keys.

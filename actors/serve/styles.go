@@ -5,8 +5,8 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/lfactor/lfactor/dataset/grammar"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/sample/grammar"
 )
 
 // style is how models of a kind write calls of tools.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lfactor/lfactor/dataset/grammar"
+	"github.com/lfactor/lfactor/stages/sample/grammar"
 )
 
 // toolBody is a function that a request offers.

@@ -8,10 +8,10 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/cmd/lfactor/bench/rates"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/unit"
-	"github.com/lfactor/lfactor/sim/rates"
 )
 
 func planBench() *cobra.Command {

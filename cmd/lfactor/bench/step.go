@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/cmd/lfactor/bench/rates"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/unit"
-	"github.com/lfactor/lfactor/sim/rates"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 

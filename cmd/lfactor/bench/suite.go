@@ -12,9 +12,9 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/lfactor/lfactor/cmd/lfactor/bench/suite"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
-	"github.com/lfactor/lfactor/sim/suite"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/actors/run"
+	"github.com/lfactor/lfactor/cmd/lfactor/dashboard"
 	"github.com/lfactor/lfactor/cmd/lfactor/ui"
 	"github.com/lfactor/lfactor/configs/exit"
-	"github.com/lfactor/lfactor/sim/dashboard"
 	"github.com/lfactor/lfactor/sim/rehearsal"
 )
 

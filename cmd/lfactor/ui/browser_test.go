@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/cmd/lfactor/clitest"
-	"github.com/lfactor/lfactor/sim/dashboard/browser"
+	"github.com/lfactor/lfactor/cmd/lfactor/dashboard/browser"
 )
 
 // shotsDir is a folder for pictures of the pages, for people to look at; "" takes none.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
+	"github.com/lfactor/lfactor/cmd/lfactor/dashboard"
 	"github.com/lfactor/lfactor/configs/exit"
-	"github.com/lfactor/lfactor/sim/dashboard"
 	"github.com/lfactor/lfactor/sim/rehearsal"
 )
 

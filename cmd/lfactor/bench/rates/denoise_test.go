@@ -9,7 +9,7 @@ import (
 // TestDenoiserStep: models of diffusion are timed as they are trained, on latents and captions; a clip of an
 // autoencoder is encoded as often as is said.
 func TestDenoiserStep(t *testing.T) {
-	const models = "../../stages/family/denoisers/testdata/"
+	const models = "../../../../stages/family/denoisers/testdata/"
 	for _, name := range []string{"wan", "unet-xl", "flux"} {
 		s := &Step{Model: models + name, Precision: "fp32", Recompute: "none", Threads: 1, Steps: 2, Seq: 16, Batch: 2, Pp: 1}
 		res, _, err := s.Measure()
@@ -18,7 +18,7 @@ func TestDenoiserStep(t *testing.T) {
 		require.Less(t, res.Losses[2], res.Losses[0], name) // the same batch again
 		require.Positive(t, res.TokensPerSecond)
 	}
-	e := Encode{Model: "../../stages/family/autoencoders/testdata/wan", Size: "5x8x8", Threads: 1, Times: 2}
+	e := Encode{Model: "../../../../stages/family/autoencoders/testdata/wan", Size: "5x8x8", Threads: 1, Times: 2}
 	res, err := e.Measure()
 	require.NoError(t, err)
 	require.Len(t, res.Seconds, 2)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/run"
-	"github.com/lfactor/lfactor/sim/dashboard/browser"
+	"github.com/lfactor/lfactor/cmd/lfactor/dashboard/browser"
 )
 
 var long = flag.Bool("long", false, "look at a million steps and a thousand ranks in chromium")

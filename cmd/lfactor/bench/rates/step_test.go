@@ -11,7 +11,7 @@ import (
 func TestStepOfModel(t *testing.T) {
 	var floors []float64
 	step := func(chunk int) ([]float64, error) {
-		s := Step{Model: "../../stages/family/testdata/gpt-oss", Precision: "fp32", Recompute: "full",
+		s := Step{Model: "../../../../stages/family/testdata/gpt-oss", Precision: "fp32", Recompute: "full",
 			Threads: 1, Steps: 1, Seq: 48, Batch: 1, Pp: 1, Chunk: chunk}
 		res, _, err := s.Measure()
 		floors = append(floors, res.Floor.Products, res.Floor.Attention)
