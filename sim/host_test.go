@@ -144,10 +144,10 @@ func flat(ns int64) sim.Prices {
 }
 
 func batches(dp int) host.BatchFunc {
-	return func(step int64, d int) (out []host.Microbatch, err error) {
+	return func(step int64, d int) (out []family.Microbatch, err error) {
 		for i := range 8 / dp {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(d*8+i)))
-			mb := host.Microbatch{Cu: []int32{0, 8}}
+			mb := family.Microbatch{Cu: []int32{0, 8}}
 			for k := range 8 {
 				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(32))), append(mb.Targets, int32(r.IntN(32)))
 				mb.Positions, mb.Weights = append(mb.Positions, int32(k)), append(mb.Weights, 1.0/64)

@@ -175,10 +175,10 @@ func measure(b kernels.Backend, hidden, rows int, t tensor.DType) (out []Timed, 
 
 // RandomBatches makes microbatches of so many tokens, drawn from a vocabulary.
 func RandomBatches(micro, rows, vocab int) host.BatchFunc {
-	return func(step int64, _ int) (out []host.Microbatch, err error) {
+	return func(step int64, _ int) (out []family.Microbatch, err error) {
 		for i := range micro {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
-			mb := host.Microbatch{Cu: []int32{0, int32(rows)}}
+			mb := family.Microbatch{Cu: []int32{0, int32(rows)}}
 			for k := range rows {
 				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(vocab))),
 					append(mb.Targets, int32(r.IntN(vocab)))

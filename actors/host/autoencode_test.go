@@ -59,7 +59,7 @@ func openAutoencoder(t *testing.T, name string) *denoised {
 	g.file, err = checkpoint.OpenFile(filepath.Join(dir, "golden.safetensors"))
 	require.NoError(t, err)
 	t.Cleanup(func() { g.file.Close() })
-	mb := Microbatch{Cu: []int32{0}}
+	mb := family.Microbatch{Cu: []int32{0}}
 	var items []family.Encoded
 	for i, s := range g.Samples {
 		id := string(rune('0' + i))

@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // TestKeepChunks: the newest chunks of a sequence may keep their activations while older ones are computed
@@ -62,11 +63,11 @@ func TestChunkMemoryPredicted(t *testing.T) {
 // TestChunkBorders: a chunk has the rows of each packed sequence that lie in it, and their keys up to its
 // end; rows beyond the data are padding, of no sequence.
 func TestChunkBorders(t *testing.T) {
-	l := &Loader{Chunks: 3, Rows: 12, Read: func(int64, int) ([]Microbatch, error) {
-		mb := Microbatch{Cu: []int32{0, 3, 9, 10}}
+	l := &Loader{Chunks: 3, Rows: 12, Read: func(int64, int) ([]family.Microbatch, error) {
+		mb := family.Microbatch{Cu: []int32{0, 3, 9, 10}}
 		mb.IDs, mb.Targets, mb.Positions = make([]int32, 10), make([]int32, 10), make([]int32, 10)
 		mb.Weights = make([]float32, 10)
-		return []Microbatch{mb}, nil
+		return []family.Microbatch{mb}, nil
 	}}
 	res, err := l.Run(actors.Job{Kind: actors.LoadBatch})
 	require.NoError(t, err)

@@ -119,10 +119,10 @@ func (v contextPlan) train(t *testing.T, m *family.Model, rows int, steps int64)
 // contextBatches deals microbatches of one sequence, or packed ones of several lengths of which some are
 // longer than a rank's part.
 func contextBatches(dp, rows int, packed bool) BatchFunc {
-	return func(step int64, d int) (out []Microbatch, err error) {
+	return func(step int64, d int) (out []family.Microbatch, err error) {
 		for i := d * contextMicro / dp; i < (d+1)*contextMicro/dp; i++ {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
-			mb := Microbatch{Cu: []int32{0, int32(rows)}}
+			mb := family.Microbatch{Cu: []int32{0, int32(rows)}}
 			if packed {
 				mb.Cu = []int32{0, 1, 9, int32(20 + r.IntN(10)), int32(rows - 3), int32(rows)}
 			}

@@ -127,7 +127,7 @@ func TestCopiesState(t *testing.T) {
 }
 
 // filledFrom fills parameters and state from what gathered has put together.
-func filledFrom(from map[string][]float32) FillFunc {
+func filledFrom(from map[string][]float32) family.FillFunc {
 	return func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 		v, known := from[kind+" "+p.Name]
 		if !known {

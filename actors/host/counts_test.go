@@ -21,8 +21,8 @@ import (
 // longBatch is one microbatch of 8 sequences of 2048 tokens.
 func longBatch(vocab int) BatchFunc {
 	const sequences, each = 8, 2048
-	return func(step int64, d int) ([]Microbatch, error) {
-		mb := Microbatch{Cu: []int32{0}}
+	return func(step int64, d int) ([]family.Microbatch, error) {
+		mb := family.Microbatch{Cu: []int32{0}}
 		for s := range sequences {
 			for k := range each {
 				mb.IDs, mb.Targets = append(mb.IDs, int32((s+k)%vocab)), append(mb.Targets,
@@ -31,7 +31,7 @@ func longBatch(vocab int) BatchFunc {
 			}
 			mb.Cu = append(mb.Cu, int32((s+1)*each))
 		}
-		return []Microbatch{mb}, nil
+		return []family.Microbatch{mb}, nil
 	}
 }
 

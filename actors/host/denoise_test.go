@@ -95,8 +95,8 @@ func (g *denoised) floats(name string) (out []float32) {
 }
 
 // microbatch is both samples in one, with noise and levels as they are given.
-func (g *denoised) microbatch() Microbatch {
-	d, mb := g.m.Denoiser, Microbatch{Cu: []int32{0}}
+func (g *denoised) microbatch() family.Microbatch {
+	d, mb := g.m.Denoiser, family.Microbatch{Cu: []int32{0}}
 	var items []family.Encoded
 	for i, s := range g.Samples {
 		id, at := string(rune('0'+i)), mb.Cu[i]
@@ -172,12 +172,12 @@ func (g *denoised) predicted(rows []float32) (out []float32) {
 func (g *denoised) alone(dp int) BatchFunc {
 	whole := *g.made
 	items := whole.More[family.EncodedKey].([]family.Encoded)
-	return func(_ int64, replica int) (out []Microbatch, err error) {
+	return func(_ int64, replica int) (out []family.Microbatch, err error) {
 		for i := replica; i < len(items); i += dp {
 			from, to := whole.Cu[i], whole.Cu[i+1]
 			x := items[i]
 			x.From = 0
-			out = append(out, Microbatch{IDs: whole.IDs[from:to], Targets: whole.Targets[from:to],
+			out = append(out, family.Microbatch{IDs: whole.IDs[from:to], Targets: whole.Targets[from:to],
 				Positions: whole.Positions[from:to], Weights: whole.Weights[from:to],
 				Cu: []int32{0, to - from}, More: map[string]any{family.EncodedKey: []family.Encoded{x}},
 				Images: between(whole.Images, from, to)})

@@ -65,8 +65,8 @@ type golden struct {
 	AdamW *adamWFacts
 	t     *testing.T
 	m     *family.Model
-	own   FillFunc             // in place of the golden's weights, nil for those
-	made  *Microbatch          // in place of the golden's batch, nil for that
+	own   family.FillFunc      // in place of the golden's weights, nil for those
+	made  *family.Microbatch   // in place of the golden's batch, nil for that
 	each  BatchFunc            // in place of one microbatch a step, nil for that
 	plan  func(*layout.Design) // changes the plan to train by; nil for nothing
 	w     *family.Weights
@@ -139,11 +139,11 @@ func (g *golden) read(name string) (shape []int, out []float64) {
 }
 
 // batch is the golden batch as one packed microbatch.
-func (g *golden) batch() Microbatch {
+func (g *golden) batch() family.Microbatch {
 	if g.made != nil {
 		return *g.made
 	}
-	var mb Microbatch
+	var mb family.Microbatch
 	ints := func(name string) (out []int32) {
 		_, v := g.read(name)
 		for _, x := range v {
@@ -184,7 +184,7 @@ func (g *golden) batch() Microbatch {
 }
 
 // images adds those of a composed family: their tokens have no embedding of their own.
-func (g *golden) images(mb *Microbatch) {
+func (g *golden) images(mb *family.Microbatch) {
 	for _, p := range g.Images {
 		grid := family.Grid{T: p.Grid[0], H: p.Grid[1], W: p.Grid[2], Spans: p.Spans, Video: p.Video,
 			Every: p.Every}
@@ -211,7 +211,7 @@ func (g *golden) images(mb *Microbatch) {
 
 func (g *golden) shape() block.Shape {
 	mb := g.batch()
-	return g.m.Shape(len(mb.IDs), g.m.Class(mb.inputs(), false))
+	return g.m.Shape(len(mb.IDs), g.m.Class(mb.Inputs(), false))
 }
 
 func (g *golden) fill(kind string, p *grad.Param, r family.Region, dst []float32) (bool, error) {
@@ -334,7 +334,7 @@ func (g *golden) train(mesh topology.Mesh, b func() kernels.Backend, steps int64
 	o := RunOptions{Coord: core.RunLayout{First: 1, Last: steps, LossScale: core.LossScale{Scale: 1},
 		LR: func(int64) float64 { return a.LR }},
 		Backend: func(int) kernels.Backend { return b() }, Fill: g.fill,
-		Batches: func(int64, int) ([]Microbatch, error) { return []Microbatch{g.batch()}, nil },
+		Batches: func(int64, int) ([]family.Microbatch, error) { return []family.Microbatch{g.batch()}, nil },
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
 				losses, norms = append(losses, core.SummaryOf(m.Values).Loss),

@@ -66,12 +66,12 @@ func TestGridLayers(t *testing.T) {
 
 // testBatches deals 4 microbatches of 8 tokens a step to dp ranks in contiguous runs, from one global order.
 func testBatches(dp, rows int) BatchFunc {
-	return func(step int64, d int) ([]Microbatch, error) {
-		var out []Microbatch
+	return func(step int64, d int) ([]family.Microbatch, error) {
+		var out []family.Microbatch
 		const total = 4
 		for i := d * total / dp; i < (d+1)*total/dp; i++ {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
-			mb := Microbatch{Cu: []int32{0, 3, int32(rows)}}
+			mb := family.Microbatch{Cu: []int32{0, 3, int32(rows)}}
 			for k := range rows {
 				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(32))), append(mb.Targets, int32(r.IntN(32)))
 				pos := int32(k)

@@ -30,7 +30,7 @@ func trainHalf(t *testing.T, d tensor.DType, scale core.LossScale, mesh topology
 		return 0.003
 	}},
 		Backend: func(int) kernels.Backend { return cpu.New(1) },
-		Batches: func(_ int64, dp int) ([]Microbatch, error) {
+		Batches: func(_ int64, dp int) ([]family.Microbatch, error) {
 			return testBatches(mesh.Replicas(), 8)(1, dp)
 		},
 		Fill: func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {

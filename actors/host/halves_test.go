@@ -34,7 +34,7 @@ func byThemselves(t *testing.T, name string, steps int64) []float64 {
 	for sample := range 2 {
 		g := openDenoiser(t, name)
 		all := g.alone(1)
-		g.each = func(step int64, replica int) ([]Microbatch, error) {
+		g.each = func(step int64, replica int) ([]family.Microbatch, error) {
 			mbs, err := all(step, replica)
 			return mbs[sample : sample+1], err
 		}
@@ -62,7 +62,7 @@ func TestHalves(t *testing.T) {
 		mbs, err := g.alone(1)(0, 0)
 		require.NoError(t, err)
 		for i, mb := range mbs { // nothing is computed of the other model
-			s := g.m.Shape(len(mb.IDs), g.m.Class(mb.inputs(), false))
+			s := g.m.Shape(len(mb.IDs), g.m.Class(mb.Inputs(), false))
 			require.Equal(t, []int{1 - i, i}, []int{s.Dim("high_levels"), s.Dim("low_levels")})
 		}
 		for _, v := range denoisePlans {

@@ -3,7 +3,6 @@ package host
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/lfactor/lfactor/actors"
@@ -13,20 +12,9 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// Microbatch is the data of one microbatch on the host; all slices but Cu have one entry a token.
-type Microbatch struct {
-	IDs, Targets, Positions []int32   // Targets < 0 are ignored
-	Weights                 []float32 // of each token's loss; they sum to 1 over the global batch
-	Cu                      []int32   // sequence borders, from 0 to the number of tokens
-	Keys                    []int64   // identify rows for dropout; nil without
-	// Images of the microbatch, whose features take the places of tokens with id -1.
-	Images family.Images
-	More   map[string]any // what other modalities of the model read, by name
-}
-
 // BatchFunc gives the microbatches of a step for one data-parallel replica; negative steps are evaluation
 // batches. An evaluation batch's weights sum to 1 over all replicas' batches.
-type BatchFunc func(step int64, dp int) ([]Microbatch, error)
+type BatchFunc func(step int64, dp int) ([]family.Microbatch, error)
 
 // Loader is the device of a loader actor.
 type Loader struct {
@@ -66,7 +54,7 @@ func (l *Loader) Run(j actors.Job) (Result, error) {
 }
 
 // pack makes the tensors of chunk c of a microbatch.
-func (l *Loader) pack(mb Microbatch, c int) *links.Pack {
+func (l *Loader) pack(mb family.Microbatch, c int) *links.Pack {
 	n := max(1, l.Chunks)
 	total := max(l.Rows, len(mb.IDs)) // with padding
 	rows := total / n
@@ -89,7 +77,7 @@ func (l *Loader) pack(mb Microbatch, c int) *links.Pack {
 		l.states(add, mb.Cu, part, c > 0, c < n-1)
 	}
 	if l.Model != nil {
-		in := mb.inputs()
+		in := mb.Inputs()
 		if l.Model.Denoiser != nil && !l.Model.Denoiser.Hosted {
 			in.Rows = total // what follows from places in a sequence knows of padding
 		}
@@ -113,7 +101,7 @@ func (l *Loader) pack(mb Microbatch, c int) *links.Pack {
 		add("keys", tensor.Of(tensor.I64, chunkRows(part, mb.Keys, 1, 0), rows))
 	}
 	for k := range l.MTP {
-		ids, targets, weights := mb.shift(k + 1)
+		ids, targets, weights := mb.Shift(k + 1)
 		add(fmt.Sprintf("mtp_ids.%d", k), tensor.Of(tensor.I32, chunkRows(part, ids, 1, 0), rows))
 		add(fmt.Sprintf("mtp_targets.%d", k), tensor.Of(tensor.I32, chunkRows(part, targets, 1, -100), rows))
 		add(fmt.Sprintf("mtp_weights.%d", k), tensor.Of(tensor.F32, chunkRows(part, weights, 1, 0), rows))
@@ -179,37 +167,10 @@ func chunkRows[T any](c chunk, v []T, width int, pad T) []T {
 	return out
 }
 
-// inputs are what the microbatch brings beside tokens and labels.
-func (mb *Microbatch) inputs() *family.Inputs {
-	return &family.Inputs{Rows: len(mb.IDs), IDs: mb.IDs, Cu: mb.Cu, Images: mb.Images, More: mb.More,
-		Targets: mb.Targets}
-}
-
 // class is that of the shape that a microbatch is padded to.
-func (l *Loader) class(mb *Microbatch) int32 {
+func (l *Loader) class(mb *family.Microbatch) int32 {
 	if l.Model == nil {
 		return 0
 	}
-	return l.Model.Class(mb.inputs(), l.Filled)
-}
-
-// shift moves tokens, targets and weights k places towards the start of each sequence; what runs past its
-// end is ignored, and the weights of the rest are raised so that their sum stays.
-func (mb Microbatch) shift(k int) (ids, targets []int32, weights []float32) {
-	n, kept, all := len(mb.IDs), 0.0, 0.0
-	ids, targets, weights = make([]int32, n), make([]int32, n), make([]float32, n)
-	for s := 0; s+1 < len(mb.Cu); s++ {
-		for i := int(mb.Cu[s]); i < int(mb.Cu[s+1]); i++ {
-			targets[i] = -100
-			if i+k < int(mb.Cu[s+1]) {
-				ids[i], targets[i], weights[i] = mb.IDs[i+k], mb.Targets[i+k], mb.Weights[i+k]
-				kept += float64(weights[i])
-			}
-			all += float64(mb.Weights[i])
-		}
-	}
-	for i := range weights {
-		weights[i] = float32(float64(weights[i]) * all / max(kept, math.SmallestNonzeroFloat32))
-	}
-	return
+	return l.Model.Class(mb.Inputs(), l.Filled)
 }

@@ -60,7 +60,7 @@ func TestLoraGolden(t *testing.T) {
 		o := RunOptions{Coord: core.RunLayout{First: 1, Last: 1, LossScale: core.LossScale{Scale: 1},
 			LR: func(int64) float64 { return 0 }},
 			Backend: func(int) kernels.Backend { return goldenBackends["cpu"]() }, Fill: fill,
-			Batches: func(int64, int) ([]Microbatch, error) { return []Microbatch{g.batch()}, nil },
+			Batches: func(int64, int) ([]family.Microbatch, error) { return []family.Microbatch{g.batch()}, nil },
 			Observe: func(m actors.Message) {
 				if m.Text == core.TopicStep {
 					loss = core.SummaryOf(m.Values).Loss

@@ -46,7 +46,7 @@ func peaksOf(t *testing.T, j *layout.Design) (real, planned []int64) {
 }
 
 // peaksFrom trains two steps from given values and gives each rank's peak.
-func peaksFrom(t *testing.T, j *layout.Design, fill FillFunc) (l *layout.Layout, real []int64) {
+func peaksFrom(t *testing.T, j *layout.Design, fill family.FillFunc) (l *layout.Layout, real []int64) {
 	l, err := layout.New(j)
 	require.NoError(t, err)
 	backends := make([]*cpu.Backend, l.World())
@@ -69,9 +69,9 @@ func peaksFrom(t *testing.T, j *layout.Design, fill FillFunc) (l *layout.Layout,
 }
 
 func memoryBatches(micro, rows int) BatchFunc {
-	return func(int64, int) (out []Microbatch, err error) {
+	return func(int64, int) (out []family.Microbatch, err error) {
 		for range micro {
-			mb := Microbatch{Cu: []int32{0, int32(rows)}}
+			mb := family.Microbatch{Cu: []int32{0, int32(rows)}}
 			for k := range rows {
 				mb.IDs, mb.Targets, mb.Positions, mb.Weights = append(mb.IDs, int32(k%64)),
 					append(mb.Targets, int32(k%61)), append(mb.Positions, int32(k)),

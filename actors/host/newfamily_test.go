@@ -118,7 +118,7 @@ func TestFamilyOfOneFile(t *testing.T) {
 	var losses []float64
 	l, o := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}.run(t, m, 6, refBackend, &losses)
 	// one batch is learnt by heart
-	o.Batches = func(_ int64, d int) ([]Microbatch, error) { return testBatches(1, 8)(1, d) }
+	o.Batches = func(_ int64, d int) ([]family.Microbatch, error) { return testBatches(1, 8)(1, d) }
 	require.NoError(t, Run(l, o))
 	require.Less(t, losses[5], 0.8*losses[0])
 

@@ -15,7 +15,7 @@ const packRows = 256
 
 // loadPacked sets a parameter that lies in memory in few bits: to what is kept so, else to the numbers of the
 // parameter, each rounded to the nearest.
-func (r *Rank) loadPacked(p *grad.Param, g family.Region, fill FillFunc) error {
+func (r *Rank) loadPacked(p *grad.Param, g family.Region, fill family.FillFunc) error {
 	shape, k := p.Words(), p.Columns()
 	shape = append([]int{g.To - g.From}, shape[1:]...)
 	words, each := shape[len(shape)-1], tensor.Len(p.Shape[1:])/max(1, k) // rows of one of the first axis

@@ -241,8 +241,8 @@ func encoderSteps(t *testing.T) (with, without []noted) {
 			j.Dims = map[string]int{block.Patches: paperPatches * paperPatches}
 			l, err := layout.New(&j)
 			require.NoError(t, err)
-			o.Batches = func(int64, int) ([]Microbatch, error) {
-				return []Microbatch{pictureBatch(m, seen)},
+			o.Batches = func(int64, int) ([]family.Microbatch, error) {
+				return []family.Microbatch{pictureBatch(m, seen)},
 					nil
 			}
 			require.NoError(t, Run(l, o))
@@ -255,8 +255,8 @@ func encoderSteps(t *testing.T) (with, without []noted) {
 const paperPatches = 72 // of a picture's side
 
 // pictureBatch is a sequence whose first tokens are those of a picture, or not.
-func pictureBatch(m *family.Model, seen bool) Microbatch {
-	mb := Microbatch{Cu: []int32{0, paperEach}}
+func pictureBatch(m *family.Model, seen bool) family.Microbatch {
+	mb := family.Microbatch{Cu: []int32{0, paperEach}}
 	for k := range int32(paperEach) {
 		mb.IDs, mb.Targets = append(mb.IDs, k%500), append(mb.Targets, (k+1)%500)
 		mb.Positions, mb.Weights = append(mb.Positions, k), append(mb.Weights, 1)

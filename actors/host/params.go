@@ -12,15 +12,9 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// FillFunc writes a region of a logical parameter, or of its optimizer state, as float32; kind is "param",
-// "master" or the name of a state tensor. A false result leaves the value at its default: the parameter for
-// master, zero for state. Of kind checkpoint.PackedKind dst has the bits of whole rows as they lie in
-// memory; a false result makes them of the parameter.
-type FillFunc func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error)
-
 // Load allocates the rank's parameters and optimizer state and fills them. Experts come to lie as placed
 // says, and those of other layers in order.
-func (r *Rank) Load(fill FillFunc, placed ...core.Placed) error {
+func (r *Rank) Load(fill family.FillFunc, placed ...core.Placed) error {
 	plans := r.plans()
 	if err := r.inOrder(placed...); err != nil {
 		return err
@@ -65,7 +59,7 @@ func regionShape(p *grad.Param, g family.Region) []int {
 }
 
 // loadOne sets the model's parameter and returns its float32 values with a reference.
-func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.Tensor, error) {
+func (r *Rank) loadOne(p *grad.Param, g family.Region, fill family.FillFunc) (*tensor.Tensor, error) {
 	full, err := r.c.Pool.New(p.Name, tensor.F32, regionShape(p, g)...)
 	if err != nil {
 		return nil, err
@@ -100,7 +94,7 @@ func (r *Rank) loadOne(p *grad.Param, g family.Region, fill FillFunc) (*tensor.T
 }
 
 // filled fills a region; rows of padding become 0.
-func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32, fill FillFunc) (bool,
+func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32, fill family.FillFunc) (bool,
 	error) {
 	n := 1
 	for _, x := range g.Intervals(p) {
@@ -124,7 +118,7 @@ func (r *Rank) filled(kind string, p *grad.Param, g family.Region, dst []float32
 
 // loadState sets the master copy (when the model is not float32) and the optimizer's state of the rows this
 // rank updates.
-func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill FillFunc) error {
+func (r *Rank) loadState(q layout.ParamPlan, full *tensor.Tensor, fill family.FillFunc) error {
 	st := make([]*tensor.Tensor, len(kinds(q)))
 	releaseAll(r.state[q.Name]) // of the state that it leaves
 	r.state[q.Name] = st        // as far as it goes, should an allocation fail

@@ -11,12 +11,13 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 )
 
 // parts makes a Component of what encoder, projector and decoder have.
-func parts(encoder, projector, decoder layout.ComponentPlan) func(string) layout.ComponentPlan {
-	return func(name string) layout.ComponentPlan {
-		return map[string]layout.ComponentPlan{family.Encoder: encoder, family.Projector: projector,
+func parts(encoder, projector, decoder fit.ComponentPlan) func(string) fit.ComponentPlan {
+	return func(name string) fit.ComponentPlan {
+		return map[string]fit.ComponentPlan{family.Encoder: encoder, family.Projector: projector,
 			family.Foundation: decoder}[name]
 	}
 }
@@ -26,9 +27,9 @@ func parts(encoder, projector, decoder layout.ComponentPlan) func(string) layout
 func TestPartsRecompute(t *testing.T) {
 	t.Parallel()
 	m := visionModel(t, "qwen3-vl")
-	none, full := layout.ComponentPlan{DType: tensor.F32},
-		layout.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeFull}
-	selective := layout.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeSelective}
+	none, full := fit.ComponentPlan{DType: tensor.F32},
+		fit.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeFull}
+	selective := fit.ComponentPlan{DType: tensor.F32, Recompute: grad.RecomputeSelective}
 	layouts := []visionPlan{
 		{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}, // one stage has all parts
 		{pp: 2, dp: 1, tp: 2, schedule: "1f1b", e: &layout.PartPlan{TP: 1, Over: layout.OverAll,
@@ -38,7 +39,7 @@ func TestPartsRecompute(t *testing.T) {
 	}
 	for _, v := range layouts {
 		want := v.train(t, v.job(m), 3, nil)
-		memory := func(c func(string) layout.ComponentPlan) (out []int64) {
+		memory := func(c func(string) fit.ComponentPlan) (out []int64) {
 			j := v.job(m)
 			j.Component = c
 			l, err := layout.New(j)
@@ -49,7 +50,7 @@ func TestPartsRecompute(t *testing.T) {
 			return
 		}
 		plain := memory(nil)
-		for i, c := range []func(string) layout.ComponentPlan{parts(full, none, none),
+		for i, c := range []func(string) fit.ComponentPlan{parts(full, none, none),
 			parts(none, full, none), parts(none, none, full), parts(selective, none, full),
 			parts(full, full, full)} {
 			t.Run(fmt.Sprintf("%v %d", v, i), func(t *testing.T) {
@@ -86,8 +87,8 @@ func TestPartsPrecision(t *testing.T) {
 	ahead := visionPlan{pp: 1, dp: 1, tp: 1, schedule: "1f1b", frozen: "decoder"}
 	want := whole.train(t, whole.job(m), 4, nil)
 	_, norms := ahead.learn(t, ahead.job(m), 1, nil)
-	f32, bf16 := layout.ComponentPlan{DType: tensor.F32}, layout.ComponentPlan{DType: tensor.BF16}
-	for name, c := range map[string]func(string) layout.ComponentPlan{"encoder": parts(bf16, f32, f32),
+	f32, bf16 := fit.ComponentPlan{DType: tensor.F32}, fit.ComponentPlan{DType: tensor.BF16}
+	for name, c := range map[string]func(string) fit.ComponentPlan{"encoder": parts(bf16, f32, f32),
 		"projector": parts(f32, bf16, f32), "decoder": parts(f32, f32, bf16)} {
 		t.Run(name, func(t *testing.T) {
 			j := whole.job(m)

@@ -93,7 +93,7 @@ func (c *peftCase) write(t *testing.T, all []family.Adapter, dir string) {
 
 // loss is that of one sequence, whose ids bench/golden/peft_loss.py counts in the same way.
 func (c *peftCase) loss(t *testing.T) (loss float64) {
-	mb := Microbatch{Cu: []int32{0, peftRows}}
+	mb := family.Microbatch{Cu: []int32{0, peftRows}}
 	for i := range int32(peftRows) {
 		next := (7*(i+1) + 3) % 29
 		if i == peftRows-1 {
@@ -110,7 +110,7 @@ func (c *peftCase) loss(t *testing.T) (loss float64) {
 	require.NoError(t, Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: 1,
 		LossScale: core.LossScale{Scale: 1}, LR: func(int64) float64 { return 0 }},
 		Backend: func(int) kernels.Backend { return cpu.New(1) }, Fill: c.fill,
-		Batches: func(int64, int) ([]Microbatch, error) { return []Microbatch{mb}, nil },
+		Batches: func(int64, int) ([]family.Microbatch, error) { return []family.Microbatch{mb}, nil },
 		Observe: func(m actors.Message) {
 			if m.Text == core.TopicStep {
 				loss = core.SummaryOf(m.Values).Loss

@@ -54,7 +54,7 @@ func openFast(t *testing.T) (*denoised, *fastCase) {
 	g.file, err = checkpoint.OpenFile(filepath.Join(dir, "golden.safetensors"))
 	require.NoError(t, err)
 	t.Cleanup(func() { g.file.Close() })
-	mb, learnt := &Microbatch{Cu: []int32{0}}, 0
+	mb, learnt := &family.Microbatch{Cu: []int32{0}}, 0
 	var prompts []int32
 	for i := range want.Samples {
 		from, s := len(mb.IDs), &want.Samples[i]

@@ -97,7 +97,7 @@ func openPolicy(t *testing.T, name string) *denoised {
 // tells makes the microbatch of a policy that reads its samples itself.
 func (g *denoised) tells(want *policyCase) {
 	d, t := g.m.Denoiser, g.t
-	mb := Microbatch{Cu: []int32{0}}
+	mb := family.Microbatch{Cu: []int32{0}}
 	var items []family.Encoded
 	for i, s := range want.Samples {
 		x := family.Encoded{From: mb.Cu[i], X0: g.floats(fmt.Sprintf("actions.%d", i)),
@@ -179,7 +179,7 @@ func (g *denoised) inBlocks(x *family.Encoded, shape [4]int, i int) {
 
 // hosts makes the microbatch of a policy that a language model hosts.
 func (g *denoised) hosts(want *policyCase) {
-	mb, d := &Microbatch{Cu: []int32{0}}, g.m.Denoiser
+	mb, d := &family.Microbatch{Cu: []int32{0}}, g.m.Denoiser
 	var items []family.Encoded
 	for i, s := range want.Samples {
 		from := mb.Cu[i]

@@ -17,10 +17,10 @@ func TestPromptsAlone(t *testing.T) {
 	g, want := openFast(t)
 	whole := *g.made
 	whole.More = nil
-	var parts []Microbatch
+	var parts []family.Microbatch
 	for i := range want.Samples {
 		from, to := whole.Cu[i], whole.Cu[i+1]
-		parts = append(parts, Microbatch{IDs: whole.IDs[from:to], Targets: whole.Targets[from:to],
+		parts = append(parts, family.Microbatch{IDs: whole.IDs[from:to], Targets: whole.Targets[from:to],
 			Positions: whole.Positions[from:to], Weights: whole.Weights[from:to], Cu: []int32{0, to - from},
 			Images: between(whole.Images, from, to)})
 		text := parts[len(parts)-1]
@@ -33,8 +33,8 @@ func TestPromptsAlone(t *testing.T) {
 		parts = append(parts, text)
 	}
 	given := int32(0) // tokens of a sequence that see no prompt's, where the model is told of how many do
-	loss := func(all ...Microbatch) float64 {
-		mb := Microbatch{Cu: []int32{0}}
+	loss := func(all ...family.Microbatch) float64 {
+		mb := family.Microbatch{Cu: []int32{0}}
 		var told []int32
 		for _, p := range all {
 			at := int32(len(mb.IDs))

@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -49,7 +50,7 @@ type RankConfig struct {
 	Files string
 	Save  Saver
 	// the durable state of a step; nil where nobody goes back
-	Saved func(step int64) (FillFunc, func(), error)
+	Saved func(step int64) (family.FillFunc, func(), error)
 	// where experts lie in that state; nil for in order
 	Placed func(step int64) []core.Placed
 	// what another rank's part of a checkpoint is made by, from a copy of its state; nil where nobody asks

@@ -33,7 +33,7 @@ func steered(p expertPlan) *layout.Design {
 }
 
 // seeded fills a model from a seed.
-func seeded(j *layout.Design, seed uint64) FillFunc {
+func seeded(j *layout.Design, seed uint64) family.FillFunc {
 	return func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 		if kind == "param" {
 			j.Model.Init(seed, p, g, dst)
@@ -43,7 +43,7 @@ func seeded(j *layout.Design, seed uint64) FillFunc {
 }
 
 // favours fills a model so that experts [from, to) get all tokens.
-func favours(j *layout.Design, from, to int) FillFunc {
+func favours(j *layout.Design, from, to int) family.FillFunc {
 	plain := seeded(j, 7)
 	return func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
 		if ok, err := plain(kind, p, g, dst); !ok {
@@ -192,7 +192,7 @@ func TestWildLogits(t *testing.T) {
 		err = Run(l, RunOptions{Coord: core.RunLayout{First: 1, Last: steps,
 			LossScale: core.LossScale{Scale: 1},
 			LR:        func(int64) float64 { return 0.01 }}, Backend: refBackend,
-			Batches: func(step int64, replica int) ([]Microbatch, error) {
+			Batches: func(step int64, replica int) ([]family.Microbatch, error) {
 				mbs, err := plain(step, replica)
 				for _, mb := range mbs {
 					mb.IDs[63] = 1 // the last token of the vocabulary is poison

@@ -10,13 +10,14 @@ import (
 	"github.com/lfactor/lfactor/actors/host/links"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // RunOptions is what a run needs besides its layout.
 type RunOptions struct {
 	Coord   core.RunLayout // Ranks and Observer are set by Run
 	Backend func(rank int) kernels.Backend
-	Fill    FillFunc
+	Fill    family.FillFunc
 	Batches BatchFunc
 	Observe func(actors.Message) // reports, from one goroutine
 	Save    func(rank int) Saver // nil for none
@@ -28,7 +29,7 @@ type RunOptions struct {
 	// Saved gives the state of a step that is durable, and what to call when it was read: ranks go back to
 	// it. Seek makes the next batches those behind a place in the data, as Coord.Place has written it down.
 	// Both may be nil where no rank is to come back.
-	Saved func(step int64) (FillFunc, func(), error)
+	Saved func(step int64) (family.FillFunc, func(), error)
 	// Placed says where experts lie in the state of a step that is durable, or that Fill gives; nil for
 	// experts in order.
 	Placed func(step int64) []core.Placed

@@ -7,10 +7,8 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels"
-	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
-	"github.com/lfactor/lfactor/stages/family"
 )
 
 // CheckpointSaver writes a rank's part of lfactor's own checkpoint: one shard of every region that the rank
@@ -162,54 +160,4 @@ func shardsOf(parts []string) (shards []checkpoint.Shard, hosts []string, err er
 		shards, hosts = append(shards, p.Shard), append(hosts, p.Host)
 	}
 	return shards, hosts, nil
-}
-
-// FromCheckpoint fills parameters and state from an own checkpoint, whatever plan wrote it.
-func FromCheckpoint(r *checkpoint.Reader, optimizer bool) FillFunc {
-	have := map[[2]string]checkpoint.Info{}
-	for _, kind := range r.Kinds() {
-		for _, t := range r.Kind(kind).Tensors() {
-			have[[2]string{kind, t.Name}] = t
-		}
-	}
-	return func(kind string, p *grad.Param, g family.Region, dst []float32) (bool, error) {
-		info, ok := have[[2]string{kind, p.Name}]
-		switch {
-		case !ok && kind == "param":
-			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing,
-				Why: "the model needs it"}
-		case !ok && strings.HasPrefix(kind, checkpoint.PackedPrefix):
-			return false, nil
-		case !ok && kind == "master" || !strings.HasPrefix(kind, checkpoint.PackedPrefix) &&
-			kind != "param" && !optimizer:
-			return false, nil
-		case !ok:
-			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Missing,
-				Why: "the checkpoint has no " + kind +
-					" of it; to start the optimizer afresh, name it as checkpoint.load, with " +
-					"checkpoint.load_optimizer=false and another checkpoint.dir"}
-		}
-		box, shape := g.Intervals(p), p.Shape
-		if strings.HasPrefix(kind, checkpoint.PackedPrefix) {
-			shape = p.Words()
-			box[len(box)-1] = [2]int{0, shape[len(shape)-1]}
-		}
-		if fmt.Sprint(info.Shape) != fmt.Sprint(shape) {
-			return false, &checkpoint.Error{File: r.Path(), Tensor: p.Name, Fault: checkpoint.Misshapen,
-				Why: fmt.Sprintf("shape %v, the model needs %v", info.Shape, shape)}
-		}
-		d, err := tensor.ParseDType(strings.ToLower(string(info.DType)))
-		if err != nil {
-			return false, err
-		}
-		if d == tensor.I32 {
-			return true, r.ReadLogical(p.Name, kind, box, tensor.Of(tensor.F32, dst, len(dst)).Bytes())
-		}
-		raw := make([]byte, len(dst)*d.Size())
-		if err := r.ReadLogical(p.Name, kind, box, raw); err != nil {
-			return false, err
-		}
-		tensor.Widen(d, raw, dst)
-		return true, nil
-	}
 }

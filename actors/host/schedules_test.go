@@ -61,10 +61,10 @@ func (s scheduled) train(t *testing.T, m *family.Model, steps int64) (losses, pe
 }
 
 // batches deals whole sequences, one a microbatch, so that chunks of them make sense.
-func (s scheduled) batches(step int64, d int) (out []Microbatch, err error) {
+func (s scheduled) batches(step int64, d int) (out []family.Microbatch, err error) {
 	for i := d * s.micro / s.dp; i < (d+1)*s.micro/s.dp; i++ {
 		r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
-		mb := Microbatch{Cu: []int32{0, int32(s.rows)}}
+		mb := family.Microbatch{Cu: []int32{0, int32(s.rows)}}
 		for k := range s.rows {
 			mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(32))), append(mb.Targets, int32(r.IntN(32)))
 			mb.Positions, mb.Weights = append(mb.Positions, int32(k)),

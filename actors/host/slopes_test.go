@@ -67,7 +67,7 @@ type slopes struct {
 }
 
 func newSlopes(t *testing.T, m *family.Model) *slopes {
-	mb := Microbatch{Cu: []int32{0, 5, 12}}
+	mb := family.Microbatch{Cu: []int32{0, 5, 12}}
 	r := rand.New(rand.NewPCG(7, 11))
 	for i := range int32(12) {
 		mb.IDs, mb.Targets = append(mb.IDs, r.Int32N(32)), append(mb.Targets, r.Int32N(32))

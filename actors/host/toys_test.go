@@ -122,10 +122,10 @@ func threeComponents() *family.Model {
 // toyBatches deals 8 microbatches a step; of both modalities, of one, and of neither.
 func toyBatches(replicas int) BatchFunc {
 	const total = 8
-	return func(step int64, d int) (out []Microbatch, err error) {
+	return func(step int64, d int) (out []family.Microbatch, err error) {
 		for i := d * total / replicas; i < (d+1)*total/replicas; i++ {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
-			mb := Microbatch{Cu: []int32{0, 8}, More: map[string]any{}}
+			mb := family.Microbatch{Cu: []int32{0, 8}, More: map[string]any{}}
 			for k := range 8 {
 				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(32))), append(mb.Targets, int32(r.IntN(32)))
 				mb.Positions, mb.Weights = append(mb.Positions, int32(k)),
@@ -292,7 +292,7 @@ func raggedModel() *family.Model {
 // raggedBatches are the toy's batches with a group for each row; in even steps all rows have the same.
 func raggedBatches(replicas int) BatchFunc {
 	plain := toyBatches(replicas)
-	return func(step int64, d int) ([]Microbatch, error) {
+	return func(step int64, d int) ([]family.Microbatch, error) {
 		out, err := plain(step, d)
 		for i := range out {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(d*len(out)+i)))

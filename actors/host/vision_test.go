@@ -40,8 +40,8 @@ const visionRows = 32
 // mixture of none, one, two, and a video.
 func visionBatches(m *family.Model, dp int, pattern func(step int64, micro int) bool) BatchFunc {
 	const total = 8
-	return func(step int64, d int) ([]Microbatch, error) {
-		var out []Microbatch
+	return func(step int64, d int) ([]family.Microbatch, error) {
+		var out []family.Microbatch
 		for i := d * total / dp; i < (d+1)*total/dp; i++ {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
 			kind := (i + int(step)) % 4
@@ -57,8 +57,8 @@ func visionBatches(m *family.Model, dp int, pattern func(step int64, micro int) 
 	}
 }
 
-func visionBatch(m *family.Model, r *rand.Rand, kind, total int) Microbatch {
-	mb := Microbatch{Cu: []int32{0, 20, visionRows}}
+func visionBatch(m *family.Model, r *rand.Rand, kind, total int) family.Microbatch {
+	mb := family.Microbatch{Cu: []int32{0, 20, visionRows}}
 	for k := range int32(visionRows) {
 		mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(110))), append(mb.Targets, int32(r.IntN(110)))
 		mb.Positions, mb.Weights = append(mb.Positions, k-20*min(1, k/20)),

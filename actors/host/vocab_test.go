@@ -24,7 +24,7 @@ func TestPaddedVocabulary(t *testing.T) {
 			train := func(v variant, backend func(int) kernels.Backend) (losses []float64) {
 				l, o := v.run(t, m, 6, backend, &losses)
 				deal := o.Batches
-				o.Batches = func(step int64, d int) ([]Microbatch, error) {
+				o.Batches = func(step int64, d int) ([]family.Microbatch, error) {
 					mbs, err := deal(step, d)
 					for _, mb := range mbs {
 						for i := range mb.IDs {

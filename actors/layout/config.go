@@ -19,13 +19,6 @@ import (
 	"github.com/lfactor/lfactor/topology"
 )
 
-// Precisions are the dtypes by their names in run files.
-var Precisions = map[string]tensor.DType{"fp32": tensor.F32, "bf16": tensor.BF16, "fp16": tensor.F16}
-
-// Recomputes are the policies of recomputation by their names in run files.
-var Recomputes = map[string]grad.Recompute{"none": grad.RecomputeNone, "selective": grad.RecomputeSelective,
-	"full": grad.RecomputeFull}
-
 // ImageDims are the dimensions of a microbatch with as many patches of images, or for 0 as many as its
 // tokens can stand for.
 func ImageDims(v *family.Vision, patches, rows int) map[string]int {
@@ -131,8 +124,8 @@ func FromConfig(c *configs.Config) (*Design, error) {
 		Pairs: r.Plan.OverlapMicro, Bucket: int64(r.Plan.BucketBytes), Schedule: r.Plan.Schedule,
 		Loops: r.Plan.VirtualStages, Micro: c.Microbatches(),
 		Ring: r.Plan.CPComm == "ring" || r.Plan.CPComm == "hybrid", Zigzag: r.Plan.Zigzag() && m.Dealable(),
-		Rows: fit.Rows(c), SeqLen: r.Data.SeqLen, Recompute: Recomputes[r.Plan.Recompute],
-		RecomputeLayers: r.Plan.RecomputeLayers, DType: Precisions[r.Train.Precision],
+		Rows: fit.Rows(c), SeqLen: r.Data.SeqLen, Recompute: fit.Recomputes[r.Plan.Recompute],
+		RecomputeLayers: r.Plan.RecomputeLayers, DType: fit.Precisions[r.Train.Precision],
 		RoutingBound: r.Train.RoutingBound, SumWhole: 16 << 10, MoveEvery: r.Train.BalanceEvery,
 		Nodes: r.Train.BalanceHosts, Memory: int64(r.Plan.Memory), Seed: uint64(r.Train.Seed),
 		Optim: updates(c)}
@@ -149,7 +142,7 @@ func FromConfig(c *configs.Config) (*Design, error) {
 			j.Parts = TowerParts(m, &PartPlan{TP: e.TP, Over: e.Over, Ranks: e.Ranks, Ahead: e.Ahead,
 				Fill: e.Fill})
 		}
-		j.Component = Components(&r)
+		j.Component = fit.Components(&r)
 		j.LRScale = func(param string) float64 {
 			switch m.Component(param) {
 			case family.Encoder:
@@ -194,13 +187,13 @@ func (j *Design) ahead(c *configs.Config) {
 	if m.Denoiser.Seen == nil && text == j.DType {
 		return
 	}
-	own := map[string]ComponentPlan{autoencoders.Component: {DType: tensor.F32, Recompute: j.Recompute},
+	own := map[string]fit.ComponentPlan{autoencoders.Component: {DType: tensor.F32, Recompute: j.Recompute},
 		texts.Component: {DType: text, Recompute: j.Recompute}}
-	j.Component = func(name string) ComponentPlan {
+	j.Component = func(name string) fit.ComponentPlan {
 		if p, ok := own[name]; ok {
 			return p
 		}
-		return ComponentPlan{DType: j.DType, Recompute: j.Recompute}
+		return fit.ComponentPlan{DType: j.DType, Recompute: j.Recompute}
 	}
 }
 
@@ -256,28 +249,6 @@ func (j *Design) scaled(of func(param string) fit.Scales) {
 		}
 		return of(param).Decay
 	}
-}
-
-// same is the value by which a part of a composed model takes what the whole model has.
-const same = "same"
-
-// Components is what the parts of a composed model have of their own; nil where all are alike.
-func Components(r *configs.Run) func(string) ComponentPlan {
-	own := map[string]ComponentPlan{}
-	for name, keys := range map[string][2]string{family.Encoder: {r.Train.EncoderPrecision,
-		r.Plan.Encoder.Recompute}, family.Projector: {r.Train.ProjectorPrecision, r.Plan.ProjRecompute},
-		family.Foundation: {same, same}} {
-		for i, all := range []string{r.Train.Precision, r.Plan.Recompute} {
-			if keys[i] == same {
-				keys[i] = all
-			}
-		}
-		own[name] = ComponentPlan{DType: Precisions[keys[0]], Recompute: Recomputes[keys[1]]}
-	}
-	if own[family.Encoder] == own[family.Foundation] && own[family.Projector] == own[family.Foundation] {
-		return nil
-	}
-	return func(name string) ComponentPlan { return own[name] }
 }
 
 // cuts turns layers a stage into borders between blocks: what comes before the decoder, unless it has a mesh

@@ -7,6 +7,7 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology"
 )
@@ -51,7 +52,7 @@ type Design struct {
 	OffloadState float64
 	Piece        int
 	DType        tensor.DType
-	Component    func(name string) ComponentPlan // in place of DType and Recompute, nil for none
+	Component    func(name string) fit.ComponentPlan // in place of DType and Recompute, nil for none
 	Optim        optim.Config
 	LRScale      func(param string) float64 // factor on the learning rate; nil is 1
 	OptimOf      func(param string) string  // optimizer of a parameter, "" for that of Optim; nil for all
@@ -81,10 +82,4 @@ type Design struct {
 	RoutingBound float64
 	MoveEvery    int // steps from one move of experts between ranks to the next, 0 for none
 	Nodes        int // hosts that the ranks of expert parallelism are spread over, in order; 0 is 1
-}
-
-// ComponentPlan is what a component of a composed model may have of its own.
-type ComponentPlan struct {
-	DType     tensor.DType // of activations and model parameters
-	Recompute grad.Recompute
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 )
 
 // TraceKey names a trace of a rank.
@@ -78,7 +79,7 @@ func (l *Layout) each(stage, chunk int) func(int) (tensor.DType, grad.Recompute)
 		return nil
 	}
 	return func(block int) (tensor.DType, grad.Recompute) {
-		c := ComponentPlan{j.DType, j.Recompute}
+		c := fit.ComponentPlan{DType: j.DType, Recompute: j.Recompute}
 		if j.Component != nil {
 			c = j.Component(j.Model.Blocks[block].Component)
 		}

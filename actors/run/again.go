@@ -8,9 +8,9 @@ import (
 	"strconv"
 
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // comeback is what a process that is started again must know of the run: newer checkpoints than the one that
@@ -47,7 +47,7 @@ func (r *Run) comeBack() error {
 }
 
 // saved is the state after a step: of a checkpoint, or what the run began with.
-func (r *Run) saved(step int64) (host.FillFunc, func(), error) {
+func (r *Run) saved(step int64) (family.FillFunc, func(), error) {
 	c, err := r.savedFile(step)
 	switch {
 	case err != nil:
@@ -108,9 +108,9 @@ const expertsSection = "experts"
 
 // filled reads the state of a step from a checkpoint: all of it, unless the run began with that step and
 // took it from checkpoint.load.
-func (r *Run) filled(c *checkpoint.Reader, step int64) (host.FillFunc, func(), error) {
+func (r *Run) filled(c *checkpoint.Reader, step int64) (family.FillFunc, func(), error) {
 	loaded := step == r.start.first-1 && r.start.step == 0
-	return host.FromCheckpoint(c, (r.cfg.Run.Checkpoint.LoadOptimizer || !loaded) && moments(c)),
+	return family.FromCheckpoint(c, (r.cfg.Run.Checkpoint.LoadOptimizer || !loaded) && moments(c)),
 		func() { _ = c.Close() }, nil // it is only read
 }
 

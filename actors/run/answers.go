@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
@@ -134,7 +132,7 @@ func (r *Run) reference() (*trained.Reference, error) {
 			return nil, err
 		}
 		r.start.closers = append(r.start.closers, saved.Close)
-		fill = host.FromCheckpoint(saved, false)
+		fill = family.FromCheckpoint(saved, false)
 		ref.Print = format.HashOf(ref.Print, saved.Path(), saved.Step())
 	}
 	packed, err := packedIn(r.cfg, model)
@@ -181,7 +179,7 @@ func (r *Run) frozen(packed map[string]kernels.Packing, open func(kernels.Backen
 	if err != nil {
 		return nil, err
 	}
-	g, err := open(b, layout.Precisions[r.cfg.Run.Train.Precision])
+	g, err := open(b, fit.Precisions[r.cfg.Run.Train.Precision])
 	if err == nil {
 		sumsAs(r.cfg, g, packed)
 	}
@@ -250,7 +248,7 @@ func (a *answers) each(b *dataset.Batch, f func(k int, p place)) {
 }
 
 // fill puts what the loss reads into a microbatch of a step with the batches.
-func (a *answers) fill(mb *host.Microbatch, b *dataset.Batch, batches []dataset.Batch) error {
+func (a *answers) fill(mb *family.Microbatch, b *dataset.Batch, batches []dataset.Batch) error {
 	if a.loss.Vectors != nil {
 		return a.texts(mb, b, batches)
 	}

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -41,7 +40,7 @@ func sumsOf(c *configs.Config) map[string]int {
 
 // numbersOf are those that training has of a parameter: of one in few bits, what is kept so, else each rounded
 // to the nearest, as ranks load it.
-func numbersOf(p *grad.Param, packed map[string]kernels.Packing, from host.FillFunc) ([]float32, error) {
+func numbersOf(p *grad.Param, packed map[string]kernels.Packing, from family.FillFunc) ([]float32, error) {
 	v := make([]float32, tensor.Len(p.Shape))
 	form := packed[p.Name]
 	if form.Form == 0 {

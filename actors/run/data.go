@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset"
 	_ "github.com/lfactor/lfactor/dataset/format"
@@ -58,7 +57,7 @@ type imagery interface {
 	// Prepare is the loader's.
 	Prepare(m *dataset.Media, n int) (v any, bytes int64, err error)
 	// Fill puts what was prepared of a batch into its microbatch.
-	Fill(mb *host.Microbatch, b *dataset.Batch) error
+	Fill(mb *family.Microbatch, b *dataset.Batch) error
 }
 
 // newData makes the data side of a run without opening anything; open does that.
@@ -324,7 +323,7 @@ func (d *data) leave() { d.leaving.Do(func() { close(d.left) }) }
 
 // batches gives replica dp its share of a step: microbatch k of the replica is microbatch k·size+dp of
 // the step.
-func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
+func (d *data) batches(step int64, dp int) ([]family.Microbatch, error) {
 	if d.rollouts != nil { // whoever reads ahead must not keep others from the step under way
 		if err := d.rollouts.await(step); err != nil {
 			return nil, err
@@ -340,7 +339,7 @@ func (d *data) batches(step int64, dp int) ([]host.Microbatch, error) {
 	if d.rollouts != nil {
 		return d.rollouts.batches(step, dp)
 	}
-	var out []host.Microbatch
+	var out []family.Microbatch
 	shares := d.shares(m.batches)
 	weights := dataset.Weighting{Weight: dataset.LossWeight(c.Train.LossWeight),
 		Mean: dataset.LossMean(c.Train.LossAverage)}.Weigh(shares, dp)
@@ -394,8 +393,8 @@ func (d *data) shares(batches []dataset.Batch) [][]dataset.Batch {
 
 // microbatch gives every token the weight of its loss, and with keys an identity for dropout that
 // depends on its sample and place alone.
-func microbatch(b *dataset.Batch, weights []float32, seed uint64, keys bool) host.Microbatch {
-	mb := host.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens,
+func microbatch(b *dataset.Batch, weights []float32, seed uint64, keys bool) family.Microbatch {
+	mb := family.Microbatch{IDs: b.Tokens, Targets: b.Labels, Positions: b.Positions, Cu: b.CuSeqlens,
 		Weights: weights}
 	if keys {
 		mb.Keys = make([]int64, len(b.Tokens))

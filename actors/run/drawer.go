@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/rounds"
 	"github.com/lfactor/lfactor/actors/world"
 	"github.com/lfactor/lfactor/configs"
@@ -143,7 +142,7 @@ func newDrawer(c *configs.Config, stops []int32) (*drawer, error) {
 		fill = w
 	}
 	m.Spec.Objective = &family.Objective{Loss: l, Params: fit.LossParams(c)} // its head of values
-	g, err := sample.New(m, fit.Lora(c), layout.Precisions[c.Run.Train.Precision], b,
+	g, err := sample.New(m, fit.Lora(c), fit.Precisions[c.Run.Train.Precision], b,
 		tensor.NewPool("sampler", 0), fill)
 	if err != nil {
 		return nil, err
@@ -237,7 +236,7 @@ func (d *drawer) load(w *weights) error {
 }
 
 // fill puts weights in from where a run's come from.
-func (d *drawer) fill(from host.FillFunc) error {
+func (d *drawer) fill(from family.FillFunc) error {
 	for _, p := range d.params {
 		v, err := numbersOf(p, d.packed, from)
 		if err != nil {

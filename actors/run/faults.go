@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/pipeline/plan"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // EnvFault plants a fault for drills and tests of `lfactor why`: leak=EDGE drops the credits of a port's
@@ -106,7 +107,7 @@ func plantGate(o *host.RunOptions, file string) (why string) {
 			leave()
 		}
 	}
-	o.Batches = func(s int64, dp int) ([]host.Microbatch, error) {
+	o.Batches = func(s int64, dp int) ([]family.Microbatch, error) {
 		for {
 			if steps, err := gateAt(file); err != nil {
 				return nil, fmt.Errorf("the gate of a planted fault: %w", err)
@@ -212,7 +213,7 @@ func (r *Run) fault(o *host.RunOptions, text string) (why string) {
 		return fmt.Sprintf("there is no process %d", n)
 	case kind == "slowdata" && n == o.Proc:
 		read := o.Batches
-		o.Batches = func(s int64, dp int) ([]host.Microbatch, error) {
+		o.Batches = func(s int64, dp int) ([]family.Microbatch, error) {
 			if s >= step {
 				<-time.After(dataStandsStill)
 			}

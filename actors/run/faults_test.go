@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // laidOut is a run of a small model that is cut into pp stages.
@@ -52,7 +53,7 @@ func TestFaultsPlanted(t *testing.T) {
 		t.Setenv(EnvFault, x.fault)
 		var said bytes.Buffer
 		r := laidOut(t, 2, &said)
-		r.plant(&host.RunOptions{Batches: func(int64, int) ([]host.Microbatch, error) { return nil, nil }})
+		r.plant(&host.RunOptions{Batches: func(int64, int) ([]family.Microbatch, error) { return nil, nil }})
 		require.Contains(t, said.String(), x.says, x.fault)
 		require.Contains(t, said.String(), "note: ", x.fault)
 	}
@@ -74,8 +75,8 @@ func TestFaultGate(t *testing.T) {
 	let("2")
 	ended := 0
 	o := host.RunOptions{Leave: func() { ended++ },
-		Batches: func(step int64, dp int) ([]host.Microbatch, error) {
-			return make([]host.Microbatch, dp), nil
+		Batches: func(step int64, dp int) ([]family.Microbatch, error) {
+			return make([]family.Microbatch, dp), nil
 		}}
 	require.Empty(t, plantGate(&o, gate))
 	for _, step := range []int64{-7, 1, 2} {

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/rounds"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 )
 
@@ -111,7 +111,7 @@ func (r *Run) weightsBehind(step int64) (string, error) {
 				return "", err
 			}
 			r.start.closers = append(r.start.closers, saved.Close)
-			r.start.fill = host.FromCheckpoint(saved, false)
+			r.start.fill = family.FromCheckpoint(saved, false)
 			return saved.Path(), nil
 		}
 	}

@@ -1,14 +1,13 @@
 package run
 
 import (
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
 // lay puts replica dp's answers of a round into its microbatches of a step, one behind the other.
-func (r *rollouts) lay(step int64, dp int, x *round) ([]host.Microbatch, error) {
+func (r *rollouts) lay(step int64, dp int, x *round) ([]family.Microbatch, error) {
 	c := &r.d.r.cfg.Run
 	answers, tokens := 0.0, 0.0
 	for _, a := range x.answers {
@@ -16,7 +15,7 @@ func (r *rollouts) lay(step int64, dp int, x *round) ([]host.Microbatch, error) 
 			answers, tokens = answers+1, tokens+float64(a.own())
 		}
 	}
-	var out []host.Microbatch
+	var out []family.Microbatch
 	each := c.Train.MicroBatch
 	for m := dp; m*each < len(x.answers); m += c.Plan.DP {
 		mb, err := r.microbatch(step, x.answers[m*each:(m+1)*each], answers, tokens)
@@ -29,11 +28,11 @@ func (r *rollouts) lay(step int64, dp int, x *round) ([]host.Microbatch, error) 
 }
 
 // microbatch lays answers out with their prompts.
-func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float64) (host.Microbatch,
+func (r *rollouts) microbatch(step int64, part []*rollout, answers, tokens float64) (family.Microbatch,
 	error) {
 	c := &r.d.r.cfg.Run
 	n := c.Train.MicroBatch * c.Data.SeqLen
-	mb := host.Microbatch{IDs: make([]int32, n), Targets: make([]int32, n), Positions: make([]int32, n),
+	mb := family.Microbatch{IDs: make([]int32, n), Targets: make([]int32, n), Positions: make([]int32, n),
 		Weights: make([]float32, n)}
 	out := family.NewAnswers(n)
 	var sequences [][]int32

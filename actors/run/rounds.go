@@ -6,9 +6,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/rounds"
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
@@ -54,7 +54,7 @@ func (r *rollouts) begin() error {
 
 // batches gives replica dp its share of a step, for which the first who asks publishes its weights. The
 // caller has read the step's prompts, and holds the lock of reading.
-func (r *rollouts) batches(step int64, dp int) ([]host.Microbatch, error) {
+func (r *rollouts) batches(step int64, dp int) ([]family.Microbatch, error) {
 	n := r.plan.Round(step)
 	if err := r.tryEnvironment(n); err != nil {
 		return nil, err

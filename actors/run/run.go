@@ -25,6 +25,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -232,7 +233,9 @@ func (r *Run) Rewind() error { return r.data.train.Seek(dataset.Position{}) }
 
 // Batches gives replica dp its share of a step's microbatches; steps count from 1, batches of evaluations
 // from -1 down.
-func (r *Run) Batches(step int64, dp int) ([]host.Microbatch, error) { return r.data.batches(step, dp) }
+func (r *Run) Batches(step int64, dp int) ([]family.Microbatch, error) {
+	return r.data.batches(step, dp)
+}
 
 // readTokenizer reads the run's tokenizer, and holds it to the model's vocabulary. Data of ids need none.
 func (r *Run) readTokenizer() (err error) {

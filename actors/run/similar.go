@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/kernels/objective"
@@ -49,7 +48,7 @@ func (a *answers) roles(b *dataset.Batch, f func(k int, p place, role float32)) 
 }
 
 // texts puts what a loss over vectors reads into a microbatch, of a step with the batches.
-func (a *answers) texts(mb *host.Microbatch, b *dataset.Batch, batches []dataset.Batch) error {
+func (a *answers) texts(mb *family.Microbatch, b *dataset.Batch, batches []dataset.Batch) error {
 	n, err := a.queries(batches)
 	if err != nil {
 		return err

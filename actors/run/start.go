@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
@@ -34,8 +33,8 @@ type start struct {
 	origin  string             // the checkpoint that the run began with, "" for none
 	step    int64              // of it, where it is one of checkpoint.dir; 0 for none
 	closers []func() error
-	fill    host.FillFunc
-	base    host.FillFunc    // of the weights that the run began with, whatever it goes on from
+	fill    family.FillFunc
+	base    family.FillFunc  // of the weights that the run began with, whatever it goes on from
 	hf      *family.Weights  // of the model's directory, or nil
 	from    string           // for the user
 	began   string           // the same of base
@@ -331,12 +330,12 @@ func (r *Run) resume(saved *checkpoint.Reader, whole bool) error {
 	}
 	r.start.origin = saved.Path()
 	c := r.cfg.Run.Checkpoint
-	r.start.fill = host.FromCheckpoint(saved, c.LoadOptimizer && moments(saved))
+	r.start.fill = family.FromCheckpoint(saved, c.LoadOptimizer && moments(saved))
 	r.start.from = fmt.Sprintf("step %d of %s, verified", saved.Step(), saved.Path())
 	if c.Dir != "" && filepath.Dir(saved.Path()) == filepath.Clean(c.Dir) {
 		// The run's own state: without its moments each restart would change what the run computes.
 		r.start.step = saved.Step()
-		r.start.fill = host.FromCheckpoint(saved, moments(saved))
+		r.start.fill = family.FromCheckpoint(saved, moments(saved))
 		if !c.LoadOptimizer || !c.LoadRNG {
 			r.start.from += ", whole: load_optimizer and load_rng are for checkpoint.load alone"
 		}
@@ -366,7 +365,7 @@ func (s *start) average(cfg *configs.Config) error {
 	if err := s.opened.Average(optim.AverageState); err != nil {
 		return err
 	}
-	s.fill = host.FromCheckpoint(s.opened, false)
+	s.fill = family.FromCheckpoint(s.opened, false)
 	s.from += ", average of weights"
 	return nil
 }

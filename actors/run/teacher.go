@@ -1,7 +1,6 @@
 package run
 
 import (
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"
 )
@@ -17,7 +16,7 @@ func (d *data) openTeacher() error {
 }
 
 // teach puts a teacher's logits of its rows into a microbatch. The caller holds the lock of reading.
-func teach(g *sample.Generator, mb *host.Microbatch) error {
+func teach(g *sample.Generator, mb *family.Microbatch) error {
 	z, err := g.AllLogits(mb.IDs, mb.Positions, mb.Cu)
 	if err != nil {
 		return err

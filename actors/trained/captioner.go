@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/kernels"
@@ -65,7 +64,7 @@ func newCaptioner(cfg *configs.Config, d *family.Denoiser) (*captioner, error) {
 	if err := x.fits(); err != nil {
 		return nil, cfg.Fault("diffusion.text_encoder", err.Error(), "take the model's own encoders")
 	}
-	dtype := layout.Precisions[cfg.Run.Train.Precision]
+	dtype := fit.Precisions[cfg.Run.Train.Precision]
 	if dtype == tensor.F16 {
 		dtype = tensor.F32 // in which states of T5 do not fit
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels/grad"
@@ -15,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -165,7 +165,7 @@ func (e *Exporter) dtype(hf string) string {
 	if types := convertedTypes(e.Saved); types != nil && types[hf] != "" {
 		return types[hf]
 	}
-	if own := layout.Components(&e.Cfg.Run); own != nil && hf != "" {
+	if own := fit.Components(&e.Cfg.Run); own != nil && hf != "" {
 		if e.parts == nil {
 			e.parts = map[string]string{}
 			for _, p := range e.Model.Params(nil) {
@@ -176,7 +176,7 @@ func (e *Exporter) dtype(hf string) string {
 		}
 		return own(e.parts[hf]).DType.String()
 	}
-	return layout.Precisions[e.Cfg.Run.Train.Precision].String()
+	return fit.Precisions[e.Cfg.Run.Train.Precision].String()
 }
 
 // value is a logical parameter of the checkpoint in float32: its master copy where there is one, with

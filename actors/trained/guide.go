@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -150,7 +149,7 @@ func (g *Guide) Prepare(m *dataset.Media, n int) (any, int64, error) {
 }
 
 // Fill puts a batch's views and frames, which the loader has prepared, into its microbatch.
-func (g *Guide) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+func (g *Guide) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 	views := *b
 	views.Media = nil
 	var items []family.Encoded

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/family"
@@ -20,12 +19,12 @@ type Images struct {
 
 // Fill puts a batch's images, which the loader has prepared, into its microbatch: their tokens have no
 // embedding of their own.
-func (x *Images) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+func (x *Images) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 	return x.fill(mb, b, func(_ int, v any) (*media.Features, error) { return v.(*media.Features), nil })
 }
 
 // fill is Fill of what features makes of medium i of a batch, as it was prepared.
-func (x *Images) fill(mb *host.Microbatch, b *dataset.Batch,
+func (x *Images) fill(mb *family.Microbatch, b *dataset.Batch,
 	features func(i int, v any) (*media.Features, error)) error {
 	if len(b.Media) == 0 {
 		return nil

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
@@ -368,7 +367,7 @@ func covering(p *media.Image, w, h int) *media.Image {
 }
 
 // Fill puts a batch's latents and captions, which the loader has prepared, into its microbatch.
-func (x *Pictures) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+func (x *Pictures) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 	var items []family.Encoded
 	empty, err := x.empty()
 	if err != nil {

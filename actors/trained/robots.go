@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -375,7 +374,7 @@ func (x *Robots) coloured(v []float32, camera int) {
 }
 
 // Fill puts a batch's frames, which the loader has prepared, into its microbatch.
-func (x *Robots) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+func (x *Robots) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 	var items []family.Encoded
 	for i := range b.Media {
 		m := &b.Media[i]

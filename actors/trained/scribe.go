@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
@@ -380,7 +379,7 @@ func (s *Scribe) features(v []float32, n int) (*media.Features, error) {
 }
 
 // Fill puts a batch's views, which the loader has prepared, into its microbatch.
-func (s *Scribe) Fill(mb *host.Microbatch, b *dataset.Batch) error {
+func (s *Scribe) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 	return s.images.fill(mb, b, func(i int, v any) (*media.Features, error) {
 		seen, ok := v.(*scribeSeen)
 		if !ok {

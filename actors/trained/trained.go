@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/hf"
@@ -152,7 +151,7 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 	if err := t.furtherOr(how, saved.Kind("param")); err != nil {
 		return nil, err
 	}
-	from := host.FromCheckpoint(saved, false)
+	from := family.FromCheckpoint(saved, false)
 	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {
 		_, err := from("param", p, g, dst)
 		return err

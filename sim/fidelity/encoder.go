@@ -249,10 +249,10 @@ func pacedRun(l *layout.Layout) (best float64, err error) {
 
 // imageBatches are microbatches with one image each.
 func imageBatches(v *family.Vision, micro int) host.BatchFunc {
-	return func(step int64, _ int) (out []host.Microbatch, err error) {
+	return func(step int64, _ int) (out []family.Microbatch, err error) {
 		for i := range micro {
 			r := rand.New(rand.NewPCG(uint64(step), uint64(i)))
-			mb := host.Microbatch{Cu: []int32{0, pacedRows}}
+			mb := family.Microbatch{Cu: []int32{0, pacedRows}}
 			for k := range int32(pacedRows) {
 				mb.IDs, mb.Targets, mb.Positions = append(mb.IDs, int32(r.IntN(64))),
 					append(mb.Targets, int32(r.IntN(64))), append(mb.Positions, k)

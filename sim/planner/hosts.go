@@ -19,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 	"github.com/lfactor/lfactor/pipeline/schedule"
 	"github.com/lfactor/lfactor/sim/rehearsal"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/topology"
 	"github.com/lfactor/lfactor/topology/cost"
 	"github.com/lfactor/lfactor/topology/search"
@@ -248,7 +249,7 @@ func (p *Search) Profile(v search.Variant) ([]search.BlockCost, error) {
 	j.Program = passes(len(kinds), v)
 	p.share(&j, v)
 	j.SeqParallel, j.Zero, j.Bucket, j.Overlap = v.SP, v.Zero, 0, v.Overlap
-	j.Recompute = layout.Recomputes[v.Recompute]
+	j.Recompute = fit.Recomputes[v.Recompute]
 	if vision := m.Vision; vision != nil {
 		j.Dims = layout.ImageDims(vision, p.patches(v.Batch), j.Rows)
 	}

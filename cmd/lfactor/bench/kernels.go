@@ -8,13 +8,13 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/bench/rates"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/configs/unit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/fit"
 )
 
 func kernelBench() *cobra.Command {
@@ -40,7 +40,7 @@ func kernelBench() *cobra.Command {
 			b := kernels.OpenProber(n)
 			p := b.Peaks()
 			for _, t := range *types {
-				d, ok := layout.Precisions[t]
+				d, ok := fit.Precisions[t]
 				if !ok || d == tensor.F16 {
 					kernels.Close(b)
 					return exit.Usagef("--precision %s: want fp32 or bf16", t)

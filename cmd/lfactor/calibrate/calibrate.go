@@ -13,7 +13,6 @@ import (
 
 	"github.com/lfactor/lfactor/actors/calibrate"
 	"github.com/lfactor/lfactor/actors/host"
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
@@ -55,7 +54,7 @@ func Command() *cobra.Command {
 				*dtype = "fp32"
 			}
 		}
-		t, ok := layout.Precisions[*dtype]
+		t, ok := fit.Precisions[*dtype]
 		if !ok {
 			return exit.Usagef("--dtype %s: want fp32, bf16 or fp16", *dtype)
 		}

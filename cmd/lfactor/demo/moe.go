@@ -13,7 +13,6 @@ import (
 
 	"github.com/lfactor/lfactor/actors"
 	"github.com/lfactor/lfactor/actors/core"
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/actors/run/record"
@@ -223,8 +222,8 @@ func kindsOf(r *run.Run, l *layout.Layout, cfg *configs.Config) (rows []record.H
 }
 
 // lastTokens are the microbatches of the last steps, by step and replica; data is read from its beginning.
-func lastTokens(r *run.Run, cfg *configs.Config) (map[[2]int64][]host.Microbatch, error) {
-	out := map[[2]int64][]host.Microbatch{}
+func lastTokens(r *run.Run, cfg *configs.Config) (map[[2]int64][]family.Microbatch, error) {
+	out := map[[2]int64][]family.Microbatch{}
 	for step := int64(1); step <= int64(cfg.Run.Train.Steps); step++ {
 		for dp := range cfg.Run.Plan.DP {
 			mbs, err := r.Batches(step, dp)

@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/serve"
 	"github.com/lfactor/lfactor/actors/serve/policy"
 	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -55,7 +55,7 @@ func Command() *cobra.Command {
 	key := f.String("tls-key", "", "PEM file of the certificate's key")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		var ok bool
-		if o.DType, ok = layout.Precisions[*precision]; !ok || *precision == "fp16" {
+		if o.DType, ok = fit.Precisions[*precision]; !ok || *precision == "fp16" {
 			return exit.Usagef("serve: --precision is fp32 or bf16")
 		}
 		if o.Engine.Pages < 1 || o.Engine.Rows < 1 || o.Engine.Running < 1 || o.Queue < 1 ||

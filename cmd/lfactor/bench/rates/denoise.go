@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/kernels"
@@ -45,7 +44,7 @@ func squarest(n int) (h, w int) {
 }
 
 // latents are random latents and captions for the sequences of a microbatch.
-func (s *Step) latents(mb *host.Microbatch, r *rand.Rand) {
+func (s *Step) latents(mb *family.Microbatch, r *rand.Rand) {
 	d := s.family.Denoiser
 	numbers := func(n int) []float32 {
 		v := make([]float32, n)

@@ -7,6 +7,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/fit"
 )
 
 // floor is the least time that a step could take on this machine: its products and its attention at the peak
@@ -23,7 +24,7 @@ type floor struct {
 
 // floor of the run that l lays out.
 func (s *Step) floor(l *layout.Layout, params int64, p kernels.Peaks) floor {
-	d := layout.Precisions[s.Precision]
+	d := fit.Precisions[s.Precision]
 	f := floor{Peak: p.TeamMultiplyAdd, Memory: p.Memory}
 	if d == tensor.BF16 && p.TeamTiles > 0 {
 		f.Peak = p.TeamTiles

@@ -21,6 +21,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/profile"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/optim"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -78,10 +79,10 @@ func (s *Step) check() error {
 	if !ok {
 		return exit.Usagef("--shape %s: want llama58m or qwen3-0.6b", s.Shape)
 	}
-	if _, ok := layout.Precisions[s.Precision]; !ok {
+	if _, ok := fit.Precisions[s.Precision]; !ok {
 		return exit.Usagef("--precision %s: want fp32, bf16 or fp16", s.Precision)
 	}
-	if _, ok := layout.Recomputes[s.Recompute]; !ok {
+	if _, ok := fit.Recomputes[s.Recompute]; !ok {
 		return exit.Usagef("--recompute %s: want none, selective or full", s.Recompute)
 	}
 	for _, text := range s.Keep {
@@ -159,8 +160,8 @@ func (s *Step) layout(m *family.Model) (*layout.Layout, error) {
 	mesh := layout.MeshOf(&configs.Plan{PP: s.Pp, DP: 1, TP: 1, CP: s.Cp, Ulysses: 1, EP: 1, ETP: 1})
 	job := &layout.Design{Model: m, Mesh: mesh, Schedule: schedule, Micro: s.Pp,
 		Chunks: chunks, Ring: s.Cp > 1, Zigzag: s.Cp > 1, Zero: min(1, s.Cp-1),
-		Rows: s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: layout.Precisions[s.Precision],
-		Recompute: layout.Recomputes[s.Recompute],
+		Rows: s.Batch / s.Pp * s.Seq, SeqLen: s.Seq, DType: fit.Precisions[s.Precision],
+		Recompute: fit.Recomputes[s.Recompute],
 		Optim:     optim.Config{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}}
 	if s.Offload {
 		job.Offload = layout.OffloadFrom
@@ -301,10 +302,10 @@ func (s *Step) train(m *family.Model, l *layout.Layout, res *StepResult) (*profi
 }
 
 // batches are random tokens, the same for every step, as in bench/step.py.
-func (s *Step) batches(int64, int) (out []host.Microbatch, _ error) {
+func (s *Step) batches(int64, int) (out []family.Microbatch, _ error) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range s.Pp {
-		mb := host.Microbatch{Cu: []int32{0}}
+		mb := family.Microbatch{Cu: []int32{0}}
 		for range s.Batch / s.Pp {
 			for p := range s.Seq {
 				mb.IDs, mb.Targets = append(mb.IDs, int32(r.IntN(s.Vocab))),
