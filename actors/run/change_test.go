@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // editOf32 is a small model of Qwen-Image-Edit's kind, which reads states of 32 numbers.

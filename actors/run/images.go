@@ -4,11 +4,11 @@ import (
 	"io"
 	"slices"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // openImages loads the processor that data.processor names, or that lies beside the tokenizer.

@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	"github.com/lfactor/lfactor/actors/reward"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/setup"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // judgeModel is a model of rewards in the process that trains. It reads the tokens that were drawn, as they

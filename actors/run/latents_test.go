@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // autoencodersOf has the small autoencoders that diffusers wrote.

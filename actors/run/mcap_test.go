@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // TestMCAPRun: a policy learns of bags of ROS 2, with the same losses under other plans, and its frames a

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // TestOptimizersGoOn: a run of each optimizer, and with moments in few bits, that is ended and goes on has

@@ -9,7 +9,6 @@ import (
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/reward"
 	"github.com/lfactor/lfactor/actors/rounds"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/setup"
@@ -17,6 +16,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // rollouts draws the answers that a run learns from. Which weights draw which is a schedule's matter, and

@@ -10,10 +10,10 @@ import (
 
 	"github.com/lfactor/lfactor/actors/host"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // TestRoundTrip: a Hugging Face directory of every family, loaded over pp=2 tp=2, saved, and exported again,

@@ -18,7 +18,6 @@ import (
 	"github.com/lfactor/lfactor/actors/profiler"
 	"github.com/lfactor/lfactor/actors/run/mirror"
 	"github.com/lfactor/lfactor/actors/run/record"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
@@ -28,6 +27,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 

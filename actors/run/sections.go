@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/noise"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // schedulerSection is where a checkpoint of a model of diffusion has the scheduler that it learnt under, as

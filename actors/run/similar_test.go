@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // similarGolden is what bench/golden/embeddings.py has of sentence-transformers.

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // chat is the conversation encoder with the model's own template, or the one that data.template names.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lfactor/lfactor/actors/core"
 	"github.com/lfactor/lfactor/actors/layout"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/stages/checkpoint"
@@ -19,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/stages/features"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/optim"
+	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // unetOf24 is a small U-Net of SDXL's kind, which reads the states of two encoders of 12 numbers beside

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // spelled are the tokens of a small vocabulary that spells JSON; no letter begins a word that it does not

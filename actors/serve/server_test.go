@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // served is a server of a small model whose tokens are words, with a chat template.

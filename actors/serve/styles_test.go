@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/stages/sample/grammar"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // TestStrictMarks: what a guide of strict tools lets be has no calls but those that fit, whatever white space

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/tenants"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // TrainOptions say what adapters clients may train.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Rolling says how a policy is rolled out.

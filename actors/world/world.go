@@ -10,8 +10,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // World is an environment. It is not safe for concurrent use; what its methods return is the caller's. After an

@@ -1,4 +1,4 @@
-"""Loads an adapter of every golden model with PEFT's own loader, and writes actors/trained/testdata/peft.json: for each model the
+"""Loads an adapter of every golden model with PEFT's own loader, and writes stages/trained/testdata/peft.json: for each model the
 tensors, with their shapes, that arrived in layers of the model as transformers builds it. An adapter of the wrong name is only
 a warning to PEFT; here it is an assertion, as are weights of zero and a scale that is not alpha/r.
 
@@ -74,7 +74,7 @@ def main():
     warnings.simplefilter("error", UserWarning)  # of missing keys
     warnings.filterwarnings("ignore", message=".*base_model_name_or_path.*|.*config file.*|.*vocab.*|.*__array_wrap__.*")
     out = {path.name: load(path.name, path) for path in sorted(pathlib.Path(sys.argv[1]).iterdir())}
-    pathlib.Path("actors/trained/testdata/peft.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in out.items()) + "\n}\n")
+    pathlib.Path("stages/trained/testdata/peft.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in out.items()) + "\n}\n")
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/actors/serve"
-	models "github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/demo"
 	"github.com/lfactor/lfactor/stages/sample"
+	models "github.com/lfactor/lfactor/stages/trained"
 )
 
 // TestServeImages: chats with images, many at once, have the answers that the model gives about each by

@@ -3,8 +3,8 @@ package policy
 import (
 	"testing"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // BenchmarkDecide is the time of a batch of three observations of the tiny policy.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // The keys of an observation beside its state and its cameras. A prompt may be called task too, as in

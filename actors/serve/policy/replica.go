@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Why an observation is not answered, although it is a good one.

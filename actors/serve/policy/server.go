@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lfactor/lfactor/actors/serve"
-	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Options say how a policy is served. A zero takes what stands behind it.

@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // counting is a policy whose actions say how many observations were answered before, and together with how

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // errSlow says that a client took too long over a message of its own, or over one of the server's.

@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lfactor/lfactor/actors/run"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/calibrate"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Of the text that a perplexity is of: tokens of a sequence, at most, and sequences.

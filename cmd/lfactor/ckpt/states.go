@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint/torch"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // megatronFlags are those of Megatron's forms.

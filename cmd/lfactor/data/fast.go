@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 const fastHelp = `The run file says which recordings, in which numbers (section policy) and of how many actions a chunk is (policy.horizon); policy.fast

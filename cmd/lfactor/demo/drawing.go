@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/run"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // What the demos of models that draw pictures and clips have in common.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/actors/trained"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // TestNeedles: a text has its needle once, farther from its end than two layers of windows reach, and every

@@ -15,10 +15,10 @@ import (
 
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/actors/run/record"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // rlSteps are enough for the demo to show what it claims.

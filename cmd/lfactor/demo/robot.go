@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/run"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/actors/world"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // robotSteps are enough for the demo to show what it claims.

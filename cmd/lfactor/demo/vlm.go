@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/actors/run"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/sim/rehearsal"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // scene is a drawn image: count small shapes of one kind and colour in one corner.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // recallFlags are those of the search of texts by embeddings.

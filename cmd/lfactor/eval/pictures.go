@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // pictureFlags are those of the statistics of pictures, by what they are called.

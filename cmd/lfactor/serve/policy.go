@@ -9,9 +9,9 @@ import (
 
 	"github.com/lfactor/lfactor/actors/serve"
 	"github.com/lfactor/lfactor/actors/serve/policy"
-	"github.com/lfactor/lfactor/actors/trained"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // policyFlags are those that policies alone have, and textFlags those of models that speak.

@@ -26,10 +26,10 @@ var everyLinear = []string{"*.q_proj", "*.k_proj", "*.v_proj", "*.o_proj", "*.ga
 	"*.down_proj", "*.input_proj", "*.attn.proj", "*.fc1", "*.fc2"}
 
 // TestPEFTNames holds the names and shapes of adapters of every family to what PEFT's own loader took:
-// ../../../actors/trained/testdata/peft.json has, of each golden model, the tensors that were loaded into
+// ../../../stages/trained/testdata/peft.json has, of each golden model, the tensors that were loaded into
 // layers of the model as transformers builds it (bench/golden/peft_load.py).
 func TestPEFTNames(t *testing.T) {
-	text, err := os.ReadFile("../../../actors/trained/testdata/peft.json")
+	text, err := os.ReadFile("../../../stages/trained/testdata/peft.json")
 	if *writeAdapters == "" {
 		require.NoError(t, err)
 	}

@@ -18,7 +18,7 @@ func worded(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, file := range []string{"config.json", "model.safetensors"} {
-		b, err := os.ReadFile(filepath.Join("../host/testdata", name, file))
+		b, err := os.ReadFile(filepath.Join("../../actors/host/testdata", name, file))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), b, 0o600))
 	}
@@ -75,6 +75,6 @@ func TestFurtherOpened(t *testing.T) {
 			m.Close()
 		}
 	}
-	_, err := Open("../run/testdata/preference/policy", "", Further)
+	_, err := Open("../../actors/run/testdata/preference/policy", "", Further)
 	require.ErrorContains(t, err, "no layer for further tokens")
 }

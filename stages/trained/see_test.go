@@ -53,7 +53,7 @@ func seenRequests(v *family.Vision, token int32) (out []*sample.Request) {
 // text has where it is computed at once, as in training, to the bit: alone, beside others, and after pages
 // were given up.
 func TestSees(t *testing.T) {
-	dir := "../host/testdata/qwen3.5-vision-mtp"
+	dir := "../../actors/host/testdata/qwen3.5-vision-mtp"
 	src, err := checkpoint.OpenDir(dir)
 	require.NoError(t, err)
 	m, err := OpenSource(dir, src)
@@ -133,8 +133,8 @@ func logProbsOf(b *cpu.Backend, z []float32, ids []int32) (out []float32) {
 func TestSeesNot(t *testing.T) {
 	b := cpu.New(1)
 	defer b.Close() //nolint:errcheck // it ends threads
-	blind, err := OpenSource("../run/testdata/preference/policy", open(t,
-		"../run/testdata/preference/policy"))
+	blind, err := OpenSource("../../actors/run/testdata/preference/policy", open(t,
+		"../../actors/run/testdata/preference/policy"))
 	require.NoError(t, err)
 	defer blind.Close()
 	bg, err := blind.Generator(b, tensor.F32)
