@@ -32,14 +32,10 @@ func (e *Exporter) card(dst string) error {
 	r := &e.Cfg.Run
 	adapters := e.Lora != nil && r.LoRA.AdaptersOnly && !r.LoRA.Merge
 	library := "transformers"
-	switch {
-	case adapters:
+	if adapters {
 		library = "peft"
-	case e.hosted():
-	case e.Model.Denoiser != nil && e.Model.Denoiser.Sight != nil:
-		library = "lerobot"
-	case e.Model.Denoiser != nil:
-		library = "diffusers"
+	} else if t := taskOf(e.Model); t != nil && t.Library != "" {
+		library = t.Library
 	}
 	fmt.Fprintf(&b, "---\nlibrary_name: %s\n", library)
 	if base := baseName(r); base != "" {

@@ -56,14 +56,8 @@ func (e *Exporter) write(dst string) error {
 	if e.Lora != nil && l.AdaptersOnly && !l.Merge {
 		return e.allAdapters(dst)
 	}
-	if e.Model.Denoiser != nil && e.Model.Denoiser.Sight != nil && !e.hosted() {
-		return e.policy(dst)
-	}
-	if e.Model.Denoiser != nil && !e.hosted() {
-		if err := e.pipeline(dst); err != nil || e.Lora == nil || l.Merge {
-			return err
-		}
-		return e.allAdapters(dst)
+	if !ofLanguage(e.Model) {
+		return taskOf(e.Model).Export(e, dst)
 	}
 	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), Form{Shard: e.Shard}.shard())
 	if err != nil {
@@ -81,7 +75,7 @@ func (e *Exporter) write(dst string) error {
 			return err
 		}
 	}
-	if err := e.scribe(dst); err != nil || e.Lora == nil || l.Merge {
+	if err := e.beside(dst); err != nil || e.Lora == nil || l.Merge {
 		return err
 	}
 	return e.adapters(filepath.Join(dst, "adapter"))
@@ -276,7 +270,7 @@ func (e *Exporter) allAdapters(dst string) error {
 // adapters writes the adapters alone, in PEFT's format, or in that of diffusers' pipelines.
 func (e *Exporter) adapters(dst string) error {
 	model, prefix, create, lora := e.Model, checkpoint.AdapterPrefix, checkpoint.NewAdapterWriter, e.Lora
-	if model.Denoiser != nil && !e.hosted() {
+	if !ofLanguage(model) {
 		if lora = e.half(); len(lora.Targets) == 0 {
 			return nil
 		}

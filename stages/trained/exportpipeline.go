@@ -16,6 +16,17 @@ import (
 	"github.com/lfactor/lfactor/stages/texts"
 )
 
+// The task of models of diffusion, and of their autoencoders.
+var _ = Register(Task{Name: "diffusion", Library: "diffusers",
+	Owns: func(m *family.Model) bool { return m.Denoiser != nil && m.Denoiser.Sight == nil && !m.Denoiser.Hosted },
+	Mute: "the model draws and does not speak: name a file for what it draws with --image-out",
+	Export: func(e *Exporter, dst string) error {
+		if err := e.pipeline(dst); err != nil || e.Lora == nil || e.Cfg.Run.LoRA.Merge {
+			return err
+		}
+		return e.allAdapters(dst)
+	}})
+
 // pipeline writes a model of diffusion as diffusers keeps it: transformer or unet with the denoiser, or
 // vae with an autoencoder, scheduler with what it was trained under, and text_encoder where that has
 // learnt. Folders that the run did not change, an autoencoder's among them, stay where they are: a

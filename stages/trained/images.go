@@ -20,11 +20,11 @@ type Images struct {
 // Fill puts a batch's images, which the loader has prepared, into its microbatch: their tokens have no
 // embedding of their own.
 func (x *Images) Fill(mb *family.Microbatch, b *dataset.Batch) error {
-	return x.fill(mb, b, func(_ int, v any) (*media.Features, error) { return v.(*media.Features), nil })
+	return x.FillFrom(mb, b, func(_ int, v any) (*media.Features, error) { return v.(*media.Features), nil })
 }
 
-// fill is Fill of what features makes of medium i of a batch, as it was prepared.
-func (x *Images) fill(mb *family.Microbatch, b *dataset.Batch,
+// FillFrom is Fill of what features makes of medium i of a batch, as it was prepared.
+func (x *Images) FillFrom(mb *family.Microbatch, b *dataset.Batch,
 	features func(i int, v any) (*media.Features, error)) error {
 	if len(b.Media) == 0 {
 		return nil

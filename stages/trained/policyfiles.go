@@ -15,6 +15,7 @@ import (
 
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/family"
 )
 
 // A policy's folder as lerobot keeps it: beside config.json and model.safetensors two pipelines, of what the
@@ -45,8 +46,22 @@ func normOf(mode string) string {
 	return ""
 }
 
-// policy writes a policy of a robot as lerobot keeps it, with the tokenizer of what it is told.
-func (e *Exporter) policy(dst string) error {
+const mute = "the model is a policy of a robot: it acts (docs/policies.md), and neither speaks nor draws"
+
+// The task of policies of robots that give numbers.
+var _ = Register(Task{Name: "policy", Library: "lerobot",
+	Owns:     func(m *family.Model) bool { return m.Denoiser != nil && m.Denoiser.Sight != nil && !m.Denoiser.Hosted },
+	Mute:     mute,
+	Export:   func(e *Exporter, dst string) error { return e.exportPolicy(dst) },
+	Beside:   func(e *Exporter, dst string) error { return e.exportScribe(dst) },
+	Notes:    func(e *Exporter) []string { return e.notes() },
+	Settings: scribeConfig})
+
+// A policy that a vision-language model hosts is kept as transformers keeps that model.
+var _ = Register(Task{Name: "hosted policy", Owns: hosted, Mute: mute})
+
+// exportPolicy writes a policy of a robot as lerobot keeps it, with the tokenizer of what it is told.
+func (e *Exporter) exportPolicy(dst string) error {
 	d := e.Model.Denoiser
 	if err := refuseMotion(&e.Cfg.Run.Policy); err != nil {
 		return err

@@ -60,7 +60,7 @@ func (m *Trained) filmed(x *Robots) (err error) {
 		if c.Autoencoder = filepath.Join(root, "vae"); !x.D.Worded() {
 			c.Text = filepath.Join(root, "text_encoder")
 		}
-		c.Image = m.imageEncoder(root)
+		c.Image = m.imageEncoderIn(root)
 		if v := at[x.D.ImageKey]; x.D.ImageKey != "" && v != nil {
 			if err := json.Unmarshal(v, &c.Image); err != nil {
 				return fmt.Errorf("%s: %s: %s is no folder", filepath.Join(m.dir, "config.json"), x.D.ImageKey, v)
@@ -104,12 +104,12 @@ func (m *Trained) Encode(dir string) error {
 	if c.Autoencoder = filepath.Join(dir, "vae"); len(parts) > 1 {
 		c.Text = filepath.Join(dir, "text_encoder")
 	}
-	c.Image = m.imageEncoder(dir)
+	c.Image = m.imageEncoderIn(dir)
 	return nil
 }
 
-// Notes are what an export of a policy with a clip does not say, or what its readers do not read.
-func (e *Exporter) Notes() (out []string) {
+// notes are what an export of a policy with a clip does not say, or what its readers do not read.
+func (e *Exporter) notes() (out []string) {
 	d := e.Model.Denoiser
 	if d == nil || d.Clip == nil {
 		return nil
@@ -166,9 +166,9 @@ func imageEncoder(cfg *configs.Config) string {
 	return dir
 }
 
-// imageEncoder is the encoder of images in a pipeline's folder, for a policy that reads features of what
+// imageEncoderIn is the encoder of images in a pipeline's folder, for a policy that reads features of what
 // it sees.
-func (m *Trained) imageEncoder(root string) string {
+func (m *Trained) imageEncoderIn(root string) string {
 	if m.Model.Denoiser.Images == 0 {
 		return m.Cfg.Run.Diffusion.Image
 	}

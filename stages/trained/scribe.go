@@ -380,7 +380,7 @@ func (s *Scribe) features(v []float32, n int) (*media.Features, error) {
 
 // Fill puts a batch's views, which the loader has prepared, into its microbatch.
 func (s *Scribe) Fill(mb *family.Microbatch, b *dataset.Batch) error {
-	return s.images.fill(mb, b, func(i int, v any) (*media.Features, error) {
+	return s.images.FillFrom(mb, b, func(i int, v any) (*media.Features, error) {
 		seen, ok := v.(*scribeSeen)
 		if !ok {
 			return v.(*media.Features), nil

@@ -40,10 +40,10 @@ type scribeRobot struct {
 	Cameras []string   `json:"cameras"`
 }
 
-// scribe writes what a policy that writes its actions acts by.
-func (e *Exporter) scribe(dst string) error {
+// exportScribe writes what a policy that writes its actions acts by.
+func (e *Exporter) exportScribe(dst string) error {
 	c := &e.Cfg.Run
-	if c.Policy.Tokens == "none" && !e.hosted() {
+	if c.Policy.Tokens == "none" && !hosted(e.Model) {
 		return nil
 	}
 	tok, conf, err := TokenizerAt(c.Data.Tokenizer, c.Model.Path)
@@ -51,7 +51,7 @@ func (e *Exporter) scribe(dst string) error {
 		return err
 	}
 	var s *Scribe
-	if e.hosted() {
+	if hosted(e.Model) {
 		var g *Guide
 		if g, err = NewGuide(e.Cfg, e.Model, tok, conf, e.Saved, nowhere{}); err == nil {
 			s = g.Scribe
@@ -101,7 +101,7 @@ func (e *Exporter) scribe(dst string) error {
 }
 
 // hosted reports whether a vision-language model hosts a policy.
-func (e *Exporter) hosted() bool { return e.Model.Denoiser != nil && e.Model.Denoiser.Hosted }
+func hosted(m *family.Model) bool { return m.Denoiser != nil && m.Denoiser.Hosted }
 
 // wordsOf brings the files of a tokenizer's folder to that of a model, whose own configuration stays.
 func wordsOf(from, dst string) error {
@@ -198,5 +198,5 @@ func (m *Trained) acting() *configs.Config {
 	if m.Cfg != nil {
 		return m.Cfg
 	}
-	return m.scribe
+	return m.ActsBy
 }

@@ -40,8 +40,9 @@ type Trained struct {
 	fill  func(p *grad.Param, g family.Region, dst []float32) error
 	dir   string
 	Saved *checkpoint.Reader
-	// of a vision-language model's folder whose model writes a robot's actions, nil for another
-	scribe *configs.Config
+	// ActsBy is the configuration of a task in a vision-language model's folder, as of one whose model writes
+	// a robot's actions; nil for another folder.
+	ActsBy *configs.Config
 	Close  func()
 	// AsLearnt says that a probe rounds weights as train.qat did
 	AsLearnt bool
@@ -203,8 +204,8 @@ func openHF(path, tokenizer string, how opening, weights func() (checkpoint.Sour
 		}
 		t.Model, err = fit.Build(t.Cfg)
 	} else if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err == nil {
-		if t.scribe, err = scribeConfig(path, tokenizer); err == nil && t.scribe != nil {
-			t.Model, err = fit.Build(t.scribe)
+		if t.ActsBy, err = settings(path, tokenizer); err == nil && t.ActsBy != nil {
+			t.Model, err = fit.Build(t.ActsBy)
 		} else if err == nil {
 			t.Model, err = build(c)
 		}
@@ -299,14 +300,10 @@ func (m *Trained) Print() (string, error) {
 
 // speaks refuses models that have no words.
 func (m *Trained) speaks() error {
-	switch d := m.Model.Denoiser; {
-	case d == nil:
-		return nil
-	case d.Sight != nil:
-		return exit.Usagef("the model is a policy of a robot: it acts (docs/policies.md), and neither " +
-			"speaks nor draws")
+	if t := taskOf(m.Model); t != nil {
+		return exit.Usagef("%s", t.Mute)
 	}
-	return exit.Usagef("the model draws and does not speak: name a file for what it draws with --image-out")
+	return nil
 }
 
 // Generate writes a continuation as it is drawn.
