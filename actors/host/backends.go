@@ -2,7 +2,7 @@ package host
 
 import (
 	"github.com/lfactor/lfactor/kernels"
-	_ "github.com/lfactor/lfactor/kernels/cpu" // registers itself: every program that runs actors has the processor
+	_ "github.com/lfactor/lfactor/kernels/backends" // every program that runs actors has the processor
 )
 
 // OpenBackends opens a backend of the named device for each of this process's ranks, with the same options

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -104,14 +105,14 @@ func acts(t *testing.T, path string, view *media.Image) [][]float64 {
 	m, err := trained.Open(path, "")
 	require.NoError(t, err)
 	defer m.Close()
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	defer actor.Close()
-	_, err = actor.Act([]trained.Seen{{State: []float64{1, 2}}})
+	_, err = actor.Act([]policies.Seen{{State: []float64{1, 2}}})
 	require.ErrorContains(t, err, "camera 1 is missing")
-	_, err = actor.Act([]trained.Seen{{State: []float64{1}, Views: []*media.Image{view}}})
+	_, err = actor.Act([]policies.Seen{{State: []float64{1}, Views: []*media.Image{view}}})
 	require.ErrorContains(t, err, "observation.state: 1 numbers")
-	chunks, err := actor.Act([]trained.Seen{{State: []float64{1, 2}, Views: []*media.Image{view}, Seed: 3},
+	chunks, err := actor.Act([]policies.Seen{{State: []float64{1, 2}, Views: []*media.Image{view}, Seed: 3},
 		{State: []float64{1, 2}, Views: []*media.Image{view}, Seed: 4}})
 	require.NoError(t, err)
 	require.Equal(t, chunks[0], chunks[1])

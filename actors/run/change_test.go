@@ -82,7 +82,7 @@ func TestChanges(t *testing.T) {
 	require.NoError(t, os.CopyFS(encoder, os.DirFS("../../stages/family/testdata/qwen2.5-vl")))
 	require.NoError(t, os.Remove(filepath.Join(encoder, "golden.safetensors")))
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"} {
-		text, err := os.ReadFile(filepath.Join("../trained/testdata/change", name))
+		text, err := os.ReadFile(filepath.Join("../../stages/trained/testdata/change", name))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(encoder, name), text, 0o600))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -68,11 +69,11 @@ func TestCosmos3Run(t *testing.T) {
 	m, err := trained.Open(exported, "")
 	require.NoError(t, err)
 	defer m.Close()
-	_, err = m.NewActor()
+	_, err = policies.NewActor(m)
 	require.ErrorContains(t, err, "serve it with --encoders, or set encoders to")
 	require.NoError(t, os.Rename(filepath.Join(dir+".away", "text_encoder"), dir+".text"))
-	require.NoError(t, m.Encode(dir+".away"))
-	actor, err := m.NewActor()
+	require.NoError(t, policies.Encode(m, dir+".away"))
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	actor.Close()
 	require.NoError(t, os.Rename(dir+".away", dir))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -111,27 +112,27 @@ func netActs(t *testing.T, path string, view *media.Image) [][]float64 {
 	m, err := trained.Open(path, "")
 	require.NoError(t, err)
 	defer m.Close()
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	defer actor.Close()
 	require.Equal(t, 5, actor.Steps)
 	can := actor.Abilities()
 	require.Equal(t, [4]int{2, 3, 3, 2}, [4]int{can.Numbers, can.Chunk, can.Width, can.Steps})
 	require.False(t, can.Joins)
-	now := trained.Look{State: []float64{1, 2}, Views: []*media.Image{view}}
-	seen := trained.Seen{State: now.State, Views: now.Views, Seed: 3}
+	now := policies.Look{State: []float64{1, 2}, Views: []*media.Image{view}}
+	seen := policies.Seen{State: now.State, Views: now.Views, Seed: 3}
 	again, other, moved := seen, seen, seen
-	again.Before = []trained.Look{now}
+	again.Before = []policies.Look{now}
 	other.Seed = 4
-	moved.Before = []trained.Look{{State: []float64{4, 0}, Views: now.Views}}
-	chunks, err := actor.Act([]trained.Seen{seen, again, other, moved})
+	moved.Before = []policies.Look{{State: []float64{4, 0}, Views: now.Views}}
+	chunks, err := actor.Act([]policies.Seen{seen, again, other, moved})
 	require.NoError(t, err)
 	require.Len(t, chunks[0], 3)
 	require.Equal(t, chunks[0], chunks[1]) // the first step of an episode stands for the one before
 	require.NotEqual(t, chunks[0], chunks[2])
 	require.NotEqual(t, chunks[0], chunks[3])
-	again.Before = []trained.Look{now, now}
-	_, err = actor.Act([]trained.Seen{again})
+	again.Before = []policies.Look{now, now}
+	_, err = actor.Act([]policies.Seen{again})
 	require.ErrorContains(t, err, "3 steps are observed, and the model reads 2")
 	return chunks[0]
 }

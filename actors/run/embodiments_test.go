@@ -13,6 +13,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -92,13 +93,13 @@ func (p *robotPolicy) act(saved, as string) [][]float64 {
 	m, err := trained.Open(saved, "")
 	require.NoError(p.t, err)
 	defer m.Close()
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	require.NoError(p.t, err)
 	defer actor.Close()
 	if as != "" {
 		require.NoError(p.t, actor.As(as))
 	}
-	chunks, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{1, 2},
+	chunks, err := actor.Act([]policies.Seen{{Task: "red disc", State: []float64{1, 2},
 		Views: []*media.Image{p.view}}})
 	require.NoError(p.t, err)
 	return chunks[0]
@@ -174,7 +175,7 @@ func (p *robotPolicy) exportsRobot() {
 		m, err := trained.Open(exported, "")
 		require.NoError(t, err)
 		defer m.Close()
-		_, err = m.NewActor()
+		_, err = policies.NewActor(m)
 		require.ErrorContains(t, err, "policy_preprocessor.json: ")
 		require.ErrorContains(t, err, "robot "+bad)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -93,13 +94,13 @@ func TestFastWAMRun(t *testing.T) {
 	m, err := trained.Open(exported, "")
 	require.NoError(t, err)
 	defer m.Close()
-	_, err = m.NewActor()
+	_, err = policies.NewActor(m)
 	require.ErrorContains(t, err, "serve it with --encoders, or set text_encoder_model_id to")
-	require.NoError(t, m.Encode(dir+".away"))
-	actor, err := m.NewActor()
+	require.NoError(t, policies.Encode(m, dir+".away"))
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	defer actor.Close()
-	chunks, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{1, 2},
+	chunks, err := actor.Act([]policies.Seen{{Task: "red disc", State: []float64{1, 2},
 		Views: []*media.Image{p.view}}})
 	require.NoError(t, err)
 	require.Equal(t, acted, chunks[0])
@@ -168,11 +169,11 @@ func TestFastWAMCameras(t *testing.T) {
 		m, err := trained.Open(exported, "")
 		require.NoError(t, err)
 		defer m.Close()
-		actor, err := m.NewActor()
+		actor, err := policies.NewActor(m)
 		require.NoError(t, err)
 		defer actor.Close()
 		require.Equal(t, []string{top, wrist}, actor.Abilities().Cameras)
-		chunks, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{1, 2}, Views: views}})
+		chunks, err := actor.Act([]policies.Seen{{Task: "red disc", State: []float64{1, 2}, Views: views}})
 		require.NoError(t, err)
 		return chunks[0]
 	}
@@ -194,7 +195,7 @@ func TestFastWAMCameras(t *testing.T) {
 	m, err := trained.Open(filepath.Join(out, "saved"), "")
 	require.NoError(t, err)
 	defer m.Close()
-	_, err = m.NewActor()
+	_, err = policies.NewActor(m)
 	require.ErrorContains(t, err, "not those that the policy learnt by")
 }
 
@@ -265,7 +266,7 @@ func TestLingBotRun(t *testing.T) {
 		m, err := trained.Open(theirs, "")
 		require.NoError(t, err)
 		defer m.Close()
-		_, err = m.NewActor()
+		_, err = policies.NewActor(m)
 		require.ErrorContains(t, err, want)
 	}
 	refused("there are no statistics of actions")
@@ -276,7 +277,7 @@ func TestLingBotRun(t *testing.T) {
 	m, err := trained.Open(exported, "")
 	require.NoError(t, err)
 	defer m.Close()
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	defer actor.Close()
 	require.Equal(t, []any{2, false}, []any{actor.Abilities().Chunk, actor.Abilities().Joins})
@@ -351,7 +352,7 @@ func TestDreamZeroRun(t *testing.T) {
 		m, err := trained.Open(moved, "")
 		require.NoError(t, err)
 		defer m.Close()
-		_, err = m.NewActor()
+		_, err = policies.NewActor(m)
 		require.ErrorContains(t, err, `encoder of images "gone" (image_encoder_pretrained_path in its config`)
 		for i := range p.view.Pix {
 			p.view.Pix[i] = 200
@@ -360,11 +361,11 @@ func TestDreamZeroRun(t *testing.T) {
 		m, err = trained.Open(exported, "")
 		require.NoError(t, err)
 		defer m.Close()
-		require.ErrorContains(t, m.Encode(dir), "has no folder image_encoder")
+		require.ErrorContains(t, policies.Encode(m, dir), "has no folder image_encoder")
 		require.NoError(t, os.CopyFS(filepath.Join(dir, "image_encoder"), os.DirFS(look)))
-		require.NoError(t, m.Encode(dir))
+		require.NoError(t, policies.Encode(m, dir))
 		require.NoError(t, os.Rename(look, look+".away"))
-		actor, err := m.NewActor()
+		actor, err := policies.NewActor(m)
 		require.NoError(t, err)
 		actor.Close()
 	}
@@ -396,10 +397,10 @@ func TestDreamZeroFolder(t *testing.T) {
 		m, err := trained.Open(dir, "")
 		require.NoError(t, err)
 		defer m.Close()
-		actor, err := m.NewActor()
+		actor, err := policies.NewActor(m)
 		require.NoError(t, err)
 		defer actor.Close()
-		chunks, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{state, 2},
+		chunks, err := actor.Act([]policies.Seen{{Task: "red disc", State: []float64{state, 2},
 			Views: []*media.Image{p.view}}})
 		require.NoError(t, err)
 		return chunks[0]

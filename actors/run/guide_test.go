@@ -12,6 +12,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -235,9 +236,9 @@ func TestGuideLearns(t *testing.T) {
 		require.Less(t, losses[len(losses)-1], share*losses[0], kind)
 		m, err := trained.Open(saved, "")
 		require.NoError(t, err)
-		actor, err := m.NewActor()
+		actor, err := policies.NewActor(m)
 		require.NoError(t, err)
-		got, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{1, 2},
+		got, err := actor.Act([]policies.Seen{{Task: "red disc", State: []float64{1, 2},
 			Views: []*media.Image{view}}})
 		require.NoError(t, err)
 		require.InDelta(t, 1, got[0][0][2], 0.3, kind) // the same in every recording

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -80,7 +81,7 @@ func TestPolicyKept(t *testing.T) {
 	m, err := trained.Open(saved, "")
 	require.NoError(t, err)
 	defer m.Close()
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	defer actor.Close()
 	require.NoError(t, actor.As("bags"))

@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -96,17 +97,17 @@ func TestPolicyMotion(t *testing.T) {
 	m, err := trained.Open(saved, "")
 	require.NoError(t, err)
 	defer m.Close()
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	defer actor.Close()
 	can := actor.Abilities()
 	require.Equal(t, []any{4, 5, false}, []any{can.Numbers, can.Width, can.Joins})
-	acts, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{2, 0, 0, 0.4},
+	acts, err := actor.Act([]policies.Seen{{Task: "red disc", State: []float64{2, 0, 0, 0.4},
 		Views: []*media.Image{view}}})
 	require.NoError(t, err)
 	require.Len(t, acts[0], 4)
 	require.Len(t, acts[0][0], 5)
-	_, err = actor.Act([]trained.Seen{{Task: "red disc", State: []float64{2, 0}}})
+	_, err = actor.Act([]policies.Seen{{Task: "red disc", State: []float64{2, 0}}})
 	require.ErrorContains(t, err, "observation.state: 2 numbers, and a rotation ends at 4")
 
 	_, _, err = load(angles, turns, "checkpoint.save_hf=true")

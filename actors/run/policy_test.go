@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/stages/trained"
 )
@@ -87,26 +88,26 @@ func policyActs(t *testing.T, saved string, view *media.Image) [][]float64 {
 	m, err := trained.Open(saved, "")
 	require.NoError(t, err)
 	defer m.Close()
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	defer actor.Close()
-	a := trained.Seen{Task: "red disc", State: []float64{1, 2}, Views: []*media.Image{view}, Seed: 3}
-	covered := trained.Seen{Task: "red disc", State: []float64{1, 2}, Seed: 3}
-	first, err := actor.Act([]trained.Seen{a})
+	a := policies.Seen{Task: "red disc", State: []float64{1, 2}, Views: []*media.Image{view}, Seed: 3}
+	covered := policies.Seen{Task: "red disc", State: []float64{1, 2}, Seed: 3}
+	first, err := actor.Act([]policies.Seen{a})
 	require.NoError(t, err)
 	require.Len(t, first[0], 4)
 	require.Len(t, first[0][0], 3)
-	both, err := actor.Act([]trained.Seen{covered, a})
+	both, err := actor.Act([]policies.Seen{covered, a})
 	require.NoError(t, err)
 	require.NotEqual(t, both[0], both[1])
 	for k, v := range first[0] {
 		require.InDeltaSlice(t, v, both[1][k], 1e-4)
 	}
 	a.Seed = 4
-	other, err := actor.Act([]trained.Seen{a})
+	other, err := actor.Act([]policies.Seen{a})
 	require.NoError(t, err)
 	require.NotEqual(t, first, other)
-	_, err = actor.Act([]trained.Seen{{Task: "red disc", State: []float64{1}}})
+	_, err = actor.Act([]policies.Seen{{Task: "red disc", State: []float64{1}}})
 	require.ErrorContains(t, err, "observation.state: 1 numbers, and the statistics have 2")
 
 	_, err = m.Generate("red", sample.Params{}, io.Discard) // a model that does not speak

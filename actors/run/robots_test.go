@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -63,11 +64,11 @@ func TestRobotsTogether(t *testing.T) {
 	m, err := trained.Open(saved, "")
 	require.NoError(t, err)
 	defer m.Close()
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	defer actor.Close()
 	act := func(state ...float64) [][]float64 {
-		chunks, err := actor.Act([]trained.Seen{{Task: "red disc", State: state,
+		chunks, err := actor.Act([]policies.Seen{{Task: "red disc", State: state,
 			Views: []*media.Image{view}}})
 		require.NoError(t, err)
 		return chunks[0]

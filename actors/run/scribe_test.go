@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -139,20 +140,20 @@ func scribeActs(t *testing.T, saved string, view *media.Image) [][]float64 {
 	m, err := trained.Open(saved, "")
 	require.NoError(t, err)
 	defer m.Close()
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	defer actor.Close()
-	seen := trained.Seen{Task: "red disc", State: []float64{1, 2}, Views: []*media.Image{view}}
-	covered := trained.Seen{Task: "red disc", State: []float64{1, 2}, Views: []*media.Image{nil}}
-	got, err := actor.Act([]trained.Seen{seen, covered, seen})
+	seen := policies.Seen{Task: "red disc", State: []float64{1, 2}, Views: []*media.Image{view}}
+	covered := policies.Seen{Task: "red disc", State: []float64{1, 2}, Views: []*media.Image{nil}}
+	got, err := actor.Act([]policies.Seen{seen, covered, seen})
 	require.NoError(t, err)
 	require.Equal(t, got[0], got[2])
 	require.Len(t, got[0], actor.Abilities().Chunk)
 	require.Len(t, got[0][0], 3)
 	require.False(t, actor.Abilities().Joins)
-	_, err = actor.Act([]trained.Seen{{Task: "red disc", State: []float64{1}}})
+	_, err = actor.Act([]policies.Seen{{Task: "red disc", State: []float64{1}}})
 	require.ErrorContains(t, err, "observation.state: 1 numbers, and the statistics have 2")
-	_, err = actor.Act([]trained.Seen{{State: []float64{1, 2}, Views: []*media.Image{view, view}}})
+	_, err = actor.Act([]policies.Seen{{State: []float64{1, 2}, Views: []*media.Image{view, view}}})
 	require.ErrorContains(t, err, "2 cameras, and the policy learnt of 1")
 	return got[0]
 }
@@ -186,7 +187,7 @@ func TestScribeLearns(t *testing.T) {
 		require.NoError(t, f.Save(fast))
 		m, err := trained.Open(saved, "")
 		require.NoError(t, err)
-		_, err = m.NewActor()
+		_, err = policies.NewActor(m)
 		m.Close()
 		require.ErrorContains(t, err, "has another tokenizer than the policy was trained with")
 	}
@@ -215,7 +216,7 @@ data: {paths: [%q], tokenizer: %q, seq_len: 96}
 policy: {tokens: fast, fast: %q, horizon: 2, normalize: min_max}
 `, filepath.Join(dir, "set"), words, fast))})
 	require.NoError(t, err)
-	r, err := trained.FitFAST(cfg, 1000, 128, 10)
+	r, err := policies.FitFAST(cfg, 1000, 128, 10)
 	require.NoError(t, err)
 	require.Equal(t, 30, r.Chunks)
 	require.Equal(t, 6, r.Plain)
@@ -224,7 +225,7 @@ policy: {tokens: fast, fast: %q, horizon: 2, normalize: min_max}
 	_, err = token.OpenFAST(fast)
 	require.NoError(t, err)
 	cfg.Run.Policy.Tokens = "bins"
-	_, err = trained.FitFAST(cfg, 1000, 128, 10)
+	_, err = policies.FitFAST(cfg, 1000, 128, 10)
 	require.ErrorContains(t, err, "policy.tokens: bins, and only fast has a tokenizer")
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/noise"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 // schedulerSection is where a checkpoint of a model of diffusion has the scheduler that it learnt under, as
@@ -76,10 +76,10 @@ func (r *Run) sections(step int64, state []float64) map[string]any {
 	if r.noised != nil {
 		sections[schedulerSection] = r.noised
 	}
-	if x, ok := r.data.images.(interface{ Kept() *trained.KeptRobots }); ok {
+	if x, ok := r.data.images.(interface{ Kept() *policies.KeptRobots }); ok {
 		k := x.Kept()
 		if _, err := json.Marshal(k); err == nil { // statistics of nothing are no numbers, and nothing acts by them
-			sections[trained.RobotsSection] = k
+			sections[policies.RobotsSection] = k
 		}
 	}
 	if x := r.data.rollouts; x != nil {

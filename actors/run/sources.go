@@ -8,7 +8,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 // chat is the conversation encoder with the model's own template, or the one that data.template names.
@@ -100,20 +100,20 @@ func (d *data) openKind() (err error) {
 			"name a data set of LeRobot for a policy, or for a vision-language model with policy.tokens, and other "+
 				"data for other models")
 	case writes:
-		var s *trained.Scribe
-		if s, err = trained.NewScribe(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
+		var s *policies.Scribe
+		if s, err = policies.NewScribe(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
 			d.images = s
 			d.unread(s.Robots)
 		}
 	case acts && m.Denoiser.Hosted:
-		var g *trained.Guide
-		if g, err = trained.NewGuide(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
+		var g *policies.Guide
+		if g, err = policies.NewGuide(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
 			d.images = g
 			d.unread(g.Robots)
 		}
 	case acts:
-		var x *trained.Robots
-		if x, err = trained.NewRobots(d.r.cfg, m.Denoiser); err == nil {
+		var x *policies.Robots
+		if x, err = policies.NewRobots(d.r.cfg, m.Denoiser); err == nil {
 			d.images = x
 			d.unread(x)
 		}
@@ -124,7 +124,7 @@ func (d *data) openKind() (err error) {
 }
 
 // unread tells what of recordings is not read, and has what is not read of prompts be told.
-func (d *data) unread(x *trained.Robots) {
+func (d *data) unread(x *policies.Robots) {
 	x.Tell(d.notes())
 	for _, why := range x.Left() {
 		fmt.Fprintf(d.notes(), "note: %s; it is not read\n", why)

@@ -66,7 +66,7 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	} else if o.Body == 0 {
 		o.Body = 8 << 20
 	}
-	s := &Server{o: o, m: m, tok: m.Tokenizer(), mux: http.NewServeMux(), began: time.Now(), now: time.Now}
+	s := &Server{o: o, m: m, tok: m.Tokenizer, mux: http.NewServeMux(), began: time.Now(), now: time.Now}
 	e, err := s.open()
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/lfactor/lfactor/dataset/media"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 // Rolling says how a policy is rolled out.
@@ -74,7 +74,7 @@ type slot struct {
 	w    World
 	e    *Episode
 	now  Scene
-	past []trained.Look // the earliest first, as many as the policy reads before the present one
+	past []policies.Look // the earliest first, as many as the policy reads before the present one
 	plan [][]float64
 	err  error
 }
@@ -116,7 +116,7 @@ func Roll(ctx context.Context, p Policy, r Rolling) (*Result, error) {
 type roller struct {
 	p       Policy
 	r       Rolling
-	can     trained.Abilities
+	can     policies.Abilities
 	cameras []int // the world's, of each of the policy's
 	slots   []*slot
 	next    int // episode
@@ -241,12 +241,12 @@ func (x *roller) busy() bool {
 }
 
 // look is what the policy sees of a scene.
-func (x *roller) look(c Scene) trained.Look {
+func (x *roller) look(c Scene) policies.Look {
 	views := make([]*media.Image, len(x.cameras))
 	for i, at := range x.cameras {
 		views[i] = c.Views[at]
 	}
-	return trained.Look{State: c.State, Views: views}
+	return policies.Look{State: c.State, Views: views}
 }
 
 // decide asks the policy for the next actions of each slot. The noise that actions begin with follows from the
@@ -255,10 +255,10 @@ func (x *roller) decide(asked []*slot) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	var seen []trained.Seen
+	var seen []policies.Seen
 	for _, s := range asked {
 		l := x.look(s.now)
-		seen = append(seen, trained.Seen{Task: s.now.Task, State: l.State, Views: l.Views, Before: s.past,
+		seen = append(seen, policies.Seen{Task: s.now.Task, State: l.State, Views: l.Views, Before: s.past,
 			Seed: s.e.Seed<<20 + uint64(s.e.Steps)})
 	}
 	plans, err := x.p.Act(seen)

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/lfactor/lfactor/dataset/media"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 // World is an environment. It is not safe for concurrent use; what its methods return is the caller's. After an
@@ -115,13 +115,13 @@ func (c Scene) same(o Scene) bool {
 
 // Policy is what acts: *trained.Actor does.
 type Policy interface {
-	Abilities() trained.Abilities
+	Abilities() policies.Abilities
 	// Act gives the next actions of each robot, [chunk][numbers].
-	Act(robots []trained.Seen) ([][][]float64, error)
+	Act(robots []policies.Seen) ([][][]float64, error)
 }
 
 // fits reports why a policy cannot act in a world, and else gives the world's camera of each of the policy's.
-func fits(can trained.Abilities, s Spec) ([]int, error) {
+func fits(can policies.Abilities, s Spec) ([]int, error) {
 	if can.Numbers != s.State {
 		return nil, fmt.Errorf("a state of the world has %d numbers, and the policy reads %d", s.State,
 			can.Numbers)
@@ -133,7 +133,7 @@ func fits(can trained.Abilities, s Spec) ([]int, error) {
 	var cameras []int
 	for _, c := range can.Cameras {
 		i := slices.IndexFunc(s.Cameras,
-			func(name string) bool { return trained.Camera(name) == trained.Camera(c) })
+			func(name string) bool { return policies.Camera(name) == policies.Camera(c) })
 		if i < 0 {
 			return nil, fmt.Errorf("the world has no camera %s, which the policy reads; it has %q", c,
 				s.Cameras)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/dataset/media"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 // worldEnv makes the test's program a world, which is good except for its value's first word.
@@ -150,11 +150,11 @@ func misbehave(how, once string, r map[string]any) {
 // walker is a policy that goes left by 1, or stands.
 type walker struct{ by float64 }
 
-func (w walker) Abilities() trained.Abilities {
-	return trained.Abilities{Numbers: 1, Width: 1, Cameras: []string{"observation.images.top"}, Steps: 2}
+func (w walker) Abilities() policies.Abilities {
+	return policies.Abilities{Numbers: 1, Width: 1, Cameras: []string{"observation.images.top"}, Steps: 2}
 }
 
-func (w walker) Act(robots []trained.Seen) ([][][]float64, error) {
+func (w walker) Act(robots []policies.Seen) ([][][]float64, error) {
 	out := make([][][]float64, len(robots))
 	for i, r := range robots {
 		if r.Views[0].Pix[0] != byte(10*r.State[0]) {
@@ -301,7 +301,7 @@ func TestStrangeWorlds(t *testing.T) {
 	require.NoError(t, w.Close())
 	_, err = w.Step(ctx, []float64{1})
 	require.ErrorIs(t, err, errClosed)
-	for why, can := range map[string]trained.Abilities{"state": {Numbers: 2, Width: 1},
+	for why, can := range map[string]policies.Abilities{"state": {Numbers: 2, Width: 1},
 		"action": {Numbers: 1, Width: 2},
 		"camera": {Numbers: 1, Width: 1, Cameras: []string{"observation.images.wrist"}}} {
 		_, err := fits(can, (&line{}).Spec())

@@ -37,6 +37,6 @@ for executed, delay, horizon, time in [(2, 1, 5, 1.0), (0, 2, 10, 0.7), (4, 0, 3
     x, v, before = (torch.randn(8, n, generator=g) for n in (4, 4, 3))
     out = rtc.RTCProcessor(config).denoise_step(x, before[executed:], delay, time, lambda _: v.unsqueeze(0), horizon)
     cases.append(dict(executed=executed, delay=delay, horizon=horizon, time=time, x=x.tolist(), v=v.tolist(), before=before.tolist(), want=out.tolist()))
-pathlib.Path("stages/trained/testdata").mkdir(exist_ok=True)
+pathlib.Path("stages/policies/testdata").mkdir(exist_ok=True)
 text = json.dumps(cases).replace("}, {", "},\n {")
 pathlib.Path("stages/trained/testdata/join.json").write_text(text + "\n")

@@ -11,7 +11,7 @@ const (
 	funcLinesMax     = 70
 	fileLinesMax     = 500
 	testFileLinesMax = 800
-	columnsMax       = 110
+	columnsMax       = 120
 	wideMax          = 5 // of a thousand lines, for what cannot be cut: raw strings and addresses
 )
 

@@ -18,9 +18,9 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-// captioner makes states of captions by the encoders of a run, as the pipeline of the model has them. It
+// CaptionEncoder makes states of captions by the encoders of a run, as the pipeline of the model has them. It
 // opens weights when they are needed first: whoever finds all states in a store needs none.
-type captioner struct {
+type CaptionEncoder struct {
 	d     *family.Denoiser
 	parts []*captionPart
 	print string
@@ -41,9 +41,9 @@ type captionPart struct {
 	look     *Images // of a decoder that sees the images that captions speak of
 }
 
-// newCaptioner reads what the section diffusion says of encoders of captions.
-func newCaptioner(cfg *configs.Config, d *family.Denoiser) (*captioner, error) {
-	x := &captioner{d: d}
+// NewCaptionEncoder reads what the section diffusion says of encoders of captions.
+func NewCaptionEncoder(cfg *configs.Config, d *family.Denoiser) (*CaptionEncoder, error) {
+	x := &CaptionEncoder{d: d}
 	for _, e := range []struct{ key, name, given string }{
 		{"diffusion.text_encoder", "text_encoder", cfg.Run.Diffusion.Text},
 		{"diffusion.text_encoder_2", "text_encoder_2", cfg.Run.Diffusion.Text2}} {
@@ -140,7 +140,7 @@ func newCaptionPart(dir, name string, d *family.Denoiser) (*captionPart, error) 
 }
 
 // fits refuses encoders whose numbers are not those that the denoiser reads.
-func (x *captioner) fits() error {
+func (x *CaptionEncoder) fits() error {
 	pooled, width := 0, 0
 	for i, p := range x.parts {
 		if p.template != nil {
@@ -164,8 +164,8 @@ func (x *captioner) fits() error {
 	return nil
 }
 
-// length is how many tokens a caption has for the first encoder, and how many of them this reads.
-func (x *captioner) length(caption string) (n, most int, err error) {
+// Length is how many tokens a caption has for the first encoder, and how many of them this reads.
+func (x *CaptionEncoder) Length(caption string) (n, most int, err error) {
 	p := x.parts[0]
 	all := p.use
 	all.Length, all.Rest = math.MaxInt, texts.Dropped
@@ -174,7 +174,7 @@ func (x *captioner) length(caption string) (n, most int, err error) {
 }
 
 // IDs are the tokens of a caption for the one encoder of a model that has it among its blocks.
-func (x *captioner) IDs(caption string) ([]int32, error) {
+func (x *CaptionEncoder) IDs(caption string) ([]int32, error) {
 	p := x.parts[0]
 	ids, err := p.use.Tokens(p.tok, caption)
 	if err != nil {
@@ -185,7 +185,7 @@ func (x *captioner) IDs(caption string) ([]int32, error) {
 
 // States implements Captioner: of two encoders the first gives pooled rows and the second states, or the
 // second gives pooled rows and its states stand beside the first's.
-func (x *captioner) States(caption string) (states, pooled []float32, err error) {
+func (x *CaptionEncoder) States(caption string) (states, pooled []float32, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, p := range x.parts {
@@ -227,7 +227,7 @@ func beside(a, b []float32, width int) []float32 {
 }
 
 // Fingerprint implements Captioner.
-func (x *captioner) Fingerprint() string { return x.print }
+func (x *CaptionEncoder) Fingerprint() string { return x.print }
 
 // printBytes of the start, the middle and the end of each file of weights tell folders apart.
 const printBytes = 64 << 10

@@ -61,14 +61,14 @@ func (x *Pictures) condition(m *dataset.Media) (*encoded, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := x.once(fmt.Sprintf("condition %s %v %s", x.Encoder.Fingerprint(), size, digest(m.Bytes)),
+	v, err := x.Once(fmt.Sprintf("condition %s %v %s", x.Encoder.Fingerprint(), size, Digest(m.Bytes)),
 		func() ([][]float32, error) {
 			p, err := media.Decode(m.Bytes, media.Options{White: true, Turn: true})
 			if err != nil {
 				return nil, err
 			}
 			p = p.Resize(size[2], size[1], media.Lanczos)
-			mean, _, err := x.Encoder.Encode(planes([]*media.Image{p}, size), size)
+			mean, _, err := x.Encoder.Encode(Planes([]*media.Image{p}, size), size)
 			return [][]float32{mean}, err
 		})
 	if err != nil {
@@ -159,7 +159,7 @@ func (p *captionPart) seen(b []byte) (g family.Grid, values []float32, err error
 	if err != nil {
 		return g, nil, err
 	}
-	return p.look.laid(&dataset.Media{Kind: dataset.Image}, f)
+	return p.look.Laid(&dataset.Media{Kind: dataset.Image}, f)
 }
 
 // changed prepares the images that are to be changed for drawing.
@@ -182,5 +182,5 @@ func (p *painter) text(caption string) (*captioned, error) {
 	if p.x.D.Further > 0 {
 		caption = string(format.JoinImages(p.o.Images, caption))
 	}
-	return p.x.caption(caption)
+	return p.x.Caption(caption)
 }

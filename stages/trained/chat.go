@@ -30,11 +30,11 @@ func (m *Trained) NewChat() (c *Chat, err error) {
 	if c.template, err = m.Template(); err != nil {
 		return nil, fmt.Errorf("%w; use --prompt, or name one that has with --tokenizer", err)
 	}
-	if c.backend, err = m.backend(); err != nil {
+	if c.backend, err = m.Backend(); err != nil {
 		return nil, err
 	}
 	if c.gen, err = sample.New(m.Model, m.Lora, tensor.F32, c.backend, tensor.NewPool("chat", 0),
-		m.fill); err != nil {
+		m.Fill); err != nil {
 		kernels.Close(c.backend)
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (c *Chat) Say(text string, p sample.Params, w io.Writer) (string, Rate, err
 	}
 	p.Stop = append(p.Stop, c.m.Stops()...)
 	var answer strings.Builder
-	rate, err := c.m.write(c.gen, c.m.tok.Encode(prompt, false), p, io.MultiWriter(w, &answer))
+	rate, err := c.m.write(c.gen, c.m.Tokenizer.Encode(prompt, false), p, io.MultiWriter(w, &answer))
 	c.turns = append(c.turns, dataset.Message{Role: "assistant", Content: answer.String()})
 	return answer.String(), rate, err
 }

@@ -66,12 +66,12 @@ func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each f
 	if err != nil {
 		return err
 	}
-	b, err := m.backend()
+	b, err := m.Backend()
 	if err != nil {
 		return err
 	}
 	defer kernels.Close(b)
-	gen, err := sample.New(m.Model, m.Lora, tensor.F32, b, tensor.NewPool("draw", 0), m.fill)
+	gen, err := sample.New(m.Model, m.Lora, tensor.F32, b, tensor.NewPool("draw", 0), m.Fill)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each f
 	if other != nil {
 		defer other.Close()
 		if p.other, err = sample.New(other.Model, other.Lora, tensor.F32, b, tensor.NewPool("draw", 0),
-			other.fill); err != nil {
+			other.Fill); err != nil {
 			return err
 		}
 		defer p.other.Close()

@@ -89,13 +89,13 @@ func (m *Trained) NewEmbedder() (*Embedder, error) {
 	case !m.Model.Embeds():
 		return nil, exit.Usagef("the model gives no embeddings: train one with objective.kind=infonce, or name a directory " +
 			"in the form of sentence-transformers whose class has no head")
-	case m.tok == nil:
+	case m.Tokenizer == nil:
 		return nil, exit.Usagef("the model has no tokenizer")
 	case m.Cfg != nil:
 		e.pooling = max(0, slices.Index(objective.Poolings, m.Cfg.Run.Objective.Pooling))
 	default:
 		var err error
-		if e.pooling, err = readPooling(m.dir); err != nil {
+		if e.pooling, err = readPooling(m.Dir); err != nil {
 			return nil, err
 		}
 	}
@@ -116,7 +116,7 @@ func (e *Embedder) Close() { e.gen.Close(); kernels.Close(e.backend) }
 
 // Embed is the vector of a text, as the tokenizer writes it with its special tokens.
 func (e *Embedder) Embed(text string) ([]float64, error) {
-	ids, err := e.m.tok.TryEncode(text, true)
+	ids, err := e.m.Tokenizer.TryEncode(text, true)
 	if err != nil {
 		return nil, err
 	}

@@ -30,16 +30,16 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 		x.Sizes = append(x.Sizes, size)
 	}
 	if d.Images > 0 {
-		looker, err := newLooker(cfg, d)
+		looker, err := NewLooker(cfg, d)
 		if err != nil {
 			return nil, err
 		}
-		x.look = looker
+		x.Look = looker
 	}
 	var err error
 	if d.Takes != nil {
 		x.Encoder = Pixels{}
-	} else if x.Encoder, err = autoencoder(cfg, d.Seen != nil); err != nil {
+	} else if x.Encoder, err = OpenAutoencoder(cfg, d.Seen != nil); err != nil {
 		return nil, err
 	}
 	if c.Cache != "off" {
@@ -47,10 +47,10 @@ func NewPictures(cfg *configs.Config, d *family.Denoiser) (*Pictures, error) {
 		if dir == "" {
 			dir = filepath.Join(cfg.Run.Log.Dir, "latents")
 		}
-		x.cache = dir
+		x.Cache = dir
 	}
 	if d.Texts > 0 && c.Text != "none" {
-		text, err := newCaptioner(cfg, d)
+		text, err := NewCaptionEncoder(cfg, d)
 		if err != nil {
 			return nil, err
 		}
@@ -120,9 +120,9 @@ func (x *Pictures) grid(size [3]int) [3]int {
 	return x.D.Grid(shape)
 }
 
-// autoencoder is that of diffusion.autoencoder. A model that encodes images itself needs its weights only to
+// OpenAutoencoder is that of diffusion.autoencoder. A model that encodes images itself needs its weights only to
 // draw: they are read when they are first asked for.
-func autoencoder(cfg *configs.Config, live bool) (Autoencoder, error) {
+func OpenAutoencoder(cfg *configs.Config, live bool) (Autoencoder, error) {
 	const key = "diffusion.autoencoder"
 	dir := fit.LatentDir(cfg)
 	switch dir {
@@ -199,8 +199,8 @@ func (x *Pictures) Samples(cfg *configs.Config) dataset.SampleEncoder {
 	if x.Text != nil {
 		print = format.HashOf(print, x.Text.Fingerprint())
 	}
-	if x.look != nil {
-		print = format.HashOf(print, "look", x.look.print)
+	if x.Look != nil {
+		print = format.HashOf(print, "look", x.Look.Print)
 	}
 	e := &format.CaptionEncoder{Key: cfg.Run.Diffusion.CaptionKey, Tokens: x.Tokens, Print: print,
 		Mute: x.D.Takes != nil}

@@ -18,7 +18,8 @@ import (
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
-const hfShardBytes = 5 << 30
+// ShardBytes is how many bytes a file of weights has at most.
+const ShardBytes = 5 << 30
 
 // SideDir is where tokenizer and configuration files of an export come from.
 func SideDir(c *configs.Config) string {
@@ -59,11 +60,11 @@ func (e *Exporter) write(dst string) error {
 	if !ofLanguage(e.Model) {
 		return taskOf(e.Model).Export(e, dst)
 	}
-	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.dtype), Form{Shard: e.Shard}.shard())
+	sink, err := checkpoint.NewWriter(dst, e.Model.HFTensors(e.DType), Form{Shard: e.Shard}.shard())
 	if err != nil {
 		return err
 	}
-	if err := e.Model.Export(sink, e.dtype, e.value); err != nil {
+	if err := e.Model.Export(sink, e.DType, e.Value); err != nil {
 		_ = sink.Abort() // the first error is the one to report
 		return err
 	}
@@ -98,7 +99,7 @@ func (e *Exporter) sideFiles(dst string) error {
 		m.BOS = -1
 	}
 	m.EOS = slices.DeleteFunc(slices.Clone(m.EOS), func(id int) bool { return id >= m.Vocab })
-	if err := os.WriteFile(path, m.HFConfig(longName(e.dtype(""))), 0o644); err != nil {
+	if err := os.WriteFile(path, m.HFConfig(LongName(e.DType(""))), 0o644); err != nil {
 		return err
 	}
 	return e.adapt(path)
@@ -144,13 +145,13 @@ func (e *Exporter) unchanged() bool {
 	return from.Identity() == m.Identity()
 }
 
-// longName is a dtype as config.json writes it.
-func longName(d string) string {
+// LongName is a dtype as config.json writes it.
+func LongName(d string) string {
 	return map[string]string{"F32": "float32", "BF16": "bfloat16", "F16": "float16"}[strings.ToUpper(d)]
 }
 
-// dtype of an exported tensor: that of the weights training started from, else of the model as trained.
-func (e *Exporter) dtype(hf string) string {
+// DType of an exported tensor: that of the weights training started from, else of the model as trained.
+func (e *Exporter) DType(hf string) string {
 	if e.Hf != nil {
 		if d := e.Hf.SourceDType(hf); d != "" {
 			return d
@@ -173,9 +174,9 @@ func (e *Exporter) dtype(hf string) string {
 	return fit.Precisions[e.Cfg.Run.Train.Precision].String()
 }
 
-// value is a logical parameter of the checkpoint in float32: its master copy where there is one, with
+// Value is a logical parameter of the checkpoint in float32: its master copy where there is one, with
 // adapters merged if asked.
-func (e *Exporter) value(p *grad.Param, dst []float32) error {
+func (e *Exporter) Value(p *grad.Param, dst []float32) error {
 	if err := e.read(p.Name, p.Shape, dst); err != nil {
 		return err
 	}

@@ -87,15 +87,15 @@ func (e *Exporter) half() *block.Lora {
 
 // denoiser writes the weights of a model and its config.json.
 func (e *Exporter) denoiser(core *family.Model, dir string) error {
-	sink, err := checkpoint.NewWriterOf(checkpoint.DiffusersStem, dir, core.HFTensors(e.dtype), hfShardBytes)
+	sink, err := checkpoint.NewWriterOf(checkpoint.DiffusersStem, dir, core.HFTensors(e.DType), ShardBytes)
 	if err != nil {
 		return err
 	}
-	if err := core.Export(sink, e.dtype, e.value); err != nil {
+	if err := core.Export(sink, e.DType, e.Value); err != nil {
 		_ = sink.Abort() // the first error is the one to report
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "config.json"), e.Cfg.Model.HFConfig(longName(e.dtype(""))), 0o644)
+	return os.WriteFile(filepath.Join(dir, "config.json"), e.Cfg.Model.HFConfig(LongName(e.DType(""))), 0o644)
 }
 
 // folder is the denoiser's in a pipeline's: that which it came from, if it is one of two experts.
@@ -117,7 +117,7 @@ func (e *Exporter) textEncoder(dst string) error {
 	if _, err := checkpoint.CopySideFiles(src, dst); err != nil {
 		return err
 	}
-	d, err := tensor.ParseDType(e.dtype(""))
+	d, err := tensor.ParseDType(e.DType(""))
 	if err != nil {
 		return err
 	}

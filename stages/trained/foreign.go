@@ -114,7 +114,7 @@ func WriteFolder(dst string, src checkpoint.Source, sides string, f Form) error 
 		return err
 	}
 	if f.DType != "" && machine.Exists(filepath.Join(dst, "config.json")) {
-		if err := retype(filepath.Join(dst, "config.json"), longName(f.DType)); err != nil {
+		if err := retype(filepath.Join(dst, "config.json"), LongName(f.DType)); err != nil {
 			return err
 		}
 	}

@@ -47,8 +47,8 @@ func (p picker) VideoExtent(int, int, int) (media.Extent, error) {
 	panic("trained: frames of a clip for a denoiser have no extent")
 }
 
-// digest identifies content.
-func digest(b []byte) string {
+// Digest identifies content.
+func Digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }

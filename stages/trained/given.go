@@ -26,14 +26,14 @@ func (x *Pictures) givenShape(latents [4]int) [4]int {
 // what the pixels are.
 func (x *Pictures) given(shape [4]int, size [3]int, key string,
 	pixels func() ([]float32, error)) ([]float32, error) {
-	return x.givenOf(x.D, shape, size, key, pixels)
+	return x.GivenOf(x.D, shape, size, key, pixels)
 }
 
-// givenOf is given of a denoiser, which may be that of a policy's clip.
-func (x *Pictures) givenOf(d *family.Denoiser, shape [4]int, size [3]int, key string,
+// GivenOf is given of a denoiser, which may be that of a policy's clip.
+func (x *Pictures) GivenOf(d *family.Denoiser, shape [4]int, size [3]int, key string,
 	pixels func() ([]float32, error)) ([]float32, error) {
 	key = fmt.Sprintf("%s %s %v %g", key, x.Encoder.Fingerprint(), size, x.FPS)
-	v, err := x.once(key, func() ([][]float32, error) {
+	v, err := x.Once(key, func() ([][]float32, error) {
 		p, err := pixels()
 		if err != nil {
 			return nil, err
@@ -86,15 +86,15 @@ func (p *painter) begin(m *Trained) error {
 	still := [3]int{1, p.size[1], p.size[2]}
 	pixels := func() ([]float32, error) { return p.x.pixels(medium, still) }
 	var err error
-	if p.x.look != nil {
-		if p.image, err = p.x.looked(digest(p.o.Images[0]), func() (*media.Image, error) {
+	if p.x.Look != nil {
+		if p.image, err = p.x.Looked(Digest(p.o.Images[0]), func() (*media.Image, error) {
 			return p.x.first(medium)
 		}); err != nil {
 			return err
 		}
 	}
 	if d.Given > 0 {
-		p.given, err = p.x.given(p.shape, p.size, "image "+digest(p.o.Images[0]), pixels)
+		p.given, err = p.x.given(p.shape, p.size, "image "+Digest(p.o.Images[0]), pixels)
 		return err
 	}
 	v, err := pixels()

@@ -47,7 +47,7 @@ func (x *Images) FillFrom(mb *family.Microbatch, b *dataset.Batch,
 				f, err = features(i, v)
 			}
 			if out[i].err = err; err == nil {
-				out[i].grid, out[i].values, out[i].err = x.laid(&b.Media[i], f)
+				out[i].grid, out[i].values, out[i].err = x.Laid(&b.Media[i], f)
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func (x *Images) FillFrom(mb *family.Microbatch, b *dataset.Batch,
 func (x *Images) Prepare(m *dataset.Media, n int) (any, int64, error) {
 	f, err := x.decode(m, n)
 	if err == nil {
-		err = x.fits(m, f)
+		err = x.Fits(m, f)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -83,8 +83,8 @@ func (x *Images) Prepare(m *dataset.Media, n int) (any, int64, error) {
 	return f, int64(len(f.Pixels)), nil
 }
 
-// fits holds a medium's features to its tokens.
-func (x *Images) fits(m *dataset.Media, f *media.Features) error {
+// Fits holds a medium's features to its tokens.
+func (x *Images) Fits(m *dataset.Media, f *media.Features) error {
 	g, err := x.grid(m, f)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (x *Images) one(m *dataset.Media, n int) (g family.Grid, values []float32, 
 	if err != nil {
 		return g, nil, err
 	}
-	return x.laid(m, f)
+	return x.Laid(m, f)
 }
 
 // decode turns the bytes of an image or a video into what the encoder takes. n is the number of
@@ -149,8 +149,8 @@ func (x *Images) grid(m *dataset.Media, f *media.Features) (family.Grid, error) 
 	return g, nil
 }
 
-// laid are features as the tower takes them.
-func (x *Images) laid(m *dataset.Media, f *media.Features) (g family.Grid, values []float32, err error) {
+// Laid are features as the tower takes them.
+func (x *Images) Laid(m *dataset.Media, f *media.Features) (g family.Grid, values []float32, err error) {
 	if g, err = x.grid(m, f); err != nil {
 		return g, nil, err
 	}

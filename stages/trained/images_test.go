@@ -41,7 +41,7 @@ func TestPrepareFindsFaults(t *testing.T) {
 	v, size, err := x.Prepare(m, 1)
 	require.NoError(t, err)
 	require.EqualValues(t, 64*96*3*2, size)
-	g, values, err := x.laid(m, v.(*media.Features))
+	g, values, err := x.Laid(m, v.(*media.Features))
 	require.NoError(t, err)
 	g.Spans = [][2]int32{{3, 9}}
 	require.NoError(t, x.V.Check(&family.Images{Grids: []family.Grid{g}, Values: values}))
@@ -85,7 +85,7 @@ func TestPrepareVideo(t *testing.T) {
 	f := v.(*media.Features)
 	require.Equal(t, f.Grid[0], len(m.Spans), "a span a row in time")
 	require.Greater(t, len(m.Spans), 1)
-	g, values, err := x.laid(m, f)
+	g, values, err := x.Laid(m, f)
 	require.NoError(t, err)
 	require.True(t, g.Video)
 	for _, s := range m.Spans {

@@ -30,7 +30,7 @@ func (m *Trained) Lens(dir string) (*Lens, error) {
 	case m.Cfg != nil:
 		dir = m.Cfg.Run.Model.Path
 	default:
-		dir = m.dir
+		dir = m.Dir
 	}
 	return m.lensOf(dir)
 }
@@ -40,8 +40,8 @@ func (m *Trained) lensOf(dir string) (*Lens, error) {
 	if err != nil {
 		return nil, err
 	}
-	marks := token.Marked{Tokenizer: m.tok}
-	marks.Image, _ = m.tok.Token(int32(m.Model.Config.Vision.ImageToken)) // none: the tokenizer's names
+	marks := token.Marked{Tokenizer: m.Tokenizer}
+	marks.Image, _ = m.Tokenizer.Token(int32(m.Model.Config.Vision.ImageToken)) // none: the tokenizer's names
 	x, err := format.NewProcessorExpander(p, marks)
 	if err != nil {
 		return nil, err

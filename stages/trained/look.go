@@ -25,16 +25,16 @@ import (
 // they are needed first.
 type looker struct {
 	processor *media.Processor
-	print     string
-	side      int // of the images that it reads, in pixels
+	Print     string
+	Side      int // of the images that it reads, in pixels
 
 	mu    sync.Mutex
 	open  func() (*texts.Sight, error)
 	sight *texts.Sight
 }
 
-// newLooker reads what the section diffusion says of an encoder of images.
-func newLooker(cfg *configs.Config, d *family.Denoiser) (*looker, error) {
+// NewLooker reads what the section diffusion says of an encoder of images.
+func NewLooker(cfg *configs.Config, d *family.Denoiser) (*looker, error) {
 	const key = "diffusion.image_encoder"
 	dir := fit.Beside(cfg, cfg.Run.Diffusion.Image, "image_encoder")
 	if dir == "" {
@@ -53,7 +53,7 @@ func newLooker(cfg *configs.Config, d *family.Denoiser) (*looker, error) {
 	if !machine.Exists(from) {
 		from = dir
 	}
-	x := &looker{side: side}
+	x := &looker{Side: side}
 	if x.processor, err = media.LoadFor(from, 1, 1); err != nil {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}
@@ -69,7 +69,7 @@ func newLooker(cfg *configs.Config, d *family.Denoiser) (*looker, error) {
 		}
 		parts = append(parts, string(text))
 	}
-	x.print = format.HashOf(parts...)
+	x.Print = format.HashOf(parts...)
 	device, strict := cfg.Run.Device, cfg.Run.Strict
 	x.open = func() (*texts.Sight, error) {
 		b, err := kernels.Open(device, kernels.Options{Strict: strict})
@@ -97,14 +97,14 @@ func (l *looker) features(p *media.Image) ([]float32, error) {
 	return l.sight.Encode(f.Values())
 }
 
-// looked are the features of an image whose file has a digest, kept or made.
-func (x *Pictures) looked(digest string, image func() (*media.Image, error)) ([]float32, error) {
-	v, err := x.once(fmt.Sprintf("image %s %s", x.look.print, digest), func() ([][]float32, error) {
+// Looked are the features of an image whose file has a digest, kept or made.
+func (x *Pictures) Looked(digest string, image func() (*media.Image, error)) ([]float32, error) {
+	v, err := x.Once(fmt.Sprintf("image %s %s", x.Look.Print, digest), func() ([][]float32, error) {
 		p, err := image()
 		if err != nil {
 			return nil, err
 		}
-		f, err := x.look.features(p)
+		f, err := x.Look.features(p)
 		return [][]float32{f}, err
 	})
 	if err != nil {

@@ -49,8 +49,8 @@ func TestLookIsInSamples(t *testing.T) {
 	cfg, err := configs.Load(configs.Request{Args: []string{"model.name=wan/2.1-t2v-1.3b", "data.paths=x"}})
 	require.NoError(t, err)
 	prints := map[string]bool{}
-	for _, look := range []*looker{nil, {print: "a"}, {print: "b"}} {
-		x := &Pictures{D: &family.Denoiser{}, Encoder: Pixels{}, look: look}
+	for _, look := range []*looker{nil, {Print: "a"}, {Print: "b"}} {
+		x := &Pictures{D: &family.Denoiser{}, Encoder: Pixels{}, Look: look}
 		prints[x.Samples(cfg).Fingerprint()] = true
 	}
 	require.Len(t, prints, 3)

@@ -170,7 +170,7 @@ func (e *Exporter) ExportStates(dir string) (*torch.States, error) {
 			continue
 		}
 		f32 := func(string) string { return "F32" }
-		sink, err := checkpoint.NewWriter(filepath.Join(dir, kind), e.Model.HFTensors(f32), hfShardBytes)
+		sink, err := checkpoint.NewWriter(filepath.Join(dir, kind), e.Model.HFTensors(f32), ShardBytes)
 		if err != nil {
 			return nil, err
 		}

@@ -50,8 +50,8 @@ type Pictures struct {
 	Seed    uint64 // of the run: random numbers are counted from it and from samples
 
 	alike bool    // images and clips of a row are of one size
-	look  *looker // features of the images that clips begin with; nil for a model that reads none
-	cache string  // directory of what was encoded, "" for none
+	Look  *looker // features of the images that clips begin with; nil for a model that reads none
+	Cache string  // directory of what was encoded, "" for none
 	kept  struct {
 		sync.Once
 		in  Store
@@ -85,7 +85,7 @@ type encoded struct {
 
 // captioned is a caption as it is prepared: states and a pooled row, or tokens for a model that makes them.
 type captioned struct {
-	states, pooled []float32
+	States, pooled []float32
 	ids            []int32
 	none           *captioned // of no caption beside the same images; nil for that of no caption
 }
@@ -144,11 +144,11 @@ func (x *Pictures) extent(m *dataset.Media) (w, h, frames int, err error) {
 // Prepare is the dataset.Prepare of the model: latents of an image, or states of a caption.
 func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if m.Kind == dataset.Caption {
-		c, err := x.caption(string(m.Bytes))
+		c, err := x.Caption(string(m.Bytes))
 		if err != nil {
 			return nil, 0, err
 		}
-		return c, int64(4 * (len(c.states) + len(c.pooled) + len(c.ids))), nil
+		return c, int64(4 * (len(c.States) + len(c.pooled) + len(c.ids))), nil
 	}
 	if x.D.Further > 0 && format.IsCondition(m.Key) {
 		v, err := x.condition(m)
@@ -189,8 +189,8 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		}
 		v.frame = framed(w, h, size)
 	}
-	if x.look != nil {
-		if v.image, err = x.looked(digest(m.Bytes), func() (*media.Image,
+	if x.Look != nil {
+		if v.image, err = x.Looked(Digest(m.Bytes), func() (*media.Image,
 			error) {
 			return x.first(m)
 		}); err != nil {
@@ -198,7 +198,7 @@ func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 		}
 	}
 	if x.D.Given > 0 {
-		if v.given, err = x.given(shape, size, "given "+digest(m.Bytes), func() ([]float32, error) {
+		if v.given, err = x.given(shape, size, "given "+Digest(m.Bytes), func() ([]float32, error) {
 			return x.pixels(m, size)
 		}); err != nil {
 			return nil, 0, err
@@ -224,8 +224,8 @@ func (x *Pictures) unencoded(m *dataset.Media, shape [4]int, size [3]int) (any, 
 	return v, int64(4 * len(v.pixels)), nil
 }
 
-// caption is what the model reads of a caption.
-func (x *Pictures) caption(caption string) (*captioned, error) {
+// Caption is what the model reads of a caption.
+func (x *Pictures) Caption(caption string) (*captioned, error) {
 	if x.Text == nil {
 		return &captioned{}, nil
 	}
@@ -233,8 +233,8 @@ func (x *Pictures) caption(caption string) (*captioned, error) {
 		ids, err := x.Text.IDs(caption)
 		return &captioned{ids: ids}, err
 	}
-	key := "text " + x.Text.Fingerprint() + " " + digest([]byte(caption))
-	v, err := x.once(key, func() ([][]float32, error) {
+	key := "text " + x.Text.Fingerprint() + " " + Digest([]byte(caption))
+	v, err := x.Once(key, func() ([][]float32, error) {
 		s, pooled, err := x.Text.States(caption)
 		return [][]float32{s, pooled}, err
 	})
@@ -245,11 +245,11 @@ func (x *Pictures) caption(caption string) (*captioned, error) {
 		return nil, fmt.Errorf("the states of a caption are no rows of %d numbers, which the model reads: the "+
 			"text encoder may be another model's", x.D.Texts)
 	}
-	c := &captioned{states: x.D.Padded(v[0]), pooled: v[1]}
+	c := &captioned{States: x.D.Padded(v[0]), pooled: v[1]}
 	if x.D.Further > 0 && x.D.Process.Drop > 0 {
 		images, text, err := format.SplitImages([]byte(caption))
 		if c.none = c; err == nil && text != "" {
-			c.none, err = x.caption(string(format.JoinImages(images, "")))
+			c.none, err = x.Caption(string(format.JoinImages(images, "")))
 		}
 		return c, err
 	}
@@ -262,8 +262,8 @@ func (x *Pictures) encode(m *dataset.Media, size [3]int) (mean, deviation []floa
 		v, err := x.pixels(m, size)
 		return v, nil, err
 	}
-	key := fmt.Sprintf("latents %s %v %g %s", x.Encoder.Fingerprint(), size, x.FPS, digest(m.Bytes))
-	v, err := x.once(key, func() ([][]float32, error) {
+	key := fmt.Sprintf("latents %s %v %g %s", x.Encoder.Fingerprint(), size, x.FPS, Digest(m.Bytes))
+	v, err := x.Once(key, func() ([][]float32, error) {
 		pixels, err := x.pixels(m, size)
 		if err != nil {
 			return nil, err
@@ -280,12 +280,12 @@ func (x *Pictures) encode(m *dataset.Media, size [3]int) (mean, deviation []floa
 	return v[0], v[1], nil
 }
 
-// once is what the store has for a key, or what make gives.
-func (x *Pictures) once(key string, make func() ([][]float32, error)) ([][]float32, error) {
-	if x.cache == "" {
+// Once is what the store has for a key, or what make gives.
+func (x *Pictures) Once(key string, make func() ([][]float32, error)) ([][]float32, error) {
+	if x.Cache == "" {
 		return make()
 	}
-	x.kept.Do(func() { x.kept.in, x.kept.err = OpenFolder(x.cache) })
+	x.kept.Do(func() { x.kept.in, x.kept.err = OpenFolder(x.Cache) })
 	if x.kept.err != nil {
 		return nil, x.kept.err
 	}
@@ -321,11 +321,11 @@ func (x *Pictures) pixels(m *dataset.Media, size [3]int) ([]float32, error) {
 	for t, p := range frames {
 		frames[t] = covering(p, size[2], size[1])
 	}
-	return planes(frames, size), nil
+	return Planes(frames, size), nil
 }
 
-// planes are frames of a size as [3 T H W] from -1 to 1.
-func planes(frames []*media.Image, size [3]int) []float32 {
+// Planes are frames of a size as [3 T H W] from -1 to 1.
+func Planes(frames []*media.Image, size [3]int) []float32 {
 	out := make([]float32, 3*size[0]*size[1]*size[2])
 	for t, p := range frames {
 		for i, v := range p.Pix {
@@ -413,11 +413,11 @@ func (x *Pictures) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 // describe gives a picture its caption; a model that encodes captions itself gets no caption's tokens
 // where the sample loses its own.
 func (x *Pictures) describe(e *family.Encoded, c, empty *captioned) {
-	e.Text, e.Pool, e.IDs = c.states, c.pooled, c.ids
+	e.Text, e.Pool, e.IDs = c.States, c.pooled, c.ids
 	if c.none != nil {
 		empty = c.none
 	}
-	e.None, e.NonePool = empty.states, empty.pooled
+	e.None, e.NonePool = empty.States, empty.pooled
 	if x.D.Live != nil && x.D.Loses(e) {
 		e.IDs = empty.ids
 	}
@@ -441,6 +441,6 @@ func (x *Pictures) empty() (*captioned, error) {
 	if x.D.Further > 0 { // every sample has its own, beside its images
 		return &captioned{}, nil
 	}
-	x.none.Do(func() { x.none.caption, x.none.err = x.caption("") })
+	x.none.Do(func() { x.none.caption, x.none.err = x.Caption("") })
 	return x.none.caption, x.none.err
 }

@@ -42,7 +42,7 @@ func TestBadLatents(t *testing.T) {
 	prepare := func(e madeUp) error {
 		e.asked = &asked
 		x := &Pictures{D: &family.Denoiser{Channels: 2, Patch: [3]int{1, 1, 1}}, Encoder: e, Sizes: [][3]int{{1, 8, 8}},
-			Upscale: true, cache: cache}
+			Upscale: true, Cache: cache}
 		_, _, err := x.Prepare(medium, 0)
 		return err
 	}

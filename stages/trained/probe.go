@@ -26,7 +26,7 @@ func OpenSource(dir string, src checkpoint.Source) (*Trained, error) {
 	if c.Denoises() {
 		return nil, fmt.Errorf("%s is no model of text alone", dir)
 	}
-	t := &Trained{dir: dir}
+	t := &Trained{Dir: dir}
 	if t.Model, err = build(c); err != nil {
 		return nil, err
 	}

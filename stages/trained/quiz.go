@@ -50,11 +50,11 @@ func OpenQuiz(dir, checkpoints string, options ...Option) (*Quiz, func(), error)
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := m.backend()
+	b, err := m.Backend()
 	if err != nil {
 		return nil, nil, err
 	}
-	gen, err := sample.New(m.Model, nil, tensor.F32, b, tensor.NewPool("quiz", 0), m.fill)
+	gen, err := sample.New(m.Model, nil, tensor.F32, b, tensor.NewPool("quiz", 0), m.Fill)
 	if err != nil {
 		kernels.Close(b)
 		return nil, nil, err
@@ -86,13 +86,13 @@ func (q *Quiz) Answer(text string, image []byte, p sample.Params) (string, error
 	if image != nil {
 		images = append(images, image)
 	}
-	ids, pics, err := q.lens.Read(context.Background(), q.m.tok.Encode(prompt, false), images)
+	ids, pics, err := q.lens.Read(context.Background(), q.m.Tokenizer.Encode(prompt, false), images)
 	if err != nil {
 		return "", err
 	}
 	p.Stop = append(p.Stop, q.m.stop...)
 	var out strings.Builder
-	stream := q.m.tok.NewStream(true)
+	stream := q.m.Tokenizer.NewStream(true)
 	err = q.gen.GenerateWith(ids, *pics, p,
 		func(id int32) bool { out.WriteString(stream.Push(id)); return true })
 	out.WriteString(stream.Flush())

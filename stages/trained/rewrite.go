@@ -30,7 +30,7 @@ func (f Form) shard() int64 {
 	if f.Shard > 0 {
 		return f.Shard
 	}
-	return hfShardBytes
+	return ShardBytes
 }
 
 // Rewrite writes a Hugging Face directory anew: in another type, in other files, and with weights of few

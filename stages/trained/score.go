@@ -29,7 +29,7 @@ func (m *Trained) NewScorer(tokens int) (*Scorer, error) {
 		return nil, exit.Usagef("the model gives no scores: train one with objective.kind=reward, or name a directory of " +
 			"a class for sequences (ForSequenceClassification with one label)")
 	}
-	if m.tok == nil {
+	if m.Tokenizer == nil {
 		return nil, exit.Usagef("the model has no tokenizer")
 	}
 	b, err := kernels.Open(kernels.CPU, kernels.Options{})
@@ -45,7 +45,7 @@ func (m *Trained) NewScorer(tokens int) (*Scorer, error) {
 
 // Score is the score behind the last token of a text.
 func (s *Scorer) Score(text string) (float64, error) {
-	ids, err := s.m.tok.TryEncode(text, true)
+	ids, err := s.m.Tokenizer.TryEncode(text, true)
 	if err != nil {
 		return 0, err
 	}

@@ -12,13 +12,10 @@ import (
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
-// Tokenizer is the model's.
-func (m *Trained) Tokenizer() *token.Tokenizer { return m.tok }
-
 // Stops are the tokens that end a text or a turn.
 func (m *Trained) Stops() []int32 {
 	out := slices.Clone(m.stop)
-	if id, ok := m.tok.TokenID(m.conf.EOS); ok && !slices.Contains(out, id) {
+	if id, ok := m.Tokenizer.TokenID(m.TokenizerConfig.EOS); ok && !slices.Contains(out, id) {
 		out = append(out, id)
 	}
 	return out
@@ -27,12 +24,12 @@ func (m *Trained) Stops() []int32 {
 // Template is the chat template: the one that the run was trained with, or that of the tokenizer.
 func (m *Trained) Template() (*token.Template, error) {
 	if m.Cfg != nil {
-		return setup.Template(m.Cfg, m.tok, m.conf)
+		return setup.Template(m.Cfg, m.Tokenizer, m.TokenizerConfig)
 	}
-	if m.conf.ChatTemplate == "" {
+	if m.TokenizerConfig.ChatTemplate == "" {
 		return nil, fmt.Errorf("the tokenizer has no chat template")
 	}
-	return token.NewTemplate(m.conf.ChatTemplate, m.conf)
+	return token.NewTemplate(m.TokenizerConfig.ChatTemplate, m.TokenizerConfig)
 }
 
 // Engine opens the model for many requests at once, on a processor with all its threads; the second result
@@ -44,7 +41,7 @@ func (m *Trained) Engine(d tensor.DType, o sample.EngineOptions, draft *Trained)
 		return nil, nil, err
 	}
 	if draft != nil {
-		if err = m.speaksAs(draft.tok, "the draft model"); err == nil {
+		if err = m.speaksAs(draft.Tokenizer, "the draft model"); err == nil {
 			o.Draft, err = draft.Generator(b, d)
 		}
 	}
@@ -85,7 +82,7 @@ func (m *Trained) engineOf(g *sample.Generator, o sample.EngineOptions) (*sample
 
 // speaksAs refuses another model, whose name is given, where its numbers of tokens stand for others.
 func (m *Trained) speaksAs(b *token.Tokenizer, whose string) error {
-	a := m.tok
+	a := m.Tokenizer
 	for id := range int32(max(a.VocabSize(), b.VocabSize())) {
 		x, _ := a.Token(id)
 		if y, _ := b.Token(id); x != y {

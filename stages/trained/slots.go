@@ -55,7 +55,7 @@ func (m *Trained) Slots(lora *block.Lora, rows, most int, o sample.EngineOptions
 		r family.Region,
 		dst []float32) error {
 		if own[p.Name] {
-			return m.fill(p, r, dst)
+			return m.Fill(p, r, dst)
 		}
 		clear(dst)
 		return nil
@@ -97,7 +97,7 @@ func (s *Slots) Save(slot int, dir string, state bool) error {
 		return err
 	}
 	conf := family.AdapterConfig(s.adapter, &s.alone)
-	conf.BaseModel = s.m.dir
+	conf.BaseModel = s.m.Dir
 	err := writeAdapters(partial, checkpoint.AdapterPrefix, s.adapter, conf, checkpoint.NewAdapterWriter,
 		func(name string, _ []int, dst []float32) error { return s.Trainer.Read(slot, name, dst) })
 	if err == nil && state {

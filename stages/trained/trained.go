@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels"
+	_ "github.com/lfactor/lfactor/kernels/backends" // whoever asks a model has the processor
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
@@ -31,15 +32,15 @@ import (
 
 // Trained is a model with weights, from a run's checkpoint or a Hugging Face directory.
 type Trained struct {
-	Cfg   *configs.Config // of the run, nil for a Hugging Face directory
-	Model *family.Model
-	Lora  *block.Lora
-	tok   *token.Tokenizer
-	conf  *token.Config // tokenizer_config.json
-	stop  []int32
-	fill  func(p *grad.Param, g family.Region, dst []float32) error
-	dir   string
-	Saved *checkpoint.Reader
+	Cfg             *configs.Config // of the run, nil for a Hugging Face directory
+	Model           *family.Model
+	Lora            *block.Lora
+	Tokenizer       *token.Tokenizer
+	TokenizerConfig *token.Config // tokenizer_config.json
+	stop            []int32
+	Fill            func(p *grad.Param, g family.Region, dst []float32) error
+	Dir             string
+	Saved           *checkpoint.Reader
 	// ActsBy is the configuration of a task in a vision-language model's folder, as of one whose model writes
 	// a robot's actions; nil for another folder.
 	ActsBy *configs.Config
@@ -137,11 +138,11 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 		}
 	}
 	if !t.Cfg.Model.Denoises() && !how.bare {
-		if t.tok, t.conf, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer,
+		if t.Tokenizer, t.TokenizerConfig, err = TokenizerAt(tokenizer, t.Cfg.Run.Data.Tokenizer,
 			t.Cfg.Run.Model.Path); err != nil {
 			return nil, err
 		}
-		if err = t.Cfg.CheckVocab(t.tok.VocabSize()); err != nil {
+		if err = t.Cfg.CheckVocab(t.Tokenizer.VocabSize()); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +154,7 @@ func openOwn(path, tokenizer string, how opening) (*Trained, error) {
 		return nil, err
 	}
 	from := family.FromCheckpoint(saved, false)
-	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {
+	t.Fill = func(p *grad.Param, g family.Region, dst []float32) error {
 		_, err := from("param", p, g, dst)
 		return err
 	}
@@ -194,7 +195,7 @@ func openHF(path, tokenizer string, how opening, weights func() (checkpoint.Sour
 	if how.further && c.MTPLayers == 0 {
 		c.MTPLayers = 1
 	}
-	t := &Trained{dir: path}
+	t := &Trained{Dir: path}
 	if c.Denoises() {
 		if t.Cfg, err = configs.ForModel(path); err != nil {
 			return nil, err
@@ -203,7 +204,7 @@ func openHF(path, tokenizer string, how opening, weights func() (checkpoint.Sour
 			t.Cfg.Run.Data.Tokenizer = tokenizer
 		}
 		t.Model, err = fit.Build(t.Cfg)
-	} else if t.tok, t.conf, err = TokenizerAt(tokenizer, path); err == nil {
+	} else if t.Tokenizer, t.TokenizerConfig, err = TokenizerAt(tokenizer, path); err == nil {
 		if t.ActsBy, err = settings(path, tokenizer); err == nil && t.ActsBy != nil {
 			t.Model, err = fit.Build(t.ActsBy)
 		} else if err == nil {
@@ -236,7 +237,7 @@ func (t *Trained) reads(c configs.Model, path string, src checkpoint.Source, how
 	if err != nil {
 		return err
 	}
-	t.fill = func(p *grad.Param, g family.Region, dst []float32) error {
+	t.Fill = func(p *grad.Param, g family.Region, dst []float32) error {
 		_, err := w.Read(p, g, dst)
 		return err
 	}
@@ -276,9 +277,9 @@ func (t *Trained) stops(c configs.Model) {
 	}
 }
 
-// backend opens the device that the run was configured for, or the processor for a model without a run,
+// Backend opens the device that the run was configured for, or the processor for a model without a run,
 // with all its threads.
-func (m *Trained) backend() (kernels.Backend, error) {
+func (m *Trained) Backend() (kernels.Backend, error) {
 	if m.Cfg != nil {
 		return kernels.Open(m.Cfg.Run.Device, kernels.Options{Strict: m.Cfg.Run.Strict})
 	}
@@ -287,7 +288,7 @@ func (m *Trained) backend() (kernels.Backend, error) {
 
 // Generator is a generator of the model on a device, in a precision.
 func (m *Trained) Generator(b kernels.Backend, d tensor.DType) (*sample.Generator, error) {
-	return sample.New(m.Model, m.Lora, d, b, tensor.NewPool("sample", 0), m.fill)
+	return sample.New(m.Model, m.Lora, d, b, tensor.NewPool("sample", 0), m.Fill)
 }
 
 // Print changes with the weights, as far as files tell without reading them all.
@@ -295,7 +296,7 @@ func (m *Trained) Print() (string, error) {
 	if m.Saved != nil {
 		return fmt.Sprint(m.Saved.Path(), m.Saved.Step()), nil
 	}
-	return FolderPrint(m.dir)
+	return FolderPrint(m.Dir)
 }
 
 // speaks refuses models that have no words.
@@ -311,18 +312,18 @@ func (m *Trained) Generate(prompt string, p sample.Params, w io.Writer) (Rate, e
 	if err := m.speaks(); err != nil {
 		return Rate{}, err
 	}
-	b, err := m.backend()
+	b, err := m.Backend()
 	if err != nil {
 		return Rate{}, err
 	}
 	defer kernels.Close(b)
-	gen, err := sample.New(m.Model, m.Lora, tensor.F32, b, tensor.NewPool("sample", 0), m.fill)
+	gen, err := sample.New(m.Model, m.Lora, tensor.F32, b, tensor.NewPool("sample", 0), m.Fill)
 	if err != nil {
 		return Rate{}, err
 	}
 	defer gen.Close()
 	p.Stop = append(p.Stop, m.stop...)
-	ids, err := m.tok.TryEncode(prompt, true)
+	ids, err := m.Tokenizer.TryEncode(prompt, true)
 	if err != nil {
 		return Rate{}, err
 	}
@@ -339,7 +340,7 @@ type Rate struct {
 
 // write draws tokens behind ids and writes their text as it comes.
 func (m *Trained) write(gen *sample.Generator, ids []int32, p sample.Params, w io.Writer) (Rate, error) {
-	stream, r, began := m.tok.NewStream(true), Rate{Prompt: len(ids)}, time.Now()
+	stream, r, began := m.Tokenizer.NewStream(true), Rate{Prompt: len(ids)}, time.Now()
 	err := gen.Generate(ids, p, func(id int32) bool {
 		if r.Tokens++; r.Tokens == 1 {
 			r.First = time.Since(began).Seconds()

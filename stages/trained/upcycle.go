@@ -39,7 +39,7 @@ func Upcycle(src, dst string, experts, each int, seed uint64) error {
 		return err
 	}
 	dtype := func(string) string { return w.SourceDType("") }
-	sink, err := checkpoint.NewWriter(dst, m.HFTensors(dtype), hfShardBytes)
+	sink, err := checkpoint.NewWriter(dst, m.HFTensors(dtype), ShardBytes)
 	if err != nil {
 		return err
 	}
@@ -50,6 +50,6 @@ func Upcycle(src, dst string, experts, each int, seed uint64) error {
 	if _, err := checkpoint.CopySideFiles(src, dst); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dst, "config.json"), c.HFConfig(longName(strings.ToUpper(dtype("")))),
+	return os.WriteFile(filepath.Join(dst, "config.json"), c.HFConfig(LongName(strings.ToUpper(dtype("")))),
 		0o644)
 }

@@ -4,20 +4,20 @@ import (
 	"testing"
 
 	"github.com/lfactor/lfactor/dataset/media"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 // BenchmarkDecide is the time of a batch of three observations of the tiny policy.
 func BenchmarkDecide(b *testing.B) {
 	m := trains(b)
-	a, err := m.NewActor()
+	a, err := policies.NewActor(m)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer a.Close()
-	var asks []trained.Ask
+	var asks []policies.Ask
 	for range 3 {
-		q, err := a.Ask(trained.Seen{Task: "red disc", State: []float64{1, 2}, Views: []*media.Image{media.NewImage(8, 8)}})
+		q, err := a.Ask(policies.Seen{Task: "red disc", State: []float64{1, 2}, Views: []*media.Image{media.NewImage(8, 8)}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset/media"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 // The keys of an observation beside its state and its cameras. A prompt may be called task too, as in
@@ -49,7 +49,7 @@ func (k Keys) steps(v any, usual int) ([]any, error) {
 // flat gives the leaves of maps in maps by their plain keys.
 func flat(v map[string]any, before string, out map[string]any) error {
 	for _, k := range slices.Sorted(maps.Keys(v)) {
-		name := trained.Column(before + k)
+		name := policies.Column(before + k)
 		if m, ok := v[k].(map[string]any); ok && name != joinKey {
 			if err := flat(m, before+k+"/", out); err != nil {
 				return err
@@ -66,8 +66,8 @@ func flat(v map[string]any, before string, out map[string]any) error {
 
 // observation is what a robot asks.
 type observation struct {
-	seen   trained.Seen
-	looks  []trained.Look // of the steps that are observed
+	seen   policies.Seen
+	looks  []policies.Look // of the steps that are observed
 	seeded bool
 	join   *joining
 }
@@ -110,21 +110,21 @@ func (o *observation) settle() {
 
 // state takes the robot's state.
 func (k Keys) state(have map[string]any, o *observation) error {
-	v, ok := have[trained.Column(k.State)]
+	v, ok := have[policies.Column(k.State)]
 	if !ok {
-		return fmt.Errorf("%s: the observation has none", trained.Column(k.State))
+		return fmt.Errorf("%s: the observation has none", policies.Column(k.State))
 	}
-	delete(have, trained.Column(k.State))
+	delete(have, policies.Column(k.State))
 	all, err := k.steps(v, 1)
 	for _, v := range all {
-		var l trained.Look
+		var l policies.Look
 		if l.State, err = vector(v); err != nil {
 			break
 		}
 		o.looks = append(o.looks, l)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", trained.Column(k.State), err)
+		return fmt.Errorf("%s: %w", policies.Column(k.State), err)
 	}
 	return nil
 }
@@ -132,19 +132,19 @@ func (k Keys) state(have map[string]any, o *observation) error {
 // views takes what the cameras see. A camera that is nil is left out of what the policy reads.
 func (k Keys) views(have map[string]any, o *observation) error {
 	for _, c := range k.Cameras {
-		name := trained.Column(c)
+		name := policies.Column(c)
 		v, ok := have[name]
 		if !ok {
-			name = trained.Camera(c)
+			name = policies.Camera(c)
 			v, ok = have[name]
 		}
 		if !ok {
 			if k.All {
 				return fmt.Errorf("%s: the observation has none, and the policy reads all of its cameras",
-					trained.Column(c))
+					policies.Column(c))
 			}
 			return fmt.Errorf("%s: the observation has none; send nil for a camera that is missing",
-				trained.Column(c))
+				policies.Column(c))
 		}
 		delete(have, name)
 		if err := k.camera(v, o); err != nil {
@@ -223,9 +223,9 @@ func (k Keys) rest(have map[string]any, o *observation) error {
 
 // names are the keys of an observation.
 func (k Keys) names() []string {
-	out := []string{trained.Column(k.State)}
+	out := []string{policies.Column(k.State)}
 	for _, c := range k.Cameras {
-		out = append(out, trained.Column(c))
+		out = append(out, policies.Column(c))
 	}
 	return append(out, promptKey, seedKey, joinKey)
 }

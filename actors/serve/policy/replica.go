@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 // Why an observation is not answered, although it is a good one.
@@ -18,7 +18,7 @@ var (
 
 // job is an observation that waits for its actions.
 type job struct {
-	ask      trained.Ask
+	ask      policies.Ask
 	came     time.Time
 	deadline time.Time
 	done     chan outcome // has room for one
@@ -26,7 +26,7 @@ type job struct {
 
 // outcome is what came of a job.
 type outcome struct {
-	chunk trained.Chunk
+	chunk policies.Chunk
 	wait  time.Duration // before its batch began
 	infer time.Duration // of its batch
 	batch int
@@ -35,7 +35,7 @@ type outcome struct {
 
 // Acting is what a replica does: chunks of actions for what several robots see at once. *trained.Actor is.
 type Acting interface {
-	Decide(asks []trained.Ask) ([]trained.Chunk, error)
+	Decide(asks []policies.Ask) ([]policies.Chunk, error)
 }
 
 // replicas answer jobs, each with a policy of its own.
@@ -95,7 +95,7 @@ func (r *replicas) admit(batch []*job, j *job) []*job {
 // answer has a policy act for a batch.
 func (r *replicas) answer(a Acting, batch []*job) {
 	began := r.now()
-	asks := make([]trained.Ask, len(batch))
+	asks := make([]policies.Ask, len(batch))
 	for i, j := range batch {
 		asks[i] = j.ask
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -124,7 +125,7 @@ func TestServedActs(t *testing.T) {
 	h := httptest.NewServer(s)
 	defer h.Close()
 	url := "ws" + strings.TrimPrefix(h.URL, "http")
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	require.NoError(t, err)
 	defer actor.Close()
 	view := media.NewImage(8, 8)
@@ -144,7 +145,7 @@ func TestServedActs(t *testing.T) {
 		})
 	}
 	all.Wait()
-	want, err := actor.Act([]trained.Seen{{Task: "red disc", State: []float64{3, 1},
+	want, err := actor.Act([]policies.Seen{{Task: "red disc", State: []float64{3, 1},
 		Views: []*media.Image{view},
 		Seed:  8}})
 	require.NoError(t, err)

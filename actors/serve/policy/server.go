@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lfactor/lfactor/actors/serve"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -48,7 +49,7 @@ func (o Options) Usual() Options {
 		to *int
 		n  int
 	}{{&o.Replicas, 1}, {&o.Batch, 8}, {&o.Queue, 64}, {&o.Clients, 64},
-		{&o.Horizon, trained.JoinHorizon}} {
+		{&o.Horizon, policies.JoinHorizon}} {
 		if *x.to == 0 {
 			*x.to = x.n
 		}
@@ -66,7 +67,7 @@ func (o Options) Usual() Options {
 		o.Message = 16 << 20
 	}
 	if o.Strong == 0 {
-		o.Strong = trained.JoinMost
+		o.Strong = policies.JoinMost
 	}
 	return o
 }
@@ -91,9 +92,9 @@ func (o Options) Check() error {
 // Policy is what is served: *trained.Actor is.
 type Policy interface {
 	Acting
-	Abilities() trained.Abilities
+	Abilities() policies.Abilities
 	// Ask prepares what a robot sees; many goroutines may ask at once.
-	Ask(trained.Seen) (trained.Ask, error)
+	Ask(policies.Seen) (policies.Ask, error)
 }
 
 // Server is a served policy: an http.Handler whose websockets speak openpi's protocol.
@@ -101,14 +102,14 @@ type Server struct {
 	o       Options
 	p       Policy // that prepares observations
 	keys    Keys
-	can     trained.Abilities
+	can     policies.Abilities
 	r       *replicas
 	seen    *latencies
 	slots   chan struct{} // a connection has one
 	ctx     context.Context
 	end     context.CancelFunc
 	robots  sync.WaitGroup
-	actors  []*trained.Actor
+	actors  []*policies.Actor
 	seeds   atomic.Uint64
 	mux     *http.ServeMux
 	now     func() time.Time
@@ -119,14 +120,14 @@ type Server struct {
 func New(m *trained.Trained, o Options) (*Server, error) {
 	o = o.Usual()
 	if o.Encoders != "" {
-		if err := m.Encode(o.Encoders); err != nil {
+		if err := policies.Encode(m, o.Encoders); err != nil {
 			return nil, fmt.Errorf("--encoders: %w", err)
 		}
 	}
-	var actors []*trained.Actor
+	var actors []*policies.Actor
 	var all []Policy
 	for range o.Replicas {
-		a, err := m.NewActor()
+		a, err := policies.NewActor(m)
 		if err == nil && o.Robot != "" {
 			if err = a.As(o.Robot); err != nil {
 				a.Close()
@@ -179,9 +180,9 @@ func newServer(all []Policy, o Options) *Server {
 func (s *Server) about() []Pair {
 	cameras := []string{}
 	for _, c := range s.keys.Cameras {
-		cameras = append(cameras, trained.Column(c))
+		cameras = append(cameras, policies.Column(c))
 	}
-	return []Pair{{"server", "lfactor"}, {"model", s.o.Name}, {"state_key", trained.Column(s.keys.State)},
+	return []Pair{{"server", "lfactor"}, {"model", s.o.Name}, {"state_key", policies.Column(s.keys.State)},
 		{"state_dim", s.can.Numbers}, {"observation_steps", s.can.Steps}, {"image_keys", cameras}, {"image_size", []int{s.can.Size[0], s.can.Size[1]}},
 		{"action_horizon", s.can.Chunk}, {"action_dim", s.can.Width}, {"keys", s.keys.names()},
 		{"joined_actions", min(s.o.Horizon, s.can.Chunk)}}

@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 // counting is a policy whose actions say how many observations were answered before, and together with how
@@ -25,22 +25,22 @@ type counting struct {
 	entered chan int // the size of each batch that begins
 	mu      sync.Mutex
 	n       int
-	joins   []*trained.Join
+	joins   []*policies.Join
 }
 
-func (c *counting) Abilities() trained.Abilities {
-	return trained.Abilities{State: "observation.state", Numbers: 2, Cameras: []string{"observation.images.top"},
+func (c *counting) Abilities() policies.Abilities {
+	return policies.Abilities{State: "observation.state", Numbers: 2, Cameras: []string{"observation.images.top"},
 		Size: [2]int{2, 2}, Chunk: 3, Width: 2, Joins: true}
 }
 
-func (c *counting) Ask(s trained.Seen) (trained.Ask, error) {
+func (c *counting) Ask(s policies.Seen) (policies.Ask, error) {
 	if len(s.State) != 2 {
-		return trained.Ask{}, fmt.Errorf("observation.state: %d numbers, want 2", len(s.State))
+		return policies.Ask{}, fmt.Errorf("observation.state: %d numbers, want 2", len(s.State))
 	}
-	return trained.Ask{}, nil
+	return policies.Ask{}, nil
 }
 
-func (c *counting) Decide(asks []trained.Ask) (out []trained.Chunk, err error) {
+func (c *counting) Decide(asks []policies.Ask) (out []policies.Chunk, err error) {
 	if c.gate != nil {
 		c.entered <- len(asks)
 		<-c.gate
@@ -50,7 +50,7 @@ func (c *counting) Decide(asks []trained.Ask) (out []trained.Chunk, err error) {
 	for _, q := range asks {
 		c.joins = append(c.joins, q.Join)
 		row := []float64{float64(c.n), float64(len(asks))}
-		out = append(out, trained.Chunk{Actions: [][]float64{row, row, row}})
+		out = append(out, policies.Chunk{Actions: [][]float64{row, row, row}})
 		c.n++
 	}
 	return out, nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 // errSlow says that a client took too long over a message of its own, or over one of the server's.
@@ -19,8 +19,8 @@ var errSlow = errors.New("the client took too long over a message")
 type talk struct {
 	s     *Server
 	c     *websocket.Conn
-	last  *trained.Chunk // that the robot was given
-	total time.Duration  // of the last answer, until it was sent
+	last  *policies.Chunk // that the robot was given
+	total time.Duration   // of the last answer, until it was sent
 }
 
 // serve answers observations until the client leaves, does what ends the connection, or the context ends.
@@ -169,7 +169,7 @@ func (t *talk) decide(ctx context.Context, v any, began time.Time) (*observation
 }
 
 // join is what a chunk goes on from, nil where the robot does not say.
-func (t *talk) join(j *joining) (*trained.Join, error) {
+func (t *talk) join(j *joining) (*policies.Join, error) {
 	if j == nil {
 		return nil, nil
 	}
@@ -183,7 +183,7 @@ func (t *talk) join(j *joining) (*trained.Join, error) {
 		return nil, fmt.Errorf("%s: %d actions carried out and %d to come are more than the %d of the chunk "+
 			"before", joinKey, j.executed, j.delay, n)
 	}
-	return &trained.Join{Before: *t.last, Executed: j.executed, Delay: j.delay, Horizon: t.s.o.Horizon,
+	return &policies.Join{Before: *t.last, Executed: j.executed, Delay: j.delay, Horizon: t.s.o.Horizon,
 		Most: t.s.o.Strong}, nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/policies"
 )
 
 const fastHelp = `The run file says which recordings, in which numbers (section policy) and of how many actions a chunk is (policy.horizon); policy.fast
@@ -36,7 +36,7 @@ func dataFast() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r, err := trained.FitFAST(cfg, *most, *vocab, *scale)
+		r, err := policies.FitFAST(cfg, *most, *vocab, *scale)
 		if err != nil {
 			return err
 		}

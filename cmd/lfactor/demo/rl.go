@@ -220,7 +220,7 @@ func rlAsk(dir string) (rlAnswered, error) {
 	said := make([][]int32, rlHeld)
 	for i, s := range rlSums()[:rlHeld] {
 		out[i].Prompt, out[i].Want = s.prompt(), s.answer()
-		err := e.Submit(&sample.Request{Prompt: m.Tokenizer().Encode(s.prompt(), false),
+		err := e.Submit(&sample.Request{Prompt: m.Tokenizer.Encode(s.prompt(), false),
 			Params: sample.Params{Max: 5, Stop: m.Stops()}, Done: func(sample.End) {},
 			Emit: func(t sample.Token) bool {
 				if !t.Stop {
@@ -238,7 +238,7 @@ func rlAsk(dir string) (rlAnswered, error) {
 		}
 	}
 	for i := range out {
-		out[i].Said = m.Tokenizer().Decode(said[i], true)
+		out[i].Said = m.Tokenizer.Decode(said[i], true)
 		out[i].Right = out[i].Said == out[i].Want
 	}
 	return out, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/lfactor/lfactor/actors/world"
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -164,12 +165,12 @@ func attempts(ctx context.Context, p world.Policy, seed uint64, covered bool) (*
 type usual []float64
 
 // Abilities implements world.Policy.
-func (u usual) Abilities() trained.Abilities {
-	return trained.Abilities{Numbers: 2, Width: 2, Cameras: []string{reachCamera}}
+func (u usual) Abilities() policies.Abilities {
+	return policies.Abilities{Numbers: 2, Width: 2, Cameras: []string{reachCamera}}
 }
 
 // Act implements world.Policy.
-func (u usual) Act(robots []trained.Seen) ([][][]float64, error) {
+func (u usual) Act(robots []policies.Seen) ([][][]float64, error) {
 	out := make([][][]float64, len(robots))
 	for i := range out {
 		for range reachUsed {
@@ -180,12 +181,12 @@ func (u usual) Act(robots []trained.Seen) ([][][]float64, error) {
 }
 
 // acting opens the policy of a run.
-func acting(dir string) (*trained.Trained, *trained.Actor, error) {
+func acting(dir string) (*trained.Trained, *policies.Actor, error) {
 	m, err := trained.Open(dir, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := m.NewActor()
+	a, err := policies.NewActor(m)
 	if err != nil {
 		m.Close()
 		return nil, nil, err

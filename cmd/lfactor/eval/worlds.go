@@ -19,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -119,7 +120,7 @@ func worlds(c *cobra.Command, file string, mine, rest []string, form string) (as
 		return true, err
 	}
 	defer m.Close()
-	actor, err := m.NewActor()
+	actor, err := policies.NewActor(m)
 	if err != nil {
 		return true, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/actors/serve/policy"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -41,7 +42,7 @@ func bindPolicy(c *cobra.Command, o *policy.Options) {
 		"policies: time that a message may take to come, and an answer to be read")
 	f.IntVar(&o.Steps, "denoise-steps", 0,
 		"policies: steps from noise to actions (default: the policy's own, 10 of Euler)")
-	f.IntVar(&o.Horizon, "join", trained.JoinHorizon,
+	f.IntVar(&o.Horizon, "join", policies.JoinHorizon,
 		"policies: actions over which a chunk is joined to the one under way, if a robot asks for it")
 }
 

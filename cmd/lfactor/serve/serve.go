@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/fit"
+	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -135,7 +136,7 @@ func run(c *cobra.Command, path, tokenizer, draft string, l net.Listener, o serv
 		return err
 	}
 	defer m.Close()
-	if m.Acts() {
+	if policies.Acts(m) {
 		if err := only(c, "a policy", textFlags); err != nil {
 			return err
 		}

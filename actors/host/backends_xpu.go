@@ -1,5 +1,0 @@
-//go:build xpu || cuda
-
-package host
-
-import _ "github.com/lfactor/lfactor/kernels/xpu" // registers itself in builds that have it

@@ -1,0 +1,5 @@
+//go:build xpu || cuda
+
+package backends
+
+import _ "github.com/lfactor/lfactor/kernels/xpu" // registers itself in builds that have it

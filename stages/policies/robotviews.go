@@ -1,0 +1,90 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/media"
+)
+
+// shots are frames of videos that were decoded.
+type shots map[format.VideoFrame]*media.Image
+
+// shotsMost is how many frames of a file are decoded at once.
+const shotsMost = 32
+
+// shots decodes all frames of videos that a sample has of the policy's cameras: those of one file together,
+// which is then read once, and not from its beginning for each of them.
+func (x *Robots) shots(f *format.RobotFrame) (shots, error) {
+	at, of := map[string][]int{}, map[string]string{}
+	var files []string
+	for _, l := range slices.Concat(f.Before, []format.RobotLook{f.RobotLook}, f.Later) {
+		for _, c := range x.Policy.Cameras {
+			v, ok := l.Videos[c]
+			if !ok || l.Images[c] != nil {
+				continue
+			}
+			if of[v.File] == "" {
+				files, of[v.File] = append(files, v.File), c
+			}
+			at[v.File] = append(at[v.File], v.At)
+		}
+	}
+	out := shots{}
+	for _, file := range files {
+		slices.Sort(at[file])
+		for numbers := range slices.Chunk(slices.Compact(at[file]), shotsMost) {
+			frames, err := framesOf(file, numbers)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", of[file], err)
+			}
+			for i, n := range numbers {
+				out[format.VideoFrame{File: file, At: n}] = frames[i]
+			}
+		}
+	}
+	return out, nil
+}
+
+// views are what the cameras saw in a step, of videos those that were decoded.
+func (x *Robots) views(f *format.RobotLook, shown shots) (out []*media.Image, err error) {
+	for _, c := range x.Policy.Cameras {
+		p := shown[f.Videos[c]]
+		if b := f.Images[c]; b != nil {
+			if p, err = viewOf(b, nil); err != nil {
+				return nil, fmt.Errorf("%s: %w", c, err)
+			}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// viewOf decodes a picture, or else a frame of a video; nil for neither.
+func viewOf(b []byte, v *format.VideoFrame) (*media.Image, error) {
+	switch {
+	case b != nil:
+		return media.Decode(b, media.Options{White: true, Turn: true})
+	case v != nil:
+		frames, err := framesOf(v.File, []int{v.At})
+		if err != nil {
+			return nil, err
+		}
+		return frames[0], nil
+	}
+	return nil, nil
+}
+
+// framesOf decodes frames of a video, in ascending order.
+func framesOf(file string, at []int) ([]*media.Image, error) {
+	info, err := media.FFmpeg{}.Probe(context.Background(), file)
+	if err != nil {
+		return nil, err
+	}
+	if last := at[len(at)-1]; last >= info.Frames {
+		return nil, fmt.Errorf("%s has %d frames, and its table says %d or more", file, info.Frames, last+1)
+	}
+	return media.FFmpeg{}.Frames(context.Background(), file, info, at)
+}
