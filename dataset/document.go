@@ -35,7 +35,8 @@ type Message struct {
 	// Raw is the message as it stood in the file, a JSON object with all its keys (tool calls, reasoning,
 	// parts). A chat template sees it in place of Role and Content. It is nil for messages that have only
 	// these.
-	Raw json.RawMessage
+	Raw      json.RawMessage
+	Unlearnt bool // an assistant's turn that is there to be read: the loss leaves it out
 }
 
 // Part is one file of a sample: an image, its caption, a record.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/lfactor/lfactor/dataset"
@@ -24,6 +25,9 @@ type Template struct {
 	// Now is the date that strftime_now gives the template. Its zero value stands for 26 July 2024, the date
 	// that Llama 3.1's template falls back to, so that training text does not depend on the day it is made.
 	Now time.Time
+
+	tools     *Template // for conversations with tools, if the model has one for these
+	developer bool      // the template knows the role developer
 }
 
 var defaultNow = time.Date(2024, 7, 26, 0, 0, 0, 0, time.UTC)
@@ -39,7 +43,8 @@ func NewTemplate(src string, c *Config) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Template{tmpl: parsed, source: src, special: map[string]string{}}
+	t := &Template{tmpl: parsed, source: src, special: map[string]string{},
+		developer: strings.Contains(src, "developer")}
 	if c != nil {
 		for name, s := range map[string]string{"bos_token": c.BOS, "eos_token": c.EOS, "pad_token": c.PAD,
 			"unk_token": c.UNK} {
@@ -56,79 +61,98 @@ func (t *Template) Source() string { return t.source }
 
 // Render returns the text of a conversation, as `apply_chat_template(tokenize=False)` of the Python library
 // does. tools is nil or what the template expects, usually a list of functions; extra holds further
-// variables.
+// variables. A message of which the template writes nothing is an error.
 func (t *Template) Render(messages []Message, tools any, addGenerationPrompt bool,
 	extra map[string]any) (string, error) {
-	r, err := t.prepare(tools, extra)
-	if err != nil {
-		return "", err
-	}
-	out, err := r.render(messages, addGenerationPrompt)
+	_, out, err := t.prepare(messages, tools, extra, addGenerationPrompt)
 	return out.Text, err
 }
 
-// rendering is a template with everything but the messages.
+// rendering is a conversation with its template and everything else that is rendered.
 type rendering struct {
-	t    *Template
-	vars map[string]any
+	t     *Template
+	vars  map[string]any
+	list  []any  // the messages as the template sees them
+	muted []bool // of them, which are not learnt
+	// of them, which give arguments of calls as text, in the form in which templates read an object
+	callTexts []bool
 }
 
-// prepare sets the variables that stay the same over the renderings of one conversation.
-func (t *Template) prepare(tools any, extra map[string]any) (*rendering, error) {
-	r := &rendering{t, map[string]any{"documents": nil}}
+// prepare sets the variables of a conversation, finds the form of its messages in which the template writes
+// all that they say, and renders it. Where there is no such form, the error is that of the usual one.
+func (t *Template) prepare(messages []Message, tools any, extra map[string]any,
+	prompt bool) (r *rendering, out jinja.Output, err error) {
+	if t.tools != nil && tools != nil {
+		t = t.tools
+	}
+	r = &rendering{t: t, vars: map[string]any{"documents": nil}, muted: make([]bool, len(messages))}
 	for k, v := range t.special {
 		r.vars[k] = v
 	}
-	var err error
 	if r.vars["tools"], err = jinja.FromGo(tools); err != nil {
-		return nil, fmt.Errorf("chat template: tools: %w", err)
+		return nil, out, fmt.Errorf("chat template: tools: %w", err)
 	}
 	for k, v := range extra {
 		if r.vars[k], err = jinja.FromGo(v); err != nil {
-			return nil, fmt.Errorf("chat template: variable %s: %w", k, err)
+			return nil, out, fmt.Errorf("chat template: variable %s: %w", k, err)
 		}
 	}
-	return r, nil
+	for i, m := range messages {
+		r.muted[i] = m.Unlearnt && m.Role == "assistant"
+	}
+	var first error
+	for _, f := range formsOf(messages) {
+		out, err := r.try(messages, f, prompt)
+		if err == nil {
+			return r, out, nil
+		}
+		if first == nil || errors.Is(err, errVanished) && !errors.Is(first, errVanished) {
+			first = err
+		}
+	}
+	return nil, out, first
 }
 
-// render renders the messages. The date is fixed unless it is set, because training data must not
-// depend on the day.
-func (r *rendering) render(messages []Message, addGenerationPrompt bool) (jinja.Output, error) {
-	list := make([]any, len(messages))
+// try renders the messages in a form, which they keep.
+func (r *rendering) try(messages []Message, f form, prompt bool) (out jinja.Output, err error) {
+	r.list, r.callTexts = make([]any, len(messages)), make([]bool, len(messages))
 	for i, m := range messages {
-		v, err := messageValue(m)
+		r.callTexts[i] = !f.callText && callText.Match(m.Raw)
+		v, err := messageValue(m, i, f)
 		if err != nil {
-			return jinja.Output{}, fmt.Errorf("chat template: message %d: %w", i, err)
+			return out, fmt.Errorf("chat template: message %d: %w", i, err)
 		}
-		list[i] = v
+		if role, _ := v.Get("role"); role == "developer" && (f.system || !r.t.developer) {
+			v.Set("role", "system")
+		}
+		r.list[i] = v
 	}
+	if out, err = r.render(r.list, prompt); err == nil {
+		err = r.complete(out.Text)
+	}
+	return out, err
+}
+
+// role is that of message i.
+func (r *rendering) role(i int) string {
+	role, _ := get[string](r.list[i].(*jinja.Map), "role")
+	return role
+}
+
+// render renders messages. The date is fixed unless it is set, because training data must not depend on the
+// day.
+func (r *rendering) render(messages []any, addGenerationPrompt bool) (jinja.Output, error) {
 	vars := jinja.NewMap()
 	for k, v := range r.vars {
 		vars.Set(k, v)
 	}
-	vars.Set("messages", jinja.NewList(list))
+	vars.Set("messages", jinja.NewList(messages))
 	vars.Set("add_generation_prompt", addGenerationPrompt)
 	now := r.t.Now
 	if now.IsZero() {
 		now = defaultNow
 	}
 	return r.t.tmpl.Render(vars, jinja.Options{Now: now})
-}
-
-// messageValue is a message as the template sees it: its own JSON object where there is one, else
-// role and content.
-func messageValue(m Message) (any, error) {
-	if m.Raw != nil {
-		v, err := jinja.FromJSON(m.Raw)
-		if _, ok := v.(*jinja.Map); err == nil && !ok {
-			return nil, errors.New("it is not a JSON object")
-		}
-		return v, err
-	}
-	out := jinja.NewMap()
-	out.Set("role", strings.ToValidUTF8(m.Role, "\uFFFD"))
-	out.Set("content", strings.ToValidUTF8(m.Content, "\uFFFD"))
-	return out, nil
 }
 
 // ChatOptions says what to make of a conversation.
@@ -145,6 +169,8 @@ type Chat struct {
 	template *Template
 	options  ChatOptions
 	print    string
+
+	stopped, unstopped atomic.Int64 // conversations that teach a token that stops an answer, or none
 }
 
 // NewChat returns an encoder of conversations. The tools of a conversation come in place of those of o.
@@ -152,7 +178,7 @@ func NewChat(tok *Tokenizer, template *Template, o ChatOptions) *Chat {
 	id := fmt.Sprintf("%s\x00%s\x00%v\x00%v\x00%v", tok.Fingerprint(), template.source, template.special,
 		template.Now, o)
 	sum := sha256.Sum256([]byte(id))
-	return &Chat{tok, template, o, hex.EncodeToString(sum[:16])}
+	return &Chat{tok: tok, template: template, options: o, print: hex.EncodeToString(sum[:16])}
 }
 
 // EncodeMessages is EncodeChat with the functions that a conversation's file offers, a JSON array or nil.
@@ -162,7 +188,19 @@ func (c *Chat) EncodeMessages(messages []Message, tools []byte) (ids []int32, lo
 	if tools != nil {
 		o.Tools = json.RawMessage(tools)
 	}
-	return EncodeChat(c.tok, c.template, messages, o)
+	return c.encode(messages, o, nil)
+}
+
+// encode encodes a conversation and counts it.
+func (c *Chat) encode(messages []Message, o ChatOptions,
+	edit func(text string) ([]dataset.Edit, error)) ([]int32, []bool, error) {
+	ids, mask, stopped, err := encodeChat(c.tok, c.template, messages, o, edit)
+	if err == nil && !stopped {
+		c.unstopped.Add(1)
+	} else if err == nil {
+		c.stopped.Add(1)
+	}
+	return ids, mask, err
 }
 
 // EncodeEdited implements dataset.EditingEncoder.
@@ -173,7 +211,7 @@ func (c *Chat) EncodeEdited(messages []Message, tools []byte,
 	if tools != nil {
 		o.Tools = json.RawMessage(tools)
 	}
-	return encodeChat(c.tok, c.template, messages, o, edit)
+	return c.encode(messages, o, edit)
 }
 
 // edited carries out edits, and moves the ranges with the text around them; what is put in belongs to none.
@@ -203,132 +241,36 @@ func edited(text string, spans [][2]int, edits []dataset.Edit) (string, [][2]int
 func (c *Chat) Fingerprint() string { return c.print }
 
 // EncodeChat returns the ids of a conversation and which of them the model is to learn: those of assistant
-// turns, through their end mark. A template with {% generation %} blocks says itself which text that is. For
-// any other, a turn begins where the text of the messages before it, with a generation prompt, ends; and it
-// ends where the text up to it ends. A template for which these are no prefixes of the whole text is an
-// error that names the message.
+// turns, through the token that stops them. A template with {% generation %} blocks says itself which text
+// that is. For any other, a turn begins where the prompt that asks for it ends, and ends behind the token
+// that stops it, which may be the one that the next message begins with. Where that shows only in what
+// follows, it is added behind the last turn. A template whose text of a turn cannot be told is an error that
+// names the message.
 func EncodeChat(tok *Tokenizer, tmpl *Template, messages []Message,
 	o ChatOptions) (ids []int32, lossMask []bool, err error) {
-	return encodeChat(tok, tmpl, messages, o, nil)
+	ids, lossMask, _, err = encodeChat(tok, tmpl, messages, o, nil)
+	return ids, lossMask, err
 }
 
-// encodeChat renders and encodes a conversation, with a mask of the tokens to learn. These are what
-// the template marks, or else the text of the assistant's messages.
+// encodeChat renders and encodes a conversation, with a mask of the tokens to learn, and tells whether what
+// is learnt has a token that stops an answer.
 func encodeChat(tok *Tokenizer, tmpl *Template, messages []Message, o ChatOptions,
-	edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, err error) {
-	r, err := tmpl.prepare(o.Tools, o.Extra)
+	edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, stopped bool, err error) {
+	r, whole, err := tmpl.prepare(messages, o.Tools, o.Extra, false)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	whole, err := r.render(messages, false)
+	w, err := r.turns(tok, whole, o)
 	if err != nil {
-		return nil, nil, err
-	}
-	spans := whole.Generations
-	switch {
-	case o.TrainOnPrompt:
-		spans = [][2]int{{0, len(whole.Text)}}
-	case !whole.HasBlocks:
-		if spans, err = r.assistantSpans(messages, whole.Text); err != nil {
-			return nil, nil, err
-		}
-	}
-	if o.LastTurnOnly && len(spans) > 1 {
-		spans = spans[len(spans)-1:]
+		return nil, nil, false, err
 	}
 	if edit != nil {
-		edits, err := edit(whole.Text)
+		edits, err := edit(w.text)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, false, err
 		}
-		whole.Text, spans = edited(whole.Text, spans, edits)
+		w.text, w.spans = edited(w.text, w.spans, edits)
 	}
-	ids, lossMask = tok.encodeSpans(whole.Text, spans)
-	return ids, lossMask, nil
-}
-
-// assistantSpans finds the byte ranges of the assistant's turns in the whole text.
-func (r *rendering) assistantSpans(messages []Message, whole string) ([][2]int, error) {
-	var out [][2]int
-	for i, m := range messages {
-		if m.Role != "assistant" {
-			continue
-		}
-		before, err := r.render(messages[:i], true)
-		if err != nil {
-			return nil, fmt.Errorf("messages before number %d: %w", i, err)
-		}
-		if !strings.HasPrefix(whole, before.Text) {
-			return nil, r.unstable(i,
-				"the text before it, with a generation prompt, does not begin the whole text")
-		}
-		end, err := r.turnEnd(messages, i, whole)
-		if err != nil {
-			return nil, err
-		}
-		if end < len(before.Text) {
-			return nil, r.unstable(i, "it ends before it begins")
-		}
-		out = append(out, [2]int{len(before.Text), end})
-	}
-	return out, nil
-}
-
-// unstable is the error for templates whose text of a message cannot be told from the rest.
-func (r *rendering) unstable(i int, why string) error {
-	return fmt.Errorf("chat template: cannot tell which text message %d (assistant) wrote: %s; "+
-		"mark it in the template with {%% generation %%} … {%% endgeneration %%}", i, why)
-}
-
-// turnEnd returns where message i ends in the whole text. Where templates write a turn in another way once
-// others follow (Qwen 3 drops its reasoning), the end is found behind the turn's content: what follows the
-// content is the same in both.
-func (r *rendering) turnEnd(messages []Message, i int, whole string) (int, error) {
-	upTo, err := r.render(messages[:i+1], false)
-	if err != nil {
-		return 0, fmt.Errorf("messages up to number %d: %w", i, err)
-	}
-	if strings.HasPrefix(whole, upTo.Text) {
-		return len(upTo.Text), nil
-	}
-	other := append(messages[:i:i], withContent(messages[i], "\uE000"))
-	upToOther, err := r.render(other, false)
-	if err != nil {
-		return 0, fmt.Errorf("messages up to number %d: %w", i, err)
-	}
-	wholeOther, err := r.render(append(other, messages[i+1:]...), false)
-	if err != nil {
-		return 0, err
-	}
-	tail := upTo.Text[len(upTo.Text)-commonSuffix(upTo.Text, upToOther.Text):]
-	at := len(whole) - commonSuffix(whole, wholeOther.Text)
-	if tail == "" || !strings.HasPrefix(whole[at:], tail) {
-		return 0, r.unstable(i, "it is written in another way when messages follow")
-	}
-	return at + len(tail), nil
-}
-
-// withContent returns m with other content.
-func withContent(m Message, content string) Message {
-	out := Message{Role: m.Role, Content: content}
-	if m.Raw == nil {
-		return out
-	}
-	v, err := jinja.FromJSON(m.Raw)
-	if object, ok := v.(*jinja.Map); err == nil && ok {
-		object.Set("content", content)
-		if raw, err := jinja.ToJSON(object); err == nil {
-			out.Raw = raw
-		}
-	}
-	return out
-}
-
-// commonSuffix is the number of bytes in which the ends of a and b agree.
-func commonSuffix(a, b string) int {
-	n := 0
-	for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
-		n++
-	}
-	return n
+	ids, lossMask = tok.encodeSpans(w.text, w.spans)
+	return ids, lossMask, w.stopped, nil
 }

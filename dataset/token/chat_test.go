@@ -91,9 +91,16 @@ func TestAssistantSpans(t *testing.T) {
 			"<|im_start|>system\nBe " +
 				"brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Hello!<|im_end|>\n⟧<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n⟦<think>\n\n</think>\n\nCiao.<|im_end|>\n⟧", ChatOptions{}},
 		{"text that begins inside a token",
-			"{% for m in messages %}{{ m.role }}{% if m.role == 'assistant' %}{{ m.content }}{% endif " +
-				"%}{% endfor %}{% if add_generation_prompt %}assistant{% endif %}",
-			"systemuserassistant⟦Hello!⟧userassistant⟦Ciao.⟧", ChatOptions{}},
+			"{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}{% if add_generation_prompt " +
+				"%}assistant{% endif %}",
+			"systemBe brief.userHiassistant⟦Hello!⟧userByeassistant⟦Ciao.⟧", ChatOptions{}},
+		{"text in front that depends on what follows",
+			"{{ messages | length }}{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}",
+			"5system:Be brief.;user:Hi;assistant:⟦Hello!;⟧user:Bye;assistant:⟦Ciao.;⟧", ChatOptions{}},
+		{"an end that is written otherwise when messages follow",
+			"{% for m in messages %}{{ m.role }}:{{ m.content }}{{ ';' if loop.last else ',' }}{% endfor " +
+				"%}{% if add_generation_prompt %}assistant:{% endif %}",
+			"system:Be brief.,user:Hi,assistant:⟦Hello!⟧,user:Bye,assistant:⟦Ciao.;⟧", ChatOptions{}},
 	} {
 		tmpl, err := NewTemplate(c.template, nil)
 		require.NoError(t, err)
@@ -125,9 +132,10 @@ func TestAssistantSpansToolCalls(t *testing.T) {
 func TestUnstableTemplate(t *testing.T) {
 	tok, _ := loadGolden(t, "qwen")
 	for _, src := range []string{
-		"{{ messages | length }}{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}",
-		"{% for m in messages %}{{ m.role }}:{{ m.content }}{{ ';' if loop.last else ',' }}{% endfor " +
-			"%}{% if add_generation_prompt %}assistant:{% endif %}",
+		"{% for m in messages %}{{ m.content | length }};{% endfor %}{% for m in messages %}{{ m.role }}:" +
+			"{{ m.content }};{% endfor %}",
+		"{{ messages | length }}{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}" +
+			"{{ messages[2].content }}",
 	} {
 		tmpl, err := NewTemplate(src, nil)
 		require.NoError(t, err)

@@ -30,9 +30,7 @@ func TestNamedTemplates(t *testing.T) {
 		require.True(t, ok, c.Name)
 		tmpl, err := NewTemplate(src, &Config{BOS: "<BOS>", EOS: "<EOS>"})
 		require.NoError(t, err, "%s: %s", c.Name, src)
-		r, err := tmpl.prepare(nil, nil)
-		require.NoError(t, err)
-		out, err := r.render(c.Messages, false)
+		_, out, err := tmpl.prepare(c.Messages, nil, nil, false)
 		require.NoError(t, err, "%s: %s", c.Name, src)
 		var text strings.Builder
 		var answers []string

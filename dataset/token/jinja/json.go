@@ -94,6 +94,17 @@ func ToJSON(v any) ([]byte, error) {
 	return []byte(out.String()), err
 }
 
+// PythonJSON writes a value as Python's json.dumps with ensure_ascii=False does, keys in their order: what the
+// filter tojson gives templates.
+func PythonJSON(v any) (string, error) {
+	var out strings.Builder
+	err := jsonStyle{item: ", ", key: ": "}.dump(&out, v, 0)
+	return out.String(), err
+}
+
+// Text is what {{ v }} writes: Python's str.
+func Text(v any) string { return str(v) }
+
 // FromGo turns Go values (nil, bool, numbers, string, []any, []string, map[string]any, json.RawMessage) into
 // values of the language. Keys of Go maps come in sorted order; values of the language stay as they are.
 func FromGo(v any) (any, error) {

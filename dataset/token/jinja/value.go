@@ -23,6 +23,9 @@ type List struct {
 	fields []string // names of the elements of a tuple, if they have some
 }
 
+// Elems returns the elements. The slice is the list's own.
+func (l *List) Elems() []any { return l.elems }
+
 // Map is a Python dict: it keeps the order in which keys were set.
 type Map struct {
 	keys   []any
