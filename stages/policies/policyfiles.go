@@ -53,9 +53,10 @@ const mute = "the model is a policy of a robot: it acts (docs/policies.md), and 
 var _ = trained.Register(trained.Task{Name: "policy", Library: "lerobot",
 	Owns:     func(m *family.Model) bool { return m.Denoiser != nil && m.Denoiser.Sight != nil && !m.Denoiser.Hosted },
 	Mute:     mute,
-	Export:   func(e *trained.Exporter, dst string) error { return exportPolicy(e, dst) },
-	Beside:   func(e *trained.Exporter, dst string) error { return exportScribe(e, dst) },
-	Notes:    func(e *trained.Exporter) []string { return notes(e) },
+	Export:   exportPolicy,
+	Adapters: trained.ExportAdapters,
+	Beside:   exportScribe,
+	Notes:    notes,
 	Settings: scribeConfig})
 
 // A policy that a vision-language model hosts is kept as transformers keeps that model.

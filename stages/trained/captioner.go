@@ -3,7 +3,6 @@ package trained
 import (
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -231,44 +230,3 @@ func (x *CaptionEncoder) Fingerprint() string { return x.print }
 
 // printBytes of the start, the middle and the end of each file of weights tell folders apart.
 const printBytes = 64 << 10
-
-// FolderPrint changes with the configuration and the weights of a folder.
-func FolderPrint(dir string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
-	if err != nil {
-		return "", err
-	}
-	parts := []any{string(text)}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return "", err
-	}
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".safetensors") {
-			continue
-		}
-		f, err := os.Open(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return "", err
-		}
-		info, err := f.Stat()
-		if err != nil {
-			_ = f.Close() // it is only read
-			return "", err
-		}
-		n := info.Size()
-		for _, at := range []int64{0, max(0, n/2-printBytes/2), max(0, n-printBytes)} {
-			b := make([]byte, min(printBytes, n))
-			if _, err = f.ReadAt(b, at); err != nil {
-				break
-			}
-			parts = append(parts, string(b))
-		}
-		_ = f.Close() // it is only read
-		if err != nil {
-			return "", err
-		}
-		parts = append(parts, e.Name(), n)
-	}
-	return format.HashOf(parts...), nil
-}

@@ -41,7 +41,7 @@ type Exporter struct {
 	with  map[string]bool   // layers that have one
 	Shard int64             // bytes of a file, 0 for the usual
 	// of what the run calls the parameters that are exported, where they are of the second of two models
-	prefix string
+	Prefix string
 }
 
 // Write makes the directory dst, with a page that says what was trained.
@@ -55,7 +55,7 @@ func (e *Exporter) Write(dst string) error {
 func (e *Exporter) write(dst string) error {
 	l := e.Cfg.Run.LoRA
 	if e.Lora != nil && l.AdaptersOnly && !l.Merge {
-		return e.allAdapters(dst)
+		return e.adapters(dst)
 	}
 	if !ofLanguage(e.Model) {
 		return taskOf(e.Model).Export(e, dst)
@@ -208,7 +208,7 @@ func (e *Exporter) adapted(base string) bool {
 			e.with[strings.TrimSuffix(p.Name, ".lora_A.weight")] = true
 		}
 	}
-	return e.with[e.prefix+base]
+	return e.with[e.Prefix+base]
 }
 
 // merge adds the product of b [out r] and a [r in], scaled, to dst [out in].
@@ -234,7 +234,7 @@ func (e *Exporter) read(name string, shape []int, dst []float32) error {
 
 // readKinds reads a whole parameter as float32, of the first kind that there is of it.
 func (e *Exporter) readKinds(name string, shape []int, dst []float32, kinds ...string) error {
-	name = e.prefix + name
+	name = e.Prefix + name
 	for _, kind := range kinds {
 		for _, t := range e.Saved.Kind(kind).Tensors() {
 			if t.Name != name {
@@ -260,37 +260,34 @@ func (e *Exporter) readKinds(name string, shape []int, dst []float32, kinds ...s
 		Why: "the model needs it"}
 }
 
-// allAdapters writes the adapters alone, those of the second of two models in a folder of their own.
-func (e *Exporter) allAdapters(dst string) error {
-	if err := e.adapters(dst); err != nil || e.Model.Denoiser == nil || e.Model.Denoiser.Halves == nil {
-		return err
-	}
-	return e.second().adapters(filepath.Join(dst, family.LowNoise))
+// AdapterForm says how the adapters of a model are written alone.
+type AdapterForm struct {
+	Model  *family.Model // whose layers have them
+	Lora   *block.Lora
+	Prefix string // of the names of their tensors
+	Create func(dir string, c checkpoint.AdapterConfig, all []checkpoint.Info) (checkpoint.Sink, error)
 }
 
-// adapters writes the adapters alone, in PEFT's format, or in that of diffusers' pipelines.
+// adapters writes the adapters alone: in PEFT's format, or in that of the model's task.
 func (e *Exporter) adapters(dst string) error {
-	model, prefix, create, lora := e.Model, checkpoint.AdapterPrefix, checkpoint.NewAdapterWriter, e.Lora
-	if !ofLanguage(model) {
-		if lora = e.half(); len(lora.Targets) == 0 {
-			return nil
-		}
-		model, prefix = model.Core(), model.Denoiser.Folder()+"."
-		create = func(dir string, c checkpoint.AdapterConfig, all []checkpoint.Info) (checkpoint.Sink,
-			error) {
-			return checkpoint.NewPipelineAdapterWriter(dir, prefix, c, all)
-		}
+	if !ofLanguage(e.Model) {
+		return taskOf(e.Model).Adapters(e, dst)
 	}
-	all, err := model.PEFT(lora)
+	return e.Adapters(dst, AdapterForm{e.Model, e.Lora, checkpoint.AdapterPrefix, checkpoint.NewAdapterWriter})
+}
+
+// Adapters writes adapters alone into a folder.
+func (e *Exporter) Adapters(dst string, form AdapterForm) error {
+	all, err := form.Model.PEFT(form.Lora)
 	if err != nil {
 		return err
 	}
-	conf := family.AdapterConfig(all, lora)
+	conf := family.AdapterConfig(all, form.Lora)
 	conf.BaseModel = e.Cfg.Run.Model.Path
 	if repo := hf.RepoOf(conf.BaseModel); repo != "" { // PEFT loads it by name on any machine
 		conf.BaseModel = repo
 	}
-	return writeAdapters(dst, prefix, all, conf, create, e.read)
+	return writeAdapters(dst, form.Prefix, all, conf, form.Create, e.read)
 }
 
 // writeAdapters writes adapters in a folder, in the format of create; read gives the parts' matrices.

@@ -24,8 +24,8 @@ var _ = Register(Task{Name: "diffusion", Library: "diffusers",
 		if err := e.pipeline(dst); err != nil || e.Lora == nil || e.Cfg.Run.LoRA.Merge {
 			return err
 		}
-		return e.allAdapters(dst)
-	}})
+		return ExportAdapters(e, dst)
+	}, Adapters: ExportAdapters})
 
 // pipeline writes a model of diffusion as diffusers keeps it: transformer or unet with the denoiser, or
 // vae with an autoencoder, scheduler with what it was trained under, and text_encoder where that has
@@ -64,8 +64,29 @@ func (e *Exporter) pipeline(dst string) error {
 // second exports the other one of two models in one.
 func (e *Exporter) second() *Exporter {
 	low := *e
-	low.prefix = family.LowNoise + "."
+	low.Prefix = family.LowNoise + "."
 	return &low
+}
+
+// ExportAdapters writes the adapters alone in the format of diffusers' pipelines, those of the second of two
+// models in a folder of their own.
+func ExportAdapters(e *Exporter, dst string) error {
+	if err := e.pipelineAdapters(dst); err != nil || e.Model.Denoiser.Halves == nil {
+		return err
+	}
+	return e.second().pipelineAdapters(filepath.Join(dst, family.LowNoise))
+}
+
+// pipelineAdapters writes the adapters of the model that is exported, of two.
+func (e *Exporter) pipelineAdapters(dst string) error {
+	lora, prefix := e.half(), e.Model.Denoiser.Folder()+"."
+	if len(lora.Targets) == 0 {
+		return nil
+	}
+	create := func(dir string, c checkpoint.AdapterConfig, all []checkpoint.Info) (checkpoint.Sink, error) {
+		return checkpoint.NewPipelineAdapterWriter(dir, prefix, c, all)
+	}
+	return e.Adapters(dst, AdapterForm{e.Model.Core(), lora, prefix, create})
 }
 
 // half are the adapters of the model that is exported, of two, by the names of its own layers.
@@ -78,7 +99,7 @@ func (e *Exporter) half() *block.Lora {
 	for _, p := range e.Model.Adapters(e.Lora) {
 		base, down := strings.CutSuffix(p.Name, ".lora_A.weight")
 		rest, low := strings.CutPrefix(base, family.LowNoise+".")
-		if down && low == (e.prefix != "") {
+		if down && low == (e.Prefix != "") {
 			l.Targets = append(l.Targets, rest)
 		}
 	}

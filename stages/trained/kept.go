@@ -9,12 +9,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/lfactor/lfactor/dataset/format"
 )
+
+// Store keeps numbers by the content that they were made of.
+type Store interface {
+	// Get returns what was kept for a key, nil if nothing was.
+	Get(key string) ([][]float32, error)
+	Put(key string, v ...[]float32) error
+}
 
 // Folder is a Store in a directory that runs and processes may share: an Arrow file for each key, named
 // after the key's hash, with the key in the metadata of its schema and a row for each list of numbers. A
@@ -177,3 +187,44 @@ func (s *seekBuffer) Write(p []byte) (int, error) {
 
 // Seek implements io.Seeker for the place at the end.
 func (s *seekBuffer) Seek(int64, int) (int64, error) { return int64(len(s.b)), nil }
+
+// FolderPrint changes with the configuration and the weights of a folder.
+func FolderPrint(dir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return "", err
+	}
+	parts := []any{string(text)}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".safetensors") {
+			continue
+		}
+		f, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return "", err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			_ = f.Close() // it is only read
+			return "", err
+		}
+		n := info.Size()
+		for _, at := range []int64{0, max(0, n/2-printBytes/2), max(0, n-printBytes)} {
+			b := make([]byte, min(printBytes, n))
+			if _, err = f.ReadAt(b, at); err != nil {
+				break
+			}
+			parts = append(parts, string(b))
+		}
+		_ = f.Close() // it is only read
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, e.Name(), n)
+	}
+	return format.HashOf(parts...), nil
+}

@@ -65,13 +65,6 @@ type Pictures struct {
 	}
 }
 
-// Store keeps numbers by the content that they were made of.
-type Store interface {
-	// Get returns what was kept for a key, nil if nothing was.
-	Get(key string) ([][]float32, error)
-	Put(key string, v ...[]float32) error
-}
-
 // encoded is a picture as it is prepared.
 type encoded struct {
 	shape           [4]int

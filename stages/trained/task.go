@@ -22,6 +22,8 @@ type Task struct {
 	Mute string
 	// Export writes a run's checkpoint into a folder in the library's form; nil for transformers' form.
 	Export func(e *Exporter, dst string) error
+	// Adapters writes a run's adapters alone, of a task that has an Export.
+	Adapters func(e *Exporter, dst string) error
 	// Beside writes into a folder that has transformers' form what the task's readers need there, whoever owns
 	// the model; nil for a task that needs nothing.
 	Beside func(e *Exporter, dst string) error
