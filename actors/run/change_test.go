@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -82,7 +83,7 @@ func TestChanges(t *testing.T) {
 	require.NoError(t, os.CopyFS(encoder, os.DirFS("../../stages/family/testdata/qwen2.5-vl")))
 	require.NoError(t, os.Remove(filepath.Join(encoder, "golden.safetensors")))
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"} {
-		text, err := os.ReadFile(filepath.Join("../../stages/trained/testdata/change", name))
+		text, err := os.ReadFile(filepath.Join("../../stages/diffusion/testdata/change", name))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(encoder, name), text, 0o600))
 	}
@@ -115,8 +116,8 @@ func TestChanges(t *testing.T) {
 	require.NoError(t, err)
 	defer m.Close()
 	draw := func(images ...[]byte) (pixels []float32, err error) {
-		err = m.Draw(context.Background(), []string{"make it red"}, trained.Drawing{Steps: 2, Guidance: 3,
-			Images: images}, func(p trained.Picture) error {
+		err = diffusion.Draw(m, context.Background(), []string{"make it red"}, diffusion.Drawing{Steps: 2, Guidance: 3,
+			Images: images}, func(p diffusion.Picture) error {
 			pixels = p.Pixels
 			return nil
 		})

@@ -11,9 +11,9 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	_ "github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"
-	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // registers the formats
@@ -190,7 +190,7 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 	}
 	if d.kind == dataset.KindParts {
 		conf.Mode = dataset.ModeSFT
-		if x, ok := d.images.(*trained.Pictures); ok {
+		if x, ok := d.images.(*diffusion.Pictures); ok {
 			conf.Samples, conf.Own = x.Samples(d.r.cfg), true
 			conf.MediaMax = 2 * c.Data.ImagesMax // a caption is a medium too
 		} else if conf.Samples, err = d.samples(); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -115,18 +116,18 @@ func TestClipsFromImages(t *testing.T) {
 		m, err := trained.Open(saved, "")
 		require.NoError(t, err)
 		defer m.Close()
-		var drawn trained.Picture
-		draw := func(o trained.Drawing) error {
+		var drawn diffusion.Picture
+		draw := func(o diffusion.Drawing) error {
 			o.Steps, o.Guidance = 2, 1
-			return m.Draw(context.Background(), []string{""}, o, func(p trained.Picture) error {
+			return diffusion.Draw(m, context.Background(), []string{""}, o, func(p diffusion.Picture) error {
 				drawn = p
 				return nil
 			})
 		}
-		require.NoError(t, draw(trained.Drawing{Images: [][]byte{first}}))
+		require.NoError(t, draw(diffusion.Drawing{Images: [][]byte{first}}))
 		require.Equal(t, [3]int{5, 8, 8}, drawn.Size)
 		if name != "first" {
-			require.ErrorContains(t, draw(trained.Drawing{}), "name it with --image")
+			require.ErrorContains(t, draw(diffusion.Drawing{}), "name it with --image")
 			continue
 		}
 		for i := range 64 {
@@ -160,14 +161,14 @@ func TestTwoExperts(t *testing.T) {
 		"diffusion.noise_from=0.875")
 	require.Equal(t, high, same)
 
-	draw := func(path, expert string) (trained.Picture, error) {
+	draw := func(path, expert string) (diffusion.Picture, error) {
 		m, err := trained.Open(path, "")
 		require.NoError(t, err)
 		defer m.Close()
-		var drawn trained.Picture
-		err = m.Draw(context.Background(), []string{""}, trained.Drawing{Steps: 6, Guidance: 1,
+		var drawn diffusion.Picture
+		err = diffusion.Draw(m, context.Background(), []string{""}, diffusion.Drawing{Steps: 6, Guidance: 1,
 			Expert: expert,
-			Size:   [3]int{5, 8, 8}}, func(p trained.Picture) error {
+			Size:   [3]int{5, 8, 8}}, func(p diffusion.Picture) error {
 			drawn = p
 			return nil
 		})
@@ -250,6 +251,6 @@ func TestBothExperts(t *testing.T) {
 	m, err := trained.Open(saved2, "")
 	require.NoError(t, err)
 	defer m.Close()
-	require.NoError(t, m.Draw(context.Background(), []string{""}, trained.Drawing{Steps: 6, Guidance: 1,
-		Size: [3]int{5, 8, 8}}, func(trained.Picture) error { return nil }))
+	require.NoError(t, diffusion.Draw(m, context.Background(), []string{""}, diffusion.Drawing{Steps: 6, Guidance: 1,
+		Size: [3]int{5, 8, 8}}, func(diffusion.Picture) error { return nil }))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/setup"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -15,7 +16,7 @@ import (
 func (d *data) openImages() error {
 	v := d.r.job.Model.Vision
 	if d.r.job.Model.Denoiser != nil {
-		x, err := trained.NewPictures(d.r.cfg, d.r.job.Model.Denoiser)
+		x, err := diffusion.NewPictures(d.r.cfg, d.r.job.Model.Denoiser)
 		if err != nil {
 			return err
 		}

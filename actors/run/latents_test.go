@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -107,9 +108,9 @@ func TestClipLatentsAgree(t *testing.T) {
 			m, err := trained.Open(saved, "")
 			require.NoError(t, err)
 			drawn := 0
-			require.NoError(t, m.Draw(context.Background(), []string{""}, trained.Drawing{Steps: 2,
+			require.NoError(t, diffusion.Draw(m, context.Background(), []string{""}, diffusion.Drawing{Steps: 2,
 				Guidance: 1},
-				func(trained.Picture) error { drawn++; return nil }))
+				func(diffusion.Picture) error { drawn++; return nil }))
 			require.Equal(t, 1, drawn)
 			m.Close()
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/policies"
 	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/stages/trained"
@@ -112,7 +113,7 @@ func policyActs(t *testing.T, saved string, view *media.Image) [][]float64 {
 
 	_, err = m.Generate("red", sample.Params{}, io.Discard) // a model that does not speak
 	require.ErrorContains(t, err, "the model is a policy of a robot")
-	err = m.Draw(context.Background(), []string{"red"}, trained.Drawing{}, nil)
+	err = diffusion.Draw(m, context.Background(), []string{"red"}, diffusion.Drawing{}, nil)
 	require.ErrorContains(t, err, "neither speaks nor draws")
 	return first[0]
 }

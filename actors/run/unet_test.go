@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lfactor/lfactor/configs"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -78,10 +79,10 @@ func TestUNetRun(t *testing.T) {
 	m, err := trained.Open(filepath.Dir(export), "")
 	require.NoError(t, err)
 	defer m.Close()
-	var drawn []trained.Picture
-	require.NoError(t, m.Draw(context.Background(), []string{"red disc", "blue", ""},
-		trained.Drawing{Steps: 3,
-			Guidance: 2, Batch: 2}, func(p trained.Picture) error {
+	var drawn []diffusion.Picture
+	require.NoError(t, diffusion.Draw(m, context.Background(), []string{"red disc", "blue", ""},
+		diffusion.Drawing{Steps: 3,
+			Guidance: 2, Batch: 2}, func(p diffusion.Picture) error {
 			drawn = append(drawn, p)
 			return nil
 		}))

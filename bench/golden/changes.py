@@ -1,5 +1,5 @@
 """What QwenImageEditPlusPipeline of diffusers makes of a caption and the images that it speaks of, with the small Qwen2.5-VL of
-stages/family/testdata/qwen2.5-vl: stages/trained/testdata/change/ with the tokenizer and the processor, and want.json with the
+stages/family/testdata/qwen2.5-vl: stages/diffusion/testdata/change/ with the tokenizer and the processor, and want.json with the
 pipeline's template, the sizes of images, and states of captions.
 
 Run from the repository's root: python bench/golden/changes.py, with torch, transformers and diffusers 0.42.1.
@@ -18,7 +18,7 @@ from PIL import Image
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, BatchFeature, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessor
 
-OUT = pathlib.Path("stages/trained/testdata/change")
+OUT = pathlib.Path("stages/diffusion/testdata/change")
 SPECIAL = {"<|image_pad|>": 116, "<|video_pad|>": 117, "<|vision_start|>": 118, "<|vision_end|>": 119, "<|im_start|>": 113, "<|im_end|>": 114}
 
 

@@ -1,4 +1,4 @@
-"""Real-time chunking as lerobot computes it: stages/trained/testdata/join.json, velocities of a step before and after they are guided.
+"""Real-time chunking as lerobot computes it: stages/policies/testdata/join.json, velocities of a step before and after they are guided.
 
 LEROBOT=/path/to/lerobot python bench/golden/join.py
 """
@@ -39,4 +39,4 @@ for executed, delay, horizon, time in [(2, 1, 5, 1.0), (0, 2, 10, 0.7), (4, 0, 3
     cases.append(dict(executed=executed, delay=delay, horizon=horizon, time=time, x=x.tolist(), v=v.tolist(), before=before.tolist(), want=out.tolist()))
 pathlib.Path("stages/policies/testdata").mkdir(exist_ok=True)
 text = json.dumps(cases).replace("}, {", "},\n {")
-pathlib.Path("stages/trained/testdata/join.json").write_text(text + "\n")
+pathlib.Path("stages/policies/testdata/join.json").write_text(text + "\n")

@@ -1,4 +1,4 @@
-"""Golden data of rotations and relative actions: stages/trained/testdata/rotations.json, by SciPy. From the repository, with
+"""Golden data of rotations and relative actions: stages/policies/testdata/rotations.json, by SciPy. From the repository, with
 scipy in the environment: python bench/golden/rotations.py
 
 Relative and delta actions follow openpi's DeltaActions (transforms.py) for numbers, and T_state^-1 T_action for rotations."""
@@ -39,4 +39,4 @@ for r, p, g in steps:
 # the state has its rotation as axis and angle, behind its place
 out = dict(turns=[forms(r) for r in turns], state=np.concatenate([xyz, start.as_rotvec(), [0.5]]).tolist(),
            actions=[pose(*[s[0], s[1], s[2]]).tolist() for s in steps], relative=relative, delta=delta)
-pathlib.Path("stages/trained/testdata/rotations.json").write_text(json.dumps(out) + "\n")
+pathlib.Path("stages/policies/testdata/rotations.json").write_text(json.dumps(out) + "\n")

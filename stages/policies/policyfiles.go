@@ -15,6 +15,7 @@ import (
 
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/trained"
 )
@@ -54,7 +55,7 @@ var _ = trained.Register(trained.Task{Name: "policy", Library: "lerobot",
 	Owns:     func(m *family.Model) bool { return m.Denoiser != nil && m.Denoiser.Sight != nil && !m.Denoiser.Hosted },
 	Mute:     mute,
 	Export:   exportPolicy,
-	Adapters: trained.ExportAdapters,
+	Adapters: diffusion.ExportAdapters,
 	Beside:   exportScribe,
 	Notes:    notes,
 	Settings: scribeConfig})

@@ -6,9 +6,9 @@ import (
 
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/noise"
-	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // What a policy over blocks of frames reads beside its clip: the first frame, by itself, and states.
@@ -22,7 +22,7 @@ func (x *filmer) first(e *family.Encoded, views []*media.Image, frames int) (err
 	}
 	size := [3]int{frames, f.Size[1], f.Size[2]}
 	wide := laid(f.Laid, views, size[1], size[2])
-	seen := trained.Digest(wide.Pix)
+	seen := diffusion.Digest(wide.Pix)
 	e.Image, err = x.Looked(fmt.Sprintf("whole %v %s", f.Size[1:], seen), func() (*media.Image, error) {
 		return wide.Resize(x.Look.Side, x.Look.Side, media.Bicubic), nil // as a whole, whatever its shape
 	})
@@ -34,7 +34,7 @@ func (x *filmer) first(e *family.Encoded, views []*media.Image, frames int) (err
 		return err
 	}
 	v, err := x.GivenOf(f.Latents, shape, size, "given "+seen, func() ([]float32, error) {
-		return trained.Planes([]*media.Image{wide}, [3]int{1, size[1], size[2]}), nil
+		return diffusion.Planes([]*media.Image{wide}, [3]int{1, size[1], size[2]}), nil
 	})
 	if err != nil {
 		return err

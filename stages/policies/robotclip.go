@@ -13,16 +13,16 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/noise"
-	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // filmer encodes what a policy with a clip sees and is told: views of all cameras side by side, frame by
 // frame, by the autoencoder of the run, and prompts by its encoder of captions. It is used by several
 // goroutines at once.
 type filmer struct {
-	*trained.Pictures
+	*diffusion.Pictures
 	told sync.Map // states of prompts, by prompt: of toldMost at most
 	n    int
 	mu   sync.Mutex
@@ -39,9 +39,9 @@ func newFilmer(cfg *configs.Config, d *family.Denoiser, keep bool) (*filmer, err
 		return nil, nil
 	}
 	c := &cfg.Run.Diffusion
-	x := &filmer{Pictures: &trained.Pictures{D: d, Mode: true, Seed: uint64(cfg.Run.Train.Seed)}}
+	x := &filmer{Pictures: &diffusion.Pictures{D: d, Mode: true, Seed: uint64(cfg.Run.Train.Seed)}}
 	var err error
-	if x.Encoder, err = trained.OpenAutoencoder(cfg, false); err != nil {
+	if x.Encoder, err = diffusion.OpenAutoencoder(cfg, false); err != nil {
 		return nil, err
 	}
 	shape, err := x.Encoder.Shape(d.Clip.Size)
@@ -54,12 +54,12 @@ func newFilmer(cfg *configs.Config, d *family.Denoiser, keep bool) (*filmer, err
 		return nil, cfg.Fault("diffusion.autoencoder", err.Error(), "take the model's own autoencoder")
 	}
 	if !d.Worded() {
-		if x.Text, err = trained.NewCaptionEncoder(cfg, d); err != nil {
+		if x.Text, err = diffusion.NewCaptionEncoder(cfg, d); err != nil {
 			return nil, err
 		}
 	}
 	if d.Images > 0 {
-		if x.Look, err = trained.NewLooker(cfg, d); err != nil {
+		if x.Look, err = diffusion.NewLooker(cfg, d); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +91,7 @@ func (x *filmer) print() string {
 // prompt is the states of what the policy is told of a task.
 func (x *filmer) prompt(task string) ([]float32, error) {
 	text := x.D.Prompt(task)
-	c, ok := x.Text.(*trained.CaptionEncoder)
+	c, ok := x.Text.(*diffusion.CaptionEncoder)
 	if _, known := x.told.Load(text); ok && !known && x.tell != nil {
 		n, most, err := c.Length(text)
 		if err != nil {
@@ -137,9 +137,9 @@ func (x *filmer) clip(frames [][]*media.Image) (*family.Clip, error) {
 	if f.Apart {
 		cameras = len(frames[0])
 	}
-	key := fmt.Sprintf("latents %s %v %d %s", x.Encoder.Fingerprint(), size, cameras, trained.Digest(seen.Bytes()))
+	key := fmt.Sprintf("latents %s %v %d %s", x.Encoder.Fingerprint(), size, cameras, diffusion.Digest(seen.Bytes()))
 	v, err := x.Once(key, func() ([][]float32, error) {
-		latents, err := x.latents(trained.Planes(wide, size), size, cameras)
+		latents, err := x.latents(diffusion.Planes(wide, size), size, cameras)
 		return [][]float32{latents}, err
 	})
 	if err != nil {

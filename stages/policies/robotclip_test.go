@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/texts"
 	"github.com/lfactor/lfactor/stages/trained"
@@ -222,7 +223,7 @@ func TestQuietRobots(t *testing.T) {
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 3, Chunk: 2, Quiet: true, Real: 3,
 		Sight: &family.Sight{}, Clip: &family.Footage{Size: [3]int{5, 4, 4}, Scale: [3]int{4, 4, 4},
 			Joined: &family.Joined{}, Latents: &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2}}}
-	x := &filmer{Pictures: &trained.Pictures{D: d}}
+	x := &filmer{Pictures: &diffusion.Pictures{D: d}}
 	e := &family.Encoded{Grid: d.ChunkGrid(), Real: 2, X0: []float32{1, 2, 3, 4, 5, 6},
 		Clip: &family.Clip{X0: []float32{9}}}
 	require.NoError(t, x.open(e, 1))

@@ -11,8 +11,8 @@ import (
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/family"
-	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Robots turns frames of recordings into what a policy takes: views, a prompt with the state, and the
@@ -346,7 +346,7 @@ func (x *Robots) pixels(p *media.Image) []float32 {
 		}
 		p = whole
 	}
-	return trained.Planes([]*media.Image{p}, [3]int{1, high, wide})
+	return diffusion.Planes([]*media.Image{p}, [3]int{1, high, wide})
 }
 
 // shown is a view's pixels as the model reads them, which are written over: the part of them that lies so

@@ -23,7 +23,7 @@ type Chat struct {
 
 // NewChat begins a conversation: with the template that the run was trained with, or that of the tokenizer.
 func (m *Trained) NewChat() (c *Chat, err error) {
-	if err := m.speaks(); err != nil {
+	if err := m.Speaks(); err != nil {
 		return nil, err
 	}
 	c = &Chat{m: m}

@@ -177,7 +177,7 @@ func (e *Exporter) DType(hf string) string {
 // Value is a logical parameter of the checkpoint in float32: its master copy where there is one, with
 // adapters merged if asked.
 func (e *Exporter) Value(p *grad.Param, dst []float32) error {
-	if err := e.read(p.Name, p.Shape, dst); err != nil {
+	if err := e.Read(p.Name, p.Shape, dst); err != nil {
 		return err
 	}
 	base := strings.TrimSuffix(p.Name, ".weight")
@@ -188,10 +188,10 @@ func (e *Exporter) Value(p *grad.Param, dst []float32) error {
 	out, in := p.Shape[len(p.Shape)-2], p.Shape[len(p.Shape)-1]
 	shape := func(n, k int) []int { return append(slices.Clone(lead), n, k) }
 	a, b := make([]float32, tensor.Len(shape(r, in))), make([]float32, tensor.Len(shape(out, r)))
-	if err := e.read(base+".lora_A.weight", shape(r, in), a); err != nil {
+	if err := e.Read(base+".lora_A.weight", shape(r, in), a); err != nil {
 		return err
 	}
-	if err := e.read(base+".lora_B.weight", shape(out, r), b); err != nil {
+	if err := e.Read(base+".lora_B.weight", shape(out, r), b); err != nil {
 		return err
 	}
 	for x := range tensor.Len(lead) {
@@ -226,9 +226,9 @@ func (e *Exporter) merge(dst, a, b []float32, out, in int) {
 	}
 }
 
-// read reads a whole parameter as float32, from the master copy where there is one, since that is
+// Read reads a whole parameter as float32, from the master copy where there is one, since that is
 // more precise than the parameter itself.
-func (e *Exporter) read(name string, shape []int, dst []float32) error {
+func (e *Exporter) Read(name string, shape []int, dst []float32) error {
 	return e.readKinds(name, shape, dst, checkpoint.Master, checkpoint.Param)
 }
 
@@ -287,7 +287,7 @@ func (e *Exporter) Adapters(dst string, form AdapterForm) error {
 	if repo := hf.RepoOf(conf.BaseModel); repo != "" { // PEFT loads it by name on any machine
 		conf.BaseModel = repo
 	}
-	return writeAdapters(dst, form.Prefix, all, conf, form.Create, e.read)
+	return writeAdapters(dst, form.Prefix, all, conf, form.Create, e.Read)
 }
 
 // writeAdapters writes adapters in a folder, in the format of create; read gives the parts' matrices.

@@ -188,6 +188,9 @@ func (s *seekBuffer) Write(p []byte) (int, error) {
 // Seek implements io.Seeker for the place at the end.
 func (s *seekBuffer) Seek(int64, int) (int64, error) { return int64(len(s.b)), nil }
 
+// printBytes of the start, the middle and the end of each file of weights tell folders apart.
+const printBytes = 64 << 10
+
 // FolderPrint changes with the configuration and the weights of a folder.
 func FolderPrint(dir string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))

@@ -299,8 +299,8 @@ func (m *Trained) Print() (string, error) {
 	return FolderPrint(m.Dir)
 }
 
-// speaks refuses models that have no words.
-func (m *Trained) speaks() error {
+// Speaks refuses models that have no words.
+func (m *Trained) Speaks() error {
 	if t := taskOf(m.Model); t != nil {
 		return exit.Usagef("%s", t.Mute)
 	}
@@ -309,7 +309,7 @@ func (m *Trained) speaks() error {
 
 // Generate writes a continuation as it is drawn.
 func (m *Trained) Generate(prompt string, p sample.Params, w io.Writer) (Rate, error) {
-	if err := m.speaks(); err != nil {
+	if err := m.Speaks(); err != nil {
 		return Rate{}, err
 	}
 	b, err := m.Backend()

@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -97,7 +98,7 @@ func asUntrained(ctx context.Context, cfg *configs.Config, f func(checkpoints st
 // their captions or none. f sees each picture.
 func drawEach[T captioned](ctx context.Context, checkpoints string, of []T, each int, told bool,
 	guidance float64,
-	f func(want T, p trained.Picture)) error {
+	f func(want T, p diffusion.Picture)) error {
 	m, err := trained.Open(checkpoints, "", trained.Average(true))
 	if err != nil {
 		return err
@@ -114,8 +115,8 @@ func drawEach[T captioned](ctx context.Context, checkpoints string, of []T, each
 		}
 	}
 	at := 0
-	o := trained.Drawing{Steps: figureSteps, Guidance: guidance, Seed: 1, Batch: 16}
-	return m.Draw(ctx, captions, o, func(p trained.Picture) error {
+	o := diffusion.Drawing{Steps: figureSteps, Guidance: guidance, Seed: 1, Batch: 16}
+	return diffusion.Draw(m, ctx, captions, o, func(p diffusion.Picture) error {
 		f(of[at/each], p)
 		at++
 		return nil

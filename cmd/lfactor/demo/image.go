@@ -19,6 +19,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -194,7 +195,7 @@ type drawnFigure struct {
 func drawFigures(ctx context.Context, checkpoints string, of []figures, each int,
 	told bool) (out []drawnFigure,
 	err error) {
-	err = drawEach(ctx, checkpoints, of, each, told, figureGuidance, func(want figures, p trained.Picture) {
+	err = drawEach(ctx, checkpoints, of, each, told, figureGuidance, func(want figures, p diffusion.Picture) {
 		d := drawnFigure{want: want, picture: media.FromPlanes(p.Pixels, p.Size, 0)}
 		d.seen = seen(d.picture)
 		out = append(out, d)

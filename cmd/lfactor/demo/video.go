@@ -20,7 +20,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/media"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -231,7 +231,7 @@ func (d drawnMotion) right() bool {
 func drawMotions(ctx context.Context, checkpoints string, of []motion, each int,
 	told bool) (out []drawnMotion,
 	err error) {
-	err = drawEach(ctx, checkpoints, of, each, told, motionGuidance, func(want motion, p trained.Picture) {
+	err = drawEach(ctx, checkpoints, of, each, told, motionGuidance, func(want motion, p diffusion.Picture) {
 		d := drawnMotion{want: want}
 		for t := range p.Size[0] {
 			d.frames = append(d.frames, media.FromPlanes(p.Pixels, p.Size, t))

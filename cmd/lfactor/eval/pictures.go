@@ -10,7 +10,7 @@ import (
 
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
-	"github.com/lfactor/lfactor/stages/trained"
+	"github.com/lfactor/lfactor/stages/diffusion"
 )
 
 // pictureFlags are those of the statistics of pictures, by what they are called.
@@ -52,7 +52,7 @@ func pictures(c *cobra.Command, file string, mine, rest []string, form string) (
 			strings.Join(append([]string{file}, rest...), " "))
 	}
 	shown := cli.NewProgress(c.ErrOrStderr())
-	j, err := trained.Judge(c.Context(), of["pictures"], of["reference"], of["tower"], of["device"],
+	j, err := diffusion.Judge(c.Context(), of["pictures"], of["reference"], of["tower"], of["device"],
 		func(done, all int) {
 			shown.Show(int64(done), int64(all), 0,
 				func(time.Duration) string { return "pictures described" })

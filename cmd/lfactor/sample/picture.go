@@ -15,12 +15,13 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/stages/diffusion"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // drawing are the flags for models of diffusion.
 type drawing struct {
-	trained.Drawing
+	diffusion.Drawing
 	out, size, prompts string
 	noise              string
 	count, columns     int
@@ -127,7 +128,7 @@ func drawCommand(c *cobra.Command, path, prompt string, d *drawing, how trained.
 		return err
 	}
 	if d.noise != "" {
-		if d.Noise, err = trained.ReadNoise(d.noise, len(captions)); err != nil {
+		if d.Noise, err = diffusion.ReadNoise(d.noise, len(captions)); err != nil {
 			return err
 		}
 	}
@@ -136,12 +137,12 @@ func drawCommand(c *cobra.Command, path, prompt string, d *drawing, how trained.
 		return err
 	}
 	defer m.Close()
-	var all []trained.Picture
+	var all []diffusion.Picture
 	shown := cli.NewProgress(c.ErrOrStderr())
 	d.Stepped = func(done, all int) {
 		shown.Show(int64(done), int64(all), 0, func(time.Duration) string { return "steps of the sampler" })
 	}
-	err = m.Draw(c.Context(), captions, d.Drawing, func(p trained.Picture) error {
+	err = diffusion.Draw(m, c.Context(), captions, d.Drawing, func(p diffusion.Picture) error {
 		all = append(all, p)
 		return nil
 	})
@@ -160,7 +161,7 @@ func drawCommand(c *cobra.Command, path, prompt string, d *drawing, how trained.
 }
 
 // write writes pictures into one file, or each into a file of its own where out is a folder.
-func (d *drawing) write(all []trained.Picture) ([]drawn, error) {
+func (d *drawing) write(all []diffusion.Picture) ([]drawn, error) {
 	var files []drawn
 	ext := filepath.Ext(d.out)
 	if ext != ".png" && ext != ".gif" && ext != ".mp4" {
@@ -187,7 +188,7 @@ func (d *drawing) write(all []trained.Picture) ([]drawn, error) {
 }
 
 // file writes pictures of one size as a sheet, frame by frame.
-func (d *drawing) file(name string, all []trained.Picture) error {
+func (d *drawing) file(name string, all []diffusion.Picture) error {
 	size := all[0].Size
 	var frames []*media.Image
 	for t := range size[0] {

@@ -1,4 +1,4 @@
-package trained
+package diffusion
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/family"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // What a model that begins clips with an image is given of it: frames of their own channels, as pipelines
@@ -65,7 +66,7 @@ func (x *Pictures) GivenOf(d *family.Denoiser, shape [4]int, size [3]int, key st
 }
 
 // begin prepares the image that clips begin with.
-func (p *painter) begin(m *Trained) error {
+func (p *painter) begin(m *trained.Trained) error {
 	d := p.x.D
 	if d.Further > 0 {
 		return p.changed()
@@ -121,7 +122,7 @@ func (p *painter) kept(x []float32) []float32 {
 
 // otherExpert is the model for levels of noise that this one is not trained at: of a path, or of the
 // pipeline that the model is an expert of. It is nil for a model that is trained at all of them.
-func (m *Trained) otherExpert(path string) (*Trained, error) {
+func otherExpert(m *trained.Trained, path string) (*trained.Trained, error) {
 	p := m.Model.Denoiser.Process
 	if p.To == 0 {
 		if path != "" {
@@ -139,7 +140,7 @@ func (m *Trained) otherExpert(path string) (*Trained, error) {
 		return nil, exit.Usagef("the model is trained at times from %g to %g alone: name the checkpoint of the expert "+
 			"for the others with --expert", p.From, p.To)
 	}
-	other, err := Open(path, "")
+	other, err := trained.Open(path, "")
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package trained
+package diffusion
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/texts"
+	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -37,7 +38,7 @@ type captionPart struct {
 	template *texts.Template // of a decoder that serves as an encoder, nil for an encoder
 	encoder  *texts.Encoder
 	decoder  *texts.Decoder
-	look     *Images // of a decoder that sees the images that captions speak of
+	look     *trained.Images // of a decoder that sees the images that captions speak of
 }
 
 // NewCaptionEncoder reads what the section diffusion says of encoders of captions.
@@ -88,7 +89,7 @@ func NewCaptionEncoder(cfg *configs.Config, d *family.Denoiser) (*CaptionEncoder
 		prints = append(prints, d.Pipeline)
 	}
 	for _, p := range x.parts {
-		print, err := FolderPrint(p.dir)
+		print, err := trained.FolderPrint(p.dir)
 		if err != nil {
 			return nil, err
 		}
@@ -227,6 +228,3 @@ func beside(a, b []float32, width int) []float32 {
 
 // Fingerprint implements Captioner.
 func (x *CaptionEncoder) Fingerprint() string { return x.print }
-
-// printBytes of the start, the middle and the end of each file of weights tell folders apart.
-const printBytes = 64 << 10

@@ -1,4 +1,4 @@
-package trained
+package diffusion
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/noise"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Autoencoder makes latents of pictures and pictures of latents. Pictures are [3 T H W] from -1 to 1;
@@ -54,7 +55,7 @@ type Pictures struct {
 	Cache string  // directory of what was encoded, "" for none
 	kept  struct {
 		sync.Once
-		in  Store
+		in  trained.Store
 		err error
 	}
 
@@ -278,7 +279,7 @@ func (x *Pictures) Once(key string, make func() ([][]float32, error)) ([][]float
 	if x.Cache == "" {
 		return make()
 	}
-	x.kept.Do(func() { x.kept.in, x.kept.err = OpenFolder(x.Cache) })
+	x.kept.Do(func() { x.kept.in, x.kept.err = trained.OpenFolder(x.Cache) })
 	if x.kept.err != nil {
 		return nil, x.kept.err
 	}

@@ -1,4 +1,4 @@
-package trained
+package diffusion
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/latent"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // NewPictures is what makes latents and states of a run's images and captions.
@@ -156,7 +157,7 @@ func OpenAutoencoder(cfg *configs.Config, live bool) (Autoencoder, error) {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}
 	x.model = c.Model()
-	if x.print, err = FolderPrint(dir); err != nil {
+	if x.print, err = trained.FolderPrint(dir); err != nil {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}
 	return x, nil

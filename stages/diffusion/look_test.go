@@ -1,4 +1,4 @@
-package trained
+package diffusion
 
 import (
 	"encoding/json"

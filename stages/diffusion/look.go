@@ -1,4 +1,4 @@
-package trained
+package diffusion
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/texts"
+	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -57,7 +58,7 @@ func NewLooker(cfg *configs.Config, d *family.Denoiser) (*looker, error) {
 	if x.processor, err = media.LoadFor(from, 1, 1); err != nil {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}
-	print, err := FolderPrint(dir)
+	print, err := trained.FolderPrint(dir)
 	if err != nil {
 		return nil, cfg.Fault(key, err.Error(), "")
 	}

@@ -1,4 +1,4 @@
-package trained
+package diffusion
 
 import (
 	"os"
@@ -14,14 +14,15 @@ import (
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/noise"
 	"github.com/lfactor/lfactor/stages/texts"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // The task of models of diffusion, and of their autoencoders.
-var _ = Register(Task{Name: "diffusion", Library: "diffusers",
+var _ = trained.Register(trained.Task{Name: "diffusion", Library: "diffusers",
 	Owns: func(m *family.Model) bool { return m.Denoiser != nil && m.Denoiser.Sight == nil && !m.Denoiser.Hosted },
 	Mute: "the model draws and does not speak: name a file for what it draws with --image-out",
-	Export: func(e *Exporter, dst string) error {
-		if err := e.pipeline(dst); err != nil || e.Lora == nil || e.Cfg.Run.LoRA.Merge {
+	Export: func(e *trained.Exporter, dst string) error {
+		if err := pipeline(e, dst); err != nil || e.Lora == nil || e.Cfg.Run.LoRA.Merge {
 			return err
 		}
 		return ExportAdapters(e, dst)
@@ -31,16 +32,16 @@ var _ = Register(Task{Name: "diffusion", Library: "diffusers",
 // vae with an autoencoder, scheduler with what it was trained under, and text_encoder where that has
 // learnt. Folders that the run did not change, an autoencoder's among them, stay where they are: a
 // pipeline of diffusers takes them from there.
-func (e *Exporter) pipeline(dst string) error {
+func pipeline(e *trained.Exporter, dst string) error {
 	core := e.Model.Core()
-	if err := e.denoiser(core, filepath.Join(dst, e.folder(core.Denoiser))); err != nil {
+	if err := denoiser(e, core, filepath.Join(dst, folder(e, core.Denoiser))); err != nil {
 		return err
 	}
 	if e.Model.Denoiser.Takes != nil {
 		return nil
 	}
 	if e.Model.Denoiser.Halves != nil {
-		if err := e.second().denoiser(core, filepath.Join(dst, family.LowNoise)); err != nil {
+		if err := denoiser(second(e), core, filepath.Join(dst, family.LowNoise)); err != nil {
 			return err
 		}
 	}
@@ -58,11 +59,11 @@ func (e *Exporter) pipeline(dst string) error {
 	if e.Model.Denoiser.Live == nil || !e.Cfg.Run.Diffusion.TrainText {
 		return nil
 	}
-	return e.textEncoder(filepath.Join(dst, "text_encoder"))
+	return textEncoder(e, filepath.Join(dst, "text_encoder"))
 }
 
 // second exports the other one of two models in one.
-func (e *Exporter) second() *Exporter {
+func second(e *trained.Exporter) *trained.Exporter {
 	low := *e
 	low.Prefix = family.LowNoise + "."
 	return &low
@@ -70,27 +71,27 @@ func (e *Exporter) second() *Exporter {
 
 // ExportAdapters writes the adapters alone in the format of diffusers' pipelines, those of the second of two
 // models in a folder of their own.
-func ExportAdapters(e *Exporter, dst string) error {
-	if err := e.pipelineAdapters(dst); err != nil || e.Model.Denoiser.Halves == nil {
+func ExportAdapters(e *trained.Exporter, dst string) error {
+	if err := pipelineAdapters(e, dst); err != nil || e.Model.Denoiser.Halves == nil {
 		return err
 	}
-	return e.second().pipelineAdapters(filepath.Join(dst, family.LowNoise))
+	return pipelineAdapters(second(e), filepath.Join(dst, family.LowNoise))
 }
 
 // pipelineAdapters writes the adapters of the model that is exported, of two.
-func (e *Exporter) pipelineAdapters(dst string) error {
-	lora, prefix := e.half(), e.Model.Denoiser.Folder()+"."
+func pipelineAdapters(e *trained.Exporter, dst string) error {
+	lora, prefix := half(e), e.Model.Denoiser.Folder()+"."
 	if len(lora.Targets) == 0 {
 		return nil
 	}
 	create := func(dir string, c checkpoint.AdapterConfig, all []checkpoint.Info) (checkpoint.Sink, error) {
 		return checkpoint.NewPipelineAdapterWriter(dir, prefix, c, all)
 	}
-	return e.Adapters(dst, AdapterForm{e.Model.Core(), lora, prefix, create})
+	return e.Adapters(dst, trained.AdapterForm{Model: e.Model.Core(), Lora: lora, Prefix: prefix, Create: create})
 }
 
 // half are the adapters of the model that is exported, of two, by the names of its own layers.
-func (e *Exporter) half() *block.Lora {
+func half(e *trained.Exporter) *block.Lora {
 	if e.Model.Denoiser.Halves == nil {
 		return e.Lora
 	}
@@ -107,8 +108,8 @@ func (e *Exporter) half() *block.Lora {
 }
 
 // denoiser writes the weights of a model and its config.json.
-func (e *Exporter) denoiser(core *family.Model, dir string) error {
-	sink, err := checkpoint.NewWriterOf(checkpoint.DiffusersStem, dir, core.HFTensors(e.DType), ShardBytes)
+func denoiser(e *trained.Exporter, core *family.Model, dir string) error {
+	sink, err := checkpoint.NewWriterOf(checkpoint.DiffusersStem, dir, core.HFTensors(e.DType), trained.ShardBytes)
 	if err != nil {
 		return err
 	}
@@ -116,11 +117,11 @@ func (e *Exporter) denoiser(core *family.Model, dir string) error {
 		_ = sink.Abort() // the first error is the one to report
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "config.json"), e.Cfg.Model.HFConfig(LongName(e.DType(""))), 0o644)
+	return os.WriteFile(filepath.Join(dir, "config.json"), e.Cfg.Model.HFConfig(trained.LongName(e.DType(""))), 0o644)
 }
 
 // folder is the denoiser's in a pipeline's: that which it came from, if it is one of two experts.
-func (e *Exporter) folder(d *family.Denoiser) string {
+func folder(e *trained.Exporter, d *family.Denoiser) string {
 	dir := filepath.Clean(e.Cfg.Run.Model.Path)
 	if _, low, _, ok := hf.Experts(hf.PipelineDir(dir)); ok && dir == low {
 		return filepath.Base(low)
@@ -129,7 +130,7 @@ func (e *Exporter) folder(d *family.Denoiser) string {
 }
 
 // textEncoder writes an encoder of captions that has learnt with the denoiser, with its tokenizer.
-func (e *Exporter) textEncoder(dst string) error {
+func textEncoder(e *trained.Exporter, dst string) error {
 	src := fit.TextDir(e.Cfg)
 	m, err := texts.ReadFile(filepath.Join(src, "config.json"))
 	if err != nil {
@@ -143,6 +144,6 @@ func (e *Exporter) textEncoder(dst string) error {
 		return err
 	}
 	return m.Write(dst, d, func(p *grad.Param, v []float32) error {
-		return e.read(texts.In(texts.Component, p.Name), p.Shape, v)
+		return e.Read(texts.In(texts.Component, p.Name), p.Shape, v)
 	})
 }

@@ -1,4 +1,4 @@
-package trained
+package diffusion
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/noise"
 	"github.com/lfactor/lfactor/stages/sample"
+	"github.com/lfactor/lfactor/stages/trained"
 )
 
 // Drawing says how pictures are drawn.
@@ -41,9 +42,9 @@ type Picture struct {
 
 // Draw draws a picture for each caption, in order, and hands it to each as it is done. Numbers depend on
 // the caption, its place in the list and the seed, and not on the others.
-func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each func(Picture) error) error {
+func Draw(m *trained.Trained, ctx context.Context, captions []string, o Drawing, each func(Picture) error) error {
 	if d := m.Model.Denoiser; d != nil && d.Sight != nil {
-		return m.speaks()
+		return m.Speaks()
 	}
 	if m.Model.Denoiser == nil {
 		return exit.Usagef("the model draws no pictures: it is none of diffusion")
@@ -76,11 +77,11 @@ func (m *Trained) Draw(ctx context.Context, captions []string, o Drawing, each f
 		return err
 	}
 	defer gen.Close()
-	p, err := m.newPainter(x, gen, o)
+	p, err := newPainter(m, x, gen, o)
 	if err != nil {
 		return err
 	}
-	other, err := m.otherExpert(o.Expert)
+	other, err := otherExpert(m, o.Expert)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ type painter struct {
 	all   int
 }
 
-func (m *Trained) newPainter(x *Pictures, gen *sample.Generator, o Drawing) (*painter, error) {
+func newPainter(m *trained.Trained, x *Pictures, gen *sample.Generator, o Drawing) (*painter, error) {
 	p := &painter{x: x, gen: gen, o: o, size: o.Size}
 	if p.size == ([3]int{}) {
 		p.size = x.Sizes[0]

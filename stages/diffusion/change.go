@@ -1,4 +1,4 @@
-package trained
+package diffusion
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/lfactor/lfactor/dataset/media"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/texts"
+	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -88,7 +89,7 @@ func (x *Pictures) behind(e *family.Encoded, v *encoded) {
 }
 
 // sight is what the encoder of captions makes of images: by the processor beside it.
-func (p *captionPart) sight() (*Images, error) {
+func (p *captionPart) sight() (*trained.Images, error) {
 	v := p.decoder.Vision
 	if v == nil {
 		return nil, fmt.Errorf("%s: the encoder of captions does not see, and captions of changes speak of images",
@@ -102,7 +103,7 @@ func (p *captionPart) sight() (*Images, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Images{V: v, Processor: processor}, nil
+	return &trained.Images{V: v, Processor: processor}, nil
 }
 
 // changes are the states of a caption with images before it.
