@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/lfactor/lfactor/configs"
@@ -29,6 +30,12 @@ var _ = Register(Kind{Name: "code",
 		"tests of reward.column behind it, within reward.timeout, else 0", Reads: []string{"command",
 		"column",
 		"memory"},
+	Gold: func(text string) error {
+		if strings.TrimSpace(text) == "" {
+			return errors.New("it has no tests, and any answer would pass")
+		}
+		return nil
+	},
 	New: func(c *configs.Reward) (Func, error) {
 		begin, err := boxed(c, len(c.Command) > 0)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -35,7 +36,10 @@ func (a *Answer) Column(name string) (string, error) {
 		return "", fmt.Errorf("the record has no column %q, which reward.column names", name)
 	}
 	var text string
-	if json.Unmarshal(raw, &text) == nil {
+	switch {
+	case string(raw) == "null":
+		return "", fmt.Errorf("column %s of the record is null", name)
+	case json.Unmarshal(raw, &text) == nil:
 		return text, nil
 	}
 	return string(raw), nil
@@ -53,6 +57,8 @@ type Kind struct {
 	// about it; nil where there is nothing to try. It is the fault of the first key of Reads.
 	Try func(ctx context.Context, c *configs.Config) error
 	Aid string
+	// Gold says why a text of reward.column is nothing that answers can be judged by, nil where any text is.
+	Gold func(text string) error
 	// Here says that the reward is computed by the run, which other work slows down: it has the time that it
 	// takes, and answers are judged one after another, or by as many processes as reward.judges says.
 	Here bool
@@ -119,13 +125,35 @@ func Try(ctx context.Context, c *configs.Config) error {
 	return nil
 }
 
+// Judges says why answers to a record cannot be judged, as far as reward.column goes: the record lacks it, or
+// what it has is nothing that answers of this kind can be judged by.
+func Judges(c *configs.Reward, record map[string]json.RawMessage) error {
+	k := all[c.Kind]
+	if !slices.Contains(k.Reads, "column") || c.Schema != "" {
+		return nil
+	}
+	text, err := (&Answer{Record: record}).Column(c.Column)
+	switch {
+	case err != nil:
+		has := slices.DeleteFunc(slices.Sorted(maps.Keys(record)),
+			func(s string) bool { return s == "prompt" })
+		return fmt.Errorf("%w; beside the prompt it has %q", err, has)
+	case k.Gold != nil:
+		if err := k.Gold(text); err != nil {
+			return fmt.Errorf("column %s of the record: %w", c.Column, err)
+		}
+	}
+	return nil
+}
+
 // Result is an answer's reward, or why it has none.
 type Result struct {
 	Value float64
 	Err   error
 }
 
-// Each gives the rewards of answers, several at once, each within the time that it may take, but those of kinds that are computed here.
+// Each gives the rewards of answers, several at once, each within the time that it may take, but those of
+// kinds that are computed here.
 func Each(ctx context.Context, f Func, c *configs.Reward, answers []Answer) []Result {
 	out := make([]Result, len(answers))
 	var left sync.WaitGroup
@@ -145,8 +173,8 @@ func Each(ctx context.Context, f Func, c *configs.Reward, answers []Answer) []Re
 	return out
 }
 
-// one is a reward in its time, 0 for any. A function that does not end with its context is left behind, and its answer
-// has no reward.
+// one is a reward in its time, 0 for any. A function that does not end with its context is left behind, and
+// its answer has no reward.
 func one(ctx context.Context, f Func, within time.Duration, a *Answer) Result {
 	if within > 0 {
 		var cancel func()

@@ -13,6 +13,7 @@ import (
 var _ = Register(Kind{Name: "schema",
 	Doc: "1 where the answer is one JSON value of reward.schema, or without it of the " +
 		"schema in reward.column, else 0", Reads: []string{"schema", "column"},
+	Gold: func(text string) error { _, err := judged(text, ""); return err },
 	New: func(c *configs.Reward) (Func, error) {
 		column := c.Column
 		if c.Schema == "" {

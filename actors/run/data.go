@@ -94,6 +94,9 @@ func (d *data) open() error {
 	if err != nil {
 		return err
 	}
+	if err := d.golds(train); err != nil {
+		return err
+	}
 	if c.Data.Balance {
 		d.balance = newBalance(c.Data.Cost, d.r.cfg.Model.Hidden, c.Plan.DP)
 		d.balance.both = d.images != nil
