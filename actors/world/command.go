@@ -44,9 +44,9 @@ type reply struct {
 	Task    string          `json:"task"`
 	State   []float64       `json:"state"`
 	Images  map[string]*pic `json:"images"`
-	Reward  float64         `json:"reward"`
-	Done    bool            `json:"done"`
-	Success bool            `json:"success"`
+	Reward  *float64        `json:"reward"`
+	Done    *bool           `json:"done"`
+	Success *bool           `json:"success"`
 	Expert  []float64       `json:"expert"`
 	Error   string          `json:"error"`
 }
@@ -133,7 +133,12 @@ func readScene(line []byte, spec Spec) (Scene, error) {
 	if r.Error != "" {
 		return Scene{}, fmt.Errorf("it says: %.500s", r.Error)
 	}
-	s := Scene{Task: r.Task, State: r.State, Reward: r.Reward, Done: r.Done, Success: r.Success,
+	err := needs(part{"reward", r.Reward != nil}, part{"done", r.Done != nil}, part{"success",
+		r.Success != nil})
+	if err != nil {
+		return Scene{}, err
+	}
+	s := Scene{Task: r.Task, State: r.State, Reward: *r.Reward, Done: *r.Done, Success: *r.Success,
 		Expert: r.Expert}
 	for name := range r.Images {
 		if !slices.Contains(spec.Cameras, name) {

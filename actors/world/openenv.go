@@ -162,8 +162,9 @@ func (s *session) marked(ctx, late context.Context) error {
 		return err
 	}
 	if m.Type != "state" && m.Type != "error" {
-		return fmt.Errorf("it answers a request twice, or late: a message of the type %.40q comes before that "+
-			"of its state", m.Type)
+		return fmt.Errorf(
+			"it answers a request twice, or late: a message of the type %.40q comes before that "+
+				"of its state", m.Type)
 	}
 	return nil
 }
@@ -202,8 +203,9 @@ func (s *session) asked(q talkRequest) (sessionMessage, error) {
 	if more, there := q.Reset.Record["reset"]; there {
 		var own map[string]json.RawMessage // numbers as they are written
 		if err := json.Unmarshal(more, &own); err != nil {
-			return sessionMessage{}, errors.New("the record's reset is no object, whose keys an environment is " +
-				"reset with")
+			return sessionMessage{},
+				errors.New("the record's reset is no object, whose keys an environment is " +
+					"reset with")
 		}
 		maps.Copy(data, own)
 	}
@@ -234,12 +236,16 @@ func (s *session) read(text []byte, reset bool) (x Turn, err error) {
 	var o struct {
 		Observation map[string]json.RawMessage `json:"observation"`
 		Reward      json.RawMessage            `json:"reward"`
-		Done        bool                       `json:"done"`
+		Done        *bool                      `json:"done"`
 	}
 	if err := strict(m.Data, &o); err != nil {
 		return x, err
 	}
-	x.Done = o.Done
+	// a reward may be null
+	if err := needs(part{"reward", o.Reward != nil}, part{"done", o.Done != nil}); err != nil {
+		return x, err
+	}
+	x.Done = *o.Done
 	if x.Reward, err = rewardOf(o.Reward); err != nil || reset {
 		return x, err
 	}
@@ -252,9 +258,6 @@ func (s *session) read(text []byte, reset bool) (x Turn, err error) {
 // rewardOf is a number, true or false, or nothing, which is 0.
 func rewardOf(raw json.RawMessage) (float64, error) {
 	var v any
-	if len(raw) == 0 {
-		return 0, nil
-	}
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return 0, err
 	}

@@ -74,6 +74,8 @@ func served(t *testing.T, how string) (url string, sessions *atomic.Int64) {
 					answer = strings.Replace(answer, `"done"`, `"surprise": 1, "done"`, 1)
 				case "lacks":
 					answer = strings.Replace(answer, `"text"`, `"words"`, 1)
+				case "over":
+					answer = strings.Replace(answer, `, "done": false`, "", 1)
 				case "rich":
 					answer = strings.Replace(answer, "true", `"much"`, 1)
 				case "state":
@@ -108,7 +110,7 @@ func TestOpenEnv(t *testing.T) {
 	want := []Turn{{}, {"1 move 0", 0.5, false}, {"2 move 1", 1, false}, {"3 move 2", 0.5, true}}
 	o := OpenEnv{Action: "move", Texts: []string{"said.text"}}
 	for _, how := range []string{"well", "stateless", "ends", "hangs", "sorry", "none", "more", "lacks",
-		"rich", "state", "twice", "later"} {
+		"rich", "over", "state", "twice", "later"} {
 		url, sessions := served(t, "once-"+how)
 		o.URL = url
 		x := o.Talks(2, 10*time.Second)

@@ -107,6 +107,11 @@ func (w *program) ask(ctx context.Context, q any) ([]byte, error) {
 	if err := errors.Join(w.in.SetWriteDeadline(at), w.out.SetReadDeadline(at)); err != nil {
 		return nil, err
 	}
+	if w.unread() {
+		return nil,
+			errors.New("it has said something that it was not asked for: it answers a request twice, or " +
+				"late")
+	}
 	stop := context.AfterFunc(ctx, func() {
 		past := time.Unix(1, 0)
 		_, _ = w.in.SetWriteDeadline(past), w.out.SetReadDeadline(past) // pipes took deadlines above
@@ -127,6 +132,40 @@ func (w *program) ask(ctx context.Context, q any) ([]byte, error) {
 		return nil, fmt.Errorf("it ended: %w", err)
 	}
 	return line, nil
+}
+
+// unread reports whether the program has said something that nobody asked for, which would be read as the
+// answer to the next request, and all later answers as those before them.
+func (w *program) unread() bool {
+	if w.lines.Buffered() > 0 {
+		return true
+	}
+	raw, err := w.out.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	_ = raw.Read(func(fd uintptr) bool { // of a pipe that does not block
+		n, _ = syscall.Read(int(fd), make([]byte, 1))
+		return true
+	})
+	return n > 0
+}
+
+// part is a key of an answer, and whether the answer has it.
+type part struct {
+	key   string
+	there bool
+}
+
+// needs is the error of an answer that leaves a key out, which is not taken as 0.
+func needs(parts ...part) error {
+	for _, p := range parts {
+		if !p.there {
+			return fmt.Errorf("its answer has no %s, or null", p.key)
+		}
+	}
+	return nil
 }
 
 // readLine reads a line of bounded length.

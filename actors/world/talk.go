@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -201,9 +200,6 @@ func (w *spoken) dead() bool { return w.ended }
 
 // turn asks for one.
 func (w *spoken) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
-	if w.lines.Buffered() > 0 {
-		return x, errors.New("it has said something that it was not asked for")
-	}
 	w.id++
 	q.ID = w.id
 	line, err := w.ask(ctx, q)
@@ -211,9 +207,11 @@ func (w *spoken) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
 		return x, err
 	}
 	var r struct {
-		Turn
-		ID    int64  `json:"id"`
-		Error string `json:"error"`
+		Text   *string  `json:"text"`
+		Reward *float64 `json:"reward"`
+		Done   *bool    `json:"done"`
+		ID     int64    `json:"id"`
+		Error  string   `json:"error"`
 	}
 	switch err := strict(line, &r); {
 	case err != nil:
@@ -222,12 +220,15 @@ func (w *spoken) turn(ctx context.Context, q talkRequest) (x Turn, err error) {
 		return x, fmt.Errorf("it answers request %d, and was asked %d", r.ID, w.id)
 	case r.Error != "":
 		return x, &Refusal{fmt.Sprintf("%.500s", r.Error)}
-	case math.IsNaN(r.Reward) || math.IsInf(r.Reward, 0):
-		return x, fmt.Errorf("the reward is %g", r.Reward)
-	case len(r.Text) > talkMost:
-		return x, fmt.Errorf("a text of %d bytes, more than %d", len(r.Text), talkMost)
 	}
-	return r.Turn, nil
+	if err := needs(part{"text", r.Text != nil}, part{"reward", r.Reward != nil}, part{"done",
+		r.Done != nil}); err != nil {
+		return x, err
+	}
+	if len(*r.Text) > talkMost {
+		return x, fmt.Errorf("a text of %d bytes, more than %d", len(*r.Text), talkMost)
+	}
+	return Turn{*r.Text, *r.Reward, *r.Done}, nil
 }
 
 // take gives the process that is in an episode, or one that is in none, or a new one, or, where there are as
@@ -252,8 +253,8 @@ func (t *Talks) take(ctx context.Context, e *Dialogue, anew bool) (*talker, erro
 	return &talker{party: p}, nil
 }
 
-// choose takes one of those that are there, or nil and the place of one that the caller begins; gone are those
-// that it is to end.
+// choose takes one of those that are there, or nil and the place of one that the caller begins; gone are
+// those that it is to end.
 func (t *Talks) choose(e *Dialogue, anew bool) (w *talker, gone []*talker, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -51,6 +51,10 @@ func answers(how string) {
 			case "twice":
 				b, _ := json.Marshal(r)
 				fmt.Printf("%s\n", b)
+			case "text", "reward", "done":
+				delete(r, name)
+			case "null":
+				r["reward"] = nil
 			case "number":
 				r["id"] = 99
 			case "none":
@@ -113,7 +117,8 @@ func TestTalks(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, want, first.Heard)
-	for _, how := range []string{"dies", "hangs", "number", "none", "more", "sorry", "twice"} {
+	for _, how := range []string{"dies", "hangs", "number", "none", "more", "sorry", "twice", "text",
+		"reward", "done", "null"} {
 		x := talks(t, "once-"+how, 2, wait)
 		e, err := talked(x, 3, func() {
 			if w := x.idle[0]; how == "hangs" && w.said == 2 {

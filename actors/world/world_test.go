@@ -142,6 +142,13 @@ func misbehave(how, once string, r map[string]any) {
 		r["error"] = "the table fell over"
 	case "more":
 		r["colour"] = 3
+	case "lacks":
+		delete(r, "reward")
+	case "null":
+		r["done"] = nil
+	case "twice": // in one piece, so that the second lies there when the next is asked
+		b, _ := json.Marshal(r)
+		fmt.Printf("%s\n%[1]s\n", b)
 	case "pixels":
 		r["images"] = map[string]any{"top": map[string]any{"height": 1, "width": 2, "pixels": []byte{1}}}
 	}
@@ -239,7 +246,8 @@ func TestFaultyWorlds(t *testing.T) {
 	for how, why := range map[string]string{"dies": "motor 3 is hot", "hangs": "no answer within",
 		"short": "state has 0",
 		"talks": "hello there", "half": "it ended", "blind": `lacks "top"`, "says": "the table fell over",
-		"more": "unknown field", "pixels": "1 bytes for 2 by 1"} {
+		"more": "unknown field", "pixels": "1 bytes for 2 by 1", "lacks": "no reward",
+		"null": "no done", "twice": "answers a request twice"} {
 		t.Run(how, func(t *testing.T) {
 			make := self(t, how)
 			if how == "hangs" {
@@ -326,6 +334,7 @@ func TestWilson(t *testing.T) {
 // FuzzScene: no answer of a world makes a scene that is none of its kind, or a panic.
 func FuzzScene(f *testing.F) {
 	for _, s := range []string{`{"task":"x","state":[1],"images":{"top":null}}`,
+		`{"task":"x","state":[1],"images":{"top":null},"reward":0,"done":false,"success":false}`,
 		`{"task":"x","state":[1],"images":{"top":{"height":1,"width":1,"pixels":"AAAA"}},"expert":[2],"reward":1,"done":true}`,
 		`{"error":"x"}`, `{}`, `[`, `{"task":"x","state":[1e400]}`, `null`} {
 		f.Add(s)
