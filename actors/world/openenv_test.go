@@ -70,14 +70,8 @@ func served(t *testing.T, how string) (url string, sessions *atomic.Int64) {
 					answer = `{"type": "error", "data": {"message": "no such move", "code": "EXECUTION_ERROR"}}`
 				case "none":
 					answer = "what?"
-				case "more":
-					answer = strings.Replace(answer, `"done"`, `"surprise": 1, "done"`, 1)
-				case "lacks":
-					answer = strings.Replace(answer, `"text"`, `"words"`, 1)
-				case "over":
-					answer = strings.Replace(answer, `, "done": false`, "", 1)
-				case "rich":
-					answer = strings.Replace(answer, "true", `"much"`, 1)
+				case "more", "lacks", "over", "rich":
+					answer = strings.Replace(answer, spoilt[name][0], spoilt[name][1], 1)
 				case "state":
 					answer = `{"type": "state", "data": {}}`
 				}
@@ -90,6 +84,10 @@ func served(t *testing.T, how string) (url string, sessions *atomic.Int64) {
 	t.Cleanup(s.Close)
 	return s.URL, sessions
 }
+
+// spoilt are answers that lack something or have too much, as what is put in the place of what.
+var spoilt = map[string][2]string{"more": {`"done"`, `"surprise": 1, "done"`}, "lacks": {`"text"`, `"words"`},
+	"over": {`, "done": false`, ""}, "rich": {"true", `"much"`}}
 
 // stale is the answer to a step that was asked before.
 const stale = `{"type": "observation", "data": {"observation": {"said": {"text": "1 move 0"}}, "reward": 0.5, ` +

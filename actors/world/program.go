@@ -145,8 +145,8 @@ func (w *program) unread() bool {
 		return false
 	}
 	n := 0
-	_ = raw.Read(func(fd uintptr) bool { // of a pipe that does not block
-		n, _ = syscall.Read(int(fd), make([]byte, 1))
+	_ = raw.Read(func(fd uintptr) bool { // a pipe that has ended says so when it is read
+		n, _ = syscall.Read(int(fd), make([]byte, 1)) // the same, and one with nothing does not block
 		return true
 	})
 	return n > 0

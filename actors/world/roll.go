@@ -33,8 +33,10 @@ type Episode struct {
 	Steps   int     `json:"steps"`
 	Reward  float64 `json:"reward"`           // the sum
 	Faults  []Fault `json:"faults,omitempty"` // of worlds that it lost
-	Lost    bool    `json:"quarantined,omitempty"`
-	Task    string  `json:"task"`
+	// why the policy gave no action, which ended it without success
+	Failure string `json:"policy_failure,omitempty"`
+	Lost    bool   `json:"quarantined,omitempty"`
+	Task    string `json:"task"`
 
 	Scenes  []Scene     `json:"-"` // that were seen, one more than actions
 	Actions [][]float64 `json:"-"` // that were carried out
@@ -48,12 +50,14 @@ type Fault struct {
 
 // Result is how all went. Episodes of quarantine count in nothing.
 type Result struct {
-	World    string    `json:"world"`
-	Rate     float64   `json:"success"`
-	Interval Interval  `json:"interval"` // of 95 %
-	Reward   float64   `json:"reward"`   // of an episode, on average
-	Steps    float64   `json:"steps"`    // the same
-	Counted  int       `json:"counted"`
+	World    string   `json:"world"`
+	Rate     float64  `json:"success"`
+	Interval Interval `json:"interval"` // of 95 %
+	Reward   float64  `json:"reward"`   // of an episode, on average
+	Steps    float64  `json:"steps"`    // the same
+	Counted  int      `json:"counted"`
+	// of those counted, without success: by their policy_failure
+	Failed   int       `json:"policy_failed,omitempty"`
 	Unsteady bool      `json:"unsteady,omitempty"` // two resets from one seed showed different things
 	Episodes []Episode `json:"episodes"`
 	Spec     Spec      `json:"-"`
@@ -80,8 +84,9 @@ type slot struct {
 }
 
 // Roll has a policy act in episodes. A world that errs, that answers late or that says what no world of its
-// kind can say is ended, and its episode begins again in a new one, from the same seed and the same noise; one
-// that loses Tries worlds is set aside with what happened. An error is one that no episode can go on from.
+// kind can say is ended, and its episode begins again in a new one, from the same seed and the same noise;
+// one that loses Tries worlds is set aside with what happened. An episode in which the policy gives what is
+// no action ends there without success, and counts. An error is one that no episode can go on from.
 func Roll(ctx context.Context, p Policy, r Rolling) (*Result, error) {
 	r.Worlds, r.Most, r.Tries = max(1, min(r.Worlds, r.Episodes)), cmp.Or(r.Most, 1000), cmp.Or(r.Tries, 3)
 	x := &roller{p: p, r: r, can: p.Abilities(), out: &Result{Episodes: make([]Episode, r.Episodes)}}
@@ -249,8 +254,8 @@ func (x *roller) look(c Scene) policies.Look {
 	return policies.Look{State: c.State, Views: views}
 }
 
-// decide asks the policy for the next actions of each slot. The noise that actions begin with follows from the
-// episode's seed and its step.
+// decide asks the policy for the next actions of each slot. The noise that actions begin with follows from
+// the episode's seed and its step.
 func (x *roller) decide(asked []*slot) error {
 	if len(asked) == 0 {
 		return nil
@@ -270,7 +275,12 @@ func (x *roller) decide(asked []*slot) error {
 		if x.r.Executed > 0 {
 			n = min(n, x.r.Executed)
 		}
-		s.plan = plans[i][:n]
+		if s.plan = plans[i][:n]; n == 0 {
+			return errors.New("the policy does not act: it gives no actions")
+		}
+		if err := policies.Fault(s.plan); err != nil { // no world is asked to carry it out, nor blamed
+			s.plan, s.e.Failure, s.e.Success = nil, err.Error(), false
+		}
 	}
 	return nil
 }
@@ -319,7 +329,7 @@ func (x *roller) settle() {
 			if len(e.Faults) >= x.r.Tries {
 				e.Lost, s.e = true, nil
 			}
-		case s.now.Done || s.e.Steps >= x.r.Most:
+		case s.now.Done || s.e.Steps >= x.r.Most || s.e.Failure != "":
 			s.e, s.now = nil, Scene{}
 		}
 	}
@@ -337,6 +347,9 @@ func (x *roller) count() {
 		x.out.Steps += float64(e.Steps)
 		if e.Success {
 			won++
+		}
+		if e.Failure != "" {
+			x.out.Failed++
 		}
 	}
 	if n := float64(x.out.Counted); n > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -281,6 +282,52 @@ func TestFaultyWorlds(t *testing.T) {
 	require.Len(t, got.Episodes[3].Faults, 1)
 	got.Episodes[3].Faults = nil
 	require.Equal(t, good, got)
+}
+
+// diverges is a walker that has no action for robots at a place.
+type diverges struct {
+	walker
+	at, says float64
+}
+
+func (d diverges) Act(robots []policies.Seen) ([][][]float64, error) {
+	out, err := d.walker.Act(robots)
+	for i, r := range robots {
+		if r.State[0] == d.at {
+			out[i][0][0] = d.says
+		}
+	}
+	return out, err
+}
+
+// TestDivergingPolicy: a number that is none is the policy's failure: its episodes count, without success,
+// and no world is blamed or begun again; the others go on.
+func TestDivergingPolicy(t *testing.T) {
+	for _, says := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e39} {
+		for _, name := range []string{"good", "inside"} {
+			r := Rolling{Episodes: 6, Worlds: 2, Most: 50, Make: self(t, "good")}
+			if name == "inside" {
+				r.Make = func(context.Context) (World, error) { return &line{}, nil }
+			}
+			got, err := Roll(context.Background(), diverges{walker{-1}, 4, says}, r)
+			require.NoError(t, err)
+			require.Equal(t, 6, got.Counted)
+			require.Empty(t, got.Lost())
+			failed := 0
+			for _, e := range got.Episodes {
+				require.Empty(t, e.Faults)
+				require.Equal(t, e.Failure == "", e.Success, "%+v", e)
+				if e.Failure != "" {
+					require.Contains(t, e.Failure, "the policy fails: number 0 of action 0 is ")
+					failed++
+				}
+			}
+			require.Equal(t, failed, got.Failed)
+			require.Positive(t, failed)
+			require.Less(t, failed, 6)
+			require.InDelta(t, float64(6-failed)/6, got.Rate, 1e-12)
+		}
+	}
 }
 
 // TestStrangeWorlds: what no policy can act in is refused at once, with the reason; so is a program that is

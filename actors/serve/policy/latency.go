@@ -19,7 +19,7 @@ var bounds = [...]float64{0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10}
 // observation to the last byte of its actions.
 type latencies struct {
 	answered, refused, late, full, dropped, batches atomic.Int64
-	connections, turned                             atomic.Int64
+	connections, turned, failed                     atomic.Int64
 
 	mu    sync.Mutex
 	ring  []time.Duration
@@ -65,6 +65,7 @@ type Summary struct {
 	Refused  int64 `json:"refused"`  // that were not understood, or named what the policy does not read
 	Late     int64 `json:"late"`     // whose time was over before their turn
 	Full     int64 `json:"full"`     // that found no room to wait
+	Failed   int64 `json:"failed"`   // to which the policy gave no finite actions; refused has them too
 	Dropped  int64 `json:"dropped"`  // connections that were ended for what they did or did not do
 	Turned   int64 `json:"turned"`   // connections that were one too many
 	Batches  int64 `json:"batches"`
@@ -78,7 +79,8 @@ func (l *latencies) summary() Summary {
 	q := l.quantiles(0.5, 0.99)
 	return Summary{Answered: l.answered.Load(), Refused: l.refused.Load(), Late: l.late.Load(),
 		Full: l.full.Load(), Dropped: l.dropped.Load(), Turned: l.turned.Load(), Batches: l.batches.Load(),
-		P50: milli(q[0]), P99: milli(q[1])}
+		Failed: l.failed.Load(),
+		P50:    milli(q[0]), P99: milli(q[1])}
 }
 
 // milli is a time in milliseconds.
@@ -93,6 +95,7 @@ func (s Summary) String() string {
 		n    int64
 		what string
 	}{{s.Refused, "refused"}, {s.Late, "late"}, {s.Full, "without room to wait"},
+		{s.Failed, "to which the policy gave no finite actions"},
 		{s.Dropped, "connections dropped"}, {s.Turned, "connections turned away"}} {
 		if x.n > 0 {
 			text += fmt.Sprintf(" · %d %s", x.n, x.what)
@@ -113,6 +116,8 @@ func (l *latencies) export(w io.Writer, waiting int) {
 		{"observations_late_total", "counter", "Observations whose time was over before their turn.",
 			s.Late},
 		{"observations_full_total", "counter", "Observations that found no room to wait.", s.Full},
+		{"observations_failed_total", "counter", "Observations to which the policy gave no finite actions.",
+			s.Failed},
 		{"observations_waiting", "gauge", "Observations that wait for a replica.", int64(waiting)},
 		{"connections", "gauge", "Connections of robots.", l.connections.Load()},
 		{"connections_dropped_total", "counter", "Connections that were ended for what they did.",

@@ -106,6 +106,9 @@ func (r *replicas) answer(a Acting, batch []*job) {
 		o := outcome{wait: began.Sub(j.came), infer: took, batch: len(batch), err: err}
 		if err == nil {
 			o.chunk = chunks[i]
+			if o.err = policies.Fault(o.chunk.Actions); o.err != nil { // the others' are as good as without it
+				r.seen.failed.Add(1)
+			}
 		}
 		j.done <- o
 	}

@@ -60,12 +60,18 @@ func (c *counting) Decide(asks []policies.Ask) (out []policies.Chunk, err error)
 func served(t *testing.T, c *counting, o Options) (*Server, string) {
 	t.Helper()
 	s := newServer([]Policy{c}, o)
+	return s, at(t, s)
+}
+
+// at is the address of a server, which ends with the test.
+func at(t *testing.T, s *Server) string {
+	t.Helper()
 	h := httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.Close()
 		h.Close()
 	})
-	return s, "ws" + strings.TrimPrefix(h.URL, "http")
+	return "ws" + strings.TrimPrefix(h.URL, "http")
 }
 
 // robot is a client of openpi's protocol, as small as can be.

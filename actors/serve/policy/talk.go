@@ -118,7 +118,7 @@ func (t *talk) answer(ctx context.Context, v any, began time.Time) error {
 		if errors.Is(err, ErrLate) || errors.Is(err, ErrFull) {
 			return t.say(ctx, err)
 		}
-		t.s.seen.refused.Add(1)
+		t.s.seen.refused.Add(1) // a failure of the policy's as well: whoever asks again at once is told so again
 		if err = t.say(ctx, err); err == nil {
 			t.pause(ctx)
 		}

@@ -199,6 +199,11 @@ func tell(w io.Writer, r *world.Result) {
 	if again > 0 {
 		fmt.Fprintf(w, "  %d episodes lost a world and were begun again\n", again)
 	}
+	for _, e := range r.Episodes {
+		if e.Failure != "" && !e.Lost {
+			fmt.Fprintf(w, "  no success: episode %d (seed %d), step %d: %s\n", e.Number, e.Seed, e.Steps, e.Failure)
+		}
+	}
 	for _, e := range slices.Clip(r.Lost()) {
 		f := e.Faults[len(e.Faults)-1]
 		fmt.Fprintf(w, "  set aside: episode %d (seed %d) lost %d worlds, the last in step %d: %s\n",
