@@ -163,8 +163,9 @@ func runCommand(ctx context.Context, begin beginning, words []string, in []byte)
 
 // parsed is a number that somebody wrote.
 func parsed(who, text string) (float64, error) {
-	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil {
+	text = strings.TrimSpace(text)
+	v, err := strconv.ParseFloat(text, 64)
+	if own := strings.ContainsAny(text, "_xX"); err != nil || own { // Go's own ways to write numbers
 		return 0, fmt.Errorf("%s says %.80q, and no number", who, text)
 	}
 	return v, nil

@@ -173,6 +173,10 @@ func Each(ctx context.Context, f Func, c *configs.Reward, answers []Answer) []Re
 	return out
 }
 
+// rewardMost bounds rewards: the squares of what lies beyond are no float32, so that advantages, returns and the
+// losses of values are none.
+const rewardMost = 1e18
+
 // one is a reward in its time, 0 for any. A function that does not end with its context is left behind, and
 // its answer has no reward.
 func one(ctx context.Context, f Func, within time.Duration, a *Answer) Result {
@@ -192,8 +196,10 @@ func one(ctx context.Context, f Func, within time.Duration, a *Answer) Result {
 			}
 		}()
 		v, err := f(ctx, a)
-		if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
-			err = fmt.Errorf("the reward is %g", v)
+		if err == nil && !(math.Abs(v) <= rewardMost) {
+			err = fmt.Errorf(
+				"the reward is %g, and no number from -%g to %[2]g, beyond which answers cannot be "+
+					"compared", v, rewardMost)
 		}
 		ended <- Result{v, err}
 	}()

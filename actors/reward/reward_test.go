@@ -97,7 +97,10 @@ func TestKinds(t *testing.T) {
 			`0`, 1, ""},
 		{configs.Reward{Kind: "command", Command: []string{"sh", "-c", "echo oops >&2; exit 3"}}, "x", `0`,
 			0, "oops"},
-		{configs.Reward{Kind: "command", Command: []string{"echo", "much"}}, "x", `0`, 0, `says "much\n"`},
+		{configs.Reward{Kind: "command", Command: []string{"echo", "1_0"}}, "x", `0`, 0, `says "1_0"`},
+		{configs.Reward{Kind: "command", Command: []string{"echo", "0x1p4"}}, "x", `0`, 0, `and no number`},
+		{configs.Reward{Kind: "command", Command: []string{"echo", "1e1"}}, "x", `0`, 10, ""},
+		{configs.Reward{Kind: "command", Command: []string{"echo", "much"}}, "x", `0`, 0, `says "much"`},
 		{configs.Reward{Kind: "schema", Schema: `{"required": ["x"]}`}, ` {"y": 1, "x": 2}`, `0`, 1, ""},
 		{configs.Reward{Kind: "schema", Schema: `{"required": ["x"]}`}, `{"y": 1}`, `0`, 0, ""},
 		{configs.Reward{Kind: "schema"}, `[3]`, `{"type": "array"}`, 1, ""},
@@ -135,17 +138,21 @@ func TestEach(t *testing.T) {
 			panic("oh")
 		case "nan":
 			return math.NaN(), nil
+		case "inf":
+			return math.Inf(-1), nil
+		case "huge":
+			return -1e200, nil
 		}
 		return 1, nil
 	}
 	var answers []Answer
-	texts := []string{"a", "hangs", "b", "panics", "nan", "deaf", "c"}
+	texts := []string{"a", "hangs", "b", "panics", "nan", "deaf", "c", "inf", "huge"}
 	for _, s := range texts {
 		answers = append(answers, Answer{Text: s})
 	}
 	got := Each(context.Background(), f, &configs.Reward{Timeout: 0.05, Parallel: 3}, answers)
 	for i, why := range []string{"", "longer than reward.timeout", "", "panicked: oh", "is NaN",
-		"longer than reward.timeout", ""} {
+		"longer than reward.timeout", "", "the reward is -Inf", "the reward is -1e+200, and no number from -1e+18"} {
 		if why == "" {
 			require.Equal(t, Result{Value: 1}, got[i], texts[i])
 		} else {
