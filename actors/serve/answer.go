@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/stages/sample"
 )
@@ -21,6 +20,8 @@ type form interface {
 	delta(index int, c *choice, first bool, finish any) map[string]any
 	// object names answers, and parts of them.
 	object() (whole, part string)
+	// prefix begins the names of answers.
+	prefix() string
 }
 
 // choice is an answer, or a part of one.
@@ -85,7 +86,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a *asked) {
 		s.fail(w, s.refusal(err))
 		return
 	}
-	a.chosen, a.identity = s.now().Unix(), fmt.Sprintf("cmpl-%d-%d", s.began.UnixNano(), s.ids.Add(1))
+	a.chosen, a.identity = s.now().Unix(), fmt.Sprintf("%s-%d-%d", a.form.prefix(), s.began.UnixNano(), s.ids.Add(1))
 	if a.stream {
 		err = s.streamed(ctx, w, a, talks)
 	} else {
@@ -297,8 +298,12 @@ func (s *Server) send(w http.ResponseWriter, f http.Flusher, a *asked, e event) 
 
 func (s *Server) chunk(a *asked, choices []any) map[string]any {
 	_, kind := a.form.object()
-	return map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": a.model,
+	v := map[string]any{"id": a.identity, "object": kind, "created": a.chosen, "model": a.model,
 		"choices": choices}
+	if a.usage {
+		v["usage"] = nil // the last one has it
+	}
+	return v
 }
 
 // note writes an event; a client that has gone away shows by the context.
@@ -309,14 +314,4 @@ func (s *Server) note(w http.ResponseWriter, f http.Flusher, v any) {
 	}
 	_, _ = fmt.Fprintf(w, "data: %s\n\n", b) // see above
 	f.Flush()
-}
-
-// said is a token as its text and bytes.
-func said(tok *token.Tokenizer, id int32) (string, []int) {
-	text := tok.Decode([]int32{id}, false)
-	var b []int
-	for _, x := range []byte(text) {
-		b = append(b, int(x))
-	}
-	return text, b
 }

@@ -215,6 +215,8 @@ type chatForm struct {
 
 func (*chatForm) object() (whole, part string) { return "chat.completion", "chat.completion.chunk" }
 
+func (*chatForm) prefix() string { return "chatcmpl" }
+
 func (f *chatForm) choice(i int, c *choice) map[string]any {
 	x := map[string]any{"logprobs": f.probs(c)}
 	m := map[string]any{"role": "assistant", "content": c.text, "refusal": nil}
@@ -273,7 +275,7 @@ func (f *chatForm) probs(c *choice) any {
 	}
 	list := []any{}
 	one := func(id int32, p float32) map[string]any {
-		text, b := said(f.s.tok, id)
+		text, b := f.s.spell.said(id)
 		return map[string]any{"token": text, "logprob": p, "bytes": b}
 	}
 	for _, t := range c.tokens {

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -29,9 +28,7 @@ func contentOf(raw json.RawMessage, sees bool) (content any, images [][]byte, er
 		return text, nil, nil
 	}
 	var parts []contentPart
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&parts); err != nil {
+	if err := strictly(raw, &parts); err != nil {
 		return nil, nil, bad("", "its content is no text and no list of parts: %v", err)
 	}
 	var list []any

@@ -41,45 +41,49 @@ func (s *Server) completion(w http.ResponseWriter, r *http.Request, b *completio
 	if err := s.guided(a, &b.formatBody); err != nil {
 		return err
 	}
-	a.form = completionForm{s, b.LogProbs != nil}
+	a.form = &completionForm{s, b.LogProbs != nil, map[int]*place{}}
 	s.serve(w, r, a)
 	return nil
 }
 
-// completionForm writes completions.
+// completionForm writes completions. It is of one request.
 type completionForm struct {
 	s        *Server
 	logProbs bool
+	places   map[int]*place // of answers
 }
 
-func (completionForm) object() (whole, part string) { return "text_completion", "text_completion" }
+func (*completionForm) object() (whole, part string) { return "text_completion", "text_completion" }
 
-func (f completionForm) choice(_ int, c *choice) map[string]any {
+func (*completionForm) prefix() string { return "cmpl" }
+
+func (f *completionForm) choice(i int, c *choice) map[string]any {
 	x := map[string]any{"text": c.text, "logprobs": nil}
 	if !f.logProbs {
 		return x
 	}
-	tokens, probs, tops, offsets, at := []string{}, []float32{}, []any{}, []int{}, 0
+	if f.places[i] == nil {
+		f.places[i] = &place{}
+	}
+	tokens, probs, tops, offsets := []string{}, []float32{}, []any{}, []int{}
 	for _, t := range c.tokens {
 		if t.Stop {
 			continue
 		}
-		text, _ := said(f.s.tok, t.ID)
-		top := map[string]float32{}
+		text, _ := f.s.spell.said(t.ID)
+		ids, each := []int32{t.ID}, []float32{t.LogProb}
 		for _, k := range t.Top {
-			likely, _ := said(f.s.tok, k.ID)
-			top[likely] = k.LogProb
+			ids, each = append(ids, k.ID), append(each, k.LogProb)
 		}
-		top[text] = t.LogProb
-		tokens, probs, tops, offsets = append(tokens, text), append(probs, t.LogProb), append(tops, top),
-			append(offsets, at)
-		at += len(text)
+		tokens, probs = append(tokens, text), append(probs, t.LogProb)
+		tops, offsets = append(tops, f.s.spell.likely(ids, each)), append(offsets,
+			f.places[i].pass(&f.s.spell, t.ID))
 	}
 	x["logprobs"] = map[string]any{"tokens": tokens, "token_logprobs": probs, "top_logprobs": tops,
 		"text_offset": offsets}
 	return x
 }
 
-func (f completionForm) delta(i int, c *choice, _ bool, _ any) map[string]any { return f.choice(i, c) }
+func (f *completionForm) delta(i int, c *choice, _ bool, _ any) map[string]any { return f.choice(i, c) }
 
-var _ = []form{completionForm{}, &chatForm{}}
+var _ = []form{&completionForm{}, &chatForm{}}

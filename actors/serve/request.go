@@ -1,11 +1,11 @@
 package serve
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 
@@ -86,13 +86,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, v any) error {
 	if err != nil {
 		return bad("", "the request did not come: %v", err)
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
+	if err := strictly(b, v); err != nil {
 		return bad("", "the request is not understood: %v", err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return bad("", "the request goes on behind its JSON object")
 	}
 	return nil
 }
@@ -129,28 +124,45 @@ func (s *Server) params(b *body, most int) (p sample.Params, stops []string, n i
 	if stops, err = stopTexts(b.Stop); err != nil {
 		return p, nil, 0, err
 	}
-	for text, bias := range b.Bias {
-		id, err := strconv.Atoi(text)
-		if err != nil || bias < -100 || bias > 100 {
-			return p, nil, 0, bad("logit_bias", "%q: %g is no bias from -100 to 100 of a token's number",
-				text, bias)
-		}
-		if p.Bias == nil {
-			p.Bias = map[int32]float64{}
-		}
-		p.Bias[int32(id)] = bias
+	if p.Bias, err = biases(b.Bias); err != nil {
+		return p, nil, 0, err
 	}
 	switch {
 	case n < 1 || n > answersMost:
 		err = bad("n", "n is %d, and not from 1 to %d", n, answersMost)
 	case p.Max < 1:
 		err = bad("max_tokens", "max_tokens is %d, and not 1 or more", p.Max)
+	case p.Temperature > 2:
+		err = bad("temperature", "temperature is %g, and not from 0 to 2", p.Temperature)
+	case math.Abs(p.Frequency) > 2 || math.Abs(p.Presence) > 2:
+		err = bad("", "frequency_penalty is %g and presence_penalty %g, and not both from -2 to 2",
+			p.Frequency, p.Presence)
 	default:
 		if fault := p.Check(); fault != nil {
 			err = bad("", "%v", fault)
 		}
 	}
 	return p, stops, n, err
+}
+
+// biases are those of tokens by their numbers, which JSON has as texts. Whether there is such a token the
+// engine says.
+func biases(given map[string]float64) (map[int32]float64, error) {
+	out := map[int32]float64{}
+	for text, bias := range given {
+		id, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || id < 0 || strconv.FormatInt(id, 10) != text {
+			return nil, bad("logit_bias", "%.40q is no token's number", text)
+		}
+		if !(bias >= -100 && bias <= 100) {
+			return nil, bad("logit_bias", "%q: %g is no bias from -100 to 100", text, bias)
+		}
+		out[int32(id)] = bias
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return out, nil
 }
 
 // stopsMost bounds the texts that end an answer, and stopBytes each of them.

@@ -75,7 +75,9 @@ func TestBodies(t *testing.T) {
 		text := `{"user": "` + strings.Repeat("x", n) + `"}`
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(text))
 		h := &held{}
-		var v struct{ User string }
+		var v struct {
+			User string `json:"user"`
+		}
 		if err := s.read(w, r.WithContext(context.WithValue(r.Context(), heldKey{}, h)), &v); err != nil {
 			s.fail(w, err)
 		}

@@ -36,6 +36,7 @@ type Server struct {
 	o        Options
 	m        *trained.Trained
 	tok      *token.Tokenizer
+	spell    speller
 	template *token.Template
 	lens     *trained.Lens // nil for a model that does not see
 	looks    *looks
@@ -66,7 +67,7 @@ func New(m *trained.Trained, o Options) (*Server, error) {
 	} else if o.Body == 0 {
 		o.Body = 8 << 20
 	}
-	s := &Server{o: o, m: m, tok: m.Tokenizer, mux: http.NewServeMux(), began: time.Now(), now: time.Now}
+	s := &Server{o: o, m: m, tok: m.Tokenizer, spell: speller{tok: m.Tokenizer}, mux: http.NewServeMux(), began: time.Now(), now: time.Now}
 	e, err := s.open()
 	if err != nil {
 		return nil, err

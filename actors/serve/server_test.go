@@ -186,7 +186,7 @@ func TestRefusals(t *testing.T) {
 		`"echo": true`:                        "not repeated",
 		`"stop": 3`:                           "stop is no text",
 		`"stop": ""`:                          "a stop has 0 bytes",
-		`"logit_bias": {"x": 1}`:              "is no bias",
+		`"logit_bias": {"x": 1}`:              "no token's number",
 		`"logit_bias": {"999": 1}`:            "is of no token",
 		`"guided_jsn": {}`:                    "unknown field",
 		`"guided_json": {"oneOf": []}`:        "guided_json: # has oneOf",

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -112,9 +111,7 @@ func (t *tools) read(list []json.RawMessage) error {
 	var shown []any
 	for i, raw := range list {
 		var f toolBody
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&f); err != nil || f.Type != "function" || f.Function == nil ||
+		if err := strictly(raw, &f); err != nil || f.Type != "function" || f.Function == nil ||
 			f.Function.Name == "" {
 			return bad("tools", "tool %d is no {type: function, function: {name: , description: , parameters: }}", i)
 		}
@@ -161,7 +158,7 @@ type call struct{ name, arguments string }
 // written are calls as answers have them.
 func (s *style) written(id string, index int, calls []call, streamed bool) (out []any) {
 	for k, c := range calls {
-		name := fmt.Sprintf("call-%s-%d-%d", strings.TrimPrefix(id, "cmpl-"), index, k)
+		name := fmt.Sprintf("call-%s-%d-%d", strings.TrimPrefix(id, "chatcmpl-"), index, k)
 		if s.short {
 			name = fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:9]
 		}
