@@ -82,26 +82,84 @@ func (c *spanCoder) normalized(p part, offset int) {
 			c.emit(q.id, len(q.text))
 			return
 		}
-		c.s.out = c.s.out[:0]
-		c.t.encodePart(c.s, q)
-		c.place(c.s.out, len(q.text))
+		c.stretch(q)
 	})
 	c.pos = start + len(whole)
 }
 
-// place emits the ids of a stretch of size bytes. Tokens may hold more than the stretch: what is over was
-// put in front (a prefix space). Where they hold less, because text was unknown or dropped, the last ones
-// are taken to end early.
+// stretch encodes text without added tokens, piece by piece: what a pre-tokenizer drops (white space) belongs
+// to no token.
+func (c *spanCoder) stretch(q part) {
+	end, rest := c.pos+len(q.text), q.text
+	var cut func(level int, text string, first bool)
+	cut = func(level int, text string, first bool) {
+		if text == "" {
+			return
+		}
+		if level < len(c.t.split) {
+			c.t.split[level].split(text, first, func(p string, first bool) { cut(level+1, p, first) })
+			return
+		}
+		at, size := c.t.find(text, rest)
+		c.pos, rest = c.pos+at, rest[at:]
+		c.s.out = c.t.model.appendIDs(c.s, c.s.out[:0], text)
+		c.place(c.s.out, size)
+		rest = rest[size:]
+	}
+	cut(0, q.text, q.first)
+	c.pos = end
+}
+
+// find tells where a piece stands in the text that is left, and how many bytes of it it is: the marks of
+// Metaspace are spaces there, and a space in front may be none.
+func (t *Tokenizer) find(piece, rest string) (at, size int) {
+	forms := []string{piece}
+	if m := t.metaspace(); m != nil {
+		forms = []string{strings.ReplaceAll(piece, m.mark, " "), piece}
+		if t.split[0] != splitter(m) { // words come without the spaces around them
+			forms[0] = strings.TrimPrefix(forms[0], " ")
+		}
+	}
+	at = -1
+	for _, f := range forms {
+		for _, f := range []string{f, strings.TrimPrefix(f, " ")} {
+			if k := strings.Index(rest, f); k >= 0 && (at < 0 || k < at) {
+				at, size = k, len(f)
+			}
+		}
+	}
+	if at >= 0 {
+		return at, size
+	}
+	return 0, min(len(forms[0]), len(rest))
+}
+
+// metaspace is the pre-tokenizer that marks spaces, nil for none.
+func (t *Tokenizer) metaspace() *metaspace {
+	for _, s := range t.split {
+		if m, ok := s.(*metaspace); ok {
+			return m
+		}
+	}
+	return nil
+}
+
+// place emits the ids of a piece of size bytes. Tokens may hold more than the piece: what is over was
+// put in front (a prefix space). Where they hold less, because text was unknown or dropped, the last one
+// goes on to the end.
 func (c *spanCoder) place(ids []int32, size int) {
 	over, end := -size, c.pos+size
 	for _, id := range ids {
 		over += c.t.sizeOf(id)
 	}
-	for _, id := range ids {
+	for k, id := range ids {
 		n := c.t.sizeOf(id)
 		cut := min(max(over, 0), n)
 		over -= cut
-		c.emit(id, min(n-cut, end-c.pos))
+		if n = min(n-cut, end-c.pos); k == len(ids)-1 {
+			n = end - c.pos
+		}
+		c.emit(id, n)
 	}
 	c.pos = end
 }
@@ -116,10 +174,11 @@ func (t *Tokenizer) sizeOf(id int32) int {
 	if _, ok := fallbackByte(tok); ok && t.byteFallback {
 		return 1
 	}
-	for _, s := range t.split {
-		if m, ok := s.(*metaspace); ok {
-			return len(tok) - strings.Count(tok, m.mark)*(len(m.mark)-1)
-		}
+	if m := t.metaspace(); m != nil {
+		return len(tok) - strings.Count(tok, m.mark)*(len(m.mark)-1)
+	}
+	if m, ok := t.model.(*wordPiece); ok {
+		tok = strings.TrimPrefix(tok, m.prefix)
 	}
 	return len(tok)
 }
