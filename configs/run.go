@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/lfactor/lfactor/configs/source"
 )
@@ -76,7 +77,7 @@ func (m *ModelRef) given() int {
 
 // Data says what is read and how samples are made of it.
 type Data struct {
-	Kind        string       `key:"kind" default:"auto" oneof:"auto|@formats|chat|media" class:"free" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, or samples of images and videos with conversations in webdataset shards. auto goes by the names and the content of the files, as lfactor data lint does; a file that looks like another format than is named here is an error."`
+	Kind        string       `key:"kind" default:"auto" oneof:"auto|@formats|chat|media|pairs|kto" class:"free" doc:"Format of the data: plain text files, JSON lines, Parquet columns, Megatron's .bin/.idx, chat messages, prompts, pairs of answers (preference, or pairs), judged answers (judged, or kto), similar texts, or samples of images and videos with conversations in webdataset shards. auto goes by the names and the content of the files, as lfactor data lint does; a file that looks like another format than is named here is an error."`
 	Paths       []WeightPath `key:"paths" class:"fixed" flag:"data-path,train-data-path" doc:"Files, directories or patterns; {path, weight} mixes several in proportion. Megatron's form is the prefix of a .bin/.idx pair."`
 	Valid       []WeightPath `key:"valid" class:"fixed" flag:"valid-data-path" doc:"Data of validation runs; without it data.split sets some aside."`
 	Split       []float64    `key:"split" default:"[100, 0, 0]" class:"fixed" flag:"split" doc:"Shares of training, validation and test documents, in proportion."`
@@ -92,6 +93,7 @@ type Data struct {
 	SampleType  string       `key:"sample_type" class:"fixed" flag:"sample-type" doc:"Type of media samples, as multi_mix_qa or captioning; by default each sample tells."`
 	Processor   string       `key:"processor" class:"fixed" flag:"hf-processor-path" doc:"Directory with preprocessor_config.json, which says how images become patches; by default the tokenizer's."`
 	Template    string       `key:"template" class:"fixed" flag:"chat-template" doc:"Chat template: a Jinja file or a name, such as qwen, llama3 or internvl2_5; by default, and for names that end in -hf, the tokenizer's own."`
+	Date        string       `key:"template_date" class:"fixed" doc:"Day that a chat template's strftime_now writes, as 2026-01-31; by default 2024-07-26, so that data does not depend on the day it is read. lfactor serve writes today."`
 	Prompt      bool         `key:"train_on_prompt" default:"false" class:"fixed" flag:"train-on-prompt" doc:"Count the loss on user and system turns as well."`
 	LastTurn    bool         `key:"last_turn_only" default:"false" class:"fixed" flag:"history-mask-loss" doc:"Count the loss on the last assistant turn only."`
 	EODMask     bool         `key:"eod_mask_loss" default:"false" class:"fixed" flag:"eod-mask-loss" doc:"Do not count the loss on end-of-document tokens."`
@@ -116,6 +118,9 @@ func (d *Data) Check(at faults) {
 	if len(d.Cost) != 0 && (len(d.Cost) != 3 || min(d.Cost[0], d.Cost[1], d.Cost[2]) < 0) {
 		at.fault("data.balance_cost", fmt.Sprintf("%v, want three numbers that are not negative", d.Cost),
 			"leave it out to go by the model's width")
+	}
+	if _, err := time.Parse(time.DateOnly, d.Date); d.Date != "" && err != nil {
+		at.fault("data.template_date", fmt.Sprintf("%q is no day", d.Date), "write it as 2026-01-31")
 	}
 	if len(d.Paths) == 0 {
 		at.fault("data.paths", "no data is given", "name files or directories")

@@ -53,6 +53,7 @@ type Document struct {
 	Tokens   []int32
 	Messages []Message
 	Tools    json.RawMessage // functions offered to the model in Messages, a JSON array, or nil
+	Vars     json.RawMessage // further variables of the chat template, a JSON object, or nil
 	Key      string          // of a sample with Parts, as the shard gives it: no path to write to
 	Parts    []Part          // in the order of the shard, each name once
 	Place    Place

@@ -13,10 +13,10 @@ type Encoder interface {
 	Fingerprint() string
 }
 
-// ChatEncoder turns conversations into ids, and says which of them the model learns. An error means that
-// this conversation does not fit the template; it is quarantined.
+// ChatEncoder turns conversations into ids, and says which of them the model learns. tools and vars are as
+// Document has them. An error means that this conversation does not fit the template; it is quarantined.
 type ChatEncoder interface {
-	EncodeMessages(messages []Message, tools []byte) (ids []int32, lossMask []bool, err error)
+	EncodeMessages(messages []Message, tools, vars []byte) (ids []int32, lossMask []bool, err error)
 	Fingerprint() string
 }
 
@@ -24,7 +24,7 @@ type ChatEncoder interface {
 // models whose prompts have text of their own among media. What edit puts in is never learnt.
 type EditingEncoder interface {
 	ChatEncoder
-	EncodeEdited(messages []Message, tools []byte,
+	EncodeEdited(messages []Message, tools, vars []byte,
 		edit func(text string) ([]Edit, error)) (ids []int32, lossMask []bool, err error)
 }
 
@@ -191,7 +191,7 @@ func (f *fetcher) encode(d Document, kind Kind, u unit) (t tokens, err error) {
 			return t, errors.New("the data holds conversations, and there is no chat template to write " +
 				"them as text")
 		}
-		if t.ids, t.loss, err = f.chat.EncodeMessages(d.Messages, d.Tools); err != nil {
+		if t.ids, t.loss, err = f.chat.EncodeMessages(d.Messages, d.Tools, d.Vars); err != nil {
 			return t, badOr(err, d.Place)
 		}
 	case KindParts, KindEpisodes, KindPairs, KindJudged, KindPrompts, KindSimilar:

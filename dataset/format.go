@@ -128,7 +128,7 @@ func Register(f Format) bool {
 	}
 	formats.list = append(formats.list, f)
 	switch f.Kind {
-	case KindText, KindTokens, KindPrompts:
+	case KindText, KindTokens, KindPairs, KindJudged, KindPrompts, KindSimilar:
 		source.Offer(source.Formats, f.Name)
 	case KindChat:
 		source.Offer(source.Chats, f.Name)

@@ -121,7 +121,7 @@ func chatSource(name string, n int) *memory {
 // chatEncoder writes the turns one after the other and learns the assistant's.
 type chatEncoder struct{ byteEncoder }
 
-func (e *chatEncoder) EncodeMessages(messages []Message, _ []byte) (ids []int32, loss []bool, err error) {
+func (e *chatEncoder) EncodeMessages(messages []Message, _, _ []byte) (ids []int32, loss []bool, err error) {
 	for _, m := range messages {
 		if m.Role == "fail" {
 			return nil, nil, errors.New("roles must alternate")

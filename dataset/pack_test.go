@@ -87,7 +87,7 @@ func TestSFTRows(t *testing.T) {
 					require.Equal(t, id, b.Origins[k].Sample)
 					doc := src.docs[b.Origins[k].Document]
 					k++
-					ids, mask, err := cfg.Chat.EncodeMessages(doc.Messages, nil)
+					ids, mask, err := cfg.Chat.EncodeMessages(doc.Messages, nil, nil)
 					require.NoError(t, err)
 					require.Equal(t, ids, b.Tokens[from:to])
 					for j := range ids {

@@ -173,7 +173,7 @@ func (d *data) promptEncoder() (dataset.SampleEncoder, error) {
 		return nil, err
 	}
 	e.Print = token.NewChat(d.r.tok, t, token.ChatOptions{}).Fingerprint()
-	e.Write = func(turns []dataset.Message) (string, error) { return t.Render(turns, nil, true, nil) }
+	e.Write = t.Prompt
 	return e, nil
 }
 

@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/media"
+	"github.com/lfactor/lfactor/dataset/token/jinja"
 	"github.com/lfactor/lfactor/stages/sample"
 )
 
@@ -97,17 +98,15 @@ func (s *Server) conversation(b *chatBody, t *tools, a *asked) ([]int32, error) 
 	}
 	extra := map[string]any{}
 	for k, v := range b.Variables {
-		var x any
-		if err := json.Unmarshal(v, &x); err != nil {
-			return nil, bad("chat_template_kwargs", "%s: %v", k, err)
-		}
-		extra[k] = x
+		extra[k] = v
 	}
 	var list any
 	if t != nil {
 		list = t.list
 	}
-	text, err := s.template.Render(turns, list, true, extra)
+	today := *s.template
+	today.Now = time.Now()
+	text, err := today.Render(turns, list, true, extra)
 	if err != nil {
 		return nil, bad("messages", "%v", err)
 	}
@@ -130,78 +129,56 @@ func (s *Server) conversation(b *chatBody, t *tools, a *asked) ([]int32, error) 
 	return ids, nil
 }
 
-// turn reads a message. Keys without a value say nothing; others than those that are known are refused.
+// turn reads a message, whose keys stay in their order. Keys without a value say nothing; others than those that
+// are known are refused. What calls of tools look like, the template's messages say (token.Template), for
+// requests as for training.
 func turn(raw json.RawMessage, sees bool) (m dataset.Message, images [][]byte, err error) {
+	v, err := jinja.FromJSON(raw)
+	given, ok := v.(*jinja.Map)
+	if err != nil || !ok {
+		return m, nil, errors.New("it is no JSON object")
+	}
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(raw, &keys) != nil {
 		return m, nil, errors.New("it is no JSON object")
 	}
-	for k, v := range keys {
-		if s := string(v); s == "null" || s == "[]" || s == `""` && k == "refusal" {
-			delete(keys, k)
-		}
-	}
-	role, _ := as[string](keys["role"])
-	if m.Role = role; !slices.Contains(chatRoles, role) {
-		return m, nil, fmt.Errorf("its role is %.40q, and none of %v", role, chatRoles)
+	if m.Role, _ = as[string](keys["role"]); !slices.Contains(chatRoles, m.Role) {
+		return m, nil, fmt.Errorf("its role is %.40q, and none of %v", m.Role, chatRoles)
 	}
 	content, images, err := contentOf(keys["content"], sees)
 	if err != nil {
 		return m, nil, err
 	}
-	m.Content, _ = content.(string)
-	delete(keys, "role")
-	delete(keys, "content")
-	if len(keys) == 0 && images == nil {
-		return m, nil, nil
-	}
-	whole := map[string]any{"role": m.Role, "content": content}
-	for _, k := range slices.Sorted(maps.Keys(keys)) {
+	whole, more := jinja.NewMap(), false
+	for _, key := range given.Keys() {
+		k, _ := key.(string)
+		v, _ := given.Get(k)
+		if s := string(keys[k]); s == "null" || s == "[]" || s == `""` && k == "refusal" {
+			continue
+		}
 		switch k {
-		case "tool_calls":
-			if whole[k], err = callsOf(keys[k]); err != nil {
+		case "role":
+		case "content":
+			if v, err = jinja.FromGo(content); err != nil {
 				return m, nil, err
 			}
-		case "name", "tool_call_id", "reasoning_content":
-			text, ok := as[string](keys[k])
-			if !ok {
+		case "tool_calls", "function_call":
+			more = true
+		case "name", "tool_call_id", "reasoning_content", "reasoning", "thinking":
+			if _, ok := v.(string); !ok {
 				return m, nil, fmt.Errorf("its %s is no text", k)
 			}
-			whole[k] = text
+			more = true
 		default:
 			return m, nil, fmt.Errorf("it has the key %.40q, which is not known", k)
 		}
+		whole.Set(k, v)
 	}
-	m.Raw, err = json.Marshal(whole)
+	if m.Content, ok = content.(string); ok && !more {
+		return m, nil, nil
+	}
+	m.Raw, err = jinja.ToJSON(whole)
 	return m, images, err
-}
-
-// callsOf reads calls of tools in a conversation; templates want arguments as an object.
-func callsOf(raw json.RawMessage) (any, error) {
-	var list []struct {
-		ID       string `json:"id"`
-		Type     string `json:"type"`
-		Function struct {
-			Name      string          `json:"name"`
-			Arguments json.RawMessage `json:"arguments"`
-		} `json:"function"`
-	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("its tool_calls are none: %v", err)
-	}
-	var out []any
-	for i, c := range list {
-		arguments := c.Function.Arguments
-		if text, ok := as[string](arguments); ok {
-			arguments = json.RawMessage(text)
-		}
-		if c.Function.Name == "" || !json.Valid(arguments) {
-			return nil, fmt.Errorf("its tool_calls %d has no function with a name and arguments in JSON", i)
-		}
-		out = append(out, map[string]any{"id": c.ID, "type": "function",
-			"function": map[string]any{"name": c.Function.Name, "arguments": arguments}})
-	}
-	return out, nil
 }
 
 // chatForm writes answers in conversations. It is of one request.

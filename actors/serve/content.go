@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/lfactor/lfactor/dataset/token/jinja"
 )
 
 // imagesMost bounds the images of a request.
@@ -20,8 +22,8 @@ type contentPart struct {
 	} `json:"image_url"`
 }
 
-// contentOf is a message's content as templates read it: a text, or where there are images a list of parts;
-// and the files of the images, in order.
+// contentOf is a message's content as it was given, a text or a list of parts, and the files of the images, in
+// order.
 func contentOf(raw json.RawMessage, sees bool) (content any, images [][]byte, err error) {
 	var text string
 	if len(raw) == 0 || json.Unmarshal(raw, &text) == nil {
@@ -37,8 +39,7 @@ func contentOf(raw json.RawMessage, sees bool) (content any, images [][]byte, er
 		case p.Text != nil && p.Image != nil:
 			return nil, nil, bad("", "a part of its content has both text and image_url")
 		case p.Type == "text" && p.Text != nil:
-			text += *p.Text
-			list = append(list, map[string]string{"type": "text", "text": *p.Text})
+			list = append(list, partOf("type", "text", "text", *p.Text))
 		case p.Type == "image_url" && p.Image != nil && sees:
 			file, err := dataURL(p.Image.URL)
 			if err != nil {
@@ -50,7 +51,7 @@ func contentOf(raw json.RawMessage, sees bool) (content any, images [][]byte, er
 			if images = append(images, file); len(images) > imagesMost {
 				return nil, nil, fmt.Errorf("it has more than %d images", imagesMost)
 			}
-			list = append(list, map[string]string{"type": "image"})
+			list = append(list, partOf("type", "image"))
 		case sees:
 			return nil, nil, fmt.Errorf("its content has a part of the type %.40q, and the model reads text and image_url", p.Type)
 		default:
@@ -58,10 +59,19 @@ func contentOf(raw json.RawMessage, sees bool) (content any, images [][]byte, er
 				p.Type)
 		}
 	}
-	if images == nil {
-		return text, nil, nil
+	if list == nil {
+		return "", nil, nil
 	}
-	return list, images, nil
+	return jinja.NewList(list), images, nil
+}
+
+// partOf is an object of keys and their values, in order.
+func partOf(pairs ...string) *jinja.Map {
+	m := jinja.NewMap()
+	for i := 0; i < len(pairs); i += 2 {
+		m.Set(pairs[i], pairs[i+1])
+	}
+	return m
 }
 
 // dataURL is the file that an address has in itself (RFC 2397).

@@ -62,7 +62,7 @@ func (s *Server) offered(b *chatBody) (*tools, error) {
 	}
 	t := &tools{}
 	var err error
-	if t.style, err = styleOf(s.template.Source()); err != nil {
+	if t.style, err = styleOf(s.template.ToolSource()); err != nil {
 		return nil, err
 	}
 	if err := t.read(b.Tools); err != nil {

@@ -107,9 +107,9 @@ def shapes():
     yield "long", [u("q " * 300), a("a " * 300), u("q2"), a("a2")]
 
 
-def normal(messages, texts, parts, reads):
-    """A form that lfactor gives messages: calls' arguments are objects, or texts; texts are lists of one part, or with
-    texts = None lists of texts are one text, and a developer is the system."""
+def normal(messages, texts, parts, joined, reads):
+    """A form that lfactor gives messages: calls' arguments are objects, or texts; texts are lists of one part, or
+    joined: lists of texts are one text, no content is an empty one, and a developer is the system."""
     out = []
     for m in copy.deepcopy(utils._normalize_chat_messages(messages)):
         if m.get("tool_calls") == []:
@@ -124,9 +124,11 @@ def normal(messages, texts, parts, reads):
             m["content"] = [{k: v for k, v in p.items() if v is not None} for p in m["content"]]
         if parts and isinstance(m.get("content"), str):
             m["content"] = [{"type": "text", "text": m["content"]}]
-        if texts is None and isinstance(m.get("content"), list) and all(p["type"] == "text" for p in m["content"]):
+        if joined:
+            m.setdefault("content", "")
+        if joined and isinstance(m.get("content"), list) and all(p["type"] == "text" for p in m["content"]):
             m["content"] = "".join(p["text"] for p in m["content"])
-        if m["role"] == "developer" and (texts is None or "developer" not in reads):
+        if m["role"] == "developer" and (joined or "developer" not in reads):
             m["role"] = "system"
         out.append(m)
     return out
@@ -162,11 +164,11 @@ def main():
             for label, messages, *tools in shapes():
                 forms = []
                 for parts in [False, True]:
-                    for texts in [False, True, None]:
+                    for texts, joined in [(False, False), (True, False), (False, True), (True, True)]:
                         for prompt in [False, True]:
-                            one = {"texts": bool(texts), "parts": parts, "prompt": prompt}
+                            one = {"texts": texts, "parts": parts, "prompt": prompt}
                             try:
-                                got = fast.apply_chat_template(normal(messages, texts, parts, source), tools=tools[0] if tools else None, chat_template=source, tokenize=True, return_dict=True, return_assistant_tokens_mask=not prompt, add_generation_prompt=prompt)
+                                got = fast.apply_chat_template(normal(messages, texts, parts, joined, source), tools=tools[0] if tools else None, chat_template=source, tokenize=True, return_dict=True, return_assistant_tokens_mask=not prompt, add_generation_prompt=prompt)
                                 one["ids"] = got["input_ids"]
                                 if not prompt and re.search(r"\{%-?\s*generation", source):
                                     one["mask"] = got["assistant_masks"]

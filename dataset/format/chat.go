@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/store"
@@ -48,8 +49,8 @@ func shapeOf(keys map[string]bool) string {
 		return "preference"
 	case keys["prompt"] && keys["completion"] && keys["label"]:
 		return "judged"
-	case keys["prompt"] && keys["answer"]:
-		return "prompts"
+	case keys["prompt"] && keys["completion"]:
+		return "completion"
 	case (keys["query"] || keys["anchor"]) && keys["positive"]:
 		return "similar"
 	case keys["messages"]:
@@ -58,6 +59,8 @@ func shapeOf(keys map[string]bool) string {
 		return "sharegpt"
 	case keys["instruction"] && keys["output"]:
 		return "alpaca"
+	case keys["prompt"] && !keys["text"], keys["question"] && keys["answer"]:
+		return "prompts"
 	}
 	return ""
 }
@@ -127,99 +130,21 @@ func (c *chats) Read(i int64) (dataset.Document, error) {
 	if len(d.Messages) == 0 {
 		return d, r.bad("it has no messages")
 	}
-	d.Tools, err = r.tools(c.tags.Name(c.tags.Tools, "tools"))
+	d.Tools, d.Vars, err = r.offers(c.tags.Name(c.tags.Tools, "tools"))
 	return d, err
-}
-
-// tools returns a list of functions, which may be written as a text that holds the list.
-func (c chatRecord) tools(key string) (json.RawMessage, error) {
-	raw := bytes.TrimSpace(c.members[key])
-	if len(raw) > 0 && raw[0] == '"' {
-		s, err := member(c.members, key, c.place)
-		if err != nil {
-			return nil, err
-		}
-		if raw = bytes.TrimSpace([]byte(s)); len(raw) > 0 && !json.Valid(raw) {
-			return nil, c.bad("its %q is a text that is not JSON", key)
-		}
-	}
-	if len(raw) == 0 || isNull(raw) || bytes.Equal(raw, []byte("[]")) {
-		return nil, nil
-	}
-	if raw[0] != '[' {
-		return nil, c.bad("its %q is not a list", key)
-	}
-	return json.RawMessage(raw), nil
-}
-
-// roleNames are what the roles of templates are called in data.
-var roleNames = map[string]string{"human": "user", "gpt": "assistant", "chatgpt": "assistant",
-	"bot": "assistant", "model": "assistant",
-	"observation": "tool", "function": "tool", "function_call": "assistant"}
-
-// role returns the template's name of a role in the data.
-func role(name string, tags dataset.Tags) string {
-	switch name {
-	case "":
-	case tags.User:
-		return "user"
-	case tags.Assistant:
-		return "assistant"
-	case tags.System:
-		return "system"
-	case tags.Tool:
-		return "tool"
-	case tags.Function:
-		return "assistant"
-	}
-	if tags.Only && tags.User != "" {
-		return ""
-	}
-	return or(roleNames[name], name)
-}
-
-// turns reads a list of objects with a role and a content under the given keys. Objects that hold more, or
-// content that is not text, are kept whole for the template.
-func (c chatRecord) turns(list, roleKey, contentKey string, tags dataset.Tags) ([]dataset.Message, error) {
-	raw, ok := c.members[list]
-	if !ok {
-		return nil, c.bad("it has no key %q", list)
-	}
-	var objects []json.RawMessage
-	if err := json.Unmarshal(raw, &objects); err != nil {
-		return nil, c.bad("its %q is not a list", list)
-	}
-	out := make([]dataset.Message, len(objects))
-	for i, o := range objects {
-		m, err := object(o, c.place)
-		if err != nil {
-			return nil, c.bad("%s[%d] is not an object", list, i)
-		}
-		turn := chatRecord{m, c.place}
-		name, err := turn.text(roleKey)
-		if err != nil || name == "" {
-			return nil, c.bad("%s[%d] has no text %q", list, i, roleKey)
-		}
-		if out[i].Role = role(name, tags); out[i].Role == "" {
-			return nil, c.bad("%s[%d] has the role %q, which none is called here", list, i, Clip(name))
-		}
-		if out[i].Content, err = turn.text(contentKey); err != nil || len(m) > 2 || isNull(m[contentKey]) {
-			out[i].Raw = turn.raw(out[i], roleKey, contentKey, o)
-		}
-	}
-	return out, nil
 }
 
 // raw returns a turn as templates expect it: as it stands where its keys and role are the usual ones, else
 // with role and content under their usual names in front.
 func (c chatRecord) raw(m dataset.Message, roleKey, contentKey string,
 	whole json.RawMessage) json.RawMessage {
-	if name, _ := c.text("role"); name == m.Role && contentKey == "content" { // none is no role
+	flagged := slices.ContainsFunc(flagKeys, func(k string) bool { return c.members[k] != nil })
+	if name, _ := c.text("role"); name == m.Role && contentKey == "content" && !flagged { // none is no role
 		return whole
 	}
 	members := map[string]json.RawMessage{}
 	for k, v := range c.members {
-		if k != roleKey && k != contentKey {
+		if k != roleKey && k != contentKey && !slices.Contains(flagKeys, k) {
 			members[k] = v
 		}
 	}

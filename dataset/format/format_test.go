@@ -251,7 +251,7 @@ func TestOpenRefuses(t *testing.T) {
 		o    dataset.Options
 		want string
 	}{
-		{path, dataset.Options{}, "looks like none of the data formats alpaca, arrow, energon, hdf5, job, jsonl"},
+		{path, dataset.Options{}, "looks like none of the data formats alpaca, arrow, completion, energon, hdf5, job, jsonl"},
 		{path, dataset.Options{Format: "csv"}, `no data format is named "csv"; there are alpaca`},
 		{filepath.Join(dir, "no.jsonl"), dataset.Options{}, "no such file"},
 		{dir, dataset.Options{}, "no file matches *.txt"},
@@ -515,7 +515,7 @@ func TestChatShapes(t *testing.T) {
 				Raw: json.RawMessage(`{"role":"assistant","content":null,"tool_calls":[1]}`)}}, ""},
 		{`{"messages":[{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},{"role":"function","name":"f","content":"r"}]}`, dataset.Options{},
 			[]dataset.Message{{Role: "assistant",
-				Raw: json.RawMessage(`{"content":null,"role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"call_0","type":"function"}]}`)},
+				Raw: json.RawMessage(`{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}`)},
 				{Role: "tool", Content: "r",
 					Raw: json.RawMessage(`{"content":"r","name":"f","role":"tool","tool_call_id":"f"}`)}},
 			""},

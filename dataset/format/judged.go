@@ -73,6 +73,7 @@ func parseJudged(raw []byte, at dataset.Place) (*Judged, error) {
 	if err != nil {
 		return nil, err
 	}
+	m = withTurns(m)
 	j := &Judged{}
 	if m["label"] == nil || json.Unmarshal(m["label"], &j.Good) != nil || isNull(m["label"]) {
 		return nil, errors.New(`its "label" is neither true nor false`)
@@ -81,7 +82,7 @@ func parseJudged(raw []byte, at dataset.Place) (*Judged, error) {
 		return nil, errors.New(`it has no "completion"`)
 	}
 	c := chatRecord{m, at}
-	if j.Tools, err = c.tools("tools"); err != nil {
+	if j.Tools, j.Vars, err = c.offers("tools"); err != nil {
 		return nil, err
 	}
 	if !startsText(m["completion"]) {

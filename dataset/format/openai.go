@@ -2,7 +2,6 @@ package format
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/lfactor/lfactor/dataset"
 )
@@ -34,39 +33,23 @@ var _ = registerChat("openai", `conversations as {"messages": [{"role", "content
 		return out
 	})
 
-// modern writes an older turn as templates know it: a function_call is the one of the tool_calls, and a
-// function's answer names its call.
+// modern writes an older turn as templates know it: a function's answer names its call. Its function_call is
+// left to the template's messages (token.Template), which write it as tool_calls.
 func (c chatRecord) modern(m *dataset.Message, i int) error {
 	t, err := object(m.Raw, c.place)
 	if err != nil {
 		return err
 	}
-	call, hasCall := t["function_call"]
-	_, hasCalls := t["tool_calls"]
+	call := t["function_call"]
 	_, named := t["tool_call_id"]
 	was, _ := chatRecord{t, c.place}.text("name") // a name of another type is refused where it is used
 	switch {
-	case hasCall && !hasCalls && !isNull(call):
-		var f struct {
-			ID, Name  string
-			Arguments json.RawMessage
-		}
-		if json.Unmarshal(call, &f) != nil {
-			return c.bad("the function_call of turn %d is not an object with a name and arguments", i)
-		}
-		if f.Arguments == nil {
-			f.Arguments = json.RawMessage(`"{}"`)
-		}
-		t["tool_calls"], err = json.Marshal([]any{map[string]any{"id": or(f.ID, fmt.Sprintf("call_%d", i)),
-			"type": "function", "function": map[string]any{"name": f.Name, "arguments": f.Arguments}}})
-		delete(t, "function_call")
+	case call != nil && !isNull(call) && json.Unmarshal(call, &struct{ Name string }{}) != nil:
+		return c.bad("the function_call of turn %d is not an object with a name and arguments", i)
 	case m.Role == "tool" && !named && was != "":
-		t["tool_call_id"], err = json.Marshal(was)
-	default:
-		return nil
-	}
-	if err == nil {
-		m.Raw, err = json.Marshal(t)
+		if t["tool_call_id"], err = json.Marshal(was); err == nil {
+			m.Raw, err = json.Marshal(t)
+		}
 	}
 	return err
 }

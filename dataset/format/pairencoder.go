@@ -135,14 +135,14 @@ func (e *PairEncoder) chats(p *Pair) ([]dataset.Sample, error) {
 	if e.Chat == nil {
 		return nil, errors.New("it is a conversation, and there is no chat template to write it as text")
 	}
-	prompt, _, err := e.Chat.EncodeMessages(p.Prompt, p.Tools)
+	prompt, _, err := e.Chat.EncodeMessages(p.Prompt, p.Tools, p.Vars)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]dataset.Sample, 2)
 	for i, answer := range [][]dataset.Message{p.Better, p.Worse} {
 		ids, loss, err := e.Chat.EncodeMessages(append(p.Prompt[:len(p.Prompt):len(p.Prompt)], answer...),
-			p.Tools)
+			p.Tools, p.Vars)
 		if err != nil {
 			return nil, err
 		}

@@ -50,7 +50,7 @@ type Pair struct {
 	Text, Chosen, Rejected string
 	Prompt, Better, Worse  []dataset.Message
 	Margin                 float32
-	Tools                  json.RawMessage
+	Tools, Vars            json.RawMessage
 }
 
 // preferenceRoles are the roles of messages that templates write.
@@ -74,6 +74,7 @@ func ParsePair(d *dataset.Document) (*Pair, error) {
 		}
 		m["prompt"], m["tools"] = in["messages"], in["tools"]
 	}
+	m = withTurns(m)
 	p := &Pair{}
 	if raw := m["margin"]; raw != nil && !isNull(raw) {
 		if err := json.Unmarshal(raw, &p.Margin); err != nil {
@@ -90,7 +91,7 @@ func ParsePair(d *dataset.Document) (*Pair, error) {
 	}
 	p.Chat = true
 	c := chatRecord{m, d.Place}
-	if p.Tools, err = c.tools("tools"); err != nil {
+	if p.Tools, p.Vars, err = c.offers("tools"); err != nil {
 		return nil, err
 	}
 	return p, p.chats(c)

@@ -1,9 +1,9 @@
 package format
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset"
@@ -33,7 +33,7 @@ func (p *prompts) Read(i int64) (dataset.Document, error) {
 		return d, err
 	}
 	d.Parts = []dataset.Part{{Name: "json", Bytes: b}}
-	if _, _, err = parsePrompt(&d); err != nil {
+	if _, err = parsePrompt(&d); err != nil {
 		var bad *dataset.BadSample
 		if !errors.As(err, &bad) {
 			err = &dataset.BadSample{Place: place, Reason: err.Error()}
@@ -42,42 +42,62 @@ func (p *prompts) Read(i int64) (dataset.Document, error) {
 	return d, err
 }
 
-// parsePrompt reads the prompt of a record: a text, or messages.
-func parsePrompt(d *dataset.Document) (text string, turns []dataset.Message, err error) {
+// promptKeys are the names of a prompt, of which the first that is there counts.
+var promptKeys = []string{"prompt", "question", "problem"}
+
+// askedPrompt is the prompt of a record: a text, or messages with the tools that they offer and further
+// variables of the template.
+type askedPrompt struct {
+	text        string
+	turns       []dataset.Message
+	tools, vars json.RawMessage
+}
+
+// parsePrompt reads the prompt of a record.
+func parsePrompt(d *dataset.Document) (p askedPrompt, err error) {
 	raw, ok := d.Part("json")
 	if !ok {
-		return "", nil, errors.New("it has no record of a prompt")
+		return p, errors.New("it has no record of a prompt")
 	}
 	m, err := object(raw, d.Place)
 	if err != nil {
-		return "", nil, err
+		return p, err
 	}
-	if !strings.HasPrefix(strings.TrimSpace(string(m["prompt"])), "[") {
-		text, err = member(m, "prompt", d.Place)
-		if err == nil && text == "" {
+	m = withTurns(m)
+	key := promptKeys[0]
+	for i := len(promptKeys) - 1; i >= 0; i-- {
+		if v := m[promptKeys[i]]; v != nil && !isNull(v) {
+			key = promptKeys[i]
+		}
+	}
+	c := chatRecord{m, d.Place}
+	if p.tools, p.vars, err = c.offers("tools"); err != nil {
+		return p, err
+	}
+	if !strings.HasPrefix(strings.TrimSpace(string(m[key])), "[") {
+		p.text, err = member(m, key, d.Place)
+		switch {
+		case err == nil && p.text == "":
 			err = errors.New("its prompt is empty")
+		case err == nil && p.tools != nil:
+			err = errors.New("it offers tools, and its prompt is a text, which no chat template writes: give messages")
 		}
-		return text, nil, err
+		return p, err
 	}
-	if turns, err = (chatRecord{m, d.Place}).turns("prompt", "role", "content", dataset.Tags{}); err != nil {
-		return "", nil, err
+	if p.turns, err = preferenceTurns(c, key); err != nil {
+		return p, err
 	}
-	for i, t := range turns {
-		if !slices.Contains(preferenceRoles, t.Role) {
-			return "", nil, fmt.Errorf("prompt[%d] has the role %q; templates know %s", i, Clip(t.Role),
-				strings.Join(preferenceRoles, ", "))
-		}
+	if len(p.turns) == 0 {
+		return p, errors.New("its prompt has no messages")
 	}
-	if len(turns) == 0 {
-		return "", nil, errors.New("its prompt has no messages")
-	}
-	return "", turns, nil
+	return p, nil
 }
 
 // PromptEncoder makes tokens of prompts: the dataset.SampleEncoder of runs that draw answers. A sample's
 // medium, of the kind dataset.Answer, has the record.
 type PromptEncoder struct {
-	Write func(turns []dataset.Message) (string, error) // by the chat template; nil where there is none
+	// Write writes messages by the chat template, with tools and further variables; nil where there is none
+	Write func(turns []dataset.Message, tools, vars json.RawMessage) (string, error)
 	Text  dataset.Encoder
 	Print string // of the template
 	Most  int    // tokens of a prompt
@@ -85,24 +105,25 @@ type PromptEncoder struct {
 
 // Fingerprint implements dataset.SampleEncoder.
 func (e *PromptEncoder) Fingerprint() string {
-	return HashOf("prompts 1", e.Print, e.Text.Fingerprint(), e.Most)
+	return HashOf("prompts 2", e.Print, e.Text.Fingerprint(), e.Most)
 }
 
 // EncodeSample implements dataset.SampleEncoder.
 func (e *PromptEncoder) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
-	text, turns, err := parsePrompt(d)
+	p, err := parsePrompt(d)
 	if err != nil {
 		return nil, err
 	}
-	if turns != nil {
+	text := p.text
+	if p.turns != nil {
 		if e.Write == nil {
 			return nil, errors.New("it is a conversation, and there is no chat template to write it as text")
 		}
-		if text, err = e.Write(turns); err != nil {
+		if text, err = e.Write(p.turns, p.tools, p.vars); err != nil {
 			return nil, err
 		}
 	}
-	ids, err := dataset.Encode(e.Text, text, turns == nil)
+	ids, err := dataset.Encode(e.Text, text, p.turns == nil)
 	if err != nil {
 		return nil, err
 	}

@@ -39,10 +39,14 @@ func openObjects(path string, o dataset.Options) (records, error) {
 	if t == nil {
 		t = tableOf(path, store.Head(path, tableHead))
 	}
-	if t != nil {
-		return t.open(path, o)
+	if t == nil {
+		return openJSON(path, o)
 	}
-	return openJSON(path, o)
+	r, err := t.open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	return filled{r}, nil
 }
 
 // holdsObjects says whether a file has objects of the shape that shapeOf calls by a name.

@@ -195,10 +195,10 @@ func TestVideoPromptFaults(t *testing.T) {
 type rendered string
 
 func (r rendered) Fingerprint() string { return string(r) }
-func (r rendered) EncodeMessages([]dataset.Message, []byte) ([]int32, []bool, error) {
+func (r rendered) EncodeMessages([]dataset.Message, []byte, []byte) ([]int32, []bool, error) {
 	return nil, nil, nil
 }
-func (r rendered) EncodeEdited(_ []dataset.Message, _ []byte,
+func (r rendered) EncodeEdited(_ []dataset.Message, _, _ []byte,
 	edit func(string) ([]dataset.Edit, error)) ([]int32, []bool, error) {
 	_, err := edit(string(r))
 	return nil, nil, err

@@ -132,14 +132,14 @@ func (v *VisionEncoder) films(media []dataset.Media) ([]*writtenMedium, error) {
 // encode makes ids of a conversation in which the films' text stands, with one token a frame.
 func (v *VisionEncoder) encode(c Conversation, films []*writtenMedium) ([]int32, []bool, error) {
 	if !slices.ContainsFunc(films, func(f *writtenMedium) bool { return f != nil }) {
-		return v.Chat.EncodeMessages(c.Messages, c.Tools)
+		return v.Chat.EncodeMessages(c.Messages, c.Tools, nil)
 	}
 	chat, ok := v.Chat.(dataset.EditingEncoder)
 	if !ok {
 		return nil, nil, errors.New("the model's prompts have text around images or the frames of a video, " +
 			"which this encoder of conversations cannot write")
 	}
-	return chat.EncodeEdited(c.Messages, c.Tools, func(text string) (out []dataset.Edit, err error) {
+	return chat.EncodeEdited(c.Messages, c.Tools, nil, func(text string) (out []dataset.Edit, err error) {
 		at, images := 0, 0
 		for i, f := range films {
 			if f == nil {

@@ -54,21 +54,37 @@ func NewTokenCounter(model, sampleType string, kind dataset.Kind, tags dataset.T
 			return int64(len(d.Tokens)), nil
 		}, nil
 	case dataset.KindChat:
-		t, err := token.NewTemplate(conf.ChatTemplate, conf)
+		chat, err := chatOf(model)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(model, "tokenizer_config.json"), err)
+			return nil, err
 		}
-		chat := token.NewChat(tok, t, token.ChatOptions{})
-		return func(d *dataset.Document) (int64, error) {
-			ids, _, err := chat.EncodeMessages(d.Messages, d.Tools)
-			return int64(len(ids)), err
-		}, nil
+		return countChat(chat), nil
 	}
 	switch kind {
 	case dataset.KindPairs, dataset.KindJudged, dataset.KindPrompts, dataset.KindSimilar:
 		return sampleCounter(kind, tok, conf)
 	}
 	return nil, errors.New("tokens of " + string(kind) + " cannot be counted")
+}
+
+// chatOf is the encoder of conversations of a model's folder.
+func chatOf(model string) (*token.Chat, error) {
+	tok, conf, err := token.LoadDir(model)
+	if err != nil {
+		return nil, err
+	}
+	t, err := token.NewTemplate(conf.ChatTemplate, conf)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(model, "tokenizer_config.json"), err)
+	}
+	return token.NewChat(tok, t, token.ChatOptions{}), nil
+}
+
+func countChat(chat *token.Chat) TokenCounter {
+	return func(d *dataset.Document) (int64, error) {
+		ids, _, err := chat.EncodeMessages(d.Messages, d.Tools, d.Vars)
+		return int64(len(ids)), err
+	}
 }
 
 // sampleCounter counts the tokens of pairs of answers, both with their prompts, and of prompts.
@@ -82,7 +98,7 @@ func sampleCounter(kind dataset.Kind, tok *token.Tokenizer, conf *token.Config) 
 			return nil, err
 		}
 		pairs.Chat = token.NewChat(tok, t, token.ChatOptions{})
-		prompts.Write = func(turns []dataset.Message) (string, error) { return t.Render(turns, nil, true, nil) }
+		prompts.Write = t.Prompt
 	}
 	encode := pairs.EncodeSample
 	switch kind {

@@ -24,7 +24,7 @@ func DataKind(c *configs.Config) (dataset.Kind, error) {
 		return dataset.KindParts, nil
 	default:
 		for _, f := range dataset.Formats() {
-			if f.Name == d.Kind {
+			if f.Name == formatName(d.Kind) {
 				return f.Kind, nil
 			}
 		}
@@ -87,7 +87,18 @@ func OpenedAs(d *configs.Data) string {
 	case d.Kind == "chat":
 		return d.Messages
 	}
-	return d.Kind
+	return formatName(d.Kind)
+}
+
+// formatName is a format by the name that data.kind gives it.
+func formatName(kind string) string {
+	switch kind {
+	case "pairs":
+		return "preference"
+	case "kto":
+		return "judged"
+	}
+	return kind
 }
 
 // DataFault is the fault of a path of key that cannot be opened.

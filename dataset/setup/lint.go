@@ -9,6 +9,7 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/dataset/token"
 )
 
 // lintKeysMax bounds the keys that are compared for doubles: about 1 GiB.
@@ -47,7 +48,14 @@ func (r *LintReport) Lint(ctx context.Context, path, model string, o dataset.Opt
 	}
 	defer s.Close()
 	count := func(*dataset.Document) (int64, error) { return 0, nil }
-	if model != "" {
+	var chat *token.Chat
+	switch {
+	case model != "" && s.Kind() == dataset.KindChat:
+		if chat, err = chatOf(model); err != nil {
+			return err
+		}
+		count = countChat(chat)
+	case model != "":
 		if count, err = NewTokenCounter(model, "", s.Kind(), o.Tags); err != nil {
 			return err
 		}
@@ -70,6 +78,9 @@ func (r *LintReport) Lint(ctx context.Context, path, model string, o dataset.Opt
 			}
 		}
 	}, func(i int64, b *dataset.BadSample) { r.Find("%s", b) })
+	if chat != nil && chat.Endless() {
+		r.Find("%s: %s", s.Name(), token.EndlessNote)
+	}
 	if e, bad := format.ReadEnergon(path); err == nil && bad == nil {
 		return r.counts(e)
 	}

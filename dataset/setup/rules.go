@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels/objective"
 	"github.com/lfactor/lfactor/topology/machine"
 )
@@ -46,7 +47,10 @@ func checkFiles(c *configs.Config, at configs.At) {
 		err = Aimed(c, k)
 	}
 	if err == nil && (k == dataset.KindChat || k == dataset.KindParts) {
-		_, err = Template(c, tok, conf)
+		var t *token.Template
+		if t, err = Template(c, tok, conf); err == nil {
+			c.Notices = append(c.Notices, templateNotes(c, t, tok)...)
+		}
 	}
 	if err != nil {
 		report(err, at)
@@ -152,4 +156,16 @@ func report(err error, at configs.At) {
 	if len(faults) == 0 {
 		at("", err.Error(), "")
 	}
+}
+
+// templateNotes says what a run's chat template does that its user may not expect.
+func templateNotes(c *configs.Config, t *token.Template, tok *token.Tokenizer) (notes []string) {
+	if !t.Stops(tok) {
+		notes = append(notes, token.EndlessNote)
+	}
+	if c.Run.Data.Date == "" && strings.Contains(t.Source()+t.ToolSource(), "strftime_now") {
+		notes = append(notes, "the chat template writes the date, which is 2024-07-26 here; data.template_date "+
+			"sets another, and lfactor serve writes today")
+	}
+	return notes
 }

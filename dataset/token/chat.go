@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,6 +37,10 @@ var defaultNow = time.Date(2024, 7, 26, 0, 0, 0, 0, time.UTC)
 // NewTemplate parses a chat template. The special tokens of c, which may be nil, are its variables
 // bos_token, eos_token, pad_token and unk_token. Errors name the line of the template.
 func NewTemplate(src string, c *Config) (*Template, error) {
+	if src == "" && c != nil && len(c.ChatTemplates) > 0 {
+		return nil, fmt.Errorf("the model has the chat templates %s, and none is the default; data.template "+
+			"names one", strings.Join(slices.Sorted(maps.Keys(c.ChatTemplates)), ", "))
+	}
 	if src == "" {
 		return nil, errors.New("the model has no chat template; give one (chat_template.jinja), or " +
 			"train on text")
@@ -52,12 +58,23 @@ func NewTemplate(src string, c *Config) (*Template, error) {
 				t.special[name] = s
 			}
 		}
+		if tools := c.ChatTemplates["tool_use"]; tools != "" && src == c.ChatTemplate && src != tools {
+			t.tools, err = NewTemplate(tools, c)
+		}
 	}
-	return t, nil
+	return t, err
 }
 
 // Source is the template's text.
 func (t *Template) Source() string { return t.source }
+
+// ToolSource is the text of the template for conversations with tools: the one named tool_use, if there is one.
+func (t *Template) ToolSource() string {
+	if t.tools != nil {
+		return t.tools.source
+	}
+	return t.source
+}
 
 // Render returns the text of a conversation, as `apply_chat_template(tokenize=False)` of the Python library
 // does. tools is nil or what the template expects, usually a list of functions; extra holds further
@@ -66,6 +83,38 @@ func (t *Template) Render(messages []Message, tools any, addGenerationPrompt boo
 	extra map[string]any) (string, error) {
 	_, out, err := t.prepare(messages, tools, extra, addGenerationPrompt)
 	return out.Text, err
+}
+
+// Prompt is the text of a conversation that asks for an answer; tools is a JSON array or nil, and vars a JSON
+// object of further variables, or nil.
+func (t *Template) Prompt(messages []Message, tools, vars json.RawMessage) (string, error) {
+	extra, err := withVars(nil, vars)
+	if err != nil {
+		return "", err
+	}
+	if tools == nil {
+		return t.Render(messages, nil, true, extra)
+	}
+	return t.Render(messages, tools, true, extra)
+}
+
+// withVars adds the members of a JSON object to variables.
+func withVars(extra map[string]any, vars []byte) (map[string]any, error) {
+	if vars == nil {
+		return extra, nil
+	}
+	var more map[string]json.RawMessage
+	if err := json.Unmarshal(vars, &more); err != nil {
+		return nil, fmt.Errorf("chat template: variables: %w", err)
+	}
+	out := maps.Clone(extra)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for k, v := range more {
+		out[k] = v
+	}
+	return out, nil
 }
 
 // rendering is a conversation with its template and everything else that is rendered.
@@ -83,7 +132,8 @@ type rendering struct {
 func (t *Template) prepare(messages []Message, tools any, extra map[string]any,
 	prompt bool) (r *rendering, out jinja.Output, err error) {
 	if t.tools != nil && tools != nil {
-		t = t.tools
+		other := *t.tools
+		other.Now, t = t.Now, &other
 	}
 	r = &rendering{t: t, vars: map[string]any{"documents": nil}, muted: make([]bool, len(messages))}
 	for k, v := range t.special {
@@ -175,20 +225,21 @@ type Chat struct {
 
 // NewChat returns an encoder of conversations. The tools of a conversation come in place of those of o.
 func NewChat(tok *Tokenizer, template *Template, o ChatOptions) *Chat {
-	id := fmt.Sprintf("%s\x00%s\x00%v\x00%v\x00%v", tok.Fingerprint(), template.source, template.special,
+	sources := template.source
+	if template.tools != nil {
+		sources += template.tools.source
+	}
+	id := fmt.Sprintf("%s\x00%s\x00%v\x00%v\x00%v", tok.Fingerprint(), sources, template.special,
 		template.Now, o)
 	sum := sha256.Sum256([]byte(id))
 	return &Chat{tok: tok, template: template, options: o, print: hex.EncodeToString(sum[:16])}
 }
 
-// EncodeMessages is EncodeChat with the functions that a conversation's file offers, a JSON array or nil.
-func (c *Chat) EncodeMessages(messages []Message, tools []byte) (ids []int32, lossMask []bool, err error) {
-	defer notSlow(&err)
-	o := c.options
-	if tools != nil {
-		o.Tools = json.RawMessage(tools)
-	}
-	return c.encode(messages, o, nil)
+// EncodeMessages is EncodeChat with the functions that a conversation's file offers, a JSON array or nil, and
+// with its further variables, a JSON object or nil.
+func (c *Chat) EncodeMessages(messages []Message, tools, vars []byte) (ids []int32, lossMask []bool,
+	err error) {
+	return c.EncodeEdited(messages, tools, vars, nil)
 }
 
 // encode encodes a conversation and counts it.
@@ -204,12 +255,15 @@ func (c *Chat) encode(messages []Message, o ChatOptions,
 }
 
 // EncodeEdited implements dataset.EditingEncoder.
-func (c *Chat) EncodeEdited(messages []Message, tools []byte,
+func (c *Chat) EncodeEdited(messages []Message, tools, vars []byte,
 	edit func(text string) ([]dataset.Edit, error)) (ids []int32, lossMask []bool, err error) {
 	defer notSlow(&err)
 	o := c.options
 	if tools != nil {
 		o.Tools = json.RawMessage(tools)
+	}
+	if o.Extra, err = withVars(o.Extra, vars); err != nil {
+		return nil, nil, err
 	}
 	return c.encode(messages, o, edit)
 }

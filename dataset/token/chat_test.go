@@ -169,15 +169,15 @@ func TestRenderVariables(t *testing.T) {
 // A Chat is the encoder of package dataset, takes a conversation's own tools, and tells its options apart.
 func TestChat(t *testing.T) {
 	tok, _ := loadGolden(t, "qwen")
-	tmpl, err := NewTemplate("{{ tools | tojson }}"+chatML, nil)
+	tmpl, err := NewTemplate("{{ tools | tojson }}{{ x }}"+chatML, nil)
 	require.NoError(t, err)
 	var enc dataset.ChatEncoder = NewChat(tok, tmpl, ChatOptions{Tools: []string{"usual"}})
-	ids, mask, err := enc.EncodeMessages(talk[1:3], []byte(`[{"name":"f"}]`))
+	ids, mask, err := enc.EncodeMessages(talk[1:3], []byte(`[{"name":"f"}]`), []byte(`{"x":1}`))
 	require.NoError(t, err)
 	require.Equal(t, "[{\"name\": "+
-		"\"f\"}]<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Hello!<|im_end|>\n⟧",
+		"\"f\"}]1<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n⟦Hello!<|im_end|>\n⟧",
 		marked(tok, ids, mask))
-	ids, mask, err = enc.EncodeMessages(talk[1:3], nil)
+	ids, mask, err = enc.EncodeMessages(talk[1:3], nil, nil)
 	require.NoError(t, err)
 	require.Contains(t, marked(tok, ids, mask), `["usual"]<|im_start|>`)
 	other := NewChat(tok, tmpl, ChatOptions{LastTurnOnly: true})

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Config is what tokenizer_config.json says beside the tokenizer itself. Tokens that are not given are "".
@@ -74,14 +75,53 @@ func LoadDir(dir string) (*Tokenizer, *Config, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := c.readTemplates(dir); err != nil {
 		return nil, nil, fmt.Errorf("load chat template: %w", err)
 	}
-	if err == nil {
-		c.ChatTemplate = string(b)
-	}
 	return tok, c, c.check(tok)
+}
+
+// readTemplates reads the chat templates that lie in files of their own, which win over those of the config:
+// chat_template.jinja, further ones by name in additional_chat_templates, and where there is no other the
+// processor's chat_template.json.
+func (c *Config) readTemplates(dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	own := err == nil
+	files, err := filepath.Glob(filepath.Join(dir, "additional_chat_templates", "*.jinja"))
+	if err != nil {
+		return err
+	}
+	if own || len(files) > 0 {
+		c.ChatTemplate, c.ChatTemplates = string(b), nil
+	}
+	for _, path := range files {
+		more, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if c.ChatTemplates == nil {
+			c.ChatTemplates = map[string]string{}
+		}
+		c.ChatTemplates[strings.TrimSuffix(filepath.Base(path), ".jinja")] = string(more)
+	}
+	if c.ChatTemplate != "" || len(c.ChatTemplates) > 0 {
+		return nil
+	}
+	b, err = os.ReadFile(filepath.Join(dir, "chat_template.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var f configFile
+	if err == nil {
+		err = json.Unmarshal(b, &f)
+	}
+	if err != nil {
+		return fmt.Errorf("chat_template.json: %w", err)
+	}
+	return c.takeTemplates(f.ChatTemplate)
 }
 
 // parseConfig reads tokenizer_config.json. The chat template may be one text or a list of named
@@ -93,23 +133,28 @@ func parseConfig(b []byte) (*Config, error) {
 	}
 	c := &Config{BOS: string(f.BOS), EOS: string(f.EOS), PAD: string(f.PAD), UNK: string(f.UNK),
 		AddBOS: f.AddBOS, AddEOS: f.AddEOS, MaxLength: f.MaxLength, added: f.Added, class: f.Class}
-	raw := bytes.TrimSpace(f.ChatTemplate)
+	return c, c.takeTemplates(f.ChatTemplate)
+}
+
+// takeTemplates reads a chat template, or a list of templates by name.
+func (c *Config) takeTemplates(raw json.RawMessage) error {
+	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] == 'n' {
-		return c, nil
+		return nil
 	}
 	if raw[0] == '"' {
-		return c, json.Unmarshal(raw, &c.ChatTemplate)
+		return json.Unmarshal(raw, &c.ChatTemplate)
 	}
 	var named []struct{ Name, Template string }
 	if err := json.Unmarshal(raw, &named); err != nil {
-		return nil, fmt.Errorf("chat_template: neither a string nor a list of {name, template}: %w", err)
+		return fmt.Errorf("chat_template: neither a string nor a list of {name, template}: %w", err)
 	}
 	c.ChatTemplates = map[string]string{}
 	for _, n := range named {
 		c.ChatTemplates[n.Name] = n.Template
 	}
 	c.ChatTemplate = c.ChatTemplates["default"]
-	return c, nil
+	return nil
 }
 
 // check refuses special tokens that the tokenizer does not know: training would run without its end mark.

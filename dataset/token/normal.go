@@ -31,7 +31,7 @@ type listing int
 const (
 	asGiven listing = iota
 	asParts         // a text is a list of one part
-	asText          // a list of parts that are all texts is their text
+	asText          // a list of parts that are all texts is their text, and no content an empty one
 )
 
 // formsOf are the forms in which these messages may be wanted, the usual one first. They are tried in order
@@ -46,7 +46,7 @@ func formsOf(messages []Message) (out []form) {
 	for _, system := range []bool{false, true} {
 		for _, content := range []listing{asGiven, asParts, asText} {
 			for _, text := range []bool{false, true} {
-				if (!system || developer) && (content != asText || lists) && (!text || calls) {
+				if (!system || developer) && (content != asText || lists || calls) && (!text || calls) {
 					out = append(out, form{text, content, system})
 				}
 			}
@@ -78,6 +78,8 @@ func messageValue(m Message, i int, f form) (*jinja.Map, error) {
 	}
 	if content, ok := out.Get("content"); ok {
 		out.Set("content", f.said(content))
+	} else if f.content == asText {
+		out.Set("content", "")
 	}
 	return aliased(out), nil
 }

@@ -28,6 +28,20 @@ func (t *Tokenizer) stopMarks(tmpl *Template, text string) []stopMark {
 	return out
 }
 
+// EndlessNote is what is to be said of conversations from which a model does not learn to stop.
+const EndlessNote = "no answer that is learnt ends in a token that stops it, so the model will not learn to stop: " +
+	"write one behind answers in the chat template, as {{ eos_token }}"
+
+// Stops tells whether the answers that a template writes teach a token that stops them.
+func (t *Template) Stops(tok *Tokenizer) bool {
+	_, _, stopped, err := encodeChat(tok, t, []Message{{Role: "user", Content: "a"},
+		{Role: "assistant", Content: "b"}}, ChatOptions{}, nil)
+	return err != nil || stopped
+}
+
+// Endless tells whether conversations were encoded and none of them taught a token that stops an answer.
+func (c *Chat) Endless() bool { return c.unstopped.Load() > 0 && c.stopped.Load() == 0 }
+
 // endsInStop tells whether text, which ends at end, ends in one of the marks and white space.
 func endsInStop(text string, end int, marks []stopMark) bool {
 	from := end - len(text)

@@ -18,7 +18,7 @@ type Letters struct{}
 func (Letters) Fingerprint() string { return "letters" }
 
 // EncodeMessages learns what assistants say.
-func (Letters) EncodeMessages(messages []dataset.Message, _ []byte) (ids []int32, loss []bool, err error) {
+func (Letters) EncodeMessages(messages []dataset.Message, _, _ []byte) (ids []int32, loss []bool, err error) {
 	put := func(text string, learn bool) {
 		for _, r := range text {
 			ids, loss = append(ids, int32(r)), append(loss, learn)
