@@ -50,8 +50,8 @@ func drew(ids ...int32) *choice {
 // TestSpelled: tokens in log-probabilities have the bytes that they add, parts of characters and spaces too;
 // two with one text are both there; places are in characters and go on in a stream.
 func TestSpelled(t *testing.T) {
-	for _, s := range []*Server{spelling(t, sentencePiece, "▁the", "▁fox", "<0xC3>", "<0xA9>", "<0x41>", "A"),
-		spelling(t, byteLevel, "Ġthe", "Ġfox", "Ã", "©", "A", "B")} {
+	for _, s := range []*Server{spelling(t, sentencePiece, "▁the", "▁fox", "<0xC3>", "<0xA9>", "<0x61>", "a"),
+		spelling(t, byteLevel, "Ġthe", "Ġfox", "Ã", "©", "a", "b")} {
 		text, b := s.spell.said(1)
 		require.Equal(t, " fox", text)
 		require.Equal(t, []int{32, 'f', 'o', 'x'}, b)
@@ -74,8 +74,8 @@ func TestSpelled(t *testing.T) {
 		chat := (&chatForm{s: s, logProbs: true}).probs(drew(2, 3)).(map[string]any)["content"].([]any)
 		require.Equal(t, []int{0xa9}, chat[1].(map[string]any)["bytes"])
 	}
-	s := spelling(t, sentencePiece, "▁the", "▁fox", "<0xC3>", "<0xA9>", "<0x41>", "A")
-	require.Equal(t, map[string]float32{"A": -0.5, "token_id:5": -0.625}, s.spell.likely([]int32{4, 5, 4},
+	s := spelling(t, sentencePiece, "▁the", "▁fox", "<0xC3>", "<0xA9>", "<0x61>", "a")
+	require.Equal(t, map[string]float32{"a": -0.5, "token_id:5": -0.625}, s.spell.likely([]int32{4, 5, 4},
 		[]float32{-0.5, -0.625, 9}))
 }
 
