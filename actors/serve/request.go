@@ -2,9 +2,6 @@ package serve
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"strconv"
@@ -72,19 +69,10 @@ type chatBody struct {
 
 // read decodes a request; what nobody knows is refused, since it would have no effect.
 func (s *Server) read(w http.ResponseWriter, r *http.Request, v any) error {
-	there, err := s.admit(w, r)
+	b, err := s.body(w, r)
 	if err != nil {
+		w.Header().Set("Connection", "close") // the rest is not waited for
 		return err
-	}
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.Body))
-	there()
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
-		return fault{http.StatusRequestEntityTooLarge, "invalid_request_error",
-			fmt.Sprintf("the request has more than %d bytes", s.o.Body), "", ""}
-	}
-	if err != nil {
-		return bad("", "the request did not come: %v", err)
 	}
 	if err := strictly(b, v); err != nil {
 		return bad("", "the request is not understood: %v", err)

@@ -5,11 +5,10 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 )
 
-// rooms bound the memory of requests before the engine has them, all of them together: in bodies what is
-// read and decoded of large ones, in pixels their images. A request has room in pixels while it has some
+// rooms bound the memory of requests before the engine has them, all of them together: in bodies what has
+// come of large ones, in pixels their images. A request has room in pixels while it has some
 // in bodies, and never the other way round, so that none waits for another in a circle.
 type rooms struct{ bodies, pixels *room }
 
@@ -96,6 +95,19 @@ func (s *stay) keep(n int64) {
 	s.r.grant()
 }
 
+// grow takes as much as makes it n bytes, if that much is free, and says whether it was. It never waits: whoever has
+// room and waits for more keeps others from theirs.
+func (s *stay) grow(n int64) bool {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	if n-s.n > s.r.free {
+		return false
+	}
+	s.r.free -= n - s.n
+	s.n = n
+	return true
+}
+
 // held is what a request has of rooms.
 type held struct{ body, pixels *stay }
 
@@ -109,33 +121,6 @@ func holding(f http.HandlerFunc) http.HandlerFunc {
 		defer func() { h.body.keep(0); h.pixels.keep(0) }()
 		f(w, r.WithContext(context.WithValue(r.Context(), heldKey{}, h)))
 	}
-}
-
-// bodyWithin is the time in which a body comes that has room, so that a slow client keeps others from it no
-// longer.
-const bodyWithin = 2 * time.Minute
-
-// admit waits for room for a request's body, as long as the request may take in all; there is to be called
-// when it has come.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request) (there func(), err error) {
-	h, _ := r.Context().Value(heldKey{}).(*held)
-	n := r.ContentLength
-	if n < 0 || n > s.o.Body { // it is not said, or is refused when it has come so far
-		n = s.o.Body
-	}
-	if h == nil || n <= bodySmall {
-		return func() {}, nil
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.o.Deadline)
-	defer cancel()
-	if h.body, err = s.rooms.bodies.enter(ctx, bodyCopies*n); err != nil {
-		return nil, s.refusal(err)
-	}
-	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Now().Add(bodyWithin)) // of a connection that has one
-	return func() {
-		_ = c.SetReadDeadline(time.Time{}) // the same
-	}, nil
 }
 
 // came says that nothing of a request's body is needed any more.

@@ -148,7 +148,7 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 		f = fault{http.StatusInternalServerError, "server_error", err.Error(), "", ""}
 	}
 	s.counted.failed.Add(1)
-	if f.status == http.StatusTooManyRequests {
+	if f.status == http.StatusTooManyRequests || f.code == "no_room" {
 		w.Header().Set("Retry-After", "1")
 	}
 	answer(w, f.status, map[string]any{"error": map[string]any{"message": f.message, "type": f.kind,
