@@ -27,9 +27,10 @@ func init() {
 				n.Out[1])
 		}
 		if n.In[1] != nil && leg(1) {
-			g[1] = t.one(opSurplus, kernels.Attr{}, tensor.F32, n.In[1].Shape, x.Place.sumOfRows(), n.Out[1],
+			idx := t.counted(n.Out[1])
+			g[1] = t.one(opSurplus, kernels.Attr{}, tensor.F32, n.In[1].Shape, idx.Place.sumOfRows(), idx,
 				n.In[2])
-			g[1].Node.Axes = x.Place.Cuts(0)
+			g[1].Node.Axes = idx.Place.Cuts(0)
 		}
 		return g
 	}, Args: 2}
@@ -215,7 +216,7 @@ func mixVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 // experts' shares of the scores added up: [2 e], partial where tokens are shared out. Only shares have a
 // gradient.
 func (t *Tape) BalanceSums(logits, cu *Value, k int, score routing.Score) *Value {
-	logits = t.only(logits, 0)
+	logits = t.counted(t.only(logits, 0))
 	v := t.one(opSums, kernels.Attr{I: [4]int{k, int(score)}}, tensor.F32, []int{2, logits.Shape[1]},
 		logits.Place.sumOfRows(), logits, cu)
 	v.Node.Axes = logits.Place.Cuts(0)
@@ -228,6 +229,15 @@ func (p Place) sumOfRows() (out Place) {
 		out[m] = Part{Kind: Partial}
 	}
 	return
+}
+
+// counted are rows of tokens as borders count them: as they lie, or where they are dealt out in zigzag, so that a
+// member's rows are no run, all of them in their natural order on every member.
+func (t *Tape) counted(v *Value) *Value {
+	if t.dealt() == 0 {
+		return v
+	}
+	return t.natural(t.to(v, Place{}))
 }
 
 // lossOfLogits is an operation that makes one number of logits and the borders of sequences.
@@ -247,7 +257,7 @@ func lossOfLogits(name string, k kernels.Op, back *Op) *Op {
 // ZLoss is scale times the mean, over the rows that sequences cut by cu have, of (log Σ exp logits)²: [1],
 // partial where tokens are shared out (arXiv:2202.08906).
 func (t *Tape) ZLoss(logits, cu *Value, scale float64) *Value {
-	logits = t.only(logits, 0)
+	logits = t.counted(t.only(logits, 0))
 	v := t.one(opZLoss, kernels.Attr{F: [2]float64{scale}}, tensor.F32, []int{1}, logits.Place.sumOfRows(),
 		logits, cu)
 	v.Node.Axes = logits.Place.Cuts(0)
@@ -258,7 +268,7 @@ func (t *Tape) ZLoss(logits, cu *Value, scale float64) *Value {
 // on every rank.
 func (t *Tape) BalanceEach(logits, cu *Value, k int, score routing.Score, scale float64) *Value {
 	at := kernels.Attr{I: [4]int{k, int(score)}, F: [2]float64{scale}}
-	return t.one(opEach, at, tensor.F32, []int{1}, Place{}, t.to(logits, Place{}), cu)
+	return t.one(opEach, at, tensor.F32, []int{1}, Place{}, t.natural(t.to(logits, Place{})), cu)
 }
 
 // GateRows is sigmoid(z[i])·x[i]: x [t d], which may be partial, and z [t 1] f32.

@@ -81,8 +81,17 @@ func tokenNLLVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 func (t *Tape) Objective(x, seq, weight, more *Value, l *objective.Loss, p objective.Params,
 	sign float64) *Value {
 	a := kernels.Attr{I: [4]int{l.Number()}, F: [2]float64{sign}}
-	return t.one(opObjective, a, tensor.F32, []int{1}, Place{}, t.to(x, Place{}), seq, weight, more,
+	return t.one(opObjective, a, tensor.F32, []int{1}, Place{}, t.undealt(x), seq, weight, more,
 		t.Const("objective", p.Vector()))
+}
+
+// undealt are rows of tokens, all of them on every member, for losses that read sequences as runs of rows: of rows that
+// are dealt out in zigzag there are none, and no plan has such a loss then.
+func (t *Tape) undealt(x *Value) *Value {
+	if t.dealt() > 0 {
+		panic("grad: a loss over sequences of " + x.Name + ", whose rows are dealt out in zigzag")
+	}
+	return t.to(x, Place{})
 }
 
 // Observed is the value of Objective as something to look at, without a gradient: Frame.Observed gives it
@@ -105,8 +114,7 @@ func objectiveVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 // Divergence is a loss of logits z [t v] beside a teacher's, of which every member has all: teacher [t v] in
 // float32, weight [t] -> [1].
 func (t *Tape) Divergence(z, teacher, weight *Value, l *objective.Loss, p objective.Params) *Value {
-	return t.one(opDivergence, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, t.to(z,
-		Place{}),
+	return t.one(opDivergence, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, t.undealt(z),
 		teacher, weight, t.Const("divergence", p.Vector()))
 }
 
@@ -122,7 +130,7 @@ func divergenceVJP(t *Tape, n *Node, dy []*Value, leg func(int) bool) []*Value {
 // Contrast is a loss over the vectors of sequences, of which every member has all rows x [t d]: seq [t] i32,
 // weight [t] and more [t objective.Columns] are as in objective.Vectors -> [1].
 func (t *Tape) Contrast(x, seq, weight, more *Value, l *objective.Loss, p objective.Params) *Value {
-	if x = t.to(x, Place{}); x.DType != tensor.F32 {
+	if x = t.undealt(x); x.DType != tensor.F32 {
 		x = t.one(opCast, kernels.Attr{}, tensor.F32, x.Shape, Place{}, x)
 	}
 	return t.one(opContrast, kernels.Attr{I: [4]int{l.Number()}}, tensor.F32, []int{1}, Place{}, x, seq,
