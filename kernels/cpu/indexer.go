@@ -232,6 +232,11 @@ func (w *worker) logShares(s []float32) {
 	most, sum := w.k.soft(w.arena.f32(len(s)), s, log2e, float32(math.Inf(-1)))
 	w.arena.release(m)
 	w.k.shift(s, s, -float32((float64(most)+log2(sum))*math.Ln2))
+	for i, x := range s {
+		if x > 0 { // by rounding alone, a lot where scores are large
+			s[i] = 0
+		}
+	}
 }
 
 // attentionShares adds up the softmax of all heads of query a.

@@ -227,7 +227,11 @@ func goShift(y, x []float32, s float32) {
 // goGate is the sigmoid of x·(a + b·x²), of which SiLU and the tanh form of GELU are cases.
 func goGate(y, x []float32, a, b float32) {
 	for i, v := range x[:len(y)] {
-		y[i] = sigmoid(v * (a + b*v*v))
+		f := a
+		if b != 0 { // v² may be infinite
+			f += b * v * v
+		}
+		y[i] = sigmoid(v * f)
 	}
 }
 
@@ -268,6 +272,7 @@ func goGELUBwd(dx, dy, x []float32) {
 // goGateBwd is the gradient of x·s with s from goGate.
 func goGateBwd(dx, dy, x, s []float32, a, b float32) {
 	for i, v := range x[:len(dx)] {
+		v = min(max(v, -1e4), 1e4) // beyond, s or 1-s is nothing, and so is what v makes of it
 		dx[i] = dy[i] * s[i] * (1 + v*(1-s[i])*(a+3*b*v*v))
 	}
 }
@@ -387,7 +392,7 @@ func goSoft(y, x []float32, scale, top float32) (most, sum float32) {
 	most = max(top, goMax(x)*scale)
 	shift := max(most, -math.MaxFloat32)
 	for i, v := range x {
-		y[i] = exp2(v*scale - shift)
+		y[i] = exp2(float32(v*scale) - shift) // rounded as most is: no fused subtraction
 		sum += y[i]
 	}
 	return most, sum
@@ -396,7 +401,7 @@ func goSoft(y, x []float32, scale, top float32) (most, sum float32) {
 // goSoftGrad gives the probabilities again from lse, and the gradients of the scores.
 func goSoftGrad(p, ds, s, dp []float32, scale, lse, delta, factor float32) {
 	for i, v := range s {
-		e := exp2(v*scale - lse)
+		e := exp2(min(float32(v*scale)-lse, 0)) // lse is rounded: by a lot where scores are large
 		p[i], ds[i] = e, (dp[i]-delta)*factor*e
 	}
 }

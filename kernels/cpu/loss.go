@@ -401,7 +401,8 @@ func (w *worker) gradLogits(g *ceGrad, z []float32, dz view, n, i, j0 int) {
 		top, _ = w.numerators(e, z, false, g.cap) // rounded as the kept ones are
 	}
 	s := g.seed * g.weight[i]
-	f, r := s*exp32(top-g.lse[i]), int(g.target[i])-g.first-j0
+	// lse is rounded, and where logits are large by so much that it may be below top.
+	f, r := s*exp32(min(top-g.lse[i], 0)), int(g.target[i])-g.first-j0
 	var hit [1]float32
 	if r >= 0 && r < n {
 		w.k.read(hit[:], e, r)

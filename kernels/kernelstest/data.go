@@ -15,6 +15,7 @@ type gen struct {
 	*rand.Rand
 	a      tensor.DType // the activation dtype of the case
 	cap    float64      // soft cap of a loss's logits, 0 for none
+	large  larger       // what is multiplied, if anything
 	guards []guard
 }
 
@@ -70,6 +71,7 @@ func (g *gen) normal(d tensor.DType, dev float64, shape ...int) *tensor.Tensor {
 	for i := range v {
 		v[i] = dev * g.NormFloat64()
 	}
+	g.large.next(v)
 	put(t, v)
 	return t
 }

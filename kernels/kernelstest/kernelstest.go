@@ -163,6 +163,7 @@ func (p Part) Run(t *testing.T, b kernels.Backend) {
 		}
 	})
 	t.Run("nonfinite", func(t *testing.T) { nonfinite(t, b, p) })
+	t.Run("large", func(t *testing.T) { large(t, b, p) })
 	t.Run("inplace", func(t *testing.T) { caught(t, func() { inPlace(t, b, p) }) })
 	t.Run("cebwd", func(t *testing.T) { caught(t, func() { sameGradients(t, b, p) }) })
 	if p.has(kernels.Linear) && !p.Bare {

@@ -138,7 +138,7 @@ func attendBwd(c *kernels.Call, m mask, place []int32) {
 					continue
 				}
 				s, slope := capped(c.Attr.F[0]*dot(q.row(r.row, j), k.row(b, g)), c.Attr.F[1])
-				p := math.Exp(s + m.bias.of(r, b, j) - lse[r.row*q.h+j])
+				p := probability(s + m.bias.of(r, b, j) - lse[r.row*q.h+j])
 				ds := p * (dot(do.row(r.row, j), v.row(b, g)) - delta)
 				m.bias.add(r, b, j, ds)
 				ds *= c.Attr.F[0] * slope
@@ -161,6 +161,9 @@ func capped(x, most float64) (y, slope float64) {
 	t := math.Tanh(x / most)
 	return most * t, 1 - t*t
 }
+
+// probability is e^x of a logarithm x that a rounded lse may have put above 0, by a lot where scores are large.
+func probability(x float64) float64 { return math.Exp(min(x, 0)) }
 
 // logSumExp is stable; -Inf for no summands, NaN if one is NaN or +Inf.
 func logSumExp(s []float64) float64 {

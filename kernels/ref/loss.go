@@ -112,7 +112,7 @@ func gradLogits(e, top []float64, target int32, base int, lse, scale float64,
 		return dz
 	}
 	for j := range dz {
-		dz[j] = scale * e[j] * math.Exp(top[j/kernels.LSEBlock]-lse)
+		dz[j] = scale * e[j] * probability(top[j/kernels.LSEBlock]-lse)
 	}
 	if r := int(target) - base; r >= 0 && r < len(dz) {
 		dz[r] -= scale * slope(r)

@@ -119,7 +119,7 @@ func attentionSparseBwd(c *kernels.Call) {
 		a, i := at/q.h, at%q.h
 		g, delta := i*k.h/q.h, dot(do.row(a, i), o.row(a, i))
 		for _, j := range listed(c.In[6], a) {
-			p := math.Exp(c.Attr.F[0]*dot(q.row(a, i), k.row(j, g)) - l)
+			p := probability(c.Attr.F[0]*dot(q.row(a, i), k.row(j, g)) - l)
 			ds := c.Attr.F[0] * p * (dot(do.row(a, i), v.row(j, g)) - delta)
 			axpy(dq.row(a, i), ds, k.row(j, g))
 			axpy(dk.row(j, g), ds, q.row(a, i))

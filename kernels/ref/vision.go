@@ -86,7 +86,8 @@ func activation(kind int, x float64) (y, dy float64) {
 	case kernels.GELUTanh:
 		k := math.Sqrt(2 / math.Pi)
 		t := math.Tanh(k * (x + 0.044715*x*x*x))
-		return 0.5 * x * (1 + t), 0.5*(1+t) + 0.5*x*(1-t*t)*k*(1+3*0.044715*x*x)
+		c := bounded(x)
+		return 0.5 * x * (1 + t), 0.5*(1+t) + 0.5*c*(1-t*t)*k*(1+3*0.044715*c*c)
 	case kernels.Tanh:
 		t := math.Tanh(x)
 		return t, 1 - t*t
@@ -109,8 +110,11 @@ func activation(kind int, x float64) (y, dy float64) {
 		a = 1.702
 	}
 	s := sigmoid(a * x)
-	return x * s, s * (1 + a*x*(1-s))
+	return x * s, s * (1 + a*bounded(x)*(1-s))
 }
+
+// bounded is x as far as a gate's slope knows it: beyond, the gate is 0 or 1, and so is what x makes of it.
+func bounded(x float64) float64 { return min(max(x, -1e4), 1e4) }
 
 // act sets y = f(x) for the activation that I[0] names.
 func act(c *kernels.Call) {

@@ -43,9 +43,11 @@ func (e *emitter) activations() {
 func (e *emitter) gate() {
 	e.begin("gate", "func(y, x []float32, a, b float32)", "is y = 1/(1+exp(-(a·x + b·x³))).")
 	k, a, b := e.sigmoidConstants(), e.float("a"), e.float("b")
+	most := e.register(math.MaxFloat32) // of x², so that 0 times it is 0
 	e.each(2, []string{"y", "x"}, func(m []Mem, _ int, masked bool) {
 		x, z := e.load(m[1], masked), e.vec()
 		VMULPS(x, x, z)
+		VMINPS(z, most, z)
 		VFMADD213PS(a, b, z) // b·x² + a
 		VMULPS(x, z, z)
 		e.store(e.sigmoid(k, z), m[0], masked)
@@ -184,15 +186,21 @@ func (e *emitter) geluConstants(half bool) (expo, func(expo, vec) (phi, exp vec)
 	return e.exp2Constants(), e.phi
 }
 
+// gateFlat is beyond where s or 1-s is nothing, and its third power times that is nothing still.
+const gateFlat = 1e4
+
 // gateBwd emits the gradient of x·s, with s from gate.
 func (e *emitter) gateBwd() {
 	e.begin("gateBwd", "func(dx, dy, x, s []float32, a, b float32)",
 		"is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)), the gradient of x·s with s of gate.")
 	a, b := e.float("a"), e.float("b")
 	VMULPS(broadcast(3), b, b)
+	low, high := e.register(-gateFlat), e.register(gateFlat)
 	e.each(1, []string{"dx", "dy", "x", "s"}, func(m []Mem, _ int, masked bool) {
 		dy, x, s := e.load(m[1], masked), e.load(m[2], masked), e.load(m[3], masked)
 		z, t := e.vec(), e.vec()
+		VMAXPS(x, low, x)
+		VMINPS(x, high, x)
 		VMULPS(x, x, z)
 		VFMADD213PS(a, b, z)
 		VMULPS(x, z, z)

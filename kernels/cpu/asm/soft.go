@@ -5,6 +5,7 @@ import (
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // exp2C are the coefficients of 2^r on |r| <= 1/2, the highest power first (minimax with 2^0 = 1, relative
@@ -109,10 +110,12 @@ func (e *emitter) soft(name string, half, past bool) {
 	VMAXSS(broadcast(-math.MaxFloat32), x, x)
 	shift := e.vec()
 	VBROADCASTSS(x, shift)
+	first := e.roundedFirst(x, scale)
 	k, s := e.softConstants(), e.sums(2)
 	e.halves(half, "y")
 	e.each(2, []string{"x", "y"}, func(m []Mem, u int, masked bool) {
 		t := e.load(m[0], masked)
+		VMULPS(first, t, t)
 		VFMSUB213PS(shift, scale, t)
 		e.exp2(k, t)
 		e.keep(t, masked)
@@ -131,16 +134,39 @@ func (e *emitter) soft(name string, half, past bool) {
 	e.end()
 }
 
+// softExact is up to where the product of a score and the scale is taken exactly: there the greatest differs from its
+// rounded value, which is the shift, by 1/16 at most. Beyond, by so much that its power may be 0 or infinite.
+const softExact = 1 << 20
+
+// roundedFirst gives what elements are multiplied with before they are with scale: 1; but where the scalar most is too
+// large for exact products it is the scale, and scale becomes 1, so that products are rounded as most is.
+func (e *emitter) roundedFirst(most reg.Register, scale vec) vec {
+	first, size, exact := e.register(1), XMM(), e.label()
+	VXORPS(size, size, size)
+	VSUBSS(most, size, size)
+	VMAXSS(most, size, size)
+	VUCOMISS(broadcast(softExact), size)
+	JCS(LabelRef(exact))
+	VMOVUPS(scale, first)
+	VMOVUPS(broadcast(1), scale)
+	Label(exact)
+	return first
+}
+
 // softGrad turns scores into probabilities, and their gradient into that of the scores.
 func (e *emitter) softGrad(name string, half bool) {
 	e.begin(name, "func(p, ds []"+elements(half)+", s, dp []float32, scale, lse, delta, factor float32)",
 		"is p = 2^(s·scale - lse) and ds = (dp - delta)·p·factor.")
 	scale, lse, delta, factor := e.float("scale"), e.float("lse"), e.float("delta"), e.float("factor")
 	k := e.exp2Constants()
+	k.high = e.register(0) // lse is rounded: what is above 0 is by that alone, and a lot where scores are large
 	e.halves(half, "p", "ds")
 	e.each(2, []string{"s", "dp", "p", "ds"}, func(m []Mem, _ int, masked bool) {
 		t, d := e.load(m[0], masked), e.load(m[1], masked)
 		VFMSUB213PS(lse, scale, t)
+		if e.wide {
+			VMINPS(t, k.high, t)
+		}
 		e.exp2(k, t)
 		VSUBPS(delta, d, d)
 		VMULPS(factor, d, d)

@@ -87,10 +87,12 @@ func (e *emitter) exponentials() {
 func (e *emitter) gates() {
 	e.each("gateN", "y, x []float32, a, b float32", "is y = sigmoid(x·(a + b·x²)).", []string{"x"}, []string{"y"}, func(f function) func([]vec) []vec {
 		p, a, b := e.powers(true), e.number(f, "a"), e.number(f, "b")
+		low, high := e.constant(-1e12), e.constant(1e12) // whose square is finite, so that 0 times it is 0
 		return func(x []vec) []vec {
 			t := e.reg()
 			e.copy(t, a)
-			e.is(fmla, t, e.two(fmul, b, x[0]), x[0])
+			bounded := e.two(fmin, e.two(fmax, x[0], low), high)
+			e.is(fmla, t, e.two(fmul, b, bounded), bounded)
 			e.is(fmul, t, t, x[0])
 			return []vec{e.sigmoid(p, t)}
 		}
@@ -98,8 +100,11 @@ func (e *emitter) gates() {
 	e.each("gateBwdN", "dx, dy, x, s []float32, a, b float32", "is dx = dy·s·(1 + x·(1-s)·(a + 3b·x²)).", []string{"dy", "x", "s"}, []string{"dx"}, func(f function) func([]vec) []vec {
 		one, three, a, b := e.constant(1), e.constant(3), e.number(f, "a"), e.number(f, "b")
 		e.is(fmul, b, b, three)
+		low, high := e.constant(-1e4), e.constant(1e4) // beyond, s or 1-s is nothing, and so is what x makes of it
 		return func(x []vec) []vec {
 			t, u := e.reg(), e.reg()
+			e.is(fmax, x[1], x[1], low)
+			e.is(fmin, x[1], x[1], high)
 			e.copy(t, a)
 			e.is(fmla, t, e.two(fmul, b, x[1]), x[1])
 			e.is(fmul, t, t, e.two(fmul, x[1], e.two(fsub, one, x[2])))
@@ -158,8 +163,10 @@ func (e *emitter) softmax() {
 			return []vec{q}
 		}
 	})
+	// lse is rounded: what is above 0 is by that alone, and a lot where scores are large.
 	e.each("softGradN", "p, ds, s, dp []float32, scale, lse, delta, factor float32", "gives probabilities and the gradients of scores.", []string{"s", "dp"}, []string{"p", "ds"}, func(f function) func([]vec) []vec {
 		p, scale, lse, delta, factor := e.powers(false), e.number(f, "scale"), e.number(f, "lse"), e.number(f, "delta"), e.number(f, "factor")
+		p.high = e.constant(0)
 		return func(x []vec) []vec {
 			t := e.two(fmul, x[0], scale)
 			e.is(fsub, t, t, lse)
