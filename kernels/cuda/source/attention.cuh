@@ -147,7 +147,7 @@ template <class T, int N> LF_DEV void store_row(void* y, const float* acc, float
 template <bool biased>
 LF_DEV float score_bwd(const Attention& a, float product, float dp, float lse, float delta, i64 row, i64 key, i64 shift, i64 head, float* p) {
   float slope, s = score_of<biased>(a, product, row, key, shift, head, &slope);
-  *p = expf(s - lse);
+  *p = expf(at_most_0(s - lse));
   return (float)a.scale * slope * *p * (dp - delta) + 0.0f; // never -0
 }
 

@@ -73,11 +73,19 @@ template <class T, int W, int N, int M, bool special> LF_DEV void attention_tc(c
           most = fmaxf(top[m][r], quad_max(most) * by_scale);
           float base = most == -INFINITY ? 0 : most, keep = exp2_of(top[m][r] - base), part = 0;
           top[m][r] = most;
+          // Far out, the exact product of the greatest is too far from its rounded one, which is the base.
+          if (fabsf(base) < 0x1p20f) {
+#pragma unroll
+            for (int j = 0; j < N / 8; j++) s[m][j][2 * r] = fmaf(s[m][j][2 * r], by_scale, -base), s[m][j][2 * r + 1] = fmaf(s[m][j][2 * r + 1], by_scale, -base);
+          } else {
+#pragma unroll
+            for (int j = 0; j < N / 8; j++) s[m][j][2 * r] = s[m][j][2 * r] * by_scale - base, s[m][j][2 * r + 1] = s[m][j][2 * r + 1] * by_scale - base;
+          }
 #pragma unroll
           for (int j = 0; j < N / 8; j++)
 #pragma unroll
             for (int x = 2 * r; x < 2 * r + 2; x++) {
-              s[m][j][x] = exp2_of(fmaf(s[m][j][x], by_scale, -base));
+              s[m][j][x] = exp2_of(s[m][j][x]);
               part += s[m][j][x];
             }
           sum[m][r] = fmaf(sum[m][r], keep, part);
@@ -139,7 +147,7 @@ LF_HALF(attention_delta_tc, Attention, (attention_delta_tc<T>(a)))
 template <bool special> LF_DEV void gradient_of(const Attention& a, float by_scale, float lse, float delta, float* product, float* dp) {
   float s = fmaf(*product, by_scale, -lse), slope = 1;
   if (special) s = capped((float)a.scale * *product, (float)a.cap, &slope) * LF_LOG2E - lse;
-  *product = exp2_of(s);
+  *product = exp2_of(at_most_0(s));
   *dp = *product * (*dp - delta) * slope;
 }
 

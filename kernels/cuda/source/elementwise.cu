@@ -60,6 +60,9 @@ LF_TYPED(swiglu_bwd, Map)
 
 enum { kGELU, kGELUTanh, kQuickGELU, kSiLU, kReLU, kTanh, kMish, kExp };
 
+// x, as far as a gate's slope knows it: beyond, the gate is 0 or 1, and so is what x makes of it. A NaN stays one.
+LF_DEV float gate_bounded(float x) { return x > 1e4f ? 1e4f : x < -1e4f ? -1e4f : x; }
+
 // f(x), and f'(x) in slope.
 LF_DEV float activation(i64 kind, float x, float* slope) {
   const float k = 0.7978845608028654f; // √(2/π)
@@ -70,8 +73,8 @@ LF_DEV float activation(i64 kind, float x, float* slope) {
     return x * phi;
   }
   case kGELUTanh: {
-    float t = tanhf(k * (x + 0.044715f * x * x * x));
-    *slope = 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * k * (1 + 0.134145f * x * x);
+    float t = tanhf(k * (x + 0.044715f * x * x * x)), c = gate_bounded(x);
+    *slope = 0.5f * (1 + t) + 0.5f * c * (1 - t * t) * k * (1 + 0.134145f * c * c);
     return 0.5f * x * (1 + t);
   }
   case kTanh: {
@@ -91,7 +94,7 @@ LF_DEV float activation(i64 kind, float x, float* slope) {
     return x < 0 ? 0 : x;
   }
   float a = kind == kQuickGELU ? 1.702f : 1, s = sigmoid(a * x);
-  *slope = s * (1 + a * x * (1 - s));
+  *slope = s * (1 + a * gate_bounded(x) * (1 - s));
   return x * s;
 }
 

@@ -122,7 +122,7 @@ template <class T> LF_DEV void index_shares(const Indexer& a) {
   float by = a.again ? (float)a.scale * *a.dloss * mean : 0;
   LF_ROW(b, n) {
     bool is = key_at(a, query, b) >= 0;
-    float l = logs[b] - all, p = share[b];
+    float l = at_most_0(logs[b] - all), p = share[b];
     if (is && p != 0) loss += (double)mean * p * (log((double)p) - l);
     if (a.again) logs[b] = is ? by * (expf(l) - p) : 0;
   }

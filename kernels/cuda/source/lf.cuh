@@ -264,6 +264,9 @@ LF_DEV float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 LF_DEV double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 // A soft cap: x and, in slope, the derivative; most = 0 is none.
+// A logarithm of a share, which a rounded lse may have put above 0: by a lot where scores are large. A NaN stays one.
+LF_DEV float at_most_0(float x) { return x > 0 ? 0 : x; }
+
 LF_DEV float capped(float x, float most, float* slope) {
   *slope = 1;
   if (most == 0) return x;

@@ -110,7 +110,7 @@ struct Logits {
 template <class T> LF_DEV void logits_bwd(const Logits& a) {
   i64 row = blockIdx.x, c0 = (i64)blockIdx.y * kColumns, r = (i64)a.target[row] - a.first - c0;
   i64 cols = a.v - c0 < kColumns ? a.v - c0 : kColumns;
-  float by = *a.seed * a.weight[row], f = expf(a.top[row * a.blocks + blockIdx.y] - a.lse[row]), slope = 1;
+  float by = *a.seed * a.weight[row], f = expf(at_most_0(a.top[row * a.blocks + blockIdx.y] - a.lse[row])), slope = 1;
   bool counts = a.target[row] >= 0, here = counts && r >= 0 && r < cols;
   if (here && a.cap != 0) { // the whole block
     float s = 0;

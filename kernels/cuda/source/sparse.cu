@@ -69,7 +69,7 @@ LF_TYPED(sparse_delta, Sparse)
 
 // The gradient of one score, and in p its probability.
 LF_DEV float picked_bwd(const Sparse& a, float product, float dp, float lse, float delta, float* p) {
-  *p = expf((float)a.scale * product - lse);
+  *p = expf(at_most_0((float)a.scale * product - lse));
   return (float)a.scale * *p * (dp - delta) + 0.0f; // never -0
 }
 
