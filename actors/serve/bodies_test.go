@@ -98,7 +98,7 @@ func (d *drip) Read(p []byte) (int, error) {
 func TestBodyRate(t *testing.T) {
 	for _, c := range []struct{ each, of, code int }{{1, 9, 200}, {1, 100, 408}, {1000, 1 << 20, 408},
 		{70 << 10, 4 << 20, 200},
-		{60 << 10, 8 << 20, 408}, {60 << 10, 4 << 20, 200}} {
+		{60 << 10, 8 << 20, 408}, {60 << 10, 512 << 10, 200}} {
 		clock := time.Unix(1000, 0)
 		s := &Server{o: Options{Body: 8 << 20, Deadline: time.Hour}, now: func() time.Time { return clock },
 			rooms: newRooms(8 << 20)}
