@@ -167,6 +167,8 @@ func checkWeights(at faults, key string, paths []WeightPath) {
 const QATGroup = 32
 
 // Train says how long and on what scale.
+//
+//lfvet:fields one field a key of the section train
 type Train struct {
 	Phase              string   `key:"phase" default:"pretrain" oneof:"pretrain|sft" class:"fixed" flag:"training-phase" doc:"pretrain counts the loss on every token, sft on the turns of the assistant."`
 	Steps              int      `key:"steps" default:"1000" min:"0" class:"free" flag:"train-iters" doc:"Optimizer updates in all."`

@@ -21,7 +21,7 @@ import (
 )
 
 // policiesDir has the cases of bench/golden/policies.py.
-const policiesDir = "../../stages/family/denoisers/policies"
+const policiesDir = "../../stages/family/robots/testdata"
 
 // policyCase is golden.json of one of them.
 type policyCase struct {

@@ -16,6 +16,8 @@ import (
 const OffloadFrom = 64 << 10
 
 // Design is what is to be laid out: model, plan and hyper-parameters as plain values.
+//
+//lfvet:fields one field a setting of a plan, which commands and tests fill by name
 type Design struct {
 	Model  *family.Model
 	Lora   *block.Lora

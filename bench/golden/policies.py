@@ -1,4 +1,4 @@
-"""Golden data of policies of robots: stages/family/denoisers/policies/<case>/ with config.json, weights under lerobot's names,
+"""Golden data of policies of robots: stages/family/robots/testdata/<case>/ with config.json, weights under lerobot's names,
 golden.json (loss, 20 steps of AdamW, ten steps of Euler) and golden.safetensors (images, tokens, actions, noise, what the model
 predicts, the gradient of every parameter). The model is that of lerobot's own source, made small: its class hard-wires sizes
 where it is made, so that these parts are made here and every computation is lerobot's.
@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers.models.auto import CONFIG_MAPPING
 
-ROOT = pathlib.Path("stages/family/denoisers/policies")
+ROOT = pathlib.Path("stages/family/robots/testdata")
 torch.use_deterministic_algorithms(True)
 
 

@@ -1,4 +1,4 @@
-"""Golden data of ACT: stages/family/denoisers/policies/act/, as bench/golden/policies.py makes that of Pi0.5. The ResNet is lerobot's
+"""Golden data of ACT: stages/family/robots/testdata/act/, as bench/golden/policies.py makes that of Pi0.5. The ResNet is lerobot's
 with narrower layers; the noise of the latent is given.
 
 LEROBOT=/path/to/lerobot, and torchvision and einops beside torch; from the repository: python bench/golden/policies_act.py
@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torchvision.models.resnet import BasicBlock, ResNet
 
-OUT = pathlib.Path("stages/family/denoisers/policies/act")
+OUT = pathlib.Path("stages/family/robots/testdata/act")
 torch.use_deterministic_algorithms(True)
 WIDTH = 2  # channels of the first layer; ResNet-18 has 64
 

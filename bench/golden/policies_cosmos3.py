@@ -1,4 +1,4 @@
-"""Golden data of Cosmos3 as a policy: stages/family/denoisers/policies/cosmos3/, as bench/golden/policies_fastwam.py makes that of FastWAM. Losses and gradients are those of
+"""Golden data of Cosmos3 as a policy: stages/family/robots/testdata/cosmos3/, as bench/golden/policies_fastwam.py makes that of FastWAM. Losses and gradients are those of
 LoongForge's copy of NVIDIA's trainer (loongforge/embodied/model/cosmos3), whose autoencoder gives latents that are given, and whose attention, which needs a GPU, is
 done by its definition. What the model says, and its steps of Euler, are those of diffusers' Cosmos3OmniTransformer with the same weights, under whose names they are kept.
 
@@ -17,7 +17,7 @@ from diffusers import Cosmos3OmniTransformer
 from safetensors.torch import save_file
 from torch import nn
 
-OUT = pathlib.Path("stages/family/denoisers/policies/cosmos3")
+OUT = pathlib.Path("stages/family/robots/testdata/cosmos3")
 CHECKOUT = pathlib.Path(sys.argv[1])
 C = dict(hidden_size=32, intermediate_size=40, num_attention_heads=4, num_key_value_heads=2, head_dim=8, num_hidden_layers=3, vocab_size=40, rms_norm_eps=1e-6, rope_theta=5000000.0)
 AXES, ACTIONS, REAL, DOMAINS, LATENTS, CHUNK, PATCH, RATE = [2, 1, 1], 5, 3, 4, (6, 3, 4, 6), 8, 2, 15.0

@@ -1,4 +1,4 @@
-"""Golden data of Diffusion Policy: stages/family/denoisers/policies/diffusion/, as bench/golden/policies.py makes that of Pi0.5. The ResNet is
+"""Golden data of Diffusion Policy: stages/family/robots/testdata/diffusion/, as bench/golden/policies.py makes that of Pi0.5. The ResNet is
 lerobot's with narrower layers, and noise and levels are given; all else is lerobot's own class.
 
 With lerobot 0.4.4 of PyPI; from the repository: python bench/golden/policies_diffusion.py [count]
@@ -18,7 +18,7 @@ from lerobot.configs.types import FeatureType, NormalizationMode, PolicyFeature
 from lerobot.policies.diffusion import modeling_diffusion as lib
 from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
 
-OUT = pathlib.Path("stages/family/denoisers/policies/diffusion")
+OUT = pathlib.Path("stages/family/robots/testdata/diffusion")
 torch.use_deterministic_algorithms(True)
 WIDTH = 4  # channels of the first layer; ResNet-18 has 64
 CHUNK, ACTION, STATE, SIDES, STEPS = 8, 3, 2, (24, 40), 2

@@ -1,4 +1,4 @@
-"""Golden data of DreamZero: stages/family/denoisers/policies/dreamzero/ (Wan 2.2's form) and dreamzero_i2v/ (Wan 2.1's, which reads the first frame beside each), as
+"""Golden data of DreamZero: stages/family/robots/testdata/dreamzero/ (Wan 2.2's form) and dreamzero_i2v/ (Wan 2.1's, which reads the first frame beside each), as
 bench/golden/policies_lingbot.py makes that of LingBot-VA. The classes are those of LoongForge (loongforge/embodied/model/dreamzero/modules), which has NVIDIA's. What they need a
 GPU for is done in float32 by the definition: attention, in the place of flash attention, and what is bfloat16 there. Encoders give what is drawn here.
 
@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 from transformers.feature_extraction_utils import BatchFeature
 
-OUT = pathlib.Path("stages/family/denoisers/policies")
+OUT = pathlib.Path("stages/family/robots/testdata")
 FROM = pathlib.Path(sys.argv[1]) / "loongforge/embodied/model/dreamzero/modules"
 torch.use_deterministic_algorithms(True)
 torch.compile = lambda f=None, **k: f if f else (lambda g: g)

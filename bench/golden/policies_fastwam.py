@@ -1,4 +1,4 @@
-"""Golden data of FastWAM: stages/family/denoisers/policies/fastwam/, as bench/golden/policies.py makes that of Pi0.5. The model is lerobot's own
+"""Golden data of FastWAM: stages/family/robots/testdata/fastwam/, as bench/golden/policies.py makes that of Pi0.5. The model is lerobot's own
 (src/lerobot/policies/fastwam/wan of its main branch, 2026-08; PyPI's 0.4.4 has none), loaded from a checkout by itself. Latents of clips and states of
 captions are given in the place of the autoencoder and the encoder of captions; noise and times are given.
 
@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-OUT = pathlib.Path("stages/family/denoisers/policies/fastwam")
+OUT = pathlib.Path("stages/family/robots/testdata/fastwam")
 FROM = pathlib.Path(sys.argv[1]) / "src/lerobot/policies/fastwam"
 torch.use_deterministic_algorithms(True)
 has = types.ModuleType("lerobot.utils.import_utils")  # which the files ask what is installed

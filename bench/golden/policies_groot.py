@@ -1,4 +1,4 @@
-"""Golden data of GR00T N1.5: stages/family/denoisers/policies/groot/, as bench/golden/policies.py makes that of Pi0.5. The head of actions and Eagle are
+"""Golden data of GR00T N1.5: stages/family/robots/testdata/groot/, as bench/golden/policies.py makes that of Pi0.5. The head of actions and Eagle are
 lerobot's own classes; what lerobot makes of files of the hub (the classes of Eagle's tower and language model, and the sizes) is made here, small, of
 transformers' SigLIP and Qwen3, with attention that needs no flash-attn. Dropout is off; noise and times are given. Prompts have one length: lerobot's
 batches are padded from the left, and its transformers read the padding.
@@ -24,7 +24,7 @@ from lerobot.policies.groot.action_head.flow_matching_action_head import Flowmat
 from lerobot.policies.groot.eagle2_hg_model.configuration_eagle2_5_vl import Eagle25VLConfig
 from lerobot.policies.groot.eagle2_hg_model.modeling_eagle2_5_vl import Eagle25VLForConditionalGeneration
 
-OUT = pathlib.Path("stages/family/denoisers/policies/groot")
+OUT = pathlib.Path("stages/family/robots/testdata/groot")
 torch.use_deterministic_algorithms(True)
 C = dict(hidden=16, inter=24, layers=2, heads=4, kv=2, head_dim=4, vocab=40, image=7, vision=dict(hidden=12, inter=18, layers=2, heads=2, patch=4, image=8), chunk=5, actions=6, state=5, real=4, robots=3, future=3, width=12, dit_heads=3, dit_layers=3, out=10, vl_heads=4, vl_layers=2, most=8)
 

@@ -1,4 +1,4 @@
-"""Golden data of GR00T N1.6: stages/family/denoisers/policies/groot_n1d6/, as bench/golden/policies_groot17.py makes that of N1.7. Eagle's tower, how it
+"""Golden data of GR00T N1.6: stages/family/robots/testdata/groot_n1d6/, as bench/golden/policies_groot17.py makes that of N1.7. Eagle's tower, how it
 and the language model are joined, and the head of actions are NVIDIA's code (gr00t/model/gr00t_n1d6 and modules of Isaac-GR00T), in the copy that LoongForge
 has of it (loongforge/embodied/model/groot_n1_6), loaded from a checkout without the parts that read data; the language model is transformers' Qwen3, small.
 The tower's attention is flash-attn's there, each view by itself; in its place are plain products with the same borders. Views have another side than the
@@ -20,7 +20,7 @@ from torch import nn
 from transformers import Qwen3Config
 from transformers.feature_extraction_utils import BatchFeature
 
-OUT = pathlib.Path("stages/family/denoisers/policies/groot_n1d6")
+OUT = pathlib.Path("stages/family/robots/testdata/groot_n1d6")
 FROM = pathlib.Path(sys.argv[1]) / "loongforge/embodied/model/groot_n1_6"
 torch.use_deterministic_algorithms(True)
 

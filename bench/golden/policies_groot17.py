@@ -1,4 +1,4 @@
-"""Golden data of GR00T N1.7: stages/family/denoisers/policies/groot_n1d7/, as bench/golden/policies_groot.py makes that of N1.5. The head of actions and
+"""Golden data of GR00T N1.7: stages/family/robots/testdata/groot_n1d7/, as bench/golden/policies_groot.py makes that of N1.5. The head of actions and
 what reads the language model are lerobot's own (src/lerobot/policies/groot/groot_n1_7.py and action_head/cross_attention_dit.py of its main branch,
 2026-08; PyPI's 0.4.4 for Python 3.11 has no N1.7), loaded from a checkout by themselves; the language model is transformers' Qwen3-VL, small. Dropout is
 off; noise and times are given. lerobot's transformer of what is seen and told reads padding, as no row here does, so that prompts have one length.
@@ -18,7 +18,7 @@ from torch import nn
 from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 from transformers.feature_extraction_utils import BatchFeature
 
-OUT = pathlib.Path("stages/family/denoisers/policies/groot_n1d7")
+OUT = pathlib.Path("stages/family/robots/testdata/groot_n1d7")
 FROM = pathlib.Path(sys.argv[1]) / "src/lerobot/policies/groot"
 torch.use_deterministic_algorithms(True)
 

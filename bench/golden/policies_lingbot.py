@@ -1,4 +1,4 @@
-"""Golden data of LingBot-VA: stages/family/denoisers/policies/lingbot_va/, as bench/golden/policies_fastwam.py makes that of FastWAM. The policy is lerobot's own
+"""Golden data of LingBot-VA: stages/family/robots/testdata/lingbot_va/, as bench/golden/policies_fastwam.py makes that of FastWAM. The policy is lerobot's own
 (src/lerobot/policies/lingbot_va of its main branch, 2026-08), put into PyPI's 0.4.4. What it needs a GPU for is done in float32 by the definition: attention under
 its own masks, in the place of flex attention. Each sample has levels, a chunk and a window of its own, where lerobot draws one of each for a batch.
 
@@ -18,7 +18,7 @@ import lerobot.configs
 import lerobot.optim.schedulers
 import lerobot.utils.import_utils as has
 
-OUT = pathlib.Path("stages/family/denoisers/policies/lingbot_va")
+OUT = pathlib.Path("stages/family/robots/testdata/lingbot_va")
 FROM = pathlib.Path(sys.argv[1]) / "src/lerobot/policies/lingbot_va"
 torch.use_deterministic_algorithms(True)
 has._diffusers_available = has._transformers_available = True

@@ -1,4 +1,4 @@
-"""Golden data of Pi0: stages/family/denoisers/policies/pi0/, as bench/golden/policies.py makes that of Pi0.5.
+"""Golden data of Pi0: stages/family/robots/testdata/pi0/, as bench/golden/policies.py makes that of Pi0.5.
 
 LEROBOT=/path/to/lerobot python bench/golden/policies_pi0.py
 """
@@ -18,7 +18,7 @@ from transformers.models.auto import CONFIG_MAPPING
 import policies
 from policies import C
 
-OUT = pathlib.Path("stages/family/denoisers/policies/pi0")
+OUT = pathlib.Path("stages/family/robots/testdata/pi0")
 STATE = 3
 
 

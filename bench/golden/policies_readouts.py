@@ -1,4 +1,4 @@
-"""Golden data of readout tokens (policy.expert_readouts): stages/family/denoisers/policies/readouts*/. Octo (arXiv:2405.12213, octo/model/octo_module.py and
+"""Golden data of readout tokens (policy.expert_readouts): stages/family/robots/testdata/readouts*/. Octo (arXiv:2405.12213, octo/model/octo_module.py and
 octo/model/components/action_heads.py) is in JAX; what is said there of readouts is written here in torch around transformers' Qwen3-VL: rows that are
 learned places and nothing else stand behind a prompt, they read it and readouts before them, no row of the prompt reads one, which the mask says to every
 layer of the language model, and the heads read them alone. The heads are GR00T's (lerobot's classes, as in policies_groot17.py), by flow matching, by L1 at
@@ -169,4 +169,4 @@ def main(kind, out):
 if __name__ == "__main__":
     for kind in ("flow", "l1", "diffusion"):
         torch.manual_seed(0)
-        main(kind, pathlib.Path("stages/family/denoisers/policies") / ("readouts_" + kind))
+        main(kind, pathlib.Path("stages/family/robots/testdata") / ("readouts_" + kind))

@@ -1,4 +1,4 @@
-"""Golden data of SmolVLA: stages/family/denoisers/policies/smolvla/, as bench/golden/policies.py makes that of Pi0.5. The class is lerobot's own; its
+"""Golden data of SmolVLA: stages/family/robots/testdata/smolvla/, as bench/golden/policies.py makes that of Pi0.5. The class is lerobot's own; its
 language model and tower are made small. transformers 4.57 gives a tower's patches other places than those before and after it, of which the model was
 trained with the former: places are given here.
 
@@ -20,7 +20,7 @@ from lerobot.policies.smolvla import modeling_smolvla as lib
 from lerobot.policies.smolvla import smolvlm_with_expert as joint
 from lerobot.policies.smolvla.configuration_smolvla import SmolVLAConfig
 
-OUT = pathlib.Path("stages/family/denoisers/policies/smolvla")
+OUT = pathlib.Path("stages/family/robots/testdata/smolvla")
 torch.use_deterministic_algorithms(True)
 C = dict(hidden=16, inter=24, layers=4, heads=4, kv=2, head_dim=4, vocab=40, chunk=5, actions=6, state=5, real=4, vision=dict(hidden=12, inter=18, layers=2, heads=2, patch=4, image=16), fold=2)
 

@@ -1,4 +1,4 @@
-"""Golden data of X-VLA: stages/family/denoisers/policies/xvla/ and xvla_ee6d/, as bench/golden/policies.py makes that of Pi0.5. The classes are lerobot's
+"""Golden data of X-VLA: stages/family/robots/testdata/xvla/ and xvla_ee6d/, as bench/golden/policies.py makes that of Pi0.5. The classes are lerobot's
 own, made small. Dropout and DropPath are off, which have no place here; noise and times are given.
 
 With lerobot 0.4.4 of PyPI; from the repository: python bench/golden/policies_xvla.py [count]
@@ -15,7 +15,7 @@ from lerobot.configs.types import FeatureType, PolicyFeature
 from lerobot.policies.xvla import modeling_xvla as lib
 from lerobot.policies.xvla.configuration_xvla import XVLAConfig
 
-ROOT = pathlib.Path("stages/family/denoisers/policies")
+ROOT = pathlib.Path("stages/family/robots/testdata")
 torch.use_deterministic_algorithms(True)
 SMALL = dict(
     vision_config=dict(model_type="davit", drop_path_rate=0.0, patch_size=[7, 3], patch_stride=[4, 2], patch_padding=[3, 1], patch_prenorm=[False, True], dim_embed=[8, 12], num_heads=[2, 3], num_groups=[2, 3], depths=[1, 2], window_size=4, projection_dim=12, visual_temporal_embedding=dict(type="COSINE", max_temporal_embeddings=3), image_pos_embed=dict(type="learned_abs_2d", max_pos_embeddings=5), image_feature_source=["spatial_avg_pool", "temporal_avg_pool"]),

@@ -4,10 +4,12 @@
 //
 //	go run ./cmd/lfvet [folder]
 //	go run ./cmd/lfvet -discards [folder]
+//	go run ./cmd/lfvet -kinds [folder]
 //	go run ./cmd/lfvet -picture [folder] > docs/house.svg
 //
-// -discards lists the errors that the code throws away, each with the reason that stands beside it; -picture draws the
-// folders with their packages and imports.
+// -discards lists the errors that the code throws away, each with the reason that stands beside it; -kinds lists
+// the lines that ask of which kind a model or a sample is, outside of the rooms of tasks; -picture draws the folders with
+// their packages and imports.
 //
 // It prints one finding a line as "file:line: rule: text" and exits 1 if there is one. Rules are
 // purely textual apart from the search for ranges over maps, which needs types; nothing is built or
@@ -72,6 +74,7 @@ func vet(root, layers string) ([]finding, error) {
 	for _, f := range m.files {
 		checkImports(m, policy, f, r)
 		checkSizes(f, r)
+		checkBreadth(f, r)
 		checkMarks(f, r)
 		checkSleep(f, r)
 	}
@@ -80,6 +83,7 @@ func vet(root, layers string) ([]finding, error) {
 	}
 	checkStale(m, policy, r)
 	checkWidth(m, r)
+	checkRooms(m, r)
 	checkDocs(m, r)
 	checkProtocols(m, r)
 	checkDiscards(m, r)
@@ -137,7 +141,7 @@ func run(args []string, out, errs io.Writer) int {
 	return 0
 }
 
-// list prints what -discards and -picture show.
+// list prints what -discards, -kinds and -picture show.
 func list(what, root string, out, errs io.Writer) int {
 	m, err := load(root)
 	policy, layersErr := parseLayers(layersText)
@@ -149,14 +153,37 @@ func list(what, root string, out, errs io.Writer) int {
 	case "-picture":
 		picture(m, policy, out)
 		return 0
+	case "-kinds":
+		return kinds(m, out, errs)
 	case "-discards":
 	default:
-		fmt.Fprintf(errs, "lfvet: %s: want -discards or -picture\n", what)
+		fmt.Fprintf(errs, "lfvet: %s: want -discards, -kinds or -picture\n", what)
 		return 2
 	}
 	for _, d := range listDiscards(m, &report{fset: m.fset}) {
 		fmt.Fprintf(out, "%s:%d: %s\n", d.path, d.line, d.reason)
 	}
+	return 0
+}
+
+// kinds prints the lines that ask for a kind, and how many of them have no reason.
+func kinds(m *module, out, errs io.Writer) int {
+	all, err := listKinds(m, func(p string) (string, error) {
+		b, err := os.ReadFile(filepath.Join(m.root, p))
+		return string(b), err
+	})
+	if err != nil {
+		fmt.Fprintln(errs, "lfvet:", err)
+		return 2
+	}
+	bare := 0
+	for _, q := range all {
+		if q.reason == "" {
+			bare++
+		}
+		fmt.Fprintf(out, "%s:%d: %s%s\n", q.path, q.line, q.text, map[bool]string{true: "  // " + q.reason}[q.reason != ""])
+	}
+	fmt.Fprintf(out, "%d questions of kind, %d without a reason\n", len(all), bare)
 	return 0
 }
 

@@ -7,6 +7,7 @@ var native = false
 
 const notNative = "media: assembly was called where there is none"
 
+//lfvet:params an assembly function's own arguments
 func inversePair(a, b, qa, qb *int16, outA *byte, strideA int, outB *byte, strideB int) {
 	panic(notNative)
 }
@@ -19,10 +20,12 @@ func colours(dst, y, cb, cr *byte, n int) { panic(notNative) }
 
 func columnSums(dst, src *byte, stride, pairs int, w *uint16, n, bits int) { panic(notNative) }
 
+//lfvet:params an assembly function's own arguments
 func rowSums(dst, src *byte, dstStep, srcStep int, first *int32, groups int, w *uint16, n, bits int) {
 	panic(notNative)
 }
 
+//lfvet:params an assembly function's own arguments
 func runCodes(c *int16, whole *uint32, order *byte, b *byte, size int, at *int, acc *uint64, count *uint,
 	k int) int {
 	panic(notNative)

@@ -106,10 +106,14 @@ func (f *flow) records(ctx context.Context, at, bucket int, h *hits, each func(r
 // form is how the keys of a stage are compared.
 func (f *flow) form(at int) curate.Form { return f.Steps[f.stages[at].step].state().Form() }
 
+// bucketOf is a bucket of the keys of a step, by their numbers.
+type bucketOf struct{ step, bucket int }
+
 // compare gives what a comparer finds among the keys of a bucket. Where there are hosts each sorts ranges of
 // the keys; what is found, and its order, are the same.
-func (f *flow) compare(ctx context.Context, at, bucket int, memory int64, dir string, h *hits,
-	hosts dataset.Elsewhere, out func(record []byte) error) error {
+func (f *flow) compare(ctx context.Context, b bucketOf, memory int64, dir string, h *hits, hosts dataset.Elsewhere,
+	out func(record []byte) error) error {
+	at, bucket := b.step, b.bucket
 	if hosts.Do != nil {
 		return f.compareThere(ctx, at, bucket, dir, h, hosts, out)
 	}

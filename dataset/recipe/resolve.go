@@ -169,7 +169,7 @@ func (f *flow) keepFirst(ctx context.Context, at int, h *hits, dir string, hosts
 	list := newSorter(20, f.Memory/2, dir) // document, unit, original
 	defer list.remove()
 	for b := range f.form(at).Buckets {
-		if err := f.compare(ctx, at, b, f.Memory/2, dir, h, hosts, list.add); err != nil {
+		if err := f.compare(ctx, bucketOf{at, b}, f.Memory/2, dir, h, hosts, list.add); err != nil {
 			return err
 		}
 	}
@@ -197,7 +197,7 @@ func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, do
 		wg.Go(func() {
 			for b := k; b < buckets && errs[k] == nil; b += workers {
 				if _, err := os.Stat(pairs(b)); err != nil {
-					errs[k] = f.pairs(ctx, at, b, f.Memory/int64(workers), dir, h, hosts, pairs(b))
+					errs[k] = f.pairs(ctx, bucketOf{at, b}, f.Memory/int64(workers), dir, h, hosts, pairs(b))
 				}
 			}
 		})
@@ -230,11 +230,11 @@ func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, do
 }
 
 // pairs writes the pairs of neighbours with the same key of a bucket, or of keys that are near to each other.
-func (f *flow) pairs(ctx context.Context, at, bucket int, memory int64, dir string, h *hits,
-	hosts dataset.Elsewhere, path string) error {
+func (f *flow) pairs(ctx context.Context, b bucketOf, memory int64, dir string, h *hits, hosts dataset.Elsewhere,
+	path string) error {
 	return writeAtomic(path, func(file *os.File) error {
 		w := bufio.NewWriterSize(file, 1<<18)
-		err := f.compare(ctx, at, bucket, memory, dir, h, hosts, func(pair []byte) error {
+		err := f.compare(ctx, b, memory, dir, h, hosts, func(pair []byte) error {
 			_, err := w.Write(pair)
 			return err
 		})

@@ -5,6 +5,8 @@
 // Results have the same bits on every call and with any number of threads, for a given level of
 // instructions; levels agree with each other within kernels/kernelstest's tolerances. Subnormal float32
 // numbers may be taken as zero.
+//
+//lfvet:files a kind of kernel a file, as methods of types that all kinds share
 package cpu
 
 import (

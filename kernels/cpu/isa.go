@@ -9,6 +9,8 @@ import (
 // isa is a level of instructions: the primitives that loops are made of. Vectors of one call have the length
 // of the first argument unless said otherwise. An output may be an input at the same place. Nothing keeps
 // its arguments.
+//
+//lfvet:fields one field a kernel that a level of instructions has
 type isa struct {
 	name string
 	amx  bool // products of bfloat16 run on blocks of packed pairs, see amx.go

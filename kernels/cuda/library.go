@@ -16,6 +16,8 @@ import (
 )
 
 // Library is a loaded CUDA driver.
+//
+//lfvet:fields one field a function of NVIDIA's driver
 type Library struct {
 	// Path is where it was found.
 	Path string

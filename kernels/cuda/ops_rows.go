@@ -77,6 +77,8 @@ var _ = register(map[kernels.Op]func(x *issue){
 })
 
 // norm launches a kernel of rows; its fields are those of the struct Norm.
+//
+//lfvet:params the operands of one operation, by the names of its contract
 func (x *issue) norm(name string, dy, a, w, b, mean, rstd, meanOut, rstdOut *tensor.Tensor) {
 	x.launch(typed(name, a), rowwise(a.Rows(), parts(lastDim(a), 8)), dy, a, w, b, mean, rstd, x.out(0),
 		meanOut,

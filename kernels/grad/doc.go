@@ -36,4 +36,6 @@
 // tape.go and one short operation (ops_latent.go); place.go for placements; then [Tape.Finish], which
 // calls the passes in their order; runner.go for what happens at run time. Every operation is held to
 // finite differences by grad_test.go, and models to the counts of Megatron's collectives by the same file.
+//
+//lfvet:files an operation's rule a file, as methods of Tape
 package grad

@@ -17,6 +17,8 @@ func init() {
 // AttentionBias is packed attention whose scores are scale·q·k and a bias by the distance of key and query:
 // bias [2m+1 h] has a row for each distance from -m to m, and farther ones take the last. Shapes as
 // Attention's, whose sequences are whole: members may share out heads. The bias learns.
+//
+//lfvet:params the operands of one operation, by the names of its contract
 func (t *Tape) AttentionBias(q, k, v, cuQ, cuK, bias *Value, scale float64, causal bool) *Value {
 	q = t.only(q, 1)
 	k, v = t.keys(k, q, false), t.keys(v, q, false)

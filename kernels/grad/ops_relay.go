@@ -134,6 +134,8 @@ func (r *Relay) first(name string, like *Value, shape []int) *Value {
 
 // Rule is DeltaRule of rows in the order of Sequence, which goes on from the state of the chunk before: by
 // name.
+//
+//lfvet:params the operands of one operation, by the names of its contract
 func (r *Relay) Rule(name string, q, k, v, g, beta, cu *Value, eps float64) *Value {
 	t, d, e := r.t, q.Shape[2], v.Shape[2]
 	k, v, g, beta = t.to(k, q.Place), t.to(v, q.Place), t.to(g, q.Place), t.to(beta, q.Place)

@@ -122,6 +122,8 @@ type deltaWalk struct {
 
 // walk carries the state of one value head through the tokens from … to−1 of a sequence, and keeps what
 // each of them read and wrote.
+//
+//lfvet:params the operands of one operation, by the names of its contract
 func walk(c *kernels.Call, q, k, v heads, g, beta []float64, from, to, head int) (w deltaWalk) {
 	d, e, n := q.d, v.d, v.h
 	key, scale := head*q.h/n, 1/math.Sqrt(float64(q.d))

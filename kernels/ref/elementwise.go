@@ -90,6 +90,8 @@ func dropout(c *kernels.Call) {
 }
 
 // window copies len bytes of each of the outer rows between two arrays of different row length.
+//
+//lfvet:params two arrays of rows, each with the same three numbers
 func window(dst, src []byte, outer, dstRow, dstAt, srcRow, srcAt, n int) {
 	for i := range outer {
 		copy(dst[i*dstRow+dstAt:][:n], src[i*srcRow+srcAt:][:n])

@@ -22,4 +22,6 @@
 // # Where to begin
 //
 // sampler.go, then ddim.go and flowmatch.go.
+//
+//lfvet:files a schedule, sampler or weight of the loss a file, which registers itself
 package noise

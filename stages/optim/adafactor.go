@@ -46,6 +46,8 @@ func adafactor(o Optimizer, factored bool) Optimizer {
 }
 
 // turnedStep moves a parameter by a direction that has been made.
+//
+//lfvet:params it is an Optimizer.Update
 func turnedStep(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, _ []*tensor.Tensor,
 	model *tensor.Tensor,
 	noDecay bool) {

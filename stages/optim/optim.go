@@ -179,6 +179,8 @@ func Get(name string) (Optimizer, error) {
 
 // Apply updates p in place: grad and p are float32 of one shape, state as State lists it, model the copy in
 // the model's dtype or nil; noDecay leaves weight decay out.
+//
+//lfvet:params the operands of one operation, by the names of its contract
 func (o Optimizer) Apply(b kernels.Backend, grad, hyper, clip, p *tensor.Tensor, state []*tensor.Tensor,
 	model *tensor.Tensor, noDecay bool) {
 	if o.Update != nil {

@@ -106,7 +106,7 @@ func demoRobot(ctx context.Context, dir string, steps int, show *shown) error {
 	if err != nil {
 		return err
 	}
-	return robotVerdict(ctx, dir, steps, first, last, episodes, began, show)
+	return robotVerdict(ctx, dir, steps, [2]tried{first, last}, episodes, began, show)
 }
 
 // addedToken is a special token of a tokenizer.json, with every field that the tokenizers library asks for.
@@ -254,9 +254,9 @@ func robotTrain(ctx context.Context, dir, name, model, paths string, steps int,
 }
 
 // robotVerdict says how the policy did before and after it was corrected, beside a hand without one.
-func robotVerdict(ctx context.Context, dir string, steps int, first, last tried,
-	episodes []format.RobotEpisode,
+func robotVerdict(ctx context.Context, dir string, steps int, tries [2]tried, episodes []format.RobotEpisode,
 	began time.Time, show *shown) error {
+	first, last := tries[0], tries[1]
 	blind, err := attempts(ctx, usual(averageAction(episodes)), robotTried, false)
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ func idctAdd(dst *byte, coef *int16) { panic(notNative) }
 
 func trueMotion(dst *byte, eights int) { panic(notNative) }
 
+//lfvet:params an assembly function's own arguments
 func filterMacroblock(y, u, v *byte, strideY, strideC, edges, limit, inner, high int) {
 	panic(notNative)
 }

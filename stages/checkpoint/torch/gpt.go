@@ -12,6 +12,8 @@ import (
 )
 
 // gpt is a model as its config.json has it.
+//
+//lfvet:fields one field a key of config.json that decides over names in Megatron's files
 type gpt struct {
 	Type    string   `json:"model_type"`
 	Layers  int      `json:"num_hidden_layers"`

@@ -66,7 +66,7 @@ func TestClipFiles(t *testing.T) {
 		{"lingbot_va", "chunk_size", "7", "chunk_size: 7 actions are no whole number for each of 4 frames"},
 	} {
 		keys := map[string]json.RawMessage{}
-		b, err := os.ReadFile(filepath.Join("../denoisers/policies", c.family, "config.json"))
+		b, err := os.ReadFile(filepath.Join("../robots/testdata", c.family, "config.json"))
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(b, &keys))
 		keys[c.key] = json.RawMessage(c.value)

@@ -89,7 +89,7 @@ func TestOtherLayout(t *testing.T) {
 				"vision_model.encoder.layers.1.attn.qkv.weight",
 				"vision_model.encoder.layers.1.ls1", "mlp1.3.bias",
 				"language_model.model.layers.0.attention.wqkv.weight", "language_model.output.weight"}},
-		"../denoisers/policies/fastwam": {[]string{"model.mot.layers.1.blocks.action.self_attn.q.weight"},
+		"../robots/testdata/fastwam": {[]string{"model.mot.layers.1.blocks.action.self_attn.q.weight"},
 			[]string{"model.mot.mixtures.action.blocks.1.self_attn.q.weight",
 				"model.mot.mixtures.video.head.head.weight"}},
 		"../testdata/qwen3-moe": {[]string{"model.layers.0.mlp.experts.gate_up_proj",

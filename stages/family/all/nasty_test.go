@@ -40,7 +40,7 @@ func nastyPlaces(m map[string]any, at []string) (out [][]string) {
 // TestNasty: a policy's config.json that has a value in any of its places that none can have is refused with
 // the folder's name, or read as a model that can be built, written and read again.
 func TestNasty(t *testing.T) {
-	files, err := filepath.Glob("../denoisers/policies/*/config.json")
+	files, err := filepath.Glob("../robots/testdata/*/config.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	type one struct {

@@ -23,7 +23,8 @@ type Keys struct {
 	Freq  int   `key:"freq_dim" default:"256" min:"2" max:"65536" class:"fixed" doc:"Sinusoids of a level's time."`
 }
 
-var keys = configs.Declare("denoiser", configs.Rules[Keys]{Check: check, Complete: complete})
+// Shared are the settings that all denoisers have, those of policies too.
+var Shared = configs.Declare("denoiser", configs.Rules[Keys]{Check: check, Complete: complete})
 
 // complete gives a denoiser the one token and the one place that its rows have: their places are others.
 func complete(m *configs.Model, _ Keys) {
@@ -52,16 +53,17 @@ func check(m configs.Model, k Keys, at configs.Report) {
 	}
 }
 
-// width is the width of the residual stream, which files of diffusers do not say.
-type width struct {
+// Heads is the width of the residual stream, which files of diffusers do not say.
+type Heads struct {
 	Heads int `key:"num_attention_heads" min:"1"`
 	Dim   int `key:"attention_head_dim" min:"1"`
 }
 
-func (w width) enter(d *hf.Decoder) { d.Set("hidden_size", fmt.Sprint(w.Heads*w.Dim)) }
+// Enter sets the width of the residual stream.
+func (w Heads) Enter(d *hf.Decoder) { d.Set("hidden_size", fmt.Sprint(w.Heads*w.Dim)) }
 
-// model is a denoiser of blocks between an embedding and a head.
-func model(c configs.Model, d *family.Denoiser) *family.Model {
+// NewModel is a denoiser of blocks between an embedding and a head.
+func NewModel(c configs.Model, d *family.Denoiser) *family.Model {
 	m := &family.Model{Family: c.ModelType, Denoiser: d,
 		Ports:  map[string]family.Port{"x": {Width: c.Hidden}},
 		Source: func(name string) family.Source { return family.Source{Name: name} },
@@ -72,16 +74,16 @@ func model(c configs.Model, d *family.Denoiser) *family.Model {
 	return m
 }
 
-// timed is diffusers' TimestepEmbedding of features [levels in]: a linear layer, SiLU and another.
-func timed(r *block.Rec, name string, x *grad.Value, out, in int) *grad.Value {
+// TimeMLP is diffusers' TimestepEmbedding of features [levels in]: a linear layer, SiLU and another.
+func TimeMLP(r *block.Rec, name string, x *grad.Value, out, in int) *grad.Value {
 	whole := block.LinearOpts{Bias: true, Rep: true}
 	return r.Linear(name+".linear_2", r.T.Act(r.Linear(name+".linear_1", x, out, in, whole), kernels.SiLU),
 		out,
 		out, whole)
 }
 
-// shifted is x [levels n·d] with a parameter [n d] added to every row.
-func shifted(r *block.Rec, name string, x *grad.Value, n, d int) *grad.Value {
+// Shift is x [levels n·d] with a parameter [n d] added to every row.
+func Shift(r *block.Rec, name string, x *grad.Value, n, d int) *grad.Value {
 	levels := x.Shape[0]
 	ones := make([]float32, levels*n*d)
 	for i := range ones {
@@ -92,8 +94,8 @@ func shifted(r *block.Rec, name string, x *grad.Value, n, d int) *grad.Value {
 		[]int32{0}))
 }
 
-// plain is a layer norm without parameters, as diffusers' FP32LayerNorm and AdaLayerNorm have.
-func plain(eps float64) grad.Modulation {
+// PlainNorm is a layer norm without parameters, as diffusers' FP32LayerNorm and AdaLayerNorm have.
+func PlainNorm(eps float64) grad.Modulation {
 	return grad.Modulation{Norm: kernels.LayerRows, Eps: eps, Plus: 1}
 }
 
@@ -106,9 +108,9 @@ func pairs(c configs.Model) func(n int) float64 {
 	}
 }
 
-// zeroed begins parameters whose names have one of the given parts with zeros, so that blocks pass their
+// Zeroed begins parameters whose names have one of the given parts with zeros, so that blocks pass their
 // rows on and the model gives nothing: as in DiT (arXiv:2212.09748, §3.2).
-func zeroed(name string, parts ...string) family.Start {
+func Zeroed(name string, parts ...string) family.Start {
 	zero := float32(0)
 	for _, p := range parts {
 		if strings.Contains(name, p) {

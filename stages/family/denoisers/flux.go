@@ -35,7 +35,7 @@ var _ = family.Register(family.Family{ModelType: "FluxTransformer2DModel",
 		Only: map[string]string{"patch_size": "1"},
 		Idle: []string{"out_channels"},
 		Omit: []string{"latent_patch", "rms_norm_eps"},
-		Own: []hf.Own{hf.Keys(width{Heads: 24, Dim: 128}, width.enter),
+		Own: []hf.Own{hf.Keys(Heads{Heads: 24, Dim: 128}, Heads.Enter),
 			hf.Keys(fluxFile{In: 64, Heads: 24, Dim: 128}, fluxFile.enter)},
 		Write: func(m hf.Values, out map[string]any) { out["in_channels"] = 4 * m.Int("in_channels") }},
 	Build: func(c configs.Model) *family.Model { return newFlux(c).model() }})
@@ -62,19 +62,19 @@ func (k fluxFile) enter(d *hf.Decoder) {
 
 // newFlux is a model of the family.
 func newFlux(c configs.Model) mmdit {
-	k, own := keys.Of(c), fluxPart.Of(c)
+	k, own := Shared.Of(c), fluxPart.Of(c)
 	q := mmdit{c: c, k: k, axes: [3]int(turning.Of(c).Axes), names: fluxNames, x: "x_embedder",
 		text: "context_embedder", last: own.Singles == 0,
 		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Texts: k.Text, Joint: true,
 			Pipeline: "FluxPipeline", Pooled: own.Pooled, Guided: own.Guides, Even: true}}
 	q.time = func(r *block.Rec, q *mmdit, env map[string]*grad.Value) *grad.Value {
 		const name = "time_text_embed."
-		e := timed(r, name+"timestep_embedder", q.d.Features(r, features/2, 1), c.Hidden, features)
+		e := TimeMLP(r, name+"timestep_embedder", q.d.Features(r, features/2, 1), c.Hidden, features)
 		if own.Guides {
-			e = r.T.Add(e, timed(r, name+"guidance_embedder", q.d.GuideFeatures(r, features/2), c.Hidden,
+			e = r.T.Add(e, TimeMLP(r, name+"guidance_embedder", q.d.GuideFeatures(r, features/2), c.Hidden,
 				features))
 		}
-		return r.T.Add(e, timed(r, name+"text_embedder", q.d.Pools(r, env), c.Hidden, own.Pooled))
+		return r.T.Add(e, TimeMLP(r, name+"text_embedder", q.d.Pools(r, env), c.Hidden, own.Pooled))
 	}
 	q.more = func(m *family.Model) {
 		for i := range own.Singles {
@@ -110,7 +110,7 @@ func (q mmdit) single(r *block.Rec, i int, last bool, env map[string]*grad.Value
 	for j, s := range both {
 		s.q, s.k, s.v = name+"attn.to_q", name+"attn.to_k", name+"attn.to_v"
 		s.normQ, s.normK = name+"attn.norm_q", name+"attn.norm_k"
-		hs[j] = t.Modulate(s.x, of(1), of(0), s.at, plain(1e-6))
+		hs[j] = t.Modulate(s.x, of(1), of(0), s.at, PlainNorm(1e-6))
 		qs[j], ks[j], vs[j] = q.heads(r, s, hs[j], j == 1)
 	}
 	k, v, cuK := q.d.Together(r, ks[1], ks[0]), q.d.Together(r, vs[1], vs[0]), q.d.JointCu(r)

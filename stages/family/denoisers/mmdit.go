@@ -30,12 +30,12 @@ type mmdit struct {
 }
 
 func (q mmdit) model() *family.Model {
-	m := model(q.c, q.d)
+	m := NewModel(q.c, q.d)
 	hidden := q.c.Hidden
 	m.Ports["text"] = family.Port{Width: hidden, Rows: family.Captions, Whole: true}
 	m.Ports["temb"] = family.Port{Width: hidden, Rows: family.Levels, Whole: true}
 	m.Initial = func(name string) family.Start {
-		return zeroed(name, "proj_out", "_mod.1", "norm_out.linear", ".norm.linear", "norm1.linear",
+		return Zeroed(name, "proj_out", "_mod.1", "norm_out.linear", ".norm.linear", "norm1.linear",
 			"norm1_context.linear")
 	}
 	m.Add(family.Block{Name: q.x, Gives: []string{"x", "temb", "text"}, Weight: 0.1, Record: q.embed})
@@ -90,7 +90,7 @@ func (q mmdit) block(r *block.Rec, i int, env map[string]*grad.Value) {
 	both := q.streams(r, i, env)
 	var qs, ks, vs [2]*grad.Value
 	for j, s := range both {
-		h := t.Modulate(s.x, s.part(t, 1, d), s.part(t, 0, d), s.at, plain(1e-6))
+		h := t.Modulate(s.x, s.part(t, 1, d), s.part(t, 0, d), s.at, PlainNorm(1e-6))
 		qs[j], ks[j], vs[j] = q.heads(r, s, h, j == 1)
 	}
 	k, v, cuK := q.d.Together(r, ks[1], ks[0]), q.d.Together(r, vs[1], vs[0]), q.d.JointCu(r)
@@ -108,7 +108,7 @@ func (q mmdit) block(r *block.Rec, i int, env map[string]*grad.Value) {
 				Tokens: tokens})
 		o = r.Linear(s.out, t.Flat(o), d, d, block.LinearOpts{Bias: true, Row: true, Unit: q.c.HeadDim})
 		s.x = t.Gate(s.x, t.Place(place, o), s.part(t, 2, d), s.at)
-		h := t.Modulate(s.x, s.part(t, 4, d), s.part(t, 3, d), s.at, plain(1e-6))
+		h := t.Modulate(s.x, s.part(t, 4, d), s.part(t, 3, d), s.at, PlainNorm(1e-6))
 		h = t.Act(r.Linear(s.mlp+".net.0.proj", h, 4*d, d, block.LinearOpts{Bias: true}), kernels.GELUTanh)
 		h = r.Linear(s.mlp+".net.2", h, d, 4*d, block.LinearOpts{Bias: true, Row: true})
 		s.x = t.Gate(s.x, t.Place(place, h), s.part(t, 5, d), s.at)
@@ -154,6 +154,6 @@ func (q mmdit) head(r *block.Rec, env map[string]*grad.Value) {
 	t, d := r.T, q.c.Hidden
 	mod := r.Linear("norm_out.linear", t.Act(env["temb"], kernels.SiLU), 2*d, d, block.LinearOpts{Bias: true,
 		Rep: true})
-	h := t.Modulate(env["x"], t.Columns(mod, 0, d), t.Columns(mod, d, d), q.d.Level(r), plain(1e-6))
+	h := t.Modulate(env["x"], t.Columns(mod, 0, d), t.Columns(mod, d, d), q.d.Level(r), PlainNorm(1e-6))
 	q.d.Predicted(r, env, r.Linear("proj_out", h, q.d.Width(), d, block.LinearOpts{Bias: true, Rep: true}))
 }

@@ -24,7 +24,7 @@ var _ = family.Register(family.Family{ModelType: "QwenImageTransformer2DModel", 
 		Only: map[string]string{"guidance_embeds": "false",
 			"use_additional_t_cond": "false", "use_layer3d_rope": "false"},
 		Omit: []string{"latent_patch", "rms_norm_eps", "text_rows"},
-		Own: []hf.Own{hf.Keys(width{Heads: 24, Dim: 128}, width.enter), hf.Keys(packed{In: 64, Patch: 2,
+		Own: []hf.Own{hf.Keys(Heads{Heads: 24, Dim: 128}, Heads.Enter), hf.Keys(packed{In: 64, Patch: 2,
 			Heads: 24, Dim: 128}, packed.enter)},
 		Write: packed{}.write},
 	Build: func(c configs.Model) *family.Model { return newQwenImage(c).model() }})
@@ -38,7 +38,7 @@ var qwenPart = configs.Declare("qwen image", configs.Rules[qwenKeys]{})
 
 // newQwenImage is a model of the family.
 func newQwenImage(c configs.Model) mmdit {
-	k := keys.Of(c)
+	k := Shared.Of(c)
 	return mmdit{c: c, k: k, axes: [3]int(turning.Of(c).Axes), last: true, names: qwenNames,
 		x: "img_in", text: "txt_in", textNorm: "txt_norm",
 		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Texts: k.Text, Joint: true, TextStep: 1,
@@ -46,7 +46,7 @@ func newQwenImage(c configs.Model) mmdit {
 			Times: 1000, At: centred, Even: true,
 			TextAt: func(g [3]int) int32 { return int32(max(g[1]/2, g[2]/2)) }},
 		time: func(r *block.Rec, q *mmdit, _ map[string]*grad.Value) *grad.Value {
-			return timed(r, "time_text_embed.timestep_embedder", q.d.Features(r, features/2, 1000), c.Hidden,
+			return TimeMLP(r, "time_text_embed.timestep_embedder", q.d.Features(r, features/2, 1000), c.Hidden,
 				features)
 		}}
 }

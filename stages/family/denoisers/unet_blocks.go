@@ -29,7 +29,7 @@ type unet struct {
 }
 
 func newUNet(c configs.Model) *unet {
-	k, o := keys.Of(c), unetPart.Of(c)
+	k, o := Shared.Of(c), unetPart.Of(c)
 	pipeline := "StableDiffusionPipeline"
 	if o.Frame > 0 {
 		pipeline = "StableDiffusionXLPipeline"
@@ -56,10 +56,10 @@ func space(s block.Shape, level int) (n, h, w int) {
 }
 
 func (u *unet) model() *family.Model {
-	u.m = model(u.c, u.d)
+	u.m = NewModel(u.c, u.d)
 	m, n := u.m, len(u.o.Channels)
 	delete(m.Ports, "x")
-	m.Source, m.Initial = u.source, func(name string) family.Start { return zeroed(name, "conv_out.") }
+	m.Source, m.Initial = u.source, func(name string) family.Start { return Zeroed(name, "conv_out.") }
 	m.Ports["temb"] = family.Port{Width: u.embWidth(), Rows: family.Levels, Whole: true}
 	u.add("conv_in", u.o.Channels[0], 0, func(r *block.Rec, _ *grad.Value,
 		env map[string]*grad.Value) *grad.Value {
@@ -101,11 +101,11 @@ func (u *unet) model() *family.Model {
 	return m
 }
 
-// part records a block: x are the rows that the block before gives.
-type part func(r *block.Rec, x *grad.Value, env map[string]*grad.Value) *grad.Value
+// Layer records a block: x are the rows that the block before gives.
+type Layer func(r *block.Rec, x *grad.Value, env map[string]*grad.Value) *grad.Value
 
 // add adds a block that takes what the one before gives, and more, and gives images of so many channels.
-func (u *unet) add(name string, channels int, work float64, record part, more ...string) {
+func (u *unet) add(name string, channels int, work float64, record Layer, more ...string) {
 	from, to := u.from, fmt.Sprintf("h.%d", len(u.m.Blocks))
 	b := family.Block{Name: name, Gives: []string{to}, Weight: work, Recompute: from != "",
 		Record: func(r *block.Rec, env map[string]*grad.Value) { env[to] = record(r, env[from], env) }}
@@ -170,7 +170,7 @@ func (u *unet) image(r *block.Rec, x *grad.Value, level int) *grad.Value {
 func (u *unet) resnet(r *block.Rec, name string, x, temb *grad.Value, out int) *grad.Value {
 	t, in, unit := r.T, x.Shape[3], out/u.o.Groups
 	h := t.Act(u.norm(r, name+".norm1", x, u.c.NormEps), kernels.SiLU)
-	h = u.conv(r, name+".conv1", h, out, convOpts{axis: 0, unit: unit, size: 3, stride: 1})
+	h = u.conv(r, name+".conv1", h, out, ConvOpts{Axis: 0, Unit: unit, Size: 3, Stride: 1})
 	e := r.Linear(name+".time_emb_proj", t.Act(temb, kernels.SiLU), out, u.embWidth(),
 		block.LinearOpts{Bias: true, Unit: unit})
 	levels := make([]int32, x.Shape[0])
@@ -181,9 +181,9 @@ func (u *unet) resnet(r *block.Rec, name string, x, temb *grad.Value, out int) *
 	h = t.Modulate(h, none, e, t.ConstI32("dif.each", levels), grad.Modulation{Norm: kernels.PlainRows,
 		Plus: 1})
 	h = t.Act(u.norm(r, name+".norm2", h, u.c.NormEps), kernels.SiLU)
-	h = u.conv(r, name+".conv2", h, out, convOpts{axis: 1, unit: unit, size: 3, stride: 1})
+	h = u.conv(r, name+".conv2", h, out, ConvOpts{Axis: 1, Unit: unit, Size: 3, Stride: 1})
 	if in != out {
-		x = u.conv(r, name+".conv_shortcut", x, out, convOpts{axis: -1, unit: 1, size: 1, stride: 1})
+		x = u.conv(r, name+".conv_shortcut", x, out, ConvOpts{Axis: -1, Unit: 1, Size: 1, Stride: 1})
 	}
 	return t.Rows(t.Add(x, h))
 }
@@ -195,19 +195,19 @@ func (u *unet) norm(r *block.Rec, name string, x *grad.Value, eps float64) *grad
 	return r.T.GroupNorm(x, w, r.T.Param(name+".bias", []int{c}, -1, 1, false), u.o.Groups, eps)
 }
 
-// convOpts say how a convolution is shared out, by output channels (0), input channels (1) or not at all
+// ConvOpts say how a convolution is shared out, by output channels (0), input channels (1) or not at all
 // (-1), in units, and its window.
-type convOpts struct{ axis, unit, size, stride int }
+type ConvOpts struct{ Axis, Unit, Size, Stride int }
 
 // conv is the convolution called name of x [n h w c], of an odd size and with its edges padded.
-func (u *unet) conv(r *block.Rec, name string, x *grad.Value, out int, o convOpts) *grad.Value {
+func (u *unet) conv(r *block.Rec, name string, x *grad.Value, out int, o ConvOpts) *grad.Value {
 	bias := -1
-	if o.axis == 0 {
+	if o.Axis == 0 {
 		bias = 0
 	}
-	w := r.T.Param(name+".weight", []int{out, x.Shape[3], o.size, o.size}, o.axis, o.unit, true)
-	win := kernels.Window{Stride: o.stride, Dilation: 1, Before: o.size / 2, After: o.size / 2}
-	return r.T.Conv(x, w, r.T.Param(name+".bias", []int{out}, bias, o.unit, false), win, win)
+	w := r.T.Param(name+".weight", []int{out, x.Shape[3], o.Size, o.Size}, o.Axis, o.Unit, true)
+	win := kernels.Window{Stride: o.Stride, Dilation: 1, Before: o.Size / 2, After: o.Size / 2}
+	return r.T.Conv(x, w, r.T.Param(name+".bias", []int{out}, bias, o.Unit, false), win, win)
 }
 
 // downsample adds the convolution that halves images.
@@ -215,8 +215,8 @@ func (u *unet) downsample(name string) {
 	c, level := u.wide, u.deep
 	u.deep++
 	u.add(name, c, u.work(9*c*c), func(r *block.Rec, x *grad.Value, _ map[string]*grad.Value) *grad.Value {
-		return r.T.Rows(u.conv(r, name, u.image(r, x, level), c, convOpts{axis: -1, unit: 1, size: 3,
-			stride: 2}))
+		return r.T.Rows(u.conv(r, name, u.image(r, x, level), c, ConvOpts{Axis: -1, Unit: 1, Size: 3,
+			Stride: 2}))
 	})
 }
 
@@ -227,30 +227,30 @@ func (u *unet) upsample(name string) {
 	u.add(name, c, u.work(9*c*c), func(r *block.Rec, x *grad.Value, _ map[string]*grad.Value) *grad.Value {
 		_, h, w := space(r.Shape, level-1)
 		y := r.T.Resize(u.image(r, x, level), kernels.Nearest, h, w)
-		return r.T.Rows(u.conv(r, name, y, c, convOpts{axis: -1, unit: 1, size: 3, stride: 1}))
+		return r.T.Rows(u.conv(r, name, y, c, ConvOpts{Axis: -1, Unit: 1, Size: 3, Stride: 1}))
 	})
 }
 
 // embed makes images of noisy latents, and of the level what every residual block reads.
 func (u *unet) embed(r *block.Rec, env map[string]*grad.Value) *grad.Value {
 	first, emb := u.o.Channels[0], u.embWidth()
-	e := timed(r, "time_embedding", u.d.Features(r, first/2, 1), emb, first)
+	e := TimeMLP(r, "time_embedding", u.d.Features(r, first/2, 1), emb, first)
 	if u.o.Frame > 0 {
 		more := r.T.Concat(1, u.d.Pools(r, env), u.d.FrameFeatures(r, u.o.Frame/2))
-		e = r.T.Add(e, timed(r, "add_embedding", more, emb, u.o.Added))
+		e = r.T.Add(e, TimeMLP(r, "add_embedding", more, emb, u.o.Added))
 	}
 	env["temb"] = e
-	return r.T.Rows(u.conv(r, "conv_in", u.image(r, u.d.Noisy(r), 0), first, convOpts{axis: -1, unit: 1,
-		size:   3,
-		stride: 1}))
+	return r.T.Rows(u.conv(r, "conv_in", u.image(r, u.d.Noisy(r), 0), first, ConvOpts{Axis: -1, Unit: 1,
+		Size:   3,
+		Stride: 1}))
 }
 
 // head is what the model says of the noisy latents.
 func (u *unet) head(from string) func(r *block.Rec, env map[string]*grad.Value) {
 	return func(r *block.Rec, env map[string]*grad.Value) {
 		x := u.norm(r, "conv_norm_out", u.image(r, env[from], 0), u.c.NormEps)
-		y := u.conv(r, "conv_out", r.T.Act(x, kernels.SiLU), u.k.Out, convOpts{axis: -1, unit: 1, size: 3,
-			stride: 1})
+		y := u.conv(r, "conv_out", r.T.Act(x, kernels.SiLU), u.k.Out, ConvOpts{Axis: -1, Unit: 1, Size: 3,
+			Stride: 1})
 		u.d.Predicted(r, env, r.T.Rows(y))
 	}
 }

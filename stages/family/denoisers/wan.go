@@ -21,7 +21,8 @@ type wanKeys struct {
 	Captions  int  `key:"text_rows" default:"512" min:"0" max:"65536" class:"fixed" unit:"tokens" doc:"Rows that captions are padded to with zeros, which are attended to; 0 leaves them as long as they are."`
 }
 
-var wanPart = configs.Declare("wan", configs.Rules[wanKeys]{})
+// WanPart are the settings of Wan's blocks, which world-action models have too.
+var WanPart = configs.Declare("wan", configs.Rules[wanKeys]{})
 
 // Wan 2.1 and 2.2, text and image to video (arXiv:2503.20314): every block modulates its rows by the
 // level of noise, attends to all rows of the clip and then to its caption and to the image that it begins
@@ -51,7 +52,7 @@ var _ = family.Register(family.Family{ModelType: "WanTransformer3DModel", Paper:
 				out["image_dim"] = nil
 			}
 		},
-		Own: []hf.Own{hf.Keys(width{Heads: 40, Dim: 128}, width.enter),
+		Own: []hf.Own{hf.Keys(Heads{Heads: 40, Dim: 128}, Heads.Enter),
 			hf.Keys(wanFile{Heads: 40, Dim: 128}, wanFile.check)}},
 	Build: func(c configs.Model) *family.Model { return newWan(c).model() }})
 
@@ -64,7 +65,7 @@ type wan struct {
 }
 
 func newWan(c configs.Model) wan {
-	k, o := keys.Of(c), wanPart.Of(c)
+	k, o := Shared.Of(c), WanPart.Of(c)
 	d := &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.Out, Texts: k.Text, Pipeline: "WanPipeline",
 		TextRows: o.Captions}
 	if k.In > k.Out {
@@ -95,7 +96,7 @@ func (k wanFile) check(d *hf.Decoder) {
 }
 
 func (w wan) model() *family.Model {
-	m := model(w.c, w.d)
+	m := NewModel(w.c, w.d)
 	m.Source, m.Initial = w.source, w.initial
 	hidden := w.c.Hidden
 	m.Ports["text"] = family.Port{Width: hidden, Rows: family.Captions, Whole: true}
@@ -129,7 +130,7 @@ func (w wan) embed(r *block.Rec, env map[string]*grad.Value) {
 	t, d, whole := r.T, w.c.Hidden, block.LinearOpts{Bias: true, Rep: true}
 	env["x"] = t.Place("residual", r.Linear("patch_embedding", w.d.Noisy(r), d, w.d.Width()+
 		w.d.GivenWidth(), whole))
-	e := timed(r, name+".time_embedder", w.d.Features(r, w.k.Freq/2, 1), d, w.k.Freq)
+	e := TimeMLP(r, name+".time_embedder", w.d.Features(r, w.k.Freq/2, 1), d, w.k.Freq)
 	env["temb"] = e
 	env["mod"] = r.Linear(name+".time_proj", t.Act(e, kernels.SiLU), 6*d, d, whole)
 	h := r.Linear(name+".text_embedder.linear_1", w.d.Captions(r, env), d, w.k.Text, whole)
@@ -149,10 +150,10 @@ func (w wan) embed(r *block.Rec, env map[string]*grad.Value) {
 // shifted and gated by the level; the second is not.
 func (w wan) block(r *block.Rec, i int, env map[string]*grad.Value) {
 	t, d, name, at := r.T, w.c.Hidden, fmt.Sprintf("blocks.%d", i), w.d.Level(r)
-	mod := shifted(r, name+".scale_shift_table", env["mod"], 6, d)
+	mod := Shift(r, name+".scale_shift_table", env["mod"], 6, d)
 	of := func(k int) *grad.Value { return t.Columns(mod, k*d, d) }
 	x := env["x"]
-	h := t.Modulate(x, of(1), of(0), at, plain(w.c.NormEps))
+	h := t.Modulate(x, of(1), of(0), at, PlainNorm(w.c.NormEps))
 	h = t.Place("residual", w.attention(r, name+".attn1", h, h, nil, r.Cu()))
 	x = t.Gate(x, h, of(2), at)
 	h = x
@@ -161,7 +162,7 @@ func (w wan) block(r *block.Rec, i int, env map[string]*grad.Value) {
 	}
 	x = t.Place("residual", t.Add(x, w.attention(r, name+".attn2", h, env["text"], env["image"],
 		w.d.TextCu(r))))
-	h = t.Modulate(x, of(4), of(3), at, plain(w.c.NormEps))
+	h = t.Modulate(x, of(4), of(3), at, PlainNorm(w.c.NormEps))
 	h = r.Linear(name+".ffn.net.0.proj", h, w.c.Intermediate, d, block.LinearOpts{Bias: true})
 	h = r.Linear(name+".ffn.net.2", t.Act(h, kernels.GELUTanh), d, w.c.Intermediate,
 		block.LinearOpts{Bias: true,
@@ -200,9 +201,9 @@ func (w wan) attention(r *block.Rec, name string, x, y, image, cu *grad.Value) *
 // head is the last norm, shifted and scaled by the level, and the numbers of each token.
 func (w wan) head(r *block.Rec, env map[string]*grad.Value) {
 	t, d := r.T, w.c.Hidden
-	mod := shifted(r, "scale_shift_table", t.Concat(1, env["temb"], env["temb"]), 2, d)
+	mod := Shift(r, "scale_shift_table", t.Concat(1, env["temb"], env["temb"]), 2, d)
 	shift, scale := t.Columns(mod, 0, d), t.Columns(mod, d, d)
-	h := t.Modulate(env["x"], scale, shift, w.d.Level(r), plain(w.c.NormEps))
+	h := t.Modulate(env["x"], scale, shift, w.d.Level(r), PlainNorm(w.c.NormEps))
 	w.d.Predicted(r, env, r.Linear("proj_out", h, w.d.Width(), d, block.LinearOpts{Bias: true, Rep: true}))
 }
 
@@ -216,7 +217,7 @@ func (w wan) source(name string) family.Source {
 	case strings.HasSuffix(name, "scale_shift_table"):
 		s.Lead = 1
 	case strings.HasPrefix(name, "proj_out."):
-		s.Rows = fastest(w.d)
+		s.Rows = Fastest(w.d)
 	}
 	return s
 }
@@ -232,4 +233,15 @@ func (w wan) initial(name string) family.Start {
 		return family.Start{Std: 1 / math.Sqrt(float64(w.c.Hidden))}
 	}
 	return family.Start{}
+}
+
+// Fastest are the rows of a head whose channel varies fastest, for numbers of a token whose channel varies
+// slowest.
+func Fastest(d *family.Denoiser) (rows [][2]int) {
+	taps := d.Width() / d.Channels
+	for i := range d.Width() {
+		at := i%taps*d.Channels + i/taps
+		rows = append(rows, [2]int{at, at + 1})
+	}
+	return rows
 }
