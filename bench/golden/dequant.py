@@ -1,4 +1,4 @@
-"""Writes stages/checkpoint/testdata/quantized.safetensors: matrices as DeepSeek V3 keeps them (FP8 E4M3 with a float32 scale for each block of
+"""Writes stages/checkpoint/quant/testdata/quantized.safetensors: matrices as DeepSeek V3 keeps them (FP8 E4M3 with a float32 scale for each block of
 128x128, the last blocks short) and as compressed-tensors packs them (four-bit integers in groups of 32 columns), with what PyTorch and
 compressed-tensors make of them under names that begin with want; and mxfp4.safetensors: experts in four-bit numbers as gpt-oss keeps them, with
 what transformers makes of them.
@@ -29,14 +29,14 @@ def main():
         out[f"{name}.weight_shape"] = torch.tensor([n, k])
         out[f"want.{name}.weight"] = q.float() * s.float().repeat_interleave(32, 1)
     out["norm.weight"] = torch.randn(7, generator=gen)
-    save_file(out, "stages/checkpoint/testdata/quantized.safetensors")
+    save_file(out, "stages/checkpoint/quant/testdata/quantized.safetensors")
     out = {"norm.weight": torch.randn(7, generator=gen)}
     for name, (e, n, b) in dict(gate_up_proj=(3, 10, 2), down_proj=(2, 7, 3)).items():
         blocks = torch.randint(0, 256, (e, n, b, 16), generator=gen, dtype=torch.uint8)
         scales = torch.randint(100, 140, (e, n, b), generator=gen, dtype=torch.uint8)
         out[f"{name}_blocks"], out[f"{name}_scales"] = blocks, scales
         out[f"want.{name}"] = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32).contiguous()
-    save_file(out, "stages/checkpoint/testdata/mxfp4.safetensors")
+    save_file(out, "stages/checkpoint/quant/testdata/mxfp4.safetensors")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes stages/checkpoint/testdata/merge: a small model's weights (base.safetensors), and for each kind of additions a directory as PEFT saves it,
+"""Writes stages/checkpoint/quant/testdata/merge: a small model's weights (base.safetensors), and for each kind of additions a directory as PEFT saves it,
 with want.safetensors, the tensors that PEFT's merge_and_unload changes.
 
 Run from the repository's root: python bench/golden/peft_merge.py
@@ -13,7 +13,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import save_file
 from transformers.pytorch_utils import Conv1D
 
-DIR = pathlib.Path("stages/checkpoint/testdata/merge")
+DIR = pathlib.Path("stages/checkpoint/quant/testdata/merge")
 
 
 class Layer(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""Writes stages/checkpoint/testdata/packed_<way>.safetensors: matrices as GPTQ, AWQ, bitsandbytes and compressed-tensors keep them, with what
+"""Writes stages/checkpoint/quant/testdata/packed_<way>.safetensors: matrices as GPTQ, AWQ, bitsandbytes and compressed-tensors keep them, with what
 those libraries make of them again under names that begin with want.
 
 bitsandbytes and compressed-tensors make and read their own. GPTQ's and AWQ's layouts are written by the formulas of AutoGPTQ's QuantLinear.pack
@@ -19,7 +19,7 @@ from compressed_tensors.quantization.lifecycle.forward import dequantize
 from safetensors.torch import save_file
 
 GEN = torch.Generator().manual_seed(36)
-DIR = "stages/checkpoint/testdata"
+DIR = "stages/checkpoint/quant/testdata"
 
 
 def ints(most, *shape):

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 )
 
 // TestQuantizeCommand: a run's checkpoint and a directory are rounded to every form, with the perplexity
@@ -24,7 +24,7 @@ func TestQuantizeCommand(t *testing.T) {
 		return out
 	}
 	do(0, "ckpt", "convert", "ckpt", "hf")
-	names, _ := checkpoint.Quantizers()
+	names, _ := quant.Quantizers()
 	for i, form := range names {
 		from := []string{"ckpt", "hf"}[i%2]
 		do(0, "ckpt", "convert", from, form, "--quantize", form)

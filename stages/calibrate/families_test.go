@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 	"github.com/lfactor/lfactor/stages/family"
 	_ "github.com/lfactor/lfactor/stages/family/all"
 	"github.com/lfactor/lfactor/stages/sample"
@@ -102,7 +103,7 @@ func TestFamilies(t *testing.T) {
 			defer src.Close()
 			w, err := m.OpenWeights(src, dir)
 			require.NoError(t, err)
-			plain, err := checkpoint.Dequantized(src, dir)
+			plain, err := quant.Dequantized(src, dir)
 			require.NoError(t, err)
 			job := Job{Model: m, Weights: w, Source: plain, Linear: m.Linears(), Group: 8,
 				Backend: cpu.New(1)}
@@ -126,7 +127,7 @@ func TestFamilies(t *testing.T) {
 				}
 				require.NoError(t, err)
 				folded += len(out.Changed)
-				few, config, err := checkpoint.Recode(plain, "awq", job.Group, out.Matrices, out.Changed)
+				few, config, err := quant.Recode(plain, "awq", job.Group, out.Matrices, out.Changed)
 				require.NoError(t, err)
 				to := t.TempDir()
 				text, err := os.ReadFile(file)

@@ -12,7 +12,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/cpu"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
-	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 )
 
 // numbers are those of bench/golden/calibrate.py: what was read, in sixteenths, and two matrices in parts
@@ -52,7 +52,7 @@ func given(t *testing.T) (in *inputs, ms []*matrix) {
 			}
 		}
 		var fits bool
-		m.coded, fits = checkpoint.NewCoded(len(w), k, g.Group)
+		m.coded, fits = quant.NewCoded(len(w), k, g.Group)
 		require.True(t, fits)
 		ms = append(ms, m)
 	}
@@ -88,7 +88,7 @@ func (c *coded) UnmarshalJSON(text []byte) error {
 }
 
 // same holds codes, scales and zeros to those of PyTorch; zero stands for zeros that it does not tell.
-func same(t *testing.T, want coded, got *checkpoint.Coded, zero uint8) {
+func same(t *testing.T, want coded, got *quant.Coded, zero uint8) {
 	t.Helper()
 	for r, row := range want.Codes {
 		for c, code := range row {

@@ -9,7 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 )
 
 var _ = register(Method{Name: "gptq", Source: "arXiv:2210.17323, algorithm 1",
@@ -134,7 +134,7 @@ func gptqFactor(h *mat.SymDense, damp float64) (u *mat.Dense, dead []bool, err e
 // taken from the columns behind it as the factor's row says. A group's scale is that of its columns when
 // its first one's turn comes, with zero at 8. Columns that are dead become 0. With an order, which u and dead
 // are in, columns take their turns in it, and those of a turn are a group. w is used up.
-func gptq(w, u *mat.Dense, dead []bool, order []int, out *checkpoint.Coded) {
+func gptq(w, u *mat.Dense, dead []bool, order []int, out *quant.Coded) {
 	n, k := w.Dims()
 	if order != nil {
 		turned := mat.NewDense(n, k, nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 	"github.com/lfactor/lfactor/stages/family"
 )
 
@@ -57,9 +58,9 @@ type Job struct {
 
 // Result is what a method has chosen.
 type Result struct {
-	Matrices map[string]*checkpoint.Coded // by the names of the checkpoint's tensors
-	Changed  map[string][]float32         // tensors that have other numbers
-	Left     []string                     // tensors that stay, since no token reached them or they do not fit
+	Matrices map[string]*quant.Coded // by the names of the checkpoint's tensors
+	Changed  map[string][]float32    // tensors that have other numbers
+	Left     []string                // tensors that stay, since no token reached them or they do not fit
 }
 
 // blockOf is a block whose inputs are known.
@@ -76,7 +77,7 @@ type blockOf struct {
 // matrix is a tensor [n k] of the checkpoint with its codes.
 type matrix struct {
 	w     *mat.Dense
-	coded *checkpoint.Coded
+	coded *quant.Coded
 }
 
 // Run chooses codes for a job's linear layers by a method.
@@ -130,7 +131,7 @@ func newWalk(j *Job) *walk {
 	}
 	w := &walk{job: j, stages: j.Model.Cut(cuts), cap: &capture{Backend: j.Backend},
 		states: make([]map[string]*tensor.Tensor, len(j.Text)), last: map[string]int{},
-		out: &Result{Matrices: map[string]*checkpoint.Coded{}, Changed: map[string][]float32{}}}
+		out: &Result{Matrices: map[string]*quant.Coded{}, Changed: map[string][]float32{}}}
 	pool := tensor.NewPool("calibrate", 0)
 	w.run = &grad.Runner{Backend: w.cap, Pool: pool, Host: pool, Params: map[string]*tensor.Tensor{},
 		Grads: map[string]*tensor.Tensor{}}
@@ -307,7 +308,7 @@ func (b *blockOf) matrix(name string) (*matrix, error) {
 		return m, nil
 	}
 	shape := b.job.infos[name].Shape
-	coded, fits := checkpoint.NewCoded(shape[0], shape[1], b.job.Group)
+	coded, fits := quant.NewCoded(shape[0], shape[1], b.job.Group)
 	if !fits {
 		b.loaded[name] = nil
 		return nil, nil

@@ -11,9 +11,9 @@ import (
 
 // Names and limits of a PEFT directory.
 const (
-	adapterName       = "adapter_model.safetensors"
-	adapterConfigName = "adapter_config.json"
-	configBytesMax    = 1 << 20
+	AdapterName       = "adapter_model.safetensors"
+	AdapterConfigName = "adapter_config.json"
+	ConfigBytesMax    = 1 << 20
 )
 
 // AdapterPrefix begins every tensor name in a PEFT file: the model is wrapped twice. What follows is the
@@ -74,13 +74,13 @@ var adapterUnsupported = map[string][]string{
 // ReadAdapterConfig reads adapter_config.json of a PEFT directory. Variants of LoRA that would compute
 // something else are an error, not ignored.
 func ReadAdapterConfig(dir string) (AdapterConfig, error) {
-	path := filepath.Join(dir, adapterConfigName)
+	path := filepath.Join(dir, AdapterConfigName)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return AdapterConfig{}, err
 	}
 	defer root.Close()
-	text, err := readSmall(root, adapterConfigName, configBytesMax)
+	text, err := ReadSmall(root, AdapterConfigName, ConfigBytesMax)
 	if err != nil {
 		return AdapterConfig{}, err
 	}
@@ -104,7 +104,7 @@ func parseAdapterConfig(text []byte) (AdapterConfig, error) {
 	if kind := string(c.Rest["peft_type"]); kind != `"LORA"` {
 		return c, fmt.Errorf("peft_type %s: only LORA is known", kind)
 	}
-	for _, key := range sortedKeys(adapterUnsupported) {
+	for _, key := range SortedKeys(adapterUnsupported) {
 		var value bytes.Buffer
 		if raw, ok := c.Rest[key]; ok {
 			if err := json.Compact(&value, raw); err != nil ||
@@ -124,7 +124,7 @@ func parseAdapterConfig(text []byte) (AdapterConfig, error) {
 }
 
 // OpenAdapter opens the tensors of a PEFT directory.
-func OpenAdapter(dir string) (*File, error) { return OpenFile(filepath.Join(dir, adapterName)) }
+func OpenAdapter(dir string) (*File, error) { return OpenFile(filepath.Join(dir, AdapterName)) }
 
 // NewAdapterWriter begins a PEFT directory: adapter_config.json is written at once,
 // adapter_model.safetensors, whose tensors must have PEFT's names, appears on Commit.
@@ -142,10 +142,10 @@ func NewAdapterWriter(dir string, c AdapterConfig, tensors []Info) (Sink, error)
 	if err := OS.MkdirAll(dir); err != nil {
 		return nil, err
 	}
-	if err := replaceFile(OS, filepath.Join(dir, adapterConfigName), text); err != nil {
+	if err := replaceFile(OS, filepath.Join(dir, AdapterConfigName), text); err != nil {
 		return nil, err
 	}
-	f, err := newPlacedFile(OS, filepath.Join(dir, adapterName), tensors)
+	f, err := newPlacedFile(OS, filepath.Join(dir, AdapterName), tensors)
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 // A box is one half-open interval an axis of a tensor. The functions here turn boxes into runs of bytes that
 // are contiguous on both sides of a copy.
 
-// whole is the box of a full tensor.
-func whole(shape []int) [][2]int {
+// Whole is the box of a full tensor.
+func Whole(shape []int) [][2]int {
 	box := make([][2]int, len(shape))
 	for i, n := range shape {
 		box[i] = [2]int{0, n}
@@ -40,9 +40,9 @@ func checkBox(box [][2]int, shape []int) error {
 	return nil
 }
 
-// boxBytes checks box and dtype against shape and returns the box's bytes. Types narrower than a byte can
+// BoxBytes checks box and dtype against shape and returns the box's bytes. Types narrower than a byte can
 // only be taken whole.
-func boxBytes(d DType, shape []int, box [][2]int) (int64, error) {
+func BoxBytes(d DType, shape []int, box [][2]int) (int64, error) {
 	if err := checkBox(box, shape); err != nil {
 		return 0, err
 	}
@@ -167,4 +167,13 @@ func readFull(r io.ReaderAt, dst []byte, off int64) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// BoxLen is the number of elements of a box.
+func BoxLen(ranges [][2]int) int {
+	n := 1
+	for _, r := range ranges {
+		n *= r[1] - r[0]
+	}
+	return n
 }

@@ -342,6 +342,6 @@ func PartsOf(src Source, t Info, offset int64) ([]Part, error) {
 		}
 		box[axis] = [2]int{0, t.Shape[axis]}
 	}
-	cut(whole(t.Shape), 0, total)
+	cut(Whole(t.Shape), 0, total)
 	return out, nil
 }

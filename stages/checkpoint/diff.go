@@ -125,7 +125,7 @@ func diffValues(a, b Source, t, u Info) (Difference, error) {
 // add counts the differing elements of two equally long runs.
 func (d *Difference) add(dtype DType, x, y []byte) {
 	size := max(1, dtype.Bits()/8)
-	_, decode := floatDecoder(dtype)
+	_, decode := FloatDecoder(dtype)
 	for i := 0; i < len(x); i += size {
 		if bytes.Equal(x[i:i+size], y[i:i+size]) {
 			continue

@@ -88,7 +88,7 @@ type Dir struct {
 // OpenDir opens every shard and checks that index and shards agree: no tensor or shard is missing, in two
 // places, or unaccounted for. Only headers are read.
 func OpenDir(dir string) (*Dir, error) {
-	root := published(dir)
+	root := Published(dir)
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
@@ -110,19 +110,19 @@ func OpenDir(dir string) (*Dir, error) {
 // readIndex returns the index's map from tensor to file.
 func readIndex(root folder, name string) (map[string]string, error) {
 	path := filepath.Join(root.Name(), name)
-	text, err := readSmall(root, name, indexBytesMax)
+	text, err := ReadSmall(root, name, indexBytesMax)
 	if err != nil {
 		return nil, err
 	}
 	var index map[string]string
 	seen := map[string]bool{}
-	err = eachKey(text, func(key string, dec *json.Decoder) error {
+	err = EachKey(text, func(key string, dec *json.Decoder) error {
 		var raw json.RawMessage
 		if err := dec.Decode(&raw); err != nil || key != "weight_map" {
 			return err
 		}
 		index = map[string]string{}
-		return eachKey(raw, func(tensor string, dec *json.Decoder) error {
+		return EachKey(raw, func(tensor string, dec *json.Decoder) error {
 			if seen[tensor] {
 				return fmt.Errorf("tensor %s appears twice", quoteOdd(tensor))
 			}
@@ -144,8 +144,8 @@ func readIndex(root folder, name string) (map[string]string, error) {
 	return index, nil
 }
 
-// readSmall reads a text file below root, at most limit bytes.
-func readSmall(root folder, name string, limit int64) ([]byte, error) {
+// ReadSmall reads a text file below root, at most limit bytes.
+func ReadSmall(root folder, name string, limit int64) ([]byte, error) {
 	f, size, err := openRegular(root, name)
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (d *Dir) openSingle(root folder) error {
 	if err != nil {
 		return err
 	}
-	d.files[d.names.single], d.tensors = f, f.tensors
+	d.files[d.names.single], d.tensors = f, f.ByName
 	return d.refuseStrangers(map[string][]string{d.names.single: nil})
 }
 
@@ -183,7 +183,7 @@ func (d *Dir) openSingle(root folder) error {
 // at once. A name that leads out of the directory is refused.
 func (d *Dir) openShards(root folder, index map[string]string) error {
 	byFile := map[string][]string{}
-	for _, tensor := range sortedKeys(index) {
+	for _, tensor := range SortedKeys(index) {
 		file := index[tensor]
 		if !filepath.IsLocal(file) || file != filepath.Base(file) {
 			return &Error{File: filepath.Join(d.path, d.names.index), Tensor: tensor, Fault: Unsafe,
@@ -192,7 +192,7 @@ func (d *Dir) openShards(root folder, index map[string]string) error {
 		byFile[file] = append(byFile[file], tensor)
 	}
 	var errs []error
-	for _, file := range sortedKeys(byFile) {
+	for _, file := range SortedKeys(byFile) {
 		errs = append(errs, d.openShard(root, file, byFile[file], index))
 	}
 	errs = append(errs, d.refuseStrangers(byFile))
@@ -214,9 +214,9 @@ func (d *Dir) openShard(root folder, file string, tensors []string, index map[st
 	d.files[file] = f
 	var errs []error
 	for _, name := range tensors {
-		t, ok := f.tensors[name]
+		t, ok := f.ByName[name]
 		if !ok {
-			errs = append(errs, &Error{File: f.path, Tensor: name, Fault: Missing,
+			errs = append(errs, &Error{File: f.Path, Tensor: name, Fault: Missing,
 				Why: "the index places it here"})
 			continue
 		}
@@ -224,7 +224,7 @@ func (d *Dir) openShard(root folder, file string, tensors []string, index map[st
 	}
 	for _, t := range f.Tensors() {
 		if index[t.Name] != file {
-			errs = append(errs, &Error{File: f.path, Tensor: t.Name, Fault: Extra,
+			errs = append(errs, &Error{File: f.Path, Tensor: t.Name, Fault: Extra,
 				Why: "the index does not place it here"})
 		}
 	}
@@ -252,12 +252,12 @@ func (d *Dir) refuseStrangers(known map[string][]string) error {
 func (d *Dir) Path() string { return d.path }
 
 // Tensors implements Source.
-func (d *Dir) Tensors() []Info { return sortedInfos(d.tensors) }
+func (d *Dir) Tensors() []Info { return SortedInfos(d.tensors) }
 
 // Close implements Source.
 func (d *Dir) Close() error {
 	var errs []error
-	for _, name := range sortedKeys(d.files) {
+	for _, name := range SortedKeys(d.files) {
 		errs = append(errs, d.files[name].Close())
 	}
 	return errors.Join(errs...)
@@ -299,4 +299,5 @@ func (d *Dir) fileOf(name string) (*File, error) {
 	return d.files[t.File], nil
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+// SortedKeys are the keys of a map in order.
+func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -108,7 +108,7 @@ func (w *DirWriter) WriteTensor(name string, src []byte) error {
 	if f == nil {
 		return fmt.Errorf("%s: tensor %s was not announced", w.dir, quoteOdd(name))
 	}
-	return f.writeRanges(name, whole(f.places[name].Shape), src)
+	return f.writeRanges(name, Whole(f.places[name].Shape), src)
 }
 
 // Commit implements Sink.
@@ -210,7 +210,7 @@ func (p *placedFile) writeRanges(name string, ranges [][2]int, src []byte) error
 	if !ok {
 		return fmt.Errorf("%s: tensor %s was not announced", p.path, quoteOdd(name))
 	}
-	n, err := boxBytes(t.DType, t.Shape, ranges)
+	n, err := BoxBytes(t.DType, t.Shape, ranges)
 	if err == nil && n != int64(len(src)) {
 		err = fmt.Errorf("ranges %v take %d bytes, got %d", ranges, n, len(src))
 	}
@@ -228,7 +228,7 @@ func (p *placedFile) writeRanges(name string, ranges [][2]int, src []byte) error
 		return err
 	}
 	elem := int64(t.DType.Bits() / 8)
-	return runs(ranges, ranges, whole(t.Shape), func(c run) error {
+	return runs(ranges, ranges, Whole(t.Shape), func(c run) error {
 		_, err := p.f.WriteAt(src[c.src*elem:(c.src+c.n)*elem], t.Offset+c.dst*elem)
 		return err
 	})
@@ -238,7 +238,7 @@ func (p *placedFile) writeRanges(name string, ranges [][2]int, src []byte) error
 func (p *placedFile) finish() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, name := range sortedKeys(p.left) {
+	for _, name := range SortedKeys(p.left) {
 		if p.left[name] != 0 {
 			return fmt.Errorf("%s: tensor %s: %d bytes of %d were not written exactly once", p.path,
 				quoteOdd(name), p.left[name], p.places[name].Bytes)

@@ -94,7 +94,7 @@ func ByteSize(d DType, shape []int) (int64, error) {
 // NonFinite counts the NaNs and the infinities among the elements of data. Integer types have none.
 // len(data) must be a whole number of elements.
 func NonFinite(d DType, data []byte) (nan, inf int) {
-	size, decode := floatDecoder(d)
+	size, decode := FloatDecoder(d)
 	if decode == nil {
 		return 0, 0
 	}
@@ -109,9 +109,9 @@ func NonFinite(d DType, data []byte) (nan, inf int) {
 	return nan, inf
 }
 
-// floatDecoder returns the bytes of an element and how to read one; nil for types that are not floats of
+// FloatDecoder returns the bytes of an element and how to read one; nil for types that are not floats of
 // whole bytes.
-func floatDecoder(d DType) (int, func([]byte) float64) {
+func FloatDecoder(d DType) (int, func([]byte) float64) {
 	switch d {
 	case F64:
 		return 8, func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) }

@@ -44,7 +44,7 @@ func TestSmallFloats(t *testing.T) {
 		F8E5M2: {0x3c: 1, 0x7b: 57344, 0x01: 1.52587890625e-05, 0xbc: -1},
 		BF16:   {0x3f80: 1, 0xc2c8: -100, 0x4049: 3.140625},
 	} {
-		_, decode := floatDecoder(dtype)
+		_, decode := FloatDecoder(dtype)
 		for bits, want := range c {
 			require.Equal(t, want, decode([]byte{byte(bits), byte(bits >> 8)}), "%s %#x", dtype, bits)
 		}

@@ -13,10 +13,10 @@ import (
 
 // File is an open safetensors file. Reads are by offset: any number of goroutines may read at once.
 type File struct {
-	path     string
+	Path     string
 	r        io.ReaderAt
 	closer   io.Closer
-	tensors  map[string]Info
+	ByName   map[string]Info
 	metadata map[string]string
 }
 
@@ -26,7 +26,7 @@ func OpenFile(path string) (*File, error) {
 	if dir == "" {
 		dir = "."
 	}
-	return openIn(published(dir), base)
+	return openIn(Published(dir), base)
 }
 
 // openIn opens a file below root. Links that root does not follow and everything but regular files are
@@ -73,18 +73,19 @@ func newFile(r io.ReaderAt, path string, size int64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: path, r: r, tensors: make(map[string]Info, len(h.tensors)), metadata: h.metadata}
+	f := &File{Path: path, r: r, ByName: make(map[string]Info, len(h.tensors)), metadata: h.metadata}
 	for _, t := range h.tensors {
 		t.File = filepath.Base(path)
-		f.tensors[t.Name] = t
+		f.ByName[t.Name] = t
 	}
 	return f, nil
 }
 
 // Tensors implements Source.
-func (f *File) Tensors() []Info { return sortedInfos(f.tensors) }
+func (f *File) Tensors() []Info { return SortedInfos(f.ByName) }
 
-func sortedInfos(m map[string]Info) []Info {
+// SortedInfos are the values of a map in the order of their names.
+func SortedInfos(m map[string]Info) []Info {
 	return slices.SortedFunc(maps.Values(m), func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
 }
 
@@ -106,7 +107,7 @@ func (f *File) ReadInto(name string, lo, hi int64, dst []byte) error {
 		return err
 	}
 	if lo < 0 || lo > hi || hi > t.Bytes || int64(len(dst)) != hi-lo {
-		return fmt.Errorf("%s: tensor %s: bytes [%d,%d) of %d into a buffer of %d", f.path, name, lo, hi,
+		return fmt.Errorf("%s: tensor %s: bytes [%d,%d) of %d into a buffer of %d", f.Path, name, lo, hi,
 			t.Bytes, len(dst))
 	}
 	return f.wrap(name, readFull(f.r, dst, t.Offset+lo))
@@ -118,12 +119,12 @@ func (f *File) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	if err != nil {
 		return err
 	}
-	n, err := boxBytes(t.DType, t.Shape, ranges)
+	n, err := BoxBytes(t.DType, t.Shape, ranges)
 	if err == nil && n != int64(len(dst)) {
 		err = fmt.Errorf("ranges %v take %d bytes, the buffer has %d", ranges, n, len(dst))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: tensor %s: %w", f.path, name, err)
+		return fmt.Errorf("%s: tensor %s: %w", f.Path, name, err)
 	}
 	if n == 0 {
 		return nil
@@ -139,7 +140,7 @@ func readRuns(r io.ReaderAt, t Info, ranges [][2]int, dst []byte) error {
 	elem := int64(t.DType.Bits() / 8)
 	w := &windowReader{r: r, end: t.Offset + t.Bytes}
 	last := int64(-1)
-	return runs(ranges, whole(t.Shape), ranges, func(c run) error {
+	return runs(ranges, Whole(t.Shape), ranges, func(c run) error {
 		stride := c.n
 		if last >= 0 {
 			stride = c.src - last
@@ -164,16 +165,16 @@ func readSlice(s Source, t Info, axis, from, to int, dst []byte) error {
 	if axis < 0 || axis >= len(t.Shape) {
 		return fmt.Errorf("tensor %s has no axis %d: its shape is %v", t.Name, axis, t.Shape)
 	}
-	box := whole(t.Shape)
+	box := Whole(t.Shape)
 	box[axis] = [2]int{from, to}
 	return s.ReadRanges(t.Name, box, dst)
 }
 
 // find is the entry of a tensor, or an error that names the file.
 func (f *File) find(name string) (Info, error) {
-	t, ok := f.tensors[name]
+	t, ok := f.ByName[name]
 	if !ok {
-		return Info{}, &Error{File: f.path, Tensor: name, Fault: Missing, Why: "the file has no such tensor"}
+		return Info{}, &Error{File: f.Path, Tensor: name, Fault: Missing, Why: "the file has no such tensor"}
 	}
 	return t, nil
 }
@@ -184,8 +185,8 @@ func (f *File) wrap(name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &Error{File: f.path, Tensor: name, Fault: Truncated, Why: "the file ended while it was read",
+		return &Error{File: f.Path, Tensor: name, Fault: Truncated, Why: "the file ended while it was read",
 			Err: err}
 	}
-	return fmt.Errorf("%s: reading %s: %w", f.path, name, err)
+	return fmt.Errorf("%s: reading %s: %w", f.Path, name, err)
 }

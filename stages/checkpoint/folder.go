@@ -19,8 +19,8 @@ type folder interface {
 // links may lead to anywhere below within, "" for anywhere at all.
 type linked struct{ dir, within string }
 
-// published is the directory of a published model: what is read as tensors may be linked from anywhere.
-func published(dir string) folder { return linked{dir: dir} }
+// Published is the directory of a published model: what is read as tensors may be linked from anywhere.
+func Published(dir string) folder { return linked{dir: dir} }
 
 // verbatim is the directory whose files are copied as they are: links stay inside it, or inside the cache's
 // folder of the repository.

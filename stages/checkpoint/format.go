@@ -73,12 +73,12 @@ func eachRows(t Info, f func(box [][2]int, bytes int64) error) error {
 		return err
 	}
 	if len(t.Shape) == 0 || n <= copyBytes || t.DType.Bits()%8 != 0 {
-		return f(whole(t.Shape), n)
+		return f(Whole(t.Shape), n)
 	}
 	row := n / int64(t.Shape[0])
 	step := int(max(1, copyBytes/row))
 	for at := 0; at < t.Shape[0]; at += step {
-		box := whole(t.Shape)
+		box := Whole(t.Shape)
 		box[0] = [2]int{at, min(at+step, t.Shape[0])}
 		if err := f(box, row*int64(box[0][1]-at)); err != nil {
 			return err

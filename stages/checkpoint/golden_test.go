@@ -41,7 +41,7 @@ func readAll(t *testing.T, s Source, info Info) []byte {
 	n, err := ByteSize(info.DType, info.Shape)
 	require.NoError(t, err)
 	dst := make([]byte, n)
-	require.NoError(t, s.ReadRanges(info.Name, whole(info.Shape), dst), info.Name)
+	require.NoError(t, s.ReadRanges(info.Name, Whole(info.Shape), dst), info.Name)
 	return dst
 }
 
@@ -172,7 +172,7 @@ func TestAdapterRoundTrip(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, Copy(dst, src))
 	require.NoError(t, dst.Commit())
-	for _, name := range []string{adapterName} {
+	for _, name := range []string{AdapterName} {
 		want, err := os.ReadFile(filepath.Join("testdata/adapter", name))
 		require.NoError(t, err)
 		got, err := os.ReadFile(filepath.Join(dir, name))

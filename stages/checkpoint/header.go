@@ -61,7 +61,7 @@ func parseHeader(text []byte) (*header, error) {
 	}
 	h := &header{}
 	seen := map[string]bool{}
-	err := eachKey(text, func(key string, d *json.Decoder) error {
+	err := EachKey(text, func(key string, d *json.Decoder) error {
 		if seen[key] {
 			return fmt.Errorf("key %s appears twice", quoteOdd(key))
 		}
@@ -79,8 +79,8 @@ func parseHeader(text []byte) (*header, error) {
 	return h, err
 }
 
-// eachKey walks the keys of one JSON object in order, which a map would not keep, nor tell of duplicates.
-func eachKey(text []byte, f func(key string, d *json.Decoder) error) error {
+// EachKey walks the keys of one JSON object in order, which a map would not keep, nor tell of duplicates.
+func EachKey(text []byte, f func(key string, d *json.Decoder) error) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return fmt.Errorf("is not a JSON object (%v)", err)
@@ -112,7 +112,7 @@ func parseEntry(name string, d *json.Decoder) (Info, error) {
 	info := Info{Name: name, Offset: -1, Shape: []int{}}
 	var offsets []int64
 	seen := map[string]bool{}
-	err := eachKey(raw, func(key string, d *json.Decoder) error {
+	err := EachKey(raw, func(key string, d *json.Decoder) error {
 		if seen[key] {
 			return fmt.Errorf("key %q appears twice", key)
 		}

@@ -48,7 +48,7 @@ func (p Piece) Bytes() (int64, error) { return ByteSize(p.DType, p.storedShape()
 // box is the part of the tensor that the piece covers; none given means all of it.
 func (p Piece) box() [][2]int {
 	if p.Box == nil {
-		return whole(p.Shape)
+		return Whole(p.Shape)
 	}
 	return p.Box
 }
@@ -216,7 +216,7 @@ func (t manifestTensor) check(files map[string]bool) error {
 
 // checkedBytes is Bytes after holding box and flat range to the shape.
 func (p Piece) checkedBytes() (int64, error) {
-	n, err := boxBytes(p.DType, p.Shape, p.box())
+	n, err := BoxBytes(p.DType, p.Shape, p.box())
 	if err != nil || p.Flat == nil {
 		return n, err
 	}
@@ -230,7 +230,7 @@ func (p Piece) checkedBytes() (int64, error) {
 // checkDisjoint checks that no element is in two pieces. Boxes must not overlap, and of pieces with
 // the same box the flat ranges must not.
 func checkDisjoint(byBox map[string][]Piece) error {
-	keys := sortedKeys(byBox)
+	keys := SortedKeys(byBox)
 	for i, key := range keys {
 		pieces := byBox[key]
 		for _, other := range keys[:i] {

@@ -17,7 +17,7 @@ func RegisterLinked(name string, open func(path string) (Source, error)) struct{
 
 // Linked is the path of weights of another form than safetensors in a directory, "" for none.
 func Linked(dir string) string {
-	for _, name := range sortedKeys(linkedFiles) {
+	for _, name := range SortedKeys(linkedFiles) {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			return path

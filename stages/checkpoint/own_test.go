@@ -107,7 +107,7 @@ func TestAnyCutLoadsAnyCut(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, r.Verify())
 			for range 20 {
-				box := whole(c.shape)
+				box := Whole(c.shape)
 				for axis, n := range c.shape {
 					lo := rng.IntN(n + 1)
 					box[axis] = [2]int{lo, lo + rng.IntN(n-lo+1)}
@@ -238,7 +238,7 @@ func TestReaderDescribesTheCheckpoint(t *testing.T) {
 	var e *Error
 	require.ErrorAs(t, r.ReadLogical("v", Param, nil, nil), &e)
 	require.Equal(t, Missing, e.Fault)
-	require.ErrorContains(t, r.ReadLogical("w", Param, whole([]int{8, 9}), nil), "range [0,9) of axis 1")
+	require.ErrorContains(t, r.ReadLogical("w", Param, Whole([]int{8, 9}), nil), "range [0,9) of axis 1")
 	require.ErrorContains(t, r.Section("rng", nil), `no section "rng"; there are config`)
 	var wrong []int
 	require.ErrorContains(t, r.Section("config", &wrong), "section config")
@@ -309,7 +309,7 @@ func FuzzManifest(f *testing.F) {
 			for _, p := range tensor.Pieces {
 				piece := tensor.piece(p)
 				at := int64(0)
-				_ = runs(piece.box(), piece.box(), whole(tensor.Shape), func(r run) error {
+				_ = runs(piece.box(), piece.box(), Whole(tensor.Shape), func(r run) error {
 					for i := range r.n {
 						if at >= piece.flat()[0] && at < piece.flat()[1] {
 							seen[r.dst+i]++

@@ -107,7 +107,7 @@ func readManifest(root *os.Root) (*manifest, error) {
 		if name == sumName {
 			limit = 1 << 10
 		}
-		text, err := readSmall(root, name, limit)
+		text, err := ReadSmall(root, name, limit)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, &Error{File: filepath.Join(root.Name(), name), Fault: Missing,
 				Why: "a checkpoint has this file; a save that was interrupted may not",
@@ -188,7 +188,7 @@ func (r *Reader) open(s Shard) (*File, error) {
 	}
 	r.files[s.File] = f
 	var want []Info
-	for _, key := range sortedKeys(pieces) {
+	for _, key := range SortedKeys(pieces) {
 		want = append(want, Info{Name: key, DType: pieces[key].DType, Shape: pieces[key].storedShape()})
 	}
 	return f, Match(r.path, want, f.Tensors())
@@ -215,7 +215,7 @@ func firstKey(pieces map[string]Piece) string {
 	if len(pieces) == 0 {
 		return ""
 	}
-	return sortedKeys(pieces)[0]
+	return SortedKeys(pieces)[0]
 }
 
 // Path is the step's directory.
@@ -230,7 +230,7 @@ func (r *Reader) Kinds() []string {
 	for _, t := range r.m.Tensors {
 		seen[t.Kind] = true
 	}
-	return sortedKeys(seen)
+	return SortedKeys(seen)
 }
 
 // Section decodes a named JSON value of the manifest into v.
@@ -239,7 +239,7 @@ func (r *Reader) Section(key string, v any) error {
 	path := filepath.Join(r.path, ManifestName)
 	if !ok {
 		return &Error{File: path, Fault: Missing, Why: fmt.Sprintf("no section %q; there are %s", key,
-			strings.Join(sortedKeys(r.m.Sections), ", "))}
+			strings.Join(SortedKeys(r.m.Sections), ", "))}
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		return &Error{File: path, Fault: Malformed, Why: "section " + key, Err: err}
@@ -297,7 +297,7 @@ func (v kindView) Tensors() []Info {
 	if v.kind != Param || len(v.r.packed) == 0 {
 		return out
 	}
-	for _, name := range sortedKeys(v.r.packed) {
+	for _, name := range SortedKeys(v.r.packed) {
 		out = append(out, v.r.packed[name].info())
 	}
 	slices.SortFunc(out, func(a, b Info) int { return strings.Compare(a.Name, b.Name) })
@@ -322,7 +322,7 @@ func (r *Reader) ReadLogical(name, kind string, ranges [][2]int, dst []byte) err
 		return &Error{File: filepath.Join(r.path, ManifestName), Tensor: name, Fault: Missing,
 			Why: "the checkpoint has no " + kind + " of it"}
 	}
-	n, err := boxBytes(t.DType, t.Shape, ranges)
+	n, err := BoxBytes(t.DType, t.Shape, ranges)
 	if err == nil && n != int64(len(dst)) {
 		err = fmt.Errorf("ranges %v take %d bytes, the buffer has %d", ranges, n, len(dst))
 	}
@@ -350,7 +350,7 @@ func (r *Reader) readPiece(file string, p Piece, ranges [][2]int, dst []byte) er
 	if err != nil {
 		return err
 	}
-	t := f.tensors[p.key()]
+	t := f.ByName[p.key()]
 	flat, elem := p.flat(), int64(p.DType.Bits()/8)
 	w := &windowReader{r: f.r, end: t.Offset + t.Bytes}
 	last := int64(-1)
@@ -420,7 +420,7 @@ func (r *Reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error
-	for _, name := range sortedKeys(r.files) {
+	for _, name := range SortedKeys(r.files) {
 		errs = append(errs, r.files[name].Close())
 	}
 	return errors.Join(errs...)

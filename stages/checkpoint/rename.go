@@ -16,7 +16,7 @@ func (r *renaming) Tensors() []Info {
 		at[t.Name] = t
 	}
 	out := make([]Info, 0, len(r.from))
-	for _, name := range sortedKeys(r.from) {
+	for _, name := range SortedKeys(r.from) {
 		t := at[r.from[name]]
 		t.Name = name
 		out = append(out, t)

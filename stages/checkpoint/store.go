@@ -51,7 +51,7 @@ func latestStep(root string) (string, error) {
 		return "", err
 	}
 	defer r.Close()
-	text, err := readSmall(r, latestName, 1<<10)
+	text, err := ReadSmall(r, latestName, 1<<10)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("%s: %w", root, ErrNone)
 	}

@@ -186,7 +186,7 @@ type memory map[string][]byte
 
 func (m memory) Close() error { return nil }
 func (m memory) Tensors() (out []Info) {
-	for _, k := range sortedKeys(m) {
+	for _, k := range SortedKeys(m) {
 		out = append(out, Info{Name: k, DType: F32, Shape: []int{len(m[k]) / 4}})
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 )
 
 // Packing is how a matrix of so many columns can lie in memory as the checkpoint keeps it, without another
@@ -16,7 +17,7 @@ func (w *Weights) Packing(param string, columns int) kernels.Packing {
 	if s.Stack {
 		return w.packingOfEach(s, columns)
 	}
-	g := checkpoint.GridAt(w.src, s.Name)
+	g := quant.GridAt(w.src, s.Name)
 	if g == nil || g.Cols != columns || s.Turned || s.Lead > 0 || s.Flat || s.Tail != nil || s.Step > 0 {
 		return kernels.Packing{}
 	}
@@ -30,7 +31,7 @@ func (w *Weights) packingOfEach(s Source, columns int) (p kernels.Packing) {
 		if _, there := w.infos[name]; !there {
 			return p
 		}
-		g := checkpoint.GridAt(w.src, name)
+		g := quant.GridAt(w.src, name)
 		if g == nil || g.Cols != columns || s.Turned || s.Step > 0 || s.Within != [2]int{} ||
 			e > 0 && g.Packing() != p {
 			return kernels.Packing{}
@@ -60,7 +61,7 @@ func (m *Model) PackedIn(dir string) (at map[string]kernels.Packing, cannot stri
 			continue
 		}
 		name := w.from(p.Name).Name
-		if len(p.Shape) != 2 || !checkpoint.QuantizedAt(w.src, name) {
+		if len(p.Shape) != 2 || !quant.QuantizedAt(w.src, name) {
 			continue
 		}
 		if at[p.Name] = w.Packing(p.Name, p.Shape[1]); at[p.Name].Form == 0 {
@@ -82,7 +83,7 @@ func (w *Weights) ReadPacked(p *grad.Param, g Region, dst []float32) (bool, erro
 		n := p.Shape[1]
 		for e := g.Intervals(p)[0][0]; len(dst) > 0; e++ {
 			rows := dst[:n*words]
-			if err := checkpoint.GridAt(w.src, s.element(e)).Pack([2]int{0, n},
+			if err := quant.GridAt(w.src, s.element(e)).Pack([2]int{0, n},
 				tensor.Of(tensor.F32, rows, len(rows)).Bytes()); err != nil {
 				return false, err
 			}
@@ -90,7 +91,7 @@ func (w *Weights) ReadPacked(p *grad.Param, g Region, dst []float32) (bool, erro
 		}
 		return true, nil
 	}
-	grid := checkpoint.GridAt(w.src, s.Name)
+	grid := quant.GridAt(w.src, s.Name)
 	for _, r := range s.cover(g.From, g.To) {
 		at := (r.logical - g.From) * words
 		rows := dst[at : at+r.n*words]

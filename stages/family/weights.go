@@ -9,6 +9,7 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/block"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 )
 
 // Weights maps a model's logical parameters to the tensors of a Hugging Face checkpoint, both ways.
@@ -177,7 +178,7 @@ func (m *Model) inOther(params []*grad.Param, infos map[string]checkpoint.Info) 
 // and shape; each difference is a *checkpoint.Error. A model of which checkpoints come in two layouts takes
 // that of src.
 func (m *Model) OpenWeights(src checkpoint.Source, path string) (*Weights, error) {
-	src, err := checkpoint.Dequantized(src, path)
+	src, err := quant.Dequantized(src, path)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +218,7 @@ func (w *Weights) SourceDType(hf string) string {
 	if hf == "" {
 		hf = w.m.HFShapes()[0].Name
 	}
-	if checkpoint.QuantizedAt(w.src, hf) {
+	if quant.QuantizedAt(w.src, hf) {
 		return string(checkpoint.BF16)
 	}
 	return string(w.infos[hf].DType)
@@ -288,7 +289,7 @@ func (w *Weights) grows(param string) bool {
 // vocabulary may have fewer rows: Read then leaves those that are missing as they are, and everything that
 // is not of the component. Each difference is a *checkpoint.Error.
 func (m *Model) OpenPart(component string, src checkpoint.Source, path string) (*Weights, error) {
-	src, err := checkpoint.Dequantized(src, path)
+	src, err := quant.Dequantized(src, path)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/calibrate"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 )
 
 // Calibration is what weights are rounded by that go to few bits as text says.
@@ -72,7 +73,7 @@ func calibrated(src checkpoint.Source, dir string, f Form) (checkpoint.Source, j
 		c.Say(fmt.Sprintf("%d linear layers stay as they are, which no token reached or whose shape has no place: %s",
 			n, strings.Join(out.Left[:min(n, 3)], ", ")))
 	}
-	return checkpoint.Recode(src, f.Quantize, job.Group, out.Matrices, out.Changed)
+	return quant.Recode(src, f.Quantize, job.Group, out.Matrices, out.Changed)
 }
 
 // groupOf is the most of 128, 64 and 32 columns that divides those of every matrix, 32 where none does.

@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -42,14 +43,14 @@ func Rewrite(dir, adapter, dst string, f Form) error {
 	}
 	var src checkpoint.Source = files
 	defer func() { _ = src.Close() }() // it is only read
-	plain, err := checkpoint.Dequantized(src, dir)
+	plain, err := quant.Dequantized(src, dir)
 	if err != nil {
 		return err
 	}
 	whole := plain == src
 	src = plain
 	if adapter != "" {
-		merged, err := checkpoint.Merge(src, adapter, modules(dir))
+		merged, err := quant.Merge(src, adapter, modules(dir))
 		if err != nil {
 			return err
 		}
@@ -96,7 +97,7 @@ func quantize(src checkpoint.Source, dir string, f Form) (checkpoint.Source, jso
 		return nil, nil, err
 	}
 	_, rounded := m.Rounded()
-	return checkpoint.Quantize(src, f.Quantize, func(name string) bool { return rounded[name] })
+	return quant.Quantize(src, f.Quantize, func(name string) bool { return rounded[name] })
 }
 
 // Merge adds a directory of PEFT's to the model that it is of and writes that to dst. base is the model: a
@@ -104,7 +105,7 @@ func quantize(src checkpoint.Source, dir string, f Form) (checkpoint.Source, jso
 func Merge(adapter, base, dst string, f Form) error {
 	if base == "" {
 		var err error
-		if base, err = checkpoint.AdapterBase(adapter); err != nil {
+		if base, err = quant.AdapterBase(adapter); err != nil {
 			return err
 		}
 		if base == "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 	"github.com/lfactor/lfactor/stages/checkpoint/torch"
 	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -150,16 +151,16 @@ func (o *conversion) check(c *cobra.Command, args []string) error {
 		return exit.Usagef("--dtype %s: want one of %s", o.dtype, strings.Join(gguf.Written(), ", "))
 	case o.to != "gguf" && gguf.FewBits(o.dtype):
 		return exit.Usagef("--dtype %s is for GGUF: say --to gguf too", o.dtype)
-	case o.dtype != "" && o.to == "hf" && !other && !checkpoint.IsAdapter(args[0]) && !folder(args[0]):
+	case o.dtype != "" && o.to == "hf" && !other && !quant.IsAdapter(args[0]) && !folder(args[0]):
 		return exit.Usagef("--dtype is for what is converted from or to another form; a run's " +
 			"checkpoint is exported in the type of the weights that it began with")
 	case o.shard > 0 && o.to != "hf":
 		return exit.Usagef("--shard-size is for Hugging Face directories")
-	case checkpoint.IsAdapter(args[0]) && !o.merge:
+	case quant.IsAdapter(args[0]) && !o.merge:
 		return exit.Usagef("%s has adapters alone: say --merge to add them to their model", args[0])
-	case o.merge && (other || folder(args[0]) && !checkpoint.IsAdapter(args[0])):
+	case o.merge && (other || folder(args[0]) && !quant.IsAdapter(args[0])):
 		return exit.Usagef("--merge: %s has no adapters", args[0])
-	case o.base != "" && !(o.merge && checkpoint.IsAdapter(args[0])):
+	case o.base != "" && !(o.merge && quant.IsAdapter(args[0])):
 		return exit.Usagef("--base is for --merge of PEFT's adapters")
 	case o.upcycle != 0 && (o.to != "hf" || other):
 		return exit.Usagef("--upcycle makes a Hugging Face directory of one")
@@ -221,7 +222,7 @@ func (o *conversion) placed(dir, dst string) error {
 func (o *conversion) folder(src, dst, dtype string) error {
 	form := trained.Form{DType: dtype, Shard: int64(o.shard), Journal: o.journal}
 	switch {
-	case checkpoint.IsAdapter(src):
+	case quant.IsAdapter(src):
 		return trained.Merge(src, o.base, dst, form)
 	case folder(src) && !foreign(src):
 		if dtype == "" && o.shard == 0 && !quantized(src) {
@@ -248,7 +249,7 @@ func quantized(dir string) bool {
 		return false // who opens it next says so
 	}
 	defer src.Close()
-	plain, err := checkpoint.Dequantized(src, dir)
+	plain, err := quant.Dequantized(src, dir)
 	return err != nil || plain != checkpoint.Source(src)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 	"github.com/lfactor/lfactor/stages/checkpoint/torch"
 	"github.com/lfactor/lfactor/stages/trained"
 	"github.com/lfactor/lfactor/topology/machine"
@@ -140,7 +141,7 @@ func (d *differ) named(path, other string) (checkpoint.Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		return checkpoint.Dequantized(src, path)
+		return quant.Dequantized(src, path)
 	case "gguf": // whose names are read as Hugging Face's
 		return d.keep(openAny(path))
 	case "torch", "megatron", "deepspeed":

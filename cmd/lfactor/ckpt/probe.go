@@ -11,6 +11,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
@@ -45,7 +46,7 @@ func (o *conversion) probe(w io.Writer, src, dst string) error {
 		return pass("--no-probe")
 	case o.upcycle != 0:
 		return pass("a mixture has routers that the dense model has not")
-	case checkpoint.IsAdapter(src), checkpoint.IsAdapter(dst):
+	case quant.IsAdapter(src), quant.IsAdapter(dst):
 		return pass("adapters have none by themselves")
 	}
 	before, size, routed, err := o.logits(w, src, dst)

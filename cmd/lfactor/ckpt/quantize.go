@@ -13,7 +13,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/calibrate"
-	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/trained"
 )
@@ -27,7 +27,7 @@ const (
 // quantizeFlags are those of few bits.
 func (o *conversion) quantizeFlags(c *cobra.Command) {
 	f := c.Flags()
-	names, docs := checkpoint.Quantizers()
+	names, docs := quant.Quantizers()
 	for i, doc := range docs {
 		docs[i] = names[i] + ", " + doc
 	}
@@ -59,7 +59,7 @@ func (o *conversion) checkQuantize(c *cobra.Command) error {
 	if o.quantize == asTrained {
 		return o.checkTrained(c)
 	}
-	names, _ := checkpoint.Quantizers()
+	names, _ := quant.Quantizers()
 	calibrated := slices.Contains(calibrate.Names(), o.quantize)
 	names = append(append(names, calibrate.Names()...), asTrained)
 	given := func(flag string) bool { return c.Flags().Changed(flag) }
@@ -103,7 +103,7 @@ func (o *conversion) checkTrained(c *cobra.Command) error {
 			return exit.Usagef("--quantize qat: a run with train.qat says all of it: leave out --%s", flag)
 		}
 	}
-	if o.to != "hf" || foreign(o.src) || folder(o.src) || checkpoint.IsAdapter(o.src) {
+	if o.to != "hf" || foreign(o.src) || folder(o.src) || quant.IsAdapter(o.src) {
 		return exit.Usagef("--quantize qat is for the checkpoints of a run with train.qat, and a Hugging Face directory")
 	}
 	t, err := trained.Open(o.src, "", trained.Bare)
@@ -118,7 +118,7 @@ func (o *conversion) checkTrained(c *cobra.Command) error {
 	if !ok {
 		return exit.Usagef("--quantize qat: %s is of no run with train.qat: name a form", o.src)
 	}
-	o.quantize, o.asTrained = checkpoint.FakeForm(f), true
+	o.quantize, o.asTrained = quant.FakeForm(f), true
 	return nil
 }
 

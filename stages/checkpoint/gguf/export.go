@@ -14,6 +14,7 @@ import (
 
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 )
 
 // exporter turns a Hugging Face directory into a file.
@@ -42,7 +43,7 @@ func Export(j *checkpoint.Journal, dir, path, dtype string) error {
 	defer src.Close()
 	e := &exporter{dir: dir, path: path, from: map[string]checkpoint.Info{},
 		experts: map[string][]checkpoint.Info{}}
-	if e.src, err = checkpoint.Dequantized(src, dir); err != nil {
+	if e.src, err = quant.Dequantized(src, dir); err != nil {
 		return err
 	}
 	if err := e.readConfig(); err != nil {

@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/binary"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // Coded is a matrix [Rows Cols] in whole numbers of four bits: the number at row r and column c is
@@ -93,7 +94,7 @@ type codedForm struct {
 
 // codedPart is a tensor that a coded matrix becomes: at gives the bits of an element.
 type codedPart struct {
-	Info
+	checkpoint.Info
 	at func(i, j int) uint32
 }
 
@@ -106,8 +107,8 @@ func registerCoded(f codedForm) struct{} {
 
 // coded shows matrices of a source in a layout of few bits, and others with other numbers.
 type coded struct {
-	Source
-	infos   map[string]Info
+	checkpoint.Source
+	infos   map[string]checkpoint.Info
 	parts   map[string]codedPart
 	changed map[string][]float32
 }
@@ -115,14 +116,14 @@ type coded struct {
 // Recode shows src with coded matrices, by their names that end in .weight, in the layout of a form (gptq
 // or awq), and with other numbers for the tensors of changed, in the types that they have. It gives what
 // config.json is to say of it; group is that of all matrices.
-func Recode(src Source, form string, group int, matrices map[string]*Coded,
-	changed map[string][]float32) (Source,
+func Recode(src checkpoint.Source, form string, group int, matrices map[string]*Coded,
+	changed map[string][]float32) (checkpoint.Source,
 	json.RawMessage, error) {
 	at := slices.IndexFunc(codedForms, func(f codedForm) bool { return f.name == form })
 	if at < 0 {
 		return nil, nil, fmt.Errorf("%q is no layout of coded matrices", form)
 	}
-	out := &coded{Source: src, infos: map[string]Info{}, parts: map[string]codedPart{}, changed: changed}
+	out := &coded{Source: src, infos: map[string]checkpoint.Info{}, parts: map[string]codedPart{}, changed: changed}
 	var keep []string
 	mixed := false
 	for _, m := range matrices { //lfvet:order any
@@ -143,7 +144,7 @@ func Recode(src Source, form string, group int, matrices map[string]*Coded,
 		}
 		for _, p := range codedForms[at].parts(module, m) {
 			var err error
-			if p.Bytes, err = ByteSize(p.DType, p.Shape); err != nil {
+			if p.Bytes, err = checkpoint.ByteSize(p.DType, p.Shape); err != nil {
 				return nil, nil, err
 			}
 			out.infos[p.Name], out.parts[p.Name] = p.Info, p
@@ -154,7 +155,7 @@ func Recode(src Source, form string, group int, matrices map[string]*Coded,
 }
 
 // Tensors implements Source.
-func (c *coded) Tensors() []Info { return sortedInfos(c.infos) }
+func (c *coded) Tensors() []checkpoint.Info { return checkpoint.SortedInfos(c.infos) }
 
 // ReadRanges implements Source.
 func (c *coded) ReadRanges(name string, ranges [][2]int, dst []byte) error {
@@ -164,7 +165,7 @@ func (c *coded) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	if !ok && !other {
 		return c.Source.ReadRanges(name, ranges, dst)
 	}
-	n, err := boxBytes(t.DType, t.Shape, ranges)
+	n, err := checkpoint.BoxBytes(t.DType, t.Shape, ranges)
 	if err != nil || n != int64(len(dst)) {
 		return fmt.Errorf("%s: ranges %v take %d bytes, the buffer has %d: %w", name, ranges, n, len(dst),
 			err)
@@ -197,7 +198,7 @@ func (c *coded) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 // scalesPart are the scales of a coded matrix as [groups rows].
 func (c *Coded) scalesPart(name string) codedPart {
 	groups := c.Cols / c.Group
-	return codedPart{Info{Name: name, DType: F16, Shape: []int{groups, c.Rows}},
+	return codedPart{checkpoint.Info{Name: name, DType: checkpoint.F16, Shape: []int{groups, c.Rows}},
 		func(i, j int) uint32 { return uint32(c.scales[j*groups+i]) }}
 }
 

@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/binary"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // packedFiles are the golden data of bench/golden/quantized.py, and what a config.json says beside them.
@@ -25,15 +26,15 @@ var packedFiles = map[string]string{
 }
 
 // openPacked opens golden data as the directory of a model that has it; wants are what libraries made of it.
-func openPacked(t *testing.T, name string) (src Source, wants *File) {
+func openPacked(t *testing.T, name string) (src checkpoint.Source, wants *checkpoint.File) {
 	dir := t.TempDir()
 	if packedFiles[name] != "" {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(packedFiles[name]), 0o644))
 	}
-	f, err := OpenFile(filepath.Join("testdata", name+".safetensors"))
+	f, err := checkpoint.OpenFile(filepath.Join("testdata", name+".safetensors"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	var infos []Info
+	var infos []checkpoint.Info
 	for _, i := range f.Tensors() {
 		if !strings.HasPrefix(i.Name, "want.") {
 			infos = append(infos, i)
@@ -59,17 +60,17 @@ func TestPacked(t *testing.T) {
 			seen++
 			require.True(t, QuantizedAt(src, base), "%s: %s", name, base)
 			for i := range 100 {
-				box := whole(want.Shape)
+				box := checkpoint.Whole(want.Shape)
 				for a, n := range want.Shape {
 					if i > 0 {
 						box[a] = [2]int{r.IntN(n), 1 + r.IntN(n)}
 						slices.Sort(box[a][:])
 					}
 				}
-				got, exp := make([]byte, 4*boxLen(box)), make([]byte, boxLen(box)*want.DType.Bits()/8)
+				got, exp := make([]byte, 4*checkpoint.BoxLen(box)), make([]byte, checkpoint.BoxLen(box)*want.DType.Bits()/8)
 				require.NoError(t, src.ReadRanges(base, box, got))
 				require.NoError(t, wants.ReadRanges(want.Name, box, exp))
-				if want.DType == F16 {
+				if want.DType == checkpoint.F16 {
 					got = asF16(got)
 				}
 				require.Equal(t, exp, got, "%s: %s %v", name, base, box)
@@ -94,10 +95,10 @@ func asF16(raw []byte) []byte {
 func TestPackedShapes(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name := range packedFiles {
-		f, err := OpenFile(filepath.Join("testdata", name+".safetensors"))
+		f, err := checkpoint.OpenFile(filepath.Join("testdata", name+".safetensors"))
 		require.NoError(t, err)
 		for range 400 {
-			var infos []Info
+			var infos []checkpoint.Info
 			for _, i := range f.Tensors() {
 				if !strings.HasPrefix(i.Name, "want.") {
 					i.Shape = slices.Clone(i.Shape)
@@ -111,17 +112,17 @@ func TestPackedShapes(t *testing.T) {
 			case kind == 1 && len(infos[at].Shape) > 0:
 				infos[at].Shape[r.IntN(len(infos[at].Shape))] += 1 - 2*r.IntN(2)
 			default:
-				infos[at].DType = []DType{F32, F16, U8, I8, I32, F8E4M3}[r.IntN(6)]
+				infos[at].DType = []checkpoint.DType{checkpoint.F32, checkpoint.F16, checkpoint.U8, checkpoint.I8, checkpoint.I32, checkpoint.F8E4M3}[r.IntN(6)]
 			}
 			src, err := Dequantized(guarded{renamed{f, infos}, f}, "f")
 			if err != nil {
-				var fault *Error
+				var fault *checkpoint.Error
 				require.ErrorAs(t, err, &fault)
 				continue
 			}
 			for _, i := range src.Tensors() {
 				if QuantizedAt(src, i.Name) {
-					_ = src.ReadRanges(i.Name, whole(i.Shape), make([]byte, i.Bytes)) // an error or numbers
+					_ = src.ReadRanges(i.Name, checkpoint.Whole(i.Shape), make([]byte, i.Bytes)) // an error or numbers
 				}
 			}
 		}
@@ -132,7 +133,7 @@ func TestPackedShapes(t *testing.T) {
 // guarded refuses boxes that a changed shape has and the file has not.
 type guarded struct {
 	renamed
-	f *File
+	f *checkpoint.File
 }
 
 func (g guarded) ReadRanges(name string, ranges [][2]int, dst []byte) error {
@@ -141,15 +142,15 @@ func (g guarded) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 			continue
 		}
 		if len(ranges) != len(i.Shape) {
-			return &Error{Tensor: name, Fault: Misshapen}
+			return &checkpoint.Error{Tensor: name, Fault: checkpoint.Misshapen}
 		}
 		for a, r := range ranges {
 			if r[1] > i.Shape[a] {
-				return &Error{Tensor: name, Fault: Misshapen}
+				return &checkpoint.Error{Tensor: name, Fault: checkpoint.Misshapen}
 			}
 		}
-		if len(dst) != boxLen(ranges)*i.DType.Bits()/8 {
-			return &Error{Tensor: name, Fault: Misshapen}
+		if len(dst) != checkpoint.BoxLen(ranges)*i.DType.Bits()/8 {
+			return &checkpoint.Error{Tensor: name, Fault: checkpoint.Misshapen}
 		}
 	}
 	return g.renamed.ReadRanges(name, ranges, dst)

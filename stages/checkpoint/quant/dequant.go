@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/binary"
@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // packing is a way of keeping matrices in few bits. Each has a file of its own that registers it.
@@ -14,7 +16,7 @@ type packing struct {
 	source string // where it is described
 	// find makes a matrix of t and what lies beside it, if t is the first tensor of one that is kept in this
 	// way, and gives nil for any other. It takes what it uses out of sight.
-	find func(f *finder, t Info) (*matrix, error)
+	find func(f *finder, t checkpoint.Info) (*matrix, error)
 }
 
 // packings are all ways, sorted by name: the order in which files are initialized must not show.
@@ -36,15 +38,15 @@ type matrix struct {
 
 // finder looks for the matrices of a source.
 type finder struct {
-	src    Source
-	all    map[string]Info
+	src    checkpoint.Source
+	all    map[string]checkpoint.Info
 	path   string
 	config quantConfig
 	used   map[string]bool
 }
 
 // take is a tensor that is not shown any more; without one of the name it is the zero Info.
-func (f *finder) take(name string) Info {
+func (f *finder) take(name string) checkpoint.Info {
 	t, ok := f.all[name]
 	if ok {
 		f.used[name] = true
@@ -54,16 +56,16 @@ func (f *finder) take(name string) Info {
 
 // misshapen is the error of a tensor that does not fit its matrix.
 func (f *finder) misshapen(name, format string, args ...any) error {
-	return &Error{File: f.path, Tensor: name, Fault: Misshapen, Why: fmt.Sprintf(format, args...)}
+	return &checkpoint.Error{File: f.path, Tensor: name, Fault: checkpoint.Misshapen, Why: fmt.Sprintf(format, args...)}
 }
 
 // floats reads a box of a tensor of floating-point numbers as float32.
-func (f *finder) floats(t Info, ranges ...[2]int) ([]float32, error) {
-	size, decode := floatDecoder(t.DType)
+func (f *finder) floats(t checkpoint.Info, ranges ...[2]int) ([]float32, error) {
+	size, decode := checkpoint.FloatDecoder(t.DType)
 	if decode == nil {
 		return nil, f.misshapen(t.Name, "%s %v, want floating-point numbers", t.DType, t.Shape)
 	}
-	raw := make([]byte, boxLen(ranges)*size)
+	raw := make([]byte, checkpoint.BoxLen(ranges)*size)
 	if err := f.src.ReadRanges(t.Name, ranges, raw); err != nil {
 		return nil, err
 	}
@@ -75,8 +77,8 @@ func (f *finder) floats(t Info, ranges ...[2]int) ([]float32, error) {
 }
 
 // words reads a box of a tensor of 32-bit integers.
-func (f *finder) words(t Info, ranges ...[2]int) ([]uint32, error) {
-	raw := make([]byte, 4*boxLen(ranges))
+func (f *finder) words(t checkpoint.Info, ranges ...[2]int) ([]uint32, error) {
+	raw := make([]byte, 4*checkpoint.BoxLen(ranges))
 	if err := f.src.ReadRanges(t.Name, ranges, raw); err != nil {
 		return nil, err
 	}
@@ -88,24 +90,15 @@ func (f *finder) words(t Info, ranges ...[2]int) ([]uint32, error) {
 }
 
 // bytes reads a box of a tensor of bytes.
-func (f *finder) bytes(t Info, ranges ...[2]int) ([]byte, error) {
-	raw := make([]byte, boxLen(ranges))
+func (f *finder) bytes(t checkpoint.Info, ranges ...[2]int) ([]byte, error) {
+	raw := make([]byte, checkpoint.BoxLen(ranges))
 	return raw, f.src.ReadRanges(t.Name, ranges, raw)
-}
-
-// boxLen is the number of elements of a box.
-func boxLen(ranges [][2]int) int {
-	n := 1
-	for _, r := range ranges {
-		n *= r[1] - r[0]
-	}
-	return n
 }
 
 // dequantized reads quantized matrices as float32.
 type dequantized struct {
-	Source
-	infos map[string]Info // by name, as they are shown
+	checkpoint.Source
+	infos map[string]checkpoint.Info // by name, as they are shown
 	of    map[string]*matrix
 }
 
@@ -113,8 +106,8 @@ type dequantized struct {
 // of a number times its scale, or what a format's file says. A source without any is given back as it is.
 // path is that of a directory whose config.json, if it has one, says what names and shapes of tensors do
 // not. What cannot be read is an *Error.
-func Dequantized(src Source, path string) (Source, error) {
-	f := &finder{src: src, all: map[string]Info{}, path: path, used: map[string]bool{}}
+func Dequantized(src checkpoint.Source, path string) (checkpoint.Source, error) {
+	f := &finder{src: src, all: map[string]checkpoint.Info{}, path: path, used: map[string]bool{}}
 	tensors := src.Tensors()
 	for _, t := range tensors {
 		f.all[t.Name] = t
@@ -122,7 +115,7 @@ func Dequantized(src Source, path string) (Source, error) {
 	if err := f.config.read(path); err != nil {
 		return nil, err
 	}
-	d := &dequantized{Source: src, infos: map[string]Info{}, of: map[string]*matrix{}}
+	d := &dequantized{Source: src, infos: map[string]checkpoint.Info{}, of: map[string]*matrix{}}
 	for _, t := range tensors {
 		for _, p := range packings {
 			m, err := p.find(f, t)
@@ -133,12 +126,12 @@ func Dequantized(src Source, path string) (Source, error) {
 				continue
 			}
 			if d.of[m.name] != nil {
-				return nil, &Error{File: path, Tensor: m.name, Fault: Extra,
+				return nil, &checkpoint.Error{File: path, Tensor: m.name, Fault: checkpoint.Extra,
 					Why: "it is kept in few bits in two ways"}
 			}
 			d.of[m.name] = m
-			d.infos[m.name] = Info{Name: m.name, DType: F32, Shape: m.shape,
-				Bytes: 4 * int64(boxLen(whole(m.shape)))}
+			d.infos[m.name] = checkpoint.Info{Name: m.name, DType: checkpoint.F32, Shape: m.shape,
+				Bytes: 4 * int64(checkpoint.BoxLen(checkpoint.Whole(m.shape)))}
 			break
 		}
 	}
@@ -150,7 +143,7 @@ func Dequantized(src Source, path string) (Source, error) {
 			continue
 		}
 		if d.of[t.Name] != nil {
-			return nil, &Error{File: path, Tensor: t.Name, Fault: Extra,
+			return nil, &checkpoint.Error{File: path, Tensor: t.Name, Fault: checkpoint.Extra,
 				Why: "it is here whole and in few bits"}
 		}
 		d.infos[t.Name] = t
@@ -171,16 +164,16 @@ func (d *dequantized) activations(name string) bool {
 }
 
 // Tensors implements Source.
-func (d *dequantized) Tensors() []Info { return sortedInfos(d.infos) }
+func (d *dequantized) Tensors() []checkpoint.Info { return checkpoint.SortedInfos(d.infos) }
 
 // QuantizedAt reports whether a source of Dequantized made a tensor from quantized numbers.
-func QuantizedAt(src Source, name string) bool {
+func QuantizedAt(src checkpoint.Source, name string) bool {
 	d, ok := src.(*dequantized)
 	return ok && d.of[name] != nil
 }
 
 // GridAt is how a source of Dequantized keeps a matrix, nil for one that it does not keep as codes.
-func GridAt(src Source, name string) *Grid {
+func GridAt(src checkpoint.Source, name string) *Grid {
 	if d, ok := src.(*dequantized); ok && d.of[name] != nil {
 		return d.of[name].grid
 	}

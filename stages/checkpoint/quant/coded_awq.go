@@ -1,4 +1,8 @@
-package checkpoint
+package quant
+
+import (
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
 
 // AWQ's layout for products of matrices, as quant_awq.go reads it.
 var _ = registerCoded(codedForm{name: "awq",
@@ -10,11 +14,11 @@ var _ = registerCoded(codedForm{name: "awq",
 			return word
 		}
 		return []codedPart{
-			{Info{Name: module + wordsTail, DType: I32, Shape: []int{m.Cols, m.Rows / awqEach}},
+			{checkpoint.Info{Name: module + wordsTail, DType: checkpoint.I32, Shape: []int{m.Cols, m.Rows / awqEach}},
 				func(i, j int) uint32 {
 					return word(j, func(row int) uint32 { return uint32(m.At(row, i)) })
 				}},
-			{Info{Name: module + zerosTail, DType: I32, Shape: []int{m.Cols / m.Group, m.Rows / awqEach}},
+			{checkpoint.Info{Name: module + zerosTail, DType: checkpoint.I32, Shape: []int{m.Cols / m.Group, m.Rows / awqEach}},
 				func(i, j int) uint32 { return word(j, func(row int) uint32 { return m.zero(row, i) }) }},
 			m.scalesPart(module + scalesEnd)}
 	},

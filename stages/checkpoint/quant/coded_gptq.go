@@ -1,20 +1,24 @@
-package checkpoint
+package quant
 
-import "regexp"
+import (
+	"regexp"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
 
 // GPTQ's layout, version 1, as quant_gptq.go reads it.
 var _ = registerCoded(codedForm{name: "gptq", ordered: true,
 	parts: func(module string, m *Coded) []codedPart {
 		groups := m.Cols / m.Group
 		return []codedPart{
-			{Info{Name: module + wordsTail, DType: I32, Shape: []int{m.Cols / 8, m.Rows}},
+			{checkpoint.Info{Name: module + wordsTail, DType: checkpoint.I32, Shape: []int{m.Cols / 8, m.Rows}},
 				func(i, j int) (word uint32) {
 					for k := range 8 {
 						word |= uint32(m.At(j, 8*i+k)) << (4 * k)
 					}
 					return word
 				}},
-			{Info{Name: module + zerosTail, DType: I32, Shape: []int{groups, m.Rows / 8}},
+			{checkpoint.Info{Name: module + zerosTail, DType: checkpoint.I32, Shape: []int{groups, m.Rows / 8}},
 				func(i, j int) (word uint32) {
 					for k := range 8 {
 						word |= (m.zero(8*j+k, i) - 1) & 15 << (4 * k)
@@ -22,7 +26,7 @@ var _ = registerCoded(codedForm{name: "gptq", ordered: true,
 					return word
 				}},
 			m.scalesPart(module + scalesEnd),
-			{Info{Name: module + groupsEnd, DType: I32, Shape: []int{m.Cols}},
+			{checkpoint.Info{Name: module + groupsEnd, DType: checkpoint.I32, Shape: []int{m.Cols}},
 				func(i, _ int) uint32 { return uint32(m.groupOf(i)) }}}
 	},
 	config: func(group int, modules []string, ordered bool) any {

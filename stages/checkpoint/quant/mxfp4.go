@@ -1,9 +1,11 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/binary"
 	"math"
 	"strings"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // Four-bit numbers in blocks of 32 with one power of two each (OCP Microscaling Formats 1.0, MXFP4), as
@@ -23,15 +25,15 @@ var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6,
 var _ = registerPacking(packing{name: "mxfp4", source: "OCP Microscaling Formats 1.0", find: mxfp4})
 
 // mxfp4 takes matrices of experts in MXFP4.
-func mxfp4(f *finder, t Info) (*matrix, error) {
+func mxfp4(f *finder, t checkpoint.Info) (*matrix, error) {
 	name, ok := strings.CutSuffix(t.Name, blocksTail)
-	if !ok || t.DType != U8 {
+	if !ok || t.DType != checkpoint.U8 {
 		return nil, nil
 	}
 	f.take(t.Name)
 	scale := f.take(name + scalesTail)
 	s := t.Shape
-	if len(s) != 4 || s[3] != fp4Block/2 || len(scale.Shape) != 3 || scale.DType != U8 ||
+	if len(s) != 4 || s[3] != fp4Block/2 || len(scale.Shape) != 3 || scale.DType != checkpoint.U8 ||
 		scale.Shape[0] != s[0] || scale.Shape[1] != s[1] || scale.Shape[2] != s[2] {
 		return nil, f.misshapen(name+scalesTail,
 			"%s %v, want U8 with an exponent for each block of 16 bytes of %v",
@@ -42,7 +44,7 @@ func mxfp4(f *finder, t Info) (*matrix, error) {
 }
 
 // readFP4 reads matrices, rows and columns of what is shown, which are the columns and rows of the file's.
-func (f *finder) readFP4(t, scale Info, ranges [][2]int, dst []byte) error {
+func (f *finder) readFP4(t, scale checkpoint.Info, ranges [][2]int, dst []byte) error {
 	rows, cols := ranges[1], ranges[2]
 	blocks := [2]int{rows[0] / fp4Block, ceilDiv(rows[1], fp4Block)}
 	n, w, each := rows[1]-rows[0], cols[1]-cols[0], blocks[1]-blocks[0]

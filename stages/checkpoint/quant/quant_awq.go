@@ -1,6 +1,10 @@
-package checkpoint
+package quant
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
 
 var _ = registerPacking(packing{name: "awq", source: "AutoAWQ 0.2, version gemm", find: awq})
 
@@ -13,10 +17,10 @@ const awqEach = 8
 // awq takes a matrix of AutoAWQ's layout for products of matrices: words [k n/8] have eight rows of the
 // matrix each, in an order of their own; zeros [groups n/8] and scales [groups n] go with groups of columns.
 // arXiv:2306.00978. Its library computes in float16: float32 is that before the rounding.
-func awq(f *finder, t Info) (*matrix, error) {
+func awq(f *finder, t checkpoint.Info) (*matrix, error) {
 	base, ok := strings.CutSuffix(t.Name, wordsTail)
 	zeros, scales := f.all[base+zerosTail], f.all[base+scalesEnd]
-	if !ok || t.DType != I32 || len(t.Shape) != 2 || len(scales.Shape) != 2 ||
+	if !ok || t.DType != checkpoint.I32 || len(t.Shape) != 2 || len(scales.Shape) != 2 ||
 		t.Shape[1] == scales.Shape[1] {
 		return nil, nil // GPTQ's
 	}
@@ -24,16 +28,16 @@ func awq(f *finder, t Info) (*matrix, error) {
 	f.take(zeros.Name)
 	f.take(scales.Name)
 	k, n, groups := t.Shape[0], awqEach*t.Shape[1], scales.Shape[0]
-	_, float := floatDecoder(scales.DType)
+	_, float := checkpoint.FloatDecoder(scales.DType)
 	if v := f.config.Version; v != "" && v != "gemm" {
-		return nil, &Error{File: f.path, Tensor: t.Name, Fault: Malformed, Why: "version " + v +
+		return nil, &checkpoint.Error{File: f.path, Tensor: t.Name, Fault: checkpoint.Malformed, Why: "version " + v +
 			" of AWQ's layouts, of which gemm is read"}
 	}
 	if n == 0 || groups == 0 || k%groups != 0 || scales.Shape[1] != n || float == nil {
 		return nil, f.misshapen(scales.Name, "%s %v, want a number for each group of columns of [%d %d]",
 			scales.DType, scales.Shape, n, k)
 	}
-	if zeros.DType != I32 || len(zeros.Shape) != 2 || zeros.Shape[0] != groups ||
+	if zeros.DType != checkpoint.I32 || len(zeros.Shape) != 2 || zeros.Shape[0] != groups ||
 		zeros.Shape[1] != t.Shape[1] {
 		return nil, f.misshapen(base+zerosTail, "%s %v, want I32 [%d %d]", zeros.DType, zeros.Shape, groups,
 			t.Shape[1])

@@ -1,10 +1,12 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // quantConfig is what a config.json says of quantized weights beyond what their tensors show.
@@ -19,7 +21,7 @@ func (c *quantConfig) read(path string) error {
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return nil // a single file, or a name for messages
 	}
-	text, err := readSmall(published(path), "config.json", configBytesMax)
+	text, err := checkpoint.ReadSmall(checkpoint.Published(path), "config.json", checkpoint.ConfigBytesMax)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -30,14 +32,14 @@ func (c *quantConfig) read(path string) error {
 		Quantization json.RawMessage `json:"quantization_config"`
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return &Error{File: filepath.Join(path, "config.json"), Fault: Malformed, Why: "configuration",
+		return &checkpoint.Error{File: filepath.Join(path, "config.json"), Fault: checkpoint.Malformed, Why: "configuration",
 			Err: err}
 	}
 	if all.Quantization == nil {
 		return nil
 	}
 	if err := json.Unmarshal(all.Quantization, c); err != nil {
-		return &Error{File: filepath.Join(path, "config.json"), Fault: Malformed, Why: "quantization_config",
+		return &checkpoint.Error{File: filepath.Join(path, "config.json"), Fault: checkpoint.Malformed, Why: "quantization_config",
 			Err: err}
 	}
 	return nil

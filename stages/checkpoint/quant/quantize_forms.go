@@ -1,8 +1,10 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // compressedConfig is quantization_config of compressed-tensors for weights alone.
@@ -21,7 +23,7 @@ func compressedConfig(format string, modules []string, weights map[string]any) a
 var _ = registerQuantizer(quantizer{name: "fp8", unit: fp8Block,
 	doc:  "e4m3 with a float32 scale for blocks of 128×128, as DeepSeek V3's",
 	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 },
-	parts: func(m Info) []quantPart {
+	parts: func(m checkpoint.Info) []quantPart {
 		blocks := func(w []float32, cols int, f func(i, at int, scale float32, last bool)) {
 			rows := len(w) / cols
 			n := 0
@@ -42,14 +44,14 @@ var _ = registerQuantizer(quantizer{name: "fp8", unit: fp8Block,
 				}
 			}
 		}
-		return []quantPart{{Info: Info{Name: m.Name, DType: F8E4M3, Shape: m.Shape}, rows: 1,
+		return []quantPart{{Info: checkpoint.Info{Name: m.Name, DType: checkpoint.F8E4M3, Shape: m.Shape}, rows: 1,
 			fill: func(dst []byte, w []float32, cols int, _ float32) {
 				blocks(w, cols, func(_, at int, scale float32, block bool) {
 					if !block && scale != 0 {
 						dst[at] = toE4M3(w[at] / scale)
 					}
 				})
-			}}, {Info: Info{Name: m.Name + scaleInv, DType: F32,
+			}}, {Info: checkpoint.Info{Name: m.Name + scaleInv, DType: checkpoint.F32,
 			Shape: []int{ceilDiv(m.Shape[0], fp8Block), ceilDiv(m.Shape[1], fp8Block)}}, rows: fp8Block,
 			fill: func(dst []byte, w []float32, cols int, _ float32) {
 				blocks(w, cols, func(i, _ int, scale float32, block bool) {
@@ -68,10 +70,10 @@ var _ = registerQuantizer(quantizer{name: "int8", unit: 1,
 	doc: "8-bit integers with a scale for each row, as " +
 		"compressed-tensors' pack-quantized",
 	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 && cols%4 == 0 },
-	parts: func(m Info) []quantPart {
+	parts: func(m checkpoint.Info) []quantPart {
 		d := scaleType(m)
 		scaleOf := func(w []float32) float32 { return magnitude(w) / 127 }
-		return []quantPart{{Info: Info{Name: m.Name + packedTail, DType: I32,
+		return []quantPart{{Info: checkpoint.Info{Name: m.Name + packedTail, DType: checkpoint.I32,
 			Shape: []int{m.Shape[0], m.Shape[1] / 4}}, rows: 1,
 			fill: func(dst []byte, w []float32, cols int, _ float32) {
 				var raw [4]byte
@@ -81,7 +83,7 @@ var _ = registerQuantizer(quantizer{name: "int8", unit: 1,
 						dst[r+i] = byte(whole8(x, scale, -128, 127)) ^ 128
 					}
 				}
-			}}, {Info: Info{Name: m.Name + scaleTail, DType: d, Shape: []int{m.Shape[0], 1}}, rows: 1,
+			}}, {Info: checkpoint.Info{Name: m.Name + scaleTail, DType: d, Shape: []int{m.Shape[0], 1}}, rows: 1,
 			fill: func(dst []byte, w []float32, cols int, _ float32) {
 				size := d.Bits() / 8
 				for r := range len(w) / cols {
@@ -95,8 +97,8 @@ var _ = registerQuantizer(quantizer{name: "int8", unit: 1,
 	}})
 
 // shapePart is what compressed-tensors keeps of a matrix's shape beside its words.
-func shapePart(m Info) quantPart {
-	return quantPart{Info: Info{Name: m.Name + shapeTail, DType: I64, Shape: []int{2}},
+func shapePart(m checkpoint.Info) quantPart {
+	return quantPart{Info: checkpoint.Info{Name: m.Name + shapeTail, DType: checkpoint.I64, Shape: []int{2}},
 		fill: func(dst []byte, _ []float32, _ int, _ float32) {
 			binary.LittleEndian.PutUint64(dst, uint64(m.Shape[0]))
 			binary.LittleEndian.PutUint64(dst[8:], uint64(m.Shape[1]))
@@ -110,7 +112,7 @@ var _ = registerQuantizer(quantizer{name: "int4", unit: 1,
 	doc: "4-bit integers with a scale for 32 columns, as " +
 		"compressed-tensors' pack-quantized; scales are those of a few with the least squares of errors",
 	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 && cols%int4Group == 0 },
-	parts: func(m Info) []quantPart {
+	parts: func(m checkpoint.Info) []quantPart {
 		d := scaleType(m)
 		each := func(w []float32, cols int, f func(group int, part []float32, scale float32)) {
 			for at := 0; at < len(w); at += int4Group {
@@ -118,7 +120,7 @@ var _ = registerQuantizer(quantizer{name: "int4", unit: 1,
 				f(at/int4Group, part, int4Scale(d, part))
 			}
 		}
-		return []quantPart{{Info: Info{Name: m.Name + packedTail, DType: I32,
+		return []quantPart{{Info: checkpoint.Info{Name: m.Name + packedTail, DType: checkpoint.I32,
 			Shape: []int{m.Shape[0], m.Shape[1] / 8}}, rows: 1,
 			fill: func(dst []byte, w []float32, cols int, _ float32) {
 				each(w, cols, func(group int, part []float32, scale float32) {
@@ -130,7 +132,7 @@ var _ = registerQuantizer(quantizer{name: "int4", unit: 1,
 						putWord(dst, (group*int4Group+i)/8, word)
 					}
 				})
-			}}, {Info: Info{Name: m.Name + scaleTail, DType: d, Shape: []int{m.Shape[0],
+			}}, {Info: checkpoint.Info{Name: m.Name + scaleTail, DType: d, Shape: []int{m.Shape[0],
 			m.Shape[1] / int4Group}},
 			rows: 1,
 			fill: func(dst []byte, w []float32, cols int, _ float32) {
@@ -150,7 +152,7 @@ const wholeMagic = float32(3 << 22)
 
 // int4Scale is the scale, as it is in a type, that leaves the least squares of errors of those from the
 // greatest magnitude over 8 down to seven tenths of that over 7.
-func int4Scale(d DType, part []float32) (best float32) {
+func int4Scale(d checkpoint.DType, part []float32) (best float32) {
 	most, least := magnitude(part), float32(math.Inf(1))
 	var raw [4]byte
 	for _, over := range []float32{7, 7.5, 8, 7 / 0.95, 7 / 0.9, 7 / 0.8, 7 / 0.7} {
@@ -174,7 +176,7 @@ var _ = registerQuantizer(quantizer{name: "nvfp4", unit: 1,
 	doc: "4-bit floating-point numbers with a scale in e4m3 " +
 		"for 16 columns and a float32 for the matrix, as compressed-tensors' nvfp4-pack-quantized",
 	fits: func(rows, cols int) bool { return rows > 0 && cols > 0 && cols%nvfp4Group == 0 },
-	parts: func(m Info) []quantPart {
+	parts: func(m checkpoint.Info) []quantPart {
 		global := func(most float32) float32 {
 			if most == 0 {
 				return 1
@@ -184,7 +186,7 @@ var _ = registerQuantizer(quantizer{name: "nvfp4", unit: 1,
 		scaleOf := func(part []float32, most float32) byte {
 			return toE4M3(magnitude(part) / e2m1[7] * global(most))
 		}
-		return []quantPart{{Info: Info{Name: m.Name + packedTail, DType: U8,
+		return []quantPart{{Info: checkpoint.Info{Name: m.Name + packedTail, DType: checkpoint.U8,
 			Shape: []int{m.Shape[0], m.Shape[1] / 2}}, rows: 1,
 			fill: func(dst []byte, w []float32, _ int, most float32) {
 				for at := 0; at < len(w); at += nvfp4Group {
@@ -196,13 +198,13 @@ var _ = registerQuantizer(quantizer{name: "nvfp4", unit: 1,
 						}
 					}
 				}
-			}}, {Info: Info{Name: m.Name + scaleTail, DType: F8E4M3,
+			}}, {Info: checkpoint.Info{Name: m.Name + scaleTail, DType: checkpoint.F8E4M3,
 			Shape: []int{m.Shape[0], m.Shape[1] / nvfp4Group}}, rows: 1,
 			fill: func(dst []byte, w []float32, _ int, most float32) {
 				for g := range len(w) / nvfp4Group {
 					dst[g] = scaleOf(w[g*nvfp4Group:(g+1)*nvfp4Group], most)
 				}
-			}}, {Info: Info{Name: m.Name + globalTail, DType: F32, Shape: []int{1}},
+			}}, {Info: checkpoint.Info{Name: m.Name + globalTail, DType: checkpoint.F32, Shape: []int{1}},
 			fill: func(dst []byte, _ []float32, _ int, most float32) {
 				putWord(dst, 0, math.Float32bits(global(most)))
 			}}}

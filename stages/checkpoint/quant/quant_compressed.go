@@ -1,8 +1,10 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/binary"
 	"strings"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // Ends of the names of what compressed-tensors keeps of a matrix.
@@ -23,9 +25,9 @@ var (
 
 // packQuantized takes a matrix of integers of 2, 4 or 8 bits that share 32-bit words, from the low bits on,
 // with a scale for each group of columns.
-func packQuantized(f *finder, t Info) (*matrix, error) {
+func packQuantized(f *finder, t checkpoint.Info) (*matrix, error) {
 	name, ok := strings.CutSuffix(t.Name, packedTail)
-	if !ok || t.DType != I32 {
+	if !ok || t.DType != checkpoint.I32 {
 		return nil, nil
 	}
 	f.take(t.Name)
@@ -35,7 +37,7 @@ func packQuantized(f *finder, t Info) (*matrix, error) {
 	if err := p.measure(shape); err != nil {
 		return nil, err
 	}
-	_, float := floatDecoder(scale.DType)
+	_, float := checkpoint.FloatDecoder(scale.DType)
 	if p.rows == 0 || p.cols == 0 || len(scale.Shape) != 2 || float == nil || scale.Shape[0] != p.rows ||
 		scale.Shape[1] == 0 || p.order.Name == "" && p.cols%scale.Shape[1] != 0 {
 		return nil, f.misshapen(name+scaleTail,
@@ -43,13 +45,13 @@ func packQuantized(f *finder, t Info) (*matrix, error) {
 			scale.DType, scale.Shape, p.rows, p.cols)
 	}
 	p.groups = scale.Shape[1]
-	if z := p.zero; z.Name != "" && (z.DType != I32 || len(z.Shape) != 2 || z.Shape[1] != p.groups ||
+	if z := p.zero; z.Name != "" && (z.DType != checkpoint.I32 || len(z.Shape) != 2 || z.Shape[1] != p.groups ||
 		z.Shape[0] != ceilDiv(p.rows, p.each())) {
 		return nil, f.misshapen(z.Name,
 			"%s %v, want I32 with a zero for each of %v, of rows that share words",
 			z.DType, z.Shape, scale.Shape)
 	}
-	if o := p.order; o.Name != "" && (o.DType != I32 || len(o.Shape) != 1 || o.Shape[0] != p.cols) {
+	if o := p.order; o.Name != "" && (o.DType != checkpoint.I32 || len(o.Shape) != 1 || o.Shape[0] != p.cols) {
 		return nil, f.misshapen(o.Name, "%s %v, want I32 with the group of each of %d columns", o.DType,
 			o.Shape, p.cols)
 	}
@@ -66,7 +68,7 @@ func packQuantized(f *finder, t Info) (*matrix, error) {
 // packedWords is a matrix [rows cols] whose integers share words along columns.
 type packedWords struct {
 	f                         *finder
-	words, scale, zero, order Info
+	words, scale, zero, order checkpoint.Info
 	rows, cols, bits, groups  int
 	group                     []uint32 // of each column, nil for neighbours
 }
@@ -75,13 +77,13 @@ type packedWords struct {
 func (p *packedWords) each() int { return 32 / p.bits }
 
 // measure finds the shape, and the bits that go with it.
-func (p *packedWords) measure(shape Info) error {
+func (p *packedWords) measure(shape checkpoint.Info) error {
 	p.bits = 4
 	if len(p.words.Shape) != 2 {
 		return nil
 	}
 	p.rows, p.cols = p.words.Shape[0], p.words.Shape[1]*p.each()
-	if len(shape.Shape) != 1 || shape.Shape[0] != 2 || shape.DType != I64 && shape.DType != I32 {
+	if len(shape.Shape) != 1 || shape.Shape[0] != 2 || shape.DType != checkpoint.I64 && shape.DType != checkpoint.I32 {
 		return nil
 	}
 	raw := make([]byte, 2*shape.DType.Bits()/8)
@@ -90,7 +92,7 @@ func (p *packedWords) measure(shape Info) error {
 	}
 	le := binary.LittleEndian
 	rows, cols := int(le.Uint32(raw)), int(le.Uint32(raw[4:]))
-	if shape.DType == I64 {
+	if shape.DType == checkpoint.I64 {
 		rows, cols = int(le.Uint64(raw)), int(le.Uint64(raw[8:]))
 	}
 	for _, bits := range []int{4, 8, 2} { // the usual ones first: few columns fit several
@@ -159,24 +161,24 @@ func (p *packedWords) read(rows, cols [2]int, codes []uint8, scales, zeros []flo
 
 // plainQuantized takes a matrix of bytes, integers or E4M3, with a scale for all of it, for each row, for
 // each group of columns, or for each block of 128×128 (int-quantized, float-quantized and naive-quantized).
-func plainQuantized(f *finder, t Info) (*matrix, error) {
+func plainQuantized(f *finder, t checkpoint.Info) (*matrix, error) {
 	scale, ok := f.all[t.Name+scaleTail]
-	if !ok || t.DType != I8 && t.DType != F8E4M3 || len(t.Shape) != 2 {
+	if !ok || t.DType != checkpoint.I8 && t.DType != checkpoint.F8E4M3 || len(t.Shape) != 2 {
 		return nil, nil
 	}
 	f.take(t.Name)
 	f.take(scale.Name)
 	rows, cols, ok := grainOf(t.Shape, scale.Shape)
-	if _, float := floatDecoder(scale.DType); !ok || float == nil {
+	if _, float := checkpoint.FloatDecoder(scale.DType); !ok || float == nil {
 		return nil, f.misshapen(scale.Name,
 			"%s %v, want floating-point numbers for all of %v, its rows, groups "+
 				"of its columns or blocks of 128×128", scale.DType, scale.Shape, t.Shape)
 	}
 	zero := f.take(t.Name + zeroTail)
-	if t.DType == F8E4M3 {
+	if t.DType == checkpoint.F8E4M3 {
 		return fp8Matrix(f, t.Name, t, scale, rows, cols), nil // its zeros are 0 where there are some
 	}
-	if zero.Name != "" && (zero.DType != I8 || boxLen(whole(zero.Shape)) != boxLen(whole(scale.Shape))) {
+	if zero.Name != "" && (zero.DType != checkpoint.I8 || checkpoint.BoxLen(checkpoint.Whole(zero.Shape)) != checkpoint.BoxLen(checkpoint.Whole(scale.Shape))) {
 		return nil, f.misshapen(zero.Name, "%s %v, want I8 with a zero for each scale of %v", zero.DType,
 			zero.Shape, scale.Shape)
 	}

@@ -1,8 +1,10 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // Ends of the names of what bitsandbytes keeps of a matrix.
@@ -39,25 +41,25 @@ type bnbState struct {
 // them share a greatest magnitude, whichever rows they are of.
 type bnbMatrix struct {
 	f      *finder
-	codes  Info
+	codes  checkpoint.Info
 	absmax []float32
 	bnbState
 }
 
 // fourBits takes a matrix in NF4 or FP4. arXiv:2305.14314.
-func fourBits(f *finder, t Info) (*matrix, error) {
+func fourBits(f *finder, t checkpoint.Info) (*matrix, error) {
 	absmax, ok := f.all[t.Name+absmaxTail]
-	if !ok || t.DType != U8 {
+	if !ok || t.DType != checkpoint.U8 {
 		return nil, nil
 	}
 	m := &bnbMatrix{f: f, codes: f.take(t.Name)}
-	var state Info
+	var state checkpoint.Info
 	for _, kind := range []string{"nf4", "fp4"} {
 		if s := f.take(t.Name + stateTail + kind); s.Name != "" {
 			state = s
 		}
 	}
-	if state.Name == "" || state.DType != U8 || len(state.Shape) != 1 {
+	if state.Name == "" || state.DType != checkpoint.U8 || len(state.Shape) != 1 {
 		return nil, f.misshapen(t.Name+stateTail+"nf4", "want the state of the matrix as bytes of JSON")
 	}
 	text, err := f.bytes(state, [2]int{0, state.Shape[0]})
@@ -65,11 +67,11 @@ func fourBits(f *finder, t Info) (*matrix, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(text, &m.bnbState); err != nil {
-		return nil, &Error{File: f.path, Tensor: state.Name, Fault: Malformed, Why: "state", Err: err}
+		return nil, &checkpoint.Error{File: f.path, Tensor: state.Name, Fault: checkpoint.Malformed, Why: "state", Err: err}
 	}
 	if len(m.Shape) != 2 || m.Shape[0] < 1 || m.Shape[1] < 1 || m.Block < 2 || m.Block%2 != 0 ||
 		m.Shape[1] > 1<<40/m.Shape[0] ||
-		boxLen(whole(t.Shape)) != (m.Shape[0]*m.Shape[1]+1)/2 {
+		checkpoint.BoxLen(checkpoint.Whole(t.Shape)) != (m.Shape[0]*m.Shape[1]+1)/2 {
 		return nil, f.misshapen(t.Name, "U8 %v for a matrix %v in blocks of %d", t.Shape, m.Shape, m.Block)
 	}
 	table, err := f.all16(t.Name + mapTail)
@@ -89,25 +91,25 @@ func fourBits(f *finder, t Info) (*matrix, error) {
 // all16 reads the sixteen numbers of a code.
 func (f *finder) all16(name string) ([]float32, error) {
 	t := f.take(name)
-	if t.DType != F32 || len(t.Shape) != 1 || t.Shape[0] != 16 {
+	if t.DType != checkpoint.F32 || len(t.Shape) != 1 || t.Shape[0] != 16 {
 		return nil, f.misshapen(name, "%s %v, want F32 [16]", t.DType, t.Shape)
 	}
 	return f.floats(t, [2]int{0, 16})
 }
 
 // magnitudes reads the greatest magnitudes of blocks, which may be kept in eight bits themselves.
-func (m *bnbMatrix) magnitudes(t Info) ([]float32, error) {
+func (m *bnbMatrix) magnitudes(t checkpoint.Info) ([]float32, error) {
 	n := ceilDiv(m.Shape[0]*m.Shape[1], m.Block)
-	if boxLen(whole(t.Shape)) != n || len(t.Shape) != 1 || t.DType != F32 && t.DType != U8 {
+	if checkpoint.BoxLen(checkpoint.Whole(t.Shape)) != n || len(t.Shape) != 1 || t.DType != checkpoint.F32 && t.DType != checkpoint.U8 {
 		return nil, m.f.misshapen(t.Name, "%s %v, want one for each of %d blocks", t.DType, t.Shape, n)
 	}
-	if t.DType == F32 {
+	if t.DType == checkpoint.F32 {
 		return m.f.floats(t, [2]int{0, n})
 	}
 	base := strings.TrimSuffix(t.Name, absmaxTail)
 	outer, table := m.f.take(base+nestedTail), m.f.take(base+nestedMapTail)
-	if m.NestedBlock < 1 || outer.DType != F32 || len(outer.Shape) != 1 ||
-		outer.Shape[0] != ceilDiv(n, m.NestedBlock) || table.DType != F32 || len(table.Shape) != 1 ||
+	if m.NestedBlock < 1 || outer.DType != checkpoint.F32 || len(outer.Shape) != 1 ||
+		outer.Shape[0] != ceilDiv(n, m.NestedBlock) || table.DType != checkpoint.F32 || len(table.Shape) != 1 ||
 		table.Shape[0] != 256 {
 		return nil, m.f.misshapen(base+nestedTail,
 			"%s %v and a table %v, want F32 for each %d of %d, and 256",
@@ -161,10 +163,10 @@ func (m *bnbMatrix) read(rows, cols [2]int, codes []uint8, scales, _ []float32) 
 
 // run reads bytes [at[0], at[1]) of the codes, whose tensor has one or two axes of which one is all.
 func (m *bnbMatrix) run(at [2]int) ([]byte, error) {
-	box := whole(m.codes.Shape)
+	box := checkpoint.Whole(m.codes.Shape)
 	for a, n := range m.codes.Shape {
 		if n > 1 {
-			if box[a] = at; boxLen(box) != at[1]-at[0] {
+			if box[a] = at; checkpoint.BoxLen(box) != at[1]-at[0] {
 				return nil, m.f.misshapen(m.codes.Name, "%v, want all bytes along one axis", m.codes.Shape)
 			}
 			break
@@ -175,25 +177,25 @@ func (m *bnbMatrix) run(at [2]int) ([]byte, error) {
 
 // eightBits takes a matrix of bytes with the greatest magnitude of each row, whose layer is named by them:
 // weight, SCB and, of what bitsandbytes may turn on devices, weight_format.
-func eightBits(f *finder, t Info) (*matrix, error) {
+func eightBits(f *finder, t checkpoint.Info) (*matrix, error) {
 	base, ok := strings.CutSuffix(t.Name, "weight")
 	scale, has := f.all[base+bytesScale]
-	if !ok || !has || t.DType != I8 || len(t.Shape) != 2 {
+	if !ok || !has || t.DType != checkpoint.I8 || len(t.Shape) != 2 {
 		return nil, nil
 	}
 	f.take(t.Name)
 	f.take(scale.Name)
-	if scale.DType != F32 || boxLen(whole(scale.Shape)) != t.Shape[0] || len(scale.Shape) != 1 {
+	if scale.DType != checkpoint.F32 || checkpoint.BoxLen(checkpoint.Whole(scale.Shape)) != t.Shape[0] || len(scale.Shape) != 1 {
 		return nil, f.misshapen(scale.Name, "%s %v, want F32 with a number for each row of %v", scale.DType,
 			scale.Shape, t.Shape)
 	}
 	if form := f.take(base + bytesFormat); form.Name != "" {
-		raw, err := f.bytes(form, whole(form.Shape)...)
+		raw, err := f.bytes(form, checkpoint.Whole(form.Shape)...)
 		if err != nil {
 			return nil, err
 		}
-		if form.DType != U8 || len(raw) != 1 || raw[0] != 0 {
-			return nil, &Error{File: f.path, Tensor: form.Name, Fault: Malformed,
+		if form.DType != checkpoint.U8 || len(raw) != 1 || raw[0] != 0 {
+			return nil, &checkpoint.Error{File: f.path, Tensor: form.Name, Fault: checkpoint.Malformed,
 				Why: "rows that are turned for a device are not read",
 				Try: "save the model from the processor"}
 		}

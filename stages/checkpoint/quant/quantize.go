@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/binary"
@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // quantizer is a form of few bits that matrices are rounded to. Each has a file of its own that registers
@@ -21,14 +22,14 @@ type quantizer struct {
 	// fits reports whether a matrix of a shape can be kept so.
 	fits func(rows, cols int) bool
 	// parts are the tensors that a matrix becomes; those of float scales have a type of the matrix's.
-	parts func(m Info) []quantPart
+	parts func(m checkpoint.Info) []quantPart
 	// config is quantization_config of config.json; modules are those that stay as they are.
 	config func(modules []string) any
 }
 
 // quantPart is a tensor that a matrix becomes.
 type quantPart struct {
-	Info
+	checkpoint.Info
 	rows int // of the matrix that a row of it is of; 0 where it is of the whole matrix
 	// fill sets dst to the part's rows that whole units of the matrix's rows, w, become; most is the greatest
 	// magnitude of the matrix.
@@ -53,8 +54,8 @@ func Quantizers() (names, docs []string) {
 
 // quantized shows some matrices of a source in few bits.
 type quantized struct {
-	Source
-	infos map[string]Info
+	checkpoint.Source
+	infos map[string]checkpoint.Info
 	of    map[string]quantOf
 	mu    sync.Mutex
 	most  map[string]float32 // greatest magnitudes of matrices, where they were needed
@@ -63,14 +64,14 @@ type quantized struct {
 // quantOf is a part with its matrix.
 type quantOf struct {
 	quantPart
-	matrix Info
+	matrix checkpoint.Info
 	unit   int
 }
 
 // Quantize shows the matrices of src that which chooses rounded to a form, to nearest, and gives what
 // config.json is to say of it. Matrices whose shape the form has not stay as they are, and are named
 // among those. A matrix with numbers that are not finite is an error where it is read.
-func Quantize(src Source, form string, which func(name string) bool) (out Source, config json.RawMessage,
+func Quantize(src checkpoint.Source, form string, which func(name string) bool) (out checkpoint.Source, config json.RawMessage,
 	err error) {
 	f := fakeQuantizer(form)
 	if i := slices.IndexFunc(quantizers, func(q quantizer) bool { return q.name == form }); i >= 0 {
@@ -80,11 +81,11 @@ func Quantize(src Source, form string, which func(name string) bool) (out Source
 		names, _ := Quantizers()
 		return nil, nil, fmt.Errorf("%q is no form of few bits, %v are", form, names)
 	}
-	q := &quantized{Source: src, infos: map[string]Info{}, of: map[string]quantOf{},
+	q := &quantized{Source: src, infos: map[string]checkpoint.Info{}, of: map[string]quantOf{},
 		most: map[string]float32{}}
 	var keep []string
 	for _, t := range src.Tensors() {
-		_, float := floatDecoder(t.DType)
+		_, float := checkpoint.FloatDecoder(t.DType)
 		module, weight := strings.CutSuffix(t.Name, ".weight")
 		if float == nil || len(t.Shape) != 2 || !weight || !which(t.Name) || !f.fits(t.Shape[0],
 			t.Shape[1]) {
@@ -95,7 +96,7 @@ func Quantize(src Source, form string, which func(name string) bool) (out Source
 			continue
 		}
 		for _, p := range f.parts(t) {
-			if p.Bytes, err = ByteSize(p.DType, p.Shape); err != nil {
+			if p.Bytes, err = checkpoint.ByteSize(p.DType, p.Shape); err != nil {
 				return nil, nil, err
 			}
 			q.infos[p.Name], q.of[p.Name] = p.Info, quantOf{p, t, f.unit}
@@ -111,7 +112,7 @@ func Quantize(src Source, form string, which func(name string) bool) (out Source
 }
 
 // Tensors implements Source.
-func (q *quantized) Tensors() []Info { return sortedInfos(q.infos) }
+func (q *quantized) Tensors() []checkpoint.Info { return checkpoint.SortedInfos(q.infos) }
 
 // ReadRanges implements Source.
 func (q *quantized) ReadRanges(name string, ranges [][2]int, dst []byte) error {
@@ -119,7 +120,7 @@ func (q *quantized) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	if !ok {
 		return q.Source.ReadRanges(name, ranges, dst)
 	}
-	n, err := boxBytes(p.DType, p.Shape, ranges)
+	n, err := checkpoint.BoxBytes(p.DType, p.Shape, ranges)
 	if err != nil || n != int64(len(dst)) {
 		return fmt.Errorf("%s: ranges %v take %d bytes, the buffer has %d: %w", name, ranges, n, len(dst),
 			err)
@@ -180,7 +181,7 @@ func (q *quantized) greatest(p quantOf) (float32, error) {
 			return 0, err
 		}
 		if most = max(most, magnitude(w)); math.IsInf(float64(most), 0) || most != most {
-			return 0, &Error{Tensor: p.matrix.Name, Fault: Malformed,
+			return 0, &checkpoint.Error{Tensor: p.matrix.Name, Fault: checkpoint.Malformed,
 				Why: "it has numbers that are not finite, " +
 					"which few bits have not"}
 		}
@@ -198,15 +199,15 @@ func magnitude(w []float32) (most float32) {
 }
 
 // putFloat writes a scale in a type, and gives the number that it is then.
-func putFloat(d DType, dst []byte, x float32) float32 {
+func putFloat(d checkpoint.DType, dst []byte, x float32) float32 {
 	switch d {
-	case F32:
+	case checkpoint.F32:
 		putWord(dst, 0, math.Float32bits(x))
 		return x
-	case BF16:
+	case checkpoint.BF16:
 		binary.LittleEndian.PutUint16(dst, tensor.BF16Bits(x))
 		return tensor.BF16Value(tensor.BF16Bits(x))
-	case F16:
+	case checkpoint.F16:
 		binary.LittleEndian.PutUint16(dst, tensor.F16Bits(x))
 		return tensor.F16Value(tensor.F16Bits(x))
 	}
@@ -214,11 +215,11 @@ func putFloat(d DType, dst []byte, x float32) float32 {
 }
 
 // scaleType is the type of scales beside a matrix: its own if that is of 16 bits.
-func scaleType(m Info) DType {
-	if m.DType == BF16 || m.DType == F16 {
+func scaleType(m checkpoint.Info) checkpoint.DType {
+	if m.DType == checkpoint.BF16 || m.DType == checkpoint.F16 {
 		return m.DType
 	}
-	return F32
+	return checkpoint.F32
 }
 
 // whole8 is x over scale as an integer in [low, high], to nearest, ties to even.

@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // randomCoded is a matrix of random codes.
@@ -31,7 +33,7 @@ func randomCoded(t *testing.T, rows, cols, group int) *Coded {
 // numbers.
 func TestRecode(t *testing.T) {
 	for _, form := range []string{"gptq", "awq"} {
-		src := quantSource(t, BF16)
+		src := quantSource(t, checkpoint.BF16)
 		a, b := randomCoded(t, 256, 256, 64), randomCoded(t, 8, 64, 64)
 		norm := make([]float32, 64)
 		for i := range norm {
@@ -76,7 +78,7 @@ func TestRecode(t *testing.T) {
 		}
 		require.Error(t, few.ReadRanges(words.Name, ranges, part))
 	}
-	_, _, err := Recode(quantSource(t, F32), "marlin", 64, nil, nil)
+	_, _, err := Recode(quantSource(t, checkpoint.F32), "marlin", 64, nil, nil)
 	require.Error(t, err)
 	for _, shape := range [][3]int{{4, 64, 32}, {8, 48, 32}, {8, 12, 4}, {0, 64, 32}, {8, 64, 0}} {
 		_, fits := NewCoded(shape[0], shape[1], shape[2])
@@ -84,13 +86,13 @@ func TestRecode(t *testing.T) {
 	}
 }
 
-func infoOf(src Source, name string) Info {
+func infoOf(src checkpoint.Source, name string) checkpoint.Info {
 	for _, t := range src.Tensors() {
 		if t.Name == name {
 			return t
 		}
 	}
-	return Info{}
+	return checkpoint.Info{}
 }
 
 func mustJSON(t *testing.T, v any) []byte {
@@ -104,7 +106,7 @@ func TestRecodeOrdered(t *testing.T) {
 	a := randomCoded(t, 8, 64, 8)
 	order := rand.New(rand.NewPCG(2, 2)).Perm(64)
 	a.SetOrder(order)
-	few, config, err := Recode(quantSource(t, F32), "gptq", 8, map[string]*Coded{"head.weight": a}, nil)
+	few, config, err := Recode(quantSource(t, checkpoint.F32), "gptq", 8, map[string]*Coded{"head.weight": a}, nil)
 	require.NoError(t, err)
 	require.Contains(t, string(config), `"desc_act":true`)
 	dir := t.TempDir()
@@ -121,6 +123,6 @@ func TestRecodeOrdered(t *testing.T) {
 		scale, zero := a.GroupAt(r, 0)
 		require.Equal(t, float32(int(a.At(r, order[7]))-int(zero))*scale, want[order[7]])
 	}
-	_, _, err = Recode(quantSource(t, F32), "awq", 8, map[string]*Coded{"head.weight": a}, nil)
+	_, _, err = Recode(quantSource(t, checkpoint.F32), "awq", 8, map[string]*Coded{"head.weight": a}, nil)
 	require.ErrorContains(t, err, "has no place")
 }

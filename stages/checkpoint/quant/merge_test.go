@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/binary"
@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 const mergeDir = "testdata/merge"
@@ -21,26 +23,26 @@ func TestMerge(t *testing.T) {
 		if c == "turned" {
 			base = "turned.safetensors"
 		}
-		f, err := OpenFile(filepath.Join(mergeDir, base))
+		f, err := checkpoint.OpenFile(filepath.Join(mergeDir, base))
 		require.NoError(t, err)
 		src, err := Merge(f, filepath.Join(mergeDir, c), func(string) string { return "" })
 		require.NoError(t, err, c)
-		wants, err := OpenFile(filepath.Join(mergeDir, c, "want.safetensors"))
+		wants, err := checkpoint.OpenFile(filepath.Join(mergeDir, c, "want.safetensors"))
 		require.NoError(t, err)
 		changed := 0
 		for _, i := range src.Tensors() {
-			want, of := Source(wants), wants.tensors[i.Name]
+			want, of := checkpoint.Source(wants), wants.ByName[i.Name]
 			if of.Name == "" {
 				want = f
 			} else {
 				changed++
 			}
-			boxes := [][][2]int{whole(i.Shape)}
+			boxes := [][][2]int{checkpoint.Whole(i.Shape)}
 			if len(i.Shape) == 2 {
 				boxes = append(boxes, [][2]int{{1, i.Shape[0]}, {2, 5}})
 			}
 			for _, box := range boxes {
-				got, exp := make([]byte, 4*boxLen(box)), make([]byte, 4*boxLen(box))
+				got, exp := make([]byte, 4*checkpoint.BoxLen(box)), make([]byte, 4*checkpoint.BoxLen(box))
 				require.NoError(t, src.ReadRanges(i.Name, box, got))
 				require.NoError(t, want.ReadRanges(i.Name, box, exp))
 				for at := 0; at < len(got); at += 4 {
@@ -65,9 +67,9 @@ func TestMergeRefused(t *testing.T) {
 	require.NoError(t, err)
 	merge := func(base, conf string, file []byte) error {
 		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, adapterConfigName), []byte(conf), 0o644))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, adapterName), file, 0o644))
-		f, err := OpenFile(filepath.Join(mergeDir, base))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, checkpoint.AdapterConfigName), []byte(conf), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, checkpoint.AdapterName), file, 0o644))
+		f, err := checkpoint.OpenFile(filepath.Join(mergeDir, base))
 		require.NoError(t, err)
 		defer f.Close()
 		_, err = Merge(f, dir, func(string) string { return "" })
@@ -98,7 +100,7 @@ func TestMergeRefused(t *testing.T) {
 			"layers.0.up.lora_C.weight"},
 	} {
 		err := merge(c.base, c.conf, c.file)
-		var fault *Error
+		var fault *checkpoint.Error
 		require.ErrorAs(t, err, &fault, c.why)
 		require.ErrorContains(t, err, c.why)
 	}

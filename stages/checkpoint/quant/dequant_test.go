@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"math"
@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // TestDequantized: whole matrices and any part of one have the bits that PyTorch and compressed-tensors make
 // of the same file; what is quantized is shown as matrices of its names, and everything else as it is.
 func TestDequantized(t *testing.T) {
-	f, err := OpenFile("testdata/quantized.safetensors")
+	f, err := checkpoint.OpenFile("testdata/quantized.safetensors")
 	require.NoError(t, err)
 	defer f.Close()
 	src, err := Dequantized(f, "quantized")
@@ -45,7 +47,7 @@ func TestDequantized(t *testing.T) {
 				slices.Sort(box[a][:])
 			}
 			if i == 0 {
-				box = whole(shapes[name])
+				box = checkpoint.Whole(shapes[name])
 			}
 			size := 4 * (box[0][1] - box[0][0]) * (box[1][1] - box[1][0])
 			got, want := make([]byte, size), make([]byte, size)
@@ -54,28 +56,28 @@ func TestDequantized(t *testing.T) {
 			require.Equal(t, want, got, "%s %v", name, box)
 		}
 	}
-	plain, err := OpenFile("testdata/types.safetensors")
+	plain, err := checkpoint.OpenFile("../testdata/types.safetensors")
 	require.NoError(t, err)
 	defer plain.Close()
 	same, err := Dequantized(plain, "types")
 	require.NoError(t, err)
-	require.True(t, same == Source(plain), "a source without quantized tensors is given back")
+	require.True(t, same == checkpoint.Source(plain), "a source without quantized tensors is given back")
 }
 
 // TestMXFP4: experts in four-bit numbers, whole or any part, have the bits that transformers makes of them.
 func TestMXFP4(t *testing.T) {
-	f, err := OpenFile("testdata/mxfp4.safetensors")
+	f, err := checkpoint.OpenFile("testdata/mxfp4.safetensors")
 	require.NoError(t, err)
 	defer f.Close()
 	src, err := Dequantized(f, "mxfp4")
 	require.NoError(t, err)
 	r := rand.New(rand.NewPCG(1, 2))
 	for name, shape := range map[string][]int{"gate_up_proj": {3, 64, 10}, "down_proj": {2, 96, 7}} {
-		require.True(t, slices.ContainsFunc(src.Tensors(), func(i Info) bool {
-			return i.Name == name && i.DType == F32 && slices.Equal(i.Shape, shape)
+		require.True(t, slices.ContainsFunc(src.Tensors(), func(i checkpoint.Info) bool {
+			return i.Name == name && i.DType == checkpoint.F32 && slices.Equal(i.Shape, shape)
 		}), name)
 		for i := range 200 {
-			box, size := whole(shape), 4
+			box, size := checkpoint.Whole(shape), 4
 			for a, n := range shape {
 				if i > 0 {
 					box[a] = [2]int{r.IntN(n), 1 + r.IntN(n)}
@@ -93,34 +95,34 @@ func TestMXFP4(t *testing.T) {
 
 // renamed is a source whose tensors have other shapes or names.
 type renamed struct {
-	Source
-	infos []Info
+	checkpoint.Source
+	infos []checkpoint.Info
 }
 
-func (r renamed) Tensors() []Info { return r.infos }
+func (r renamed) Tensors() []checkpoint.Info { return r.infos }
 
 // TestDequantizedRefused: scales that do not fit their matrix, and forms that cannot be read, are said by
 // name.
 func TestDequantizedRefused(t *testing.T) {
-	fp8 := []Info{{Name: "a.weight", DType: F8E4M3, Shape: []int{200, 300}}, {Name: "a.weight_scale_inv",
-		DType: F32, Shape: []int{2, 2}}}
-	int4 := func(more ...Info) []Info {
-		return append([]Info{{Name: "b.weight_packed", DType: I32, Shape: []int{4, 8}}}, more...)
+	fp8 := []checkpoint.Info{{Name: "a.weight", DType: checkpoint.F8E4M3, Shape: []int{200, 300}}, {Name: "a.weight_scale_inv",
+		DType: checkpoint.F32, Shape: []int{2, 2}}}
+	int4 := func(more ...checkpoint.Info) []checkpoint.Info {
+		return append([]checkpoint.Info{{Name: "b.weight_packed", DType: checkpoint.I32, Shape: []int{4, 8}}}, more...)
 	}
 	for _, c := range []struct {
-		infos []Info
+		infos []checkpoint.Info
 		why   string
 	}{
 		{fp8,
 			"a.weight_scale_inv: misshapen: F32 [2 2], want F32 with a number for each block of 128×128 " +
 				"of [200 300]"},
 		{int4(), "b.weight_scale: misshapen"},
-		{int4(Info{Name: "b.weight_scale", DType: BF16, Shape: []int{4, 5}}),
+		{int4(checkpoint.Info{Name: "b.weight_scale", DType: checkpoint.BF16, Shape: []int{4, 5}}),
 			"want a floating-point number for each group of columns of [4 64]"},
-		{int4(Info{Name: "b.weight_scale", DType: BF16, Shape: []int{4, 4}},
-			Info{Name: "b.weight_zero_point", DType: I32, Shape: []int{4}}),
+		{int4(checkpoint.Info{Name: "b.weight_scale", DType: checkpoint.BF16, Shape: []int{4, 4}},
+			checkpoint.Info{Name: "b.weight_zero_point", DType: checkpoint.I32, Shape: []int{4}}),
 			"b.weight_zero_point: misshapen: I32 [4], want I32 with a zero for each of [4 4]"},
-		{[]Info{{Name: "c_blocks", DType: U8, Shape: []int{2, 3, 4, 16}}, {Name: "c_scales", DType: U8,
+		{[]checkpoint.Info{{Name: "c_blocks", DType: checkpoint.U8, Shape: []int{2, 3, 4, 16}}, {Name: "c_scales", DType: checkpoint.U8,
 			Shape: []int{2, 3, 5}}}, "c_scales: misshapen: U8 [2 3 5], want U8 with an exponent"},
 	} {
 		_, err := Dequantized(renamed{infos: c.infos}, "f")

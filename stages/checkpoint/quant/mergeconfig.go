@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // mergeConfig is the part of adapter_config.json that says what an adapter adds to weights.
@@ -45,13 +47,13 @@ func readMergeConfig(dir string) (*mergeConfig, error) {
 		return nil, err
 	}
 	defer root.Close()
-	text, err := readSmall(root, adapterConfigName, configBytesMax)
+	text, err := checkpoint.ReadSmall(root, checkpoint.AdapterConfigName, checkpoint.ConfigBytesMax)
 	if err != nil {
 		return nil, err
 	}
 	c, err := parseMergeConfig(text)
 	if err != nil {
-		return nil, &Error{File: filepath.Join(dir, adapterConfigName), Fault: Malformed,
+		return nil, &checkpoint.Error{File: filepath.Join(dir, checkpoint.AdapterConfigName), Fault: checkpoint.Malformed,
 			Why: "adapter configuration", Err: err}
 	}
 	return c, nil
@@ -69,7 +71,7 @@ func parseMergeConfig(text []byte) (*mergeConfig, error) {
 	if c.Kind != "LORA" {
 		return nil, fmt.Errorf("peft_type %q: only LORA can be added to weights", c.Kind)
 	}
-	for _, key := range sortedKeys(mergeUnsupported) {
+	for _, key := range checkpoint.SortedKeys(mergeUnsupported) {
 		var value bytes.Buffer
 		if raw, ok := all[key]; ok {
 			if err := json.Compact(&value, raw); err != nil ||
@@ -93,7 +95,7 @@ func patterns(text json.RawMessage) (out []pattern, err error) {
 	if len(text) == 0 || string(text) == "null" {
 		return nil, nil
 	}
-	err = eachKey(text, func(key string, dec *json.Decoder) error {
+	err = checkpoint.EachKey(text, func(key string, dec *json.Decoder) error {
 		p := pattern{}
 		if err := dec.Decode(&p.value); err != nil {
 			return err
@@ -135,8 +137,8 @@ func (c *mergeConfig) scale(module string, rank int) (float64, error) {
 
 // IsAdapter reports whether a directory has an adapter of PEFT's.
 func IsAdapter(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, adapterConfigName))
-	_, without := os.Stat(filepath.Join(dir, adapterName))
+	_, err := os.Stat(filepath.Join(dir, checkpoint.AdapterConfigName))
+	_, without := os.Stat(filepath.Join(dir, checkpoint.AdapterName))
 	return err == nil && without == nil
 }
 

@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/binary"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // fakeForm begins the names of forms whose numbers are those that a weight had in training with train.qat.
@@ -32,7 +33,7 @@ func fakeQuantizer(name string) *quantizer {
 		fits: func(rows, cols int) bool {
 			return rows > 0 && cols > 0 && cols%per == 0 && (f.Group == 0 || cols%f.Group == 0)
 		},
-		parts: func(m Info) []quantPart { return fakeParts(f, m) },
+		parts: func(m checkpoint.Info) []quantPart { return fakeParts(f, m) },
 		config: func(modules []string) any {
 			return compressedConfig("pack-quantized", modules, map[string]any{"num_bits": f.Bits,
 				"type":     "int",
@@ -40,14 +41,14 @@ func fakeQuantizer(name string) *quantizer {
 		}}
 }
 
-func fakeParts(f kernels.Fake, m Info) []quantPart {
+func fakeParts(f kernels.Fake, m checkpoint.Info) []quantPart {
 	cols := m.Shape[1]
 	group, per := f.Group, 32/f.Bits
 	if group == 0 {
 		group = cols
 	}
 	half := 1 << (f.Bits - 1)
-	return []quantPart{{Info: Info{Name: m.Name + packedTail, DType: I32, Shape: []int{m.Shape[0],
+	return []quantPart{{Info: checkpoint.Info{Name: m.Name + packedTail, DType: checkpoint.I32, Shape: []int{m.Shape[0],
 		cols / per}},
 		rows: 1,
 		fill: func(dst []byte, w []float32, _ int, _ float32) {
@@ -61,11 +62,11 @@ func fakeParts(f kernels.Fake, m Info) []quantPart {
 					putWord(dst, word, binary.LittleEndian.Uint32(dst[4*word:])|bits)
 				}
 			}
-		}}, {Info: Info{Name: m.Name + scaleTail, DType: F32, Shape: []int{m.Shape[0], cols / group}},
+		}}, {Info: checkpoint.Info{Name: m.Name + scaleTail, DType: checkpoint.F32, Shape: []int{m.Shape[0], cols / group}},
 		rows: 1,
 		fill: func(dst []byte, w []float32, _ int, _ float32) {
 			for g := range len(w) / group {
-				putFloat(F32, dst[4*g:4*g+4], f.Scale(w[g*group:(g+1)*group]))
+				putFloat(checkpoint.F32, dst[4*g:4*g+4], f.Scale(w[g*group:(g+1)*group]))
 			}
 		}}, shapePart(m)}
 }

@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/json"
@@ -9,22 +9,24 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // quantSource is a directory of matrices of a type: whole blocks, short ones, zeros, and a norm.
-func quantSource(t *testing.T, d DType) *Dir {
+func quantSource(t *testing.T, d checkpoint.DType) *checkpoint.Dir {
 	dir := t.TempDir()
 	shapes := map[string][]int{"a.weight": {256, 256}, "b.weight": {130, 320}, "zero.weight": {4, 64},
 		"odd.weight": {5, 7}, "norm.weight": {64}, "head.weight": {8, 64}}
-	var infos []Info
+	var infos []checkpoint.Info
 	for name, shape := range shapes {
-		infos = append(infos, Info{Name: name, DType: d, Shape: shape})
+		infos = append(infos, checkpoint.Info{Name: name, DType: d, Shape: shape})
 	}
-	w, err := NewWriter(dir, infos, 0)
+	w, err := checkpoint.NewWriter(dir, infos, 0)
 	require.NoError(t, err)
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, i := range infos {
-		x := make([]float32, boxLen(whole(i.Shape)))
+		x := make([]float32, checkpoint.BoxLen(checkpoint.Whole(i.Shape)))
 		for k := range x {
 			if i.Name != "zero.weight" {
 				x[k] = float32(r.NormFloat64())
@@ -32,10 +34,10 @@ func quantSource(t *testing.T, d DType) *Dir {
 		}
 		raw := make([]byte, len(x)*d.Bits()/8)
 		require.NoError(t, narrow(d, x, raw))
-		require.NoError(t, w.WriteRanges(i.Name, whole(i.Shape), raw))
+		require.NoError(t, w.WriteRanges(i.Name, checkpoint.Whole(i.Shape), raw))
 	}
 	require.NoError(t, w.Commit())
-	src, err := OpenDir(dir)
+	src, err := checkpoint.OpenDir(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, src.Close()) })
 	return src
@@ -48,7 +50,7 @@ func TestQuantize(t *testing.T) {
 	names, docs := Quantizers()
 	require.Len(t, docs, len(names))
 	for _, form := range names {
-		for _, d := range []DType{F32, BF16} {
+		for _, d := range []checkpoint.DType{checkpoint.F32, checkpoint.BF16} {
 			src := quantSource(t, d)
 			q, config, err := Quantize(src, form, func(name string) bool { return name != "head.weight" })
 			require.NoError(t, err)
@@ -57,22 +59,22 @@ func TestQuantize(t *testing.T) {
 				require.Contains(t, string(config), `"odd"`, "its rows are no whole groups")
 			}
 			dir := filepath.Join(t.TempDir(), "out")
-			w, err := NewWriter(dir, q.Tensors(), 0)
+			w, err := checkpoint.NewWriter(dir, q.Tensors(), 0)
 			require.NoError(t, err)
-			require.NoError(t, Copy(w, q))
+			require.NoError(t, checkpoint.Copy(w, q))
 			require.NoError(t, w.Commit())
-			out, err := OpenDir(dir)
+			out, err := checkpoint.OpenDir(dir)
 			require.NoError(t, err)
 			plain, err := Dequantized(out, dir)
 			require.NoError(t, err)
 			for _, i := range src.Tensors() {
-				want, err := (&finder{src: src}).floats(i, whole(i.Shape)...)
+				want, err := (&finder{src: src}).floats(i, checkpoint.Whole(i.Shape)...)
 				require.NoError(t, err)
 				var got []float32
 				for _, j := range plain.Tensors() {
 					if j.Name == i.Name {
 						require.Equal(t, i.Shape, j.Shape)
-						got, err = (&finder{src: plain}).floats(j, whole(i.Shape)...)
+						got, err = (&finder{src: plain}).floats(j, checkpoint.Whole(i.Shape)...)
 						require.NoError(t, err)
 					}
 				}
@@ -90,9 +92,9 @@ func TestQuantize(t *testing.T) {
 					continue
 				}
 				all := make([]byte, p.Bytes)
-				require.NoError(t, q.ReadRanges(p.Name, whole(p.Shape), all))
+				require.NoError(t, q.ReadRanges(p.Name, checkpoint.Whole(p.Shape), all))
 				row := int(p.Bytes) / p.Shape[0]
-				box := whole(p.Shape)
+				box := checkpoint.Whole(p.Shape)
 				box[0] = [2]int{1, p.Shape[0] - 1}
 				part := make([]byte, row*(p.Shape[0]-2))
 				require.NoError(t, q.ReadRanges(p.Name, box, part))
@@ -102,14 +104,14 @@ func TestQuantize(t *testing.T) {
 			require.True(t, json.Valid(config))
 		}
 	}
-	_, _, err := Quantize(quantSource(t, F32), "int5", func(string) bool { return true })
+	_, _, err := Quantize(quantSource(t, checkpoint.F32), "int5", func(string) bool { return true })
 	require.ErrorContains(t, err, "[fp8 int4 int8 nvfp4] are")
-	_, _, err = Quantize(quantSource(t, F32), "int8", func(string) bool { return false })
+	_, _, err = Quantize(quantSource(t, checkpoint.F32), "int8", func(string) bool { return false })
 	require.ErrorContains(t, err, "no matrix")
 }
 
 // broken has a number that is not finite.
-type broken struct{ Source }
+type broken struct{ checkpoint.Source }
 
 func (b broken) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 	err := b.Source.ReadRanges(name, ranges, dst)
@@ -121,7 +123,7 @@ func (b broken) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 
 // TestQuantizeInfinite: numbers that few bits have not are refused by their tensor's name.
 func TestQuantizeInfinite(t *testing.T) {
-	q, _, err := Quantize(broken{quantSource(t, F32)}, "int8", func(string) bool { return true })
+	q, _, err := Quantize(broken{quantSource(t, checkpoint.F32)}, "int8", func(string) bool { return true })
 	require.NoError(t, err)
 	require.ErrorContains(t, q.ReadRanges("a.weight_packed", [][2]int{{0, 256}, {0, 64}}, make([]byte, 256*256)),
 		"a.weight: malformed: it has numbers that are not finite")

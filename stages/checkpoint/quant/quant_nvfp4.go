@@ -1,6 +1,10 @@
-package checkpoint
+package quant
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
 
 // Ends of names, and the size, of NVFP4: numbers of four bits (E2M1) in groups of 16 columns, each with a
 // scale in E4M3, and a float32 for the whole matrix. compressed-tensors divides scales by that, and keeps the
@@ -16,8 +20,8 @@ var _ = registerPacking(packing{name: "nvfp4-pack-quantized",
 		"Optimizer", find: nvfp4})
 
 // nvfp4 takes a matrix in NVFP4.
-func nvfp4(f *finder, t Info) (*matrix, error) {
-	if t.DType != U8 || len(t.Shape) != 2 {
+func nvfp4(f *finder, t checkpoint.Info) (*matrix, error) {
+	if t.DType != checkpoint.U8 || len(t.Shape) != 2 {
 		return nil, nil
 	}
 	name, divided := strings.CutSuffix(t.Name, packedTail)
@@ -32,16 +36,16 @@ func nvfp4(f *finder, t Info) (*matrix, error) {
 	f.take(scale.Name)
 	f.take(global.Name)
 	rows, cols := t.Shape[0], 2*t.Shape[1]
-	if scale.DType != F8E4M3 || len(scale.Shape) != 2 || scale.Shape[0] != rows || cols%nvfp4Group != 0 ||
+	if scale.DType != checkpoint.F8E4M3 || len(scale.Shape) != 2 || scale.Shape[0] != rows || cols%nvfp4Group != 0 ||
 		scale.Shape[1] != cols/nvfp4Group {
 		return nil, f.misshapen(scale.Name,
 			"%s %v, want F8_E4M3 with a number for each 16 columns of [%d %d]",
 			scale.DType, scale.Shape, rows, cols)
 	}
-	if global.DType != F32 || boxLen(whole(global.Shape)) != 1 {
+	if global.DType != checkpoint.F32 || checkpoint.BoxLen(checkpoint.Whole(global.Shape)) != 1 {
 		return nil, f.misshapen(global.Name, "%s %v, want one F32", global.DType, global.Shape)
 	}
-	by, err := f.floats(global, whole(global.Shape)...)
+	by, err := f.floats(global, checkpoint.Whole(global.Shape)...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +73,7 @@ func nvfp4(f *finder, t Info) (*matrix, error) {
 
 // nibbles reads a box of a matrix of bytes [rows cols/2] as codes of four bits; high says that the first of
 // two is in the high half.
-func (f *finder) nibbles(t Info, rows, cols [2]int, codes []uint8, high bool) error {
+func (f *finder) nibbles(t checkpoint.Info, rows, cols [2]int, codes []uint8, high bool) error {
 	at := blocks(cols, 2)
 	raw, err := f.bytes(t, rows, at)
 	if err != nil {

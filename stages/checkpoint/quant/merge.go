@@ -1,4 +1,4 @@
-package checkpoint
+package quant
 
 import (
 	"encoding/binary"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/kernels/tensor"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
 // Ends of the names of what PEFT keeps of an addition.
@@ -22,7 +23,7 @@ const (
 // addition is what an adapter adds to a matrix [out in] of a model: scale·B·A, and with a magnitude for each
 // row it gives the rows of the sum that length (arXiv:2402.09353).
 type addition struct {
-	base       Info
+	base       checkpoint.Info
 	down, up   []float32 // A [rank in], B [out rank]
 	magnitude  []float32 // nil for none
 	rank       int
@@ -33,22 +34,22 @@ type addition struct {
 
 // merging is a model with an adapter added to it.
 type merging struct {
-	Source
+	checkpoint.Source
 	added    map[string]*addition
 	replaced map[string]string // names in the adapter of tensors that it has whole
-	adapter  Source
+	adapter  checkpoint.Source
 }
 
 // Merge shows base with the PEFT adapter of a directory added: matrices that have additions in their own
 // type, rounded once, and tensors that the adapter has whole in place of the base's. nameOf gives the
 // base's name of the weight of a module of transformers', "" where there is none. Every tensor of the
 // adapter is used, or is an error.
-func Merge(base Source, dir string, nameOf func(module string) string) (Source, error) {
+func Merge(base checkpoint.Source, dir string, nameOf func(module string) string) (checkpoint.Source, error) {
 	c, err := readMergeConfig(dir)
 	if err != nil {
 		return nil, err
 	}
-	adapter, err := OpenAdapter(dir)
+	adapter, err := checkpoint.OpenAdapter(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -71,36 +72,36 @@ func (m *merging) Close() error {
 }
 
 // read takes the tensors of the adapter.
-func (m *merging) read(c *mergeConfig, adapter *File, dir string, nameOf func(module string) string) error {
-	have := map[string]Info{}
+func (m *merging) read(c *mergeConfig, adapter *checkpoint.File, dir string, nameOf func(module string) string) error {
+	have := map[string]checkpoint.Info{}
 	for _, t := range m.Source.Tensors() {
 		have[t.Name] = t
 	}
-	named := func(module string) Info {
+	named := func(module string) checkpoint.Info {
 		for _, name := range []string{module + ".weight", nameOf(module)} {
 			if t, ok := have[name]; ok {
 				return t
 			}
 		}
-		return Info{}
+		return checkpoint.Info{}
 	}
 	for _, t := range adapter.Tensors() {
-		name, ok := strings.CutPrefix(t.Name, AdapterPrefix)
+		name, ok := strings.CutPrefix(t.Name, checkpoint.AdapterPrefix)
 		if !ok {
-			return &Error{File: adapter.path, Tensor: t.Name, Fault: Extra,
-				Why: "names of PEFT begin with " + AdapterPrefix}
+			return &checkpoint.Error{File: adapter.Path, Tensor: t.Name, Fault: checkpoint.Extra,
+				Why: "names of PEFT begin with " + checkpoint.AdapterPrefix}
 		}
 		if module, up, table := additionOf(name); up != "" {
 			base := named(module)
 			if base.Name == "" {
-				return &Error{File: adapter.path, Tensor: t.Name, Fault: Extra,
+				return &checkpoint.Error{File: adapter.Path, Tensor: t.Name, Fault: checkpoint.Extra,
 					Why: "the base model has no weight of " + module}
 			}
 			if m.added[base.Name] != nil {
-				return &Error{File: adapter.path, Tensor: t.Name, Fault: Extra,
+				return &checkpoint.Error{File: adapter.Path, Tensor: t.Name, Fault: checkpoint.Extra,
 					Why: base.Name + " has another addition"}
 			}
-			a, err := readAddition(adapter, t, AdapterPrefix+up, base, c, module, table)
+			a, err := readAddition(adapter, t, checkpoint.AdapterPrefix+up, base, c, module, table)
 			if err != nil {
 				return err
 			}
@@ -116,7 +117,7 @@ func (m *merging) read(c *mergeConfig, adapter *File, dir string, nameOf func(mo
 			whole = named(strings.TrimSuffix(name, ".weight"))
 		}
 		if whole.Name == "" || !slices.Equal(whole.Shape, t.Shape) {
-			return &Error{File: adapter.path, Tensor: t.Name, Fault: Extra,
+			return &checkpoint.Error{File: adapter.Path, Tensor: t.Name, Fault: checkpoint.Extra,
 				Why: fmt.Sprintf("shape %v, and the "+
 					"base model has nothing of this name and shape", t.Shape)}
 		}
@@ -138,7 +139,7 @@ func additionOf(name string) (module, up string, table bool) {
 }
 
 // matched reports a second matrix without a first, and an adapter that adds nothing.
-func (m *merging) matched(adapter *File, dir string) error {
+func (m *merging) matched(adapter *checkpoint.File, dir string) error {
 	have := map[string]bool{}
 	for _, t := range adapter.Tensors() {
 		have[t.Name] = true
@@ -147,27 +148,27 @@ func (m *merging) matched(adapter *File, dir string) error {
 		for _, pair := range [][2]string{{loraUp, loraDown}, {loraTableUp, loraTableDown},
 			{loraMagnitude, loraDown}, {loraMagnitude + ".weight", loraDown}} {
 			if base, ok := strings.CutSuffix(t.Name, pair[0]); ok && !have[base+pair[1]] {
-				return &Error{File: adapter.path, Tensor: base + pair[1], Fault: Missing,
+				return &checkpoint.Error{File: adapter.Path, Tensor: base + pair[1], Fault: checkpoint.Missing,
 					Why: "the adapter has " + t.Name}
 			}
 		}
 	}
 	if len(m.added)+len(m.replaced) == 0 {
-		return &Error{File: dir, Fault: Malformed, Why: "the adapter has no tensors"}
+		return &checkpoint.Error{File: dir, Fault: checkpoint.Malformed, Why: "the adapter has no tensors"}
 	}
 	return nil
 }
 
 // readAddition reads one; t is its first matrix.
-func readAddition(f *File, t Info, up string, base Info, c *mergeConfig, module string,
+func readAddition(f *checkpoint.File, t checkpoint.Info, up string, base checkpoint.Info, c *mergeConfig, module string,
 	table bool) (*addition, error) {
-	second, ok := f.tensors[up]
+	second, ok := f.ByName[up]
 	switch {
 	case !ok:
-		return nil, &Error{File: f.path, Tensor: up, Fault: Missing, Why: "the adapter has " + t.Name}
+		return nil, &checkpoint.Error{File: f.Path, Tensor: up, Fault: checkpoint.Missing, Why: "the adapter has " + t.Name}
 	case len(t.Shape) != 2 || len(second.Shape) != 2 || len(base.Shape) != 2 ||
 		t.Shape[0] != second.Shape[1]:
-		return nil, &Error{File: f.path, Tensor: t.Name, Fault: Misshapen,
+		return nil, &checkpoint.Error{File: f.Path, Tensor: t.Name, Fault: checkpoint.Misshapen,
 			Why: fmt.Sprintf("%v and %v are no "+
 				"addition to %s %v", t.Shape, second.Shape, base.Name, base.Shape)}
 	}
@@ -177,37 +178,37 @@ func readAddition(f *File, t Info, up string, base Info, c *mergeConfig, module 
 	if a.transposed {
 		want = []int{a.in, a.out}
 	}
-	if _, float := floatDecoder(base.DType); !slices.Equal(base.Shape, want) || float == nil || a.rank == 0 {
-		return nil, &Error{File: f.path, Tensor: t.Name, Fault: Misshapen,
+	if _, float := checkpoint.FloatDecoder(base.DType); !slices.Equal(base.Shape, want) || float == nil || a.rank == 0 {
+		return nil, &checkpoint.Error{File: f.Path, Tensor: t.Name, Fault: checkpoint.Misshapen,
 			Why: fmt.Sprintf("%v and %v are no "+
 				"addition to %s %s %v", t.Shape, second.Shape, base.Name, base.DType, base.Shape)}
 	}
 	var err error
 	if a.scale, err = c.scale(module, a.rank); err != nil {
-		return nil, &Error{File: f.path, Tensor: t.Name, Fault: Malformed, Why: "adapter configuration",
+		return nil, &checkpoint.Error{File: f.Path, Tensor: t.Name, Fault: checkpoint.Malformed, Why: "adapter configuration",
 			Err: err}
 	}
-	read := &finder{src: f, path: f.path}
-	if a.down, err = read.floats(t, whole(t.Shape)...); err != nil {
+	read := &finder{src: f, path: f.Path}
+	if a.down, err = read.floats(t, checkpoint.Whole(t.Shape)...); err != nil {
 		return nil, err
 	}
-	if a.up, err = read.floats(second, whole(second.Shape)...); err != nil {
+	if a.up, err = read.floats(second, checkpoint.Whole(second.Shape)...); err != nil {
 		return nil, err
 	}
 	if !c.Dora {
 		return a, nil
 	}
 	for _, tail := range []string{loraMagnitude, loraMagnitude + ".weight"} {
-		m := f.tensors[AdapterPrefix+module+tail]
+		m := f.ByName[checkpoint.AdapterPrefix+module+tail]
 		if m.Name == "" {
 			continue
 		}
-		if a.magnitude, err = read.floats(m, whole(m.Shape)...); err != nil {
+		if a.magnitude, err = read.floats(m, checkpoint.Whole(m.Shape)...); err != nil {
 			return nil, err
 		}
 	}
 	if len(a.magnitude) != a.out || a.transposed {
-		return nil, &Error{File: f.path, Tensor: AdapterPrefix + module + loraMagnitude, Fault: Misshapen,
+		return nil, &checkpoint.Error{File: f.Path, Tensor: checkpoint.AdapterPrefix + module + loraMagnitude, Fault: checkpoint.Misshapen,
 			Why: fmt.Sprintf("%d magnitudes for %d rows", len(a.magnitude), a.out)}
 	}
 	return a, nil
@@ -245,7 +246,7 @@ func (m *merging) ReadRanges(name string, ranges [][2]int, dst []byte) error {
 // whole reads a tensor that the adapter has whole, in the base's type.
 func (m *merging) whole(name, from string, ranges [][2]int, dst []byte) error {
 	read := &finder{src: m.adapter}
-	v, err := read.floats(m.adapter.(*File).tensors[from], ranges...)
+	v, err := read.floats(m.adapter.(*checkpoint.File).ByName[from], ranges...)
 	if err != nil {
 		return err
 	}
@@ -268,8 +269,8 @@ func columns(w []float32, rows, all, cols [2]int) []float32 {
 }
 
 // narrow writes numbers in a type of files.
-func narrow(d DType, v []float32, dst []byte) error {
-	if d == F64 {
+func narrow(d checkpoint.DType, v []float32, dst []byte) error {
+	if d == checkpoint.F64 {
 		for i, x := range v {
 			binary.LittleEndian.PutUint64(dst[8*i:], math.Float64bits(float64(x)))
 		}

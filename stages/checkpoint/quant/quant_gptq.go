@@ -1,6 +1,10 @@
-package checkpoint
+package quant
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/lfactor/lfactor/stages/checkpoint"
+)
 
 // Ends of the names of what GPTQ and AWQ keep of a matrix [n k]: words, zeros and scales lie as [k n].
 const (
@@ -16,7 +20,7 @@ var _ = registerPacking(packing{name: "gptq", source: "AutoGPTQ 0.7, GPTQModel 5
 // the low ones on, zeros [groups n·bits/32] its rows. arXiv:2210.17323.
 type gptqMatrix struct {
 	f                    *finder
-	words, zeros, scales Info
+	words, zeros, scales checkpoint.Info
 	n, k, bits, groups   int
 	group                []uint32 // of each column, which act-order mixes; nil for neighbours
 	more                 uint32   // what the first form of the format left out of its zeros
@@ -24,10 +28,10 @@ type gptqMatrix struct {
 
 // gptq takes a matrix that GPTQ made. Scales are float16, and so is what its library computes: float32 is
 // that before the rounding.
-func gptq(f *finder, t Info) (*matrix, error) {
+func gptq(f *finder, t checkpoint.Info) (*matrix, error) {
 	base, ok := strings.CutSuffix(t.Name, wordsTail)
 	zeros, scales := f.all[base+zerosTail], f.all[base+scalesEnd]
-	if !ok || t.DType != I32 || len(t.Shape) != 2 || len(scales.Shape) != 2 || len(zeros.Shape) != 2 ||
+	if !ok || t.DType != checkpoint.I32 || len(t.Shape) != 2 || len(scales.Shape) != 2 || len(zeros.Shape) != 2 ||
 		t.Shape[1] != scales.Shape[1] {
 		return nil, nil // AWQ's words have rows of the matrix in one
 	}
@@ -36,8 +40,8 @@ func gptq(f *finder, t Info) (*matrix, error) {
 	if f.config.Format != "gptq_v2" {
 		m.more = 1
 	}
-	if _, float := floatDecoder(scales.DType); m.n == 0 || m.groups == 0 || float == nil ||
-		zeros.DType != I32 ||
+	if _, float := checkpoint.FloatDecoder(scales.DType); m.n == 0 || m.groups == 0 || float == nil ||
+		zeros.DType != checkpoint.I32 ||
 		zeros.Shape[0] != m.groups || 32*zeros.Shape[1]%m.n != 0 {
 		return nil, f.misshapen(zeros.Name,
 			"%s %v beside scales %s %v, want I32 with a zero of 2, 3, 4 or 8 "+
@@ -57,7 +61,7 @@ func gptq(f *finder, t Info) (*matrix, error) {
 }
 
 // order reads the groups of columns; neighbours are found to be so.
-func (m *gptqMatrix) order(t Info, g *Grid) (err error) {
+func (m *gptqMatrix) order(t checkpoint.Info, g *Grid) (err error) {
 	size := ceilDiv(m.k, m.groups)
 	if t.Name == "" {
 		if m.k%m.groups != 0 {
@@ -66,7 +70,7 @@ func (m *gptqMatrix) order(t Info, g *Grid) (err error) {
 		g.Group = size
 		return nil
 	}
-	if t.DType != I32 || len(t.Shape) != 1 || t.Shape[0] != m.k {
+	if t.DType != checkpoint.I32 || len(t.Shape) != 1 || t.Shape[0] != m.k {
 		return m.f.misshapen(t.Name, "%s %v, want I32 with the group of each of %d columns", t.DType,
 			t.Shape,
 			m.k)
