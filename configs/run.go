@@ -6,6 +6,8 @@
 // the run file, an override (key=value) or a flag, later ones winning, and remembers which.
 //
 // The architecture of a model is described by Model; published ones are embedded under models/.
+//
+//lfvet:files a section of run files or another tool's words a file, on one loader
 package configs
 
 import (

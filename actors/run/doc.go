@@ -26,4 +26,6 @@
 // # Where to begin
 //
 // [Train] in run.go. actors/host runs the actors of a process; this package decides what they are given.
+//
+//lfvet:files rollouts, data and reports of a run share its state: a border between them crosses 129 names
 package run

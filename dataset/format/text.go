@@ -1,3 +1,5 @@
+//lfvet:files a format of files a file, which registers itself
+
 package format
 
 import (

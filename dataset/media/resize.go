@@ -5,6 +5,8 @@
 // Decode reads JPEG, PNG, GIF and WebP; FFmpeg reads videos through child processes. Load reads how a
 // checkpoint wants them prepared; a processor is one file that registers itself by the name of Hugging
 // Face's class.
+//
+//lfvet:files a container, a codec or an image processor a file
 package media
 
 import (

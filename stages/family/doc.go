@@ -34,4 +34,6 @@
 //
 // decoders/llama.go and decoders/qwen2.go are whole families; spec.go and model.go are what they rest on.
 // CONTRIBUTING.md adds one step by step.
+//
+//lfvet:files a matter that families share a file
 package family

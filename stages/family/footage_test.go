@@ -16,11 +16,12 @@ import (
 func TestFootage(t *testing.T) {
 	p := Process{Times: noise.Times{Kind: "uniform"}, Levels: noise.Flow{Shift: 1, Times: 1000}}
 	p.Target, _ = noise.Lookup("flow_prediction")
-	d := &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2, Chunk: 4, Process: p, FeatureWidth: 1, Texts: 1,
+	d := &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2, Process: p, FeatureWidth: 1, Texts: 1,
 		Feature: func(t float64) []float32 { return []float32{float32(t)} },
-		Sight:   &Sight{Views: 1, Size: [2]int{1, 2}, Patches: 2, Pixels: 3, State: 1, Token: true},
-		Clip: &Footage{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1, Process: p}, Weight: 3,
-			Size: [3]int{3, 1, 2}, Every: 1, Scale: [3]int{1, 1, 1}, Sees: FirstSeen}}
+		Policy: Policy{Chunk: 4,
+			Sight: &Sight{Views: 1, Size: [2]int{1, 2}, Patches: 2, Pixels: 3, State: 1, Token: true},
+			Clip: &Footage{Latents: &Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1, Process: p}, Weight: 3,
+				Size: [3]int{3, 1, 2}, Every: 1, Scale: [3]int{1, 1, 1}, Sees: FirstSeen}}}
 	clip := func() *Clip { return &Clip{Grid: d.Clip.Grid(), X0: make([]float32, 6)} }
 	items := []Encoded{{Key: 5, Grid: [3]int{4, 1, 1}, X0: make([]float32, 8), Text: make([]float32, 2),
 		State: []float32{1}, Clip: clip()}, {From: 4, Key: 6, Grid: [3]int{4, 1, 1}, X0: make([]float32, 8),
@@ -75,7 +76,7 @@ func TestFootageRoom(t *testing.T) {
 	in := &Inputs{Rows: 1, Cu: []int32{0, 1}, More: map[string]any{EncodedKey: []Encoded{{Clip: &Clip{
 		Grid: [3]int{4, 1, 1}}}}}}
 	require.PanicsWithValue(t, "family: clip.see of 4 rows lists 12, and has room for 8", func() {
-		footage{&Denoiser{Clip: f}}.sees(in, block.Shape{Rows: 1, Dims: map[string]int{ClipRowsDim: 4}},
+		footage{&Denoiser{Policy: Policy{Clip: f}}}.sees(in, block.Shape{Rows: 1, Dims: map[string]int{ClipRowsDim: 4}},
 			map[string]*tensor.Tensor{})
 	})
 }

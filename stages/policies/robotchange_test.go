@@ -56,9 +56,9 @@ func TestChange(t *testing.T) {
 	}
 	x := &Robots{Policy: configs.Policy{Crop: 0.75, Brightness: 0.2, Contrast: 0.2, Saturation: 0.2,
 		Stateless: 0.25},
-		Size: [2]int{8, 8}, D: &family.Denoiser{Sight: &family.Sight{Views: 4, Steps: 2, Patches: 64,
+		Size: [2]int{8, 8}, D: &family.Denoiser{Policy: family.Policy{Sight: &family.Sight{Views: 4, Steps: 2, Patches: 64,
 			Pixels: 3,
-			Size:   [2]int{8, 8}}}}
+			Size:   [2]int{8, 8}}}}}
 	of := func(key uint64) *family.Encoded {
 		e := &family.Encoded{Key: key, State: []float32{1, 2}, Views: [][]float32{view, view, view, view}}
 		x.change(e, nil)
@@ -81,9 +81,9 @@ func TestChange(t *testing.T) {
 
 // TestPart: a policy acts on the middle of a view and learns of parts within it.
 func TestPart(t *testing.T) {
-	x := &Robots{Size: [2]int{5, 6}, D: &family.Denoiser{Sight: &family.Sight{Views: 1, Patches: 6,
+	x := &Robots{Size: [2]int{5, 6}, D: &family.Denoiser{Policy: family.Policy{Sight: &family.Sight{Views: 1, Patches: 6,
 		Pixels: 3,
-		Size:   [2]int{2, 3}, Frame: [2]int{5, 6}, Jumps: true}}}
+		Size:   [2]int{2, 3}, Frame: [2]int{5, 6}, Jumps: true}}}}
 	planes := make([]float32, 3*5*6)
 	for i := range planes {
 		planes[i] = float32(i)

@@ -113,10 +113,10 @@ func TestClipFolder(t *testing.T) {
 		err := x.ordered(dir)
 		return x.Policy.Cameras, err
 	}
-	got, err := order(&family.Denoiser{Clip: &family.Footage{Sorted: true}})
+	got, err := order(&family.Denoiser{Policy: family.Policy{Clip: &family.Footage{Sorted: true}}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"top", "wrist"}, got)
-	named := &family.Denoiser{Clip: &family.Footage{}, CamerasKey: "keys"}
+	named := &family.Denoiser{Policy: family.Policy{Clip: &family.Footage{}, CamerasKey: "keys"}}
 	write(`{"keys": ["top", "wrist"]}`)
 	got, err = order(named)
 	require.NoError(t, err)
@@ -167,7 +167,7 @@ func TestExportNotes(t *testing.T) {
 
 // TestScaleBehind: a file of the scale of actions that cannot be read is an error, and none is none.
 func TestScaleBehind(t *testing.T) {
-	dir, x := t.TempDir(), &Robots{D: &family.Denoiser{Sight: &family.Sight{}}}
+	dir, x := t.TempDir(), &Robots{D: &family.Denoiser{Policy: family.Policy{Sight: &family.Sight{}}}}
 	before := map[string]string{"ACTION": normModes["identity"]}
 	require.NoError(t, x.scaledBehind(dir, before))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, postprocessor+".json"), 0o755))
@@ -177,7 +177,8 @@ func TestScaleBehind(t *testing.T) {
 // TestActionsThatLead: to a policy that draws a clip, the actions of a frame lead to it: none does to the one
 // that is seen, and those that it gives when it acts are those that it learnt as now.
 func TestActionsThatLead(t *testing.T) {
-	x := &Robots{Chunk: 6, D: &family.Denoiser{Chunk: 6, Parts: 3, Clip: &family.Footage{Steps: 2}}}
+	x := &Robots{Chunk: 6, D: &family.Denoiser{Policy: family.Policy{Chunk: 6, Parts: 3,
+		Clip: &family.Footage{Steps: 2}}}}
 	f := &format.RobotFrame{}
 	for k := range 6 {
 		f.Actions = append(f.Actions, []float64{float64(10 + k)})
@@ -200,8 +201,9 @@ func TestActionsThatLead(t *testing.T) {
 // TestBlockStates: a policy over blocks is given the states where its blocks begin, scaled as the first is, with
 // zeros in the room that is left, and cut to their quantiles; actions are cut too.
 func TestBlockStates(t *testing.T) {
-	d := &family.Denoiser{Chunk: 4, Parts: 2, Broad: true, Sight: &family.Sight{Views: 1, State: 2},
-		Clip: &family.Footage{Scale: [3]int{2, 1, 1}, Blocks: &family.Blocks{Frames: 1}}}
+	d := &family.Denoiser{Policy: family.Policy{Chunk: 4, Parts: 2, Broad: true,
+		Sight: &family.Sight{Views: 1, State: 2},
+		Clip:  &family.Footage{Scale: [3]int{2, 1, 1}, Blocks: &family.Blocks{Frames: 1}}}}
 	one := Affine{Mid: []float64{1}, By: []float64{0.5}}
 	x := &Robots{D: d, Chunk: 4, Scale: RobotScale{State: one, Action: one}}
 	f := &format.RobotFrame{Later: []format.RobotLook{{State: []float64{7}}, {State: []float64{2}},
@@ -220,9 +222,10 @@ func TestBlockStates(t *testing.T) {
 // TestQuietRobots: a robot with fewer numbers than another that the policy learnt of acts without noise in
 // those that it has not, as it was learnt.
 func TestQuietRobots(t *testing.T) {
-	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 3, Chunk: 2, Quiet: true, Real: 3,
-		Sight: &family.Sight{}, Clip: &family.Footage{Size: [3]int{5, 4, 4}, Scale: [3]int{4, 4, 4},
-			Joined: &family.Joined{}, Latents: &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2}}}
+	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 3,
+		Policy: family.Policy{Chunk: 2, Quiet: true, Real: 3, Sight: &family.Sight{},
+			Clip: &family.Footage{Size: [3]int{5, 4, 4}, Scale: [3]int{4, 4, 4},
+				Joined: &family.Joined{}, Latents: &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 2}}}}
 	x := &filmer{Pictures: &diffusion.Pictures{D: d}}
 	e := &family.Encoded{Grid: d.ChunkGrid(), Real: 2, X0: []float32{1, 2, 3, 4, 5, 6},
 		Clip: &family.Clip{X0: []float32{9}}}
@@ -233,7 +236,7 @@ func TestQuietRobots(t *testing.T) {
 
 	sets := []*robotSet{{name: "a/three", scale: RobotScale{Action: Affine{Mid: make([]float64, 3)}}},
 		{name: "a/two", scale: RobotScale{Action: Affine{Mid: make([]float64, 2)}}}}
-	r := &Robots{D: &family.Denoiser{Chunk: 2, Sight: &family.Sight{Size: [2]int{4, 4}}}, sets: sets}
+	r := &Robots{D: &family.Denoiser{Policy: family.Policy{Chunk: 2, Sight: &family.Sight{Size: [2]int{4, 4}}}}, sets: sets}
 	for _, set := range sets {
 		r.as(set)
 		e, err := r.See("", Look{})

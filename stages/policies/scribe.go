@@ -44,8 +44,9 @@ type Scribe struct {
 func NewScribe(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
 	saved *checkpoint.Reader, notes io.Writer) (*Scribe, error) {
 	p := &cfg.Run.Policy
-	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16, Chunk: p.Horizon, Once: true,
-		Sight: &family.Sight{Views: p.ViewsMax(), Patches: p.ViewSize * p.ViewSize, Pixels: 3}}
+	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16,
+		Policy: family.Policy{Chunk: p.Horizon, Once: true,
+			Sight: &family.Sight{Views: p.ViewsMax(), Patches: p.ViewSize * p.ViewSize, Pixels: 3}}}
 	x, err := scribeRobots(cfg, d, saved)
 	if err != nil {
 		return nil, err

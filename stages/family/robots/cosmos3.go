@@ -83,14 +83,14 @@ func newCosmos(c configs.Model) *cosmos3 {
 	w := &cosmos3{c: c, o: cosmosPart.Of(c)}
 	levels, of := noise.Flow{Shift: f.Shift, Times: 1000}, [3]int{f.Frames}
 	of[1], of[2] = f.picture(p)
-	w.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Chunk: p.Chunk, Masked: true, Quiet: true,
-		Robots: p.Robots, Steps: f.Steps, Shift: f.Acting, Pipeline: "Cosmos3OmniPipeline", PromptBare: true,
-		PromptMost: cosmosMost, Prompt: w.prompt,
-		Sight: &family.Sight{Views: p.Views, Patches: p.Height * p.Width, Pixels: 3,
-			Size: [2]int{p.Height, p.Width}, State: p.State},
-		Learns: func(p *family.Process) { // a mean over the state too
-			w.learns(p, levels, f.ByAction*float64(w.d.Chunk)/float64(w.d.Chunk+1))
-		}}
+	w.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Pipeline: "Cosmos3OmniPipeline",
+		Policy: family.Policy{Chunk: p.Chunk, Masked: true, Quiet: true, Robots: p.Robots, Steps: f.Steps,
+			Shift: f.Acting, PromptBare: true, PromptMost: cosmosMost, Prompt: w.prompt,
+			Sight: &family.Sight{Views: p.Views, Patches: p.Height * p.Width, Pixels: 3,
+				Size: [2]int{p.Height, p.Width}, State: p.State},
+			Learns: func(p *family.Process) { // a mean over the state too
+				w.learns(p, levels, f.ByAction*float64(w.d.Chunk)/float64(w.d.Chunk+1))
+			}}}
 	w.d.Clip = &family.Footage{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels,
 		Last: true},
 		Weight: float32(f.ByVideo), Size: of, Laid: f.Form, Every: f.Every,

@@ -61,10 +61,11 @@ var (
 type expert struct{ *dit }
 
 func newExpert(width int, p *configs.Policy) expert {
-	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: p.ExpertActions, Chunk: p.Horizon,
-		Robots: p.ExpertRobots, Readouts: p.ExpertReads, FeatureWidth: grootWaves + p.ExpertWidth,
-		Sight: &family.Sight{Views: p.ViewsMax(), Patches: p.ViewSize * p.ViewSize, Pixels: 3,
-			State: p.ExpertState}}
+	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: p.ExpertActions,
+		FeatureWidth: grootWaves + p.ExpertWidth,
+		Policy: family.Policy{Chunk: p.Horizon, Robots: p.ExpertRobots, Readouts: p.ExpertReads,
+			Sight: &family.Sight{Views: p.ViewsMax(), Patches: p.ViewSize * p.ViewSize, Pixels: 3,
+				State: p.ExpertState}}}
 	return expert{&dit{d: d, robots: &ofRobots{d: d, weight: ".W", bias: ".b"}, name: family.ExpertName,
 		port: family.ToldPort, told: width, width: p.ExpertWidth, heads: p.ExpertHeads,
 		layers: p.ExpertLayers,

@@ -102,13 +102,13 @@ func (k footageKeys) wholeTokens(o policyKeys, apart bool, at configs.Report) {
 func footage(c configs.Model) *family.Denoiser {
 	k, o, f := denoisers.Shared.Of(c), policyPart.Of(c), footagePart.Of(c)
 	levels := func(shift float64) noise.Flow { return noise.Flow{Shift: shift, Times: 1000} }
-	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Chunk: o.Chunk, Masked: true, Texts: k.Text,
-		Steps:    f.Steps,
-		TextRows: denoisers.WanPart.Of(c).Captions, Shift: f.Acting, Pipeline: "WanPipeline",
-		FeatureWidth: k.Freq, Feature: func(t float64) []float32 { return sinusoids(t, k.Freq) },
-		Sight: &family.Sight{Views: o.Views, Patches: o.Height * o.Width, Pixels: 3,
-			Size: [2]int{o.Height, o.Width}, State: o.State, Token: true},
-		Learns: func(p *family.Process) { learnsFlow(p, levels(f.Actions), f.ByAction) }}
+	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Texts: k.Text,
+		TextRows: denoisers.WanPart.Of(c).Captions, Pipeline: "WanPipeline", FeatureWidth: k.Freq,
+		Feature: func(t float64) []float32 { return sinusoids(t, k.Freq) },
+		Policy: family.Policy{Chunk: o.Chunk, Masked: true, Steps: f.Steps, Shift: f.Acting,
+			Sight: &family.Sight{Views: o.Views, Patches: o.Height * o.Width, Pixels: 3,
+				Size: [2]int{o.Height, o.Width}, State: o.State, Token: true},
+			Learns: func(p *family.Process) { learnsFlow(p, levels(f.Actions), f.ByAction) }}}
 	high, wide := f.picture(o)
 	d.Clip = &family.Footage{Latents: &family.Denoiser{Patch: [3]int(f.Patch), Channels: f.Channels},
 		Weight: float32(f.ByVideo), Size: [3]int{f.Frames, high, wide}, Laid: f.Form, Every: f.Every,

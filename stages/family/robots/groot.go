@@ -126,15 +126,14 @@ func newGroot(c configs.Model) *groot {
 	p.tower, p.language = p.eagle+"vision_model.vision_model.", p.eagle+"language_model.model."
 	p.plus, p.act = 0, kernels.SiLU
 	o, side := policyPart.Of(c), p.o.Side/max(1, p.o.Patch)
-	p.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: denoisers.Shared.Of(c).In, Canvas: true, Chunk: o.Chunk,
-		TextStep: 1,
-		Robots:   o.Robots, FeatureWidth: grootWaves + k.Width,
-		Feature: func(t float64) []float32 { return grootTime(t, k.Width) },
-		Sight: &family.Sight{Views: o.Views, Patches: side * side, Pixels: 3 * p.o.Patch * p.o.Patch,
-			State: o.State},
-		Words: family.Words{Image: int32(k.Image), Between: grootPrompt, Robot: family.RobotStep{
-			Step: "groot_pack_inputs_v3", Key: "embodiment_mapping", Tag: "embodiment_tag",
-			Name: "new_embodiment", More: map[string]any{"normalize_min_max": false}}}, Steps: 4}
+	p.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: denoisers.Shared.Of(c).In, Canvas: true, TextStep: 1,
+		FeatureWidth: grootWaves + k.Width, Feature: func(t float64) []float32 { return grootTime(t, k.Width) },
+		Policy: family.Policy{Chunk: o.Chunk, Robots: o.Robots,
+			Sight: &family.Sight{Views: o.Views, Patches: side * side, Pixels: 3 * p.o.Patch * p.o.Patch,
+				State: o.State},
+			Words: family.Words{Image: int32(k.Image), Between: grootPrompt, Robot: family.RobotStep{
+				Step: "groot_pack_inputs_v3", Key: "embodiment_mapping", Tag: "embodiment_tag",
+				Name: "new_embodiment", More: map[string]any{"normalize_min_max": false}}}, Steps: 4}}
 	p.d.Learns = grootLearns
 	p.head = &dit{d: p.d, robots: &ofRobots{d: p.d, weight: ".W", bias: ".b"}, name: grootHead, port: "text",
 		told: c.Hidden, width: k.Width, heads: k.Heads, layers: k.Layers, out: k.Out, mixHeads: k.MixHeads,

@@ -73,11 +73,11 @@ type seven struct{ *dit }
 
 func newSevenHead(c configs.Model) seven {
 	k, o := grootPart.Of(c), policyPart.Of(c)
-	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: denoisers.Shared.Of(c).In, Chunk: o.Chunk, Robots: o.Robots,
-		FeatureWidth: grootWaves + k.Width, Early: true, Steps: 4,
-		Feature: func(t float64) []float32 { return grootTime(t, k.Width) },
-		Prompt:  sevenPrompt, PromptBare: true,
-		Sight: &family.Sight{Views: new(configs.Policy).ViewsMax(), Patches: 1, Pixels: 3, State: o.State}}
+	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: denoisers.Shared.Of(c).In,
+		FeatureWidth: grootWaves + k.Width, Feature: func(t float64) []float32 { return grootTime(t, k.Width) },
+		Policy: family.Policy{Chunk: o.Chunk, Robots: o.Robots, Early: true, Steps: 4, Prompt: sevenPrompt,
+			PromptBare: true,
+			Sight:      &family.Sight{Views: new(configs.Policy).ViewsMax(), Patches: 1, Pixels: 3, State: o.State}}}
 	d.Learns = func(p *family.Process) {
 		grootLearns(p)
 		p.Levels = sevenLevels{noise.Flow{Shift: 1, Times: grootBuckets}}

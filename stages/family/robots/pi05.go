@@ -74,12 +74,13 @@ func newPi(c configs.Model) *pi {
 	side := o.Side / max(1, o.Patch)
 	p := &pi{c: c, o: o, tower: piTower, language: piLanguage, expert: piExpert, plus: 1,
 		act: kernels.GELUTanh,
-		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Joint: true, TextStep: 1,
-			Chunk: policyPart.Of(c).Chunk, Behind: true, Times: 1000, FeatureWidth: o.Expert,
-			Feature: func(t float64) []float32 {
+		d: &family.Denoiser{Patch: [3]int(k.Patch), Channels: k.In, Joint: true, TextStep: 1, Behind: true,
+			Times: 1000, FeatureWidth: o.Expert, Feature: func(t float64) []float32 {
 				return periods(t, o.Expert)
-			}, Sight: &family.Sight{Views: policyPart.Of(c).Views, Patches: side * side,
-				Pixels: 3 * o.Patch * o.Patch}}}
+			},
+			Policy: family.Policy{Chunk: policyPart.Of(c).Chunk,
+				Sight: &family.Sight{Views: policyPart.Of(c).Views, Patches: side * side,
+					Pixels: 3 * o.Patch * o.Patch}}}}
 	p.d.Words = family.Words{Step: "pi05_prepare_state_tokenizer_processor_step", Tokenizer: paliGemma,
 		Padding: "max_length", Scaled: true}
 	return p

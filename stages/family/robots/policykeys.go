@@ -80,11 +80,11 @@ func viewed(raw hf.Raw) {
 // numbers.
 func whole(c configs.Model) *family.Denoiser {
 	k, o := denoisers.Shared.Of(c), policyPart.Of(c)
-	return &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Canvas: true, Chunk: o.Chunk,
-		Masked: true,
-		Sight: &family.Sight{Views: o.Views, Patches: o.Height * o.Width, Pixels: 3, Size: [2]int{o.Height,
-			o.Width},
-			State: o.State}}
+	return &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: k.In, Canvas: true,
+		Policy: family.Policy{Chunk: o.Chunk, Masked: true,
+			Sight: &family.Sight{Views: o.Views, Patches: o.Height * o.Width, Pixels: 3, Size: [2]int{o.Height,
+				o.Width},
+				State: o.State}}}
 }
 
 // lerobotIdle are keys of lerobot's files that say nothing about the arithmetic of training.

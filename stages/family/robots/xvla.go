@@ -171,17 +171,16 @@ func newXVLA(c configs.Model) *xvla { return xvlaOf(c, xvlaPart.Of(c)) }
 // xvlaOf is the model with keys that are being checked.
 func xvlaOf(c configs.Model, k xvlaKeys) *xvla {
 	x := &xvla{c: c, f: florencePart.Of(c), k: k, p: policyPart.Of(c)}
-	x.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: denoisers.Shared.Of(c).In, Canvas: true, Chunk: x.p.Chunk,
-		Robots: x.p.Robots, Restart: true, FeatureWidth: x.k.Time, Times: 1000,
-		Feature: func(t float64) []float32 { return slowWaves(t, x.k.Time) },
-		Sight: &family.Sight{Views: x.p.Views, Patches: x.f.Side * x.f.Side, Pixels: 3, State: x.p.State,
-			Corner:  true,
-			Colours: true},
-		Prompt: func(task string) string { return task }, PromptMost: x.k.Words,
-		Words: family.Words{Tokenizer: "facebook/bart-large", Padding: "max_length", Rows: x.k.Words,
-			Pad:    bartPad,
-			Behind: []string{"xvla_image_to_float", "xvla_imagenet_normalize", "xvla_add_domain_id"},
-			Robot:  family.RobotStep{Step: "xvla_add_domain_id", Key: "domain_id"}}}
+	x.d = &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: denoisers.Shared.Of(c).In, Canvas: true,
+		FeatureWidth: x.k.Time, Times: 1000, Feature: func(t float64) []float32 { return slowWaves(t, x.k.Time) },
+		Policy: family.Policy{Chunk: x.p.Chunk, Robots: x.p.Robots, Restart: true,
+			Sight: &family.Sight{Views: x.p.Views, Patches: x.f.Side * x.f.Side, Pixels: 3, State: x.p.State,
+				Corner:  true,
+				Colours: true}, Prompt: func(task string) string { return task }, PromptMost: x.k.Words,
+			Words: family.Words{Tokenizer: "facebook/bart-large", Padding: "max_length", Rows: x.k.Words,
+				Pad:    bartPad,
+				Behind: []string{"xvla_image_to_float", "xvla_imagenet_normalize", "xvla_add_domain_id"},
+				Robot:  family.RobotStep{Step: "xvla_add_domain_id", Key: "domain_id"}}}}
 	if form := actionForms[x.k.Form]; form.logistic {
 		x.d.Squash = form.grippers
 	}
