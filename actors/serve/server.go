@@ -125,7 +125,7 @@ func (s *Server) Stats() sample.Stats {
 
 // Serve answers on a listener until the context ends; requests under way may then take another moment.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return Listen(ctx, l, s)
+	return Listen(ctx, l, Own(s.o.Token, s))
 }
 
 // fault is an error as clients see it.

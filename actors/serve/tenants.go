@@ -419,6 +419,9 @@ func (s *Server) folder(w http.ResponseWriter, r *http.Request, x *tenant, other
 			return "", false, err
 		}
 	}
+	if err := s.tenants.o.unlinked(owner, b.Label); err != nil {
+		return "", false, err
+	}
 	if err := s.tenants.o.opens(owner, r.Header.Get(keyHeader)); err != nil {
 		return "", false, err
 	}

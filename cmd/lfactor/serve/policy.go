@@ -67,7 +67,7 @@ func runPolicy(c *cobra.Command, m *trained.Trained, l net.Listener, o policy.Op
 	if err := announce(c, serving{o.Name, fmt.Sprintf("%s://%s", scheme(l, "ws"), l.Addr())}); err != nil {
 		return err
 	}
-	if err := serve.Listen(c.Context(), l, s); err != nil {
+	if err := serve.Listen(c.Context(), l, serve.Own(o.Token, s)); err != nil {
 		return err
 	}
 	s.Close()
