@@ -20,8 +20,11 @@ type Config struct {
 	ChatTemplates  map[string]string // templates given by name ("default", "tool_use"), else nil
 	MaxLength      float64           // model_max_length in tokens; some files say 1e30
 
-	added map[string]addedToken // by id, for tokenizers without a tokenizer.json
-	class string                // tokenizer_class
+	added map[string]addedToken // added_tokens_decoder, by id; nil where there is none
+	// contents of added whose flag normalized is given
+	normalized map[string]bool
+	named      []givenToken // special tokens of tokenizer_config.json, in transformers' order
+	class      string       // tokenizer_class
 }
 
 type configFile struct {
@@ -36,6 +39,7 @@ type configFile struct {
 
 	Added map[string]addedToken `json:"added_tokens_decoder"`
 	Class string                `json:"tokenizer_class"`
+	Split *bool                 `json:"split_special_tokens"`
 }
 
 // tokenName is a token given as a string, as {"content": …} or as null.
@@ -68,7 +72,7 @@ func LoadDir(dir string) (*Tokenizer, *Config, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, nil, fmt.Errorf("load tokenizer: %w", err)
 	}
-	tok, err := Load(filepath.Join(dir, "tokenizer.json"))
+	tok, err := loadFast(dir, c)
 	if errors.Is(err, fs.ErrNotExist) {
 		tok, err = loadOther(dir, c)
 	}
@@ -131,8 +135,33 @@ func parseConfig(b []byte) (*Config, error) {
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, err
 	}
+	if f.Split != nil && *f.Split {
+		return nil, errors.New("split_special_tokens is true: special tokens in texts would be cut, so a chat " +
+			"template could not write any; set it to false")
+	}
 	c := &Config{BOS: string(f.BOS), EOS: string(f.EOS), PAD: string(f.PAD), UNK: string(f.UNK),
 		AddBOS: f.AddBOS, AddEOS: f.AddEOS, MaxLength: f.MaxLength, added: f.Added, class: f.Class}
+	var said struct {
+		Added map[string]struct {
+			Content    string
+			Normalized *bool
+		} `json:"added_tokens_decoder"`
+	}
+	err := json.Unmarshal(b, &said)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range said.Added {
+		if a.Normalized != nil {
+			if c.normalized == nil {
+				c.normalized = map[string]bool{}
+			}
+			c.normalized[a.Content] = true
+		}
+	}
+	if c.named, err = namedTokens(b); err != nil {
+		return nil, err
+	}
 	return c, c.takeTemplates(f.ChatTemplate)
 }
 

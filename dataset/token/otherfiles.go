@@ -13,6 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/lfactor/lfactor/dataset/token/jinja"
 )
 
 // otherFiles are the files of models that come without a tokenizer.json, in the order in which they are
@@ -164,4 +167,297 @@ func readBounded(path string) ([]byte, error) {
 		return nil, fmt.Errorf("load tokenizer: %w", err)
 	}
 	return b, nil
+}
+
+// What follows adds the tokens that the files beside a tokenizer.json have, as transformers 5 does when it loads
+// a folder: added_tokens_decoder of tokenizer_config.json, or where there is none special_tokens_map.json and
+// added_tokens.json; then the special tokens that go by a name, and the extra ones.
+
+// givenToken is a special token under its key.
+type givenToken struct {
+	key   string
+	token addedToken
+	text  bool // it is a text, without flags
+}
+
+// specialKeys are the names of special tokens, in the order in which they are added. Other keys in _token are
+// a model's own, and follow; then the lists of extra tokens.
+var specialKeys = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
+	"mask_token"}
+
+var extraKeys = []string{"extra_special_tokens", "additional_special_tokens"}
+
+// UnmarshalJSON reads a token with its flags; one that does not say is normalized unless it is special.
+func (a *addedToken) UnmarshalJSON(b []byte) error {
+	type plain addedToken
+	var f struct {
+		plain
+		Normalized *bool `json:"normalized"`
+	}
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	*a = addedToken(f.plain)
+	a.Normalized = !a.Special
+	if f.Normalized != nil {
+		a.Normalized = *f.Normalized
+	}
+	return nil
+}
+
+// specialToken reads a token that is special: a text, or an object with flags. "" is none.
+func specialToken(raw json.RawMessage) (a addedToken, err error) {
+	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
+		err = json.Unmarshal(raw, &a.Content)
+		a.Special = true
+		return a, err
+	}
+	var said struct{ Normalized bool }
+	if err = json.Unmarshal(raw, &a); err == nil {
+		err = json.Unmarshal(raw, &said)
+	}
+	a.Special, a.Normalized = true, said.Normalized
+	return a, err
+}
+
+// namedTokens reads the special tokens of tokenizer_config.json or special_tokens_map.json.
+func namedTokens(b []byte) (out []givenToken, err error) {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(b, &m); err != nil {
+		return nil, err
+	}
+	add := func(key string, raw json.RawMessage) error {
+		a, err := specialToken(raw)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		if a.Content != "" {
+			out = append(out, givenToken{key, a, bytes.HasPrefix(bytes.TrimSpace(raw), []byte(`"`))})
+		}
+		return nil
+	}
+	keys, err := keysInOrder(b)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		raw := m[key]
+		if slices.Contains(specialKeys, key) && string(raw) != "null" || strings.HasSuffix(key, "_token") &&
+			isToken(raw) {
+			if err := add(key, raw); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, key := range extraKeys {
+		var list []json.RawMessage
+		var dict map[string]json.RawMessage
+		name := key
+		if json.Unmarshal(m[key], &list) != nil && json.Unmarshal(m[key], &dict) == nil {
+			name = "" // they are a model's own
+			keys, err := keysInOrder(m[key])
+			if err != nil {
+				return nil, err
+			}
+			for _, k := range keys {
+				list = append(list, dict[k])
+			}
+		}
+		for _, raw := range list {
+			if err := add(name, raw); err != nil {
+				return nil, err
+			}
+		}
+		if len(list) > 0 {
+			break
+		}
+	}
+	return out, nil
+}
+
+// keysInOrder are the keys of a JSON object as it has them.
+func keysInOrder(b []byte) (out []string, err error) {
+	v, err := jinja.FromJSON(b)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := v.(*jinja.Map)
+	if !ok {
+		return nil, errors.New("it is no JSON object")
+	}
+	for _, k := range m.Keys() {
+		if s, ok := k.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// isToken tells whether a value under a key in _token is one: add_bos_token is not.
+func isToken(raw json.RawMessage) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) > 0 && (raw[0] == '"' || raw[0] == '{')
+}
+
+// loadFast reads a folder's tokenizer.json with the tokens that the files beside it add.
+func loadFast(dir string, c *Config) (*Tokenizer, error) {
+	path := filepath.Join(dir, "tokenizer.json")
+	b, err := readBounded(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := parseFile(b)
+	if err != nil {
+		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
+	}
+	before := fmt.Sprint(f.AddedTokens)
+	if err := f.more(dir, c); err != nil {
+		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
+	}
+	t := &Tokenizer{}
+	if err := t.build(f); err != nil {
+		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
+	}
+	if said := fmt.Sprint(f.AddedTokens); said != before {
+		b = append(b, said...)
+	}
+	sum := sha256.Sum256(b)
+	t.fingerprint = hex.EncodeToString(sum[:])
+	t.scratch.New = func() any { return newScratch() }
+	return t, nil
+}
+
+// more adds what the files beside tokenizer.json have.
+func (f *file) more(dir string, c *Config) error {
+	var listed []addedToken
+	var err error
+	if c.added != nil {
+		listed, err = byID(c.added)
+	} else {
+		listed, err = c.legacy(dir)
+	}
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(c.named, func(a, b givenToken) int { return cmp.Compare(a.rank(), b.rank()) })
+	for _, a := range listed {
+		if !a.Special && slices.ContainsFunc(c.named, func(g givenToken) bool {
+			return g.token.Content == a.Content && !slices.Contains(extraKeys, g.key)
+		}) {
+			a.Special, a.Normalized = true, a.Normalized && c.normalized[a.Content]
+		}
+		f.enter(a)
+	}
+	there := slices.Clone(f.AddedTokens)
+	for i, g := range c.named {
+		if !slices.ContainsFunc(there, func(a addedToken) bool { return a.Content == g.token.Content }) &&
+			!slices.ContainsFunc(c.named[:i], func(b givenToken) bool {
+				return b.token == g.token &&
+					b.text == g.text
+			}) {
+			f.enter(g.token)
+		}
+	}
+	return nil
+}
+
+// rank is the place of a token among the special ones: by name, a model's own with flags, those without,
+// extra ones.
+func (g givenToken) rank() int {
+	switch at := slices.Index(specialKeys, g.key); {
+	case at >= 0:
+		return at
+	case slices.Contains(extraKeys, g.key):
+		return len(specialKeys) + 2
+	case g.text:
+		return len(specialKeys) + 1
+	}
+	return len(specialKeys)
+}
+
+// enter adds a token; one that is there already takes over its flags.
+func (f *file) enter(a addedToken) {
+	at := slices.IndexFunc(f.AddedTokens, func(have addedToken) bool { return have.Content == a.Content })
+	switch {
+	case a.Content == "":
+	case at < 0:
+		f.AddedTokens = append(f.AddedTokens, a)
+	default:
+		a.ID = f.AddedTokens[at].ID
+		f.AddedTokens[at] = a
+	}
+}
+
+// byID are the tokens of an added_tokens_decoder, in order.
+func byID(decoder map[string]addedToken) (out []addedToken, err error) {
+	for id, a := range decoder {
+		n, err := strconv.ParseInt(id, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %q is no id", id)
+		}
+		a.ID = int32(n)
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b addedToken) int { return cmp.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// legacy reads special_tokens_map.json, whose tokens win over those of the config, and added_tokens.json.
+func (c *Config) legacy(dir string) ([]addedToken, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "special_tokens_map.json"))
+	if err == nil {
+		var named []givenToken
+		if named, err = namedTokens(b); err != nil {
+			return nil, fmt.Errorf("special_tokens_map.json: %w", err)
+		}
+		c.overrule(named)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if b, err = readBounded(filepath.Join(dir, "added_tokens.json")); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var ids map[string]int32
+	if err := json.Unmarshal(b, &ids); err != nil {
+		return nil, fmt.Errorf("added_tokens.json: %w", err)
+	}
+	var out []addedToken
+	c.normalized = map[string]bool{}
+	for content, id := range ids {
+		c.normalized[content] = true // it says so
+		special := slices.ContainsFunc(c.named, func(g givenToken) bool {
+			usual := slices.Contains(specialKeys, g.key) || slices.Contains(extraKeys, g.key)
+			return usual && g.token.Content == content
+		})
+		out = append(out, addedToken{ID: id, Content: content, Special: special, Normalized: !special})
+	}
+	slices.SortFunc(out, func(a, b addedToken) int { return cmp.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// overrule puts special tokens in the place of the config's of the same name. Extra ones are added.
+func (c *Config) overrule(named []givenToken) {
+	for _, g := range named {
+		at := slices.IndexFunc(c.named, func(have givenToken) bool {
+			return have.key == g.key && !slices.Contains(extraKeys, g.key)
+		})
+		if at < 0 {
+			c.named = append(c.named, g)
+		} else {
+			c.named[at] = g
+		}
+		switch g.key {
+		case "bos_token":
+			c.BOS = g.token.Content
+		case "eos_token":
+			c.EOS = g.token.Content
+		case "pad_token":
+			c.PAD = g.token.Content
+		case "unk_token":
+			c.UNK = g.token.Content
+		}
+	}
 }
