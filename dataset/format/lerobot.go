@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -392,18 +391,29 @@ func (l *LeRobot) Frames(ctx context.Context, f media.FFmpeg, i int64, camera st
 			strings.Join(l.cameras(), ", "))
 	}
 	file := filepath.Join(l.dir, v.File)
-	info, err := f.Probe(ctx, file)
+	t, err := l.tables.get(filepath.Join(l.dir, e.file))
 	if err != nil {
 		return nil, err
 	}
-	first := int(math.Round(v.From * l.info.FPS))
-	in := make([]int, len(at))
+	in := make([]float64, len(at))
 	for k, n := range at {
-		if n < 0 || int64(n) >= e.Length || first+n >= info.Frames {
+		if n < 0 || int64(n) >= e.Length {
 			return nil, fmt.Errorf("%s: frame %d of episode %d, which has %d frames", file, n, e.Index,
 				e.Length)
 		}
-		in[k] = first + n
+		row, _, err := t.Record(e.row + int64(n))
+		if err != nil {
+			return nil, err
+		}
+		var columns map[string]json.RawMessage
+		if err := json.Unmarshal(row, &columns); err != nil {
+			return nil, err
+		}
+		stamp, why := l.stamp(columns, int64(n))
+		if why != "" {
+			return nil, fmt.Errorf("%s: frame %d of episode %d: %s", file, n, e.Index, why)
+		}
+		in[k] = v.From + stamp
 	}
-	return f.Frames(ctx, file, info, in)
+	return FramesAt(ctx, f, file, in)
 }

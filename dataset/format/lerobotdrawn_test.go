@@ -89,18 +89,23 @@ func drawnFrames(t *testing.T, dir, camera string, side [2]int, frames []RobotFr
 	require.NoError(t, err)
 	size := 3 * side[0] * side[1]
 	require.Len(t, theirs, size*len(frames))
+	times := map[string]media.Times{}
 	shown, worst, nearest := map[string]map[int]*media.Image{}, 0.0, math.Inf(1)
 	for _, f := range frames {
 		v := f.Videos["observation.images."+camera]
 		require.True(t, strings.HasSuffix(v.File, ".mp4"))
 		if shown[v.File] == nil {
 			shown[v.File] = allFrames(t, v.File)
+			_, times[v.File], err = media.FFmpeg{}.Timed(t.Context(), v.File)
+			require.NoError(t, err)
 		}
 	}
 	for i, f := range frames {
 		v, want := f.Videos["observation.images."+camera], theirs[i*size:(i+1)*size]
-		worst = max(worst, apart(t, want, shown[v.File][v.At].Pix))
-		if next := shown[v.File][v.At+1]; next != nil {
+		at, err := At(v.File, times[v.File], []float64{v.Seconds})
+		require.NoError(t, err)
+		worst = max(worst, apart(t, want, shown[v.File][at[0]].Pix))
+		if next := shown[v.File][at[0]+1]; next != nil {
 			nearest = min(nearest, apart(t, want, next.Pix))
 		}
 	}

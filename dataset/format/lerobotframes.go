@@ -51,10 +51,10 @@ type RobotLook struct {
 	Videos map[string]VideoFrame `json:"videos,omitempty"`
 }
 
-// VideoFrame is a frame of a video.
+// VideoFrame is a frame of a video: the one that is shown at a time by the file's clock.
 type VideoFrame struct {
-	File string `json:"file"`
-	At   int    `json:"at"`
+	File    string  `json:"file"`
+	Seconds float64 `json:"seconds"`
 }
 
 // robotFrames is a data set of LeRobot frame by frame.
@@ -76,6 +76,10 @@ func (r *robotFrames) Len() int64 { return r.from[len(r.from)-1] }
 
 // Fingerprint implements dataset.Source.
 func (r *robotFrames) Fingerprint() string {
+	if r.cameras() != nil {
+		return HashOf("frames 4", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past,
+			r.o.Later, r.o.Every)
+	}
 	if r.o.Later > 0 {
 		return HashOf("frames 3", r.LeRobot.Fingerprint(), r.o.Horizon, r.o.Robot, r.o.Past,
 			r.o.Later, r.o.Every)
@@ -108,7 +112,7 @@ func (r *robotFrames) Read(i int64) (dataset.Document, error) {
 			t.Len())
 	}
 	f := RobotFrame{Set: r.Name(), Episode: e.Index, Frame: k}
-	past := int64(r.o.Past)
+	past, clock := int64(r.o.Past), stamps{LeRobot: r.LeRobot}
 	for step := range max(int64(r.o.Horizon), past+1) {
 		n := k + step - past
 		if n >= e.Length && step > past {
@@ -122,6 +126,9 @@ func (r *robotFrames) Read(i int64) (dataset.Document, error) {
 		row, _, err := t.Record(e.row + max(0, n))
 		if err != nil {
 			return d, err
+		}
+		if why := clock.next(row, max(0, n)); why != "" {
+			return d, bad("%s", why)
 		}
 		action, why := numbers(row, cmp.Or(r.o.Robot.Action, "action"))
 		if why != "" {
@@ -202,9 +209,12 @@ func (r *robotFrames) here(f *RobotFrame, look *RobotLook, e *lerobotEpisode, ro
 			if look.Videos == nil {
 				look.Videos = map[string]VideoFrame{}
 			}
+			at, why := r.stamp(columns, n)
+			if why != "" {
+				return why
+			}
 			v := e.Videos[name]
-			look.Videos[name] = VideoFrame{filepath.Join(r.dir, v.File),
-				int(math.Round(v.From*r.info.FPS)) + int(n)}
+			look.Videos[name] = VideoFrame{filepath.Join(r.dir, v.File), v.From + at}
 		}
 	}
 	return ""

@@ -210,13 +210,15 @@ func TestRobotVideos(t *testing.T) {
 			require.NoError(t, err, string(out))
 			s := open(t, dir, dataset.Options{Horizon: 1, Robot: dataset.RobotKeys{State: "action"}})
 			require.EqualValues(t, 20, s.Len())
-			var at []int
+			var asked []float64
 			file := ""
 			for i := range s.Len() {
 				v := frame(t, s, i).Videos[camera]
-				at, file = append(at, v.At), v.File
+				asked, file = append(asked, v.Seconds), v.File
 			}
-			info, err := media.FFmpeg{}.Probe(t.Context(), file)
+			info, times, err := media.FFmpeg{}.Timed(t.Context(), file)
+			require.NoError(t, err)
+			at, err := At(file, times, asked)
 			require.NoError(t, err)
 			require.EqualValues(t, 20, info.Frames)
 			for _, some := range [][]int{at, at[:1], at[13:14], at[19:]} {

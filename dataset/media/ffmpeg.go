@@ -122,22 +122,40 @@ type stream struct {
 // probe asks for size, rate and number of frames. A rotation by a quarter turn swaps width and
 // height, since frames come out turned.
 func (f FFmpeg) probe(ctx context.Context, file, count string) (v VideoInfo, err error) {
-	args := []string{"-v", "error", "-select_streams", "v:0", count, "-show_entries",
-		"stream=width,height,avg_frame_rate,nb_read_packets,nb_read_frames:stream_side_data=rotation",
-		"-of", "json"}
-	var out []byte
-	err = f.run(ctx, "ffprobe", append(args, source(file)...), func(r io.Reader) (err error) {
-		out, err = io.ReadAll(io.LimitReader(r, probeMax))
-		return err
-	})
+	s, _, err := f.ask(ctx, file, probeMax, count, "-show_entries", shown)
 	if err != nil {
 		return v, err
 	}
-	var list struct{ Streams []stream }
-	if err := json.Unmarshal(out, &list); err != nil || len(list.Streams) == 0 {
-		return v, errors.New("it has no video stream")
+	return s.info()
+}
+
+// shown are the entries of a stream that probe asks for.
+const shown = "stream=width,height,avg_frame_rate,nb_read_packets,nb_read_frames:stream_side_data=rotation"
+
+// ask has ffprobe tell of the first video stream, and of its packets where the arguments want them, in so many bytes
+// at most.
+func (f FFmpeg) ask(ctx context.Context, file string, most int64, args ...string) (s stream, p []packet, err error) {
+	all := slices.Concat([]string{"-v", "error", "-select_streams", "v:0"}, args, []string{"-of", "json"}, source(file))
+	var out []byte
+	err = f.run(ctx, "ffprobe", all, func(r io.Reader) (err error) {
+		out, err = io.ReadAll(io.LimitReader(r, most))
+		return err
+	})
+	if err != nil {
+		return s, nil, err
 	}
-	s := list.Streams[0]
+	var list struct {
+		Streams []stream
+		Packets []packet
+	}
+	if err := json.Unmarshal(out, &list); err != nil || len(list.Streams) == 0 {
+		return s, nil, errors.New("it has no video stream")
+	}
+	return list.Streams[0], list.Packets, nil
+}
+
+// info is what is said of the stream, in numbers.
+func (s stream) info() (v VideoInfo, err error) {
 	v = VideoInfo{W: s.Width, H: s.Height, FPS: fraction(s.Rate)}
 	for _, side := range s.Side {
 		if turn := int(side.Rotation); turn%180 != 0 && turn%90 == 0 {

@@ -19,15 +19,17 @@ func TestFrameOf(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\nfor f; do :; done\nf=${f#file:}\ngrep -q video \"$f\" || { echo \"$f: moov atom not found\" >&2; exit 1; }\n" +
 		`echo '{"streams": [{"codec_name": "h264", "width": 8, "height": 8, "avg_frame_rate": "10/1", ` +
-		`"nb_read_packets": "3", "nb_read_frames": "3"}]}'` + "\n"
+		`"nb_read_packets": "3", "nb_read_frames": "3"}], ` +
+		`"packets": [{"pts_time": "0.0"}, {"pts_time": "0.1"}, {"pts_time": "0.2"}]}'` + "\n"
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ffprobe"), []byte(script), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	whole, broken := filepath.Join(dir, "a.mp4"), filepath.Join(dir, "b.mp4")
 	require.NoError(t, os.WriteFile(whole, []byte("video"), 0o644))
 	require.NoError(t, os.WriteFile(broken, []byte("nothing"), 0o644))
-	_, err := viewOf(nil, &format.VideoFrame{File: whole, At: 7})
-	require.ErrorContains(t, err, "a.mp4 has 3 frames, and its table says 8 or more")
-	_, err = viewOf(nil, &format.VideoFrame{File: broken, At: 0})
+	_, err := viewOf(nil, &format.VideoFrame{File: whole, Seconds: 0.7})
+	require.ErrorContains(t, err, "a.mp4 has no frame at 0.7 s, which its table asks for: the nearest of its 3 "+
+		"frames is at 0.2 s, and the last at 0.2 s")
+	_, err = viewOf(nil, &format.VideoFrame{File: broken})
 	require.ErrorContains(t, err, "b.mp4")
 	require.ErrorContains(t, err, "moov atom not found")
 	_, err = viewOf(nil, &format.VideoFrame{File: filepath.Join(dir, "none.mp4")})
@@ -76,7 +78,7 @@ func TestShots(t *testing.T) {
 	x := &Robots{}
 	x.Policy.Cameras = []string{"top", "none"}
 	look := func(n int) format.RobotLook {
-		return format.RobotLook{Videos: map[string]format.VideoFrame{"top": {File: file, At: n}}}
+		return format.RobotLook{Videos: map[string]format.VideoFrame{"top": {File: file, Seconds: float64(n) / 8}}}
 	}
 	f := &format.RobotFrame{RobotLook: look(5), Before: []format.RobotLook{look(4)},
 		Later: []format.RobotLook{look(9), look(15), look(15)}}
@@ -98,9 +100,10 @@ func TestShots(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, views, 2)
 		require.Nil(t, views[1])
-		require.Equal(t, want.Pix, views[0].Pix, "frame %d", v.At)
+		require.Equal(t, want.Pix, views[0].Pix, "at %v", v.Seconds)
 	}
 	f.Later[0] = look(16)
 	_, err = x.shots(f)
-	require.ErrorContains(t, err, "top: "+file+" has 16 frames, and its table says 17 or more")
+	require.ErrorContains(t, err, "top: "+file+" has no frame at 2 s, which its table asks for: the nearest of its 16 frames is at "+
+		"1.875 s")
 }

@@ -18,7 +18,7 @@ const shotsMost = 32
 // shots decodes all frames of videos that a sample has of the policy's cameras: those of one file together,
 // which is then read once, and not from its beginning for each of them.
 func (x *Robots) shots(f *format.RobotFrame) (shots, error) {
-	at, of := map[string][]int{}, map[string]string{}
+	at, of := map[string][]float64{}, map[string]string{}
 	var files []string
 	for _, l := range slices.Concat(f.Before, []format.RobotLook{f.RobotLook}, f.Later) {
 		for _, c := range x.Policy.Cameras {
@@ -29,19 +29,19 @@ func (x *Robots) shots(f *format.RobotFrame) (shots, error) {
 			if of[v.File] == "" {
 				files, of[v.File] = append(files, v.File), c
 			}
-			at[v.File] = append(at[v.File], v.At)
+			at[v.File] = append(at[v.File], v.Seconds)
 		}
 	}
 	out := shots{}
 	for _, file := range files {
 		slices.Sort(at[file])
-		for numbers := range slices.Chunk(slices.Compact(at[file]), shotsMost) {
-			frames, err := framesOf(file, numbers)
+		for times := range slices.Chunk(slices.Compact(at[file]), shotsMost) {
+			frames, err := framesOf(file, times)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", of[file], err)
 			}
-			for i, n := range numbers {
-				out[format.VideoFrame{File: file, At: n}] = frames[i]
+			for i, s := range times {
+				out[format.VideoFrame{File: file, Seconds: s}] = frames[i]
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func viewOf(b []byte, v *format.VideoFrame) (*media.Image, error) {
 	case b != nil:
 		return media.Decode(b, media.Options{White: true, Turn: true})
 	case v != nil:
-		frames, err := framesOf(v.File, []int{v.At})
+		frames, err := framesOf(v.File, []float64{v.Seconds})
 		if err != nil {
 			return nil, err
 		}
@@ -77,14 +77,7 @@ func viewOf(b []byte, v *format.VideoFrame) (*media.Image, error) {
 	return nil, nil
 }
 
-// framesOf decodes frames of a video, in ascending order.
-func framesOf(file string, at []int) ([]*media.Image, error) {
-	info, err := media.FFmpeg{}.Probe(context.Background(), file)
-	if err != nil {
-		return nil, err
-	}
-	if last := at[len(at)-1]; last >= info.Frames {
-		return nil, fmt.Errorf("%s has %d frames, and its table says %d or more", file, info.Frames, last+1)
-	}
-	return media.FFmpeg{}.Frames(context.Background(), file, info, at)
+// framesOf decodes frames of a video, by ascending times.
+func framesOf(file string, seconds []float64) ([]*media.Image, error) {
+	return format.FramesAt(context.Background(), media.FFmpeg{}, file, seconds)
 }
