@@ -129,6 +129,9 @@ func (d *data) unread(x *policies.Robots) {
 	for _, why := range x.Left() {
 		fmt.Fprintf(d.notes(), "note: %s; it is not read\n", why)
 	}
+	for _, text := range x.Said() {
+		fmt.Fprintf(d.notes(), "note: %s\n", text)
+	}
 }
 
 // robotic is what makes samples of the frames of recordings.

@@ -47,7 +47,9 @@ type lerobotInfo struct {
 	Data     string  `json:"data_path"`
 	Video    string  `json:"video_path"`
 	Features map[string]struct {
-		Type string `json:"dtype"`
+		Type  string          `json:"dtype"`
+		Shape json.RawMessage `json:"shape"`
+		Names json.RawMessage `json:"names"`
 	} `json:"features"`
 }
 

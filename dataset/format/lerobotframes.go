@@ -306,7 +306,7 @@ func (l *LeRobot) Stats() (map[string]RobotStats, error) {
 func statsOf(b []byte) (map[string]RobotStats, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(b, &all); err != nil {
-		return nil, fmt.Errorf("meta/stats.json: %w", err)
+		return nil, fmt.Errorf("meta/stats.json: %w%s", err, brokenAt(b))
 	}
 	out := map[string]RobotStats{}
 	for name, raw := range all { // each by itself

@@ -17,7 +17,10 @@ type robotSet struct {
 	raw     [2]int               // numbers of a state and of an action, as robots have them
 	cameras []string
 	left    []string // what of it cannot be read
-	robot   int32    // which of the model's robots it is
+	said    []string // what is to be known of its numbers
+	rate    float64  // steps a second, 0 where they are not known
+	shapes  map[string][2]int
+	robot   int32 // which of the model's robots it is
 }
 
 // robots holds data sets to the robots that the model has weights for, and to what numbers it learns as they
@@ -91,11 +94,13 @@ func (x *Robots) open(cfg *configs.Config, path string) (*robotSet, error) {
 			return nil, err
 		}
 	}
+	set.of(l)
 	for i, s := range columns {
 		if *s.to, err = NewAffine(set.stats[i], c.Policy.Normalize); err != nil {
 			return nil, cfg.Fault("policy.normalize", fmt.Sprintf("%s of %s: %v", s.column, l.Name(), err),
 				"take another one")
 		}
+		set.said = append(set.said, far(s.column, set.stats[i], *s.to, c.Policy.Normalize)...)
 	}
 	return set, nil
 }
