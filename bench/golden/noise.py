@@ -74,6 +74,16 @@ CASES += [(DPM, dict(SL, solver_type="heun"), 10, {}),
           ("HeunDiscreteScheduler", dict(beta_schedule="exp", clip_sample=True), 10, {}),
           ("EDMEulerScheduler", {}, 18, {}), ("EDMEulerScheduler", dict(V, sigma_schedule="exponential"), 18, {}),
           ("EDMEulerScheduler", dict(final_sigmas_type="sigma_min", sigma_data=1.0), 6, dict(churn=4.0))]
+for spacing in ("linspace", "leading", "trailing"):
+    CASES += [("PNDMScheduler", dict(SL, skip_prk_steps=True, timestep_spacing=spacing), 12, {}),
+              ("EulerAncestralDiscreteScheduler", dict(SL, timestep_spacing=spacing), 12, {})]
+CASES += [("PNDMScheduler", dict(SL, skip_prk_steps=True, steps_offset=1), 50, {}),  # Stable Diffusion 1.5's
+          ("PNDMScheduler", dict(SL, **V, skip_prk_steps=True, set_alpha_to_one=True), 10, {}),
+          ("PNDMScheduler", dict(SL, skip_prk_steps=True), 1, {}), ("PNDMScheduler", dict(SL, skip_prk_steps=True), 2, {}),
+          ("EulerAncestralDiscreteScheduler", dict(SL, **V, **ZERO), 10, {}),
+          ("LCMScheduler", {}, 4, {}), ("LCMScheduler", dict(V, clip_sample=True, timestep_scaling=8.0), 7, {}),
+          ("LCMScheduler", dict(original_inference_steps=100, thresholding=True), 1, {}),
+          ("FlowMatchHeunDiscreteScheduler", {}, 6, {}), ("FlowMatchHeunDiscreteScheduler", dict(shift=3.0), 10, {})]
 
 noise_at = 0
 
@@ -82,7 +92,7 @@ def drawn(shape, **_):
     return torch.tensor(NOISE[noise_at]).reshape(shape)
 
 
-for m in ("ddpm", "ddim", "flow_match_euler_discrete", "euler_discrete", "edm_euler", "dpmsolver_multistep"):
+for m in ("ddpm", "ddim", "flow_match_euler_discrete", "euler_discrete", "edm_euler", "dpmsolver_multistep", "euler_ancestral_discrete", "lcm"):
     getattr(diffusers.schedulers, f"scheduling_{m}").randn_tensor = drawn
 
 

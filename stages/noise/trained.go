@@ -1,0 +1,67 @@
+package noise
+
+import "fmt"
+
+// Schedulers whose samplers are not there: their noise is a table of variances like others', so that denoisers train
+// under it, and their files are read and written.
+
+// unsampled is why a class draws no samples.
+func unsampled(class string) error {
+	return fmt.Errorf("%s trains, and its sampler is not there: give sampling the scheduler_config.json of another class "+
+		"with the same betas, as DPMSolverMultistepScheduler or EulerDiscreteScheduler", class)
+}
+
+// Graded are the keys of schedulers in σ-space that only train.
+type Graded struct {
+	Betas
+	Sigmas
+	Prediction string `json:"prediction_type"`
+	Spacing
+	class string
+}
+
+func graded(class string, start, end float64) bool {
+	return Register(func() Scheduler {
+		s := &Graded{Betas: defaultBetas(), Prediction: "epsilon", Spacing: Spacing{Kind: "linspace"}, class: class}
+		s.Start, s.End = start, end
+		return s
+	})
+}
+
+var (
+	_ = graded("LMSDiscreteScheduler", 1e-4, 0.02)
+	_ = graded("KDPM2DiscreteScheduler", 0.00085, 0.012)
+	_ = graded("KDPM2AncestralDiscreteScheduler", 0.00085, 0.012)
+)
+
+// Class is diffusers' name.
+func (s *Graded) Class() string { return s.class }
+
+// Predicts is the file's prediction_type.
+func (s *Graded) Predicts() string { return s.Prediction }
+
+func (s *Graded) check(f *faults) {
+	s.Betas.check(f, s.class)
+	s.Sigmas.check(f)
+	s.Spacing.check(f)
+	f.OneOf("prediction_type", s.Prediction, "epsilon", "sample", "v_prediction")
+}
+
+// Levels are the table of variances.
+func (s *Graded) Levels() (Levels, error) { return variancePreserving(s.cumulative(false)), nil }
+
+// Sampler is an error.
+func (s *Graded) Sampler(Options) (*Sampler, error) { return nil, unsampled(s.class) }
+
+// TCD is TCDScheduler (arXiv:2402.19159), which only trains.
+type TCD struct{ Distilled }
+
+var _ = Register(func() Scheduler { return &TCD{distilled()} })
+
+// Class is diffusers' name.
+func (*TCD) Class() string { return "TCDScheduler" }
+
+func (s *TCD) check(f *faults) { s.checked(f, s.Class()) }
+
+// Sampler is an error.
+func (s *TCD) Sampler(Options) (*Sampler, error) { return nil, unsampled(s.Class()) }
