@@ -5,6 +5,7 @@ import (
 	_ "embed" // the driver
 	"encoding/json"
 	"errors"
+	"os/exec"
 	"regexp"
 	"strings"
 	"time"
@@ -15,16 +16,17 @@ import (
 // block is a piece of code between fences.
 var block = regexp.MustCompile("(?s)```[A-Za-z0-9+]*[ \t]*\r?\n(.*?)```")
 
+// cheated is the status with which the driver ends where an answer did what honest ones do not: it ended its process or
+// itself, had an object equal what it does not, or reached for what is the tests'.
+const cheated = 3
+
 // driver runs an answer and its tests in Python.
 //
 //go:embed driver.py
 var driver string
 
-// code runs the answer's program with tests behind it, in a sandbox. Without reward.command the tests' end
-// is shown to a process of the driver's by a token, so that a program that ends itself, whatever it writes
-// and with whatever status, has not passed. Answer and tests share an interpreter: an answer that knows the
-// driver can find the pipes, or change what its tests compare. With reward.command the exit status is all
-// that is known.
+// code runs the answer's program in a sandbox, and its tests in another process there, to which values go: driver.py.
+// With reward.command both are one program's text, and the exit status is all that is known.
 var _ = Register(Kind{Name: "code",
 	Doc: "1 where the answer's last block of code, or all of it, runs in a sandbox with the " +
 		"tests of reward.column behind it, within reward.timeout, else 0", Reads: []string{"command",
@@ -60,6 +62,8 @@ var _ = Register(Kind{Name: "code",
 			_, err = runCommand(ctx, begin, words, in)
 			switch own := (failed{}); {
 			case errors.As(err, &own), ctx.Err() != nil:
+				var exit *exec.ExitError
+				a.Suspect = len(c.Command) == 0 && errors.As(err, &exit) && exit.ExitCode() == cheated
 				return 0, nil
 			case err != nil:
 				return 0, err

@@ -27,6 +27,8 @@ type Answer struct {
 	Tokenizer *token.Tokenizer
 	// Earned is what an environment gave for all turns, nil where there is none.
 	Earned *float64
+	// Suspect is set by a reward that has seen the answer do what only those do that mean to deceive it.
+	Suspect bool
 }
 
 // Column is a text or a number of the record as text.
@@ -148,8 +150,9 @@ func Judges(c *configs.Reward, record map[string]json.RawMessage) error {
 
 // Result is an answer's reward, or why it has none.
 type Result struct {
-	Value float64
-	Err   error
+	Value   float64
+	Err     error
+	Suspect bool // it seems to have meant to deceive its judge
 }
 
 // Each gives the rewards of answers, several at once, each within the time that it may take, but those of
@@ -201,7 +204,7 @@ func one(ctx context.Context, f Func, within time.Duration, a *Answer) Result {
 				"the reward is %g, and no number from -%g to %[2]g, beyond which answers cannot be "+
 					"compared", v, rewardMost)
 		}
-		ended <- Result{v, err}
+		ended <- Result{v, err, a.Suspect}
 	}()
 	select {
 	case r := <-ended:

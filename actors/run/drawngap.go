@@ -14,6 +14,8 @@ type DrawnGap struct {
 	// Older are the tokens that older weights drew, as with rollout.staleness or in the later ones of
 	// rollout.updates: other weights give other log-probabilities, so that they are left out.
 	Older int `json:"older"`
+	// Suspected is the share of the step's answers that seem to have meant to deceive their judge.
+	Suspected float64 `json:"suspected,omitempty"`
 }
 
 // behind are the updates behind the weights that drew each token of an answer.
@@ -52,6 +54,9 @@ func compared(step int64, all []*rollout) (d DrawnGap) {
 			}
 		}
 		d.Tokens, d.Older = d.Tokens+n, d.Older+a.own()-n
+		if a.Suspect {
+			d.Suspected += 1 / float64(len(all))
+		}
 	}
 	return d
 }

@@ -106,7 +106,7 @@ func (r *rollouts) rewarded(all []*rollout) error {
 			a.Fault = a.HeardFault
 		case results == nil:
 		case results[i].Err == nil:
-			a.Reward = &results[i].Value
+			a.Reward, a.Suspect = &results[i].Value, results[i].Suspect
 		default:
 			a.Fault = results[i].Err.Error()
 		}
@@ -202,7 +202,7 @@ func narrow(v []float64) []float32 {
 // write appends a step's answers to the log, and says how they are.
 func (r *rollouts) write(step int64, all []*rollout) error {
 	var sum, tokens float64
-	signal, n, groups := 0, 0, 0
+	signal, n, groups, suspected := 0, 0, 0, 0
 	group := r.d.r.cfg.Run.Rollout.Group
 	for i, a := range all {
 		line, err := json.Marshal(a)
@@ -213,6 +213,9 @@ func (r *rollouts) write(step int64, all []*rollout) error {
 			return fmt.Errorf("the log of drawn answers: %w", err)
 		}
 		tokens += float64(a.own())
+		if a.Suspect {
+			suspected++
+		}
 		if a.Reward != nil {
 			sum, n = sum+*a.Reward, n+1
 		}
@@ -227,8 +230,11 @@ func (r *rollouts) write(step int64, all []*rollout) error {
 		}
 	}
 	age := ""
+	if suspected > 0 {
+		age = fmt.Sprintf(", %d suspected of deceiving their judge", suspected)
+	}
 	if r.plan.Staleness > 0 {
-		age = fmt.Sprintf(", drawn by the weights behind step %d", all[0].Version)
+		age += fmt.Sprintf(", drawn by the weights behind step %d", all[0].Version)
 	}
 	r.d.r.report.say("answers of step %d: reward %.3f, %.1f tokens, signal in %d of %d groups%s", step,
 		sum/max(1, float64(n)), tokens/float64(len(all)), signal, groups, age)

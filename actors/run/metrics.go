@@ -39,7 +39,7 @@ func finite(m Metrics) Metrics {
 		}
 	}
 	if d := m.Drawn; d != nil && (math.IsNaN(d.Gap) || math.IsInf(d.Gap, 0)) {
-		m.Drawn = &DrawnGap{Gap: -1, Tokens: d.Tokens, Older: d.Older}
+		m.Drawn = &DrawnGap{Gap: -1, Tokens: d.Tokens, Older: d.Older, Suspected: d.Suspected}
 	}
 	m.Scores = slices.Clone(m.Scores)
 	for i := range m.Scores {

@@ -73,6 +73,7 @@ type rollout struct {
 	Text      string     `json:"text"`
 	Reward    *float64   `json:"reward"` // null where there is none
 	Fault     string     `json:"fault,omitempty"`
+	Suspect   bool       `json:"suspect,omitempty"` // it seems to have meant to deceive its judge
 	Advantage float64    `json:"advantage"`
 	// Heard are the turns of an environment. Its tokens are among the answer's, with log-probabilities of
 	// 0, and are not trained on.
