@@ -386,6 +386,9 @@ func (l *loader) checkAll() {
 		s.Check(l)
 	}
 	l.sftData()
+	if len(l.failed) == 0 {
+		l.c.noteIdle()
+	}
 	l.applyRules(l.modelRead && !l.failedBelow("model."))
 }
 

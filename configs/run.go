@@ -254,6 +254,7 @@ func (t *Train) Check(at faults) {
 		at.fault("train.patience_delta", "is not read: train.patience is 0",
 			"remove it, or set train.patience")
 	}
+	t.Adaptive.Check(at)
 	if t.MinScale > t.InitialScale {
 		at.fault("train.min_loss_scale", fmt.Sprintf("%g exceeds train.initial_loss_scale = %g", t.MinScale,
 			t.InitialScale), "lower it, or raise train.initial_loss_scale")

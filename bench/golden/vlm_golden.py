@@ -51,8 +51,8 @@ def qwen2_vl(tie):
     return Qwen2VLForConditionalGeneration, Qwen2VLConfig(text_config=TEXT | tied(tie) | rope(1e6, mrope_section=[1, 1, 2]), vision_config=vision, **TOP, **tied(tie))
 
 
-def qwen2_5_vl(tie):
-    vision = dict(depth=3, hidden_size=16, out_hidden_size=32, num_heads=2, intermediate_size=24, patch_size=4, window_size=16, fullatt_block_indexes=[1], tokens_per_second=2)
+def qwen2_5_vl(tie, act="silu"):
+    vision = dict(depth=3, hidden_size=16, out_hidden_size=32, num_heads=2, intermediate_size=24, patch_size=4, window_size=16, fullatt_block_indexes=[1], tokens_per_second=2, hidden_act=act)
     return Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLConfig(text_config=TEXT | tied(tie) | rope(1e6, mrope_section=[1, 1, 2]), vision_config=vision, **TOP, **tied(tie))
 
 
@@ -148,6 +148,7 @@ CASES = {
     "qwen2-vl": lambda: qwen2_vl(False),
     "qwen2.5-vl": lambda: qwen2_5_vl(False),
     "qwen2.5-vl-tied": lambda: qwen2_5_vl(True),
+    "qwen2.5-vl-gelu": lambda: qwen2_5_vl(False, "gelu"),
     "qwen3-vl": lambda: qwen3_vl(True),
     "internvl2.5": lambda: internvl("qwen2", "layer_norm", False, True),
     "internvl3.5-6b": lambda: internvl("qwen3", "rms_norm", True, False),

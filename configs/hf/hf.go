@@ -197,7 +197,7 @@ func Decode(sink Sink, path string, text []byte) (unread []string) {
 func (d *Decoder) keys(raw Raw) (unread []string) {
 	for _, key := range source.SortedKeys(raw) {
 		d.at = d.line(key)
-		if !d.key(key, Compact(raw[key])) {
+		if !d.shadowed(key, raw) && !d.key(key, Compact(raw[key])) {
 			unread = append(unread, key)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/kernels/grad"
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
@@ -18,7 +19,7 @@ type Tower struct {
 	Join                         int  // patches that become one feature
 	RMS                          bool // RMS norms instead of layer norms
 	Eps                          float64
-	Gated                        bool // SwiGLU instead of one activation
+	Gated                        bool // MLPs are gated: SwiGLU where Act is SiLU
 	Act                          int  // of kernels: the activation of an MLP that is not gated
 	QKVBias                      bool
 	// RMS norm of queries and keys over the whole width, as in InternViT-6B
@@ -231,13 +232,17 @@ func (v *Tower) angles(r *Rec) (cos, sin *grad.Value) {
 	return r.visCos, r.visSin
 }
 
-// mlp records the MLP of a layer, gated by SwiGLU or plain.
+// mlp records the MLP of a layer, gated or plain.
 func (v *Tower) mlp(r *Rec, name string, h *grad.Value) *grad.Value {
 	in, out := LinearOpts{Bias: true}, LinearOpts{Bias: true, Row: true}
 	if v.Gated {
 		g, u := r.Linear(name+".gate_proj", h, v.Inter, v.Hidden, in),
 			r.Linear(name+".up_proj", h, v.Inter, v.Hidden, in)
-		return r.Linear(name+".down_proj", r.T.SwiGLU(g, u), v.Hidden, v.Inter, out)
+		y := r.T.SwiGLU
+		if v.Act != kernels.SiLU {
+			y = func(g, u *grad.Value) *grad.Value { return r.T.Mul(r.T.Act(g, v.Act), u) }
+		}
+		return r.Linear(name+".down_proj", y(g, u), v.Hidden, v.Inter, out)
 	}
 	return r.Linear(name+".fc2", r.T.Act(r.Linear(name+".fc1", h, v.Inter, v.Hidden, in), v.Act), v.Hidden,
 		v.Inter, out)

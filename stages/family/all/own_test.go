@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,7 +40,8 @@ func TestOwnKeys(t *testing.T) {
 		{"deepseek_v2", `"topk_method": 3`, "topk_method: 3, want a word"},
 		{"deepseek_v2", `"topk_method": "best"`, `topk_method: "best" is not known`},
 		{"glm_moe_dsa", `"index_topk_freq": "two"`, `index_topk_freq: "two", want an integer`},
-		{"glm_moe_dsa", `"mlp_layer_types": 3`, "mlp_layer_types: 3, want a list, each of whose entries is a word"},
+		{"glm_moe_dsa", `"mlp_layer_types": 3`,
+			"mlp_layer_types: 3, want a list, each of whose entries is a word"},
 	} {
 		_, err := readText(t, "{\n\"model_type\": \""+c.family+"\",\n\n"+c.line+"}")
 		require.ErrorContains(t, err, "config.json:4: "+c.why, c.line)
@@ -48,8 +50,10 @@ func TestOwnKeys(t *testing.T) {
 		text string
 		want []string
 	}{
-		{`"full_attention_interval": 2`, []string{family.LinearAttention, "full_attention", family.LinearAttention, "full_attention"}},
-		{`"full_attention_interval": 3, "layer_types": null`, []string{family.LinearAttention, family.LinearAttention, "full_attention", family.LinearAttention}},
+		{`"full_attention_interval": 2`, []string{family.LinearAttention, "full_attention",
+			family.LinearAttention, "full_attention"}},
+		{`"full_attention_interval": 3, "layer_types": null`, []string{family.LinearAttention,
+			family.LinearAttention, "full_attention", family.LinearAttention}},
 		{`"full_attention_interval": null`, nil}, // the family's own
 	} {
 		m, err := readText(t, `{"model_type": "qwen3_next", "num_hidden_layers": 4, `+c.text+`}`)
@@ -85,7 +89,8 @@ func TestWindowsOfQwen(t *testing.T) {
 
 // TestCapOfGemma3: transformers' Gemma 3 leaves scores as they are, whatever attn_logit_softcapping says.
 func TestCapOfGemma3(t *testing.T) {
-	c, err := readText(t, `{"model_type": "gemma3_text", "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}`)
+	c, err := readText(t,
+		`{"model_type": "gemma3_text", "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}`)
 	require.NoError(t, err)
 	m, err := family.Build(c, 8)
 	require.NoError(t, err)
@@ -139,7 +144,8 @@ func TestSectionsOfText(t *testing.T) {
 
 // TestLongPhi: published files of Phi have the length that longrope begins at beside rope_scaling.
 func TestLongPhi(t *testing.T) {
-	for _, key := range []string{`"rope_scaling": {"type"`, `"rope_parameters": {"rope_theta": 10000.0, "rope_type"`} {
+	for _, key := range []string{`"rope_scaling": {"type"`,
+		`"rope_parameters": {"rope_theta": 10000.0, "rope_type"`} {
 		c, err := readText(t, `{"model_type": "phi3", "hidden_size": 48, "num_attention_heads": 4,
 			"original_max_position_embeddings": 4096, `+key+`: "longrope",
 			"long_factor": [1, 1, 2, 2, 3, 3], "short_factor": [1, 1, 1, 1, 1, 1]}}`)
@@ -176,5 +182,25 @@ func TestBiasesOfFamilies(t *testing.T) {
 		if want[2] {
 			require.Equal(t, "gelu", m.Spec.Act)
 		}
+	}
+}
+
+// TestSightIsOfComposition: tokens of an image see each other both ways in Gemma 3's own composition alone;
+// its decoder behind another tower is causal, as transformers has it there.
+func TestSightIsOfComposition(t *testing.T) {
+	for composition, sees := range map[string]bool{"vlm": false, "gemma3": true} {
+		text := strings.Replace(pair("siglip", "gemma3_text", "mlp", 1), "model_type: vlm",
+			"model_type: "+composition, 1)
+		text = strings.Replace(text, "qk_norm: false", "qk_norm: true", 1)
+		if sees {
+			text = strings.Replace(text, "projector: mlp", "projector: gemma3", 1)
+		}
+		file := filepath.Join(t.TempDir(), "model.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		c, err := configs.ReadModel(file)
+		require.NoError(t, err, text)
+		m, err := family.Build(c, 16)
+		require.NoError(t, err)
+		require.Equal(t, sees, m.Spec.Sees != nil, composition)
 	}
 }

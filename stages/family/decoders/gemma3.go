@@ -36,7 +36,4 @@ var _ = family.Register(family.Family{ModelType: "gemma3_text", Paper: "2503.197
 		s.EmbedScale, s.EmbedRounds = math.Sqrt(float64(c.Hidden)), true
 		s.AttnScale = queryScale(c)
 		s.Alternate(6, c.LayerTypes)
-		if c.Vision.Kind != "" {
-			s.Sees = family.SeesImages
-		}
 	}})

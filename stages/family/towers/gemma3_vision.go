@@ -28,8 +28,10 @@ var _ = family.Register(family.Family{ModelType: "gemma3", Paper: "2503.19786", 
 	Rest: gemmaFeatures, Write: writeGemma},
 	Build: func(c configs.Model) *family.Model {
 		names := map[string]string{"projector.": "multi_modal_projector."}
+		spec := family.SpecOf(c)
+		spec.Sees = family.SeesImages // the composition's own mask: behind other towers the decoder is causal
 		build := func(tower string) *family.Model {
-			return family.ComposedModel("gemma3", c, tower, names, decoderSource(c))
+			return family.ComposedOf("gemma3", c, spec, tower, names, decoderSource(c))
 		}
 		m := build("vision_tower.")
 		m.Other = gemmaProjector(build("vision_tower.vision_model.").Source)

@@ -1,0 +1,106 @@
+package configs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lfactor/lfactor/configs/source"
+)
+
+// idleSetting is a key that does nothing in some runs. Where it is given all the same, the run says so:
+// whoever set it expects something of it.
+type idleSetting struct {
+	keys []string
+	idle func(c *Config) bool
+	why  string
+}
+
+// updates tells whether one of these optimizers updates parameters.
+func updates(c *Config, kinds ...string) bool {
+	o := &c.Run.Optimizer
+	have := []string{o.Kind}
+	if o.Kind == "muon" { // it leaves what is no matrix to AdamW
+		have = append(have, "adamw")
+	}
+	for _, text := range o.Groups {
+		if g, err := ParseGroup(text); err == nil && g.Kind != "" {
+			have = append(have, g.Kind)
+		}
+	}
+	return slices.ContainsFunc(have, func(k string) bool { return slices.Contains(kinds, k) })
+}
+
+// idleSettings are those that nothing else refuses.
+var idleSettings = []idleSetting{
+	{[]string{"optimizer.muon_momentum", "optimizer.muon_plain", "optimizer.muon_steps",
+		"optimizer.muon_scale"},
+		func(c *Config) bool { return !updates(c, "muon") }, "optimizer.kind is not muon"},
+	{[]string{"optimizer.momentum"}, func(c *Config) bool { return !updates(c, "sgd") },
+		"optimizer.kind is not sgd"},
+	{[]string{"optimizer.beta1", "optimizer.beta2"}, func(c *Config) bool {
+		return !updates(c, "adamw", "lion", "schedule_free", "adafactor")
+	}, "optimizer.kind has no such moments"},
+	{[]string{"optimizer.moments_block"}, func(c *Config) bool { return c.Run.Optimizer.Moments != "8bit" },
+		"optimizer.moments is not 8bit"},
+	{[]string{"optimizer.min_lr"}, func(c *Config) bool { return c.Run.Schedule.Kind == "constant" },
+		"schedule.kind is constant"},
+	{[]string{"optimizer.encoder_lr_scale", "plan.encoder.tp"}, func(c *Config) bool {
+		return c.Model.ModelType != "" && c.Model.Vision.None()
+	}, "the model has no encoder"},
+	{[]string{"schedule.wsd_decay", "schedule.wsd_decay_steps"},
+		func(c *Config) bool { return c.Run.Schedule.Kind != "wsd" }, "schedule.kind is not wsd"},
+	{[]string{"schedule.warmup_init"}, func(c *Config) bool {
+		return c.Run.Schedule.WarmupSteps == 0 && c.Run.Schedule.WarmupShare == 0
+	}, "there is no warm-up"},
+	{[]string{"train.loss_scale", "train.initial_loss_scale", "train.min_loss_scale",
+		"train.loss_scale_window",
+		"train.loss_scale_hysteresis"}, func(c *Config) bool { return c.Run.Train.Precision != "fp16" },
+		"train.precision is not fp16"},
+	{[]string{"lora.alpha", "lora.dropout", "lora.targets", "lora.merge"},
+		func(c *Config) bool { return c.Run.LoRA.Rank == 0 }, "lora.rank is 0"},
+	{[]string{"train.mtp_loss_weight"}, func(c *Config) bool {
+		return c.Model.ModelType != "" && c.Model.MTPLayers == 0
+	}, "the model has no layers of multi-token prediction"},
+	{[]string{"log.tensor_steps"}, func(c *Config) bool {
+		for _, text := range c.Run.Log.TensorSteps {
+			if s, err := ParseSteps(text); err != nil || s.From <= int64(c.Run.Train.Steps) {
+				return false
+			}
+		}
+		return true
+	}, "the run ends before the first of them"},
+	{[]string{"plan.zero"}, func(c *Config) bool { return c.Run.Plan.Zero > 0 && c.Run.Plan.DP == 1 },
+		"plan.dp is 1, and there is nothing to share"},
+}
+
+// noteIdle notes the settings that are given and do nothing, and a schedule that the run does not fit.
+func (c *Config) noteIdle() {
+	for _, s := range idleSettings {
+		for _, key := range s.keys {
+			o := c.Origin(key) // scripts for Megatron give many flags that do nothing
+			given := o.Layer == source.LayerFile || o.Layer == source.LayerOverride &&
+				!strings.HasPrefix(o.Text, "--")
+			if given && s.idle(c) {
+				c.Notices = append(c.Notices, fmt.Sprintf("%s has no effect: %s", key, s.why))
+			}
+		}
+	}
+	t, s := &c.Run.Train, &c.Run.Schedule
+	steps := s.DecaySteps
+	if steps == 0 {
+		steps = t.Steps
+	}
+	switch {
+	case t.Steps > 0 && s.WarmupSteps >= t.Steps:
+		c.Notices = append(c.Notices,
+			fmt.Sprintf("schedule.warmup_steps = %d: the run's %d steps end before the "+
+				"rate reaches optimizer.lr", s.WarmupSteps, t.Steps))
+	case s.Kind == "wsd" && s.WSDDecaySteps+s.WarmupSteps > steps:
+		c.Notices = append(c.Notices,
+			fmt.Sprintf("schedule.wsd_decay_steps = %d: with a warm-up of %d they are more "+
+				"than the %d steps of the schedule, so the rate jumps behind the warm-up", s.WSDDecaySteps,
+				s.WarmupSteps,
+				steps))
+	}
+}
