@@ -30,5 +30,5 @@
 //
 // # Where to begin
 //
-// layout.go, then job.go, then update.go beside section 2 of docs/architecture.md.
+// layout.go, then job.go, then update.go beside section 1 of docs/architecture.md.
 package layout
