@@ -23,7 +23,7 @@ import (
 type Backend struct {
 	mu     sync.Mutex
 	k      *isa
-	team   *team
+	team   *workerPool
 	shared scratch
 	kept   kept
 }
@@ -45,7 +45,7 @@ func newBackend(k *isa, threads int) *Backend {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	b := &Backend{k: k, team: newTeam(k, threads)}
+	b := &Backend{k: k, team: newWorkerPool(k, threads)}
 	pool := tensor.NewPool("scratch", 0)
 	b.shared.pool = pool
 	for _, w := range b.team.workers {

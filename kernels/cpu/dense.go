@@ -22,7 +22,7 @@ func linear(b *Backend, c *kernels.Call) {
 		b.k.read(r.bias, viewOf(c.In[2]), 0)
 	}
 	if kernels.Parts(c) > 1 {
-		b.linearInParts(c, r.bias)
+		b.linearSplitK(c, r.bias)
 		return
 	}
 	b.productOf(c, r, rowMajor(x), rowMajor(w), x.Rows(), n, lastDim(x))

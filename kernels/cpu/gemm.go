@@ -64,7 +64,7 @@ func (b *Backend) gemm(r result, x, y matrix, m, n, k int) {
 		b.singleRow(r, x, y, n, k)
 		return
 	}
-	if b.thin(r, x, y, m, n, k) {
+	if b.skinny(r, x, y, m, n, k) {
 		return
 	}
 	b.blocked(r, x, y, m, n, k)

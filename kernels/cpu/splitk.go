@@ -8,9 +8,9 @@ import (
 // Products whose sums are taken in parts have the bits of so many products of parts of the operands,
 // which lie where the whole does, and of their sum.
 
-// inParts runs f for each part of a product, which is to write part i of p, columns [from, from+k), to a
+// splitK runs f for each part of a product, which is to write part i of p, columns [from, from+k), to a
 // result like y, and adds the results up.
-func (b *Backend) inParts(c *kernels.Call, f func(i, from, k int, y *tensor.Tensor)) {
+func (b *Backend) splitK(c *kernels.Call, f func(i, from, k int, y *tensor.Tensor)) {
 	defer b.shared.release(b.shared.mark())
 	k, y := lastDim(c.In[1])/kernels.Parts(c), c.Out[0]
 	first, end := kernels.PartsOf(c)
@@ -34,8 +34,8 @@ func (b *Backend) like(t *tensor.Tensor) *tensor.Tensor {
 	return tensor.Of(t.DType, b.shared.u16(t.Len()), t.Shape...)
 }
 
-// linearInParts is linear whose sums are taken in parts.
-func (b *Backend) linearInParts(c *kernels.Call, bias []float32) {
+// linearSplitK is linear whose sums are taken in parts.
+func (b *Backend) linearSplitK(c *kernels.Call, bias []float32) {
 	x, w := rowMajor(c.In[0]), rowMajor(c.In[1])
 	m, n, whole := c.In[0].Rows(), c.In[1].Shape[0], lastDim(c.In[1])
 	r := result{v: viewOf(c.Out[0]), ld: n, bias: bias}
@@ -55,7 +55,7 @@ func (b *Backend) linearInParts(c *kernels.Call, bias []float32) {
 	if p := (rowParts{first, end, k}); b.rowInParts(r, x, w, m, n, p) {
 		return
 	}
-	b.inParts(c, func(i, from, k int, y *tensor.Tensor) {
+	b.splitK(c, func(i, from, k int, y *tensor.Tensor) {
 		r := result{v: viewOf(y), ld: n}
 		if i == 0 {
 			r.bias = bias
@@ -108,7 +108,7 @@ func (b *Backend) rowInParts(r result, x, y matrix, m, n int, p rowParts) bool {
 // groupedInParts is grouped_linear whose sums are taken in parts.
 func (b *Backend) groupedInParts(c *kernels.Call) {
 	x, w := rowMajor(c.In[0]), rowMajor(c.In[1])
-	b.inParts(c, func(_, from, k int, y *tensor.Tensor) {
+	b.splitK(c, func(_, from, k int, y *tensor.Tensor) {
 		b.groupsOf(c, y, x.column(from), w.column(from), k)
 	})
 }

@@ -16,7 +16,7 @@ import (
 
 func TestShareRunsEveryTaskOnce(t *testing.T) {
 	for _, threads := range []int{1, 2, 5} {
-		team := newTeam(&portable, threads)
+		team := newWorkerPool(&portable, threads)
 		for n := range 200 {
 			seen := make([]atomic.Int32, n)
 			team.share(n, func(_ *worker, i int) { seen[i].Add(1) })
@@ -33,7 +33,7 @@ func TestManyTeams(t *testing.T) {
 	var wg sync.WaitGroup
 	for r := range 8 {
 		wg.Go(func() {
-			team := newTeam(&portable, 3)
+			team := newWorkerPool(&portable, 3)
 			defer team.close()
 			for n := range 300 {
 				var sum atomic.Int64
@@ -49,7 +49,7 @@ func TestManyTeams(t *testing.T) {
 
 // A panic in a task reaches the caller, on whatever thread it was, and the team works on.
 func TestPanicReachesCaller(t *testing.T) {
-	team := newTeam(&portable, 3)
+	team := newWorkerPool(&portable, 3)
 	defer team.close()
 	for i := range 100 {
 		require.PanicsWithValue(t, "task", func() {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// team is a set of persistent workers. The goroutine that calls share works too; the others join when they
+// workerPool is a set of persistent workers. The goroutine that calls share works too; the others join when they
 // get a processor, so that a caller never waits for a thread that has not started: with more teams than
 // cores nothing stalls.
-type team struct {
+type workerPool struct {
 	workers []*worker // workers[0] is the caller
 	next    atomic.Int64
 	n       int
@@ -57,9 +57,9 @@ type worker struct {
 	wake   chan struct{}
 }
 
-// newTeam starts the workers. The first has no goroutine: it is whoever calls.
-func newTeam(k *isa, size int) *team {
-	t := &team{done: make(chan struct{}, 1)}
+// newWorkerPool starts the workers. The first has no goroutine: it is whoever calls.
+func newWorkerPool(k *isa, size int) *workerPool {
+	t := &workerPool{done: make(chan struct{}, 1)}
 	t.state.Store(closedBit)
 	threads.Add(int64(size))
 	for i := range size {
@@ -74,7 +74,7 @@ func newTeam(k *isa, size int) *team {
 }
 
 // close ends the workers and waits for them; later calls do nothing.
-func (t *team) close() {
+func (t *workerPool) close() {
 	if t.ending.Swap(true) {
 		return
 	}
@@ -94,7 +94,7 @@ func (w *worker) rouse() {
 }
 
 // share calls f(w, i) for all i in [0, n), each once, on any of the threads.
-func (t *team) share(n int, f func(w *worker, i int)) {
+func (t *workerPool) share(n int, f func(w *worker, i int)) {
 	if n <= 1 || len(t.workers) == 1 {
 		for i := range n {
 			f(t.workers[0], i)
@@ -115,7 +115,7 @@ func (t *team) share(n int, f func(w *worker, i int)) {
 }
 
 // finish closes the job and waits until the workers inside have left; a worker's panic goes on here.
-func (t *team) finish() {
+func (t *workerPool) finish() {
 	t.next.Store(int64(t.n)) // if the caller panics, the others stop
 	if s := t.state.Or(closedBit); s&insideMax != 0 {
 		t.await()
@@ -128,7 +128,7 @@ func (t *team) finish() {
 
 // await waits until all workers have left the job, first by spinning, since most jobs end within
 // microseconds.
-func (t *team) await() {
+func (t *workerPool) await() {
 	for s := newSpin(waitTime()); s.more(); {
 		if t.state.Load()&insideMax == 0 {
 			return
@@ -147,7 +147,7 @@ func (t *team) await() {
 
 // work takes tasks one by one until none is left; the shared counter balances tasks of different
 // length.
-func (t *team) work(w *worker) {
+func (t *workerPool) work(w *worker) {
 	for i := t.next.Add(1) - 1; i < int64(t.n); i = t.next.Add(1) - 1 {
 		t.f(w, int(i))
 		w.arena.reset()
@@ -155,7 +155,7 @@ func (t *team) work(w *worker) {
 }
 
 // serve is the life of a worker.
-func (t *team) serve(w *worker) {
+func (t *workerPool) serve(w *worker) {
 	defer t.exited.Done()
 	last := t.state.Load() / jobOne
 	for !t.ending.Load() {
@@ -172,7 +172,7 @@ func (t *team) serve(w *worker) {
 
 // join works on the present job. A panic is kept for the caller and ends the job, so that one
 // faulty task cannot hang the others.
-func (t *team) join(w *worker) {
+func (t *workerPool) join(w *worker) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.fault.CompareAndSwap(nil, &p)
@@ -190,7 +190,7 @@ func (t *team) join(w *worker) {
 
 // idle returns when there may be a job after number last: it spins for a while, longer while others are still
 // at work on job last, then sleeps.
-func (t *team) idle(w *worker, last uint64) {
+func (t *workerPool) idle(w *worker, last uint64) {
 	ready := func() bool {
 		s := t.state.Load()
 		return s/jobOne != last && s&closedBit == 0 || t.ending.Load()

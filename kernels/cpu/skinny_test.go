@@ -40,7 +40,7 @@ func TestThin(t *testing.T) {
 					}
 					run(one, func(r result) { be.blocked(r, x, y, m, n, sum) })
 					done := false
-					run(two, func(r result) { done = be.thin(r, x, y, m, n, sum) })
+					run(two, func(r result) { done = be.skinny(r, x, y, m, n, sum) })
 					name := fmt.Sprintf("%s %v trans=%d acc=%v", k.name, s, turned, acc)
 					require.Equal(t, m > n || turned&2 > 0, done, name)
 					if done {

@@ -10,8 +10,8 @@ const (
 	thinLeast = 1 << 20 // multiplications below which nothing is gained
 )
 
-// thin computes r = x·yᵀ if it is such a product, in float32.
-func (b *Backend) thin(r result, x, y matrix, m, n, k int) bool {
+// skinny computes r = x·yᵀ if it is such a product, in float32.
+func (b *Backend) skinny(r result, x, y matrix, m, n, k int) bool {
 	if x.v.d != tensor.F32 || y.v.d != tensor.F32 || r.v.d != tensor.F32 || r.bias != nil || r.then != nil ||
 		y.few != nil || m*n*k < thinLeast || b.keeps(y) {
 		return false
@@ -25,13 +25,13 @@ func (b *Backend) thin(r result, x, y matrix, m, n, k int) bool {
 		}
 	case n <= thinMost && m > 4*n:
 		unit = b.k.nr
-		task = func(w *worker, from, to int) { w.thinTurned(r, x, y, from, to, n, k) }
+		task = func(w *worker, from, to int) { w.skinnyTurned(r, x, y, from, to, n, k) }
 	case m <= thinMost && n > 4*m && y.trans:
 		long, unit = n, b.k.nr
 		task = func(w *worker, from, to int) {
 			c := r
 			c.v = c.v.from(from)
-			w.thinColumns(c, y, x, m, from, to, k, r.acc)
+			w.skinnyColumns(c, y, x, m, from, to, k, r.acc)
 		}
 	default:
 		return false
@@ -45,9 +45,9 @@ func (b *Backend) thin(r result, x, y matrix, m, n, k int) bool {
 	return true
 }
 
-// thinColumns computes columns [from, to) of a product of few rows, those of left, with right, which is
+// skinnyColumns computes columns [from, to) of a product of few rows, those of left, with right, which is
 // summed along its columns; r begins with the first of them.
-func (w *worker) thinColumns(r result, right, left matrix, rows, from, to, k int, acc bool) {
+func (w *worker) skinnyColumns(r result, right, left matrix, rows, from, to, k int, acc bool) {
 	mr, kc := w.k.mr, sumPart(k)
 	next := panelLen(mr, kc)
 	packed := w.arena.f32(ceilDiv(rows, mr) * next)
@@ -60,9 +60,9 @@ func (w *worker) thinColumns(r result, right, left matrix, rows, from, to, k int
 	}
 }
 
-// thinTurned computes rows [from, to) of a product of few columns with a left operand that is summed along
+// skinnyTurned computes rows [from, to) of a product of few columns with a left operand that is summed along
 // its columns: as columns of the product turned.
-func (w *worker) thinTurned(r result, x, y matrix, from, to, n, k int) {
+func (w *worker) skinnyTurned(r result, x, y matrix, from, to, n, k int) {
 	wide, tall := roundUp(to-from, 16), roundUp(n, 16)
 	c, t := w.arena.zero(tall*wide+16), w.arena.f32(tall*wide+16)
 	if r.acc {
@@ -72,7 +72,7 @@ func (w *worker) thinTurned(r result, x, y matrix, from, to, n, k int) {
 			}
 		}
 	}
-	w.thinColumns(result{v: view{f: c}, ld: wide}, x, y, n, from, to, k, r.acc)
+	w.skinnyColumns(result{v: view{f: c}, ld: wide}, x, y, n, from, to, k, r.acc)
 	for j := 0; j < n; j += 16 {
 		w.k.transpose(t[j:], tall, c[j*wide:], wide, wide/16)
 	}
