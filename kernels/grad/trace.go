@@ -77,7 +77,7 @@ func (t *Tape) Finish() *Trace {
 		t.overData()
 	}
 	t.rewrite()
-	t.inTwo()
+	t.scatterGather()
 	tr := &Trace{whole: t.whole, Options: t.Options, Params: t.order, In: t.ins, Out: t.outs,
 		LossOut: t.loss, Seen: t.observed, Data: t.names}
 	f, i, w := t.nodesOf(F), t.nodesOf(I), t.nodesOf(W)

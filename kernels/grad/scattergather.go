@@ -7,8 +7,8 @@ import "github.com/lfactor/lfactor/kernels/tensor"
 // and not n-1 times as much. Each element is the sum of the same terms in the order of the members either
 // way, and has the same bits.
 
-// inTwo replaces such communications by two.
-func (t *Tape) inTwo() {
+// scatterGather replaces such communications by two.
+func (t *Tape) scatterGather() {
 	nodes := t.nodes
 	t.nodes = nil
 	for _, n := range nodes {
