@@ -46,7 +46,7 @@ func TestChanceOfNumbers(t *testing.T) {
 			case 2:
 				x = float32(int(x)%9) * 0.25
 			}
-			want, got := chance(n, x, i), n.Chance(x, i)
+			want, got := chance(n, x, i), n.StochasticRound(x, i)
 			require.Equal(t, math.Float32bits(want), math.Float32bits(got), "%s of %g: %g, want %g", n.Name,
 				x, got, want)
 			most := float32(math.Abs(float64(x)))

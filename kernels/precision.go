@@ -99,10 +99,10 @@ func Hadamard(rows []float32, width int) {
 	}
 }
 
-// Chance rounds x to one of its neighbours in the format: up in as many of all cases as it is near to the
+// StochasticRound rounds x to one of its neighbours in the format: up in as many of all cases as it is near to the
 // upper one. What decides is a hash of x's bits and of its place, so that a matrix is always rounded in the
 // same way.
-func (n Number) Chance(x float32, place int) float32 {
+func (n Number) StochasticRound(x float32, place int) float32 {
 	u := math.Float32bits(x)
 	a, sign := u&^(1<<31), u&(1<<31)
 	if a > 0x7f800000 {

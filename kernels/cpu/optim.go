@@ -87,7 +87,7 @@ func adamW8(b *Backend, c *kernels.Call) {
 // chance16 keeps moments in bf16.
 func chance16(y []uint16, x, salt []float32) {
 	for i := range y {
-		y[i] = kernels.Chance16(x[i], math.Float32bits(salt[i]))
+		y[i] = kernels.StochasticRound16(x[i], math.Float32bits(salt[i]))
 	}
 }
 

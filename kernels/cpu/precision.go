@@ -240,7 +240,7 @@ func (w *worker) chance(x []float32, by, back float32, place int, n kernels.Numb
 		return
 	}
 	for i, v := range x {
-		x[i] = n.Chance(v*by, place+i) * back
+		x[i] = n.StochasticRound(v*by, place+i) * back
 	}
 }
 
@@ -250,7 +250,7 @@ func (w *worker) chances(x, by, back []float32, place int, n kernels.Number) {
 		return
 	}
 	for i, v := range x {
-		x[i] = n.Chance(v*by[i], place+i) * back[i]
+		x[i] = n.StochasticRound(v*by[i], place+i) * back[i]
 	}
 }
 
@@ -268,13 +268,13 @@ func goRuns(y, x []float32) {
 
 func goChance(y, x []float32, f, back float32, place int) {
 	for i, v := range x[:len(y)] {
-		y[i] = kernels.E2M1.Chance(v*f, place+i) * back
+		y[i] = kernels.E2M1.StochasticRound(v*f, place+i) * back
 	}
 }
 
 func goChances(y, x, f, back []float32, place int) {
 	for i, v := range x[:len(y)] {
-		y[i] = kernels.E2M1.Chance(v*f[i], place+i) * back[i]
+		y[i] = kernels.E2M1.StochasticRound(v*f[i], place+i) * back[i]
 	}
 }
 

@@ -27,7 +27,7 @@ func adamWNarrow(c *kernels.Call) {
 	g := c.In[0].F32()
 	adamWOf(c, func(t *tensor.Tensor, v []float64) {
 		for i, x := range v {
-			t.U16()[i] = kernels.Chance16(float32(x), math.Float32bits(g[i]))
+			t.U16()[i] = kernels.StochasticRound16(float32(x), math.Float32bits(g[i]))
 		}
 	})
 }

@@ -90,7 +90,7 @@ func roundedOf(t *tensor.Tensor, g kernels.Grain, most *float32) *tensor.Tensor 
 			for _, i := range block {
 				x := wide[i] * by
 				if g.Chance {
-					x = g.Number.Chance(x, i)
+					x = g.Number.StochasticRound(x, i)
 				} else {
 					x = g.Number.Nearest(x)
 				}

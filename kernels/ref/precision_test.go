@@ -54,20 +54,20 @@ func TestPrecisionGolden(t *testing.T) {
 func TestChance(t *testing.T) {
 	for _, n := range []kernels.Number{kernels.E2M1, kernels.E4M3} {
 		for _, x := range []float32{0.3, -0.3, 1.1, 1.49, 2.75, -3.9, 4.5} {
-			sum, first := 0.0, n.Chance(x, 0)
+			sum, first := 0.0, n.StochasticRound(x, 0)
 			const places = 200000
 			for place := range places {
-				got := n.Chance(x, place)
+				got := n.StochasticRound(x, place)
 				require.Equal(t, got, n.Nearest(got))
 				sum += float64(got)
 			}
 			require.InDelta(t, x, sum/places, 0.006*math.Abs(float64(x)), "%s of %g", n.Name, x)
-			require.Equal(t, first, n.Chance(x, 0))
+			require.Equal(t, first, n.StochasticRound(x, 0))
 		}
 		for _, x := range []float32{0, 0.5, -1.5, 4} {
-			require.Equal(t, x, n.Chance(x, 7))
+			require.Equal(t, x, n.StochasticRound(x, 7))
 		}
-		require.Equal(t, -n.Most, n.Chance(-2*n.Most, 7))
-		require.True(t, math.IsNaN(float64(n.Chance(float32(math.NaN()), 1))))
+		require.Equal(t, -n.Most, n.StochasticRound(-2*n.Most, 7))
+		require.True(t, math.IsNaN(float64(n.StochasticRound(float32(math.NaN()), 1))))
 	}
 }
