@@ -170,7 +170,7 @@ type Sim struct {
 	q           queue
 	cur         actors.Message // the one being delivered
 	credit      [1]float64     // its values, if it is a Credit
-	flights     [][]flight
+	flights     [][]inFlight
 	unused      []int32
 	rests       []rest
 	restsUnused []int32
@@ -194,10 +194,10 @@ type Sim struct {
 	touched int64 // keeps touch from being optimized away
 	run     core.RunLayout
 	durable durable
-	fold    *folding // nil if every rank runs
-	apart   *apart   // nil if all events go through one queue
-	part             // of a run that is apart
-	stood   uint64   // deliveries that those carried out stand for, beside themselves
+	fold    *folding   // nil if every rank runs
+	apart   *partition // nil if all events go through one queue
+	part               // of a run that is apart
+	stood   uint64     // deliveries that those carried out stand for, beside themselves
 }
 
 // New prepares a run. The layout may be used by several runs one after the other.
@@ -316,7 +316,7 @@ func mix(h, x uint64) uint64 {
 
 // Run carries the run to its end, to a stall, or to the bound on events.
 func (s *Sim) Run() *Result {
-	if s.apart != nil && !s.runApart() {
+	if s.apart != nil && !s.runPartitioned() {
 		return s.again()
 	}
 	for s.burst() {
@@ -352,7 +352,7 @@ func (s *Sim) burst() (again bool) {
 // step delivers the next event.
 func (s *Sim) step() {
 	if next := s.q.peek(); s.q.next%ahead == 0 && len(next) > 1 {
-		s.touch(next[:min(ahead, len(next))])
+		s.prefetch(next[:min(ahead, len(next))])
 	}
 	s.deliver(s.q.pop())
 }

@@ -2,11 +2,11 @@ package sim
 
 import "github.com/lfactor/lfactor/actors"
 
-// foresight guesses how long the hub of a run that is apart will say nothing. The coordinator answers when
+// lookahead guesses how long the hub of a run that is apart will say nothing. The coordinator answers when
 // all ranks have said what it waits for, and its answer takes its way; a collective ends when its last member
 // has brought its part, and takes its time. No rank is heard of by the hub before it has gone through the
 // rest of its program, which takes the jobs' and the collectives' time.
-type foresight struct {
+type lookahead struct {
 	courses  [][]int64 // by rank: as courseOf says
 	offset   []int64   // by rank: from its part's next event until the hub hears of it, at least
 	said     []bool    // by rank: the coordinator does not wait for it
@@ -21,7 +21,7 @@ type meeting struct {
 }
 
 // look notes how far a part's ranks are.
-func (f *foresight) look(s *Sim) {
+func (f *lookahead) look(s *Sim) {
 	for _, r := range s.ranks {
 		begun, under, said := s.nodes[r].rank.Ahead()
 		course := f.courses[r]
@@ -32,7 +32,7 @@ func (f *foresight) look(s *Sim) {
 }
 
 // of is the earliest time at which the hub hears of a rank.
-func (x *apart) of(hub *Sim, r int) int64 {
+func (x *partition) of(hub *Sim, r int) int64 {
 	next := x.parts[hub.homes[hub.l.RankRefs[r]]-1].next
 	if next == never {
 		return never
@@ -41,7 +41,7 @@ func (x *apart) of(hub *Sim, r int) int64 {
 }
 
 // horizon is how far all may go; never if nothing is left to happen.
-func (x *apart) horizon(hub *Sim) int64 {
+func (x *partition) horizon(hub *Sim) int64 {
 	first := int64(never)
 	for _, p := range x.parts {
 		first = min(first, p.next)
@@ -86,7 +86,7 @@ func later(at, by int64) int64 {
 }
 
 // met is the earliest time at which a collective has all parts that it lacks.
-func (x *apart) met(hub *Sim, c *group) int64 {
+func (x *partition) met(hub *Sim, c *group) int64 {
 	if len(c.open) == 0 {
 		last := int64(0)
 		for _, r := range c.ranks {

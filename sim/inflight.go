@@ -6,9 +6,9 @@ import (
 	"github.com/lfactor/lfactor/pipeline/plan"
 )
 
-// flight is a message on its way, in one line of a cache: a large simulation has tens of thousands under
+// inFlight is a message on its way, in one line of a cache: a large simulation has tens of thousands under
 // way. What few messages carry lies elsewhere.
-type flight struct {
+type inFlight struct {
 	step    int64
 	blob    *Blob
 	to      actors.Ref
@@ -48,7 +48,7 @@ const flightsPage = 1 << 10
 func (s *Sim) pack(to actors.Ref, m *actors.Message) int32 {
 	if len(s.unused) == 0 {
 		page := int32(len(s.flights) * flightsPage)
-		s.flights = append(s.flights, make([]flight, flightsPage))
+		s.flights = append(s.flights, make([]inFlight, flightsPage))
 		for i := int32(flightsPage) - 1; i >= 0; i-- {
 			s.unused = append(s.unused, page+i)
 		}
@@ -106,7 +106,7 @@ func (s *Sim) keep(x rest) int32 {
 	return int32(len(s.rests) - 1)
 }
 
-func (s *Sim) flight(i int32) *flight {
+func (s *Sim) flight(i int32) *inFlight {
 	return &s.flights[uint32(i)/flightsPage][uint32(i)%flightsPage]
 }
 

@@ -21,11 +21,11 @@ import (
 // message that comes to a part or to the hub after it has passed that time tears the run, which is then run
 // once more, in one queue.
 
-// apart is a run that is cut into parts.
-type apart struct {
+// partition is a run that is cut into parts.
+type partition struct {
 	parts    []*Sim
 	mail     mailbox
-	sight    foresight
+	sight    lookahead
 	reports  []actors.Message // for Options.Report
 	told     int              // that it has heard
 	sequence uint32
@@ -61,7 +61,7 @@ func (s *Sim) divide() {
 	}
 	c := newCutter(s)
 	c.join()
-	x := &apart{sight: foresight{offset: make([]int64, len(s.l.Ranks)), said: make([]bool, len(s.l.Ranks))}}
+	x := &partition{sight: lookahead{offset: make([]int64, len(s.l.Ranks)), said: make([]bool, len(s.l.Ranks))}}
 	s.homes = make([]int32, len(s.cells))
 	home := make([]int32, len(s.l.Ranks))
 	for r, ref := range s.l.RankRefs {
@@ -169,14 +169,14 @@ func (s *Sim) abroad(at int64, to actors.Ref, m *actors.Message) {
 }
 
 // take puts a message into the hub's mail.
-func (x *apart) take(hub *Sim, at int64, depth int32, to actors.Ref, m *actors.Message) {
+func (x *partition) take(hub *Sim, at int64, depth int32, to actors.Ref, m *actors.Message) {
 	hub.torn = hub.torn || at < hub.until
 	x.sequence++
 	x.mail.push(letter{item{at, hub.order(at, m.From, to), hub.pack(to, m)}, depth, x.sequence})
 }
 
-// runApart carries the run to its end in parts; false if the run is torn.
-func (s *Sim) runApart() bool {
+// runPartitioned carries the run to its end in parts; false if the run is torn.
+func (s *Sim) runPartitioned() bool {
 	x := s.apart
 	for end := int64(1); ; {
 		s.o.Each(len(x.parts), func(i int) { x.parts[i].through(end) })
@@ -261,7 +261,7 @@ func (s *Sim) deliverMail(end int64) {
 }
 
 // sum adds what parts counted.
-func (x *apart) sum(r *Result) {
+func (x *partition) sum(r *Result) {
 	r.Parts = len(x.parts)
 	for _, p := range x.parts {
 		r.Time = max(r.Time, actors.Time(p.now))

@@ -17,9 +17,9 @@ const ahead = 32
 // line is how many bytes a cache brings in at once.
 const line = 64
 
-// touch reads what the next events of the batch will need, one kind of thing after the other, so that the
+// prefetch reads what the next events of the batch will need, one kind of thing after the other, so that the
 // misses of a large simulation overlap instead of following each other.
-func (s *Sim) touch(batch []item) {
+func (s *Sim) prefetch(batch []item) {
 	var ranks [ahead]int32
 	var kinds [ahead]actors.Kind
 	sum := int64(0)
