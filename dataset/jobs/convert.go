@@ -25,7 +25,7 @@ type ConvertConfig struct {
 	Workers   int // entries read at once; 0 means 1
 	Budget    dataset.Budget
 	Progress  func(ConvertReport) // called after each sample that was done; nil for none
-	Elsewhere dataset.Elsewhere   // hosts that read entries
+	Elsewhere dataset.Remote      // hosts that read entries
 }
 
 // ConvertReport is what Convert has done.

@@ -33,7 +33,7 @@ type PackConfig struct {
 	Workers    int                   // samples made tokens of at once; 0 means 1
 	Budget     dataset.Budget
 	Progress   func(step string, done, all int64, stages []dataset.Stage) // nil for none
-	Elsewhere  dataset.Elsewhere                                          // hosts that count samples
+	Elsewhere  dataset.Remote                                             // hosts that count samples
 }
 
 // PackReport is what PackShards has done.

@@ -19,7 +19,7 @@ type TokenizeOptions struct {
 	Workers    int              // documents made ids of at once; 0 means 1
 	Progress   func(done int64) // hears how many documents are done; nil for none
 	Context    context.Context  // ends it; nil for none
-	Elsewhere  dataset.Elsewhere
+	Elsewhere  dataset.Remote
 }
 
 // tokenizeChunk is how many documents are in memory at once.

@@ -111,7 +111,7 @@ type bucketOf struct{ step, bucket int }
 
 // compare gives what a comparer finds among the keys of a bucket. Where there are hosts each sorts ranges of
 // the keys; what is found, and its order, are the same.
-func (f *flow) compare(ctx context.Context, b bucketOf, memory int64, dir string, h *hits, hosts dataset.Elsewhere,
+func (f *flow) compare(ctx context.Context, b bucketOf, memory int64, dir string, h *hits, hosts dataset.Remote,
 	out func(record []byte) error) error {
 	at, bucket := b.step, b.bucket
 	if hosts.Do != nil {
@@ -178,7 +178,7 @@ func (f *flow) rangeBytes() int64 { return min(rangeMax, f.Memory/rangeShare) }
 
 // compareThere is compare by hosts.
 func (f *flow) compareThere(ctx context.Context, at, bucket int, dir string, h *hits,
-	hosts dataset.Elsewhere,
+	hosts dataset.Remote,
 	out func(record []byte) error) error {
 	form := f.form(at)
 	r, err := f.divideKeys(ctx, at, bucket, dir, h)

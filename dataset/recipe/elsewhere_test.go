@@ -38,7 +38,7 @@ func elsewhere(t *testing.T, dir string, recipe func(output string) string) (mad
 		mu.Unlock()
 		return work(ctx, part, from, to, with)
 	}
-	_, err = Run(t.Context(), r, nil, dataset.Elsewhere{Do: do, Ahead: 3})
+	_, err = Run(t.Context(), r, nil, dataset.Remote{Do: do, Ahead: 3})
 	require.NoError(t, err)
 	return made, r
 }
@@ -73,7 +73,7 @@ func TestElsewhereSame(t *testing.T) {
 	made, r := elsewhere(t, dir, recipe)
 	here, err := load(t, dir, recipe(filepath.Join(dir, "here")))
 	require.NoError(t, err)
-	_, err = Run(t.Context(), here, nil, dataset.Elsewhere{})
+	_, err = Run(t.Context(), here, nil, dataset.Remote{})
 	require.NoError(t, err)
 	sameRun(t, "one key", files(t, filepath.Join(dir, "there")), files(t, filepath.Join(dir, "here")))
 	require.LessOrEqual(t, made[len(r.stages)], 1, "the range of the others alone")

@@ -86,7 +86,7 @@ func TestImageDedup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = Run(context.Background(), r, nil, dataset.Elsewhere{}); err != nil {
+		if _, err = Run(context.Background(), r, nil, dataset.Remote{}); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(filepath.Join(out, "data-00000.jsonl"))
@@ -129,7 +129,7 @@ func TestImagesMissing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rep, err := Run(context.Background(), r, nil, dataset.Elsewhere{})
+			rep, err := Run(context.Background(), r, nil, dataset.Remote{})
 			return rep, out, err
 		}
 		_, _, err := try(docs)
@@ -164,7 +164,7 @@ func TestReadChanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Run(context.Background(), r, nil, dataset.Elsewhere{})
+		_, err = Run(context.Background(), r, nil, dataset.Remote{})
 		return err
 	}
 	for range 2 {

@@ -27,7 +27,7 @@ func TestOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rep, err := Run(context.Background(), r, nil, dataset.Elsewhere{})
+		rep, err := Run(context.Background(), r, nil, dataset.Remote{})
 		if err != nil || len(rep.Outputs[0].Files) != files {
 			t.Fatal(rep, err)
 		}

@@ -123,7 +123,7 @@ func run(t *testing.T, dir, name string, workers int, a, b string) (*Report, map
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := Run(context.Background(), r, nil, dataset.Elsewhere{})
+	rep, err := Run(context.Background(), r, nil, dataset.Remote{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestCutOff(t *testing.T) {
 			if seen++; seen > k/4 {
 				stop()
 			}
-		}, dataset.Elsewhere{})
+		}, dataset.Remote{})
 		stop()
 		if err == nil {
 			break
@@ -340,7 +340,7 @@ func TestOthersOutput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = Run(context.Background(), r, nil, dataset.Elsewhere{}); err == nil && want != "" ||
+		if _, err = Run(context.Background(), r, nil, dataset.Remote{}); err == nil && want != "" ||
 			err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -400,7 +400,7 @@ func TestUnreadable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rep, err := Run(context.Background(), r, nil, dataset.Elsewhere{})
+		rep, err := Run(context.Background(), r, nil, dataset.Remote{})
 		if want != "" {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
@@ -439,7 +439,7 @@ outputs:
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := Run(context.Background(), r, nil, dataset.Elsewhere{})
+	rep, err := Run(context.Background(), r, nil, dataset.Remote{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -475,7 +475,7 @@ steps:
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := Run(context.Background(), r, nil, dataset.Elsewhere{})
+	rep, err := Run(context.Background(), r, nil, dataset.Remote{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (h *hits) of(u int) ([]hit, error) {
 }
 
 // resolve finds the copies among what a stage has signed. What is there already is not done again.
-func (f *flow) resolve(ctx context.Context, at int, hosts dataset.Elsewhere) error {
+func (f *flow) resolve(ctx context.Context, at int, hosts dataset.Remote) error {
 	dir := filepath.Dir(filepath.Dir(f.blockPath(at, 0)))
 	h := &hits{path: filepath.Join(dir, "hits")}
 	f.hits[at] = h
@@ -165,7 +165,7 @@ func (h *hits) write(all func(emit func(doc uint64, unit uint32, of uint64) erro
 }
 
 // keepFirst finds units whose key an earlier one has.
-func (f *flow) keepFirst(ctx context.Context, at int, h *hits, dir string, hosts dataset.Elsewhere) error {
+func (f *flow) keepFirst(ctx context.Context, at int, h *hits, dir string, hosts dataset.Remote) error {
 	list := newSorter(20, f.Memory/2, dir) // document, unit, original
 	defer list.remove()
 	for b := range f.form(at).Buckets {
@@ -184,7 +184,7 @@ func (f *flow) keepFirst(ctx context.Context, at int, h *hits, dir string, hosts
 // joinClusters joins documents that share a key in some bucket: pairs are found bucket by bucket, several at
 // a time where hosts do not share each, and joined in the order of the buckets.
 func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, docs int64,
-	hosts dataset.Elsewhere) error {
+	hosts dataset.Remote) error {
 	buckets := f.form(at).Buckets
 	workers := min(f.Workers, buckets)
 	if hosts.Do != nil {
@@ -230,7 +230,7 @@ func (f *flow) joinClusters(ctx context.Context, at int, h *hits, dir string, do
 }
 
 // pairs writes the pairs of neighbours with the same key of a bucket, or of keys that are near to each other.
-func (f *flow) pairs(ctx context.Context, b bucketOf, memory int64, dir string, h *hits, hosts dataset.Elsewhere,
+func (f *flow) pairs(ctx context.Context, b bucketOf, memory int64, dir string, h *hits, hosts dataset.Remote,
 	path string) error {
 	return writeAtomic(path, func(file *os.File) error {
 		w := bufio.NewWriterSize(file, 1<<18)

@@ -29,7 +29,7 @@ type Progress func(what string, done, all int64)
 // same whatever was cut off and whoever did it. It holds the output folder for this process. Blocks
 // are made, and keys sorted, by hosts, as Work does it there; see may be nil. More unreadable
 // documents than the recipe allows end it with a *dataset.BudgetError.
-func Run(ctx context.Context, r *Recipe, see Progress, hosts dataset.Elsewhere) (*Report, error) {
+func Run(ctx context.Context, r *Recipe, see Progress, hosts dataset.Remote) (*Report, error) {
 	if see == nil {
 		see = func(string, int64, int64) {}
 	}
@@ -214,7 +214,7 @@ func (f *flow) putState(s state) error {
 }
 
 // stage makes the blocks of a stage that are not there, and then what follows from all of them.
-func (f *flow) stage(ctx context.Context, at int, see Progress, hosts dataset.Elsewhere) error {
+func (f *flow) stage(ctx context.Context, at int, see Progress, hosts dataset.Remote) error {
 	s := f.stages[at]
 	if err := f.blocks(ctx, at, see, hosts); err != nil {
 		return err
@@ -227,7 +227,7 @@ func (f *flow) stage(ctx context.Context, at int, see Progress, hosts dataset.El
 }
 
 // blocks makes the blocks of a stage that are not there.
-func (f *flow) blocks(ctx context.Context, at int, see Progress, hosts dataset.Elsewhere) error {
+func (f *flow) blocks(ctx context.Context, at int, see Progress, hosts dataset.Remote) error {
 	n := len(f.units[at])
 	for u := 0; u < n; u += 1000 {
 		if err := os.MkdirAll(filepath.Dir(f.blockPath(at, u)), 0o755); err != nil {
@@ -274,7 +274,7 @@ func (f *flow) blocks(ctx context.Context, at int, see Progress, hosts dataset.E
 }
 
 // makers is how many blocks are under way at once.
-func (f *flow) makers(hosts dataset.Elsewhere) int {
+func (f *flow) makers(hosts dataset.Remote) int {
 	if hosts.Do == nil {
 		return f.Workers
 	}
@@ -282,7 +282,7 @@ func (f *flow) makers(hosts dataset.Elsewhere) int {
 }
 
 // maker returns what makes the block of the i-th missing unit: a worker here, or hosts elsewhere.
-func (f *flow) maker(ctx context.Context, at int, missing []int, hosts dataset.Elsewhere) func(*worker,
+func (f *flow) maker(ctx context.Context, at int, missing []int, hosts dataset.Remote) func(*worker,
 	int) made {
 	if hosts.Do == nil {
 		return func(w *worker, i int) made {

@@ -87,7 +87,7 @@ func TestSamples(t *testing.T) {
 	}
 	r, err := load(t, dir, recipe(2, "")(filepath.Join(dir, "here")))
 	require.NoError(t, err)
-	rep, err := Run(t.Context(), r, nil, dataset.Elsewhere{})
+	rep, err := Run(t.Context(), r, nil, dataset.Remote{})
 	require.NoError(t, err)
 	require.Equal(t, int64(2), rep.Inputs[1].Unreadable)
 	require.Equal(t, int64(8), rep.Steps[0].Dropped["small_image"])
@@ -121,7 +121,7 @@ func TestSamples(t *testing.T) {
 	sameRun(t, "elsewhere", files(t, filepath.Join(dir, "there")), want)
 	r, err = load(t, dir, recipe(1, "zstd")(filepath.Join(dir, "zstd")))
 	require.NoError(t, err)
-	_, err = Run(t.Context(), r, nil, dataset.Elsewhere{})
+	_, err = Run(t.Context(), r, nil, dataset.Remote{})
 	require.NoError(t, err)
 	require.Equal(t, have[3].Parts, readShards(t, filepath.Join(dir, "zstd", "data-*.tar.zst"))[3].Parts)
 }
@@ -138,7 +138,7 @@ func TestSamplesTorn(t *testing.T) {
 	r, err := load(t, dir, fmt.Sprintf("output: %s\ninputs: [%q]\noutputs: [{format: webdataset}]\n",
 		filepath.Join(dir, "out"), path))
 	require.NoError(t, err)
-	rep, err := Run(t.Context(), r, nil, dataset.Elsewhere{})
+	rep, err := Run(t.Context(), r, nil, dataset.Remote{})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), rep.Inputs[0].Unreadable)
 	require.Greater(t, rep.Outputs[0].Documents, int64(15))
@@ -162,7 +162,7 @@ func TestSampleColumns(t *testing.T) {
 		"webdataset}, {name: lines}]\n",
 		filepath.Join(dir, "out"), a))
 	require.NoError(t, err)
-	rep, err := Run(t.Context(), r, nil, dataset.Elsewhere{})
+	rep, err := Run(t.Context(), r, nil, dataset.Remote{})
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"unwritable": 1}, rep.Steps[0].Dropped)
 	lines, err := os.ReadFile(filepath.Join(dir, "out", "lines-00000.jsonl"))
@@ -172,7 +172,7 @@ func TestSampleColumns(t *testing.T) {
 	r, err = load(t, dir, fmt.Sprintf("output: %s\ninputs: [{name: x.y, path: %q}]\noutputs: "+
 		"[{format: webdataset}]\n", filepath.Join(dir, "back"), back))
 	require.NoError(t, err)
-	_, err = Run(t.Context(), r, nil, dataset.Elsewhere{})
+	_, err = Run(t.Context(), r, nil, dataset.Remote{})
 	require.NoError(t, err)
 	have := readShards(t, filepath.Join(dir, "back", "data-*.tar"))
 	require.Equal(t, "x_y-000000000", have[0].Key)

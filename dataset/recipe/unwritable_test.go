@@ -26,7 +26,7 @@ func TestUnwritable(t *testing.T) {
 		r, err := load(t, dir, fmt.Sprintf("output: %s\ninputs: [{name: a, path: %q}, {name: b, path: %q}]\n"+
 			"steps: %s\noutputs: [{format: webdataset}, {name: lines}]\n", out, a, b, steps))
 		require.NoError(t, err)
-		rep, err := Run(t.Context(), r, nil, dataset.Elsewhere{})
+		rep, err := Run(t.Context(), r, nil, dataset.Remote{})
 		require.NoError(t, err, steps)
 		require.Equal(t, map[string]int64{unwritable: 2}, rep.Outputs[0].Dropped)
 		require.Zero(t, rep.Outputs[0].LeftOut)
@@ -50,7 +50,7 @@ func TestUnwritable(t *testing.T) {
 	out := filepath.Join(dir, "none")
 	r, err := load(t, dir, fmt.Sprintf("output: %s\ninputs: [%q]\noutputs: [{format: webdataset}]\n", out, none))
 	require.NoError(t, err)
-	_, err = Run(t.Context(), r, nil, dataset.Elsewhere{})
+	_, err = Run(t.Context(), r, nil, dataset.Remote{})
 	require.ErrorContains(t, err, `output "data": none of 1 documents can be written as webdataset, as its images: `)
 }
 
@@ -67,7 +67,7 @@ func TestMixedInput(t *testing.T) {
 			r, err := load(t, dir, fmt.Sprintf("output: %s\ninputs: [{paths: [%q, %q]}]\nsteps: %s\n"+
 				"outputs: [{format: webdataset}]\n", out, paths[0], paths[1], steps))
 			require.NoError(t, err)
-			_, err = Run(t.Context(), r, nil, dataset.Elsewhere{})
+			_, err = Run(t.Context(), r, nil, dataset.Remote{})
 			require.NoError(t, err)
 			files := map[string]int{}
 			for _, d := range readShards(t, filepath.Join(out, "data-*.tar")) {

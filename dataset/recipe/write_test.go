@@ -28,7 +28,7 @@ func TestWriters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rep, err := Run(context.Background(), r, nil, dataset.Elsewhere{})
+			rep, err := Run(context.Background(), r, nil, dataset.Remote{})
 			if err != nil || len(rep.Outputs[0].Files) != 3 {
 				t.Fatalf("%s: %+v: %v", w.Name, rep, err)
 			}

@@ -281,7 +281,7 @@ const helpersMost = 10
 
 // Spread has batches made by all processes of the job, which it starts, and by this one. What happens to
 // them is told to say; end has them end.
-func (f *Fleet) Spread(ctx context.Context, work dataset.Work, say func(string)) (e dataset.Elsewhere,
+func (f *Fleet) Spread(ctx context.Context, work dataset.Work, say func(string)) (e dataset.Remote,
 	end func(),
 	err error) {
 	t, err := f.Transport(0)
@@ -310,7 +310,7 @@ func (f *Fleet) Spread(ctx context.Context, work dataset.Work, say func(string))
 		s.wg.Wait()
 		s.tell()
 	}
-	return dataset.Elsewhere{Do: s.board.do, Ahead: min(2*procs*runtime.NumCPU(), aheadMost)}, end, nil
+	return dataset.Remote{Do: s.board.do, Ahead: min(2*procs*runtime.NumCPU(), aheadMost)}, end, nil
 }
 
 // aheadMost bounds the batches that are under way, which lie in the memory of the process that leads.

@@ -68,13 +68,13 @@ func (s *spreadFlags) submit(c *cobra.Command, files []string) error {
 // on one. A process that does not lead makes items until the job ends. Open makes ready what makes items;
 // done closes it.
 func everywhere(c *cobra.Command, output string, open func() (work dataset.Work, done func(), err error),
-	job func(dataset.Elsewhere) error) error {
+	job func(dataset.Remote) error) error {
 	f, err := fleet.FromEnv()
 	switch {
 	case err != nil:
 		return err
 	case f == nil:
-		return job(dataset.Elsewhere{})
+		return job(dataset.Remote{})
 	}
 	work, done, err := open()
 	if err != nil {

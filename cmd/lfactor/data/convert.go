@@ -61,7 +61,7 @@ func dataConvert() *cobra.Command {
 		}
 		return everywhere(c, conf.OutputDir, func() (dataset.Work, func(), error) {
 			return jobs.ConvertWork([]jobs.ConvertConfig{conf})
-		}, func(hosts dataset.Elsewhere) error {
+		}, func(hosts dataset.Remote) error {
 			conf.Elsewhere = hosts
 			return convert(c, conf)
 		})

@@ -53,14 +53,14 @@ func dataIngest() *cobra.Command {
 		return everywhere(c, job.Output, func() (dataset.Work, func(), error) {
 			return setup.IngestWork(job)
 		},
-			func(hosts dataset.Elsewhere) error { return ingest(c, job, hosts) })
+			func(hosts dataset.Remote) error { return ingest(c, job, hosts) })
 	}
 	spreads(c, func(args []string) []string { return args })
 	return c
 }
 
 // ingest carries out a job and prints what it did.
-func ingest(c *cobra.Command, job *format.Job, hosts dataset.Elsewhere) error {
+func ingest(c *cobra.Command, job *format.Job, hosts dataset.Remote) error {
 	shown := map[string]*progress{}
 	r, err := setup.Ingest(c.Context(), job, func(part string, done, all, bytes int64, more string,
 		stages []dataset.Stage) {

@@ -70,7 +70,7 @@ func runPack(c *cobra.Command, j *setup.PackJob) error {
 		stages []dataset.Stage) {
 		p.show(done, all, 0, step, stages)
 	}
-	return everywhere(c, j.OutputDir, j.Work, func(hosts dataset.Elsewhere) error {
+	return everywhere(c, j.OutputDir, j.Work, func(hosts dataset.Remote) error {
 		j.Elsewhere = hosts
 		r, err := j.Run(c.Context())
 		if err != nil {
@@ -138,7 +138,7 @@ func dataTokenize() *cobra.Command {
 			}}
 		return everywhere(c, out, func() (dataset.Work, func(), error) {
 			return jobs.TokenizeWork(src, tok, o), func() {}, nil
-		}, func(hosts dataset.Elsewhere) error {
+		}, func(hosts dataset.Remote) error {
 			o.Elsewhere = hosts
 			if err := jobs.Tokenize(src, tok, out, o); err != nil {
 				return dataError(c.Context(), err)

@@ -64,7 +64,7 @@ func dataReshard() *cobra.Command {
 		if err != nil {
 			return exit.With(err, exit.Usage)
 		}
-		return carryOut(c, r, dataset.Elsewhere{})
+		return carryOut(c, r, dataset.Remote{})
 	}
 	return c
 }

@@ -76,14 +76,14 @@ func dataRun() *cobra.Command {
 			return cli.Emit(c, p, func(w io.Writer) { writePlan(w, p) })
 		}
 		return everywhere(c, r.Output, func() (dataset.Work, func(), error) { return recipe.Work(r) },
-			func(hosts dataset.Elsewhere) error { return carryOut(c, r, hosts) })
+			func(hosts dataset.Remote) error { return carryOut(c, r, hosts) })
 	}
 	spreads(c, func(args []string) []string { return args })
 	return c
 }
 
 // carryOut shows a recipe's plan and carries it out.
-func carryOut(c *cobra.Command, r *recipe.Recipe, hosts dataset.Elsewhere) error {
+func carryOut(c *cobra.Command, r *recipe.Recipe, hosts dataset.Remote) error {
 	p, err := recipe.MakePlan(c.Context(), r)
 	if err != nil {
 		return dataError(c.Context(), err)

@@ -31,7 +31,7 @@ func TestItems(t *testing.T) {
 	var mu sync.Mutex
 	var asked [][3]int64
 	var along []string
-	e := Elsewhere{Part: 2, Ahead: 2,
+	e := Remote{Part: 2, Ahead: 2,
 		With: func(from, to int64) ([]byte, error) { return fmt.Appendf(nil, "%d-%d", from, to), nil },
 		Do: func(ctx context.Context, part int, from, to int64, with []byte) ([]byte, error) {
 			mu.Lock()
@@ -54,7 +54,7 @@ func TestItems(t *testing.T) {
 	}
 	require.ElementsMatch(t, [][3]int64{{2, 3, 7}, {2, 7, 11}, {2, 11, 14}}, asked)
 	require.ElementsMatch(t, []string{"3-7", "7-11", "11-14"}, along)
-	require.Equal(t, square{V: 25}, Items(t.Context(), Elsewhere{}, 0, 9, 4, here, failed)(5), "nobody else")
+	require.Equal(t, square{V: 25}, Items(t.Context(), Remote{}, 0, 9, 4, here, failed)(5), "nobody else")
 
 	asked = nil
 	e.Ahead = 1
@@ -69,12 +69,12 @@ func TestItemsFail(t *testing.T) {
 	here := func(i int64) square { return square{V: i} }
 	failed := func(err error) square { return square{err: err} }
 	try := func(ctx context.Context, do Work) error {
-		return Items(ctx, Elsewhere{Do: do}, 0, 4, 2, here, failed)(1).err
+		return Items(ctx, Remote{Do: do}, 0, 4, 2, here, failed)(1).err
 	}
 	gone := errors.New("gone")
 	never := func(context.Context, int, int64, int64, []byte) ([]byte, error) { panic("asked") }
 	nothing := func(int64, int64) ([]byte, error) { return nil, gone }
-	require.Equal(t, gone, Items(t.Context(), Elsewhere{Do: never, With: nothing}, 0, 4, 2, here,
+	require.Equal(t, gone, Items(t.Context(), Remote{Do: never, With: nothing}, 0, 4, 2, here,
 		failed)(1).err,
 		"what is to go along cannot be read")
 	require.Equal(t, gone, try(t.Context(), func(context.Context, int, int64, int64, []byte) ([]byte,

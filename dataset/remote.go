@@ -14,8 +14,8 @@ import (
 // only the host that leads has, nil for items that every host finds in the input.
 type Work func(ctx context.Context, part int, from, to int64, with []byte) ([]byte, error)
 
-// Elsewhere has the items of a job made on several hosts. Its zero value has none: they are made here.
-type Elsewhere struct {
+// Remote has the items of a job made on several hosts. Its zero value has none: they are made here.
+type Remote struct {
 	Do    Work // carries out a batch on some host; nil where items are made here
 	Part  int  // of the input
 	Ahead int  // batches that are under way at once
@@ -40,7 +40,7 @@ func EncodeItems[T any](ctx context.Context, from, to int64, work func(i int64) 
 // Items gives what became of single items, in batches of size that are made elsewhere, the following ones
 // ahead. Each item is asked for once, none below from, and neighbours at about the same time. The result is
 // here itself where e has no hosts.
-func Items[T any](ctx context.Context, e Elsewhere, from, to, size int64, here func(i int64) T,
+func Items[T any](ctx context.Context, e Remote, from, to, size int64, here func(i int64) T,
 	failed func(error) T) func(i int64) T {
 	if e.Do == nil {
 		return here
@@ -58,7 +58,7 @@ func Items[T any](ctx context.Context, e Elsewhere, from, to, size int64, here f
 // itemsAhead is the batches that are under way, or not used up yet.
 type itemsAhead[T any] struct {
 	ctx            context.Context
-	e              Elsewhere
+	e              Remote
 	from, to, size int64
 	mu             sync.Mutex
 	next           int64 // batch to ask for
