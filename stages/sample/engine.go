@@ -190,7 +190,7 @@ func NewEngine(g *Generator, o EngineOptions) (*Engine, error) {
 	case o.Draft != nil:
 		e.ahead, err = newSpeculator(e)
 	case o.Further:
-		e.ahead, err = newFurther(e)
+		e.ahead, err = newMTPProposer(e)
 	}
 	if err != nil {
 		return nil, err

@@ -113,7 +113,7 @@ func TestFurtherIsTrainings(t *testing.T) {
 		n := q.done
 		require.Equal(t, len(prompt), n)
 		require.Positive(t, q.hidden.from, "the last piece")
-		_, z, err := e.ahead.(*further).compute(e, &batch{behind: 1, parts: []part{{q, q.hidden.from, n,
+		_, z, err := e.ahead.(*mtpProposer).compute(e, &batch{behind: 1, parts: []part{{q, q.hidden.from, n,
 			n}}})
 		require.NoError(t, err)
 		top, sum := float64(slices.Max(z[:s.Vocab])), 0.0

@@ -11,10 +11,10 @@ import (
 	"github.com/lfactor/lfactor/stages/family"
 )
 
-// further proposes by the model's own layer for further tokens (arXiv:2412.19437 §2.2): it reads the hidden
+// mtpProposer proposes by the model's own layer for further tokens (arXiv:2412.19437 §2.2): it reads the hidden
 // states that the model has computed, each with the token behind it, has keys and values of its own in the
 // same pages, and goes on from its own hidden states. Tokens count as those of a draft model do.
-type further struct {
+type mtpProposer struct {
 	ahead  int
 	traces map[shape]*grad.Trace
 }
@@ -25,22 +25,22 @@ type states struct {
 	rows []byte
 }
 
-func newFurther(e *Engine) (*further, error) {
+func newMTPProposer(e *Engine) (*mtpProposer, error) {
 	switch {
 	case e.g.m.Spec.MTP == 0:
 		return nil, errors.New("sample: the model has no layer for further tokens")
 	case e.slots() > 0:
 		return nil, errors.New("sample: adapters have no layer for further tokens")
 	}
-	return &further{cmp.Or(e.o.Ahead, aheadUsual), map[shape]*grad.Trace{}}, nil
+	return &mtpProposer{cmp.Or(e.o.Ahead, aheadUsual), map[shape]*grad.Trace{}}, nil
 }
 
-func (x *further) forget(*sequence) {}
-func (x *further) flush()           {}
-func (x *further) close()           {}
+func (x *mtpProposer) forget(*sequence) {}
+func (x *mtpProposer) flush()           {}
+func (x *mtpProposer) close()           {}
 
 // propose computes what the layer makes of new hidden states, and drafts behind those of the last tokens.
-func (x *further) propose(e *Engine) error {
+func (x *mtpProposer) propose(e *Engine) error {
 	most := min(x.ahead, e.o.Rows/max(1, len(e.running))-1) // all running sequences have room in a step
 	b, guides := &batch{behind: 1}, map[*sequence]Guide{}
 	for _, s := range e.running {
@@ -65,7 +65,7 @@ func (x *further) propose(e *Engine) error {
 }
 
 // extend drafts a token for each part whose logits were wanted, and gives the rows behind them.
-func (x *further) extend(e *Engine, b *batch, guides map[*sequence]Guide, final []byte, logits []float32,
+func (x *mtpProposer) extend(e *Engine, b *batch, guides map[*sequence]Guide, final []byte, logits []float32,
 	goes bool) *batch {
 	v, size := e.g.m.Spec.Vocab, len(final)/max(1, b.shape.rows)
 	next := &batch{behind: 1}
@@ -91,7 +91,7 @@ func (x *further) extend(e *Engine, b *batch, guides map[*sequence]Guide, final 
 }
 
 // compute runs the layer on the rows of a batch and gives their hidden states, and the logits of its heads.
-func (x *further) compute(e *Engine, b *batch) (final []byte, logits []float32, err error) {
+func (x *mtpProposer) compute(e *Engine, b *batch) (final []byte, logits []float32, err error) {
 	for _, p := range b.parts {
 		b.rows, b.keys, b.heads = b.rows+p.to-p.from, b.keys+p.to, b.heads+p.heads()
 	}
