@@ -100,14 +100,14 @@ func (d *data) openKind() (err error) {
 			"name a data set of LeRobot for a policy, or for a vision-language model with policy.tokens, and other "+
 				"data for other models")
 	case writes:
-		var s *policies.Scribe
-		if s, err = policies.NewScribe(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
+		var s *policies.TokenPolicy
+		if s, err = policies.NewTokenPolicy(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
 			d.images = s
 			d.unread(s.Robots)
 		}
 	case acts && m.Denoiser.Hosted:
-		var g *policies.Guide
-		if g, err = policies.NewGuide(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
+		var g *policies.HostedPolicy
+		if g, err = policies.NewHostedPolicy(d.r.cfg, m, d.r.tok, d.r.conf, nil, d.notes()); err == nil {
 			d.images = g
 			d.unread(g.Robots)
 		}

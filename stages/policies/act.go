@@ -19,8 +19,8 @@ import (
 // Actor is a trained policy that is asked what to do. It is not safe for concurrent use.
 type Actor struct {
 	x     *Robots
-	pen   *Scribe // of a policy that writes its actions, nil for one that gives numbers
-	guide *Guide  // of a policy that a vision-language model hosts, nil for another
+	pen   *TokenPolicy  // of a policy that writes its actions, nil for one that gives numbers
+	guide *HostedPolicy // of a policy that a vision-language model hosts, nil for another
 	gen   *sample.Generator
 	b     kernels.Backend
 	Steps int // from noise to actions: of Euler, or of the policy's own scheduler
@@ -46,14 +46,14 @@ func NewActor(m *trained.Trained) (*Actor, error) {
 	var err error
 	switch {
 	case d == nil:
-		if a.pen, err = NewScribe(acting(m), m.Model, m.Tokenizer, m.TokenizerConfig, m.Saved, io.Discard); err == nil {
+		if a.pen, err = NewTokenPolicy(acting(m), m.Model, m.Tokenizer, m.TokenizerConfig, m.Saved, io.Discard); err == nil {
 			a.x, d = a.pen.Robots, a.pen.D
 		}
 	case d.Hosted && acting(m) == nil:
 		return nil, exit.Usagef("%s does not say for which robots its model acts: open the checkpoint of a run, or "+
 			"its export, which has %s", m.Dir, scribeName)
 	case d.Hosted:
-		if a.guide, err = NewGuide(acting(m), m.Model, m.Tokenizer, m.TokenizerConfig, m.Saved, io.Discard); err == nil {
+		if a.guide, err = NewHostedPolicy(acting(m), m.Model, m.Tokenizer, m.TokenizerConfig, m.Saved, io.Discard); err == nil {
 			a.x = a.guide.Robots
 		}
 	case len(m.Cfg.Run.Data.Paths) == 0:

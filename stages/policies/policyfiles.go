@@ -56,9 +56,9 @@ var _ = trained.Register(trained.Task{Name: "policy", Library: "lerobot",
 	Mute:     mute,
 	Export:   exportPolicy,
 	Adapters: diffusion.ExportAdapters,
-	Beside:   exportScribe,
+	Beside:   exportTokenPolicy,
 	Notes:    notes,
-	Settings: scribeConfig})
+	Settings: tokenPolicyConfig})
 
 // A policy that a vision-language model hosts is kept as transformers keeps that model.
 var _ = trained.Register(trained.Task{Name: "hosted policy", Owns: hosted, Mute: mute})

@@ -42,7 +42,7 @@ func (x *Robots) Kept() *KeptRobots {
 }
 
 // Kept is that of a policy that writes, with its tokenizer of actions.
-func (s *Scribe) Kept() *KeptRobots {
+func (s *TokenPolicy) Kept() *KeptRobots {
 	k := s.Robots.Kept()
 	if s.fast != nil {
 		k.Fast = s.fast.Fingerprint()

@@ -16,28 +16,28 @@ import (
 	"github.com/lfactor/lfactor/stages/noise"
 )
 
-// Guide is a policy that a vision-language model hosts, whichever it is (family.Model.Act): that model is
+// HostedPolicy is a policy that a vision-language model hosts, whichever it is (family.Model.Act): that model is
 // asked what a robot is to do, as one is that writes, and what stands behind it makes actions of what it
 // thinks of the question.
-type Guide struct{ *Scribe }
+type HostedPolicy struct{ *TokenPolicy }
 
-// NewGuide reads what a run says of such a policy, whose model and tokenizer are given. Saved is its
+// NewHostedPolicy reads what a run says of such a policy, whose model and tokenizer are given. Saved is its
 // checkpoint, whose scales it acts by; nil where it begins to learn.
-func NewGuide(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
-	saved *checkpoint.Reader, notes io.Writer) (*Guide, error) {
-	x, err := scribeRobots(cfg, m.Denoiser, saved)
+func NewHostedPolicy(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
+	saved *checkpoint.Reader, notes io.Writer) (*HostedPolicy, error) {
+	x, err := tokenPolicyRobots(cfg, m.Denoiser, saved)
 	if err != nil {
 		return nil, err
 	}
-	g := &Guide{&Scribe{Robots: x, longest: cfg.Run.Data.SeqLen}}
+	g := &HostedPolicy{&TokenPolicy{Robots: x, longest: cfg.Run.Data.SeqLen}}
 	return g, g.asks(cfg, m, tok, conf, notes)
 }
 
 // Samples is the encoder of frames.
-func (g *Guide) Samples() dataset.SampleEncoder { return g }
+func (g *HostedPolicy) Samples() dataset.SampleEncoder { return g }
 
 // Fingerprint implements dataset.SampleEncoder.
-func (g *Guide) Fingerprint() string {
+func (g *HostedPolicy) Fingerprint() string {
 	parts := []any{"guide 1", g.print(g.encoder.Fingerprint())}
 	if n := g.D.Readouts; n > 0 {
 		parts = append(parts, n)
@@ -47,7 +47,7 @@ func (g *Guide) Fingerprint() string {
 
 // EncodeSample implements dataset.SampleEncoder: a question with the views that there are, and behind its
 // tokens one whose weight in the loss is that of the sample. Beside the views lies what the actions are.
-func (g *Guide) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
+func (g *HostedPolicy) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
 	b, ok := d.Part("json")
 	if !ok {
 		return nil, fmt.Errorf("sample %q has no frame", d.Key)
@@ -57,7 +57,7 @@ func (g *Guide) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
 		return nil, err
 	}
 	scale, _ := g.of(f.Set)
-	out, err := g.Scribe.asked(d.Key, &f, scale)
+	out, err := g.TokenPolicy.asked(d.Key, &f, scale)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (g *Guide) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
 }
 
 // sample is what is learnt of a frame beside its question.
-func (g *Guide) sample(b []byte) (*family.Encoded, error) {
+func (g *HostedPolicy) sample(b []byte) (*family.Encoded, error) {
 	var f format.RobotFrame
 	if err := json.Unmarshal(b, &f); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (g *Guide) sample(b []byte) (*family.Encoded, error) {
 }
 
 // state is a sample of a robot's state, as a robot has its numbers.
-func (g *Guide) state(scale RobotScale, state []float64) (*family.Encoded, error) {
+func (g *HostedPolicy) state(scale RobotScale, state []float64) (*family.Encoded, error) {
 	told, err := g.motion.read(state)
 	if err == nil {
 		told, err = scale.State.Of(told)
@@ -137,9 +137,9 @@ func (g *Guide) state(scale RobotScale, state []float64) (*family.Encoded, error
 
 // Prepare is the dataset.Prepare of the model: of a view as of a policy that writes, of a frame a
 // *family.Encoded without its place.
-func (g *Guide) Prepare(m *dataset.Media, n int) (any, int64, error) {
+func (g *HostedPolicy) Prepare(m *dataset.Media, n int) (any, int64, error) {
 	if m.Kind != dataset.Caption {
-		return g.Scribe.Prepare(m, n-1) // one of the sample's media is the frame
+		return g.TokenPolicy.Prepare(m, n-1) // one of the sample's media is the frame
 	}
 	e, err := g.sample(m.Bytes)
 	if err != nil {
@@ -149,7 +149,7 @@ func (g *Guide) Prepare(m *dataset.Media, n int) (any, int64, error) {
 }
 
 // Fill puts a batch's views and frames, which the loader has prepared, into its microbatch.
-func (g *Guide) Fill(mb *family.Microbatch, b *dataset.Batch) error {
+func (g *HostedPolicy) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 	views := *b
 	views.Media = nil
 	var items []family.Encoded
@@ -177,7 +177,7 @@ func (g *Guide) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 		items = append(items, e)
 	}
 	mb.IDs = withReadouts(mb.IDs, ends, g.D.Readouts)
-	if err := g.Scribe.Fill(mb, &views); err != nil {
+	if err := g.TokenPolicy.Fill(mb, &views); err != nil {
 		return err
 	}
 	if err := g.D.Check(items, len(mb.IDs)); err != nil {
@@ -206,7 +206,7 @@ func withReadouts(ids, ends []int32, n int) []int32 {
 }
 
 // see makes of what a robot sees what the policy reads.
-func (g *Guide) see(r Seen) (*family.Encoded, error) {
+func (g *HostedPolicy) see(r Seen) (*family.Encoded, error) {
 	q, err := g.ask(r)
 	if err != nil {
 		return nil, err

@@ -23,10 +23,10 @@ import (
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// Scribe is a policy that writes: a vision-language model, whichever it is, which is asked what a robot
+// TokenPolicy is a policy that writes: a vision-language model, whichever it is, which is asked what a robot
 // is to do and answers with tokens that stand for actions (policy.tokens). Frames of recordings are
 // conversations to it, that it learns as others.
-type Scribe struct {
+type TokenPolicy struct {
 	*Robots
 	images  *trained.Images
 	encoder *format.VisionEncoder
@@ -39,19 +39,19 @@ type Scribe struct {
 	longest int // tokens of a sample
 }
 
-// NewScribe reads what a run says of a policy that writes, whose model and tokenizer are given. Saved is its
+// NewTokenPolicy reads what a run says of a policy that writes, whose model and tokenizer are given. Saved is its
 // checkpoint, whose scales it acts by; nil where it begins to learn.
-func NewScribe(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
-	saved *checkpoint.Reader, notes io.Writer) (*Scribe, error) {
+func NewTokenPolicy(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
+	saved *checkpoint.Reader, notes io.Writer) (*TokenPolicy, error) {
 	p := &cfg.Run.Policy
 	d := &family.Denoiser{Patch: [3]int{1, 1, 1}, Channels: 1 << 16,
 		Policy: family.Policy{Chunk: p.Horizon, Once: true,
 			Sight: &family.Sight{Views: p.ViewsMax(), Patches: p.ViewSize * p.ViewSize, Pixels: 3}}}
-	x, err := scribeRobots(cfg, d, saved)
+	x, err := tokenPolicyRobots(cfg, d, saved)
 	if err != nil {
 		return nil, err
 	}
-	s := &Scribe{Robots: x, ends: int32(p.TokenEnd), longest: cfg.Run.Data.SeqLen}
+	s := &TokenPolicy{Robots: x, ends: int32(p.TokenEnd), longest: cfg.Run.Data.SeqLen}
 	if s.ends == 0 {
 		s.ends = int32(cfg.Model.Vocab)
 	}
@@ -93,7 +93,7 @@ func around(cfg *configs.Config, tok *token.Tokenizer) (before, after []int32, e
 }
 
 // asks prepares what the model is asked by: views and words.
-func (s *Scribe) asks(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
+func (s *TokenPolicy) asks(cfg *configs.Config, m *family.Model, tok *token.Tokenizer, conf *token.Config,
 	notes io.Writer) (err error) {
 	if s.images, err = trained.NewImages(cfg, m.Vision); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (s *Scribe) asks(cfg *configs.Config, m *family.Model, tok *token.Tokenizer
 }
 
 // apart holds tokens that stand for actions to those that stand for something else.
-func (s *Scribe) apart(cfg *configs.Config, tok *token.Tokenizer, notes io.Writer) error {
+func (s *TokenPolicy) apart(cfg *configs.Config, tok *token.Tokenizer, notes io.Writer) error {
 	marks := trained.Marks(tok, cfg.Model.Vision, notes)
 	image, imageOK := tok.TokenID(marks.Image)
 	video, videoOK := tok.TokenID(marks.Video)
@@ -180,7 +180,7 @@ func crowded(ends, n int32, taken func(id int32) string) (why, try string) {
 const bins = 256
 
 // tokens is how many tokens stand for actions.
-func (s *Scribe) tokens() int {
+func (s *TokenPolicy) tokens() int {
 	if s.fast != nil {
 		return s.fast.VocabSize()
 	}
@@ -188,13 +188,13 @@ func (s *Scribe) tokens() int {
 }
 
 // Samples is the encoder of frames.
-func (s *Scribe) Samples() dataset.SampleEncoder { return s }
+func (s *TokenPolicy) Samples() dataset.SampleEncoder { return s }
 
 // Fingerprint implements dataset.SampleEncoder.
-func (s *Scribe) Fingerprint() string { return s.print(s.encoder.Fingerprint()) }
+func (s *TokenPolicy) Fingerprint() string { return s.print(s.encoder.Fingerprint()) }
 
 // print is the fingerprint with that of conversations.
-func (s *Scribe) print(talk string) string {
+func (s *TokenPolicy) print(talk string) string {
 	p := s.Policy
 	fast := ""
 	if s.fast != nil {
@@ -216,7 +216,7 @@ type scribeView struct {
 }
 
 // EncodeSample implements dataset.SampleEncoder: a question with the views that there are, and the answer.
-func (s *Scribe) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
+func (s *TokenPolicy) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
 	b, ok := d.Part("json")
 	if !ok {
 		return nil, fmt.Errorf("sample %q has no frame", d.Key)
@@ -256,7 +256,7 @@ func (s *Scribe) EncodeSample(d *dataset.Document) ([]dataset.Sample, error) {
 }
 
 // asked is a sample of what the model is asked about a frame, without an answer.
-func (s *Scribe) asked(key string, f *format.RobotFrame, scale RobotScale) (dataset.Sample, error) {
+func (s *TokenPolicy) asked(key string, f *format.RobotFrame, scale RobotScale) (dataset.Sample, error) {
 	var views []scribeView
 	for i, c := range s.Policy.Cameras {
 		if p, ok := f.Images[c]; ok {
@@ -274,7 +274,7 @@ func (s *Scribe) asked(key string, f *format.RobotFrame, scale RobotScale) (data
 }
 
 // write are the tokens of a chunk that is scaled.
-func (s *Scribe) write(actions [][]float64) (ids []int32, err error) {
+func (s *TokenPolicy) write(actions [][]float64) (ids []int32, err error) {
 	if s.fast == nil {
 		for _, a := range actions {
 			ids = append(ids, token.Bins{Vocab: int(s.ends)}.Encode(a)...)
@@ -291,7 +291,7 @@ func (s *Scribe) write(actions [][]float64) (ids []int32, err error) {
 }
 
 // question is a sample of what the model is asked, with places for so many views, and no answer.
-func (s *Scribe) question(scale RobotScale, task string, state []float64, views int) (dataset.Sample,
+func (s *TokenPolicy) question(scale RobotScale, task string, state []float64, views int) (dataset.Sample,
 	error) {
 	var none dataset.Sample
 	told, err := s.motion.read(state)
@@ -348,7 +348,7 @@ type scribeSeen struct {
 }
 
 // Prepare is the dataset.Prepare of the model: *media.Features, or a *scribeSeen where samples are changed.
-func (s *Scribe) Prepare(m *dataset.Media, n int) (any, int64, error) {
+func (s *TokenPolicy) Prepare(m *dataset.Media, n int) (any, int64, error) {
 	var v scribeView
 	if err := json.Unmarshal(m.Bytes, &v); err != nil {
 		return nil, 0, err
@@ -372,7 +372,7 @@ func (s *Scribe) Prepare(m *dataset.Media, n int) (any, int64, error) {
 }
 
 // features are those of a view [height width 3] from -1 to 1, one of n.
-func (s *Scribe) features(v []float32, n int) (*media.Features, error) {
+func (s *TokenPolicy) features(v []float32, n int) (*media.Features, error) {
 	p := media.NewImage(s.Size[1], s.Size[0])
 	for i, x := range v {
 		p.Pix[i] = byte(math.Round(float64(x+1) * 127.5))
@@ -381,7 +381,7 @@ func (s *Scribe) features(v []float32, n int) (*media.Features, error) {
 }
 
 // Fill puts a batch's views, which the loader has prepared, into its microbatch.
-func (s *Scribe) Fill(mb *family.Microbatch, b *dataset.Batch) error {
+func (s *TokenPolicy) Fill(mb *family.Microbatch, b *dataset.Batch) error {
 	return s.images.FillFrom(mb, b, func(i int, v any) (*media.Features, error) {
 		seen, ok := v.(*scribeSeen)
 		if !ok {

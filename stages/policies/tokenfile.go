@@ -26,23 +26,23 @@ const (
 	scribeTemplate = "action_template.jinja"
 )
 
-// scribeFile is that file.
-type scribeFile struct {
-	Policy   configs.Policy `json:"policy"`
-	Template bool           `json:"template"` // lies beside it
-	Robots   []scribeRobot  `json:"robots"`
+// tokenPolicyFile is that file.
+type tokenPolicyFile struct {
+	Policy   configs.Policy     `json:"policy"`
+	Template bool               `json:"template"` // lies beside it
+	Robots   []tokenPolicyRobot `json:"robots"`
 }
 
-// scribeRobot is what a data set said of its robot.
-type scribeRobot struct {
+// tokenPolicyRobot is what a data set said of its robot.
+type tokenPolicyRobot struct {
 	Name    string     `json:"name"`
 	Scale   RobotScale `json:"scale"`
 	Numbers [2]int     `json:"numbers"` // of a state and of an action, as the robot has them
 	Cameras []string   `json:"cameras"`
 }
 
-// exportScribe writes what a policy that writes its actions acts by.
-func exportScribe(e *trained.Exporter, dst string) error {
+// exportTokenPolicy writes what a policy that writes its actions acts by.
+func exportTokenPolicy(e *trained.Exporter, dst string) error {
 	c := &e.Cfg.Run
 	if c.Policy.Tokens == "none" && !hosted(e.Model) {
 		return nil
@@ -51,21 +51,21 @@ func exportScribe(e *trained.Exporter, dst string) error {
 	if err != nil {
 		return err
 	}
-	var s *Scribe
+	var s *TokenPolicy
 	if hosted(e.Model) {
-		var g *Guide
-		if g, err = NewGuide(e.Cfg, e.Model, tok, conf, e.Saved, nowhere{}); err == nil {
-			s = g.Scribe
+		var g *HostedPolicy
+		if g, err = NewHostedPolicy(e.Cfg, e.Model, tok, conf, e.Saved, nowhere{}); err == nil {
+			s = g.TokenPolicy
 		}
 	} else {
-		s, err = NewScribe(e.Cfg, e.Model, tok, conf, e.Saved, nowhere{})
+		s, err = NewTokenPolicy(e.Cfg, e.Model, tok, conf, e.Saved, nowhere{})
 	}
 	if err != nil {
 		return err
 	}
-	f := scribeFile{Policy: s.Policy}
+	f := tokenPolicyFile{Policy: s.Policy}
 	for _, r := range s.sets {
-		f.Robots = append(f.Robots, scribeRobot{filepath.Base(r.name), r.scale, r.raw, r.cameras})
+		f.Robots = append(f.Robots, tokenPolicyRobot{filepath.Base(r.name), r.scale, r.raw, r.cameras})
 	}
 	if s.fast != nil {
 		f.Policy.Fast = scribeFAST
@@ -122,13 +122,13 @@ type nowhere struct{}
 // Write implements io.Writer.
 func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
 
-// scribeConfig is the configuration of a policy that writes in a model's folder, nil for another folder.
-func scribeConfig(dir, tokenizer string) (*configs.Config, error) {
+// tokenPolicyConfig is the configuration of a policy that writes in a model's folder, nil for another folder.
+func tokenPolicyConfig(dir, tokenizer string) (*configs.Config, error) {
 	path := filepath.Join(dir, scribeName)
 	if !machine.Exists(path) {
 		return nil, nil
 	}
-	f, err := readScribe(dir)
+	f, err := readTokenPolicy(dir)
 	if err != nil {
 		return nil, exit.With(err, exit.Corrupt)
 	}
@@ -149,8 +149,8 @@ func scribeConfig(dir, tokenizer string) (*configs.Config, error) {
 	return cfg, nil
 }
 
-// readScribe reads the file in a folder, and holds its numbers together.
-func readScribe(dir string) (f scribeFile, err error) {
+// readTokenPolicy reads the file in a folder, and holds its numbers together.
+func readTokenPolicy(dir string) (f tokenPolicyFile, err error) {
 	path := filepath.Join(dir, scribeName)
 	b, err := os.ReadFile(path)
 	if err == nil {
@@ -164,7 +164,7 @@ func readScribe(dir string) (f scribeFile, err error) {
 		p.Horizon > 4096 ||
 		p.ViewSize < 8 || p.ViewSize > 4096 || p.TokenEnd < 0 || len(p.Cameras) > p.ViewsMax():
 		err = errors.New("it says of no policy what it gives actions as, for which robots")
-	case slices.ContainsFunc(f.Robots, func(r scribeRobot) bool {
+	case slices.ContainsFunc(f.Robots, func(r tokenPolicyRobot) bool {
 		return !r.Scale.sound(r.Numbers)
 	}):
 		err = errors.New("a robot's numbers have no scale")
@@ -175,13 +175,13 @@ func readScribe(dir string) (f scribeFile, err error) {
 	return f, nil
 }
 
-// scribeRobots are the robots of a policy that writes: of a run's recordings, or of the folder that it lies
+// tokenPolicyRobots are the robots of a policy that writes: of a run's recordings, or of the folder that it lies
 // in.
-func scribeRobots(cfg *configs.Config, d *family.Denoiser, saved *checkpoint.Reader) (*Robots, error) {
+func tokenPolicyRobots(cfg *configs.Config, d *family.Denoiser, saved *checkpoint.Reader) (*Robots, error) {
 	if len(cfg.Run.Data.Paths) > 0 {
 		return robotsOfRun(cfg, d, saved)
 	}
-	f, err := readScribe(cfg.Run.Model.Path)
+	f, err := readTokenPolicy(cfg.Run.Model.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func TestScribeFile(t *testing.T) {
 	path := filepath.Join(dir, scribeName)
 	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o644)) }
 	write(scribeText)
-	f, err := readScribe(dir)
+	f, err := readTokenPolicy(dir)
 	require.NoError(t, err)
 	require.Equal(t, []float64{2, 3}, f.Robots[0].Scale.Action.By)
 	for from, to := range map[string]string{`"bins"`: `"words"`, `"Horizon": 2`: `"Horizon": 0`, `[2, 3]`: `[2]`,
@@ -28,11 +28,11 @@ func TestScribeFile(t *testing.T) {
 		`"ViewSize": 16`: `"ViewSize": 100000`} {
 		require.Contains(t, scribeText, from)
 		write(strings.Replace(scribeText, from, to, 1))
-		_, err := readScribe(dir)
+		_, err := readTokenPolicy(dir)
 		require.ErrorContains(t, err, path+": ", to)
 		require.ErrorContains(t, err, "export the run again")
 	}
-	cfg, err := scribeConfig(t.TempDir(), "") // a model that is no policy
+	cfg, err := tokenPolicyConfig(t.TempDir(), "") // a model that is no policy
 	require.NoError(t, err)
 	require.Nil(t, cfg)
 }

@@ -46,7 +46,7 @@ func TestScribeFingerprint(t *testing.T) {
 		change(f)
 		x := &Robots{}
 		x.Policy.Fast = dir
-		return (&Scribe{Robots: x, fast: f}).print("talk")
+		return (&TokenPolicy{Robots: x, fast: f}).print("talk")
 	}
 	same := func(*token.FAST) {}
 	require.Equal(t, of("a", same), of("b", same))

@@ -16,7 +16,7 @@ type asked struct {
 }
 
 // ask makes tokens and features of what a robot sees.
-func (s *Scribe) ask(r Seen) (*asked, error) {
+func (s *TokenPolicy) ask(r Seen) (*asked, error) {
 	if len(r.Before) > 0 {
 		return nil, fmt.Errorf("%d earlier steps, and the model reads the present one alone", len(r.Before))
 	}
@@ -62,7 +62,7 @@ func (s *Scribe) ask(r Seen) (*asked, error) {
 
 // answer is the chunk that the model writes, in its own numbers: always the likeliest token of those that can
 // follow, so that a chunk comes of it whatever the model thinks.
-func (s *Scribe) answer(g *sample.Generator, q *asked, width int) ([][]float64, error) {
+func (s *TokenPolicy) answer(g *sample.Generator, q *asked, width int) ([][]float64, error) {
 	g.Reset()
 	defer g.Reset()
 	pen := s.pen(width)
@@ -106,7 +106,7 @@ type pen interface {
 }
 
 // pen begins a chunk of actions of some width.
-func (s *Scribe) pen(width int) pen {
+func (s *TokenPolicy) pen(width int) pen {
 	if s.fast != nil {
 		return &fastPen{s.fast.Guide(s.Chunk, width), s.fast, s.Chunk, width}
 	}
