@@ -58,7 +58,7 @@ var _ = register(
 	Spec{Op: AdamWNarrow, Sig: "g[...]f32 hyper[H]f64 clip[3]f64 -> p[...]f32 m[...]bf16 v[...]bf16 q[...]A?",
 		Source: "arXiv:1711.05101; arXiv:2412.19437, section 3.3.3",
 		Doc: "adamw whose moments are kept in bf16: p is made of the moments as they are computed, which are then rounded " +
-			"up or down by chance, as Chance16 with the bits of g."},
+			"up or down by chance, as StochasticRound16 with the bits of g."},
 	Spec{Op: SGD, Sig: "g[...]f32 hyper[H]f64 clip[3]f64 -> p[...]f32 m[...]f32 q[...]A?",
 		Source: "torch.optim.SGD (dampening 0, not Nesterov)",
 		Doc: "In place: g = g·factor + decay·p (I[0]=1: without decay); m = β1·m + g; p -= lr·m; q = p " +

@@ -59,7 +59,7 @@ func init() {
 
 // Linear is x·wᵀ + bias; bias may be nil. Shapes: x [t k], w [n k], bias [n] -> [t n].
 func (t *Tape) Linear(x, w, bias *Value) *Value {
-	return t.linear(opLinear, t.inParts(w, kernels.Attr{}), x, w, bias)
+	return t.linear(opLinear, t.splitK(w, kernels.Attr{}), x, w, bias)
 }
 
 // LowLinear is Linear whose three products are of operands that are rounded as kernels.Precisions[precision]

@@ -38,7 +38,7 @@ func (t *Tape) GroupedLinear(x, w, off *Value) *Value {
 		panic(fmt.Sprintf("grad: %v offsets of groups for matrices %v", off.Shape, w.Shape))
 	}
 	w, x, p := t.groupedProduct(w, x, "gnk", "tk", "tn", off, w.Place.Cuts(0))
-	at := t.inParts(w, kernels.Attr{})
+	at := t.splitK(w, kernels.Attr{})
 	return t.one(opGrouped, at, x.DType, []int{x.Shape[0], w.Shape[1]}, p, x, w, off)
 }
 

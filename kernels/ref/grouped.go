@@ -59,7 +59,7 @@ func eachGroup(off []int32, f func(g, from, to int)) {
 // groupedLinear sets y = x·w_gᵀ for the rows of each group g: w [groups n k].
 func groupedLinear(c *kernels.Call) {
 	if kernels.Parts(c) > 1 {
-		inParts(c, groupedLinear)
+		splitK(c, groupedLinear)
 		return
 	}
 	x, w, y := load(c.In[0]), load(c.In[1]), make([]float64, c.Out[0].Len())

@@ -55,7 +55,7 @@ func axpy(y []float64, a float64, x []float64) {
 // linear sets y = x·wᵀ + b: x [rows k], w [n k], b [n] or none, y [rows n].
 func linear(c *kernels.Call) {
 	if kernels.Parts(c) > 1 {
-		inParts(c, linear)
+		splitK(c, linear)
 		return
 	}
 	x, w := c.In[0], c.In[1]

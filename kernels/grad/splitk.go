@@ -25,8 +25,8 @@ func (t *Tape) partsOf(name string, shape []int, cuts []Cut) int {
 	return 0
 }
 
-// inParts says in a product's attributes in how many parts its sums over the last axis of w are taken.
-func (t *Tape) inParts(w *Value, at kernels.Attr) kernels.Attr {
+// splitK says in a product's attributes in how many parts its sums over the last axis of w are taken.
+func (t *Tape) splitK(w *Value, at kernels.Attr) kernels.Attr {
 	if p := t.leaf(w); p != nil && p.Parts > 1 {
 		at.I[3] = p.Parts
 	}

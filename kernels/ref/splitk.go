@@ -5,8 +5,8 @@ import (
 	"github.com/lfactor/lfactor/kernels/tensor"
 )
 
-// inParts is a product whose sums are taken in parts, each by f, which are added up.
-func inParts(c *kernels.Call, f func(*kernels.Call)) {
+// splitK is a product whose sums are taken in parts, each by f, which are added up.
+func splitK(c *kernels.Call, f func(*kernels.Call)) {
 	k := lastDim(c.In[1]) / kernels.Parts(c)
 	var parts []*tensor.Tensor
 	for i, to := kernels.PartsOf(c); i < to; i++ {
