@@ -20,6 +20,7 @@ func (d *data) openImages() error {
 		if err != nil {
 			return err
 		}
+		x.Tell(d.notes())
 		d.images = x
 		return nil
 	}

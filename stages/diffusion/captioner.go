@@ -164,9 +164,13 @@ func (x *CaptionEncoder) fits() error {
 	return nil
 }
 
-// Length is how many tokens a caption has for the first encoder, and how many of them this reads.
+// Length is how many tokens a caption has for the encoder of states, the last, and how many of them this reads; of a
+// decoder that serves as an encoder it says that all are read.
 func (x *CaptionEncoder) Length(caption string) (n, most int, err error) {
-	p := x.parts[0]
+	p := x.parts[len(x.parts)-1]
+	if p.template != nil {
+		return 0, math.MaxInt, nil
+	}
 	all := p.use
 	all.Length, all.Rest = math.MaxInt, texts.Dropped
 	ids, err := all.Tokens(p.tok, caption)

@@ -3,6 +3,7 @@ package diffusion
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
@@ -17,10 +18,11 @@ import (
 
 // Drawing says how pictures are drawn.
 type Drawing struct {
-	Steps    int     // evaluations of the denoiser, about
-	Guidance float64 // 1 for none (arXiv:2207.12598)
-	Rescale  float64 // share of the way to the deviation without guidance (arXiv:2305.08891, §3.4)
-	Negative string  // caption in the place of none, with guidance
+	Notes    io.Writer // what of captions is not read is said here; nil for nowhere
+	Steps    int       // evaluations of the denoiser, about
+	Guidance float64   // 1 for none (arXiv:2207.12598)
+	Rescale  float64   // share of the way to the deviation without guidance (arXiv:2305.08891, §3.4)
+	Negative string    // caption in the place of none, with guidance
 	Seed     uint64
 	Size     [3]int   // frames, height and width in pixels; the zero value takes the run's first
 	Images   [][]byte // files of images: the one that clips begin with, or those that are changed
@@ -66,6 +68,13 @@ func Draw(m *trained.Trained, ctx context.Context, captions []string, o Drawing,
 	x, err := NewPictures(m.Cfg, m.Model.Denoiser)
 	if err != nil {
 		return err
+	}
+	if x.notes.to = o.Notes; x.notes.to != nil {
+		for _, c := range captions {
+			if err := x.notes.read(x.Text, c); err != nil {
+				return err
+			}
+		}
 	}
 	b, err := m.Backend()
 	if err != nil {

@@ -53,6 +53,7 @@ type Pictures struct {
 	alike bool    // images and clips of a row are of one size
 	Look  *looker // features of the images that clips begin with; nil for a model that reads none
 	Cache string  // directory of what was encoded, "" for none
+	notes noter
 	kept  struct {
 		sync.Once
 		in  trained.Store
@@ -115,7 +116,7 @@ func (x *Pictures) size(m *dataset.Media) (best [3]int, err error) {
 			best, least = s, off
 		}
 	}
-	if best[0] == 0 {
+	if x.notes.enlarged(w, h, best); best[0] == 0 {
 		return best, fmt.Errorf("%d frames of %d×%d pixels fit none of diffusion.sizes", frames, h, w)
 	}
 	return best, nil
@@ -138,6 +139,9 @@ func (x *Pictures) extent(m *dataset.Media) (w, h, frames int, err error) {
 // Prepare is the dataset.Prepare of the model: latents of an image, or states of a caption.
 func (x *Pictures) Prepare(m *dataset.Media, _ int) (any, int64, error) {
 	if m.Kind == dataset.Caption {
+		if err := x.notes.caption(x.Text, string(m.Bytes)); err != nil {
+			return nil, 0, err
+		}
 		c, err := x.Caption(string(m.Bytes))
 		if err != nil {
 			return nil, 0, err

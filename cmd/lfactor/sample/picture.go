@@ -142,6 +142,7 @@ func drawCommand(c *cobra.Command, path, prompt string, d *drawing, how trained.
 	d.Stepped = func(done, all int) {
 		shown.Show(int64(done), int64(all), 0, func(time.Duration) string { return "steps of the sampler" })
 	}
+	d.Notes = c.ErrOrStderr()
 	err = diffusion.Draw(m, c.Context(), captions, d.Drawing, func(p diffusion.Picture) error {
 		all = append(all, p)
 		return nil
