@@ -588,7 +588,8 @@ def main():
         sys.exit("prctl: what is tested cannot be hidden from answers")
     here, there = socket.socketpair()
     null = os.open(os.devnull, os.O_RDWR)
-    if os.fork() == 0:  # before the tests are read, so that its memory has never had them
+    pid = os.fork()
+    if pid == 0:  # before the tests are read, so that its memory has never had them
         here.close()
         for f in range(3):
             os.dup2(null, f)
@@ -605,6 +606,8 @@ def main():
         how = 0
     except (Cheat, Ended, OSError, json.JSONDecodeError, SystemExit) as e:
         how = 1 if isinstance(e, OSError) and not isinstance(e, (BrokenPipeError, ConnectionResetError)) else 3
+        if isinstance(e, Ended) and os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL:
+            how = 1  # it had too much memory
     except BaseException as e:
         sys.stderr.write("%s: %s\n" % (type(e).__name__, e))
         how = 1

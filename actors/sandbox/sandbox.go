@@ -19,10 +19,10 @@ import (
 
 // Limits bound a program; zero fields have usual values.
 type Limits struct {
-	Memory    int64 // bytes of address space; 0 takes 1 GiB
+	Memory    int64 // bytes of address space of a process, and of memory of all with the folder's; 0 takes 1 GiB
 	Files     int64 // bytes of the folder in memory, and of a file; 0 takes 64 MiB
 	Seconds   int   // of processor time; 0 takes 60
-	Processes int   // with their threads, unless the user is root, whose are not bounded; 0 takes 64
+	Processes int   // with their threads; root's are bounded in a control group alone, Here to 1,024; 0 takes 64
 	// Here begins in the caller's folder, which is read-only, in place of the empty one, /tmp.
 	Here bool
 }
@@ -55,10 +55,14 @@ type order struct {
 	Words  []string
 	Folder string   // where the program begins
 	Shown  []string // what is seen below folders that are hidden
+	Groups []string // control groups that it joins
 }
 
 // Cmd is a program that will run in a sandbox. Its input and outputs are the caller's to set; it is run by Run.
-type Cmd struct{ *exec.Cmd }
+type Cmd struct {
+	*exec.Cmd
+	order order
+}
 
 // Error is what kept a sandbox from beginning, or a program from beginning in it.
 type Error struct{ Why string }
@@ -74,7 +78,14 @@ func (c *Cmd) Run() error {
 		return &Error{err.Error()}
 	}
 	defer read.Close() //nolint:errcheck // it was read
-	c.ExtraFiles = []*os.File{write}
+	group := newGroup(c.order.Limits)
+	defer group.remove()
+	c.order.Groups = group.dirs
+	text, err := json.Marshal(c.order)
+	if err != nil {
+		return &Error{err.Error()}
+	}
+	c.Args, c.ExtraFiles = []string{word, string(text)}, []*os.File{write}
 	release, err := machine.StartGuarded(c.Cmd)
 	write.Close() //nolint:errcheck // the other end is the sandbox's
 	if err != nil {
@@ -148,16 +159,11 @@ func Command(ctx context.Context, l Limits, words ...string) (*Cmd, error) {
 	} else {
 		o.Shown = shown("/tmp", words[:1])
 	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		return nil, fmt.Errorf("sandbox: %w", err)
-	}
 	c := exec.CommandContext(ctx, self)
-	c.Args = []string{word, string(text)}
 	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp", "LANG=C.UTF-8",
 		"GOMAXPROCS=1"}
 	c.WaitDelay = time.Second
-	return &Cmd{c}, isolate(c)
+	return &Cmd{c, o}, isolate(c)
 }
 
 // Check says why this machine has no sandboxes, nil where it has.

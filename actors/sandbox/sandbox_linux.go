@@ -46,7 +46,7 @@ func become(text string) error {
 	for _, step := range []struct {
 		what string
 		do   func() error
-	}{{"files", func() error { return files(&o) }}, {"privileges", surrender}, {"the filter of calls", filter}} {
+	}{{"control groups", func() error { return join(o.Groups) }}, {"files", func() error { return files(&o) }}, {"privileges", surrender}, {"the filter of calls", filter}} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}

@@ -1,0 +1,57 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestGroup: memory and processes are bounded of all that a program has begun, where control groups can be had, and no
+// group is left.
+func TestGroup(t *testing.T) {
+	if err := Check(); err != nil {
+		t.Skip(err) // likewise
+	}
+	l := Limits{Memory: 256 << 20, Processes: 20}.usual()
+	g := newGroup(l)
+	defer g.remove()
+	if len(g.dirs) == 0 {
+		t.Skip("this process may make no control group")
+	}
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	four := `python3 -c "
+import os
+kids = []
+for i in range(4):
+    pid = os.fork()
+    if pid == 0:
+        b = bytearray(150 << 20)
+        for i in range(0, len(b), 4096): b[i] = 1
+        import time; time.sleep(1)
+        os._exit(0)
+    kids.append(pid)
+for pid in kids: assert os.waitpid(pid, 0)[1] == 0
+print('finished')"`
+	out, err := run(t, l, time.Minute, four)
+	require.Error(t, err, out)
+	require.NotContains(t, out, "finished")
+	out, err = run(t, Limits{Memory: 1 << 30, Processes: 20}, time.Minute, four)
+	require.NoError(t, err, out)
+	out, err = run(t, l, time.Minute, "for i in $(seq 60); do sleep 2 & done; echo begun; wait")
+	require.NotEqual(t, "begun\n", out, "%v", err)
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(g.dirs[0]), fmt.Sprintf("lfactor-%d-*", os.Getpid())))
+	require.NoError(t, err)
+	require.Equal(t, g.dirs[:1], left)
+	elsewhere := t.TempDir() // no control groups, though a folder can be made
+	require.Empty(t, groupOf(l, elsewhere, "0::/\n").dirs)
+	none, err := os.ReadDir(elsewhere)
+	require.NoError(t, err)
+	require.Empty(t, none)
+}
