@@ -8,6 +8,7 @@ import (
 )
 
 // item is a document for packing: its segments, which stay together in a row.
+// In the words of the field: sequence packing.
 type item struct {
 	segments []segment
 	origin   Origin

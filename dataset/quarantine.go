@@ -12,6 +12,7 @@ import (
 
 // Budget is how many documents of a run may be bad before it stops. A run goes on while either allowance
 // holds.
+// In the words of the field: dead-letter queue.
 type Budget struct {
 	Count    int64   // so many bad documents are fine
 	Fraction float64 // so many for each document read are fine

@@ -15,6 +15,7 @@ import (
 type Work func(ctx context.Context, part int, from, to int64, with []byte) ([]byte, error)
 
 // Remote has the items of a job made on several hosts. Its zero value has none: they are made here.
+// In the words of the field: remote work.
 type Remote struct {
 	Do    Work // carries out a batch on some host; nil where items are made here
 	Part  int  // of the input

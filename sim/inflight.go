@@ -8,6 +8,7 @@ import (
 
 // inFlight is a message on its way, in one line of a cache: a large simulation has tens of thousands under
 // way. What few messages carry lies elsewhere.
+// In the words of the field: in-flight messages.
 type inFlight struct {
 	step    int64
 	blob    *Blob

@@ -22,6 +22,7 @@ import (
 // once more, in one queue.
 
 // partition is a run that is cut into parts.
+// In the words of the field: partition of a simulation.
 type partition struct {
 	parts    []*Sim
 	mail     mailbox

@@ -11,6 +11,7 @@ import (
 
 // Layout is what is simulated: the layouts of the behaviours as the host makes them, and what their work
 // does to memory.
+// In the words of the field: discrete-event simulation.
 type Layout struct {
 	Ranks       []*core.RankLayout
 	RankRefs    []actors.Ref

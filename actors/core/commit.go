@@ -26,6 +26,7 @@ import (
 // that is lost afterwards leaves a step that is decided, whoever has heard of it.
 
 // count takes in that a rank is ready; with the last one the step is committed.
+// In the words of the field: gradient clipping.
 func (c *Coordinator) count(ctx actors.Context, m *actors.Message) {
 	i, ok := c.place[m.From]
 	switch {

@@ -24,6 +24,7 @@ type partKey struct {
 }
 
 // portKey names a port's value: the consumer's F, or the producer's B.
+// In the words of the field: backpressure, flow control.
 type portKey struct {
 	a    plan.Action
 	port int32

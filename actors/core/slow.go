@@ -8,6 +8,7 @@ import (
 
 // TopicSlow names a rank that has become slow, or is from the beginning. Step is the newest, Values are a
 // Slowness.
+// In the words of the field: straggler.
 const TopicSlow = "slow"
 
 // Cause is why a rank is slow.

@@ -21,6 +21,7 @@ import "github.com/lfactor/lfactor/actors"
 // and the Verdict behind it; a CommitJob carries a Filed.
 
 // Opening is what a step begins with.
+// In the words of the field: dynamic loss scaling.
 type Opening struct {
 	Scale float64 // loss scale
 }

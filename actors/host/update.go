@@ -11,6 +11,7 @@ import (
 )
 
 // update runs one segment of the optimizer step.
+// In the words of the field: FSDP, gradient accumulation.
 func (r *Rank) update(j actors.Job) (res Result, err error) {
 	in := packs(j.In)
 	defer func() {

@@ -14,6 +14,7 @@ import (
 )
 
 // Memory is what a rank needs, in bytes, before anything is allocated.
+// In the words of the field: optimizer offload.
 type Memory struct {
 	Params, State, Grads int64
 	Away                 int64 // optimizer state that waits on the host, and is in none of the others

@@ -6,6 +6,7 @@ import (
 )
 
 // Task is a group of a round's answers of which a sampler draws a part.
+// In the words of the field: rollout.
 type Task struct {
 	Part
 	Group int // of the round's prompts

@@ -14,6 +14,7 @@ import (
 
 // judgeModel is a model of rewards in the process that trains. It reads the tokens that were drawn, as they
 // were drawn.
+// In the words of the field: reward model.
 type judgeModel struct {
 	dir    string
 	once   sync.Once

@@ -9,6 +9,7 @@ import (
 
 // patience ends a run whose evaluations have found no loss below the lowest before them, as many in a row as
 // train.patience says. The coordinator asks it behind each, so that a run always ends behind the same step.
+// In the words of the field: early stopping.
 type patience struct {
 	most  int
 	delta float64

@@ -21,6 +21,7 @@ import (
 )
 
 // Environment of a worker process: its number and the folder of the sockets.
+// In the words of the field: process supervision.
 const (
 	envProc    = "LFACTOR_PROC"
 	envSockets = "LFACTOR_SOCKETS"

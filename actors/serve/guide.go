@@ -30,6 +30,7 @@ type formatBody struct {
 }
 
 // guidedBody has vLLM's older keys.
+// In the words of the field: structured output, guided decoding.
 type guidedBody struct {
 	JSON    json.RawMessage `json:"guided_json"`
 	Regex   *string         `json:"guided_regex"`

@@ -10,6 +10,7 @@ import (
 // rooms bound the memory of requests before the engine has them, all of them together: in bodies what has
 // come of large ones, in pixels their images. A request has room in pixels while it has some
 // in bodies, and never the other way round, so that none waits for another in a circle.
+// In the words of the field: admission control.
 type rooms struct{ bodies, pixels *room }
 
 const (

@@ -11,6 +11,7 @@ import (
 )
 
 // toolBody is a function that a request offers.
+// In the words of the field: tool calling.
 type toolBody struct {
 	Type     string `json:"type"`
 	Function *struct {

@@ -21,6 +21,7 @@ var _ = Register(Kind{Name: "minhash_dedup", Doc: "drops documents that are near
 
 // minHash is its settings. Documents of a similarity s share a bucket with probability
 // 1-(1-s^hashes_per_bucket)^num_buckets.
+// In the words of the field: deduplication, near-duplicate.
 type minHash struct {
 	NGrams    int    `yaml:"n_grams"` // words
 	Buckets   int    `yaml:"num_buckets"`

@@ -20,6 +20,7 @@ import (
 type Message = dataset.Message
 
 // Template is a model's chat template with the special tokens it may name. It is safe for concurrent use.
+// In the words of the field: generation marker.
 type Template struct {
 	tmpl    *jinja.Template
 	source  string

@@ -11,6 +11,7 @@ const (
 )
 
 // skinny computes r = x·yᵀ if it is such a product, in float32.
+// In the words of the field: skinny matrices.
 func (b *Backend) skinny(r result, x, y matrix, m, n, k int) bool {
 	if x.v.d != tensor.F32 || y.v.d != tensor.F32 || r.v.d != tensor.F32 || r.bias != nil || r.then != nil ||
 		y.few != nil || m*n*k < thinLeast || b.keeps(y) {

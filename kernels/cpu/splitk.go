@@ -10,6 +10,7 @@ import (
 
 // splitK runs f for each part of a product, which is to write part i of p, columns [from, from+k), to a
 // result like y, and adds the results up.
+// In the words of the field: split-K.
 func (b *Backend) splitK(c *kernels.Call, f func(i, from, k int, y *tensor.Tensor)) {
 	defer b.shared.release(b.shared.mark())
 	k, y := lastDim(c.In[1])/kernels.Parts(c), c.Out[0]

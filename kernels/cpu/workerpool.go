@@ -10,6 +10,7 @@ import (
 // workerPool is a set of persistent workers. The goroutine that calls share works too; the others join when they
 // get a processor, so that a caller never waits for a thread that has not started: with more teams than
 // cores nothing stalls.
+// In the words of the field: worker pool.
 type workerPool struct {
 	workers []*worker // workers[0] is the caller
 	next    atomic.Int64

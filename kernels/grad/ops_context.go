@@ -12,6 +12,7 @@ import (
 // arXiv:2310.01889), or exchanges rows for heads (arXiv:2309.14509).
 
 // sharing is how the rows of an attention's queries are shared out over the members along some axes.
+// In the words of the field: Ulysses, head exchange.
 type sharing struct {
 	axes    []int
 	members int

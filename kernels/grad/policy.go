@@ -6,6 +6,7 @@ import (
 
 // policy rewrites uses of forward values by backward nodes into uses of clones (recompute, gather again) or
 // of reloads.
+// In the words of the field: activation offload, activation recomputation, gradient checkpointing.
 type policy struct {
 	t     *Tape
 	early map[*Value]bool // needed by I, directly or through clones

@@ -8,6 +8,7 @@ import "github.com/lfactor/lfactor/kernels/tensor"
 // way, and has the same bits.
 
 // scatterGather replaces such communications by two.
+// In the words of the field: all-gather, reduce-scatter.
 func (t *Tape) scatterGather() {
 	nodes := t.nodes
 	t.nodes = nil

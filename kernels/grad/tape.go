@@ -8,6 +8,7 @@ import (
 )
 
 // Phase is the part of a record's life in which a node runs.
+// In the words of the field: tensor parallelism.
 type Phase uint8
 
 // Forward, input gradient, weight gradient; B is I and W in recorded order.

@@ -9,6 +9,7 @@ var _ = register(Loss{Name: "distill", Source: "arXiv:2306.13649, on-policy with
 	Of:     policyOf(token, clipped)})
 
 // taught is how much more likely the teacher finds each token.
+// In the words of the field: knowledge distillation.
 func taught(_ *Params, all []Drawn) (advantages, returns [][]float64) {
 	for _, d := range all {
 		a := make([]float64, len(d.LogProbs))

@@ -11,6 +11,7 @@ var _ = register(Loss{Name: "infonce", Source: "arXiv:1807.03748; in-batch negat
 
 // The roles of a sequence, which the column Margin has of each of its rows. The first positive behind a query
 // is its own.
+// In the words of the field: contrastive loss.
 const (
 	Query    = 0
 	Positive = 1

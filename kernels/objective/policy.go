@@ -3,6 +3,7 @@ package objective
 import "math"
 
 // Policy is what a loss of a policy makes of the rewards of groups of answers to one prompt each.
+// In the words of the field: KL divergence.
 type Policy struct {
 	// Advantages of the answers of each group, from their rewards; nil where Tokens has those of each token.
 	Advantages func(rewards [][]float64) [][]float64

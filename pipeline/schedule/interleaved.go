@@ -19,6 +19,7 @@ var _ = register(Schedule{
 // warmup is the forwards of rank before its first backward: what is on the way to the last stage and back.
 // With one stage a rank it is that of 1F1B. Where a forward and a backward are one entry, a microbatch's
 // backward comes one entry after its forward on the last stage, and takes a whole entry for each stage.
+// In the words of the field: interleaved schedule, virtual pipeline stage.
 func (s Shape) warmup(rank, group int) int {
 	if s.Pairs {
 		return 2*(s.Ranks-rank-1) + (s.Loops-1)*group + 1

@@ -12,6 +12,7 @@ import (
 )
 
 // Shape is what a schedule needs to know.
+// In the words of the field: pipeline parallelism.
 type Shape struct {
 	Ranks int         // pipeline-parallel ranks
 	Micro int         // microbatches a step

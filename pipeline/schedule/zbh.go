@@ -26,6 +26,7 @@ var _ = register(Schedule{
 
 // unitTimes are the costs for which the handmade schedules were made: F = I = W, and microbatches enough to
 // fill the pipeline.
+// In the words of the field: zero bubble.
 func unitTimes(s Shape, u Unit) bool { return u.F == u.I && u.I == u.W && s.Micro >= 2*s.Ranks }
 
 // handmade is 1F1B with the weight gradients moved behind: each rank keeps as many microbatches in flight as

@@ -13,6 +13,7 @@ import (
 const NoRope = -1
 
 // Attn is grouped-query attention (arXiv:2305.13245) with rotary embedding (arXiv:2104.09864).
+// In the words of the field: attention sink, sliding window.
 type Attn struct {
 	Hidden, Heads, KV, HeadDim int
 	QKVBias, OBias             bool

@@ -6,6 +6,7 @@ import "github.com/lfactor/lfactor/kernels/grad"
 // one narrow row a token, the latent, and each head's key has a part that turns with its place and is the
 // same for all heads. Heads' numbers that turn come first here, in queries and keys alike, which changes no
 // score.
+// In the words of the field: MLA.
 type Latent struct {
 	Hidden, Heads int
 	QRank         int // width of the latent that queries are made from; 0 makes them from the residual stream

@@ -21,6 +21,7 @@ import (
 
 // Method is a way of choosing codes. Each has a file of its own that registers it; its layout is that of
 // the same name in package checkpoint.
+// In the words of the field: calibration of quantization.
 type Method struct {
 	Name, Doc, Source string
 	// rounded says that later blocks read what rounded weights give.

@@ -17,6 +17,7 @@ import (
 
 // Reader reads one of lfactor's own checkpoints, in any cut: what is asked for is put together from
 // whichever pieces hold it. Its methods may be called from several goroutines at once.
+// In the words of the field: resharding.
 type Reader struct {
 	path    string
 	m       *manifest

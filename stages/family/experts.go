@@ -14,6 +14,7 @@ import (
 )
 
 // experts is the kind of MLP that is a mixture of experts.
+// In the words of the field: capacity factor, expert parallelism, load balancing of experts.
 const experts = "experts"
 
 var _ = RegisterMLP(experts, func(s Spec, _ int) block.Part {

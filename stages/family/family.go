@@ -12,6 +12,7 @@ import (
 
 // Family turns a configuration into a model. Its claims are the parameter counts of the published sizes,
 // which are part of configs/models.
+// In the words of the field: causal language model.
 type Family struct {
 	ModelType string // Hugging Face's model_type
 	Paper     string

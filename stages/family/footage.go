@@ -25,6 +25,8 @@ import (
 //	clip.segment.cu [segments+1]     borders of the parts of clips that see the same
 //	clip.see [2·rows], clip.see.cu   rows that each part sees, and their borders
 //	clip.joint, clip.joint.cu        rows of clips and of actions that each sequence of actions sees
+//
+// In the words of the field: clip stream.
 type Footage struct {
 	Latents *Denoiser // Patch and Channels of the latents, and Process
 	Weight  float32   // of its loss beside that of the actions

@@ -13,6 +13,7 @@ import (
 
 // LowNoise is the component of the second of two models that share out the levels of noise, and the folder
 // that it has in a pipeline of diffusers.
+// In the words of the field: noise experts.
 const LowNoise = "transformer_2"
 
 // The dimensions of a microbatch that say which of two models it reaches: 1 where a sample of it has a level

@@ -8,6 +8,7 @@ import (
 )
 
 // Precisions are the dtypes by their names in run files.
+// In the words of the field: mixed precision.
 var Precisions = map[string]tensor.DType{"fp32": tensor.F32, "bf16": tensor.BF16, "fp16": tensor.F16}
 
 // Recomputes are the policies of recomputation by their names in run files.

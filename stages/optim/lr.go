@@ -8,6 +8,7 @@ import (
 
 // LR is a learning-rate schedule with Megatron-LM's rules (OptimizerParamScheduler), counted in steps: step
 // n, from 1, uses the rate after n-1 steps, so that warm-up begins at WarmupInit.
+// In the words of the field: LR warm-up.
 type LR struct {
 	Style      string // the name of a registered Rate
 	Max, Min   float64

@@ -17,6 +17,7 @@ import (
 )
 
 // Actor is a trained policy that is asked what to do. It is not safe for concurrent use.
+// In the words of the field: action chunk.
 type Actor struct {
 	x     *Robots
 	pen   *TokenPolicy  // of a policy that writes its actions, nil for one that gives numbers

@@ -19,6 +19,7 @@ import (
 // HostedPolicy is a policy that a vision-language model hosts, whichever it is (family.Model.Act): that model is
 // asked what a robot is to do, as one is that writes, and what stands behind it makes actions of what it
 // thinks of the question.
+// In the words of the field: hosted policy.
 type HostedPolicy struct{ *TokenPolicy }
 
 // NewHostedPolicy reads what a run says of such a policy, whose model and tokenizer are given. Saved is its

@@ -8,6 +8,7 @@ import (
 )
 
 // RobotScale brings states and actions to numbers about 1: v becomes (v - Mid)·By.
+// In the words of the field: normalisation statistics.
 type RobotScale struct{ State, Action Affine }
 
 // Affine is a scale of each number of a vector.

@@ -26,6 +26,7 @@ import (
 // TokenPolicy is a policy that writes: a vision-language model, whichever it is, which is asked what a robot
 // is to do and answers with tokens that stand for actions (policy.tokens). Frames of recordings are
 // conversations to it, that it learns as others.
+// In the words of the field: token policy.
 type TokenPolicy struct {
 	*Robots
 	images  *trained.Images

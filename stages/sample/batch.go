@@ -41,6 +41,7 @@ type part struct {
 func (p part) heads() int { return max(0, p.to-max(p.from, p.sure-1)) }
 
 // batch is the parts of one microbatch.
+// In the words of the field: batch invariance.
 type batch struct {
 	parts             []part
 	rows, keys, heads int

@@ -8,6 +8,7 @@ import (
 
 // Params says how tokens are drawn. A temperature below 1e-6, 0 among them, is greedy. Filters work in the order of transformers:
 // penalties, bias, temperature, top-k, top-p, min-p.
+// In the words of the field: logit bias.
 type Params struct {
 	Temperature float64
 	TopK        int     // 0 is all; logits equal to the k-th stay

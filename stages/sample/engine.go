@@ -12,6 +12,7 @@ import (
 )
 
 // EngineOptions bound an engine.
+// In the words of the field: chunked prefill.
 type EngineOptions struct {
 	Pages   int // of PageRows tokens each, for all sequences together; 0 takes 1024
 	Rows    int // tokens of a step, of prompts and of answers; 0 takes 256

@@ -11,6 +11,7 @@ const PageRows = 16
 // pages are the pages of a pool: who uses them, and which hold what prompts begin with. A page that
 // nobody uses
 // keeps its rows until it is needed (arXiv:2309.06180).
+// In the words of the field: KV cache, paged attention, prefix cache.
 type pages struct {
 	refs []int
 	keys []string // of the tokens up to a full page's end; "" for a page that is not full

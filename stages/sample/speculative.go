@@ -23,6 +23,7 @@ type proposer interface {
 // token is accepted where the engine's model draws the same by the random number of its place: so answers
 // are those without drafts, token by token and to the bit, greedy or not. The draft model draws by the same
 // numbers.
+// In the words of the field: speculative decoding.
 type speculator struct {
 	engine  *Engine // of the draft model; its sequences are driven here
 	ahead   int

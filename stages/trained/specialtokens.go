@@ -16,6 +16,7 @@ import (
 // Marks is a tokenizer with the tokens that a model's configuration names for images and videos. A tokenizer
 // that has no such token is another model's, whose own marks are taken: features go where the marks stand,
 // whatever their ids; notes are told of it.
+// In the words of the field: special tokens.
 func Marks(tok *token.Tokenizer, v configs.Vision, notes io.Writer) token.Marked {
 	m := token.Marked{Tokenizer: tok}
 	for _, k := range []struct {

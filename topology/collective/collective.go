@@ -5,6 +5,7 @@ package collective
 import "math"
 
 // Send is one message of a collective. Sends of one round start together, when the round before is over.
+// In the words of the field: all-to-all.
 type Send struct {
 	Round, From, To int // members of the group, from 0
 	Bytes           int64

@@ -7,6 +7,7 @@ import (
 )
 
 // Machine is a cluster of equal hosts with equal devices. Times are seconds, sizes bytes.
+// In the words of the field: roofline.
 type Machine struct {
 	Name string
 	// Device.

@@ -13,6 +13,7 @@ import (
 )
 
 // ErrOver is returned where another head leads by now.
+// In the words of the field: leader election.
 var ErrOver = errors.New("another head leads the cluster by now")
 
 // Store is a member of what keeps the state of a cluster. Its methods are safe for concurrent use.

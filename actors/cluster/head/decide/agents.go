@@ -17,6 +17,7 @@ import (
 //	  └──Elapsed(lost)── away ◀─────────────┘      away ──Connect──▶ heard
 //
 // One that was never here, or is lost, is absent. Each has conn and lost that say which: see heard and here.
+// In the words of the field: failure detector, heartbeat.
 type agent struct {
 	Member
 	info  control.Info
