@@ -112,7 +112,7 @@ def siglip():
     return lambda _: Llava(tower, decoder), config
 
 
-def llava(tower):
+def llava(tower, **more):
     """CLIP's or DINOv2's tower without its last layer before Llama, or SigLIP's with a pooling head that features do not pass before Qwen2."""
     vision = dict(hidden_size=16, intermediate_size=24, num_attention_heads=2, image_size=16, patch_size=4)
     if tower == "dinov2":
@@ -123,7 +123,7 @@ def llava(tower):
         vision, text, of = CLIPVisionConfig(num_hidden_layers=3, **vision), "llama", dict(vision_feature_layer=-2, vision_feature_select_strategy="default")
     else:
         vision, text, of = SiglipVisionConfig(num_hidden_layers=2, **vision), "qwen2", dict(vision_feature_layer=-1, vision_feature_select_strategy="full")
-    facts = TEXT | tied(False) | rope(1e4) | dict(model_type=text)
+    facts = TEXT | tied(False) | rope(1e4) | dict(model_type=text) | more
     return LlavaForConditionalGeneration, LlavaConfig(text_config=facts, vision_config=vision, image_token_id=IMAGE, attn_implementation="eager", **of, **tied(False))
 
 
@@ -157,6 +157,7 @@ CASES = {
     "internvl2.5-internlm2": internlm,
     "llava-clip": lambda: llava("clip"),
     "llava-siglip": lambda: llava("siglip"),
+    "llava-clip-granite": lambda: llava("clip", model_type="granite", embedding_multiplier=3.0, attention_multiplier=0.25, residual_multiplier=0.5, logits_scaling=1.0),
     "qwen3-vl-unsorted": lambda: qwen3_vl(True, (2, 0)),
     "llava-dinov2": lambda: llava("dinov2"),
     "qwen3-vl-moe": qwen3_vl_moe,

@@ -49,3 +49,48 @@ func (d *Decoder) shadowed(key string, raw Raw) bool {
 
 // given tells whether a key has a value.
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// nearest says which family is most like one that is not known: by its name, or by how it begins.
+func nearest(family string) string {
+	try, most := "", 3
+	for _, name := range Names() {
+		n := 0
+		for n < min(len(name), len(family)) && name[n] == family[n] {
+			n++
+		}
+		if n == len(name) && n > 3 { // the name goes on: qwen3_omni is a qwen3
+			n += len(family)
+		}
+		if n > most {
+			try, most = name, n
+		}
+	}
+	if try == "" {
+		return source.Nearest(family, Names())
+	}
+	return fmt.Sprintf(
+		"%s is the nearest by name: set model_type to it if the layers are the same, and the keys that "+
+			"it does not have are named (docs/families.md lists all)", try)
+}
+
+// noteLogits says where logits are not those of transformers: its classes of composed models leave out the
+// factors and caps that a decoder's own class has.
+func (d *Decoder) noteLogits(text Raw, class string) {
+	nothing := map[string]string{"logits_scaling": "1", "logit_scale": "1", "final_logit_softcapping": "0"}
+	for _, key := range source.SortedKeys(nothing) {
+		none := nothing[key]
+		if v := Compact(orNull(text[key])); v != "null" && !source.SameValue(v, none) {
+			d.Sink.Note(fmt.Sprintf(
+				"%s: text_config.%s = %s changes logits here, as in the decoder's own class; "+
+					"transformers' %s leaves it out", d.O, key, v, class))
+		}
+	}
+}
+
+// orNull is a value, null where there is none.
+func orNull(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("null")
+	}
+	return raw
+}

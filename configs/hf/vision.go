@@ -123,7 +123,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	f, ok := Families[name]
 	if !ok {
 		sink.Fail(o, "text_config.model_type", fmt.Sprintf("%s is not a decoder that can be trained",
-			source.Quoted(name)), source.OneOf(source.SortedKeys(Families)))
+			source.Quoted(name)), nearest(name))
 		return nil
 	}
 	d := &Decoder{Sink: sink, O: o, f: f, lines: at, inside: inside}
@@ -140,6 +140,7 @@ func decodeComposed(sink Sink, family string, c Composed, raw map[string]json.Ra
 	for _, key := range d.keys(text) {
 		unread = append(unread, "text_config."+key)
 	}
+	d.noteLogits(text, c.Class)
 	d.Set("model_type", `"`+family+`"`)
 	d.Set("text_model_type", `"`+name+`"`)
 	d.follow(text)

@@ -123,7 +123,11 @@ func (v *Vision) embed(m *Model, b Block) Block {
 	b.Record = func(r *block.Rec, env map[string]*grad.Value) {
 		inner(r, env)
 		if r.Shape.Dim(block.Patches) > 0 {
-			env["x"] = place(r, env["x"], env[FeaturePort], placesOf(0))
+			features := env[FeaturePort]
+			if f := m.Spec.EmbedFactor(features.DType); f != 0 && f != 1 && !m.Spec.EmbedRounds {
+				features = r.T.Scale(features, f) // Granite scales what enters its layers, not what it looks up
+			}
+			env["x"] = place(r, env["x"], features, placesOf(0))
 		}
 	}
 	return b
