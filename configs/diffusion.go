@@ -36,7 +36,7 @@ type Diffusion struct {
 	To       float64 `key:"noise_to" default:"0" min:"0" max:"1" class:"fixed" doc:"Time below which they lie, 0 for all. A pipeline whose model_index.json has a boundary_ratio sets both for the folder of each of its experts."`
 	Experts  string  `key:"experts" default:"one" oneof:"one|both" class:"fixed" doc:"Of a pipeline with two models, each at its own levels of noise: one trains the one that model.path names, both trains both in one run."`
 	Boundary float64 `key:"boundary" default:"0" min:"0" max:"1" class:"fixed" doc:"With experts: both: the time, as a share of a thousand steps, from which on levels of noise are those of the first model; 0 takes boundary_ratio of the pipeline's model_index.json."`
-	Guide    float64 `key:"guidance" default:"1" min:"0" class:"fixed" doc:"Models that were distilled from guided ones: the guidance that they are told in training."`
+	Guide    float64 `key:"guidance" default:"3.5" min:"0" class:"fixed" doc:"Models that were distilled from guided ones: the guidance that they are told in training and in sampling; 3.5 is that of Flux in diffusers."`
 
 	Times  string  `key:"times" default:"uniform" oneof:"@draws" class:"fixed" doc:"Distribution of training's noise levels."`
 	Mean   float64 `key:"times_mean" default:"0" class:"fixed" doc:"logit_normal: mean."`
