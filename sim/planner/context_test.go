@@ -140,3 +140,15 @@ func TestChunksFound(t *testing.T) {
 		})
 	}
 }
+
+// TestObjectiveKept: a plan that would change what the run minimises is not looked for.
+func TestObjectiveKept(t *testing.T) {
+	plain, scaled := longRun(t, "1x2"), longRun(t, "1x2", "train.low_precision=nvfp4")
+	require.NotEmpty(t, plain.contexts(2, 1))
+	require.Empty(t, scaled.contexts(2, 1))
+	found, err := scaled.inChunks(context.Background(), nil)
+	require.NoError(t, err)
+	require.Empty(t, found)
+	require.Equal(t, []bool{true, true, false, false}, []bool{plain.sensitive().Chunks == nil, plain.sensitive().Context == nil,
+		scaled.sensitive().Chunks == nil, scaled.sensitive().Context == nil})
+}

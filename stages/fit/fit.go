@@ -67,6 +67,7 @@ func check(c *configs.Config, at configs.At) {
 	r.spikes()
 	r.packed()
 	r.fake()
+	r.sameObjective()
 }
 
 // spikes refuses keys of steps out of the ordinary where nothing is.
