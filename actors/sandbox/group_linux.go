@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// group is a control group of a sandbox, which bounds the memory and the processes of all of it together: limits of
-// resources are of each process.
+// group is a control group of a sandbox, which bounds the memory and the processes of all of it together:
+// limits of resources are of each process.
 type group struct{ dirs []string }
 
 var groups atomic.Int64
@@ -23,8 +23,8 @@ const mounted = "/sys/fs/cgroup"
 // here are more processes than those of a command that its user trusts.
 const here = 1024
 
-// newGroup makes one where this process may, in its own: of the second version, or of the first's memory and pids. It
-// is empty where there is none to be had.
+// newGroup makes one where this process may, in its own: of the second version, or of the first's memory and
+// pids. It is empty where there is none to be had.
 func newGroup(l Limits) *group {
 	text, _ := os.ReadFile("/proc/self/cgroup") // without it there is none
 	return groupOf(l, mounted, string(text))
@@ -51,7 +51,8 @@ func groupOf(l Limits, root, own string) *group {
 			case "pids":
 				g.make(base, "pids.max", strconv.Itoa(most))
 			case "":
-				g.make(filepath.Join(root, parts[2], name), "memory.max", memory, "pids.max", strconv.Itoa(most),
+				g.make(filepath.Join(root, parts[2], name), "memory.max", memory, "pids.max",
+					strconv.Itoa(most),
 					"memory.swap.max", "0", "memory.oom.group", "1")
 			}
 		}
@@ -59,7 +60,8 @@ func groupOf(l Limits, root, own string) *group {
 	return g
 }
 
-// make makes a folder of a group and writes its bounds: the first of them has to be there, further ones may be.
+// make makes a folder of a group and writes its bounds: the first of them has to be there, further ones may
+// be.
 func (g *group) make(dir string, bounds ...string) {
 	if os.Mkdir(dir, 0o755) != nil {
 		return // it is not this process's

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGroup: memory and processes are bounded of all that a program has begun, where control groups can be had, and no
-// group is left.
+// TestGroup: memory and processes are bounded of all that a program has begun, where control groups can be
+// had, and no group is left.
 func TestGroup(t *testing.T) {
 	if err := Check(); err != nil {
 		t.Skip(err) // likewise
@@ -46,7 +46,8 @@ print('finished')"`
 	require.NoError(t, err, out)
 	out, err = run(t, l, time.Minute, "for i in $(seq 60); do sleep 2 & done; echo begun; wait")
 	require.NotEqual(t, "begun\n", out, "%v", err)
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(g.dirs[0]), fmt.Sprintf("lfactor-%d-*", os.Getpid())))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(g.dirs[0]), fmt.Sprintf("lfactor-%d-*",
+		os.Getpid())))
 	require.NoError(t, err)
 	require.Equal(t, g.dirs[:1], left)
 	elsewhere := t.TempDir() // no control groups, though a folder can be made
@@ -54,4 +55,28 @@ print('finished')"`
 	none, err := os.ReadDir(elsewhere)
 	require.NoError(t, err)
 	require.Empty(t, none)
+}
+
+// TestNobody: a program that has nothing to do with the caller's folder reads neither root's files nor those
+// of the machine's users, and where its interpreter is among these it runs all the same.
+func TestNobody(t *testing.T) {
+	if err := Check(); err != nil {
+		t.Skip(err) // likewise
+	}
+	wd, err := os.Getwd()
+	require.NoError(t, err)
+	out, err := run(t, Limits{}, time.Minute, "cat /etc/shadow || cat "+filepath.Join(wd,
+		"doc.go")+" || ls /home/* || ls /root/.ssh")
+	if drops(Limits{}) {
+		require.Error(t, err, out)
+		require.NotContains(t, out, "package sandbox")
+	}
+	out, err = run(t, Limits{Here: true}, time.Minute, "cat "+filepath.Join(wd, "doc.go"))
+	require.NoError(t, err, out)
+	if python, err := exec.LookPath("python3"); err == nil {
+		out, err := run(t, Limits{}, time.Minute, python+" -c 'import json, ctypes, unittest; print(1)'")
+		if prefix(python) == "" {
+			require.NoError(t, err, out)
+		}
+	}
 }

@@ -56,6 +56,8 @@ type order struct {
 	Folder string   // where the program begins
 	Shown  []string // what is seen below folders that are hidden
 	Groups []string // control groups that it joins
+	Hidden []string // folders that are empty, but for what is shown
+	Drop   bool     // it becomes nobody's, who is root's
 }
 
 // Cmd is a program that will run in a sandbox. Its input and outputs are the caller's to set; it is run by Run.
@@ -104,10 +106,39 @@ func (c *Cmd) Run() error {
 // program begins there.
 var hidden = []string{"/tmp", "/run", "/var/run"}
 
+// system are the folders at the root of programs and libraries, which every program may read.
+var system = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "opt", "dev", "proc", "sys", "nix",
+	"gnu", "snap", "tmp", "run"}
+
+// hiding are the folders that a sandbox has empty: of a program that has nothing to do with the caller's folder all but
+// the system's.
+func hiding(l Limits) []string {
+	out := slices.Clone(hidden)
+	if l.Here {
+		return out
+	}
+	list, _ := os.ReadDir("/") // it can be read, or nothing can
+	for _, e := range list {
+		if e.IsDir() && !slices.Contains(system, e.Name()) {
+			out = append(out, "/"+e.Name())
+		}
+	}
+	return out
+}
+
+// prefix is the folder that a program is installed in, as its libraries are, by its path; "" for a system's.
+func prefix(path string) string {
+	top, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if dir := filepath.Dir(filepath.Dir(path)); !slices.Contains(system, top) && dir != "/" {
+		return dir
+	}
+	return ""
+}
+
 // covered reports whether a path is below a hidden folder.
-func covered(path string) bool {
+func covered(path string, hidden []string) bool {
 	for _, h := range hidden {
-		if strings.HasPrefix(path, h+"/") {
+		if strings.HasPrefix(path, h+"/") || path == h && h != "/tmp" && h != "/run" && h != "/var/run" {
 			return true
 		}
 	}
@@ -115,7 +146,7 @@ func covered(path string) bool {
 }
 
 // shown are the folder and those of the words that name files below hidden folders, shortest first.
-func shown(folder string, words []string) (out []string) {
+func shown(folder string, words, hidden []string) (out []string) {
 	for _, w := range append([]string{folder}, words...) {
 		if w == "" {
 			continue
@@ -128,7 +159,7 @@ func shown(folder string, words []string) (out []string) {
 			continue // it names no file
 		}
 		for _, p := range []string{filepath.Clean(w), real} {
-			if covered(p) && !slices.Contains(out, p) {
+			if covered(p, hidden) && !slices.Contains(out, p) {
 				out = append(out, p)
 			}
 		}
@@ -150,20 +181,21 @@ func Command(ctx context.Context, l Limits, words ...string) (*Cmd, error) {
 	if words[0], err = exec.LookPath(words[0]); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	o := order{Limits: l.usual(), Words: words, Folder: "/tmp"}
+	o := order{Limits: l.usual(), Words: words, Folder: "/tmp", Hidden: hiding(l), Drop: drops(l)}
 	if l.Here {
 		if o.Folder, err = os.Getwd(); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
-		o.Shown = shown(o.Folder, words)
+		o.Shown = shown(o.Folder, words, o.Hidden)
 	} else {
-		o.Shown = shown("/tmp", words[:1])
+		real, _ := filepath.EvalSymlinks(words[0]) // it has been found
+		o.Shown = shown("/tmp", []string{words[0], prefix(words[0]), prefix(real)}, o.Hidden)
 	}
 	c := exec.CommandContext(ctx, self)
 	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp", "LANG=C.UTF-8",
 		"GOMAXPROCS=1"}
 	c.WaitDelay = time.Second
-	return &Cmd{c, o}, isolate(c)
+	return &Cmd{c, o}, isolate(c, o.Drop)
 }
 
 // Check says why this machine has no sandboxes, nil where it has.

@@ -14,13 +14,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// nobody is the user on the machine that root's programs become, and other is who that is within.
+const nobody, other = 65534, 1
+
+// drops reports whether a program becomes nobody's: root's that need not read the caller's folder, where the
+// machine has a nobody.
+func drops(l Limits) bool {
+	text, _ := os.ReadFile("/proc/self/uid_map") // without it nobody is known
+	var inside, outside, n int64
+	_, err := fmt.Sscan(string(text), &inside, &outside, &n)
+	return os.Getuid() == 0 && !l.Here && err == nil && inside == 0 && n > nobody
+}
+
 // isolate has a program begin in namespaces of its own, as their root.
-func isolate(c *exec.Cmd) error {
+func isolate(c *exec.Cmd, drop bool) error {
 	c.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC |
 			unix.CLONE_NEWUTS,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
+	if drop {
+		a := c.SysProcAttr
+		a.UidMappings = append(a.UidMappings, syscall.SysProcIDMap{ContainerID: other, HostID: nobody,
+			Size: 1})
+		a.GidMappings = append(a.GidMappings, syscall.SysProcIDMap{ContainerID: other, HostID: nobody,
+			Size: 1})
+		a.GidMappingsEnableSetgroups = true
+	}
 	return nil
 }
 
@@ -46,7 +66,9 @@ func become(text string) error {
 	for _, step := range []struct {
 		what string
 		do   func() error
-	}{{"control groups", func() error { return join(o.Groups) }}, {"files", func() error { return files(&o) }}, {"privileges", surrender}, {"the filter of calls", filter}} {
+	}{{"control groups", func() error { return join(o.Groups) }}, {"files",
+		func() error { return files(&o) }}, {"privileges", func() error { return surrender(o.Drop) }},
+		{"the filter of calls", filter}} {
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
@@ -72,13 +94,14 @@ func turnInto(o *order) error {
 			return fmt.Errorf("limit %d: %w", r.what, no)
 		}
 	}
-	_, _, no := unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&words[0])),
+	_, _, no := unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(path)),
+		uintptr(unsafe.Pointer(&words[0])),
 		uintptr(unsafe.Pointer(&environment[0])))
 	return fmt.Errorf("%s: %w", o.Words[0], no)
 }
 
-// files makes all that is mounted read-only, hides folders with sockets and devices, and makes an empty folder in
-// memory.
+// files makes all that is mounted read-only, hides folders with sockets and devices, and makes an empty
+// folder in memory.
 func files(o *order) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
@@ -93,9 +116,10 @@ func files(o *order) error {
 	if err := devices(); err != nil {
 		return fmt.Errorf("/dev: %w", err)
 	}
-	if unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, "") != nil {
-		// a container may forbid it: then the host's stays, whose processes are out of reach all the same; what it
-		// shows of them is hidden
+	if unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY,
+		"") != nil {
+		// a container may forbid it: then the host's stays, whose processes are out of reach all the same;
+		// what it shows of them is hidden
 		if err := unix.Mount("tmpfs", "/proc", "tmpfs", unix.MS_RDONLY, "size=0"); err != nil {
 			return fmt.Errorf("hiding processes: %w", err)
 		}
@@ -107,18 +131,25 @@ func files(o *order) error {
 func hide(o *order) error {
 	trees := make([]int, len(o.Shown))
 	for i, path := range o.Shown {
-		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		fd, err := unix.OpenTree(unix.AT_FDCWD, path,
+			unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		trees[i] = fd
 	}
 	var over []string
-	for _, h := range hidden {
+	for _, h := range o.Hidden {
 		if real, err := filepath.EvalSymlinks(h); err != nil || real != h {
 			continue // it is not there, or another's name
 		}
-		if err := empty(h, o.Limits.Files); err != nil {
+		options := "mode=755"
+		if h == "/tmp" && o.Drop {
+			options = fmt.Sprintf("mode=700,uid=%d,gid=%[1]d", other)
+		} else if h == "/tmp" {
+			options = "mode=700"
+		}
+		if err := empty(h, o.Limits.Files, options); err != nil {
 			return err
 		}
 		if h != "/tmp" {
@@ -131,7 +162,8 @@ func hide(o *order) error {
 		}
 	}
 	for _, h := range over {
-		if err := unix.MountSetattr(unix.AT_FDCWD, h, 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		if err := unix.MountSetattr(unix.AT_FDCWD, h, 0,
+			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 			return fmt.Errorf("%s: %w", h, err)
 		}
 	}
@@ -139,9 +171,9 @@ func hide(o *order) error {
 }
 
 // empty mounts an empty folder in memory.
-func empty(at string, size int64) error {
+func empty(at string, size int64, options string) error {
 	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV,
-		fmt.Sprintf("size=%d,mode=700", size)); err != nil {
+		fmt.Sprintf("size=%d,%s", size, options)); err != nil {
 		return fmt.Errorf("an empty folder over %s: %w", at, err)
 	}
 	return nil
@@ -156,13 +188,14 @@ func show(tree int, path string) error {
 	if err := unix.Fstat(tree, &s); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	if err := blank(path, s.Mode&unix.S_IFMT == unix.S_IFDIR); err != nil {
 		return err
 	}
-	return errors.Join(unix.MoveMount(tree, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH), unix.Close(tree))
+	return errors.Join(unix.MoveMount(tree, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH),
+		unix.Close(tree))
 }
 
 // blank makes what something can be mounted on.
@@ -184,7 +217,7 @@ func devices() error {
 		}
 		trees[i] = fd
 	}
-	if err := empty("/dev", 1<<20); err != nil {
+	if err := empty("/dev", 1<<20, "mode=755"); err != nil {
 		return err
 	}
 	for i, name := range names {
@@ -219,9 +252,9 @@ func limits(l Limits) (all []limit) {
 	return all
 }
 
-// surrender gives up all privileges for good: those of the namespaces' root too, so that nothing that was set can be
-// undone.
-func surrender() error {
+// surrender gives up all privileges for good: those of the namespaces' root too, so that nothing that was set
+// can be undone.
+func surrender(drop bool) error {
 	const noRoot = 1<<0 | 1<<1 | 1<<2 | 1<<3 // SECBIT_NOROOT and NO_SETUID_FIXUP, locked
 	if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot, 0, 0, 0); err != nil {
 		return fmt.Errorf("root without privileges: %w", err)
@@ -229,6 +262,14 @@ func surrender() error {
 	for c := range unix.CAP_LAST_CAP + 1 {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil && err != unix.EINVAL {
 			return fmt.Errorf("capability %d: %w", c, err)
+		}
+	}
+	if drop {
+		for _, c := range [][4]uintptr{{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, other, other, other},
+			{unix.SYS_SETRESUID, other, other, other}} {
+			if _, _, no := unix.RawSyscall(c[0], c[1], c[2], c[3]); no != 0 {
+				return fmt.Errorf("another user: %w", no)
+			}
 		}
 	}
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

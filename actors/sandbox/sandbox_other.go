@@ -8,7 +8,7 @@ import (
 )
 
 // isolate refuses: there are no namespaces.
-func isolate(*exec.Cmd) error { return errors.New("sandbox: there are sandboxes on Linux only") }
+func isolate(*exec.Cmd, bool) error { return errors.New("sandbox: there are sandboxes on Linux only") }
 
 // group is none.
 type group struct{ dirs []string }
@@ -16,3 +16,5 @@ type group struct{ dirs []string }
 func newGroup(Limits) *group { return &group{} }
 
 func (*group) remove() {}
+
+func drops(Limits) bool { return false }
