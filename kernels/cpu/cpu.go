@@ -73,7 +73,11 @@ func open(o kernels.Options) (kernels.Backend, error) {
 	if o.Which != "" {
 		return nil, fmt.Errorf("device cpu:%s: the processor has no parts to choose", o.Which)
 	}
-	return New(o.Threads), nil
+	k, err := detect()
+	if err != nil {
+		return nil, err
+	}
+	return newBackend(k, o.Threads), nil
 }
 
 // Name is "cpu" and the level of instructions in use.
