@@ -51,7 +51,7 @@ func (e *Engine) emit(b *batch, logits []float32) {
 		if s.Top > 0 {
 			copy(z, logits[d.row*v:(d.row+1)*v])
 			capRow(z, most)
-			t.Top = likeliest(z, s.Top)
+			t.Top = likeliest(z, s.Top, logSum(z, d.token.ID, lp[d.row]))
 		}
 		e.take(s, t, d.guide)
 	}
@@ -227,8 +227,12 @@ func capRow(z []float32, most float64) {
 	}
 }
 
-// likeliest are the n likeliest tokens with their log-probabilities.
-func likeliest(z []float32, n int) []Candidate {
+// logSum is the logarithm of the sum of e^z that a drawn token's log-probability was taken with, so that what is said
+// of others, and of the token among them, is by the same sum; where it has none, a sum of its own.
+func logSum(z []float32, drawn int32, logProb float32) float64 {
+	if lse := float64(z[drawn]) - float64(logProb); !math.IsNaN(lse) && !math.IsInf(lse, 0) {
+		return lse
+	}
 	top, sum := math.Inf(-1), 0.0
 	for _, x := range z {
 		top = max(top, float64(x))
@@ -236,7 +240,12 @@ func likeliest(z []float32, n int) []Candidate {
 	for _, x := range z {
 		sum += math.Exp(float64(x) - top)
 	}
-	lse := top + math.Log(sum)
+	return top + math.Log(sum)
+}
+
+// likeliest are the n likeliest tokens with their log-probabilities, of logits whose logarithm of the sum of exponentials
+// is lse.
+func likeliest(z []float32, n int, lse float64) []Candidate {
 	var out []Candidate
 	for i, x := range z {
 		c := Candidate{int32(i), float32(float64(x) - lse)}
