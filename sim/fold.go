@@ -147,8 +147,7 @@ func (f *folder) join() string {
 	for i := range f.unit {
 		f.unit[i] = int32(i)
 	}
-	var root func(r int32) int32
-	root = func(r int32) int32 {
+	root := func(r int32) int32 {
 		for f.unit[r] != r {
 			f.unit[r] = f.unit[f.unit[r]]
 			r = f.unit[r]

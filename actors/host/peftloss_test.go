@@ -3,7 +3,6 @@ package host
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,7 +165,7 @@ func TestPEFTLosses(t *testing.T) {
 	}
 	if *writeAdapters == "" {
 		require.Len(t, want, equal)
-		t.Log(fmt.Sprintf("%d losses are PEFT's, %d sets of targets are refused", equal, refused))
+		t.Logf("%d losses are PEFT's, %d sets of targets are refused", equal, refused)
 		require.Greater(t, refused, 5)
 	}
 }

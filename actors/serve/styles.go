@@ -136,7 +136,7 @@ func (s *style) parse(text string) (content string, calls []call) {
 		rest = more
 	}
 	if !blank(rest) {
-		rest, ok = consume(rest, s.calls.To)
+		rest, _ = consume(rest, s.calls.To)
 	}
 	if len(calls) == 0 || !blank(rest) {
 		return text, nil

@@ -7,10 +7,11 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/lfactor/lfactor/configs/hydra"
 	"github.com/lfactor/lfactor/configs/megatron"
 	"github.com/lfactor/lfactor/configs/source"
-	"go.yaml.in/yaml/v3"
 )
 
 // LoongForge's composed models: an image encoder, a projector and a foundation below model, each with a
@@ -106,10 +107,6 @@ func (l *Reader) composed(root, m *hydra.Node) {
 		v.lora()
 	}
 }
-
-// otherKinds are kinds of models below model that are no models of language and images, with what they
-// are.
-var otherKinds = map[string]string{}
 
 // part says whether a part is there.
 func (v *vlm) part(name string, n *hydra.Node, include string) bool {

@@ -10,8 +10,6 @@ import (
 // with a chance below 1e-6.
 type repeats struct {
 	powers, sums []uint64 // to the byte
-	set          map[uint64]int32
-	counts       []int32
 }
 
 const (

@@ -163,7 +163,7 @@ type robotWriter struct {
 	dir             string
 	set             RobotSet
 	row             reflect.Type
-	w               *parquet.Writer
+	w               *parquet.Writer //lint:ignore SA1019 a row's columns are known when the program runs
 	places          []robotPlace
 	tasks           []string
 	states, actions [][]float32

@@ -292,9 +292,6 @@ func (r *Recipe) work(parts ...string) string {
 	return filepath.Join(append([]string{r.Output, workDir}, parts...)...)
 }
 
-// errStop ends workers whose result nobody wants any more.
-var errStop = errors.New("stopped")
-
 // partFiles are files that are being written.
 const partFiles = ".part-*"
 

@@ -70,7 +70,6 @@ type making struct {
 	path
 	stage stage
 	block
-	key []byte
 }
 
 // make makes the block of a unit and returns its file's content. with is what came along to this host, nil

@@ -131,20 +131,6 @@ func (s *convShape) backward(dy *tensor.Tensor, group int) (l []phase) {
 func (g *gathered) count() int { return g.n * g.rows.places() }
 func (g *gathered) width() int { return len(g.offs) * g.each }
 
-// place is the place of the tensor that tap k of row r is, or -1 for none.
-func (g *gathered) place(r, k int) int {
-	n := r / g.rows.places()
-	at, i := g.rows.at(r%g.rows.places()), n
-	for a, o := range g.offs[k] {
-		p := at[a]*g.step[a] + o
-		if p < 0 || p >= g.from[a] {
-			return -1
-		}
-		i = i*g.from[a] + p
-	}
-	return i
-}
-
 // view is room for n elements of a dtype.
 func (s *scratch) view(d tensor.DType, n int) view {
 	if d == tensor.F32 {

@@ -100,7 +100,7 @@ func (x *host) dial(e agent.Dial) {
 func (x *host) send(e agent.Send) {
 	c := x.conn
 	if c == nil || c.own != e.Conn {
-		x.then(0, func() { x.step(agent.Unsent{Conn: e.Conn, M: e.M}) })
+		x.then(0, func() { x.step(agent.Unsent(e)) })
 		return
 	}
 	if e.M.Kind != control.Hello {

@@ -138,7 +138,7 @@ func (p footage) Classes() int32 { return 1 << 9 }
 // Class is that of the rows of all clips; it is never 0.
 func (p footage) Class(in *Inputs) int32 {
 	n := 0
-	for _, x := range (latents{p.d}).items(in) {
+	for _, x := range latents(p).items(in) {
 		n += x.Clip.Tokens()
 	}
 	return SizeClass(n)
@@ -177,7 +177,7 @@ func (p footage) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 	}
 	out["clip.at"], out["clip.of"], out["clip.pos"] = at, of, pos
 	row := 0
-	for g, x := range (latents{p.d}).items(in) {
+	for g, x := range latents(p).items(in) {
 		c := x.Clip
 		l := f.level(&x)
 		by, frame, rows := f.Latents.Process.coefficients(l), c.Grid[1]*c.Grid[2], c.Tokens()
@@ -225,7 +225,7 @@ func (f *Footage) level(x *Encoded) noise.Level {
 func (p footage) sees(in *Inputs, s block.Shape, out map[string]*tensor.Tensor) {
 	clips, segments, seen, joined := []int32{0}, []int32{0}, []int32{0}, []int32{0}
 	var see, joint []int32
-	items, row := (latents{p.d}).items(in), 0
+	items, row := latents(p).items(in), 0
 	for i := range len(in.Cu) - 1 {
 		if len(items) > 0 && items[0].From == in.Cu[i] {
 			c := items[0].Clip

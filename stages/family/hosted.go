@@ -115,7 +115,7 @@ func (p readouts) Tensors(in *Inputs, _ block.Shape) map[string]*tensor.Tensor {
 	for i := range which.I32() {
 		which.I32()[i] = -1
 	}
-	for _, x := range (latents{p.d}).items(in) {
+	for _, x := range latents(p).items(in) {
 		from, n := p.d.reads(&x)
 		for k := range n {
 			which.I32()[from+k] = int32(k)

@@ -65,7 +65,7 @@ func (p rollout) Classes() int32 { return 1 << 10 }
 
 func (p rollout) Class(in *Inputs) int32 {
 	n, past := 0, int32(0)
-	for _, x := range (latents{p.d}).items(in) {
+	for _, x := range latents(p).items(in) {
 		n += x.Clip.rows()
 		if x.Clip.Part == 0 {
 			past = rollPast
@@ -150,7 +150,7 @@ func (p rollout) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		"past.see.cu", "clip.turn.cu", "clip.joint.cu", "clip.text.cu"} {
 		r.lists[name] = []int32{0}
 	}
-	items := (latents{p.d}).items(in)
+	items := latents(p).items(in)
 	for g := range items {
 		x := &items[g]
 		r.fill(g, x)
@@ -165,7 +165,7 @@ func (p rollout) Tensors(in *Inputs, s block.Shape) map[string]*tensor.Tensor {
 		}
 		r.add("clip.cu", int32(r.row))
 		r.add("past.cu", int32(r.past))
-		r.add("clip.text.cu", r.last("clip.text.cu")+int32((latents{p.d}).rows(x)))
+		r.add("clip.text.cu", r.last("clip.text.cu")+int32(latents(p).rows(x)))
 	}
 	n, m, frames := ClipRows(s), PastRows(s), p.d.Clip.Grid()[0]
 	r.finish([]string{"clip.cu", "past.cu", "clip.text.cu"}, map[string]int{"clip.see": frames * (n + 2*m),

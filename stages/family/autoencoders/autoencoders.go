@@ -39,8 +39,8 @@ func check(m configs.Model, k keys, at configs.Report) {
 	}
 }
 
-// classes enters a family for each class.
-var classes = func() (all []struct{}) {
+// A family is entered for each class.
+var _ = func() (all []struct{}) {
 	for _, class := range latent.Classes() {
 		c, _ := latent.Lookup(class)
 		all = append(all, family.Register(family.Family{ModelType: class, Paper: c.Paper,

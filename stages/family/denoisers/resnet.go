@@ -13,11 +13,10 @@ import (
 // Resnet is ResNet-18 (arXiv:1512.03385) up to its last map of features, as torchvision has it, of views that
 // are read whole.
 type Resnet struct {
-	Name  string // of its parameters, "" for none
-	Stem  int    // channels of the first layer
-	D     *family.Denoiser
-	names func(layer string) string // of a layer in the file; nil leaves it
-	Norm  func(r *block.Rec, name string, x *grad.Value) *grad.Value
+	Name string // of its parameters, "" for none
+	Stem int    // channels of the first layer
+	D    *family.Denoiser
+	Norm func(r *block.Rec, name string, x *grad.Value) *grad.Value
 }
 
 // half is the length of an axis behind a convolution or a pool with stride 2 and its edges padded.

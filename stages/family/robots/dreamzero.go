@@ -194,15 +194,15 @@ func (w dream) embed(r *block.Rec, env map[string]*grad.Value) {
 
 // dreamStream is what rows of a kind are in a layer: the clip's, states, and actions.
 type dreamStream struct {
-	name         string
-	x, mod, at   *grad.Value
-	place        string      // of its rows: those of actions may be shared out
-	cu           *grad.Value // borders of samples among its rows
-	told, seen   *grad.Value // and of their captions and of features of what they see
-	pos          string
-	rows         int
-	axes         [3]int // numbers of a head that turn by each axis
-	q, k, v, out *grad.Value
+	name       string
+	x, mod, at *grad.Value
+	place      string      // of its rows: those of actions may be shared out
+	cu         *grad.Value // borders of samples among its rows
+	told, seen *grad.Value // and of their captions and of features of what they see
+	pos        string
+	rows       int
+	axes       [3]int // numbers of a head that turn by each axis
+	q, k, v    *grad.Value
 }
 
 // streams are those of layer i, in the order of keys.
