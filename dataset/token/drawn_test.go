@@ -144,13 +144,13 @@ func (c *drawnChat) compare(tok *Tokenizer, conf *Config, prompt bool, masks map
 		}
 		// a turn begins behind the prompt that asks for it, of which TRL's templates learn a part
 		if want := masks[c.Name+fmt.Sprint(ids)]; o.Mask == nil && want != nil {
-			m := sameMask(mask, want)
+			m := sameMask(tok, ids, mask, want)
 			if m == "otherwise" {
 				return "mask differs", fmt.Errorf("%s, TRL has %v", marked(tok, ids, mask), want)
 			}
 			return "as TRL's template for training: " + m, nil
 		}
-		if o.Mask != nil && sameMask(mask, o.Mask) != "the same" {
+		if o.Mask != nil && sameMask(tok, ids, mask, o.Mask) != "the same" {
 			return "mask differs", fmt.Errorf("%s, want %v", marked(tok, ids, mask), o.Mask)
 		}
 		return map[int]string{0: "ids are the same", 1: "ids are the same, and a token that stops the " +
@@ -176,14 +176,17 @@ func (c *drawnChat) refused(prompt bool, err error) (string, error) {
 }
 
 // sameMask tells how a mask differs.
-func sameMask(have []bool, want []int) string {
+func sameMask(tok *Tokenizer, ids []int32, have []bool, want []int) string {
 	less, more := 0, 0
 	for i := range have {
 		if have[i] && want[i] == 0 {
 			more++
 		}
 		if !have[i] && want[i] == 1 {
-			less++
+			blank := strings.TrimSpace(tok.Decode(ids[i:i+1], false)) == ""
+			if less++; !blank && (i+1 == len(want) || want[i+1] == 0) {
+				return "otherwise" // a turn's end is not learnt
+			}
 		}
 	}
 	switch {
