@@ -78,7 +78,7 @@ func (l *Loader) pack(mb family.Microbatch, c int) *links.Pack {
 	}
 	if l.Model != nil {
 		in := mb.Inputs()
-		if l.Model.Denoiser != nil && !l.Model.Denoiser.Hosted {
+		if l.Model.Task().OwnRows {
 			in.Rows = total // what follows from places in a sequence knows of padding
 		}
 		data := l.Model.Tensors(in, l.class(&mb))

@@ -211,7 +211,7 @@ func (d *data) config() (dataset.LoaderConfig, error) {
 	if d.kind == dataset.KindEpisodes {
 		x := d.images.(robotic)
 		conf.Mode, conf.Samples, conf.Prepare = dataset.ModeSFT, x.Samples(), x.Prepare
-		conf.Own = d.r.job.Model.Denoiser != nil && !d.r.job.Model.Denoiser.Hosted
+		conf.Own = d.r.job.Model.Task().OwnRows
 	}
 	if d.kind == dataset.KindPairs || d.kind == dataset.KindJudged || d.kind == dataset.KindSimilar {
 		conf.Mode = dataset.ModeSFT

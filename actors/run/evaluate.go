@@ -52,7 +52,7 @@ func Evaluate(ctx context.Context, cfg *configs.Config, q Question) (*Evaluation
 	if out.Levels, err = r.byLevel(ctx, q); err != nil {
 		return nil, err
 	}
-	if r.job.Model.Denoiser == nil && r.data.answers == nil {
+	if r.job.Model.Task().Perplexity && r.data.answers == nil {
 		out.Perplexity = math.Exp(out.Loss)
 	}
 	return out, nil

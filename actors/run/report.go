@@ -242,7 +242,7 @@ func (r *Run) shared() (text string) {
 
 // perplexity is what a loss of texts says of the next token, "" for others.
 func (p *reporter) perplexity(loss float64) string {
-	if p.r.job.Model.Denoiser != nil || p.r.cfg.Run.Objective.Kind != "none" {
+	if !p.r.job.Model.Task().Perplexity || p.r.cfg.Run.Objective.Kind != "none" {
 		return ""
 	}
 	return fmt.Sprintf("  ppl %.2f", math.Exp(loss))
@@ -475,10 +475,7 @@ func (p *reporter) close() {
 	}
 	if len(p.losses) > 1 {
 		path := filepath.Join(p.dir, "loss.svg")
-		unit := "loss, nats a token"
-		if p.r.job.Model.Denoiser != nil {
-			unit = "loss of a number"
-		}
+		unit := p.r.job.Model.Task().Unit
 		if p.r.data.answers != nil {
 			unit = "loss of an answer or a pair"
 		}

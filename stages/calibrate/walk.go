@@ -87,7 +87,7 @@ func Run(j Job, method string) (*Result, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("there is no way %q to round by what is read", method)
 	}
-	if j.Model.Vision != nil || j.Model.Denoiser != nil {
+	if j.Model.Vision != nil || !j.Model.Task().Writes {
 		return nil, fmt.Errorf("%s is no model of text alone, which are calibrated", j.Model.Family)
 	}
 	w := newWalk(&j)

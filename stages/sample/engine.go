@@ -204,7 +204,7 @@ func drawsText(g *Generator) error {
 	switch _, device := g.run.Backend.(kernels.Device); {
 	case device:
 		return errors.New("sample: an engine runs on the processor: set device: cpu")
-	case g.m.Denoiser != nil:
+	case !g.m.Task().Writes:
 		return fmt.Errorf("sample: %s is no model of text", g.m.Family)
 	case g.m.Headless():
 		return errors.New("sample: the model gives scores or vectors of texts and draws no tokens")

@@ -44,7 +44,7 @@ func (g *Generator) whole(ids, targets, positions, cu []int32, rec block.Rec, wa
 		return nil, fmt.Errorf("sample: %d tokens with %d targets and borders %v", len(ids), len(targets),
 			cu)
 	}
-	if g.m.Vision != nil || g.m.Denoiser != nil {
+	if g.m.Vision != nil || !g.m.Task().Writes {
 		return nil, fmt.Errorf("sample: %s is no model of text alone", g.m.Family)
 	}
 	g.Reset()

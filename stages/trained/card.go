@@ -80,7 +80,7 @@ func (e *Exporter) figures() (rows [][2]string) {
 	r := &e.Cfg.Run
 	step := e.Saved.Step()
 	add("steps", fmt.Sprint(step))
-	if e.Model.Denoiser == nil {
+	if e.Model.Task().Writes {
 		add("tokens seen", unit.Count(float64(step)*float64(r.Train.GlobalBatch)*float64(r.Data.SeqLen)))
 	}
 	add("samples a step", fmt.Sprint(r.Train.GlobalBatch))

@@ -29,7 +29,7 @@ func Embeds(dir string) bool { return machine.Exists(filepath.Join(dir, poolFold
 
 // aimed gives a directory's model the vectors that it learnt.
 func aimed(m *family.Model, dir string) {
-	if Embeds(dir) && m.Denoiser == nil && m.Vision == nil {
+	if Embeds(dir) && m.Task().Writes && m.Vision == nil {
 		m.Spec.Objective = &family.Objective{Loss: objective.Lookup(vectors)}
 	}
 }
