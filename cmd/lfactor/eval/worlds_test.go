@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		default:
 			step++
 		}
-		fmt.Printf(`{"task": "go", "state": [%d, %d], "expert": [1, 2, %d], "done": %t, "success": %t, "images": `+
+		fmt.Printf(`{"task": "go", "state": [%d, %d], "expert": [1, 2, %d], "reward": 0, "done": %t, "success": %t, "images": `+
 			`{"top": {"height": 1, "width": 1, "pixels": "AAAA"}}}`+"\n", seed, step, step, step == 4, step == 4 && seed%2 == 0)
 	}
 }
