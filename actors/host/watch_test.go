@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,14 +119,12 @@ func (w *watched) run(t *testing.T, v variant, mesh topology.Mesh) *watched {
 // type behind the step that shows it, and to few bits so many steps behind the last look that does; others
 // stay where they were. The numbers of the steps before are those of a run that looks at nothing.
 func TestFallsBack(t *testing.T) {
-	t.Skip("left out: the planted norm made gradients of queries lossy by a softmax that was wrong for scores of 1e10; since " +
-		"that is mended nothing is lost there, and another plant has to be found")
 	const norm, of = "model.layers.0.input_layernorm.weight", "model.layers.0.self_attn.q_proj.weight.low"
 	one := variant{pp: 1, dp: 1, tp: 1, schedule: "1f1b"}
 	plain := (&watched{spec: lowSpec(), precision: "tensor", steps: 12}).run(t, one, one.mesh())
 	require.Empty(t, plain.choices)
 	var stays []float32
-	w := watched{spec: lowSpec(), precision: "tensor", watch: kernels.Watch{Lost: 0.2, Every: 1, Stay: 3},
+	w := watched{spec: lowSpec(), precision: "tensor", watch: kernels.Watch{Lost: 0.1, Every: 1, Stay: 3},
 		steps: 12}
 	w.before = func(step int64, params map[string]*tensor.Tensor) {
 		switch step {
@@ -140,11 +139,18 @@ func TestFallsBack(t *testing.T) {
 	require.Equal(t, []float32{0, 0, 0, 0, 3, 3, 3, 2, 1, 0, 0, 0}, stays)
 	require.Equal(t, plain.losses[:3], w.losses[:3])
 	require.NotEqual(t, plain.losses[5], w.losses[5])
-	require.Equal(t, []string{"4 " + of + " 3", "9 " + of + " 0"}, w.changes)
+	falls := []string{of, "model.layers.0.self_attn.k_proj.weight.low", "model.layers.0.self_attn.v_proj.weight.low"}
+	var want []string // all that read the planted rows
+	for _, at := range []string{"4 %s 3", "9 %s 0"} {
+		for _, name := range falls {
+			want = append(want, fmt.Sprintf(at, name))
+		}
+	}
+	require.Equal(t, want, w.changes)
 	require.Equal(t, 12*14, w.looks)
 	require.Len(t, w.choices, 14)
 	for name, c := range w.choices {
-		require.Equal(t, name == of, c[kernels.ChoiceFalls] == 1, name)
+		require.Equal(t, slices.Contains(falls, name), c[kernels.ChoiceFalls] == 1, name)
 		require.InDelta(t, 0.06, c[kernels.ChoiceError], 0.02, "%s: gradients of two bits", name)
 	}
 }
