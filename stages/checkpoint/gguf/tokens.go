@@ -167,9 +167,12 @@ func (m *Model) tokenizerConfig(v *vocabulary) map[string]any {
 			conf["tokenizer_class"] = "GemmaTokenizer"
 		}
 	}
+	all := v.model == "llama" || m.File.Meta["tokenizer.ggml.token_type"] == nil // without kinds any may be special
 	for name, key := range map[string]string{"bos": "bos_token", "eos": "eos_token", "padding": "pad_token",
 		"unknown": "unk_token"} {
-		if id, ok := m.id(name).(int64); ok {
+		// A token that is named here is special to transformers, wherever it stands in a text. To llama.cpp an
+		// ordinary one stays ordinary, though it ends texts: config.json has its number.
+		if id, ok := m.id(name).(int64); ok && (all || v.kinds[id] != tokenNormal) {
 			conf[key] = v.tokens[id]
 		}
 	}
