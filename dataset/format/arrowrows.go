@@ -1,15 +1,12 @@
 package format
 
 import (
-	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
-
-	"github.com/lfactor/lfactor/dataset"
 )
 
 // arrowRow writes row i of a record batch as a JSON object, in the form that rows of Parquet have.
@@ -57,6 +54,10 @@ func (w *rowWriter) arrowValue(a arrow.Array, i int) {
 		w.number(float64(a.Value(i)), 32)
 	case *array.Float64:
 		w.number(a.Value(i), 64)
+	case *array.Decimal128:
+		w.text(decimalText(a.Value(i).BigInt(), int(a.DataType().(*arrow.Decimal128Type).Scale)))
+	case *array.Decimal256:
+		w.text(decimalText(a.Value(i).BigInt(), int(a.DataType().(*arrow.Decimal256Type).Scale)))
 	case *array.Dictionary:
 		w.arrowValue(a.Dictionary(), a.GetValueIndex(i))
 	case *array.Struct:
@@ -81,7 +82,7 @@ func (w *rowWriter) arrowValue(a arrow.Array, i int) {
 			w.out.WriteString(a.ValueStr(i))
 			return
 		}
-		w.text(a.ValueStr(i)) // times, decimals
+		w.text(a.ValueStr(i)) // times
 	}
 }
 
@@ -97,13 +98,4 @@ func (w *rowWriter) arrowStruct(a *array.Struct, i int) {
 		w.arrowValue(a.Field(f), i)
 	}
 	w.out.WriteByte('}')
-}
-
-// binary writes bytes: as a text where they are one, else in base64, as an image.
-func (w *rowWriter) binary(b []byte) {
-	if checkUTF8(b, dataset.Place{}) != nil {
-		w.text(base64.StdEncoding.EncodeToString(b))
-		return
-	}
-	w.text(string(b))
 }

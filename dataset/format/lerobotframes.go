@@ -244,7 +244,8 @@ func numbers(row []byte, column string) (v []float64, why string) {
 	if !ok {
 		return nil, fmt.Sprintf("there is no column %q", column)
 	}
-	if bytes.Contains(raw, []byte("null")) {
+	if bytes.Contains(raw, []byte("null")) || bytes.Contains(raw, []byte(`NaN"`)) ||
+		bytes.Contains(raw, []byte(`Infinity"`)) {
 		return nil, fmt.Sprintf("%q has a number that is none", column)
 	}
 	var one float64

@@ -150,8 +150,10 @@ func (p *parquetFile) decodeGroup(k int) (rows [][]byte, err error) {
 		rows, err = p.decode(r)
 		return err
 	}
-	if p.usesLZ4(k) {
-		return rows, p.withLZ4(k, use)
+	for column := range p.file.Metadata().RowGroups[k].Columns {
+		if p.mended(k, column) {
+			return rows, p.withOverlay(k, use)
+		}
 	}
 	return rows, use(p.file.RowGroups()[k])
 }

@@ -46,14 +46,11 @@ func (o *overlay) put(b []byte) error {
 	return err
 }
 
-// usesLZ4 says whether a column of a row group that is read is compressed with LZ4.
-func (p *parquetFile) usesLZ4(k int) bool {
-	for i, c := range p.file.Metadata().RowGroups[k].Columns {
-		if p.reads(i) && isLZ4(c.MetaData.Codec) {
-			return true
-		}
-	}
-	return false
+// mended says whether a column of row group k is read by way of an overlay: it is compressed with LZ4, or its
+// booleans are coded as runs.
+func (p *parquetFile) mended(k, column int) bool {
+	m := &p.file.Metadata().RowGroups[k].Columns[column].MetaData
+	return p.reads(column) && (isLZ4(m.Codec) || hasRuns(m))
 }
 
 // reads says whether a column's values are read.
@@ -61,8 +58,8 @@ func (p *parquetFile) reads(column int) bool { return p.only < 0 || p.only == co
 
 func isLZ4(c format.CompressionCodec) bool { return c == format.Lz4 || c == format.Lz4Raw }
 
-// withLZ4 calls use with a row group whose columns of LZ4 are expanded; it lasts as long as use runs.
-func (p *parquetFile) withLZ4(k int, use func(parquet.RowGroup) error) (err error) {
+// withOverlay calls use with a row group whose columns that want it are written out; it lasts as long as use runs.
+func (p *parquetFile) withOverlay(k int, use func(parquet.RowGroup) error) (err error) {
 	more, err := os.CreateTemp("", "lfactor-parquet-*")
 	if err != nil {
 		return err
@@ -78,10 +75,10 @@ func (p *parquetFile) withLZ4(k int, use func(parquet.RowGroup) error) (err erro
 	meta.RowGroups = thrift.Slice[format.RowGroup]{g}
 	for i := range g.Columns {
 		c := &g.Columns[i]
-		if !p.reads(i) || !isLZ4(c.MetaData.Codec) {
+		if !p.mended(k, i) {
 			continue
 		}
-		pages, dictionary, err := p.plainPages(c)
+		pages, dictionary, err := p.plainPages(c, i)
 		if err != nil {
 			return fmt.Errorf("column %q: %w", c.MetaData.PathInSchema[0], err)
 		}
@@ -118,9 +115,9 @@ func relocate(c *format.ColumnChunk, at, size, dictionary int64) {
 	c.OffsetIndexOffset, c.OffsetIndexLength, c.ColumnIndexOffset, c.ColumnIndexLength = 0, 0, 0, 0
 }
 
-// plainPages returns the pages of a chunk as they would be without LZ4, and how many bytes of them are a
+// plainPages returns the pages of a column's chunk as they would be without compression and runs of booleans, and how many bytes of them are a
 // dictionary.
-func (p *parquetFile) plainPages(c *format.ColumnChunk) (out []byte, dictionary int64, err error) {
+func (p *parquetFile) plainPages(c *format.ColumnChunk, column int) (out []byte, dictionary int64, err error) {
 	m := &c.MetaData
 	at := m.DataPageOffset
 	if m.DictionaryPageOffset > 0 {
@@ -149,6 +146,11 @@ func (p *parquetFile) plainPages(c *format.ColumnChunk) (out []byte, dictionary 
 			return nil, 0, fmt.Errorf("damaged: page %d: %w", n, err)
 		}
 		in = in[h.CompressedPageSize:]
+		if hasRuns(m) {
+			if page, err = plainBooleans(&h, page, levelsOf(p.file.Schema(), column)); err != nil {
+				return nil, 0, fmt.Errorf("damaged: page %d: %w", n, err)
+			}
+		}
 		h.CompressedPageSize, h.CRC = int32(len(page)), 0
 		head, err := thrift.Marshal(protocol, &h)
 		if err != nil {
@@ -182,8 +184,19 @@ func plainPage(h *format.PageHeader, b []byte, codec format.CompressionCodec) ([
 		v2.V.IsCompressed.Valid, v2.V.IsCompressed.V = true, false
 	}
 	size := int(h.UncompressedPageSize)
-	if levels < 0 || levels > len(b) || size < levels || size-levels > lz4RatioMax*(len(b)-levels) {
+	if levels < 0 || levels > len(b) || size < levels ||
+		isLZ4(codec) && size-levels > lz4RatioMax*(len(b)-levels) || size > rowGroupsBytesMax {
 		return nil, fmt.Errorf("%d bytes cannot be %d ones", len(b), size)
+	}
+	if !isLZ4(codec) && len(b) == levels { // nulls alone
+		return b, nil
+	}
+	if !isLZ4(codec) {
+		body, err := parquet.LookupCompressionCodec(codec).Decode(make([]byte, 0, size-levels), b[levels:])
+		if err == nil && len(body) != size-levels {
+			err = fmt.Errorf("it expands to %d bytes, not the %d that it announces", len(body), size-levels)
+		}
+		return append(slices.Clone(b[:levels]), body...), err
 	}
 	out := make([]byte, size)
 	copy(out, b[:levels])

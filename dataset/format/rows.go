@@ -2,18 +2,15 @@ package format
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/lfactor/lfactor/dataset"
 )
@@ -65,12 +62,13 @@ func (p *parquetFile) objects(g parquet.RowGroup) ([][]byte, error) {
 func (p *parquetFile) objectsOf(g parquet.RowGroup, schema *parquet.Schema) (out [][]byte, err error) {
 	rows := g.Rows()
 	defer func() { err = errors.Join(err, rows.Close()) }()
+	leaves := leafWriters(schema, halfColumns(p.file.Metadata().Schema))
 	buf := make([]parquet.Row, 64)
 	total := 0
 	for {
 		n, err := rows.ReadRows(buf)
 		for _, r := range buf[:n] {
-			b := rowJSON(schema, r)
+			b := rowJSON(schema, leaves, r)
 			if total += len(b); total > rowGroupsBytesMax {
 				return nil, fmt.Errorf("it decodes to over %d bytes", rowGroupsBytesMax)
 			}
@@ -85,18 +83,22 @@ func (p *parquetFile) objectsOf(g parquet.RowGroup, schema *parquet.Schema) (out
 // rowJSON writes a row as a JSON object. A row is its leaf columns' values with repetition and definition
 // levels (Melnik et al., "Dremel", VLDB 2010); a value of a level below an optional or repeated node's own
 // is its absence.
-func rowJSON(schema *parquet.Schema, row parquet.Row) []byte {
+func rowJSON(schema *parquet.Schema, leaves []leafWriter, row parquet.Row) []byte {
 	columns := make([][]parquet.Value, len(schema.Columns()))
 	row.Range(func(i int, values []parquet.Value) bool {
 		columns[i] = values
 		return true
 	})
-	w := &rowWriter{}
+	w := &rowWriter{leaves: leaves}
 	w.group(schema, columns, 0, 0)
 	return w.out.Bytes()
 }
 
-type rowWriter struct{ out bytes.Buffer }
+// rowWriter writes a row as JSON; leaves are the writers of Parquet's columns.
+type rowWriter struct {
+	out    bytes.Buffer
+	leaves []leafWriter
+}
 
 // node writes one value of a node: its columns' values are all of this instance. rep and def are the levels
 // above it.
@@ -107,8 +109,8 @@ func (w *rowWriter) node(n parquet.Field, columns [][]parquet.Value, rep, def in
 			return
 		}
 	}
-	if n.Repeated() {
-		w.elements(n, columns, rep+1, def+1)
+	if n.Repeated() { // a list without the annotation of one: its elements are the values of this node
+		w.elements(n, columns, rep+1, def+1, false)
 		return
 	}
 	w.required(n, columns, rep, def)
@@ -117,12 +119,18 @@ func (w *rowWriter) node(n parquet.Field, columns [][]parquet.Value, rep, def in
 // required writes a value that is there.
 func (w *rowWriter) required(n parquet.Node, columns [][]parquet.Value, rep, def int) {
 	if n.Leaf() {
-		w.leaf(n, columns[0][0])
+		w.leaf(columns[0][0])
 		return
 	}
-	if f := n.Fields(); len(f) == 1 && f[0].Repeated() { // a LIST, or a MAP as a list of keys and values
-		w.elements(f[0], columns, rep+1, def+1)
-		return
+	if f := n.Fields(); len(f) == 1 && f[0].Repeated() {
+		switch annotated(n, f[0]) {
+		case "LIST":
+			w.elements(f[0], columns, rep+1, def+1, wrapped(n, f[0]))
+			return
+		case "MAP": // as a list of keys and values
+			w.elements(f[0], columns, rep+1, def+1, false)
+			return
+		}
 	}
 	w.group(n, columns, rep, def)
 }
@@ -132,18 +140,46 @@ func absent(columns [][]parquet.Value, def int) bool {
 	return len(columns) == 0 || len(columns[0]) == 0 || columns[0][0].DefinitionLevel() < def
 }
 
-// elements writes the values of a repeated node as a list. An element is usually wrapped in a group of its
-// own; the names that old writers gave to groups that are elements themselves are those of the Parquet
-// specification.
-func (w *rowWriter) elements(n parquet.Field, columns [][]parquet.Value, rep, def int) {
+// annotated says whether a group of one repeated field is a LIST or a MAP. Of old writers' maps, which are annotated
+// as MAP_KEY_VALUE, the library tells nothing: they are known by the names that they have.
+func annotated(n parquet.Node, of parquet.Field) string {
+	if l := n.Type().LogicalType(); l != nil {
+		switch l.Value.(type) {
+		case *format.ListType:
+			return "LIST"
+		case *format.MapType:
+			return "MAP"
+		}
+	}
+	if f := of.Fields(); (of.Name() == "map" || of.Name() == "key_value") && len(f) == 2 && f[0].Name() == "key" &&
+		f[1].Name() == "value" {
+		return "MAP"
+	}
+	return ""
+}
+
+// wrapped says whether each element of a LIST is in a group of its own, by the rules for old writers of Parquet's
+// specification (LogicalTypes.md, "Backward-compatibility rules").
+func wrapped(list parquet.Node, of parquet.Field) bool {
+	if of.Leaf() || len(of.Fields()) != 1 || of.Fields()[0].Repeated() || of.Name() == "array" {
+		return false
+	}
+	name := ""
+	if f, ok := list.(parquet.Field); ok {
+		name = f.Name()
+	}
+	return of.Name() != name+"_tuple"
+}
+
+// elements writes the values of a repeated node as a list; where each is wrapped in a group, what the group has.
+func (w *rowWriter) elements(n parquet.Field, columns [][]parquet.Value, rep, def int, wrapped bool) {
 	w.out.WriteByte('[')
 	if !absent(columns, def) {
 		for i, part := range splitAt(columns, rep) {
 			if i > 0 {
 				w.out.WriteByte(',')
 			}
-			if !n.Leaf() && len(n.Fields()) == 1 && n.Name() != "array" &&
-				!strings.HasSuffix(n.Name(), "_tuple") {
+			if wrapped {
 				w.node(n.Fields()[0], part, rep, def)
 			} else {
 				w.required(n, part, rep, def)
@@ -201,35 +237,13 @@ func leafCount(n parquet.Node) int {
 	return count
 }
 
-// leaf writes one value as JSON. Bytes of fixed length, which have no form in JSON, are written in
-// hexadecimal, and those of other columns than texts that are no UTF-8 in base64.
-func (w *rowWriter) leaf(n parquet.Node, v parquet.Value) {
+// leaf writes one value as JSON.
+func (w *rowWriter) leaf(v parquet.Value) {
 	if v.IsNull() {
 		w.out.WriteString("null")
 		return
 	}
-	switch v.Kind() {
-	case parquet.Boolean:
-		w.out.WriteString(strconv.FormatBool(v.Boolean()))
-	case parquet.Int32:
-		w.out.WriteString(strconv.FormatInt(int64(v.Int32()), 10))
-	case parquet.Int64:
-		w.out.WriteString(strconv.FormatInt(v.Int64(), 10))
-	case parquet.Int96:
-		w.text(deprecated.Int96(v.Int96()).String())
-	case parquet.Float:
-		w.number(float64(v.Float()), 32)
-	case parquet.Double:
-		w.number(v.Double(), 64)
-	case parquet.ByteArray:
-		if n.Type().String() != "STRING" && checkUTF8(v.ByteArray(), dataset.Place{}) != nil {
-			w.text(base64.StdEncoding.EncodeToString(v.ByteArray())) // an image
-			return
-		}
-		w.bytes(v.ByteArray())
-	default:
-		w.text(hex.EncodeToString(v.ByteArray()))
-	}
+	w.leaves[v.Column()](w, v)
 }
 
 // bytes writes text. Bytes that are no UTF-8 go through as they are, so that the reader finds them.
@@ -243,13 +257,18 @@ func (w *rowWriter) bytes(b []byte) {
 	w.out.WriteByte('"')
 }
 
-// number writes a number; what JSON has no number for is null.
+// number writes a number; what JSON has no number for is a text, as in the JSON form of protocol buffers.
 func (w *rowWriter) number(x float64, bits int) {
-	if math.IsNaN(x) || math.IsInf(x, 0) {
-		w.out.WriteString("null")
-		return
+	switch {
+	case math.IsNaN(x):
+		w.out.WriteString(`"NaN"`)
+	case math.IsInf(x, 1):
+		w.out.WriteString(`"Infinity"`)
+	case math.IsInf(x, -1):
+		w.out.WriteString(`"-Infinity"`)
+	default:
+		w.out.WriteString(strconv.FormatFloat(x, 'g', -1, bits))
 	}
-	w.out.WriteString(strconv.FormatFloat(x, 'g', -1, bits))
 }
 
 // text writes a JSON string, without escaping the characters that are special to HTML alone.

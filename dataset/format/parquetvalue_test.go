@@ -1,0 +1,95 @@
+package format
+
+import (
+	"encoding/json"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lfactor/lfactor/dataset"
+)
+
+// parquetFiles is the folder of bench/golden/parquet_types.py: the small set, or the one that LFACTOR_PARQUET names.
+func parquetFiles() string {
+	if dir := os.Getenv("LFACTOR_PARQUET"); dir != "" {
+		return dir
+	}
+	return filepath.Join("testdata", "parquet")
+}
+
+// Values of every type that pyarrow writes are those that were written.
+func TestParquetTypes(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(parquetFiles(), "*.want"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 4)
+	bad, values := map[string]int{}, 0
+	for _, want := range files {
+		text, err := os.ReadFile(want)
+		require.NoError(t, err)
+		rows, err := openRows(strings.TrimSuffix(want, ".want")+".parquet", dataset.Options{})
+		require.NoError(t, err)
+		for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
+			b, _, err := rows.Record(int64(i))
+			require.NoError(t, err)
+			have, want := exact(t, b).(map[string]any), exact(t, []byte(line)).(map[string]any)
+			require.Len(t, have, len(want))
+			for name, v := range want {
+				if values++; !assertEqual(v, have[name]) {
+					if bad[name]++; bad[name] < 12 {
+						t.Logf("%s row %d column %s: %v, want %v", rows.(*parquetFile).os.Name(), i, name, have[name], v)
+					}
+				}
+			}
+		}
+		require.NoError(t, rows.Close())
+	}
+	require.Empty(t, bad)
+	t.Logf("%d files, %d values", len(files), values)
+}
+
+func assertEqual(a, b any) bool {
+	x, _ := json.Marshal(a) // what came from JSON goes to it
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+// exact decodes JSON; whole numbers keep all digits.
+func exact(t *testing.T, b []byte) any {
+	d := json.NewDecoder(strings.NewReader(string(b)))
+	d.UseNumber()
+	var v any
+	require.NoError(t, d.Decode(&v), "%s", b)
+	return normal(v)
+}
+
+func normal(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			v[k] = normal(x)
+		}
+	case []any:
+		for i, x := range v {
+			v[i] = normal(x)
+		}
+	case json.Number:
+		if strings.ContainsAny(v.String(), ".eE") {
+			x, _ := strconv.ParseFloat(v.String(), 64) // JSON's numbers are numbers
+			return strconv.FormatFloat(x, 'f', -1, 64)
+		}
+		return v.String()
+	}
+	return v
+}
+
+func TestDecimalText(t *testing.T) {
+	for want, x := range map[string]struct{ n, scale int64 }{"0.00": {0, 2}, "-0.05": {-5, 2}, "12.3": {123, 1},
+		"-12300": {-123, -2}, "7": {7, 0}} {
+		require.Equal(t, want, decimalText(big.NewInt(x.n), int(x.scale)))
+	}
+}
