@@ -89,14 +89,18 @@ func New(cache string, getenv func(string) string) *Client {
 	return c
 }
 
-// follow refuses too many redirects, and those that give up encryption. Go's client sends a token to no other
-// host.
+// follow refuses too many redirects, and those that give up encryption. The token goes to the origin that was asked
+// alone: Go's client takes another port of the host, and a host below it, for the same.
 func follow(r *http.Request, via []*http.Request) error {
 	if len(via) > redirectMax {
 		return fmt.Errorf("more than %d redirects", redirectMax)
 	}
 	if via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
 		return fmt.Errorf("a redirect from https to %s", r.URL.Scheme)
+	}
+	if r.URL.Scheme != via[0].URL.Scheme || r.URL.Host != via[0].URL.Host {
+		r.Header.Del("Authorization")
+		r.Header.Del("Cookie")
 	}
 	return nil
 }

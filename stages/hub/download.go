@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // git's names of blobs
 	"crypto/sha256"
@@ -208,13 +209,14 @@ func (c *Client) fetch(ctx context.Context, r Repo, commit string, f *file, root
 }
 
 // bring fetches contents to blob: what an attempt has got stays in a file beside it, from whose end the
-// next one goes on. Attempts are counted anew when some bytes have come. What is whole and has another
-// hash is thrown away once.
+// next one goes on. Attempts are counted anew when more bytes are there than ever before: an answer that is
+// shorter than the hub's list says, as a login page is, may come for ever. What is whole and has another hash
+// is thrown away once.
 func (c *Client) bring(ctx context.Context, r Repo, commit string, f *file, blob string) error {
 	part, thrown := blob+".incomplete", false
 	what := r.Name + "/" + f.Path
+	most := sizeOf(part)
 	for n := 0; ; n++ {
-		before := sizeOf(part)
 		err := c.attempt(ctx, r, commit, f, part)
 		if err == nil {
 			if err = verify(f, part, what); err == nil {
@@ -234,8 +236,8 @@ func (c *Client) bring(ctx context.Context, r Repo, commit string, f *file, blob
 		switch {
 		case ctx.Err() != nil || errors.As(err, &coded) || errors.As(err, &status) && !status.again():
 			return ended(err)
-		case sizeOf(part) > before:
-			n = -1 // it goes on
+		case sizeOf(part) > most:
+			n, most = -1, sizeOf(part) // it goes on
 		case n+1 >= attemptsMax:
 			return ended(err)
 		}
@@ -314,7 +316,8 @@ func (c *Client) attempt(ctx context.Context, r Repo, commit string, f *file, pa
 		return exit.With(fmt.Errorf("%s: the hub sends more than the %d bytes that it says", what, f.size()),
 			exit.Corrupt)
 	case have+n < f.size():
-		return fmt.Errorf("%s: it ended after %d of %d bytes", what, have+n, f.size())
+		return fmt.Errorf("%s: the answer (%s) ended after %d of the %d bytes that the hub's list says", what,
+			cmp.Or(plain(answer.Header.Get("Content-Type")), "of no type"), have+n, f.size())
 	}
 	return nil
 }

@@ -254,6 +254,7 @@ func TestGetEnds(t *testing.T) {
 		{"changed changed", "another file", exit.Corrupt}, {strings.Repeat("loop ", 60), "redirects",
 			exit.Unreachable},
 		{strings.Repeat("silent ", attemptsMax), "no byte came for", exit.Unreachable},
+		{strings.Repeat("shorter ", 100), "bytes that the hub's list says", exit.Unreachable},
 	} {
 		f := newFake(t)
 		f.tricks = strings.Fields(c.tricks)
@@ -297,8 +298,14 @@ func TestToken(t *testing.T) {
 		require.Equal(t, "secret", token(func(name string) string { return env[name] }), env)
 	}
 	c.Token, f.tricks = "secret", []string{"redirect"}
+	dir, err := get(c) // to another port of the same host
+	require.NoError(t, err)
+	f.whole(t, dir)
+	require.Empty(t, f.farAuth)
+	c, _ = f.client(t)
+	c.Token, f.tricks = "secret", []string{"redirect"}
 	f.far.URL = strings.Replace(f.far.URL, "127.0.0.1", "localhost", 1)
-	dir, err := get(c)
+	dir, err = get(c)
 	require.NoError(t, err)
 	f.whole(t, dir)
 	require.Empty(t, f.farAuth)

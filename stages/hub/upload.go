@@ -335,7 +335,7 @@ func (c *Client) put(ctx context.Context, f local, href string, from, n int64) (
 // post sends JSON to an address that the hub gave: the token goes to the hub alone.
 func (c *Client) post(ctx context.Context, what, href string, body any) error {
 	to := *c
-	if path, ok := strings.CutPrefix(href, c.Endpoint); ok {
+	if path, ok := strings.CutPrefix(href, c.Endpoint); ok && strings.HasPrefix(path, "/") {
 		return to.send(ctx, what, path, body, lfsKind, nil)
 	}
 	to.Token, to.Endpoint = "", ""
