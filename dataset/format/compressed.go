@@ -49,7 +49,15 @@ type expandedFile struct {
 
 // openContent opens a file, and its content where it is compressed. Content that is damaged is an error:
 // what follows it is lost.
-func openContent(path string) (store.File, error) {
+func openContent(path string) (store.File, error) { return openExpanded(path, &expandedFile{}) }
+
+// openMembers is openContent of a file of records that are compressed each for itself: a member of gzip that is
+// damaged ends where it does, and the next follows.
+func openMembers(path string) (store.File, error) {
+	return openExpanded(path, &expandedFile{spill: spill{members: true}})
+}
+
+func openExpanded(path string, x *expandedFile) (store.File, error) {
 	f, err := store.Open(path)
 	if err != nil {
 		return nil, err
@@ -58,7 +66,7 @@ func openContent(path string) (store.File, error) {
 	if err == nil && !compressed {
 		return f, nil
 	}
-	x := &expandedFile{File: f}
+	x.File = f
 	if err == nil {
 		err = x.spill.fill(f)
 	}

@@ -214,6 +214,8 @@ type spill struct {
 	size int64
 	// damage is why the content ends before the archive does, nil where it is whole.
 	damage *streamError
+	// members says that what follows a damaged member of gzip is content too.
+	members bool
 }
 
 // ReadAt implements io.ReaderAt while readAt runs. It gives the damage at the end of content that is not
@@ -260,6 +262,9 @@ func (s *spill) fill(f store.File) error {
 		return err
 	}
 	defer x.Close()
+	if s.members {
+		x.skipDamage(f, f.Size())
+	}
 	out, err := os.CreateTemp("", "lfactor-shard-*")
 	if err != nil {
 		return err

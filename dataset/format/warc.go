@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/textproto"
 	"os"
 	"path/filepath"
@@ -32,7 +33,13 @@ var _ = dataset.Register(dataset.Format{
 			[]byte(warcMagic))
 	},
 	Open: func(path string, o dataset.Options) (dataset.Source, error) {
-		r, err := openRecords(path, "warc", scanWARC, o)
+		f, err := openMembers(path)
+		if err != nil {
+			return nil, err
+		}
+		r, err := recordsOf(f, "warc 2", func(_ *bufio.Reader, yield func(span) error) error {
+			return scanWARC(f, f.Size(), yield)
+		}, o)
 		if err != nil {
 			return nil, err
 		}
@@ -91,43 +98,120 @@ func warcHeader(r *bufio.Reader) (h textproto.MIMEHeader, n int64, err error) {
 	}
 }
 
-// scanWARC finds the records that hold documents, each with its header.
-func scanWARC(r *bufio.Reader, yield func(span) error) error {
-	at := int64(0)
-	for {
+// scanWARC finds the records of an archive that hold documents, each with its header. A record that is torn, whose
+// header is none or whose content does not end where another record begins, is one too, up to the next that begins:
+// it is bad when it is read. A file that does not begin with a record is an error.
+func scanWARC(f io.ReaderAt, total int64, yield func(span) error) error {
+	r := bufio.NewReaderSize(nil, warcHeaderMax)
+	for at := int64(0); ; {
+		r.Reset(io.NewSectionReader(f, at, total-at))
 		h, n, err := warcHeader(r)
 		if err == io.EOF {
 			return nil
 		}
-		size, bad := int64(0), error(nil)
+		if err != nil && at == 0 {
+			return fmt.Errorf("the record at byte 0: %w", err)
+		}
+		size, next := int64(0), int64(-1)
 		if err == nil {
-			size, bad = strconv.ParseInt(h.Get("Content-Length"), 10, 64)
-			if bad != nil || size < 0 {
-				err = fmt.Errorf("%q is no Content-Length", Clip(h.Get("Content-Length")))
+			if size, err = warcLength(h); err == nil && size <= total-at-n {
+				next = warcNext(f, at+n+size, total)
 			}
 		}
-		if err == nil {
-			if _, bad := io.CopyN(io.Discard, r, size); bad != nil {
-				err = fmt.Errorf("%d bytes of content are told, and the file ends before them", size)
+		holds := next < 0 || h.Get("Warc-Type") == "conversion"
+		if next < 0 {
+			if next, err = warcBegin(f, at+1, total); err != nil {
+				return err
 			}
+			n, size = next-at, 0
+		} else if h.Get("Warc-Type") == "response" {
+			b, err := r.Peek(int(min(size, warcHeaderMax-1)))
+			if err != nil {
+				return err
+			}
+			holds = isPage(h, b)
 		}
-		if err != nil {
-			return fmt.Errorf("the record at byte %d: %w; mend the file, or cut it there", at, err)
-		}
-		if kind := h.Get("Warc-Type"); kind == "conversion" || kind == "response" && isPage(h) {
+		if holds {
 			if err := yield(span{at, at + n + size}); err != nil {
 				return err
 			}
 		}
-		at += n + size
+		at = next
 	}
 }
 
-// isPage says whether a response may be a page of text: by the type that was identified, where that is said.
-func isPage(h textproto.MIMEHeader) bool {
-	t := h.Get("Warc-Identified-Payload-Type")
-	return t == "" || strings.HasPrefix(t, "text/") || strings.Contains(t, "html")
+// warcLength is the size of a record's content.
+func warcLength(h textproto.MIMEHeader) (int64, error) {
+	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	if err != nil || size < 0 {
+		return 0, fmt.Errorf("%q is no Content-Length", Clip(h.Get("Content-Length")))
+	}
+	return size, nil
 }
+
+// warcNext is where the next record begins, or the file ends, if only ends of lines stand in front of it, else -1.
+func warcNext(f io.ReaderAt, at, total int64) int64 {
+	var b [64]byte
+	n, err := f.ReadAt(b[:min(int64(len(b)), total-at)], at)
+	if err != nil && err != io.EOF {
+		return -1
+	}
+	rest := bytes.TrimLeft(b[:n], "\r\n")
+	if len(rest) > 0 && !bytes.HasPrefix(rest, []byte(warcMagic)) {
+		return -1
+	}
+	return at + int64(n-len(rest))
+}
+
+// warcBegin is where a line begins a record, at or behind a place; total where none does.
+func warcBegin(f io.ReaderAt, at, total int64) (int64, error) {
+	begin := []byte("\n" + warcMagic)
+	for b := make([]byte, 1<<20); at < total; {
+		n, err := f.ReadAt(b[:min(int64(len(b)), total-at)], at)
+		if err != nil && err != io.EOF {
+			return 0, err
+		}
+		if k := bytes.Index(b[:n], begin); k >= 0 {
+			return at + int64(k) + 1, nil
+		}
+		if at += int64(n); at < total {
+			at -= int64(len(begin))
+		}
+	}
+	return total, nil
+}
+
+// isPage says whether a response may be a page of text, by the beginning of its content: by the type that was
+// identified, else by the one that the server told, and whatever they say by what its first bytes are (WHATWG's MIME
+// sniffing): servers call images pages. Style sheets and scripts are none.
+func isPage(h textproto.MIMEHeader, content []byte) bool {
+	in := textproto.NewReader(bufio.NewReaderSize(bytes.NewReader(content), warcHeaderMax))
+	_, err := in.ReadLine()
+	head, also := in.ReadMIMEHeader()
+	if err != nil || also != nil {
+		return true // it is bad when it is read
+	}
+	kind := h.Get("Warc-Identified-Payload-Type")
+	if kind == "" {
+		kind = head.Get("Content-Type")
+	}
+	kind, _, _ = strings.Cut(strings.ToLower(strings.TrimSpace(kind)), ";")
+	switch {
+	case strings.HasPrefix(kind, "text/css"), strings.Contains(kind, "javascript"):
+		return false
+	case kind == "", kind == "application/octet-stream", strings.HasPrefix(kind, "text/"), strings.Contains(kind, "html"):
+	default:
+		return false
+	}
+	if e := head.Get("Content-Encoding"); e != "" && e != "identity" {
+		return true // likewise
+	}
+	body, err := in.R.Peek(sniffed)
+	return err != nil && err != io.EOF || strings.HasPrefix(http.DetectContentType(body), "text/")
+}
+
+// sniffed is how many bytes tell the type of a content.
+const sniffed = 512
 
 // warc is an open archive.
 type warc struct {
@@ -139,7 +223,7 @@ func (w *warc) Name() string       { return w.name }
 func (w *warc) Kind() dataset.Kind { return dataset.KindText }
 
 // Fingerprint covers the way in which texts are taken from pages.
-func (w *warc) Fingerprint() string { return HashOf(w.print, "page 1") }
+func (w *warc) Fingerprint() string { return HashOf(w.print, "page 2") }
 
 // Read reads the text of a record.
 func (w *warc) Read(i int64) (dataset.Document, error) {
@@ -189,6 +273,10 @@ func (w *warc) record(i int64) (h textproto.MIMEHeader, text string, place datas
 		return nil, "", place, bad("%v", err)
 	}
 	body := b[n:]
+	if size, err := warcLength(h); err != nil || size != int64(len(body)) {
+		return nil, "", place, bad("the record is torn: its header tells %q bytes of content, and %d come before the "+
+			"next record", Clip(h.Get("Content-Length")), len(body))
+	}
 	if h.Get("Warc-Type") == "conversion" {
 		return h, string(body), place, checkUTF8(body, place)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,38 +52,120 @@ func TestWARC(t *testing.T) {
 	}
 }
 
-// An archive that is damaged is an error that says where, and records that are no pages are bad with their
-// place.
-func TestWARCDamaged(t *testing.T) {
-	f, err := os.Open("testdata/warc/small.warc.wet.gz")
-	require.NoError(t, err)
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
-	var b bytes.Buffer
-	_, err = b.ReadFrom(z)
-	require.NoError(t, err)
-	whole := b.String()
-	second := 10 + strings.Index(whole[10:], "WARC/1.0")
-	dir := t.TempDir()
-	for text, want := range map[string]string{
-		whole[:len(whole)-40]:     "bytes of content are told, and the file ends before them",
-		whole[:second+30]:         "a header ends early",
-		whole[:second] + "xx\r\n": "stands where a record should begin",
-		strings.Replace(whole, "Content-Length: ", "Content-Length: -", 1): "is no Content-Length",
-	} {
-		path := filepath.Join(dir, "x.wet")
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		_, err := dataset.Open(path, dataset.Options{})
-		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, "the record at byte ")
+// warcRecord is a record with a content.
+func warcRecord(kind, content string) string {
+	return fmt.Sprintf("WARC/1.0\r\nWARC-Type: %s\r\nContent-Length: %d\r\n\r\n%s\r\n\r\n", kind, len(content), content)
+}
+
+// A record that is torn is bad with its place, however it is torn, and those around it are read, whether the archive
+// is plain or each record is compressed for itself.
+func TestWARCTorn(t *testing.T) {
+	a, c := warcRecord("conversion", "first"), warcRecord("conversion", "last WARC/1.0 of all")
+	b := warcRecord("conversion", strings.Repeat("middle\n", 30))
+	for name, torn := range map[string]string{"cut in its content": b[:150], "cut in its header": b[:40] + "\r\n",
+		"no length":      strings.Replace(b, "Content-Length: 210", "Content-Length: -1", 1),
+		"told too long":  strings.Replace(b, "Content-Length: 210", "Content-Length: 260", 1),
+		"told over all":  strings.Replace(b, "Content-Length: 210", "Content-Length: 99999", 1),
+		"told too short": strings.Replace(b, "Content-Length: 210", "Content-Length: 20", 1),
+		"no line":        strings.Replace(b, "WARC-Type: conversion", "WARC-Type", 1), "damaged": "", "checksum": ""} {
+		for _, end := range []string{".warc", ".warc.gz"} {
+			if torn == "" && end == ".warc" {
+				continue
+			}
+			var text bytes.Buffer
+			want := []string{"first", "", "last WARC/1.0 of all"}
+			for i, r := range []string{a, torn + "\r\n", c} {
+				member := r
+				if end == ".warc.gz" {
+					member = gzipped(t, r)
+					if i == 1 && name == "damaged" { // the member itself
+						member = gzipped(t, b)
+						member = member[:len(member)/2] + "\x00\x1f\x8b\x08\xff"
+					}
+					if i == 1 && name == "checksum" {
+						member = gzipped(t, b)
+						member = member[:len(member)-8] + "\xff" + member[len(member)-7:]
+					}
+				}
+				text.WriteString(member)
+			}
+			path := filepath.Join(t.TempDir(), "x"+end)
+			require.NoError(t, os.WriteFile(path, text.Bytes(), 0o600))
+			s := open(t, path, dataset.Options{})
+			require.Equal(t, int64(3), s.Len(), "%s %s", name, end)
+			for i, w := range want {
+				d, err := s.Read(int64(i))
+				if w == "" {
+					var bad *dataset.BadSample
+					require.ErrorAs(t, err, &bad, name)
+					require.Equal(t, int64(len(a)), bad.Place.Offset)
+					continue
+				}
+				require.NoError(t, err, "%s %d", name, i)
+				require.Equal(t, w, d.Text)
+			}
+		}
 	}
-	path := filepath.Join(dir, "y.warc")
-	page := "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\nxx"
+	path := filepath.Join(t.TempDir(), "x.warc")
+	require.NoError(t, os.WriteFile(path, []byte("WARC/1.0\r\nnothing"), 0o600))
+	_, err := dataset.Open(path, dataset.Options{})
+	require.ErrorContains(t, err, "the record at byte 0: a header ends early")
+}
+
+func gzipped(t *testing.T, s string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := z.Write([]byte(s))
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return b.String()
+}
+
+// Responses that are no texts are passed over as records of other types are, by the type that the server tells and
+// by their first bytes, whatever it tells.
+func TestWARCTypes(t *testing.T) {
+	magic := map[string]string{"png": "\x89PNG\r\n\x1a\n\x00\x00", "jpeg": "\xff\xd8\xff\xe0\x00\x10JFIF", "gif": "GIF89a\x01\x00",
+		"webp": "RIFF\x24\x00\x00\x00WEBPVP8 ", "pdf": "%PDF-1.7\n1 0 obj", "woff": "wOFF\x00\x01\x00\x00", "woff2": "wOF2\x00\x01",
+		"ttf": "\x00\x01\x00\x00\x00\x0b", "mp4": "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom", "webm": "\x1a\x45\xdf\xa3\x01",
+		"mp3": "ID3\x03\x00\x00", "ogg": "OggS\x00\x02", "zip": "PK\x03\x04\x14\x00", "gzip": "\x1f\x8b\x08\x00",
+		"wasm": "\x00asm\x01\x00", "ico": "\x00\x00\x01\x00\x01"}
+	var all strings.Builder
+	page := func(kind, body string) {
+		if kind != "" {
+			kind = "Content-Type: " + kind + "\r\n"
+		}
+		all.WriteString(warcRecord("response", "HTTP/1.1 200 OK\r\n"+kind+"\r\n"+body))
+	}
+	for _, b := range magic {
+		for _, kind := range []string{"text/html; charset=utf-8", "", "text/plain", "application/octet-stream"} {
+			page(kind, b)
+		}
+	}
+	for _, kind := range []string{"image/svg+xml", "font/woff2", "video/mp4", "application/pdf", "application/json", "text/css",
+		"application/javascript", "text/javascript; charset=utf-8"} {
+		page(kind, "a text")
+	}
+	for _, kind := range []string{"text/html", "", "TEXT/PLAIN", "application/xhtml+xml", "application/octet-stream"} {
+		page(kind, "<html><p>kept "+kind)
+	}
+	page("text/html", "")
+	path := filepath.Join(t.TempDir(), "x.warc")
+	require.NoError(t, os.WriteFile(path, []byte(all.String()), 0o600))
+	s := open(t, path, dataset.Options{})
+	require.Equal(t, int64(6), s.Len())
+	for i := range s.Len() {
+		d, err := s.Read(i)
+		require.NoError(t, err)
+		require.True(t, i == 5 || strings.Contains(d.Text, "kept"), d.Text)
+	}
+}
+
+// A page whose body was kept as it was sent is bad, and says why.
+func TestWARCEncoded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "y.warc")
 	require.NoError(t, os.WriteFile(path,
-		[]byte("WARC/1.0\r\nWARC-Type: response\r\nContent-Length: 43\r\n\r\n"+
-			page[:43]+"\r\n\r\n"), 0o600))
-	_, err = open(t, path, dataset.Options{}).Read(0)
+		[]byte(warcRecord("response", "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\nx\x00")), 0o600))
+	_, err := open(t, path, dataset.Options{}).Read(0)
 	require.ErrorContains(t, err, "its Content-Encoding is br: archives that keep bodies as they were sent are not read")
 }
 
