@@ -239,6 +239,10 @@ func (a *Agent) listenTo(p *proc) {
 			}
 			return nil
 		})
+		var u *control.Unbounded
+		if errors.As(err, &u) { // no process of ours says so, but one that a job has started may
+			continue
+		}
 		if err != nil {
 			return
 		}

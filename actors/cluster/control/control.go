@@ -89,30 +89,30 @@ const (
 type Message struct {
 	Kind  Kind   `json:"k"`
 	Job   string `json:"j,omitempty"`
-	Proc  int    `json:"p,omitempty"`
-	Gen   int    `json:"g,omitempty"`
-	Peer  int    `json:"to,omitempty"`
+	Proc  int    `json:"p,omitempty" most:"8192"`
+	Gen   int    `json:"g,omitempty" most:"1073741824"`
+	Peer  int    `json:"to,omitempty" most:"8192"`
 	Epoch int64  `json:"e,omitempty"`
 	// offset of Data, or which piece of a process's output it is; of Start the number of the request, which
 	// what is said of the process that it is for repeats
-	At      int64        `json:"at,omitempty"`
-	Pid     int          `json:"pid,omitempty"`
-	Code    int          `json:"c,omitempty"`
-	Text    string       `json:"t,omitempty"`
-	Err     string       `json:"err,omitempty"`
-	Addr    string       `json:"a,omitempty"`
-	Node    string       `json:"node,omitempty"` // the host of the one that is spoken to
-	Stream  string       `json:"s,omitempty"`
+	At      int64        `json:"at,omitempty" least:"-1"`
+	Pid     int          `json:"pid,omitempty" most:"1073741824"`
+	Code    int          `json:"c,omitempty" least:"-1024" most:"1073741824"`
+	Text    string       `json:"t,omitempty" most:"65536"`
+	Err     string       `json:"err,omitempty" most:"65536"`
+	Addr    string       `json:"a,omitempty" most:"256"`
+	Node    string       `json:"node,omitempty" most:"256"` // the host of the one that is spoken to
+	Stream  string       `json:"s,omitempty" most:"16"`
 	Data    []byte       `json:"d,omitempty"`
-	Env     []string     `json:"env,omitempty"`
+	Env     []string     `json:"env,omitempty" most:"4096" each:"1048576"`
 	Spec    *Spec        `json:"spec,omitempty"`
 	Info    *Info        `json:"info,omitempty"`
 	Procs   []Proc       `json:"procs,omitempty"`
 	Peers   map[int]Peer `json:"peers,omitempty"`
 	Links   []Link       `json:"links,omitempty"`
 	Widths  []Width      `json:"widths,omitempty"`
-	Revoked []string     `json:"revoked,omitempty"`
-	Ports   [2]int       `json:"ports,omitzero"` // that a process may take edges at, first and last
+	Revoked []string     `json:"revoked,omitempty" most:"400000"`
+	Ports   [2]int       `json:"ports,omitzero" each:"65535"` // that a process may take edges at, first and last
 	// Hosts are the connected ones with the addresses of their agents, Dirs what jobs keep files in.
 	Hosts map[string]string `json:"hosts,omitempty"`
 	Dirs  []string          `json:"dirs,omitempty"`
@@ -137,27 +137,27 @@ func (m Message) Changed(was map[string]string) map[string]string {
 
 // Spec is what a job is: a command line of lfactor, the directory it was given in, and the files it names.
 type Spec struct {
-	Args  []string          `json:"args"`
+	Args  []string          `json:"args" most:"4096" each:"65536"`
 	Dir   string            `json:"dir"`
-	Files map[string][]byte `json:"files,omitempty"` // by their path as Args has it
-	Env   []string          `json:"env,omitempty"`
-	Log   string            `json:"log,omitempty"`  // directory in which a process answers why
-	Keep  []string          `json:"keep,omitempty"` // directories that its hosts keep copies of for each other
-	Procs int               `json:"procs"`          // processes of the run
+	Files map[string][]byte `json:"files,omitempty" most:"256" each:"16777216"` // by their path as Args has it
+	Env   []string          `json:"env,omitempty" most:"256" each:"65536"`
+	Log   string            `json:"log,omitempty"`                        // directory in which a process answers why
+	Keep  []string          `json:"keep,omitempty" most:"8"  each:"1024"` // directories that its hosts keep copies of for each other
+	Procs int               `json:"procs" most:"8192"`                    // processes of the run
 	// it wants; 0 for as many as there are, at most one a process
-	Hosts int `json:"hosts"`
+	Hosts int `json:"hosts" most:"8192"`
 	// which of its processes send each other something
-	Talks []topology.Talk `json:"talks,omitempty"`
-	User  string          `json:"user,omitempty"`
-	Name  string          `json:"name,omitempty"`
+	Talks []topology.Talk `json:"talks,omitempty" most:"262144"`
+	User  string          `json:"user,omitempty" most:"256"`
+	Name  string          `json:"name,omitempty" most:"1024"`
 }
 
 // Width is a number of replicas that a job can run with.
 type Width struct {
-	Replicas int      `json:"replicas"`
-	Procs    int      `json:"procs"`          // processes that it has then
-	Bytes    []int64  `json:"bytes"`          // of memory that each of them needs
-	Args     []string `json:"args,omitempty"` // what its command line says beside that of the job
+	Replicas int      `json:"replicas" least:"1" most:"1048576"`
+	Procs    int      `json:"procs" least:"1" most:"8192"`              // processes that it has then
+	Bytes    []int64  `json:"bytes" most:"8192" each:"281474976710656"` // of memory that each of them needs
+	Args     []string `json:"args,omitempty" most:"64"`                 // what its command line says beside that of the job
 }
 
 // Need is the memory that process n needs, in bytes.
@@ -174,36 +174,36 @@ type Info struct {
 	Addr    string `json:"addr"` // where its processes take edges, without a port
 	Binary  string `json:"binary"`
 	Version string `json:"version"`
-	Cores   int    `json:"cores"`
+	Cores   int    `json:"cores" most:"1048576"`
 	Memory  int64  `json:"memory"` // bytes
 	Disk    int64  `json:"disk"`   // bytes free in its directory
 	Pid     int    `json:"pid"`
-	Probe   string `json:"probe"` // where it answers the probes of other agents
-	Clock   int64  `json:"clock"` // Unix nanoseconds when it said so
+	Probe   string `json:"probe"`                                                         // where it answers the probes of other agents
+	Clock   int64  `json:"clock" most:"9223372036854775807" least:"-9223372036854775808"` // Unix nanoseconds when it said so
 }
 
 // Proc is a process of a job on an agent's host.
 type Proc struct {
 	Job   string `json:"job"`
-	Proc  int    `json:"proc"`
-	Gen   int    `json:"gen"`
-	Pid   int    `json:"pid"`
+	Proc  int    `json:"proc" most:"8192"`
+	Gen   int    `json:"gen" most:"1073741824"`
+	Pid   int    `json:"pid" most:"1073741824"`
 	Addr  string `json:"addr,omitempty"`
 	Ready bool   `json:"ready,omitempty"`
 	Over  bool   `json:"over,omitempty"` // it has ended, as Text and Code say
-	Text  string `json:"text,omitempty"`
-	Code  int    `json:"code,omitempty"`
+	Text  string `json:"text,omitempty" most:"65536"`
+	Code  int    `json:"code,omitempty" least:"-1024" most:"1024"`
 	Wrote int64  `json:"wrote,omitempty"` // pieces of its output that the head has
 	// of a process that a new leader takes over: its host, and what it was started with
 	Node string   `json:"node,omitempty"`
-	Env  []string `json:"env,omitempty"`
+	Env  []string `json:"env,omitempty" most:"4096" each:"1048576"`
 }
 
 // Peer is where a process takes edges.
 type Peer struct {
 	Node string `json:"node"` // the name in its certificate
 	Addr string `json:"addr"`
-	Gen  int    `json:"gen"`
+	Gen  int    `json:"gen" most:"1073741824"`
 }
 
 // Link is a measured way from one host to another.
@@ -267,7 +267,8 @@ func (c *Conn) Send(m Message) error {
 	return err
 }
 
-// Receive reads the next message; with a limit, an error if nothing comes for so long.
+// Receive reads the next message; with a limit, an error if nothing comes for so long. After an *Unbounded,
+// which is no message, it can go on.
 func (c *Conn) Receive(limit time.Duration) (m Message, err error) {
 	if limit > 0 {
 		err = c.c.SetReadDeadline(time.Now().Add(limit))
@@ -297,6 +298,9 @@ func (c *Conn) Receive(limit time.Duration) (m Message, err error) {
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf("a frame that is no message: %w", err)
+	}
+	if err := m.Check(); err != nil {
+		return Message{}, err
 	}
 	return m, nil
 }

@@ -168,14 +168,23 @@ func (c *Client) try(ctx context.Context, method, path string, body []byte) (io.
 	addrs := c.order()
 	for i := 0; i < len(addrs); i++ {
 		addr := addrs[i]
-		req, err := http.NewRequestWithContext(ctx, method, "https://"+addr+path, bytes.NewReader(body))
+		// a head that has taken the request and does not answer is not waited for without end
+		one, cancel := context.WithCancelCause(ctx)
+		late := time.AfterFunc(limitOf(path), func() {
+			cancel(fmt.Errorf("the head at %s has taken the request and not answered for %v", addr, limitOf(path)))
+		})
+		req, err := http.NewRequestWithContext(one, method, "https://"+addr+path, bytes.NewReader(body))
 		if err != nil {
 			return nil, err
 		}
 		req.Host = trust.HeadName
 		r, err := c.http.Do(req)
+		late.Stop()
 		if err != nil {
-			if ctx.Err() != nil {
+			if ctx.Err() == nil && one.Err() != nil {
+				err = context.Cause(one)
+			}
+			if cancel(nil); ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
 			faults = append(faults, err)
@@ -185,10 +194,11 @@ func (c *Client) try(ctx context.Context, method, path string, body []byte) (io.
 			c.prefer(addr)
 		}
 		if r.StatusCode/100 == 2 {
-			return r.Body, nil
+			return canceled{r.Body, cancel}, nil
 		}
 		text, _ := io.ReadAll(io.LimitReader(r.Body, 1<<16)) // what came of it is enough
 		r.Body.Close()
+		cancel(nil)
 		if r.StatusCode == http.StatusMisdirectedRequest {
 			// it knows who leads, which a token of three heads may not
 			if lead := r.Header.Get(LeaderHeader); lead != "" && !slices.Contains(addrs[:i+1], lead) {
@@ -203,6 +213,31 @@ func (c *Client) try(ctx context.Context, method, path string, body []byte) (io.
 	}
 	return nil, exit.With(fmt.Errorf("the cluster's head does not answer: %w",
 		unwrapURL(faults)), exit.Unreachable)
+}
+
+// How long a head may take until it begins to answer.
+const (
+	answerLimit = 45 * time.Second // more than the head itself waits for its store
+	checkLimit  = 10 * time.Minute // the ways between all hosts are measured meanwhile
+)
+
+func limitOf(path string) time.Duration {
+	if path == "/v1/check" {
+		return checkLimit
+	}
+	return answerLimit
+}
+
+// canceled is an answer's body that lets go of its request when it is closed.
+type canceled struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+// Close implements io.Closer.
+func (c canceled) Close() error {
+	defer c.cancel(nil)
+	return c.ReadCloser.Close()
 }
 
 // order is the addresses in the order in which they are tried.
@@ -252,6 +287,8 @@ func (o oneLine) Unwrap() []error { return o }
 
 // Do sends a request and reads the answer into out, nil for none.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
+	ctx, end := context.WithTimeout(ctx, 2*limitOf(path))
+	defer end()
 	body, err := c.Open(ctx, method, path, in)
 	if err != nil {
 		return err

@@ -3,6 +3,8 @@ package head
 import (
 	"crypto/ecdsa"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -95,8 +97,12 @@ func (l *link) write(done chan struct{}) {
 // mostWaiting is how many messages may wait for an agent that does not read.
 const mostWaiting = 1 << 12
 
-// order queues a message.
+// order queues a message. One that is out of its bounds would end the connection at the agent's end: whoever
+// asked for it gets no answer.
 func (l *link) order(m control.Message) {
+	if m.Check() != nil {
+		return
+	}
 	l.mu.Lock()
 	full := len(l.queue) == mostWaiting
 	if !full {
@@ -125,7 +131,7 @@ func (l *link) take() []control.Message {
 // listen hears an agent until it is silent or gone.
 func (h *Head) listen(host string, conn int64, l *link, leaf *x509.Certificate) error {
 	var hush decide.Hush
-	quiet := false
+	quiet, told := false, false
 	for last := time.Now(); ; {
 		m, err := l.c.Hear(func(q control.Quiet) error {
 			suspect, err := hush.Judge(q)
@@ -135,6 +141,15 @@ func (h *Head) listen(host string, conn int64, l *link, leaf *x509.Certificate) 
 			}
 			return err
 		})
+		var u *control.Unbounded
+		if errors.As(err, &u) {
+			if !told { // it may be flooded with them
+				told = true
+				h.event(Event{Kind: "refused", Host: host, Text: fmt.Sprintf("host %s says what is left out: %v",
+					host, u)})
+			}
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -47,11 +47,15 @@ func (h *Head) routes(mux *http.ServeMux) {
 }
 
 // maxRequest bounds what a request may bring: run files, with some room.
-const maxRequest = 16 << 20
+const maxRequest = decide.MostJob
+
+// bodyLimit is how long a request's body may take to come.
+const bodyLimit = 30 * time.Second
 
 // read reads the JSON body of a request into v. On a fault it has answered already, and the caller
 // only returns.
 func read(w http.ResponseWriter, r *http.Request, v any) bool {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyLimit)) // of what cannot, the client has one
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(v); err != nil {
 		http.Error(w, "the request: "+err.Error(), http.StatusBadRequest)
 		return false

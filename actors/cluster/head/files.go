@@ -36,6 +36,10 @@ func (h *Head) readFile(w http.ResponseWriter, r *http.Request, name string) {
 	m := control.Message{Kind: control.Read, Text: name}
 	m.At, _ = strconv.ParseInt(q.Get("at"), 10, 64) // 0 where there is none
 	m.Proc, _ = strconv.Atoi(q.Get("proc"))         // as above
+	if m.At < -1 {
+		http.Error(w, "at: want an offset, or -1 for the end", http.StatusBadRequest)
+		return
+	}
 	var err error
 	if m.Data, err = hex.DecodeString(q.Get("mark")); err != nil || len(m.Data) > 64 {
 		http.Error(w, "mark: want what came with the offset", http.StatusBadRequest)

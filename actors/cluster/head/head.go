@@ -25,6 +25,8 @@ type Options struct {
 	Binary  string   // hash of this program, which agents must have too
 	Version string
 	Log     io.Writer
+	// Crash ends the process after a panic of a handler; nil panics where nobody recovers.
+	Crash func(v any)
 	// Open opens this head's part of the store.
 	Open func(store.Options) (store.Store, error)
 }
@@ -63,7 +65,9 @@ type Head struct {
 	self  Seat
 	local LocalAgents
 	ended func() // is called when a user ends the cluster
-	mux   http.ServeMux
+	// touched says what is worked on; nil where nobody asks
+	touched *touched
+	mux     http.ServeMux
 
 	mu        sync.Mutex
 	m         *decide.Head
@@ -262,8 +266,11 @@ func (h *Head) leave() {
 
 // restore reads what the heads before this one have stored.
 func (h *Head) restore() error {
-	m, enrolled, err := decide.Load(decide.Options{Term: h.term.Number(), Binary: h.o.Binary,
-		Version: h.o.Version, Fill: machine.Fillable}, h.term)
+	o := decide.Options{Term: h.term.Number(), Binary: h.o.Binary, Version: h.o.Version, Fill: machine.Fillable}
+	if h.touched != nil {
+		o.Aside, o.Touch = h.touched.aside(), h.touched.touch
+	}
+	m, enrolled, err := decide.Load(o, h.term)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 package head
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -167,6 +167,9 @@ const copyPiece = 1 << 20
 func (h *Head) copyTo(c *control.Conn, has map[string]copyOf, done <-chan struct{}) {
 	at := map[string]int64{}
 	for id, x := range has {
+		if !filepath.IsLocal(id) || x.Size < 0 {
+			continue
+		}
 		if sum, err := sumOf(h.outputFile(id), x.Size); err == nil && sum == x.Sum {
 			at[id] = x.Size
 		}
@@ -341,23 +344,29 @@ func (h *Head) taken(procs []control.Proc) (out []control.Proc) {
 // readWritten finds how far the output of a job's processes has come, and takes off a last line that was
 // torn.
 func (h *Head) readWritten(id string) (size int64, err error) {
-	text, err := os.ReadFile(h.outputFile(id))
+	f, err := os.OpenFile(h.outputFile(id), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	whole := int64(bytes.LastIndexByte(text, '\n') + 1)
-	for line := range bytes.Lines(text[:whole]) {
+	defer f.Close()
+	for r := bufio.NewReader(f); ; { // a line has a message at most, and a file may be larger than memory
+		line, err := r.ReadBytes('\n')
+		switch {
+		case err == io.EOF && len(line) > 0:
+			return size, f.Truncate(size)
+		case err == io.EOF:
+			return size, nil
+		case err != nil:
+			return size, err
+		}
+		size += int64(len(line))
 		var c Chunk
 		if json.Unmarshal(line, &c) == nil && c.Seq > 0 {
 			k := procKey{id, c.Proc, c.Gen}
 			h.wrote[k] = max(h.wrote[k], c.Seq)
 		}
 	}
-	if whole < int64(len(text)) {
-		err = os.Truncate(h.outputFile(id), whole)
-	}
-	return whole, err
 }

@@ -46,6 +46,9 @@ func (h *Head) writtenOf(id string) *written {
 	return x
 }
 
+// outputMost is how much of what a job writes is kept, in bytes: the disk is the cluster's.
+const outputMost = 1 << 30
+
 // output keeps what a process on a host has written and wakes who follows it.
 func (h *Head) output(host string, m control.Message) {
 	h.mu.Lock()
@@ -57,6 +60,15 @@ func (h *Head) output(host string, m control.Message) {
 	k := procKey{m.Job, m.Proc, m.Gen}
 	if m.At > 0 && m.At <= h.wrote[k] {
 		return // an agent has sent it again, not knowing that it came
+	}
+	if j.size > outputMost {
+		if !j.mute {
+			j.mute = true
+			h.stepLocked(decide.Note{Event: Event{Kind: "disk", Job: m.Job, Text: fmt.Sprintf(
+				"job %s has written %d MiB: what it writes from here on is not kept, and the job goes on", m.Job,
+				outputMost>>20)}})
+		}
+		return
 	}
 	line, err := json.Marshal(Chunk{Proc: m.Proc, Gen: m.Gen, Seq: m.At, Host: host,
 		Stream: m.Stream, Data: m.Data})
@@ -97,6 +109,7 @@ func (h *Head) follow(w http.ResponseWriter, r *http.Request) {
 	flush := func() { _ = http.NewResponseController(w).Flush() }
 	gone := h.wakeAt(r)
 	defer gone()
+	flush() // that the head answers is known at once
 	for {
 		h.mu.Lock()
 		out := h.writtenOf(j.ID)
@@ -175,6 +188,7 @@ func (h *Head) followEvents(w http.ResponseWriter, r *http.Request) {
 	wait := r.URL.Query().Get("follow") == "1"
 	enc := json.NewEncoder(w)
 	defer h.wakeAt(r)()
+	_ = http.NewResponseController(w).Flush() // that the head answers is known at once
 	for {
 		h.mu.Lock()
 		for len(h.m.Events(after)) == 0 && wait && r.Context().Err() == nil && !h.gone {

@@ -92,6 +92,7 @@ type holder struct {
 	st       atomic.Pointer[store.Store]
 	knocks   knocks
 	leading  atomic.Pointer[Head]
+	touched  *touched
 	quit     chan struct{} // closed when a user ends the cluster
 	ended    func()        // closes quit
 }
@@ -117,9 +118,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := s.load(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(o.Dir, "jobs"), 0o700); err != nil {
-		return err
-	}
+	defer s.touched.end()
 	go renewSelf(ctx, s.id, s.ca, time.Now, renewEvery, o.logf)
 	if len(s.seats.Heads) == 0 { // what it knows is there before anybody asks
 		st, err := s.open(ctx)
@@ -178,6 +177,12 @@ func (s *holder) load() (err error) {
 		return err
 	}
 	if s.seats, err = LoadSeats(s.o.Dir); err != nil {
+		return err
+	}
+	if err = os.MkdirAll(filepath.Join(s.o.Dir, "jobs"), 0o700); err != nil {
+		return err
+	}
+	if s.touched, err = openTouched(s.o.Dir); err != nil {
 		return err
 	}
 	s.self = Seat{Name: trust.HeadName, Addr: s.o.Listen}
@@ -261,6 +266,7 @@ func (s *holder) lead(ctx context.Context) error {
 		return fmt.Errorf("the cluster's state: %w", err)
 	}
 	h.step(decide.Begin{Text: h.announce(began)})
+	go s.watch(h, time.Second)
 	s.leading.Store(h)
 	if err := s.up(); err != nil {
 		return err
@@ -285,7 +291,8 @@ func (s *holder) head(term store.Term) *Head {
 	h := &Head{o: s.o, began: s.began, ended: s.ended, id: s.id, ca: s.ca, local: s.local, term: term,
 		self: s.self, seats: s.seats.Heads, halfOpen: &s.halfOpen, knocks: &s.knocks,
 		commits: make(chan decide.Commit, 1), left: make(chan struct{}), links: map[int64]*link{},
-		asks: map[int64]chan decide.Answer{}, revived: map[string]time.Time{}, outputs: map[string]*written{},
+		touched: s.touched,
+		asks:    map[int64]chan decide.Answer{}, revived: map[string]time.Time{}, outputs: map[string]*written{},
 		wrote: map[procKey]int64{}, questions: map[int]*question{},
 		probed: map[int]chan []control.Link{}, others: map[string]*other{}}
 	h.heard = sync.NewCond(&h.mu)
@@ -319,6 +326,7 @@ func (s *holder) server() *http.Server {
 
 // ServeHTTP implements http.Handler: a head that does not lead says which one does.
 func (s *holder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.guard(r)
 	if h := s.leading.Load(); h != nil {
 		h.mux.ServeHTTP(w, r)
 		return

@@ -1,7 +1,7 @@
 package decide
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,6 +17,10 @@ type Options struct {
 	Version string
 	// Fill is what processes may fill of a host with so much memory, both in bytes.
 	Fill func(int64) int64
+	// Aside says of keys of the store why they are not to be read: they have ended heads before.
+	Aside map[string]string
+	// Touch hears which stored thing is worked on, "" for none any more; may be nil.
+	Touch func(key string)
 }
 
 // Head decides for the cluster in one term.
@@ -41,6 +45,8 @@ type Head struct {
 	retry   int64             // timer for a commit that has failed
 	due     bool              // jobs that wait may have room now
 	ending  bool
+	aside   []aside // what was not read
+	at      string  // key of what the step under way works on
 }
 
 // lateText is the answer to whoever asks a head that leads no more.
@@ -70,53 +76,66 @@ func Load(o Options, from Lister) (h *Head, enrolled bool, err error) {
 	h = &Head{o: o, agents: map[string]*agent{}, jobs: map[string]*Job{}, tokens: map[string]Ticket{},
 		refused: map[string]string{}, users: map[string]User{}, epoch: o.Term}
 	read := func(prefix string, see func(key string, value []byte) error) {
-		if err == nil {
-			err = from.List(prefix, see)
+		if err != nil {
+			return
 		}
+		err = from.List(prefix, func(key string, value []byte) error {
+			why := o.Aside[prefix+key]
+			if h.touch(prefix + key); why == "" {
+				if err := see(key, value); err != nil {
+					why = err.Error()
+				}
+			}
+			if why != "" {
+				h.aside = append(h.aside, aside{prefix + key, why, value})
+			}
+			return nil
+		})
 	}
-	read(keyMembers, func(_ string, v []byte) error {
-		a := &agent{}
-		err := json.Unmarshal(v, &a.Member)
-		h.agents[a.Name] = a
-		return err
-	})
+	read(keyMembers, each(func(_ string, m Member) error { h.agents[m.Name] = &agent{Member: m}; return nil }))
 	read(keyRevoked, func(k string, _ []byte) error {
 		h.revoked = append(h.revoked, k)
 		return nil
 	})
-	read(keyUsers, func(_ string, v []byte) error {
-		var u User
-		err := json.Unmarshal(v, &u)
-		h.users[u.Name] = u
-		return err
-	})
-	read(keyEvents, func(_ string, v []byte) error {
-		var e Event
-		err := json.Unmarshal(v, &e)
-		h.events = append(h.events, e)
-		return err
-	})
-	read(keyTokens, func(k string, v []byte) error {
-		var t Ticket
-		err := json.Unmarshal(v, &t)
-		h.tokens[k] = t
-		return err
-	})
-	read(keyJobs, func(_ string, v []byte) error {
-		j := &Job{}
-		if err := json.Unmarshal(v, j); err != nil {
-			return err
+	read(keyUsers, each(func(_ string, u User) error { h.users[u.Name] = u; return nil }))
+	read(keyEvents, each(func(_ string, e Event) error {
+		if n := len(h.events); n == 0 || e.N > h.events[n-1].N {
+			h.events = append(h.events, e)
 		}
-		n, err := strconv.Atoi(j.ID)
-		h.next, h.epoch = max(h.next, n), max(h.epoch, j.Epoch)
-		h.jobs[j.ID] = j
-		return err
+		return nil
+	}))
+	read(keyTokens, each(func(k string, t Ticket) error { h.tokens[k] = t; return nil }))
+	read(keyJobs, func(k string, v []byte) error {
+		h.numbered(k)
+		return each(h.readJob)(k, v)
 	})
+	read(keyAside+keyJobs, func(k string, _ []byte) error { h.numbered(k); return nil })
 	read(keyEnrolled, func(k string, _ []byte) error {
 		enrolled = enrolled || k == ""
 		return nil
 	})
+	h.touch("")
 	return h, enrolled, err
+}
+
+// numbered notes that a job has had a number, that is set aside or not: no other one gets it.
+func (h *Head) numbered(id string) {
+	if n, err := strconv.Atoi(id); err == nil {
+		h.next = max(h.next, n)
+	}
+}
+
+// readJob takes in a job of the store.
+func (h *Head) readJob(id string, j *Job) error {
+	if j == nil {
+		return errors.New("it is empty")
+	}
+	if err := j.sound(id); err != nil {
+		return err
+	}
+	h.epoch = max(h.epoch, j.Epoch)
+	h.jobs[j.ID] = j
+	return nil
 }
 
 // Input is something that has happened.
@@ -136,7 +155,10 @@ func (h *Head) Step(now time.Time, in Input) []Effect {
 	case ok:
 		out = append(out, Answer{Ask: a.ask(), Err: &Refusal{Late, lateText}})
 	}
-	return append(out, h.close()...)
+	if out = append(out, h.close()...); h.at != "" {
+		h.touch("") // not where the step panics: its driver wants to know
+	}
+	return out
 }
 
 // settle takes in what the store has answered, which lets out what waited.
@@ -213,6 +235,7 @@ type Begin struct{ Text string }
 // apply begins a term of leading. No agent is connected yet, and each gets time to come before its
 // processes count as lost.
 func (in Begin) apply(h *Head) {
+	h.setAside()
 	h.event(Event{Kind: "head", Text: in.Text})
 	h.say(Revoked{slices.Clone(h.revoked)})
 	for _, a := range h.inOrder() {
@@ -230,7 +253,7 @@ type Event struct {
 	Kind string    `json:"kind"`
 	Host string    `json:"host,omitempty"`
 	Job  string    `json:"job,omitempty"`
-	Text string    `json:"text"`
+	Text string    `json:"text" most:"1048576"`
 }
 
 // keepEvents bounds the log; the oldest are dropped.

@@ -2,14 +2,12 @@ package decide
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"sort"
 	"strconv"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/cluster/control"
-	"github.com/lfactor/lfactor/actors/cluster/store"
 )
 
 // State of a job.
@@ -28,7 +26,7 @@ type Job struct {
 	Spec     control.Spec `json:"spec"`
 	State    State        `json:"state"`
 	Why      string       `json:"why,omitempty"` // it waits, or how it ended
-	Code     int          `json:"code"`
+	Code     int          `json:"code" least:"-1024"`
 	Hosts    []string     `json:"hosts,omitempty"` // that it has
 	Procs    []Proc       `json:"procs,omitempty"`
 	Epoch    int64        `json:"epoch"` // of its placement: it rises with each change
@@ -56,7 +54,7 @@ type Proc struct {
 	Ready bool   `json:"ready,omitempty"`
 	Over  bool   `json:"over,omitempty"` // it has ended
 	// what its leader started it with
-	Env  []string `json:"env,omitempty"`
+	Env  []string `json:"env,omitempty" each:"1048576"`
 	Ask  int64    `json:"ask,omitempty"`  // the leader's request that it was started for
 	Why  string   `json:"why,omitempty"`  // how it ended
 	Hung string   `json:"hung,omitempty"` // why it is ended that lives and takes no step
@@ -64,7 +62,7 @@ type Proc struct {
 	NoRoom string `json:"noroom,omitempty"`
 	// Hangs is how often processes of this number hung on their host one after another.
 	Hangs int `json:"hangs,omitempty"`
-	Code  int `json:"code,omitempty"`
+	Code  int `json:"code,omitempty" least:"-1024"`
 }
 
 // copy is the job as it is now, which what happens later does not change.
@@ -143,8 +141,12 @@ func (in Submit) apply(h *Head) {
 
 // fit says why a job cannot be one of this cluster.
 func (h *Head) fit(s control.Spec) error {
-	if s.Procs < 1 || len(s.Args) == 0 || !path.IsAbs(s.Dir) {
-		return &Refusal{Bad, "a job wants arguments, an absolute directory and at least one process"}
+	if err := s.Check(); err != nil {
+		return &Refusal{Bad, err.Error()}
+	}
+	if most := control.MostBeside * max(1, len(h.agents)); s.Procs > most {
+		return &Refusal{Unfit, fmt.Sprintf("the job wants %d processes, and %d hosts take %d at most: ask for fewer",
+			s.Procs, len(h.agents), most)}
 	}
 	size := 0
 	for _, text := range s.Files { //lfvet:order a sum
@@ -167,8 +169,15 @@ func (h *Head) fit(s control.Spec) error {
 	return nil
 }
 
-// maxFiles bounds the files of a job, in bytes: base64 makes four of three, and one commit has to take them.
-const maxFiles = store.MostBytes/4*3 - 1<<20
+// MostJob is how large a job may be as it is submitted, in bytes of JSON: an order for a process has to take
+// it, and a commit with what its leader and its hosts say of it besides.
+const MostJob = 8 << 20
+
+// maxFiles bounds the files of a job, in bytes: base64 makes four of three.
+const maxFiles = MostJob/4*3 - 1<<20
+
+// mostSaid bounds what the process that leads says of the others, which is stored with the job, in bytes.
+const mostSaid = 2 << 20
 
 // there counts the hosts that a job may count on: not drained, and connected or away for no more than a
 // moment.
@@ -221,6 +230,7 @@ func (h *Head) schedule() {
 		if j.State != Queued {
 			continue
 		}
+		h.touch(keyJobs + j.ID)
 		width, hosts, why := h.pick(j, h.free())
 		if j.Why = why; hosts == nil {
 			return

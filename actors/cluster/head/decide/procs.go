@@ -14,6 +14,7 @@ func (h *Head) fromProc(a *agent, m control.Message) {
 	if j == nil || m.Proc < 0 || m.Proc >= len(j.Procs) {
 		return
 	}
+	h.touch(keyJobs + j.ID)
 	p := &j.Procs[m.Proc]
 	if p.Gen != m.Gen || p.Host != a.Name || j.State != Running {
 		return // a late word of one that has a successor
@@ -93,6 +94,9 @@ func (h *Head) fromLeader(j *Job, m control.Message) {
 		}
 	case m.Kind == control.Start && j.Width >= len(j.Widths) && h.where(j, m.Peer) == "":
 		// no host takes it now: the request is not taken, and is repeated until one does
+	case m.Kind == control.Start && sizeOf(m.Env)+j.said(m.Peer) > mostSaid:
+		h.event(Event{Kind: "refused", Job: j.ID, Text: fmt.Sprintf("the process that leads job %s starts process "+
+			"%d with more words than the store takes: no leader of ours does", j.ID, m.Peer)})
 	case m.Kind == control.Start:
 		if p.Ask = m.At; p.alive() {
 			h.to(p.Host, control.Message{Kind: control.Kill, Job: j.ID, Proc: m.Peer, Gen: p.Gen})
@@ -108,6 +112,24 @@ func (h *Head) fromLeader(j *Job, m control.Message) {
 	}
 }
 
+// sizeOf is about what texts take in the store.
+func sizeOf(texts []string) (n int) {
+	for _, t := range texts {
+		n += len(t) + 3
+	}
+	return n
+}
+
+// said is what the processes of a job but one were started with.
+func (j *Job) said(but int) (n int) {
+	for i := range j.Procs {
+		if i != but {
+			n += sizeOf(j.Procs[i].Env)
+		}
+	}
+	return n
+}
+
 // procEnded notes the end of a process. The one that leads ends its job with it; if it was killed, another
 // takes its place and goes on with the others, or the job starts again, from what is durable, if there are
 // none. The end of another is its leader's to judge.
@@ -116,6 +138,7 @@ func (h *Head) procEnded(j *Job, n int, text string, code int) {
 	if p.Over {
 		return
 	}
+	text = fmt.Sprintf("%.512s", text)
 	p.Over, p.Addr, p.Why, p.Code = true, "", text, code
 	h.save(j)
 	if n > 0 {
@@ -204,7 +227,7 @@ func (h *Head) match(a *agent, have []control.Proc) {
 	seen := map[[2]string]bool{}
 	for _, p := range have {
 		j := h.jobs[p.Job]
-		if j == nil || j.State != Running || p.Proc >= len(j.Procs) || j.Procs[p.Proc].Gen != p.Gen ||
+		if j == nil || j.State != Running || p.Proc < 0 || p.Proc >= len(j.Procs) || j.Procs[p.Proc].Gen != p.Gen ||
 			!j.Procs[p.Proc].alive() || j.Procs[p.Proc].Host != a.Name {
 			h.order(a, control.Message{Kind: control.Kill, Job: p.Job, Proc: p.Proc, Gen: p.Gen})
 			if j == nil || j.State == Ended {
@@ -213,6 +236,7 @@ func (h *Head) match(a *agent, have []control.Proc) {
 			continue
 		}
 		seen[[2]string{p.Job, fmt.Sprint(p.Proc)}] = true
+		h.touch(keyJobs + j.ID)
 		known := &j.Procs[p.Proc]
 		if p.Over {
 			h.procEnded(j, p.Proc, p.Text, p.Code)

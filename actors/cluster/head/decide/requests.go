@@ -34,6 +34,7 @@ func (in Stop) apply(h *Head) {
 		h.say(Answer{Ask: in.Ask, Err: err})
 		return
 	}
+	h.touch(keyJobs + j.ID)
 	sig := sigTerm
 	if in.Int {
 		sig = sigInt

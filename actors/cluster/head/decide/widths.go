@@ -196,8 +196,10 @@ func (h *Head) takeWidths(j *Job, all []control.Width) {
 	if len(j.Widths) > 0 || len(all) == 0 || all[0].Procs != len(j.Procs) {
 		return
 	}
+	size := 0
 	for _, w := range all {
-		if w.Procs < 1 || w.Replicas < 1 || len(w.Bytes) != w.Procs {
+		if size += 16*len(w.Bytes) + sizeOf(w.Args); w.Procs < 1 || w.Replicas < 1 || len(w.Bytes) != w.Procs ||
+			size > mostSaid {
 			return // no leader of ours says so
 		}
 	}
@@ -212,6 +214,7 @@ func (h *Head) widen() {
 		if j.State != Running || j.Width == 0 || j.Move || j.Stop || j.Width >= len(j.Widths) {
 			continue
 		}
+		h.touch(keyJobs + j.ID)
 		var mine []string
 		for _, n := range j.Hosts {
 			if a := h.agents[n]; a != nil && a.heard() && !a.Drained {
