@@ -140,7 +140,7 @@ func (f *flow) begin() (*Report, error) {
 		return nil, err
 	}
 	f.began = want
-	parts, err := filepath.Glob(filepath.Join(f.Output, partFiles))
+	parts, err := filepath.Glob(filepath.Join(f.Output, machine.PartFiles))
 	for _, p := range parts { // of a process that was killed while it wrote
 		err = errors.Join(err, os.Remove(p))
 	}
