@@ -208,4 +208,7 @@ func (l *loader) hfDir(dir string) {
 	if unread := hf.Decode(l, file, text); len(unread) > 0 {
 		l.c.Notices = append(l.c.Notices, file+": not read: "+strings.Join(unread, ", "))
 	}
+	if hf.OwnHead(dir) {
+		l.Add(source.ModelKeys+".tie_word_embeddings", source.ScalarNode("false"), source.Origin{Layer: source.LayerModel, File: file})
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 // Names and limits of a PEFT directory.
@@ -60,17 +59,6 @@ type AdapterConfig struct {
 	Rest map[string]json.RawMessage `json:"-"`
 }
 
-// adapterUnsupported are keys whose presence changes the arithmetic in ways LoRA as above does not have, and
-// the values that switch them off.
-var adapterUnsupported = map[string][]string{
-	"use_dora": {"false", "null"}, "alora_invocation_tokens": {"null"}, "modules_to_save": {"null", "[]"},
-	"bias": {`"none"`, "null"}, "fan_in_fan_out": {"false", "null"},
-	"rank_pattern": {"{}", "null"}, "alpha_pattern": {"{}", "null"}, "target_parameters": {"null", "[]"},
-	"trainable_token_indices": {"null"},
-	"layer_replication":       {"null"}, "lora_bias": {"false", "null"}, "use_qalora": {"false", "null"},
-	"use_bdlora": {"false", "null"},
-}
-
 // ReadAdapterConfig reads adapter_config.json of a PEFT directory. Variants of LoRA that would compute
 // something else are an error, not ignored.
 func ReadAdapterConfig(dir string) (AdapterConfig, error) {
@@ -101,17 +89,8 @@ func parseAdapterConfig(text []byte) (AdapterConfig, error) {
 	if err := json.Unmarshal(text, &c.Rest); err != nil {
 		return c, err
 	}
-	if kind := string(c.Rest["peft_type"]); kind != `"LORA"` {
-		return c, fmt.Errorf("peft_type %s: only LORA is known", kind)
-	}
-	for _, key := range SortedKeys(adapterUnsupported) {
-		var value bytes.Buffer
-		if raw, ok := c.Rest[key]; ok {
-			if err := json.Compact(&value, raw); err != nil ||
-				!slices.Contains(adapterUnsupported[key], value.String()) {
-				return c, fmt.Errorf("%s: %s is not supported", key, value.String())
-			}
-		}
+	if err := CheckAdapter(c.Rest, Served); err != nil {
+		return c, err
 	}
 	if c.R < 1 {
 		return c, fmt.Errorf("r: %d, want at least 1", c.R)

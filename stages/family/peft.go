@@ -86,14 +86,17 @@ func (m *Model) PEFT(l *block.Lora) ([]Adapter, error) {
 	return out, nil
 }
 
-// Modules are the tensors of a checkpoint that have the weights of transformers' modules.
-func (m *Model) Modules() map[string]string {
-	out := map[string]string{}
+// Modules are the tensors of a checkpoint that have the weights of transformers' modules, that of a tied head included,
+// and which of them are kept as [in out].
+func (m *Model) Modules() (names map[string]string, turned map[string]bool) {
+	names, turned = map[string]string{}, map[string]bool{}
+	head := m.Source(HeadName + ".weight")
+	names[head.module()] = head.Name
 	for _, p := range m.Params(nil) {
 		s := m.Source(p.Name)
-		out[s.module()] = s.Name
+		names[s.module()], turned[s.Name] = s.Name, s.Turned
 	}
-	return out
+	return names, turned
 }
 
 // linearOut is the number of output features of a linear layer that has an adapter.

@@ -2,8 +2,11 @@ package trained
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/lfactor/lfactor/configs"
@@ -12,6 +15,7 @@ import (
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/gguf"
 	"github.com/lfactor/lfactor/stages/checkpoint/quant"
+	"github.com/lfactor/lfactor/stages/family"
 	"github.com/lfactor/lfactor/topology/machine"
 )
 
@@ -49,12 +53,18 @@ func Rewrite(dir, adapter, dst string, f Form) error {
 	}
 	whole := plain == src
 	src = plain
+	keys := map[string]json.RawMessage{"quantization_config": nil}
 	if adapter != "" {
-		merged, err := quant.Merge(src, adapter, modules(dir))
+		merged, err := quant.Merge(src, adapter, baseOf(dir))
 		if err != nil {
 			return err
 		}
-		src = merged
+		if src = merged; merged.Untied {
+			keys["tie_word_embeddings"] = json.RawMessage("false")
+		}
+		if merged.Words > 0 {
+			keys["vocab_size"] = json.RawMessage(strconv.Itoa(merged.Words))
+		}
 	}
 	if f.DType == "" && !whole {
 		f.DType = ownType(dir)
@@ -66,18 +76,22 @@ func Rewrite(dir, adapter, dst string, f Form) error {
 		}
 		src = cast
 	}
-	var bits json.RawMessage
 	if f.Quantize != "" {
-		few, b, err := quantize(src, dir, f)
+		few, bits, err := quantize(src, dir, f)
 		if err != nil {
 			return err
 		}
-		src, bits = few, b
+		src, keys["quantization_config"] = few, bits
 	}
 	if err := WriteFolder(dst, src, dir, f); err != nil {
 		return err
 	}
-	return setBits(filepath.Join(dst, "config.json"), bits)
+	if keys["vocab_size"] != nil && !machine.Exists(filepath.Join(adapter, "config.json")) {
+		if _, err := checkpoint.CopySideFiles(adapter, dst); err != nil { // the tokenizer that has the further words
+			return err
+		}
+	}
+	return setKeys(filepath.Join(dst, "config.json"), keys)
 }
 
 // quantize shows the linear layers of a directory's model in few bits.
@@ -128,16 +142,23 @@ func Merge(adapter, base, dst string, f Form) error {
 	return Rewrite(dir, adapter, dst, f)
 }
 
-// modules tells the checkpoint's names of the weights of transformers' modules, of a directory whose model
-// we have; for others they have to be the same.
-func modules(dir string) func(module string) string {
-	names := map[string]string{}
-	if c, err := configs.ReadModel(dir); err == nil {
-		if m, err := build(c); err == nil {
-			names = m.Modules()
-		}
+// baseOf tells how a directory keeps the weights of transformers' modules, where its model is one that we have; of
+// others the names have to be the same.
+func baseOf(dir string) quant.Base {
+	c, err := configs.ReadModel(dir)
+	if err != nil {
+		return quant.Base{}
 	}
-	return func(module string) string { return names[module] }
+	m, err := build(c)
+	if err != nil {
+		return quant.Base{}
+	}
+	var b quant.Base
+	b.Names, b.Turned = m.Modules()
+	if m.Spec.Tie {
+		b.Table, b.Head = m.Source(family.EmbedName+".weight").Name, m.Source(family.HeadName+".weight").Name
+	}
+	return b
 }
 
 // ownType is the type that a config.json names, else bf16, in which quantized models are published whole.
@@ -158,8 +179,9 @@ func ownType(dir string) string {
 	return "bf16"
 }
 
-// setBits makes a config.json say how weights are kept in few bits; nil is that they are not.
-func setBits(path string, bits json.RawMessage) error {
+// setKeys writes keys of a config.json anew; nil is that it has none of a name. Those of words are set where its text
+// model has its own too.
+func setKeys(path string, to map[string]json.RawMessage) error {
 	if !machine.Exists(path) {
 		return nil
 	}
@@ -167,12 +189,32 @@ func setBits(path string, bits json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(text, &keys); err != nil || keys["quantization_config"] == nil && bits == nil {
+	var keys, inner map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil {
 		return err
 	}
-	if delete(keys, "quantization_config"); bits != nil {
-		keys["quantization_config"] = bits
+	before := maps.Clone(keys)
+	for key, v := range to {
+		if keys[key] = v; v == nil {
+			delete(keys, key)
+		}
+	}
+	words := to["tie_word_embeddings"] != nil || to["vocab_size"] != nil
+	if words && json.Unmarshal(keys["text_config"], &inner) == nil && inner != nil {
+		for _, key := range []string{"tie_word_embeddings", "vocab_size"} {
+			if to[key] != nil && (inner[key] != nil || key == "vocab_size") {
+				inner[key] = to[key]
+			}
+		}
+		if before["vocab_size"] == nil {
+			delete(keys, "vocab_size")
+		}
+		if keys["text_config"], err = json.Marshal(inner); err != nil {
+			return err
+		}
+	}
+	if reflect.DeepEqual(keys, before) {
+		return nil
 	}
 	if text, err = json.MarshalIndent(keys, "", "  "); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/quant"
@@ -94,7 +95,8 @@ func (e *exporter) usual() string {
 // or a reason not to be written.
 func (e *exporter) place(w written) error {
 	var errs []error
-	tied := e.raw["tie_word_embeddings"] == true || e.family.tied
+	own := hf.OwnHead(e.dir)
+	tied := e.raw["tie_word_embeddings"] == true && !own
 	for _, t := range e.src.Tensors() {
 		name := e.family.theirs(t.Name)
 		if is, err := e.placeExpert(t, w); is {
@@ -104,7 +106,10 @@ func (e *exporter) place(w written) error {
 		switch {
 		case strings.HasSuffix(t.Name, ".rotary_emb.inv_freq"): // follows from the configuration
 			continue
-		case t.Name == "lm_head.weight" && tied: // is the embedding
+		case t.Name == "lm_head.weight" && e.family.tied && own:
+			errs = append(errs, e.fault(t.File, t.Name, checkpoint.Extra, "GGUF's %s has the embedding as its head", e.family.arch))
+			continue
+		case t.Name == "lm_head.weight" && (tied || e.family.tied): // is the embedding
 			continue
 		case name == "":
 			errs = append(errs, e.fault(t.File, t.Name, checkpoint.Extra, "GGUF's %s has no such tensor",

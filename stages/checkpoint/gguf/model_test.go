@@ -329,3 +329,40 @@ func TestLlama3Factors(t *testing.T) {
 	_, err = Open(file)
 	require.ErrorContains(t, err, "rope_freqs.weight: malformed")
 }
+
+// TestOwnHeadOfTied: a head in the files of a model whose config.json calls it tied is written, as transformers uses it, and
+// refused where llama.cpp's architecture has none.
+func TestOwnHeadOfTied(t *testing.T) {
+	for i := range families {
+		f := &families[i]
+		if f.arch != "llama" && !f.tied {
+			continue
+		}
+		dir := toy(t, f, vocabOf(t, "qwen"), map[string]any{"tie_word_embeddings": false})
+		withTokenizer(t, dir, "qwen")
+		path := filepath.Join(dir, "config.json")
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		text = []byte(strings.Replace(string(text), `"tie_word_embeddings": false`, `"tie_word_embeddings": true`, 1))
+		require.Contains(t, string(text), `"tie_word_embeddings": true`)
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		file := filepath.Join(t.TempDir(), "x.gguf")
+		err = Export(nil, dir, file, "f32")
+		if f.tied {
+			require.ErrorContains(t, err, "has the embedding as its head", f.arch)
+			continue
+		}
+		require.NoError(t, err)
+		back := filepath.Join(t.TempDir(), "back")
+		require.NoError(t, Import(nil, file, back, "", 0))
+		a, err := checkpoint.OpenDir(dir)
+		require.NoError(t, err)
+		b, err := checkpoint.OpenDir(back)
+		require.NoError(t, err)
+		diff, err := checkpoint.Diff(a, b)
+		require.NoError(t, err)
+		require.Empty(t, diff)
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}
+}

@@ -2,6 +2,7 @@ package quant
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -18,12 +19,13 @@ const (
 	loraTableDown = ".lora_embedding_A"
 	loraTableUp   = ".lora_embedding_B"
 	loraMagnitude = ".lora_magnitude_vector"
+	loraBias      = ".lora_B.bias"
+	tokenRows     = ".token_adapter.trainable_tokens_delta"
 )
 
 // addition is what an adapter adds to a matrix [out in] of a model: scale·B·A, and with a magnitude for each
 // row it gives the rows of the sum that length (arXiv:2402.09353).
 type addition struct {
-	base       checkpoint.Info
 	down, up   []float32 // A [rank in], B [out rank]
 	magnitude  []float32 // nil for none
 	rank       int
@@ -32,19 +34,42 @@ type addition struct {
 	transposed bool // the model keeps the matrix as [in out]
 }
 
-// merging is a model with an adapter added to it.
-type merging struct {
+// Base is how the model that an adapter adds to keeps its weights.
+type Base struct {
+	Names  map[string]string // the tensors of the weights of transformers' modules, where they are not the module's and .weight
+	Turned map[string]bool   // tensors that are kept as [in out]; nil is as the adapter says
+	// Table and Head are tensors of a model that has one table for both; Head is not in its files.
+	Table, Head string
+}
+
+// change is what an adapter makes of a tensor of a model.
+type change struct {
+	checkpoint.Info
+	from  string            // the base's that it begins with
+	whole string            // the adapter's that is in place of that
+	rows  map[int][]float32 // rows that are the adapter's
+	add   *addition
+	bias  []float32 // is added to a vector
+}
+
+// Merging is a model with an adapter added to it.
+type Merging struct {
 	checkpoint.Source
-	added    map[string]*addition
-	replaced map[string]string // names in the adapter of tensors that it has whole
-	adapter  checkpoint.Source
+	Untied  bool // the head is no longer the table
+	Words   int  // rows of a table that has others than the base's, else 0
+	base    Base
+	have    map[string]checkpoint.Info
+	changes map[string]*change
+	adapter *checkpoint.File
+	config  *mergeConfig
+	shared  string // the adapter's table that a tied model has for both
 }
 
 // Merge shows base with the PEFT adapter of a directory added: matrices that have additions in their own
-// type, rounded once, and tensors that the adapter has whole in place of the base's. nameOf gives the
-// base's name of the weight of a module of transformers', "" where there is none. Every tensor of the
-// adapter is used, or is an error.
-func Merge(base checkpoint.Source, dir string, nameOf func(module string) string) (checkpoint.Source, error) {
+// type, rounded once, and tensors that the adapter has whole in place of the base's. Every tensor of the
+// adapter is used, or is an error. What an adapter changes of the table or of the head of a tied model alone
+// parts the two, as in PEFT's forward pass: where its config has ensure_weight_tying they stay one.
+func Merge(base checkpoint.Source, dir string, of Base) (*Merging, error) {
 	c, err := readMergeConfig(dir)
 	if err != nil {
 		return nil, err
@@ -53,77 +78,50 @@ func Merge(base checkpoint.Source, dir string, nameOf func(module string) string
 	if err != nil {
 		return nil, err
 	}
-	m := &merging{Source: base, added: map[string]*addition{}, replaced: map[string]string{},
-		adapter: adapter}
-	if err := m.read(c, adapter, dir, nameOf); err != nil {
+	m := &Merging{Source: base, base: of, have: map[string]checkpoint.Info{}, changes: map[string]*change{},
+		adapter: adapter, config: c}
+	for _, t := range base.Tensors() {
+		m.have[t.Name] = t
+	}
+	table := strings.TrimSuffix(of.Table, ".weight") // PEFT ties what has one of these names
+	c.Tie = c.Tie && (strings.HasSuffix(table, "embed_tokens") || strings.HasSuffix(table, "lm_head"))
+	if _, own := m.have[of.Head]; own && !c.Tie {
+		m.base.Table, m.base.Head = "", ""
+	} else if own {
+		err = m.fault(of.Head, checkpoint.Extra, "ensure_weight_tying, and the base has a head of its own")
+	}
+	if err == nil {
+		err = m.read()
+	}
+	if err != nil {
 		adapter.Close()
 		return nil, err
 	}
 	return m, nil
 }
 
-// Close closes both.
-func (m *merging) Close() error {
-	err := m.adapter.Close()
-	if of := m.Source.Close(); err == nil {
-		err = of
-	}
-	return err
+// fault is an error of a tensor of the adapter's.
+func (m *Merging) fault(tensor string, f checkpoint.Fault, format string, args ...any) error {
+	return &checkpoint.Error{File: m.adapter.Path, Tensor: tensor, Fault: f, Why: fmt.Sprintf(format, args...)}
 }
 
-// read takes the tensors of the adapter.
-func (m *merging) read(c *mergeConfig, adapter *checkpoint.File, dir string, nameOf func(module string) string) error {
-	have := map[string]checkpoint.Info{}
+// Close closes both.
+func (m *Merging) Close() error {
+	return errors.Join(m.adapter.Close(), m.Source.Close())
+}
+
+// Tensors implements Source.
+func (m *Merging) Tensors() (out []checkpoint.Info) {
 	for _, t := range m.Source.Tensors() {
-		have[t.Name] = t
+		if c := m.changes[t.Name]; c != nil {
+			t.Shape = c.Shape
+		}
+		out = append(out, t)
 	}
-	named := func(module string) checkpoint.Info {
-		for _, name := range []string{module + ".weight", nameOf(module)} {
-			if t, ok := have[name]; ok {
-				return t
-			}
-		}
-		return checkpoint.Info{}
+	if m.Untied {
+		out = append(out, m.changes[m.base.Head].Info)
 	}
-	for _, t := range adapter.Tensors() {
-		name, ok := strings.CutPrefix(t.Name, checkpoint.AdapterPrefix)
-		if !ok {
-			return &checkpoint.Error{File: adapter.Path, Tensor: t.Name, Fault: checkpoint.Extra,
-				Why: "names of PEFT begin with " + checkpoint.AdapterPrefix}
-		}
-		if module, up, table := additionOf(name); up != "" {
-			base := named(module)
-			if base.Name == "" {
-				return &checkpoint.Error{File: adapter.Path, Tensor: t.Name, Fault: checkpoint.Extra,
-					Why: "the base model has no weight of " + module}
-			}
-			if m.added[base.Name] != nil {
-				return &checkpoint.Error{File: adapter.Path, Tensor: t.Name, Fault: checkpoint.Extra,
-					Why: base.Name + " has another addition"}
-			}
-			a, err := readAddition(adapter, t, checkpoint.AdapterPrefix+up, base, c, module, table)
-			if err != nil {
-				return err
-			}
-			m.added[base.Name] = a
-			continue
-		}
-		if strings.HasSuffix(name, loraUp) || strings.HasSuffix(name, loraTableUp) ||
-			strings.Contains(name, loraMagnitude) {
-			continue // taken, or found to be missing, with the other matrix
-		}
-		whole, ok := have[name]
-		if !ok {
-			whole = named(strings.TrimSuffix(name, ".weight"))
-		}
-		if whole.Name == "" || !slices.Equal(whole.Shape, t.Shape) {
-			return &checkpoint.Error{File: adapter.Path, Tensor: t.Name, Fault: checkpoint.Extra,
-				Why: fmt.Sprintf("shape %v, and the "+
-					"base model has nothing of this name and shape", t.Shape)}
-		}
-		m.replaced[whole.Name] = t.Name
-	}
-	return m.matched(adapter, dir)
+	return out
 }
 
 // additionOf takes the name of an addition's first matrix apart; up is the name of its second, "" for any
@@ -139,54 +137,51 @@ func additionOf(name string) (module, up string, table bool) {
 }
 
 // matched reports a second matrix without a first, and an adapter that adds nothing.
-func (m *merging) matched(adapter *checkpoint.File, dir string) error {
-	have := map[string]bool{}
-	for _, t := range adapter.Tensors() {
-		have[t.Name] = true
-	}
-	for _, t := range adapter.Tensors() {
+func (m *Merging) matched() error {
+	for _, t := range m.adapter.Tensors() {
 		for _, pair := range [][2]string{{loraUp, loraDown}, {loraTableUp, loraTableDown},
 			{loraMagnitude, loraDown}, {loraMagnitude + ".weight", loraDown}} {
-			if base, ok := strings.CutSuffix(t.Name, pair[0]); ok && !have[base+pair[1]] {
-				return &checkpoint.Error{File: adapter.Path, Tensor: base + pair[1], Fault: checkpoint.Missing,
-					Why: "the adapter has " + t.Name}
+			base, ok := strings.CutSuffix(t.Name, pair[0])
+			_, first := m.adapter.ByName[base+pair[1]]
+			if _, table := m.adapter.ByName[base+loraTableDown]; ok && !first &&
+				!(table && strings.HasPrefix(pair[0], loraMagnitude)) {
+				return m.fault(base+pair[1], checkpoint.Missing, "the adapter has %s", t.Name)
 			}
 		}
 	}
-	if len(m.added)+len(m.replaced) == 0 {
-		return &checkpoint.Error{File: dir, Fault: checkpoint.Malformed, Why: "the adapter has no tensors"}
+	if len(m.changes) == 0 {
+		return &checkpoint.Error{File: m.adapter.Path, Fault: checkpoint.Malformed, Why: "the adapter has no tensors"}
 	}
 	return nil
 }
 
 // readAddition reads one; t is its first matrix.
-func readAddition(f *checkpoint.File, t checkpoint.Info, up string, base checkpoint.Info, c *mergeConfig, module string,
-	table bool) (*addition, error) {
+func (m *Merging) readAddition(t checkpoint.Info, up string, base checkpoint.Info, module string, table bool) (*addition,
+	error) {
+	c, f := m.config, m.adapter
 	second, ok := f.ByName[up]
-	switch {
-	case !ok:
-		return nil, &checkpoint.Error{File: f.Path, Tensor: up, Fault: checkpoint.Missing, Why: "the adapter has " + t.Name}
-	case len(t.Shape) != 2 || len(second.Shape) != 2 || len(base.Shape) != 2 ||
-		t.Shape[0] != second.Shape[1]:
-		return nil, &checkpoint.Error{File: f.Path, Tensor: t.Name, Fault: checkpoint.Misshapen,
-			Why: fmt.Sprintf("%v and %v are no "+
-				"addition to %s %v", t.Shape, second.Shape, base.Name, base.Shape)}
+	if !ok {
+		return nil, m.fault(up, checkpoint.Missing, "the adapter has %s", t.Name)
 	}
-	a := &addition{base: base, rank: t.Shape[0], out: second.Shape[0], in: t.Shape[1],
-		transposed: c.Turned || table}
+	turned := c.Turned
+	if m.base.Turned != nil { // PEFT corrects the key by the class of the layer
+		turned = m.base.Turned[base.Name]
+	}
+	a := &addition{transposed: turned || table}
+	if len(t.Shape) == 2 && len(second.Shape) == 2 && t.Shape[0] == second.Shape[1] {
+		a.rank, a.out, a.in = t.Shape[0], second.Shape[0], t.Shape[1]
+	}
 	want := []int{a.out, a.in}
 	if a.transposed {
 		want = []int{a.in, a.out}
 	}
 	if _, float := checkpoint.FloatDecoder(base.DType); !slices.Equal(base.Shape, want) || float == nil || a.rank == 0 {
-		return nil, &checkpoint.Error{File: f.Path, Tensor: t.Name, Fault: checkpoint.Misshapen,
-			Why: fmt.Sprintf("%v and %v are no "+
-				"addition to %s %s %v", t.Shape, second.Shape, base.Name, base.DType, base.Shape)}
+		return nil, m.fault(t.Name, checkpoint.Misshapen, "%v and %v are no addition to %s %s %v", t.Shape, second.Shape,
+			base.Name, base.DType, base.Shape)
 	}
 	var err error
 	if a.scale, err = c.scale(module, a.rank); err != nil {
-		return nil, &checkpoint.Error{File: f.Path, Tensor: t.Name, Fault: checkpoint.Malformed, Why: "adapter configuration",
-			Err: err}
+		return nil, m.fault(t.Name, checkpoint.Malformed, "adapter configuration: %v", err)
 	}
 	read := &finder{src: f, path: f.Path}
 	if a.down, err = read.floats(t, checkpoint.Whole(t.Shape)...); err != nil {
@@ -208,54 +203,53 @@ func readAddition(f *checkpoint.File, t checkpoint.Info, up string, base checkpo
 		}
 	}
 	if len(a.magnitude) != a.out || a.transposed {
-		return nil, &checkpoint.Error{File: f.Path, Tensor: checkpoint.AdapterPrefix + module + loraMagnitude, Fault: checkpoint.Misshapen,
-			Why: fmt.Sprintf("%d magnitudes for %d rows", len(a.magnitude), a.out)}
+		return nil, m.fault(checkpoint.AdapterPrefix+module+loraMagnitude, checkpoint.Misshapen, "%d magnitudes for %d rows%s",
+			len(a.magnitude), a.out, map[bool]string{true: " of a matrix that is kept as [in out]"}[a.transposed])
 	}
 	return a, nil
 }
 
 // ReadRanges implements Source.
-func (m *merging) ReadRanges(name string, ranges [][2]int, dst []byte) error {
-	if from, ok := m.replaced[name]; ok {
-		return m.whole(name, from, ranges, dst)
-	}
-	a := m.added[name]
-	if a == nil {
+func (m *Merging) ReadRanges(name string, ranges [][2]int, dst []byte) error {
+	c := m.changes[name]
+	if c == nil {
 		return m.Source.ReadRanges(name, ranges, dst)
 	}
-	rows, cols := ranges[0], ranges[1]
-	if rows[0] >= rows[1] || cols[0] >= cols[1] {
-		return nil
-	}
-	read := &finder{src: m.Source}
-	all := cols
-	if a.magnitude != nil { // the length of a row is that of all of it
-		all = [2]int{0, a.in}
-	}
-	w, err := read.floats(a.base, rows, all)
-	if err != nil {
-		return err
-	}
-	a.add(w, rows, all)
-	if a.magnitude != nil {
-		w = columns(w, rows, all, cols)
-	}
-	return narrow(a.base.DType, w, dst)
-}
-
-// whole reads a tensor that the adapter has whole, in the base's type.
-func (m *merging) whole(name, from string, ranges [][2]int, dst []byte) error {
-	read := &finder{src: m.adapter}
-	v, err := read.floats(m.adapter.(*checkpoint.File).ByName[from], ranges...)
-	if err != nil {
-		return err
-	}
-	for _, t := range m.Source.Tensors() {
-		if t.Name == name {
-			return narrow(t.DType, v, dst)
+	for _, r := range ranges {
+		if r[0] >= r[1] {
+			return nil
 		}
 	}
-	return nil
+	box := slices.Clone(ranges)
+	if c.add != nil && c.add.magnitude != nil { // the length of a row is that of all of it
+		box[1] = [2]int{0, c.add.in}
+	}
+	src, of := m.Source, m.have[c.from]
+	if c.whole != "" {
+		src, of = checkpoint.Source(m.adapter), m.adapter.ByName[c.whole]
+	}
+	w, err := (&finder{src: src}).floats(of, box...)
+	if err != nil {
+		return err
+	}
+	if c.rows != nil {
+		width := box[1][1] - box[1][0]
+		for r := box[0][0]; r < box[0][1]; r++ {
+			if row := c.rows[r]; row != nil {
+				copy(w[(r-box[0][0])*width:], row[box[1][0]:box[1][1]])
+			}
+		}
+	}
+	if c.bias != nil {
+		for i := range w {
+			w[i] += c.bias[box[0][0]+i]
+		}
+	}
+	if c.add != nil {
+		c.add.add(w, box[0], box[1])
+		w = columns(w, box[0], box[1], ranges[1])
+	}
+	return narrow(c.DType, w, dst)
 }
 
 // columns keeps some columns.
@@ -263,7 +257,7 @@ func columns(w []float32, rows, all, cols [2]int) []float32 {
 	width := all[1] - all[0]
 	out := make([]float32, 0, (rows[1]-rows[0])*(cols[1]-cols[0]))
 	for r := range rows[1] - rows[0] {
-		out = append(out, w[r*width+cols[0]:r*width+cols[1]]...)
+		out = append(out, w[r*width+cols[0]-all[0]:r*width+cols[1]-all[0]]...)
 	}
 	return out
 }

@@ -25,7 +25,7 @@ func TestMerge(t *testing.T) {
 		}
 		f, err := checkpoint.OpenFile(filepath.Join(mergeDir, base))
 		require.NoError(t, err)
-		src, err := Merge(f, filepath.Join(mergeDir, c), func(string) string { return "" })
+		src, err := Merge(f, filepath.Join(mergeDir, c), Base{})
 		require.NoError(t, err, c)
 		wants, err := checkpoint.OpenFile(filepath.Join(mergeDir, c, "want.safetensors"))
 		require.NoError(t, err)
@@ -72,7 +72,7 @@ func TestMergeRefused(t *testing.T) {
 		f, err := checkpoint.OpenFile(filepath.Join(mergeDir, base))
 		require.NoError(t, err)
 		defer f.Close()
-		_, err = Merge(f, dir, func(string) string { return "" })
+		_, err = Merge(f, dir, Base{})
 		return err
 	}
 	with := func(old, now string) string {
@@ -89,8 +89,11 @@ func TestMergeRefused(t *testing.T) {
 			"the base model has no weight of layers.0.down"},
 		{"base.safetensors", with(`"r": 2`, `"r": 4`), model, "rank 4, and the matrices have 2"},
 		{"base.safetensors", with(`"LORA"`, `"IA3"`), model, "only LORA can be added"},
-		{"base.safetensors", with(`"lora_bias": false`, `"lora_bias": true`), model,
-			"lora_bias: true cannot"},
+		{"base.safetensors", with(`"use_qalora": false`, `"use_qalora": true`), model,
+			"use_qalora: true cannot"},
+		{"base.safetensors", with(`"use_qalora": false`, `"use_later": true`), model, "no key of PEFT 0.21"},
+		{"base.safetensors", with(`"init_lora_weights": true`, `"init_lora_weights": "corda"`), model,
+			"path_initial_model_for_weight_conversion"},
 		{"base.safetensors", with(`"rank_pattern": {}`, `"rank_pattern": {"(": 3}`), model, "pattern"},
 		{"base.safetensors", string(text), []byte(strings.Replace(string(model), "0.up.lora_B",
 			"0.up.lora_C", 1)),

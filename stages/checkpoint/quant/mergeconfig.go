@@ -1,14 +1,12 @@
 package quant
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/lfactor/lfactor/stages/checkpoint"
@@ -16,13 +14,16 @@ import (
 
 // mergeConfig is the part of adapter_config.json that says what an adapter adds to weights.
 type mergeConfig struct {
-	Kind   string  `json:"peft_type"`
 	R      int     `json:"r"`
 	Alpha  float64 `json:"lora_alpha"`
 	Root   bool    `json:"use_rslora"`
 	Dora   bool    `json:"use_dora"`
 	Turned bool    `json:"fan_in_fan_out"`
 	Base   string  `json:"base_model_name_or_path"`
+	Tie    bool    `json:"ensure_weight_tying"`
+
+	Saved  []string        `json:"modules_to_save"`
+	Tokens json.RawMessage `json:"trainable_token_indices"`
 
 	ranks, alphas []pattern
 }
@@ -31,13 +32,6 @@ type mergeConfig struct {
 type pattern struct {
 	of    *regexp.Regexp
 	value float64
-}
-
-// mergeUnsupported are keys with which an adapter computes something that no weights have.
-var mergeUnsupported = map[string][]string{
-	"alora_invocation_tokens": {"null"}, "trainable_token_indices": {"null"}, "layer_replication": {"null"},
-	"lora_bias": {"false", "null"}, "use_qalora": {"false", "null"}, "use_bdlora": {"false", "null"},
-	"target_parameters": {"null", "[]"},
 }
 
 // readMergeConfig reads the configuration of an adapter that is to be added to weights.
@@ -68,17 +62,8 @@ func parseMergeConfig(text []byte) (*mergeConfig, error) {
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, err
 	}
-	if c.Kind != "LORA" {
-		return nil, fmt.Errorf("peft_type %q: only LORA can be added to weights", c.Kind)
-	}
-	for _, key := range checkpoint.SortedKeys(mergeUnsupported) {
-		var value bytes.Buffer
-		if raw, ok := all[key]; ok {
-			if err := json.Compact(&value, raw); err != nil ||
-				!slices.Contains(mergeUnsupported[key], value.String()) {
-				return nil, fmt.Errorf("%s: %s cannot be added to weights", key, value.String())
-			}
-		}
+	if err := checkpoint.CheckAdapter(all, checkpoint.Merged); err != nil {
+		return nil, err
 	}
 	if c.R < 1 {
 		return nil, fmt.Errorf("r: %d, want at least 1", c.R)
@@ -100,11 +85,11 @@ func patterns(text json.RawMessage) (out []pattern, err error) {
 		if err := dec.Decode(&p.value); err != nil {
 			return err
 		}
-		of := `^(?:(?:.*\.)?(?:` + key + `))$`
-		if strings.HasPrefix(key, "^") {
-			of = key
+		if strings.Contains(key, "{,") {
+			return fmt.Errorf("pattern %q: write {0, in place of {,", key) // Go takes it for letters
 		}
-		if p.of, err = regexp.Compile(of); err != nil {
+		// PEFT's get_pattern_key: the whole name, or what follows a dot, so that ^ is the whole name's beginning
+		if p.of, err = regexp.Compile(`^(.*\.)?(` + key + `)$`); err != nil {
 			return fmt.Errorf("pattern %q: %w", key, err)
 		}
 		out = append(out, p)
@@ -133,6 +118,22 @@ func (c *mergeConfig) scale(module string, rank int) (float64, error) {
 		return alpha / math.Sqrt(float64(rank)), nil
 	}
 	return alpha / float64(rank), nil
+}
+
+// rowsOf are the rows of a table that were trained by themselves: of the embedding, or by names of modules.
+func (c *mergeConfig) rowsOf(module string) (rows []int) {
+	if json.Unmarshal(c.Tokens, &rows) == nil {
+		return rows
+	}
+	var all map[string][]int
+	if json.Unmarshal(c.Tokens, &all) == nil {
+		for _, name := range checkpoint.SortedKeys(all) {
+			if strings.HasSuffix(module, name) {
+				return all[name]
+			}
+		}
+	}
+	return nil
 }
 
 // IsAdapter reports whether a directory has an adapter of PEFT's.

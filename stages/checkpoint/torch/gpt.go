@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lfactor/lfactor/configs/hf"
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
 
@@ -133,6 +134,9 @@ func readGPT(dir string) (*gpt, error) {
 	}
 	if g.Type == "qwen2_5_vl_text" || g.Type == "qwen2_vl_text" {
 		g.Type = "qwen2"
+	}
+	if hf.OwnHead(dir) {
+		g.Tied = nil
 	}
 	if why := g.check(); why != "" {
 		return nil, &checkpoint.Error{File: path, Fault: checkpoint.Malformed, Why: why}

@@ -157,7 +157,10 @@ func (g *gpt) match(src checkpoint.Source, said string, links []*composed) (drop
 				bad(name, checkpoint.Extra, "is not the same as %s, which is the same norm", g.also[name])
 			}
 		case name == g.before+"output_layer.weight" && g.tied(): // the embedding once more
-			dropped = append(dropped, name)
+			table := have[g.before+"embedding.word_embeddings.weight"]
+			if dropped = append(dropped, name); table.Name != "" && !sameBytes(src, have[name], table) {
+				bad(name, checkpoint.Extra, "is not %s, though config.json has tie_word_embeddings: set that to false", table.Name)
+			}
 		default:
 			bad(name, checkpoint.Extra, "the model has no such tensor")
 		}

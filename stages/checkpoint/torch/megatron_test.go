@@ -168,3 +168,25 @@ func TestRanksAreAGrid(t *testing.T) {
 	_, _, err = OpenMegatron(dir, like)
 	require.Error(t, err)
 }
+
+// TestOwnHeadOfTied: a head in the files of a model whose config.json calls it tied is the model's, as transformers has it:
+// it is written, and read again where the files are beside; without them its numbers are not dropped in silence.
+func TestOwnHeadOfTied(t *testing.T) {
+	_, like, want := golden(t, "dense")
+	text, err := os.ReadFile(filepath.Join(like, "config.json"))
+	require.NoError(t, err)
+	tied := strings.Replace(string(text), `"tie_word_embeddings": false`, `"tie_word_embeddings": true`, 1)
+	require.NotEqual(t, string(text), tied)
+	beside, alone, out := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, dir := range []string{beside, alone} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(tied), 0o600))
+	}
+	require.NoError(t, checkpoint.BuildDir(nil, beside, want, 1<<30))
+	require.NoError(t, WriteMegatron(nil, out, want, beside, 128, Grid{}, nil))
+	src, _, err := OpenMegatron(MegatronDir(out), beside)
+	require.NoError(t, err)
+	same(t, want, src)
+	require.NoError(t, src.Close())
+	_, _, err = OpenMegatron(MegatronDir(out), alone)
+	require.ErrorContains(t, err, "set that to false")
+}
