@@ -102,6 +102,7 @@ func load(req Request, modelOnly bool) (*Config, error) {
 	l.c.VocabUnit = l.loong.VocabUnit
 	l.adaptedName()
 	l.apply(false)
+	l.governed(req.Getenv)
 	l.componentRates()
 	l.cached(req.Getenv)
 	l.readModel()

@@ -41,6 +41,7 @@ type Key struct {
 	part  string            // that has the field, "" for Model itself
 	some  bool              // only some families have it
 	index []int             // of the field
+	runs  bool              // it names a program
 	typ   reflect.Type
 }
 
@@ -156,6 +157,7 @@ func newKey(name string, f reflect.StructField) *Key {
 		}
 	}
 	k.Min, k.Max = bound(f, "min"), bound(f, "max")
+	k.runs = f.Tag.Get("names") == "program"
 	for _, s := range splitTag(f.Tag.Get("flag")) {
 		flag, value, _ := strings.Cut(s, "=")
 		k.Flags = append(k.Flags, Flag{Name: flag, Value: value})

@@ -17,7 +17,7 @@ type Rollout struct {
 	Samplers    int      `key:"samplers" default:"0" min:"0" max:"64" class:"free" unit:"processes" doc:"Processes of their own that draw answers, on this host, or on the hosts of the cluster that the run is given to; 0 draws in the process that trains. Answers do not depend on it."`
 	Silence     float64  `key:"silence" default:"120" class:"free" unit:"seconds" doc:"After so long a sampler process that has answers to draw and says nothing is ended, and another takes its place."`
 	Pages       int      `key:"pages" default:"0" min:"0" class:"free" unit:"pages" doc:"Pages of keys and values of 16 tokens each, for all answers together; 0 takes what the answers of a step need, 4096 at most."`
-	Environment []string `key:"environment" class:"fixed" doc:"Program that answers what the model says, turn by turn, in a line of JSON each (docs/post-training.md); its words. Or the address of a server of OpenEnv's protocol, http://HOST:PORT. Without it an answer is one turn."`
+	Environment []string `key:"environment" class:"fixed" names:"program" doc:"Program that answers what the model says, turn by turn, in a line of JSON each (docs/post-training.md); its words. Or the address of a server of OpenEnv's protocol, http://HOST:PORT. Without it an answer is one turn."`
 	Action      string   `key:"action" default:"message" class:"fixed" doc:"Of an environment of OpenEnv's protocol: key of an action that has what the model says."`
 	Observation []string `key:"observation" class:"fixed" doc:"Of an environment of OpenEnv's protocol: keys of an observation that are said to the model, one a line; dots lead into objects. Without it the whole observation is said, as JSON."`
 	Turns       int      `key:"turns" default:"4" min:"1" max:"1024" class:"fixed" doc:"Turns of an environment in an answer at most."`
@@ -67,7 +67,7 @@ type Reward struct {
 	Kind     string   `key:"kind" default:"none" oneof:"none|@rewards" class:"fixed" doc:"What an answer's reward is; docs/post-training.md has the kinds. none is for runs that draw no answers."`
 	Column   string   `key:"column" default:"answer" class:"fixed" doc:"exact, math: column of the data that has the right answer; code: the tests that are run behind the answer; schema: a JSON Schema, without reward.schema."`
 	Pattern  string   `key:"pattern" default:"" class:"fixed" doc:"regex: pattern in Go's syntax."`
-	Command  []string `key:"command" class:"fixed" doc:"command: the program and its arguments; code: the interpreter that reads the answer and its tests, and whose exit status counts; Python without it."`
+	Command  []string `key:"command" class:"fixed" names:"program" doc:"command: the program and its arguments; code: the interpreter that reads the answer and its tests, and whose exit status counts; Python without it."`
 	Sandbox  bool     `key:"sandbox" default:"false" class:"fixed" doc:"command: run it without a network, with all files read-only but an empty /tmp, without privileges, devices and Unix sockets, and within reward.memory; code always is. It needs Linux 5.12 on amd64 or arm64 and namespaces of users."`
 	Memory   float64  `key:"memory" default:"1" min:"0" class:"fixed" unit:"GiB" doc:"command in a sandbox, code: memory of a program; without a sandbox it is refused."`
 	Schema   string   `key:"schema" default:"" class:"fixed" doc:"schema: a JSON Schema as text; without it reward.column has one for each answer."`

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // AwaitedName is the file beside a run's ledger that names the generation that the run waits for. The
@@ -28,7 +26,11 @@ func WriteAwaited(dir string, gen int64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return machine.ReplaceBytes(filepath.Join(dir, AwaitedName), 0o644, append(b, '\n'))
+	part := filepath.Join(dir, "."+AwaitedName)
+	if err := os.WriteFile(part, append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(part, filepath.Join(dir, AwaitedName))
 }
 
 // ReadAwaited returns the generation that the run of a folder waits for, or has waited for last; -1

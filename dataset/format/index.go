@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/dataset/store"
-	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // span is where a record lies in its file, in bytes.
@@ -184,7 +183,18 @@ func writeIndex(f store.File, name string, find scan) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	return machine.Replace(name, 0o600, func(out *os.File) error { return fillIndex(out, f, find) })
+	out, err := os.CreateTemp(filepath.Dir(name), "index-*.tmp")
+	if err != nil {
+		return err
+	}
+	err = fillIndex(out, f, find)
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = os.Rename(out.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(out.Name()))
+	}
+	return nil
 }
 
 // fillIndex scans a file and writes the place of each record. The header is written last, so that

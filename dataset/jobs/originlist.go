@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset/store"
-	"github.com/lfactor/lfactor/topology/machine"
 )
 
 var _ = registerOrigin(OriginKind{"list", "one file, or object, that names a shard a line and grows",
@@ -241,7 +240,7 @@ func (l *list) note() error {
 	if err != nil {
 		return err
 	}
-	return machine.ReplaceBytes(l.record, 0o644, append(b, '\n'))
+	return writeWhole(l.record, append(b, '\n'))
 }
 
 func (l *list) offers(taken func(string) bool, room int64) (out []offer, err error) {

@@ -140,7 +140,7 @@ func (f *flow) begin() (*Report, error) {
 		return nil, err
 	}
 	f.began = want
-	parts, err := filepath.Glob(filepath.Join(f.Output, machine.PartFiles))
+	parts, err := filepath.Glob(filepath.Join(f.Output, partFiles))
 	for _, p := range parts { // of a process that was killed while it wrote
 		err = errors.Join(err, os.Remove(p))
 	}
@@ -321,7 +321,7 @@ func (f *flow) stageName(at int) string {
 	return "up to output " + f.Outputs[f.stages[at].output].Name
 }
 
-// quarantined holds the number of unreadable documents to the budget; of an input not all may be.
+// quarantined holds the number of unreadable documents to the budget.
 func (f *flow) quarantined(at, n int) error {
 	total := map[string]*Counts{}
 	for u := range n {
@@ -341,12 +341,7 @@ func (f *flow) quarantined(at, n int) error {
 	}
 	for _, in := range f.inputs {
 		c := total[in.Name]
-		if c == nil {
-			continue
-		}
-		bad := c.Dropped[unreadable]
-		none := bad > 0 && bad == in.docs
-		if bad <= f.Quarantine && !none {
+		if c == nil || c.Dropped[unreadable] <= f.Quarantine {
 			continue
 		}
 		var last dataset.Bad
@@ -357,11 +352,8 @@ func (f *flow) quarantined(at, n int) error {
 					Reason: d.Detail}
 			}
 		})
-		if none {
-			return errors.Join(err, fmt.Errorf("input %q: %w: all %d are unreadable, the last, %s, for: %s", in.Name,
-				dataset.ErrNoTokens, bad, last.Place, last.Reason))
-		}
-		return errors.Join(err, &dataset.BudgetError{Budget: dataset.Budget{Count: f.Quarantine}, Bad: bad,
+		return errors.Join(err, &dataset.BudgetError{Budget: dataset.Budget{Count: f.Quarantine},
+			Bad:  c.Dropped[unreadable],
 			Read: c.In, Last: last})
 	}
 	return nil

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -52,8 +53,10 @@ type Agent struct {
 	ending bool            // nothing is decided any more
 	ways   map[int64]*control.Conn
 	procs  map[int64]*proc
-	dirs   []string       // that jobs of the cluster keep files in
-	begun  sync.WaitGroup // what runs beside steps: connections, starts of processes
+	dirs   map[string]string // that jobs of the cluster keep files in, with the submitter whose they are
+	jobs   string            // where jobs have folders of their own
+	owners map[string][2]int // user and group of submitters' jobs that have one
+	begun  sync.WaitGroup    // what runs beside steps: connections, starts of processes
 
 	children *machine.Children
 	telling  sync.Mutex   // one program at a time tells of runs
@@ -77,7 +80,11 @@ func Run(ctx context.Context, o Options) error {
 	defer release()
 	a := &Agent{o: o, id: id, name: who.Name, children: machine.NewChildren(), procs: map[int64]*proc{},
 		d:    decide.New(decide.Options{Name: who.Name, Heads: o.Head, Local: len(o.Local)}),
-		ways: map[int64]*control.Conn{}, spawn: make(chan func()), quit: make(chan bool, 1)}
+		ways: map[int64]*control.Conn{}, owners: map[string][2]int{}, spawn: make(chan func()), quit: make(chan bool, 1)}
+	if a.jobs, err = a.folders(); err != nil {
+		return fmt.Errorf("where jobs have their files: %w", err)
+	}
+	a.logf("%s", whoRuns())
 	if err := a.listen(); err != nil {
 		return err
 	}
@@ -111,10 +118,14 @@ func Run(ctx context.Context, o Options) error {
 	a.mu.Unlock()
 	cancel()
 	a.endAll()
-	if remove {
-		return os.RemoveAll(o.Dir)
+	err = nil
+	if root() {
+		err = os.RemoveAll(a.jobs)
 	}
-	return nil
+	if remove {
+		err = errors.Join(err, os.RemoveAll(o.Dir))
+	}
+	return err
 }
 
 // AliveSocket is the name, as for machine.Answer, of the socket in an agent's directory that says that it

@@ -45,13 +45,21 @@ type Piece struct {
 // tell answers with a piece of the folder of a process's run, or with what lfactor ui --tell says of it,
 // which is started in the
 // directory of the job.
-func (a *Agent) tell(log, dir string, m control.Message) {
+func (a *Agent) tell(s *control.Spec, m control.Message) {
 	var piece Piece
 	var err error
-	if slices.Contains(control.RunTold, m.Text) {
-		piece, err = a.told(log, dir, m)
-	} else {
-		piece, err = pieceOf(log, m)
+	uid, gid := 0, 0
+	if s.Governed() {
+		uid, gid = asWhom(s.User, root())
+	}
+	switch {
+	case s.Governed() && s.Log != "" && !control.Within(resolved(s.Log), all(s.Dirs, resolved)):
+		err = fmt.Errorf("%s is in no directory of %s's", s.Log, s.User)
+	case slices.Contains(control.RunTold, m.Text):
+		piece, err = a.told(s, uid, gid, m)
+	default:
+		err = errors.New("the job's user is not who reads here")
+		machine.As(uid, gid, func() { piece, err = pieceOf(s.Log, m) })
 	}
 	if err != nil {
 		piece = Piece{Err: configs.Redact(err.Error())}
@@ -69,8 +77,8 @@ func (a *Agent) tell(log, dir string, m control.Message) {
 const askedMost = 4
 
 // told asks a program of its own, as a plan takes seconds and memory, and one at a time.
-func (a *Agent) told(log, dir string, m control.Message) (Piece, error) {
-	if log == "" {
+func (a *Agent) told(s *control.Spec, uid, gid int, m control.Message) (Piece, error) {
+	if s.Log == "" {
 		return Piece{}, errors.New("the job has no folder of a run: it does not train")
 	}
 	defer a.asked.Add(-1)
@@ -82,12 +90,25 @@ func (a *Agent) told(log, dir string, m control.Message) (Piece, error) {
 	defer a.telling.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), toldLimit)
 	defer cancel()
-	args := append(slices.Clone(a.o.Command[1:]), "ui", "--tell", m.Text, "--step", strconv.FormatInt(m.At,
-		10), log)
-	c := exec.CommandContext(ctx, a.o.Command[0], args...)
+	args := []string{"ui", "--tell", m.Text, "--step", strconv.FormatInt(m.At, 10), s.Log}
+	c := exec.Command(a.o.Command[0], append(slices.Clone(a.o.Command[1:]), args...)...)
+	c.Dir = s.Dir
+	if s.Governed() { // what a run's folder says is its user's word
+		conf, err := a.confinement(s, nil, uid, gid)
+		if err == nil {
+			c, err = a.command(s, conf, nil, args...)
+		}
+		if err != nil {
+			return Piece{}, err
+		}
+	}
 	var out, errs bytes.Buffer
-	c.Dir, c.Stdout, c.Stderr, c.WaitDelay = dir, &out, &errs, time.Second
-	switch err := c.Run(); {
+	c.Stdout, c.Stderr, c.WaitDelay = &out, &errs, time.Second
+	if err := c.Start(); err != nil {
+		return Piece{}, err
+	}
+	defer context.AfterFunc(ctx, func() { _ = c.Process.Kill() })() // it may have ended
+	switch err := c.Wait(); {
 	case ctx.Err() != nil:
 		return Piece{}, fmt.Errorf("%s took more than %v", m.Text, toldLimit)
 	case err != nil:
@@ -96,6 +117,21 @@ func (a *Agent) told(log, dir string, m control.Message) (Piece, error) {
 		return Piece{}, fmt.Errorf("%s has %d bytes, more than %d", m.Text, out.Len(), wholeMost)
 	}
 	return Piece{Data: []byte(configs.Redact(out.String()))}, nil
+}
+
+// resolved is a path without links, or as it is where it leads nowhere.
+func resolved(name string) string {
+	if to, err := filepath.EvalSymlinks(name); err == nil {
+		return to
+	}
+	return name
+}
+
+func all(names []string, do func(string) string) (out []string) {
+	for _, n := range names {
+		out = append(out, do(n))
+	}
+	return out
 }
 
 func pieceOf(dir string, m control.Message) (Piece, error) {

@@ -121,7 +121,7 @@ func TestAsked(t *testing.T) {
 	answers := make(chan error, askedMost)
 	for range askedMost {
 		go func() {
-			p, err := a.told(dir, dir, control.Message{Text: "plan"})
+			p, err := a.told(&control.Spec{Log: dir, Dir: dir}, 0, 0, control.Message{Text: "plan"})
 			if err == nil && string(p.Data) != "https://h/x\n" {
 				err = fmt.Errorf("answer %q", p.Data)
 			}
@@ -130,7 +130,7 @@ func TestAsked(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return a.asked.Load() == askedMost }, 2*time.Minute,
 		time.Millisecond)
-	_, err := a.told(dir, dir, control.Message{Text: "plan"})
+	_, err := a.told(&control.Spec{Log: dir, Dir: dir}, 0, 0, control.Message{Text: "plan"})
 	require.ErrorContains(t, err, "4 questions wait here")
 	require.NoError(t, os.Remove(held))
 	for range askedMost {

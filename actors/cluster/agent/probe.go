@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/edge"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/stages/checkpoint"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // probes is the run that measurements between agents belong to: no job has this name's hash.
@@ -52,7 +53,11 @@ func (a *Agent) listen() error {
 	if err != nil {
 		return fmt.Errorf("no port of %s is free for this agent: %w", a.o.Addr, err)
 	}
-	a.depot = depot.NewServer(checkpoint.Here{FS: checkpoint.OS}, a.ln.Addr(), a.keeps)
+	a.depot = depot.NewServer(checkpoint.Here{FS: checkpoint.OS}, a.ln.Addr(), a.keeps,
+		func(dir string, do func()) {
+			uid, gid := a.whose(dir)
+			machine.As(uid, gid, do)
+		})
 	go func() {
 		for {
 			c, err := a.ln.Accept()

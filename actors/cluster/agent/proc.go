@@ -2,16 +2,18 @@ package agent
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,6 +21,9 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/topology/machine"
 )
+
+// turn numbers files that are being written.
+var turn atomic.Int64
 
 // proc is a process of a job.
 type proc struct {
@@ -30,6 +35,7 @@ type proc struct {
 	queue chan control.Message // to the process
 	ended chan struct{}
 	log   string // directory in which it answers why
+	spec  *control.Spec
 }
 
 // start starts a process as ordered.
@@ -49,13 +55,11 @@ func (a *Agent) start(e decide.Launch) {
 // launch prepares the files and starts the process.
 func (a *Agent) launch(e decide.Launch) (*proc, error) {
 	m := e.Order
-	args, err := a.place(m)
+	c, id, err := a.prepare(m)
 	if err != nil {
 		return nil, err
 	}
-	c := exec.Command(a.o.Command[0], append(slices.Clone(a.o.Command[1:]), args...)...)
-	c.Dir = m.Spec.Dir
-	c.Env = append(slices.Concat(os.Environ(), m.Spec.Env, m.Env), control.EnvTalk+"=3")
+	c.Env = append(c.Env, control.EnvTalk+"=3")
 	conn, theirs, err := pair()
 	if err != nil {
 		return nil, err
@@ -65,7 +69,7 @@ func (a *Agent) launch(e decide.Launch) (*proc, error) {
 	p := &proc{life: e.Life, cmd: c,
 		talk:  control.NewConn(conn, nil),
 		queue: make(chan control.Message, 1<<10), ended: make(chan struct{})}
-	p.log = m.Spec.Log
+	p.log, p.spec = m.Spec.Log, m.Spec
 	if m.Proc > 0 {
 		if p.in, err = c.StdinPipe(); err != nil {
 			conn.Close()
@@ -78,7 +82,7 @@ func (a *Agent) launch(e decide.Launch) (*proc, error) {
 	}
 	p.pass(control.Message{Kind: control.Welcome, Job: m.Job, Proc: m.Proc, Gen: m.Gen, Epoch: m.Epoch,
 		Addr: a.o.Addr, Ports: a.o.Ports,
-		Text: a.id.Dir(), Peers: m.Peers, Node: a.name, Hosts: e.Hosts, Code: m.Code, Procs: m.Procs,
+		Text: id, Peers: m.Peers, Node: a.name, Hosts: e.Hosts, Code: m.Code, Procs: m.Procs,
 		Spec: &control.Spec{Procs: m.Spec.Procs}})
 	return p, nil
 }
@@ -118,43 +122,71 @@ func (a *Agent) wire(p *proc, worker bool) error {
 	return nil
 }
 
-// place puts a job's files where its arguments name them, if they are not there. Where another file has
-// the place, the job's own copy is used, and the argument names that.
-func (a *Agent) place(m control.Message) ([]string, error) {
-	args := slices.Clone(m.Spec.Args)
-	if err := os.MkdirAll(m.Spec.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("the job's directory: %w", err)
+// prepare is the command of a process, with its files in place, and where it finds its identity.
+func (a *Agent) prepare(m control.Message) (c *exec.Cmd, identity string, err error) {
+	uid, gid := 0, 0
+	if m.Spec.Governed() {
+		uid, gid = asWhom(m.Spec.User, root())
 	}
-	own := filepath.Join(a.o.Dir, "jobs", m.Job)
-	for name, text := range m.Spec.Files {
+	own, err := a.own(m.Job, uid, gid)
+	if err != nil {
+		return nil, "", fmt.Errorf("the job's folder: %w", err)
+	}
+	defer own.Close()
+	args, err := place(own, m.Spec, uid, gid)
+	if err != nil {
+		return nil, "", err
+	}
+	if !m.Spec.Governed() {
+		if err := os.MkdirAll(m.Spec.Dir, 0o755); err != nil {
+			return nil, "", fmt.Errorf("the job's directory: %w", err)
+		}
+		c := exec.Command(a.o.Command[0], append(slices.Clone(a.o.Command[1:]), args...)...)
+		c.Dir, c.Env = m.Spec.Dir, slices.Concat(os.Environ(), m.Spec.Env, m.Env)
+		return c, a.id.Dir(), nil
+	}
+	conf, err := a.confinement(m.Spec, own, uid, gid)
+	if err == nil {
+		err = a.putIdentity(own, uid, gid)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	a.mu.Lock()
+	a.owners[m.Job] = [2]int{uid, gid}
+	a.mu.Unlock()
+	c, err = a.command(m.Spec, conf, m.Env, args...)
+	return c, filepath.Join(own.Name(), identityDir), err
+}
+
+// place puts the files that came with a job into its folder, and nowhere else, and returns its arguments with
+// the names that they have there. Where an administrator's job finds a file at its own name as it is, that is
+// used.
+func place(own *os.Root, s *control.Spec, uid, gid int) ([]string, error) {
+	args := slices.Clone(s.Args)
+	for n, name := range slices.Sorted(maps.Keys(s.Files)) {
 		path := name
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(m.Spec.Dir, name)
+			path = filepath.Join(s.Dir, name)
 		}
-		have, err := os.ReadFile(path)
-		switch {
-		case err == nil && bytes.Equal(have, text):
+		if have, err := os.ReadFile(path); !s.Governed() && err == nil && bytes.Equal(have, s.Files[name]) {
 			continue
-		case err == nil:
-			if err := os.MkdirAll(own, 0o700); err != nil {
-				return nil, err
-			}
-			path = filepath.Join(own, filepath.Base(name))
-			for i := range args {
-				if args[i] == name {
-					args[i] = path
-				} else if flag, v, ok := strings.Cut(args[i], "="); ok && v == name {
-					args[i] = flag + "=" + path
-				}
-			}
-		case !errors.Is(err, os.ErrNotExist):
-			return nil, err
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return nil, err
+		base := filepath.Base(name)
+		if !filepath.IsLocal(base) || base == "." {
+			return nil, fmt.Errorf("%q is no name of a file", name)
 		}
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			return nil, err
+		file := filepath.Join(strconv.Itoa(n), base)
+		if err := put(own, file, s.Files[name], uid, gid); err != nil {
+			return nil, fmt.Errorf("file %s of the job: %w", name, err)
+		}
+		path = filepath.Join(own.Name(), file)
+		for i := range args {
+			if args[i] == name {
+				args[i] = path
+			} else if flag, v, ok := strings.Cut(args[i], "="); ok && v == name {
+				args[i] = flag + "=" + path
+			}
 		}
 	}
 	return args, nil

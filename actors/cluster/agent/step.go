@@ -59,15 +59,24 @@ func (a *Agent) carryOut(e decide.Effect) {
 		if err := a.id.Revoke(e.Serials); err != nil {
 			a.logf("the list of revoked certificates: %v", err)
 		}
+		a.shareIdentity()
 	case decide.Renewed:
 		if err := a.renewed(e.Cert); err != nil {
 			a.logf("the new certificate: %v", err)
 		}
+		a.shareIdentity()
 	case decide.Dirs:
-		a.dirs = e.Dirs
+		a.dirs = map[string]string{}
+		for i, d := range e.Dirs {
+			a.dirs[d] = ""
+			if i < len(e.Users) {
+				a.dirs[d] = e.Users[i]
+			}
+		}
 	case decide.Clear:
 		if e.Job != "" && filepath.IsLocal(e.Job) {
-			_ = os.RemoveAll(filepath.Join(a.o.Dir, "jobs", e.Job)) // copies of what the user has
+			delete(a.owners, e.Job)
+			_ = os.RemoveAll(filepath.Join(a.jobs, e.Job)) // copies of what the user has
 		}
 	case decide.Quit:
 		select {
@@ -107,10 +116,10 @@ func (a *Agent) atProc(e decide.Effect) {
 	case decide.Ask:
 		switch p := a.procs[e.Life]; {
 		case p == nil && e.M.Kind == control.Read && e.M.Spec != nil:
-			go a.tell(e.M.Spec.Log, e.M.Spec.Dir, e.M)
+			go a.tell(e.M.Spec, e.M)
 		case p == nil:
 		case e.M.Kind == control.Read:
-			go a.tell(p.log, p.cmd.Dir, e.M)
+			go a.tell(p.spec, e.M)
 		default:
 			go a.because(p, e.M)
 		}
@@ -226,7 +235,18 @@ func (a *Agent) reviveHeads() {
 func (a *Agent) keeps(dir string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Contains(a.dirs, dir)
+	_, ok := a.dirs[dir]
+	return ok
+}
+
+// whose is the user of the system that files of a directory of jobs are written as.
+func (a *Agent) whose(dir string) (uid, gid int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if name := a.dirs[dir]; name != "" {
+		return asWhom(name, root())
+	}
+	return 0, 0
 }
 
 // listenTo hears a process until its end. Time in which this agent did not run itself is not the process's

@@ -5,6 +5,7 @@ import (
 	"path"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -176,4 +177,13 @@ func items(v reflect.Value, tag reflect.StructTag) *Unbounded {
 		}
 	}
 	return nil
+}
+
+// Within reports whether a path is one of the directories or below one, as it is written.
+func Within(name string, dirs []string) bool {
+	name = path.Clean(name)
+	return path.IsAbs(name) && slices.ContainsFunc(dirs, func(d string) bool {
+		d = path.Clean(d)
+		return name == d || strings.HasPrefix(name, strings.TrimSuffix(d, "/")+"/")
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"maps"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,6 +118,7 @@ type Message struct {
 	// Hosts are the connected ones with the addresses of their agents, Dirs what jobs keep files in.
 	Hosts map[string]string `json:"hosts,omitempty"`
 	Dirs  []string          `json:"dirs,omitempty"`
+	Users []string          `json:"users,omitempty"` // whose each of Dirs is, "" for an administrator's; none for all
 	Gone  []string          `json:"gone,omitempty"`
 }
 
@@ -148,8 +151,45 @@ type Spec struct {
 	Hosts int `json:"hosts" most:"8192"`
 	// which of its processes send each other something
 	Talks []topology.Talk `json:"talks,omitempty" most:"262144"`
-	User  string          `json:"user,omitempty" most:"256"`
-	Name  string          `json:"name,omitempty" most:"1024"`
+	// Who has submitted it, as the certificate says, with its role, and the directories that jobs of a
+	// Submitter may use: the head sets them, whatever the job says.
+	User string   `json:"user,omitempty" most:"256"`
+	Role string   `json:"role,omitempty" most:"32"`
+	Dirs []string `json:"dirs,omitempty" most:"64" each:"1024"`
+	Name string   `json:"name,omitempty" most:"1024"`
+}
+
+// Submitter is the role of whose jobs are held to their directories.
+const Submitter = "submit"
+
+// Governed reports whether a job is a submitter's.
+func (s *Spec) Governed() bool { return s.Role == Submitter }
+
+// Size is about what a job takes as it comes, in bytes.
+func (s *Spec) Size() int {
+	n := 32 * len(s.Talks)
+	for _, text := range s.Files { //lfvet:order a sum
+		n += len(text) / 3 * 4
+	}
+	for _, texts := range [][]string{s.Args, s.Env, s.Keep, s.Dirs} {
+		for _, t := range texts {
+			n += len(t)
+		}
+	}
+	return n
+}
+
+// Bare is a job without the contents of its files and the values of its environment.
+func (s Spec) Bare() Spec {
+	s.Files = maps.Clone(s.Files)
+	for name := range s.Files { //lfvet:order each for itself
+		s.Files[name] = nil
+	}
+	s.Env = slices.Clone(s.Env)
+	for i, e := range s.Env {
+		s.Env[i], _, _ = strings.Cut(e, "=")
+	}
+	return s
 }
 
 // Width is a number of replicas that a job can run with.

@@ -30,6 +30,7 @@ var Run = [16]byte{'l', 'f', 'a', 'c', 't', 'o', 'r', ' ', 'd', 'e', 'p', 'o', '
 type Server struct {
 	storage checkpoint.Depot
 	allowed func(dir string) bool
+	as      func(dir string, do func())
 	http    *http.Server
 	conns   chan net.Conn
 	done    chan struct{}
@@ -40,9 +41,10 @@ type Server struct {
 }
 
 // NewServer serves a host's storage to whoever is admitted as an agent's process; allowed says which
-// directories belong to jobs of the cluster.
-func NewServer(storage checkpoint.Depot, addr net.Addr, allowed func(dir string) bool) *Server {
-	s := &Server{storage: storage, allowed: allowed, conns: make(chan net.Conn), done: make(chan struct{}),
+// directories belong to jobs of the cluster, and as does something with the rights of whose they are.
+func NewServer(storage checkpoint.Depot, addr net.Addr, allowed func(dir string) bool,
+	as func(dir string, do func())) *Server {
+	s := &Server{storage: storage, allowed: allowed, as: as, conns: make(chan net.Conn), done: make(chan struct{}),
 		addr: addr, terms: map[string]int64{}}
 	mux := http.NewServeMux()
 	s.routes(mux)
@@ -182,7 +184,8 @@ func (s *Server) route(mux *http.ServeMux, pattern string, do func(a *ask) error
 		case writes && !s.current(a.dir, n("term")):
 			err = errors.New("a newer job, or a newer process that leads this one, writes there by now")
 		default:
-			err = do(a)
+			err = errNotOurs
+			s.as(a.dir, func() { err = do(a) })
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			status = http.StatusNotFound

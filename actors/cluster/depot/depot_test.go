@@ -42,7 +42,7 @@ func served(t *testing.T) (root, addr string, ca *trust.CA) {
 	root = filepath.Join(t.TempDir(), "ckpt")
 	ln, err := edge.Listen("127.0.0.1:0", identity(t, ca, "h1", trust.Agent), edge.Options{})
 	require.NoError(t, err)
-	s := NewServer(checkpoint.Here{FS: checkpoint.OS}, ln.Addr(), func(dir string) bool { return dir == root })
+	s := NewServer(checkpoint.Here{FS: checkpoint.OS}, ln.Addr(), func(dir string) bool { return dir == root }, func(_ string, do func()) { do() })
 	go func() {
 		for {
 			c, err := ln.Accept()

@@ -113,6 +113,15 @@ func (h *Head) listJobs(w http.ResponseWriter, r *http.Request) {
 	answer(w, s.Jobs)
 }
 
+// by is who asks.
+func by(r *http.Request) decide.By {
+	who, err := trust.Owner(r.TLS.PeerCertificates[0])
+	if err != nil { // nobody whom allow lets through
+		return decide.By{Role: control.Submitter}
+	}
+	return decide.By{Name: who.Name, Role: string(who.Role)}
+}
+
 // newJob takes a job into the queue. The answer comes once the store has it, so that a job that was
 // confirmed is never lost.
 func (h *Head) newJob(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +129,7 @@ func (h *Head) newJob(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &s) {
 		return
 	}
-	a, err := h.ask(r.Context(), func(n int64) decide.Input { return decide.Submit{Ask: n, Spec: s} })
+	a, err := h.ask(r.Context(), func(n int64) decide.Input { return decide.Submit{Ask: n, By: by(r), Spec: s} })
 	if err != nil {
 		refuse(w, err)
 		return
@@ -151,7 +160,7 @@ func (h *Head) job(r *http.Request) (j Job, err error) {
 func (h *Head) stopJob(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	a, err := h.ask(r.Context(), func(n int64) decide.Input {
-		return decide.Stop{Ask: n, Job: r.PathValue("id"), Now: q.Get("now") == "1",
+		return decide.Stop{Ask: n, By: by(r), Job: r.PathValue("id"), Now: q.Get("now") == "1",
 			Int: q.Get("signal") == "int"}
 	})
 	if err != nil {

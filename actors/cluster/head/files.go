@@ -28,6 +28,13 @@ func (h *Head) file(w http.ResponseWriter, r *http.Request) {
 
 // settings serves the settings of a job's run, which only those are told who may submit jobs.
 func (h *Head) settings(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	err := h.m.MayTouch(by(r), r.PathValue("id"))
+	h.mu.Unlock()
+	if err != nil {
+		refuse(w, err)
+		return
+	}
 	h.readFile(w, r, control.RunSettings)
 }
 
@@ -59,7 +66,7 @@ func (h *Head) readFile(w http.ResponseWriter, r *http.Request, name string) {
 	alive, conn := h.m.Live(j.ID, m.Proc)
 	l := h.links[conn]
 	if j.State == Ended && name != control.RunJobs { // its folder stays where its process was
-		m.Spec = &control.Spec{Log: j.Spec.Log, Dir: j.Spec.Dir}
+		m.Spec = &control.Spec{Log: j.Spec.Log, Dir: j.Spec.Dir, User: j.Spec.User, Role: j.Spec.Role, Dirs: j.Spec.Dirs}
 		alive, l = true, h.linkOf(j.Procs[m.Proc].Host)
 	}
 	if !alive || l == nil {

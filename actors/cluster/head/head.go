@@ -65,6 +65,7 @@ type Head struct {
 	self  Seat
 	local LocalAgents
 	ended func() // is called when a user ends the cluster
+	audit *audit
 	// touched says what is worked on; nil where nobody asks
 	touched *touched
 	mux     http.ServeMux
@@ -305,10 +306,11 @@ func (h *Head) allow(f http.HandlerFunc, roles ...trust.Role) http.HandlerFunc {
 			err = fmt.Errorf("%s has the role %s; this wants %s", who.Name, who.Role, words(roles))
 			for _, role := range roles {
 				if who.Role == role {
-					f(w, r)
+					h.audited(w, r, who, f)
 					return
 				}
 			}
+			h.audited(w, r, who, nil)
 		}
 		http.Error(w, err.Error(), http.StatusForbidden)
 	}

@@ -291,8 +291,8 @@ func (s *holder) head(term store.Term) *Head {
 	h := &Head{o: s.o, began: s.began, ended: s.ended, id: s.id, ca: s.ca, local: s.local, term: term,
 		self: s.self, seats: s.seats.Heads, halfOpen: &s.halfOpen, knocks: &s.knocks,
 		commits: make(chan decide.Commit, 1), left: make(chan struct{}), links: map[int64]*link{},
-		touched: s.touched,
-		asks:    map[int64]chan decide.Answer{}, revived: map[string]time.Time{}, outputs: map[string]*written{},
+		touched: s.touched, audit: auditIn(s.o.Dir),
+		asks: map[int64]chan decide.Answer{}, revived: map[string]time.Time{}, outputs: map[string]*written{},
 		wrote: map[procKey]int64{}, questions: map[int]*question{},
 		probed: map[int]chan []control.Link{}, others: map[string]*other{}}
 	h.heard = sync.NewCond(&h.mu)

@@ -16,6 +16,8 @@ type UserRequest struct {
 	Name string     `json:"name"`
 	Role trust.Role `json:"role"`
 	Key  string     `json:"key"` // the public one, PKIX in PEM
+	// Dirs are the directories that jobs of a user with the role submit may read and write.
+	Dirs []string `json:"dirs,omitempty"`
 }
 
 // UserAnswer is what a user needs.
@@ -42,7 +44,7 @@ func (h *Head) newUser(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &decide.Refusal{Cause: decide.Bad, Text: err.Error()})
 		return
 	}
-	h.issue(w, r, q.Name, q.Role, key, false)
+	h.issue(w, r, decide.AddUser{Name: q.Name, Role: string(q.Role), Dirs: q.Dirs}, key)
 }
 
 // renewUser gives who asks a certificate that begins now, for the key that the present one has. The user
@@ -55,28 +57,28 @@ func (h *Head) renewUser(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &decide.Refusal{Cause: decide.Bad, Text: "no certificate of this cluster"})
 		return
 	}
-	h.issue(w, r, who.Name, who.Role, key, true)
+	h.issue(w, r, decide.AddUser{Name: who.Name, Role: string(who.Role), Renews: true}, key)
 }
 
 // issue signs a certificate and enters it. It is answered only once its serial number is stored,
 // because a certificate that nobody knows of could not be revoked.
-func (h *Head) issue(w http.ResponseWriter, r *http.Request, name string, role trust.Role, key *ecdsa.PublicKey,
-	renews bool) {
-	now := time.Now()
-	cert, err := h.ca.Issue(trust.Subject{Name: name, Role: role}, key, now, trust.UserLife)
+func (h *Head) issue(w http.ResponseWriter, r *http.Request, u decide.AddUser, key *ecdsa.PublicKey) {
+	now, role := time.Now(), trust.Role(u.Role)
+	cert, err := h.ca.Issue(trust.Subject{Name: u.Name, Role: role}, key, now, trust.UserLife)
 	if err != nil {
 		refuse(w, &decide.Refusal{Cause: decide.Bad, Text: err.Error()})
 		return
 	}
 	founds := false
 	// The first administrator was made when the cluster was, and is entered nowhere.
-	if renews {
-		err = h.look(r.Context(), func(m *decide.Head) { founds = role == trust.Admin && !m.Knows(name) })
+	if u.Renews {
+		err = h.look(r.Context(), func(m *decide.Head) { founds = role == trust.Admin && !m.Knows(u.Name) })
 	}
 	if err == nil && !founds {
+		u.Serial, u.Until = trust.Serial(cert), cert.NotAfter.UTC()
 		_, err = h.ask(r.Context(), func(n int64) decide.Input {
-			return decide.AddUser{Ask: n, Name: name, Role: string(role), Serial: trust.Serial(cert),
-				Until: cert.NotAfter.UTC(), Renews: renews}
+			u.Ask = n
+			return u
 		})
 	}
 	if err != nil {

@@ -138,6 +138,22 @@ func (i *Identity) Replace(cert *x509.Certificate) error {
 	return writePEM(filepath.Join(i.dir, certFile), "CERTIFICATE", cert.Raw)
 }
 
+// Files are what an identity is read from, by their names in a directory.
+func (i *Identity) Files() (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for _, name := range []string{caFile, certFile, keyFile, revokedFile} {
+		text, err := os.ReadFile(filepath.Join(i.dir, name))
+		if errors.Is(err, fs.ErrNotExist) && name == revokedFile {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[name] = text
+	}
+	return out, nil
+}
+
 // Dir is where the identity's files are.
 func (i *Identity) Dir() string { return i.dir }
 

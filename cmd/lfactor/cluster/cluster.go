@@ -2,6 +2,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/cmd/lfactor/cli"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Command is lfactor cluster: many hosts, or many agents on one.
@@ -29,7 +31,7 @@ func Command() *cobra.Command {
 			"Without a name, commands mean the cluster that was made last."}
 	c.AddCommand(up(), down(), status(), token(), users(), join(), add(), apply(), check(), drain(),
 		remove(), replace(), logs(),
-		backup(), restore(), manifest(), alive(), headCommand(), agentCommand(), installCommand(),
+		backup(), restore(), manifest(), alive(), headCommand(), agentCommand(), confinedCommand(), installCommand(),
 		uninstallCommand())
 	return c
 }
@@ -160,6 +162,23 @@ func headCommand() *cobra.Command {
 			command := append([]string{program, "--program", self, "--program-version", cli.Version()},
 				args...)
 			return syscall.Exec(program, command, os.Environ())
+		}}
+}
+
+// confinedCommand is how an agent begins a job of a submitter: it holds itself to what its first argument says, and
+// becomes the command line that follows.
+func confinedCommand() *cobra.Command {
+	return &cobra.Command{Use: agent.ConfinedWord, Short: "Begin a program that is held to directories", Hidden: true,
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			var c machine.Confinement
+			if len(args) < 2 {
+				return exit.Usagef("cluster %s: agents start it", agent.ConfinedWord)
+			}
+			if err := json.Unmarshal([]byte(args[0]), &c); err != nil {
+				return exit.Usagef("cluster %s: %w", agent.ConfinedWord, err)
+			}
+			return c.Exec(args[1:], os.Environ())
 		}}
 }
 

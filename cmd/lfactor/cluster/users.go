@@ -36,6 +36,8 @@ func addUser() *cobra.Command {
 		Args: cobra.ExactArgs(2)}
 	name := clusterFlag(c)
 	role := c.Flags().String("role", string(trust.View), "what the user may do: view, submit or admin")
+	dirs := c.Flags().StringSlice("dirs", nil,
+		"with --role submit: directories of the hosts that the user's jobs may read and write; they reach no others")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		cl, err := clusters.Open(*name)
 		if err != nil {
@@ -44,7 +46,7 @@ func addUser() *cobra.Command {
 		if left, err := os.ReadDir(args[1]); err == nil && len(left) > 0 {
 			return exit.Usagef("%s is not empty: name a new folder", args[1])
 		}
-		u, err := makeUser(c, cl, args[0], trust.Role(*role), args[1])
+		u, err := makeUser(c, cl, head.UserRequest{Name: args[0], Role: trust.Role(*role), Dirs: *dirs}, args[1])
 		if err != nil {
 			return err
 		}
@@ -67,7 +69,7 @@ type madeUser struct {
 }
 
 // makeUser has a certificate made for a fresh key, which does not leave this machine.
-func makeUser(c *cobra.Command, cl *clusters.Cluster, name string, role trust.Role, dir string) (u madeUser,
+func makeUser(c *cobra.Command, cl *clusters.Cluster, q head.UserRequest, dir string) (u madeUser,
 	err error) {
 	key, err := trust.NewKey()
 	if err != nil {
@@ -82,8 +84,7 @@ func makeUser(c *cobra.Command, cl *clusters.Cluster, name string, role trust.Ro
 		return u, err
 	}
 	var a head.UserAnswer
-	q := head.UserRequest{Name: name, Role: role,
-		Key: string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub}))}
+	q.Key = string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub}))
 	if err := client.Do(c.Context(), "POST", "/v1/users", q, &a); err != nil {
 		return u, err
 	}
@@ -106,7 +107,7 @@ func makeUser(c *cobra.Command, cl *clusters.Cluster, name string, role trust.Ro
 		return u, err
 	}
 	abs, err := filepath.Abs(dir)
-	return madeUser{name, role, abs, cert.NotAfter}, err
+	return madeUser{q.Name, q.Role, abs, cert.NotAfter}, err
 }
 
 func revokeUser() *cobra.Command {

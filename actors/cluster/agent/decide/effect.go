@@ -170,8 +170,9 @@ type Revoke struct{ Serials []string }
 // Renewed is a fresh certificate of this agent.
 type Renewed struct{ Cert string }
 
-// Dirs are the directories that jobs of the cluster keep files in.
-type Dirs struct{ Dirs []string }
+// Dirs are the directories that jobs of the cluster keep files in, and the submitter of each, "" for an
+// administrator.
+type Dirs struct{ Dirs, Users []string }
 
 // Clear says that a job is over: its files may go.
 type Clear struct{ Job string }

@@ -166,7 +166,7 @@ func (a *Agent) hear(m control.Message) {
 		a.toProc(m)
 	case control.Hosts, control.Change:
 		a.hosts = m.Changed(a.hosts)
-		a.say(Dirs{m.Dirs})
+		a.say(Dirs{m.Dirs, m.Users})
 		for _, k := range sorted(a.procs) {
 			a.pass(a.procs[k], m)
 		}

@@ -308,16 +308,22 @@ func (h *Head) tellHosts() {
 		}
 	}
 	for _, j := range h.sorted() {
-		if j.State != Ended {
-			change.Dirs = append(change.Dirs, j.Spec.Keep...)
+		for _, d := range j.Spec.Keep {
+			if j.State == Ended {
+				break
+			}
+			if change.Dirs = append(change.Dirs, d); j.Spec.Governed() {
+				change.Users = append(append(change.Users, make([]string, len(change.Dirs)-1-len(change.Users))...), j.Spec.User)
+			}
 		}
 	}
-	same := len(change.Hosts)+len(change.Gone) == 0 && slices.Equal(change.Dirs, h.dirs)
-	h.told, h.dirs = now, change.Dirs
+	same := len(change.Hosts)+len(change.Gone) == 0 && slices.Equal(change.Dirs, h.dirs) &&
+		slices.Equal(change.Users, h.owners)
+	h.told, h.dirs, h.owners = now, change.Dirs, change.Users
 	for _, a := range all {
 		switch {
 		case !a.told:
-			a.told = h.order(a, control.Message{Kind: control.Hosts, Hosts: now, Dirs: change.Dirs})
+			a.told = h.order(a, control.Message{Kind: control.Hosts, Hosts: now, Dirs: change.Dirs, Users: change.Users})
 		case !same:
 			h.order(a, change)
 		}

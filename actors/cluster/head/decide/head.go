@@ -40,6 +40,7 @@ type Head struct {
 	refused map[string]string // why agents were refused last, by their hosts
 	told    map[string]string // hosts that were connected when agents were told last, with their addresses
 	dirs    []string          // that they were told
+	owners  []string          // of these
 	links   []control.Link    // as they were measured last
 	timers  int64             // that were started
 	retry   int64             // timer for a commit that has failed

@@ -116,6 +116,7 @@ func (h *Head) save(j *Job) {
 // Submit queues a job.
 type Submit struct {
 	Ask  int64
+	By   By
 	Spec control.Spec
 }
 
@@ -124,7 +125,12 @@ func (in Submit) ask() int64 { return in.Ask }
 // apply takes a job into the queue, if the cluster could ever run it.
 func (in Submit) apply(h *Head) {
 	s := in.Spec
-	if err := h.fit(s); err != nil {
+	s.User, s.Role, s.Dirs = in.By.Name, in.By.Role, h.users[in.By.Name].Dirs
+	err := h.fit(s)
+	if err == nil {
+		err = h.govern(in.By, &s)
+	}
+	if err != nil {
 		h.say(Answer{Ask: in.Ask, Err: err})
 		return
 	}
@@ -156,11 +162,19 @@ func (h *Head) fit(s control.Spec) error {
 		return &Refusal{Bad, fmt.Sprintf("the files that go with the job have %.1f MiB together, and %d MiB "+
 			"go at most: put what is large where all hosts see it", float64(size)/(1<<20), maxFiles>>20)}
 	}
-	n := 0
+	n, open := 0, 0
 	for _, a := range h.agents { //lfvet:order a count
 		if !a.Drained {
 			n++
 		}
+	}
+	for _, j := range h.jobs { //lfvet:order a count
+		if j.State != Ended {
+			open++
+		}
+	}
+	if open >= mostOpen {
+		return &Refusal{Bad, fmt.Sprintf("%d jobs have not ended, and no more are taken: stop some", open)}
 	}
 	if s.Hosts > n {
 		return &Refusal{Unfit, fmt.Sprintf("the job wants %d hosts and the cluster has %d: ask for fewer, "+
@@ -172,6 +186,9 @@ func (h *Head) fit(s control.Spec) error {
 // MostJob is how large a job may be as it is submitted, in bytes of JSON: an order for a process has to take
 // it, and a commit with what its leader and its hosts say of it besides.
 const MostJob = 8 << 20
+
+// mostOpen is how many jobs may wait and run at a time.
+const mostOpen = 1024
 
 // maxFiles bounds the files of a job, in bytes: base64 makes four of three.
 const maxFiles = MostJob/4*3 - 1<<20
@@ -410,6 +427,7 @@ func (p *Proc) name() string { return fmt.Sprintf("pid %d on %s", p.Pid, p.Host)
 // end ends a job: whatever still runs of it is killed.
 func (h *Head) end(j *Job, code int, why string) {
 	j.State, j.Code, j.Why, j.Ended = Ended, code, why, h.now
+	j.Spec = j.Spec.Bare() // nothing starts it again, and what it came with may have passwords
 	h.killAll(j)
 	for _, n := range j.Hosts {
 		h.to(n, control.Message{Kind: control.Forget, Job: j.ID})

@@ -19,6 +19,7 @@ const (
 // hears of an interrupt.
 type Stop struct {
 	Ask int64
+	By  By
 	Job string
 	Now bool
 	Int bool
@@ -30,6 +31,9 @@ func (in Stop) ask() int64 { return in.Ask }
 // only on request, or ended if its host is away.
 func (in Stop) apply(h *Head) {
 	j, err := h.find(in.Job)
+	if err == nil {
+		err = j.mayTouch(in.By)
+	}
 	if err != nil {
 		h.say(Answer{Ask: in.Ask, Err: err})
 		return

@@ -275,7 +275,7 @@ func (s *script) request(word, name string, o map[string]string) {
 		if o["files"] != "" {
 			spec.Files = map[string][]byte{"big": make([]byte, number(o["files"], 0))}
 		}
-		s.step(Submit{Ask: s.ask(), Spec: spec})
+		s.step(Submit{Ask: s.ask(), By: By{Name: spec.User}, Spec: spec})
 	case "stop":
 		s.step(Stop{Ask: s.ask(), Job: name, Now: o["now"] != "", Int: o["int"] != ""})
 	case "drain":

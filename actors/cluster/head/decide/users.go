@@ -3,6 +3,7 @@ package decide
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -17,7 +18,16 @@ type User struct {
 	Serials []string  `json:"serials"`
 	Made    time.Time `json:"made"`
 	Until   time.Time `json:"until"` // of the newest certificate
+	// Dirs are the directories that the jobs of a submitter may read and write.
+	Dirs []string `json:"dirs,omitempty" most:"64" each:"1024"`
+	// Renewals are the certificates that the user has asked for since Day.
+	Day      time.Time `json:"day,omitzero"`
+	Renewals int       `json:"renewals,omitempty"`
 }
+
+// mostRenewals is how many certificates a user may ask for within a day: each revokes another, and lists of
+// the revoked go to everybody.
+const mostRenewals = 64
 
 // keepSerials bounds how many certificates of a user count: one is renewed at half of its life.
 const keepSerials = 4
@@ -29,7 +39,8 @@ type AddUser struct {
 	Name, Role string
 	Serial     string
 	Until      time.Time
-	Renews     bool // the user must be known, and asks for itself
+	Renews     bool     // the user must be known, and asks for itself
+	Dirs       []string // that its jobs may use
 }
 
 func (in AddUser) ask() int64 { return in.Ask }
@@ -49,12 +60,25 @@ func (in AddUser) apply(h *Head) {
 	case in.Renews && u.Role != in.Role:
 		why = fmt.Sprintf("user %s has the role %s, not %s", in.Name, u.Role, in.Role)
 	}
+	for _, d := range in.Dirs {
+		if !path.IsAbs(d) || path.Clean(d) == "/" {
+			why = fmt.Sprintf("%.64q is no directory for jobs: want absolute paths below /", d)
+		}
+	}
+	if in.Renews && why == "" {
+		if h.now.Sub(u.Day) > 24*time.Hour {
+			u.Day, u.Renewals = h.now, 0
+		}
+		if u.Renewals++; u.Renewals > mostRenewals {
+			why = fmt.Sprintf("user %s has got %d certificates within a day: the next is due tomorrow", in.Name, mostRenewals)
+		}
+	}
 	if why != "" {
 		h.say(Answer{Ask: in.Ask, Err: &Refusal{Bad, why}})
 		return
 	}
 	if !known {
-		u = User{Name: in.Name, Role: in.Role, Made: h.now}
+		u = User{Name: in.Name, Role: in.Role, Made: h.now, Dirs: in.Dirs}
 		h.event(Event{Kind: "user", Text: fmt.Sprintf("user %s may %s", in.Name, in.Role)})
 	}
 	u.Serials = append(slices.Clone(u.Serials), in.Serial)
