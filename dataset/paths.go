@@ -51,7 +51,7 @@ func ExpandPaths(path string) ([]string, error) {
 }
 
 // hubSuffixes are what names of data files in a repository of Hugging Face end in.
-var hubSuffixes = []string{".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".tar"}
+var hubSuffixes = []string{".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".tar", ".arrow", ".arrows"}
 
 // hubFiles returns the data files of a folder of Hugging Face's cache, sorted, and nil for any other folder.
 func hubFiles(path string) ([]string, error) {

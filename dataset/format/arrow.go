@@ -67,7 +67,8 @@ const (
 )
 
 func isArrow(path string, head []byte) bool {
-	return hasSuffix(path, ".arrow", ".feather", ".ipc") || bytes.HasPrefix(head, []byte(arrowMagic)) ||
+	return hasSuffix(path, ".arrow", ".arrows", ".feather", ".ipc") || bytes.HasPrefix(head, []byte(arrowMagic)) ||
+		len(head) > 8 && bytes.HasPrefix(head, []byte(arrowFrame)) && head[7] == 0 || // a stream's first message, no text
 		bytes.HasPrefix(head, []byte(feather1Magic))
 }
 

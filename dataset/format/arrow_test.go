@@ -56,6 +56,32 @@ func TestArrow(t *testing.T) {
 	}
 }
 
+// A stream of Arrow is one whatever its name is.
+func TestArrowStreamNamed(t *testing.T) {
+	files, err := filepath.Glob("testdata/arrow/*.arrow")
+	require.NoError(t, err)
+	streams := 0
+	for _, from := range files {
+		b, err := os.ReadFile(from)
+		require.NoError(t, err)
+		if bytes.HasPrefix(b, []byte(arrowMagic)) {
+			continue
+		}
+		streams++
+		want := readAll(t, open(t, from, dataset.Options{}))
+		for _, name := range []string{"x.arrows", "x.bin2", "x"} {
+			path := filepath.Join(t.TempDir(), name)
+			require.NoError(t, os.WriteFile(path, b, 0o600))
+			have := readAll(t, open(t, path, dataset.Options{}))
+			require.Len(t, have, len(want))
+			for i := range have {
+				require.Equal(t, want[i].Text, have[i].Text)
+			}
+		}
+	}
+	require.Positive(t, streams)
+}
+
 // A folder of save_to_disk is its shards, in their order, and not what was computed beside them.
 func TestArrowSaved(t *testing.T) {
 	docs := readAll(t, open(t, filepath.Join("testdata", "arrow", "saved"), dataset.Options{}))

@@ -28,7 +28,8 @@ var _ = dataset.Register(dataset.Format{
 	Kind: dataset.KindText,
 	Match: func(path string, head []byte) bool {
 		b, err := os.ReadFile(filepath.Join(path, mdsIndexName))
-		return head == nil && err == nil && bytes.Contains(b, []byte(`"mds"`))
+		return head == nil && (err == nil && bytes.Contains(b, []byte(`"mds"`)) ||
+			errors.Is(err, os.ErrNotExist) && len(mdsShardFiles(path)) > 0)
 	},
 	Open: openMDS,
 	Write: func(dir string, docs []dataset.Document) (string, dataset.Options, error) {
@@ -78,27 +79,11 @@ type mds struct {
 // openMDS opens a folder.
 func openMDS(at string, o dataset.Options) (dataset.Source, error) {
 	m := &mds{name: store.Redact(at), key: TextKey(o.TextKey), limit: o.Limit()}
-	index, err := store.Open(mdsPath(at, mdsIndexName))
+	text, err := m.index(at)
 	if err != nil {
 		return nil, err
 	}
-	defer index.Close()
-	text := make([]byte, index.Size())
-	if _, err := index.ReadAt(text, 0); err != nil && err != io.EOF {
-		return nil, err
-	}
-	var list struct {
-		Version int        `json:"version"`
-		Shards  []mdsShard `json:"shards"`
-	}
-	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("%s: %w", mdsIndexName, err)
-	}
-	if list.Version != 2 {
-		return nil, fmt.Errorf("%s is of version %d; version 2 is read", mdsIndexName, list.Version)
-	}
-	m.shards = list.Shards
-	prints := []any{string(text), m.key}
+	prints := []any{text, m.key}
 	for i, s := range m.shards {
 		f, err := m.openShard(at, s)
 		if err != nil {
@@ -114,6 +99,35 @@ func openMDS(at string, o dataset.Options) (dataset.Source, error) {
 	}
 	m.print = HashOf(prints...)
 	return m, nil
+}
+
+// index reads what the index says of the shards, or what they say themselves where there is none, and gives it as text.
+func (m *mds) index(at string) (string, error) {
+	index, err := store.Open(mdsPath(at, mdsIndexName))
+	if errors.Is(err, os.ErrNotExist) && store.Scheme(at) == "" {
+		m.shards, err = mdsUnindexed(at)
+		return "", err
+	}
+	if err != nil {
+		return "", err
+	}
+	defer index.Close()
+	text := make([]byte, index.Size())
+	if _, err := index.ReadAt(text, 0); err != nil && err != io.EOF {
+		return "", err
+	}
+	var list struct {
+		Version int        `json:"version"`
+		Shards  []mdsShard `json:"shards"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return "", fmt.Errorf("%s: %w", mdsIndexName, err)
+	}
+	if list.Version != 2 {
+		return "", fmt.Errorf("%s is of version %d; version 2 is read", mdsIndexName, list.Version)
+	}
+	m.shards = list.Shards
+	return string(text), nil
 }
 
 // mdsPath is a file of a data set.

@@ -34,6 +34,27 @@ func TestMDS(t *testing.T) {
 	}
 }
 
+// A folder without index is what its shards say themselves, with the same samples; a shard without header is named.
+func TestMDSWithoutIndex(t *testing.T) {
+	for _, name := range []string{"plain", "zstd", "gz"} {
+		dir := t.TempDir()
+		require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/mds/"+name)))
+		require.NoError(t, os.Remove(filepath.Join(dir, "index.json")))
+		want, s := open(t, "testdata/mds/"+name, dataset.Options{}), open(t, dir, dataset.Options{})
+		require.Equal(t, want.Len(), s.Len())
+		for i := range s.Len() {
+			a, _, err := want.(dataset.Columned).Columns(i)
+			require.NoError(t, err)
+			b, _, err := s.(dataset.Columned).Columns(i)
+			require.NoError(t, err)
+			require.Equal(t, string(a), string(b))
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "shard.00009.mds"), []byte("\xff\xff\xff\x0fno shard"), 0o600))
+		_, err := dataset.Open(dir, dataset.Options{})
+		require.ErrorContains(t, err, "shard.00009.mds, in a folder without index.json: it tells 268435455 samples")
+	}
+}
+
 // Damage is an error with the shard, or a bad sample with its place.
 func TestMDSDamaged(t *testing.T) {
 	dir := t.TempDir()
