@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lfactor/lfactor/configs/source"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/lfactor/lfactor/configs/source"
 )
 
 // Bytes is a size, written as a number or with a unit: 512MiB, 80GB.
@@ -23,7 +24,7 @@ type WeightPath struct {
 var units = []struct {
 	suffix string
 	factor float64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6},
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"kB", 1e3}, {"MB", 1e6},
 	{"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1}}
 
 // ParseBytes is the inverse of Bytes.String.

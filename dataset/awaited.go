@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // AwaitedName is the file beside a run's ledger that names the generation that the run waits for. The
@@ -26,11 +28,7 @@ func WriteAwaited(dir string, gen int64) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	part := filepath.Join(dir, "."+AwaitedName)
-	if err := os.WriteFile(part, append(b, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(part, filepath.Join(dir, AwaitedName))
+	return machine.ReplaceBytes(filepath.Join(dir, AwaitedName), 0o644, append(b, '\n'))
 }
 
 // ReadAwaited returns the generation that the run of a folder waits for, or has waited for last; -1

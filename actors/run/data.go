@@ -50,6 +50,7 @@ type data struct {
 	leads    bool                       // this process writes the ledger
 	awaits   int64                      // the generation that the run's folder says is waited for, from 1 on
 	work     map[int64]float64          // floating-point operations of recent steps
+	unlearnt int64                      // steps without a token that is learnt, since the last that had one
 }
 
 // imagery turns the media of batches into what a model takes.
@@ -64,13 +65,6 @@ type imagery interface {
 func newData(r *Run) *data {
 	return &data{r: r, left: make(chan struct{}), recent: map[int64]*made{}, work: map[int64]float64{},
 		marks: marks{recent: map[int64]dataset.Position{}, saved: map[int64]dataset.Position{}}}
-}
-
-// made is one step's data.
-type made struct {
-	batches    []dataset.Batch
-	start, end dataset.Position
-	old        bool // made before the run went back: whoever wants the step reads it again
 }
 
 // openData opens what data.* names; a resumed run goes on at its checkpoint's position.
@@ -262,6 +256,9 @@ func (d *data) step(step int64) (*made, error) {
 	}
 	if err == io.EOF {
 		return nil, fmt.Errorf("the data is used up")
+	}
+	if err == nil {
+		err = d.learns(step, m)
 	}
 	if err != nil {
 		return nil, err

@@ -81,6 +81,11 @@ func (d *data) openSources() (train, valid []dataset.Weighted, err error) {
 			valid = append(valid, v)
 		}
 	}
+	if len(valid) == 0 && d.r.cfg.Run.Train.EvalInterval > 0 {
+		return nil, nil, d.r.cfg.Fault("data.split", fmt.Sprintf("%v leaves no document of the data for validation, which "+
+			"train.eval_interval wants", c.Split), "give validation a larger share, name its files by data.valid, or set "+
+			"train.eval_interval=0")
+	}
 	return train, valid, nil
 }
 

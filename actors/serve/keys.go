@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // locked is what clients are told who do not show a key.
@@ -102,16 +104,5 @@ func (o *TrainOptions) lock(name, key string) error {
 	}
 	salt := make([]byte, 16)
 	_, _ = rand.Read(salt) // it never fails
-	f, err := os.CreateTemp(o.Dir, ".new-*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(hashed(salt, key) + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), at)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return machine.ReplaceBytes(at, 0o600, []byte(hashed(salt, key)+"\n"))
 }

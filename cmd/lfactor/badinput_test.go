@@ -55,6 +55,19 @@ func TestBadInput(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "none.jsonl"),
 					[]byte("not json\nnor this\n"), 0o644))
 			}},
+		"texts without a text": {4, []string{"no document gives any tokens that are learnt", "none has a label"},
+			[]string{"data.kind=jsonl", "data.paths=[none.jsonl]", "train.steps=1", "checkpoint.dir=c2"},
+			func(t *testing.T, dir string) {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "none.jsonl"),
+					[]byte(strings.Repeat(`{"text": ""}`+"\n", 40)), 0o644))
+			}},
+		"no validation": {2, []string{"data.split", "leaves no document"},
+			[]string{"data.kind=jsonl", "data.paths=[three.jsonl]", "data.split=[98, 1, 1]", "train.eval_interval=1",
+				"checkpoint.dir=c2"},
+			func(t *testing.T, dir string) {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "three.jsonl"),
+					[]byte(strings.Repeat(`{"text": "words of it"}`+"\n", 3)), 0o644))
+			}},
 		"pattern": {2, []string{"lora.targets", "matches nothing"},
 			[]string{"lora.rank=2", "lora.targets=['*.q_pro']", "checkpoint.dir=c2"}, nil},
 		"nothing trained": {2, []string{"freeze", "nothing is left"},

@@ -76,7 +76,7 @@ func Import(file string, o Options) (*Result, error) {
 	}
 	all := map[string]any{}
 	if filepath.Ext(file) == ".toml" {
-		all, err = readTOML(file, text)
+		all, err = readTOML(text)
 	} else {
 		err = yaml.Unmarshal(text, &all)
 	}

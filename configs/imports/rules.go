@@ -136,6 +136,8 @@ func held(r *reading, key string, v any) {
 		share = x
 	case int:
 		share = float64(x)
+	case int64:
+		share = float64(x)
 	}
 	switch {
 	case share == 0:

@@ -172,7 +172,7 @@ func TestBadDocuments(t *testing.T) {
 		{"lines.jsonl", "{\"text\":\"a\"}\n\n  \nnot " +
 			"json\n{\"text\":\"b\"}\r\n{\"text\":1}\n{\"x\":\"y\"}\n[1]\nnull\n{\"text\":\"\xff\"}\n{\"text\":null}\n{\"text\":\"c\"", dataset.Options{},
 			[]string{"a", "17: it is not JSON: invalid character 'o' in literal null (expecting 'u') at " +
-				"its byte 2", "b", `40: its "text" is not text`, `51: it has no key "text"`,
+				"its byte 2", "b", `40: its "text" is not text`, `51: it has no key "text"; its keys are x`,
 				"61: it is not a JSON object: cannot unmarshal array into Go value of type " +
 					"map[string]json.RawMessage", "65: it is null, not a JSON object",
 				"70: it is not UTF-8: byte 0xff at its byte 9",

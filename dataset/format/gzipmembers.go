@@ -30,7 +30,7 @@ func (x *expansion) skipDamage(f io.ReaderAt, size int64) {
 	}
 }
 
-// begin is what a member's header begins with: the magic number, and that it is deflated.
+// gzipBegin is what a member's header begins with: the magic number, and that it is deflated.
 var gzipBegin = []byte{0x1f, 0x8b, 8}
 
 // Read implements io.Reader; its errors are those of the file.

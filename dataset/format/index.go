@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // span is where a record lies in its file, in bytes.
@@ -183,18 +184,7 @@ func writeIndex(f store.File, name string, find scan) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	out, err := os.CreateTemp(filepath.Dir(name), "index-*.tmp")
-	if err != nil {
-		return err
-	}
-	err = fillIndex(out, f, find)
-	if err = errors.Join(err, out.Close()); err == nil {
-		err = os.Rename(out.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(out.Name()))
-	}
-	return nil
+	return machine.Replace(name, 0o600, func(out *os.File) error { return fillIndex(out, f, find) })
 }
 
 // fillIndex scans a file and writes the place of each record. The header is written last, so that

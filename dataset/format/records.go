@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -243,13 +245,26 @@ func notJSON(err error, place dataset.Place) error {
 func member(m map[string]json.RawMessage, key string, place dataset.Place) (string, error) {
 	raw, ok := m[key]
 	if !ok {
-		return "", &dataset.BadSample{Place: place, Reason: fmt.Sprintf("it has no key %q", key)}
+		return "", &dataset.BadSample{Place: place, Reason: fmt.Sprintf("it has no key %q%s", key, itsKeys(m))}
 	}
 	var s *string
 	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
 		return "", &dataset.BadSample{Place: place, Reason: fmt.Sprintf("its %q is not text", key)}
 	}
 	return *s, nil
+}
+
+// itsKeys names an object's keys for a message, the first of them by name.
+func itsKeys(m map[string]json.RawMessage) string {
+	const most = 12
+	names := slices.Sorted(maps.Keys(m))
+	switch n := len(names); {
+	case n == 0:
+		return ": it is empty"
+	case n > most:
+		return fmt.Sprintf("; of its %d keys the first are %s", n, Clip(strings.Join(names[:most], ", ")))
+	}
+	return "; its keys are " + Clip(strings.Join(names, ", "))
 }
 
 // keysOf returns the keys of the first JSON object in the start of a file.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Bounds of a shard. A sample of more files is bad; of a shard with more samples the rest is one bad sample.
@@ -314,11 +315,10 @@ func WriteIndex(shard string) (samples int64, err error) {
 // writeWhole writes a file under another name and renames it when it is whole. Others may write it at the
 // same time.
 func writeWhole(path string, b []byte) error {
-	out, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*.tmp")
-	if err != nil {
+	return machine.Replace(path, 0o644, func(out *os.File) error {
+		_, err := io.Copy(out, bytes.NewReader(b))
 		return err
-	}
-	return put(out, path, b)
+	})
 }
 
 // WriteOwn is writeWhole for a file that nobody else writes: what a kill leaves, the next run takes up.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lfactor/lfactor/dataset"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // CreditsName is the file in the folder of a growing data set that tells its producer how far it may go.
@@ -127,7 +128,7 @@ func (f *Follower) grant(now time.Time) error {
 		return err
 	}
 	f.credits, f.toldCredits = c, true
-	return writeWhole(filepath.Join(f.cfg.Output, CreditsName), append(b, '\n'))
+	return machine.ReplaceBytes(filepath.Join(f.cfg.Output, CreditsName), 0o644, append(b, '\n'))
 }
 
 // readConsumers reads how far all consumers are.
@@ -172,23 +173,6 @@ func (f *Follower) tellMissing() {
 				"name another folder with --consumer if it is none", filepath.Dir(c.path), f.held))
 		}
 	}
-}
-
-// writeWhole writes a file that is there as a whole or as it was.
-func writeWhole(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".part-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 // loadCredits goes on with what an earlier process has granted.

@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/format"
 	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // take copies a file that is whole, if it can be read and is still the same behind that.
@@ -115,20 +116,12 @@ func copyFile(o offer, to string) (string, error) {
 	if v := versionOf(in); o.version != "" && v != o.version || in.Size() != o.size {
 		return "", placeError{fmt.Errorf("%s: %w", store.Redact(o.address()), errReplaced)}
 	}
-	out, err := os.CreateTemp(filepath.Dir(to), ".part-*")
-	if err != nil {
-		return "", err
-	}
 	h := sha256.New()
-	read := &placeReader{r: io.NewSectionReader(in, 0, in.Size())}
-	_, err = io.Copy(io.MultiWriter(out, h), read)
-	if err == nil {
-		err = errors.Join(out.Chmod(0o444), out.Sync())
-	}
-	if err = errors.Join(err, out.Close()); err == nil {
-		return hex.EncodeToString(h.Sum(nil)), os.Rename(out.Name(), to)
-	}
-	return "", errors.Join(err, os.Remove(out.Name()))
+	err = machine.Replace(to, 0o444, func(out *os.File) error {
+		_, err := io.Copy(io.MultiWriter(out, h), &placeReader{r: io.NewSectionReader(in, 0, in.Size())})
+		return errors.Join(err, out.Sync())
+	})
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // errReplaced is why a shard is not taken now that is another one than was looked at.

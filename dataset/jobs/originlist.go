@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/lfactor/lfactor/dataset/store"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 var _ = registerOrigin(OriginKind{"list", "one file, or object, that names a shard a line and grows",
@@ -240,7 +241,7 @@ func (l *list) note() error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(l.record, append(b, '\n'))
+	return machine.ReplaceBytes(l.record, 0o644, append(b, '\n'))
 }
 
 func (l *list) offers(taken func(string) bool, room int64) (out []offer, err error) {

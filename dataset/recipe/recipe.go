@@ -1,19 +1,20 @@
 package recipe
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/configs/source"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/curate"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Recipe is a dataflow: inputs, steps and outputs.
@@ -145,29 +146,12 @@ func (r *Recipe) sizes(in *curate.Reader, root *yaml.Node, f file) {
 		in.Fail(line("quarantine"), "quarantine", "it is below 0", "")
 	}
 	if f.Memory != "" {
-		n, ok := parseBytes(f.Memory)
-		if r.Memory = n; !ok || n < memoryMin {
+		n, err := configs.ParseBytes(f.Memory)
+		if r.Memory = int64(n); err != nil || n < memoryMin {
 			in.Fail(line("memory"), "memory", fmt.Sprintf("%q is no size of at least 1MiB", f.Memory),
 				"write it as 512MiB or 4GiB")
 		}
 	}
-}
-
-// parseBytes reads a size as people write it.
-func parseBytes(s string) (int64, bool) {
-	units := []struct {
-		name  string
-		bytes float64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6},
-		{"GB", 1e9},
-		{"TB", 1e12}, {"", 1}}
-	for _, u := range units {
-		if v, ok := strings.CutSuffix(s, u.name); ok {
-			n, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
-			return int64(n * u.bytes), err == nil && n >= 0 && n*u.bytes < 1<<62
-		}
-	}
-	return 0, false
 }
 
 // entries returns the mappings of a list in the recipe.
@@ -292,27 +276,9 @@ func (r *Recipe) work(parts ...string) string {
 	return filepath.Join(append([]string{r.Output, workDir}, parts...)...)
 }
 
-// partFiles are files that are being written.
-const partFiles = ".part-*"
-
 // writeAtomic writes a file that is there as a whole or not at all, and on disk when it returns.
 func writeAtomic(path string, write func(f *os.File) error) error {
-	f, err := os.CreateTemp(filepath.Dir(path), partFiles)
-	if err != nil {
-		return err
-	}
-	err = write(f)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the error above is the one to tell
+	if err := machine.Replace(path, 0o644, func(f *os.File) error { return cmp.Or(write(f), f.Sync()) }); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

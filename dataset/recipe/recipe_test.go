@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -414,6 +415,22 @@ func TestUnreadable(t *testing.T) {
 			`"reason":"unreadable","detail":"its \"text\" is not text"`) {
 			t.Errorf("%s", l)
 		}
+	}
+}
+
+// An input of which no document can be read is an error, whatever is allowed, and says which columns there are.
+func TestNothingReadable(t *testing.T) {
+	dir := t.TempDir()
+	a := write(t, dir, "a.jsonl", "{\"body\": \"one\"}\n{\"body\": \"two\"}\n")
+	r, err := load(t, dir, fmt.Sprintf("output: %s\nquarantine: 100\ninputs: [{name: in, path: %s, text_key: text, format: jsonl}]\n",
+		filepath.Join(dir, "out"), a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Run(context.Background(), r, nil, dataset.Remote{})
+	if !errors.Is(err, dataset.ErrNoTokens) || !strings.Contains(err.Error(), `all 2 are unreadable`) ||
+		!strings.Contains(err.Error(), `it has no key "text"; its keys are body`) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -140,7 +140,7 @@ func (f *flow) begin() (*Report, error) {
 		return nil, err
 	}
 	f.began = want
-	parts, err := filepath.Glob(filepath.Join(f.Output, partFiles))
+	parts, err := filepath.Glob(filepath.Join(f.Output, machine.PartFiles))
 	for _, p := range parts { // of a process that was killed while it wrote
 		err = errors.Join(err, os.Remove(p))
 	}
@@ -321,7 +321,7 @@ func (f *flow) stageName(at int) string {
 	return "up to output " + f.Outputs[f.stages[at].output].Name
 }
 
-// quarantined holds the number of unreadable documents to the budget.
+// quarantined holds the number of unreadable documents to the budget; of an input not all may be.
 func (f *flow) quarantined(at, n int) error {
 	total := map[string]*Counts{}
 	for u := range n {
@@ -341,7 +341,12 @@ func (f *flow) quarantined(at, n int) error {
 	}
 	for _, in := range f.inputs {
 		c := total[in.Name]
-		if c == nil || c.Dropped[unreadable] <= f.Quarantine {
+		if c == nil {
+			continue
+		}
+		bad := c.Dropped[unreadable]
+		none := bad > 0 && bad == in.docs
+		if bad <= f.Quarantine && !none {
 			continue
 		}
 		var last dataset.Bad
@@ -352,8 +357,11 @@ func (f *flow) quarantined(at, n int) error {
 					Reason: d.Detail}
 			}
 		})
-		return errors.Join(err, &dataset.BudgetError{Budget: dataset.Budget{Count: f.Quarantine},
-			Bad:  c.Dropped[unreadable],
+		if none {
+			return errors.Join(err, fmt.Errorf("input %q: %w: all %d are unreadable, the last, %s, for: %s", in.Name,
+				dataset.ErrNoTokens, bad, last.Place, last.Reason))
+		}
+		return errors.Join(err, &dataset.BudgetError{Budget: dataset.Budget{Count: f.Quarantine}, Bad: bad,
 			Read: c.In, Last: last})
 	}
 	return nil

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/dataset"
 	"github.com/lfactor/lfactor/dataset/token"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // TokenizerJob is the training of a byte-level BPE tokenizer.
@@ -181,11 +181,7 @@ func (j TokenizerJob) write(text []byte) error {
 		name string
 		text []byte
 	}{{"tokenizer_config.json", more.Bytes()}, {tokenizerFile, text}} {
-		part := filepath.Join(j.Out, f.name+".partial")
-		if err := os.WriteFile(part, f.text, 0o644); err != nil {
-			return err
-		}
-		if err := os.Rename(part, strings.TrimSuffix(part, ".partial")); err != nil {
+		if err := machine.ReplaceBytes(filepath.Join(j.Out, f.name), 0o644, f.text); err != nil {
 			return err
 		}
 	}

@@ -132,6 +132,13 @@ func FloatDecoder(d DType) (int, func([]byte) float64) {
 		return 1, func(b []byte) float64 { return smallFloat(uint64(b[0]), 5, 2, true) }
 	case F8E4M3:
 		return 1, func(b []byte) float64 { return smallFloat(uint64(b[0]), 4, 3, false) }
+	case F8E8M0:
+		return 1, func(b []byte) float64 {
+			if b[0] == 0xff {
+				return math.NaN()
+			}
+			return math.Ldexp(1, int(b[0])-127)
+		}
 	}
 	return 0, nil
 }

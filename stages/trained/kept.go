@@ -17,6 +17,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/lfactor/lfactor/dataset/format"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Store keeps numbers by the content that they were made of.
@@ -139,18 +140,10 @@ func (f *Folder) Put(key string, v ...[]float32) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	t, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
+	return machine.Replace(path, 0o600, func(w *os.File) error {
+		_, err := w.Write(raw)
 		return err
-	}
-	_, err = t.Write(raw)
-	if err = errors.Join(err, t.Close()); err == nil {
-		err = os.Rename(t.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(t.Name()) // the first error is the one to report
-	}
-	return err
+	})
 }
 
 func encodeKept(key string, v [][]float32) ([]byte, error) {

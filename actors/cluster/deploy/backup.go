@@ -20,17 +20,11 @@ import (
 
 // SaveBackup writes a backup to a file, which is there as a whole or not at all.
 func SaveBackup(r io.Reader, name string) (int64, error) {
-	f, err := os.CreateTemp(filepath.Dir(name), ".backup-*")
-	if err != nil {
-		return 0, err
-	}
-	n, err := io.Copy(f, r)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // what came of it is not a backup
-	}
+	n := int64(0)
+	err := machine.Replace(name, 0o600, func(f *os.File) (err error) {
+		n, err = io.Copy(f, r)
+		return errors.Join(err, f.Sync())
+	})
 	return n, err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/actors/cluster/user"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Gang is a task of several that a launcher has started at once, one on each of its hosts: of a step of
@@ -129,10 +130,7 @@ func (s *Gang) write(m meeting) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.file()+".new", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(s.file()+".new", s.file())
+	return machine.ReplaceBytes(s.file(), 0o600, text)
 }
 
 // MeetLimit is how long tasks of Slurm wait for each other: they do not start at one moment.

@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/actors/cluster/control"
 	"github.com/lfactor/lfactor/actors/cluster/trust"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Cluster is a cluster in the user's home.
@@ -114,11 +115,7 @@ func (c *Cluster) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(dir, file)
-	if err := os.WriteFile(name+".new", append(text, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return machine.ReplaceBytes(filepath.Join(dir, file), 0o600, append(text, '\n'))
 }
 
 // MakeCurrent lets commands without a name mean this cluster.

@@ -17,6 +17,7 @@ import (
 	"github.com/lfactor/lfactor/actors/run"
 	"github.com/lfactor/lfactor/actors/run/record"
 	"github.com/lfactor/lfactor/configs/exit"
+	"github.com/lfactor/lfactor/topology/machine"
 )
 
 // Written is a table that was made.
@@ -74,33 +75,27 @@ const rowsMost = 64 << 10
 // made writes a table whose rows a function reads. The file takes its name when it is whole.
 func made[R any](read func(dir string, row func(R) error) error) func(dir, file string) (int64, error) {
 	return func(dir, file string) (n int64, err error) {
-		f, err := os.CreateTemp(filepath.Dir(file), ".table-*")
-		if err != nil {
-			return 0, err
-		}
-		defer os.Remove(f.Name()) //nolint:errcheck // it has its name by then
-		w := parquet.NewGenericWriter[R](f, parquet.Compression(&parquet.Zstd),
-			parquet.MaxRowsPerRowGroup(rowsMost))
-		batch := make([]R, 0, 1024)
-		flush := func() error {
-			_, err := w.Write(batch)
-			batch = batch[:0]
-			return err
-		}
-		err = read(dir, func(r R) error {
-			n++
-			if batch = append(batch, r); len(batch) == cap(batch) {
-				return flush()
+		err = machine.Replace(file, 0o600, func(f *os.File) error {
+			w := parquet.NewGenericWriter[R](f, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(rowsMost))
+			batch := make([]R, 0, 1024)
+			flush := func() error {
+				_, err := w.Write(batch)
+				batch = batch[:0]
+				return err
 			}
-			return nil
+			err := read(dir, func(r R) error {
+				n++
+				if batch = append(batch, r); len(batch) == cap(batch) {
+					return flush()
+				}
+				return nil
+			})
+			if err == nil {
+				err = flush()
+			}
+			return errors.Join(err, w.Close())
 		})
-		if err == nil {
-			err = flush()
-		}
-		if err = errors.Join(err, w.Close(), f.Close()); err != nil {
-			return 0, err
-		}
-		return n, os.Rename(f.Name(), file)
+		return n, err
 	}
 }
 

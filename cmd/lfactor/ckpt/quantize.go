@@ -13,6 +13,7 @@ import (
 	"github.com/lfactor/lfactor/configs/exit"
 	"github.com/lfactor/lfactor/kernels"
 	"github.com/lfactor/lfactor/stages/calibrate"
+	"github.com/lfactor/lfactor/stages/checkpoint"
 	"github.com/lfactor/lfactor/stages/checkpoint/quant"
 	"github.com/lfactor/lfactor/stages/fit"
 	"github.com/lfactor/lfactor/stages/trained"
@@ -133,7 +134,10 @@ func (o *conversion) rounded(c *cobra.Command, src, dst string) error {
 		form.Calibration = &o.calibrate
 	}
 	if o.text == "" {
-		return trained.Rewrite(src, "", dst, form)
+		if err := trained.Rewrite(src, "", dst, form); err != nil {
+			return err
+		}
+		return o.misread(c, dst)
 	}
 	before, err := perplexity(c, src, o.text)
 	if err != nil {
@@ -148,6 +152,23 @@ func (o *conversion) rounded(c *cobra.Command, src, dst string) error {
 	}
 	fmt.Fprintf(os.Stderr, "perplexity %.4f before, %.4f after (%+.2f %%)\n", before, after,
 		100*(after/before-1))
+	return o.misread(c, dst)
+}
+
+// misread says which library does not read what was written: transformers makes experts of NVFP4 without the scale of
+// the whole matrix (5.24, integrations/compressed_tensors.py), so that they are thousands of times too large.
+func (o *conversion) misread(c *cobra.Command, dst string) error {
+	files, err := checkpoint.OpenDir(dst)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	if slices.ContainsFunc(files.Tensors(), func(t checkpoint.Info) bool {
+		return strings.Contains(t.Name, ".experts.") && strings.HasSuffix(t.Name, ".weight_global_scale")
+	}) {
+		fmt.Fprintf(c.ErrOrStderr(), "note: %s is read wrongly by transformers 5.24, which leaves out the second scale of "+
+			"experts in NVFP4; vLLM and lfactor read it; int4, int8 and fp8 are read by all\n", dst)
+	}
 	return nil
 }
 

@@ -14,12 +14,12 @@ import (
 // as, and nothing in one without shapes.
 func TestFiguresAreSeen(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	all := append(figuresOf(false), figuresOf(true)...)
+	all := append(scenesOf(false, 1), scenesOf(true, 1)...)
 	require.Len(t, all, 96)
 	right, n := 0, 0
 	for _, f := range all {
 		for range 20 {
-			img := f.draw(r)
+			img := f.paint(r)
 			p := media.NewImage(figureSide, figureSide)
 			for i := range figureSide * figureSide {
 				copy(p.Pix[3*i:], img.Pix[4*i:4*i+3])
@@ -31,25 +31,25 @@ func TestFiguresAreSeen(t *testing.T) {
 		}
 	}
 	require.Greater(t, float64(right)/float64(n), 0.99)
-	require.Equal(t, figures{-1, -1, -1}, seen(media.NewImage(figureSide, figureSide)))
+	require.Equal(t, nothing, seen(media.NewImage(figureSide, figureSide)))
 }
 
 // TestMotionsSeen: the rules see in drawn clips the colour and the direction that they were drawn by, in every
 // combination, and nothing in an empty one.
 func TestMotionsSeen(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, m := range append(motionsOf(true), motionsOf(false)...) {
-		b := m.draw(r)
+	for _, m := range append(scenesOf(true, 1), scenesOf(false, 1)...) {
+		b := m.clip(r)
 		require.True(t, media.Moves(b))
 		c, err := media.FFmpeg{}.ClipBytes(context.Background(), b, allFrames{})
 		require.NoError(t, err)
 		require.Len(t, c.Frames, clipFrames)
 		got := sawMotion(c.Frames)
-		require.Equal(t, [2]int{m.Colour, m.Move}, [2]int{got.Colour, got.Move}, m.caption())
+		require.Equal(t, [2]int{m[colour], m[move]}, [2]int{got[colour], got[move]}, m.motion())
 	}
 	empty := []*media.Image{media.NewImage(clipSide, clipSide), media.NewImage(clipSide, clipSide)}
-	require.Equal(t, motion{-1, -1, -1}, sawMotion(empty))
-	require.Len(t, motionsOf(true), 16)
+	require.Equal(t, nothing, sawMotion(empty))
+	require.Len(t, scenesOf(true, 1), 16)
 }
 
 // allFrames takes every frame of a clip.

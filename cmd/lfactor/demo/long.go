@@ -1,36 +1,33 @@
 package demo
 
 import (
-	"bufio"
-	"context"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lfactor/lfactor/actors/layout"
 	"github.com/lfactor/lfactor/actors/run"
-	"github.com/lfactor/lfactor/configs"
 	"github.com/lfactor/lfactor/dataset/token"
 	"github.com/lfactor/lfactor/kernels/tensor"
 	"github.com/lfactor/lfactor/stages/sample"
 	"github.com/lfactor/lfactor/stages/trained"
 )
 
-// A needle is a colour, an animal and a number that stand once somewhere in a long text of other words; at
-// its end they are asked for. Texts are short at first and as long as they can be at last.
+// A needle is a colour, an animal and a number that stand once somewhere in a long text of other words; at its end they
+// are asked for. Texts are short at first and as long as they can be at last.
 
 const (
 	longTokens  = 8192 // of the texts that are asked about
 	longShort   = 1024 // of the rows that models learn from first
-	longSteps   = 300  // with those
-	longLast    = 20   // with rows of longTokens
+	longLast    = 20   // steps with rows of longTokens
 	longAsked   = 20
 	needleWords = "what is the key ?"
 )
@@ -44,29 +41,12 @@ var secrets = [][]string{strings.Fields("red white black pink brown grey gold si
 	strings.Fields("fox owl bear wolf hare crow toad mole lynx seal"),
 	strings.Fields("two three four five six seven eight nine ten twelve")}
 
-// longConfig is the run file of both models, which differ in name and in how layers see, and of both parts
-// of their training: short texts, and from the checkpoint of those long ones.
-const longConfig = `
-model:
-  name: %s
-  init: %s
-  overrides: {hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2,
-    head_dim: 32, intermediate_size: 128, vocab_size: %d, max_position_embeddings: 16384,
-    eos_token_id: [%d], bos_token_id: -1, initializer_range: 0.15, %s}
-data: {kind: chat, paths: [%q], tokenizer: %q, seq_len: %d, shuffle: false, pack: sequential}
-train: {phase: sft, steps: %d, global_batch: 1, log_interval: %d, seed: 5, loss_average: token}
-optimizer: {lr: %g, min_lr: 5.0e-4, beta2: 0.98, weight_decay: 0.01}
-schedule: {kind: cosine, warmup_steps: %d}
-plan: {threads: 0}
-checkpoint: {dir: %q, keep: 1%s}
-log: {dir: %q}
-`
-
 // longModels are a hybrid of linear and full attention, and one whose layers all see a window only.
-var longModels = []struct{ name, model, layers string }{
-	{"hybrid", "qwen/3.5-0.8b", "layer_types: [linear_attention, full_attention], linear_num_key_heads: 4, " +
-		"linear_num_value_heads: 4, linear_key_head_dim: 16, linear_value_head_dim: 16"},
-	{"window", "qwen/3-0.6b", "layer_types: [sliding_attention, sliding_attention], sliding_window: 256"},
+var longModels = []values{
+	{"name": "hybrid", "model": "qwen/3.5-0.8b", "layers": "layer_types: [linear_attention, full_attention], " +
+		"linear_num_key_heads: 4, linear_num_value_heads: 4, linear_key_head_dim: 16, linear_value_head_dim: 16"},
+	{"name": "window", "model": "qwen/3-0.6b", "layers": "layer_types: [sliding_attention, sliding_attention], " +
+		"sliding_window: 256"},
 }
 
 // needle is a text with a needle, and what is asked for.
@@ -87,15 +67,11 @@ func needle(r *rand.Rand, words int) (text, answer string) {
 	return b.String() + " " + needleWords, answer
 }
 
-// longData writes conversations about needles, rows of so many tokens a step: the first have eight words,
-// and later ones more and more, up to a whole row.
+// longData writes conversations about needles, rows of so many tokens a step: the first have so many words, and later
+// ones more and more, up to a whole row.
 func longData(path string, steps, row, first int, growth float64) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w, r := bufio.NewWriter(f), rand.New(rand.NewPCG(uint64(row), 4))
+	var text bytes.Buffer
+	w, r := json.NewEncoder(&text), rand.New(rand.NewPCG(uint64(row), 4))
 	const others = 24 // tokens that are not words of the text, at most
 	for step := range steps + 1 {
 		x := float64(step) / float64(steps)
@@ -103,128 +79,85 @@ func longData(path string, steps, row, first int, growth float64) error {
 		for left := row - others; left >= int(words)+others; {
 			n := int(words * math.Exp(-r.Float64()/2))
 			text, answer := needle(r, n)
-			line, err := json.Marshal(map[string]any{"messages": []turn{{"user", text},
-				{"assistant", " " + answer}}})
-			if err != nil {
+			if err := w.Encode(map[string]any{"messages": []turn{{"user", text}, {"assistant", " " + answer}}}); err != nil {
 				return err
 			}
-			w.Write(append(line, '\n')) // the error stays until Flush
 			left -= n + others
 		}
 	}
-	return w.Flush()
+	return os.WriteFile(path, text.Bytes(), 0o644)
 }
 
 // longTokenizer writes a tokenizer that has a token for each word.
-func longTokenizer(dir string) (vocab int, end int32, err error) {
+func (s *session) longTokenizer() (vocab int, end int32, err error) {
 	words := append(slices.Clone(haystack), strings.Fields(needleWords+" : ; user assistant")...)
 	words = append(words, slices.Concat(secrets...)...)
-	var texts []string
-	for range 50 {
-		for _, w := range words {
-			texts = append(texts, " "+w)
-		}
+	texts := slices.Repeat(words, 50)
+	for i := range texts {
+		texts[i] = " " + texts[i]
 	}
-	text, err := token.Train(token.TrainConfig{VocabSize: 768,
-		Special: []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>"}}, slices.Values(texts))
-	if err != nil {
-		return 0, 0, err
-	}
-	const template = `{% for message in messages %}<|im_start|>{{ message['role'] }}` +
-		`{{ message['content'] }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant{% endif %}`
-	tc, err := json.Marshal(map[string]any{"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>",
-		"pad_token": "<|endoftext|>", "chat_template": template})
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return 0, 0, err
-	}
-	for name, b := range map[string][]byte{"tokenizer.json": text, "tokenizer_config.json": tc} {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
-			return 0, 0, err
-		}
-	}
-	tok, _, err := trained.TokenizerAt(dir)
-	if err != nil {
-		return 0, 0, err
-	}
-	end, _ = tok.TokenID("<|im_end|>")
-	return tok.VocabSize(), end, nil
+	ids, err := s.tokenizer("tokenizer", "long/tokenizer", token.TrainConfig{VocabSize: 768,
+		Special: []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>"}}, texts)
+	return int(ids["vocab"]), ids["<|im_end|>"], err
 }
 
-// demoLong trains both models to find needles, asks them for others, and draws the memory that chunks take.
-func demoLong(ctx context.Context, dir string, steps int, show *shown) error {
-	began := time.Now()
-	in := func(name string) string { return filepath.Join(dir, name) }
-	for _, sub := range []string{"hybrid", "window", "tokenizer"} {
-		if err := os.RemoveAll(in(sub)); err != nil {
-			return err
-		}
+// long trains both models to find needles, asks them for others, and draws the memory that chunks take.
+func (s *session) long() error {
+	if err := s.clear("hybrid", "window", "tokenizer"); err != nil {
+		return err
 	}
-	vocab, end, err := longTokenizer(in("tokenizer"))
+	vocab, end, err := s.longTokenizer()
 	if err != nil {
 		return err
 	}
-	last, asked := min(longLast, steps), min(longAsked, steps)
-	if err := longData(in("short.jsonl"), steps, longShort, 8, 120); err != nil {
+	last, asked := min(longLast, s.steps), min(longAsked, s.steps)
+	if err := errors.Join(longData(s.in("short.jsonl"), s.steps, longShort, 8, 120),
+		longData(s.in("long.jsonl"), last, longTokens, 2000, 5)); err != nil {
 		return err
 	}
-	if err := longData(in("long.jsonl"), last, longTokens, 2000, 5); err != nil {
-		return err
-	}
-	right := map[string]int{}
-	for _, m := range longModels {
-		config := func(init, data string, tokens, steps int, rate float64,
-			load string) (*configs.Config, error) {
-			text := fmt.Sprintf(longConfig, m.model, init, vocab, end, m.layers, in(data),
-				in("tokenizer"), tokens,
-				steps, max(1, steps/5), rate, max(1, steps/10),
-				filepath.Join(in(m.name), "checkpoints", data), load,
-				filepath.Join(in(m.name), data))
-			return configs.Load(configs.Request{File: "demo --long", Text: []byte(text)})
-		}
-		short, err := config("random", "short.jsonl", longShort, steps, 1e-2, "")
-		if err != nil {
-			return err
-		}
-		long, err := config("auto", "long.jsonl", longTokens, last, 2e-3, fmt.Sprintf(
-			", load: %q, load_optimizer: false, load_rng: false", short.Run.Checkpoint.Dir))
-		if err != nil {
-			return err
-		}
-		for _, cfg := range []*configs.Config{short, long} {
-			cfg.Notices = nil
-			if err := run.Train(ctx, cfg, run.Options{Progress: os.Stderr}); err != nil {
+	result := map[string]any{"asked": asked, "tokens": longTokens}
+	for _, v := range longModels {
+		name := v["name"].(string)
+		dir, load := "", ""
+		for _, part := range []values{
+			{"data": "short.jsonl", "init": "random", "tokens": longShort, "steps": s.steps, "rate": 1e-2},
+			{"data": "long.jsonl", "init": "auto", "tokens": longTokens, "steps": last, "rate": 2e-3}} {
+			for key, x := range v {
+				part[key] = x
+			}
+			part["vocab"], part["end"], part["load"] = vocab, end, load
+			cfg, err := s.train("long.yaml", part, run.Options{})
+			if err != nil {
 				return err
 			}
+			dir = cfg.Run.Checkpoint.Dir
+			load = fmt.Sprintf(", load: %q, load_optimizer: false, load_rng: false", dir)
 		}
-		if right[m.name], err = found(long.Run.Checkpoint.Dir, in("tokenizer"), asked); err != nil {
+		right, err := found(dir, s.in("tokenizer"), asked)
+		if err != nil {
 			return err
 		}
-		fmt.Fprintf(show.out, "%s: finds %d of %d needles in texts of %d tokens\n", m.name, right[m.name],
-			asked, longTokens)
+		result[name] = right
+		s.say("%s: finds %d of %d needles in texts of %d tokens\n", name, right, asked, longTokens)
 	}
-	peaks, err := chunkPeaks(longTokens)
+	peaks, err := s.chunkPeaks(longTokens)
 	if err != nil {
 		return err
 	}
-	picture := in("chunks.svg")
+	picture := s.in("chunks.svg")
 	if err := os.WriteFile(picture, []byte(drawChunks(peaks, longTokens)), 0o600); err != nil {
 		return err
 	}
-	show.result = map[string]any{"steps": steps, "asked": asked, "tokens": longTokens,
-		"hybrid": right["hybrid"], "window": right["window"], "seconds": time.Since(began).Seconds(),
-		"chunks": peaks, "files": map[string]string{"chunks": picture}}
-	fmt.Fprintf(show.out, "a sequence of %d tokens takes %s at once and %s in chunks of %d: %s\n", longTokens,
-		tensor.Bytes(peaks[0].Peak), tensor.Bytes(peaks[len(peaks)-1].Peak), peaks[len(peaks)-1].Chunk,
-		picture)
-	fmt.Fprintf(show.out, "done in %v\n", time.Since(began).Round(time.Second))
+	result["chunks"], result["files"] = peaks, map[string]string{"chunks": picture}
+	s.end(result)
+	least := peaks[len(peaks)-1]
+	s.say("a sequence of %d tokens takes %s at once and %s in chunks of %d: %s\ndone in %v\n", longTokens,
+		tensor.Bytes(peaks[0].Peak), tensor.Bytes(least.Peak), least.Chunk, picture, s.so(time.Second))
 	return nil
 }
 
-// found asks a model for the needles of texts that it has not seen, none of which is as near to the end as
-// windows reach, and counts those that it finds.
+// found asks a model for the needles of texts that it has not seen, none of which is as near to the end as windows
+// reach, and counts those that it finds.
 func found(checkpoints, tokenizer string, n int) (right int, err error) {
 	m, err := trained.Open(checkpoints, tokenizer)
 	if err != nil {
@@ -257,16 +190,11 @@ type chunkPeak struct {
 	Peak  int64 `json:"peak_bytes"`
 }
 
-// chunkPeaks plans steps of one sequence in chunks of different sizes, for a model of full attention of the
-// size of a small Qwen3 with layers computed again in the backward.
-func chunkPeaks(tokens int) (out []chunkPeak, err error) {
+// chunkPeaks plans steps of one sequence in chunks of different sizes, for a model of full attention of the size of a
+// small Qwen3 with layers computed again in the backward.
+func (s *session) chunkPeaks(tokens int) (out []chunkPeak, err error) {
 	for chunk := tokens; chunk >= tokens/32; chunk /= 2 {
-		text := fmt.Sprintf("model: {name: qwen/3-0.6b, init: random, overrides: {hidden_size: 256, "+
-			"num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 1, head_dim: 64, "+
-			"intermediate_size: 768, vocab_size: 4096}}\n"+
-			"data: {kind: text, paths: [x], seq_len: %d}\ntrain: {steps: 1, global_batch: 1}\n"+
-			"plan: {recompute: full, schedule: seq1f1b, chunk_size: %d, memory: 64GiB}\n", tokens, chunk)
-		cfg, err := configs.Load(configs.Request{File: "demo --long", Text: []byte(text)})
+		cfg, err := s.config("chunks.yaml", values{"tokens": tokens, "chunk": chunk})
 		if err != nil {
 			return nil, err
 		}
@@ -293,25 +221,21 @@ func drawChunks(peaks []chunkPeak, tokens int) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" `+
-		`font-size="12"><rect width="100%%" height="100%%" fill="#fff"/>`, 2*left+wide*float64(len(peaks)),
-		top+height+50)
-	fmt.Fprintf(&b, `<text x="%g" y="20" font-size="14">peak memory of a sequence of %d tokens by size of `+
-		`chunk</text>`, left, tokens)
-	fmt.Fprintf(&b, `<text x="%g" y="38" fill="#555">light: activations, keys and values; dark: weights, `+
-		`gradients, optimizer</text>`, left)
+		`font-size="12"><rect width="100%%" height="100%%" fill="#fff"/><text x="%g" y="20" font-size="14">peak memory `+
+		`of a sequence of %d tokens by size of chunk</text><text x="%[3]g" y="38" fill="#555">light: activations, keys `+
+		`and values; dark: weights, gradients, optimizer</text>`, 2*left+wide*float64(len(peaks)), top+height+50, left,
+		tokens)
+	bar := func(x float64, bytes int64, color string) float64 {
+		h := height * float64(bytes) / most
+		fmt.Fprintf(&b, `<rect x="%g" y="%.1f" width="%g" height="%.1f" fill="%s"/>`, x, top+height-h, wide-12, h, color)
+		return top + height - h
+	}
 	for i, p := range peaks {
 		x := left + wide*float64(i)
-		for _, bar := range []struct {
-			bytes int64
-			color string
-		}{{p.Peak, "#9cc3ea"}, {p.State, "#2060a0"}} {
-			h := height * float64(bar.bytes) / most
-			fmt.Fprintf(&b, `<rect x="%g" y="%.1f" width="%g" height="%.1f" fill="%s"/>`, x, top+height-h,
-				wide-12,
-				h, bar.color)
-		}
-		fmt.Fprintf(&b, `<text x="%g" y="%.1f">%s</text><text x="%g" y="%g">%d</text>`, x,
-			top+height-height*float64(p.Peak)/most-4, tensor.Bytes(p.Peak), x, top+height+18, p.Chunk)
+		y := bar(x, p.Peak, "#9cc3ea")
+		bar(x, p.State, "#2060a0")
+		fmt.Fprintf(&b, `<text x="%g" y="%.1f">%s</text><text x="%g" y="%g">%d</text>`, x, y-4, tensor.Bytes(p.Peak), x,
+			top+height+18, p.Chunk)
 	}
 	return b.String() + "</svg>"
 }

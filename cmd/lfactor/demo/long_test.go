@@ -27,10 +27,10 @@ func TestNeedles(t *testing.T) {
 		require.Len(t, strings.Fields(text), longTokens-64+6+len(strings.Fields(needleWords)))
 	}
 	dir := t.TempDir()
-	vocab, end, err := longTokenizer(filepath.Join(dir, "tok"))
+	vocab, end, err := (&session{dir: dir}).longTokenizer()
 	require.NoError(t, err)
 	require.Greater(t, vocab, int(end))
-	tok, _, err := trained.TokenizerAt(filepath.Join(dir, "tok"))
+	tok, _, err := trained.TokenizerAt(filepath.Join(dir, "tokenizer"))
 	require.NoError(t, err)
 	path := filepath.Join(dir, "a.jsonl")
 	require.NoError(t, longData(path, 10, longShort, 8, 120))
@@ -56,7 +56,7 @@ func TestNeedles(t *testing.T) {
 // TestChunkPeaks: smaller chunks take less memory, all of them more than the state.
 func TestChunkPeaks(t *testing.T) {
 	t.Parallel()
-	peaks, err := chunkPeaks(1024)
+	peaks, err := (&session{}).chunkPeaks(1024)
 	require.NoError(t, err)
 	require.Len(t, peaks, 6)
 	for i, p := range peaks {

@@ -12,22 +12,18 @@ import (
 	"github.com/lfactor/lfactor/dataset/media"
 )
 
-// The drawn world of the demo of robots: a hand, which begins anywhere, and a disc of one of two colours
-// on a table that a camera sees from above. The hand is told to reach it, and where it is itself, and has
-// to see where the disc is.
+// The drawn world of the demo of robots: a hand, which begins anywhere, and a disc of one of two colours on a table that
+// a camera sees from above. The hand is told to reach it, and where it is itself, and has to see where the disc is.
 
 // Numbers of the world, whose table is 1 by 1.
 const (
-	reachSide    = 16   // pixels of the camera's picture
-	reachStep    = 0.07 // how far the hand moves in a step at most, on each axis
-	reachNear    = 0.09 // what counts as reached
-	reachMost    = 30   // steps of an attempt
-	reachHorizon = 8    // actions that the policy gives at once
-	reachUsed    = 4    // of which it does so many before it looks again
+	reachSide   = 16   // pixels of the camera's picture
+	reachStep   = 0.07 // how far the hand moves in a step at most, on each axis
+	reachNear   = 0.09 // what counts as reached
+	reachMost   = 30   // steps of an attempt
+	reachUsed   = 4    // actions that are done before the policy looks again, of the eight that it gives at once
+	reachCamera = "observation.images.top"
 )
-
-// reachCamera is the camera's column.
-const reachCamera = "observation.images.top"
 
 // reachPaints are the colours of discs.
 var reachPaints = []struct {
@@ -45,20 +41,13 @@ type reach struct {
 func newReach(r *rand.Rand) *reach {
 	place := func() [2]float64 { return [2]float64{0.1 + 0.8*r.Float64(), 0.1 + 0.8*r.Float64()} }
 	for {
-		w := &reach{hand: place(), disc: place(), colour: r.IntN(len(reachPaints))}
-		if far(w.hand, w.disc) > 0.3 {
+		if w := (&reach{hand: place(), disc: place(), colour: r.IntN(len(reachPaints))}); far(w.hand, w.disc) > 0.3 {
 			return w
 		}
 	}
 }
 
 func far(a, b [2]float64) float64 { return math.Hypot(a[0]-b[0], a[1]-b[1]) }
-
-// task is what the hand is told.
-func (w *reach) task() string { return "reach the " + reachPaints[w.colour].name + " disc" }
-
-// state is where the hand is.
-func (w *reach) state() []float64 { return []float64{w.hand[0], w.hand[1]} }
 
 // move carries out an action: how far to go on each axis, within the hand's reach and the table.
 func (w *reach) move(action []float64) {
@@ -72,8 +61,7 @@ func (w *reach) done() bool { return far(w.hand, w.disc) < reachNear }
 
 // teach is what one who sees the table would do.
 func (w *reach) teach() []float64 {
-	to := w.disc
-	x, y := to[0]-w.hand[0], to[1]-w.hand[1]
+	x, y := w.disc[0]-w.hand[0], w.disc[1]-w.hand[1]
 	by := min(1, reachStep/max(math.Abs(x), math.Abs(y), 1e-9))
 	return []float64{x * by, y * by}
 }
@@ -95,15 +83,6 @@ func (w *reach) draw(side int) *image.RGBA {
 		}
 	}
 	return img
-}
-
-// see is what the camera sees.
-func (w *reach) see() *media.Image {
-	img, p := w.draw(reachSide), media.NewImage(reachSide, reachSide)
-	for i := range reachSide * reachSide {
-		copy(p.Pix[3*i:], img.Pix[4*i:4*i+3])
-	}
-	return p
 }
 
 // reachWorld is the table as a world.
@@ -132,12 +111,16 @@ func (w *reachWorld) Step(_ context.Context, action []float64) (world.Scene, err
 // Close implements world.World.
 func (w *reachWorld) Close() error { return nil }
 
+// scene is what is seen and told of a table.
 func (w *reachWorld) scene() world.Scene {
-	s := world.Scene{Task: w.task(), State: w.state(), Views: []*media.Image{nil}, Expert: w.teach(),
-		Done:    w.done(),
-		Success: w.done()}
+	s := world.Scene{Task: "reach the " + reachPaints[w.colour].name + " disc", State: []float64{w.hand[0], w.hand[1]},
+		Views: []*media.Image{nil}, Expert: w.teach(), Done: w.done(), Success: w.done()}
 	if !w.covered {
-		s.Views[0] = w.see()
+		img := w.draw(reachSide)
+		s.Views[0] = media.NewImage(reachSide, reachSide)
+		for i := range reachSide * reachSide {
+			copy(s.Views[0].Pix[3*i:], img.Pix[4*i:4*i+3])
+		}
 	}
 	if s.Success {
 		s.Reward = 1
@@ -149,17 +132,16 @@ func (w *reachWorld) scene() world.Scene {
 func taught(n int, seed uint64) (all []format.RobotEpisode) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	for range n {
-		w := newReach(r)
-		e := format.RobotEpisode{Task: w.task()}
+		w := &reachWorld{reach: newReach(r)}
+		e := format.RobotEpisode{Task: w.scene().Task}
 		for range reachMost {
-			a := w.teach()
-			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{w.see().PNG()},
-				State:  narrow32(w.state()),
-				Action: narrow32(a)})
+			s := w.scene()
+			e.Frames = append(e.Frames, format.RobotStep{Images: [][]byte{s.Views[0].PNG()}, State: narrow32(s.State),
+				Action: narrow32(s.Expert)})
 			if far(w.hand, w.disc) < reachNear/4 {
 				break
 			}
-			w.move(a)
+			w.move(s.Expert)
 		}
 		all = append(all, e)
 	}

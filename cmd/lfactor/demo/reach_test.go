@@ -51,8 +51,8 @@ func TestDemoRobotWithFewSteps(t *testing.T) {
 	for i := range pages {
 		dir := t.TempDir()
 		var out bytes.Buffer
-		show := &shown{out: &out}
-		require.NoError(t, demoRobot(context.Background(), dir, 3, show))
+		show := &session{ctx: context.Background(), dir: dir, steps: 3, full: 1500, out: &out}
+		require.NoError(t, show.robot())
 		require.Contains(t, out.String(), "3 steps show less than 1500 do")
 		require.FileExists(t, filepath.Join(dir, "recordings", "meta", "stats.json"))
 		require.FileExists(t, filepath.Join(dir, "corrected", "release_hf_weights", "model.safetensors"))

@@ -13,11 +13,9 @@ import (
 // does not read a file ("missing field `single_word`"), so that what demos export loads elsewhere.
 func TestDemoTokenizers(t *testing.T) {
 	dir := t.TempDir()
-	_, err := reachWords(filepath.Join(dir, "robot"))
-	require.NoError(t, err)
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "rl"), 0o755))
-	require.NoError(t, rlData(func(name string) string { return filepath.Join(dir, "rl", name) }))
-	for _, at := range []string{"robot", "rl/tokenizer"} {
+	s := &session{dir: dir}
+	for _, at := range []string{"robot/tokenizer", "rl/tokenizer"} {
+		require.NoError(t, s.lay(at, at, nil))
 		text, err := os.ReadFile(filepath.Join(dir, at, "tokenizer.json"))
 		require.NoError(t, err)
 		var file struct {

@@ -86,9 +86,9 @@ func (c *Coded) Row(row int, dst []float32) {
 type codedForm struct {
 	name  string
 	parts func(module string, m *Coded) []codedPart
-	// config is quantization_config of config.json; modules are those that stay as they are, and ordered that
-	// groups of columns are mixed.
-	config  func(group int, modules []string, ordered bool) any
+	// config is quantization_config of config.json; modules are those that stay as they are, ordered that groups
+	// of columns are mixed, and sym that every zero is the middle.
+	config  func(group int, modules []string, ordered, sym bool) any
 	ordered bool // the layout says which group a column is of
 }
 
@@ -125,9 +125,10 @@ func Recode(src checkpoint.Source, form string, group int, matrices map[string]*
 	}
 	out := &coded{Source: src, infos: map[string]checkpoint.Info{}, parts: map[string]codedPart{}, changed: changed}
 	var keep []string
-	mixed := false
+	mixed, sym := false, true
 	for _, m := range matrices { //lfvet:order any
 		mixed = mixed || m.groups != nil
+		sym = sym && !slices.ContainsFunc(m.zeros, func(z uint8) bool { return z != 8 })
 	}
 	if mixed && !codedForms[at].ordered {
 		return nil, nil, fmt.Errorf("the layout %q has no place for groups of columns that are mixed", form)
@@ -150,7 +151,7 @@ func Recode(src checkpoint.Source, form string, group int, matrices map[string]*
 			out.infos[p.Name], out.parts[p.Name] = p.Info, p
 		}
 	}
-	config, err := json.Marshal(codedForms[at].config(group, keep, mixed))
+	config, err := json.Marshal(codedForms[at].config(group, keep, mixed, sym))
 	return out, config, err
 }
 

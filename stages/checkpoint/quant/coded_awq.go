@@ -22,7 +22,7 @@ var _ = registerCoded(codedForm{name: "awq",
 				func(i, j int) uint32 { return word(j, func(row int) uint32 { return m.zero(row, i) }) }},
 			m.scalesPart(module + scalesEnd)}
 	},
-	config: func(group int, modules []string, _ bool) any {
+	config: func(group int, modules []string, _, _ bool) any {
 		return map[string]any{"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": true,
 			"version": "gemm", "modules_to_not_convert": modules}
 	}})

@@ -29,9 +29,9 @@ var _ = registerCoded(codedForm{name: "gptq", ordered: true,
 			{checkpoint.Info{Name: module + groupsEnd, DType: checkpoint.I32, Shape: []int{m.Cols}},
 				func(i, _ int) uint32 { return uint32(m.groupOf(i)) }}}
 	},
-	config: func(group int, modules []string, ordered bool) any {
+	config: func(group int, modules []string, ordered, sym bool) any {
 		out := map[string]any{"quant_method": "gptq", "bits": 4, "group_size": group, "desc_act": ordered,
-			"sym": true, "lm_head": false, "checkpoint_format": "gptq"}
+			"sym": sym, "lm_head": false, "checkpoint_format": "gptq"}
 		if len(modules) > 0 { // GPTQModel and vLLM leave out what a pattern behind "-:" matches
 			dynamic := map[string]any{}
 			for _, m := range modules {

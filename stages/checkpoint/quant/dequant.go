@@ -154,13 +154,13 @@ func Dequantized(src checkpoint.Source, path string) (checkpoint.Source, error) 
 // activationTails end the names of what engines that serve keep of a layer's inputs, outputs, keys and
 // values: none of them is of a weight.
 var activationTails = []string{"input_scale", "input_zero_point", "input_global_scale", "output_scale",
-	"output_zero_point", "k_scale", "v_scale"}
+	"output_zero_point", "k_scale", "v_scale", "activation_scale"}
 
 // activations reports whether a tensor says how activations of a layer are rounded whose weight is kept in
 // few bits, or of one beside such layers.
 func (d *dequantized) activations(name string) bool {
 	at := strings.LastIndexByte(name, '.')
-	return slices.Contains(activationTails, name[at+1:])
+	return slices.Contains(activationTails, name[at+1:]) || strings.HasSuffix(name, "_activation_scale") // of all experts
 }
 
 // Tensors implements Source.

@@ -3,7 +3,10 @@ package quant
 import (
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -93,6 +96,45 @@ func TestMXFP4(t *testing.T) {
 	}
 }
 
+// TestPublishedForms: FP8 with scales of every type, block and place that transformers reads, matrices of all experts,
+// and MX of compressed-tensors, whole or any part, have the bits that those libraries make of them; what says how
+// activations are rounded is no weight.
+func TestPublishedForms(t *testing.T) {
+	f, err := checkpoint.OpenFile("testdata/published.safetensors")
+	require.NoError(t, err)
+	defer f.Close()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"quantization_config":
+		{"quant_method": "fp8", "weight_block_size": [32, 16]}}`), 0o644))
+	src, err := Dequantized(f, dir)
+	require.NoError(t, err)
+	r := rand.New(rand.NewPCG(1, 2))
+	n := 0
+	for _, info := range src.Tensors() {
+		name, ok := strings.CutPrefix(info.Name, "want.")
+		if !ok {
+			require.True(t, QuantizedAt(src, info.Name), info.Name)
+			continue
+		}
+		n++
+		for i := range 60 {
+			box, size := checkpoint.Whole(info.Shape), 4
+			for a, n := range info.Shape {
+				if i > 0 {
+					box[a] = [2]int{r.IntN(n), 1 + r.IntN(n)}
+					slices.Sort(box[a][:])
+				}
+				size *= box[a][1] - box[a][0]
+			}
+			got, want := make([]byte, size), make([]byte, size)
+			require.NoError(t, src.ReadRanges(name, box, got))
+			require.NoError(t, f.ReadRanges(info.Name, box, want))
+			require.Equal(t, want, got, "%s %v", name, box)
+		}
+	}
+	require.Equal(t, 31, n)
+}
+
 // renamed is a source whose tensors have other shapes or names.
 type renamed struct {
 	checkpoint.Source
@@ -114,8 +156,9 @@ func TestDequantizedRefused(t *testing.T) {
 		why   string
 	}{
 		{fp8,
-			"a.weight_scale_inv: misshapen: F32 [2 2], want F32 with a number for each block of 128×128 " +
-				"of [200 300]"},
+			"a.weight_scale_inv: misshapen: F32 [2 2], want floating-point numbers or exponents for all of [200 300]"},
+		{[]checkpoint.Info{{Name: "d.weight_packed", DType: checkpoint.U8, Shape: []int{8, 48}}, {Name: "d.weight_scale",
+			DType: checkpoint.U8, Shape: []int{8, 2}}}, "d.weight_scale: misshapen: U8 [8 2], want an exponent for each 32"},
 		{int4(), "b.weight_scale: misshapen"},
 		{int4(checkpoint.Info{Name: "b.weight_scale", DType: checkpoint.BF16, Shape: []int{4, 5}}),
 			"want a floating-point number for each group of columns of [4 64]"},

@@ -159,24 +159,24 @@ func (p *packedWords) read(rows, cols [2]int, codes []uint8, scales, zeros []flo
 	return nil
 }
 
-// plainQuantized takes a matrix of bytes, integers or E4M3, with a scale for all of it, for each row, for
-// each group of columns, or for each block of 128×128 (int-quantized, float-quantized and naive-quantized).
+// plainQuantized takes a matrix of bytes, integers or FP8, with a scale for all of it, for each row, for each group of
+// columns, or for each block (int-quantized, float-quantized, naive-quantized and mxfp8-quantized).
 func plainQuantized(f *finder, t checkpoint.Info) (*matrix, error) {
 	scale, ok := f.all[t.Name+scaleTail]
-	if !ok || t.DType != checkpoint.I8 && t.DType != checkpoint.F8E4M3 || len(t.Shape) != 2 {
+	zero := f.all[t.Name+zeroTail]
+	if codes := codesOf(t.DType); ok && codes != nil {
+		f.take(zero.Name) // its zeros are 0 where there are some
+		return f.scaled(t.Name, t, scale, codes)
+	}
+	if !ok || t.DType != checkpoint.I8 || len(t.Shape) != 2 {
 		return nil, nil
 	}
 	f.take(t.Name)
 	f.take(scale.Name)
-	rows, cols, ok := grainOf(t.Shape, scale.Shape)
+	f.take(zero.Name)
+	rows, cols, ok := grainOf(t.Shape, scale.Shape, f.config.block())
 	if _, float := checkpoint.FloatDecoder(scale.DType); !ok || float == nil {
-		return nil, f.misshapen(scale.Name,
-			"%s %v, want floating-point numbers for all of %v, its rows, groups "+
-				"of its columns or blocks of 128×128", scale.DType, scale.Shape, t.Shape)
-	}
-	zero := f.take(t.Name + zeroTail)
-	if t.DType == checkpoint.F8E4M3 {
-		return fp8Matrix(f, t.Name, t, scale, rows, cols), nil // its zeros are 0 where there are some
+		return nil, f.misscaled(t, scale)
 	}
 	if zero.Name != "" && (zero.DType != checkpoint.I8 || checkpoint.BoxLen(checkpoint.Whole(zero.Shape)) != checkpoint.BoxLen(checkpoint.Whole(scale.Shape))) {
 		return nil, f.misshapen(zero.Name, "%s %v, want I8 with a zero for each scale of %v", zero.DType,
@@ -218,29 +218,3 @@ var signedBytes = func() []float32 {
 	}
 	return out
 }()
-
-// grainOf is the rows and columns that share one of the scales of a shape.
-func grainOf(shape, scales []int) (rows, cols int, ok bool) {
-	n, k := shape[0], shape[1]
-	a, b := 1, 1
-	switch len(scales) {
-	case 0:
-	case 1:
-		a = scales[0]
-	case 2:
-		a, b = scales[0], scales[1]
-	default:
-		return 0, 0, false
-	}
-	switch {
-	case n == 0 || k == 0 || a == 0 || b == 0:
-		return 0, 0, false
-	case a == 1 && b == 1:
-		return n, k, true
-	case a == n && k%b == 0:
-		return 1, k / b, true
-	case a == ceilDiv(n, fp8Block) && b == ceilDiv(k, fp8Block) && len(scales) == 2:
-		return fp8Block, fp8Block, true
-	}
-	return 0, 0, false
-}

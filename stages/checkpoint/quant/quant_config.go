@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
@@ -14,6 +15,31 @@ type quantConfig struct {
 	Method  string `json:"quant_method"`
 	Format  string `json:"checkpoint_format"` // of GPTQ
 	Version string `json:"version"`           // of AWQ
+	Sym     bool   `json:"sym"`               // of GPTQ: every zero is the middle
+	Block   []int  `json:"weight_block_size"` // of fp8: rows and columns
+	Groups  map[string]struct {
+		Weights struct {
+			Block json.RawMessage `json:"block_structure"` // of compressed-tensors; old versions have a text
+		} `json:"weights"`
+	} `json:"config_groups"`
+}
+
+// block is the rows and columns of a block as far as the configuration says them, else 0.
+func (c *quantConfig) block() (out [2]int) {
+	said := c.Block
+	for _, g := range c.Groups {
+		var b []int
+		if json.Unmarshal(g.Weights.Block, &b) == nil && b != nil {
+			if len(c.Groups) > 1 && said != nil && !slices.Equal(said, b) {
+				return out // groups differ: the shapes tell
+			}
+			said = b
+		}
+	}
+	if len(said) == 2 {
+		out = [2]int{said[0], said[1]}
+	}
+	return out
 }
 
 // read reads the config.json of a directory; a path without one says nothing.

@@ -119,6 +119,10 @@ func (m *gptqMatrix) read(rows, cols [2]int, codes []uint8, scales, zeros []floa
 			codes[i] = uint8(bitsAt(words, r, n, c*m.bits-32*first, m.bits))
 			scales[i] = s[g*n+r]
 			zero := bitsAt(z, g*(zEnd-zFirst), 1, (rows[0]+r)*m.bits-32*zFirst, m.bits) + m.more
+			if m.f.config.Sym && m.more == 1 && zero == 1<<(m.bits-1)+1 {
+				return m.f.misshapen(m.zeros.Name, "zeros of %d, where sym says that each is %d: they are those of the "+
+					"second form of the format; set checkpoint_format to gptq_v2 in quantization_config", zero, zero-1)
+			}
 			zeros[i] = float32(zero & (1<<m.bits - 1)) // -1, which the first form has for 0, is all ones
 			i++
 		}

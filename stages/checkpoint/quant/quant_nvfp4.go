@@ -29,6 +29,13 @@ func nvfp4(f *finder, t checkpoint.Info) (*matrix, error) {
 	if !divided {
 		global = f.all[name+secondTail]
 	}
+	if divided && scale.DType == checkpoint.U8 && global.Name == "" { // mxfp4-pack-quantized
+		if len(scale.Shape) != 2 || scale.Shape[0] != t.Shape[0] || 32*scale.Shape[1] != 2*t.Shape[1] {
+			return nil, f.misshapen(scale.Name, "U8 %v, want an exponent for each 32 columns of %v bytes of two numbers "+
+				"(those of mxfp6-pack-quantized, of six bits, are not read)", scale.Shape, t.Shape)
+		}
+		return f.scaled(name, t, scale, e2m1[:])
+	}
 	if scale.Name == "" || global.Name == "" {
 		return nil, nil
 	}
@@ -79,10 +86,16 @@ func (f *finder) nibbles(t checkpoint.Info, rows, cols [2]int, codes []uint8, hi
 	if err != nil {
 		return err
 	}
-	i, per := 0, at[1]-at[0]
+	splitNibbles(raw, at, rows, cols, codes, high)
+	return nil
+}
+
+// splitNibbles fills the codes of a box from the bytes of its rows, of which pairs are those of columns.
+func splitNibbles(raw []byte, pairs, rows, cols [2]int, codes []uint8, high bool) {
+	i, per := 0, pairs[1]-pairs[0]
 	for r := range rows[1] - rows[0] {
 		for c := cols[0]; c < cols[1]; c++ {
-			b := raw[r*per+c/2-at[0]]
+			b := raw[r*per+c/2-pairs[0]]
 			if c%2 == 1 != high {
 				b >>= 4
 			}
@@ -90,5 +103,4 @@ func (f *finder) nibbles(t checkpoint.Info, rows, cols [2]int, codes []uint8, hi
 			i++
 		}
 	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -68,6 +69,9 @@ type quantOf struct {
 	unit   int
 }
 
+// headModule is what transformers calls the module of a model's head.
+const headModule = "lm_head"
+
 // Quantize shows the matrices of src that which chooses rounded to a form, to nearest, and gives what
 // config.json is to say of it. Matrices whose shape the form has not stay as they are, and are named
 // among those. A matrix with numbers that are not finite is an error where it is read.
@@ -104,6 +108,12 @@ func Quantize(src checkpoint.Source, form string, which func(name string) bool) 
 	}
 	if len(q.of) == 0 {
 		return nil, nil, fmt.Errorf("no matrix can be kept as %s", form)
+	}
+	isHead := func(module string) bool { return module == headModule || strings.HasSuffix(module, "."+headModule) }
+	if !slices.ContainsFunc(keep, isHead) && !slices.ContainsFunc(slices.Collect(maps.Keys(q.of)), func(part string) bool {
+		return strings.Contains(part, headModule+".")
+	}) {
+		keep = append(keep, headModule) // a tied head is a module without a tensor of its own
 	}
 	if config, err = json.Marshal(f.config(keep)); err != nil {
 		return nil, nil, err

@@ -3,6 +3,8 @@ package quant
 import (
 	"encoding/binary"
 	"math"
+	"regexp"
+	"strings"
 
 	"github.com/lfactor/lfactor/stages/checkpoint"
 )
@@ -15,9 +17,26 @@ func compressedConfig(format string, modules []string, weights map[string]any) a
 		weights[key] = v
 	}
 	return map[string]any{"quant_method": "compressed-tensors", "format": format,
-		"quantization_status": "compressed", "ignore": modules, "kv_cache_scheme": nil,
+		"quantization_status": "compressed", "ignore": ignored(modules), "kv_cache_scheme": nil,
 		"config_groups": map[string]any{"group_0": map[string]any{"targets": []string{"Linear"},
 			"weights": weights, "input_activations": nil, "output_activations": nil, "format": format}}}
+}
+
+// ignored are the entries of "ignore" for modules that stay as they are: names of files are not always those of the
+// modules that libraries make, which have model. or language_model. in front, or in another order.
+func ignored(modules []string) (out []string) {
+	for _, m := range modules {
+		rest := m
+		for _, part := range []string{"model.", "language_model.", "model."} {
+			rest = strings.TrimPrefix(rest, part)
+		}
+		if first, _, _ := strings.Cut(m, "."); first == "model" && !strings.HasPrefix(m, "model.language_model.") || rest == m && first == "lm_head" {
+			out = append(out, m) // a model of text alone, whose modules are the file's
+			continue
+		}
+		out = append(out, `re:^((model|language_model)\.)*`+regexp.QuoteMeta(rest)+"$")
+	}
+	return out
 }
 
 var _ = registerQuantizer(quantizer{name: "fp8", unit: fp8Block,
